@@ -60,12 +60,16 @@ static void append_to(tp_history *history, const tp_history_append *request) {
 
 /* One message of each role that a turn with a tool call leaves; text tells the turns apart. */
 static void append(tp_history *history, const char *tenant, const char *session, const char *text) {
-  tp_tool_call call = {.struct_size = sizeof call, .id = TEXT("c1"), .name = TEXT("t"), .arguments = TEXT("\x80")};
+  static _Thread_local char bytes[80]; /* nothing of it is there any more when it is loaded */
+  static _Thread_local tp_tool_call call;
+  snprintf(bytes, sizeof bytes, "c1t\x80r%s", text);
+  const tp_text id = {bytes, 2}, name = {bytes + 2, 1}, arguments = {bytes + 3, 1}, said = {bytes + 4, 1};
+  call = (tp_tool_call){.struct_size = sizeof call, .id = id, .name = name, .arguments = arguments};
   const tp_tool_call *calls[] = {&call};
-  tp_message user = {.struct_size = sizeof user, .role = TP_ROLE_USER, .text = tp_text_of(text)};
+  tp_message user = {.struct_size = sizeof user, .role = TP_ROLE_USER, .text = tp_text_of(bytes + 5)};
   tp_message assistant = {
       .struct_size = sizeof assistant, .role = TP_ROLE_ASSISTANT, .calls = calls, .call_count = 1};
-  tp_message tool = {.struct_size = sizeof tool, .role = TP_ROLE_TOOL, .text = TEXT("r"), .call_id = TEXT("c1")};
+  tp_message tool = {.struct_size = sizeof tool, .role = TP_ROLE_TOOL, .text = said, .call_id = id, .name = name};
   const tp_message *messages[] = {&user, &assistant, &tool};
   tp_history_append request = {.struct_size = sizeof request,
                                .tenant = tp_text_of(tenant),
@@ -73,6 +77,8 @@ static void append(tp_history *history, const char *tenant, const char *session,
                                .messages = messages,
                                .message_count = COUNT(messages)};
   append_to(history, &request);
+  memset(bytes, '?', sizeof bytes);
+  memset(&call, 0, sizeof call);
 }
 
 typedef struct texts {
@@ -84,6 +90,19 @@ static tp_status keep(void *ctx, const tp_message *message) {
   texts *t = ctx;
   t->count++;
   t->calls += message->call_count;
+  for (size_t i = 0; i < message->call_count; i++) {
+    const tp_tool_call *call = message->calls[i];
+    assert_int_equal(call->id.size + call->name.size + call->arguments.size, 4);
+    assert_memory_equal(call->id.data, "c1", 2);
+    assert_memory_equal(call->name.data, "t", 1);
+    assert_memory_equal(call->arguments.data, "\x80", 1);
+  }
+  if (message->role == TP_ROLE_TOOL) {
+    assert_int_equal(message->text.size + message->call_id.size + message->name.size, 4);
+    assert_memory_equal(message->text.data, "r", 1);
+    assert_memory_equal(message->call_id.data, "c1", 2);
+    assert_memory_equal(message->name.data, "t", 1);
+  }
   if (message->role == TP_ROLE_USER) strncat(t->users, message->text.data, message->text.size);
   return TP_OK;
 }

@@ -48,7 +48,7 @@ static request lend(tp__past *past, bool escaped, const tp_message *own) {
 
 /* The texts with a bar behind each. */
 static const char *words(const request *r) {
-  static char text[4096];
+  static _Thread_local char text[4096];
   text[0] = 0;
   for (size_t i = 0; i < r->count; i++) {
     size_t used = strlen(text);
@@ -308,6 +308,53 @@ static void turn_takes_what_its_session_keeps_however_long_that_is(void **state)
   close_runtime(runtime);
 }
 
+/* A provider whose function reads its request after it has answered, while the session's next turn asks. */
+typedef struct slow_reader {
+  _Atomic int asked;
+  latch next_asked, compared;
+  bool same;
+} slow_reader;
+
+static void read_slowly(void *self, const tp_model_request *asks, tp_token token) {
+  static const tp_model_response answer = {.struct_size = sizeof answer, .text = TEXT("yes")};
+  slow_reader *r = self;
+  char before[512], after[512];
+  bool first = r->asked++ == 0;
+  request shown = {.messages = asks->messages, .count = asks->message_count};
+  if (first) snprintf(before, sizeof before, "%s", words(&shown));
+  assert_int_equal(tp_model_complete(token, &answer), TP_OK);
+  if (!first) {
+    latch_hit(&r->next_asked);
+    return;
+  }
+  latch_wait(&r->next_asked, 1);
+  snprintf(after, sizeof after, "%s", words(&shown));
+  r->same = strcmp(before, after) == 0;
+  latch_hit(&r->compared);
+}
+
+static void request_stays_as_long_as_its_provider_reads(void **state) {
+  (void)state;
+  tp_runtime_options options = {.struct_size = sizeof options, .allocator = counting};
+  slow_reader r = {.next_asked = LATCH, .compared = LATCH};
+  hook context = {.id = "context", .phase = GATHER, .run = give_context}; /* what it brings is in the request alone */
+  const tp_model model = {.struct_size = sizeof model, .name = "m", .self = &r, .start = read_slowly};
+  tp_runtime *runtime = open_runtime(&options);
+  add_hooks(runtime, &context, 1);
+  tp_session *session;
+  const tp_session_options of_session = {.struct_size = sizeof of_session, .id = "s", .model = &model};
+  assert_int_equal(tp_session_open(runtime, &of_session, &session, NULL), TP_OK);
+  for (int i = 0; i < 2; i++) {
+    const tp_turn_request asks = {.struct_size = sizeof asks, .text = tp_text_of(i ? "second" : "first")};
+    assert_int_equal(tp_turn_run(session, &asks, NULL, NULL), TP_OK);
+  }
+  latch_wait(&r.compared, 1);
+  assert_true(r.same);
+  tp_session_close(session, NULL, NULL);
+  close_runtime(runtime);
+  assert_int_equal(blocks_open, 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(request_shows_what_came_before_and_what_is_new),
@@ -318,6 +365,7 @@ int main(void) {
       cmocka_unit_test(parts_are_escaped_too),
       cmocka_unit_test(sizes_are_those_of_all_messages),
       cmocka_unit_test(refused_memory_changes_nothing),
+      cmocka_unit_test(request_stays_as_long_as_its_provider_reads),
       cmocka_unit_test(turn_takes_what_its_session_keeps_however_long_that_is)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

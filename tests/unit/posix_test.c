@@ -155,6 +155,37 @@ static void broadcast_wakes_all(void **state) {
   end_waiting(&m.w);
 }
 
+/* Two threads that hand a turn to each other, signalled behind the mutex: a signal that comes between the look of the
+ * other one and its sleep must not be lost. */
+typedef struct match {
+  waiting w;
+  int turn; /* under w.mutex */
+} match;
+enum { HANDOVERS = 100000 };
+
+static void play(match *m, int mine) {
+  for (int i = 0; i < HANDOVERS; i++) {
+    tp__mutex_lock(&m->w.mutex);
+    while (m->turn != mine) tp__cond_wait(&m->w.cond, &m->w.mutex);
+    m->turn = !mine;
+    tp__mutex_unlock(&m->w.mutex);
+    tp__cond_signal(&m->w.cond);
+  }
+}
+
+static void play_second(void *arg) { play(arg, 1); }
+
+static void no_signal_is_lost_before_the_sleep(void **state) {
+  (void)state;
+  match m = {.turn = 0};
+  tp__thread *second;
+  start_waiting(&m.w);
+  assert_int_equal(tp__thread_start(&libc, "second", play_second, &m, &second), TP_OK);
+  play(&m, 0);
+  tp__thread_join(second);
+  end_waiting(&m.w);
+}
+
 /* ---- parker ---- */
 
 static void wakeup_before_the_sleep_is_kept_once(void **state) {
@@ -410,6 +441,7 @@ int main(void) {
       cmocka_unit_test(wait_ends_at_its_deadline_and_not_before),
       cmocka_unit_test(deadline_in_the_past_ends_at_once),
       cmocka_unit_test(broadcast_wakes_all),
+      cmocka_unit_test(no_signal_is_lost_before_the_sleep),
       cmocka_unit_test(wakeup_before_the_sleep_is_kept_once),
       cmocka_unit_test(park_ends_at_its_deadline),
       cmocka_unit_test(two_threads_wake_each_other),
