@@ -15,7 +15,7 @@
 
 #include "tests/support/inbox.h"
 
-enum { TURNS = 2000, CALLS = 2, CALLS_TIMED_MAX = 64 * TURNS, ALLOWED_NS = 1000000, ROUNDS_MAX = 30 };
+enum { TURNS = 2000, CALLS = 2, CALLS_TIMED_MAX = 64 * TURNS, ALLOWED_NS = 1000000, ROUNDS_MAX = 30, ROUNDS_GOOD = 8 };
 
 typedef struct loop {
   tp_runtime *runtime;
@@ -205,14 +205,18 @@ static long hold_two_thousand_turns(loop *l) {
 }
 
 /* A lock is held for some instructions. Where its holder is taken off its processor meanwhile, the loop sleeps for it:
- * on a machine that others use that happens, but not in one call of five thousand in each of several rounds. */
+ * on a machine that others use that happens, but not in one call of five thousand in most rounds. A library whose loop
+ * sleeps has a good round now and then, not eight of thirty. */
 static void loop_of_two_thousand_turns_waits_for_nothing_in_a_call(void **state) {
   (void)state;
   static loop l;
-  bool held = HAS_THREAD_SANITIZER; /* it has locks of its own */
-  for (int i = 0; i < ROUNDS_MAX && !held; i++) held = hold_two_thousand_turns(&l) <= l.count / 5000;
-  if (HAS_THREAD_SANITIZER) (void)hold_two_thousand_turns(&l);
-  assert_true(held);
+  int good = 0;
+  if (HAS_THREAD_SANITIZER) { /* it has locks of its own */
+    (void)hold_two_thousand_turns(&l);
+    return;
+  }
+  for (int i = 0; i < ROUNDS_MAX && good < ROUNDS_GOOD; i++) good += hold_two_thousand_turns(&l) <= l.count / 5000;
+  assert_int_equal(good, ROUNDS_GOOD);
 }
 
 int main(void) {
