@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * compaction_step.c: the step of a turn that makes its session's history shorter: before the first request when the
+ * compaction_step.c: the steps of a turn that make its session's history shorter: before the first request when the
  * history is longer than the session allows, and once for each request whose context the provider calls too long.
  * turn.pre_compaction first; then the host's callback on a handler thread, or the session's own model. What was there
  * stays readable for requests that were made of it. */
 #include "phases/compaction.h"
-#include "phases/drive.h"
+#include "phases/steps.h"
 
 static const char system_text[] =
     "You summarize the older part of a conversation, which the summary will replace. Keep what later turns need: "
@@ -210,38 +210,34 @@ static void ask_model(tp__drive *d, int64_t tokens) {
   tp__model_call_start(call);
 }
 
-/* ---- the step ---- */
-
-static void compaction_denied(tp__drive *d) {
-  const tp_phase_result *result = &d->phase.result;
-  tp_text why = tp__arena_printf(&d->arena, "hook %s: %.*s", result->subscription ? result->subscription : "",
-                                 (int)result->reason.size, result->reason.data ? result->reason.data : "");
-  tp__drive_let_go(d);
-  failed(d, TP_ERR_DENIED, why.data);
-}
-
-static void after_pre_compaction(tp__drive *d) {
-  if (d->phase.status == TP_OK && d->phase.result.outcome == TP_ERR_DENIED) {
-    compaction_denied(d); /* out of time included */
-    return;
-  }
-  if (tp__drive_stopped(d, "turn.pre_compaction")) return;
-  tp__drive_let_go(d);
-  int64_t tokens = tp__past_tokens(session_of(d)->past);
-  if (session_of(d)->compact == tp_compact_summarize) ask_model(d, tokens);
-  else ask_host(d, tokens);
-}
+/* ---- the steps ---- */
 
 void tp__step_compact(tp__drive *d) {
   int64_t max = session_of(d)->history_tokens_max;
   int64_t tokens = tp__compaction_may(d) ? tp__past_tokens(session_of(d)->past) : 0;
-  if (tokens == 0 || (!d->too_long && (max == 0 || tokens <= max))) {
-    tp__drive_go(d, TP__STEP_MODEL_PRE);
-    return;
-  }
-  d->compacted = true;
+  bool compacts = tokens > 0 && (d->too_long || (max > 0 && tokens > max));
+  if (compacts) d->compacted = true;
+  tp__drive_go(d, compacts ? TP__STEP_PRE_COMPACTION : TP__STEP_MODEL_PRE);
+}
+
+bool tp__fill_compaction(tp__drive *d) {
+  int64_t tokens = tp__past_tokens(session_of(d)->past);
   tp__drive_text(d, TP_FIELD_PLAN, tp_text_of(d->too_long ? "context_length" : "history_tokens_max"));
   tp__drive_int(d, TP_FIELD_TOKENS_BEFORE, tokens);
   tp__drive_int(d, TP_FIELD_TOKENS_AFTER, allowed_tokens(d, tokens));
-  tp__drive_phase(d, TP_PHASE_TURN_PRE_COMPACTION, false, after_pre_compaction);
+  return true;
+}
+
+tp__step tp__denial_of_compaction(tp__drive *d) {
+  const tp_phase_result *result = &d->phase.result;
+  tp_text why = tp__arena_printf(&d->arena, "hook %s: %.*s", result->subscription ? result->subscription : "",
+                                 (int)result->reason.size, result->reason.data ? result->reason.data : "");
+  failed(d, TP_ERR_DENIED, why.data);
+  return TP__STEP_NONE;
+}
+
+void tp__step_shorten(tp__drive *d) {
+  int64_t tokens = tp__past_tokens(session_of(d)->past);
+  if (session_of(d)->compact == tp_compact_summarize) ask_model(d, tokens);
+  else ask_host(d, tokens);
 }

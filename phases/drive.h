@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * drive: a turn driven through every phase: a table of steps, each of which begins something and is resumed when that
- * has ended (steps.c has the way). Its memory ends with the last reference of its turn, since calls that were given up
- * may still read the request. */
+ * drive: a turn driven through every phase (steps.h): its queueing, its limits and its life. Its memory ends with the
+ * last reference of its turn, since calls that were given up may still read the request. */
 #ifndef TP__DRIVE_H
 #define TP__DRIVE_H
 
@@ -13,7 +12,7 @@
 
 typedef enum tp__step {
   TP__STEP_NONE = 0,
-#define STEP(id, name, run) TP__STEP_##id,
+#define STEP(id, ...) TP__STEP_##id,
 #include "phases/steps.def"
 #undef STEP
   TP__STEPS
@@ -53,7 +52,6 @@ struct tp__drive {
   tp__phase_run phase;
   tp_field fields[TP__DRIVE_FIELDS_MAX];
   uint32_t field_count;
-  void (*after)(tp__drive *drive); /* the phase under way has ended */
   tp__host_call *host_call;        /* under way */
   tp__model_call *model_call;      /* under way */
   /* the turn so far */
@@ -73,7 +71,6 @@ struct tp__drive {
   tp_text user_text;
   tp_text system;
   tp_text signals;                 /* rendered, of turn.intake; for the first request */
-  tp_phase_result sections;        /* kept: its texts are in use till the system text is made */
   tp_phase_result request_context; /* kept: model.pre's own prompt context, for this request */
   tp__messages messages;           /* of this turn: user, assistant, tool … */
   tp_text response_text;           /* of the last response, in the arena */
@@ -115,41 +112,19 @@ void tp__drive_start(tp__drive *drive);
 /* ---- when it waited, for its record (step_times.c) ---- */
 
 void tp__drive_note_step(tp__drive *drive, tp_step_kind kind, int64_t started_ns, int64_t ended_ns, tp_status outcome);
-/** For a request to a model. @param model  may be NULL. */
-void tp__drive_note_request(tp__drive *drive, const char *model, int64_t started_ns, int64_t ended_ns,
-                            tp_status outcome);
+/** For a request to a model. @param model  its name; may be empty. */
+void tp__drive_note_request(tp__drive *drive, tp_text model, int64_t started_ns, int64_t ended_ns, tp_status outcome);
 /** For a call that has its result. */
 void tp__drive_note_call(tp__drive *drive, const tp_tool_result *result, uint32_t place, int64_t started_ns,
                          int64_t settled_ns);
 /** tp_turn_record.step; source is the drive. */
 bool tp__drive_show_step(const void *source, size_t index, tp_turn_step *step);
 
-/* ---- between drive.c and the steps ---- */
-
-void tp__drive_go(tp__drive *drive, tp__step step);
-/** Notes how the turn ended, unless that is settled already, and goes to the commit. */
-void tp__drive_stop(tp__drive *drive, tp_turn_outcome outcome, tp_status code, tp_text reason);
-/** True when the turn was cancelled or is out of time; then it has been sent on its way. */
-bool tp__drive_out_of_time(tp__drive *drive);
-/** True when the turn is to stop here: cancelled, out of time, or the phase that ended failed; then it has been sent on
- *  its way. */
-bool tp__drive_stopped(tp__drive *drive, const char *doing);
 /** response_calls.c: the calls of the response become those of a value that a handler of model.response gave: each one
  *  of the response's, in their order. Each call that was dropped or changed leaves an audit row.
  *  @param ret_why  set where the value is none such: then nothing was changed.
  *  @return false without memory. */
 bool tp__response_take_calls(tp__drive *drive, tp_text value, tp_text *ret_why);
-/** Begins a phase with drive->fields; after is called when it has ended and its reminders were taken. */
-void tp__drive_phase(tp__drive *drive, uint32_t phase, bool ignores_cancel, void (*after)(tp__drive *drive));
-/** A reminder for the next request; what it displaces leaves a diagnostic. */
-void tp__drive_remind(tp__drive *drive, const char *subscription, tp_text text, bool block);
-void tp__drive_text(tp__drive *drive, uint32_t field, tp_text text);
-void tp__drive_int(tp__drive *drive, uint32_t field, int64_t number);
-void tp__drive_value(tp__drive *drive, uint32_t field, tp_text value);
-/** The result of the phase that just ended is not needed any more. */
-void tp__drive_let_go(tp__drive *drive);
-/** Stores the background jobs that the phase that just ended asked for. */
-void tp__drive_schedule_jobs(tp__drive *drive);
 
 /** What came before this turn: what its request brought, else the session's history. */
 static inline tp__past *tp__drive_past(const tp__drive *drive) {
@@ -171,17 +146,9 @@ void tp__drive_note_answer(tp__drive *drive, const tp__model_call *call, tp_stat
 bool tp__drive_ask_again(tp__drive *drive, const tp__model_call *call, tp_status status, uint32_t attempts_max);
 /** compaction_step.c: whether the step COMPACT could make this request shorter. */
 bool tp__compaction_may(const tp__drive *drive);
-/** steps.c: adds the tokens and the cost of a response. */
-void tp__drive_count(tp__drive *drive, const tp_model_response *response);
-/** request.c: the name of the turn's model; may be empty. */
-tp_text tp__drive_model_name(const tp__drive *drive);
 
 /* request.c: the request to the model, from the history, the turn's messages, contexts, signals and reminders. */
 /** @param ret_lent  what the request reads of the past; given back with the call. */
 tp_status tp__request_make(tp__drive *drive, tp_model_request *ret_request, tp__lent *ret_lent);
-
-#define STEP(id, name, run) void run(tp__drive *drive);
-#include "phases/steps.def"
-#undef STEP
 
 #endif

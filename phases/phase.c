@@ -496,9 +496,8 @@ tp_status tp_phase_submit(tp_turn *turn, uint32_t phase, const tp_phase_input *i
 /* A result is the turn's memory, so letting it go is the owner's work: a callback of the turn, or the host's thread,
  * which holds the turn or becomes its owner for a moment. Any other callback or handler is neither, and must not wait
  * for the owner, who might wait for it: then the result stays till the turn's end. */
-void tp_phase_result_release(tp_turn *turn, tp_phase_result *result) {
+static __attribute__((noinline)) void release_entry(tp_turn *turn, tp_phase_result *result) {
   tp__strand *strand = &turn->core.strand;
-  if (!result->entry) return;
   if (tp__strand_is_here(strand)) {
     tp__phase_let_go(result);
   } else if (tp__inside_is_of(turn->core.runtime)) {
@@ -510,6 +509,10 @@ void tp_phase_result_release(tp_turn *turn, tp_phase_result *result) {
     tp__phase_let_go(result);
     tp__strand_give_back(strand);
   }
+}
+
+void tp_phase_result_release(tp_turn *turn, tp_phase_result *result) {
+  if (result->entry) release_entry(turn, result);
 }
 
 const tp_run_record *tp_phase_result_run(const tp_phase_result *result, uint32_t index) {

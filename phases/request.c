@@ -2,9 +2,9 @@
  *
  * The request: {system text, messages, tools}. What joins a message (context, signals, reminders) is rendered anew for
  * each request and never enters the history. Without any of it the messages are the history's own bytes. */
-#include "phases/drive.h"
 #include "phases/parts.h"
 #include "phases/render.h"
+#include "phases/steps.h"
 
 static tp_status render_context(tp__drive *d, tp_text *ret_text) {
   const tp__turn_sets *sets = d->turn->core.sets;
@@ -92,6 +92,11 @@ tp_text tp__drive_model_name(const tp__drive *d) {
   if (d->model_index > 0) return (tp_text){NULL, 0};
   if (d->request.model_name) return tp_text_of(d->request.model_name);
   return tp_text_of(d->session->agent ? d->session->agent->model_name : NULL);
+}
+
+tp_text tp__drive_shown_model(const tp__drive *d) {
+  tp_text name = tp__drive_model_name(d);
+  return name.data ? name : tp_text_of(tp__drive_model(d)->name);
 }
 
 tp_status tp__request_make(tp__drive *d, tp_model_request *ret_request, tp__lent *ret_lent) {

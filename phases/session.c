@@ -2,8 +2,8 @@
 #include "phases/phases.h"
 #include "phases/session.h"
 
-#include "phases/drive.h"
 #include "phases/people.h"
+#include "phases/steps.h"
 
 enum { QUEUED_MAX = 64, END_BYTES_MAX = 1 << 20 };
 
@@ -627,10 +627,8 @@ void tp__drive_end_unadmitted(tp__drive *d) {
 
 /* ---- closing ---- */
 
-static void after_session_end(tp__drive *d) {
+void tp__step_closed(tp__drive *d) {
   tp_session *session = d->session;
-  tp__drive_schedule_jobs(d);
-  tp__drive_let_go(d);
   if (d->on_closed) d->on_closed(d->ctx);
   if (d->done) *d->done = true;
   bool last = tp__session_next(session);
@@ -659,7 +657,7 @@ static void put_abilities(tp__drive *d) {
   tp__abilities_init(own, &d->session->runtime->allocator);
 }
 
-void tp__step_session_end(tp__drive *d) {
+bool tp__fill_session_end(tp__drive *d) {
   const tp_session *session = d->session;
   tp__drive_text(d, TP_FIELD_SESSION_ID, tp_text_of(session->id));
   tp__drive_text(d, TP_FIELD_REASON, d->user_text);
@@ -673,7 +671,7 @@ void tp__step_session_end(tp__drive *d) {
     tp__drive_text(d, TP_FIELD_OUTCOME, tp_text_of(tp_turn_outcome_name(session->last_outcome)));
     tp__drive_int(d, TP_FIELD_CODE, session->last_code);
   }
-  tp__drive_phase(d, TP_PHASE_SESSION_END, true, after_session_end);
+  return true;
 }
 
 static tp_status check_list(const char *name, tp_text value, uint32_t kind, tp_fault *fault) {

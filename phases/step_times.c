@@ -32,14 +32,14 @@ void tp__drive_note_step(tp__drive *d, tp_step_kind kind, int64_t started_ns, in
                          .outcome = outcome});
 }
 
-void tp__drive_note_request(tp__drive *d, const char *model, int64_t started_ns, int64_t ended_ns, tp_status outcome) {
+void tp__drive_note_request(tp__drive *d, tp_text model, int64_t started_ns, int64_t ended_ns, tp_status outcome) {
   add(d, &(tp_turn_step){.struct_size = sizeof(tp_turn_step),
                          .started_ns = started_ns,
                          .ended_ns = ended_ns,
                          .kind = TP_STEP_MODEL,
                          .round = d->iterations + 1,
                          .outcome = outcome,
-                         .name = tp_text_of(model)});
+                         .name = model});
 }
 
 void tp__drive_note_call(tp__drive *d, const tp_tool_result *result, uint32_t place, int64_t started_ns,

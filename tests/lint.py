@@ -239,6 +239,28 @@ def lists_are_sorted(path, text, tree):
                 yield line_of(text, block.start()), "the list is in the order of the alphabet: '%s' stands before '%s'" % (before, after)
 
 
+STEP_ROW = re.compile(r'^STEP\((\w+), (\w+)((?:[^()]|\([^()]*\))*)\)', re.M)
+
+
+def diagram_of_steps(definition):
+    """The order of the steps as Mermaid draws it. That any step above COMMIT may go there is said beside it."""
+    lines = ['```mermaid', 'stateDiagram-v2']
+    for name, follows, columns in STEP_ROW.findall(definition):
+        phase = re.search(r'\.phase = TP_PHASE_(\w+)', columns)
+        if phase:
+            lines.append('    %s: %s (phase %s)' % (name, name, phase.group(1)))
+        targets = ([] if follows == 'NONE' else [follows]) + re.findall(r'TO\((\w+)\)', columns)
+        lines += ['    %s --> %s' % (name, target) for target in targets] or ['    %s --> [*]' % name]
+    return '\n'.join(lines + ['```', ''])
+
+
+def architecture_shows_the_steps(path, text, tree):
+    if path == 'docs/architecture.md':
+        diagram = diagram_of_steps(tree.read('phases/steps.def'))
+        if diagram not in text:
+            yield 1, 'the diagram of the steps is not that of phases/steps.def, which is:\n' + diagram
+
+
 FUNCTIONS = [
     (modules_look_down, 'include/turnphase/x.h', '#include <msgpack.h>\n'),
     (modules_look_down, 'runtime/os/x.c', '#include "runtime/exec/runtime.h"\n'),
@@ -257,6 +279,7 @@ FUNCTIONS = [
     (is_built, 'include/turnphase/forgotten_zzz.h', '\n'),
     (seeds_name_tests, 'docs/seeds.md', '| S9.1 | it works | works | `unit/edit`: `zzz_is_not_there` |\n'),
     (seeds_name_tests, 'docs/seeds.md', '| S9.1 | it works | works | by itself |\n'),
+    (architecture_shows_the_steps, 'docs/architecture.md', '# Architecture\n'),
     (lists_are_sorted, 'cli/meson.build', "cli_sources = files(\n  'b.c',\n  'a.c',\n)\n"),
 ]
 

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * step_fill.c: what fills the payload of each phase of a driven turn. What costs something is not written where no
+ * subscription could read it. */
+#include "phases/steps.h"
+#include "phases/tool_run.h"
+
+enum { ITERATIONS_MAX = 50, PREVIEW_BYTES = 4096 };
+enum { RESULTS_BYTES_MAX = 16 << 20 }; /* of all results of a response, where tool.batch shows them */
+
+static tp_text preview(tp_text text) { return (tp_text){text.data, tp__utf8_cut(text, PREVIEW_BYTES)}; }
+
+/* Whether a subscription of the phase that begins could read its fields. */
+static bool has_readers(const tp__drive *d) {
+  return tp__turn_plan(&d->turn->core, tp__step_rows[d->step].phase) != NULL;
+}
+
+static bool begin(const tp__drive *d, tp_writer **ret_writer) {
+  return tp_writer_new(&d->turn->core.runtime->blocks.as_allocator, ret_writer) == TP_OK;
+}
+
+/* The writer's value goes into the turn's memory. @param ok  whether all was written. */
+static bool finish(tp__drive *d, tp_writer *writer, bool ok, tp_text *ret_value) {
+  tp_text value;
+  ok = ok && tp_writer_finish(writer, &value) == TP_OK && tp__arena_text(&d->arena, value, ret_value);
+  tp_writer_free(writer);
+  return ok;
+}
+
+/* ---- what the user said ---- */
+
+/* As the phases before left it. */
+bool tp__fill_input(tp__drive *d) {
+  tp__drive_text(d, TP_FIELD_TEXT, d->user_text);
+  if (d->request.files.size > 0) tp__drive_value(d, TP_FIELD_FILES, d->request.files);
+  return true;
+}
+
+static bool put_model(tp__drive *d) {
+  tp__drive_text(d, TP_FIELD_MODEL, tp__drive_shown_model(d));
+  return true;
+}
+
+bool tp__fill_session_start(tp__drive *d) {
+  tp__drive_text(d, TP_FIELD_SESSION_ID, tp_text_of(d->session->id));
+  return put_model(d);
+}
+
+bool tp__fill_input_and_model(tp__drive *d) { return tp__fill_input(d) && put_model(d); }
+
+/* ---- tools ---- */
+
+/* The names of the turn's tools as an array of texts, in the drive's arena. */
+static bool tool_names(tp__drive *d, tp_text *ret_value) {
+  tp_writer *writer;
+  if (!begin(d, &writer)) return false;
+  const tp__toolset *tools = d->turn->toolset;
+  size_t count = 0;
+  for (size_t i = 0; tools && i < tools->count; i++) count += !tools->entries[i].out_of_scope;
+  tp_write_array(writer, count);
+  for (size_t i = 0; tools && i < tools->count; i++)
+    if (!tools->entries[i].out_of_scope) tp_write_string(writer, tools->entries[i].tool->name);
+  return finish(d, writer, true, ret_value);
+}
+
+bool tp__fill_tool_names(tp__drive *d) {
+  tp_text names;
+  if (!has_readers(d)) return true;
+  if (!tool_names(d, &names)) return tp__drive_no_memory(d);
+  tp__drive_value(d, TP_FIELD_TOOL_NAMES, names);
+  return true;
+}
+
+bool tp__fill_tools(tp__drive *d) {
+  if (!tp__fill_tool_names(d)) return false;
+  tp__drive_int(d, TP_FIELD_CAN_CALL_TOOLS, !tp__drive_model(d)->no_tools);
+  return true;
+}
+
+/* ---- the request ---- */
+
+static const char *role_name(tp_role role) {
+  switch (role) {
+    case TP_ROLE_USER:
+      return "user";
+    case TP_ROLE_ASSISTANT:
+      return "assistant";
+    case TP_ROLE_TOOL:
+      return "tool";
+    case TP_ROLE_SYSTEM:
+      return "system";
+    case TP_ROLE_END:
+    case TP_ROLE_FORCE_32:
+      break;
+  }
+  return "end";
+}
+
+static void write_messages(const tp__messages *messages, tp_writer *writer) {
+  for (size_t i = 0; i < messages->count; i++) {
+    tp_write_map(writer, 2);
+    tp_write_string(writer, "role");
+    tp_write_string(writer, role_name(messages->items[i]->role));
+    tp_write_string(writer, "text");
+    tp_write_text(writer, messages->items[i]->text);
+  }
+}
+
+/* What the model will be asked, for who reads it; of it the system text alone can be replaced. */
+static bool write_request(tp__drive *d, tp_text *ret_value) {
+  const tp__messages *past = &tp__drive_past(d)->list;
+  tp_text names;
+  tp_writer *writer;
+  if (!tool_names(d, &names) || !begin(d, &writer)) return false;
+  bool parameters = d->request.parameters.size > 0, files = d->request.files.size > 0;
+  tp_write_map(writer, (size_t)3 + parameters + files);
+  tp_write_string(writer, "messages");
+  tp_write_array(writer, past->count + d->messages.count);
+  write_messages(past, writer);
+  write_messages(&d->messages, writer);
+  tp_write_string(writer, "tools");
+  tp_write_value(writer, names);
+  tp_write_string(writer, "model");
+  tp_write_text(writer, tp__drive_shown_model(d));
+  if (parameters) {
+    tp_write_string(writer, "parameters");
+    tp_write_value(writer, d->request.parameters);
+  }
+  if (files) {
+    tp_write_string(writer, "files");
+    tp_write_value(writer, d->request.files);
+  }
+  return finish(d, writer, true, ret_value);
+}
+
+bool tp__fill_compiled(tp__drive *d) {
+  tp_text request = {NULL, 0};
+  if (has_readers(d) && !write_request(d, &request)) return tp__drive_no_memory(d);
+  tp__drive_text(d, TP_FIELD_SYSTEM, d->system);
+  if (request.size > 0) tp__drive_value(d, TP_FIELD_REQUEST, request);
+  return true;
+}
+
+static size_t message_bytes(const tp__drive *d) {
+  size_t bytes = d->system.size + tp__past_bytes(tp__drive_past(d));
+  for (size_t i = 0; i < d->messages.count; i++) bytes += d->messages.items[i]->text.size;
+  return bytes;
+}
+
+bool tp__fill_model_pre(tp__drive *d) {
+  uint32_t iterations_max = d->request.iterations_max ? d->request.iterations_max : ITERATIONS_MAX;
+  if (d->model_attempt == 0 && d->iterations >= iterations_max) {
+    tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_TOO_LARGE, tp_text_of("the limit of model requests was reached"));
+    return false;
+  }
+  tp__drive_choose_model(d);
+  d->model_attempt++;
+  tp__drive_int(d, TP_FIELD_ATTEMPT, d->model_attempt);
+  tp__drive_int(d, TP_FIELD_MESSAGE_COUNT, (int64_t)(tp__drive_past(d)->list.count + d->messages.count));
+  tp__drive_int(d, TP_FIELD_REQUEST_BYTES, (int64_t)message_bytes(d));
+  return put_model(d);
+}
+
+/* ---- the response and its calls ---- */
+
+/* The calls of the response; behind their dispatch with what they came to. @param text  of the result. */
+static void write_call(tp_writer *writer, const tp_tool_call *call, const tp_tool_result *result, tp_text text) {
+  bool waited = result && result->waited_ns > 0;
+  tp_write_map(writer, 3 + (result ? 2 : 0) + (waited ? 2 : 0));
+  tp_write_string(writer, "id");
+  tp_write_text(writer, call->id);
+  tp_write_string(writer, "tool");
+  tp_write_text(writer, call->name);
+  tp_write_string(writer, call->malformed ? "malformed" : "arguments");
+  if (call->malformed) tp_write_bool(writer, true);
+  else tp_write_value(writer, call->arguments);
+  if (!result) return;
+  tp_write_string(writer, "kind");
+  tp_write_string(writer, tp_tool_result_name(result->kind));
+  tp_write_string(writer, "result");
+  tp_write_text(writer, text);
+  if (!waited) return;
+  tp_write_string(writer, "waited_ms");
+  tp_write_int(writer, result->waited_ns / TP__NS_PER_MS);
+  tp_write_string(writer, "waited_key");
+  tp_write_text(writer, result->waited_key);
+}
+
+/* Tools may have results that are longer than a value may be. */
+static bool write_result(tp__drive *d, tp_writer *writer, size_t index) {
+  tp_text text = d->results[index].text;
+  size_t bytes_max = RESULTS_BYTES_MAX / d->call_count;
+  if (text.size > bytes_max && !tp__tool_text(&d->arena, text, bytes_max, &text)) return false;
+  write_call(writer, d->calls[index], &d->results[index], text);
+  return true;
+}
+
+/* @param ret_value  empty where no subscription reads it. */
+static bool write_calls(tp__drive *d, tp_text *ret_value) {
+  tp_writer *writer;
+  *ret_value = (tp_text){NULL, 0};
+  if (!has_readers(d)) return true;
+  if (!begin(d, &writer)) return false;
+  tp_write_array(writer, d->call_count);
+  bool ok = true;
+  for (size_t i = 0; ok && i < d->call_count; i++) {
+    if (d->results) ok = write_result(d, writer, i);
+    else write_call(writer, d->calls[i], NULL, (tp_text){NULL, 0});
+  }
+  return finish(d, writer, ok, ret_value);
+}
+
+static bool put_calls(tp__drive *d) {
+  tp_text calls;
+  if (!write_calls(d, &calls)) return tp__drive_no_memory(d);
+  if (calls.size > 0) tp__drive_value(d, TP_FIELD_CALLS, calls);
+  return true;
+}
+
+bool tp__fill_response(tp__drive *d) {
+  d->results = NULL;
+  tp__drive_text(d, TP_FIELD_RESPONSE_TEXT, d->response_text);
+  tp__drive_text(d, TP_FIELD_STOP_REASON, d->stop_reason);
+  return put_calls(d);
+}
+
+bool tp__fill_model_post(tp__drive *d) {
+  tp__drive_text(d, TP_FIELD_STOP_REASON, d->stop_reason);
+  tp__drive_int(d, TP_FIELD_INPUT_TOKENS, d->last_input_tokens);
+  tp__drive_int(d, TP_FIELD_OUTPUT_TOKENS, d->last_output_tokens);
+  tp__drive_int(d, TP_FIELD_COST_MICROS, d->last_cost_micros);
+  tp__drive_int(d, TP_FIELD_CALL_COUNT, (int64_t)d->call_count);
+  return true;
+}
+
+bool tp__fill_tool_batch(tp__drive *d) { return put_calls(d); }
+
+bool tp__fill_turn_stop(tp__drive *d) {
+  tp__drive_text(d, TP_FIELD_RESPONSE_TEXT, d->response_text);
+  tp__drive_text(d, TP_FIELD_STOP_REASON, d->stop_reason);
+  tp__drive_int(d, TP_FIELD_STOP_DENIALS, d->stop_denials);
+  return true;
+}
+
+/* ---- the end ---- */
+
+bool tp__fill_error(tp__drive *d) {
+  tp__drive_int(d, TP_FIELD_CODE, d->code);
+  tp__drive_text(d, TP_FIELD_MESSAGE, d->reason);
+  return true;
+}
+
+/* How each call of the turn ended, in call order. */
+static bool tool_events(tp__drive *d, tp_text *ret_value) {
+  tp_writer *writer;
+  if (!begin(d, &writer)) return false;
+  tp_write_array(writer, d->tool_event_count);
+  for (size_t i = 0; i < d->messages.count && d->tool_event_count > 0; i++) {
+    const tp_message *message = d->messages.items[i];
+    if (message->role != TP_ROLE_TOOL) continue;
+    tp_write_map(writer, 2);
+    tp_write_string(writer, "tool");
+    tp_write_text(writer, message->name);
+    tp_write_string(writer, "is_error");
+    tp_write_bool(writer, message->is_error);
+  }
+  return finish(d, writer, true, ret_value);
+}
+
+bool tp__fill_post_turn(tp__drive *d) {
+  tp_text events = {NULL, 0};
+  tp__drive_text(d, TP_FIELD_OUTCOME, tp_text_of(tp_turn_outcome_name(d->outcome)));
+  tp__drive_text(d, TP_FIELD_USER_PREVIEW, preview(d->user_text));
+  tp__drive_text(d, TP_FIELD_ASSISTANT_PREVIEW, preview(d->response_text));
+  if (has_readers(d) && tool_events(d, &events)) tp__drive_value(d, TP_FIELD_TOOL_EVENTS, events);
+  tp__drive_int(d, TP_FIELD_SAID_AT, d->request.said_unix_ms);
+  return true;
+}

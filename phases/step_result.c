@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * step_result.c: what a driven turn takes of the result of each phase, and where it goes on. */
+#include "phases/parts.h"
+#include "phases/render.h"
+#include "phases/steps.h"
+
+enum { TOOL_CALLS_MAX = 1000, STOP_DENIALS_MAX = 8 };
+
+static tp__step next_or_no_memory(tp__drive *d, bool ok) {
+  if (ok) return tp__step_rows[d->step].next;
+  tp__drive_no_memory(d);
+  return TP__STEP_NONE;
+}
+
+/* ---- what the user said ---- */
+
+bool tp__keep_session_started(tp__drive *d) {
+  d->session->started = true;
+  return true;
+}
+
+/* It enters the turn as the chain left it, with its files. */
+bool tp__drive_add_user_message(tp__drive *d) {
+  tp_message message = {.role = TP_ROLE_USER, .turn_id = d->turn->core.ids[TP_ID_TURN], .text = d->user_text};
+  return tp__parts_of_files(&d->arena, d->request.files, &message.parts) == TP_OK &&
+         tp__messages_add(&d->messages, &message) == TP_OK;
+}
+
+static bool take_replaced(tp__drive *d, uint32_t field, tp_text *text) {
+  const tp_merged *merged = d->phase.result.merged;
+  return !tp_merged_replaced(merged, field) || tp__arena_text(&d->arena, tp_merged_text(merged, field), text);
+}
+
+bool tp__keep_input(tp__drive *d) {
+  const tp_merged *merged = d->phase.result.merged;
+  bool ok = true;
+  if (d->phase.result.outcome == TP_OK)
+    ok = take_replaced(d, TP_FIELD_TEXT, &d->user_text) && take_replaced(d, TP_FIELD_FILES, &d->request.files);
+  if (merged && merged->lists[TP_KIND_SIGNAL].count > 0)
+    ok = ok && tp__render_signals(&d->arena, "turn.intake", &merged->lists[TP_KIND_SIGNAL], &d->signals) == TP_OK;
+  return (ok && tp__drive_add_user_message(d)) || tp__drive_no_memory(d);
+}
+
+/* ---- the request's standing part ---- */
+
+tp__step tp__then_compile(tp__drive *d) {
+  static const tp__merged_list none;
+  const tp_merged *merged = d->phase.result.merged;
+  tp_text standing = d->request.system;
+  if (standing.size == 0) standing = tp_text_of(d->session->agent ? d->session->agent->system : NULL);
+  bool ok = tp__render_system(&d->arena, standing, merged ? &merged->lists[TP_KIND_PROMPT_SECTION] : &none,
+                              &d->system) == TP_OK &&
+            tp__arena_text(&d->arena, d->system, &d->system); /* the sections may be freed */
+  return next_or_no_memory(d, ok);
+}
+
+tp__step tp__then_take_system(tp__drive *d) {
+  return next_or_no_memory(d, take_replaced(d, TP_FIELD_SYSTEM, &d->system));
+}
+
+/* Its texts are in use until the request has been made. */
+tp__step tp__then_take_context(tp__drive *d) {
+  tp__phase_let_go(&d->request_context); /* of the attempt before */
+  d->request_context = d->phase.result;
+  d->phase.result = (tp_phase_result){.struct_size = sizeof(tp_phase_result)};
+  return TP__STEP_MODEL;
+}
+
+/* ---- the response ---- */
+
+tp__step tp__then_take_response(tp__drive *d) {
+  const tp_merged *merged = d->phase.result.merged;
+  tp_text malformed = {"", 0};
+  bool ok = take_replaced(d, TP_FIELD_RESPONSE_TEXT, &d->response_text);
+  if (ok && tp_merged_replaced(merged, TP_FIELD_CALLS))
+    ok = tp__response_take_calls(d, tp_merged_text(merged, TP_FIELD_CALLS), &malformed);
+  if (malformed.size > 0) {
+    tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_MALFORMED, malformed);
+    return TP__STEP_NONE;
+  }
+  tp_message message = {.role = TP_ROLE_ASSISTANT,
+                        .turn_id = d->turn->core.ids[TP_ID_TURN],
+                        .text = d->response_text,
+                        .calls = d->calls,
+                        .call_count = d->call_count};
+  return next_or_no_memory(d, ok && tp__messages_add(&d->messages, &message) == TP_OK);
+}
+
+static bool over_limits(tp__drive *d) {
+  const tp_turn_request *limits = &d->request;
+  const char *which = NULL;
+  if (limits->tokens_max && (d->input_tokens > limits->tokens_max ||
+                             d->output_tokens > limits->tokens_max - d->input_tokens)) /* their sum could overflow */
+    which = "the limit of tokens was passed";
+  else if (limits->cost_micros_max && d->cost_micros > limits->cost_micros_max) which = "the limit of cost was passed";
+  else if (d->tool_calls + d->call_count > (limits->tool_calls_max ? limits->tool_calls_max : TOOL_CALLS_MAX))
+    which = "the limit of tool calls was passed";
+  if (which) tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_TOO_LARGE, tp_text_of(which));
+  return which != NULL;
+}
+
+tp__step tp__then_tools_or_stop(tp__drive *d) {
+  if (d->call_count == 0) return TP__STEP_TURN_STOP;
+  return over_limits(d) ? TP__STEP_NONE : TP__STEP_TOOLS;
+}
+
+/* ---- denials that do not fail the turn ---- */
+
+/* Why the turn ends otherwise than its model and its hooks would have it; for the user and the log. */
+static void note_end(tp__drive *d, uint32_t phase, const char *key, const char *subscription, tp_text text) {
+  if (!text.data) text = tp_text_of("the turn ends by a hook, or in spite of one");
+  tp_contribution note = {.struct_size = sizeof(tp_contribution),
+                          .kind = TP_KIND_DIAGNOSTIC,
+                          .severity = TP_SEVERITY_WARNING,
+                          .key = tp_text_of(key),
+                          .text = text};
+  tp__log(d->turn->core.runtime, TP_LOG_WARNING, &(tp__log_subject){.phase = phase, .ids = d->turn->core.ids}, "%.*s",
+          (int)text.size, text.data);
+  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_DIAGNOSTIC,
+                                 .phase = phase,
+                                 .visibility = TP_VISIBILITY_USER_VISIBLE,
+                                 .contribution = &note,
+                                 .subscription = subscription,
+                                 .text = text});
+}
+
+/* The loop ends: what the tools did is done, and stays in the history. */
+tp__step tp__denial_of_tool_batch(tp__drive *d) {
+  const tp_phase_result *result = &d->phase.result;
+  const char *subscription = result->subscription ? result->subscription : "";
+  note_end(d, TP_PHASE_TOOL_BATCH, "tool_batch.ended", subscription,
+           tp__arena_printf(&d->arena, "hook %s ended the turn behind its tools: %.*s", subscription,
+                            (int)result->reason.size, result->reason.data ? result->reason.data : ""));
+  return TP__STEP_COMMIT;
+}
+
+/* The model reads who objects and why as a message of the user's role: it is the last one, and providers want that. */
+static bool take_objection(tp__drive *d, tp_text objection) {
+  tp_message message = {.role = TP_ROLE_USER, .turn_id = d->turn->core.ids[TP_ID_TURN], .text = objection};
+  return objection.data && tp__messages_add(&d->messages, &message) == TP_OK;
+}
+
+static void note_overruled(tp__drive *d, const char *subscription, tp_text objection) {
+  note_end(d, TP_PHASE_TURN_STOP, "turn_stop.overruled", subscription,
+           tp__arena_printf(&d->arena, "the turn ends, since it was kept from it %d times: %.*s", STOP_DENIALS_MAX,
+                            (int)objection.size, objection.data));
+}
+
+tp__step tp__denial_of_turn_stop(tp__drive *d) {
+  const tp_phase_result *result = &d->phase.result;
+  const char *subscription = result->subscription ? result->subscription : "";
+  tp_text objection =
+      tp__arena_printf(&d->arena, "hook %s does not let the turn end: %.*s", subscription, (int)result->reason.size,
+                       result->reason.data ? result->reason.data : "");
+  if (d->stop_denials == STOP_DENIALS_MAX) {
+    note_overruled(d, subscription, objection.data ? objection : tp_text_of("no memory"));
+    return TP__STEP_COMMIT;
+  }
+  if (over_limits(d)) return TP__STEP_NONE;
+  d->stop_denials++;
+  if (take_objection(d, objection)) return TP__STEP_MODEL_PRE;
+  tp__drive_no_memory(d);
+  return TP__STEP_NONE;
+}
+
+/* ---- jobs ---- */
+
+/* Stores the background jobs that the phase asked for. */
+bool tp__keep_jobs(tp__drive *d) {
+  const tp_merged *merged = d->phase.result.merged;
+  for (size_t i = 0; i < tp_merged_count(merged, TP_KIND_BACKGROUND_JOB); i++)
+    (void)!tp__jobs_add_contributed(&d->turn->core, tp_merged_get(merged, TP_KIND_BACKGROUND_JOB, i)->contribution);
+  return true;
+}

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * step_work.c: the steps of a driven turn that are no phase: the history is read, the model is asked, tools are run,
+ * the turn is stored. What each leads to stands right behind it. */
+#include "phases/steps.h"
+#include "phases/tool_run.h"
+
+enum { MODEL_ATTEMPTS = 3 };
+
+/* ---- the session's first turn ---- */
+
+static tp_status keep_loaded(void *ctx, const tp_message *theirs) {
+  tp_message message;
+  TP__TRY(tp__message_read(theirs, &message, NULL));
+  return tp__messages_add(ctx, &message);
+}
+
+static tp_status load_work(tp__host_call *call) {
+  const tp_history *history = &call->session->history;
+  tp_history_load request = {.struct_size = sizeof request,
+                             .tenant = tp_text_of(call->session->tenant),
+                             .session = tp_text_of(call->session->id),
+                             .each = keep_loaded,
+                             .ctx = &call->made->list};
+  return history->load(history->self, &request, &call->fault);
+}
+
+static void load_ended(tp__host_call *call, tp_status status) {
+  tp__drive *d = call->ctx;
+  d->host_call = NULL;
+  int64_t now_ns = tp__now_ns();
+  d->load_ns = now_ns - d->waits_since_ns;
+  tp__drive_note_step(d, TP_STEP_LOAD, d->waits_since_ns, now_ns, status);
+  if (status == TP_OK) {
+    tp__past_unref(d->session->past);
+    d->session->past = call->made;
+    call->made = NULL;
+    tp__drive_go(d, TP__STEP_SESSION_START);
+    return;
+  }
+  if (tp__drive_out_of_time(d)) return;
+  tp_text reason = tp__arena_printf(&d->arena, "the history was not loaded: %s",
+                                    call->message ? call->message : tp_status_text(status));
+  tp__drive_stop(d, d->turn->core.is_cancelled ? TP_TURN_CANCELLED : TP_TURN_FAILED, status, reason);
+}
+
+void tp__step_load(tp__drive *d) {
+  if (d->session->started) {
+    tp__drive_go(d, TP__STEP_INTAKE);
+  } else if (!d->session->history.load) {
+    tp__drive_go(d, TP__STEP_SESSION_START);
+  } else {
+    tp__host_call *call = tp__host_call_new(d->turn, d->session, "history.load");
+    if (!call || !(call->made = tp__past_new(&d->turn->core.runtime->allocator))) {
+      if (call) tp__host_call_drop(call);
+      tp__drive_no_memory(d);
+      return;
+    }
+    call->work = load_work;
+    call->on_end = load_ended;
+    call->ctx = d;
+    d->host_call = call;
+    d->waits_since_ns = tp__now_ns();
+    tp__host_call_start(call, d->turn->core.deadline_ns);
+  }
+}
+
+/* ---- the model ---- */
+
+static bool keep_response(tp__drive *d, const tp_model_response *response) {
+  if (!tp__arena_text(&d->arena, response->text, &d->response_text) ||
+      !tp__calls_copy(&d->arena, response->calls, response->call_count, &d->calls))
+    return false;
+  d->call_count = response->call_count;
+  for (size_t i = 0; i < d->call_count; i++) { /* results answer calls by id */
+    tp_tool_call *call = (tp_tool_call *)(uintptr_t)d->calls[i]; /* the copy is ours */
+    if (call->id.size == 0) call->id = tp__arena_printf(&d->arena, "call-%u-%zu", d->iterations, i);
+    if (!call->id.data) return false;
+  }
+  return tp__arena_text(&d->arena, response->stop_reason, &d->stop_reason);
+}
+
+/* A provider's numbers come from outside: negative ones count as none, and no sum runs over. */
+static int64_t at_least_none(int64_t number) { return number > 0 ? number : 0; }
+static int64_t sum(int64_t a, int64_t b) { return a > INT64_MAX - b ? INT64_MAX : a + b; }
+
+void tp__drive_count(tp__drive *d, const tp_model_response *response) {
+  d->last_input_tokens = at_least_none(response->input_tokens);
+  d->last_output_tokens = at_least_none(response->output_tokens);
+  d->last_cost_micros = at_least_none(response->cost_micros);
+  d->input_tokens = sum(d->input_tokens, d->last_input_tokens);
+  d->output_tokens = sum(d->output_tokens, d->last_output_tokens);
+  d->cost_micros = sum(d->cost_micros, d->last_cost_micros);
+}
+
+static void model_succeeded(tp__drive *d, const tp_model_response *response) {
+  d->iterations++;
+  d->model_attempt = 0;
+  d->requested = true;
+  d->compacted = false;
+  tp__reminders_delivered(&d->session->reminders);
+  tp__drive_count(d, response);
+  if (keep_response(d, response)) tp__drive_go(d, TP__STEP_MODEL_RESPONSE);
+  else tp__drive_no_memory(d);
+}
+
+static void model_failed(tp__drive *d, tp__model_call *call, tp_status status) {
+  uint32_t attempts_max = d->request.model_attempts ? d->request.model_attempts : MODEL_ATTEMPTS;
+  if (d->turn->core.is_cancelled) {
+    tp__drive_stop(d, TP_TURN_CANCELLED, TP_ERR_CANCELLED, tp_text_of("the turn was cancelled"));
+  } else if (status == TP_ERR_TIMEOUT) {
+    tp__drive_stop(d, TP_TURN_TIMED_OUT, status, tp_text_of("the model did not answer in time"));
+  } else if (status == TP_ERR_CONTEXT_LENGTH && !call->any_delta && tp__compaction_may(d)) {
+    d->too_long = true;
+    tp__drive_go(d, TP__STEP_COMPACT);
+  } else if (tp__drive_ask_again(d, call, status, attempts_max)) {
+    tp__drive_go(d, TP__STEP_MODEL_PRE);
+  } else {
+    tp_text reason = tp__arena_printf(&d->arena, "the model failed: %s",
+                                      call->failure_message ? call->failure_message : tp_status_text(status));
+    tp__drive_stop(d, TP_TURN_FAILED, status, reason);
+  }
+}
+
+static void model_delta(tp__model_call *call, tp_text text) {
+  tp__drive *d = call->ctx;
+  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_MODEL_DELTA, .visibility = TP_VISIBILITY_USER_VISIBLE, .text = text});
+}
+
+static void model_ended(tp__model_call *call, tp_status status) {
+  tp__drive *d = call->ctx;
+  d->model_call = NULL;
+  call->on_delta = NULL;
+  const tp_model_response *response = status == TP_OK ? &call->response : NULL;
+  int64_t started_ns = (int64_t)tp__a64_load_acquire(&call->base.started_ns), ended_ns = tp__now_ns();
+  if (started_ns) {
+    d->model_ns += ended_ns - started_ns;
+    tp__drive_note_request(d, tp__drive_shown_model(d), started_ns, ended_ns, status);
+  }
+  tp__drive_note_answer(d, call, status);
+  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_MODEL_END,
+                                 .visibility = TP_VISIBILITY_USER_VISIBLE,
+                                 .status = status,
+                                 .input_tokens = response ? at_least_none(response->input_tokens) : 0,
+                                 .output_tokens = response ? at_least_none(response->output_tokens) : 0,
+                                 .cost_micros = response ? at_least_none(response->cost_micros) : 0,
+                                 .text = response ? response->text : (tp_text){NULL, 0},
+                                 .model = tp__drive_shown_model(d),
+                                 .started_ns = started_ns,
+                                 .ended_ns = ended_ns});
+  if (status == TP_OK) model_succeeded(d, &call->response);
+  else model_failed(d, call, status);
+}
+
+void tp__step_model(tp__drive *d) {
+  const tp_model *model = tp__drive_model(d);
+  if (!model->start && !model->inbox) {
+    tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_MODEL, tp_text_of("neither the session nor its agent has a model"));
+    return;
+  }
+  tp_model_request request;
+  tp__lent lent = {NULL, NULL};
+  tp__model_call *call =
+      tp__request_make(d, &request, &lent) == TP_OK
+          ? tp__model_call_new(&d->turn->core, d->turn->toolset, d->session, model, &request)
+          : NULL;
+  if (!call) {
+    tp__lent_give_back(&lent);
+    tp__drive_no_memory(d);
+    return;
+  }
+  call->lent = lent;
+  call->on_delta = model_delta;
+  call->each_delta = d->request.each_delta;
+  call->on_end = model_ended;
+  call->ctx = d;
+  d->model_call = call;
+  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_MODEL_BEGIN,
+                                 .visibility = TP_VISIBILITY_USER_VISIBLE,
+                                 .model = tp__drive_shown_model(d)});
+  tp__model_call_start(call);
+}
+
+/* ---- tools ---- */
+
+static void remind(tp_turn *turn, const char *subscription, tp_text text, bool block) {
+  tp__drive_remind(turn->drive, subscription, text, block);
+}
+
+/* Results enter the turn in call order, whatever the order they came in. Their texts go with the dispatch: what
+ * tool.batch shows is in the turn's own memory. */
+static bool take_results(tp__drive *d) {
+  for (size_t i = 0; i < d->call_count; i++) {
+    tp_tool_result *result = &d->results[i];
+    tp_message message = {.role = TP_ROLE_TOOL,
+                          .is_error = result->kind != TP_TOOL_OK,
+                          .turn_id = d->turn->core.ids[TP_ID_TURN],
+                          .text = result->text,
+                          .call_id = d->calls[i]->id,
+                          .name = d->calls[i]->name};
+    if (tp__messages_add(&d->messages, &message) != TP_OK) return false;
+    result->text = d->messages.items[d->messages.count - 1]->text;
+    if (!tp__arena_text(&d->arena, result->waited_key, &result->waited_key)) return false;
+    d->tool_event_count++;
+    if (result->started) tp__abilities_add(&d->session->abilities, d->calls[i]->name);
+  }
+  return true;
+}
+
+static void tools_ended(tp__dispatch *dispatch) {
+  tp__drive *d = dispatch->ctx;
+  d->tools_ns += tp__now_ns() - d->waits_since_ns;
+  bool ok = take_results(d);
+  d->tool_calls += (uint32_t)d->call_count;
+  tp__dispatch_free(dispatch);
+  if (ok) tp__drive_go(d, TP__STEP_TOOL_BATCH);
+  else tp__drive_no_memory(d);
+}
+
+void tp__step_tools(tp__drive *d) {
+  tp__dispatch *dispatch;
+  d->waits_since_ns = tp__now_ns();
+  d->results = tp__arena_zero(&d->arena, d->call_count * sizeof *d->results);
+  if (!d->results || tp__dispatch_begin(d->turn, d->calls, d->call_count, d->results, remind, tools_ended, d,
+                                        &dispatch) != TP_OK)
+    tp__drive_no_memory(d);
+}
+
+/* ---- the end ---- */
+
+/* The messages behind those that count. They stay the past's, also when it gets others in their place. @return false
+ * without memory. */
+static bool make_append(tp__host_call *call, tp__past *past, size_t count) {
+  const tp_message **batch = tp__arena_alloc(&call->arena, count * sizeof *batch);
+  if (!batch) return false;
+  memcpy(batch, past->list.items + past->list.count, count * sizeof *batch);
+  call->past = tp__past_ref(past);
+  call->request = (tp_history_append){.struct_size = sizeof call->request,
+                                      .tenant = tp_text_of(call->session->tenant),
+                                      .session = tp_text_of(call->session->id),
+                                      .messages = batch,
+                                      .message_count = count};
+  return true;
+}
+
+static tp_status append_work(tp__host_call *call) {
+  const tp_history *history = &call->session->history;
+  return history->append(history->self, &call->request, &call->fault);
+}
+
+/* The batch of a turn that completed is all of it; of any other its user message and a typed end mark, so that no call
+ * is ever without its result. The files of such a message are left out: they may be why it failed, and would make every
+ * later turn fail. */
+static tp_status fill_batch(tp__drive *d, tp__messages *batch) {
+  bool completed = d->outcome == TP_TURN_COMPLETED;
+  size_t kept = completed ? d->messages.count : d->messages.count > 0 ? 1 : 0;
+  if (kept == 0 && !tp__drive_add_user_message(d)) return TP_ERR_NO_MEMORY;
+  if (kept == 0) kept = 1;
+  if (completed) {
+    for (size_t i = 0; i < kept; i++) TP__TRY(tp__messages_add(batch, d->messages.items[i]));
+    return TP_OK;
+  }
+  tp_message said = *d->messages.items[0]; /* a request that was given up may still read it */
+  said.parts = (tp_text){NULL, 0};
+  TP__TRY(tp__messages_add(batch, &said));
+  tp_message mark = {.role = TP_ROLE_END,
+                     .turn_id = d->turn->core.ids[TP_ID_TURN],
+                     .text = d->reason,
+                     .name = tp_text_of(tp_turn_outcome_name(d->outcome))};
+  return tp__messages_add(batch, &mark);
+}
+
+static void after_commit(tp__drive *d, tp_status status, const char *message) {
+  if (status != TP_OK && (d->outcome == TP_TURN_COMPLETED || d->outcome == TP_TURN_CANCELLED)) {
+    d->outcome = TP_TURN_FAILED;
+    d->code = status;
+    d->reason = tp__arena_printf(&d->arena, "the turn was not stored: %s",
+                                 message && message[0] ? message : tp_status_text(status));
+  }
+  tp__drive_go(d,
+               d->outcome == TP_TURN_FAILED || d->outcome == TP_TURN_TIMED_OUT ? TP__STEP_ERROR : TP__STEP_POST_TURN);
+}
+
+/* What the history has, the session has: the order is history first. The memory for it was taken before, so that
+ * nothing can fail between the two. */
+static void append_ended(tp__host_call *call, tp_status status) {
+  tp__drive *d = call->ctx;
+  d->host_call = NULL;
+  int64_t now_ns = tp__now_ns();
+  d->append_ns = now_ns - d->waits_since_ns;
+  tp__drive_note_step(d, TP_STEP_APPEND, d->waits_since_ns, now_ns, status);
+  if (status == TP_OK) d->session->past->list.count += call->request.message_count;
+  after_commit(d, status, call->message);
+}
+
+void tp__step_commit(tp__drive *d) {
+  tp__phase_let_go(&d->request_context);
+  tp__past *past = d->session->past;
+  size_t before = past->list.count;
+  tp_status status = fill_batch(d, &past->list);
+  size_t added = past->list.count - before;
+  if (status != TP_OK || d->session->history.load) past->list.count = before; /* they count when the history has them */
+  if (status != TP_OK || !d->session->history.load) {
+    after_commit(d, status, NULL);
+    return;
+  }
+  tp__host_call *call = tp__host_call_new(d->turn, d->session, "history.append");
+  if (!call || !make_append(call, past, added)) {
+    if (call) tp__host_call_drop(call);
+    after_commit(d, TP_ERR_NO_MEMORY, NULL);
+    return;
+  }
+  call->work = d->session->history.append ? append_work : NULL;
+  call->on_end = append_ended;
+  call->ctx = d;
+  d->host_call = call;
+  d->waits_since_ns = tp__now_ns();
+  tp__host_call_start(call, TP__NEVER); /* whatever the turn's deadline: what was done is kept */
+}
+
