@@ -102,7 +102,14 @@ void tp__drive_watch_call(tp__drive *drive);
 void tp__drive_abort(tp__drive *drive);
 /** Queues the drive in its session, where its limit and a cancel end it at once. @return as tp__session_enqueue(). */
 tp_status tp__drive_enqueue(tp__drive *drive, bool last);
-/** session.c: reports the end of a turn that never began. */
+/** The same, and takes back a drive that the session does not take. */
+tp_status tp__drive_enqueue_or_abort(tp__drive *drive, bool last, tp_fault *fault);
+/** Drives the turn on the calling thread, which owns it from its birth; its start comes as a message, now or after the
+ *  turns before it. Returns when it has ended, or was not taken. */
+tp_status tp__drive_here(tp__drive *drive, bool last, tp_fault *fault);
+/** The turn has ended: another one begins where it was admitted. */
+void tp__drive_leave_room(tp__drive *drive);
+/** turn_end.c: reports the end of a turn that never began. */
 void tp__drive_end_unbegun(tp__drive *drive);
 /** The same for one that its session would have begun, and that waited for room: the session's next one follows. */
 void tp__drive_end_unadmitted(tp__drive *drive);

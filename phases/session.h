@@ -88,6 +88,10 @@ tp_status tp__session_run(tp_session *session, const tp_turn_request *request, c
                           const tp_turn_result **ret_result, tp_fault *fault);
 tp_status tp__session_submit(tp_session *session, const tp_turn_request *request, const tp__nesting *nesting,
                              tp_turn_end_fn on_end, void *ctx, tp_submission **ret_submission, tp_fault *fault);
+/** Unlists the session, ends the reference of its handle, and notifies the host whose close this is. */
+void tp__session_closed(tp_session *session);
+/** Takes it from the sessions that can be found. */
+void tp__session_delist(tp_session *session);
 /** The running drive has ended: starts the next. @return whether it was the last: then tp__session_over() when its turn
  *  has gone. */
 bool tp__session_next(tp_session *session);

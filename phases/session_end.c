@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * session_end.c: how a session ends: session.end with what the host tells it, the close, and the drain of them all. */
+#include "phases/phases.h"
+#include "phases/session.h"
+#include "phases/steps.h"
+
+enum { END_BYTES_MAX = 1 << 20 };
+
+static void put_value(tp__drive *d, uint32_t field, tp_text value) {
+  if (value.size > 0) tp__drive_value(d, field, value);
+}
+
+static void log_abilities(const tp__drive *d, const char *what) {
+  tp__log_subject subject = {.status = TP_ERR_FULL, .phase = TP_PHASE_SESSION_END, .ids = d->turn->core.ids};
+  tp__log(d->session->runtime, TP_LOG_WARNING, &subject, "session.end of `%s`: abilities_used %s", d->session->id,
+          what);
+}
+
+/* What the host says, else the tools that turns of the session have run since it began, or since its last end. */
+static void put_abilities(tp__drive *d) {
+  tp__abilities *own = &d->session->abilities;
+  tp_text used = d->end.abilities_used;
+  if (used.size == 0 && !tp__abilities_write(own, &d->arena, &used)) log_abilities(d, "is missing: no memory");
+  else if (own->dropped > 0) log_abilities(d, "is not complete: more tools were run than a session lists");
+  put_value(d, TP_FIELD_ABILITIES_USED, used);
+  tp__abilities_fini(own);
+  tp__abilities_init(own, &d->session->runtime->allocator);
+}
+
+bool tp__fill_session_end(tp__drive *d) {
+  const tp_session *session = d->session;
+  tp__drive_text(d, TP_FIELD_SESSION_ID, tp_text_of(session->id));
+  tp__drive_text(d, TP_FIELD_REASON, d->user_text);
+  tp__drive_int(d, TP_FIELD_CLOSED, d->closes_session);
+  put_value(d, TP_FIELD_CHANGED_FILES, d->end.changed_files);
+  put_abilities(d);
+  put_value(d, TP_FIELD_TASKS_SUMMARY, d->end.tasks_summary);
+  tp__drive_int(d, TP_FIELD_STARTED_AT, session->opened_unix_ms);
+  tp__drive_int(d, TP_FIELD_ENDED_AT, tp__unix_ms());
+  if (session->last_outcome != TP_TURN_NONE) {
+    tp__drive_text(d, TP_FIELD_OUTCOME, tp_text_of(tp_turn_outcome_name(session->last_outcome)));
+    tp__drive_int(d, TP_FIELD_CODE, session->last_code);
+  }
+  return true;
+}
+
+static tp_status check_list(const char *name, tp_text value, uint32_t kind, tp_fault *fault) {
+  if (value.size == 0) return TP_OK;
+  if (value.size > END_BYTES_MAX)
+    return tp__fail(fault, TP_ERR_TOO_LARGE, NULL, "tp_session_end.%s has %zu bytes, more than %d", name, value.size,
+                    END_BYTES_MAX);
+  TP__TRY(tp_value_check(value, fault));
+  if (tp__is_list_of(value, kind)) return TP_OK;
+  return tp__fail(fault, TP_ERR_MALFORMED, NULL, "tp_session_end.%s must be an array of %s", name,
+                  kind == TP_VALUE_TEXT ? "texts" : "maps");
+}
+
+/* @param theirs  NULL: nothing to tell. */
+static tp_status read_end(const tp_session_end *theirs, const char *reason, tp_session_end *ours, tp_fault *fault) {
+  *ours = (tp_session_end){.struct_size = sizeof *ours, .reason = reason};
+  if (!theirs) return TP_OK;
+  TP__TRY(tp__options_read(ours, sizeof *ours, theirs, "tp_session_end", fault));
+  if (!ours->reason) ours->reason = reason;
+  if (!tp_utf8_valid(tp_text_of(ours->reason), NULL))
+    return tp__fail(fault, TP_ERR_UTF8, NULL, "tp_session_end.reason is not UTF-8");
+  TP__TRY(check_list("changed_files", ours->changed_files, TP_VALUE_TEXT, fault));
+  TP__TRY(check_list("abilities_used", ours->abilities_used, TP_VALUE_TEXT, fault));
+  return check_list("tasks_summary", ours->tasks_summary, TP_VALUE_MAP, fault);
+}
+
+static bool copy_end(tp__drive *d, const tp_session_end *end) {
+  return tp__arena_text(&d->arena, end->changed_files, &d->end.changed_files) &&
+         tp__arena_text(&d->arena, end->abilities_used, &d->end.abilities_used) &&
+         tp__arena_text(&d->arena, end->tasks_summary, &d->end.tasks_summary);
+}
+
+/* owned: the caller is the turn's owner. */
+static tp_status make_closing(tp_session *session, const tp_session_end *end, bool owned, tp__drive **ret_drive,
+                              tp_fault *fault) {
+  tp_turn_request asked = {.struct_size = sizeof asked, .text = tp_text_of(end->reason)}, request;
+  tp__drive *drive;
+  TP__TRY(tp__request_read(&asked, &request, fault));
+  TP__TRY(tp__drive_new(session, &request, owned, TP__TURN_CLOSING, NULL, &drive, fault));
+  drive->closing = true;
+  if (!copy_end(drive, end)) {
+    bool done;
+    if (owned) drive->done = &done;
+    tp__drive_abort(drive);
+    return tp__fail(fault, TP_ERR_NO_MEMORY, session->id, "no memory for the end of a session");
+  }
+  *ret_drive = drive;
+  return TP_OK;
+}
+
+/* Without a closing turn session.end is lost, and said so; the turns before it are not. */
+static void close_without_phase(tp_session *session, tp_status why) {
+  tp_text ids[TP_ID_COUNT] = {[TP_ID_SESSION] = tp_text_of(session->id)};
+  tp__log_subject subject = {.status = why, .phase = TP_PHASE_SESSION_END, .ids = ids};
+  tp__log(session->runtime, TP_LOG_ERROR, &subject, "session.end of `%s` was not run: %s", session->id,
+          tp_status_text(why));
+  tp__mutex_lock(&session->mutex);
+  session->closing = true;
+  bool last = !session->running;
+  tp__mutex_unlock(&session->mutex);
+  if (last) tp__session_over(session);
+}
+
+/* A drain waits for a place; when its time is up, it makes some. */
+static tp_status make_closing_in_time(tp_session *session, int64_t deadline_ns, tp__drive **ret_drive) {
+  static const tp_session_end drained = {.struct_size = sizeof drained, .reason = "drained"};
+  for (;;) {
+    tp_status status = make_closing(session, &drained, false, ret_drive, NULL);
+    if (status != TP_ERR_FULL) return status;
+    if (tp__now_ns() >= deadline_ns) tp__runtime_cancel_all(session->runtime);
+    tp__runtime_poll_interval(session->runtime);
+  }
+}
+
+/* Has session.end run behind what is queued. Only the one who set end_asked; then the session may be gone.
+ * here: by the calling thread. */
+static void queue_end(tp__drive *drive, bool here) {
+  drive->closes_session = true;
+  tp_status status = here ? tp__drive_here(drive, true, NULL) : tp__drive_enqueue_or_abort(drive, true, NULL);
+  assert(status == TP_OK); /* a closing turn is never one too many, and only one closes */
+  (void)status;
+}
+
+/* The handle is gone. @return whether the session was over already. */
+static bool give_up_handle(tp_session *session, void (*on_end)(void *ctx), void *ctx) {
+  tp__mutex_lock(&session->mutex);
+  session->closed = true;
+  session->on_end = on_end;
+  session->on_end_ctx = ctx;
+  bool over = session->over;
+  tp__mutex_unlock(&session->mutex);
+  return over;
+}
+
+static void end_here_or_there(tp_session *session, const tp_session_end *end) {
+  tp__drive *drive;
+  bool here = session->runtime->options.no_engine_workers && !tp__inside_is_of(session->runtime);
+  tp_status status = make_closing(session, end, here, &drive, NULL);
+  if (status == TP_OK) queue_end(drive, here);
+  else close_without_phase(session, status);
+}
+
+static void log_late_close(const tp_session *session) {
+  tp_text ids[TP_ID_COUNT] = {[TP_ID_SESSION] = tp_text_of(session->id)};
+  tp__log_subject subject = {.status = TP_ERR_SHUTDOWN, .phase = TP_PHASE_SESSION_END, .ids = ids};
+  tp__log(session->runtime, TP_LOG_WARNING, &subject,
+          "a drain has ended session `%s`: what its close tells comes too late", session->id);
+}
+
+/* told: the host has something to tell. */
+static void close_session(tp_session *session, const tp_session_end *end, bool told, void (*on_end)(void *ctx),
+                          void *ctx) {
+  if (tp__a32_exchange_acq_rel(&session->close_asked, 1)) return;
+  if (tp__runtime_ready(session->runtime, NULL) == TP_ERR_FORKED) { /* nothing runs in the child */
+    if (on_end) on_end(ctx);
+    return;
+  }
+  bool first = !tp__a32_exchange_acq_rel(&session->end_asked, 1); /* else a drain has asked, and it runs, or has */
+  if (!first && told)
+    log_late_close(session);
+  bool over = give_up_handle(session, on_end, ctx);
+  if (first) end_here_or_there(session, end);
+  else if (over) tp__session_closed(session);
+}
+
+void tp_session_close(tp_session *session, void (*on_end)(void *ctx), void *ctx) {
+  static const tp_session_end closed = {.struct_size = sizeof closed, .reason = "closed"};
+  if (session) close_session(session, &closed, false, on_end, ctx);
+}
+
+tp_status tp_session_close_with(tp_session *session, const tp_session_end *theirs, void (*on_end)(void *ctx), void *ctx,
+                                tp_fault *fault) {
+  tp_session_end end;
+  TP__TRY(read_end(theirs, "closed", &end, fault));
+  if (session) close_session(session, &end, theirs != NULL, on_end, ctx);
+  return TP_OK;
+}
+
+tp_status tp_session_end_phase(tp_session *session, const tp_session_end *theirs, tp_fault *fault) {
+  tp_session_end end;
+  tp__drive *drive;
+  TP__TRY(read_end(theirs, "phase", &end, fault));
+  TP__TRY(tp__may_block(session->runtime, fault, "tp_session_end_phase"));
+  TP__TRY(tp__runtime_ready(session->runtime, fault));
+  TP__TRY(make_closing(session, &end, true, &drive, fault));
+  return tp__drive_here(drive, false, fault);
+}
+
+tp_status tp_session_end_phase_submit(tp_session *session, const tp_session_end *theirs, void (*on_end)(void *ctx),
+                                      void *ctx, tp_fault *fault) {
+  tp_session_end end;
+  tp__drive *drive;
+  TP__TRY(read_end(theirs, "phase", &end, fault));
+  if (session->runtime->options.no_engine_workers)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "the runtime has no engine workers: use tp_session_end_phase()");
+  TP__TRY(tp__runtime_ready(session->runtime, fault));
+  TP__TRY(make_closing(session, &end, false, &drive, fault));
+  drive->on_closed = on_end;
+  drive->ctx = ctx;
+  return tp__drive_enqueue_or_abort(drive, false, fault);
+}
+
+/* ---- all of them ---- */
+
+/* One whose end nobody has asked for, held. Each session is looked at once: it moves to the other list. */
+static tp_session *take_open(tp__agent_layer *layer) {
+  tp_session *open = NULL;
+  tp__mutex_lock(&layer->sessions_mutex);
+  while (!open && !tp__list_empty(&layer->sessions)) {
+    tp_session *session = TP__CONTAINER(layer->sessions.next, tp_session, link);
+    tp__list_remove(&session->link);
+    tp__list_push(&layer->ending, &session->link);
+    if (!tp__a32_exchange_acq_rel(&session->end_asked, 1)) open = session;
+  }
+  if (open) tp__session_hold(open); /* its host may close it at any moment */
+  tp__mutex_unlock(&layer->sessions_mutex);
+  return open;
+}
+
+/* Whether a host is about to queue the end of a session that it closes. */
+static bool any_half_closed(tp__agent_layer *layer) {
+  bool any = false;
+  tp__mutex_lock(&layer->sessions_mutex);
+  for (tp__link *link = layer->ending.next; link != &layer->ending && !any; link = link->next) {
+    tp_session *session = TP__CONTAINER(link, tp_session, link);
+    tp__mutex_lock(&session->mutex);
+    any = !session->closing;
+    tp__mutex_unlock(&session->mutex);
+  }
+  tp__mutex_unlock(&layer->sessions_mutex);
+  return any;
+}
+
+/* The handle stays the host's. What the host is told when it has closed it meanwhile, it is told by an owner. */
+static void end_in_drain(tp_session *session, int64_t deadline_ns) {
+  tp__drive *drive;
+  tp_status status = make_closing_in_time(session, deadline_ns, &drive);
+  tp__inside frame;
+  tp_runtime *runtime = session->runtime;
+  tp__inside_enter(&frame, runtime, TP__THREAD_OWNER);
+  if (status == TP_OK) queue_end(drive, false);
+  else close_without_phase(session, status);
+  tp__session_unref(session);
+  tp__inside_leave(&frame);
+}
+
+void tp__sessions_close_all(tp_runtime *runtime, int64_t deadline_ns) {
+  tp_session *session;
+  while ((session = take_open(tp__agent_layer_of(runtime))) != NULL) end_in_drain(session, deadline_ns);
+  while (any_half_closed(tp__agent_layer_of(runtime))) tp__runtime_poll_interval(runtime);
+}
+
+static void free_list(tp__link *sessions) {
+  while (!tp__list_empty(sessions)) {
+    tp_session *session = TP__CONTAINER(sessions->next, tp_session, link);
+    tp__session_delist(session);
+    tp__session_unref(session);
+  }
+}
+
+void tp__sessions_free_all(tp_runtime *runtime) {
+  tp__agent_layer *layer = tp__agent_layer_of(runtime);
+  free_list(&layer->sessions);
+  free_list(&layer->ending);
+}

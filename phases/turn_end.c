@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * turn_end.c: the end of a driven turn: its result, its record, who is notified, and the next one of its session. */
+#include "phases/session.h"
+#include "phases/steps.h"
+
+static void fill_result(const tp__drive *d, tp_turn_result *result) {
+  *result = (tp_turn_result){.struct_size = sizeof *result,
+                             .outcome = d->outcome,
+                             .text = d->outcome == TP_TURN_COMPLETED ? d->response_text : (tp_text){NULL, 0},
+                             .reason = d->reason,
+                             .turn_id = d->turn->core.ids[TP_ID_TURN],
+                             .code = d->code,
+                             .phase = d->refusing_phase,
+                             .state = d->refusing_state,
+                             .why = d->refusing_why,
+                             .subscription = d->refusing_subscription,
+                             .bare_reason = d->bare_reason,
+                             .iterations = d->iterations,
+                             .tool_calls = d->tool_calls,
+                             .input_tokens = d->input_tokens,
+                             .output_tokens = d->output_tokens,
+                             .cost_micros = d->cost_micros,
+                             .started_ns = d->started_ns,
+                             .ended_ns = tp__now_ns()};
+}
+
+/* What its store keeps of the turn. */
+static void record_end(const tp__drive *d, const tp_turn_result *result) {
+  tp_runtime *runtime = d->session->runtime;
+  if (!runtime->store.turn_record) return;
+  int64_t offset_ns = tp__unix_offset_ns();
+  tp_turn_record record = {.struct_size = sizeof record,
+                           .number = tp__a64_add_relaxed(&d->session->layer->turns_ended, 1) + 1,
+                           .ids = d->turn->core.ids,
+                           .id_count = TP_ID_COUNT,
+                           .outcome = result->outcome,
+                           .code = result->code,
+                           .started_ns = result->started_ns,
+                           .ended_ns = result->ended_ns,
+                           .ended_unix_ms = (result->ended_ns + offset_ns) / TP__NS_PER_MS,
+                           .load_ns = d->load_ns,
+                           .model_ns = d->model_ns,
+                           .tools_ns = d->tools_ns,
+                           .append_ns = d->append_ns,
+                           .iterations = result->iterations,
+                           .tool_calls = result->tool_calls,
+                           .input_tokens = result->input_tokens,
+                           .output_tokens = result->output_tokens,
+                           .cost_micros = result->cost_micros,
+                           .phase = result->phase,
+                           .subscription = result->subscription,
+                           .reason = result->reason,
+                           .step_count = d->step_count,
+                           .step = tp__drive_show_step,
+                           .step_source = d,
+                           .steps_dropped = d->steps_dropped,
+                           .parent_turn = tp__turn_parent_id(&d->turn->core)};
+  if (result->started_ns) record.started_unix_ms = (result->started_ns + offset_ns) / TP__NS_PER_MS;
+  tp__turn_record_give(runtime, &record);
+}
+
+static void report_end(tp__drive *d, const tp_turn_result *result) {
+  record_end(d, result);
+  tp__thread_caches_count(&d->session->runtime->caches, (uint32_t)d->outcome, 1);
+  if (d->result) tp__result_fill(d->result, result);
+  if (d->submission) tp__result_fill(&d->submission->result, result);
+  if (d->on_end) d->on_end(d->ctx, result);
+}
+
+static void end_turn(tp__drive *d) {
+  if (d->submission) tp__submission_ended(d->submission);
+  if (d->done) *d->done = true;
+  tp__turn_over(d->turn);
+}
+
+void tp__step_end(tp__drive *d) {
+  tp_turn_result result;
+  fill_result(d, &result);
+  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_TURN_END,
+                                 .visibility = TP_VISIBILITY_USER_VISIBLE,
+                                 .status = d->code,
+                                 .text = tp_text_of(tp_turn_outcome_name(d->outcome)),
+                                 .started_ns = result.started_ns,
+                                 .ended_ns = result.ended_ns});
+  report_end(d, &result); /* before the next one starts: ends are told in the order of the turns */
+  tp_session *session = d->session;
+  session->last_outcome = d->outcome;
+  session->last_code = d->code;
+  bool last = tp__session_next(session);
+  tp__drive_leave_room(d); /* behind it: the session's next turn waits like the others */
+  end_turn(d);
+  if (last) tp__session_over(session);
+}
+
+void tp__drive_end_unbegun(tp__drive *d) {
+  tp_turn_result result;
+  tp_session *session = d->session;
+  fill_result(d, &result);
+  report_end(d, &result);
+  end_turn(d);
+  tp__session_left(session);
+}
+
+void tp__drive_end_unadmitted(tp__drive *d) {
+  tp_turn_result result;
+  tp_session *session = d->session;
+  fill_result(d, &result);
+  report_end(d, &result);
+  bool last = tp__session_next(session);
+  end_turn(d);
+  if (last) tp__session_over(session);
+}
+
+/* The end of a turn that ran session.end alone. */
+void tp__step_closed(tp__drive *d) {
+  tp_session *session = d->session;
+  if (d->on_closed) d->on_closed(d->ctx);
+  if (d->done) *d->done = true;
+  bool last = tp__session_next(session);
+  tp__turn_over(d->turn);
+  if (last) tp__session_over(session);
+}
