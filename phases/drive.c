@@ -20,60 +20,6 @@ static void start_delivered(tp__message *message) {
   tp__drive_go(d, TP__STEP_LOAD);
 }
 
-void tp__drive_start(tp__drive *d) { tp__strand_push(&d->turn->core.strand, &d->start_message); }
-
-/* ---- a turn that waits in its session's queue: nothing of it has begun, and nothing will ---- */
-
-static bool end_in_queue(tp__drive *d, tp_turn_outcome outcome, tp_status code, const char *reason) {
-  if (d->begun || d->closing) return false;
-  bool queued = tp__session_leave_queue(d->session, d);
-  if (!queued && !tp__admission_leave_queue(&d->session->layer->admission, &d->admission)) return false;
-  tp__strand_timer_remove(&d->limit_timer);
-  d->outcome = outcome;
-  d->code = code;
-  d->reason = tp_text_of(reason);
-  if (queued) tp__drive_end_unbegun(d);
-  else tp__drive_end_unadmitted(d);
-  return true;
-}
-
-static void limit_fired(tp__timer_entry *timer, int64_t now_ns) {
-  (void)now_ns;
-  (void)!end_in_queue(TP__CONTAINER(timer, tp__drive, limit_timer), TP_TURN_TIMED_OUT, TP_ERR_TIMEOUT,
-                      "the turn's time limit passed while it waited for the turns before it");
-}
-
-static bool cancelled_in_queue(tp__drive *d) {
-  return end_in_queue(d, TP_TURN_CANCELLED, TP_ERR_CANCELLED, "the turn was cancelled before it began");
-}
-
-static void watch_limit(tp__drive *d) {
-  tp__turn *core = &d->turn->core;
-  if (d->begun || d->closing || core->strand.end) return;
-  if (!core->is_cancelled) tp__strand_timer_add(&core->strand, &d->limit_timer, core->deadline_ns);
-  else (void)!cancelled_in_queue(d);
-}
-
-static void queued_delivered(tp__message *message) {
-  tp__drive *d = TP__CONTAINER(message, tp__drive, queued_message);
-  tp__turn *core = &d->turn->core;
-  watch_limit(d);
-  tp__turn_unref(core);
-}
-
-tp_status tp__drive_enqueue(tp__drive *d, bool last) {
-  tp__turn *core = &d->turn->core;
-  bool queued = false, owned = d->done != NULL;
-  if (!owned) tp__turn_hold(core); /* it may end before the enqueue returns */
-  tp_status status = tp__session_enqueue(d->session, d, last, &queued);
-  if (owned) {
-    if (status == TP_OK && queued) watch_limit(d);
-  } else if (status != TP_OK || !queued || !tp__strand_push(&core->strand, &d->queued_message)) {
-    tp__turn_unref(core);
-  }
-  return status;
-}
-
 /* ---- a nested turn, whose call waits for it ---- */
 
 enum { LOOK_MS = 50 };
@@ -91,7 +37,7 @@ static void call_looked_at(tp__timer_entry *timer, int64_t now_ns) {
 
 void tp__drive_cancel(tp__drive *d) {
   if (!d->begun) {
-    (void)!cancelled_in_queue(d);
+    (void)!tp__drive_cancel_queued(d);
     return;
   }
   if (d->model_call) tp__model_call_cancel(d->model_call);
@@ -145,9 +91,7 @@ tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, boo
   d->request = *request;
   if (d->request.said_unix_ms == 0) d->request.said_unix_ms = tp__unix_ms();
   d->start_message.deliver = start_delivered;
-  d->queued_message.deliver = queued_delivered;
-  d->limit_timer.fire = limit_fired;
-  tp__list_init(&d->limit_timer.link);
+  tp__drive_init_queued(d);
   d->call = nesting ? nesting->attempt : NULL;
   d->call_timer.fire = call_looked_at;
   tp__list_init(&d->call_timer.link);

@@ -100,21 +100,26 @@ tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, boo
 void tp__drive_watch_call(tp__drive *drive);
 /** Takes back a drive that was never started. Its turn is the caller's (drive->done), or nobody has begun it. */
 void tp__drive_abort(tp__drive *drive);
-/** Queues the drive in its session, where its limit and a cancel end it at once. @return as tp__session_enqueue(). */
-tp_status tp__drive_enqueue(tp__drive *drive, bool last);
-/** The same, and takes back a drive that the session does not take. */
-tp_status tp__drive_enqueue_or_abort(tp__drive *drive, bool last, tp_fault *fault);
 /** Drives the turn on the calling thread, which owns it from its birth; its start comes as a message, now or after the
  *  turns before it. Returns when it has ended, or was not taken. */
 tp_status tp__drive_here(tp__drive *drive, bool last, tp_fault *fault);
-/** The turn has ended: another one begins where it was admitted. */
-void tp__drive_leave_room(tp__drive *drive);
 /** turn_end.c: reports the end of a turn that never began. */
 void tp__drive_end_unbegun(tp__drive *drive);
 /** The same for one that its session would have begun, and that waited for room: the session's next one follows. */
 void tp__drive_end_unadmitted(tp__drive *drive);
-/** For the session: begins to drive; by message, so from any thread. */
-void tp__drive_start(tp__drive *drive);
+
+/* ---- session_queue.c: a turn that waits for the turns of its session before it ---- */
+
+void tp__drive_init_queued(tp__drive *drive);
+/** Queues the drive in its session, where its limit and a cancel end it at once; it is started when none runs. Takes
+ *  back a drive that the session does not take.
+ *  @param last  the session takes none after it.
+ *  @return TP_OK; TP_ERR_FULL; TP_ERR_SHUTDOWN when the session closes. */
+tp_status tp__drive_enqueue_or_abort(tp__drive *drive, bool last, tp_fault *fault);
+/** Its owner: ends a turn that has not begun as cancelled. @return false when it has. */
+bool tp__drive_cancel_queued(tp__drive *drive);
+/** The turn has ended: another one begins where it was admitted. */
+void tp__drive_leave_room(tp__drive *drive);
 
 /* ---- when it waited, for its record (step_times.c) ---- */
 

@@ -15,13 +15,6 @@ static tp_status make_drive(tp_session *session, const tp_turn_request *theirs, 
   return tp__drive_new(session, &request, owned, TP__TURN_DRIVEN, nesting, ret_drive, fault);
 }
 
-tp_status tp__drive_enqueue_or_abort(tp__drive *drive, bool last, tp_fault *fault) {
-  tp_status status = tp__drive_enqueue(drive, last);
-  if (status == TP_OK) return TP_OK;
-  tp__drive_abort(drive);
-  return tp__fail(fault, status, NULL, "the session does not take the turn: %s", tp_status_text(status));
-}
-
 tp_status tp__drive_here(tp__drive *drive, bool last, tp_fault *fault) {
   tp__strand *strand = &drive->turn->core.strand;
   tp_runtime *runtime = drive->turn->core.runtime;

@@ -76,12 +76,7 @@ static inline tp__turn_ids tp__session_ids(tp_session *session) {
 }
 void tp__session_hold(tp_session *session);
 void tp__session_unref(tp_session *session);
-/** Queues a drive, and starts it when none runs.
- *  @param ret_queued  whether it waits for others. @return TP_OK, TP_ERR_FULL, TP_ERR_SHUTDOWN when closing. */
-tp_status tp__session_enqueue(tp_session *session, tp__drive *drive, bool last, bool *ret_queued);
-/** The owner of a drive's turn: takes it out of the queue. @return false when it does not wait there: it has begun, or
- *  is about to. Else tp__session_left() follows, when its end was reported. */
-bool tp__session_leave_queue(tp_session *session, tp__drive *drive);
+/** A turn that has left the queue, and was not begun, has reported its end. */
 void tp__session_left(tp_session *session);
 /** tp_turn_run() and tp_turn_submit(), with what a nested turn is run for; NULL: it is none. */
 tp_status tp__session_run(tp_session *session, const tp_turn_request *request, const tp__nesting *nesting,

@@ -4,6 +4,9 @@
 #include "phases/drive.h"
 #include "phases/session.h"
 
+/* By message, so from any thread. */
+static void start(tp__drive *d) { tp__strand_push(&d->turn->core.strand, &d->start_message); }
+
 static void count_queued(const tp_session *session, uint64_t by) {
   tp__thread_caches_count(&session->runtime->caches, TP__COUNT_QUEUED, by);
 }
@@ -14,16 +17,17 @@ static bool begin_or_wait(tp__drive *drive) {
   const tp_session *session = drive->session;
   bool begins = drive->closing || drive->turn->core.parent ||
                 tp__admission_enter(&session->layer->admission, session->tenant_queue, &drive->admission);
-  if (begins) tp__drive_start(drive);
+  if (begins) start(drive);
   return begins;
 }
 
 void tp__drive_leave_room(tp__drive *drive) {
   tp__admission_place *next = tp__admission_leave(&drive->session->layer->admission, &drive->admission);
-  if (next) tp__drive_start(TP__CONTAINER(next, tp__drive, admission));
+  if (next) start(TP__CONTAINER(next, tp__drive, admission));
 }
 
-tp_status tp__session_enqueue(tp_session *session, tp__drive *drive, bool last, bool *ret_queued) {
+/* Starts it when none runs. @param ret_queued  set when it waits for others. */
+static tp_status enqueue(tp_session *session, tp__drive *drive, bool last, bool *ret_queued) {
   tp_status status = TP_OK;
   bool start = false;
   tp__mutex_lock(&session->mutex);
@@ -82,7 +86,8 @@ void tp__session_over(tp_session *session) {
   if (gone) tp__session_closed(session);
 }
 
-bool tp__session_leave_queue(tp_session *session, tp__drive *drive) {
+/* @return false when it does not wait there: it has begun, or is about to. Else tp__session_left() follows. */
+static bool leave_queue(tp_session *session, tp__drive *drive) {
   tp__mutex_lock(&session->mutex);
   bool waited = drive->waits;
   if (waited) {
@@ -101,4 +106,69 @@ void tp__session_left(tp_session *session) {
   bool over = --session->leaving == 0 && session->over_waits;
   tp__mutex_unlock(&session->mutex);
   if (over) tp__session_over(session);
+}
+
+/* ---- a turn that waits in its session's queue: nothing of it has begun, and nothing will ---- */
+
+static bool end_in_queue(tp__drive *d, tp_turn_outcome outcome, tp_status code, const char *reason) {
+  if (d->begun || d->closing) return false;
+  bool queued = leave_queue(d->session, d);
+  if (!queued && !tp__admission_leave_queue(&d->session->layer->admission, &d->admission)) return false;
+  tp__strand_timer_remove(&d->limit_timer);
+  d->outcome = outcome;
+  d->code = code;
+  d->reason = tp_text_of(reason);
+  if (queued) tp__drive_end_unbegun(d);
+  else tp__drive_end_unadmitted(d);
+  return true;
+}
+
+static void limit_fired(tp__timer_entry *timer, int64_t now_ns) {
+  (void)now_ns;
+  (void)!end_in_queue(TP__CONTAINER(timer, tp__drive, limit_timer), TP_TURN_TIMED_OUT, TP_ERR_TIMEOUT,
+                      "the turn's time limit passed while it waited for the turns before it");
+}
+
+bool tp__drive_cancel_queued(tp__drive *d) {
+  return end_in_queue(d, TP_TURN_CANCELLED, TP_ERR_CANCELLED, "the turn was cancelled before it began");
+}
+
+static void watch_limit(tp__drive *d) {
+  tp__turn *core = &d->turn->core;
+  if (d->begun || d->closing || core->strand.end) return;
+  if (!core->is_cancelled) tp__strand_timer_add(&core->strand, &d->limit_timer, core->deadline_ns);
+  else (void)!tp__drive_cancel_queued(d);
+}
+
+static void queued_delivered(tp__message *message) {
+  tp__drive *d = TP__CONTAINER(message, tp__drive, queued_message);
+  tp__turn *core = &d->turn->core;
+  watch_limit(d);
+  tp__turn_unref(core);
+}
+
+static tp_status enqueue_drive(tp__drive *d, bool last) {
+  tp__turn *core = &d->turn->core;
+  bool queued = false, owned = d->done != NULL;
+  if (!owned) tp__turn_hold(core); /* it may end before the enqueue returns */
+  tp_status status = enqueue(d->session, d, last, &queued);
+  if (owned) {
+    if (status == TP_OK && queued) watch_limit(d);
+  } else if (status != TP_OK || !queued || !tp__strand_push(&core->strand, &d->queued_message)) {
+    tp__turn_unref(core);
+  }
+  return status;
+}
+
+tp_status tp__drive_enqueue_or_abort(tp__drive *drive, bool last, tp_fault *fault) {
+  tp_status status = enqueue_drive(drive, last);
+  if (status == TP_OK) return TP_OK;
+  tp__drive_abort(drive);
+  return tp__fail(fault, status, NULL, "the session does not take the turn: %s", tp_status_text(status));
+}
+
+void tp__drive_init_queued(tp__drive *d) {
+  d->queued_message.deliver = queued_delivered;
+  d->limit_timer.fire = limit_fired;
+  tp__list_init(&d->limit_timer.link);
 }

@@ -9,8 +9,6 @@
 #include "runtime/exec/breadcrumb.h"
 #include "runtime/exec/report.h"
 
-enum { ARGUMENT_BYTES_FREE = 64 }; /* the check of longer ones takes time that is not the tool's */
-
 static const tp_text no_text = {"", 0};
 
 /* ---- time ---- */
@@ -119,13 +117,18 @@ bool tp__toolcall_stopped(tp__tool_slot *slot) {
   return true;
 }
 
+void tp__toolcall_settled(tp__tool_slot *slot) {
+  if (slot->dispatch->has_post) tp__toolcall_post(slot);
+  else tp__toolcall_done(slot);
+}
+
 void tp__toolcall_ended(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text) {
   if (slot->dispatch->has_result) {
     tp__toolcall_filter(slot, kind, text);
     return;
   }
   tp__toolcall_settle(slot, kind, text);
-  tp__toolcall_post(slot);
+  tp__toolcall_settled(slot);
 }
 
 /* The tool was called and has ended. text is in d->texts, or lives as long as the library. */
@@ -242,7 +245,7 @@ static void take_ready(tp__tool_slot *slot) {
     return;
   }
   tp__toolcall_settle(slot, TP_TOOL_OK, slot->gate->ready);
-  tp__toolcall_post(slot);
+  tp__toolcall_settled(slot);
 }
 
 static void run(tp__tool_slot *slot) {
@@ -338,7 +341,7 @@ void tp__toolcall_permit(tp__tool_slot *slot) {
   tp__toolcall_allow(slot);
 }
 
-/* ---- before the gates: scope, policy; and between them the schema ---- */
+/* ---- before the gates: scope, policy ---- */
 
 /* A policy `tool` with value deny or ask is applied before the gates, and no verdict lifts it. A version of the sets
  * never changes, so what it says of a tool is looked up once. */
@@ -349,27 +352,6 @@ static tp__tool_policy policy_of(const tp__dispatch *d, tp__tool_entry *tool) {
   tool->sets = sets;
   tool->policy = tp__text_is(says, "deny") ? TP__TOOL_DENY : tp__text_is(says, "ask") ? TP__TOOL_ASK : TP__TOOL_FREE;
   return tool->policy;
-}
-
-static void stop_with_copy(tp__tool_slot *slot, tp_tool_result_kind kind, const char *words) {
-  tp_text text;
-  if (!tp__arena_text(&slot->dispatch->texts, tp_text_of(words), &text)) text = tp_text_of("the arguments do not fit");
-  tp__toolcall_stop(slot, kind, text);
-}
-
-/* @return whether the arguments are a map that the schema takes; else the call was stopped. */
-static bool arguments_fit(tp__tool_slot *slot) {
-  char message[TP__SCHEMA_MESSAGE_SIZE];
-  tp_text arguments = tp__toolcall_of(slot)->arguments;
-  const tp__schema *schema;
-  slot->dispatch->stale |= arguments.size > ARGUMENT_BYTES_FREE;
-  if (tp__tool_schema(slot->dispatch->turn->toolset, slot->tool, &schema) != TP_OK) {
-    tp__toolcall_stop(slot, TP_TOOL_SHED, tp__toolcall_unanswered(TP_TOOL_SHED));
-    return false;
-  }
-  if (tp__schema_validate(schema, arguments, message, sizeof message) == TP_OK) return true;
-  stop_with_copy(slot, TP_TOOL_INVALID_ARGUMENTS, message);
-  return false;
 }
 
 static bool is_over(tp__dispatch *d) {
@@ -389,18 +371,6 @@ static void stop_out_of_scope(tp__tool_slot *slot) {
                                .status = TP_ERR_DENIED,
                                .visibility = TP_VISIBILITY_USER_VISIBLE});
   tp__toolcall_stop(slot, TP_TOOL_OUT_OF_SCOPE, tp_text_of(words));
-}
-
-void tp__toolcall_check(tp__tool_slot *slot) {
-  if (tp__toolcall_of(slot)->malformed) {
-    tp__toolcall_stop(slot, TP_TOOL_INVALID_ARGUMENTS, tp_text_of("the arguments are not a JSON object"));
-  } else if (!arguments_fit(slot)) {
-    return;
-  } else if (!slot->dispatch->has_pre) {
-    tp__toolcall_permit(slot);
-  } else if (!tp__toolcall_stopped(slot)) {
-    tp__toolcall_pre(slot);
-  }
 }
 
 /* A cancel that has come to the owner stops every call. One that is only on its way stops no more than what would run:

@@ -74,8 +74,6 @@ static inline tp__task_stage tp__toolcall_stage(const tp__tool_slot *slot) {
 }
 /** No gate has denied it: the question, then the run or, of a task that is created, its end. */
 void tp__toolcall_allow(tp__tool_slot *slot);
-/** tool.rewrite is through: the schema, then tool.pre. */
-void tp__toolcall_check(tp__tool_slot *slot);
 /** Remembers that a person is to be asked. @return false without memory: then the call was denied. */
 bool tp__toolcall_ask(tp__tool_slot *slot, const char *by, uint32_t phase, tp_text reason);
 /** No gate denied it: the permission, the question, then the tool. */
@@ -86,6 +84,8 @@ void tp__toolcall_stop(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text te
 void tp__toolcall_deny(tp__tool_slot *slot, uint32_t phase, const char *by, tp_text reason, bool reported);
 /** Gives the call its one result. text is in dispatch->texts, or lives as long as the library. */
 void tp__toolcall_settle(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text);
+/** It has its result: tool.post, where that has subscriptions, then done. */
+void tp__toolcall_settled(tp__tool_slot *slot);
 /** It has its result, and its phases are through. The dispatch may be gone afterwards. */
 void tp__toolcall_done(tp__tool_slot *slot);
 /** Reads the clock. */
@@ -124,13 +124,13 @@ tp_text tp__toolcall_unanswered(tp_tool_result_kind kind);
 /** The same of one that was shed. */
 tp_text tp__toolcall_refused(const tp__tool_entry *tool, tp_reason reason);
 
-/* ---- tool_gate.c: each begins a phase that has subscriptions, and goes on from its end ---- */
+/* ---- tool_gate.c: each begins a phase, and goes on from its end ---- */
 
-/** tool.create, tool.rewrite, then tp__toolcall_check(). Any of the two may have no subscriptions. */
+/** tool.create, tool.rewrite, the schema, tool.pre, then tp__toolcall_permit(). Each of the phases may be without
+ *  subscriptions. */
 void tp__toolcall_create(tp__tool_slot *slot);
-/** tool.pre, then tp__toolcall_permit(). */
-void tp__toolcall_pre(tp__tool_slot *slot);
-/** tool.result over what the tool said, then the result, then tool.post. */
+/* The two below are for phases that have subscriptions. */
+/** tool.result over what the tool said, then the result, then tp__toolcall_settled(). */
 void tp__toolcall_filter(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text);
 /** tool.post, then done. */
 void tp__toolcall_post(tp__tool_slot *slot);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tool_gate.c: the phases around a tool's run: tool.create, tool.rewrite and tool.pre before it, tool.result and
- * tool.post behind it. */
+ * tool_gate.c: what is around a tool's run: tool.create, tool.rewrite, the schema and tool.pre before it, tool.result
+ * and tool.post behind it. */
 #include "phases/out.h"
 #include "phases/render.h"
+#include "phases/schema.h"
 #include "phases/tool_call.h"
 
 enum { SUMMARY_BYTES = 512 };
+enum { ARGUMENT_BYTES_FREE = 64 }; /* the check of longer ones takes time that is not the tool's */
 
 static void put_text(tp__tool_slot *slot, uint32_t *count, uint32_t id, tp_text text) {
   slot->gate->fields[(*count)++] = (tp_field){.id = id, .kind = TP_FIELD_KIND_TEXT, .text = text};
@@ -112,6 +114,53 @@ static tp_text input_summary(tp__tool_slot *slot) {
   return (tp_text){text.data, tp__utf8_cut(text, SUMMARY_BYTES)};
 }
 
+/* ---- tool.pre ---- */
+
+static void pre_ended(tp__phase_run *run) { gate_ended(run, "tool.pre", NULL, tp__toolcall_permit); }
+
+static void begin_pre(tp__tool_slot *slot) {
+  uint32_t count = 0;
+  put_text(slot, &count, TP_FIELD_TOOL, tp__toolcall_of(slot)->name);
+  put_arguments(slot, &count);
+  put_task_key(slot, &count);
+  begin_phase(slot, TP_PHASE_TOOL_PRE, count, false, pre_ended);
+}
+
+/* ---- the schema ---- */
+
+static void stop_with_copy(tp__tool_slot *slot, tp_tool_result_kind kind, const char *words) {
+  tp_text text;
+  if (!tp__arena_text(&slot->dispatch->texts, tp_text_of(words), &text)) text = tp_text_of("the arguments do not fit");
+  tp__toolcall_stop(slot, kind, text);
+}
+
+/* @return whether the arguments are a map that the schema takes; else the call was stopped. */
+static bool arguments_fit(tp__tool_slot *slot) {
+  char message[TP__SCHEMA_MESSAGE_SIZE];
+  tp_text arguments = tp__toolcall_of(slot)->arguments;
+  const tp__schema *schema;
+  slot->dispatch->stale |= arguments.size > ARGUMENT_BYTES_FREE;
+  if (tp__tool_schema(slot->dispatch->turn->toolset, slot->tool, &schema) != TP_OK) {
+    tp__toolcall_stop(slot, TP_TOOL_SHED, tp__toolcall_unanswered(TP_TOOL_SHED));
+    return false;
+  }
+  if (tp__schema_validate(schema, arguments, message, sizeof message) == TP_OK) return true;
+  stop_with_copy(slot, TP_TOOL_INVALID_ARGUMENTS, message);
+  return false;
+}
+
+static void check_arguments(tp__tool_slot *slot) {
+  if (tp__toolcall_of(slot)->malformed) {
+    tp__toolcall_stop(slot, TP_TOOL_INVALID_ARGUMENTS, tp_text_of("the arguments are not a JSON object"));
+  } else if (!arguments_fit(slot)) {
+    return;
+  } else if (!slot->dispatch->has_pre) {
+    tp__toolcall_permit(slot);
+  } else if (!tp__toolcall_stopped(slot)) {
+    begin_pre(slot);
+  }
+}
+
 /* ---- tool.rewrite ---- */
 
 /* Other arguments make another call, whose id and name stay. */
@@ -143,7 +192,7 @@ static bool take_rewrite(tp__tool_slot *slot, const tp_merged *merged) {
   return ok;
 }
 
-static void rewrite_ended(tp__phase_run *run) { gate_ended(run, "tool.rewrite", take_rewrite, tp__toolcall_check); }
+static void rewrite_ended(tp__phase_run *run) { gate_ended(run, "tool.rewrite", take_rewrite, check_arguments); }
 
 static void begin_rewrite(tp__tool_slot *slot) {
   if (tp__toolcall_stage(slot) == TP__TASK_CREATE) {
@@ -151,7 +200,7 @@ static void begin_rewrite(tp__tool_slot *slot) {
     return;
   }
   if (!slot->dispatch->has_rewrite) {
-    tp__toolcall_check(slot);
+    check_arguments(slot);
     return;
   }
   if (tp__toolcall_stopped(slot)) return;
@@ -179,18 +228,6 @@ void tp__toolcall_create(tp__tool_slot *slot) {
   begin_phase(slot, TP_PHASE_TOOL_CREATE, count, false, create_ended);
 }
 
-/* ---- tool.pre ---- */
-
-static void pre_ended(tp__phase_run *run) { gate_ended(run, "tool.pre", NULL, tp__toolcall_permit); }
-
-void tp__toolcall_pre(tp__tool_slot *slot) {
-  uint32_t count = 0;
-  put_text(slot, &count, TP_FIELD_TOOL, tp__toolcall_of(slot)->name);
-  put_arguments(slot, &count);
-  put_task_key(slot, &count);
-  begin_phase(slot, TP_PHASE_TOOL_PRE, count, false, pre_ended);
-}
-
 /* ---- tool.result ---- */
 
 static void filter_ended(tp__phase_run *run) {
@@ -208,7 +245,7 @@ static void filter_ended(tp__phase_run *run) {
   take_reminders(slot, run->result.merged);
   tp__toolcall_settle(slot, kind, text);
   tp__phase_let_go(&run->result);
-  tp__toolcall_post(slot);
+  tp__toolcall_settled(slot);
 }
 
 void tp__toolcall_filter(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text) {
@@ -234,10 +271,6 @@ static void post_ended(tp__phase_run *run) {
 }
 
 void tp__toolcall_post(tp__tool_slot *slot) {
-  if (!slot->dispatch->has_post) {
-    tp__toolcall_done(slot);
-    return;
-  }
   const tp_tool_result *result = tp__toolcall_result(slot);
   bool ok = result->kind == TP_TOOL_OK;
   tp_text preview = {result->text.data, tp__utf8_cut(result->text, SUMMARY_BYTES)};
