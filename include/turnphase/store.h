@@ -728,7 +728,8 @@ typedef struct tp_store_memory_options {
   size_t turns_max;              /* the newest so many turn records are kept; 0: 1,024 */
 } tp_store_memory_options;
 
-/** The memory store. Give it to tp_runtime_options.store, which takes it, or free it with tp_store_free().
+/** The memory store. Give it to tp_runtime_options.store, which takes it, or free it with tp_store_free(). Its `record`
+ *  copies the names of runs; it gives TP_ERR_FULL behind 65,536 different ones or 16 MiB of them.
  *  @param allocator  NULL: malloc and free.   @param options  NULL: all defaults.
  *  @return TP_OK; TP_ERR_VERSION for options of a wrong size; TP_ERR_NO_MEMORY; TP_ERR_NO_THREAD.   Threads: any. */
 TP_API tp_status tp_store_memory_new(const tp_allocator *allocator, const tp_store_memory_options *options,

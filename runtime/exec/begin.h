@@ -18,7 +18,7 @@ enum { TP__ENTRY_ARENA_BYTES = 512 };
 
 /* The struct, its rows, what the plan says it starts from, runs, and at its end the first bytes of its arena. */
 static inline size_t tp__entry_runs_offset(const tp__plan *plan) {
-  return sizeof(tp__entry) + plan->node_count * sizeof(tp__compact_row) + plan->start_bytes;
+  return sizeof(tp__entry) + plan->node_count * sizeof(tp__row) + plan->start_bytes;
 }
 static inline size_t tp__entry_bytes(const tp__plan *plan) {
   return tp__entry_runs_offset(plan) + plan->node_count * sizeof(tp__run) + TP__ENTRY_ARENA_BYTES;
@@ -29,7 +29,7 @@ tp__entry *tp__entry_take_block(tp__turn *turn, const tp__plan *plan);
 /** What is the same for every entry of a turn in this block, and stays so while entries end on the fast path. */
 static inline void tp__entry_set_block(tp__entry *e, tp__turn *turn) {
   e->turn = turn;
-  e->rows = (tp__compact_row *)(e + 1);
+  e->rows = (tp__row *)(e + 1);
   e->exceptional = 0;
   e->taken = true;
   e->running = e->is_call_set = e->ended = false;

@@ -232,10 +232,8 @@ static void step(tp__entry *e, uint32_t index) {
 
 tp_run_record tp__entry_run(const tp__entry *e, uint32_t index) {
   const tp__run *run = tp__entry_more(e, index);
-  if (!run) return tp__row_full(&e->rows[index], e->begin_ns, e->plan->run_names);
-  tp_run_record row = run->row;
-  row.struct_size = sizeof row;
-  return row;
+  const tp__run_name *name = tp__run_name_of(e->plan->run_names, e->plan->inline_nodes[index].run_name);
+  return run ? tp__run_shown(&run->row, name) : tp__row_shown(&e->rows[index], e->begin_ns, name);
 }
 
 const tp_run_record *tp__entry_runs(tp__entry *e) {

@@ -5,8 +5,8 @@
  * that runs inline nodes; node_attempt.c what it does with nodes that leave the owner's thread; call.c what a handler
  * sees.
  *
- * A node's row is written as it goes into the record, in four words, when the node settles. Only what does not end in
- * the ordinary way (called once when ready, done, nothing brought) has a run beside it, and MORE in its marks.
+ * A node's row is written as it goes into the record, in four words, when the node settles. A node that was not called
+ * once when it was ready and returned DONE without contributions has a tp__run, and MORE in its marks.
  *
  * The way of a node: its last predecessor settles -> ready -> skipped, or called here (inline), or handed over, or
  * detached -> answered -> decided (decide.c) -> settled -> its successors' counters. When every node is settled the
@@ -41,9 +41,9 @@ typedef struct tp__output {
   const char *refusal; /* why, in a sentence; may be NULL */
 } tp__output;
 
-/** How one node ended, out of the ordinary: its row in the record, and what the engine keeps beside it. */
+/** A node that its row cannot describe while it runs: what the record says of it, and what only the engine needs. */
 typedef struct tp__run {
-  tp_run_record row;          /* execution, failure and names are filled in when it is settled */
+  tp__row_details row;        /* execution and failure are set when it is settled */
   bool settled;
   bool retryable;             /* it failed, and its handler says that it may be tried again */
   const tp__emitted *first;   /* sealed contributions; with fallback_used they are the subscription's */
@@ -102,7 +102,7 @@ struct tp__entry {
   tp__entry_fn on_end;
   void (*on_run)(tp__entry *entry, uint32_t index); /* a run settled; may be NULL */
   void *ctx;
-  tp__compact_row *rows; /* behind this struct; then follow ready's bits, counters, leaving, marks, runs */
+  tp__row *rows; /* behind this struct; then follow ready's bits, counters, leaving, marks, runs */
   /* set when it is laid out, before any attempt (begin.h) */
   uint16_t *leaving; /* a stack of ready nodes that leave this thread: these go first */
   uint16_t *counters;

@@ -8,15 +8,19 @@
 
 enum { BLOCK_BYTES = 4096, ATTEMPT_MESSAGE_MAX = 512 };
 
-/* Attempts that left this thread may yet be late, which a compact row cannot say. */
-static bool make_compact(tp__entry *e) {
-  if (!e->has_more) return true;
-  if (e->holds_turn) return false;
+/* Writes the rows of the nodes that have a run. A run whose attempt left this thread may still be late, which is noted
+ * in its details. @return how many have details. */
+static uint32_t write_rows(tp__entry *e) {
+  uint32_t detail_count = 0;
+  if (!e->has_more) return 0;
   for (uint32_t i = 0; i < e->plan->node_count; i++) {
     const tp__run *run = tp__entry_more(e, i);
-    if (run && !tp__row_compact(&run->row, e->begin_ns, e->plan->inline_nodes[i].run_name, &e->rows[i])) return false;
+    if (!run) continue;
+    uint32_t name = e->plan->inline_nodes[i].run_name;
+    if (e->holds_turn || !tp__row_pack(&run->row, e->begin_ns, name, &e->rows[i]))
+      tp__row_put_details(&e->rows[i], name, detail_count++);
   }
-  return true;
+  return detail_count;
 }
 
 static inline void pack_head(tp__packed_entry *packed, const tp__entry *e, tp_status outcome) {
@@ -24,19 +28,17 @@ static inline void pack_head(tp__packed_entry *packed, const tp__entry *e, tp_st
   packed->plan_hash = e->plan->hash;
   packed->started_ns = e->begin_ns;
   packed->ended_ns = e->ended_ns;
+  packed->names = e->plan->run_names;
   packed->phase = e->plan->phase;
   packed->outcome = outcome;
-  packed->reserved = 0;
 }
 
 static void pack(tp__packed_entry *packed, const tp__entry *e) {
   pack_head(packed, e, tp__entry_outcome(e));
-  if (packed->names) {
-    tp__rows_copy(tp__packed_rows(packed), e->rows, e->plan->node_count);
-    return;
-  }
-  tp_run_record *rows = tp__packed_rows(packed);
-  for (uint32_t i = 0; i < e->plan->node_count; i++) rows[i] = tp__entry_run(e, i);
+  tp__rows_copy(tp__packed_rows(packed), e->rows, e->plan->node_count);
+  tp__row_details *details = tp__packed_details(packed);
+  for (uint32_t i = 0; packed->detail_count > 0 && i < e->plan->node_count; i++)
+    if (tp__row_has_details(&e->rows[i])) details[e->rows[i].started_ns] = e->runs[i].row;
 }
 
 /* One that is refused does not lose the others. @return the first refusal. */
@@ -86,28 +88,28 @@ void tp__turn_flush_records(tp__turn *turn) {
 }
 
 /* An entry that is larger than a block has one of its own. */
-static void record_large(tp__entry *e, const tp__run_names *names) {
+static void record_large(tp__entry *e, uint32_t detail_count) {
   tp__blocks *blocks = &e->turn->runtime->blocks;
   tp__record_batch batch = {0};
-  batch.memory = tp__block_take(blocks, tp__packed_size(e->plan->node_count, names != NULL), &batch.capacity);
+  batch.memory = tp__block_take(blocks, tp__packed_size(e->plan->node_count, detail_count), &batch.capacity);
   if (!batch.memory) {
     tp__log_subject subject = {.status = TP_ERR_NO_MEMORY, .phase = e->plan->phase, .ids = e->turn->ids};
     e->turn->record_refusal = TP_ERR_NO_MEMORY;
     tp__log(e->turn->runtime, TP_LOG_WARNING, &subject, "the record of an entry was not kept: no memory");
     return;
   }
-  pack(tp__record_batch_add(&batch, e->plan->node_count, names), e);
+  pack(tp__record_batch_add(&batch, e->plan->node_count, detail_count), e);
   give(e->turn, &batch);
   tp__block_give(blocks, batch.memory, batch.capacity);
 }
 
 /* The turn's block is full, or there is none yet. */
-static tp__packed_entry *make_room(tp__turn *turn, uint32_t run_count, const tp__run_names *names) {
+static tp__packed_entry *make_room(tp__turn *turn, uint32_t run_count, uint32_t detail_count) {
   tp__record_batch *batch = &turn->records;
   if (batch->memory) tp__turn_flush_records(turn);
   else batch->memory = tp__block_take(&turn->runtime->blocks, BLOCK_BYTES, &batch->capacity);
   if (!batch->memory) batch->capacity = 0;
-  return tp__record_batch_add(batch, run_count, names);
+  return tp__record_batch_add(batch, run_count, detail_count);
 }
 
 /* ---- content ---- */
@@ -147,12 +149,11 @@ static void give_contents(tp__entry *e) {
 void tp__entry_record(tp__entry *e) {
   tp__turn *turn = e->turn;
   if (turn->runtime->store.content) give_contents(e);
-  uint32_t run_count = e->plan->node_count;
-  const tp__run_names *names = make_compact(e) ? e->plan->run_names : NULL;
-  tp__packed_entry *packed = tp__record_batch_add(&turn->records, run_count, names);
-  if (!packed) packed = make_room(turn, run_count, names);
+  uint32_t run_count = e->plan->node_count, detail_count = write_rows(e);
+  tp__packed_entry *packed = tp__record_batch_add(&turn->records, run_count, detail_count);
+  if (!packed) packed = make_room(turn, run_count, detail_count);
   if (packed) pack(packed, e);
-  else record_large(e, names);
+  else record_large(e, detail_count);
   if (e->holds_turn) tp__turn_flush_records(turn); /* attempts left this thread */
 }
 
@@ -208,8 +209,7 @@ tp_status tp__entry_record_running(tp__entry *e) {
 void tp__entry_record_fast_path(tp__entry *e) {
   uint32_t run_count = e->plan->node_count;
   bool gives = e->turn->runtime->store.content != NULL;
-  tp__packed_entry *packed =
-      gives ? NULL : tp__record_batch_add(&e->turn->records, run_count, e->plan->run_names);
+  tp__packed_entry *packed = gives ? NULL : tp__record_batch_add(&e->turn->records, run_count, 0);
   if (!packed) {
     tp__entry_record(e);
     return;
@@ -222,7 +222,7 @@ void tp__entry_record_fast_path(tp__entry *e) {
 
 void tp__entry_record_attempt(tp__entry *e, uint32_t index, tp_state state, tp_reason reason, const char *message) {
   tp_runtime *runtime = e->turn->runtime;
-  const tp_run_record *row = &e->runs[index].row;
+  const tp__row_details *row = &e->runs[index].row;
   tp_text said = tp_text_of(message);
   tp__inside frame;
   if (!runtime->store.attempt) return;

@@ -53,11 +53,11 @@ void tp__report_add(const tp__turn *turn, tp_log_level level, const tp__report *
 /* ---- runs ---- */
 
 /* Not answering is a failure, whatever the reason; cancelled by the host and skipped are none. */
-static bool has_failed(const tp_run_record *row) {
+static bool has_failed(const tp__row_details *row) {
   return row->reason != TP_REASON_NONE && row->reason < TP_REASON_MATCH && row->reason != TP_REASON_CANCELLED;
 }
 
-static tp_status status_of(const tp_run_record *row) {
+static tp_status status_of(const tp__row_details *row) {
   if (row->reason == TP_REASON_TIMEOUT) return TP_ERR_TIMEOUT;
   if (row->reason == TP_REASON_NO_MEMORY) return TP_ERR_NO_MEMORY;
   return row->reason == TP_REASON_CAPABILITY ? TP_ERR_CAPABILITY : TP_ERR_HOOK;
@@ -79,7 +79,7 @@ static tp__report report_of(const tp__entry *e, uint32_t index) {
 }
 
 static void log_attempt(const tp__entry *e, uint32_t index, const char *and_then) {
-  const tp_run_record *row = &e->runs[index].row;
+  const tp__row_details *row = &e->runs[index].row;
   const tp__node *node = &e->plan->nodes[index];
   if (row->attempts == 0) return;
   tp__log_subject about = {.status = row->reason == TP_REASON_NONE ? TP_OK : status_of(row),

@@ -130,12 +130,8 @@ void tp__entry_settle(tp__entry *e, uint32_t index, tp_state state, tp_reason re
   run->settled = true;
   run->row.state = (uint8_t)state;
   run->row.reason = (uint8_t)reason;
-  run->row.subscription = node->subscription_name;
-  run->row.handler = node->handler_name;
-  run->row.owner = node->owner_name;
   run->row.execution = (uint8_t)node->execution;
   run->row.failure = (uint8_t)node->failure;
-  run->row.visibility = (uint8_t)node->sub->desc.visibility;
   if (run->row.attempts > 0 && !(node->flags & (TP__NODE_INLINE | TP__NODE_BACKGROUND)))
     run->row.limit_ms = (uint32_t)(node->timeout_ns / TP__NS_PER_MS);
   if (!run->row.verdict) run->row.verdict = TP_VERDICT_NONE;

@@ -1,21 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The memory store, the reference of the interface: the newest entry records, and jobs. Nothing survives the process.
- * Lock: `memory_store`, for the jobs; no callback is called with it held. */
+ * Lock: `memory_store`, for the jobs and the names of records; no callback is called with it held. */
 #include "runtime/store/memory_store.h"
 #include "runtime/os/os.h"
 #include "runtime/store/job_queue.h"
 #include "runtime/store/record_log.h"
 #include "runtime/store/turn_ring.h"
 
-enum { RECORDS_MAX = 10000, JOBS_MAX = 65536, JOBS_ENDED_MAX = 1024, TURNS_MAX = 1024 };
+enum {
+  NAMES_MAX = 4096,
+  NAMES_BYTES_MAX = 1 << 20,
+  RECORDS_MAX = 10000,
+  JOBS_MAX = 65536,
+  JOBS_ENDED_MAX = 1024,
+  TURNS_MAX = 1024
+};
 
 typedef struct memory_store {
   tp_store face; /* what its maker gave out; a taker has a copy */
   tp_allocator allocator;
   tp__record_log records; /* has locks of its own */
   tp__mutex mutex;
-  tp__job_queue jobs; /* under mutex */
+  tp__job_queue jobs;    /* under mutex */
+  tp__run_names names;   /* of records that came one at a time; added under mutex, read without */
+  tp__arena names_arena; /* their strings; under mutex */
+  uint32_t last_name;    /* found or added; under mutex */
   tp__mutex turns_mutex;
   tp__turn_ring turns; /* under turns_mutex */
 } memory_store;
@@ -30,7 +40,64 @@ tp_status tp__memory_store_take(void *self, const tp__record_source *from, const
   return tp__record_log_add(&((memory_store *)self)->records, from, batch);
 }
 
-/* The door for everybody else: one record at a time. */
+static bool is_name(const tp__run_name *name, const tp_run_record *run) {
+  return name->visibility == run->visibility && strcmp(name->subscription, run->subscription) == 0 &&
+         strcmp(name->handler, run->handler) == 0 && strcmp(name->owner, run->owner) == 0;
+}
+
+/* The number of the names of a run, whose strings are borrowed. Runs of a plan come in its order: the search begins
+ * behind the last name. */
+static tp_status name_of_locked(memory_store *store, const tp_run_record *run, uint32_t *ret_name) {
+  uint32_t count = store->names.count;
+  for (uint32_t i = 1; i <= count; i++) {
+    uint32_t id = (store->last_name + i) % count;
+    if (!is_name(tp__run_name_of(&store->names, id), run)) continue;
+    *ret_name = store->last_name = id;
+    return TP_OK;
+  }
+  if (count == NAMES_MAX) return TP_ERR_FULL;
+  tp_text texts[] = {tp_text_of(run->subscription), tp_text_of(run->handler), tp_text_of(run->owner)};
+  tp_text copies[3];
+  for (int i = 0; i < 3; i++)
+    if (!tp__arena_text(&store->names_arena, texts[i], &copies[i])) return TP_ERR_NO_MEMORY;
+  tp__run_name name = {.subscription = copies[0].data,
+                       .handler = copies[1].data,
+                       .owner = copies[2].data,
+                       .visibility = run->visibility};
+  TP__TRY(tp__run_names_add(&store->names, &store->allocator, name, ret_name));
+  store->last_name = *ret_name;
+  return TP_OK;
+}
+
+static tp_status pack_run(memory_store *store, const tp_entry_record *record, uint32_t index, tp__packed_entry *entry) {
+  tp_run_record run = {.struct_size = sizeof run};
+  uint32_t name;
+  if (!record->run(record->source, index, &run) || !run.subscription || !run.handler || !run.owner)
+    return TP_ERR_MALFORMED;
+  tp__mutex_lock(&store->mutex);
+  tp_status status = name_of_locked(store, &run, &name);
+  tp__mutex_unlock(&store->mutex);
+  TP__TRY(status);
+  tp__row_put_details(&tp__packed_rows(entry)[index], name, index);
+  tp__packed_details(entry)[index] = (tp__row_details){.queued_ns = run.queued_ns,
+                                                       .started_ns = run.started_ns,
+                                                       .ended_ns = run.ended_ns,
+                                                       .late_ns = run.late_ns,
+                                                       .code = run.code,
+                                                       .contribution_count = run.contribution_count,
+                                                       .limit_ms = run.limit_ms,
+                                                       .attempts = run.attempts,
+                                                       .thread = run.thread,
+                                                       .state = run.state,
+                                                       .reason = run.reason,
+                                                       .verdict = run.verdict,
+                                                       .execution = run.execution,
+                                                       .failure = run.failure,
+                                                       .fallback_used = run.fallback_used};
+  return TP_OK;
+}
+
+/* For every caller but the core: one record at a time, whose strings are copied. */
 static tp_status record(void *self, const tp_entry_record *theirs) {
   memory_store *store = self;
   tp_entry_record ours, *record = &ours;
@@ -40,24 +107,23 @@ static tp_status record(void *self, const tp_entry_record *theirs) {
   tp__record_source from = {.process_run_id = record->process_run_id,
                             .unix_offset_ns = record->started_unix_ms * TP__NS_PER_MS - record->started_ns,
                             .ids = ids};
-  tp__record_batch batch = {.capacity = tp__packed_size(record->run_count, false)};
+  uint32_t run_count = (uint32_t)record->run_count;
+  tp__record_batch batch = {.capacity = tp__packed_size(run_count, run_count)};
   batch.memory = tp__alloc(&store->allocator, batch.capacity);
   if (!batch.memory) return TP_ERR_NO_MEMORY;
-  tp__packed_entry *entry = tp__record_batch_add(&batch, (uint32_t)record->run_count, NULL);
+  tp__packed_entry *entry = tp__record_batch_add(&batch, run_count, run_count);
   *entry = (tp__packed_entry){.entry_id = record->entry_id,
                               .plan_hash = record->plan_hash,
                               .started_ns = record->started_ns,
                               .ended_ns = record->ended_ns,
+                              .names = &store->names,
                               .phase = record->phase,
-                              .run_count = (uint32_t)record->run_count,
-                              .outcome = record->status};
-  tp_run_record *rows = tp__packed_rows(entry);
-  bool complete = true;
-  for (size_t i = 0; i < record->run_count && complete; i++) {
-    rows[i] = (tp_run_record){.struct_size = sizeof rows[i]};
-    complete = record->run(record->source, i, &rows[i]);
-  }
-  tp_status status = complete ? tp__memory_store_take(store, &from, &batch) : TP_ERR_MALFORMED;
+                              .run_count = run_count,
+                              .outcome = record->status,
+                              .detail_count = run_count};
+  tp_status status = TP_OK;
+  for (uint32_t i = 0; i < run_count && status == TP_OK; i++) status = pack_run(store, record, i, entry);
+  if (status == TP_OK) status = tp__memory_store_take(store, &from, &batch);
   tp__release(&store->allocator, batch.memory, batch.capacity);
   return status;
 }
@@ -285,6 +351,8 @@ static void destroy(void *self) {
   tp__mutex_fini(&store->turns_mutex);
   tp__mutex_fini(&store->mutex);
   tp__record_log_fini(&store->records);
+  tp__run_names_fini(&store->names, &allocator);
+  tp__arena_fini(&store->names_arena);
   tp__release(&allocator, store, sizeof *store);
 }
 
@@ -294,6 +362,7 @@ void tp_store_free(tp_store *store) {
 
 static tp_status init(memory_store *store, const tp_store_memory_options *options) {
   size_t records_max = options->records_max ? options->records_max : RECORDS_MAX;
+  tp__arena_init(&store->names_arena, &store->allocator, NULL, 0, NAMES_BYTES_MAX);
   tp__job_queue_init(&store->jobs, &store->allocator, options->jobs_max ? options->jobs_max : JOBS_MAX,
                      options->jobs_ended_max ? options->jobs_ended_max : JOBS_ENDED_MAX);
   tp__turn_ring_init(&store->turns, &store->allocator, options->turns_max ? options->turns_max : TURNS_MAX);

@@ -9,41 +9,60 @@ static bool fits(int64_t from_ns, int64_t to_ns) { return to_ns >= from_ns && to
 
 /* A run that was never called has no times but the one at which it was due; one that was has all three, and was due
  * when it was called. */
-static bool has_compact_times(const tp_run_record *run, int64_t begin_ns) {
+static bool has_row_times(const tp__row_details *run, int64_t begin_ns) {
   if (run->late_ns != 0 || !fits(begin_ns, run->queued_ns)) return false;
   if (run->attempts == 0) return run->started_ns == 0 && run->ended_ns == 0;
   return run->queued_ns == run->started_ns && fits(run->started_ns, run->ended_ns);
 }
 
-bool tp__row_compact(const tp_run_record *run, int64_t begin_ns, uint32_t name, tp__compact_row *ret_row) {
-  if (!has_compact_times(run, begin_ns)) return false;
-  if (run->code != 0 || run->thread != 0 || run->attempts > 15 || run->contribution_count > UINT8_MAX ||
-      run->verdict > TP_VERDICT_DENY)
+bool tp__row_pack(const tp__row_details *run, int64_t begin_ns, uint32_t name, tp__row *ret_row) {
+  if (!has_row_times(run, begin_ns)) return false;
+  if (run->code != 0 || run->thread != 0 || run->limit_ms != 0 || run->attempts > TP__ROW_ATTEMPTS_MAX ||
+      run->contribution_count > UINT8_MAX || run->state > 15 || run->verdict > TP_VERDICT_DENY || run->execution > 7 ||
+      run->failure > 3)
     return false;
   uint32_t flags = tp__row_flags(run->state, run->attempts, run->execution, run->failure);
-  *ret_row = (tp__compact_row){.name = name,
-                               .started_ns = (uint32_t)(run->queued_ns - begin_ns),
-                               .duration_ns = run->attempts ? (uint32_t)(run->ended_ns - run->started_ns) : 0,
-                               .flags = flags | (uint32_t)run->reason << TP__ROW_REASON |
-                                        (run->verdict ? run->verdict - 1u : 0) << TP__ROW_VERDICT |
-                                        (uint32_t)run->fallback_used << TP__ROW_FALLBACK |
-                                        run->contribution_count << TP__ROW_CONTRIBUTIONS};
+  *ret_row = (tp__row){.name = name,
+                       .started_ns = (uint32_t)(run->queued_ns - begin_ns),
+                       .duration_ns = run->attempts ? (uint32_t)(run->ended_ns - run->started_ns) : 0,
+                       .flags = flags | (uint32_t)run->reason << TP__ROW_REASON |
+                                (run->verdict ? run->verdict - 1u : 0) << TP__ROW_VERDICT |
+                                (uint32_t)run->fallback_used << TP__ROW_FALLBACK |
+                                run->contribution_count << TP__ROW_CONTRIBUTIONS};
   return true;
 }
 
-static uint8_t bits(const tp__compact_row *row, int from, int count) {
-  return (uint8_t)(row->flags >> from & ((1u << count) - 1));
-}
-
-tp_run_record tp__row_full(const tp__compact_row *row, int64_t begin_ns, const tp__run_names *names) {
-  const tp__run_name *name = tp__run_name_of(names, row->name);
-  uint16_t attempts = bits(row, TP__ROW_ATTEMPTS, 4);
-  int64_t queued_ns = begin_ns + row->started_ns;
+tp_run_record tp__run_shown(const tp__row_details *run, const tp__run_name *name) {
   return (tp_run_record){.struct_size = sizeof(tp_run_record),
                          .subscription = name->subscription,
                          .handler = name->handler,
                          .owner = name->owner,
-                         .queued_ns = queued_ns,
+                         .queued_ns = run->queued_ns,
+                         .started_ns = run->started_ns,
+                         .ended_ns = run->ended_ns,
+                         .late_ns = run->late_ns,
+                         .code = run->code,
+                         .contribution_count = run->contribution_count,
+                         .attempts = run->attempts,
+                         .state = run->state,
+                         .reason = run->reason,
+                         .verdict = run->verdict,
+                         .execution = run->execution,
+                         .failure = run->failure,
+                         .fallback_used = run->fallback_used,
+                         .visibility = name->visibility,
+                         .thread = run->thread,
+                         .limit_ms = run->limit_ms};
+}
+
+static uint8_t bits(const tp__row *row, int from, int count) {
+  return (uint8_t)(row->flags >> from & ((1u << count) - 1));
+}
+
+tp_run_record tp__row_shown(const tp__row *row, int64_t begin_ns, const tp__run_name *name) {
+  uint16_t attempts = bits(row, TP__ROW_ATTEMPTS, 4);
+  int64_t queued_ns = begin_ns + row->started_ns;
+  tp__row_details run = {.queued_ns = queued_ns,
                          .started_ns = attempts ? queued_ns : 0,
                          .ended_ns = attempts ? queued_ns + row->duration_ns : 0,
                          .contribution_count = bits(row, TP__ROW_CONTRIBUTIONS, 8),
@@ -53,8 +72,8 @@ tp_run_record tp__row_full(const tp__compact_row *row, int64_t begin_ns, const t
                          .verdict = (uint8_t)(TP_VERDICT_NONE + bits(row, TP__ROW_VERDICT, 2)),
                          .execution = bits(row, TP__ROW_EXECUTION, 3),
                          .failure = bits(row, TP__ROW_FAILURE, 2),
-                         .fallback_used = bits(row, TP__ROW_FALLBACK, 1),
-                         .visibility = name->visibility};
+                         .fallback_used = bits(row, TP__ROW_FALLBACK, 1)};
+  return tp__run_shown(&run, name);
 }
 
 /* ---- entries ---- */
@@ -62,11 +81,11 @@ tp_run_record tp__row_full(const tp__compact_row *row, int64_t begin_ns, const t
 static bool run_at(const void *source, size_t index, tp_run_record *record) {
   const tp__packed_entry *entry = source;
   if (index >= entry->run_count) return false;
-  if (!entry->names)
-    return tp__shown_fill(record, (const tp_run_record *)tp__packed_rows(entry) + index, sizeof *record);
-  const tp__compact_row *row = (const tp__compact_row *)tp__packed_rows(entry) + index;
-  tp_run_record full = tp__row_full(row, entry->started_ns, entry->names);
-  return tp__shown_fill(record, &full, sizeof full);
+  const tp__row *row = &tp__packed_rows(entry)[index];
+  const tp__run_name *name = tp__run_name_of(entry->names, row->name);
+  tp_run_record shown = tp__row_has_details(row) ? tp__run_shown(&tp__packed_details(entry)[row->started_ns], name)
+                                                 : tp__row_shown(row, entry->started_ns, name);
+  return tp__shown_fill(record, &shown, sizeof shown);
 }
 
 tp_entry_record tp__packed_view(const tp__packed_entry *entry, const tp__record_source *from) {

@@ -4,26 +4,38 @@
  * turn packs its own without a lock and hands them over together, with the ids that they share: recording was half of
  * what a phase cost.
  *
- * Rows come in two forms. A compact one says in four words what there is to say of nearly every run, with times counted
- * from the entry's begin; the engine writes it while it runs. Where one run of an entry does not fit, all of its rows
- * are full: tp_run_record as everybody reads them. */
+ * A row says in four words what there is to say of nearly every run, with times counted from the entry's begin; the
+ * engine writes it while it runs. What does not fit into a row, and what may still change, is in details behind the
+ * rows: the row of such a run says which. */
 #ifndef TP__RECORD_PACK_H
 #define TP__RECORD_PACK_H
 
 #include "runtime/store/run_names.h"
 #include "turnphase/store.h"
 
-/** A run that was ready when it was called and made at most 15 attempts, in 4.2 s from the entry's begin. */
-typedef struct tp__compact_row {
-  uint32_t name;    /* tp__run_names */
-  uint32_t started_ns;  /* ns from the entry's begin; of a run that was never called: queued */
+/** One run. Without details: it was ready when it was called, or was never called, and made at most 14 attempts within
+ *  4.2 s from the entry's begin. */
+typedef struct tp__row {
+  uint32_t name; /* tp__run_names */
+  uint32_t
+      started_ns; /* ns from the entry's begin; of a run that was never called: queued. With details: their index */
   uint32_t duration_ns; /* ns */
-  uint32_t flags;       /* tp__row_flags() and what run brought: bits as TP__ROW_* begin */
-} tp__compact_row;
+  uint32_t flags;       /* tp__row_flags(), and bits that begin at TP__ROW_*; with details: TP__ROW_HAS_DETAILS alone */
+} tp__row;
+
+/** What a run is in full, but for its names: a tp_run_record's members, which store.h describes. */
+typedef struct tp__row_details {
+  int64_t queued_ns, started_ns, ended_ns, late_ns;
+  uint32_t code, contribution_count;
+  uint32_t limit_ms;
+  uint16_t attempts, thread;
+  uint8_t state, reason, verdict, execution, failure;
+  bool fallback_used;
+} tp__row_details;
 
 enum {
   TP__ROW_STATE = 0,         /* 4 bits */
-  TP__ROW_ATTEMPTS = 4,      /* 4 */
+  TP__ROW_ATTEMPTS = 4,      /* 4; 15: TP__ROW_HAS_DETAILS */
   TP__ROW_REASON = 8,        /* 8 */
   TP__ROW_EXECUTION = 16,    /* 3 */
   TP__ROW_FAILURE = 19,      /* 2 */
@@ -31,6 +43,10 @@ enum {
   TP__ROW_FALLBACK = 23,     /* 1 */
   TP__ROW_CONTRIBUTIONS = 24 /* 8: contributions */
 };
+enum { TP__ROW_ATTEMPTS_MAX = 14, TP__ROW_HAS_DETAILS = 15 << TP__ROW_ATTEMPTS };
+static inline bool tp__row_has_details(const tp__row *row) {
+  return (row->flags & TP__ROW_HAS_DETAILS) == TP__ROW_HAS_DETAILS;
+}
 /** Of a run without reason, verdict, fallback and contributions. */
 static inline uint32_t tp__row_flags(uint32_t state, uint32_t attempts, uint32_t execution, uint32_t failure) {
   return state << TP__ROW_STATE | attempts << TP__ROW_ATTEMPTS | execution << TP__ROW_EXECUTION |
@@ -40,37 +56,46 @@ static inline uint32_t tp__row_flags(uint32_t state, uint32_t attempts, uint32_t
 /** Four words at a time, in one load and one store each: a row that was written a moment ago is read as it was written,
  *  which a wider copy would have to wait for. */
 typedef uint32_t tp__row_words __attribute__((vector_size(16), aligned(8), may_alias));
-static inline void tp__row_put(tp__compact_row *row, uint32_t name, uint32_t started_ns, uint32_t duration_ns,
-                               uint32_t flags) {
+static inline void tp__row_put(tp__row *row, uint32_t name, uint32_t started_ns, uint32_t duration_ns, uint32_t flags) {
   *(tp__row_words *)row = (tp__row_words){name, started_ns, duration_ns, flags};
 }
-static inline void tp__rows_copy(tp__compact_row *to, const tp__compact_row *from, uint32_t count) {
+static inline void tp__rows_copy(tp__row *to, const tp__row *from, uint32_t count) {
   for (uint32_t i = 0; i < count; i++) {
     ((tp__row_words *)to)[i] = ((const tp__row_words *)from)[i];
     __asm__("" ::: "memory"); /* else the compiler makes it a wider copy again */
   }
 }
 
-/** @return false when the run does not fit; then *ret_row is untouched. */
-bool tp__row_compact(const tp_run_record *run, int64_t begin_ns, uint32_t name, tp__compact_row *ret_row);
-tp_run_record tp__row_full(const tp__compact_row *row, int64_t begin_ns, const tp__run_names *names);
+/** Writes a run as a row. @return false when it does not fit; then *ret_row is untouched. */
+bool tp__row_pack(const tp__row_details *run, int64_t begin_ns, uint32_t name, tp__row *ret_row);
+/** Writes the row of a run whose details are those of this index. */
+static inline void tp__row_put_details(tp__row *row, uint32_t name, uint32_t index) {
+  tp__row_put(row, name, index, 0, TP__ROW_HAS_DETAILS);
+}
+/** A run as a store's reader sees it. */
+tp_run_record tp__run_shown(const tp__row_details *run, const tp__run_name *name);
+/** The same of a row without details. */
+tp_run_record tp__row_shown(const tp__row *row, int64_t begin_ns, const tp__run_name *name);
 
-/** The head of a packed entry; run_count rows follow. */
+/** The head of a packed entry. Its rows follow, then details. */
 typedef struct tp__packed_entry {
   uint64_t entry_id, plan_hash;
   int64_t started_ns, ended_ns;
-  const tp__run_names *names; /* its rows are compact; NULL: full */
+  const tp__run_names *names;
   uint32_t phase, run_count;
   int32_t outcome;
-  uint32_t reserved;
+  uint32_t detail_count;
 } tp__packed_entry;
 
-static inline size_t tp__packed_size(size_t run_count, bool compact) {
-  return sizeof(tp__packed_entry) + run_count * (compact ? sizeof(tp__compact_row) : sizeof(tp_run_record));
+static inline size_t tp__packed_size(size_t run_count, size_t detail_count) {
+  return sizeof(tp__packed_entry) + run_count * sizeof(tp__row) + detail_count * sizeof(tp__row_details);
 }
-static inline void *tp__packed_rows(const tp__packed_entry *entry) { return (void *)(uintptr_t)(entry + 1); }
+static inline tp__row *tp__packed_rows(const tp__packed_entry *entry) { return (tp__row *)(uintptr_t)(entry + 1); }
+static inline tp__row_details *tp__packed_details(const tp__packed_entry *entry) {
+  return (tp__row_details *)(void *)(tp__packed_rows(entry) + entry->run_count);
+}
 static inline const tp__packed_entry *tp__packed_next(const tp__packed_entry *entry) {
-  return (const tp__packed_entry *)((const char *)entry + tp__packed_size(entry->run_count, entry->names != NULL));
+  return (const tp__packed_entry *)((const char *)entry + tp__packed_size(entry->run_count, entry->detail_count));
 }
 /** What all entries of a batch share. */
 typedef struct tp__record_source {
@@ -89,14 +114,14 @@ typedef struct tp__record_batch {
   uint32_t count;
 } tp__record_batch;
 
-/** Room for one more entry, its head's names and run_count set. @return NULL when it does not fit. */
+/** Room for one more entry, the counts in its head set. @return NULL when it does not fit. */
 static inline tp__packed_entry *tp__record_batch_add(tp__record_batch *batch, uint32_t run_count,
-                                                     const tp__run_names *names) {
-  size_t size = tp__packed_size(run_count, names != NULL);
+                                                     uint32_t detail_count) {
+  size_t size = tp__packed_size(run_count, detail_count);
   if (batch->capacity - batch->used < size) return NULL;
   tp__packed_entry *entry = (tp__packed_entry *)(batch->memory + batch->used);
-  entry->names = names;
   entry->run_count = run_count;
+  entry->detail_count = detail_count;
   batch->used += size;
   batch->count++;
   return entry;

@@ -121,8 +121,9 @@ static bool note_late(const tp__kept_batch *batch, const tp_late_record *late) {
   if (batch->from.process_run_id != late->process_run_id) return false;
   for (uint32_t i = 0; i < batch->entry_count; i++, entry = tp__packed_next(entry)) {
     if (entry->entry_id != late->entry_id) continue;
-    if (late->run_index < entry->run_count && !entry->names)
-      ((tp_run_record *)tp__packed_rows(entry))[late->run_index].late_ns = late->late_ns;
+    if (late->run_index >= entry->run_count) return true;
+    const tp__row *row = &tp__packed_rows(entry)[late->run_index];
+    if (tp__row_has_details(row)) tp__packed_details(entry)[row->started_ns].late_ns = late->late_ns;
     return true;
   }
   return false;

@@ -143,6 +143,77 @@ static tp_status read_newest(tp_store *store, size_t limit, listing *l) {
   return store->records(store->self, &query, list, l, NULL);
 }
 
+/* ---- names of runs ---- */
+
+typedef struct named_run {
+  char subscription[16], handler[16], owner[16];
+  uint8_t visibility;
+  uint64_t wrong; /* names that were read and not those that were given */
+} named_run;
+
+static bool named_run_at(const void *source, size_t index, tp_run_record *record) {
+  const named_run *names = source;
+  *record = (tp_run_record){.struct_size = sizeof *record,
+                            .subscription = names->subscription,
+                            .handler = names->handler,
+                            .owner = names->owner,
+                            .state = TP_STATE_SUCCEEDED,
+                            .attempts = 1,
+                            .visibility = names->visibility};
+  (void)index;
+  return true;
+}
+
+static void name_run(named_run *run, uint64_t id) {
+  snprintf(run->subscription, sizeof run->subscription, "sub%llu", (unsigned long long)id);
+  snprintf(run->handler, sizeof run->handler, "h%llu", (unsigned long long)id % 3);
+  snprintf(run->owner, sizeof run->owner, "o%llu", (unsigned long long)id % 2);
+  run->visibility = (uint8_t)(id % 4);
+}
+
+static tp_status put_named(tp_store *store, uint64_t id) {
+  named_run run = {.wrong = 0};
+  name_run(&run, id);
+  tp_text ids[TP_ID_COUNT] = {{0}};
+  tp_entry_record record = {.struct_size = sizeof record,
+                            .process_run_id = RUN_ID,
+                            .entry_id = id,
+                            .started_ns = (int64_t)id * TP_MS,
+                            .ended_ns = (int64_t)id * TP_MS,
+                            .started_unix_ms = WALL_MS,
+                            .phase = 5,
+                            .ids = ids,
+                            .id_count = TP_ID_COUNT,
+                            .run_count = 1,
+                            .run = named_run_at,
+                            .source = &run};
+  tp_status status = store->record(store->self, &record);
+  memset(&run, 'x', sizeof run);
+  return status;
+}
+
+static bool check_names(void *ctx, const tp_entry_record *record) {
+  named_run *check = ctx, want = {.wrong = 0};
+  tp_run_record run = {.struct_size = sizeof run};
+  name_run(&want, record->entry_id);
+  if (!record->run(record->source, 0, &run) || strcmp(run.subscription, want.subscription) != 0 ||
+      strcmp(run.handler, want.handler) != 0 || strcmp(run.owner, want.owner) != 0 || run.visibility != want.visibility)
+    check->wrong++;
+  return true;
+}
+
+static void names_of_a_run_are_copied(void **state) {
+  (void)state;
+  tp_store *store = open_store(100);
+  named_run check = {.wrong = 0};
+  for (uint64_t id = 1; id <= 50; id++) assert_int_equal(put_named(store, id), TP_OK);
+  for (uint64_t id = 1; id <= 50; id++) assert_int_equal(put_named(store, id + 50), TP_OK);
+  tp_record_query query = {.struct_size = sizeof query};
+  assert_int_equal(store->records(store->self, &query, check_names, &check, NULL), TP_OK);
+  assert_int_equal(check.wrong, 0);
+  tp_store_free(store);
+}
+
 static void newest_records_are_kept_newest_first(void **state) {
   (void)state;
   tp_store *store = open_store(4);
@@ -1272,6 +1343,7 @@ static void call_of_a_turn_that_runs_again_is_not_begun_again(void **state) {
 int main(void) {
   static const struct CMUnitTest tests[] = {
       cmocka_unit_test(newest_records_are_kept_newest_first),
+      cmocka_unit_test(names_of_a_run_are_copied),
       cmocka_unit_test(late_time_is_noted_where_the_entry_is_still_kept),
       cmocka_unit_test(records_are_read_page_by_page_and_by_what_they_are),
       cmocka_unit_test(newest_turns_are_kept_and_read_by_what_they_are),

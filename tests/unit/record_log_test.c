@@ -60,14 +60,23 @@ static tp_status read_all(tp__record_log *log, size_t limit) {
   return read_newest(log, limit, keep, &got);
 }
 
-/* One entry with wide rows that say nothing. */
+static tp__run_name one_name[TP__RUN_NAMES_FIRST] = {{"s", "h", "o", 0}};
+static const tp__run_names names_of_one = {.chunks = {one_name}, .count = 1};
+
+/* One entry whose rows have details, with a code of their own. */
 static tp_status add_ended(tp__record_log *log, uint64_t id, uint32_t run_count, int64_t ended_ns) {
-  tp__record_batch batch = {.capacity = tp__packed_size(run_count, false)};
+  tp__record_batch batch = {.capacity = tp__packed_size(run_count, run_count)};
   batch.memory = calloc(1, batch.capacity);
-  tp__packed_entry *entry = tp__record_batch_add(&batch, run_count, NULL);
-  *entry = (tp__packed_entry){.entry_id = id, .ended_ns = ended_ns, .run_count = run_count};
-  tp_run_record *rows = tp__packed_rows(entry);
-  for (uint32_t i = 0; i < run_count; i++) rows[i] = (tp_run_record){.subscription = "s", .code = (uint32_t)id + i};
+  tp__packed_entry *entry = tp__record_batch_add(&batch, run_count, run_count);
+  *entry = (tp__packed_entry){.entry_id = id,
+                              .ended_ns = ended_ns,
+                              .names = &names_of_one,
+                              .run_count = run_count,
+                              .detail_count = run_count};
+  for (uint32_t i = 0; i < run_count; i++) {
+    tp__row_put_details(&tp__packed_rows(entry)[i], 0, i);
+    tp__packed_details(entry)[i] = (tp__row_details){.code = (uint32_t)id + i};
+  }
   tp_status status = tp__record_log_add(log, &nobody, &batch);
   free(batch.memory);
   return status;
@@ -221,7 +230,7 @@ static void batch_of_more_entries_than_are_kept_is_refused(void **state) {
   tp__record_log *log = open_log(3);
   char memory[4 * sizeof(tp__packed_entry)];
   tp__record_batch batch = {.memory = memory, .capacity = sizeof memory};
-  for (int i = 0; i < 4; i++) assert_non_null(tp__record_batch_add(&batch, 0, NULL));
+  for (int i = 0; i < 4; i++) assert_non_null(tp__record_batch_add(&batch, 0, 0));
   assert_int_equal(tp__record_log_add(log, &nobody, &batch), TP_ERR_TOO_LARGE);
   assert_int_equal(read_all(log, 10), TP_OK);
   assert_int_equal(got.count, 0);
@@ -253,7 +262,7 @@ static void ids_of_each_batch_come_back_with_its_entries(void **state) {
       ids[id] = (n + id) % 3 == 0 ? (tp_text){0} : (tp_text){texts[id], (size_t)size};
     }
     tp__record_batch batch = {.memory = memory, .capacity = sizeof memory};
-    tp__packed_entry *entry = tp__record_batch_add(&batch, 0, NULL);
+    tp__packed_entry *entry = tp__record_batch_add(&batch, 0, 0);
     *entry = (tp__packed_entry){.entry_id = n, .ended_ns = (int64_t)n};
     assert_int_equal(tp__record_log_add(log, &(tp__record_source){.ids = ids}, &batch), TP_OK);
   }
@@ -270,7 +279,7 @@ static void ids_that_are_too_long_are_refused_and_the_longest_are_not(void **sta
   tp_text ids[TP_ID_COUNT] = {[TP_ID_TURN] = {text, UINT16_MAX}, [TP_ID_RUN] = {text, 1}};
   char memory[sizeof(tp__packed_entry)];
   tp__record_batch batch = {.memory = memory, .capacity = sizeof memory};
-  *tp__record_batch_add(&batch, 0, NULL) = (tp__packed_entry){.entry_id = 1};
+  *tp__record_batch_add(&batch, 0, 0) = (tp__packed_entry){.entry_id = 1};
   assert_int_equal(tp__record_log_add(log, &(tp__record_source){.ids = ids}, &batch), TP_ERR_TOO_LARGE);
   ids[TP_ID_RUN].size = 0;
   assert_int_equal(tp__record_log_add(log, &(tp__record_source){.ids = ids}, &batch), TP_OK);
@@ -281,7 +290,11 @@ static void ids_that_are_too_long_are_refused_and_the_longest_are_not(void **sta
 
 /* ---- large entries and the bound of bytes ---- */
 
-enum { LARGE_RUNS = TP__SEGMENT_BYTES / sizeof(tp_run_record) + 100, HUGE_RUNS = 60000 };
+enum {
+  RUN_BYTES = sizeof(tp__row) + sizeof(tp__row_details),
+  LARGE_RUNS = TP__SEGMENT_BYTES / RUN_BYTES + 100,
+  HUGE_RUNS = 60000
+};
 
 static bool check_rows(void *ctx, const tp_entry_record *record) {
   bool *right = ctx;
@@ -305,7 +318,7 @@ static void entry_larger_than_a_segment_is_kept_among_small_ones(void **state) {
 static void bytes_stay_bounded_and_the_newest_is_always_there(void **state) {
   (void)state;
   tp__record_log *log = open_log(1000000);
-  enum { ENTRY_BYTES = HUGE_RUNS * sizeof(tp_run_record), BOUND = 16 << 20 };
+  enum { ENTRY_BYTES = HUGE_RUNS * RUN_BYTES, BOUND = 16 << 20 };
   for (uint64_t i = 1; i <= 20; i++) {
     assert_int_equal(add(log, i, HUGE_RUNS), TP_OK);
     assert_in_range(tp__a64_load_relaxed(&log->bytes), 1, BOUND + ENTRY_BYTES);
@@ -314,7 +327,7 @@ static void bytes_stay_bounded_and_the_newest_is_always_there(void **state) {
   }
   assert_int_equal(read_all(log, 100), TP_OK);
   assert_in_range(got.count, 1, BOUND / ENTRY_BYTES + 1);
-  assert_int_equal(add(log, 21, BOUND / sizeof(tp_run_record) + 1), TP_ERR_TOO_LARGE);
+  assert_int_equal(add(log, 21, BOUND / RUN_BYTES + 1), TP_ERR_TOO_LARGE);
   assert_int_equal(read_all(log, 1), TP_OK);
   assert_falling(20, 1);
   for (uint64_t i = 22; i <= 100; i++) assert_int_equal(add(log, i, 1), TP_OK);
@@ -325,7 +338,7 @@ static void bytes_stay_bounded_and_the_newest_is_always_there(void **state) {
 
 /* ---- late ---- */
 
-static void lateness_is_noted_on_wide_rows_only(void **state) {
+static void lateness_is_noted_in_details_alone(void **state) {
   (void)state;
   tp__record_log *log = open_log(3000);
   tp__run_names names = {0};
@@ -333,12 +346,12 @@ static void lateness_is_noted_on_wide_rows_only(void **state) {
   assert_int_equal(tp__run_names_add(&names, &counting, (tp__run_name){"s", "h", "o", 0}, &name), TP_OK);
   char memory[256];
   tp__record_batch batch = {.memory = memory, .capacity = sizeof memory};
-  tp__packed_entry *entry = tp__record_batch_add(&batch, 1, &names);
+  tp__packed_entry *entry = tp__record_batch_add(&batch, 1, 0);
   *entry = (tp__packed_entry){.entry_id = 1, .names = &names, .run_count = 1};
   tp__row_put(tp__packed_rows(entry), name, 0, 0, tp__row_flags(TP_STATE_SUCCEEDED, 1, 0, 0));
   assert_int_equal(tp__record_log_add(log, &nobody, &batch), TP_OK);
   for (uint64_t i = 2; i <= 2500; i++) assert_int_equal(add(log, i, i == 4 ? 0 : 1), TP_OK);
-  late(log, 1, 0, 111);    /* narrow */
+  late(log, 1, 0, 111);    /* without details */
   late(log, 2, 0, 222);    /* in the oldest segment */
   late(log, 3, 1, 333);    /* it has no such run */
   late(log, 4, 0, 444);    /* it has none */
@@ -363,9 +376,9 @@ static void a_ring_says_whether_the_late_entry_is_its_own(void **state) {
   tp__record_ring ring;
   atomic_init(&bytes.v, 0);
   tp__record_ring_init(&ring, &counting, 10, &bytes, 1 << 20);
-  tp__record_batch batch = {.capacity = tp__packed_size(1, false)};
+  tp__record_batch batch = {.capacity = tp__packed_size(1, 0)};
   batch.memory = calloc(1, batch.capacity);
-  tp__packed_entry *entry = tp__record_batch_add(&batch, 1, NULL);
+  tp__packed_entry *entry = tp__record_batch_add(&batch, 1, 0);
   *entry = (tp__packed_entry){.entry_id = 7, .run_count = 1};
   assert_int_equal(tp__record_ring_add(&ring, &nobody, &batch), TP_OK);
   free(batch.memory);
@@ -478,7 +491,7 @@ int main(void) {
       cmocka_unit_test(batch_of_more_entries_than_are_kept_is_refused),
       cmocka_unit_test(entry_larger_than_a_segment_is_kept_among_small_ones),
       cmocka_unit_test(bytes_stay_bounded_and_the_newest_is_always_there),
-      cmocka_unit_test(lateness_is_noted_on_wide_rows_only),
+      cmocka_unit_test(lateness_is_noted_in_details_alone),
       cmocka_unit_test(a_ring_says_whether_the_late_entry_is_its_own),
       cmocka_unit_test(lateness_is_noted_from_any_thread),
       cmocka_unit_test(refused_memory_loses_one_batch_and_nothing_before_or_behind),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Packed rows and entries: what a narrow row says is what its run was, what it cannot say is refused, and a batch of
- * both forms is read as it was written. */
+ * Packed rows and entries: what a row says is what its run was, what it cannot say is refused, and a batch of entries
+ * with and without details is read as it was written. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,6 +55,8 @@ static void assert_same_run(const tp_run_record *run, const tp_run_record *want)
   assert_int_equal(run->failure, want->failure);
   assert_int_equal(run->fallback_used, want->fallback_used);
   assert_int_equal(run->visibility, want->visibility);
+  assert_int_equal(run->thread, want->thread);
+  assert_int_equal(run->limit_ms, want->limit_ms);
 }
 
 /* One that fits, with something in every field. */
@@ -77,10 +79,35 @@ static tp_run_record ordinary(uint32_t name) {
                          .visibility = who->visibility};
 }
 
+/* The run without its names. */
+static tp__row_details details_of(const tp_run_record *run) {
+  return (tp__row_details){.queued_ns = run->queued_ns,
+                           .started_ns = run->started_ns,
+                           .ended_ns = run->ended_ns,
+                           .late_ns = run->late_ns,
+                           .code = run->code,
+                           .contribution_count = run->contribution_count,
+                           .limit_ms = run->limit_ms,
+                           .attempts = run->attempts,
+                           .thread = run->thread,
+                           .state = run->state,
+                           .reason = run->reason,
+                           .verdict = run->verdict,
+                           .execution = run->execution,
+                           .failure = run->failure,
+                           .fallback_used = run->fallback_used};
+}
+
+static bool pack(const tp_run_record *run, int64_t begin_ns, uint32_t name, tp__row *ret_row) {
+  tp__row_details details = details_of(run);
+  return tp__row_pack(&details, begin_ns, name, ret_row);
+}
+
 static void assert_round_trip(const tp_run_record *run, uint32_t name) {
-  tp__compact_row row;
-  assert_true(tp__row_compact(run, BEGIN_NS, name, &row));
-  tp_run_record back = tp__row_full(&row, BEGIN_NS, &names);
+  tp__row row;
+  assert_true(pack(run, BEGIN_NS, name, &row));
+  assert_false(tp__row_has_details(&row));
+  tp_run_record back = tp__row_shown(&row, BEGIN_NS, tp__run_name_of(&names, name));
   assert_same_run(&back, run);
 }
 
@@ -133,7 +160,7 @@ static void every_value_of_every_small_field_survives_beside_any_other(void **st
       run.contribution_count = i;
       assert_round_trip(&run, 0);
     }
-    for (uint16_t i = 1; i <= 15; i++) {
+    for (uint16_t i = 1; i <= 14; i++) {
       tp_run_record run = base;
       run.attempts = i;
       assert_round_trip(&run, 0);
@@ -168,9 +195,9 @@ static void run_that_was_never_called_says_when_it_was_due_and_nothing_else(void
 
 static void row_that_the_loop_writes_reads_as_a_run_that_was_done(void **state) {
   (void)state;
-  tp__compact_row row;
+  tp__row row;
   tp__row_put(&row, 1, 5, 7, tp__row_flags(TP_STATE_SUCCEEDED, 1, TP_EXECUTION_DEADLINE, TP_FAILURE_FALLBACK));
-  tp_run_record run = tp__row_full(&row, BEGIN_NS, &names);
+  tp_run_record run = tp__row_shown(&row, BEGIN_NS, tp__run_name_of(&names, 1));
   tp_run_record want = {.subscription = "sub1",
                         .handler = "handler1",
                         .owner = "owner1",
@@ -187,7 +214,7 @@ static void row_that_the_loop_writes_reads_as_a_run_that_was_done(void **state) 
 
 static void rows_are_copied_one_like_the_other(void **state) {
   (void)state;
-  tp__compact_row from[9], to[10];
+  tp__row from[9], to[10];
   for (uint32_t i = 0; i < COUNT(from); i++) tp__row_put(&from[i], i, 10 + i, 20 + i, 30 + i);
   for (uint32_t count = 0; count <= COUNT(from); count++) {
     memset(to, 0xee, sizeof to);
@@ -200,14 +227,14 @@ static void rows_are_copied_one_like_the_other(void **state) {
 /* ---- what does not ---- */
 
 static void assert_refused(const tp_run_record *run) {
-  tp__compact_row row, before;
+  tp__row row, before;
   memset(&row, 0x5a, sizeof row);
   before = row;
-  assert_false(tp__row_compact(run, BEGIN_NS, 0, &row));
+  assert_false(pack(run, BEGIN_NS, 0, &row));
   assert_memory_equal(&row, &before, sizeof row);
 }
 
-static void what_a_narrow_row_cannot_say_is_refused(void **state) {
+static void what_a_row_cannot_say_is_refused(void **state) {
   (void)state;
   tp_run_record run = ordinary(0);
   run.late_ns = BEGIN_NS + 100;
@@ -219,6 +246,11 @@ static void what_a_narrow_row_cannot_say_is_refused(void **state) {
   run.thread = 1;
   assert_refused(&run);
   run = ordinary(0);
+  run.limit_ms = 1;
+  assert_refused(&run);
+  run = ordinary(0);
+  run.attempts = 15; /* says that there are details */
+  assert_refused(&run);
   run.attempts = 16;
   assert_refused(&run);
   run.attempts = UINT16_MAX;
@@ -233,9 +265,18 @@ static void what_a_narrow_row_cannot_say_is_refused(void **state) {
   assert_refused(&run);
   run.verdict = UINT8_MAX;
   assert_refused(&run);
+  run = ordinary(0);
+  run.state = 16;
+  assert_refused(&run);
+  run = ordinary(0);
+  run.execution = 8;
+  assert_refused(&run);
+  run = ordinary(0);
+  run.failure = 4;
+  assert_refused(&run);
 }
 
-static void times_that_a_narrow_row_cannot_say_are_refused(void **state) {
+static void times_that_a_row_cannot_say_are_refused(void **state) {
   (void)state;
   tp_run_record run = ordinary(0);
   run.queued_ns--; /* it waited */
@@ -294,10 +335,11 @@ static void run_drawn_at_random_survives_or_is_refused(void **state) {
     run.state = (uint8_t)(rand_r(&seed) % 10);
     run.reason = (uint8_t)(rand_r(&seed) % 256);
     if (run.attempts == 0 && rand_r(&seed) % 2) run.started_ns = run.ended_ns = 0;
-    tp__compact_row row;
-    if (!tp__row_compact(&run, BEGIN_NS, name, &row)) continue;
+    tp__row row;
+    if (!pack(&run, BEGIN_NS, name, &row)) continue;
     kept++;
-    tp_run_record back = tp__row_full(&row, BEGIN_NS, &names);
+    assert_false(tp__row_has_details(&row));
+    tp_run_record back = tp__row_shown(&row, BEGIN_NS, tp__run_name_of(&names, name));
     assert_same_run(&back, &run);
   }
   assert_true(kept > 10000);
@@ -311,29 +353,42 @@ static tp__record_batch batch_of(size_t capacity) {
   return (tp__record_batch){.memory = malloc(capacity ? capacity : 1), .capacity = capacity};
 }
 
-/* An entry whose rows tell its number and theirs. */
-static bool add(tp__record_batch *batch, uint32_t number, uint32_t run_count, bool narrow) {
-  tp__packed_entry *entry = tp__record_batch_add(batch, run_count, narrow ? &names : NULL);
+/* The run of an entry's row; of those of an odd index only details can say all. */
+static tp_run_record run_of(uint32_t number, int64_t started_ns, uint32_t index, bool detailed) {
+  tp_run_record run = ordinary(index % NAMES);
+  run.contribution_count = number;
+  run.queued_ns = run.started_ns = started_ns + index;
+  if (!detailed || index % 2 == 0) return run;
+  run.code = 1000 + index;
+  run.late_ns = 2000 + index;
+  run.limit_ms = 3000 + index;
+  run.thread = (uint16_t)(4000 + index);
+  return run;
+}
+
+/* An entry whose rows have its number and theirs in them. */
+static bool add(tp__record_batch *batch, uint32_t number, uint32_t run_count, bool detailed) {
+  tp__packed_entry *entry = tp__record_batch_add(batch, run_count, detailed ? run_count / 2 : 0);
   if (!entry) return false;
+  entry->names = &names;
   entry->entry_id = number;
   entry->plan_hash = ~(uint64_t)number;
   entry->started_ns = BEGIN_NS + number;
   entry->ended_ns = BEGIN_NS + 1000 + number;
   entry->phase = 7 + number;
   entry->outcome = TP_ERR_HOOK;
+  uint32_t detail_count = 0;
   for (uint32_t i = 0; i < run_count; i++) {
-    tp_run_record run = ordinary(i % NAMES);
-    run.contribution_count = number;
-    run.queued_ns = run.started_ns = entry->started_ns + i;
-    if (!narrow) run.code = 1000 + i;
-    if (!narrow) ((tp_run_record *)tp__packed_rows(entry))[i] = run;
-    else if (!tp__row_compact(&run, entry->started_ns, i % NAMES, (tp__compact_row *)tp__packed_rows(entry) + i))
-      return false;
+    tp_run_record run = run_of(number, entry->started_ns, i, detailed);
+    tp__row *row = &tp__packed_rows(entry)[i];
+    if (pack(&run, entry->started_ns, i % NAMES, row)) continue;
+    tp__packed_details(entry)[detail_count] = details_of(&run);
+    tp__row_put_details(row, i % NAMES, detail_count++);
   }
-  return true;
+  return detail_count == entry->detail_count;
 }
 
-static void assert_entry(const tp__packed_entry *packed, uint32_t number, uint32_t run_count, bool narrow) {
+static void assert_entry(const tp__packed_entry *packed, uint32_t number, uint32_t run_count, bool detailed) {
   static const tp_text ids[TP_ID_COUNT];
   tp_entry_record entry = tp__packed_view(packed, &(tp__record_source){.ids = ids});
   assert_int_equal(entry.entry_id, number);
@@ -345,23 +400,20 @@ static void assert_entry(const tp__packed_entry *packed, uint32_t number, uint32
   assert_int_equal(entry.run_count, run_count);
   assert_ptr_equal(entry.ids, ids);
   for (uint32_t i = 0; i < run_count; i++) {
-    tp_run_record want = ordinary(i % NAMES), run = {.struct_size = sizeof run};
+    tp_run_record want = run_of(number, entry.started_ns, i, detailed), run = {.struct_size = sizeof run};
     assert_true(entry.run(entry.source, i, &run));
-    want.contribution_count = number;
-    want.queued_ns = want.started_ns = entry.started_ns + i;
-    if (!narrow) want.code = 1000 + i;
     assert_same_run(&run, &want);
   }
 }
 
-/* A row that somebody who knows only the first half of the struct, or more than we do, asks for. */
+/* A row that a reader with a shorter struct asks for, or one with a longer struct. */
 static void row_is_shown_as_far_as_its_reader_reaches(void **state) {
   (void)state;
   static const tp_text ids[TP_ID_COUNT];
   enum { HALF = offsetof(tp_run_record, queued_ns), MORE = sizeof(tp_run_record) + 16 };
-  for (int narrow = 0; narrow < 2; narrow++) {
+  for (int detailed = 0; detailed < 2; detailed++) {
     tp__record_batch batch = batch_of(ROOM);
-    assert_true(add(&batch, 1, 2, narrow));
+    assert_true(add(&batch, 1, 2, detailed));
     tp_entry_record entry =
         tp__packed_view((const tp__packed_entry *)batch.memory, &(tp__record_source){.ids = ids});
     _Alignas(8) unsigned char bytes[MORE + 8];
@@ -388,41 +440,41 @@ static void row_is_shown_as_far_as_its_reader_reaches(void **state) {
   }
 }
 
-static void batch_of_both_forms_is_walked_entry_by_entry(void **state) {
+static void batch_of_entries_with_and_without_details_is_walked_entry_by_entry(void **state) {
   (void)state;
   static const struct {
     uint32_t run_count;
-    bool narrow;
-  } forms[] = {{1, true}, {3, false}, {0, true}, {0, false}, {7, true}, {1, false}, {2, true}, {5, false}};
+    bool detailed;
+  } forms[] = {{1, false}, {3, true}, {0, false}, {0, true}, {7, false}, {1, true}, {2, false}, {5, true}};
   tp__record_batch batch = batch_of(ROOM);
-  for (uint32_t i = 0; i < COUNT(forms); i++) assert_true(add(&batch, i, forms[i].run_count, forms[i].narrow));
+  for (uint32_t i = 0; i < COUNT(forms); i++) assert_true(add(&batch, i, forms[i].run_count, forms[i].detailed));
   assert_int_equal(batch.count, COUNT(forms));
   const tp__packed_entry *entry = (const tp__packed_entry *)batch.memory;
   for (uint32_t i = 0; i < COUNT(forms); i++, entry = tp__packed_next(entry))
-    assert_entry(entry, i, forms[i].run_count, forms[i].narrow);
+    assert_entry(entry, i, forms[i].run_count, forms[i].detailed);
   assert_ptr_equal(entry, batch.memory + batch.used);
   free(batch.memory);
 }
 
 static void entry_goes_in_when_it_just_fits_and_not_with_a_byte_less(void **state) {
   (void)state;
-  for (int narrow = 0; narrow < 2; narrow++) {
-    size_t size = tp__packed_size(4, narrow), two = 2 * size;
+  for (int detailed = 0; detailed < 2; detailed++) {
+    size_t size = tp__packed_size(4, detailed ? 2 : 0), two = 2 * size;
     tp__record_batch batch = batch_of(two);
-    assert_true(add(&batch, 1, 4, narrow));
-    assert_true(add(&batch, 2, 4, narrow));
-    assert_false(add(&batch, 3, 0, narrow));
+    assert_true(add(&batch, 1, 4, detailed));
+    assert_true(add(&batch, 2, 4, detailed));
+    assert_false(add(&batch, 3, 0, detailed));
     assert_int_equal(batch.used, two);
     free(batch.memory);
     batch = batch_of(two - 1);
-    assert_true(add(&batch, 1, 4, narrow));
-    assert_false(add(&batch, 2, 4, narrow));
+    assert_true(add(&batch, 1, 4, detailed));
+    assert_false(add(&batch, 2, 4, detailed));
     assert_int_equal(batch.used, size);
     assert_int_equal(batch.count, 1);
     free(batch.memory);
   }
   tp__record_batch none = {0};
-  assert_null(tp__record_batch_add(&none, 0, NULL));
+  assert_null(tp__record_batch_add(&none, 0, 0));
 }
 
 int main(void) {
@@ -433,12 +485,12 @@ int main(void) {
       cmocka_unit_test(run_that_was_never_called_says_when_it_was_due_and_nothing_else),
       cmocka_unit_test(row_that_the_loop_writes_reads_as_a_run_that_was_done),
       cmocka_unit_test(rows_are_copied_one_like_the_other),
-      cmocka_unit_test(what_a_narrow_row_cannot_say_is_refused),
-      cmocka_unit_test(times_that_a_narrow_row_cannot_say_are_refused),
+      cmocka_unit_test(what_a_row_cannot_say_is_refused),
+      cmocka_unit_test(times_that_a_row_cannot_say_are_refused),
       cmocka_unit_test(run_that_was_never_called_and_yet_has_times_is_refused),
       cmocka_unit_test(run_drawn_at_random_survives_or_is_refused),
       cmocka_unit_test(row_is_shown_as_far_as_its_reader_reaches),
-      cmocka_unit_test(batch_of_both_forms_is_walked_entry_by_entry),
+      cmocka_unit_test(batch_of_entries_with_and_without_details_is_walked_entry_by_entry),
       cmocka_unit_test(entry_goes_in_when_it_just_fits_and_not_with_a_byte_less),
   };
   return cmocka_run_group_tests(tests, make_names, free_names);
