@@ -2,9 +2,7 @@
 #include "runtime/exec/breadcrumb.h"
 
 static void put(char to[TP_ID_BYTES_MAX], tp_text text) {
-  size_t size = text.size < TP_ID_BYTES_MAX ? text.size : TP_ID_BYTES_MAX - 1;
-  if (size > 0) memcpy(to, text.data, size);
-  to[size] = '\0';
+  tp__breadcrumb_put(to, text.data, text.size < TP_ID_BYTES_MAX ? text.size : TP_ID_BYTES_MAX - 1);
 }
 
 void tp__breadcrumb_turn(tp_breadcrumb *b, const tp__turn *turn, tp_phase_id phase, uint64_t entry_id,
@@ -17,19 +15,12 @@ void tp__breadcrumb_turn(tp_breadcrumb *b, const tp__turn *turn, tp_phase_id pha
   put(b->session, turn->ids[TP_ID_SESSION]);
 }
 
-void tp__breadcrumb_enter(tp_breadcrumb *b, const char *subscription, const char *handler) {
-  if (!b) return;
-  put(b->subscription, tp_text_of(subscription));
-  put(b->handler, tp_text_of(handler));
-  tp__a32_store_release(tp__breadcrumb_flag(b), 1);
-}
-
 tp_breadcrumb *tp__breadcrumb_of_node(const tp__entry *e, uint32_t index, int64_t started_ns) {
   tp_breadcrumb *b = tp__breadcrumb_here(e->turn->runtime);
   const tp__node *node = &e->plan->nodes[index];
   if (!b) return NULL;
   tp__breadcrumb_turn(b, e->turn, e->plan->phase, e->id, started_ns);
-  tp__breadcrumb_enter(b, node->subscription_name, node->handler_name);
+  tp__breadcrumb_enter(b, node);
   return b;
 }
 
@@ -37,6 +28,8 @@ tp_breadcrumb *tp__breadcrumb_of_function(const tp__turn *turn, const char *name
   tp_breadcrumb *b = tp__breadcrumb_here(turn->runtime);
   if (!b) return NULL;
   tp__breadcrumb_turn(b, turn, TP_PHASE_NONE, 0, started_ns);
-  tp__breadcrumb_enter(b, name, "");
+  put(b->subscription, tp_text_of(name));
+  b->handler[0] = '\0';
+  tp__a32_store_release(tp__breadcrumb_flag(b), 1);
   return b;
 }

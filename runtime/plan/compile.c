@@ -43,6 +43,8 @@ static const tp__set_item *read_members(const tp__drafts *drafts, tp__draft *dra
     node->subscription_name = item->sub->name;
     node->handler_name = item->sub->handler_name;
     node->owner_name = item->sub->owner_name;
+    node->subscription_bytes = (uint8_t)strnlen(node->subscription_name, TP_ID_BYTES_MAX - 1);
+    node->handler_bytes = (uint8_t)strnlen(node->handler_name, TP_ID_BYTES_MAX - 1);
     draft->places[i] = item->disabled ? TP__NO_PLACE : draft->node_count++;
   }
   return NULL;

@@ -131,6 +131,7 @@ typedef struct tp__node {
   const char *subscription_name, *handler_name, *owner_name;
   uint32_t level;             /* longest path of edges from a root, from 0: for printing */
   bool critical;              /* on the critical path: for printing */
+  uint8_t subscription_bytes, handler_bytes; /* of the names, cut to what a breadcrumb holds */
 } tp__node;
 
 /** What the loop of inline nodes reads of a node, half a cache line of it. */
