@@ -224,6 +224,25 @@ typedef struct tp_entry_record {
 /** Receives records; false stops. The record is borrowed till return. */
 typedef bool (*tp_record_fn)(void *ctx, const tp_entry_record *record);
 
+/** Entry records of one turn that are handed over together, in the order in which the entries ended. Shown by the
+ *  library; all of it is borrowed till return. To read it later, on any thread, a store copies the struct, its ids and
+ *  the bytes of packed, in which no address points into themselves, and reads the copy: at the latest in its destroy,
+ *  since the names in rows live as long as the runtime. */
+typedef struct tp_entry_batch {
+  size_t struct_size;            /* of a copy: what was copied */
+  uint64_t process_run_id;
+  const tp_text *ids;            /* by TP_ID_*, of each entry */
+  size_t id_count;
+  size_t entry_count;            /* > 0 */
+  int64_t unix_offset_ns;        /* what is added to a monotonic time to get the wall clock's */
+  const void *packed;            /* the entries, in a form of the library's own, aligned to 8 bytes */
+  size_t packed_bytes;
+  /** Fills the record of the entry at *offset (0: of the first), as far as record->struct_size reaches, and moves
+   *  *offset to the next one. What the record points to is borrowed as the batch is.
+   *  @return false, and nothing is written, behind the last entry, and for struct_size 0. */
+  bool (*entry)(const struct tp_entry_batch *batch, size_t *offset, tp_entry_record *record);
+} tp_entry_batch;
+
 /** Which records to read: newest first. Zero or empty: any. */
 typedef struct tp_record_query {
   size_t struct_size;
@@ -716,6 +735,11 @@ typedef struct tp_store {
    *  @param stays  it may be taken again; else it is deleted, whether it was begun or not.
    *  @return TP_OK; TP_ERR_NOT_FOUND. */
   tp_status (*task_settle)(void *self, tp_text key, bool stays, tp_fault *fault);
+  /** In place of record, for what a turn hands over together: keeps the entries of a batch, as record would each. O(1)
+   *  for each entry. May be NULL: then each comes to record, as that of an entry that runs always does; so a copy of a
+   *  store's struct with another record function has NULL here. On the thread that owns the turn.
+   *  @return TP_OK; else the whole batch counts as refused, and is not given again. */
+  tp_status (*record_batch)(void *self, const tp_entry_batch *batch);
 } tp_store;
 
 /** Options of the memory store; zero means default. */

@@ -55,6 +55,14 @@ static tp_status give_one_by_one(tp_runtime *runtime, const tp__record_source *f
   return tp__store_left(&frame, first);
 }
 
+static tp_status give_batch(tp_runtime *runtime, const tp__record_source *from, const tp__record_batch *batch) {
+  tp__inside frame;
+  if (!runtime->store.record_batch) return give_one_by_one(runtime, from, batch);
+  tp_entry_batch view = tp__record_batch_view(batch, from);
+  void *self = tp__store_enter(&frame, runtime);
+  return tp__store_left(&frame, runtime->store.record_batch(self, &view));
+}
+
 /* A store whose queue is full refuses many in a row: the first of them and their end are logged. */
 static void log_refusal(tp__turn *turn, const tp__record_batch *batch, tp_status status) {
   tp_runtime *runtime = turn->runtime;
@@ -76,7 +84,7 @@ static void give(tp__turn *turn, const tp__record_batch *batch) {
   tp__record_source from = {
       .process_run_id = runtime->jobs.mark, .unix_offset_ns = tp__unix_offset_ns(), .ids = turn->ids};
   tp_status status = tp__memory_store_is(&runtime->store) ? tp__memory_store_take(runtime->store.self, &from, batch)
-                                                          : give_one_by_one(runtime, &from, batch);
+                                                          : give_batch(runtime, &from, batch);
   if (status != TP_OK) turn->record_refusal = status;
   log_refusal(turn, batch, status);
 }

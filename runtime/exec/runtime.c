@@ -186,8 +186,8 @@ enum part {
   PART_MUTEX,
   PART_COND,
   PART_PAYLOADS,
-  PART_STORE,
   PART_REGISTRY,
+  PART_STORE, /* what it still writes when it is destroyed has names of the registry's */
   PART_CACHES,
   PART_BLOCKS,
   PART_TURN_TABLE,

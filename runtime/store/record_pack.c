@@ -104,3 +104,29 @@ tp_entry_record tp__packed_view(const tp__packed_entry *entry, const tp__record_
                            .run = run_at,
                            .source = entry};
 }
+
+/* ---- batches ---- */
+
+static bool entry_at(const tp_entry_batch *batch, size_t *offset, tp_entry_record *record) {
+  if (*offset >= batch->packed_bytes) return false;
+  const tp__packed_entry *entry = (const tp__packed_entry *)((const char *)batch->packed + *offset);
+  tp__record_source from = {
+      .process_run_id = batch->process_run_id, .unix_offset_ns = batch->unix_offset_ns, .ids = batch->ids};
+  tp_entry_record view = tp__packed_view(entry, &from);
+  view.id_count = batch->id_count;
+  if (!tp__shown_fill(record, &view, sizeof view)) return false;
+  *offset = (size_t)((const char *)tp__packed_next(entry) - (const char *)batch->packed);
+  return true;
+}
+
+tp_entry_batch tp__record_batch_view(const tp__record_batch *batch, const tp__record_source *from) {
+  return (tp_entry_batch){.struct_size = sizeof(tp_entry_batch),
+                          .process_run_id = from->process_run_id,
+                          .ids = from->ids,
+                          .id_count = TP_ID_COUNT,
+                          .entry_count = batch->count,
+                          .unix_offset_ns = from->unix_offset_ns,
+                          .packed = batch->memory,
+                          .packed_bytes = batch->used,
+                          .entry = entry_at};
+}

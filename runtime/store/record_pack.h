@@ -126,5 +126,7 @@ static inline tp__packed_entry *tp__record_batch_add(tp__record_batch *batch, ui
   batch->count++;
   return entry;
 }
+/** As a store takes it; borrowed as the batch and its source are. */
+tp_entry_batch tp__record_batch_view(const tp__record_batch *batch, const tp__record_source *from);
 
 #endif

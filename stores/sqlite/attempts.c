@@ -13,7 +13,7 @@ tp_status tp__sqlite_attempt(void *self, const tp_attempt_record *theirs) {
   size_t bytes = sizeof(tp__waiting) + record.message.size;
   tp__waiting *node = sqlite3_malloc64(bytes);
   if (!node) return TP_ERR_NO_MEMORY;
-  *node = (tp__waiting){.queued.bytes = bytes, .kind = TP__WAITS_ATTEMPT, .attempt = record};
+  *node = (tp__waiting){.queued = {.bytes = bytes, .count = 1}, .kind = TP__WAITS_ATTEMPT, .attempt = record};
   if (record.message.size) memcpy(node + 1, record.message.data, record.message.size);
   node->attempt.message.data = (const char *)(node + 1);
   return tp__sqlite_queue(self, node);

@@ -70,7 +70,7 @@ tp__batch *tp__batch_new(const tp_history_append *request) {
   put_request(&b, request, &copy);
   tp__batch *batch = sqlite3_malloc64(b.used);
   if (!batch) return NULL;
-  *batch = (tp__batch){.queued.bytes = b.used};
+  *batch = (tp__batch){.queued = {.bytes = b.used, .count = 1}};
   b = (block){.memory = (char *)batch, .used = sizeof(tp__batch)};
   put_request(&b, request, &batch->request);
   return batch;

@@ -100,7 +100,9 @@ static int write_entry_locked(tp__sqlite_store *s, int64_t process, const tp_bre
                                  .status = TP_ERR_HOOK,
                                  .ids = ids,
                                  .id_count = TP_ID_COUNT,
-                                 .run_count = 1}};
+                                 .run_count = 1,
+                                 .run = tp__sqlite_waiting_run,
+                                 .source = &node}};
   return tp__sqlite_write_locked(s, &node);
 }
 

@@ -14,7 +14,7 @@ tp_status tp__sqlite_content(void *self, const tp_content_record *theirs) {
   size_t bytes = sizeof(tp__waiting) + record.content.size;
   tp__waiting *node = sqlite3_malloc64(bytes);
   if (!node) return TP_ERR_NO_MEMORY;
-  *node = (tp__waiting){.queued.bytes = bytes, .kind = TP__WAITS_CONTENT, .content = record};
+  *node = (tp__waiting){.queued = {.bytes = bytes, .count = 1}, .kind = TP__WAITS_CONTENT, .content = record};
   if (record.content.size) memcpy(node + 1, record.content.data, record.content.size);
   node->content.content.data = (const char *)(node + 1);
   return tp__sqlite_queue(self, node);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Entry records: copied into a block of their own on the calling thread, written by the writer's, read in a snapshot.
- */
+ * Entry records: copied into a block of their own on the calling thread, those of a turn together, as they are packed;
+ * written by the writer's thread, read in a snapshot. */
 #include <stdio.h>
 #include <string.h>
 
@@ -53,7 +53,15 @@ static tp__waiting *node_new(size_t rows_bytes, size_t texts) {
   if (!node) return NULL;
   memset(node, 0, sizeof *node);
   node->queued.bytes = bytes;
+  node->queued.count = 1;
   return node;
+}
+
+bool tp__sqlite_waiting_run(const void *source, size_t index, tp_run_record *record) {
+  const tp__waiting *node = source;
+  if (index >= node->record.run_count) return false;
+  *record = node->runs[index]; /* read_run() alone asks */
+  return true;
 }
 
 static void fill(tp__waiting *node, const tp_entry_record *record, const tp_run_record *runs) {
@@ -65,6 +73,8 @@ static void fill(tp__waiting *node, const tp_entry_record *record, const tp_run_
     ids[i] = i < record->id_count ? put_text(&at, record->ids[i]) : (tp_text){NULL, 0};
   node->record.ids = ids;
   node->record.id_count = TP_ID_COUNT;
+  node->record.run = tp__sqlite_waiting_run;
+  node->record.source = node;
   for (size_t i = 0; i < record->run_count; i++) {
     tp_run_record *run = &node->runs[i];
     *run = runs[i];
@@ -93,6 +103,35 @@ tp_status tp__sqlite_record(void *self, const tp_entry_record *theirs) {
   if (record.run_count > RUNS_ON_STACK) runs = sqlite3_malloc64(record.run_count * sizeof *runs);
   status = runs ? copy_record(&record, runs, &node) : TP_ERR_NO_MEMORY;
   if (runs != few) sqlite3_free(runs);
+  return status == TP_OK ? tp__sqlite_queue(self, node) : status;
+}
+
+/* As they are packed: the writer's thread reads them. */
+static tp_status copy_batch(const tp_entry_batch *batch, tp__waiting **ret_node) {
+  size_t texts = 0, id_count = batch->id_count < TP_ID_COUNT ? batch->id_count : TP_ID_COUNT;
+  for (size_t i = 0; i < id_count; i++) texts += batch->ids[i].size;
+  tp__waiting *node = *ret_node = node_new(batch->packed_bytes, texts);
+  if (!node) return TP_ERR_NO_MEMORY;
+  tp_text *ids = (tp_text *)(node + 1);
+  char *packed = (char *)(ids + TP_ID_COUNT), *at = packed + batch->packed_bytes;
+  memcpy(packed, batch->packed, batch->packed_bytes);
+  for (size_t i = 0; i < TP_ID_COUNT; i++) ids[i] = i < id_count ? put_text(&at, batch->ids[i]) : (tp_text){NULL, 0};
+  node->queued.count = batch->entry_count;
+  node->kind = TP__WAITS_ENTRIES;
+  node->batch = *batch;
+  node->batch.ids = ids;
+  node->batch.id_count = TP_ID_COUNT;
+  node->batch.packed = packed;
+  return TP_OK;
+}
+
+tp_status tp__sqlite_record_batch(void *self, const tp_entry_batch *theirs) {
+  tp_entry_batch batch;
+  tp__waiting *node;
+  tp_status status = tp__sqlite_read(&batch, sizeof batch, theirs, "tp_entry_batch", NULL);
+  if (status != TP_OK) return status;
+  if (!batch.entry || batch.entry_count == 0) return TP_ERR_MALFORMED;
+  status = copy_batch(&batch, &node);
   return status == TP_OK ? tp__sqlite_queue(self, node) : status;
 }
 
@@ -183,9 +222,9 @@ static int forget_runs_locked(tp__sqlite_store *s, int64_t entry) {
 }
 
 /* A record with the name of an earlier one replaces it: the earlier one was of an entry that ran. */
-static int write_entry_locked(tp__sqlite_store *s, const tp__waiting *node, int64_t *ret_number) {
+static int write_entry_locked(tp__sqlite_store *s, const tp_entry_record *record, int64_t *ret_number) {
   sqlite3_stmt *statement = s->statements[TP__INSERT_ENTRY];
-  const tp_entry_record *record = &node->record;
+  tp_run_record run;
   const int64_t values[] = {(int64_t)record->process_run_id, (int64_t)record->entry_id, (int64_t)record->plan_hash,
                             record->started_ns,              record->ended_ns,          record->started_unix_ms,
                             record->phase,                   record->status};
@@ -200,9 +239,18 @@ static int write_entry_locked(tp__sqlite_store *s, const tp__waiting *node, int6
   tp__sqlite_release(statement);
   if (rc != SQLITE_DONE) return rc;
   rc = is_new ? SQLITE_OK : forget_runs_locked(s, number);
-  for (size_t i = 0; i < record->run_count && rc == SQLITE_OK; i++)
-    rc = write_run_locked(s, number, (int64_t)i, &node->runs[i]);
+  for (size_t i = 0; i < record->run_count && rc == SQLITE_OK && read_run(record, i, &run); i++)
+    rc = write_run_locked(s, number, (int64_t)i, &run);
   if (is_new) *ret_number = number;
+  return rc;
+}
+
+static int write_batch_locked(tp__sqlite_store *s, const tp_entry_batch *batch, int64_t *ret_number) {
+  tp_entry_record record = {.struct_size = sizeof record};
+  size_t offset = 0;
+  int rc = SQLITE_OK;
+  for (size_t i = 0; i < batch->entry_count && rc == SQLITE_OK && batch->entry(batch, &offset, &record); i++)
+    rc = write_entry_locked(s, &record, ret_number);
   return rc;
 }
 
@@ -287,7 +335,9 @@ static int trim_locked(tp__sqlite_store *s, const int64_t newest[TP__WAITS_KINDS
 static int write_one_locked(tp__sqlite_store *s, const tp__waiting *node, int64_t *ret_row) {
   switch (node->kind) {
     case TP__WAITS_ENTRY:
-      return write_entry_locked(s, node, ret_row);
+      return write_entry_locked(s, &node->record, ret_row);
+    case TP__WAITS_ENTRIES:
+      return write_batch_locked(s, &node->batch, ret_row);
     case TP__WAITS_LATE:
       return write_late_locked(s, &node->late);
     case TP__WAITS_TURN:
@@ -309,6 +359,7 @@ int tp__sqlite_write_locked(tp__sqlite_store *s, const tp__waiting *first) {
   int rc = SQLITE_OK;
   for (const tp__waiting *node = first; node && rc == SQLITE_OK; node = (const tp__waiting *)node->queued.next)
     rc = write_one_locked(s, node, &newest[node->kind]);
+  if (newest[TP__WAITS_ENTRIES] > newest[TP__WAITS_ENTRY]) newest[TP__WAITS_ENTRY] = newest[TP__WAITS_ENTRIES];
   return rc == SQLITE_OK ? trim_locked(s, newest) : rc;
 }
 

@@ -64,12 +64,13 @@ extern const char *const tp__sqlite_store_sql[TP__STATEMENTS];
 /** A record that waits to be written: the struct, its runs and its texts in one block. */
 typedef struct tp__waiting {
   tp__queued queued;
-  enum { TP__WAITS_ENTRY, TP__WAITS_LATE, TP__WAITS_TURN, TP__WAITS_AUDIT, TP__WAITS_ATTEMPT, TP__WAITS_CONTENT,
-         TP__WAITS_KINDS } kind;
+  enum { TP__WAITS_ENTRY, TP__WAITS_ENTRIES, TP__WAITS_LATE, TP__WAITS_TURN, TP__WAITS_AUDIT, TP__WAITS_ATTEMPT,
+         TP__WAITS_CONTENT, TP__WAITS_KINDS } kind;
   tp_run_record *runs; /* of an entry */
   tp_turn_step *steps; /* of a turn */
   union {
     tp_entry_record record;
+    tp_entry_batch batch;
     tp_late_record late;
     tp_turn_record turn;
     tp_audit audit;
@@ -123,12 +124,15 @@ tp_status tp__sqlite_record_refused(void *self, const tp_entry_record *record);
 
 /* ---- records (records.c) ---- */
 tp_status tp__sqlite_record(void *self, const tp_entry_record *record);
+tp_status tp__sqlite_record_batch(void *self, const tp_entry_batch *batch);
 tp_status tp__sqlite_record_late(void *self, const tp_late_record *late);
 tp_status tp__sqlite_records(void *self, const tp_record_query *query, tp_record_fn each, void *ctx, tp_fault *fault);
 tp_status tp__sqlite_turn_record(void *self, const tp_turn_record *record);
 tp_status tp__sqlite_turns(void *self, const tp_turn_query *query, tp_turn_record_fn each, void *ctx, tp_fault *fault);
 tp_status tp__sqlite_audit(void *self, const tp_audit *row);
 tp_status tp__sqlite_audits(void *self, const tp_audit_query *query, tp_audit_fn each, void *ctx, tp_fault *fault);
+/** tp_entry_record.run of a record that waits: from its runs. @param source  the tp__waiting. */
+bool tp__sqlite_waiting_run(const void *source, size_t index, tp_run_record *record);
 /** Writes a list inside of a transaction. */
 int tp__sqlite_write_locked(tp__sqlite_store *s, const tp__waiting *first);
 

@@ -360,6 +360,7 @@ tp_status tp_sqlite_store_open(const tp_sqlite_store_options *theirs, tp_store *
                        .open = tp__sqlite_store_own,
                        .recover = tp__sqlite_store_recover,
                        .record = tp__sqlite_record,
+                       .record_batch = tp__sqlite_record_batch,
                        .record_late = tp__sqlite_record_late,
                        .commit = tp__sqlite_commit,
                        .records = tp__sqlite_records,

@@ -49,12 +49,12 @@ tp_status tp__writer_add(tp__writer *w, tp__queued *node) {
     *w->last = node;
     w->last = &node->next;
     w->bytes += node->bytes;
-    w->queued++;
+    w->queued += node->count;
     w->dropped_in_row = 0;
     if (is_first || half_full) pthread_cond_signal(&w->wanted);
   } else {
-    w->dropped++;
-    w->dropped_in_row++;
+    w->dropped += node->count;
+    w->dropped_in_row += node->count;
   }
   pthread_mutex_unlock(&w->mutex);
   if (first_dropped || ended > 0) {
@@ -95,7 +95,7 @@ static void count_attempt_locked(tp__writer *w, uint64_t attempt, tp_status stat
   uint64_t count = 0;
   for (; status == TP_OK && list; list = list->next) {
     bytes += list->bytes;
-    count++;
+    count += list->count;
   }
   w->written += count;
   w->bytes -= bytes;

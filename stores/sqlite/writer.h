@@ -17,6 +17,7 @@
 typedef struct tp__queued {
   struct tp__queued *next;
   size_t bytes;
+  uint64_t count; /* how many records it stands for */
 } tp__queued;
 
 typedef struct tp__writer_class {
@@ -41,10 +42,10 @@ typedef struct tp__writer {
   pthread_cond_t changed; /* an attempt to write ended */
   /* ---- under mutex */
   tp__queued *first, **last;
-  uint64_t queued, written; /* how many were ever */
+  uint64_t queued, written; /* how many records were ever */
   uint64_t begun, failed;   /* attempts to write: how many began; the number of the last that failed */
   uint64_t failures;
-  uint64_t dropped;
+  uint64_t dropped;         /* records */
   uint64_t dropped_in_row; /* since the queue was last below its bound */
   size_t bytes, bytes_max;
   bool hurry, ending, is_failing;

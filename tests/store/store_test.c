@@ -1340,6 +1340,119 @@ static void call_of_a_turn_that_runs_again_is_not_begun_again(void **state) {
   tp_store_free(store);
 }
 
+/* ---- batches ---- */
+
+/* How a batch is packed is its maker's: here a number for each entry, its id, of which it has as many runs. */
+static bool entry_of_number(const tp_entry_batch *batch, size_t *offset, tp_entry_record *record) {
+  static const uint32_t base = 10;
+  const uint64_t *number = (const uint64_t *)((const char *)batch->packed + *offset);
+  if (*offset >= batch->packed_bytes) return false;
+  *record = (tp_entry_record){.struct_size = sizeof *record,
+                              .process_run_id = batch->process_run_id,
+                              .entry_id = *number,
+                              .started_ns = TP_MS,
+                              .ended_ns = 2 * TP_MS,
+                              .started_unix_ms = 1 + batch->unix_offset_ns / TP_MS,
+                              .phase = 5,
+                              .status = TP_ERR_HOOK,
+                              .ids = batch->ids,
+                              .id_count = batch->id_count,
+                              .run_count = *number,
+                              .run = run_at,
+                              .source = &base};
+  *offset += sizeof *number;
+  return true;
+}
+
+static bool list_batched(void *ctx, const tp_entry_record *record) {
+  listing *l = ctx;
+  tp_text turn = record->ids[TP_ID_TURN], session = record->ids[TP_ID_SESSION];
+  bool ran = record->entry_id == 2 && turn.size == 0; /* what the record of its start said stays */
+  if (!ran && (turn.size != 3 || memcmp(turn.data, "one", 3) != 0 || record->started_unix_ms != WALL_MS)) l->bad++;
+  if (record->process_run_id != UINT64_MAX || record->ended_ns != 2 * TP_MS || record->status != TP_ERR_HOOK ||
+      session.size != 0 || record->run_count != record->entry_id)
+    l->bad++;
+  for (size_t i = 0; i < record->run_count; i++) {
+    tp_run_record run = {.struct_size = sizeof run};
+    if (!record->run(record->source, i, &run) || run.attempts != 10 + i || strcmp(run.subscription, "sub") != 0 ||
+        strcmp(run.handler, "h") != 0 || strcmp(run.owner, "o") != 0)
+      l->bad++;
+    if (run.late_ns) l->late_ns = (int64_t)record->entry_id * 100 + (int64_t)i;
+  }
+  l->ids[l->count++] = record->entry_id;
+  return true;
+}
+
+static void entries_of_a_batch_are_kept_as_if_each_had_come_alone(void **state) {
+  (void)state;
+  tp_store *store = open_store(10);
+  if (is_durable_kind(store->record_batch)) {
+    uint64_t numbers[] = {3, 0, 4, 2};
+    char turn[] = "one";
+    tp_text ids[TP_ID_COUNT] = {[TP_ID_TURN] = {turn, 3}};
+    const tp_entry_batch batch = {.struct_size = sizeof batch,
+                                  .process_run_id = UINT64_MAX,
+                                  .ids = ids,
+                                  .id_count = TP_ID_TURN + 1, /* a store takes the others for empty */
+                                  .entry_count = 4,
+                                  .unix_offset_ns = (WALL_MS - 1) * TP_MS,
+                                  .packed = numbers,
+                                  .packed_bytes = sizeof numbers,
+                                  .entry = entry_of_number};
+    put_state(store, 2, TP_STATE_RUNNING, 0, 1); /* its end is in the batch */
+    assert_int_equal(store->record_batch(store->self, &batch), TP_OK);
+    const tp_late_record late = {
+        .struct_size = sizeof late, .process_run_id = UINT64_MAX, .entry_id = 3, .late_ns = 77, .run_index = 1};
+    assert_int_equal(store->record_late(store->self, &late), TP_OK);
+    memset(turn, 'x', sizeof turn);
+    memset(ids, 0, sizeof ids);
+    memset(numbers, 0xee, sizeof numbers);
+    listing l = {.count = 0};
+    const tp_record_query query = {.struct_size = sizeof query};
+    assert_int_equal(store->records(store->self, &query, list_batched, &l, NULL), TP_OK);
+    static const uint64_t newest_first[] = {4, 0, 3, 2};
+    assert_int_equal(l.count, 4);
+    assert_memory_equal(l.ids, newest_first, sizeof newest_first);
+    assert_int_equal(l.bad, 0);
+    assert_int_equal(l.late_ns, 301);
+  }
+  tp_store_free(store);
+}
+
+static void newest_records_are_kept_of_batches_too(void **state) {
+  (void)state;
+  enum { MOST = 5, BATCHES = 40, EACH = 3 };
+  tp_store *store = open_store(MOST);
+  if (is_durable_kind(store->record_batch)) {
+    static const tp_text ids[TP_ID_COUNT] = {[TP_ID_TURN] = {"one", 3}};
+    for (uint64_t i = 0; i < BATCHES; i++) {
+      const uint64_t numbers[EACH] = {EACH * i + 1, EACH * i + 2, EACH * i + 3};
+      const tp_entry_batch batch = {.struct_size = sizeof batch,
+                                    .process_run_id = UINT64_MAX,
+                                    .ids = ids,
+                                    .id_count = TP_ID_COUNT,
+                                    .entry_count = EACH,
+                                    .unix_offset_ns = (WALL_MS - 1) * TP_MS,
+                                    .packed = numbers,
+                                    .packed_bytes = sizeof numbers,
+                                    .entry = entry_of_number};
+      assert_int_equal(store->record_batch(store->self, &batch), TP_OK);
+    }
+    listing l = {.count = 0};
+    const tp_record_query query = {.struct_size = sizeof query};
+    assert_int_equal(store->records(store->self, &query, list_batched, &l, NULL), TP_OK);
+    assert_int_equal(l.count, MOST);
+    for (uint64_t i = 0; i < MOST; i++) assert_int_equal(l.ids[i], EACH * BATCHES - i);
+    assert_int_equal(l.bad, 0);
+    tp_sqlite_store_report report = {.struct_size = sizeof report};
+    assert_int_equal(tp_sqlite_store_counts(store, &report), TP_OK);
+    assert_int_equal(report.records_queued, EACH * BATCHES); /* records are counted, not batches */
+    assert_int_equal(report.records_written, EACH * BATCHES);
+    assert_int_equal(report.queue_bytes, 0);
+  }
+  tp_store_free(store);
+}
+
 int main(void) {
   static const struct CMUnitTest tests[] = {
       cmocka_unit_test(newest_records_are_kept_newest_first),
@@ -1371,6 +1484,8 @@ int main(void) {
       cmocka_unit_test(call_of_a_turn_that_runs_again_is_not_begun_again),
       cmocka_unit_test(audit_rows_are_kept_whole_and_read_newest_first),
       cmocka_unit_test(record_of_an_entry_that_runs_is_replaced_by_that_of_its_end),
+      cmocka_unit_test(entries_of_a_batch_are_kept_as_if_each_had_come_alone),
+      cmocka_unit_test(newest_records_are_kept_of_batches_too),
       cmocka_unit_test(what_was_committed_is_there_when_the_store_is_opened_again),
   };
   /* One group, since a program has one plan of TAP: each case once for each store, which its setup chooses. */

@@ -477,6 +477,49 @@ static void entry_goes_in_when_it_just_fits_and_not_with_a_byte_less(void **stat
   assert_null(tp__record_batch_add(&none, 0, 0));
 }
 
+static void batch_is_read_from_a_copy_of_its_struct_its_ids_and_its_bytes(void **state) {
+  (void)state;
+  enum { ENTRIES = 4, HALF = offsetof(tp_entry_record, phase) };
+  tp__record_batch batch = batch_of(ROOM);
+  tp_text ids[TP_ID_COUNT] = {{0}}, copied_ids[TP_ID_COUNT];
+  for (uint32_t i = 0; i < ENTRIES; i++) assert_true(add(&batch, i, i % 3, i % 2));
+  tp_entry_batch copy =
+      tp__record_batch_view(&batch, &(tp__record_source){.process_run_id = 9, .unix_offset_ns = 1000000, .ids = ids});
+  assert_int_equal(copy.struct_size, sizeof copy);
+  assert_int_equal(copy.entry_count, ENTRIES);
+  assert_int_equal(copy.packed_bytes, batch.used);
+  void *packed = malloc(copy.packed_bytes);
+  assert_non_null(packed);
+  copy.packed = memcpy(packed, copy.packed, copy.packed_bytes);
+  copy.ids = memcpy(copied_ids, ids, sizeof ids);
+  memset(batch.memory, 0xee, batch.capacity);
+  free(batch.memory);
+  size_t offset = 0;
+  for (uint32_t i = 0; i < ENTRIES; i++) {
+    const tp__packed_entry *entry = (const tp__packed_entry *)((const char *)packed + offset);
+    tp_entry_record record = {.struct_size = 0};
+    assert_false(copy.entry(&copy, &offset, &record));
+    record = (tp_entry_record){.struct_size = HALF, .phase = 12345};
+    size_t again = offset;
+    assert_true(copy.entry(&copy, &again, &record));
+    assert_int_equal(record.phase, 12345); /* behind what its reader knows */
+    record.struct_size = sizeof record;
+    assert_true(copy.entry(&copy, &offset, &record));
+    assert_int_equal(offset, again);
+    assert_int_equal(record.process_run_id, 9);
+    assert_int_equal(record.entry_id, i);
+    assert_int_equal(record.started_unix_ms, (BEGIN_NS + i) / 1000000 + 1);
+    assert_ptr_equal(record.ids, copied_ids);
+    assert_int_equal(record.id_count, TP_ID_COUNT);
+    assert_ptr_equal(record.source, entry);
+    assert_entry(entry, i, i % 3, i % 2);
+  }
+  assert_int_equal(offset, copy.packed_bytes);
+  tp_entry_record behind = {.struct_size = sizeof behind};
+  assert_false(copy.entry(&copy, &offset, &behind));
+  free(packed);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_field_survives),
@@ -492,6 +535,7 @@ int main(void) {
       cmocka_unit_test(row_is_shown_as_far_as_its_reader_reaches),
       cmocka_unit_test(batch_of_entries_with_and_without_details_is_walked_entry_by_entry),
       cmocka_unit_test(entry_goes_in_when_it_just_fits_and_not_with_a_byte_less),
+      cmocka_unit_test(batch_is_read_from_a_copy_of_its_struct_its_ids_and_its_bytes),
   };
   return cmocka_run_group_tests(tests, make_names, free_names);
 }

@@ -227,6 +227,95 @@ static void store_is_given_each_audit_row_once_and_in_order(void **state) {
   assert_int_equal(s.wrong, 0);
 }
 
+/* ---- batches ---- */
+
+enum { BATCHES_MAX = 16 };
+/** A store that reads no batch before its end. */
+typedef struct batch_store {
+  rows_store rows;
+  tp_entry_batch batches[BATCHES_MAX];
+  tp_text ids[BATCHES_MAX][TP_ID_COUNT];
+  char turns[BATCHES_MAX][32];
+  size_t count;
+  int records; /* that came alone */
+} batch_store;
+
+static struct {
+  size_t entries, hooks, others;
+} read_at_the_end;
+
+static tp_status batch_keep(void *self, const tp_entry_batch *batch) {
+  batch_store *s = self;
+  size_t i = s->count++;
+  if (i >= BATCHES_MAX || batch->struct_size != sizeof *batch || batch->id_count != TP_ID_COUNT) abort();
+  void *packed = malloc(batch->packed_bytes);
+  if (!packed) abort();
+  s->batches[i] = *batch;
+  s->batches[i].packed = memcpy(packed, batch->packed, batch->packed_bytes);
+  s->batches[i].ids = s->ids[i];
+  copy(s->turns[i], sizeof s->turns[i], batch->ids[TP_ID_TURN]);
+  s->ids[i][TP_ID_TURN] = tp_text_of(s->turns[i]);
+  return TP_OK;
+}
+
+static tp_status batch_record(void *self, const tp_entry_record *record) {
+  (void)record;
+  ((batch_store *)self)->records++;
+  return TP_OK;
+}
+
+static void batch_read(const tp_entry_batch *batch) {
+  tp_entry_record entry = {.struct_size = sizeof entry};
+  size_t offset = 0, count = 0;
+  for (; batch->entry(batch, &offset, &entry); count++) {
+    if (entry.ids[TP_ID_TURN].size != 7 || memcmp(entry.ids[TP_ID_TURN].data, "my-turn", 7) != 0) abort();
+    for (size_t i = 0; i < entry.run_count; i++) {
+      tp_run_record run = {.struct_size = sizeof run};
+      if (!entry.run(entry.source, i, &run)) abort();
+      if (strcmp(run.subscription, "a-hook") == 0) read_at_the_end.hooks++;
+      else read_at_the_end.others++;
+    }
+  }
+  if (count != batch->entry_count) abort();
+  read_at_the_end.entries += count;
+}
+
+static void batch_destroy(void *self) {
+  batch_store *s = self;
+  for (size_t i = 0; i < s->count; i++) {
+    batch_read(&s->batches[i]);
+    free((void *)(uintptr_t)s->batches[i].packed);
+  }
+  rows_destroy(self);
+}
+
+static void records_of_a_turn_come_in_batches_that_can_be_read_until_the_end_of_the_store(void **state) {
+  (void)state;
+  static batch_store s;
+  (void)make_store(&s.rows);
+  s.rows.face.record = batch_record;
+  s.rows.face.record_batch = batch_keep;
+  s.rows.face.destroy = batch_destroy;
+  s.rows.face.audit = NULL;
+  tp_runtime_options options = {.struct_size = sizeof options, .store = &s.rows.face};
+  tp_runtime *runtime = open_runtime(&options);
+  act quiet = {0};
+  add_hooks(runtime, &(hook){.id = "a-hook", .phase = TP_PHASE_TURN_INTAKE, .self = &quiet}, 1);
+  static const reply replies[] = {{.text = "hi"}};
+  recorder *model = recorder_new(replies, 1);
+  tp_session *session = open_session(runtime, model, "s");
+  tp_turn_request request = {.struct_size = sizeof request, .id = "my-turn", .text = TEXT("hello")};
+  assert_int_equal(tp_turn_run(session, &request, NULL, NULL), TP_OK);
+  tp_session_close(session, NULL, NULL);
+  assert_true(s.count > 0);
+  assert_int_equal(s.records, 0);
+  assert_int_equal(read_at_the_end.entries, 0);
+  close_runtime(runtime);
+  assert_true(read_at_the_end.entries > 0);
+  assert_int_equal(read_at_the_end.hooks, 1);
+  recorder_free(model);
+}
+
 /* ---- places ---- */
 
 static tp_status never_message(void *self, const tp_message_record *record) { return (void)self, (void)record, TP_OK; }
@@ -382,6 +471,7 @@ int main(void) {
       cmocka_unit_test(driven_turn_leaves_its_record_before_its_end_is_told),
       cmocka_unit_test(record_of_a_denied_turn_says_who_and_why),
       cmocka_unit_test(store_is_given_each_audit_row_once_and_in_order),
+      cmocka_unit_test(records_of_a_turn_come_in_batches_that_can_be_read_until_the_end_of_the_store),
       cmocka_unit_test(store_that_keeps_only_the_ends_of_tool_calls_is_refused),
       cmocka_unit_test(store_that_sets_a_place_is_refused_and_not_taken),
       cmocka_unit_test(each_request_and_tool_call_is_a_step_of_the_record),
