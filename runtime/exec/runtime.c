@@ -9,6 +9,7 @@
 
 #include "runtime/exec/breadcrumb.h"
 #include "runtime/exec/share.h"
+#include "runtime/plan/registry.h"
 #include "runtime/sched/bug.h"
 
 enum {
@@ -186,8 +187,8 @@ enum part {
   PART_MUTEX,
   PART_COND,
   PART_PAYLOADS,
+  PART_STORE,
   PART_REGISTRY,
-  PART_STORE, /* what it still writes when it is destroyed has names of the registry's */
   PART_CACHES,
   PART_BLOCKS,
   PART_TURN_TABLE,
@@ -291,9 +292,10 @@ static void tear_down(tp_runtime *runtime, enum part part, bool host_store_too) 
     case PART_STORE:
       if ((host_store_too || !runtime->options.store) && runtime->store.destroy)
         runtime->store.destroy(runtime->store.self);
+      tp__registry_free(runtime->registry); /* what the store still wrote has names of the registry's */
       break;
     case PART_REGISTRY:
-      tp__registry_free(runtime->registry);
+      tp__registry_retire(runtime->registry); /* destructors may lead to the store */
       break;
     case PART_CACHES:
       tp__thread_caches_renew_pins(&runtime->caches, NULL);

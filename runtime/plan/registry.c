@@ -83,10 +83,16 @@ tp_status tp__registry_new(const tp_allocator *allocator, const tp_phase *rows, 
 
 void tp__registry_belongs_to(tp__registry *registry, const void *runtime) { registry->inside_of = runtime; }
 
-void tp__registry_free(tp__registry *registry) {
-  if (!registry) return;
+void tp__registry_retire(tp__registry *registry) {
+  if (!registry->current) return;
   assert(tp__a64_load_acquire(&registry->current->refs) == TP__SNAPSHOT_BIAS);
   tp__snapshot_retire(registry->current);
+  registry->current = NULL;
+}
+
+void tp__registry_free(tp__registry *registry) {
+  if (!registry) return;
+  tp__registry_retire(registry);
   registry_release(registry);
 }
 

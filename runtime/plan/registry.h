@@ -393,4 +393,7 @@ uint64_t tp__snapshot_hash(const tp__snapshot *snapshot);
 
 static inline bool tp__node_awaited(const tp__node *node) { return !(node->flags & TP__NODE_DETACHED); }
 
+/** Destroys the handlers, as tp__registry_free() does first; interned names stay till then. */
+void tp__registry_retire(tp__registry *registry);
+
 #endif
