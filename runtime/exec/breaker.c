@@ -12,13 +12,29 @@ static bool is_tripped(const tp__entry *e, const tp__node *node) {
   return tp__a32_load_relaxed(&e->turn->runtime->stopped_subscriptions) && tp__a32_load_relaxed(&node->sub->tripped);
 }
 
+/* A second more than is asked for, so that not every failure writes what all others read. */
+static void suspect_until(tp_runtime *runtime, uint32_t phase, int64_t until_ns) {
+  tp__a64 *shared = &runtime->suspects_until_ns[phase];
+  uint64_t was = tp__a64_load_relaxed(shared);
+  while ((int64_t)was < until_ns)
+    if (tp__a64_cas_acq_rel(shared, &was, (uint64_t)until_ns + 1000u * TP__NS_PER_MS)) return;
+}
+
+/* Behind a probe the next calls are looked at for another interval: the probe may run for longer than its phase has
+ * been suspected for. */
+static bool admits(const tp__entry *e, const tp__node *node) {
+  tp__circuit *circuit = &node->sub->circuit;
+  if (!tp__circuit_admits(circuit, e->now_ns)) return false;
+  if (tp__circuit_is_open(circuit))
+    suspect_until(e->turn->runtime, e->plan->phase, tp__circuit_suspect_until_ns(circuit, e->now_ns));
+  return true;
+}
+
 /* What is only started here, a detached run, asks again itself, so that the probe is its call. */
 static bool is_open(const tp__entry *e, const tp__node *node) {
   if (!tp__breaker_suspects(e->turn->runtime, e->plan->phase, e->now_ns) || (node->flags & TP__NODE_BACKGROUND))
     return false;
-  bool admits = node->flags & TP__NODE_DETACHED ? tp__circuit_would_admit(&node->sub->circuit, e->now_ns)
-                                                : tp__circuit_admits(&node->sub->circuit, e->now_ns);
-  return !admits;
+  return !(node->flags & TP__NODE_DETACHED ? tp__circuit_would_admit(&node->sub->circuit, e->now_ns) : admits(e, node));
 }
 
 const char *tp__breaker_refusal(const tp__entry *e, const tp__node *node) {
@@ -42,14 +58,6 @@ static bool is_its_own(tp_reason reason) {
     default:
       return false;
   }
-}
-
-/* A second more than is asked for, so that not every failure writes what all others read. */
-static void suspect_until(tp_runtime *runtime, uint32_t phase, int64_t until_ns) {
-  tp__a64 *shared = &runtime->suspects_until_ns[phase];
-  uint64_t was = tp__a64_load_relaxed(shared);
-  while ((int64_t)was < until_ns)
-    if (tp__a64_cas_acq_rel(shared, &was, (uint64_t)until_ns + 1000u * TP__NS_PER_MS)) return;
 }
 
 static void report(const tp__entry *e, const tp__node *node, const tp__circuit_report *what) {

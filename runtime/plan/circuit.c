@@ -58,6 +58,8 @@ bool tp__circuit_would_admit(const tp__circuit *circuit, int64_t now_ns) {
   return open == 0 || now_ns >= until_ns(opening_of(open));
 }
 
+bool tp__circuit_is_open(const tp__circuit *circuit) { return tp__a64_load_relaxed(&circuit->open) != 0; }
+
 bool tp__circuit_admits(tp__circuit *circuit, int64_t now_ns) {
   uint64_t open = tp__a64_load_relaxed(&circuit->open);
   while (open != 0) {

@@ -41,6 +41,8 @@ bool tp__circuit_would_admit(const tp__circuit *circuit, int64_t now_ns);
 /** Whether a call is let through; where it is open and its interval over, the call is the probe and the next one is let
  *  through an interval later at the soonest. */
 bool tp__circuit_admits(tp__circuit *circuit, int64_t now_ns);
+/** Whether it has opened and no probe has succeeded since. */
+bool tp__circuit_is_open(const tp__circuit *circuit);
 /** A call that was let through has ended. */
 tp__circuit_report tp__circuit_ended(tp__circuit *circuit, bool failed, int64_t now_ns);
 /** Until when, after what happened now, the next calls must be asked for and counted. 0: not at all. */

@@ -18,7 +18,8 @@ enum { SEEDS = 20, FILLERS = 12, PHASE = TP_PHASE_TOOL_PRE, GATHER = TP_PHASE_TU
 typedef struct world {
   tp_runtime *runtime;
   uint32_t calls;
-  bool fails, every_other, hangs; /* what the handler does */
+  bool fails, every_other; /* what the handler does */
+  int64_t hangs_ms;        /* at first */
   bool is_retryable;
   uint32_t attempts, limit_ms; /* of the subscription */
   uint32_t fillers;            /* other subscriptions of the phase, which succeed */
@@ -36,7 +37,7 @@ typedef struct world {
 static tp_answer run_handler(void *self, tp_call *call) {
   world *w = self;
   w->calls++;
-  if (w->hangs) tp__sim_sleep_ns(50 * TP__NS_PER_MS);
+  if (w->hangs_ms) tp__sim_sleep_ns(w->hangs_ms * TP__NS_PER_MS);
   if (w->is_retryable) return tp_call_fail_retryable(call, 7, "it is broken");
   if (w->fails && (!w->every_other || w->calls % 2 == 1)) return tp_call_fail(call, 7, "it is broken");
   return TP_ANSWER_DONE;
@@ -334,7 +335,7 @@ static void each_attempt_counts(void **state) {
 
 static void play_hangs(world *w, tp_placement placement) {
   if (placement != TP_PLACEMENT_THREAD) return;
-  w->hangs = true;
+  w->hangs_ms = 50;
   w->limit_ms = 10;
   add(w, GATHER, placement, TP_EXECUTION_BLOCKING, TP_FAILURE_BEST_EFFORT);
   for (int i = 0; i < 20; i++) {
@@ -348,6 +349,29 @@ static void play_hangs(world *w, tp_placement placement) {
 static void calls_that_take_too_long_count(void **state) {
   (void)state;
   judge(play_hangs);
+}
+
+/* Behind its probe it stays open, however long that takes: also when no call has ended since it opened. */
+static void play_slow_probe(world *w, tp_placement placement) {
+  if (placement != TP_PLACEMENT_THREAD) return;
+  w->limit_ms = 30000;
+  add(w, GATHER, placement, TP_EXECUTION_FIRE_AND_RECORD, TP_FAILURE_BEST_EFFORT);
+  w->fails = true;
+  for (uint32_t i = 1; i <= 20; i++) {
+    EXPECT(w, run_phase(w, GATHER).run.state == TP_STATE_BACKGROUNDED);
+    for (int looks = 0; looks < 100 && stats_of(w).failures < i; looks++) pass_ms(1);
+  }
+  w->hangs_ms = 20000;
+  pass_ms(13000);
+  EXPECT(w, run_phase(w, GATHER).run.state == TP_STATE_BACKGROUNDED);
+  pass_ms(4000); /* ten seconds and one behind the opening's interval are over */
+  outcome o = run_phase(w, GATHER);
+  EXPECT(w, is_refused(&o) && w->calls == 21);
+}
+
+static void probe_that_takes_long_keeps_it_open(void **state) {
+  (void)state;
+  judge(play_slow_probe);
 }
 
 static void play_starved(world *w, tp_placement placement) {
@@ -393,6 +417,7 @@ int main(void) {
       cmocka_unit_test(job_is_stored_and_waits),
       cmocka_unit_test(each_attempt_counts),
       cmocka_unit_test(calls_that_take_too_long_count),
+      cmocka_unit_test(probe_that_takes_long_keeps_it_open),
       cmocka_unit_test(time_that_is_spent_waiting_for_a_thread_does_not_count),
       cmocka_unit_test(without_breakers_every_call_is_made),
   };
