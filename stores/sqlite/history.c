@@ -185,6 +185,12 @@ static tp_status queue(history *h, const tp_history_append *request, tp_fault *f
   tp__batch *batch = tp__batch_new(request);
   if (!batch) return TP_ERR_NO_MEMORY;
   size_t bytes = batch->queued.bytes, bytes_max = h->writer.bytes_max; /* which never changes */
+  if (bytes > bytes_max) { /* not as a queue that is full, which takes no others for a while */
+    sqlite3_free(batch);
+    return tp__sqlite_refuse(fault, TP_ERR_TOO_LARGE, h->path,
+                             "%s: a turn of %zu bytes is more than the queue takes (queue_bytes_max is %zu)", h->path,
+                             bytes, bytes_max);
+  }
   pthread_mutex_lock(&h->lists_mutex);
   list_locked(h, batch);
   pthread_mutex_unlock(&h->lists_mutex);
@@ -193,10 +199,6 @@ static tp_status queue(history *h, const tp_history_append *request, tp_fault *f
   unlist_locked(h, batch);
   pthread_mutex_unlock(&h->lists_mutex);
   sqlite3_free(batch);
-  if (bytes > bytes_max)
-    return tp__sqlite_refuse(fault, TP_ERR_TOO_LARGE, h->path,
-                             "%s: a turn of %zu bytes is more than the queue takes (queue_bytes_max is %zu)", h->path,
-                             bytes, bytes_max);
   return tp__sqlite_refuse(fault, TP_ERR_STORE_FULL, h->path,
                            "%s: the queue of turns that wait to be written is full", h->path);
 }

@@ -201,6 +201,31 @@ static void turn_that_is_more_than_the_queue_fails_alone(void **state) {
   assert_int_equal(turns_in_file(0), 3);
 }
 
+/* Nothing is said of a queue that is full, and what fits is taken as before, though half of the queue waits. */
+static void turn_that_is_more_than_the_queue_stops_no_other(void **state) {
+  (void)state;
+  enum { QUEUE = 20000 };
+  static char much[QUEUE];
+  tp_turn_request request = {.struct_size = sizeof request, .text = {much, QUEUE * 3 / 5}};
+  const tp_turn_result *result;
+  talk t;
+  memset(much, 'a', sizeof much);
+  open_talk(&t, QUEUE);
+  disk_full = true;
+  assert_int_equal(tp_turn_run(t.sessions[1], &request, &result, NULL), TP_OK);
+  assert_int_equal(result->code, TP_OK);
+  tp_turn_result_free(result);
+  request.text = (tp_text){much, sizeof much};
+  assert_int_equal(tp_turn_run(t.sessions[2], &request, &result, NULL), TP_OK);
+  assert_int_equal(result->code, TP_ERR_TOO_LARGE);
+  tp_turn_result_free(result);
+  assert_int_equal(say(&t, 0, 0, NULL), TP_OK);
+  assert_false(is_said("is full ("));
+  disk_full = false;
+  close_talk(&t);
+  assert_int_equal(turns_in_file(0), 1);
+}
+
 static void what_cannot_be_written_at_the_end_is_counted_in_the_log(void **state) {
   (void)state;
   talk t;
@@ -277,6 +302,7 @@ int main(int argc, char **argv) {
       CASE(turns_end_while_nothing_can_be_written),
       CASE(full_disk_fails_turns_once_the_queue_is_full_and_loses_none_that_it_took),
       CASE(turn_that_is_more_than_the_queue_fails_alone),
+      CASE(turn_that_is_more_than_the_queue_stops_no_other),
       CASE(what_cannot_be_written_at_the_end_is_counted_in_the_log),
       CASE(options_are_checked),
       CASE(kill_takes_the_last_turns_alone)};
