@@ -238,7 +238,7 @@ int cli_plot_command(const cli_arguments *arguments, cli_output *output) {
     cli_error("--format is html, svg or chrome-trace, not '%s'", arguments->format);
     return CLI_USAGE;
   }
-  if (arguments->operand_count < 2) {
+  if (arguments->operand_count < 2 || !arguments->operands[1][0]) {
     cli_error("plot needs a data directory and a turn; see: turnphase plot --help");
     return CLI_USAGE;
   }

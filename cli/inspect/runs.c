@@ -369,7 +369,7 @@ static int show(listing *list, const char *word) {
 
 int cli_show(const cli_arguments *arguments, cli_output *output) {
   cli_data data = {0};
-  if (arguments->operand_count < 2) {
+  if (arguments->operand_count < 2 || !arguments->operands[1][0]) {
     cli_error("show needs a data directory and a turn or a run; see: turnphase show --help");
     return CLI_USAGE;
   }

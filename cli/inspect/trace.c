@@ -272,7 +272,7 @@ void cli_trace_free(cli_trace *trace) {
 int cli_trace_run_command(const cli_trace_command *command, const cli_arguments *arguments, cli_output *output) {
   cli_data data = {0};
   cli_trace trace;
-  if (arguments->operand_count < 2) {
+  if (arguments->operand_count < 2 || !arguments->operands[1][0]) {
     cli_error("%s needs a data directory and a turn; see: turnphase %s --help", command->name, command->name);
     return CLI_USAGE;
   }

@@ -343,6 +343,7 @@ static void wrong_words_are_refused_with_what_helps(void **state) {
       {2, {"runs", "DIR", "--limit", "-1"}, "--limit"},
       {2, {"runs", "DIR", "more"}, "more"},
       {2, {"show", "DIR"}, "--help"},
+      {2, {"show", "DIR", ""}, "--help"},
       {2, {"jobs", "kill", "DIR"}, "kill"},
       {2, {"jobs"}, "--help"},
       {2, {"jobs", "redrive", "DIR"}, "number of a job"},
