@@ -20,6 +20,7 @@ typedef struct world {
   uint32_t calls;
   bool fails, every_other; /* what the handler does */
   int64_t hangs_ms;        /* at first */
+  tp_answer answer;        /* 0: DONE, or as above */
   bool is_retryable;
   uint32_t attempts, limit_ms; /* of the subscription */
   uint32_t fillers;            /* other subscriptions of the phase, which succeed */
@@ -38,6 +39,7 @@ static tp_answer run_handler(void *self, tp_call *call) {
   world *w = self;
   w->calls++;
   if (w->hangs_ms) tp__sim_sleep_ns(w->hangs_ms * TP__NS_PER_MS);
+  if (w->answer) return w->answer;
   if (w->is_retryable) return tp_call_fail_retryable(call, 7, "it is broken");
   if (w->fails && (!w->every_other || w->calls % 2 == 1)) return tp_call_fail(call, 7, "it is broken");
   return TP_ANSWER_DONE;
@@ -319,6 +321,22 @@ static void job_is_stored_and_waits(void **state) {
   judge(play_job);
 }
 
+/* What it may not answer, and what is no answer. */
+static void play_wrong_answers(world *w, tp_placement placement) {
+  add(w, GATHER, placement, TP_EXECUTION_BLOCKING, TP_FAILURE_BEST_EFFORT);
+  for (int i = 0; i < 20; i++) {
+    w->answer = i % 2 ? TP_ANSWER_DENY : (tp_answer)99;
+    EXPECT(w, run_phase(w, GATHER).run.reason == (i % 2 ? TP_REASON_CAPABILITY : TP_REASON_MALFORMED));
+  }
+  outcome o = run_phase(w, GATHER);
+  EXPECT(w, is_refused(&o) && w->calls == 20);
+}
+
+static void wrong_answers_are_failures(void **state) {
+  (void)state;
+  judge(play_wrong_answers);
+}
+
 static void play_retries(world *w, tp_placement placement) {
   w->attempts = 5;
   w->is_retryable = true;
@@ -415,6 +433,7 @@ int main(void) {
       cmocka_unit_test(what_fails_seldom_is_called_each_time),
       cmocka_unit_test(detached_run_is_refused_where_it_is_started),
       cmocka_unit_test(job_is_stored_and_waits),
+      cmocka_unit_test(wrong_answers_are_failures),
       cmocka_unit_test(each_attempt_counts),
       cmocka_unit_test(calls_that_take_too_long_count),
       cmocka_unit_test(probe_that_takes_long_keeps_it_open),

@@ -58,6 +58,12 @@ static void half_of_the_calls_is_enough_and_less_is_not(void **state) {
   assert_int_equal(report.change, TP__CIRCUIT_OPENED);
   assert_int_equal(report.calls, 21);
   assert_int_equal(report.failures, 11);
+  half = (tp__circuit){0};
+  for (int i = 0; i < 20; i++) /* exactly half of them, and the last is a failure: one, ten that succeed, nine */
+    report = tp__circuit_ended(&half, i == 0 || i > 10, now_ns += TP__NS_PER_MS);
+  assert_int_equal(report.change, TP__CIRCUIT_OPENED);
+  assert_int_equal(report.calls, 20);
+  assert_int_equal(report.failures, 10);
   for (int i = 0; i < 9000; i++)
     assert_int_equal(tp__circuit_ended(&less, i % 5 < 2, now_ns += TP__NS_PER_MS).change, TP__CIRCUIT_SAME);
 }
