@@ -39,7 +39,7 @@ enum { CLI_OPERANDS_MAX = 4 };
 enum { CLI_LIMIT = 100, CLI_FOLLOW_LIMIT = 10 }; /* rows of a list, and phases before those that are followed, without
                                                     --limit */
 
-/** Words of an option that may be given several times; freed by cli_arguments_free(). */
+/** Words of an option that may be given several times, NULL behind the last; freed by cli_arguments_free(). */
 typedef struct cli_words {
   const char **items;
   size_t count, capacity;
@@ -68,7 +68,7 @@ typedef enum cli_histograms {
 
 /** The language of a script. */
 typedef enum cli_language {
-  CLI_LANGUAGE_NONE = 0,        /* not said */
+  /* 0: not said */
   CLI_LANGUAGE_SH = 1,
   CLI_LANGUAGE_PYTHON = 2,
   CLI_LANGUAGE_JS = 3
@@ -83,7 +83,7 @@ typedef enum cli_compact {
 
 /** What the command line said. Texts are the command line's own. */
 typedef struct cli_arguments {
-  cli_words loads, phases, tools, webhooks; /* webhooks: ended by NULL, too */
+  cli_words loads, phases, tools, webhooks;
   cli_model_names models;
   cli_model_names facts, embedders; /* at most one each */
   cli_model_names *last_models;     /* the list of the option that came last; NULL: models */
