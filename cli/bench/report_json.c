@@ -2,11 +2,8 @@
  *
  * report_json.c: the report as one value. Names and their meaning are stable; names may be added. */
 #include "cli/bench/report.h"
+#include "cli/common/data.h"
 #include "cli/common/map.h"
-#include "cli/common/message.h"
-#include "cli/common/pool.h"
-#include "cli/run/event.h"
-#include "turnphase/declared.h"
 
 enum { REPORT_VERSION = 1 };
 
@@ -15,7 +12,6 @@ typedef struct part {
   const cli_report *report;
   size_t phase;
   const cli_statistics_run *run;
-  const cli_histogram *histogram;
 } part;
 
 /* ---- where and how ---- */
@@ -162,7 +158,7 @@ static void write_run(tp_writer *writer, const void *source) {
   cli_map_add_string(&p, "subscription", run->row.subscription);
   cli_map_add_string(&p, "handler", run->row.handler);
   cli_map_add_string(&p, "owner", run->row.owner);
-  cli_map_add_string(&p, "execution", cli_execution_name((tp_execution)run->row.execution));
+  cli_map_add_string(&p, "execution", tp_execution_name((tp_execution)run->row.execution));
   cli_map_add_int(&p, "calls", (int64_t)run->calls);
   cli_map_add_int(&p, "attempts", (int64_t)run->attempts);
   cli_map_add_int(&p, "fallbacks", (int64_t)run->fallbacks);
@@ -219,7 +215,8 @@ static void write_notes(tp_writer *writer, const void *source) {
   for (size_t i = 0; i < notes.count; i++) tp_write_string(writer, notes.lines[i]);
 }
 
-static void write_report(tp_writer *writer, const cli_report *report) {
+static void write_report(tp_writer *writer, const void *source) {
+  const cli_report *report = source;
   cli_map p = {.writer = writer};
   cli_map_add_int(&p, "version", REPORT_VERSION);
   cli_map_add_part(&p, "machine", write_machine, report->machine);
@@ -235,14 +232,5 @@ static void write_report(tp_writer *writer, const cli_report *report) {
 }
 
 void cli_report_print_json(const cli_report *report, cli_output *output) {
-  tp_writer *writer;
-  tp_text value;
-  tp_fault fault = {0};
-  cli_need(tp_writer_new(NULL, &writer));
-  write_report(writer, report);
-  cli_need(tp_writer_finish(writer, &value));
-  tp_status status = tp_json_encode(value, cli_print, output, &fault);
-  if (status == TP_OK) cli_print(output, "\n", 1);
-  else cli_fault("the report", status, &fault);
-  tp_writer_free(writer);
+  cli_data_print_json(output, write_report, report);
 }

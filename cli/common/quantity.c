@@ -32,15 +32,14 @@ cli_quantity cli_count(uint64_t count) {
   return quantity;
 }
 
-/* Columns, as far as a code point is one. */
-static size_t width_of(const char *text) {
+size_t cli_columns(const char *text) {
   size_t width = 0;
   for (; *text; text++) width += ((unsigned char)*text & 0xC0) != 0x80;
   return width;
 }
 
 static void pad(cli_output *output, const char *text, size_t width) {
-  size_t used = width_of(text);
+  size_t used = cli_columns(text);
   cli_printf(output, "%*s", (int)(used < width ? width - used : 0), "");
 }
 

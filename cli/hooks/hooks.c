@@ -13,6 +13,7 @@
 #include "cli/common/map.h"
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
+#include "cli/common/quantity.h"
 #include "cli/common/visible.h"
 #include "cli/run/host.h"
 
@@ -260,15 +261,9 @@ static bool add_row(void *ctx, const tp_hook_info *info) {
   return true;
 }
 
-static size_t width_of(const char *cell) {
-  size_t width = 0;
-  for (; *cell; cell++) width += ((unsigned char)*cell & 0xC0) != 0x80;
-  return width;
-}
-
 static void print_cell(cli_output *output, const char *cell, size_t width, bool last) {
   cli_hooks_print_text(output, tp_text_of(cell));
-  for (size_t used = width_of(cell); !last && used < width + 2; used++) cli_print(output, " ", 1);
+  for (size_t used = cli_columns(cell); !last && used < width + 2; used++) cli_print(output, " ", 1);
 }
 
 static void print_rows(const rows *r, cli_output *output) {
@@ -278,7 +273,7 @@ static void print_rows(const rows *r, cli_output *output) {
   for (size_t c = 0; c < COLUMNS; c++) {
     widths[c] = strlen(heads[c]);
     for (size_t i = 0; i < r->count; i++)
-      if (width_of(r->cells[i][c]) > widths[c]) widths[c] = width_of(r->cells[i][c]);
+      if (cli_columns(r->cells[i][c]) > widths[c]) widths[c] = cli_columns(r->cells[i][c]);
   }
   for (size_t i = 0; i <= r->count; i++) {
     for (size_t c = 0; c < COLUMNS; c++)

@@ -92,8 +92,7 @@ static cli_paint paint_of(tp_state state) {
 /* The record was written by a process of any version, so its texts are made visible. */
 static void print_cell(cli_output *output, const char *text, size_t width) {
   tp_text whole = tp_text_of(text);
-  size_t columns = 0;
-  for (size_t i = 0; i < whole.size; i++) columns += ((unsigned char)text[i] & 0xC0) != 0x80;
+  size_t columns = cli_columns(text);
   cli_print_cut(output, whole, width - 1);
   if (columns < width) cli_printf(output, "%*s", (int)(width - columns), "");
   else cli_print_string(output, " ");

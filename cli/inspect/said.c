@@ -178,8 +178,7 @@ void cli_trace_add_head(const cli_trace *t, cli_map *p) {
 
 void cli_trace_cell(cli_output *output, const char *text, size_t width) {
   tp_text whole = tp_text_of(text);
-  size_t columns = 0;
-  for (size_t i = 0; i < whole.size; i++) columns += ((unsigned char)text[i] & 0xC0) != 0x80;
+  size_t columns = cli_columns(text);
   cli_print_cut(output, whole, columns > width ? width - 1 : width);
   cli_printf(output, "%*s", columns < width ? (int)(width - columns) : 0, "");
 }

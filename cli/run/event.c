@@ -29,28 +29,6 @@ static const char *kind_name(uint32_t kind) {
   return kind < TP_KIND_COUNT && names[kind] ? names[kind] : "none";
 }
 
-static const char *severity_name(tp_severity severity) {
-  return severity == TP_SEVERITY_ERROR ? "error" : severity == TP_SEVERITY_WARNING ? "warning" : "info";
-}
-
-const char *cli_execution_name(tp_execution execution) {
-  switch (execution) {
-  case TP_EXECUTION_DEADLINE: return "deadline";
-  case TP_EXECUTION_FIRE_AND_RECORD: return "fire_and_record";
-  case TP_EXECUTION_BACKGROUND: return "background";
-  default: return "blocking";
-  }
-}
-
-static const char *failure_name(tp_failure failure) {
-  switch (failure) {
-  case TP_FAILURE_BEST_EFFORT: return "best_effort";
-  case TP_FAILURE_FALLBACK: return "fallback";
-  case TP_FAILURE_REQUIRED: return "required";
-  default: return "default";
-  }
-}
-
 /* ---- parts of an event ---- */
 
 static void write_ids(tp_writer *writer, const void *source) {
@@ -70,8 +48,8 @@ static void write_run(tp_writer *writer, const void *source) {
   cli_map_add_string(&p, "state", tp_state_name(run->state));
   cli_map_add_string(&p, "reason", tp_reason_name(run->reason));
   cli_map_add_string(&p, "verdict", tp_verdict_name((tp_verdict)run->verdict));
-  cli_map_add_string(&p, "execution", cli_execution_name(run->execution));
-  cli_map_add_string(&p, "failure", failure_name(run->failure));
+  cli_map_add_string(&p, "execution", tp_execution_name((tp_execution)run->execution));
+  cli_map_add_string(&p, "failure", tp_failure_name((tp_failure)run->failure));
   cli_map_add_int(&p, "attempts", run->attempts);
   cli_map_add_int(&p, "code", run->code);
   cli_map_add_int(&p, "contribution_count", run->contribution_count);
@@ -121,7 +99,7 @@ static void write_contribution(tp_writer *writer, const void *source) {
   cli_map p = {.writer = writer};
   cli_map_add_string(&p, "kind", kind_name(c->kind));
   cli_map_add_int(&p, "weight", c->weight);
-  cli_map_add_string(&p, "severity", severity_name(c->severity));
+  cli_map_add_string(&p, "severity", tp_severity_name(c->severity));
   if (c->domain.size) cli_map_add_text(&p, "domain", c->domain);
   if (c->key.size) cli_map_add_text(&p, "key", c->key);
   if (c->title.size) cli_map_add_text(&p, "title", c->title);

@@ -39,8 +39,6 @@ tp_text cli_events_get(const cli_events *events, size_t index);
 tp_text cli_event_text(tp_text event, const char *key);
 int64_t cli_event_int(tp_text event, const char *key);
 bool cli_text_is(tp_text text, const char *word);
-/** "blocking", "deadline", "fire_and_record" or "background". */
-const char *cli_execution_name(tp_execution execution);
 /** Prints every event as one line of JSON. */
 void cli_events_print(const cli_events *events, cli_output *output);
 /** Forgets the events, keeps the memory; frees all. */
