@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "bench/duty.h"
 #include "bench/floor.h"
 #include "bench/latch.h"
 #include "bench/memory.h"
@@ -101,6 +102,23 @@ static void add_w9(bench_row *row, const char *form, bool has_arguments, int64_t
                 bound);
 }
 
+/* Each peer in its own best form, or doing for each call what ours does. @return how many. */
+static size_t add_calls_peers(bench_row *row, bool equal_duty) {
+  static char names[BENCH_CONTESTANTS_MAX][64];
+  size_t first = row->count;
+  for (size_t i = 0; i < bench_peer_count; i++) {
+    bench_contestant peer = {0};
+    if (bench_peers[i]->calls) bench_peers[i]->calls(W9_CALLS, equal_duty, &peer);
+    if (!peer.run) continue;
+    if (equal_duty) {
+      snprintf(names[i], sizeof names[i], "%s, equal duty", peer.name);
+      peer.name = names[i];
+    }
+    bench_row_add(row, peer, (bench_bound){.against = 1});
+  }
+  return row->count - first;
+}
+
 /* Each as a provider sends it: an id, two arguments, an answer of 200 bytes. The form without id, arguments and schema
  * says what these cost. */
 static void w9(bench_program *program) {
@@ -111,12 +129,12 @@ static void w9(bench_program *program) {
   add_w9(&row, "tp_tools_submit, with events; the caller spins", true, w9_shared, (bench_bound){.against = 1});
   add_w9(&row, "tp_tools_submit_lent, likewise", true, w9_lent, (bench_bound){.against = 1});
   add_w9(&row, "tp_tools_run, with events; no ids, no arguments", false, w9_inline, (bench_bound){.against = 1});
-  for (size_t i = 0; i < bench_peer_count; i++) {
-    bench_contestant peer = {0};
-    if (bench_peers[i]->calls) bench_peers[i]->calls(bench_nothing, W9_CALLS, &peer);
-    if (peer.run) bench_row_add(&row, peer, (bench_bound){.against = 1});
-  }
+  (void)add_calls_peers(&row, false);
+  size_t loop = bench_row_add(&row, bench_duty_loop(W9_CALLS), (bench_bound){.against = 1});
+  size_t peer_count = add_calls_peers(&row, true);
   bench_row_run(program, &row, NULL);
+  bench_figure_best(program, &row, 0, loop + 1, peer_count, "to the best peer at equal duty", 1);
+  bench_figure_best(program, &row, 0, loop, 1, "to a loop of the host's at equal duty", 0);
 }
 
 /* ---- W8: calls that a timer ends ---- */

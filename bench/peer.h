@@ -2,7 +2,7 @@
  *
  * peer.h: other runtimes that can do the same work. Each peer is one file, built when its library is found, and says in
  * `form` how it is written: as somebody would who knows that library well and wants it fast. None of them records
- * outcomes, tests deadlines or could be cancelled. */
+ * outcomes, tests deadlines or could be cancelled; where they are compared at equal duty, the host does it for them. */
 #ifndef BENCH_PEER_H
 #define BENCH_PEER_H
 
@@ -25,8 +25,9 @@ typedef struct bench_peer {
   void (*turns)(const bench_workload *workload, bench_job job, uint32_t turns, bench_contestant *ret);
   /** W8: so many calls at once, each ended by a timer of its own a millisecond later. */
   void (*timers)(uint32_t calls, bench_contestant *ret);
-  /** W9: so many calls at once that do nothing; each leaves its result in its place. */
-  void (*calls)(bench_job job, uint32_t calls, bench_contestant *ret);
+  /** W9: so many calls at once that do nothing; each leaves its result in its place. equal_duty: each does what ours do
+   *  (duty.h), its events one at a time. */
+  void (*calls)(uint32_t calls, bool equal_duty, bench_contestant *ret);
 } bench_peer;
 
 extern const bench_peer *const bench_peers[];

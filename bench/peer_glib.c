@@ -179,6 +179,7 @@ typedef struct calls {
   uint32_t ended;
   GThreadPool *pool;
   GMainContext *context;
+  GMutex events; /* of calls at equal duty */
   rest rest;
 } calls;
 
@@ -189,13 +190,28 @@ static void run_call(gpointer data, gpointer ctx) {
   rest_take(&c->rest, 1);
 }
 
+static void run_call_on_duty(gpointer data, gpointer ctx) {
+  calls *c = ctx;
+  uint32_t n = (uint32_t)((bench_peer_result *)data - c->all.results);
+  g_mutex_lock(&c->events);
+  bench_duty_begin(c->all.duty, n);
+  g_mutex_unlock(&c->events);
+  bench_duty_run(c->all.duty, n);
+  g_mutex_lock(&c->events);
+  bench_duty_end(c->all.duty, n);
+  g_mutex_unlock(&c->events);
+  rest_take(&c->rest, 1);
+}
+
 static int64_t calls_run(void *ctx, uint32_t times) {
   calls *c = ctx;
   int64_t began = bench_now_ns();
   for (uint32_t i = 0; i < times; i++) {
+    if (c->all.duty) bench_duty_start(c->all.duty);
     rest_set(&c->rest, c->all.count);
     for (uint32_t n = 0; n < c->all.count; n++) g_thread_pool_push(c->pool, &c->all.results[n], NULL);
     rest_wait(&c->rest);
+    if (c->all.duty) bench_duty_finish(c->all.duty);
   }
   return bench_now_ns() - began;
 }
@@ -204,20 +220,21 @@ static void calls_close(void *ctx) {
   calls *c = ctx;
   if (c->pool) g_thread_pool_free(c->pool, FALSE, TRUE);
   if (c->context) g_main_context_unref(c->context);
-  free(c->all.results);
+  bench_peer_calls_fini(&c->all);
   free(c);
 }
 
-static void calls_new(bench_job job, uint32_t count, bench_contestant *ret) {
+static void calls_new(uint32_t count, bool equal_duty, bench_contestant *ret) {
   calls *c = bench_alloc(1, sizeof *c);
-  c->all = bench_peer_calls_of(job, count);
-  c->pool = pool_new(run_call, c);
-  *ret = (bench_contestant){.name = "GLib thread pool",
-                            .form = "an item a call, results in their places, no events",
-                            .run = calls_run,
-                            .close = calls_close,
-                            .ctx = c,
-                            .threads = true};
+  c->all = bench_peer_calls_of(count, equal_duty);
+  c->pool = pool_new(equal_duty ? run_call_on_duty : run_call, c);
+  *ret =
+      (bench_contestant){.name = "GLib thread pool",
+                         .form = equal_duty ? "an item a call" : "an item a call, results in their places, no events",
+                         .run = calls_run,
+                         .close = calls_close,
+                         .ctx = c,
+                         .threads = true};
 }
 
 /* ---- timers ---- */
@@ -246,7 +263,7 @@ static int64_t timers_run(void *ctx, uint32_t times) {
 
 static void timers_new(uint32_t count, bench_contestant *ret) {
   calls *c = bench_alloc(1, sizeof *c);
-  c->all = bench_peer_calls_of(bench_nothing, count);
+  c->all = bench_peer_calls_of(count, false);
   c->context = g_main_context_new();
   *ret = (bench_contestant){.name = "GLib main context",
                             .form = "a timeout source a call",

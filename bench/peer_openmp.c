@@ -182,18 +182,43 @@ static int64_t calls_run(void *ctx, uint32_t times) {
   return took;
 }
 
+static int64_t calls_run_on_duty(void *ctx, uint32_t times) {
+  bench_peer_calls *all = ctx;
+  int64_t took = 0;
+#pragma omp parallel num_threads(bench_processors())
+#pragma omp single
+  {
+    int64_t began = bench_now_ns();
+    for (uint32_t i = 0; i < times; i++) {
+      bench_duty_start(all->duty);
+#pragma omp taskloop
+      for (uint32_t n = 0; n < all->count; n++) {
+#pragma omp critical(bench_events)
+        bench_duty_begin(all->duty, n);
+        bench_duty_run(all->duty, n);
+#pragma omp critical(bench_events)
+        bench_duty_end(all->duty, n);
+      }
+      bench_duty_finish(all->duty);
+    }
+    took = bench_now_ns() - began;
+  }
+  send_home();
+  return took;
+}
+
 static void calls_close(void *ctx) {
   bench_peer_calls *all = ctx;
-  free(all->results);
+  bench_peer_calls_fini(all);
   free(all);
 }
 
-static void calls_new(bench_job job, uint32_t count, bench_contestant *ret) {
+static void calls_new(uint32_t count, bool equal_duty, bench_contestant *ret) {
   bench_peer_calls *all = bench_alloc(1, sizeof *all);
-  *all = bench_peer_calls_of(job, count);
+  *all = bench_peer_calls_of(count, equal_duty);
   *ret = (bench_contestant){.name = "OpenMP taskloop",
-                            .form = "in region, results in their places, no events",
-                            .run = calls_run,
+                            .form = equal_duty ? "in region" : "in region, results in their places, no events",
+                            .run = equal_duty ? calls_run_on_duty : calls_run,
                             .close = calls_close,
                             .ctx = all,
                             .threads = true};

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "bench/duty.h"
 #include "bench/peer.h"
 
 typedef struct bench_peer_phase {
@@ -101,10 +102,19 @@ typedef struct bench_peer_calls {
   uint32_t count;
   bench_job job;
   bench_peer_result *results;
+  bench_duty *duty; /* NULL: the job alone */
 } bench_peer_calls;
 
-static inline bench_peer_calls bench_peer_calls_of(bench_job job, uint32_t count) {
-  return (bench_peer_calls){.count = count, .job = job, .results = bench_alloc(count, sizeof(bench_peer_result))};
+static inline bench_peer_calls bench_peer_calls_of(uint32_t count, bool equal_duty) {
+  return (bench_peer_calls){.count = count,
+                            .job = bench_nothing,
+                            .results = bench_alloc(count, sizeof(bench_peer_result)),
+                            .duty = equal_duty ? bench_duty_new(count) : NULL};
+}
+
+static inline void bench_peer_calls_fini(bench_peer_calls *calls) {
+  if (calls->duty) bench_duty_free(calls->duty);
+  free(calls->results);
 }
 
 #endif

@@ -6,14 +6,17 @@
 #include <tbb/blocked_range.h>
 #include <tbb/flow_graph.h>
 #include <tbb/parallel_for.h>
+#include <tbb/spin_mutex.h>
 #include <tbb/task_arena.h>
 #include <tbb/task_group.h>
 #include <tbb/version.h>
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <vector>
 
+#include "bench/duty.h"
 #include "bench/peer.h"
 
 namespace {
@@ -172,8 +175,8 @@ struct loop_calls {
   std::vector<result> results;
   bench_job job;
 
-  loop_calls(bench_job its_job, uint32_t count)
-      : arena(static_cast<int>(bench_processors())), results(count), job(its_job) {}
+  explicit loop_calls(uint32_t count)
+      : arena(static_cast<int>(bench_processors())), results(count), job(bench_nothing) {}
   int64_t run(uint32_t times) {
     return timed(arena, times, [this] {
       tbb::parallel_for(size_t(0), results.size(), [this](size_t i) {
@@ -184,14 +187,47 @@ struct loop_calls {
   }
 };
 
+struct duty_calls {
+  using lock = std::lock_guard<tbb::spin_mutex>;
+  tbb::task_arena arena;
+  tbb::spin_mutex events;
+  uint32_t count;
+  bench_duty *duty;
+
+  explicit duty_calls(uint32_t its_count)
+      : arena(static_cast<int>(bench_processors())), count(its_count), duty(bench_duty_new(its_count)) {}
+  ~duty_calls() { bench_duty_free(duty); }
+  duty_calls(const duty_calls &) = delete;
+
+  void run_call(uint32_t n) {
+    {
+      lock held(events);
+      bench_duty_begin(duty, n);
+    }
+    bench_duty_run(duty, n);
+    lock held(events);
+    bench_duty_end(duty, n);
+  }
+  int64_t run(uint32_t times) {
+    return timed(arena, times, [this] {
+      bench_duty_start(duty);
+      tbb::parallel_for(uint32_t(0), count, [this](uint32_t n) { run_call(n); });
+      bench_duty_finish(duty);
+    });
+  }
+};
+
 void group_graph_new(const bench_workload *workload, bench_job job, bool, bench_contestant *ret) {
   contest("oneTBB task group", "goes on inline, spawns the rest", new group_graph(workload, job), ret);
 }
 void group_turns_new(const bench_workload *workload, bench_job job, uint32_t turns, bench_contestant *ret) {
   contest("oneTBB task group", "a task a turn, spawns the other branch", new group_turns(workload, job, turns), ret);
 }
-void loop_calls_new(bench_job job, uint32_t calls, bench_contestant *ret) {
-  contest("oneTBB parallel_for", "results in their places, no events", new loop_calls(job, calls), ret);
+void loop_calls_new(uint32_t calls, bool equal_duty, bench_contestant *ret) {
+  if (equal_duty)
+    contest("oneTBB parallel_for", nullptr, new duty_calls(calls), ret);
+  else
+    contest("oneTBB parallel_for", "results in their places, no events", new loop_calls(calls), ret);
 }
 
 /* ---- flow graph ---- */

@@ -206,6 +206,33 @@ static int64_t calls_run(void *ctx, uint32_t times) {
   return bench_now_ns() - began;
 }
 
+/* Both events on the loop's thread, which needs no lock for them: a call begins for its host when it is queued. */
+static void duty_run(uv_work_t *request) {
+  calls *c = request->data;
+  bench_duty_run(c->all.duty, (uint32_t)(request - c->requests));
+}
+
+static void duty_ended(uv_work_t *request, int status) {
+  calls *c = request->data;
+  (void)status;
+  bench_duty_end(c->all.duty, (uint32_t)(request - c->requests));
+}
+
+static int64_t calls_run_on_duty(void *ctx, uint32_t times) {
+  calls *c = ctx;
+  int64_t began = bench_now_ns();
+  for (uint32_t i = 0; i < times; i++) {
+    bench_duty_start(c->all.duty);
+    for (uint32_t n = 0; n < c->all.count; n++) {
+      bench_duty_begin(c->all.duty, n);
+      (void)uv_queue_work(c->loop, &c->requests[n], duty_run, duty_ended);
+    }
+    (void)uv_run(c->loop, UV_RUN_DEFAULT);
+    bench_duty_finish(c->all.duty);
+  }
+  return bench_now_ns() - began;
+}
+
 static void time_out(uv_timer_t *timer) {
   calls *c = timer->data;
   c->all.results[timer - c->timers] = (bench_peer_result){0};
@@ -228,31 +255,32 @@ static void calls_close(void *ctx) {
   loop_free(c->loop);
   free(c->requests);
   free(c->timers);
-  free(c->all.results);
+  bench_peer_calls_fini(&c->all);
   free(c);
 }
 
-static calls *calls_alloc(bench_job job, uint32_t count) {
+static calls *calls_alloc(uint32_t count, bool equal_duty) {
   calls *c = bench_alloc(1, sizeof *c);
-  c->all = bench_peer_calls_of(job, count);
+  c->all = bench_peer_calls_of(count, equal_duty);
   c->loop = loop_new();
   return c;
 }
 
-static void calls_new(bench_job job, uint32_t count, bench_contestant *ret) {
-  calls *c = calls_alloc(job, count);
+static void calls_new(uint32_t count, bool equal_duty, bench_contestant *ret) {
+  calls *c = calls_alloc(count, equal_duty);
   c->requests = bench_alloc(count, sizeof *c->requests);
   for (uint32_t n = 0; n < count; n++) c->requests[n].data = c;
-  *ret = (bench_contestant){.name = "libuv queue_work",
-                            .form = "a request a call, results in their places, no events",
-                            .run = calls_run,
-                            .close = calls_close,
-                            .ctx = c,
-                            .threads = true};
+  *ret = (bench_contestant){
+      .name = "libuv queue_work",
+      .form = equal_duty ? "a request a call" : "a request a call, results in their places, no events",
+      .run = equal_duty ? calls_run_on_duty : calls_run,
+      .close = calls_close,
+      .ctx = c,
+      .threads = true};
 }
 
 static void timers_new(uint32_t count, bench_contestant *ret) {
-  calls *c = calls_alloc(bench_nothing, count);
+  calls *c = calls_alloc(count, false);
   c->timers = bench_alloc(count, sizeof *c->timers);
   for (uint32_t n = 0; n < count; n++) {
     (void)uv_timer_init(c->loop, &c->timers[n]);

@@ -278,3 +278,19 @@ void bench_figure(bench_program *program, const char *row, const char *what, dou
   if (limit > 0) printf("  must be ≤ %.4g  %s", limit, broken ? "ABOVE" : "ok");
   printf("\n");
 }
+
+void bench_figure_best(bench_program *program, const bench_row *row, size_t ours, size_t first, size_t count,
+                       const char *what, double limit) {
+  char label[128];
+  if (count == 0) return;
+  bench_spread best = row->results[first].all;
+  for (size_t i = first + 1; i < first + count; i++) {
+    const bench_spread *other = &row->results[i].all;
+    if (other->median < best.median) best.median = other->median;
+    if (other->p25 < best.p25) best.p25 = other->p25;
+  }
+  snprintf(label, sizeof label, "%s, median", what);
+  bench_figure(program, row->name, label, row->results[ours].all.median / best.median, "times", limit);
+  snprintf(label, sizeof label, "%s, p25", what);
+  bench_figure(program, row->name, label, row->results[ours].all.p25 / best.p25, "times", limit);
+}

@@ -53,6 +53,11 @@ void bench_row_run(bench_program *program, bench_row *row, const bench_settings 
 void bench_figure(bench_program *program, const char *row, const char *what, double value, const char *unit,
                   double limit);
 
+/** Two figures: the time of contestant `ours` of a row that was run to that of the best of `count` others from `first`
+ *  on, by median and by p25. None when count is 0. */
+void bench_figure_best(bench_program *program, const bench_row *row, size_t ours, size_t first, size_t count,
+                       const char *what, double limit);
+
 /** The settings of the command line. */
 bench_settings bench_settings_of(const bench_program *program);
 

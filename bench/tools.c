@@ -5,12 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static tp_answer answer(void *self, tp_tool_run *run) {
+tp_text bench_answer(void) {
   static const char text[BENCH_ANSWER_BYTES + 1] =
       "Tuesday: cloudy in the morning, sunny from noon on, 4 to 11 degrees, wind from the west at 12 km/h, no rain. "
       "Wednesday: sunny, 3 to 13 degrees, wind from the south-west at 8 km/h, no rain expected..";
+  return (tp_text){text, BENCH_ANSWER_BYTES};
+}
+
+static tp_answer answer(void *self, tp_tool_run *run) {
   (void)self;
-  return tp_tool_ok(run, (tp_text){text, BENCH_ANSWER_BYTES});
+  return tp_tool_ok(run, bench_answer());
 }
 
 void bench_hear(void *ctx, const tp_event *event) {
@@ -72,14 +76,20 @@ static tp_text value_of(tp_writer **writer, void (*write)(tp_writer *writer)) {
   return value;
 }
 
+tp_text bench_arguments(tp_writer **ret_writer) { return value_of(ret_writer, write_arguments); }
+
+void bench_call_id(char id[BENCH_ID_SIZE], uint32_t call) {
+  snprintf(id, BENCH_ID_SIZE, "toolu_01A09q90qw90lq917%05u", call % 100000);
+}
+
 static void make_calls(bench_tools *t, const bench_tools_spec *spec) {
   tp_text arguments = {"\x80", 1};
   if (spec->has_arguments) {
     t->tool.schema = value_of(&t->schema, write_schema);
-    arguments = value_of(&t->arguments, write_arguments);
+    arguments = bench_arguments(&t->arguments);
   }
   for (uint32_t i = 0; i < t->count; i++) {
-    snprintf(t->ids[i], sizeof t->ids[i], "toolu_01A09q90qw90lq917%05u", i % 100000);
+    bench_call_id(t->ids[i], i);
     t->calls[i] = (tp_tool_call){.struct_size = sizeof(tp_tool_call),
                                  .id = tp_text_of(spec->has_arguments ? t->ids[i] : ""),
                                  .name = tp_text_of("tool"),

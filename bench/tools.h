@@ -6,7 +6,11 @@
 
 #include "bench/workload.h"
 
-enum { BENCH_ANSWER_BYTES = 200 };
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { BENCH_ANSWER_BYTES = 200, BENCH_ID_SIZE = 32 };
 
 typedef struct bench_tools_spec {
   const tp_runtime_options *options; /* NULL: default options */
@@ -24,7 +28,7 @@ typedef struct bench_tools {
   tp_turn *turn;
   uint32_t count;
   tp_writer *schema, *arguments;
-  char (*ids)[32];
+  char (*ids)[BENCH_ID_SIZE];
   tp_tool_call *calls;
   const tp_tool_call **pointers;
 } bench_tools;
@@ -39,7 +43,15 @@ void bench_tools_renew(bench_tools *tools);
 /** Runs all calls once, on the calling thread. */
 void bench_tools_run(bench_tools *tools);
 
+/** What a call is made of: its id, its arguments (in memory of the writer, which the caller frees), its answer. */
+void bench_call_id(char id[BENCH_ID_SIZE], uint32_t call);
+tp_text bench_arguments(tp_writer **ret_writer);
+tp_text bench_answer(void);
+
 /** A listener that does nothing. */
 void bench_hear(void *ctx, const tp_event *event);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

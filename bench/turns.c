@@ -118,23 +118,6 @@ static size_t add_turns_peers(bench_row *row, const bench_workload *workload, ui
   return row->count - first;
 }
 
-/* Of a contestant's time to that of the best of some others: medians, and p25. */
-static void compare_with_best(bench_program *program, const bench_row *row, size_t ours, size_t first, size_t count,
-                              const char *what, double limit) {
-  char label[128];
-  if (count == 0) return;
-  bench_spread best = row->results[first].all;
-  for (size_t i = first + 1; i < first + count; i++) {
-    const bench_spread *other = &row->results[i].all;
-    if (other->median < best.median) best.median = other->median;
-    if (other->p25 < best.p25) best.p25 = other->p25;
-  }
-  snprintf(label, sizeof label, "%s, median", what);
-  bench_figure(program, row->name, label, row->results[ours].all.median / best.median, "times", limit);
-  snprintf(label, sizeof label, "%s, p25", what);
-  bench_figure(program, row->name, label, row->results[ours].all.p25 / best.p25, "times", limit);
-}
-
 static void w7(bench_program *program, const bench_workload *workload) {
   uint32_t turns = program->quick ? TURNS_QUICK : TURNS;
   tp_runtime_options no_stamps = {.struct_size = sizeof no_stamps, .timestamps = TP_TIMESTAMPS_OFF};
@@ -155,8 +138,8 @@ static void w7(bench_program *program, const bench_workload *workload) {
   (void)add_turns_peers(&row, workload, turns, true);
   bench_row_run(program, &row, NULL);
   bench_figure(program, "W7", "turnphase", turns * 1e3 / row.results[0].all.median, "million turns a second", 0);
-  compare_with_best(program, &row, 0, peers + peer_count, peer_count, "to the best peer that records", 0.8);
-  compare_with_best(program, &row, with_coarse, peers, peer_count, "coarse, to the best peer that records nothing",
+  bench_figure_best(program, &row, 0, peers + peer_count, peer_count, "to the best peer that records", 0.8);
+  bench_figure_best(program, &row, with_coarse, peers, peer_count, "coarse, to the best peer that records nothing",
                     0.9);
 }
 
