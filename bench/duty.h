@@ -2,7 +2,7 @@
  *
  * duty.h: what turnphase does for each call of W9, as a host would write it that has none of it from its library: the
  * arguments are checked, the answer is copied into the call's slot with id, status, time-stamp and rank, and a listener
- * hears of its begin and its end. Peers at equal duty call these functions. */
+ * is called at its begin and at its end. Peers at equal duty call these functions. */
 #ifndef BENCH_DUTY_H
 #define BENCH_DUTY_H
 

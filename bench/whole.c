@@ -2,12 +2,15 @@
  *
  * What a user of hooks meets: a whole turn by tp_turn_run(): a model that answers at once calls two tools, and answers
  * with text after their results. With no hooks, with one and seven inline handlers, with one and seven hooks as
- * tp_hook_add() registers them (placement thread), beside direct calls of the same functions. README.md says how to
- * read it. */
+ * tp_hook_add() registers them (placement thread), beside direct calls of the same functions, and beside the peers of
+ * bench/npm where BENCH_NPM_SCRIPTS and BENCH_NPM_PACKAGES say where they are. What a call of a hook adds is derived
+ * from the same run. README.md says how to read it. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 
+#include "bench/child.h"
 #include "bench/driven.h"
 #include "bench/report.h"
 
@@ -16,19 +19,28 @@
 enum {
   TURNS = 32, /* of a batch, in a session of its own */
   TURNS_QUICK = 2,
+  TURNS_CHILD = 8, /* of a peer, whose turns take longer */
   BATCHES = 200,
   BATCHES_QUICK = 2
 };
+
+enum { CONTESTANTS_MAX = 16, DIRECT_CALLS = 1000 };
 
 typedef struct contestant {
   const char *name;
   uint32_t hooks;
   tp_placement placement;
+  uint32_t calls; /* of hooks, in a turn */
   bool direct;
+  const char *script; /* of a peer, a process of its own; else NULL */
+  bench_child child;
   bench_driven driven;
+  uint32_t turns; /* of a batch */
   /* what was measured */
   double *samples; /* of single turns, ns */
   uint32_t sample_count;
+  double *medians; /* of batches, ns */
+  uint32_t batch_count;
   int64_t cpu_ns;
   int64_t switches;
 } contestant;
@@ -58,24 +70,50 @@ static int64_t thread_cpu_ns(void) {
 }
 
 /* Threads come to rest before the CPU time is read; what this thread uses to wait for that is not counted. */
-static void measure(contestant *c, uint32_t turns, bool counts) {
-  if (!c->direct) bench_driven_renew(&c->driven);
-  (void)bench_settle();
+static void measure_here(contestant *c, double *samples) {
   int64_t cpu_ns = bench_cpu_ns(), switches = switches_now(RUSAGE_SELF);
-  for (uint32_t i = 0; i < turns; i++) {
+  for (uint32_t i = 0; i < c->turns; i++) {
     int64_t began = bench_now_ns();
     if (c->direct) run_direct(c->hooks);
     else bench_driven_run(&c->driven);
-    if (counts) c->samples[c->sample_count++] = (double)(bench_now_ns() - began);
+    samples[i] = (double)(bench_now_ns() - began);
   }
   int64_t own_ns = thread_cpu_ns(), own_switches = switches_now(RUSAGE_THREAD);
   (void)bench_settle();
   own_ns = thread_cpu_ns() - own_ns;
   own_switches = switches_now(RUSAGE_THREAD) - own_switches;
-  if (counts) {
-    c->cpu_ns += bench_cpu_ns() - cpu_ns - own_ns;
-    c->switches += switches_now(RUSAGE_SELF) - switches - own_switches;
-  }
+  c->cpu_ns += bench_cpu_ns() - cpu_ns - own_ns;
+  c->switches += switches_now(RUSAGE_SELF) - switches - own_switches;
+}
+
+static void measure_child(contestant *c, double *samples) {
+  int64_t cpu_ns, switches;
+  bench_child_run(&c->child, c->turns, samples, &cpu_ns, &switches);
+  c->cpu_ns += cpu_ns;
+  c->switches += switches;
+}
+
+static void measure(contestant *c) {
+  double *samples = &c->samples[c->sample_count], sorted[TURNS];
+  if (!c->script && !c->direct) bench_driven_renew(&c->driven);
+  (void)bench_settle();
+  if (c->script) measure_child(c, samples);
+  else measure_here(c, samples);
+  c->sample_count += c->turns;
+  memcpy(sorted, samples, c->turns * sizeof *sorted);
+  c->medians[c->batch_count++] = bench_spread_of(sorted, c->turns).median;
+}
+
+static void discard_measured(contestant *c) {
+  c->sample_count = c->batch_count = 0;
+  c->cpu_ns = c->switches = 0;
+}
+
+/* A single call is shorter than the clock is. @return ns of one. */
+static double direct_call_ns(void) {
+  int64_t began = bench_now_ns();
+  for (int i = 0; i < DIRECT_CALLS; i++) (void)direct_hook(NULL, NULL);
+  return (double)(bench_now_ns() - began) / DIRECT_CALLS;
 }
 
 static void report(bench_program *program, contestant *c) {
@@ -92,7 +130,7 @@ static void report(bench_program *program, contestant *c) {
                  {"turns a second of CPU", "turns", 1e9 * c->sample_count / (double)c->cpu_ns},
                  {"context switches of a turn", "switches", (double)c->switches / c->sample_count}};
   if (!program->json)
-    printf("  %-44s %9.2f %9.2f %9.2f %9.2f %9.2f %11.0f %9.2f\n", c->name, figures[0].value, figures[1].value,
+    printf("  %-52s %9.2f %9.2f %9.2f %9.2f %9.2f %11.0f %9.2f\n", c->name, figures[0].value, figures[1].value,
            figures[2].value, figures[3].value, figures[4].value, figures[5].value, figures[6].value);
   for (size_t i = 0; program->json && i < sizeof figures / sizeof *figures; i++) {
     snprintf(label, sizeof label, "%s: %s", c->name, figures[i].what);
@@ -100,35 +138,122 @@ static void report(bench_program *program, contestant *c) {
   }
 }
 
+/* ---- what a call of a hook adds ---- */
+
+/* From batches that ran right after one another: the median of the differences. */
+static void report_added(bench_program *program, const contestant *none, const contestant *c) {
+  double *added = bench_alloc(c->batch_count, sizeof *added);
+  char label[128];
+  for (uint32_t i = 0; i < c->batch_count; i++) added[i] = (c->medians[i] - none->medians[i]) / c->calls;
+  snprintf(label, sizeof label, "what a call of a hook adds: %s", c->name);
+  bench_figure(program, "whole", label, bench_spread_of(added, c->batch_count).median, "ns", 0);
+  snprintf(label, sizeof label, "what a call of a hook adds: %s, CPU", c->name);
+  double cpu_ns = (double)c->cpu_ns / c->sample_count - (double)none->cpu_ns / none->sample_count;
+  bench_figure(program, "whole", label, cpu_ns / c->calls, "ns", 0);
+  free(added);
+}
+
+/* ---- peers ---- */
+
+static const char *const npm_scripts[] = {"openai_agents.js", "langgraph.js"};
+static const struct {
+  const char *form;
+  uint32_t hooks;
+} npm_forms[] = {{"no hooks", 0}, {"1 hook", 1}, {"7 hooks", 7}, {"7 hooks, history in memory", 7}};
+
+static void open_child(contestant *c, const char *folder, const char *packages, const char *form, bool quick) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s/%s", folder, c->script);
+  const char *const arguments[] = {"node", path, packages, "--serve", form, quick ? "--quick" : NULL, NULL};
+  if (bench_child_open(&c->child, arguments)) return;
+  fprintf(stderr, "whole: %s does not run\n", path);
+  exit(70);
+}
+
+/* @return how many there are now. */
+static size_t add_peers(const bench_program *program, contestant *all, size_t count) {
+  const char *folder = getenv("BENCH_NPM_SCRIPTS"), *packages = getenv("BENCH_NPM_PACKAGES");
+  if (!folder || !packages) return count;
+  for (size_t s = 0; s < sizeof npm_scripts / sizeof *npm_scripts; s++) {
+    for (size_t f = 0; f < sizeof npm_forms / sizeof *npm_forms; f++) {
+      contestant *c = &all[count++];
+      *c = (contestant){.script = npm_scripts[s], .hooks = npm_forms[f].hooks};
+      open_child(c, folder, packages, npm_forms[f].form, program->quick);
+      c->name = c->child.name;
+    }
+  }
+  return count;
+}
+
+/* Beside ours with as many hooks as tp_hook_add() registers them. */
+static void report_peer(bench_program *program, const contestant *ours, const contestant *peer) {
+  char label[256];
+  double theirs = bench_spread_of(peer->samples, peer->sample_count).median;
+  snprintf(label, sizeof label, "%s, to turnphase with %s, median", peer->name, ours->name);
+  bench_figure(program, "whole", label, theirs / bench_spread_of(ours->samples, ours->sample_count).median, "times", 0);
+  snprintf(label, sizeof label, "%s, to turnphase with %s, CPU", peer->name, ours->name);
+  double cpu = (double)peer->cpu_ns / peer->sample_count / ((double)ours->cpu_ns / ours->sample_count);
+  bench_figure(program, "whole", label, cpu, "times", 0);
+}
+
+/* ---- the row ---- */
+
+/* With what it is measured by; and one batch that is not counted. */
+static void open_contestant(contestant *c, bool quick, uint32_t batches) {
+  bench_driven_spec spec = {.hooks = c->hooks, .placement = c->placement};
+  c->turns = quick ? TURNS_QUICK : c->script ? TURNS_CHILD : TURNS;
+  c->samples = bench_alloc((size_t)c->turns * batches, sizeof *c->samples);
+  c->medians = bench_alloc(batches, sizeof *c->medians);
+  if (!c->script && !c->direct) bench_driven_open(&c->driven, &spec);
+  measure(c);
+  discard_measured(c);
+}
+
+static void close_contestant(contestant *c) {
+  if (c->script) bench_child_close(&c->child);
+  else if (!c->direct) bench_driven_close(&c->driven);
+  free(c->samples);
+  free(c->medians);
+}
+
+static void print_head(const contestant *all, uint32_t batches, double trip) {
+  printf(
+      "\nwhole  tp_turn_run: model, two tools, model; µs of a turn  [%u turns each, %u of a peer in a process of its "
+      "own; "
+      "%.0f → %.0f ns]\n",
+      all->turns * batches, TURNS_CHILD * batches, trip, bench_round_trip_ns());
+  printf("  %-52s %9s %9s %9s %9s %9s %11s %9s\n", "", "median", "least", "p25", "p99", "CPU", "turns/s/core",
+         "switches");
+}
+
+enum { DIRECT, NONE, INLINE_1, INLINE_7, ADDED_1, ADDED_7, OURS };
+
 static void whole(bench_program *program) {
-  contestant all[] = {{.name = "direct calls of seven hooks and two tools", .hooks = 7, .direct = true},
-                      {.name = "no hooks"},
-                      {.name = "1 inline handler", .hooks = 1, .placement = TP_PLACEMENT_INLINE},
-                      {.name = "7 inline handlers", .hooks = 7, .placement = TP_PLACEMENT_INLINE},
-                      {.name = "1 tp_hook_add hook (2 calls)", .hooks = 1},
-                      {.name = "7 tp_hook_add hooks (11 calls)", .hooks = 7}};
-  enum { COUNT = sizeof all / sizeof *all };
-  uint32_t turns = program->quick ? TURNS_QUICK : TURNS, batches = program->quick ? BATCHES_QUICK : BATCHES;
-  for (int i = 0; i < COUNT; i++) {
-    all[i].samples = bench_alloc((size_t)turns * batches, sizeof *all[i].samples);
-    bench_driven_spec spec = {.hooks = all[i].hooks, .placement = all[i].placement};
-    if (!all[i].direct) bench_driven_open(&all[i].driven, &spec);
-    measure(&all[i], turns, false);
+  contestant all[CONTESTANTS_MAX] = {
+      [DIRECT] = {.name = "direct calls of seven hooks and two tools", .hooks = 7, .direct = true},
+      [NONE] = {.name = "no hooks"},
+      [INLINE_1] = {.name = "1 inline handler (2 calls)", .hooks = 1, .placement = TP_PLACEMENT_INLINE, .calls = 2},
+      [INLINE_7] = {.name = "7 inline handlers (11 calls)", .hooks = 7, .placement = TP_PLACEMENT_INLINE, .calls = 11},
+      [ADDED_1] = {.name = "1 tp_hook_add hook (2 calls)", .hooks = 1, .calls = 2},
+      [ADDED_7] = {.name = "7 tp_hook_add hooks (11 calls)", .hooks = 7, .calls = 11}};
+  uint32_t batches = program->quick ? BATCHES_QUICK : BATCHES;
+  size_t count = add_peers(program, all, OURS);
+  for (size_t i = 0; i < count; i++) open_contestant(&all[i], program->quick, batches);
+  double *direct = bench_alloc(batches, sizeof *direct), trip = bench_round_trip_ns();
+  for (uint32_t batch = 0; batch < batches; batch++) {
+    for (size_t i = 0; i < count; i++) measure(&all[(batch + i) % count]);
+    direct[batch] = direct_call_ns();
   }
-  double trip = bench_round_trip_ns();
-  for (uint32_t batch = 0; batch < batches; batch++)
-    for (int i = 0; i < COUNT; i++) measure(&all[(batch + (uint32_t)i) % COUNT], turns, true);
-  if (!program->json) {
-    printf("\nwhole  tp_turn_run: model, two tools, model; µs of a turn  [%u turns each; %.0f → %.0f ns]\n",
-           turns * batches, trip, bench_round_trip_ns());
-    printf("  %-44s %9s %9s %9s %9s %9s %11s %9s\n", "", "median", "least", "p25", "p99", "CPU", "turns/s/core",
-           "switches");
+  if (!program->json) print_head(all, batches, trip);
+  for (size_t i = 0; i < count; i++) report(program, &all[i]);
+  bench_figure(program, "whole", "a direct call of a hook", bench_spread_of(direct, batches).median, "ns", 0);
+  for (size_t i = INLINE_1; i < OURS; i++) report_added(program, &all[NONE], &all[i]);
+  for (size_t i = OURS; i < count; i++) {
+    size_t ours = all[i].hooks == 0 ? NONE : all[i].hooks == 1 ? ADDED_1 : ADDED_7;
+    report_peer(program, &all[ours], &all[i]);
   }
-  for (int i = 0; i < COUNT; i++) {
-    report(program, &all[i]);
-    if (!all[i].direct) bench_driven_close(&all[i].driven);
-    free(all[i].samples);
-  }
+  for (size_t i = 0; i < count; i++) close_contestant(&all[i]);
+  free(direct);
 }
 
 int main(int argc, char **argv) {
