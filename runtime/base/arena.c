@@ -14,7 +14,10 @@ struct tp__arena_chunk {
 };
 
 static size_t align_up(size_t size) { return (size + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1); }
-static size_t room(const tp__arena *arena) { return (size_t)(arena->end - arena->next); }
+static size_t room(const tp__arena *arena) {
+  TP__ASSERT(arena->next <= arena->end);
+  return (size_t)(arena->end - arena->next);
+}
 
 void tp__arena_init(tp__arena *arena, const tp_allocator *allocator, void *first, size_t first_size, size_t bytes_max) {
   *arena = (tp__arena){.allocator = allocator, .bytes_max = bytes_max};
@@ -27,6 +30,7 @@ void tp__arena_init(tp__arena *arena, const tp_allocator *allocator, void *first
 void tp__arena_fini(tp__arena *arena) {
   while (arena->chunks) {
     tp__arena_chunk *chunk = arena->chunks;
+    TP__ASSERT(chunk->size > sizeof *chunk && chunk->size <= arena->bytes);
     arena->chunks = chunk->next;
     tp__release(arena->allocator, chunk, chunk->size);
   }

@@ -19,6 +19,28 @@
     if (tp__status_ != TP_OK) return tp__status_; \
   } while (0)
 
+/* ---- checks of our own invariants ----
+ *
+ * A state that only a fault of this library can reach ends at an assertion. assert() is for what is cheap beside the
+ * function that it stands in, and stays in release builds. The two macros below are for the rest: they do nothing, and
+ * evaluate nothing, unless TP_CHECKS is defined. meson.build defines it for debug builds and those with a sanitizer;
+ * the simulator always has it.
+ *
+ * A long-lived object has a function tp__NOUN_check() beside its code, which asserts its invariants one by one and says
+ * above each in words what it is. It is called behind every change of the object's state, by a thread that may read all
+ * that it reads: the owner, or the holder of the lock (then it ends in _check_locked). It changes nothing. */
+#if defined(TP_SIM) && !defined(TP_CHECKS)
+#define TP_CHECKS 1
+#endif
+#ifdef TP_CHECKS
+#define TP__ASSERT(condition) assert(condition)
+#define TP__CHECK(call) (call)
+enum { TP__CHECK_ITEMS_MAX = 32 }; /* so many items of a list or an array a check looks at after each change */
+#else
+#define TP__ASSERT(condition) ((void)(0 && (condition)))
+#define TP__CHECK(call) ((void)0)
+#endif
+
 /* ---- faults ---- */
 
 /** Fills fault (may be NULL) and returns code, so that a refusal is one line: return tp__fail(fault, …). subject may be
@@ -92,12 +114,14 @@ typedef struct tp__link {
 static inline void tp__list_init(tp__link *head) { head->next = head->prev = head; }
 static inline bool tp__list_empty(const tp__link *head) { return head->next == head; }
 static inline void tp__list_push(tp__link *head, tp__link *item) { /* at the end */
+  TP__ASSERT(head->prev->next == head && head->prev != item); /* it is not the last already */
   item->prev = head->prev;
   item->next = head;
   head->prev->next = item;
   head->prev = item;
 }
 static inline void tp__list_remove(tp__link *item) { /* harmless on an item removed before or self-linked */
+  TP__ASSERT(item->prev->next == item && item->next->prev == item);
   item->prev->next = item->next;
   item->next->prev = item->prev;
   item->next = item->prev = item;

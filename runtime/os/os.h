@@ -155,7 +155,7 @@ typedef enum tp__lock_rank {
 #undef X
 } tp__lock_rank;
 
-/** What a thread holds. Checked in the simulator and, with TP_CHECK_LOCKS, in builds with a sanitizer. */
+/** What a thread holds. Checked where TP_CHECKS is defined. */
 enum { TP__HELD_LOCKS_MAX = 8 };
 typedef struct tp__held_locks {
   uint8_t ranks[TP__HELD_LOCKS_MAX];
@@ -173,6 +173,11 @@ static inline void tp__held_locks_remove(tp__held_locks *held, tp__lock_rank ran
   held->count--;
   for (; at <= held->count; at++) held->ranks[at - 1] = held->ranks[at];
 }
+/** The thread is about to wait with the lock of this rank, and keeps no other one from other threads. */
+static inline void tp__held_locks_waits(const tp__held_locks *held, tp__lock_rank rank) {
+  assert(held->count > 0);
+  for (uint8_t i = 0; i < held->count; i++) assert(held->ranks[i] == TP__RANK_NONE || held->ranks[i] == rank);
+}
 
 #ifdef TP_SIM
 typedef struct tp__mutex {
@@ -186,8 +191,9 @@ typedef struct tp__cond { uint32_t magic; } tp__cond;
 #include <pthread.h>
 typedef struct tp__mutex {
   pthread_mutex_t m;
-#ifdef TP_CHECK_LOCKS
+#ifdef TP_CHECKS
   tp__lock_rank rank;
+  const void *holder; /* written by the holder alone; NULL: free */
 #endif
 } tp__mutex;
 typedef struct tp__cond {
@@ -200,6 +206,10 @@ tp_status tp__mutex_init(tp__mutex *mutex, tp__lock_rank rank);
 void tp__mutex_fini(tp__mutex *mutex);
 void tp__mutex_lock(tp__mutex *mutex);
 void tp__mutex_unlock(tp__mutex *mutex);
+/** Whether the calling thread holds it. There with TP_CHECKS alone: for TP__LOCKED(). */
+bool tp__mutex_is_mine(const tp__mutex *mutex);
+/** What a function whose name ends in _locked asserts first: its caller holds the lock. */
+#define TP__LOCKED(mutex) TP__ASSERT(tp__mutex_is_mine(mutex))
 tp_status tp__cond_init(tp__cond *cond); /* on the monotonic clock */
 void tp__cond_fini(tp__cond *cond);
 void tp__cond_wait(tp__cond *cond, tp__mutex *mutex);

@@ -27,18 +27,39 @@ static tp_status status_of(int error) {
   return error == ENOMEM ? TP_ERR_NO_MEMORY : TP_ERR_SYSTEM;
 }
 
-#ifdef TP_CHECK_LOCKS
-static _Thread_local tp__held_locks held;
-static void took(const tp__mutex *mutex) { tp__held_locks_add(&held, mutex->rank); }
-static void gives(const tp__mutex *mutex) { tp__held_locks_remove(&held, mutex->rank); }
+#ifdef TP_CHECKS
+static _Thread_local tp__held_locks held; /* its address is the thread's name */
+
+/* The holder alone writes `holder`, so what another thread reads of it is never that thread's own name. ThreadSanitizer
+ * sees a race there: it is read where it must be this thread's, so a race means that the assertion fails, too. */
+bool tp__mutex_is_mine(const tp__mutex *mutex) { return mutex->holder == &held; }
+static void took(tp__mutex *mutex) {
+  tp__held_locks_add(&held, mutex->rank);
+  mutex->holder = &held;
+}
+static void gives(tp__mutex *mutex) {
+  assert(tp__mutex_is_mine(mutex));
+  mutex->holder = NULL;
+  tp__held_locks_remove(&held, mutex->rank);
+}
+/* A wait keeps the rank: what it takes anew when it wakes is this lock. */
+static void gives_to_wait(tp__mutex *mutex) {
+  assert(tp__mutex_is_mine(mutex));
+  tp__held_locks_waits(&held, mutex->rank);
+  mutex->holder = NULL;
+}
+static void took_after_wait(tp__mutex *mutex) { mutex->holder = &held; }
 #else
 static inline void took(const tp__mutex *mutex) { (void)mutex; }
 static inline void gives(const tp__mutex *mutex) { (void)mutex; }
+static inline void gives_to_wait(const tp__mutex *mutex) { (void)mutex; }
+static inline void took_after_wait(const tp__mutex *mutex) { (void)mutex; }
 #endif
 
 tp_status tp__mutex_init(tp__mutex *mutex, tp__lock_rank rank) {
-#ifdef TP_CHECK_LOCKS
+#ifdef TP_CHECKS
   mutex->rank = rank;
+  mutex->holder = NULL;
 #endif
   (void)rank;
   pthread_mutexattr_t attributes;
@@ -92,9 +113,11 @@ static void wake(tp__a32 *word, int count) { syscall(SYS_futex, &word->v, FUTEX_
 bool tp__cond_wait_until(tp__cond *cond, tp__mutex *mutex, int64_t deadline_ns) {
   tp__a32_add_relaxed(&cond->waiting, 1);
   uint32_t sequence = tp__a32_load_relaxed(&cond->sequence);
+  gives_to_wait(mutex);
   must(pthread_mutex_unlock(&mutex->m));
   bool in_time = wait_while(&cond->sequence, sequence, deadline_ns);
   must(pthread_mutex_lock(&mutex->m));
+  took_after_wait(mutex);
   tp__a32_sub_acq_rel(&cond->waiting, 1);
   return in_time;
 }

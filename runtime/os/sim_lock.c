@@ -42,6 +42,8 @@ static void release(tp__mutex *mutex) {
   tp__sim_wake_all(TP__FIBER_LOCKS, mutex);
 }
 
+bool tp__mutex_is_mine(const tp__mutex *mutex) { return is_held(mutex) && mutex->holder == self(); }
+
 void tp__mutex_lock(tp__mutex *mutex) {
   assert(mutex->magic == MUTEX_MAGIC);
   tp__sim_point();
@@ -68,6 +70,7 @@ void tp__cond_wait(tp__cond *cond, tp__mutex *mutex) { tp__cond_wait_until(cond,
 
 bool tp__cond_wait_until(tp__cond *cond, tp__mutex *mutex, int64_t deadline_ns) {
   assert(cond->magic == COND_MAGIC);
+  tp__held_locks_waits(&self()->held, mutex->rank);
   tp__sim_point();
   release(mutex);
   bool woken = true;

@@ -8,7 +8,10 @@
 #include <setjmp.h>
 
 #include <cmocka.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "runtime/os/queue.h"
 #include "runtime/os/sim.h"
@@ -245,6 +248,28 @@ static void lock_inversion_is_found_and_its_trace_names_both(void **state) {
     }
     assert_true(hits > 0 && hits < 500);
   }
+}
+
+static void take_against_the_rank(void *arg) {
+  two_locks *t = arg;
+  tp__mutex_init(&t->a, TP__RANK_runtime);
+  tp__mutex_init(&t->b, TP__RANK_pool);
+  tp__mutex_lock(&t->b);
+  tp__mutex_lock(&t->a);
+}
+
+static void lock_of_a_lower_rank_aborts_a_run(void **state) {
+  (void)state;
+  pid_t child = fork();
+  if (child == 0) {
+    two_locks t;
+    close(STDERR_FILENO); /* what assert() prints */
+    run_once(1, TP__SIM_RANDOM, take_against_the_rank, &t);
+    _exit(0);
+  }
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
 }
 
 /* A worker answers in a few steps, so no real clock would ever let the deadline pass in between; the caller gives up at
@@ -916,6 +941,7 @@ int main(void) {
       cmocka_unit_test(lost_wakeup_of_atomic_flags_is_found),
       cmocka_unit_test(lost_wakeup_behind_a_deadline_is_found_by_the_oversleep),
       cmocka_unit_test(lock_inversion_is_found_and_its_trace_names_both),
+      cmocka_unit_test(lock_of_a_lower_rank_aborts_a_run),
       cmocka_unit_test(late_answer_is_found_because_the_clock_jumps_while_work_is_runnable),
       cmocka_unit_test(endless_spinning_is_given_up),
       cmocka_unit_test(spinner_does_not_starve_the_one_it_waits_for),

@@ -432,6 +432,73 @@ static void lock_of_a_lower_rank_aborts(void **state) {
   assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
 }
 
+#ifdef TP_CHECKS
+typedef struct some_locks {
+  tp__mutex runtime, pool;
+  tp__cond cond;
+} some_locks;
+
+static void take_against_the_rank(some_locks *locks) {
+  tp__mutex_lock(&locks->pool);
+  tp__mutex_lock(&locks->runtime);
+}
+
+static void wait_with_another_lock(some_locks *locks) {
+  tp__mutex_lock(&locks->runtime);
+  tp__mutex_lock(&locks->pool);
+  tp__cond_wait_until(&locks->cond, &locks->pool, 0);
+}
+
+static void unlock_in_another_thread(void *arg) { tp__mutex_unlock(&((some_locks *)arg)->pool); }
+
+static void unlock_what_another_thread_holds(some_locks *locks) {
+  tp_allocator allocator = tp__allocator_of(NULL);
+  tp__thread *thread;
+  tp__mutex_lock(&locks->pool);
+  if (tp__thread_start(&allocator, "stranger", unlock_in_another_thread, locks, &thread) == TP_OK)
+    tp__thread_join(thread);
+}
+
+static void call_a_locked_function_without_the_lock(some_locks *locks) { TP__LOCKED(&locks->pool); }
+
+static void take_in_rising_rank(some_locks *locks) {
+  tp__mutex_lock(&locks->runtime);
+  TP__LOCKED(&locks->runtime);
+  tp__mutex_lock(&locks->pool);
+  TP__LOCKED(&locks->pool);
+  tp__mutex_unlock(&locks->runtime);
+  tp__cond_wait_until(&locks->cond, &locks->pool, 0);
+  TP__LOCKED(&locks->pool);
+  tp__mutex_unlock(&locks->pool);
+}
+
+/* @return whether the process was ended by an assertion. */
+static bool is_aborted(void (*take)(some_locks *locks)) {
+  pid_t child = fork();
+  if (child == 0) {
+    some_locks locks;
+    close(STDERR_FILENO); /* what assert() prints */
+    if (tp__mutex_init(&locks.runtime, TP__RANK_runtime) != TP_OK) _exit(1);
+    if (tp__mutex_init(&locks.pool, TP__RANK_pool) != TP_OK || tp__cond_init(&locks.cond) != TP_OK) _exit(1);
+    take(&locks);
+    _exit(0);
+  }
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
+  return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+}
+
+static void mutexes_assert_who_holds_them_and_in_which_order(void **state) {
+  (void)state;
+  assert_false(is_aborted(take_in_rising_rank));
+  assert_true(is_aborted(take_against_the_rank));
+  assert_true(is_aborted(wait_with_another_lock));
+  assert_true(is_aborted(unlock_what_another_thread_holds));
+  assert_true(is_aborted(call_a_locked_function_without_the_lock));
+}
+#endif
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(clock_never_goes_back),
@@ -456,6 +523,9 @@ int main(void) {
       cmocka_unit_test(memory_for_ever_is_zeroed_and_aligned),
       cmocka_unit_test(locks_taken_in_rising_rank_are_fine_and_given_back_in_any_order),
       cmocka_unit_test(lock_of_a_lower_rank_aborts),
+#ifdef TP_CHECKS
+      cmocka_unit_test(mutexes_assert_who_holds_them_and_in_which_order),
+#endif
   };
   return cmocka_run_group_tests_name("posix", tests, set_up, NULL);
 }
