@@ -5,11 +5,34 @@
 
 #include "runtime/sched/sched.h"
 
+#ifdef TP_CHECKS
+void tp__attempt_check(const tp__attempt *attempt) {
+  uint32_t flags = tp__a32_load_acquire(&attempt->flags);
+  /* Whoever looks has a reference. */
+  assert(tp__a32_load_relaxed(&attempt->refs) > 0);
+  /* Its class says what runs, how it ends and how it is freed; its strand is of its scheduler. */
+  assert(attempt->class && attempt->class->settled && attempt->class->release && attempt->sched);
+  /* The holder of a token is notified of a cancel once, and only where there is a token and a cancel. */
+  assert(!(flags & TP__ATTEMPT_CANCELLING) ||
+         (flags & (TP__ATTEMPT_CANCELLED | TP__ATTEMPT_DEFERRED)) == (TP__ATTEMPT_CANCELLED | TP__ATTEMPT_DEFERRED));
+  assert(!(flags & TP__ATTEMPT_NOTIFIED) || (flags & TP__ATTEMPT_CANCELLING));
+  /* A token ends that there was. */
+  assert(!(flags & TP__ATTEMPT_GONE) || (flags & TP__ATTEMPT_DEFERRED));
+  /* Whether its function has returned is asked of those alone that end with their turn. */
+  assert(!(flags & TP__ATTEMPT_RETURNED) || attempt->ends_with_turn);
+}
+#endif
+
 /* ---- references ---- */
 
-static void hold(tp__attempt *attempt) { tp__a32_add_relaxed(&attempt->refs, 1); }
+static void hold(tp__attempt *attempt) {
+  uint32_t before = tp__a32_add_relaxed(&attempt->refs, 1);
+  TP__ASSERT(before > 0); /* the caller has one */
+  (void)before;
+}
 
 void tp__attempt_unref(tp__attempt *attempt) {
+  TP__CHECK(tp__attempt_check(attempt));
   if (tp__a32_sub_acq_rel(&attempt->refs, 1) != 1) return;
   tp_inbox *inbox = attempt->inbox_item.inbox;
   attempt->class->release(attempt);
@@ -24,6 +47,7 @@ static void destroy_ctx(tp__attempt *attempt) {
 
 /* The deferral is published and the answer is not wanted. */
 static void notify_cancel(tp__attempt *attempt) {
+  TP__CHECK(tp__attempt_check(attempt));
   uint32_t old = tp__a32_or_acq_rel(&attempt->flags, TP__ATTEMPT_CANCELLING);
   if (old & (TP__ATTEMPT_CANCELLING | TP__ATTEMPT_GONE)) return;
   if (attempt->deferral.cancel) attempt->deferral.cancel(attempt->deferral.ctx);
@@ -31,16 +55,23 @@ static void notify_cancel(tp__attempt *attempt) {
   if (old & TP__ATTEMPT_GONE) destroy_ctx(attempt);
 }
 
+static void uncount_token(tp__sched *sched) {
+  uint32_t before = tp__a32_sub_acq_rel(&sched->tokens_open, 1);
+  TP__ASSERT(before > 0); /* it was counted */
+  (void)before;
+}
+
 /* The token's end: nobody will answer through it any more. Drops the token's reference. A deferral without callbacks
  * has nothing to order. */
 static void token_gone(tp__attempt *attempt) {
+  TP__ASSERT(tp__a32_load_acquire(&attempt->flags) & TP__ATTEMPT_DEFERRED);
   if (attempt->deferral.cancel || attempt->deferral.destroy) {
     uint32_t old = tp__a32_or_acq_rel(&attempt->flags, TP__ATTEMPT_GONE);
     bool in_cancel = (old & TP__ATTEMPT_CANCELLING) && !(old & TP__ATTEMPT_NOTIFIED);
     if (!in_cancel) destroy_ctx(attempt);
   }
   if (attempt->pool_item.inbox) tp__pool_token_ended(&attempt->sched->pool, &attempt->pool_item);
-  tp__a32_sub_acq_rel(&attempt->sched->tokens_open, 1);
+  uncount_token(attempt->sched);
   tp__attempt_unref(attempt);
 }
 
@@ -48,6 +79,8 @@ static void token_gone(tp__attempt *attempt) {
 
 static void delivered(tp__message *message) {
   tp__attempt *attempt = TP__CONTAINER(message, tp__attempt, message);
+  TP__OWNED(attempt->strand);
+  TP__CHECK(tp__attempt_check(attempt));
   tp__strand_timer_remove(&attempt->timer);
   tp__slot_close(attempt->token);
   attempt->class->settled(attempt, attempt->refusal ? TP__REFUSED : TP__ANSWERED);
@@ -56,6 +89,7 @@ static void delivered(tp__message *message) {
 /* When it must be looked at next. A limit that counts from the call is watched from the hand-over on: that is never too
  * late, and saves a message to say that the call began. */
 static int64_t due_at(const tp__attempt *attempt, int64_t now_ns) {
+  TP__ASSERT(attempt->timeout_ns >= 0 && attempt->deadline_ns > 0);
   if (!attempt->timeout_ns) return attempt->deadline_ns;
   const tp__a64 *counted = attempt->pool_item.inbox ? &attempt->pool_item.offered_ns : &attempt->started_ns;
   int64_t started_ns = (int64_t)tp__a64_load_acquire(counted);
@@ -72,6 +106,7 @@ static void fire(tp__timer_entry *timer, int64_t now_ns) {
 
 tp_status tp__attempt_init(tp__attempt *attempt, const tp__attempt_class *class, tp__strand *strand) {
   memset(attempt, 0, sizeof *attempt);
+  TP__ASSERT(class->settled && class->release);
   attempt->class = class;
   attempt->sched = strand->sched;
   attempt->strand = strand;
@@ -84,7 +119,7 @@ tp_status tp__attempt_init(tp__attempt *attempt, const tp__attempt_class *class,
 
 static bool count_token(tp__sched *sched) {
   if (tp__a32_add_acq_rel(&sched->tokens_open, 1) < sched->options.tokens_max) return true;
-  tp__a32_sub_acq_rel(&sched->tokens_open, 1);
+  uncount_token(sched);
   return false;
 }
 
@@ -96,6 +131,8 @@ tp_reason tp__attempt_start(tp__attempt *attempt, int64_t deadline_ns, int64_t t
   tp__strand_timer_add(attempt->strand, &attempt->timer, due_at(attempt, tp__now_ns()));
   hold(attempt); /* the function's */
   tp__strand *strand = attempt->strand;
+  TP__OWNED(strand);
+  TP__CHECK(tp__attempt_check(attempt));
   bool waits = !strand->begins_more;
   tp_reason refused = tp__pool_submit(&attempt->sched->pool, &attempt->pool_item,
                                       waits ? tp__strand_thread(strand) : NULL, waits ? &strand->to_wake : NULL);
@@ -155,6 +192,7 @@ tp_reason tp__attempt_offer_permitted(tp__attempt *attempt, int64_t deadline_ns,
 void tp__attempt_await(tp__attempt *attempt, int64_t deadline_ns) {
   attempt->deadline_ns = deadline_ns;
   attempt->timeout_ns = 0;
+  TP__ASSERT(tp__a32_load_acquire(&attempt->flags) & TP__ATTEMPT_DEFERRED);
   tp__strand_timer_add(attempt->strand, &attempt->timer, deadline_ns);
 }
 
@@ -183,6 +221,9 @@ void tp__attempt_returned(tp__attempt *attempt) {
 }
 
 void tp__attempt_expire(tp__attempt *attempt, tp__attempt_end end) {
+  TP__OWNED(attempt->strand);
+  TP__ASSERT(end == TP__EXPIRED || end == TP__CANCELLED);
+  TP__CHECK(tp__attempt_check(attempt));
   tp__strand_timer_remove(&attempt->timer);
   if (!tp__slot_abandon(attempt->token)) return; /* somebody claimed it: the message is on its way */
   hold(attempt);                                 /* for the rest of this function */
@@ -225,6 +266,7 @@ static void note_late(tp__attempt *attempt) {
 /* Of an inbox: nobody has taken it, or will. As tp__token_answer(): the owner of the sched stays while a completer is
    counted. */
 static void refuse_untaken(tp__attempt *attempt, tp_reason reason) {
+  TP__ASSERT(reason != TP_REASON_NONE);
   if (!tp__slot_claim(attempt->token)) {
     end_untaken(attempt);
     return;
@@ -281,6 +323,7 @@ tp__strand *tp__attempt_call(tp__attempt *attempt) {
     leave_uncalled(attempt);
     return NULL;
   }
+  TP__CHECK(tp__attempt_check(attempt));
   tp__a64_store_release(&attempt->started_ns, (uint64_t)tp__now_ns());
   tp__answer answer = attempt->class->call(attempt);
   bool deferred = tp__a32_load_acquire(&attempt->flags) & TP__ATTEMPT_DEFERRED;
@@ -299,6 +342,8 @@ tp__strand *tp__attempt_call(tp__attempt *attempt) {
 }
 
 void tp__attempt_refuse(tp__attempt *attempt, tp_reason reason) {
+  TP__ASSERT(reason != TP_REASON_NONE);
+  TP__CHECK(tp__attempt_check(attempt));
   if (attempt->pool_item.inbox) {
     refuse_untaken(attempt, reason);
     return;
@@ -356,6 +401,7 @@ static void begin_answer(tp__attempt *attempt, tp__inside *frame, const tp__answ
 static void end_answer(tp__attempt *attempt, tp__inside *frame) {
   tp__sched *sched = attempt->sched;
   tp__answer answer = attempt->answer;
+  TP__ASSERT(tp__a32_load_acquire(&sched->completers) > 0); /* this one: till it is given back the scheduler stays */
   push_answer(attempt, &answer);
   token_gone(attempt);
   tp__inside_leave(frame);

@@ -103,6 +103,8 @@ struct tp__attempt {
 
 /** Makes an attempt ready to start, with a slot and the owner's reference. @return TP_OK, TP_ERR_NO_MEMORY. */
 tp_status tp__attempt_init(tp__attempt *attempt, const tp__attempt_class *class, tp__strand *strand);
+/** Who has a reference: asserts what always holds (attempt.c). */
+void tp__attempt_check(const tp__attempt *attempt);
 /** Gives back the slot of an attempt that was not started. */
 void tp__attempt_fini(tp__attempt *attempt);
 

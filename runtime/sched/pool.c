@@ -51,6 +51,41 @@ void tp__pool_fini(tp__pool *pool) {
   tp__mutex_fini(&pool->mutex);
 }
 
+#ifdef TP_CHECKS
+/* How many a list has; `most`: it is too long to be counted. */
+static uint32_t count_up_to(const tp__link *head, uint32_t most) {
+  uint32_t count = 0;
+  for (const tp__link *link = head->next; link != head && count < most; link = link->next) count++;
+  return count;
+}
+
+void tp__pool_check_locked(const tp__pool *pool) {
+  uint32_t queued = 0, running = 0, returning = 0, most = TP__CHECK_ITEMS_MAX;
+  TP__LOCKED(&pool->mutex);
+  for (int lane = 0; lane < TP__LANES; lane++) {
+    queued += count_up_to(&pool->lanes[lane], most);
+    running += pool->lane_running[lane];
+    returning += pool->lane_returning[lane];
+    /* A lane has as many functions running as it may, and no more. */
+    assert(pool->lane_running[lane] <= pool->lane_max[lane]);
+  }
+  /* What is queued lies in a lane; what runs is counted in its lane, and so is what wants its place back. */
+  assert(queued >= most || queued == tp__pool_queued_count(pool));
+  assert(running == pool->running_count && returning == pool->returning_count);
+  /* Each function that was begun has a place, or lost it to another one, or waits. */
+  uint32_t begun = count_up_to(&pool->running, most);
+  assert(begun >= most || begun == pool->running_count + pool->abandoned_count + pool->paused_count);
+  /* Only paused functions wait for their place, or are abandoned while they wait. */
+  assert(pool->returning_count <= pool->paused_count && pool->paused_abandoned_count <= pool->paused_count);
+  assert(pool->paused_count <= TP__PAUSED_MAX);
+  /* A thread that is idle is one of those there are, and is parked: so is the list of them. */
+  assert(pool->idle_count <= pool->thread_count && !pool->idle == (pool->idle_count == 0));
+  assert(!pool->idle || pool->idle->is_idle);
+  /* Threads have numbers in the order in which they were started. */
+  assert(pool->started_count >= pool->thread_count || pool->started_count == UINT16_MAX);
+}
+#endif
+
 /* ---- taking and giving back ---- */
 
 static tp__pool_item *item_of(tp__link *link) { return TP__CONTAINER(link, tp__pool_item, link); }
@@ -192,6 +227,7 @@ static void push_idle_locked(tp__pool *pool, tp__pool_thread *thread) {
 static void remove_idle_locked(tp__pool *pool, tp__pool_thread *thread) {
   tp__pool_thread **place = &pool->idle;
   while (*place != thread) place = &(*place)->next;
+  TP__ASSERT(thread->is_idle && pool->idle_count > 0);
   *place = thread->next;
   thread->is_idle = false;
   pool->idle_count--;
@@ -247,6 +283,7 @@ void tp__pool_wake(tp__pool_thread *woken) {
 
 static void unlock_and_wake(tp__pool *pool) {
   tp__pool_thread *woken = offer_locked(pool, NULL);
+  TP__CHECK(tp__pool_check_locked(pool));
   tp__mutex_unlock(&pool->mutex);
   tp__pool_wake(woken);
 }
@@ -469,6 +506,7 @@ tp_reason tp__pool_submit(tp__pool *pool, tp__pool_item *item, tp__pool_thread *
   }
   uint32_t exhausted = refused == TP_REASON_NO_WORKER ? note_exhausted_locked(pool) : 0;
   tp__pool_thread *woken = offer_locked(pool, later ? *later : NULL);
+  TP__CHECK(tp__pool_check_locked(pool));
   tp__mutex_unlock(&pool->mutex);
   if (later) *later = woken;
   else tp__pool_wake(woken);

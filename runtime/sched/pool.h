@@ -118,6 +118,8 @@ uint32_t tp__pool_stop(tp__pool *pool);
 bool tp__pool_orphan(tp__pool *pool, void (*last_out)(void *ctx), void *ctx);
 void tp__pool_fini(tp__pool *pool);
 
+/** Asserts what always holds (pool.c). */
+void tp__pool_check_locked(const tp__pool *pool);
 /** How many abandoned attempts have another thread in their place from now on. */
 void tp__pool_set_abandoned_max(tp__pool *pool, uint32_t count);
 /** Whether abandoned attempts hold every thread that there may be. */

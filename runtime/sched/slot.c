@@ -80,6 +80,28 @@ static slot *slot_at(uint32_t index) {
   return chunk ? &chunk[index % CHUNK_SLOTS] : NULL;
 }
 
+#ifdef TP_CHECKS
+static uint32_t state_of(uint64_t word) { return (uint32_t)(word & ((1 << STATE_BITS) - 1)); }
+
+/* A slot that is taken out of the free list, or was just put into it. */
+static void free_slot_check_locked(const slot *s, uint64_t word) {
+  TP__LOCKED(&lock);
+  /* A free slot is nobody's, and has a generation that a token may have. */
+  assert(state_of(word) == FREE && !s->attempt && !s->sched && word >> STATE_BITS != 0);
+  /* The free list holds slots that there are. */
+  assert(s->next_free <= chunk_count * CHUNK_SLOTS && free_head <= chunk_count * CHUNK_SLOTS);
+}
+
+/* The slot of a token that is about to end. */
+static void closing_slot_check_locked(const slot *s, tp_token token, uint64_t word) {
+  TP__LOCKED(&lock);
+  /* A token ends once: its slot is still of its generation, and not free. */
+  assert(word >> STATE_BITS == generation_of(token) && state_of(word) != FREE && state_of(word) <= LATE);
+  /* Until then it is an attempt's of a scheduler. */
+  assert(s->attempt && s->sched);
+}
+#endif
+
 /* Moves the token's slot from one state to another. Only the winner may look inside. */
 static slot *move(tp_token token, enum slot_state from, enum slot_state to) {
   slot *s = token.bits ? slot_at(index_of(token)) : NULL;
@@ -89,6 +111,8 @@ static slot *move(tp_token token, enum slot_state from, enum slot_state to) {
 }
 
 static bool grow_locked(void) {
+  TP__LOCKED(&lock);
+  assert(free_head == 0); /* the slab grows when no slot is free */
   if (chunk_count == CHUNKS_MAX) return false;
   slot *chunk = tp__os_alloc_forever(CHUNK_SLOTS * sizeof(slot));
   if (!chunk) return false;
@@ -109,6 +133,7 @@ tp_status tp__slot_open(struct tp__attempt *attempt, const tp__sched *sched, tp_
     uint32_t index = free_head - 1;
     slot *s = slot_at(index);
     uint64_t generation = tp__a64_load_relaxed(&s->word) >> STATE_BITS; /* a free slot's word is under the lock */
+    TP__CHECK(free_slot_check_locked(s, tp__a64_load_relaxed(&s->word)));
     free_head = s->next_free;
     s->sched = sched;
     s->attempt = attempt;
@@ -168,17 +193,20 @@ void tp__slot_close(tp_token token) {
   if (generation == 0) generation = 1;
   if (TP__BUG(TP__BUG_RECYCLED_SLOT)) generation = generation_of(token);
   tp__mutex_lock(&lock);
+  TP__CHECK(closing_slot_check_locked(s, token, tp__a64_load_relaxed(&s->word)));
   s->attempt = NULL;
   s->sched = NULL;
   tp__a64_store_release(&s->word, word_of(generation, FREE));
   s->next_free = free_head;
   free_head = index_of(token) + 1;
+  TP__CHECK(free_slot_check_locked(s, word_of(generation, FREE)));
   if (late_waiters) tp__cond_broadcast(&closed);
   tp__mutex_unlock(&lock);
 }
 
 /* One pass over the slab. What is ABANDONED stays so under the lock, and its attempt lives. */
 static slot *find_locked(const tp__sched *sched, enum slot_state state, uint32_t *ret_index) {
+  TP__LOCKED(&lock);
   for (uint32_t index = 0; index < chunk_count * CHUNK_SLOTS; index++) {
     slot *s = slot_at(index);
     if (s->sched != sched || (tp__a64_load_acquire(&s->word) & ((1 << STATE_BITS) - 1)) != state) continue;

@@ -8,32 +8,61 @@ static char idle_mark, closed_mark;
 #define IDLE ((void *)&idle_mark)
 #define CLOSED ((void *)&closed_mark)
 
-/* ---- for the simulator: who does an owner's work, and what is left behind ---- */
+/* ---- who does an owner's work, and what is left behind ---- */
 
 #ifdef TP_SIM
 tp__strand_watch tp__strand_watched;
+#endif
+
+#ifdef TP_CHECKS
+void tp__strand_check(const tp__strand *strand) {
+  /* A strand has a scheduler from its begin to its end. */
+  assert(strand->sched);
+  /* The owner's own messages are a ring. */
+  assert(!strand->own || (strand->own->next && strand->own->next->deliver));
+  /* wake_ns is a lower bound of all that is listed, and the list is whole. */
+  const tp__link *link = strand->timers.next;
+  for (uint32_t i = 0; i < TP__CHECK_ITEMS_MAX && link != &strand->timers; i++, link = link->next) {
+    assert(TP__CONTAINER((tp__link *)(uintptr_t)link, tp__timer_entry, link)->at_ns >= strand->wake_ns);
+    assert(link->next->prev == link);
+  }
+}
 
 static void works(tp__strand *strand) {
   uint32_t me = (uint32_t)(uintptr_t)tp__here_get();
+#ifdef TP_SIM
   if (strand->working && tp__strand_watched.broken) tp__strand_watched.broken("it has two owners");
+#else
+  assert(!strand->working); /* it has one owner */
+#endif
   strand->working = me ? me : 1;
 }
 
 /* It is another thread's, or ends. */
-static void gives(tp__strand *strand) { strand->working = 0; }
+static void gives(tp__strand *strand) {
+  TP__OWNED(strand);
+  strand->working = 0;
+}
+#else
+static inline void works(const tp__strand *strand) { (void)strand; }
+static inline void gives(const tp__strand *strand) { (void)strand; }
+#endif
 
+#ifdef TP_SIM
 /* No thread will own it. */
 static void leaves(tp__strand *strand) {
-  strand->working = 0;
+  gives(strand);
   if (!tp__strand_watched.broken) return;
   bool is_ready = strand->is_turn && tp__strand_watched.is_ready(strand);
   if (strand->own) tp__strand_watched.broken("its owner leaves a message to itself");
   if (is_ready) tp__strand_watched.broken("it has no owner, and is ready");
 }
 #else
-static inline void works(const tp__strand *strand) { (void)strand; }
-static inline void gives(const tp__strand *strand) { (void)strand; }
-static inline void leaves(const tp__strand *strand) { (void)strand; }
+/* Nothing the owner gave itself is left behind. */
+static inline void leaves(tp__strand *strand) {
+  TP__ASSERT(!strand->own);
+  gives(strand);
+}
 #endif
 
 /* ---- life ---- */
@@ -68,6 +97,8 @@ void tp__strand_begin(tp__strand *strand, struct tp__sched *sched, bool owned) {
   strand->own = NULL;
 #ifdef TP_SIM
   strand->is_turn = false;
+#endif
+#ifdef TP_CHECKS
   strand->working = 0;
 #endif
   tp__aptr_store_relaxed(&strand->inbox, owned ? NULL : IDLE);
@@ -97,6 +128,7 @@ static void *put(tp__strand *strand, tp__message *message) {
 }
 
 bool tp__strand_push(tp__strand *strand, tp__message *message) {
+  TP__ASSERT(message->deliver);
   const void *old = put(strand, message);
   if (old == IDLE) schedule(strand);
   return old != CLOSED;
@@ -154,6 +186,8 @@ static void deliver(tp__message *newest) {
 }
 
 void tp__strand_push_own(tp__strand *strand, tp__message *message) {
+  TP__OWNED(strand);
+  TP__ASSERT(message->deliver);
   if (strand->own) {
     message->next = strand->own->next;
     strand->own->next = message;
@@ -182,6 +216,8 @@ static bool deliver_all(tp__strand *strand) {
 }
 
 void tp__strand_timer_add(tp__strand *strand, tp__timer_entry *timer, int64_t at_ns) {
+  TP__OWNED(strand);
+  TP__ASSERT(timer->fire && at_ns > 0);
   timer->at_ns = at_ns;
   tp__list_push(&strand->timers, &timer->link);
   if (at_ns < strand->wake_ns) strand->wake_ns = at_ns;
@@ -190,6 +226,7 @@ void tp__strand_timer_add(tp__strand *strand, tp__timer_entry *timer, int64_t at
 void tp__strand_timer_remove(tp__timer_entry *timer) { tp__list_remove(&timer->link); }
 
 void tp__strand_fire(tp__strand *strand, int64_t now_ns) {
+  TP__OWNED(strand);
   /* First collect what is due, in order of listing; then run it: a fire may list or unlist anything. */
   tp__link fired;
   tp__list_init(&fired);
@@ -209,6 +246,7 @@ void tp__strand_fire(tp__strand *strand, int64_t now_ns) {
     tp__list_remove(&timer->link);
     timer->fire(timer, now_ns);
   }
+  if (!strand->end) TP__CHECK(tp__strand_check(strand));
 }
 
 /* One round of the owner's work. @return whether there was any. */
@@ -221,6 +259,7 @@ static bool work(tp__strand *strand) {
       any = true;
     }
   }
+  if (!strand->end) TP__CHECK(tp__strand_check(strand));
   return any;
 }
 
@@ -242,6 +281,7 @@ static void work_off(tp__strand *strand) {
 /* What was pushed in the last moment is delivered all the same: messages carry references. From the end on its memory
  * may be another one's, which does not run here. */
 static void close_and_end(tp__strand *strand, tp__running *running) {
+  TP__ASSERT(!strand->sleeper && !strand->handoff); /* no thread waits to become the owner of what ends */
   if (strand->was_armed) tp__timer_disarm(strand);
   deliver(tp__aptr_exchange_acq_rel(&strand->inbox, CLOSED));
   deliver_own(strand);
@@ -333,6 +373,7 @@ void tp__strand_give_back(tp__strand *strand) {
 static void sleep_as_owner(tp__strand *strand, tp__sleeper *sleeper) {
   int64_t wake_ns = strand->wake_ns;
   struct tp__pool_thread *to_wake = take_to_wake(strand);
+  TP__ASSERT(!strand->sleeper); /* a strand has one synchronous owner */
   strand->sleeper = sleeper;
   leaves(strand);
   void *expected = NULL;

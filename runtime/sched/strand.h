@@ -56,7 +56,9 @@ struct tp__strand {
   bool begins_more; /* the owner begins more after this: what it hands over must not wait for the owner's thread */
 #ifdef TP_SIM
   bool is_turn;
-  uint32_t working; /* the thread that does an owner's work; 0: none does */
+#endif
+#ifdef TP_CHECKS
+  uint32_t working; /* the thread that does an owner's work; 0: none does, or a host's that has not begun to */
 #endif
   int64_t wake_ns;
   void (*end)(tp__strand *strand); /* set by a delivered message: called last, by the owner, after the close */
@@ -101,6 +103,17 @@ static inline bool tp__strand_is_here(const tp__strand *strand) {
   while (running && running->strand != strand) running = running->outer;
   return running != NULL;
 }
+/** Whether no other thread does the owner's work. Any function that is the owner's alone asserts it: TP__OWNED(). */
+static inline bool tp__strand_may_be_mine(const tp__strand *strand) {
+#ifdef TP_CHECKS
+  return !strand->working || strand->working == (uint32_t)(uintptr_t)tp__here_get();
+#else
+  return strand != NULL;
+#endif
+}
+#define TP__OWNED(strand) TP__ASSERT(tp__strand_may_be_mine(strand))
+/** Owner: asserts what always holds (strand.c). */
+void tp__strand_check(const tp__strand *strand);
 /** Becomes the owner on the calling thread, waiting until the present one leaves. */
 void tp__strand_acquire(tp__strand *strand);
 /** The same if nobody owns it. */

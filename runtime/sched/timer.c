@@ -42,7 +42,23 @@ static tp__strand *meld_siblings(tp__strand *first) {
   return root;
 }
 
+#ifdef TP_CHECKS
+void tp__timer_check_locked(const tp__timer *timer) {
+  TP__LOCKED(&timer->mutex);
+  const tp__strand *root = timer->root;
+  if (!root) return;
+  /* The root has neither a parent nor a sibling. */
+  assert(!root->heap_prev && !root->heap_next && root->armed_ns > 0);
+  /* No child is earlier than its parent, and each knows the one before it. */
+  const tp__strand *before = root, *child = root->heap_child;
+  for (uint32_t i = 0; i < TP__CHECK_ITEMS_MAX && child; i++, before = child, child = child->heap_next)
+    assert(child->armed_ns >= root->armed_ns && child->heap_prev == before);
+}
+#endif
+
 static void remove_locked(tp__timer *timer, tp__strand *strand) {
+  TP__LOCKED(&timer->mutex);
+  TP__ASSERT(strand->armed_ns > 0); /* it is in the heap */
   tp__strand *children = meld_siblings(strand->heap_child);
   if (timer->root == strand) {
     timer->root = children;
@@ -54,11 +70,13 @@ static void remove_locked(tp__timer *timer, tp__strand *strand) {
   }
   strand->heap_child = strand->heap_next = strand->heap_prev = NULL;
   strand->armed_ns = 0;
+  TP__CHECK(tp__timer_check_locked(timer));
 }
 
 /* ---- the thread ---- */
 
 static void fire_locked(tp__timer *timer, tp__strand *strand) {
+  TP__LOCKED(&timer->mutex);
   remove_locked(timer, strand);
   if (tp__a32_exchange_acq_rel(&strand->timer_pending, 1) == 0) tp__strand_push(strand, &strand->timer_message);
 }
@@ -109,11 +127,13 @@ void tp__timer_fini(tp__timer *timer) {
 
 void tp__timer_arm(tp__strand *strand, int64_t at_ns) {
   tp__timer *timer = &strand->sched->timer;
+  TP__ASSERT(at_ns > 0); /* 0 says that it is not armed */
   tp__mutex_lock(&timer->mutex);
   if (!strand->armed_ns || at_ns < strand->armed_ns) {
     if (strand->armed_ns) remove_locked(timer, strand);
     strand->armed_ns = at_ns;
     timer->root = meld(timer->root, strand);
+    TP__CHECK(tp__timer_check_locked(timer));
     if (at_ns < timer->looks_ns) { /* once for each earlier time: the woken thread sets it anew */
       timer->looks_ns = at_ns;
       tp__cond_signal(&timer->changed);

@@ -23,6 +23,8 @@ tp_status tp__timer_start(tp__timer *timer, const tp_allocator *allocator);
 /** Joins the thread. Nothing may be armed. */
 void tp__timer_stop(tp__timer *timer);
 void tp__timer_fini(tp__timer *timer);
+/** Asserts what always holds (timer.c). */
+void tp__timer_check_locked(const tp__timer *timer);
 /** Wakes the strand at at_ns, or earlier if it is armed for earlier. */
 void tp__timer_arm(tp__strand *strand, int64_t at_ns);
 void tp__timer_disarm(tp__strand *strand);

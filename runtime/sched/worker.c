@@ -37,6 +37,7 @@ tp_status tp__workers_init(tp__workers *workers, const tp__sched_options *option
 }
 
 void tp__workers_fini(tp__workers *workers) {
+  assert(!workers->each && tp__queue_mpmc_empty(workers->queue)); /* nothing is left, and no thread to run it */
   tp__cond_fini(&workers->work);
   tp__mutex_fini(&workers->mutex);
   tp__queue_mpmc_free(workers->queue);
@@ -58,6 +59,7 @@ static void wake_one(tp__workers *workers, uint32_t idle) {
 /* A searcher found something. What was pushed while it searched woke nobody. */
 static void found(tp__workers *workers) {
   uint32_t idle = tp__a32_sub_acq_rel(&workers->idle, SEARCHER) - SEARCHER;
+  TP__ASSERT(SEARCHERS(idle) < workers->count); /* it was counted */
   if (SLEEPERS(idle) > 0 && SEARCHERS(idle) == 0 && !tp__queue_mpmc_empty(workers->queue)) wake_one(workers, idle);
 }
 
@@ -92,6 +94,16 @@ static bool search(tp__workers *workers, credit *c) {
   return found_some;
 }
 
+#ifdef TP_CHECKS
+static void workers_check_locked(const tp__workers *workers, uint32_t idle) {
+  TP__LOCKED(&workers->mutex);
+  /* No more of them sleep and search than there are. */
+  assert(SLEEPERS(idle) <= workers->count && SEARCHERS(idle) <= workers->count);
+  /* A wake-up is given to a sleeper, and taken once. */
+  assert(workers->wakes <= workers->count);
+}
+#endif
+
 /* Sleeps until there may be work. It is counted as a sleeper, and no longer as a searcher, before the last look at the
  * queue, and a pusher reads the counts after its push, both by read-modify-write: whichever comes second sees the
  * other, so no wake-up is lost. @param searching  in: it is counted so; out: it was woken, and is.
@@ -101,9 +113,11 @@ static bool sleep_for_work(tp__workers *workers, bool *searching) {
   tp__mutex_lock(&workers->mutex);
   tp__a32_add_acq_rel(&workers->idle, *searching ? SLEEPER - SEARCHER : SLEEPER);
   if (!TP__BUG(TP__BUG_LOST_WAKEUP)) empty = tp__queue_mpmc_empty(workers->queue);
+  TP__CHECK(workers_check_locked(workers, tp__a32_load_relaxed(&workers->idle)));
   while (empty && workers->wakes == 0 && !workers->stop) tp__cond_wait(&workers->work, &workers->mutex);
   *searching = workers->wakes > 0;
   if (*searching) workers->wakes--;
+  TP__CHECK(workers_check_locked(workers, tp__a32_load_relaxed(&workers->idle)));
   bool stop = workers->stop && (empty || TP__BUG(TP__BUG_LEFT_QUEUED));
   tp__a32_sub_acq_rel(&workers->idle, SLEEPER);
   tp__mutex_unlock(&workers->mutex);
@@ -142,6 +156,7 @@ static bool somebody_starves(const tp__workers *workers) {
 }
 
 static void give_back(tp__workers *workers, void **batch, uint32_t count) {
+  TP__ASSERT(count < BATCH);
   for (uint32_t i = 0; i < count; i++) tp__workers_push(workers, batch[i]);
 }
 
