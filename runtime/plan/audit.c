@@ -23,6 +23,7 @@ void tp__audit_fill(tp__audit_row *row, const char *owner, const char *action, c
 }
 
 void tp__audit_add_locked(tp__registry *registry, const tp__audit_row *row) {
+  TP__LOCKED(&registry->lock);
   tp__audit_ring *ring = &registry->audit[row->subscription ? TP__AUDIT_RUN : TP__AUDIT_REGISTRATION];
   tp__audit_row *place = &ring->rows[ring->count++ % TP__AUDIT_ROWS];
   *place = *row;

@@ -183,6 +183,7 @@ static void collapse_links(links *all) {
       all->items[kept++] = all->items[i];
     }
   }
+  TP__ASSERT(kept <= all->count);
   all->count = kept;
 }
 
@@ -311,6 +312,92 @@ static tp_status lay_out(const tp__drafts *drafts, const tp__draft *draft, const
   return TP_OK;
 }
 
+/* ---- what holds of a plan ---- */
+
+#ifdef TP_CHECKS
+static void edges_check(const tp__plan *plan, uint32_t index, uint32_t *edges_seen) {
+  const tp__node *node = &plan->nodes[index];
+  if (node->edge_count == 0) return;
+  /* The edges of a node lie together, behind those of the nodes before it. */
+  assert(node->first_edge == *edges_seen && node->first_edge + node->edge_count <= plan->edge_count);
+  uint32_t before = index;
+  for (uint32_t e = node->first_edge; e < node->first_edge + node->edge_count; e++) {
+    uint32_t target = plan->edges[e] >> 1;
+    /* They lead to higher indexes, rising, each pair once; and to a later level. */
+    assert(target > before && target < plan->node_count && plan->nodes[target].level > node->level);
+    before = target;
+  }
+  *edges_seen += node->edge_count;
+}
+
+static void deps_check(const tp__plan *plan, uint32_t index, uint32_t *deps_seen) {
+  const tp__node *node = &plan->nodes[index];
+  if (node->dep_count == 0) return;
+  /* So do its dependencies, which are nodes before it, rising. */
+  assert(node->first_dep == *deps_seen && node->first_dep + node->dep_count <= plan->dep_count);
+  for (uint32_t d = node->first_dep; d < node->first_dep + node->dep_count; d++)
+    assert(plan->deps[d] < index && (d == node->first_dep || plan->deps[d] > plan->deps[d - 1]));
+  *deps_seen += node->dep_count;
+}
+
+static void node_check(const tp__plan *plan, uint32_t index) {
+  const tp__node *node = &plan->nodes[index];
+  const tp__inline_node *copy = &plan->inline_nodes[index];
+  /* A node is a subscription's of this phase, with a handler, and all of its policies are resolved. */
+  assert(node->sub && node->handler && node->sub->desc.phase == plan->phase);
+  assert(node->execution != TP_EXECUTION_DEFAULT && node->failure != TP_FAILURE_DEFAULT);
+  /* What the loop of inline nodes reads is the same. */
+  assert(copy->run == node->run && copy->self == node->self && copy->edge_count == node->edge_count);
+  assert(copy->leaves == (!(node->flags & TP__NODE_INLINE) || !tp__node_awaited(node)));
+  assert(!copy->on_fast_path || !copy->leaves);
+  /* The plan's bounds are those of its nodes. */
+  assert(node->level < plan->levels && node->required_tail_ns <= plan->required_tail_ns_max);
+  assert(node->timeout_ns <= 0 || node->timeout_ns >= plan->timeout_ns_min);
+}
+
+/* What an entry starts from is what the arrays say. */
+static void start_check(const tp__plan *plan) {
+  const uint64_t *ready = plan->start;
+  const uint16_t *counters = (const uint16_t *)(ready + tp__ready_words(plan->node_count));
+  uint32_t roots = 0, bits = 0;
+  for (uint32_t i = 0; i < plan->node_count; i++) {
+    /* The counters are the indegrees, and nothing is marked. */
+    assert(counters[i] == plan->indegree[i] && plan->no_marks[i] == 0);
+    bool is_ready = ready[i / 64] >> i % 64 & 1;
+    /* Ready is each root that does not leave the owner's thread. */
+    assert(is_ready == (plan->indegree[i] == 0 && !plan->inline_nodes[i].leaves));
+    bits += is_ready;
+    if (plan->indegree[i] > 0) continue;
+    /* The roots are the nodes without an edge to them, rising. */
+    assert(roots < plan->root_count && plan->roots[roots] == i);
+    roots++;
+  }
+  assert(roots == plan->root_count && bits == plan->ready_count);
+  assert(plan->ready_count + plan->leaving_count == plan->root_count);
+}
+
+void tp__plan_check(const tp__plan *plan) {
+  uint32_t edges = 0, deps = 0;
+  uint64_t into = 0;
+  /* A plan has nodes, and of these one at least waits for none. */
+  assert(plan->row && plan->node_count > 0 && plan->node_count <= TP__PHASE_NODES_MAX && plan->root_count > 0);
+  for (uint32_t i = 0; i < plan->node_count; i++) {
+    edges_check(plan, i, &edges);
+    deps_check(plan, i, &deps);
+    node_check(plan, i);
+    into += plan->indegree[i];
+  }
+  /* Every edge is some node's, and leads to one. */
+  assert(edges == plan->edge_count && into == plan->edge_count && deps == plan->dep_count);
+  start_check(plan);
+  /* Required nodes are part of all; an entry has time for them. */
+  assert(plan->required_ns <= plan->worst_ns && plan->budget_ns > 0 && plan->budget_ns <= TP__NEVER / 4);
+  /* A fast path is of inline nodes that are awaited. */
+  assert(plan->detached_count <= plan->node_count);
+  assert(!plan->on_fast_path || (plan->all_inline && plan->detached_count == 0));
+}
+#endif
+
 /* ---- */
 
 static tp_status compile_phase(const tp__drafts *drafts, tp__draft *draft, tp_fault *fault) {
@@ -327,6 +414,7 @@ static tp_status compile_phase(const tp__drafts *drafts, tp__draft *draft, tp_fa
   condense(plan, drafts->registry);
   set_start(plan);
   plan->hash = tp__plan_hash(plan);
+  TP__CHECK(tp__plan_check(plan));
   draft->members->plan = plan;
   return TP_OK;
 }
@@ -374,5 +462,6 @@ tp_status tp__compile(tp__snapshot *snapshot, tp_fault *fault) {
     if (set->members_of_phase[phase]) snapshot->plans[phase] = set->members_of_phase[phase]->plan;
   }
   snapshot->hash = tp__snapshot_hash(snapshot);
+  TP__CHECK(tp__snapshot_check(snapshot));
   return TP_OK;
 }

@@ -4,6 +4,7 @@
 #include "runtime/plan/registry.h"
 
 static tp_status add_locked(tp__registry *registry, const char *id, const char **ret_id) {
+  TP__LOCKED(&registry->names_lock);
   TP__TRY(tp__index_reserve(&registry->interned, registry->interned.id_count + 1));
   const char *copy;
   if (!tp__arena_string(&registry->interned_arena, id, &copy)) return TP_ERR_NO_MEMORY;
@@ -24,6 +25,7 @@ tp_status tp__intern(tp__registry *registry, const char *id, const char **ret_id
 
 /* Ids have no white space, so that a blank tells them apart. */
 static tp_status add_name_locked(tp__registry *registry, const tp__run_name *name, uint32_t *ret_id) {
+  TP__LOCKED(&registry->names_lock);
   char key[3 * (TP_ID_BYTES_MAX + 1) + 2];
   const char *copy;
   size_t known;

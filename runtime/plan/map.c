@@ -74,6 +74,7 @@ void tp__map_fini(tp__map *map) {
 }
 
 static tp_status put(tp__map *map, const char *id, uint64_t hash, void *member) {
+  TP__ASSERT(member && map->shard_count > 0);
   tp__shard *shard;
   TP__TRY(shard_own(map, shard_of(map, hash), &shard));
   TP__TRY(tp__index_reserve(&shard->ids, shard->ids.id_count + 1));
@@ -126,6 +127,7 @@ tp_status tp__map_remove(tp__map *map, const char *id) {
   tp__shard *shard;
   TP__TRY(shard_own(map, shard_of(map, hash), &shard));
   size_t member = tp__index_remove(&shard->ids, id, hash);
+  assert(map->count > 0);
   map->count--;
   map->kind->unref((void *)(uintptr_t)member); /* not the last: the version before has it too */
   return TP_OK;

@@ -52,5 +52,6 @@ void tp__members_close_gaps(tp__members *members) {
   for (size_t i = 0; i < members->item_count; i++) {
     if (members->items[i].sub) members->items[kept++] = members->items[i];
   }
+  assert(!members->compiled); /* a plan's members never change */
   members->item_count = kept;
 }

@@ -98,16 +98,32 @@ void tp__registry_free(tp__registry *registry) {
 
 /* ---- the newest snapshot ---- */
 
+#ifdef TP_CHECKS
+static void registry_check_locked(const tp__registry *registry) {
+  uint64_t rows = 0;
+  TP__LOCKED(&registry->lock);
+  /* There is a newest snapshot, and it is the registry's. */
+  assert(registry->current && registry->current->registry == registry);
+  /* Its maker's hold outweighs all others, also where pins that were counted elsewhere are taken away. */
+  assert(tp__a64_load_relaxed(&registry->current->refs) > TP__SNAPSHOT_BIAS / 2);
+  /* Each audit row has a number, and lies in a ring. */
+  for (int i = 0; i < TP__AUDIT_CLASSES; i++) rows += registry->audit[i].count;
+  assert(rows == registry->audit_number);
+}
+#endif
+
 tp__snapshot *tp__registry_pin(tp__registry *registry) {
   tp__mutex_lock(&registry->lock);
   tp__snapshot *snapshot = registry->current;
   tp__snapshot_hold(snapshot);
+  TP__CHECK(registry_check_locked(registry));
   tp__mutex_unlock(&registry->lock);
   return snapshot;
 }
 
 /* Under the lock, so that whoever counts pins has one newest snapshot after the other. */
 static void replace_locked(tp__registry *registry, tp__snapshot *snapshot) {
+  TP__LOCKED(&registry->lock);
   if (registry->on_publish) registry->on_publish(registry->on_publish_ctx, snapshot);
   registry->current = snapshot;
 }
@@ -118,8 +134,10 @@ bool tp__registry_publish(tp__registry *registry, const tp__snapshot *base, tp__
   tp__snapshot *old = registry->current;
   bool newest = old == base;
   if (newest) {
+    TP__ASSERT(snapshot->version == old->version + 1); /* versions have no gap */
     replace_locked(registry, snapshot);
     tp__audit_add_locked(registry, row);
+    TP__CHECK(registry_check_locked(registry));
   }
   tp__mutex_unlock(&registry->lock);
   if (newest) tp__snapshot_retire(old);

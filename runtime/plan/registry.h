@@ -389,6 +389,10 @@ tp_status tp__compile(tp__snapshot *snapshot, tp_fault *fault);
 /** Fills in what follows from the limits: tails, worst case, critical path, budget. */
 tp_status tp__plan_times(tp__plan *plan, tp__arena *scratch);
 uint64_t tp__plan_hash(const tp__plan *plan);
+/** Any thread: asserts what holds of a plan from its making on (compile.c). */
+void tp__plan_check(const tp__plan *plan);
+/** Any thread that holds it: asserts what holds of a snapshot from its compilation on (snapshot.c). */
+void tp__snapshot_check(tp__snapshot *snapshot);
 uint64_t tp__snapshot_hash(const tp__snapshot *snapshot);
 
 static inline bool tp__node_awaited(const tp__node *node) { return !(node->flags & TP__NODE_DETACHED); }

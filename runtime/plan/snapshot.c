@@ -24,6 +24,40 @@ tp_status tp__snapshot_new(tp__registry *registry, uint64_t version, tp__snapsho
 
 tp__set *tp__snapshot_set(tp__snapshot *snapshot) { return &block_of(snapshot)->set; }
 
+#ifdef TP_CHECKS
+static void members_check(const tp__members *members, const tp__set *set, uint32_t phase) {
+  size_t enabled = 0;
+  assert(members->compiled);
+  for (size_t i = 0; i < members->item_count; i++) {
+    const tp__set_item *item = &members->items[i];
+    /* Members are subscriptions of the phase, by rising registration number. */
+    assert(item->sub && item->sub->desc.phase == phase && item->sub->registration < set->next_registration);
+    assert(i == 0 || members->items[i - 1].sub->registration < item->sub->registration);
+    enabled += !item->disabled;
+    if (i >= TP__CHECK_ITEMS_MAX) continue;
+    /* The map finds them. */
+    assert(tp__set_subscription(set, item->sub->desc.id) == item->sub);
+  }
+  /* The plan has a node for each that is enabled. */
+  assert(enabled == (members->plan ? members->plan->node_count : 0));
+}
+
+void tp__snapshot_check(tp__snapshot *snapshot) {
+  const tp__set *set = tp__snapshot_set(snapshot);
+  /* Whoever looks has a hold. */
+  assert(tp__a64_load_relaxed(&snapshot->refs) > 0 && snapshot->registry);
+  for (uint32_t phase = 0; phase < TP_PHASE_LIMIT; phase++) {
+    const tp__members *members = set->members_of_phase[phase];
+    const tp__plan *plan = snapshot->plans[phase];
+    /* The plans are those of its members. */
+    assert(plan == (members ? members->plan : NULL));
+    /* A plan is of its phase, and of a phase that there is. */
+    assert(!plan || (plan->phase == phase && plan->row == snapshot->registry->phases[phase]));
+    if (members && members->item_count <= 8 * TP__CHECK_ITEMS_MAX) members_check(members, set, phase);
+  }
+}
+#endif
+
 void tp__snapshot_hold(tp__snapshot *snapshot) {
   uint64_t before = tp__a64_add_relaxed(&snapshot->refs, 1);
   assert(before > 0);
@@ -31,6 +65,7 @@ void tp__snapshot_hold(tp__snapshot *snapshot) {
 }
 
 static void let_go(tp__snapshot *snapshot, uint64_t count) {
+  TP__ASSERT(count == 1 || count == TP__SNAPSHOT_BIAS);
   uint64_t before = tp__a64_sub_acq_rel(&snapshot->refs, count);
   assert(before >= count);
   if (before > count) return;
