@@ -58,6 +58,7 @@ static inline void tp__entry_set_plan(tp__entry *e, const tp__plan *plan) {
 static inline void tp__entry_lay_out(tp__entry *e) {
   const tp__plan *plan = e->plan;
   uint32_t n = plan->node_count;
+  TP__ASSERT(e->marks == plan->no_marks && tp__list_empty(&e->link)); /* once for each entry */
   e->ready = (tp__ready){.bits = (uint64_t *)(void *)(e->rows + n), .count = plan->ready_count};
   e->counters = (uint16_t *)(e->ready.bits + tp__ready_words(n));
   e->leaving = e->counters + n;
@@ -95,6 +96,7 @@ static inline tp__entry *tp__entry_begin(tp__turn *turn, const tp__plan *plan, i
   tp__entry *e = turn->cached_entry;
   if (!e || e->taken || e->exceptional || e->block_size < tp__entry_bytes(plan)) e = tp__entry_take_block(turn, plan);
   if (!e) return NULL;
+  TP__ASSERT(e->turn == turn && e->block_size >= tp__entry_bytes(plan));
   e->taken = true;
   tp__entry_set_plan(e, plan);
   tp__entry_set_birth(e, budget_ns, ignores_cancel);

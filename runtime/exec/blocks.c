@@ -7,11 +7,15 @@ enum { DEPOT_BYTES_MAX = 8 << 20 /* of each class */, MAGAZINE_BYTES = 64 << 10,
 static int class_of(size_t size) {
   if (size <= TP__BLOCK_BYTES_MIN) return 0;
   size_t halves = (size - 1) / (TP__BLOCK_BYTES_MIN / 2);
+  TP__ASSERT(halves > 0);
   int highest = 63 - __builtin_clzll(halves);
   return 2 * highest - 1 + (int)(halves >> (highest - 1) & 1);
 }
 
-static size_t size_of(int class) { return (size_t)(class & 1 ? 3 : 2) * (TP__BLOCK_BYTES_MIN / 2) << class / 2; }
+static size_t size_of(int class) {
+  TP__ASSERT(class >= 0 && class < TP__BLOCK_CLASSES);
+  return (size_t)(class & 1 ? 3 : 2) * (TP__BLOCK_BYTES_MIN / 2) << class / 2;
+}
 
 /* Blocks in a magazine: a thread cache has at most twice as many. */
 static uint32_t most(int class) {
@@ -61,6 +65,7 @@ static void *take_beyond(tp__blocks *blocks, tp__thread_cache *cache, int class)
   tp__magazine magazine = tp__depot_get(&blocks->depots[class]);
   tp__mutex_unlock(&blocks->mutex);
   if (magazine.count == 0) return NULL;
+  TP__ASSERT(cache->blocks[class].loaded.count == 0); /* else its blocks would be lost */
   cache->blocks[class].loaded = magazine;
   return tp__magazines_take(&cache->blocks[class]);
 }
@@ -91,6 +96,7 @@ static void give_beyond(tp__blocks *blocks, tp__magazine magazine, int class) {
 
 void tp__block_give(tp__blocks *blocks, void *block, size_t size) {
   int class = class_of(size);
+  TP__ASSERT(block && (class >= TP__BLOCK_CLASSES || size <= size_of(class)));
   if (class >= TP__BLOCK_CLASSES) {
     tp__release(blocks->allocator, block, size);
     return;

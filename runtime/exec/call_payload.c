@@ -50,6 +50,7 @@ static const struct tp__call_payload *find(const tp_call *call) {
 
 /* Without memory there is none, and the next call tries again. */
 static const struct tp__call_payload *add_locked(const tp_call *call) {
+  TP__LOCKED(&call->entry->turn->runtime->payloads_mutex);
   tp_runtime *runtime = call->entry->turn->runtime;
   struct tp__call_payload *p = tp__alloc_zero(&runtime->allocator, sizeof *p);
   if (!p) return NULL;

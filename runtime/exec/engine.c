@@ -9,6 +9,59 @@
 
 static void advance(tp__entry *e);
 
+/* ---- what always holds ---- */
+
+#ifdef TP_CHECKS
+/* Whether who waits for whom was made out (begin.h); until then nothing of a node is read. */
+static bool is_laid_out(const tp__entry *e) { return e->marks != e->plan->no_marks; }
+
+static bool is_in_ready(const tp__entry *e, uint32_t index) { return e->ready.bits[index / 64] >> index % 64 & 1; }
+
+static void nodes_check(const tp__entry *e) {
+  uint32_t ready = 0, open = 0, settled = 0, waits = 0;
+  for (uint32_t i = 0; i < e->plan->node_count; i++) {
+    const tp__run *run = tp__entry_more(e, i);
+    /* What is ready waits for no other node, and has not ended. */
+    assert(!is_in_ready(e, i) || (e->counters[i] == 0 && !(run && run->settled)));
+    /* What has ended waited for no other node at last, and will not be tried again. */
+    assert(!run || !run->settled || (e->counters[i] == 0 && !run->retry));
+    /* A node waits for no more others than have an edge to it. */
+    assert(e->counters[i] <= e->plan->indegree[i]);
+    ready += is_in_ready(e, i);
+    settled += run && run->settled;
+    open += run && !run->settled;
+    waits += run && !run->settled && (run->attempt || run->retry);
+  }
+  /* Each ready node is counted, and none lies before the word at which the search begins. */
+  assert(ready == e->ready.count);
+  for (uint32_t word = 0; word < e->ready.low; word++) assert(e->ready.bits[word] == 0);
+  /* A node is settled once: what is not counted as unsettled was, and what is known to be is not counted. */
+  assert(open <= e->unsettled && settled <= e->plan->node_count - e->unsettled);
+  /* An entry that is at rest before its end waits for an attempt, the time of another try, or other threads. */
+  assert(e->running || e->unsettled == 0 || waits > 0 || ready + e->leaving_count > 0 || e->share);
+}
+
+void tp__entry_check(const tp__entry *e) {
+  TP__OWNED(&e->turn->strand);
+  /* It has a block, in which its rows follow it. */
+  assert(e->taken && e->block_size >= tp__entry_bytes(e->plan) && e->rows == (const tp__row *)(e + 1));
+  /* Time goes on. */
+  assert(e->now_ns >= e->begin_ns && e->fast_path_until_ns <= e->begin_ns + UINT32_MAX);
+  /* The first denial denies the entry, unless it had failed or was cancelled. */
+  assert(e->state <= TP__ENTRY_UNSTORED && (e->state != TP__ENTRY_DENIED || e->verdict == TP_VERDICT_DENY));
+  /* A node of its own decides. */
+  assert(e->deciding_node == UINT32_MAX || e->deciding_node < e->plan->node_count);
+  /* Only what was cancelled is called so; and it stays a failure or denial that it was before. */
+  assert(e->state != TP__ENTRY_CANCELLED || e->cancelled);
+  if (!is_laid_out(e)) return;
+  /* A node that is ready, or leaves, has not ended; and when all have, none is either. */
+  assert(e->unsettled <= e->plan->node_count && e->leaving_count + e->ready.count <= e->unsettled);
+  /* An entry ends when all of its nodes have, outside of the machine. */
+  assert(!e->ended || (e->unsettled == 0 && !e->running));
+  if (e->plan->node_count <= TP__CHECK_ITEMS_MAX) nodes_check(e);
+}
+#endif
+
 /* ---- beginning ---- */
 
 /* A cached block that is too small is replaced. */
@@ -34,6 +87,7 @@ tp__entry *tp__entry_take_block(tp__turn *turn, const tp__plan *plan) {
 /* Nobody lives here any more. */
 static void leave_block(tp__entry *e) {
   tp__turn *turn = e->turn;
+  TP__ASSERT(e->taken);
   if (tp__aptr_load_relaxed(&e->payloads)) tp__call_payloads_free(e);
   if (tp__aptr_load_relaxed(&e->closures)) tp__closures_unref(&e->closures);
   e->shown = NULL;
@@ -86,6 +140,7 @@ tp_status tp__entry_new(tp__turn *turn, const tp__entry_spec *spec, tp__entry **
     return TP_ERR_NO_MEMORY;
   }
   tp__entry_lay_out(e);
+  TP__CHECK(tp__entry_check(e));
   *ret_entry = e;
   return TP_OK;
 }
@@ -160,6 +215,7 @@ static void call_here(tp__entry *e, const tp__node *node, uint32_t index, tp__ru
 }
 
 void tp__entry_called(tp__entry *e, uint32_t index, tp_call *call, tp_answer kind, int64_t ended_ns) {
+  TP__ASSERT(e->running && index < e->plan->node_count && call->entry == e);
   tp__run *run = tp__run_make(e, index);
   run->row.attempts = 1;
   run->row.queued_ns = run->row.started_ns = call->started_ns;
@@ -191,6 +247,7 @@ static void detach(tp__entry *e, uint32_t index, tp__run *run) {
 
 /* A node that waited to be tried again does not ask for its duty again. */
 static void step(tp__entry *e, uint32_t index) {
+  TP__ASSERT(index < e->plan->node_count && e->counters[index] == 0);
   const tp__node *node = &e->plan->nodes[index];
   bool is_noted = e->marks[index] & TP__MARK_MORE; /* else it was ready from the begin, or it is on the fast path */
   tp__run *run = tp__run_make(e, index);
@@ -231,6 +288,7 @@ static void step(tp__entry *e, uint32_t index) {
 /* ---- the end ---- */
 
 tp_run_record tp__entry_run(const tp__entry *e, uint32_t index) {
+  TP__ASSERT(index < e->plan->node_count);
   const tp__run *run = tp__entry_more(e, index);
   const tp__run_name *name = tp__run_name_of(e->plan->run_names, e->plan->inline_nodes[index].run_name);
   return run ? tp__run_shown(&run->row, name) : tp__row_shown(&e->rows[index], e->begin_ns, name);
@@ -294,6 +352,7 @@ static void end(tp__entry *e) {
   if (e->share) tp__share_stop(e);
   e->ended = true;
   e->ended_ns = e->now_ns;
+  TP__CHECK(tp__entry_check(e));
   if (e->state == TP__ENTRY_FAILED) e->deciding_node = first_failure(e);
   if (e->turn->runtime->options.durability == TP_DURABILITY_SYNC && !e->detached_run) {
     record_and_commit(e);
@@ -305,6 +364,7 @@ static void end(tp__entry *e) {
 
 /* Nodes that leave this thread go first, so that they run while the inline ones run here. */
 static uint32_t next_ready(tp__entry *e) {
+  TP__ASSERT(e->leaving_count + e->ready.count <= e->unsettled);
   if (e->leaving_count > 0) return e->leaving[--e->leaving_count];
   tp__share_offer(e);
   return tp__ready_pop(&e->ready);
@@ -318,11 +378,14 @@ static void run_ready(tp__entry *e) {
 }
 
 static void advance(tp__entry *e) {
+  TP__OWNED(&e->turn->strand);
+  TP__ASSERT(!e->ended); /* what ends it is nothing but this, and once */
   if (e->running) return;
   e->running = true;
   do run_ready(e);
   while (e->share && tp__share_wait(e));
   e->running = false;
+  TP__CHECK(tp__entry_check(e));
   if (e->unsettled == 0 && !e->ended) end(e);
 }
 
@@ -330,6 +393,7 @@ void tp__entry_advance(tp__entry *e) { advance(e); }
 
 /* On a cancelled turn nothing starts but entries that ignore the cancel. */
 void tp__entry_go(tp__entry *e) {
+  TP__ASSERT(!e->ended && !e->running && e->on_end);
   if (e->turn->is_cancelled && !e->ignores_cancel) {
     e->cancelled = true;
     e->state = TP__ENTRY_CANCELLED;
@@ -338,6 +402,7 @@ void tp__entry_go(tp__entry *e) {
 }
 
 void tp__entry_cancel(tp__entry *e) {
+  TP__OWNED(&e->turn->strand);
   if (e->ended) return;
   e->cancelled = true;
   e->now_ns = tp__now_ns();
@@ -354,6 +419,7 @@ void tp__entry_cancel(tp__entry *e) {
     if (tp__run_drop_retry(run)) tp__entry_settle(e, i, TP_STATE_CANCELLED, TP_REASON_CANCELLED);
   }
   e->running = was_running;
+  TP__CHECK(tp__entry_check(e));
   advance(e);
 }
 
@@ -375,8 +441,11 @@ tp_status tp__entry_outcome(const tp__entry *e) {
 /* ---- letting go ---- */
 
 void tp__entry_unref(tp__entry *e) {
-  if (tp__a32_sub_acq_rel(&e->refs, 1) != 1) return;
+  uint32_t before = tp__a32_sub_acq_rel(&e->refs, 1);
+  TP__ASSERT(before > 0); /* the caller had one */
+  if (before != 1) return;
   tp__turn *turn = e->turn;
+  TP__ASSERT(e->ended);
   bool holds_turn = e->holds_turn;
   tp__node_attempts_free(e);
   tp__call_payloads_free(e);
@@ -389,6 +458,7 @@ void tp__entry_unref(tp__entry *e) {
 
 void tp__entry_release(tp__entry *e) {
   assert(e->ended);
+  TP__CHECK(tp__entry_check(e));
   if (e->link.next != &e->link) tp__list_remove(&e->link);
   if (!e->holds_turn) {
     leave_block(e);

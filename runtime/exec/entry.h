@@ -177,6 +177,8 @@ void tp__entry_cancel(tp__entry *entry);
 void tp__entry_release(tp__entry *entry);
 /** Any thread: drops an attempt's reference. */
 void tp__entry_unref(tp__entry *entry);
+/** Owner: asserts what always holds (engine.c); of an entry of many nodes, what can be said without a look at each. */
+void tp__entry_check(const tp__entry *entry);
 
 /** After the end: TP_OK, TP_ERR_DENIED, TP_ERR_HOOK, TP_ERR_CANCELLED, TP_ERR_TIMEOUT. */
 tp_status tp__entry_outcome(const tp__entry *entry);

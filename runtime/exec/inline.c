@@ -28,6 +28,7 @@ void tp__inline_call_set(tp__entry *e, tp_call *call, tp__arena *arena, uint32_t
 static inline bool put_row(tp__entry *e, const tp__inline_node *node, uint32_t index, int64_t started_ns,
                            int64_t ended_ns) {
   int64_t duration_ns = ended_ns - started_ns;
+  TP__ASSERT(duration_ns >= 0 && started_ns >= e->begin_ns && index < e->plan->node_count);
   if (ended_ns >= e->fast_path_until_ns || duration_ns > e->plan->timeout_ns_min) return false;
   tp__row_put(&e->rows[index], node->run_name, (uint32_t)(started_ns - e->begin_ns), (uint32_t)duration_ns,
               node->flags);
@@ -49,13 +50,17 @@ static __attribute__((noinline, cold)) void lay_out_from(tp__entry *e, uint32_t 
   tp__entry_lay_out(e);
   for (uint32_t i = 0; i < from; i++) {
     const uint32_t *edge = &plan->edges[plan->inline_nodes[i].first_edge];
-    for (const uint32_t *end = edge + plan->inline_nodes[i].edge_count; edge < end; edge++) e->counters[*edge >> 1]--;
+    for (const uint32_t *end = edge + plan->inline_nodes[i].edge_count; edge < end; edge++) {
+      TP__ASSERT(e->counters[*edge >> 1] > 0);
+      e->counters[*edge >> 1]--;
+    }
   }
   e->unsettled = plan->node_count - from;
   memset(e->ready.bits, 0, tp__ready_words(plan->node_count) * sizeof *e->ready.bits);
   e->ready.count = 0;
   for (uint32_t i = from; i < plan->node_count; i++)
     if (e->counters[i] == 0) tp__ready_push(&e->ready, i);
+  TP__CHECK(tp__entry_check(e));
 }
 
 /* The node was called and has something to say, or took too long. */
@@ -80,6 +85,7 @@ static void set_durations(tp__entry *e, uint32_t count, int64_t ended_ns) {
 /* TP_TIMESTAMPS_COARSE: all nodes were called. Whether that took too long is judged by the last one of them.
  * @return as run_in_plan_order(). */
 static bool end_with_one_stamp(tp__entry *e) {
+  TP__ASSERT(e->plan->node_count > 0);
   uint32_t last = e->plan->node_count - 1;
   int64_t ended_ns = tp__now_ns();
   set_durations(e, last, ended_ns);
@@ -150,6 +156,7 @@ static inline bool run_in_plan_order(tp__entry *e) {
 }
 
 tp__entry *tp__entry_run_inline(tp__turn *turn, const tp__plan *plan, const tp_field *fields, uint32_t field_count) {
+  TP__OWNED(&turn->strand);
   if (!plan->on_fast_path || turn->is_cancelled || plan->has_parallel) return NULL;
   if (turn->runtime->options.durability == TP_DURABILITY_SYNC) return NULL; /* its end waits for a commit */
   tp__entry *e = tp__entry_begin(turn, plan, 0, false);
@@ -159,6 +166,7 @@ tp__entry *tp__entry_run_inline(tp__turn *turn, const tp__plan *plan, const tp_f
   if (!run_in_plan_order(e)) return e;
   if (e != turn->cached_entry) tp__list_push(&turn->entries, &e->link); /* its result is found at the turn's end */
   e->ended = true;
+  TP__CHECK(tp__entry_check(e));
   tp__entry_record_fast_path(e);
   return e;
 }

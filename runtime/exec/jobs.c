@@ -335,6 +335,7 @@ static bool claim_one(tp__jobs *jobs, int64_t *ret_next_ms) {
 
 /* @return whether there was one. */
 static bool finish_one_locked(tp__jobs *jobs) {
+  TP__LOCKED(&jobs->mutex);
   if (tp__list_empty(&jobs->ended)) return false;
   running_job *job = TP__CONTAINER(jobs->ended.next, running_job, link);
   tp__list_remove(&job->link);
@@ -343,6 +344,7 @@ static bool finish_one_locked(tp__jobs *jobs) {
   tp__turn_unref(job->turn);
   finish(jobs, job);
   tp__mutex_lock(&jobs->mutex);
+  TP__ASSERT(jobs->running > 0);
   jobs->running--;
   jobs->news++; /* its order key may have a next one */
   tp__cond_broadcast(&jobs->changed);
@@ -358,6 +360,7 @@ static void end_wait(tp__jobs *jobs, job_wait *wait, tp_status status) {
 }
 
 static job_wait *due_wait_locked(const tp__jobs *jobs, int64_t now_ns) {
+  TP__LOCKED(&jobs->mutex);
   for (tp__link *link = jobs->waits.next; link != &jobs->waits; link = link->next) {
     job_wait *wait = TP__CONTAINER(link, job_wait, link);
     if (wait->seen != jobs->news || wait->deadline_ns <= now_ns || jobs->stop) return wait;
@@ -367,6 +370,7 @@ static job_wait *due_wait_locked(const tp__jobs *jobs, int64_t now_ns) {
 
 /* @return whether one was looked at: then the lock was free meanwhile. */
 static bool look_at_wait_locked(tp__jobs *jobs) {
+  TP__LOCKED(&jobs->mutex);
   const tp_store *store = &jobs->runtime->store;
   int64_t now_ns = tp__now_ns();
   job_wait *wait = due_wait_locked(jobs, now_ns);
@@ -381,6 +385,7 @@ static bool look_at_wait_locked(tp__jobs *jobs) {
   if (ended) end_wait(jobs, wait, status);
   tp__mutex_lock(&jobs->mutex);
   if (ended) {
+    TP__ASSERT(jobs->wait_count > 0);
     jobs->wait_count--;
   } else {
     wait->seen = news;
@@ -390,6 +395,7 @@ static bool look_at_wait_locked(tp__jobs *jobs) {
 }
 
 static int64_t next_wait_locked(const tp__jobs *jobs, int64_t next_ns) {
+  TP__LOCKED(&jobs->mutex);
   for (tp__link *link = jobs->waits.next; link != &jobs->waits; link = link->next) {
     const job_wait *wait = TP__CONTAINER(link, job_wait, link);
     if (wait->deadline_ns < next_ns) next_ns = wait->deadline_ns;
@@ -399,6 +405,7 @@ static int64_t next_wait_locked(const tp__jobs *jobs, int64_t next_ns) {
 
 /* What comes by its time alone. @return whether there was something: then the lock was free meanwhile. */
 static bool keep_time_locked(tp__jobs *jobs) {
+  TP__LOCKED(&jobs->mutex);
   int64_t now_ns = tp__now_ns();
   if (jobs->runtime->store.durable && now_ns >= jobs->poll_at_ns) {
     jobs->poll_at_ns = tp__deadline_after_ms(now_ns, POLL_MS);
@@ -413,6 +420,7 @@ static bool keep_time_locked(tp__jobs *jobs) {
 }
 
 static int64_t next_look_locked(const tp__jobs *jobs, int64_t next_ns) {
+  TP__LOCKED(&jobs->mutex);
   if (jobs->runtime->store.durable && jobs->poll_at_ns < next_ns) next_ns = jobs->poll_at_ns;
   if (!tp__list_empty(&jobs->live) && jobs->renew_at_ns < next_ns) next_ns = jobs->renew_at_ns;
   return next_wait_locked(jobs, next_ns);

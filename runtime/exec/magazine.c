@@ -10,6 +10,7 @@ typedef struct first {
 void tp__depot_put(tp__depot *depot, tp__magazine magazine) {
   if (magazine.count == 0) return;
   first *f = magazine.items;
+  TP__ASSERT(f && f != depot->magazines);
   f->next_magazine = depot->magazines;
   f->count = magazine.count;
   depot->magazines = f;
@@ -19,6 +20,7 @@ void tp__depot_put(tp__depot *depot, tp__magazine magazine) {
 tp__magazine tp__depot_get(tp__depot *depot) {
   first *f = depot->magazines;
   if (!f) return (tp__magazine){NULL, 0};
+  TP__ASSERT(f->count > 0 && f->count <= depot->count);
   depot->magazines = f->next_magazine;
   depot->count -= f->count;
   return (tp__magazine){f, (uint32_t)f->count};

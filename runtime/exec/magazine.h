@@ -32,6 +32,7 @@ static inline void *tp__magazines_take(tp__magazines *magazines) {
     magazines->previous = (tp__magazine){NULL, 0};
   }
   void *item = magazines->loaded.items;
+  TP__ASSERT(item); /* a magazine that counts has items */
   memcpy(&magazines->loaded.items, item, sizeof(void *));
   magazines->loaded.count--;
   return item;
@@ -39,6 +40,7 @@ static inline void *tp__magazines_take(tp__magazines *magazines) {
 
 /** @param most  items of a magazine. @return false when both were full: *ret_full was taken out, for the depot. */
 static inline bool tp__magazines_put(tp__magazines *magazines, void *item, uint32_t most, tp__magazine *ret_full) {
+  TP__ASSERT(item && item != magazines->loaded.items && item != magazines->previous.items); /* it is returned once */
   bool full = magazines->loaded.count >= most;
   if (full) {
     *ret_full = magazines->previous;

@@ -68,6 +68,7 @@ static void accept(tp__attempt *attempt, const tp__answer *answer, const void *e
 
 /* What was emitted before the deferral belongs to the answer, and comes first. */
 static void join_outputs(node_attempt *a, tp__output *ret_output) {
+  TP__ASSERT(a->answered_by_token);
   tp__output *before = &a->call.output, *after = &a->answer_output;
   *ret_output = *before;
   if (ret_output->refused == TP_OK) {
@@ -85,6 +86,7 @@ static void join_outputs(node_attempt *a, tp__output *ret_output) {
 
 /* The first of an entry's abandoned attempts pins the entry's block for all of them, */
 static void pin(node_attempt *a) {
+  TP__ASSERT(!a->pinned);
   bool first = tp__a32_add_acq_rel(&a->entry->pinned, 1) == 0;
   a->pinned = true;
   tp__a64_add_acq_rel(&tp__attempt_runtime(&a->base)->abandoned_bytes,
@@ -105,6 +107,8 @@ static bool is_late_in_inbox(const node_attempt *a) {
 
 /* On the owner. A succeeded answer stays where it is, in the attempt's memory, till the entry's last reference goes. */
 static void settled(tp__attempt *attempt, tp__attempt_end how) {
+  TP__OWNED(&of(attempt)->entry->turn->strand);
+  TP__ASSERT(!of(attempt)->entry->ended);
   node_attempt *a = of(attempt);
   tp__entry *e = a->entry;
   tp__run *run = tp__run_make(e, a->index);
@@ -165,6 +169,7 @@ static void free_memory(tp_runtime *runtime, node_attempt *a) {
 
 /* Abandoned calls of other nodes may read the answer as long as they hold the entry: also after its result is gone. */
 static void keep(tp__entry *e, node_attempt *a) {
+  TP__ASSERT(a->kept && !a->pinned);
   void *newest = tp__aptr_load_relaxed(&e->kept_attempts);
   do a->next_kept = newest;
   while (!tp__aptr_cas_acq_rel(&e->kept_attempts, &newest, a));

@@ -6,8 +6,7 @@
 #ifndef TP__READY_H
 #define TP__READY_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "runtime/base/base.h"
 
 typedef struct tp__ready {
   uint64_t *bits;
@@ -17,6 +16,7 @@ typedef struct tp__ready {
 
 static inline void tp__ready_push(tp__ready *ready, uint32_t index) {
   uint32_t word = index / 64;
+  TP__ASSERT(!(ready->bits[word] >> index % 64 & 1)); /* a node becomes ready once */
   ready->bits[word] |= UINT64_C(1) << index % 64;
   if (word < ready->low) ready->low = word;
   ready->count++;
@@ -24,6 +24,7 @@ static inline void tp__ready_push(tp__ready *ready, uint32_t index) {
 
 /** The first one. There must be one. */
 static inline uint32_t tp__ready_first(tp__ready *ready) {
+  TP__ASSERT(ready->count > 0);
   while (ready->bits[ready->low] == 0) ready->low++;
   return ready->low * 64 + (uint32_t)__builtin_ctzll(ready->bits[ready->low]);
 }
@@ -47,6 +48,7 @@ static inline uint32_t tp__ready_behind(const tp__ready *ready, uint32_t index, 
 
 /** Takes one that is ready. */
 static inline void tp__ready_take(tp__ready *ready, uint32_t index) {
+  TP__ASSERT(ready->count > 0 && (ready->bits[index / 64] >> index % 64 & 1));
   ready->bits[index / 64] &= ~(UINT64_C(1) << index % 64);
   ready->count--;
 }

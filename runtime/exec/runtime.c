@@ -386,6 +386,7 @@ static void stop_threads(tp_runtime *runtime) {
 }
 
 static tp_status start_locked(tp_runtime *runtime) {
+  TP__LOCKED(&runtime->mutex);
   tp_status status = tp__sched_start(&runtime->sched);
   if (status == TP_OK) status = tp__jobs_start(&runtime->jobs);
   if (status != TP_OK) {
@@ -522,12 +523,14 @@ void tp__runtime_cancel_all(tp_runtime *runtime) {
 }
 
 static uint64_t count_locked(tp_runtime *runtime, tp__turn_kind kind) {
+  TP__LOCKED(&runtime->mutex);
   return runtime->turn_counts[kind] + tp__turn_table_count(&runtime->turn_table, kind);
 }
 
 /* Nothing signals the end of a turn in the turn table, nor of an operation of a turn that its host drives: a drain is
  * rare, so it looks again every millisecond. */
 static void wait_a_little_locked(tp_runtime *runtime, int64_t deadline_ns) {
+  TP__LOCKED(&runtime->mutex);
   int64_t next_ns = tp__now_ns() + TP__NS_PER_MS;
   tp__cond_wait_until(&runtime->changed, &runtime->mutex, next_ns < deadline_ns ? next_ns : deadline_ns);
 }
@@ -549,6 +552,7 @@ static uint64_t wait_for_turns(tp_runtime *runtime, tp__turn_kind kind, int64_t 
 }
 
 static bool any_busy_locked(tp_runtime *runtime) {
+  TP__LOCKED(&runtime->mutex);
   for (tp__link *link = runtime->turns.next; link != &runtime->turns; link = link->next)
     if (tp__a32_load_seq_cst(&TP__CONTAINER(link, tp__turn, runtime_link)->busy)) return true;
   return tp__turn_table_is_busy(&runtime->turn_table);
@@ -633,12 +637,15 @@ static void drain_detached(tp_runtime *runtime, int64_t deadline_ns) {
 }
 
 static void set_life_locked(tp_runtime *runtime, tp__life life) {
+  TP__LOCKED(&runtime->mutex);
+  TP__ASSERT(tp__a32_load_relaxed(&runtime->life) <= (uint32_t)life); /* a life goes on, and not back */
   tp__a32_store_release(&runtime->life, life);
   tp__cond_broadcast(&runtime->changed);
 }
 
 /* @return whether it is the first drain of a runtime that was started; any other finds all of it done, in the end. */
 static bool begin_drain_locked(tp_runtime *runtime) {
+  TP__LOCKED(&runtime->mutex);
   uint32_t life = tp__a32_load_relaxed(&runtime->life);
   if (life == TP__LIFE_NEW) {
     runtime->process_generation = tp__process_generation();

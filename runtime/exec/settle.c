@@ -13,7 +13,10 @@ struct tp__retry {
   uint32_t index;
 };
 
-static const tp__node *node_of(const tp__entry *e, uint32_t index) { return &e->plan->nodes[index]; }
+static const tp__node *node_of(const tp__entry *e, uint32_t index) {
+  TP__ASSERT(index < e->plan->node_count);
+  return &e->plan->nodes[index];
+}
 
 /* ---- runs that are out of the ordinary ---- */
 
@@ -37,12 +40,14 @@ static void make_ready(tp__entry *e, uint32_t index) {
   if (!e->plan->inline_nodes[index].on_fast_path) note_ready(e, index);
   if (e->plan->inline_nodes[index].leaves) e->leaving[e->leaving_count++] = (uint16_t)index;
   else tp__ready_push(&e->ready, index);
+  TP__ASSERT(e->counters[index] == 0 && e->leaving_count + e->ready.count <= e->unsettled);
 }
 
 /* The plan of a detached run has no edges, and no array of them. */
 static void propagate(tp__entry *e, const tp__node *node, bool passes) {
   for (uint32_t i = 0; i < node->edge_count; i++) {
     uint32_t edge = e->plan->edges[node->first_edge + i], target = edge >> 1;
+    TP__ASSERT(target < e->plan->node_count && e->counters[target] > 0); /* it waits for this one */
     if (!passes && (edge & 1)) e->marks[target] |= TP__MARK_BLOCKED;
     if (--e->counters[target] == 0) make_ready(e, target);
   }
@@ -83,12 +88,14 @@ static tp_verdict verdict_of(tp_answer kind) {
 }
 
 void tp__entry_set_state(tp__entry *e, tp__entry_state state) {
+  TP__ASSERT(e->state == TP__ENTRY_OPEN && !e->ended); /* what will come of it is settled once */
   e->state = (uint8_t)state;
   if (e->share) tp__share_stop(e);
 }
 
 /* deny > ask > allow: the strictest stands, of equals the first; a deny ends the chain. */
 static void take_verdict(tp__entry *e, uint32_t index, tp_verdict verdict) {
+  TP__ASSERT(e->marks[index] & TP__MARK_MORE);
   e->runs[index].row.verdict = (uint8_t)verdict;
   if (verdict <= e->verdict) return;
   e->verdict = (uint8_t)verdict;
@@ -127,6 +134,8 @@ void tp__entry_settle(tp__entry *e, uint32_t index, tp_state state, tp_reason re
   const tp__node *node = node_of(e, index);
   tp__run *run = &e->runs[index];
   assert(!run->settled);
+  TP__OWNED(&e->turn->strand);
+  TP__ASSERT(!e->ended && e->unsettled > 0 && (e->marks[index] & TP__MARK_MORE) && !run->retry);
   run->settled = true;
   run->row.state = (uint8_t)state;
   run->row.reason = (uint8_t)reason;
@@ -160,6 +169,7 @@ void tp__entry_settle(tp__entry *e, uint32_t index, tp_state state, tp_reason re
     tp__report_run(e, index);
   if (e->on_run) e->on_run(e, index);
   propagate(e, node, passes);
+  TP__CHECK(tp__entry_check(e));
 }
 
 /* ---- answers ---- */
@@ -214,6 +224,7 @@ static tp_reason judge(const tp__entry *e, const tp__node *node, const tp__answe
 
 /* The fields of a replacement over those there were: a new array, since calls that run may still read the old one. */
 static bool replace_fields(tp__entry *e, const tp__output *output) {
+  TP__ASSERT(output->replacement_count > 0);
   tp_field *fields = tp__arena_alloc(&e->arena, (e->field_count + output->replacement_count) * sizeof *fields);
   if (!fields) return false;
   uint32_t count = e->field_count;
@@ -234,6 +245,7 @@ static bool replace_fields(tp__entry *e, const tp__output *output) {
 static void fire_retry(tp__timer_entry *timer, int64_t now_ns) {
   struct tp__retry *retry = TP__CONTAINER(timer, struct tp__retry, timer);
   tp__entry *e = retry->entry;
+  TP__ASSERT(!e->ended && e->runs[retry->index].retry == retry);
   e->runs[retry->index].retry = NULL;
   if (now_ns > e->now_ns) e->now_ns = now_ns; /* what fired before it in this round has looked at the clock since */
   make_ready(e, retry->index);
@@ -254,6 +266,7 @@ static bool try_again(tp__entry *e, const tp__node *node, uint32_t index, const 
     make_ready(e, index);
     return true;
   }
+  TP__ASSERT(!run->retry && !run->settled);
   *retry = (struct tp__retry){.timer = {.fire = fire_retry}, .entry = e, .index = index};
   run->retry = retry;
   tp__strand_timer_add(&e->turn->strand, &retry->timer, e->now_ns + pause);
@@ -292,6 +305,7 @@ static bool in_time(const tp__entry *e, uint32_t index, const tp__run *run) {
 void tp__entry_take_answer(tp__entry *e, uint32_t index, const tp__answer *given, const tp__output *output) {
   const tp__node *node = node_of(e, index);
   tp__run *run = &e->runs[index];
+  TP__ASSERT(!run->settled && run->row.attempts > 0); /* what was called answers, once */
   tp__answer with_verdicts;
   const tp__answer *answer = given;
   if (output->count > 0) {

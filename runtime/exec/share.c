@@ -147,6 +147,7 @@ static tp__share *share_new(tp__entry *e) {
 
 void tp__share_free(tp__entry *e) {
   tp__share *share = e->share;
+  TP__ASSERT(share->out == 0 && !share->wake_is_coming); /* no helper has a part of it */
   for (int i = 0; i < BATCHES; i++) tp__arena_fini(&share->batches[i].arena);
   tp__block_give(&e->turn->runtime->blocks, share, share->block_size);
 }
@@ -212,6 +213,7 @@ static bool offer_one(tp__entry *e) {
   p->fast_path_until_ns = e->fast_path_until_ns;
   p->offered_ns = e->now_ns;
   e->share->out++;
+  TP__ASSERT(e->share->out <= BATCHES && p->count <= BATCH_NODES_MAX);
   tp__a32_store_release(&p->state, OFFERED); /* pairs with help_once() */
   return true;
 }
@@ -239,6 +241,7 @@ void tp__share_offer(tp__entry *e) {
 /* ---- the owner: taking ---- */
 
 static void put_back(tp__entry *e, const batch *p, uint32_t from) {
+  TP__OWNED(&e->turn->strand);
   for (uint32_t i = from; i < p->count; i++) tp__ready_push(&e->ready, p->indexes[i]);
 }
 
@@ -259,6 +262,7 @@ static void settle_call(tp__entry *e, tp_call *call, uint32_t index, tp_answer k
 
 static void settle_batch(tp__entry *e, batch *p) {
   for (uint32_t i = 0; i < p->called; i++) {
+    TP__ASSERT(p->times[i].ended_ns >= p->times[i].started_ns);
     const batch_time *time = &p->times[i];
     bool exceptional = p->exceptional && i + 1 == p->called;
     tp_call silent = silent_call(p, time->started_ns);
@@ -266,6 +270,7 @@ static void settle_batch(tp__entry *e, batch *p) {
     settle_call(e, exceptional ? &p->call : &silent, p->indexes[i], exceptional ? p->kind : TP_ANSWER_DONE,
                 time->ended_ns);
   }
+  TP__ASSERT(e->share->out > 0 && p->called <= p->count);
   put_back(e, p, p->called);
   tp__a32_store_relaxed(&p->state, EMPTY); /* nobody but the owner looks at what is empty */
   e->share->out--;
@@ -285,6 +290,7 @@ static bool take_done(tp__entry *e) {
 static bool take_back_one(tp__entry *e, batch *p) {
   uint32_t offered = OFFERED;
   if (!tp__a32_cas_acq_rel(&p->state, &offered, EMPTY)) return false;
+  TP__ASSERT(e->share->out > 0);
   put_back(e, p, 0);
   e->share->out--;
   return true;

@@ -38,6 +38,7 @@ void tp__thread_caches_renew_pins(void *ctx, tp__snapshot *newest) {
 }
 
 uint64_t tp__thread_caches_sum(const tp__thread_caches *caches, uint32_t index) {
+  TP__ASSERT(index < TP__COUNTS);
   uint64_t sum = 0;
   for (uint32_t i = 0; i < caches->count; i++)
     sum += tp__a64_load_relaxed(&tp__thread_cache_at(caches, i)->counts[index]);

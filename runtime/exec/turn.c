@@ -6,6 +6,25 @@
 
 enum { ARENA_BYTES_MAX = 64 << 20 };
 
+#ifdef TP_CHECKS
+void tp__turn_check(const tp__turn *turn) {
+  TP__OWNED(&turn->strand);
+  /* A turn is of a runtime and has a snapshot from its begin to its end. */
+  assert(turn->runtime && turn->snapshot && turn->snapshot->registry == turn->runtime->registry);
+  /* It nests as deep as its parent and one more. */
+  assert(turn->kind < TP__TURN_KINDS && turn->depth <= TP__NESTED_MAX);
+  assert(turn->depth == 0 || (turn->parent && turn->parent->depth <= turn->depth));
+  /* Entry ids are taken in lots. */
+  assert(turn->last_entry_id <= turn->last_of_lot);
+  /* What is in its list is an entry of its own, whose block is taken, and which no other thread may end. */
+  const tp__link *link = turn->entries.next;
+  for (uint32_t i = 0; i < TP__CHECK_ITEMS_MAX && link != &turn->entries; i++, link = link->next) {
+    const tp__entry *entry = TP__CONTAINER((tp__link *)(uintptr_t)link, tp__entry, link);
+    assert(entry->turn == turn && entry->taken && link->next->prev == link);
+  }
+}
+#endif
+
 /* ---- the runtime's list: detached runs and what closes something, which have bounds of their own ---- */
 
 static tp_status enlist(tp__turn *turn, const tp__turn_spec *spec) {
@@ -25,6 +44,7 @@ static tp_status enlist(tp__turn *turn, const tp__turn_spec *spec) {
 static void delist(tp__turn *turn) {
   tp_runtime *runtime = turn->runtime;
   tp__mutex_lock(&runtime->mutex);
+  TP__ASSERT(runtime->turn_counts[turn->kind] > 0);
   tp__list_remove(&turn->runtime_link);
   if (--runtime->turn_counts[turn->kind] == 0) tp__cond_broadcast(&runtime->changed);
   tp__mutex_unlock(&runtime->mutex);
@@ -57,6 +77,7 @@ static void cancel_delivered(tp__message *message) {
   int64_t now_ns = tp__now_ns();
   turn->is_cancelled = true;
   if (turn->deadline_ns > now_ns) turn->deadline_ns = now_ns;
+  TP__CHECK(tp__turn_check(turn));
   tp__turn_hold(turn);
   if (!turn->strand.end) cancel_entries(turn);
   if (!turn->strand.end && turn->cancelled) turn->cancelled(turn);
@@ -99,6 +120,7 @@ void tp__turn_clear(tp__turn *turn, tp_runtime *runtime) {
 /* A turn that has ended: what comes to rest by itself is left alone, and so are ids that nobody gave it. The rest of
  * its lot of entry ids is the next one's. */
 static void rest(tp__turn *turn) {
+  TP__ASSERT(!turn->cached_entry && !turn->records.memory && !turn->parent && tp__list_empty(&turn->entries));
   tp__strand_rest(&turn->strand);
   turn->sets = NULL;
   tp__a32_store_relaxed(&turn->busy, 0);
@@ -160,6 +182,7 @@ static void begin(tp__turn *turn, tp_runtime *runtime, const tp__turn_spec *spec
 
 /* It has a pin of the newest snapshot. */
 static void nest(tp__turn *turn, tp__turn *parent) {
+  TP__ASSERT(parent->runtime == turn->runtime && parent->depth < TP__NESTED_MAX);
   tp__turn_hold(parent);
   turn->parent = parent;
   turn->depth = (uint8_t)(parent->depth + 1);
@@ -175,6 +198,7 @@ tp_status tp__turn_init(tp__turn *turn, tp_runtime *runtime, const tp__turn_spec
   if (status == TP_OK && !spec->in_table) status = init_here(turn, runtime, spec);
   if (status == TP_OK) {
     if (spec->parent) nest(turn, spec->parent);
+    TP__CHECK(tp__turn_check(turn));
     tp__a32_store_release(&turn->refs, 1); /* the strand's; pairs with a walk of the turn table */
     return TP_OK;
   }
@@ -185,7 +209,9 @@ tp_status tp__turn_init(tp__turn *turn, tp_runtime *runtime, const tp__turn_spec
 
 void tp__turn_take_entry_ids(tp__turn *turn) {
   enum { LOT = 16 };
+  TP__OWNED(&turn->strand);
   turn->last_entry_id = tp__entry_ids_take(turn->runtime, LOT, &turn->last_of_lot);
+  TP__ASSERT(turn->last_entry_id < turn->last_of_lot);
 }
 
 tp_status tp__turn_begin_operation(tp__turn *turn) {
@@ -199,6 +225,8 @@ tp_status tp__turn_begin_operation(tp__turn *turn) {
 
 static void ended(tp__strand *strand) {
   tp__turn *turn = TP__CONTAINER(strand, tp__turn, strand);
+  TP__CHECK(tp__turn_check(turn));
+  TP__ASSERT(tp__list_empty(&turn->entries) && !(turn->cached_entry && turn->cached_entry->taken));
   tp__turn_flush_records(turn);
   if (turn->records.memory) tp__block_give(&turn->runtime->blocks, turn->records.memory, turn->records.capacity);
   turn->records = (tp__record_batch){0};
@@ -213,13 +241,21 @@ static void ended(tp__strand *strand) {
 
 void tp__turn_finish(tp__turn *turn) {
   assert(tp__list_empty(&turn->entries));
+  TP__CHECK(tp__turn_check(turn));
+  TP__ASSERT(!turn->strand.end); /* it ends once */
   turn->strand.end = ended;
 }
 
-void tp__turn_hold(tp__turn *turn) { tp__a32_add_relaxed(&turn->refs, 1); }
+void tp__turn_hold(tp__turn *turn) {
+  uint32_t before = tp__a32_add_relaxed(&turn->refs, 1);
+  TP__ASSERT(before > 0); /* the caller has one, or the strand has not ended */
+  (void)before;
+}
 
 void tp__turn_unref(tp__turn *turn) {
-  if (tp__a32_sub_acq_rel(&turn->refs, 1) == 1) turn->release(turn);
+  uint32_t before = tp__a32_sub_acq_rel(&turn->refs, 1);
+  TP__ASSERT(before > 0);
+  if (before == 1) turn->release(turn);
 }
 
 void tp__turn_fini(tp__turn *turn) {

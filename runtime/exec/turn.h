@@ -93,6 +93,8 @@ void tp__turn_clear(tp__turn *turn, struct tp_runtime *runtime);
 tp_status tp__turn_init(tp__turn *turn, struct tp_runtime *runtime, const tp__turn_spec *spec);
 /** Owner: the turn is over; its strand ends when the owner leaves. Nothing may be open. */
 void tp__turn_finish(tp__turn *turn);
+/** Owner: asserts what always holds (turn.c). */
+void tp__turn_check(const tp__turn *turn);
 void tp__turn_hold(tp__turn *turn);
 void tp__turn_unref(tp__turn *turn);
 /** Asks for the lines that whoever begins the turn will write: its own two, and the first of the layer above, which

@@ -19,7 +19,7 @@ tp_status tp__turn_table_init(tp__turn_table *table, const tp_allocator *allocat
   table->allocator = allocator;
   table->caches = caches;
   table->slot_size = (turn_size + LINE - 1) / LINE * LINE;
-  table->quota = quota;
+  table->quota = table->quota_all = quota;
   table->batch = quota / (4 * caches->count);
   if (table->batch > LOT_MAX) table->batch = LOT_MAX;
   if (table->batch < 1) table->batch = 1;
@@ -27,6 +27,7 @@ tp_status tp__turn_table_init(tp__turn_table *table, const tp_allocator *allocat
 }
 
 void tp__turn_table_fini(tp__turn_table *table) {
+  TP__ASSERT(!table->depot.count || tp__aptr_load_relaxed(&table->slabs));
   slab *s = tp__aptr_load_acquire(&table->slabs);
   while (s) {
     slab *next = s->next;
@@ -35,6 +36,29 @@ void tp__turn_table_fini(tp__turn_table *table) {
   }
   tp__mutex_fini(&table->mutex);
 }
+
+#ifdef TP_CHECKS
+/* Under the cache's lock. */
+static void cache_check_locked(const tp__thread_cache *cache, const tp__turn_table *table) {
+  TP__LOCKED(&cache->mutex);
+  /* What a cache has of the quota is returned to some cache once: it is never more than there is of it. */
+  assert(cache->quota <= table->quota_all);
+  /* A magazine that counts has items, and one that has items counts. */
+  assert(!cache->free_turns.loaded.count == !cache->free_turns.loaded.items);
+  assert(!cache->free_turns.previous.count == !cache->free_turns.previous.items);
+  /* Numbers and ids are taken in lots. */
+  assert(cache->next_turn_number <= cache->end_turn_number);
+}
+
+/* Under the table's lock. */
+static void table_check_locked(const tp__turn_table *table) {
+  TP__LOCKED(&table->mutex);
+  /* The quota that no cache has. */
+  assert(table->quota <= table->quota_all && table->batch > 0);
+  /* The depot counts what is in its magazines. */
+  assert(!table->depot.count == !table->depot.magazines);
+}
+#endif
 
 /* ---- getting more ---- */
 
@@ -84,6 +108,7 @@ static tp_status more_slots(tp__turn_table *table, tp__thread_cache *cache) {
 }
 
 static void gather_quota_locked(tp__turn_table *table) {
+  TP__LOCKED(&table->mutex);
   for (uint32_t i = 0; i < table->caches->count; i++) {
     tp__thread_cache *cache = tp__thread_cache_at(table->caches, i);
     tp__mutex_lock(&cache->mutex);
@@ -95,12 +120,15 @@ static void gather_quota_locked(tp__turn_table *table) {
 
 /* The cache of the calling thread has no quota. It gets a batch before another thread can collect all quota. */
 static tp_status more_quota(tp__turn_table *table, tp__thread_cache *cache) {
+  TP__ASSERT(table->batch > 0);
   tp__mutex_lock(&table->mutex);
   if (table->quota == 0) gather_quota_locked(table);
   uint32_t batch = table->quota < table->batch ? table->quota : table->batch;
   table->quota -= batch;
+  TP__CHECK(table_check_locked(table));
   tp__mutex_lock(&cache->mutex);
   cache->quota += batch;
+  TP__CHECK(cache_check_locked(cache, table));
   tp__mutex_unlock(&cache->mutex);
   tp__mutex_unlock(&table->mutex);
   return batch > 0 ? TP_OK : TP_ERR_FULL;
@@ -109,6 +137,7 @@ static tp_status more_quota(tp__turn_table *table, tp__thread_cache *cache) {
 /* ---- numbers ---- */
 
 static uint64_t next_number_locked(tp_runtime *runtime, tp__thread_cache *cache) {
+  TP__LOCKED(&cache->mutex);
   if (cache->next_turn_number == cache->end_turn_number) {
     cache->next_turn_number = 1 + tp__a64_add_relaxed(&runtime->turn_table.turn_numbers_taken, NUMBERS);
     cache->end_turn_number = cache->next_turn_number + NUMBERS;
@@ -143,6 +172,7 @@ uint64_t tp__entry_ids_take(tp_runtime *runtime, uint32_t count, uint64_t *ret_l
 /* Everything is taken under the one lock under which the runtime was seen as started: a drain that has set `life` and
  * then passed every such lock (tp__turn_table_fence) finds each turn that began before. */
 static tp_status take_locked(tp_runtime *runtime, tp__thread_cache *cache, tp__turn_kind kind, tp__turn **ret_turn) {
+  TP__LOCKED(&cache->mutex);
   if (tp__a32_load_acquire(&runtime->life) != TP__LIFE_STARTED) return TP_ERR_SHUTDOWN;
   tp__turn *turn = cache->quota > 0 ? tp__magazines_take(&cache->free_turns) : NULL;
   *ret_turn = turn;
@@ -152,6 +182,8 @@ static tp_status take_locked(tp_runtime *runtime, tp__thread_cache *cache, tp__t
   turn->snapshot = tp__pins_take(&cache->pins);
   turn->number = next_number_locked(runtime, cache);
   turn->owes_quota = true;
+  TP__ASSERT(tp__a32_load_relaxed(&turn->refs) == 0 && tp__a32_load_relaxed(&turn->open) == 0); /* it was free */
+  TP__CHECK(cache_check_locked(cache, &runtime->turn_table));
   tp__a32_store_relaxed(&turn->open, 1 + (uint32_t)kind); /* the lock publishes it to a drain */
   return TP_OK;
 }
@@ -170,6 +202,7 @@ tp_status tp__turn_table_take(tp_runtime *runtime, tp__turn_kind kind, tp__turn 
 }
 
 void tp__turn_table_recycle(tp__turn *turn) {
+  TP__ASSERT(turn->in_table && tp__a32_load_relaxed(&turn->refs) == 0 && turn->snapshot);
   tp_runtime *runtime = turn->runtime;
   tp__turn_table *table = &runtime->turn_table;
   tp__thread_cache *cache = tp__thread_cache_here(&runtime->caches);
@@ -180,18 +213,22 @@ void tp__turn_table_recycle(tp__turn *turn) {
   bool unpinned = tp__pins_give(&cache->pins, snapshot);
   cache->quota += turn->owes_quota;
   bool room = tp__magazines_put(&cache->free_turns, turn, MAGAZINE, &full);
+  TP__CHECK(cache_check_locked(cache, table));
   tp__mutex_unlock(&cache->mutex);
   if (!unpinned) tp__snapshot_unpin(snapshot);
   if (room) return;
   tp__mutex_lock(&table->mutex);
   tp__depot_put(&table->depot, full);
+  TP__CHECK(table_check_locked(table));
   tp__mutex_unlock(&table->mutex);
 }
 
 /* Quota is returned with the slot, unless other references keep the slot in use. */
 void tp__turn_table_close(tp__turn *turn) {
+  TP__ASSERT(turn->in_table && tp__a32_load_relaxed(&turn->open) == 1u + turn->kind);
   tp__thread_cache *cache = tp__thread_cache_here(&turn->runtime->caches);
   if (tp__a32_load_acquire(&turn->refs) > 1) {
+    TP__ASSERT(turn->owes_quota); /* it is returned once */
     turn->owes_quota = false;
     tp__mutex_lock(&cache->mutex);
     cache->quota++;

@@ -20,6 +20,7 @@ typedef struct tp__turn_table {
   const tp__thread_caches *caches;
   size_t slot_size;
   uint32_t batch; /* quota that a thread cache gets at once */
+  uint32_t quota_all; /* of all caches and the table together, less that of open turns */
   /* atomic: stored with release when a slab is added, under mutex; loaded with acquire by a walk */
   tp__aptr slabs;
   tp__a64 turn_numbers_taken, entry_ids_taken; /* relaxed: they need only differ */
