@@ -99,13 +99,31 @@ static uint32_t *count_of(tp_inbox *inbox, tp__inbox_item *item) {
   return tp__inbox_event_of(item) ? &inbox->event_count : &inbox->count;
 }
 
+#ifdef TP_CHECKS
+static void inbox_check_locked(const tp_inbox *inbox) {
+  uint32_t count = 0;
+  TP__LOCKED(&inbox->mutex);
+  const tp__link *link = inbox->waiting.next;
+  for (; count < TP__CHECK_ITEMS_MAX && link != &inbox->waiting; count++, link = link->next) {
+    const tp__inbox_item *item = TP__CONTAINER((tp__link *)(uintptr_t)link, tp__inbox_item, link);
+    /* What lies in it waits, and is its own. */
+    assert(item->waits && item->inbox == inbox);
+  }
+  /* Each item is counted, as work or as an event; of work there is no more than it takes. */
+  assert(count == TP__CHECK_ITEMS_MAX || count == inbox->count + inbox->event_count);
+  assert(inbox->count <= inbox->capacity);
+}
+#endif
+
 static void put_locked(tp_inbox *inbox, tp__inbox_item *item) {
+  TP__LOCKED(&inbox->mutex);
   tp__inbox_ref(inbox);
   item->inbox = inbox;
   item->waits = true;
   if (tp__list_empty(&inbox->waiting)) tp__pollable_set(&inbox->pollable);
   tp__list_push(&inbox->waiting, &item->link);
   *count_of(inbox, item) += 1;
+  TP__CHECK(inbox_check_locked(inbox));
 }
 
 bool tp__inbox_put(tp_inbox *inbox, tp__inbox_item *item) {
@@ -129,13 +147,17 @@ tp__inbox_put_end tp__inbox_put_event(tp_inbox *inbox, tp__inbox_event *event, u
 }
 
 static void remove_locked(tp_inbox *inbox, tp__inbox_item *item) {
+  TP__LOCKED(&inbox->mutex);
   tp__list_remove(&item->link);
   item->waits = false;
+  TP__ASSERT(*count_of(inbox, item) > 0);
   *count_of(inbox, item) -= 1;
+  TP__CHECK(inbox_check_locked(inbox));
   if (tp__list_empty(&inbox->waiting) && !inbox->is_closed) tp__pollable_clear(&inbox->pollable);
 }
 
 bool tp__inbox_withdraw(tp__inbox_item *item) {
+  TP__ASSERT(item->inbox);
   tp_inbox *inbox = item->inbox;
   tp__mutex_lock(&inbox->mutex);
   bool waited = item->waits;
@@ -157,6 +179,7 @@ tp__inbox_item *tp__inbox_take(tp_inbox *inbox) {
 
 void tp__inbox_close(tp_inbox *inbox) {
   tp__mutex_lock(&inbox->mutex);
+  assert(!inbox->is_closed); /* its descriptor is closed once */
   inbox->is_closed = true;
   tp__pollable_fini(&inbox->pollable);
   tp__mutex_unlock(&inbox->mutex);

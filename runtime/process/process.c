@@ -162,6 +162,7 @@ static void send_locked(const tp_process_loop *loop, struct child *child, const 
 }
 
 static void queue_send_locked(const tp_process_loop *loop, struct child *child) {
+  TP__LOCKED(&loop->mutex);
   size_t sent;
   send_locked(loop, child, child->queue.bytes, child->queue.size, &sent);
   if (sent > 0) memmove(child->queue.bytes, child->queue.bytes + sent, child->queue.size - sent);
@@ -724,6 +725,7 @@ static struct child *find_in(tp__link *list, uint64_t id) {
 }
 
 static struct child *find_locked(tp_process_loop *loop, uint64_t id) {
+  TP__LOCKED(&loop->mutex);
   struct child *child = find_in(&loop->children, id);
   return child ? child : find_in(&loop->incoming, id);
 }
@@ -741,6 +743,7 @@ void tp_process_cancel(tp_process_loop *loop, uint64_t id) {
 
 /* What can be sent at once is, by the caller: the thread of the loop is needed for the rest alone. */
 static tp_status write_locked(tp_process_loop *loop, struct child *child, tp_text bytes) {
+  TP__LOCKED(&loop->mutex);
   size_t sent = 0;
   if (bytes.size > child->queue.max - child->queue.size) return TP_ERR_FULL;
   if (!buffer_room(&loop->allocator, &child->queue, child->queue.size + bytes.size)) return TP_ERR_NO_MEMORY;

@@ -78,6 +78,39 @@ static void heap_fini(const tp_allocator *allocator, tp__job_heap *heap) {
   tp__release(allocator, heap->items, heap->capacity * sizeof *heap->items);
 }
 
+#ifdef TP_CHECKS
+static void heap_check(const tp__job_heap *heap) {
+  /* A heap has room for all that may lie in it. */
+  assert(heap->count <= heap->capacity);
+  for (size_t i = 0; i < heap->count && i < TP__CHECK_ITEMS_MAX; i++) {
+    const tp__queued_job *job = heap->items[i];
+    /* Each job knows its place in it, and is open and the first of its order key. */
+    assert(job->heap == heap && job->heap_index == i && is_open(job));
+    assert(job->order->jobs.next == &job->in_order);
+    /* None is before the one above it. */
+    assert(i == 0 || !is_before(heap, job, heap->items[(i - 1) / 2]));
+  }
+}
+
+void tp__job_queue_check(const tp__job_queue *queue) {
+  uint64_t jobs = 0, classes = 0;
+  const tp__link *link = queue->classes.next;
+  for (; classes < TP__CHECK_ITEMS_MAX && link != &queue->classes; classes++, link = link->next) {
+    const tp__job_class *class = TP__CONTAINER((tp__link *)(uintptr_t)link, tp__job_class, link);
+    /* A class is there while it has open jobs, which its heap has room for. */
+    assert(class->job_count > 0 && class->ready.count <= class->job_count);
+    jobs += class->job_count;
+    heap_check(&class->ready);
+  }
+  heap_check(&queue->waiting);
+  /* Every open job is of a class, and no more are open than may be; of those that ended the newest are known. */
+  assert(classes == TP__CHECK_ITEMS_MAX || jobs == queue->open_count);
+  assert(queue->open_count <= queue->open_max);
+  assert(queue->done_count <= queue->ended_max && queue->dead_count <= queue->ended_max);
+  assert(queue->waiting.count <= queue->open_count && queue->open_count <= queue->last_id);
+}
+#endif
+
 /* ---- order keys and classes: there while they have open jobs ---- */
 
 static tp__job_order *find_order(const tp__job_queue *queue, tp_text key) {
@@ -175,6 +208,7 @@ static void set_message(tp__job_queue *queue, tp__queued_job *job, tp_text messa
 }
 
 void tp__queued_job_drop(tp__job_queue *queue, tp__queued_job *job) {
+  TP__ASSERT(job->refs > 0);
   bool has_content = job->desc.state != TP_JOB_SUCCEEDED && job->desc.state != TP_JOB_DISCARDED;
   if (--job->refs == 1 && job->is_known && !has_content) free_content(queue, job);
   if (job->refs > 0) return;
@@ -199,6 +233,7 @@ static void close_job(tp__job_queue *queue, tp__queued_job *job) {
   tp__list_remove(&job->in_order);
   job->order = NULL;
   job->class = NULL;
+  TP__ASSERT(queue->open_count > 0 && class->job_count > 0 && order->count > 0);
   queue->open_count--;
   class->job_count--;
   if (--order->count > 0) place(queue, TP__CONTAINER(order->jobs.next, tp__queued_job, in_order));
@@ -224,6 +259,7 @@ static void keep_ended(tp__job_queue *queue, tp__queued_job *job, tp_job_state s
 static void end_job(tp__job_queue *queue, tp__queued_job *job, tp_job_state state, int64_t now_ms) {
   close_job(queue, job);
   keep_ended(queue, job, state, now_ms);
+  TP__CHECK(tp__job_queue_check(queue));
 }
 
 /* ---- inserting ---- */
@@ -303,6 +339,7 @@ tp_status tp__job_queue_insert(tp__job_queue *queue, const tp_job *desc, uint64_
   tp__list_push(&queue->all, &job->all);
   tp__job_table_add(&queue->by_id, &job->by_id, hash_of_id(queue, job->desc.id));
   tp__job_table_add(&queue->by_key, &job->by_key, hash);
+  TP__CHECK(tp__job_queue_check(queue));
   *ret_id = job->desc.id;
   *ret_existed = false;
   return TP_OK;
@@ -354,6 +391,7 @@ bool tp__job_queue_claim(tp__job_queue *queue, tp__queued_job *job, int64_t now_
   job->desc.claim = ++queue->last_claim;
   job->desc.attempt++;
   place(queue, job);
+  TP__CHECK(tp__job_queue_check(queue));
   return true;
 }
 
@@ -363,6 +401,7 @@ static void requeue(tp__job_queue *queue, tp__queued_job *job, int64_t claimable
   job->desc.lease_end_ms = 0;
   job->desc.claimable_ms = claimable_ms;
   place(queue, job);
+  TP__CHECK(tp__job_queue_check(queue));
 }
 
 /* The job of a claim, while that is the current one. */
@@ -380,6 +419,7 @@ tp_status tp__job_queue_renew(tp__job_queue *queue, const tp_job_renew *request)
   heap_remove(job);
   job->desc.lease_end_ms = request->now_ms + request->lease_ms;
   place(queue, job);
+  TP__CHECK(tp__job_queue_check(queue));
   return TP_OK;
 }
 

@@ -71,6 +71,8 @@ typedef struct tp__job_queue {
 void tp__job_queue_init(tp__job_queue *queue, const tp_allocator *allocator, uint64_t open_max, uint64_t ended_max);
 void tp__job_queue_fini(tp__job_queue *queue);
 
+/** Asserts what always holds (job_queue.c). */
+void tp__job_queue_check(const tp__job_queue *queue);
 /** @return TP_OK, with *ret_existed for a key that is known; TP_ERR_FULL at open_max; TP_ERR_NO_MEMORY. */
 tp_status tp__job_queue_insert(tp__job_queue *queue, const tp_job *desc, uint64_t *ret_id, bool *ret_existed);
 /** The next one that may be claimed: of each class the first, in the order of ids, above after_id.

@@ -206,6 +206,7 @@ static tp_job view_of(tp__queued_job *job, bool with_payload) {
 }
 
 static void bury_lost_locked(memory_store *store, const tp_job_claim *request) {
+  TP__LOCKED(&store->mutex);
   for (tp__queued_job *job; (job = tp__job_queue_bury_lost(&store->jobs, request->now_ms));) {
     if (!request->dead) continue;
     tp_job view = view_of(job, false);
@@ -218,6 +219,7 @@ static void bury_lost_locked(memory_store *store, const tp_job_claim *request) {
 
 /* The filter takes locks of its own, so it is asked between two locked parts. */
 static bool may_take_locked(memory_store *store, tp__queued_job *job, const tp_job_claim *request) {
+  TP__LOCKED(&store->mutex);
   if (!request->filter) return true;
   tp_job view = view_of(job, false);
   tp__mutex_unlock(&store->mutex);
