@@ -27,6 +27,24 @@ void tp__admission_fini(tp__admission *a) {
   tp__mutex_fini(&a->mutex);
 }
 
+#ifdef TP_CHECKS
+static void admission_check_locked(const tp__admission *a) {
+  uint32_t tenants = 0, waiting = 0;
+  TP__LOCKED(&a->mutex);
+  const tp__link *link = a->active.next;
+  for (; tenants < TP__CHECK_ITEMS_MAX && link != &a->active; tenants++, link = link->next) {
+    const tp__tenant *tenant = TP__CONTAINER((tp__link *)(uintptr_t)link, tp__tenant, active);
+    /* An active tenant has turns that wait, and sessions that they are of. */
+    assert(tenant->waiting_count > 0 && !tp__list_empty(&tenant->waiting) && tenant->sessions > 0);
+    waiting += tenant->waiting_count;
+  }
+  /* What waits is some active tenant's. */
+  assert(tenants == TP__CHECK_ITEMS_MAX || (tenants == a->active_count && waiting == a->waiting));
+  /* As many run as may, and none waits while there is room. */
+  assert(a->running <= a->running_max && (a->waiting == 0 || a->running == a->running_max));
+}
+#endif
+
 /* ---- tenants ---- */
 
 static tp__link *bucket_of(tp__admission *a, const char *name) {
@@ -83,7 +101,9 @@ tp__tenant *tp__admission_join(tp__admission *a, const char *name) {
 void tp__admission_part(tp__admission *a, tp__tenant *tenant) {
   if (!tenant) return;
   tp__mutex_lock(&a->mutex);
+  TP__ASSERT(tenant->sessions > 0);
   bool last = --tenant->sessions == 0;
+  TP__ASSERT(!last || tenant->waiting_count == 0);
   if (last) tp__list_remove(&tenant->link);
   tp__mutex_unlock(&a->mutex);
   if (last) free_tenant(&a->runtime->allocator, tenant);
@@ -93,6 +113,7 @@ void tp__admission_part(tp__admission *a, tp__tenant *tenant) {
 
 /* Those that are served before it: of each tenant that waits at most as many as this one has, and these. */
 static int64_t expected_wait_locked(const tp__admission *a, const tp__tenant *tenant) {
+  TP__LOCKED(&a->mutex);
   if (a->running < a->running_max) return 0;
   uint64_t tenants = a->active_count + (tenant->waiting_count == 0);
   uint64_t before = (uint64_t)(tenant->waiting_count + 1) * tenants - 1;
@@ -137,7 +158,9 @@ static void log_end_of_refusal(const tp__admission *a, const char *tenant, uint6
 /* ---- who is next ---- */
 
 static void take_out_locked(tp__admission *a, tp__admission_place *place) {
+  TP__LOCKED(&a->mutex);
   tp__tenant *tenant = place->tenant;
+  TP__ASSERT(place->waits && a->waiting > 0 && tenant->waiting_count > 0);
   tp__list_remove(&place->link);
   place->waits = false;
   a->waiting--;
@@ -149,6 +172,7 @@ static void take_out_locked(tp__admission *a, tp__admission_place *place) {
 
 /* The first tenant's oldest; the tenant goes behind the others. */
 static tp__admission_place *take_next_locked(tp__admission *a) {
+  TP__LOCKED(&a->mutex);
   if (tp__list_empty(&a->active)) return NULL;
   tp__tenant *tenant = TP__CONTAINER(a->active.next, tp__tenant, active);
   tp__admission_place *place = TP__CONTAINER(tenant->waiting.next, tp__admission_place, link);
@@ -161,6 +185,8 @@ static tp__admission_place *take_next_locked(tp__admission *a) {
 }
 
 static void admit_locked(tp__admission *a, tp__admission_place *place) {
+  TP__LOCKED(&a->mutex);
+  TP__ASSERT(!place->since_ns && !place->waits); /* it is admitted once */
   a->running++;
   place->since_ns = tp__now_ns();
   WATCH(place->tenant, SERVED);
@@ -183,6 +209,7 @@ bool tp__admission_enter(tp__admission *a, tp__tenant *tenant, tp__admission_pla
       WATCH(tenant, WAITS);
     }
   }
+  TP__CHECK(admission_check_locked(a));
   tp__mutex_unlock(&a->mutex);
   return begins;
 }
@@ -192,25 +219,30 @@ bool tp__admission_leave_queue(tp__admission *a, tp__admission_place *place) {
   tp__mutex_lock(&a->mutex);
   bool waited = place->waits;
   if (waited) take_out_locked(a, place);
+  TP__CHECK(admission_check_locked(a));
   tp__mutex_unlock(&a->mutex);
   return waited;
 }
 
 static void note_turn_locked(tp__admission *a, int64_t ran_ns) {
+  TP__LOCKED(&a->mutex);
   a->turn_ns += a->turn_ns == 0 ? ran_ns : (ran_ns - a->turn_ns) / MEAN_WEIGHT;
 }
 
 /* Its session holds the tenant. */
 tp__admission_place *tp__admission_leave(tp__admission *a, tp__admission_place *place) {
+  TP__ASSERT(!place->waits);
   if (!place->since_ns) return NULL;
   tp__tenant *tenant = place->tenant;
   tp__mutex_lock(&a->mutex);
+  TP__ASSERT(a->running > 0);
   a->running--;
   WATCH(tenant, ENDED);
   note_turn_locked(a, tp__now_ns() - place->since_ns);
   place->since_ns = 0;
   tp__admission_place *next = take_next_locked(a);
   if (next) admit_locked(a, next);
+  TP__CHECK(admission_check_locked(a));
   uint64_t refused = tenant->waiting_count == 0 ? tenant->refused : 0;
   if (refused) tenant->refused = 0;
   tp__mutex_unlock(&a->mutex);

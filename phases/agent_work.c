@@ -31,6 +31,7 @@ static const tp_allocator *allocator_of(const agent_work *w) { return &w->agent-
 /* ---- the list ---- */
 
 static bool is_listed_locked(const tp__agent_layer *layer, const char *id) {
+  TP__LOCKED(&layer->agents_mutex);
   for (const tp__link *link = layer->agents.next; link != &layer->agents; link = link->next)
     if (strcmp(TP__CONTAINER((tp__link *)(uintptr_t)link, tp_agent, link)->id, id) == 0) return true;
   return false;

@@ -18,18 +18,21 @@ void tp__breakers_fini(tp__breakers *breakers) {
 }
 
 static tp__breaker *find_locked(tp__breakers *breakers, const char *provider) {
+  TP__LOCKED(&breakers->mutex);
   for (size_t i = 0; i < breakers->count; i++)
     if (strcmp(breakers->rows[i].provider, provider) == 0) return &breakers->rows[i];
   return NULL;
 }
 
 static void remove_locked(tp__breakers *breakers, tp__breaker *row) {
+  TP__LOCKED(&breakers->mutex);
   tp__string_free(breakers->allocator, row->provider);
   *row = breakers->rows[--breakers->count];
   tp__a32_store_relaxed(&breakers->row_count, (uint32_t)breakers->count);
 }
 
 static tp__breaker *oldest_locked(tp__breakers *breakers) {
+  TP__LOCKED(&breakers->mutex);
   tp__breaker *oldest = &breakers->rows[0];
   for (size_t i = 1; i < breakers->count; i++)
     if (breakers->rows[i].failed_ns < oldest->failed_ns) oldest = &breakers->rows[i];
@@ -37,6 +40,7 @@ static tp__breaker *oldest_locked(tp__breakers *breakers) {
 }
 
 static tp__breaker *add_locked(tp__breakers *breakers, const char *provider) {
+  TP__LOCKED(&breakers->mutex);
   void *rows = breakers->rows;
   char *copy;
   if (breakers->count == TP__BREAKERS_MAX) remove_locked(breakers, oldest_locked(breakers));

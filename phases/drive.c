@@ -6,6 +6,8 @@
 
 static void start_delivered(tp__message *message) {
   tp__drive *d = TP__CONTAINER(message, tp__drive, start_message);
+  TP__OWNED(&d->turn->core.strand);
+  TP__ASSERT(!d->begun && !d->waits && d->step == TP__STEP_NONE); /* it begins once, out of the queue */
   d->started_ns = tp__now_ns();
   d->begun = true;
   tp__strand_timer_remove(&d->limit_timer);
@@ -25,6 +27,7 @@ static void start_delivered(tp__message *message) {
 enum { LOOK_MS = 50 };
 
 void tp__drive_watch_call(tp__drive *d) {
+  TP__ASSERT(d->call);
   tp__strand_timer_add(&d->turn->core.strand, &d->call_timer, tp__now_ns() + LOOK_MS * TP__NS_PER_MS);
 }
 
@@ -36,6 +39,7 @@ static void call_looked_at(tp__timer_entry *timer, int64_t now_ns) {
 }
 
 void tp__drive_cancel(tp__drive *d) {
+  TP__OWNED(&d->turn->core.strand);
   if (!d->begun) {
     (void)!tp__drive_cancel_queued(d);
     return;
@@ -46,6 +50,7 @@ void tp__drive_cancel(tp__drive *d) {
 }
 
 static void free_drive(tp__drive *d, tp_runtime *runtime) {
+  TP__ASSERT(!d->host_call && !d->model_call && !d->waits);
   tp__past_unref(d->brought);
   tp__arena_fini(&d->arena);
   tp__block_give(&runtime->blocks, d, d->block_size);
@@ -55,6 +60,7 @@ static void free_drive(tp__drive *d, tp_runtime *runtime) {
 static void release(tp__turn *core) {
   tp_turn *turn = tp__turn_of(core);
   tp__drive *d = turn->drive;
+  TP__ASSERT(d && d->turn == turn && tp__a32_load_relaxed(&core->refs) == 0);
   tp_session *session = d->session;
   free_drive(d, core->runtime);
   turn->drive = NULL;

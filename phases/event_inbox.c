@@ -160,6 +160,7 @@ static copy *copy_new(tp__listener *listener, const tp_event *event) {
 
 /* Where the marker is neither in the inbox nor in the hands of the host. The inbox has always room for it. */
 static void put_marker_locked(tp__event_inbox *through) {
+  TP__LOCKED(&through->mutex);
   if (through->marker_waits || through->marker_taken) return;
   tp__inbox_put_end end = tp__inbox_put_event(through->inbox, &through->marker, UINT32_MAX);
   if (end != TP__INBOX_PUT) return; /* closed: nothing of it will be taken */
@@ -168,6 +169,7 @@ static void put_marker_locked(tp__event_inbox *through) {
 }
 
 static void lose_locked(tp__event_inbox *through) {
+  TP__LOCKED(&through->mutex);
   through->lost++;
   put_marker_locked(through);
 }

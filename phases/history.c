@@ -73,7 +73,20 @@ const tp_history *tp__shared_history_get(const tp_shared_history *shared) { retu
 
 /* ---- who uses it ---- */
 
+#ifdef TP_CHECKS
+static void history_check_locked(const tp_shared_history *shared) {
+  TP__LOCKED(&shared->mutex);
+  const tp__link *link = shared->users.next;
+  for (uint32_t i = 0; i < TP__CHECK_ITEMS_MAX && link != &shared->users; i++, link = link->next) {
+    const tp__history_user *user = TP__CONTAINER((tp__link *)(uintptr_t)link, tp__history_user, link);
+    /* A user is a session that is open, or has calls that have not returned. */
+    assert((user->is_open || user->calls > 0) && link->next->prev == link);
+  }
+}
+#endif
+
 static bool is_deleted_locked(tp_shared_history *shared, tp_text tenant, tp_text session) {
+  TP__LOCKED(&shared->mutex);
   for (tp__link *link = shared->deletions.next; link != &shared->deletions; link = link->next) {
     const deletion *d = TP__CONTAINER(link, deletion, link);
     if (tp__text_equal(d->session, session) && tp__text_equal(d->tenant, tenant)) return true;
@@ -82,6 +95,7 @@ static bool is_deleted_locked(tp_shared_history *shared, tp_text tenant, tp_text
 }
 
 static bool is_used_locked(tp_shared_history *shared, tp_text tenant, tp_text session) {
+  TP__LOCKED(&shared->mutex);
   for (tp__link *link = shared->users.next; link != &shared->users; link = link->next) {
     const tp__history_user *user = TP__CONTAINER(link, tp__history_user, link);
     if (tp__text_equal(user->session, session) && tp__text_equal(user->tenant, tenant)) return true;
@@ -95,6 +109,7 @@ tp_status tp__shared_history_join(tp_shared_history *shared, tp__history_user *u
   tp__mutex_lock(&shared->mutex);
   user->is_open = !is_deleted_locked(shared, user->tenant, user->session);
   if (user->is_open) tp__list_push(&shared->users, &user->link);
+  TP__CHECK(history_check_locked(shared));
   tp__mutex_unlock(&shared->mutex);
   return user->is_open ? TP_OK : TP_ERR_BUSY;
 }
@@ -109,6 +124,7 @@ void tp__shared_history_leave(tp_shared_history *shared, tp__history_user *user)
     user->is_open = false;
     remove_unused_locked(user);
   }
+  TP__CHECK(history_check_locked(shared));
   tp__mutex_unlock(&shared->mutex);
 }
 
@@ -122,8 +138,10 @@ void tp__shared_history_call_begins(tp_shared_history *shared, tp__history_user 
 void tp__shared_history_call_ends(tp_shared_history *shared, tp__history_user *user) {
   if (!shared) return;
   tp__mutex_lock(&shared->mutex);
+  TP__ASSERT(user->calls > 0);
   user->calls--;
   remove_unused_locked(user);
+  TP__CHECK(history_check_locked(shared));
   tp__mutex_unlock(&shared->mutex);
 }
 

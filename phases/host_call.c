@@ -53,6 +53,8 @@ static void abandoned(tp__attempt *attempt) {
 }
 
 static void settled(tp__attempt *attempt, tp__attempt_end end) {
+  TP__OWNED(&of(attempt)->turn->strand);
+  TP__ASSERT(of(attempt)->on_end);
   tp__host_call *c = of(attempt);
   if (end == TP__ANSWERED && c->status != TP_OK && c->fault.message[0]) c->message = c->fault.message;
   c->on_end(c, end == TP__ANSWERED ? c->status : end == TP__REFUSED ? TP_ERR_NO_THREAD : TP_ERR_TIMEOUT);
@@ -90,6 +92,7 @@ static tp__permits *permits_of(tp_session *session) {
 }
 
 tp__host_call *tp__host_call_new(tp_turn *turn, tp_session *session, const char *name) {
+  TP__OWNED(&turn->core.strand);
   tp_runtime *runtime = turn->core.runtime;
   size_t block_size;
   tp__host_call *c = tp__block_take(&runtime->blocks, sizeof *c, &block_size);
@@ -120,6 +123,7 @@ static void cancel_append(void *ctx) {
 
 /* Here, on the owner's thread; the completion comes as a message, also one from inside append_start. */
 static void start_here(tp__host_call *c, int64_t deadline_ns) {
+  TP__ASSERT(c->session->history.append_start);
   tp__attempt *attempt = &c->base;
   const tp_history *history = &c->session->history;
   tp_deferral deferral = {.struct_size = sizeof deferral, .cancel = cancel_append, .ctx = c};
@@ -136,6 +140,7 @@ static void start_here(tp__host_call *c, int64_t deadline_ns) {
 }
 
 void tp__host_call_start(tp__host_call *c, int64_t end_ns) {
+  TP__ASSERT(c->on_end && end_ns > 0);
   int64_t deadline_ns = tp__deadline_after_ms(tp__now_ns(), TP__HOST_CALL_LIMIT_MS);
   if (end_ns < deadline_ns) deadline_ns = end_ns;
   begin_to_count(c);
@@ -150,6 +155,7 @@ void tp__host_call_start(tp__host_call *c, int64_t end_ns) {
 }
 
 void tp__host_call_drop(tp__host_call *c) {
+  TP__ASSERT(tp__attempt_is_alone(&c->base));
   tp__attempt_fini(&c->base);
   tp__attempt_unref(&c->base);
 }

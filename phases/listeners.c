@@ -108,6 +108,7 @@ static tp_status read_listener(const tp_runtime *runtime, const tp_listener *the
 /* The set with one more. The caller unrefs what it takes the place of. */
 static tp_status add_locked(tp__agent_layer *layer, tp__listeners *listeners, tp__listener *listener,
                             tp__listener_set **ret_before) {
+  TP__LOCKED(&layer->listeners_mutex);
   tp__listener_set *before = own_of(listeners);
   uint32_t count = before ? before->count : 0;
   if (count >= TP__LISTENERS_MAX) return TP_ERR_FULL;
@@ -155,6 +156,7 @@ tp_status tp__listeners_add(tp__agent_layer *layer, tp__listeners *listeners, co
 
 /* Where there is no memory for a set without it, it stays in this one, and is never called again. */
 static tp__listener_set *remove_locked(tp__agent_layer *layer, tp__listeners *listeners, uint64_t id, bool *ret_found) {
+  TP__LOCKED(&layer->listeners_mutex);
   tp__listener_set *before = own_of(listeners), *set = NULL;
   tp__listener *listener = NULL;
   for (uint32_t i = 0; before && i < before->count; i++)

@@ -42,10 +42,12 @@ static uint64_t hash_of(tp_text tenant, tp_text session) {
 }
 
 static conversation **bucket_locked(memory_history *h, tp_text tenant, tp_text session) {
+  TP__LOCKED(&h->mutex);
   return &h->buckets[hash_of(tenant, session) & (h->bucket_count - 1)];
 }
 
 static conversation *find_locked(memory_history *h, tp_text tenant, tp_text session) {
+  TP__LOCKED(&h->mutex);
   conversation *c = h->bucket_count ? *bucket_locked(h, tenant, session) : NULL;
   while (c && !(tp__text_equal(c->session, session) && tp__text_equal(c->tenant, tenant))) c = c->bucket_next;
   return c;
@@ -53,6 +55,7 @@ static conversation *find_locked(memory_history *h, tp_text tenant, tp_text sess
 
 /* The index of the first conversation with a number above this one. */
 static size_t index_above_locked(const memory_history *h, uint64_t number) {
+  TP__LOCKED(&h->mutex);
   size_t low = 0, high = h->count;
   while (low < high) {
     size_t middle = low + (high - low) / 2;
@@ -64,6 +67,7 @@ static size_t index_above_locked(const memory_history *h, uint64_t number) {
 
 /* Twice as many buckets. Where there is no memory for them, the chains grow instead. */
 static void grow_locked(memory_history *h) {
+  TP__LOCKED(&h->mutex);
   size_t old_count = h->bucket_count;
   conversation **old = h->buckets;
   size_t count = old_count ? old_count * 2 : BUCKETS_MIN;
@@ -96,6 +100,7 @@ static conversation *new_conversation(const tp_allocator *allocator, tp_text ten
 }
 
 static conversation *add_locked(memory_history *h, tp_text tenant, tp_text session) {
+  TP__LOCKED(&h->mutex);
   if (h->count >= h->bucket_count) grow_locked(h);
   void *list = h->list;
   if (!h->bucket_count ||
@@ -113,6 +118,7 @@ static conversation *add_locked(memory_history *h, tp_text tenant, tp_text sessi
 }
 
 static void remove_locked(memory_history *h, conversation *c) {
+  TP__LOCKED(&h->mutex);
   conversation **at = bucket_locked(h, c->tenant, c->session);
   while (*at != c) at = &(*at)->bucket_next;
   *at = c->bucket_next;

@@ -53,6 +53,7 @@ static void delta_delivered(tp__message *message) {
 }
 
 static tp_status add_piece_locked(tp__model_call *c, tp_text piece) {
+  TP__LOCKED(&c->mutex);
   void *pieces = c->pieces;
   uint64_t size = piece.size;
   if (size > PIECES_BYTES_MAX || c->pieces_size + sizeof size + piece.size > PIECES_BYTES_MAX) return TP_ERR_FULL;
@@ -165,6 +166,8 @@ static tp_status refused_status(tp__model_call *c, tp_reason reason) {
 }
 
 static void settled(tp__attempt *attempt, tp__attempt_end end) {
+  TP__OWNED(&of(attempt)->turn->strand);
+  TP__ASSERT(of(attempt)->on_end);
   tp__model_call *c = of(attempt);
   tp_status status = TP_OK;
   if (tp__attempt_is_alone(attempt)) tp__lent_give_back(&c->lent); /* the next request then need not copy the list */
@@ -214,6 +217,7 @@ static const tp__attempt_class class = {.what = "model",
 
 tp__model_call *tp__model_call_new(tp__turn *turn, tp__toolset *tools, tp_session *session, const tp_model *model,
                                    const tp_model_request *request) {
+  TP__OWNED(&turn->strand);
   tp_runtime *runtime = turn->runtime;
   size_t block_size;
   tp__model_call *c = tp__block_take(&runtime->blocks, sizeof *c, &block_size);
@@ -261,6 +265,7 @@ static void start_here(tp__model_call *c) {
 }
 
 static tp_reason offer(tp__model_call *c) {
+  TP__ASSERT(c->model.inbox);
   c->request.time_left_ms = time_left_ms(c);
   c->base.inbox_item.work = (tp_work){
       .struct_size = sizeof(tp_work), .kind = TP_WORK_MODEL, .self = c->model.self, .request = &c->request};
@@ -268,6 +273,7 @@ static tp_reason offer(tp__model_call *c) {
 }
 
 void tp__model_call_start(tp__model_call *c) {
+  TP__ASSERT(c->on_end);
   if (c->model.placement == TP_PLACEMENT_INLINE) {
     start_here(c);
     return;

@@ -195,6 +195,7 @@ static tp_visibility visibility_of(const tp__entry *e, uint32_t index) {
 }
 
 static void entry_ended(tp__entry *e) {
+  TP__ASSERT(e->ended && e->ctx);
   tp__phase_run *run = e->ctx;
   tp_phase_result *result = &run->result;
   run->entry = NULL;
@@ -249,12 +250,14 @@ static inline void clear(tp_phase_result *result) {
 
 /* Every answer of the entry was ordinary. The result is clear. */
 static inline void set_fast_path_result(tp_phase_result *result, tp__entry *e) {
+  TP__ASSERT(e->ended && !e->exceptional);
   result->run_count = e->plan->node_count;
   result->entry = e;
 }
 
 /* The entry has begun, and its end will be heard of. */
 static void go_on(tp__phase_run *run, tp__entry *e) {
+  TP__ASSERT(!e->ended && !run->entry);
   e->on_end = entry_ended;
   e->ctx = run;
   run->entry = e;
@@ -262,12 +265,14 @@ static void go_on(tp__phase_run *run, tp__entry *e) {
 }
 
 static void mark_skipped(const tp__phase_run *run, tp__entry *e) {
+  TP__ASSERT(run->skips && !e->running);
   e->has_listener = true; /* so that no loop of inline nodes runs it */
   for (uint32_t i = 0; i < e->plan->node_count; i++)
     if (run->skips(run, &e->plan->nodes[i])) e->marks[i] |= TP__MARK_SKIPPED;
 }
 
 static void begin_entry(tp__phase_run *run, const tp__plan *plan) {
+  TP__ASSERT(!run->entry && run->on_end);
   tp__entry_spec spec = {.plan = plan,
                          .fields = run->fields,
                          .field_count = run->field_count,
@@ -292,6 +297,8 @@ static bool may_run_inline(const tp__phase_run *run) {
 }
 
 void tp__phase_begin(tp__phase_run *run) {
+  TP__OWNED(&run->turn->core.strand);
+  TP__ASSERT(run->on_end && run->phase < TP_PHASE_LIMIT);
   tp_turn *turn = run->turn;
   const tp__plan *plan = tp__turn_plan(&turn->core, run->phase);
   run->status = TP_OK;

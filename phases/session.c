@@ -278,6 +278,7 @@ static tp_session *session_of(tp__link *link) { return TP__CONTAINER(link, tp_se
 
 /* The first one, at this place of either list or behind it. */
 static tp_session *from_locked(tp__agent_layer *layer, tp__link *link) {
+  TP__LOCKED(&layer->sessions_mutex);
   if (link == &layer->ending) link = layer->sessions.next;
   return link == &layer->sessions ? NULL : session_of(link);
 }

@@ -74,6 +74,8 @@ static inline tp__turn_ids tp__session_ids(tp_session *session) {
                         .people = session->people.ask || session->people.permission ? &session->people : NULL,
                         .used_agent = session->agent};
 }
+/** Asserts what always holds of its queue and its end (session_queue.c). */
+void tp__session_check_locked(const tp_session *session);
 void tp__session_hold(tp_session *session);
 void tp__session_unref(tp_session *session);
 /** A turn that has left the queue, and was not begun, has reported its end. */

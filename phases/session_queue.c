@@ -4,6 +4,26 @@
 #include "phases/drive.h"
 #include "phases/session.h"
 
+#ifdef TP_CHECKS
+void tp__session_check_locked(const tp_session *session) {
+  uint32_t count = 0;
+  TP__LOCKED(&session->mutex);
+  const tp__link *link = session->queue.next;
+  for (; count < TP__CHECK_ITEMS_MAX && link != &session->queue; count++, link = link->next) {
+    const tp__drive *drive = TP__CONTAINER((tp__link *)(uintptr_t)link, tp__drive, link);
+    /* What is queued waits, is of this session, and is not what runs. */
+    assert(drive->waits && drive->session == session && drive != session->running);
+  }
+  assert(count == TP__CHECK_ITEMS_MAX || count == session->queued);
+  /* Turns wait for one that runs; beside those that may wait there is one that closes the session. */
+  assert(session->queued == 0 || session->running);
+  assert(session->queued <= session->queued_max + 1);
+  /* A session is over when it takes no turn, and all that it took have ended and said so. */
+  assert(!session->over || (session->closing && !session->running && session->queued == 0 && session->leaving == 0));
+  assert(!session->over_waits || session->closing);
+}
+#endif
+
 /* By message, so from any thread. */
 static void start(tp__drive *d) { tp__strand_push(&d->turn->core.strand, &d->start_message); }
 
@@ -14,6 +34,7 @@ static void count_queued(const tp_session *session, uint64_t by) {
 /* The end of a session takes no room of a turn, and a nested turn is in that of the one that waits for it. @return
  * false: it waits for room, or has begun since. */
 static bool begin_or_wait(tp__drive *drive) {
+  TP__ASSERT(drive->session && !drive->begun);
   const tp_session *session = drive->session;
   bool begins = drive->closing || drive->turn->core.parent ||
                 tp__admission_enter(&session->layer->admission, session->tenant_queue, &drive->admission);
@@ -46,6 +67,7 @@ static tp_status enqueue(tp_session *session, tp__drive *drive, bool last, bool 
     *ret_queued = true;
   }
   if (last && status == TP_OK) session->closing = true;
+  TP__CHECK(tp__session_check_locked(session));
   tp__mutex_unlock(&session->mutex);
   if (start && !begin_or_wait(drive)) *ret_queued = true;
   return status;
@@ -54,6 +76,7 @@ static tp_status enqueue(tp_session *session, tp__drive *drive, bool last, bool 
 bool tp__session_next(tp_session *session) {
   tp__drive *next = NULL;
   tp__mutex_lock(&session->mutex);
+  TP__ASSERT(session->running); /* its end brings the next one */
   if (!tp__list_empty(&session->queue)) {
     next = TP__CONTAINER(session->queue.next, tp__drive, link);
     tp__list_remove(&next->link);
@@ -63,6 +86,7 @@ bool tp__session_next(tp_session *session) {
   }
   session->running = next;
   bool last = !next && session->closing;
+  TP__CHECK(tp__session_check_locked(session));
   tp__mutex_unlock(&session->mutex);
   if (next) (void)begin_or_wait(next);
   return last;
@@ -82,6 +106,7 @@ void tp__session_over(tp_session *session) {
   session->over_waits = session->leaving > 0;
   session->over = !session->over_waits;
   bool gone = session->over && session->closed;
+  TP__CHECK(tp__session_check_locked(session));
   tp__mutex_unlock(&session->mutex);
   if (gone) tp__session_closed(session);
 }
@@ -97,13 +122,16 @@ static bool leave_queue(tp_session *session, tp__drive *drive) {
     count_queued(session, (uint64_t)-1);
     session->leaving++;
   }
+  TP__CHECK(tp__session_check_locked(session));
   tp__mutex_unlock(&session->mutex);
   return waited;
 }
 
 void tp__session_left(tp_session *session) {
   tp__mutex_lock(&session->mutex);
+  TP__ASSERT(session->leaving > 0);
   bool over = --session->leaving == 0 && session->over_waits;
+  TP__CHECK(tp__session_check_locked(session));
   tp__mutex_unlock(&session->mutex);
   if (over) tp__session_over(session);
 }
@@ -111,6 +139,7 @@ void tp__session_left(tp_session *session) {
 /* ---- a turn that waits in its session's queue: nothing of it has begun, and nothing will ---- */
 
 static bool end_in_queue(tp__drive *d, tp_turn_outcome outcome, tp_status code, const char *reason) {
+  TP__OWNED(&d->turn->core.strand);
   if (d->begun || d->closing) return false;
   bool queued = leave_queue(d->session, d);
   if (!queued && !tp__admission_leave_queue(&d->session->layer->admission, &d->admission)) return false;
@@ -130,10 +159,12 @@ static void limit_fired(tp__timer_entry *timer, int64_t now_ns) {
 }
 
 bool tp__drive_cancel_queued(tp__drive *d) {
+  TP__ASSERT(!d->begun);
   return end_in_queue(d, TP_TURN_CANCELLED, TP_ERR_CANCELLED, "the turn was cancelled before it began");
 }
 
 static void watch_limit(tp__drive *d) {
+  TP__OWNED(&d->turn->core.strand);
   tp__turn *core = &d->turn->core;
   if (d->begun || d->closing || core->strand.end) return;
   if (!core->is_cancelled) tp__strand_timer_add(&core->strand, &d->limit_timer, core->deadline_ns);

@@ -128,7 +128,25 @@ static void take_reminders(tp__drive *d) {
 
 /* ---- the machine ---- */
 
+#ifdef TP_CHECKS
+void tp__drive_check(const tp__drive *d) {
+  TP__OWNED(&d->turn->core.strand);
+  /* A drive is its turn's, of a session, and has begun. */
+  assert(d->turn->drive == d && d->session && d->begun && !d->waits);
+  /* It is at a step of the table. */
+  assert(d->step < TP__STEPS && d->next < TP__STEPS && d->field_count <= TP__DRIVE_FIELDS_MAX);
+  /* A call to the history and one to the model are never under way together. */
+  assert(!d->host_call || !d->model_call);
+  /* What failed says why, and what did not has no code. */
+  assert((d->outcome == TP_TURN_COMPLETED) == (d->code == TP_OK));
+  /* The calls of the last response have their results' room; the session's last step is a closing turn's. */
+  assert(d->call_count == 0 || d->calls);
+  assert(d->closing == (d->step == TP__STEP_SESSION_END || d->step == TP__STEP_CLOSED) || d->step == TP__STEP_NONE);
+}
+#endif
+
 static tp__step after_phase(tp__drive *d, const tp__step_row *row) {
+  TP__ASSERT(row->phase == d->phase.phase);
   if (row->keep && !row->keep(d)) return TP__STEP_NONE;
   if (row->always) return row->next;
   bool denied = d->phase.status == TP_OK && d->phase.result.outcome == TP_ERR_DENIED;
@@ -141,6 +159,7 @@ static void run_steps(tp__drive *d);
 
 static void phase_ended(tp__phase_run *run) {
   tp__drive *d = run->ctx;
+  TP__CHECK(tp__drive_check(d));
   bool resumes = !d->stepping; /* else the step that began the phase has not returned */
   d->stepping = true;
   take_reminders(d);
@@ -151,6 +170,7 @@ static void phase_ended(tp__phase_run *run) {
 }
 
 static void begin_phase(tp__drive *d, const tp__step_row *row) {
+  TP__ASSERT(!row->run && row->phase);
   d->field_count = 0;
   if (row->fill && !row->fill(d)) return;
   d->phase = (tp__phase_run){.turn = d->turn,
@@ -171,6 +191,7 @@ static void run_steps(tp__drive *d) {
     d->step = d->next;
     d->next = TP__STEP_NONE;
     const tp__step_row *row = &tp__step_rows[d->step];
+    TP__CHECK(tp__drive_check(d));
     if (row->run) row->run(d);
     else begin_phase(d, row);
   }
@@ -178,7 +199,9 @@ static void run_steps(tp__drive *d) {
 }
 
 void tp__drive_go(tp__drive *d, tp__step step) {
+  TP__OWNED(&d->turn->core.strand);
   assert(tp__step_may_follow(d->step, step));
+  TP__ASSERT(d->next == TP__STEP_NONE); /* a step is followed by one */
   d->next = step;
   if (!d->stepping) run_steps(d);
 }

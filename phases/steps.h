@@ -31,6 +31,8 @@ extern const tp__step_row tp__step_rows[TP__STEPS];
 /** Whether a turn may go from the one step to the other; from NONE to the first. */
 bool tp__step_may_follow(tp__step from, tp__step to);
 
+/** Owner: asserts what always holds between two steps (steps.c). */
+void tp__drive_check(const tp__drive *drive);
 /** Goes to a step: now, or when the step that runs has returned. */
 void tp__drive_go(tp__drive *drive, tp__step step);
 /** Notes how the turn ended, unless that is settled already, and goes to the commit. */

@@ -62,6 +62,7 @@ static tp__task *new_task(const tp_allocator *allocator, const tp_task_spec *spe
 
 /* The key is the task's from here on: that of the host, or the next free one. */
 static tp_status add_locked(tp__tasks *tasks, tp__task *task, tp_fault *fault) {
+  TP__LOCKED(&tasks->mutex);
   if (tasks->count >= TP_TASKS_MAX)
     return tp__fail(fault, TP_ERR_FULL, NULL, "there are %d tasks: run or discard some", TP_TASKS_MAX);
   tp__task **place = place_of(tasks, task->key);
@@ -72,6 +73,7 @@ static tp_status add_locked(tp__tasks *tasks, tp__task *task, tp_fault *fault) {
 }
 
 static tp_status find_locked(tp__tasks *tasks, const char *key, tp__task ***ret_place, tp_fault *fault) {
+  TP__LOCKED(&tasks->mutex);
   *ret_place = place_of(tasks, key);
   if (!**ret_place)
     return tp__fail(fault, TP_ERR_NOT_FOUND, key, "there is no task of this key: it was run, or never created");
@@ -80,6 +82,7 @@ static tp_status find_locked(tp__tasks *tasks, const char *key, tp__task ***ret_
 }
 
 static void remove_locked(tp__tasks *tasks, const char *key, const tp_allocator *allocator) {
+  TP__LOCKED(&tasks->mutex);
   tp__task **place = place_of(tasks, key), *task = *place;
   *place = task->next;
   tasks->count--;

@@ -56,6 +56,7 @@ static void emit_end(tp__tool_slot *slot) {
 /* ---- the end ---- */
 
 void tp__toolcall_done(tp__tool_slot *slot) {
+  TP__ASSERT(slot->settled && !slot->done && !slot->run); /* it has its one result */
   slot->done = true;
   if (slot->order) tp__order_over(slot);
   tp__toolcall_unref(slot->dispatch);
@@ -109,6 +110,7 @@ void tp__toolcall_deny(tp__tool_slot *slot, uint32_t phase, const char *by, tp_t
 /* A cancel counts from when it was asked for, whether or not its message has come to the owner. */
 bool tp__toolcall_stopped(tp__tool_slot *slot) {
   tp__dispatch *d = slot->dispatch;
+  TP__OWNED(&d->turn->core.strand);
   if (d->stale) tp__toolcall_look_at_clock(d);
   bool cancelled = slot->is_cancelled || tp__a32_load_relaxed(&d->turn->core.cancel_asked);
   if (!cancelled && d->now_ns < d->turn->core.deadline_ns) return false;
@@ -118,6 +120,7 @@ bool tp__toolcall_stopped(tp__tool_slot *slot) {
 }
 
 void tp__toolcall_settled(tp__tool_slot *slot) {
+  TP__ASSERT(slot->settled && !slot->done);
   if (slot->dispatch->has_post) tp__toolcall_post(slot);
   else tp__toolcall_done(slot);
 }

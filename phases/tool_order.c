@@ -94,6 +94,7 @@ static const key *conflict(const tp__tool_order *earlier, const tp__tool_order *
 static tp__tool_order *at(tp__link *link) { return TP__CONTAINER(link, tp__tool_order, link); }
 
 static void wait_for(tp__tool_order *order, tp__tool_order *earlier, const key *why) {
+  TP__ASSERT(!order->waits && !order->is_over && earlier != order);
   tp__dispatch *d = order->slot->dispatch;
   tp__toolcall_look_at_clock(d);
   order->waits = true;
@@ -103,6 +104,7 @@ static void wait_for(tp__tool_order *order, tp__tool_order *earlier, const key *
 }
 
 static void note_wait(tp__tool_order *order) {
+  TP__ASSERT(order->waits);
   tp__dispatch *d = order->slot->dispatch;
   tp_tool_result *result = tp__toolcall_result(order->slot);
   tp__toolcall_look_at_clock(d);
@@ -116,6 +118,7 @@ static void note_wait(tp__tool_order *order) {
 }
 
 static void shed(tp__tool_order *order, tp_text path) {
+  TP__ASSERT(!order->waits);
   static const char words[] =
       "it was not run: an earlier call of this response with a conflicting key was given up and "
       "may still run";
@@ -125,6 +128,7 @@ static void shed(tp__tool_order *order, tp_text path) {
 
 /* @return whether the call goes on. */
 static bool look(tp__tool_order *order) {
+  TP__ASSERT(!order->waits && order->is_known);
   for (tp__link *link = order->slot->dispatch->ordered.next; link != &order->link; link = link->next) {
     tp__tool_order *earlier = at(link);
     const key *why = conflict(earlier, order);
@@ -143,6 +147,7 @@ static void resume(tp__tool_order *order) {
 
 /* The dispatch stays: the call that calls this is not through. */
 static void resume_all(tp__dispatch *d) {
+  TP__OWNED(&d->turn->core.strand);
   if (d->resumes) return;
   d->resumes = true;
   while (!tp__list_empty(&d->resumable)) {
@@ -166,6 +171,7 @@ static void wake(tp__tool_order *order) {
 /* ---- a call's way ---- */
 
 bool tp__order_add(tp__tool_slot *slot) {
+  TP__ASSERT(!slot->order && slot->tool);
   tp__dispatch *d = slot->dispatch;
   const tp_tool *tool = slot->tool->tool;
   tp__tool_order *order = tp__arena_zero(&d->scratch, sizeof *order);
@@ -207,6 +213,7 @@ bool tp__order_enter(tp__tool_slot *slot) {
 }
 
 bool tp__order_cancel(tp__tool_slot *slot) {
+  TP__ASSERT(slot->order);
   tp__tool_order *order = slot->order;
   if (!order->waits) return false;
   tp__list_remove(&order->wait_link);
@@ -216,6 +223,7 @@ bool tp__order_cancel(tp__tool_slot *slot) {
 }
 
 void tp__order_over(tp__tool_slot *slot) {
+  TP__ASSERT(slot->order && !slot->order->is_over && !slot->order->waits);
   tp__tool_order *order = slot->order;
   order->is_over = true;
   if (!order->given_up) tp__list_remove(&order->link);

@@ -90,6 +90,7 @@ static const tp__tool_said no_answer = {.flaws = TP__SAID_ERROR, .text = {NO_ANS
 /* ---- the attempt ---- */
 
 static tp__answer call(tp__attempt *attempt) {
+  TP__ASSERT(of(attempt)->function);
   tp__tool_attempt *a = of(attempt);
   tp_breadcrumb *breadcrumb = tp__breadcrumb_of_function(a->run.turn, a->run.name, a->run.started_ns);
   tp_answer kind = a->function(a->self, &a->run);
@@ -99,6 +100,7 @@ static tp__answer call(tp__attempt *attempt) {
 }
 
 static void say_by_token(tp__tool_attempt *attempt, bool is_error, tp_text text) {
+  TP__ASSERT(!attempt->said_by_token);
   attempt->said_by_token = true;
   say(&attempt->said, &attempt->answer_arena, attempt->bytes_max, is_error, text);
 }
@@ -127,6 +129,8 @@ static const tp__tool_said *said_of(const tp__tool_attempt *attempt) {
 
 /* Where it was not answered its function may still be running and writing: its answer is not looked at. */
 static void settled(tp__attempt *base, tp__attempt_end end) {
+  TP__OWNED(&of(base)->turn->strand);
+  TP__ASSERT(of(base)->settled);
   tp__tool_attempt *attempt = of(base);
   tp__tool_answer answer = {.end = end,
                             .refusal = base->refusal,
@@ -179,6 +183,7 @@ tp_status tp_tool_complete(tp_token token, bool is_error, tp_text text) {
 }
 
 static tp__tool_attempt *new_attempt(const tp_tool_run *run) {
+  TP__OWNED(&run->turn->strand);
   tp_runtime *runtime = run->turn->runtime;
   size_t block_size;
   tp__tool_attempt *a = tp__block_take(&runtime->blocks, BLOCK_BYTES, &block_size);
@@ -202,6 +207,7 @@ static void give_rest(tp__tool_attempt *attempt, tp__arena *arena) {
 }
 
 static void free_unused(tp__tool_attempt *attempt) {
+  TP__ASSERT(tp__attempt_is_alone(&attempt->base));
   tp__attempt_fini(&attempt->base);
   tp__attempt_unref(&attempt->base);
 }
@@ -250,6 +256,7 @@ tp__tool_attempt *tp__tool_run_exceptional(tp_tool_run *run, tp_answer kind) {
 }
 
 void tp__tool_run_await(tp__tool_attempt *attempt, int64_t deadline_ns, tp__tool_settled_fn settled_fn, void *ctx) {
+  TP__ASSERT(settled_fn && !attempt->settled);
   attempt->settled = settled_fn;
   attempt->ctx = ctx;
   tp__attempt_await(&attempt->base, deadline_ns);

@@ -9,7 +9,28 @@ enum { BLOCK_BYTES = 2048 };
 
 static const tp_text no_text = {"", 0};
 
+#ifdef TP_CHECKS
+void tp__dispatch_check(const tp__dispatch *d) {
+  uint32_t pending = 0;
+  TP__OWNED(&d->turn->core.strand);
+  /* It is its turn's, and ends with the last call that is open. */
+  assert(d->turn->dispatch == d && d->open > 0 && d->completed <= d->count);
+  const tp__tool_slot *slot = d->pending;
+  for (uint32_t i = 0; i < TP__CHECK_ITEMS_MAX && slot; i++, slot = slot->next) {
+    /* A call that waits has a place of its own in the response. */
+    assert(slot->dispatch == d && slot->index < d->count);
+    /* It is done when it has its result and its phases are through, and waits for nothing then. */
+    assert(!slot->done || (slot->settled && !slot->run && !(slot->ask && slot->ask->question)));
+    pending += !slot->done;
+  }
+  assert(pending <= d->open);
+  /* The slot that is left to the next call is no other call's. */
+  assert(!d->free || d->free->done);
+}
+#endif
+
 void tp__toolcall_unref(tp__dispatch *d) {
+  TP__CHECK(tp__dispatch_check(d));
   if (--d->open > 0) return;
   tp__arena_fini(&d->scratch);
   d->pending = NULL;
@@ -57,6 +78,7 @@ static void shed(tp__dispatch *d, uint32_t index, tp__tool_entry *tool) {
 
 /* A call that ended where it began leaves its slot to the next one. */
 static void begin_call(tp__dispatch *d, uint32_t index) {
+  TP__ASSERT(index < d->count);
   tp__tool_entry *tool = find_tool(d, d->calls[index]->name);
   d->results[index] = (tp_tool_result){.struct_size = sizeof *d->results,
                                         .call_id = tp__toolcall_id(d, index),
@@ -68,11 +90,13 @@ static void begin_call(tp__dispatch *d, uint32_t index) {
   }
   d->free = NULL;
   fill_slot(slot, index, tool);
+  TP__CHECK(tp__dispatch_check(d));
   if (!tp__order_applies(tool) || tp__order_add(slot)) tp__toolcall_begin(slot);
   else tp__toolcall_stop(slot, TP_TOOL_SHED, tp__toolcall_unanswered(TP_TOOL_SHED));
   tp__tool_slot **list = slot->done ? &d->free : &d->pending;
   slot->next = *list;
   *list = slot;
+  TP__CHECK(tp__dispatch_check(d));
 }
 
 /* ---- the dispatch ---- */
@@ -151,6 +175,8 @@ static void keep(tp__dispatch *d) { tp__list_push(&d->turn->kept_dispatches, &d-
 
 /* The dispatch may be gone afterwards. */
 static void go(tp__dispatch *d) {
+  TP__OWNED(&d->turn->core.strand);
+  TP__ASSERT(!d->turn->dispatch); /* one at a time */
   prepare(d);
   d->turn->dispatch = d;
   bool *begins_more = &d->turn->core.strand.begins_more;
@@ -185,6 +211,7 @@ tp_status tp__dispatch_begin(tp_turn *turn, const tp_tool_call *const *calls, si
 
 void tp__dispatch_free(tp__dispatch *d) {
   if (!d) return;
+  TP__ASSERT(d->turn->dispatch != d); /* it has ended */
   tp__arena_fini(&d->texts);
   tp__block_give(&d->turn->core.runtime->blocks, d, d->block_size);
 }

@@ -115,6 +115,8 @@ tp_status tp__dispatch_begin(tp_turn *turn, const tp_tool_call *const *calls, si
  *  @return how many were not settled. */
 size_t tp__dispatch_cancel(tp__dispatch *dispatch, tp_text call_id);
 void tp__dispatch_free(tp__dispatch *dispatch);
+/** Owner: asserts what always holds while it runs (tools.c). */
+void tp__dispatch_check(const tp__dispatch *dispatch);
 
 /** step_times.c: a call of a driven turn has its result. */
 void tp__drive_note_call(tp__drive *drive, const tp_tool_result *result, uint32_t place, int64_t started_ns,

@@ -12,6 +12,7 @@ typedef struct named_permits {
 
 /* A handful of tools in most hosts: a list will do. */
 static named_permits *find_locked(tp__agent_layer *layer, const char *owner, const char *tool) {
+  TP__LOCKED(&layer->sessions_mutex);
   size_t owner_size = strlen(owner);
   for (tp__link *link = layer->tool_permits.next; link != &layer->tool_permits; link = link->next) {
     named_permits *named = TP__CONTAINER(link, named_permits, link);
@@ -23,6 +24,7 @@ static named_permits *find_locked(tp__agent_layer *layer, const char *owner, con
 }
 
 static named_permits *add_locked(tp__agent_layer *layer, const char *owner, const char *tool) {
+  TP__LOCKED(&layer->sessions_mutex);
   size_t size = sizeof(named_permits) + strlen(owner) + strlen(tool) + 2;
   named_permits *named = tp__alloc_zero(&layer->runtime->allocator, size);
   if (!named) return NULL;

@@ -244,6 +244,8 @@ tp_status tp__turn_new(tp_runtime *runtime, const tp__turn_ids *ids, const tp_tu
 }
 
 void tp__turn_over(tp_turn *turn) {
+  TP__OWNED(&turn->core.strand);
+  TP__ASSERT(!turn->core.strand.end && !turn->dispatch);
   tp__listener_set *listeners[2] = {turn->listeners[0], turn->listeners[1]};
   if (listeners[0]) turn->listeners[0] = turn->listeners[1] = NULL;
   tp__toolset_unref(turn->toolset);
@@ -301,6 +303,7 @@ static void name_and_deliver(tp__message *message) {
 }
 
 void tp__turn_submit(tp_turn *turn, tp__message *message) {
+  TP__ASSERT(message->deliver);
   tp__strand *strand = &turn->core.strand;
   if (!turn->core.is_named) {
     turn->operation.deliver = message->deliver;
