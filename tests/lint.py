@@ -261,6 +261,27 @@ def architecture_shows_the_steps(path, text, tree):
             yield 1, 'the diagram of the steps is not that of phases/steps.def, which is:\n' + diagram
 
 
+# A function ends with a brace alone on its line, or stands on one line. The floor rises with what the core has.
+FUNCTION_END = re.compile(r'^}$|^(?!typedef|struct|enum|union|#)\w.*\) \{.*\}$', re.M)
+ASSERTION = re.compile(r'(?<!\w)(?:assert|TP__(?:ASSERT|CHECK|LOCKED|OWNED))\s*\(')
+ASSERTIONS_PER_FUNCTION = 0.18
+
+
+def core_asserts_what_holds(path, text, tree):
+    """The functions of the core assert as much as they did."""
+    if path != 'runtime/base/base.h':
+        return
+    functions = assertions = 0
+    for file in tree.files:
+        if re.match(CORE, file):
+            code = code_only(text if file == path else tree.read(file))
+            functions += len(FUNCTION_END.findall(code))
+            assertions += len(ASSERTION.findall(code))
+    if assertions < ASSERTIONS_PER_FUNCTION * functions:
+        yield 1, 'runtime/ and phases/ have %d assertions in %d functions, fewer than %.2f for each: state what holds' % (
+            assertions, functions, ASSERTIONS_PER_FUNCTION)
+
+
 FUNCTIONS = [
     (modules_look_down, 'include/turnphase/x.h', '#include <msgpack.h>\n'),
     (modules_look_down, 'runtime/os/x.c', '#include "runtime/exec/runtime.h"\n'),
@@ -280,6 +301,7 @@ FUNCTIONS = [
     (seeds_name_tests, 'docs/seeds.md', '| S9.1 | it works | works | `unit/edit`: `zzz_is_not_there` |\n'),
     (seeds_name_tests, 'docs/seeds.md', '| S9.1 | it works | works | by itself |\n'),
     (architecture_shows_the_steps, 'docs/architecture.md', '# Architecture\n'),
+    (core_asserts_what_holds, 'runtime/base/base.h', 'void f(void) {\n}\n' * 10000),
     (lists_are_sorted, 'cli/meson.build', "cli_sources = files(\n  'b.c',\n  'a.c',\n)\n"),
 ]
 
