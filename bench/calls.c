@@ -51,9 +51,9 @@ static void submit(host *h) {
   bench_must(tp_tools_submit(h->tools.turn, h->tools.pointers, h->tools.count, all_ended, h, NULL), NULL);
 }
 
-static void submit_lent(host *h) {
+static void submit_borrowed(host *h) {
   bench_latch_set(&h->ended, 1);
-  bench_must(tp_tools_submit_lent(h->tools.turn, h->tools.pointers, h->tools.count, all_ended, h, NULL), NULL);
+  bench_must(tp_tools_submit_borrowed(h->tools.turn, h->tools.pointers, h->tools.count, all_ended, h, NULL), NULL);
 }
 
 /* ---- W9 ---- */
@@ -67,8 +67,8 @@ static void run_shared(host *h) {
   bench_latch_spin(&h->ended);
 }
 
-static void run_lent(host *h) {
-  submit_lent(h);
+static void run_borrowed(host *h) {
+  submit_borrowed(h);
   bench_latch_spin(&h->ended);
 }
 
@@ -87,7 +87,7 @@ static int64_t run_in_turns(host *h, uint32_t times, void (*run)(host *h)) {
 
 static int64_t w9_inline(void *ctx, uint32_t times) { return run_in_turns(ctx, times, run_inline); }
 static int64_t w9_shared(void *ctx, uint32_t times) { return run_in_turns(ctx, times, run_shared); }
-static int64_t w9_lent(void *ctx, uint32_t times) { return run_in_turns(ctx, times, run_lent); }
+static int64_t w9_borrowed(void *ctx, uint32_t times) { return run_in_turns(ctx, times, run_borrowed); }
 
 static void add_w9(bench_row *row, const char *form, bool has_arguments, int64_t (*run)(void *ctx, uint32_t times),
                    bench_bound bound) {
@@ -127,7 +127,7 @@ static void w9(bench_program *program) {
   add_w9(&row, "tp_tools_run, with events", true, w9_inline, (bench_bound){.against = 1, .ns = 11000});
   bench_row_add(&row, bench_floor_calls(W9_CALLS), (bench_bound){.against = 1});
   add_w9(&row, "tp_tools_submit, with events; the caller spins", true, w9_shared, (bench_bound){.against = 1});
-  add_w9(&row, "tp_tools_submit_lent, likewise", true, w9_lent, (bench_bound){.against = 1});
+  add_w9(&row, "tp_tools_submit_borrowed, likewise", true, w9_borrowed, (bench_bound){.against = 1});
   add_w9(&row, "tp_tools_run, with events; no ids, no arguments", false, w9_inline, (bench_bound){.against = 1});
   (void)add_calls_peers(&row, false);
   size_t loop = bench_row_add(&row, bench_duty_loop(W9_CALLS), (bench_bound){.against = 1});

@@ -81,8 +81,8 @@ static void begin_call(tp__dispatch *d, uint32_t index) {
   TP__ASSERT(index < d->count);
   tp__tool_entry *tool = find_tool(d, d->calls[index]->name);
   d->results[index] = (tp_tool_result){.struct_size = sizeof *d->results,
-                                        .call_id = tp__toolcall_id(d, index),
-                                        .name = tp__toolcall_name(d, index, tool)};
+                                       .call_id = tp__toolcall_id(d, index),
+                                       .name = tp__toolcall_name(d, index, tool)};
   tp__tool_slot *slot = d->free ? d->free : new_slot(d);
   if (!slot) {
     shed(d, index, tool);
@@ -346,7 +346,7 @@ static bool copy_calls(tp__dispatch *d, const tp_tool_call *const *calls) {
   return true;
 }
 
-static tp_status submit(tp_turn *turn, const tp_tool_call *const *calls, size_t count, bool lent,
+static tp_status submit(tp_turn *turn, const tp_tool_call *const *calls, size_t count, bool borrowed,
                         tp_tools_end_fn on_end, void *ctx, tp_fault *fault) {
   TP__TRY(check_calls(calls, count, fault));
   if (!on_end)
@@ -356,7 +356,7 @@ static tp_status submit(tp_turn *turn, const tp_tool_call *const *calls, size_t 
   tp_status status = tp__turn_begin_operation(&turn->core);
   if (status != TP_OK) return tp__fail(fault, status, NULL, "the operation was not begun: %s", tp_status_text(status));
   tp__dispatch *d = new_dispatch(turn, calls, count, NULL, submitted_ended, NULL);
-  if (!d || !(lent ? borrow_calls(d) : copy_calls(d, calls))) {
+  if (!d || !(borrowed ? borrow_calls(d) : copy_calls(d, calls))) {
     if (d) keep(d);
     tp__a32_store_release(&turn->core.busy, 0);
     return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the calls");
@@ -374,7 +374,7 @@ tp_status tp_tools_submit(tp_turn *turn, const tp_tool_call *const *calls, size_
   return submit(turn, calls, count, false, on_end, ctx, fault);
 }
 
-tp_status tp_tools_submit_lent(tp_turn *turn, const tp_tool_call *const *calls, size_t count, tp_tools_end_fn on_end,
-                               void *ctx, tp_fault *fault) {
+tp_status tp_tools_submit_borrowed(tp_turn *turn, const tp_tool_call *const *calls, size_t count,
+                                   tp_tools_end_fn on_end, void *ctx, tp_fault *fault) {
   return submit(turn, calls, count, true, on_end, ctx, fault);
 }

@@ -682,10 +682,13 @@ typedef void (*tp_tools_end_fn)(void *ctx, const tp_tool_result *const *results,
  *  @return as tp_phase_submit(); with anything but TP_OK nothing was begun. */
 TP_API tp_status tp_tools_submit(tp_turn *turn, const tp_tool_call *const *calls, size_t count, tp_tools_end_fn on_end,
     void *ctx, tp_fault *fault) TP_MUST_USE;
-/** The same without a copy of the calls: the list, the structs and what they point to stay as they are until on_end is
- *  called. Worth it for many calls, or long arguments. What a tool's function sees of them is a copy where it may
- *  outlive its call. */
-TP_API tp_status tp_tools_submit_lent(tp_turn *turn, const tp_tool_call *const *calls, size_t count,
+/** The same without a copy of the calls. It saves time for many calls and for long arguments. A tool's function reads a
+ *  copy where it may outlive its call.
+ *  @param calls  borrowed until on_end is called: the list, the structs and everything they point to must not change
+ *                before.
+ *  @return as tp_tools_submit().
+ *  Threads: one at a time, while no other operation of the turn is under way.  Blocks: no. */
+TP_API tp_status tp_tools_submit_borrowed(tp_turn *turn, const tp_tool_call *const *calls, size_t count,
     tp_tools_end_fn on_end, void *ctx, tp_fault *fault) TP_MUST_USE;
 
 TP_END_DECLS

@@ -332,12 +332,12 @@ static tp_status submit(tool_work *e, uint32_t index) {
   tool_work_batch *batch = begin_batch(e, index);
   tp_tool_call *letter = tool_work_letter(batch);
   const tp_tool_call **pointers = pointers_to(letter, batch->count);
-  bool lends = world_one_in(2);
-  e->lent = lends ? letter : NULL; /* its end may be told before the submit returns */
-  e->lent_pointers = lends ? pointers : NULL;
-  tp_status status = lends ? tp_tools_submit_lent(e->turn, pointers, batch->count, submitted_ended, e, NULL)
+  bool borrows = world_one_in(2);
+  e->borrowed = borrows ? letter : NULL; /* its end may be notified before the submit returns */
+  e->borrowed_pointers = borrows ? pointers : NULL;
+  tp_status status = borrows ? tp_tools_submit_borrowed(e->turn, pointers, batch->count, submitted_ended, e, NULL)
                            : tp_tools_submit(e->turn, pointers, batch->count, submitted_ended, e, NULL);
-  if (!lends || status != TP_OK) spoil(batch, letter, pointers);
+  if (!borrows || status != TP_OK) spoil(batch, letter, pointers);
   world_check_status(e->w, "tp_tools_submit", status);
   if (status != TP_OK) batch->begun = false;
   return status;
@@ -352,8 +352,8 @@ static bool submit_next(tool_work *e) {
 
 static void submitted_ended(void *ctx, const tp_tool_result *const *results, size_t count) {
   tool_work *e = ctx;
-  if (e->lent) spoil(&e->batches[e->now], e->lent, e->lent_pointers);
-  e->lent = NULL;
+  if (e->borrowed) spoil(&e->batches[e->now], e->borrowed, e->borrowed_pointers);
+  e->borrowed = NULL;
   tool_work_batch_ended(&e->batches[e->now], results, count);
   if (e->chained && submit_next(e)) return;
   if (e->ends_inside) end_turn(e);

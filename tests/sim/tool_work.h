@@ -140,8 +140,8 @@ struct tool_work {
   bool rests, closed;
   bool beside;                          /* a submit beside a batch was taken, and has not ended */
   bool has_tools;                       /* the last materialization has brought them */
-  tp_tool_call *lent; /* the calls of the batch that runs, where they are lent; NULL: they are not */
-  const tp_tool_call **lent_pointers;
+  tp_tool_call *borrowed; /* the calls of the batch that runs, where they are borrowed; NULL: copied */
+  const tp_tool_call **borrowed_pointers;
   bool over;                            /* the turn's end was asked for */
   int64_t limit_begin_ns, limit_end_ns; /* the turn's deadline lies behind the first by its limit, before the second */
   int64_t cancelled_ns;

@@ -290,31 +290,31 @@ static void submitted_ended(void *ctx, const tp_tool_result *const *all, size_t 
 }
 
 /* From the return of on_end on they are the host's, who changes them; the results have what they need. */
-static void lent_calls_are_read_till_their_end_and_not_behind_it(void **state) {
+static void borrowed_calls_are_read_until_their_end_and_not_after_it(void **state) {
   (void)state;
   tp_runtime *runtime = open_with_tools(NULL);
   for (int round = 0; round < 50; round++) {
     tp_turn *turn = begin_with_tools(runtime, 0);
     submitted s = {.ended = false};
-    const tp_tool_call *lent[CALLS_MAX];
+    const tp_tool_call *borrowed[CALLS_MAX];
     tp_tool_call *copies = malloc(CALLS_MAX * sizeof *copies);
     char(*ids)[16] = malloc(CALLS_MAX * sizeof *ids), *name = strdup("nothing");
     for (int i = 0; i < CALLS_MAX; i++) {
-      snprintf(ids[i], sizeof ids[i], "lent-%d", i);
+      snprintf(ids[i], sizeof ids[i], "borrowed-%d", i);
       copies[i] = (tp_tool_call){.struct_size = sizeof copies[i],
                                  .id = tp_text_of(ids[i]),
                                  .name = tp_text_of(name),
                                  .arguments = no_arguments};
-      lent[i] = &copies[i];
+      borrowed[i] = &copies[i];
     }
-    assert_int_equal(tp_tools_submit_lent(turn, lent, CALLS_MAX, submitted_ended, &s, NULL), TP_OK);
+    assert_int_equal(tp_tools_submit_borrowed(turn, borrowed, CALLS_MAX, submitted_ended, &s, NULL), TP_OK);
     while (!s.ended) sched_yield();
     free(copies);
     free(ids);
     free(name);
     for (int i = 0; i < CALLS_MAX; i++) {
       char id[16];
-      snprintf(id, sizeof id, "lent-%d", i);
+      snprintf(id, sizeof id, "borrowed-%d", i);
       assert_text(s.results[i]->call_id, id);
       assert_text(s.results[i]->name, "nothing");
     }
@@ -322,9 +322,9 @@ static void lent_calls_are_read_till_their_end_and_not_behind_it(void **state) {
   }
   const tp_tool_call *none = NULL;
   tp_turn *turn = begin_with_tools(runtime, 0);
-  assert_int_equal(tp_tools_submit_lent(turn, &none, 1, submitted_ended, NULL, NULL),
+  assert_int_equal(tp_tools_submit_borrowed(turn, &none, 1, submitted_ended, NULL, NULL),
                    TP_ERR_USAGE);
-  assert_int_equal(tp_tools_submit_lent(turn, NULL, 0, NULL, NULL, NULL), TP_ERR_USAGE);
+  assert_int_equal(tp_tools_submit_borrowed(turn, NULL, 0, NULL, NULL, NULL), TP_ERR_USAGE);
   tp_turn_end(turn);
   close_runtime(runtime);
 }
@@ -759,7 +759,7 @@ int main(void) {
       cmocka_unit_test(each_name_finds_its_tool),
       cmocka_unit_test(what_one_call_says_is_not_said_by_the_next),
       cmocka_unit_test(answers_of_every_length_come_whole),
-      cmocka_unit_test(lent_calls_are_read_till_their_end_and_not_behind_it),
+      cmocka_unit_test(borrowed_calls_are_read_until_their_end_and_not_after_it),
       cmocka_unit_test(answers_are_checked_and_cut_wherever_the_tool_runs),
       cmocka_unit_test(quick_tool_answers_through_its_token_alone),
       cmocka_unit_test(tool_on_a_thread_answers_through_its_token_alone),
