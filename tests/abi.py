@@ -14,7 +14,7 @@ adds what is missing to the newest node and removes what is declared no more; --
 right (the build links with that copy).
 structs: every struct is frozen or obeys the growth rule of base.h, every enum is closed with …_FORCE_32. Each rule is
 tried on a planted breach first.
-threads: every function and callback type has a Threads: line, or its section or file has one.
+threads: every function and callback type has a Threads: line in its comment; declarations in a row share a comment.
 layout: sizes and offsets of every public struct are those of tests/headers/layout.txt, growable ones have no padding at
 their end, and -fshort-enums changes nothing. --write writes the file.
 grow: writes the public headers to FOLDER with one more field at the end of each growable struct.
@@ -260,40 +260,37 @@ def structs(root, words):
 
 # ---- threads --------------------------------------------------------------------------------------------------------
 
-DECLARED = re.compile(r'/\*.*?\*/|\bTP_API\b[^;({]*?\b(tp_\w+)\s*\('
-                      r'|\btypedef [^;{]*?\(\s*\*\s*(tp_\w+)\s*\)\s*\(', re.S)
+DECLARED = re.compile(r'/\*.*?\*/|\bTP_API\b[^;({=]*?\b(tp_\w+)\s*\([^;]*;'
+                      r'|\btypedef [^;{]*?\(\s*\*\s*(tp_\w+)\s*\)\s*\([^;]*;', re.S)
 
 
 def without_thread_rule(text):
-    """Functions and callback types with no Threads: line of their own, of their section or of their file."""
-    file_rule = section_rule = own_rule = False
-    for index, match in enumerate(DECLARED.finditer(text)):
+    """Functions and callback types with no Threads: line in the comment above them, or above the row that they end."""
+    end, rule = 0, False
+    for match in DECLARED.finditer(text):
         words = match.group()
-        if not words.startswith('/*'):
-            if not (own_rule or section_rule or file_rule):
-                yield match.group(1) or match.group(2)
-            continue
-        rule = 'Threads:' in words
-        if index == 0:
-            file_rule = rule
-        elif words.startswith('/* ----'):
-            section_rule, own_rule = False, False
-        elif words.startswith('/**'):
-            own_rule = rule
-        elif rule:
-            section_rule = True
+        if text[end:match.start()].strip():  # another declaration stands between
+            rule = False
+        if words.startswith('/**'):
+            rule = 'Threads:' in words
+        elif words.startswith('/*'):
+            rule = False
+        elif not rule:
+            yield match.group(1) or match.group(2)
+        end = match.end()
 
 
 def threads(root, words):
     if words:
         return usage()
     if list(without_thread_rule('/* head */ /** x */ TP_API void tp_a(void);')) != ['tp_a'] or \
-       list(without_thread_rule('/* head. Threads: any. */ TP_API void tp_a(void);')):
+       list(without_thread_rule('/** x. Threads: any. */ TP_API void tp_a(void); TP_API void tp_b(void);')) or \
+       list(without_thread_rule('/** Threads: any. */ typedef struct tp_s tp_s; TP_API void tp_c(void);')) != ['tp_c']:
         print('the rule of threads is broken')
         return 2
     missing = [(name, f) for name, text in headers(os.path.join(root, 'include')) for f in without_thread_rule(text)]
     for name, function in missing:
-        print('%s: %s has no Threads: line, nor have its section and its file' % (name, function))
+        print('%s: %s has no Threads: line in the comment above it' % (name, function))
     return 1 if missing else 0
 
 

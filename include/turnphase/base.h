@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * base.h: the words that every other public header uses: status, fault, text, allocator, log, token, version.
+ * base.h: the types that every other public header uses: status, fault, text, allocator, log, token, version.
  * Rules that hold for the whole library:
  *  - A fallible function returns tp_status; zero is success. Results leave by ret_ parameters or by the parameter that
  *    the declaration names, and are untouched on failure.
  *  - A tp_fault parameter may be NULL; where it is given it is filled on failure only.
  *  - Growth. A struct that may grow begins with struct_size, is never a member of another, never returned by value,
- *    never an element: it travels by pointer, and lists are arrays of pointers. The maker of the struct sets
- *    struct_size to its own sizeof (the library for structs that it shows), and the reader reads no further: fields
- *    beyond it are zero. Zero in any other field means its default, and for a field that was added later what the
- *    library did before. Such a struct has no padding at its end (reserved_ fields must be zero). A struct_size that
- *    is not set, and a field of a newer program that this library does not have, are refused with TP_ERR_VERSION; the
- *    fault says which.
+ *  never an array element: it is passed by pointer, and a list is an array of pointers. The code that fills the struct
+ *    sets struct_size to its own sizeof (the library does for structs that it passes out). The code that reads it reads
+ *    no further, and takes the fields beyond it as zero. Zero in any other field means its default; in a field that was
+ *    added later it means what the library did before. Such a struct has no padding at its end (reserved_ fields must
+ *    be zero). A struct_size that is not set is refused with TP_ERR_VERSION, and so is a field of a newer program that
+ *    this library does not have; the fault names it.
  *  - Frozen for ever, and only these by value or side by side: tp_text, tp_token, tp_allocator, tp_field, tp_fault,
  *    tp_value_walk, tp_breadcrumb.
  *  - Taken on success only: what a declaration calls taken (a handler, a model, a history, a store, a match, a hook)
  *    belongs to the library from the moment at which the call returns TP_OK; the struct itself is copied, and its
  *    destroy function is called exactly once, later. When the call fails nothing was taken and destroy is not called.
  *  - What is accepted is read. An unknown enum value, a nonsense number and a reserved field that is not zero are
- *    refused. What is marked "not yet used" is a place for later work, and is refused when it is not zero.
- *  - Enums are 32 bits wide. Unknown values will come from a newer library: treat them as "other". The …_FORCE_32
- *    constants are no values.
- *  - Threads: a declaration without a Threads: line has the default that stands at the head of its section or file.
+ *    refused. A field that is marked "not yet used" is reserved for later work, and is refused when it is not zero.
+ *  - Enums have 32 bits. A newer library may return unknown values: treat them as "other". The …_FORCE_32 constants are
+ *    never returned.
+ *  - Threads: every function and callback type has a Threads: line; declarations in a row under one comment share it.
  *  - The library never ends its host, never prints, never changes signal handlers or the working directory.
  * Threads: any, for every function of this file. */
 #ifndef TURNPHASE_BASE_H
@@ -59,25 +59,25 @@ TP_BEGIN_DECLS
 
 /* ---- version ---------------------------------------------------------------------------------------------------- */
 
-/** The version of these headers; the functions say that of the library that was loaded. Until 1.0 each minor version
+/** The version of these headers; the functions return that of the loaded library. Until 1.0 each minor version
  *  may break the ABI and has a soname of its own (docs/abi.md). */
 #define TP_VERSION_MAJOR 0
 #define TP_VERSION_MINOR 1
 #define TP_VERSION_PATCH 0
 #define TP_VERSION_NUMBER ((TP_VERSION_MAJOR << 16) | (TP_VERSION_MINOR << 8) | TP_VERSION_PATCH)
 
-/** "0.1.0". Static text. */
+/** "0.1.0". Static text. Threads: any. */
 TP_API const char *tp_version(void);
-/** TP_VERSION_NUMBER of the library: major << 16 | minor << 8 | patch. */
+/** TP_VERSION_NUMBER of the library: major << 16 | minor << 8 | patch. Threads: any. */
 TP_API uint32_t tp_version_number(void);
 /** Whether the library was built with a feature: "assertions" (it checks its invariants and aborts on a broken one),
  *  "simulator" (it runs on a simulated machine), "inbox" (inbox.h). False for a name that it does not know, and for
- *  NULL. */
+ *  NULL. Threads: any. */
 TP_API bool tp_feature(const char *name);
 
 /* ---- status ----------------------------------------------------------------------------------------------------- */
 
-/** What a call came to. The numbers are stable; status.def has the table. */
+/** The result of a call. The numbers are stable; status.def has the table. */
 typedef enum tp_status {
   TP_OK = 0,
 #define TP_STATUS_ROW(name, number, category, text) name = number,
@@ -88,13 +88,14 @@ typedef enum tp_status {
 
 /** The constant's name ("TP_ERR_CYCLE"), its sentence, and its category ("usage", "limit", "timeout", "canceled",
  *  "hook", "store", "system", "internal"). Static text; never NULL, also for a number that is no status, whose name is
- *  "TP_ERR_UNKNOWN". */
+ *  "TP_ERR_UNKNOWN". Threads: any. */
 TP_API const char *tp_status_name(tp_status status);
 TP_API const char *tp_status_text(tp_status status);
 TP_API const char *tp_status_category(tp_status status);
-/** The name, which keeps the number of an unknown status: "TP_ERR_UNKNOWN_612".
+/** The name; of an unknown status with its number: "TP_ERR_UNKNOWN_612".
  *  @param buffer  gets the name with a NUL, cut to size bytes; 32 are enough for every status.
- *  @return buffer. */
+ *  @return buffer.
+ *  Threads: any. */
 TP_API char *tp_status_name_r(tp_status status, char *buffer, size_t size);
 
 /* ---- text, faults, memory, log, tokens -------------------------------------------------------------------------- */
@@ -106,7 +107,7 @@ typedef struct tp_text {
 } tp_text;
 TP_STATIC_ASSERT(sizeof(tp_text) == 2 * sizeof(void *), "tp_text is frozen");
 
-/** The view of a NUL-terminated string; NULL gives the empty text. */
+/** The view of a NUL-terminated string; NULL gives the empty text. Threads: any. */
 TP_API tp_text tp_text_of(const char *string);
 
 enum {
@@ -119,7 +120,7 @@ enum {
 typedef struct tp_fault {
   tp_status code;
   uint32_t phase;                          /* TP_PHASE_*, 0 when the failure has none */
-  uint32_t line, column;                   /* from 1; 0 when the failure has no place in a text */
+  uint32_t line, column;                   /* from 1; 0 when the failure has no position in a text */
   int32_t system_error;                    /* errno, or 0 */
   uint32_t reserved_;                      /* 0 */
   uint64_t reserved_words_[12];            /* 0 */
@@ -147,15 +148,15 @@ typedef enum tp_log_level {
   TP_LOG_DEBUG = 4,
   TP_LOG_FORCE_32 = 0x7fffffff
 } tp_log_level;
-/** "error", "warning", "info", "debug"; "unknown" for any other number. */
+/** "error", "warning", "info", "debug"; "unknown" for any other number. Threads: any. */
 TP_API const char *tp_log_level_name(tp_log_level level);
 
-/** What the library has to say. Everything is borrowed till return; what a record has nothing to say about is empty,
- *  NULL or 0. struct_size is set by the library. */
+/** One log message of the library. Everything is borrowed until the callback returns. A field that does not apply is
+ *  empty, NULL or 0. struct_size is set by the library. */
 typedef struct tp_log_record {
   size_t struct_size;
   tp_log_level level;
-  tp_status status;             /* what went wrong; TP_OK: nothing did */
+  tp_status status;             /* the error; TP_OK: there is none */
   int64_t unix_ms;
   const char *message;          /* one sentence, without raw content of turns; never NULL */
   const char *subscription;     /* its id, or the name of what denied a tool call */
@@ -167,7 +168,8 @@ typedef struct tp_log_record {
 /** Receives log records. Called without any lock of ours; must not call back into the runtime. Threads: any. */
 typedef void (*tp_log_fn)(void *ctx, const tp_log_record *record);
 
-/** Names one attempt that is still open. Plain data: copy it, store it, hand it to any thread. 0 is never valid. */
+/** Names one attempt that is still open. It is a number: it may be copied, stored and used by any thread. 0 is
+ *  never valid. */
 typedef struct tp_token {
   uint64_t bits;
 } tp_token;

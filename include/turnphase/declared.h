@@ -11,17 +11,19 @@
 TP_BEGIN_DECLS
 
 /** Decodes one JSON text (RFC 8259) into a value. Refused with line and column (in code points; of the last character
- *  of what could not be taken): bad UTF-8, escapes of lone surrogates, duplicate keys, keys with a NUL in them, numbers
- *  out of range (integers outside int64, floats outside double), trailing text, depth over 32, more than 1,048,576
- *  commas and opening brackets; and more than 64 MiB. Numbers without point and exponent become ints, all others
- *  floats.
- *  @param writer  gets the value, keys in the order of the text; untouched when the JSON is refused. No memory and the
- *                 writer's limit stick in it, as with every tp_write_…
- *  @return TP_OK; TP_ERR_MALFORMED, TP_ERR_UTF8, TP_ERR_TOO_DEEP, TP_ERR_TOO_LARGE, TP_ERR_NO_MEMORY. */
+ *  of the part that was not accepted): bad UTF-8, escapes of lone surrogates, duplicate keys, keys with a NUL in them,
+ *  numbers out of range (integers outside int64, floats outside double), trailing text, depth over 32, more than
+ *  1,048,576 commas and opening brackets; and more than 64 MiB. Numbers without point and exponent become ints, all
+ *  others floats.
+ *  @param writer  gets the value, keys in the order of the text; untouched when the JSON is refused. TP_ERR_NO_MEMORY
+ *                 and its limit are stored in it, as with every tp_write_…
+ *  @return TP_OK; TP_ERR_MALFORMED, TP_ERR_UTF8, TP_ERR_TOO_DEEP, TP_ERR_TOO_LARGE, TP_ERR_NO_MEMORY.
+ *  Threads: any. */
 TP_API tp_status tp_json_decode(tp_text json, tp_writer *writer, tp_fault *fault) TP_MUST_USE;
 /** Writes a value as compact JSON, map order kept. Bytes become base64 text (RFC 4648); NaN and infinities become null;
  *  every other float reads back as the same float.
- *  @param value  checked before anything is printed, as by tp_value_check(), whose errors are returned. */
+ *  @param value  checked before anything is printed, as by tp_value_check(), whose errors are returned.
+ *  Threads: any. */
 TP_API tp_status tp_json_encode(tp_text value, tp_print_fn print, void *ctx, tp_fault *fault) TP_MUST_USE;
 
 /** Decodes one YAML 1.2 document (core schema) into a value. Refused with line and column (in code points): syntax
@@ -32,7 +34,8 @@ TP_API tp_status tp_json_encode(tp_text value, tp_print_fn print, void *ctx, tp_
  *  and so is every key.
  *  @param name    of the file, for fault->subject; may be NULL.
  *  @param writer  as of tp_json_decode().
- *  @return TP_OK; TP_ERR_MALFORMED, TP_ERR_UTF8, TP_ERR_TOO_DEEP, TP_ERR_TOO_LARGE, TP_ERR_NO_MEMORY. */
+ *  @return TP_OK; TP_ERR_MALFORMED, TP_ERR_UTF8, TP_ERR_TOO_DEEP, TP_ERR_TOO_LARGE, TP_ERR_NO_MEMORY.
+ *  Threads: any. */
 TP_API tp_status tp_yaml_decode(tp_text yaml, const char *name, tp_writer *writer, tp_fault *fault) TP_MUST_USE;
 
 /** Makes a script model from its YAML form:
@@ -41,30 +44,30 @@ TP_API tp_status tp_yaml_decode(tp_text yaml, const char *name, tp_writer *write
  *      - text: Hello.
  *      - text: Let me look.            # optional beside tool_calls
  *        tool_calls:
- *          - {id: c1, name: weather, arguments: {city: Oslo}}
+ *          - {id: c1, name: search, arguments: {city: Oslo}}
  *        stop_reason: tool_use         # optional: that with tool_calls, else end_turn
  *        usage: {input_tokens: 10, output_tokens: 5, cost_micros: 0}   # optional
  *  A call needs a name; arguments are a map, empty when left out. Unknown keys, wrong types and a response with neither
  *  text nor tool_calls are refused with line and column.
  *  @param ret_model  as of tp_script_model_new(): tp_model_free() when it was not taken.
- *  @return as tp_yaml_decode() and tp_script_model_new(). */
+ *  @return as tp_yaml_decode() and tp_script_model_new().
+ *  Threads: any. */
 TP_API tp_status tp_script_model_load(tp_text yaml, const char *name, tp_model **ret_model,
                                       tp_fault *fault) TP_MUST_USE;
 
 /* ---- declared hooks (docs/hooks.md) ------------------------------------------------------------------------------ */
 
-/** A directory of hooks that was read: one YAML file a hook, or a tool (kind: tool). */
+/** The hooks of a directory: each YAML file declares a hook, or a tool (kind: tool). */
 typedef struct tp_hooks tp_hooks;
 
-/** A program of a hook that has ended, and what its end means. Made by the library; borrowed till the callback
- *  returns. */
+/** A hook's program that has ended, and the hook's answer. Made by the library; borrowed till the callback returns. */
 typedef struct tp_hook_program {
   size_t struct_size;
   const char *hook;             /* the hook's id */
   const char *const *arguments; /* what was started, ended by NULL */
   tp_text input;                /* what it could read */
   tp_text output, errors;       /* what it wrote to descriptors 1 and 2 */
-  const tp_outcome *outcome;    /* the answer that it gave, whether it came in time or not */
+  const tp_outcome *outcome;    /* the answer, in time or late */
   tp_process_end end;           /* what decided its end */
   int32_t exit_code;            /* with TP_PROCESS_EXITED */
   int32_t signal;               /* with TP_PROCESS_KILLED */
@@ -72,7 +75,7 @@ typedef struct tp_hook_program {
   int64_t duration_ms;
 } tp_hook_program;
 /** Called from a thread that serves every program of these hooks: it must not wait, and must not call
- *  tp_hooks_free(). */
+ *  tp_hooks_free(). Threads: one of the library, for all programs of these hooks. */
 typedef void (*tp_hook_program_fn)(void *ctx, const tp_hook_program *program);
 
 /** Where hooks are. Zero means default. All texts are copied. */
@@ -83,32 +86,34 @@ typedef struct tp_hooks_options {
                                    working directory at this moment */
   const char *only;             /* tp_hooks_commit() registers the hook with this id alone, whether it is enabled or
                                    not, and without its edges to others; NULL: all that are enabled */
-  tp_hook_program_fn on_program; /* gets every program that has ended and was judged, until tp_hooks_free() returns;
-                                    NULL: none */
+  tp_hook_program_fn on_program; /* called for every program that has ended, until tp_hooks_free() returns; NULL:
+                                    none */
   void *program_ctx;
   tp_grant grants;              /* what the operator grants: TP_GRANT_REWRITE to the hooks whose files say
                                    rewrite: true, which are refused without it */
   const char *sandbox_helper;   /* path of turnphase-sandbox; NULL: where it was installed */
   bool sandbox_all;             /* every program runs in a sandbox, and a file that says sandbox: false is refused */
   uint8_t reserved_[7];         /* zero */
-  const char *const *webhook_hosts; /* which endpoints hooks of kind webhook may ask: "host:port", or "host" for port
-                                   443; ended by NULL. NULL: none, and a file that names one is refused */
+  const char *const *webhook_hosts; /* the endpoints that hooks of kind webhook may call: "host:port", or "host" for
+                                   port 443; ended by NULL. NULL: none, and a file that names one is refused */
   const char *webhook_helper;   /* path of turnphase-webhook; NULL: where it was installed */
 } tp_hooks_options;
 
-/** Reads and checks every file of the directory, and hashes what a trust is about: all files in the directory and in
- *  its folders, and every program and file outside that a command names. Registers nothing and runs nothing.
- *  @param runtime  its table of phases is asked; kept till tp_hooks_free().
+/** Reads and checks every file of the directory, and hashes the content that an operator trusts: all files in the
+ *  directory and its folders, and every program and file outside that a command names. Registers nothing and runs
+ *  nothing.
+ *  @param runtime  its table of phases is read; kept until tp_hooks_free().
  *  @return TP_OK; for the first file that is wrong TP_ERR_MALFORMED, TP_ERR_UTF8, TP_ERR_TOO_DEEP, TP_ERR_TOO_LARGE,
  *          TP_ERR_BAD_ID, TP_ERR_DUPLICATE_ID, TP_ERR_UNKNOWN_PHASE, TP_ERR_CODE_ONLY, TP_ERR_PRIVILEGED,
  *          TP_ERR_OBSERVER_REQUIRED or TP_ERR_MATCH_KEY, with the file as subject, line, column and remedy; TP_ERR_IO
  *          with errno; TP_ERR_USAGE, TP_ERR_VERSION; TP_ERR_NO_MEMORY.
+ *  Threads: any.
  *  Blocks: while files are read. */
 TP_API tp_status tp_hooks_read(tp_runtime *runtime, const tp_hooks_options *options, tp_hooks **ret_hooks,
                                tp_fault *fault) TP_MUST_USE;
 
-/** The content hash: 64 hexadecimal digits (SHA-256). It changes with every byte and every name of what was hashed.
- *  Borrowed till tp_hooks_free(). */
+/** The content hash: 64 hexadecimal digits (SHA-256) over every byte and every name of the hashed files.
+ *  Borrowed till tp_hooks_free(). Threads: any. */
 TP_API const char *tp_hooks_hash(const tp_hooks *hooks);
 
 /** A hook as its file declares it. Made by the library; borrowed till the callback returns. */
@@ -130,67 +135,75 @@ typedef struct tp_hook_info {
   const char *protocol;         /* "claude-code", "gemini"; empty: our own */
   const char *const *arguments; /* of a program: what is started, ended by NULL; else NULL */
 } tp_hook_info;
-/** false stops. */
+/** false stops. Threads: the calling one. */
 typedef bool (*tp_hook_info_fn)(void *ctx, const tp_hook_info *info);
-/** Walks the hooks in the order of their files. @return how many there are. */
+/** Walks the hooks in the order of their files. @return how many there are.
+ *  Threads: any. */
 TP_API size_t tp_hooks_each(const tp_hooks *hooks, tp_hook_info_fn each, void *ctx);
 
 /** Registers all hooks that are enabled as one commit, or none. With TURNPHASE_DISABLE_HOOKS=1 in the environment
  *  nothing is registered, and TP_OK returned.
  *  @param owner    name of the owner, whose trust is declared; NULL: "declared".
- *  @param trusted  the content hash that the operator has looked at and trusts; NULL: none. A program that is not what
- *                  it was when it was read is not run: the hook fails (cannot_start).
+ *  @param trusted  the content hash that the operator has reviewed and trusts; NULL: none. A program that has changed
+ *                  since it was read is not run: the hook fails (cannot_start).
  *  @return TP_OK; TP_ERR_USAGE when trusted is not the hash of the directory, with the hash in the message; what
  *          tp_edit_add_subscription() and tp_edit_commit() return, with the file at fault where it is known;
  *          TP_ERR_NOT_FOUND when no hook has the id of tp_hooks_options.only.
+ *  Threads: any.
  *  Blocks: no. */
 TP_API tp_status tp_hooks_commit(tp_hooks *hooks, const char *owner, const char *trusted, tp_commit_report *ret_report,
                                  tp_fault *fault) TP_MUST_USE;
 
-/** Frees what was read. What is registered stays, and keeps what it needs. Accepts NULL.
+/** Frees what was read. Registered hooks stay, with the memory that they need. Accepts NULL.
+ *  Threads: any.
  *  Blocks: while on_program runs; no call of it comes afterwards. */
 TP_API void tp_hooks_free(tp_hooks *hooks);
 
-/** Registers all hooks that are enabled in place of those that `before` registered, as one commit: turns that run keep
- *  the old ones, and when it is refused these stay. tp_hooks_commit() without `before`.
+/** Registers all hooks that are enabled in place of those that `before` registered, as one commit. Turns that run keep
+ *  the old ones; when the commit is refused, the old ones stay registered. Without `before` it is tp_hooks_commit().
  *  @param before  NULL: none; may be freed afterwards.
- *  @return as tp_hooks_commit(); TP_ERR_CONFLICT: another commit came between, try again. */
+ *  @return as tp_hooks_commit(); TP_ERR_CONFLICT: another commit came between, try again.
+ *  Threads: any. */
 TP_API tp_status tp_hooks_replace(tp_hooks *hooks, const tp_hooks *before, const char *owner, const char *trusted,
                                   tp_commit_report *ret_report, tp_fault *fault) TP_MUST_USE;
 
-/** A directory that is followed. */
+/** Watches a directory of hooks for changes. */
 typedef struct tp_hooks_watch tp_hooks_watch;
 /** Whether the operator trusts this content (tp_hooks_hash()). Called under a lock of the watch, which it must not
- *  call. */
+ *  call. Threads: that of the watch, or the caller of a function of the watch. */
 typedef bool (*tp_hooks_trusts_fn)(void *ctx, const char *hash);
-/** A change was picked up (TP_OK), or refused with its fault, and the hooks before it stay. Called from the thread of
- *  the watch, which must not free it. */
+/** Notifies that a change was registered (TP_OK), or that it was refused, with its fault, and the old hooks stay. It
+ *  must not free the watch. Threads: that of the watch. */
 typedef void (*tp_hooks_reload_fn)(void *ctx, tp_status status, const tp_fault *fault);
 
-/** How a directory is followed. Zero means default. All texts are copied. */
+/** Options of a watch. Zero means default. All texts are copied. */
 typedef struct tp_hooks_watch_options {
   size_t struct_size;
-  const tp_hooks_options *hooks; /* required: what is followed; only must be NULL */
+  const tp_hooks_options *hooks; /* required: the watched directory; only must be NULL */
   const char *owner;            /* as of tp_hooks_commit() */
-  tp_hooks_trusts_fn trusts;    /* NULL: whatever is there is trusted */
+  tp_hooks_trusts_fn trusts;    /* NULL: any content is trusted */
   tp_hooks_reload_fn on_reload; /* NULL: none */
   void *ctx;                    /* of both */
-  uint32_t quiet_ms;            /* so long nothing more may change before a change is picked up; 0: 100; at most
-                                   60,000. Further changes put it off for 2 s at most */
+  uint32_t quiet_ms;            /* how long the directory must be unchanged before a change is registered; 0: 100; at
+                                   most 60,000. Further changes delay it by at most 2 s */
   uint32_t reserved_;           /* zero */
 } tp_hooks_watch_options;
 
-/** Reads and commits the directory, then follows it: a file in it or its folders that is changed, added or removed
- *  leads to one commit of all of it (tp_hooks_replace()). A directory that goes is a refused change, and is looked for.
+/** Reads and commits the directory, then watches it: when a file in it or its folders is changed, added or removed, the
+ *  whole directory is committed again (tp_hooks_replace()). The removal of the directory is a refused change; the watch
+ *  goes on, and commits the directory when it is there again.
  *  @param runtime  kept till tp_hooks_watch_free().
  *  @return TP_OK; what tp_hooks_read() and tp_hooks_commit() return; TP_ERR_USAGE; TP_ERR_SYSTEM without inotify or a
- *          thread; TP_ERR_NO_MEMORY.  Blocks: while files are read. */
+ *          thread; TP_ERR_NO_MEMORY.  Blocks: while files are read.
+ *  Threads: any. */
 TP_API tp_status tp_hooks_watch_new(tp_runtime *runtime, const tp_hooks_watch_options *options,
                                     tp_hooks_watch **ret_watch, tp_fault *fault) TP_MUST_USE;
-/** Reads and commits the directory now, whether it has changed or not, for example when the operator's trust has.
- *  @return as tp_hooks_watch_new(); on_reload is not called. */
+/** Reads and commits the directory now, whether it has changed or not, for example after the operator has trusted it.
+ *  @return as tp_hooks_watch_new(); on_reload is not called.
+ *  Threads: any. */
 TP_API tp_status tp_hooks_watch_reload(tp_hooks_watch *watch, tp_fault *fault) TP_MUST_USE;
-/** Ends the following; what is registered stays. Accepts NULL. Before tp_runtime_free().
+/** Ends the watch; registered hooks stay. Accepts NULL. Call it before tp_runtime_free().
+ *  Threads: any.
  *  Blocks: until a reload under way has ended. */
 TP_API void tp_hooks_watch_free(tp_hooks_watch *watch);
 

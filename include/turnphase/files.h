@@ -14,7 +14,7 @@
 
 TP_BEGIN_DECLS
 
-/** Who decides whether a file is written. */
+/** Whether a file may be written. */
 typedef enum tp_files_writes {
   TP_FILES_WRITES_ASK = 0,      /* a person: the guard asks for each call of files_write; without a channel to ask the
                                    call is denied */
@@ -42,7 +42,8 @@ typedef struct tp_files_options {
  *  disk; missing directories are made. What cannot be done is an error that the model reads.
  *  @return TP_OK; what tp_edit_add_…() returns; TP_ERR_IO with the path in the fault; TP_ERR_SYSTEM where the kernel
  *          has no openat2 (before Linux 5.6, or behind a seccomp filter); TP_ERR_USAGE, TP_ERR_VERSION for wrong
- *          options; TP_ERR_NO_MEMORY. */
+ *          options; TP_ERR_NO_MEMORY.
+ *  Threads: the one that uses the edit. */
 TP_API tp_status tp_files_register(tp_edit *edit, const tp_files_options *options, tp_fault *fault) TP_MUST_USE;
 
 TP_END_DECLS

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * handler.h: for authors of handlers: what a handler is, what it can read, what it can answer, how it is subscribed.
- * Threads: what takes a tp_call or a tp_match_view is for the thread that runs the handler or match, while it runs (a
- * call from an inbox: for one thread at a time, until its token is completed); everything else any. A handler's
- * function, its destroy, and those of a match come on any thread of the runtime or of a caller that helps. */
+ * Threads: a function with "that of the call" may be called by the thread that runs the handler, until the handler
+ * returns; for a call from an inbox by one thread at a time, until its token is completed. A function with "that of the
+ * match" may be called by the thread that runs the match, until the match returns. All other functions may be called by
+ * any thread. The library calls a handler's function, a match and their destroy functions on any thread of the runtime,
+ * or on that of a caller of a synchronous function. */
 #ifndef TURNPHASE_HANDLER_H
 #define TURNPHASE_HANDLER_H
 
@@ -90,7 +92,7 @@ enum {
                                      malformed, kind, result (what the model reads; where all of them have more than
                                      16 MiB each keeps head and tail of its share) and, of a call that waited for
                                      conflicting ones, waited_ms and waited_key */
-  TP_FIELD_PLAN = 32,             /* text: why: history_tokens_max, or context_length: the provider said so */
+  TP_FIELD_PLAN = 32,             /* text: the reason: history_tokens_max, or context_length (of the provider) */
   TP_FIELD_TOKENS_BEFORE = 33,    /* int: of the history, as tp_message_tokens() counts */
   TP_FIELD_TOKENS_AFTER = 34,     /* int: what the new history may have */
   TP_FIELD_OUTCOME = 35,          /* text: completed, failed, denied, cancelled, timed_out;
@@ -115,7 +117,7 @@ enum {
   TP_FIELD_LIMIT = 512            /* ids are below this */
 };
 
-/** Whose turn it is. Read with tp_call_id(); the pointers that the host gave to some of them, with tp_call_data(). */
+/** The objects that a turn belongs to. tp_call_id() reads their ids, tp_call_data() the host's pointers. */
 typedef uint32_t tp_id_kind;
 enum {
   TP_ID_TENANT = 0,
@@ -130,7 +132,7 @@ enum {
   TP_ID_RUNTIME = 255 /* has no id, only a pointer: for tp_call_data() and its like */
 };
 
-/** Who asked. */
+/** What submitted the turn. */
 typedef enum tp_caller {
   TP_CALLER_AI_SESSION = 0,
   TP_CALLER_BACKGROUND_JOB = 1,
@@ -180,9 +182,9 @@ typedef enum tp_severity {
 
 struct tp_tool;
 
-/** One typed output of a handler. It travels by pointer, in lists of pointers; struct_size is set by who makes it.
- *  Everything it points to is copied before the call that takes it returns. Which fields a kind uses (the others stay
- *  zero):
+/** One typed output of a handler. It is passed by pointer, in lists of pointers; struct_size is set by the code that
+ *  fills it. Everything it points to is copied before the call that takes it returns. Which fields a kind uses (the
+ *  others stay zero):
  *   policy           domain, key, text (the value), weight
  *   prompt_context   key (the id), domain, text, short_text, weight, sources
  *   prompt_section   key (the section id), title, text, short_text, weight
@@ -196,7 +198,7 @@ struct tp_tool;
 typedef struct tp_contribution {
   size_t struct_size;
   tp_kind kind;                 /* TP_KIND_* */
-  int32_t weight;               /* heavier wins; has nothing to do with a subscription's priority */
+  int32_t weight;               /* the larger one wins; independent of a subscription's priority */
   tp_severity severity;
   uint32_t tool_count;
   tp_text domain;
@@ -237,12 +239,13 @@ TP_API tp_field_id tp_field_find(const char *name);
  *  could not decode it. @return TP_FIELD_KIND_NONE for any other number. Threads: any. */
 TP_API tp_field_kind_id tp_field_kind(tp_field_id field);
 
-/** A handler's, tool's or match function's answer: one of TP_ANSWER_*. An integer, so that every language can return
- *  it; 0 is no answer, since that is what the bindings of most languages return for a callback that raised. */
+/** The answer of a handler's, tool's or match function: one of TP_ANSWER_*. It is an integer, so that every language
+ *  can return it. 0 is no answer, since the bindings of most languages return 0 for a callback that threw an
+ *  exception. */
 typedef int32_t tp_answer;
 enum {
-  TP_ANSWER_NONE = 0,     /* no answer: the attempt failed, malformed; so did one with any number that is not below */
-  TP_ANSWER_DONE = 1,     /* has answered; in a chain with verdicts this is abstaining */
+  TP_ANSWER_NONE = 0,     /* no answer: the attempt fails (malformed), as with any number that is not listed here */
+  TP_ANSWER_DONE = 1,     /* the handler has succeeded; in a chain with verdicts it abstains */
   TP_ANSWER_ALLOW = 2,    /* verdict */
   TP_ANSWER_DENY = 3,     /* verdict */
   TP_ANSWER_ASK = 4,      /* verdict: ask a person */
@@ -250,7 +253,7 @@ enum {
   TP_ANSWER_DEFERRED = 6  /* answers later: only what tp_call_defer() or tp_tool_defer() returned */
 };
 
-/** A verdict, as results and records show it and as a fallback gives it. The larger number is the stricter one. */
+/** A verdict in results, records and fallbacks. The larger number is the stricter one. */
 typedef enum tp_verdict {
   TP_VERDICT_NONE = 1,    /* abstained, or the phase takes none */
   TP_VERDICT_ALLOW = 2,
@@ -272,10 +275,10 @@ typedef struct tp_outcome {
   uint32_t why;                         /* with FAILED: how it failed, for the record; 0: TP_REASON_ERROR, else
                                            TP_REASON_TIMEOUT, CRASH, KILLED, CANNOT_START or MALFORMED (store.h) */
   const char *reason;                   /* deny, ask, failed: a safe sentence, or NULL */
-  const tp_contribution *const *contributions; /* what the answer brings */
+  const tp_contribution *const *contributions; /* the contributions of the answer */
   size_t contribution_count;
-  const tp_field *replacements;         /* payload fields to replace, as by tp_call_replace(); an answer with one that
-                                           is refused there has failed. */
+  const tp_field *replacements;         /* payload fields to replace, as by tp_call_replace(); where that would
+                                           refuse one of them, the attempt fails */
   size_t replacement_count;
 } tp_outcome;
 
@@ -283,64 +286,72 @@ typedef struct tp_outcome {
  *  use it, except where a function says otherwise. */
 typedef struct tp_call tp_call;
 
-/** The handler's function. self is what the descriptor said. It may be called from several threads at once.
- *  What counts is what it returns: one that called tp_call_deny() and then returns TP_ANSWER_NONE has failed. A reason
- *  or code that a function of this header kept belongs to the answer when the same kind is returned.
- *  It leaves by returning: never by longjmp, by a C++ exception that crosses it, by pthread_exit or by a cancelled
- *  thread; each of these leaves the thread, the turn and the runtime's locks in a state that nothing mends. It must not
- *  wait for its own runtime: tp_turn_run(), tp_phase_run(), tp_tools_run(), tp_agent_add(), tp_jobs_wait(),
- *  tp_runtime_drain() and their like return TP_ERR_USAGE there, tp_runtime_free() is logged and frees nothing. Another
- *  runtime may be used, and in the child of a fork one that the child makes. The exceptions are tp_call_ask_model(),
- *  in model.h, and tp_call_run_turn(), in turn.h. */
+/** The handler's function. self is tp_handler.self. It may be called from several threads at once.
+ *  The returned number is the answer: a handler that called tp_call_deny() and then returns TP_ANSWER_NONE has failed.
+ *  A reason or code that a function of this header has stored belongs to the answer when the answer of that function is
+ *  returned.
+ *  It must return: longjmp, a C++ exception that leaves it, pthread_exit and thread cancellation leave the thread, the
+ *  turn and the locks of the runtime in an undefined state. It must not wait for its own runtime: tp_turn_run(),
+ *  tp_phase_run(), tp_tools_run(), tp_agent_add(), tp_jobs_wait(), tp_runtime_drain() and the other functions that wait
+ *  return TP_ERR_USAGE there, and tp_runtime_free() writes an error to the log and frees nothing. The exceptions are
+ *  tp_call_ask_model() (model.h) and tp_call_run_turn() (turn.h). It may use another runtime; in the child of a fork
+ *  only one that the child has made.
+ *  Threads: any of the runtime, or that of a caller of a synchronous function; several at once. */
 typedef tp_answer (*tp_handler_fn)(void *self, tp_call *call);
 
 /* ---- reading ------------------------------------------------------------------------------------------------- */
 
-/** One of TP_ID_*: empty when the turn has none. Borrowed till the handler returns. */
+/** One of TP_ID_*: empty when the turn has none. Borrowed till the handler returns. Threads: that of the call. */
 TP_API tp_text tp_call_id(const tp_call *call, tp_id_kind id);
-/** The host's own pointer, `data` in the options of what the id names: TP_ID_RUNTIME, TP_ID_AGENT, TP_ID_SESSION and
- *  TP_ID_TURN have one, any other id gives NULL. The library only hands it out. What it points to must stay as long as
- *  something of the turn may still be called: of a runtime until tp_runtime_free() has returned; of an agent until
- *  tp_agent_remove() has and the sessions that use it are closed; of a session until the on_end of its close and the
- *  end of every turn begun in it; of a turn until its on_end or tp_turn_end(). A handler or tool that was abandoned
- *  (tp_runtime_leaks()) may ask later than that. Detached runs and jobs outlive their turn: there all but the runtime's
- *  are NULL. */
+/** The host's own pointer: `data` in the options of the object that the id names. TP_ID_RUNTIME, TP_ID_AGENT,
+ *  TP_ID_SESSION and TP_ID_TURN have one; any other id gives NULL. The library does not read what it points to. That
+ *  must stay valid:
+ *  - of a runtime until tp_runtime_free() has returned;
+ *  - of an agent until tp_agent_remove() has returned and the sessions that use the agent are closed;
+ *  - of a session until the on_end of its close has returned and every turn that was begun in it has ended;
+ *  - of a turn until its on_end or tp_turn_end() has returned.
+ *  A handler or tool that was abandoned (tp_runtime_leaks()) may call this function later than that. Detached runs and
+ *  jobs may run after the end of their turn: in them every pointer but the runtime's is NULL.
+ *  Threads: that of the call. */
 TP_API void *tp_call_data(const tp_call *call, tp_id_kind id);
 TP_API tp_caller tp_call_caller(const tp_call *call);
-/** What the turn's request has as caller_job and triggered_by; empty where it has none, and in a run that its turn does
- *  not wait for. Borrowed till the handler returns. */
+/** caller_job and triggered_by of the turn's request; empty where the request has none, and in a detached run. Borrowed
+ *  till the handler returns.
+ *  Threads: that of the call. */
 TP_API tp_text tp_call_caller_job(const tp_call *call);
 TP_API tp_text tp_call_triggered_by(const tp_call *call);
-/** The host's word for the mode of this turn ("plan", "auto", …); may be empty. */
+/** tp_turn_request.mode ("plan", "auto", …); may be empty. Threads: that of the call. */
 TP_API tp_text tp_call_mode(const tp_call *call);
-/** The phase, and the subscription's own id. */
+/** The phase, and the subscription's own id. Threads: that of the call. */
 TP_API tp_phase_id tp_call_phase(const tp_call *call);
 TP_API const char *tp_call_subscription(const tp_call *call);
-/** From 1: which attempt of a retried handler, or of a background job, this is. */
+/** From 1: which attempt of a retried handler, or of a background job, this is. Threads: that of the call. */
 TP_API uint32_t tp_call_attempt(const tp_call *call);
-/** The id of the background job that this call is an attempt of; 0 when it is none. */
+/** The id of the background job that this call is an attempt of; 0 when it is none. Threads: that of the call. */
 TP_API uint64_t tp_call_job_id(const tp_call *call);
-/** The key under which the job was stored, or the empty text: the same in every attempt, so that an effect outside can
- *  be made once. Borrowed till the handler returns. */
+/** The idempotency key of the job, or the empty text. It is the same in every attempt, so that the handler can make an
+ *  external effect once. Borrowed till the handler returns. Threads: that of the call. */
 TP_API tp_text tp_call_idempotency_key(const tp_call *call);
-/** The plan's hash, as records carry it. */
+/** The plan's hash, as records carry it. Threads: that of the call. */
 TP_API uint64_t tp_call_plan_hash(const tp_call *call);
-/** Milliseconds until this attempt's deadline, never negative; INT64_MAX where there is none. */
+/** Milliseconds until this attempt's deadline, never negative; INT64_MAX where there is none.
+ *  Threads: that of the call. */
 TP_API int64_t tp_call_time_left_ms(const tp_call *call);
-/** True once the attempt was cancelled or its deadline passed: whatever it answers will be discarded. */
+/** True once the attempt was cancelled or its deadline has passed: its answer will be discarded.
+ *  Threads: that of the call. */
 TP_API bool tp_call_cancelled(const tp_call *call);
 
 /** Payload fields. A missing field gives false, the empty text or 0. In a chain they show what earlier handlers
- *  replaced. Borrowed till the handler returns. */
+ *  replaced. Borrowed till the handler returns. Threads: that of the call. */
 TP_API bool tp_call_has(const tp_call *call, tp_field_id field);
 TP_API tp_text tp_call_text(const tp_call *call, tp_field_id field);
 TP_API int64_t tp_call_int(const tp_call *call, tp_field_id field);
 
 /** The whole payload as one value, for handlers that pass it on: a map from field names (tp_field_name(); "field_300"
- *  for a host's own) to their values, by rising field number. It is made when a handler first asks for it, and once for
- *  all calls of the entry that see the same payload: in a chain, once again after each replacement.
+ *  for a host's own) to their values, by rising field number. The first call makes it, for all calls
+ *  of the entry that see the same payload; in a chain it is made again after each replacement.
  *  @return the value, borrowed till the handler returns; empty without memory, and where it would be above 64 MiB.
- *  Threads: the handler's; handlers that run at once share what one of them made, and may wait for it. */
+ *  Threads: that of the call.  Blocks: while another handler of the entry makes the same value. */
 TP_API tp_text tp_call_payload(const tp_call *call);
 
 /** How a direct dependency ended. */
@@ -353,37 +364,41 @@ typedef struct tp_dependency {
   uint32_t contribution_count;
 } tp_dependency;
 
-/** How many direct after and needs targets of this subscription are in the plan. */
+/** How many direct after and needs targets of this subscription are in the plan. Threads: that of the call. */
 TP_API size_t tp_call_dependency_count(const tp_call *call);
 /** Fills ret_dependency as far as its struct_size goes. What it points to is borrowed till the handler returns.
  *  @param index  from 0.
- *  @return false, with the struct untouched, when there is no such dependency or its struct_size is wrong. */
+ *  @return false, with the struct untouched, when there is no such dependency or its struct_size is wrong.
+ *  Threads: that of the call. */
 TP_API bool tp_call_dependency(const tp_call *call, size_t index, tp_dependency *ret_dependency) TP_MUST_USE;
-/** A sealed contribution of a direct dependency; index < its contribution_count. Borrowed till the handler returns. */
+/** A sealed contribution of a direct dependency; index < its contribution_count. Borrowed till the handler returns.
+ *  Threads: that of the call. */
 TP_API const tp_contribution *tp_call_dependency_contribution(const tp_call *call, size_t dependency, size_t index);
 
 /** The config of the turn's agent as agent.build left it: a value, a map with system, model, tools, skills, resources
  *  and the free keys of tp_agent_config.extra. Empty without an agent, in agent.build, and in detached runs. Borrowed
- *  till the handler returns. */
+ *  till the handler returns. Threads: that of the call. */
 TP_API tp_text tp_call_agent_config(const tp_call *call);
-/** The policy value merged so far in this turn, or the empty text. */
+/** The policy value merged so far in this turn, or the empty text. Threads: that of the call. */
 TP_API tp_text tp_call_policy(const tp_call *call, const char *domain, const char *key);
-/** The prompt-context entries merged so far in this turn, in merged order. Borrowed till the handler returns. */
+/** The prompt-context entries merged so far in this turn, in merged order. Borrowed till the handler returns.
+ *  Threads: that of the call. */
 TP_API size_t tp_call_context_count(const tp_call *call);
 TP_API const tp_contribution *tp_call_context(const tp_call *call, size_t index);
 
 /* ---- answering ----------------------------------------------------------------------------------------------- */
 
-/** Each keeps its reason in the call and returns the answer to return from the handler's function. A handler that has
- *  nothing to say returns TP_ANSWER_DONE.
- *  Verdicts: need TP_CAPABILITY_DECIDE and a phase that takes them; ask is for tool phases only. Anything else makes
- *  the attempt fail as malformed or capability. reason is copied; NULL allowed. */
+/** Each stores the reason in the call, and returns the number that the handler's function must return. A handler that
+ *  has no verdict returns TP_ANSWER_DONE.
+ *  A verdict needs TP_CAPABILITY_DECIDE and a phase that takes verdicts; ask is legal in tool phases only. Otherwise
+ *  the attempt fails (malformed or capability). reason is copied; NULL allowed. Threads: that of the call. */
 TP_API tp_answer tp_call_allow(tp_call *call);
 TP_API tp_answer tp_call_deny(tp_call *call, const char *reason);
 TP_API tp_answer tp_call_ask(tp_call *call, const char *reason);
-/** The handler could not do its work. message is copied, kept in records and must be safe to show; NULL allowed. */
+/** The handler could not do its work. message is copied, kept in records and must be safe to show; NULL allowed.
+ *  Threads: that of the call. */
 TP_API tp_answer tp_call_fail(tp_call *call, uint32_t code, const char *message);
-/** The same, and it may be tried again if the subscription has retries left. */
+/** The same, and it may be tried again if the subscription has retries left. Threads: that of the call. */
 TP_API tp_answer tp_call_fail_retryable(tp_call *call, uint32_t code, const char *message);
 
 /** Adds a contribution to the answer; all of it is copied, and tools are taken (tool.h), on success only. An answer is
@@ -391,10 +406,11 @@ TP_API tp_answer tp_call_fail_retryable(tp_call *call, uint32_t code, const char
  *  @return TP_OK; TP_ERR_CAPABILITY when the handler did not declare the kind or the phase does not take it;
  *          TP_ERR_MALFORMED for a contribution without its key or with bad UTF-8 or msgpack; TP_ERR_BAD_SCHEMA for a
  *          tool whose schema is outside the subset; TP_ERR_NO_MEMORY;
- *          TP_ERR_TOO_LARGE past 1 MiB per attempt. */
+ *          TP_ERR_TOO_LARGE past 1 MiB per attempt.
+ *  Threads: that of the call. */
 TP_API tp_status tp_call_emit(tp_call *call, const tp_contribution *contribution);
 
-/** Short forms of tp_call_emit(). Strings are NUL-terminated and copied. */
+/** Short forms of tp_call_emit(). Strings are NUL-terminated and copied. Threads: that of the call. */
 TP_API tp_status tp_call_emit_policy(tp_call *call, const char *domain, const char *key, const char *value,
     int32_t weight);
 TP_API tp_status tp_call_emit_prompt_context(tp_call *call, const char *id, const char *text, int32_t weight);
@@ -404,7 +420,7 @@ TP_API tp_status tp_call_emit_tool_bundle(tp_call *call, const char *id, const s
     size_t count);
 TP_API tp_status tp_call_emit_signal(tp_call *call, const char *signal_kind, const char *code, tp_severity severity,
     const char *text);
-/** The verdict that a signal is. Of ability_preflight the codes are AVAILABLE (allow), UNAVAILABLE (deny) and
+/** The verdict of a signal. Of ability_preflight the codes are AVAILABLE (allow), UNAVAILABLE (deny) and
  *  REQUIRES_HUMAN (ask), of ability_guard ALLOWED, DENIED and REQUIRES_HUMAN; ABILITY_ before a code changes nothing,
  *  and a true require_human in the payload makes the signal an ask, whatever its code. Other signals are no verdict.
  *
@@ -425,14 +441,14 @@ TP_API tp_status tp_call_emit_background_job(tp_call *call, const char *handler,
 /** Replaces payload fields in a `chain replace` phase; taken when the attempt succeeds. Needs
  *  TP_CAPABILITY_REPLACE_PAYLOAD. Only fields that the phase's row marks replaceable, each of its own kind and at most
  *  once in a call; of several calls the last one counts. Copied. Errors as tp_call_emit(); the attempt's message in the
- *  record and the diagnostic name the field at fault. */
+ *  record and the diagnostic name the field at fault. Threads: that of the call. */
 TP_API tp_status tp_call_replace(tp_call *call, const tp_field *fields, size_t count) TP_MUST_USE;
 TP_API tp_status tp_call_replace_text(tp_call *call, tp_field_id field, const char *text) TP_MUST_USE;
 
-/** What happens around an answer that comes later. cancel is called at most once, when the attempt is cancelled or its
- *  deadline passed, from the thread that owns the turn: it returns in microseconds, and may complete the token. destroy
- *  is called exactly once, when ctx is not used any more: when the token is completed (in time or late), or by
- *  tp_runtime_free() for a token that never was. Either may be NULL. */
+/** The callbacks of a deferred answer. cancel is called at most once, when the attempt is cancelled or its deadline has
+ *  passed, by the thread that owns the turn: it must return within microseconds, and may complete the token. destroy is
+ *  called exactly once, after the last use of ctx: when the token is completed (in time or late), or by
+ *  tp_runtime_free() for a token that was never completed. Either may be NULL. */
 typedef struct tp_deferral {
   size_t struct_size;
   void (*cancel)(void *ctx);
@@ -440,33 +456,34 @@ typedef struct tp_deferral {
   void *ctx;
 } tp_deferral;
 
-/** Answers later: returns the answer to return from the handler's function and writes the token first.
- *  On failure (no slot, the cap on open tokens, called twice) ret_token->bits is 0, the answer is TP_ANSWER_FAILED, and
- *  neither cancel nor destroy will be called; at the cap the reason names what has the most open tokens. Contributions
- *  emitted before belong to the answer. */
+/** Makes the attempt deferred: it is answered later, by tp_token_complete(). Sets *ret_token, and returns the number
+ *  that the handler's function must return. Contributions that were emitted before belong to the answer.
+ *  On failure (no slot, the cap on open tokens, called twice) ret_token->bits is 0, TP_ANSWER_FAILED is returned, and
+ *  neither cancel nor destroy will be called. At the cap the reason names the subscription or tool with the most open
+ *  tokens. Threads: that of the call. */
 TP_API tp_answer tp_call_defer(tp_call *call, const tp_deferral *deferral, tp_token *ret_token);
 
 /** Completes a deferred attempt. Everything in outcome is copied, and with TP_OK tools are taken (tool.h).
  *  @return TP_OK; TP_ERR_STALE when the token was completed, timed out or cancelled before, or its runtime is gone:
  *          nothing was touched; TP_ERR_USAGE for a kind that is no answer (0, DEFERRED, unknown), for a why that is
- *          none of its numbers or stands beside another kind than FAILED, for contributions or replacements that are
+ *  not one of the listed reasons or comes with another kind than FAILED, for contributions or replacements that are
  *          NULL, for a reserved_ that is not zero, and for the token of a tool, model or history, which have functions
  *          of their own; TP_ERR_VERSION for a wrong struct_size. After these two the token is still open.
  *  Threads: any, at any time, also after tp_runtime_free().  Blocks: no. */
 TP_API tp_status tp_token_complete(tp_token token, const tp_outcome *outcome);
 
-/** Gives up a token that will never be completed, whatever it is of (handler, tool, model, append of a history): its
- *  deferral is destroyed and its place among the open tokens (tp_runtime_options.deferred_max) is free. A token that is
- *  still waited for fails its attempt at once with the reason "the host abandoned its token"; the append of a history
- *  counts as not done. Completing it afterwards gives TP_ERR_STALE. Of work that was taken from an inbox nothing
- *  may be read any more.
+/** Abandons a token that will never be completed, of a handler, a tool, a model or the append of a history. Its
+ *  deferral is destroyed, and it no longer counts among the open tokens (tp_runtime_options.deferred_max). Where the
+ *  turn still waits for the token, the attempt fails at once with the reason "the host abandoned its token"; the append
+ *  of a history counts as not done. Completing the token afterwards gives TP_ERR_STALE. Work that was taken from an
+ *  inbox must not be read after this call.
  *  @return TP_OK; TP_ERR_STALE when the token was completed or abandoned before, was freed with its turn (model.h), or
  *          its runtime is gone.
  *  Threads: any, at any time, also after tp_runtime_free().  Blocks: no.  From a handler or callback: yes. */
 TP_API tp_status tp_token_abandon(tp_token token, tp_fault *fault);
 
-/** Whether an answer through the token would still count: false once it was completed, timed out or cancelled. For
- *  threads that want to stop early. The answer may be out of date when it is read.
+/** Whether completing the token would still have an effect: false once it was completed, timed out or cancelled. For
+ *  threads that want to stop early. The result may be out of date when it is read.
  *  Threads: any, at any time, also after tp_runtime_free(). */
 TP_API bool tp_token_open(tp_token token);
 
@@ -479,21 +496,21 @@ typedef struct tp_inbox tp_inbox;
 typedef enum tp_placement {
   TP_PLACEMENT_DEFAULT = 0,  /* THREAD */
   TP_PLACEMENT_THREAD = 1,   /* may block: on a handler thread */
-  TP_PLACEMENT_INLINE = 2,   /* returns in microseconds (about 100 at most) and waits for nothing: on the thread that
-                                owns the turn: an engine worker, the caller of a synchronous run, or a handler thread
-                                that goes on after its handler (not with no_engine_workers). A call costs some ns; one
-                                of placement THREAD some µs, and a wake-up of a thread for the first of a turn. Of
-                                those that are ready the first in plan order is called first */
+  TP_PLACEMENT_INLINE = 2,   /* returns within about 100 µs and waits for nothing: on the thread that owns the turn: an
+                                engine worker, the caller of a synchronous run, or a handler thread that goes on with
+                                the turn after its handler (not with no_engine_workers). A call costs some ns; one of
+                                placement THREAD costs some µs, and the first of a turn the wake-up of a thread. Ready
+                                inline handlers are called in plan order */
   TP_PLACEMENT_PARALLEL = 3, /* computes, waits for nothing, and is worth another core: on the turn's owner or on any
-                                idle engine worker, several of one phase at once. Handlers only; a tool or model that
-                                says so is refused */
+                                idle engine worker, several of one phase at once. For handlers only: a tool or model
+                                with it is refused */
   TP_PLACEMENT_FORCE_32 = 0x7fffffff
 } tp_placement;
 
 /** "thread" (for DEFAULT, too), "inline", "parallel"; "" for any other number. Static text. Threads: any. */
 TP_API const char *tp_placement_name(tp_placement placement);
 
-/** What the code of a handler is: for people, and for those who decide by it; it grants nothing. */
+/** What the code of a handler is: for inspection, and for hosts that decide by it; it grants nothing. */
 typedef enum tp_handler_kind {
   TP_HANDLER_KIND_DEFAULT = 0, /* NATIVE */
   TP_HANDLER_KIND_NATIVE = 1,  /* compiled code in the host's process */
@@ -581,19 +598,20 @@ typedef struct tp_edge {
 
 /** What a match function sees: the payload that the entry began with. */
 typedef struct tp_match_view tp_match_view;
+/** A field of the payload, as tp_call_text() and tp_call_int(). Threads: that of the match. */
 TP_API tp_text tp_match_text(const tp_match_view *view, tp_field_id field);
 TP_API int64_t tp_match_int(const tp_match_view *view, tp_field_id field);
-/** One of TP_ID_*, as tp_call_id(); and who asked. */
+/** One of TP_ID_*, as tp_call_id(). Threads: that of the match. */
 TP_API tp_text tp_match_id(const tp_match_view *view, tp_id_kind id);
-/** As tp_call_data(). */
+/** As tp_call_data(). Threads: that of the match. */
 TP_API void *tp_match_data(const tp_match_view *view, tp_id_kind id);
 TP_API tp_caller tp_match_caller(const tp_match_view *view);
 TP_API tp_text tp_match_mode(const tp_match_view *view);
 
 /** What a match function returns. */
 enum {
-  TP_MATCH_NONE = 0, /* no answer: the match failed. So it did with any number that is not below: then the
-                        subscription's failure policy decides, as if its handler had failed (malformed) */
+  TP_MATCH_NONE = 0, /* no answer: the match fails, as with any number that is not listed here. The subscription's
+                        failure policy applies, as if its handler had failed (malformed) */
   TP_MATCH_YES = 1,  /* the subscription runs */
   TP_MATCH_NO = 2    /* it is skipped */
 };
@@ -617,7 +635,7 @@ typedef struct tp_subscription {
   const char *id;
   const char *handler;            /* a handler's id */
   tp_phase_id phase;              /* or 0 and phase_name */
-  const char *phase_name;         /* a name or an alias; an alias brings the promises of its system */
+  const char *phase_name;         /* a name or an alias; an alias has the guarantees of the system that it comes from */
   bool disabled;
   int32_t priority;               /* lower runs earlier among those that no edge orders */
   tp_execution execution;
@@ -637,9 +655,9 @@ typedef struct tp_subscription {
   const tp_edge *const *before;   /* runs ahead of these */
   const tp_edge *const *needs;    /* as after, and only if these succeeded */
   size_t after_count, before_count, needs_count;
-  const tp_match *match;          /* NULL: always. The struct is copied, and what it stands for taken when the add
-                                     succeeds: destroy is called also when the edit is discarded */
-  const char *metadata;           /* the owner's own words, shown by inspection */
+  const tp_match *match;          /* NULL: always. The struct is copied, and the match taken, when the add succeeds:
+                                     destroy is called also when the edit is discarded */
+  const char *metadata;           /* any text of the owner, shown by inspection */
 } tp_subscription;
 
 /* ---- names ------------------------------------------------------------------------------------------------------ */
@@ -652,7 +670,7 @@ TP_API const char *tp_execution_name(tp_execution execution);
 TP_API const char *tp_failure_name(tp_failure failure);
 TP_API const char *tp_backoff_name(tp_backoff backoff);
 TP_API const char *tp_visibility_name(tp_visibility visibility);
-/** "native" (for DEFAULT, too), "script", … */
+/** "native" (for DEFAULT, too), "script", … Threads: any. */
 TP_API const char *tp_handler_kind_name(tp_handler_kind kind);
 
 TP_END_DECLS

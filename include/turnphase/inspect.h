@@ -9,7 +9,7 @@
 
 TP_BEGIN_DECLS
 
-/** Receives printed text piece by piece; borrowed till return. */
+/** Receives printed text piece by piece; borrowed till return. Threads: the calling one. */
 typedef void (*tp_print_fn)(void *ctx, const char *text, size_t size);
 
 typedef enum tp_plan_format {
@@ -23,16 +23,17 @@ typedef enum tp_plan_format {
  *  limits, placement, edges, the alias that they came through and what the kill switch has switched off; behind them
  *  those that are disabled, marked so; critical path, worst case, budget and hash.
  *  @param phase  0: every phase that has subscriptions, enabled or not.
- *  @return TP_OK; TP_ERR_UNKNOWN_PHASE; TP_ERR_NO_MEMORY. */
+ *  @return TP_OK; TP_ERR_UNKNOWN_PHASE; TP_ERR_NO_MEMORY.
+ *  Threads: any. */
 TP_API tp_status tp_plan_print(const tp_runtime *runtime, tp_phase_id phase, tp_plan_format format, tp_print_fn print,
     void *ctx) TP_MUST_USE;
 
 /** Prints the table of phases (TP_PLAN_TABLE or TP_PLAN_JSON), with their aliases, how many subscriptions each has,
- *  through which alias, and how many of these are disabled or switched off. */
+ *  through which alias, and how many of these are disabled or switched off. Threads: any. */
 TP_API tp_status tp_phases_print(const tp_runtime *runtime, tp_plan_format format, tp_print_fn print,
     void *ctx) TP_MUST_USE;
 
-/** A subscription as it is registered, with what its policies come to. struct_size is set by the library. Everything is
+/** A registered subscription, with its policies as resolved. struct_size is set by the library. Everything is
  *  borrowed till the callback returns. */
 typedef struct tp_subscription_info {
   size_t struct_size;
@@ -58,10 +59,10 @@ typedef struct tp_subscription_info {
   uint32_t attempts;
   int32_t priority;
   tp_visibility visibility;
-  uint32_t order;               /* its place in the plan, from 1; 0: disabled */
+  uint32_t order;               /* its rank in the plan, from 1; 0: disabled */
   int32_t level;                /* the longest path of edges to it, from 0; -1: disabled */
   const char *match;            /* the description of its match; empty: none */
-  const char *metadata;         /* the owner's own words; empty: none */
+  const char *metadata;         /* tp_subscription.metadata; empty: none */
   const tp_edge *const *after;  /* as subscribed: after_count pointers */
   const tp_edge *const *before;
   const tp_edge *const *needs;
@@ -70,7 +71,7 @@ typedef struct tp_subscription_info {
   uint32_t origin_line;         /* 0: not known */
   tp_handler_kind kind;         /* of its handler; never 0 */
 } tp_subscription_info;
-/** Receives subscriptions; false stops. */
+/** Receives subscriptions; false stops. Threads: the calling one. */
 typedef bool (*tp_subscription_fn)(void *ctx, const tp_subscription_info *info);
 
 /** Which subscriptions to show. Zero or NULL: any. */
@@ -83,11 +84,11 @@ typedef struct tp_subscription_query {
   uint32_t reserved_;           /* zero */
 } tp_subscription_query;
 
-/** Walks the subscriptions of the newest snapshot that fit: phase by phase, the enabled ones in the order of the plan,
- *  then the disabled ones in the order in which they were registered. All of one version: a commit meanwhile changes
- *  nothing of the walk. killed is as it is at the moment.
+/** Walks the matching subscriptions of the newest snapshot: phase by phase, the enabled ones in the order of the plan,
+ *  then the disabled ones in the order in which they were registered. The walk reads one snapshot: a concurrent
+ *  commit does not change it. killed is the current state of the kill switch.
  *  @param query  NULL: all.
- *  @param each   required; called without any lock; may call what does not wait, an edit and its commit among it.
+ *  @param each   required; called without any lock; may call functions that do not wait, also those of an edit.
  *  @return TP_OK, also when there are none; TP_ERR_UNKNOWN_PHASE; TP_ERR_USAGE without each, for an unknown trust and
  *          for an only_enabled that is neither 0 nor 1; TP_ERR_VERSION; TP_ERR_FORKED.
  *  Threads: any.   Blocks: no. */
@@ -101,27 +102,28 @@ TP_API tp_status tp_runtime_subscriptions(const tp_runtime *runtime, const tp_su
  *  @return how many there are, or up to the one at which each stopped. Threads: any. */
 TP_API size_t tp_runtime_audit(const tp_runtime *runtime, tp_visibility visibility_min, tp_audit_fn each, void *ctx);
 
-/** The entry records of the store that fit, newest first; false stops. A turn hands its own over some at a time, the
- *  last ones with its end; those of turns that one thread ran by turns lie in the order in which they were handed over.
+/** The matching entry records of the store, newest first; false stops. A turn passes its records to the store in
+ *  batches, the last ones at its end. Records of turns that one thread ran alternately are in the order in which the
+ *  batches were passed.
  *  @param query  NULL: all of them.
  *  @return TP_OK; TP_ERR_VERSION for a query of a wrong size; TP_ERR_USAGE for an unknown visibility_min;
  *          TP_ERR_STORE where the store cannot read; TP_ERR_NO_MEMORY; TP_ERR_FORKED.
  *  Threads: any.   Blocks: as the store does. */
 TP_API tp_status tp_runtime_records(const tp_runtime *runtime, const tp_record_query *query, tp_record_fn each,
     void *ctx, tp_fault *fault) TP_MUST_USE;
-/** Has the store commit what turns have handed over so far.
- *  @return TP_OK, also where the store has nothing to commit; what the store says; TP_ERR_FORKED.   Threads: any.
+/** Makes the store commit the records that turns have passed to it so far.
+ *  @return TP_OK, also where the store has nothing to commit; what the store returns; TP_ERR_FORKED.   Threads: any.
  *  Blocks: as the store does. */
 TP_API tp_status tp_runtime_records_commit(tp_runtime *runtime, tp_fault *fault) TP_MUST_USE;
 
-/** The records of driven turns in the store that fit, newest first; false stops. A turn's record is there when its end
+/** The matching records of driven turns in the store, newest first; false stops. A turn's record is there when its end
  *  is notified.
  *  @param query  NULL: all of them.
  *  @return as tp_runtime_records().   Threads: any.   Blocks: as the store does. */
 TP_API tp_status tp_runtime_turns(const tp_runtime *runtime, const tp_turn_query *query, tp_turn_record_fn each,
     void *ctx, tp_fault *fault) TP_MUST_USE;
 
-/** Lists background jobs by rising id; false stops. What changes meanwhile may be seen as it was or as it is.
+/** Lists background jobs by rising id; false stops. A concurrent change may be seen or not.
  *  @param query  NULL: the open ones and the dead letters, without their payloads.
  *  @return TP_OK; TP_ERR_VERSION for a query of a wrong size; TP_ERR_STORE where the store cannot list; TP_ERR_FORKED.
  *  Threads: any; each is called on the calling one and may call anything that does not wait.
@@ -132,27 +134,28 @@ TP_API tp_status tp_jobs_list(const tp_runtime *runtime, const tp_job_query *que
  *  @return TP_OK; TP_ERR_NOT_FOUND when there is no such dead letter; TP_ERR_FULL; TP_ERR_STORE; TP_ERR_FORKED.
  *  Threads: any.   Blocks: as the store does. */
 TP_API tp_status tp_job_redrive(tp_runtime *runtime, uint64_t id, tp_fault *fault) TP_MUST_USE;
-/** Gives up a job that waits, or a dead letter; its payload is deleted, its key stays known for a while.
+/** Discards a job that waits, or a dead letter: its payload is deleted, its key stays known for a while.
  *  @return TP_OK; TP_ERR_NOT_FOUND when it has ended or never was; TP_ERR_BUSY while it runs; TP_ERR_STORE;
  *          TP_ERR_FORKED.   Threads: any.   Blocks: as the store does. */
 TP_API tp_status tp_job_discard(tp_runtime *runtime, uint64_t id, tp_fault *fault) TP_MUST_USE;
 
-/** Counters since the start of the runtime, and how much there is of what now. The caller sets struct_size: what a
- *  shorter struct does not have is not written, what a longer one has more is zeroed, and struct_size becomes what was
- *  filled. Each number is right by itself; two of them may be of different moments. */
+/** Counters since the start of the runtime, and current numbers (marked "now"). The caller sets struct_size. Fields
+ *  that a shorter struct does not have are not written, further fields of a longer one are zeroed, and struct_size is
+ *  set to the size that was filled. Each number is exact; two of them may be of different moments. */
 typedef struct tp_runtime_stats {
   size_t struct_size;
   uint64_t turns_open;          /* now: those that run or wait, and those that their hosts drive */
   uint64_t tokens_open;         /* now: deferred handlers, tools and model calls whose token was not completed, also
-                                   where the turn waits for it no more */
+                                   when the turn no longer waits for it */
   uint64_t attempts_abandoned;  /* now */
   uint64_t handler_threads;     /* now */
   uint64_t jobs_run;            /* runs of background jobs that have ended, each attempt of one */
-  uint64_t jobs_open;           /* now: queued or running, as the store says */
+  uint64_t jobs_open;           /* now: queued or running in the store */
   uint64_t jobs_dead;           /* jobs that failed for good: dead letters */
   uint64_t jobs_refused;        /* jobs that the store did not take */
   uint64_t sessions_open;       /* now: those whose close has not ended */
-  uint64_t turns_queued;        /* now: turns that wait for the one before them in their session; its end is one, too */
+  uint64_t turns_queued;        /* now: turns, and ends of sessions, that wait for the turn before them in their
+                                   session */
   /* Turns of tp_turn_run() and tp_turn_submit() that have ended, by outcome; those that never began among them. */
   uint64_t turns_completed, turns_failed, turns_denied, turns_cancelled, turns_timed_out;
   uint64_t denials;             /* what was denied: by a handler, or a tool call by a policy */
@@ -167,7 +170,7 @@ typedef struct tp_runtime_stats {
   uint64_t breakers_opened;     /* breakers of subscriptions that opened by themselves: see tp_subscription_trip() */
 } tp_runtime_stats;
 /** With a struct_size that is not set nothing is written. After tp_runtime_free() and in the child of a fork every
- *  counter is 0. */
+ *  counter is 0. Threads: any. */
 TP_API void tp_runtime_stats_get(const tp_runtime *runtime, tp_runtime_stats *stats);
 
 TP_END_DECLS

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * memory.h: the library turnphase-memory: long-term memory for agents as six subscribed handlers over a SQLite file
- * with full-text search, and that file itself. It uses public headers only and knows no other way into turnphase than
- * yours.
+ * with full-text search, and that file itself. It uses public headers only, as a host does.
  * Threads: of tp_memory_register() the one that uses the edit. */
 #ifndef TURNPHASE_MEMORY_H
 #define TURNPHASE_MEMORY_H
@@ -14,30 +13,29 @@ TP_BEGIN_DECLS
 
 /* ---- as a domain ------------------------------------------------------------------------------------------------ */
 
-/** Texts whose vectors are wanted. Made by the library; borrowed until embed returns. */
+/** A request for the vectors of texts. Made by the library; borrowed until embed returns. */
 typedef struct tp_memory_embed_request {
   size_t struct_size;
   const tp_text *texts;          /* text_count of them, at most batch_max; side by side */
   size_t text_count;
   uint32_t dimensions;           /* numbers of each vector */
-  bool is_query;                 /* one text that is looked for; false: texts that are kept */
+  bool is_query;                 /* one text of a search; false: texts that are stored */
   uint8_t reserved_[3];
-  bool (*cancelled)(const void *ctx); /* whether the vectors are no longer wanted: the turn, or the job that keeps, was
-                                    cancelled, or a query took 5 s. A query that misses the deadline of active_recall is
-                                    wanted: what it finds goes to the session's next turn. Threads: that on which embed
-                                    was called, until it returns */
+  bool (*cancelled)(const void *ctx); /* true when the vectors are not needed: the turn or the job was cancelled, or a
+                                    query lasted 5 s. After the deadline of active_recall a query is still needed: its
+                                    result goes to the session's next turn. Threads: the one that runs embed */
   const void *ctx;               /* for cancelled */
 } tp_memory_embed_request;
 
-/** Makes vectors of texts. It travels by pointer: tp_memory_register() copies the struct and the name, and takes it, on
- *  success only. */
+/** Makes vectors of texts. It is passed by pointer: tp_memory_register() copies the struct and the name, and takes it,
+ *  on success only. */
 typedef struct tp_memory_embedder {
   size_t struct_size;
   const char *name;              /* of the model and what else its vectors depend on; 1 to 128 bytes. Vectors in the
                                     file that another name made are made anew */
   void *self;
   /** Fills ret_vectors with text_count times dimensions finite numbers, in the order of the texts. It may block, and
-   *  asks request->cancelled now and then.
+   *  should call request->cancelled from time to time.
    *  @return TP_OK; any other status: nothing of ret_vectors is used. Threads: any, several at once. */
   tp_status (*embed)(void *self, const tp_memory_embed_request *request, float *ret_vectors);
   void (*destroy)(void *self);   /* exactly once, when no handler of the memory is left; may be NULL */
@@ -53,19 +51,19 @@ typedef struct tp_memory_options {
   uint32_t active_recall_ms;     /* deadline of active_recall; 0: 200 */
   const char *scope;             /* user, workspace, thread, agent or task: turns with the same id of that kind share
                                     their memories, with "user" those of the same tenant; NULL: workspace */
-  bool keep_assistant;           /* keep what the assistant said, too, as its own memory beside the user's; false: only
-                                    what the user said */
+  bool keep_assistant;           /* store the assistant's messages, too, as memories of their own; false: only the
+                                    user's messages */
   uint8_t reserved_[7];          /* must be zero */
   const tp_memory_embedder *embedder; /* active_recall compares vectors, too; NULL: words alone */
-  const tp_model *model;         /* post_turn_extractor has it extract facts, too; with start, without inbox. Taken on
-                                    success. NULL: what was said is kept, and nothing is made of it */
+  const tp_model *model;         /* post_turn_extractor also extracts facts with it; with start, without inbox. Taken on
+                                    success. NULL: messages are stored, and no facts are extracted */
   uint32_t extract_ms;           /* limit of a job of post_turn_extractor; 0: 60,000 with a model, else the phase's */
   uint32_t reserved_2;           /* must be zero */
 } tp_memory_options;
 
 /** Opens the file and adds to the edit:
  *    memory.policy_classifier      turn.pre_policy
- *    memory.deterministic_recall   turn.pre_prompt_context, Blocking; brings what active_recall found late, too
+ *    memory.deterministic_recall   turn.pre_prompt_context, Blocking; also the late results of active_recall
  *    memory.active_recall          turn.pre_prompt_context, Deadline, after deterministic_recall
  *    memory.tool_bundle            turn.pre_tool_materialization: memory_search, _get, _list, _remember, _forget
  *    memory.prompt_contract        turn.pre_prompt_compile
@@ -73,7 +71,8 @@ typedef struct tp_memory_options {
  *  The file is closed when the last handler is destroyed. On failure the edit may hold some of them: discard it.
  *  @param options  NULL: all defaults.
  *  @return TP_OK; what tp_edit_add_…() returns; TP_ERR_STORE…, TP_ERR_IO with the path in the fault; TP_ERR_USAGE,
- *          TP_ERR_VERSION for wrong options or a wrong embedder; TP_ERR_NO_MEMORY. */
+ *          TP_ERR_VERSION for wrong options or a wrong embedder; TP_ERR_NO_MEMORY.
+ *  Threads: the one that uses the edit. */
 TP_API tp_status tp_memory_register(tp_edit *edit, const tp_memory_options *options, tp_fault *fault) TP_MUST_USE;
 
 /* ---- as a file ---------------------------------------------------------------------------------------------------
@@ -83,10 +82,10 @@ TP_API tp_status tp_memory_register(tp_edit *edit, const tp_memory_options *opti
 /** An open file of memories. */
 typedef struct tp_memory tp_memory;
 
-/** One memory. Made by the library; borrowed till the callback returns. For tp_memory_import() made by the host. */
+/** One memory. Made by the library, and borrowed till the callback returns; for tp_memory_import() made by the host. */
 typedef struct tp_memory_entry {
   size_t struct_size;
-  int64_t id;                    /* above 0, never used again for another; import: not read */
+  int64_t id;                    /* above 0, never reused; import: not read */
   int64_t said_unix_ms;          /* above 0 */
   tp_text tenant;
   tp_text scope, name;           /* the kind of scope, and which: "workspace", "home" */
@@ -98,12 +97,12 @@ typedef struct tp_memory_entry {
   double score;                  /* search: the sum of the parts */
   const double *parts;           /* search: the parts as tp_memory_part_name() calls them, weighed */
   size_t part_count;             /* how many; 0: not a search */
-  tp_text subject;               /* of a fact that a model extracted: whom or what it is about; empty: what was said.
-                                    At most 128 bytes */
-  int64_t replaced_unix_ms;      /* of a fact: when another one took its place, and it is no longer recalled; 0: it
-                                    holds. TP_ERR_USAGE without subject */
+  tp_text subject;               /* of a fact that a model extracted: its subject; empty: a message. At most 128
+                                    bytes */
+  int64_t replaced_unix_ms;      /* of a fact: when another fact replaced it, and its recall ended; 0: not replaced.
+                                    TP_ERR_USAGE without subject */
 } tp_memory_entry;
-/** Looks at an entry. @return false to stop. */
+/** Receives an entry; false stops. Threads: the calling one. */
 typedef bool (*tp_memory_entry_fn)(void *ctx, const tp_memory_entry *entry);
 
 /** Which memories. Zero-filled: all, the newest 100. */
@@ -127,27 +126,31 @@ TP_API void tp_memory_close(tp_memory *memory);
  * They return TP_OK; TP_ERR_STORE… and TP_ERR_IO as the file is; TP_ERR_NO_MEMORY; and what is named. */
 
 /** Walks the memories of a query in the order of their ids, newest first unless it says otherwise.
- *  @param query  NULL: all defaults. @return also TP_ERR_VERSION, TP_ERR_USAGE for a wrong query. */
+ *  @param query  NULL: all defaults. @return also TP_ERR_VERSION, TP_ERR_USAGE for a wrong query.
+ *  Threads: any; one at a time inside. */
 TP_API tp_status tp_memory_list(tp_memory *memory, const tp_memory_query *query, tp_memory_entry_fn each, void *ctx,
                                 tp_fault *fault) TP_MUST_USE;
-/** Walks what a text recalls in one scope, best first, with the parts of each score.
+/** Walks the memories of one scope that match a text, best first, with the parts of each score.
  *  @param query  must fit exactly one scope that holds memories.
- *  @return also TP_ERR_NOT_FOUND when none fits; TP_ERR_USAGE, with their names in the fault, when several do. */
+ *  @return also TP_ERR_NOT_FOUND when none fits; TP_ERR_USAGE, with their names in the fault, when several do.
+ *  Threads: any; one at a time inside. */
 TP_API tp_status tp_memory_search(tp_memory *memory, const tp_memory_query *query, tp_text text,
                                   tp_memory_entry_fn each, void *ctx, tp_fault *fault) TP_MUST_USE;
 /** Shows one memory; behind a fact those that it replaced or that replaced it, newest first, at most 50.
- *  @return also TP_ERR_NOT_FOUND. */
+ *  @return also TP_ERR_NOT_FOUND.
+ *  Threads: any; one at a time inside. */
 TP_API tp_status tp_memory_get(tp_memory *memory, int64_t id, tp_memory_entry_fn each, void *ctx,
                                tp_fault *fault) TP_MUST_USE;
 /** Deletes a memory for good: its text, its words in the index and the copy in the write-ahead log are overwritten.
- *  @return also TP_ERR_NOT_FOUND; TP_ERR_STORE_BUSY when it is deleted, but another process reads the file just now and
- *          keeps the copy in the write-ahead log: call again, also for an id that is gone, until it is TP_OK or
- *          TP_ERR_NOT_FOUND. */
+ *  @return also TP_ERR_NOT_FOUND; TP_ERR_STORE_BUSY when it is deleted, but the copy in the write-ahead log is not,
+ *          because another process reads the file: call again until it returns TP_OK or TP_ERR_NOT_FOUND.
+ *  Threads: any; one at a time inside. */
 TP_API tp_status tp_memory_forget(tp_memory *memory, int64_t id, tp_fault *fault) TP_MUST_USE;
-/** Keeps entries, all or none, durable on return. An entry whose tenant, scope, name, session, turn and part are there
+/** Stores entries, all or none, durable on return. An entry whose tenant, scope, name, session, turn and part are there
  *  already is replaced under its id, with the time at which it was first said.
  *  @param entries  count pointers, in the order in which they were said; copied.
- *  @return also TP_ERR_VERSION, TP_ERR_USAGE, TP_ERR_UTF8, TP_ERR_TOO_LARGE with the index of the wrong one. */
+ *  @return also TP_ERR_VERSION, TP_ERR_USAGE, TP_ERR_UTF8, TP_ERR_TOO_LARGE with the index of the wrong one.
+ *  Threads: any; one at a time inside. */
 TP_API tp_status tp_memory_import(tp_memory *memory, const tp_memory_entry *const *entries, size_t count,
                                   tp_fault *fault) TP_MUST_USE;
 
@@ -157,8 +160,9 @@ typedef struct tp_memory_scope {
   tp_text tenant, scope, name;
   int64_t memories;
 } tp_memory_scope;
+/** Receives a scope; false stops. Threads: the calling one. */
 typedef bool (*tp_memory_scope_fn)(void *ctx, const tp_memory_scope *scope);
-/** Walks the scopes, by tenant, kind and name. */
+/** Walks the scopes, by tenant, kind and name. Threads: any; one at a time inside. */
 TP_API tp_status tp_memory_scopes(tp_memory *memory, tp_memory_scope_fn each, void *ctx, tp_fault *fault) TP_MUST_USE;
 
 /** The parts of a score, by index, and what each is; NULL behind the last. Threads: any. */

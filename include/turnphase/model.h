@@ -19,7 +19,8 @@ typedef enum tp_role {
   TP_ROLE_FORCE_32 = 0x7fffffff
 } tp_role;
 
-/** One message of a conversation. It travels by pointer, in lists of pointers; struct_size is set by who makes it. */
+/** One message of a conversation. It is passed by pointer, in lists of pointers; struct_size is set by the code that
+ *  fills it. */
 typedef struct tp_message {
   size_t struct_size;
   tp_role role;
@@ -30,12 +31,12 @@ typedef struct tp_message {
   size_t call_count;
   tp_text call_id;              /* tool: which call it answers */
   tp_text name;                 /* tool: the tool's name; end: the outcome */
-  tp_text parts;                /* user: what stands behind the text, in order; or empty. Value: an array of maps with
+  tp_text parts;                /* user: further parts after the text, in order; or empty. Value: an array of maps with
                                    one pair each, {"text": str} or {"file": str}. A file is a data: or https: URL, or
                                    what host and provider agree on. TP_ERR_USAGE for other roles */
 } tp_message;
 
-/** What a model is asked. Made by the library; borrowed till tp_model.start returns, or, taken from an inbox, until its
+/** A request to a model. Made by the library; borrowed till tp_model.start returns, or, taken from an inbox, until its
  *  token is completed. */
 typedef struct tp_model_request {
   size_t struct_size;
@@ -43,7 +44,7 @@ typedef struct tp_model_request {
   uint32_t id_count;
   const tp_text *ids;           /* by TP_ID_*: tenant, agent, session, turn and the others; empty where there is none */
   int64_t time_left_ms;         /* until the turn's deadline, when start is called or the request comes into the inbox;
-                                   never negative. At the deadline cancel comes, and an answer is stale */
+                                   never negative. At the deadline cancel is called, and an answer is stale */
   tp_text model;                /* the model name of the turn's request, else the agent's; may be empty */
   tp_text system;
   const tp_message *const *messages; /* message_count pointers */
@@ -52,14 +53,14 @@ typedef struct tp_model_request {
   size_t tool_count;
   const void *turn;             /* internal: for tp_model_request_data() */
   tp_text parameters;           /* value: a map, tp_turn_request.parameters (temperature, max_tokens, …); or empty */
-  tp_text files;                /* value: array of str, tp_turn_request.files as turn.intake left them; or empty. The
-                                   parts of this turn's message have them, too, for providers that read those; what
-                                   they name is between host and provider */
+  tp_text files;                /* value: array of str, tp_turn_request.files as turn.intake left them; or empty. They
+                                   are also in the parts of this turn's message, for providers that read parts. Host
+                                   and provider agree on what a name means */
 } tp_model_request;
 /** The host's own pointer, as tp_call_data(). Threads: any, as long as the request is valid. */
 TP_API void *tp_model_request_data(const tp_model_request *request, tp_id_kind id);
 
-/** What it answered. */
+/** The response of a model. */
 typedef struct tp_model_response {
   size_t struct_size;
   tp_text text;
@@ -70,9 +71,9 @@ typedef struct tp_model_response {
                                    negative ones count as 0 */
 } tp_model_response;
 
-/** A model provider: filled by the host, or made by the library (tp_script_model_new()). It travels by pointer:
- *  the taker (tp_session_open(), tp_agent_add()) copies the struct, on success only, and calls destroy once later.
- *  name must stay valid until then. */
+/** A model provider: filled by the host, or made by the library (tp_script_model_new()). It is passed by
+ *  pointer: the function that takes it (tp_session_open(), tp_agent_add()) copies the struct, on success only. The
+ *  library calls destroy once, later; name must stay valid until then. */
 typedef struct tp_model {
   size_t struct_size;
   const char *name;             /* shown to handlers where the agent names no model; may be NULL */
@@ -80,57 +81,58 @@ typedef struct tp_model {
   /** Exactly one of start and inbox. Starts one request; exactly one of tp_model_complete() and tp_model_fail()
    *  follows, from any thread, also before start returns. */
   void (*start)(void *self, const tp_model_request *request, tp_token token);
-  /** The answer is no longer wanted; at most once per token. May be NULL; must be with an inbox, whose host asks
-   *  tp_token_open() instead. */
+  /** Notifies that the answer is no longer needed; at most once per token. May be NULL. With an inbox it must be NULL:
+   *  the host calls tp_token_open() instead. */
   void (*cancel)(void *self, tp_token token);
   /** Exactly once, when no turn or session uses the model and each of its tokens is completed or abandoned. May be
-   *  NULL: then a token ends with its turn, and one that is never completed needs no tp_token_abandon(); not so that
-   *  of a request that was taken from an inbox. */
+   *  NULL: then a token ends with its turn, and one that is never completed needs no tp_token_abandon(), except that of
+   *  a request that was taken from an inbox. */
   void (*destroy)(void *self);
   tp_placement placement;       /* where start is called; parallel is refused, and with an inbox inline, too */
   bool no_tools;                /* the provider cannot call tools */
   uint8_t reserved_[3];         /* must be zero */
   tp_inbox *inbox;              /* of this runtime (inbox.h): its requests wait there until a thread of the host takes
                                    them. One that finds it full or freed fails. Kept as long as the model */
-  const char *provider;         /* whose service answers, such as a host name: models of one provider share a breaker
+  const char *provider;         /* the service that answers, such as a host name: models of one provider share a breaker
                                    (tp_runtime_options.breaker_failures). NULL: name. At most 128 bytes; valid as
                                    long as name. */
 } tp_model;
 
-/** Destroys a model that was not taken: calls its destroy, once. A struct that the library made is part of what it
- *  describes, and destroy frees both. The same holds once it was taken: the taker's call of destroy frees the struct;
- *  the pointer is readable until then and must not be used afterwards. Accepts NULL. Threads: any. */
+/** Destroys a model that was not taken: calls its destroy, once. destroy also frees a struct that the library made. So
+ *  the pointer to a struct that the library made, and that was taken, is valid until the library calls destroy, and
+ *  must not be used afterwards. Accepts NULL. Threads: any. */
 TP_API void tp_model_free(tp_model *model);
 
 /** Ends a request; everything is copied. Returns as tp_token_complete(). Threads: any. */
 TP_API tp_status tp_model_complete(tp_token token, const tp_model_response *response);
 /** @param code  TP_ERR_CONTEXT_LENGTH when the context is too long; TP_ERR_MODEL_UNAVAILABLE when the provider is down
- *               and asking it again in this turn is not worth it, but another one may answer
- *               (tp_session_options.fallbacks); else TP_ERR_MODEL.
- *  @param retryable  whether the same request may succeed when it is sent again. */
+ *               and must not be asked again in this turn; the next of tp_session_options.fallbacks is asked then; else
+ *               TP_ERR_MODEL.
+ *  @param retryable  whether the same request may succeed when it is sent again.
+ *  Threads: any. */
 TP_API tp_status tp_model_fail(tp_token token, tp_status code, const char *message, bool retryable);
-/** Brings a piece of the answer's text to the host's events; copied. Pieces that come faster than the turn's owner
+/** Emits a piece of the answer's text as an event; copied. Pieces that come faster than the turn's owner
  *  takes them are joined: a TP_EVENT_MODEL_DELTA has the text of one piece or of several, in their order. In a turn
  *  with tp_turn_request.each_delta each has an event of its own.
- *  @return as tp_token_complete(); TP_ERR_UTF8; TP_ERR_NO_MEMORY; TP_ERR_FULL when it would be more than 16 MiB that
- *          wait for the turn's owner, 8 bytes for each piece among them. A refused piece has no event and changes
+ *  @return as tp_token_complete(); TP_ERR_UTF8; TP_ERR_NO_MEMORY; TP_ERR_FULL when more than 16 MiB would wait for
+ *          the turn's owner, each piece counted with 8 bytes more. A refused piece has no event and changes
  *          nothing of the answer; an empty one is TP_OK and has none.  Threads: any. */
 TP_API tp_status tp_model_delta(tp_token token, tp_text piece);
 
-/** Asks a model from within a handler and waits for its answer: for jobs that extract or summarize, and handlers that
- *  classify. The model is the caller's; no phase is fired, nothing is repeated, and no event, step or sum of the turn
- *  has it: what it cost is in the response.
+/** Sends a request to a model from a handler and waits for the answer: for jobs that extract or summarize, and handlers
+ *  that classify. The model belongs to the caller. No phase is run, nothing is repeated, and no event, step, token sum
+ *  or cost of the turn includes the request: its cost is in the response.
  *  @param call      of a handler of placement thread or with an inbox, on its own thread.
  *  @param model     with start, without inbox. Copied; self and name stay until nothing uses the model: after a request
- *                   was given up, its token may be open until the handler is destroyed.
+ *                   was abandoned, its token may be open until the handler is destroyed.
  *  @param request   model, system, messages and parameters are read, and copied; struct_size is set. Tools are refused;
  *                   the rest is the library's.
  *  @param ret_response  borrowed until the handler returns. Set on TP_OK alone; struct_size is set by the caller.
  *  @param ret_retryable whether the same request may succeed when it is sent again; may be NULL.
- *  @return TP_OK; what tp_model_fail() said, with its message in the fault; TP_ERR_TIMEOUT at the deadline of the call;
- *          TP_ERR_CANCELLED when the call is cancelled: the model's cancel is called then; TP_ERR_NO_THREAD,
- *          TP_ERR_SHUTDOWN, TP_ERR_FULL, TP_ERR_NO_MEMORY; TP_ERR_USAGE, TP_ERR_VERSION, TP_ERR_UTF8 for what is not as
- *          said here. Threads: that of the call. */
+ *  @return TP_OK; the code of tp_model_fail(), with its message in the fault; TP_ERR_TIMEOUT at the deadline of the
+ *          call; TP_ERR_CANCELLED when the call is cancelled: the model's cancel is called then; TP_ERR_NO_THREAD,
+ *          TP_ERR_SHUTDOWN, TP_ERR_FULL, TP_ERR_NO_MEMORY; TP_ERR_USAGE, TP_ERR_VERSION, TP_ERR_UTF8 for a wrong
+ *          argument. Threads: that of the call. */
 TP_API tp_status tp_call_ask_model(tp_call *call, const tp_model *model, const tp_model_request *request,
                                    tp_model_response *ret_response, bool *ret_retryable, tp_fault *fault) TP_MUST_USE;
 

@@ -7,17 +7,17 @@
  * with the last model. The child of a fork has none, and its first request starts one. Every signal is blocked in it.
  * libcurl may start a short-lived thread of its own to resolve a host name.
  *
- * libcurl. curl_global_init(CURL_GLOBAL_DEFAULT) is called once, by the first model, and never undone, since other
- * parts of the host may use libcurl. A host that wants other flags, or whose libcurl is not CURL_VERSION_THREADSAFE,
- * calls it before. Signals are never used (CURLOPT_NOSIGNAL), and no SIGPIPE is raised.
+ * libcurl. curl_global_init(CURL_GLOBAL_DEFAULT) is called once, by the first model; curl_global_cleanup() never is,
+ * since other parts of the host may use libcurl. A host that wants other flags, or whose libcurl is not
+ * CURL_VERSION_THREADSAFE, calls it before. Signals are never used (CURLOPT_NOSIGNAL), and no SIGPIPE is raised.
  *
- * Retries are the driver's (tp_turn_request.model_attempts), which repeats at once and only before the first delta; the
- * pause before a retry is made here: a request whose attempt is above 1 is sent after retry_wait_ms, doubled with each
- * further attempt (at most 60 s), and not before the time that the endpoint's newest Retry-After named. A Retry-After
- * above retry_after_ms_max, or a pause beyond the turn's deadline, fails the request with TP_ERR_MODEL_UNAVAILABLE: it
- * is not repeated, but a fallback may be asked (tp_session_options.fallbacks). Retryable are the statuses 408, 429 (but
- * for an exhausted quota), 500, 502, 503, 504 and 529, connections that cannot be made or break, and time limits.
- * Redirects are never followed: the failure names where to. */
+ * Retries. The turn repeats a failed request at once (tp_turn_request.model_attempts), and only before the first delta.
+ * This library makes the pause before the retry: a request whose attempt is above 1 is sent after retry_wait_ms,
+ * doubled with each further attempt (at most 60 s), and not before the time that the endpoint's newest Retry-After
+ * named. A Retry-After above retry_after_ms_max, or a pause beyond the turn's deadline, fails the request with
+ * TP_ERR_MODEL_UNAVAILABLE: it is not repeated, but a fallback may be asked (tp_session_options.fallbacks). Retryable
+ * are the statuses 408, 429 (but for an exhausted quota), 500, 502, 503, 504 and 529, connections that cannot be made
+ * or break, and time limits. Redirects are never followed: the failure names where to. */
 #ifndef TURNPHASE_OPENAI_H
 #define TURNPHASE_OPENAI_H
 
@@ -39,13 +39,13 @@ TP_API const char *tp_openai_api_name(tp_openai_api api);
 /** @return TP_OK; TP_ERR_NOT_FOUND for a name that is none of them, and for NULL. Threads: any. */
 TP_API tp_status tp_openai_api_find(const char *name, tp_openai_api *ret_api) TP_MUST_USE;
 
-/** What a million tokens cost, in millionths of the host's currency. It travels by pointer. */
+/** What a million tokens cost, in millionths of the host's currency. It is passed by pointer. */
 typedef struct tp_openai_price {
   size_t struct_size;
   const char *model;            /* a name as it is sent; with * at its end: every name that begins so; NULL: every */
   int64_t input_micros, output_micros;
-  int64_t cache_read_micros;    /* of input tokens that the endpoint had in its cache; 0: input_micros */
-  int64_t cache_write_micros;   /* of input tokens that it put there, where it counts them; 0: input_micros */
+  int64_t cache_read_micros;    /* of input tokens that the endpoint read from its cache; 0: input_micros */
+  int64_t cache_write_micros;   /* of input tokens that it wrote to its cache, when it counts them; 0: input_micros */
 } tp_openai_price;
 
 /** A model behind an endpoint. Zero means default. Everything is copied. */
@@ -60,7 +60,7 @@ typedef struct tp_openai_options {
   const char *key_file;         /* instead: a file with the key that is its owner's alone (mode 0600 or 0400) */
   const char *key_header;       /* the header with the bare key; NULL: "Authorization: Bearer KEY", and "x-api-key" for
                                    TP_OPENAI_MESSAGES */
-  const char *proxy;            /* URL of a proxy; NULL: what http_proxy, https_proxy, no_proxy of the environment say;
+  const char *proxy;            /* URL of a proxy; NULL: http_proxy, https_proxy, no_proxy of the environment apply;
                                    "": none */
   const char *ca_file;          /* PEM file of the certificates that are trusted; NULL: the system's */
   const char *files_directory;  /* paths in tp_message.parts are read beneath it; NULL: a path is refused. data:
@@ -82,32 +82,32 @@ typedef struct tp_openai_options {
   bool no_stream;               /* asks for the whole answer at once: no deltas */
   bool no_tools;                /* as tp_model.no_tools */
   uint8_t reserved_[6];         /* must be zero */
-  uint32_t requests_per_minute; /* of this model, attempts included; 0: no limit. A sixth of it may go at once; what is
-                                   above waits, in its order, until there is room: up to retry_after_ms_max and the
-                                   turn's deadline, else it fails at once with TP_ERR_MODEL_UNAVAILABLE. */
+  uint32_t requests_per_minute; /* of this model, attempts included; 0: no limit. A sixth of it may be sent at once.
+                                   Further requests wait in order, at most retry_after_ms_max and until the turn's
+                                   deadline; one that would wait longer fails at once with TP_ERR_MODEL_UNAVAILABLE */
   uint32_t tokens_per_minute;   /* the same for tokens: a request counts as a quarter of its bytes until the endpoint
-                                   says what it used, input and output; 0: no limit */
+                                   reports its input and output tokens; 0: no limit */
 } tp_openai_options;
 
 /** Makes a model for tp_session_options.model or tp_agent_config.model; its name is options->model. No connection is
  *  made.
  *
  *  Files in the parts of a message are images: data: URLs, https: URLs, and, beneath files_directory, paths of PNG,
- *  JPEG, GIF and WebP files of at most 20 MiB. Of the user's newest message each must be sent; in the place of an older
- *  one that cannot be, the model reads that. At most 64 of them and 64 MiB. parameters are sent as they are, but for
- *  max_tokens and stop, which get the name that the API has for them. Text that models think before they answer is not
- *  part of the answer. A call whose arguments are no JSON object is given on as malformed.
+ *  JPEG, GIF and WebP files of at most 20 MiB. When one of the user's newest message cannot be sent, the request fails;
+ *  an older one is replaced by a text that names this. At most 64 of them and 64 MiB. parameters are sent as they are,
+ *  but for max_tokens and stop, which get the name that the API has for them. Reasoning text of a model is not part of
+ *  the answer. A call whose arguments are no JSON object is passed on as malformed.
  *
- *  The key is in no fault and no message; where an endpoint repeats it in an error it is cut out. What a model says in
- *  its answer is not looked at.
+ *  The key is in no fault and no message: it is removed from error texts of the endpoint. The text of an answer is not
+ *  searched for it.
  *
  *  Its provider (tp_model.provider) is the host and port of base_url. A request that fails ends as by tp_model_fail():
- *  TP_ERR_CONTEXT_LENGTH when the endpoint says that the context is too long, TP_ERR_MODEL_UNAVAILABLE when it would be
- *  sent too late, TP_ERR_NO_MEMORY, TP_ERR_NO_THREAD, else TP_ERR_MODEL, with a message that says where the answer
- *  broke and what can be done. A cancelled one closes its connection at once.
+ *  TP_ERR_CONTEXT_LENGTH when the endpoint reports that the context is too long, TP_ERR_MODEL_UNAVAILABLE when it would
+ *  be sent too late, TP_ERR_NO_MEMORY, TP_ERR_NO_THREAD, else TP_ERR_MODEL, with a message that names the cause and a
+ *  remedy. A cancelled request closes its connection at once.
  *  @param ret_model  tp_model_free() when it was not taken. The destroy of the last model ends the I/O thread and waits
- *                    for it; where the I/O thread itself gives the model back (it ended the last turn of a closed
- *                    session), it ends right after, and tp_openai_stats_get() says when.
+ *                    for it. When the I/O thread itself calls that destroy (it ended the last turn of a closed
+ *                    session), it ends right after it; tp_openai_stats.threads is 0 then.
  *  @return TP_OK; TP_ERR_USAGE for an option that is wrong, and for a key file that others may read; TP_ERR_VERSION;
  *          TP_ERR_MALFORMED, TP_ERR_UTF8, TP_ERR_TOO_DEEP, TP_ERR_TOO_LARGE for headers and body that are no such
  *          value; TP_ERR_NOT_FOUND when the variable of the key is not set; TP_ERR_IO with errno for a file that cannot
@@ -118,20 +118,20 @@ TP_API tp_status tp_openai_model_new(const tp_openai_options *options, tp_model 
 
 /** Makes an embedder for tp_memory_options.embedder: POST BASE/embeddings, as OpenAI has it and many servers do. Its
  *  name is that of the model and the dimensions, so that the memory makes vectors anew when either changes. Each call
- *  is one request on the memory's own thread, and nothing is repeated: the memory goes on without, and a later job
- *  makes what lacks. The status of a failed call says why: TP_ERR_TIMEOUT; TP_ERR_MODEL_UNAVAILABLE for no
+ *  is one request on the memory's own thread, and is not repeated: the memory goes on without the vectors, and a later
+ *  job makes the missing ones. The status of a failed call: TP_ERR_TIMEOUT; TP_ERR_MODEL_UNAVAILABLE for no
  *  connection, 429 and 5xx; TP_ERR_MALFORMED for an answer without one vector of the dimensions for each text; else
  *  TP_ERR_MODEL.
  *  @param options     as of a model, with a name; api must be TP_OPENAI_CHAT, limits per minute 0. body has more
  *                     fields, such as {"dimensions": 256} for models that can shorten their vectors. total_ms is 30,000
- *                     by default. Limits of first byte and idle, prices and what is of messages have no effect.
+ *                     by default. first_byte_ms, idle_ms, prices and the options for messages have no effect.
  *  @param dimensions  of the vectors that come back: 1 to 4,096.
  *  @param ret_embedder  ret_embedder->destroy(ret_embedder->self) when it was not taken.
  *  @return as tp_openai_model_new().  Threads: any.  Blocks: while the key is read. */
 TP_API tp_status tp_openai_embedder_new(const tp_openai_options *options, uint32_t dimensions,
                                         tp_memory_embedder *ret_embedder, tp_fault *fault) TP_MUST_USE;
 
-/** What the I/O thread has to do, over all models of the process. */
+/** Counters of the I/O thread, over all models of the process. */
 typedef struct tp_openai_stats {
   size_t struct_size;
   uint64_t requests_started, requests_ended; /* since the I/O thread was started; waiting and cancelled ones too */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * people.h: for hosts with people who may be asked: a channel for questions, their answers, and a callback that says
- * which tool calls need one. Both are set in the options of a runtime or of a session, whose own come first.
+ * people.h: for hosts that ask people: a channel for questions, their answers, and a callback that decides which tool
+ * calls need a question. Both are set in the options of a runtime or of a session; those of the session are used first.
  *
- * A call is asked about once, when none of its gates has denied it: a policy `tool` says ask, a handler of
- * tool.create, tool.rewrite or tool.pre asks (the first of these is shown), or the permission callback does. The
- * question has a limit of its own (tp_runtime_options.ask_limit_ms); the time that a turn waits for answers is not
- * counted in the turn's. The call is denied when there is no channel, when the channel gives its token up
- * (tp_token_abandon()), when the question expires, when the answer names other arguments, or when the person says
- * no; a turn that is cancelled meanwhile ends the call as cancelled. The audit has a row for each question (`ask`)
- * and each end (`answer`).
+ * One question is asked about a call, when none of its gates has denied it, and a policy `tool` has the value ask, or a
+ * handler of tool.create, tool.rewrite or tool.pre asks (the first of these is shown), or the permission callback does.
+ * The question has a limit of its own (tp_runtime_options.ask_limit_ms); the time that a turn waits for answers is not
+ * counted in the turn's limit. The call is denied when there is no channel, when the channel abandons the token
+ * (tp_token_abandon()), when the question expires, when the answer names other arguments, or when the person
+ * denies it; a turn that is cancelled meanwhile ends the call as cancelled. The audit has a row for each question
+ * (`ask`) and each end (`answer`).
  * Threads: any. */
 #ifndef TURNPHASE_PEOPLE_H
 #define TURNPHASE_PEOPLE_H
@@ -18,24 +18,23 @@
 
 TP_BEGIN_DECLS
 
-/** What a person is asked: whether a tool call may run. Shown by the library; borrowed till the callback returns. */
+/** The question to a person whether a tool call may run. Made by the library; borrowed till the callback returns. */
 typedef struct tp_question {
   size_t struct_size;
   tp_token token;               /* for tp_question_answer() */
   const tp_text *ids;           /* by TP_ID_* */
   size_t id_count;
-  tp_phase_id phase;            /* whose subscription asked */
+  tp_phase_id phase;            /* of the subscription that asked */
   uint32_t reserved_;           /* zero */
-  tp_text subscription, reason; /* who asked, and why: in its own words. "policy" and "permission" are no
-                                   subscriptions */
+  tp_text subscription, reason; /* that asked, and its reason. "policy" and "permission" are no subscriptions */
   const tp_tool_call *call;     /* as it will run */
   tp_text arguments_hash;       /* of its arguments as they are shown: an answer to others does not count */
   int64_t expires_unix_ms;      /* then it is denied */
 } tp_question;
 
-/** Puts a question: passes it to a person and returns at once. One tp_question_answer() follows, from any thread, also
- *  before this returns; a channel that fails calls tp_token_abandon() instead. A question that is over, by its limit or
- *  by a cancel, needs no answer.
+/** Passes a question to a person and returns at once. One tp_question_answer() follows, from any thread, also before
+ *  this returns; a channel that fails calls tp_token_abandon() instead. A question that has ended by its limit or by a
+ *  cancel needs no answer.
  *  Threads: the one that owns the turn; it must not block. */
 typedef void (*tp_question_fn)(void *ctx, const tp_question *question);
 
@@ -46,27 +45,27 @@ typedef struct tp_decision {
   uint32_t reserved_;           /* must be zero */
   tp_text arguments_hash;       /* of the question; with another the call is denied */
   tp_text reason;               /* for the model and the audit; at most 4,096 bytes of UTF-8; may be empty */
-  tp_text person;               /* who decided: for both; at most 128 bytes of UTF-8; may be empty */
+  tp_text person;               /* the person who decided: for both; at most 128 bytes of UTF-8; may be empty */
 } tp_decision;
 
 /** Answers a question, once.
  *  @param decision  borrowed till return.
  *  @return TP_OK; TP_ERR_USAGE, TP_ERR_VERSION, TP_ERR_TOO_LARGE, TP_ERR_UTF8 for a wrong decision, and TP_ERR_USAGE
- *          for a token of something else: then the question stays open. TP_ERR_STALE when it was answered before, is
- *          over, or was never put.
+ *          for a token of something else: then the question stays open. TP_ERR_STALE when it was answered before, has
+ *          ended, or was never put.
  *  Threads: any, at any time.   Blocks: no. */
 TP_API tp_status tp_question_answer(tp_token token, const tp_decision *decision, tp_fault *fault) TP_MUST_USE;
 
-/** What a host says of a tool call, beside what handlers say. Handlers may narrow it, never widen. */
+/** The host's decision on a tool call. Handlers may restrict it further, never extend it. */
 typedef enum tp_permission {
-  TP_PERMISSION_NONE = 0,       /* no answer: denied. So is any number that is not below */
+  TP_PERMISSION_NONE = 0,       /* no answer: denied, as with any number that is not listed here */
   TP_PERMISSION_AUTO = 1,       /* it may run */
   TP_PERMISSION_ASK = 2,        /* a person is asked */
   TP_PERMISSION_NEVER = 3,      /* denied */
   TP_PERMISSION_FORCE_32 = 0x7fffffff
 } tp_permission;
 
-/** The call that needs a permission. Shown by the library; borrowed till the callback returns. */
+/** The call that needs a permission. Made by the library; borrowed till the callback returns. */
 typedef struct tp_permission_request {
   size_t struct_size;
   const tp_text *ids;           /* by TP_ID_* */
@@ -75,8 +74,8 @@ typedef struct tp_permission_request {
   const tp_tool *tool;
 } tp_permission_request;
 
-/** Says whether a call may run, for each call that no gate has denied: the request names the tool and, among the ids,
- *  the agent. A handler that asked is not overruled by AUTO. @return tp_permission.
+/** Decides whether a call may run, for each call that no gate has denied: the request names the tool and, among the
+ *  ids, the agent. AUTO does not overrule a handler that asked. @return tp_permission.
  *  Threads: the one that owns the turn; it must not block. */
 typedef int32_t (*tp_permission_fn)(void *ctx, const tp_permission_request *request);
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * process.h: for hosts and domains that run programs: child processes under one deadline, watched by one thread.
+ * process.h: for hosts and domains that run programs: child processes with deadlines, on one thread.
  *
  * A process loop has one thread for all of its children, however many there are, and holds no other thread while a
  * child runs. Starting a child costs the same whatever the memory of the host. The library installs no handler for
- * SIGCHLD, waits for no child but its own, and leaves the host's signal dispositions as they are. A host that ignores
- * SIGCHLD, or that waits for children that are not its own, takes the status of these away: TP_PROCESS_LOST.
+ * SIGCHLD, waits for no child but its own, and leaves the host's signal dispositions as they are. When the
+ * host ignores SIGCHLD, or waits for children that it has not started, their status is lost: TP_PROCESS_LOST.
  *
  * The end of a child is decided by its exit, its deadline, its output limits or a cancel, never by end-of-file: a
- * process that the child left behind and that holds its output open delays nothing. Each child leads a process group of
+ * process that the child has started and that holds its output open delays nothing. Each child leads a process group of
  * its own, and the whole group is killed before the end is reported; a process that left the group is killed when it
  * still holds the output. One that left the group and closed both is a daemon, and is left alone.
  * Threads: any, unless a declaration says otherwise. */
@@ -19,7 +19,7 @@
 
 TP_BEGIN_DECLS
 
-/** Watches child processes. */
+/** Starts and waits for child processes. */
 typedef struct tp_process_loop tp_process_loop;
 
 /** Options of a process loop; zero means default. */
@@ -34,36 +34,38 @@ typedef struct tp_process_loop_options {
  *  @param options  borrowed; may be NULL.
  *  @return TP_OK; TP_ERR_USAGE, TP_ERR_VERSION for bad options; TP_ERR_NO_MEMORY; TP_ERR_SYSTEM when the process has no
  *          descriptor left.
+ *  Threads: any.
  *  Blocks: no.  From a hook: yes. */
 TP_API tp_status tp_process_loop_new(const tp_process_loop_options *options, tp_process_loop **ret_loop,
                                      tp_fault *fault) TP_MUST_USE;
 
-/** Kills what still runs (TP_PROCESS_CANCELLED; on_end comes for each), ends the thread and frees. Accepts NULL. From
- *  an on_end of this loop it returns at once, and the thread frees the loop when it has ended the rest. Not while
- *  another thread is in a call of this loop. In the child of a fork it does nothing.
+/** Kills all running children (TP_PROCESS_CANCELLED; on_end is called for each), ends the thread and frees. Accepts
+ *  NULL. From an on_end of this loop it returns at once, and the thread frees the loop when it has ended the other
+ *  children. No other thread may be in a call of this loop. In the child of a fork it does nothing.
+ *  Threads: any.
  *  Blocks: until the children are dead, milliseconds.  From a hook: yes. */
 TP_API void tp_process_loop_free(tp_process_loop *loop);
 
-/** How many children were started and have not ended. The answer may be out of date when it is read. */
+/** How many children were started and have not ended. The answer may be out of date when it is read. Threads: any. */
 TP_API size_t tp_process_loop_count(tp_process_loop *loop);
 
 /** What decided the end of a child. */
 typedef enum tp_process_end {
   TP_PROCESS_EXITED = 1,        /* it returned exit_code */
-  TP_PROCESS_KILLED = 2,        /* a signal ended it that was none of ours */
+  TP_PROCESS_KILLED = 2,        /* ended by a signal that the library has not sent */
   TP_PROCESS_TIMED_OUT = 3,     /* its deadline passed */
   TP_PROCESS_OUTPUT_LIMIT = 4,  /* it wrote more than output_max or errors_max */
   TP_PROCESS_CANCELLED = 5,     /* tp_process_cancel() or tp_process_loop_free() */
-  TP_PROCESS_LOST = 6,          /* it ended, and the host took its status away */
+  TP_PROCESS_LOST = 6,          /* it ended, and its status is not known: see the head of this file */
   TP_PROCESS_END_FORCE_32 = 0x7fffffff
 } tp_process_end;
 
 /** "exited", "killed", "timed_out", "output_limit", "cancelled", "lost"; "unknown" for any other number. Static
- *  text. */
+ *  text. Threads: any. */
 TP_API const char *tp_process_end_name(tp_process_end end);
 
-/** Gets what a resident child wrote to descriptor 1, in pieces as they came. Called from the thread of the loop, like
- *  on_end, and never after it: it must not wait. */
+/** Receives the output of a resident child on descriptor 1, in pieces, before on_end. It must not wait.
+ *  Threads: that of the loop. */
 typedef void (*tp_process_output_fn)(void *ctx, tp_text piece);
 
 /** A program to run. Zero means default. Everything is copied. */
@@ -95,8 +97,9 @@ typedef struct tp_process_result {
   tp_text errors;               /* and descriptor 2 */
 } tp_process_result;
 
-/** Gets the end of a child, exactly once, when its group is dead. Called from the thread of the loop, without a lock:
- *  it must not wait, since all other children of the loop wait for it. It may start and cancel children. */
+/** Receives the end of a child, exactly once, when its process group is dead. Called without a lock. It must not wait,
+ *  since all other children of the loop wait for it. It may start and cancel children.
+ *  Threads: that of the loop. */
 typedef void (*tp_process_end_fn)(void *ctx, const tp_process_result *result);
 
 /** Starts a child. It gets descriptors 0, 1 and 2 and no other, no blocked signal, and the default disposition of all
@@ -109,6 +112,7 @@ typedef void (*tp_process_end_fn)(void *ctx, const tp_process_result *result);
  *          program cannot be started, with errno in fault->system_error (ENOENT: not there, or its interpreter is not;
  *          EACCES: not executable; ENOEXEC: no program); TP_ERR_NO_MEMORY; TP_ERR_NO_THREAD; TP_ERR_SHUTDOWN from an
  *          on_end while the loop is being freed; TP_ERR_FORKED.
+ *  Threads: any.
  *  Blocks: until the kernel has loaded the program.  From a hook: yes, in one of placement thread. */
 TP_API tp_status tp_process_start(tp_process_loop *loop, const tp_process_options *options, tp_process_end_fn on_end,
                                   void *ctx, uint64_t *ret_id, tp_fault *fault) TP_MUST_USE;
@@ -117,15 +121,18 @@ enum { TP_PROCESS_QUEUE_MAX = 16 << 20 /* bytes that wait for a resident child t
 
 /** Writes to descriptor 0 of a resident child, which is a socket; what it does not read at once waits.
  *  @param bytes  copied; pieces of several writers do not mix.
- *  @return TP_OK; TP_ERR_STALE: it has ended, closed its input, is none that is resident, or its input was closed;
+ *  @return TP_OK; TP_ERR_STALE: it has ended, closed its input, is not resident, or its input was closed;
  *          TP_ERR_FULL: more than TP_PROCESS_QUEUE_MAX bytes would wait; TP_ERR_NO_MEMORY; TP_ERR_FORKED.
+ *  Threads: any.
  *  Blocks: no.  From a hook: yes. */
 TP_API tp_status tp_process_write(tp_process_loop *loop, uint64_t id, tp_text bytes) TP_MUST_USE;
-/** End-of-file for a resident child, behind what waits. Does nothing when it has ended.
+/** Closes descriptor 0 of a resident child after the bytes that wait. Does nothing when it has ended.
+ *  Threads: any.
  *  Blocks: no.  From a hook: yes. */
 TP_API void tp_process_close_input(tp_process_loop *loop, uint64_t id);
 
 /** Ends a child as its deadline would: TP_PROCESS_CANCELLED. Does nothing when it has ended or its end was decided.
+ *  Threads: any.
  *  Blocks: no.  From a hook: yes. */
 TP_API void tp_process_cancel(tp_process_loop *loop, uint64_t id);
 

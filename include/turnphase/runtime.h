@@ -44,15 +44,15 @@ typedef struct tp_phase {
   size_t replaceable_count;
 } tp_phase;
 
-/** Which time-stamps the rows of records carry.
+/** Which time-stamps the rows of records have.
  *
- *  FULL    each handler its own.
- *  COARSE  in a phase whose handlers are all inline one for all of them: each row has the begin and the duration of the
- *          phase, at most 4.29 s. What is lost: which of them took long. A limit of one of them is not enforced, the
- *          deadline of the phase is: a phase that ends behind it shows the last handler that was called as timed out.
- *          A phase with any other handler, or with an answer that is not TP_ANSWER_DONE alone, has full ones from
- *          there on.
- *  OFF     none: rows carry the begin of their phase, and inline handlers have no deadline. */
+ *  FULL    each row has the begin and the end of its handler.
+ *  COARSE  in a phase whose handlers are all inline each row has the begin and the duration of the phase, at most
+ *          4.29 s, and not those of its handler. The limits of the single handlers are not enforced. The deadline of
+ *          the phase is: when the phase ends after it, the handler that was called last is recorded as timed out. From
+ *          the first handler on that is not inline, and from the first answer on that is more than TP_ANSWER_DONE, the
+ *          time-stamps of the phase are full.
+ *  OFF     rows have the begin of their phase alone, and inline handlers have no deadline. */
 typedef enum tp_timestamps {
   TP_TIMESTAMPS_FULL = 0,
   TP_TIMESTAMPS_COARSE = 1,
@@ -69,15 +69,15 @@ typedef struct tp_runtime_options {
   tp_log_level log_level;       /* what is logged; 0: TP_LOG_INFO. With TP_LOG_DEBUG each attempt has a line, and no
                                    phase takes its fast path: a phase of some ns takes some us */
   uint32_t engine_workers;      /* 0: as many as cores */
-  bool no_engine_workers;       /* none: submit forms return TP_ERR_USAGE, synchronous ones work, and what is inline is
-                                   called on the thread of their caller alone */
+  bool no_engine_workers;       /* submit functions return TP_ERR_USAGE, synchronous functions work, and inline handlers
+                                   are called on the thread of their caller alone */
   uint32_t handler_threads;     /* 0: 64. At most a quarter (at least 2) for load and append of
                                    histories, half of these for one tenant; an append_start takes none */
-  uint32_t detached_threads;    /* of these at most so many for detached attempts and jobs; 0: 16; capped at
+  uint32_t detached_threads;    /* at most so many of them run detached attempts and jobs; 0: 16; capped at
                                    a quarter of handler_threads */
-  uint32_t tool_threads;        /* of these at most so many for tools; 0: 32; capped at half of handler_threads */
-  uint32_t abandoned_threads_max; /* how many threads more there may be for those that abandoned attempts hold; 0: as
-                                   many as handler_threads. See tp_runtime_set_abandoned_max() */
+  uint32_t tool_threads;        /* at most so many of them run tools; 0: 32; capped at half of handler_threads */
+  uint32_t abandoned_threads_max; /* how many more threads may be started in place of those that abandoned attempts
+                                   hold; 0: as many as handler_threads. See tp_runtime_set_abandoned_max() */
   uint32_t turns_max;           /* turns in flight; 0: 65,536; begin and submit forms return TP_ERR_FULL above it */
   uint32_t deferred_max;        /* open tokens; 0: 16,384 */
   uint64_t abandoned_bytes_max; /* memory pinned by abandoned attempts; 0: 64 MiB; then attempts that need a thread or
@@ -86,12 +86,11 @@ typedef struct tp_runtime_options {
   const tp_phase *const
       *phases;                  /* phases of the host, phase_count pointers; the id of phases[i] is TP_PHASE_HOST + i */
   size_t phase_count;           /* at most 64 */
-  uint32_t hook_limit_ms;       /* limit of hooks that name none: of tp_hook_add() and of what owners of trust
-                                   declared subscribe and is waited for; 0: the phase's */
+  uint32_t hook_limit_ms;       /* limit of hooks without one of their own: those of tp_hook_add(), and awaited
+                                   subscriptions of owners of trust declared; 0: the phase's */
   tp_failure hook_failure;      /* their failure policy: BEST_EFFORT or REQUIRED; 0: the phase's. In a phase that
                                    observes they stay best_effort */
-  const tp_store *store;        /* the struct is copied and what it stands for taken, both on success only; NULL: the
-                                   memory store */
+  const tp_store *store;        /* taken on success only, and the struct copied; NULL: the memory store */
   tp_shared_history *shared_history; /* of sessions that name no history; referenced on success, until the runtime is
                                    freed; NULL: none */
   size_t jobs_max;              /* open background jobs that the runtime's own memory store takes; 0: 65,536. A store
@@ -117,45 +116,49 @@ typedef struct tp_runtime_options {
                                    be locked; 0: 60,000; at least 300 */
   uint32_t job_reserved_;       /* must be zero */
   uint32_t turns_running_max;   /* driven turns that run at once; the others wait, and are begun round robin between
-                                   their tenants (tp_session_options.tenant), the oldest of a tenant first. A turn that
-                                   would wait longer than its limit_ms, as turns took of late, is refused with
-                                   TP_ERR_FULL: nothing of it was made. 0: no limit, and none waits. A turn that waits
-                                   for another one's end needs room beside it */
+                                   their tenants (tp_session_options.tenant), the oldest of a tenant first. A turn whose
+                                   expected wait, by the mean duration of recent turns, is longer than its limit_ms is
+                                   refused with TP_ERR_FULL before any of it was made. 0: no limit, and none waits. A
+                                   turn that waits for the end of another turn counts, so the other one needs a place
+                                   of its own */
   uint32_t turns_waiting_max;   /* of one tenant: above it its turns are refused; 0: 1,024. TP_ERR_USAGE without
                                    turns_running_max */
-  uint32_t handler_queue_max;   /* where so many calls are ready and wait for a handler thread, new turns are refused
-                                   with TP_ERR_FULL, but nested ones are not. Before that, from half of it on,
-                                   FireAndRecord runs are shed and stored jobs wait; from three quarters on best_effort
-                                   handlers that need a thread are shed: each is a failure (shed) in its row. Required
-                                   work, tools, and what runs at the end of every turn are never shed. 0: 16,384 */
+  uint32_t handler_queue_max;   /* when so many calls are ready and wait for a handler thread, new turns are refused
+                                   with TP_ERR_FULL; nested turns are not. From half of it on FireAndRecord runs are
+                                   shed and stored jobs wait; from three quarters on best_effort handlers that need a
+                                   thread are shed, too. A shed run is a failure (shed) in its row. Required handlers,
+                                   tools, and the phases at the end of every turn are never shed. 0: 16,384 */
   bool no_breakers;             /* the breaker of a subscription is opened by the operator alone: see
                                    tp_subscription_trip() */
   uint8_t breakers_reserved_[3]; /* must be zero */
 } tp_runtime_options;
 
-/** Makes a runtime. Starts no thread and opens nothing: that is tp_runtime_start()'s.
+/** Makes a runtime. Starts no thread and opens nothing: tp_runtime_start() does.
  *  @param options  may be NULL. Its store is taken on success only.
  *  @return TP_OK; TP_ERR_NO_MEMORY; TP_ERR_USAGE, TP_ERR_VERSION for bad options; TP_ERR_BAD_ID, TP_ERR_DUPLICATE_ID
- *  for a host phase. */
+ *  for a host phase.
+ *  Threads: any. */
 TP_API tp_status tp_runtime_new(const tp_runtime_options *options, tp_runtime **ret_runtime,
     tp_fault *fault) TP_MUST_USE;
 
-/** What the options had as data. Threads: any. */
+/** tp_runtime_options.data. Threads: any. */
 TP_API void *tp_runtime_data(const tp_runtime *runtime);
 
-/** Starts the threads. The first session, turn or job does it by itself, so a host may fork before. Idempotent.
- *  After it the runtime is its process's own: in the child of a fork whatever would wait, take a lock or begin
- *  something gives TP_ERR_FORKED (0, or nothing, where there is no status), and what was begun before, such as an edit
- *  or a turn, must be left alone. A child may make a runtime of its own.
+/** Starts the threads, and opens and recovers the store. The first agent, session, phase or job calls it, so a host may
+ *  fork before. Calling it again does nothing.
+ *  A started runtime belongs to its process. In the child of a fork every function that would wait, take a lock or
+ *  begin something returns TP_ERR_FORKED (0, or nothing, where it has no status). The child must not use an edit, a
+ *  turn or any other object of the runtime that was made before the fork. It may make a runtime of its own.
  *  @return TP_OK; TP_ERR_NO_THREAD, TP_ERR_NO_MEMORY: nothing is left running; TP_ERR_SHUTDOWN after drain;
- *          TP_ERR_FORKED; TP_ERR_USAGE from the store's own open and recover. */
+ *          TP_ERR_FORKED; TP_ERR_USAGE from the store's own open and recover.
+ *  Threads: any. */
 TP_API tp_status tp_runtime_start(tp_runtime *runtime, tp_fault *fault) TP_MUST_USE;
 
 /** What drain found. The caller sets struct_size; it is filled that far, and struct_size says how far. */
 typedef struct tp_drain_report {
   size_t struct_size;
-  uint64_t turns_cancelled;     /* turns that did not end within the limit and were cancelled; those that the host
-                                   drives itself stay till it ends them */
+  uint64_t turns_cancelled;     /* turns that did not end within the limit and were cancelled. Turns of
+                                   tp_turn_begin() stay until their host ends them */
   uint64_t leaks;               /* attempts whose function has not returned */
   uint64_t jobs_lost;           /* of a store that is not durable: open jobs, and those whose last attempt the drain
                                    cancelled */
@@ -170,31 +173,33 @@ typedef struct tp_drain_report {
  *  @return TP_OK; TP_ERR_USAGE from inside a handler or a callback; TP_ERR_VERSION for a report without struct_size:
  *  nothing was drained; TP_ERR_FORKED in the child of a fork. A second
  *  drain waits for the first, whatever its own limit, and reports no turns and jobs.
+ *  Threads: any.
  *  Blocks: up to limit_ms, then as long as cancelled inline handlers run, and what comes at the end of every turn and
  *  session: the phases tool.result, tool.post, turn.post_turn, runtime.error and session.end, each up to its own
- *  limit, and the history's append, up to 30 s. A turn that does no more than that still counts as cancelled. */
+ *  limit, and the history's append, up to 30 s. A turn that runs only these still counts as cancelled. */
 TP_API tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_report *ret_report,
     tp_fault *fault) TP_MUST_USE;
 
-/** The report is set by the library and borrowed till return. */
+/** The report is set by the library and borrowed till return. Threads: one of its own. */
 typedef void (*tp_drain_end_fn)(void *ctx, const tp_drain_report *report);
-/** The same without waiting, on a thread of its own: new turns are refused when this returns.
- *  @param on_end  once, when the drain is over, on that thread; tp_runtime_free() waits until it has returned, so that
- *                 it only says so and does not free. May be NULL.
+/** Drains without waiting, on a thread of its own: new turns are refused when this returns.
+ *  @param on_end  called once, when the drain is over, on that thread. It must not call tp_runtime_free(), which waits
+ *                 until it has returned. May be NULL.
  *  @return TP_OK; TP_ERR_BUSY when one was submitted before; TP_ERR_NO_THREAD, TP_ERR_NO_MEMORY: nothing was begun;
  *          TP_ERR_FORKED, TP_ERR_SHUTDOWN.  Threads: any.  Blocks: no.  From a handler or callback: yes. */
 TP_API tp_status tp_runtime_drain_submit(tp_runtime *runtime, uint32_t limit_ms, tp_drain_end_fn on_end, void *ctx,
     tp_fault *fault) TP_MUST_USE;
 
-/** Drains with no limit left and frees. Where attempts are abandoned the core of the runtime stays allocated until
- *  their functions return; what they, and destructors that run meanwhile, ask of it is answered with TP_ERR_SHUTDOWN
- *  (0, NULL or nothing where there is no status). Accepts NULL. Sessions, agents, turns and edits of the runtime are
- *  gone afterwards; tokens and inboxes stay harmless. From inside a handler, a callback or a destructor of this runtime
- *  it writes an error to the log and frees nothing: call it from another thread, or later. Not while another thread is
- *  in a call of this runtime, but for completions of tokens. In the child of a fork it does nothing. */
+/** Drains with a limit of 0 and frees. Where attempts are abandoned the core of the runtime stays allocated until their
+ *  functions return. Public functions that such a function or a destructor calls meanwhile return TP_ERR_SHUTDOWN (0,
+ *  NULL or nothing where they have no status). Accepts NULL. Sessions, agents, turns and edits of the runtime are
+ *  freed; tokens and inboxes may still be used. From inside a handler, a callback or a destructor of this runtime it
+ *  writes an error to the log and frees nothing: call it from another thread, or later. No other thread may be in a
+ *  call of this runtime, except in one that completes a token. In the child of a fork it does nothing.
+ *  Threads: any, while no other one is in a call of the runtime. */
 TP_API void tp_runtime_free(tp_runtime *runtime);
 
-/** An attempt whose function has not returned though its outcome was settled without it. Made by the library. */
+/** An abandoned attempt: its outcome is settled, and its function has not returned. Made by the library. */
 typedef struct tp_leak {
   size_t struct_size;
   const char *subscription;     /* or the tool's name; borrowed till return of the callback */
@@ -206,12 +211,13 @@ typedef struct tp_leak {
  *  @return how many there are, whether named or not. Threads: any. */
 TP_API size_t tp_runtime_leaks(const tp_runtime *runtime, bool (*each)(void *ctx, const tp_leak *leak), void *ctx);
 
-/** Sets what abandoned attempts may hold, from now on. A function that does not return keeps its thread and its memory:
- *  while it does, another thread may be started in its place, up to `threads` of them, and memory is granted up to
- *  `bytes`. Beyond them attempts fail at once, no_worker and no_memory, so required guards deny; the first one is
- *  written to the log. Handlers that need no thread (inline ones, those with an inbox) go on either way, and so do all
- *  when enough functions return. A host that cannot wait for that finds the culprits with tp_runtime_leaks(), switches
- *  them off with tp_subscription_kill(), and raises the caps here.
+/** Sets how many threads and how much memory abandoned attempts may hold, from now on. A function that does not return
+ *  keeps its thread and its memory. Until it returns, another thread may be started in its place, at most `threads` of
+ *  them, and its memory counts against `bytes`. Above these caps attempts fail at once (no_worker, no_memory), so
+ *  required guards deny; the first such failure is written to the log. Handlers that need no thread (inline handlers,
+ *  and those with an inbox) are not affected. All handlers run again when enough functions have returned. A host that
+ *  cannot wait for that finds these handlers with tp_runtime_leaks(), switches them off with tp_subscription_kill(),
+ *  and raises the caps here.
  *  @param threads  0: as it is.
  *  @param bytes    0: as it is.
  *  @return TP_OK; TP_ERR_FORKED; TP_ERR_SHUTDOWN when the runtime was freed.  Threads: any.  From a hook: yes. */
@@ -219,7 +225,8 @@ TP_API tp_status tp_runtime_set_abandoned_max(tp_runtime *runtime, uint32_t thre
                                               tp_fault *fault) TP_MUST_USE;
 
 /** Waits until the order key has no open job (an empty key: none at all). Starts the threads, which run the jobs.
- *  @return TP_OK; TP_ERR_TIMEOUT; TP_ERR_STORE…; TP_ERR_USAGE from inside a handler. Blocks: up to limit_ms. */
+ *  @return TP_OK; TP_ERR_TIMEOUT; TP_ERR_STORE…; TP_ERR_USAGE from inside a handler. Blocks: up to limit_ms.
+ *  Threads: any. */
 TP_API tp_status tp_jobs_wait(tp_runtime *runtime, const char *order_key, uint32_t limit_ms,
     tp_fault *fault) TP_MUST_USE;
 /** How a wait ended. struct_size is set by the library; borrowed till the callback returns. */
@@ -228,13 +235,14 @@ typedef struct tp_jobs_wait_result {
   tp_status status;             /* as tp_jobs_wait(); TP_ERR_SHUTDOWN when a drain came and jobs are open still */
   uint32_t reserved_;           /* zero */
 } tp_jobs_wait_result;
+/** Receives the end of a wait. Threads: the one that claims jobs. */
 typedef void (*tp_jobs_wait_fn)(void *ctx, const tp_jobs_wait_result *result);
-/** The same without waiting.
+/** tp_jobs_wait() without waiting: on_end gets the result.
  *  @param order_key  copied; NULL or "": all jobs.
- *  @param limit_ms   0: on_end comes soon, whether jobs are open or not.
- *  @param on_end     required; once, on the thread that claims jobs, which does nothing else meanwhile.
+ *  @param limit_ms   0: on_end is called soon, whether jobs are open or not.
+ *  @param on_end     required; called once, on the thread that claims jobs: no job is claimed until it returns.
  *  @return TP_OK; TP_ERR_USAGE without on_end; TP_ERR_FULL above 1,024 waits; TP_ERR_NO_MEMORY; what tp_runtime_start()
- *          says. With anything but TP_OK on_end is not called.  Threads: any.  Blocks: no.  From a handler or
+ *          returns. With anything but TP_OK on_end is not called.  Threads: any.  Blocks: no.  From a handler or
  *          callback: yes. */
 TP_API tp_status tp_jobs_wait_submit(tp_runtime *runtime, const char *order_key, uint32_t limit_ms,
     tp_jobs_wait_fn on_end, void *ctx, tp_fault *fault) TP_MUST_USE;
@@ -243,7 +251,7 @@ TP_API tp_status tp_jobs_wait_submit(tp_runtime *runtime, const char *order_key,
 
 /** How far the host trusts an owner. */
 typedef enum tp_trust {
-  TP_TRUST_NONE = 0,     /* not said: refused */
+  TP_TRUST_NONE = 0,     /* not set: refused */
   TP_TRUST_HOST = 1,     /* the host's own code, or code that it trusts as much */
   TP_TRUST_BUILTIN = 2,  /* parts of the host that may be in privileged phases and change what others registered */
   TP_TRUST_DECLARED = 3, /* what a file declares: never in phases for code only */
@@ -257,7 +265,7 @@ typedef uint64_t tp_grant;
                                                         of trust declared: to tool.result, too */
 #define TP_GRANT_NETWORK (UINT64_C(1) << 2)          /* not yet used: refused */
 
-/** Who registers; given by the host, never by the handler. Strings are copied. */
+/** The owner of registrations; set by the host, never by the handler. Strings are copied. */
 typedef struct tp_owner {
   size_t struct_size;
   const char *name;             /* as an id */
@@ -280,29 +288,30 @@ TP_API tp_status tp_edit_begin(tp_runtime *runtime, const tp_owner *owner, tp_ed
 TP_API tp_status tp_edit_add_handler(tp_edit *edit, const tp_handler *handler, tp_fault *fault) TP_MUST_USE;
 TP_API tp_status tp_edit_add_subscription(tp_edit *edit, const tp_subscription *subscription,
     tp_fault *fault) TP_MUST_USE;
-/** Remove, enable or disable by id. What is not there is refused at commit with TP_ERR_NOT_FOUND. An owner changes only
- *  what is its own, but for trust builtin: TP_ERR_USAGE at commit.
+/** Remove, enable or disable by id. What is not there is refused at commit with TP_ERR_NOT_FOUND. An owner may change
+ *  only its own registrations, unless its trust is builtin: else TP_ERR_USAGE at commit.
  *  @return TP_OK; TP_ERR_BAD_ID; TP_ERR_USAGE without an edit; TP_ERR_NO_MEMORY.
  *  Threads: the one that uses the edit. */
 TP_API tp_status tp_edit_remove_handler(tp_edit *edit, const char *id, tp_fault *fault) TP_MUST_USE;
 TP_API tp_status tp_edit_remove_subscription(tp_edit *edit, const char *id, tp_fault *fault) TP_MUST_USE;
 TP_API tp_status tp_edit_enable(tp_edit *edit, const char *subscription, bool enabled, tp_fault *fault) TP_MUST_USE;
 /** Enables or disables every subscription of an owner, or of a trust level: those that are registered, and those that
- *  this edit has added before. It sets their states as so many tp_edit_enable() would, and nothing stays: what is
- *  registered later is as it says itself, and any of them may be enabled again alone. Of several calls of an edit about
- *  one subscription the last one counts. When there is none, the commit is refused with TP_ERR_NOT_FOUND; when one of
- *  them belongs to another owner than the edit's, whose trust is not builtin, with TP_ERR_USAGE.
+ *  this edit has added before. It has the effect of one tp_edit_enable() for each: subscriptions that are registered
+ *  later are not affected, and each may be enabled again on its own. Of several calls in one edit about the same
+ *  subscription the last one counts. When there is no such subscription, the commit is refused with TP_ERR_NOT_FOUND.
+ *  When the edit's owner is not builtin and one of them belongs to another owner, it is refused with TP_ERR_USAGE.
  *  @return TP_OK; TP_ERR_BAD_ID for the name of an owner; TP_ERR_USAGE without an edit and for an unknown trust;
  *          TP_ERR_NO_MEMORY.  Threads: the one that uses the edit. */
 TP_API tp_status tp_edit_enable_owner(tp_edit *edit, const char *owner, bool enabled, tp_fault *fault) TP_MUST_USE;
 TP_API tp_status tp_edit_enable_trust(tp_edit *edit, tp_trust trust, bool enabled, tp_fault *fault) TP_MUST_USE;
-/** Sets the budget of a phase's entries: what the host allows one run of the phase. 0 takes it back.
+/** Sets the budget of a phase: how long one entry of it may take. 0 removes the budget.
  *  @return TP_OK; TP_ERR_UNKNOWN_PHASE; TP_ERR_USAGE without an edit. Threads: the one that uses the edit. */
 TP_API tp_status tp_edit_set_budget(tp_edit *edit, tp_phase_id phase, uint32_t budget_ms, tp_fault *fault) TP_MUST_USE;
 
-/** Sets the default limit of a phase, in place of its row's: of handlers whose subscription names none, where no
- *  hook_limit_ms and no default of a detached execution comes first, and of an entry in which nothing is awaited. It
- *  holds from the commit on; tp_phase_get() shows the row as it is. 0 restores the row's.
+/** Sets the default limit of a phase, in place of tp_phase.limit_ms. It applies to an entry in which nothing is
+ *  awaited, and to handlers whose subscription names no limit, unless hook_limit_ms or the default of a detached
+ *  execution applies to them. It is in force from the commit on; tp_phase_get() still shows the row unchanged. 0
+ *  restores the row's limit.
  *  @return TP_OK; TP_ERR_UNKNOWN_PHASE; TP_ERR_USAGE without an edit, and for an owner of trust declared;
  *          TP_ERR_NO_MEMORY. A required subscription whose limit is then above the phase's budget is refused at commit
  *          (TP_ERR_BUDGET).
@@ -328,9 +337,9 @@ TP_API tp_status tp_edit_commit(tp_edit *edit, tp_commit_report *ret_report, tp_
 TP_API void tp_edit_discard(tp_edit *edit);
 
 /** One function in one phase, for tp_hook_add(). Zero always means default. Strings are copied.
- *  A function that returns in microseconds and waits for nothing says TP_PLACEMENT_INLINE: its call then costs some
- *  nanoseconds. Without it the function may block, its limit holds also when it hangs, and its call costs some
- *  microseconds, with the wake-up of a thread for the first one of a turn. */
+ *  A function that returns within microseconds and waits for nothing sets TP_PLACEMENT_INLINE: its call then costs some
+ *  nanoseconds. Otherwise the function may block, its limit is enforced also when it does not return, and its call
+ *  costs some microseconds; the first such call of a turn also wakes a thread. */
 typedef struct tp_hook {
   size_t struct_size;
   const char *id;               /* of the handler and the subscription; NULL: a generated one ("hook-1") */
@@ -339,9 +348,9 @@ typedef struct tp_hook {
   tp_inbox *inbox;              /* as in tp_handler */
   void *self;
   void (*destroy)(void *self);  /* exactly once, without lock, after the last attempt returned; may be NULL */
-  tp_failure failure;           /* 0: the runtime's hook_failure, else the phase's. A guard says TP_FAILURE_REQUIRED:
-                                   then a turn is denied also when the guard fails, takes too long or answers nonsense.
-                                   TP_FAILURE_FALLBACK is refused: a hook has no fallback */
+  tp_failure failure;           /* 0: the runtime's hook_failure, else the phase's. A guard sets TP_FAILURE_REQUIRED:
+                                   then a turn is denied also when the guard fails, exceeds its limit or returns an
+                                   invalid answer. TP_FAILURE_FALLBACK is refused: a hook has no fallback */
   uint32_t limit_ms;            /* 0: the runtime's hook_limit_ms, else the phase's */
   tp_placement placement;       /* where run is called; 0: TP_PLACEMENT_THREAD */
   uint32_t reserved_;           /* zero */
@@ -358,24 +367,24 @@ TP_API tp_status tp_hook_add(tp_runtime *runtime, const tp_hook *hook, tp_fault 
 TP_API tp_status tp_subscription_kill(tp_runtime *runtime, const char *subscription, bool killed,
     tp_fault *fault) TP_MUST_USE;
 
-/** Opens the breaker of a subscription: while it is open the subscription is not called and fails at once
- *  (breaker_open) in all snapshots, as a handler does that does not answer: by its failure policy a required guard
- *  denies, where tp_subscription_kill() would let pass. A background job that is stored already waits, and loses no
- *  attempt.
+/** Opens the breaker of a subscription. While it is open the handler is not called, and each of its runs fails at once
+ *  (breaker_open), in all snapshots. The failure policy applies: a required guard denies, whereas after
+ *  tp_subscription_kill() it would be skipped. A stored background job waits, and loses no attempt.
  *
- *  A breaker also opens by itself, unless the runtime's options have no_breakers: when of at least 20 calls of the
- *  subscription, counted for 10 s from a failure on, half have failed (error, timeout, crash, killed, cannot_start,
- *  malformed, capability; each attempt is a call). It lets one call through as a probe after 5 s: one that succeeds
- *  closes it, one that fails doubles the time, up to 5 min. Jobs are stored meanwhile, and wait. A log line and an
- *  audit row say so; tp_subscription_info and tp_runtime_stats show it. docs/decisions/circuit.md.
- *  @param tripped  false: closes it, whoever opened it.
+ *  A breaker also opens by itself, unless tp_runtime_options.no_breakers is set: when at least 20 calls of the
+ *  subscription were counted within 10 s of a failure, and half of them have failed (error, timeout, crash, killed,
+ *  cannot_start, malformed, capability; each attempt is a call). After 5 s it lets one call through as a probe: success
+ *  closes the breaker, failure doubles the time, up to 5 min. Meanwhile jobs are stored and wait. A log line and an
+ *  audit row record each change; tp_subscription_info and tp_runtime_stats show the state. See
+ *  docs/decisions/circuit.md.
+ *  @param tripped  false: closes the breaker, also one that opened by itself.
  *  @return TP_OK; TP_ERR_NOT_FOUND; TP_ERR_USAGE without an id; TP_ERR_FORKED. Threads: any. */
 TP_API tp_status tp_subscription_trip(tp_runtime *runtime, const char *subscription, bool tripped,
     tp_fault *fault) TP_MUST_USE;
 
 /** The id behind a phase name or alias. @return 0 when there is none. Threads: any. */
 TP_API tp_phase_id tp_phase_find(const tp_runtime *runtime, const char *name_or_alias);
-/** The row of a phase, or NULL. Lives as long as the runtime. */
+/** The row of a phase, or NULL. Lives as long as the runtime. Threads: any. */
 TP_API const tp_phase *tp_phase_get(const tp_runtime *runtime, tp_phase_id phase);
 
 /* ---- domains: libraries that a host loads ------------------------------------------------------------------------ */
@@ -383,32 +392,32 @@ TP_API const tp_phase *tp_phase_get(const tp_runtime *runtime, tp_phase_id phase
 /** What a domain registers with. Borrowed till return. struct_size is set by the library. */
 typedef struct tp_domain_context {
   size_t struct_size;
-  tp_runtime *runtime;          /* to ask it, and to listen to every event (tp_runtime_listen), behind all that may
-                                   fail; a domain begins no edit of its own */
+  tp_runtime *runtime;          /* for queries, and for tp_runtime_listen(), which a domain calls last, after
+                                   everything that may fail; a domain begins no edit of its own */
   tp_edit *edit;                /* to add to; the host commits it */
 } tp_domain_context;
 
 /** A library that a host loads exports one of these, as
  *      TP_API const tp_domain tp_domain_export = {…};
- *  so that it can be asked what it was built for before any of its code is called. */
+ *  so that the host can read its version before it calls any of its code. */
 typedef struct tp_domain {
   size_t struct_size;
   uint32_t header_version;      /* TP_VERSION_NUMBER of the headers it was built with */
   uint32_t reserved_;           /* zero */
   const char *name;             /* as an id */
   const char *version;          /* its own, for people; may be NULL */
-  /** Adds handlers and subscriptions to context->edit, and does not commit. What it leaves in the edit when it fails is
-   *  the host's to discard. */
+  /** Adds handlers and subscriptions to context->edit, and does not commit. When it fails the host discards the
+   *  edit. */
   tp_status (*register_with)(const tp_domain_context *context, tp_fault *fault);
 } tp_domain;
 
 #define TP_DOMAIN_SYMBOL "tp_domain_export"
 
-/** Looks whether a domain fits this library, and lets it register.
- *  @param domain  what the symbol TP_DOMAIN_SYMBOL of a loaded library is. Read before anything of it is called.
+/** Checks the version of a domain, then calls its register_with.
+ *  @param domain  the object of the symbol TP_DOMAIN_SYMBOL in a loaded library.
  *  @return TP_OK; TP_ERR_VERSION for a domain of another major version, or of another minor one before 1.0, or without
- *          struct_size; TP_ERR_BAD_ID for its name; TP_ERR_USAGE without register_with; whatever its own function
- *          returned, and then the fault says that it was the domain's. Threads: the one that uses the edit. */
+ *          struct_size; TP_ERR_BAD_ID for its name; TP_ERR_USAGE without register_with; the status that
+ *          register_with returned, with a fault that names the domain. Threads: the one that uses the edit. */
 TP_API tp_status tp_domain_add(tp_runtime *runtime, tp_edit *edit, const tp_domain *domain,
     tp_fault *fault) TP_MUST_USE;
 

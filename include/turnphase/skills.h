@@ -40,7 +40,8 @@ typedef struct tp_skills_options {
  *  @return TP_OK; what tp_edit_add_…() returns; for the directory and what is in it, with the file in the fault:
  *          TP_ERR_IO, TP_ERR_BAD_ID for a name that no skill can have, TP_ERR_UTF8, TP_ERR_MALFORMED for a skill
  *          without a body, TP_ERR_TOO_LARGE above 256 KiB for one skill, TP_ERR_FULL above 256 skills; TP_ERR_USAGE,
- *          TP_ERR_VERSION for wrong options; TP_ERR_NO_MEMORY. */
+ *          TP_ERR_VERSION for wrong options; TP_ERR_NO_MEMORY.
+ *  Threads: the one that uses the edit. */
 TP_API tp_status tp_skills_register(tp_edit *edit, const tp_skills_options *options, tp_fault *fault) TP_MUST_USE;
 
 TP_END_DECLS

@@ -10,10 +10,11 @@
 
 TP_BEGIN_DECLS
 
-/** Receives loaded messages in order; the message is borrowed till return. Non-zero stops and is handed back. */
+/** Receives loaded messages in order; the message is borrowed till return. A status other than TP_OK stops the load,
+ *  which returns it. Threads: the one that calls load. */
 typedef tp_status (*tp_message_fn)(void *ctx, const tp_message *message);
 
-/** Whose messages to load. Shown by the library. */
+/** The session whose messages are loaded. Made by the library. */
 typedef struct tp_history_load {
   size_t struct_size;
   tp_text tenant, session;
@@ -21,7 +22,7 @@ typedef struct tp_history_load {
   void *ctx;                    /* of each */
 } tp_history_load;
 
-/** A batch to append. Shown by the library; all of it is borrowed till append returns, or till the token of
+/** A batch to append. Made by the library; all of it is borrowed till append returns, or till the token of
  *  append_start is completed or the runtime freed. */
 typedef struct tp_history_append {
   size_t struct_size;
@@ -30,20 +31,20 @@ typedef struct tp_history_append {
   size_t message_count;
 } tp_history_append;
 
-/** Whose messages to delete. Shown by the library. */
+/** The session whose messages are deleted. Made by the library. */
 typedef struct tp_history_delete {
   size_t struct_size;
   tp_text tenant, session;
 } tp_history_delete;
 
-/** A session of which the history has messages. Shown by the history, borrowed till the callback returns. */
+/** A session of which the history has messages. Made by the history; borrowed till the callback returns. */
 typedef struct tp_history_session {
   size_t struct_size;
   uint64_t number;              /* from 1: rises in the order of the sessions' first appends */
   uint64_t message_count;
   tp_text tenant, session;
 } tp_history_session;
-/** Receives sessions; false stops. */
+/** Receives sessions; false stops. Threads: the calling one. */
 typedef bool (*tp_history_session_fn)(void *ctx, const tp_history_session *session);
 
 /** Which sessions to list. Zero or empty: any. */
@@ -54,9 +55,9 @@ typedef struct tp_history_query {
   tp_text tenant;
 } tp_history_query;
 
-/** Where the messages of sessions live. Filled by the host, or made by the library. Its taker copies the struct, on
- *  success only; destroy is called exactly once. What is not marked required may be NULL: then the history
- *  does not have it.
+/** A store of the messages of sessions. Filled by the host, or made by the library. The function that takes it copies
+ *  the struct, on success only; destroy is called exactly once. A function that is not marked required may be NULL:
+ *  then the history does not support it.
  *  Threads: load, append and delete_session may block and come on handler threads or on that of a caller, one call per
  *  session at a time; calls of several sessions come at once. */
 typedef struct tp_history {
@@ -69,15 +70,15 @@ typedef struct tp_history {
   /** In place of append: begins it and returns at once; exactly one tp_history_complete() with the token follows, from
    *  any thread, also before append_start returns. It is called on the thread that owns the turn, so it must not block,
    *  and no handler thread is taken while the history works. An append that is not completed within 30 s fails its turn
-   *  (TP_ERR_TIMEOUT); its token must be completed all the same, since the batch stays till then. */
+   *  (TP_ERR_TIMEOUT). Its token must still be completed, since the batch is kept until then. */
   void (*append_start)(void *self, const tp_history_append *request, tp_token token);
-  /** The answer to an append_start is not waited for any more: at most once per token. May be NULL. */
+  /** Notifies that the turn no longer waits for an append_start: at most once per token. May be NULL. */
   void (*append_cancel)(void *self, tp_token token);
   /** Deletes every message of a session, and the session. May be NULL.
    *  @return TP_OK; TP_ERR_NOT_FOUND when it has none. */
   tp_status (*delete_session)(void *self, const tp_history_delete *request, tp_fault *fault);
-  /** Gives the sessions that fit by rising number. What changes meanwhile may be seen as it was or as it is. each is
-   *  called without any lock of the history's held. May be NULL. */
+  /** Passes the matching sessions to each, by rising number. A concurrent change may be seen or not. each is called
+   *  without any lock of the history. May be NULL. */
   tp_status (*list_sessions)(void *self, const tp_history_query *query, tp_history_session_fn each, void *ctx,
                              tp_fault *fault);
   /** Exactly once, when the runtime does not use it any more. May be NULL. */
@@ -86,8 +87,8 @@ typedef struct tp_history {
 
 /** Ends an append that append_start began.
  *  @param status  TP_OK, or why nothing of the batch was appended.
- *  @param fault   with another status what it said: its message, which should be safe to show; copied. May be NULL.
- *  @return TP_OK when it was taken; TP_ERR_STALE when the append was completed before or is not waited for any more;
+ *  @param fault   with a status other than TP_OK: its message, which should be safe to show, is copied. May be NULL.
+ *  @return TP_OK; TP_ERR_STALE when the append was completed before, or the turn no longer waits for it;
  *          TP_ERR_USAGE for a token of something else, and for a number that is no status: nothing is completed.
  *  Threads: any, at any time.  Blocks: no. */
 TP_API tp_status tp_history_complete(tp_token token, tp_status status, const tp_fault *fault);
@@ -112,21 +113,22 @@ TP_API tp_status tp_history_share(const tp_allocator *allocator, const tp_histor
     tp_shared_history **ret_shared, tp_fault *fault) TP_MUST_USE;
 /** Adds a reference. @return the same; NULL for NULL.   Threads: any. */
 TP_API tp_shared_history *tp_shared_history_ref(tp_shared_history *shared);
-/** Gives a reference back; with the last one the history's destroy is called, on this thread. Accepts NULL.
+/** Ends a reference; with the last one the history's destroy is called, on this thread. Accepts NULL.
  *  Threads: any. */
 TP_API void tp_shared_history_unref(tp_shared_history *shared);
 /** Deletes what the history has of a session that is not open. Meanwhile that session cannot be opened (TP_ERR_BUSY).
  *  @param tenant  NULL: the session has none.
  *  @return TP_OK; TP_ERR_NOT_FOUND when it has no messages; TP_ERR_BUSY while a session of the tenant and id is open
- *          (until the on_end of its tp_session_close()), while a call of it that was given up still runs, and while
- *          another thread deletes it; TP_ERR_STORE where the history cannot delete; what the history says;
+ *          (until the on_end of its tp_session_close()), while an abandoned call of it still runs, and while another
+ *          thread deletes it; TP_ERR_STORE where the history cannot delete; what the history returns;
  *          TP_ERR_USAGE without an id.
  *  Threads: any.   Blocks: as the history does. */
 TP_API tp_status tp_shared_history_delete(tp_shared_history *shared, const char *tenant, const char *session,
     tp_fault *fault) TP_MUST_USE;
 /** Lists the sessions of which the history has messages, open or not, by rising number.
  *  @param query  NULL: all.
- *  @return TP_OK; TP_ERR_VERSION for a query of a wrong size; TP_ERR_STORE where the history cannot list; what it says.
+ *  @return TP_OK; TP_ERR_VERSION for a query of a wrong size; TP_ERR_STORE where the history cannot list; what it
+ *          returns.
  *  Threads: any; each is called on the calling one.   Blocks: as the history does. */
 TP_API tp_status tp_shared_history_list(tp_shared_history *shared, const tp_history_query *query,
     tp_history_session_fn each, void *ctx, tp_fault *fault) TP_MUST_USE;
@@ -146,7 +148,8 @@ typedef enum tp_state {
   TP_STATE_FORCE_32 = 0x7fffffff
 } tp_state;
 
-/** Why. Numbers are stored. Every way of not answering is a failure with a reason; skipped means there was no duty. */
+/** The reason of a state. Numbers are stored. A run that did not answer has failed, with a reason; a run that did not
+ *  have to be called is skipped. */
 typedef enum tp_reason {
   TP_REASON_NONE = 0,
   TP_REASON_ERROR = 1,
@@ -166,12 +169,14 @@ typedef enum tp_reason {
   TP_REASON_CANCELLED = 15,
   TP_REASON_MATCH = 32,        /* skipped: its own match */
   TP_REASON_DEPENDENCY = 33,   /* skipped: a required dependency did not succeed */
-  TP_REASON_PHASE_FAILED = 34, /* skipped: the entry was decided before its place (failed or denied) */
-  TP_REASON_NO_SLACK = 35,     /* skipped: no time was left, or what is required behind it needs it */
+  TP_REASON_PHASE_FAILED = 34, /* skipped: the entry had failed or was denied before it */
+  TP_REASON_NO_SLACK = 35,     /* skipped: no time was left, or required handlers after it need the time */
   TP_REASON_KILL_SWITCH = 36,  /* skipped: the operator switched it off */
   TP_REASON_FORCE_32 = 0x7fffffff
 } tp_reason;
 
+/** The constant's word in small letters: "succeeded", "timed_out"; "unknown" for any other number. Static text.
+ *  Threads: any. */
 TP_API const char *tp_state_name(tp_state state);
 TP_API const char *tp_reason_name(tp_reason reason);
 
@@ -195,14 +200,14 @@ typedef struct tp_run_record {
   uint8_t visibility;            /* tp_visibility of the subscription */
   uint8_t reserved_;             /* zero */
   uint16_t thread;               /* the handler thread that called it, from 1 in the order in which they were started;
-                                    65,535 for all behind that. 0: its turn's owner did, or it was not called, or taken
-                                    from an inbox */
-  uint32_t limit_ms;             /* of a run that left its owner's thread: its limit, which of execution DEADLINE counts
-                                    from queued_ns, else from the call of each attempt. 0: not known */
+                                    65,535 for all later ones. 0: the turn's owner called it, or it was taken from an
+                                    inbox, or not called */
+  uint32_t limit_ms;             /* of a run on another thread than the owner's: its limit, which counts from queued_ns
+                                    with execution DEADLINE, else from the call of each attempt. 0: not known */
 } tp_run_record;
 
-/** One run of one phase: a row for every subscription of the phase, in plan order. Shown by the library; everything in
- *  it is borrowed till the callback returns. (process_run_id, entry_id) is its name, in every store and for ever. */
+/** One run of one phase: a row for every subscription of the phase, in plan order. Made by the library; everything in
+ *  it is borrowed till the callback returns. (process_run_id, entry_id) identifies it, in every store. */
 typedef struct tp_entry_record {
   size_t struct_size;
   uint64_t process_run_id;       /* random, of the runtime that wrote it */
@@ -221,7 +226,7 @@ typedef struct tp_entry_record {
   bool (*run)(const void *source, size_t index, tp_run_record *record);
   const void *source;
 } tp_entry_record;
-/** Receives records; false stops. The record is borrowed till return. */
+/** Receives records; false stops. The record is borrowed till return. Threads: the calling one. */
 typedef bool (*tp_record_fn)(void *ctx, const tp_entry_record *record);
 
 /** Entry records of one turn that are handed over together, in the order in which the entries ended. Shown by the
@@ -247,20 +252,20 @@ typedef struct tp_entry_batch {
 typedef struct tp_record_query {
   size_t struct_size;
   size_t limit;                  /* at most so many; 0: all */
-  uint64_t before_process_run_id, before_entry_id; /* cursor: only what comes behind this entry, the last of the page
-                                    before. Where it is not kept any more, nothing comes */
+  uint64_t before_process_run_id, before_entry_id; /* cursor: only entries after this one, the last of the page
+                                    before. When it is no longer kept, there are none */
   int64_t from_unix_ms, to_unix_ms; /* started_unix_ms lies in it, both ends included; to 0: no end */
   tp_phase_id phase;
   uint32_t only_failed;          /* 1: only entries whose status is not TP_OK */
   const tp_text *ids;            /* by TP_ID_*; an empty one fits all */
   size_t id_count;
-  uint32_t visibility_min;       /* tp_visibility: rows of subscriptions of lower visibility are left out of what
-                                    tp_runtime_records() shows, and run_count does not count them; the entries stay.
-                                    The library does it, a store need not */
+  uint32_t visibility_min;       /* tp_visibility: tp_runtime_records() leaves out rows of subscriptions of lower
+                                    visibility, and does not count them in run_count; the entries stay. The library
+                                    applies it, a store need not */
   uint32_t reserved_;            /* zero */
 } tp_record_query;
 
-/** The discarded answer of a run came in late. */
+/** A late answer of a run, which was discarded. */
 typedef struct tp_late_record {
   size_t struct_size;
   uint64_t process_run_id;
@@ -272,7 +277,7 @@ typedef struct tp_late_record {
 
 /* ---- turns ---- */
 
-/** What a driven turn waits for besides its phases. Numbers are stored. */
+/** A step of a driven turn that is no phase. Numbers are stored. */
 typedef enum tp_step_kind {
   TP_STEP_LOAD = 1,              /* its history is loaded */
   TP_STEP_MODEL = 2,             /* a request to the model; each attempt is one */
@@ -280,9 +285,10 @@ typedef enum tp_step_kind {
   TP_STEP_APPEND = 4,            /* its messages are appended to the history */
   TP_STEP_FORCE_32 = 0x7fffffff
 } tp_step_kind;
+/** The constant's word in small letters: "model", "tool"; "unknown" for any other number. Static text. Threads: any. */
 TP_API const char *tp_step_kind_name(tp_step_kind kind);
 
-/** When a turn waited for something. Times are monotonic nanoseconds. */
+/** One step of a turn. Times are monotonic nanoseconds. */
 typedef struct tp_turn_step {
   size_t struct_size;
   int64_t started_ns, ended_ns;  /* of a tool call: of its function; both the same when that was not called */
@@ -293,8 +299,8 @@ typedef struct tp_turn_step {
   tp_text name;                  /* of the tool; of a request the model that was asked; else empty */
 } tp_turn_step;
 
-/** One driven turn, at its end. Shown by the library; everything in it is borrowed till the call or callback returns.
- *  (process_run_id, number) is its name. */
+/** One driven turn, at its end. Made by the library; everything in it is borrowed till the call or callback returns.
+ *  (process_run_id, number) identifies it. */
 typedef struct tp_turn_record {
   size_t struct_size;
   uint64_t process_run_id;       /* of the runtime that wrote it */
@@ -309,9 +315,9 @@ typedef struct tp_turn_record {
                                     for all dispatches of tools, and for the history again */
   uint32_t iterations, tool_calls;
   int64_t input_tokens, output_tokens, cost_micros;
-  tp_phase_id phase;             /* whose subscription ended it; 0: none did */
+  tp_phase_id phase;             /* of the subscription that ended it; 0: none did */
   uint32_t reserved_;            /* zero */
-  tp_text subscription;          /* likewise */
+  tp_text subscription;          /* that ended it; empty: none did */
   tp_text reason;                /* of a turn that did not complete: safe to show */
   size_t step_count;             /* at most 1,024: the first ones, in the order of their ends */
   /** Fills one step, as tp_entry_record.run does a row. May be NULL where step_count is 0. */
@@ -320,7 +326,7 @@ typedef struct tp_turn_record {
   uint64_t steps_dropped;        /* how many more there were */
   tp_text parent_turn;           /* of a nested turn: the id of the turn whose call ran it; else empty */
 } tp_turn_record;
-/** Receives turn records; false stops. */
+/** Receives turn records; false stops. Threads: the calling one. */
 typedef bool (*tp_turn_record_fn)(void *ctx, const tp_turn_record *record);
 
 /** Which turn records to read: newest first. Zero or empty: any. */
@@ -337,8 +343,9 @@ typedef struct tp_turn_query {
 
 /* ---- audit ---- */
 
-/** An audit row: who registered what, which subscription failed, was late, was refused or denied, and what handlers
- *  contributed as audit. struct_size is set by the library. Pointers are borrowed till the callback returns. */
+/** An audit row: a registration with its owner, a subscription that failed, was late, was refused or denied, or an
+ *  audit contribution of a handler. struct_size is set by the library. Pointers are borrowed till the callback
+ *  returns. */
 typedef struct tp_audit {
   size_t struct_size;
   int64_t unix_ms;
@@ -358,7 +365,7 @@ typedef struct tp_audit {
   tp_visibility visibility;     /* of the subscription; USER_VISIBLE where there is none */
   uint32_t reserved_;
 } tp_audit;
-/** false stops. */
+/** false stops. Threads: the calling one. */
 typedef bool (*tp_audit_fn)(void *ctx, const tp_audit *row);
 
 /** Which audit rows to read: newest first. Zero or empty: any. */
@@ -370,17 +377,17 @@ typedef struct tp_audit_query {
   uint32_t reserved_;            /* zero */
 } tp_audit_query;
 
-/** An attempt of a run that its row cannot tell of: one that is tried again or was, one that failed when it was called,
- *  or one that said why. All attempts but such are the run's row. */
+/** An attempt that has a record beside the row of its run: one that is or was tried again, one that failed after it was
+ *  called, or one with a message. Any other attempt is described by the row of its run alone. */
 typedef struct tp_attempt_record {
   size_t struct_size;
   uint64_t process_run_id, entry_id;
   uint32_t run_index, attempt;   /* in plan order; from 1 */
   int64_t queued_ns, started_ns, ended_ns, late_ns;
   uint32_t state, reason, verdict, code; /* tp_state, tp_reason, tp_verdict, the handler's own number */
-  tp_text message;               /* what it said, safe to show; at most 512 bytes */
+  tp_text message;               /* safe to show; at most 512 bytes */
 } tp_attempt_record;
-/** Receives attempts; false stops. */
+/** Receives attempts; false stops. Threads: the calling one. */
 typedef bool (*tp_attempt_record_fn)(void *ctx, const tp_attempt_record *record);
 
 /** Which attempts to read: those of one entry, by run_index and attempt. */
@@ -391,13 +398,13 @@ typedef struct tp_attempt_query {
 
 /* ---- content ---- */
 
-/** Content that passed through a phase and that a record must not hold: a field of its payload, as the phase left it,
- *  or what a contribution brought: its text, or where that is empty its value. A store keeps its size and a keyed hash,
- *  by which somebody who has the same content can find it again. */
+/** Content of a phase that a record must not hold: a field of its payload, as the phase left it, or the text of a
+ *  contribution (its value where the text is empty). A store keeps the size and a keyed hash, with which a host that
+ *  has the same content can find it again. */
 typedef struct tp_content_record {
   size_t struct_size;
   uint64_t process_run_id, entry_id;
-  uint32_t run_index;            /* of a contribution: of whose run, in plan order; of a field 0 */
+  uint32_t run_index;            /* of a contribution: its run, in plan order; of a field 0 */
   tp_field_id field;             /* TP_FIELD_*; of a contribution 0 */
   tp_kind kind;                  /* TP_KIND_*; of a field 0 */
   uint32_t reserved_;            /* zero */
@@ -405,7 +412,7 @@ typedef struct tp_content_record {
   tp_text content;               /* given to the store; when it is read empty */
   tp_text hash;                  /* of the store, when it is read; else empty */
 } tp_content_record;
-/** Receives them; false stops. The record is borrowed till return. */
+/** Receives them; false stops. The record is borrowed till return. Threads: the calling one. */
 typedef bool (*tp_content_record_fn)(void *ctx, const tp_content_record *record);
 
 /** Which content to read: that of one entry, in the order in which it was recorded. */
@@ -414,18 +421,18 @@ typedef struct tp_content_query {
   uint64_t process_run_id, entry_id;
 } tp_content_query;
 
-/* ---- places: not yet used ---- */
+/* ---- reserved: not yet used ---- */
 
 /** One message of a turn. Not yet used: messages are a tp_history's. */
 typedef struct tp_message_record {
   size_t struct_size;
-  uint64_t process_run_id, turn_number, index; /* place in the turn, from 0 */
+  uint64_t process_run_id, turn_number, index; /* index in the turn, from 0 */
   const tp_text *ids;
   size_t id_count;
   const tp_message *message;
 } tp_message_record;
 
-/** What a person decided. Not yet used: nothing asks a person. */
+/** The decision of a person. Not yet used. */
 typedef struct tp_decision_record {
   size_t struct_size;
   uint64_t process_run_id, turn_number;
@@ -442,40 +449,40 @@ typedef struct tp_decision_record {
 typedef struct tp_task_record {
   size_t struct_size;
   int64_t created_unix_ms;
-  int64_t expires_unix_ms;       /* place: 0, it never does */
-  uint32_t state, reserved_;     /* places: zero */
+  int64_t expires_unix_ms;       /* not yet used: 0 */
+  uint32_t state, reserved_;     /* not yet used: zero */
   tp_text key, tool;
   tp_text arguments;             /* a value: a map, or empty */
-  tp_text arguments_hash;        /* place: empty */
+  tp_text arguments_hash;        /* not yet used: empty */
   tp_text agent;                 /* empty: none */
 } tp_task_record;
-/** Receives the task that was taken. */
+/** Receives the task that was taken. Threads: the calling one. */
 typedef void (*tp_task_record_fn)(void *ctx, const tp_task_record *record);
 
 /* ---- calls of tools that are not idempotent ---- */
 
-/** That a tool call begins: with durability SYNC committed before its function runs. Shown by the library. */
+/** The start of a tool call: with durability SYNC committed before its function runs. Made by the library. */
 typedef struct tp_tool_start_record {
   size_t struct_size;
   uint64_t process_run_id, turn_number; /* this run of the turn */
   uint32_t call_index;           /* in its response */
   uint32_t reserved_;            /* zero */
   int64_t started_unix_ms;
-  const tp_text *ids;            /* by TP_ID_*: those of tenant, session and turn say which turn it is */
+  const tp_text *ids;            /* by TP_ID_*: tenant, session and turn identify the turn */
   size_t id_count;
   tp_text call_id, tool;
   tp_text arguments;             /* a value: content, of which a store keeps no more than a keyed hash */
 } tp_tool_start_record;
 
-/** What a call came to. */
+/** The end of a tool call. */
 typedef struct tp_tool_end_record {
   size_t struct_size;
-  uint64_t start_id;             /* as tp_store.tool_start gave it */
+  uint64_t start_id;             /* *ret_start_id of tp_store.tool_start */
   uint32_t kind;                 /* tp_tool_result_kind */
   uint32_t reserved_;            /* zero */
-  tp_text text;                  /* what the tool said, before tool.result: content */
+  tp_text text;                  /* the tool's answer, before tool.result: content */
 } tp_tool_end_record;
-/** Receives what an earlier run of the turn left; borrowed till return. */
+/** Receives the result of a call of an earlier run of the turn; borrowed till return. Threads: the calling one. */
 typedef void (*tp_tool_end_fn)(void *ctx, const tp_tool_end_record *earlier);
 
 /* ---- jobs ---- */
@@ -489,6 +496,8 @@ typedef enum tp_job_state {
   TP_JOB_DISCARDED = 5,
   TP_JOB_STATE_FORCE_32 = 0x7fffffff
 } tp_job_state;
+/** The constant's word in small letters: "queued", "dead"; "unknown" for any other number. Static text. Threads:
+ *  any. */
 TP_API const char *tp_job_state_name(tp_job_state state);
 
 /** A background job. Everything is borrowed for the call it is passed to. Times are unix milliseconds; 0 means
@@ -516,12 +525,12 @@ typedef struct tp_job {
   tp_text payload;               /* value: the fields and ids of the call; content */
 } tp_job;
 
-/** Which jobs a worker can run: asked with a job that may be claimed, without any lock of the store's held. The answer
- *  holds for every job of the same handler and contract version until the claim returns. */
+/** Whether a worker can run a job that may be claimed. Called without any lock of the store. The result is valid for
+ *  every job of the same handler and contract version until the claim returns. Threads: the calling one. */
 typedef bool (*tp_job_filter_fn)(void *ctx, const tp_job *job);
-/** Receives a job; borrowed till return. */
+/** Receives a job; borrowed till return. Threads: the calling one. */
 typedef void (*tp_job_fn)(void *ctx, const tp_job *job);
-/** Receives jobs, oldest first; false stops. */
+/** Receives jobs, oldest first; false stops. Threads: the calling one. */
 typedef bool (*tp_job_each_fn)(void *ctx, const tp_job *job);
 
 /** How a claim ended. */
@@ -533,23 +542,23 @@ typedef enum tp_job_end {
   TP_JOB_END_FORCE_32 = 0x7fffffff
 } tp_job_end;
 
-/** What a worker asks for. Times are unix milliseconds. */
+/** The request of a worker for a job. Times are unix milliseconds. */
 typedef struct tp_job_claim {
   size_t struct_size;
   int64_t now_ms;
-  int64_t lease_ms;              /* the lease ends so long behind now_ms, unless job_renew moves its end */
+  int64_t lease_ms;              /* the lease ends at now_ms + lease_ms, unless job_renew moves its end */
   tp_job_filter_fn filter;       /* NULL: every job */
-  tp_job_fn take;                /* called once, when a job is claimed, without any lock of the store's held */
+  tp_job_fn take;                /* called once, when a job is claimed, without any lock of the store */
   tp_job_fn dead;                /* called for each job that became a dead letter because its last lease ran out,
-                                    without any lock of the store's held; may be NULL */
+                                    without any lock of the store; may be NULL */
   void *ctx;                     /* of filter, take and dead */
 } tp_job_claim;
 
-/** A claim that goes on. Times are unix milliseconds. */
+/** A claim whose lease is extended. Times are unix milliseconds. */
 typedef struct tp_job_renew {
   size_t struct_size;
   uint64_t id, claim;
-  int64_t now_ms, lease_ms;      /* the lease ends so long behind now_ms */
+  int64_t now_ms, lease_ms;      /* the lease ends at now_ms + lease_ms */
 } tp_job_renew;
 
 /** How a claim ended. Times are unix milliseconds. */
@@ -576,21 +585,22 @@ typedef struct tp_job_query {
   uint32_t with_payload;         /* 1: show payloads, which are content; else they are empty */
 } tp_job_query;
 
-/* ---- who writes ---- */
+/* ---- the owner of a store ---- */
 
-/** The run of a process that opens a store: a row of its own, by which a later one knows that it is gone. */
+/** The run of a process that opens a store. Its row lets a later run find out that the process has ended. */
 typedef struct tp_store_owner {
   size_t struct_size;
   uint64_t process_run_id;       /* random, of the runtime: in every record that it writes */
   int64_t process_id;            /* of the operating system */
-  int64_t process_started;       /* in its own count, which with process_id and boot_id names the process */
+  int64_t process_started;       /* start time in the unit of the system; with process_id and boot_id it identifies the
+                                    process */
   int64_t opened_unix_ms;
-  tp_text boot_id;               /* of the machine's run; empty where there is none */
+  tp_text boot_id;               /* of this boot of the machine; empty where there is none */
   uint32_t durability;           /* tp_durability of its entry records */
   uint32_t record_queue_bytes;   /* bound of the store's queue of records, in place of its own; 0: its own */
 } tp_store_owner;
 
-/** What a recovery found of runs that are gone. */
+/** What a recovery found of processes that have ended. */
 typedef struct tp_store_recovery {
   size_t struct_size;
   uint64_t owners;               /* rows of processes that are gone */
@@ -600,10 +610,11 @@ typedef struct tp_store_recovery {
   uint64_t crash_suspects;       /* handlers and tools whose function was called when their process died */
 } tp_store_recovery;
 
-/** What a thread is doing: written before each call of a handler and a tool, in memory that outlives the process, so
- *  that a recovery can name the function in which a process died. Texts are cut to what fits, and end with a zero. */
+/** The function that a thread calls: written before each call of a handler or tool, into memory that outlives the
+ *  process, so that a recovery can name the function in which a process died. Texts are cut to fit, and end with a
+ *  zero. */
 typedef struct tp_breadcrumb {
-  uint32_t is_running;           /* 1 while the function is called; the last that is written before, the first after */
+  uint32_t is_running;           /* 1 while the function is called; written last before the call, and first after it */
   tp_phase_id phase;             /* 0: a tool */
   uint64_t entry_id;             /* of a tool 0 */
   int64_t started_ns;            /* monotonic: of a handler that is inline, when its phase began */
@@ -613,13 +624,13 @@ typedef struct tp_breadcrumb {
 } tp_breadcrumb;
 TP_STATIC_ASSERT(sizeof(tp_breadcrumb) == 24 + 4 * TP_ID_BYTES_MAX, "tp_breadcrumb is frozen: files hold it");
 
-/** What is promised of entry records. Jobs are committed before they are acknowledged, whatever this says. */
+/** When entry records are durable. Jobs are committed before they are acknowledged, with any value. */
 typedef enum tp_durability {
   TP_DURABILITY_DEFAULT = 0,     /* memory */
-  TP_DURABILITY_MEMORY = 1,      /* a turn hands its records to the store and waits for nothing */
-  TP_DURABILITY_ASYNC = 2,       /* needs a durable store. Nothing waits; what a slow or broken store has no room for is
-                                    dropped, counted and logged. FireAndRecord runs have a record from their start, so
-                                    that they are found interrupted after a crash */
+  TP_DURABILITY_MEMORY = 1,      /* a turn passes its records to the store and does not wait */
+  TP_DURABILITY_ASYNC = 2,       /* needs a durable store. Nothing waits; records that do not fit into the queue of a
+                                    slow or failing store are dropped, counted and logged. FireAndRecord runs have a
+                                    record from their start, so that they are found interrupted after a crash */
   TP_DURABILITY_SYNC = 3,        /* needs a durable store. The record of an entry is committed before its outcome is
                                     reported, and that of a FireAndRecord run before it starts. Where that fails, a
                                     required subscription fails the entry (TP_REASON_STORE), or is not started; of
@@ -627,11 +638,11 @@ typedef enum tp_durability {
   TP_DURABILITY_FORCE_32 = 0x7fffffff
 } tp_durability;
 
-/** Where records and jobs go. Filled by the host, or made by the library. Functions may block; what is not marked
- *  required may be NULL: then the store does not have it. Its taker copies the struct, on success only;
- *  destroy is called exactly once. Structs that the library shows have its own struct_size: a store reads no further.
- *  A store can be read without any runtime, by its functions. A function may call the runtime that called it, but what
- *  waits gives TP_ERR_USAGE there, tp_runtime_start() in open and recover among it.
+/** A store of records and jobs. Filled by the host, or made by the library. Its functions may block; one that is not
+ *  marked required may be NULL: then the store does not support it. The function that takes it copies the struct, on
+ *  success only; destroy is called exactly once. Structs that the library passes have the library's struct_size: a
+ *  store reads no further. A store can be read without a runtime, by its functions. They may call the runtime that
+ *  called them, but functions that wait return TP_ERR_USAGE there, and so does tp_runtime_start() in open and recover.
  *  Threads: every function may be called from any thread, several at once. */
 typedef struct tp_store {
   size_t struct_size;
@@ -639,42 +650,43 @@ typedef struct tp_store {
   const char *name;
   /** Called by tp_runtime_start() before any other function: makes the owner's row. When it fails, the start does. */
   tp_status (*open)(void *self, const tp_store_owner *owner, tp_fault *fault);
-  /** Called once behind open: what runs that are gone left running is interrupted, or requeued as its policy says. */
+  /** Called once after open: marks what processes that have ended left running as interrupted, or requeues it, as its
+   *  policy says. */
   tp_status (*recover)(void *self, tp_store_recovery *ret_recovery, tp_fault *fault);
-  /** Required. Keeps one entry record, borrowed till return. O(1) whatever the store holds. A turn hands its records
-   *  over when some have gathered, at the latest with its end. With durability ASYNC and SYNC a record may be replaced
+  /** Required. Keeps one entry record, borrowed till return. O(1) whatever the store holds. A turn passes its
+   *  records in batches, the last ones at its end. With durability ASYNC and SYNC a record may be replaced
    *  by a later one of the same name; ended_ns is 0 in that of an entry that runs. */
   tp_status (*record)(void *self, const tp_entry_record *record);
   /** An entry that is no longer kept is not an error. */
   tp_status (*record_late)(void *self, const tp_late_record *late);
-  /** Commits what was recorded so far: durable at the return where the store is. */
+  /** Commits what was recorded so far: durable at the return if the store is durable. */
   tp_status (*commit)(void *self, tp_fault *fault);
-  /** Gives the records that fit, newest first. */
+  /** Passes the matching records to each, newest first. */
   tp_status (*records)(void *self, const tp_record_query *query, tp_record_fn each, void *ctx, tp_fault *fault);
   /** Keeps the record of a driven turn. O(1) whatever the store holds. On the thread that owns the turn, before its end
    *  is notified. */
   tp_status (*turn_record)(void *self, const tp_turn_record *record);
-  /** Gives the turn records that fit, newest first. */
+  /** Passes the matching turn records to each, newest first. */
   tp_status (*turns)(void *self, const tp_turn_query *query, tp_turn_record_fn each, void *ctx, tp_fault *fault);
-  /** Keeps an audit row. Each comes once, in their order, on any thread; those from before the start of the runtime
-   *  come behind open. What overflows before it is given (1,024 rows of either kind) is logged. */
+  /** Keeps an audit row. Rows come once each, in order, on any thread; rows from before the start of the runtime come
+   *  after open. Rows that are lost before that (more than 1,024 of registration, or of runs) are logged. */
   tp_status (*audit)(void *self, const tp_audit *row);
-  /** Keeps what an attempt came to. O(1) whatever the store holds. On the thread that owns the turn, before the record
+  /** Keeps the record of an attempt. O(1) whatever the store holds. On the thread that owns the turn, before the record
    *  of its entry. */
   tp_status (*attempt)(void *self, const tp_attempt_record *record);
-  /** Place. Not yet used: tp_runtime_new() refuses a store that sets one (TP_ERR_USAGE), since nothing would call
-   *  it. */
+  /** Reserved, not yet used: tp_runtime_new() refuses a store that sets it (TP_ERR_USAGE), since it would not be
+   *  called. */
   tp_status (*message)(void *self, const tp_message_record *record);
   /** Keeps the size and the hash of content, which is borrowed till return. On the thread that owns the turn, before
-   *  the record of its entry: what it costs there, every phase costs more. */
+   *  the record of its entry: its duration is added to that of every phase. */
   tp_status (*content)(void *self, const tp_content_record *record);
-  /** Places, as message: task is not used beside task_put. */
+  /** Reserved, as message; task_put is used in place of task. */
   tp_status (*decision)(void *self, const tp_decision_record *record);
   tp_status (*task)(void *self, const tp_task_record *record);
-  /** Commits that a call begins, unless an earlier run of the same turn (tenant, session and turn of ids) had a call of
-   *  the same tool with the same arguments that no call of this run has taken: then it takes that one and gives what
-   *  it came to to earlier, TP_TOOL_INTERRUPTED where that is not known or not kept any more, and nothing is begun.
-   *  Set together with tool_end. May block.
+  /** Commits the start of a tool call. When an earlier run of the same turn (tenant, session and turn of ids) had a
+   *  call of the same tool with the same arguments, and no call of this run was matched with it, the two are matched
+   *  instead: the earlier result is passed to `earlier` (TP_TOOL_INTERRUPTED when it is not known or no longer kept),
+   *  and no start is committed. Set together with tool_end. May block.
    *  @param ret_start_id  not 0; set when the call is new. */
   tp_status (*tool_start)(void *self, const tp_tool_start_record *record, uint64_t *ret_start_id,
                           tp_tool_end_fn earlier, void *ctx, tp_fault *fault);
@@ -692,47 +704,47 @@ typedef struct tp_store {
   tp_status (*job_finish)(void *self, const tp_job_finish *request, uint32_t *ret_state, tp_fault *fault);
   /** Required. How many jobs of the key are open (queued or running); an empty key counts all. */
   tp_status (*job_open)(void *self, tp_text order_key, uint64_t *ret_count, tp_fault *fault);
-  /** Lists jobs by rising id. What changes meanwhile may be seen as it was or as it is. */
+  /** Lists jobs by rising id. A concurrent change may be seen or not. */
   tp_status (*jobs)(void *self, const tp_job_query *query, tp_job_each_fn each, void *ctx, tp_fault *fault);
   /** A dead letter becomes the newest open job of its order key, with all its attempts before it.
    *  @return TP_OK; TP_ERR_NOT_FOUND when it is no dead letter; TP_ERR_FULL. */
   tp_status (*job_redrive)(void *self, uint64_t id, int64_t now_ms, tp_fault *fault);
-  /** A job that waits, or a dead letter, is given up and its payload deleted.
+  /** Discards a job that waits, or a dead letter, and deletes its payload.
    *  @return TP_OK; TP_ERR_NOT_FOUND when it has ended; TP_ERR_BUSY while it runs. */
   tp_status (*job_discard)(void *self, uint64_t id, int64_t now_ms, tp_fault *fault);
   /** Exactly once. */
   void (*destroy)(void *self);
   uint32_t durable;              /* 1: what is committed survives the process */
   uint32_t reserved_;            /* zero */
-  /** Gives the audit rows that fit, newest first. */
+  /** Passes the matching audit rows to each, newest first. */
   tp_status (*audits)(void *self, const tp_audit_query *query, tp_audit_fn each, void *ctx, tp_fault *fault);
-  /** Gives the attempts of an entry, in plan order. */
+  /** Passes the attempts of an entry to each, in plan order. */
   tp_status (*attempts)(void *self, const tp_attempt_query *query, tp_attempt_record_fn each, void *ctx,
                         tp_fault *fault);
-  /** Commits what a call that tool_start began came to. The text is kept until the record of its turn comes, since then
+  /** Commits the end of a call that tool_start began. The text is kept until the record of its turn comes: from then on
    *  the history has it. May block. */
   tp_status (*tool_end)(void *self, const tp_tool_end_record *record, tp_fault *fault);
   /** Required. Moves the end of a claim's lease: the heartbeat of a job that runs, every third of the lease.
    *  @return TP_OK; TP_ERR_STALE when the claim is not the current one; TP_ERR_NOT_FOUND. */
   tp_status (*job_renew)(void *self, const tp_job_renew *request, tp_fault *fault);
-  /** With durability ASYNC and SYNC, once behind recover: memory for `count` breadcrumbs, all zero, which stays until
-   *  destroy, and of which a recovery reads what the death of the process left. Each thread writes one of its own, as
-   *  long as there are no more threads than breadcrumbs. */
+  /** With durability ASYNC and SYNC, called once after recover: returns memory for `count` breadcrumbs, all zero, which
+   *  stays until destroy. After the death of the process a recovery reads it. Each of the first `count` threads writes
+   *  one breadcrumb of its own. */
   tp_status (*breadcrumbs)(void *self, size_t count, tp_breadcrumb **ret_breadcrumbs, tp_fault *fault);
-  /** Gives what is kept of content. */
+  /** Passes the records of content to each. */
   tp_status (*contents)(void *self, const tp_content_query *query, tp_content_record_fn each, void *ctx,
                         tp_fault *fault);
   /** Keeps a task and commits it: any process with the same store may take it. Set together with task_take and
    *  task_settle. May block.
    *  @return TP_OK; TP_ERR_DUPLICATE_ID for a key that is kept; TP_ERR_USAGE for a record without key or tool. */
   tp_status (*task_put)(void *self, const tp_task_record *record, tp_fault *fault);
-  /** Begins a task, as one commit: of all callers in all processes one gets it, until it is settled. One whose process
-   *  died stays begun, since nothing says how far it came. May block.
+  /** Begins a task, as one commit: one caller, of all processes, gets it, until it is settled. When its process dies it
+   *  stays begun, since it is not known how much of it was done. May block.
    *  @return TP_OK after take was called once; TP_ERR_NOT_FOUND; TP_ERR_BUSY when it is begun; TP_ERR_STORE_CORRUPT
    *          when its arguments are not those that were put, and then it stays as it was. */
   tp_status (*task_take)(void *self, tp_text key, tp_task_record_fn take, void *ctx, tp_fault *fault);
-  /** Commits what became of a task. May block.
-   *  @param stays  it may be taken again; else it is deleted, whether it was begun or not.
+  /** Commits the end of a task's run. May block.
+   *  @param stays  true: the task may be taken again; false: it is deleted, begun or not.
    *  @return TP_OK; TP_ERR_NOT_FOUND. */
   tp_status (*task_settle)(void *self, tp_text key, bool stays, tp_fault *fault);
   /** In place of record, for what a turn hands over together: keeps the entries of a batch, as record would each. O(1)

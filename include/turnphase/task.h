@@ -8,9 +8,9 @@
  * turn.pre_tool_materialization in it first.
  *
  * Tasks live as long as the runtime, at most TP_TASKS_MAX of them; with a store that keeps tasks (tp_store.task_put, as
- * SQLite's) they live as long as its file, and any process that has it may run them, once. One is gone when its
- * tool has been started, or by tp_task_discard(). One whose run was denied stays, and may be run again. One whose
- * process died while it ran stays, too, and is refused: nothing says how far it came.
+ * SQLite's) they live as long as its file, and any process that has it may run them, once. A task is deleted
+ * when its tool has been started, or by tp_task_discard(). A task whose run was denied stays, and may be run again. A
+ * task whose process died while it ran stays, too, and is refused, since it is not known how much of it was done.
  * Threads: any. */
 #ifndef TURNPHASE_TASK_H
 #define TURNPHASE_TASK_H
@@ -29,12 +29,12 @@ typedef struct tp_task_spec {
   tp_text arguments;       /* value: a map; empty: one without members */
   const char *key;         /* of tp_task_create(): 1–128 bytes, no white space or control; NULL: generated */
   const char *agent;       /* a registered agent, whose scope holds; NULL: none */
-  const char *environment; /* dev, staging, prod, …: TP_FIELD_ENVIRONMENT of tool.create; NULL: not said */
+  const char *environment; /* dev, staging, prod, …: TP_FIELD_ENVIRONMENT of tool.create; NULL: not set */
   const tp_turn_request
-      *request; /* who calls (caller, ids, mode) and limit_ms; as tp_turn_begin_bare(). NULL: default */
+      *request; /* caller, ids, mode and limit_ms; as of tp_turn_begin_bare(). NULL: default */
 } tp_task_spec;
 
-/** What came of it. Made by the library. */
+/** The result of a task. Made by the library. */
 typedef struct tp_task_result {
   size_t struct_size;
   tp_tool_result_kind kind; /* TP_TOOL_OK: allowed and kept, or run; TP_TOOL_DENIED and the others: as of any call */
@@ -49,24 +49,28 @@ typedef struct tp_task_result {
  *  @param ret_result  freed by tp_task_result_free(); untouched when nothing was asked. May be NULL.
  *  @return whether it was asked: TP_OK and a result, whatever its kind; TP_ERR_USAGE (no tool, arguments that are no
  *          map, or from inside a handler or a callback), TP_ERR_BAD_ID, TP_ERR_DUPLICATE_ID for a key that is
- *          there (in a store: found when the gates have allowed it), what the store says when it does not keep it,
- *          TP_ERR_NOT_FOUND for an agent that is not, TP_ERR_FULL at TP_TASKS_MAX, TP_ERR_HOOK when the policies or
- *          tools could not be gathered, and what tp_turn_begin_bare() says. */
+ *          there (in a store: found when the gates have allowed it), the error of a store that does not keep it,
+ *          TP_ERR_NOT_FOUND for an unknown agent, TP_ERR_FULL at TP_TASKS_MAX, TP_ERR_HOOK when the policies or
+ *          tools could not be gathered, and what tp_turn_begin_bare() returns.
+ *  Threads: any. */
 TP_API tp_status tp_task_create(tp_runtime *runtime, const tp_task_spec *spec, const tp_task_result **ret_result,
                                 tp_fault *fault) TP_MUST_USE;
 /** Runs a task: with its tool, arguments and agent. Blocks.
- *  @param request  who runs it, which may be another caller than the creator; as in tp_task_spec.
+ *  @param request  as in tp_task_spec; its caller may be another one than the creator's.
  *  @return as tp_task_create(); TP_ERR_NOT_FOUND for a key that is not there, TP_ERR_BUSY for one that is being run, or
- *          was when its process died; TP_ERR_STORE_CORRUPT for one whose arguments are not those that were allowed. */
+ *          was when its process died; TP_ERR_STORE_CORRUPT for one whose arguments are not those that were allowed.
+ *  Threads: any. */
 TP_API tp_status tp_task_run(tp_runtime *runtime, const char *key, const tp_turn_request *request,
                              const tp_task_result **ret_result, tp_fault *fault) TP_MUST_USE;
-/** Both in one; nothing is kept. Blocks. @return as tp_task_create(). */
+/** Both in one; nothing is kept. Blocks. @return as tp_task_create().
+ *  Threads: any. */
 TP_API tp_status tp_task_call(tp_runtime *runtime, const tp_task_spec *spec, const tp_task_result **ret_result,
                               tp_fault *fault) TP_MUST_USE;
-/** Forgets a task. @return TP_OK; TP_ERR_NOT_FOUND; TP_ERR_BUSY while it is being run; one that a store keeps is
- *          gone also when a process runs it, which goes on. */
+/** Deletes a task. @return TP_OK; TP_ERR_NOT_FOUND; TP_ERR_BUSY while it is being run; one that a store keeps is
+ *          gone also when a process runs it, which goes on.
+ *  Threads: any. */
 TP_API tp_status tp_task_discard(tp_runtime *runtime, const char *key, tp_fault *fault) TP_MUST_USE;
-/** Accepts NULL. Also after tp_runtime_free(). */
+/** Accepts NULL. Also after tp_runtime_free(). Threads: any. */
 TP_API void tp_task_result_free(const tp_task_result *result);
 
 TP_END_DECLS

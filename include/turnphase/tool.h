@@ -16,23 +16,25 @@ TP_BEGIN_DECLS
 typedef struct tp_tool_run tp_tool_run;
 
 /** A tool's function: returns what tp_tool_ok(), tp_tool_error() or tp_tool_defer() returned. Any other number, 0 and
- *  the verdicts among them, is a handler_error. */
+ *  the verdicts among them, is a handler_error.
+ *  Threads: any of the runtime, or that of a caller of a synchronous function; several at once. */
 typedef tp_answer (*tp_tool_fn)(void *self, tp_tool_run *run);
 
-/** What a call does with what a key names. */
+/** How a call accesses the resource that a key names. */
 typedef enum tp_tool_access {
-  TP_TOOL_READ = 1,             /* any number at once */
-  TP_TOOL_WRITE = 2,            /* one alone */
+  TP_TOOL_READ = 1,             /* shared with other readers */
+  TP_TOOL_WRITE = 2,            /* exclusive */
   TP_TOOL_ACCESS_FORCE_32 = 0x7fffffff
 } tp_tool_access;
 
-/** Where a tool's keys function puts the keys of one call; valid until it returns. */
+/** The keys of one call, which a tool's keys function adds; valid until that returns. */
 typedef struct tp_tool_keys tp_tool_keys;
 
 /** Computes the keys of one call from its arguments as they will be run: a map that the schema accepted. Called at most
- *  once for a call, when no gate has denied it, on the thread that owns the turn: it must be quick and must not block.
- *  It may be called for several calls of different turns at once.
- *  @return TP_OK; anything else ends the call as handler_error, and its function is not called. */
+ *  once for a call, when no gate has denied it, on the thread that owns the turn: it must return within microseconds
+ *  and must not block. It may be called for several calls of different turns at once.
+ *  @return TP_OK; anything else ends the call as handler_error, and its function is not called.
+ *  Threads: the one that owns the turn. */
 typedef tp_status (*tp_tool_keys_fn)(void *self, tp_text arguments, tp_tool_keys *keys);
 
 /** Adds a key, which is copied. A key is a path of names that `/` separates: 1 to 1,024 bytes of UTF-8, with or without
@@ -45,18 +47,18 @@ typedef tp_status (*tp_tool_keys_fn)(void *self, tp_text arguments, tp_tool_keys
  *  Threads: the one that runs the keys function, while it runs. */
 TP_API tp_status tp_tool_keys_add(tp_tool_keys *keys, tp_tool_access access, tp_text key);
 
-/** A tool. It travels by pointer: the one that takes it copies the struct, its strings and its schema. What run and
- *  self point to must stay valid while the handler that brought it is registered or, where destroy is set, until that
- *  is called.
+/** A tool. It is passed by pointer: the function that takes it copies the struct, its strings and its schema. What run
+ *  and self point to must stay valid until destroy is called or, where destroy is NULL, while the handler that
+ *  contributed the tool is registered.
  *
- *  A tool is taken with the tool bundle that it is in, on success only: by tp_call_emit() and its short form, by
- *  tp_edit_add_subscription() (a bundle among the fallbacks), each when it returns TP_OK; by tp_token_complete() with
- *  TP_OK, also when the answer is refused then (but for a tool whose struct cannot be read). Each time that it is taken
- *  destroy is called once: when the result of the phase, the tools of the turn, the requests to a model that show the
- *  tool and every run of it are over, those that were given up and the tokens of deferred ones among them. So it is,
- *  too, for a tool that a merge leaves out, that the next materialization replaces, or whose attempt failed behind the
- *  emit. A struct that the library shows (of a request, of a merged bundle) is a copy whose destroy is NULL: do not
- *  emit it again. */
+ *  A tool is taken together with its tool bundle, on success only: by tp_call_emit() and its short form, and by
+ *  tp_edit_add_subscription() (a bundle among the fallbacks), when they return TP_OK; and by tp_token_complete() when
+ *  it returns TP_OK, also when the answer is refused later (except a tool whose struct cannot be read). destroy is
+ *  called once each time that the tool was taken, after its last use: by the result of the phase, the tools of the
+ *  turn, the requests to a model that have the tool, and every run of it, abandoned runs and open tokens of deferred
+ *  runs included. destroy is also called for a tool that a merge leaves out, that the next materialization replaces, or
+ *  whose attempt failed after the emit. A struct that the library passes out (in a request or a merged bundle) is a
+ *  copy whose destroy is NULL: do not emit it. */
 typedef struct tp_tool {
   size_t struct_size;
   const char *name;             /* 1–128 bytes, no white space or control */
@@ -66,9 +68,9 @@ typedef struct tp_tool {
   tp_tool_fn run;               /* exactly one of run and inbox */
   void *self;
   tp_placement placement;       /* as tp_handler.placement; parallel is refused, and with an inbox inline, too */
-  bool idempotent;              /* the function may run twice for one call: of a turn that is submitted again after its
-                                   process died. Where it may not, and durability is SYNC, the start and the result of
-                                   a call are committed; then such a turn gets the result that was kept, or
+  bool idempotent;              /* the function may run twice for one call, when a turn is submitted again after its
+                                   process died. When false, and durability is SYNC, the start and the result of a call
+                                   are committed: a turn that is submitted again gets the stored result, or
                                    TP_TOOL_INTERRUPTED, and the function is not called */
   uint32_t max_concurrent;      /* 0 means 16 */
   uint32_t limit_ms;            /* of one call, from when it got a thread or came into the inbox; 0 means 120,000 */
@@ -76,41 +78,43 @@ typedef struct tp_tool {
   uint32_t reserved_;           /* must be zero */
   tp_inbox *inbox;              /* of this runtime (inbox.h): its calls wait there until a thread of the host takes
                                    them, at most max_concurrent at once, taken ones included; the others wait for these.
-                                   A call that finds it full or freed is shed at once. Kept as long as the tool */
+                                   When the inbox is full or freed the call is shed at once. Kept as long as the tool */
   void (*destroy)(void *self);  /* exactly once each time the tool is taken; without any lock, from any thread; must
                                    not block. May be NULL */
   const char *read_key, *write_key; /* fixed keys of every call, of the form of tp_tool_keys_add(); NULL: none. Calls of
                                    one response whose keys conflict run in call order, the later one when tool.post of
                                    the earlier one has ended; all others run at once. A call waits for lower indexes
-                                   only. Where the earlier one was given up (timed_out, cancelled) and its function may
+                                   only. When the earlier one was abandoned (timed_out, cancelled) and its function may
                                    still run, the later one is shed */
   tp_tool_keys_fn keys;         /* computed keys, beside the fixed ones; NULL: none. Called with self. A later call that
                                    has keys waits until those of an earlier one are known */
 } tp_tool;
 
-/** The arguments: a value, a map that the schema accepted. Borrowed as long as the run is valid. */
+/** The arguments: a value, a map that the schema accepted. Borrowed as long as the run is valid.
+ *  Threads: that of the run. */
 TP_API tp_text tp_tool_run_arguments(const tp_tool_run *run);
-/** One of TP_ID_*. Borrowed as long as the run is valid. */
+/** One of TP_ID_*. Borrowed as long as the run is valid. Threads: that of the run. */
 TP_API tp_text tp_tool_run_id(const tp_tool_run *run, tp_id_kind id);
-/** The host's own pointer, as tp_call_data(). */
+/** The host's own pointer, as tp_call_data(). Threads: that of the run. */
 TP_API void *tp_tool_run_data(const tp_tool_run *run, tp_id_kind id);
-/** The model's id of this call. */
+/** The model's id of this call. Threads: that of the run. */
 TP_API tp_text tp_tool_run_call_id(const tp_tool_run *run);
 TP_API int64_t tp_tool_run_time_left_ms(const tp_tool_run *run);
 TP_API bool tp_tool_run_cancelled(const tp_tool_run *run);
 
-/** Answers; text is copied. error means that the tool could not do what was asked: result kind handler_error. */
+/** Answers; text is copied. error means that the tool could not do what was asked: result kind handler_error.
+ *  Threads: that of the run. */
 TP_API tp_answer tp_tool_ok(tp_tool_run *run, tp_text text);
 TP_API tp_answer tp_tool_error(tp_tool_run *run, tp_text text);
 /** Answers later; as tp_call_defer(). A run that was taken from an inbox is deferred already: then ret_token->bits is
  *  0 and TP_ANSWER_FAILED is returned, and the run is as it was; tp_tool_ok() and tp_tool_error() answer nothing
- *  there. */
+ *  there. Threads: that of the run. */
 TP_API tp_answer tp_tool_defer(tp_tool_run *run, const tp_deferral *deferral, tp_token *ret_token);
 /** Completes a deferred run, or one that was taken from an inbox; text is copied. Returns as tp_token_complete().
  *  Threads: any, at any time. */
 TP_API tp_status tp_tool_complete(tp_token token, bool is_error, tp_text text);
 
-/** What the model asked for. It travels by pointer, in lists of pointers. */
+/** A tool call of a model's response. It is passed by pointer, in lists of pointers. */
 typedef struct tp_tool_call {
   size_t struct_size;
   tp_text id;                   /* the provider's id; empty: numbered by index */
@@ -137,11 +141,11 @@ typedef enum tp_tool_result_kind {
   TP_TOOL_FORCE_32 = 0x7fffffff
 } tp_tool_result_kind;
 
-/** "ok", "handler_error", … */
+/** "ok", "handler_error", … Threads: any. */
 TP_API const char *tp_tool_result_name(tp_tool_result_kind kind);
 
-/** The one result of a call. struct_size is set by who makes the struct: by the host for tp_tools_run(), which fills no
- *  more of it and sets it to what was filled; by the library for those that it shows. */
+/** The result of a call. struct_size is set by the code that makes the struct; the library does for the structs that it
+ *  passes out. */
 typedef struct tp_tool_result {
   size_t struct_size;
   tp_tool_result_kind kind;
@@ -152,9 +156,9 @@ typedef struct tp_tool_result {
   tp_text name;
   tp_text text;                 /* what the model reads */
   int64_t duration_ns;          /* of the run; 0 when it did not start */
-  int64_t waited_ns;            /* for calls of lower index with conflicting keys: the overlap that was lost */
-  tp_text waited_key;           /* the key of the call that was waited for longest; empty: it did not wait, or the keys
-                                   of that one were not known yet */
+  int64_t waited_ns;            /* how long it waited for calls of lower index with conflicting keys */
+  tp_text waited_key;           /* the key of the call that it waited for longest; empty: it did not wait, or the keys
+                                   of that call were not known yet */
 } tp_tool_result;
 
 TP_END_DECLS

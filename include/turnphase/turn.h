@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * turn.h: for hosts: agents, sessions, turns, phases and tool calls. A synchronous call and its submit form are one
- * machine: the synchronous caller owns the turn and helps; a submitted turn is owned by an engine worker while it has
- * something to do, and has no owner while it waits.
- * Threads: any for what takes a runtime, an agent, a session or a submission; the call that ends one (close, remove,
- * unref) is the last with it. One thread at a time uses a begun turn and what its phases gave, but for
- * tp_turn_cancel(). Callbacks come on the thread that owns the turn: an engine worker, the caller that helps, or the
- * handler thread that has run a handler of the turn and goes on with it. Only with no_engine_workers all callbacks of a
- * synchronous call come on the thread of its caller. */
+ * turn.h: for hosts: agents, sessions, turns, phases and tool calls. A synchronous function and its submit form run the
+ * same steps. The caller of a synchronous function owns the turn and runs its steps. A submitted turn is owned by an
+ * engine worker while it can go on, and has no owner while it waits.
+ * Threads: any, for functions that take a runtime, an agent, a session or a submission; the call that ends one of these
+ * (close, remove, unref) must be the last with it. A begun turn and the results of its phases are used by one thread at
+ * a time ("one at a time"), except by tp_turn_cancel(). The library calls callbacks on the thread that owns the turn:
+ * an engine worker, the caller of the synchronous function, or a handler thread that has run a handler of the turn and
+ * goes on with it. With no_engine_workers all callbacks of a synchronous call come on the thread of its caller. */
 #ifndef TURNPHASE_TURN_H
 #define TURNPHASE_TURN_H
 
@@ -38,15 +38,16 @@ typedef enum tp_event_kind {
                                    the key model.fallback says that another model is asked, and why */
   TP_EVENT_TURN_END = 13,   /* status */
   TP_EVENT_AUDIT = 14,      /* contribution of kind audit, subscription */
-  TP_EVENT_QUESTION = 15,   /* question: it is put to the channel now (people.h); tool_call, subscription, text: why.
-                               Its end is the answer's row in the audit, and what becomes of the call */
+  TP_EVENT_QUESTION = 15,   /* question: it is put to the channel now (people.h); tool_call; subscription; text: the
+                               reason. No event marks its end: the audit has a row for the answer, and the call ends */
   TP_EVENT_JOB = 16,        /* job: it was stored, or an attempt of it has ended, as its state says: QUEUED,
                                    SUCCEEDED or DEAD. Of no turn: see tp_runtime_listen() */
-  TP_EVENT_LOST = 17,       /* of a listener with an inbox: `lost` events of its turns and jobs found no room or no
-                                   memory, and would stand here. Of no turn; comes whatever the filter is */
+  TP_EVENT_LOST = 17,       /* of a listener with an inbox: at this point `lost` events of its turns and jobs were
+                               dropped, because the inbox was full or memory was short. Of no turn; not filtered */
   TP_EVENT_FORCE_32 = 0x7fffffff
 } tp_event_kind;
 
+/** The constant's word in small letters: "turn_begin"; "unknown" for any other number. Static text. Threads: any. */
 TP_API const char *tp_event_name(tp_event_kind kind);
 
 /** Something that happened in a turn. struct_size is set by the library. Delivered in order, never two at once per
@@ -63,9 +64,9 @@ typedef struct tp_event {
   uint32_t id_count;
   tp_status status;             /* PHASE_END, MODEL_END, TURN_END */
   tp_visibility visibility;     /* of the subscription that it comes from; USER_VISIBLE where it comes from none */
-  uint32_t call_index;          /* TOOL_BEGIN, TOOL_END: place of the call in its response */
+  uint32_t call_index;          /* TOOL_BEGIN, TOOL_END: index of the call in its response */
   tp_text text;
-  const char *subscription;     /* whose contribution it is; PHASE_END: who denied, asked or failed */
+  const char *subscription;     /* that made the contribution; PHASE_END: that denied, asked or failed */
   const tp_run_record *run;
   const tp_contribution *contribution;
   const tp_tool_call *tool_call;
@@ -75,46 +76,47 @@ typedef struct tp_event {
   int64_t started_ns, ended_ns; /* PHASE_END, MODEL_END, TOOL_END, TURN_END */
   const void *turn;             /* internal: for tp_event_data() */
   const void *copied;           /* internal: for tp_event_data() */
-  uint64_t lost;                /* LOST; TURN_END from an inbox: so many were lost right before it, where the host had
-                                   not given back the last LOST; else 0 */
+  uint64_t lost;                /* LOST: how many events were dropped; TURN_END from an inbox: how many were dropped
+                                   right before it, when the host had not released the last LOST; else 0 */
   tp_text model;                /* MODEL_BEGIN, MODEL_END: which one was asked, by tp_turn_request.model_name, the
                                    agent's, or tp_model.name; else empty. */
-  const tp_question *question;  /* QUESTION: who has the event may answer it, by its token */
+  const tp_question *question;  /* QUESTION: the receiver of the event may answer it, by its token */
   tp_text parent_turn;          /* TURN_BEGIN of a nested turn: the id of the turn whose call runs it; else empty */
 } tp_event;
 /** The host's own pointer, as tp_call_data(). Of an event from an inbox: as it was when the event happened.
  *  Threads: the one that the event was given to. */
 TP_API void *tp_event_data(const tp_event *event, tp_id_kind id);
 
-/** Called by the thread that owns the turn: a worker of the engine, or the host's thread that runs the turn. It must be
- *  quick and must not block. A listener of several turns may be called from several threads at once. */
+/** Receives an event. It must return within microseconds and must not block. A listener of several turns may be called
+ *  from several threads at once.
+ *  Threads: the one that owns the turn; for the kind JOB see tp_runtime_listen(). */
 typedef void (*tp_event_fn)(void *ctx, const tp_event *event);
 
-/** Who receives events, and which. */
+/** A receiver of events, and its filter. */
 typedef struct tp_listener {
   size_t struct_size;
   tp_event_fn on_event;         /* exactly one of on_event and inbox */
   void *ctx;
-  void (*destroy)(void *ctx);   /* exactly once, when no call of on_event is under way or will come: when
-                                   the last turn that has the listener has ended; with an inbox also not
-                                   before the last event that was taken is released. From any thread, without
-                                   any lock; must not block. Taken on success only; may be NULL */
-  uint64_t kinds;               /* bits 1 << TP_EVENT_*; 0: all that are of turns, which JOB is not */
-  const tp_phase_id *phases;    /* TP_PHASE_*: of the events that name a phase only these; NULL: all. Copied */
+  void (*destroy)(void *ctx);   /* called exactly once, after the last call of on_event: when the last turn that
+                                   has the listener has ended; with an inbox not before the last event that was
+                                   taken is released. On any thread, without any lock; must not block. Taken on
+                                   success only; may be NULL */
+  uint64_t kinds;               /* bits 1 << TP_EVENT_*; 0: all kinds but JOB */
+  const tp_phase_id *phases;    /* TP_PHASE_*: filters the events that have a phase; NULL: all. Copied */
   size_t phase_count;
-  tp_visibility visibility_min; /* events that come from a subscription of lower visibility are left out; a PHASE_END
-                                   is not, but says neither which such subscription decided nor why */
+  tp_visibility visibility_min; /* events that come from a subscription of lower visibility are left out. A PHASE_END
+                                   that such a subscription decided comes without subscription and reason */
   uint32_t reserved_;           /* must be zero */
-  tp_inbox *inbox;              /* of this runtime (inbox.h): its events wait there, copied, in the order in which the
-                                   library delivers them. One that finds no room is lost, and so are all behind it but
-                                   ends of turns until the host has taken the TP_EVENT_LOST that stands for them.
-                                   Kept as long as the listener */
+  tp_inbox *inbox;              /* of this runtime (inbox.h): copies of its events wait there, in the order in which the
+                                   library delivers them. When the inbox is full, this event and all later ones but
+                                   ends of turns are dropped and counted, until the host has taken the TP_EVENT_LOST
+                                   that has their number. Kept as long as the listener */
 } tp_listener;
 
 /** Adds a listener to every turn of the runtime that begins from now on, bare turns and those of agents among them.
- *  With the kind JOB it also receives what becomes of background jobs from now on: on the thread that stores one, or
- *  on the library's own that runs them, beside events of turns; ids are empty, the job has no payload, its order_key is
- *  the session's id by default.
+ *  With the kind JOB it also receives the changes of background jobs from now on, on the thread that stores a job or on
+ *  the thread of the library that runs it, also while another thread delivers an event of a turn. ids are empty, the
+ *  job has no payload, and its order_key is by default the session's id.
  *  @param ret_id  a number for tp_runtime_unlisten(), never used twice in a runtime; may be NULL.
  *  @return TP_OK; TP_ERR_VERSION; TP_ERR_USAGE for a missing on_event or inbox, both, an inbox of another runtime, an
  *          unknown kind or visibility;
@@ -122,21 +124,22 @@ typedef struct tp_listener {
  *  Threads: any.  Blocks: no.  From a handler or callback: yes. */
 TP_API tp_status tp_runtime_listen(tp_runtime *runtime, const tp_listener *listener, uint64_t *ret_id,
     tp_fault *fault) TP_MUST_USE;
-/** Removes a listener: no call of its on_event begins after the return, also in turns that run; of its inbox, no event
- *  of it is taken any more. A call that another
- *  thread has begun may still be under way: destroy says when none is.
+/** Removes a listener, also from turns that run. After the return no call of its on_event begins, and none of its
+ *  events is taken from an inbox. A call that another thread has begun may still run; destroy is called after it.
  *  @return TP_OK; TP_ERR_NOT_FOUND; TP_ERR_FORKED.  Threads: any.  Blocks: no.  From a handler or callback: yes. */
 TP_API tp_status tp_runtime_unlisten(tp_runtime *runtime, uint64_t id, tp_fault *fault);
-/** The same for the turns of one session. A turn notifies the runtime's listeners first, then the session's, each
- *  in the order in which they were added. A session's listeners end with the last of its turns.
- *  @return as tp_runtime_listen(); TP_ERR_USAGE for the kind JOB. */
+/** tp_runtime_listen() and tp_runtime_unlisten() for the turns of one session. A turn notifies the runtime's listeners
+ *  first, then the session's, each in the order in which they were added. A session's listeners end with the last of
+ *  its turns.
+ *  @return as tp_runtime_listen(); TP_ERR_USAGE for the kind JOB.
+ *  Threads: any. */
 TP_API tp_status tp_session_listen(tp_session *session, const tp_listener *listener, uint64_t *ret_id,
     tp_fault *fault) TP_MUST_USE;
 TP_API tp_status tp_session_unlisten(tp_session *session, uint64_t id, tp_fault *fault);
 
 /* ---- agents ---------------------------------------------------------------------------------------------------- */
 
-/** What an agent is made of. Strings and values are copied; the model is copied and taken on success. */
+/** The configuration of an agent. Strings and values are copied; the model is copied and taken on success. */
 typedef struct tp_agent_config {
   size_t struct_size;
   const char *id;
@@ -161,20 +164,21 @@ typedef struct tp_agent_config {
   uint8_t reserved_[7];         /* must be zero */
 } tp_agent_config;
 
-/** Builds (agent.build), registers (agent.register, which sees the config as agent.build left it and may refuse), then
- *  makes visible. When the registration is refused, agent.unregister is called for those that had registered, in
- *  reverse: for a handler that had registered itself, and for one that does not register when another handler of its
- *  owner had. Blocks.
+/** Adds an agent: runs agent.build, then agent.register, which reads the built config and may refuse it, then makes the
+ *  agent visible. When the registration is refused, agent.unregister is run in reverse order, for the handlers whose
+ *  agent.register had succeeded, and for handlers without an agent.register of an owner with such a handler.
  *  @return TP_OK; TP_ERR_DENIED when a handler refused; TP_ERR_HOOK when a required one failed; TP_ERR_DUPLICATE_ID;
  *          TP_ERR_VERSION, TP_ERR_BAD_ID; TP_ERR_MALFORMED for extra and for a built config that is no map or has
  *          another kind of tools, skills, environment or resources; as
- *          tp_turn_begin(), since it takes a turn; TP_ERR_CANCELLED by a drain; TP_ERR_USAGE from inside a handler or a
- *          callback. */
+ *  tp_turn_begin(), since it begins a turn; TP_ERR_CANCELLED by a drain; TP_ERR_USAGE from inside a handler or a
+ *          callback.
+ *  Threads: any.  Blocks: up to the limits of the two phases. */
 TP_API tp_status tp_agent_add(tp_runtime *runtime, const tp_agent_config *config, tp_agent **ret_agent,
     tp_fault *fault) TP_MUST_USE;
-/** Makes invisible, then runs agent.unregister, unless a drain has. Sessions that use the agent keep it till they
- *  close. A drain runs agent.unregister for the agents that are left, the newest first; the handles stay the host's.
- *  Blocks. */
+/** Makes an agent invisible, then runs agent.unregister, unless a drain has run it. Sessions that use the agent keep it
+ *  until they close. A drain runs agent.unregister for the remaining agents, the newest first; their handles stay valid
+ *  until the host removes them.
+ *  Threads: any.  Blocks: up to the limit of the phase. */
 TP_API void tp_agent_remove(tp_agent *agent);
 
 /** How adding or removing ended. struct_size is set by the library; borrowed till the callback returns. */
@@ -185,85 +189,95 @@ typedef struct tp_agent_result {
   tp_agent *agent;              /* added: the host's from now on; else NULL */
   const tp_fault *fault;        /* NULL with TP_OK */
 } tp_agent_result;
+/** Receives the end of an add or a remove. Threads: the one that owns the work. */
 typedef void (*tp_agent_end_fn)(void *ctx, const tp_agent_result *result);
-/** The same on the engine workers, without waiting; on_end is called once, by the thread that owns the work. Everything
- *  in config is copied before the return, but the model is the host's until on_end says TP_OK.
- *  @param on_end  of add required.
- *  @return TP_OK; what tp_agent_add() says before it runs a phase; TP_ERR_USAGE without engine workers: then nothing
+/** Adds an agent on the engine workers, without waiting; on_end is called once, by the thread that owns the work.
+ *  Everything in config is copied before the return, but the model is taken only when on_end gets TP_OK.
+ *  @param on_end  required.
+ *  @return TP_OK; what tp_agent_add() returns before it runs a phase; TP_ERR_USAGE without engine workers: then nothing
  *          was begun, and on_end is not called.  Threads: any.  Blocks: no.  From a handler or callback: yes. */
 TP_API tp_status tp_agent_add_submit(tp_runtime *runtime, const tp_agent_config *config, tp_agent_end_fn on_end,
     void *ctx, tp_fault *fault) TP_MUST_USE;
-/** @param on_end  may be NULL; called before the return when a drain has run agent.unregister. */
+/** Removes an agent on the engine workers, without waiting.
+ *  @param on_end  may be NULL; called before the return when a drain has run agent.unregister.
+ *  @return as tp_agent_add_submit().
+ *  Threads: any. */
 TP_API tp_status tp_agent_remove_submit(tp_agent *agent, tp_agent_end_fn on_end, void *ctx,
     tp_fault *fault) TP_MUST_USE;
 
-/** The agent of this id that is registered and not removed, or NULL. Give it back with tp_agent_unref().
+/** The agent of this id that is registered and not removed, or NULL. End the reference with tp_agent_unref().
  *  Threads: any. */
 TP_API tp_agent *tp_agent_find(tp_runtime *runtime, const char *id);
-/** Drops a reference of tp_agent_find(), never the one of tp_agent_add(). Accepts NULL. Threads: any. */
+/** Ends a reference of tp_agent_find(), never the one of tp_agent_add(). Accepts NULL. Threads: any. */
 TP_API void tp_agent_unref(tp_agent *agent);
-/** The agent is borrowed till the callback returns; false stops. */
+/** The agent is borrowed till the callback returns; false stops. Threads: the calling one. */
 typedef bool (*tp_agent_fn)(void *ctx, tp_agent *agent);
 /** The visible agents in the order in which they were added. @param each  may be NULL.
  *  @return how many.  Threads: any. */
 TP_API size_t tp_runtime_agents(tp_runtime *runtime, tp_agent_fn each, void *ctx);
-/** Both live as long as the agent. */
+/** The agent's id. Lives as long as the agent. Threads: any. */
 TP_API const char *tp_agent_id(const tp_agent *agent);
-/** The config as agent.build left it: a value, a map. */
+/** The config as agent.build left it: a value, a map. Lives as long as the agent. Threads: any. */
 TP_API tp_text tp_agent_config_get(const tp_agent *agent);
-/** What the config had as data. */
+/** tp_agent_config.data. Threads: any. */
 TP_API void *tp_agent_data(const tp_agent *agent);
 
 /** A tool of a listing. struct_size is set by the library; borrowed till the callback returns. */
 typedef struct tp_tool_listing {
   size_t struct_size;
   const tp_tool *tool;          /* a copy: do not emit it */
-  const char *owner;            /* of the handler that brings it */
+  const char *owner;            /* of the handler that contributes it */
 } tp_tool_listing;
-/** False stops. */
+/** False stops. Threads: the calling one. */
 typedef bool (*tp_tool_listing_fn)(void *ctx, const tp_tool_listing *listing);
-/** The tools that a turn of the runtime has when no policy takes one away, in the order in which a model sees them:
- *  turn.pre_tool_materialization is run in a turn of its own, with no other phase.
+/** Lists the tools of a turn that no policy restricts, in the order in which a model sees them. It runs
+ *  turn.pre_tool_materialization, and no other phase, in a turn of its own.
  *  @param each  may be NULL.
  *  @param ret_count  how many there are, or up to the one at which each stopped; may be NULL.
- *  @return TP_OK; TP_ERR_TOOL_CONFLICT, TP_ERR_HOOK when the phase failed, with the one that failed in the fault; as
- *          tp_turn_begin(), since it takes a turn; TP_ERR_USAGE from inside a handler or a callback.
+ *  @return TP_OK; TP_ERR_TOOL_CONFLICT, TP_ERR_HOOK when the phase failed, with the failed subscription in the fault;
+ *          as tp_turn_begin(), since it begins a turn; TP_ERR_USAGE from inside a handler or a callback.
  *  Threads: any. each comes on the calling one.  Blocks: up to the phase's own limit. */
 TP_API tp_status tp_runtime_tools(tp_runtime *runtime, tp_tool_listing_fn each, void *ctx, size_t *ret_count,
     tp_fault *fault);
-/** Those of them that are in the agent's scope. Handlers read the agent's id and config, as in its turns. */
+/** Lists the tools of tp_runtime_tools() that are in the agent's scope. Handlers read the agent's id and config, as in
+ *  its turns.
+ *  @return as tp_runtime_tools().
+ *  Threads: any. */
 TP_API tp_status tp_agent_tools(tp_agent *agent, tp_tool_listing_fn each, void *ctx, size_t *ret_count,
     tp_fault *fault);
 
 /* ---- sessions -------------------------------------------------------------------------------------------------- */
 
-/** What a compaction callback is asked. Made by the library; borrowed till the callback returns. */
+/** The request to a compaction callback. Made by the library; borrowed till the callback returns. */
 typedef struct tp_compaction {
   size_t struct_size;
   tp_session *session;
-  int64_t tokens, tokens_max;   /* what the history holds, as tp_message_tokens() counts, and what it may: the session's
-                                   history_tokens_max; where a provider called the context too long, half of what
-                                   there is */
+  int64_t tokens, tokens_max;   /* what the history holds, as tp_message_tokens() counts, and its bound: the session's
+                                   history_tokens_max, or half of `tokens` where a provider called the context too
+                                   long */
   const tp_message *const *messages; /* the history: message_count pointers */
   size_t message_count;
   tp_message_fn each;           /* called for each message that replaces them, in order */
   void *each_ctx;
 } tp_compaction;
-/** Replaces a history that is too long by what it gives to each, which may be none. Each assistant's message with calls
- *  must have exactly their results right behind it, and the whole must have fewer tokens than before: else the history
- *  stays as it is, as with any status but TP_OK and after 30 s.
+/** Shortens a history: the messages that it passes to each, which may be none, replace it. The results of the calls of
+ *  an assistant's message must directly follow it, exactly one for each call, and the whole must have fewer tokens than
+ *  before. Otherwise the history stays as it is, as with any status but TP_OK, and when the callback takes longer than
+ *  30 s.
  *  Threads: a handler thread, one call per session at a time; may block. */
 typedef tp_status (*tp_compact_fn)(void *ctx, const tp_compaction *compaction, tp_fault *fault);
 /** An estimate without a tokenizer: a quarter of the bytes of text, names and arguments, rounded up, and 4; 0 for an
  *  end mark, which no model reads.  Threads: any. */
 TP_API int64_t tp_message_tokens(const tp_message *message);
-/** A tp_compact_fn: keeps the newest turns that have half of tokens_max, whole, at least the newest one where it fits,
- *  and drops the others. ctx is not used. */
+/** A tp_compact_fn: keeps the newest whole turns that together have at most half of tokens_max, at least the newest one
+ *  where it fits, and drops the others. ctx is not used. Threads: as of a tp_compact_fn. */
 TP_API tp_status tp_compact_drop_oldest(void *ctx, const tp_compaction *compaction, tp_fault *fault);
-/** A tp_compact_fn that only the library runs: keeps the same turns, and puts before them one message of the user with
- *  a summary of the others, for which it asks the session's own model: without tools, about as much of them as half of
- *  tokens_max holds, the newest first. Its tokens and cost are the turn's. ctx is not used.
- *  @return TP_ERR_USAGE, when a host calls it. */
+/** A tp_compact_fn that only the library runs: keeps the same turns as tp_compact_drop_oldest(), and puts before them
+ *  one message of the user with a summary of the others. The session's own model makes the summary, without tools, from
+ *  the newest of them that fit into half of tokens_max. The turn's tokens and cost include this request. ctx is not
+ *  used.
+ *  @return TP_ERR_USAGE, when a host calls it.
+ *  Threads: as of a tp_compact_fn. */
 TP_API tp_status tp_compact_summarize(void *ctx, const tp_compaction *compaction, tp_fault *fault);
 
 /** Options of a session. Strings are copied; on success model and history are taken, shared_history is referenced. */
@@ -283,44 +297,45 @@ typedef struct tp_session_options {
   void *data;                   /* the host's: tp_call_data(TP_ID_SESSION), tp_session_data() */
   int64_t history_tokens_max;   /* a longer history is compacted before a turn's first request; 0: none.
                                    TP_ERR_USAGE without compact */
-  tp_compact_fn compact;        /* makes the session's history shorter, behind turn.pre_compaction: above that limit,
+  tp_compact_fn compact;        /* makes the session's history shorter, after turn.pre_compaction: above that limit,
                                    and once for a request whose context the provider calls too long
-                                   (TP_ERR_CONTEXT_LENGTH), which is then made again, from model.pre on. Where it fails
-                                   a turn goes on with the long history, with a diagnostic, or fails with the
-                                   provider's error. What a tp_history stores stays whole: a session that is opened
-                                   again is compacted again. Not of turns that bring messages of their own */
+                                   (TP_ERR_CONTEXT_LENGTH), which is then repeated from model.pre on. Where it fails,
+                                   a turn above the limit goes on with the long history and a diagnostic, and a turn
+                                   with a refused request fails with the provider's error. The stored history is not
+                                   changed: a session that is opened again is compacted again. Not for turns with
+                                   tp_turn_request.messages */
   void *compact_ctx;            /* TP_ERR_USAGE without compact */
   tp_question_fn ask;           /* the channel for questions (people.h); NULL: the runtime's */
   void *ask_ctx;                /* TP_ERR_USAGE without ask */
   tp_permission_fn permission;  /* NULL: the runtime's */
   void *permission_ctx;         /* TP_ERR_USAGE without permission */
   const tp_model *const *fallbacks; /* fallback_count pointers, at most 16, each to another model, taken as model is:
-                                   TP_ERR_USAGE without model. Asked in their order: the next one when a request to the
-                                   one before failed, could have been repeated (or TP_ERR_MODEL_UNAVAILABLE), and its
-                                   attempts are used up, or when the breaker of its provider is open
-                                   (tp_runtime_options.breaker_failures); never behind a first delta. The turn stays
-                                   with the one that it came to. They get no model_name: each has its own name.
-                                   */
+                                   TP_ERR_USAGE without model. The turn goes on to the next one in their order when a
+                                   request failed with a retryable error and has no attempt left, when it failed with
+                                   TP_ERR_MODEL_UNAVAILABLE, or when the breaker of the provider is open
+                                   (tp_runtime_options.breaker_failures); never after a first delta. It does not go
+                                   back. They get no model_name: each has its own name */
   size_t fallback_count;
 } tp_session_options;
 
-/** Opens a session. Never blocks: history and session.start are the first step of its first driven turn.
- *  A tenant has one session of an id: the second open is refused until the on_end of the first one's close.
+/** Opens a session. The history is loaded, and session.start run, in the first step of its first driven turn. An id is
+ *  open once in a tenant: a second open is refused until the on_end of the first one's close.
  *  @return TP_OK; TP_ERR_VERSION, TP_ERR_BAD_ID, TP_ERR_NO_MEMORY; TP_ERR_BUSY for an id that is open, or that is being
  *          deleted from the shared history; TP_ERR_USAGE for two histories or a wrong one; TP_ERR_SHUTDOWN once a drain
- *          has begun; what tp_runtime_start() says. With anything but TP_OK model and history were not taken. */
+ *          has begun; what tp_runtime_start() returns. With anything but TP_OK model and history were not taken.
+ *  Threads: any.  Blocks: no. */
 TP_API tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *options, tp_session **ret_session,
     tp_fault *fault) TP_MUST_USE;
-/** Runs session.end once after the turns in the queue, then on_end (may be NULL), when all their ends were notified.
- *  Where a drain was first to ask for session.end it is not run again; on_end waits for it all the same, and comes at
- *  once when it is over. Where as many sessions as turns_max (at least 1,024) are being closed at one moment
- *  session.end is not run, which is logged; a drain waits instead. What was taken (model, history) is destroyed when
- *  the last turn and call of the session no longer refers to it: before on_end or after. In the child of a fork it only
- *  calls on_end. Never blocks, but with no_engine_workers, where it runs session.end itself. Accepts NULL. */
+/** Closes a session: after the turns in its queue have ended it runs session.end once, then calls on_end (may be NULL),
+ *  when the ends of all these turns were notified. Where a drain has begun session.end for this session, it is not run
+ *  again, and on_end is called when it has ended. When turns_max sessions (at least 1,024) are being closed at the same
+ *  time, session.end is not run, and a line is logged; a drain waits instead. The model and the history that the
+ *  session took are destroyed when its last turn and call no longer refer to them, before on_end or after it. In the
+ *  child of a fork the function only calls on_end. Accepts NULL.
+ *  Threads: any.  Blocks: no; with no_engine_workers it runs session.end itself. */
 TP_API void tp_session_close(tp_session *session, void (*on_end)(void *ctx), void *ctx);
 
-/** What session.end carries of a session, or of a logical phase of it, besides times and outcome. Copied. A value that
- *  is empty is not in the payload. */
+/** The host's part of the payload of session.end. Copied. A value that is empty is not in the payload. */
 typedef struct tp_session_end {
   size_t struct_size;
   const char *reason;           /* TP_FIELD_REASON; NULL: "closed" at a close, "phase" at the end of a phase */
@@ -329,50 +344,53 @@ typedef struct tp_session_end {
                                    session have called since its last session.end, each once; at most 1,000 */
   tp_text tasks_summary;        /* value: array of maps, at most 1 MiB; TP_FIELD_TASKS_SUMMARY */
 } tp_session_end;
-/** tp_session_close() with more for session.end. Where a drain was first to ask for session.end, its reason is
- *  "drained": `end` comes too late, which is logged.
+/** tp_session_close() with fields for the payload of session.end. Where a drain has begun session.end for this session,
+ *  the reason is "drained", `end` is not used, and a line is logged.
  *  @param end  NULL: as tp_session_close().
  *  @return TP_OK; TP_ERR_VERSION, TP_ERR_UTF8, TP_ERR_MALFORMED, TP_ERR_TOO_LARGE for what is wrong with end: then the
  *          session was not closed.  Threads: any.  Blocks: as tp_session_close(). */
 TP_API tp_status tp_session_close_with(tp_session *session, const tp_session_end *end, void (*on_end)(void *ctx),
     void *ctx, tp_fault *fault) TP_MUST_USE;
-/** Fires session.end at the end of a logical phase, behind the turns in the queue, with the session left open.
+/** Runs session.end at the end of a logical phase of the session, after the turns in its queue. The session stays
+ *  open.
  *  @param end  may be NULL.
  *  @return TP_OK when it was run; as tp_session_close_with(); TP_ERR_FULL, TP_ERR_SHUTDOWN, TP_ERR_NO_MEMORY,
  *          TP_ERR_FORKED; TP_ERR_USAGE from inside a handler or a callback.
  *  Threads: any.  Blocks: while the turns before it run, then up to the phase's own limit. */
 TP_API tp_status tp_session_end_phase(tp_session *session, const tp_session_end *end, tp_fault *fault) TP_MUST_USE;
-/** The same on the engine workers, without waiting.
- *  @param on_end  once, behind session.end, on the thread that owns the turn; may be NULL.
+/** tp_session_end_phase() on the engine workers, without waiting.
+ *  @param on_end  called once, after session.end, on the thread that owns the turn; may be NULL.
  *  @return as tp_session_end_phase(); TP_ERR_USAGE without engine workers. With anything but TP_OK on_end is not
  *          called.
  *  Threads: any.  Blocks: no.  From a handler or callback: yes. */
 TP_API tp_status tp_session_end_phase_submit(tp_session *session, const tp_session_end *end,
     void (*on_end)(void *ctx), void *ctx, tp_fault *fault) TP_MUST_USE;
 
-/** What a session was opened with. Texts live as long as the session; "" where the options had none.
- *  Threads: any, till tp_session_close() is called; in a callback of tp_runtime_sessions() and in handlers and
- *  callbacks of the session's turns also then. */
+/** The options that a session was opened with. Texts live as long as the session; "" where the options had none.
+ *  Threads: any, till tp_session_close() is called; after that only those that run a callback of tp_runtime_sessions(),
+ *  or a handler or callback of the session's turns. */
 TP_API const char *tp_session_id(const tp_session *session);
 TP_API const char *tp_session_tenant(const tp_session *session);
 TP_API const char *tp_session_workspace(const tp_session *session);
 TP_API const char *tp_session_thread(const tp_session *session);
-/** NULL: a bare one. */
+/** The agent (NULL: none), the runtime, and tp_session_options.data. Threads: as tp_session_id(). */
 TP_API tp_agent *tp_session_agent(const tp_session *session);
 TP_API tp_runtime *tp_session_runtime(const tp_session *session);
 TP_API void *tp_session_data(const tp_session *session);
-/** Turns that wait for the one that runs.
- *  @param ret_running  whether one runs, be it the session's end; may be NULL. */
+/** The number of turns that wait for the running one.
+ *  @param ret_running  whether a turn, or the session's end, runs; may be NULL.
+ *  Threads: as tp_session_id(). */
 TP_API size_t tp_session_queue_length(const tp_session *session, bool *ret_running);
 
-/** The open session of this tenant (NULL or "": none) and id, or NULL: there is none, or its close was asked for. The
+/** The open session of this tenant (NULL or "": none) and id, or NULL: there is none, or it was closed. The
  *  pointer is the host's own handle; it stays readable until tp_session_unref(), also when another thread closes it.
  *  Call tp_session_unref() before tp_runtime_free().  Threads: any.  Blocks: no. */
 TP_API tp_session *tp_session_find(tp_runtime *runtime, const char *tenant, const char *id);
-/** Drops a reference of tp_session_find(); closes nothing. Accepts NULL.  Threads: any. */
+/** Ends a reference of tp_session_find(); closes nothing. Accepts NULL.  Threads: any. */
 TP_API void tp_session_unref(tp_session *session);
 
-/** The session is borrowed till the callback returns, also when it is closed meanwhile; false stops. */
+/** The session is borrowed till the callback returns, also when it is closed meanwhile; false stops.
+ *  Threads: the calling one. */
 typedef bool (*tp_session_fn)(void *ctx, tp_session *session);
 /** The sessions whose close has not ended, in the order in which they were opened. One that is opened or closed by
  *  another thread meanwhile is seen or not; each of the others is seen exactly once. No lock is held while each
@@ -386,7 +404,7 @@ TP_API size_t tp_runtime_sessions(tp_runtime *runtime, tp_session_fn each, void 
 
 /** How a turn ended. */
 typedef enum tp_turn_outcome {
-  TP_TURN_NONE = 0,             /* in no result */
+  TP_TURN_NONE = 0,             /* never in a result */
   TP_TURN_COMPLETED = 1,
   TP_TURN_FAILED = 2,
   TP_TURN_DENIED = 3,
@@ -395,6 +413,7 @@ typedef enum tp_turn_outcome {
   TP_TURN_OUTCOME_FORCE_32 = 0x7fffffff
 } tp_turn_outcome;
 
+/** The constant's word in small letters: "completed"; "unknown" for any other number. Static text. Threads: any. */
 TP_API const char *tp_turn_outcome_name(tp_turn_outcome outcome);
 
 /** One turn. Copied at begin. Limits: 0 means default. */
@@ -421,7 +440,7 @@ typedef struct tp_turn_request {
   uint8_t reserved_[3];         /* must be zero */
   void *data;                   /* the host's: tp_call_data(TP_ID_TURN), tp_turn_data() */
   /* Of turns that the library drives: tp_turn_begin() refuses them. */
-  const tp_message *const *messages; /* message_count pointers: what the turn has as its whole history, in place of the
+  const tp_message *const *messages; /* message_count pointers: the whole history of the turn, in place of the
                                    session's; `text` follows them and must not be empty. Roles user, assistant, tool
                                    and system; each call of an assistant has exactly one result right behind it. At
                                    most 100,000 and 64 MiB. NULL: the session's history. The turn's own exchange is
@@ -431,18 +450,18 @@ typedef struct tp_turn_request {
   tp_text system;               /* standing system text for this turn, in place of the agent's; empty: the agent's */
   tp_text parameters;           /* value: a map of at most 1 MiB, for the provider (tp_model_request.parameters) and for
                                    turn.post_prompt_compile (`parameters` in TP_FIELD_REQUEST); empty: none */
-  int64_t said_unix_ms;         /* when the user said the text, Unix milliseconds (UTC), for an old conversation that is
-                                   played again: TP_FIELD_SAID_AT of turn.post_turn, by which the memory dates what it
-                                   keeps. Events and records keep their own clock. From 1973-03-03 (what is less was
-                                   given in seconds) to five minutes ahead of the machine's clock. 0: the time at which
-                                   the turn is submitted */
+  int64_t said_unix_ms;         /* when the user said the text, Unix milliseconds (UTC), to replay an old
+                                   conversation: TP_FIELD_SAID_AT of turn.post_turn, with which the memory dates its
+                                   entries. Events and records have the time of the replay. From 1973-03-03 (a smaller
+                                   number is a time in seconds) to five minutes ahead of the machine's clock. 0: the
+                                   time at which the turn is submitted */
   const char *caller_job;       /* of a caller that is a job (background_job, ci_pipeline): its id, such as a number
-                                   that tp_call_job_id() gave, or that of a pipeline; tp_call_caller_job() */
-  const char *triggered_by;     /* who or what made the caller call: a person, a schedule, a commit;
-                                   tp_call_triggered_by(). As ids: at most 128 bytes */
+                                   of tp_call_job_id(), or that of a pipeline; read by tp_call_caller_job() */
+  const char *triggered_by;     /* what started the caller: a person, a schedule, a commit; read by
+                                   tp_call_triggered_by(). At most 128 bytes, as an id */
 } tp_turn_request;
 
-/** What a turn came to. Made by the library. */
+/** The result of a turn. Made by the library. */
 typedef struct tp_turn_result {
   size_t struct_size;
   tp_turn_outcome outcome;
@@ -452,115 +471,118 @@ typedef struct tp_turn_result {
   tp_text turn_id;
   /* Whose subscription ended the turn; empty and 0 when none did. */
   tp_phase_id phase;
-  tp_state state;               /* TP_STATE_SUCCEEDED: it answered, and denied (a server says 403). Any other: it is
+  tp_state state;               /* TP_STATE_SUCCEEDED: it answered, and denied (HTTP status 403). Any other: it is
                                    required and did not answer (503) */
   tp_reason why;                /* why it did not answer: TP_REASON_TIMEOUT, TP_REASON_ERROR, …; NONE: it denied */
   uint32_t iterations;
   uint32_t tool_calls;
   uint32_t reserved_;
   tp_text subscription;
-  tp_text bare_reason;          /* its own words */
+  tp_text bare_reason;          /* the subscription's reason as it was given */
   int64_t input_tokens, output_tokens, cost_micros;
   int64_t started_ns, ended_ns; /* started_ns is 0 for a turn that never began */
 } tp_turn_result;
 /** Frees a result of tp_turn_run(). Accepts NULL. Threads: any. Also after tp_runtime_free(). */
 TP_API void tp_turn_result_free(const tp_turn_result *result);
 
-/** Runs a turn through every phase on the calling thread, which helps. Waits its turn behind queued ones.
+/** Runs a turn through every phase, after the turns that are queued in the session. The calling thread runs its steps.
  *  @param ret_result  freed by tp_turn_result_free(); untouched when the turn was not run. May be NULL.
  *  @return whether it was run: TP_OK and a result, whatever its outcome; TP_ERR_FULL, TP_ERR_SHUTDOWN,
  *          TP_ERR_NO_MEMORY; for what is wrong with the request TP_ERR_VERSION, TP_ERR_BAD_ID, TP_ERR_UTF8,
  *          TP_ERR_MALFORMED, TP_ERR_TOO_LARGE and TP_ERR_USAGE; TP_ERR_USAGE from inside a handler or a callback.
- *  Threads: any. Blocks: while the turns before it run, then up to what is left of the turn's limit, which counts from
- *  this call, and what comes at the end of every turn. */
+ *  Threads: any. Blocks: while the turns before it run, then up to the rest of the turn's limit, which counts from
+ *  this call, and the limits of the phases at the end of every turn. */
 TP_API tp_status tp_turn_run(tp_session *session, const tp_turn_request *request, const tp_turn_result **ret_result,
     tp_fault *fault) TP_MUST_USE;
 
-/** Receives a submitted turn's result, once, on the thread that owns the turn; borrowed till return. */
+/** Receives a submitted turn's result, once, on the thread that owns the turn; borrowed till return.
+ *  Threads: the one that owns the turn. */
 typedef void (*tp_turn_end_fn)(void *ctx, const tp_turn_result *result);
-/** A turn that was submitted, as its submitter holds it. It outlives the turn, and may be given back after
- *  tp_runtime_free(), as long as the runtime's allocator can be used. */
+/** A reference to a submitted turn. It stays valid after the turn's end, and may be ended by tp_submission_unref()
+ *  after tp_runtime_free(), as long as the runtime's allocator can be used. */
 typedef struct tp_submission tp_submission;
-/** Queues a turn. While it waits for the turns before it, a cancel and its limit end it at once: it fires no phase, its
- *  message enters no history, and its end is reported before theirs.
- *  @param on_end  may be NULL: then tp_submission_wait() says how it ended.
- *  @param ret_submission  to wait for the turn or to cancel it; give it back with tp_submission_unref(). May be NULL.
- *  Errors as tp_turn_run(); then on_end is not called. Threads: any. Blocks: no. */
+/** Queues a turn. While it waits for the turns before it, a cancel or its limit ends it at once: it runs no phase, its
+ *  message enters no history, and its end is reported before the ends of those turns.
+ *  @param on_end  may be NULL: tp_submission_wait() returns the result, too.
+ *  @param ret_submission  to wait for the turn or to cancel it; ended by tp_submission_unref(). May be NULL.
+ *  @return as tp_turn_run(); with anything but TP_OK on_end is not called. Threads: any. Blocks: no. */
 TP_API tp_status tp_turn_submit(tp_session *session, const tp_turn_request *request, tp_turn_end_fn on_end, void *ctx,
                                 tp_submission **ret_submission, tp_fault *fault) TP_MUST_USE;
 /** Waits until the turn has ended and its on_end has returned.
- *  @param limit_ms  0: only looks.
+ *  @param limit_ms  0: does not wait.
  *  @param ret_result  valid till tp_submission_unref(); untouched unless TP_OK. May be NULL.
  *  @return TP_OK; TP_ERR_TIMEOUT when it has not; TP_ERR_USAGE from inside a handler or a callback, unless limit_ms is
  *          0; TP_ERR_FORKED.
  *  Threads: any, several at once. Blocks: up to limit_ms. */
 TP_API tp_status tp_submission_wait(tp_submission *submission, uint32_t limit_ms, const tp_turn_result **ret_result,
     tp_fault *fault) TP_MUST_USE;
-/** Sets the turn's deadline to now. Harmless on a turn that has ended. Accepts NULL. Threads: any. Blocks: no. */
+/** Sets the turn's deadline to now. Does nothing when the turn has ended. Accepts NULL. Threads: any. Blocks: no. */
 TP_API void tp_submission_cancel(tp_submission *submission);
-/** Cancels one call of the response whose calls run, or all of them; the turn goes on with their results. A call that
- *  has none yet ends as TP_TOOL_CANCELLED: its function, also one that has deferred or waits in an inbox, is cancelled
- *  and given up, a question about it is over, its gates end. Where the function was called tool.result and tool.post
- *  come. A call that has its result keeps it; where there is nothing to cancel the log has a line.
+/** Cancels one tool call of the current response, or all of them; the turn goes on with their results. A call without a
+ *  result ends as TP_TOOL_CANCELLED: its function is cancelled and abandoned, also one that has deferred or waits in an
+ *  inbox; a question about it is closed, and its gates end. When the function was called, tool.result and tool.post are
+ *  run. A call that has its result keeps it. When there is nothing to cancel a line is logged.
  *  @param call_id  tp_tool_result.call_id; empty: all. Copied.
- *  @return TP_OK: it was asked for; TP_ERR_STALE when the turn has ended; TP_ERR_NO_MEMORY; TP_ERR_USAGE without a
- *          submission; TP_ERR_FORKED.
+ *  @return TP_OK: the cancel was submitted; TP_ERR_STALE when the turn has ended; TP_ERR_NO_MEMORY; TP_ERR_USAGE
+ *          without a submission; TP_ERR_FORKED.
  *  Threads: any.  Blocks: no.  From a handler or callback: yes. */
 TP_API tp_status tp_submission_cancel_calls(tp_submission *submission, tp_text call_id, tp_fault *fault);
-/** The submitter's reference goes, and the result with it; the turn is not cancelled. Accepts NULL. Threads: any, also
- *  from on_end and after tp_runtime_free(). */
+/** Ends the submitter's reference, and frees the result with it; the turn is not cancelled. Accepts NULL. Threads: any,
+ *  also from on_end and after tp_runtime_free(). */
 TP_API void tp_submission_unref(tp_submission *submission);
 
 /* ---- nested turns ---------------------------------------------------------------------------------------------- */
 
-/** Runs a turn of another session for a call of a handler or tool (a subagent), and waits for it. The nested turn
+/** Runs a turn of another session from a handler or tool (a subagent), and waits for it. The nested turn
  *  - passes every phase and gate and leaves records as any turn does;
  *  - has the agent, history and people of its session;
  *  - uses the registrations with which the turn of the call began;
- *  - takes no room of its own (tp_runtime_options.turns_running_max);
+ *  - does not count against tp_runtime_options.turns_running_max;
  *  - ends at the latest with the call's deadline, also while a person is asked, and is cancelled with the call.
- *  Turns nest four deep: a turn, and four below it. While the call waits it occupies neither one of the handler_threads
- *  nor a permit of its subscription or tool, so that the nested turn may use the same ones. It gets both back before
- *  this returns, and may wait for them.
+ *  Turns nest four deep: a turn, and four below it. While the call waits it holds neither one of the handler_threads
+ *  nor a permit of its subscription or tool, so that the nested turn may use them. The call gets both again before this
+ *  function returns, and may wait for them.
  *  @param call     of a handler of placement thread, on its own thread, that has not deferred.
- *  @param session  of the same runtime. Its other turns come first, as with tp_turn_run(). Where the turns of two
- *                  sessions wait for each other's, that ends at the calls' deadlines.
+ *  @param session  of the same runtime. Its queued turns run first, as with tp_turn_run(). When turns of two
+ *                  sessions wait for each other, both waits end at the deadlines of their calls.
  *  @param request  as tp_turn_run().
  *  @param ret_result  freed by tp_turn_result_free(); untouched when the turn was not run. May be NULL.
- *  @return whether it was run, as tp_turn_run(). TP_ERR_TOO_DEEP; TP_ERR_CANCELLED when the call was given up;
- *          TP_ERR_FULL also where 1,024 calls of the runtime wait so; TP_ERR_USAGE from a call that may not wait, for a
- *          session of another runtime and for one whose own turn waits for this call.
+ *  @return whether it was run, as tp_turn_run(). TP_ERR_TOO_DEEP; TP_ERR_CANCELLED when the call was cancelled;
+ *          TP_ERR_FULL also where 1,024 calls of the runtime wait in this function; TP_ERR_USAGE from a call that may
+ *          not wait, for a session of another runtime and for one whose own turn waits for this call.
  *  Threads: that of the call.  Blocks: up to the call's deadline. */
 TP_API tp_status tp_call_run_turn(tp_call *call, tp_session *session, const tp_turn_request *request,
     const tp_turn_result **ret_result, tp_fault *fault) TP_MUST_USE;
-/** The same for a run of a tool. */
+/** tp_call_run_turn() for a run of a tool. Threads: that of the run. */
 TP_API tp_status tp_tool_run_turn(tp_tool_run *run, tp_session *session, const tp_turn_request *request,
     const tp_turn_result **ret_result, tp_fault *fault) TP_MUST_USE;
-/** The same without waiting, for calls that defer, are inline or come from an inbox: on_end brings the result and may
- *  complete the call's token. The nested turn ends at the call's deadline. Where the call is cancelled before,
- *  tp_deferral.cancel calls tp_submission_cancel(). A call of an inbox keeps its permit meanwhile.
- *  @return as tp_turn_submit(), and as above.
+/** tp_call_run_turn() and tp_tool_run_turn() without waiting, for calls that defer, are inline or come from an inbox.
+ *  on_end gets the result, and may complete the call's token. The nested turn ends at the call's deadline. To end it
+ *  when the call is cancelled, the host's tp_deferral.cancel calls tp_submission_cancel(). A call from an inbox keeps
+ *  its permit meanwhile.
+ *  @return as tp_turn_submit() and tp_call_run_turn().
  *  Threads: that of the call, as long as its function runs; of an inbox, until its token is completed.  Blocks: no. */
 TP_API tp_status tp_call_submit_turn(tp_call *call, tp_session *session, const tp_turn_request *request,
     tp_turn_end_fn on_end, void *ctx, tp_submission **ret_submission, tp_fault *fault) TP_MUST_USE;
 TP_API tp_status tp_tool_submit_turn(tp_tool_run *run, tp_session *session, const tp_turn_request *request,
     tp_turn_end_fn on_end, void *ctx, tp_submission **ret_submission, tp_fault *fault) TP_MUST_USE;
-/** Of a call in a nested turn: the id of the turn whose call runs it; else empty. A background job, which is stored,
- *  does not know it: a job that runs a turn in which it is asked for again has to see by other means that it does.
- *  Borrowed till the handler returns.
+/** Of a call in a nested turn: the id of the turn whose call runs it; else empty. It is empty in a background job: a
+ *  job that runs turns must prevent by other means that these turns store the same job again and again. Borrowed till
+ *  the handler returns.
  *  Threads: that of the call. */
 TP_API tp_text tp_call_parent_turn(const tp_call *call);
-/** The same for a match. Threads: that of the match. */
+/** tp_call_parent_turn() for a match. Threads: that of the match. */
 TP_API tp_text tp_match_parent_turn(const tp_match_view *view);
 
 /* ---- phases alone ---------------------------------------------------------------------------------------------- */
 
-/** For hosts with a loop of their own: begins a turn without driving it; fires no phase. One operation at a time.
- *  A turn of a session gives its events to the listeners that the session had when it began, until it ends, also when
- *  the session is closed before. What its phases gather of policies and prompt context is kept till the end, 64 MiB at
- *  most.
- *  @return TP_OK; TP_ERR_FULL at turns_max; TP_ERR_VERSION, TP_ERR_BAD_ID, TP_ERR_UTF8; what tp_value_check() says of
- *          files; TP_ERR_NO_MEMORY, TP_ERR_SHUTDOWN, TP_ERR_FORKED, and what tp_runtime_start() says. */
+/** For hosts that drive turns themselves: begins a turn, of a session or of none, and runs no phase. One operation at a
+ *  time. The events of a turn of a session go to the listeners that the session had when the turn began, until the turn
+ *  ends, also when the session is closed before. The policies and prompt contexts that its phases contribute are kept
+ *  until its end, at most 64 MiB.
+ *  @return TP_OK; TP_ERR_FULL at turns_max; TP_ERR_VERSION, TP_ERR_BAD_ID, TP_ERR_UTF8; what tp_value_check() returns
+ *          for files; TP_ERR_NO_MEMORY, TP_ERR_SHUTDOWN, TP_ERR_FORKED, and what tp_runtime_start() returns.
+ *  Threads: any. */
 TP_API tp_status tp_turn_begin(tp_session *session, const tp_turn_request *request, tp_turn **ret_turn,
     tp_fault *fault) TP_MUST_USE;
 TP_API tp_status tp_turn_begin_bare(tp_runtime *runtime, const tp_turn_request *request, tp_turn **ret_turn,
@@ -571,14 +593,15 @@ TP_API void tp_turn_cancel(tp_turn *turn);
 /** As tp_submission_cancel_calls(), for the calls of tp_tools_run() and tp_tools_submit(). Threads: any, till
  *  tp_turn_end() is called. */
 TP_API tp_status tp_turn_cancel_calls(tp_turn *turn, tp_text call_id, tp_fault *fault);
-/** Ends it and frees its phase and tool results. No operation may be under way. Accepts NULL. */
+/** Ends it and frees its phase and tool results. No operation may be under way. Accepts NULL.
+ *  Threads: one at a time; the last call of the turn. */
 TP_API void tp_turn_end(tp_turn *turn);
 
 /** The turn's id, the request's or a generated one; borrowed till tp_turn_end(). Threads: one at a time, while no
  *  submitted operation of the turn is under way; or a callback or handler of the turn. */
 TP_API tp_text tp_turn_id(tp_turn *turn);
-/** What the turn was begun with: the session (the host's own handle: not to be used once it was closed) or NULL for a
- *  bare turn, the runtime, the request's data. Threads: any, till tp_turn_end(). */
+/** The session (the host's handle, which must not be used after its close; NULL for a bare turn), the runtime, and
+ *  tp_turn_request.data. Threads: any, till tp_turn_end(). */
 TP_API tp_session *tp_turn_session(const tp_turn *turn);
 TP_API tp_runtime *tp_turn_runtime(const tp_turn *turn);
 TP_API void *tp_turn_data(const tp_turn *turn);
@@ -597,16 +620,16 @@ typedef struct tp_phase_input {
 
 typedef struct tp_merged tp_merged;
 
-/** What an entry came to. The caller sets struct_size; a longer struct of a newer program is filled as far as this
- *  library knows it, and struct_size says how far. What it points to is valid till tp_turn_end() or
- *  tp_phase_result_release(). */
+/** The result of an entry. The caller sets struct_size; of a longer struct of a newer program only the fields that this
+ *  library has are filled, and struct_size is set to the size that was filled. Its pointers are valid until
+ *  tp_turn_end() or tp_phase_result_release(). */
 typedef struct tp_phase_result {
   size_t struct_size;
   tp_status outcome;            /* TP_OK, TP_ERR_DENIED, TP_ERR_HOOK (failed closed), TP_ERR_CANCELLED; of a submitted
                                    phase that could not be run TP_ERR_NO_MEMORY, run_count 0 */
   tp_verdict verdict;           /* the strictest */
-  const char *subscription;     /* who denied, asked or failed; NULL */
-  tp_text reason;               /* its own words, or the name of `why` */
+  const char *subscription;     /* that denied, asked or failed; NULL: none */
+  tp_text reason;               /* as the subscription gave it, or the name of `why` */
   tp_state state;               /* of the run of `subscription`: TP_STATE_SUCCEEDED when it answered (it denied or
                                    asked), any other when it did not; NONE without one */
   tp_reason why;                /* why it did not answer: TP_REASON_TIMEOUT, TP_REASON_ERROR, …; NONE: it answered */
@@ -616,36 +639,38 @@ typedef struct tp_phase_result {
   void *entry;                  /* internal; NULL for an empty phase */
 } tp_phase_result;
 
-/** Runs a phase on the calling thread, which helps. Blocks: up to the entry's deadline.
- *  Threads: one at a time. TP_ERR_BUSY says that a submitted operation, or one of another thread that has begun, is
- *  under way; two threads that begin at the same moment are not distinguished, since that would cost each phase a
- *  locked instruction. A phase without subscriptions is refused for its payload only: nothing is run.
+/** Runs a phase; the calling thread runs its inline handlers. A phase without subscriptions is refused for its payload
+ *  only: nothing is run.
+ *  Threads: one at a time.  Blocks: up to the entry's deadline.
+ *  TP_ERR_BUSY means that a submitted operation of the turn is under way, or one that another thread has begun. Two
+ *  threads that begin at the same moment are not detected, since that would cost each phase a locked instruction.
  *  @param input  NULL: an empty payload.
  *  @return whether it was run: TP_OK and *ret_result; TP_ERR_UNKNOWN_PHASE, TP_ERR_BUSY, TP_ERR_NO_MEMORY,
  *          TP_ERR_USAGE, TP_ERR_VERSION, TP_ERR_FORKED; TP_ERR_SHUTDOWN when the limit of a drain is over. */
 TP_API tp_status tp_phase_run(tp_turn *turn, tp_phase_id phase, const tp_phase_input *input,
     tp_phase_result *ret_result, tp_fault *fault) TP_MUST_USE;
 typedef void (*tp_phase_end_fn)(void *ctx, const tp_phase_result *result);
-/** Runs it on the engine workers; on_end may begin the next operation of the turn, or end the turn.
- *  @param on_end  required: TP_ERR_USAGE without it, since nothing else says when the phase has ended.
- *  @return as tp_phase_run(); with anything but TP_OK nothing was begun. */
+/** Runs a phase on the engine workers; on_end may begin the next operation of the turn, or end the turn.
+ *  @param on_end  required: TP_ERR_USAGE without it, since the end of the phase is not notified in any other way.
+ *  @return as tp_phase_run(); with anything but TP_OK nothing was begun.
+ *  Threads: one at a time. */
 TP_API tp_status tp_phase_submit(tp_turn *turn, tp_phase_id phase, const tp_phase_input *input, tp_phase_end_fn on_end,
     void *ctx, tp_fault *fault) TP_MUST_USE;
-/** Zero-fills a result but for struct_size and frees its memory before the turn ends; does nothing where there is no
- *  entry.
- *  Threads: any that may begin an operation of the turn, and no other of these at the same time; any callback, any
- *  handler. In a callback or handler that the turn's own thread runs for a submitted operation of it the memory is
- *  freed at once; in any other it stays till the turn's end.
- *  Blocks: while the thread that ran the turn's last operation leaves it; never in a handler or a callback of a turn.
- *  Calls nothing of the host's. */
+/** Frees the memory of a result before the turn ends, and zero-fills the result except struct_size. Does nothing for a
+ *  result without entry. Calls no function of the host.
+ *  In a callback or handler that the turn's owner runs for a submitted operation of the turn the memory is freed at
+ *  once; in any other callback or handler it stays until the turn's end.
+ *  Threads: one at a time, of those that may begin an operation of the turn; any callback, any handler.
+ *  Blocks: until the thread that ran the turn's last operation no longer owns the turn; never in a handler or a
+ *  callback of a turn. */
 TP_API void tp_phase_result_release(tp_turn *turn, tp_phase_result *result);
 
-/** The row of a subscription, in plan order. The rows are made at the first call, in the memory of the result, and live
- *  as it does. Threads: one at a time for each result.
+/** The row of a subscription, in plan order. The first call makes the rows, in the memory of the result; they are valid
+ *  as long as the result. Threads: one at a time for each result.
  *  @return NULL when index is not below run_count, and without memory. */
 TP_API const tp_run_record *tp_phase_result_run(const tp_phase_result *result, uint32_t index);
 
-/** A merged contribution with where it came from. Made by the library. */
+/** A merged contribution and its origin. Made by the library. */
 typedef struct tp_merged_entry {
   size_t struct_size;
   const tp_contribution *contribution;
@@ -656,34 +681,38 @@ typedef struct tp_merged_entry {
 } tp_merged_entry;
 
 /** The merged contributions of one kind (0: of all kinds), in merged order; diagnostics of the merge are among
- *  TP_KIND_DIAGNOSTIC. Lives as long as the result; NULL when index is not below the count. */
+ *  TP_KIND_DIAGNOSTIC. Lives as long as the result; NULL when index is not below the count.
+ *  Threads: one at a time for each result. */
 TP_API size_t tp_merged_count(const tp_merged *merged, tp_kind kind);
 TP_API const tp_merged_entry *tp_merged_get(const tp_merged *merged, tp_kind kind, size_t index);
-/** A payload field as the chain left it (replaced or not); empty / 0 when there is none. */
+/** A payload field as the chain left it (replaced or not); empty / 0 when there is none.
+ *  Threads: one at a time for each result. */
 TP_API tp_text tp_merged_text(const tp_merged *merged, tp_field_id field);
 TP_API bool tp_merged_replaced(const tp_merged *merged, tp_field_id field);
 /** The canonical bytes of the merged result: equal for equal plans, payloads and attempt outcomes, whatever the number
- *  of threads. Written to the writer. */
+ *  of threads. Written to the writer. Threads: one at a time for each result. */
 TP_API tp_status tp_merged_write(const tp_merged *merged, tp_writer *writer) TP_MUST_USE;
 
 /* ---- tools ------------------------------------------------------------------------------------------------------ */
 
 /** Dispatches the calls of one response concurrently, each through its gates, with the tools that this turn's
- *  turn.pre_tool_materialization brought.
+ *  turn.pre_tool_materialization has contributed.
  *  @param calls  count pointers; borrowed till return; each struct is read by its struct_size.
  *  @param ret_results  count pointers: (*ret_results)[i] is the result of calls[i]; they live till tp_turn_end().
- *  @return whether they were run, as tp_phase_run(). */
+ *  @return whether they were run, as tp_phase_run().
+ *  Threads: one at a time. */
 TP_API tp_status tp_tools_run(tp_turn *turn, const tp_tool_call *const *calls, size_t count,
     const tp_tool_result *const **ret_results, tp_fault *fault) TP_MUST_USE;
 typedef void (*tp_tools_end_fn)(void *ctx, const tp_tool_result *const *results, size_t count);
-/** The same on the engine workers, without waiting. The calls are copied: at the return they are the caller's again.
- *  on_end is called once, as that of tp_phase_submit() is, and required as there; results[i] is that of calls[i], and
- *  they live till tp_turn_end().
- *  @return as tp_phase_submit(); with anything but TP_OK nothing was begun. */
+/** tp_tools_run() on the engine workers, without waiting. on_end is required and is called once, as that of
+ *  tp_phase_submit(). results[i] is the result of calls[i]; they are valid until tp_turn_end().
+ *  @param calls  borrowed until this returns: they are copied.
+ *  @return as tp_phase_submit(); with anything but TP_OK nothing was begun.
+ *  Threads: one at a time. */
 TP_API tp_status tp_tools_submit(tp_turn *turn, const tp_tool_call *const *calls, size_t count, tp_tools_end_fn on_end,
     void *ctx, tp_fault *fault) TP_MUST_USE;
-/** The same without a copy of the calls. It saves time for many calls and for long arguments. A tool's function reads a
- *  copy where it may outlive its call.
+/** tp_tools_submit() without a copy of the calls. It saves time for many calls and for long arguments. A tool's
+ *  function reads a copy where it may outlive its call.
  *  @param calls  borrowed until on_end is called: the list, the structs and everything they point to must not change
  *                before.
  *  @return as tp_tools_submit().

@@ -4,8 +4,8 @@
  * slice of the same bytes, so reading allocates nothing. Readers accept any bytes and never read past them: what is
  * not there or not of the asked kind reads as TP_VALUE_NONE, empty or 0. Check bytes from outside once with
  * tp_value_check(). Limits: 32 containers inside each other, 64 MiB. Source of the format: the msgpack specification;
- * extension types are refused, and so are unsigned integers above INT64_MAX, which no reader here could return
- * whole. Threads: any; a writer belongs to one thread at a time. */
+ * extension types are refused, and so are unsigned integers above INT64_MAX, which an int64_t cannot hold.
+ * Threads: any; a writer is used by one thread at a time. */
 #ifndef TURNPHASE_VALUE_H
 #define TURNPHASE_VALUE_H
 
@@ -31,21 +31,22 @@ typedef enum tp_value_kind {
  *  @return TP_OK; TP_ERR_MALFORMED, TP_ERR_UTF8, TP_ERR_TOO_DEEP, TP_ERR_TOO_LARGE with the byte offset in the message;
  *          TP_ERR_NO_MEMORY.
  *  Time is linear in the size, but for maps (n log n). Memory is constant until maps inside each other have more than
- *  64 keys; then four bytes a key are taken from malloc and given back. Nothing is sized from what is declared. */
+ *  64 keys; then four bytes a key are allocated by malloc, and freed. No allocation is sized by a declared length.
+ *  Threads: any. */
 TP_API tp_status tp_value_check(tp_text value, tp_fault *fault) TP_MUST_USE;
 
-/** Looks at the first bytes only: it costs the same for every value. */
+/** Looks at the first bytes only: it costs the same for every value. Threads: any. */
 TP_API tp_value_kind tp_value_kind_of(tp_text value);
-/** The number of elements (array) or pairs (map), else 0. */
+/** The number of elements (array) or pairs (map), else 0. Threads: any. */
 TP_API size_t tp_value_count(tp_text value);
 /** The element at index of an array, or the value of pair index of a map; the content of the key of pair index of a
- *  map. They walk there: use tp_value_next() to see all of them. */
+ *  map. They walk there: use tp_value_next() to see all of them. Threads: any. */
 TP_API tp_text tp_value_at(tp_text value, size_t index);
 TP_API tp_text tp_value_key_at(tp_text value, size_t index);
-/** The value under a key of a map; an empty text when there is none. */
+/** The value under a key of a map; an empty text when there is none. Threads: any. */
 TP_API tp_text tp_value_get(tp_text value, const char *key);
 /** The content, or empty / fallback when the value is of another kind. tp_value_text() reads text and bytes;
- *  tp_value_double() reads an int, too. */
+ *  tp_value_double() reads an int, too. Threads: any. */
 TP_API tp_text tp_value_text(tp_text value);
 TP_API int64_t tp_value_int(tp_text value, int64_t fallback);
 TP_API double tp_value_double(tp_text value, double fallback);
@@ -63,18 +64,22 @@ typedef struct tp_value_walk {
   uint64_t reserved_word_;
 } tp_value_walk;
 TP_STATIC_ASSERT(sizeof(tp_value_walk) == 2 * sizeof(tp_text) + 2 * sizeof(size_t) + 16, "tp_value_walk is frozen");
-/** @return true with walk->key and walk->value set; false at the end, and where the bytes are broken. */
+/** Takes the next step of a walk.
+ *  @return true with walk->key and walk->value set; false at the end, and where the bytes are broken.
+ *  Threads: any. */
 TP_API bool tp_value_next(tp_text container, tp_value_walk *walk);
 
 /** Writes a value into memory of its own. */
 typedef struct tp_writer tp_writer;
-/** @param allocator  NULL means malloc. Kept till tp_writer_free(); its ctx must live so long. */
+/** @param allocator  NULL means malloc. Kept till tp_writer_free(); its ctx must live so long.
+ *  Threads: any. */
 TP_API tp_status tp_writer_new(const tp_allocator *allocator, tp_writer **ret_writer) TP_MUST_USE;
 TP_API void tp_writer_free(tp_writer *writer);
 /** Each adds one item. After tp_write_map(w, n) come n times a key (tp_write_string) and a value; after
- *  tp_write_array(w, n) n values. Errors (no memory, more than 64 MiB, more than one value) stick: what follows is
- *  ignored, so check once with tp_writer_finish(). Ints, lengths and counts get their shortest form. That text is
- *  UTF-8, that keys are text and unique, and the depth are the caller's care: tp_value_check() looks at them. */
+ *  tp_write_array(w, n) n values. The writer stores the first error (no memory, more than 64 MiB, more than one value)
+ *  and ignores all further items, so one check by tp_writer_finish() is enough. Ints, lengths and counts get their
+ *  shortest form. The writer does not check that text is UTF-8, that keys are text and unique, and the depth:
+ *  tp_value_check() does. Threads: one at a time for each writer. */
 TP_API void tp_write_null(tp_writer *writer);
 TP_API void tp_write_bool(tp_writer *writer, bool value);
 TP_API void tp_write_int(tp_writer *writer, int64_t value);
@@ -84,24 +89,29 @@ TP_API void tp_write_string(tp_writer *writer, const char *string);
 TP_API void tp_write_bytes(tp_writer *writer, tp_text bytes);
 TP_API void tp_write_array(tp_writer *writer, size_t count);
 TP_API void tp_write_map(tp_writer *writer, size_t count);
-/** Copies a value as it is. What is not exactly one value sticks as TP_ERR_MALFORMED.
- *  @param value  not from this writer's own memory. */
+/** Copies a value unchanged. Bytes that are not exactly one value are stored as the error TP_ERR_MALFORMED.
+ *  @param value  not from this writer's own memory.
+ *  Threads: one at a time for each writer. */
 TP_API void tp_write_value(tp_writer *writer, tp_text value);
-/** @param ret_value  borrowed till the next write, reset or free.
- *  @return TP_OK, or the first error; TP_ERR_MALFORMED when what was written is not exactly one value. */
+/** Ends the value.
+ *  @param ret_value  borrowed till the next write, reset or free.
+ *  @return TP_OK, or the first error; TP_ERR_MALFORMED when what was written is not exactly one value.
+ *  Threads: one at a time for each writer. */
 TP_API tp_status tp_writer_finish(tp_writer *writer, tp_text *ret_value) TP_MUST_USE;
-/** Forgets what was written and the error; keeps the memory. */
+/** Clears the value and the error; the memory stays allocated. Threads: one at a time for each writer. */
 TP_API void tp_writer_reset(tp_writer *writer);
 
 /** Writes the canonical form of a value: map keys sorted bytewise, every int, length and count in its shortest form,
  *  every float as float 64, every NaN as the same one. Two values with the same content have the same canonical bytes.
  *  The int 1 and the float 1.0 differ, and so do 0.0 and -0.0.
  *  @param value   checked first, as by tp_value_check(); not from the writer's own memory.
- *  @param writer  gets one value. Untouched when the value is refused; no memory and the writer's limit stick in it. */
+ *  @param writer  gets one value. Untouched when the value is refused; TP_ERR_NO_MEMORY and its limit are stored in it.
+ *  Threads: one at a time for each writer. */
 TP_API tp_status tp_value_write_canonical(tp_text value, tp_writer *writer, tp_fault *fault) TP_MUST_USE;
 
 /** True when the bytes are well-formed UTF-8 (RFC 3629: no surrogates, no overlong forms, at most U+10FFFF).
- *  @param ret_offset  where it first is not; may be NULL. */
+ *  @param ret_offset  where it first is not; may be NULL.
+ *  Threads: any. */
 TP_API bool tp_utf8_valid(tp_text text, size_t *ret_offset);
 
 TP_END_DECLS

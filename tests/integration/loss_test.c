@@ -73,7 +73,7 @@ static void memory_that_is_locked_is_an_event(void **state) {
   assert_int_equal(events_count(&e, "dead_letter", NULL), 1);
   tp_text letter = events_find(&e, "dead_letter", "t1", "ids.session", "one"), last = event_at(&e, e.count - 1);
   assert_true(event_is(letter, "handler", "memory.post_turn_extractor"));
-  assert_true(event_is(letter, "text", "the store is locked by someone else"));
+  assert_true(event_is(letter, "text", "the store is locked by another connection or process"));
   assert_int_equal(event_int(letter, "attempts"), 5);
   assert_true(event_is(last, "event", "background"));
   assert_int_equal(event_int(last, "jobs_dead"), 1);

@@ -393,7 +393,8 @@ static void append_that_fails_later_fails_its_turn_and_says_why(void **state) {
       {TP_OK, "not read", TP_TURN_COMPLETED, ""},
       {TP_ERR_STORE_FULL, "no room left", TP_TURN_FAILED, "the turn was not stored: no room left"},
       {TP_ERR_STORE_FULL, NULL, TP_TURN_FAILED, "the turn was not stored: the disk is full"},
-      {TP_ERR_STORE_BUSY, "\xc3(", TP_TURN_FAILED, "the turn was not stored: the store is locked by someone else"},
+      {TP_ERR_STORE_BUSY, "\xc3(", TP_TURN_FAILED,
+       "the turn was not stored: the store is locked by another connection or process"},
   };
   for (size_t i = 0; i < COUNT(cases); i++) {
     later l = {.begun = LATCH, .mutex = PTHREAD_MUTEX_INITIALIZER};
