@@ -310,7 +310,8 @@ static void judge_end(tp__judge *judge, const tp_process_result *result) {
   case TP_PROCESS_CANCELLED: tp__judge_fail(judge, TP_REASON_ERROR, "the program was cancelled"); break;
   case TP_PROCESS_LOST:
   case TP_PROCESS_END_FORCE_32:
-    tp__judge_fail(judge, TP_REASON_CRASH, "the status of the program is not known: the host ignores SIGCHLD, or has waited for it");
+    tp__judge_fail(judge, TP_REASON_CRASH,
+                   "the status of the program is not known: the host ignores SIGCHLD, or has waited for it");
     break;
   }
 }
