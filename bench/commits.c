@@ -179,7 +179,7 @@ static void *commit_on(void *arg) {
   return NULL;
 }
 
-/* Each run alone, in a turn of its own: the snapshot is pinned, used and let go of. */
+/* Each run alone, in a turn of its own: the snapshot is pinned, used and unpinned. */
 static double p99_of_window(const meeting *m, double *samples) {
   for (uint32_t i = 0; i < m->runs; i++) {
     int64_t began = bench_now_ns();

@@ -300,7 +300,7 @@ static void driven_turns(bench_program *program) {
   bench_row_add(&row, driven_new("turnphase, no handlers", false, 0), (bench_bound){0});
   bench_row_add(&row, driven_new("turnphase, no handlers, 10 turns behind it", false, 10), (bench_bound){0});
   bench_row_add(&row, driven_new("turnphase, no handlers, 2,000 turns behind it", false, 2000), (bench_bound){0});
-  bench_row_add(&row, driven_new("turnphase, two quick handlers in six phases", true, 0), (bench_bound){0});
+  bench_row_add(&row, driven_new("turnphase, two inline handlers in six phases", true, 0), (bench_bound){0});
   bench_row_run(program, &row, NULL);
 }
 

@@ -179,7 +179,7 @@ typedef void (*tp_hooks_reload_fn)(void *ctx, tp_status status, const tp_fault *
 /** Options of a watch. Zero means default. All texts are copied. */
 typedef struct tp_hooks_watch_options {
   size_t struct_size;
-  const tp_hooks_options *hooks; /* required: the watched directory; only must be NULL */
+  const tp_hooks_options *hooks; /* required: the directory of the watch; only must be NULL */
   const char *owner;            /* as of tp_hooks_commit() */
   tp_hooks_trusts_fn trusts;    /* NULL: any content is trusted */
   tp_hooks_reload_fn on_reload; /* NULL: none */

@@ -329,8 +329,8 @@ TP_API tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *
 /** Closes a session: after the turns in its queue have ended it runs session.end once, then calls on_end (may be NULL),
  *  when the ends of all these turns were notified. Where a drain has begun session.end for this session, it is not run
  *  again, and on_end is called when it has ended. When turns_max sessions (at least 1,024) are being closed at the same
- *  time, session.end is not run, and a line is logged; a drain waits instead. The model and the history that the
- *  session took are destroyed when its last turn and call no longer refer to them, before on_end or after it. In the
+ *  time, session.end is not run, and a line is logged; a drain waits instead. The model and the history of the
+ *  session are destroyed when its last turn and call no longer refer to them, before on_end or after it. In the
  *  child of a fork the function only calls on_end. Accepts NULL.
  *  Threads: any.  Blocks: no; with no_engine_workers it runs session.end itself. */
 TP_API void tp_session_close(tp_session *session, void (*on_end)(void *ctx), void *ctx);
