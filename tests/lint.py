@@ -50,7 +50,7 @@ PATTERNS = [
      ('tests/unit/x_test.c', '#include <ck_ring.h>\n')),
     ('ck-allowed', r'runtime/os/queue\.c$', None, 'code',
      r'\bck_(ht|hs|rhs|array|hp|fifo_mpmc|spinlock|rwlock|stack_batch_pop_mpmc|stack_pop_mpmc|epoch_poll|ec_inc)\w*',
-     'this part of ck 0.7.1 has faults that were mended later, or misleads ThreadSanitizer',
+     'this part of ck 0.7.1 has faults that were fixed later, or misleads ThreadSanitizer',
      ('runtime/os/queue.c', 'ck_stack_batch_pop_mpmc(&stack);\n')),
     ('fence', ANY_C, r'runtime/os/tsan_ck_pr\.h$', 'code', r'\b(atomic_thread_fence|__atomic_thread_fence|ck_spinlock\w*)\b',
      'ThreadSanitizer does not understand it; put the order on the operation',
@@ -77,7 +77,7 @@ PATTERNS = [
      ('phases/x.c', 'char *s = strdup(text);\n')),
     ('printing', LIBRARY, PROGRAMS, 'code',
      calls('v?f?printf', 'v?dprintf', 'f?puts', 'f?putc', 'putchar', 'fputs', 'perror', 'syslog') + r'|\b(stdout|stderr)\b',
-     'library code never prints: hand it to the log callback or a print callback',
+     'library code never prints: pass it to the log callback or a print callback',
      ('runtime/base/x.c', 'fprintf(stderr, "no");\n')),
     ('ending', LIBRARY, PROGRAMS, 'code', calls('abort', 'exit', '_exit', '_Exit', 'quick_exit', 'raise', 'err', 'errx'),
      'library code never ends its host: return a tp_status (assert is for our own invariants)',
@@ -184,7 +184,7 @@ def one_group(path, text, tree):
 
 
 def is_built(path, text, tree):
-    """Nothing is forgotten: sources, tests and public headers stand in a meson.build."""
+    """Nothing is left out: sources, tests and public headers stand in a meson.build."""
     match = re.match(r'(runtime|phases|stores|domains/\w+|providers/\w+|cli)/(.+\.c)$', path)
     if match and "'%s'" % match.group(2) not in tree.read(match.group(1) + '/meson.build'):
         yield 1, 'not listed in %s/meson.build' % match.group(1)
@@ -282,6 +282,70 @@ def core_asserts_what_holds(path, text, tree):
             assertions, functions, ASSERTIONS_PER_FUNCTION)
 
 
+# ---- words: one standard term for one concept, in what users read ----
+
+READ_BY_USERS = re.compile(r'include/.*\.(h|def)$|docs/.*\.md$|(README|CONTRIBUTING|SECURITY)\.md$|bench/README\.md$')
+# (words, what to say instead). A word is matched whole, in any case; an underscore is a letter, so names are not.
+WORDS = [
+    (r'told|tells?|telling', 'notify, report, return, show'),
+    (r'stor(y|ies)', 'message, fault, trace'),
+    (r'dear|dearer|cheap|cheaper|cheapest|cheaply', 'expensive; costs less'),
+    (r'watched', 'sampled, listened to, followed'),
+    (r'parcels?|lots?', 'batch'),
+    (r'lent|lends?|lending', 'borrowed until ...'),
+    (r'hungry|starv(e|es|ed|ing)|visitors?', 'idle workers; completers'),
+    (r'berths?|seats?|shel(f|ves)|depots?', 'slot, quota, cache, list of magazines'),
+    (r'hand(s|ed|ing)? (\w+ )?(in|over|back|out|on)', 'submit, pass, return'),
+    (r'g(i|a)v(e|es|en|ing) (\w+ ){0,3}back|take_down', 'return, release, unref'),
+    (r'let(s|ting)? go|forget(s|ting)?|forgot(ten)?', 'unref, free, delete, clear'),
+    (r'fates?|deciders?|sheltered', 'entry state, deciding node, ignores_cancel'),
+    (r'rosters?|wish(es|ed)?|hopefuls?', 'phase members, requested change, optional target'),
+    (r'due|undue', 'timer entry, expired, deadline'),
+    (r'hard_ns|easy_ns|tail_ns', 'deadline_ns, fast_path_until_ns, required_tail_ns'),
+    (r'narrow|wide', 'compact, full; of numbers: has 32 bits'),
+    (r'took|brought|brings?|bringing', 'duration, lasted; contributed, has'),
+    (r'doors?|rooms?|house', 'API; module, project; space, capacity'),
+    (r'one_less|run_plainly|spare', 'unref, run_inline, free'),
+    (r'sheets?|rides?|traffic|yardsticks?', 'statistics, request, load, baseline'),
+    (r'errands?|crowds?|editions?|dialogues?|onlookers?|weather', 'workload, observer, fault level'),
+    (r'manieth|mend(s|ed|ing)?', 'rank; repair, fix'),
+    (r'ordinary|odd|easy|quiet|plainly', 'fast path; exceptional'),
+    (r'plain(?! (text|scalars?|SQLite|HTTP|`http))', 'fast path; exceptional'),
+    (r'quick|quickly', 'inline; within microseconds'),
+    (r'whoever|somebody|someone|nobody|everybody|everyone|anybody|anyone', 'the role: the owner, a worker, the caller, the host'),
+]
+# What these words also are: a term of a domain, a name, an option, a format. Taken out of a line before it is looked at.
+TERMS = re.compile(r'`[^`]*`|"[^"]*"|\bmemory[ _]forget\b|\bshow, forget\b|test --quick|\bquick_check\b')
+
+
+def words_are_standard_terms(path, text, tree):
+    """What users read has the terms of the field, and none of the words that stood for them once."""
+    if not READ_BY_USERS.match(path):
+        return
+    fence = False
+    for line, row in enumerate(text.split('\n'), 1):
+        if row.lstrip().startswith('```'):
+            fence = not fence
+        if fence and path.endswith('.md'):
+            continue  # commands and what they print
+        row = TERMS.sub(' ', row)
+        for words, instead in WORDS:
+            for match in re.finditer(r'(?i)(?<![\w-])(%s)(?![\w-])' % words, row):
+                yield line, '"%s": say %s' % (match.group(), instead)
+
+
+def each_word_is_seen():
+    """A planted breach for each of the words."""
+    plants = ['told tell story dear cheap watched parcel lot lent hungry starve berth seat shelf depot visitor fate decider',
+              'sheltered roster wish hopeful due undue hard_ns easy_ns tail_ns narrow wide took brought door room house one_less',
+              'run_plainly spare sheet ride traffic yardstick take_down errand crowd edition dialogue onlooker weather manieth mend',
+              'ordinary odd easy quiet plainly plain quick whoever somebody someone nobody everybody anybody forget lends']
+    plants = ' '.join(plants).split() + ['hand in', 'handed it over', 'gives the reference back', 'lets go']
+    return ['the rule of words does not see "%s"' % word for word in plants
+            for path in ('include/turnphase/x.h', 'docs/x.md', 'README.md', 'bench/README.md')
+            if not list(words_are_standard_terms(path, 'The owner %s it.\n' % word, None))]
+
+
 FUNCTIONS = [
     (modules_look_down, 'include/turnphase/x.h', '#include <msgpack.h>\n'),
     (modules_look_down, 'runtime/os/x.c', '#include "runtime/exec/runtime.h"\n'),
@@ -295,13 +359,14 @@ FUNCTIONS = [
     (has_licence, 'cli/x.c', '\n'),
     (ends_with_newline, 'cli/x.c', 'int x;'),
     (one_group, 'tests/unit/x_test.c', 'cmocka_run_group_tests(a); cmocka_run_group_tests(b);\n'),
-    (is_built, 'runtime/base/forgotten_zzz.c', '\n'),
-    (is_built, 'tests/unit/forgotten_zzz_test.c', '\n'),
-    (is_built, 'include/turnphase/forgotten_zzz.h', '\n'),
+    (is_built, 'runtime/base/missing_zzz.c', '\n'),
+    (is_built, 'tests/unit/missing_zzz_test.c', '\n'),
+    (is_built, 'include/turnphase/missing_zzz.h', '\n'),
     (seeds_name_tests, 'docs/seeds.md', '| S9.1 | it works | works | `unit/edit`: `zzz_is_not_there` |\n'),
     (seeds_name_tests, 'docs/seeds.md', '| S9.1 | it works | works | by itself |\n'),
     (architecture_shows_the_steps, 'docs/architecture.md', '# Architecture\n'),
     (core_asserts_what_holds, 'runtime/base/base.h', 'void f(void) {\n}\n' * 10000),
+    (words_are_standard_terms, 'docs/x.md', 'The thread that ends first is told so.\n'),
     (lists_are_sorted, 'cli/meson.build', "cli_sources = files(\n  'b.c',\n  'a.c',\n)\n"),
 ]
 
@@ -312,6 +377,7 @@ INNOCENT = [
                          'self->free(self);\nstore.time(1);\n'),
     ('domains/memory/x.c', '/* SPDX-License-Identifier: Apache-2.0 */\n#include "turnphase/memory.h"\n#include <sqlite3.h>\n'
                            '#include "domains/memory/file.h"\n#include "stores/sqlite/database.h"\n/* the tools of the model */\nfree(memory);\n'),
+    ('docs/x.md', 'Unlike plain text, `quick` is a name; `./dev test --quick` an option; memory forget a command.\n'),
 ]
 
 # ---- the tree ----
@@ -365,7 +431,7 @@ def breaches(path, text, tree):
 
 def check_the_lint(tree):
     """Every rule is tried on its planted breach, and all rules on what is innocent."""
-    broken = []
+    broken = each_word_is_seen()
     for rule in PATTERNS:
         path, text = rule[-1]
         if not list(breaches_of_pattern(rule, path, text)):
