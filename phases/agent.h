@@ -24,7 +24,7 @@ struct tp_agent {
   void *data;        /* the host's */
   /* atomic */
   tp__a32 refs;
-  tp__a32 registered; /* 1: agent.unregister is owed: whoever takes it to 0 runs it */
+  tp__a32 registered; /* 1: agent.unregister is to be run, by the thread that sets it to 0 */
 };
 void tp__agent_ref(tp_agent *agent);
 void tp__agent_unref(tp_agent *agent);

@@ -28,7 +28,7 @@ typedef struct tp__agent_layer {
   tp__link tool_permits; /* under sessions_mutex: one for each tool that was ever run, kept till the end */
   tp__breakers breakers; /* of the providers of models */
   tp__listeners listeners;  /* of every turn of the runtime */
-  bool logs_attempts;       /* never changes: turns take no fast path, as if somebody listened to them */
+  bool logs_attempts;       /* never changes: turns take no fast path, as if they had a listener */
   tp__a64 turns_ended;      /* relaxed: driven turns that were recorded */
   uint64_t listener_number; /* under listeners_mutex: ids are never used twice */
   tp__tasks tasks;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * contribution: what a handler may say, checked at the door. One table says of each kind which fields it uses and
- * which it cannot do without; whatever passed here is well-formed for the merge and for everybody behind it. Owns
- * nothing, has no lock; any thread. Never: looks at capabilities, or at what a phase's row allows (that is the sink's,
- * before it comes here). */
+ * contribution: the outputs of a handler, checked when they are emitted. One table says of each kind which fields it
+ * uses and which it cannot do without; whatever passed here is well-formed for the merge and for all code after it.
+ * Owns nothing, has no lock; any thread. Never: looks at capabilities, or at what a phase's row allows (that is the
+ * sink's, before it comes here). */
 #ifndef TP__CONTRIBUTION_H
 #define TP__CONTRIBUTION_H
 

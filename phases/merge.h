@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * merge: what the handlers of one entry brought, made into one result. It is a pure function of what tp__merge names:
+ * merge: the contributions of one entry, made into one result. It is a pure function of what tp__merge names:
  * the inputs stand in plan order, whenever they came, and every order below is total, so equal inputs give equal bytes.
  * Whatever does not come through whole leaves a diagnostic; those of the merge stand behind those of the handlers.
  * Memory is the given arena's; nothing is locked and nothing outside the arena is written; any thread.
@@ -31,7 +31,7 @@ enum {
   TP__MERGE_FAILED = 4, /* the last item is the engine's own diagnostic of a run that failed, which is reported */
 };
 
-/** What one subscription brought. */
+/** The contributions of one subscription. */
 typedef struct tp__merge_input {
   const char *subscription;
   const char *owner;
@@ -89,7 +89,7 @@ typedef struct tp__merge {
   size_t field_count;
 } tp__merge;
 
-/** Merges. A list of policies or prompt contexts to which an entry brought nothing is empty; else it is the turn's
+/** Merges. A list of policies or prompt contexts to which an entry contributed nothing is empty; else it is the turn's
  *  whole set as it is from now on.
  *  @return TP_OK; TP_ERR_TOOL_CONFLICT with both owners in the fault; TP_ERR_NO_MEMORY. */
 tp_status tp__merge_run(const tp__merge *merge, tp__arena *arena, tp_merged **ret_merged, tp_fault *fault);

@@ -9,7 +9,7 @@
 #include "runtime/os/os.h"
 
 typedef struct tp__messages {
-  tp__arena *arena;   /* whoever made the list owns it */
+  tp__arena *arena;   /* of the maker of the list */
   tp_message **items; /* another list when it grows; the messages do not move */
   size_t count, capacity;
 } tp__messages;

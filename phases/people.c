@@ -78,7 +78,7 @@ static void begin_waiting(tp_turn *turn, int64_t now_ns, int64_t until_ns) {
   if (turn->core.deadline_ns < deadline_ns) turn->core.deadline_ns = deadline_ns;
 }
 
-/* A cancel may have brought the deadline nearer. */
+/* A cancel may have made the deadline earlier. */
 static void end_waiting(tp_turn *turn) {
   if (--turn->questions_open > 0) return;
   int64_t deadline_ns = turn->asked_deadline_ns + (tp__now_ns() - turn->asked_since_ns);
@@ -227,7 +227,7 @@ tp_status tp__question_put(tp_turn *turn, const tp__question_spec *spec, tp__que
   tp__a64_store_relaxed(&q->base.started_ns, (uint64_t)now_ns); /* no other thread knows it yet */
   report(q, "ask", spec->reason);
   *ret_question = q;
-  tp__attempt_returned(&q->base); /* before the token is anybody's: no function of ours runs */
+  tp__attempt_returned(&q->base); /* before any thread has the token: no function of ours runs */
   tp__attempt_await(&q->base, until_ns);
   ask(q, token, limit_ms);
   return TP_OK;

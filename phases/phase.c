@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A phase from this layer's side: it begins an entry, and when that has ended it merges what the handlers brought. */
+ * A phase from this layer's side: it begins an entry, and when that has ended it merges their contributions. */
 #include "phases/agent.h"
 #include "phases/phases.h"
 #include "phases/sets.h"
@@ -33,7 +33,7 @@ static bool put_diagnostic(tp__entry *e, const tp__run *run, tp_contribution *it
 static bool put_items(tp__entry *e, uint32_t index, tp__merge_input *input) {
   const tp__node *node = &e->plan->nodes[index];
   const tp__run *run = tp__entry_more(e, index);
-  if (!run) return true; /* it brought nothing */
+  if (!run) return true; /* it contributed nothing */
   bool diagnose = needs_diagnostic(node, run);
   input->count = run->row.contribution_count + diagnose;
   if (input->count == 0) return true;
@@ -141,7 +141,7 @@ static void set_deciding_node(tp__phase_run *run, const tp__entry *e) {
 
 /* ---- who consumes what ---- */
 
-/* Audits go into the audit, whoever runs the phase. */
+/* Audits go into the audit, whichever function runs the phase. */
 static void keep_audits(const tp__phase_run *run, const tp_merged *merged) {
   const tp__merged_list *audits = &merged->lists[TP_KIND_AUDIT];
   for (size_t i = 0; i < audits->count; i++) {
@@ -248,7 +248,7 @@ static inline void clear(tp_phase_result *result) {
   else tp__shown_fill(result, &nothing, sizeof nothing);
 }
 
-/* Every answer of the entry was ordinary. The result is clear. */
+/* No answer of the entry was exceptional. *result has been cleared before. */
 static inline void set_fast_path_result(tp_phase_result *result, tp__entry *e) {
   TP__ASSERT(e->ended && !e->exceptional);
   result->run_count = e->plan->node_count;

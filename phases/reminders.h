@@ -13,7 +13,7 @@ typedef struct tp__reminder {
   char *text;
   bool block;      /* says why an action was blocked: never cut */
   bool in_request; /* goes with the request under way */
-  uint32_t attempt; /* of a request, whose model.pre brought it and which has not succeeded; 0: none */
+  uint32_t attempt; /* of a request, whose model.pre contributed it and which has not succeeded; 0: none */
 } tp__reminder;
 
 typedef struct tp__reminders {
@@ -29,8 +29,8 @@ void tp__reminders_init(tp__reminders *reminders, const tp_allocator *allocator)
 void tp__reminders_fini(tp__reminders *reminders);
 /** Copies. @return false when there was no memory: the reminder is lost. */
 bool tp__reminders_add(tp__reminders *reminders, const char *subscription, tp_text text, bool block);
-/** What is added from here on is brought by model.pre of a new attempt of a request (begins), or is not. What a
- *  subscription brings in an attempt replaces what it brought in earlier ones that failed; what it does not bring again
+/** Reminders that are added from here on come from model.pre of a new attempt of a request (begins), or do not. A
+ *  reminder of a subscription replaces its reminders of earlier attempts that failed; one that is not replaced
  *  stays. */
 void tp__reminders_set_attempt(tp__reminders *reminders, bool begins);
 /** What goes with this request, as a list for tp__render_reminders(); it points into the reminders. */

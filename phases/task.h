@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * task: tool calls that were allowed and may be run later. A task is in the table of its runtime from its creation
- * until its tool has been started or it is discarded; whoever runs it has it alone meanwhile. Lock: `tasks`. */
+ * until its tool has been started or it is discarded; one thread at a time runs it. Lock: `tasks`. */
 #ifndef TP__TASK_H
 #define TP__TASK_H
 

@@ -87,7 +87,7 @@ static bool judge(tp__tool_slot *slot, const tp__phase_run *run, const char *pha
   return false;
 }
 
-/* One gate has ended: what it brought is freed after the call was stopped, before it goes on. */
+/* One gate has ended: its contributions are freed after the call was stopped, before it goes on. */
 static void gate_ended(tp__phase_run *run, const char *phase,
                        bool (*take)(tp__tool_slot *slot, const tp_merged *merged), void (*next)(tp__tool_slot *slot)) {
   tp__tool_slot *slot = ended_of(run);

@@ -137,7 +137,7 @@ static tp__dispatch *take_dispatch(tp_turn *turn) {
 static bool has_plan(const tp__dispatch *d, uint32_t phase) { return tp__turn_plan(&d->turn->core, phase) != NULL; }
 
 static void prepare(tp__dispatch *d) {
-  d->open = 1; /* whoever goes through the calls: the end comes only when every one has begun */
+  d->open = 1; /* for the thread that begins the calls: the end comes only when every one has begun */
   d->completed = 0;
   d->last = NULL; /* the turn may have other tools by now */
   d->has_create = has_plan(d, TP_PHASE_TOOL_CREATE);

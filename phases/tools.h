@@ -73,7 +73,7 @@ struct tp__dispatch {
   tp_tool_result *results;
   const tp_tool_result **shown; /* the same, as a host reads them */
   size_t count;
-  size_t open; /* calls that are not settled, and whoever still goes through them */
+  size_t open; /* calls that are not settled, and 1 while a thread still begins them */
   uint32_t completed;
   bool has_create, has_rewrite, has_pre, has_result, has_post; /* whether these phases of tools have subscriptions */
   bool has_gates;                                              /* whether one of them has */

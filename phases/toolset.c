@@ -65,7 +65,7 @@ static size_t count_tools(const tp_merged *merged) {
   return count;
 }
 
-/* Eight bytes at a time: a name has few. Whoever makes names collide slows down his own tools. */
+/* Eight bytes at a time: a name has few. A host whose names collide slows down its own tools. */
 static uint32_t hash_of(tp_text name) {
   const uint64_t prime = UINT64_C(0x9E3779B97F4A7C15);
   uint64_t hash = name.size, eight;

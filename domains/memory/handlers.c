@@ -226,7 +226,7 @@ static bool was_recalled(const tp_call *call, int64_t id) {
   return false;
 }
 
-/* What the search of the words has brought is no news for the next turn. */
+/* What the search of the words has found is not recalled again in the next turn. */
 static void keep_late(tp__memory_domain *domain, tp_call *call, const tp__memory_scope *scope,
                       const tp__memory_list *list, int64_t asked_ms) {
   tp__memory_late_find find = {.asked_ms = asked_ms};

@@ -230,7 +230,7 @@ static float date_part(const question *q, const tp__memory_line *line) {
 
 static bool has(const tp__memory_line *line, uint32_t flag) { return (line->flags & flag) != 0; }
 
-/* A line with a name before it was said by its name, whether the user or the assistant brought it. */
+/* A line with a name before it was said by its name, whether the user or the assistant wrote it. */
 static float speaker_part(const question *q, const tp__memory_line *line) {
   if (has(line, TP__MEMORY_LINE_ASSISTANT) ? q->of_assistant : q->of_user && line->speaker == TP__MEMORY_NONE) return 1;
   for (size_t i = 0; i < q->speaker_count; i++)

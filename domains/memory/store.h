@@ -2,7 +2,7 @@
  *
  * store: what is remembered, in scopes. It owns one connection and its prepared statements, used by one thread at a
  * time under its mutex; every function may be called from any thread. It takes its memory from SQLite
- * (sqlite3_malloc64), so whoever bounds SQLite's memory bounds ours. Never: calls back, knows a turn. */
+ * (sqlite3_malloc64), so a bound on SQLite's memory bounds ours, too. Never: calls back, knows a turn. */
 #ifndef TP__MEMORY_STORE_H
 #define TP__MEMORY_STORE_H
 

@@ -79,7 +79,7 @@ static bool has_name(const tp__skill_names *names, tp_text name) {
   return false;
 }
 
-/* Of another domain, perhaps; else a mistake that somebody should see. */
+/* Of another domain, perhaps; else a mistake that the operator should see. */
 static void diagnose_missing(tp_call *call, const tp__skill_names *names, tp_text allowed) {
   char text[TP__SKILL_NAME_MAX + 128];
   for (tp_value_walk walk = {0}; allowed.size && tp_value_next(allowed, &walk);) {

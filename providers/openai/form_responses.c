@@ -141,7 +141,7 @@ static void take_message(tp__openai_answer *answer, tp_text item) {
   }
 }
 
-/* The items of a response, where no event brought them. */
+/* The items of a response, where no event had them. */
 static void take_output(tp__openai_answer *answer, tp_text output) {
   int64_t index = 0;
   if (answer->text.size > 0 || answer->draft_count > 0) return;

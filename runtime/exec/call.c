@@ -47,7 +47,7 @@ tp_text tp_call_idempotency_key(const tp_call *call) {
 uint64_t tp_call_plan_hash(const tp_call *call) { return call->entry->plan->hash; }
 
 /* An entry's own call is made by the owner, and its run knows when its node became ready, where that matters; any other
- * call has brought its deadline. */
+ * call has its own deadline. */
 static int64_t deadline_of(const tp_call *call, int64_t *ret_limit_ns) {
   bool is_inline = call == &call->entry->call;
   *ret_limit_ns = is_inline ? tp__node_timeout(node_of(call)) : call->timeout_ns;
@@ -255,7 +255,7 @@ tp_answer tp_call_defer(tp_call *call, const tp_deferral *theirs, tp_token *ret_
     return TP_ANSWER_FAILED;
   bool was_sealed = call->sealed;
   touch(call);
-  call->sealed = true; /* before anybody can answer: what was emitted so far is the answer's, and stays as it is */
+  call->sealed = true; /* before an answer can come: what was emitted so far is the answer's, and stays as it is */
   tp_deferral deferral;
   tp_fault fault = {.message = "no token"};
   tp_status status =

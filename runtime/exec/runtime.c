@@ -579,9 +579,9 @@ static void drain_turns(tp_runtime *runtime, int64_t deadline_ns, tp_drain_repor
   if (report->turns_cancelled > 0) cancel_turns(runtime);
 }
 
-/* Whoever submits marks the turn busy and then reads life, here life is written and then the marks are read, all of it
- * sequentially consistent: whichever comes second sees the other, so nothing is left queued when the workers stop. The
- * price is on this side: a submit reads a word that nobody writes meanwhile. */
+/* A submitting thread marks the turn busy and then reads life; this function writes life and then reads the marks, all
+ * of it sequentially consistent. The later of the two sees the other, so nothing is left queued when the workers stop.
+ * The cost is on this side: a submit reads a word that no other thread writes meanwhile. */
 static void refuse_operations(tp_runtime *runtime) {
   tp__a32_exchange_seq_cst(&runtime->life, TP__LIFE_STOPPING); /* pairs with tp__turn_begin_operation */
   if (!TP__BUG(TP__BUG_LEFT_QUEUED)) wait_for_operations(runtime);
@@ -781,8 +781,8 @@ tp_status tp__runtime_refuse_turn(tp_runtime *runtime, tp_fault *fault) {
 
 /* ---- the end ---- */
 
-/* No handler runs any more. One that was abandoned may have deferred after its runtime was freed, and somebody may be
- * completing its token right now. */
+/* No handler runs any more. One that was abandoned may have deferred after its runtime was freed, and another thread
+ * may complete its token at the same time. */
 static void destroy(void *arg) {
   tp_runtime *runtime = arg;
   tp__inside frame;

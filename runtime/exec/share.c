@@ -82,7 +82,7 @@ static void open_batch(tp__share *share, batch *p) {
   }
 }
 
-/* Whoever comes second, this or wait_for_message(), sees what the other did. */
+/* The later of this and wait_for_message() sees what the other did. */
 static void hand_in(tp__share *share, batch *p) {
   tp__a32_exchange_acq_rel(&p->state, DONE);
   if (tp__a32_exchange_acq_rel(&share->waiting, 0) == 0) return;
@@ -140,7 +140,7 @@ static tp__share *share_new(tp__entry *e) {
     share->helpers[i].entry = e;
     share->helpers[i].ask.deliver = help;
   }
-  if (!e->holds_turn) tp__turn_hold(e->turn); /* the entry outlives its owner's interest while somebody helps */
+  if (!e->holds_turn) tp__turn_hold(e->turn); /* a helper may still use the entry after its owner is done with it */
   e->holds_turn = true;
   return share;
 }
@@ -192,7 +192,7 @@ static uint32_t how_many(const tp__entry *e) {
   return fair < 1 ? 1 : fair > BATCH_NODES_MAX ? BATCH_NODES_MAX : fair;
 }
 
-/* The first one is the owner's: it does not wait for anybody to come. */
+/* The first one is the owner's: it does not wait for a helper. */
 static bool offer_one(tp__entry *e) {
   batch *p = empty_batch(e->share);
   uint32_t most = how_many(e), node_count = e->plan->node_count;
@@ -329,8 +329,8 @@ static bool search(tp__entry *e) {
   return false;
 }
 
-/* A helper writes DONE and then looks whether somebody waits; here it is said that somebody waits, and then looked for
- * DONE, all by read-modify-write: whoever comes second sees the other. @return as tp__share_wait(). */
+/* A helper writes DONE and then reads whether the owner waits; the owner writes that it waits and then reads DONE, all
+ * by read-modify-write, so the later of the two sees the other. @return as tp__share_wait(). */
 static bool wait_for_message(tp__entry *e) {
   tp__share *share = e->share;
   uint32_t waiting = 1;

@@ -97,14 +97,14 @@ void tp__turn_finish(tp__turn *turn);
 void tp__turn_check(const tp__turn *turn);
 void tp__turn_hold(tp__turn *turn);
 void tp__turn_unref(tp__turn *turn);
-/** Asks for the lines that whoever begins the turn will write: its own two, and the first of the layer above, which
- *  lies behind it. */
+/** Prefetches the cache lines that the thread that begins the turn will write: its own two, and the first of the layer
+ *  above, which lies behind it. */
 static inline void tp__turn_prefetch(const tp__turn *turn) {
   tp__prefetch(&turn->strand);
   tp__prefetch(&turn->runtime);
   tp__prefetch(turn + 1);
 }
-/** The same for whoever will run it. Any address will do. */
+/** The same for the thread that will run it. Any address will do. */
 static inline void tp__turn_prefetch_all(const tp__turn *turn) {
   tp__turn_prefetch(turn);
   tp__prefetch(&turn->records);

@@ -3,7 +3,7 @@
  * posix_clock.c: the clocks of a POSIX machine. A time-stamp is what an inline node costs most, so the monotonic clock
  * reads the processor's time-stamp counter where that is invariant and the kernel itself trusts it: 8 ns instead of 20.
  *
- * The counter is scaled by its rate over the first 20 ms in which anybody asked for the time; until then, and on every
+ * The counter is scaled by its rate over the first 20 ms in which the time was read; until then, and on every
  * other machine, clock_gettime answers. Our clock may run off the kernel's by some parts in 100,000: no deadline is
  * computed from one and waited for on the other (posix_lock.c translates at each wait). */
 #include <fcntl.h>
@@ -35,7 +35,7 @@ enum { WINDOW_NS = 20 * TP__NS_PER_MS, FRACTION_BITS = 32 };
 enum window { NOT_ASKED, OPENING, OPEN, CLOSING, NOT_USABLE };
 
 tp__counter tp__counter_state;
-static _Atomic uint32_t state; /* enum window; whoever moves it to OPENING or CLOSING writes what follows */
+static _Atomic uint32_t state; /* enum window; the thread that moves it to OPENING or CLOSING writes what follows */
 
 /* The kernel drops "tsc" from here when it finds the counter unsteady, or out of step between processors. */
 static bool kernel_trusts_it(void) {

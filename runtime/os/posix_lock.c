@@ -158,8 +158,8 @@ bool tp__parker_park_until(tp__parker *parker, int64_t deadline_ns) {
   return true;
 }
 
-/* The parked one may see the token and be gone with its parker before the wake-up: then that wakes nobody, or somebody
- * else early, which every wait of the kernel's allows for. */
+/* The parked thread may see the token and free its parker before the wake-up: then the wake-up wakes no thread, or
+ * another one early, which every futex wait allows for. */
 void tp__parker_unpark(tp__parker *parker) {
   if (tp__a32_exchange_acq_rel(&parker->word, TOKEN) == PARKED) wake(&parker->word, 1);
 }

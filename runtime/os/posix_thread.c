@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * posix_thread.c: threads on pthreads. The handle has two owners, the starter and the thread itself; the last one frees
- * it, so a detached thread may outlive everybody who knew it (its allocator excepted). */
+ * it, so a detached thread may run on after its starter is gone (but not after its allocator). */
 #include <pthread.h>
 #include <signal.h>
 

@@ -7,10 +7,10 @@
  * a place and waits, spinning, until those before it have published theirs: one that was preempted in between had all
  * others burn their time slices (10,000 turns in flight: 16 us of processor time a turn instead of 1).
  *
- * Order: a push releases and a pop acquires; there is no full barrier (it would treble the price of a push). Whoever
- * looks for sleepers after a push does it by read-modify-write on the word that a sleeper changed by read-modify-write
- * before it looked whether the queue is empty; whichever comes second then sees the other. A plain load in place of
- * either may pass the push in the store buffer, and the simulator, which knows none, cannot find that. */
+ * Order: a push releases and a pop acquires; there is no full barrier (it would treble the price of a push). A thread
+ * that looks for sleepers after a push does it by read-modify-write on the word that a sleeper changed by
+ * read-modify-write before it looked whether the queue is empty; the later of the two then sees the other. A load in
+ * place of either may pass the push in the store buffer, and the simulator, which knows none, cannot find that. */
 #if !defined(__x86_64__)
 #define CK_USE_CC_BUILTINS 1 /* every fence a full one: those of ck 0.7.1 for ARM-like machines are too weak */
 #endif

@@ -157,7 +157,7 @@ void tp__fiber_abandon(tp__fiber *fiber) {
 static void change_stack(tp__fiber *from, tp__fiber *to) { swapcontext(&from->context, &to->context); }
 #else
 static void change_stack(tp__fiber *from, tp__fiber *to) {
-  if (_setjmp(from->jump) != 0) return; /* somebody jumped back */
+  if (_setjmp(from->jump) != 0) return; /* another fiber jumped back */
   if (to->entered) _longjmp(to->jump, 1);
   setcontext(&to->context);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sim_lock.c: mutex and condition on the scheduler, and the parker on both. A mutex is not handed over: whoever the
- * scheduler runs first takes it. Conditions wake early now and then, as the contract allows, and a deadline may pass at
- * any step. */
+ * sim_lock.c: mutex and condition on the scheduler, and the parker on both. A mutex has no queue of waiters:
+ * the fiber that the scheduler runs first takes it. Conditions wake early now and then, as the contract allows, and a
+ * deadline may pass at any step. */
 #include "runtime/os/sim_internal.h"
 
 enum { MUTEX_MAGIC = 0x6d757478, COND_MAGIC = 0x636f6e64, SPURIOUS_INVERSE = 50 };

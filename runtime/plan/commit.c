@@ -46,7 +46,7 @@ static bool names_handler(const tp__members *members, const char *id) {
   return false;
 }
 
-/* Whoever names a handler that goes must find another one, or be refused. */
+/* A subscription that names a removed handler must find another one of the id, or the commit is refused. */
 static tp_status touch_users(work *w, const tp__handler *handler) {
   for (size_t i = 0; i < handler->desc.phase_count; i++) {
     uint32_t phase = handler->desc.phases[i];
@@ -215,7 +215,7 @@ static tp_status add_items(work *w) {
   return TP_OK;
 }
 
-/* A phase whose optional edge named an id in vain looks again when somebody has it. */
+/* A phase whose optional edge named an id in vain looks again when a subscription of that id comes. */
 static tp_status touch_waiting_optional(work *w) {
   for (uint32_t phase = 0; w->done.added > 0 && phase < TP_PHASE_LIMIT; phase++) {
     const tp__absent *absent = w->base->members_of_phase[phase] ? w->base->members_of_phase[phase]->absent : NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * edges.c: from the ids that subscriptions name to edges between the nodes of one phase. Every edge is kept as "from
- * runs before to", whoever named it. */
+ * runs before to", whichever of the two named it. */
 #include "runtime/plan/registry.h"
 
 typedef struct edge_reader {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * edit.c: gathers wishes. An edit holds, for each id, what is to become of it; nothing of it is looked at by anybody
- * else until commit.c applies it. A removal takes back an addition of the same edit when there is one, and else speaks
- * of the registered one: so an addition that a commit refused can be corrected. */
+ * edit.c: collects requested changes. An edit holds the requested change of each id; no other code reads it until
+ * commit.c applies it. A removal cancels an addition of the same edit when there is one, and else removes the
+ * registered one: so an addition that a commit refused can be corrected. */
 #include <stdio.h>
 
 #include "runtime/plan/registry.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fields.c: which payload fields a phase carries, and whether those that somebody gives it are such. */
+ * fields.c: which payload fields a phase carries, and the check of fields that a caller gives it. */
 #include <stdio.h>
 
 #include "runtime/plan/registry.h"

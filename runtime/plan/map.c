@@ -2,7 +2,7 @@
  *
  * map.c: what is registered, by id, of one version, sharing most of itself with the versions before and after. The ids
  * are spread over shards by their hash; a commit copies the shards in which it changes something and takes a reference
- * to the others. A shard holds its members, so that whoever shares it needs to count nothing but the shard. */
+ * to the others. A shard holds its members, so that a map that shares it needs to count nothing but the shard. */
 #include "runtime/plan/registry.h"
 
 enum { SHARD_IDS = 32 /* what a shard has when the map is made anew; twice that on average makes it anew */ };
@@ -54,7 +54,7 @@ static tp_status shard_own(tp__map *map, size_t at, tp__shard **ret_shard) {
   if (!shard || tp__a32_load_relaxed(&shard->refs) > 1) {
     tp__shard *own = shard ? shard_copy(shard, map->kind) : shard_new(map->allocator);
     if (!own) return TP_ERR_NO_MEMORY;
-    shard_unref(shard, map->kind); /* never the last reference: somebody else's was seen */
+    shard_unref(shard, map->kind); /* never the last reference: another one was seen */
     map->shards[at] = own;
   }
   *ret_shard = map->shards[at];

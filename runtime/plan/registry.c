@@ -121,7 +121,7 @@ tp__snapshot *tp__registry_pin(tp__registry *registry) {
   return snapshot;
 }
 
-/* Under the lock, so that whoever counts pins has one newest snapshot after the other. */
+/* Under the lock, so that a thread that counts pins has one newest snapshot after the other. */
 static void replace_locked(tp__registry *registry, tp__snapshot *snapshot) {
   TP__LOCKED(&registry->lock);
   if (registry->on_publish) registry->on_publish(registry->on_publish_ctx, snapshot);

@@ -305,7 +305,7 @@ typedef struct tp__changes {
 
 /** What is to happen to all subscriptions of an owner, or of a trust level. */
 typedef struct tp__group_request {
-  const char *owner; /* in the edit's arena; NULL: whoever has the trust */
+  const char *owner; /* in the edit's arena; NULL: every owner of the trust */
   tp_trust trust;
   tp__requested requested;
   uint64_t at; /* of the edit's calls */

@@ -2,8 +2,8 @@
  *
  * times.c: what follows from the limits. A path's length is the sum of its nodes' weights; since every edge leads to a
  * higher index, one pass from the end finds the longest path behind each node. Three weightings are asked for: all that
- * is awaited (worst case), what is required (the least budget that makes sense), and what is required with quick
- * handlers at what they really take (how early the others must end). */
+ * is awaited (worst case), what is required (the least budget that makes sense), and what is required with inline
+ * handlers at their real duration (how early the others must end). */
 #include "runtime/plan/registry.h"
 
 #define INLINE_NS (INT64_C(10) * TP__NS_PER_MS)

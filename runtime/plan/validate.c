@@ -126,7 +126,7 @@ static bool may_rewrite(const checker *c) {
          c->sub->desc.phase < TP_PHASE_HOST;
 }
 
-/* Who may be here. A declared handler stays a declared hook, whoever subscribes it. */
+/* Who may be here. A declared handler stays a declared hook, whichever owner subscribes it. */
 static tp_status check_trust(const checker *c) {
   const tp__subscription *sub = c->sub;
   bool privileged = sub->trust == TP_TRUST_BUILTIN || (sub->grants & TP_GRANT_PRIVILEGED_HOOKS);

@@ -93,7 +93,7 @@ static int spawn(const tp_process_options *options, int pipes[PIPES][2], pid_t *
   return error;
 }
 
-/* The pidfd is opened before anybody of ours waits for the child, so that the number still means it. */
+/* The pidfd is opened before the loop waits for the child, so that the number still means it. */
 static int watch(pid_t pid, int *ret_pidfd) {
   *ret_pidfd = pidfd_open(pid, 0);
   if (*ret_pidfd >= 0) return 0;

@@ -225,7 +225,7 @@ void tp__attempt_expire(tp__attempt *attempt, tp__attempt_end end) {
   TP__ASSERT(end == TP__EXPIRED || end == TP__CANCELLED);
   TP__CHECK(tp__attempt_check(attempt));
   tp__strand_timer_remove(&attempt->timer);
-  if (!tp__slot_abandon(attempt->token)) return; /* somebody claimed it: the message is on its way */
+  if (!tp__slot_abandon(attempt->token)) return; /* another thread claimed it: the message is on its way */
   hold(attempt);                                 /* for the rest of this function */
   tp__a32_or_acq_rel(&attempt->flags, TP__ATTEMPT_EXPIRED);
   tp__attempt_cancel(attempt);
@@ -282,7 +282,7 @@ static void refuse_untaken(tp__attempt *attempt, tp_reason reason) {
   tp__a32_sub_acq_rel(&sched->completers, 1);
 }
 
-/* A deferral is no answer: whoever is given one as such calls it malformed. */
+/* A deferral is no answer: code that gets one as an answer takes it as malformed. */
 static const tp__answer malformed = {.kind = TP_ANSWER_DEFERRED, .reason = "deferred and answered at once"};
 
 /* The thread that ran the function goes on with the strand where it has no owner: the answer is carried nowhere. A host
@@ -370,7 +370,7 @@ tp_status tp__attempt_defer(tp__attempt *attempt, const tp_deferral *deferral, t
   if (deferral) attempt->deferral = *deferral;
   hold(attempt); /* the token's */
   *ret_token = attempt->token;
-  /* Whoever comes second, this or the owner's cancel, sees the other's flag and tells. */
+  /* The later of this and the owner's cancel sees the other's flag and notifies. */
   uint32_t old = tp__a32_or_acq_rel(&attempt->flags, TP__ATTEMPT_DEFERRED);
   if (old & TP__ATTEMPT_CANCELLED) notify_cancel(attempt);
   return TP_OK;

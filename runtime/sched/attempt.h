@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * attempt: one execution of something that leaves its owner's thread: a handler that is not inline or that deferred, or
- * whatever the layer above has to call. The owner starts it and waits for one message; whoever answers first, the
- * function, the holder of a token or the owner's own clock, wins the slot's one compare-and-swap.
+ * whatever the layer above has to call. The owner starts it and waits for one message; the first that answers (the
+ * function, the holder of a token, or the owner's clock) wins the slot's one compare-and-swap.
  *
  * References: the owner's (until settled), the function's (while a handler thread has it), the token's (from deferral
  * to completion, in time or late). The last one out calls release. An attempt that lost is abandoned: its memory stays
@@ -125,7 +125,7 @@ bool tp__attempt_put(tp__attempt *attempt);
 /** Says that too many tokens are open, and which class and name has the most of them.
  *  @return TP_ERR_FULL. */
 tp_status tp__tokens_full(const struct tp__sched *sched, tp_fault *fault);
-/** Owner, in settled: the function has returned, and its token is completed: what was lent to them is free. */
+/** Owner, in settled: the function has returned, and its token is completed: memory that they borrowed is free. */
 static inline bool tp__attempt_is_alone(const tp__attempt *attempt) {
   return tp__a32_load_acquire(&attempt->refs) == 1; /* pairs with tp__attempt_unref() */
 }

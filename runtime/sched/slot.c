@@ -13,7 +13,7 @@ enum slot_state { FREE = 0, OPEN = 1, CLAIMED = 2, ABANDONED = 3, LATE = 4 };
 
 typedef struct slot {
   tp__a64 word;                /* generation << STATE_BITS | state; acq_rel: publishes attempt and answer */
-  struct tp__attempt *attempt; /* written before OPEN is published, read by whoever moved the word */
+  struct tp__attempt *attempt; /* written before OPEN is published, read by the thread that moved the word */
   const tp__sched *sched;      /* likewise */
   tp__aptr class;              /* the attempt's; released by its opener, acquired by tp__slot_is_of_another() */
   uint32_t next_free;          /* under the lock: index + 1 */

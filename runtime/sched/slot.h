@@ -2,8 +2,8 @@
  *
  * slot: where a token leads. A process-wide slab of slots that is recycled and never freed, so that a token may be
  * completed at any time, also after its strand and its sched are gone. A slot's word is its generation and its state;
- * whoever moves the word from OPEN wins the attempt, and that one compare-and-swap is all that the handler, the holder
- * of a token and the owner's clock ever race on.
+ * the thread that moves the word from OPEN wins the attempt, and that one compare-and-swap is all that the handler, the
+ * holder of a token and the owner's clock ever race on.
  *
  *   FREE -> OPEN       tp__slot_open      the owner, or the thread that runs the handler
  *   OPEN -> CLAIMED    tp__slot_claim     the answer came in time; the claimer pushes the attempt to its owner

@@ -89,7 +89,7 @@ bool tp__strand_push(tp__strand *strand, tp__message *message);
 /** The same for a thread that can run the strand: where no thread owns it, the caller is the owner from here on, and
  *  must call tp__strand_run_on(). The strand has not ended. @return whether the caller is the owner. */
 bool tp__strand_push_own_if_free(tp__strand *strand, tp__message *message);
-/** Owner: the same for what it gives itself, without telling anybody: delivered before it leaves. */
+/** Owner: the same for what it gives itself, without a wake-up: delivered before it leaves. */
 void tp__strand_push_own(tp__strand *strand, tp__message *message);
 /** What a thread runs, innermost first. */
 typedef struct tp__running {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * record_log: the newest entry records of all threads. Each thread adds to one of a few rings, so that threads seldom
- * meet; whoever reads gets one list, newest first. Locks: `records`, one for each ring, never two at once. */
+ * meet; a reader gets one list, newest first. Locks: `records`, one for each ring, never two at once. */
 #ifndef TP__RECORD_LOG_H
 #define TP__RECORD_LOG_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * run_names: who a row of a record is about, as a number. Rows of four words instead of eleven are what makes
- * recording cheap. The table only grows, with the number of different subscriptions ever registered; it has no lock:
- * its owner adds under a lock of its own, and whoever was handed a number may look it up at any time. */
+ * run_names: the subscription of a row of a record, as a number. With it rows have four words instead of eleven, which
+ * makes recording fast. The table only grows, with the number of different subscriptions ever registered; it has no
+ * lock: its owner adds under a lock of its own, and any thread that has a number may look it up at any time. */
 #ifndef TP__RUN_NAMES_H
 #define TP__RUN_NAMES_H
 

@@ -215,7 +215,7 @@ static int make_version(sqlite3 *db, const tp__sqlite_schema *schema, int versio
   return rc == SQLITE_OK ? sqlite3_exec(db, "COMMIT", NULL, NULL, NULL) : rc;
 }
 
-/* The file may have become somebody's between the first look and the lock, so it is asked again under the lock. */
+/* The file may have got tables between the first look and the lock, so it is looked at again under the lock. */
 static tp_status make_tables(sqlite3 *db, const char *path, const tp__sqlite_schema *schema, tp_fault *fault) {
   int rc = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
   if (rc != SQLITE_OK) return tp__sqlite_fail(db, path, "begin", rc, fault);

@@ -224,7 +224,7 @@ static bool waits(history *h, tp_text tenant, tp_text session) {
   return batch != NULL;
 }
 
-/* Before anybody looks at it: what was appended is there, or it is said why not. */
+/* Before a read: what was appended is written, or the error is returned. */
 static tp_status finish_appends(history *h, tp_text tenant, tp_text session, tp_fault *fault) {
   if (!h->writer.started || !waits(h, tenant, session)) return TP_OK;
   return tp__writer_commit(&h->writer, fault);
