@@ -229,7 +229,7 @@ typedef struct tp_entry_record {
 /** Receives records; false stops. The record is borrowed till return. Threads: the calling one. */
 typedef bool (*tp_record_fn)(void *ctx, const tp_entry_record *record);
 
-/** Entry records of one turn that are handed over together, in the order in which the entries ended. Shown by the
+/** Entry records of one turn that are passed together, in the order in which the entries ended. Shown by the
  *  library; all of it is borrowed till return. To read it later, on any thread, a store copies the struct, its ids and
  *  the bytes of packed, in which no address points into themselves, and reads the copy: at the latest in its destroy,
  *  since the names in rows live as long as the runtime. */
@@ -747,7 +747,7 @@ typedef struct tp_store {
    *  @param stays  true: the task may be taken again; false: it is deleted, begun or not.
    *  @return TP_OK; TP_ERR_NOT_FOUND. */
   tp_status (*task_settle)(void *self, tp_text key, bool stays, tp_fault *fault);
-  /** In place of record, for what a turn hands over together: keeps the entries of a batch, as record would each. O(1)
+  /** In place of record, for what a turn passes together: keeps the entries of a batch, as record would each. O(1)
    *  for each entry. May be NULL: then each comes to record, as that of an entry that runs always does; so a copy of a
    *  store's struct with another record function has NULL here. On the thread that owns the turn.
    *  @return TP_OK; else the whole batch counts as refused, and is not given again. */
