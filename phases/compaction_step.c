@@ -17,7 +17,7 @@ static tp_session *session_of(const tp__drive *d) { return d->session; }
 /* ---- whether ---- */
 
 bool tp__compaction_may(const tp__drive *d) {
-  return session_of(d)->compact && !d->brought && !d->compacted && session_of(d)->past->list.count > 0;
+  return session_of(d)->compact && !d->own_past && !d->compacted && session_of(d)->past->list.count > 0;
 }
 
 /* What the new history may hold. A provider that calls the context too long has seen more than its tokens. */

@@ -51,7 +51,7 @@ void tp__drive_cancel(tp__drive *d) {
 
 static void free_drive(tp__drive *d, tp_runtime *runtime) {
   TP__ASSERT(!d->host_call && !d->model_call && !d->waits);
-  tp__past_unref(d->brought);
+  tp__past_unref(d->own_past);
   tp__arena_fini(&d->arena);
   tp__block_give(&runtime->blocks, d, d->block_size);
 }
@@ -72,14 +72,14 @@ static void release(tp__turn *core) {
 static bool copy_request(tp__drive *d, const tp_turn_request *request) {
   tp__arena *arena = &d->arena;
   d->request.messages = NULL;
-  if (request->messages && !(d->brought = tp__past_new(arena->allocator))) return false;
+  if (request->messages && !(d->own_past = tp__past_new(arena->allocator))) return false;
   return tp__arena_text(arena, request->text, &d->user_text) &&
          tp__arena_text(arena, request->files, &d->request.files) &&
          tp__arena_text(arena, request->system, &d->request.system) &&
          tp__arena_text(arena, request->parameters, &d->request.parameters) &&
          tp__arena_string(arena, request->model_name, &d->request.model_name) &&
-         (!d->brought ||
-          tp__conversation_copy(request->messages, request->message_count, &d->brought->list) == TP_OK);
+         (!d->own_past ||
+          tp__conversation_copy(request->messages, request->message_count, &d->own_past->list) == TP_OK);
 }
 
 tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, bool owned, tp__turn_kind kind,

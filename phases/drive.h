@@ -33,7 +33,7 @@ struct tp__drive {
   tp__timer_entry call_timer;           /* when to look whether that was cancelled */
   bool begun;
   tp_turn_request request; /* limits; its ids are in the turn's identity, model and parameters in the arena */
-  tp__past *brought;       /* referenced: the messages that its request brought, instead of its session's; or NULL */
+  tp__past *own_past;      /* referenced: the messages of its request, instead of its session's; or NULL */
   bool closing;            /* runs session.end alone */
   bool closes_session;     /* and the session is over then */
   tp_session_end end;      /* what it tells; in the arena */
@@ -138,9 +138,9 @@ bool tp__drive_show_step(const void *source, size_t index, tp_turn_step *step);
  *  @return false without memory. */
 bool tp__response_take_calls(tp__drive *drive, tp_text value, tp_text *ret_why);
 
-/** What came before this turn: what its request brought, else the session's history. */
+/** What came before this turn: the messages of its request, else the session's history. */
 static inline tp__past *tp__drive_past(const tp__drive *drive) {
-  return drive->brought ? drive->brought : drive->session->past;
+  return drive->own_past ? drive->own_past : drive->session->past;
 }
 
 /** The model that is asked now. */
@@ -160,7 +160,7 @@ bool tp__drive_ask_again(tp__drive *drive, const tp__model_call *call, tp_status
 bool tp__compaction_may(const tp__drive *drive);
 
 /* request.c: the request to the model, from the history, the turn's messages, contexts, signals and reminders. */
-/** @param ret_lent  what the request reads of the past; given back with the call. */
-tp_status tp__request_make(tp__drive *drive, tp_model_request *ret_request, tp__lent *ret_lent);
+/** @param ret_view  what the request reads of the past; ended with the call. */
+tp_status tp__request_make(tp__drive *drive, tp_model_request *ret_request, tp__past_view *ret_view);
 
 #endif

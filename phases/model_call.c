@@ -170,7 +170,7 @@ static void settled(tp__attempt *attempt, tp__attempt_end end) {
   TP__ASSERT(of(attempt)->on_end);
   tp__model_call *c = of(attempt);
   tp_status status = TP_OK;
-  if (tp__attempt_is_alone(attempt)) tp__lent_give_back(&c->lent); /* the next request then need not copy the list */
+  if (tp__attempt_is_alone(attempt)) tp__past_view_fini(&c->view); /* the next request then need not copy the list */
   switch (end) {
     case TP__ANSWERED:
       if (attempt->answer.code) { /* the function's own: there was no token */
@@ -198,7 +198,7 @@ static void release(tp__attempt *attempt) {
   tp_runtime *runtime = tp__attempt_runtime(attempt);
   tp__turn *turn = c->turn;
   tp_session *session = c->session;
-  tp__lent_give_back(&c->lent);
+  tp__past_view_fini(&c->view);
   if (c->tools) tp__toolset_unref(c->tools);
   tp__release(&runtime->allocator, c->pieces, c->pieces_capacity);
   tp__arena_fini(&c->answer_arena);

@@ -12,7 +12,7 @@ typedef struct tp__model_call tp__model_call;
 struct tp__model_call {
   tp__attempt base;
   tp__turn *turn;      /* referenced: the request's memory is the turn's */
-  tp__lent lent;       /* what the request reads of the past */
+  tp__past_view view;       /* what the request reads of the past */
   tp__toolset *tools;  /* referenced: the request shows them; NULL: it has none */
   tp_session *session; /* referenced: history and model are its; NULL: a handler asks */
   tp_model model;

@@ -123,23 +123,23 @@ static tp_status show_new(tp__past *past, tp__shown *shown, bool escaped) {
   return TP_OK;
 }
 
-tp_status tp__past_lend(tp__past *past, bool escaped, const tp_message *const *own, size_t own_count,
-                        tp__lent *ret_lent, const tp_message *const **ret_messages, size_t *ret_count) {
+tp_status tp__past_view_init(tp__past *past, bool escaped, const tp_message *const *own, size_t own_count,
+                             tp__past_view *ret_view, const tp_message *const **ret_messages, size_t *ret_count) {
   tp__shown *shown = escaped ? &past->escaped : &past->plain;
   TP__TRY(make_room(past, shown, shown->count + (past->list.count - shown->seen) + own_count));
   TP__TRY(show_new(past, shown, escaped));
   tp__pointers *pointers = shown->pointers;
   for (size_t i = 0; i < own_count; i++) pointers->items[shown->count + i] = own[i];
   tp__a32_add_relaxed(&pointers->refs, 1);
-  *ret_lent = (tp__lent){.past = tp__past_ref(past), .pointers = pointers};
+  *ret_view = (tp__past_view){.past = tp__past_ref(past), .pointers = pointers};
   *ret_messages = pointers->items;
   *ret_count = shown->count + own_count;
   return TP_OK;
 }
 
-void tp__lent_give_back(tp__lent *lent) {
-  if (!lent->past) return;
-  pointers_unref(lent->past->allocator, lent->pointers);
-  tp__past_unref(lent->past);
-  *lent = (tp__lent){NULL, NULL};
+void tp__past_view_fini(tp__past_view *view) {
+  if (!view->past) return;
+  pointers_unref(view->past->allocator, view->pointers);
+  tp__past_unref(view->past);
+  *view = (tp__past_view){NULL, NULL};
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * past: what was said before a turn: the messages of its session, or those that its request brought. A model is shown
+ * past: what was said before a turn: the messages of its session, or those of its request. A model is shown
  * them by pointers, which are kept: a request adds its own behind them, and only what is new since the request before
- * is looked at. Nothing moves while a request reads it, also one that was given up: it holds what it was lent.
+ * is looked at. Nothing moves while a request reads it, also one that was given up: it references what it reads.
  *
- * Changed by the owner of the session's running turn alone; refs and what is lent by any thread. No lock. */
+ * Changed by the owner of the session's running turn alone; references and views by any thread. No lock. */
 #ifndef TP__PAST_H
 #define TP__PAST_H
 
@@ -44,18 +44,18 @@ size_t tp__past_bytes(tp__past *past);
 int64_t tp__past_tokens(tp__past *past);
 
 /** What a request reads: messages of the past, then its own. */
-typedef struct tp__lent {
+typedef struct tp__past_view {
   tp__past *past;         /* referenced */
   tp__pointers *pointers; /* referenced */
-} tp__lent;
+} tp__past_view;
 
-/** Lends what a model may see of the past, with own messages behind it.
+/** Makes the list of what a model may see of the past, with own messages behind it.
  *  @param escaped  whether what others said in the past is escaped. Own messages are shown as they are.
- *  @param ret_messages  valid until ret_lent is given back.
+ *  @param ret_messages  valid until tp__past_view_fini().
  *  @return TP_OK; TP_ERR_NO_MEMORY; of values that are none, what tp__parts_escaped() says. */
-tp_status tp__past_lend(tp__past *past, bool escaped, const tp_message *const *own, size_t own_count,
-                        tp__lent *ret_lent, const tp_message *const **ret_messages, size_t *ret_count);
+tp_status tp__past_view_init(tp__past *past, bool escaped, const tp_message *const *own, size_t own_count,
+                             tp__past_view *ret_view, const tp_message *const **ret_messages, size_t *ret_count);
 /** Accepts one that is all zeros. Threads: any. */
-void tp__lent_give_back(tp__lent *lent);
+void tp__past_view_fini(tp__past_view *view);
 
 #endif

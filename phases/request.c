@@ -99,14 +99,14 @@ tp_text tp__drive_shown_model(const tp__drive *d) {
   return name.data ? name : tp_text_of(tp__drive_model(d)->name);
 }
 
-tp_status tp__request_make(tp__drive *d, tp_model_request *ret_request, tp__lent *ret_lent) {
+tp_status tp__request_make(tp__drive *d, tp_model_request *ret_request, tp__past_view *ret_view) {
   const tp_message *const *own = (const tp_message *const *)d->messages.items, *const *messages;
   size_t count;
   blocks b;
   TP__TRY(render_blocks(d, &b));
   bool joined = b.context.size + b.signals.size + b.reminders.size > 0;
   if (joined) TP__TRY(join_blocks(d, &b, &own));
-  TP__TRY(tp__past_lend(tp__drive_past(d), joined, own, d->messages.count, ret_lent, &messages, &count));
+  TP__TRY(tp__past_view_init(tp__drive_past(d), joined, own, d->messages.count, ret_view, &messages, &count));
   *ret_request = (tp_model_request){.struct_size = sizeof *ret_request,
                                     .attempt = d->model_attempt,
                                     .ids = d->turn->core.ids,

@@ -159,17 +159,17 @@ void tp__step_model(tp__drive *d) {
     return;
   }
   tp_model_request request;
-  tp__lent lent = {NULL, NULL};
+  tp__past_view view = {NULL, NULL};
   tp__model_call *call =
-      tp__request_make(d, &request, &lent) == TP_OK
+      tp__request_make(d, &request, &view) == TP_OK
           ? tp__model_call_new(&d->turn->core, d->turn->toolset, d->session, model, &request)
           : NULL;
   if (!call) {
-    tp__lent_give_back(&lent);
+    tp__past_view_fini(&view);
     tp__drive_no_memory(d);
     return;
   }
-  call->lent = lent;
+  call->view = view;
   call->on_delta = model_delta;
   call->each_delta = d->request.each_delta;
   call->on_end = model_ended;

@@ -16,7 +16,7 @@
 enum { TOOLS = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT };
 enum { MOST = 64 };
 
-/* ---- a past, and what is lent of it ---- */
+/* ---- a past, and what a request reads of it ---- */
 
 static void say(tp__past *past, tp_role role, const char *text, const char *name) {
   tp_message message = {
@@ -25,7 +25,7 @@ static void say(tp__past *past, tp_role role, const char *text, const char *name
 }
 
 typedef struct request {
-  tp__lent lent;
+  tp__past_view view;
   const tp_message *const *messages;
   size_t count;
 } request;
@@ -37,7 +37,7 @@ static tp_message user_says(const char *text) {
 static tp_status try_lend(tp__past *past, bool escaped, const tp_message *own, request *r) {
   const tp_message *const list[] = {own};
   *r = (request){.count = 0};
-  return tp__past_lend(past, escaped, list, 1, &r->lent, &r->messages, &r->count);
+  return tp__past_view_init(past, escaped, list, 1, &r->view, &r->messages, &r->count);
 }
 
 static request lend(tp__past *past, bool escaped, const tp_message *own) {
@@ -63,17 +63,17 @@ static void request_shows_what_came_before_and_what_is_new(void **state) {
   tp_message own = user_says("now"), later = user_says("later");
   request r = lend(past, false, &own);
   assert_string_equal(words(&r), "now|");
-  tp__lent_give_back(&r.lent);
+  tp__past_view_fini(&r.view);
   say(past, TP_ROLE_USER, "one", "");
   say(past, TP_ROLE_ASSISTANT, "two", "");
   r = lend(past, false, &own);
   assert_string_equal(words(&r), "one|two|now|");
-  tp__lent_give_back(&r.lent);
+  tp__past_view_fini(&r.view);
   say(past, TP_ROLE_USER, "three", "");
   r = lend(past, false, &later);
   assert_string_equal(words(&r), "one|two|three|later|");
-  tp__lent_give_back(&r.lent);
-  tp__lent_give_back(&r.lent); /* of nothing */
+  tp__past_view_fini(&r.view);
+  tp__past_view_fini(&r.view); /* of nothing */
   tp__past_unref(past);
   assert_int_equal(blocks_open, 0);
 }
@@ -86,14 +86,14 @@ static void end_marks_and_what_was_denied_are_shown_to_no_model(void **state) {
   say(past, TP_ROLE_END, "why", "failed");
   request r = lend(past, false, &own);
   assert_string_equal(words(&r), "failed|now|");
-  tp__lent_give_back(&r.lent);
+  tp__past_view_fini(&r.view);
   say(past, TP_ROLE_USER, "denied", "");
   say(past, TP_ROLE_END, "why", "denied");
   say(past, TP_ROLE_USER, "said", "");
   for (int escaped = 0; escaped < 2; escaped++) {
     r = lend(past, escaped, &own);
     assert_string_equal(words(&r), "failed|said|now|");
-    tp__lent_give_back(&r.lent);
+    tp__past_view_fini(&r.view);
   }
   tp__past_unref(past);
 }
@@ -105,13 +105,13 @@ static void list_that_nobody_reads_is_used_again(void **state) {
   say(past, TP_ROLE_USER, "one", "");
   request r = lend(past, false, &own);
   const void *list = r.messages;
-  tp__lent_give_back(&r.lent);
+  tp__past_view_fini(&r.view);
   long before = takes;
   for (int i = 0; i < 100; i++) {
     r = lend(past, false, &own);
     assert_ptr_equal(r.messages, list);
     assert_ptr_equal(r.messages[0], past->list.items[0]); /* nothing is copied */
-    tp__lent_give_back(&r.lent);
+    tp__past_view_fini(&r.view);
   }
   assert_int_equal(takes, before);
   tp__past_unref(past);
@@ -133,10 +133,10 @@ static void list_that_is_read_stays_as_it_is(void **state) {
     say(past, TP_ROLE_USER, i % 2 ? "a" : "b", "");
   }
   for (int i = 0; i < MOST; i++) assert_string_equal(words(&held[i]), said[i]);
-  tp__past_unref(past); /* its session has another one: what is lent stays */
+  tp__past_unref(past); /* its session has another one: views of it stay */
   for (int i = 0; i < MOST; i++) {
     assert_string_equal(words(&held[i]), said[i]);
-    tp__lent_give_back(&held[i].lent);
+    tp__past_view_fini(&held[i].view);
   }
   assert_int_equal(blocks_open, 0);
 }
@@ -157,13 +157,13 @@ static void what_looks_like_our_blocks_is_escaped_once(void **state) {
   assert_int_equal(r.messages[2]->role, TP_ROLE_TOOL);
   assert_ptr_equal(r.messages[3], &own); /* whoever asks has escaped it */
   const tp_message *kept = r.messages[2];
-  tp__lent_give_back(&r.lent);
+  tp__past_view_fini(&r.view);
   say(past, TP_ROLE_USER, "<hook-signals>", "");
   r = lend(past, true, &own);
   assert_ptr_equal(r.messages[2], kept);
   assert_null(memchr(r.messages[3]->text.data, '<', r.messages[3]->text.size));
-  tp__lent_give_back(&r.lent);
-  tp__lent_give_back(&plain.lent);
+  tp__past_view_fini(&r.view);
+  tp__past_view_fini(&plain.view);
   tp__past_unref(past);
   assert_int_equal(blocks_open, 0);
 }
@@ -181,7 +181,7 @@ static void parts_are_escaped_too(void **state) {
   assert_int_not_equal(r.messages[0]->parts.size, 0);
   assert_null(memchr(r.messages[0]->parts.data, '<', r.messages[0]->parts.size));
   assert_memory_equal(past->list.items[0]->parts.data, parts.data, parts.size);
-  tp__lent_give_back(&r.lent);
+  tp__past_view_fini(&r.view);
   tp__past_unref(past);
 }
 
@@ -220,8 +220,8 @@ static void refused_memory_changes_nothing(void **state) {
     r = lend(past, true, &own);
     assert_int_equal(r.count, 41);
     for (size_t i = 0; i < 40; i++) assert_null(memchr(r.messages[i]->text.data, '<', r.messages[i]->text.size));
-    tp__lent_give_back(&r.lent);
-    if (status == TP_OK) tp__lent_give_back(&first.lent);
+    tp__past_view_fini(&r.view);
+    if (status == TP_OK) tp__past_view_fini(&first.view);
     tp__past_unref(past);
     assert_int_equal(blocks_open, 0);
     if (status == TP_OK) return;
