@@ -3,14 +3,18 @@
  * The memory store, the reference of the interface: the newest entry records, and jobs. Nothing survives the process.
  * Lock: `memory_store`, for the jobs and the names of records; no callback is called with it held. */
 #include "runtime/store/memory_store.h"
+
 #include "runtime/os/os.h"
 #include "runtime/store/job_queue.h"
 #include "runtime/store/record_log.h"
 #include "runtime/store/turn_ring.h"
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 enum {
-  NAMES_MAX = 4096,
-  NAMES_BYTES_MAX = 1 << 20,
+  NAMES_MAX = 65536,
+  NAMES_BYTES_MAX = 16 << 20,
   RECORDS_MAX = 10000,
   JOBS_MAX = 65536,
   JOBS_ENDED_MAX = 1024,
@@ -22,10 +26,11 @@ typedef struct memory_store {
   tp_allocator allocator;
   tp__record_log records; /* has locks of its own */
   tp__mutex mutex;
-  tp__job_queue jobs;    /* under mutex */
-  tp__run_names names;   /* of records that came one at a time; added under mutex, read without */
-  tp__arena names_arena; /* their strings; under mutex */
-  uint32_t last_name;    /* found or added; under mutex */
+  tp__job_queue jobs;        /* under mutex */
+  tp__run_names names;       /* of records that came one at a time; added under mutex, read without */
+  tp__job_table given_names; /* under mutex: finds them */
+  tp__arena names_arena;     /* under mutex: their strings and links */
+  size_t names_bytes;        /* under mutex: at most NAMES_BYTES_MAX */
   tp__mutex turns_mutex;
   tp__turn_ring turns; /* under turns_mutex */
 } memory_store;
@@ -40,33 +45,56 @@ tp_status tp__memory_store_take(void *self, const tp__record_source *from, const
   return tp__record_log_add(&((memory_store *)self)->records, from, batch);
 }
 
+/* The names of a run that did not come from the core. */
+typedef struct given_name {
+  tp__hash_link by_text; /* in given_names */
+  uint32_t id;           /* in names */
+} given_name;
+
 static bool is_name(const tp__run_name *name, const tp_run_record *run) {
   return name->visibility == run->visibility && strcmp(name->subscription, run->subscription) == 0 &&
          strcmp(name->handler, run->handler) == 0 && strcmp(name->owner, run->owner) == 0;
 }
 
-/* The number of the names of a run, whose strings are borrowed. Runs of a plan come in its order: the search begins
- * behind the last name. */
-static tp_status name_of_locked(memory_store *store, const tp_run_record *run, uint32_t *ret_name) {
-  uint32_t count = store->names.count;
-  for (uint32_t i = 1; i <= count; i++) {
-    uint32_t id = (store->last_name + i) % count;
-    if (!is_name(tp__run_name_of(&store->names, id), run)) continue;
-    *ret_name = store->last_name = id;
-    return TP_OK;
-  }
-  if (count == NAMES_MAX) return TP_ERR_FULL;
-  tp_text texts[] = {tp_text_of(run->subscription), tp_text_of(run->handler), tp_text_of(run->owner)};
-  tp_text copies[3];
+static uint64_t hash_of_names(const memory_store *store, const tp_run_record *run) {
+  uint64_t hash = XXH64(run->subscription, strlen(run->subscription), store->jobs.seed ^ run->visibility);
+  hash = XXH64(run->handler, strlen(run->handler), hash);
+  return XXH64(run->owner, strlen(run->owner), hash);
+}
+
+/* Copies the names, which are borrowed. */
+static tp_status add_name_locked(memory_store *store, const tp_run_record *run, uint64_t hash, uint32_t *ret_id) {
+  TP__LOCKED(&store->mutex);
+  tp_text texts[] = {tp_text_of(run->subscription), tp_text_of(run->handler), tp_text_of(run->owner)}, copies[3];
+  size_t bytes = sizeof(given_name) + texts[0].size + texts[1].size + texts[2].size;
+  if (store->names.count == NAMES_MAX || bytes > NAMES_BYTES_MAX - store->names_bytes) return TP_ERR_FULL;
+  TP__TRY(tp__job_table_reserve(&store->given_names, &store->allocator));
+  given_name *given = tp__arena_alloc(&store->names_arena, sizeof *given);
+  if (!given) return TP_ERR_NO_MEMORY;
   for (int i = 0; i < 3; i++)
     if (!tp__arena_text(&store->names_arena, texts[i], &copies[i])) return TP_ERR_NO_MEMORY;
   tp__run_name name = {.subscription = copies[0].data,
                        .handler = copies[1].data,
                        .owner = copies[2].data,
                        .visibility = run->visibility};
-  TP__TRY(tp__run_names_add(&store->names, &store->allocator, name, ret_name));
-  store->last_name = *ret_name;
+  TP__TRY(tp__run_names_add(&store->names, &store->allocator, name, &given->id));
+  tp__job_table_add(&store->given_names, &given->by_text, hash);
+  store->names_bytes += bytes;
+  *ret_id = given->id;
   return TP_OK;
+}
+
+/* The number of a run's names. */
+static tp_status name_of_locked(memory_store *store, const tp_run_record *run, uint32_t *ret_id) {
+  TP__LOCKED(&store->mutex);
+  uint64_t hash = hash_of_names(store, run);
+  for (tp__hash_link *link = tp__job_table_first(&store->given_names, hash); link; link = tp__job_table_next(link)) {
+    uint32_t id = TP__CONTAINER(link, given_name, by_text)->id;
+    if (!is_name(tp__run_name_of(&store->names, id), run)) continue;
+    *ret_id = id;
+    return TP_OK;
+  }
+  return add_name_locked(store, run, hash, ret_id);
 }
 
 static tp_status pack_run(memory_store *store, const tp_entry_record *record, uint32_t index, tp__packed_entry *entry) {
@@ -354,6 +382,7 @@ static void destroy(void *self) {
   tp__mutex_fini(&store->mutex);
   tp__record_log_fini(&store->records);
   tp__run_names_fini(&store->names, &allocator);
+  tp__job_table_fini(&store->given_names, &allocator);
   tp__arena_fini(&store->names_arena);
   tp__release(&allocator, store, sizeof *store);
 }
@@ -364,7 +393,7 @@ void tp_store_free(tp_store *store) {
 
 static tp_status init(memory_store *store, const tp_store_memory_options *options) {
   size_t records_max = options->records_max ? options->records_max : RECORDS_MAX;
-  tp__arena_init(&store->names_arena, &store->allocator, NULL, 0, NAMES_BYTES_MAX);
+  tp__arena_init(&store->names_arena, &store->allocator, NULL, 0, 0);
   tp__job_queue_init(&store->jobs, &store->allocator, options->jobs_max ? options->jobs_max : JOBS_MAX,
                      options->jobs_ended_max ? options->jobs_ended_max : JOBS_ENDED_MAX);
   tp__turn_ring_init(&store->turns, &store->allocator, options->turns_max ? options->turns_max : TURNS_MAX);
