@@ -119,6 +119,33 @@ static void late_answer_is_noted_in_the_record_and_nowhere_else(void **state) {
   close_runtime(runtime);
 }
 
+static bool keep_late_second(void *ctx, const tp_entry_record *record) {
+  if (record->phase != GATHER) return true;
+  *(int64_t *)ctx = record_row(record, 1).late_ns;
+  return false;
+}
+
+/* Its row has no thread and no limit: the one thing that a row cannot say of it comes behind the record. */
+static void late_answer_of_an_inline_handler_that_deferred_is_noted_in_the_record(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  act first = {0}, late = {.defers = true};
+  hook hooks[] = {{.id = "a", .phase = GATHER, .self = &first},
+                  {.id = "b", .phase = GATHER, .self = &late, .sub = {.limit_ms = 10}}};
+  add_hooks(runtime, hooks, 2);
+  tp_turn *turn = begin_bare(runtime, 0);
+  timed t = run_timed(turn, GATHER, 60000);
+  assert_run(&t.result, "b", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
+  tp_outcome outcome = {.struct_size = sizeof outcome, .kind = TP_ANSWER_DONE};
+  assert_int_equal(tp_token_complete(late.token, &outcome), TP_ERR_STALE);
+  await_abandoned(runtime);
+  tp_turn_end(turn);
+  int64_t late_ns = 0;
+  assert_int_equal(read_records(runtime, 100, keep_late_second, &late_ns), TP_OK);
+  assert_true(late_ns > 0);
+  close_runtime(runtime);
+}
+
 typedef struct other_turn {
   tp_turn *turn;
   tp_phase_result result;
@@ -449,6 +476,7 @@ int main(void) {
       cmocka_unit_test(required_deadline_handler_that_hangs_fails_the_phase_at_the_deadline),
       cmocka_unit_test(best_effort_handler_that_hangs_is_left_behind),
       cmocka_unit_test(late_answer_is_noted_in_the_record_and_nowhere_else),
+      cmocka_unit_test(late_answer_of_an_inline_handler_that_deferred_is_noted_in_the_record),
       cmocka_unit_test(waiting_for_a_permit_counts_for_a_deadline_and_not_for_a_blocking_limit),
       cmocka_unit_test(five_hanging_optional_handlers_end_with_the_budget),
       cmocka_unit_test(optional_handler_leaves_time_for_the_required_one_behind_it),

@@ -338,6 +338,18 @@ static void bytes_stay_bounded_and_the_newest_is_always_there(void **state) {
 
 /* ---- late ---- */
 
+typedef struct late_run {
+  uint64_t entry_id;
+  uint32_t run_index;
+  int64_t late_ns;
+} late_run;
+
+static bool keep_late_run(void *ctx, const tp_entry_record *record) {
+  late_run *run = ctx;
+  if (record->entry_id == run->entry_id) run->late_ns = row_of(record, run->run_index).late_ns;
+  return record->entry_id != run->entry_id;
+}
+
 static void lateness_is_noted_in_details_alone(void **state) {
   (void)state;
   tp__record_log *log = open_log(3000);
@@ -350,11 +362,12 @@ static void lateness_is_noted_in_details_alone(void **state) {
   *entry = (tp__packed_entry){.entry_id = 1, .names = &names, .run_count = 1};
   tp__row_put(tp__packed_rows(entry), name, 0, 0, tp__row_flags(TP_STATE_SUCCEEDED, 1, 0, 0));
   assert_int_equal(tp__record_log_add(log, &nobody, &batch), TP_OK);
-  for (uint64_t i = 2; i <= 2500; i++) assert_int_equal(add(log, i, i == 4 ? 0 : 1), TP_OK);
+  for (uint64_t i = 2; i <= 2500; i++) assert_int_equal(add(log, i, i == 4 ? 0 : i == 5 ? 3 : 1), TP_OK);
   late(log, 1, 0, 111);    /* without details */
   late(log, 2, 0, 222);    /* in the oldest segment */
   late(log, 3, 1, 333);    /* it has no such run */
   late(log, 4, 0, 444);    /* it has none */
+  late(log, 5, 2, 777);    /* its third run: not the first, of which late_ns is kept */
   late(log, 2500, 0, 555); /* in the newest */
   late(log, 9999, 0, 666); /* not kept */
   assert_int_equal(read_all(log, 3000), TP_OK);
@@ -363,6 +376,9 @@ static void lateness_is_noted_in_details_alone(void **state) {
     int64_t want = got.ids[i] == 2 ? 222 : got.ids[i] == 2500 ? 555 : 0;
     assert_int_equal(got.late_ns[i], want);
   }
+  late_run third = {.entry_id = 5, .run_index = 2};
+  assert_int_equal(read_newest(log, 3000, keep_late_run, &third), TP_OK);
+  assert_int_equal(third.late_ns, 777);
   tp__record_log_fini(log);
   free(log);
   tp__run_names_fini(&names, &counting);

@@ -473,6 +473,7 @@ static void entry_goes_in_when_it_just_fits_and_not_with_a_byte_less(void **stat
     assert_int_equal(batch.count, 1);
     free(batch.memory);
   }
+  assert_int_equal(tp__packed_size(4, 2), sizeof(tp__packed_entry) + 4 * 16 + 2 * 56);
   tp__record_batch none = {0};
   assert_null(tp__record_batch_add(&none, 0, 0));
 }
