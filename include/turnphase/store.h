@@ -229,7 +229,7 @@ typedef struct tp_entry_record {
 /** Receives records; false stops. The record is borrowed till return. Threads: the calling one. */
 typedef bool (*tp_record_fn)(void *ctx, const tp_entry_record *record);
 
-/** Entry records of one turn that are passed together, in the order in which the entries ended. Shown by the
+/** Entry records of one turn that are passed together, in the order in which the entries ended. Made by the
  *  library; all of it is borrowed till return. To read it later, on any thread, a store copies the struct, its ids and
  *  the bytes of packed, in which no address points into themselves, and reads the copy: at the latest in its destroy,
  *  since the names in rows live as long as the runtime. */

@@ -17,7 +17,7 @@ static enum cause_class class_of(tp_reason cause) {
     case TP_REASON_CANCELLED:
       return CANCELLED;
     default:
-      return FAILURE;
+      return FAILURE; /* TP_REASON_TIMEOUT and every other way of not answering */
   }
 }
 
@@ -35,6 +35,6 @@ tp__decision tp__decide(tp_execution execution, tp_failure failure, tp_reason ca
     case FAILURE:
       break;
   }
-  if (required) return TP__DECIDE_FAIL;
+  if (required) return TP__DECIDE_FAIL; /* in a phase with verdicts this denies: tp__entry_outcome() */
   return failure == TP_FAILURE_FALLBACK && !detached ? TP__DECIDE_FALLBACK : TP__DECIDE_DIAGNOSE;
 }

@@ -14,7 +14,7 @@ void tp__turn_check(const tp__turn *turn) {
   /* It nests as deep as its parent and one more. */
   assert(turn->kind < TP__TURN_KINDS && turn->depth <= TP__NESTED_MAX);
   assert(turn->depth == 0 || (turn->parent && turn->parent->depth <= turn->depth));
-  /* Entry ids are taken in lots. */
+  /* Entry ids are taken in batches. */
   assert(turn->last_entry_id <= turn->last_of_lot);
   /* What is in its list is an entry of its own, whose block is taken, and which no other thread may end. */
   const tp__link *link = turn->entries.next;

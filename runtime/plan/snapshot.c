@@ -44,7 +44,7 @@ static void members_check(const tp__members *members, const tp__set *set, uint32
 
 void tp__snapshot_check(tp__snapshot *snapshot) {
   const tp__set *set = tp__snapshot_set(snapshot);
-  /* Whoever looks has a hold. */
+  /* The caller has a hold. */
   assert(tp__a64_load_relaxed(&snapshot->refs) > 0 && snapshot->registry);
   for (uint32_t phase = 0; phase < TP_PHASE_LIMIT; phase++) {
     const tp__members *members = set->members_of_phase[phase];
@@ -64,7 +64,7 @@ void tp__snapshot_hold(tp__snapshot *snapshot) {
   (void)before;
 }
 
-static void let_go(tp__snapshot *snapshot, uint64_t count) {
+static void unref_by(tp__snapshot *snapshot, uint64_t count) {
   TP__ASSERT(count == 1 || count == TP__SNAPSHOT_BIAS);
   uint64_t before = tp__a64_sub_acq_rel(&snapshot->refs, count);
   assert(before >= count);
@@ -75,8 +75,8 @@ static void let_go(tp__snapshot *snapshot, uint64_t count) {
   tp__release(allocator, block, sizeof *block);
 }
 
-void tp__snapshot_unpin(tp__snapshot *snapshot) { let_go(snapshot, 1); }
-void tp__snapshot_retire(tp__snapshot *snapshot) { let_go(snapshot, TP__SNAPSHOT_BIAS); }
+void tp__snapshot_unpin(tp__snapshot *snapshot) { unref_by(snapshot, 1); }
+void tp__snapshot_retire(tp__snapshot *snapshot) { unref_by(snapshot, TP__SNAPSHOT_BIAS); }
 
 /* A count below 0 takes away what others of the same moment add. acq_rel, since it may be given back for them. */
 void tp__pins_renew(tp__pins *pins, tp__snapshot *newest) {

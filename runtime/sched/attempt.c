@@ -8,7 +8,7 @@
 #ifdef TP_CHECKS
 void tp__attempt_check(const tp__attempt *attempt) {
   uint32_t flags = tp__a32_load_acquire(&attempt->flags);
-  /* Whoever looks has a reference. */
+  /* The caller has a reference. */
   assert(tp__a32_load_relaxed(&attempt->refs) > 0);
   /* Its class says what runs, how it ends and how it is freed; its strand is of its scheduler. */
   assert(attempt->class && attempt->class->settled && attempt->class->release && attempt->sched);

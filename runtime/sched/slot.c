@@ -86,7 +86,7 @@ static uint32_t state_of(uint64_t word) { return (uint32_t)(word & ((1 << STATE_
 /* A slot that is taken out of the free list, or was just put into it. */
 static void free_slot_check_locked(const slot *s, uint64_t word) {
   TP__LOCKED(&lock);
-  /* A free slot is nobody's, and has a generation that a token may have. */
+  /* A free slot has no attempt, and a generation that a token may have. */
   assert(state_of(word) == FREE && !s->attempt && !s->sched && word >> STATE_BITS != 0);
   /* The free list holds slots that there are. */
   assert(s->next_free <= chunk_count * CHUNK_SLOTS && free_head <= chunk_count * CHUNK_SLOTS);
