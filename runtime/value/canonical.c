@@ -30,7 +30,7 @@ static size_t write_map(struct canonical *canonical, size_t at, size_t count) {
   size_t from = canonical->keys.count;
   size_t end = collect_keys(canonical, at, count);
   if (tp__writer_status(canonical->writer) != TP_OK) return end;
-  tp__keys_sort(&canonical->keys, from);
+  if (!tp__keys_ascend(&canonical->keys, from)) tp__keys_sort(&canonical->keys, from);
   tp_write_map(canonical->writer, count);
   for (size_t i = 0; i < count; i++) {
     size_t behind_key = write_at(canonical, canonical->keys.offsets[from + i]);

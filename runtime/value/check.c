@@ -14,8 +14,8 @@ struct frame {
 struct check {
   tp_text value;
   size_t at;
-  struct frame frames[TP__VALUE_DEPTH_MAX];
-  size_t depth;
+  struct frame *top;                            /* the innermost */
+  struct frame frames[1 + TP__VALUE_DEPTH_MAX]; /* the first one has the value itself as its only item */
   tp__keys keys;
   tp_fault *fault;
 };
@@ -48,35 +48,38 @@ static tp_status check_key(struct check *check, const tp__head *head) {
 }
 
 static tp_status open_container(struct check *check, const tp__head *head) {
-  if (check->depth == TP__VALUE_DEPTH_MAX) {
+  if (check->top == check->frames + TP__VALUE_DEPTH_MAX) {
     return refuse(check, check->at, TP_ERR_TOO_DEEP, "more than 32 containers are inside each other");
   }
-  check->frames[check->depth++] =
+  *++check->top =
       (struct frame){.left = head->children, .keys_from = check->keys.count, .map = head->kind == TP_VALUE_MAP};
   return TP_OK;
 }
 
+static tp_status refuse_repeated(struct check *check, size_t keys_from) {
+  size_t again;
+  tp__keys_sort(&check->keys, keys_from);
+  if (!tp__keys_repeated(&check->keys, keys_from, &again)) return TP_OK;
+  return refuse(check, again, TP_ERR_MALFORMED, "a key of a map is repeated");
+}
+
 static tp_status close_full_containers(struct check *check) {
-  while (check->depth > 0 && check->frames[check->depth - 1].left == 0) {
-    struct frame *top = &check->frames[--check->depth];
-    if (!top->map) continue;
-    size_t again;
-    tp__keys_sort(&check->keys, top->keys_from);
-    if (tp__keys_repeated(&check->keys, top->keys_from, &again)) {
-      return refuse(check, again, TP_ERR_MALFORMED, "a key of a map is repeated");
-    }
-    check->keys.count = top->keys_from;
+  for (; check->top->left == 0 && check->top > check->frames; check->top--) {
+    size_t keys_from = check->top->keys_from;
+    if (!check->top->map) continue;
+    if (!tp__keys_ascend(&check->keys, keys_from)) TP__TRY(refuse_repeated(check, keys_from));
+    check->keys.count = keys_from;
   }
   return TP_OK;
 }
 
 static tp_status check_item(struct check *check) {
-  struct frame *top = check->depth > 0 ? &check->frames[check->depth - 1] : NULL;
+  struct frame *top = check->top;
   tp__head head = {0};
   tp__head_flaw flaw = tp__head_read(check->value, check->at, &head);
   if (flaw != TP__HEAD_OK) return refuse_head(check, flaw);
-  if (top && top->map && top->left % 2 == 0) TP__TRY(check_key(check, &head));
-  if (top) top->left--;
+  if (top->map && top->left % 2 == 0) TP__TRY(check_key(check, &head));
+  top->left--;
   if (head.kind == TP_VALUE_TEXT) TP__TRY(check_text(check, &head));
   if (head.kind == TP_VALUE_ARRAY || head.kind == TP_VALUE_MAP) TP__TRY(open_container(check, &head));
   check->at += head.size + head.content;
@@ -86,7 +89,7 @@ static tp_status check_item(struct check *check) {
 static tp_status check_all(struct check *check) {
   do {
     TP__TRY(check_item(check));
-  } while (check->depth > 0);
+  } while (check->top->left > 0);
   if (check->at == check->value.size) return TP_OK;
   return refuse(check, check->at, TP_ERR_MALFORMED, "the value ends, but bytes follow");
 }
@@ -97,7 +100,12 @@ tp_status tp__value_check(tp_text value, const tp_allocator *allocator, tp_fault
     return tp__fail(fault, TP_ERR_TOO_LARGE, NULL, "a value of %zu bytes is above the limit of %d", value.size,
                     TP__VALUE_BYTES_MAX);
   }
-  struct check check = {.value = value, .fault = fault};
+  struct check check; /* frames and keys, a kilobyte, are written before they are read */
+  check.value = value;
+  check.at = 0;
+  check.top = check.frames;
+  *check.top = (struct frame){.left = 1};
+  check.fault = fault;
   tp__keys_init(&check.keys, value, allocator);
   tp_status status = check_all(&check);
   tp__keys_fini(&check.keys);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * head.c: the one place that knows how msgpack spells its types. Source: the msgpack specification. */
+ * head.c: how msgpack spells its types, with tp__head_read() in value.h. Source: the msgpack specification. */
 #include "runtime/value/value.h"
 
 /* What the bytes 0xc0 to 0xdf begin, and how many bytes of number follow. NONE: no value of ours. */
@@ -41,33 +41,11 @@ static double float_of(uint64_t bits, size_t width) {
   return real;
 }
 
-/* Splits the first byte into kind, bytes of number that follow, and the number when it is in the byte itself. */
-static void read_first(unsigned char first, tp__head *head, size_t *ret_width, uint64_t *ret_number) {
-  *ret_width = 0;
-  if (first <= 0x7f || first >= 0xe0) {
-    head->kind = TP_VALUE_INT;
-    *ret_number = (uint64_t)sign_extended(first, 1);
-  } else if (first <= 0x8f) {
-    head->kind = TP_VALUE_MAP;
-    *ret_number = first & 0x0f;
-  } else if (first <= 0x9f) {
-    head->kind = TP_VALUE_ARRAY;
-    *ret_number = first & 0x0f;
-  } else if (first <= 0xbf) {
-    head->kind = TP_VALUE_TEXT;
-    *ret_number = first & 0x1f;
-  } else {
-    head->kind = (tp_value_kind)formats[first - 0xc0].kind;
-    *ret_width = formats[first - 0xc0].width;
-    *ret_number = first & 1; /* 0xc3 is true */
-  }
-}
-
-/* Gives the number its meaning; left is how many bytes follow the head. */
+/* Gives the number that follows the first byte its meaning; left is how many bytes follow the head. */
 static tp__head_flaw give_meaning(tp__head *head, unsigned char first, size_t width, uint64_t number, size_t left) {
   switch (head->kind) {
   case TP_VALUE_BOOL:
-    head->integer = (int64_t)number;
+    head->integer = first & 1; /* 0xc3 is true */
     return TP__HEAD_OK;
   case TP_VALUE_INT:
     if (first == 0xcf && number > INT64_MAX) return TP__HEAD_RANGE;
@@ -96,17 +74,13 @@ static tp__head_flaw give_meaning(tp__head *head, unsigned char first, size_t wi
   return first == 0xc1 ? TP__HEAD_RESERVED : TP__HEAD_EXTENSION;
 }
 
-tp__head_flaw tp__head_read(tp_text bytes, size_t offset, tp__head *ret_head) {
-  if (offset >= bytes.size) return TP__HEAD_CUT;
-  const unsigned char *at = (const unsigned char *)bytes.data + offset;
-  size_t left = bytes.size - offset - 1, width;
-  uint64_t number;
-  tp__head head = {0};
-  read_first(at[0], &head, &width, &number);
+/* What the byte begins stands in the table, and its number in the bytes behind it. */
+tp__head_flaw tp__head_read_long(const unsigned char *at, size_t left, tp__head *ret_head) {
+  assert(at[0] >= 0xc0 && at[0] <= 0xdf);
+  size_t width = formats[at[0] - 0xc0].width;
+  tp__head head = {.kind = (tp_value_kind)formats[at[0] - 0xc0].kind, .size = 1 + width};
   if (width > left) return TP__HEAD_CUT;
-  if (width > 0) number = big_endian(at + 1, width);
-  head.size = 1 + width;
-  tp__head_flaw flaw = give_meaning(&head, at[0], width, number, left - width);
+  tp__head_flaw flaw = give_meaning(&head, at[0], width, big_endian(at + 1, width), left - width);
   if (flaw == TP__HEAD_OK) *ret_head = head;
   return flaw;
 }

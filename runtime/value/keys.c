@@ -56,9 +56,9 @@ static int compare(const tp__keys *keys, uint32_t left, uint32_t right) {
   return (left_head.content > right_head.content) - (left_head.content < right_head.content);
 }
 
-static bool sorted(const tp__keys *keys, const uint32_t *offsets, size_t count) {
-  for (size_t i = 1; i < count; i++) {
-    if (compare(keys, offsets[i - 1], offsets[i]) > 0) return false;
+bool tp__keys_ascend(const tp__keys *keys, size_t from) {
+  for (size_t i = from + 1; i < keys->count; i++) {
+    if (compare(keys, keys->offsets[i - 1], keys->offsets[i]) >= 0) return false;
   }
   return true;
 }
@@ -77,9 +77,8 @@ static void sink(const tp__keys *keys, uint32_t *heap, size_t count, size_t inde
 void tp__keys_sort(tp__keys *keys, size_t from) {
   uint32_t *heap = keys->offsets + from;
   size_t count = keys->count - from;
-  if (sorted(keys, heap, count)) return; /* as canonical maps are */
   for (size_t i = count / 2; i-- > 0;) sink(keys, heap, count, i);
-  for (size_t end = count - 1; end > 0; end--) {
+  for (size_t end = count; end-- > 1;) {
     uint32_t greatest = heap[0];
     heap[0] = heap[end];
     heap[end] = greatest;

@@ -3,13 +3,35 @@
  * utf8.c: is a text UTF-8? */
 #include "runtime/value/value.h"
 
+#define HIGH_BITS UINT64_C(0x8080808080808080)
+
+static uint64_t load(const unsigned char *bytes, size_t size) {
+  uint64_t word = 0;
+  memcpy(&word, bytes, size);
+  return word;
+}
+
+/* Whether all bytes are ASCII, as most texts are: words of eight bytes; the last may overlap the one before. */
+static bool is_ascii(const unsigned char *bytes, size_t size) {
+  size_t at = 0;
+  if (size < 4) {
+    while (at < size && bytes[at] < 0x80) at++;
+    return at == size;
+  }
+  if (size < 8) return !((load(bytes, 4) | load(bytes + size - 4, 4)) & HIGH_BITS);
+  for (; at + 32 <= size; at += 32) {
+    uint64_t bits = load(bytes + at, 8) | load(bytes + at + 8, 8) | load(bytes + at + 16, 8) | load(bytes + at + 24, 8);
+    if (bits & HIGH_BITS) return false;
+  }
+  for (; at + 8 <= size; at += 8)
+    if (load(bytes + at, 8) & HIGH_BITS) return false;
+  return !(load(bytes + size - 8, 8) & HIGH_BITS);
+}
+
 /* How many bytes at the start are ASCII, eight at a time. */
 static size_t ascii_prefix(const unsigned char *bytes, size_t size) {
   size_t at = 0;
-  for (uint64_t eight; at + sizeof eight <= size; at += sizeof eight) {
-    memcpy(&eight, bytes + at, sizeof eight);
-    if (eight & UINT64_C(0x8080808080808080)) break;
-  }
+  while (at + 8 <= size && !(load(bytes + at, 8) & HIGH_BITS)) at += 8;
   while (at < size && bytes[at] < 0x80) at++;
   return at;
 }
@@ -34,6 +56,7 @@ static size_t code_point(const unsigned char *bytes, size_t left) {
 
 bool tp_utf8_valid(tp_text text, size_t *ret_offset) {
   const unsigned char *bytes = (const unsigned char *)text.data;
+  if (is_ascii(bytes, text.size)) return true;
   size_t at = ascii_prefix(bytes, text.size);
   while (at < text.size) {
     size_t size = code_point(bytes + at, text.size - at);

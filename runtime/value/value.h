@@ -35,9 +35,37 @@ typedef struct tp__head {
   double real;
 } tp__head;
 
+/** tp__head_read() of the bytes 0xc0 to 0xdf. left is how many bytes follow the first one. */
+tp__head_flaw tp__head_read_long(const unsigned char *at, size_t left, tp__head *ret_head);
+
 /** Decodes the head at offset. When it succeeds, size and content lie within the bytes and each child has at least one
- *  byte left, whatever the head declares: memory and loops may be sized from it. */
-tp__head_flaw tp__head_read(tp_text bytes, size_t offset, tp__head *ret_head);
+ *  byte left, whatever the head declares: memory and loops may be sized from it. When it fails, *ret_head is untouched.
+ *  Inline for the heads of one byte, which most are: each reader needs but a part of what is decoded. */
+static inline tp__head_flaw tp__head_read(tp_text bytes, size_t offset, tp__head *ret_head) {
+  if (offset >= bytes.size) return TP__HEAD_CUT;
+  const unsigned char *at = (const unsigned char *)bytes.data + offset;
+  size_t left = bytes.size - offset - 1;
+  unsigned char first = at[0];
+  if (first >= 0xc0 && first <= 0xdf) return tp__head_read_long(at, left, ret_head);
+  tp__head head = {.kind = TP_VALUE_INT, .size = 1};
+  if (first >= 0xe0) {
+    head.integer = first - 0x100;
+  } else if (first <= 0x7f) {
+    head.integer = first;
+  } else if (first >= 0xa0) {
+    head.kind = TP_VALUE_TEXT;
+    head.content = first & 0x1f;
+  } else if (first >= 0x90) {
+    head.kind = TP_VALUE_ARRAY;
+    head.children = first & 0x0f;
+  } else {
+    head.kind = TP_VALUE_MAP;
+    head.children = 2 * (first & 0x0f);
+  }
+  if (head.content + head.children > left) return TP__HEAD_CUT;
+  *ret_head = head;
+  return TP__HEAD_OK;
+}
 
 /** The size of the value at offset with all that is in it, found without recursion; 0 when it is broken. */
 size_t tp__value_size(tp_text bytes, size_t offset);
@@ -62,6 +90,9 @@ typedef struct tp__keys {
 void tp__keys_init(tp__keys *keys, tp_text bytes, const tp_allocator *allocator);
 void tp__keys_fini(tp__keys *keys);
 tp_status tp__keys_push(tp__keys *keys, size_t offset);
+/** Whether each key above index from is greater than the one before it, bytewise, as in canonical maps: they are
+ *  sorted, and none is repeated. */
+bool tp__keys_ascend(const tp__keys *keys, size_t from);
 /** Sorts the keys above index from bytewise, in place: n log n at worst. */
 void tp__keys_sort(tp__keys *keys, size_t from);
 /** After tp__keys_sort(): true when two are equal, with the offset of the later one. */

@@ -78,6 +78,23 @@ static void place_does_not_depend_on_what_stands_before(void **state) {
   }
 }
 
+/* ASCII is read some bytes at a time: one byte that is none is found wherever it stands in a text of any size. */
+static void bad_byte_is_found_at_each_place_of_each_size(void **state) {
+  (void)state;
+  size_t wrong = 0;
+  char text[100];
+  memset(text, 'a', sizeof text);
+  for (size_t size = 1; size <= sizeof text; size++) {
+    wrong += valid_prefix(text_of(text, size)) != size;
+    for (size_t bad = 0; bad < size; bad++) {
+      text[bad] = '\x80';
+      wrong += valid_prefix(text_of(text, size)) != bad;
+      text[bad] = 'a';
+    }
+  }
+  assert_int_equal(wrong, 0);
+}
+
 static size_t encode(uint32_t point, unsigned char *bytes) {
   if (point < 0x80) return bytes[0] = (unsigned char)point, 1;
   size_t size = point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
@@ -120,6 +137,7 @@ int main(void) {
       cmocka_unit_test(nothing_and_ascii_and_longer_forms_are_valid),
       cmocka_unit_test(first_bad_byte_is_named),
       cmocka_unit_test(place_does_not_depend_on_what_stands_before),
+      cmocka_unit_test(bad_byte_is_found_at_each_place_of_each_size),
       cmocka_unit_test(every_code_point_but_surrogates_is_valid),
       cmocka_unit_test(only_what_code_points_encode_to_is_valid),
   };
