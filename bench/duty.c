@@ -59,11 +59,12 @@ static bool is_key(tp_text key, const char *name, size_t size) {
   return key.size == size && memcmp(key.data, name, size) == 0;
 }
 
-/* A map with a text "city", and an integer "days" if there is one: the schema of W9, by hand. */
+/* One value, as what a model wrote may be anything: a map with a text "city", and an integer "days" if there is one.
+ * The schema of W9, by hand. */
 static bool arguments_fit(tp_text arguments) {
   tp_value_walk walk = {.offset = 0};
   bool has_city = false;
-  if (tp_value_kind_of(arguments) != TP_VALUE_MAP) return false;
+  if (tp_value_check(arguments, NULL) != TP_OK || tp_value_kind_of(arguments) != TP_VALUE_MAP) return false;
   while (tp_value_next(arguments, &walk)) {
     if (is_key(walk.key, "city", 4)) {
       if (tp_value_kind_of(walk.value) != TP_VALUE_TEXT) return false;
@@ -92,7 +93,7 @@ void bench_duty_run(bench_duty *d, uint32_t call) {
   result->text_size = 0;
   if (arguments_fit(d->arguments)) {
     tp_text text = d->tool(d->arguments);
-    result->kind = TP_TOOL_OK;
+    result->kind = tp_utf8_valid(text, NULL) ? TP_TOOL_OK : TP_TOOL_HANDLER_ERROR;
     result->text_size = (uint32_t)(text.size < sizeof result->text ? text.size : sizeof result->text);
     memcpy(result->text, text.data, result->text_size);
   }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * duty.h: what turnphase does for each call of W9, as a host would write it that has none of it from its library: the
- * arguments are checked, the answer is copied into the call's slot with id, status, time-stamp and rank, and a listener
- * is called at its begin and at its end. Peers at equal duty call these functions. */
+ * arguments are checked to be one value, and to fit; the answer is checked to be UTF-8 and copied into the call's slot
+ * with id, status, time-stamp and rank; a listener is called at the call's begin and at its end. Peers at equal duty
+ * call these functions. */
 #ifndef BENCH_DUTY_H
 #define BENCH_DUTY_H
 
