@@ -9,10 +9,8 @@
 #include "cli/common/input.h"
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
-#include "cli/run/event.h"
 #include "cli/run/host.h"
 #include "cli/run/payload.h"
-#include "turnphase/declared.h"
 
 enum { DRAIN_LIMIT_MS = 30000 };
 
@@ -28,34 +26,6 @@ typedef struct bench {
 } bench;
 
 /* ---- which phases ---- */
-
-/** Text as it is printed, piece by piece. */
-typedef struct printed {
-  char *data;
-  size_t size, capacity;
-} printed;
-
-static void keep(void *ctx, const char *text, size_t size) {
-  printed *p = ctx;
-  for (size_t i = 0; i < size; i++) {
-    p->data = cli_room(p->data, p->size, &p->capacity, 1);
-    p->data[p->size++] = text[i];
-  }
-}
-
-/* The table of phases as the library prints it for programs: what has how many subscriptions. */
-static int read_table(tp_runtime *runtime, tp_writer *writer, tp_text *ret_phases) {
-  printed p = {0};
-  tp_text table = {0};
-  tp_fault fault = {0};
-  tp_status status = tp_phases_print(runtime, TP_PLAN_JSON, keep, &p);
-  if (status == TP_OK) status = tp_json_decode((tp_text){p.data, p.size}, writer, &fault);
-  if (status == TP_OK) status = tp_writer_finish(writer, &table);
-  free(p.data);
-  if (status != TP_OK) return cli_fault("the table of phases", status, &fault);
-  *ret_phases = tp_value_get(table, "phases");
-  return CLI_OK;
-}
 
 static int check_names(const bench *b) {
   const cli_words *names = &b->arguments->phases;
@@ -74,43 +44,46 @@ static bool is_wanted(const bench *b, uint32_t phase) {
   return names->count == 0;
 }
 
-static void add_phase(bench *b, uint32_t id) {
+static bool is_measured(const bench *b, uint32_t phase) {
+  for (size_t i = 0; i < b->phase_count; i++)
+    if (b->phases[i].phase == phase) return true;
+  return false;
+}
+
+/* Subscriptions come phase by phase. */
+static bool add_phase(void *ctx, const tp_subscription_info *subscription) {
+  bench *b = ctx;
+  uint32_t id = subscription->phase;
+  if (!is_wanted(b, id) || is_measured(b, id)) return true;
   size_t count;
   tp_field *fields = cli_payload_for(&b->payload, tp_phase_get(b->runtime, id), &count);
   b->phases = cli_room(b->phases, b->phase_count, &b->phase_capacity, sizeof *b->phases);
   b->phases[b->phase_count++] = (cli_round_phase){
       .phase = id, .input = {.struct_size = sizeof(tp_phase_input), .fields = fields, .field_count = count}};
+  return true;
 }
 
 /* A phase that was asked for and has nothing to measure is an error; one that was not is left out. */
-static int take_phase(bench *b, tp_text row) {
-  uint32_t id = (uint32_t)cli_event_int(row, "id");
-  if (!is_wanted(b, id)) return CLI_OK;
-  if (cli_event_int(row, "subscriptions") > 0) {
-    add_phase(b, id);
-    return CLI_OK;
-  }
-  if (b->arguments->phases.count == 0) return CLI_OK;
-  cli_error("%s has no subscriptions: --load a library that subscribes to it; see: turnphase phases",
-            tp_phase_get(b->runtime, id)->name);
-  return CLI_CONFIG;
-}
-
 static int choose_phases(bench *b) {
-  tp_writer *writer;
-  tp_text phases;
+  const cli_words *names = &b->arguments->phases;
+  tp_fault fault = {0};
   int status = check_names(b);
   if (status != CLI_OK) return status;
-  cli_need(tp_writer_new(NULL, &writer));
-  status = read_table(b->runtime, writer, &phases);
-  for (tp_value_walk walk = {0}; status == CLI_OK && tp_value_next(phases, &walk);) status = take_phase(b, walk.value);
-  tp_writer_free(writer);
-  if (status != CLI_OK || b->phase_count > 0) return status;
+  tp_status walked = tp_runtime_subscriptions(b->runtime, NULL, add_phase, b, &fault);
+  if (walked != TP_OK) return cli_fault("the subscriptions", walked, &fault);
+  for (size_t i = 0; i < names->count; i++) {
+    uint32_t id = tp_phase_find(b->runtime, names->items[i]);
+    if (is_measured(b, id)) continue;
+    cli_error("%s has no subscriptions: --load a library that subscribes to it; see: turnphase phases",
+              tp_phase_get(b->runtime, id)->name);
+    return CLI_CONFIG;
+  }
+  if (b->phase_count > 0) return CLI_OK;
   cli_error("nothing is subscribed: --load a library that exports tp_domain_export");
   return CLI_CONFIG;
 }
 
-/* What nobody would read is a slip. */
+/* A field that no phase reads is a slip. */
 static int check_payload(const bench *b) {
   for (size_t i = 0; i < b->payload.count; i++) {
     bool carried = false;
