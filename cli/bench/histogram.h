@@ -42,12 +42,4 @@ typedef struct cli_bucket {
 /** Walks the buckets that are not empty, from the least on. Start with a zero-filled bucket. */
 bool cli_histogram_next(const cli_histogram *histogram, cli_bucket *bucket);
 
-/** What is said of a distribution. */
-typedef struct cli_figures {
-  uint64_t count;
-  double mean;
-  int64_t least, median, p90, p99, p999, greatest;
-} cli_figures;
-cli_figures cli_histogram_figures(const cli_histogram *histogram);
-
 #endif

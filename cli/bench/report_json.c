@@ -95,16 +95,15 @@ static void write_buckets(tp_writer *writer, const void *source) {
 
 /* Of nothing there is no median: then count stands alone. */
 static void add_figures(cli_map *p, const cli_histogram *histogram) {
-  cli_figures figures = cli_histogram_figures(histogram);
-  cli_map_add_int(p, "count", (int64_t)figures.count);
-  if (figures.count == 0) return;
-  cli_map_add_int(p, "min", figures.least);
-  cli_map_add_double(p, "mean", figures.mean);
-  cli_map_add_int(p, "median", figures.median);
-  cli_map_add_int(p, "p90", figures.p90);
-  cli_map_add_int(p, "p99", figures.p99);
-  cli_map_add_int(p, "p99_9", figures.p999);
-  cli_map_add_int(p, "max", figures.greatest);
+  cli_map_add_int(p, "count", (int64_t)histogram->count);
+  if (histogram->count == 0) return;
+  cli_map_add_int(p, "min", histogram->least);
+  cli_map_add_double(p, "mean", (double)histogram->sum / (double)histogram->count);
+  cli_map_add_int(p, "median", cli_histogram_at(histogram, 500));
+  cli_map_add_int(p, "p90", cli_histogram_at(histogram, 900));
+  cli_map_add_int(p, "p99", cli_histogram_at(histogram, 990));
+  cli_map_add_int(p, "p99_9", cli_histogram_at(histogram, 999));
+  cli_map_add_int(p, "max", histogram->greatest);
 }
 
 static void write_figures(tp_writer *writer, const void *source) {
