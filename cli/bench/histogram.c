@@ -5,7 +5,6 @@
 #include "cli/bench/histogram.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/common/pool.h"
 
@@ -26,7 +25,7 @@ static cli_bucket bucket_at(uint32_t index, uint64_t count) {
 
 static uint64_t *octave_at(cli_histogram *histogram, uint32_t octave) {
   uint64_t **counts = &histogram->octaves[octave];
-  if (!*counts) *counts = memset(cli_alloc(SLOTS * sizeof **counts), 0, SLOTS * sizeof **counts);
+  if (!*counts) *counts = cli_alloc(SLOTS * sizeof **counts);
   return *counts;
 }
 

@@ -3,16 +3,15 @@
  * report.c: the tables of a bench. Names stand left, numbers right; a column is as wide as the longest name needs. */
 #include "cli/bench/report.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "cli/bench/bars.h"
 #include "cli/common/quantity.h"
 
-enum { KEY_WIDTH = 10, COUNT_WIDTH = 10, TIME_WIDTH = 9, NAME_WIDTH_MIN = 20, ENDS_SIZE = 256 };
+enum { KEY_WIDTH = 10, COUNT_WIDTH = 10, TIME_WIDTH = 9, NAME_WIDTH_MIN = 20 };
 
 static const char *name_of(const cli_report *report, size_t phase) {
-  return tp_phase_get(report->runtime, report->round->phases[phase].phase)->name;
+  return tp_phase_get(report->round->runtime, report->round->phases[phase].phase)->name;
 }
 
 static const char *plural(uint32_t count) { return count == 1 ? "" : "s"; }
@@ -87,14 +86,8 @@ static void print_heads(cli_output *output, const char *name, size_t width, cons
   cli_print_string(output, "\n");
 }
 
-static void print_time(cli_output *output, const cli_histogram *histogram, uint32_t per_mille) {
-  const char *text = "-";
-  cli_quantity quantity;
-  if (histogram->count > 0) {
-    quantity = cli_duration((double)cli_histogram_at(histogram, per_mille));
-    text = quantity.text;
-  }
-  cli_cell_right(output, text, TIME_WIDTH);
+static void print_time(cli_output *output, const cli_histogram *h, uint32_t per_mille) {
+  cli_cell_right(output, h->count > 0 ? cli_duration((double)cli_histogram_at(h, per_mille)).text : "-", TIME_WIDTH);
 }
 
 static void print_times(cli_output *output, const cli_histogram *histogram, const uint32_t *per_mille, size_t count) {
@@ -103,15 +96,20 @@ static void print_times(cli_output *output, const cli_histogram *histogram, cons
 
 static const uint32_t phase_columns[] = {500, 900, 990, 999, 1000};
 
-/* "12 denied, 3 failed"; nothing where all went well. */
+/* Of a list like "12 denied, 3 failed"; nothing where the count is 0. @param before  what stands before the item. */
+static void print_item(cli_output *output, const char **before, uint64_t count, const char *what) {
+  if (count == 0) return;
+  cli_printf(output, "%s%s %s", *before, cli_count(count).text, what);
+  *before = ", ";
+}
+
 static void print_endings(cli_output *output, const cli_statistics_phase *phase) {
   const char *before = "   ";
   for (int i = CLI_ENDING_OK + 1; i < CLI_ENDING_COUNT; i++) {
     if (phase->endings[i] == 0) continue;
     cli_paint_on(output, i == CLI_ENDING_FAILED ? CLI_BAD : CLI_WARN);
-    cli_printf(output, "%s%s %s", before, cli_count(phase->endings[i]).text, cli_ending_name((cli_ending)i));
+    print_item(output, &before, phase->endings[i], cli_ending_name((cli_ending)i));
     cli_paint_off(output);
-    before = ", ";
   }
 }
 
@@ -143,41 +141,19 @@ static void print_phases(const cli_report *report, size_t width, cli_output *out
 
 /* ---- subscriptions ---- */
 
-/** A list on its way: "3 timed_out (timeout), 1 late"; what does not fit is left out. */
-typedef struct list {
-  char text[ENDS_SIZE];
-  size_t size;
-} list;
-
-static void add(list *l, uint64_t count, const char *what) {
-  char piece[96];
-  int size = snprintf(piece, sizeof piece, "%s%s %s", l->size > 0 ? ", " : "", cli_count(count).text, what);
-  if (count == 0 || size < 0 || l->size + (size_t)size >= sizeof l->text) return;
-  memcpy(l->text + l->size, piece, (size_t)size + 1);
-  l->size += (size_t)size;
-}
-
-static void add_states(list *l, const cli_statistics_run *run) {
-  for (int state = 0; state < CLI_STATES; state++)
-    if (state != TP_STATE_SUCCEEDED) add(l, run->states[state], tp_state_name((tp_state)state));
-}
-
-static void add_reasons(list *l, const cli_statistics_run *run) {
-  for (int reason = TP_REASON_NONE + 1; reason < CLI_REASONS; reason++)
-    add(l, run->reasons[reason], tp_reason_name((tp_reason)reason));
-}
-
+/* Behind it stands what did not simply succeed: "3 timed_out (3 timeout); 1 late". */
 static void print_ends(cli_output *output, const cli_statistics_run *run) {
-  list states = {.size = 0}, reasons = {.size = 0}, rest = {.size = 0};
+  const char *before = "   ", *before_reason = " (";
   uint64_t retries = run->attempts > run->calls ? run->attempts - run->calls : 0;
-  add_states(&states, run);
-  add_reasons(&reasons, run);
-  add(&rest, run->states[TP_STATE_BACKGROUNDED] ? 0 : retries, "tried again");
-  add(&rest, run->fallbacks, "by fallback");
-  add(&rest, run->late, "late");
-  if (states.size > 0) cli_printf(output, "   %s", states.text);
-  if (reasons.size > 0) cli_printf(output, " (%s)", reasons.text);
-  if (rest.size > 0) cli_printf(output, "%s%s", states.size > 0 ? "; " : "   ", rest.text);
+  for (int state = 0; state < CLI_STATES; state++)
+    if (state != TP_STATE_SUCCEEDED) print_item(output, &before, run->states[state], tp_state_name((tp_state)state));
+  for (int reason = TP_REASON_NONE + 1; reason < CLI_REASONS; reason++)
+    print_item(output, &before_reason, run->reasons[reason], tp_reason_name((tp_reason)reason));
+  if (before_reason[0] == ',') cli_print_string(output, ")");
+  if (before[0] == ',') before = "; ";
+  print_item(output, &before, run->states[TP_STATE_BACKGROUNDED] ? 0 : retries, "tried again");
+  print_item(output, &before, run->fallbacks, "by fallback");
+  print_item(output, &before, run->late, "late");
 }
 
 static void print_run(const cli_statistics_run *run, size_t width, cli_output *output) {

@@ -12,7 +12,6 @@
 /** Everything is borrowed. */
 typedef struct cli_report {
   const cli_arguments *arguments;
-  tp_runtime *runtime;
   const cli_machine *machine;
   const cli_baseline *baseline;
   const cli_round *round; /* with its statistics and its phases */

@@ -192,7 +192,7 @@ static void write_phase(tp_writer *writer, const part *item) {
   const cli_statistics_phase *phase = &round->statistics->phases[item->phase];
   bool buckets = item->report->arguments->histograms != CLI_HISTOGRAMS_NONE;
   cli_map p = {.writer = writer};
-  cli_map_add_string(&p, "phase", tp_phase_get(item->report->runtime, round->phases[item->phase].phase)->name);
+  cli_map_add_string(&p, "phase", tp_phase_get(round->runtime, round->phases[item->phase].phase)->name);
   cli_map_add_part(&p, "outcomes", write_endings, phase);
   cli_map_add_part(&p, "took_ns", buckets ? write_figures_and_buckets : write_figures, &phase->took);
   cli_map_add_part(&p, "handlers_ns", write_figures, &phase->handlers);

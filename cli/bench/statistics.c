@@ -8,7 +8,6 @@
 #include "cli/bench/statistics.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/common/pool.h"
 
@@ -17,11 +16,9 @@ const char *cli_ending_name(cli_ending ending) {
   return names[ending];
 }
 
-static void *zeroed(size_t count, size_t size) { return memset(cli_alloc(count * size), 0, count * size); }
-
 cli_statistics *cli_statistics_new(size_t phase_count, int64_t step_ns, bool timed) {
-  cli_statistics *statistics = zeroed(1, sizeof *statistics);
-  statistics->phases = zeroed(phase_count, sizeof *statistics->phases);
+  cli_statistics *statistics = cli_alloc(sizeof *statistics);
+  statistics->phases = cli_alloc(phase_count * sizeof *statistics->phases);
   statistics->phase_count = phase_count;
   statistics->step_ns = step_ns;
   statistics->timed = timed;
@@ -53,7 +50,7 @@ void cli_statistics_free(cli_statistics *statistics) {
 /* All runs of a phase are of one snapshot: nothing is committed while turns are measured. */
 static void make_runs(cli_statistics_phase *phase, uint32_t count) {
   if (phase->runs) return;
-  phase->runs = zeroed(count, sizeof *phase->runs);
+  phase->runs = cli_alloc(count * sizeof *phase->runs);
   phase->run_count = count;
 }
 

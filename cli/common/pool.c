@@ -23,7 +23,7 @@ static void *or_end(void *memory) {
   _exit(CLI_UNAVAILABLE);
 }
 
-void *cli_alloc(size_t size) { return or_end(malloc(size ? size : 1)); }
+void *cli_alloc(size_t size) { return or_end(calloc(1, size ? size : 1)); }
 void *cli_realloc(void *memory, size_t size) { return or_end(realloc(memory, size ? size : 1)); }
 
 void *cli_room(void *array, size_t count, size_t *capacity, size_t item_size) {

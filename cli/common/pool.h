@@ -6,7 +6,7 @@
 
 #include "turnphase/turnphase.h"
 
-/** malloc and realloc that end the process (CLI_UNAVAILABLE) when there is no memory. Freed by free(). */
+/** Zero-filled memory, and realloc; both end the process (CLI_UNAVAILABLE) when there is none. Freed by free(). */
 void *cli_alloc(size_t size);
 void *cli_realloc(void *memory, size_t size);
 /** Makes room for one more item of an array that grows by doubling. */
