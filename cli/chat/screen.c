@@ -85,32 +85,19 @@ static void print_faint(screen *s, const char *text) {
 
 /* ---- tools ---- */
 
-/** The JSON of a value, as far as it is looked at. */
-typedef struct json {
-  char *bytes;
-  size_t size, capacity;
-} json;
-
-static void keep_json(void *ctx, const char *text, size_t size) {
-  json *j = ctx;
-  while (j->capacity - j->size < size) j->bytes = cli_room(j->bytes, j->capacity, &j->capacity, 1);
-  memcpy(j->bytes + j->size, text, size);
-  j->size += size;
-}
-
 /* "  ▸ NAME {arguments}". */
 static void show_tool_begin(screen *s, tp_text event) {
   tp_text call = tp_value_get(event, "tool_call"), arguments = tp_value_get(call, "arguments");
   size_t used = print_left(s, CLI_NOTE, "▸", cli_event_text(call, "name"));
-  json j = {0};
+  cli_buffer json = {0};
   if (tp_value_bool(tp_value_get(call, "malformed"), false)) {
     cli_print_string(s->output, " ");
     print_rest(s, tp_value_text(arguments), used + 1);
-  } else if (tp_value_count(arguments) > 0 && tp_json_encode(arguments, keep_json, &j, NULL) == TP_OK) {
+  } else if (tp_value_count(arguments) > 0 && tp_json_encode(arguments, cli_buffer_add, &json, NULL) == TP_OK) {
     cli_print_string(s->output, " ");
-    print_rest(s, (tp_text){j.bytes, j.size}, used + 1);
+    print_rest(s, (tp_text){json.bytes, json.size}, used + 1);
   }
-  free(j.bytes);
+  free(json.bytes);
   cli_print_string(s->output, "\n");
 }
 

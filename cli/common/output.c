@@ -41,8 +41,8 @@ static void write_out(cli_output *output, const char *text, size_t size) {
 
 /* The line that was gathered, without a line end, in as many lines as it takes. */
 static void write_folded(cli_output *output) {
-  const char *line = output->line;
-  size_t size = output->line_size, indent = cli_fold_indent(line, size, output->width);
+  const char *line = output->line.bytes;
+  size_t size = output->line.size, indent = cli_fold_indent(line, size, output->width);
   size_t at = cli_fold_at(line, size, output->width);
   write_out(output, line, at);
   while (at < size) {
@@ -56,7 +56,7 @@ static void write_folded(cli_output *output) {
     write_out(output, line + at, bytes);
     at += bytes;
   }
-  output->line_size = 0;
+  output->line.size = 0;
 }
 
 /* Where lines are folded, one is gathered till its end is there. */
@@ -67,8 +67,7 @@ static void gather(cli_output *output, const char *text, size_t size) {
       write_out(output, "\n", 1);
       continue;
     }
-    output->line = cli_room(output->line, output->line_size, &output->line_capacity, 1);
-    output->line[output->line_size++] = text[i];
+    cli_buffer_add(&output->line, &text[i], 1);
   }
 }
 
@@ -79,7 +78,7 @@ void cli_print(void *ctx, const char *text, size_t size) {
 }
 
 void cli_output_stream(cli_output *output, bool on) {
-  if (output->line_size) write_folded(output);
+  if (output->line.size) write_folded(output);
   output->streams = on;
 }
 
@@ -112,9 +111,9 @@ void cli_flush(cli_output *output) {
 }
 
 int cli_output_finish(cli_output *output, int exit_status) {
-  if (output->line_size) write_folded(output);
+  if (output->line.size) write_folded(output);
   cli_flush(output);
-  free(output->line);
+  free(output->line.bytes);
   if (!output->error && fclose(stdout) != 0) output->error = errno ? errno : EIO;
   if (!output->error) return exit_status;
   if (output->error != EPIPE) cli_error("standard output: %s", strerror(output->error));

@@ -5,6 +5,7 @@
 #ifndef CLI_OUTPUT_H
 #define CLI_OUTPUT_H
 
+#include "cli/common/pool.h"
 #include "runtime/base/printf.h"
 #include "turnphase/turnphase.h"
 
@@ -13,8 +14,7 @@ typedef struct cli_output {
   bool colour;
   size_t width;  /* lines are folded at it; 0: they are not */
   bool streams;  /* the caller breaks lines itself while this is set: they are not folded */
-  char *line;    /* what was printed since the last line end, where lines are folded */
-  size_t line_size, line_capacity;
+  cli_buffer line; /* what was printed since the last line end, where lines are folded */
 } cli_output;
 
 enum { CLI_WIDTH_MIN = 20, CLI_WIDTH_MAX = 1024 };

@@ -32,6 +32,15 @@ void *cli_room(void *array, size_t count, size_t *capacity, size_t item_size) {
   return cli_realloc(array, *capacity * item_size);
 }
 
+void cli_buffer_add(void *ctx, const char *bytes, size_t size) {
+  cli_buffer *buffer = ctx;
+  while (buffer->size + size >= buffer->capacity)
+    buffer->bytes = cli_room(buffer->bytes, buffer->capacity, &buffer->capacity, 1);
+  if (size > 0) memcpy(buffer->bytes + buffer->size, bytes, size);
+  buffer->size += size;
+  buffer->bytes[buffer->size] = '\0';
+}
+
 void cli_need(tp_status status) {
   if (status != TP_OK) or_end(NULL);
 }

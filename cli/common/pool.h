@@ -11,6 +11,13 @@ void *cli_alloc(size_t size);
 void *cli_realloc(void *memory, size_t size);
 /** Makes room for one more item of an array that grows by doubling. */
 void *cli_room(void *array, size_t count, size_t *capacity, size_t item_size);
+/** Bytes that grow. Zero-filled means empty; bytes is freed by free(). */
+typedef struct cli_buffer {
+  char *bytes; /* with a NUL behind them; NULL: nothing was added yet */
+  size_t size, capacity;
+} cli_buffer;
+/** A tp_print_fn: adds to the buffer that ctx is. */
+void cli_buffer_add(void *ctx, const char *bytes, size_t size);
 /** Ends the process as cli_alloc() does when the library found no memory. */
 void cli_need(tp_status status);
 

@@ -22,27 +22,12 @@ enum { PATH_SIZE = 4096, BUDGET_MS = 30000 /* of a phase in which nothing requir
 
 /* ---- YAML ---- */
 
-typedef struct text {
-  char *bytes;
-  size_t size, capacity;
-} text;
-
-static void put(text *t, const char *bytes, size_t size) {
-  while (t->size + size + 1 > t->capacity) {
-    t->capacity = t->capacity ? 2 * t->capacity : 1024;
-    t->bytes = cli_realloc(t->bytes, t->capacity);
-  }
-  memcpy(t->bytes + t->size, bytes, size);
-  t->size += size;
-  t->bytes[t->size] = '\0';
-}
-
-static void put_string(text *t, const char *string) { put(t, string, strlen(string)); }
+static void put_string(cli_buffer *t, const char *string) { cli_buffer_add(t, string, strlen(string)); }
 
 /* In quotes, with escapes for all that YAML does not take as it is: control characters, U+0085, U+2028, U+2029, U+FEFF,
  * and the C1 controls. */
-static void put_quoted(text *t, const char *string) {
-  put(t, "\"", 1);
+static void put_quoted(cli_buffer *t, const char *string) {
+  cli_buffer_add(t, "\"", 1);
   for (const unsigned char *at = (const unsigned char *)string; *at; at++) {
     char escape[16];
     size_t bytes = 1;
@@ -52,27 +37,27 @@ static void put_quoted(text *t, const char *string) {
       code = 0x2028u + at[2] - 0xa8u, bytes = 3;
     else if (at[0] == 0xef && at[1] == 0xbb && at[2] == 0xbf) code = 0xfeff, bytes = 3;
     if (bytes == 1 && code >= 0x20 && code != 0x7f) {
-      if (code == '"' || code == '\\') put(t, "\\", 1);
-      put(t, (const char *)at, 1);
+      if (code == '"' || code == '\\') cli_buffer_add(t, "\\", 1);
+      cli_buffer_add(t, (const char *)at, 1);
     } else {
-      put(t, escape, (size_t)snprintf(escape, sizeof escape, "\\u%04x", code));
+      cli_buffer_add(t, escape, (size_t)snprintf(escape, sizeof escape, "\\u%04x", code));
     }
     at += bytes - 1;
   }
-  put(t, "\"", 1);
+  cli_buffer_add(t, "\"", 1);
 }
 
-static void put_pair(text *t, const char *key, const char *value) {
+static void put_pair(cli_buffer *t, const char *key, const char *value) {
   put_string(t, key);
   put_string(t, ": ");
   put_quoted(t, value);
-  put(t, "\n", 1);
+  cli_buffer_add(t, "\n", 1);
 }
 
 static bool is_of_tools(const cli_entry *entry) { return strstr(entry->event, "Tool") != NULL; }
 
 /* "shell=Bash" or "shell=Bash:cmd=command,dir=path". */
-static void put_tool(text *t, const char *word) {
+static void put_tool(cli_buffer *t, const char *word) {
   size_t ours = strcspn(word, "="), theirs = strcspn(word + ours + 1, ":");
   const char *name = word + ours + 1, *arguments = name[theirs] ? name + theirs + 1 : NULL;
   char part[256];
@@ -119,7 +104,7 @@ static bool rewrites(const cli_arguments *arguments, const cli_entry *entry) {
   return arguments->rewrite && has_something && !entry->is_async;
 }
 
-static void put_endpoint(text *t, const cli_entry *entry) {
+static void put_endpoint(cli_buffer *t, const cli_entry *entry) {
   put_string(t, "  ");
   put_pair(t, "url", entry->url);
   if (entry->header_count > 0) put_string(t, "  headers:\n");
@@ -132,7 +117,8 @@ static void put_endpoint(text *t, const cli_entry *entry) {
   }
 }
 
-static void write_yaml(const cli_settings *settings, const cli_arguments *arguments, const cli_entry *entry, text *t) {
+static void write_yaml(const cli_settings *settings, const cli_arguments *arguments, const cli_entry *entry,
+                       cli_buffer *t) {
   char number[64];
   put_string(t, "# Written by turnphase hooks import.\n");
   put_pair(t, "id", entry->id);
@@ -153,8 +139,8 @@ static void write_yaml(const cli_settings *settings, const cli_arguments *argume
     for (size_t i = 0; i < arguments->tools.count; i++) put_tool(t, arguments->tools.items[i]);
   }
   put_string(t, entry->url ? "handler:\n  kind: webhook\n" : "handler:\n  kind: script\n");
-  if (entry->timeout_ms > 0)
-    put(t, number, (size_t)snprintf(number, sizeof number, "  timeout_ms: %lld\n", (long long)entry->timeout_ms));
+  snprintf(number, sizeof number, "  timeout_ms: %lld\n", (long long)entry->timeout_ms);
+  if (entry->timeout_ms > 0) put_string(t, number);
   if (entry->url) {
     put_endpoint(t, entry);
     return;
@@ -163,7 +149,7 @@ static void write_yaml(const cli_settings *settings, const cli_arguments *argume
   for (size_t i = 0; i < entry->argument_count; i++) {
     put_string(t, "    - ");
     put_quoted(t, entry->arguments[i]);
-    put(t, "\n", 1);
+    cli_buffer_add(t, "\n", 1);
   }
 }
 
@@ -264,7 +250,7 @@ static int prepare_entry(importer *m, size_t index) {
   write_name(entry->event, name, sizeof name);
   snprintf(id, sizeof id, "%s-%zu", name, index + 1);
   entry->id = copy(m, id);
-  text t = {0};
+  cli_buffer t = {0};
   write_yaml(&m->settings, m->arguments, entry, &t);
   entry->yaml = copy(m, t.bytes);
   free(t.bytes);

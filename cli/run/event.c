@@ -4,15 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/common/data.h"
 #include "cli/common/map.h"
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
 #include "turnphase/declared.h"
 
 /* ---- words ---- */
-
-static const char *const id_names[TP_ID_COUNT] = {"tenant", "agent", "workspace", "session",
-                                                  "thread", "turn",  "task",      "run"};
 
 static const char *kind_name(uint32_t kind) {
   static const char *const names[TP_KIND_COUNT] = {
@@ -30,14 +28,6 @@ static const char *kind_name(uint32_t kind) {
 }
 
 /* ---- parts of an event ---- */
-
-static void write_ids(tp_writer *writer, const void *source) {
-  const tp_text *ids = source;
-  cli_map p = {.writer = writer};
-  for (size_t i = 0; i < TP_ID_COUNT; i++)
-    if (ids[i].size) cli_map_add_text(&p, id_names[i], ids[i]);
-  cli_map_write(&p);
-}
 
 static void write_run(tp_writer *writer, const void *source) {
   const tp_run_record *run = source;
@@ -140,7 +130,7 @@ static void write_event(tp_writer *writer, const tp_runtime *runtime, const tp_e
   cli_map_add_int(&p, "sequence", (int64_t)event->sequence);
   cli_map_add_int(&p, "time_ns", event->time_ns);
   cli_map_add_int(&p, "unix_ms", event->unix_ms);
-  cli_map_add_part(&p, "ids", write_ids, event->ids);
+  cli_map_add_part(&p, "ids", cli_data_write_ids, event->ids);
   if (phase) cli_map_add_string(&p, "phase", phase->name);
   if (has_outcome(event->kind))
     cli_map_add_string(&p, "outcome", event->status ? tp_status_name(event->status) : "TP_OK");
@@ -170,12 +160,9 @@ static tp_writer *begin(cli_events *events) {
 static void keep(cli_events *events) {
   tp_text value;
   cli_need(tp_writer_finish(events->writer, &value));
-  while (events->size + value.size > events->size_capacity)
-    events->bytes = cli_room(events->bytes, events->size_capacity, &events->size_capacity, 1);
-  memcpy(events->bytes + events->size, value.data, value.size);
-  events->size += value.size;
+  cli_buffer_add(&events->values, value.data, value.size);
   events->ends = cli_room(events->ends, events->count, &events->ends_capacity, sizeof *events->ends);
-  events->ends[events->count++] = events->size;
+  events->ends[events->count++] = events->values.size;
 }
 
 void cli_events_add(cli_events *events, const tp_runtime *runtime, const tp_event *event, const cli_request *request) {
@@ -187,7 +174,7 @@ void cli_events_add_result(cli_events *events, const char *session, const tp_tur
   tp_text ids[TP_ID_COUNT] = {[TP_ID_SESSION] = tp_text_of(session), [TP_ID_TURN] = result->turn_id};
   cli_map p = {.writer = begin(events)};
   cli_map_add_string(&p, "event", "result");
-  cli_map_add_part(&p, "ids", write_ids, ids);
+  cli_map_add_part(&p, "ids", cli_data_write_ids, ids);
   cli_map_add_string(&p, "outcome", tp_turn_outcome_name(result->outcome));
   cli_map_add_string(&p, "code", result->code ? tp_status_name(result->code) : "TP_OK");
   cli_map_add_text(&p, "text", result->text);
@@ -208,7 +195,7 @@ void cli_events_add_dead(cli_events *events, const tp_job *job) {
   for (size_t id = 0; id < TP_ID_COUNT; id++) ids[id] = tp_value_text(tp_value_at(of_call, id));
   cli_map p = {.writer = begin(events)};
   cli_map_add_string(&p, "event", "dead_letter");
-  cli_map_add_part(&p, "ids", write_ids, ids);
+  cli_map_add_part(&p, "ids", cli_data_write_ids, ids);
   cli_map_add_int(&p, "job", (int64_t)job->id);
   cli_map_add_text(&p, "handler", job->handler);
   cli_map_add_text(&p, "subscription", job->subscription);
@@ -231,7 +218,7 @@ void cli_events_add_background(cli_events *events, uint64_t jobs_dead, uint64_t 
 
 tp_text cli_events_get(const cli_events *events, size_t index) {
   size_t begins = index > 0 ? events->ends[index - 1] : 0;
-  return (tp_text){events->bytes + begins, events->ends[index] - begins};
+  return (tp_text){events->values.bytes + begins, events->ends[index] - begins};
 }
 
 tp_text cli_event_text(tp_text event, const char *key) { return tp_value_text(tp_value_get(event, key)); }
@@ -251,10 +238,10 @@ void cli_events_print(const cli_events *events, cli_output *output) {
   }
 }
 
-void cli_events_clear(cli_events *events) { events->size = events->count = 0; }
+void cli_events_clear(cli_events *events) { events->values.size = events->count = 0; }
 
 void cli_events_free(cli_events *events) {
   tp_writer_free(events->writer);
-  free(events->bytes);
+  free(events->values.bytes);
   free(events->ends);
 }

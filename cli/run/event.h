@@ -6,14 +6,14 @@
 #define CLI_EVENT_H
 
 #include "cli/common/output.h"
+#include "cli/common/pool.h"
 
 /** Events that were kept, in their order. The thread that owns the turn adds, the command's own thread reads in
  *  between: the library hands the turn over from one to the other, so no lock is needed. Zero-filled means empty. */
 typedef struct cli_events {
   tp_writer *writer;
-  char *bytes;
-  size_t size, size_capacity;
-  size_t *ends;               /* where each event ends in bytes */
+  cli_buffer values;          /* one behind the other */
+  size_t *ends;               /* where each ends in values */
   size_t count, ends_capacity;
 } cli_events;
 

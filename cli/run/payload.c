@@ -80,30 +80,15 @@ static void add_text(cli_payload *payload, const tp_phase *phase, uint32_t field
       (tp_field){.id = field, .kind = TP_FIELD_KIND_TEXT, .text = tp_value_text(value)};
 }
 
-typedef struct growing {
-  char *bytes;
-  size_t size, capacity;
-} growing;
-
-static void grow(void *ctx, const char *text, size_t size) {
-  growing *g = ctx;
-  while (g->size + size > g->capacity) {
-    g->capacity = g->capacity ? 2 * g->capacity : 1024;
-    g->bytes = cli_realloc(g->bytes, g->capacity);
-  }
-  memcpy(g->bytes + g->size, text, size);
-  g->size += size;
-}
-
 /* A result of ours is a text; one that is an object there becomes its JSON. */
 static void add_response(cli_payload *payload, const tp_phase *phase, tp_text value) {
-  growing g = {0};
+  cli_buffer json = {0};
   if (tp_value_kind_of(value) == TP_VALUE_TEXT) {
     add_text(payload, phase, TP_FIELD_RESULT, value);
-  } else if (tp_json_encode(value, grow, &g, NULL) == TP_OK) {
-    payload->text = g.bytes;
+  } else if (tp_json_encode(value, cli_buffer_add, &json, NULL) == TP_OK) {
+    payload->text = json.bytes;
     payload->fields[payload->count++] =
-        (tp_field){.id = TP_FIELD_RESULT, .kind = TP_FIELD_KIND_TEXT, .text = {g.bytes, g.size}};
+        (tp_field){.id = TP_FIELD_RESULT, .kind = TP_FIELD_KIND_TEXT, .text = {json.bytes, json.size}};
   }
 }
 
