@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli/chat/line.h"
@@ -68,9 +67,7 @@ static void on_event(void *ctx, const tp_event *event) {
 
 /* A time that a person can read, and no other turn of the session has: also not one of an earlier process. */
 static void make_turn_id(cli_chat *chat, char ret_id[40]) {
-  struct timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  int64_t ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+  int64_t ms = cli_unix_ms();
   chat->last_id_ms = ms > chat->last_id_ms ? ms : chat->last_id_ms + 1;
   cli_data_time(chat->last_id_ms, ret_id);
 }

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "cli/common/date.h"
 #include "cli/common/exit_status.h"
 #include "cli/common/map.h"
 #include "cli/common/message.h"
@@ -110,11 +110,9 @@ const char *cli_data_phase(const cli_data *data, uint32_t phase, char buffer[32]
 }
 
 const char *cli_data_time(int64_t unix_ms, char buffer[40]) {
-  time_t seconds = (time_t)(unix_ms / 1000);
-  struct tm parts;
-  char text[32];
-  if (!gmtime_r(&seconds, &parts) || strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts) == 0) text[0] = '\0';
-  snprintf(buffer, 40, "%s.%03dZ", text, (int)(unix_ms % 1000));
+  char text[CLI_DATE_SIZE];
+  cli_date_write(unix_ms, text);
+  snprintf(buffer, 40, "%.19s.%03dZ", text, (int)(unix_ms % 1000));
   return buffer;
 }
 

@@ -2,7 +2,11 @@
 #include "cli/common/date.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
+
+#include "cli/common/machine.h"
 
 /** What is still to be read; ok is false once something was not as it must be. */
 typedef struct cursor {
@@ -83,6 +87,28 @@ bool cli_date_read(tp_text text, int64_t *ret_unix_ms) {
   }
   if (!c.ok || c.at < c.end) return false;
   *ret_unix_ms = unix_ms;
+  return true;
+}
+
+static bool read_age(const char *text, int64_t *ret_ms) {
+  static const struct {
+    char name;
+    int64_t ms;
+  } units[] = {{'s', 1000}, {'m', 60000}, {'h', 3600000}, {'d', 86400000}};
+  size_t digits = strspn(text, "0123456789");
+  if (digits == 0 || digits > 9 || !text[digits] || text[digits + 1]) return false;
+  for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+    if (units[i].name != text[digits]) continue;
+    *ret_ms = strtoll(text, NULL, 10) * units[i].ms;
+    return true;
+  }
+  return false;
+}
+
+bool cli_date_read_since(const char *text, int64_t *ret_unix_ms) {
+  int64_t age_ms, now_ms = cli_unix_ms();
+  if (!read_age(text, &age_ms)) return cli_date_read(tp_text_of(text), ret_unix_ms) && *ret_unix_ms >= 0;
+  *ret_unix_ms = now_ms > age_ms ? now_ms - age_ms : 0;
   return true;
 }
 

@@ -6,14 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "cli/common/data.h"
+#include "cli/common/date.h"
 #include "cli/common/exit_status.h"
 #include "cli/common/map.h"
 #include "cli/common/message.h"
 #include "cli/common/quantity.h"
-#include "cli/common/since.h"
 #include "cli/inspect/follow.h"
 #include "cli/run/timeline.h"
 
@@ -198,10 +197,7 @@ static int read_state(listing *list) {
 }
 
 static int read_since(const cli_arguments *arguments, int64_t *ret_unix_ms) {
-  struct timespec now;
-  if (!arguments->since) return CLI_OK;
-  clock_gettime(CLOCK_REALTIME, &now);
-  if (cli_since_read(arguments->since, (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000, ret_unix_ms)) return CLI_OK;
+  if (!arguments->since || cli_date_read_since(arguments->since, ret_unix_ms)) return CLI_OK;
   cli_error("--since takes 90s, 10m, 2h, 3d, 2026-11-22 or 2026-11-22T23:50:34 (UTC), not '%s'", arguments->since);
   return CLI_USAGE;
 }

@@ -4,15 +4,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "cli/common/data.h"
+#include "cli/common/date.h"
 #include "cli/common/exit_status.h"
 #include "cli/common/input.h"
+#include "cli/common/machine.h"
 #include "cli/common/map.h"
 #include "cli/common/message.h"
 #include "cli/common/quantity.h"
-#include "cli/common/since.h"
 #include "cli/inspect/progress.h"
 #include "cli/run/job.h"
 #include "cli/run/timeline.h"
@@ -90,14 +90,12 @@ static int jobs_show(work *w, uint64_t id) {
 
 static int change_job(work *w, uint64_t id, const char *done,
                       tp_status (*change)(void *self, uint64_t id, int64_t now_ms, tp_fault *fault)) {
-  struct timespec now;
   tp_fault fault = {0};
   if (!change) {
     cli_error_at(w->data.path, 0, 0, "it cannot be written, so the job stays as it is");
     return cli_exit_of(TP_ERR_STORE_READONLY);
   }
-  clock_gettime(CLOCK_REALTIME, &now);
-  tp_status status = change(w->data.store->self, id, (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000, &fault);
+  tp_status status = change(w->data.store->self, id, cli_unix_ms(), &fault);
   if (status == TP_OK) {
     cli_error("job %llu was %s", (unsigned long long)id, done);
     return w->arguments->json ? jobs_show(w, id) : CLI_OK;
@@ -205,10 +203,7 @@ static int read_size(const char *text, uint64_t *ret_bytes) {
 }
 
 static int read_age(const char *text, int64_t *ret_unix_ms) {
-  struct timespec now;
-  if (!text) return CLI_OK;
-  clock_gettime(CLOCK_REALTIME, &now);
-  if (cli_since_read(text, (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000, ret_unix_ms)) return CLI_OK;
+  if (!text || cli_date_read_since(text, ret_unix_ms)) return CLI_OK;
   cli_error("--age takes 12h, 30d or 2026-11-22, not '%s'", text);
   return CLI_USAGE;
 }

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "cli/common/exit_status.h"
 #include "cli/common/input.h"
@@ -341,10 +340,7 @@ static void play(player *p) {
 }
 
 int cli_run(const cli_arguments *arguments, cli_output *output) {
-  player p = {.arguments = arguments, .output = output};
-  struct timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  p.began_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+  player p = {.arguments = arguments, .output = output, .began_ms = cli_unix_ms()};
   cli_interrupt_start(&p.interrupt);
   p.may_ask = !arguments->keeps_questions && cli_ask_start(&p.ask);
   p.timeline = (cli_timeline){.output = output, .events = &p.events, .verbose = arguments->verbose};

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "cli/common/date.h"
+#include "cli/common/machine.h"
 
 static void dates_and_times_are_read_to_the_millisecond(void **state) {
   (void)state;
@@ -82,11 +83,24 @@ static void what_is_written_is_read_again(void **state) {
   assert_string_equal(text, "");
 }
 
+static void a_time_before_now_is_read_too(void **state) {
+  (void)state;
+  static const char *const refused[] = {"", "90", "s", "1.5h", "2h ", "-1d", "1w", "1234567890s", "1969-12-31"};
+  int64_t before_ms = cli_unix_ms(), unix_ms = 0;
+  assert_true(cli_date_read_since("90s", &unix_ms));
+  assert_true(unix_ms >= before_ms - 90000 && unix_ms <= cli_unix_ms() - 90000);
+  assert_true(cli_date_read_since("999999999d", &unix_ms) && unix_ms == 0);
+  assert_true(cli_date_read_since("2023-05-08T13:56", &unix_ms) && unix_ms == INT64_C(1683554160000));
+  for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
+    if (cli_date_read_since(refused[i], &unix_ms)) fail_msg("'%s' is taken", refused[i]);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(dates_and_times_are_read_to_the_millisecond),
       cmocka_unit_test(what_is_no_date_is_refused),
       cmocka_unit_test(what_is_written_is_read_again),
+      cmocka_unit_test(a_time_before_now_is_read_too),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
