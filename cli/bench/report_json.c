@@ -2,7 +2,6 @@
  *
  * report_json.c: the report as one value. Names and their meaning are stable; names may be added. */
 #include "cli/bench/report.h"
-#include "cli/common/data.h"
 #include "cli/common/map.h"
 
 enum { REPORT_VERSION = 1 };
@@ -214,9 +213,8 @@ static void write_notes(tp_writer *writer, const void *source) {
   for (size_t i = 0; i < notes.count; i++) tp_write_string(writer, notes.lines[i]);
 }
 
-static void write_report(tp_writer *writer, const void *source) {
-  const cli_report *report = source;
-  cli_map p = {.writer = writer};
+void cli_report_print_json(const cli_report *report, cli_output *output) {
+  cli_map p = {0};
   cli_map_add_int(&p, "version", REPORT_VERSION);
   cli_map_add_part(&p, "machine", write_machine, report->machine);
   cli_map_add_part(&p, "build", write_build, report->machine);
@@ -227,9 +225,5 @@ static void write_report(tp_writer *writer, const void *source) {
   cli_map_add_part(&p, "turn", write_turn, report);
   cli_map_add_part(&p, "phases", write_phases, report);
   cli_map_add_part(&p, "notes", write_notes, report);
-  cli_map_write(&p);
-}
-
-void cli_report_print_json(const cli_report *report, cli_output *output) {
-  cli_data_print_json(output, write_report, report);
+  cli_map_print(&p, output);
 }

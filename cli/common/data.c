@@ -13,7 +13,6 @@
 #include "cli/common/map.h"
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
-#include "turnphase/declared.h"
 #include "turnphase/sqlite.h"
 
 static const char file_name[] = "turnphase.db", earlier_name[] = "history.db";
@@ -114,20 +113,6 @@ const char *cli_data_time(int64_t unix_ms, char buffer[40]) {
   cli_date_write(unix_ms, text);
   snprintf(buffer, 40, "%.19s.%03dZ", text, (int)(unix_ms % 1000));
   return buffer;
-}
-
-void cli_data_print_json(cli_output *output, void (*write)(tp_writer *writer, const void *source),
-                         const void *source) {
-  tp_writer *writer;
-  tp_text value;
-  tp_fault fault = {0};
-  cli_need(tp_writer_new(NULL, &writer));
-  write(writer, source);
-  cli_need(tp_writer_finish(writer, &value));
-  tp_status status = tp_json_encode(value, cli_print, output, &fault);
-  if (status == TP_OK) cli_print(output, "\n", 1);
-  else cli_fault("the row", status, &fault);
-  tp_writer_free(writer);
 }
 
 void cli_data_write_ids(tp_writer *writer, const void *source) {

@@ -31,8 +31,6 @@ void cli_data_close(cli_data *data);
 const char *cli_data_phase(const cli_data *data, uint32_t phase, char buffer[32]);
 /** "2026-11-22T23:50:34.123Z". */
 const char *cli_data_time(int64_t unix_ms, char buffer[40]);
-/** Prints a value as one line of JSON. */
-void cli_data_print_json(cli_output *output, void (*write)(tp_writer *writer, const void *source), const void *source);
 /** Writes the ids that are set as a map. @param source  TP_ID_COUNT texts. */
 void cli_data_write_ids(tp_writer *writer, const void *source);
 

@@ -3,6 +3,11 @@
 
 #include <assert.h>
 
+#include "cli/common/exit_status.h"
+#include "cli/common/message.h"
+#include "cli/common/pool.h"
+#include "turnphase/declared.h"
+
 static cli_map_item *add(cli_map *map, const char *key) {
   assert(map->count < CLI_MAP_ITEMS_MAX);
   cli_map_item *item = &map->items[map->count++];
@@ -82,4 +87,16 @@ void cli_map_write(const cli_map *map) {
         break;
     }
   }
+}
+
+int cli_map_print(cli_map *map, cli_output *output) {
+  tp_text value;
+  tp_fault fault = {0};
+  cli_need(tp_writer_new(NULL, &map->writer));
+  cli_map_write(map);
+  tp_status status = tp_writer_finish(map->writer, &value);
+  if (status == TP_OK) status = tp_json_encode(value, cli_print, output, &fault);
+  if (status == TP_OK) cli_print(output, "\n", 1);
+  tp_writer_free(map->writer);
+  return status == TP_OK ? CLI_OK : cli_fault("JSON", status, &fault);
 }

@@ -5,7 +5,7 @@
 #ifndef CLI_MAP_H
 #define CLI_MAP_H
 
-#include "turnphase/turnphase.h"
+#include "cli/common/output.h"
 
 enum { CLI_MAP_ITEMS_MAX = 32 };
 
@@ -38,5 +38,8 @@ void cli_map_add_value(cli_map *map, const char *key, tp_text value);
 void cli_map_add_part(cli_map *map, const char *key, void (*part)(tp_writer *writer, const void *source),
                       const void *source);
 void cli_map_write(const cli_map *map);
+/** Prints a map without a writer as one line of JSON.
+ *  @return CLI_OK, or an exit status after saying what is wrong. */
+int cli_map_print(cli_map *map, cli_output *output);
 
 #endif

@@ -206,16 +206,6 @@ static int open_directory(const cli_arguments *arguments, opened *o) {
   return status;
 }
 
-static int print_json(cli_output *output, tp_writer *writer) {
-  tp_text value;
-  tp_fault fault = {0};
-  tp_status status = tp_writer_finish(writer, &value);
-  if (status == TP_OK) status = tp_json_encode(value, cli_print, output, &fault);
-  tp_writer_free(writer);
-  cli_print_string(output, "\n");
-  return status == TP_OK ? CLI_OK : cli_fault(NULL, status, &fault);
-}
-
 /* ---- list ---- */
 
 enum { COLUMNS = 10, CELL_SIZE = 160 };
@@ -318,15 +308,12 @@ static void write_rows(tp_writer *writer, const void *source) {
 }
 
 static int print_list_json(const opened *o, cli_output *output) {
-  tp_writer *writer;
-  cli_need(tp_writer_new(NULL, &writer));
-  cli_map p = {.writer = writer};
+  cli_map p = {0};
   cli_map_add_string(&p, "directory", o->directory);
   cli_map_add_string(&p, "hash", tp_hooks_hash(o->hooks));
   cli_map_add_bool(&p, "trusted", is_trusted(o));
   cli_map_add_part(&p, "hooks", write_rows, o);
-  cli_map_write(&p);
-  return print_json(output, writer);
+  return cli_map_print(&p, output);
 }
 
 static int list(const cli_arguments *arguments, cli_output *output) {
@@ -357,9 +344,7 @@ static void write_place(cli_map *p, const tp_fault *fault) {
 }
 
 static int print_check_json(const opened *o, tp_status status, const tp_fault *fault, cli_output *output) {
-  tp_writer *writer;
-  cli_need(tp_writer_new(NULL, &writer));
-  cli_map p = {.writer = writer};
+  cli_map p = {0};
   cli_map_add_bool(&p, "ok", status == TP_OK);
   cli_map_add_string(&p, "directory", o->directory);
   if (o->hooks) {
@@ -368,8 +353,7 @@ static int print_check_json(const opened *o, tp_status status, const tp_fault *f
     cli_map_add_int(&p, "hooks", (int64_t)tp_hooks_each(o->hooks, NULL, NULL));
   }
   if (status != TP_OK) write_place(&p, fault);
-  cli_map_write(&p);
-  int printed = print_json(output, writer);
+  int printed = cli_map_print(&p, output);
   return printed != CLI_OK ? printed : status == TP_OK ? CLI_OK : (int)cli_exit_of(status);
 }
 
@@ -400,14 +384,11 @@ static int check(const cli_arguments *arguments, cli_output *output) {
 /* ---- trust and untrust ---- */
 
 static int print_trust_json(cli_output *output, const char *path, const char *hash) {
-  tp_writer *writer;
-  cli_need(tp_writer_new(NULL, &writer));
-  cli_map p = {.writer = writer};
+  cli_map p = {0};
   cli_map_add_string(&p, "directory", path);
   cli_map_add_bool(&p, "trusted", hash != NULL);
   if (hash) cli_map_add_string(&p, "hash", hash);
-  cli_map_write(&p);
-  return print_json(output, writer);
+  return cli_map_print(&p, output);
 }
 
 /* What a hook runs, or the file that it writes. */

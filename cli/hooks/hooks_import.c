@@ -396,22 +396,13 @@ static void write_entries(tp_writer *writer, const void *source) {
 }
 
 static int print_report_json(const importer *m) {
-  tp_writer *writer;
-  tp_text value;
-  tp_fault fault = {0};
-  cli_need(tp_writer_new(NULL, &writer));
-  cli_map p = {.writer = writer};
+  cli_map p = {0};
   cli_map_add_string(&p, "settings", m->arguments->operands[1]);
   cli_map_add_string(&p, "protocol", m->settings.protocol);
   cli_map_add_bool(&p, "disabled", m->settings.disabled);
   cli_map_add_string(&p, "written", m->arguments->write ? m->arguments->write : "");
   cli_map_add_part(&p, "entries", write_entries, m);
-  cli_map_write(&p);
-  tp_status status = tp_writer_finish(writer, &value);
-  if (status == TP_OK) status = tp_json_encode(value, cli_print, m->output, &fault);
-  tp_writer_free(writer);
-  cli_print_string(m->output, "\n");
-  return status == TP_OK ? CLI_OK : cli_fault(NULL, status, &fault);
+  return cli_map_print(&p, m->output);
 }
 
 int cli_hooks_import(const cli_arguments *arguments, cli_output *output) {

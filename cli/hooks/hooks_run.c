@@ -234,9 +234,7 @@ static void write_program(tp_writer *writer, const void *source) {
 }
 
 static int print_json(const trial *t) {
-  tp_writer *writer;
-  cli_need(tp_writer_new(NULL, &writer));
-  cli_map p = {.writer = writer};
+  cli_map p = {0};
   cli_map_add_string(&p, "hook", t->id);
   cli_map_add_string(&p, "phase", tp_phase_get(t->runtime, t->phase)->name);
   cli_map_add_string(&p, "event", t->event);
@@ -248,14 +246,7 @@ static int print_json(const trial *t) {
   cli_map_add_string(&p, "phase_outcome", t->result.outcome ? tp_status_name(t->result.outcome) : "TP_OK");
   if (t->has_program) cli_map_add_part(&p, "program", write_program, &t->program);
   cli_map_add_part(&p, "contributions", write_contributions, t);
-  cli_map_write(&p);
-  tp_text value;
-  tp_fault fault = {0};
-  tp_status status = tp_writer_finish(writer, &value);
-  if (status == TP_OK) status = tp_json_encode(value, cli_print, t->output, &fault);
-  tp_writer_free(writer);
-  cli_print_string(t->output, "\n");
-  return status == TP_OK ? CLI_OK : cli_fault(NULL, status, &fault);
+  return cli_map_print(&p, t->output);
 }
 
 /* ---- for people ---- */

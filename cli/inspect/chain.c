@@ -171,17 +171,17 @@ static void write_links(tp_writer *writer, const void *source) {
   for (size_t i = 0; i < from->links->count; i++) write_link(writer, from->trace, &from->links->items[i]);
 }
 
-static void write_chain(tp_writer *writer, const void *source) {
-  const cli_trace *t = source;
+static void print_chain_json(const cli_trace *t, cli_output *output) {
   chain c = chain_of_turn(t);
   chain_source whole = {t, &c};
-  cli_map p = {.writer = writer};
+  cli_map p = {0};
   cli_trace_add_head(t, &p);
   cli_map_add_part(&p, "chain", write_links, &whole);
-  cli_map_write(&p);
+  cli_map_print(&p, output);
   free(c.items);
 }
 
 int cli_critical_chain(const cli_arguments *arguments, cli_output *output) {
-  return cli_trace_run_command(&(cli_trace_command){"critical-chain", print_chain, write_chain}, arguments, output);
+  static const cli_trace_command command = {"critical-chain", print_chain, print_chain_json};
+  return cli_trace_run_command(&command, arguments, output);
 }

@@ -193,16 +193,15 @@ static void write_steps(tp_writer *writer, const void *source) {
   }
 }
 
-static void write_explain(tp_writer *writer, const void *source) {
-  const cli_trace *t = source;
-  cli_map p = {.writer = writer};
+static void print_explain_json(const cli_trace *t, cli_output *output) {
+  cli_map p = {0};
   cli_trace_add_head(t, &p);
   cli_map_add_part(&p, "phases", write_entries, t);
   cli_map_add_part(&p, "steps", write_steps, t);
   cli_map_add_int(&p, "steps_dropped", (int64_t)t->steps_dropped);
-  cli_map_write(&p);
+  cli_map_print(&p, output);
 }
 
 int cli_explain(const cli_arguments *arguments, cli_output *output) {
-  return cli_trace_run_command(&(cli_trace_command){"explain", print_explain, write_explain}, arguments, output);
+  return cli_trace_run_command(&(cli_trace_command){"explain", print_explain, print_explain_json}, arguments, output);
 }

@@ -100,13 +100,10 @@ static void write_head(tp_writer *writer, const void *source) {
   cli_map_write(&p);
 }
 
-static void write_trace(tp_writer *writer, const void *source) {
-  const cli_plot *plot = source;
-  cli_map p = {.writer = writer};
+void cli_plot_print_trace(const cli_plot *plot, cli_output *output) {
+  cli_map p = {0};
   cli_map_add_string(&p, "displayTimeUnit", "ms");
   cli_map_add_part(&p, "otherData", write_head, plot->trace);
   cli_map_add_part(&p, "traceEvents", write_events, plot);
-  cli_map_write(&p);
+  cli_map_print(&p, output);
 }
-
-void cli_plot_print_trace(const cli_plot *plot, cli_output *output) { cli_data_print_json(output, write_trace, plot); }

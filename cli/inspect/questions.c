@@ -24,9 +24,8 @@ static const char *state_of(const tp_sqlite_question *q) {
   return q->is_waited_for ? "open" : "left"; /* by the process that asked */
 }
 
-static void write_question(tp_writer *writer, const void *source) {
-  const tp_sqlite_question *q = source;
-  cli_map p = {.writer = writer};
+static void print_json(cli_output *output, const tp_sqlite_question *q) {
+  cli_map p = {0};
   cli_map_add_int(&p, "number", (int64_t)q->number);
   cli_map_add_string(&p, "state", state_of(q));
   cli_map_add_text(&p, "tool", q->tool);
@@ -44,7 +43,7 @@ static void write_question(tp_writer *writer, const void *source) {
   if (q->used_unix_ms) cli_map_add_int(&p, "used_unix_ms", q->used_unix_ms);
   if (q->person.size) cli_map_add_text(&p, "person", q->person);
   if (q->answer.size) cli_map_add_text(&p, "answer", q->answer);
-  cli_map_write(&p);
+  cli_map_print(&p, output);
 }
 
 static void print_text(cli_output *output, const char *label, tp_text text) {
@@ -79,7 +78,7 @@ static void print_question(cli_output *output, const tp_sqlite_question *q) {
 static bool show(void *ctx, const tp_sqlite_question *question) {
   listing *l = ctx;
   l->shown++;
-  if (l->arguments->json) cli_data_print_json(l->output, write_question, question);
+  if (l->arguments->json) print_json(l->output, question);
   else print_question(l->output, question);
   return !l->output->error;
 }

@@ -31,29 +31,20 @@ typedef struct listing {
   bool has_more;           /* the limit was reached */
 } listing;
 
-/** One run with its entry, for a writer. */
-typedef struct run_row {
-  const listing *list;
-  const tp_entry_record *entry;
-  const tp_run_record *run;
-} run_row;
-
 /* ---- a run ---- */
 
 static void write_name(const tp_entry_record *entry, char name[NAME_SIZE]) {
   snprintf(name, NAME_SIZE, "%016" PRIx64 "-%" PRIu64, entry->process_run_id, entry->entry_id);
 }
 
-static void write_run(tp_writer *writer, const void *source) {
-  const run_row *row = source;
-  const tp_run_record *run = row->run;
+static void print_run_json(const listing *list, const tp_entry_record *entry, const tp_run_record *run) {
   char name[NAME_SIZE], phase[32];
-  cli_map p = {.writer = writer};
-  write_name(row->entry, name);
+  cli_map p = {0};
+  write_name(entry, name);
   cli_map_add_string(&p, "run", name);
-  cli_map_add_int(&p, "started_unix_ms", row->entry->started_unix_ms);
-  cli_map_add_string(&p, "phase", cli_data_phase(row->list->data, row->entry->phase, phase));
-  cli_map_add_string(&p, "entry_status", tp_status_name((tp_status)row->entry->status));
+  cli_map_add_int(&p, "started_unix_ms", entry->started_unix_ms);
+  cli_map_add_string(&p, "phase", cli_data_phase(list->data, entry->phase, phase));
+  cli_map_add_string(&p, "entry_status", tp_status_name((tp_status)entry->status));
   cli_map_add_string(&p, "subscription", run->subscription);
   cli_map_add_string(&p, "handler", run->handler);
   cli_map_add_string(&p, "owner", run->owner);
@@ -72,8 +63,8 @@ static void write_run(tp_writer *writer, const void *source) {
   cli_map_add_int(&p, "ended_ns", run->ended_ns);
   cli_map_add_int(&p, "late_ns", run->late_ns);
   cli_map_add_int(&p, "thread", run->thread);
-  cli_map_add_part(&p, "ids", cli_data_write_ids, row->entry->ids);
-  cli_map_write(&p);
+  cli_map_add_part(&p, "ids", cli_data_write_ids, entry->ids);
+  cli_map_print(&p, list->output);
 }
 
 static cli_paint paint_of(tp_state state) {
@@ -154,8 +145,7 @@ static bool show_entry(void *ctx, const tp_entry_record *entry) {
     list->has_more = !list->arguments->follow && list->shown == cli_limit(list->arguments, CLI_LIMIT);
     if (list->has_more) return false;
     list->shown++;
-    run_row row = {list, entry, &run};
-    if (list->arguments->json) cli_data_print_json(list->output, write_run, &row);
+    if (list->arguments->json) print_run_json(list, entry, &run);
     else print_line(list, entry, &run);
   }
   return true;
@@ -234,17 +224,9 @@ int cli_runs(const cli_arguments *arguments, cli_output *output) {
 
 /* ---- show ---- */
 
-/** A turn with the list it goes to. */
-typedef struct turn_row {
-  listing *list;
-  const tp_turn_record *turn;
-} turn_row;
-
-static void write_turn(tp_writer *writer, const void *source) {
-  const turn_row *row = source;
-  const tp_turn_record *turn = row->turn;
+static void print_turn_json(const listing *list, const tp_turn_record *turn) {
   char phase[32];
-  cli_map p = {.writer = writer};
+  cli_map p = {0};
   cli_map_add_string(&p, "turn_outcome", tp_turn_outcome_name((tp_turn_outcome)turn->outcome));
   cli_map_add_string(&p, "code", tp_status_name((tp_status)turn->code));
   cli_map_add_int(&p, "started_unix_ms", turn->started_unix_ms);
@@ -259,12 +241,12 @@ static void write_turn(tp_writer *writer, const void *source) {
   cli_map_add_int(&p, "input_tokens", turn->input_tokens);
   cli_map_add_int(&p, "output_tokens", turn->output_tokens);
   cli_map_add_int(&p, "cost_micros", turn->cost_micros);
-  if (turn->phase) cli_map_add_string(&p, "phase", cli_data_phase(row->list->data, turn->phase, phase));
+  if (turn->phase) cli_map_add_string(&p, "phase", cli_data_phase(list->data, turn->phase, phase));
   if (turn->subscription.size) cli_map_add_text(&p, "subscription", turn->subscription);
   if (turn->reason.size) cli_map_add_text(&p, "reason", turn->reason);
   if (turn->parent_turn.size) cli_map_add_text(&p, "parent_turn", turn->parent_turn);
   cli_map_add_part(&p, "ids", cli_data_write_ids, turn->ids);
-  cli_map_write(&p);
+  cli_map_print(&p, list->output);
 }
 
 static void print_text(cli_output *output, const char *name, tp_text text) {
@@ -298,9 +280,8 @@ static void print_turn(const listing *list, const tp_turn_record *turn) {
 
 static bool show_turn(void *ctx, const tp_turn_record *turn) {
   listing *list = ctx;
-  turn_row row = {list, turn};
   list->shown++;
-  if (list->arguments->json) cli_data_print_json(list->output, write_turn, &row);
+  if (list->arguments->json) print_turn_json(list, turn);
   else print_turn(list, turn);
   return !list->output->error;
 }
@@ -321,9 +302,8 @@ static bool show_whole(void *ctx, const tp_entry_record *entry) {
   for (size_t i = 0; i < entry->run_count; i++) {
     tp_run_record run = {.struct_size = sizeof run};
     if (!entry->run(entry->source, i, &run)) continue;
-    run_row row = {list, entry, &run};
     if (list->arguments->json) {
-      cli_data_print_json(list->output, write_run, &row);
+      print_run_json(list, entry, &run);
       continue;
     }
     cli_print_string(list->output, "  ");

@@ -109,17 +109,13 @@ static int jobs_discard(work *w, uint64_t id) { return change_job(w, id, "discar
 
 /* ---- the file ---- */
 
-static void write_problem(tp_writer *writer, const void *source) {
-  cli_map p = {.writer = writer};
-  cli_map_add_text(&p, "problem", *(const tp_text *)source);
-  cli_map_write(&p);
-}
-
 static void show_problem(void *ctx, tp_text problem) {
   work *w = ctx;
   w->shown++;
   if (w->arguments->json) {
-    cli_data_print_json(w->output, write_problem, &problem);
+    cli_map p = {0};
+    cli_map_add_text(&p, "problem", problem);
+    cli_map_print(&p, w->output);
     return;
   }
   cli_print_cut(w->output, problem, SIZE_MAX);
@@ -138,8 +134,7 @@ static int store_verify(work *w, uint64_t id) {
   return status == TP_OK ? CLI_OK : status == TP_ERR_STORE_CORRUPT ? CLI_NEGATIVE : cli_exit_of(status);
 }
 
-static void write_stats(tp_writer *writer, const void *source) {
-  const tp_sqlite_store_stats *s = source;
+static void print_stats_json(cli_output *output, const tp_sqlite_store_stats *s) {
   const struct {
     const char *name;
     uint64_t number;
@@ -152,9 +147,9 @@ static void write_stats(tp_writer *writer, const void *source) {
               {"sessions", s->sessions},             {"messages", s->messages},
               {"processes", s->processes},           {"oldest_unix_ms", (uint64_t)s->oldest_unix_ms},
               {"newest_unix_ms", (uint64_t)s->newest_unix_ms}};
-  cli_map p = {.writer = writer};
+  cli_map p = {0};
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) cli_map_add_int(&p, rows[i].name, (int64_t)rows[i].number);
-  cli_map_write(&p);
+  cli_map_print(&p, output);
 }
 
 static void print_stats(work *w, const tp_sqlite_store_stats *s) {
@@ -182,7 +177,7 @@ static int store_stats(work *w, uint64_t id) {
   tp_sqlite_store_stats stats = {.struct_size = sizeof stats};
   tp_status status = tp_sqlite_store_stats_get(w->data.store, &stats, &fault);
   if (status != TP_OK) return cli_fault(w->data.path, status, &fault);
-  if (w->arguments->json) cli_data_print_json(w->output, write_stats, &stats);
+  if (w->arguments->json) print_stats_json(w->output, &stats);
   else print_stats(w, &stats);
   return CLI_OK;
 }

@@ -114,10 +114,9 @@ static void write_phases(tp_writer *writer, const void *source) {
   for (size_t i = 0; i < sum->phase_count; i++) write_phase(writer, &sum->phases[i]);
 }
 
-static void write_time(tp_writer *writer, const void *source) {
-  const cli_trace *t = source;
+static void print_time_json(const cli_trace *t, cli_output *output) {
   turn_sum sum = sum_turn(t);
-  cli_map p = {.writer = writer};
+  cli_map p = {0};
   cli_trace_add_head(t, &p);
   cli_map_add_int(&p, "phases_ns", sum.phases_ns);
   cli_map_add_int(&p, "model_ns", t->model_ns);
@@ -125,12 +124,12 @@ static void write_time(tp_writer *writer, const void *source) {
   cli_map_add_int(&p, "history_ns", sum.history_ns);
   cli_map_add_int(&p, "rest_ns", sum.rest_ns);
   cli_map_add_part(&p, "phases", write_phases, &sum);
-  cli_map_write(&p);
+  cli_map_print(&p, output);
   free(sum.phases);
 }
 
 int cli_time(const cli_arguments *arguments, cli_output *output) {
-  return cli_trace_run_command(&(cli_trace_command){"time", print_time, write_time}, arguments, output);
+  return cli_trace_run_command(&(cli_trace_command){"time", print_time, print_time_json}, arguments, output);
 }
 
 /* ---- blame ---- */
@@ -236,15 +235,15 @@ static void write_list(tp_writer *writer, const void *source) {
   for (size_t i = 0; i < list->count; i++) write_blamed(writer, &list->items[i]);
 }
 
-static void write_blame(tp_writer *writer, const void *source) {
-  blame_list list = blame_all(source);
-  cli_map p = {.writer = writer};
-  cli_trace_add_head(source, &p);
+static void print_blame_json(const cli_trace *t, cli_output *output) {
+  blame_list list = blame_all(t);
+  cli_map p = {0};
+  cli_trace_add_head(t, &p);
   cli_map_add_part(&p, "blame", write_list, &list);
-  cli_map_write(&p);
+  cli_map_print(&p, output);
   free(list.items);
 }
 
 int cli_blame(const cli_arguments *arguments, cli_output *output) {
-  return cli_trace_run_command(&(cli_trace_command){"blame", print_blame, write_blame}, arguments, output);
+  return cli_trace_run_command(&(cli_trace_command){"blame", print_blame, print_blame_json}, arguments, output);
 }

@@ -279,7 +279,7 @@ int cli_trace_run_command(const cli_trace_command *command, const cli_arguments 
   int status = cli_data_open(arguments->operand, &data);
   if (status != CLI_OK) return status;
   status = cli_trace_read(&data, arguments, arguments->operands[1], &trace);
-  if (status == CLI_OK && arguments->json) cli_data_print_json(output, command->write, &trace);
+  if (status == CLI_OK && arguments->json) command->print_json(&trace, output);
   else if (status == CLI_OK) command->print(&trace, output);
   cli_trace_free(&trace);
   cli_data_close(&data);

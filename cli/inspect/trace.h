@@ -71,7 +71,7 @@ void cli_trace_free(cli_trace *trace);
 typedef struct cli_trace_command {
   const char *name;
   void (*print)(const cli_trace *trace, cli_output *output);
-  void (*write)(tp_writer *writer, const void *trace); /* one value, for --json */
+  void (*print_json)(const cli_trace *trace, cli_output *output);
 } cli_trace_command;
 int cli_trace_run_command(const cli_trace_command *command, const cli_arguments *arguments, cli_output *output);
 

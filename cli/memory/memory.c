@@ -28,15 +28,6 @@ tp_memory_query cli_memory_query(const cli_memory *m, uint32_t limit) {
                            .limit = cli_limit(a, limit)};
 }
 
-int cli_memory_print_json(cli_output *output, tp_writer *writer) {
-  tp_text value;
-  tp_status status = tp_writer_finish(writer, &value);
-  if (status == TP_OK) status = tp_json_encode(value, cli_print, output, NULL);
-  if (status == TP_OK) cli_print_string(output, "\n");
-  tp_writer_free(writer);
-  return status == TP_OK ? CLI_OK : cli_fault("JSON", status, NULL);
-}
-
 static void write_parts(tp_writer *writer, const void *source) {
   const tp_memory_entry *entry = source;
   tp_write_map(writer, entry->part_count);
@@ -46,40 +37,26 @@ static void write_parts(tp_writer *writer, const void *source) {
   }
 }
 
-static void add_entry(cli_map *p, const tp_memory_entry *entry, char said[CLI_DATE_SIZE]) {
+int cli_memory_print_json(const cli_memory *m, const tp_memory_entry *entry) {
+  char said[CLI_DATE_SIZE];
+  cli_map p = {0};
   cli_date_write(entry->said_unix_ms, said);
-  cli_map_add_int(p, "id", entry->id);
-  cli_map_add_text(p, "tenant", entry->tenant);
-  cli_map_add_text(p, "scope", entry->scope);
-  cli_map_add_text(p, "name", entry->name);
-  cli_map_add_text(p, "session", entry->session);
-  cli_map_add_text(p, "turn", entry->turn);
-  cli_map_add_text(p, "part", entry->part);
-  cli_map_add_text(p, "speaker", entry->speaker);
-  cli_map_add_string(p, "said", said);
-  cli_map_add_int(p, "said_unix_ms", entry->said_unix_ms);
-  cli_map_add_text(p, "text", entry->text);
-  if (entry->subject.size) cli_map_add_text(p, "subject", entry->subject);
-  if (entry->replaced_unix_ms) cli_map_add_int(p, "replaced_unix_ms", entry->replaced_unix_ms);
-}
-
-void cli_memory_write_entry(tp_writer *writer, const tp_memory_entry *entry) {
-  char said[CLI_DATE_SIZE];
-  cli_map p = {.writer = writer};
-  add_entry(&p, entry, said);
-  cli_map_write(&p);
-}
-
-static void print_entry_json(cli_memory *m, const tp_memory_entry *entry) {
-  tp_writer *writer;
-  char said[CLI_DATE_SIZE];
-  cli_need(tp_writer_new(NULL, &writer));
-  cli_map p = {.writer = writer};
-  add_entry(&p, entry, said);
+  cli_map_add_int(&p, "id", entry->id);
+  cli_map_add_text(&p, "tenant", entry->tenant);
+  cli_map_add_text(&p, "scope", entry->scope);
+  cli_map_add_text(&p, "name", entry->name);
+  cli_map_add_text(&p, "session", entry->session);
+  cli_map_add_text(&p, "turn", entry->turn);
+  cli_map_add_text(&p, "part", entry->part);
+  cli_map_add_text(&p, "speaker", entry->speaker);
+  cli_map_add_string(&p, "said", said);
+  cli_map_add_int(&p, "said_unix_ms", entry->said_unix_ms);
+  cli_map_add_text(&p, "text", entry->text);
+  if (entry->subject.size) cli_map_add_text(&p, "subject", entry->subject);
+  if (entry->replaced_unix_ms) cli_map_add_int(&p, "replaced_unix_ms", entry->replaced_unix_ms);
   if (entry->part_count) cli_map_add_double(&p, "score", entry->score);
   if (m->arguments->explain && entry->part_count) cli_map_add_part(&p, "parts", write_parts, entry);
-  cli_map_write(&p);
-  cli_memory_print_json(m->output, writer);
+  return cli_map_print(&p, m->output);
 }
 
 static void print_scope(cli_output *output, tp_text tenant, tp_text scope, tp_text name) {
@@ -127,7 +104,7 @@ static void print_entry(cli_memory *m, const tp_memory_entry *entry) {
 static bool on_entry(void *ctx, const tp_memory_entry *entry) {
   cli_memory *m = ctx;
   m->count++;
-  if (m->arguments->json) print_entry_json(m, entry);
+  if (m->arguments->json) cli_memory_print_json(m, entry);
   else print_entry(m, entry);
   return true;
 }
@@ -187,12 +164,9 @@ static int forget(cli_memory *m) {
     cli_printf(m->output, "forgotten: memory:%lld\n", (long long)id);
     return CLI_OK;
   }
-  tp_writer *writer;
-  cli_need(tp_writer_new(NULL, &writer));
-  cli_map p = {.writer = writer};
+  cli_map p = {0};
   cli_map_add_int(&p, "forgotten", id);
-  cli_map_write(&p);
-  return cli_memory_print_json(m->output, writer);
+  return cli_map_print(&p, m->output);
 }
 
 /* ---- stats ---- */
@@ -257,21 +231,22 @@ static int show_stats(cli_memory *m) {
     return exit_of(tp_memory_scopes(m->memory, on_scope, &s, &fault), &fault);
   }
   cli_need(tp_writer_new(NULL, &s.writer));
-  tp_write_map(s.writer, 5);
-  tp_write_string(s.writer, "file");
-  tp_write_string(s.writer, m->path);
-  tp_write_string(s.writer, "file_bytes");
-  tp_write_int(s.writer, file_bytes);
-  tp_write_string(s.writer, "log_bytes");
-  tp_write_int(s.writer, log_bytes);
-  tp_write_string(s.writer, "memories");
-  tp_write_int(s.writer, s.memories);
-  tp_write_string(s.writer, "scopes");
   tp_write_array(s.writer, s.scopes);
   status = tp_memory_scopes(m->memory, on_scope, &s, &fault);
-  if (status == TP_OK) return cli_memory_print_json(m->output, s.writer);
+  tp_text scopes;
+  if (status == TP_OK) status = tp_writer_finish(s.writer, &scopes);
+  int exit_status = exit_of(status, &fault);
+  if (status == TP_OK) {
+    cli_map p = {0};
+    cli_map_add_string(&p, "file", m->path);
+    cli_map_add_int(&p, "file_bytes", file_bytes);
+    cli_map_add_int(&p, "log_bytes", log_bytes);
+    cli_map_add_int(&p, "memories", s.memories);
+    cli_map_add_value(&p, "scopes", scopes);
+    exit_status = cli_map_print(&p, m->output);
+  }
   tp_writer_free(s.writer);
-  return exit_of(status, &fault);
+  return exit_status;
 }
 
 /* ---- the command ---- */

@@ -18,10 +18,9 @@ typedef struct cli_memory {
 
 /** Which memories the options name. */
 tp_memory_query cli_memory_query(const cli_memory *m, uint32_t limit);
-/** Prints a value as a line of JSON and frees the writer. */
-int cli_memory_print_json(cli_output *output, tp_writer *writer);
-/** The entry as a map, as --json shows it and import reads it. */
-void cli_memory_write_entry(tp_writer *writer, const tp_memory_entry *entry);
+/** Prints the entry as a line of JSON, which import reads.
+ *  @return CLI_OK, or an exit status after saying what is wrong. */
+int cli_memory_print_json(const cli_memory *m, const tp_memory_entry *entry);
 
 int cli_memory_export(cli_memory *m);
 int cli_memory_import(cli_memory *m);

@@ -27,10 +27,7 @@ typedef struct page {
 
 static bool on_exported(void *ctx, const tp_memory_entry *entry) {
   page *p = ctx;
-  tp_writer *writer;
-  cli_need(tp_writer_new(NULL, &writer));
-  cli_memory_write_entry(writer, entry);
-  p->status = cli_memory_print_json(p->m->output, writer);
+  p->status = cli_memory_print_json(p->m, entry);
   p->last = entry->id;
   p->count++;
   return p->status == CLI_OK && p->m->output->error == 0;
@@ -174,12 +171,9 @@ static int print_count(cli_memory *m, size_t count) {
     cli_printf(m->output, "imported: %zu memories\n", count);
     return CLI_OK;
   }
-  tp_writer *writer;
-  cli_need(tp_writer_new(NULL, &writer));
-  cli_map p = {.writer = writer};
+  cli_map p = {0};
   cli_map_add_int(&p, "imported", (int64_t)count);
-  cli_map_write(&p);
-  return cli_memory_print_json(m->output, writer);
+  return cli_map_print(&p, m->output);
 }
 
 int cli_memory_import(cli_memory *m) {

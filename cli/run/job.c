@@ -6,9 +6,8 @@
 #include "cli/common/quantity.h"
 #include "cli/run/timeline.h"
 
-static void write_job(tp_writer *writer, const void *source) {
-  const tp_job *job = source;
-  cli_map p = {.writer = writer};
+static void print_json(cli_output *output, const tp_job *job) {
+  cli_map p = {0};
   cli_map_add_int(&p, "job", (int64_t)job->id);
   cli_map_add_string(&p, "state", tp_job_state_name((tp_job_state)job->state));
   cli_map_add_text(&p, "handler", job->handler);
@@ -24,7 +23,7 @@ static void write_job(tp_writer *writer, const void *source) {
   cli_map_add_int(&p, "lease_end_unix_ms", job->lease_end_ms);
   cli_map_add_int(&p, "ended_unix_ms", job->ended_ms);
   cli_map_add_text(&p, "message", job->message);
-  cli_map_write(&p);
+  cli_map_print(&p, output);
 }
 
 static cli_paint paint_of(uint32_t state) {
@@ -51,6 +50,6 @@ static void print_job(cli_output *output, const tp_job *job) {
 }
 
 void cli_job_print(cli_output *output, const tp_job *job, bool json) {
-  if (json) cli_data_print_json(output, write_job, job);
+  if (json) print_json(output, job);
   else print_job(output, job);
 }

@@ -28,16 +28,6 @@ typedef struct listing {
   bool json;
 } listing;
 
-static void print_value(cli_output *output, tp_writer *writer, const char *what) {
-  tp_text value;
-  tp_fault fault = {0};
-  cli_need(tp_writer_finish(writer, &value));
-  tp_status status = tp_json_encode(value, cli_print, output, &fault);
-  if (status == TP_OK) cli_print(output, "\n", 1);
-  else cli_fault(what, status, &fault);
-  tp_writer_free(writer);
-}
-
 static bool print_tool(void *ctx, const tp_tool_listing *shown) {
   const listing *l = ctx;
   const tp_tool *tool = shown->tool;
@@ -49,14 +39,12 @@ static bool print_tool(void *ctx, const tp_tool_listing *shown) {
     return true;
   }
   cli_map map = {0};
-  cli_need(tp_writer_new(NULL, &map.writer));
   cli_map_add_string(&map, "tool", tool->name);
   cli_map_add_string(&map, "owner", shown->owner);
   cli_map_add_string(&map, "description", tool->description ? tool->description : "");
   cli_map_add_value(&map, "schema", tool->schema);
   cli_map_add_bool(&map, "idempotent", tool->idempotent);
-  cli_map_write(&map);
-  print_value(l->output, map.writer, "the tool");
+  cli_map_print(&map, l->output);
   return true;
 }
 
@@ -127,15 +115,13 @@ static void print_result(const tp_task_result *result, tool_action action, const
     return;
   }
   cli_map map = {0};
-  cli_need(tp_writer_new(NULL, &map.writer));
   if (action != RUN) cli_map_add_string(&map, "tool", name);
   if (action != CALL) cli_map_add_text(&map, "task", action == RUN ? tp_text_of(name) : result->key);
   cli_map_add_string(&map, "result", tp_tool_result_name(result->kind));
   cli_map_add_bool(&map, "started", result->started);
   cli_map_add_int(&map, "duration_ns", result->duration_ns);
   cli_map_add_text(&map, "text", result->text);
-  cli_map_write(&map);
-  print_value(output, map.writer, "the result");
+  cli_map_print(&map, output);
 }
 
 static tp_status act(tp_runtime *runtime, tool_action action, const cli_arguments *arguments, tp_text value,
