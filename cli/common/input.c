@@ -11,6 +11,7 @@
 #include "cli/common/exit_status.h"
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
+#include "turnphase/declared.h"
 
 static bool is_stdin(const char *path) { return !path || strcmp(path, "-") == 0; }
 
@@ -70,5 +71,52 @@ int cli_input_read(const char *path, tp_text *ret_text) {
   if (status == CLI_OK && !tp_utf8_valid(text, &offset)) status = refuse_utf8(name, text, offset);
   if (status == CLI_OK) *ret_text = text;
   else free(bytes);
+  return status;
+}
+
+int cli_input_decode(const char *path, tp_writer **ret_writer, tp_text *ret_value) {
+  tp_text json;
+  tp_fault fault = {0};
+  int status = cli_input_read(path, &json);
+  *ret_writer = NULL;
+  if (status != CLI_OK) return status;
+  cli_need(tp_writer_new(NULL, ret_writer));
+  tp_status decoded = tp_json_decode(json, *ret_writer, &fault);
+  free((void *)(uintptr_t)json.data);
+  if (decoded == TP_OK) decoded = tp_writer_finish(*ret_writer, ret_value);
+  return decoded == TP_OK ? CLI_OK : cli_fault(cli_input_name(path), decoded, &fault);
+}
+
+/* ---- JSON Lines ---- */
+
+bool cli_is_blank(tp_text text) {
+  for (size_t i = 0; i < text.size; i++)
+    if (!memchr(" \t\r\n", text.data[i], 4)) return false;
+  return true;
+}
+
+static int refuse_line(const char *name, uint32_t line, tp_status status, const tp_fault *fault) {
+  cli_error_at(name, line, fault->column, "%s", fault->message[0] ? fault->message : tp_status_text(status));
+  return cli_exit_of(status);
+}
+
+int cli_input_lines(const char *name, tp_text text, uint32_t *line, int (*take)(void *ctx, tp_text value), void *ctx) {
+  const char *at = text.data, *end = text.size ? text.data + text.size : text.data;
+  tp_writer *writer;
+  int status = CLI_OK;
+  cli_need(tp_writer_new(NULL, &writer));
+  for (*line = 1; at < end && status == CLI_OK; ++*line) {
+    const char *newline = memchr(at, '\n', (size_t)(end - at)), *stop = newline ? newline : end;
+    tp_text json = {at, (size_t)(stop - at)}, value;
+    tp_fault fault = {0};
+    at = newline ? newline + 1 : end;
+    if (cli_is_blank(json)) continue;
+    tp_writer_reset(writer);
+    tp_status decoded = tp_json_decode(json, writer, &fault);
+    if (decoded == TP_OK) decoded = tp_writer_finish(writer, &value);
+    if (decoded == TP_OK) status = take(ctx, value);
+    else status = refuse_line(name, *line, decoded, &fault);
+  }
+  tp_writer_free(writer);
   return status;
 }

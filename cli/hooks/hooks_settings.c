@@ -432,18 +432,11 @@ static int read_object(const char *path, tp_text object, cli_settings *settings)
 }
 
 int cli_settings_read(const char *path, cli_settings *settings) {
-  tp_text json, object;
-  tp_fault fault = {0};
+  tp_text object;
   tp_writer *writer;
   *settings = (cli_settings){.protocol = "claude-code"};
-  int status = cli_input_read(path, &json);
-  if (status != CLI_OK) return status;
-  cli_need(tp_writer_new(NULL, &writer));
-  tp_status decoded = tp_json_decode(json, writer, &fault);
-  free((void *)(uintptr_t)json.data);
-  if (decoded == TP_OK) decoded = tp_writer_finish(writer, &object);
-  if (decoded == TP_OK) status = read_object(path, object, settings);
-  else status = cli_fault(cli_input_name(path), decoded, &fault);
+  int status = cli_input_decode(path, &writer, &object);
+  if (status == CLI_OK) status = read_object(path, object, settings);
   tp_writer_free(writer);
   return status;
 }

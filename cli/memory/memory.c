@@ -14,6 +14,7 @@
 #include "cli/common/pool.h"
 #include "cli/common/quantity.h"
 #include "cli/hooks/hooks.h"
+#include "cli/run/event.h"
 
 enum { SEARCH_LIMIT = 10 };
 
@@ -181,7 +182,7 @@ typedef struct stats {
 } stats;
 
 static bool fits(tp_text text, const char *wanted) {
-  return !wanted || (text.size == strlen(wanted) && memcmp(text.data, wanted, text.size) == 0);
+  return !wanted || cli_text_is(text, wanted);
 }
 
 static bool on_scope(void *ctx, const tp_memory_scope *scope) {

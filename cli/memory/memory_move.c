@@ -3,7 +3,6 @@
  * Export and import: JSON Lines, an entry each, oldest first. A file is read and checked whole before anything is kept;
  * then it is kept in batches, each all or none. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/common/date.h"
 #include "cli/common/exit_status.h"
@@ -12,7 +11,7 @@
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
 #include "cli/memory/memory.h"
-#include "turnphase/declared.h"
+#include "cli/run/event.h"
 
 enum { PAGE = 1000, BATCH = 1000 };
 
@@ -63,10 +62,6 @@ static int refuse(const incoming *in, const char *key, const char *words) {
   return CLI_CONFIG;
 }
 
-static bool is(tp_text key, const char *name) {
-  return key.size == strlen(name) && memcmp(key.data, name, key.size) == 0;
-}
-
 static int take_text(incoming *in, const char *key, tp_text value, tp_text *ret_text) {
   enum { BYTES_MAX = 4096 };
   tp_text text = tp_value_text(value);
@@ -84,31 +79,28 @@ static int take_pair(incoming *in, tp_text key, tp_text value, tp_memory_entry *
                {"session", &entry->session}, {"turn", &entry->turn},   {"part", &entry->part},
                {"text", &entry->text},       {"said", ret_said},       {"subject", &entry->subject}};
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
-    if (is(key, texts[i].key)) return take_text(in, texts[i].key, value, texts[i].text);
-  if (is(key, "said_unix_ms")) {
+    if (cli_text_is(key, texts[i].key)) return take_text(in, texts[i].key, value, texts[i].text);
+  if (cli_text_is(key, "said_unix_ms")) {
     entry->said_unix_ms = tp_value_int(value, -1);
     return entry->said_unix_ms > 0 ? CLI_OK : refuse(in, "said_unix_ms", "must be a whole number above 0");
   }
-  if (is(key, "replaced_unix_ms")) {
+  if (cli_text_is(key, "replaced_unix_ms")) {
     entry->replaced_unix_ms = tp_value_int(value, -1);
     return entry->replaced_unix_ms > 0 ? CLI_OK : refuse(in, "replaced_unix_ms", "must be a whole number above 0");
   }
-  if (is(key, "id") || is(key, "speaker") || is(key, "score") || is(key, "parts")) return CLI_OK; /* derived */
+  if (cli_text_is(key, "id") || cli_text_is(key, "speaker") || cli_text_is(key, "score") || cli_text_is(key, "parts"))
+    return CLI_OK; /* derived */
   cli_error_at(in->file, in->line, 0, "a memory has no key \"%.*s\"", (int)(key.size < 64 ? key.size : 64), key.data);
   return CLI_CONFIG;
 }
 
 static bool is_scope(tp_text scope) {
-  return is(scope, "user") || is(scope, "workspace") || is(scope, "thread") || is(scope, "agent") || is(scope, "task");
+  return cli_text_is(scope, "user") || cli_text_is(scope, "workspace") || cli_text_is(scope, "thread") ||
+         cli_text_is(scope, "agent") || cli_text_is(scope, "task");
 }
 
-static bool is_blank(tp_text text) {
-  for (size_t i = 0; i < text.size; i++)
-    if (!memchr(" \t\r\n", text.data[i], 4)) return false;
-  return true;
-}
-
-static int take_entry(incoming *in, tp_text map) {
+static int take_entry(void *ctx, tp_text map) {
+  incoming *in = ctx;
   tp_memory_entry entry = {.struct_size = sizeof entry};
   tp_text said = {0};
   int status = CLI_OK;
@@ -117,38 +109,12 @@ static int take_entry(incoming *in, tp_text map) {
     status = take_pair(in, walk.key, walk.value, &entry, &said);
   if (status != CLI_OK) return status;
   if (!is_scope(entry.scope)) return refuse(in, "scope", "must be user, workspace, thread, agent or task");
-  if (is_blank(entry.text)) return refuse(in, "text", "must not be blank");
+  if (cli_is_blank(entry.text)) return refuse(in, "text", "must not be blank");
   if (!entry.said_unix_ms && (!cli_date_read(said, &entry.said_unix_ms) || entry.said_unix_ms <= 0))
     return refuse(in, "said", "must be a date such as 2023-05-08T13:56:00Z, unless there is said_unix_ms");
   in->entries = cli_room(in->entries, in->count, &in->capacity, sizeof *in->entries);
   in->entries[in->count++] = entry;
   return CLI_OK;
-}
-
-static int take_line(incoming *in, tp_text line, tp_writer *writer) {
-  tp_fault fault = {0};
-  tp_text value;
-  tp_writer_reset(writer);
-  tp_status status = tp_json_decode(line, writer, &fault);
-  if (status == TP_OK) status = tp_writer_finish(writer, &value);
-  if (status == TP_OK) return take_entry(in, value);
-  cli_error_at(in->file, in->line, fault.column, "%s", fault.message[0] ? fault.message : tp_status_text(status));
-  return cli_exit_of(status);
-}
-
-static int read_lines(incoming *in, tp_text text) {
-  tp_writer *writer;
-  int status = CLI_OK;
-  const char *at = text.data, *end = text.size ? text.data + text.size : text.data;
-  cli_need(tp_writer_new(NULL, &writer));
-  for (in->line = 1; at < end && status == CLI_OK; in->line++) {
-    const char *newline = memchr(at, '\n', (size_t)(end - at)), *stop = newline ? newline : end;
-    tp_text line = {at, (size_t)(stop - at)};
-    if (!is_blank(line)) status = take_line(in, line, writer);
-    at = newline ? newline + 1 : end;
-  }
-  tp_writer_free(writer);
-  return status;
 }
 
 static int keep(cli_memory *m, const incoming *in) {
@@ -182,7 +148,7 @@ int cli_memory_import(cli_memory *m) {
   tp_text text;
   int status = cli_input_read(file, &text);
   if (status != CLI_OK) return status;
-  status = read_lines(&in, text);
+  status = cli_input_lines(in.file, text, &in.line, take_entry, &in);
   tp_fault fault = {0};
   tp_status opened = status == CLI_OK ? tp_memory_open(m->path, &m->memory, &fault) : TP_OK;
   if (opened != TP_OK) status = cli_fault(m->path, opened, &fault);

@@ -15,6 +15,7 @@
 #include "cli/common/exit_status.h"
 #include "cli/common/input.h"
 #include "cli/common/message.h"
+#include "cli/run/event.h"
 #include "cli/run/model.h"
 #include "runtime/base/printf.h"
 #include "turnphase/declared.h"
@@ -52,10 +53,6 @@ static const char *kind_name(tp_value_kind kind) {
   return kind == TP_VALUE_TEXT ? "text" : kind == TP_VALUE_ARRAY ? "a list" : "a map";
 }
 
-static bool text_is(tp_text text, const char *string) {
-  return string && text.size == strlen(string) && memcmp(text.data, string, text.size) == 0;
-}
-
 static int take_value(const reader *r, const field *f, tp_text value) {
   tp_value_kind kind = tp_value_kind_of(value);
   bool scalar = kind != TP_VALUE_ARRAY && kind != TP_VALUE_MAP && kind != TP_VALUE_NULL;
@@ -77,7 +74,7 @@ static int read_map(const reader *r, const char *what, tp_text map, const field 
   if (tp_value_kind_of(map) != TP_VALUE_MAP) return refuse(r, "%s must be a map", what);
   for (tp_value_walk walk = {0}; tp_value_next(map, &walk);) {
     size_t i = 0;
-    while (i < count && !text_is(walk.key, fields[i].key)) i++;
+    while (i < count && !cli_text_is(walk.key, fields[i].key)) i++;
     int status = i < count ? take_value(r, &fields[i], walk.value) : refuse_key(r, what, walk.key, fields, count);
     if (status != CLI_OK) return status;
   }
@@ -140,7 +137,7 @@ typedef struct words {
 
 static const cli_agent *find_agent(const cli_conversation *c, tp_text id) {
   for (size_t i = 0; i < c->agent_count; i++)
-    if (text_is(id, c->agents[i].id)) return &c->agents[i];
+    if (cli_text_is(id, c->agents[i].id)) return &c->agents[i];
   return NULL;
 }
 
@@ -170,7 +167,8 @@ static int add_turn(const reader *r, const words *w) {
 
 /* ---- JSON Lines ---- */
 
-static int read_json_turn(const reader *r, tp_text map) {
+static int read_json_turn(void *ctx, tp_text map) {
+  const reader *r = ctx;
   words w = {0};
   const field fields[] = {{"session", TP_VALUE_TEXT, true, &w.session},
                           {"turn", TP_VALUE_TEXT, false, &w.id},
@@ -180,35 +178,6 @@ static int read_json_turn(const reader *r, tp_text map) {
                           {"workspace", TP_VALUE_TEXT, false, &w.workspace}};
   int status = read_map(r, "a turn", map, fields, sizeof fields / sizeof fields[0]);
   return status == CLI_OK ? add_turn(r, &w) : status;
-}
-
-static int read_json_line(const reader *r, tp_text line, tp_writer *writer) {
-  tp_fault fault = {0};
-  tp_text value;
-  tp_writer_reset(writer);
-  tp_status status = tp_json_decode(line, writer, &fault);
-  if (status == TP_OK) status = tp_writer_finish(writer, &value);
-  if (status == TP_OK) return read_json_turn(r, value);
-  cli_error_at(r->into->name, r->line, fault.column, "%s", fault.message[0] ? fault.message : tp_status_text(status));
-  return cli_exit_of(status);
-}
-
-static bool is_blank(tp_text line) {
-  for (size_t i = 0; i < line.size; i++)
-    if (!strchr(" \t\r", line.data[i]) || !line.data[i]) return false;
-  return true;
-}
-
-static int read_json_lines(reader *r, tp_text text, tp_writer *writer) {
-  const char *at = text.data, *end = text.data + text.size;
-  int status = CLI_OK;
-  for (r->line = 1; at < end && status == CLI_OK; r->line++) {
-    const char *newline = memchr(at, '\n', (size_t)(end - at)), *stop = newline ? newline : end;
-    tp_text line = {at, (size_t)(stop - at)};
-    if (!is_blank(line)) status = read_json_line(r, line, writer);
-    at = newline ? newline + 1 : end;
-  }
-  return status;
 }
 
 /* ---- YAML ---- */
@@ -276,7 +245,7 @@ static int read_agent(reader *r, size_t number, tp_text map) {
   snprintf(r->where, sizeof r->where, "agent %zu: ", number);
   int status = read_map(r, "an agent", map, fields, sizeof fields / sizeof fields[0]);
   if (status == CLI_OK && find_agent(c, id)) status = refuse(r, "there is an agent of this id already");
-  if (status == CLI_OK && text_is(id, CLI_OWN_AGENT))
+  if (status == CLI_OK && cli_text_is(id, CLI_OWN_AGENT))
     status = refuse(r, "the id " CLI_OWN_AGENT " is the command's own agent's");
   if (status != CLI_OK) return status;
   c->agents = cli_room(c->agents, c->agent_count, &c->agents_capacity, sizeof *c->agents);
@@ -384,7 +353,8 @@ int cli_conversation_read(const char *path, const cli_arguments *arguments, cli_
   reader r = {.into = conversation, .arguments = arguments};
   tp_writer *writer;
   cli_need(tp_writer_new(NULL, &writer));
-  status = is_yaml(conversation->name, text) ? read_yaml(&r, text, writer) : read_json_lines(&r, text, writer);
+  status = is_yaml(conversation->name, text) ? read_yaml(&r, text, writer)
+                                             : cli_input_lines(conversation->name, text, &r.line, read_json_turn, &r);
   tp_writer_free(writer);
   free((void *)(uintptr_t)text.data);
   if (status == CLI_OK) status = check_all(&r);
@@ -412,8 +382,8 @@ const char *cli_conversation_find(const cli_conversation *conversation, tp_text 
   const char *found = NULL;
   for (size_t i = 0; i < conversation->count; i++) {
     const cli_turn *turn = &conversation->turns[i];
-    if (!text_is(turn_id, turn->id)) continue;
-    if (text_is(session, turn->session)) return NULL;
+    if (!cli_text_is(turn_id, turn->id)) continue;
+    if (cli_text_is(session, turn->session)) return NULL;
     found = turn->session;
   }
   return found;

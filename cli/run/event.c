@@ -226,7 +226,7 @@ tp_text cli_event_text(tp_text event, const char *key) { return tp_value_text(tp
 int64_t cli_event_int(tp_text event, const char *key) { return tp_value_int(tp_value_get(event, key), 0); }
 
 bool cli_text_is(tp_text text, const char *word) {
-  return text.size == strlen(word) && memcmp(text.data, word, text.size) == 0;
+  return word && text.size == strlen(word) && memcmp(text.data, word, text.size) == 0;
 }
 
 void cli_events_print(const cli_events *events, cli_output *output) {

@@ -38,7 +38,7 @@ tp_text cli_events_get(const cli_events *events, size_t index);
 /** The text, or the int (else 0), under a key of an event or of a map in it. */
 tp_text cli_event_text(tp_text event, const char *key);
 int64_t cli_event_int(tp_text event, const char *key);
-bool cli_text_is(tp_text text, const char *word);
+bool cli_text_is(tp_text text, const char *word); /* NULL: false */
 /** Prints every event as one line of JSON. */
 void cli_events_print(const cli_events *events, cli_output *output);
 /** Forgets the events, keeps the memory; frees all. */

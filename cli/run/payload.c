@@ -50,24 +50,10 @@ static int take_fields(const char *file, tp_text object, cli_payload *payload) {
   return status;
 }
 
-static int read_object(const char *path, cli_payload *payload, tp_text *ret_object) {
-  tp_text json, object = {0};
-  tp_fault fault = {0};
-  int status = cli_input_read(path, &json);
-  if (status != CLI_OK) return status;
-  cli_need(tp_writer_new(NULL, &payload->writer));
-  tp_status decoded = tp_json_decode(json, payload->writer, &fault);
-  free((void *)(uintptr_t)json.data);
-  if (decoded == TP_OK) decoded = tp_writer_finish(payload->writer, &object);
-  if (decoded != TP_OK) return cli_fault(cli_input_name(path), decoded, &fault);
-  *ret_object = object;
-  return CLI_OK;
-}
-
 int cli_payload_read(const char *path, cli_payload *payload) {
   tp_text object;
   if (!path) return CLI_OK;
-  int status = read_object(path, payload, &object);
+  int status = cli_input_decode(path, &payload->writer, &object);
   return status == CLI_OK ? take_fields(cli_input_name(path), object, payload) : status;
 }
 
@@ -152,7 +138,7 @@ static void take_event(tp_text object, const tp_phase *phase, cli_payload *paylo
 int cli_payload_read_event(const char *path, const char *event, const tp_phase *phase, cli_payload *payload) {
   tp_text object;
   if (!path) return CLI_OK;
-  int status = read_object(path, payload, &object);
+  int status = cli_input_decode(path, &payload->writer, &object);
   if (status != CLI_OK) return status;
   tp_text name = tp_value_text(tp_value_get(object, "hook_event_name"));
   if (name.size == 0) return take_fields(cli_input_name(path), object, payload);

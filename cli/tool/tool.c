@@ -59,24 +59,11 @@ static int list(tp_runtime *runtime, const cli_arguments *arguments, cli_output 
 
 /* The arguments as a value, freed with the writer. */
 static int read_arguments(const char *path, tp_writer **ret_writer, tp_text *ret_value) {
-  tp_text text = {0};
   *ret_value = (tp_text){0};
-  if (!path) return CLI_OK;
-  int status = cli_input_read(path, &text);
-  if (status != CLI_OK) return status;
-  tp_fault fault = {0};
-  cli_need(tp_writer_new(NULL, ret_writer));
-  tp_status decoded = tp_json_decode(text, *ret_writer, &fault);
-  if (decoded == TP_OK) cli_need(tp_writer_finish(*ret_writer, ret_value));
-  if (decoded == TP_OK && tp_value_kind_of(*ret_value) != TP_VALUE_MAP) {
-    cli_error_at(cli_input_name(path), 0, 0, "the arguments of a tool are one JSON object");
-    status = CLI_CONFIG;
-  } else if (decoded != TP_OK) {
-    cli_error_at(cli_input_name(path), fault.line, fault.column, "%s", fault.message);
-    status = CLI_CONFIG;
-  }
-  free((void *)(uintptr_t)text.data);
-  return status;
+  int status = path ? cli_input_decode(path, ret_writer, ret_value) : CLI_OK;
+  if (status != CLI_OK || !path || tp_value_kind_of(*ret_value) == TP_VALUE_MAP) return status;
+  cli_error_at(cli_input_name(path), 0, 0, "the arguments of a tool are one JSON object");
+  return CLI_CONFIG;
 }
 
 /* A call that nobody denied, and that did not do what was asked, is the negative answer; what could never run is wrong
