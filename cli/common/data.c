@@ -10,7 +10,6 @@
 
 #include "cli/common/date.h"
 #include "cli/common/exit_status.h"
-#include "cli/common/map.h"
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
 #include "turnphase/sqlite.h"
@@ -113,6 +112,27 @@ const char *cli_data_time(int64_t unix_ms, char buffer[40]) {
   cli_date_write(unix_ms, text);
   snprintf(buffer, 40, "%.19s.%03dZ", text, (int)(unix_ms % 1000));
   return buffer;
+}
+
+void cli_data_add_run(cli_map *map, const tp_run_record *run, bool with_limit) {
+  cli_map_add_string(map, "subscription", run->subscription);
+  cli_map_add_string(map, "handler", run->handler);
+  cli_map_add_string(map, "owner", run->owner);
+  cli_map_add_string(map, "state", tp_state_name((tp_state)run->state));
+  cli_map_add_string(map, "reason", tp_reason_name((tp_reason)run->reason));
+  cli_map_add_string(map, "verdict", tp_verdict_name((tp_verdict)run->verdict));
+  cli_map_add_string(map, "execution", tp_execution_name((tp_execution)run->execution));
+  cli_map_add_string(map, "failure", tp_failure_name((tp_failure)run->failure));
+  cli_map_add_int(map, "attempts", run->attempts);
+  cli_map_add_int(map, "code", run->code);
+  cli_map_add_int(map, "contribution_count", run->contribution_count);
+  cli_map_add_bool(map, "fallback_used", run->fallback_used);
+  if (with_limit) cli_map_add_int(map, "limit_ms", run->limit_ms);
+  cli_map_add_int(map, "queued_ns", run->queued_ns);
+  cli_map_add_int(map, "started_ns", run->started_ns);
+  cli_map_add_int(map, "ended_ns", run->ended_ns);
+  cli_map_add_int(map, "late_ns", run->late_ns);
+  cli_map_add_int(map, "thread", run->thread);
 }
 
 void cli_data_write_ids(tp_writer *writer, const void *source) {

@@ -4,6 +4,7 @@
 #ifndef CLI_DATA_H
 #define CLI_DATA_H
 
+#include "cli/common/map.h"
 #include "cli/common/options.h"
 
 /** A store that is open, and a runtime that was not started, which knows the names of phases. */
@@ -31,6 +32,8 @@ void cli_data_close(cli_data *data);
 const char *cli_data_phase(const cli_data *data, uint32_t phase, char buffer[32]);
 /** "2026-11-22T23:50:34.123Z". */
 const char *cli_data_time(int64_t unix_ms, char buffer[40]);
+/** Adds what is said of a run wherever it is shown. @param with_limit  also its limit. */
+void cli_data_add_run(cli_map *map, const tp_run_record *run, bool with_limit);
 /** Writes the ids that are set as a map. @param source  TP_ID_COUNT texts. */
 void cli_data_write_ids(tp_writer *writer, const void *source);
 

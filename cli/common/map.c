@@ -8,49 +8,38 @@
 #include "cli/common/pool.h"
 #include "turnphase/declared.h"
 
-static cli_map_item *add(cli_map *map, const char *key) {
+static void add(cli_map *map, cli_map_item item) {
   assert(map->count < CLI_MAP_ITEMS_MAX);
-  cli_map_item *item = &map->items[map->count++];
-  *item = (cli_map_item){.key = key};
-  return item;
+  map->items[map->count++] = item;
 }
 
-void cli_map_add_text(cli_map *map, const char *key, tp_text text) { add(map, key)->text = text; }
+void cli_map_add_text(cli_map *map, const char *key, tp_text text) {
+  add(map, (cli_map_item){.key = key, .kind = CLI_MAP_TEXT, .text = text});
+}
 
 void cli_map_add_string(cli_map *map, const char *key, const char *string) {
   cli_map_add_text(map, key, tp_text_of(string));
 }
 
 void cli_map_add_int(cli_map *map, const char *key, int64_t number) {
-  cli_map_item *item = add(map, key);
-  item->kind = CLI_MAP_INT;
-  item->number = number;
+  add(map, (cli_map_item){.key = key, .kind = CLI_MAP_INT, .number = number});
 }
 
 void cli_map_add_double(cli_map *map, const char *key, double number) {
-  cli_map_item *item = add(map, key);
-  item->kind = CLI_MAP_DOUBLE;
-  item->real = number;
+  add(map, (cli_map_item){.key = key, .kind = CLI_MAP_DOUBLE, .real = number});
 }
 
 void cli_map_add_bool(cli_map *map, const char *key, bool value) {
-  cli_map_item *item = add(map, key);
-  item->kind = CLI_MAP_BOOL;
-  item->number = value;
+  add(map, (cli_map_item){.key = key, .kind = CLI_MAP_BOOL, .number = value});
 }
 
 void cli_map_add_value(cli_map *map, const char *key, tp_text value) {
-  cli_map_item *item = add(map, key);
-  item->kind = CLI_MAP_VALUE;
-  item->text = value;
+  add(map, (cli_map_item){.key = key, .kind = CLI_MAP_VALUE, .text = value});
 }
 
 void cli_map_add_part(cli_map *map, const char *key, void (*part)(tp_writer *writer, const void *source),
                       const void *source) {
-  cli_map_item *item = add(map, key);
-  item->kind = CLI_MAP_PART;
-  item->part = part;
-  item->source = source;
+  add(map, (cli_map_item){.key = key, .kind = CLI_MAP_PART, .part = part, .source = source});
 }
 
 /* Arguments that a provider could not decode may be any bytes. */

@@ -45,24 +45,7 @@ static void print_run_json(const listing *list, const tp_entry_record *entry, co
   cli_map_add_int(&p, "started_unix_ms", entry->started_unix_ms);
   cli_map_add_string(&p, "phase", cli_data_phase(list->data, entry->phase, phase));
   cli_map_add_string(&p, "entry_status", tp_status_name((tp_status)entry->status));
-  cli_map_add_string(&p, "subscription", run->subscription);
-  cli_map_add_string(&p, "handler", run->handler);
-  cli_map_add_string(&p, "owner", run->owner);
-  cli_map_add_string(&p, "state", tp_state_name((tp_state)run->state));
-  cli_map_add_string(&p, "reason", tp_reason_name((tp_reason)run->reason));
-  cli_map_add_string(&p, "verdict", tp_verdict_name((tp_verdict)run->verdict));
-  cli_map_add_string(&p, "execution", tp_execution_name((tp_execution)run->execution));
-  cli_map_add_string(&p, "failure", tp_failure_name((tp_failure)run->failure));
-  cli_map_add_int(&p, "attempts", run->attempts);
-  cli_map_add_int(&p, "code", run->code);
-  cli_map_add_int(&p, "contribution_count", run->contribution_count);
-  cli_map_add_bool(&p, "fallback_used", run->fallback_used);
-  cli_map_add_int(&p, "limit_ms", run->limit_ms);
-  cli_map_add_int(&p, "queued_ns", run->queued_ns);
-  cli_map_add_int(&p, "started_ns", run->started_ns);
-  cli_map_add_int(&p, "ended_ns", run->ended_ns);
-  cli_map_add_int(&p, "late_ns", run->late_ns);
-  cli_map_add_int(&p, "thread", run->thread);
+  cli_data_add_run(&p, run, true);
   cli_map_add_part(&p, "ids", cli_data_write_ids, entry->ids);
   cli_map_print(&p, list->output);
 }

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "cli/common/data.h"
-#include "cli/common/map.h"
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
 #include "turnphase/declared.h"
@@ -30,25 +29,8 @@ static const char *kind_name(uint32_t kind) {
 /* ---- parts of an event ---- */
 
 static void write_run(tp_writer *writer, const void *source) {
-  const tp_run_record *run = source;
   cli_map p = {.writer = writer};
-  cli_map_add_string(&p, "subscription", run->subscription);
-  cli_map_add_string(&p, "handler", run->handler);
-  cli_map_add_string(&p, "owner", run->owner);
-  cli_map_add_string(&p, "state", tp_state_name(run->state));
-  cli_map_add_string(&p, "reason", tp_reason_name(run->reason));
-  cli_map_add_string(&p, "verdict", tp_verdict_name((tp_verdict)run->verdict));
-  cli_map_add_string(&p, "execution", tp_execution_name((tp_execution)run->execution));
-  cli_map_add_string(&p, "failure", tp_failure_name((tp_failure)run->failure));
-  cli_map_add_int(&p, "attempts", run->attempts);
-  cli_map_add_int(&p, "code", run->code);
-  cli_map_add_int(&p, "contribution_count", run->contribution_count);
-  cli_map_add_bool(&p, "fallback_used", run->fallback_used);
-  cli_map_add_int(&p, "queued_ns", run->queued_ns);
-  cli_map_add_int(&p, "started_ns", run->started_ns);
-  cli_map_add_int(&p, "ended_ns", run->ended_ns);
-  cli_map_add_int(&p, "late_ns", run->late_ns);
-  cli_map_add_int(&p, "thread", run->thread);
+  cli_data_add_run(&p, source, false);
   cli_map_write(&p);
 }
 
