@@ -14,6 +14,7 @@
 #include "cli/common/message.h"
 #include "cli/common/quantity.h"
 #include "cli/inspect/follow.h"
+#include "cli/inspect/trace.h"
 #include "cli/run/timeline.h"
 
 enum { NAME_SIZE = 48, TURN_WIDTH = 20, PHASE_WIDTH = 30, SUBSCRIPTION_WIDTH = 30, STATE_WIDTH = 22 };
@@ -50,25 +51,9 @@ static void print_run_json(const listing *list, const tp_entry_record *entry, co
   cli_map_print(&p, list->output);
 }
 
-static cli_paint paint_of(tp_state state) {
-  switch (state) {
-  case TP_STATE_SUCCEEDED:
-  case TP_STATE_BACKGROUNDED: return CLI_GOOD;
-  case TP_STATE_FAILED:
-  case TP_STATE_TIMED_OUT:
-  case TP_STATE_INTERRUPTED: return CLI_BAD;
-  case TP_STATE_CANCELLED: return CLI_WARN;
-  default: return CLI_FAINT;
-  }
-}
-
-/* The record was written by a process of any version, so its texts are made visible. */
 static void print_cell(cli_output *output, const char *text, size_t width) {
-  tp_text whole = tp_text_of(text);
-  size_t columns = cli_columns(text);
-  cli_print_cut(output, whole, width - 1);
-  if (columns < width) cli_printf(output, "%*s", (int)(width - columns), "");
-  else cli_print_string(output, " ");
+  cli_trace_cell(output, text, width - 1);
+  cli_print_string(output, " ");
 }
 
 static void print_state(cli_output *output, const tp_run_record *run) {
@@ -77,7 +62,7 @@ static void print_state(cli_output *output, const tp_run_record *run) {
   else if (run->verdict > TP_VERDICT_NONE)
     snprintf(words, sizeof words, "%s", tp_verdict_name((tp_verdict)run->verdict));
   else snprintf(words, sizeof words, "%s", tp_state_name(run->state));
-  cli_paint_on(output, paint_of((tp_state)run->state));
+  cli_paint_on(output, cli_run_paint(run));
   cli_cell_left(output, words, STATE_WIDTH);
   cli_paint_off(output);
 }
