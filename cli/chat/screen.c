@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/common/pool.h"
+#include "cli/common/quantity.h"
 #include "cli/common/visible.h"
 #include "cli/run/event.h"
 #include "cli/run/timeline.h"
@@ -43,14 +44,6 @@ void cli_screen_line_end(screen *s) {
 
 /* ---- lines about something ---- */
 
-static size_t count_columns(tp_text text) {
-  size_t count = 0;
-  cli_visibility visibility;
-  for (size_t at = 0; at < text.size; count++)
-    at += cli_visible_step((tp_text){text.data + at, text.size - at}, NULL, &visibility);
-  return count;
-}
-
 /* Up to the end of the line, cut with a mark. @param used  columns that stand on the line. */
 static void print_rest(screen *s, tp_text text, size_t used) {
   size_t width = (s->width ? s->width : WIDTH) - 2; /* one for the mark, and the last stays free */
@@ -66,7 +59,7 @@ static void write_duration(int64_t ns, char ret_text[DURATION_SIZE]) {
 
 /* "  MARK WORD": the left of such a line. @return columns. */
 static size_t print_left(screen *s, cli_paint paint, const char *mark, tp_text word) {
-  size_t columns = count_columns(word);
+  size_t columns = cli_columns(word);
   cli_screen_line_end(s);
   cli_print_string(s->output, "  ");
   cli_paint_on(s->output, paint);
@@ -130,7 +123,7 @@ static void show_brought(screen *s, tp_text event, const char *word) {
   cli_print_cut(s->output, from, NAME_MAX_SHOWN);
   cli_paint_off(s->output);
   cli_print_string(s->output, ": ");
-  print_rest(s, cli_event_text(contribution, "text"), used + count_columns(from) + 3);
+  print_rest(s, cli_event_text(contribution, "text"), used + cli_columns(from) + 3);
   cli_print_string(s->output, "\n");
 }
 

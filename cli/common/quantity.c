@@ -2,7 +2,6 @@
 #include "cli/common/quantity.h"
 
 #include <stdio.h>
-#include <string.h>
 
 cli_quantity cli_duration(double ns) {
   static const struct {
@@ -32,14 +31,14 @@ cli_quantity cli_count(uint64_t count) {
   return quantity;
 }
 
-size_t cli_columns(const char *text) {
+size_t cli_columns(tp_text text) {
   size_t width = 0;
-  for (; *text; text++) width += ((unsigned char)*text & 0xC0) != 0x80;
+  for (size_t i = 0; i < text.size; i++) width += ((unsigned char)text.data[i] & 0xC0) != 0x80;
   return width;
 }
 
 static void pad(cli_output *output, const char *text, size_t width) {
-  size_t used = cli_columns(text);
+  size_t used = cli_columns(tp_text_of(text));
   cli_printf(output, "%*s", (int)(used < width ? width - used : 0), "");
 }
 

@@ -18,7 +18,7 @@ cli_quantity cli_duration(double ns);
 /** "1,000". */
 cli_quantity cli_count(uint64_t count);
 /** How many columns a text takes, as far as a code point is one. */
-size_t cli_columns(const char *text);
+size_t cli_columns(tp_text text);
 /** Prints text at the right, or the left, of a cell; what is wider than the cell is printed whole. */
 void cli_cell_right(cli_output *output, const char *text, size_t width);
 void cli_cell_left(cli_output *output, const char *text, size_t width);

@@ -253,7 +253,7 @@ static bool add_row(void *ctx, const tp_hook_info *info) {
 
 static void print_cell(cli_output *output, const char *cell, size_t width, bool last) {
   cli_hooks_print_text(output, tp_text_of(cell));
-  for (size_t used = cli_columns(cell); !last && used < width + 2; used++) cli_print(output, " ", 1);
+  for (size_t used = cli_columns(tp_text_of(cell)); !last && used < width + 2; used++) cli_print(output, " ", 1);
 }
 
 static void print_rows(const rows *r, cli_output *output) {
@@ -262,8 +262,10 @@ static void print_rows(const rows *r, cli_output *output) {
   size_t widths[COLUMNS];
   for (size_t c = 0; c < COLUMNS; c++) {
     widths[c] = strlen(heads[c]);
-    for (size_t i = 0; i < r->count; i++)
-      if (cli_columns(r->cells[i][c]) > widths[c]) widths[c] = cli_columns(r->cells[i][c]);
+    for (size_t i = 0; i < r->count; i++) {
+      size_t width = cli_columns(tp_text_of(r->cells[i][c]));
+      if (width > widths[c]) widths[c] = width;
+    }
   }
   for (size_t i = 0; i <= r->count; i++) {
     for (size_t c = 0; c < COLUMNS; c++)

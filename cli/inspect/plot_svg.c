@@ -128,7 +128,7 @@ static const cli_plot_bar *neighbour(const cli_plot *plot, size_t index, int whi
 static void print_label(const cli_plot *plot, size_t index, double *spilt, cli_output *output) {
   const cli_plot_bar *bar = &plot->bars[index], *next = neighbour(plot, index, 1), *before = neighbour(plot, index, -1);
   double x1 = x_of(plot, bar->started_ns), x2 = end_of(plot, bar);
-  double width = (double)cli_columns(bar->label) * LETTER + 10;
+  double width = (double)cli_columns(tp_text_of(bar->label)) * LETTER + 10;
   double room_from = before ? (*spilt > end_of(plot, before) ? *spilt : end_of(plot, before)) : LEFT;
   double room_to = next ? x_of(plot, next->wait_ns) : WIDTH - RIGHT;
   bool fits = x_of(plot, bar->ended_ns) - x1 >= width, fits_behind = x2 + width <= room_to;

@@ -178,7 +178,7 @@ void cli_trace_add_head(const cli_trace *t, cli_map *p) {
 
 void cli_trace_cell(cli_output *output, const char *text, size_t width) {
   tp_text whole = tp_text_of(text);
-  size_t columns = cli_columns(text);
+  size_t columns = cli_columns(whole);
   cli_print_cut(output, whole, columns > width ? width - 1 : width);
   cli_printf(output, "%*s", columns < width ? (int)(width - columns) : 0, "");
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "cli/common/pool.h"
+#include "cli/common/quantity.h"
 #include "cli/common/visible.h"
 
 enum { NAME_WIDTH_MIN = 24, RUN_WIDTH = 98 }; /* of a run's line, with a name of NAME_WIDTH */
@@ -48,8 +49,7 @@ void cli_print_cut(cli_output *output, tp_text text, size_t width) {
 }
 
 static void print_padded(cli_output *output, tp_text text, size_t width) {
-  size_t at = 0, count = 0;
-  for (; at < text.size; count++) at += step((tp_text){text.data + at, text.size - at});
+  size_t count = cli_columns(text);
   print_some(output, text, SIZE_MAX);
   cli_printf(output, "%*s", (int)(count < width ? width - count : 0), "");
 }
@@ -387,8 +387,7 @@ static void begin_stream_line(timeline *t) {
 }
 
 static void end_word(timeline *t) {
-  size_t width = 0;
-  for (size_t at = 0; at < t->word_size; width++) at += step((tp_text){t->word + at, t->word_size - at});
+  size_t width = cli_columns((tp_text){t->word, t->word_size});
   if (t->column > 0 && t->column + width > stream_width(t)) begin_stream_line(t);
   print_some(t->output, (tp_text){t->word, t->word_size}, SIZE_MAX);
   t->column += width;
