@@ -33,9 +33,7 @@ static int newest_locked(tp__memory_store *store, const tp__memory_scope *scope,
   sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_FACTS];
   rc = sqlite3_bind_int64(s, 1, row.id);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 2, TP__MEMORY_FACTS_KNOWN_MAX);
-  while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) rc = tp__memory_list_add(list, s);
-  tp__memory_release(s);
-  return rc;
+  return tp__memory_list_rows(list, s, rc);
 }
 
 tp_status tp__memory_facts_known(tp__memory_store *store, const tp__memory_scope *scope, tp_text text,
@@ -126,9 +124,7 @@ static int history_locked(tp__memory_store *store, const tp__memory_scope *scope
   rc = sqlite3_bind_int64(s, 1, id);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 2, row.id);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 3, HISTORY_MAX);
-  while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) rc = tp__memory_list_add(list, s);
-  tp__memory_release(s);
-  return rc;
+  return tp__memory_list_rows(list, s, rc);
 }
 
 tp_status tp__memory_facts_history(tp__memory_store *store, const tp__memory_scope *scope, int64_t id,

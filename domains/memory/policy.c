@@ -40,20 +40,8 @@ typedef struct clause {
   size_t count;
 } clause;
 
-static bool is_one_of(tp_text word, const char *alternatives, size_t size) {
-  while (size) {
-    const char *bar = memchr(alternatives, '|', size);
-    size_t length = bar ? (size_t)(bar - alternatives) : size;
-    if (tp__memory_same_word(word, (tp_text){alternatives, length})) return true;
-    if (!bar) return false;
-    alternatives += length + 1;
-    size -= length + 1;
-  }
-  return false;
-}
-
 static bool word_is(const clause *c, size_t at, const char *alternatives) {
-  return at < c->count && is_one_of(c->words[at], alternatives, strlen(alternatives));
+  return at < c->count && tp__memory_is_one_of(c->words[at], alternatives, strlen(alternatives));
 }
 
 /* How many words at this place say "do not"; an apostrophe parts words. */
@@ -74,7 +62,8 @@ static bool fits_at(const clause *c, size_t at, const char *pattern) {
         if (fits_at(c, at + gap, rest)) return true;
       return false;
     }
-    size_t taken = *pattern == '!' ? negation_at(c, at) : at < c->count && is_one_of(c->words[at], pattern, size);
+    size_t taken = *pattern == '!' ? negation_at(c, at)
+                                   : at < c->count && tp__memory_is_one_of(c->words[at], pattern, size);
     if (!taken) return false;
     at += taken;
     pattern = rest;

@@ -193,7 +193,7 @@ static tp_text put_copy(char **next, tp_text text) {
 }
 
 /* A row of MEMORY_COLUMNS, or of SCOPED_COLUMNS. The block of the texts begins at the session. */
-int tp__memory_list_add(tp__memory_list *list, sqlite3_stmt *row) {
+static int list_add(tp__memory_list *list, sqlite3_stmt *row) {
   enum { FIRST_TEXT = 4, TEXTS_MAX = 8 };
   int count = sqlite3_column_count(row) - FIRST_TEXT;
   tp_text texts[TEXTS_MAX] = {{0}};
@@ -213,6 +213,12 @@ int tp__memory_list_add(tp__memory_list *list, sqlite3_stmt *row) {
                                     &memory->subject, &memory->tenant, &memory->kind, &memory->name};
   for (int i = 0; i < count && i < TEXTS_MAX; i++) *into[i] = put_copy(&next, texts[i]);
   return SQLITE_OK;
+}
+
+int tp__memory_list_rows(tp__memory_list *list, sqlite3_stmt *s, int rc) {
+  while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) rc = list_add(list, s);
+  tp__memory_release(s);
+  return rc;
 }
 
 /* ---- writing ---- */
@@ -352,7 +358,7 @@ int tp__memory_read_locked(tp__memory_store *store, int64_t scope, int64_t id, t
   int rc = sqlite3_bind_int64(s, 1, id);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 2, scope);
   if (rc == SQLITE_OK) rc = sqlite3_step(s);
-  if (rc == SQLITE_ROW) rc = tp__memory_list_add(list, s);
+  if (rc == SQLITE_ROW) rc = list_add(list, s);
   tp__memory_release(s);
   return rc;
 }
@@ -375,9 +381,7 @@ static int newest_locked(tp__memory_store *store, const tp__memory_scope *scope,
   rc = sqlite3_bind_int64(s, 1, row.id);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 2, before > 0 ? before : INT64_MAX);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 3, (int64_t)limit);
-  while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) rc = tp__memory_list_add(list, s);
-  tp__memory_release(s);
-  return rc;
+  return tp__memory_list_rows(list, s, rc);
 }
 
 tp_status tp__memory_newest(tp__memory_store *store, const tp__memory_scope *scope, int64_t before, size_t limit,
@@ -406,9 +410,7 @@ static int page_locked(tp__memory_store *store, const tp__memory_filter *filter,
   int rc = bind_filter(s, filter);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 4, beyond || oldest_first ? beyond : INT64_MAX);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 5, (int64_t)limit);
-  while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) rc = tp__memory_list_add(list, s);
-  tp__memory_release(s);
-  return rc;
+  return tp__memory_list_rows(list, s, rc);
 }
 
 tp_status tp__memory_page(tp__memory_store *store, const tp__memory_filter *filter, int64_t beyond, bool oldest_first,
@@ -427,7 +429,7 @@ tp_status tp__memory_find(tp__memory_store *store, int64_t id, tp__memory_list *
   sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_FIND];
   int rc = sqlite3_bind_int64(s, 1, id);
   if (rc == SQLITE_OK) rc = sqlite3_step(s);
-  if (rc == SQLITE_ROW) rc = tp__memory_list_add(list, s);
+  if (rc == SQLITE_ROW) rc = list_add(list, s);
   tp__memory_release(s);
   pthread_mutex_unlock(&store->mutex);
   return rc == SQLITE_DONE ? TP_ERR_NOT_FOUND : tp__sqlite_status(rc);

@@ -64,8 +64,9 @@ int tp__memory_read_locked(tp__memory_store *store, int64_t scope, int64_t id, t
 int tp__memory_begin_locked(tp__memory_store *store);
 int tp__memory_end_locked(tp__memory_store *store, int rc);
 
-/** Appends the memory of a row of MEMORY_COLUMNS. */
-int tp__memory_list_add(tp__memory_list *list, sqlite3_stmt *row);
+/** Runs a statement of MEMORY_COLUMNS, unless rc, that of its binding, is an error, appends the memory of each row, and
+ *  releases the statement. @return SQLITE_DONE or the error. */
+int tp__memory_list_rows(tp__memory_list *list, sqlite3_stmt *s, int rc);
 
 /** Keeps a memory, with its subject where it is a fact. */
 int tp__memory_put_locked(tp__memory_store *store, const tp__memory_scope *scope, const tp__memory *memory,

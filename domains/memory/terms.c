@@ -102,6 +102,18 @@ bool tp__memory_same_word(tp_text a, tp_text b) {
   return a.size == b.size && sqlite3_strnicmp(a.data, b.data, (int)a.size) == 0;
 }
 
+bool tp__memory_is_one_of(tp_text word, const char *alternatives, size_t size) {
+  while (size) {
+    const char *bar = memchr(alternatives, '|', size);
+    size_t length = bar ? (size_t)(bar - alternatives) : size;
+    if (tp__memory_same_word(word, (tp_text){alternatives, length})) return true;
+    if (!bar) return false;
+    alternatives += length + 1;
+    size -= length + 1;
+  }
+  return false;
+}
+
 static bool has_term(const tp__memory_terms *terms, tp_text word) {
   for (size_t i = 0; i < terms->count; i++)
     if (tp__memory_same_word(terms->items[i], word)) return true;

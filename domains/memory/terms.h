@@ -25,6 +25,8 @@ bool tp__memory_words_next(tp__memory_words *words);
 
 /** True when two words are equal but for the case of ASCII letters. */
 bool tp__memory_same_word(tp_text a, tp_text b);
+/** True when the word is one of "alternatives|like|these". */
+bool tp__memory_is_one_of(tp_text word, const char *alternatives, size_t size);
 
 /** True for an English word that says nothing about what a text is about, and for what an apostrophe leaves behind. */
 bool tp__memory_is_stop_word(tp_text word);

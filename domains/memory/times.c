@@ -88,18 +88,6 @@ static const char *const number_names[] = {"one",   "two",   "three", "four", "f
 /* Those before a number that make it something else: "half a year ago", "more than a year ago". */
 static const char not_before[] = "half|than|over|quarter|to|or";
 
-static bool is_one_of(tp_text word, const char *alternatives, size_t size) {
-  while (size) {
-    const char *bar = memchr(alternatives, '|', size);
-    size_t length = bar ? (size_t)(bar - alternatives) : size;
-    if (tp__memory_same_word(word, (tp_text){alternatives, length})) return true;
-    if (!bar) return false;
-    alternatives += length + 1;
-    size -= length + 1;
-  }
-  return false;
-}
-
 static int find_name(tp_text word, const char *const *names, int count) {
   for (int i = 0; i < count; i++)
     if (tp__memory_same_word(word, tp_text_of(names[i]))) return i;
@@ -108,7 +96,7 @@ static int find_name(tp_text word, const char *const *names, int count) {
 
 /* 0 for what is no number from 1 to 9,999. */
 static int number_of(tp_text word) {
-  if (is_one_of(word, "a|an", 4)) return 1;
+  if (tp__memory_is_one_of(word, "a|an", 4)) return 1;
   int number = find_name(word, number_names, 12) + 1;
   if (number || word.size > 4) return number;
   for (size_t i = 0; i < word.size; i++) {
@@ -134,7 +122,7 @@ static bool take_unit(tp_text word, found *f) {
                {"month|months", TP__MEMORY_SPAN_MONTH},
                {"year|years", TP__MEMORY_SPAN_YEAR}};
   for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
-    if (is_one_of(word, units[i].names, strlen(units[i].names))) {
+    if (tp__memory_is_one_of(word, units[i].names, strlen(units[i].names))) {
       f->unit = units[i].span;
       return true;
     }
@@ -157,7 +145,7 @@ static bool take(tp_text word, const char *pattern, size_t size, found *f) {
       break;
   }
   if (tp__memory_same_word(word, tp_text_of("weekend"))) f->unit = TP__MEMORY_SPAN_WEEKEND;
-  return is_one_of(word, pattern, size);
+  return tp__memory_is_one_of(word, pattern, size);
 }
 
 /* Whether a pattern fits at the current word. @param words  left behind its last word when it does. */
@@ -262,11 +250,11 @@ static bool reckon(tp__memory_times *t, const row *r, const found *f) {
 
 /* "the last week of May" is not the week before today's; "last day" and "next day" are reckoned from elsewhere. */
 static bool means_otherwise(const tp__memory_times *t, const row *r, const found *f, const tp__memory_words *behind) {
-  if (r->by == BY_NUMBER) return is_one_of(t->before, not_before, strlen(not_before));
+  if (r->by == BY_NUMBER) return tp__memory_is_one_of(t->before, not_before, strlen(not_before));
   if (r->by != BY_UNIT) return false;
   tp__memory_words next = *behind;
   bool more = tp__memory_words_next(&next) && !next.begins_clause;
-  return f->unit == TP__MEMORY_SPAN_DAY || (more && is_one_of(next.word, "of", 2));
+  return f->unit == TP__MEMORY_SPAN_DAY || (more && tp__memory_is_one_of(next.word, "of", 2));
 }
 
 static bool at_time(tp__memory_times *t, tp_text word) {

@@ -102,9 +102,7 @@ static int read_batch_locked(tp__memory_store *store, const tp__memory_scope *sc
   rc = sqlite3_bind_int64(s, 1, row.id);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 2, b->upto);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 3, (int64_t)max);
-  while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) rc = tp__memory_list_add(&b->list, s);
-  tp__memory_release(s);
-  return rc;
+  return tp__memory_list_rows(&b->list, s, rc);
 }
 
 /* Nothing is kept when another job has been here meanwhile: what it left is what counts. */
