@@ -64,8 +64,6 @@ typedef struct tp__openai_form {
   const char *last_event;           /* data that is no JSON and ends the stream; NULL: none */
   /** The answer of a request that does not stream. */
   void (*take_whole)(tp__openai_answer *answer, tp_text value);
-  /** At the end of a stream without a last event: whether the answer is whole all the same. */
-  bool (*is_whole)(const tp__openai_answer *answer);
 } tp__openai_form;
 
 extern const tp__openai_form tp__openai_form_chat, tp__openai_form_responses, tp__openai_form_messages;

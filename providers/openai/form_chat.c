@@ -201,8 +201,6 @@ static void take_chunk(tp__openai_answer *answer, tp_text chunk) {
 
 static const tp__openai_event events[] = {{NULL, take_chunk}, {NULL, NULL}};
 
-static bool has_finish(const tp__openai_answer *answer) { return answer->stop.size > 0; }
-
 const tp__openai_form tp__openai_form_chat = {.name = "chat",
                                               .base_url = "https://api.openai.com/v1",
                                               .path = "/chat/completions",
@@ -213,5 +211,4 @@ const tp__openai_form tp__openai_form_chat = {.name = "chat",
                                               .renames = renames,
                                               .events = events,
                                               .last_event = "[DONE]",
-                                              .take_whole = take_chunk,
-                                              .is_whole = has_finish};
+                                              .take_whole = take_chunk};

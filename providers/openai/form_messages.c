@@ -210,8 +210,6 @@ static void take_whole(tp__openai_answer *answer, tp_text message) {
   take_usage(answer, tp_value_get(message, "usage"));
 }
 
-static bool has_reason(const tp__openai_answer *answer) { return answer->stop.size > 0; }
-
 const tp__openai_form tp__openai_form_messages = {.name = "messages",
                                                   .base_url = "https://api.anthropic.com/v1",
                                                   .path = "/messages",
@@ -222,5 +220,4 @@ const tp__openai_form tp__openai_form_messages = {.name = "messages",
                                                   .fields = fields,
                                                   .renames = renames,
                                                   .events = events,
-                                                  .take_whole = take_whole,
-                                                  .is_whole = has_reason};
+                                                  .take_whole = take_whole};

@@ -195,8 +195,6 @@ static const tp__openai_event events[] = {
     {NULL, NULL},
 };
 
-static bool has_end(const tp__openai_answer *answer) { return answer->stop.size > 0; }
-
 const tp__openai_form tp__openai_form_responses = {.name = "responses",
                                                    .base_url = "https://api.openai.com/v1",
                                                    .path = "/responses",
@@ -206,5 +204,4 @@ const tp__openai_form tp__openai_form_responses = {.name = "responses",
                                                    .fields = fields,
                                                    .renames = renames,
                                                    .events = events,
-                                                   .take_whole = take_response,
-                                                   .is_whole = has_end};
+                                                   .take_whole = take_response};
