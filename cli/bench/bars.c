@@ -51,13 +51,11 @@ static bool is_too_fine(const row *rows, size_t count, int64_t body_end) {
 
 /* As many parts of a power of two as give the body few rows, and those not empty. */
 static size_t choose_rows(const cli_histogram *histogram, row rows[ROWS_MAX]) {
-  int64_t body_end = cli_histogram_at(histogram, 990), parts = CLI_HISTOGRAM_SLOTS;
-  size_t count = make_rows(histogram, body_end, parts, rows);
-  while (parts > 1 && is_too_fine(rows, count, body_end)) {
-    parts /= 2;
-    count = make_rows(histogram, body_end, parts, rows);
+  int64_t body_end = cli_histogram_at(histogram, 990);
+  for (int64_t parts = CLI_HISTOGRAM_SLOTS;; parts /= 2) {
+    size_t count = make_rows(histogram, body_end, parts, rows);
+    if (parts == 1 || !is_too_fine(rows, count, body_end)) return count;
   }
-  return count;
 }
 
 static uint64_t most_of(const row *rows, size_t count) {

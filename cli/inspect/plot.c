@@ -151,7 +151,7 @@ static void measure(cli_plot *plot) {
   plot->view_ns += plot->view_ns / 40; /* the last bars do not stand at the edge */
 }
 
-cli_plot cli_plot_make(const cli_trace *t) {
+static cli_plot make_plot(const cli_trace *t) {
   size_t most = t->step_count + t->entry_count + 1;
   for (size_t i = 0; i < t->entry_count; i++) most += t->entries[i].run_count;
   cli_plot plot = {
@@ -169,7 +169,7 @@ cli_plot cli_plot_make(const cli_trace *t) {
   return plot;
 }
 
-void cli_plot_free(cli_plot *plot) {
+static void free_plot(cli_plot *plot) {
   free(plot->bars);
   free(plot->lanes);
   cli_pool_free(&plot->pool);
@@ -224,29 +224,21 @@ static int print_to(const cli_arguments *arguments, const cli_trace *trace, prin
     cli_error_at(arguments->output, 0, 0, "%s", strerror(errno));
     return CLI_IO;
   }
-  cli_plot plot = cli_plot_make(trace);
+  cli_plot plot = make_plot(trace);
   print(&plot, output);
-  cli_plot_free(&plot);
+  free_plot(&plot);
   return CLI_OK;
 }
 
 int cli_plot_command(const cli_arguments *arguments, cli_output *output) {
-  cli_data data = {0};
   cli_trace trace;
   print_fn print = find_format(arguments->format);
   if (!print) {
     cli_error("--format is html, svg or chrome-trace, not '%s'", arguments->format);
     return CLI_USAGE;
   }
-  if (arguments->operand_count < 2 || !arguments->operands[1][0]) {
-    cli_error("plot needs a data directory and a turn; see: turnphase plot --help");
-    return CLI_USAGE;
-  }
-  int status = cli_data_open(arguments->operand, &data);
-  if (status != CLI_OK) return status;
-  status = cli_trace_read(&data, arguments, arguments->operands[1], &trace);
+  int status = cli_trace_read("plot", arguments, &trace);
   if (status == CLI_OK) status = print_to(arguments, &trace, print, output);
   cli_trace_free(&trace);
-  cli_data_close(&data);
   return status;
 }

@@ -52,9 +52,6 @@ typedef struct cli_plot {
   int64_t view_ns; /* what is shown first: what ends long after the turn is cut */
 } cli_plot;
 
-cli_plot cli_plot_make(const cli_trace *trace);
-void cli_plot_free(cli_plot *plot);
-
 /** "handlers 2", "thread 2". */
 const char *cli_plot_lane_name(const cli_plot_lane *lane, char *buffer, size_t size);
 /** "phase", "handler", "model", "tool", "history". */
@@ -71,6 +68,6 @@ void cli_plot_print_svg(const cli_plot *plot, bool is_page, cli_output *output);
 void cli_plot_print_page(const cli_plot *plot, cli_output *output);
 void cli_plot_print_trace(const cli_plot *plot, cli_output *output);
 /** What the picture and the page look like. */
-extern const char *const cli_plot_style[], *const cli_plot_script[]; /* until NULL */
+extern const char *const cli_plot_style[]; /* until NULL */
 
 #endif

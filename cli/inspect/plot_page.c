@@ -66,7 +66,7 @@ static const char *const page_style[] = {
     NULL};
 
 /* Draws the bars anew: to the width of the window, and at the zoom asked for. */
-const char *const cli_plot_script[] = {
+static const char *const page_script[] = {
     "(function(){'use strict';\n"
     "var svg=document.getElementById('plot'),hold=document.getElementById('hold'),tip=document.getElementById('tip');\n"
     "var LEFT=132,RIGHT=16,all=+svg.dataset.all,first=+svg.dataset.view,from=0,to=first,width=1200;\n"
@@ -244,6 +244,6 @@ void cli_plot_print_page(const cli_plot *plot, cli_output *output) {
                    "<footer>Wheel: zoom. Drag: move. Double click: to a bar, or back. Grey before a bar: it "
                    "waited for a thread. Upright line: its deadline.</footer>\n"
                    "<div id=\"tip\"></div>\n<script>\n");
-  print_all(cli_plot_script, output);
+  print_all(page_script, output);
   cli_print_string(output, "</script>\n</body>\n</html>\n");
 }

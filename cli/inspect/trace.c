@@ -55,7 +55,6 @@ static void take_ids(reading *r, const tp_text *ids) {
 static bool take_turn(void *ctx, const tp_turn_record *turn) {
   reading *r = ctx;
   cli_trace *t = r->trace;
-  char phase[32];
   if (r->has_turn) {
     t->reads_more = true;
     return false;
@@ -63,10 +62,8 @@ static bool take_turn(void *ctx, const tp_turn_record *turn) {
   r->has_turn = t->has_record = true;
   t->process_run_id = turn->process_run_id;
   t->outcome = (tp_turn_outcome)turn->outcome;
-  t->code = (tp_status)turn->code;
   t->reason = copy(r, turn->reason);
   t->subscription = copy(r, turn->subscription);
-  t->phase = turn->phase ? copy(r, tp_text_of(cli_data_phase(r->data, turn->phase, phase))) : "";
   t->began_ns = turn->started_ns;
   t->ended_ns = turn->ended_ns;
   t->started_unix_ms = turn->started_unix_ms ? turn->started_unix_ms : turn->ended_unix_ms;
@@ -241,10 +238,8 @@ static tp_status read_all(reading *r, const tp_text ids[TP_ID_COUNT], tp_fault *
   return status == TP_OK ? read_audit(r, fault) : status;
 }
 
-int cli_trace_read(const cli_data *data, const cli_arguments *arguments, const char *turn, cli_trace *ret_trace) {
-  cli_trace *t = ret_trace;
-  *t = (cli_trace){
-      .turn_id = turn, .path = data->path, .reason = "", .subscription = "", .phase = "", .session = "", .tenant = ""};
+static int read_turn(const cli_data *data, const cli_arguments *arguments, cli_trace *t) {
+  const char *turn = arguments->operands[1];
   reading r = {.trace = t, .data = data};
   tp_text ids[TP_ID_COUNT] = {[TP_ID_TURN] = tp_text_of(turn), [TP_ID_SESSION] = tp_text_of(arguments->session)};
   tp_fault fault = {0};
@@ -269,19 +264,26 @@ void cli_trace_free(cli_trace *trace) {
   cli_pool_free(&trace->pool);
 }
 
-int cli_trace_run_command(const cli_trace_command *command, const cli_arguments *arguments, cli_output *output) {
+int cli_trace_read(const char *command, const cli_arguments *arguments, cli_trace *ret_trace) {
   cli_data data = {0};
-  cli_trace trace;
-  if (arguments->operand_count < 2 || !arguments->operands[1][0]) {
-    cli_error("%s needs a data directory and a turn; see: turnphase %s --help", command->name, command->name);
+  const char *turn = arguments->operand_count < 2 ? "" : arguments->operands[1];
+  *ret_trace = (cli_trace){.turn_id = turn, .reason = "", .subscription = "", .session = "", .tenant = ""};
+  if (!turn[0]) {
+    cli_error("%s needs a data directory and a turn; see: turnphase %s --help", command, command);
     return CLI_USAGE;
   }
   int status = cli_data_open(arguments->operand, &data);
   if (status != CLI_OK) return status;
-  status = cli_trace_read(&data, arguments, arguments->operands[1], &trace);
+  status = read_turn(&data, arguments, ret_trace);
+  cli_data_close(&data);
+  return status;
+}
+
+int cli_trace_run_command(const cli_trace_command *command, const cli_arguments *arguments, cli_output *output) {
+  cli_trace trace;
+  int status = cli_trace_read(command->name, arguments, &trace);
   if (status == CLI_OK && arguments->json) command->print_json(&trace, output);
   else if (status == CLI_OK) command->print(&trace, output);
   cli_trace_free(&trace);
-  cli_data_close(&data);
   return status;
 }

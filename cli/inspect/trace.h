@@ -44,14 +44,12 @@ typedef struct cli_trace_entry {
 typedef struct cli_trace {
   cli_pool pool;
   const char *turn_id, *session, *tenant;
-  const char *path; /* of the store; borrowed */
   uint64_t process_run_id;
-  bool has_record; /* the turn has ended, and outcome to cost are those of its record */
+  bool has_record; /* the turn has ended, and outcome to tool_calls are those of its record */
   bool reads_more; /* there is another turn of this id */
   tp_turn_outcome outcome;
-  tp_status code;
-  const char *reason, *subscription, *phase; /* who ended it; "" */
-  int64_t began_ns, ended_ns;                /* without a record those of its entries */
+  const char *reason, *subscription; /* why and who ended it; "" */
+  int64_t began_ns, ended_ns;        /* without a record those of its entries */
   int64_t started_unix_ms;
   int64_t load_ns, model_ns, tools_ns, append_ns;
   uint32_t iterations, tool_calls;
@@ -62,9 +60,10 @@ typedef struct cli_trace {
   uint64_t steps_dropped;
 } cli_trace;
 
-/** Reads the turn that show DIR TURN names, the newest of its id.
+/** Reads the turn that COMMAND DIR TURN names, the newest of its id.
+ *  @param ret_trace  to be freed also after a failure.
  *  @return CLI_OK; another exit status after saying what is wrong; CLI_NEGATIVE: there is none. */
-int cli_trace_read(const cli_data *data, const cli_arguments *arguments, const char *turn, cli_trace *ret_trace);
+int cli_trace_read(const char *command, const cli_arguments *arguments, cli_trace *ret_trace);
 void cli_trace_free(cli_trace *trace);
 
 /** A command on one turn: opens the directory, reads the turn, and prints. */
