@@ -37,17 +37,11 @@ static void write_build(tp_writer *writer, const void *source) {
   cli_map_write(&p);
 }
 
-static void write_words(tp_writer *writer, const void *source) {
-  const cli_words *words = source;
-  tp_write_array(writer, words->count);
-  for (size_t i = 0; i < words->count; i++) tp_write_string(writer, words->items[i]);
-}
-
 static void write_settings(tp_writer *writer, const void *source) {
   const cli_report *report = source;
   const cli_arguments *arguments = report->arguments;
   cli_map p = {.writer = writer};
-  cli_map_add_part(&p, "libraries", write_words, &arguments->loads);
+  cli_map_add_list(&p, "libraries", arguments->loads.items, arguments->loads.count);
   cli_map_add_bool(&p, "memory", !arguments->no_memory);
   cli_map_add_int(&p, "turns", arguments->turns);
   cli_map_add_int(&p, "warm_up", arguments->warm_up);

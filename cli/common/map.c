@@ -37,6 +37,10 @@ void cli_map_add_value(cli_map *map, const char *key, tp_text value) {
   add(map, (cli_map_item){.key = key, .kind = CLI_MAP_VALUE, .text = value});
 }
 
+void cli_map_add_list(cli_map *map, const char *key, const char *const *strings, size_t count) {
+  add(map, (cli_map_item){.key = key, .kind = CLI_MAP_LIST, .source = strings, .number = (int64_t)count});
+}
+
 void cli_map_add_part(cli_map *map, const char *key, void (*part)(tp_writer *writer, const void *source),
                       const void *source) {
   add(map, (cli_map_item){.key = key, .kind = CLI_MAP_PART, .part = part, .source = source});
@@ -69,6 +73,10 @@ void cli_map_write(const cli_map *map) {
         break;
       case CLI_MAP_PART:
         item->part(writer, item->source);
+        break;
+      case CLI_MAP_LIST:
+        tp_write_array(writer, (size_t)item->number);
+        for (int64_t j = 0; j < item->number; j++) tp_write_string(writer, ((const char *const *)item->source)[j]);
         break;
       case CLI_MAP_VALUE:
         if (item->text.size) tp_write_value(writer, item->text);

@@ -11,7 +11,7 @@ enum { CLI_MAP_ITEMS_MAX = 32 };
 
 typedef struct cli_map_item {
   const char *key;
-  enum { CLI_MAP_TEXT, CLI_MAP_INT, CLI_MAP_DOUBLE, CLI_MAP_BOOL, CLI_MAP_VALUE, CLI_MAP_PART } kind;
+  enum { CLI_MAP_TEXT, CLI_MAP_INT, CLI_MAP_DOUBLE, CLI_MAP_BOOL, CLI_MAP_VALUE, CLI_MAP_LIST, CLI_MAP_PART } kind;
   tp_text text;
   int64_t number;
   double real;
@@ -34,6 +34,8 @@ void cli_map_add_double(cli_map *map, const char *key, double number);
 void cli_map_add_bool(cli_map *map, const char *key, bool value);
 /** A value of the library's; nothing is null. */
 void cli_map_add_value(cli_map *map, const char *key, tp_text value);
+/** A list of strings. */
+void cli_map_add_list(cli_map *map, const char *key, const char *const *strings, size_t count);
 /** What part writes: exactly one value. */
 void cli_map_add_part(cli_map *map, const char *key, void (*part)(tp_writer *writer, const void *source),
                       const void *source);

@@ -274,16 +274,10 @@ static void print_rows(const rows *r, cli_output *output) {
   }
 }
 
-static void write_arguments(tp_writer *writer, const void *source) {
-  const tp_hook_info *info = source;
-  size_t count = 0;
-  while (info->arguments && info->arguments[count]) count++;
-  tp_write_array(writer, count);
-  for (size_t i = 0; i < count; i++) tp_write_string(writer, info->arguments[i]);
-}
-
 static bool write_row(void *ctx, const tp_hook_info *info) {
   rows *r = ctx;
+  size_t count = 0;
+  while (info->arguments && info->arguments[count]) count++;
   cli_map p = {.writer = r->writer};
   cli_map_add_string(&p, "id", info->id);
   cli_map_add_string(&p, "event", info->event);
@@ -295,7 +289,7 @@ static bool write_row(void *ctx, const tp_hook_info *info) {
   cli_map_add_int(&p, "limit_ms", limit_of(r, info));
   cli_map_add_string(&p, "kind", info->kind);
   cli_map_add_string(&p, "target", info->target);
-  cli_map_add_part(&p, "command", write_arguments, info);
+  cli_map_add_list(&p, "command", info->arguments, count);
   cli_map_add_string(&p, "protocol", info->protocol);
   cli_map_add_string(&p, "file", info->file);
   cli_map_add_string(&p, "summary", info->summary);

@@ -366,12 +366,6 @@ static void print_report(const importer *m) {
   else cli_print_string(m->output, "--write DIR writes them\n");
 }
 
-static void write_notes(tp_writer *writer, const void *source) {
-  const cli_entry *entry = source;
-  tp_write_array(writer, entry->note_count);
-  for (size_t i = 0; i < entry->note_count; i++) tp_write_string(writer, entry->notes[i]);
-}
-
 static void write_entry(tp_writer *writer, const cli_entry *entry) {
   cli_map p = {.writer = writer};
   cli_map_add_string(&p, "event", entry->event);
@@ -385,7 +379,7 @@ static void write_entry(tp_writer *writer, const cli_entry *entry) {
     cli_map_add_bool(&p, "guard", entry->is_guard && !entry->is_async);
     cli_map_add_bool(&p, "fails_open", !entry->fails_closed);
   }
-  cli_map_add_part(&p, "notes", write_notes, entry);
+  cli_map_add_list(&p, "notes", entry->notes, entry->note_count);
   cli_map_write(&p);
 }
 

@@ -83,17 +83,11 @@ static void write_contribution(tp_writer *writer, const void *source) {
   cli_map_write(&p);
 }
 
-static void write_tool_results(tp_writer *writer, const void *source) {
-  const cli_request *request = source;
-  tp_write_array(writer, request->tool_result_count);
-  for (size_t i = 0; i < request->tool_result_count; i++) tp_write_string(writer, request->tool_results[i]);
-}
-
 static void write_request(tp_writer *writer, const void *source) {
   const cli_request *request = source;
   cli_map p = {.writer = writer};
   cli_map_add_int(&p, "message_count", (int64_t)request->message_count);
-  cli_map_add_part(&p, "tool_results", write_tool_results, request);
+  cli_map_add_list(&p, "tool_results", request->tool_results, request->tool_result_count);
   cli_map_write(&p);
 }
 
