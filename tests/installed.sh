@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # installed.sh COMMAND VERSION SOURCE COMPILER…: what is installed is enough. COMMAND is the installed turnphase; the
 # host in SOURCE is built outside of the tree with what pkg-config says and, where cmake is installed, as a consumer of
-# find_package(turnphase), with each library, and run. The environment says where pkg-config, cmake and the loader look;
-# nothing else is set. Ends with the counts that ./dev test reads.
+# find_package(turnphase), with each library, and run; the programs in guides/ beside it are built. The environment says
+# where pkg-config, cmake and the loader look; nothing else is set. Ends with the counts that ./dev test reads.
 set -u
 command=$1 version=$2 source=$3
 shift 3
@@ -60,6 +60,15 @@ pkg_config_host() {
   host_runs "$place/host"
 }
 
+# The programs of the guides: their outputs are compared in the build tree.
+guides_compile() {
+  # shellcheck disable=SC2046 # the flags are to be split
+  for guide in "$guides"/*.c; do
+    "$@" -std=gnu11 -Wall -Wextra -Werror "$guide" -o "$place/guide" -pthread $(pkg-config --cflags --libs turnphase)
+    echo "$guide"
+  done
+}
+
 write_consumer() {
   mkdir "$place/consumer"
   cat >"$place/consumer/CMakeLists.txt" <<CONSUMER
@@ -85,8 +94,10 @@ cmake_consumer() {
 }
 
 cp "$source" "$place/embed.c" || exit 1
+guides=$(dirname "$source")/guides
 check 'turnphase --version, phases' command_runs
 for library in $libraries; do check "a host by pkg-config with $library" pkg_config_host "$library" "$@"; done
+check 'the programs of the guides by pkg-config' guides_compile "$@"
 if command -v cmake >/dev/null; then
   check 'a host by find_package(turnphase) of CMake' cmake_consumer "$@"
 else

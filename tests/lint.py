@@ -194,6 +194,9 @@ def is_built(path, text, tree):
     match = re.match(r'tests/fuzz/(\w+)_fuzz\.c$', path)
     if match and "'%s'" % match.group(1) not in tree.read('tests/fuzz/meson.build'):
         yield 1, 'not listed in tests/fuzz/meson.build'
+    match = re.match(r'examples/guides/(\w+)\.c$', path)
+    if match and "'%s'" % match.group(1) not in tree.read('examples/meson.build'):
+        yield 1, 'not in the guide_names of examples/meson.build'
     match = re.match(r'include/turnphase/(\w+\.(?:h|def))$', path)
     if match:
         name = match.group(1)
@@ -259,6 +262,22 @@ def architecture_shows_the_steps(path, text, tree):
         diagram = diagram_of_steps(tree.read('phases/steps.def'))
         if diagram not in text:
             yield 1, 'the diagram of the steps is not that of phases/steps.def, which is:\n' + diagram
+
+
+def guides_quote_their_examples(path, text, tree):
+    """The C code of a guide stands in its example as it is there; its other block is what the example prints."""
+    match = re.match(r'docs/guides/(\w+)\.md$', path)
+    if not match:
+        return
+    example = 'examples/guides/%s.c' % match.group(1)
+    blocks = list(re.finditer(r'^```(\w*)\n(.*?)^```$', text, re.M | re.S))
+    for block in blocks:
+        if block.group(1) == 'c' and block.group(2) not in tree.read(example):
+            yield line_of(text, block.start()), 'this code is not in %s' % example
+    if sorted({block.group(1) for block in blocks}) != ['c', 'text'] or [b.group(1) for b in blocks].count('text') != 1:
+        yield 1, 'a guide has blocks of the kind c, one block of the kind text, and no others'
+    if 'guides/%s.md' % match.group(1) not in tree.read('docs/README.md'):
+        yield 1, 'not in docs/README.md'
 
 
 # A function ends with a brace alone on its line, or stands on one line. The floor rises with what the core has.
@@ -362,6 +381,10 @@ FUNCTIONS = [
     (is_built, 'runtime/base/missing_zzz.c', '\n'),
     (is_built, 'tests/unit/missing_zzz_test.c', '\n'),
     (is_built, 'include/turnphase/missing_zzz.h', '\n'),
+    (is_built, 'examples/guides/missing_zzz.c', '\n'),
+    (guides_quote_their_examples, 'docs/guides/handler.md', '```c\nint zzz;\n```\n```text\n```\n'),
+    (guides_quote_their_examples, 'docs/guides/handler.md', '```c\n```\n```text\n```\n```text\n```\n'),
+    (guides_quote_their_examples, 'docs/guides/missing_zzz.md', '```c\n```\n```text\n```\n'),
     (seeds_name_tests, 'docs/seeds.md', '| S9.1 | it works | works | `unit/edit`: `zzz_is_not_there` |\n'),
     (seeds_name_tests, 'docs/seeds.md', '| S9.1 | it works | works | by itself |\n'),
     (architecture_shows_the_steps, 'docs/architecture.md', '# Architecture\n'),
