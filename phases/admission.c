@@ -82,7 +82,7 @@ static tp__tenant *new_tenant(const tp_allocator *allocator, const char *name) {
 tp__tenant *tp__admission_join(tp__admission *a, const char *name) {
   if (a->running_max == 0) return NULL;
   name = name ? name : "";
-  tp__tenant *fresh = new_tenant(&a->runtime->allocator, name);
+  tp__tenant *fresh = new_tenant(tp__runtime_allocator(a->runtime), name);
   if (!fresh) return NULL;
   tp__mutex_lock(&a->mutex);
   tp__link *bucket = bucket_of(a, name);
@@ -94,7 +94,7 @@ tp__tenant *tp__admission_join(tp__admission *a, const char *name) {
   }
   tenant->sessions++;
   tp__mutex_unlock(&a->mutex);
-  free_tenant(&a->runtime->allocator, fresh);
+  free_tenant(tp__runtime_allocator(a->runtime), fresh);
   return tenant;
 }
 
@@ -106,7 +106,7 @@ void tp__admission_part(tp__admission *a, tp__tenant *tenant) {
   TP__ASSERT(!last || tenant->waiting_count == 0);
   if (last) tp__list_remove(&tenant->link);
   tp__mutex_unlock(&a->mutex);
-  if (last) free_tenant(&a->runtime->allocator, tenant);
+  if (last) free_tenant(tp__runtime_allocator(a->runtime), tenant);
 }
 
 /* ---- refusal ---- */

@@ -7,7 +7,7 @@
 #include "runtime/exec/entry.h"
 
 static void free_agent(tp_agent *agent) {
-  const tp_allocator *allocator = &agent->layer->runtime->allocator;
+  const tp_allocator *allocator = tp__runtime_allocator(agent->layer->runtime);
   tp__inside frame;
   tp__inside_enter(&frame, agent->layer->runtime, TP__INSIDE_CALLBACK);
   tp__models_drop(&agent->models, allocator);

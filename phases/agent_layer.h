@@ -38,7 +38,7 @@ typedef struct tp__agent_layer {
 /** What this layer counts (tp__thread_caches_count): turns in queues, and ended ones by outcome. */
 enum { TP__COUNT_QUEUED = 0 /* and TP_TURN_COMPLETED to TP_TURN_TIMED_OUT */ };
 
-static inline tp__agent_layer *tp__agent_layer_of(tp_runtime *runtime) { return runtime->layer; }
+static inline tp__agent_layer *tp__agent_layer_of(tp_runtime *runtime) { return tp__runtime_layer(runtime); }
 
 /** The permits of a tool of an owner, shared by all turns.
  *  @param ret_name  the tool's name, for as long as the runtime lives. @return NULL without memory. */

@@ -26,7 +26,7 @@ typedef struct agent_work {
   void *ctx;
 } agent_work;
 
-static const tp_allocator *allocator_of(const agent_work *w) { return &w->agent->layer->runtime->allocator; }
+static const tp_allocator *allocator_of(const agent_work *w) { return tp__runtime_allocator(w->agent->layer->runtime); }
 
 /* ---- the list ---- */
 
@@ -79,7 +79,7 @@ static char *copy_text(const tp_allocator *allocator, tp_text text) {
 }
 
 static tp_status keep_config(tp_agent *agent, tp_text config) {
-  char *copy = tp__alloc(&agent->layer->runtime->allocator, config.size);
+  char *copy = tp__alloc(tp__runtime_allocator(agent->layer->runtime), config.size);
   if (!copy) return TP_ERR_NO_MEMORY;
   memcpy(copy, config.data, config.size);
   agent->config = (tp_text){copy, config.size};
@@ -91,7 +91,7 @@ static tp_status keep_config(tp_agent *agent, tp_text config) {
  * resource hints and the scope block. */
 static tp_status take_built(tp_agent *agent, const tp_phase_result *built, tp_text config) {
   static const tp__merged_list none;
-  const tp_allocator *allocator = &agent->layer->runtime->allocator;
+  const tp_allocator *allocator = tp__runtime_allocator(agent->layer->runtime);
   tp_text system = tp_value_text(tp_value_get(config, "system")), model = tp_value_text(tp_value_get(config, "model"));
   tp__arena arena;
   TP__TRY(keep_config(agent, config));
@@ -314,7 +314,7 @@ static tp_status submit(agent_work *w, tp_fault *fault) {
 /* ---- adding ---- */
 
 static tp_status may_submit(const tp_runtime *runtime, const char *here, tp_fault *fault) {
-  if (!runtime->options.no_engine_workers) return TP_OK;
+  if (!tp__runtime_options(runtime)->no_engine_workers) return TP_OK;
   return tp__fail(fault, TP_ERR_USAGE, NULL, "the runtime has no engine workers: use %s()", here);
 }
 
@@ -324,22 +324,22 @@ static tp_status read_config(const tp_runtime *runtime, const tp_agent_config *t
   if (!config->id || !tp__id_valid(config->id))
     return tp__fail(fault, TP_ERR_BAD_ID, config->id, "an agent needs an id of 1 to 128 bytes without white space");
   TP__TRY(tp__models_check("tp_agent_config", config->model, config->fallbacks, config->fallback_count,
-                           runtime->registry, fault));
+                           tp__runtime_registry(runtime), fault));
   return tp__agent_extra_check(config, fault);
 }
 
 static tp_status new_agent(tp_runtime *runtime, const char *id, tp_agent **ret_agent) {
-  tp_agent *agent = tp__alloc_zero(&runtime->allocator, sizeof *agent);
+  tp_agent *agent = tp__alloc_zero(tp__runtime_allocator(runtime), sizeof *agent);
   if (!agent) return TP_ERR_NO_MEMORY;
   agent->layer = tp__agent_layer_of(runtime);
   atomic_init(&agent->refs.v, 1); /* the host's */
   tp__list_init(&agent->link);
   *ret_agent = agent;
-  return tp__string_copy(&runtime->allocator, id, &agent->id);
+  return tp__string_copy(tp__runtime_allocator(runtime), id, &agent->id);
 }
 
 static tp_status new_work(tp_agent *agent, agent_work **ret_work) {
-  agent_work *w = tp__alloc_zero(&agent->layer->runtime->allocator, sizeof *w);
+  agent_work *w = tp__alloc_zero(tp__runtime_allocator(agent->layer->runtime), sizeof *w);
   if (!w) return TP_ERR_NO_MEMORY;
   w->agent = agent;
   tp__agent_ref(agent);
@@ -353,9 +353,10 @@ static tp_status prepare_add(tp_runtime *runtime, const tp_agent_config *config,
   agent_work *w = NULL;
   tp_status status = new_agent(runtime, config->id, &agent);
   if (status == TP_OK) status = new_work(agent, &w);
-  if (status == TP_OK) status = tp__agent_config_write(&runtime->allocator, config, &w->writer, &w->config);
+  if (status == TP_OK) status = tp__agent_config_write(tp__runtime_allocator(runtime), config, &w->writer, &w->config);
   if (status == TP_OK)
-    status = tp__models_take(&w->models, &runtime->allocator, config->model, config->fallbacks, config->fallback_count);
+    status = tp__models_take(&w->models, tp__runtime_allocator(runtime), config->model, config->fallbacks,
+                             config->fallback_count);
   if (status != TP_OK) (void)!tp__fail(fault, status, config->id, "no memory for an agent");
   if (status == TP_OK && (status = reserve_id(agent, fault)) == TP_OK && (status = begin_turn(w, fault)) != TP_OK)
     delist(agent);

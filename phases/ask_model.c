@@ -7,6 +7,7 @@
  * `ask_model`. */
 #include "phases/messages.h"
 #include "phases/model_call.h"
+#include "runtime/exec/blocks.h"
 #include "runtime/exec/entry.h"
 
 enum { LOOK_MS = 50 /* how soon a cancel is seen */ };
@@ -36,7 +37,7 @@ static void release(tp__turn *turn) {
   tp__turn_fini(turn);
   tp__cond_fini(&a->ended);
   tp__mutex_fini(&a->mutex);
-  tp__block_give(&runtime->blocks, a, a->block_size);
+  tp__block_give(tp__runtime_blocks(runtime), a, a->block_size);
   tp__attempt_unref(handler);
 }
 
@@ -127,7 +128,7 @@ static tp_status new_ask(tp_call *call, ask **ret_ask) {
   const tp__turn *asking = call->entry->turn;
   tp_runtime *runtime = asking->runtime;
   size_t block_size;
-  ask *a = tp__block_take(&runtime->blocks, sizeof *a, &block_size);
+  ask *a = tp__block_take(tp__runtime_blocks(runtime), sizeof *a, &block_size);
   if (!a) return TP_ERR_NO_MEMORY;
   memset(a, 0, sizeof *a);
   a->block_size = block_size;
@@ -144,7 +145,7 @@ static tp_status new_ask(tp_call *call, ask **ret_ask) {
     tp__mutex_fini(&a->mutex);
   }
   if (status != TP_OK) {
-    tp__block_give(&runtime->blocks, a, block_size);
+    tp__block_give(tp__runtime_blocks(runtime), a, block_size);
     return status;
   }
   a->turn.release = release;

@@ -110,7 +110,7 @@ static void host_ended(tp__host_call *call, tp_status status) {
 static void ask_host(tp__drive *d, int64_t tokens) {
   tp_session *session = session_of(d);
   tp__host_call *call = tp__host_call_new(d->turn, session, "compaction");
-  if (!call || !(call->made = tp__past_new(&session->runtime->allocator))) {
+  if (!call || !(call->made = tp__past_new(tp__runtime_allocator(session->runtime)))) {
     if (call) tp__host_call_drop(call);
     failed(d, TP_ERR_NO_MEMORY, NULL);
     return;
@@ -154,7 +154,7 @@ static void model_ended(tp__model_call *call, tp_status status) {
     return;
   }
   tp__drive_count(d, &call->response);
-  tp__past *made = tp__past_new(&session_of(d)->runtime->allocator);
+  tp__past *made = tp__past_new(tp__runtime_allocator(session_of(d)->runtime));
   status = made ? add_summarized(d, call->response.text, &made->list) : TP_ERR_NO_MEMORY;
   if (status == TP_OK) {
     replace_past(d, made);

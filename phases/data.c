@@ -8,7 +8,7 @@
 #include "runtime/exec/runtime.h"
 
 static void *data_of(const tp__turn *core, uint32_t id) {
-  if (id == TP_ID_RUNTIME) return core->runtime->options.data;
+  if (id == TP_ID_RUNTIME) return tp__runtime_options(core->runtime)->data;
   if (core->kind == TP__TURN_DETACHED) return NULL; /* its turn is the engine's alone */
   const tp_turn *turn = tp__turn_of((tp__turn *)(uintptr_t)core);
   switch (id) {
@@ -38,7 +38,7 @@ void *tp_model_request_data(const tp_model_request *request, uint32_t id) {
   return request->turn ? data_of(request->turn, id) : NULL;
 }
 
-void *tp_runtime_data(const tp_runtime *runtime) { return runtime->options.data; }
+void *tp_runtime_data(const tp_runtime *runtime) { return tp__runtime_options(runtime)->data; }
 void *tp_agent_data(const tp_agent *agent) { return agent->data; }
 void *tp_session_data(const tp_session *session) { return session->data; }
 void *tp_turn_data(const tp_turn *turn) { return turn->data; }

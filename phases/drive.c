@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/conversation.h"
 #include "phases/steps.h"
+#include "runtime/exec/blocks.h"
 
 /* ---- life ---- */
 
@@ -53,7 +54,7 @@ static void free_drive(tp__drive *d, tp_runtime *runtime) {
   TP__ASSERT(!d->host_call && !d->model_call && !d->waits);
   tp__past_unref(d->own_past);
   tp__arena_fini(&d->arena);
-  tp__block_give(&runtime->blocks, d, d->block_size);
+  tp__block_give(tp__runtime_blocks(runtime), d, d->block_size);
 }
 
 /* With the last reference of the turn: nobody reads the request any more. */
@@ -86,11 +87,11 @@ tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, boo
                         const tp__nesting *nesting, tp__drive **ret_drive, tp_fault *fault) {
   tp_runtime *runtime = session->runtime;
   size_t block_size;
-  tp__drive *d = tp__block_take(&runtime->blocks, sizeof *d, &block_size);
+  tp__drive *d = tp__block_take(tp__runtime_blocks(runtime), sizeof *d, &block_size);
   if (!d) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a turn");
   memset(d, 0, sizeof *d);
   d->block_size = block_size;
-  tp__arena_init(&d->arena, &runtime->blocks.as_allocator, d + 1, block_size - sizeof *d, 0);
+  tp__arena_init(&d->arena, &tp__runtime_blocks(runtime)->as_allocator, d + 1, block_size - sizeof *d, 0);
   d->messages.arena = &d->arena;
   d->session = session;
   d->outcome = TP_TURN_COMPLETED;

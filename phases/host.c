@@ -8,6 +8,8 @@
 #include "phases/sets.h"
 #include "phases/turn.h"
 #include "runtime/exec/report.h"
+#include "runtime/exec/thread_cache.h"
+#include "runtime/exec/turn_table.h"
 #include "turnphase/inspect.h"
 
 /* Turns that their host never ended: nothing of them is under way any more. */
@@ -26,11 +28,11 @@ static void free_sessions(tp_runtime *runtime) {
 static void free_layer(tp_runtime *runtime) {
   tp__agent_layer *layer = tp__agent_layer_of(runtime);
   if (!layer) return;
-  tp__turn_table_each(&runtime->turn_table, end_turn, NULL);
-  assert(tp__list_empty(&runtime->turns));
-  if (tp__pool_thread_count(&runtime->sched.pool) == 0) free_sessions(runtime);
+  tp__turn_table_each(tp__runtime_turn_table(runtime), end_turn, NULL);
+  for (uint32_t kind = 0; kind < TP__TURN_KINDS; kind++) assert(tp__runtime_listed_count(runtime, kind) == 0);
+  if (tp__pool_thread_count(&tp__runtime_sched(runtime)->pool) == 0) free_sessions(runtime);
   tp__listeners_fini(layer, &layer->listeners);
-  tp_shared_history_unref(runtime->options.shared_history);
+  tp_shared_history_unref(tp__runtime_options(runtime)->shared_history);
 }
 
 /* Permits are counted by abandoned attempts till the last of them is out. */
@@ -42,10 +44,10 @@ static void free_last(tp_runtime *runtime) {
   tp__mutex_fini(&layer->agents_mutex);
   tp__mutex_fini(&layer->sessions_mutex);
   tp__mutex_fini(&layer->listeners_mutex);
-  tp__tasks_fini(&layer->tasks, &runtime->allocator);
+  tp__tasks_fini(&layer->tasks, tp__runtime_allocator(runtime));
   tp__breakers_fini(&layer->breakers);
   tp__admission_fini(&layer->admission);
-  tp__release(&runtime->allocator, layer, sizeof *layer);
+  tp__release(tp__runtime_allocator(runtime), layer, sizeof *layer);
 }
 
 static void count(tp_runtime *runtime, tp_runtime_stats *stats) {
@@ -54,12 +56,12 @@ static void count(tp_runtime *runtime, tp_runtime_stats *stats) {
   stats->sessions_open = layer->session_table.count;
   tp__mutex_unlock(&layer->sessions_mutex);
   tp__admission_count(&layer->admission, &stats->turns_waiting, &stats->turns_refused);
-  stats->turns_queued = tp__thread_caches_sum(&runtime->caches, TP__COUNT_QUEUED);
-  stats->turns_completed = tp__thread_caches_sum(&runtime->caches, TP_TURN_COMPLETED);
-  stats->turns_failed = tp__thread_caches_sum(&runtime->caches, TP_TURN_FAILED);
-  stats->turns_denied = tp__thread_caches_sum(&runtime->caches, TP_TURN_DENIED);
-  stats->turns_cancelled = tp__thread_caches_sum(&runtime->caches, TP_TURN_CANCELLED);
-  stats->turns_timed_out = tp__thread_caches_sum(&runtime->caches, TP_TURN_TIMED_OUT);
+  stats->turns_queued = tp__thread_caches_sum(tp__runtime_caches(runtime), TP__COUNT_QUEUED);
+  stats->turns_completed = tp__thread_caches_sum(tp__runtime_caches(runtime), TP_TURN_COMPLETED);
+  stats->turns_failed = tp__thread_caches_sum(tp__runtime_caches(runtime), TP_TURN_FAILED);
+  stats->turns_denied = tp__thread_caches_sum(tp__runtime_caches(runtime), TP_TURN_DENIED);
+  stats->turns_cancelled = tp__thread_caches_sum(tp__runtime_caches(runtime), TP_TURN_CANCELLED);
+  stats->turns_timed_out = tp__thread_caches_sum(tp__runtime_caches(runtime), TP_TURN_TIMED_OUT);
 }
 
 static const tp__layer_ops above = {.rows = tp__phase_rows,
@@ -78,16 +80,16 @@ static const tp__layer_ops above = {.rows = tp__phase_rows,
                                 .free_last = free_last};
 
 static tp__agent_layer *new_layer(tp_runtime *runtime) {
-  tp__agent_layer *layer = tp__alloc_zero(&runtime->allocator, sizeof *layer);
+  tp__agent_layer *layer = tp__alloc_zero(tp__runtime_allocator(runtime), sizeof *layer);
   if (!layer) return NULL;
   layer->runtime = runtime;
   layer->logs_attempts = tp__logs_attempts(runtime);
   tp__list_init(&layer->agents);
   tp__list_init(&layer->sessions);
   tp__list_init(&layer->ending);
-  tp__session_table_init(&layer->session_table, &runtime->allocator);
+  tp__session_table_init(&layer->session_table, tp__runtime_allocator(runtime));
   for (int i = 0; i < TP__HISTORY_PERMITS; i++) tp__permits_init(&layer->history_permits[i]);
-  layer->history_permits_max = (tp__history_threads(runtime->options.handler_threads) + 1) / 2;
+  layer->history_permits_max = (tp__history_threads(tp__runtime_options(runtime)->handler_threads) + 1) / 2;
   tp__list_init(&layer->tool_permits);
   const struct {
     tp__mutex *mutex;
@@ -98,22 +100,22 @@ static tp__agent_layer *new_layer(tp_runtime *runtime) {
                {&layer->tasks.mutex, TP__RANK_tasks}};
   size_t count = sizeof locks / sizeof *locks, made = 0;
   while (made < count && tp__mutex_init(locks[made].mutex, locks[made].rank) == TP_OK) made++;
-  const tp_runtime_options *options = &runtime->options;
-  if (made == count && tp__breakers_init(&layer->breakers, &runtime->allocator, options->breaker_failures,
+  const tp_runtime_options *options = tp__runtime_options(runtime);
+  if (made == count && tp__breakers_init(&layer->breakers, tp__runtime_allocator(runtime), options->breaker_failures,
                                          options->breaker_open_ms) == TP_OK) {
     if (tp__admission_init(&layer->admission, runtime, options->turns_running_max, options->turns_waiting_max) == TP_OK)
       return layer;
     tp__breakers_fini(&layer->breakers);
   }
   while (made > 0) tp__mutex_fini(locks[--made].mutex);
-  tp__release(&runtime->allocator, layer, sizeof *layer);
+  tp__release(tp__runtime_allocator(runtime), layer, sizeof *layer);
   return NULL;
 }
 
 tp_status tp_runtime_new(const tp_runtime_options *options, tp_runtime **ret_runtime, tp_fault *fault) {
   tp_runtime *runtime;
   TP__TRY(tp__runtime_new(options, &above, &runtime, fault));
-  const tp_runtime_options *read = &runtime->options;
+  const tp_runtime_options *read = tp__runtime_options(runtime);
   tp_status status = tp__people_check("tp_runtime_options", read->ask, read->ask_ctx, read->permission,
                                       read->permission_ctx, fault);
   if (status == TP_OK && read->ask_reserved_)
@@ -122,12 +124,12 @@ tp_status tp_runtime_new(const tp_runtime_options *options, tp_runtime **ret_run
     tp__runtime_forget(runtime);
     return status;
   }
-  runtime->layer = new_layer(runtime);
-  if (!runtime->layer) {
+  tp__runtime_layer_set(runtime, new_layer(runtime));
+  if (!tp__runtime_layer(runtime)) {
     tp__runtime_forget(runtime);
     return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the runtime");
   }
-  (void)tp_shared_history_ref(runtime->options.shared_history);
+  (void)tp_shared_history_ref(tp__runtime_options(runtime)->shared_history);
   *ret_runtime = runtime;
   return TP_OK;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/host_call.h"
+#include "runtime/exec/blocks.h"
 
 static tp__host_call *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, tp__host_call, base); }
 
@@ -70,7 +71,7 @@ static void release(tp__attempt *attempt) {
   tp__past_unref(c->past);
   tp__past_unref(c->made);
   tp__arena_fini(&c->arena);
-  tp__block_give(&runtime->blocks, c, c->block_size);
+  tp__block_give(tp__runtime_blocks(runtime), c, c->block_size);
   tp__session_unref(session);
   tp__turn_unref(turn);
 }
@@ -95,11 +96,11 @@ tp__host_call *tp__host_call_new(tp_turn *turn, tp_session *session, const char 
   TP__OWNED(&turn->core.strand);
   tp_runtime *runtime = turn->core.runtime;
   size_t block_size;
-  tp__host_call *c = tp__block_take(&runtime->blocks, sizeof *c, &block_size);
+  tp__host_call *c = tp__block_take(tp__runtime_blocks(runtime), sizeof *c, &block_size);
   if (!c) return NULL;
   memset(c, 0, sizeof *c);
   if (tp__attempt_init(&c->base, &class, &turn->core.strand) != TP_OK) {
-    tp__block_give(&runtime->blocks, c, block_size);
+    tp__block_give(tp__runtime_blocks(runtime), c, block_size);
     return NULL;
   }
   c->block_size = block_size;
@@ -111,7 +112,7 @@ tp__host_call *tp__host_call_new(tp_turn *turn, tp_session *session, const char 
   c->session = session;
   tp__turn_hold(c->turn);
   tp__session_hold(session);
-  tp__arena_init(&c->arena, &runtime->blocks.as_allocator, c + 1, block_size - sizeof *c, 0);
+  tp__arena_init(&c->arena, &tp__runtime_blocks(runtime)->as_allocator, c + 1, block_size - sizeof *c, 0);
   return c;
 }
 

@@ -71,7 +71,7 @@ static tp_status check_phases(const tp_runtime *runtime, const tp_listener *in, 
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: phase_count is %zu, and phases is NULL", in->phase_count);
   for (size_t i = 0; i < in->phase_count; i++) {
     uint32_t phase = in->phases[i];
-    if (phase >= TP_PHASE_LIMIT || !tp__registry_phase(runtime->registry, phase))
+    if (phase >= TP_PHASE_LIMIT || !tp__registry_phase(tp__runtime_registry(runtime), phase))
       return tp__fail(fault, TP_ERR_UNKNOWN_PHASE, NULL, "tp_listener: there is no phase of number %u", phase);
     ret_bits[phase / 64] |= UINT64_C(1) << phase % 64;
   }
@@ -87,7 +87,7 @@ static tp_status read_listener(const tp_runtime *runtime, const tp_listener *the
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: on_event is missing: a listener needs it, or an inbox");
   if (in.on_event && in.inbox)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: on_event and inbox are set: set one of the two");
-  if (in.inbox && !tp__inbox_is_of(in.inbox, runtime->registry))
+  if (in.inbox && !tp__inbox_is_of(in.inbox, tp__runtime_registry(runtime)))
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: its inbox is of another runtime");
   if (in.reserved_) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: reserved_ must be zero");
   if ((in.kinds & 1) || in.kinds >> EVENT_KINDS_END)
@@ -112,7 +112,7 @@ static tp_status add_locked(tp__agent_layer *layer, tp__listeners *listeners, tp
   tp__listener_set *before = own_of(listeners);
   uint32_t count = before ? before->count : 0;
   if (count >= TP__LISTENERS_MAX) return TP_ERR_FULL;
-  tp__listener_set *set = set_new(&layer->runtime->allocator, count + 1);
+  tp__listener_set *set = set_new(tp__runtime_allocator(layer->runtime), count + 1);
   if (!set) return TP_ERR_NO_MEMORY;
   set_put_all(set, before, NULL);
   listener->id = ++layer->listener_number;
@@ -124,7 +124,7 @@ static tp_status add_locked(tp__agent_layer *layer, tp__listeners *listeners, tp
 
 tp_status tp__listeners_add(tp__agent_layer *layer, tp__listeners *listeners, const tp_listener *theirs,
                             uint64_t *ret_id, tp_fault *fault) {
-  const tp_allocator *allocator = &layer->runtime->allocator;
+  const tp_allocator *allocator = tp__runtime_allocator(layer->runtime);
   tp__listener read, *listener;
   tp_inbox *inbox = NULL;
   TP__TRY(read_listener(layer->runtime, theirs, &read, &inbox, fault));
@@ -164,7 +164,7 @@ static tp__listener_set *remove_locked(tp__agent_layer *layer, tp__listeners *li
   *ret_found = listener && !tp__a32_load_relaxed(&listener->removed);
   if (!*ret_found) return NULL;
   tp__a32_store_release(&listener->removed, 1); /* pairs with wants() */
-  if (before->count > 1 && !(set = set_new(&layer->runtime->allocator, before->count - 1))) return NULL;
+  if (before->count > 1 && !(set = set_new(tp__runtime_allocator(layer->runtime), before->count - 1))) return NULL;
   if (set) set_put_all(set, before, listener);
   publish_locked(listeners, set);
   return before;

@@ -2,6 +2,7 @@
 #include "phases/model_call.h"
 
 #include "phases/tools.h"
+#include "runtime/exec/blocks.h"
 
 static tp__model_call *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, tp__model_call, base); }
 
@@ -48,7 +49,7 @@ static void delta_delivered(tp__message *message) {
   c->any_delta = true;
   if (c->each_delta) tell_each(c, pieces, size);
   else tell_joined(c, pieces, size);
-  tp__release(&tp__attempt_runtime(&c->base)->allocator, pieces, capacity);
+  tp__release(tp__runtime_allocator(tp__attempt_runtime(&c->base)), pieces, capacity);
   tp__attempt_unref(&c->base); /* the message's */
 }
 
@@ -57,7 +58,7 @@ static tp_status add_piece_locked(tp__model_call *c, tp_text piece) {
   void *pieces = c->pieces;
   uint64_t size = piece.size;
   if (size > PIECES_BYTES_MAX || c->pieces_size + sizeof size + piece.size > PIECES_BYTES_MAX) return TP_ERR_FULL;
-  TP__TRY(tp__array_grow(&tp__attempt_runtime(&c->base)->allocator, &pieces, &c->pieces_capacity,
+  TP__TRY(tp__array_grow(tp__runtime_allocator(tp__attempt_runtime(&c->base)), &pieces, &c->pieces_capacity,
                          c->pieces_size + sizeof size + piece.size, 1));
   c->pieces = pieces;
   memcpy(c->pieces + c->pieces_size, &size, sizeof size);
@@ -200,10 +201,10 @@ static void release(tp__attempt *attempt) {
   tp_session *session = c->session;
   tp__past_view_fini(&c->view);
   if (c->tools) tp__toolset_unref(c->tools);
-  tp__release(&runtime->allocator, c->pieces, c->pieces_capacity);
+  tp__release(tp__runtime_allocator(runtime), c->pieces, c->pieces_capacity);
   tp__arena_fini(&c->answer_arena);
   tp__mutex_fini(&c->mutex);
-  tp__block_give(&runtime->blocks, c, c->block_size);
+  tp__block_give(tp__runtime_blocks(runtime), c, c->block_size);
   if (session) tp__session_unref(session);
   tp__turn_unref(turn);
 }
@@ -220,14 +221,14 @@ tp__model_call *tp__model_call_new(tp__turn *turn, tp__toolset *tools, tp_sessio
   TP__OWNED(&turn->strand);
   tp_runtime *runtime = turn->runtime;
   size_t block_size;
-  tp__model_call *c = tp__block_take(&runtime->blocks, sizeof *c, &block_size);
+  tp__model_call *c = tp__block_take(tp__runtime_blocks(runtime), sizeof *c, &block_size);
   if (!c) return NULL;
   memset(c, 0, sizeof *c);
   tp_status status = tp__mutex_init(&c->mutex, TP__RANK_model_call);
   if (status == TP_OK && (status = tp__attempt_init(&c->base, &class, &turn->strand)) != TP_OK)
     tp__mutex_fini(&c->mutex);
   if (status != TP_OK) {
-    tp__block_give(&runtime->blocks, c, block_size);
+    tp__block_give(tp__runtime_blocks(runtime), c, block_size);
     return NULL;
   }
   c->block_size = block_size;
@@ -245,7 +246,7 @@ tp__model_call *tp__model_call_new(tp__turn *turn, tp__toolset *tools, tp_sessio
   c->delta_message.deliver = delta_delivered;
   tp__turn_hold(c->turn);
   if (session) tp__session_hold(session);
-  tp__arena_init(&c->answer_arena, &runtime->blocks.as_allocator, c + 1, block_size - sizeof *c, 0);
+  tp__arena_init(&c->answer_arena, &tp__runtime_blocks(runtime)->as_allocator, c + 1, block_size - sizeof *c, 0);
   return c;
 }
 

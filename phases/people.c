@@ -5,6 +5,7 @@
 
 #include "phases/people.h"
 
+#include "runtime/exec/blocks.h"
 #include "runtime/exec/report.h"
 #include "runtime/sched/attempt.h"
 
@@ -38,7 +39,7 @@ tp_status tp__people_check(const char *options, tp_question_fn ask, const void *
 }
 
 static tp__people people_of(const tp_turn *turn) {
-  const tp_runtime_options *host = &turn->core.runtime->options;
+  const tp_runtime_options *host = tp__runtime_options(turn->core.runtime);
   tp__people people = turn->people;
   if (!people.ask) {
     people.ask = host->ask;
@@ -155,7 +156,7 @@ static void release(tp__attempt *base) {
   tp__question *q = of(base);
   tp_turn *turn = q->turn;
   tp__arena_fini(&q->arena);
-  tp__block_give(&turn->core.runtime->blocks, q, q->block_size);
+  tp__block_give(tp__runtime_blocks(turn->core.runtime), q, q->block_size);
   tp__turn_unref(&turn->core);
 }
 
@@ -165,19 +166,19 @@ static const tp__attempt_class class = {
 static tp_status new_question(tp_turn *turn, const tp__question_spec *spec, tp__question **ret_question) {
   tp_runtime *runtime = turn->core.runtime;
   size_t block_size;
-  tp__question *q = tp__block_take(&runtime->blocks, BLOCK_BYTES, &block_size);
+  tp__question *q = tp__block_take(tp__runtime_blocks(runtime), BLOCK_BYTES, &block_size);
   if (!q) return TP_ERR_NO_MEMORY;
   *q = (tp__question){.turn = turn,
                       .block_size = block_size,
                       .spec = *spec};
   tp_status status = tp__attempt_init(&q->base, &class, &turn->core.strand);
   if (status != TP_OK) {
-    tp__block_give(&runtime->blocks, q, block_size);
+    tp__block_give(tp__runtime_blocks(runtime), q, block_size);
     return status;
   }
   q->base.ends_with_turn = true; /* who was asked need not answer a question that is over */
   q->base.pool_item.name = spec->subscription;
-  tp__arena_init(&q->arena, &runtime->blocks.as_allocator, q + 1, block_size - sizeof *q, 0);
+  tp__arena_init(&q->arena, &tp__runtime_blocks(runtime)->as_allocator, q + 1, block_size - sizeof *q, 0);
   tp__turn_hold(&turn->core);
   *ret_question = q;
   return TP_OK;
@@ -208,7 +209,7 @@ static void ask(tp__question *q, tp_token token, uint32_t limit_ms) {
 
 tp_status tp__question_put(tp_turn *turn, const tp__question_spec *spec, tp__question_settled_fn settled_fn, void *ctx,
                            tp__question **ret_question) {
-  uint32_t limit_ms = turn->core.runtime->options.ask_limit_ms;
+  uint32_t limit_ms = tp__runtime_options(turn->core.runtime)->ask_limit_ms;
   tp__question *q;
   tp_token token;
   TP__TRY(new_question(turn, spec, &q));

@@ -6,6 +6,7 @@
 #include "phases/sets.h"
 #include "phases/tools.h"
 #include "phases/turn.h"
+#include "runtime/exec/blocks.h"
 #include "runtime/exec/report.h"
 
 enum { LOGGED_BYTES_MAX = 256 }; /* of a diagnostic */
@@ -171,7 +172,7 @@ static tp_log_level level_of(tp_severity severity) {
 
 static void log_list(const tp__phase_run *run, const tp__merged_list *list) {
   const tp_runtime *runtime = run->turn->core.runtime;
-  const tp_phase *row = tp__registry_phase(runtime->registry, run->phase);
+  const tp_phase *row = tp__registry_phase(tp__runtime_registry(runtime), run->phase);
   for (size_t i = 0; i < list->count; i++) {
     const tp_merged_entry *entry = &list->items[i].entry;
     const tp_contribution *said = entry->contribution;
@@ -339,7 +340,7 @@ void tp__phase_let_go(tp_phase_result *result) {
 /* ---- the public doors ---- */
 
 static tp_status check_phase(const tp_turn *turn, uint32_t phase, tp_fault *fault) {
-  if (tp__registry_phase(turn->core.runtime->registry, phase)) return TP_OK;
+  if (tp__registry_phase(tp__runtime_registry(turn->core.runtime), phase)) return TP_OK;
   return tp__fail(fault, TP_ERR_UNKNOWN_PHASE, NULL, "there is no phase of number %u: use tp_phase_find()", phase);
 }
 
@@ -350,7 +351,8 @@ static __attribute__((noinline)) tp_status read_input(const tp_turn *turn, uint3
   tp__fields_use use = tp__turn_plan(&turn->core, phase) ? TP__FIELDS_RUN : TP__FIELDS_SHAPE;
   TP__TRY(tp__options_read(&input, sizeof input, theirs, "tp_phase_input", fault));
   if (input.reserved_) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_phase_input.reserved_ must be zero");
-  TP__TRY(tp__fields_check(turn->core.runtime->registry, phase, use, input.fields, input.field_count, fault));
+  const tp__registry *registry = tp__runtime_registry(turn->core.runtime);
+  TP__TRY(tp__fields_check(registry, phase, use, input.fields, input.field_count, fault));
   run->fields = input.fields;
   run->field_count = (uint32_t)input.field_count;
   run->budget_ns = (int64_t)input.budget_ms * TP__NS_PER_MS;
@@ -400,8 +402,8 @@ static inline tp_status enter(tp_turn *turn, tp__inside *frame, tp_fault *fault)
   const tp_runtime *runtime = turn->core.runtime;
   if (!turn->core.host_held || !turn->core.is_named || tp__inside_any() ||
       tp__aptr_load_relaxed(&strand->inbox) || strand->wake_ns != TP__NEVER ||
-      runtime->process_generation != tp__process_generation() ||
-      tp__a32_load_acquire(&runtime->life) >= TP__LIFE_STOPPING || tp__a32_load_acquire(&turn->core.busy))
+      tp__runtime_is_of_parent(runtime) || tp__runtime_life(runtime) >= TP__LIFE_STOPPING ||
+      tp__a32_load_acquire(&turn->core.busy))
     return enter_slowly(turn, frame, fault);
   tp__a32_store_relaxed(&turn->core.busy, 1); /* as in tp__turn_enter() */
   tp__inside_enter(frame, runtime, TP__THREAD_OWNER);
@@ -462,7 +464,7 @@ static bool copy_payload(tp_turn *turn, const tp__phase_run *run) {
   op->field_count = run->field_count;
   op->fields = NULL;
   if (run->field_count == 0) return true;
-  tp__arena_init(&op->arena, &turn->core.runtime->blocks.as_allocator, NULL, 0, 0);
+  tp__arena_init(&op->arena, &tp__runtime_blocks(turn->core.runtime)->as_allocator, NULL, 0, 0);
   if (!tp__fields_copy(&op->arena, run->fields, run->field_count, &copy)) {
     tp__arena_fini(&op->arena);
     op->arena.allocator = NULL;
@@ -478,7 +480,7 @@ tp_status tp_phase_submit(tp_turn *turn, uint32_t phase, const tp_phase_input *i
   if (!is_known) TP__TRY(check_phase(turn, phase, fault));
   if (!on_end)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_phase_submit needs on_end: nothing else says when the phase ended");
-  if (turn->core.runtime->options.no_engine_workers)
+  if (tp__runtime_options(turn->core.runtime)->no_engine_workers)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "the runtime has no engine workers: use tp_phase_run()");
   tp__phase_run run;
   run.field_count = 0;

@@ -36,7 +36,7 @@ tp_status tp__session_run(tp_session *session, const tp_turn_request *request, c
   tp__drive *drive;
   tp__result *result = NULL;
   TP__TRY(make_drive(session, request, true, nesting, &drive, fault));
-  if (ret_result && !(result = tp__result_new(&session->runtime->allocator))) {
+  if (ret_result && !(result = tp__result_new(tp__runtime_allocator(session->runtime)))) {
     bool done;
     drive->done = &done; /* the caller owns the turn */
     tp__drive_abort(drive);
@@ -57,7 +57,7 @@ tp_status tp_turn_run(tp_session *session, const tp_turn_request *request, const
 
 /* The submission refers to the turn before that can end. */
 static tp_status make_submission(tp__drive *drive, tp_fault *fault) {
-  drive->submission = tp__submission_new(&drive->session->runtime->allocator, &drive->turn->core);
+  drive->submission = tp__submission_new(tp__runtime_allocator(drive->session->runtime), &drive->turn->core);
   if (drive->submission) return TP_OK;
   tp__drive_abort(drive);
   return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a submission");
@@ -66,7 +66,7 @@ static tp_status make_submission(tp__drive *drive, tp_fault *fault) {
 tp_status tp__session_submit(tp_session *session, const tp_turn_request *request, const tp__nesting *nesting,
                              tp_turn_end_fn on_end, void *ctx, tp_submission **ret_submission, tp_fault *fault) {
   tp__drive *drive;
-  if (session->runtime->options.no_engine_workers)
+  if (tp__runtime_options(session->runtime)->no_engine_workers)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "the runtime has no engine workers: use %s()",
                     nesting ? "tp_call_run_turn() or tp_tool_run_turn" : "tp_turn_run");
   TP__TRY(make_drive(session, request, false, nesting, &drive, fault));

@@ -30,7 +30,7 @@ const char *tp_turn_outcome_name(tp_turn_outcome outcome) {
 void tp__session_hold(tp_session *session) { tp__a32_add_relaxed(&session->refs, 1); }
 
 static void free_session(tp_session *session) {
-  const tp_allocator *allocator = &session->runtime->allocator;
+  const tp_allocator *allocator = tp__runtime_allocator(session->runtime);
   tp__inside frame; /* the last reference may go on any thread: these are callbacks wherever that is */
   tp__inside_enter(&frame, session->runtime, TP__INSIDE_CALLBACK);
   if (session->history.destroy) session->history.destroy(session->history.self);
@@ -56,7 +56,7 @@ void tp__session_unref(tp_session *session) {
 }
 
 static tp_status copy_strings(tp_session *session, const tp_session_options *options) {
-  const tp_allocator *allocator = &session->runtime->allocator;
+  const tp_allocator *allocator = tp__runtime_allocator(session->runtime);
   TP__TRY(tp__string_copy(allocator, options->id, &session->id));
   TP__TRY(tp__string_copy(allocator, options->tenant, &session->tenant));
   TP__TRY(tp__string_copy(allocator, options->workspace, &session->workspace));
@@ -67,7 +67,8 @@ static tp_status copy_strings(tp_session *session, const tp_session_options *opt
 static tp_status take_options(tp_session *session, const tp_session_options *options, const tp_history *history,
                               tp_shared_history *shared) {
   if (options->model) {
-    TP__TRY(tp__models_take(&session->models, &session->runtime->allocator, options->model, options->fallbacks,
+    const tp_allocator *allocator = tp__runtime_allocator(session->runtime);
+    TP__TRY(tp__models_take(&session->models, allocator, options->model, options->fallbacks,
                             options->fallback_count));
     session->owns_models = true;
   }
@@ -85,7 +86,7 @@ static tp_status take_options(tp_session *session, const tp_session_options *opt
 }
 
 static void untake_options(tp_session *session) {
-  if (session->owns_models) tp__models_untake(&session->models, &session->runtime->allocator);
+  if (session->owns_models) tp__models_untake(&session->models, tp__runtime_allocator(session->runtime));
   session->owns_models = false;
   session->history = (tp_history){0};
 }
@@ -113,7 +114,7 @@ tp_status tp_session_unlisten(tp_session *session, uint64_t id, tp_fault *fault)
 static tp_status choose_history(const tp_session_options *options, tp_runtime *runtime, tp_history *ret_history,
                                 tp_shared_history **ret_shared, tp_fault *fault) {
   *ret_shared = options->history ? NULL : options->shared_history ? options->shared_history
-                                                                  : runtime->options.shared_history;
+                                                                  : tp__runtime_options(runtime)->shared_history;
   if (options->history && options->shared_history)
     return tp__fail(fault, TP_ERR_USAGE, options->id,
                     "tp_session_options: set history or shared_history, and not both");
@@ -131,7 +132,7 @@ static tp_status join_history(tp_session *session) {
 /* Under the lock under which a drain looks for sessions to close: it sees this one, or this one sees the drain. */
 static tp_status enlist(tp_session *session) {
   tp__mutex_lock(&session->layer->sessions_mutex);
-  bool up = tp__a32_load_acquire(&session->runtime->life) == TP__LIFE_STARTED;
+  bool up = tp__runtime_life(session->runtime) == TP__LIFE_STARTED;
   tp_status status = up ? tp__session_table_add(&session->layer->session_table, session) : TP_ERR_SHUTDOWN;
   if (status == TP_OK && (status = join_history(session)) != TP_OK)
     tp__session_table_remove(&session->layer->session_table, session);
@@ -189,12 +190,12 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
                            options.permission_ctx, fault));
   TP__TRY(check_compaction(&options, fault));
   TP__TRY(tp__models_check("tp_session_options", options.model, options.fallbacks, options.fallback_count,
-                           runtime->registry, fault));
+                           tp__runtime_registry(runtime), fault));
   TP__TRY(tp__runtime_ready(runtime, fault));
   tp_history history;
   tp_shared_history *shared; /* a runtime that was freed has given its own back */
   TP__TRY(choose_history(&options, runtime, &history, &shared, fault));
-  tp_session *session = tp__alloc_zero(&runtime->allocator, sizeof *session);
+  tp_session *session = tp__alloc_zero(tp__runtime_allocator(runtime), sizeof *session);
   if (!session) return tp__fail(fault, TP_ERR_NO_MEMORY, options.id, "no memory for a session");
   session->layer = tp__agent_layer_of(runtime);
   session->runtime = runtime;
@@ -204,14 +205,14 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
   tp__list_init(&session->queue);
   tp__list_init(&session->link);
   tp__list_init(&session->history_user.link);
-  tp__reminders_init(&session->reminders, &runtime->allocator);
-  tp__abilities_init(&session->abilities, &runtime->allocator);
+  tp__reminders_init(&session->reminders, tp__runtime_allocator(runtime));
+  tp__abilities_init(&session->abilities, tp__runtime_allocator(runtime));
   tp_status status = tp__mutex_init(&session->mutex, TP__RANK_session);
   if (status != TP_OK) {
-    tp__release(&runtime->allocator, session, sizeof *session);
+    tp__release(tp__runtime_allocator(runtime), session, sizeof *session);
     return tp__fail(fault, status, options.id, "no memory for a session");
   }
-  session->past = tp__past_new(&runtime->allocator);
+  session->past = tp__past_new(tp__runtime_allocator(runtime));
   status = session->past ? copy_strings(session, &options) : TP_ERR_NO_MEMORY;
   if (status == TP_OK && session->layer->admission.running_max > 0) {
     session->tenant_queue = tp__admission_join(&session->layer->admission, session->tenant);

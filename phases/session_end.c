@@ -25,7 +25,7 @@ static void put_abilities(tp__drive *d) {
   else if (own->dropped > 0) log_abilities(d, "is not complete: more tools were run than a session lists");
   put_value(d, TP_FIELD_ABILITIES_USED, used);
   tp__abilities_fini(own);
-  tp__abilities_init(own, &d->session->runtime->allocator);
+  tp__abilities_init(own, tp__runtime_allocator(d->session->runtime));
 }
 
 bool tp__fill_session_end(tp__drive *d) {
@@ -139,7 +139,7 @@ static bool give_up_handle(tp_session *session, void (*on_end)(void *ctx), void 
 
 static void end_here_or_there(tp_session *session, const tp_session_end *end) {
   tp__drive *drive;
-  bool here = session->runtime->options.no_engine_workers && !tp__inside_is_of(session->runtime);
+  bool here = tp__runtime_options(session->runtime)->no_engine_workers && !tp__inside_is_of(session->runtime);
   tp_status status = make_closing(session, end, here, &drive, NULL);
   if (status == TP_OK) queue_end(drive, here);
   else close_without_phase(session, status);
@@ -196,7 +196,7 @@ tp_status tp_session_end_phase_submit(tp_session *session, const tp_session_end 
   tp_session_end end;
   tp__drive *drive;
   TP__TRY(read_end(theirs, "phase", &end, fault));
-  if (session->runtime->options.no_engine_workers)
+  if (tp__runtime_options(session->runtime)->no_engine_workers)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "the runtime has no engine workers: use tp_session_end_phase()");
   TP__TRY(tp__runtime_ready(session->runtime, fault));
   TP__TRY(make_closing(session, &end, false, &drive, fault));

@@ -3,6 +3,7 @@
  * session_queue.c: the turns of a session that wait for one another, and the order in which they and it end. */
 #include "phases/drive.h"
 #include "phases/session.h"
+#include "runtime/exec/thread_cache.h"
 
 #ifdef TP_CHECKS
 void tp__session_check_locked(const tp_session *session) {
@@ -28,7 +29,7 @@ void tp__session_check_locked(const tp_session *session) {
 static void start(tp__drive *d) { tp__strand_push(&d->turn->core.strand, &d->start_message); }
 
 static void count_queued(const tp_session *session, uint64_t by) {
-  tp__thread_caches_count(&session->runtime->caches, TP__COUNT_QUEUED, by);
+  tp__thread_caches_count(tp__runtime_caches(session->runtime), TP__COUNT_QUEUED, by);
 }
 
 /* The end of a session takes no room of a turn, and a nested turn is in that of the one that waits for it. @return

@@ -4,6 +4,7 @@
  * subscription could read it. */
 #include "phases/steps.h"
 #include "phases/tool_run.h"
+#include "runtime/exec/blocks.h"
 
 enum { ITERATIONS_MAX = 50, PREVIEW_BYTES = 4096 };
 enum { RESULTS_BYTES_MAX = 16 << 20 }; /* of all results of a response, where tool.batch shows them */
@@ -16,7 +17,7 @@ static bool has_readers(const tp__drive *d) {
 }
 
 static bool begin(const tp__drive *d, tp_writer **ret_writer) {
-  return tp_writer_new(&d->turn->core.runtime->blocks.as_allocator, ret_writer) == TP_OK;
+  return tp_writer_new(&tp__runtime_blocks(d->turn->core.runtime)->as_allocator, ret_writer) == TP_OK;
 }
 
 /* The writer's value goes into the turn's memory. @param ok  whether all was written. */

@@ -4,6 +4,7 @@
 #include "phases/parts.h"
 #include "phases/render.h"
 #include "phases/steps.h"
+#include "runtime/exec/jobs.h"
 
 enum { TOOL_CALLS_MAX = 1000, STOP_DENIALS_MAX = 8 };
 

@@ -19,7 +19,7 @@ static bool make_room(tp__drive *d) {
 }
 
 static void add(tp__drive *d, const tp_turn_step *step) {
-  if (!d->session->runtime->store.turn_record) return; /* there is no record to put it in */
+  if (!tp__runtime_store(d->session->runtime)->turn_record) return; /* there is no record to put it in */
   if (make_room(d)) d->steps[d->step_count++] = *step;
   else d->steps_dropped++;
 }

@@ -51,7 +51,7 @@ void tp__step_load(tp__drive *d) {
     tp__drive_go(d, TP__STEP_SESSION_START);
   } else {
     tp__host_call *call = tp__host_call_new(d->turn, d->session, "history.load");
-    if (!call || !(call->made = tp__past_new(&d->turn->core.runtime->allocator))) {
+    if (!call || !(call->made = tp__past_new(tp__runtime_allocator(d->turn->core.runtime)))) {
       if (call) tp__host_call_drop(call);
       tp__drive_no_memory(d);
       return;

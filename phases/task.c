@@ -94,13 +94,13 @@ static void leave(tp_runtime *runtime, tp__task *task, bool stays) {
   tp__tasks *tasks = tasks_of(runtime);
   tp__mutex_lock(&tasks->mutex);
   if (stays) task->running = false;
-  else remove_locked(tasks, task->key, &runtime->allocator);
+  else remove_locked(tasks, task->key, tp__runtime_allocator(runtime));
   tp__mutex_unlock(&tasks->mutex);
 }
 
 /* ---- the store ---- */
 
-static bool keeps_tasks(const tp_runtime *runtime) { return runtime->store.task_put != NULL; }
+static bool keeps_tasks(const tp_runtime *runtime) { return tp__runtime_store(runtime)->task_put != NULL; }
 
 static tp_status store_task(tp_runtime *runtime, const tp__task *task, tp_fault *fault) {
   tp_task_record record = {.struct_size = sizeof record,
@@ -109,7 +109,8 @@ static tp_status store_task(tp_runtime *runtime, const tp__task *task, tp_fault 
                            .tool = tp_text_of(task->tool),
                            .arguments = task->arguments,
                            .agent = tp_text_of(task->agent)};
-  return runtime->store.task_put(runtime->store.self, &record, fault);
+  const tp_store *store = tp__runtime_store(runtime);
+  return store->task_put(store->self, &record, fault);
 }
 
 typedef struct taking {
@@ -133,7 +134,8 @@ static void copy_taken(void *ctx, const tp_task_record *record) {
 /* What became of a task that was taken. When this fails it stays begun, so that it is not run twice. */
 static void settle(tp_runtime *runtime, const char *key, bool stays) {
   tp_fault fault = {0};
-  tp_status status = runtime->store.task_settle(runtime->store.self, tp_text_of(key), stays, &fault);
+  const tp_store *store = tp__runtime_store(runtime);
+  tp_status status = store->task_settle(store->self, tp_text_of(key), stays, &fault);
   if (status != TP_OK)
     tp__log(runtime, TP_LOG_ERROR, &(tp__log_subject){.status = status},
             "what became of the task `%s` was not kept, so it stays begun: %s", key, fault.message);
@@ -141,8 +143,8 @@ static void settle(tp_runtime *runtime, const char *key, bool stays) {
 
 /* Begins a task that this process, or another one, put into the store. */
 static tp_status take_stored(tp_runtime *runtime, const char *key, tp__task **ret_task, tp_fault *fault) {
-  taking t = {.allocator = &runtime->allocator, .key = key};
-  tp_store *store = &runtime->store;
+  taking t = {.allocator = tp__runtime_allocator(runtime), .key = key};
+  const tp_store *store = tp__runtime_store(runtime);
   TP__TRY(tp__may_block(runtime, fault, "a task"));
   TP__TRY(tp__runtime_ready(runtime, fault));
   TP__TRY(store->task_take(store->self, tp_text_of(key), copy_taken, &t, fault));
@@ -162,10 +164,10 @@ typedef struct result {
 
 static tp_task_result *make_result(tp_runtime *runtime, const tp_tool_result *from, const char *key) {
   size_t key_size = key ? strlen(key) : 0, size = sizeof(result) + key_size + from->text.size + 2;
-  result *r = tp__alloc_zero(&runtime->allocator, size);
+  result *r = tp__alloc_zero(tp__runtime_allocator(runtime), size);
   if (!r) return NULL;
   char *room = (char *)(r + 1);
-  r->allocator = runtime->allocator;
+  r->allocator = *tp__runtime_allocator(runtime);
   r->size = size;
   if (key_size) memcpy(room, key, key_size);
   if (from->text.size) memcpy(room + key_size + 1, from->text.data, from->text.size);
@@ -279,14 +281,14 @@ static tp_status reserve(tp_runtime *runtime, const tp_task_spec *spec, tp__task
   tp__tasks *tasks = tasks_of(runtime);
   tp__mutex_lock(&tasks->mutex);
   if (!spec->key)
-    snprintf(generated, sizeof generated, "task-%016llx-%llu", (unsigned long long)runtime->jobs.mark,
+    snprintf(generated, sizeof generated, "task-%016llx-%llu", (unsigned long long)tp__runtime_run_id(runtime),
              (unsigned long long)++tasks->created);
-  tp__task *task = new_task(&runtime->allocator, spec, spec->key ? spec->key : generated);
+  tp__task *task = new_task(tp__runtime_allocator(runtime), spec, spec->key ? spec->key : generated);
   tp_status status = task ? add_locked(tasks, task, fault) : TP_ERR_NO_MEMORY;
   if (status == TP_OK) task->running = true;
   tp__mutex_unlock(&tasks->mutex);
   if (!task) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the task");
-  if (status != TP_OK) tp__release(&runtime->allocator, task, task->size);
+  if (status != TP_OK) tp__release(tp__runtime_allocator(runtime), task, task->size);
   *ret_task = task;
   return status;
 }
@@ -355,7 +357,7 @@ tp_status tp_task_run(tp_runtime *runtime, const char *key, const tp_turn_reques
   tp_status status = run_in_turn(runtime, &spec, &view, ret_result, &kept, fault);
   if (is_stored) {
     settle(runtime, task->key, kept);
-    tp__release(&runtime->allocator, task, task->size);
+    tp__release(tp__runtime_allocator(runtime), task, task->size);
   } else {
     leave(runtime, task, kept);
   }
@@ -369,10 +371,11 @@ tp_status tp_task_discard(tp_runtime *runtime, const char *key, tp_fault *fault)
   tp__tasks *tasks = tasks_of(runtime);
   tp__mutex_lock(&tasks->mutex);
   tp_status status = find_locked(tasks, key, &place, fault);
-  if (status == TP_OK) remove_locked(tasks, key, &runtime->allocator);
+  if (status == TP_OK) remove_locked(tasks, key, tp__runtime_allocator(runtime));
   tp__mutex_unlock(&tasks->mutex);
   if (status != TP_ERR_NOT_FOUND || !keeps_tasks(runtime)) return status;
   TP__TRY(tp__may_block(runtime, fault, "a task"));
   TP__TRY(tp__runtime_ready(runtime, fault));
-  return runtime->store.task_settle(runtime->store.self, tp_text_of(key), false, fault);
+  const tp_store *store = tp__runtime_store(runtime);
+  return store->task_settle(store->self, tp_text_of(key), false, fault);
 }

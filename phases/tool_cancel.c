@@ -45,7 +45,7 @@ size_t tp__dispatch_cancel(tp__dispatch *d, tp_text call_id) {
 
 static void free_request(cancel_request *request) {
   tp__turn *core = &request->turn->core;
-  tp__release(&core->runtime->allocator, request, request->size);
+  tp__release(tp__runtime_allocator(core->runtime), request, request->size);
   tp__turn_unref(core);
 }
 
@@ -64,7 +64,7 @@ static void delivered(tp__message *message) {
 
 static tp_status ask_owner(tp_turn *turn, tp_text call_id, tp_fault *fault) {
   size_t size = sizeof(cancel_request) + call_id.size;
-  cancel_request *request = tp__alloc_zero(&turn->core.runtime->allocator, size);
+  cancel_request *request = tp__alloc_zero(tp__runtime_allocator(turn->core.runtime), size);
   if (!request) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory to cancel a call: try again");
   *request = (cancel_request){.message.deliver = delivered, .turn = turn, .size = size};
   request->call_id = (tp_text){(const char *)(request + 1), call_id.size};
@@ -77,7 +77,7 @@ static tp_status ask_owner(tp_turn *turn, tp_text call_id, tp_fault *fault) {
 
 tp_status tp_turn_cancel_calls(tp_turn *turn, tp_text call_id, tp_fault *fault) {
   if (!turn) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_turn_cancel_calls() needs a turn");
-  if (turn->core.runtime->process_generation != tp__process_generation()) return tp__fail_forked(fault);
+  if (tp__runtime_is_of_parent(turn->core.runtime)) return tp__fail_forked(fault);
   return ask_owner(turn, call_id, fault);
 }
 

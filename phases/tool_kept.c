@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/tool_kept.h"
 
+#include "runtime/exec/blocks.h"
 #include "turnphase/store.h"
 
 enum { STORE_LIMIT_MS = 30000 };
@@ -36,8 +37,9 @@ static keeping *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, keeping
 bool tp__toolcall_is_kept(const tp__tool_slot *slot) {
   const tp_turn *turn = slot->dispatch->turn;
   const tp_runtime *runtime = turn->core.runtime;
-  return turn->session && runtime->options.durability == TP_DURABILITY_SYNC && runtime->store.tool_start &&
-         runtime->store.tool_end && !slot->tool->tool->idempotent;
+  const tp_store *store = tp__runtime_store(runtime);
+  return turn->session && tp__runtime_options(runtime)->durability == TP_DURABILITY_SYNC && store->tool_start &&
+         store->tool_end && !slot->tool->tool->idempotent;
 }
 
 /* ---- the work ---- */
@@ -52,7 +54,7 @@ static void take_earlier(void *ctx, const tp_tool_end_record *earlier) {
 
 static void work(keeping *k) {
   tp_runtime *runtime = tp__attempt_runtime(&k->base);
-  const tp_store *store = &runtime->store;
+  const tp_store *store = tp__runtime_store(runtime);
   tp__inside frame;
   void *self = tp__store_enter(&frame, runtime);
   if (k->is_end) k->status = store->tool_end(self, &k->end, &k->fault);
@@ -110,7 +112,7 @@ static void release(tp__attempt *attempt) {
   keeping *k = of(attempt);
   tp__turn *turn = k->turn;
   tp__arena_fini(&k->arena);
-  tp__block_give(&tp__attempt_runtime(attempt)->blocks, k, k->block_size);
+  tp__block_give(tp__runtime_blocks(tp__attempt_runtime(attempt)), k, k->block_size);
   tp__turn_unref(turn);
 }
 
@@ -119,11 +121,11 @@ static const tp__attempt_class class = {.what = "commit", .call = call, .settled
 static keeping *keeping_new(tp__tool_slot *slot) {
   tp__turn *turn = &slot->dispatch->turn->core;
   size_t block_size;
-  keeping *k = tp__block_take(&turn->runtime->blocks, sizeof *k, &block_size);
+  keeping *k = tp__block_take(tp__runtime_blocks(turn->runtime), sizeof *k, &block_size);
   if (!k) return NULL;
   memset(k, 0, sizeof *k);
   if (tp__attempt_init(&k->base, &class, &turn->strand) != TP_OK) {
-    tp__block_give(&turn->runtime->blocks, k, block_size);
+    tp__block_give(tp__runtime_blocks(turn->runtime), k, block_size);
     return NULL;
   }
   k->block_size = block_size;
@@ -132,7 +134,7 @@ static keeping *keeping_new(tp__tool_slot *slot) {
   k->slot = slot;
   k->turn = turn;
   tp__turn_hold(turn);
-  tp__arena_init(&k->arena, &turn->runtime->allocator, NULL, 0, 0);
+  tp__arena_init(&k->arena, tp__runtime_allocator(turn->runtime), NULL, 0, 0);
   return k;
 }
 
@@ -160,7 +162,7 @@ void tp__toolcall_keep_start(tp__tool_slot *slot) {
     return;
   }
   k->start = (tp_tool_start_record){.struct_size = sizeof k->start,
-                                    .process_run_id = tp__attempt_runtime(&k->base)->jobs.mark,
+                                    .process_run_id = tp__runtime_run_id(tp__attempt_runtime(&k->base)),
                                     .turn_number = k->turn->number,
                                     .call_index = slot->index,
                                     .started_unix_ms = tp__unix_ms(),

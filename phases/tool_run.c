@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/tools.h"
+#include "runtime/exec/blocks.h"
 #include "runtime/exec/breadcrumb.h"
 
 enum { BLOCK_BYTES = 1024 };
@@ -154,7 +155,7 @@ static void release(tp__attempt *base) {
   tp__arena_fini(&attempt->answer_arena);
   tp__arena_fini(&attempt->arena);
   if (attempt->closure) tp__closure_unref(attempt->closure);
-  tp__block_give(&turn->runtime->blocks, attempt, attempt->block_size);
+  tp__block_give(tp__runtime_blocks(turn->runtime), attempt, attempt->block_size);
   tp__turn_unref(turn);
 }
 
@@ -186,17 +187,17 @@ static tp__tool_attempt *new_attempt(const tp_tool_run *run) {
   TP__OWNED(&run->turn->strand);
   tp_runtime *runtime = run->turn->runtime;
   size_t block_size;
-  tp__tool_attempt *a = tp__block_take(&runtime->blocks, BLOCK_BYTES, &block_size);
+  tp__tool_attempt *a = tp__block_take(tp__runtime_blocks(runtime), BLOCK_BYTES, &block_size);
   if (!a) return NULL;
   *a = (tp__tool_attempt){
       .turn = run->turn, .block_size = block_size, .bytes_max = run->bytes_max};
   if (tp__attempt_init(&a->base, &class, &run->turn->strand) != TP_OK) {
-    tp__block_give(&runtime->blocks, a, block_size);
+    tp__block_give(tp__runtime_blocks(runtime), a, block_size);
     return NULL;
   }
   a->closure = tp__closure_ref(run->closure);
   a->base.pool_item.name = run->name;
-  a->arena.allocator = a->answer_arena.allocator = &runtime->blocks.as_allocator;
+  a->arena.allocator = a->answer_arena.allocator = &tp__runtime_blocks(runtime)->as_allocator;
   tp__turn_hold(run->turn);
   return a;
 }
@@ -236,7 +237,7 @@ tp_answer tp_tool_defer(tp_tool_run *run, const tp_deferral *theirs, tp_token *r
     status = run->attempt ? tp__attempt_defer(&run->attempt->base, &deferral, ret_token)
                           : defer_here(run, &deferral, ret_token);
   if (status == TP_ERR_FULL) { /* the model reads the answer: who has the tokens is for the host's log */
-    (void)!tp__tokens_full(&run->turn->runtime->sched, &full);
+    (void)!tp__tokens_full(tp__runtime_sched(run->turn->runtime), &full);
     tp__log(run->turn->runtime, TP_LOG_WARNING, &(tp__log_subject){.status = status}, "tool `%s` got no token: %s",
             run->name, full.message);
   }

@@ -4,6 +4,7 @@
 #include "phases/tools.h"
 
 #include "phases/tool_call.h"
+#include "runtime/exec/blocks.h"
 
 enum { BLOCK_BYTES = 2048 };
 
@@ -119,7 +120,7 @@ static tp__dispatch *take_dispatch(tp_turn *turn) {
     return d;
   }
   size_t block_size;
-  tp__dispatch *d = tp__block_take(&turn->core.runtime->blocks, BLOCK_BYTES, &block_size);
+  tp__dispatch *d = tp__block_take(tp__runtime_blocks(turn->core.runtime), BLOCK_BYTES, &block_size);
   if (!d) return NULL;
   memset(d, 0, sizeof *d);
   d->turn = turn;
@@ -127,10 +128,10 @@ static tp__dispatch *take_dispatch(tp_turn *turn) {
   d->run.turn = &turn->core;
   d->run.arena = &d->texts;
   d->has_listener = tp__turn_has_listener(turn);
-  d->timestamps = turn->core.runtime->options.timestamps;
+  d->timestamps = tp__runtime_options(turn->core.runtime)->timestamps;
   d->begin = event_of(turn, TP_EVENT_TOOL_BEGIN);
   d->end = event_of(turn, TP_EVENT_TOOL_END);
-  tp__arena_init(&d->texts, &turn->core.runtime->blocks.as_allocator, d + 1, block_size - sizeof *d, 0);
+  tp__arena_init(&d->texts, &tp__runtime_blocks(turn->core.runtime)->as_allocator, d + 1, block_size - sizeof *d, 0);
   return d;
 }
 
@@ -151,7 +152,7 @@ static void prepare(tp__dispatch *d) {
   d->resumes = false;
   tp__list_init(&d->ordered);
   tp__list_init(&d->resumable);
-  tp__arena_init(&d->scratch, &d->turn->core.runtime->blocks.as_allocator, d->first, sizeof d->first, 0);
+  tp__arena_init(&d->scratch, &tp__runtime_blocks(d->turn->core.runtime)->as_allocator, d->first, sizeof d->first, 0);
   tp__toolcall_look_at_clock(d);
 }
 
@@ -213,7 +214,7 @@ void tp__dispatch_free(tp__dispatch *d) {
   if (!d) return;
   TP__ASSERT(d->turn->dispatch != d); /* it has ended */
   tp__arena_fini(&d->texts);
-  tp__block_give(&d->turn->core.runtime->blocks, d, d->block_size);
+  tp__block_give(tp__runtime_blocks(d->turn->core.runtime), d, d->block_size);
 }
 
 /* ---- the public functions ---- */
@@ -351,7 +352,7 @@ static tp_status submit(tp_turn *turn, const tp_tool_call *const *calls, size_t 
   TP__TRY(check_calls(calls, count, fault));
   if (!on_end)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_tools_submit needs on_end: nothing else says when the calls ended");
-  if (turn->core.runtime->options.no_engine_workers)
+  if (tp__runtime_options(turn->core.runtime)->no_engine_workers)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "the runtime has no engine workers: use tp_tools_run()");
   tp_status status = tp__turn_begin_operation(&turn->core);
   if (status != TP_OK) return tp__fail(fault, status, NULL, "the operation was not begun: %s", tp_status_text(status));

@@ -2,6 +2,7 @@
 #include "phases/tools.h"
 
 #include "phases/contribution.h"
+#include "runtime/exec/blocks.h"
 
 typedef struct named_permits {
   tp__link link;
@@ -26,7 +27,7 @@ static named_permits *find_locked(tp__agent_layer *layer, const char *owner, con
 static named_permits *add_locked(tp__agent_layer *layer, const char *owner, const char *tool) {
   TP__LOCKED(&layer->sessions_mutex);
   size_t size = sizeof(named_permits) + strlen(owner) + strlen(tool) + 2;
-  named_permits *named = tp__alloc_zero(&layer->runtime->allocator, size);
+  named_permits *named = tp__alloc_zero(tp__runtime_allocator(layer->runtime), size);
   if (!named) return NULL;
   named->size = size;
   tp__permits_init(&named->permits);
@@ -50,7 +51,7 @@ void tp__tool_permits_free(tp__agent_layer *layer) {
   while (!tp__list_empty(&layer->tool_permits)) {
     named_permits *named = TP__CONTAINER(layer->tool_permits.next, named_permits, link);
     tp__list_remove(&named->link);
-    tp__release(&layer->runtime->allocator, named, named->size);
+    tp__release(tp__runtime_allocator(layer->runtime), named, named->size);
   }
 }
 
@@ -156,11 +157,11 @@ static bool is_in(tp_text scope, tp_text name) {
 
 tp_status tp__toolset_new(tp__agent_layer *layer, tp_text scope, const tp_merged *merged, tp__toolset **ret_toolset) {
   size_t block_size;
-  tp__toolset *set = tp__block_take(&layer->runtime->blocks, TP__BLOCK_BYTES_MIN, &block_size);
+  tp__toolset *set = tp__block_take(tp__runtime_blocks(layer->runtime), TP__BLOCK_BYTES_MIN, &block_size);
   if (!set) return TP_ERR_NO_MEMORY;
   *set = (tp__toolset){.runtime = layer->runtime, .block_size = block_size};
   atomic_init(&set->refs.v, 1);
-  tp__arena_init(&set->arena, &set->runtime->blocks.as_allocator, set + 1, block_size - sizeof *set, 0);
+  tp__arena_init(&set->arena, &tp__runtime_blocks(set->runtime)->as_allocator, set + 1, block_size - sizeof *set, 0);
   tp_status status = make_room(set, count_tools(merged)) ? TP_OK : TP_ERR_NO_MEMORY;
   for (size_t i = 0; status == TP_OK && i < tp_merged_count(merged, TP_KIND_TOOL_BUNDLE); i++)
     status = add_bundle(set, layer, *tp_merged_get(merged, TP_KIND_TOOL_BUNDLE, i));
@@ -179,5 +180,5 @@ void tp__toolset_unref(tp__toolset *set) {
   if (!set || tp__a32_sub_acq_rel(&set->refs, 1) != 1) return;
   for (size_t i = 0; i < set->count; i++) tp__closure_unref(set->entries[i].closure);
   tp__arena_fini(&set->arena);
-  tp__block_give(&set->runtime->blocks, set, set->block_size);
+  tp__block_give(tp__runtime_blocks(set->runtime), set, set->block_size);
 }

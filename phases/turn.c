@@ -5,6 +5,8 @@
 #include "phases/agent.h"
 #include "phases/conversation.h"
 #include "phases/tools.h"
+#include "runtime/exec/blocks.h"
+#include "runtime/exec/turn_table.h"
 
 enum { TURN_LIMIT_MS = 600000, PARAMETERS_BYTES_MAX = 1 << 20 };
 
@@ -161,7 +163,7 @@ void tp__turn_release(tp__turn *core) {
   if (turn->people.ask || turn->people.permission) turn->people = (tp__people){0};
   if (in_table) make_idle(turn);
   tp__turn_fini(core);
-  if (!in_table) tp__block_give(&runtime->blocks, turn, block_size);
+  if (!in_table) tp__block_give(tp__runtime_blocks(runtime), turn, block_size);
 }
 
 /* Turns that hosts begin lie in the turn table; those that close a session or agent are rare and have a block. */
@@ -173,7 +175,7 @@ static tp_status take_memory(tp_runtime *runtime, tp__turn_kind kind, tp_turn **
     *ret_turn = tp__turn_of(core);
     return TP_OK;
   }
-  tp_turn *turn = tp__block_take(&runtime->blocks, sizeof *turn, ret_block_size);
+  tp_turn *turn = tp__block_take(tp__runtime_blocks(runtime), sizeof *turn, ret_block_size);
   if (!turn) return TP_ERR_NO_MEMORY;
   turn->core.cleared = false;
   turn->core.number = tp__turn_number(runtime);
@@ -223,7 +225,7 @@ tp_status tp__turn_new(tp_runtime *runtime, const tp__turn_ids *ids, const tp_tu
   if (status == TP_OK) {
     if (!turn->core.cleared) clear_turn(turn, runtime);
     status = turn_init(turn, runtime, ids, request, &spec);
-    if (status != TP_OK && block_size > 0) tp__block_give(&runtime->blocks, turn, block_size);
+    if (status != TP_OK && block_size > 0) tp__block_give(tp__runtime_blocks(runtime), turn, block_size);
   }
   if (status != TP_OK) return tp__fail(fault, status, NULL, "the turn was not begun: %s", tp_status_text(status));
   if (ids->of) { /* these lie in a line that a bare turn's begin does not touch */
@@ -281,8 +283,8 @@ tp_status tp__turn_new_held(tp_runtime *runtime, const tp__turn_ids *ids, const 
 tp_status tp__turn_enter(tp_turn *turn) {
   tp__a32 *busy = &turn->core.busy;
   uint32_t idle = 0;
-  if (turn->core.runtime->process_generation != tp__process_generation()) return TP_ERR_FORKED;
-  if (tp__a32_load_acquire(&turn->core.runtime->life) >= TP__LIFE_STOPPING) return TP_ERR_SHUTDOWN;
+  if (tp__runtime_is_of_parent(turn->core.runtime)) return TP_ERR_FORKED;
+  if (tp__runtime_life(turn->core.runtime) >= TP__LIFE_STOPPING) return TP_ERR_SHUTDOWN;
   if (turn->core.host_held) { /* only threads of the host's can begin something, one after the other */
     if (tp__a32_load_acquire(busy)) return TP_ERR_BUSY;
     tp__a32_store_relaxed(busy, 1); /* read by a drain, which looks again */

@@ -7,6 +7,7 @@
 
 #include "phases/agent_layer.h"
 #include "phases/merge.h"
+#include "runtime/exec/entry.h"
 #include "turnphase/people.h"
 #include "turnphase/turn.h"
 

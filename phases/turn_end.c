@@ -3,6 +3,7 @@
  * turn_end.c: the end of a driven turn: its result, its record, who is notified, and the next one of its session. */
 #include "phases/session.h"
 #include "phases/steps.h"
+#include "runtime/exec/thread_cache.h"
 
 static void fill_result(const tp__drive *d, tp_turn_result *result) {
   *result = (tp_turn_result){.struct_size = sizeof *result,
@@ -28,7 +29,7 @@ static void fill_result(const tp__drive *d, tp_turn_result *result) {
 /* What its store keeps of the turn. */
 static void record_end(const tp__drive *d, const tp_turn_result *result) {
   tp_runtime *runtime = d->session->runtime;
-  if (!runtime->store.turn_record) return;
+  if (!tp__runtime_store(runtime)->turn_record) return;
   int64_t offset_ns = tp__unix_offset_ns();
   tp_turn_record record = {.struct_size = sizeof record,
                            .number = tp__a64_add_relaxed(&d->session->layer->turns_ended, 1) + 1,
@@ -62,7 +63,7 @@ static void record_end(const tp__drive *d, const tp_turn_result *result) {
 
 static void report_end(tp__drive *d, const tp_turn_result *result) {
   record_end(d, result);
-  tp__thread_caches_count(&d->session->runtime->caches, (uint32_t)d->outcome, 1);
+  tp__thread_caches_count(tp__runtime_caches(d->session->runtime), (uint32_t)d->outcome, 1);
   if (d->result) tp__result_fill(d->result, result);
   if (d->submission) tp__result_fill(&d->submission->result, result);
   if (d->on_end) d->on_end(d->ctx, result);

@@ -12,7 +12,7 @@
 #define TP__BEGIN_H
 
 #include "runtime/exec/entry.h"
-#include "runtime/exec/runtime.h"
+#include "runtime/exec/runtime_object.h"
 
 enum { TP__ENTRY_ARENA_BYTES = 512 };
 

@@ -5,6 +5,7 @@
 #ifndef TP__BREADCRUMB_H
 #define TP__BREADCRUMB_H
 
+#include "runtime/exec/entry.h"
 #include "runtime/exec/runtime.h"
 
 enum { TP__BREADCRUMBS = 256 }; /* a power of two */
@@ -13,7 +14,8 @@ _Static_assert(sizeof(tp__a32) == sizeof(uint32_t), "a flag of a breadcrumb is w
 static inline tp__a32 *tp__breadcrumb_flag(tp_breadcrumb *b) { return (tp__a32 *)(void *)&b->is_running; }
 /** The calling thread's; NULL where the store has none. */
 static inline tp_breadcrumb *tp__breadcrumb_here(const tp_runtime *runtime) {
-  return runtime->breadcrumbs ? &runtime->breadcrumbs[tp__thread_number() % TP__BREADCRUMBS] : NULL;
+  tp_breadcrumb *all = tp__runtime_breadcrumbs(runtime);
+  return all ? &all[tp__thread_number() % TP__BREADCRUMBS] : NULL;
 }
 /** The turn and phase of what is called next. @param b  may be NULL, as below. */
 void tp__breadcrumb_turn(tp_breadcrumb *b, const tp__turn *turn, tp_phase_id phase, uint64_t entry_id,

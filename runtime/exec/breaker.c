@@ -4,17 +4,20 @@
 #include <stdio.h>
 
 #include "runtime/exec/report.h"
+#include "runtime/exec/runtime.h"
 #include "runtime/plan/registry.h"
+
+static tp__breaker_state *state_of(const tp__entry *e) { return tp__runtime_breaker_state(e->turn->runtime); }
 
 /* ---- before a call ---- */
 
 static bool is_tripped(const tp__entry *e, const tp__node *node) {
-  return tp__a32_load_relaxed(&e->turn->runtime->stopped_subscriptions) && tp__a32_load_relaxed(&node->sub->tripped);
+  return tp__a32_load_relaxed(&state_of(e)->stopped_subscriptions) && tp__a32_load_relaxed(&node->sub->tripped);
 }
 
 /* A second more than is asked for, so that not every failure writes what all others read. */
-static void suspect_until(tp_runtime *runtime, uint32_t phase, int64_t until_ns) {
-  tp__a64 *shared = &runtime->suspects_until_ns[phase];
+static void suspect_until(const tp__entry *e, int64_t until_ns) {
+  tp__a64 *shared = &state_of(e)->suspects_until_ns[e->plan->phase];
   uint64_t was = tp__a64_load_relaxed(shared);
   while ((int64_t)was < until_ns)
     if (tp__a64_cas_acq_rel(shared, &was, (uint64_t)until_ns + 1000u * TP__NS_PER_MS)) return;
@@ -26,13 +29,13 @@ static bool admits(const tp__entry *e, const tp__node *node) {
   tp__circuit *circuit = &node->sub->circuit;
   if (!tp__circuit_admits(circuit, e->now_ns)) return false;
   if (tp__circuit_is_open(circuit))
-    suspect_until(e->turn->runtime, e->plan->phase, tp__circuit_suspect_until_ns(circuit, e->now_ns));
+    suspect_until(e, tp__circuit_suspect_until_ns(circuit, e->now_ns));
   return true;
 }
 
 /* What is only started here, a detached run, asks again itself, so that the probe is its call. */
 static bool is_open(const tp__entry *e, const tp__node *node) {
-  if (!tp__breaker_suspects(e->turn->runtime, e->plan->phase, e->now_ns) || (node->flags & TP__NODE_BACKGROUND))
+  if (!tp__breaker_suspects(state_of(e), e->plan->phase, e->now_ns) || (node->flags & TP__NODE_BACKGROUND))
     return false;
   return !(node->flags & TP__NODE_DETACHED ? tp__circuit_would_admit(&node->sub->circuit, e->now_ns) : admits(e, node));
 }
@@ -72,7 +75,7 @@ static void report(const tp__entry *e, const tp__node *node, const tp__circuit_r
     snprintf(detail, sizeof detail, "its probe failed; the next is tried in %lld ms", interval_ms);
   else
     snprintf(detail, sizeof detail, "its probe succeeded");
-  if (what->change == TP__CIRCUIT_OPENED) tp__a64_add_relaxed(&runtime->breakers_opened, 1);
+  if (what->change == TP__CIRCUIT_OPENED) tp__a64_add_relaxed(&tp__runtime_counters(runtime)->breakers_opened, 1);
   tp__report row = {.action = opened ? "breaker opened" : "breaker closed",
                     .phase = e->plan->phase,
                     .subscription = node->subscription_name,
@@ -93,9 +96,9 @@ void tp__breaker_count(const tp__entry *e, uint32_t index, tp_reason reason) {
   const tp__node *node = &e->plan->nodes[index];
   tp_runtime *runtime = e->turn->runtime;
   bool failed = reason != TP_REASON_NONE;
-  if (runtime->options.no_breakers || e->runs[index].row.started_ns == 0) return; /* it was never called */
-  if (failed ? !is_its_own(reason) : !tp__breaker_suspects(runtime, e->plan->phase, e->now_ns)) return;
+  if (tp__runtime_options(runtime)->no_breakers || e->runs[index].row.started_ns == 0) return; /* it was never called */
+  if (failed ? !is_its_own(reason) : !tp__breaker_suspects(state_of(e), e->plan->phase, e->now_ns)) return;
   tp__circuit_report what = tp__circuit_ended(&node->sub->circuit, failed, e->now_ns);
-  suspect_until(runtime, e->plan->phase, tp__circuit_suspect_until_ns(&node->sub->circuit, e->now_ns));
+  suspect_until(e, tp__circuit_suspect_until_ns(&node->sub->circuit, e->now_ns));
   if (what.change != TP__CIRCUIT_SAME) report(e, node, &what);
 }

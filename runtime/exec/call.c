@@ -181,7 +181,7 @@ static size_t bytes_of(const tp_contribution *c) {
 
 tp_status tp__output_emit(tp__output *output, tp__arena *arena, tp__entry *entry, uint32_t index,
                           const tp_contribution *contribution) {
-  const tp__contribution_ops *ops = entry->turn->runtime->layer_ops->contributions;
+  const tp__contribution_ops *ops = tp__runtime_layer_ops(entry->turn->runtime)->contributions;
   tp_capability kinds = entry->plan->nodes[index].kinds;
   if (contribution->kind >= TP_KIND_COUNT || !(kinds & 1u << contribution->kind))
     return refuse(output, TP_ERR_CAPABILITY);
@@ -192,9 +192,9 @@ tp_status tp__output_emit(tp__output *output, tp__arena *arena, tp__entry *entry
   bool infra = entry->plan->nodes[index].flags & TP__NODE_INFRA; /* the merge drops a signal of whatever phase */
   uint32_t phase = infra ? (uint32_t)TP_PHASE_NONE : entry->plan->phase;
   tp_runtime *runtime = entry->turn->runtime;
-  tp__closure_home home = {.allocator = &runtime->allocator,
+  tp__closure_home home = {.allocator = tp__runtime_allocator(runtime),
                            .inside_of = runtime,
-                           .inbox_owner = runtime->registry,
+                           .inbox_owner = tp__runtime_registry(runtime),
                            .closures = &entry->closures};
   tp_status status = ops->copy(arena, phase, &home, contribution, &emitted->contribution);
   if (status != TP_OK) return refuse(output, status);
@@ -231,7 +231,7 @@ tp_status tp__output_replace(tp__output *output, tp__arena *arena, const tp__ent
                              const tp_field *fields, size_t count) {
   if (!entry->plan->row->replace || !(entry->plan->nodes[index].capabilities & TP_CAPABILITY_REPLACE_PAYLOAD))
     return refuse(output, TP_ERR_CAPABILITY);
-  const tp__registry *registry = entry->turn->runtime->registry;
+  const tp__registry *registry = tp__runtime_registry(entry->turn->runtime);
   tp_fault fault;
   if (tp__fields_check(registry, entry->plan->phase, TP__FIELDS_REPLACE, fields, count, &fault) != TP_OK)
     return refuse_fields(output, arena, TP_ERR_MALFORMED, &fault);
@@ -263,7 +263,7 @@ tp_answer tp_call_defer(tp_call *call, const tp_deferral *theirs, tp_token *ret_
   if (status == TP_OK)
     status = call->attempt ? tp__attempt_defer(call->attempt, &deferral, ret_token)
                            : tp__node_defer_inline(call, &deferral, ret_token);
-  if (status == TP_ERR_FULL) (void)!tp__tokens_full(&call->entry->turn->runtime->sched, &fault);
+  if (status == TP_ERR_FULL) (void)!tp__tokens_full(tp__runtime_sched(call->entry->turn->runtime), &fault);
   if (status == TP_OK) return TP_ANSWER_DEFERRED;
   call->sealed = was_sealed; /* nobody has a token of it that was sealed here */
   const char *reason = was_sealed ? "deferred twice" : keep(call, fault.message);

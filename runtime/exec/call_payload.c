@@ -34,7 +34,7 @@ static void write_field(const tp__contribution_ops *ops, const tp_field *field, 
 }
 
 static tp_text write_payload(const tp_call *call, tp_writer *writer) {
-  const tp__contribution_ops *ops = call->entry->turn->runtime->layer_ops->contributions;
+  const tp__contribution_ops *ops = tp__runtime_layer_ops(call->entry->turn->runtime)->contributions;
   tp_text value;
   tp_write_map(writer, call->field_count);
   for (const tp_field *field = next_field(call, 0); field; field = next_field(call, field->id))
@@ -50,12 +50,12 @@ static const struct tp__call_payload *find(const tp_call *call) {
 
 /* Without memory there is none, and the next call tries again. */
 static const struct tp__call_payload *add_locked(const tp_call *call) {
-  TP__LOCKED(&call->entry->turn->runtime->payloads_mutex);
+  TP__LOCKED(tp__runtime_payloads_mutex(call->entry->turn->runtime));
   tp_runtime *runtime = call->entry->turn->runtime;
-  struct tp__call_payload *p = tp__alloc_zero(&runtime->allocator, sizeof *p);
+  struct tp__call_payload *p = tp__alloc_zero(tp__runtime_allocator(runtime), sizeof *p);
   if (!p) return NULL;
-  if (tp_writer_new(&runtime->allocator, &p->writer) != TP_OK) {
-    tp__release(&runtime->allocator, p, sizeof *p);
+  if (tp_writer_new(tp__runtime_allocator(runtime), &p->writer) != TP_OK) {
+    tp__release(tp__runtime_allocator(runtime), p, sizeof *p);
     return NULL;
   }
   p->fields = call->fields;
@@ -69,16 +69,16 @@ tp_text tp_call_payload(const tp_call *call) {
   tp_runtime *runtime = call->entry->turn->runtime;
   const struct tp__call_payload *p = find(call);
   if (!p) {
-    tp__mutex_lock(&runtime->payloads_mutex);
+    tp__mutex_lock(tp__runtime_payloads_mutex(runtime));
     p = find(call);
     if (!p) p = add_locked(call);
-    tp__mutex_unlock(&runtime->payloads_mutex);
+    tp__mutex_unlock(tp__runtime_payloads_mutex(runtime));
   }
   return p ? p->value : (tp_text){NULL, 0};
 }
 
 void tp__call_payloads_free(tp__entry *e) {
-  const tp_allocator *allocator = &e->turn->runtime->allocator;
+  const tp_allocator *allocator = tp__runtime_allocator(e->turn->runtime);
   struct tp__call_payload *p = tp__aptr_load_acquire(&e->payloads);
   tp__aptr_store_relaxed(&e->payloads, NULL);
   while (p) {

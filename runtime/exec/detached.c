@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/exec/detached.h"
 
+#include "runtime/exec/blocks.h"
+#include "runtime/exec/jobs.h"
 #include "runtime/exec/runtime.h"
 
 typedef struct detached {
@@ -26,7 +28,7 @@ static void release(tp__turn *turn) {
   tp_runtime *runtime = turn->runtime;
   if (d->parent) tp__turn_unref(d->parent);
   tp__turn_fini(turn);
-  tp__block_give(&runtime->blocks, d, d->block_size);
+  tp__block_give(tp__runtime_blocks(runtime), d, d->block_size);
 }
 
 /* Nothing of a detached run is merged, but the jobs that it asks for are stored. */
@@ -100,8 +102,8 @@ static tp_status begin_turn(detached *d, tp_runtime *runtime, const tp__detached
 
 static tp_status begin_entry(detached *d, const tp__detached_spec *spec, tp__entry **ret_entry) {
   tp_runtime *runtime = d->turn.runtime;
-  if (!spec->sets && spec->payload.sets.size > 0 && runtime->layer_ops->sets_read &&
-      !runtime->layer_ops->sets_read(&d->turn.arena, spec->payload.sets, &d->turn.sets))
+  if (!spec->sets && spec->payload.sets.size > 0 && tp__runtime_layer_ops(runtime)->sets_read &&
+      !tp__runtime_layer_ops(runtime)->sets_read(&d->turn.arena, spec->payload.sets, &d->turn.sets))
     return TP_ERR_NO_MEMORY;
   if (!tp__arena_text(&d->turn.arena, spec->job.key, &d->job.key)) return TP_ERR_NO_MEMORY;
   tp__entry_spec entry = {.plan = &d->plan,
@@ -126,7 +128,7 @@ static tp_reason reason_of(tp_status status) {
 
 tp_reason tp__detached_run(tp_runtime *runtime, const tp__detached_spec *spec) {
   size_t block_size;
-  detached *d = tp__block_take(&runtime->blocks, sizeof *d, &block_size);
+  detached *d = tp__block_take(tp__runtime_blocks(runtime), sizeof *d, &block_size);
   if (!d) return TP_REASON_NO_MEMORY;
   memset(d, 0, sizeof *d);
   d->block_size = block_size;
@@ -136,7 +138,7 @@ tp_reason tp__detached_run(tp_runtime *runtime, const tp__detached_spec *spec) {
   make_plan(d, spec);
   tp_status status = begin_turn(d, runtime, spec);
   if (status != TP_OK) {
-    tp__block_give(&runtime->blocks, d, block_size);
+    tp__block_give(tp__runtime_blocks(runtime), d, block_size);
     return reason_of(status);
   }
   tp__entry *entry;

@@ -166,7 +166,8 @@ tp_caller tp_match_caller(const tp_match_view *view) { return view->entry->turn-
 tp_text tp_match_mode(const tp_match_view *view) { return view->entry->turn->mode; }
 
 static bool is_killed(const tp__entry *e, const tp__node *node) {
-  return tp__a32_load_relaxed(&e->turn->runtime->stopped_subscriptions) && tp__a32_load_relaxed(&node->sub->killed);
+  return tp__a32_load_relaxed(&e->turn->runtime->breaker_state.stopped_subscriptions) &&
+         tp__a32_load_relaxed(&node->sub->killed);
 }
 
 /* Why the node has no duty, or NONE; MALFORMED when its match gave no answer. */
@@ -202,6 +203,8 @@ static void take_call(tp__entry *e, uint32_t index, tp_call *call, tp_answer kin
   }
 }
 
+static int64_t stamp(const tp__entry *e) { return tp__stamp(e->turn->runtime->options.timestamps, e->now_ns); }
+
 static void call_here(tp__entry *e, const tp__node *node, uint32_t index, tp__run *run) {
   tp__inline_call_set(e, &e->call, &e->arena, index);
   e->call.attempt_number = run->row.attempts;
@@ -209,7 +212,7 @@ static void call_here(tp__entry *e, const tp__node *node, uint32_t index, tp__ru
   tp_breadcrumb *breadcrumb = tp__breadcrumb_of_node(e, index, e->now_ns);
   tp_answer kind = node->run(node->self, &e->call);
   tp__breadcrumb_leave(breadcrumb);
-  run->row.ended_ns = e->now_ns = tp__stamp(e->turn->runtime, e->now_ns);
+  run->row.ended_ns = e->now_ns = stamp(e);
   e->is_call_set = false;
   take_call(e, index, &e->call, kind);
 }
@@ -230,7 +233,7 @@ static void hand_over(tp__entry *e, const tp__node *node, uint32_t index, tp__ru
   tp_reason refused = tp__node_hand_over(e, index, tp__entry_node_deadline(e, index, run), tp__node_timeout(node));
   *begins_more = began_more;
   if (refused) tp__entry_settle(e, index, TP_STATE_FAILED, refused);
-  e->now_ns = tp__stamp(e->turn->runtime, e->now_ns); /* handing over is not part of the next handler's time */
+  e->now_ns = stamp(e); /* handing over is not part of the next handler's time */
 }
 
 static void detach(tp__entry *e, uint32_t index, tp__run *run) {
@@ -242,7 +245,7 @@ static void detach(tp__entry *e, uint32_t index, tp__run *run) {
     return;
   }
   tp__entry_settle(e, index, refused ? TP_STATE_FAILED : TP_STATE_BACKGROUNDED, refused);
-  e->now_ns = tp__stamp(e->turn->runtime, e->now_ns); /* neither is storing a job, or starting a run */
+  e->now_ns = stamp(e); /* neither is storing a job, or starting a run */
 }
 
 /* A node that waited to be tried again does not ask for its duty again. */

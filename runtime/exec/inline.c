@@ -108,7 +108,7 @@ static inline __attribute__((always_inline)) bool run_with(tp__entry *e, tp_time
   int64_t now_ns = e->now_ns;
   bool in_time = now_ns < e->fast_path_until_ns;
   for (uint32_t index = 0; index < plan->node_count; index++, node++) {
-    if (!in_time || tp__a32_load_relaxed(&runtime->stopped_subscriptions)) {
+    if (!in_time || tp__a32_load_relaxed(&runtime->breaker_state.stopped_subscriptions)) {
       if (timestamps == TP_TIMESTAMPS_COARSE) set_durations(e, index, now_ns = tp__now_ns());
       lay_out_from(e, index);
       e->now_ns = now_ns;
@@ -162,7 +162,8 @@ tp__entry *tp__entry_run_inline(tp__turn *turn, const tp__plan *plan, const tp_f
   tp__entry *e = tp__entry_begin(turn, plan, 0, false);
   if (!e) return NULL;
   set_lent(e, fields, field_count);
-  if (tp__breaker_suspects(turn->runtime, plan->phase, e->now_ns)) e->fast_path_until_ns = 0; /* each is counted */
+  if (tp__breaker_suspects(&turn->runtime->breaker_state, plan->phase, e->now_ns))
+    e->fast_path_until_ns = 0; /* each is counted */
   if (!run_in_plan_order(e)) return e;
   if (e != turn->cached_entry) tp__list_push(&turn->entries, &e->link); /* its result is found at the turn's end */
   e->ended = true;

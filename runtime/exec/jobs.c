@@ -99,14 +99,14 @@ static void run_ended(void *ctx, const tp__detached_end *end) {
 static tp_reason start(tp_runtime *runtime, running_job *job, const tp_job *claimed) {
   char memory[1024];
   tp__arena arena;
-  tp__arena_init(&arena, &runtime->allocator, memory, sizeof memory, 0);
+  tp__arena_init(&arena, tp__runtime_allocator(runtime), memory, sizeof memory, 0);
   tp_reason refused = TP_REASON_MALFORMED;
   tp__detached_spec spec = {.on_end = run_ended, .ctx = job, .ret_turn = &job->turn};
   tp_status status = tp__payload_read(claimed->payload, &arena, &spec.payload);
   if (status == TP_ERR_NO_MEMORY) refused = TP_REASON_NO_MEMORY;
   if (status == TP_OK) {
-    spec.snapshot = tp__registry_find_handler(runtime->registry, claimed->handler, claimed->contract_version,
-                                              claimed->phase, &spec.node, &spec.plan);
+    spec.snapshot = tp__registry_find_handler(tp__runtime_registry(runtime), claimed->handler,
+                                              claimed->contract_version, claimed->phase, &spec.node, &spec.plan);
     refused = TP_REASON_SHUTDOWN; /* what could run it was removed since the filter looked */
     if (spec.snapshot) {
       uint32_t limit_ms = claimed->limit_ms ? claimed->limit_ms : LIMIT_MS;
@@ -124,11 +124,11 @@ static tp_reason start(tp_runtime *runtime, running_job *job, const tp_job *clai
 /* ---- the thread ---- */
 
 static bool can_run(void *ctx, const tp_job *candidate) {
-  tp_runtime *runtime = ((running_job *)ctx)->jobs->runtime;
+  tp__registry *registry = tp__runtime_registry(((running_job *)ctx)->jobs->runtime);
   const tp__node *node;
   const tp__plan *plan;
   tp__snapshot *snapshot =
-      tp__registry_find_handler(runtime->registry, candidate->handler, candidate->contract_version, TP_PHASE_NONE,
+      tp__registry_find_handler(registry, candidate->handler, candidate->contract_version, TP_PHASE_NONE,
                                 &node, &plan);
   if (snapshot) tp__snapshot_unpin(snapshot);
   return snapshot != NULL;
@@ -139,7 +139,7 @@ static void keep_texts(running_job *job, const tp_job *claimed) {
   tp_text *texts[] = {&job->desc.subscription, &job->desc.idempotency_key, &job->desc.order_key};
   const tp_text *theirs[] = {&claimed->subscription, &claimed->idempotency_key, &claimed->order_key};
   for (int i = 0; i < 3; i++) job->texts_size += theirs[i]->size;
-  job->texts = job->texts_size > 0 ? tp__alloc(&job->jobs->runtime->allocator, job->texts_size) : NULL;
+  job->texts = job->texts_size > 0 ? tp__alloc(tp__runtime_allocator(job->jobs->runtime), job->texts_size) : NULL;
   size_t used = 0;
   for (int i = 0; i < 3; i++) {
     bool keeps = job->texts && theirs[i]->size > 0;
@@ -199,7 +199,7 @@ static void notify(tp_runtime *runtime, const tp_job *job, tp_job_state state) {
   tp_job shown = *job;
   shown.state = state;
   shown.payload = (tp_text){NULL, 0};
-  if (runtime->layer_ops->job_notify) runtime->layer_ops->job_notify(runtime, &shown);
+  if (tp__runtime_layer_ops(runtime)->job_notify) tp__runtime_layer_ops(runtime)->job_notify(runtime, &shown);
 }
 
 static void lost(void *ctx, const tp_job *job) {
@@ -219,7 +219,7 @@ static void notify_end(const running_job *job, uint32_t state, int64_t now_ms) {
 
 static void finish(tp__jobs *jobs, running_job *job) {
   tp_runtime *runtime = jobs->runtime;
-  tp_store *store = &runtime->store;
+  const tp_store *store = tp__runtime_store(runtime);
   tp_text message = {job->message, job->message_size};
   int64_t now_ms = tp__unix_ms();
   tp_job_finish request = {.struct_size = sizeof request,
@@ -244,8 +244,8 @@ static void finish(tp__jobs *jobs, running_job *job) {
     tp__log(runtime, TP_LOG_WARNING, &(tp__log_subject){.status = status}, "the end of a job was not stored: %s",
             tp_status_text(status));
   else if (job->end != TP_JOB_END_RELEASED) notify_end(job, state, now_ms);
-  tp__release(&runtime->allocator, job->texts, job->texts ? job->texts_size : 0);
-  tp__release(&runtime->allocator, job, sizeof *job);
+  tp__release(tp__runtime_allocator(runtime), job->texts, job->texts ? job->texts_size : 0);
+  tp__release(tp__runtime_allocator(runtime), job, sizeof *job);
 }
 
 /* ---- heartbeat ---- */
@@ -265,7 +265,7 @@ static void give_up_lost(tp__jobs *jobs, const running_job *job) {
 
 /* @return false when the store failed: then it is tried again, with the next ones. */
 static bool renew(tp__jobs *jobs, const running_job *job) {
-  const tp_store *store = &jobs->runtime->store;
+  const tp_store *store = tp__runtime_store(jobs->runtime);
   tp_job_renew request = {.struct_size = sizeof request,
                           .id = job->desc.id,
                           .claim = job->desc.claim,
@@ -295,7 +295,7 @@ static void renew_all(tp__jobs *jobs) {
 static bool claim_one(tp__jobs *jobs, int64_t *ret_next_ms) {
   tp_runtime *runtime = jobs->runtime;
   *ret_next_ms = 0;
-  running_job *job = tp__alloc_zero(&runtime->allocator, sizeof *job);
+  running_job *job = tp__alloc_zero(tp__runtime_allocator(runtime), sizeof *job);
   if (!job) {
     *ret_next_ms = tp__unix_ms() + PAUSE_MS;
     return false;
@@ -311,7 +311,8 @@ static bool claim_one(tp__jobs *jobs, int64_t *ret_next_ms) {
                           .take = take_claimed,
                           .dead = lost,
                           .ctx = job};
-  tp_status status = runtime->store.job_claim(runtime->store.self, &request, ret_next_ms, NULL);
+  const tp_store *store = tp__runtime_store(runtime);
+  tp_status status = store->job_claim(store->self, &request, ret_next_ms, NULL);
   if (status == TP_OK && job->started) {
     if (tp__list_empty(&jobs->live)) jobs->renew_at_ns = next_renewal_ns(jobs);
     tp__list_push(&jobs->live, &job->live);
@@ -325,7 +326,7 @@ static bool claim_one(tp__jobs *jobs, int64_t *ret_next_ms) {
     jobs->poll_at_ns = tp__deadline_after_ms(tp__now_ns(), STORE_PAUSE_MS);
   }
   if (claimed) finish(jobs, job);
-  else tp__release(&runtime->allocator, job, sizeof *job);
+  else tp__release(tp__runtime_allocator(runtime), job, sizeof *job);
   tp__mutex_lock(&jobs->mutex);
   jobs->running--;
   tp__cond_broadcast(&jobs->changed);
@@ -356,7 +357,7 @@ static bool finish_one_locked(tp__jobs *jobs) {
 static void end_wait(tp__jobs *jobs, job_wait *wait, tp_status status) {
   const tp_jobs_wait_result result = {.struct_size = sizeof result, .status = status};
   wait->on_end(wait->ctx, &result);
-  tp__release(&jobs->runtime->allocator, wait, sizeof *wait + wait->order_key.size);
+  tp__release(tp__runtime_allocator(jobs->runtime), wait, sizeof *wait + wait->order_key.size);
 }
 
 static job_wait *due_wait_locked(const tp__jobs *jobs, int64_t now_ns) {
@@ -371,7 +372,7 @@ static job_wait *due_wait_locked(const tp__jobs *jobs, int64_t now_ns) {
 /* @return whether one was looked at: then the lock was free meanwhile. */
 static bool look_at_wait_locked(tp__jobs *jobs) {
   TP__LOCKED(&jobs->mutex);
-  const tp_store *store = &jobs->runtime->store;
+  const tp_store *store = tp__runtime_store(jobs->runtime);
   int64_t now_ns = tp__now_ns();
   job_wait *wait = due_wait_locked(jobs, now_ns);
   if (!wait) return false;
@@ -407,7 +408,7 @@ static int64_t next_wait_locked(const tp__jobs *jobs, int64_t next_ns) {
 static bool keep_time_locked(tp__jobs *jobs) {
   TP__LOCKED(&jobs->mutex);
   int64_t now_ns = tp__now_ns();
-  if (jobs->runtime->store.durable && now_ns >= jobs->poll_at_ns) {
+  if (tp__runtime_store(jobs->runtime)->durable && now_ns >= jobs->poll_at_ns) {
     jobs->poll_at_ns = tp__deadline_after_ms(now_ns, POLL_MS);
     jobs->news++;
     tp__cond_broadcast(&jobs->changed);
@@ -421,7 +422,7 @@ static bool keep_time_locked(tp__jobs *jobs) {
 
 static int64_t next_look_locked(const tp__jobs *jobs, int64_t next_ns) {
   TP__LOCKED(&jobs->mutex);
-  if (jobs->runtime->store.durable && jobs->poll_at_ns < next_ns) next_ns = jobs->poll_at_ns;
+  if (tp__runtime_store(jobs->runtime)->durable && jobs->poll_at_ns < next_ns) next_ns = jobs->poll_at_ns;
   if (!tp__list_empty(&jobs->live) && jobs->renew_at_ns < next_ns) next_ns = jobs->renew_at_ns;
   return next_wait_locked(jobs, next_ns);
 }
@@ -467,7 +468,7 @@ static void thread_run(void *arg) {
 
 tp_status tp__jobs_start(tp__jobs *jobs) {
   jobs->stop = false;
-  return tp__thread_start(&jobs->runtime->allocator, "tp-jobs", thread_run, jobs, &jobs->thread);
+  return tp__thread_start(tp__runtime_allocator(jobs->runtime), "tp-jobs", thread_run, jobs, &jobs->thread);
 }
 
 void tp__jobs_stop(tp__jobs *jobs) {
@@ -506,11 +507,11 @@ static tp_reason insert(tp_runtime *runtime, const tp_job *job) {
   tp_fault fault = {0};
   tp__inside frame;
   void *self = tp__store_enter(&frame, runtime);
-  tp_status status = tp__store_left(&frame, runtime->store.job_insert(self, job, &id, &existed, &fault));
+  tp_status status = tp__store_left(&frame, tp__runtime_store(runtime)->job_insert(self, job, &id, &existed, &fault));
   if (status != TP_OK) {
-    tp__mutex_lock(&runtime->jobs.mutex);
-    runtime->jobs.refused_count++;
-    tp__mutex_unlock(&runtime->jobs.mutex);
+    tp__mutex_lock(&tp__runtime_jobs(runtime)->mutex);
+    tp__runtime_jobs(runtime)->refused_count++;
+    tp__mutex_unlock(&tp__runtime_jobs(runtime)->mutex);
     tp__log(runtime, TP_LOG_ERROR, &(tp__log_subject){.status = status},
             "a background job of handler `%.*s` was not stored: %s", (int)job->handler.size,
             job->handler.size ? job->handler.data : "", fault.message[0] ? fault.message : tp_status_text(status));
@@ -523,13 +524,13 @@ static tp_reason insert(tp_runtime *runtime, const tp_job *job) {
     notify(runtime, &stored, TP_JOB_QUEUED);
     tp__inside_leave(&frame);
   }
-  tp__jobs_wake(&runtime->jobs);
+  tp__jobs_wake(tp__runtime_jobs(runtime));
   return TP_REASON_NONE;
 }
 
 static tp_reason insert_with(tp_runtime *runtime, tp_job *job, const tp__payload *payload) {
   tp_writer *writer;
-  if (tp_writer_new(&runtime->allocator, &writer) != TP_OK) return TP_REASON_NO_MEMORY;
+  if (tp_writer_new(tp__runtime_allocator(runtime), &writer) != TP_OK) return TP_REASON_NO_MEMORY;
   tp__payload_write(payload, writer);
   tp_reason reason = TP_REASON_NO_MEMORY;
   /* What could not be read back is not acknowledged. */
@@ -559,20 +560,21 @@ static tp_text key_of(const tp__jobs *jobs, char *buffer, size_t size, uint64_t 
 tp_reason tp__jobs_add(tp_runtime *runtime, const tp__plan *plan, const tp__node *node, uint64_t entry_id,
                        const tp__payload *payload, const void *sets) {
   tp_writer *writer;
-  if (tp_writer_new(&runtime->allocator, &writer) != TP_OK) return TP_REASON_NO_MEMORY;
+  if (tp_writer_new(tp__runtime_allocator(runtime), &writer) != TP_OK) return TP_REASON_NO_MEMORY;
   tp__payload with_sets = *payload;
   tp_status status = TP_OK;
-  if (sets && runtime->layer_ops->sets_write) {
-    runtime->layer_ops->sets_write(sets, writer);
+  if (sets && tp__runtime_layer_ops(runtime)->sets_write) {
+    tp__runtime_layer_ops(runtime)->sets_write(sets, writer);
     status = tp_writer_finish(writer, &with_sets.sets);
   }
-  char key[TP_ID_BYTES_MAX + 64];
+  char buffer[TP_ID_BYTES_MAX + 64];
+  tp_text key = key_of(tp__runtime_jobs(runtime), buffer, sizeof buffer, entry_id, node->subscription_name);
   tp_job job = {.struct_size = sizeof job,
                 .inserted_ms = tp__unix_ms(),
                 .phase = plan->phase,
                 .handler = tp_text_of(node->handler_name),
                 .subscription = tp_text_of(node->subscription_name),
-                .idempotency_key = key_of(&runtime->jobs, key, sizeof key, entry_id, node->subscription_name),
+                .idempotency_key = key,
                 .order_key = payload->ids[TP_ID_SESSION]};
   set_policies(&job, node);
   tp_reason reason = status == TP_OK ? insert_with(runtime, &job, &with_sets) : TP_REASON_NO_MEMORY;
@@ -596,7 +598,7 @@ tp_reason tp__jobs_add_contributed(const tp__turn *turn, const tp_contribution *
   const tp__node *node;
   const tp__plan *plan;
   tp__snapshot *snapshot =
-      tp__registry_find_handler(turn->runtime->registry, job.handler, 0, TP_PHASE_NONE, &node, &plan);
+      tp__registry_find_handler(tp__runtime_registry(turn->runtime), job.handler, 0, TP_PHASE_NONE, &node, &plan);
   if (snapshot) { /* else a later commit brings it, in any version */
     set_policies(&job, node);
     tp__snapshot_unpin(snapshot);
@@ -607,7 +609,7 @@ tp_reason tp__jobs_add_contributed(const tp__turn *turn, const tp_contribution *
 /* ---- waiting ---- */
 
 tp_status tp__jobs_wait(tp__jobs *jobs, tp_text order_key, int64_t deadline_ns) {
-  tp_store *store = &jobs->runtime->store;
+  const tp_store *store = tp__runtime_store(jobs->runtime);
   tp__inside frame;
   for (;;) {
     uint64_t open = 0;
@@ -626,7 +628,7 @@ tp_status tp__jobs_wait(tp__jobs *jobs, tp_text order_key, int64_t deadline_ns) 
 
 tp_status tp__jobs_wait_submit(tp__jobs *jobs, tp_text order_key, int64_t deadline_ns, tp_jobs_wait_fn on_end,
                                void *ctx) {
-  const tp_allocator *allocator = &jobs->runtime->allocator;
+  const tp_allocator *allocator = tp__runtime_allocator(jobs->runtime);
   size_t size = sizeof(job_wait) + order_key.size;
   job_wait *wait = tp__alloc_zero(allocator, size);
   if (!wait) return TP_ERR_NO_MEMORY;
@@ -649,7 +651,7 @@ tp_status tp__jobs_wait_submit(tp__jobs *jobs, tp_text order_key, int64_t deadli
 }
 
 tp__job_counts tp__jobs_counts(tp__jobs *jobs) {
-  tp_store *store = &jobs->runtime->store;
+  const tp_store *store = tp__runtime_store(jobs->runtime);
   tp__job_counts counts = {0};
   tp__mutex_lock(&jobs->mutex);
   counts.run = jobs->run_count;

@@ -3,6 +3,7 @@
  * An attempt of a node: what a handler that leaves its owner's thread works in. It has a chunk of memory of its own, in
  * which the handler's answer grows, and a second one for the answer that comes through a token, since handler and
  * token's holder may write at the same time. */
+#include "runtime/exec/blocks.h"
 #include "runtime/exec/breadcrumb.h"
 #include "runtime/exec/entry.h"
 #include "runtime/exec/runtime.h"
@@ -41,7 +42,7 @@ static tp__answer call(tp__attempt *attempt) {
 /* The token is completed, whatever comes of its answer, so what the answer brings was taken: from the first that is
  * refused on it is discarded. */
 static tp_status copy_contributions(node_attempt *a, const tp__answer *answer, tp_status status) {
-  const tp__contribution_ops *ops = tp__attempt_runtime(&a->base)->layer_ops->contributions;
+  const tp__contribution_ops *ops = tp__runtime_layer_ops(tp__attempt_runtime(&a->base))->contributions;
   for (size_t i = 0; i < answer->contribution_count; i++) {
     const tp_contribution *contribution = answer->contributions[i];
     if (status == TP_OK)
@@ -89,14 +90,14 @@ static void pin(node_attempt *a) {
   TP__ASSERT(!a->pinned);
   bool first = tp__a32_add_acq_rel(&a->entry->pinned, 1) == 0;
   a->pinned = true;
-  tp__a64_add_acq_rel(&tp__attempt_runtime(&a->base)->abandoned_bytes,
+  tp__a64_add_acq_rel(&tp__runtime_counters(tp__attempt_runtime(&a->base))->abandoned_bytes,
                       a->block_size + (first ? a->entry->block_size : 0));
 }
 
 /* and the last one gives it back. */
 static void unpin(const node_attempt *a) {
   bool last = tp__a32_sub_acq_rel(&a->entry->pinned, 1) == 1;
-  tp__a64_sub_acq_rel(&tp__attempt_runtime(&a->base)->abandoned_bytes,
+  tp__a64_sub_acq_rel(&tp__runtime_counters(tp__attempt_runtime(&a->base))->abandoned_bytes,
                       a->block_size + (last ? a->entry->block_size : 0));
 }
 
@@ -151,10 +152,10 @@ static void settled(tp__attempt *attempt, tp__attempt_end how) {
 
 static void late(tp__attempt *attempt, int64_t now_ns) {
   node_attempt *a = of(attempt);
-  tp_store *store = &tp__attempt_runtime(attempt)->store;
+  const tp_store *store = tp__runtime_store(tp__attempt_runtime(attempt));
   if (!store->record_late) return;
   tp_late_record note = {.struct_size = sizeof note,
-                         .process_run_id = tp__attempt_runtime(attempt)->jobs.mark,
+                         .process_run_id = tp__runtime_run_id(tp__attempt_runtime(attempt)),
                          .entry_id = a->entry->id,
                          .late_ns = now_ns,
                          .run_index = a->index};
@@ -164,7 +165,7 @@ static void late(tp__attempt *attempt, int64_t now_ns) {
 static void free_memory(tp_runtime *runtime, node_attempt *a) {
   tp__arena_fini(&a->arena);
   tp__arena_fini(&a->answer_arena);
-  tp__block_give(&runtime->blocks, a, a->block_size);
+  tp__block_give(tp__runtime_blocks(runtime), a, a->block_size);
 }
 
 /* Abandoned calls of other nodes may read the answer as long as they hold the entry: also after its result is gone. */
@@ -197,8 +198,9 @@ static void release(tp__attempt *attempt) {
 const tp__attempt_class tp__node_attempt_class = {
     .what = "handler", .call = call, .accept = accept, .settled = settled, .late = late, .release = release};
 
-static bool is_memory_pinned(const tp_runtime *runtime) {
-  return tp__a64_load_relaxed(&runtime->abandoned_bytes) > tp__a64_load_relaxed(&runtime->abandoned_bytes_max);
+static bool is_memory_pinned(tp_runtime *runtime) {
+  const tp__counters *counters = tp__runtime_counters(runtime);
+  return tp__a64_load_relaxed(&counters->abandoned_bytes) > tp__a64_load_relaxed(&counters->abandoned_bytes_max);
 }
 
 /* The entry is held by the attempt, and the turn by the entry once an attempt has left the owner's thread. */
@@ -206,19 +208,19 @@ static node_attempt *new_attempt(tp__entry *e, uint32_t index) {
   tp_runtime *runtime = e->turn->runtime;
   if (is_memory_pinned(runtime)) return NULL;
   size_t block_size;
-  node_attempt *a = tp__block_take(&runtime->blocks, BLOCK_BYTES, &block_size);
+  node_attempt *a = tp__block_take(tp__runtime_blocks(runtime), BLOCK_BYTES, &block_size);
   if (!a) return NULL;
   memset(a, 0, sizeof *a);
   if (tp__attempt_init(&a->base, &tp__node_attempt_class, &e->turn->strand) != TP_OK) {
-    tp__block_give(&runtime->blocks, a, block_size);
+    tp__block_give(tp__runtime_blocks(runtime), a, block_size);
     return NULL;
   }
   a->entry = e;
   a->index = index;
   a->base.pool_item.name = e->plan->nodes[index].subscription_name;
   a->block_size = block_size;
-  tp__arena_init(&a->arena, &runtime->blocks.as_allocator, a + 1, block_size - sizeof *a, 0);
-  tp__arena_init(&a->answer_arena, &runtime->blocks.as_allocator, NULL, 0, 0);
+  tp__arena_init(&a->arena, &tp__runtime_blocks(runtime)->as_allocator, a + 1, block_size - sizeof *a, 0);
+  tp__arena_init(&a->answer_arena, &tp__runtime_blocks(runtime)->as_allocator, NULL, 0, 0);
   tp__a32_add_relaxed(&e->refs, 1);
   if (!e->holds_turn) {
     e->holds_turn = true;
@@ -228,8 +230,8 @@ static node_attempt *new_attempt(tp__entry *e, uint32_t index) {
 }
 
 /* A subscription that does not say otherwise cannot drain a small pool by hanging. */
-static uint32_t permits_of(const tp_runtime *runtime, const tp__node *node) {
-  uint32_t most = runtime->sched.pool.threads_max / 4;
+static uint32_t permits_of(tp_runtime *runtime, const tp__node *node) {
+  uint32_t most = tp__runtime_sched(runtime)->pool.threads_max / 4;
   if (node->sub->desc.max_concurrent > 0 || node->permits <= most) return node->permits;
   return most > 0 ? most : 1;
 }
@@ -237,7 +239,7 @@ static uint32_t permits_of(const tp_runtime *runtime, const tp__node *node) {
 /* Under load what nobody waits for goes first, then what its entry can do without. Required work never goes, nor does
  * what a turn owes at its end. @return from how many on, that wait for a thread, it is shed; 0: never. */
 static uint32_t shed_above(const tp__entry *e, const tp__node *node) {
-  uint32_t most = e->turn->runtime->options.handler_queue_max;
+  uint32_t most = tp__runtime_options(e->turn->runtime)->handler_queue_max;
   if (e->detached_run) return most > 1 ? most / 2 : 1;
   if (e->ignores_cancel || node->failure != TP_FAILURE_BEST_EFFORT) return 0;
   return most - most / 4;
@@ -259,7 +261,8 @@ static tp_reason offer(node_attempt *a, const tp__node *node, tp__run *run) {
 /* Where functions that do not return hold all threads as well, threads are what is wanting. */
 static tp_reason why_none(tp_runtime *runtime, const tp__node *node) {
   bool no_thread =
-      !node->handler->desc.inbox && is_memory_pinned(runtime) && tp__pool_is_exhausted(&runtime->sched.pool);
+      !node->handler->desc.inbox && is_memory_pinned(runtime) &&
+      tp__pool_is_exhausted(&tp__runtime_sched(runtime)->pool);
   return no_thread ? TP_REASON_NO_WORKER : TP_REASON_NO_MEMORY;
 }
 
@@ -284,7 +287,7 @@ tp_reason tp__node_hand_over(tp__entry *e, uint32_t index, int64_t deadline_ns, 
   a->base.pool_item.queue_max = shed_above(e, node);
   a->base.pool_item.phase = e->plan->phase;
   tp_reason refused = tp__attempt_start(&a->base, deadline_ns, timeout_ns);
-  if (refused == TP_REASON_SHED) tp__a64_add_relaxed(&e->turn->runtime->attempts_shed, 1);
+  if (refused == TP_REASON_SHED) tp__a64_add_relaxed(&tp__runtime_counters(e->turn->runtime)->attempts_shed, 1);
   if (refused) tp__attempt_unref(&a->base);
   else run->attempt = &a->base;
   return refused;

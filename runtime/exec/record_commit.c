@@ -2,6 +2,7 @@
  *
  * The commit that an entry's end waits for where durability is SYNC: an attempt on a handler thread, since a commit
  * blocks on the disk. Entries that end meanwhile on other threads are committed together by the store. */
+#include "runtime/exec/blocks.h"
 #include "runtime/exec/entry.h"
 #include "runtime/exec/runtime.h"
 
@@ -20,7 +21,7 @@ typedef struct record_commit {
 static record_commit *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, record_commit, base); }
 
 tp_status tp__store_commit(tp_runtime *runtime, tp_fault *fault) {
-  const tp_store *store = &runtime->store;
+  const tp_store *store = tp__runtime_store(runtime);
   tp__inside frame;
   return store->commit ? tp__store_left(&frame, store->commit(tp__store_enter(&frame, runtime), fault)) : TP_OK;
 }
@@ -49,7 +50,7 @@ static void settled(tp__attempt *attempt, tp__attempt_end end) {
 static void release(tp__attempt *attempt) {
   record_commit *c = of(attempt);
   tp__turn *turn = c->turn;
-  tp__block_give(&tp__attempt_runtime(attempt)->blocks, c, c->block_size);
+  tp__block_give(tp__runtime_blocks(tp__attempt_runtime(attempt)), c, c->block_size);
   tp__turn_unref(turn);
 }
 
@@ -57,11 +58,11 @@ static const tp__attempt_class class = {.what = "commit", .call = call, .settled
 
 static record_commit *commit_new(tp__turn *turn) {
   size_t block_size;
-  record_commit *c = tp__block_take(&turn->runtime->blocks, sizeof *c, &block_size);
+  record_commit *c = tp__block_take(tp__runtime_blocks(turn->runtime), sizeof *c, &block_size);
   if (!c) return NULL;
   memset(c, 0, sizeof *c);
   if (tp__attempt_init(&c->base, &class, &turn->strand) != TP_OK) {
-    tp__block_give(&turn->runtime->blocks, c, block_size);
+    tp__block_give(tp__runtime_blocks(turn->runtime), c, block_size);
     return NULL;
   }
   c->block_size = block_size;

@@ -3,7 +3,7 @@
  * Records of entries on their way to the store. A turn packs them into a block of its own and hands them over when the
  * block is full, when an attempt may still come late (the store notes when), and at its end. */
 #include "runtime/exec/entry.h"
-#include "runtime/exec/runtime.h"
+#include "runtime/exec/runtime_object.h"
 #include "runtime/store/memory_store.h"
 
 enum { BLOCK_BYTES = 4096, ATTEMPT_MESSAGE_MAX = 512 };
@@ -68,13 +68,13 @@ static void log_refusal(tp__turn *turn, const tp__record_batch *batch, tp_status
   tp_runtime *runtime = turn->runtime;
   tp__log_subject subject = {.status = status, .ids = turn->ids};
   if (status != TP_OK) {
-    if (tp__a64_add_relaxed(&runtime->records_refused, batch->count) == 0)
+    if (tp__a64_add_relaxed(&runtime->counters.records_refused, batch->count) == 0)
       tp__log(runtime, TP_LOG_WARNING, &subject, "records of a turn were not kept: %s", tp_status_text(status));
     return;
   }
-  uint64_t refused = tp__a64_load_relaxed(&runtime->records_refused);
+  uint64_t refused = tp__a64_load_relaxed(&runtime->counters.records_refused);
   if (refused == 0) return;
-  tp__a64_store_relaxed(&runtime->records_refused, 0);
+  tp__a64_store_relaxed(&runtime->counters.records_refused, 0);
   tp__log(runtime, TP_LOG_WARNING, &subject, "the store takes records again; up to %llu were not kept",
           (unsigned long long)refused);
 }

@@ -10,7 +10,7 @@ enum { SUBJECT_BYTES_MAX = 128 }; /* of a name in a log line */
 static int bytes_of(tp_text text, size_t max) { return (int)tp__utf8_cut(text, max); }
 
 static const char *phase_name(const tp_runtime *runtime, uint32_t phase) {
-  const tp_phase *row = tp__registry_phase(runtime->registry, phase);
+  const tp_phase *row = tp__registry_phase(tp__runtime_registry(runtime), phase);
   return row ? row->name : "?";
 }
 
@@ -45,8 +45,8 @@ void tp__report_add(const tp__turn *turn, tp_log_level level, const tp__report *
   row.reason = (uint8_t)r->reason;
   row.visibility = (uint8_t)r->visibility;
   row.duration_ns = r->duration_ns;
-  tp__audit_add(turn->runtime->registry, &row);
-  if (r->status == TP_ERR_DENIED) tp__a64_add_relaxed(&turn->runtime->denials, 1);
+  tp__audit_add(tp__runtime_registry(turn->runtime), &row);
+  if (r->status == TP_ERR_DENIED) tp__a64_add_relaxed(&tp__runtime_counters(turn->runtime)->denials, 1);
   if (level) log_report(turn, level, r);
 }
 
@@ -104,7 +104,7 @@ void tp__report_run(const tp__entry *e, uint32_t index) {
   if (tp__logs_attempts(e->turn->runtime)) log_attempt(e, index, "");
   bool denied = run->row.verdict == TP_VERDICT_DENY, failed = has_failed(&run->row);
   if (!denied && !failed) return;
-  if (failed) tp__a64_add_relaxed(&e->turn->runtime->failures, 1);
+  if (failed) tp__a64_add_relaxed(&tp__runtime_counters(e->turn->runtime)->failures, 1);
   tp__report report = report_of(e, index);
   report.action = failed ? "failure" : "denial";
   report.status = failed ? status_of(&run->row) : TP_ERR_DENIED;

@@ -32,7 +32,8 @@ void tp__report_run(const tp__entry *entry, uint32_t index);
 void tp__report_retry(const tp__entry *entry, uint32_t index);
 /** Whether each attempt is logged: then no phase takes its fast path. */
 static inline bool tp__logs_attempts(const tp_runtime *runtime) {
-  return runtime->options.log && runtime->options.log_level >= TP_LOG_DEBUG;
+  const tp_runtime_options *options = tp__runtime_options(runtime);
+  return options->log && options->log_level >= TP_LOG_DEBUG;
 }
 
 #endif

@@ -3,7 +3,7 @@
  * Birth, start, drain and end of a runtime. The order of stopping: refuse new turns; close what is open above; let
  * turns end, then cancel them; let jobs and detached runs end, then cancel them; stop the job thread, the timer,
  * the engine workers, the handler threads; free. */
-#include "runtime/exec/runtime.h"
+#include "runtime/exec/runtime_object.h"
 
 #include <stdio.h>
 
@@ -61,6 +61,82 @@ tp_status tp__become_owner(const tp_runtime *runtime, tp__inside *frame, tp_faul
   if (tp__inside_is_of(runtime)) return must_not_wait(fault, what);
   tp__inside_enter(frame, runtime, TP__THREAD_OWNER);
   return TP_OK;
+}
+
+/* ---- its parts ---- */
+
+const tp_runtime_options *tp__runtime_options(const tp_runtime *runtime) { return &runtime->options; }
+const tp_allocator *tp__runtime_allocator(const tp_runtime *runtime) { return &runtime->allocator; }
+const tp_store *tp__runtime_store(const tp_runtime *runtime) { return &runtime->store; }
+tp__registry *tp__runtime_registry(const tp_runtime *runtime) { return runtime->registry; }
+const tp__layer_ops *tp__runtime_layer_ops(const tp_runtime *runtime) { return runtime->layer_ops; }
+void *tp__runtime_layer(const tp_runtime *runtime) { return runtime->layer; }
+void tp__runtime_layer_set(tp_runtime *runtime, void *layer) {
+  TP__ASSERT(!runtime->layer);
+  runtime->layer = layer;
+}
+uint64_t tp__runtime_run_id(const tp_runtime *runtime) { return runtime->jobs.mark; }
+tp_text tp__runtime_turn_prefix(const tp_runtime *runtime) {
+  return (tp_text){runtime->turn_prefix, sizeof runtime->turn_prefix};
+}
+tp__blocks *tp__runtime_blocks(tp_runtime *runtime) { return &runtime->blocks; }
+const tp__thread_caches *tp__runtime_caches(const tp_runtime *runtime) { return &runtime->caches; }
+tp__turn_table *tp__runtime_turn_table(tp_runtime *runtime) { return &runtime->turn_table; }
+tp__sched *tp__runtime_sched(tp_runtime *runtime) { return &runtime->sched; }
+tp__jobs *tp__runtime_jobs(tp_runtime *runtime) { return &runtime->jobs; }
+tp__helpers *tp__runtime_helpers(tp_runtime *runtime) { return &runtime->helpers; }
+tp__breaker_state *tp__runtime_breaker_state(tp_runtime *runtime) { return &runtime->breaker_state; }
+tp_breadcrumb *tp__runtime_breadcrumbs(const tp_runtime *runtime) { return runtime->breadcrumbs; }
+tp__counters *tp__runtime_counters(tp_runtime *runtime) { return &runtime->counters; }
+tp__mutex *tp__runtime_payloads_mutex(tp_runtime *runtime) { return &runtime->payloads_mutex; }
+
+uint32_t tp__detached_max(const tp_runtime *runtime) {
+  return runtime->options.turns_max > 1024 ? runtime->options.turns_max : 1024;
+}
+
+void *tp__store_enter(tp__inside *frame, const tp_runtime *runtime) {
+  tp__inside_enter(frame, runtime, TP__INSIDE_CALLBACK);
+  return runtime->store.self;
+}
+
+/* ---- the list of turns: detached runs and what closes something, which have bounds of their own ---- */
+
+tp_status tp__runtime_enlist(tp_runtime *runtime, tp__turn *turn, uint32_t kind) {
+  TP__ASSERT(kind < TP__TURN_KINDS);
+  tp__mutex_lock(&runtime->mutex);
+  tp_status status = runtime->refuses_detached                                  ? TP_ERR_SHUTDOWN
+                     : runtime->turn_counts[kind] >= tp__detached_max(runtime) ? TP_ERR_FULL
+                                                                               : TP_OK;
+  if (status == TP_OK) {
+    tp__list_push(&runtime->turns, &turn->runtime_link);
+    runtime->turn_counts[kind]++;
+  }
+  tp__mutex_unlock(&runtime->mutex);
+  return status;
+}
+
+void tp__runtime_delist(tp__turn *turn) {
+  tp_runtime *runtime = turn->runtime;
+  tp__mutex_lock(&runtime->mutex);
+  TP__ASSERT(runtime->turn_counts[turn->kind] > 0);
+  tp__list_remove(&turn->runtime_link);
+  if (--runtime->turn_counts[turn->kind] == 0) tp__cond_broadcast(&runtime->changed);
+  tp__mutex_unlock(&runtime->mutex);
+}
+
+uint32_t tp__runtime_listed_count(tp_runtime *runtime, uint32_t kind) {
+  TP__ASSERT(kind < TP__TURN_KINDS);
+  tp__mutex_lock(&runtime->mutex);
+  uint32_t count = runtime->turn_counts[kind];
+  tp__mutex_unlock(&runtime->mutex);
+  return count;
+}
+
+/* A drain looks again by itself; this only makes it sooner. */
+void tp__runtime_wake_drain(tp_runtime *runtime) {
+  tp__mutex_lock(&runtime->mutex);
+  tp__cond_broadcast(&runtime->changed);
+  tp__mutex_unlock(&runtime->mutex);
 }
 
 /* ---- birth ---- */
@@ -128,7 +204,7 @@ static void threads_exhausted(const void *runtime, uint32_t abandoned) {
 tp_status tp_runtime_set_abandoned_max(tp_runtime *runtime, uint32_t threads, uint64_t bytes, tp_fault *fault) {
   TP__TRY(tp__runtime_usable(runtime, fault));
   if (threads > 0) tp__pool_set_abandoned_max(&runtime->sched.pool, threads);
-  if (bytes > 0) tp__a64_store_relaxed(&runtime->abandoned_bytes_max, bytes);
+  if (bytes > 0) tp__a64_store_relaxed(&runtime->counters.abandoned_bytes_max, bytes);
   return TP_OK;
 }
 
@@ -231,7 +307,7 @@ static tp_status make_sched(tp_runtime *runtime) {
       .owner = runtime,
       .allocator = &runtime->allocator,
       .workers = options->engine_workers,
-      .strands_max = (size_t)options->turns_max + 2 * (size_t)tp__detached_max(runtime) + runtime->helpers_max,
+      .strands_max = (size_t)options->turns_max + 2 * (size_t)tp__detached_max(runtime) + runtime->helpers.max,
       .handler_threads = options->handler_threads,
       .layer_threads = options->tool_threads,
       .detached_threads = options->detached_threads,
@@ -356,9 +432,9 @@ tp_status tp__runtime_new(const tp_runtime_options *theirs, const tp__layer_ops 
   runtime->allocator = allocator;
   runtime->store = store;
   runtime->layer_ops = layer_ops;
-  runtime->helpers_max = helpers_max(&options);
-  runtime->search_ns = TP__SHARE_SEARCH_NS;
-  tp__a64_store_relaxed(&runtime->abandoned_bytes_max, options.abandoned_bytes_max);
+  runtime->helpers.max = helpers_max(&options);
+  runtime->helpers.search_ns = TP__SHARE_SEARCH_NS;
+  tp__a64_store_relaxed(&runtime->counters.abandoned_bytes_max, options.abandoned_bytes_max);
   tp__list_init(&runtime->turns);
   for (int part = 0; part < PARTS; part++) {
     tp_status status = build(runtime, (enum part)part, fault);
@@ -393,14 +469,14 @@ static tp_status start_locked(tp_runtime *runtime) {
     stop_threads(runtime);
     return status;
   }
-  runtime->process_generation = tp__process_generation();
-  tp__a32_store_release(&runtime->life, TP__LIFE_STARTED);
+  runtime->state.process_generation = tp__process_generation();
+  tp__a32_store_release(&runtime->state.life, TP__LIFE_STARTED);
   return TP_OK;
 }
 
 bool tp__runtime_is_forked(const tp_runtime *runtime) {
-  return tp__a32_load_acquire(&runtime->life) != TP__LIFE_NEW &&
-         runtime->process_generation != tp__process_generation();
+  return tp__a32_load_acquire(&runtime->state.life) != TP__LIFE_NEW &&
+         runtime->state.process_generation != tp__process_generation();
 }
 
 tp_status tp__fail_forked(tp_fault *fault) {
@@ -409,7 +485,7 @@ tp_status tp__fail_forked(tp_fault *fault) {
 
 tp_status tp__runtime_usable(const tp_runtime *runtime, tp_fault *fault) {
   if (tp__runtime_is_forked(runtime)) return tp__fail_forked(fault);
-  if (tp__a32_load_acquire(&runtime->life) != TP__LIFE_FREED) return TP_OK;
+  if (tp__a32_load_acquire(&runtime->state.life) != TP__LIFE_FREED) return TP_OK;
   return tp__fail(fault, TP_ERR_SHUTDOWN, NULL, "the runtime was freed");
 }
 
@@ -465,7 +541,7 @@ static tp_status open_store_once(tp_runtime *runtime, tp_fault *fault) {
   if (tp__inside_does(runtime, TP__THREAD_OPENS_STORE)) return must_not_wait(fault, "tp_runtime_start");
   tp__mutex_lock(&runtime->mutex);
   while (runtime->store_opening) tp__cond_wait_until(&runtime->changed, &runtime->mutex, TP__NEVER);
-  bool is_first = !runtime->store_opened && tp__a32_load_relaxed(&runtime->life) == TP__LIFE_NEW;
+  bool is_first = !runtime->store_opened && tp__a32_load_relaxed(&runtime->state.life) == TP__LIFE_NEW;
   runtime->store_opening = is_first;
   tp__mutex_unlock(&runtime->mutex);
   if (!is_first) return TP_OK;
@@ -487,7 +563,7 @@ tp_status tp_runtime_start(tp_runtime *runtime, tp_fault *fault) {
   TP__TRY(tp__runtime_usable(runtime, fault));
   TP__TRY(open_store_once(runtime, fault));
   tp__mutex_lock(&runtime->mutex);
-  switch (tp__a32_load_relaxed(&runtime->life)) { /* written under this lock */
+  switch (tp__a32_load_relaxed(&runtime->state.life)) { /* written under this lock */
     case TP__LIFE_NEW:
       status = start_locked(runtime);
       break;
@@ -503,8 +579,8 @@ tp_status tp_runtime_start(tp_runtime *runtime, tp_fault *fault) {
 }
 
 tp_status tp__runtime_ready(tp_runtime *runtime, tp_fault *fault) {
-  if (tp__a32_load_acquire(&runtime->life) != TP__LIFE_STARTED) return tp_runtime_start(runtime, fault);
-  return runtime->process_generation == tp__process_generation() ? TP_OK : tp__fail_forked(fault);
+  if (tp__a32_load_acquire(&runtime->state.life) != TP__LIFE_STARTED) return tp_runtime_start(runtime, fault);
+  return runtime->state.process_generation == tp__process_generation() ? TP_OK : tp__fail_forked(fault);
 }
 
 /* ---- drain ---- */
@@ -583,7 +659,7 @@ static void drain_turns(tp_runtime *runtime, int64_t deadline_ns, tp_drain_repor
  * of it sequentially consistent. The later of the two sees the other, so nothing is left queued when the workers stop.
  * The cost is on this side: a submit reads a word that no other thread writes meanwhile. */
 static void refuse_operations(tp_runtime *runtime) {
-  tp__a32_exchange_seq_cst(&runtime->life, TP__LIFE_STOPPING); /* pairs with tp__turn_begin_operation */
+  tp__a32_exchange_seq_cst(&runtime->state.life, TP__LIFE_STOPPING); /* pairs with tp__turn_begin_operation */
   if (!TP__BUG(TP__BUG_LEFT_QUEUED)) wait_for_operations(runtime);
 }
 
@@ -638,17 +714,17 @@ static void drain_detached(tp_runtime *runtime, int64_t deadline_ns) {
 
 static void set_life_locked(tp_runtime *runtime, tp__life life) {
   TP__LOCKED(&runtime->mutex);
-  TP__ASSERT(tp__a32_load_relaxed(&runtime->life) <= (uint32_t)life); /* a life goes on, and not back */
-  tp__a32_store_release(&runtime->life, life);
+  TP__ASSERT(tp__a32_load_relaxed(&runtime->state.life) <= (uint32_t)life); /* a life goes on, and not back */
+  tp__a32_store_release(&runtime->state.life, life);
   tp__cond_broadcast(&runtime->changed);
 }
 
 /* @return whether it is the first drain of a runtime that was started; any other finds all of it done, in the end. */
 static bool begin_drain_locked(tp_runtime *runtime) {
   TP__LOCKED(&runtime->mutex);
-  uint32_t life = tp__a32_load_relaxed(&runtime->life);
+  uint32_t life = tp__a32_load_relaxed(&runtime->state.life);
   if (life == TP__LIFE_NEW) {
-    runtime->process_generation = tp__process_generation();
+    runtime->state.process_generation = tp__process_generation();
     set_life_locked(runtime, TP__LIFE_DRAINED);
   } else if (life == TP__LIFE_STARTED) {
     set_life_locked(runtime, TP__LIFE_DRAINING);
@@ -679,7 +755,7 @@ static tp_drain_report drain(tp_runtime *runtime, bool is_first, int64_t deadlin
     end_drain(runtime);
   } else {
     tp__mutex_lock(&runtime->mutex);
-    while (tp__a32_load_relaxed(&runtime->life) != TP__LIFE_DRAINED)
+    while (tp__a32_load_relaxed(&runtime->state.life) != TP__LIFE_DRAINED)
       tp__cond_wait_until(&runtime->changed, &runtime->mutex, TP__NEVER);
     tp__mutex_unlock(&runtime->mutex);
   }
@@ -763,11 +839,15 @@ static void join_drain(tp_runtime *runtime) {
 
 /* ---- load ---- */
 
+bool tp__runtime_is_overloaded(const tp_runtime *runtime) {
+  return tp__pool_queued_count(&runtime->sched.pool) >= runtime->options.handler_queue_max;
+}
+
 tp_status tp__runtime_refuse_turn(tp_runtime *runtime, tp_fault *fault) {
   tp_fault why = {0};
   int64_t now_ns = tp__now_ns();
   uint64_t logged_ns = tp__a64_load_relaxed(&runtime->shed_logged_ns);
-  tp__a64_add_relaxed(&runtime->turns_shed, 1);
+  tp__a64_add_relaxed(&runtime->counters.turns_shed, 1);
   tp_status status = tp__fail(&why, TP_ERR_FULL, NULL,
                               "%u calls or more wait for a handler thread (tp_runtime_options.handler_queue_max): try "
                               "again later, or give the runtime more handler_threads",
@@ -805,7 +885,7 @@ static void wait_for_completers(tp_runtime *runtime) {
 static void free_drained(tp_runtime *runtime) {
   tp__inside frame;
   wait_for_completers(runtime);
-  tp__a32_store_release(&runtime->life, TP__LIFE_FREED);
+  tp__a32_store_release(&runtime->state.life, TP__LIFE_FREED);
   tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
   if (runtime->layer_ops->free_layer) runtime->layer_ops->free_layer(runtime);
   tp__attempts_forget(&runtime->sched);
@@ -815,7 +895,7 @@ static void free_drained(tp_runtime *runtime) {
 
 void tp_runtime_free(tp_runtime *runtime) {
   if (!runtime || tp__runtime_is_forked(runtime)) return;
-  bool freed = tp__a32_load_acquire(&runtime->life) == TP__LIFE_FREED;
+  bool freed = tp__a32_load_acquire(&runtime->state.life) == TP__LIFE_FREED;
   if (freed || tp_runtime_drain(runtime, 0, NULL, NULL) != TP_OK) {
     tp__log(runtime, TP_LOG_ERROR, &(tp__log_subject){.status = freed ? TP_ERR_BUSY : TP_ERR_USAGE},
             "tp_runtime_free() from inside a handler or a callback frees nothing: %s",

@@ -1,15 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * runtime: the object a host creates, as the engine knows it. It owns the threads, the registry, the store and the
- * allocator caches. Lock: `runtime`, for the list of turns and for start, drain and stop. */
+ * runtime: the object a host creates, as other files use it: they see its parts through the functions here, each part
+ * with the lock that its own header names. The object itself is in runtime_object.h. */
 #ifndef TP__RUNTIME_H
 #define TP__RUNTIME_H
 
-#include "runtime/exec/blocks.h"
-#include "runtime/exec/entry.h"
-#include "runtime/exec/jobs.h"
-#include "runtime/exec/turn_table.h"
+#include "runtime/plan/plan.h"
+#include "runtime/sched/attempt.h"
 #include "runtime/sched/sched.h"
+
+struct tp__blocks;
+struct tp__breaker_state;
+struct tp__helpers;
+struct tp__jobs;
+struct tp__thread_caches;
+struct tp__turn;
+struct tp__turn_table;
 
 /** What else a thread does inside of a runtime (sched.h). */
 #define TP__THREAD_OPENS_STORE ((void *)(uintptr_t)4) /* is in the store's open or recover */
@@ -22,6 +28,13 @@ typedef enum tp__life {
   TP__LIFE_DRAINED = 4,
   TP__LIFE_FREED = 5 /* tp_runtime_free() was called: only destructors and abandoned handlers still see it */
 } tp__life;
+
+/** How far a runtime is, which each operation of a host's asks: the object's first member, so that to read it costs no
+ *  call. */
+typedef struct tp__runtime_state {
+  tp__a32 life;                /* tp__life; written under the runtime's lock */
+  uint32_t process_generation; /* set by the start, before life */
+} tp__runtime_state;
 
 /** The operations of the layer above. */
 typedef struct tp__layer_ops {
@@ -48,56 +61,47 @@ typedef struct tp__layer_ops {
   void (*free_last)(struct tp_runtime *runtime);
 } tp__layer_ops;
 
-struct tp_runtime {
-  /* never changes after new */
-  tp_runtime_options options; /* resolved; store: the host's, not to be followed, NULL when it is ours */
-  tp_allocator allocator;
-  tp_store store;
-  const tp__layer_ops *layer_ops;
-  tp__registry *registry;
-  uint32_t helpers_max; /* share.h: how many engine workers may help one entry */
-  int64_t search_ns;    /* how long an owner or helper looks for what may come before it sleeps */
-  char turn_prefix[22]; /* of generated ids: "turn-", 16 digits, "-" */
-  /* parts with a lock of their own */
-  tp__thread_caches caches;
-  tp__blocks blocks;
-  tp__turn_table turn_table;
-  tp__sched sched;
-  tp__jobs jobs;
-  void *layer; /* the layer above: set once by it */
-  tp_breadcrumb *breadcrumbs; /* of the store, set by the start; NULL: it has none (breadcrumb.h) */
-  /* atomic */
-  tp__a32 life; /* tp__life; written under mutex */
-  tp__a32 helpers_requested; /* helpers that were asked and have not left (share.c), at most helpers_max */
-  tp__a32 stopped_subscriptions; /* subscriptions that are switched off or tripped: 0 is the common case */
-  tp__a64 breakers_opened; /* relaxed: by themselves */
-  tp__a64 attempts_shed, turns_shed; /* relaxed */
-  tp__a64 shed_logged_ns;            /* relaxed: when it was logged that turns are refused */
-  tp__a64 abandoned_bytes;
-  tp__a64 denials, failures; /* relaxed */
-  tp__a64 records_refused;   /* relaxed: in a row, by the host's store; 0: it took the last */
-  tp__mutex payloads_mutex; /* call_payload.c: guards the growth of the lists of entries */
-  tp__a64 abandoned_bytes_max; /* relaxed */
-  tp__mutex mutex;
-  tp__cond changed; /* a turn ended */
-  /* under mutex */
-  tp__link turns; /* those not in the turn table */
-  uint32_t turn_counts[TP__TURN_KINDS]; /* of these */
-  bool refuses_detached; /* a drain has waited for the last of them */
-  uint32_t process_generation;
-  bool store_opening, store_opened;
-  bool audit_gives, audit_again; /* a thread gives audit rows to the store; and there is another one */
-  tp__audit_cursor audit_cursor; /* that thread's */
-  tp__thread *drain_thread; /* of a drain that was submitted; joined by the free */
-  /* atomic */
-  tp__a64 suspects_until_ns[TP_PHASE_LIMIT]; /* relaxed, rising: of phases in which a subscription failed (breaker.h) */
-};
+/** What a runtime counts, for statistics and bounds; relaxed but for abandoned_bytes. */
+typedef struct tp__counters {
+  tp__a64 breakers_opened; /* by themselves */
+  tp__a64 attempts_shed, turns_shed;
+  tp__a64 denials, failures;
+  tp__a64 records_refused; /* in a row, by the host's store; 0: it took the last */
+  tp__a64 abandoned_bytes, abandoned_bytes_max; /* of attempts that run abandoned; and how many are granted threads */
+} tp__counters;
 
-/** The runtime of an attempt or strand of its own. */
-static inline tp_runtime *tp__sched_runtime(const tp__sched *sched) {
-  return (tp_runtime *)(uintptr_t)TP__CONTAINER(sched, tp_runtime, sched);
+/* The parts of a runtime, which are there as long as it is. */
+
+/** As the host gave them, resolved; but not `store`: that may point to what is gone. */
+const tp_runtime_options *tp__runtime_options(const tp_runtime *runtime);
+const tp_allocator *tp__runtime_allocator(const tp_runtime *runtime);
+const tp_store *tp__runtime_store(const tp_runtime *runtime);
+tp__registry *tp__runtime_registry(const tp_runtime *runtime);
+const tp__layer_ops *tp__runtime_layer_ops(const tp_runtime *runtime);
+/** What the layer above set, once. */
+void *tp__runtime_layer(const tp_runtime *runtime);
+void tp__runtime_layer_set(tp_runtime *runtime, void *layer);
+/** A random number: keeps apart what processes store. */
+uint64_t tp__runtime_run_id(const tp_runtime *runtime);
+/** "turn-", 16 digits and "-". */
+tp_text tp__runtime_turn_prefix(const tp_runtime *runtime);
+struct tp__blocks *tp__runtime_blocks(tp_runtime *runtime);
+const struct tp__thread_caches *tp__runtime_caches(const tp_runtime *runtime);
+struct tp__turn_table *tp__runtime_turn_table(tp_runtime *runtime);
+tp__sched *tp__runtime_sched(tp_runtime *runtime);
+struct tp__jobs *tp__runtime_jobs(tp_runtime *runtime);
+struct tp__helpers *tp__runtime_helpers(tp_runtime *runtime);
+struct tp__breaker_state *tp__runtime_breaker_state(tp_runtime *runtime);
+/** The store's, TP__BREADCRUMBS of them; NULL: it has none. */
+tp_breadcrumb *tp__runtime_breadcrumbs(const tp_runtime *runtime);
+tp__counters *tp__runtime_counters(tp_runtime *runtime);
+/** Guards the growth of an entry's list of payloads (call_payload.c). */
+tp__mutex *tp__runtime_payloads_mutex(tp_runtime *runtime);
+
+/** The runtime that an attempt is of: the owner of its sched. */
+static inline tp_runtime *tp__attempt_runtime(const tp__attempt *attempt) {
+  return (tp_runtime *)(uintptr_t)attempt->sched->options.owner;
 }
-static inline tp_runtime *tp__attempt_runtime(const tp__attempt *attempt) { return tp__sched_runtime(attempt->sched); }
 
 tp_status tp__runtime_new(const tp_runtime_options *options, const tp__layer_ops *layer_ops, tp_runtime **ret_runtime,
                           tp_fault *fault);
@@ -107,6 +111,25 @@ void tp__runtime_forget(tp_runtime *runtime);
 void tp__runtime_cancel_all(tp_runtime *runtime);
 /** A drain waits for what nobody tells it of: up to a millisecond. */
 void tp__runtime_poll_interval(tp_runtime *runtime);
+static inline const tp__runtime_state *tp__runtime_state_of(const tp_runtime *runtime) {
+  return (const tp__runtime_state *)(const void *)runtime;
+}
+static inline tp__life tp__runtime_life(const tp_runtime *runtime) {
+  return (tp__life)tp__a32_load_acquire(&tp__runtime_state_of(runtime)->life);
+}
+/** In the child of a fork the threads are not there, and a lock may be held for ever. Of a runtime that was started. */
+static inline bool tp__runtime_is_of_parent(const tp_runtime *runtime) {
+  return tp__runtime_state_of(runtime)->process_generation != tp__process_generation();
+}
+/** Counts a turn that is not in the turn table, and lists it until tp__runtime_delist().
+ *  @param kind  tp__turn_kind.
+ *  @return TP_OK; TP_ERR_SHUTDOWN, TP_ERR_FULL. */
+tp_status tp__runtime_enlist(tp_runtime *runtime, struct tp__turn *turn, uint32_t kind);
+void tp__runtime_delist(struct tp__turn *turn);
+/** A turn has ended: a drain that waits looks again at once. */
+void tp__runtime_wake_drain(tp_runtime *runtime);
+/** How many of a kind are listed. */
+uint32_t tp__runtime_listed_count(tp_runtime *runtime, uint32_t kind);
 /** In the child of a fork the threads are not there, and a lock may be held for ever. */
 bool tp__runtime_is_forked(const tp_runtime *runtime);
 /** @return TP_ERR_FORKED. */
@@ -114,9 +137,7 @@ tp_status tp__fail_forked(tp_fault *fault);
 /** TP_OK, or why nothing may be begun: FORKED, SHUTDOWN, or what starting the threads said. */
 tp_status tp__runtime_ready(tp_runtime *runtime, tp_fault *fault);
 /** So many calls wait for a handler thread that no turn begins (handler_queue_max). */
-static inline bool tp__runtime_is_overloaded(const tp_runtime *runtime) {
-  return tp__pool_queued_count(&runtime->sched.pool) >= runtime->options.handler_queue_max;
-}
+bool tp__runtime_is_overloaded(const tp_runtime *runtime);
 /** Counts a turn that does not begin for that reason, and logs the first of ten seconds. @return TP_ERR_FULL. */
 tp_status tp__runtime_refuse_turn(tp_runtime *runtime, tp_fault *fault);
 /** TP_OK; why nothing may be asked of the runtime: FORKED, or SHUTDOWN when it was freed. */
@@ -128,10 +149,7 @@ tp_status tp__become_owner(const tp_runtime *runtime, tp__inside *frame, tp_faul
 /** Around each call of a function of the store, which must not wait for the runtime that calls it:
  *  `status = tp__store_left(&frame, store->commit(tp__store_enter(&frame, runtime), fault))`.
  *  @return the store's self. */
-static inline void *tp__store_enter(tp__inside *frame, const tp_runtime *runtime) {
-  tp__inside_enter(frame, runtime, TP__INSIDE_CALLBACK);
-  return runtime->store.self;
-}
+void *tp__store_enter(tp__inside *frame, const tp_runtime *runtime);
 static inline tp_status tp__store_left(const tp__inside *frame, tp_status status) {
   tp__inside_leave(frame);
   return status;
@@ -153,13 +171,11 @@ typedef struct tp__log_subject {
 void tp__log(const tp_runtime *runtime, tp_log_level level, const tp__log_subject *subject, const char *format, ...)
     TP__PRINTF(4, 5);
 /** How many detached runs may be open, and how many closing turns. */
-static inline uint32_t tp__detached_max(const tp_runtime *runtime) {
-  return runtime->options.turns_max > 1024 ? runtime->options.turns_max : 1024;
-}
+uint32_t tp__detached_max(const tp_runtime *runtime);
 static inline int64_t tp__later_ns(int64_t a_ns, int64_t b_ns) { return a_ns > b_ns ? a_ns : b_ns; }
-/** The time-stamp that the options ask for; without time-stamps the last one. */
-static inline int64_t tp__stamp(const tp_runtime *runtime, int64_t last_ns) {
-  return runtime->options.timestamps == TP_TIMESTAMPS_OFF ? last_ns : tp__now_ns();
+/** The time-stamp that tp_runtime_options.timestamps asks for; without time-stamps the last one. */
+static inline int64_t tp__stamp(tp_timestamps timestamps, int64_t last_ns) {
+  return timestamps == TP_TIMESTAMPS_OFF ? last_ns : tp__now_ns();
 }
 
 #endif

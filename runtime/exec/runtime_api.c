@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Public doors of the runtime that only lead on, but in the child of a fork nowhere. */
-#include "runtime/exec/runtime.h"
+#include "runtime/exec/runtime_object.h"
 
 /* A reader changes nothing that its caller can see, but takes locks. */
 static tp_runtime *writable(const tp_runtime *runtime) { return (tp_runtime *)(uintptr_t)runtime; }
@@ -25,11 +25,11 @@ static tp_status switch_subscription(tp_runtime *runtime, const char *subscripti
                                      tp_fault *fault) {
   TP__TRY(tp__runtime_usable(runtime, fault));
   /* Counted before it is set and after it is unset: an entry that sees no count need not look. */
-  if (on) tp__a32_add_relaxed(&runtime->stopped_subscriptions, 1);
+  if (on) tp__a32_add_relaxed(&runtime->breaker_state.stopped_subscriptions, 1);
   bool was_on = false;
   tp_status status = tp__registry_switch(runtime->registry, subscription, which, on, &was_on, fault);
-  if (on && (status != TP_OK || was_on)) tp__a32_sub_acq_rel(&runtime->stopped_subscriptions, 1);
-  if (!on && status == TP_OK && was_on) tp__a32_sub_acq_rel(&runtime->stopped_subscriptions, 1);
+  if (on && (status != TP_OK || was_on)) tp__a32_sub_acq_rel(&runtime->breaker_state.stopped_subscriptions, 1);
+  if (!on && status == TP_OK && was_on) tp__a32_sub_acq_rel(&runtime->breaker_state.stopped_subscriptions, 1);
   return status;
 }
 
@@ -43,7 +43,7 @@ tp_status tp_subscription_trip(tp_runtime *runtime, const char *subscription, bo
 
 /* In a child of a fork the phases are there as well. */
 static bool is_freed(const tp_runtime *runtime) {
-  return tp__a32_load_acquire(&runtime->life) == TP__LIFE_FREED;
+  return tp__a32_load_acquire(&runtime->state.life) == TP__LIFE_FREED;
 }
 
 uint32_t tp_phase_find(const tp_runtime *runtime, const char *name_or_alias) {
@@ -266,12 +266,12 @@ static void count_all(tp_runtime *runtime, tp_runtime_stats *all) {
   all->jobs_open = jobs.open;
   all->jobs_dead = jobs.dead;
   all->jobs_refused = jobs.refused;
-  all->denials = tp__a64_load_relaxed(&runtime->denials);
-  all->failures = tp__a64_load_relaxed(&runtime->failures);
-  all->attempts_shed = tp__a64_load_relaxed(&runtime->attempts_shed);
-  all->breakers_opened = tp__a64_load_relaxed(&runtime->breakers_opened);
+  all->denials = tp__a64_load_relaxed(&runtime->counters.denials);
+  all->failures = tp__a64_load_relaxed(&runtime->counters.failures);
+  all->attempts_shed = tp__a64_load_relaxed(&runtime->counters.attempts_shed);
+  all->breakers_opened = tp__a64_load_relaxed(&runtime->counters.breakers_opened);
   if (runtime->layer_ops->count) runtime->layer_ops->count(runtime, all);
-  all->turns_refused += tp__a64_load_relaxed(&runtime->turns_shed);
+  all->turns_refused += tp__a64_load_relaxed(&runtime->counters.turns_shed);
 }
 
 void tp_runtime_stats_get(const tp_runtime *runtime, tp_runtime_stats *stats) {

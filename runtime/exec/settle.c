@@ -187,7 +187,7 @@ static tp_reason reason_of_refusal(tp_status refused) {
 
 /* In a phase with verdicts: the answer, or the strictest of what it contributed as a verdict. */
 static tp__answer strictest(tp__entry *e, const tp__answer *answer, const tp__output *output) {
-  const tp__contribution_ops *ops = e->turn->runtime->layer_ops->contributions;
+  const tp__contribution_ops *ops = tp__runtime_layer_ops(e->turn->runtime)->contributions;
   tp__answer found = *answer;
   bool may_decide = answer->kind >= TP_ANSWER_DONE && answer->kind <= TP_ANSWER_ASK;
   if (!may_decide || !ops->verdict || !e->plan->row->stop) return found;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/exec/share.h"
 
+#include "runtime/exec/blocks.h"
 #include "runtime/exec/breaker.h"
 #include "runtime/exec/runtime.h"
 
@@ -63,13 +64,15 @@ struct tp__share {
 /* Calls the nodes of a batch, up to one that has something to say. */
 static void open_batch(tp__share *share, batch *p) {
   const tp__node *nodes = share->entry->plan->nodes;
-  const tp_runtime *runtime = share->entry->turn->runtime;
+  tp_runtime *runtime = share->entry->turn->runtime;
+  const tp__a32 *stopped_subscriptions = &tp__runtime_breaker_state(runtime)->stopped_subscriptions;
+  tp_timestamps timestamps = tp__runtime_options(runtime)->timestamps;
   int64_t now_ns = tp__now_ns();
   p->exceptional = false;
   for (p->called = 0; p->called < p->count && !p->exceptional; p->called++) {
     uint32_t index = p->indexes[p->called];
     if (now_ns >= p->fast_path_until_ns || tp__a32_load_relaxed(&share->stopped)) break;
-    if (tp__a32_load_relaxed(&runtime->stopped_subscriptions)) break;
+    if (tp__a32_load_relaxed(stopped_subscriptions)) break;
     p->call.index = index;
     p->call.started_ns = now_ns;
     p->call.deadline_ns = tp__node_deadline(&nodes[index], p->end_ns, now_ns);
@@ -77,7 +80,7 @@ static void open_batch(tp__share *share, batch *p) {
     p->kind = nodes[index].run(nodes[index].self, &p->call);
     batch_time *time = &p->times[p->called];
     time->started_ns = now_ns;
-    time->ended_ns = now_ns = tp__stamp(runtime, now_ns);
+    time->ended_ns = now_ns = tp__stamp(timestamps, now_ns);
     p->exceptional = p->kind != TP_ANSWER_DONE || p->call.touched;
   }
 }
@@ -106,7 +109,7 @@ static bool help_once(tp__share *share) {
 static void left(tp__strand *strand) {
   helper *h = TP__CONTAINER(strand, helper, strand);
   tp__entry *e = h->entry;
-  tp__a32_sub_acq_rel(&e->turn->runtime->helpers_requested, 1);
+  tp__a32_sub_acq_rel(&tp__runtime_helpers(e->turn->runtime)->requested, 1);
   tp__a32_store_release(&h->asked, 0); /* pairs with ask_helpers() */
   tp__entry_unref(e);
 }
@@ -114,7 +117,7 @@ static void left(tp__strand *strand) {
 static void help(tp__message *message) {
   helper *h = TP__CONTAINER(message, helper, ask);
   tp__share *share = h->entry->share;
-  int64_t search_ns = h->entry->turn->runtime->search_ns, until_ns = tp__now_ns() + search_ns;
+  int64_t search_ns = tp__runtime_helpers(h->entry->turn->runtime)->search_ns, until_ns = tp__now_ns() + search_ns;
   while (!tp__a32_load_relaxed(&share->stopped)) {
     if (help_once(share)) until_ns = tp__now_ns() + search_ns;
     else if (tp__now_ns() >= until_ns) break;
@@ -126,16 +129,17 @@ static void help(tp__message *message) {
 /* ---- the owner: giving ---- */
 
 static tp__share *share_new(tp__entry *e) {
-  tp_runtime *runtime = e->turn->runtime;
+  tp__blocks *blocks = tp__runtime_blocks(e->turn->runtime);
+  uint32_t helpers_max = tp__runtime_helpers(e->turn->runtime)->max;
   size_t block_size;
-  tp__share *share = tp__block_take(&runtime->blocks, sizeof *share, &block_size);
+  tp__share *share = tp__block_take(blocks, sizeof *share, &block_size);
   if (!share) return NULL;
   memset(share, 0, sizeof *share);
   share->block_size = block_size;
   share->entry = e;
-  share->helper_count = runtime->helpers_max < HELPERS_MAX ? runtime->helpers_max : HELPERS_MAX;
+  share->helper_count = helpers_max < HELPERS_MAX ? helpers_max : HELPERS_MAX;
   share->wake.deliver = woken;
-  for (int i = 0; i < BATCHES; i++) tp__arena_init(&share->batches[i].arena, &runtime->blocks.as_allocator, NULL, 0, 0);
+  for (int i = 0; i < BATCHES; i++) tp__arena_init(&share->batches[i].arena, &blocks->as_allocator, NULL, 0, 0);
   for (uint32_t i = 0; i < share->helper_count; i++) {
     share->helpers[i].entry = e;
     share->helpers[i].ask.deliver = help;
@@ -149,14 +153,14 @@ void tp__share_free(tp__entry *e) {
   tp__share *share = e->share;
   TP__ASSERT(share->out == 0 && !share->wake_is_coming); /* no helper has a part of it */
   for (int i = 0; i < BATCHES; i++) tp__arena_fini(&share->batches[i].arena);
-  tp__block_give(&e->turn->runtime->blocks, share, share->block_size);
+  tp__block_give(tp__runtime_blocks(e->turn->runtime), share, share->block_size);
 }
 
 /* A worker that was woken and does not run yet seems idle for some time, so what is asked for and not yet done is
  * bounded: the workers' queue has room for as many. */
-static bool may_ask(tp_runtime *runtime) {
-  if (tp__a32_add_acq_rel(&runtime->helpers_requested, 1) < runtime->helpers_max) return true;
-  tp__a32_sub_acq_rel(&runtime->helpers_requested, 1);
+static bool may_ask(tp__helpers *helpers) {
+  if (tp__a32_add_acq_rel(&helpers->requested, 1) < helpers->max) return true;
+  tp__a32_sub_acq_rel(&helpers->requested, 1);
   return false;
 }
 
@@ -164,10 +168,10 @@ static void ask_helpers(tp__share *share) {
   for (uint32_t i = 0; i < share->helper_count; i++) {
     helper *h = &share->helpers[i];
     if (tp__a32_load_acquire(&h->asked)) continue; /* pairs with left() */
-    if (!may_ask(share->entry->turn->runtime)) return;
+    if (!may_ask(tp__runtime_helpers(share->entry->turn->runtime))) return;
     tp__a32_store_relaxed(&h->asked, 1);
     tp__a32_add_relaxed(&share->entry->refs, 1);
-    tp__strand_init(&h->strand, &share->entry->turn->runtime->sched, false);
+    tp__strand_init(&h->strand, tp__runtime_sched(share->entry->turn->runtime), false);
     tp__strand_push(&h->strand, &h->ask);
   }
 }
@@ -182,7 +186,7 @@ static batch *empty_batch(tp__share *share) {
  * not returned. */
 static bool may_give(const tp__entry *e, uint32_t index) {
   uint32_t flags = e->plan->nodes[index].flags & (TP__NODE_PARALLEL | TP__NODE_RETRY);
-  if (tp__breaker_suspects(e->turn->runtime, e->plan->phase, e->now_ns)) return false;
+  if (tp__breaker_suspects(tp__runtime_breaker_state(e->turn->runtime), e->plan->phase, e->now_ns)) return false;
   return e->plan->inline_nodes[index].on_fast_path && !e->marks[index] && flags == TP__NODE_PARALLEL;
 }
 
@@ -223,8 +227,8 @@ static bool pays(const tp__entry *e) {
   if (!e->plan->has_parallel || e->ready.count < 2) return false;
   if (e->has_listener || e->detached_run || e->state != TP__ENTRY_OPEN) return false;
   if (e->share) return e->now_ns >= e->share->not_before_ns;
-  const tp_runtime *runtime = e->turn->runtime;
-  return runtime->helpers_max > 0 && tp__workers_idle(&runtime->sched.workers);
+  tp_runtime *runtime = e->turn->runtime;
+  return tp__runtime_helpers(runtime)->max > 0 && tp__workers_idle(&tp__runtime_sched(runtime)->workers);
 }
 
 void tp__share_offer(tp__entry *e) {
@@ -235,7 +239,8 @@ void tp__share_offer(tp__entry *e) {
   while (e->ready.count > 1 && e->share->out < 2 * e->share->helper_count && offer_one(e)) any = true;
   if (!any) return;
   ask_helpers(e->share);
-  e->now_ns = tp__stamp(e->turn->runtime, e->now_ns); /* a wake-up takes some time, which is not the next node's */
+  /* A wake-up takes some time, which is not the next node's. */
+  e->now_ns = tp__stamp(tp__runtime_options(e->turn->runtime)->timestamps, e->now_ns);
 }
 
 /* ---- the owner: taking ---- */
@@ -304,7 +309,7 @@ static bool take_back(tp__entry *e) {
 
 /* What nobody has opened for as long as it takes to come is the owner's again, at its place in the plan. */
 static void take_back_late(tp__entry *e) {
-  int64_t patience_ns = 2 * e->turn->runtime->search_ns;
+  int64_t patience_ns = 2 * tp__runtime_helpers(e->turn->runtime)->search_ns;
   for (int i = 0; i < BATCHES && e->share->out > 0; i++) {
     batch *p = &e->share->batches[i];
     if (tp__a32_load_relaxed(&p->state) != OFFERED || e->now_ns - p->offered_ns < patience_ns) continue;
@@ -321,7 +326,7 @@ void tp__share_collect(tp__entry *e) {
 /* ---- the owner: waiting ---- */
 
 static bool search(tp__entry *e) {
-  int64_t until_ns = tp__now_ns() + e->turn->runtime->search_ns;
+  int64_t until_ns = tp__now_ns() + tp__runtime_helpers(e->turn->runtime)->search_ns;
   do {
     if (take_done(e)) return true;
     tp__cpu_relax();

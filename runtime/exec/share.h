@@ -16,6 +16,13 @@ enum {
   TP__SHARE_SEARCH_NS = 30 * TP__NS_PER_US /* how long one looks for what may come before sleeping */
 };
 
+/** How many engine workers help the entries of a runtime. */
+typedef struct tp__helpers {
+  uint32_t max;      /* that may help one entry; never changes after new, but in tests */
+  int64_t search_ns; /* how long an owner or helper looks for what may come before it sleeps; likewise */
+  tp__a32 requested; /* helpers that were asked and have not left, at most max */
+} tp__helpers;
+
 /** Owner: gives ready nodes of placement parallel to engine workers that have nothing to do, but for the first one. */
 void tp__share_offer(tp__entry *entry);
 /** Owner: settles what was answered elsewhere, and takes back what no worker came for. */

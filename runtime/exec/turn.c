@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/exec/turn.h"
 
+#include "runtime/exec/blocks.h"
 #include "runtime/exec/entry.h"
 #include "runtime/exec/runtime.h"
+#include "runtime/exec/turn_table.h"
 
 enum { ARENA_BYTES_MAX = 64 << 20 };
 
@@ -10,7 +12,7 @@ enum { ARENA_BYTES_MAX = 64 << 20 };
 void tp__turn_check(const tp__turn *turn) {
   TP__OWNED(&turn->strand);
   /* A turn is of a runtime and has a snapshot from its begin to its end. */
-  assert(turn->runtime && turn->snapshot && turn->snapshot->registry == turn->runtime->registry);
+  assert(turn->runtime && turn->snapshot && turn->snapshot->registry == tp__runtime_registry(turn->runtime));
   /* It nests as deep as its parent and one more. */
   assert(turn->kind < TP__TURN_KINDS && turn->depth <= TP__NESTED_MAX);
   assert(turn->depth == 0 || (turn->parent && turn->parent->depth <= turn->depth));
@@ -24,38 +26,6 @@ void tp__turn_check(const tp__turn *turn) {
   }
 }
 #endif
-
-/* ---- the runtime's list: detached runs and what closes something, which have bounds of their own ---- */
-
-static tp_status enlist(tp__turn *turn, const tp__turn_spec *spec) {
-  tp_runtime *runtime = turn->runtime;
-  tp__mutex_lock(&runtime->mutex);
-  tp_status status = runtime->refuses_detached                                       ? TP_ERR_SHUTDOWN
-                     : runtime->turn_counts[spec->kind] >= tp__detached_max(runtime) ? TP_ERR_FULL
-                                                                                     : TP_OK;
-  if (status == TP_OK) {
-    tp__list_push(&runtime->turns, &turn->runtime_link);
-    runtime->turn_counts[spec->kind]++;
-  }
-  tp__mutex_unlock(&runtime->mutex);
-  return status;
-}
-
-static void delist(tp__turn *turn) {
-  tp_runtime *runtime = turn->runtime;
-  tp__mutex_lock(&runtime->mutex);
-  TP__ASSERT(runtime->turn_counts[turn->kind] > 0);
-  tp__list_remove(&turn->runtime_link);
-  if (--runtime->turn_counts[turn->kind] == 0) tp__cond_broadcast(&runtime->changed);
-  tp__mutex_unlock(&runtime->mutex);
-}
-
-/* A drain looks again by itself; this only makes it sooner. */
-static void tell_drain(tp_runtime *runtime) {
-  tp__mutex_lock(&runtime->mutex);
-  tp__cond_broadcast(&runtime->changed);
-  tp__mutex_unlock(&runtime->mutex);
-}
 
 /* ---- cancel ---- */
 
@@ -96,7 +66,8 @@ static void clear_ids(tp__turn *turn, tp_runtime *runtime) {
   for (uint32_t id = 0; id < TP_ID_COUNT; id++) turn->ids[id] = empty;
   turn->mode = turn->caller_job = turn->triggered_by = empty;
   turn->has_ids = false;
-  tp__arena_init(&turn->arena, &runtime->blocks.as_allocator, turn->identity, sizeof turn->identity, ARENA_BYTES_MAX);
+  const tp_allocator *allocator = &tp__runtime_blocks(runtime)->as_allocator;
+  tp__arena_init(&turn->arena, allocator, turn->identity, sizeof turn->identity, ARENA_BYTES_MAX);
 }
 
 void tp__turn_clear(tp__turn *turn, tp_runtime *runtime) {
@@ -143,8 +114,9 @@ tp_text tp__turn_generated_id(const tp__turn *turn, char *buffer) {
   char decimal[20], *at = buffer;
   uint64_t number = turn->number;
   int count = 0;
-  memcpy(at, runtime->turn_prefix, sizeof runtime->turn_prefix);
-  at += sizeof runtime->turn_prefix;
+  tp_text prefix = tp__runtime_turn_prefix(runtime);
+  memcpy(at, prefix.data, prefix.size);
+  at += prefix.size;
   do decimal[count++] = (char)('0' + number % 10);
   while ((number /= 10) > 0);
   while (count > 0) *at++ = decimal[--count];
@@ -159,14 +131,15 @@ void tp__turn_name(tp__turn *turn) {
 static tp_status init_here(tp__turn *turn, tp_runtime *runtime, const tp__turn_spec *spec) {
   turn->owes_quota = false;
   turn->snapshot = NULL;
-  TP__TRY(enlist(turn, spec)); /* from here on it may be cancelled, which its owner will see */
+  /* From here on it may be cancelled, which its owner will see. */
+  TP__TRY(tp__runtime_enlist(runtime, turn, spec->kind));
   if (spec->snapshot) tp__snapshot_hold(spec->snapshot);
-  turn->snapshot = spec->snapshot ? spec->snapshot : tp__registry_pin(runtime->registry);
+  turn->snapshot = spec->snapshot ? spec->snapshot : tp__registry_pin(tp__runtime_registry(runtime));
   return TP_OK;
 }
 
 static void begin(tp__turn *turn, tp_runtime *runtime, const tp__turn_spec *spec) {
-  tp__strand_begin(&turn->strand, &runtime->sched, true);
+  tp__strand_begin(&turn->strand, tp__runtime_sched(runtime), true);
   turn->runtime = runtime;
   turn->deadline_ns = spec->deadline_ns;
   turn->caller = (uint8_t)spec->caller;
@@ -216,9 +189,9 @@ void tp__turn_take_entry_ids(tp__turn *turn) {
 
 tp_status tp__turn_begin_operation(tp__turn *turn) {
   uint32_t idle = 0;
-  if (turn->runtime->process_generation != tp__process_generation()) return TP_ERR_FORKED;
+  if (tp__runtime_is_of_parent(turn->runtime)) return TP_ERR_FORKED;
   if (!tp__a32_cas_seq_cst(&turn->busy, &idle, 1)) return TP_ERR_BUSY; /* pairs with refuse_operations() */
-  if (tp__a32_load_seq_cst(&turn->runtime->life) < TP__LIFE_STOPPING) return TP_OK;
+  if (tp__a32_load_seq_cst(&tp__runtime_state_of(turn->runtime)->life) < TP__LIFE_STOPPING) return TP_OK;
   tp__a32_store_release(&turn->busy, 0);
   return TP_ERR_SHUTDOWN;
 }
@@ -228,14 +201,15 @@ static void ended(tp__strand *strand) {
   TP__CHECK(tp__turn_check(turn));
   TP__ASSERT(tp__list_empty(&turn->entries) && !(turn->cached_entry && turn->cached_entry->taken));
   tp__turn_flush_records(turn);
-  if (turn->records.memory) tp__block_give(&turn->runtime->blocks, turn->records.memory, turn->records.capacity);
-  turn->records = (tp__record_batch){0};
-  if (turn->cached_entry) tp__block_give(&turn->runtime->blocks, turn->cached_entry, turn->cached_entry->block_size);
-  turn->cached_entry = NULL;
   tp_runtime *runtime = turn->runtime;
+  tp__blocks *blocks = tp__runtime_blocks(runtime);
+  if (turn->records.memory) tp__block_give(blocks, turn->records.memory, turn->records.capacity);
+  turn->records = (tp__record_batch){0};
+  if (turn->cached_entry) tp__block_give(blocks, turn->cached_entry, turn->cached_entry->block_size);
+  turn->cached_entry = NULL;
   if (turn->in_table) tp__turn_table_close(turn);
-  else delist(turn);
-  if (tp__a32_load_acquire(&runtime->life) >= TP__LIFE_DRAINING) tell_drain(runtime);
+  else tp__runtime_delist(turn);
+  if (tp__runtime_life(runtime) >= TP__LIFE_DRAINING) tp__runtime_wake_drain(runtime);
   tp__turn_unref(turn);
 }
 

@@ -139,14 +139,14 @@ static tp_status more_quota(tp__turn_table *table, tp__thread_cache *cache) {
 static uint64_t next_number_locked(tp_runtime *runtime, tp__thread_cache *cache) {
   TP__LOCKED(&cache->mutex);
   if (cache->next_turn_number == cache->end_turn_number) {
-    cache->next_turn_number = 1 + tp__a64_add_relaxed(&runtime->turn_table.turn_numbers_taken, NUMBERS);
+    cache->next_turn_number = 1 + tp__a64_add_relaxed(&tp__runtime_turn_table(runtime)->turn_numbers_taken, NUMBERS);
     cache->end_turn_number = cache->next_turn_number + NUMBERS;
   }
   return cache->next_turn_number++;
 }
 
 uint64_t tp__turn_number(tp_runtime *runtime) {
-  tp__thread_cache *cache = tp__thread_cache_here(&runtime->caches);
+  tp__thread_cache *cache = tp__thread_cache_here(tp__runtime_caches(runtime));
   tp__mutex_lock(&cache->mutex);
   uint64_t number = next_number_locked(runtime, cache);
   tp__mutex_unlock(&cache->mutex);
@@ -154,10 +154,10 @@ uint64_t tp__turn_number(tp_runtime *runtime) {
 }
 
 uint64_t tp__entry_ids_take(tp_runtime *runtime, uint32_t count, uint64_t *ret_last) {
-  tp__thread_cache *cache = tp__thread_cache_here(&runtime->caches);
+  tp__thread_cache *cache = tp__thread_cache_here(tp__runtime_caches(runtime));
   tp__thread_cache_lock(cache);
   if (cache->last_entry_id_of_lot - cache->last_entry_id < count) {
-    cache->last_entry_id = tp__a64_add_relaxed(&runtime->turn_table.entry_ids_taken, ENTRY_IDS);
+    cache->last_entry_id = tp__a64_add_relaxed(&tp__runtime_turn_table(runtime)->entry_ids_taken, ENTRY_IDS);
     cache->last_entry_id_of_lot = cache->last_entry_id + ENTRY_IDS;
   }
   uint64_t before = cache->last_entry_id;
@@ -173,7 +173,7 @@ uint64_t tp__entry_ids_take(tp_runtime *runtime, uint32_t count, uint64_t *ret_l
  * then passed every such lock (tp__turn_table_fence) finds each turn that began before. */
 static tp_status take_locked(tp_runtime *runtime, tp__thread_cache *cache, tp__turn_kind kind, tp__turn **ret_turn) {
   TP__LOCKED(&cache->mutex);
-  if (tp__a32_load_acquire(&runtime->life) != TP__LIFE_STARTED) return TP_ERR_SHUTDOWN;
+  if (tp__runtime_life(runtime) != TP__LIFE_STARTED) return TP_ERR_SHUTDOWN;
   tp__turn *turn = cache->quota > 0 ? tp__magazines_take(&cache->free_turns) : NULL;
   *ret_turn = turn;
   if (!turn) return TP_OK;
@@ -183,29 +183,29 @@ static tp_status take_locked(tp_runtime *runtime, tp__thread_cache *cache, tp__t
   turn->number = next_number_locked(runtime, cache);
   turn->owes_quota = true;
   TP__ASSERT(tp__a32_load_relaxed(&turn->refs) == 0 && tp__a32_load_relaxed(&turn->open) == 0); /* it was free */
-  TP__CHECK(cache_check_locked(cache, &runtime->turn_table));
+  TP__CHECK(cache_check_locked(cache, tp__runtime_turn_table(runtime)));
   tp__a32_store_relaxed(&turn->open, 1 + (uint32_t)kind); /* the lock publishes it to a drain */
   return TP_OK;
 }
 
 tp_status tp__turn_table_take(tp_runtime *runtime, tp__turn_kind kind, tp__turn **ret_turn) {
-  tp__thread_cache *cache = tp__thread_cache_here(&runtime->caches);
+  tp__turn_table *table = tp__runtime_turn_table(runtime);
+  tp__thread_cache *cache = tp__thread_cache_here(table->caches);
   for (;;) {
     tp__mutex_lock(&cache->mutex);
     tp_status status = take_locked(runtime, cache, kind, ret_turn);
     bool no_quota = cache->quota == 0;
     tp__mutex_unlock(&cache->mutex);
     if (status != TP_OK || *ret_turn) return status;
-    status = no_quota ? more_quota(&runtime->turn_table, cache) : more_slots(&runtime->turn_table, cache);
+    status = no_quota ? more_quota(table, cache) : more_slots(table, cache);
     if (status != TP_OK) return status;
   }
 }
 
 void tp__turn_table_recycle(tp__turn *turn) {
   TP__ASSERT(turn->in_table && tp__a32_load_relaxed(&turn->refs) == 0 && turn->snapshot);
-  tp_runtime *runtime = turn->runtime;
-  tp__turn_table *table = &runtime->turn_table;
-  tp__thread_cache *cache = tp__thread_cache_here(&runtime->caches);
+  tp__turn_table *table = tp__runtime_turn_table(turn->runtime);
+  tp__thread_cache *cache = tp__thread_cache_here(table->caches);
   tp__snapshot *snapshot = turn->snapshot;
   tp__magazine full;
   tp__a32_store_relaxed(&turn->open, 0);
@@ -226,7 +226,7 @@ void tp__turn_table_recycle(tp__turn *turn) {
 /* Quota is returned with the slot, unless other references keep the slot in use. */
 void tp__turn_table_close(tp__turn *turn) {
   TP__ASSERT(turn->in_table && tp__a32_load_relaxed(&turn->open) == 1u + turn->kind);
-  tp__thread_cache *cache = tp__thread_cache_here(&turn->runtime->caches);
+  tp__thread_cache *cache = tp__thread_cache_here(tp__runtime_caches(turn->runtime));
   if (tp__a32_load_acquire(&turn->refs) > 1) {
     TP__ASSERT(turn->owes_quota); /* it is returned once */
     turn->owes_quota = false;

@@ -2,7 +2,7 @@
  *
  * circuit: the circuit breaker of a subscription, which opens by itself when half of its calls fail. It holds two words
  * and no lock, and no memory. Calls are counted from a failure on, for ten seconds: a subscription that does not fail
- * costs nothing, and is called without a look at this (runtime->suspects_until_ns). While it is open a call fails at
+ * costs nothing, and is called without a look at this (exec/breaker.h). While it is open a call fails at
  * once; then one call per interval is let through as a probe. A probe that succeeds closes it, one that fails doubles
  * the interval. A breaker that nobody asks of for an interval and ten seconds is closed.
  * docs/decisions/circuit.md has the numbers and why. Threads: any, all of them. */

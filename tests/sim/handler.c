@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "runtime/exec/runtime.h"
+#include "runtime/exec/share.h"
 #include "world.h"
 
 enum { PIECES_MAX = 8, TEXT_SIZE = 40 };
@@ -266,7 +267,7 @@ static bool enter(node_actor *actor, const call_note *note) {
   if (tp__inside_doing() != (here ? TP__THREAD_OWNER : TP__THREAD_HANDLER))
     world_fail(w, "placement is the handler's", "node %d (%s) runs on the wrong kind of thread", actor->index,
                here ? "quick" : "not quick");
-  if (here && turn->inside++ > w->runtime->helpers_max)
+  if (here && turn->inside++ > tp__runtime_helpers(w->runtime)->max)
     world_fail(w, "one owner, and its helpers", "%u quick handlers of turn %u run at once", turn->inside, turn->index);
   if (!here) {
     uint32_t permits = node->max_concurrent ? node->max_concurrent : node->quick ? UINT32_MAX : 16;

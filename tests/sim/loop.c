@@ -106,7 +106,7 @@ static void destroy_tool(void *self) {
   loop *l = tool->l;
   l->tools_destroyed++;
   if (++tool->destroys > 1) world_fail(l->w, "a tool is destroyed once", "%u times", tool->destroys);
-  if (tool->open > 0 && tp__a32_load_acquire(&l->w->runtime->life) != TP__LIFE_FREED)
+  if (tool->open > 0 && tp__runtime_life(l->w->runtime) != TP__LIFE_FREED)
     world_fail(l->w, "a tool is destroyed behind its calls", "%u are open", tool->open);
   world_destructor(l->w);
 }

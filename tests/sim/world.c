@@ -12,6 +12,7 @@
 #include "nested_work.h"
 #include "loop.h"
 #include "runtime/exec/runtime.h"
+#include "runtime/exec/share.h"
 #include "session_work.h"
 #include "tool_work.h"
 #include "turn_work.h"
@@ -359,8 +360,8 @@ static tp_status add_all(world *w, tp_edit *edit, tp_fault *fault) {
 
 /* Idle workers help, as many and for as long as the script says. */
 static void set_helpers(world *w) {
-  w->runtime->helpers_max = w->s->helpers_max;
-  w->runtime->search_ns = w->s->search_ns;
+  tp__runtime_helpers(w->runtime)->max = w->s->helpers_max;
+  tp__runtime_helpers(w->runtime)->search_ns = w->s->search_ns;
 }
 
 static tp_status register_all(world *w, tp_fault *fault) {
@@ -652,7 +653,7 @@ static void drain_ended(void *ctx, const tp_drain_report *report) {
 static bool drain_submitted(world *w, tp_drain_report *report) {
   drain_note note = {.ends = 0};
   tp_status status = tp_runtime_drain_submit(w->runtime, w->s->drain_limit_ms, drain_ended, &note, NULL);
-  if (status == TP_OK && tp__a32_load_relaxed(&w->runtime->life) < TP__LIFE_DRAINING)
+  if (status == TP_OK && tp__runtime_life(w->runtime) < TP__LIFE_DRAINING)
     world_fail(w, "a drain refuses new turns at once", "it was submitted, and they are taken");
   if (status != TP_OK && status != TP_ERR_BUSY) world_check_status(w, "tp_runtime_drain_submit", status);
   while (status == TP_OK && !note.ends) tp__sim_sleep_ns(20 * TP__NS_PER_MS); /* a poll costs steps */
@@ -670,7 +671,7 @@ static void drain(world *w) {
     status = tp_runtime_drain(w->runtime, w->s->drain_limit_ms, &report, NULL);
   }
   if (status != TP_OK) world_fail(w, "drain ends", "it gave %s", tp_status_name(status));
-  if (tp__a32_load_relaxed(&w->runtime->life) != TP__LIFE_DRAINED)
+  if (tp__runtime_life(w->runtime) != TP__LIFE_DRAINED)
     world_fail(w, "drain ends", "it returned while another one was under way");
   if (w->s->fault_level != FAULTS_NONE) return;
   if (report.turns_cancelled || report.leaks || report.jobs_lost || !report.complete)
@@ -737,10 +738,10 @@ static void look_at_tokens(world *w) {
   if (w->s->turn_work_count || w->s->tool_work_count || w->session_work || w->loop || w->s->history) return;
   if (w->load || w->nested || w->compaction) return;
   for (const call_note *note = w->calls; note; note = note->next) held += note->token.bits && !note->token_over;
-  uint32_t open = tp__a32_load_relaxed(&w->runtime->sched.tokens_open);
+  uint32_t open = tp__a32_load_relaxed(&tp__runtime_sched(w->runtime)->tokens_open);
   for (int i = 0; i < 1000 && open > held; i++) { /* a completion of one that is over may not have returned yet */
     tp__sim_sleep_ns(TP__NS_PER_US);
-    open = tp__a32_load_relaxed(&w->runtime->sched.tokens_open);
+    open = tp__a32_load_relaxed(&tp__runtime_sched(w->runtime)->tokens_open);
   }
   if (open > held) world_fail(w, "no token is lost", "%u are open, and %u are held", open, held);
 }

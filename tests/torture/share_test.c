@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "runtime/exec/runtime.h"
+#include "runtime/exec/share.h"
 #include "tests/support/counting.h"
 #include "tests/support/host.h"
 
@@ -403,7 +404,7 @@ static void run_party(uint32_t seed, uint32_t workers, bool cancels, bool kills)
   tp_runtime_options options = {.struct_size = sizeof options, .engine_workers = workers};
   options.allocator = counting;
   p.runtime = open_runtime(&options);
-  p.runtime->helpers_max = workers - 1; /* also where there are fewer processors */
+  tp__runtime_helpers(p.runtime)->max = workers - 1; /* also where there are fewer processors */
   add_graph();
   strangers.stop = false;
   pthread_t stranger, canceller, killer, threads[HOSTS];

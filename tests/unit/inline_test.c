@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "runtime/exec/runtime.h"
+#include "runtime/exec/share.h"
 #include "tests/support/counting.h"
 #include "tests/support/host.h"
 
@@ -23,7 +24,7 @@ static const char *const node_ids[NODES] = {"n0", "n1", "n2", "n3", "n4"};
  * what is called at once has no order. */
 static tp_runtime *open_alone(const tp_runtime_options *options) {
   tp_runtime *runtime = open_runtime(options);
-  runtime->helpers_max = 0;
+  tp__runtime_helpers(runtime)->max = 0;
   return runtime;
 }
 

@@ -260,7 +260,9 @@ static tp_answer defer(void *self, tp_call *call) {
   return outcome;
 }
 
-static uint64_t pinned(tp_runtime *runtime) { return tp__a64_load_acquire(&runtime->abandoned_bytes); }
+static uint64_t pinned(tp_runtime *runtime) {
+  return tp__a64_load_acquire(&tp__runtime_counters(runtime)->abandoned_bytes);
+}
 
 static tp_runtime *open_deferring(deferrer *d, const tp_runtime_options *options, char ids[NODES][8]) {
   tp_runtime *runtime = open_runtime(options);

@@ -1535,13 +1535,6 @@ static void drain_without_engine_workers_keeps_its_limit(void **state) {
   recorder_free(w.model);
 }
 
-static uint64_t closing_turns(tp_runtime *runtime) {
-  tp__mutex_lock(&runtime->mutex);
-  uint64_t count = runtime->turn_counts[TP__TURN_CLOSING];
-  tp__mutex_unlock(&runtime->mutex);
-  return count;
-}
-
 /* More than there is room for closing turns: the drain waits for places. */
 static void drain_ends_every_session_of_thousands(void **state) {
   (void)state;
@@ -1562,7 +1555,7 @@ static void drain_ends_every_session_of_thousands(void **state) {
   pthread_t drainer;
   void *complete;
   assert_int_equal(pthread_create(&drainer, NULL, drain_all, runtime), 0);
-  while (closing_turns(runtime) < tp__detached_max(runtime)) sleep_ms(1);
+  while (tp__runtime_listed_count(runtime, TP__TURN_CLOSING) < tp__detached_max(runtime)) sleep_ms(1);
   latch_hit(&leave);
   pthread_join(drainer, &complete);
   assert_non_null(complete);

@@ -15,6 +15,7 @@
 
 #include "phases/turn.h"
 #include "runtime/exec/runtime.h"
+#include "runtime/exec/share.h"
 #include "tests/support/counting.h"
 #include "tests/support/host.h"
 
@@ -76,7 +77,7 @@ static stage *stage_with(const tp_runtime_options *options, uint32_t node_count,
   stage *s = calloc(1, sizeof *s);
   s->entered = s->leave = s->ended = s->deferred = s->cancelled = (latch)LATCH;
   s->runtime = open_runtime(options);
-  s->runtime->helpers_max = helpers;
+  tp__runtime_helpers(s->runtime)->max = helpers;
   s->node_count = node_count;
   for (uint32_t i = 0; i < node_count; i++) {
     snprintf(ids[i], sizeof ids[i], "n%02u", i);
@@ -111,7 +112,7 @@ static void run_stage(stage *s) {
 
 /* A look: it may be over when the phase begins. */
 static void await_idle_worker(stage *s) {
-  while (!tp__workers_idle(&s->runtime->sched.workers)) sleep_ms(1);
+  while (!tp__workers_idle(&tp__runtime_sched(s->runtime)->workers)) sleep_ms(1);
 }
 
 static void note_phase_end(void *ctx, const tp_phase_result *result) {
@@ -441,7 +442,7 @@ static void host_that_asked_for_no_engine_workers_gets_every_call_on_its_own_thr
   tp_runtime_options options = {.struct_size = sizeof options, .no_engine_workers = true};
   options.allocator = counting;
   tp_runtime *probe = open_runtime(&options);
-  uint32_t helpers = probe->helpers_max;
+  uint32_t helpers = tp__runtime_helpers(probe)->max;
   tp_runtime_free(probe);
   stage *s = stage_on(&options, 8, helpers, 0);
   for (int i = 0; i < 2000; i++) {
@@ -458,7 +459,7 @@ static void keep_the_worker_busy(stage *s) {
   s->scene = wait_to_leave;
   submit_stage(s);
   latch_wait(&s->entered, 1);
-  tp__a32_add_relaxed(&s->runtime->sched.workers.idle_workers, 1);
+  tp__a32_add_relaxed(&tp__runtime_sched(s->runtime)->workers.idle_workers, 1);
 }
 
 /* A worker that was woken counts as idle until it gets a processor. Here one
@@ -479,7 +480,7 @@ static void worker_that_is_woken_and_does_not_run_yet_is_not_asked_without_bound
     tp_phase_result_release(turn, &result);
   }
   assert_in_range(blocks_open - open_before, 0, 500);
-  tp__a32_sub_acq_rel(&s->runtime->sched.workers.idle_workers, 1);
+  tp__a32_sub_acq_rel(&tp__runtime_sched(s->runtime)->workers.idle_workers, 1);
   latch_hit(&s->leave);
   latch_wait(&s->ended, 1);
   tp_turn_end(turn);
@@ -510,7 +511,7 @@ static void what_nobody_comes_for_goes_back_to_its_place_in_the_plan(void **stat
   tp_phase_result result = {.struct_size = sizeof result};
   assert_int_equal(tp_phase_run(turn, GATHER, NULL, &result, NULL), TP_OK);
   for (uint32_t i = 0; i < NODES / 2; i++) assert_true(place_of[i] < place_of[NODES - 1]);
-  tp__a32_sub_acq_rel(&s->runtime->sched.workers.idle_workers, 1);
+  tp__a32_sub_acq_rel(&tp__runtime_sched(s->runtime)->workers.idle_workers, 1);
   s->scene = NULL;
   latch_hit(&s->leave);
   latch_wait(&s->ended, 1);

@@ -38,8 +38,8 @@ static void looking_for_work_takes_less_time_than_the_work_that_is_found(void **
   }
   tp_turn_end(turn);
   assert_int_equal(tp_runtime_drain(runtime, 0, NULL, NULL), TP_OK); /* the threads have ended */
-  uint64_t worked_ns = tp__a64_load_acquire(&runtime->sched.workers.worked_ns);
-  uint64_t searched_ns = tp__a64_load_acquire(&runtime->sched.workers.searched_ns);
+  uint64_t worked_ns = tp__a64_load_acquire(&tp__runtime_sched(runtime)->workers.worked_ns);
+  uint64_t searched_ns = tp__a64_load_acquire(&tp__runtime_sched(runtime)->workers.searched_ns);
   assert_true(worked_ns > 0);
   assert_true(searched_ns < worked_ns); /* a tenth, but for a search that the system interrupts */
   close_runtime(runtime);

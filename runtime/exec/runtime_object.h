@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * runtime_object: what a runtime consists of: the threads, the registry, the store and the allocator caches. For the
+ * files that make, start, drain and free it, for what writes to its store, and for the two loops that run entries; all
+ * others use runtime.h. Lock: `runtime`, for the list of turns and for start, drain and stop. */
+#ifndef TP__RUNTIME_OBJECT_H
+#define TP__RUNTIME_OBJECT_H
+
+#include "runtime/exec/blocks.h"
+#include "runtime/exec/breaker.h"
+#include "runtime/exec/jobs.h"
+#include "runtime/exec/runtime.h"
+#include "runtime/exec/share.h"
+#include "runtime/exec/turn_table.h"
+
+struct tp_runtime {
+  tp__runtime_state state;
+  /* never changes after new */
+  tp_runtime_options options; /* resolved; store: the host's, not to be followed, NULL when it is ours */
+  tp_allocator allocator;
+  tp_store store;
+  const tp__layer_ops *layer_ops;
+  tp__registry *registry;
+  char turn_prefix[22]; /* of generated ids: "turn-", 16 digits, "-" */
+  /* parts with a lock of their own */
+  tp__thread_caches caches;
+  tp__blocks blocks;
+  tp__turn_table turn_table;
+  tp__sched sched;
+  tp__jobs jobs;
+  tp__helpers helpers;
+  tp__breaker_state breaker_state;
+  void *layer; /* the layer above: set once by it */
+  tp_breadcrumb *breadcrumbs; /* of the store, set by the start; NULL: it has none (breadcrumb.h) */
+  /* atomic */
+  tp__a64 shed_logged_ns; /* relaxed: when it was logged that turns are refused */
+  tp__counters counters;
+  tp__mutex payloads_mutex; /* call_payload.c: guards the growth of the lists of entries */
+  tp__mutex mutex;
+  tp__cond changed; /* a turn ended */
+  /* under mutex */
+  tp__link turns; /* those not in the turn table */
+  uint32_t turn_counts[TP__TURN_KINDS]; /* of these */
+  bool refuses_detached; /* a drain has waited for the last of them */
+  bool store_opening, store_opened;
+  bool audit_gives, audit_again; /* a thread gives audit rows to the store; and there is another one */
+  tp__audit_cursor audit_cursor; /* that thread's */
+  tp__thread *drain_thread; /* of a drain that was submitted; joined by the free */
+};
+_Static_assert(offsetof(struct tp_runtime, state) == 0, "tp__runtime_state_of() finds it there");
+
+#endif
