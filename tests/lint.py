@@ -153,6 +153,17 @@ def modules_look_down(path, text, tree):
             yield line, '%s stands on the public headers alone, not on %s' % (here, there)
 
 
+def sched_is_tested_without_a_runtime(path, text, tree):
+    """A test of a file of runtime/sched uses what that module may use, and makes no runtime."""
+    match = re.match(r'tests/unit/(\w+)_test\.c$', path)
+    if not match or 'runtime/sched/%s.c' % match.group(1) not in tree.files:
+        return
+    for include in INCLUDE.finditer(without_comments(text)):
+        there = module_of(include.group(2))
+        if there not in [None] + MODULES[:MODULES.index('runtime/sched') + 1]:
+            yield line_of(text, include.start()), 'runtime/sched is tested without a runtime, not with %s' % include.group(2)
+
+
 FOREIGN_WORDS = {'agent', 'agents', 'prompt', 'prompts', 'model', 'models', 'tool', 'tools'}
 IDENTIFIER = re.compile(r'[A-Za-z_]\w*')
 
@@ -374,6 +385,8 @@ FUNCTIONS = [
     (modules_look_down, 'domains/declared/x.c', '#include "stores/sqlite/database.h"\n'),
     (modules_look_down, 'cli/x.c', '#include "x.h"\n'),
     (modules_look_down, 'cli/common/x.c', '#include "cli/run/x.h"\n'),
+    (sched_is_tested_without_a_runtime, 'tests/unit/pool_test.c', '#include "runtime/exec/runtime.h"\n'),
+    (sched_is_tested_without_a_runtime, 'tests/unit/worker_test.c', '#include "tests/support/host.h"\n'),
     (runtime_has_no_foreign_words, 'runtime/exec/x.c', '/* runs the model\'s tool_zzz calls */\n'),
     (has_licence, 'cli/x.c', '\n'),
     (ends_with_newline, 'cli/x.c', 'int x;'),

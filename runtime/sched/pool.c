@@ -106,7 +106,7 @@ static void unqueue_locked(tp__pool *pool, tp__pool_item *item, tp__pool_place p
 static void line_up_locked(tp__pool *pool, tp__pool_item *item) {
   item->place = TP__POOL_WAITING;
   pool->line_count++;
-  tp__list_push(&item->permits->queue, &item->link);
+  tp__list_push(&item->permits->line, &item->link);
 }
 
 /* Of an item in the line of its permits. */
@@ -174,21 +174,16 @@ static bool put_locked(tp__pool_item *item) {
   item->place = TP__POOL_IN_INBOX;
   if (tp__attempt_put(tp__attempt_of(item))) return true;
   item->place = TP__POOL_OUTSIDE;
-  item->permits->used--;
+  tp__permits_give_back(item->permits, false);
   return false;
-}
-
-static bool has_permit(const tp__permits *permits, uint32_t permits_max) {
-  return permits->used + permits->returning < permits_max;
 }
 
 /* Who is next in line may be queued, as long as there is a permit. */
 static void serve_line_locked(tp__pool *pool, tp__permits *permits) {
-  while (!tp__list_empty(&permits->queue)) {
-    tp__pool_item *next = item_of(permits->queue.next);
-    if (!has_permit(permits, next->permits_max)) return;
+  for (tp__link *first; (first = tp__permits_first(permits));) {
+    tp__pool_item *next = item_of(first);
+    if (!tp__permits_try(permits, next->permits_max)) return;
     leave_line_locked(pool, next);
-    permits->used++;
     if (!next->inbox) queue_locked(pool, next);
     else if (!put_locked(next)) tp__list_push(&pool->unput, &next->link); /* its token's reference keeps it */
   }
@@ -197,8 +192,7 @@ static void serve_line_locked(tp__pool *pool, tp__permits *permits) {
 static void permit_back_locked(tp__pool *pool, tp__pool_item *item) {
   tp__permits *permits = item->permits;
   if (!permits) return;
-  if (item->abandoned) permits->abandoned--;
-  permits->used--;
+  tp__permits_give_back(permits, item->abandoned);
   if (permits->returning > 0) tp__cond_broadcast(&pool->may_resume);
   else serve_line_locked(pool, permits);
 }
@@ -487,20 +481,20 @@ tp_reason tp__pool_submit(tp__pool *pool, tp__pool_item *item, tp__pool_thread *
   join_ended_locked(pool);
   if (pool->stop) {
     refused = TP_REASON_SHUTDOWN;
-  } else if (permits && permits->abandoned >= item->permits_max) {
+  } else if (permits && tp__permits_are_lost(permits, item->permits_max)) {
     refused = TP_REASON_NO_PERMIT;
-  } else if (permits && !has_permit(permits, item->permits_max)) {
+  } else if (permits && !tp__permits_try(permits, item->permits_max)) {
     line_up_locked(pool, item);
   } else if (item->queue_max > 0 && tp__pool_queued_count(pool) >= item->queue_max) {
+    if (permits) tp__permits_give_back(permits, false);
     refused = TP_REASON_SHED;
   } else {
-    if (permits) permits->used++;
     bool stays = may_stay_locked(pool, item, here);
     if (stays) set_running_locked(pool, item, here);
     else queue_locked(pool, item);
     if (!stays && !staff_locked(pool)) {
       unqueue_locked(pool, item, TP__POOL_OUTSIDE);
-      if (permits) permits->used--;
+      if (permits) tp__permits_give_back(permits, false);
       refused = TP_REASON_NO_WORKER;
     }
   }
@@ -520,13 +514,12 @@ tp_reason tp__pool_offer(tp__pool *pool, tp__pool_item *item) {
   tp__mutex_lock(&pool->mutex);
   if (pool->stop) {
     refused = TP_REASON_SHUTDOWN;
-  } else if (permits->abandoned >= item->permits_max) {
+  } else if (tp__permits_are_lost(permits, item->permits_max)) {
     refused = TP_REASON_NO_PERMIT;
-  } else if (!has_permit(permits, item->permits_max)) {
+  } else if (!tp__permits_try(permits, item->permits_max)) {
     line_up_locked(pool, item);
-  } else {
-    permits->used++;
-    if (!put_locked(item)) refused = TP_REASON_NO_WORKER;
+  } else if (!put_locked(item)) {
+    refused = TP_REASON_NO_WORKER;
   }
   tp__mutex_unlock(&pool->mutex);
   return refused;
@@ -570,9 +563,10 @@ static void refuse_queued(tp__pool *pool) {
 static void refuse_line(tp__pool *pool, tp__permits *permits) {
   for (;;) {
     tp__mutex_lock(&pool->mutex);
+    tp__link *first = tp__permits_first(permits);
     tp__pool_item *item = NULL;
-    if (!tp__list_empty(&permits->queue) && permits->abandoned >= item_of(permits->queue.next)->permits_max) {
-      item = item_of(permits->queue.next);
+    if (first && tp__permits_are_lost(permits, item_of(first)->permits_max)) {
+      item = item_of(first);
       leave_line_locked(pool, item);
     }
     tp__mutex_unlock(&pool->mutex);
@@ -601,10 +595,8 @@ bool tp__pool_abandon(tp__pool *pool, tp__pool_item *item) {
       item->abandoned = true;
       vacate_locked(pool, item->lane);
       pool->abandoned_count++;
-      if (item->permits) {
-        item->permits->abandoned++;
-        line = item->permits;
-      }
+      line = item->permits;
+      if (line) tp__permits_abandon(line);
       staffed = staff_locked(pool);
       break;
     case TP__POOL_IN_INBOX:
@@ -615,7 +607,7 @@ bool tp__pool_abandon(tp__pool *pool, tp__pool_item *item) {
       } else {
         item->abandoned = true;
         line = item->permits;
-        line->abandoned++;
+        tp__permits_abandon(line);
       }
       break;
     case TP__POOL_PAUSED: /* it has no permit to hold, and needs no place any more */
@@ -659,10 +651,8 @@ tp_status tp__pool_pause(tp__pool *pool, tp__pool_item *item) {
 
 static void take_permit_back_locked(tp__pool *pool, tp__pool_item *item) {
   tp__permits *permits = item->permits;
-  permits->returning++;
-  while (permits->used >= item->permits_max) tp__cond_wait(&pool->may_resume, &pool->mutex);
-  permits->returning--;
-  permits->used++;
+  tp__permits_reserve(permits);
+  while (!tp__permits_resume(permits, item->permits_max)) tp__cond_wait(&pool->may_resume, &pool->mutex);
   if (permits->returning == 0) serve_line_locked(pool, permits); /* more than one may have come back */
 }
 
@@ -680,7 +670,7 @@ static void take_place_back_locked(tp__pool *pool, tp__pool_item *item) {
 static void become_abandoned_locked(tp__pool *pool, tp__pool_item *item) {
   pool->paused_abandoned_count--;
   pool->abandoned_count++;
-  if (item->permits) item->permits->abandoned++;
+  if (item->permits) tp__permits_abandon(item->permits);
 }
 
 /* The permit first: who has a place never waits for one. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * pool: the handler threads. Each holds one attempt at a time; they are started when work finds none idle and end when
- * they were idle for a while. Permits are counted here: one subscription occupies at most so many threads.
+ * they were idle for a while. What has permits (permits.h) takes one first: they bound the threads that it occupies.
  * Lock: `pool`. No function of a handler's is ever called under it.
  *
  * An attempt is somewhere on this way: waiting for a permit -> queued -> running -> done. Where a thread is idle it is
@@ -66,7 +66,7 @@ typedef struct tp__pool_item {
   /* under the pool's lock */
   tp__pool_place place;
   bool abandoned;
-  tp__link link;         /* in the permits' queue, a lane's, pool->offered or pool->unput */
+  tp__link link;         /* in the permits' line, a lane's, pool->offered or pool->unput */
   tp__link running_link; /* in pool->running */
   uint16_t ran_on; /* the number of the thread that runs it: written before its function is called; 0: not yet */
   struct tp__pool_thread *thread; /* that it was offered to; NULL: who runs it took it under the lock */

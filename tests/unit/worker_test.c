@@ -7,42 +7,57 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <semaphore.h>
+#include <time.h>
 
-#include "runtime/exec/runtime.h"
-#include "tests/support/host.h"
+#include "runtime/sched/sched.h"
 
-enum { GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, PHASES = 300 };
+enum { MESSAGES = 300, WORK_US = 5 };
 
-static tp_answer answer(void *self, tp_call *call) {
-  (void)self;
-  (void)call;
-  return TP_ANSWER_DONE;
-}
+typedef struct work {
+  tp__message message;
+  sem_t done;
+} work;
 
-static void phase_ended(void *ctx, const tp_phase_result *result) {
-  (void)result;
-  latch_hit(ctx);
+static void delivered(tp__message *message) {
+  int64_t until_ns = tp__now_ns() + WORK_US * TP__NS_PER_US;
+  while (tp__now_ns() < until_ns) continue;
+  sem_post(&TP__CONTAINER(message, work, message)->done);
 }
 
 /* Work of some microseconds comes about once a millisecond. Before, a worker looked for 30 us after each. */
 static void looking_for_work_takes_less_time_than_the_work_that_is_found(void **state) {
   (void)state;
-  tp_runtime *runtime = open_runtime(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options)});
-  add_hooks(runtime, &(hook){.id = "h", .phase = GATHER, .run = answer}, 1);
-  tp_turn *turn = begin_bare(runtime, 0);
-  latch ended = LATCH;
-  for (int i = 0; i < PHASES; i++) {
-    assert_int_equal(tp_phase_submit(turn, GATHER, NULL, phase_ended, &ended, NULL), TP_OK);
-    latch_wait(&ended, i + 1);
-    sleep_ms(1);
+  tp_allocator allocator = tp__allocator_of(NULL);
+  tp__sched_options options = {.owner = &allocator,
+                               .allocator = &allocator,
+                               .workers = 2,
+                               .strands_max = 1,
+                               .handler_threads = 1,
+                               .layer_threads = 1,
+                               .detached_threads = 1};
+  tp__sched sched;
+  tp__strand strand;
+  work w = {.message.deliver = delivered};
+  sem_init(&w.done, 0, 0);
+  assert_int_equal(tp__sched_init(&sched, &options), TP_OK);
+  assert_int_equal(tp__sched_start(&sched), TP_OK);
+  tp__strand_init(&strand, &sched, true);
+  tp__strand_leave(&strand);
+  for (int i = 0; i < MESSAGES; i++) {
+    assert_true(tp__strand_push(&strand, &w.message));
+    sem_wait(&w.done);
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
   }
-  tp_turn_end(turn);
-  assert_int_equal(tp_runtime_drain(runtime, 0, NULL, NULL), TP_OK); /* the threads have ended */
-  uint64_t worked_ns = tp__a64_load_acquire(&tp__runtime_sched(runtime)->workers.worked_ns);
-  uint64_t searched_ns = tp__a64_load_acquire(&tp__runtime_sched(runtime)->workers.searched_ns);
+  tp__strand_acquire(&strand);
+  tp__sched_stop(&sched);
+  uint64_t worked_ns = tp__a64_load_acquire(&sched.workers.worked_ns);
+  uint64_t searched_ns = tp__a64_load_acquire(&sched.workers.searched_ns);
   assert_true(worked_ns > 0);
   assert_true(searched_ns < worked_ns); /* a tenth, but for a search that the system interrupts */
-  close_runtime(runtime);
+  assert_int_equal(tp__pool_stop(&sched.pool), 0);
+  tp__sched_fini(&sched);
+  sem_destroy(&w.done);
 }
 
 int main(void) {
