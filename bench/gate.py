@@ -127,9 +127,9 @@ def output_of(*command):
 def flags_of(build):
     """What the compiler was told for the engine, but for paths, warnings and names."""
     with open(os.path.join(build, 'build.ninja'), encoding='utf-8') as file:
-        found = re.search(r'^build \S*runtime_exec_engine\.c\.o:.*\n(?: .*\n)*? ARGS = (.*)', file.read(), re.M)
+        found = re.search(r'^build \S*runtime_exec_entry\.c\.o:.*\n(?: .*\n)*? ARGS = (.*)', file.read(), re.M)
     if not found:
-        raise Broken('build.ninja does not say how runtime/exec/engine.c is compiled')
+        raise Broken('build.ninja does not say how runtime/exec/entry.c is compiled')
     words = [word.strip('"\'') for word in found.group(1).split()]
     kept = re.compile(r'-(O|f|m|std=|D_FORTIFY|DNDEBUG)(?!file-prefix-map|diagnostics|visibility)')
     return ' '.join(word for word in words if kept.match(word))

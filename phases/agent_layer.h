@@ -40,9 +40,4 @@ enum { TP__COUNT_QUEUED = 0 /* and TP_TURN_COMPLETED to TP_TURN_TIMED_OUT */ };
 
 static inline tp__agent_layer *tp__agent_layer_of(tp_runtime *runtime) { return tp__runtime_layer(runtime); }
 
-/** The permits of a tool of an owner, shared by all turns.
- *  @param ret_name  the tool's name, for as long as the runtime lives. @return NULL without memory. */
-tp__permits *tp__tool_permits(tp__agent_layer *layer, const char *owner, const char *tool, const char **ret_name);
-void tp__tool_permits_free(tp__agent_layer *layer);
-
 #endif

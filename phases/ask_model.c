@@ -8,6 +8,7 @@
 #include "phases/messages.h"
 #include "phases/model_call.h"
 #include "runtime/exec/blocks.h"
+#include "runtime/exec/call.h"
 #include "runtime/exec/entry.h"
 
 enum { LOOK_MS = 50 /* how soon a cancel is seen */ };

@@ -5,6 +5,7 @@
 #include "phases/session.h"
 #include "phases/tool_run.h"
 #include "runtime/exec/breadcrumb.h"
+#include "runtime/exec/call.h"
 #include "runtime/exec/entry.h"
 
 static bool is_of(const tp__turn *turn, const tp_session *session) {

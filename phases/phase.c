@@ -7,6 +7,7 @@
 #include "phases/tools.h"
 #include "phases/turn.h"
 #include "runtime/exec/blocks.h"
+#include "runtime/exec/inline.h"
 #include "runtime/exec/report.h"
 
 enum { LOGGED_BYTES_MAX = 256 }; /* of a diagnostic */

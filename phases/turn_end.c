@@ -3,6 +3,7 @@
  * turn_end.c: the end of a driven turn: its result, its record, who is notified, and the next one of its session. */
 #include "phases/session.h"
 #include "phases/steps.h"
+#include "runtime/exec/records.h"
 #include "runtime/exec/thread_cache.h"
 
 static void fill_result(const tp__drive *d, tp_turn_result *result) {

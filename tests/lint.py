@@ -153,6 +153,27 @@ def modules_look_down(path, text, tree):
             yield line, '%s stands on the public headers alone, not on %s' % (here, there)
 
 
+# Headers of none of the sources that a reader would open first, and why.
+LEADS_ELSEWHERE = {
+    'runtime/base/printf.h': 'a macro and nothing else, also for modules that use nothing else of ours',
+    'runtime/exec/runtime_object.h': 'the object that runtime.c makes; runtime.h is what others use',
+    'runtime/os/sim_internal.h': 'between the files sim_*.c; os.h and sim.h are what others use',
+    'runtime/os/tsan_ck_pr.h': 'stands in for ck_pr.h under ThreadSanitizer',
+    'domains/declared/hook.h': 'one hook, whose files are hook_*.c; those of a whole file of hooks are in hooks.c',
+    'domains/memory/store_internal.h': 'the part of store.c that shows SQLite; store.h is what others use',
+}
+
+
+def header_leads_to_its_source(path, text, tree):
+    """A header has a source of its name beside it, or is the one of its folder: it has the folder's name."""
+    match = re.match(r'(?:runtime|phases|providers|stores|domains|cli)/(?:.*/)?(\w+)\.h$', path)
+    if not match or path in LEADS_ELSEWHERE or path[:-1] + 'c' in tree.files:
+        return
+    if os.path.basename(os.path.dirname(path)) != match.group(1):
+        yield 1, 'there is no %sc: name the header after the source that has its functions, or move it into the header of that' % (
+            path[:-1])
+
+
 def sched_is_tested_without_a_runtime(path, text, tree):
     """A test of a file of runtime/sched uses what that module may use, and makes no runtime."""
     match = re.match(r'tests/unit/(\w+)_test\.c$', path)
@@ -385,6 +406,8 @@ FUNCTIONS = [
     (modules_look_down, 'domains/declared/x.c', '#include "stores/sqlite/database.h"\n'),
     (modules_look_down, 'cli/x.c', '#include "x.h"\n'),
     (modules_look_down, 'cli/common/x.c', '#include "cli/run/x.h"\n'),
+    (header_leads_to_its_source, 'runtime/exec/missing_zzz.h', '\n'),
+    (header_leads_to_its_source, 'phases/missing_zzz.h', '\n'),
     (sched_is_tested_without_a_runtime, 'tests/unit/pool_test.c', '#include "runtime/exec/runtime.h"\n'),
     (sched_is_tested_without_a_runtime, 'tests/unit/worker_test.c', '#include "tests/support/host.h"\n'),
     (runtime_has_no_foreign_words, 'runtime/exec/x.c', '/* runs the model\'s tool_zzz calls */\n'),
@@ -468,6 +491,8 @@ def breaches(path, text, tree):
 def check_the_lint(tree):
     """Every rule is tried on its planted breach, and all rules on what is innocent."""
     broken = each_word_is_seen()
+    broken += ['LEADS_ELSEWHERE: %s is not there, or needs no exception' % header for header in LEADS_ELSEWHERE
+               if header not in tree.files or header[:-1] + 'c' in tree.files]
     for rule in PATTERNS:
         path, text = rule[-1]
         if not list(breaches_of_pattern(rule, path, text)):

@@ -9,7 +9,7 @@
 
 #include "domains/declared/glob.h"
 #include "domains/declared/hook_tool.h"
-#include "domains/declared/yaml_items.h"
+#include "domains/declared/yaml.h"
 
 #define KEYS \
   "id, event_type, event, enabled, blocking, summary, priority, after, before, requires, match, handler, failure, " \

@@ -13,7 +13,7 @@
 #include "domains/declared/hook_tool.h"
 #include "domains/declared/hook_worker.h"
 #include "domains/declared/sha256.h"
-#include "domains/declared/yaml_items.h"
+#include "domains/declared/yaml.h"
 
 enum { HOOKS_MAX = 1024, HASHED_FILES_MAX = 10000 };
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "domains/declared/text.h"
-#include "domains/declared/yaml_items.h"
+#include "domains/declared/yaml.h"
 
 enum { KEY_SHOWN_BYTES_MAX = 64 };
 

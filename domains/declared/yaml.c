@@ -8,7 +8,7 @@
 #include <string.h>
 #include <yaml.h>
 
-#include "domains/declared/yaml_items.h"
+#include "domains/declared/yaml.h"
 
 enum { KEY_SHOWN_BYTES_MAX = 64 };
 

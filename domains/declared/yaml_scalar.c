@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "domains/declared/yaml_items.h"
+#include "domains/declared/yaml.h"
 
 /* True when the scalar is one of the words, which stand between spaces. */
 static bool is_one_of(const char *text, size_t size, const char *words) {

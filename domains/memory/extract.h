@@ -4,7 +4,7 @@
 #ifndef TP__MEMORY_EXTRACT_H
 #define TP__MEMORY_EXTRACT_H
 
-#include "domains/memory/domain.h"
+#include "domains/memory/memory.h"
 #include "turnphase/handler.h"
 
 /** What a turn said. */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "domains/memory/domain.h"
+#include "domains/memory/memory.h"
 #include "domains/memory/facts.h"
 #include "domains/memory/line.h"
 #include "domains/memory/recall.h"

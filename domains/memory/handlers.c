@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "domains/memory/domain.h"
+#include "domains/memory/memory.h"
 #include "domains/memory/extract.h"
 #include "domains/memory/line.h"
 #include "domains/memory/policy.h"

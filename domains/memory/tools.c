@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "domains/memory/domain.h"
+#include "domains/memory/memory.h"
 #include "domains/memory/facts.h"
 #include "domains/memory/line.h"
 #include "domains/memory/recall.h"

@@ -2,8 +2,10 @@
  *
  * What a handler sees and says through its tp_call. It reaches the entry and what the entry was given, never the turn's
  * moving parts. */
+#include "runtime/exec/call.h"
+
 #include "runtime/exec/detached.h"
-#include "runtime/exec/entry.h"
+#include "runtime/exec/node_attempt.h"
 #include "runtime/exec/runtime.h"
 
 enum { OUTPUT_BYTES_MAX = 1 << 20 };

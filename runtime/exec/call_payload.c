@@ -4,6 +4,7 @@
  * one for each payload that its chain went through, most have one or none: a list that only grows, newest first, and
  * goes with the entry. It is read without a lock; who adds to it holds the runtime's `payloads`, so that handlers that
  * run side by side make it once. */
+#include "runtime/exec/call.h"
 #include "runtime/exec/entry.h"
 #include "runtime/exec/runtime.h"
 

@@ -3,6 +3,7 @@
 
 #include "runtime/exec/blocks.h"
 #include "runtime/exec/jobs.h"
+#include "runtime/exec/records.h"
 #include "runtime/exec/runtime.h"
 
 typedef struct detached {

@@ -48,4 +48,7 @@ tp_reason tp__detached_run(struct tp_runtime *runtime, const tp__detached_spec *
 /** @param entry  of a detached run. */
 const tp__detached_job *tp__detached_job_of(const tp__entry *entry);
 
+/** Starts a detached run of the node, or stores it as a job. @return NONE when accepted or committed. */
+tp_reason tp__detached_start(tp__entry *entry, uint32_t index);
+
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * entry: one run of one phase in one turn. It owns one block: what is left to wait for (a counter per node), the
- * ready nodes, a row for every node, an arena. engine.c is its machine; settle.c how a node ends; inline.c the loop
+ * ready nodes, a row for every node, an arena. entry.c is its machine; settle.c how a node ends; inline.c the loop
  * that runs inline nodes; node_attempt.c what it does with nodes that leave the owner's thread; call.c what a handler
  * sees.
  *
@@ -15,7 +15,6 @@
 #define TP__ENTRY_H
 
 #include "runtime/exec/decide.h"
-#include "runtime/exec/ready.h"
 #include "runtime/exec/turn.h"
 #include "runtime/sched/attempt.h"
 #include "runtime/store/record_pack.h"
@@ -57,6 +56,15 @@ enum {
   TP__MARK_MORE = 2,    /* the node has a tp__run, and its row is not written */
   TP__MARK_SKIPPED = 4  /* left out by the one who began the entry */
 };
+
+/** The inline nodes of an entry that may be called now, a bit for each, so that the first in plan order is taken first,
+ *  whichever became ready when. Edges lead to higher indexes, so what is ready moves on through the words and is looked
+ *  for where the last one was. */
+typedef struct tp__ready {
+  uint64_t *bits;
+  uint32_t low;   /* no word before this one has a bit */
+  uint32_t count; /* of bits */
+} tp__ready;
 
 typedef enum tp__entry_state {
   TP__ENTRY_OPEN = 0,
@@ -166,18 +174,13 @@ typedef struct tp__entry_spec {
 tp_status tp__entry_new(tp__turn *turn, const tp__entry_spec *spec, tp__entry **ret_entry);
 /** Owner: runs what is ready; on_end may be called before it returns. */
 void tp__entry_go(tp__entry *entry);
-/** Owner: begins an entry and calls its nodes here and now, where that is all there is to do. Nobody may listen.
- *  @return NULL, and nothing was done: a node is not on the fast path, or there are parallel ones; the turn was
- *          cancelled; there is no memory. Else the entry. Where it has ended, no answer was exceptional, and on_end is
- *          not called; else set on_end and ctx, then tp__entry_go(). */
-tp__entry *tp__entry_run_inline(tp__turn *turn, const tp__plan *plan, const tp_field *fields, uint32_t field_count);
 /** Owner: ends an open entry early: what runs is abandoned, what has not begun is skipped. */
 void tp__entry_cancel(tp__entry *entry);
 /** Owner, after on_end: the result is no longer needed. */
 void tp__entry_release(tp__entry *entry);
 /** Any thread: drops an attempt's reference. */
 void tp__entry_unref(tp__entry *entry);
-/** Owner: asserts what always holds (engine.c); of an entry of many nodes, what can be said without a look at each. */
+/** Owner: asserts what always holds (entry.c); of an entry of many nodes, what can be said without a look at each. */
 void tp__entry_check(const tp__entry *entry);
 
 /** After the end: TP_OK, TP_ERR_DENIED, TP_ERR_HOOK, TP_ERR_CANCELLED, TP_ERR_TIMEOUT. */
@@ -190,22 +193,47 @@ const tp_run_record *tp__entry_runs(tp__entry *entry);
 static inline const tp__run *tp__entry_more(const tp__entry *entry, uint32_t index) {
   return entry->marks[index] & TP__MARK_MORE ? &entry->runs[index] : NULL;
 }
-/* ---- between engine.c, settle.c, inline.c, node_attempt.c, detached.c and call.c ---- */
 
-/* settle.c, all of it the owner's */
+/* ---- for the other files that run an entry ---- */
 
-/** The node's run, made when it has none. */
-tp__run *tp__run_make(tp__entry *entry, uint32_t index);
-/** By when the node must have answered, retries included. */
-int64_t tp__entry_node_deadline(const tp__entry *entry, uint32_t index, const tp__run *run);
-/** What will come of the entry; whoever helps with it stops. */
-void tp__entry_set_state(tp__entry *entry, tp__entry_state state);
-/** The node has ended: its row, what that means for the entry, what becomes ready. The entry must be advanced. */
-void tp__entry_settle(tp__entry *entry, uint32_t index, tp_state state, tp_reason reason);
-/** The same by what it answered, unless it will be tried again; the row has its times. */
-void tp__entry_take_answer(tp__entry *entry, uint32_t index, const tp__answer *answer, const tp__output *output);
-/** The pause before another attempt is over. @return whether there was one. */
-bool tp__run_drop_retry(tp__run *run);
+static inline void tp__ready_push(tp__ready *ready, uint32_t index) {
+  uint32_t word = index / 64;
+  TP__ASSERT(!(ready->bits[word] >> index % 64 & 1)); /* a node becomes ready once */
+  ready->bits[word] |= UINT64_C(1) << index % 64;
+  if (word < ready->low) ready->low = word;
+  ready->count++;
+}
+
+/** The first one. There must be one. */
+static inline uint32_t tp__ready_first(tp__ready *ready) {
+  TP__ASSERT(ready->count > 0);
+  while (ready->bits[ready->low] == 0) ready->low++;
+  return ready->low * 64 + (uint32_t)__builtin_ctzll(ready->bits[ready->low]);
+}
+
+/** Takes the first. */
+static inline uint32_t tp__ready_pop(tp__ready *ready) {
+  uint32_t first = tp__ready_first(ready);
+  ready->bits[ready->low] &= ready->bits[ready->low] - 1;
+  ready->count--;
+  return first;
+}
+
+/** The next one behind an index. @return UINT32_MAX: there is none. */
+static inline uint32_t tp__ready_behind(const tp__ready *ready, uint32_t index, uint32_t node_count) {
+  for (uint32_t from = index + 1; from < node_count; from = (from / 64 + 1) * 64) {
+    uint64_t bits = ready->bits[from / 64] >> from % 64;
+    if (bits) return from + (uint32_t)__builtin_ctzll(bits);
+  }
+  return UINT32_MAX;
+}
+
+/** Takes one that is ready. */
+static inline void tp__ready_take(tp__ready *ready, uint32_t index) {
+  TP__ASSERT(ready->count > 0 && (ready->bits[index / 64] >> index % 64 & 1));
+  ready->bits[index / 64] &= ~(UINT64_C(1) << index % 64);
+  ready->count--;
+}
 
 /** When a node must end in an entry that ends at end_ns: less the longest required path behind it, if it is not
  *  required itself. */
@@ -221,66 +249,13 @@ static inline int64_t tp__node_deadline(const tp__node *node, int64_t end_ns, in
 static inline int64_t tp__node_timeout(const tp__node *node) {
   return node->flags & TP__NODE_DEADLINE ? 0 : node->timeout_ns;
 }
-/** call.c: the answer behind what a handler's function returned, with the reason and code that the call keeps for it.
- *  */
-tp__answer tp__call_answer(const tp_call *call, tp_answer kind);
-/** call.c: when the call must have answered. */
-int64_t tp__call_deadline(const tp_call *call);
-/** inline.c: sets up the call of an inline node. */
-void tp__inline_call_set(tp__entry *entry, tp_call *call, tp__arena *arena, uint32_t index);
 /** An inline node was called, here or by a helper, and its answer is exceptional. */
 void tp__entry_called(tp__entry *entry, uint32_t index, tp_call *call, tp_answer kind, int64_t ended_ns);
 
-/** The node's answer is in. output: what it emitted. Settles, retries or fails; then goes on. */
-void tp__entry_answered(tp__entry *entry, uint32_t index, const tp__answer *answer, const tp__output *output,
-                        int64_t ended_ns);
-/** The node ended without an answer. */
-void tp__entry_missed(tp__entry *entry, uint32_t index, tp_state state, tp_reason reason, int64_t ended_ns);
 /** Runs what became ready; ends the entry when nothing is left. */
 void tp__entry_advance(tp__entry *entry);
 /** Copies fields with their texts. */
 bool tp__fields_copy(tp__arena *arena, const tp_field *fields, uint32_t count, tp_field **ret_copy);
 const tp_field *tp__fields_find(const tp_field *fields, uint32_t count, uint32_t id);
-
-/** records.c: packs the record of an entry that has ended. */
-void tp__entry_record(tp__entry *entry);
-/** The same, for one that ended on the fast path. */
-void tp__entry_record_fast_path(tp__entry *entry);
-/** records.c: gives the store an attempt that the run's row cannot tell of; the row has its times.
- *  @param message  what it said, safe to show; may be NULL. */
-void tp__entry_record_attempt(tp__entry *entry, uint32_t index, tp_state state, tp_reason reason, const char *message);
-/** records.c: hands what the turn has packed to the store. */
-void tp__turn_flush_records(tp__turn *turn);
-/** records.c: records an entry of one node that is about to run, and with durability SYNC commits that: its record when
- *  it has ended replaces this one. @return TP_OK; with SYNC what the store says. */
-tp_status tp__entry_record_running(tp__entry *entry);
-/** record_commit.c: commits what was handed to the store. on_end comes on the owner, be it before this returns. */
-void tp__entry_commit(tp__entry *entry, void (*on_end)(tp__entry *entry, tp_status status, const tp_fault *fault));
-
-/** call.c: checks one contribution against what the node may emit and adds a deep copy of it. A refusal sticks to the
- *  output. */
-tp_status tp__output_emit(tp__output *output, tp__arena *arena, tp__entry *entry, uint32_t index,
-                          const tp_contribution *contribution);
-/** Adds fields to replace, copied; checked as tp_call_replace() says. */
-tp_status tp__output_replace(tp__output *output, tp__arena *arena, const tp__entry *entry, uint32_t index,
-                             const tp_field *fields, size_t count);
-/** Adds fields that were checked and copied. @return TP_ERR_NO_MEMORY, which stands in the output, too. */
-tp_status tp__output_join(tp__output *output, tp__arena *arena, const tp_field *fields, uint32_t count);
-
-/** node_attempt.c: hands the node to a handler thread. @return a reason when it was refused at once. */
-tp_reason tp__node_hand_over(tp__entry *entry, uint32_t index, int64_t deadline_ns, int64_t timeout_ns);
-/** node_attempt.c: makes the attempt behind an inline call that defers. */
-/** The attempts of handlers. */
-extern const tp__attempt_class tp__node_attempt_class;
-tp_status tp__node_defer_inline(tp_call *call, const tp_deferral *deferral, tp_token *ret_token);
-
-/** node_attempt.c: frees what ended attempts left in the entry: its last reference is gone. Any thread. */
-void tp__node_attempts_free(tp__entry *entry);
-
-/** call_payload.c: frees what tp_call_payload() made for the entry: nobody reads it any more. */
-void tp__call_payloads_free(tp__entry *entry);
-
-/** detached.c: starts a detached run of the node, or stores it as a job. @return NONE when accepted or committed. */
-tp_reason tp__detached_start(tp__entry *entry, uint32_t index);
 
 #endif

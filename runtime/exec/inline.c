@@ -2,10 +2,13 @@
  *
  * The loop of plans whose nodes are all inline. It reads half a cache line of a node, calls it, reads the clock once
  * (with TP_TIMESTAMPS_COARSE once for all of them) and writes four words. At the first node or answer that needs a
- * closer look the machine of engine.c goes on. */
+ * closer look the machine of entry.c goes on. */
+#include "runtime/exec/inline.h"
+
 #include "runtime/exec/begin.h"
 #include "runtime/exec/breaker.h"
 #include "runtime/exec/breadcrumb.h"
+#include "runtime/exec/records.h"
 
 void tp__inline_call_set(tp__entry *e, tp_call *call, tp__arena *arena, uint32_t index) {
   call->entry = e;

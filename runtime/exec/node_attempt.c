@@ -3,10 +3,13 @@
  * An attempt of a node: what a handler that leaves its owner's thread works in. It has a chunk of memory of its own, in
  * which the handler's answer grows, and a second one for the answer that comes through a token, since handler and
  * token's holder may write at the same time. */
+#include "runtime/exec/node_attempt.h"
+
 #include "runtime/exec/blocks.h"
 #include "runtime/exec/breadcrumb.h"
-#include "runtime/exec/entry.h"
+#include "runtime/exec/call.h"
 #include "runtime/exec/runtime.h"
+#include "runtime/exec/settle.h"
 
 enum { BLOCK_BYTES = 1024 };
 

@@ -2,8 +2,9 @@
  *
  * The commit that an entry's end waits for where durability is SYNC: an attempt on a handler thread, since a commit
  * blocks on the disk. Entries that end meanwhile on other threads are committed together by the store. */
+#include "runtime/exec/record_commit.h"
+
 #include "runtime/exec/blocks.h"
-#include "runtime/exec/entry.h"
 #include "runtime/exec/runtime.h"
 
 enum { COMMIT_LIMIT_MS = 30000 };

@@ -2,7 +2,9 @@
  *
  * Records of entries on their way to the store. A turn packs them into a block of its own and hands them over when the
  * block is full, when an attempt may still come late (the store notes when), and at its end. */
-#include "runtime/exec/entry.h"
+#include "runtime/exec/records.h"
+
+#include "runtime/exec/record_commit.h"
 #include "runtime/exec/runtime_object.h"
 #include "runtime/store/memory_store.h"
 

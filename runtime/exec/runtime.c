@@ -3,6 +3,8 @@
  * Birth, start, drain and end of a runtime. The order of stopping: refuse new turns; close what is open above; let
  * turns end, then cancel them; let jobs and detached runs end, then cancel them; stop the job thread, the timer,
  * the engine workers, the handler threads; free. */
+#include "runtime/exec/record_commit.h"
+#include "runtime/exec/records.h"
 #include "runtime/exec/runtime_object.h"
 
 #include <stdio.h>

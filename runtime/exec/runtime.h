@@ -154,12 +154,6 @@ static inline tp_status tp__store_left(const tp__inside *frame, tp_status status
   tp__inside_leave(frame);
   return status;
 }
-/** Commits what the store was given. Blocks. */
-tp_status tp__store_commit(tp_runtime *runtime, tp_fault *fault);
-/** Gives the store the record of a turn. process_run_id is set here. */
-void tp__turn_record_give(tp_runtime *runtime, tp_turn_record *record);
-/** Gives the store the audit rows that it does not have yet, where it takes them and is open. */
-void tp__audit_give(tp_runtime *runtime);
 /** What a log record is about; what is not known stays zero. */
 typedef struct tp__log_subject {
   tp_status status;

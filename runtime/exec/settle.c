@@ -2,8 +2,10 @@
  *
  * How a node ends: from what it answered, or why it will not, to its row in the record, to what that means for the
  * entry, and to the nodes that become ready by it. */
+#include "runtime/exec/settle.h"
+
 #include "runtime/exec/breaker.h"
-#include "runtime/exec/entry.h"
+#include "runtime/exec/records.h"
 #include "runtime/exec/report.h"
 #include "runtime/exec/share.h"
 

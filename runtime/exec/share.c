@@ -3,6 +3,7 @@
 
 #include "runtime/exec/blocks.h"
 #include "runtime/exec/breaker.h"
+#include "runtime/exec/inline.h"
 #include "runtime/exec/runtime.h"
 
 enum { LOOKS_MAX = 32 /* for a parallel node among ready ones */ };

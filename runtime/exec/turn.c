@@ -3,6 +3,7 @@
 
 #include "runtime/exec/blocks.h"
 #include "runtime/exec/entry.h"
+#include "runtime/exec/records.h"
 #include "runtime/exec/runtime.h"
 #include "runtime/exec/turn_table.h"
 

@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/sched/sched.h"
 
-#include "runtime/sched/bug.h"
-
-#ifdef TP_SIM
-enum tp__bug tp__planted_bug;
-#endif
 
 tp_status tp__sched_init(tp__sched *sched, const tp__sched_options *options) {
   memset(sched, 0, sizeof *sched);

@@ -3,7 +3,7 @@
  * Attempts of which the row of their run does not tell: they wait in the queue of records, and go with their entry. */
 #include <string.h>
 
-#include "stores/sqlite/sqlite_store.h"
+#include "stores/sqlite/sqlite.h"
 #include "stores/sqlite/statement.h"
 
 tp_status tp__sqlite_attempt(void *self, const tp_attempt_record *theirs) {

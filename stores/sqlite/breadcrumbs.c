@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "stores/sqlite/sqlite_store.h"
+#include "stores/sqlite/sqlite.h"
 
 static int name_file(const tp__sqlite_store *s, uint64_t process_run_id, char *ret_name, size_t size) {
   int length = snprintf(ret_name, size, "%s-running-%016llx", s->path, (unsigned long long)process_run_id);

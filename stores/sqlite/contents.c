@@ -4,7 +4,7 @@
  * thread that writes, and what is kept of it goes with its entry. */
 #include <string.h>
 
-#include "stores/sqlite/sqlite_store.h"
+#include "stores/sqlite/sqlite.h"
 #include "stores/sqlite/statement.h"
 
 tp_status tp__sqlite_content(void *self, const tp_content_record *theirs) {

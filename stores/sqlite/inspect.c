@@ -4,7 +4,7 @@
  * connection of their own. */
 #include <string.h>
 
-#include "stores/sqlite/sqlite_store.h"
+#include "stores/sqlite/sqlite.h"
 #include "stores/sqlite/statement.h"
 
 static tp_status begin_reading(tp__sqlite_store *s, sqlite3 **ret_db, tp_fault *fault) {

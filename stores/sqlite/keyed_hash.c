@@ -10,7 +10,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "stores/sqlite/sqlite_store.h"
+#include "stores/sqlite/sqlite.h"
 
 static int read_key(const char *path, unsigned char key[TP__KEY_BYTES]) {
   int fd = open(path, O_RDONLY | O_CLOEXEC);

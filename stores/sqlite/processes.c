@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "stores/sqlite/sqlite_store.h"
+#include "stores/sqlite/sqlite.h"
 #include "stores/sqlite/statement.h"
 
 static int64_t unix_ms(void) {

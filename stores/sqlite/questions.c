@@ -10,7 +10,7 @@
 #include <time.h>
 
 #include "stores/sqlite/schema.h"
-#include "stores/sqlite/sqlite_store.h"
+#include "stores/sqlite/sqlite.h"
 #include "stores/sqlite/statement.h"
 
 enum { POLL_MS = 200, KEPT_DAYS = 7, REASON_BYTES_MAX = 4096 };

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "stores/sqlite/schema.h"
-#include "stores/sqlite/sqlite_store.h"
+#include "stores/sqlite/sqlite.h"
 #include "stores/sqlite/statement.h"
 
 /* As a URI, in which some characters mean something. */

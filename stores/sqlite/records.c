@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "stores/sqlite/sqlite_store.h"
+#include "stores/sqlite/sqlite.h"
 #include "stores/sqlite/statement.h"
 #include "turnphase/turn.h"
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "stores/sqlite/sqlite_store.h"
+#include "stores/sqlite/sqlite.h"
 #include "stores/sqlite/statement.h"
 
 enum {

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "stores/sqlite/schema.h"
-#include "stores/sqlite/sqlite_store.h"
+#include "stores/sqlite/sqlite.h"
 #include "stores/sqlite/statement.h"
 
 enum {

@@ -4,7 +4,7 @@
  * transaction that reads it, and stays when its process dies. */
 #include <string.h>
 
-#include "stores/sqlite/sqlite_store.h"
+#include "stores/sqlite/sqlite.h"
 #include "stores/sqlite/statement.h"
 
 static tp_status no_such_task(tp_text key, tp_fault *fault) {

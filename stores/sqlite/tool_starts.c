@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "stores/sqlite/sqlite_store.h"
+#include "stores/sqlite/sqlite.h"
 #include "stores/sqlite/statement.h"
 
 /* ---- the texts of one call ---- */

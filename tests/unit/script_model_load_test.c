@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "domains/declared/yaml_items.h"
+#include "domains/declared/yaml.h"
 #include "runtime/base/printf.h"
 #include "tests/unit/value_support.h"
 

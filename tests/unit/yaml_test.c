@@ -8,7 +8,7 @@
 #include <math.h>
 #include <unistd.h>
 
-#include "domains/declared/yaml_items.h"
+#include "domains/declared/yaml.h"
 #include "tests/unit/value_support.h"
 #include "turnphase/declared.h"
 

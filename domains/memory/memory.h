@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * domain: what the six handlers and the five tools share: the open store, the options, the tools. Made by
+ * memory: what the six handlers and the five tools share: the open store, the options, the tools. Made by
  * tp_memory_register(); each registered handler holds a reference, and the last one to go closes the store. Its mutex
  * is the count's; the rest never changes. */
-#ifndef TP__MEMORY_DOMAIN_H
-#define TP__MEMORY_DOMAIN_H
+#ifndef TP__MEMORY_H
+#define TP__MEMORY_H
 
 #include <pthread.h>
 

@@ -2,9 +2,18 @@
  *
  * The machine of an entry. Nothing here takes a lock or an atomic for a phase whose handlers are all inline: the owner
  * takes ready nodes from a set of its own, the first in plan order first. */
+#include "runtime/exec/entry.h"
+
 #include "runtime/exec/begin.h"
 #include "runtime/exec/breaker.h"
 #include "runtime/exec/breadcrumb.h"
+#include "runtime/exec/call.h"
+#include "runtime/exec/detached.h"
+#include "runtime/exec/inline.h"
+#include "runtime/exec/node_attempt.h"
+#include "runtime/exec/record_commit.h"
+#include "runtime/exec/records.h"
+#include "runtime/exec/settle.h"
 #include "runtime/exec/share.h"
 
 static void advance(tp__entry *e);
@@ -63,26 +72,6 @@ void tp__entry_check(const tp__entry *e) {
 #endif
 
 /* ---- beginning ---- */
-
-/* A cached block that is too small is replaced. */
-static tp__entry *new_block(tp__turn *turn, const tp__plan *plan) {
-  tp__blocks *blocks = &turn->runtime->blocks;
-  size_t size;
-  tp__entry *e = tp__block_take(blocks, tp__entry_bytes(plan), &size);
-  if (!e) return NULL;
-  e->block_size = size;
-  if (turn->cached_entry && turn->cached_entry->taken) return e;
-  if (turn->cached_entry) tp__block_give(blocks, turn->cached_entry, turn->cached_entry->block_size);
-  turn->cached_entry = e;
-  return e;
-}
-
-tp__entry *tp__entry_take_block(tp__turn *turn, const tp__plan *plan) {
-  tp__entry *e = turn->cached_entry;
-  if (!e || e->taken || e->block_size < tp__entry_bytes(plan)) e = new_block(turn, plan);
-  if (e) tp__entry_set_block(e, turn);
-  return e;
-}
 
 /* Nobody lives here any more. */
 static void leave_block(tp__entry *e) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sqlite_store: records and jobs in a SQLite file. One connection writes, under a mutex; lists are read on a connection
+ * sqlite: records and jobs in a SQLite file. One connection writes, under a mutex; lists are read on a connection
  * of their own and in a snapshot of their own (WAL), so their receivers run without any lock of ours. Jobs are written
  * by the thread that calls, each change in a transaction of its own. Records wait in a queue that is bounded in bytes;
  * one thread writes them, as many as wait in one transaction. Locks: the store's mutex; the queue's, which may be taken
  * inside of it. */
-#ifndef TP__SQLITE_STORE_H
-#define TP__SQLITE_STORE_H
+#ifndef TP__SQLITE_H
+#define TP__SQLITE_H
 
 #include <pthread.h>
 

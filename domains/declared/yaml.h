@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * yaml_items: one YAML document as a flat list of items, each with its place, so that a reader of files of a known
+ * yaml: one YAML document as a flat list of items, each with its place, so that a reader of files of a known
  * form can refuse unknown items with line and column. Items stand in the order of the text: a container, then
  * all that is in it. */
-#ifndef TP__DECLARED_YAML_ITEMS_H
-#define TP__DECLARED_YAML_ITEMS_H
+#ifndef TP__DECLARED_YAML_H
+#define TP__DECLARED_YAML_H
 
 #include "domains/declared/text.h"
 

@@ -6,6 +6,7 @@
 #include "phases/phases.h"
 #include "phases/session.h"
 #include "phases/sets.h"
+#include "phases/tools.h"
 #include "phases/turn.h"
 #include "runtime/exec/report.h"
 #include "runtime/exec/thread_cache.h"

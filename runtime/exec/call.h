@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * call: what a handler sees and does (handler.h: tp_call), and what its answer brings. The thread that runs the
+ * handler; it takes no lock but for a payload that is read (call_payload.c). */
+#ifndef TP__CALL_H
+#define TP__CALL_H
+
+#include "runtime/exec/entry.h"
+
+/** The answer behind what a handler's function returned, with the reason and code that the call
+ *  keeps for it. */
+tp__answer tp__call_answer(const tp_call *call, tp_answer kind);
+/** When the call must have answered. */
+int64_t tp__call_deadline(const tp_call *call);
+/** Checks one contribution against what the node may emit and adds a deep copy of it. A refusal sticks to the
+ *  output. */
+tp_status tp__output_emit(tp__output *output, tp__arena *arena, tp__entry *entry, uint32_t index,
+                          const tp_contribution *contribution);
+/** Adds fields to replace, copied; checked as tp_call_replace() says. */
+tp_status tp__output_replace(tp__output *output, tp__arena *arena, const tp__entry *entry, uint32_t index,
+                             const tp_field *fields, size_t count);
+/** Adds fields that were checked and copied. @return TP_ERR_NO_MEMORY, which stands in the output, too. */
+tp_status tp__output_join(tp__output *output, tp__arena *arena, const tp_field *fields, uint32_t count);
+
+/** Frees what tp_call_payload() made for the entry: nobody reads it any more. */
+void tp__call_payloads_free(tp__entry *entry);
+
+#endif

@@ -1,0 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/sched/bug.h"
+
+enum tp__bug tp__planted_bug;
