@@ -17,7 +17,7 @@ void tp__permits_abandon(tp__permits *permits) {
   permits->abandoned++;
 }
 
-void tp__permits_give_back(tp__permits *permits, bool abandoned) {
+void tp__permits_return(tp__permits *permits, bool abandoned) {
   TP__ASSERT(permits->used > 0 && permits->abandoned >= abandoned);
   permits->used--;
   permits->abandoned -= abandoned;

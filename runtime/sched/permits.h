@@ -27,7 +27,7 @@ static inline bool tp__permits_are_lost(const tp__permits *permits, uint32_t mos
 /** The function that holds one is abandoned from now on. */
 void tp__permits_abandon(tp__permits *permits);
 /** Returns one. @param abandoned  whether its function was. */
-void tp__permits_give_back(tp__permits *permits, bool abandoned);
+void tp__permits_return(tp__permits *permits, bool abandoned);
 /** The function that returned one wants it back: nothing else takes one before tp__permits_resume() has. */
 void tp__permits_reserve(tp__permits *permits);
 /** Takes what was reserved. @return false when there is none. */

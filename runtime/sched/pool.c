@@ -174,7 +174,7 @@ static bool put_locked(tp__pool_item *item) {
   item->place = TP__POOL_IN_INBOX;
   if (tp__attempt_put(tp__attempt_of(item))) return true;
   item->place = TP__POOL_OUTSIDE;
-  tp__permits_give_back(item->permits, false);
+  tp__permits_return(item->permits, false);
   return false;
 }
 
@@ -192,7 +192,7 @@ static void serve_line_locked(tp__pool *pool, tp__permits *permits) {
 static void permit_back_locked(tp__pool *pool, tp__pool_item *item) {
   tp__permits *permits = item->permits;
   if (!permits) return;
-  tp__permits_give_back(permits, item->abandoned);
+  tp__permits_return(permits, item->abandoned);
   if (permits->returning > 0) tp__cond_broadcast(&pool->may_resume);
   else serve_line_locked(pool, permits);
 }
@@ -486,7 +486,7 @@ tp_reason tp__pool_submit(tp__pool *pool, tp__pool_item *item, tp__pool_thread *
   } else if (permits && !tp__permits_try(permits, item->permits_max)) {
     line_up_locked(pool, item);
   } else if (item->queue_max > 0 && tp__pool_queued_count(pool) >= item->queue_max) {
-    if (permits) tp__permits_give_back(permits, false);
+    if (permits) tp__permits_return(permits, false);
     refused = TP_REASON_SHED;
   } else {
     bool stays = may_stay_locked(pool, item, here);
@@ -494,7 +494,7 @@ tp_reason tp__pool_submit(tp__pool *pool, tp__pool_item *item, tp__pool_thread *
     else queue_locked(pool, item);
     if (!stays && !staff_locked(pool)) {
       unqueue_locked(pool, item, TP__POOL_OUTSIDE);
-      if (permits) tp__permits_give_back(permits, false);
+      if (permits) tp__permits_return(permits, false);
       refused = TP_REASON_NO_WORKER;
     }
   }

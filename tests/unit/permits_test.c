@@ -17,8 +17,8 @@ static void as_many_functions_run_as_there_are_permits(void **state) {
   assert_true(tp__permits_try(&permits, 2));
   assert_false(tp__permits_try(&permits, 2));
   assert_true(tp__permits_try(&permits, 3)); /* a newer plan grants one more */
-  tp__permits_give_back(&permits, false);
-  tp__permits_give_back(&permits, false);
+  tp__permits_return(&permits, false);
+  tp__permits_return(&permits, false);
   assert_true(tp__permits_try(&permits, 2));
 }
 
@@ -27,11 +27,11 @@ static void function_that_wants_its_permit_back_comes_before_new_ones(void **sta
   tp__permits permits;
   tp__permits_init(&permits);
   assert_true(tp__permits_try(&permits, 1));
-  tp__permits_give_back(&permits, false); /* it waits for something */
+  tp__permits_return(&permits, false); /* it waits for something */
   assert_true(tp__permits_try(&permits, 1));
   tp__permits_reserve(&permits);
   assert_false(tp__permits_resume(&permits, 1));
-  tp__permits_give_back(&permits, false);
+  tp__permits_return(&permits, false);
   assert_false(tp__permits_try(&permits, 1));
   assert_true(tp__permits_resume(&permits, 1));
   assert_false(tp__permits_try(&permits, 1));
@@ -47,7 +47,7 @@ static void abandoned_functions_hold_their_permits_until_they_return(void **stat
   tp__permits_abandon(&permits);
   assert_true(tp__permits_are_lost(&permits, 2));
   assert_false(tp__permits_try(&permits, 2));
-  tp__permits_give_back(&permits, true);
+  tp__permits_return(&permits, true);
   assert_false(tp__permits_are_lost(&permits, 2));
   assert_true(tp__permits_try(&permits, 2));
 }
