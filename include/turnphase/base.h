@@ -79,7 +79,7 @@ TP_API bool tp_feature(const char *name);
 
 /** The result of a call. The numbers are stable; status.def has the table. */
 typedef enum tp_status {
-  TP_OK = 0,
+  TP_OK = 0, /* success */
 #define TP_STATUS_ROW(name, number, category, text) name = number,
 #include "turnphase/status.def"
 #undef TP_STATUS_ROW
@@ -110,9 +110,10 @@ TP_STATIC_ASSERT(sizeof(tp_text) == 2 * sizeof(void *), "tp_text is frozen");
 /** The view of a NUL-terminated string; NULL gives the empty text. Threads: any. */
 TP_API tp_text tp_text_of(const char *string);
 
+/** Sizes. */
 enum {
-  TP_ID_BYTES_MAX = 128,    /* longest id */
-  TP_FAULT_MESSAGE_SIZE = 512
+  TP_ID_BYTES_MAX = 128,      /* longest id */
+  TP_FAULT_MESSAGE_SIZE = 512 /* of tp_fault.message, with its NUL */
 };
 
 /** What failed, where and why. The caller owns it and may reuse it; no pointer in it needs freeing. The library writes

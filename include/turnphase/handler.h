@@ -314,6 +314,7 @@ TP_API tp_text tp_call_id(const tp_call *call, tp_id_kind id);
  *  jobs may run after the end of their turn: in them every pointer but the runtime's is NULL.
  *  Threads: that of the call. */
 TP_API void *tp_call_data(const tp_call *call, tp_id_kind id);
+/** What submitted the turn: tp_turn_request.caller. Threads: that of the call. */
 TP_API tp_caller tp_call_caller(const tp_call *call);
 /** caller_job and triggered_by of the turn's request; empty where the request has none, and in a detached run. Borrowed
  *  till the handler returns.
@@ -420,6 +421,12 @@ TP_API tp_status tp_call_emit_tool_bundle(tp_call *call, const char *id, const s
     size_t count);
 TP_API tp_status tp_call_emit_signal(tp_call *call, const char *signal_kind, const char *code, tp_severity severity,
     const char *text);
+TP_API tp_status tp_call_emit_reminder(tp_call *call, const char *text);
+TP_API tp_status tp_call_emit_audit(tp_call *call, const char *code, const char *text);
+TP_API tp_status tp_call_emit_diagnostic(tp_call *call, tp_severity severity, const char *code, const char *text);
+TP_API tp_status tp_call_emit_background_job(tp_call *call, const char *handler, const char *idempotency_key,
+    tp_text payload);
+
 /** The verdict of a signal. Of ability_preflight the codes are AVAILABLE (allow), UNAVAILABLE (deny) and
  *  REQUIRES_HUMAN (ask), of ability_guard ALLOWED, DENIED and REQUIRES_HUMAN; ABILITY_ before a code changes nothing,
  *  and a true require_human in the payload makes the signal an ask, whatever its code. Other signals are no verdict.
@@ -432,11 +439,6 @@ TP_API tp_status tp_call_emit_signal(tp_call *call, const char *signal_kind, con
  *  @return TP_OK; TP_ERR_MALFORMED: a code that the kind does not have.
  *  Threads: any. */
 TP_API tp_status tp_signal_verdict(tp_text signal_kind, tp_text code, tp_text value, tp_verdict *ret_verdict);
-TP_API tp_status tp_call_emit_reminder(tp_call *call, const char *text);
-TP_API tp_status tp_call_emit_audit(tp_call *call, const char *code, const char *text);
-TP_API tp_status tp_call_emit_diagnostic(tp_call *call, tp_severity severity, const char *code, const char *text);
-TP_API tp_status tp_call_emit_background_job(tp_call *call, const char *handler, const char *idempotency_key,
-    tp_text payload);
 
 /** Replaces payload fields in a `chain replace` phase; taken when the attempt succeeds. Needs
  *  TP_CAPABILITY_REPLACE_PAYLOAD. Only fields that the phase's row marks replaceable, each of its own kind and at most
@@ -466,9 +468,9 @@ TP_API tp_answer tp_call_defer(tp_call *call, const tp_deferral *deferral, tp_to
 /** Completes a deferred attempt. Everything in outcome is copied, and with TP_OK tools are taken (tool.h).
  *  @return TP_OK; TP_ERR_STALE when the token was completed, timed out or cancelled before, or its runtime is gone:
  *          nothing was touched; TP_ERR_USAGE for a kind that is no answer (0, DEFERRED, unknown), for a why that is
- *  not one of the listed reasons or comes with another kind than FAILED, for contributions or replacements that are
- *          NULL, for a reserved_ that is not zero, and for the token of a tool, model or history, which have functions
- *          of their own; TP_ERR_VERSION for a wrong struct_size. After these two the token is still open.
+ *          not one of the listed reasons or comes with another kind than FAILED, for contributions or replacements that
+ *          are NULL, for a reserved_ that is not zero, and for the token of a tool, model or history, which have
+ *          functions of their own; TP_ERR_VERSION for a wrong struct_size. After these two the token is still open.
  *  Threads: any, at any time, also after tp_runtime_free().  Blocks: no. */
 TP_API tp_status tp_token_complete(tp_token token, const tp_outcome *outcome);
 
@@ -543,20 +545,22 @@ typedef struct tp_handler {
   tp_handler_kind kind;           /* 0: TP_HANDLER_KIND_NATIVE */
 } tp_handler;
 
+/** Whether and how long an entry waits for a handler. */
 typedef enum tp_execution {
-  TP_EXECUTION_DEFAULT = 0,       /* Blocking */
-  TP_EXECUTION_BLOCKING = 1,
-  TP_EXECUTION_DEADLINE = 2,
-  TP_EXECUTION_FIRE_AND_RECORD = 3,
-  TP_EXECUTION_BACKGROUND = 4,
+  TP_EXECUTION_DEFAULT = 0,         /* Blocking */
+  TP_EXECUTION_BLOCKING = 1,        /* the entry waits for it */
+  TP_EXECUTION_DEADLINE = 2,        /* the entry waits at most limit_ms, from when the handler could begin */
+  TP_EXECUTION_FIRE_AND_RECORD = 3, /* detached: started at once and never waited for; its end is recorded */
+  TP_EXECUTION_BACKGROUND = 4,      /* detached: stored as a job, which survives the process */
   TP_EXECUTION_FORCE_32 = 0x7fffffff
 } tp_execution;
 
+/** What follows when a handler does not answer. */
 typedef enum tp_failure {
   TP_FAILURE_DEFAULT = 0,         /* the phase's */
-  TP_FAILURE_BEST_EFFORT = 1,
-  TP_FAILURE_FALLBACK = 2,
-  TP_FAILURE_REQUIRED = 3,
+  TP_FAILURE_BEST_EFFORT = 1,     /* the failure becomes a diagnostic; in a chain with verdicts the handler abstains */
+  TP_FAILURE_FALLBACK = 2,        /* the subscription's fallback contributions or verdict are used */
+  TP_FAILURE_REQUIRED = 3,        /* the entry fails; in a chain with verdicts it is denied */
   TP_FAILURE_FORCE_32 = 0x7fffffff
 } tp_failure;
 
@@ -566,13 +570,16 @@ typedef enum tp_failure {
  *  Threads: as every function that takes a call. */
 TP_API tp_failure tp_call_failure(const tp_call *call);
 
+/** The pause before an attempt is repeated; see tp_subscription.backoff_ms. */
 typedef enum tp_backoff {
-  TP_BACKOFF_NONE = 0,
-  TP_BACKOFF_FIXED = 1,
-  TP_BACKOFF_EXPONENTIAL = 2,
+  TP_BACKOFF_NONE = 0,            /* none */
+  TP_BACKOFF_FIXED = 1,           /* the same each time */
+  TP_BACKOFF_EXPONENTIAL = 2,     /* twice as long each time */
   TP_BACKOFF_FORCE_32 = 0x7fffffff
 } tp_backoff;
 
+/** For which readers the rows and events of a subscription are: a reader asks for a lowest one. The larger number is
+ *  for more readers. */
 typedef enum tp_visibility {
   TP_VISIBILITY_INTERNAL = 0,
   TP_VISIBILITY_DEBUG = 1,
@@ -581,8 +588,9 @@ typedef enum tp_visibility {
   TP_VISIBILITY_FORCE_32 = 0x7fffffff
 } tp_visibility;
 
+/** Whether a subscription runs after those that are sequential, too, and were registered before it. */
 typedef enum tp_sequential {
-  TP_SEQUENTIAL_DEFAULT = 0,
+  TP_SEQUENTIAL_DEFAULT = 0,      /* on for declared hooks, and for an alias that says so; off for others */
   TP_SEQUENTIAL_ON = 1,
   TP_SEQUENTIAL_OFF = 2,
   TP_SEQUENTIAL_FORCE_32 = 0x7fffffff
@@ -605,6 +613,7 @@ TP_API int64_t tp_match_int(const tp_match_view *view, tp_field_id field);
 TP_API tp_text tp_match_id(const tp_match_view *view, tp_id_kind id);
 /** As tp_call_data(). Threads: that of the match. */
 TP_API void *tp_match_data(const tp_match_view *view, tp_id_kind id);
+/** As tp_call_caller(), and as tp_call_mode(). Threads: that of the match. */
 TP_API tp_caller tp_match_caller(const tp_match_view *view);
 TP_API tp_text tp_match_mode(const tp_match_view *view);
 

@@ -12,6 +12,7 @@ TP_BEGIN_DECLS
 /** Receives printed text piece by piece; borrowed till return. Threads: the calling one. */
 typedef void (*tp_print_fn)(void *ctx, const char *text, size_t size);
 
+/** How plans are printed. */
 typedef enum tp_plan_format {
   TP_PLAN_TABLE = 0,
   TP_PLAN_JSON = 1,

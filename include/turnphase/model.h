@@ -105,7 +105,8 @@ TP_API void tp_model_free(tp_model *model);
 
 /** Ends a request; everything is copied. Returns as tp_token_complete(). Threads: any. */
 TP_API tp_status tp_model_complete(tp_token token, const tp_model_response *response);
-/** @param code  TP_ERR_CONTEXT_LENGTH when the context is too long; TP_ERR_MODEL_UNAVAILABLE when the provider is down
+/** Ends a request that failed.
+ *  @param code  TP_ERR_CONTEXT_LENGTH when the context is too long; TP_ERR_MODEL_UNAVAILABLE when the provider is down
  *               and must not be asked again in this turn; the next of tp_session_options.fallbacks is asked then; else
  *               TP_ERR_MODEL.
  *  @param retryable  whether the same request may succeed when it is sent again.

@@ -36,7 +36,8 @@ typedef enum tp_openai_api {
 
 /** "chat", "responses", "messages"; "unknown" for any other number. Threads: any. */
 TP_API const char *tp_openai_api_name(tp_openai_api api);
-/** @return TP_OK; TP_ERR_NOT_FOUND for a name that is none of them, and for NULL. Threads: any. */
+/** The API of a name, as tp_openai_api_name() returns it.
+ *  @return TP_OK; TP_ERR_NOT_FOUND for a name that is none of them, and for NULL. Threads: any. */
 TP_API tp_status tp_openai_api_find(const char *name, tp_openai_api *ret_api) TP_MUST_USE;
 
 /** What a million tokens cost, in millionths of the host's currency. It is passed by pointer. */
@@ -139,7 +140,8 @@ typedef struct tp_openai_stats {
   uint32_t threads;             /* 1, or 0 while there is none */
   uint32_t models;              /* that were made and not yet destroyed */
 } tp_openai_stats;
-/** @param stats  struct_size is set by the caller; fields that its size leaves out are not written. All but models are
+/** Reads the counters.
+ *  @param stats  struct_size is set by the caller; fields that its size leaves out are not written. All but models are
  *                zero while there is no I/O thread.
  *  @return TP_OK; TP_ERR_VERSION. Threads: any. */
 TP_API tp_status tp_openai_stats_get(tp_openai_stats *stats) TP_MUST_USE;

@@ -11,7 +11,9 @@
 
 TP_BEGIN_DECLS
 
+/** Registrations, threads and a store, with which sessions run their turns: tp_runtime_new(). */
 typedef struct tp_runtime tp_runtime;
+/** A change of the registrations under way: tp_edit_begin(). */
 typedef struct tp_edit tp_edit;
 
 /** How the handlers of a phase work together. */
@@ -46,13 +48,13 @@ typedef struct tp_phase {
 
 /** Which time-stamps the rows of records have.
  *
- *  FULL    each row has the begin and the end of its handler.
- *  COARSE  in a phase whose handlers are all inline each row has the begin and the duration of the phase, at most
- *          4.29 s, and not those of its handler. The limits of the single handlers are not enforced. The deadline of
- *          the phase is: when the phase ends after it, the handler that was called last is recorded as timed out. From
- *          the first handler on that is not inline, and from the first answer on that is more than TP_ANSWER_DONE, the
- *          time-stamps of the phase are full.
- *  OFF     rows have the begin of their phase alone, and inline handlers have no deadline. */
+ *  - FULL: each row has the begin and the end of its handler.
+ *  - COARSE: in a phase whose handlers are all inline each row has the begin and the duration of the phase, at most
+ *    4.29 s, and not those of its handler. The limits of the single handlers are not enforced. The deadline of the
+ *    phase is: when the phase ends after it, the handler that was called last is recorded as timed out. From the
+ *    first handler on that is not inline, and from the first answer on that is more than TP_ANSWER_DONE, the
+ *    time-stamps of the phase are full.
+ *  - OFF: rows have the begin of their phase alone, and inline handlers have no deadline. */
 typedef enum tp_timestamps {
   TP_TIMESTAMPS_FULL = 0,
   TP_TIMESTAMPS_COARSE = 1,
@@ -136,7 +138,7 @@ typedef struct tp_runtime_options {
 /** Makes a runtime. Starts no thread and opens nothing: tp_runtime_start() does.
  *  @param options  may be NULL. Its store is taken on success only.
  *  @return TP_OK; TP_ERR_NO_MEMORY; TP_ERR_USAGE, TP_ERR_VERSION for bad options; TP_ERR_BAD_ID, TP_ERR_DUPLICATE_ID
- *  for a host phase.
+ *          for a host phase.
  *  Threads: any. */
 TP_API tp_status tp_runtime_new(const tp_runtime_options *options, tp_runtime **ret_runtime,
     tp_fault *fault) TP_MUST_USE;
@@ -168,11 +170,11 @@ typedef struct tp_drain_report {
 } tp_drain_report;
 
 /** Refuses new turns; lets running ones end within limit_ms; cancels the rest; runs open jobs of a store that is not
- *  durable within the limit; closes open sessions (session.end); joins the threads that have ended.
+ *  durable within the limit; closes open sessions (session.end); joins the threads that have ended. A second drain
+ *  waits for the first, whatever its own limit, and reports no turns and jobs.
  *  @param ret_report  may be NULL.
  *  @return TP_OK; TP_ERR_USAGE from inside a handler or a callback; TP_ERR_VERSION for a report without struct_size:
- *  nothing was drained; TP_ERR_FORKED in the child of a fork. A second
- *  drain waits for the first, whatever its own limit, and reports no turns and jobs.
+ *          nothing was drained; TP_ERR_FORKED in the child of a fork.
  *  Threads: any.
  *  Blocks: up to limit_ms, then as long as cancelled inline handlers run, and what comes at the end of every turn and
  *  session: the phases tool.result, tool.post, turn.post_turn, runtime.error and session.end, each up to its own
@@ -334,6 +336,8 @@ typedef struct tp_commit_report {
  *          path `a -> b -> c -> a`; TP_ERR_CONFLICT when a commit came in between: begin again; TP_ERR_TOO_LARGE above
  *          65,535 subscriptions or 1,000,000 edges in a phase.  Threads: any. */
 TP_API tp_status tp_edit_commit(tp_edit *edit, tp_commit_report *ret_report, tp_fault *fault) TP_MUST_USE;
+/** Ends an edit that was not committed, and frees it. Nothing of it is registered. Accepts NULL. Threads: the one that
+ *  uses the edit. */
 TP_API void tp_edit_discard(tp_edit *edit);
 
 /** One function in one phase, for tp_hook_add(). Zero always means default. Strings are copied.
@@ -411,6 +415,7 @@ typedef struct tp_domain {
   tp_status (*register_with)(const tp_domain_context *context, tp_fault *fault);
 } tp_domain;
 
+/** The name of the symbol that a loaded library exports: its tp_domain. */
 #define TP_DOMAIN_SYMBOL "tp_domain_export"
 
 /** Checks the version of a domain, then calls its register_with.

@@ -175,6 +175,7 @@ TP_API tp_status tp_sqlite_store_verify(const tp_store *store, tp_sqlite_problem
  *  row, once. Owns a thread and a connection to the file. */
 typedef struct tp_sqlite_questions tp_sqlite_questions;
 
+/** Options of a channel for questions. Zero means default. Strings are copied. */
 typedef struct tp_sqlite_questions_options {
   size_t struct_size;
   const char *path;              /* of the file, as tp_sqlite_store_options.path; required */

@@ -99,6 +99,7 @@ TP_API tp_text tp_tool_run_id(const tp_tool_run *run, tp_id_kind id);
 TP_API void *tp_tool_run_data(const tp_tool_run *run, tp_id_kind id);
 /** The model's id of this call. Threads: that of the run. */
 TP_API tp_text tp_tool_run_call_id(const tp_tool_run *run);
+/** As tp_call_time_left_ms(), and as tp_call_cancelled(). Threads: that of the run. */
 TP_API int64_t tp_tool_run_time_left_ms(const tp_tool_run *run);
 TP_API bool tp_tool_run_cancelled(const tp_tool_run *run);
 

@@ -15,13 +15,16 @@
 
 TP_BEGIN_DECLS
 
+/** A configuration that sessions share: tp_agent_add(). */
 typedef struct tp_agent tp_agent;
+/** A conversation: its turns run one after the other. tp_session_open() opens one. */
 typedef struct tp_session tp_session;
 /** A turn that its host drives: tp_turn_begin(). */
 typedef struct tp_turn tp_turn;
 
 /* ---- events ---------------------------------------------------------------------------------------------------- */
 
+/** The kinds of events. The comments name the fields of tp_event that a kind sets. */
 typedef enum tp_event_kind {
   TP_EVENT_TURN_BEGIN = 1,
   TP_EVENT_PHASE_BEGIN = 2,
@@ -169,9 +172,8 @@ typedef struct tp_agent_config {
  *  agent.register had succeeded, and for handlers without an agent.register of an owner with such a handler.
  *  @return TP_OK; TP_ERR_DENIED when a handler refused; TP_ERR_HOOK when a required one failed; TP_ERR_DUPLICATE_ID;
  *          TP_ERR_VERSION, TP_ERR_BAD_ID; TP_ERR_MALFORMED for extra and for a built config that is no map or has
- *          another kind of tools, skills, environment or resources; as
- *  tp_turn_begin(), since it begins a turn; TP_ERR_CANCELLED by a drain; TP_ERR_USAGE from inside a handler or a
- *          callback.
+ *          another kind of tools, skills, environment or resources; as tp_turn_begin(), since it begins a
+ *          turn; TP_ERR_CANCELLED by a drain; TP_ERR_USAGE from inside a handler or a callback.
  *  Threads: any.  Blocks: up to the limits of the two phases. */
 TP_API tp_status tp_agent_add(tp_runtime *runtime, const tp_agent_config *config, tp_agent **ret_agent,
     tp_fault *fault) TP_MUST_USE;
@@ -618,6 +620,7 @@ typedef struct tp_phase_input {
   uint32_t reserved_;           /* must be zero */
 } tp_phase_input;
 
+/** What the handlers of an entry contributed and replaced, merged; read by tp_merged_get() and its like. */
 typedef struct tp_merged tp_merged;
 
 /** The result of an entry. The caller sets struct_size; of a longer struct of a newer program only the fields that this
@@ -641,14 +644,15 @@ typedef struct tp_phase_result {
 
 /** Runs a phase; the calling thread runs its inline handlers. A phase without subscriptions is refused for its payload
  *  only: nothing is run.
- *  Threads: one at a time.  Blocks: up to the entry's deadline.
  *  TP_ERR_BUSY means that a submitted operation of the turn is under way, or one that another thread has begun. Two
  *  threads that begin at the same moment are not detected, since that would cost each phase a locked instruction.
  *  @param input  NULL: an empty payload.
  *  @return whether it was run: TP_OK and *ret_result; TP_ERR_UNKNOWN_PHASE, TP_ERR_BUSY, TP_ERR_NO_MEMORY,
- *          TP_ERR_USAGE, TP_ERR_VERSION, TP_ERR_FORKED; TP_ERR_SHUTDOWN when the limit of a drain is over. */
+ *          TP_ERR_USAGE, TP_ERR_VERSION, TP_ERR_FORKED; TP_ERR_SHUTDOWN when the limit of a drain is over.
+ *  Threads: one at a time.  Blocks: up to the entry's deadline. */
 TP_API tp_status tp_phase_run(tp_turn *turn, tp_phase_id phase, const tp_phase_input *input,
     tp_phase_result *ret_result, tp_fault *fault) TP_MUST_USE;
+/** Receives the end of a submitted phase; the result as that of tp_phase_run(). Threads: the one that owns the turn. */
 typedef void (*tp_phase_end_fn)(void *ctx, const tp_phase_result *result);
 /** Runs a phase on the engine workers; on_end may begin the next operation of the turn, or end the turn.
  *  @param on_end  required: TP_ERR_USAGE without it, since the end of the phase is not notified in any other way.
@@ -703,6 +707,7 @@ TP_API tp_status tp_merged_write(const tp_merged *merged, tp_writer *writer) TP_
  *  Threads: one at a time. */
 TP_API tp_status tp_tools_run(tp_turn *turn, const tp_tool_call *const *calls, size_t count,
     const tp_tool_result *const **ret_results, tp_fault *fault) TP_MUST_USE;
+/** Receives the results of submitted calls. Threads: the one that owns the turn. */
 typedef void (*tp_tools_end_fn)(void *ctx, const tp_tool_result *const *results, size_t count);
 /** tp_tools_run() on the engine workers, without waiting. on_end is required and is called once, as that of
  *  tp_phase_submit(). results[i] is the result of calls[i]; they are valid until tp_turn_end().

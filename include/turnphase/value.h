@@ -13,6 +13,7 @@
 
 TP_BEGIN_DECLS
 
+/** What a value is. */
 typedef enum tp_value_kind {
   TP_VALUE_NONE = 0, /* no value, or broken bytes */
   TP_VALUE_NULL = 1,
@@ -71,9 +72,11 @@ TP_API bool tp_value_next(tp_text container, tp_value_walk *walk);
 
 /** Writes a value into memory of its own. */
 typedef struct tp_writer tp_writer;
-/** @param allocator  NULL means malloc. Kept till tp_writer_free(); its ctx must live so long.
+/** Makes a writer.
+ *  @param allocator  NULL means malloc. Kept till tp_writer_free(); its ctx must live so long.
  *  Threads: any. */
 TP_API tp_status tp_writer_new(const tp_allocator *allocator, tp_writer **ret_writer) TP_MUST_USE;
+/** Frees a writer and what it has written. Accepts NULL. Threads: any. */
 TP_API void tp_writer_free(tp_writer *writer);
 /** Each adds one item. After tp_write_map(w, n) come n times a key (tp_write_string) and a value; after
  *  tp_write_array(w, n) n values. The writer stores the first error (no memory, more than 64 MiB, more than one value)
