@@ -17,7 +17,7 @@ static tp_answer half_run(void *self, tp_call *call) {
   (void)call;
   const commit_work_half *half = self;
   look_alive(half);
-  if (!half->quick) tp__sim_sleep_ns(world_pause_ns(world_is_quiet(half->pair->w) ? 500 : 5000));
+  if (!half->is_inline) tp__sim_sleep_ns(world_pause_ns(world_is_quiet(half->pair->w) ? 500 : 5000));
   look_alive(half);
   return TP_ANSWER_DONE;
 }
@@ -32,7 +32,7 @@ static void half_destroyed(void *self) {
 
 static tp_status add_half(tp_edit *edit, commit_work_pair *pair, int i, const commit_work_pair *before) {
   commit_work_half *half = &pair->halves[i];
-  *half = (commit_work_half){.pair = pair, .quick = world_one_in(2)};
+  *half = (commit_work_half){.pair = pair, .is_inline = world_one_in(2)};
   tp_handler handler = {.struct_size = sizeof handler,
                         .id = pair->ids[i],
                         .run = half_run,
@@ -40,7 +40,7 @@ static tp_status add_half(tp_edit *edit, commit_work_pair *pair, int i, const co
                         .destroy = half_destroyed,
                         .phases = &phases[i],
                         .phase_count = 1,
-                        .placement = half->quick ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
+                        .placement = half->is_inline ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
   TP__TRY(tp_edit_add_handler(edit, &handler, NULL));
   half->taken = true;
   const tp_edge edge = {.struct_size = sizeof edge, .target = before ? before->ids[i] : NULL, .optional = true};

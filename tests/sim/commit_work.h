@@ -13,7 +13,7 @@ enum { COMMIT_WORK_PAIRS = 6, COMMIT_WORK_TURNS = 3 }; /* of each editor; of eac
 
 typedef struct commit_work_half {
   struct commit_work_pair *pair;
-  bool quick, taken; /* the library has the handler */
+  bool is_inline, taken; /* the library has the handler */
   uint32_t destroys;
 } commit_work_half;
 

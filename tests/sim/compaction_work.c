@@ -194,12 +194,12 @@ tp_status compaction_work_register(world *w, tp_edit *edit) {
                                    .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION,
                                    .run = bring_tools,
                                    .capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE,
-                                   .quick = true};
+                                   .is_inline = true};
   static const world_hook guard = {.id = "z.compaction",
                                    .phase = TP_PHASE_TURN_PRE_COMPACTION,
                                    .run = before_compaction,
                                    .capabilities = TP_CAPABILITY_DECIDE,
-                                   .quick = true};
+                                   .is_inline = true};
   w->compaction = calloc(1, sizeof *w->compaction);
   if (!w->compaction) abort();
   w->compaction->w = w;

@@ -258,19 +258,19 @@ static void look_again(const call_note *note, const tp_call *call) {
     world_fail(note->w, "what a call sees does not change", "node %d", note->node);
 }
 
-/* Quick ones run on a thread that owns the turn or helps it; the others on a handler thread, under their permits. */
+/* Inline ones run on a thread that owns the turn or helps it; the others on a handler thread, under their permits. */
 static bool enter(node_actor *actor, const call_note *note) {
   world *w = actor->w;
   const script_node *node = &w->s->nodes[actor->index];
   turn_actor *turn = &w->turns[note->op / SCRIPT_OPS_MAX];
-  bool here = node->quick && !node->detached;
+  bool here = node->is_inline && !node->detached;
   if (tp__inside_doing() != (here ? TP__THREAD_OWNER : TP__THREAD_HANDLER))
     world_fail(w, "placement is the handler's", "node %d (%s) runs on the wrong kind of thread", actor->index,
-               here ? "quick" : "not quick");
+               here ? "inline" : "not inline");
   if (here && turn->inside++ > tp__runtime_helpers(w->runtime)->max)
-    world_fail(w, "one owner, and its helpers", "%u quick handlers of turn %u run at once", turn->inside, turn->index);
+    world_fail(w, "one owner, and its helpers", "%u inline handlers of turn %u run at once", turn->inside, turn->index);
   if (!here) {
-    uint32_t permits = node->max_concurrent ? node->max_concurrent : node->quick ? UINT32_MAX : 16;
+    uint32_t permits = node->max_concurrent ? node->max_concurrent : node->is_inline ? UINT32_MAX : 16;
     uint32_t threads = w->s->options.handler_threads ? w->s->options.handler_threads : 64;
     if (++actor->running > permits)
       world_fail(w, "permits", "node %d runs %u times at once", actor->index, actor->running);

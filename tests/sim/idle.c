@@ -27,7 +27,7 @@ static tp_answer hear_end(void *self, tp_call *call) {
 }
 
 tp_status idle_register(world *w, tp_edit *edit) {
-  static const world_hook end = {.id = "z.end", .phase = TP_PHASE_SESSION_END, .run = hear_end, .quick = true};
+  static const world_hook end = {.id = "z.end", .phase = TP_PHASE_SESSION_END, .run = hear_end, .is_inline = true};
   return world_subscribe(w, edit, &end);
 }
 

@@ -146,7 +146,7 @@ tp_status loop_register(world *w, tp_edit *edit) {
                                    .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION,
                                    .run = bring_tools,
                                    .capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE,
-                                   .quick = true};
+                                   .is_inline = true};
   return world_subscribe(w, edit, &tools);
 }
 

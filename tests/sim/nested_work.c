@@ -172,7 +172,7 @@ tp_status nested_work_register(world *w, tp_edit *edit) {
                                   .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION,
                                   .run = bring_tools,
                                   .capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE,
-                                  .quick = true};
+                                  .is_inline = true};
   w->nested = calloc(1, sizeof *w->nested);
   if (!w->nested) abort();
   w->nested->w = w;

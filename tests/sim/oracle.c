@@ -140,7 +140,7 @@ static void check_late(case_ *c, uint32_t row) {
   }
   if (!call->answered_ns)
     FAIL(c, "one outcome per attempt", "node %d succeeded without having answered", c->order[row]);
-  bool stamped = c->w->s->options.timestamps == TP_TIMESTAMPS_FULL || !node_of(c, c->order[row])->quick;
+  bool stamped = c->w->s->options.timestamps == TP_TIMESTAMPS_FULL || !node_of(c, c->order[row])->is_inline;
   if (stamped && call->answered_ns > call->deadline_max_ns)
     FAIL(c, "nothing late is taken", "node %d answered %" PRId64 " us behind its deadline and succeeded", c->order[row],
          (call->answered_ns - call->deadline_max_ns) / TP__NS_PER_US);
@@ -454,7 +454,7 @@ int64_t oracle_inline_between(const world *w, int64_t from_ns, int64_t to_ns) {
   int64_t all_ns = 0;
   for (const call_note *call = w->calls; call; call = call->next) {
     const script_node *node = &w->s->nodes[call->node];
-    if (!node->quick || node->detached) continue;
+    if (!node->is_inline || node->detached) continue;
     int64_t begin = call->started_ns > from_ns ? call->started_ns : from_ns;
     int64_t end = call->finished_ns && call->finished_ns < to_ns ? call->finished_ns : to_ns;
     if (end > begin) all_ns += end - begin;
@@ -475,7 +475,7 @@ static void check_deadline(case_ *c) {
   int64_t late_ns = c->note->ended_ns - end_ns;
   if (c->w->s->fault_level > FAULTS_HANGS || late_ns <= ALLOWANCE_NS) return;
   if (late_ns > oracle_inline_between(c->w, end_ns, c->note->ended_ns) + ALLOWANCE_NS)
-    FAIL(c, "deadlines hold", "the entry ended %" PRId64 " us behind its deadline, quick handlers took %" PRId64,
+    FAIL(c, "deadlines hold", "the entry ended %" PRId64 " us behind its deadline, inline handlers took %" PRId64,
          late_ns / TP__NS_PER_US, oracle_inline_between(c->w, end_ns, c->note->ended_ns) / TP__NS_PER_US);
 }
 

@@ -147,7 +147,7 @@ static void draw_moves(drawer *d, script_node *node) {
   for (int i = 0; i < SCRIPT_MOVES; i++) {
     node->moves[i] = (script_move){.answer = draw_answer(d, node),
                                    .way = draw_way(d, d->s->fault_level),
-                                   .before_ns = node->quick ? draw_inline_delay(d) : draw_delay(d, node),
+                                   .before_ns = node->is_inline ? draw_inline_delay(d) : draw_delay(d, node),
                                    .later_ns = draw_delay(d, node),
                                    .polite = one_in(d, 3)};
     script_move *move = &node->moves[i];
@@ -210,7 +210,7 @@ static void draw_node(drawer *d, uint32_t index, int phase, uint32_t density) {
            index); /* order by id is not that by index */
   node->phase = phase;
   node->priority = (int32_t)below(d, 3) - 1;
-  node->quick = one_in(d, 3);
+  node->is_inline = one_in(d, 3);
   node->disabled = one_in(d, 30);
   node->killed = one_in(d, 30);
   node->match = one_in(d, 6) ? 1 + (int)below(d, 3) : 0;
@@ -299,7 +299,7 @@ static void draw_inbox(drawer *d) {
   s->inbox_close_ns = closes ? 1 + up_to_us(d, 20000) : 0;
   for (uint32_t i = 0; i < s->node_count; i++) {
     script_node *node = &s->nodes[i];
-    node->inbox = s->taker_count > 0 && !node->quick && one_in(d, 2);
+    node->inbox = s->taker_count > 0 && !node->is_inline && one_in(d, 2);
     if (!node->inbox) continue;
     for (int move = 0; move < SCRIPT_MOVES; move++)
       if (node->moves[move].answer == ANSWER_NONE) node->moves[move].answer = ANSWER_DONE;

@@ -79,7 +79,7 @@ typedef struct script_node {
   char id[16];
   int phase;
   int32_t priority;
-  bool quick, inbox, disabled, killed, detached;
+  bool is_inline, inbox, disabled, killed, detached;
   int match; /* 0: none; 1: matches; 2: does not; 3: gives no answer */
   tp_execution execution;
   tp_failure failure;

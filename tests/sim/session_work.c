@@ -158,13 +158,13 @@ tp_status session_work_register(world *w, tp_edit *edit) {
       {.id = "y.job", .phase = TP_PHASE_TURN_POST_TURN, .run = do_job, .background = true,
        .attempts = JOB_ATTEMPTS},
       {.id = "y.one", .phase = TP_PHASE_AGENT_REGISTER, .also = TP_PHASE_AGENT_UNREGISTER, .run = first_registrar,
-       .quick = true, .alias = "on_register_agent"},
+       .is_inline = true, .alias = "on_register_agent"},
       {.id = "y.two", .phase = TP_PHASE_AGENT_REGISTER, .also = TP_PHASE_AGENT_UNREGISTER, .run = second_registrar,
-       .quick = true, .capabilities = TP_CAPABILITY_DECIDE},
+       .is_inline = true, .capabilities = TP_CAPABILITY_DECIDE},
       {.id = "y.intake", .phase = TP_PHASE_TURN_INTAKE, .run = hear_intake, .alias = "PromptSubmit"},
-      {.id = "y.post", .phase = TP_PHASE_TURN_POST_TURN, .run = hear_post, .quick = true},
-      {.id = "y.end", .phase = TP_PHASE_SESSION_END, .run = hear_end, .quick = true, .alias = "SessionStop"},
-      {.id = "y.unregister", .phase = TP_PHASE_AGENT_UNREGISTER, .run = hear_unregister, .quick = true,
+      {.id = "y.post", .phase = TP_PHASE_TURN_POST_TURN, .run = hear_post, .is_inline = true},
+      {.id = "y.end", .phase = TP_PHASE_SESSION_END, .run = hear_end, .is_inline = true, .alias = "SessionStop"},
+      {.id = "y.unregister", .phase = TP_PHASE_AGENT_UNREGISTER, .run = hear_unregister, .is_inline = true,
        .alias = "on_unregister_agent"}};
   for (size_t i = 0; i < sizeof hooks / sizeof *hooks; i++) TP__TRY(world_subscribe(w, edit, &hooks[i]));
   return TP_OK;

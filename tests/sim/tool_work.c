@@ -152,7 +152,7 @@ static void note_begin(tool_work_call *call, const tp_tool_run *run) {
     FAIL(call, "placement is the tool's", "%s on the wrong kind of thread", tool_work_tool_name(call->tool));
   tool_work *e = call->batch->e;
   if (!tool_work_is_threaded(call->tool) && e->inside++ > 0)
-    FAIL(call, "one owner", "%u quick tools run at once", e->inside);
+    FAIL(call, "one owner", "%u inline tools run at once", e->inside);
   if (!tool_work_is_threaded(call->tool)) tool_work_called(call, left_ms);
   if (tool_work_has_key(call->tool)) look_at_others(call);
   if (call->tool == TOOL_NARROW && e->w->compact_running++ > 0)
@@ -255,7 +255,7 @@ tp_status tool_work_register(world *w, tp_edit *edit) {
                                    .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION,
                                    .run = bring_tools,
                                    .capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE,
-                                   .quick = true};
+                                   .is_inline = true};
   return world_subscribe(w, edit, &tools);
 }
 

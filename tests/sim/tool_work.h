@@ -14,16 +14,16 @@ enum { TOOL_WORK_ASK_MS = 40 };
 
 /** The tools, one of each kind. */
 typedef enum tool_work_tool {
-  TOOL_QUICK,
-  TOOL_BRIEF,    /* quick, with a limit of TOOL_WORK_BRIEF_MS */
-  TOOL_TERSE,    /* quick, its answers are cut to TOOL_WORK_TERSE_BYTES */
-  TOOL_STRICT,   /* quick, with a schema */
-  TOOL_BARRED,   /* quick; where there is a gate, it denies this one and no other */
-  TOOL_THREADED, /* not quick */
-  TOOL_NARROW,   /* not quick, one at a time */
-  TOOL_READER,   /* quick, reads what its number stands for: tool_work_key() */
-  TOOL_WRITER,   /* not quick, writes it */
-  TOOL_ASKED,    /* quick; where there are people, one is asked about each call */
+  TOOL_INLINE,
+  TOOL_BRIEF,    /* inline, with a limit of TOOL_WORK_BRIEF_MS */
+  TOOL_TERSE,    /* inline, its answers are cut to TOOL_WORK_TERSE_BYTES */
+  TOOL_STRICT,   /* inline, with a schema */
+  TOOL_BARRED,   /* inline; where there is a gate, it denies this one and no other */
+  TOOL_THREADED, /* not inline */
+  TOOL_NARROW,   /* not inline, one at a time */
+  TOOL_READER,   /* inline, reads what its number stands for: tool_work_key() */
+  TOOL_WRITER,   /* not inline, writes it */
+  TOOL_ASKED,    /* inline; where there are people, one is asked about each call */
   TOOL_WORK_TOOLS,
   TOOL_NOBODY = TOOL_WORK_TOOLS /* a name that no tool has */
 } tool_work_tool;
@@ -148,8 +148,8 @@ struct tool_work {
   bool is_cancelled;   /* the cancel has returned */
   bool calls_cancelled; /* the cancel of calls was asked for */
   bool has_asked;       /* the turn's deadline lies later */
-  uint32_t late_calls; /* quick ones that began all the same */
-  uint32_t inside;     /* quick tools that run */
+  uint32_t late_calls; /* inline ones that began all the same */
+  uint32_t inside;     /* inline tools that run */
   event_order heard;
 };
 
@@ -198,13 +198,13 @@ void tool_work_check_asked(const tool_work_call *call);
 
 extern const char tool_work_second_words[], tool_work_hasty_words[];
 int64_t tool_work_turn_limit_ns(const tool_work *e);
-/** A quick tool is called. */
+/** An inline tool is called. */
 void tool_work_called(const tool_work_call *call, int64_t left_ms);
 void tool_work_heard(tool_work *e, const tp_event *event);
 void tool_work_batch_ended(tool_work_batch *batch, const tp_tool_result *const *results, size_t count);
 /** Before the turn ends: nothing has changed its results. */
 void tool_work_again(tool_work *e);
-/** How long its quick tools ran between the two. */
+/** How long its inline tools ran between the two. */
 int64_t tool_work_inline_between(const tool_work *e, int64_t from_ns, int64_t to_ns);
 /** When the run is over. */
 void tool_work_ended(tool_work *e);

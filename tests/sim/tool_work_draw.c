@@ -139,7 +139,7 @@ static void draw_batch(tool_work *e, uint32_t index) {
   batch->materialize = index == 0 ? !one_in(e, 30) : !e->chained && one_in(e, 4);
   batch->calls = calloc(batch->count + 1, sizeof *batch->calls);
   if (!batch->calls) abort();
-  tool_work_tool favourite = one_in(e, 2) ? TOOL_QUICK : (tool_work_tool)below(e, TOOL_WORK_TOOLS);
+  tool_work_tool favourite = one_in(e, 2) ? TOOL_INLINE : (tool_work_tool)below(e, TOOL_WORK_TOOLS);
   script_way habit = draw_way(e, favourite);
   for (uint32_t i = 0; i < batch->count; i++) {
     batch->calls[i] = (tool_work_call){.batch = batch, .index = i};
@@ -184,7 +184,7 @@ void tool_work_undraw(tool_work *e) {
 static const char nobody[] = "a name that no tool has, and that is longer than those which one of them has";
 
 const char *tool_work_tool_name(tool_work_tool tool) {
-  static const char *const names[TOOL_WORK_TOOLS + 1] = {"e-quick",  "e-brief",    "e-terse",  "e-strict",
+  static const char *const names[TOOL_WORK_TOOLS + 1] = {"e-inline", "e-brief",    "e-terse",  "e-strict",
                                                          "e-barred", "e-threaded", "e-narrow", "e-reader",
                                                          "e-writer", "e-asked",    nobody};
   return names[tool];
@@ -273,7 +273,7 @@ static tool_work_call *call_at(tool_work *e, uint64_t batch, uint64_t index) {
   return &e->batches[batch].calls[index];
 }
 
-/* By its own id, or by its arguments; one with neither is a quick tool's, of the batch under way. */
+/* By its own id, or by its arguments; one with neither is an inline tool's, of the batch under way. */
 static tool_work_call *find(tool_work *e, tp_text id, tp_text arguments) {
   char copy[ID_BYTES] = "";
   unsigned batch, index;

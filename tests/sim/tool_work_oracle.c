@@ -96,7 +96,7 @@ void tool_work_called(const tool_work_call *call, int64_t left_ms) {
   check_time_left(call, left_ms);
 }
 
-/* It ends by its deadline, or when the quick functions that hold its owner have returned. */
+/* It ends by its deadline, or when the inline functions that hold its owner have returned. */
 static void check_deadline(const tool_work_call *call) {
   const world *w = call->batch->e->w;
   if (!call->called_ns || !call->end_ns || w->s->fault_level > FAULTS_HANGS) return;
@@ -238,7 +238,7 @@ static void check_words(tool_work_call *call, const tp_tool_result *result) {
          result->text.size < 80 ? (int)result->text.size : 80, result->text.data, call->heard);
 }
 
-/* A quick tool's limit is looked at when it returns, where the clock is. */
+/* An inline tool's limit is looked at when it returns, where the clock is. */
 static void check_limit(const tool_work_call *call, const tp_tool_result *result) {
   bool here = is_inline(call) && call->way == WAY_RETURN && has_stamps(call);
   if (is_answer(result->kind) && here && call->returned_ns > call->deadline_max_ns)

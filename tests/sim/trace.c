@@ -25,7 +25,7 @@ static long long us(int64_t ns) { return (long long)(ns / TP__NS_PER_US); }
 static void tell_node(const script_node *node, uint32_t index) {
   printf("    node %u (%s, phase %d): %s, %s", index, node->id, node->phase, executions[node->execution],
          failures[node->failure]);
-  if (node->quick) printf(", quick");
+  if (node->is_inline) printf(", inline");
   if (node->inbox) printf(", in the inbox");
   if (node->disabled) printf(", disabled");
   if (node->killed) printf(", killed");

@@ -303,16 +303,16 @@ tp_status turn_work_register(world *w, tp_edit *edit) {
        .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION,
        .run = bring_tools,
        .capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE,
-       .quick = true},
+       .is_inline = true},
       {.id = "x.gate", .phase = TP_PHASE_TOOL_PRE, .run = gate, .capabilities = TP_CAPABILITY_DECIDE},
       {.id = "x.stop",
        .phase = TP_PHASE_TURN_STOP,
        .run = stop,
        .capabilities = TP_CAPABILITY_DECIDE,
-       .quick = true},
-      {.id = "x.post", .phase = TP_PHASE_TURN_POST_TURN, .run = hear_post, .quick = true},
-      {.id = "x.error", .phase = TP_PHASE_RUNTIME_ERROR, .run = hear_error, .quick = true},
-      {.id = "x.end", .phase = TP_PHASE_SESSION_END, .run = hear_end, .quick = true}};
+       .is_inline = true},
+      {.id = "x.post", .phase = TP_PHASE_TURN_POST_TURN, .run = hear_post, .is_inline = true},
+      {.id = "x.error", .phase = TP_PHASE_RUNTIME_ERROR, .run = hear_error, .is_inline = true},
+      {.id = "x.end", .phase = TP_PHASE_SESSION_END, .run = hear_end, .is_inline = true}};
   for (size_t i = 0; i < sizeof hooks / sizeof *hooks; i++) TP__TRY(world_subscribe(w, edit, &hooks[i]));
   return TP_OK;
 }

@@ -233,7 +233,7 @@ static int32_t match_run(void *ctx, const tp_match_view *view) {
 }
 
 static tp_placement placement_of(const world *w, const script_node *node) {
-  if (!node->quick) return TP_PLACEMENT_THREAD;
+  if (!node->is_inline) return TP_PLACEMENT_THREAD;
   return w->s->all_parallel ? TP_PLACEMENT_PARALLEL : TP_PLACEMENT_INLINE;
 }
 
@@ -330,7 +330,7 @@ tp_status world_subscribe(world *w, tp_edit *edit, const world_hook *hook) {
                         .phases = phases,
                         .phase_count = hook->also ? 2 : 1,
                         .capabilities = hook->capabilities,
-                        .placement = hook->quick ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD,
+                        .placement = hook->is_inline ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD,
                         .idempotent = hook->attempts > 1};
   if (hook->alias && tp_phase_find(w->runtime, hook->alias) != hook->phase)
     world_fail(w, "an alias is a phase's name", "%s", hook->alias);

@@ -89,7 +89,7 @@ typedef struct turn_actor {
   uint32_t next_op;
   int64_t limit_end_ns; /* the turn's deadline, at the latest; 0: none worth looking at */
   int64_t cancelled_ns; /* somebody asked; 0: nobody */
-  uint32_t inside;      /* quick handlers of the turn that run */
+  uint32_t inside;      /* inline handlers of the turn that run */
   bool session_closed;
   bool ending;       /* nobody else may touch it any more */
   uint32_t visitors; /* who release a result of it */
@@ -173,7 +173,7 @@ typedef struct world_hook {
   uint32_t phase;
   tp_handler_fn run;
   tp_capability capabilities;
-  bool quick, background;
+  bool is_inline, background;
   const char *alias;   /* subscribed through this name of the phase */
   uint32_t also;       /* a second phase of the handler; 0: none */
   uint32_t attempts;
@@ -221,7 +221,7 @@ tp__thread *world_start_joined(const char *name, void (*run)(void *arg), void *a
 void oracle_op_ended(world *w, uint32_t op, const tp_phase_result *result);
 /** Before the result goes: nothing has changed it. */
 void oracle_op_again(world *w, uint32_t op, const tp_phase_result *result);
-/** How long quick functions ran between the two: they hold the threads that would end something else. */
+/** How long inline functions ran between the two: they hold the threads that would end something else. */
 int64_t oracle_inline_between(const world *w, int64_t from_ns, int64_t to_ns);
 /** When the run is over. */
 void oracle_world_ended(world *w);
