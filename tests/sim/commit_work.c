@@ -17,7 +17,7 @@ static tp_answer half_run(void *self, tp_call *call) {
   (void)call;
   const commit_work_half *half = self;
   look_alive(half);
-  if (!half->is_inline) tp__sim_sleep_ns(world_pause_ns(world_is_quiet(half->pair->w) ? 500 : 5000));
+  if (!half->is_inline) tp__sim_sleep_ns(world_pause_ns(world_is_fault_free(half->pair->w) ? 500 : 5000));
   look_alive(half);
   return TP_ANSWER_DONE;
 }
@@ -52,7 +52,7 @@ static tp_status add_half(tp_edit *edit, commit_work_pair *pair, int i, const co
                                   .after = after,
                                   .after_count = before && world_one_in(2),
                                   .failure = TP_FAILURE_BEST_EFFORT,
-                                  .limit_ms = world_is_quiet(pair->w) || world_one_in(2) ? 0 : 2};
+                                  .limit_ms = world_is_fault_free(pair->w) || world_one_in(2) ? 0 : 2};
   return tp_edit_add_subscription(edit, &subscription, NULL);
 }
 
@@ -167,8 +167,9 @@ static uint64_t seen_in(const commit_work_reader *r, const tp_phase_result *resu
     uint64_t bit = bit_of(r->w, half, run.subscription);
     if (!bit || seen & bit)
       world_fail(r->w, "every subscription accounted for", "%s has a row too many", run.subscription);
-    if (world_is_quiet(r->w) && run.state != TP_STATE_SUCCEEDED)
-      world_fail(r->w, "a quiet handler succeeds", "%s is %s", run.subscription, tp_state_name(run.state));
+    if (world_is_fault_free(r->w) && run.state != TP_STATE_SUCCEEDED)
+      world_fail(r->w, "a handler succeeds in a fault-free world", "%s is %s", run.subscription,
+                 tp_state_name(run.state));
     seen |= bit;
   }
   return seen;

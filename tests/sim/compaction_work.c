@@ -94,9 +94,9 @@ static void say(tp_token token, const char *text, uint32_t count) {
 }
 
 static void summarize(compaction_work *c, tp_token token) {
-  bool quiet = world_is_quiet(c->w);
-  if (!quiet && world_one_in(8)) return; /* never */
-  if (!quiet && world_one_in(6)) {
+  bool fault_free = world_is_fault_free(c->w);
+  if (!fault_free && world_one_in(8)) return; /* never */
+  if (!fault_free && world_one_in(6)) {
     (void)!tp_model_fail(token, TP_ERR_MODEL, "no summary", false);
     return;
   }
@@ -114,11 +114,11 @@ static void model_start(void *self, const tp_model_request *request, tp_token to
   check_pairs(c, request);
   /* A call that began just before its turn was given up may come behind the next one's compaction. */
   if (number_of(request->ids[TP_ID_TURN]) == c->turn) check_turns(c, request);
-  bool quiet = world_is_quiet(c->w);
+  bool fault_free = world_is_fault_free(c->w);
   bool too_long = request->attempt == 1 && request->message_count > MANY_MESSAGES && world_one_in(3);
   const tp_message *last = request->messages[request->message_count - 1];
-  if (!quiet && world_one_in(30)) return;
-  if (too_long && last->role == TP_ROLE_USER && (!quiet || c->compact == tp_compact_drop_oldest)) {
+  if (!fault_free && world_one_in(30)) return;
+  if (too_long && last->role == TP_ROLE_USER && (!fault_free || c->compact == tp_compact_drop_oldest)) {
     (void)!tp_model_fail(token, TP_ERR_CONTEXT_LENGTH, "too long", false);
     return;
   }
@@ -136,9 +136,9 @@ static size_t second_turn(const tp_compaction *compaction, size_t from) {
 
 static tp_status compact_here(void *ctx, const tp_compaction *compaction, tp_fault *fault) {
   compaction_work *c = ctx;
-  bool quiet = world_is_quiet(c->w);
+  bool fault_free = world_is_fault_free(c->w);
   size_t from = second_turn(compaction, 0);
-  int64_t dice = quiet ? 0 : (int64_t)tp__sim_random(10);
+  int64_t dice = fault_free ? 0 : (int64_t)tp__sim_random(10);
   (void)fault;
   tp__sim_sleep_ns(world_pause_ns(1000));
   if (dice == 1) return TP_ERR_IO;
@@ -163,7 +163,7 @@ static tp_status compact_here(void *ctx, const tp_compaction *compaction, tp_fau
 static tp_answer before_compaction(void *self, tp_call *call) {
   compaction_work *c = of(self);
   if (!c || !tp__text_is(tp_call_id(call, TP_ID_SESSION), "k")) return TP_ANSWER_DONE;
-  if (!world_is_quiet(c->w) && world_one_in(6)) return tp_call_deny(call, "not now");
+  if (!world_is_fault_free(c->w) && world_one_in(6)) return tp_call_deny(call, "not now");
   if (c->compact == tp_compact_drop_oldest) c->may_shrink = true;
   return TP_ANSWER_DONE;
 }
@@ -172,7 +172,7 @@ static tp_answer before_compaction(void *self, tp_call *call) {
 
 static tp_answer run_tool(void *self, tp_tool_run *run) {
   const compaction_work *c = self;
-  if (!world_is_quiet(c->w)) tp__sim_sleep_ns(world_pause_ns(2000));
+  if (!world_is_fault_free(c->w)) tp__sim_sleep_ns(world_pause_ns(2000));
   return tp_tool_ok(run, tp_text_of("a result of some words"));
 }
 
@@ -231,7 +231,7 @@ static tp_session *open_session(compaction_work *c) {
 
 static void run_turn(compaction_work *c, uint32_t number) {
   char text[32], id[16];
-  bool quiet = world_is_quiet(c->w);
+  bool fault_free = world_is_fault_free(c->w);
   snprintf(text, sizeof text, "%u is what I say", number);
   snprintf(id, sizeof id, "%u.k", number);
   c->turn = number;
@@ -239,11 +239,11 @@ static void run_turn(compaction_work *c, uint32_t number) {
   const tp_turn_request request = {.struct_size = sizeof request,
                                    .id = id,
                                    .text = tp_text_of(text),
-                                   .limit_ms = quiet ? 0 : world_one_in(4) ? 5 : LIMIT_MS};
+                                   .limit_ms = fault_free ? 0 : world_one_in(4) ? 5 : LIMIT_MS};
   tp_status status = tp_turn_run(c->session, &request, &result, NULL);
   world_check_status(c->w, "a turn of a session whose history is compacted", status);
   if (status != TP_OK) return;
-  if (quiet && result->outcome != TP_TURN_COMPLETED)
+  if (fault_free && result->outcome != TP_TURN_COMPLETED)
     world_fail(c->w, "a turn without trouble is completed", "turn %u with compaction is %s: %.*s", number,
                tp_turn_outcome_name(result->outcome), (int)result->reason.size, result->reason.data);
   tp_turn_result_free(result);
@@ -267,6 +267,6 @@ void compaction_work_run(void *arg) {
 
 void compaction_work_ended(world *w) {
   const compaction_work *c = w->compaction;
-  if (c && world_is_quiet(w) && c->requests > 0 && c->shrinks == 0)
+  if (c && world_is_fault_free(w) && c->requests > 0 && c->shrinks == 0)
     world_fail(w, "a history that is too long is made shorter", "in %u requests", c->requests);
 }

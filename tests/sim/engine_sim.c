@@ -94,7 +94,7 @@ static bool play_once(world *w, const script *s, uint32_t workers) {
   return false;
 }
 
-/* A quiet script has the same outcomes with any number of workers. */
+/* A script without faults has the same outcomes with any number of workers. */
 static bool play_thrice(world *worlds, const script *s) {
   static const uint32_t workers[] = {1, 2, 8};
   bool held = true;

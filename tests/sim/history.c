@@ -68,7 +68,7 @@ static tp_status append(void *self, const tp_history_append *request, tp_fault *
   check_batch(w, request);
   call->running = false;
   call->answered = true;
-  return !world_is_quiet(w) && world_one_in(10) ? TP_ERR_STORE_FULL : TP_OK;
+  return !world_is_fault_free(w) && world_one_in(10) ? TP_ERR_STORE_FULL : TP_OK;
 }
 
 /* ---- later ---- */
@@ -96,7 +96,7 @@ static void append_start(void *self, const tp_history_append *request, tp_token 
   world *w = self;
   history_call *call = begin_call(w, request->session);
   call->token = token;
-  call->fails = !world_is_quiet(w) && world_one_in(10);
+  call->fails = !world_is_fault_free(w) && world_one_in(10);
   check_batch(w, request);
   if (may_hang(w) && world_one_in(20)) return; /* for ever */
   if (world_one_in(3) || !world_start("append", complete_later, call)) complete(call);

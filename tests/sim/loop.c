@@ -20,9 +20,9 @@ struct loop_answer {
   uint32_t accepted;
 };
 
-static bool is_rough(const loop *l) { return !world_is_quiet(l->w); }
+static bool is_rough(const loop *l) { return !world_is_fault_free(l->w); }
 /* What may end otherwise than the host wants: a drain, a full or freed inbox, a want of memory or time. */
-static bool is_certain(const loop *l) { return world_is_quiet(l->w) && !l->freed_early; }
+static bool is_certain(const loop *l) { return world_is_fault_free(l->w) && !l->freed_early; }
 
 static int64_t draw_delay(const loop *l) {
   uint64_t dice = tp__sim_random(100);
@@ -34,8 +34,8 @@ static int64_t draw_delay(const loop *l) {
 /* ---- answers ---- */
 
 static tp_status complete_model(const loop_answer *a) {
-  static const tp_tool_call calls[] = {{.struct_size = sizeof *calls, .name = {"l-wide", 6}},
-                                       {.struct_size = sizeof *calls, .name = {"l-narrow", 8}}};
+  static const tp_tool_call calls[] = {{.struct_size = sizeof *calls, .name = {"l-concurrent", 12}},
+                                       {.struct_size = sizeof *calls, .name = {"l-single", 8}}};
   const tp_tool_call *list[CALLS_MAX];
   uint32_t count = a->l->requests < REQUESTS_MAX ? (uint32_t)tp__sim_random(CALLS_MAX + 1) : 0;
   for (uint32_t i = 0; i < count; i++) list[i] = &calls[tp__sim_random(2)];
@@ -49,7 +49,7 @@ static tp_status complete_model(const loop_answer *a) {
 /* The token is over before the permit may go to another call, whose taker looks at the count. */
 static void permit_back(loop_answer *a) {
   if (!a->tool) return;
-  if (a->tool->narrow) a->l->compact_taken--;
+  if (a->tool->single) a->l->single_taken--;
   a->tool->open--;
   a->tool = NULL;
 }
@@ -111,10 +111,10 @@ static void destroy_tool(void *self) {
   world_destructor(l->w);
 }
 
-static loop_tool *new_tool(loop *l, bool narrow) {
+static loop_tool *new_tool(loop *l, bool single) {
   loop_tool *tool = calloc(1, sizeof *tool);
   if (!tool) abort();
-  *tool = (loop_tool){.l = l, .next = l->tools, .narrow = narrow};
+  *tool = (loop_tool){.l = l, .next = l->tools, .single = single};
   return l->tools = tool;
 }
 
@@ -122,18 +122,18 @@ static tp_answer bring_tools(void *self, tp_call *call) {
   world *w = self;
   loop *l = w->loop;
   if (!l || !tp__text_is(tp_call_id(call, TP_ID_SESSION), "loop")) return TP_ANSWER_DONE;
-  const tp_tool wide = {.struct_size = sizeof wide,
-                        .name = "l-wide",
+  const tp_tool concurrent = {.struct_size = sizeof concurrent,
+                        .name = "l-concurrent",
                         .self = new_tool(l, false),
                         .inbox = l->inbox,
                         .destroy = destroy_tool};
-  tp_tool narrow = wide;
-  narrow.name = "l-narrow";
-  narrow.self = new_tool(l, true);
-  narrow.max_concurrent = 1;
-  if (is_rough(l) && world_one_in(2)) narrow.limit_ms = 1 + (uint32_t)tp__sim_random(50);
-  const tp_tool *const tools[] = {&wide, &narrow};
-  if (!wide.inbox) return TP_ANSWER_DONE; /* freed: there is nothing to name */
+  tp_tool single = concurrent;
+  single.name = "l-single";
+  single.self = new_tool(l, true);
+  single.max_concurrent = 1;
+  if (is_rough(l) && world_one_in(2)) single.limit_ms = 1 + (uint32_t)tp__sim_random(50);
+  const tp_tool *const tools[] = {&concurrent, &single};
+  if (!concurrent.inbox) return TP_ANSWER_DONE; /* freed: there is nothing to name */
   l->tools_taken += 2; /* one may be destroyed before the emit returns */
   if (tp_call_emit_tool_bundle(call, "loop", tools, 2) == TP_OK)
     return is_rough(l) && world_one_in(16) ? tp_call_fail(call, 1, "behind the emit") : TP_ANSWER_DONE;
@@ -181,8 +181,8 @@ static void take_work(loop *l, const tp_work *work) {
     look_at_tool(l, work);
     a->tool = work->self;
     a->tool->open++;
-    if (a->tool->narrow && ++l->compact_taken > 1)
-      world_fail(l->w, "permits", "%u are taken at once", l->compact_taken);
+    if (a->tool->single && ++l->single_taken > 1)
+      world_fail(l->w, "permits", "%u are taken at once", l->single_taken);
   }
   if (is_rough(l) && world_one_in(6)) tp__sim_sleep_ns(draw_delay(l)); /* meanwhile the inbox fills up */
   if (work->kind == TP_WORK_MODEL) look_at_request(l, work);

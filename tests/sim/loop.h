@@ -16,7 +16,7 @@ typedef struct loop loop;
 typedef struct loop_tool {
   loop *l;
   struct loop_tool *next;
-  bool narrow;    /* it has one permit */
+  bool single;    /* it has one permit */
   uint32_t open;  /* calls that were taken and not answered */
   uint32_t destroys;
 } loop_tool;
@@ -44,7 +44,7 @@ struct loop {
   loop_tool *tools; /* newest first */
   uint32_t model_destroys, listener_destroys;
   bool listener_taken;
-  uint32_t compact_taken;        /* calls of the tool that has one permit, taken and not completed */
+  uint32_t single_taken;        /* calls of the tool with one permit: taken, and not completed */
   loop_heard heard[LOOP_KNOWN_MAX];
   uint32_t heard_count;
   const tp_work *events[LOOP_EVENTS_MAX]; /* taken, not given back */

@@ -45,7 +45,7 @@ static void answer(tp_token token, bool calls, uint32_t count) {
 static void model_start(void *self, const tp_model_request *request, tp_token token) {
   const struct nested_work *n = self;
   const tp_message *last = request->messages[request->message_count - 1];
-  if (!world_is_quiet(n->w) && world_one_in(20)) return;
+  if (!world_is_fault_free(n->w) && world_one_in(20)) return;
   uint32_t count = world_one_in(3) ? 1 + (uint32_t)tp__sim_random(CALLS_MAX) : 1;
   answer(token, last->role == TP_ROLE_USER && request->tool_count > 0, count);
 }
@@ -72,7 +72,7 @@ static void close_session(struct nested_work *n, tp_session *session) {
 
 static void turn_ended(struct nested_work *n, const tp_turn_result *result) {
   n->ended++;
-  if (world_is_quiet(n->w) && result->outcome != TP_TURN_COMPLETED)
+  if (world_is_fault_free(n->w) && result->outcome != TP_TURN_COMPLETED)
     world_fail(n->w, "a turn without trouble is completed", "a nested one is %s",
                tp_turn_outcome_name(result->outcome));
 }
@@ -127,7 +127,7 @@ static tp_answer wait_for_turn(struct nested_work *n, tp_tool_run *run, tp_sessi
   const tp_turn_result *result = NULL;
   const tp_turn_request request = {.struct_size = sizeof request,
                                    .text = tp_text_of("go"),
-                                   .limit_ms = world_one_in(4) && !world_is_quiet(n->w) ? 20 : 0};
+                                   .limit_ms = world_one_in(4) && !world_is_fault_free(n->w) ? 20 : 0};
   n->inside--;
   tp_status status = tp_tool_run_turn(run, session, &request, &result, NULL);
   enter(n);
@@ -187,7 +187,7 @@ static void run_turns(struct nested_work *n) {
     const tp_turn_result *result = NULL;
     const tp_turn_request request = {.struct_size = sizeof request,
                                      .text = tp_text_of("go"),
-                                     .limit_ms = world_is_quiet(n->w) ? 0 : LIMIT_MS};
+                                     .limit_ms = world_is_fault_free(n->w) ? 0 : LIMIT_MS};
     tp_status status = tp_turn_run(n->session, &request, &result, NULL);
     world_check_status(n->w, "a turn with nested ones", status);
     if (status != TP_OK) continue;

@@ -110,14 +110,13 @@ static void wait_for_jobs(world *w) {
   if (status != TP_ERR_TIMEOUT) world_check_status(w, "tp_jobs_wait", status);
 }
 
-/* What it finds it sometimes meddles with, from inside the list. */
+/* Sometimes changes a job that it finds, from inside the list. */
 static bool look_at_job(void *ctx, const tp_job *job) {
   world *w = ctx;
   bool has_state = job->state == TP_JOB_QUEUED || job->state == TP_JOB_RUNNING || job->state == TP_JOB_DEAD;
   if (!job->id || !has_state || !job->handler.size || job->payload.size || job->attempt > job->attempts_max)
     world_fail(w, "a job is whole", "job %llu is %s", (unsigned long long)job->id, tp_job_state_name(job->state));
-  /* What is detached must have been run in a quiet world, and the session workload's jobs in the order of their turns.
-     */
+  /* Without faults every detached job must have run. The jobs of the session workload run in the order of the turns. */
   if (w->s->fault_level == FAULTS_NONE || tp__text_is(job->handler, "y.job")) return true;
   if (tp__sim_random(4) == 0) (void)!tp_job_redrive(w->runtime, job->id, NULL);
   if (tp__sim_random(8) == 0) (void)!tp_job_discard(w->runtime, job->id, NULL);

@@ -146,7 +146,7 @@ static void check_late(case_ *c, uint32_t row) {
          (call->answered_ns - call->deadline_max_ns) / TP__NS_PER_US);
 }
 
-/* Without jumps who answered well in time is not timed out; in a quiet world nobody is. */
+/* Without jumps who answered well in time is not timed out; in a fault-free world, none is. */
 static void check_liveness(case_ *c, uint32_t row) {
   const tp_run_record *run = &c->runs[row];
   const call_note *call = c->last[c->order[row]];
@@ -479,7 +479,7 @@ static void check_deadline(case_ *c) {
          late_ns / TP__NS_PER_US, oracle_inline_between(c->w, end_ns, c->note->ended_ns) / TP__NS_PER_US);
 }
 
-/* ---- a quiet world is known beforehand ---- */
+/* ---- a fault-free world is known beforehand ---- */
 
 typedef struct expected {
   tp_state state;
@@ -652,7 +652,7 @@ static uint32_t detached_calls_wanted(const script_node *node) {
   return calls;
 }
 
-/* In a quiet world what was started or committed is run, before drain is done. */
+/* In a fault-free world what was started or committed is run, before drain is done. */
 static void check_detached(world *w, uint32_t op, uint32_t index) {
   const script_node *node = &w->s->nodes[index];
   uint32_t calls = 0;

@@ -56,12 +56,12 @@ static session_work_turn *turn_of(session_work *c, tp_text id) {
   return NULL;
 }
 
-/* A jump of the clock may take the time of a handler that is not the first of its phase. */
-static bool is_told(const world *w) { return w->s->fault_level < FAULTS_CLOCK; }
+/* False where a jump of the clock may time out a handler, so that a phase may end without calling the next one. */
+static bool phases_are_certain(const world *w) { return w->s->fault_level < FAULTS_CLOCK; }
 
 /* Whose host waits for it hears of its end later than the next turn begins. */
 static bool is_over(const session_work_turn *turn) {
-  return turn->ends || turn->posts || (turn->waited_for && !is_told(turn->host->session_work->w));
+  return turn->ends || turn->posts || (turn->waited_for && !phases_are_certain(turn->host->session_work->w));
 }
 
 static void look_around(session_work *c, const session_work_turn *turn) {
@@ -93,7 +93,7 @@ static tp_answer hear_post(void *self, tp_call *call) {
 /* Background work of a session: in the order of its turns, one at a time, each once. */
 static void check_job(session_work *c, const session_work_turn *turn, uint32_t attempt) {
   /* Where time jumps a run may come too late, and a drain may cancel it: then the job is tried again. */
-  bool at_ease = is_told(c->w) && !c->w->draining;
+  bool at_ease = phases_are_certain(c->w) && !c->w->draining;
   uint32_t runs_max = at_ease ? JOB_ATTEMPTS : JOB_ATTEMPTS + 4;
   if (turn->jobs > runs_max) world_fail(c->w, "a job succeeds once", "of %s: %u runs", turn->id, turn->jobs);
   if (!at_ease) return;
@@ -140,7 +140,7 @@ static tp_answer hear_unregister(void *self, tp_call *call) {
 static tp_answer keep_account(session_work *c, int index, tp_call *call) {
   bool registers = tp_call_phase(call) == TP_PHASE_AGENT_REGISTER;
   if (registers && index == 1 && c->refuses) return tp_call_deny(call, "as the registrar says");
-  if (!is_told(c->w)) return TP_ANSWER_DONE; /* a jump may take its time, and then nobody counts on what it did */
+  if (!phases_are_certain(c->w)) return TP_ANSWER_DONE; /* after a time jump the run may not count */
   if (registers && c->registered[index]++) world_fail(c->w, "an agent is registered once", "by registrar %d", index);
   if (!registers && c->registered[index]-- == 0)
     world_fail(c->w, "who has not registered an agent does not unregister it", "registrar %d", index);
@@ -177,14 +177,14 @@ static void turn_ended(session_work_turn *turn, const tp_turn_result *result) {
   turn->end_place = ++c->ends;
   if (++turn->ends > 1) world_fail(c->w, "a turn ends once", "%s", turn->id);
   bool completed = result->outcome == TP_TURN_COMPLETED;
-  if (world_is_quiet(c->w) && !completed)
+  if (world_is_fault_free(c->w) && !completed)
     world_fail(c->w, "a turn without trouble is completed", "%s is %s", turn->id,
                tp_turn_outcome_name(result->outcome));
   turn->unbegun = result->started_ns == 0;
   if (turn->unbegun && (completed || turn->begun || turn->posts))
     world_fail(c->w, "a turn that ends in the queue fires nothing", "%s is %s", turn->id,
                tp_turn_outcome_name(result->outcome));
-  if (turn->posts > 1 || (is_told(c->w) && !turn->unbegun && turn->posts != 1))
+  if (turn->posts > 1 || (phases_are_certain(c->w) && !turn->unbegun && turn->posts != 1))
     world_fail(c->w, "post_turn exactly once", "%s, %s: %u times", turn->id, tp_turn_outcome_name(result->outcome),
                turn->posts);
 }
@@ -229,11 +229,11 @@ static void host_run(void *arg) {
     tp_turn_request request = {.struct_size = sizeof request,
                                .id = turn->id,
                                .text = tp_text_of("hello"),
-                               .limit_ms = world_is_quiet(c->w) ? 0 : TURN_LIMIT_MS};
+                               .limit_ms = world_is_fault_free(c->w) ? 0 : TURN_LIMIT_MS};
     tp__sim_sleep_ns(world_pause_ns(1500));
     if (c->w->s->options.no_engine_workers || world_one_in(4)) run_here(turn, &request);
     else submit(turn, &request);
-    if (!world_is_quiet(c->w) && world_one_in(4)) cancel_one(host);
+    if (!world_is_fault_free(c->w) && world_one_in(4)) cancel_one(host);
   }
   for (uint32_t i = 0; i < host->turn_count; i++)
     if (host->turns[i].turn) tp_submission_unref(host->turns[i].turn);
@@ -264,7 +264,7 @@ static void refuse_agent(session_work *c, const tp_agent_config *config) {
   if (status == TP_ERR_DENIED) c->agents_refused++;
   else if (status == TP_OK) world_fail(c->w, "an agent that is refused is not added", "it was");
   else check_add(c, status);
-  if (is_told(c->w) && (c->registered[0] || c->registered[1]))
+  if (phases_are_certain(c->w) && (c->registered[0] || c->registered[1]))
     world_fail(c->w, "a refused agent is unregistered where it was registered", "%u, %u", c->registered[0],
                c->registered[1]);
 }
@@ -275,7 +275,7 @@ static void add_agent(session_work *c) {
       .struct_size = sizeof config, .id = "shared", .system = "be kind", .model = &model};
   if (world_one_in(3)) refuse_agent(c, &config);
   tp_status status = tp_agent_add(c->w->runtime, &config, &c->agent, NULL);
-  bool denied = status == TP_ERR_DENIED && !is_told(c->w); /* by a registrar that came too late */
+  bool denied = status == TP_ERR_DENIED && !phases_are_certain(c->w); /* by a registrar that came too late */
   if (denied) c->agents_refused++;
   else check_add(c, status);
   if (status != TP_OK) c->agent = NULL;
@@ -356,7 +356,7 @@ static void session_closed(void *ctx) {
     for (uint32_t i = 0; i < SESSION_WORK_TURNS_MAX; i++)
       if (c->hosts[h].turns[i].taken && !c->hosts[h].turns[i].ends)
         world_fail(c->w, "a session's end is told last", "%s has not ended", c->hosts[h].turns[i].id);
-  if (is_told(c->w) && !c->w->s->options.turns_max && c->session_ends != c->session_ends_wanted)
+  if (phases_are_certain(c->w) && !c->w->s->options.turns_max && c->session_ends != c->session_ends_wanted)
     world_fail(c->w, "a session's end is told last", "session.end came %u times", c->session_ends);
   c->closed = true;
   tp__parker_unpark(&c->parker);
@@ -412,7 +412,7 @@ void session_work_ended(const session_work *c) {
   for (uint32_t i = 0; i < c->host_count; i++) check_turns(&c->hosts[i]);
   if (c->models_destroyed != c->model_taken)
     world_fail(w, "a model is destroyed exactly once", "a session workload's: %u times", c->models_destroyed);
-  bool sure = is_told(w) && !w->s->options.turns_max;
+  bool sure = phases_are_certain(w) && !w->s->options.turns_max;
   if (c->session_ends > c->session_ends_wanted || (sure && c->session_ends != c->session_ends_wanted))
     world_fail(w, "session.end exactly once", "of a session workload: %u times instead of %u", c->session_ends,
                c->session_ends_wanted);

@@ -52,8 +52,8 @@ static void complete_later(void *arg) {
 /* Where outcomes are to be known, the second one comes second. */
 static void complete_second(void *arg) {
   tool_work_call *call = arg;
-  bool quiet = call->batch->e->w->s->fault_level == FAULTS_NONE;
-  tp__sim_sleep_ns(call->later_ns + (quiet ? TP__NS_PER_MS : 0));
+  bool fault_free = call->batch->e->w->s->fault_level == FAULTS_NONE;
+  tp__sim_sleep_ns(call->later_ns + (fault_free ? TP__NS_PER_MS : 0));
   complete(call, WORDS_SECOND);
 }
 
@@ -155,14 +155,14 @@ static void note_begin(tool_work_call *call, const tp_tool_run *run) {
     FAIL(call, "one owner", "%u inline tools run at once", e->inside);
   if (!tool_work_is_threaded(call->tool)) tool_work_called(call, left_ms);
   if (tool_work_has_key(call->tool)) look_at_others(call);
-  if (call->tool == TOOL_NARROW && e->w->compact_running++ > 0)
-    FAIL(call, "permits", "%u run at once", e->w->compact_running);
+  if (call->tool == TOOL_SINGLE && e->w->single_running++ > 0)
+    FAIL(call, "permits", "%u run at once", e->w->single_running);
 }
 
 static void note_return(tool_work_call *call) {
   call->returned_ns = tp__now_ns();
   if (!tool_work_is_threaded(call->tool)) call->batch->e->inside--;
-  if (call->tool == TOOL_NARROW) call->batch->e->w->compact_running--;
+  if (call->tool == TOOL_SINGLE) call->batch->e->w->single_running--;
 }
 
 static void work(const tool_work_call *call, const tp_tool_run *run) {
@@ -214,7 +214,7 @@ static const char schema[] =
     "properties\x81\xA1n\x81\xA4type\xA7integer\xA8required\x91\xA1n";
 
 static void describe(tool_work *e, tp_tool *tool, tool_work_tool which) {
-  bool quiet = e->w->s->fault_level == FAULTS_NONE;
+  bool fault_free = e->w->s->fault_level == FAULTS_NONE;
   *tool = (tp_tool){.struct_size = sizeof *tool,
                     .name = tool_work_tool_name(which),
                     .description = "runs a tool workload",
@@ -226,8 +226,8 @@ static void describe(tool_work *e, tp_tool *tool, tool_work_tool which) {
   if (which == TOOL_STRICT) tool->schema = (tp_text){schema, sizeof schema - 1};
   if (which == TOOL_READER) tool->keys = read_key;
   if (which == TOOL_WRITER) tool->keys = write_key;
-  if (which == TOOL_NARROW) tool->max_concurrent = 1;
-  if (which == TOOL_NARROW && !quiet) tool->limit_ms = TOOL_WORK_NARROW_MS;
+  if (which == TOOL_SINGLE) tool->max_concurrent = 1;
+  if (which == TOOL_SINGLE && !fault_free) tool->limit_ms = TOOL_WORK_SINGLE_MS;
 }
 
 static tool_work *tool_work_of(world *w, const tp_call *call) {

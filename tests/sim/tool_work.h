@@ -3,13 +3,13 @@
  * tool workload: a host with a loop of its own that dispatches tool calls on a turn it drives, by tp_tools_run() and by
  * tp_tools_submit(), batch after batch: tools that answer at once, through tokens in every way, or not at all. What
  * each call sends and what its tool does is drawn beforehand from the tool workload's own stream, so that what comes of
- * it in a quiet world does not depend on the schedule. */
+ * it in a fault-free world does not depend on the schedule. */
 #ifndef SIM_TOOL_WORK_H
 #define SIM_TOOL_WORK_H
 
 #include "world.h"
 
-enum { TOOL_WORK_BATCHES_MAX = 4, TOOL_WORK_BRIEF_MS = 5, TOOL_WORK_NARROW_MS = 60, TOOL_WORK_TERSE_BYTES = 64 };
+enum { TOOL_WORK_BATCHES_MAX = 4, TOOL_WORK_BRIEF_MS = 5, TOOL_WORK_SINGLE_MS = 60, TOOL_WORK_TERSE_BYTES = 64 };
 enum { TOOL_WORK_ASK_MS = 40 };
 
 /** The tools, one of each kind. */
@@ -20,12 +20,12 @@ typedef enum tool_work_tool {
   TOOL_STRICT,   /* inline, with a schema */
   TOOL_BARRED,   /* inline; where there is a gate, it denies this one and no other */
   TOOL_THREADED, /* not inline */
-  TOOL_NARROW,   /* not inline, one at a time */
+  TOOL_SINGLE,   /* not inline, one at a time */
   TOOL_READER,   /* inline, reads what its number stands for: tool_work_key() */
   TOOL_WRITER,   /* not inline, writes it */
   TOOL_ASKED,    /* inline; where there are people, one is asked about each call */
   TOOL_WORK_TOOLS,
-  TOOL_NOBODY = TOOL_WORK_TOOLS /* a name that no tool has */
+  TOOL_UNKNOWN = TOOL_WORK_TOOLS /* a name that no tool has */
 } tool_work_tool;
 
 typedef enum tool_work_arguments {
@@ -161,7 +161,7 @@ const char *tool_work_tool_name(tool_work_tool tool);
 /** What the call sends, in memory for free(), which a host is free to spoil afterwards. */
 tp_tool_call *tool_work_letter(const tool_work_batch *batch);
 static inline bool tool_work_is_threaded(tool_work_tool tool) {
-  return tool == TOOL_THREADED || tool == TOOL_NARROW || tool == TOOL_WRITER;
+  return tool == TOOL_THREADED || tool == TOOL_SINGLE || tool == TOOL_WRITER;
 }
 static inline bool tool_work_has_key(tool_work_tool tool) { return tool == TOOL_READER || tool == TOOL_WRITER; }
 /** The key of the arguments of a call that has one: of two keys, or of the one above them. */

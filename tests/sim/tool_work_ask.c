@@ -34,8 +34,8 @@ static void give_first(void *arg) {
 /* Where outcomes are to be known, the second one comes second. */
 static void give_second(void *arg) {
   tool_work_call *call = arg;
-  bool quiet = world_is_quiet(call->batch->e->w);
-  tp__sim_sleep_ns(call->person_ns + (quiet ? TP__NS_PER_MS : 0));
+  bool fault_free = world_is_fault_free(call->batch->e->w);
+  tp__sim_sleep_ns(call->person_ns + (fault_free ? TP__NS_PER_MS : 0));
   give(call, TP_VERDICT_DENY);
 }
 

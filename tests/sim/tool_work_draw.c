@@ -18,7 +18,7 @@ static uint64_t below(tool_work *e, uint64_t bound) {
 }
 static bool one_in(tool_work *e, uint64_t inverse) { return below(e, inverse) == 0; }
 static int64_t up_to_us(tool_work *e, uint64_t us) { return (int64_t)below(e, us + 1) * TP__NS_PER_US; }
-static bool is_quiet(const tool_work *e) { return e->w->s->fault_level == FAULTS_NONE; }
+static bool is_fault_free(const tool_work *e) { return e->w->s->fault_level == FAULTS_NONE; }
 
 /* ---- a call ---- */
 
@@ -66,7 +66,7 @@ static script_way draw_way(tool_work *e, tool_work_tool tool) {
   if (dice < 75) return WAY_DEFER_TWICE;
   if (dice < 82) return WAY_DEFER_INSIDE;
   if (dice < 86) return WAY_DEFER_AND_RETURN;
-  if (is_quiet(e) && tool != TOOL_BRIEF) return WAY_DEFER;
+  if (is_fault_free(e) && tool != TOOL_BRIEF) return WAY_DEFER;
   if (dice < 91) return WAY_DEFER_NEVER;
   if (dice < 96) return WAY_DEFER_ON_CANCEL;
   return WAY_DEFER_AFTER_FREE;
@@ -75,25 +75,25 @@ static script_way draw_way(tool_work *e, tool_work_tool tool) {
 static int64_t draw_before(tool_work *e, tool_work_tool tool) {
   int64_t over_ns = TOOL_WORK_BRIEF_MS * TP__NS_PER_MS + up_to_us(e, 3000) + TP__NS_PER_US;
   if (tool_work_is_threaded(tool)) {
-    uint64_t dice = is_quiet(e) ? 0 : below(e, 100);
+    uint64_t dice = is_fault_free(e) ? 0 : below(e, 100);
     if (dice < 80) return one_in(e, 2) ? 0 : up_to_us(e, 3000);
     if (dice < 90) return up_to_us(e, 60000);
     return (int64_t)below(e, 20) * 60 * TP__NS_PER_MS;
   }
   if (tool == TOOL_BRIEF) return one_in(e, 12) ? over_ns : 0;
-  if (!is_quiet(e) && one_in(e, 40)) return up_to_us(e, 15000);
+  if (!is_fault_free(e) && one_in(e, 40)) return up_to_us(e, 15000);
   return one_in(e, 4) ? up_to_us(e, 100) : 0;
 }
 
 static int64_t draw_later(tool_work *e) {
-  uint64_t dice = is_quiet(e) ? below(e, 60) : below(e, 100);
+  uint64_t dice = is_fault_free(e) ? below(e, 60) : below(e, 100);
   if (dice < 25) return 0;
   if (dice < 70) return up_to_us(e, 3000);
   if (dice < 85) return TOOL_WORK_BRIEF_MS * TP__NS_PER_MS + up_to_us(e, 200) - 100 * TP__NS_PER_US;
   return up_to_us(e, dice < 95 ? 60000 : 300000);
 }
 
-/* In a quiet world a limit of some milliseconds is kept or broken, and nothing between. */
+/* In a fault-free world a limit of some milliseconds is kept or broken, and nothing between. */
 static void settle_brief(tool_work_call *call) {
   bool waits = call->way == WAY_DEFER || call->way == WAY_DEFER_TWICE;
   if (call->tool != TOOL_BRIEF) return;
@@ -112,11 +112,11 @@ static void draw_call(tool_work *e, tool_work_call *call, tool_work_tool favouri
   call->before_ns = draw_before(e, call->tool);
   call->later_ns = draw_later(e);
   call->person = one_in(e, 2) ? PERSON_ALLOWS : (tool_work_person)below(e, TOOL_WORK_PERSONS);
-  call->person_ns = one_in(e, 2) ? 0 : up_to_us(e, is_quiet(e) ? 3000 : TOOL_WORK_ASK_MS * 1500);
+  call->person_ns = one_in(e, 2) ? 0 : up_to_us(e, is_fault_free(e) ? 3000 : TOOL_WORK_ASK_MS * 1500);
   bool found = call->arguments == ARGUMENTS_NUMBER || call->arguments == ARGUMENTS_LONG;
   draw_id(e, call, (tool_work_is_threaded(call->tool) || call->tool == TOOL_ASKED) && !found);
   draw_text(e, call);
-  if (is_quiet(e)) settle_brief(call);
+  if (is_fault_free(e)) settle_brief(call);
 }
 
 /* ---- a tool workload ---- */
@@ -154,7 +154,7 @@ static void draw_calls_cancel(tool_work *e) {
 }
 
 void tool_work_draw(tool_work *e) {
-  bool rough = !is_quiet(e);
+  bool rough = !is_fault_free(e);
   e->stream = e->w->s->tool_work_stream + e->index;
   e->in_session = one_in(e, 2);
   e->chained = one_in(e, 4) && may_submit(e);
@@ -181,12 +181,12 @@ void tool_work_undraw(tool_work *e) {
 
 /* ---- what a call sends ---- */
 
-static const char nobody[] = "a name that no tool has, and that is longer than those which one of them has";
+static const char unknown_tool[] = "a name that no tool has, and that is longer than those which one of them has";
 
 const char *tool_work_tool_name(tool_work_tool tool) {
-  static const char *const names[TOOL_WORK_TOOLS + 1] = {"e-inline", "e-brief",    "e-terse",  "e-strict",
-                                                         "e-barred", "e-threaded", "e-narrow", "e-reader",
-                                                         "e-writer", "e-asked",    nobody};
+  static const char *const names[TOOL_WORK_TOOLS + 1] = {"e-inline", "e-brief",    "e-terse",   "e-strict",
+                                                         "e-barred", "e-threaded", "e-single",  "e-reader",
+                                                         "e-writer", "e-asked",    unknown_tool};
   return names[tool];
 }
 
@@ -226,7 +226,7 @@ bool tool_work_arguments_are(const tool_work_call *call, tp_text arguments) {
 }
 
 tp_tool_call *tool_work_letter(const tool_work_batch *batch) {
-  enum { CALL_BYTES = ID_BYTES + PAD_BYTES + 32 + sizeof nobody };
+  enum { CALL_BYTES = ID_BYTES + PAD_BYTES + 32 + sizeof unknown_tool };
   tp_tool_call *calls = malloc((batch->count + 1) * (sizeof *calls + CALL_BYTES));
   if (!calls) abort();
   char *room = (char *)(calls + batch->count);

@@ -49,7 +49,7 @@ static bool is_asked(const tool_work_call *call) {
 
 static tp_tool_result_kind expected(const tool_work_call *call) {
   bool overruns = call->tool == TOOL_BRIEF && call->before_ns > TOOL_WORK_BRIEF_MS * TP__NS_PER_MS;
-  if (call->tool == TOOL_NOBODY) return TP_TOOL_UNKNOWN_TOOL;
+  if (call->tool == TOOL_UNKNOWN) return TP_TOOL_UNKNOWN_TOOL;
   if (!fits(call)) return TP_TOOL_INVALID_ARGUMENTS;
   if (call->tool == TOOL_BARRED && has_gate(call)) return TP_TOOL_DENIED;
   if (is_asked(call) && call->person != PERSON_ALLOWS && call->person != PERSON_ANSWERS_TWICE) return TP_TOOL_DENIED;
@@ -64,8 +64,8 @@ int64_t tool_work_turn_limit_ns(const tool_work *e) {
 }
 
 static int64_t limit_of(const tool_work_call *call) {
-  bool narrow = call->tool == TOOL_NARROW && script_of(call)->fault_level != FAULTS_NONE;
-  int64_t limit_ms = call->tool == TOOL_BRIEF ? TOOL_WORK_BRIEF_MS : narrow ? TOOL_WORK_NARROW_MS : TOOL_LIMIT_MS;
+  bool single = call->tool == TOOL_SINGLE && script_of(call)->fault_level != FAULTS_NONE;
+  int64_t limit_ms = call->tool == TOOL_BRIEF ? TOOL_WORK_BRIEF_MS : single ? TOOL_WORK_SINGLE_MS : TOOL_LIMIT_MS;
   return limit_ms * TP__NS_PER_MS;
 }
 
@@ -190,23 +190,23 @@ static bool was_cancelled_alone(const tool_work_call *call) {
 }
 
 static bool has_reason(const tool_work_call *call, const tp_tool_result *result) {
-  bool quiet = script_of(call)->fault_level == FAULTS_NONE;
+  bool fault_free = script_of(call)->fault_level == FAULTS_NONE;
   switch (result->kind) {
     case TP_TOOL_OK:
     case TP_TOOL_HANDLER_ERROR: /* its words are looked at in any case */
-      return !quiet && expected(call) != TP_TOOL_UNKNOWN_TOOL && expected(call) != TP_TOOL_INVALID_ARGUMENTS &&
+      return !fault_free && expected(call) != TP_TOOL_UNKNOWN_TOOL && expected(call) != TP_TOOL_INVALID_ARGUMENTS &&
              expected(call) != TP_TOOL_DENIED;
     case TP_TOOL_UNKNOWN_TOOL:
       return !call->batch->sure;
     case TP_TOOL_DENIED: /* a gate that did not answer denies, too */
-      if (quiet || !fits(call)) return false;
+      if (fault_free || !fits(call)) return false;
       return is_asked(call) || (has_gate(call) && (call->tool == TOOL_BARRED || !is_said_to_be_barred(result)));
     case TP_TOOL_TIMED_OUT:
       return is_out_of_time(call, result);
     case TP_TOOL_CANCELLED:
       return was_cancelled(call->batch->e) || was_cancelled_alone(call);
     case TP_TOOL_SHED: /* abandoned functions may hold every permit, and every thread */
-      return may_want_memory(call) || call->batch->e->w->draining || (!quiet && !is_inline(call)) ||
+      return may_want_memory(call) || call->batch->e->w->draining || (!fault_free && !is_inline(call)) ||
              is_behind_one_given_up(call);
     default:
       return false;
@@ -221,7 +221,7 @@ static void check_name(const tool_work_call *call, const tp_tool_result *result)
   if (!tp__text_equal(result->call_id, id))
     FAIL(call, "a result is that of its call", "it has the id '%.*s'", (int)result->call_id.size,
          result->call_id.data ? result->call_id.data : "");
-  bool lost = result->name.size == 0 && may_want_memory(call) && (call->tool == TOOL_NOBODY || !call->batch->sure);
+  bool lost = result->name.size == 0 && may_want_memory(call) && (call->tool == TOOL_UNKNOWN || !call->batch->sure);
   if (!lost && !tp__text_is(result->name, tool_work_tool_name(call->tool)))
     FAIL(call, "a result is that of its call", "it has the name '%.*s'", (int)result->name.size, result->name.data);
 }

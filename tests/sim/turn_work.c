@@ -13,7 +13,7 @@ enum { TURN_LIMIT_MS = 300, REQUESTS_MAX = 4, CALLS_MAX = 3, STOP_DENIALS_MAX = 
 static int64_t draw_delay(const turn_work *d) {
   uint64_t dice = tp__sim_random(100);
   if (dice < 40) return 0;
-  if (dice < 85 || world_is_quiet(d->w)) return (int64_t)tp__sim_random(3 * TP__NS_PER_MS);
+  if (dice < 85 || world_is_fault_free(d->w)) return (int64_t)tp__sim_random(3 * TP__NS_PER_MS);
   if (dice < 95) return (int64_t)tp__sim_random(TURN_LIMIT_MS * (uint64_t)TP__NS_PER_MS);
   return (int64_t)tp__sim_random(20) * TURN_LIMIT_MS * TP__NS_PER_MS;
 }
@@ -145,9 +145,9 @@ static void start(turn_work *d, const tp_model_request *request, tp_token token,
   note->number =
       note->turn == d->turn ? d->requests++ : UINT32_MAX; /* the call of a turn that is over may begin late */
   if (note->number < REQUESTS_MAX && request->tool_count > 0) note->calls = (uint32_t)tp__sim_random(CALLS_MAX + 1);
-  note->fails = !world_is_quiet(d->w) && world_one_in(8);
+  note->fails = !world_is_fault_free(d->w) && world_one_in(8);
   note->retryable = note->fails && world_one_in(2);
-  if (!world_is_quiet(d->w) && world_one_in(20)) { /* for ever */
+  if (!world_is_fault_free(d->w) && world_one_in(20)) { /* for ever */
     abandon_or_forget(note, "model");
     return;
   }
@@ -209,7 +209,7 @@ static tp_answer tool_defers(token_note *note, tp_tool_run *run) {
     note->deferred = false;
     return outcome;
   }
-  if (!world_is_quiet(note->d->w) && world_one_in(10)) { /* for ever */
+  if (!world_is_fault_free(note->d->w) && world_one_in(10)) { /* for ever */
     abandon_or_forget(note, "tool");
     return outcome;
   }
@@ -394,7 +394,7 @@ static void judge(turn_work *d, tp_turn_outcome outcome) {
   world *w = d->w;
   d->outcome = outcome;
   if (++d->turn_ends > 1) world_fail(w, "a turn ends once", "turn %u of turn workload %u", d->turn, d->index);
-  if (world_is_quiet(d->w) && outcome != TP_TURN_COMPLETED)
+  if (world_is_fault_free(d->w) && outcome != TP_TURN_COMPLETED)
     world_fail(w, "a turn without trouble is completed", "turn %u of turn workload %u is %s", d->turn, d->index,
                tp_turn_outcome_name(outcome));
   if (w->s->fault_level == FAULTS_REFUSALS) return;
@@ -463,7 +463,7 @@ static tp_status submit_turn(turn_work *d, const tp_turn_request *request) {
   tp_status status = tp_turn_submit(d->session, request, turn_ended, d, &submission, NULL);
   if (status != TP_OK) return status;
   tp__thread *canceller =
-      world_is_quiet(d->w) || world_one_in(2) ? NULL : world_start_joined("canceller", cancel_turn, submission);
+      world_is_fault_free(d->w) || world_one_in(2) ? NULL : world_start_joined("canceller", cancel_turn, submission);
   if (world_one_in(2)) wait_for(d, submission);
   while (d->events_of_end == 0) tp__parker_park_until(&d->parker, TP__NEVER);
   if (canceller) tp__thread_join(canceller);
@@ -492,7 +492,7 @@ static void run_turn(turn_work *d) {
   tp_turn_request request = {.struct_size = sizeof request,
                              .id = id,
                              .text = tp_text_of("hello"),
-                             .limit_ms = world_is_quiet(d->w) ? 0 : TURN_LIMIT_MS,
+                             .limit_ms = world_is_fault_free(d->w) ? 0 : TURN_LIMIT_MS,
                              .data = &d->numbers[d->turn]};
   tp_status status;
   if (world_one_in(3)) bring_messages(d, &request);

@@ -431,14 +431,14 @@ static void release_another(world *w, const turn_actor *here) {
   tp_phase_result taken = note->result;
   if (other->ending) taken.entry = NULL;
   if (taken.entry) {
-    other->visitors++;
+    other->releasers++;
     note->result = (tp_phase_result){0};
   }
   tp__mutex_unlock(&w->results);
   if (!taken.entry) return;
   tp_phase_result_release(other->turn, &taken);
   if (taken.entry) world_fail(w, "a released result is gone", "of turn %u", other->index);
-  other->visitors--;
+  other->releasers--;
 }
 
 /* The operation has ended: on the turn's owner. */
@@ -460,7 +460,7 @@ static void op_ended(turn_actor *turn, uint32_t op, const tp_phase_result *resul
 static void end_turn(turn_actor *turn) {
   world *w = turn->w;
   turn->ending = true;
-  while (turn->visitors) tp__sim_sleep_ns(TP__NS_PER_US);
+  while (turn->releasers) tp__sim_sleep_ns(TP__NS_PER_US);
   for (uint32_t op = 0; op < w->s->turns[turn->index].op_count; op++) {
     op_note *note = &w->ops[op_number(turn, op)];
     if (note->result.entry) oracle_op_again(w, op_number(turn, op), &note->result);

@@ -91,8 +91,8 @@ typedef struct turn_actor {
   int64_t cancelled_ns; /* somebody asked; 0: nobody */
   uint32_t inside;      /* inline handlers of the turn that run */
   bool session_closed;
-  bool ending;       /* nobody else may touch it any more */
-  uint32_t visitors; /* who release a result of it */
+  bool ending;          /* no other thread may touch it any more */
+  uint32_t releasers;   /* threads that release a result of it */
   event_order heard;
   uint32_t run_events; /* of the phase under way */
   tp__parker parker;   /* the host waits here */
@@ -142,7 +142,7 @@ struct world {
   uint64_t *records; /* ids of the entries that were recorded: a table with a hash, 0 where it is free */
   size_t record_count, record_capacity;
   uint32_t handlers_running;
-  uint32_t compact_running; /* functions of the tool workloads' tool that runs one at a time */
+  uint32_t single_running; /* functions of TOOL_SINGLE that run */
   bool registered;         /* the commit went through */
   bool draining, freed;
   int64_t drain_ns; /* when the first drain began; 0: not yet */
@@ -185,7 +185,7 @@ static inline bool world_one_in(uint64_t inverse) { return tp__sim_random(invers
 static inline int64_t world_pause_ns(uint64_t us_max) {
   return world_one_in(3) ? 0 : (int64_t)tp__sim_random(us_max * TP__NS_PER_US);
 }
-static inline bool world_is_quiet(const world *w) { return w->s->fault_level == FAULTS_NONE; }
+static inline bool world_is_fault_free(const world *w) { return w->s->fault_level == FAULTS_NONE; }
 
 /** handler.c: what a node's handler does. */
 tp_answer handler_run(void *self, tp_call *call);
@@ -226,7 +226,7 @@ int64_t oracle_inline_between(const world *w, int64_t from_ns, int64_t to_ns);
 /** When the run is over. */
 void oracle_world_ended(world *w);
 
-/** Two plays of one quiet script. */
+/** Two plays of one script without faults. */
 void oracle_same(world *a, const world *b, uint32_t workers_a, uint32_t workers_b);
 
 /* ---- owner.c ---- */
