@@ -241,7 +241,7 @@ static void play_guard(world *w, tp_placement placement) {
   fail_until_open(w, PHASE);
   outcome o = run_phase(w, PHASE);
   EXPECT(w, is_refused(&o) && o.status == TP_ERR_DENIED && o.why == TP_REASON_BREAKER_OPEN);
-  EXPECT(w, tp_subscription_trip(w->runtime, "h", false, NULL) == TP_OK); /* its operator has mended it */
+  EXPECT(w, tp_subscription_trip(w->runtime, "h", false, NULL) == TP_OK); /* its operator has repaired it */
   w->fails = false;
   EXPECT(w, !is_shown_open(w) && run_phase(w, PHASE).status == TP_OK && w->calls == 21);
 }

@@ -123,7 +123,7 @@ static void model_start(void *self, const tp_model_request *request, tp_token to
     return;
   }
   bool calls = last->role == TP_ROLE_USER && request->tool_count > 0 && world_one_in(2);
-  say(token, "some words that take room", calls ? 1 + (uint32_t)tp__sim_random(CALLS_MAX) : 0);
+  say(token, "some words that take space", calls ? 1 + (uint32_t)tp__sim_random(CALLS_MAX) : 0);
 }
 
 /* ---- a host's own compaction ---- */
@@ -142,7 +142,7 @@ static tp_status compact_here(void *ctx, const tp_compaction *compaction, tp_fau
   (void)fault;
   tp__sim_sleep_ns(world_pause_ns(1000));
   if (dice == 1) return TP_ERR_IO;
-  if (dice == 2) tp__sim_sleep_ns((int64_t)40000 * TP__NS_PER_MS); /* nobody waits for it any more */
+  if (dice == 2) tp__sim_sleep_ns((int64_t)40000 * TP__NS_PER_MS); /* the caller has stopped waiting */
   if (dice == 3) from = 0;                                         /* no shorter than it was */
   if (dice == 4 && compaction->message_count > 1) from = 1;        /* whatever comes first then */
   bool loses = dice == 5, lost = false;
@@ -176,7 +176,7 @@ static tp_answer run_tool(void *self, tp_tool_run *run) {
   return tp_tool_ok(run, tp_text_of("a result of some words"));
 }
 
-static tp_answer bring_tools(void *self, tp_call *call) {
+static tp_answer emit_tools(void *self, tp_call *call) {
   compaction_work *c = of(self);
   if (!c || !tp__text_is(tp_call_id(call, TP_ID_SESSION), "k")) return TP_ANSWER_DONE;
   const tp_tool tool = {.struct_size = sizeof tool,
@@ -192,7 +192,7 @@ static tp_answer bring_tools(void *self, tp_call *call) {
 tp_status compaction_work_register(world *w, tp_edit *edit) {
   static const world_hook tools = {.id = "z.compaction.tools",
                                    .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION,
-                                   .run = bring_tools,
+                                   .run = emit_tools,
                                    .capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE,
                                    .is_inline = true};
   static const world_hook guard = {.id = "z.compaction",

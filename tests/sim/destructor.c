@@ -26,7 +26,7 @@ static void call_what_registers(world *w) {
   tp_status status = tp_edit_begin(w->runtime, NULL, &edit, NULL);
   world_check_status(w, "tp_edit_begin in a destructor", status);
   if (status == TP_OK) tp_edit_discard(edit);
-  status = tp_subscription_kill(w->runtime, "nobody", true, NULL);
+  status = tp_subscription_kill(w->runtime, "unknown", true, NULL);
   if (status != TP_ERR_NOT_FOUND) world_check_status(w, "tp_subscription_kill in a destructor", status);
 }
 

@@ -28,15 +28,15 @@ static const char *program;
 static arguments args = {.seeds = 10000, .seed = 1, .nodes_max = 12, .policy = -1};
 static volatile uint64_t seed_now;
 
-/* ---- telling ---- */
+/* ---- output ---- */
 
 static void command_of(char *text, size_t size, uint64_t seed) {
-  int told = snprintf(text, size, "%s --seeds 1 --seed %llu --nodes-max %u --policy %s", program,
+  int length = snprintf(text, size, "%s --seeds 1 --seed %llu --nodes-max %u --policy %s", program,
                       (unsigned long long)seed, args.nodes_max, policy_names[args.policy < 0 ? 2 : args.policy]);
-  if (args.bug) snprintf(text + told, size - (size_t)told, " --bug %s", bug_names[args.bug]);
+  if (args.bug) snprintf(text + length, size - (size_t)length, " --bug %s", bug_names[args.bug]);
 }
 
-static void tell_failure(const world *w, uint32_t workers) {
+static void print_failure(const world *w, uint32_t workers) {
   const script *s = w->s;
   char command[512];
   command_of(command, sizeof command, s->seed);
@@ -47,27 +47,27 @@ static void tell_failure(const world *w, uint32_t workers) {
   printf("  run: %llu steps, %lld us of virtual time, trace %016llx\n", (unsigned long long)w->report.steps,
          (long long)w->report.virtual_ns / TP__NS_PER_US, (unsigned long long)w->report.trace_hash);
   if (w->report.end != TP__SIM_DONE) printf("  end: %s\n", w->report.message);
-  if (args.seeds == 1) trace_tell(w);
+  if (args.seeds == 1) trace_print(w);
   printf("  replay: %s\n", command);
   fflush(stdout);
 }
 
 /* A crash is a failed property, too; nothing but write() is safe any more. */
-static void tell_crash(void) {
+static void print_crash(void) {
   char command[512], text[700];
   command_of(command, sizeof command, seed_now);
-  int told = snprintf(text, sizeof text, "seed %llu FAILED: no crash: the process died\n  replay: %s\n",
+  int length = snprintf(text, sizeof text, "seed %llu FAILED: no crash: the process died\n  replay: %s\n",
                       (unsigned long long)seed_now, command);
-  if (write(STDOUT_FILENO, text, (size_t)told) < 0) _exit(1);
+  if (write(STDOUT_FILENO, text, (size_t)length) < 0) _exit(1);
 }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 void __sanitizer_set_death_callback(void (*callback)(void));
-static void watch_crashes(void) { __sanitizer_set_death_callback(tell_crash); }
+static void watch_crashes(void) { __sanitizer_set_death_callback(print_crash); }
 #else
 static void on_crash(int number) {
   (void)number;
-  tell_crash();
+  print_crash();
   _exit(1);
 }
 static void watch_crashes(void) {
@@ -90,7 +90,7 @@ static bool play_once(world *w, const script *s, uint32_t workers) {
            script_fault_level_name(s->fault_level), (unsigned long long)w->report.steps, w->call_count,
            (unsigned long long)w->report.trace_hash);
   if (!world_failed(w)) return true;
-  tell_failure(w, workers);
+  print_failure(w, workers);
   return false;
 }
 
@@ -103,7 +103,7 @@ static bool play_thrice(world *worlds, const script *s) {
     if (held && i > 0) {
       oracle_same(&worlds[i], &worlds[0], workers[i], workers[0]);
       held = !world_failed(&worlds[i]);
-      if (!held) tell_failure(&worlds[i], workers[i]);
+      if (!held) print_failure(&worlds[i], workers[i]);
     }
   }
   for (int i = 0; i < 3; i++) world_fini(&worlds[i]);

@@ -33,7 +33,7 @@ static void add_piece(pieces *p, const call_note *note, uint32_t kind) {
   if (kind == TP_KIND_POLICY || kind == TP_KIND_PROMPT_CONTEXT) p->items[i].weight = note->node % 2;
 }
 
-/* What an answer brings: the first half with the call, the second through the token if there is one. */
+/* The contributions of an answer: the first half with the call, the second through the token if there is one. */
 static void make_pieces(pieces *p, const call_note *note, bool with_call, bool with_token) {
   const script_node *node = &note->w->s->nodes[note->node];
   p->count = 0;
@@ -127,7 +127,8 @@ void handler_complete_later(call_note *note) { world_start("completer", complete
 
 static tp_answer defer(call_note *note, tp_call *call) {
   tp_deferral deferral = {.struct_size = sizeof deferral, .cancel = on_cancel, .destroy = on_destroy, .ctx = note};
-  note->deferred = true; /* before anybody can look: its cancel may be called, and complete it, before this returns */
+  note->deferred =
+      true; /* before another thread can look: its cancel may be called, and complete it, before this returns */
   tp_answer outcome = tp_call_defer(call, &deferral, &note->token);
   if (!note->token.bits) {
     note->deferred = false;

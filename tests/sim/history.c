@@ -34,7 +34,7 @@ static history_call *begin_call(world *w, tp_text session) {
 /* A drain looks every millisecond at what an append holds up: where no clock jumps, none takes its whole limit. */
 static bool may_hang(const world *w) { return w->s->fault_level >= FAULTS_CLOCK; }
 
-/* Mostly short; where time jumps sometimes longer than anybody waits. */
+/* Mostly short; where time jumps sometimes longer than any caller waits. */
 static int64_t draw_delay(const world *w) {
   uint64_t dice = tp__sim_random(100);
   if (dice < 40) return 0;
@@ -123,7 +123,7 @@ static bool is_of(const history_call *call, const char *session, size_t size) {
   return i == size && !call->session[i];
 }
 
-/* A token that nobody completes is given up with its runtime. */
+/* A token that no thread completes is abandoned with its runtime. */
 static tp_status delete_session(void *self, const tp_history_delete *request, tp_fault *fault) {
   world *w = self;
   (void)fault;

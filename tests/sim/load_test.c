@@ -217,7 +217,7 @@ typedef struct flooded {
   tp__parker done;
   uint64_t sent, refused, ended;
   size_t bytes_early, bytes_late;
-  int64_t took_ns[TENANTS * TURNS];
+  int64_t durations_ns[TENANTS * TURNS];
   uint32_t count; /* under no lock: a fiber is not interrupted between two points */
 } flooded;
 
@@ -261,7 +261,7 @@ static void run_tenant(void *arg) {
     int64_t begun_ns = tp__now_ns();
     tp_status status = tp_turn_run(session, &request, &result, NULL);
     EXPECT(&f->w, status == TP_OK && result->outcome == TP_TURN_COMPLETED); /* none is refused */
-    f->took_ns[f->count++] = tp__now_ns() - begun_ns;
+    f->durations_ns[f->count++] = tp__now_ns() - begun_ns;
     if (status == TP_OK) tp_turn_result_free(result);
   }
   if (session) tp_session_close(session, NULL, NULL);
@@ -331,8 +331,8 @@ static int by_size(const void *a, const void *b) {
 
 static int64_t p99_of(flooded *f) {
   assert_int_equal(f->count, TENANTS * TURNS);
-  qsort(f->took_ns, f->count, sizeof *f->took_ns, by_size);
-  return f->took_ns[f->count * 99 / 100];
+  qsort(f->durations_ns, f->count, sizeof *f->durations_ns, by_size);
+  return f->durations_ns[f->count * 99 / 100];
 }
 
 static void others_take_at_most_twice_as_long_beside_a_flood(void **state) {

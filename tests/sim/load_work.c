@@ -31,7 +31,7 @@ struct load_work {
 
 /* ---- what the admission does ---- */
 
-static struct load_work *watched;
+static struct load_work *observed;
 
 static uint32_t tenant_at(struct load_work *l, const char *name) {
   uint32_t i = 0;
@@ -49,13 +49,13 @@ static void served(struct load_work *l, uint32_t which) {
     world_fail(l->w, "no more turns run than may", "%u run", l->running);
   for (uint32_t i = 0; i < l->tenant_count; i++)
     if (i != which && l->tenants[i].waits && ++l->tenants[i].behind[which] > 1)
-      world_fail(l->w, "a tenant gets what is due to it", "`%s` was served %u times while `%s` waited",
+      world_fail(l->w, "a tenant gets its share", "`%s` was served %u times while `%s` waited",
                  l->tenants[which].name, l->tenants[i].behind[which], l->tenants[i].name);
   memset(l->tenants[which].behind, 0, sizeof l->tenants[which].behind);
 }
 
 static void watch(const char *name, tp__admission_step step) {
-  struct load_work *l = watched;
+  struct load_work *l = observed;
   uint32_t which = tenant_at(l, name);
   tenant *t = &l->tenants[which];
   switch (step) {
@@ -81,7 +81,7 @@ void load_work_watch(world *w) {
   w->load = calloc(1, sizeof *w->load);
   if (!w->load) abort();
   w->load->w = w;
-  watched = w->load;
+  observed = w->load;
   tp__admission_watch = watch;
 }
 
@@ -184,5 +184,5 @@ void load_work_ended(world *w) {
   for (uint32_t i = 0; i < w->s->load_turns; i++)
     if (l->turns[i].ends != l->turns[i].taken)
       world_fail(w, "a turn ends once", "turn %u under load: %u ends", i, l->turns[i].ends);
-  if (l->running > 0) world_fail(w, "turns that ended give their room back", "%u are missing", l->running);
+  if (l->running > 0) world_fail(w, "turns that ended leave their quota", "%u are missing", l->running);
 }

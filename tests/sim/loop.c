@@ -118,7 +118,7 @@ static loop_tool *new_tool(loop *l, bool single) {
   return l->tools = tool;
 }
 
-static tp_answer bring_tools(void *self, tp_call *call) {
+static tp_answer emit_tools(void *self, tp_call *call) {
   world *w = self;
   loop *l = w->loop;
   if (!l || !tp__text_is(tp_call_id(call, TP_ID_SESSION), "loop")) return TP_ANSWER_DONE;
@@ -144,7 +144,7 @@ static tp_answer bring_tools(void *self, tp_call *call) {
 tp_status loop_register(world *w, tp_edit *edit) {
   static const world_hook tools = {.id = "l.tools",
                                    .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION,
-                                   .run = bring_tools,
+                                   .run = emit_tools,
                                    .capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE,
                                    .is_inline = true};
   return world_subscribe(w, edit, &tools);
@@ -231,7 +231,7 @@ static void give_back(loop *l, uint32_t index) {
   const tp_work *work = l->events[index];
   l->events[index] = l->events[--l->event_count];
   if (l->listener_destroys) world_fail(l->w, "events hold their listener", "%u", l->listener_destroys);
-  if (tp_work_release(work) != TP_OK) world_fail(l->w, "an event is given back", "%u", index);
+  if (tp_work_release(work) != TP_OK) world_fail(l->w, "an event is returned", "%u", index);
 }
 
 static void take_event(loop *l, const tp_work *work) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * loop: a host with one thread, whose model, tools and listener have an inbox in place of functions. It takes work now
- * or late, answers it at once, later, twice or never, gives events back whenever it likes, lets the inbox run full, and
+ * or late, answers it at once, later, twice or never, returns events whenever it likes, lets the inbox run full, and
  * frees it at any moment. */
 #ifndef SIM_LOOP_H
 #define SIM_LOOP_H
@@ -37,7 +37,7 @@ struct loop {
   tp__parker parker; /* when the inbox is gone, and for the session's end */
   bool freed_early, closed, session_taken;
   uint32_t turn, requests;
-  uint32_t begun, ended;        /* turns: submitted, and told to on_end */
+  uint32_t begun, ended;        /* turns: submitted, and reported to on_end */
   uint32_t ends_heard;          /* by event */
   uint64_t gaps, lost;          /* sequence numbers that are missing, and what markers say */
   uint32_t tools_taken, tools_destroyed;
@@ -47,12 +47,12 @@ struct loop {
   uint32_t single_taken;        /* calls of the tool with one permit: taken, and not completed */
   loop_heard heard[LOOP_KNOWN_MAX];
   uint32_t heard_count;
-  const tp_work *events[LOOP_EVENTS_MAX]; /* taken, not given back */
+  const tp_work *events[LOOP_EVENTS_MAX]; /* taken, not returned */
   uint32_t event_count;
   loop_answer *answers; /* newest first */
 };
 
-/** The hook that brings its tools. */
+/** The hook that contributes its tools. */
 tp_status loop_register(world *w, tp_edit *edit);
 /** arg: the loop. */
 void loop_run(void *arg);

@@ -153,7 +153,7 @@ static tp_answer nest(void *self, tp_tool_run *run) {
   return said;
 }
 
-static tp_answer bring_tools(void *self, tp_call *call) {
+static tp_answer emit_tools(void *self, tp_call *call) {
   struct nested_work *n = ((world *)self)->nested;
   tp_text session = tp_call_id(call, TP_ID_SESSION);
   if (session.size < 2 || session.data[0] != 'n') return TP_ANSWER_DONE;
@@ -170,7 +170,7 @@ static tp_answer bring_tools(void *self, tp_call *call) {
 tp_status nested_work_register(world *w, tp_edit *edit) {
   static const world_hook hook = {.id = "z.nested",
                                   .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION,
-                                  .run = bring_tools,
+                                  .run = emit_tools,
                                   .capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE,
                                   .is_inline = true};
   w->nested = calloc(1, sizeof *w->nested);

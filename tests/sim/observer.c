@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * observer.c: somebody who asks for everything that can be asked of a runtime at work: records, leaks, the audit,
+ * observer.c: a thread that asks for everything that can be asked of a runtime at work: records, leaks, the audit,
  * counters, plans, phases, whether background work is done; and who listens to the runtime's events and stops it again.
  * Whatever goes on, the answers must make sense. */
 #include "world.h"

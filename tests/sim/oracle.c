@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * oracle.c: what must hold. It judges by the script, by the notes of handlers and hosts and by what the public doors
+ * oracle.c: what must hold. It judges by the script, by the notes of handlers and hosts and by what the public API
  * say; of the engine it looks at the plan's order and at the deadline of the entry only. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "world.h"
 
 /* Without jumps virtual time passes only when every thread waits, and by at most 8 ns a clock reading: what is not
- * slept by somebody's order is bookkeeping, and 3,000,000 steps of it are less than 24 ms; a play makes some 10,000. */
+ * slept by order is bookkeeping, and 3,000,000 steps of it are less than 24 ms; a play makes some 10,000. */
 #define ALLOWANCE_NS TP__NS_PER_MS
 
 /* ---- one operation under the eyes ---- */
@@ -60,7 +60,7 @@ static void read_rows(case_ *c) {
     int node = c->runs[i].subscription ? find_node(c->w, c->runs[i].subscription) : -1;
     c->order[i] = node;
     if (node < 0 || c->row[node] >= 0)
-      FAIL(c, "every subscription accounted for", "row %u is of nobody or of one that had one", i);
+      FAIL(c, "every subscription accounted for", "row %u is of no subscription, or of one that had a row", i);
     else c->row[node] = (int)i;
   }
   for (call_note *call = c->w->calls; call; call = call->next) {
@@ -340,8 +340,8 @@ static void check_outcome(case_ *c) {
          : denier >= 0 ? "denied"
                        : "or another was skipped");
   if ((outcome == TP_ERR_HOOK && first < 0) || (outcome == TP_ERR_DENIED && first < 0 && denier < 0))
-    FAIL(c, "failing closed", "%s, but nobody who was required failed, and nobody denied", tp_status_name(outcome));
-  if (outcome == TP_ERR_CANCELLED && !may_be_cancelled(c)) FAIL(c, "cancel", "cancelled, but nobody asked");
+    FAIL(c, "failing closed", "%s, but no required handler failed, and none denied", tp_status_name(outcome));
+  if (outcome == TP_ERR_CANCELLED && !may_be_cancelled(c)) FAIL(c, "cancel", "cancelled, but not requested");
   if (outcome == TP_ERR_HOOK &&
       strcmp(c->result->subscription ? c->result->subscription : "", c->runs[first].subscription) != 0)
     FAIL(c, "the first failure is reported", "%s and not %s", c->result->subscription, c->runs[first].subscription);
@@ -351,7 +351,7 @@ static void check_outcome(case_ *c) {
     FAIL(c, "deny > ask > allow", "denied without a deny");
 }
 
-/* In a chain nobody is called behind a deny. */
+/* In a chain no handler is called after one that denied. */
 static void check_chain(case_ *c) {
   bool decided = false;
   int text_of = -1;
@@ -475,7 +475,7 @@ static void check_deadline(case_ *c) {
   int64_t late_ns = c->note->ended_ns - end_ns;
   if (c->w->s->fault_level > FAULTS_HANGS || late_ns <= ALLOWANCE_NS) return;
   if (late_ns > oracle_inline_between(c->w, end_ns, c->note->ended_ns) + ALLOWANCE_NS)
-    FAIL(c, "deadlines hold", "the entry ended %" PRId64 " us behind its deadline, inline handlers took %" PRId64,
+    FAIL(c, "deadlines hold", "the entry ended %" PRId64 " us behind its deadline, inline handlers ran %" PRId64,
          late_ns / TP__NS_PER_US, oracle_inline_between(c->w, end_ns, c->note->ended_ns) / TP__NS_PER_US);
 }
 
@@ -547,7 +547,7 @@ static void check_expected(case_ *c) {
   }
 }
 
-/* ---- the doors ---- */
+/* ---- the public API ---- */
 
 static void write_down(case_ *c) {
   op_note *note = c->note;
@@ -588,7 +588,7 @@ void oracle_op_ended(world *w, uint32_t op, const tp_phase_result *result) {
   c.count = result->run_count < SCRIPT_NODES_MAX ? result->run_count : SCRIPT_NODES_MAX;
   read_rows(&c);
   check_accounting(&c);
-  if (world_failed(w)) return; /* the rows cannot be told apart */
+  if (world_failed(w)) return; /* the rows cannot be distinguished */
   note->entry_id = c.entry->id;
   write_down(&c);
   for (uint32_t i = 0; i < c.count; i++) {

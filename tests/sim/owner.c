@@ -5,9 +5,9 @@
 #include "runtime/exec/entry.h"
 #include "world.h"
 
-static world *watched;
+static world *observed;
 
-static void broken(const char *how) { world_fail(watched, "a turn has one owner while it has work", "%s", how); }
+static void broken(const char *how) { world_fail(observed, "a turn has one owner while it has work", "%s", how); }
 
 /* A node that has not settled waits for another one, or is under way. */
 static bool is_under_way(const tp__entry *e) {
@@ -31,6 +31,6 @@ static bool is_ready(const tp__strand *strand) {
 }
 
 void owner_watch(world *w) {
-  watched = w;
+  observed = w;
   tp__strand_watched = (tp__strand_watch){broken, is_ready};
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A race on purpose, in simulated threads: a countdown whose order is relaxed, so that whoever counts last reads what
- * the other wrote without anything between them. Real threads under ThreadSanitizer often hide it behind some lock that
- * both took; the simulator's switches order nothing. ../torture/planted_race.sh runs it and wants the report. */
+ * A race on purpose, in simulated threads: a countdown with relaxed order. The thread that counts last reads what the
+ * other wrote, and nothing orders the two. Real threads often hide such a race from ThreadSanitizer behind a lock that
+ * both acquired; the simulator's switches order nothing. ../torture/planted_race.sh runs it and expects the report. */
 #include <stdio.h>
 
 #include "runtime/os/sim.h"

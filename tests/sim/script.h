@@ -91,8 +91,8 @@ typedef struct script_node {
   tp_sequential sequential;
   uint32_t fallback_count;
   tp_verdict fallback_verdict;
-  bool silent;    /* a good answer brings nothing at all */
-  uint32_t emits; /* how many audits a good answer brings; besides one of the phase's own kind */
+  bool silent;    /* a good answer has no contributions */
+  uint32_t emits; /* how many audits a good answer contributes, besides one contribution of the phase's own kind */
   script_edge edges[SCRIPT_EDGES_MAX];
   uint32_t edge_count;
   script_move moves[SCRIPT_MOVES]; /* by attempt; the last one stays */
@@ -135,8 +135,8 @@ typedef struct script {
   uint32_t pokes; /* how often stale tokens are tried */
   bool all_parallel;  /* every node that is not on a thread is of placement parallel */
   uint32_t helpers_max;
-  int64_t search_ns;      /* how long one looks for what others bring before sleeping */
-  bool wall_jumps;        /* somebody sets the wall clock meanwhile */
+  int64_t search_ns;      /* how long a worker looks for work before it sleeps */
+  bool wall_jumps;        /* a thread sets the wall clock meanwhile */
   uint32_t tool_work_count;  /* hosts that dispatch tool calls on turns of their own */
   uint32_t load_turns;       /* of sessions of several tenants, which are more than run at once */
   uint64_t tool_work_stream; /* what they do is drawn from it */
@@ -148,7 +148,7 @@ typedef struct script {
   int history;            /* that sessions share: 0: none; 1: appends at once; 2: later */
   bool destructors_call;  /* the runtime that destroys their object */
   uint32_t idle_sessions; /* opened and left to the drain */
-  uint32_t looks;         /* how often somebody asks how it goes */
+  uint32_t looks;         /* how often the observer asks for the state */
   uint32_t taker_count;   /* hosts that take from the inbox; 0: no node has one */
   uint32_t inbox_capacity;
   int64_t inbox_close_ns; /* when its one taker frees the inbox; 0: after the drains */

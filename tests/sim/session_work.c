@@ -137,7 +137,7 @@ static tp_answer hear_unregister(void *self, tp_call *call) {
 }
 
 /* Two handlers that register agents; the second may refuse. */
-static tp_answer keep_account(session_work *c, int index, tp_call *call) {
+static tp_answer count_registration(session_work *c, int index, tp_call *call) {
   bool registers = tp_call_phase(call) == TP_PHASE_AGENT_REGISTER;
   if (registers && index == 1 && c->refuses) return tp_call_deny(call, "as the registrar says");
   if (!phases_are_certain(c->w)) return TP_ANSWER_DONE; /* after a time jump the run may not count */
@@ -147,10 +147,10 @@ static tp_answer keep_account(session_work *c, int index, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 static tp_answer first_registrar(void *self, tp_call *call) {
-  return keep_account(((world *)self)->session_work, 0, call);
+  return count_registration(((world *)self)->session_work, 0, call);
 }
 static tp_answer second_registrar(void *self, tp_call *call) {
-  return keep_account(((world *)self)->session_work, 1, call);
+  return count_registration(((world *)self)->session_work, 1, call);
 }
 
 tp_status session_work_register(world *w, tp_edit *edit) {
@@ -318,19 +318,19 @@ static void remove_agent(session_work *c) {
 static void phase_ended(void *ctx) {
   session_work *c = ctx;
   c->phases_ended++;
-  if (c->closed) world_fail(c->w, "a session's end is told last", "a phase of it ended behind");
+  if (c->closed) world_fail(c->w, "a session's end is reported last", "a phase of it ended behind");
 }
 
 static void end_phase(session_work *c) {
   const tp_session_end end = {
       .struct_size = sizeof end, .reason = "for a change", .changed_files = {"\x91\xa1" "f", 3}};
   bool submitted = !c->w->s->options.no_engine_workers && world_one_in(2);
-  uint32_t told = c->phases_ended;
+  uint32_t ended = c->phases_ended;
   tp_status status = submitted ? tp_session_end_phase_submit(c->session, &end, phase_ended, c, NULL)
                                : tp_session_end_phase(c->session, &end, NULL);
   check_status(c, status);
-  if (status != TP_OK && c->phases_ended != told)
-    world_fail(c->w, "what was refused is not told", "the end of a phase of a session workload's session");
+  if (status != TP_OK && c->phases_ended != ended)
+    world_fail(c->w, "what was refused is not reported", "the end of a phase of a session workload's session");
   if (status != TP_OK) return;
   c->session_ends_wanted++;
   c->phases_submitted += submitted;
@@ -351,13 +351,13 @@ static void use_session(session_work *c) {
 
 static void session_closed(void *ctx) {
   session_work *c = ctx;
-  if (c->closed) world_fail(c->w, "a session's end is told once", "of a session workload: twice");
+  if (c->closed) world_fail(c->w, "a session's end is reported once", "of a session workload: twice");
   for (uint32_t h = 0; h < c->host_count; h++)
     for (uint32_t i = 0; i < SESSION_WORK_TURNS_MAX; i++)
       if (c->hosts[h].turns[i].taken && !c->hosts[h].turns[i].ends)
-        world_fail(c->w, "a session's end is told last", "%s has not ended", c->hosts[h].turns[i].id);
+        world_fail(c->w, "a session's end is reported last", "%s has not ended", c->hosts[h].turns[i].id);
   if (phases_are_certain(c->w) && !c->w->s->options.turns_max && c->session_ends != c->session_ends_wanted)
-    world_fail(c->w, "a session's end is told last", "session.end came %u times", c->session_ends);
+    world_fail(c->w, "a session's end is reported last", "session.end came %u times", c->session_ends);
   c->closed = true;
   tp__parker_unpark(&c->parker);
 }
@@ -417,8 +417,8 @@ void session_work_ended(const session_work *c) {
     world_fail(w, "session.end exactly once", "of a session workload: %u times instead of %u", c->session_ends,
                c->session_ends_wanted);
   if (c->phases_ended != c->phases_submitted)
-    world_fail(w, "the end of a phase is told once", "of a session workload: %u times instead of %u", c->phases_ended,
-               c->phases_submitted);
+    world_fail(w, "the end of a phase is reported once", "of a session workload: %u times instead of %u",
+               c->phases_ended, c->phases_submitted);
   if (c->unregistered > c->agents_made + c->agents_refused)
     world_fail(w, "agent.unregister at most once", "of a session workload: %u times", c->unregistered);
   if (sure && !w->s->drain_ns && c->unregistered != c->agents_made + c->agents_refused)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * session workload: several hosts on one session that the library drives: turns wait in its queue, are cancelled at any
- * moment, run by whoever asked or by a worker; a logical phase ends between them, and the session is closed behind all
+ * moment, run by the caller or by a worker; a logical phase ends between them, and the session is closed behind all
  * of them. Its agent is built before and taken away meanwhile. What happens is drawn while it runs, from the run's own
  * stream. */
 #ifndef SIM_SESSION_WORK_H
@@ -17,7 +17,7 @@ typedef struct session_work_turn {
   bool taken, waited_for, begun, unbegun;
   bool job_done;
   uint32_t ends, posts, jobs;
-  uint32_t end_place, post_place; /* the how-manieth of the session workload it was */
+  uint32_t end_place, post_place; /* rank in the session workload, from 0 */
   tp_submission *turn;            /* held by its host */
 } session_work_turn;
 

@@ -33,7 +33,7 @@ static tp__thread *start(const char *name, void (*run)(void *), void *arg) {
 
 /* ---- a right program: a bounded buffer between producers and consumers, with deadlines and an atomic count ---- */
 
-enum { PRODUCERS = 3, CONSUMERS = 2, ITEMS = 6, ROOM = 2 };
+enum { PRODUCERS = 3, CONSUMERS = 2, ITEMS = 6, CAPACITY = 2 };
 
 typedef struct buffer {
   tp__mutex mutex;
@@ -52,7 +52,7 @@ static void buffer_produce(void *arg) {
   buffer *b = self->buffer;
   for (int i = 1; i <= ITEMS; i++) {
     tp__mutex_lock(&b->mutex);
-    while (b->in - b->out == ROOM) tp__cond_wait_until(&b->changed, &b->mutex, tp__now_ns() + TP__NS_PER_MS);
+    while (b->in - b->out == CAPACITY) tp__cond_wait_until(&b->changed, &b->mutex, tp__now_ns() + TP__NS_PER_MS);
     b->slots[b->in++] = self->index * 100 + i;
     tp__cond_broadcast(&b->changed);
     tp__mutex_unlock(&b->mutex);
@@ -101,7 +101,7 @@ static void buffer_main(void *arg) {
   tp__mutex_fini(&b->mutex);
 }
 
-/* Sanitizers make each step dearer; the seeds are the same, but fewer. */
+/* Sanitizers make each step cost more; the seeds are the same, but fewer. */
 static uint64_t seeds(uint64_t count) {
   const char *rounds = getenv("TURNPHASE_ROUNDS");
 #if defined(__SANITIZE_THREAD__)
@@ -450,11 +450,11 @@ static void run_after_a_broken_one_starts_clean(void **state) {
 }
 
 static void *lasting_memory;
-static int forgotten;
+static int resets;
 
-static void forget(void) {
+static void count_reset(void) {
   lasting_memory = NULL;
-  forgotten++;
+  resets++;
 }
 
 static void use_lasting_memory(void *arg) {
@@ -466,12 +466,12 @@ static void use_lasting_memory(void *arg) {
 static void static_memory_is_forgotten_between_runs(void **state) {
   (void)state;
   bool fresh = false;
-  tp__sim_on_forget(forget);
+  tp__sim_on_forget(count_reset);
   for (int i = 1; i <= 3; i++) {
     assert_int_equal(run_once(1, TP__SIM_RANDOM, use_lasting_memory, &fresh).end, TP__SIM_DONE);
     assert_true(fresh);
     assert_non_null(lasting_memory);
-    assert_int_equal(forgotten, i);
+    assert_int_equal(resets, i);
   }
   assert_int_equal(run_once(1, TP__SIM_RANDOM, empty_main, NULL).end, TP__SIM_DONE); /* frees the last one */
   tp__sim_on_forget(NULL);
@@ -588,7 +588,7 @@ typedef struct session_work {
   tp__mutex mutex;
   tp__cond cond;
   int waiting, woken;     /* under mutex */
-  int early;              /* returns of wait that nobody asked for; likewise */
+  int early;              /* spurious returns of wait; likewise */
   int order[4];           /* who woke first, second, …; likewise */
   bool go;                /* likewise */
   struct member {
@@ -693,7 +693,7 @@ typedef struct locals {
   void *of_main;
 } locals;
 
-static void keep_local(void *arg) {
+static void set_local(void *arg) {
   void **place = arg;
   tp__here_get()->home = place;
   tp__sim_sleep_ns(TP__NS_PER_MS);
@@ -704,7 +704,7 @@ static void locals_main(void *arg) {
   locals *l = arg;
   int mine;
   tp__here_get()->home = &mine;
-  tp__thread *a = start("a", keep_local, &l->seen[0]), *b = start("b", keep_local, &l->seen[1]);
+  tp__thread *a = start("a", set_local, &l->seen[0]), *b = start("b", set_local, &l->seen[1]);
   tp__thread_join(a);
   tp__thread_join(b);
   l->of_main = tp__here_get()->home == &mine ? l : NULL;

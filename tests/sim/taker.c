@@ -13,7 +13,7 @@ tp_status taker_open(world *w) {
   return tp_inbox_new(w->runtime, &options, &w->inbox, NULL);
 }
 
-/* It stops early: nobody wants the answer any more. */
+/* It stops early: the answer is not wanted any more. */
 static void complete_when_over(void *arg) {
   call_note *note = arg;
   while (tp_token_open(note->token)) tp__sim_sleep_ns(TP__NS_PER_MS);

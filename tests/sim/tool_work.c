@@ -96,7 +96,7 @@ static void defer_again(const tool_work_call *call, tp_tool_run *run) {
 
 static tp_answer defer(tool_work_call *call, tp_tool_run *run) {
   tp_deferral deferral = {.struct_size = sizeof deferral, .cancel = on_cancel, .destroy = on_destroy, .ctx = call};
-  call->deferred = true; /* before anybody can look */
+  call->deferred = true; /* before another thread can look */
   tp_answer outcome = tp_tool_defer(run, &deferral, &call->token);
   if (!call->token.bits) {
     call->deferred = false;
@@ -116,8 +116,8 @@ static tp_answer defer(tool_work_call *call, tp_tool_run *run) {
 /* ---- tools ---- */
 
 static void look_at_run(const tool_work_call *call, const tp_tool_run *run) {
-  char room[16];
-  if (!tp__text_equal(tp_tool_run_call_id(run), tool_work_id(call, room)))
+  char buffer[16];
+  if (!tp__text_equal(tp_tool_run_call_id(run), tool_work_id(call, buffer)))
     FAIL(call, "a tool sees its own call", "another's id, %.*s", (int)tp_tool_run_call_id(run).size,
          tp_tool_run_call_id(run).data);
   if (!tool_work_arguments_are(call, tp_tool_run_arguments(run)))
@@ -186,8 +186,8 @@ static tp_answer tool_run(void *self, tp_tool_run *run) {
   tool_work *e = self;
   tool_work_call *call = tool_work_find(e, run);
   if (!call) {
-    world_fail(e->w, "a tool sees its own call", "tool workload %u: it is nobody's", e->index);
-    return tp_tool_error(run, tp_text_of("nobody's"));
+    world_fail(e->w, "a tool sees its own call", "tool workload %u: it is of no call", e->index);
+    return tp_tool_error(run, tp_text_of("of no call"));
   }
   note_begin(call, run);
   look_at_run(call, run);
@@ -236,7 +236,7 @@ static tool_work *tool_work_of(world *w, const tp_call *call) {
   return index < w->s->tool_work_count ? &w->tool_works[index] : NULL;
 }
 
-static tp_answer bring_tools(void *self, tp_call *call) {
+static tp_answer emit_tools(void *self, tp_call *call) {
   tool_work *e = tool_work_of(self, call);
   tp_tool tools[TOOL_WORK_TOOLS];
   const tp_tool *list[TOOL_WORK_TOOLS];
@@ -253,7 +253,7 @@ static tp_answer bring_tools(void *self, tp_call *call) {
 tp_status tool_work_register(world *w, tp_edit *edit) {
   static const world_hook tools = {.id = "e.tools",
                                    .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION,
-                                   .run = bring_tools,
+                                   .run = emit_tools,
                                    .capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE,
                                    .is_inline = true};
   return world_subscribe(w, edit, &tools);
@@ -275,7 +275,7 @@ static void end_turn(tool_work *e) {
   tp_turn_end(e->turn);
 }
 
-static bool brings_ours(const tp_merged *merged) {
+static bool has_our_tools(const tp_merged *merged) {
   for (size_t i = 0; merged && i < tp_merged_count(merged, TP_KIND_TOOL_BUNDLE); i++)
     if (strcmp(tp_merged_get(merged, TP_KIND_TOOL_BUNDLE, i)->subscription, "e.tools") == 0) return true;
   return false;
@@ -284,9 +284,9 @@ static bool brings_ours(const tp_merged *merged) {
 static void materialize(tool_work *e) {
   tp_phase_result result = {.struct_size = sizeof result};
   tp_status status = tp_phase_run(e->turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL, &result, NULL);
-  world_check_status(e->w, "to bring tools", status);
-  bool brought = status == TP_OK && result.outcome == TP_OK && brings_ours(result.merged);
-  if (brought || status != TP_OK || result.merged) e->has_tools = brought;
+  world_check_status(e->w, "to contribute tools", status);
+  bool has_ours = status == TP_OK && result.outcome == TP_OK && has_our_tools(result.merged);
+  if (has_ours || status != TP_OK || result.merged) e->has_tools = has_ours;
 }
 
 static tool_work_batch *begin_batch(tool_work *e, uint32_t index) {
@@ -327,7 +327,7 @@ static void run_here(tool_work *e, uint32_t index) {
 
 static void submitted_ended(void *ctx, const tp_tool_result *const *results, size_t count);
 
-/* Lent calls are the host's again when their end is told, the others at once. */
+/* Borrowed calls are the host's again when their end is reported, the others at once. */
 static tp_status submit(tool_work *e, uint32_t index) {
   tool_work_batch *batch = begin_batch(e, index);
   tp_tool_call *letter = tool_work_letter(batch);
@@ -373,7 +373,7 @@ static void beside_ended(void *ctx, const tp_tool_result *const *results, size_t
   tp__parker_unpark(&e->parker);
 }
 
-/* A second operation beside a submitted one is refused, or the first one is over; its end may not be told yet. */
+/* A second operation beside a submitted one is refused, or the first one is over; its end may not be reported yet. */
 static bool try_beside(tool_work *e, bool submits) {
   tp_status status;
   if (submits) {
@@ -428,10 +428,10 @@ static void cancel_later(void *arg) {
 /* A call of another batch may have the same id, and none may be under way. */
 static void cancel_calls_later(void *arg) {
   tool_work *e = arg;
-  char room[16];
+  char buffer[16];
   tp__sim_sleep_ns(e->calls_cancel_ns);
   e->calls_cancelled = true;
-  tp_text id = e->to_cancel ? tool_work_id(e->to_cancel, room) : (tp_text){NULL, 0};
+  tp_text id = e->to_cancel ? tool_work_id(e->to_cancel, buffer) : (tp_text){NULL, 0};
   world_check_status(e->w, "tp_turn_cancel_calls", tp_turn_cancel_calls(e->turn, id, NULL));
 }
 

@@ -63,11 +63,11 @@ typedef enum tool_work_person {
 typedef enum tool_work_words {
   WORDS_NONE,
   WORDS_FIRST,     /* what the tool wants to say */
-  WORDS_SECOND,    /* what somebody else says who completes the token, too */
+  WORDS_SECOND,    /* what a second thread says that completes the token, too */
   WORDS_MALFORMED, /* it deferred and answered at once */
   WORDS_REFUSED,   /* it could not defer */
   WORDS_NO_MEMORY, /* the answer was lost */
-  WORDS_STRANGE    /* nobody's */
+  WORDS_STRANGE    /* of no completer */
 } tool_work_words;
 
 typedef struct tool_work tool_work;
@@ -117,7 +117,7 @@ struct tool_work_batch {
   bool begun, sure;              /* sure: the turn has our tools */
   uint32_t ends, event_ends;
   int64_t begun_ns;
-  uint64_t bytes_hash; /* of all that was given back */
+  uint64_t bytes_hash; /* of all that was returned */
   uint64_t same_hash;  /* of what does not depend on the schedule */
 };
 
@@ -139,7 +139,7 @@ struct tool_work {
   tp__parker parker;
   bool rests, closed;
   bool beside;                          /* a submit beside a batch was taken, and has not ended */
-  bool has_tools;                       /* the last materialization has brought them */
+  bool has_tools;                       /* the last materialization has contributed them */
   tp_tool_call *borrowed; /* the calls of the batch that runs, where they are borrowed; NULL: copied */
   const tp_tool_call **borrowed_pointers;
   bool over;                            /* the turn's end was asked for */
@@ -168,11 +168,11 @@ static inline bool tool_work_has_key(tool_work_tool tool) { return tool == TOOL_
 const char *tool_work_key(tp_text arguments);
 /** Whether the two, of one batch, may not run at once. */
 bool tool_work_conflict(const tool_work_call *a, const tool_work_call *b);
-/** What the call that sends none is called; room is 16 bytes. */
-tp_text tool_work_id(const tool_work_call *call, char *room);
-/** Whose run it is. NULL: nobody's. */
+/** What the call that sends none is called; buffer is 16 bytes. */
+tp_text tool_work_id(const tool_work_call *call, char *buffer);
+/** The call whose run it is. NULL: of none. */
 tool_work_call *tool_work_find(tool_work *e, const tp_tool_run *run);
-/** Whose question it is. NULL: nobody's. */
+/** The call whose question it is. NULL: of none. */
 tool_work_call *tool_work_find_asked(world *w, const tp_question *question);
 bool tool_work_arguments_are(const tool_work_call *call, tp_text arguments);
 
@@ -190,7 +190,7 @@ void tool_work_after_free(tool_work *e);
 
 /** Whether there are people. */
 static inline bool tool_work_has_people(const world *w) { return w->s->tool_work_count && w->s->tool_work_stream & 1; }
-void tool_work_bring_people(world *w, tp_runtime_options *options);
+void tool_work_set_people(world *w, tp_runtime_options *options);
 /** When the run is over. */
 void tool_work_check_asked(const tool_work_call *call);
 

@@ -43,13 +43,14 @@ static void ask(void *ctx, const tp_question *question) {
   world *w = ctx;
   tool_work_call *call = tool_work_find_asked(w, question);
   if (!call || call->tool != TOOL_ASKED) {
-    world_fail(w, "who is asked is told about what", "nobody's question, of `%.*s`", (int)question->call->name.size,
-               question->call->name.data);
+    world_fail(w, "a person is asked about a call as it is", "a question of no call, of `%.*s`",
+               (int)question->call->name.size, question->call->name.data);
     return;
   }
   if (++call->asked > 1) FAIL(call, "a call is asked about once", "%u times", call->asked);
   if (!tool_work_arguments_are(call, question->call->arguments))
-    FAIL(call, "who is asked is told about what", "other arguments, of %zu bytes", question->call->arguments.size);
+    FAIL(call, "a person is asked about a call as it is", "other arguments, of %zu bytes",
+         question->call->arguments.size);
   call->batch->e->has_asked = true;
   call->question = question->token;
   snprintf(call->shown_hash, sizeof call->shown_hash, "%.*s", (int)question->arguments_hash.size,
@@ -65,7 +66,7 @@ static int32_t permit(void *ctx, const tp_permission_request *request) {
   return asked ? TP_PERMISSION_ASK : TP_PERMISSION_AUTO;
 }
 
-void tool_work_bring_people(world *w, tp_runtime_options *options) {
+void tool_work_set_people(world *w, tp_runtime_options *options) {
   if (!tool_work_has_people(w)) return;
   options->ask = ask;
   options->ask_ctx = w;

@@ -32,8 +32,8 @@ static void draw_text(tool_work *e, tool_work_call *call) {
   call->text_size = draw_size(e);
   call->text = malloc(call->text_size + 64);
   if (!call->text) abort();
-  int told = snprintf(call->text, 64, "%u.%u.%u ", e->index, call->batch->index, call->index);
-  for (size_t i = (size_t)told; i < call->text_size; i++) call->text[i] = (char)('a' + i % 26);
+  int size = snprintf(call->text, 64, "%u.%u.%u ", e->index, call->batch->index, call->index);
+  for (size_t i = (size_t)size; i < call->text_size; i++) call->text[i] = (char)('a' + i % 26);
   call->text[call->text_size] = '\0';
   call->silent = call->text_size == 0 && one_in(e, 2);
   if (call->text_size < 2) return;
@@ -46,10 +46,10 @@ static void draw_id(tool_work *e, tool_work_call *call, bool needed) {
   if (!needed && !one_in(e, 3)) return;
   call->id = malloc(ID_BYTES);
   if (!call->id) abort();
-  int told = snprintf(call->id, ID_BYTES, "own-%u-%u.", call->batch->index, call->index);
+  int size = snprintf(call->id, ID_BYTES, "own-%u-%u.", call->batch->index, call->index);
   uint64_t more = one_in(e, 4) ? below(e, 100) : 0;
-  memset(call->id + told, 'y', more);
-  call->id[(uint64_t)told + more] = '\0';
+  memset(call->id + size, 'y', more);
+  call->id[(uint64_t)size + more] = '\0';
 }
 
 static tool_work_arguments draw_arguments(tool_work *e, const tool_work_call *call) {
@@ -93,7 +93,7 @@ static int64_t draw_later(tool_work *e) {
   return up_to_us(e, dice < 95 ? 60000 : 300000);
 }
 
-/* In a fault-free world a limit of some milliseconds is kept or broken, and nothing between. */
+/* Without faults a limit of some milliseconds clearly holds or is clearly exceeded. */
 static void settle_brief(tool_work_call *call) {
   bool waits = call->way == WAY_DEFER || call->way == WAY_DEFER_TWICE;
   if (call->tool != TOOL_BRIEF) return;
@@ -193,19 +193,19 @@ const char *tool_work_tool_name(tool_work_tool tool) {
 static uint32_t number_of(const tool_work_call *call) { return call->batch->index * NUMBER_STEP + call->index; }
 
 /* {"n": number}, and perhaps {"pad": "…"}. */
-static size_t put_map(const tool_work_call *call, char *room) {
+static size_t put_map(const tool_work_call *call, char *buffer) {
   bool is_long = call->arguments == ARGUMENTS_LONG;
   uint32_t number = number_of(call);
   const char head[] = {is_long ? '\x82' : '\x81', '\xA1', 'n', '\xCD', (char)(number >> 8), (char)number};
-  memcpy(room, head, sizeof head);
+  memcpy(buffer, head, sizeof head);
   if (!is_long) return sizeof head;
   const char pad[] = {'\xA3', 'p', 'a', 'd', '\xD9', PAD_BYTES};
-  memcpy(room + sizeof head, pad, sizeof pad);
-  memset(room + sizeof head + sizeof pad, 'p', PAD_BYTES);
+  memcpy(buffer + sizeof head, pad, sizeof pad);
+  memset(buffer + sizeof head + sizeof pad, 'p', PAD_BYTES);
   return sizeof head + sizeof pad + PAD_BYTES;
 }
 
-static size_t put_arguments(const tool_work_call *call, char *room) {
+static size_t put_arguments(const tool_work_call *call, char *buffer) {
   static const tp_text others[TOOL_WORK_ARGUMENTS] = {[ARGUMENTS_NONE] = {"\x80", 1},
                                                       [ARGUMENTS_OTHER] = {"\x81\xA1n\xA1x", 5},
                                                       [ARGUMENTS_NO_MAP] = {"\x90", 1},
@@ -213,27 +213,27 @@ static size_t put_arguments(const tool_work_call *call, char *room) {
                                                       [ARGUMENTS_EMPTY] = {"", 0},
                                                       [ARGUMENTS_DOUBTFUL] = {"\x80", 1},
                                                       [ARGUMENTS_MALFORMED] = {"{\"n\": ", 6}};
-  if (call->arguments == ARGUMENTS_NUMBER || call->arguments == ARGUMENTS_LONG) return put_map(call, room);
+  if (call->arguments == ARGUMENTS_NUMBER || call->arguments == ARGUMENTS_LONG) return put_map(call, buffer);
   tp_text other = others[call->arguments];
-  memcpy(room, other.data, other.size);
+  memcpy(buffer, other.data, other.size);
   return other.size;
 }
 
 bool tool_work_arguments_are(const tool_work_call *call, tp_text arguments) {
-  char room[PAD_BYTES + 32];
+  char buffer[PAD_BYTES + 32];
   if (call->arguments == ARGUMENTS_EMPTY) return tp__text_is(arguments, "\x80"); /* none: an empty map */
-  return tp__text_equal(arguments, (tp_text){room, put_arguments(call, room)});
+  return tp__text_equal(arguments, (tp_text){buffer, put_arguments(call, buffer)});
 }
 
 tp_tool_call *tool_work_letter(const tool_work_batch *batch) {
   enum { CALL_BYTES = ID_BYTES + PAD_BYTES + 32 + sizeof unknown_tool };
   tp_tool_call *calls = malloc((batch->count + 1) * (sizeof *calls + CALL_BYTES));
   if (!calls) abort();
-  char *room = (char *)(calls + batch->count);
-  for (uint32_t i = 0; i < batch->count; i++, room += CALL_BYTES) {
+  char *buffer = (char *)(calls + batch->count);
+  for (uint32_t i = 0; i < batch->count; i++, buffer += CALL_BYTES) {
     const tool_work_call *call = &batch->calls[i];
     const char *name = tool_work_tool_name(call->tool);
-    char *id = room, *arguments = id + ID_BYTES, *own_name = arguments + PAD_BYTES + 32;
+    char *id = buffer, *arguments = id + ID_BYTES, *own_name = arguments + PAD_BYTES + 32;
     memcpy(own_name, name, strlen(name));
     calls[i] = (tp_tool_call){.struct_size = sizeof calls[i],
                               .name = {own_name, strlen(name)},
@@ -246,9 +246,9 @@ tp_tool_call *tool_work_letter(const tool_work_batch *batch) {
   return calls;
 }
 
-tp_text tool_work_id(const tool_work_call *call, char *room) {
+tp_text tool_work_id(const tool_work_call *call, char *buffer) {
   if (call->id) return tp_text_of(call->id);
-  return (tp_text){room, (size_t)snprintf(room, 16, "call-%u", call->index)};
+  return (tp_text){buffer, (size_t)snprintf(buffer, 16, "call-%u", call->index)};
 }
 
 const char *tool_work_key(tp_text arguments) {
@@ -258,11 +258,11 @@ const char *tool_work_key(tp_text arguments) {
 }
 
 bool tool_work_conflict(const tool_work_call *a, const tool_work_call *b) {
-  char room[2][PAD_BYTES + 32];
+  char buffer[2][PAD_BYTES + 32];
   if (!tool_work_has_key(a->tool) || !tool_work_has_key(b->tool)) return false;
   if (a->tool == TOOL_READER && b->tool == TOOL_READER) return false;
-  const char *of_a = tool_work_key((tp_text){room[0], put_arguments(a, room[0])});
-  const char *of_b = tool_work_key((tp_text){room[1], put_arguments(b, room[1])});
+  const char *of_a = tool_work_key((tp_text){buffer[0], put_arguments(a, buffer[0])});
+  const char *of_b = tool_work_key((tp_text){buffer[1], put_arguments(b, buffer[1])});
   return strncmp(of_a, of_b, strlen(of_a) < strlen(of_b) ? strlen(of_a) : strlen(of_b)) == 0;
 }
 

@@ -9,7 +9,7 @@
 
 enum { TURN_LIMIT_MS = 600000, TOOL_LIMIT_MS = 120000, ALLOWANCE_NS = TP__NS_PER_MS };
 
-const char tool_work_second_words[] = "as somebody else says, who was faster";
+const char tool_work_second_words[] = "as another thread says, that was faster";
 const char tool_work_hasty_words[] = "at once all the same";
 
 static const char malformed_words[] = "the tool deferred and answered at once";
@@ -71,7 +71,7 @@ static int64_t limit_of(const tool_work_call *call) {
 
 static bool was_cancelled(const tool_work *e) { return e->cancelled_ns || e->w->drain_ns; }
 
-/* One may have been on its way; whoever comes behind it finds the turn over. */
+/* One may have been on its way; a call behind it finds the turn over. */
 static void check_may_begin(const tool_work_call *call) {
   tool_work *e = call->batch->e;
   bool late = e->limit_end_ns && !e->has_asked && has_stamps(call) && call->called_ns > e->limit_end_ns;
@@ -155,15 +155,15 @@ static bool may_say(const tool_work_call *call, tool_work_words words) {
 
 /* ---- reasons for any other end ---- */
 
-/* When the call ended: its event says so, and whoever does not listen knows when all had. */
+/* When the call ended: its event has the time; a host that does not listen knows when all had ended. */
 static int64_t end_of(const tool_work_call *call) { return call->end_ns ? call->end_ns : tp__now_ns(); }
 
 static bool is_out_of_time(const tool_work_call *call, const tp_tool_result *result) {
   const tool_work *e = call->batch->e;
   int64_t now_ns = end_of(call);
   if (now_ns >= e->limit_begin_ns + tool_work_turn_limit_ns(e)) return true;
-  bool told = result->started && call->calls > 0 && call->called_ns <= now_ns; /* else it was on its way */
-  if (told) return now_ns >= call->deadline_ns;
+  bool was_called = result->started && call->calls > 0 && call->called_ns <= now_ns; /* else it was on its way */
+  if (was_called) return now_ns >= call->deadline_ns;
   return !is_inline(call) && now_ns >= call->batch->begun_ns + limit_of(call); /* in line for a thread */
 }
 
@@ -184,9 +184,9 @@ static bool is_behind_one_given_up(const tool_work_call *call) {
 
 static bool was_cancelled_alone(const tool_work_call *call) {
   const tool_work *e = call->batch->e;
-  char rooms[2][16];
+  char buffers[2][16];
   if (!e->calls_cancelled) return false;
-  return !e->to_cancel || tp__text_equal(tool_work_id(e->to_cancel, rooms[0]), tool_work_id(call, rooms[1]));
+  return !e->to_cancel || tp__text_equal(tool_work_id(e->to_cancel, buffers[0]), tool_work_id(call, buffers[1]));
 }
 
 static bool has_reason(const tool_work_call *call, const tp_tool_result *result) {
@@ -216,8 +216,8 @@ static bool has_reason(const tool_work_call *call, const tp_tool_result *result)
 /* ---- the result of a call ---- */
 
 static void check_name(const tool_work_call *call, const tp_tool_result *result) {
-  char room[16];
-  tp_text id = tool_work_id(call, room);
+  char buffer[16];
+  tp_text id = tool_work_id(call, buffer);
   if (!tp__text_equal(result->call_id, id))
     FAIL(call, "a result is that of its call", "it has the id '%.*s'", (int)result->call_id.size,
          result->call_id.data ? result->call_id.data : "");
@@ -251,7 +251,7 @@ static void check_start(const tool_work_call *call, const tp_tool_result *result
   if (is_inline(call) && result->started != called) /* a thread may be on its way into the function */
     FAIL(call, "started says whether the tool was called", "%d, %u times", result->started, call->calls);
   if (!result->started && result->duration_ns != 0)
-    FAIL(call, "what did not start took no time", "%lld ns", (long long)result->duration_ns);
+    FAIL(call, "what did not start has no duration", "%lld ns", (long long)result->duration_ns);
   if (result->duration_ns < 0) FAIL(call, "time goes on", "%lld ns", (long long)result->duration_ns);
 }
 

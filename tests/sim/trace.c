@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * trace.c: a play in words, for whoever has to find out why it failed. */
+ * trace.c: prints a play, for the search for why it failed. */
 #include <stdio.h>
 
 #include "commit_work.h"
@@ -22,7 +22,7 @@ static const char *const failures[] = {"default", "best_effort", "fallback", "re
 
 static long long us(int64_t ns) { return (long long)(ns / TP__NS_PER_US); }
 
-static void tell_node(const script_node *node, uint32_t index) {
+static void print_node(const script_node *node, uint32_t index) {
   printf("    node %u (%s, phase %d): %s, %s", index, node->id, node->phase, executions[node->execution],
          failures[node->failure]);
   if (node->is_inline) printf(", inline");
@@ -38,7 +38,7 @@ static void tell_node(const script_node *node, uint32_t index) {
   printf("\n");
 }
 
-static void tell_call(const call_note *call) {
+static void print_call(const call_note *call) {
   printf("    op %u node %d attempt %u at %lld us (until %lld): %s, %s", call->op, call->node, call->attempt,
          us(call->started_ns), call->deadline_ns == INT64_MAX ? -1 : us(call->deadline_ns), ways[call->move->way],
          answers[call->move->answer]);
@@ -49,7 +49,7 @@ static void tell_call(const call_note *call) {
   printf("\n");
 }
 
-static void tell_op(const world *w, uint32_t op) {
+static void print_op(const world *w, uint32_t op) {
   const op_note *note = &w->ops[op];
   const script_op *plan = world_op(w, op);
   printf("    op %u: phase %d, %s, budget %u ms, begun at %lld us, ended %u times, at %lld: %s\n", op, plan->phase,
@@ -62,7 +62,7 @@ static void tell_op(const world *w, uint32_t op) {
   }
 }
 
-static void tell_tool_work_call(const tool_work_call *call) {
+static void print_tool_work_call(const tool_work_call *call) {
   printf("      call %u: %s, arguments %d, %s, %zu bytes", call->index, tool_work_tool_name(call->tool),
          call->arguments, ways[call->way], call->text_size);
   if (call->way != WAY_RETURN && call->hand != HAND_TOOL) printf(", by hand %d", call->hand);
@@ -76,7 +76,7 @@ static void tell_tool_work_call(const tool_work_call *call) {
   printf(": %s\n", tp_tool_result_name(call->kind));
 }
 
-static void tell_tool_work(const tool_work *e) {
+static void print_tool_work(const tool_work *e) {
   printf("    tool workload %u: %s%s, limit %u ms, cancelled at %lld us\n", e->index,
          e->in_session ? "in a session" : "bare", e->chained ? ", chained" : "", e->limit_ms, us(e->cancelled_ns));
   for (uint32_t i = 0; i < e->batch_count; i++) {
@@ -85,11 +85,11 @@ static void tell_tool_work(const tool_work *e) {
     printf("    batch %u: %s, %s, begun at %lld us, ended %u times\n", i,
            batch->submitted ? "submitted" : "synchronous", batch->sure ? "with tools" : "perhaps without tools",
            us(batch->begun_ns), batch->ends);
-    for (uint32_t k = 0; k < batch->count; k++) tell_tool_work_call(&batch->calls[k]);
+    for (uint32_t k = 0; k < batch->count; k++) print_tool_work_call(&batch->calls[k]);
   }
 }
 
-static void tell_guest(const session_work_host *host) {
+static void print_host(const session_work_host *host) {
   for (uint32_t i = 0; i < host->turn_count; i++) {
     const session_work_turn *turn = &host->turns[i];
     printf("      %s: %s, %s%s, post_turn %u times", turn->id, turn->waited_for ? "waited for" : "submitted",
@@ -99,13 +99,13 @@ static void tell_guest(const session_work_host *host) {
   }
 }
 
-static void tell_session_work(const session_work *c) {
+static void print_session_work(const session_work *c) {
   printf("    session workload: %u hosts, %u turns may wait, session.end %u times of %u, %s\n", c->host_count,
          c->queued_max, c->session_ends, c->session_ends_wanted, c->closed ? "closed" : "not closed");
-  for (uint32_t i = 0; i < c->host_count; i++) tell_guest(&c->hosts[i]);
+  for (uint32_t i = 0; i < c->host_count; i++) print_host(&c->hosts[i]);
 }
 
-static void tell_editor(const commit_work_editor *editor) {
+static void print_editor(const commit_work_editor *editor) {
   for (int i = 0; i < COMMIT_WORK_PAIRS; i++) {
     const commit_work_pair *pair = &editor->pairs[i];
     if (pair->add_asked)
@@ -115,18 +115,18 @@ static void tell_editor(const commit_work_editor *editor) {
   }
 }
 
-void trace_tell(const world *w) {
+void trace_print(const world *w) {
   const script *s = w->s;
   printf("  trace: row limit %u ms, %u handler threads, %u tokens, drain at %lld us\n", s->phase_limit_ms,
          s->options.handler_threads, s->options.deferred_max, us(s->drain_ns));
-  for (uint32_t i = 0; i < s->node_count; i++) tell_node(&s->nodes[i], i);
+  for (uint32_t i = 0; i < s->node_count; i++) print_node(&s->nodes[i], i);
   for (uint32_t op = 0; op < WORLD_OPS; op++)
-    if (w->ops[op].begun_ns) tell_op(w, op);
-  for (uint32_t i = 0; i < s->tool_work_count; i++) tell_tool_work(&w->tool_works[i]);
-  for (uint32_t i = 0; i < s->editor_count; i++) tell_editor(&w->editors[i]);
-  if (w->session_work) tell_session_work(w->session_work);
+    if (w->ops[op].begun_ns) print_op(w, op);
+  for (uint32_t i = 0; i < s->tool_work_count; i++) print_tool_work(&w->tool_works[i]);
+  for (uint32_t i = 0; i < s->editor_count; i++) print_editor(&w->editors[i]);
+  if (w->session_work) print_session_work(w->session_work);
   const call_note *newest_last[64];
   uint32_t count = 0;
   for (const call_note *call = w->calls; call && count < 64; call = call->next) newest_last[count++] = call;
-  while (count > 0) tell_call(newest_last[--count]);
+  while (count > 0) print_call(newest_last[--count]);
 }

@@ -28,7 +28,7 @@ static token_note *new_note(turn_work *d) {
   return note;
 }
 
-/* The pointers that the host gave are what it finds again, whoever asks; session.end has a turn without one. */
+/* Every handler finds the pointers that the host gave; session.end has a turn without one. */
 static void check_data(turn_work *d, const char *who, tp_text turn_id, const void *session, const void *turn) {
   const void *wanted = turn_id.size == 2 ? &d->numbers[turn_id.data[1] - '0'] : NULL;
   if (session != d || turn != wanted)
@@ -42,7 +42,7 @@ static tp_status complete_model(token_note *note) {
   char ids[CALLS_MAX][8];
   tp_tool_call calls[CALLS_MAX];
   const tp_tool_call *list[CALLS_MAX];
-  static const char *const names[] = {"t0", "t1", "t0", "t1", "nobody"};
+  static const char *const names[] = {"t0", "t1", "t0", "t1", "unknown"};
   for (uint32_t i = 0; i < note->calls; i++) {
     snprintf(ids[i], sizeof ids[i], "c%u", i);
     list[i] = &calls[i];
@@ -86,7 +86,7 @@ static void complete_later(void *arg) {
   complete(note);
 }
 
-/* Whoever will never complete a token gives it up, sooner or later, and whoever completes it all the same is late. */
+/* A host that will never complete a token abandons it, sooner or later; a completion after that is late. */
 static void abandon_later(void *arg) {
   token_note *note = arg;
   tp__sim_sleep_ns(note->delay_ns);
@@ -103,7 +103,7 @@ static void abandon_later(void *arg) {
   if (note->accepted) world_fail(note->d->w, "an abandoned token is stale", "turn workload %u: taken", note->d->index);
 }
 
-static void abandon_or_forget(token_note *note, const char *name) {
+static void abandon_or_keep(token_note *note, const char *name) {
   if (world_one_in(2)) world_start(name, abandon_later, note);
 }
 
@@ -113,14 +113,14 @@ static uint32_t turn_of(const tp_model_request *request) {
   return id.size == 2 ? (uint32_t)(id.data[1] - '0') : UINT32_MAX;
 }
 
-/* What a turn brings is in its requests, and in those of no other turn. */
+/* The messages of a turn are in its requests, and in those of no other turn. */
 static void check_history(turn_work *d, uint32_t turn, const tp_model_request *request, bool is_fallback) {
-  bool brought = false;
+  bool has_system = false;
   for (size_t i = 0; i < request->message_count; i++)
-    brought = brought || request->messages[i]->role == TP_ROLE_SYSTEM;
-  bool wanted = turn < TURN_WORK_TURNS_MAX && d->brings[turn];
+    has_system = has_system || request->messages[i]->role == TP_ROLE_SYSTEM;
+  bool wanted = turn < TURN_WORK_TURNS_MAX && d->has_messages[turn];
   bool named = tp__text_is(request->model, "own");
-  if (brought != wanted || named != (wanted && !is_fallback) || (wanted && request->message_count < 5))
+  if (has_system != wanted || named != (wanted && !is_fallback) || (wanted && request->message_count < 5))
     world_fail(d->w, "a turn's own messages are its history", "turn %u of turn workload %u: %zu messages", turn,
                d->index, request->message_count);
 }
@@ -148,7 +148,7 @@ static void start(turn_work *d, const tp_model_request *request, tp_token token,
   note->fails = !world_is_fault_free(d->w) && world_one_in(8);
   note->retryable = note->fails && world_one_in(2);
   if (!world_is_fault_free(d->w) && world_one_in(20)) { /* for ever */
-    abandon_or_forget(note, "model");
+    abandon_or_keep(note, "model");
     return;
   }
   if (world_one_in(3)) complete(note);
@@ -210,7 +210,7 @@ static tp_answer tool_defers(token_note *note, tp_tool_run *run) {
     return outcome;
   }
   if (!world_is_fault_free(note->d->w) && world_one_in(10)) { /* for ever */
-    abandon_or_forget(note, "tool");
+    abandon_or_keep(note, "tool");
     return outcome;
   }
   if (world_one_in(10)) return tp_tool_ok(run, tp_text_of("at once all the same"));
@@ -234,7 +234,7 @@ static tp_answer tool_run(void *self, tp_tool_run *run) {
 
 /* ---- subscriptions ---- */
 
-static tp_answer bring_tools(void *self, tp_call *call) {
+static tp_answer emit_tools(void *self, tp_call *call) {
   tp_tool tools[2];
   const tp_tool *list[] = {&tools[0], &tools[1]};
   for (int i = 0; i < 2; i++)
@@ -272,7 +272,7 @@ static tp_answer stop(void *self, tp_call *call) {
   if (!d) return TP_ANSWER_DONE;
   if (d->stops++ == 0) d->is_stubborn = world_one_in(8);
   if (tp_call_int(call, TP_FIELD_STOP_DENIALS) != d->stop_denials)
-    world_fail(d->w, "turn.stop counts its denials", "turn workload %u: %u, told %lld", d->index, d->stop_denials,
+    world_fail(d->w, "turn.stop counts its denials", "turn workload %u: %u, reported %lld", d->index, d->stop_denials,
                (long long)tp_call_int(call, TP_FIELD_STOP_DENIALS));
   if (!d->is_stubborn && !world_one_in(4)) return world_one_in(2) ? tp_call_allow(call) : TP_ANSWER_DONE;
   if (d->stop_denials < STOP_DENIALS_MAX) d->stop_denials++;
@@ -301,7 +301,7 @@ tp_status turn_work_register(world *w, tp_edit *edit) {
   static const world_hook hooks[] = {
       {.id = "x.tools",
        .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION,
-       .run = bring_tools,
+       .run = emit_tools,
        .capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE,
        .is_inline = true},
       {.id = "x.gate", .phase = TP_PHASE_TOOL_PRE, .run = gate, .capabilities = TP_CAPABILITY_DECIDE},
@@ -408,8 +408,8 @@ static void judge(turn_work *d, tp_turn_outcome outcome) {
                tp_turn_outcome_name(outcome), d->post_turns);
   bool is_owed = d->stop_denials > 0 && !d->overruled && d->requests <= d->denied_at;
   if (outcome == TP_TURN_COMPLETED && (d->stops == 0 || is_owed))
-    world_fail(w, "a denied turn.stop brings another request", "turn %u of turn workload %u: %u requests, denied at %u",
-               d->turn, d->index, d->requests, d->denied_at);
+    world_fail(w, "a denied turn.stop leads to another request",
+               "turn %u of turn workload %u: %u requests, denied at %u", d->turn, d->index, d->requests, d->denied_at);
   uint32_t errors = outcome == TP_TURN_FAILED || outcome == TP_TURN_TIMED_OUT;
   if (d->errors != errors)
     world_fail(w, "runtime.error exactly once", "turn %u of turn workload %u, %s: %u times", d->turn, d->index,
@@ -447,11 +447,11 @@ static void wait_for(turn_work *d, tp_submission *submission) {
   while ((status = tp_submission_wait(submission, (uint32_t)tp__sim_random(50), &result, NULL)) == TP_ERR_TIMEOUT)
     tp__sim_sleep_ns(TP__NS_PER_MS);
   if (status != TP_OK || d->events_of_end != 1 || result->outcome != d->outcome)
-    world_fail(d->w, "a submission's wait comes behind its end", "%s, told %u times", tp_status_name(status),
+    world_fail(d->w, "a submission's wait comes behind its end", "%s, notified %u times", tp_status_name(status),
                d->events_of_end);
 }
 
-static void forget_turn(turn_work *d) {
+static void clear_turn(turn_work *d) {
   d->post_skipped = d->fell_back = d->is_stubborn = d->overruled = false;
   d->stops = d->stop_denials = d->denied_at = 0;
   d->post_queued_ns = 0;
@@ -471,7 +471,7 @@ static tp_status submit_turn(turn_work *d, const tp_turn_request *request) {
   return TP_OK;
 }
 
-static void bring_messages(turn_work *d, tp_turn_request *request) {
+static void add_messages(turn_work *d, tp_turn_request *request) {
   static const tp_tool_call call = {.struct_size = sizeof call, .id = {"c", 1}, .name = {"t", 1}};
   static const tp_tool_call *const calls[] = {&call};
   static const tp_message messages[] = {
@@ -480,7 +480,7 @@ static void bring_messages(turn_work *d, tp_turn_request *request) {
       {.struct_size = sizeof(tp_message), .role = TP_ROLE_ASSISTANT, .calls = calls, .call_count = 1},
       {.struct_size = sizeof(tp_message), .role = TP_ROLE_TOOL, .text = {"so", 2}, .call_id = {"c", 1}}};
   static const tp_message *const list[] = {&messages[0], &messages[1], &messages[2], &messages[3]};
-  d->brings[d->turn] = true;
+  d->has_messages[d->turn] = true;
   request->messages = list;
   request->message_count = sizeof list / sizeof *list;
   request->model_name = "own";
@@ -495,7 +495,7 @@ static void run_turn(turn_work *d) {
                              .limit_ms = world_is_fault_free(d->w) ? 0 : TURN_LIMIT_MS,
                              .data = &d->numbers[d->turn]};
   tp_status status;
-  if (world_one_in(3)) bring_messages(d, &request);
+  if (world_one_in(3)) add_messages(d, &request);
   if (world_one_in(2) && !d->w->s->options.no_engine_workers) {
     status = submit_turn(d, &request);
   } else {
@@ -556,7 +556,7 @@ void turn_work_run(void *arg) {
   d->models_taken = 1 + has_fallback;
   uint32_t turns = 1 + (uint32_t)tp__sim_random(TURN_WORK_TURNS_MAX);
   for (d->turn = 0; d->turn < turns; d->turn++) {
-    forget_turn(d);
+    clear_turn(d);
     run_turn(d);
   }
   tp_session_close(d->session, session_closed, d);

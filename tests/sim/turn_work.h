@@ -10,7 +10,7 @@
 
 enum { TURN_WORK_TURNS_MAX = 2 };
 
-/** A token that somebody completes. */
+/** A token, and what its completer does with it. */
 typedef struct token_note {
   struct token_note *next;
   struct turn_work *d;
@@ -50,7 +50,7 @@ typedef struct turn_work {
   bool shares; /* the runtime's history */
   bool model_taken;
   char numbers[10]; /* each turn's own pointer */
-  bool brings[TURN_WORK_TURNS_MAX]; /* the turn has messages of its own */
+  bool has_messages[TURN_WORK_TURNS_MAX]; /* the turn has messages of its own */
 } turn_work;
 
 /** What turn workloads subscribe. */

@@ -19,10 +19,10 @@
 
 void world_fail(world *w, const char *property, const char *format, ...) {
   if (world_failed(w)) return;
-  int told = snprintf(w->failure, sizeof w->failure, "%s: ", property);
+  int size = snprintf(w->failure, sizeof w->failure, "%s: ", property);
   va_list args;
   va_start(args, format);
-  vsnprintf(w->failure + told, sizeof w->failure - (size_t)told, format, args);
+  vsnprintf(w->failure + size, sizeof w->failure - (size_t)size, format, args);
   va_end(args);
 }
 
@@ -38,7 +38,7 @@ static void host_release(void *ctx, void *memory, size_t size) {
 
 static bool refusing; /* of the play under way */
 
-/* Refusals are for the engine's threads, not for ours. Nobody else runs between the switch and the start but at its
+/* Refusals are for the engine's threads, not for ours. No other thread runs between the switch and the start but at its
  * first point; what is not refused there is as good as one that came out otherwise. */
 tp__thread *world_start_joined(const char *name, void (*run)(void *arg), void *arg) {
   tp_allocator allocator = {.alloc = host_alloc, .release = host_release};
@@ -133,7 +133,7 @@ static tp_status store_job_insert(void *self, const tp_job *job, uint64_t *ret_i
   world *w = self;
   return store_refuses(w) ? TP_ERR_STORE : w->inner->job_insert(w->inner->self, job, ret_id, ret_existed, fault);
 }
-/* Its functions may block; these two are called by a thread that nobody waits for. */
+/* Its functions may block; these two are called by a thread that no other waits for. */
 static void lag(void) {
   if (tp__sim_random(4) == 0) tp__sim_sleep_ns((int64_t)tp__sim_random(2 * TP__NS_PER_MS));
 }
@@ -390,7 +390,7 @@ static tp_status build(world *w, uint32_t workers, tp_fault *fault) {
   TP__TRY(make_store(w));
   options.store = &w->store;
   options.shared_history = w->history;
-  tool_work_bring_people(w, &options);
+  tool_work_set_people(w, &options);
   tp_status status = tp_runtime_new(&options, &w->runtime, fault);
   w->store_taken = status == TP_OK;
   if (!w->store_taken) tp_store_free(w->inner);
@@ -757,7 +757,7 @@ static void complete_after_free(world *w) {
 static void play(void *arg) {
   world *w = arg;
   tp_fault fault = {0};
-  uint32_t workers = (uint32_t)w->bytes_open; /* lent for the way in */
+  uint32_t workers = (uint32_t)w->bytes_open; /* passed in by world_play() */
   refuse(w->s->refuse_setup);
   tp_status status = build(w, workers, &fault);
   w->registered = status == TP_OK;
@@ -811,7 +811,7 @@ static void send_out(world *w) {
   }
 }
 
-static void seat_readers(world *w) {
+static void make_readers(world *w) {
   w->editors = calloc(w->s->editor_count + 1, sizeof *w->editors);
   w->readers = calloc(w->s->reader_count + 1, sizeof *w->readers);
   if (!w->editors || !w->readers) abort();
@@ -859,7 +859,7 @@ void world_play(world *w, const script *s, uint32_t workers) {
   assert(status == TP_OK);
   (void)status;
   send_out(w);
-  seat_readers(w);
+  make_readers(w);
   gather(w);
   make_loop(w);
   owner_watch(w);

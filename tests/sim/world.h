@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * world: one play of a script: a runtime on the simulated machine, its handlers, the threads that complete their
- * tokens, and the hosts that run turns. Everybody writes down what happens; the oracle reads it. All of it belongs to
- * the run's fibers, which switch at the points of the seam only, so the notes need no lock. */
+ * tokens, and the hosts that run turns. Each of them notes what happens; the oracle reads the notes. All of it is used
+ * by the run's fibers, which switch only where they call the simulated machine, so the notes need no lock. */
 #ifndef SIM_WORLD_H
 #define SIM_WORLD_H
 
@@ -46,7 +46,7 @@ typedef struct call_note {
   int64_t answered_ns;     /* just before the answer was given; 0: never */
   int64_t finished_ns;     /* the function has returned; 0: it runs */
   uint64_t running_before; /* bit per node: calls of this operation that ran when this one began */
-  uint64_t deps_seen, deps_good, deps_fallback; /* bit per node: what the call was told of its dependencies */
+  uint64_t deps_seen, deps_good, deps_fallback; /* bit per node: what the call learned of its dependencies */
   int text_of;                                  /* chain replace: whose text the call found; -1: the first one */
   bool in_inbox; /* taken by a host: it has a token, and no deferral */
   bool deferred;
@@ -60,7 +60,7 @@ typedef struct call_note {
 /** One run of a phase. */
 typedef struct op_note {
   uint32_t ends;
-  bool begun; /* the engine took it */
+  bool begun; /* the engine accepted it */
   bool empty; /* its phase has no subscription */
   int64_t begun_ns, ended_ns;
   tp_status outcome;
@@ -88,7 +88,7 @@ typedef struct turn_actor {
   tp_session *session;
   uint32_t next_op;
   int64_t limit_end_ns; /* the turn's deadline, at the latest; 0: none worth looking at */
-  int64_t cancelled_ns; /* somebody asked; 0: nobody */
+  int64_t cancelled_ns; /* 0: not requested */
   uint32_t inside;      /* inline handlers of the turn that run */
   bool session_closed;
   bool ending;          /* no other thread may touch it any more */
@@ -156,7 +156,7 @@ void world_play(world *w, const script *s, uint32_t workers);
 void world_fini(world *w);
 /** A property did not hold. The first one counts. */
 void world_fail(world *w, const char *property, const char *format, ...) TP__PRINTF(3, 4);
-/** A door may refuse for a reason that the world has. */
+/** A function of the API may refuse for a reason that the world has. */
 void world_check_status(world *w, const char *what, tp_status status);
 /** Notes an event of such a session, whose turn is called as it is. @return whether it is of the host's turn. */
 bool world_heard(world *w, event_order *order, const tp_event *event);
@@ -193,7 +193,7 @@ tp_answer handler_run(void *self, tp_call *call);
 tp_status handler_complete(call_note *note);
 /** The same later, by a thread of its own. */
 void handler_complete_later(call_note *note);
-/** handler.c: what a host does with a call that it took: all but the answer. @return the note of it. */
+/** handler.c: what a host does with a call that it accepted: all but the answer. @return the note of it. */
 call_note *handler_take(const tp_work *work);
 /** taker.c: the inbox, and a host that takes from it. arg: the world. */
 tp_status taker_open(world *w);
@@ -212,7 +212,7 @@ void observer_run(void *arg);
 tp__thread *world_start(const char *name, void (*run)(void *arg), void *arg);
 
 /** trace.c: prints the script and what was noted; of the calls the newest 64. */
-void trace_tell(const world *w);
+void trace_print(const world *w);
 
 /** The same, to be joined. */
 tp__thread *world_start_joined(const char *name, void (*run)(void *arg), void *arg);
