@@ -92,7 +92,7 @@ static tp_answer run_tool(void *self, tp_tool_run *run) {
 
 static const tp_tool threaded = {.struct_size = sizeof(tp_tool), .name = "t", .run = run_tool};
 static const tp_tool in_line = {
-    .struct_size = sizeof(tp_tool), .name = "quick", .run = run_tool, .placement = TP_PLACEMENT_INLINE};
+    .struct_size = sizeof(tp_tool), .name = "inline", .run = run_tool, .placement = TP_PLACEMENT_INLINE};
 static const tp_tool *const tools[] = {&threaded, &in_line};
 static const tp_contribution bundle = {.struct_size = sizeof(tp_contribution),
                                        .kind = TP_KIND_TOOL_BUNDLE,
@@ -104,7 +104,7 @@ static const tp_contribution bundle = {.struct_size = sizeof(tp_contribution),
   { \
     .struct_size = sizeof(tp_tool_call), .id = TEXT(call_id), .name = TEXT(tool), .arguments = { "\x80", 1 } \
   }
-static const tp_tool_call call_structs[] = {CALL("a", "t"), CALL("b", "quick"), CALL("c", "nobody")};
+static const tp_tool_call call_structs[] = {CALL("a", "t"), CALL("b", "inline"), CALL("c", "nobody")};
 static const tp_tool_call *const calls[] = {&call_structs[0], &call_structs[1], &call_structs[2]};
 static const tp_model_response responses[] = {
     {.struct_size = sizeof(tp_model_response), .text = TEXT("let me see"), .calls = calls, .call_count = 3},

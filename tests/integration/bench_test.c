@@ -94,7 +94,7 @@ static void the_example_takes_as_long_as_it_sleeps(void **state) {
   report_free(&r);
 }
 
-/* The slow handler is the handlers' part; the quick phase before it is not. */
+/* The slow handler is the handlers' part; the phase before it, of microseconds, is not. */
 static void handlers_and_runtime_add_up_to_the_phase(void **state) {
   (void)state;
   static const char *const phases[] = {"turn.intake", "turn.pre_prompt_context"};

@@ -72,10 +72,10 @@ static int child_main(const char *file, const char *name) {
 #define HANDLER(word, slow_) \
   { .id = word, .phase = TP_PHASE_TURN_INTAKE, .run = run_handler, .self = (void *)(uintptr_t)word, .slow = slow_ }
   const hook hooks[] = {HANDLER("first", false), HANDLER("slow", true), HANDLER("last", false),
-                        {.id = "quick",
+                        {.id = "inline",
                          .phase = TP_PHASE_TURN_PRE_POLICY,
                          .run = run_handler,
-                         .self = (void *)(uintptr_t) "quick"},
+                         .self = (void *)(uintptr_t) "inline"},
                         {.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &brings}};
 #undef HANDLER
   static const uint32_t phases[] = {TP_PHASE_TURN_INTAKE, TP_PHASE_TURN_PRE_POLICY,
@@ -192,7 +192,7 @@ static void handler_in_which_a_process_died_is_named(void **state) {
   } rows[] = {{"first", TP_PHASE_TURN_INTAKE},
               {"slow", TP_PHASE_TURN_INTAKE},
               {"last", TP_PHASE_TURN_INTAKE},
-              {"quick", TP_PHASE_TURN_PRE_POLICY}};
+              {"inline", TP_PHASE_TURN_PRE_POLICY}};
   for (size_t i = 0; i < COUNT(rows); i++) {
     make_directory(state);
     assert_true(was_killed(run_child(rows[i].name)));

@@ -72,14 +72,14 @@ static tp_sqlite_store_report counts(void) {
 static void record_is_committed_when_a_phase_has_ended(void **state) {
   (void)state;
   tp_runtime *runtime = open_durable(open_sqlite(), TP_DURABILITY_SYNC, 0);
-  act quick = {0}, slow = {0};
-  add_hooks(runtime, &(hook){.id = "quick", .phase = PHASE, .self = &quick}, 1);
+  act inlined = {0}, slow = {0};
+  add_hooks(runtime, &(hook){.id = "inline", .phase = PHASE, .self = &inlined}, 1);
   add_hooks(runtime, &(hook){.id = "slow", .phase = BEST_EFFORT_PHASE, .self = &slow, .slow = true}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   for (int i = 1; i <= 3; i++) {
     tp_phase_result result = run_phase(turn, PHASE, NULL);
     assert_int_equal(result.outcome, TP_OK);
-    assert_run(&result, "quick", TP_STATE_SUCCEEDED, TP_REASON_NONE);
+    assert_run(&result, "inline", TP_STATE_SUCCEEDED, TP_REASON_NONE);
     assert_int_equal(number_of("SELECT count(*) FROM entry"), 2 * i - 1);
     run_phase(turn, BEST_EFFORT_PHASE, NULL);
     assert_int_equal(number_of("SELECT count(*) FROM run"), 2 * i);

@@ -110,14 +110,14 @@ static inline void recorder_free(recorder *r) {
   free(r);
 }
 
-static inline const tp_model *recorder_model(recorder *r, bool quick) {
+static inline const tp_model *recorder_model(recorder *r, bool is_inline) {
   r->model = (tp_model){.struct_size = sizeof(tp_model),
                         .name = "recorder",
                         .self = r,
                         .start = recorder_start,
                         .cancel = recorder_cancel,
                         .destroy = recorder_destroy,
-                        .placement = quick ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
+                        .placement = is_inline ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
   return &r->model;
 }
 

@@ -200,11 +200,11 @@ static void run_party(bool cancels) {
                              .key = TEXT("b"),
                              .tools = list,
                              .tool_count = 1};
-  act brings = {.emits = &bundle, .emit_count = 1}, quick = {0};
+  act brings = {.emits = &bundle, .emit_count = 1}, inlined = {0};
   hook hooks[] = {{.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &brings},
                   {.id = "defers", .phase = GATHER, .run = defer_to_strangers, .self = &handlers},
                   {.id = "slow", .phase = GATHER, .run = defer_to_strangers, .self = &handlers, .slow = true},
-                  {.id = "quick", .phase = TP_PHASE_TURN_INTAKE, .self = &quick},
+                  {.id = "inline", .phase = TP_PHASE_TURN_INTAKE, .self = &inlined},
                   {.id = "post", .phase = TP_PHASE_TURN_POST_TURN, .run = count_post_turn, .self = &p, .slow = true}};
   add_hooks(p.runtime, hooks, COUNT(hooks));
   pthread_t hosts[HOSTS];

@@ -14,7 +14,7 @@
 
 typedef struct asker {
   recorder *model;
-  bool quick, forever;
+  bool is_inline, forever;
   tp_model_request request; /* without messages: one user's message, "Hi" */
   latch asked;              /* the function has returned */
   tp_status status;
@@ -35,7 +35,8 @@ static tp_answer ask(void *self, tp_call *call) {
     request.messages = messages;
     request.message_count = 1;
   }
-  a->status = tp_call_ask_model(call, recorder_model(a->model, a->quick), &request, &response, &a->retryable, &fault);
+  const tp_model *model = recorder_model(a->model, a->is_inline);
+  a->status = tp_call_ask_model(call, model, &request, &response, &a->retryable, &fault);
   snprintf(a->text, sizeof a->text, "%.*s", (int)response.text.size, response.text.size ? response.text.data : "");
   snprintf(a->stop_reason, sizeof a->stop_reason, "%.*s", (int)response.stop_reason.size,
            response.stop_reason.size ? response.stop_reason.data : "");
@@ -84,8 +85,9 @@ static void handler_gets_the_response(void **state) {
                             .calls = {{.id = TEXT("1"), .name = TEXT("look"), .arguments = {"\x80", 1}}},
                             .call_count = 1,
                             .input_tokens = 7}};
-  for (int quick = 0; quick < 2; quick++) {
-    asker a = {.model = recorder_new(replies, 1), .quick = quick != 0, .request = {.system = TEXT("Be brief.")}};
+  for (int is_inline = 0; is_inline < 2; is_inline++) {
+    asker a = {
+        .model = recorder_new(replies, 1), .is_inline = is_inline != 0, .request = {.system = TEXT("Be brief.")}};
     run_once(&a, true);
     assert_int_equal(a.status, TP_OK);
     assert_string_equal(a.text, "Hello");

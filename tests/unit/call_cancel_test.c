@@ -49,9 +49,9 @@ static tp_answer run_tool(void *self, tp_tool_run *run) {
   return answer;
 }
 
-static tp_answer run_quick(void *self, tp_tool_run *run) {
+static tp_answer run_inline(void *self, tp_tool_run *run) {
   ((world *)self)->runs++;
-  return tp_tool_ok(run, tp_text_of("quick"));
+  return tp_tool_ok(run, tp_text_of("inline"));
 }
 
 /* "gated" waits in its gate, "asked" for a person. */
@@ -137,7 +137,7 @@ static tp_store *store_that_keeps_calls(world *w) {
 }
 
 static void open_world(world *w) {
-  static const char *const names[] = {"defers", "gated", "asked", "writes", "quick"};
+  static const char *const names[] = {"defers", "gated", "asked", "writes", "inline"};
   tp_runtime_options options = {.struct_size = sizeof options, .ask = ask, .ask_ctx = w, .log = note_log, .log_ctx = w};
   if (w->keeps) {
     options.store = store_that_keeps_calls(w);
@@ -151,7 +151,7 @@ static void open_world(world *w) {
   for (size_t i = 0; i < COUNT(names); i++) {
     w->tools[i] = (tp_tool){.struct_size = sizeof(tp_tool),
                             .name = names[i],
-                            .run = i == 4 ? run_quick : run_tool,
+                            .run = i == 4 ? run_inline : run_tool,
                             .self = w,
                             .placement = TP_PLACEMENT_INLINE};
     w->list[i] = &w->tools[i];
@@ -258,7 +258,7 @@ static void call_that_has_run_keeps_its_result_while_tool_result_is_under_way(vo
   begin_turn(&w);
   w.filter.deferral.ctx = &w;
   w.filter.deferred = &deferred;
-  submit(&w, (const char *const[]){"quick"}, 1);
+  submit(&w, (const char *const[]){"inline"}, 1);
   latch_wait(&deferred, 1);
   cancel(&w, "c0");
   cancel(&w, "c7");
@@ -280,7 +280,7 @@ static void cancelled_response_ends_each_call_where_it_waits(void **state) {
   world w = {0};
   begin_turn(&w);
   w.gate.deferred = &deferred;
-  submit(&w, (const char *const[]){"defers", "gated", "asked", "writes", "writes", "quick"}, 6);
+  submit(&w, (const char *const[]){"defers", "gated", "asked", "writes", "writes", "inline"}, 6);
   latch_wait(&w.begun, 2);
   latch_wait(&deferred, 1);
   while (w.questions == 0) sleep_ms(1);
@@ -291,12 +291,12 @@ static void cancelled_response_ends_each_call_where_it_waits(void **state) {
   for (int i = 0; i < 5; i++) assert_kind(w.results[i], TP_TOOL_CANCELLED);
   assert_true(w.results[0]->started && w.results[3]->started);
   assert_false(w.results[1]->started || w.results[2]->started || w.results[4]->started);
-  bool quick_had_run = w.results[5]->kind == TP_TOOL_OK; /* its gate is on a thread as well */
-  assert_int_equal(w.runs, quick_had_run ? 3 : 2);
-  assert_int_equal(w.filtered, quick_had_run ? 3 : 2);
-  assert_int_equal(w.posted, quick_had_run ? 3 : 2);
+  bool inline_had_run = w.results[5]->kind == TP_TOOL_OK; /* its gate is on a thread as well */
+  assert_int_equal(w.runs, inline_had_run ? 3 : 2);
+  assert_int_equal(w.filtered, inline_had_run ? 3 : 2);
+  assert_int_equal(w.posted, inline_had_run ? 3 : 2);
   assert_int_equal(w.cancels, 3);
-  submit(&w, (const char *const[]){"quick"}, 1); /* the turn goes on */
+  submit(&w, (const char *const[]){"inline"}, 1); /* the turn goes on */
   latch_wait(&w.ended, 2);
   assert_kind(w.results[0], TP_TOOL_OK);
   end_turn(&w);
@@ -359,13 +359,13 @@ static void call_whose_start_is_being_kept_is_not_run(void **state) {
   (void)state;
   world w = {.keeps = true};
   driven d;
-  begin_driven(&w, &d, "quick");
+  begin_driven(&w, &d, "inline");
   latch_wait(&w.keeping, 2);
   assert_int_equal(tp_submission_cancel_calls(w.submission, tp_text_of("c1"), NULL), TP_OK);
   assert_int_equal(tp_submission_cancel_calls(w.submission, tp_text_of("c7"), NULL), TP_OK);
   await_log(&w, "no call `c7`"); /* the first cancel was delivered before it */
   latch_hit(&w.may_keep);
-  end_driven(&w, &d, "T<quick>=<c0>T!<the call was cancelled>=<c1>");
+  end_driven(&w, &d, "T<inline>=<c0>T!<the call was cancelled>=<c1>");
   assert_int_equal(w.runs, 1);
 }
 
@@ -375,7 +375,7 @@ static void cancel_of_no_call_is_logged_and_changes_nothing(void **state) {
   (void)state;
   world w = {0};
   begin_turn(&w);
-  submit(&w, (const char *const[]){"quick", "defers"}, 2);
+  submit(&w, (const char *const[]){"inline", "defers"}, 2);
   latch_wait(&w.begun, 1);
   while (w.posted == 0) sleep_ms(1);
   cancel(&w, "c0");

@@ -337,9 +337,9 @@ static void a_quick_handler_needs_no_permits_unless_asked_for(void **state) {
   (void)state;
   world *w = world_open();
   tp_edit *edit = edit_of(w);
-  tp_handler quick = handler_of("h");
-  quick.placement = TP_PLACEMENT_INLINE;
-  assert_int_equal(tp_edit_add_handler(edit, &quick, NULL), TP_OK);
+  tp_handler inlined = handler_of("h");
+  inlined.placement = TP_PLACEMENT_INLINE;
+  assert_int_equal(tp_edit_add_handler(edit, &inlined, NULL), TP_OK);
   add(edit, subscription_of("a", GATHER));
   tp_subscription b = subscription_of("b", GATHER);
   b.max_concurrent = 3;
@@ -403,9 +403,9 @@ static void times_follow_from_the_longest_paths(void **state) {
   (void)state;
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
-  tp_handler quick = handler_of("q");
-  quick.placement = TP_PLACEMENT_INLINE;
-  assert_int_equal(tp_edit_add_handler(edit, &quick, NULL), TP_OK);
+  tp_handler inlined = handler_of("q");
+  inlined.placement = TP_PLACEMENT_INLINE;
+  assert_int_equal(tp_edit_add_handler(edit, &inlined, NULL), TP_OK);
   add(edit, timed("a", 100, TP_FAILURE_BEST_EFFORT, NULL));
   add(edit, timed("b", 300, TP_FAILURE_REQUIRED, "a"));
   add(edit, timed("c", 1000, TP_FAILURE_BEST_EFFORT, "a"));
@@ -420,7 +420,7 @@ static void times_follow_from_the_longest_paths(void **state) {
   assert_int_equal(plan->required_ns, 350 * MS);
   assert_int_equal(plan->budget_ns, 1100 * MS);
   assert_int_equal(plan->host_budget_ns, 0);
-  assert_int_equal(node_of(plan, "a")->required_tail_ns, 310 * MS); /* a quick one counts 10 ms */
+  assert_int_equal(node_of(plan, "a")->required_tail_ns, 310 * MS); /* an inline one counts 10 ms */
   assert_int_equal(node_of(plan, "b")->required_tail_ns, 10 * MS);
   assert_int_equal(node_of(plan, "c")->required_tail_ns, 0);
   assert_int_equal(node_of(plan, "e")->required_tail_ns, 0);

@@ -203,7 +203,7 @@ static void model_system_and_parameters_of_a_request_reach_the_model_and_the_pha
   world w;
   open_world(&w, replies, 1, hooks, COUNT(hooks));
   tp_turn_request request = request_of("now");
-  char name[] = "m2", system[] = "Be quick.", parameters[] = PARAMETERS;
+  char name[] = "m2", system[] = "Be brief.", parameters[] = PARAMETERS;
   request.model_name = name;
   request.system = tp_text_of(system);
   request.parameters = (tp_text){parameters, sizeof parameters - 1};
@@ -214,11 +214,11 @@ static void model_system_and_parameters_of_a_request_reach_the_model_and_the_pha
   tp_submission_unref(submission);
   assert_string_equal(w.model.model, "m2");
   assert_memory_equal(w.model.parameters, PARAMETERS, sizeof PARAMETERS - 1);
-  assert_string_equal(w.model.inner->requests[0], "S<Be quick.\n\nA section.>U<now>");
+  assert_string_equal(w.model.inner->requests[0], "S<Be brief.\n\nA section.>U<now>");
   assert_string_equal(seen.model, "m2");
   assert_string_equal(seen.policy_model, "m2");
   assert_string_equal(seen.pre_model, "m2");
-  assert_string_equal(seen.compiled, "Be quick.\n\nA section.");
+  assert_string_equal(seen.compiled, "Be brief.\n\nA section.");
   assert_int_equal(seen.count, 1);
   assert_int_equal(seen.temperature.size, 1);
   request = request_of("again"); /* and the next turn has its agent's */

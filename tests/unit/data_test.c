@@ -86,7 +86,7 @@ static void pointers_of_the_host_reach_every_callback_of_a_turn(void **state) {
   static const reply replies[] = {
       {.calls = {{.id = TEXT("c1"), .name = TEXT("fast")}, {.id = TEXT("c2"), .name = TEXT("slow")}}, .call_count = 2},
       {.text = "hi"}};
-  seen quick = {0}, slow = {0}, matched = {0}, fast_tool = {0}, slow_tool = {0}, events[2] = {{0}}, built = {0};
+  seen inlined = {0}, slow = {0}, matched = {0}, fast_tool = {0}, slow_tool = {0}, events[2] = {{0}}, built = {0};
   tp_tool tools[] = {
       {.struct_size = sizeof(tp_tool), .name = "fast", .run = tool_sees, .self = &fast_tool,
        .placement = TP_PLACEMENT_INLINE},
@@ -96,7 +96,7 @@ static void pointers_of_the_host_reach_every_callback_of_a_turn(void **state) {
       .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = list, .tool_count = 2};
   act brings = {.emits = &bundle, .emit_count = 1};
   hook hooks[] = {{.id = "build", .phase = TP_PHASE_AGENT_BUILD, .run = see, .self = &built},
-                  {.id = "quick", .phase = TP_PHASE_TURN_INTAKE, .run = see, .self = &quick},
+                  {.id = "inline", .phase = TP_PHASE_TURN_INTAKE, .run = see, .self = &inlined},
                   {.id = "slow", .phase = TP_PHASE_TURN_INTAKE, .run = see, .self = &slow, .slow = true},
                   {.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &brings}};
   tp_runtime *runtime = open_with_data();
@@ -120,7 +120,7 @@ static void pointers_of_the_host_reach_every_callback_of_a_turn(void **state) {
   assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
   tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("hello"), .data = &of_turn};
   assert_int_equal(tp_turn_run(session, &request, NULL, NULL), TP_OK);
-  const seen *places[] = {&quick, &slow, &matched, &fast_tool, &slow_tool, &events[0], &events[1], &model.seen};
+  const seen *places[] = {&inlined, &slow, &matched, &fast_tool, &slow_tool, &events[0], &events[1], &model.seen};
   for (size_t i = 0; i < COUNT(places); i++) assert_seen(places[i], &of_agent, &of_session, &of_turn);
   tp_session_close(session, NULL, NULL);
   close_runtime(runtime);
@@ -129,9 +129,9 @@ static void pointers_of_the_host_reach_every_callback_of_a_turn(void **state) {
 
 static void memory_of_a_turn_forgets_the_pointers_of_the_one_before(void **state) {
   (void)state;
-  seen quick = {0};
+  seen inlined = {0};
   tp_runtime *runtime = open_with_data();
-  add_hooks(runtime, &(hook){.id = "quick", .phase = TP_PHASE_TURN_INTAKE, .run = see, .self = &quick}, 1);
+  add_hooks(runtime, &(hook){.id = "inline", .phase = TP_PHASE_TURN_INTAKE, .run = see, .self = &inlined}, 1);
   tp_session *session;
   tp_session_options options = {.struct_size = sizeof options, .id = "s1", .data = &of_session};
   assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
@@ -140,14 +140,14 @@ static void memory_of_a_turn_forgets_the_pointers_of_the_one_before(void **state
     tp_turn_request request = {.struct_size = sizeof request, .data = &of_turn};
     assert_int_equal(tp_turn_begin(session, &request, &turn, NULL), TP_OK);
     run_phase(turn, TP_PHASE_TURN_INTAKE, NULL);
-    assert_seen(&quick, NULL, &of_session, &of_turn);
+    assert_seen(&inlined, NULL, &of_session, &of_turn);
     assert_ptr_equal(tp_turn_data(turn), &of_turn);
     assert_ptr_equal(tp_turn_session(turn), session);
     assert_ptr_equal(tp_turn_runtime(turn), runtime);
     tp_turn_end(turn);
     turn = begin_bare(runtime, 0);
     run_phase(turn, TP_PHASE_TURN_INTAKE, NULL);
-    assert_seen(&quick, NULL, NULL, NULL);
+    assert_seen(&inlined, NULL, NULL, NULL);
     assert_null(tp_turn_data(turn));
     assert_null(tp_turn_session(turn));
     tp_turn_end(turn);

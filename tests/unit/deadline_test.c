@@ -103,8 +103,8 @@ static void late_answer_is_noted_in_the_record_and_nowhere_else(void **state) {
   assert_int_equal(read_records(runtime, 1, keep_late, &late_ns), TP_OK);
   assert_int_equal(late_ns, 0);
   /* Another turn uses the same slots meanwhile, and never sees the answer. */
-  act quick = {0};
-  add_hooks(runtime, &(hook){.id = "quick", .phase = TP_PHASE_SESSION_START, .self = &quick, .slow = true}, 1);
+  act inlined = {0};
+  add_hooks(runtime, &(hook){.id = "inline", .phase = TP_PHASE_SESSION_START, .self = &inlined, .slow = true}, 1);
   turn = begin_bare(runtime, 0);
   latch_hit(&leave);
   for (int i = 0; i < 50; i++) {
@@ -257,7 +257,7 @@ static void quick_handler_that_overruns_its_limit_is_timed_out(void **state) {
   close_runtime(runtime);
 }
 
-/* A Deadline counts from ready, also while the owner calls another quick handler. */
+/* A Deadline counts from ready, also while the owner calls another inline handler. */
 static void quick_deadline_handler_behind_a_long_one_is_not_called_any_more(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a dependent does, cell by cell: how its dependency ended, along an `after` and along a `requires` edge, optional
- * ones too, with quick handlers and with such that leave the owner's thread. */
+ * ones too, with inline handlers and with such that leave the owner's thread. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -133,7 +133,7 @@ static void check_cell(const row *r, bool needs, bool slow) {
   assert_int_equal(result.outcome, TP_OK);
   if ((int)w.dependent.calls != want)
     fail_msg("%s, %s, %s: the dependent ran %u times", r->name, needs ? "requires" : "after",
-             slow ? "slow" : "quick", (unsigned)w.dependent.calls);
+             slow ? "slow" : "inline", (unsigned)w.dependent.calls);
   if (want) assert_run(&result, "dependent", TP_STATE_SUCCEEDED, TP_REASON_NONE);
   else assert_run(&result, "dependent", TP_STATE_SKIPPED, TP_REASON_DEPENDENCY);
   tp_turn_end(turn);

@@ -128,27 +128,27 @@ static tp_answer use_up_the_time(void *self, tp_tool_run *run) {
   return tp_tool_ok(run, tp_text_of("too late"));
 }
 
-#define QUICK(tool_name, function)                                                                       \
+#define INLINE_TOOL(tool_name, function)                                                                 \
   &(const tp_tool) {                                                                                     \
     .struct_size = sizeof(tp_tool), .name = tool_name, .run = function, .placement = TP_PLACEMENT_INLINE \
   }
 #define APART(tool_name, function) \
   &(const tp_tool) { .struct_size = sizeof(tp_tool), .name = tool_name, .run = function }
-static const tp_tool *const tools[] = {QUICK("nothing", say_nothing),
-                                QUICK("id", say_id),
-                                QUICK("silent", forget_to_say),
-                                QUICK("fails", be_unlucky),
-                                QUICK("later", defer_and_complete),
-                                QUICK("both", defer_and_answer),
-                                QUICK("twice", defer_twice),
-                                QUICK("pretends", pretend_to_defer),
-                                QUICK("cancels", cancel_its_turn),
-                                QUICK("slow", use_up_the_time),
-                                QUICK("open", open_one),
-                                QUICK("close", close_one),
-                                QUICK("mistake", mistake_it),
-                                APART("both_apart", defer_and_answer),
-                                APART("pretends_apart", pretend_to_defer)};
+static const tp_tool *const tools[] = {INLINE_TOOL("nothing", say_nothing),
+                                       INLINE_TOOL("id", say_id),
+                                       INLINE_TOOL("silent", forget_to_say),
+                                       INLINE_TOOL("fails", be_unlucky),
+                                       INLINE_TOOL("later", defer_and_complete),
+                                       INLINE_TOOL("both", defer_and_answer),
+                                       INLINE_TOOL("twice", defer_twice),
+                                       INLINE_TOOL("pretends", pretend_to_defer),
+                                       INLINE_TOOL("cancels", cancel_its_turn),
+                                       INLINE_TOOL("slow", use_up_the_time),
+                                       INLINE_TOOL("open", open_one),
+                                       INLINE_TOOL("close", close_one),
+                                       INLINE_TOOL("mistake", mistake_it),
+                                       APART("both_apart", defer_and_answer),
+                                       APART("pretends_apart", pretend_to_defer)};
 static const tp_contribution bundle = {.struct_size = sizeof(tp_contribution),
                                        .kind = TP_KIND_TOOL_BUNDLE,
                                        .key = TEXT("b"),

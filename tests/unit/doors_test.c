@@ -16,7 +16,7 @@ static tp_answer count_call(void *self, tp_tool_run *run) {
 }
 
 typedef struct one_tool {
-  bool quick;
+  bool is_inline;
   int calls;
 } one_tool;
 
@@ -26,7 +26,7 @@ static tp_answer bring_tool(void *self, tp_call *call) {
                   .name = "t",
                   .run = count_call,
                   .self = &t->calls,
-                  .placement = t->quick ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
+                  .placement = t->is_inline ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
   const tp_tool *tools[] = {&tool};
   (void)tp_call_emit_tool_bundle(call, "b", tools, 1);
   return TP_ANSWER_DONE;
@@ -34,9 +34,9 @@ static tp_answer bring_tool(void *self, tp_call *call) {
 
 static void tool_of_a_cancelled_turn_never_runs(void **state) {
   (void)state;
-  for (int quick = 0; quick < 2; quick++) {
+  for (int is_inline = 0; is_inline < 2; is_inline++) {
     tp_runtime *runtime = open_runtime(NULL);
-    one_tool tool = {.quick = quick};
+    one_tool tool = {.is_inline = is_inline};
     assert_int_equal(tp_hook_add(runtime, HOOK("turn.pre_tool_materialization", bring_tool, &tool), NULL), TP_OK);
     tp_turn *turn = begin_bare(runtime, 0);
     tp_phase_result brought = run_phase(turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL);

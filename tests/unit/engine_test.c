@@ -466,7 +466,7 @@ static void rewriters_work_on_what_the_one_before_left(void **state) {
   }
 }
 
-/* What came before the replacement: a quick handler with nothing to say, whose call might serve again. */
+/* What came before the replacement: an inline handler without contributions, whose call might serve again. */
 static void quick_handler_sees_what_one_on_a_thread_has_replaced(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);

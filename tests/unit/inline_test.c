@@ -169,7 +169,7 @@ static tp_answer be_odd(scene *s, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static tp_answer quick(void *self, tp_call *call) {
+static tp_answer run_part(void *self, tp_call *call) {
   part *p = self;
   scene *s = p->s;
   s->calls[p->node]++;
@@ -298,7 +298,7 @@ static void set_policy(oddity odd, hook *h) {
 static void register_nodes(const setting *set, tp_runtime *runtime, part *parts) {
   hook hooks[NODES] = {{.id = NULL}};
   for (uint32_t i = 0; i < NODES; i++) {
-    hooks[i] = (hook){.id = node_ids[i], .phase = set->phase, .run = quick, .self = &parts[i]};
+    hooks[i] = (hook){.id = node_ids[i], .phase = set->phase, .run = run_part, .self = &parts[i]};
     hooks[i].sub.limit_ms = 20000;
     if (i == ODD) set_policy(set->odd, &hooks[i]);
     if (set->shape == IN_A_ROW && i > 0) hooks[i].after = node_ids[i - 1];
@@ -525,7 +525,7 @@ static void result_stays_readable_while_the_next_phases_run(void **state) {
   scene s;
   part parts[NODES];
   open_scene(&s, EMITS, GATHER, IN_A_ROW, parts);
-  hook other = {.id = "other", .phase = TP_PHASE_TURN_PRE_POLICY, .run = quick, .self = &parts[0]};
+  hook other = {.id = "other", .phase = TP_PHASE_TURN_PRE_POLICY, .run = run_part, .self = &parts[0]};
   tp_turn_end(s.turn);
   add_hooks(s.runtime, &other, 1); /* a smaller plan takes over the blocks of a larger one */
   s.turn = begin_bare(s.runtime, 0);

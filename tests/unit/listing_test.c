@@ -44,12 +44,12 @@ static int32_t matches_all(void *ctx, const tp_match_view *view) { return (void)
 static world *peopled(void) {
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
-  tp_handler quick = handler_of("q");
-  quick.placement = TP_PLACEMENT_INLINE;
-  quick.kind = TP_HANDLER_KIND_SCRIPT;
-  quick.origin_file = "q.js";
-  quick.origin_line = 12;
-  assert_int_equal(tp_edit_add_handler(edit, &quick, NULL), TP_OK);
+  tp_handler inlined = handler_of("q");
+  inlined.placement = TP_PLACEMENT_INLINE;
+  inlined.kind = TP_HANDLER_KIND_SCRIPT;
+  inlined.origin_file = "q.js";
+  inlined.origin_line = 12;
+  assert_int_equal(tp_edit_add_handler(edit, &inlined, NULL), TP_OK);
   tp_subscription second = subscription_of("second", GATHER);
   second.handler = "q";
   second.after = EDGES(EDGE("first", false), EDGE("nobody", true));

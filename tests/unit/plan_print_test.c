@@ -115,9 +115,9 @@ static world *peopled(void) {
   handler.summary = "says \"hi\"\\\n\ttwice \x01";
   handler.idempotent = true;
   assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_OK);
-  tp_handler quick = handler_of("quick.one");
-  quick.placement = TP_PLACEMENT_INLINE;
-  assert_int_equal(tp_edit_add_handler(edit, &quick, NULL), TP_OK);
+  tp_handler inlined = handler_of("inline.h1");
+  inlined.placement = TP_PLACEMENT_INLINE;
+  assert_int_equal(tp_edit_add_handler(edit, &inlined, NULL), TP_OK);
   tp_subscription first = subscription_of("first", GATHER), second = subscription_of("second", GATHER);
   first.limit_ms = 250;
   second.needs = EDGES(EDGE("first", false));
@@ -130,7 +130,7 @@ static world *peopled(void) {
   second.match =
       &(tp_match){.struct_size = sizeof(tp_match), .matches = matches_all, .description = "tool is \"shell\\*\""};
   tp_subscription third = subscription_of("th\"ird\\", GATHER);
-  third.handler = "quick.one";
+  third.handler = "inline.h1";
   third.after = EDGES(EDGE("second", false));
   third.after_count = 1;
   third.metadata = "{\"a\": \"b\"}";
@@ -194,7 +194,7 @@ static void the_table_says_all_about_a_plan(void **state) {
       ("  4  second        h          host   1      blocking         5 s     best_effort  thread     after nobody?; "
        "needs "
        "first; 3 attempts exponential; when tool is \"shell\\*\"\n"),
-      "  5  th\"ird\\       quick.one  host   2      blocking         5 s     required     inline     after second\n",
+      "  5  th\"ird\\       inline.h1  host   2      blocking         5 s     required     inline     after second\n",
       "  critical path: first -> second -> th\"ird\\\n",
       "  worst case 20550 ms, required 5 s, budget 20550 ms, hash ",
   };
@@ -307,7 +307,7 @@ static void dot_draws_each_kind_of_edge_its_own_way(void **state) {
       "    \"guard\" -> \"guard2\" [style=dotted];\n",
       "    \"x\" -> \"y\" [style=dashed];\n",
       "    \"fire\" [tooltip=\"h\",xlabel=\"fire_and_record 30 s best_effort\",style=dashed];\n",
-      "    \"th\\\"ird\\\\\" [tooltip=\"quick.one\",xlabel=\"blocking 5 s required\",style=bold,color=red];\n",
+      "    \"th\\\"ird\\\\\" [tooltip=\"inline.h1\",xlabel=\"blocking 5 s required\",style=bold,color=red];\n",
   };
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) assert_has(text, parts[i]);
   world_close(w);

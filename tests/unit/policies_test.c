@@ -66,7 +66,7 @@ static void timeout_deadline(world *w) {
   timeout(w);
   w->hooks[0].sub.execution = TP_EXECUTION_DEADLINE;
 }
-static void timeout_quick(world *w) {
+static void timeout_inline(world *w) {
   w->it.sleeps_ms = 10;
   w->hooks[0].sub.limit_ms = 2;
 }
@@ -125,7 +125,7 @@ static const row table[] = {
     {"error of a slow one", error_slow, TP_STATE_FAILED, TP_REASON_ERROR, FAILURE},
     {"timeout", timeout, TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT, FAILURE},
     {"timeout of a deadline", timeout_deadline, TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT, FAILURE},
-    {"timeout of a quick one", timeout_quick, TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT, FAILURE},
+    {"timeout of an inline one", timeout_inline, TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT, FAILURE},
     {"malformed", malformed, TP_STATE_FAILED, TP_REASON_MALFORMED, FAILURE},
     {"capability", capability, TP_STATE_FAILED, TP_REASON_CAPABILITY, FAILURE},
     {"capability of a slow one", capability_slow, TP_STATE_FAILED, TP_REASON_CAPABILITY, FAILURE},
@@ -279,14 +279,14 @@ static void fire_and_record_is_not_waited_for_and_has_its_own_copy(void **state)
   latch leave = LATCH;
   kept k = {.done = LATCH};
   hold = &leave;
-  act quick = {.emits = &own, .emit_count = 1};
+  act inlined = {.emits = &own, .emit_count = 1};
   hook hooks[] = {{.id = "detached",
                    .phase = GATHER,
                    .run = keep_text,
                    .self = &k,
                    .slow = true,
                    .sub = {.execution = TP_EXECUTION_FIRE_AND_RECORD, .failure = TP_FAILURE_REQUIRED}},
-                  {.id = "quick", .phase = GATHER, .self = &quick}};
+                  {.id = "inline", .phase = GATHER, .self = &inlined}};
   add_hooks(runtime, hooks, 2);
   tp_turn *turn = begin_bare(runtime, 0);
   char *text = strdup("of the turn");

@@ -309,8 +309,8 @@ static void each_attempt_is_logged_at_debug_and_none_at_info(void **state) {
   static const reply hi[] = {{.text = "hi"}};
   for (int debug = 0; debug < 2; debug++) {
     notes n = NOTES;
-    act quick = {0}, retried = {.kind = TP_ANSWER_FAILED, .retryable = true, .succeeds_at = 3};
-    hook hooks[] = {{.id = "quick", .phase = TP_PHASE_MODEL_PRE, .self = &quick},
+    act inlined = {0}, retried = {.kind = TP_ANSWER_FAILED, .retryable = true, .succeeds_at = 3};
+    hook hooks[] = {{.id = "inline", .phase = TP_PHASE_MODEL_PRE, .self = &inlined},
                     {.id = "retried",
                      .phase = TP_PHASE_MODEL_PRE,
                      .self = &retried,
@@ -319,7 +319,7 @@ static void each_attempt_is_logged_at_debug_and_none_at_info(void **state) {
     tp_runtime *runtime = open_noted(&n, debug ? TP_LOG_DEBUG : 0, hooks, 2);
     say(runtime, hi, 1, NULL);
     if (debug) {
-      assert_has(n.log, "debug attempt 1 of hook quick in model.pre: succeeded");
+      assert_has(n.log, "debug attempt 1 of hook inline in model.pre: succeeded");
       assert_has(n.log, "debug attempt 1 of hook retried in model.pre: ");
       assert_has(n.log, ", it is tried again, turn turn7");
       assert_has(n.log, "debug attempt 3 of hook retried in model.pre: succeeded");

@@ -106,7 +106,7 @@ static void make_tool(tool_world *t, const char *name) {
 static void request_without_subscriptions_is_byte_for_byte_the_conversation(void **state) {
   (void)state;
   static const reply replies[] = {{.text = "hi"}, {.text = "fine </system-reminder>"}, {.text = "bye"}};
-  for (int quick = 0; quick < 2; quick++) {
+  for (int is_inline = 0; is_inline < 2; is_inline++) {
     world w = open_world(replies, 3);
     const tp_turn_result *result = say(&w, "hello");
     assert_int_equal(result->outcome, TP_TURN_COMPLETED);
@@ -1867,11 +1867,11 @@ static uint64_t open_tokens(tp_runtime *runtime) {
   return stats.tokens_open;
 }
 
-static world open_world_of_tokens(const reply *replies, uint32_t tokens, bool quick, bool destroys) {
+static world open_world_of_tokens(const reply *replies, uint32_t tokens, bool is_inline, bool destroys) {
   world w = {.runtime = open_runtime(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options),
                                                            .deferred_max = tokens}),
              .model = recorder_new(replies, 1)};
-  tp_session_options options = {.struct_size = sizeof options, .id = "s1", .model = recorder_model(w.model, quick)};
+  tp_session_options options = {.struct_size = sizeof options, .id = "s1", .model = recorder_model(w.model, is_inline)};
   if (!destroys) w.model->model.destroy = NULL;
   assert_int_equal(tp_session_open(w.runtime, &options, &w.session, NULL), TP_OK);
   return w;
@@ -1894,8 +1894,8 @@ static void cancel_a_turn(world *w, int nth) {
 static void a_turn_without_a_token_names_the_model_that_holds_them_and_the_host_abandons_them(void **state) {
   (void)state;
   static const reply replies[] = {{.never = true}};
-  for (int quick = 0; quick < 2; quick++) {
-    world w = open_world_of_tokens(replies, 2, quick, true);
+  for (int is_inline = 0; is_inline < 2; is_inline++) {
+    world w = open_world_of_tokens(replies, 2, is_inline, true);
     tp_token tokens[2];
     for (int i = 0; i < 2; i++) {
       cancel_a_turn(&w, i + 1);
@@ -1920,8 +1920,8 @@ static void a_turn_without_a_token_names_the_model_that_holds_them_and_the_host_
 static void the_token_of_a_model_without_destroy_ends_with_its_turn(void **state) {
   (void)state;
   static const reply replies[] = {{.never = true}};
-  for (int quick = 0; quick < 2; quick++) {
-    world w = open_world_of_tokens(replies, 1, quick, false);
+  for (int is_inline = 0; is_inline < 2; is_inline++) {
+    world w = open_world_of_tokens(replies, 1, is_inline, false);
     for (int i = 1; i <= 3; i++) {
       cancel_a_turn(&w, i);
       while (open_tokens(w.runtime) > 0) sched_yield(); /* until start has returned */

@@ -87,11 +87,11 @@ static tp_tool_call call_of(const char *id, const char *name) {
 
 static void tool_gets_its_arguments_and_gives_its_text(void **state) {
   (void)state;
-  for (int quick = 0; quick < 2; quick++) {
+  for (int is_inline = 0; is_inline < 2; is_inline++) {
     tp_runtime *runtime = open_runtime(NULL);
     bundle b = {.count = 0};
     job j = {.text = "done"};
-    add_tool(&b, "t", &j)->placement = quick ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD;
+    add_tool(&b, "t", &j)->placement = is_inline ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD;
     tp_turn *turn = begin_with(runtime, &b, NULL, 0);
     char bytes[4];
     tp_tool_call call = call_of("c1", "t");
@@ -437,7 +437,7 @@ static void count_up(void *ctx) { ++*(_Atomic int *)ctx; }
 
 static void tool_that_defers_is_completed_by_its_token(void **state) {
   (void)state;
-  for (int quick = 0; quick < 2; quick++) {
+  for (int is_inline = 0; is_inline < 2; is_inline++) {
     tp_runtime *runtime = open_runtime(NULL);
     latch entered = LATCH;
     _Atomic int cancels = 0, destroys = 0;
@@ -445,9 +445,9 @@ static void tool_that_defers_is_completed_by_its_token(void **state) {
     job never = {.defers = true, .entered = &entered, .deferral = {.cancel = count_up, .ctx = &cancels}};
     job ended = {.defers = true, .deferral = {.destroy = count_up, .ctx = &destroys}};
     tp_tool *tool = add_tool(&b, "never", &never);
-    tool->placement = quick ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD;
+    tool->placement = is_inline ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD;
     tool->limit_ms = 20;
-    add_tool(&b, "other", &ended)->placement = quick ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD;
+    add_tool(&b, "other", &ended)->placement = is_inline ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD;
     tp_turn *turn = begin_with(runtime, &b, NULL, 0);
     tp_tool_call call = call_of("c", "never");
     tp_tool_result result;
@@ -561,7 +561,7 @@ static void ten_thousand_deferred_calls_complete_with_two_workers(void **state) 
 
 static void sixty_four_calls_that_complete_in_reverse_have_their_results_in_call_order(void **state) {
   (void)state;
-  for (int quick = 0; quick < 2; quick++) {
+  for (int is_inline = 0; is_inline < 2; is_inline++) {
     tp_runtime_options options = {.struct_size = sizeof options, .engine_workers = 2, .handler_threads = 1};
     tp_runtime *runtime = open_runtime(&options);
     tp_token tokens[REVERSED];
@@ -572,7 +572,7 @@ static void sixty_four_calls_that_complete_in_reverse_have_their_results_in_call
                                          .run = join_crowd,
                                          .self = &c,
                                          .max_concurrent = REVERSED,
-                                         .placement = quick ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
+                                         .placement = is_inline ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
     tp_turn *turn = begin_with(runtime, &b, NULL, 0);
     tp_tool_call calls[REVERSED];
     for (int i = 0; i < REVERSED; i++) calls[i] = call_of("", "t");

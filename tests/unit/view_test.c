@@ -60,25 +60,25 @@ static void handlers_see_what_earlier_phases_have_merged(void **state) {
   static const tp_contribution contexts[] = {CONTEXT("b", "second", 1), CONTEXT("a", "first", 5)};
   act says_off = {.emits = &light, .emit_count = 1}, says_on = {.emits = &heavy, .emit_count = 1};
   act brings = {.emits = contexts, .emit_count = 2};
-  gathered beside = {0}, quick = {0}, slow = {0};
+  gathered beside = {0}, inlined = {0}, slow = {0};
   tp_runtime *runtime = open_runtime(NULL);
   hook hooks[] = {
       {.id = "off", .phase = TP_PHASE_TURN_PRE_POLICY, .self = &says_off},
       {.id = "on", .phase = TP_PHASE_TURN_PRE_POLICY, .self = &says_on},
       {.id = "brings", .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, .self = &brings},
       {.id = "beside", .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, .run = look, .self = &beside, .after = "brings"},
-      {.id = "quick", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .run = look, .self = &quick},
+      {.id = "inline", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .run = look, .self = &inlined},
       {.id = "slow", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .run = look, .self = &slow, .slow = true}};
   add_hooks(runtime, hooks, COUNT(hooks));
   for (int turn_number = 0; turn_number < 2; turn_number++) { /* and a turn begins with nothing */
     tp_turn *turn = begin_bare(runtime, 0);
     run_phase(turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL);
-    assert_gathered(&quick, "", "");
+    assert_gathered(&inlined, "", "");
     run_phase(turn, TP_PHASE_TURN_PRE_POLICY, NULL);
     run_phase(turn, TP_PHASE_TURN_PRE_PROMPT_CONTEXT, NULL);
     assert_gathered(&beside, "on", ""); /* not what its own phase is about to merge */
     run_phase(turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL);
-    assert_gathered(&quick, "on", "a=first b=second ");
+    assert_gathered(&inlined, "on", "a=first b=second ");
     assert_gathered(&slow, "on", "a=first b=second ");
     tp_turn_end(turn);
   }

@@ -63,7 +63,7 @@ static tp_answer wants_number(void *self, tp_call *call) {
   return tp_call_fail(call, 1, "not closed");
 }
 
-/* Quick handlers of one turn at a time are called by one thread: no lock is needed. */
+/* Inline handlers of one turn at a time are called by one thread: no lock is needed. */
 static tp_answer denies_every_third(void *self, tp_call *call) {
   static unsigned calls;
   (void)self;
