@@ -275,15 +275,15 @@ static void attempts_that_the_row_of_their_run_cannot_tell_of_are_kept(void **st
   (void)state;
   tp_runtime *runtime = open_durable(open_sqlite(), TP_DURABILITY_SYNC, 0);
   act flaky = {.kind = TP_ANSWER_FAILED, .reason = "no route", .code = 5, .retryable = true, .succeeds_at = 3};
-  act quiet = {0}, guard = {.kind = TP_ANSWER_DENY, .reason = "not on Sundays"};
-  add_hooks(runtime, &(hook){.id = "quiet", .phase = PHASE, .self = &quiet}, 1);
+  act silent = {0}, guard = {.kind = TP_ANSWER_DENY, .reason = "not on Sundays"};
+  add_hooks(runtime, &(hook){.id = "silent", .phase = PHASE, .self = &silent}, 1);
   add_hooks(runtime,
             &(hook){.id = "flaky", .phase = BEST_EFFORT_PHASE, .self = &flaky, .idempotent = true,
                     .sub = {.attempts = 4}}, 1);
   add_hooks(runtime, &(hook){.id = "guard", .phase = TP_PHASE_TURN_INTAKE, .self = &guard}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   run_phase(turn, PHASE, NULL);
-  assert_int_equal(attempts_of("quiet").count, 0);
+  assert_int_equal(attempts_of("silent").count, 0);
   run_phase(turn, BEST_EFFORT_PHASE, NULL);
   attempt_list l = attempts_of("flaky");
   assert_int_equal(l.count, 3);
@@ -341,8 +341,8 @@ static void size_and_hash_of_what_passed_through_a_phase_are_kept(void **state) 
   tp_runtime *runtime = open_with_hashes();
   const tp_contribution text = {.struct_size = sizeof text, .kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k"),
                                 .text = TEXT("the word is xylophone"), .weight = 1};
-  act brings = {.emits = &text, .emit_count = 1}, quiet = {0};
-  const hook hooks[] = {{.id = "a_quiet", .phase = BEST_EFFORT_PHASE, .self = &quiet},
+  act brings = {.emits = &text, .emit_count = 1}, silent = {0};
+  const hook hooks[] = {{.id = "a_silent", .phase = BEST_EFFORT_PHASE, .self = &silent},
                         {.id = "brings", .phase = BEST_EFFORT_PHASE, .self = &brings}};
   add_hooks(runtime, hooks, 2);
   tp_turn *turn = begin_bare(runtime, 0);
@@ -375,8 +375,8 @@ static void size_and_hash_of_what_passed_through_a_phase_are_kept(void **state) 
 static void phase_of_inline_handlers_has_the_hash_of_its_payload(void **state) {
   (void)state;
   tp_runtime *runtime = open_with_hashes();
-  act quiet = {0};
-  add_hooks(runtime, &(hook){.id = "quiet", .phase = PHASE, .self = &quiet}, 1);
+  act silent = {0};
+  add_hooks(runtime, &(hook){.id = "silent", .phase = PHASE, .self = &silent}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_field field = {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("hello")};
   tp_phase_input input = {.struct_size = sizeof input, .fields = &field, .field_count = 1};
@@ -424,8 +424,8 @@ static void attempts_go_with_their_entry(void **state) {
   assert_int_equal(tp_sqlite_store_open(&options, &store, NULL), TP_OK);
   sqlite_store = store;
   tp_runtime *runtime = open_durable(store, TP_DURABILITY_SYNC, 0);
-  act fails = {.kind = TP_ANSWER_FAILED, .reason = "no"}, quiet = {0};
-  add_hooks(runtime, &(hook){.id = "quiet", .phase = PHASE, .self = &quiet}, 1);
+  act fails = {.kind = TP_ANSWER_FAILED, .reason = "no"}, silent = {0};
+  add_hooks(runtime, &(hook){.id = "silent", .phase = PHASE, .self = &silent}, 1);
   add_hooks(runtime, &(hook){.id = "fails", .phase = BEST_EFFORT_PHASE, .self = &fails}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   for (int i = 0; i < 5; i++) run_phase(turn, BEST_EFFORT_PHASE, NULL);

@@ -150,11 +150,11 @@ static off_t size_of(const char *end) {
 /* There is room for the log, and none for the file that it is to be written back to. */
 static void log_that_cannot_be_written_back_is_written_back_later(void **state) {
   (void)state;
-  enum { LOTS = 40, EACH = 200 };
+  enum { BATCHES = 40, EACH = 200 };
   tp_store *store = open_store(0);
   full_only = ".db";
   disk_full = true;
-  for (uint64_t i = 0; i < LOTS; i++) {
+  for (uint64_t i = 0; i < BATCHES; i++) {
     record(store, 1 + i * EACH, EACH);
     assert_int_equal(store->commit(store->self, NULL), TP_OK); /* what is in the log is durable */
   }
@@ -162,20 +162,20 @@ static void log_that_cannot_be_written_back_is_written_back_later(void **state) 
   assert_true(log > 2 * file);
   disk_full = false;
   full_only = NULL;
-  record(store, 1 + LOTS * EACH, 1);
+  record(store, 1 + BATCHES * EACH, 1);
   assert_int_equal(store->commit(store->self, NULL), TP_OK);
   assert_true(size_of("") > file);
-  assert_int_equal(count_entries(store), LOTS * EACH + 1);
+  assert_int_equal(count_entries(store), BATCHES * EACH + 1);
   assert_whole(store);
   tp_store_free(store);
 }
 
 static void retention_goes_on_when_there_is_room(void **state) {
   (void)state;
-  enum { BOUND = 1 << 20, LOTS = 60, EACH = 200 };
+  enum { BOUND = 1 << 20, BATCHES = 60, EACH = 200 };
   tp_store *store = open_store(BOUND);
   uint64_t id = 1;
-  for (int i = 0; i < LOTS; i++, id += EACH) {
+  for (int i = 0; i < BATCHES; i++, id += EACH) {
     disk_full = i % 3 == 1;
     record(store, id, EACH);
     tp_status status = store->commit(store->self, NULL);
@@ -187,7 +187,7 @@ static void retention_goes_on_when_there_is_room(void **state) {
     record(store, id++, 1);
     assert_int_equal(store->commit(store->self, NULL), TP_OK);
     size = size_of("") + size_of("-wal");
-  } while (size > BOUND + BOUND / 5 && id < 2 * LOTS * EACH);
+  } while (size > BOUND + BOUND / 5 && id < 2 * BATCHES * EACH);
   int64_t kept = count_entries(store);
   assert_true(kept > 100 && kept < (int64_t)id - 1);
   assert_true(size <= BOUND + BOUND / 5);

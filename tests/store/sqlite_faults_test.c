@@ -591,8 +591,8 @@ static void options_that_make_no_sense_are_refused(void **state) {
   tp_sqlite_store_options slow = {.struct_size = sizeof slow, .path = path, .busy_ms = 600001};
   assert_int_equal(tp_sqlite_store_open(&slow, &store, &fault), TP_ERR_USAGE);
   assert_non_null(strstr(fault.message, "busy_ms"));
-  tp_sqlite_store_options odd = {.struct_size = sizeof odd, .path = path, .existing_only = 2};
-  assert_int_equal(tp_sqlite_store_open(&odd, &store, &fault), TP_ERR_USAGE);
+  tp_sqlite_store_options wrong_options = {.struct_size = sizeof wrong_options, .path = path, .existing_only = 2};
+  assert_int_equal(tp_sqlite_store_open(&wrong_options, &store, &fault), TP_ERR_USAGE);
   assert_non_null(strstr(fault.message, "existing_only"));
   tp_sqlite_store_options small = {.struct_size = sizeof small, .path = path, .page_cache_bytes = 65535};
   assert_int_equal(tp_sqlite_store_open(&small, &store, &fault), TP_ERR_USAGE);

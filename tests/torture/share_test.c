@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Phases of dear quick nodes under real threads: several hosts, engine workers that help, tokens completed by
- * strangers, cancels and the kill switch at any moment. What each node does follows from its number and the phase's, so
- * that afterwards it is known what must have come out: each node called at most once, none before what it waits for,
- * every contribution there, every entry recorded, nothing left. */
+ * Phases of expensive inline nodes under real threads: several hosts, engine workers that help, tokens completed by
+ * other threads, cancels and the kill switch at any moment. The behaviour of a node follows from its number and that of
+ * the phase, so the results are known: each node is called at most once, none before the nodes it waits for; every
+ * contribution is there, every entry is recorded, and no memory is left. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +33,7 @@ static uint32_t mix(uint32_t a, uint32_t b) {
 
 /* ---- a graph, and the hosts that run it ---- */
 
-typedef enum way { QUIET, EMITS, EMITS_MUCH, FAILS, SAYS_NO, DEFERS, DEFERS_AND_EMITS, ANSWERS_ITSELF } way;
+typedef enum way { SUCCEEDS, EMITS, EMITS_MUCH, FAILS, SAYS_NO, DEFERS, DEFERS_AND_EMITS, ANSWERS_ITSELF } way;
 
 /* One phase of one host, as it goes. */
 typedef struct host {
@@ -63,7 +63,7 @@ static party p;
 
 static way way_of(const host *h, uint32_t node) {
   uint32_t draw = mix(p.seed + h->number * 1000 + h->phase, node) % 64;
-  return draw < 44   ? QUIET
+  return draw < 44   ? SUCCEEDS
          : draw < 50 ? EMITS
          : draw < 52 ? EMITS_MUCH
          : draw < 54 ? FAILS
@@ -83,7 +83,7 @@ static uint32_t emits_of(way w) {
       return 2;
     case ANSWERS_ITSELF:
       return 1;
-    case QUIET:
+    case SUCCEEDS:
     case FAILS:
     case SAYS_NO:
     case DEFERS:
@@ -187,7 +187,7 @@ static tp_answer do_it(host *h, uint32_t node, tp_call *call) {
     case DEFERS:
     case ANSWERS_ITSELF:
       return defer(h, node, call, w);
-    case QUIET:
+    case SUCCEEDS:
       break;
   }
   return TP_ANSWER_DONE;

@@ -421,14 +421,14 @@ static void answer_around_the_deadline_has_exactly_one_outcome(void **state) {
 
 enum { ALLOCATION_MS = 20 };
 
-typedef struct dear_memory {
+typedef struct slow_memory {
   pthread_t owner;
   bool armed;              /* the owner's: an allocation takes its time */
   int64_t last_ended_ns;   /* of those */
-} dear_memory;
+} slow_memory;
 
 static void *take_long(void *ctx, size_t size) {
-  dear_memory *d = ctx;
+  slow_memory *d = ctx;
   if (pthread_equal(d->owner, pthread_self()) && d->armed) {
     sleep_ms(ALLOCATION_MS);
     d->last_ended_ns = now_ns();
@@ -444,14 +444,14 @@ static void give_back(void *ctx, void *memory, size_t size) {
 
 static tp_answer disarm(void *self, tp_call *call) {
   (void)call;
-  ((dear_memory *)self)->armed = false;
+  ((slow_memory *)self)->armed = false;
   return TP_ANSWER_DONE;
 }
 
 /* The first attempt needs memory, so handing it to a thread takes long here; that was the next handler's time. */
 static void handing_a_sibling_to_a_thread_is_not_the_time_of_the_next_handler(void **state) {
   (void)state;
-  dear_memory memory = {.owner = pthread_self()};
+  slow_memory memory = {.owner = pthread_self()};
   act sibling = {0};
   tp_runtime_options options = {
       .struct_size = sizeof options, .allocator = {.alloc = take_long, .release = give_back, .ctx = &memory}};

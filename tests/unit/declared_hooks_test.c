@@ -572,15 +572,15 @@ static void the_file_of_the_seed_is_read_with_all_its_keys(void **state) {
 
 /* ---- one hook alone, and what its program said ---- */
 
-typedef struct watched {
+typedef struct watcher {
   latch ended;
   char input[512], output[64], errors[64], reason[64];
   tp_answer answer;
   int32_t exit_code;
-} watched;
+} watcher;
 
 static void watch(void *ctx, const tp_hook_program *program) {
-  watched *w = ctx;
+  watcher *w = ctx;
   snprintf(w->input, sizeof w->input, "%.*s", (int)program->input.size, program->input.data);
   snprintf(w->output, sizeof w->output, "%.*s", (int)program->output.size, program->output.data);
   snprintf(w->errors, sizeof w->errors, "%.*s", (int)program->errors.size, program->errors.data);
@@ -596,7 +596,7 @@ static void one_hook_runs_alone_and_its_program_is_shown(void **state) {
   write_named("b.yaml", "id: guard\nenabled: false\nevent: tool.pre\nrequires: other\n"
                         "handler: {command: [sh, -c, 'echo out; echo no >&2; exit 3']}\n");
   tp_runtime *runtime = open_runtime(NULL);
-  watched w = {.ended = LATCH};
+  watcher w = {.ended = LATCH};
   tp_hooks_options options = {.struct_size = sizeof options,
                               .directory = directory,
                               .root = directory,
@@ -634,7 +634,7 @@ static void after_the_free_of_hooks_no_program_is_shown(void **state) {
   (void)state;
   write_named("a.yaml", "id: guard\nevent: tool.pre\nhandler: {command: ['true']}\n");
   tp_runtime *runtime = open_runtime(NULL);
-  watched w = {.ended = LATCH};
+  watcher w = {.ended = LATCH};
   tp_hooks_options options = {.struct_size = sizeof options,
                               .directory = directory,
                               .root = directory,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is refused, or harmless, at the public doors. */
+ * What is refused, or harmless, through the public API. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -107,14 +107,14 @@ static void an_unsupported_phase_is_refused(void **state) {
   (void)state;
   world *w = peopled();
   tp_edit *edit = edit_of(w);
-  tp_handler handler = handler_of("narrow");
+  tp_handler handler = handler_of("limited");
   handler.phases = (const uint32_t[]){STOP};
   handler.phase_count = 1;
   assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_OK);
   tp_subscription sub = subscription_of("new", GATHER);
-  sub.handler = "narrow";
+  sub.handler = "limited";
   add(edit, sub);
-  assert_refused(w, edit, TP_ERR_UNSUPPORTED_PHASE, "new", WORDS("`new`", "`narrow`", "test.gather"));
+  assert_refused(w, edit, TP_ERR_UNSUPPORTED_PHASE, "new", WORDS("`new`", "`limited`", "test.gather"));
   world_close(w);
 }
 

@@ -342,7 +342,7 @@ typedef struct verdicts {
   tp_answer first, second, third;
   tp_answer want;
   int ran;
-  const char *decider;
+  const char *denier;
 } verdicts;
 
 #define D TP_ANSWER_DENY
@@ -376,10 +376,10 @@ static void deny_beats_ask_beats_allow(void **state) {
       assert_int_equal(result.outcome, v->want == D ? TP_ERR_DENIED : TP_OK);
       assert_string_equal(tp_verdict_name(result.verdict), verdict_word(v->want));
       assert_int_equal(acts[0].calls + acts[1].calls + acts[2].calls, v->ran);
-      if (v->decider) {
-        assert_string_equal(result.subscription, v->decider);
+      if (v->denier) {
+        assert_string_equal(result.subscription, v->denier);
         assert_int_equal(result.reason.size, 2);
-        assert_int_equal(result.reason.data[1], v->decider[0]);
+        assert_int_equal(result.reason.data[1], v->denier[0]);
       } else {
         assert_null(result.subscription);
       }

@@ -12,50 +12,50 @@
 #include "tests/support/counting.h"
 #include "tests/support/model.h"
 
-/* ---- a history that is watched ---- */
+/* ---- a history that counts its calls ---- */
 
-typedef struct watched {
+typedef struct counted {
   tp_history *inner;
   tp_history face;
   _Atomic int destroys;
   latch deleting, may_delete;
-} watched;
+} counted;
 
-static tp_status watched_load(void *self, const tp_history_load *request, tp_fault *fault) {
-  watched *w = self;
+static tp_status counted_load(void *self, const tp_history_load *request, tp_fault *fault) {
+  counted *w = self;
   return w->inner->load(w->inner->self, request, fault);
 }
-static tp_status watched_append(void *self, const tp_history_append *request, tp_fault *fault) {
-  watched *w = self;
+static tp_status counted_append(void *self, const tp_history_append *request, tp_fault *fault) {
+  counted *w = self;
   return w->inner->append(w->inner->self, request, fault);
 }
-static tp_status watched_delete(void *self, const tp_history_delete *request, tp_fault *fault) {
-  watched *w = self;
+static tp_status counted_delete(void *self, const tp_history_delete *request, tp_fault *fault) {
+  counted *w = self;
   latch_hit(&w->deleting);
   latch_wait(&w->may_delete, 1);
   return w->inner->delete_session(w->inner->self, request, fault);
 }
-static tp_status watched_list(void *self, const tp_history_query *query, tp_history_session_fn each, void *ctx,
+static tp_status counted_list(void *self, const tp_history_query *query, tp_history_session_fn each, void *ctx,
                               tp_fault *fault) {
-  watched *w = self;
+  counted *w = self;
   return w->inner->list_sessions(w->inner->self, query, each, ctx, fault);
 }
-static void watched_destroy(void *self) {
-  watched *w = self;
+static void counted_destroy(void *self) {
+  counted *w = self;
   w->destroys++;
   tp_history_free(w->inner);
 }
 
-static const tp_history *watch(watched *w) {
-  *w = (watched){.deleting = LATCH, .may_delete = LATCH};
+static const tp_history *count_calls(counted *w) {
+  *w = (counted){.deleting = LATCH, .may_delete = LATCH};
   assert_int_equal(tp_history_memory_new(NULL, &w->inner, NULL), TP_OK);
   w->face = (tp_history){.struct_size = sizeof w->face,
                          .self = w,
-                         .load = watched_load,
-                         .append = watched_append,
-                         .delete_session = watched_delete,
-                         .list_sessions = watched_list,
-                         .destroy = watched_destroy};
+                         .load = counted_load,
+                         .append = counted_append,
+                         .delete_session = counted_delete,
+                         .list_sessions = counted_list,
+                         .destroy = counted_destroy};
   latch_hit(&w->may_delete);
   return &w->face;
 }
@@ -109,8 +109,8 @@ static bool note_name(void *ctx, const tp_history_session *row) {
 
 static void shared_history_is_destroyed_with_the_last_that_refers_to_it(void **state) {
   (void)state;
-  watched w;
-  tp_shared_history *shared = share(watch(&w));
+  counted w;
+  tp_shared_history *shared = share(count_calls(&w));
   tp_runtime_options options = {.struct_size = sizeof options, .shared_history = shared};
   tp_runtime *runtime = open_runtime(&options);
   tp_runtime *other = open_runtime(NULL);
@@ -135,8 +135,8 @@ static void shared_history_is_destroyed_with_the_last_that_refers_to_it(void **s
 static void sessions_of_a_shared_history_go_on_where_they_were(void **state) {
   (void)state;
   static const reply replies[] = {{.text = "hi"}};
-  watched w;
-  tp_shared_history *shared = share(watch(&w));
+  counted w;
+  tp_shared_history *shared = share(count_calls(&w));
   for (int i = 0; i < 2; i++) {
     tp_runtime *runtime = open_runtime(NULL);
     recorder *model = recorder_new(replies, 1);
@@ -158,8 +158,8 @@ static void sessions_of_a_shared_history_go_on_where_they_were(void **state) {
 
 static void what_is_refused_is_not_taken_and_not_referenced(void **state) {
   (void)state;
-  watched w;
-  const tp_history *history = watch(&w);
+  counted w;
+  const tp_history *history = count_calls(&w);
   tp_history wrong = *history;
   tp_shared_history *shared = NULL;
   tp_fault fault = {0};
@@ -192,8 +192,8 @@ static void what_is_refused_is_not_taken_and_not_referenced(void **state) {
 
 static void session_is_deleted_when_it_is_closed_and_not_before(void **state) {
   (void)state;
-  watched w;
-  tp_shared_history *shared = share(watch(&w));
+  counted w;
+  tp_shared_history *shared = share(count_calls(&w));
   tp_runtime *runtime = open_runtime(NULL);
   tp_session *session = open_session(runtime, "t", "s", shared);
   tp_fault fault = {0};
@@ -216,8 +216,8 @@ static void *delete_it(void *arg) {
 
 static void session_that_is_being_deleted_is_not_opened(void **state) {
   (void)state;
-  watched w;
-  tp_shared_history *shared = share(watch(&w));
+  counted w;
+  tp_shared_history *shared = share(count_calls(&w));
   tp_runtime *runtime = open_runtime(NULL);
   tp_session *session = open_session(runtime, NULL, "s", shared);
   say(session);
@@ -241,8 +241,8 @@ static void session_that_is_being_deleted_is_not_opened(void **state) {
 
 static void history_without_delete_and_list_says_so(void **state) {
   (void)state;
-  watched w;
-  tp_history plain = *watch(&w);
+  counted w;
+  tp_history plain = *count_calls(&w);
   plain.delete_session = NULL;
   plain.list_sessions = NULL;
   tp_shared_history *shared = share(&plain);
@@ -478,10 +478,10 @@ static void token_of_an_append_is_completed_by_tp_history_complete_alone(void **
 
 static void history_has_one_way_to_append(void **state) {
   (void)state;
-  watched w;
+  counted w;
   tp_shared_history *shared = NULL;
   tp_fault fault = {0};
-  tp_history history = *watch(&w);
+  tp_history history = *count_calls(&w);
   history.append_start = begin_append;
   assert_int_equal(tp_history_share(NULL, &history, &shared, &fault), TP_ERR_USAGE);
   assert_non_null(strstr(fault.message, "append_start"));

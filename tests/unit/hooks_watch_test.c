@@ -14,7 +14,7 @@
 #include "tests/support/hook_files.h"
 #include "tests/support/leftovers.h"
 
-enum { NEVER_QUIET_MS = 60000, QUIET_MS = 20 };
+enum { LONG_QUIET_MS = 60000, SHORT_QUIET_MS = 20 };
 
 /* A hook whose question says which version it is. */
 static void write_version(const char *id, const char *event, int version) {
@@ -103,7 +103,7 @@ static void change_is_picked_up_and_turns_that_run_keep_theirs(void **state) {
   (void)state;
   host h = {.mutex = PTHREAD_MUTEX_INITIALIZER};
   write_version("a", "tool.pre", 1);
-  open_host(&h, QUIET_MS);
+  open_host(&h, SHORT_QUIET_MS);
   tp_turn *old = begin_bare(h.runtime, 60000);
   assert_int_equal(version_in(old, TP_PHASE_TOOL_PRE), 1);
   write_version("a", "tool.pre", 2);
@@ -126,7 +126,7 @@ static void refused_change_leaves_the_old_and_is_said(void **state) {
   (void)state;
   host h = {.mutex = PTHREAD_MUTEX_INITIALIZER};
   write_version("a", "tool.pre", 1);
-  open_host(&h, QUIET_MS);
+  open_host(&h, SHORT_QUIET_MS);
   write_named("b.yaml", "id: b\nevent: tool.pre\ncolour: red\n");
   wait_reload(&h, TP_ERR_MALFORMED);
   assert_non_null(strstr(h.fault.subject, "b.yaml"));
@@ -145,7 +145,7 @@ static void content_that_is_not_trusted_waits_for_its_trust(void **state) {
   (void)state;
   host h = {.mutex = PTHREAD_MUTEX_INITIALIZER};
   write_version("a", "tool.pre", 1);
-  open_host(&h, QUIET_MS);
+  open_host(&h, SHORT_QUIET_MS);
   h.distrusts = true;
   write_version("a", "tool.pre", 2);
   wait_reload(&h, TP_ERR_USAGE);
@@ -169,7 +169,7 @@ static void folders_are_followed_and_a_directory_that_comes_back(void **state) {
   snprintf(away, sizeof away, "%s.away", directory);
   write_version("a", "tool.pre", 1);
   assert_int_equal(mkdir(inner, 0700), 0);
-  open_host(&h, QUIET_MS);
+  open_host(&h, SHORT_QUIET_MS);
   write_named("scripts/x.sh", "one");
   wait_reload(&h, TP_OK);
   write_named("scripts/x.sh", "two");
@@ -190,7 +190,7 @@ static void switch_takes_hooks_away_at_the_next_reload(void **state) {
   (void)state;
   host h = {.mutex = PTHREAD_MUTEX_INITIALIZER};
   write_version("a", "tool.pre", 1);
-  open_host(&h, NEVER_QUIET_MS);
+  open_host(&h, LONG_QUIET_MS);
   setenv("TURNPHASE_DISABLE_HOOKS", "1", 1);
   assert_int_equal(tp_hooks_watch_reload(h.watch, NULL), TP_OK);
   unsetenv("TURNPHASE_DISABLE_HOOKS");
@@ -282,7 +282,7 @@ static void each_turn_sees_one_version_while_hooks_are_reloaded(void **state) {
   runner runners[THREADS];
   write_version("a", "tool.create", 1);
   write_version("b", "tool.pre", 1);
-  open_host(&h, NEVER_QUIET_MS); /* both files change as one: the test says when */
+  open_host(&h, LONG_QUIET_MS); /* both files change as one: the test says when */
   for (int i = 0; i < THREADS; i++) {
     runners[i] = (runner){.runtime = h.runtime};
     pthread_create(&runners[i].thread, NULL, run_turns, &runners[i]);

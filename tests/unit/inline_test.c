@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Phases of quick handlers go a short way when nobody watches them. What they
- * come to must be the same as on the long one: here most things are run both
- * ways, on turns with and without an event callback, and what they came to is
- * compared line by line. */
+ * A phase of inline handlers takes the fast path when its turn has no listener.
+ * Its outcome must be that of the general path: most cases run on both, on turns
+ * with and without an event callback, and the outcomes are compared line by
+ * line. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,22 +16,22 @@
 #include "tests/support/counting.h"
 #include "tests/support/host.h"
 
-enum { GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, CHAIN = TP_PHASE_TURN_INTAKE, NODES = 5, ODD = 2 };
+enum { GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, CHAIN = TP_PHASE_TURN_INTAKE, NODES = 5, THIRD = 2 };
 
 static const char *const node_ids[NODES] = {"n0", "n1", "n2", "n3", "n4"};
 
-/* Nobody helps: a slow machine would make the nodes dear and share them, and
- * what is called at once has no order. */
+/* Without helpers: a slow machine would make the nodes expensive and share them,
+ * and nodes that are called at once have no order. */
 static tp_runtime *open_alone(const tp_runtime_options *options) {
   tp_runtime *runtime = open_runtime(options);
   tp__runtime_helpers(runtime)->max = 0;
   return runtime;
 }
 
-/* ---- what a quick handler does when it is told to ---- */
+/* ---- what the third node does in the armed run ---- */
 
-typedef enum oddity {
-  ORDINARY,
+typedef enum behavior {
+  SUCCEEDS,
   EMITS,
   EMITS_WHAT_IT_MAY_NOT,
   FAILS,
@@ -49,32 +49,32 @@ typedef enum oddity {
   OVERRUNS_THE_BUDGET,
   KILLS_THE_THIRD,
   CANCELS_THE_TURN,
-  ODDITIES
-} oddity;
+  BEHAVIORS
+} behavior;
 
-static const char *const oddity_names[ODDITIES] = {"ordinary",
-                                                   "emits",
-                                                   "emits what it may not",
-                                                   "fails",
-                                                   "fails, required",
-                                                   "fails, with a fallback",
-                                                   "fails once",
-                                                   "denies",
-                                                   "allows",
-                                                   "replaces",
-                                                   "talks nonsense",
-                                                   "defers",
-                                                   "is answered before it returns",
-                                                   "defers for ever",
-                                                   "overruns its limit",
-                                                   "overruns the budget",
-                                                   "kills the third",
-                                                   "cancels the turn"};
+static const char *const behavior_names[BEHAVIORS] = {"succeeds",
+                                                      "emits",
+                                                      "emits what it may not",
+                                                      "fails",
+                                                      "fails, required",
+                                                      "fails, with a fallback",
+                                                      "fails once",
+                                                      "denies",
+                                                      "allows",
+                                                      "replaces",
+                                                      "talks nonsense",
+                                                      "defers",
+                                                      "is answered before it returns",
+                                                      "defers for ever",
+                                                      "overruns its limit",
+                                                      "overruns the budget",
+                                                      "kills the third",
+                                                      "cancels the turn"};
 
 typedef struct scene {
   tp_runtime *runtime;
   tp_turn *turn;
-  oddity odd;
+  behavior behavior;
   bool armed;
   pthread_t completer;
   bool completer_runs;
@@ -110,9 +110,9 @@ static void spin_ms(int64_t ms) {
 
 static tp_answer defer(scene *s, tp_call *call) {
   tp_answer outcome = tp_call_defer(call, &(tp_deferral){.struct_size = sizeof(tp_deferral)}, &s->token);
-  if (s->odd == DEFERS_FOR_EVER) return outcome;
+  if (s->behavior == DEFERS_FOR_EVER) return outcome;
   s->completer_runs = pthread_create(&s->completer, NULL, complete, s) == 0;
-  if (s->odd != DEFERS_AND_IS_ANSWERED_FIRST || !s->completer_runs) return outcome;
+  if (s->behavior != DEFERS_AND_IS_ANSWERED_FIRST || !s->completer_runs) return outcome;
   pthread_join(s->completer, NULL);
   s->completer_runs = false;
   return outcome;
@@ -122,12 +122,12 @@ static void note_delay(scene *s) {
   if (now_ns() - s->begun_ns > 15 * 1000000) s->disturbed = true;
 }
 
-static tp_answer be_odd(scene *s, tp_call *call) {
+static tp_answer behave(scene *s, tp_call *call) {
   note_delay(s);
-  switch (s->odd) {
-    case ORDINARY:
+  switch (s->behavior) {
+    case SUCCEEDS:
     case KILLS_THE_THIRD:
-    case ODDITIES:
+    case BEHAVIORS:
       break;
     case EMITS:
       (void)!tp_call_emit_audit(call, "a", "first");
@@ -173,9 +173,9 @@ static tp_answer run_part(void *self, tp_call *call) {
   part *p = self;
   scene *s = p->s;
   s->calls[p->node]++;
-  if (s->armed && s->odd == KILLS_THE_THIRD && p->node == 0)
-    (void)!tp_subscription_kill(s->runtime, node_ids[ODD], true, NULL);
-  return s->armed && p->node == ODD ? be_odd(s, call) : TP_ANSWER_DONE;
+  if (s->armed && s->behavior == KILLS_THE_THIRD && p->node == 0)
+    (void)!tp_subscription_kill(s->runtime, node_ids[THIRD], true, NULL);
+  return s->armed && p->node == THIRD ? behave(s, call) : TP_ANSWER_DONE;
 }
 
 /* ---- what a phase came to, in words ---- */
@@ -197,7 +197,7 @@ static void say(account *a, const char *format, ...) {
 
 static void say_run(account *a, const tp_run_record *run) {
   say(a,
-      "  %s of %s by %s: %s %s, verdict %u, %u attempts, brought %u, code %u, "
+      "  %s of %s by %s: %s %s, verdict %u, %u attempts, contributed %u, code %u, "
       "execution %u, failure %u%s",
       run->subscription, run->handler, run->owner, tp_state_name(run->state), tp_reason_name(run->reason), run->verdict,
       run->attempts, run->contribution_count, run->code, run->execution, run->failure,
@@ -214,7 +214,7 @@ static void say_contribution(account *a, const tp_merged_entry *entry) {
 
 static void say_result(account *a, const tp_phase_result *result) {
   say(a, "%s, verdict %d, by %s: %.*s\n", tp_status_name(result->outcome), result->verdict,
-      result->subscription ? result->subscription : "nobody", (int)result->reason.size,
+      result->subscription ? result->subscription : "none", (int)result->reason.size,
       result->reason.size ? result->reason.data : "");
   for (uint32_t i = 0; i < result->run_count; i++) {
     tp_run_record run = *tp_phase_result_run(result, i);
@@ -273,23 +273,23 @@ static void assert_recorded(tp_runtime *runtime, record_search *search) {
 typedef enum shape { APART, IN_A_ROW, FANNED, SHAPES } shape;
 
 typedef struct setting {
-  oddity odd;
+  behavior behavior;
   uint32_t phase;
   shape shape;
   tp_timestamps timestamps;
 } setting;
 
-static void set_policy(oddity odd, hook *h) {
+static void set_policy(behavior third, hook *h) {
   static const tp_contribution fallback = {.struct_size = sizeof(tp_contribution),
                                            .kind = TP_KIND_PROMPT_CONTEXT,
                                            .key = TEXT("f"),
                                            .text = TEXT("instead")};
   static const tp_contribution *const list[] = {&fallback};
-  if (odd == FAILS_REQUIRED) h->sub.failure = TP_FAILURE_REQUIRED;
-  if (odd == FAILS_ONCE) h->sub.attempts = 2;
+  if (third == FAILS_REQUIRED) h->sub.failure = TP_FAILURE_REQUIRED;
+  if (third == FAILS_ONCE) h->sub.attempts = 2;
   h->idempotent = true;
-  if (odd == OVERRUNS_ITS_LIMIT || odd == DEFERS_FOR_EVER) h->sub.limit_ms = 30;
-  if (odd != FAILS_TO_FALLBACK) return;
+  if (third == OVERRUNS_ITS_LIMIT || third == DEFERS_FOR_EVER) h->sub.limit_ms = 30;
+  if (third != FAILS_TO_FALLBACK) return;
   h->sub.failure = TP_FAILURE_FALLBACK;
   h->sub.fallback = list;
   h->sub.fallback_count = 1;
@@ -300,13 +300,13 @@ static void register_nodes(const setting *set, tp_runtime *runtime, part *parts)
   for (uint32_t i = 0; i < NODES; i++) {
     hooks[i] = (hook){.id = node_ids[i], .phase = set->phase, .run = run_part, .self = &parts[i]};
     hooks[i].sub.limit_ms = 20000;
-    if (i == ODD) set_policy(set->odd, &hooks[i]);
+    if (i == THIRD) set_policy(set->behavior, &hooks[i]);
     if (set->shape == IN_A_ROW && i > 0) hooks[i].after = node_ids[i - 1];
-    if (set->shape == FANNED && i > ODD) hooks[i].needs = node_ids[ODD];
-    if (set->shape == FANNED && i == ODD) hooks[i].after = node_ids[0];
+    if (set->shape == FANNED && i > THIRD) hooks[i].needs = node_ids[THIRD];
+    if (set->shape == FANNED && i == THIRD) hooks[i].after = node_ids[0];
   }
   add_hooks(runtime, hooks, NODES);
-  if (set->odd != OVERRUNS_THE_BUDGET) return;
+  if (set->behavior != OVERRUNS_THE_BUDGET) return;
   tp_edit *edit;
   assert_int_equal(tp_edit_begin(runtime, NULL, &edit, NULL), TP_OK);
   assert_int_equal(tp_edit_set_budget(edit, set->phase, 50, NULL), TP_OK);
@@ -334,20 +334,20 @@ static void run_and_say(scene *s, uint32_t phase, account *a) {
   tp_phase_result_release(s->turn, &result);
 }
 
-/* Quiet, quiet, odd and kept, quiet, quiet; at the end the kept one is read.
- * @return whether the machine let it be. */
-static bool play_scene(const setting *set, bool watched, account *a) {
+/* Five runs of the phase: in the third one the third node behaves as set, and its result is read at the end.
+ * @return false: a slow machine disturbed it. */
+static bool play_scene(const setting *set, bool has_listener, account *a) {
   static _Atomic uint32_t events;
   events = 0;
   a->size = 0;
   tp_runtime_options options = {
       .struct_size = sizeof options, .allocator = counting, .timestamps = set->timestamps, .engine_workers = 1};
-  scene s = {.runtime = open_alone(&options), .odd = set->odd};
+  scene s = {.runtime = open_alone(&options), .behavior = set->behavior};
   part parts[NODES];
   for (uint32_t i = 0; i < NODES; i++) parts[i] = (part){&s, i};
   register_nodes(set, s.runtime, parts);
   tp_session_options session_options = {.struct_size = sizeof session_options, .id = "s", .event_ctx = &events};
-  if (watched) session_options.on_event = ignore_event;
+  if (has_listener) session_options.on_event = ignore_event;
   tp_session *session;
   assert_int_equal(tp_session_open(s.runtime, &session_options, &session, NULL), TP_OK);
   tp_turn_request request = {.struct_size = sizeof request};
@@ -355,62 +355,63 @@ static bool play_scene(const setting *set, bool watched, account *a) {
   for (int i = 0; i < 2; i++) run_and_say(&s, set->phase, a);
   s.armed = true;
   s.begun_ns = now_ns();
-  tp_phase_result odd = run_bare(s.turn, set->phase);
+  tp_phase_result armed_result = run_bare(s.turn, set->phase);
   s.armed = false;
   if (s.completer_runs) pthread_join(s.completer, NULL);
   for (int i = 0; i < 2; i++) run_and_say(&s, set->phase, a);
-  if (set->odd == KILLS_THE_THIRD) assert_int_equal(tp_subscription_kill(s.runtime, node_ids[ODD], false, NULL), TP_OK);
+  if (set->behavior == KILLS_THE_THIRD)
+    assert_int_equal(tp_subscription_kill(s.runtime, node_ids[THIRD], false, NULL), TP_OK);
   run_and_say(&s, set->phase, a);
-  say_result(a, &odd);
-  record_search search = searched_for(&odd);
-  tp_phase_result_release(s.turn, &odd);
+  say_result(a, &armed_result);
+  record_search search = searched_for(&armed_result);
+  tp_phase_result_release(s.turn, &armed_result);
   tp_turn_end(s.turn);
   if (set->timestamps == TP_TIMESTAMPS_FULL) assert_recorded(s.runtime, &search);
   for (uint32_t i = 0; i < NODES; i++) say(a, "%u calls of %s\n", s.calls[i], node_ids[i]);
   tp_session_close(session, NULL, NULL);
   close_runtime(s.runtime);
   assert_int_equal(blocks_open, 0);
-  assert_int_equal(events > 0, watched);
+  assert_int_equal(events > 0, has_listener);
   return !s.disturbed;
 }
 
 static void compare(const setting *set) {
-  static account watched, unwatched;
-  while (!play_scene(set, true, &watched)) {}
-  while (!play_scene(set, false, &unwatched)) {}
-  if (strcmp(watched.text, unwatched.text) == 0) return;
+  static account with_listener, without_listener;
+  while (!play_scene(set, true, &with_listener)) {}
+  while (!play_scene(set, false, &without_listener)) {}
+  if (strcmp(with_listener.text, without_listener.text) == 0) return;
   size_t at = 0;
-  for (size_t i = 0; watched.text[i] && watched.text[i] == unwatched.text[i]; i++)
-    if (watched.text[i] == '\n') at = i + 1;
-  print_message("watched: %.200s\nnot watched: %.200s\n", watched.text + at, unwatched.text + at);
-  fail_msg("the third node %s: phase %u, shape %d, time-stamps %d", oddity_names[set->odd], set->phase, set->shape,
-           set->timestamps);
+  for (size_t i = 0; with_listener.text[i] && with_listener.text[i] == without_listener.text[i]; i++)
+    if (with_listener.text[i] == '\n') at = i + 1;
+  print_message("with a listener: %.200s\nwithout: %.200s\n", with_listener.text + at, without_listener.text + at);
+  fail_msg("the third node %s: phase %u, shape %d, time-stamps %d", behavior_names[set->behavior], set->phase,
+           set->shape, set->timestamps);
 }
 
 /* Without a listener one time-stamp is taken of all nodes: which of them took long is not seen (runtime.h). */
-static bool is_comparable(oddity odd, tp_timestamps timestamps) {
-  return timestamps != TP_TIMESTAMPS_COARSE || (odd != OVERRUNS_ITS_LIMIT && odd != OVERRUNS_THE_BUDGET);
+static bool is_comparable(behavior third, tp_timestamps timestamps) {
+  return timestamps != TP_TIMESTAMPS_COARSE || (third != OVERRUNS_ITS_LIMIT && third != OVERRUNS_THE_BUDGET);
 }
 
-static void compare_all(const oddity *odds, size_t count) {
+static void compare_all(const behavior *behaviors, size_t count) {
   static const uint32_t phases[] = {GATHER, CHAIN};
   for (size_t i = 0; i < count; i++)
     for (size_t phase = 0; phase < COUNT(phases); phase++)
       for (shape s = APART; s < SHAPES; s++)
         for (tp_timestamps t = TP_TIMESTAMPS_FULL; t <= TP_TIMESTAMPS_OFF; t++)
-          if (is_comparable(odds[i], t))
-            compare(&(setting){.odd = odds[i], .phase = phases[phase], .shape = s, .timestamps = t});
+          if (is_comparable(behaviors[i], t))
+            compare(&(setting){.behavior = behaviors[i], .phase = phases[phase], .shape = s, .timestamps = t});
 }
 
-#define COMPARE(...)                             \
-  do {                                           \
-    static const oddity odds_[] = {__VA_ARGS__}; \
-    compare_all(odds_, COUNT(odds_));            \
+#define COMPARE(...)                                    \
+  do {                                                  \
+    static const behavior behaviors_[] = {__VA_ARGS__}; \
+    compare_all(behaviors_, COUNT(behaviors_));         \
   } while (0)
 
 static void phase_in_which_nothing_happens_ends_as_if_watched(void **state) {
   (void)state;
-  COMPARE(ORDINARY);
+  COMPARE(SUCCEEDS);
 }
 static void phase_whose_third_node_brings_something_ends_as_if_watched(void **state) {
   (void)state;
@@ -443,10 +444,10 @@ static void phase_that_cancels_its_own_turn_ends_as_if_watched(void **state) {
 
 /* ---- what the comparison rests on: some of it, said outright ---- */
 
-static void open_scene(scene *s, oddity odd, uint32_t phase, shape how, part *parts) {
-  *s = (scene){.runtime = open_alone(NULL), .odd = odd};
+static void open_scene(scene *s, behavior third, uint32_t phase, shape how, part *parts) {
+  *s = (scene){.runtime = open_alone(NULL), .behavior = third};
   for (uint32_t i = 0; i < NODES; i++) parts[i] = (part){s, i};
-  register_nodes(&(setting){.odd = odd, .phase = phase, .shape = how}, s->runtime, parts);
+  register_nodes(&(setting){.behavior = third, .phase = phase, .shape = how}, s->runtime, parts);
   s->turn = begin_bare(s->runtime, 0);
 }
 
@@ -460,21 +461,21 @@ static void denial_of_the_third_in_a_chain_skips_the_rest_and_the_next_phase_is_
   scene s;
   part parts[NODES];
   open_scene(&s, DENIES, CHAIN, APART, parts);
-  tp_phase_result quiet = run_bare(s.turn, CHAIN);
-  tp_phase_result_release(s.turn, &quiet);
+  tp_phase_result fast = run_bare(s.turn, CHAIN);
+  tp_phase_result_release(s.turn, &fast);
   s.armed = true;
-  tp_phase_result odd = run_bare(s.turn, CHAIN);
-  assert_int_equal(odd.outcome, TP_ERR_DENIED);
-  assert_string_equal(odd.subscription, "n2");
-  assert_text(odd.reason, "not here");
-  assert_run(&odd, "n0", TP_STATE_SUCCEEDED, TP_REASON_NONE);
-  assert_run(&odd, "n2", TP_STATE_SUCCEEDED, TP_REASON_NONE);
-  assert_run(&odd, "n3", TP_STATE_SKIPPED, TP_REASON_PHASE_FAILED);
-  assert_run(&odd, "n4", TP_STATE_SKIPPED, TP_REASON_PHASE_FAILED);
+  tp_phase_result armed_result = run_bare(s.turn, CHAIN);
+  assert_int_equal(armed_result.outcome, TP_ERR_DENIED);
+  assert_string_equal(armed_result.subscription, "n2");
+  assert_text(armed_result.reason, "not here");
+  assert_run(&armed_result, "n0", TP_STATE_SUCCEEDED, TP_REASON_NONE);
+  assert_run(&armed_result, "n2", TP_STATE_SUCCEEDED, TP_REASON_NONE);
+  assert_run(&armed_result, "n3", TP_STATE_SKIPPED, TP_REASON_PHASE_FAILED);
+  assert_run(&armed_result, "n4", TP_STATE_SKIPPED, TP_REASON_PHASE_FAILED);
   s.armed = false;
-  quiet = run_bare(s.turn, CHAIN);
-  assert_int_equal(quiet.outcome, TP_OK);
-  for (uint32_t i = 0; i < NODES; i++) assert_run(&quiet, node_ids[i], TP_STATE_SUCCEEDED, TP_REASON_NONE);
+  fast = run_bare(s.turn, CHAIN);
+  assert_int_equal(fast.outcome, TP_OK);
+  for (uint32_t i = 0; i < NODES; i++) assert_run(&fast, node_ids[i], TP_STATE_SUCCEEDED, TP_REASON_NONE);
   close_scene(&s);
 }
 
@@ -482,10 +483,10 @@ static void turn_that_was_cancelled_calls_nothing_more(void **state) {
   (void)state;
   scene s;
   part parts[NODES];
-  open_scene(&s, ORDINARY, GATHER, APART, parts);
+  open_scene(&s, SUCCEEDS, GATHER, APART, parts);
   for (int i = 0; i < 3; i++) {
-    tp_phase_result quiet = run_bare(s.turn, GATHER);
-    tp_phase_result_release(s.turn, &quiet);
+    tp_phase_result fast = run_bare(s.turn, GATHER);
+    tp_phase_result_release(s.turn, &fast);
   }
   tp_turn_cancel(s.turn);
   for (int i = 0; i < 3; i++) {
@@ -502,7 +503,7 @@ static void killed_subscription_is_skipped_from_the_next_phase_on_and_runs_again
   (void)state;
   scene s;
   part parts[NODES];
-  open_scene(&s, ORDINARY, GATHER, FANNED, parts);
+  open_scene(&s, SUCCEEDS, GATHER, FANNED, parts);
   for (int round = 0; round < 6; round++) {
     bool killed = round % 2;
     assert_int_equal(tp_subscription_kill(s.runtime, "n2", killed, NULL), TP_OK);
@@ -513,7 +514,7 @@ static void killed_subscription_is_skipped_from_the_next_phase_on_and_runs_again
       tp_phase_result_release(s.turn, &result);
     }
   }
-  assert_int_equal(s.calls[ODD], 9);
+  assert_int_equal(s.calls[THIRD], 9);
   close_scene(&s);
 }
 
@@ -581,7 +582,7 @@ static void release_and_complete(void *ctx, void *memory, size_t size) {
   assert_int_equal(tp_token_complete(m.token, &done), TP_OK);
 }
 
-static void *plain_alloc(void *ctx, size_t size) {
+static void *forward_alloc(void *ctx, size_t size) {
   (void)ctx;
   return malloc(size);
 }
@@ -618,13 +619,13 @@ static void release_result(void *ctx, const tp_phase_result *result) {
 
 static void release_in_which_the_next_phase_ends_does_not_wait_for_itself(void **state) {
   (void)state;
-  static const tp_allocator telling = {plain_alloc, release_and_complete, NULL};
-  tp_runtime_options options = {.struct_size = sizeof options, .allocator = telling};
+  static const tp_allocator completing = {forward_alloc, release_and_complete, NULL};
+  tp_runtime_options options = {.struct_size = sizeof options, .allocator = completing};
   tp_runtime *runtime = open_runtime(&options);
   m = (meanwhile){.deferred = LATCH, .first = LATCH, .second = LATCH};
   add_hooks(runtime, &(hook){.id = "n", .phase = GATHER, .run = say_or_defer, .sub = {.limit_ms = 60000}}, 1);
   m.turn = begin_bare(runtime, 0);
-  static char much[2 << 20]; /* more than what blocks are cached of: the release gives it back to the host */
+  static char much[2 << 20]; /* too large for the cache: the release frees it to the host */
   memset(much, 'a', sizeof much);
   tp_field field = {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = {much, sizeof much}};
   tp_phase_input input = {.struct_size = sizeof input, .fields = &field, .field_count = 1};
@@ -648,7 +649,7 @@ static void row_behind_the_last_and_rows_of_a_released_result_are_empty(void **s
   (void)state;
   scene s;
   part parts[NODES];
-  open_scene(&s, ORDINARY, GATHER, APART, parts);
+  open_scene(&s, SUCCEEDS, GATHER, APART, parts);
   tp_phase_result result = run_bare(s.turn, GATHER);
   assert_null(tp_phase_result_run(&result, NODES));
   assert_null(tp_phase_result_run(&result, UINT32_MAX));
@@ -688,7 +689,7 @@ static bool check_times(void *ctx, const tp_entry_record *record) {
   return sp->right;
 }
 
-static void check_quiet_phases(tp_timestamps timestamps) {
+static void check_fast_phases(tp_timestamps timestamps) {
   enum { PHASES = 200 };
   tp_runtime_options options = {.struct_size = sizeof options, .timestamps = timestamps};
   scene s = {.runtime = open_alone(&options)};
@@ -726,15 +727,15 @@ static void quiet_phases_are_told_and_recorded_right_with_every_kind_of_time_sta
   (void)state;
   sleep_ms(25); /* by then the process knows its clock */
   for (int i = 0; i < 2; i++)
-    for (tp_timestamps t = TP_TIMESTAMPS_FULL; t <= TP_TIMESTAMPS_OFF; t++) check_quiet_phases(t);
+    for (tp_timestamps t = TP_TIMESTAMPS_FULL; t <= TP_TIMESTAMPS_OFF; t++) check_fast_phases(t);
 }
 
 /* Runs the phase once, in which the third node overruns, with one time-stamp for all nodes. */
-static tp_phase_result overrun(scene *s, oddity odd, part *parts) {
+static tp_phase_result overrun(scene *s, behavior third, part *parts) {
   tp_runtime_options options = {.struct_size = sizeof options, .timestamps = TP_TIMESTAMPS_COARSE};
-  *s = (scene){.runtime = open_alone(&options), .odd = odd, .armed = true};
+  *s = (scene){.runtime = open_alone(&options), .behavior = third, .armed = true};
   for (uint32_t i = 0; i < NODES; i++) parts[i] = (part){s, i};
-  register_nodes(&(setting){.odd = odd, .phase = GATHER, .shape = IN_A_ROW}, s->runtime, parts);
+  register_nodes(&(setting){.behavior = third, .phase = GATHER, .shape = IN_A_ROW}, s->runtime, parts);
   s->turn = begin_bare(s->runtime, 0);
   return run_bare(s->turn, GATHER);
 }
@@ -821,8 +822,8 @@ static void payload_that_was_borrowed_is_copied_into_a_result_that_shows_it(void
   scene s;
   part parts[NODES];
   open_scene(&s, EMITS, CHAIN, APART, parts);
-  tp_phase_result quiet = run_bare(s.turn, CHAIN);
-  tp_phase_result_release(s.turn, &quiet);
+  tp_phase_result fast = run_bare(s.turn, CHAIN);
+  tp_phase_result_release(s.turn, &fast);
   char text[] = "hello";
   tp_field field = {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(text)};
   tp_phase_input input = {.struct_size = sizeof input, .fields = &field, .field_count = 1};
@@ -833,7 +834,7 @@ static void payload_that_was_borrowed_is_copied_into_a_result_that_shows_it(void
   field.text = (tp_text){NULL, 0};
   assert_text(tp_merged_text(result.merged, TP_FIELD_TEXT), "hello");
   s.armed = false;
-  quiet = run_bare(s.turn, CHAIN);
+  fast = run_bare(s.turn, CHAIN);
   assert_text(tp_merged_text(result.merged, TP_FIELD_TEXT), "hello");
   close_scene(&s);
 }
@@ -846,7 +847,7 @@ typedef struct intruder {
   uint32_t calls;
 } intruder;
 
-static void quiet_end(void *ctx, const tp_phase_result *result) {
+static void ignore_end(void *ctx, const tp_phase_result *result) {
   (void)ctx;
   (void)result;
 }
@@ -859,7 +860,7 @@ static tp_answer intrude(void *self, tp_call *call) {
   in->statuses[0] = tp_phase_run(in->own, GATHER, NULL, &result, NULL);
   in->statuses[1] = tp_phase_run(in->other, GATHER, NULL, &result, NULL);
   in->statuses[2] = tp_phase_run(in->own, 9999, NULL, &result, NULL);
-  in->statuses[3] = tp_phase_submit(in->own, GATHER, NULL, quiet_end, NULL, NULL);
+  in->statuses[3] = tp_phase_submit(in->own, GATHER, NULL, ignore_end, NULL, NULL);
   return TP_ANSWER_DONE;
 }
 

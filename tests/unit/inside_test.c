@@ -33,7 +33,7 @@ static void print_nothing(void *ctx, const char *text, size_t size) {
   (void)size;
 }
 
-static tp_answer quiet_hook(void *self, tp_call *call) {
+static tp_answer silent_hook(void *self, tp_call *call) {
   (void)self;
   (void)call;
   return TP_ANSWER_DONE;
@@ -51,8 +51,8 @@ static void call_what_registers(caller *c) {
   tp_status status = tp_edit_begin(c->runtime, NULL, &edit, NULL);
   expect(c, "tp_edit_begin", status, TP_OK);
   if (status == TP_OK) tp_edit_discard(edit);
-  tp_hook quiet = {.struct_size = sizeof quiet, .phase = "turn.intake", .run = quiet_hook};
-  expect(c, "tp_hook_add", tp_hook_add(c->runtime, &quiet, NULL), TP_OK);
+  tp_hook silent = {.struct_size = sizeof silent, .phase = "turn.intake", .run = silent_hook};
+  expect(c, "tp_hook_add", tp_hook_add(c->runtime, &silent, NULL), TP_OK);
   expect(c, "tp_subscription_kill", tp_subscription_kill(c->runtime, "nobody", true, NULL), TP_ERR_NOT_FOUND);
   if ((tp_phase_find(c->runtime, "turn.intake") == 0) != c->is_freed) c->wrong++;
   if ((tp_phase_get(c->runtime, GATHER) == NULL) != c->is_freed) c->wrong++;
@@ -125,7 +125,7 @@ static void add_destroyed(tp_runtime *runtime, const char *id, caller *handler, 
   uint32_t phase = GATHER;
   tp_handler desc = {.struct_size = sizeof desc,
                      .id = id,
-                     .run = quiet_hook,
+                     .run = silent_hook,
                      .self = handler,
                      .destroy = destroy_once,
                      .phases = &phase,
@@ -188,7 +188,7 @@ static void destructors_may_call_everything_at_the_end_of_a_turn(void **state) {
   close_runtime(runtime);
 }
 
-/* ---- the store: the memory store, whose destroy is watched ---- */
+/* ---- the store: the memory store, which counts its destroy ---- */
 
 static void (*inner_destroy)(void *self);
 static caller *store_caller;
@@ -236,13 +236,13 @@ static void call_from_store(calling_store *s, int function) {
   if (!s->runtime || ++s->calls[function] > 1) return;
   tp_agent *agent;
   tp_agent_config config = {.struct_size = sizeof config, .id = "of-a-store"};
-  tp_hook quiet = {.struct_size = sizeof quiet, .phase = "turn.intake", .run = quiet_hook};
+  tp_hook silent = {.struct_size = sizeof silent, .phase = "turn.intake", .run = silent_hook};
   tp_runtime_stats stats = {.struct_size = sizeof stats};
   must_refuse(s, function, "tp_agent_add", tp_agent_add(s->runtime, &config, &agent, NULL));
   must_refuse(s, function, "tp_jobs_wait", tp_jobs_wait(s->runtime, "", 1000, NULL));
   must_refuse(s, function, "tp_runtime_drain", tp_runtime_drain(s->runtime, 0, NULL, NULL));
   tp_runtime_free(s->runtime); /* frees nothing */
-  if (tp_hook_add(s->runtime, &quiet, NULL) != TP_OK) s->wrong++;
+  if (tp_hook_add(s->runtime, &silent, NULL) != TP_OK) s->wrong++;
   tp_status started = tp_runtime_start(s->runtime, NULL);
   if (function == STORE_OPEN) must_refuse(s, function, "tp_runtime_start", started);
   tp_runtime_stats_get(s->runtime, &stats);
@@ -330,8 +330,8 @@ static void functions_of_a_store_may_call_the_runtime_and_are_refused_what_waits
                     .destroy = calling_destroy};
   tp_runtime_options options = {.struct_size = sizeof options, .store = &store};
   assert_int_equal(tp_runtime_new(&options, &s.runtime, NULL), TP_OK);
-  add_hooks(s.runtime, &(hook){.id = "h", .phase = GATHER, .run = quiet_hook}, 1);
-  add_hooks(s.runtime, &(hook){.id = "b", .phase = TP_PHASE_TURN_POST_TURN, .run = quiet_hook,
+  add_hooks(s.runtime, &(hook){.id = "h", .phase = GATHER, .run = silent_hook}, 1);
+  add_hooks(s.runtime, &(hook){.id = "b", .phase = TP_PHASE_TURN_POST_TURN, .run = silent_hook,
                                .sub = {.execution = TP_EXECUTION_BACKGROUND}}, 1);
   assert_int_equal(tp_runtime_start(s.runtime, NULL), TP_OK);
   tp_turn *turn = begin_bare(s.runtime, 0);
@@ -572,7 +572,7 @@ static void free_from_a_callback_is_logged_and_frees_nothing(void **state) {
   (void)state;
   ender e;
   tp_runtime *runtime = open_logged(&e);
-  add_hooks(runtime, &(hook){.id = "h", .phase = GATHER, .run = quiet_hook}, 1);
+  add_hooks(runtime, &(hook){.id = "h", .phase = GATHER, .run = silent_hook}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   assert_int_equal(tp_phase_submit(turn, GATHER, NULL, end_in_phase_end, &e, NULL), TP_OK);
   latch_wait(&e.ended, 1);
@@ -618,7 +618,7 @@ static tp_status make_and_use(void) {
   tp_runtime *runtime;
   tp_status status = tp_runtime_new(NULL, &runtime, NULL);
   if (status != TP_OK) return status;
-  status = hooks_add(runtime, &(hook){.id = "h", .phase = GATHER, .run = quiet_hook}, 1, NULL);
+  status = hooks_add(runtime, &(hook){.id = "h", .phase = GATHER, .run = silent_hook}, 1, NULL);
   if (status == TP_OK) status = use(runtime);
   tp_runtime_free(runtime);
   return status;

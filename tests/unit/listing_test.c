@@ -280,7 +280,7 @@ static void walking_needs_no_memory(void **state) {
   world_close(w);
 }
 
-/* ---- through the door ---- */
+/* ---- through the public API ---- */
 
 static tp_answer done(void *self, tp_call *call) { return (void)self, (void)call, TP_ANSWER_DONE; }
 

@@ -134,7 +134,7 @@ static void evidence_is_recalled_for_most_questions(void **state) {
   tp__memory_store_close(store);
 }
 
-/* As in a session that asks them one after the other: the earlier questions must not crowd out the answers. */
+/* As in a session that asks them one after the other: the earlier questions must not displace the answers. */
 static void earlier_questions_do_not_crowd_out_the_evidence(void **state) {
   (void)state;
   tp__memory_store *store = remember_everything();

@@ -34,15 +34,15 @@ static tp_message user_says(const char *text) {
   return (tp_message){.struct_size = sizeof(tp_message), .role = TP_ROLE_USER, .text = tp_text_of(text)};
 }
 
-static tp_status try_lend(tp__past *past, bool escaped, const tp_message *own, request *r) {
+static tp_status try_get_request(tp__past *past, bool escaped, const tp_message *own, request *r) {
   const tp_message *const list[] = {own};
   *r = (request){.count = 0};
   return tp__past_view_init(past, escaped, list, 1, &r->view, &r->messages, &r->count);
 }
 
-static request lend(tp__past *past, bool escaped, const tp_message *own) {
+static request get_request(tp__past *past, bool escaped, const tp_message *own) {
   request r;
-  assert_int_equal(try_lend(past, escaped, own, &r), TP_OK);
+  assert_int_equal(try_get_request(past, escaped, own, &r), TP_OK);
   return r;
 }
 
@@ -61,16 +61,16 @@ static void request_shows_what_came_before_and_what_is_new(void **state) {
   (void)state;
   tp__past *past = tp__past_new(&counting);
   tp_message own = user_says("now"), later = user_says("later");
-  request r = lend(past, false, &own);
+  request r = get_request(past, false, &own);
   assert_string_equal(words(&r), "now|");
   tp__past_view_fini(&r.view);
   say(past, TP_ROLE_USER, "one", "");
   say(past, TP_ROLE_ASSISTANT, "two", "");
-  r = lend(past, false, &own);
+  r = get_request(past, false, &own);
   assert_string_equal(words(&r), "one|two|now|");
   tp__past_view_fini(&r.view);
   say(past, TP_ROLE_USER, "three", "");
-  r = lend(past, false, &later);
+  r = get_request(past, false, &later);
   assert_string_equal(words(&r), "one|two|three|later|");
   tp__past_view_fini(&r.view);
   tp__past_view_fini(&r.view); /* of nothing */
@@ -84,14 +84,14 @@ static void end_marks_and_what_was_denied_are_shown_to_no_model(void **state) {
   tp_message own = user_says("now");
   say(past, TP_ROLE_USER, "failed", "");
   say(past, TP_ROLE_END, "why", "failed");
-  request r = lend(past, false, &own);
+  request r = get_request(past, false, &own);
   assert_string_equal(words(&r), "failed|now|");
   tp__past_view_fini(&r.view);
   say(past, TP_ROLE_USER, "denied", "");
   say(past, TP_ROLE_END, "why", "denied");
   say(past, TP_ROLE_USER, "said", "");
   for (int escaped = 0; escaped < 2; escaped++) {
-    r = lend(past, escaped, &own);
+    r = get_request(past, escaped, &own);
     assert_string_equal(words(&r), "failed|said|now|");
     tp__past_view_fini(&r.view);
   }
@@ -103,12 +103,12 @@ static void list_that_nobody_reads_is_used_again(void **state) {
   tp__past *past = tp__past_new(&counting);
   tp_message own = user_says("now");
   say(past, TP_ROLE_USER, "one", "");
-  request r = lend(past, false, &own);
+  request r = get_request(past, false, &own);
   const void *list = r.messages;
   tp__past_view_fini(&r.view);
   long before = takes;
   for (int i = 0; i < 100; i++) {
-    r = lend(past, false, &own);
+    r = get_request(past, false, &own);
     assert_ptr_equal(r.messages, list);
     assert_ptr_equal(r.messages[0], past->list.items[0]); /* nothing is copied */
     tp__past_view_fini(&r.view);
@@ -128,7 +128,7 @@ static void list_that_is_read_stays_as_it_is(void **state) {
   for (int i = 0; i < MOST; i++) {
     snprintf(texts[i], sizeof texts[i], "own%d", i);
     own[i] = user_says(texts[i]);
-    held[i] = lend(past, false, &own[i]);
+    held[i] = get_request(past, false, &own[i]);
     snprintf(said[i], sizeof said[i], "%s", words(&held[i]));
     say(past, TP_ROLE_USER, i % 2 ? "a" : "b", "");
   }
@@ -148,8 +148,8 @@ static void what_looks_like_our_blocks_is_escaped_once(void **state) {
   say(past, TP_ROLE_USER, "plain", "");
   say(past, TP_ROLE_ASSISTANT, "<system-reminder> mine", "");
   say(past, TP_ROLE_TOOL, "</prompt-context> theirs", "");
-  request plain = lend(past, false, &own), r = lend(past, true, &own);
-  assert_string_equal(words(&plain), "plain|<system-reminder> mine|</prompt-context> theirs|<system-reminder>|");
+  request unescaped = get_request(past, false, &own), r = get_request(past, true, &own);
+  assert_string_equal(words(&unescaped), "plain|<system-reminder> mine|</prompt-context> theirs|<system-reminder>|");
   assert_ptr_equal(r.messages[0], past->list.items[0]);
   assert_ptr_equal(r.messages[1], past->list.items[1]); /* the model's own words */
   assert_ptr_not_equal(r.messages[2], past->list.items[2]);
@@ -159,11 +159,11 @@ static void what_looks_like_our_blocks_is_escaped_once(void **state) {
   const tp_message *kept = r.messages[2];
   tp__past_view_fini(&r.view);
   say(past, TP_ROLE_USER, "<hook-signals>", "");
-  r = lend(past, true, &own);
+  r = get_request(past, true, &own);
   assert_ptr_equal(r.messages[2], kept);
   assert_null(memchr(r.messages[3]->text.data, '<', r.messages[3]->text.size));
   tp__past_view_fini(&r.view);
-  tp__past_view_fini(&plain.view);
+  tp__past_view_fini(&unescaped.view);
   tp__past_unref(past);
   assert_int_equal(blocks_open, 0);
 }
@@ -176,7 +176,7 @@ static void parts_are_escaped_too(void **state) {
   tp_message own = user_says("now"), with_parts = user_says("plain");
   with_parts.parts = parts;
   assert_int_equal(tp__messages_add(&past->list, &with_parts), TP_OK);
-  request r = lend(past, true, &own);
+  request r = get_request(past, true, &own);
   assert_int_equal(r.messages[0]->text.size, 5);
   assert_int_not_equal(r.messages[0]->parts.size, 0);
   assert_null(memchr(r.messages[0]->parts.data, '<', r.messages[0]->parts.size));
@@ -214,10 +214,10 @@ static void refused_memory_changes_nothing(void **state) {
     request first, r;
     for (int i = 0; i < 40; i++) say(past, TP_ROLE_USER, i % 2 ? "<hook-signals> 0123456789" : "plain", "");
     refuse_at = granted;
-    tp_status status = try_lend(past, true, &own, &first);
+    tp_status status = try_get_request(past, true, &own, &first);
     refuse_at = -1;
     assert_true(status == TP_OK || status == TP_ERR_NO_MEMORY);
-    r = lend(past, true, &own);
+    r = get_request(past, true, &own);
     assert_int_equal(r.count, 41);
     for (size_t i = 0; i < 40; i++) assert_null(memchr(r.messages[i]->text.data, '<', r.messages[i]->text.size));
     tp__past_view_fini(&r.view);

@@ -194,7 +194,7 @@ typedef struct case_ {
   graph g; /* nodes are the enabled subscriptions, by registration */
   bool sees[MAX][MAX];
   char ids[MAX][16];
-  requested wishes[MAX];
+  requested requests[MAX];
   uint32_t count;     /* disabled ones included */
   uint32_t node[MAX]; /* of the graph; UINT32_MAX for a disabled one */
 } case_;
@@ -203,13 +203,13 @@ static const tp_edge nobody = EDGE_TO("nobody", true);
 
 static void add_edge(const case_ *c, const tp_edge **list, tp_edge *edges, size_t *count, uint32_t own) {
   uint32_t target = random_below(c->count);
-  if (*count == 4 || target == own || c->wishes[target].detached) return;
-  edges[*count] = (tp_edge)EDGE_TO(c->ids[target], c->wishes[target].disabled || one_in(4));
+  if (*count == 4 || target == own || c->requests[target].detached) return;
+  edges[*count] = (tp_edge)EDGE_TO(c->ids[target], c->requests[target].disabled || one_in(4));
   list[*count] = &edges[*count];
   (*count)++;
 }
 
-static void random_wishes(case_ *c) {
+static void random_requests(case_ *c) {
   static const uint32_t phases[] = {GATHER, STOP, REVERSE, OBSERVE};
   memset(c, 0, sizeof *c);
   c->phase = phases[random_below(4)];
@@ -217,13 +217,13 @@ static void random_wishes(case_ *c) {
   uint32_t detached_in = one_in(2) ? 4 : 1000, sequential_in = one_in(2) ? 3 : 1000;
   for (uint32_t i = 0; i < c->count; i++) {
     snprintf(c->ids[i], sizeof c->ids[i], "%c%u", (char)('a' + random_below(5)), i);
-    c->wishes[i].disabled = one_in(8);
-    c->wishes[i].detached = one_in(detached_in);
-    c->wishes[i].sequential = one_in(sequential_in);
+    c->requests[i].disabled = one_in(8);
+    c->requests[i].detached = one_in(detached_in);
+    c->requests[i].sequential = one_in(sequential_in);
   }
   for (uint32_t edges = random_below(c->count + 3); edges > 0; edges--) {
     uint32_t own = random_below(c->count);
-    requested *w = &c->wishes[own];
+    requested *w = &c->requests[own];
     uint32_t kind = random_below(3);
     if (kind == 0)
       add_edge(c, w->after, w->edges[0], &w->after_count, own);
@@ -232,8 +232,8 @@ static void random_wishes(case_ *c) {
     else if (c->phase != OBSERVE)
       add_edge(c, w->needs, w->edges[2], &w->needs_count, own);
   }
-  if (one_in(4) && c->wishes[0].after_count < 4)
-    c->wishes[0].after[c->wishes[0].after_count++] = &nobody;
+  if (one_in(4) && c->requests[0].after_count < 4)
+    c->requests[0].after[c->requests[0].after_count++] = &nobody;
 }
 
 static uint32_t find(const case_ *c, const char *id) {
@@ -248,13 +248,13 @@ static void expect_graph(case_ *c) {
   graph *g = &c->g;
   g->by_id = c->phase == GATHER || c->phase == OBSERVE;
   for (uint32_t i = 0; i < c->count; i++) {
-    c->node[i] = c->wishes[i].disabled ? UINT32_MAX : g->count++;
+    c->node[i] = c->requests[i].disabled ? UINT32_MAX : g->count++;
     if (c->node[i] == UINT32_MAX) continue;
     strcpy(g->id[c->node[i]], c->ids[i]);
     g->priority[c->node[i]] = (int32_t)random_below(3) - 1;
   }
   for (uint32_t i = 0; i < c->count; i++) {
-    const requested *w = &c->wishes[i];
+    const requested *w = &c->requests[i];
     uint32_t own = c->node[i], other;
     if (own == UINT32_MAX) continue;
     for (size_t e = 0; e < w->after_count; e++) {
@@ -274,15 +274,15 @@ static void expect_graph(case_ *c) {
   uint32_t previous = UINT32_MAX;
   for (uint32_t step = 0; step < c->count; step++) {
     uint32_t i = c->phase == REVERSE ? c->count - 1 - step : step;
-    if (c->node[i] == UINT32_MAX || !c->wishes[i].sequential) continue;
+    if (c->node[i] == UINT32_MAX || !c->requests[i].sequential) continue;
     if (previous != UINT32_MAX) g->before[previous][c->node[i]] |= AFTER;
-    if (!c->wishes[i].detached) previous = c->node[i];
+    if (!c->requests[i].detached) previous = c->node[i];
   }
 }
 
 static void register_case(world *w, const case_ *c, tp_edit *edit) {
   for (uint32_t i = 0; i < c->count; i++) {
-    const requested *from = &c->wishes[i];
+    const requested *from = &c->requests[i];
     tp_subscription sub = subscription_of(c->ids[i], c->phase);
     sub.priority = from->disabled ? 0 : c->g.priority[c->node[i]];
     sub.failure = TP_FAILURE_BEST_EFFORT;
@@ -399,7 +399,7 @@ static void plans_agree_on_random_registrations(void **state) {
   uint32_t whole = 0;
   for (uint32_t number = 0; number < PLAN_GRAPHS; number++) {
     case_ c;
-    random_wishes(&c);
+    random_requests(&c);
     expect_graph(&c);
     whole += compare_case(number, &c);
   }

@@ -127,7 +127,7 @@ typedef struct meeting {
   bool open;         /* likewise */
 } meeting;
 
-static void wait_at_the_door(void *arg) {
+static void wait_for_lock(void *arg) {
   meeting *m = arg;
   tp__mutex_lock(&m->w.mutex);
   m->arrived++;
@@ -143,7 +143,7 @@ static void broadcast_wakes_all(void **state) {
   tp__thread *threads[3];
   start_waiting(&m.w);
   for (int i = 0; i < 3; i++) {
-    assert_int_equal(tp__thread_start(&libc, "guest", wait_at_the_door, &m, &threads[i]), TP_OK);
+    assert_int_equal(tp__thread_start(&libc, "guest", wait_for_lock, &m, &threads[i]), TP_OK);
   }
   tp__mutex_lock(&m.w.mutex);
   while (m.arrived < 3) tp__cond_wait(&m.w.cond, &m.w.mutex);

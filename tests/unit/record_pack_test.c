@@ -60,7 +60,7 @@ static void assert_same_run(const tp_run_record *run, const tp_run_record *want)
 }
 
 /* One that fits, with something in every field. */
-static tp_run_record ordinary(uint32_t name) {
+static tp_run_record usual_run(uint32_t name) {
   const tp__run_name *who = tp__run_name_of(&names, name);
   return (tp_run_record){.subscription = who->subscription,
                          .handler = who->handler,
@@ -116,7 +116,7 @@ static void assert_round_trip(const tp_run_record *run, uint32_t name) {
 static void every_field_survives(void **state) {
   (void)state;
   for (uint32_t name = 0; name < NAMES; name++) {
-    tp_run_record run = ordinary(name);
+    tp_run_record run = usual_run(name);
     assert_round_trip(&run, name);
   }
 }
@@ -124,7 +124,7 @@ static void every_field_survives(void **state) {
 static void every_value_of_every_small_field_survives_beside_any_other(void **state) {
   (void)state;
   for (uint32_t full = 0; full < 2; full++) {
-    tp_run_record base = ordinary(0);
+    tp_run_record base = usual_run(0);
     if (!full) {
       base.contribution_count = 0;
       base.state = base.reason = base.verdict = base.execution = base.failure = 0;
@@ -173,7 +173,7 @@ static void times_survive_up_to_the_last_one_that_fits(void **state) {
   static const int64_t offsets[] = {0, 1, INT32_MAX, (int64_t)INT32_MAX + 1, UINT32_MAX};
   for (size_t i = 0; i < COUNT(offsets); i++) {
     for (size_t j = 0; j < COUNT(offsets); j++) {
-      tp_run_record run = ordinary(1);
+      tp_run_record run = usual_run(1);
       run.queued_ns = run.started_ns = BEGIN_NS + offsets[i];
       run.ended_ns = run.started_ns + offsets[j];
       assert_round_trip(&run, 1);
@@ -183,7 +183,7 @@ static void times_survive_up_to_the_last_one_that_fits(void **state) {
 
 static void run_that_was_never_called_says_when_it_was_due_and_nothing_else(void **state) {
   (void)state;
-  tp_run_record run = ordinary(2);
+  tp_run_record run = usual_run(2);
   run.attempts = 0;
   run.started_ns = run.ended_ns = 0;
   run.state = TP_STATE_SKIPPED;
@@ -236,67 +236,67 @@ static void assert_refused(const tp_run_record *run) {
 
 static void what_a_row_cannot_say_is_refused(void **state) {
   (void)state;
-  tp_run_record run = ordinary(0);
+  tp_run_record run = usual_run(0);
   run.late_ns = BEGIN_NS + 100;
   assert_refused(&run);
-  run = ordinary(0);
+  run = usual_run(0);
   run.code = 1;
   assert_refused(&run);
-  run = ordinary(0);
+  run = usual_run(0);
   run.thread = 1;
   assert_refused(&run);
-  run = ordinary(0);
+  run = usual_run(0);
   run.limit_ms = 1;
   assert_refused(&run);
-  run = ordinary(0);
+  run = usual_run(0);
   run.attempts = 15; /* says that there are details */
   assert_refused(&run);
   run.attempts = 16;
   assert_refused(&run);
   run.attempts = UINT16_MAX;
   assert_refused(&run);
-  run = ordinary(0);
+  run = usual_run(0);
   run.contribution_count = 256;
   assert_refused(&run);
   run.contribution_count = UINT32_MAX;
   assert_refused(&run);
-  run = ordinary(0);
+  run = usual_run(0);
   run.verdict = TP_VERDICT_DENY + 1;
   assert_refused(&run);
   run.verdict = UINT8_MAX;
   assert_refused(&run);
-  run = ordinary(0);
+  run = usual_run(0);
   run.state = 16;
   assert_refused(&run);
-  run = ordinary(0);
+  run = usual_run(0);
   run.execution = 8;
   assert_refused(&run);
-  run = ordinary(0);
+  run = usual_run(0);
   run.failure = 4;
   assert_refused(&run);
 }
 
 static void times_that_a_row_cannot_say_are_refused(void **state) {
   (void)state;
-  tp_run_record run = ordinary(0);
+  tp_run_record run = usual_run(0);
   run.queued_ns--; /* it waited */
   assert_refused(&run);
-  run = ordinary(0);
+  run = usual_run(0);
   run.queued_ns++;
   assert_refused(&run);
-  run = ordinary(0);
+  run = usual_run(0);
   run.queued_ns = run.started_ns = BEGIN_NS - 1;
   assert_refused(&run);
-  run = ordinary(0);
+  run = usual_run(0);
   run.ended_ns = run.started_ns - 1;
   assert_refused(&run);
   run.ended_ns = 0;
   assert_refused(&run);
-  run = ordinary(0);
+  run = usual_run(0);
   run.queued_ns = run.started_ns = BEGIN_NS + UINT32_MAX + 1;
   run.ended_ns = run.started_ns;
   assert_refused(&run);
-  run = ordinary(0);
+  run = usual_run(0);
   run.ended_ns = run.started_ns + UINT32_MAX + 1;
   assert_refused(&run);
   run.ended_ns = INT64_MAX;
@@ -305,7 +305,7 @@ static void times_that_a_row_cannot_say_are_refused(void **state) {
 
 static void run_that_was_never_called_and_yet_has_times_is_refused(void **state) {
   (void)state;
-  tp_run_record run = ordinary(0);
+  tp_run_record run = usual_run(0);
   run.attempts = 0;
   assert_refused(&run);
   run.ended_ns = 0;
@@ -324,7 +324,7 @@ static void run_drawn_at_random_survives_or_is_refused(void **state) {
   (void)state;
   unsigned seed = 20261122, kept = 0;
   for (int i = 0; i < 200000; i++) {
-    tp_run_record run = ordinary((uint32_t)rand_r(&seed) % NAMES);
+    tp_run_record run = usual_run((uint32_t)rand_r(&seed) % NAMES);
     uint32_t name = run.subscription[0] == 's' && run.subscription[1] == 0 ? 2 : (uint32_t)(run.subscription[3] - '0');
     run.queued_ns = BEGIN_NS + ((int64_t)rand_r(&seed) << rand_r(&seed) % 4) - 5;
     run.started_ns = rand_r(&seed) % 8 ? run.queued_ns : run.queued_ns + 1;
@@ -355,7 +355,7 @@ static tp__record_batch batch_of(size_t capacity) {
 
 /* The run of an entry's row; of those of an odd index only details can say all. */
 static tp_run_record run_of(uint32_t number, int64_t started_ns, uint32_t index, bool detailed) {
-  tp_run_record run = ordinary(index % NAMES);
+  tp_run_record run = usual_run(index % NAMES);
   run.contribution_count = number;
   run.queued_ns = run.started_ns = started_ns + index;
   if (!detailed || index % 2 == 0) return run;

@@ -214,7 +214,7 @@ static void a_tag_split_over_two_texts_at_any_byte_stays_split(void **state) {
 
 static void ordinary_text_keeps_its_bytes(void **state) {
   (void)state;
-  static const char *const ordinary[] = {
+  static const char *const harmless[] = {
       "if (a < b && c > d) x<<=1; // <system>",
       "List<String> & <b>bold</b>",
       "&lt;system-reminder&gt;",
@@ -225,11 +225,11 @@ static void ordinary_text_keeps_its_bytes(void **state) {
       "</div>",
       "\xe2\x82\xac <\xe2\x82\xac",
   };
-  for (size_t i = 0; i < sizeof ordinary / sizeof *ordinary; i++) {
+  for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++) {
     tp_text text = {NULL, 0};
-    assert_int_equal(tp__render_escaped(&arena, tp_text_of(ordinary[i]), &text), TP_OK);
-    assert_ptr_equal(text.data, ordinary[i]); /* not even copied */
-    assert_int_equal(text.size, strlen(ordinary[i]));
+    assert_int_equal(tp__render_escaped(&arena, tp_text_of(harmless[i]), &text), TP_OK);
+    assert_ptr_equal(text.data, harmless[i]); /* not even copied */
+    assert_int_equal(text.size, strlen(harmless[i]));
   }
 }
 

@@ -191,8 +191,8 @@ static const tp_handler a_handler = {
 static const tp_edge an_edge = {.struct_size = sizeof an_edge, .target = "t", .optional = true};
 static const tp_store a_store = {.struct_size = sizeof a_store};
 static const tp_owner an_owner = {.struct_size = sizeof an_owner, .name = "me", .trust = TP_TRUST_HOST};
-static act quiet;
-static const tp_hook a_hook = {.struct_size = sizeof a_hook, .phase = "turn.intake", .run = play, .self = &quiet};
+static act silent;
+static const tp_hook a_hook = {.struct_size = sizeof a_hook, .phase = "turn.intake", .run = play, .self = &silent};
 static const tp_domain a_domain = {.struct_size = sizeof a_domain,
                                    .header_version = TP_VERSION_NUMBER,
                                    .name = "d",

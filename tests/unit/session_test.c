@@ -618,7 +618,7 @@ static const outcome_case outcomes[] = {
      .limits = {.tokens_max = 100},
      .outcome = TP_TURN_FAILED,
      .code = TP_ERR_TOO_LARGE},
-    {.name = "too dear",
+    {.name = "too expensive",
      .replies = {{.calls = {CALL("a", "nobody")}, .call_count = 1, .cost_micros = 11}},
      .limits = {.cost_micros_max = 10},
      .outcome = TP_TURN_FAILED,

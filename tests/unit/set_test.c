@@ -126,10 +126,10 @@ static void a_handler_that_an_untouched_phase_names_cannot_go(void **state) {
 
 static void add_waiting_optional(world *w) {
   tp_edit *edit = edit_of(w);
-  tp_subscription hopeful = subscription_of("a.hopeful", GATHER);
-  hopeful.after = EDGES(EDGE("late", true));
-  hopeful.after_count = 1;
-  add(edit, hopeful);
+  tp_subscription waiting = subscription_of("a.waiting", GATHER);
+  waiting.after = EDGES(EDGE("late", true));
+  waiting.after_count = 1;
+  add(edit, waiting);
   commit(w, edit);
 }
 
@@ -137,11 +137,11 @@ static void an_id_that_was_named_in_vain_is_found_when_it_comes(void **state) {
   (void)state;
   world *w = two_phases();
   add_waiting_optional(w);
-  assert_order(w, GATHER, "a.hopeful gather.first gather.other");
+  assert_order(w, GATHER, "a.waiting gather.first gather.other");
   tp_edit *edit = edit_of(w);
   add(edit, subscription_of("late", GATHER));
   commit(w, edit);
-  assert_order(w, GATHER, "gather.first gather.other late a.hopeful");
+  assert_order(w, GATHER, "gather.first gather.other late a.waiting");
   world_close(w);
 }
 
@@ -152,19 +152,19 @@ static void an_id_that_was_named_in_vain_may_not_come_elsewhere(void **state) {
   tp_edit *edit = edit_of(w);
   add(edit, subscription_of("late", REVERSE));
   assert_int_equal(tp_edit_commit(edit, NULL, &w->fault), TP_ERR_CROSS_PHASE);
-  assert_string_equal(w->fault.subject, "a.hopeful");
+  assert_string_equal(w->fault.subject, "a.waiting");
   tp_edit_discard(edit);
   world_close(w);
 }
 
 /* ---- many commits against one ---- */
 
-enum { IDS = 24, HANDLERS = 3, LANES = 4, ROUNDS = 100, COMMITS = 12, EDGES_MAX = 3 };
-static const uint32_t lanes[LANES] = {GATHER, REVERSE, OBSERVE, CODE_ONLY};
+enum { IDS = 24, HANDLERS = 3, PHASES_USED = 4, ROUNDS = 100, COMMITS = 12, EDGES_MAX = 3 };
+static const uint32_t used_phases[PHASES_USED] = {GATHER, REVERSE, OBSERVE, CODE_ONLY};
 
 typedef struct wanted {
   bool there, disabled;
-  uint32_t lane, handler, edge_count;
+  uint32_t used_phase, handler, edge_count;
   uint32_t targets[EDGES_MAX];
   bool optional[EDGES_MAX];
   uint64_t since; /* order of registration */
@@ -172,7 +172,7 @@ typedef struct wanted {
 typedef struct model {
   wanted subs[IDS];
   uint32_t versions[HANDLERS];
-  uint32_t budgets_ms[LANES];
+  uint32_t budgets_ms[PHASES_USED];
   uint64_t next;
 } model;
 
@@ -199,7 +199,7 @@ static void put_sub(tp_edit *edit, const wanted *s, uint32_t index) {
     list[i] = &edges[i];
   }
   snprintf(handler, sizeof handler, "h%u", s->handler);
-  tp_subscription sub = subscription_of(id_of(index), lanes[s->lane]);
+  tp_subscription sub = subscription_of(id_of(index), used_phases[s->used_phase]);
   sub.handler = handler;
   sub.disabled = s->disabled;
   sub.after = list;
@@ -207,28 +207,28 @@ static void put_sub(tp_edit *edit, const wanted *s, uint32_t index) {
   add(edit, sub);
 }
 
-static void wish_new(model *m, tp_edit *edit, uint32_t index) {
+static void request_new(model *m, tp_edit *edit, uint32_t index) {
   wanted *s = &m->subs[index];
   *s = (wanted){.there = true, .disabled = one_in(4), .handler = random_below(HANDLERS), .since = m->next++};
-  s->lane = index % LANES;
-  if (one_in(12)) s->lane = random_below(LANES); /* at times it comes to another phase than its dependents hope */
+  s->used_phase = index % PHASES_USED;
+  if (one_in(12)) s->used_phase = random_below(PHASES_USED); /* sometimes in another phase than its dependents expect */
   s->edge_count = random_below(EDGES_MAX + 1);
   for (uint32_t i = 0; i < s->edge_count; i++) {
-    s->targets[i] = (index + LANES * (1 + random_below(IDS / LANES - 1))) % IDS;
+    s->targets[i] = (index + PHASES_USED * (1 + random_below(IDS / PHASES_USED - 1))) % IDS;
     s->optional[i] = !one_in(8);
   }
   put_sub(edit, s, index);
 }
 
-static void wish_something(model *m, tp_edit *edit) {
+static void request_change(model *m, tp_edit *edit) {
   uint32_t index = random_below(IDS);
   wanted *s = &m->subs[index];
   if (!s->there) {
-    wish_new(m, edit, index);
+    request_new(m, edit, index);
   } else if (one_in(2)) {
     assert_int_equal(tp_edit_remove_subscription(edit, id_of(index), NULL), TP_OK);
     s->there = false;
-    if (one_in(3)) wish_new(m, edit, index);
+    if (one_in(3)) request_new(m, edit, index);
   } else {
     s->disabled = !s->disabled;
     assert_int_equal(tp_edit_enable(edit, id_of(index), !s->disabled, NULL), TP_OK);
@@ -252,11 +252,11 @@ static tp_edit *requested(world *w, model *m) {
     replace_handler(m, edit);
   }
   if (one_in(5)) {
-    uint32_t lane = random_below(LANES);
-    m->budgets_ms[lane] = 1000 * random_below(3);
-    assert_int_equal(tp_edit_set_budget(edit, lanes[lane], m->budgets_ms[lane], NULL), TP_OK);
+    uint32_t used_phase = random_below(PHASES_USED);
+    m->budgets_ms[used_phase] = 1000 * random_below(3);
+    assert_int_equal(tp_edit_set_budget(edit, used_phases[used_phase], m->budgets_ms[used_phase], NULL), TP_OK);
   }
-  for (uint32_t i = 1 + random_below(m->next == 0 ? IDS : 3); i > 0; i--) wish_something(m, edit);
+  for (uint32_t i = 1 + random_below(m->next == 0 ? IDS : 3); i > 0; i--) request_change(m, edit);
   m->next++;
   return edit;
 }
@@ -266,8 +266,8 @@ static tp_status plan_at_once(const model *m, uint64_t *ret_hash, tp_fault *ret_
   world *w = world_open();
   tp_edit *edit = edit_of(w);
   for (uint32_t i = 0; i < HANDLERS; i++) put_handler(edit, m, i);
-  for (uint32_t i = 0; i < LANES; i++) {
-    assert_int_equal(tp_edit_set_budget(edit, lanes[i], m->budgets_ms[i], NULL), TP_OK);
+  for (uint32_t i = 0; i < PHASES_USED; i++) {
+    assert_int_equal(tp_edit_set_budget(edit, used_phases[i], m->budgets_ms[i], NULL), TP_OK);
   }
   for (uint64_t at = 0; at < m->next; at++) {
     for (uint32_t i = 0; i < IDS; i++) {

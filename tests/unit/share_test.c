@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Quick nodes that are dear are shared with idle engine workers. Each case
- * makes its nodes dear first, and then lets them wait for each other: what must
+ * Expensive inline nodes are shared with idle engine workers. Each case makes
+ * its nodes expensive first, and then lets them wait for each other: that they
  * run at once is an event, not a matter of time. The number of helpers is set
- * here, so that a machine of one processor shares too. What goes in and comes
- * out of many of them is in tests/torture. */
+ * here, so that a machine with one processor shares too. tests/torture checks
+ * the results of many such phases. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +26,7 @@ static void spin_us(int64_t us) {
   while (now_ns() < end_ns) {}
 }
 
-/* ---- a stage: many nodes, which do what the case says once they are dear ----
+/* ---- a stage: many nodes, which do what the case sets once they are expensive ----
  */
 
 typedef struct stage stage;

@@ -357,7 +357,7 @@ static void every_field_of_every_kind_of_message_comes_back(void **state) {
   free(long_text);
 }
 
-/* ---- odd ---- */
+/* ---- unusual input ---- */
 
 static void an_empty_batch_changes_nothing(void **state) {
   (void)state;

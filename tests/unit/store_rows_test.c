@@ -56,8 +56,8 @@ static void driven_turn_leaves_its_record_before_its_end_is_told(void **state) {
   static const reply replies[] = {{.text = "hi", .input_tokens = 7, .output_tokens = 3, .cost_micros = 11}};
   tp_runtime *runtime = open_runtime(NULL);
   recorder *model = recorder_new(replies, 1);
-  act quiet = {0};
-  add_hooks(runtime, &(hook){.id = "h", .phase = TP_PHASE_TURN_INTAKE, .self = &quiet}, 1);
+  act silent = {0};
+  add_hooks(runtime, &(hook){.id = "h", .phase = TP_PHASE_TURN_INTAKE, .self = &silent}, 1);
   tp_session *session = open_session(runtime, model, "s");
   tp_turn_request request = {.struct_size = sizeof request, .id = "my-turn", .text = TEXT("hello")};
   const tp_turn_result *result;
@@ -126,13 +126,13 @@ static tp_status rows_open(void *self, const tp_store_owner *owner, tp_fault *fa
   return TP_OK;
 }
 
-static tp_answer quiet_hook(void *self, tp_call *call) {
+static tp_answer silent_hook(void *self, tp_call *call) {
   (void)self, (void)call;
   return TP_ANSWER_DONE;
 }
 
 static void commit_one(tp_runtime *runtime, const char *id) {
-  tp_hook h = {.struct_size = sizeof h, .id = id, .phase = "turn.intake", .run = quiet_hook};
+  tp_hook h = {.struct_size = sizeof h, .id = id, .phase = "turn.intake", .run = silent_hook};
   if (tp_hook_add(runtime, &h, NULL) != TP_OK) abort();
 }
 
@@ -299,8 +299,8 @@ static void records_of_a_turn_come_in_batches_that_can_be_read_until_the_end_of_
   s.rows.face.audit = NULL;
   tp_runtime_options options = {.struct_size = sizeof options, .store = &s.rows.face};
   tp_runtime *runtime = open_runtime(&options);
-  act quiet = {0};
-  add_hooks(runtime, &(hook){.id = "a-hook", .phase = TP_PHASE_TURN_INTAKE, .self = &quiet}, 1);
+  act silent = {0};
+  add_hooks(runtime, &(hook){.id = "a-hook", .phase = TP_PHASE_TURN_INTAKE, .self = &silent}, 1);
   static const reply replies[] = {{.text = "hi"}};
   recorder *model = recorder_new(replies, 1);
   tp_session *session = open_session(runtime, model, "s");

@@ -284,11 +284,11 @@ static void agent_of_a_task_bounds_its_tools(void **state) {
   char bytes[4];
   open_world(&w);
   tp_agent_config agent_config = {
-      .struct_size = sizeof agent_config, .id = "narrow", .extra = {config, sizeof config - 1}};
+      .struct_size = sizeof agent_config, .id = "limited", .extra = {config, sizeof config - 1}};
   tp_agent *agent;
   assert_int_equal(tp_agent_add(w.runtime, &agent_config, &agent, NULL), TP_OK);
   tp_task_spec spec = spec_of(bytes, 1, NULL);
-  spec.agent = "narrow";
+  spec.agent = "limited";
   const tp_task_result *made = create(&w, &spec);
   assert_kind(made, TP_TOOL_OUT_OF_SCOPE);
   assert_text(made->key, "");

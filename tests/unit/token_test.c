@@ -21,15 +21,15 @@ static const tp_contribution after_context = {
 static const tp_contribution *const after[] = {&after_audit, &after_context};
 static const tp_outcome done = {.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DONE};
 
-typedef struct watched {
+typedef struct counted {
   _Atomic int cancels, destroys;
   act handler;
-} watched;
+} counted;
 
-static void count_cancel(void *ctx) { ((watched *)ctx)->cancels++; }
-static void count_destroy(void *ctx) { ((watched *)ctx)->destroys++; }
+static void count_cancel(void *ctx) { ((counted *)ctx)->cancels++; }
+static void count_destroy(void *ctx) { ((counted *)ctx)->destroys++; }
 
-static void defer_with(watched *d, latch *deferred) {
+static void defer_with(counted *d, latch *deferred) {
   d->handler.defers = true;
   d->handler.deferred = deferred;
   d->handler.deferral =
@@ -70,7 +70,7 @@ static void deferred_answer_joins_what_was_emitted_before(void **state) {
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
     latch deferred = LATCH;
-    watched d = {.handler = {.emits = &before, .emit_count = 1}};
+    counted d = {.handler = {.emits = &before, .emit_count = 1}};
     defer_with(&d, &deferred);
     add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .self = &d.handler, .slow = slow}, 1);
     tp_turn *turn = begin_bare(runtime, 0);
@@ -120,7 +120,7 @@ static void deferred_answer_replaces_fields_as_the_handler_could(void **state) {
     size_t at = i / 2;
     tp_runtime *runtime = open_runtime(NULL);
     latch deferred = LATCH;
-    watched d = {.handler = {0}};
+    counted d = {.handler = {0}};
     defer_with(&d, &deferred);
     add_hooks(runtime, &(hook){.id = "d", .phase = TP_PHASE_TURN_INTAKE, .run = replace_and_defer,
                                .self = &d.handler, .slow = i % 2 == 1}, 1);
@@ -206,7 +206,7 @@ static void answer_through_a_token_is_judged_like_any_other(void **state) {
     for (int slow = 0; slow < 2; slow++) {
       tp_runtime *runtime = open_runtime(NULL);
       latch deferred = LATCH;
-      watched d = {.handler = {0}};
+      counted d = {.handler = {0}};
       defer_with(&d, &deferred);
       add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .self = &d.handler, .slow = slow}, 1);
       tp_turn *turn = begin_bare(runtime, 0);
@@ -297,7 +297,7 @@ static void second_deferral_of_a_call_gives_no_token(void **state) {
 }
 
 typedef struct both {
-  watched d;
+  counted d;
   tp_token token;
 } both;
 
@@ -332,7 +332,7 @@ static void token_that_times_out_is_cancelled_once_and_destroyed_when_it_comes_l
   (void)state;
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
-    watched d = {.handler = {0}};
+    counted d = {.handler = {0}};
     defer_with(&d, NULL);
     add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .self = &d.handler, .slow = slow, .sub = {.limit_ms = 10}},
               1);
@@ -422,7 +422,7 @@ static void tokens_above_the_cap_are_refused(void **state) {
   (void)state;
   tp_runtime *runtime =
       open_runtime(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .deferred_max = 3});
-  watched d[5];
+  counted d[5];
   hook hooks[5];
   static const char *const ids[] = {"a", "b", "c", "d", "e"};
   memset(d, 0, sizeof d);
@@ -454,14 +454,14 @@ static void tokens_above_the_cap_are_refused(void **state) {
 
 enum { MANY = 500 };
 
-typedef struct crowd {
+typedef struct completers {
   act acts[MANY];
   latch deferred;
   int bad;
-} crowd;
+} completers;
 
 static void *complete_all(void *arg) {
-  crowd *c = arg;
+  completers *c = arg;
   latch_wait(&c->deferred, MANY);
   for (int i = MANY; i-- > 0;)
     if (tp_token_complete(c->acts[i].token, &done) != TP_OK) c->bad++;
@@ -473,7 +473,7 @@ static void a_refused_token_names_who_holds_the_others(void **state) {
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime =
         open_runtime(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .deferred_max = 2});
-    watched holder, other;
+    counted holder, other;
     memset(&holder, 0, sizeof holder);
     memset(&other, 0, sizeof other);
     defer_with(&holder, NULL);
@@ -504,7 +504,7 @@ static void an_abandoned_token_frees_its_place_and_is_stale(void **state) {
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime =
         open_runtime(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .deferred_max = 1});
-    watched d;
+    counted d;
     memset(&d, 0, sizeof d);
     defer_with(&d, NULL);
     add_hooks(runtime,
@@ -548,7 +548,7 @@ static void abandoning_a_token_that_is_waited_for_fails_its_attempt_at_once(void
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
     latch deferred = LATCH;
-    watched d = {.handler = {.emits = &before, .emit_count = 1}};
+    counted d = {.handler = {.emits = &before, .emit_count = 1}};
     defer_with(&d, &deferred);
     hook h = {.id = "d", .phase = TOOL_PRE, .self = &d.handler, .slow = slow};
     add_hooks(runtime, &h, 1);
@@ -575,7 +575,7 @@ static void waiting_attempts_need_no_thread(void **state) {
   (void)state;
   tp_runtime_options options = {.struct_size = sizeof options, .engine_workers = 1, .handler_threads = 2};
   tp_runtime *runtime = open_runtime(&options);
-  static crowd c = {.deferred = LATCH};
+  static completers c = {.deferred = LATCH};
   static hook hooks[MANY];
   static char ids[MANY][8];
   for (int i = 0; i < MANY; i++) {
@@ -604,7 +604,7 @@ static void token_is_harmless_after_the_turn_and_the_runtime_are_gone(void **sta
   (void)state;
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
-    watched d[4];
+    counted d[4];
     hook hooks[4];
     static const char *const ids[] = {"a", "b", "c", "d"};
     memset(d, 0, sizeof d);
@@ -635,7 +635,7 @@ static void token_of_a_cancelled_turn_is_stale(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   latch deferred = LATCH;
-  watched d = {.handler = {0}};
+  counted d = {.handler = {0}};
   defer_with(&d, &deferred);
   add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .self = &d.handler, .slow = true, .sub = {.limit_ms = 60000}},
             1);

@@ -100,7 +100,7 @@ static void call_one(tp_turn *turn, tp_tool_result *result) {
   assert_int_equal(tools_run(turn, &call, 1, result, NULL), TP_OK);
 }
 
-/* ---- the ordinary life ---- */
+/* ---- the usual life ---- */
 
 static void tool_of_a_turn_is_destroyed_with_the_turn(void **state) {
   (void)state;

@@ -462,7 +462,7 @@ static void tool_that_defers_is_completed_by_its_token(void **state) {
   }
 }
 
-enum { CROWD = 10048, REVERSED = 64, WAITING_BYTES_MAX = 4096 };
+enum { CALLS = 10048, REVERSED = 64, WAITING_BYTES_MAX = 4096 };
 
 /* ---- what is allocated, with the highest sum ---- */
 
@@ -482,17 +482,17 @@ static void counting_release(void *ctx, void *memory, size_t size) {
   free(memory);
 }
 
-typedef struct crowd {
+typedef struct many_calls {
   latch entered, ended;
   tp_token *tokens;
   _Atomic uint32_t count;
   const tp_tool_result *const *results;
   size_t result_count;
   int bad;
-} crowd;
+} many_calls;
 
-static tp_answer join_crowd(void *self, tp_tool_run *run) {
-  crowd *c = self;
+static tp_answer defer_one(void *self, tp_tool_run *run) {
+  many_calls *c = self;
   tp_token token;
   tp_answer outcome = tp_tool_defer(run, NULL, &token);
   c->tokens[c->count++] = token;
@@ -500,17 +500,17 @@ static tp_answer join_crowd(void *self, tp_tool_run *run) {
   return outcome;
 }
 
-static void crowd_ended(void *ctx, const tp_tool_result *const *results, size_t count) {
-  crowd *c = ctx;
+static void all_ended(void *ctx, const tp_tool_result *const *results, size_t count) {
+  many_calls *c = ctx;
   c->results = results;
   c->result_count = count;
   latch_hit(&c->ended);
 }
 
 static void *complete_every_other(void *arg) {
-  crowd *c = arg;
-  latch_wait(&c->entered, CROWD);
-  for (uint32_t i = 1; i < CROWD; i += 2)
+  many_calls *c = arg;
+  latch_wait(&c->entered, CALLS);
+  for (uint32_t i = 1; i < CALLS; i += 2)
     if (tp_tool_complete(c->tokens[i], false, tp_text_of("done")) != TP_OK) c->bad++;
   return NULL;
 }
@@ -522,33 +522,33 @@ static void ten_thousand_deferred_calls_complete_with_two_workers(void **state) 
                                 .handler_threads = 2,
                                 .allocator = {counting_alloc, counting_release, NULL}};
   tp_runtime *runtime = open_runtime(&options);
-  crowd c = {.entered = LATCH, .ended = LATCH, .tokens = calloc(CROWD, sizeof *c.tokens)};
+  many_calls c = {.entered = LATCH, .ended = LATCH, .tokens = calloc(CALLS, sizeof *c.tokens)};
   bundle b = {.count = 0};
   *add_tool(&b, "t", NULL) = (tp_tool){
-      .struct_size = sizeof(tp_tool), .name = "t", .run = join_crowd, .self = &c, .placement = TP_PLACEMENT_INLINE};
+      .struct_size = sizeof(tp_tool), .name = "t", .run = defer_one, .self = &c, .placement = TP_PLACEMENT_INLINE};
   tp_turn *turn = begin_with(runtime, &b, NULL, 0);
-  tp_tool_call *calls = calloc(CROWD, sizeof *calls);
+  tp_tool_call *calls = calloc(CALLS, sizeof *calls);
   int64_t bytes_before = bytes_open;
   bytes_most = bytes_before;
-  for (int i = 0; i < CROWD; i++) calls[i] = call_of("", "t");
-  assert_int_equal(tools_submit(turn, calls, CROWD, crowd_ended, &c, NULL), TP_OK);
+  for (int i = 0; i < CALLS; i++) calls[i] = call_of("", "t");
+  assert_int_equal(tools_submit(turn, calls, CALLS, all_ended, &c, NULL), TP_OK);
   free(calls); /* copied */
   pthread_t thread;
   pthread_create(&thread, NULL, complete_every_other, &c);
-  latch_wait(&c.entered, CROWD);
+  latch_wait(&c.entered, CALLS);
   tp_runtime_stats stats = {.struct_size = sizeof stats};
   tp_runtime_stats_get(runtime, &stats);
   assert_in_range(stats.handler_threads, 0, 2);
-  int64_t bytes_each = (bytes_most - bytes_before) / CROWD;
-  printf("# %d calls wait: %lld bytes for each\n", CROWD, (long long)bytes_each);
+  int64_t bytes_each = (bytes_most - bytes_before) / CALLS;
+  printf("# %d calls wait: %lld bytes for each\n", CALLS, (long long)bytes_each);
   assert_in_range(bytes_each, 1, WAITING_BYTES_MAX);
   int bad = 0;
-  for (uint32_t i = 0; i < CROWD; i += 2) bad += tp_tool_complete(c.tokens[i], false, tp_text_of("done")) != TP_OK;
+  for (uint32_t i = 0; i < CALLS; i += 2) bad += tp_tool_complete(c.tokens[i], false, tp_text_of("done")) != TP_OK;
   pthread_join(thread, NULL);
   latch_wait(&c.ended, 1);
   assert_int_equal(bad + c.bad, 0);
-  assert_int_equal(c.result_count, CROWD);
-  for (size_t i = 0; i < CROWD; i++) {
+  assert_int_equal(c.result_count, CALLS);
+  for (size_t i = 0; i < CALLS; i++) {
     char id[16];
     snprintf(id, sizeof id, "call-%zu", i);
     assert_text(c.results[i]->call_id, id);
@@ -565,18 +565,18 @@ static void sixty_four_calls_that_complete_in_reverse_have_their_results_in_call
     tp_runtime_options options = {.struct_size = sizeof options, .engine_workers = 2, .handler_threads = 1};
     tp_runtime *runtime = open_runtime(&options);
     tp_token tokens[REVERSED];
-    crowd c = {.entered = LATCH, .ended = LATCH, .tokens = tokens};
+    many_calls c = {.entered = LATCH, .ended = LATCH, .tokens = tokens};
     bundle b = {.count = 0};
     *add_tool(&b, "t", NULL) = (tp_tool){.struct_size = sizeof(tp_tool),
                                          .name = "t",
-                                         .run = join_crowd,
+                                         .run = defer_one,
                                          .self = &c,
                                          .max_concurrent = REVERSED,
                                          .placement = is_inline ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
     tp_turn *turn = begin_with(runtime, &b, NULL, 0);
     tp_tool_call calls[REVERSED];
     for (int i = 0; i < REVERSED; i++) calls[i] = call_of("", "t");
-    assert_int_equal(tools_submit(turn, calls, REVERSED, crowd_ended, &c, NULL), TP_OK);
+    assert_int_equal(tools_submit(turn, calls, REVERSED, all_ended, &c, NULL), TP_OK);
     latch_wait(&c.entered, REVERSED); /* one thread, or the owner: in call order */
     for (int i = REVERSED - 1; i >= 0; i--) {
       char text[16];

@@ -15,7 +15,7 @@
 /* ---- memory ---- */
 
 typedef struct counting {
-  size_t requests, refuse_at;    /* the how-manieth to refuse, from 1; 0: none */
+  size_t requests, refuse_at;    /* the request to refuse, from 1; 0: none */
   size_t open, open_bytes, peak_bytes;
   bool wrong_size;
 } counting;

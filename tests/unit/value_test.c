@@ -625,20 +625,20 @@ static void canonical_form_of_hostile_maps_takes_time_near_their_size(void **sta
   tp_text large = write_large_map(from, 100000, false);
   double before = seconds();
   canonical_of(large, to);
-  tp_text wide = repeated("\x81\xa1k", 31); /* 31 maps around a wide array */
+  tp_text maps = repeated("\x81\xa1k", 31); /* 31 maps around an array */
   tp_writer_reset(from);
   tp_write_array(from, 100000);
   for (int i = 0; i < 100000; i++) tp_write_int(from, i);
   tp_text array = finished(from);
-  char *deep = malloc(wide.size + array.size);
+  char *deep = malloc(maps.size + array.size);
   assert_non_null(deep);
-  memcpy(deep, wide.data, wide.size);
-  memcpy(deep + wide.size, array.data, array.size);
-  tp_text value = {deep, wide.size + array.size};
+  memcpy(deep, maps.data, maps.size);
+  memcpy(deep + maps.size, array.data, array.size);
+  tp_text value = {deep, maps.size + array.size};
   assert_bytes(canonical_of(value, to), value);
   assert_true(seconds() - before < 20);
   free(deep);
-  exact_free(wide);
+  exact_free(maps);
   tp_writer_free(from);
   tp_writer_free(to);
 }
