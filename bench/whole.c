@@ -9,10 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "bench/child.h"
 #include "bench/driven.h"
 #include "bench/report.h"
+#ifdef BENCH_WITH_SQLITE
+#include "turnphase/sqlite.h"
+#endif
 
 #define ROWS "whole "
 
@@ -26,12 +30,18 @@ enum {
 
 enum { CONTESTANTS_MAX = 16, DIRECT_CALLS = 1000 };
 
+/* Where the history of the sessions lies. */
+typedef enum history_kind { IN_MEMORY, IN_SQLITE, IN_SQLITE_ASYNC } history_kind;
+
 typedef struct contestant {
   const char *name;
   uint32_t hooks;
   tp_placement placement;
   uint32_t calls; /* of hooks, in a turn */
   bool direct;
+  history_kind history;
+  tp_shared_history *shared; /* NULL: in memory */
+  char directory[32];        /* of its file */
   const char *script; /* of a peer, a process of its own; else NULL */
   bench_child child;
   bench_driven driven;
@@ -198,9 +208,42 @@ static void report_peer(bench_program *program, const contestant *ours, const co
 
 /* ---- the row ---- */
 
+#ifdef BENCH_WITH_SQLITE
+static void open_history(contestant *c) {
+  char path[64];
+  tp_sqlite_history_options options = {.struct_size = sizeof options, .path = path};
+  tp_history *history;
+  tp_fault fault;
+  snprintf(c->directory, sizeof c->directory, "/tmp/bench-whole-XXXXXX");
+  if (!mkdtemp(c->directory)) exit(70);
+  snprintf(path, sizeof path, "%s/history.db", c->directory);
+  bench_must(c->history == IN_SQLITE_ASYNC ? tp_sqlite_history_open_async(&options, &history, &fault)
+                                           : tp_sqlite_history_open(path, &history, &fault),
+             &fault);
+  bench_must(tp_history_share(NULL, history, &c->shared, &fault), &fault);
+}
+#endif
+
+static void close_history(contestant *c) {
+  static const char *const names[] = {"history.db", "history.db-wal", "history.db-shm"};
+  char path[64];
+  if (!c->shared) return;
+  tp_shared_history_unref(c->shared);
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    snprintf(path, sizeof path, "%s/%s", c->directory, names[i]);
+    (void)unlink(path);
+  }
+  (void)rmdir(c->directory);
+}
+
 /* With what it is measured by; and one batch that is not counted. */
 static void open_contestant(contestant *c, bool quick, uint32_t batches) {
-  bench_driven_spec spec = {.hooks = c->hooks, .placement = c->placement};
+  tp_runtime_options options = {.struct_size = sizeof options};
+  bench_driven_spec spec = {.options = &options, .hooks = c->hooks, .placement = c->placement};
+#ifdef BENCH_WITH_SQLITE
+  if (c->history != IN_MEMORY) open_history(c);
+#endif
+  options.shared_history = c->shared;
   c->turns = quick ? TURNS_QUICK : c->script ? TURNS_CHILD : TURNS;
   c->samples = bench_alloc((size_t)c->turns * batches, sizeof *c->samples);
   c->medians = bench_alloc(batches, sizeof *c->medians);
@@ -212,6 +255,7 @@ static void open_contestant(contestant *c, bool quick, uint32_t batches) {
 static void close_contestant(contestant *c) {
   if (c->script) bench_child_close(&c->child);
   else if (!c->direct) bench_driven_close(&c->driven);
+  close_history(c);
   free(c->samples);
   free(c->medians);
 }
@@ -226,7 +270,20 @@ static void print_head(const contestant *all, uint32_t batches, double trip) {
          "switches");
 }
 
-enum { DIRECT, NONE, INLINE_1, INLINE_7, ADDED_1, ADDED_7, OURS };
+enum {
+  DIRECT,
+  NONE,
+  INLINE_1,
+  INLINE_7,
+  ADDED_1,
+  ADDED_7,
+  HOOKS_END,
+#ifdef BENCH_WITH_SQLITE
+  SQLITE_7 = HOOKS_END,
+  SQLITE_ASYNC_7,
+#endif
+  OURS
+};
 
 static void whole(bench_program *program) {
   contestant all[CONTESTANTS_MAX] = {
@@ -235,7 +292,13 @@ static void whole(bench_program *program) {
       [INLINE_1] = {.name = "1 inline handler (2 calls)", .hooks = 1, .placement = TP_PLACEMENT_INLINE, .calls = 2},
       [INLINE_7] = {.name = "7 inline handlers (11 calls)", .hooks = 7, .placement = TP_PLACEMENT_INLINE, .calls = 11},
       [ADDED_1] = {.name = "1 tp_hook_add hook (2 calls)", .hooks = 1, .calls = 2},
-      [ADDED_7] = {.name = "7 tp_hook_add hooks (11 calls)", .hooks = 7, .calls = 11}};
+      [ADDED_7] = {.name = "7 tp_hook_add hooks (11 calls)", .hooks = 7, .calls = 11},
+#ifdef BENCH_WITH_SQLITE
+      [SQLITE_7] = {.name = "7 tp_hook_add hooks, history in SQLite, durable", .hooks = 7, .history = IN_SQLITE},
+      [SQLITE_ASYNC_7] = {
+          .name = "7 tp_hook_add hooks, history in SQLite, async", .hooks = 7, .history = IN_SQLITE_ASYNC},
+#endif
+  };
   uint32_t batches = program->quick ? BATCHES_QUICK : BATCHES;
   size_t count = add_peers(program, all, OURS);
   for (size_t i = 0; i < count; i++) open_contestant(&all[i], program->quick, batches);
@@ -247,7 +310,7 @@ static void whole(bench_program *program) {
   if (!program->json) print_head(all, batches, trip);
   for (size_t i = 0; i < count; i++) report(program, &all[i]);
   bench_figure(program, "whole", "a direct call of a hook", bench_spread_of(direct, batches).median, "ns", 0);
-  for (size_t i = INLINE_1; i < OURS; i++) report_added(program, &all[NONE], &all[i]);
+  for (size_t i = INLINE_1; i < HOOKS_END; i++) report_added(program, &all[NONE], &all[i]);
   for (size_t i = OURS; i < count; i++) {
     size_t ours = all[i].hooks == 0 ? NONE : all[i].hooks == 1 ? ADDED_1 : ADDED_7;
     report_peer(program, &all[ours], &all[i]);
