@@ -264,6 +264,21 @@ def seeds_name_tests(path, text, tree):
                 yield line, '%s: there is no case %s in tests/%s/%s_test.c' % (number, case, kind, name)
 
 
+DECISION = re.compile(r'# .+\n\n(20\d\d-\d\d-\d\d), (in force(?=[.;])|superseded(?: in part)?(?= by \S))')
+
+
+def decisions_have_a_status(path, text, tree):
+    """A decision says below its title since when it is in force, or what has superseded it, and the list of them agrees."""
+    if not path.startswith('docs/decisions/'):
+        return
+    match = DECISION.match(text)
+    if not match:
+        yield 3, 'below the title of a decision stands "DATE, in force.", "DATE, in force; changed DATE: ...", ' \
+                 '"DATE, superseded by ..." or "DATE, superseded in part by ..."'
+    elif '](decisions/%s) | %s | %s |\n' % (path[len('docs/decisions/'):], *match.groups()) not in tree.read('docs/README.md'):
+        yield 3, 'the table of docs/README.md has no row of it with %s | %s' % match.groups()
+
+
 def lists_are_sorted(path, text, tree):
     if not path.endswith('meson.build'):
         return
@@ -426,6 +441,10 @@ FUNCTIONS = [
     (architecture_shows_the_steps, 'docs/architecture.md', '# Architecture\n'),
     (core_asserts_what_holds, 'runtime/base/base.h', 'void f(void) {\n}\n' * 10000),
     (words_are_standard_terms, 'docs/x.md', 'The thread that ends first is told so.\n'),
+    (decisions_have_a_status, 'docs/decisions/gate.md', '# Title\n\n**Question.** Why?\n'),
+    (decisions_have_a_status, 'docs/decisions/gate.md', '# Title\n\n2026-11-22, superseded.\n'),
+    (decisions_have_a_status, 'docs/decisions/gate.md', '# Title\n\n2025-01-01, in force.\n'),
+    (decisions_have_a_status, 'docs/decisions/missing_zzz.md', '# Title\n\n2026-11-22, in force.\n'),
     (lists_are_sorted, 'cli/meson.build', "cli_sources = files(\n  'b.c',\n  'a.c',\n)\n"),
 ]
 
