@@ -71,7 +71,7 @@ static tp_status open_session(tp_runtime *runtime, host *h, tp_session **ret_ses
 
 /* ---- what comes through the inbox ---- */
 
-static void bring_tools(const host *h, const tp_work *work) {
+static void emit_tools(const host *h, const tp_work *work) {
   const tp_tool read = {.struct_size = sizeof read, .name = "read_file", .inbox = h->inbox};
   const tp_tool delete = {.struct_size = sizeof delete, .name = "delete_file", .inbox = h->inbox};
   const tp_tool *const tools[] = {&read, &delete};
@@ -120,7 +120,7 @@ static void take(host *h, const tp_work *work) {
   switch (work->kind) {
     case TP_WORK_HANDLER:
       if (strcmp(tp_call_subscription(work->call), "guard") == 0) guard(work);
-      else bring_tools(h, work);
+      else emit_tools(h, work);
       break;
     case TP_WORK_TOOL:
       run_tool(work);

@@ -59,7 +59,7 @@ static tp_answer ask_user(void *self, tp_tool_run *run) {
 }
 
 /* For the lead alone: the researcher could give tasks on, four deep, if it had the tool. */
-static tp_answer bring_tools(void *self, tp_call *call) {
+static tp_answer emit_tools(void *self, tp_call *call) {
   host *h = self;
   tp_text agent = tp_call_id(call, TP_ID_AGENT);
   const tp_tool *tools[] = {&h->tools[0], &h->tools[1]};
@@ -165,7 +165,7 @@ int main(void) {
                          .self = &h};
   const tp_hook team = {.struct_size = sizeof team,
                         .phase = "turn.pre_tool_materialization",
-                        .run = bring_tools,
+                        .run = emit_tools,
                         .self = &h,
                         .placement = TP_PLACEMENT_INLINE};
   const tp_listener listener = {.struct_size = sizeof listener,

@@ -72,7 +72,7 @@ typedef struct tp__hook {
   tp__hook_kind kind;
   bool is_msgpack;    /* of a worker: its frames; else JSON Lines */
   tp__worker *worker; /* made at the commit */
-  tp__hook_tool *tool; /* of the kind that brings one */
+  tp__hook_tool *tool; /* of a hook that declares one */
   uint32_t phase;
   const tp_phase *row; /* own_row: a program may outlive the runtime */
   tp_phase own_row;
@@ -119,7 +119,7 @@ struct tp_hooks {
   struct tp__block *blocks; /* memory of all that was read */
   tp_process_loop *loop;
   pthread_mutex_t mutex;
-  pthread_cond_t told;
+  pthread_cond_t notified;
   /* under mutex; of the loop, from its first callback on */
   pthread_t loop_thread;
   bool has_loop_thread;
@@ -127,13 +127,13 @@ struct tp_hooks {
   size_t references;
   tp_hook_program_fn on_program; /* NULL: none, or no more */
   void *program_ctx;
-  size_t telling; /* calls of on_program that have not returned */
+  size_t notifying; /* calls of on_program that have not returned */
 };
 
 /** Whether on_program is wanted at this moment. */
-bool tp__hooks_watched(tp_hooks *hooks);
+bool tp__hooks_have_listener(tp_hooks *hooks);
 /** Calls on_program, if there is one still. */
-void tp__hooks_tell(tp_hooks *hooks, const tp_hook_program *program);
+void tp__hooks_notify(tp_hooks *hooks, const tp_hook_program *program);
 
 /** In each callback of the loop; and whether this is its thread. */
 void tp__hooks_note_loop(tp_hooks *hooks);

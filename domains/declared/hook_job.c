@@ -73,7 +73,7 @@ tp_deferral tp__job_deferral(tp__job *job) {
 
 /* ---- its program ---- */
 
-void tp__job_tell(const tp__job *job, const tp_process_result *result, const tp_outcome *outcome) {
+void tp__job_notify(const tp__job *job, const tp_process_result *result, const tp_outcome *outcome) {
   tp_hook_program program = {.struct_size = sizeof program,
                              .hook = job->hook->id,
                              .arguments = job->hook->arguments,
@@ -85,7 +85,7 @@ void tp__job_tell(const tp__job *job, const tp_process_result *result, const tp_
                              .exit_code = result->exit_code,
                              .signal = result->signal,
                              .duration_ms = result->duration_ms};
-  tp__hooks_tell(job->hook->hooks, &program);
+  tp__hooks_notify(job->hook->hooks, &program);
 }
 
 static void program_ended(void *ctx, const tp_process_result *result) {
@@ -151,7 +151,7 @@ static void start_program(tp__job *job, const struct tp__line *line, int64_t lef
 }
 
 void tp__job_start(tp__job *job, struct tp__line line, int64_t left_ms) {
-  bool kept = tp__hooks_watched(job->hook->hooks);
+  bool kept = tp__hooks_have_listener(job->hook->hooks);
   if (kept) job->input = line;
   if (job->token.bits != 0) start_program(job, &line, left_ms);
   else job_unref(job);

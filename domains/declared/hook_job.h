@@ -40,6 +40,6 @@ tp_deferral tp__job_deferral(tp__job *job);
  *  @param left_ms  until the deadline of the attempt, behind which that of the program lies. */
 void tp__job_start(tp__job *job, struct tp__line line, int64_t left_ms);
 /** Shows an end to on_program. */
-void tp__job_tell(const tp__job *job, const tp_process_result *result, const tp_outcome *outcome);
+void tp__job_notify(const tp__job *job, const tp_process_result *result, const tp_outcome *outcome);
 
 #endif

@@ -64,7 +64,7 @@ static void tp__judge_diagnose_dropped(tp__judge *judge, const char *what) {
     return;
   }
   char *text = judge->judged->texts[at];
-  const char *why = judge->hook->is_blocking ? judge->hook->row->name : "a hook that nobody waits for";
+  const char *why = judge->hook->is_blocking ? judge->hook->row->name : "a hook that does not block";
   snprintf(text, sizeof judge->judged->texts[at], "%s: %s does not take it", what, why);
   tp__judge_diagnose(judge, "field_dropped", TP_SEVERITY_WARNING, tp_text_of(text));
 }

@@ -64,7 +64,7 @@ static void rewrite_class_escape(rewriter *r) {
   else if (c == '\0' || is_word(c) || strchr("\\]^-[", c))
     refuse(r,
            "of escapes in brackets only \\d \\s \\w and those "
-           "of plain punctuation are known");
+           "of punctuation are known");
   else put(r, &c, 1);
 }
 

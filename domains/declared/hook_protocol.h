@@ -46,7 +46,7 @@ typedef struct tp__protocol_event {
   uint32_t limit_ms[3]; /* where the file names none */
   bool has_matcher;
   bool has_mode;        /* standard input has permission_mode */
-  bool plain_is_context; /* text that is no object goes to the model */
+  bool text_is_context; /* text that is no object goes to the model */
   tp__event_of of;
 } tp__protocol_event;
 

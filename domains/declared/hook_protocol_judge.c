@@ -134,7 +134,7 @@ static bool is_before_call(const tp__judge *judge) {
   return judge->hook->protocol_event->id == TP__EVENT_PRE_TOOL;
 }
 
-/* The start of a subagent is told, and not asked about. */
+/* The start of a subagent is reported; the hook cannot deny it. */
 static bool has_verdict(const tp__judge *judge) {
   const tp__hook *hook = judge->hook;
   return hook->row->stop && hook->is_blocking && hook->protocol_event->id != TP__EVENT_SUBAGENT_START;
@@ -342,7 +342,7 @@ static void fail_exit(tp__judge *judge, const tp_process_result *result) {
 static void judge_text(tp__judge *judge, const tp_process_result *result, bool blocks, tp_text output) {
   if (blocks) block(judge, tp__judge_trimmed(result->errors));
   else if (result->end != TP_PROCESS_EXITED || result->exit_code != 0) fail_exit(judge, result);
-  else if (judge->hook->protocol_event->plain_is_context) say(judge, output, "output");
+  else if (judge->hook->protocol_event->text_is_context) say(judge, output, "output");
   else log_text(judge, "output", output);
 }
 

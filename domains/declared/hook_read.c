@@ -723,7 +723,7 @@ static tp_status read_failure(struct reader *reader, tp__hook *hook) {
   if (strcmp(name, "required") != 0)
     return REFUSE(reader, TP_ERR_MALFORMED, index, "failure is best_effort or required, not \"%s\"", name);
   if (!hook->is_blocking)
-    return REFUSE(reader, TP_ERR_MALFORMED, index, "required needs blocking: true, since nobody waits otherwise");
+    return REFUSE(reader, TP_ERR_MALFORMED, index, "required needs blocking: true: else no phase waits for it");
   if (hook->row->mode == TP_MODE_OBSERVE)
     return REFUSE(reader, TP_ERR_OBSERVER_REQUIRED, index, "%s observes: a hook there is best_effort", hook->row->name);
   hook->failure = TP_FAILURE_REQUIRED;

@@ -175,7 +175,7 @@ static void script_ended(tp__job *job, const tp_process_result *result) {
     return;
   }
   tp__hook_judge(job->hook, &job->asked, result, judged);
-  tp__job_tell(job, result, &judged->outcome);
+  tp__job_notify(job, result, &judged->outcome);
   (void)!tp_token_complete(job->token, &judged->outcome); /* stale: the attempt was given up meanwhile */
   tp__judged_fini(judged);
   free(judged);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hook_tool.c: the handler that brings a declared tool, the tool's function, and the keys of its calls. */
+ * hook_tool.c: the handler that contributes a declared tool, the tool's function, and the keys of its calls. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,7 +147,7 @@ static void call_ended(tp__job *job, const tp_process_result *result) {
   tp_outcome outcome = {.struct_size = sizeof outcome,
                         .kind = is_error ? TP_ANSWER_FAILED : TP_ANSWER_DONE,
                         .reason = is_error ? text : NULL};
-  tp__job_tell(job, result, &outcome);
+  tp__job_notify(job, result, &outcome);
   (void)!tp_tool_complete(job->token, is_error, said); /* stale: the call was given up meanwhile */
 }
 
@@ -203,14 +203,14 @@ tp_contribution tp__hook_tool_bundle(const tp__hook *hook) {
                            .tool_count = 1};
 }
 
-static tp_answer bring(void *self, tp_call *call) {
+static tp_answer emit_tool(void *self, tp_call *call) {
   tp_contribution bundle = tp__hook_tool_bundle(self);
   tp_status status = tp_call_emit(call, &bundle);
-  return status == TP_OK ? TP_ANSWER_DONE : tp_call_fail(call, (uint32_t)status, "the tool could not be brought");
+  return status == TP_OK ? TP_ANSWER_DONE : tp_call_fail(call, (uint32_t)status, "the tool could not be contributed");
 }
 
 void tp__hook_tool_handler(tp_handler *handler) {
-  handler->run = bring;
+  handler->run = emit_tool;
   handler->kind = TP_HANDLER_KIND_NATIVE; /* the calls of the tool run the program, not the handler */
   handler->placement = TP_PLACEMENT_INLINE;
   handler->capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE;

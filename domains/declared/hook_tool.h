@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * hook_tool: tools that are declared in a file: a program that is run for each call. A file of kind tool is a handler
- * that brings one tool at each materialization. hook_read.c fills it; hook_tool.c runs it. */
+ * that contributes one tool at each materialization. hook_read.c fills it; hook_tool.c runs it. */
 #ifndef TP__DECLARED_HOOK_TOOL_H
 #define TP__DECLARED_HOOK_TOOL_H
 

@@ -125,7 +125,7 @@ static void complete(struct request *request, const tp_outcome *outcome, tp_text
                              .output = reply,
                              .outcome = outcome,
                              .end = TP_PROCESS_EXITED};
-  tp__hooks_tell(hook->hooks, &program);
+  tp__hooks_notify(hook->hooks, &program);
   (void)!tp_token_complete(request->token, outcome);
   request_unref(request);
 }
@@ -385,7 +385,7 @@ tp_answer tp__worker_run(tp__worker *worker, tp_call *call) {
   }
   tp_deferral deferral = {
       .struct_size = sizeof deferral, .cancel = request_cancel, .destroy = request_destroy, .ctx = request};
-  bool kept = tp__hooks_watched(worker->hook->hooks);
+  bool kept = tp__hooks_have_listener(worker->hook->hooks);
   if (kept) request->input = frame;
   tp_answer answer = tp_call_defer(call, &deferral, &request->token);
   if (request->token.bits != 0) send_request(request, (tp_text){frame.bytes, frame.size});

@@ -57,7 +57,7 @@ void tp__hooks_unref(tp_hooks *hooks) {
     hooks->blocks = block->next;
     free(block);
   }
-  pthread_cond_destroy(&hooks->told);
+  pthread_cond_destroy(&hooks->notified);
   pthread_mutex_destroy(&hooks->mutex);
   free(hooks);
 }
@@ -76,23 +76,23 @@ bool tp__hooks_in_loop(tp_hooks *hooks) {
   return is_inside;
 }
 
-bool tp__hooks_watched(tp_hooks *hooks) {
+bool tp__hooks_have_listener(tp_hooks *hooks) {
   pthread_mutex_lock(&hooks->mutex);
-  bool watched = hooks->on_program != NULL;
+  bool has_listener = hooks->on_program != NULL;
   pthread_mutex_unlock(&hooks->mutex);
-  return watched;
+  return has_listener;
 }
 
-void tp__hooks_tell(tp_hooks *hooks, const tp_hook_program *program) {
+void tp__hooks_notify(tp_hooks *hooks, const tp_hook_program *program) {
   pthread_mutex_lock(&hooks->mutex);
   tp_hook_program_fn on_program = hooks->on_program;
   void *ctx = hooks->program_ctx;
-  if (on_program) hooks->telling++;
+  if (on_program) hooks->notifying++;
   pthread_mutex_unlock(&hooks->mutex);
   if (!on_program) return;
   on_program(ctx, program);
   pthread_mutex_lock(&hooks->mutex);
-  if (--hooks->telling == 0) pthread_cond_broadcast(&hooks->told);
+  if (--hooks->notifying == 0) pthread_cond_broadcast(&hooks->notified);
   pthread_mutex_unlock(&hooks->mutex);
 }
 
@@ -100,7 +100,7 @@ void tp_hooks_free(tp_hooks *hooks) {
   if (!hooks) return;
   pthread_mutex_lock(&hooks->mutex);
   hooks->on_program = NULL;
-  while (hooks->telling > 0) pthread_cond_wait(&hooks->told, &hooks->mutex);
+  while (hooks->notifying > 0) pthread_cond_wait(&hooks->notified, &hooks->mutex);
   pthread_mutex_unlock(&hooks->mutex);
   tp__hooks_unref(hooks);
 }
@@ -395,7 +395,7 @@ tp_status tp_hooks_read(tp_runtime *runtime, const tp_hooks_options *theirs, tp_
     free(hooks);
     return refuse_memory(fault);
   }
-  if (pthread_cond_init(&hooks->told, NULL) != 0) {
+  if (pthread_cond_init(&hooks->notified, NULL) != 0) {
     pthread_mutex_destroy(&hooks->mutex);
     free(hooks);
     return refuse_memory(fault);

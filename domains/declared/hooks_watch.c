@@ -84,7 +84,7 @@ static tp_status reload(tp_hooks_watch *watch, bool if_changed, bool *ret_did, t
 }
 
 tp_status tp_hooks_watch_reload(tp_hooks_watch *watch, tp_fault *fault) {
-  if (!watch) return tp__refuse(fault, TP_ERR_USAGE, NULL, (tp__place){0}, "no hooks are watched");
+  if (!watch) return tp__refuse(fault, TP_ERR_USAGE, NULL, (tp__place){0}, "there is no watch");
   return reload(watch, false, NULL, fault);
 }
 
@@ -125,7 +125,7 @@ static bool wait_for_quiet(const tp_hooks_watch *watch) {
   return goes_on;
 }
 
-static void reload_and_tell(tp_hooks_watch *watch) {
+static void reload_and_notify(tp_hooks_watch *watch) {
   tp_fault fault = {0};
   bool did = true;
   tp_status status = reload(watch, true, &did, &fault);
@@ -140,7 +140,7 @@ static void *watch_run(void *arg) {
     goes_on = wait_for(watch, is_there ? -1 : AWAY_MS, &changed);
     if (goes_on && changed) goes_on = wait_for_quiet(watch);
     is_there = watch_folders(watch);
-    if (goes_on && (changed || is_there != was_there)) reload_and_tell(watch);
+    if (goes_on && (changed || is_there != was_there)) reload_and_notify(watch);
   }
   return NULL;
 }

@@ -65,7 +65,7 @@ static tp_status check_text(tp_text json, tp_fault *fault) {
 }
 
 /* jansson 2.14 (its issue 362) loses a character, or ends the process, when the buffer in which it gathers a token is
- * refused its growth. To ask for as much as that buffer can come to, and give it back, turns a lack of memory into an
+ * refused its growth. To allocate as much as that buffer can come to, and free it, turns a lack of memory into an
  * answer. */
 static bool memory_is_left(tp_text json) {
   json_malloc_t take;
@@ -185,17 +185,17 @@ static const char *escape_of(unsigned char byte, char buffer[8]) {
 }
 
 static void put_text(struct output *output, tp_text text) {
-  size_t plain_from = 0;
+  size_t unescaped_from = 0;
   put(output, "\"", 1);
   for (size_t i = 0; i < text.size; i++) {
     char buffer[8];
     const char *escape = escape_of((unsigned char)text.data[i], buffer);
     if (!escape) continue;
-    put(output, text.data + plain_from, i - plain_from);
+    put(output, text.data + unescaped_from, i - unescaped_from);
     put_string(output, escape);
-    plain_from = i + 1;
+    unescaped_from = i + 1;
   }
-  if (plain_from < text.size) put(output, text.data + plain_from, text.size - plain_from);
+  if (unescaped_from < text.size) put(output, text.data + unescaped_from, text.size - unescaped_from);
   put(output, "\"", 1);
 }
 

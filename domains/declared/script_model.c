@@ -170,7 +170,7 @@ static void *new_array(const struct script *script, size_t count, size_t item_si
   return array;
 }
 
-static tp_status make_room(struct script *script, uint32_t list) {
+static tp_status reserve(struct script *script, uint32_t list) {
   size_t calls = count_calls(&script->yaml, list);
   size_t responses = script->yaml.items[list].count;
   script->responses = new_array(script, responses, sizeof *script->responses, &script->responses_size);
@@ -184,7 +184,7 @@ static tp_status make_room(struct script *script, uint32_t list) {
 }
 
 static tp_status read_responses(struct script *script, uint32_t list) {
-  tp_status status = make_room(script, list);
+  tp_status status = reserve(script, list);
   for (uint32_t at = list + 1; at < script->yaml.items[list].end && status == TP_OK; at = script->yaml.items[at].end) {
     status = read_response(script, at);
   }

@@ -88,7 +88,7 @@ static tp_status add_text(struct reader *reader, tp__yaml_item item, const char 
   return add_item(reader, item);
 }
 
-/* Tells the container around, if any, that a key or value begins. */
+/* Marks in the container around, if any, that a key or value begins. */
 static bool begin_item(struct reader *reader) {
   if (reader->depth == 0) return false;
   struct frame *top = &reader->frames[reader->depth - 1];
@@ -118,10 +118,10 @@ static void close_container(struct reader *reader) {
   reader->yaml->items[top->item].end = (uint32_t)reader->yaml->count;
 }
 
-static tp_status read_key(struct reader *reader, tp__yaml_item item, bool plain, const char *text, size_t size) {
-  if (plain && size == 0) return refuse(reader, item.place, "a key is missing before ':'");
-  if (plain && size == 2 && memcmp(text, "<<", 2) == 0) {
-    return refuse(reader, item.place, "merge keys are not supported: write out what '<<' would bring");
+static tp_status read_key(struct reader *reader, tp__yaml_item item, bool is_bare, const char *text, size_t size) {
+  if (is_bare && size == 0) return refuse(reader, item.place, "a key is missing before ':'");
+  if (is_bare && size == 2 && memcmp(text, "<<", 2) == 0) {
+    return refuse(reader, item.place, "merge keys are not supported: write out the keys that '<<' would merge");
   }
   return add_text(reader, item, text, size);
 }
@@ -130,9 +130,9 @@ static tp_status read_scalar(struct reader *reader, const yaml_event_t *event, t
   tp__yaml_item item = {.place = place};
   const char *text = (const char *)event->data.scalar.value;
   size_t size = event->data.scalar.length;
-  bool plain = event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
-  if (begin_item(reader)) return read_key(reader, item, plain, text, size);
-  if (!plain) return add_text(reader, item, text, size);
+  bool is_bare = event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+  if (begin_item(reader)) return read_key(reader, item, is_bare, text, size);
+  if (!is_bare) return add_text(reader, item, text, size);
   tp_status status = tp__yaml_resolve(text, size, &item);
   if (status == TP_ERR_NO_MEMORY) return refuse_memory(reader);
   if (status != TP_OK) return refuse(reader, place, "a number is out of range: in quotes it would be text");

@@ -42,7 +42,7 @@ void tp__yaml_fini(tp__yaml *yaml);
 
 /** The text of a text item; borrowed till tp__yaml_fini(). */
 tp_text tp__yaml_text(const tp__yaml *yaml, uint32_t index);
-/** The index of the value under a key of a map, 0 when there is none (the root is nobody's value). */
+/** The index of the value under a key of a map, 0 when there is none (the root is the value of no key). */
 uint32_t tp__yaml_get(const tp__yaml *yaml, uint32_t map, const char *key);
 /** The first key of a map that is not among the known ones, 0 when there is none.
  *  @param known  their names, separated by ", ". */

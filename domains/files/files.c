@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Registration: the handler that brings the tools, and the guard that asks before a write. */
+ * Registration: the handler that contributes the tools, and the guard that asks before a write. */
 #include "turnphase/files.h"
 
 #include <errno.h>
@@ -40,7 +40,7 @@ __attribute__((format(printf, 4, 5))) static tp_status fail(tp_fault *fault, tp_
 
 /* ---- the handlers ---- */
 
-static tp_answer bring_tools(void *self, tp_call *call) {
+static tp_answer emit_tools(void *self, tp_call *call) {
   const domain *d = self;
   size_t count = d->writes == TP_FILES_WRITES_NEVER ? TP__FILES_LOOKING_TOOLS : TP__FILES_TOOL_COUNT;
   return tp_call_emit_tool_bundle(call, "files", d->files.tool_list, count) == TP_OK ? TP_ANSWER_DONE
@@ -102,13 +102,14 @@ static tp_status add_tools(tp_edit *edit, domain *d, tp_fault *fault) {
   static const uint32_t phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION;
   const tp_subscription subscription = {
       .struct_size = sizeof subscription, .id = "files.tool_bundle", .handler = "files.tool_bundle", .phase = phase};
-  tp_status status = add_handler(edit, d,
-                                 &(tp_handler){.id = "files.tool_bundle",
-                                               .summary = "brings the tools that list, read, search and write files",
-                                               .run = bring_tools,
-                                               .phases = &phase,
-                                               .capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE},
-                                 fault);
+  tp_status status =
+      add_handler(edit, d,
+                  &(tp_handler){.id = "files.tool_bundle",
+                                .summary = "contributes the tools that list, read, search and write files",
+                                .run = emit_tools,
+                                .phases = &phase,
+                                .capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE},
+                  fault);
   return status == TP_OK ? tp_edit_add_subscription(edit, &subscription, fault) : status;
 }
 

@@ -32,7 +32,7 @@ typedef struct text {
   bool failed; /* no memory: what follows is ignored */
 } text;
 
-static bool room_for(text *t, size_t size) {
+static bool reserve(text *t, size_t size) {
   if (t->failed) return false;
   if (t->size + size <= t->capacity) return true;
   size_t capacity = 2 * t->capacity > t->size + size ? 2 * t->capacity : t->size + size + 1024;
@@ -45,7 +45,7 @@ static bool room_for(text *t, size_t size) {
 }
 
 static void add(text *t, const char *bytes, size_t size) {
-  if (size == 0 || !room_for(t, size)) return;
+  if (size == 0 || !reserve(t, size)) return;
   memcpy(t->data + t->size, bytes, size);
   t->size += size;
 }
@@ -193,7 +193,7 @@ static int read_file(int root, const char *path, text *t) {
   if (fd < 0) return fd;
   int error = size > FILE_BYTES_MAX ? -EFBIG : 0;
   while (!error && t->size <= FILE_BYTES_MAX) {
-    if (!room_for(t, 65536)) break;
+    if (!reserve(t, 65536)) break;
     ssize_t got = read(fd, t->data + t->size, 65536);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) {

@@ -26,7 +26,7 @@ typedef struct tp__memory_fact {
 typedef struct tp__memory_facts {
   tp__memory_fact items[TP__MEMORY_FACTS_MAX];
   size_t count;
-  size_t refused; /* not in the user's words, too long, or more than there is room for */
+  size_t refused; /* not in the user's words, too long, or more than the bound */
   char *texts;
 } tp__memory_facts;
 

@@ -44,8 +44,8 @@ static tp_answer answer(tp_call *call, tp_status status) {
 /* ---- policy_classifier ---- */
 
 static tp_status emit_policy(tp_call *call, const char *key, bool allow) {
-  enum { WEIGHT_OF_A_WISH = 100 }; /* above what others allow without a weight; a host may weigh more */
-  return tp_call_emit_policy(call, memory_word, key, allow ? "allow" : "deny", allow ? 0 : WEIGHT_OF_A_WISH);
+  enum { WEIGHT_OF_A_REQUEST = 100 }; /* above what others allow without a weight; a host may weigh more */
+  return tp_call_emit_policy(call, memory_word, key, allow ? "allow" : "deny", allow ? 0 : WEIGHT_OF_A_REQUEST);
 }
 
 static tp_answer policy_classifier(void *self, tp_call *call) {
@@ -136,7 +136,7 @@ static tp_status read_late(tp__memory_domain *domain, const tp__memory_scope *sc
   for (size_t i = 0; i < find->count; i++) {
     if (holds(recalled, find->ids[i])) continue;
     tp_status status = tp__memory_get(domain->store, scope, find->ids[i], late);
-    if (status == TP_ERR_NOT_FOUND) continue; /* forgotten since */
+    if (status == TP_ERR_NOT_FOUND) continue; /* deleted since */
     if (status != TP_OK) return status;
     tp__memory *memory = &late->items[late->count - 1];
     memory->rank = rank > 1 ? --rank : 1;
@@ -386,7 +386,7 @@ static const struct handler_row {
   tp_handler_fn run;
   uint32_t phase;
   tp_capability capabilities;
-  bool quick, idempotent; /* quick ones touch no file */
+  bool is_inline, idempotent; /* inline ones touch no file */
   tp_execution execution;
   const char *after;
 } handler_rows[] = {
@@ -399,10 +399,10 @@ static const struct handler_row {
     {"memory.active_recall", "adds what takes longer to recall than a search of the words", active_recall,
      TP_PHASE_TURN_PRE_PROMPT_CONTEXT, TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT | TP_CAPABILITY_EMIT_AUDIT, false, true,
      TP_EXECUTION_DEADLINE, "memory.deterministic_recall"},
-    {"memory.tool_bundle", "brings the memory tools that the policy allows", tool_bundle,
+    {"memory.tool_bundle", "contributes the memory tools that the policy allows", tool_bundle,
      TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE, true, true, TP_EXECUTION_BLOCKING,
      NULL},
-    {"memory.prompt_contract", "tells the model how memory may be used", prompt_contract,
+    {"memory.prompt_contract", "states to the model how memory may be used", prompt_contract,
      TP_PHASE_TURN_PRE_PROMPT_COMPILE, TP_CAPABILITY_CONTRIBUTE_PROMPT_SECTION, true, true, TP_EXECUTION_BLOCKING,
      NULL},
     {"memory.post_turn_extractor", "keeps what the user said", post_turn_extractor, TP_PHASE_TURN_POST_TURN,
@@ -561,7 +561,7 @@ static tp_status add_handler(tp_edit *edit, const struct handler_row *row, tp__m
                         .phase_count = 1,
                         .capabilities = row->capabilities,
                         .contract_version = 1,
-                        .placement = row->quick ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD,
+                        .placement = row->is_inline ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD,
                         .idempotent = row->idempotent};
   tp_status status = tp_edit_add_handler(edit, &handler, fault);
   if (status == TP_OK) domain_ref(domain); /* a handler that was not taken is not destroyed */

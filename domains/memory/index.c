@@ -11,15 +11,15 @@ const float tp__memory_share_before[] = {0.7f, 0.4f, 0.2f}, tp__memory_share_aft
 /* ---- growing ---- */
 
 /* Doubles an array when it is full. @return false without memory: it is as it was. */
-static bool grow(void **array, size_t *room, size_t needed, size_t size, size_t *bytes) {
-  if (needed <= *room) return true;
-  size_t wanted = *room ? 2 * *room : 4;
+static bool grow(void **array, size_t *capacity, size_t needed, size_t size, size_t *bytes) {
+  if (needed <= *capacity) return true;
+  size_t wanted = *capacity ? 2 * *capacity : 4;
   while (wanted < needed) wanted *= 2;
   void *grown = sqlite3_realloc64(*array, wanted * size);
   if (!grown) return false;
-  *bytes += (wanted - *room) * size;
+  *bytes += (wanted - *capacity) * size;
   *array = grown;
-  *room = wanted;
+  *capacity = wanted;
   return true;
 }
 
@@ -69,9 +69,9 @@ static int32_t names_add(tp__memory_names *names, tp_text name, size_t *bytes) {
   int32_t number = names_find(names, name);
   if (number != TP__MEMORY_NONE) return number;
   if (!grow_slots(names, bytes)) return TP__MEMORY_NONE;
-  if (!grow((void **)&names->starts, &names->room, names->count + 2, sizeof *names->starts, bytes))
+  if (!grow((void **)&names->starts, &names->capacity, names->count + 2, sizeof *names->starts, bytes))
     return TP__MEMORY_NONE;
-  if (!grow((void **)&names->bytes, &names->bytes_room, names->bytes_used + name.size + 1, 1, bytes))
+  if (!grow((void **)&names->bytes, &names->bytes_capacity, names->bytes_used + name.size + 1, 1, bytes))
     return TP__MEMORY_NONE;
   if (names->count == 0) names->starts[0] = 0;
   if (name.size) memcpy(names->bytes + names->bytes_used, name.data, name.size);
@@ -140,10 +140,10 @@ static int add_posting(line_reader *r, int32_t number) {
     term->postings[term->count - 1].times++;
     return SQLITE_OK;
   }
-  size_t room = term->room;
-  if (!grow((void **)&term->postings, &room, term->count + 1u, sizeof *term->postings, &r->index->bytes))
+  size_t capacity = term->capacity;
+  if (!grow((void **)&term->postings, &capacity, term->count + 1u, sizeof *term->postings, &r->index->bytes))
     return SQLITE_NOMEM;
-  term->room = (uint32_t)room;
+  term->capacity = (uint32_t)capacity;
   term->postings[term->count++] = (tp__memory_posting){r->line, 1};
   return SQLITE_OK;
 }
@@ -153,12 +153,12 @@ static int take_word(void *ctx, tp_text stem, tp_text word) {
   tp__memory_line *line = &r->index->lines[r->line];
   if (tp__memory_is_stop_word(word)) return SQLITE_OK;
   int32_t number = names_add(&r->index->terms_names, stem, &r->index->bytes);
-  size_t before = r->index->term_room;
-  if (number == TP__MEMORY_NONE || !grow((void **)&r->index->terms, &r->index->term_room, (size_t)number + 1,
+  size_t before = r->index->term_capacity;
+  if (number == TP__MEMORY_NONE || !grow((void **)&r->index->terms, &r->index->term_capacity, (size_t)number + 1,
                                          sizeof *r->index->terms, &r->index->bytes))
     return SQLITE_NOMEM;
-  if (before < r->index->term_room)
-    memset(r->index->terms + before, 0, (r->index->term_room - before) * sizeof *r->index->terms);
+  if (before < r->index->term_capacity)
+    memset(r->index->terms + before, 0, (r->index->term_capacity - before) * sizeof *r->index->terms);
   if (word.data < r->speaker.data + r->speaker.size) {
     if (line->speaker == TP__MEMORY_NONE) {
       line->speaker = number;
@@ -178,11 +178,12 @@ static bool ends_asking(tp_text text) {
 /* @param is_fact  it has no neighbours: it was not said there. */
 static int join_session(tp__memory_index *index, tp_text name, uint32_t at, bool is_fact) {
   int32_t number = names_add(&index->session_names, name, &index->bytes);
-  size_t before = index->session_room;
-  if (number == TP__MEMORY_NONE || !grow((void **)&index->sessions, &index->session_room, (size_t)number + 1,
+  size_t before = index->session_capacity;
+  if (number == TP__MEMORY_NONE || !grow((void **)&index->sessions, &index->session_capacity, (size_t)number + 1,
                                          sizeof *index->sessions, &index->bytes))
     return SQLITE_NOMEM;
-  for (size_t i = before; i < index->session_room; i++) index->sessions[i] = (tp__memory_session){TP__MEMORY_NONE, 0};
+  for (size_t i = before; i < index->session_capacity; i++)
+    index->sessions[i] = (tp__memory_session){TP__MEMORY_NONE, 0};
   tp__memory_session *session = &index->sessions[number];
   tp__memory_line *line = &index->lines[at];
   line->session = number;
@@ -218,8 +219,9 @@ static tp_text column(sqlite3_stmt *row, int at) {
 static int take_line(tp__memory_store *store, tp__memory_index *index, sqlite3_stmt *row) {
   tp_text text = column(row, 3);
   if (index->line_count >= INT32_MAX ||
-      !grow((void **)&index->lines, &index->line_room, index->line_count + 1, sizeof *index->lines, &index->bytes) ||
-      !grow((void **)&index->links, &index->link_room, index->line_count + 1, sizeof *index->links, &index->bytes))
+      !grow((void **)&index->lines, &index->line_capacity, index->line_count + 1, sizeof *index->lines,
+            &index->bytes) ||
+      !grow((void **)&index->links, &index->link_capacity, index->line_count + 1, sizeof *index->links, &index->bytes))
     return SQLITE_NOMEM;
   uint32_t at = (uint32_t)index->line_count;
   tp__memory_line *line = &index->lines[at];
@@ -250,7 +252,7 @@ static int take_up(tp__memory_store *store, tp__memory_index *index) {
 /* ---- the indexes of a store ---- */
 
 static void index_free(tp__memory_index *index) {
-  for (size_t i = 0; i < index->term_room; i++) sqlite3_free(index->terms[i].postings);
+  for (size_t i = 0; i < index->term_capacity; i++) sqlite3_free(index->terms[i].postings);
   sqlite3_free(index->terms);
   sqlite3_free(index->sessions);
   sqlite3_free(index->lines);

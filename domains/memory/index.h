@@ -53,12 +53,12 @@ typedef struct tp__memory_names {
   char *bytes;
   uint32_t *starts; /* count + 1 of them */
   int32_t *slots;   /* open addressing; TP__MEMORY_NONE: free */
-  size_t bytes_used, bytes_room, count, room, slot_count;
+  size_t bytes_used, bytes_capacity, count, capacity, slot_count;
 } tp__memory_names;
 
 typedef struct tp__memory_term {
   tp__memory_posting *postings; /* in the order of the lines */
-  uint32_t count, room;
+  uint32_t count, capacity;
   uint32_t spoken; /* lines whose speaker has this name */
 } tp__memory_term;
 
@@ -72,11 +72,11 @@ typedef struct tp__memory_index {
   int64_t scope, changes;
   tp__memory_line *lines;
   tp__memory_links *links; /* of each line */
-  size_t line_count, line_room, link_room;
+  size_t line_count, line_capacity, link_capacity;
   tp__memory_names terms_names, session_names;
   tp__memory_term *terms;
   tp__memory_session *sessions;
-  size_t term_room, session_room;
+  size_t term_capacity, session_capacity;
   void *scratch; /* score.c's, for scratch_lines lines; all zero between two uses */
   size_t scratch_lines;
   uint64_t words; /* of all lines */

@@ -74,11 +74,11 @@ static void write_parts(const tp__memory_scored *scored, double *into) {
     into[i] = tp__memory_part_rows[i].weight * (double)scored->parts[i];
 }
 
-static int bring_back(look *l, const tp__memory_scored *scored, size_t count, tp__memory_list *list) {
+static int fetch_back(look *l, const tp__memory_scored *scored, size_t count, tp__memory_list *list) {
   size_t before = list->count;
   for (size_t i = 0; i < count; i++) {
     int rc = tp__memory_read_locked(l->store, l->scope.id, l->index->lines[scored[i].line].id, list);
-    if (rc == SQLITE_DONE) continue; /* forgotten by another process since */
+    if (rc == SQLITE_DONE) continue; /* deleted by another process since */
     if (rc != SQLITE_OK) return rc;
     tp__memory *memory = &list->items[list->count - 1];
     memory->rank = rank_of(scored[i].score);
@@ -97,7 +97,7 @@ static int search_locked(look *l, const tp__memory_scope *scope, size_t max, tp_
   if (rc == SQLITE_OK) rc = tp__memory_index_get(l->store, &l->scope, &index);
   l->index = index;
   if (rc == SQLITE_OK) rc = tp__memory_score(l->store, index, l->text, max, &scored, &count);
-  if (rc == SQLITE_OK) rc = bring_back(l, scored, count, list);
+  if (rc == SQLITE_OK) rc = fetch_back(l, scored, count, list);
   sqlite3_free(scored);
   sqlite3_free(l->query);
   return rc;

@@ -12,7 +12,7 @@ enum {
 };
 
 /** As tp__memory_recall().
- *  @param ret_parts  of each that is appended TP__MEMORY_PART_COUNT weighed parts, room for max; NULL: not wanted. */
+ *  @param ret_parts  of each that is appended TP__MEMORY_PART_COUNT weighed parts, space for max; NULL: not wanted. */
 tp_status tp__memory_recall_explained(tp__memory_store *store, const tp__memory_scope *scope, tp_text text, size_t max,
                                       tp__memory_list *list, double *ret_parts);
 

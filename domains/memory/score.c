@@ -53,7 +53,7 @@ static void want(question *q, int32_t term, double share) {
   q->words[q->count++] = (wanted){term, share * worth_of(q->index, term)};
 }
 
-/* A word that nobody said may be the beginning of words that were said. */
+/* A word that was never said may be the beginning of words that were said. */
 static void want_longer(question *q, tp_text stem) {
   enum { STEM_BYTES_MIN = 5, LONGER_MAX = 4 };
   size_t found = 0;
@@ -307,29 +307,29 @@ static bool is_hopeless(const scorer *s, const cell *c, float ceiling, float wor
 }
 
 static int choose(const scorer *s, size_t max, tp__memory_scored **ret_scored, size_t *ret_count) {
-  size_t room = s->touched_count < max ? s->touched_count : max;
-  tp__memory_scored *best = sqlite3_malloc64((room ? room : 1) * sizeof *best), one;
+  size_t capacity = s->touched_count < max ? s->touched_count : max;
+  tp__memory_scored *best = sqlite3_malloc64((capacity ? capacity : 1) * sizeof *best), one;
   if (!best) return SQLITE_NOMEM;
   const float ceiling = ceiling_of(s);
   for (size_t i = 0; i < s->touched_count; i++) {
-    if (i >= room && is_hopeless(s, &s->cells[s->touched[i]], ceiling, best[0].score)) continue;
+    if (i >= capacity && is_hopeless(s, &s->cells[s->touched[i]], ceiling, best[0].score)) continue;
     fill(s, s->touched[i], &one);
-    if (i < room) best[i] = one;
-    if (i + 1 == room) qsort(best, room, sizeof *best, compare_worst_first);
-    if (i < room || compare(&one, &best[0]) >= 0) continue;
+    if (i < capacity) best[i] = one;
+    if (i + 1 == capacity) qsort(best, capacity, sizeof *best, compare_worst_first);
+    if (i < capacity || compare(&one, &best[0]) >= 0) continue;
     best[0] = one;
-    sift(best, room);
+    sift(best, capacity);
   }
-  qsort(best, room, sizeof *best, compare);
+  qsort(best, capacity, sizeof *best, compare);
   *ret_scored = best;
-  *ret_count = room;
+  *ret_count = capacity;
   return SQLITE_OK;
 }
 
-/* A block of megabytes for each recall would be mapped, faulted in and given back each time. */
+/* A block of megabytes for each recall would be mapped, faulted in and unmapped each time. */
 static bool find_scratch(tp__memory_index *index, scorer *s) {
   if (index->scratch_lines < index->line_count) {
-    const size_t lines = index->line_room, size = sizeof(cell) + 2 * sizeof(uint32_t);
+    const size_t lines = index->line_capacity, size = sizeof(cell) + 2 * sizeof(uint32_t);
     void *block = sqlite3_malloc64(lines * size);
     if (!block) return false;
     memset(block, 0, lines * size);

@@ -29,7 +29,7 @@ static const char *const sql_texts[TP__MEMORY_SQL_COUNT] = {
     [TP__MEMORY_SQL_GET] = "SELECT " MEMORY_COLUMNS MEMORY_ROWS " WHERE m.id = ?1 AND m.scope = ?2",
     [TP__MEMORY_SQL_NEWEST] =
         "SELECT " MEMORY_COLUMNS MEMORY_ROWS " WHERE m.scope = ?1 AND m.id < ?2 ORDER BY m.id DESC LIMIT ?3",
-    [TP__MEMORY_SQL_FORGET] = "DELETE FROM memory WHERE id = ?1 AND scope = ?2 RETURNING id",
+    [TP__MEMORY_SQL_DELETE] = "DELETE FROM memory WHERE id = ?1 AND scope = ?2 RETURNING id",
     [TP__MEMORY_SQL_EXCERPT] =
         "SELECT snippet(recall, 0, '', '', '\xE2\x80\xA6', 64) FROM recall WHERE recall MATCH ?1 AND rowid = ?2",
     [TP__MEMORY_SQL_LINES] =
@@ -291,11 +291,11 @@ tp_status tp__memory_put(tp__memory_store *store, const tp__memory_scope *scope,
 }
 
 /* @return SQLITE_DONE when there was nothing to delete. */
-static int forget_locked(tp__memory_store *store, const tp__memory_scope *scope, int64_t id) {
+static int delete_locked(tp__memory_store *store, const tp__memory_scope *scope, int64_t id) {
   tp__memory_scope_row row = {0};
   int rc = tp__memory_find_scope_locked(store, scope, &row);
   if (rc != SQLITE_OK) return rc;
-  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_FORGET];
+  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_DELETE];
   bool found = false;
   rc = sqlite3_bind_int64(s, 1, id);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 2, row.id);
@@ -308,7 +308,7 @@ static int forget_locked(tp__memory_store *store, const tp__memory_scope *scope,
 }
 
 /* One segment of the full-text index without what was deleted: its words stand in the old ones until then. */
-static int forget_words_locked(tp__memory_store *store) {
+static int delete_words_locked(tp__memory_store *store) {
   return sqlite3_exec(store->db, "INSERT INTO recall (recall) VALUES ('optimize')", NULL, NULL, NULL);
 }
 
@@ -326,8 +326,8 @@ tp_status tp__memory_forget(tp__memory_store *store, const tp__memory_scope *sco
   pthread_mutex_lock(&store->mutex);
   int rc = tp__memory_begin_locked(store);
   if (rc == SQLITE_OK) {
-    rc = forget_locked(store, scope, id);
-    if (rc == SQLITE_OK) rc = forget_words_locked(store);
+    rc = delete_locked(store, scope, id);
+    if (rc == SQLITE_OK) rc = delete_words_locked(store);
     rc = tp__memory_end_locked(store, rc);
   }
   int log = rc == SQLITE_OK || rc == SQLITE_DONE ? tp__memory_truncate_log_locked(store) : SQLITE_OK;

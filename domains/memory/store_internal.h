@@ -16,7 +16,7 @@ typedef enum tp__memory_sql {
   TP__MEMORY_SQL_PUT,
   TP__MEMORY_SQL_GET,
   TP__MEMORY_SQL_NEWEST,
-  TP__MEMORY_SQL_FORGET,
+  TP__MEMORY_SQL_DELETE,
   TP__MEMORY_SQL_EXCERPT, /* recall.c */
   TP__MEMORY_SQL_LINES,   /* index.c */
   TP__MEMORY_SQL_NEWER,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The five tools. They work in the scope of the turn that calls them, and answer with lines a model can read. Whether a
- * turn has them is decided when they are handed out (handlers.c), not here. */
+ * turn has them is decided when they are contributed (handlers.c), not here. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -230,18 +230,18 @@ void tp__memory_tools_fini(tp__memory_domain *domain) {
 
 /* ---- what SQLite and the clock give ---- */
 
-static void *lent_alloc(void *ctx, size_t size) {
+static void *sqlite_alloc(void *ctx, size_t size) {
   (void)ctx;
   return sqlite3_malloc64(size);
 }
 
-static void lent_release(void *ctx, void *memory, size_t size) {
+static void sqlite_release(void *ctx, void *memory, size_t size) {
   (void)ctx;
   (void)size;
   sqlite3_free(memory);
 }
 
-const tp_allocator tp__memory_allocator = {.alloc = lent_alloc, .release = lent_release};
+const tp_allocator tp__memory_allocator = {.alloc = sqlite_alloc, .release = sqlite_release};
 
 int64_t tp__memory_now_ms(void) {
   struct timespec now;

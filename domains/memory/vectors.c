@@ -66,7 +66,7 @@ static int write_upto_locked(tp__memory_store *store, int64_t scope, const char 
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* A memory that was forgotten or changed meanwhile gets none. */
+/* A memory that was deleted or changed meanwhile gets none. */
 static int put_vector_locked(tp__memory_store *store, const tp__memory *memory, const float *vector,
                              size_t dimensions) {
   signed char bytes[TP__MEMORY_DIMENSIONS_MAX];
@@ -233,7 +233,7 @@ static tp_status read_near(tp__memory_store *store, const tp__memory_scope *scop
                            tp__memory_list *list) {
   for (size_t i = 0; i < n->count; i++) {
     tp_status status = tp__memory_get(store, scope, n->best[i].id, list);
-    if (status == TP_ERR_NOT_FOUND) continue; /* forgotten since */
+    if (status == TP_ERR_NOT_FOUND) continue; /* deleted since */
     if (status != TP_OK) return status;
     tp__memory *memory = &list->items[list->count - 1];
     memory->rank = n->best[i].rank;

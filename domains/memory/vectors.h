@@ -22,7 +22,7 @@ typedef struct tp__memory_embed_work {
 } tp__memory_embed_work;
 
 /** The vector of a text that is looked for, of length 1.
- *  @param ret_vector  room for dimensions.
+ *  @param ret_vector  space for dimensions.
  *  @return TP_OK; what the embedder says; TP_ERR_MALFORMED for numbers that are not finite. */
 tp_status tp__memory_embed_query(const tp_memory_embedder *embedder, const tp__memory_embed_work *work, tp_text text,
                                  float *ret_vector);

@@ -26,17 +26,17 @@ typedef struct domain {
 
 typedef struct buffer {
   char *data;
-  size_t size, room;
+  size_t size, capacity;
   bool failed;
 } buffer;
 
 static void put(buffer *b, tp_text text) {
-  if (b->size + text.size > b->room && !b->failed) {
-    size_t room = 2 * (b->size + text.size);
-    char *data = realloc(b->data, room);
+  if (b->size + text.size > b->capacity && !b->failed) {
+    size_t capacity = 2 * (b->size + text.size);
+    char *data = realloc(b->data, capacity);
     b->failed = !data;
     if (data) b->data = data;
-    if (data) b->room = room;
+    if (data) b->capacity = capacity;
   }
   if (b->failed || text.size == 0) return;
   memcpy(b->data + b->size, text.data, text.size);

@@ -3,7 +3,7 @@
  * domain.c: the domain of the demonstration, as a library that a host loads (turnphase run --load). It shows what a
  * domain is made of: tools, a handler that adds context, guards, an observer; all through the public headers.
  *
- *   trip.tools           brings train_times, find_room, weather and book_room
+ *   trip.tools           contributes train_times, find_room, weather and book_room
  *   trip.events          asks a slow server what is on in town; it may take 60 ms and needs 400: it misses its deadline
  *   trip.surprise        denies a turn that would tell Papa of the journey
  *   trip.spending_limit  denies book_room above 400 euros
@@ -124,7 +124,7 @@ static tp_answer book_room(void *self, tp_tool_run *run) {
   return tp_tool_ok(run, (tp_text){words, (size_t)size});
 }
 
-static tp_answer bring_tools(void *self, tp_call *call) {
+static tp_answer emit_tools(void *self, tp_call *call) {
   trip *t = self;
   const tp_tool *tools[TOOL_COUNT];
   for (int i = 0; i < TOOL_COUNT; i++) tools[i] = &t->tools[i];
@@ -143,7 +143,7 @@ static int32_t names_a_month(void *ctx, const tp_match_view *view) {
 static tp_answer events(void *self, tp_call *call) {
   (void)self;
   for (int waited = 0; waited < EVENTS_NEED_MS; waited += 5) {
-    if (tp_call_cancelled(call)) return tp_call_fail(call, 1, "nobody waits for the server any more");
+    if (tp_call_cancelled(call)) return tp_call_fail(call, 1, "the call was cancelled while it waited for the server");
     sleep_ms(5);
   }
   tp_call_emit_prompt_context(call, "trip.events", "In town: the wine festival in the old streets.", 0);
@@ -275,12 +275,12 @@ static const struct row {
   tp_handler_fn run;
   uint32_t phase;
   tp_capability capabilities;
-  bool quick;
+  bool is_inline;
 } rows[] = {
     {"trip.surprise", "denies a turn that would tell Papa", surprise, TP_PHASE_TURN_INTAKE, TP_CAPABILITY_DECIDE, true},
     {"trip.events", "asks what is on in town", events, TP_PHASE_TURN_PRE_PROMPT_CONTEXT,
      TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT, false},
-    {"trip.tools", "brings the tools of the journey", bring_tools, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION,
+    {"trip.tools", "contributes the tools of the journey", emit_tools, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION,
      TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE, true},
     {"trip.spending_limit", "denies bookings above 400 euros", spending_limit, TP_PHASE_TOOL_PRE, TP_CAPABILITY_DECIDE,
      true},
@@ -297,11 +297,11 @@ static tp_status add_handler(tp_edit *edit, const struct row *row, trip *t, tp_f
                         .phases = &row->phase,
                         .phase_count = 1,
                         .capabilities = row->capabilities,
-                        .placement = row->quick ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
+                        .placement = row->is_inline ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
   tp_status status = tp_edit_add_handler(edit, &handler, fault);
   if (status != TP_OK) return status;
   pthread_mutex_lock(&t->mutex);
-  t->refs++; /* the handler's, given back by its destroy */
+  t->refs++; /* the handler's, released by its destroy */
   pthread_mutex_unlock(&t->mutex);
   return TP_OK;
 }

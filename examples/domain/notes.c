@@ -4,9 +4,9 @@
  * exports, a tp_domain. Built as notes.so; see it with `turnphase plan --load`, measure it with `turnphase bench
  * --load`.
  *
- *   notes.guard    turn.intake              denies a turn that speaks of a secret; quick
- *   notes.look_up  turn.pre_prompt_context  asks a slow server, for which it waits 2 ms, and brings what it said
- *   notes.count    turn.pre_prompt_context  after notes.look_up: says how much that brought; quick */
+ *   notes.guard    turn.intake              denies a turn that speaks of a secret; inline
+ *   notes.look_up  turn.pre_prompt_context  asks a slow server, for which it waits 2 ms, and contributes its answer
+ *   notes.count    turn.pre_prompt_context  after notes.look_up: says how much that contributed; inline */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

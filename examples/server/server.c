@@ -231,10 +231,10 @@ static void on_event(void *ctx, const tp_event *event) {
     if (text.size > 0) mail(c, &text, false);
     free(text.data);
   }
-  c->had_delta = is_delta; /* a model that brings none has its whole text in the end of its call */
+  c->had_delta = is_delta; /* a model without deltas has its whole text in the end of its call */
 }
 
-/* 403: a guard denied. 503: one that is required did not answer, so nobody knows whether it would have. */
+/* 403: a guard denied. 503: a required guard did not answer, so whether it would have denied is unknown. */
 static int status_of(const tp_turn_result *result) {
   if (result->phase) return result->state == TP_STATE_SUCCEEDED ? 403 : 503;
   switch (result->outcome) {
@@ -288,7 +288,7 @@ static tp_answer guard(void *self, tp_call *call) {
   return tp_call_allow(call);
 }
 
-/* Stands for a slow search, which looks whether anybody still wants its result. */
+/* Stands for a slow search, which checks whether its result is still wanted. */
 static tp_answer search(void *self, tp_call *call) {
   (void)self;
   const struct timespec pause = {0, 5000000};

@@ -148,7 +148,7 @@ static tp_status on_text(void *ctx, tp_text piece) {
   return c->pieces.failed ? TP_ERR_NO_MEMORY : TP_OK;
 }
 
-/* Whether the body is server-sent events. Some servers forget to say so; JSON they do say. */
+/* Whether the body is server-sent events. Some servers omit the content type of events; none omits that of JSON. */
 static bool has_events(const call *c, tp_text type) {
   if (tp__openai_has(type, "event-stream")) return true;
   return !config_of(c)->no_stream && !tp__openai_has(type, "json");
@@ -180,8 +180,8 @@ static size_t on_body(char *bytes, size_t one, size_t count, void *ctx) {
   c->byte_ns = tp__openai_now_ns();
   if (c->status == 0) curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &c->status);
   if (c->status < 200 || c->status > 299) {
-    size_t room = REFUSAL_BYTES_MAX - c->refusal.size;
-    tp__openai_put(&c->refusal, bytes, size < room ? size : room);
+    size_t left = REFUSAL_BYTES_MAX - c->refusal.size;
+    tp__openai_put(&c->refusal, bytes, size < left ? size : left);
     return size;
   }
   if (!c->reads && !begin_reading(c)) return CURL_WRITEFUNC_ERROR;
@@ -291,21 +291,21 @@ void tp__openai_call_plan(tp__openai_call *c, int64_t now_ns) {
 /* Which limit passes first. */
 static int64_t limit_of(const call *c, const char **ret_name, uint32_t *ret_ms, const char **ret_what) {
   const tp__openai_config *config = config_of(c);
-  int64_t due_ns = c->sent_ns + config->total_ms * NS_PER_MS, other_ns = INT64_MAX;
+  int64_t next_ns = c->sent_ns + config->total_ms * NS_PER_MS, other_ns = INT64_MAX;
   *ret_name = "total_ms";
   *ret_ms = config->total_ms;
   *ret_what = "the answer was not whole";
   uint32_t ms = c->byte_ns ? config->idle_ms : config->first_byte_ms;
   if (c->byte_ns) other_ns = c->byte_ns + ms * NS_PER_MS;
   else if (c->connected_ns) other_ns = c->connected_ns + ms * NS_PER_MS;
-  if (other_ns >= due_ns) return due_ns;
+  if (other_ns >= next_ns) return next_ns;
   *ret_name = c->byte_ns ? "idle_ms" : "first_byte_ms";
   *ret_ms = ms;
   *ret_what = c->byte_ns ? "the answer stood still" : "nothing of an answer came";
   return other_ns;
 }
 
-int64_t tp__openai_call_due_ns(const tp__openai_call *c) {
+int64_t tp__openai_call_next_ns(const tp__openai_call *c) {
   const char *name, *what;
   uint32_t ms;
   switch (c->state) {
@@ -350,7 +350,7 @@ void tp__openai_call_step(tp__openai_call *c, CURLM *multi, int64_t now_ns) {
       step_sent(c, multi, now_ns);
       break;
     case TP__OPENAI_ANSWERED:
-      if (tp__openai_call_due_ns(c) <= now_ns) tp__openai_call_abort(c, multi);
+      if (tp__openai_call_next_ns(c) <= now_ns) tp__openai_call_abort(c, multi);
       break;
     case TP__OPENAI_OVER:
       break;

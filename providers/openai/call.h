@@ -53,10 +53,10 @@ void tp__openai_call_free(tp__openai_call *call);
 
 /** When the request may be sent; or it fails, since that is too late. */
 void tp__openai_call_plan(tp__openai_call *call, int64_t now_ns);
-/** Does what is due: sends, ends what passed a limit or was cancelled, completes what is answered. */
+/** Takes the next step: sends, ends what passed a limit or was cancelled, completes what is answered. */
 void tp__openai_call_step(tp__openai_call *call, CURLM *multi, int64_t now_ns);
-/** When something is due next; INT64_MAX: never. */
-int64_t tp__openai_call_due_ns(const tp__openai_call *call);
+/** When the next step must be taken; INT64_MAX: never. */
+int64_t tp__openai_call_next_ns(const tp__openai_call *call);
 /** libcurl is through with the transfer. */
 void tp__openai_call_ended(tp__openai_call *call, CURLM *multi, CURLcode code, int64_t now_ns);
 /** Ends it at once; the token is failed if it is not completed. */

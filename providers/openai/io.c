@@ -115,9 +115,9 @@ static bool take_orders(CURLM *multi, int64_t now_ns) {
   return goes_on;
 }
 
-/* @return when something is due next. */
+/* @return when the next step must be taken. */
 static int64_t step_all(CURLM *multi, int64_t now_ns) {
-  int64_t due_ns = INT64_MAX;
+  int64_t next_ns = INT64_MAX;
   for (tp__openai_call **at = &io.active; *at;) {
     tp__openai_call *call = *at;
     tp__openai_call_step(call, multi, now_ns);
@@ -126,11 +126,11 @@ static int64_t step_all(CURLM *multi, int64_t now_ns) {
       free_call(call);
       continue;
     }
-    int64_t own_ns = tp__openai_call_due_ns(call);
-    if (own_ns < due_ns) due_ns = own_ns;
+    int64_t own_ns = tp__openai_call_next_ns(call);
+    if (own_ns < next_ns) next_ns = own_ns;
     at = &call->next_active;
   }
-  return due_ns;
+  return next_ns;
 }
 
 static void take_ended(CURLM *multi, int64_t now_ns) {
@@ -157,8 +157,8 @@ static void work(CURLM *multi) {
     curl_multi_perform(multi, &running);
     int64_t now_ns = tp__openai_now_ns();
     take_ended(multi, now_ns);
-    int64_t due_ns = step_all(multi, now_ns), left_ms = POLL_MS_MAX;
-    if (due_ns - now_ns < left_ms * 1000000) left_ms = due_ns <= now_ns ? 0 : (due_ns - now_ns + 999999) / 1000000;
+    int64_t next_ns = step_all(multi, now_ns), left_ms = POLL_MS_MAX;
+    if (next_ns - now_ns < left_ms * 1000000) left_ms = next_ns <= now_ns ? 0 : (next_ns - now_ns + 999999) / 1000000;
     curl_multi_poll(multi, NULL, 0, (int)left_ms, NULL);
   }
 }

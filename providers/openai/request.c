@@ -146,7 +146,7 @@ static size_t last_user(const tp_model_request *request) {
   return SIZE_MAX;
 }
 
-static bool make_room(parts *p, const tp_model_request *request) {
+static bool reserve(parts *p, const tp_model_request *request) {
   p->message_count = request->message_count;
   p->first = tp__openai_alloc((p->message_count + 1) * sizeof *p->first);
   if (!p->first) return false;
@@ -200,11 +200,11 @@ static tp_status read_part(const tp__openai_config *config, parts *p, size_t at,
   return status;
 }
 
-/* The newest message first: its images have room before those of older ones. */
+/* The newest message first: its images take precedence over those of older ones. */
 static tp_status read_parts(const tp__openai_config *config, const tp_model_request *request, parts *p,
                             tp_fault *fault) {
   size_t newest = last_user(request);
-  if (!make_room(p, request)) return tp__openai_refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a request");
+  if (!reserve(p, request)) return tp__openai_refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a request");
   for (size_t i = request->message_count; i > 0; i--) {
     size_t at = p->first[i - 1];
     for (tp_value_walk walk = {0}; tp_value_next(request->messages[i - 1]->parts, &walk); at++) {

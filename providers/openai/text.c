@@ -43,7 +43,7 @@ void tp__openai_string_free(char *string) {
 
 /* ---- bytes ---- */
 
-static bool make_room(tp__openai_bytes *bytes, size_t size) {
+static bool reserve(tp__openai_bytes *bytes, size_t size) {
   if (bytes->failed) return false;
   size_t need = bytes->size + size + 1;
   if (need <= bytes->capacity) return true;
@@ -62,7 +62,7 @@ static bool make_room(tp__openai_bytes *bytes, size_t size) {
 }
 
 void tp__openai_put(tp__openai_bytes *bytes, const char *data, size_t size) {
-  if (!make_room(bytes, size)) return;
+  if (!reserve(bytes, size)) return;
   if (size > 0) memcpy(bytes->data + bytes->size, data, size);
   bytes->size += size;
 }
@@ -76,7 +76,7 @@ void tp__openai_print(void *bytes, const char *text, size_t size) { tp__openai_p
 tp_text tp__openai_bytes_text(const tp__openai_bytes *bytes) { return (tp_text){bytes->data, bytes->size}; }
 
 const char *tp__openai_bytes_string(tp__openai_bytes *bytes) {
-  if (!make_room(bytes, 0)) return "";
+  if (!reserve(bytes, 0)) return "";
   bytes->data[bytes->size] = '\0';
   return bytes->data;
 }

@@ -18,7 +18,7 @@ void tp__openai_free(void *memory, size_t size);
 char *tp__openai_copy(tp_text text);
 void tp__openai_string_free(char *string);
 
-/** Bytes that grow. Zero-filled is empty. A lack of memory sticks: check failed once. There is always room for a NUL
+/** Bytes that grow. Zero-filled is empty. A lack of memory sticks: check failed once. There is always space for a NUL
  *  behind the bytes, which tp__openai_bytes_string() writes. */
 typedef struct tp__openai_bytes {
   char *data;
@@ -34,7 +34,7 @@ void tp__openai_print(void *bytes, const char *text, size_t size);
 tp_text tp__openai_bytes_text(const tp__openai_bytes *bytes);
 /** With a NUL; "" when there is no memory. Borrowed till the next change. */
 const char *tp__openai_bytes_string(tp__openai_bytes *bytes);
-/** Forgets the bytes, keeps the memory; frees it. */
+/** Clears the bytes and keeps the memory; frees the memory. */
 void tp__openai_bytes_clear(tp__openai_bytes *bytes);
 void tp__openai_bytes_fini(tp__openai_bytes *bytes);
 

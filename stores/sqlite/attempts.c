@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attempts of which the row of their run does not tell: they wait in the queue of records, and go with their entry. */
+ * Attempts that the row of their run does not show: they wait in the queue of records, and go with their entry. */
 #include <string.h>
 
 #include "stores/sqlite/sqlite.h"

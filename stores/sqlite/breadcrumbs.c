@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Breadcrumbs: a file beside the store for each process that writes, mapped into its memory, so that the kernel keeps
- * what its threads were doing when it dies. It has its room from the begin: a write to a mapped file that finds none
- * would end the host. A recovery writes a record and an audit row for each function that was called, and removes the
- * file; so does the end of its process. */
+ * what its threads were doing when it dies. Its blocks are allocated when it is made: a write to a mapped file without
+ * them would end the host. A recovery writes a record and an audit row for each function that was called, and removes
+ * the file. The end of its process removes it too. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -155,7 +155,7 @@ int tp__sqlite_breadcrumbs_recover_locked(tp__sqlite_store *s, int64_t process, 
   return rc;
 }
 
-/* ---- files of nobody ---- */
+/* ---- files of processes that died ---- */
 
 static bool has_process_locked(tp__sqlite_store *s, uint64_t process) {
   sqlite3_stmt *find = NULL;
@@ -163,7 +163,7 @@ static bool has_process_locked(tp__sqlite_store *s, uint64_t process) {
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(find, 1, (int64_t)process);
   if (rc == SQLITE_OK) rc = sqlite3_step(find);
   sqlite3_finalize(find);
-  return rc != SQLITE_DONE; /* also when the file cannot tell */
+  return rc != SQLITE_DONE; /* also when the file cannot be read */
 }
 
 void tp__sqlite_breadcrumbs_sweep_locked(tp__sqlite_store *s) {

@@ -75,7 +75,7 @@ tp_status tp__sqlite_contents(void *self, const tp_content_query *theirs, tp_con
 tp_status tp_sqlite_store_hash(const tp_store *store, tp_text content, unsigned char ret_hash[32], tp_fault *fault) {
   tp__sqlite_store *s = tp__sqlite_store_of(store);
   if (!s || !ret_hash || s->options.read_only)
-    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_store_hash needs a store that may write, and room");
+    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_store_hash needs a writable store and a buffer");
   pthread_mutex_lock(&s->mutex);
   tp_status status = tp__sqlite_hash_locked(s, content, ret_hash, fault);
   pthread_mutex_unlock(&s->mutex);

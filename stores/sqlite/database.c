@@ -63,7 +63,7 @@ static const char *remedy_of(tp_status status) {
   switch (status) {
   case TP_ERR_STORE_BUSY: return "; end the other process that holds it, or try again";
   case TP_ERR_STORE_CORRUPT: return "; keep the file, and restore a copy";
-  case TP_ERR_STORE_FULL: return "; make room and try again";
+  case TP_ERR_STORE_FULL: return "; free space and try again";
   case TP_ERR_STORE_READONLY: return "; give a file and a directory that can be written";
   case TP_ERR_IO: return "; see that its directory is there and its disk is well, or give another path";
   default: return "";
@@ -109,10 +109,10 @@ static tp_status status_of_errno(int error) {
  * lock that this process holds on it, those of other connections included. The mutex keeps a second opener of the same
  * new file from taking such a lock between our open and our close; a child is not born with it held. */
 static pthread_mutex_t birth = PTHREAD_MUTEX_INITIALIZER;
-static void hold_birth(void) { pthread_mutex_lock(&birth); }
-static void let_go_of_birth(void) { pthread_mutex_unlock(&birth); }
+static void lock_birth(void) { pthread_mutex_lock(&birth); }
+static void unlock_birth(void) { pthread_mutex_unlock(&birth); }
 __attribute__((constructor)) static void watch_forks(void) {
-  (void)!pthread_atfork(hold_birth, let_go_of_birth, let_go_of_birth);
+  (void)!pthread_atfork(lock_birth, unlock_birth, unlock_birth);
 }
 
 static tp_status create_private(const char *path, tp_fault *fault) {
@@ -132,17 +132,17 @@ static tp_status create_private(const char *path, tp_fault *fault) {
 }
 
 /* "file:x" could be a URI to SQLite, and ":memory:" no file at all; what begins with "/" or "./" is a file. */
-static char *plain_path(const char *path) {
+static char *path_without_uri(const char *path) {
   if (!path) return sqlite3_mprintf(":memory:");
   return sqlite3_mprintf("%s%s", path[0] == '/' ? "" : "./", path);
 }
 
 static tp_status connect_to(const char *path, sqlite3 **ret_db, tp_fault *fault) {
-  char *plain = plain_path(path);
-  if (!plain) return tp__sqlite_fail(NULL, path, "open", SQLITE_NOMEM, fault);
+  char *without_uri = path_without_uri(path);
+  if (!without_uri) return tp__sqlite_fail(NULL, path, "open", SQLITE_NOMEM, fault);
   sqlite3 *db = NULL;
-  int rc = sqlite3_open_v2(plain, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, NULL);
-  sqlite3_free(plain);
+  int rc = sqlite3_open_v2(without_uri, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, NULL);
+  sqlite3_free(without_uri);
   if (rc == SQLITE_OK) rc = sqlite3_busy_timeout(db, TP__SQLITE_BUSY_MS);
   if (rc != SQLITE_OK) {
     tp_status status = tp__sqlite_fail(db, path, "open", rc, fault);
@@ -188,7 +188,7 @@ static tp_status identify(sqlite3 *db, const char *path, const tp__sqlite_schema
   if (is.application_id == 0 && is.version == 0 && is.objects == 0) return TP_OK;
   if (is.application_id != schema->application_id)
     return tp__sqlite_refuse(fault, TP_ERR_STORE_SCHEMA, path,
-                             "%s is a SQLite file of somebody else, not %s; give another path", path, schema->noun);
+                             "%s is a SQLite file of another program, not %s; give another path", path, schema->noun);
   if (is.version > schema->version)
     return tp__sqlite_refuse(fault, TP_ERR_STORE_SCHEMA, path,
                              "%s is %s of schema version %lld, and this library knows versions up to %d; use a newer "

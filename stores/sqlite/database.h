@@ -25,7 +25,7 @@ typedef struct tp__sqlite_schema {
   int busy_ms;             /* how long a statement waits for a lock once the file is open; 0: as long as opening */
   bool overwrites_deleted; /* whatever is deleted, else only where that costs no write more */
   bool grows_from_first;   /* sql makes version 1, and upgrades make the rest of it, in an empty file, too */
-  bool shrinks;            /* pages that are free may be given back (auto_vacuum = INCREMENTAL); of a new file only */
+  bool shrinks;            /* the file may lose its free pages (auto_vacuum = INCREMENTAL); of a new file only */
 } tp__sqlite_schema;
 
 /** What a SQLite result code means to a host. */

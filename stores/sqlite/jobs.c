@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Jobs. Each change is one transaction, durable when the function returns. What a claim costs depends on how many order
- * keys have an open job that is not due yet, not on how many jobs there are. */
+ * keys have an open job that may not run yet, not on how many jobs there are. */
 #include <stdio.h>
 #include <string.h>
 
@@ -216,7 +216,7 @@ static void refused_list_fini(refused_list *list) {
   sqlite3_free(list->items);
 }
 
-/* The first job of a class that is due. @return SQLITE_ROW, SQLITE_DONE or an error. */
+/* The first job of a class that may run. @return SQLITE_ROW, SQLITE_DONE or an error. */
 static int first_of_class(tp__sqlite_store *s, tp_text handler, int64_t version, int64_t now_ms, int64_t *ret_id) {
   sqlite3_stmt *ready = s->statements[TP__READY_JOB];
   const int64_t values[] = {now_ms, version};
@@ -225,7 +225,7 @@ static int first_of_class(tp__sqlite_store *s, tp_text handler, int64_t version,
   return fetch_number(ready, rc, ret_id);
 }
 
-/* The oldest job that is due, of the classes that were not refused; each class is looked up by its name and version
+/* The oldest job that may run, of the classes that were not refused; each class is looked up by its name and version
  * behind the one before. @return SQLITE_ROW, SQLITE_DONE or an error. */
 static int candidate_locked(tp__sqlite_store *s, const refused_list *refused, int64_t now_ms, int64_t *ret_id) {
   sqlite3_stmt *next = s->statements[TP__NEXT_CLASS];
@@ -365,8 +365,8 @@ static int claim_locked(tp__sqlite_store *s, const tp_job_claim *request, kept_j
   }
   refused_list_fini(&refused);
   if (rc != SQLITE_DONE) return rc;
-  sqlite3_stmt *due = s->statements[TP__NEXT_DUE];
-  rc = fetch_number(due, tp__sqlite_bind_ints(due, &request->now_ms, 1), ret_next_ms);
+  sqlite3_stmt *next_due = s->statements[TP__NEXT_DUE];
+  rc = fetch_number(next_due, tp__sqlite_bind_ints(next_due, &request->now_ms, 1), ret_next_ms);
   return rc == SQLITE_ROW ? SQLITE_DONE : rc;
 }
 

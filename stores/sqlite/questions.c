@@ -214,7 +214,7 @@ static bool deliver(tp_sqlite_questions *box, waiting *w) {
   return is_taken ? !ask_anew(box, w) : over;
 }
 
-/* Nobody waits for it any more. The row stays open for the turn that asks again, until it expires. */
+/* Its turn does not wait any more. The row stays open for the turn that asks again, until it expires. */
 static void leave(tp_sqlite_questions *box, const waiting *w) {
   int rc = update(box->db, "UPDATE question SET waits = 0 WHERE number = ?1 AND used_ms = ?2", w->number, 0);
   if (rc != SQLITE_OK) note(box, "leave a question", rc);
@@ -312,14 +312,14 @@ static void free_box(tp_sqlite_questions *box) {
   sqlite3_free(box);
 }
 
-static int forget_old(sqlite3 *db) {
+static int delete_old(sqlite3 *db) {
   return update(db, "DELETE FROM question WHERE expires_ms < ?2 OR number = ?1", 0,
                 now_ms() - (int64_t)KEPT_DAYS * 86400000);
 }
 
 static tp_status start(tp_sqlite_questions *box, tp_fault *fault) {
   tp_status status = tp__sqlite_open(box->path, &tp__sqlite_store_schema, &box->db, fault);
-  int rc = status == TP_OK ? forget_old(box->db) : SQLITE_OK;
+  int rc = status == TP_OK ? delete_old(box->db) : SQLITE_OK;
   if (rc != SQLITE_OK) return tp__sqlite_fail(box->db, box->path, "delete old questions", rc, fault);
   if (status != TP_OK) return status;
   if (!init_locks(box)) return tp__sqlite_refuse(fault, TP_ERR_NO_MEMORY, box->path, "no memory for questions");

@@ -2,7 +2,7 @@
  *
  * A file that must not be written, or cannot be: opened for reading alone, as it is. A file with a log of its own needs
  * the shared memory beside it, which a directory that cannot be written does not get: without a log it is read as one
- * that nobody changes. */
+ * that no process changes. */
 #include <string.h>
 #include <sys/stat.h>
 

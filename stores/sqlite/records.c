@@ -216,8 +216,8 @@ static int write_run_locked(tp__sqlite_store *s, int64_t entry, int64_t position
   return tp__sqlite_run(statement, rc);
 }
 
-static int forget_runs_locked(tp__sqlite_store *s, int64_t entry) {
-  sqlite3_stmt *statement = s->statements[TP__FORGET_RUNS];
+static int delete_runs_locked(tp__sqlite_store *s, int64_t entry) {
+  sqlite3_stmt *statement = s->statements[TP__DELETE_RUNS];
   return tp__sqlite_run(statement, tp__sqlite_bind_ints(statement, &entry, 1));
 }
 
@@ -238,7 +238,7 @@ static int write_entry_locked(tp__sqlite_store *s, const tp_entry_record *record
   if (rc == SQLITE_ROW) rc = sqlite3_step(statement);
   tp__sqlite_release(statement);
   if (rc != SQLITE_DONE) return rc;
-  rc = is_new ? SQLITE_OK : forget_runs_locked(s, number);
+  rc = is_new ? SQLITE_OK : delete_runs_locked(s, number);
   for (size_t i = 0; i < record->run_count && rc == SQLITE_OK && read_run(record, i, &run); i++)
     rc = write_run_locked(s, number, (int64_t)i, &run);
   if (is_new) *ret_number = number;
@@ -287,7 +287,7 @@ static int write_turn_locked(tp__sqlite_store *s, const tp__waiting *node, int64
   *ret_row = sqlite3_last_insert_rowid(s->db);
   for (size_t i = 0; i < turn->step_count && rc == SQLITE_OK; i++)
     rc = write_step_locked(s, *ret_row, (int64_t)i, &node->steps[i]);
-  return rc == SQLITE_OK ? tp__sqlite_forget_results_locked(s, turn->ids) : rc;
+  return rc == SQLITE_OK ? tp__sqlite_clear_results_locked(s, turn->ids) : rc;
 }
 
 static int write_audit_locked(tp__sqlite_store *s, const tp_audit *audit, int64_t *ret_row) {

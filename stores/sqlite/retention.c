@@ -12,7 +12,7 @@
 enum {
   ROWS_A_STEP = 2000,  /* of each table at most, by age */
   PARTS = 16,          /* by size a step deletes this part of what there is */
-  ROOM_PARTS = 8,      /* and leaves this part of the bound for SQLite's log and the records until the next step */
+  RESERVE_PARTS = 8,      /* and leaves this part of the bound for SQLite's log and the records until the next step */
   PAGES_A_STEP = 512,
   FREE_PAGES_KEPT = 64 /* free pages that the next records will use */
 };
@@ -110,7 +110,7 @@ static int measure(sqlite3 *db, extent *e) {
 }
 
 static bool is_too_large(const tp__sqlite_store *s, const extent *e) {
-  uint64_t most = s->options.bytes_max - s->options.bytes_max / ROOM_PARTS;
+  uint64_t most = s->options.bytes_max - s->options.bytes_max / RESERVE_PARTS;
   return s->options.bytes_max && (uint64_t)((e->pages - e->free_pages) * e->page_bytes) > most;
 }
 
@@ -134,7 +134,7 @@ static int delete_step(tp__sqlite_store *s, const extent *e, bool by_age) {
 }
 
 /* A file that was made before it could shrink keeps its free pages and uses them again. */
-static int give_pages_back(tp__sqlite_store *s, extent *e) {
+static int shrink_file(tp__sqlite_store *s, extent *e) {
   char sql[64];
   int rc = measure(s->db, e);
   if (rc != SQLITE_OK || e->free_pages <= FREE_PAGES_KEPT) return rc;
@@ -153,7 +153,7 @@ static int ask_for_none_left(sqlite3 *db, bool *ret_none_left) {
   return rc;
 }
 
-static bool age_is_due(tp__sqlite_store *s) {
+static bool should_check_age(tp__sqlite_store *s) {
   enum { LOOK_EVERY_MS = 1000 };
   int64_t now_ms = unix_ms();
   if (!s->options.age_max_s) return false;
@@ -169,11 +169,11 @@ tp_status tp__sqlite_retain(tp__sqlite_store *s, bool *ret_none_left, tp_fault *
   if (!s->options.age_max_s && !s->options.bytes_max) return TP_OK;
   pthread_mutex_lock(&s->mutex);
   int rc = measure(s->db, &e);
-  bool by_age = age_is_due(s);
+  bool by_age = should_check_age(s);
   int64_t before = sqlite3_total_changes64(s->db);
   if (rc == SQLITE_OK && (by_age || is_too_large(s, &e))) rc = delete_step(s, &e, by_age);
   s->age_has_more = by_age && sqlite3_total_changes64(s->db) - before >= ROWS_A_STEP;
-  if (rc == SQLITE_OK) rc = give_pages_back(s, &e);
+  if (rc == SQLITE_OK) rc = shrink_file(s, &e);
   if (rc == SQLITE_OK && is_too_large(s, &e)) rc = ask_for_none_left(s->db, ret_none_left);
   if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "delete old records", rc, fault);
   pthread_mutex_unlock(&s->mutex);
@@ -219,7 +219,7 @@ static int give_all_back(tp__sqlite_store *s) {
   do {
     before = e.pages;
     pthread_mutex_lock(&s->mutex);
-    rc = give_pages_back(s, &e);
+    rc = shrink_file(s, &e);
     if (rc == SQLITE_OK) rc = measure(s->db, &e);
     pthread_mutex_unlock(&s->mutex);
   } while (rc == SQLITE_OK && e.free_pages > FREE_PAGES_KEPT && e.pages != before);
@@ -250,7 +250,7 @@ tp_status tp_sqlite_store_prune(const tp_store *store, const tp_sqlite_prune *th
     if (request.progress) request.progress(request.ctx, deleted);
   } while (rc == SQLITE_OK && rows > 0);
   if (rc == SQLITE_OK && (rc = give_all_back(s)) != SQLITE_OK)
-    status = tp__store_fail(s, s->db, "give its room back", rc, fault);
+    status = tp__store_fail(s, s->db, "free its pages", rc, fault);
   if (ret_rows_deleted) *ret_rows_deleted = deleted;
   return status;
 }

@@ -6,7 +6,7 @@
  * process: one row per run of a process that has the file open, or that ended without closing it.
  * entry: one row per run of a phase; numbers rise and only the lowest are deleted; ended_ns is 0 while it runs, or when
  * its process ended first. run: its subscriptions, in plan order.
- * attempt: of a run, where its row does not tell all; entry is the entry's id, whose row it goes with.
+ * attempt: of a run, where its row does not show all; entry is the entry's id, whose row it goes with.
  * tool_start: a call of a tool that is not idempotent; arguments is the keyed hash of them, result what it said, NULL
  * while it runs and once its turn has ended.
  * task: a call that was allowed and is not over; hash is the keyed hash of its arguments.

@@ -40,12 +40,12 @@ enum {
   TP__INSERT_TURN,
   TP__INSERT_STEP,
   TP__TRIM_TURNS,
-  TP__FORGET_RUNS,
+  TP__DELETE_RUNS,
   TP__TAKE_TOOL_START,
   TP__INSERT_TOOL_START,
   TP__TRIM_TOOL_STARTS,
   TP__END_TOOL_START,
-  TP__FORGET_TOOL_RESULTS,
+  TP__CLEAR_TOOL_RESULTS,
   TP__INSERT_TASK,
   TP__FIND_TASK,
   TP__MARK_TASK,
@@ -157,7 +157,7 @@ tp_status tp__sqlite_tool_start(void *self, const tp_tool_start_record *start, u
                                 tp_tool_end_fn earlier, void *ctx, tp_fault *fault);
 tp_status tp__sqlite_tool_end(void *self, const tp_tool_end_record *end, tp_fault *fault);
 /** The turn of these ids has ended: what its calls said is not kept any more. Inside of a transaction. */
-int tp__sqlite_forget_results_locked(tp__sqlite_store *s, const tp_text *ids);
+int tp__sqlite_clear_results_locked(tp__sqlite_store *s, const tp_text *ids);
 
 /* ---- tasks (tasks.c) ---- */
 tp_status tp__sqlite_task_put(void *self, const tp_task_record *record, tp_fault *fault);
@@ -204,7 +204,7 @@ void tp__sqlite_store_disown(tp__sqlite_store *s);
 /* ---- what its threads are doing (breadcrumbs.c) ---- */
 tp_status tp__sqlite_breadcrumbs(void *self, size_t count, tp_breadcrumb **ret_breadcrumbs, tp_fault *fault);
 void tp__sqlite_breadcrumbs_fini(tp__sqlite_store *s);
-/** Tells, inside of a transaction, of each function that was called when a process died.
+/** Reports, inside of a transaction, each function that was called when a process died.
  *  @param ret_count  counts them.  @return SQLITE_OK or an error. */
 int tp__sqlite_breadcrumbs_recover_locked(tp__sqlite_store *s, int64_t process, uint64_t *ret_count);
 /** Removes the files of processes that have no row any more. */

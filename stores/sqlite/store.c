@@ -76,7 +76,7 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
         " attempts, state, reason, verdict, execution, failure, fallback_used, visibility, limit_ms,"
         " handler_thread, subscription, handler, owner) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,"
         " ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
-    [TP__FORGET_RUNS] = "DELETE FROM run WHERE entry = ?1",
+    [TP__DELETE_RUNS] = "DELETE FROM run WHERE entry = ?1",
     [TP__NOTE_LATE] = "UPDATE run SET late_ns = ?4 WHERE position = ?3"
                       " AND entry IN (SELECT number FROM entry WHERE process = ?1 AND id = ?2)",
     [TP__TRIM_RUNS] = "DELETE FROM run WHERE entry <= ?1",
@@ -101,7 +101,7 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
         " started_unix_ms, kind, result) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, NULL)",
     [TP__TRIM_TOOL_STARTS] = "DELETE FROM tool_start WHERE row <= ?1",
     [TP__END_TOOL_START] = "UPDATE tool_start SET kind = ?2, result = ?3 WHERE row = ?1",
-    [TP__FORGET_TOOL_RESULTS] = "UPDATE tool_start SET result = NULL WHERE tenant = ?1 AND session = ?2 AND turn = ?3"
+    [TP__CLEAR_TOOL_RESULTS] = "UPDATE tool_start SET result = NULL WHERE tenant = ?1 AND session = ?2 AND turn = ?3"
                                 " AND result IS NOT NULL",
     [TP__INSERT_TASK] = "INSERT INTO task (is_begun, created_unix_ms, key, tool, agent, arguments, hash)"
                         " VALUES (0, ?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (key) DO NOTHING",

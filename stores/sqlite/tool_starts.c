@@ -116,10 +116,10 @@ tp_status tp__sqlite_tool_end(void *self, const tp_tool_end_record *theirs, tp_f
   return status;
 }
 
-int tp__sqlite_forget_results_locked(tp__sqlite_store *s, const tp_text *ids) {
-  sqlite3_stmt *forget = s->statements[TP__FORGET_TOOL_RESULTS];
-  int rc = tp__sqlite_bind_text(forget, 1, ids[TP_ID_TENANT]);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(forget, 2, ids[TP_ID_SESSION]);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(forget, 3, ids[TP_ID_TURN]);
-  return tp__sqlite_run(forget, rc);
+int tp__sqlite_clear_results_locked(tp__sqlite_store *s, const tp_text *ids) {
+  sqlite3_stmt *clear = s->statements[TP__CLEAR_TOOL_RESULTS];
+  int rc = tp__sqlite_bind_text(clear, 1, ids[TP_ID_TENANT]);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(clear, 2, ids[TP_ID_SESSION]);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(clear, 3, ids[TP_ID_TURN]);
+  return tp__sqlite_run(clear, rc);
 }

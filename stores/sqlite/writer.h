@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * writer: a queue that is bounded in bytes, and the thread that writes what waits in it: all of it in one transaction.
- * Before that, unless a commit is waited for, and while it is synced, the next ones gather: who hands one over seldom
- * wakes it. What it could not write stays in the queue's bytes and is tried again five times a second, so that a disk
- * that has room again needs no restart; meanwhile the queue fills, and what does not fit is refused and counted. What
- * happens is logged when it begins and when it ends. Lock: the queue's; nothing is called under it. */
+ * writer: a queue that is bounded in bytes, and the thread that writes all that waits in it, in one transaction. The
+ * thread waits a moment before it writes, unless a commit waits, so that a producer rarely wakes it; entries gather
+ * during the sync, too. What it could not write stays in the queue and is tried again five times a second, so that a
+ * disk with free space again needs no restart. Meanwhile the queue fills; what does not fit is refused and counted. The
+ * log has the begin and the end of such a state. Lock: the queue's; nothing is called under it. */
 #ifndef TP__SQLITE_WRITER_H
 #define TP__SQLITE_WRITER_H
 
@@ -66,7 +66,7 @@ void tp__writer_bound(tp__writer *writer, size_t bytes_max);
 tp_status tp__writer_add(tp__writer *writer, tp__queued *node);
 /** Waits until all that was added is committed, or until an attempt that began after the call failed. Any thread. */
 tp_status tp__writer_commit(tp__writer *writer, tp_fault *fault);
-/** Tells the host. Any thread. */
+/** Notifies the host. Any thread. */
 void tp__writer_log(const tp__writer *writer, tp_log_level level, tp_status status, const char *message);
 
 #endif

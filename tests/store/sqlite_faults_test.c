@@ -446,7 +446,7 @@ static void an_upgrade_that_cannot_be_written_leaves_the_file_as_it_was(void **s
   (void)state;
   sql(VERSION_1);
   disk_full = true;
-  assert_refused(TP_ERR_STORE_FULL, "make room");
+  assert_refused(TP_ERR_STORE_FULL, "free space");
   disk_full = false;
   assert_all_is_there();
 }
@@ -472,7 +472,7 @@ static void a_limit_of_the_file_size_is_a_full_disk(void **state) {
   assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
   if (status != TP_ERR_STORE_FULL) fail_msg("%d %s", fault.system_error, fault.message);
   assert_names_path(&fault, TP_ERR_STORE_FULL);
-  assert_non_null(strstr(fault.message, "make room"));
+  assert_non_null(strstr(fault.message, "free space"));
   assert_int_equal(open_jobs(store), 0);
   assert_int_equal(store->job_insert(store->self, &job, &id, &existed, &fault), TP_OK);
   assert_int_equal(open_jobs(store), 1);

@@ -622,7 +622,7 @@ static void a_file_is_private_and_keeps_what_it_was_given(void **state) {
 static void files_that_are_not_ours_or_newer_or_no_database_are_refused(void **state) {
   (void)state;
   sql("CREATE TABLE t (x)");
-  assert_refused(TP_ERR_STORE_SCHEMA, "somebody else");
+  assert_refused(TP_ERR_STORE_SCHEMA, "another program");
   unlink(path);
   assert_int_equal(tp__memory_store_open(path, &store, NULL), TP_OK);
   tp__memory_store_close(store);

@@ -577,14 +577,14 @@ static void a_foreign_database_is_refused_and_left_alone(void **state) {
   (void)state;
   sql(path, "CREATE TABLE t (x); INSERT INTO t VALUES (1)");
   uint64_t before = digest_of_file(path);
-  assert_refused(path, TP_ERR_STORE_SCHEMA, "somebody else");
+  assert_refused(path, TP_ERR_STORE_SCHEMA, "another program");
   assert_int_equal(digest_of_file(path), before);
 }
 
 static void an_empty_database_that_bears_a_foreign_mark_is_refused(void **state) {
   (void)state;
   sql(path, "PRAGMA application_id = 7; CREATE TABLE t (x); DROP TABLE t");
-  assert_refused(path, TP_ERR_STORE_SCHEMA, "somebody else");
+  assert_refused(path, TP_ERR_STORE_SCHEMA, "another program");
 }
 
 static void a_newer_schema_is_refused_and_left_alone(void **state) {
@@ -683,7 +683,7 @@ static void a_full_disk_refuses_the_whole_batch_and_heals(void **state) {
   for (int i = 0; i < 3; i++)
     assert_int_equal(append_batch(history, text_of("acme"), text_of("s"), batch, 2, &fault), TP_ERR_STORE_FULL);
   assert_int_equal(fault.code, TP_ERR_STORE_FULL);
-  assert_non_null(strstr(fault.message, "make room"));
+  assert_non_null(strstr(fault.message, "free space"));
   assert_loads(history, "acme", "s", "before|");
   disk_full = false;
   assert_int_equal(append_batch(history, text_of("acme"), text_of("s"), batch, 2, NULL), TP_OK);
@@ -694,7 +694,7 @@ static void a_full_disk_refuses_the_whole_batch_and_heals(void **state) {
 static void a_full_disk_at_birth_is_an_error_and_no_database(void **state) {
   (void)state;
   disk_full = true;
-  assert_refused(path, TP_ERR_STORE_FULL, "make room");
+  assert_refused(path, TP_ERR_STORE_FULL, "free space");
   disk_full = false;
   tp_history *history = open_history();
   append(history, "s", "x");

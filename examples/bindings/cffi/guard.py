@@ -46,9 +46,9 @@ tool = struct('tp_tool', name='broken', run=tool_raises)
 
 
 @callback('tp_handler_fn')
-def bring_tools(_, entry):
-    brought = lib.tp_call_emit_tool_bundle(entry, b'tools', ffi.new('const tp_tool *[]', [tool]), 1)
-    return lib.TP_ANSWER_DONE if brought == lib.TP_OK else lib.TP_ANSWER_FAILED
+def emit_tools(_, entry):
+    status = lib.tp_call_emit_tool_bundle(entry, b'tools', ffi.new('const tp_tool *[]', [tool]), 1)
+    return lib.TP_ANSWER_DONE if status == lib.TP_OK else lib.TP_ANSWER_FAILED
 
 
 @callback('tp_event_fn')
@@ -101,7 +101,7 @@ def main():
     call(lib.tp_hook_add, runtime, struct('tp_hook', id='guard', phase='turn.intake', run=guard,
                                           failure=lib.TP_FAILURE_REQUIRED))
     call(lib.tp_hook_add, runtime, struct('tp_hook', id='tools', phase='turn.pre_tool_materialization',
-                                          run=bring_tools))
+                                          run=emit_tools))
     options = struct('tp_session_options', id='first', model=script_model(), on_event=see_event)
     session = made('tp_session', lib.tp_session_open, runtime, options)
 

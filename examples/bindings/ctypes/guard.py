@@ -41,7 +41,7 @@ tools = (ctypes.POINTER(tp.Tool) * 1)(ctypes.pointer(tool))
 
 
 @tp.answer
-def bring_tools(_, call):
+def emit_tools(_, call):
     return tp.DONE if library.c.tp_call_emit_tool_bundle(call, b'tools', tools, 1) == 0 else 5
 
 
@@ -97,7 +97,7 @@ def main():
     runtime, session = ctypes.c_void_p(), ctypes.c_void_p()
     library.call('tp_runtime_new', None, ctypes.byref(runtime))
     for name, phase, run, failure in ((b'guard', b'turn.intake', guard, tp.REQUIRED),
-                                      (b'tools', b'turn.pre_tool_materialization', bring_tools, 0)):
+                                      (b'tools', b'turn.pre_tool_materialization', emit_tools, 0)):
         hook = tp.Hook(id=name, phase=phase, run=run, failure=failure)
         library.call('tp_hook_add', runtime, ctypes.byref(hook))
     options = tp.SessionOptions(id=b'first', model=script_model(), on_event=see_event)
