@@ -24,10 +24,8 @@ static tp_answer tool(void *self, tp_tool_run *run) {
 }
 
 static tp_answer bring_tools(void *self, tp_call *call) {
-  static const tp_tool weather = {.struct_size = sizeof weather,
-                                  .name = "weather",
-                                  .run = tool,
-                                  .placement = TP_PLACEMENT_INLINE};
+  static const tp_tool weather = {
+      .struct_size = sizeof weather, .name = "weather", .run = tool, .placement = TP_PLACEMENT_INLINE};
   const tp_tool *tools[] = {&weather};
   (void)self;
   (void)tp_call_emit_tool_bundle(call, "bench", tools, 1);

@@ -25,9 +25,9 @@ typedef struct row {
   uint32_t nodes; /* without a workload: of a random graph; 0: the phases of a small commit */
   uint32_t times; /* counted */
   tp_timestamps timestamps;
-  bool commits; /* one run is a commit that changes one of the subscriptions */
-  bool calls;   /* one run is 64 tool calls */
-  bool turns;   /* one run is a whole turn with seven inline handlers and two tool calls */
+  bool commits;    /* one run is a commit that changes one of the subscriptions */
+  bool calls;      /* one run is 64 tool calls */
+  bool turns;      /* one run is a whole turn with seven inline handlers and two tool calls */
   uint32_t behind; /* so many turns of its session were before */
 } row;
 
@@ -109,9 +109,7 @@ static int64_t now_ms(void) {
 }
 
 /* Until all that is kept for the next time has been. Not by time: what the heap looks like would depend on it. */
-static void warm_up(work *w) {
-  run(w, w->row->behind + (w->row->times < WARM_UP_RUNS ? w->row->times : WARM_UP_RUNS));
-}
+static void warm_up(work *w) { run(w, w->row->behind + (w->row->times < WARM_UP_RUNS ? w->row->times : WARM_UP_RUNS)); }
 
 /* CHANGE_NODES subscriptions over CHANGE_PHASES phases, each a chain. */
 static void make_change(bench_workload *workload) {
@@ -145,8 +143,7 @@ static void open_work(work *w, const row *of) {
     return;
   }
   if (of->turns) {
-    bench_driven_spec spec = {
-        .options = &options, .hooks = BENCH_DRIVEN_HOOKS_MAX, .placement = TP_PLACEMENT_INLINE};
+    bench_driven_spec spec = {.options = &options, .hooks = BENCH_DRIVEN_HOOKS_MAX, .placement = TP_PLACEMENT_INLINE};
     bench_driven_open(&w->driven, &spec);
     return;
   }

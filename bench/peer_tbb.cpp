@@ -83,10 +83,8 @@ bool run_from(const bench_flat &flat, counters &left, const bench_job &job, uint
     for (uint32_t e = flat.first_edge[node]; e < flat.first_edge[node + 1]; e++) {
       uint32_t to = flat.edges[e];
       if (left[to].fetch_sub(1, std::memory_order_acq_rel) != 1) continue;
-      if (next == none)
-        next = to;
-      else
-        spawn(to);
+      if (next == none) next = to;
+      else spawn(to);
     }
     if (next == none) return node + 1 == flat.node_count;
     node = next;
@@ -224,10 +222,8 @@ void group_turns_new(const bench_workload *workload, bench_job job, uint32_t tur
   contest("oneTBB task group", "a task a turn, spawns the other branch", new group_turns(workload, job, turns), ret);
 }
 void loop_calls_new(uint32_t calls, bool equal_duty, bench_contestant *ret) {
-  if (equal_duty)
-    contest("oneTBB parallel_for", nullptr, new duty_calls(calls), ret);
-  else
-    contest("oneTBB parallel_for", "results in their places, no events", new loop_calls(calls), ret);
+  if (equal_duty) contest("oneTBB parallel_for", nullptr, new duty_calls(calls), ret);
+  else contest("oneTBB parallel_for", "results in their places, no events", new loop_calls(calls), ret);
 }
 
 /* ---- flow graph ---- */
@@ -253,8 +249,7 @@ struct flow_phase {
 
   flow_phase(tbb::flow::graph &all, const bench_graph &graph, const bench_job &job, bool heavy) {
     auto work = [job](const body &) { call(job); };
-    if (heavy)
-      link(graph, queued, [&] { return std::make_unique<tbb::flow::continue_node<body>>(all, work); });
+    if (heavy) link(graph, queued, [&] { return std::make_unique<tbb::flow::continue_node<body>>(all, work); });
     else
       link(graph, light, [&] {
         return std::make_unique<tbb::flow::continue_node<body, tbb::flow::lightweight>>(
@@ -264,10 +259,8 @@ struct flow_phase {
 
   void start() {
     for (uint32_t n : roots) {
-      if (light.empty())
-        queued[n]->try_put(body());
-      else
-        light[n]->try_put(body());
+      if (light.empty()) queued[n]->try_put(body());
+      else light[n]->try_put(body());
     }
   }
 };
@@ -277,12 +270,11 @@ struct flow_graph {
   std::unique_ptr<tbb::flow::graph> graph;
   std::vector<std::unique_ptr<flow_phase>> phases;
 
-  flow_graph(const bench_workload *workload, bench_job job, bool heavy)
-      : arena(static_cast<int>(bench_processors())) {
+  flow_graph(const bench_workload *workload, bench_job job, bool heavy) : arena(static_cast<int>(bench_processors())) {
     arena.execute([&] { /* a graph runs in the arena that it was made in */
-      graph = std::make_unique<tbb::flow::graph>();
-      for (uint32_t p = 0; p < workload->phase_count; p++)
-        phases.push_back(std::make_unique<flow_phase>(*graph, workload->graphs[p], job, heavy));
+                        graph = std::make_unique<tbb::flow::graph>();
+                        for (uint32_t p = 0; p < workload->phase_count; p++)
+                          phases.push_back(std::make_unique<flow_phase>(*graph, workload->graphs[p], job, heavy));
     });
   }
   int64_t run(uint32_t times) {
@@ -347,10 +339,10 @@ void flow_turns_new(const bench_workload *workload, bench_job job, uint32_t turn
   contest("oneTBB flow graph", "one graph, a chain of diamonds a turn", new flow_turns(workload, job, turns), ret);
 }
 
-}
+} // namespace
 
 extern "C" {
-const bench_peer bench_peer_tbb_group = {"oneTBB task group", version, group_graph_new, group_turns_new, nullptr,
-                                         loop_calls_new};
+const bench_peer bench_peer_tbb_group = {"oneTBB task group", version, group_graph_new,
+                                         group_turns_new,     nullptr, loop_calls_new};
 const bench_peer bench_peer_tbb_flow = {"oneTBB flow graph", version, flow_graph_new, flow_turns_new, nullptr, nullptr};
 }

@@ -79,9 +79,9 @@ static double spawn_row(bench_program *program, const char *name, const char *wh
   bench_must(tp_process_loop_new(NULL, &s.loop, &fault), &fault);
   bench_row row = {.name = name, .what = what, .unit = "a program"};
   size_t bare = bench_row_add(&row, (bench_contestant){.name = "posix_spawn", .run = run_bare}, (bench_bound){0});
-  size_t ours = bench_row_add(
-      &row, (bench_contestant){.name = "turnphase", .run = run_loop, .ctx = &s, .threads = true},
-      (bench_bound){.ratio = 1.3, .against = bare});
+  size_t ours =
+      bench_row_add(&row, (bench_contestant){.name = "turnphase", .run = run_loop, .ctx = &s, .threads = true},
+                    (bench_bound){.ratio = 1.3, .against = bare});
   bench_row_run(program, &row, NULL);
   tp_process_loop_free(s.loop);
   return row.results[ours].all.median;
@@ -210,10 +210,9 @@ static void worker_row(bench_program *program) {
   bench_row row = {.name = "worker", .what = "a request to a resident program", .unit = "a request"};
   size_t bare = bench_row_add(
       &row, (bench_contestant){.name = "pipes", .run = run_pipes, .close = close_pipes, .ctx = &p}, (bench_bound){0});
-  bench_row_add(&row,
-                (bench_contestant){
-                    .name = "turnphase", .run = run_worker, .close = close_host, .ctx = &h, .threads = true},
-                (bench_bound){.against = bare}); /* the aim is 2: README.md */
+  bench_row_add(
+      &row, (bench_contestant){.name = "turnphase", .run = run_worker, .close = close_host, .ctx = &h, .threads = true},
+      (bench_bound){.against = bare}); /* the aim is 2: README.md */
   bench_row_run(program, &row, NULL);
   remove_hooks(1);
 }
@@ -234,8 +233,10 @@ static void threads_row(bench_program *program) {
   host h;
   for (int i = 0; i < hooks; i++) {
     char text[256];
-    snprintf(text, sizeof text, "id: h%d\nevent: tool.post\nblocking: false\n"
-             "handler: {command: [sh, -c, 'echo > ran%d; exec sleep 1'], timeout_ms: 60000}\n", i, i);
+    snprintf(text, sizeof text,
+             "id: h%d\nevent: tool.post\nblocking: false\n"
+             "handler: {command: [sh, -c, 'echo > ran%d; exec sleep 1'], timeout_ms: 60000}\n",
+             i, i);
     write_hook(i, text);
   }
   open_host(&h);

@@ -42,7 +42,7 @@ typedef struct contestant {
   history_kind history;
   tp_shared_history *shared; /* NULL: in memory */
   char directory[32];        /* of its file */
-  const char *script; /* of a peer, a process of its own; else NULL */
+  const char *script;        /* of a peer, a process of its own; else NULL */
   bench_child child;
   bench_driven driven;
   uint32_t turns; /* of a batch */
@@ -295,8 +295,9 @@ static void whole(bench_program *program) {
       [ADDED_7] = {.name = "7 tp_hook_add hooks (11 calls)", .hooks = 7, .calls = 11},
 #ifdef BENCH_WITH_SQLITE
       [SQLITE_7] = {.name = "7 tp_hook_add hooks, history in SQLite, durable", .hooks = 7, .history = IN_SQLITE},
-      [SQLITE_ASYNC_7] = {
-          .name = "7 tp_hook_add hooks, history in SQLite, async", .hooks = 7, .history = IN_SQLITE_ASYNC},
+      [SQLITE_ASYNC_7] = {.name = "7 tp_hook_add hooks, history in SQLite, async",
+                          .hooks = 7,
+                          .history = IN_SQLITE_ASYNC},
 #endif
   };
   uint32_t batches = program->quick ? BATCHES_QUICK : BATCHES;

@@ -260,13 +260,14 @@ static const cli_command commands[] = {
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
 static int print_usage(cli_output *output) {
-  cli_print_string(output, "Examples:\n"
-                           "  turnphase run --script model.yaml talk.yaml    play a conversation\n"
-                           "  turnphase chat --model openai:NAME             talk with a model\n"
-                           "  turnphase plan                                 what would run, and in what order\n"
-                           "  turnphase bench                                how long it takes\n"
-                           "\n"
-                           "Usage: turnphase COMMAND [OPTION…]\n\n");
+  cli_print_string(output,
+                   "Examples:\n"
+                   "  turnphase run --script model.yaml talk.yaml    play a conversation\n"
+                   "  turnphase chat --model openai:NAME             talk with a model\n"
+                   "  turnphase plan                                 what would run, and in what order\n"
+                   "  turnphase bench                                how long it takes\n"
+                   "\n"
+                   "Usage: turnphase COMMAND [OPTION…]\n\n");
   for (size_t i = 0; i < COMMANDS; i++) cli_printf(output, "  %-15s %s\n", commands[i].name, commands[i].summary);
   cli_print_string(output, "\nturnphase COMMAND --help says more; turnphase --version says which version this is.\n");
   return CLI_OK;

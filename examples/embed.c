@@ -48,8 +48,7 @@ int main(void) {
   tp_fault fault;
   if (tp_script_model_new(responses, 1, true, &model, &fault) != TP_OK) return refuse(&fault);
   options.model = model;
-  if (tp_runtime_new(NULL, &runtime, &fault) != TP_OK ||
-      tp_hook_add(runtime, &guarded, &fault) != TP_OK ||
+  if (tp_runtime_new(NULL, &runtime, &fault) != TP_OK || tp_hook_add(runtime, &guarded, &fault) != TP_OK ||
       tp_session_open(runtime, &options, &session, &fault) != TP_OK) {
     tp_model_free(model); /* no session has taken it */
     tp_runtime_free(runtime);

@@ -76,8 +76,7 @@ static void emit_tools(const host *h, const tp_work *work) {
   const tp_tool delete = {.struct_size = sizeof delete, .name = "delete_file", .inbox = h->inbox};
   const tp_tool *const tools[] = {&read, &delete};
   tp_status status = tp_call_emit_tool_bundle(work->call, "files", tools, 2);
-  tp_outcome outcome = {.struct_size = sizeof outcome,
-                        .kind = status == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED};
+  tp_outcome outcome = {.struct_size = sizeof outcome, .kind = status == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED};
   (void)tp_token_complete(work->token, &outcome);
 }
 
@@ -178,8 +177,7 @@ int main(void) {
   tp_session *session = NULL;
   tp_fault fault = {0};
   bool submitted = tp_runtime_new(NULL, &runtime, &fault) == TP_OK &&
-                   tp_inbox_new(runtime, NULL, &h.inbox, &fault) == TP_OK &&
-                   subscribe(runtime, &h, &fault) == TP_OK &&
+                   tp_inbox_new(runtime, NULL, &h.inbox, &fault) == TP_OK && subscribe(runtime, &h, &fault) == TP_OK &&
                    open_session(runtime, &h, &session, &fault) == TP_OK &&
                    tp_turn_submit(session, &request, NULL, NULL, NULL, &fault) == TP_OK;
   if (submitted) loop(&h);

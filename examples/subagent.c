@@ -25,8 +25,8 @@ static tp_answer delegate(void *self, tp_tool_run *run) {
   char agent_id[64], session_id[128];
   tp_fault fault;
   snprintf(agent_id, sizeof agent_id, "%.*s", (int)name.size, name.size ? name.data : "");
-  snprintf(session_id, sizeof session_id, "%.*s-%s", (int)tp_tool_run_call_id(run).size,
-           tp_tool_run_call_id(run).data, agent_id);
+  snprintf(session_id, sizeof session_id, "%.*s-%s", (int)tp_tool_run_call_id(run).size, tp_tool_run_call_id(run).data,
+           agent_id);
   tp_agent *agent = tp_agent_find(h->runtime, agent_id);
   if (!agent) return refuse_call(run, "there is no such agent");
   const tp_session_options options = {.struct_size = sizeof options, .id = session_id, .agent = agent};
@@ -122,11 +122,10 @@ static int play(host *h, tp_fault *fault) {
                                  .name = tp_text_of("ask_user"),
                                  .arguments = arguments(writers[1], question, 1)}};
   const tp_tool_call *first[] = {&calls[0]}, *second[] = {&calls[1]};
-  const tp_model_response says[] = {
-      {.struct_size = sizeof(tp_model_response), .calls = first, .call_count = 1},
-      {.struct_size = sizeof(tp_model_response), .calls = second, .call_count = 1},
-      {.struct_size = sizeof(tp_model_response), .text = tp_text_of("It is ordered.")},
-      {.struct_size = sizeof(tp_model_response), .text = tp_text_of("Up to 30 metres.")}};
+  const tp_model_response says[] = {{.struct_size = sizeof(tp_model_response), .calls = first, .call_count = 1},
+                                    {.struct_size = sizeof(tp_model_response), .calls = second, .call_count = 1},
+                                    {.struct_size = sizeof(tp_model_response), .text = tp_text_of("It is ordered.")},
+                                    {.struct_size = sizeof(tp_model_response), .text = tp_text_of("Up to 30 metres.")}};
   const tp_model_response *of_lead[] = {&says[0], &says[1], &says[2]}, *of_researcher[] = {&says[3]};
   const tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of("I want a walnut tree.")};
   const tp_turn_result *result = NULL;

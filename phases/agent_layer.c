@@ -66,19 +66,19 @@ static void count(tp_runtime *runtime, tp_runtime_stats *stats) {
 }
 
 static const tp__layer_ops above = {.rows = tp__phase_rows,
-                                .row_count = sizeof tp__phase_rows / sizeof *tp__phase_rows,
-                                .aliases = tp__phase_aliases,
-                                .alias_count = TP__PHASE_ALIAS_COUNT,
-                                .contributions = &tp__contribution_ops_phases,
-                                .turn_size = sizeof(tp_turn),
-                                .sets_write = tp__sets_write,
-                                .sets_read = tp__sets_read,
-                                .close_all = tp__sessions_close_all,
-                                .close_last = tp__agents_unregister_all,
-                                .count = count,
-                                .job_notify = tp__listeners_notify_job,
-                                .free_layer = free_layer,
-                                .free_last = free_last};
+                                    .row_count = sizeof tp__phase_rows / sizeof *tp__phase_rows,
+                                    .aliases = tp__phase_aliases,
+                                    .alias_count = TP__PHASE_ALIAS_COUNT,
+                                    .contributions = &tp__contribution_ops_phases,
+                                    .turn_size = sizeof(tp_turn),
+                                    .sets_write = tp__sets_write,
+                                    .sets_read = tp__sets_read,
+                                    .close_all = tp__sessions_close_all,
+                                    .close_last = tp__agents_unregister_all,
+                                    .count = count,
+                                    .job_notify = tp__listeners_notify_job,
+                                    .free_layer = free_layer,
+                                    .free_last = free_last};
 
 static tp__agent_layer *new_layer(tp_runtime *runtime) {
   tp__agent_layer *layer = tp__alloc_zero(tp__runtime_allocator(runtime), sizeof *layer);
@@ -117,8 +117,8 @@ tp_status tp_runtime_new(const tp_runtime_options *options, tp_runtime **ret_run
   tp_runtime *runtime;
   TP__TRY(tp__runtime_new(options, &above, &runtime, fault));
   const tp_runtime_options *read = tp__runtime_options(runtime);
-  tp_status status = tp__people_check("tp_runtime_options", read->ask, read->ask_ctx, read->permission,
-                                      read->permission_ctx, fault);
+  tp_status status =
+      tp__people_check("tp_runtime_options", read->ask, read->ask_ctx, read->permission, read->permission_ctx, fault);
   if (status == TP_OK && read->ask_reserved_)
     status = tp__fail(fault, TP_ERR_USAGE, NULL, "tp_runtime_options.ask_reserved_ must be zero");
   if (status != TP_OK) {

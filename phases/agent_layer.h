@@ -18,15 +18,15 @@ enum { TP__HISTORY_PERMITS = 64 };
 typedef struct tp__agent_layer {
   tp_runtime *runtime;
   tp__mutex agents_mutex, sessions_mutex, listeners_mutex;
-  tp__link agents;       /* under agents_mutex */
-  tp__link sessions;     /* under sessions_mutex */
-  tp__link ending;       /* under sessions_mutex: those that a drain has looked at; all of them before the others */
+  tp__link agents;          /* under agents_mutex */
+  tp__link sessions;        /* under sessions_mutex */
+  tp__link ending;          /* under sessions_mutex: those that a drain has looked at; all of them before the others */
   uint64_t sessions_opened; /* under sessions_mutex */
-  tp__session_table session_table;                      /* under sessions_mutex */
-  tp__permits history_permits[TP__HISTORY_PERMITS];     /* by tenant */
+  tp__session_table session_table;                  /* under sessions_mutex */
+  tp__permits history_permits[TP__HISTORY_PERMITS]; /* by tenant */
   uint32_t history_permits_max;
-  tp__link tool_permits; /* under sessions_mutex: one for each tool that was ever run, kept till the end */
-  tp__breakers breakers; /* of the providers of models */
+  tp__link tool_permits;    /* under sessions_mutex: one for each tool that was ever run, kept till the end */
+  tp__breakers breakers;    /* of the providers of models */
   tp__listeners listeners;  /* of every turn of the runtime */
   bool logs_attempts;       /* never changes: turns take no fast path, as if they had a listener */
   tp__a64 turns_ended;      /* relaxed: driven turns that were recorded */

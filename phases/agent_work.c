@@ -13,8 +13,8 @@ typedef struct agent_work {
   tp__message message; /* submitted */
   tp__phase_run phase;
   tp_field fields[2];
-  tp_writer *writer; /* of the config as the host gave it; NULL: remove */
-  tp_text config;    /* the same, then as built */
+  tp_writer *writer;                 /* of the config as the host gave it; NULL: remove */
+  tp_text config;                    /* the same, then as built */
   tp_phase_result built, registered; /* till the end */
   tp_status status;
   tp_fault fault;
@@ -100,8 +100,7 @@ static tp_status take_built(tp_agent *agent, const tp_phase_result *built, tp_te
   if (status == TP_OK)
     status = tp__render_system(&arena, system, built->merged ? &built->merged->lists[TP_KIND_PROMPT_SECTION] : &none,
                                &system);
-  if (status == TP_OK)
-    status = tp__render_map(&arena, system, "resources", tp_value_get(config, "resources"), &system);
+  if (status == TP_OK) status = tp__render_map(&arena, system, "resources", tp_value_get(config, "resources"), &system);
   if (status == TP_OK)
     status = tp__render_scope(&arena, system, agent->scope, tp_value_get(agent->config, "skills"), &system);
   if (status == TP_OK) {
@@ -122,12 +121,12 @@ static void begin_phase(agent_work *w, uint32_t phase, void (*on_end)(tp__phase_
   w->fields[0] = (tp_field){.id = TP_FIELD_AGENT_ID, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(w->agent->id)};
   w->fields[1] = (tp_field){.id = TP_FIELD_AGENT_CONFIG, .kind = TP_FIELD_KIND_VALUE, .text = w->config};
   w->phase = (tp__phase_run){.turn = w->turn,
-                         .phase = phase,
-                         .ignores_cancel = !takes_config,
-                         .fields = w->fields,
-                         .field_count = takes_config ? 2 : 1,
-                         .on_end = on_end,
-                         .ctx = w};
+                             .phase = phase,
+                             .ignores_cancel = !takes_config,
+                             .fields = w->fields,
+                             .field_count = takes_config ? 2 : 1,
+                             .on_end = on_end,
+                             .ctx = w};
   tp__phase_begin(&w->phase);
 }
 
@@ -179,13 +178,13 @@ static bool skips(const tp__phase_run *run, const tp__node *node) { return !had_
 static void take_back(agent_work *w) {
   w->fields[0] = (tp_field){.id = TP_FIELD_AGENT_ID, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(w->agent->id)};
   w->phase = (tp__phase_run){.turn = w->turn,
-                         .phase = TP_PHASE_AGENT_UNREGISTER,
-                         .ignores_cancel = true,
-                         .skips = skips,
-                         .fields = w->fields,
-                         .field_count = 1,
-                         .on_end = unregistered,
-                         .ctx = w};
+                             .phase = TP_PHASE_AGENT_UNREGISTER,
+                             .ignores_cancel = true,
+                             .skips = skips,
+                             .fields = w->fields,
+                             .field_count = 1,
+                             .on_end = unregistered,
+                             .ctx = w};
   tp__phase_begin(&w->phase);
 }
 
@@ -290,8 +289,8 @@ static tp_status run_here(agent_work *w, const char *what, tp_fault *fault) {
       tp__turn_exit(w->turn);
     }
     tp__inside_leave(&frame);
-    if (status != TP_OK) (void)!tp__fail(fault, status, w->agent->id, "the phases of the agent were not run: %s",
-                                         tp_status_text(status));
+    if (status != TP_OK)
+      (void)!tp__fail(fault, status, w->agent->id, "the phases of the agent were not run: %s", tp_status_text(status));
   }
   tp_turn_end(w->turn);
   if (status == TP_OK && w->status != TP_OK) {

@@ -136,8 +136,7 @@ static size_t line_bytes(const tp_message *message) {
   return bytes;
 }
 
-tp_text tp__compaction_transcript(tp__arena *arena, const tp_message *const *messages, size_t count,
-                                  size_t bytes_max) {
+tp_text tp__compaction_transcript(tp__arena *arena, const tp_message *const *messages, size_t count, size_t bytes_max) {
   transcript t = {messages, count, count};
   tp_text text = {NULL, 0};
   for (size_t bytes = 32; t.from > 0; t.from--) {

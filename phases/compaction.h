@@ -20,7 +20,6 @@ size_t tp__compaction_kept_half(const tp_message *const *messages, size_t count,
 tp_status tp__compaction_check(const tp_message *const *messages, size_t count, tp_fault *fault);
 /** What the model is asked for a summary of messages, as one text of at most bytes_max: where that is not enough, the
  *  oldest are left out, and the text says so. @return an empty text without memory. */
-tp_text tp__compaction_transcript(tp__arena *arena, const tp_message *const *messages, size_t count,
-                                  size_t bytes_max);
+tp_text tp__compaction_transcript(tp__arena *arena, const tp_message *const *messages, size_t count, size_t bytes_max);
 
 #endif

@@ -28,8 +28,7 @@ static int64_t allowed_tokens(const tp__drive *d, int64_t tokens) {
 /* ---- how it ended ---- */
 
 static void log_compaction(const tp__drive *d, tp_log_level level, tp_status status, const char *message) {
-  tp__log_subject subject = {
-      .status = status, .phase = TP_PHASE_TURN_PRE_COMPACTION, .ids = d->turn->core.ids};
+  tp__log_subject subject = {.status = status, .phase = TP_PHASE_TURN_PRE_COMPACTION, .ids = d->turn->core.ids};
   tp__log(d->turn->core.runtime, level, &subject, "the history of session `%s`: %s", session_of(d)->id, message);
 }
 
@@ -50,9 +49,10 @@ static void failed(tp__drive *d, tp_status status, const char *message) {
                                  .contribution = &diagnostic,
                                  .text = text});
   if (!d->too_long) tp__drive_go(d, TP__STEP_MODEL_PRE);
-  else tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_CONTEXT_LENGTH,
-                      tp__arena_printf(&d->arena, "the model says that the context is too long; %.*s", (int)text.size,
-                                       text.data ? text.data : ""));
+  else
+    tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_CONTEXT_LENGTH,
+                   tp__arena_printf(&d->arena, "the model says that the context is too long; %.*s", (int)text.size,
+                                    text.data ? text.data : ""));
 }
 
 /* To read them. The list is another one when it grows. */
@@ -197,9 +197,8 @@ static void ask_model(tp__drive *d, int64_t tokens) {
     failed(d, TP_ERR_MODEL, "neither the session nor its agent has a model");
     return;
   }
-  tp__model_call *call = make_request(d, tokens, &request)
-                             ? tp__model_call_new(&d->turn->core, NULL, session, model, &request)
-                             : NULL;
+  tp__model_call *call =
+      make_request(d, tokens, &request) ? tp__model_call_new(&d->turn->core, NULL, session, model, &request) : NULL;
   if (!call) {
     failed(d, TP_ERR_NO_MEMORY, NULL);
     return;

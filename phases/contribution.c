@@ -236,11 +236,16 @@ static tp_status check(const tp_allocator *allocator, uint32_t phase, const tp_c
   bool severe = (unsigned)in->severity > TP_SEVERITY_ERROR;
   if ((uses & SEVERITY) && severe) return refuse(fault, in, "severity", "is none of ours");
   switch (in->kind) {
-    case TP_KIND_POLICY: return check_policy(in, fault);
-    case TP_KIND_PROMPT_CONTEXT: return check_sources(in, fault);
-    case TP_KIND_SIGNAL: return check_signal(phase, in, fault);
-    case TP_KIND_TOOL_BUNDLE: return check_tools(allocator, in, fault);
-    default: return TP_OK;
+    case TP_KIND_POLICY:
+      return check_policy(in, fault);
+    case TP_KIND_PROMPT_CONTEXT:
+      return check_sources(in, fault);
+    case TP_KIND_SIGNAL:
+      return check_signal(phase, in, fault);
+    case TP_KIND_TOOL_BUNDLE:
+      return check_tools(allocator, in, fault);
+    default:
+      return TP_OK;
   }
 }
 

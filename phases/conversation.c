@@ -83,8 +83,7 @@ static tp_status check_call(check *c, size_t i, const tp_message *m, size_t k) {
   if (call.id.size == 0) wrong = "has no id, which its result must name";
   else if (find_call(m, k, call.id) < k) wrong = "has the id of another one";
   else if (call.name.size == 0) wrong = "has no name";
-  if (wrong)
-    return tp__fail(c->fault, TP_ERR_USAGE, NULL, "tp_turn_request.messages[%zu].calls[%zu] %s", i, k, wrong);
+  if (wrong) return tp__fail(c->fault, TP_ERR_USAGE, NULL, "tp_turn_request.messages[%zu].calls[%zu] %s", i, k, wrong);
   if (call.malformed) return check_text(c, i, "calls.arguments", call.arguments);
   c->bytes += call.arguments.size;
   if (tp_value_check(call.arguments, NULL) == TP_OK) return TP_OK;

@@ -105,8 +105,7 @@ tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, boo
   tp__turn_ids ids = tp__session_ids(session);
   ids.nesting = nesting;
   tp_status status = TP_ERR_NO_MEMORY;
-  if (copy_request(d, request))
-    status = tp__turn_new(runtime, &ids, request, kind, &d->turn, fault);
+  if (copy_request(d, request)) status = tp__turn_new(runtime, &ids, request, kind, &d->turn, fault);
   else (void)!tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a turn");
   if (status != TP_OK) {
     free_drive(d, runtime);

@@ -27,16 +27,16 @@ struct tp__drive {
   bool waits;          /* under the session's lock: it is in the queue */
   tp__message start_message;
   tp__admission_place admission; /* where it waits when its session would begin it */
-  tp__message queued_message; /* it waits in the queue: its limit counts there, too */
-  tp__timer_entry limit_timer;          /* of a turn that waits */
-  const tp__attempt *call;              /* of a nested turn, when the call's thread waits for it; else NULL */
-  tp__timer_entry call_timer;           /* when to look whether that was cancelled */
+  tp__message queued_message;    /* it waits in the queue: its limit counts there, too */
+  tp__timer_entry limit_timer;   /* of a turn that waits */
+  const tp__attempt *call;       /* of a nested turn, when the call's thread waits for it; else NULL */
+  tp__timer_entry call_timer;    /* when to look whether that was cancelled */
   bool begun;
-  tp_turn_request request; /* limits; its ids are in the turn's identity, model and parameters in the arena */
-  tp__past *own_past;      /* referenced: the messages of its request, instead of its session's; or NULL */
-  bool closing;            /* runs session.end alone */
-  bool closes_session;     /* and the session is over then */
-  tp_session_end end;      /* what it tells; in the arena */
+  tp_turn_request request;      /* limits; its ids are in the turn's identity, model and parameters in the arena */
+  tp__past *own_past;           /* referenced: the messages of its request, instead of its session's; or NULL */
+  bool closing;                 /* runs session.end alone */
+  bool closes_session;          /* and the session is over then */
+  tp_session_end end;           /* what it tells; in the arena */
   void (*on_closed)(void *ctx); /* of the end of a logical phase that was submitted; may be NULL */
   /* how the end is told */
   tp_turn_end_fn on_end; /* submitted; may be NULL */
@@ -52,8 +52,8 @@ struct tp__drive {
   tp__phase_run phase;
   tp_field fields[TP__DRIVE_FIELDS_MAX];
   uint32_t field_count;
-  tp__host_call *host_call;        /* under way */
-  tp__model_call *model_call;      /* under way */
+  tp__host_call *host_call;   /* under way */
+  tp__model_call *model_call; /* under way */
   /* the turn so far */
   tp_turn_outcome outcome;
   tp_status code;
@@ -63,9 +63,9 @@ struct tp__drive {
   tp_reason refusing_why;
   tp_text refusing_subscription, bare_reason; /* in the arena */
   int64_t started_ns;
-  int64_t waits_since_ns; /* for the history or tools */
+  int64_t waits_since_ns;                         /* for the history or tools */
   int64_t load_ns, model_ns, tools_ns, append_ns; /* how long it has waited for each */
-  tp_turn_step *steps; /* step_times.c; in the arena */
+  tp_turn_step *steps;                            /* step_times.c; in the arena */
   uint32_t step_count, step_capacity;
   uint64_t steps_dropped;
   tp_text user_text;

@@ -6,7 +6,8 @@
 
 tp_status tp_call_emit_policy(tp_call *call, const char *domain, const char *key, const char *value, int32_t weight) {
   tp_contribution contribution = {
-      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_POLICY,
+      .struct_size = sizeof(tp_contribution),
+      .kind = TP_KIND_POLICY,
       .domain = tp_text_of(domain),
       .key = tp_text_of(key),
       .text = tp_text_of(value),
@@ -17,7 +18,8 @@ tp_status tp_call_emit_policy(tp_call *call, const char *domain, const char *key
 
 tp_status tp_call_emit_prompt_context(tp_call *call, const char *id, const char *text, int32_t weight) {
   tp_contribution contribution = {
-      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT,
+      .struct_size = sizeof(tp_contribution),
+      .kind = TP_KIND_PROMPT_CONTEXT,
       .key = tp_text_of(id),
       .text = tp_text_of(text),
       .weight = weight,
@@ -28,7 +30,8 @@ tp_status tp_call_emit_prompt_context(tp_call *call, const char *id, const char 
 tp_status tp_call_emit_prompt_section(tp_call *call, const char *id, const char *title, const char *text,
                                       int32_t weight) {
   tp_contribution contribution = {
-      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_SECTION,
+      .struct_size = sizeof(tp_contribution),
+      .kind = TP_KIND_PROMPT_SECTION,
       .key = tp_text_of(id),
       .title = tp_text_of(title),
       .text = tp_text_of(text),
@@ -39,7 +42,8 @@ tp_status tp_call_emit_prompt_section(tp_call *call, const char *id, const char 
 
 tp_status tp_call_emit_tool_bundle(tp_call *call, const char *id, const struct tp_tool *const *tools, size_t count) {
   tp_contribution contribution = {
-      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_TOOL_BUNDLE,
+      .struct_size = sizeof(tp_contribution),
+      .kind = TP_KIND_TOOL_BUNDLE,
       .key = tp_text_of(id),
       .tools = tools,
       .tool_count = count < UINT32_MAX ? (uint32_t)count : UINT32_MAX, /* as many are too many in any case */
@@ -50,7 +54,8 @@ tp_status tp_call_emit_tool_bundle(tp_call *call, const char *id, const struct t
 tp_status tp_call_emit_signal(tp_call *call, const char *signal_kind, const char *code, tp_severity severity,
                               const char *text) {
   tp_contribution contribution = {
-      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_SIGNAL,
+      .struct_size = sizeof(tp_contribution),
+      .kind = TP_KIND_SIGNAL,
       .domain = tp_text_of(signal_kind),
       .key = tp_text_of(code),
       .severity = severity,
@@ -73,7 +78,8 @@ tp_status tp_call_emit_audit(tp_call *call, const char *code, const char *text) 
 
 tp_status tp_call_emit_diagnostic(tp_call *call, tp_severity severity, const char *code, const char *text) {
   tp_contribution contribution = {
-      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_DIAGNOSTIC,
+      .struct_size = sizeof(tp_contribution),
+      .kind = TP_KIND_DIAGNOSTIC,
       .severity = severity,
       .key = tp_text_of(code),
       .text = tp_text_of(text),
@@ -84,7 +90,8 @@ tp_status tp_call_emit_diagnostic(tp_call *call, tp_severity severity, const cha
 tp_status tp_call_emit_background_job(tp_call *call, const char *handler, const char *idempotency_key,
                                       tp_text payload) {
   tp_contribution contribution = {
-      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_BACKGROUND_JOB,
+      .struct_size = sizeof(tp_contribution),
+      .kind = TP_KIND_BACKGROUND_JOB,
       .domain = tp_text_of(handler),
       .key = tp_text_of(idempotency_key),
       .value = payload,

@@ -29,7 +29,8 @@ enum { ROWS = sizeof rows / sizeof *rows };
 #define FIELD(...) +1
 _Static_assert(0
 #include "phases/fields.def"
-                   == ROWS - 1, "a payload field has no row in fields.def");
+                   == ROWS - 1,
+               "a payload field has no row in fields.def");
 
 /* Frozen for ever: hosts and libraries of different age pass fields by value and side by side. */
 _Static_assert(sizeof(tp_field) == 32 && offsetof(tp_field, kind) == 4 && offsetof(tp_field, number) == 8 &&

@@ -76,14 +76,13 @@ static void release(tp__attempt *attempt) {
   tp__turn_unref(turn);
 }
 
-static const tp__attempt_class class = {
-    .what = "history",
-    .call = call,
-    .accept = accept,
-    .abandoned = abandoned,
-    .late = late,
-    .settled = settled,
-    .release = release};
+static const tp__attempt_class class = {.what = "history",
+                                        .call = call,
+                                        .accept = accept,
+                                        .abandoned = abandoned,
+                                        .late = late,
+                                        .settled = settled,
+                                        .release = release};
 
 /* Half of what histories may take in all: a tenant whose store is slow leaves threads to the others. */
 static tp__permits *permits_of(tp_session *session) {

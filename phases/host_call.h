@@ -25,9 +25,9 @@ struct tp__host_call {
    *  looked at. */
   void (*on_end)(tp__host_call *call, tp_status status);
   void *ctx;
-  tp_status status;  /* the work's, or that of the token's completion */
-  tp_fault fault;    /* likewise */
-  bool counts;       /* a call of a shared history that has not ended: the owner's, then the work's or the token's */
+  tp_status status;    /* the work's, or that of the token's completion */
+  tp_fault fault;      /* likewise */
+  bool counts;         /* a call of a shared history that has not ended: the owner's, then the work's or the token's */
   const char *message; /* owner: what the work said of its failure; NULL: nothing, or it did not answer */
   size_t block_size;
 };

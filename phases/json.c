@@ -71,15 +71,31 @@ static void put_container(tp__out *out, tp_text container, bool map) {
 
 void tp__json_value(tp__out *out, tp_text value) {
   switch (tp_value_kind_of(value)) {
-    case TP_VALUE_BOOL: tp__out_string(out, tp_value_bool(value, false) ? "true" : "false"); break;
-    case TP_VALUE_INT: tp__out_int(out, tp_value_int(value, 0)); break;
-    case TP_VALUE_DOUBLE: tp__out_double(out, tp_value_double(value, 0)); break;
-    case TP_VALUE_TEXT: tp__json_string(out, tp_value_text(value)); break;
-    case TP_VALUE_BYTES: put_base64(out, tp_value_text(value)); break;
-    case TP_VALUE_ARRAY: put_container(out, value, false); break;
-    case TP_VALUE_MAP: put_container(out, value, true); break;
+    case TP_VALUE_BOOL:
+      tp__out_string(out, tp_value_bool(value, false) ? "true" : "false");
+      break;
+    case TP_VALUE_INT:
+      tp__out_int(out, tp_value_int(value, 0));
+      break;
+    case TP_VALUE_DOUBLE:
+      tp__out_double(out, tp_value_double(value, 0));
+      break;
+    case TP_VALUE_TEXT:
+      tp__json_string(out, tp_value_text(value));
+      break;
+    case TP_VALUE_BYTES:
+      put_base64(out, tp_value_text(value));
+      break;
+    case TP_VALUE_ARRAY:
+      put_container(out, value, false);
+      break;
+    case TP_VALUE_MAP:
+      put_container(out, value, true);
+      break;
     case TP_VALUE_NONE:
     case TP_VALUE_FORCE_32:
-    case TP_VALUE_NULL: tp__out_string(out, "null"); break;
+    case TP_VALUE_NULL:
+      tp__out_string(out, "null");
+      break;
   }
 }

@@ -20,7 +20,7 @@ struct tp__event_inbox;
 typedef struct tp__listener {
   /* never change */
   tp_allocator allocator; /* events that were taken may hold the listener for longer than the runtime lives */
-  const void *runtime; /* compared, never followed */
+  const void *runtime;    /* compared, never followed */
   uint64_t id;
   tp_event_fn on_event;
   void *ctx;

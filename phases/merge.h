@@ -26,8 +26,8 @@ enum {
 };
 
 enum {
-  TP__MERGE_INFRA = 1, /* subscribed through an alias whose system shows nothing to the model (TP__ALIAS_INFRA) */
-  TP__MERGE_BLOCK = 2, /* its reminders say why an action was blocked: no budget cuts them */
+  TP__MERGE_INFRA = 1,  /* subscribed through an alias whose system shows nothing to the model (TP__ALIAS_INFRA) */
+  TP__MERGE_BLOCK = 2,  /* its reminders say why an action was blocked: no budget cuts them */
   TP__MERGE_FAILED = 4, /* the last item is the engine's own diagnostic of a run that failed, which is reported */
 };
 
@@ -47,8 +47,8 @@ typedef struct tp__merge_input {
 typedef struct tp__merged_item {
   tp_merged_entry entry;
   const char *handler;
-  uint32_t flags;                 /* TP__MERGE_*, and the merge's own */
-  uint32_t order;                 /* its place in plan order among its kind */
+  uint32_t flags; /* TP__MERGE_*, and the merge's own */
+  uint32_t order; /* its place in plan order among its kind */
   tp_visibility visibility;
   struct tp__merged_item *joined; /* sections of one id, while the merge runs */
 } tp__merged_item;

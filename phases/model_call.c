@@ -209,12 +209,8 @@ static void release(tp__attempt *attempt) {
   tp__turn_unref(turn);
 }
 
-static const tp__attempt_class class = {.what = "model",
-                                        .call = call,
-                                        .accept = accept,
-                                        .abandoned = abandoned,
-                                        .settled = settled,
-                                        .release = release};
+static const tp__attempt_class class = {
+    .what = "model", .call = call, .accept = accept, .abandoned = abandoned, .settled = settled, .release = release};
 
 tp__model_call *tp__model_call_new(tp__turn *turn, tp__toolset *tools, tp_session *session, const tp_model *model,
                                    const tp_model_request *request) {
@@ -268,8 +264,8 @@ static void start_here(tp__model_call *c) {
 static tp_reason offer(tp__model_call *c) {
   TP__ASSERT(c->model.inbox);
   c->request.time_left_ms = time_left_ms(c);
-  c->base.inbox_item.work = (tp_work){
-      .struct_size = sizeof(tp_work), .kind = TP_WORK_MODEL, .self = c->model.self, .request = &c->request};
+  c->base.inbox_item.work =
+      (tp_work){.struct_size = sizeof(tp_work), .kind = TP_WORK_MODEL, .self = c->model.self, .request = &c->request};
   return tp__attempt_offer(&c->base, c->model.inbox, c->deadline_ns);
 }
 

@@ -12,14 +12,14 @@ typedef struct tp__model_call tp__model_call;
 struct tp__model_call {
   tp__attempt base;
   tp__turn *turn;      /* referenced: the request's memory is the turn's */
-  tp__past_view view;       /* what the request reads of the past */
+  tp__past_view view;  /* what the request reads of the past */
   tp__toolset *tools;  /* referenced: the request shows them; NULL: it has none */
   tp_session *session; /* referenced: history and model are its; NULL: a handler asks */
   tp_model model;
   tp_model_request request;
   int64_t deadline_ns; /* the turn's */
   /* written by the thread that completes the token, read by the owner when it has settled */
-  tp__arena answer_arena; /* begins behind the call, in its block */
+  tp__arena answer_arena;      /* begins behind the call, in its block */
   tp_model_response response;  /* in answer_arena */
   tp_status failure;           /* TP_OK: response is set */
   const char *failure_message; /* in answer_arena; may be NULL */

@@ -90,15 +90,15 @@ tp_status tp_tool_run_turn(tp_tool_run *tool_run, tp_session *session, const tp_
   return run(&nesting, session, request, ret_result, fault);
 }
 
-static tp_status submit(tp__nesting nesting, tp_session *session, const tp_turn_request *request,
-                        tp_turn_end_fn on_end, void *ctx, tp_submission **ret_submission, tp_fault *fault) {
+static tp_status submit(tp__nesting nesting, tp_session *session, const tp_turn_request *request, tp_turn_end_fn on_end,
+                        void *ctx, tp_submission **ret_submission, tp_fault *fault) {
   nesting.attempt = NULL;
   TP__TRY(check(nesting.parent, session, fault));
   return tp__session_submit(session, request, &nesting, on_end, ctx, ret_submission, fault);
 }
 
-tp_status tp_call_submit_turn(tp_call *call, tp_session *session, const tp_turn_request *request,
-                              tp_turn_end_fn on_end, void *ctx, tp_submission **ret_submission, tp_fault *fault) {
+tp_status tp_call_submit_turn(tp_call *call, tp_session *session, const tp_turn_request *request, tp_turn_end_fn on_end,
+                              void *ctx, tp_submission **ret_submission, tp_fault *fault) {
   return submit(of_call(call), session, request, on_end, ctx, ret_submission, fault);
 }
 

@@ -57,11 +57,8 @@ bool tp__people_permit(const tp_turn *turn) { return people_of(turn).permission 
 
 tp_permission tp__people_permission(const tp_turn *turn, const tp_tool_call *call, const tp_tool *tool) {
   tp__people people = people_of(turn);
-  tp_permission_request request = {.struct_size = sizeof request,
-                                   .ids = turn->core.ids,
-                                   .id_count = TP_ID_COUNT,
-                                   .call = call,
-                                   .tool = tool};
+  tp_permission_request request = {
+      .struct_size = sizeof request, .ids = turn->core.ids, .id_count = TP_ID_COUNT, .call = call, .tool = tool};
   int32_t says = people.permission(people.permission_ctx, &request);
   return says >= TP_PERMISSION_AUTO && says <= TP_PERMISSION_NEVER ? (tp_permission)says : TP_PERMISSION_NONE;
 }
@@ -130,11 +127,10 @@ static void report(const tp__question *q, const char *action, tp_text detail) {
 }
 
 static void report_end(tp__question *q, const tp__question_end *end) {
-  tp_text detail = tp__arena_printf(&q->arena, "%s%s%.*s%s%.*s%s%s", end->allowed ? "allowed" : end->why.data,
-                                    end->person.size ? " by " : "", (int)end->person.size,
-                                    end->person.size ? end->person.data : "", end->reason.size ? ": " : "",
-                                    (int)end->reason.size, end->reason.size ? end->reason.data : "", "; arguments ",
-                                    q->hash);
+  tp_text detail = tp__arena_printf(
+      &q->arena, "%s%s%.*s%s%.*s%s%s", end->allowed ? "allowed" : end->why.data, end->person.size ? " by " : "",
+      (int)end->person.size, end->person.size ? end->person.data : "", end->reason.size ? ": " : "",
+      (int)end->reason.size, end->reason.size ? end->reason.data : "", "; arguments ", q->hash);
   report(q, "answer", detail);
 }
 
@@ -168,9 +164,7 @@ static tp_status new_question(tp_turn *turn, const tp__question_spec *spec, tp__
   size_t block_size;
   tp__question *q = tp__block_take(tp__runtime_blocks(runtime), BLOCK_BYTES, &block_size);
   if (!q) return TP_ERR_NO_MEMORY;
-  *q = (tp__question){.turn = turn,
-                      .block_size = block_size,
-                      .spec = *spec};
+  *q = (tp__question){.turn = turn, .block_size = block_size, .spec = *spec};
   tp_status status = tp__attempt_init(&q->base, &class, &turn->core.strand);
   if (status != TP_OK) {
     tp__block_give(tp__runtime_blocks(runtime), q, block_size);

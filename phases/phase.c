@@ -216,7 +216,7 @@ static void entry_ended(tp__entry *e) {
     tp__event(run->turn, &(tp_event){.kind = TP_EVENT_PHASE_END,
                                      .phase = run->phase,
                                      .visibility = e->deciding_node == UINT32_MAX ? TP_VISIBILITY_USER_VISIBLE
-                                                                            : visibility_of(e, e->deciding_node),
+                                                                                  : visibility_of(e, e->deciding_node),
                                      .status = result->outcome,
                                      .text = result->reason,
                                      .subscription = result->subscription,
@@ -231,12 +231,11 @@ static void run_settled(tp__entry *e, uint32_t index) {
   tp_run_record record = tp__entry_run(e, index);
   const tp__run *more = tp__entry_more(e, index);
   const char *message = more ? more->message : NULL;
-  tp__event(run->turn,
-            &(tp_event){.kind = TP_EVENT_RUN,
-                        .phase = run->phase,
-                        .visibility = visibility_of(e, index),
-                        .run = &record,
-                        .text = tp_text_of(message)});
+  tp__event(run->turn, &(tp_event){.kind = TP_EVENT_RUN,
+                                   .phase = run->phase,
+                                   .visibility = visibility_of(e, index),
+                                   .run = &record,
+                                   .text = tp_text_of(message)});
 }
 
 static const tp_phase_result nothing = {.struct_size = sizeof nothing, .verdict = TP_VERDICT_NONE};
@@ -311,9 +310,8 @@ void tp__phase_begin(tp__phase_run *run) {
     return;
   }
   if (tp__turn_has_listener(turn))
-    tp__event(turn, &(tp_event){.kind = TP_EVENT_PHASE_BEGIN,
-                                .phase = run->phase,
-                                .visibility = TP_VISIBILITY_USER_VISIBLE});
+    tp__event(turn,
+              &(tp_event){.kind = TP_EVENT_PHASE_BEGIN, .phase = run->phase, .visibility = TP_VISIBILITY_USER_VISIBLE});
   tp__entry *entry =
       may_run_inline(run) ? tp__entry_run_inline(&turn->core, plan, run->fields, run->field_count) : NULL;
   run->result = nothing;
@@ -401,10 +399,9 @@ static __attribute__((noinline)) tp_status enter_slowly(tp_turn *turn, tp__insid
 static inline tp_status enter(tp_turn *turn, tp__inside *frame, tp_fault *fault) {
   const tp__strand *strand = &turn->core.strand;
   const tp_runtime *runtime = turn->core.runtime;
-  if (!turn->core.host_held || !turn->core.is_named || tp__inside_any() ||
-      tp__aptr_load_relaxed(&strand->inbox) || strand->wake_ns != TP__NEVER ||
-      tp__runtime_is_of_parent(runtime) || tp__runtime_life(runtime) >= TP__LIFE_STOPPING ||
-      tp__a32_load_acquire(&turn->core.busy))
+  if (!turn->core.host_held || !turn->core.is_named || tp__inside_any() || tp__aptr_load_relaxed(&strand->inbox) ||
+      strand->wake_ns != TP__NEVER || tp__runtime_is_of_parent(runtime) ||
+      tp__runtime_life(runtime) >= TP__LIFE_STOPPING || tp__a32_load_acquire(&turn->core.busy))
     return enter_slowly(turn, frame, fault);
   tp__a32_store_relaxed(&turn->core.busy, 1); /* as in tp__turn_enter() */
   tp__inside_enter(frame, runtime, TP__THREAD_OWNER);

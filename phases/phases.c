@@ -5,8 +5,7 @@ enum { REPLACE = 1, STOP = 2, ASK = 4, REVERSE = 8, PRIVILEGED = 16, CODE_ONLY =
 
 #define KIND(name) (1u << TP_KIND_##name)
 /* A list is a pointer and its count: the initializers of two neighbouring members of tp_phase. */
-#define FIELDS(...) \
-  (const uint32_t[]){__VA_ARGS__}, sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t)
+#define FIELDS(...) (const uint32_t[]){__VA_ARGS__}, sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t)
 #define NO_FIELDS NULL, 0
 
 #define PHASE(id, number, phase_name, phase_mode, traits, may_contribute, limit, policy, carried, changeable) \
@@ -44,11 +43,13 @@ const tp__alias tp__phase_aliases[TP__PHASE_ALIAS_COUNT] = {
 #define PHASE(...) +1
 _Static_assert(0
 #include "phases/phases.def"
-                   == TP_PHASE_TURN_STOP, "a phase has no row in phases.def");
+                   == TP_PHASE_TURN_STOP,
+               "a phase has no row in phases.def");
 #define ALIAS(...) +1
 _Static_assert(0
 #include "phases/phases.def"
-                   == TP__PHASE_ALIAS_COUNT, "TP__PHASE_ALIAS_COUNT is not the number of aliases in phases.def");
+                   == TP__PHASE_ALIAS_COUNT,
+               "TP__PHASE_ALIAS_COUNT is not the number of aliases in phases.def");
 
 bool tp__phase_takes_signal(uint32_t phase, tp_text kind) {
   static const struct {

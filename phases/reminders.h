@@ -11,8 +11,8 @@
 typedef struct tp__reminder {
   char *subscription;
   char *text;
-  bool block;      /* says why an action was blocked: never cut */
-  bool in_request; /* goes with the request under way */
+  bool block;       /* says why an action was blocked: never cut */
+  bool in_request;  /* goes with the request under way */
   uint32_t attempt; /* of a request, whose model.pre contributed it and which has not succeeded; 0: none */
 } tp__reminder;
 

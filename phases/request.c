@@ -100,7 +100,7 @@ tp_text tp__drive_shown_model(const tp__drive *d) {
 }
 
 tp_status tp__request_make(tp__drive *d, tp_model_request *ret_request, tp__past_view *ret_view) {
-  const tp_message *const *own = (const tp_message *const *)d->messages.items, *const *messages;
+  const tp_message *const *own = (const tp_message *const *)d->messages.items, *const * messages;
   size_t count;
   blocks b;
   TP__TRY(render_blocks(d, &b));

@@ -4,8 +4,8 @@
 #include "phases/drive.h"
 #include "phases/session.h"
 
-static tp_status make_drive(tp_session *session, const tp_turn_request *theirs, bool owned,
-                            const tp__nesting *nesting, tp__drive **ret_drive, tp_fault *fault) {
+static tp_status make_drive(tp_session *session, const tp_turn_request *theirs, bool owned, const tp__nesting *nesting,
+                            tp__drive **ret_drive, tp_fault *fault) {
   tp_turn_request request;
   TP__TRY(tp__request_read(theirs, &request, fault));
   TP__TRY(tp__runtime_ready(session->runtime, fault));

@@ -176,13 +176,13 @@ typedef struct property {
 
 /* The texts are slices of the schema's value; empty where it does not have the keyword. */
 struct tp__schema {
-  uint32_t kinds;             /* of values that its type allows: bits 1 << TP_VALUE_* */
+  uint32_t kinds; /* of values that its type allows: bits 1 << TP_VALUE_* */
   uint32_t property_count;
-  uint32_t required_count;    /* of the properties */
-  bool has_limits;            /* enum, minimum or maximum */
+  uint32_t required_count; /* of the properties */
+  bool has_limits;         /* enum, minimum or maximum */
   tp_text type, values, minimum, maximum, required;
-  const tp__schema *items;    /* NULL: any */
-  property *properties;       /* those of `properties` in its order, then those that are only required */
+  const tp__schema *items; /* NULL: any */
+  property *properties;    /* those of `properties` in its order, then those that are only required */
 };
 
 enum { TYPE, ENUM, ITEMS, MINIMUM, MAXIMUM, REQUIRED, PROPERTIES, RULES };

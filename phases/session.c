@@ -68,8 +68,7 @@ static tp_status take_options(tp_session *session, const tp_session_options *opt
                               tp_shared_history *shared) {
   if (options->model) {
     const tp_allocator *allocator = tp__runtime_allocator(session->runtime);
-    TP__TRY(tp__models_take(&session->models, allocator, options->model, options->fallbacks,
-                            options->fallback_count));
+    TP__TRY(tp__models_take(&session->models, allocator, options->model, options->fallbacks, options->fallback_count));
     session->owns_models = true;
   }
   session->agent = options->agent;
@@ -94,8 +93,7 @@ static void untake_options(tp_session *session) {
 /* The short form: one listener of everything, for as long as the session. */
 static tp_status listen_short(tp_session *session, const tp_session_options *options, tp_fault *fault) {
   if (!options->on_event) return TP_OK;
-  tp_listener listener = {
-      .struct_size = sizeof listener, .on_event = options->on_event, .ctx = options->event_ctx};
+  tp_listener listener = {.struct_size = sizeof listener, .on_event = options->on_event, .ctx = options->event_ctx};
   return tp__listeners_add(session->layer, &session->listeners, &listener, NULL, fault);
 }
 
@@ -113,8 +111,9 @@ tp_status tp_session_unlisten(tp_session *session, uint64_t id, tp_fault *fault)
 /* @param ret_shared  whose it is; NULL: the session's own, or in memory. */
 static tp_status choose_history(const tp_session_options *options, tp_runtime *runtime, tp_history *ret_history,
                                 tp_shared_history **ret_shared, tp_fault *fault) {
-  *ret_shared = options->history ? NULL : options->shared_history ? options->shared_history
-                                                                  : tp__runtime_options(runtime)->shared_history;
+  *ret_shared = options->history          ? NULL
+                : options->shared_history ? options->shared_history
+                                          : tp__runtime_options(runtime)->shared_history;
   if (options->history && options->shared_history)
     return tp__fail(fault, TP_ERR_USAGE, options->id,
                     "tp_session_options: set history or shared_history, and not both");

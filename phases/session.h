@@ -21,20 +21,20 @@ struct tp_session {
   tp_runtime *runtime;
   /* never change after open */
   char *id, *tenant, *workspace, *thread;
-  tp_agent *agent; /* NULL: bare */
+  tp_agent *agent;   /* NULL: bare */
   tp__models models; /* the session's or the agent's */
   bool owns_models;
-  tp_history history; /* load NULL: in memory, which is `messages` */
+  tp_history history;            /* load NULL: in memory, which is `messages` */
   tp_shared_history *shared;     /* referenced: whose history it is; NULL: the session's own */
   tp__history_user history_user; /* of shared; under its lock */
-  tp__people people; /* its own; NULL: the runtime's */
-  int64_t history_tokens_max; /* 0: none */
-  tp_compact_fn compact;      /* NULL: none */
+  tp__people people;             /* its own; NULL: the runtime's */
+  int64_t history_tokens_max;    /* 0: none */
+  tp_compact_fn compact;         /* NULL: none */
   void *compact_ctx;
   uint32_t queued_max;
   tp__tenant *tenant_queue; /* NULL: the runtime does not limit how many turns run */
-  uint64_t number; /* rises in the order of the lists, which a walk needs */
-  void *data;      /* the host's */
+  uint64_t number;          /* rises in the order of the lists, which a walk needs */
+  void *data;               /* the host's */
   int64_t opened_unix_ms;
   tp__listeners listeners; /* has a lock of its own */
   /* atomic */
@@ -54,7 +54,7 @@ struct tp_session {
   void (*on_end)(void *ctx);
   void *on_end_ctx;
   /* the running turn's owner */
-  bool started; /* history loaded, session.start fired */
+  bool started;                 /* history loaded, session.start fired */
   tp_turn_outcome last_outcome; /* of the last turn that ran; NONE: none has */
   tp_status last_code;
   tp__past *past; /* referenced */

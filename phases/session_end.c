@@ -161,8 +161,7 @@ static void close_session(tp_session *session, const tp_session_end *end, bool t
     return;
   }
   bool first = !tp__a32_exchange_acq_rel(&session->end_asked, 1); /* else a drain has asked, and it runs, or has */
-  if (!first && told)
-    log_late_close(session);
+  if (!first && told) log_late_close(session);
   bool over = give_up_handle(session, on_end, ctx);
   if (first) end_here_or_there(session, end);
   else if (over) tp__session_closed(session);

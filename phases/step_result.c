@@ -151,9 +151,8 @@ static void note_overruled(tp__drive *d, const char *subscription, tp_text objec
 tp__step tp__denial_of_turn_stop(tp__drive *d) {
   const tp_phase_result *result = &d->phase.result;
   const char *subscription = result->subscription ? result->subscription : "";
-  tp_text objection =
-      tp__arena_printf(&d->arena, "hook %s does not let the turn end: %.*s", subscription, (int)result->reason.size,
-                       result->reason.data ? result->reason.data : "");
+  tp_text objection = tp__arena_printf(&d->arena, "hook %s does not let the turn end: %.*s", subscription,
+                                       (int)result->reason.size, result->reason.data ? result->reason.data : "");
   if (d->stop_denials == STOP_DENIALS_MAX) {
     note_overruled(d, subscription, objection.data ? objection : tp_text_of("no memory"));
     return TP__STEP_COMMIT;

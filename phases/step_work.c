@@ -72,7 +72,7 @@ static bool keep_response(tp__drive *d, const tp_model_response *response) {
       !tp__calls_copy(&d->arena, response->calls, response->call_count, &d->calls))
     return false;
   d->call_count = response->call_count;
-  for (size_t i = 0; i < d->call_count; i++) { /* results answer calls by id */
+  for (size_t i = 0; i < d->call_count; i++) {                   /* results answer calls by id */
     tp_tool_call *call = (tp_tool_call *)(uintptr_t)d->calls[i]; /* the copy is ours */
     if (call->id.size == 0) call->id = tp__arena_printf(&d->arena, "call-%u-%zu", d->iterations, i);
     if (!call->id.data) return false;
@@ -160,10 +160,9 @@ void tp__step_model(tp__drive *d) {
   }
   tp_model_request request;
   tp__past_view view = {NULL, NULL};
-  tp__model_call *call =
-      tp__request_make(d, &request, &view) == TP_OK
-          ? tp__model_call_new(&d->turn->core, d->turn->toolset, d->session, model, &request)
-          : NULL;
+  tp__model_call *call = tp__request_make(d, &request, &view) == TP_OK
+                             ? tp__model_call_new(&d->turn->core, d->turn->toolset, d->session, model, &request)
+                             : NULL;
   if (!call) {
     tp__past_view_fini(&view);
     tp__drive_no_memory(d);
@@ -221,8 +220,8 @@ void tp__step_tools(tp__drive *d) {
   tp__dispatch *dispatch;
   d->waits_since_ns = tp__now_ns();
   d->results = tp__arena_zero(&d->arena, d->call_count * sizeof *d->results);
-  if (!d->results || tp__dispatch_begin(d->turn, d->calls, d->call_count, d->results, remind, tools_ended, d,
-                                        &dispatch) != TP_OK)
+  if (!d->results ||
+      tp__dispatch_begin(d->turn, d->calls, d->call_count, d->results, remind, tools_ended, d, &dispatch) != TP_OK)
     tp__drive_no_memory(d);
 }
 
@@ -317,4 +316,3 @@ void tp__step_commit(tp__drive *d) {
   d->waits_since_ns = tp__now_ns();
   tp__host_call_start(call, TP__NEVER); /* whatever the turn's deadline: what was done is kept */
 }
-

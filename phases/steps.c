@@ -104,7 +104,8 @@ void tp__drive_remind(tp__drive *d, const char *subscription, tp_text text, bool
   uint32_t dropped = waiting->dropped;
   if (tp__reminders_add(waiting, subscription, text, block) && waiting->dropped == dropped) return;
   tp_contribution lost = {
-      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_DIAGNOSTIC,
+      .struct_size = sizeof(tp_contribution),
+      .kind = TP_KIND_DIAGNOSTIC,
       .severity = TP_SEVERITY_WARNING,
       .key = tp_text_of("reminder.dropped"),
       .text = tp_text_of("more reminders wait for a request than a session keeps: one was dropped")};

@@ -165,9 +165,9 @@ static void run_settled(void *ctx, const tp__tool_answer *answer) {
   slot->run = NULL;
   set_now(d, answer->ended_ns);
   if (!answer->started_ns) { /* it never got a thread, or was not taken from its inbox */
-    tp__toolcall_stop(slot, kind,
-                  answer->end == TP__REFUSED ? tp__toolcall_refused(slot->tool, answer->refusal)
-                                             : tp__toolcall_unanswered(kind));
+    tp__toolcall_stop(
+        slot, kind,
+        answer->end == TP__REFUSED ? tp__toolcall_refused(slot->tool, answer->refusal) : tp__toolcall_unanswered(kind));
     return;
   }
   slot->started_ns = answer->started_ns;
@@ -288,9 +288,9 @@ bool tp__toolcall_ask(tp__tool_slot *slot, const char *by, uint32_t phase, tp_te
 /* Where there is no memory for more words, those of the library must do. */
 static void deny_asked(tp__tool_slot *slot, tp_text words, tp_text person, tp_text reason) {
   const char *by = person.size > 0 ? " by " : "", *because = reason.size > 0 ? ": " : "";
-  tp_text whole = tp__arena_printf(&slot->dispatch->texts, "%.*s%s%.*s%s%.*s", (int)words.size, words.data, by,
-                                   (int)person.size, person.size ? person.data : "", because, (int)reason.size,
-                                   reason.size ? reason.data : "");
+  tp_text whole =
+      tp__arena_printf(&slot->dispatch->texts, "%.*s%s%.*s%s%.*s", (int)words.size, words.data, by, (int)person.size,
+                       person.size ? person.data : "", because, (int)reason.size, reason.size ? reason.data : "");
   tp__toolcall_deny(slot, slot->ask->phase, slot->ask->by, whole.data ? whole : words, false);
 }
 
@@ -315,8 +315,9 @@ static void put_question(tp__tool_slot *slot) {
   tp__question_spec spec = {
       .phase = ask->phase, .subscription = ask->by, .reason = ask->reason, .call = tp__toolcall_of(slot)};
   tp_status status = tp__question_put(turn, &spec, answered, slot, &ask->question);
-  if (status != TP_OK) deny_asked(slot, tp_text_of("it asks a person, and the question could not be put"), none,
-                                  tp_text_of(tp_status_text(status)));
+  if (status != TP_OK)
+    deny_asked(slot, tp_text_of("it asks a person, and the question could not be put"), none,
+               tp_text_of(tp_status_text(status)));
 }
 
 /* @return whether the call goes on; else it was denied. */
@@ -326,7 +327,7 @@ static bool permitted(tp__tool_slot *slot) {
       return true;
     case TP_PERMISSION_ASK:
       return tp__toolcall_ask(slot, "permission", TP_PHASE_TOOL_PRE,
-                          tp_text_of("the host asks before each call of this tool"));
+                              tp_text_of("the host asks before each call of this tool"));
     default:
       tp__toolcall_deny(slot, TP_PHASE_TOOL_PRE, "permission", tp_text_of("the host does not permit this tool"), false);
       return false;

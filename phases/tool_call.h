@@ -36,18 +36,18 @@ struct tp__tool_slot {
   tp__dispatch *dispatch;
   tp__tool_slot *next; /* in dispatch->waiting */
   tp__tool_entry *tool;
-  tp__tool_attempt *run; /* open */
-  tp__tool_gate *gate;   /* NULL: no phase of tools has subscriptions */
-  tp__tool_ask *ask;     /* NULL: no gate has asked */
-  tp__tool_order *order; /* NULL: its tool has no keys */
+  tp__tool_attempt *run;    /* open */
+  tp__tool_gate *gate;      /* NULL: no phase of tools has subscriptions */
+  tp__tool_ask *ask;        /* NULL: no gate has asked */
+  tp__tool_order *order;    /* NULL: its tool has no keys */
   const tp_tool_call *call; /* what the model asked for, or what tool.rewrite made of it */
-  int64_t started_ns;    /* 0: not yet */
-  uint64_t kept_id;      /* the store keeps that it began; 0: it does not */
+  int64_t started_ns;       /* 0: not yet */
+  uint64_t kept_id;         /* the store keeps that it began; 0: it does not */
   uint32_t index;
   bool is_cancelled; /* it alone, or its response: nothing more begins for it but its end phases */
-  bool is_partial; /* what the tool said was too long, and part of it is left out */
-  bool settled; /* it has its result */
-  bool done;    /* nothing more will come */
+  bool is_partial;   /* what the tool said was too long, and part of it is left out */
+  bool settled;      /* it has its result */
+  bool done;         /* nothing more will come */
 };
 
 static inline const tp_tool_call *tp__toolcall_of(const tp__tool_slot *slot) { return slot->call; }

@@ -22,10 +22,9 @@ static void put_task_key(tp__tool_slot *slot, uint32_t *count) {
 
 static void put_arguments(tp__tool_slot *slot, uint32_t *count) {
   const tp_tool_call *call = tp__toolcall_of(slot);
-  slot->gate->fields[(*count)++] =
-      (tp_field){.id = TP_FIELD_ARGUMENTS,
-                 .kind = call->malformed ? TP_FIELD_KIND_TEXT : TP_FIELD_KIND_VALUE,
-                 .text = call->arguments};
+  slot->gate->fields[(*count)++] = (tp_field){.id = TP_FIELD_ARGUMENTS,
+                                              .kind = call->malformed ? TP_FIELD_KIND_TEXT : TP_FIELD_KIND_VALUE,
+                                              .text = call->arguments};
 }
 
 static void put_int(tp__tool_slot *slot, uint32_t *count, uint32_t id, int64_t number) {
@@ -36,12 +35,12 @@ static void begin_phase(tp__tool_slot *slot, uint32_t phase, uint32_t field_coun
                         void (*on_end)(tp__phase_run *run)) {
   slot->dispatch->stale = true;
   slot->gate->phase = (tp__phase_run){.turn = slot->dispatch->turn,
-                                  .phase = phase,
-                                  .ignores_cancel = ignores_cancel,
-                                  .fields = slot->gate->fields,
-                                  .field_count = field_count,
-                                  .on_end = on_end,
-                                  .ctx = slot};
+                                      .phase = phase,
+                                      .ignores_cancel = ignores_cancel,
+                                      .fields = slot->gate->fields,
+                                      .field_count = field_count,
+                                      .on_end = on_end,
+                                      .ctx = slot};
   tp__phase_begin(&slot->gate->phase);
 }
 
@@ -188,7 +187,7 @@ static bool take_rewrite(tp__tool_slot *slot, const tp_merged *merged) {
   if (ok && tp_merged_replaced(merged, TP_FIELD_RESULT)) ok = take_result(slot, merged);
   if (!ok)
     tp__toolcall_deny(slot, TP_PHASE_TOOL_REWRITE, "tool.rewrite", tp_text_of("no memory for what it was rewritten to"),
-                  false);
+                      false);
   return ok;
 }
 

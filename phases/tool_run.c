@@ -10,7 +10,7 @@ enum { BLOCK_BYTES = 1024 };
 /* What a function on another thread needs is copied: the toolset and the dispatch may be gone before it returns. */
 struct tp__tool_attempt {
   tp__attempt base;
-  tp__turn *turn;      /* referenced */
+  tp__turn *turn; /* referenced */
   size_t block_size;
   tp__tool_settled_fn settled;
   void *ctx;
@@ -165,18 +165,15 @@ static int64_t deadline_of(const tp__attempt *base, int64_t offered_ns) {
 }
 
 /* The call may have waited for a permit: its limit counts from here. */
-static void offered(tp__attempt *base, int64_t now_ns) {
-  of(base)->run.deadline_ns = deadline_of(base, now_ns);
-}
+static void offered(tp__attempt *base, int64_t now_ns) { of(base)->run.deadline_ns = deadline_of(base, now_ns); }
 
-static const tp__attempt_class class = {
-    .what = "tool",
-    .offered = offered,
-    .abandoned = abandoned,
-    .call = call,
-    .accept = accept,
-    .settled = settled,
-    .release = release};
+static const tp__attempt_class class = {.what = "tool",
+                                        .offered = offered,
+                                        .abandoned = abandoned,
+                                        .call = call,
+                                        .accept = accept,
+                                        .settled = settled,
+                                        .release = release};
 
 tp_status tp_tool_complete(tp_token token, bool is_error, tp_text text) {
   tp__answer answer = {.kind = is_error ? TP_ANSWER_FAILED : TP_ANSWER_DONE};
@@ -189,8 +186,7 @@ static tp__tool_attempt *new_attempt(const tp_tool_run *run) {
   size_t block_size;
   tp__tool_attempt *a = tp__block_take(tp__runtime_blocks(runtime), BLOCK_BYTES, &block_size);
   if (!a) return NULL;
-  *a = (tp__tool_attempt){
-      .turn = run->turn, .block_size = block_size, .bytes_max = run->bytes_max};
+  *a = (tp__tool_attempt){.turn = run->turn, .block_size = block_size, .bytes_max = run->bytes_max};
   if (tp__attempt_init(&a->base, &class, &run->turn->strand) != TP_OK) {
     tp__block_give(tp__runtime_blocks(runtime), a, block_size);
     return NULL;
@@ -297,8 +293,8 @@ tp_reason tp__tool_run_start(const tp_tool_run *run, const tp__tool_entry *tool,
   base->pool_item.permits_max = tool->concurrent_max;
   base->pool_item.phase = TP_PHASE_TOOL_PRE;
   base->pool_item.inbox = tool->inbox;
-  base->inbox_item.work = (tp_work){
-      .struct_size = sizeof(tp_work), .kind = TP_WORK_TOOL, .self = tool->self, .run = &a->run};
+  base->inbox_item.work =
+      (tp_work){.struct_size = sizeof(tp_work), .kind = TP_WORK_TOOL, .self = tool->self, .run = &a->run};
   tp_reason refused = tool->inbox ? tp__attempt_offer_permitted(base, run->turn->deadline_ns, tool->timeout_ns)
                                   : tp__attempt_start(base, run->turn->deadline_ns, tool->timeout_ns);
   if (refused) tp__attempt_unref(base);

@@ -26,13 +26,13 @@ tp_text tp__tool_said_text(const tp__tool_said *said);
 struct tp_tool_run {
   tp__turn *turn;
   const tp_text *call_id, *arguments;
-  const char *name;            /* the tool's */
-  tp__closure *closure;        /* the tool's; its attempts have references of their own */
+  const char *name;     /* the tool's */
+  tp__closure *closure; /* the tool's; its attempts have references of their own */
   int64_t deadline_ns;
-  size_t bytes_max;            /* of the answer: longer ones keep head and tail */
-  tp__arena *arena;            /* of the answer; the thread's that runs the function */
-  tp__tool_attempt *attempt;   /* NULL: on the owner, and it has not deferred */
-  int64_t started_ns;          /* on the owner */
+  size_t bytes_max;          /* of the answer: longer ones keep head and tail */
+  tp__arena *arena;          /* of the answer; the thread's that runs the function */
+  tp__tool_attempt *attempt; /* NULL: on the owner, and it has not deferred */
+  int64_t started_ns;        /* on the owner */
   tp__tool_said said;
 };
 

@@ -21,7 +21,7 @@ typedef enum tp__tool_policy { TP__TOOL_FREE = 0, TP__TOOL_DENY = 1, TP__TOOL_AS
 struct tp__tool_entry {
   tp_tool_fn run; /* NULL: inbox */
   void *self;
-  tp_inbox *inbox; /* the closure has a reference */
+  tp_inbox *inbox;      /* the closure has a reference */
   tp__closure *closure; /* referenced; NULL: it holds nothing of the host's */
   bool is_inline;
   bool out_of_scope; /* the turn's agent may not use it */
@@ -40,7 +40,7 @@ struct tp__tool_entry {
 
 struct tp__toolset {
   tp_runtime *runtime;
-  tp__a32 refs; /* acq_rel: the turn's, and one of each request that shows the tools */
+  tp__a32 refs;    /* acq_rel: the turn's, and one of each request that shows the tools */
   tp__arena arena; /* the descriptors */
   tp__tool_entry *entries;
   size_t count;
@@ -82,24 +82,24 @@ struct tp__dispatch {
   bool has_create, has_rewrite, has_pre, has_result, has_post; /* whether these phases of tools have subscriptions */
   bool has_gates;                                              /* whether one of them has */
   bool has_permission;                                         /* the host's callback is asked for each call */
-  bool has_listener;                  /* of events */
+  bool has_listener;                                           /* of events */
   tp_timestamps timestamps;
-  bool stale;                 /* now_ns is older than what was done since */
-  int64_t now_ns;             /* when the clock was read last: the end of one call is the start of the next */
-  tp__tool_entry *last;       /* the tool that was looked up last */
-  tp__tool_slot *free;        /* for the next call */
-  tp__tool_slot *pending;     /* of calls that did not end where they began */
-  tp__link ordered;           /* calls that have keys and are not through, in call order */
-  tp__link resumable;         /* those of them whose wait is to be looked at again */
-  bool resumes;               /* that is under way */
-  tp_tool_run run;            /* of an inline tool: one after the other */
-  tp_event begin, end;        /* whose they are was filled in once */
-  int64_t wall_ns;            /* when their unix_ms was looked at */
-  tp__arena texts;      /* what the results point to */
-  tp__arena scratch;    /* the slots: gone with the end */
-  char *id_room;        /* for the next id that cannot be borrowed */
-  bool calls_stay;      /* ids and names need no copy */
-  tp__remind_fn remind; /* may be NULL */
+  bool stale;             /* now_ns is older than what was done since */
+  int64_t now_ns;         /* when the clock was read last: the end of one call is the start of the next */
+  tp__tool_entry *last;   /* the tool that was looked up last */
+  tp__tool_slot *free;    /* for the next call */
+  tp__tool_slot *pending; /* of calls that did not end where they began */
+  tp__link ordered;       /* calls that have keys and are not through, in call order */
+  tp__link resumable;     /* those of them whose wait is to be looked at again */
+  bool resumes;           /* that is under way */
+  tp_tool_run run;        /* of an inline tool: one after the other */
+  tp_event begin, end;    /* whose they are was filled in once */
+  int64_t wall_ns;        /* when their unix_ms was looked at */
+  tp__arena texts;        /* what the results point to */
+  tp__arena scratch;      /* the slots: gone with the end */
+  char *id_room;          /* for the next id that cannot be borrowed */
+  bool calls_stay;        /* ids and names need no copy */
+  tp__remind_fn remind;   /* may be NULL */
   void (*on_end)(tp__dispatch *dispatch);
   void *ctx;
   tp__link kept; /* in turn->kept_dispatches, when it has ended and its results are still read */

@@ -29,7 +29,7 @@ struct tp__phase_run {
   tp_turn *turn;
   uint32_t phase;
   bool own_contexts;      /* prompt context is this run's alone and does not enter the turn's set (model.pre) */
-  bool ignores_cancel;         /* on its own budget, also after cancel or a passed deadline */
+  bool ignores_cancel;    /* on its own budget, also after cancel or a passed deadline */
   int64_t budget_ns;      /* 0: the plan's */
   const tp_field *fields; /* stay till on_end */
   uint32_t field_count;
@@ -70,9 +70,9 @@ struct tp_turn {
   tp__turn core;
   tp__operation operation;
   /* never changes */
-  tp_session *session; /* NULL: bare. Not referenced by a turn that its host drives */
-  void *session_data, *data;       /* the host's */
-  tp_agent *agent;                 /* referenced as long as the turn's memory; NULL: none */
+  tp_session *session;            /* NULL: bare. Not referenced by a turn that its host drives */
+  void *session_data, *data;      /* the host's */
+  tp_agent *agent;                /* referenced as long as the turn's memory; NULL: none */
   tp__listener_set *listeners[2]; /* referenced; the first is NULL: there is none */
   /* owner only */
   uint64_t event_sequence;
@@ -83,8 +83,8 @@ struct tp_turn {
   tp__link kept_dispatches; /* ended, with results that the host may read till the end */
   uint32_t questions_open;
   int64_t asked_since_ns, asked_deadline_ns; /* while one is open: since when, and the deadline at that time */
-  tp__people people; /* the session's own; NULL: the runtime's */
-  const struct tp__task_view *task; /* of a turn that task.c made; NULL: of none */
+  tp__people people;                         /* the session's own; NULL: the runtime's */
+  const struct tp__task_view *task;          /* of a turn that task.c made; NULL: of none */
   /* never changes */
   tp__agent_layer *layer;
 };
@@ -102,11 +102,11 @@ typedef struct tp__nesting {
 
 typedef struct tp__turn_ids {
   const char *tenant, *agent, *workspace, *session, *thread;
-  tp_session *of;           /* NULL: bare */
+  tp_session *of; /* NULL: bare */
   void *session_data;
-  tp__listeners *listeners; /* the session's; NULL: none but the runtime's */
-  const tp__people *people; /* the session's own; NULL: none */
-  tp_agent *used_agent;     /* whose config handlers of the turn read; referenced by the turn; NULL: none */
+  tp__listeners *listeners;   /* the session's; NULL: none but the runtime's */
+  const tp__people *people;   /* the session's own; NULL: none */
+  tp_agent *used_agent;       /* whose config handlers of the turn read; referenced by the turn; NULL: none */
   const tp__nesting *nesting; /* NULL: not a nested turn */
 } tp__turn_ids;
 

@@ -11,6 +11,7 @@ breach. Exit: 0 none, 1 some, 2 the lint itself is broken.
 
 import os
 import re
+import subprocess
 import sys
 
 LIBRARY = r'(runtime|phases|providers|stores|domains)/.*\.[ch]$'
@@ -526,6 +527,44 @@ def check_the_lint(tree):
     return broken
 
 
+# ---- the form of C, which a tool knows ----
+
+
+def misformatted(root, paths, text=None):
+    """What clang-format would write otherwise, as (file, line) of each first difference; text: of one file, planted."""
+    command = ['clang-format', '--dry-run', '-Werror', '--ferror-limit=1']
+    command += paths if text is None else ['--assume-filename=' + paths[0]]
+    done = subprocess.run(command, cwd=root, input=text, stderr=subprocess.PIPE, text=True, check=False)
+    found = re.findall(r'^(.+?):(\d+):\d+: error: code should be clang-formatted', done.stderr, re.M)
+    if done.returncode != 0 and not found:
+        raise RuntimeError('clang-format failed: ' + done.stderr)
+    return found
+
+
+def has_the_formatter():
+    """Other versions than that of Debian 12 write other code."""
+    try:
+        said = subprocess.run(['clang-format', '--version'], stdout=subprocess.PIPE, text=True, check=False).stdout
+    except OSError:
+        return False
+    return re.search(r'version 14\.', said) is not None
+
+
+def check_the_form(tree):
+    """@return how many files differ; the lint is broken where a planted difference is not seen."""
+    if not has_the_formatter():
+        print('lint: the formatting was not checked: there is no clang-format 14')
+        return 0
+    if not misformatted(tree.root, ['runtime/zzz.c'], 'int  zzz;\n') or \
+            misformatted(tree.root, ['runtime/zzz.c'], 'int zzz;\n'):
+        print('lint: clang-format does not see what was planted')
+        sys.exit(2)
+    found = misformatted(tree.root, [path for path in tree.files if re.match(ANY_C, path)])
+    for path, line in found:
+        print('%s:%s: not as .clang-format says: run clang-format -i (version 14)' % (path, line))
+    return len(found)
+
+
 def main():
     if len(sys.argv) != 2 or not os.path.isfile(os.path.join(sys.argv[1], 'meson.build')):
         print('usage: lint.py ROOT (the folder with the root meson.build)', file=sys.stderr)
@@ -535,7 +574,7 @@ def main():
     if broken:
         print('\n'.join('lint: ' + message for message in broken))
         return 2
-    found = 0
+    found = check_the_form(tree)
     for path in tree.files:
         for line, message in breaches(path, tree.read(path), tree):
             print('%s:%d: %s' % (path, line, message))

@@ -25,8 +25,7 @@ static tp_answer do_nothing(void *self, tp_call *call) {
 static tp_status subscribe(tp_edit *edit, uint32_t phase, int number, tp_fault *fault) {
   char id[32];
   snprintf(id, sizeof id, "nothing.%u.%d", phase, number);
-  tp_subscription subscription = {
-      .struct_size = sizeof subscription, .id = id, .handler = "nothing", .phase = phase};
+  tp_subscription subscription = {.struct_size = sizeof subscription, .id = id, .handler = "nothing", .phase = phase};
   return tp_edit_add_subscription(edit, &subscription, fault);
 }
 

@@ -135,8 +135,7 @@ static int run_turns(bench *b) {
 
 static void print_report(const bench *b, cli_output *output) {
   cli_machine machine = cli_machine_read();
-  cli_report report = {
-      .arguments = b->arguments, .machine = &machine, .baseline = &b->baseline, .round = &b->round};
+  cli_report report = {.arguments = b->arguments, .machine = &machine, .baseline = &b->baseline, .round = &b->round};
   if (b->arguments->json) cli_report_print_json(&report, output);
   else cli_report_print(&report, output);
   cli_flush(output);

@@ -19,8 +19,8 @@ static uint32_t index_of(uint64_t value) {
 static cli_bucket bucket_at(uint32_t index, uint64_t count) {
   uint32_t shift = index < 2 * SLOTS ? 0 : index / SLOTS - 1;
   uint64_t from = (uint64_t)(index - shift * SLOTS) << shift, to = from + (UINT64_C(1) << shift);
-  return (cli_bucket){.from = (int64_t)from, .to = to > INT64_MAX ? INT64_MAX : (int64_t)to, .count = count,
-                      .next = index + 1};
+  return (cli_bucket){
+      .from = (int64_t)from, .to = to > INT64_MAX ? INT64_MAX : (int64_t)to, .count = count, .next = index + 1};
 }
 
 static uint64_t *octave_at(cli_histogram *histogram, uint32_t octave) {

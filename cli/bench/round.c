@@ -86,9 +86,9 @@ typedef struct load {
   uint64_t number; /* unlike that of any other; from 1 */
   pthread_mutex_t mutex;
   pthread_cond_t ended;
-  uint32_t clients_left; /* under mutex */
-  tp_status status;    /* under mutex: the first failure */
-  tp_fault fault;      /* under mutex */
+  uint32_t clients_left;          /* under mutex */
+  tp_status status;               /* under mutex: the first failure */
+  tp_fault fault;                 /* under mutex */
   cli_statistics *all_statistics; /* under mutex: of every thread that measures */
 } load;
 

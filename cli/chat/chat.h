@@ -22,7 +22,7 @@ typedef struct cli_chat {
   cli_events events; /* of the newest turn; with --json those that are not printed yet */
   cli_screen screen;
   cli_interrupt interrupt;
-  cli_ask ask;        /* questions about tool calls, to the terminal */
+  cli_ask ask; /* questions about tool calls, to the terminal */
   bool may_ask;
   char *last; /* the user's newest message, for /retry; NULL: none */
   size_t last_size, messages;

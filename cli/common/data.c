@@ -137,9 +137,8 @@ void cli_data_add_run(cli_map *map, const tp_run_record *run, bool with_limit) {
 
 void cli_data_write_ids(tp_writer *writer, const void *source) {
   static const char *const names[TP_ID_COUNT] = {
-      [TP_ID_TENANT] = "tenant", [TP_ID_AGENT] = "agent", [TP_ID_WORKSPACE] = "workspace",
-      [TP_ID_SESSION] = "session", [TP_ID_THREAD] = "thread", [TP_ID_TURN] = "turn",
-      [TP_ID_TASK] = "task", [TP_ID_RUN] = "run"};
+      [TP_ID_TENANT] = "tenant", [TP_ID_AGENT] = "agent", [TP_ID_WORKSPACE] = "workspace", [TP_ID_SESSION] = "session",
+      [TP_ID_THREAD] = "thread", [TP_ID_TURN] = "turn",   [TP_ID_TASK] = "task",           [TP_ID_RUN] = "run"};
   const tp_text *ids = source;
   cli_map p = {.writer = writer};
   for (size_t i = 0; i < TP_ID_COUNT; i++)

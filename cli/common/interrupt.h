@@ -12,15 +12,15 @@
 #include "turnphase/turnphase.h"
 
 typedef struct cli_interrupt {
-  pthread_t thread;           /* never changes while it runs */
+  pthread_t thread; /* never changes while it runs */
   bool runs;
   pthread_mutex_t mutex;
-  tp_submission *submission;  /* under mutex: the turn under way, or NULL */
-  bool interrupted;           /* under mutex */
-  bool stopping;              /* under mutex: the next SIGINT is that of cli_interrupt_stop() */
-  bool turns_only;            /* under mutex: cli_interrupt_turns_only() */
-  unsigned count;             /* under mutex: with turns_only, of SIGINT in this turn */
-  int bell;                   /* never changes while it runs: an eventfd, readable after a SIGINT that met no turn, or,
+  tp_submission *submission; /* under mutex: the turn under way, or NULL */
+  bool interrupted;          /* under mutex */
+  bool stopping;             /* under mutex: the next SIGINT is that of cli_interrupt_stop() */
+  bool turns_only;           /* under mutex: cli_interrupt_turns_only() */
+  unsigned count;            /* under mutex: with turns_only, of SIGINT in this turn */
+  int bell;                  /* never changes while it runs: an eventfd, readable after a SIGINT that met no turn, or,
                                  without turns_only, after any; -1: none */
 } cli_interrupt;
 

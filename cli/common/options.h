@@ -30,13 +30,15 @@ enum {
   CLI_ASK = 2097152,
   CLI_OF_TURN = CLI_TIME | CLI_BLAME | CLI_CHAIN | CLI_EXPLAIN,
   CLI_EVERY = CLI_PLAN | CLI_PHASES | CLI_RUN | CLI_EXIT_STATUS | CLI_BENCH | CLI_RUNS | CLI_SHOW | CLI_JOBS |
-              CLI_STORE | CLI_HOOKS | CLI_MEMORY | CLI_CHAT | CLI_OF_TURN | CLI_PLOT | CLI_TOOL |
-              CLI_WORKER | CLI_ASK
+              CLI_STORE | CLI_HOOKS | CLI_MEMORY | CLI_CHAT | CLI_OF_TURN | CLI_PLOT | CLI_TOOL | CLI_WORKER | CLI_ASK
 };
 
 enum { CLI_OPERANDS_MAX = 4 };
 #define CLI_LIMIT_NOT_GIVEN UINT32_MAX
-enum { CLI_LIMIT = 100, CLI_FOLLOW_LIMIT = 10 }; /* rows of a list, and phases before those that are followed, without
+enum {
+  CLI_LIMIT = 100,
+  CLI_FOLLOW_LIMIT = 10
+}; /* rows of a list, and phases before those that are followed, without
                                                     --limit */
 
 /** Words of an option that may be given several times, NULL behind the last; freed by cli_arguments_free(). */
@@ -63,7 +65,7 @@ typedef struct cli_model_names {
 typedef enum cli_histograms {
   CLI_HISTOGRAMS_NONE = 0,
   CLI_HISTOGRAMS_PHASES = 1,
-  CLI_HISTOGRAMS_ALL = 2        /* of each subscription, too */
+  CLI_HISTOGRAMS_ALL = 2 /* of each subscription, too */
 } cli_histograms;
 
 /** The language of a script. */
@@ -75,11 +77,7 @@ typedef enum cli_language {
 } cli_language;
 
 /** How a history that is too long is made shorter. */
-typedef enum cli_compact {
-  CLI_COMPACT_NONE = 0,
-  CLI_COMPACT_SUMMARIZE = 1,
-  CLI_COMPACT_DROP = 2
-} cli_compact;
+typedef enum cli_compact { CLI_COMPACT_NONE = 0, CLI_COMPACT_SUMMARIZE = 1, CLI_COMPACT_DROP = 2 } cli_compact;
 
 /** What the command line said. Texts are the command line's own. */
 typedef struct cli_arguments {
@@ -90,7 +88,7 @@ typedef struct cli_arguments {
   const char *data, *tenant, *workspace, *payload, *hooks, *write, *files, *skills;
   const char *session, *turn, *handler, *state, *since, *scope, *name;
   const char *format, *output, *age, *size, *reason, *by;
-  const char *operand;          /* the first word that is no option; NULL when there is none */
+  const char *operand;                    /* the first word that is no option; NULL when there is none */
   const char *operands[CLI_OPERANDS_MAX]; /* all of them */
   size_t operand_count;
   cli_language language;
@@ -100,13 +98,13 @@ typedef struct cli_arguments {
   const char *environment, *key;
   cli_colour colour;
   uint32_t turns, warm_up, concurrency;
-  uint32_t jobs, lease_s;       /* 0: not given */
-  uint32_t dimensions;          /* 0: not given */
-  uint32_t history_tokens;      /* 0: not given */
+  uint32_t jobs, lease_s;  /* 0: not given */
+  uint32_t dimensions;     /* 0: not given */
+  uint32_t history_tokens; /* 0: not given */
   cli_compact compact;
-  uint32_t limit;               /* 0: all; CLI_LIMIT_NOT_GIVEN */
-  uint32_t before;              /* 0: not given */
-  uint32_t workers;             /* 0: as many as cores */
+  uint32_t limit;   /* 0: all; CLI_LIMIT_NOT_GIVEN */
+  uint32_t before;  /* 0: not given */
+  uint32_t workers; /* 0: as many as cores */
   tp_timestamps timestamps;
   cli_histograms histograms;
   bool json, dot, no_memory, verbose, help, fail_closed, rewrite, sandbox, files_writes_given, explain, follow,
@@ -116,9 +114,9 @@ typedef struct cli_arguments {
 
 /** A row of the command table. */
 typedef struct cli_command {
-  unsigned bit;                 /* CLI_PLAN, … */
+  unsigned bit; /* CLI_PLAN, … */
   const char *name, *operand, *summary;
-  size_t operands_max;          /* 0: one, where operand names it */
+  size_t operands_max; /* 0: one, where operand names it */
   const char *examples, *description;
   int (*run)(const cli_arguments *arguments, cli_output *output);
 } cli_command;

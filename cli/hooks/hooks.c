@@ -469,16 +469,16 @@ enum { ACTIONS = sizeof actions / sizeof actions[0] };
 static int check_options(const struct action *action, const cli_arguments *arguments) {
   bool runs = action->run == cli_hooks_run, makes = action->run == cli_hooks_new;
   bool imports = action->run == cli_hooks_import, looks = action->run == list || action->run == check;
-  const char *foreign = arguments->payload && !runs    ? "--payload"
-                        : arguments->language && !makes ? "--language"
-                        : arguments->json && makes      ? "--json"
-                        : arguments->write && !imports  ? "--write"
-                        : arguments->fail_closed && !imports ? "--fail-closed"
-                        : arguments->rewrite && !imports ? "--rewrite"
-                        : arguments->sandbox && !looks && !runs ? "--sandbox"
+  const char *foreign = arguments->payload && !runs              ? "--payload"
+                        : arguments->language && !makes          ? "--language"
+                        : arguments->json && makes               ? "--json"
+                        : arguments->write && !imports           ? "--write"
+                        : arguments->fail_closed && !imports     ? "--fail-closed"
+                        : arguments->rewrite && !imports         ? "--rewrite"
+                        : arguments->sandbox && !looks && !runs  ? "--sandbox"
                         : arguments->webhooks.count > 0 && makes ? "--webhook"
                         : arguments->tools.count > 0 && !imports ? "--tool"
-                                                        : NULL;
+                                                                 : NULL;
   if (!foreign) return CLI_OK;
   cli_error("hooks %s does not take %s", action->name, foreign);
   return CLI_USAGE;

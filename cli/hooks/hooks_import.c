@@ -175,7 +175,7 @@ typedef struct importer {
   cli_output *output;
   cli_settings settings;
   tp_runtime *runtime;
-  char folder[64];              /* a directory of its own */
+  char folder[64]; /* a directory of its own */
   size_t taken;
 } importer;
 
@@ -352,17 +352,18 @@ static void print_report(const importer *m) {
   size_t left_out = m->settings.count - m->taken;
   for (size_t i = 0; i < m->settings.count; i++) print_entry(m, &m->settings.entries[i]);
   if (!m->arguments->rewrite && any_of_tools(m))
-    cli_print_string(m->output, "what they rewrite is not taken, and a call whose arguments one rewrites is denied "
-                                "(--rewrite takes it)\n");
+    cli_print_string(m->output,
+                     "what they rewrite is not taken, and a call whose arguments one rewrites is denied "
+                     "(--rewrite takes it)\n");
   if (any_cut(m))
-    cli_print_string(m->output, "limits above 30 s are those of hooks that fail closed: the others get the 30 s of "
-                                "their phase, and then the action goes on\n");
+    cli_print_string(m->output,
+                     "limits above 30 s are those of hooks that fail closed: the others get the 30 s of "
+                     "their phase, and then the action goes on\n");
   if (m->settings.disabled)
     cli_print_string(m->output, "disableAllHooks: all of them are written with enabled: false\n");
   cli_printf(m->output, "%zu %s, %zu ha%s no place\n", m->taken, m->arguments->write ? "written" : "would be written",
              left_out, left_out == 1 ? "s" : "ve");
-  if (m->arguments->write)
-    cli_printf(m->output, "look at them, then: turnphase hooks trust %s\n", m->arguments->write);
+  if (m->arguments->write) cli_printf(m->output, "look at them, then: turnphase hooks trust %s\n", m->arguments->write);
   else cli_print_string(m->output, "--write DIR writes them\n");
 }
 

@@ -12,30 +12,30 @@ enum { CLI_NOTES_MAX = 12, CLI_HEADERS_MAX = 16 };
 
 /** One hook of a settings file. Texts are in the pool. */
 typedef struct cli_entry {
-  const char *event;            /* as the file names it */
-  const char *matcher;          /* NULL: none */
-  const char *command;          /* for people */
-  const char *left_out;         /* why it has no place; NULL: it has one */
+  const char *event;    /* as the file names it */
+  const char *matcher;  /* NULL: none */
+  const char *command;  /* for people */
+  const char *left_out; /* why it has no place; NULL: it has one */
   const char *notes[CLI_NOTES_MAX];
   size_t note_count;
   const char *const *arguments; /* what is run */
   size_t argument_count;
-  const char *url;              /* what is asked in place of a program; NULL: none */
-  const char *endpoint;         /* of the url, as --webhook names it */
+  const char *url;                         /* what is asked in place of a program; NULL: none */
+  const char *endpoint;                    /* of the url, as --webhook names it */
   const char *headers[CLI_HEADERS_MAX][2]; /* of the request: name, value */
   size_t header_count;
-  int64_t timeout_ms;           /* 0: the host's */
+  int64_t timeout_ms; /* 0: the host's */
   bool is_async, fails_closed;
-  bool is_cut;                  /* its phase ends before its limit */
-  bool is_guard;                /* its answer can stop something */
-  const char *phase;            /* NULL until it was found */
+  bool is_cut;       /* its phase ends before its limit */
+  bool is_guard;     /* its answer can stop something */
+  const char *phase; /* NULL until it was found */
   const char *id, *yaml;
 } cli_entry;
 
 typedef struct cli_settings {
   cli_pool pool;
   const char *protocol;
-  const char *plugin_root;      /* NULL: none */
+  const char *plugin_root; /* NULL: none */
   bool disabled;
   cli_entry *entries;
   size_t count, capacity;

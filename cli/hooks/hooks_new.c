@@ -16,94 +16,103 @@
 enum { PATH_SIZE = 4096, TEXT_SIZE = 8192, FILES_MAX = 3 };
 
 /* In all texts @ID@ and @DIR@ stand for what the command line says. */
-#define TRIES                                                                                             \
-  "#!/bin/sh\n"                                                                                           \
-  "# Tries the hook @ID@ alone. Run it where the host runs, when the directory is trusted:\n"             \
-  "#   turnphase hooks trust '@DIR@' && sh '@DIR@/@ID@.test.sh'\n"                                        \
-  "try() { # payload, what must stand in the report\n"                                                    \
-  "  report=$(printf '%s' \"$1\" |\n"                                                                      \
-  "    \"${TURNPHASE:-turnphase}\" hooks run '@DIR@' '@ID@' --payload - --json)\n"                          \
-  "  case $report in\n"                                                                                   \
-  "    *\"$2\"*) echo \"ok: $1\" ;;\n"                                                                    \
-  "    *) echo \"not ok: $1 gave $report\" >&2; exit 1 ;;\n"                                              \
-  "  esac\n"                                                                                              \
+#define TRIES                                                                                 \
+  "#!/bin/sh\n"                                                                               \
+  "# Tries the hook @ID@ alone. Run it where the host runs, when the directory is trusted:\n" \
+  "#   turnphase hooks trust '@DIR@' && sh '@DIR@/@ID@.test.sh'\n"                            \
+  "try() { # payload, what must stand in the report\n"                                        \
+  "  report=$(printf '%s' \"$1\" |\n"                                                         \
+  "    \"${TURNPHASE:-turnphase}\" hooks run '@DIR@' '@ID@' --payload - --json)\n"            \
+  "  case $report in\n"                                                                       \
+  "    *\"$2\"*) echo \"ok: $1\" ;;\n"                                                        \
+  "    *) echo \"not ok: $1 gave $report\" >&2; exit 1 ;;\n"                                  \
+  "  esac\n"                                                                                  \
   "}\n"
 
-static const char guard_yaml[] = "id: @ID@\n"
-                                 "event_type: tool.pre              # before each call of a tool; it fails closed\n"
-                                 "summary: denies a call whose arguments hold rm -rf\n"
-                                 "handler:\n"
-                                 "  kind: script\n"
-                                 "  command: '@DIR@/@ID@.@SUFFIX@'\n"
-                                 "  timeout_ms: 5000\n"
-                                 "# match: {ability_scope: ['shell*']}   # without it: calls of every tool\n";
+static const char guard_yaml[] =
+    "id: @ID@\n"
+    "event_type: tool.pre              # before each call of a tool; it fails closed\n"
+    "summary: denies a call whose arguments hold rm -rf\n"
+    "handler:\n"
+    "  kind: script\n"
+    "  command: '@DIR@/@ID@.@SUFFIX@'\n"
+    "  timeout_ms: 5000\n"
+    "# match: {ability_scope: ['shell*']}   # without it: calls of every tool\n";
 
 static const char *const guard_scripts[] = {
-    [CLI_LANGUAGE_SH] = "#!/bin/sh\n"
-                        "# The context, one line of JSON, is on standard input. Exit code 0 allows; any other denies,\n"
-                        "# and standard error is the reason.\n"
-                        "if grep -q 'rm -rf'; then\n"
-                        "  echo \"rm -rf is not allowed here\" >&2\n"
-                        "  exit 1\n"
-                        "fi\n",
-    [CLI_LANGUAGE_PYTHON] = "#!/usr/bin/env python3\n"
-                            "# The context, one line of JSON, is on standard input. Exit code 0 allows; any other\n"
-                            "# denies, and standard error is the reason.\n"
-                            "import json\n"
-                            "import sys\n"
-                            "\n"
-                            "call = json.load(sys.stdin)\n"
-                            "if \"rm -rf\" in json.dumps(call[\"payload\"].get(\"arguments\", {})):\n"
-                            "    sys.exit(\"rm -rf is not allowed here\")\n",
-    [CLI_LANGUAGE_JS] = "#!/usr/bin/env node\n"
-                        "// The context, one line of JSON, is on standard input. Exit code 0 allows; any other\n"
-                        "// denies, and standard error is the reason.\n"
-                        "const call = JSON.parse(require(\"fs\").readFileSync(0, \"utf8\"));\n"
-                        "if (JSON.stringify(call.payload.arguments ?? {}).includes(\"rm -rf\")) {\n"
-                        "  console.error(\"rm -rf is not allowed here\");\n"
-                        "  process.exitCode = 1;\n"
-                        "}\n",
+    [CLI_LANGUAGE_SH] =
+        "#!/bin/sh\n"
+        "# The context, one line of JSON, is on standard input. Exit code 0 allows; any other denies,\n"
+        "# and standard error is the reason.\n"
+        "if grep -q 'rm -rf'; then\n"
+        "  echo \"rm -rf is not allowed here\" >&2\n"
+        "  exit 1\n"
+        "fi\n",
+    [CLI_LANGUAGE_PYTHON] =
+        "#!/usr/bin/env python3\n"
+        "# The context, one line of JSON, is on standard input. Exit code 0 allows; any other\n"
+        "# denies, and standard error is the reason.\n"
+        "import json\n"
+        "import sys\n"
+        "\n"
+        "call = json.load(sys.stdin)\n"
+        "if \"rm -rf\" in json.dumps(call[\"payload\"].get(\"arguments\", {})):\n"
+        "    sys.exit(\"rm -rf is not allowed here\")\n",
+    [CLI_LANGUAGE_JS] =
+        "#!/usr/bin/env node\n"
+        "// The context, one line of JSON, is on standard input. Exit code 0 allows; any other\n"
+        "// denies, and standard error is the reason.\n"
+        "const call = JSON.parse(require(\"fs\").readFileSync(0, \"utf8\"));\n"
+        "if (JSON.stringify(call.payload.arguments ?? {}).includes(\"rm -rf\")) {\n"
+        "  console.error(\"rm -rf is not allowed here\");\n"
+        "  process.exitCode = 1;\n"
+        "}\n",
 };
 
-static const char guard_test[] =
-    TRIES "try '{\"tool\": \"shell\", \"arguments\": {\"command\": \"ls\"}}' '\"judged\":\"allow\"'\n"
-          "try '{\"tool\": \"shell\", \"arguments\": {\"command\": \"rm -rf /\"}}' '\"judged\":\"deny\"'\n";
+static const char guard_test[] = TRIES
+    "try '{\"tool\": \"shell\", \"arguments\": {\"command\": \"ls\"}}' '\"judged\":\"allow\"'\n"
+    "try '{\"tool\": \"shell\", \"arguments\": {\"command\": \"rm -rf /\"}}' '\"judged\":\"deny\"'\n";
 
-static const char context_yaml[] = "id: @ID@\n"
-                                   "event_type: turn.intake           # with each message of the user\n"
-                                   "summary: tells the model where it works\n"
-                                   "handler:\n"
-                                   "  kind: script\n"
-                                   "  command: '@DIR@/@ID@.@SUFFIX@'\n"
-                                   "  timeout_ms: 5000\n";
+static const char context_yaml[] =
+    "id: @ID@\n"
+    "event_type: turn.intake           # with each message of the user\n"
+    "summary: tells the model where it works\n"
+    "handler:\n"
+    "  kind: script\n"
+    "  command: '@DIR@/@ID@.@SUFFIX@'\n"
+    "  timeout_ms: 5000\n";
 
 static const char *const context_scripts[] = {
-    [CLI_LANGUAGE_SH] = "#!/bin/sh\n"
-                        "# What is printed becomes a reminder for the model.\n"
-                        "echo \"The working directory is $(pwd).\"\n",
-    [CLI_LANGUAGE_PYTHON] = "#!/usr/bin/env python3\n"
-                            "# What is printed becomes a reminder for the model.\n"
-                            "import os\n"
-                            "\n"
-                            "print(f\"The working directory is {os.getcwd()}.\")\n",
-    [CLI_LANGUAGE_JS] = "#!/usr/bin/env node\n"
-                        "// What is printed becomes a reminder for the model.\n"
-                        "console.log(`The working directory is ${process.cwd()}.`);\n",
+    [CLI_LANGUAGE_SH] =
+        "#!/bin/sh\n"
+        "# What is printed becomes a reminder for the model.\n"
+        "echo \"The working directory is $(pwd).\"\n",
+    [CLI_LANGUAGE_PYTHON] =
+        "#!/usr/bin/env python3\n"
+        "# What is printed becomes a reminder for the model.\n"
+        "import os\n"
+        "\n"
+        "print(f\"The working directory is {os.getcwd()}.\")\n",
+    [CLI_LANGUAGE_JS] =
+        "#!/usr/bin/env node\n"
+        "// What is printed becomes a reminder for the model.\n"
+        "console.log(`The working directory is ${process.cwd()}.`);\n",
 };
 
 static const char context_test[] = TRIES "try '{\"text\": \"Hello\"}' '\"kind\":\"reminder\"'\n";
 
-static const char log_yaml[] = "id: @ID@\n"
-                               "event_type: tool.post             # after each call of a tool\n"
-                               "summary: keeps a line of JSON for each call\n"
-                               "blocking: false\n"
-                               "handler:\n"
-                               "  kind: log\n"
-                               "  path: '@ID@.jsonl'\n";
+static const char log_yaml[] =
+    "id: @ID@\n"
+    "event_type: tool.post             # after each call of a tool\n"
+    "summary: keeps a line of JSON for each call\n"
+    "blocking: false\n"
+    "handler:\n"
+    "  kind: log\n"
+    "  path: '@ID@.jsonl'\n";
 
-static const char log_test[] =
-    TRIES "try '{\"tool\": \"shell\", \"status\": \"success\"}' '\"judged\":\"not_waited_for\"'\n"
-          "grep -q '\"hook_id\":\"@ID@\"' '@ID@.jsonl'\n";
+static const char log_test[] = TRIES
+    "try '{\"tool\": \"shell\", \"status\": \"success\"}' '\"judged\":\"not_waited_for\"'\n"
+    "grep -q '\"hook_id\":\"@ID@\"' '@ID@.jsonl'\n";
 
 typedef struct kind {
   const char *name, *yaml, *test;
@@ -218,17 +227,16 @@ static bool are_names(const char *id, const char *directory) {
     return false;
   }
   if (directory[0] && directory[0] != '-' && strlen(directory) < 512 && is_name(directory, "/ +,@=")) return true;
-  cli_error("the directory of a new hook has at most 511 letters, digits, '_', '-', '.', ' ', '+', ',', '@', '=' "
-            "and '/': its path is written into the files");
+  cli_error(
+      "the directory of a new hook has at most 511 letters, digits, '_', '-', '.', ' ', '+', ',', '@', '=' "
+      "and '/': its path is written into the files");
   return false;
 }
 
 int cli_hooks_new(const cli_arguments *arguments, cli_output *output) {
   cli_language language = arguments->language ? arguments->language : CLI_LANGUAGE_SH;
   const kind *of = find_kind(arguments->operands[1]);
-  maker m = {.id = arguments->operands[2],
-             .directory = arguments->operands[3],
-             .suffix = suffixes[language]};
+  maker m = {.id = arguments->operands[2], .directory = arguments->operands[3], .suffix = suffixes[language]};
   if (!of || !are_names(m.id, m.directory)) return CLI_USAGE;
   if (!of->scripts && arguments->language) {
     cli_error("a hook of the kind %s has no script: leave --language out", of->name);
@@ -236,8 +244,7 @@ int cli_hooks_new(const cli_arguments *arguments, cli_output *output) {
   }
   int status = make_directory(&m);
   if (status == CLI_OK) status = make_file(&m, "yaml", 0644, of->yaml);
-  if (status == CLI_OK && of->scripts)
-    status = make_file(&m, m.suffix, 0755, of->scripts[language]);
+  if (status == CLI_OK && of->scripts) status = make_file(&m, m.suffix, 0755, of->scripts[language]);
   if (status == CLI_OK) status = make_file(&m, "test.sh", 0755, of->test);
   if (status != CLI_OK) {
     take_back(&m);

@@ -117,8 +117,7 @@ static int check_fields(const trial *t) {
 static int run_phase(trial *t) {
   tp_fault fault = {0};
   tp_turn_request request = {.struct_size = sizeof request, .caller = TP_CALLER_MANUAL_CLI};
-  tp_phase_input input = {
-      .struct_size = sizeof input, .fields = t->payload.fields, .field_count = t->payload.count};
+  tp_phase_input input = {.struct_size = sizeof input, .fields = t->payload.fields, .field_count = t->payload.count};
   t->result = (tp_phase_result){.struct_size = sizeof t->result};
   tp_status status = tp_turn_begin_bare(t->runtime, &request, &t->turn, &fault);
   if (status == TP_OK) status = tp_phase_run(t->turn, t->phase, &input, &t->result, &fault);
@@ -187,10 +186,14 @@ static tp_text words(const trial *t) {
 
 static const char *kind_of(uint32_t kind) {
   switch (kind) {
-  case TP_KIND_SIGNAL: return "signal";
-  case TP_KIND_REMINDER: return "reminder";
-  case TP_KIND_AUDIT: return "audit";
-  default: return "diagnostic";
+    case TP_KIND_SIGNAL:
+      return "signal";
+    case TP_KIND_REMINDER:
+      return "reminder";
+    case TP_KIND_AUDIT:
+      return "audit";
+    default:
+      return "diagnostic";
   }
 }
 
@@ -324,8 +327,8 @@ static int try_hook(trial *t) {
 int cli_hooks_run(const cli_arguments *arguments, cli_output *output) {
   cli_arguments alone = *arguments;
   alone.no_memory = true;
-  trial t = {.arguments = arguments, .output = output, .id = arguments->operands[2],
-             .mutex = PTHREAD_MUTEX_INITIALIZER};
+  trial t = {
+      .arguments = arguments, .output = output, .id = arguments->operands[2], .mutex = PTHREAD_MUTEX_INITIALIZER};
   init_condition(&t.ended);
   int status = cli_host_open(&alone, NULL, NULL, &t.runtime);
   if (status == CLI_OK) status = try_hook(&t);

@@ -62,20 +62,51 @@ static const struct {
     {"BeforeToolSelection", "no phase takes another choice of tools from a declared hook"},
 };
 
-static const char *const of_the_host[] = {
-    "Setup",           "InstructionsLoaded", "UserPromptExpansion", "MessageDisplay", "Notification",
-    "ConfigChange",    "CwdChanged",         "DirectoryAdded",      "FileChanged",    "WorktreeCreate",
-    "WorktreeRemove",  "Elicitation",        "ElicitationResult",   "PreModelSwitch", "PostModelSwitch",
-    "Interrupt",       NULL};
+static const char *const of_the_host[] = {"Setup",
+                                          "InstructionsLoaded",
+                                          "UserPromptExpansion",
+                                          "MessageDisplay",
+                                          "Notification",
+                                          "ConfigChange",
+                                          "CwdChanged",
+                                          "DirectoryAdded",
+                                          "FileChanged",
+                                          "WorktreeCreate",
+                                          "WorktreeRemove",
+                                          "Elicitation",
+                                          "ElicitationResult",
+                                          "PreModelSwitch",
+                                          "PostModelSwitch",
+                                          "Interrupt",
+                                          NULL};
 
 /* Events of hosts whose scripts read other fields than those that a protocol of ours writes. */
-static const char *const of_other_input[] = {
-    "preToolUse",          "postToolUse",          "postToolUseFailure", "beforeShellExecution", "afterShellExecution",
-    "beforeMCPExecution",  "afterMCPExecution",    "beforeReadFile",     "afterFileEdit",        "beforeSubmitPrompt",
-    "afterAgentResponse",  "afterAgentThought",    "stop",               "subagentStart",        "subagentStop",
-    "sessionStart",        "sessionEnd",           "preCompact",         "workspaceOpen",        "permissionRequest",
-    "userPromptSubmitted", "userPromptTransformed", "agentStop",         "errorOccurred",        "notification",
-    NULL};
+static const char *const of_other_input[] = {"preToolUse",
+                                             "postToolUse",
+                                             "postToolUseFailure",
+                                             "beforeShellExecution",
+                                             "afterShellExecution",
+                                             "beforeMCPExecution",
+                                             "afterMCPExecution",
+                                             "beforeReadFile",
+                                             "afterFileEdit",
+                                             "beforeSubmitPrompt",
+                                             "afterAgentResponse",
+                                             "afterAgentThought",
+                                             "stop",
+                                             "subagentStart",
+                                             "subagentStop",
+                                             "sessionStart",
+                                             "sessionEnd",
+                                             "preCompact",
+                                             "workspaceOpen",
+                                             "permissionRequest",
+                                             "userPromptSubmitted",
+                                             "userPromptTransformed",
+                                             "agentStop",
+                                             "errorOccurred",
+                                             "notification",
+                                             NULL};
 
 static bool is_among(const char *name, const char *const *names) {
   for (; *names; names++)
@@ -94,30 +125,28 @@ static const char *why_no_phase(const char *event) {
 }
 
 static bool is_known_event(const char *event) {
-  static const char *const known[] = {"PreToolUse",   "PostToolUse", "PostToolUseFailure", "UserPromptSubmit",
-                                      "SessionStart", "SessionEnd",  "Stop",               "StopFailure",
-                                      "BeforeTool",   "AfterTool",   "BeforeAgent",        "AfterAgent",
-                                      "PreCompact",   "PreCompress", "PostToolBatch",      "SubagentStart",
-                                      "SubagentStop", NULL};
+  static const char *const known[] = {
+      "PreToolUse", "PostToolUse", "PostToolUseFailure", "UserPromptSubmit", "SessionStart", "SessionEnd",
+      "Stop",       "StopFailure", "BeforeTool",         "AfterTool",        "BeforeAgent",  "AfterAgent",
+      "PreCompact", "PreCompress", "PostToolBatch",      "SubagentStart",    "SubagentStop", NULL};
   return is_among(event, known);
 }
 
 static bool is_of_gemini(const char *event) {
-  static const char *const names[] = {"BeforeTool",  "AfterTool",  "BeforeAgent",         "AfterAgent",
-                                      "BeforeModel", "AfterModel", "BeforeToolSelection", "PreCompress", NULL};
+  static const char *const names[] = {"BeforeTool", "AfterTool",           "BeforeAgent", "AfterAgent", "BeforeModel",
+                                      "AfterModel", "BeforeToolSelection", "PreCompress", NULL};
   return is_among(event, names);
 }
 
 static bool is_guard(const char *event) {
-  static const char *const names[] = {"PreToolUse",  "UserPromptSubmit", "Stop",       "BeforeTool",
-                                      "BeforeAgent", "AfterAgent",       "PreCompact", "PreCompress",
-                                      "PostToolBatch", "SubagentStop",   NULL};
+  static const char *const names[] = {"PreToolUse",    "UserPromptSubmit", "Stop",       "BeforeTool",
+                                      "BeforeAgent",   "AfterAgent",       "PreCompact", "PreCompress",
+                                      "PostToolBatch", "SubagentStop",     NULL};
   return is_among(event, names);
 }
 
 static bool has_matcher(const char *event) {
-  static const char *const without[] = {"UserPromptSubmit", "Stop",       "PostToolBatch",
-                                        "BeforeAgent",      "AfterAgent", NULL};
+  static const char *const without[] = {"UserPromptSubmit", "Stop", "PostToolBatch", "BeforeAgent", "AfterAgent", NULL};
   return !is_among(event, without);
 }
 
@@ -126,7 +155,7 @@ static bool has_matcher(const char *event) {
 typedef struct reader {
   cli_settings *settings;
   cli_entry *entry;
-  bool is_flat;                 /* handlers without groups */
+  bool is_flat; /* handlers without groups */
 } reader;
 
 static const char *text_of(reader *r, tp_text value) {
@@ -230,8 +259,8 @@ static void read_arguments(reader *r, tp_text args, const char *shell, const cha
 }
 
 static void note_environment(reader *r, const char *command) {
-  static const char *const absent[] = {"CLAUDE_ENV_FILE", "CLAUDE_PLUGIN_DATA", "CLAUDE_PLUGIN_OPTION_",
-                                       "CLAUDE_CODE_SESSION_ID", "CLAUDE_EFFORT", "CODEX_ENV_FILE"};
+  static const char *const absent[] = {"CLAUDE_ENV_FILE",        "CLAUDE_PLUGIN_DATA", "CLAUDE_PLUGIN_OPTION_",
+                                       "CLAUDE_CODE_SESSION_ID", "CLAUDE_EFFORT",      "CODEX_ENV_FILE"};
   for (size_t i = 0; i < sizeof absent / sizeof absent[0]; i++)
     if (strstr(command, absent[i])) note(r->entry, keep(r->settings, "%s is not in its environment", absent[i]));
   if (strstr(command, "CLAUDE_PLUGIN_ROOT") && !r->settings->plugin_root)
@@ -365,8 +394,7 @@ static void read_handler(cli_settings *settings, const char *event, tp_text matc
   for (tp_value_walk walk = {0}; tp_value_next(handler, &walk);) {
     const char *key = cli_pool_copy(&settings->pool, walk.key);
     if (is_http(handler) && is_among(key, of_http)) continue;
-    if (!read_key(&r, key, walk.value, &shell))
-      note(r.entry, keep(settings, "the unknown field %s is left out", key));
+    if (!read_key(&r, key, walk.value, &shell)) note(r.entry, keep(settings, "the unknown field %s is left out", key));
   }
   if (is_http(handler)) read_endpoint(&r, handler);
   else read_command(&r, handler, shell);

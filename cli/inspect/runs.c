@@ -29,7 +29,7 @@ typedef struct listing {
   uint64_t state;          /* tp_state; 0: any */
   uint64_t process, entry; /* of show RUN; 0: any */
   size_t shown;
-  bool has_more;           /* the limit was reached */
+  bool has_more; /* the limit was reached */
 } listing;
 
 /* ---- a run ---- */
@@ -149,8 +149,10 @@ static int read_state(listing *list) {
     list->state = state;
     return CLI_OK;
   }
-  cli_error("there is no state '%s': it is queued, running, succeeded, failed, timed_out, cancelled, backgrounded, "
-            "interrupted or skipped", word);
+  cli_error(
+      "there is no state '%s': it is queued, running, succeeded, failed, timed_out, cancelled, backgrounded, "
+      "interrupted or skipped",
+      word);
   return CLI_USAGE;
 }
 
@@ -161,8 +163,8 @@ static int read_since(const cli_arguments *arguments, int64_t *ret_unix_ms) {
 }
 
 static int list_runs(listing *list) {
-  tp_text ids[TP_ID_COUNT] = {[TP_ID_SESSION] = tp_text_of(list->arguments->session),
-                              [TP_ID_TURN] = tp_text_of(list->arguments->turn)};
+  tp_text ids[TP_ID_COUNT] = {
+      [TP_ID_SESSION] = tp_text_of(list->arguments->session), [TP_ID_TURN] = tp_text_of(list->arguments->turn)};
   tp_record_query query = {.struct_size = sizeof query, .ids = ids, .id_count = TP_ID_COUNT};
   tp_fault fault = {0};
   int status = read_phases(list);
@@ -264,7 +266,7 @@ static bool show_whole(void *ctx, const tp_entry_record *entry) {
   if (!list->arguments->json)
     cli_printf(list->output, "%s  %s  %s  %s\n", cli_data_time(entry->started_unix_ms, time), name,
                cli_data_phase(list->data, entry->phase, phase),
-               !entry->ended_ns          ? entry->status ? "interrupted" : "running"
+               !entry->ended_ns         ? entry->status ? "interrupted" : "running"
                : entry->status == TP_OK ? "ok"
                                         : tp_status_text((tp_status)entry->status));
   for (size_t i = 0; i < entry->run_count; i++) {

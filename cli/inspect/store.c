@@ -138,14 +138,22 @@ static void print_stats_json(cli_output *output, const tp_sqlite_store_stats *s)
   const struct {
     const char *name;
     uint64_t number;
-  } rows[] = {{"schema_version", s->schema_version}, {"file_bytes", s->file_bytes},
-              {"free_bytes", s->free_bytes},         {"entries", s->entries},
-              {"runs", s->runs},                     {"turns", s->turns},
-              {"audits", s->audits},                 {"jobs_queued", s->jobs_queued},
-              {"jobs_running", s->jobs_running},     {"jobs_succeeded", s->jobs_succeeded},
-              {"jobs_dead", s->jobs_dead},           {"jobs_discarded", s->jobs_discarded},
-              {"sessions", s->sessions},             {"messages", s->messages},
-              {"processes", s->processes},           {"oldest_unix_ms", (uint64_t)s->oldest_unix_ms},
+  } rows[] = {{"schema_version", s->schema_version},
+              {"file_bytes", s->file_bytes},
+              {"free_bytes", s->free_bytes},
+              {"entries", s->entries},
+              {"runs", s->runs},
+              {"turns", s->turns},
+              {"audits", s->audits},
+              {"jobs_queued", s->jobs_queued},
+              {"jobs_running", s->jobs_running},
+              {"jobs_succeeded", s->jobs_succeeded},
+              {"jobs_dead", s->jobs_dead},
+              {"jobs_discarded", s->jobs_discarded},
+              {"sessions", s->sessions},
+              {"messages", s->messages},
+              {"processes", s->processes},
+              {"oldest_unix_ms", (uint64_t)s->oldest_unix_ms},
               {"newest_unix_ms", (uint64_t)s->newest_unix_ms}};
   cli_map p = {0};
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) cli_map_add_int(&p, rows[i].name, (int64_t)rows[i].number);

@@ -178,9 +178,8 @@ static tp_status read_contents(reading *r, tp_fault *fault) {
   for (size_t i = 0; store->contents && i < r->trace->entry_count && status == TP_OK; i++) {
     r->entry = &r->trace->entries[i];
     r->content_capacity = 0;
-    tp_content_query query = {.struct_size = sizeof query,
-                              .process_run_id = r->trace->process_run_id,
-                              .entry_id = r->entry->id};
+    tp_content_query query = {
+        .struct_size = sizeof query, .process_run_id = r->trace->process_run_id, .entry_id = r->entry->id};
     status = store->contents(store->self, &query, take_content, r, fault);
   }
   return status;

@@ -13,10 +13,10 @@
 
 /** What passed through a phase: a field of its payload, or a contribution. */
 typedef struct cli_trace_content {
-  const char *field;      /* its name; of a contribution NULL */
-  size_t run;             /* who contributed it; CLI_NO_RUN: a field */
+  const char *field; /* its name; of a contribution NULL */
+  size_t run;        /* who contributed it; CLI_NO_RUN: a field */
   uint64_t bytes;
-  const char *hash;       /* in hexadecimal; "" */
+  const char *hash; /* in hexadecimal; "" */
 } cli_trace_content;
 
 /** A run of a subscription. */

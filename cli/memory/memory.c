@@ -181,9 +181,7 @@ typedef struct stats {
   bool counts_only;
 } stats;
 
-static bool fits(tp_text text, const char *wanted) {
-  return !wanted || cli_text_is(text, wanted);
-}
+static bool fits(tp_text text, const char *wanted) { return !wanted || cli_text_is(text, wanted); }
 
 static bool on_scope(void *ctx, const tp_memory_scope *scope) {
   stats *s = ctx;
@@ -275,13 +273,13 @@ enum { ACTIONS = sizeof actions / sizeof actions[0] };
 
 /* An option of another action is not ignored. */
 static int check_options(const struct action *action, const cli_arguments *a) {
-  const char *foreign = a->limit != CLI_LIMIT_NOT_GIVEN && !(action->takes & TAKES_LIMIT)       ? "--limit"
-                        : a->before && !(action->takes & TAKES_BEFORE)   ? "--before"
-                        : a->explain && !(action->takes & TAKES_EXPLAIN) ? "--explain"
-                        : a->tenant && !(action->takes & TAKES_SCOPE)    ? "--tenant"
-                        : a->scope && !(action->takes & TAKES_SCOPE)     ? "--scope"
-                        : a->name && !(action->takes & TAKES_SCOPE)      ? "--name"
-                                                                         : NULL;
+  const char *foreign = a->limit != CLI_LIMIT_NOT_GIVEN && !(action->takes & TAKES_LIMIT) ? "--limit"
+                        : a->before && !(action->takes & TAKES_BEFORE)                    ? "--before"
+                        : a->explain && !(action->takes & TAKES_EXPLAIN)                  ? "--explain"
+                        : a->tenant && !(action->takes & TAKES_SCOPE)                     ? "--tenant"
+                        : a->scope && !(action->takes & TAKES_SCOPE)                      ? "--scope"
+                        : a->name && !(action->takes & TAKES_SCOPE)                       ? "--name"
+                                                                                          : NULL;
   if (!foreign) return CLI_OK;
   cli_error("memory %s does not take %s", action->name, foreign);
   return CLI_USAGE;

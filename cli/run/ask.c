@@ -49,8 +49,8 @@ static void put_visible(void *ctx, const char *data, size_t size) {
 }
 
 static void put_arguments(FILE *out, const tp_tool_call *call) {
-  bool encoded = !call->malformed && call->arguments.size > 0 &&
-                 tp_json_encode(call->arguments, put_visible, out, NULL) == TP_OK;
+  bool encoded =
+      !call->malformed && call->arguments.size > 0 && tp_json_encode(call->arguments, put_visible, out, NULL) == TP_OK;
   if (!encoded) put_visible(out, call->arguments.data, call->malformed ? call->arguments.size : 0);
 }
 

@@ -13,14 +13,14 @@
 typedef struct cli_question cli_question;
 
 typedef struct cli_ask {
-  pthread_t thread;     /* never changes while it runs, like the next two */
+  pthread_t thread; /* never changes while it runs, like the next two */
   bool runs;
   int terminal;
   pthread_mutex_t mutex;
   pthread_cond_t changed;
-  cli_question *first;  /* under mutex: the oldest */
-  bool stops;           /* under mutex */
-  char **always;        /* the thread's: names of tools that need no answer any more */
+  cli_question *first; /* under mutex: the oldest */
+  bool stops;          /* under mutex */
+  char **always;       /* the thread's: names of tools that need no answer any more */
   size_t always_count;
 } cli_ask;
 

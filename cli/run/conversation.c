@@ -24,8 +24,8 @@
 typedef struct reader {
   cli_conversation *into;
   const cli_arguments *arguments;
-  uint32_t line;         /* of JSON Lines; 0 in YAML */
-  char where[320];       /* "session spring, turn 3: " in YAML; empty in JSON Lines */
+  uint32_t line;   /* of JSON Lines; 0 in YAML */
+  char where[320]; /* "session spring, turn 3: " in YAML; empty in JSON Lines */
 } reader;
 
 static int refuse(const reader *r, const char *format, ...) TP__PRINTF(2, 3);
@@ -170,12 +170,10 @@ static int add_turn(const reader *r, const words *w) {
 static int read_json_turn(void *ctx, tp_text map) {
   const reader *r = ctx;
   words w = {0};
-  const field fields[] = {{"session", TP_VALUE_TEXT, true, &w.session},
-                          {"turn", TP_VALUE_TEXT, false, &w.id},
-                          {"user", TP_VALUE_TEXT, true, &w.user},
-                          {"said", TP_VALUE_TEXT, false, &w.said},
-                          {"tenant", TP_VALUE_TEXT, false, &w.tenant},
-                          {"workspace", TP_VALUE_TEXT, false, &w.workspace}};
+  const field fields[] = {
+      {"session", TP_VALUE_TEXT, true, &w.session}, {"turn", TP_VALUE_TEXT, false, &w.id},
+      {"user", TP_VALUE_TEXT, true, &w.user},       {"said", TP_VALUE_TEXT, false, &w.said},
+      {"tenant", TP_VALUE_TEXT, false, &w.tenant},  {"workspace", TP_VALUE_TEXT, false, &w.workspace}};
   int status = read_map(r, "a turn", map, fields, sizeof fields / sizeof fields[0]);
   return status == CLI_OK ? add_turn(r, &w) : status;
 }

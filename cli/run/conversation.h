@@ -22,15 +22,15 @@ typedef struct cli_agent {
 typedef struct cli_turn {
   const char *tenant, *workspace; /* NULL: none */
   const char *session;
-  const char *agent;              /* id of one of the conversation's; NULL: that of the command line */
-  const char *id;                 /* NULL: the library numbers it */
+  const char *agent; /* id of one of the conversation's; NULL: that of the command line */
+  const char *id;    /* NULL: the library numbers it */
   tp_text user;
-  int64_t said_unix_ms;           /* 0: now */
-  uint32_t line;                  /* where it stands; 0: the form does not tell */
+  int64_t said_unix_ms; /* 0: now */
+  uint32_t line;        /* where it stands; 0: the form does not tell */
 } cli_turn;
 
 typedef struct cli_conversation {
-  const char *name;               /* the file, for messages */
+  const char *name; /* the file, for messages */
   cli_turn *turns;
   size_t count, capacity;
   cli_agent *agents;

@@ -12,17 +12,16 @@
 /* ---- words ---- */
 
 static const char *kind_name(uint32_t kind) {
-  static const char *const names[TP_KIND_COUNT] = {
-      [TP_KIND_POLICY] = "policy",
-      [TP_KIND_PROMPT_CONTEXT] = "prompt_context",
-      [TP_KIND_PROMPT_SECTION] = "prompt_section",
-      [TP_KIND_TOOL_BUNDLE] = "tool_bundle",
-      [TP_KIND_SIGNAL] = "signal",
-      [TP_KIND_REMINDER] = "reminder",
-      [TP_KIND_AUDIT] = "audit",
-      [TP_KIND_MANIFEST_DIAGNOSTIC] = "manifest_diagnostic",
-      [TP_KIND_DIAGNOSTIC] = "diagnostic",
-      [TP_KIND_BACKGROUND_JOB] = "background_job"};
+  static const char *const names[TP_KIND_COUNT] = {[TP_KIND_POLICY] = "policy",
+                                                   [TP_KIND_PROMPT_CONTEXT] = "prompt_context",
+                                                   [TP_KIND_PROMPT_SECTION] = "prompt_section",
+                                                   [TP_KIND_TOOL_BUNDLE] = "tool_bundle",
+                                                   [TP_KIND_SIGNAL] = "signal",
+                                                   [TP_KIND_REMINDER] = "reminder",
+                                                   [TP_KIND_AUDIT] = "audit",
+                                                   [TP_KIND_MANIFEST_DIAGNOSTIC] = "manifest_diagnostic",
+                                                   [TP_KIND_DIAGNOSTIC] = "diagnostic",
+                                                   [TP_KIND_BACKGROUND_JOB] = "background_job"};
   return kind < TP_KIND_COUNT && names[kind] ? names[kind] : "none";
 }
 

@@ -45,7 +45,7 @@ static int add_domain(tp_runtime *runtime, const char *owner_name, register_fn *
 
 typedef struct memory_of {
   const char *path;
-  cli_models facts; /* none or one; these are freed by who fills them unless taken */
+  cli_models facts;            /* none or one; these are freed by who fills them unless taken */
   tp_memory_embedder embedder; /* name NULL: none */
 } memory_of;
 
@@ -108,9 +108,10 @@ static int load(tp_runtime *runtime, const char *path) {
   }
   void *domain = dlsym(library, TP_DOMAIN_SYMBOL);
   if (!domain && dlsym(library, "tp_domain_register")) {
-    cli_error("--load: %s exports tp_domain_register, which does not say with which headers it was built, and is not "
-              "called: export " TP_DOMAIN_SYMBOL ", a tp_domain of turnphase/runtime.h",
-              path);
+    cli_error(
+        "--load: %s exports tp_domain_register, which does not say with which headers it was built, and is not "
+        "called: export " TP_DOMAIN_SYMBOL ", a tp_domain of turnphase/runtime.h",
+        path);
     return CLI_CONFIG;
   }
   if (!domain) {
@@ -121,8 +122,7 @@ static int load(tp_runtime *runtime, const char *path) {
   return add_domain(runtime, owner, register_loaded, domain, path);
 }
 
-int cli_host_open(const cli_arguments *arguments, const char *memory_path, tp_store *store,
-                  tp_runtime **ret_runtime) {
+int cli_host_open(const cli_arguments *arguments, const char *memory_path, tp_store *store, tp_runtime **ret_runtime) {
   return cli_host_open_asking(arguments, memory_path, store, NULL, ret_runtime);
 }
 
@@ -154,8 +154,7 @@ int cli_host_open_asking(const cli_arguments *arguments, const char *memory_path
     return cli_fault(NULL, made, &fault);
   }
   int status = CLI_OK;
-  if (!arguments->no_memory)
-    status = add_memory(runtime, arguments, memory_path);
+  if (!arguments->no_memory) status = add_memory(runtime, arguments, memory_path);
   if (status == CLI_OK && arguments->files)
     status = add_domain(runtime, "files", register_files, (void *)(uintptr_t)arguments, arguments->files);
   if (status == CLI_OK && arguments->skills)

@@ -12,8 +12,7 @@
  *  @param memory_path  the file of the memory; NULL: in memory.
  *  @param store  of its records and jobs, taken whatever comes of it; NULL: in memory.
  *  @return CLI_OK, or an exit status after saying what is wrong. */
-int cli_host_open(const cli_arguments *arguments, const char *memory_path, tp_store *store,
-                  tp_runtime **ret_runtime);
+int cli_host_open(const cli_arguments *arguments, const char *memory_path, tp_store *store, tp_runtime **ret_runtime);
 /** The same with a person who is asked by gates of every turn. @param ask  started; NULL: nobody can be asked. */
 int cli_host_open_asking(const cli_arguments *arguments, const char *memory_path, tp_store *store, cli_ask *ask,
                          tp_runtime **ret_runtime);

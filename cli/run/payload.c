@@ -62,8 +62,7 @@ int cli_payload_read(const char *path, cli_payload *payload) {
 /* Hosts give some fields to every event; what the phase does not carry is theirs alone. */
 static void add_text(cli_payload *payload, const tp_phase *phase, uint32_t field, tp_text value) {
   if (tp_value_kind_of(value) != TP_VALUE_TEXT || !cli_phase_carries(phase, field)) return;
-  payload->fields[payload->count++] =
-      (tp_field){.id = field, .kind = TP_FIELD_KIND_TEXT, .text = tp_value_text(value)};
+  payload->fields[payload->count++] = (tp_field){.id = field, .kind = TP_FIELD_KIND_TEXT, .text = tp_value_text(value)};
 }
 
 /* A result of ours is a text; one that is an object there becomes its JSON. */
@@ -87,8 +86,8 @@ static void add_int(cli_payload *payload, const tp_phase *phase, uint32_t field,
 static void add_end(cli_payload *payload, const tp_phase *phase, bool failed) {
   add_int(payload, phase, TP_FIELD_IS_ERROR, failed);
   if (!cli_phase_carries(phase, TP_FIELD_STATUS)) return;
-  payload->fields[payload->count++] = (tp_field){
-      .id = TP_FIELD_STATUS, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(failed ? "failure" : "success")};
+  payload->fields[payload->count++] =
+      (tp_field){.id = TP_FIELD_STATUS, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(failed ? "failure" : "success")};
 }
 
 /* Their calls of a response, under our names. */

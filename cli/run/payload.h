@@ -12,7 +12,7 @@ typedef struct cli_payload {
   tp_writer *calls;  /* made for one of them; NULL: none */
   tp_field *fields;
   size_t count;
-  char *text;        /* a text that was made for one of them */
+  char *text; /* a text that was made for one of them */
 } cli_payload;
 
 /** Reads a file. @param path  "-": standard input; NULL: no fields.

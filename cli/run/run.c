@@ -44,15 +44,15 @@ typedef struct player {
   cli_timeline timeline;
   cli_summary summary;
   cli_interrupt interrupt;
-  cli_ask ask;                  /* questions about tool calls, to the terminal */
+  cli_ask ask; /* questions about tool calls, to the terminal */
   bool may_ask;
   tp_sqlite_questions *questions; /* instead, in the data directory; NULL: on the terminal */
-  int status;                   /* what the command will end with */
-  bool playing;                 /* a turn is under way: its events are shown as they come */
-  bool any_background;          /* in this session: something was left to background work */
-  bool cannot_keep;             /* a turn could not be stored: the rest is not played */
-  int64_t began_ms;             /* the wall clock at the begin of the run */
-  int64_t give_up_ns;           /* when background work is no longer waited for; 0: by its own limits */
+  int status;                     /* what the command will end with */
+  bool playing;                   /* a turn is under way: its events are shown as they come */
+  bool any_background;            /* in this session: something was left to background work */
+  bool cannot_keep;               /* a turn could not be stored: the rest is not played */
+  int64_t began_ms;               /* the wall clock at the begin of the run */
+  int64_t give_up_ns;             /* when background work is no longer waited for; 0: by its own limits */
 } player;
 
 /* ---- before the first turn ---- */
@@ -177,9 +177,11 @@ static void check_kept(player *p, const tp_turn_result *result) {
 }
 
 static int play_turn(player *p, tp_session *session, const cli_turn *turn) {
-  tp_turn_request request = {
-      .struct_size = sizeof request, .id = turn->id, .caller = TP_CALLER_MANUAL_CLI,
-                             .text = turn->user, .said_unix_ms = turn->said_unix_ms};
+  tp_turn_request request = {.struct_size = sizeof request,
+                             .id = turn->id,
+                             .caller = TP_CALLER_MANUAL_CLI,
+                             .text = turn->user,
+                             .said_unix_ms = turn->said_unix_ms};
   const tp_turn_result *result = NULL;
   tp_submission *submission;
   tp_fault fault = {0};
@@ -213,8 +215,12 @@ static int open_session(player *p, const cli_turn *turn, tp_session **ret_sessio
                                 .shared_history = p->talk.history,
                                 .on_event = on_event,
                                 .event_ctx = p,
-                                .ask = p->questions ? tp_sqlite_questions_put : p->may_ask ? cli_ask_put : NULL,
-                                .ask_ctx = p->questions ? (void *)p->questions : p->may_ask ? &p->ask : NULL};
+                                .ask = p->questions ? tp_sqlite_questions_put
+                                       : p->may_ask ? cli_ask_put
+                                                    : NULL,
+                                .ask_ctx = p->questions ? (void *)p->questions
+                                           : p->may_ask ? &p->ask
+                                                        : NULL};
   cli_talk_compact(p->arguments, &options);
   tp_status status = tp_session_open(p->talk.runtime, &options, ret_session, &fault);
   return status == TP_OK ? CLI_OK : cli_fault(turn->session, status, &fault);
@@ -269,9 +275,7 @@ static void end_session(player *p, const char *name, tp_session *session) {
 }
 
 /* The rest is not played when the output cannot be written, the user ended the run, or a turn could not be kept. */
-static bool goes_on(player *p) {
-  return !p->output->error && !cli_interrupted(&p->interrupt) && !p->cannot_keep;
-}
+static bool goes_on(player *p) { return !p->output->error && !cli_interrupted(&p->interrupt) && !p->cannot_keep; }
 
 /* Plays the turns of one session that stand together. @return how many there are. */
 static size_t play_session(player *p, size_t first, int *ret_status) {
@@ -330,8 +334,7 @@ static void play(player *p) {
   int status = CLI_OK;
   if (!p->arguments->json) explain(p->output);
   p->summary.conversation = &p->conversation;
-  for (size_t i = 0; i < p->conversation.count && status == CLI_OK && goes_on(p);)
-    i += play_session(p, i, &status);
+  for (size_t i = 0; i < p->conversation.count && status == CLI_OK && goes_on(p);) i += play_session(p, i, &status);
   note(p, status);
   report_lost(p, drain(p));
   cli_talk_report_open(&p->talk);

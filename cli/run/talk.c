@@ -172,9 +172,10 @@ void cli_talk_report_open(const cli_talk *talk) {
   tp_job_query open = {.struct_size = sizeof open, .states = 1u << TP_JOB_QUEUED | 1u << TP_JOB_RUNNING};
   size_t count = 0;
   if (!talk->store_path || tp_jobs_list(talk->runtime, &open, count_job, &count, NULL) != TP_OK || count == 0) return;
-  cli_error("warning: %zu background job%s not done yet: the next run with this --data does them; see: turnphase jobs "
-            "list %s",
-            count, count == 1 ? " is" : "s are", talk->arguments->data);
+  cli_error(
+      "warning: %zu background job%s not done yet: the next run with this --data does them; see: turnphase jobs "
+      "list %s",
+      count, count == 1 ? " is" : "s are", talk->arguments->data);
 }
 
 uint64_t cli_talk_drain(cli_talk *talk, uint32_t limit_ms) {

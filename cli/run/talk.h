@@ -13,12 +13,12 @@
 /** Zero-filled before cli_talk_open(). */
 typedef struct cli_talk {
   const cli_arguments *arguments;
-  cli_arguments without_hooks;    /* of the runtime, which keeps them */
+  cli_arguments without_hooks; /* of the runtime, which keeps them */
   tp_runtime *runtime;
-  cli_follower *follower;         /* NULL: no hooks */
-  tp_shared_history *history;     /* of all sessions */
-  tp_history messages;            /* the same history, as the host has it: for cli_talk_load() */
-  tp_agent **agents;              /* each owns its models, which its sessions share */
+  cli_follower *follower;     /* NULL: no hooks */
+  tp_shared_history *history; /* of all sessions */
+  tp_history messages;        /* the same history, as the host has it: for cli_talk_load() */
+  tp_agent **agents;          /* each owns its models, which its sessions share */
   size_t agent_count, agents_capacity;
   cli_watch watch;
   char *store_path, *memory_path; /* NULL: in memory */

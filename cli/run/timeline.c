@@ -13,7 +13,7 @@
 #include "cli/common/visible.h"
 
 enum { NAME_WIDTH_MIN = 24, RUN_WIDTH = 98 }; /* of a run's line, with a name of NAME_WIDTH */
-enum { SHOWN_NS = 5000 }; /* "0.01 ms" from here on */
+enum { SHOWN_NS = 5000 };                     /* "0.01 ms" from here on */
 enum { WIDTH = 112, TEXT_COLUMN = 20, NAME_WIDTH = 44, STATE_WIDTH = 22, CUT_WIDTH = 150, BAR_WIDTH = 24 };
 
 typedef cli_timeline timeline;

@@ -10,21 +10,21 @@
 /** What is shown of a turn while it goes on; set output, events and verbose, the rest is zero. */
 typedef struct cli_timeline {
   cli_output *output;
-  const cli_events *events;   /* of the turn */
+  const cli_events *events; /* of the turn */
   bool verbose;
   int64_t began_ns;
-  size_t *runs;               /* events RUN that belong to no printed phase yet */
+  size_t *runs; /* events RUN that belong to no printed phase yet */
   size_t run_count, runs_capacity;
-  size_t *calls;              /* events TOOL_END since the last response, in completion order */
+  size_t *calls; /* events TOOL_END since the last response, in completion order */
   size_t call_count, calls_capacity;
-  size_t *brought;            /* events CONTEXT, REMINDER, DIAGNOSTIC whose phase has not ended yet */
+  size_t *brought; /* events CONTEXT, REMINDER, DIAGNOSTIC whose phase has not ended yet */
   size_t brought_count, brought_capacity;
-  size_t *after_calls;        /* events PHASE_END of what followed calls whose block is not printed yet */
+  size_t *after_calls; /* events PHASE_END of what followed calls whose block is not printed yet */
   size_t after_calls_count, after_calls_capacity;
-  bool streams;               /* text of the model is on its way: a line is open */
-  bool streamed;              /* some of the response was printed like this */
-  size_t column;              /* code points on that line */
-  char word[256];             /* the word that has come last, till it is whole */
+  bool streams;   /* text of the model is on its way: a line is open */
+  bool streamed;  /* some of the response was printed like this */
+  size_t column;  /* code points on that line */
+  char word[256]; /* the word that has come last, till it is whole */
   size_t word_size;
 } cli_timeline;
 

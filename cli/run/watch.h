@@ -9,10 +9,10 @@
 #include "cli/run/event.h"
 
 typedef struct cli_watch {
-  cli_request request;        /* the newest; its texts are in the pool */
+  cli_request request; /* the newest; its texts are in the pool */
   const char **results;
   size_t results_capacity;
-  const char **tools;         /* name and description of each tool that it was shown, in pairs */
+  const char **tools; /* name and description of each tool that it was shown, in pairs */
   size_t tool_count, tools_capacity;
   cli_pool pool;
 } cli_watch;

@@ -70,8 +70,8 @@ typedef struct tp__hook {
   const char *question; /* of the kind that asks a person */
   const char *url;      /* of the kind that asks an endpoint */
   tp__hook_kind kind;
-  bool is_msgpack;    /* of a worker: its frames; else JSON Lines */
-  tp__worker *worker; /* made at the commit */
+  bool is_msgpack;     /* of a worker: its frames; else JSON Lines */
+  tp__worker *worker;  /* made at the commit */
   tp__hook_tool *tool; /* of a hook that declares one */
   uint32_t phase;
   const tp_phase *row; /* own_row: a program may outlive the runtime */

@@ -67,8 +67,7 @@ static void job_cancel(void *ctx) {
 }
 
 tp_deferral tp__job_deferral(tp__job *job) {
-  return (tp_deferral){
-      .struct_size = sizeof(tp_deferral), .cancel = job_cancel, .destroy = job_destroy, .ctx = job};
+  return (tp_deferral){.struct_size = sizeof(tp_deferral), .cancel = job_cancel, .destroy = job_destroy, .ctx = job};
 }
 
 /* ---- its program ---- */

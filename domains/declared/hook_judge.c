@@ -104,10 +104,14 @@ static tp_severity severity_of(tp_text name) {
 
 static bool signal_is_at_home(const tp__judge *judge, tp_text kind) {
   switch (judge->hook->phase) {
-  case TP_PHASE_TURN_INTAKE: return text_is(kind, "routing_hint") || text_is(kind, "normalized_intent");
-  case TP_PHASE_TOOL_CREATE: return text_is(kind, "ability_preflight");
-  case TP_PHASE_TOOL_PRE: return text_is(kind, "ability_guard");
-  default: return false;
+    case TP_PHASE_TURN_INTAKE:
+      return text_is(kind, "routing_hint") || text_is(kind, "normalized_intent");
+    case TP_PHASE_TOOL_CREATE:
+      return text_is(kind, "ability_preflight");
+    case TP_PHASE_TOOL_PRE:
+      return text_is(kind, "ability_guard");
+    default:
+      return false;
   }
 }
 
@@ -163,12 +167,12 @@ static bool field(tp__judge *judge, tp_text object, const char *key, tp_value_ki
 static void read_error(tp__judge *judge, tp_text error) {
   tp_text message = tp_value_text(tp_value_kind_of(error) == TP_VALUE_MAP ? tp_value_get(error, "message") : error);
   tp__judge_fail(judge, TP_REASON_MALFORMED, "the program reports an error: %.*s", tp__cut(message, 512),
-          message.size > 0 ? message.data : "");
+                 message.size > 0 ? message.data : "");
 }
 
 static void read_fields_unknown(tp__judge *judge, tp_text object) {
-  static const char *const known[] = {"continue", "reason", "output", "additionalContext", "hook_signals",
-                                      "logs",     "error",  "usage_recorded"};
+  static const char *const known[] = {"continue",     "reason", "output", "additionalContext",
+                                      "hook_signals", "logs",   "error",  "usage_recorded"};
   for (tp_value_walk walk = {0}; tp_value_next(object, &walk);) {
     bool is_known = false;
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) is_known = is_known || text_is(walk.key, known[i]);
@@ -296,23 +300,27 @@ static void judge_exited(tp__judge *judge, const tp_process_result *result) {
 
 static void judge_end(tp__judge *judge, const tp_process_result *result) {
   switch (result->end) {
-  case TP_PROCESS_EXITED: judge_exited(judge, result); break;
-  case TP_PROCESS_KILLED:
-    tp__judge_fail(judge, TP_REASON_KILLED, "the program was killed by signal %d (%s)", result->signal,
-                   strsignal(result->signal));
-    break;
-  case TP_PROCESS_OUTPUT_LIMIT:
-    tp__judge_fail(judge, TP_REASON_MALFORMED, "the program wrote more than its limit");
-    break;
-  case TP_PROCESS_TIMED_OUT:
-    tp__judge_fail(judge, TP_REASON_TIMEOUT, "the program did not end within its limit");
-    break;
-  case TP_PROCESS_CANCELLED: tp__judge_fail(judge, TP_REASON_ERROR, "the program was cancelled"); break;
-  case TP_PROCESS_LOST:
-  case TP_PROCESS_END_FORCE_32:
-    tp__judge_fail(judge, TP_REASON_CRASH,
-                   "the status of the program is not known: the host ignores SIGCHLD, or has waited for it");
-    break;
+    case TP_PROCESS_EXITED:
+      judge_exited(judge, result);
+      break;
+    case TP_PROCESS_KILLED:
+      tp__judge_fail(judge, TP_REASON_KILLED, "the program was killed by signal %d (%s)", result->signal,
+                     strsignal(result->signal));
+      break;
+    case TP_PROCESS_OUTPUT_LIMIT:
+      tp__judge_fail(judge, TP_REASON_MALFORMED, "the program wrote more than its limit");
+      break;
+    case TP_PROCESS_TIMED_OUT:
+      tp__judge_fail(judge, TP_REASON_TIMEOUT, "the program did not end within its limit");
+      break;
+    case TP_PROCESS_CANCELLED:
+      tp__judge_fail(judge, TP_REASON_ERROR, "the program was cancelled");
+      break;
+    case TP_PROCESS_LOST:
+    case TP_PROCESS_END_FORCE_32:
+      tp__judge_fail(judge, TP_REASON_CRASH,
+                     "the status of the program is not known: the host ignores SIGCHLD, or has waited for it");
+      break;
   }
 }
 

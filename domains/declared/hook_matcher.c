@@ -36,18 +36,31 @@ static void rewrite_escape(rewriter *r) {
   char c = *r->at++;
   r->repeats = true;
   switch (c) {
-  case 'd': put_string(r, "[0-9]"); return;
-  case 'D': put_string(r, "[^0-9]"); return;
-  case 'w': put_string(r, "[A-Za-z0-9_]"); return;
-  case 'W': put_string(r, "[^A-Za-z0-9_]"); return;
-  case 's': put_string(r, "[[:space:]]"); return;
-  case 'S': put_string(r, "[^[:space:]]"); return;
-  case 'b':
-  case 'B':
-    r->repeats = false;
-    put(r, (char[]){'\\', c}, 2);
-    return;
-  default: break;
+    case 'd':
+      put_string(r, "[0-9]");
+      return;
+    case 'D':
+      put_string(r, "[^0-9]");
+      return;
+    case 'w':
+      put_string(r, "[A-Za-z0-9_]");
+      return;
+    case 'W':
+      put_string(r, "[^A-Za-z0-9_]");
+      return;
+    case 's':
+      put_string(r, "[[:space:]]");
+      return;
+    case 'S':
+      put_string(r, "[^[:space:]]");
+      return;
+    case 'b':
+    case 'B':
+      r->repeats = false;
+      put(r, (char[]){'\\', c}, 2);
+      return;
+    default:
+      break;
   }
   if (c == '\0') refuse(r, "it ends with a backslash");
   else if (is_word(c)) refuse(r, "of escapes with a letter or digit only \\b \\B \\d \\D \\s \\S \\w \\W are known");

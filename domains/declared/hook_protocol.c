@@ -135,13 +135,19 @@ static tp_text argument_ours(const tp__tool_name *name, tp_text their_name) {
 /* Neither a start of another source nor an end with another reason comes from our sessions. */
 static tp_text subject(const tp__hook *hook, const tp_match_view *view) {
   switch (hook->protocol_event->id) {
-  case TP__EVENT_SESSION_START: return tp_text_of("startup");
-  case TP__EVENT_SESSION_END: return tp_text_of("other");
-  case TP__EVENT_PRE_COMPACT: return tp_text_of("auto");
-  case TP__EVENT_STOP_FAILURE: return tp_text_of("unknown");
-  case TP__EVENT_SUBAGENT_START:
-  case TP__EVENT_SUBAGENT_STOP: return tp_match_id(view, TP_ID_AGENT);
-  default: return theirs(hook, tp_match_text(view, TP_FIELD_TOOL));
+    case TP__EVENT_SESSION_START:
+      return tp_text_of("startup");
+    case TP__EVENT_SESSION_END:
+      return tp_text_of("other");
+    case TP__EVENT_PRE_COMPACT:
+      return tp_text_of("auto");
+    case TP__EVENT_STOP_FAILURE:
+      return tp_text_of("unknown");
+    case TP__EVENT_SUBAGENT_START:
+    case TP__EVENT_SUBAGENT_STOP:
+      return tp_match_id(view, TP_ID_AGENT);
+    default:
+      return theirs(hook, tp_match_text(view, TP_FIELD_TOOL));
   }
 }
 
@@ -201,10 +207,18 @@ static void write_pairs(const struct pairs *pairs, tp_writer *writer) {
   for (size_t i = 0; i < pairs->count; i++) {
     tp_write_string(writer, pairs->items[i].key);
     switch (pairs->items[i].kind) {
-    case TEXT: tp_write_text(writer, pairs->items[i].text); break;
-    case INT: tp_write_int(writer, pairs->items[i].number); break;
-    case BOOL: tp_write_bool(writer, pairs->items[i].number != 0); break;
-    case VALUE: tp_write_value(writer, pairs->items[i].text); break;
+      case TEXT:
+        tp_write_text(writer, pairs->items[i].text);
+        break;
+      case INT:
+        tp_write_int(writer, pairs->items[i].number);
+        break;
+      case BOOL:
+        tp_write_bool(writer, pairs->items[i].number != 0);
+        break;
+      case VALUE:
+        tp_write_value(writer, pairs->items[i].text);
+        break;
     }
   }
 }
@@ -392,31 +406,41 @@ static void add_call(const tp__hook *hook, const tp_call *call, const struct mad
 
 static void add_own(const tp__hook *hook, const tp_call *call, const struct made *made, struct pairs *pairs) {
   switch (hook->protocol_event->id) {
-  case TP__EVENT_PRE_TOOL:
-  case TP__EVENT_POST_TOOL:
-  case TP__EVENT_POST_TOOL_FAILURE: add_call(hook, call, made, pairs); break;
-  case TP__EVENT_PROMPT: add_text(pairs, "prompt", tp_call_text(call, TP_FIELD_TEXT)); break;
-  case TP__EVENT_SESSION_START:
-    add_string(pairs, "source", "startup");
-    if (tp_call_has(call, TP_FIELD_MODEL)) add_text(pairs, "model", tp_call_text(call, TP_FIELD_MODEL));
-    break;
-  case TP__EVENT_SESSION_END: add_string(pairs, "reason", "other"); break;
-  case TP__EVENT_TOOL_BATCH: add_value(pairs, "tool_calls", made->response_value); break;
-  case TP__EVENT_SUBAGENT_START: break;
-  case TP__EVENT_SUBAGENT_STOP: add_string(pairs, "agent_transcript_path", ""); /* fall through */
-  case TP__EVENT_STOP:
-    add_number(pairs, "stop_hook_active", true, tp_call_int(call, TP_FIELD_STOP_DENIALS) > 0);
-    add_text(pairs, hook->protocol == TP__PROTOCOL_GEMINI ? "prompt_response" : "last_assistant_message",
-             tp_call_text(call, TP_FIELD_RESPONSE_TEXT));
-    break;
-  case TP__EVENT_PRE_COMPACT:
-    add_string(pairs, "trigger", "auto");
-    if (hook->protocol != TP__PROTOCOL_GEMINI) add_string(pairs, "custom_instructions", "");
-    break;
-  case TP__EVENT_STOP_FAILURE:
-    add_string(pairs, "error", "unknown");
-    add_text(pairs, "error_details", tp_call_text(call, TP_FIELD_MESSAGE));
-    break;
+    case TP__EVENT_PRE_TOOL:
+    case TP__EVENT_POST_TOOL:
+    case TP__EVENT_POST_TOOL_FAILURE:
+      add_call(hook, call, made, pairs);
+      break;
+    case TP__EVENT_PROMPT:
+      add_text(pairs, "prompt", tp_call_text(call, TP_FIELD_TEXT));
+      break;
+    case TP__EVENT_SESSION_START:
+      add_string(pairs, "source", "startup");
+      if (tp_call_has(call, TP_FIELD_MODEL)) add_text(pairs, "model", tp_call_text(call, TP_FIELD_MODEL));
+      break;
+    case TP__EVENT_SESSION_END:
+      add_string(pairs, "reason", "other");
+      break;
+    case TP__EVENT_TOOL_BATCH:
+      add_value(pairs, "tool_calls", made->response_value);
+      break;
+    case TP__EVENT_SUBAGENT_START:
+      break;
+    case TP__EVENT_SUBAGENT_STOP:
+      add_string(pairs, "agent_transcript_path", ""); /* fall through */
+    case TP__EVENT_STOP:
+      add_number(pairs, "stop_hook_active", true, tp_call_int(call, TP_FIELD_STOP_DENIALS) > 0);
+      add_text(pairs, hook->protocol == TP__PROTOCOL_GEMINI ? "prompt_response" : "last_assistant_message",
+               tp_call_text(call, TP_FIELD_RESPONSE_TEXT));
+      break;
+    case TP__EVENT_PRE_COMPACT:
+      add_string(pairs, "trigger", "auto");
+      if (hook->protocol != TP__PROTOCOL_GEMINI) add_string(pairs, "custom_instructions", "");
+      break;
+    case TP__EVENT_STOP_FAILURE:
+      add_string(pairs, "error", "unknown");
+      add_text(pairs, "error_details", tp_call_text(call, TP_FIELD_MESSAGE));
+      break;
   }
 }
 

@@ -33,11 +33,7 @@ typedef enum tp__protocol_event_id {
 } tp__protocol_event_id;
 
 /** Whose turns have an event: a nested turn is a subagent's. */
-typedef enum tp__event_of {
-  TP__EVENT_OF_ANY = 0,
-  TP__EVENT_OF_AGENT = 1,
-  TP__EVENT_OF_SUBAGENT = 2
-} tp__event_of;
+typedef enum tp__event_of { TP__EVENT_OF_ANY = 0, TP__EVENT_OF_AGENT = 1, TP__EVENT_OF_SUBAGENT = 2 } tp__event_of;
 
 typedef struct tp__protocol_event {
   tp__protocol_event_id id;

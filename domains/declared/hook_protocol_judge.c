@@ -130,9 +130,7 @@ static void object_with(tp__judge *judge, tp_verdict verdict, const char *reason
   object_to(judge, verdict, tp_text_of(reason));
 }
 
-static bool is_before_call(const tp__judge *judge) {
-  return judge->hook->protocol_event->id == TP__EVENT_PRE_TOOL;
-}
+static bool is_before_call(const tp__judge *judge) { return judge->hook->protocol_event->id == TP__EVENT_PRE_TOOL; }
 
 /* The start of a subagent is reported; the hook cannot deny it. */
 static bool has_verdict(const tp__judge *judge) {
@@ -147,17 +145,20 @@ static void block(tp__judge *judge, tp_text reason) {
     return;
   }
   switch (judge->hook->protocol_event->id) {
-  case TP__EVENT_PRE_TOOL:
-  case TP__EVENT_PROMPT:
-  case TP__EVENT_STOP:
-  case TP__EVENT_SUBAGENT_STOP:
-  case TP__EVENT_PRE_COMPACT:
-  case TP__EVENT_TOOL_BATCH:
-    note(judge, "block_dropped", "the hook blocks, and no phase waits for it (blocking: false)");
-    break;
-  case TP__EVENT_POST_TOOL:
-  case TP__EVENT_POST_TOOL_FAILURE: say(judge, reason, "a block"); return;
-  default: break;
+    case TP__EVENT_PRE_TOOL:
+    case TP__EVENT_PROMPT:
+    case TP__EVENT_STOP:
+    case TP__EVENT_SUBAGENT_STOP:
+    case TP__EVENT_PRE_COMPACT:
+    case TP__EVENT_TOOL_BATCH:
+      note(judge, "block_dropped", "the hook blocks, and no phase waits for it (blocking: false)");
+      break;
+    case TP__EVENT_POST_TOOL:
+    case TP__EVENT_POST_TOOL_FAILURE:
+      say(judge, reason, "a block");
+      return;
+    default:
+      break;
   }
   log_text(judge, "blocked", reason);
 }
@@ -184,8 +185,7 @@ static void apply_stop(tp__judge *judge, const struct said *said) {
     note(judge, "continue_false", "continue: false has no effect on a compaction");
     return;
   }
-  if (is_before_call(judge))
-    note(judge, "continue_false", "continue: false stops this call; the turn goes on");
+  if (is_before_call(judge)) note(judge, "continue_false", "continue: false stops this call; the turn goes on");
   else if (!has_verdict(judge)) note(judge, "continue_false", "continue: false has no effect in this phase");
   if (!has_verdict(judge)) log_text(judge, "stop_reason", said->stop_reason);
   else if (said->stop_reason.size > 0) object_to(judge, TP_VERDICT_DENY, said->stop_reason);
@@ -272,10 +272,15 @@ static void note_unknown(tp__judge *judge, tp_text map, const char *const *known
 }
 
 static void note_the_rest(tp__judge *judge, const struct said *said) {
-  static const char *const top[] = {"continue",      "decision",       "reason",             "stopReason",
-                                    "systemMessage", "suppressOutput", "hookSpecificOutput", NULL};
-  static const char *const specific[] = {"hookEventName",     "permissionDecision", "permissionDecisionReason",
-                                         "additionalContext", "updatedInput",       "tool_input", NULL};
+  static const char *const top[] = {"continue",       "decision",           "reason", "stopReason", "systemMessage",
+                                    "suppressOutput", "hookSpecificOutput", NULL};
+  static const char *const specific[] = {"hookEventName",
+                                         "permissionDecision",
+                                         "permissionDecisionReason",
+                                         "additionalContext",
+                                         "updatedInput",
+                                         "tool_input",
+                                         NULL};
   note_unknown(judge, said->object, top, "field_unknown", TP_SEVERITY_INFO, "is no field of a result");
   static const char *const behind[] = {"hookEventName",        "additionalContext", "updatedToolOutput",
                                        "updatedMCPToolOutput", "tool_output",       NULL};
@@ -312,9 +317,8 @@ static void apply(tp__judge *judge, const struct said *said) {
 /* ---- the end ---- */
 
 static void answer(tp__judge *judge) {
-  static const tp_answer answers[] = {[TP_VERDICT_ALLOW] = TP_ANSWER_ALLOW,
-                                      [TP_VERDICT_ASK] = TP_ANSWER_ASK,
-                                      [TP_VERDICT_DENY] = TP_ANSWER_DENY};
+  static const tp_answer answers[] = {
+      [TP_VERDICT_ALLOW] = TP_ANSWER_ALLOW, [TP_VERDICT_ASK] = TP_ANSWER_ASK, [TP_VERDICT_DENY] = TP_ANSWER_DENY};
   tp__judged *judged = judge->judged;
   judged->outcome.kind = judge->verdict == VERDICT_UNSAID ? TP_ANSWER_DONE : answers[judge->verdict];
   if (judge->verdict <= TP_VERDICT_ALLOW || judged->reason[0]) return;

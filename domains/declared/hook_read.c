@@ -11,10 +11,10 @@
 #include "domains/declared/hook_tool.h"
 #include "domains/declared/yaml.h"
 
-#define KEYS \
+#define KEYS                                                                                                        \
   "id, event_type, event, enabled, blocking, summary, priority, after, before, requires, match, handler, failure, " \
   "verdict, effects, protocol, tools, plugin_root, rewrite"
-#define TOOL_KEYS \
+#define TOOL_KEYS                                                                                          \
   "kind, name, enabled, summary, description, schema, command, timeout_ms, result_bytes_max, idempotent, " \
   "max_concurrent, reads, writes, sandbox"
 #define MATCH_KEYS "ability_scope, min_duration_ms, only_if_changed_paths, agent, mode, matcher"
@@ -34,9 +34,9 @@ static tp_status no_memory(struct reader *reader) {
 #define REFUSE(reader, code, index, ...) \
   tp__refuse((reader)->fault, (code), (reader)->file, (reader)->yaml.items[index].place, __VA_ARGS__)
 
-#define TRY(expression)                            \
-  do {                                             \
-    tp_status try_status_ = (expression);          \
+#define TRY(expression)                           \
+  do {                                            \
+    tp_status try_status_ = (expression);         \
     if (try_status_ != TP_OK) return try_status_; \
   } while (0)
 
@@ -411,7 +411,6 @@ static tp_status expand_arguments(struct reader *reader, tp__hook *hook) {
   return TP_OK;
 }
 
-
 /* ---- handler ---- */
 
 static const char *joined(tp_hooks *hooks, const char *folder, const char *name) {
@@ -472,19 +471,21 @@ static tp_status read_command(struct reader *reader, tp__hook *hook, uint32_t ma
   uint32_t index;
   TRY(read_texts(reader, map, "command", hook->arguments, TP__HOOK_ARGUMENTS_MAX, &hook->argument_count, &index));
   if (hook->argument_count == 0 || hook->arguments[0][0] == '\0')
-    return REFUSE(reader, TP_ERR_MALFORMED, map, "what is run needs command: a path, or a list of a program and its "
+    return REFUSE(reader, TP_ERR_MALFORMED, map,
+                  "what is run needs command: a path, or a list of a program and its "
                   "arguments");
   bool is_line = reader->yaml.items[index].kind == TP_VALUE_TEXT && strpbrk(hook->arguments[0], " \t\n|&;<>$`\"'");
   if (is_line)
-    return REFUSE(reader, TP_ERR_MALFORMED, index, "command is one path, not a line of a shell: write a list, such as "
+    return REFUSE(reader, TP_ERR_MALFORMED, index,
+                  "command is one path, not a line of a shell: write a list, such as "
                   "[sh, -c, \"…\"] or [python3, guard.py]");
   hook->name_count = hook->argument_count;
   bool is_shell = is_shell_line(hook);
   if (hook->protocol && !is_shell) TRY(expand_arguments(reader, hook));
   for (size_t i = 0; i < hook->argument_count; i++) {
     bool is_looked_up = i == 0 && !strchr(hook->arguments[0], '/');
-    hook->names[i] = is_looked_up ? find_program(reader->hooks, hook->arguments[0])
-                                  : path_of(reader->hooks, hook->arguments[i]);
+    hook->names[i] =
+        is_looked_up ? find_program(reader->hooks, hook->arguments[0]) : path_of(reader->hooks, hook->arguments[i]);
     if (!hook->names[i] && i == 0) return no_memory(reader);
   }
   hook->arguments[0] = hook->names[0];
@@ -502,7 +503,8 @@ static tp_status read_path(struct reader *reader, tp__hook *hook, uint32_t map) 
 static tp_status read_question(struct reader *reader, tp__hook *hook, uint32_t map) {
   uint32_t kind = tp__yaml_get(&reader->yaml, map, "kind");
   if (!hook->row->ask || !hook->is_blocking)
-    return REFUSE(reader, TP_ERR_MALFORMED, kind, "approve needs blocking: true and a phase that may ask: tool.pre, "
+    return REFUSE(reader, TP_ERR_MALFORMED, kind,
+                  "approve needs blocking: true and a phase that may ask: tool.pre, "
                   "tool.create");
   hook->question = "needs an approval";
   TRY(read_text(reader, map, "question", &hook->question));

@@ -54,8 +54,8 @@ void tp__line_add(void *ctx, const char *bytes, size_t size) {
   line->size += size;
 }
 
-static const char *const id_names[TP_ID_COUNT] = {"tenant_id", "agent_id",  "workspace_id", "session_id",
-                                                  "thread_id", "turn_id",   "task_id",      "run_id"};
+static const char *const id_names[TP_ID_COUNT] = {"tenant_id", "agent_id", "workspace_id", "session_id",
+                                                  "thread_id", "turn_id",  "task_id",      "run_id"};
 
 static void write_pair(tp_writer *writer, const char *key, tp_text text) {
   tp_write_string(writer, key);

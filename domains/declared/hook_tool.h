@@ -17,7 +17,7 @@ enum {
 /** A key of each call: a path, with an argument at its end where one is named. */
 typedef struct tp__tool_key {
   tp_tool_access access;
-  tp_text path;     /* without `/` at its end; may be empty beside an argument */
+  tp_text path;         /* without `/` at its end; may be empty beside an argument */
   const char *argument; /* NULL: none */
 } tp__tool_key;
 

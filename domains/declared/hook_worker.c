@@ -37,7 +37,7 @@ struct tp__worker {
   uint64_t last_id;
   struct request *open;
   uint64_t replies, replies_of_program;
-  uint32_t failures;    /* programs in a row that ended without an answer */
+  uint32_t failures; /* programs in a row that ended without an answer */
   int64_t not_before_ms;
   bool is_stopping;
   /* the loop's thread only */
@@ -275,8 +275,7 @@ static tp_status start_locked(tp__worker *worker, tp_fault *fault) {
   const tp__hook *hook = worker->hook;
   if (worker->process != 0) return TP_OK;
   int64_t left_ms = worker->not_before_ms - now_ms();
-  if (worker->is_stopping)
-    return tp__refuse(fault, TP_ERR_SHUTDOWN, NULL, (tp__place){0}, "the worker is being ended");
+  if (worker->is_stopping) return tp__refuse(fault, TP_ERR_SHUTDOWN, NULL, (tp__place){0}, "the worker is being ended");
   if (left_ms > 0)
     return tp__refuse(fault, TP_ERR_SYSTEM, NULL, (tp__place){0},
                       "the worker ended without an answer %u times in a row: it is started again in %lld ms",

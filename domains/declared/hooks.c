@@ -416,9 +416,9 @@ static bool is_program(const tp__hook *hook) {
 
 static const char *kind_name(tp__hook_kind kind) {
   static const char *const names[] = {
-      [TP__HOOK_SCRIPT] = "script", [TP__HOOK_LOG] = "log", [TP__HOOK_SAVE_JSON] = "save_json",
-      [TP__HOOK_WORKER] = "worker", [TP__HOOK_APPROVE] = "approve",
-      [TP__HOOK_WEBHOOK] = "webhook", [TP__HOOK_TOOL] = "tool"};
+      [TP__HOOK_SCRIPT] = "script", [TP__HOOK_LOG] = "log",         [TP__HOOK_SAVE_JSON] = "save_json",
+      [TP__HOOK_WORKER] = "worker", [TP__HOOK_APPROVE] = "approve", [TP__HOOK_WEBHOOK] = "webhook",
+      [TP__HOOK_TOOL] = "tool"};
   return names[kind];
 }
 
@@ -454,8 +454,7 @@ size_t tp_hooks_each(const tp_hooks *hooks, tp_hook_info_fn each, void *ctx) {
 
 static tp_status add_handler(tp_edit *edit, tp__hook *hook, tp_fault *fault) {
   const char *lacks = hook->sandbox.is_on ? tp__sandbox_lacks(hook->hooks->helper) : NULL;
-  if (lacks)
-    return tp__refuse(fault, TP_ERR_SYSTEM, hook->id, hook->place, "it demands a sandbox, and %s", lacks);
+  if (lacks) return tp__refuse(fault, TP_ERR_SYSTEM, hook->id, hook->place, "it demands a sandbox, and %s", lacks);
   if (hook->kind == TP__HOOK_WEBHOOK && access(hook->hooks->webhook_helper, X_OK) != 0)
     return tp__refuse(fault, TP_ERR_SYSTEM, hook->id, hook->place,
                       "a webhook needs turnphase-webhook, which is not there: it is built where libcurl is");

@@ -26,7 +26,7 @@ enum {
   AWAY_MS = 500,       /* how often a directory that is gone is looked for */
   CONFLICTS_MAX = 20
 };
-#define CHANGES                                                                                                   \
+#define CHANGES \
   (IN_CLOSE_WRITE | IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF)
 
 struct tp_hooks_watch {
@@ -69,8 +69,8 @@ static tp_status reload(tp_hooks_watch *watch, bool if_changed, bool *ret_did, t
   tp_hooks *hooks = NULL;
   pthread_mutex_lock(&watch->mutex);
   tp_status status = tp_hooks_read(watch->runtime, &watch->hooks_options, &hooks, fault);
-  bool is_same = status == TP_OK && if_changed && watch->hooks &&
-                 strcmp(tp_hooks_hash(hooks), tp_hooks_hash(watch->hooks)) == 0;
+  bool is_same =
+      status == TP_OK && if_changed && watch->hooks && strcmp(tp_hooks_hash(hooks), tp_hooks_hash(watch->hooks)) == 0;
   if (status == TP_OK && !is_same) status = replace(watch, hooks, fault);
   tp_hooks *gone = hooks;
   if (status == TP_OK && !is_same) {

@@ -10,12 +10,7 @@
 
 #include "domains/declared/text.h"
 
-enum {
-  JSON_BYTES_MAX = 64 << 20,
-  JSON_VALUES_MAX = 1 << 20,
-  JSON_DEPTH_MAX = 32,
-  MEMORY_LEFT = 64 << 10
-};
+enum { JSON_BYTES_MAX = 64 << 20, JSON_VALUES_MAX = 1 << 20, JSON_DEPTH_MAX = 32, MEMORY_LEFT = 64 << 10 };
 
 /* ---- decoding ---- */
 
@@ -52,8 +47,7 @@ static tp_status check_shape(tp_text json, tp_fault *fault) {
 static tp_status check_text(tp_text json, tp_fault *fault) {
   if (json.size > JSON_BYTES_MAX) {
     return tp__refuse(fault, TP_ERR_TOO_LARGE, NULL, (tp__place){0},
-                      "JSON of %zu bytes is above the limit of %d: split it", json.size,
-                      JSON_BYTES_MAX);
+                      "JSON of %zu bytes is above the limit of %d: split it", json.size, JSON_BYTES_MAX);
   }
   if (json.size >= 3 && memcmp(json.data, "\xEF\xBB\xBF", 3) == 0) {
     return tp__refuse(fault, TP_ERR_MALFORMED, NULL, tp__place_of(json, 0),
@@ -111,19 +105,31 @@ static void write_object(const json_t *json, tp_writer *writer) {
 
 static void write_json(const json_t *json, tp_writer *writer) {
   switch (json_typeof(json)) {
-  case JSON_NULL: tp_write_null(writer); break;
-  case JSON_TRUE: tp_write_bool(writer, true); break;
-  case JSON_FALSE: tp_write_bool(writer, false); break;
-  case JSON_INTEGER: tp_write_int(writer, json_integer_value(json)); break;
-  case JSON_REAL: tp_write_double(writer, json_real_value(json)); break;
-  case JSON_STRING:
-    tp_write_text(writer, (tp_text){json_string_value(json), json_string_length(json)});
-    break;
-  case JSON_ARRAY:
-    tp_write_array(writer, json_array_size(json));
-    for (size_t i = 0; i < json_array_size(json); i++) write_json(json_array_get(json, i), writer);
-    break;
-  case JSON_OBJECT: write_object(json, writer); break;
+    case JSON_NULL:
+      tp_write_null(writer);
+      break;
+    case JSON_TRUE:
+      tp_write_bool(writer, true);
+      break;
+    case JSON_FALSE:
+      tp_write_bool(writer, false);
+      break;
+    case JSON_INTEGER:
+      tp_write_int(writer, json_integer_value(json));
+      break;
+    case JSON_REAL:
+      tp_write_double(writer, json_real_value(json));
+      break;
+    case JSON_STRING:
+      tp_write_text(writer, (tp_text){json_string_value(json), json_string_length(json)});
+      break;
+    case JSON_ARRAY:
+      tp_write_array(writer, json_array_size(json));
+      for (size_t i = 0; i < json_array_size(json); i++) write_json(json_array_get(json, i), writer);
+      break;
+    case JSON_OBJECT:
+      write_object(json, writer);
+      break;
   }
 }
 
@@ -170,14 +176,22 @@ static void put_string(struct output *output, const char *string) { put(output, 
 /* The escape of a character that may not stand in a JSON string as it is; NULL when it may. */
 static const char *escape_of(unsigned char byte, char buffer[8]) {
   switch (byte) {
-  case '"': return "\\\"";
-  case '\\': return "\\\\";
-  case '\b': return "\\b";
-  case '\f': return "\\f";
-  case '\n': return "\\n";
-  case '\r': return "\\r";
-  case '\t': return "\\t";
-  default: break;
+    case '"':
+      return "\\\"";
+    case '\\':
+      return "\\\\";
+    case '\b':
+      return "\\b";
+    case '\f':
+      return "\\f";
+    case '\n':
+      return "\\n";
+    case '\r':
+      return "\\r";
+    case '\t':
+      return "\\t";
+    default:
+      break;
   }
   if (byte >= 0x20) return NULL;
   snprintf(buffer, 8, "\\u%04x", byte);
@@ -244,16 +258,32 @@ static void put_container(struct output *output, tp_text value, bool map) {
 
 static void put_value(struct output *output, tp_text value) {
   switch (tp_value_kind_of(value)) {
-  case TP_VALUE_NONE:
-  case TP_VALUE_FORCE_32:
-  case TP_VALUE_NULL: put_string(output, "null"); break;
-  case TP_VALUE_BOOL: put_string(output, tp_value_bool(value, false) ? "true" : "false"); break;
-  case TP_VALUE_INT: put_int(output, tp_value_int(value, 0)); break;
-  case TP_VALUE_DOUBLE: put_double(output, tp_value_double(value, 0)); break;
-  case TP_VALUE_TEXT: put_text(output, tp_value_text(value)); break;
-  case TP_VALUE_BYTES: put_base64(output, tp_value_text(value)); break;
-  case TP_VALUE_ARRAY: put_container(output, value, false); break;
-  case TP_VALUE_MAP: put_container(output, value, true); break;
+    case TP_VALUE_NONE:
+    case TP_VALUE_FORCE_32:
+    case TP_VALUE_NULL:
+      put_string(output, "null");
+      break;
+    case TP_VALUE_BOOL:
+      put_string(output, tp_value_bool(value, false) ? "true" : "false");
+      break;
+    case TP_VALUE_INT:
+      put_int(output, tp_value_int(value, 0));
+      break;
+    case TP_VALUE_DOUBLE:
+      put_double(output, tp_value_double(value, 0));
+      break;
+    case TP_VALUE_TEXT:
+      put_text(output, tp_value_text(value));
+      break;
+    case TP_VALUE_BYTES:
+      put_base64(output, tp_value_text(value));
+      break;
+    case TP_VALUE_ARRAY:
+      put_container(output, value, false);
+      break;
+    case TP_VALUE_MAP:
+      put_container(output, value, true);
+      break;
   }
 }
 

@@ -133,14 +133,29 @@ int main(int argc, char **argv) {
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) fail("no_new_privs was refused", NULL);
   while ((option = getopt(argc, argv, "+r:w:nm:c:p:f:")) != -1) {
     switch (option) {
-    case 'r': add_path(&reads, optarg); break;
-    case 'w': add_path(&writes, optarg); break;
-    case 'n': no_network = true; break;
-    case 'm': bound(RLIMIT_AS, optarg, 1 << 20); break;
-    case 'c': bound(RLIMIT_CPU, optarg, 1); break;
-    case 'p': bound(RLIMIT_NPROC, optarg, 1); break;
-    case 'f': bound(RLIMIT_FSIZE, optarg, 1 << 20); break;
-    default: return CANNOT;
+      case 'r':
+        add_path(&reads, optarg);
+        break;
+      case 'w':
+        add_path(&writes, optarg);
+        break;
+      case 'n':
+        no_network = true;
+        break;
+      case 'm':
+        bound(RLIMIT_AS, optarg, 1 << 20);
+        break;
+      case 'c':
+        bound(RLIMIT_CPU, optarg, 1);
+        break;
+      case 'p':
+        bound(RLIMIT_NPROC, optarg, 1);
+        break;
+      case 'f':
+        bound(RLIMIT_FSIZE, optarg, 1 << 20);
+        break;
+      default:
+        return CANNOT;
     }
   }
   errno = EINVAL;

@@ -14,7 +14,7 @@ struct script {
   tp__yaml yaml;
   const char *name;
   tp_fault *fault;
-  tp_writer *arguments;           /* an array: one map for each call */
+  tp_writer *arguments; /* an array: one map for each call */
   tp_model_response *responses;
   const tp_model_response **list; /* their addresses, as the model wants them */
   size_t response_count, responses_size, list_size;
@@ -36,14 +36,22 @@ static tp_status refuse_memory(struct script *script) {
 
 static const char *kind_name(tp_value_kind kind) {
   switch (kind) {
-  case TP_VALUE_NULL: return "nothing";
-  case TP_VALUE_BOOL: return "a bool";
-  case TP_VALUE_INT: return "an integer";
-  case TP_VALUE_DOUBLE: return "a float";
-  case TP_VALUE_TEXT: return "text";
-  case TP_VALUE_ARRAY: return "a list";
-  case TP_VALUE_MAP: return "a map";
-  default: return "something else";
+    case TP_VALUE_NULL:
+      return "nothing";
+    case TP_VALUE_BOOL:
+      return "a bool";
+    case TP_VALUE_INT:
+      return "an integer";
+    case TP_VALUE_DOUBLE:
+      return "a float";
+    case TP_VALUE_TEXT:
+      return "text";
+    case TP_VALUE_ARRAY:
+      return "a list";
+    case TP_VALUE_MAP:
+      return "a map";
+    default:
+      return "something else";
   }
 }
 

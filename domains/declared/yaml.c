@@ -157,22 +157,28 @@ static tp_status read_event(struct reader *reader, const yaml_event_t *event) {
   tp__place place = place_of_mark(event->start_mark);
   tp_status status;
   switch (event->type) {
-  case YAML_DOCUMENT_START_EVENT:
-    return begin_document(reader, event->data.document_start.version_directive, place);
-  case YAML_ALIAS_EVENT: return refuse(reader, place, "aliases ('*') are not supported");
-  case YAML_SEQUENCE_START_EVENT:
-    status = refuse_extras(reader, event->data.sequence_start.anchor, event->data.sequence_start.tag, place);
-    return status != TP_OK ? status : open_container(reader, TP_VALUE_ARRAY, place);
-  case YAML_MAPPING_START_EVENT:
-    status = refuse_extras(reader, event->data.mapping_start.anchor, event->data.mapping_start.tag, place);
-    return status != TP_OK ? status : open_container(reader, TP_VALUE_MAP, place);
-  case YAML_SCALAR_EVENT:
-    status = refuse_extras(reader, event->data.scalar.anchor, event->data.scalar.tag, place);
-    return status != TP_OK ? status : read_scalar(reader, event, place);
-  case YAML_SEQUENCE_END_EVENT:
-  case YAML_MAPPING_END_EVENT: close_container(reader); return TP_OK;
-  case YAML_STREAM_END_EVENT: reader->ended = true; return TP_OK;
-  default: return TP_OK;
+    case YAML_DOCUMENT_START_EVENT:
+      return begin_document(reader, event->data.document_start.version_directive, place);
+    case YAML_ALIAS_EVENT:
+      return refuse(reader, place, "aliases ('*') are not supported");
+    case YAML_SEQUENCE_START_EVENT:
+      status = refuse_extras(reader, event->data.sequence_start.anchor, event->data.sequence_start.tag, place);
+      return status != TP_OK ? status : open_container(reader, TP_VALUE_ARRAY, place);
+    case YAML_MAPPING_START_EVENT:
+      status = refuse_extras(reader, event->data.mapping_start.anchor, event->data.mapping_start.tag, place);
+      return status != TP_OK ? status : open_container(reader, TP_VALUE_MAP, place);
+    case YAML_SCALAR_EVENT:
+      status = refuse_extras(reader, event->data.scalar.anchor, event->data.scalar.tag, place);
+      return status != TP_OK ? status : read_scalar(reader, event, place);
+    case YAML_SEQUENCE_END_EVENT:
+    case YAML_MAPPING_END_EVENT:
+      close_container(reader);
+      return TP_OK;
+    case YAML_STREAM_END_EVENT:
+      reader->ended = true;
+      return TP_OK;
+    default:
+      return TP_OK;
   }
 }
 
@@ -352,13 +358,27 @@ void tp__yaml_write(const tp__yaml *yaml, uint32_t index, tp_writer *writer) {
   for (uint32_t at = index; at < yaml->items[index].end; at++) {
     const tp__yaml_item *item = &yaml->items[at];
     switch (item->kind) {
-    case TP_VALUE_BOOL: tp_write_bool(writer, item->as.boolean); break;
-    case TP_VALUE_INT: tp_write_int(writer, item->as.integer); break;
-    case TP_VALUE_DOUBLE: tp_write_double(writer, item->as.real); break;
-    case TP_VALUE_TEXT: tp_write_text(writer, tp__yaml_text(yaml, at)); break;
-    case TP_VALUE_ARRAY: tp_write_array(writer, item->count); break;
-    case TP_VALUE_MAP: tp_write_map(writer, item->count); break;
-    default: tp_write_null(writer); break;
+      case TP_VALUE_BOOL:
+        tp_write_bool(writer, item->as.boolean);
+        break;
+      case TP_VALUE_INT:
+        tp_write_int(writer, item->as.integer);
+        break;
+      case TP_VALUE_DOUBLE:
+        tp_write_double(writer, item->as.real);
+        break;
+      case TP_VALUE_TEXT:
+        tp_write_text(writer, tp__yaml_text(yaml, at));
+        break;
+      case TP_VALUE_ARRAY:
+        tp_write_array(writer, item->count);
+        break;
+      case TP_VALUE_MAP:
+        tp_write_map(writer, item->count);
+        break;
+      default:
+        tp_write_null(writer);
+        break;
     }
   }
 }

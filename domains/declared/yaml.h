@@ -14,8 +14,8 @@ enum { TP__YAML_BYTES_MAX = 16 << 20, TP__YAML_ITEMS_MAX = 1 << 20, TP__YAML_DEP
 typedef struct tp__yaml_item {
   tp_value_kind kind;
   tp__place place;
-  uint32_t count;       /* elements of an array, pairs of a map */
-  uint32_t end;         /* the index behind this item and all that is in it */
+  uint32_t count; /* elements of an array, pairs of a map */
+  uint32_t end;   /* the index behind this item and all that is in it */
   union {
     bool boolean;
     int64_t integer;
@@ -30,7 +30,7 @@ typedef struct tp__yaml {
   const tp_allocator *allocator;
   tp__yaml_item *items; /* the root is at 0 */
   size_t count, items_capacity;
-  char *text;           /* of all text items */
+  char *text; /* of all text items */
   size_t text_size, text_capacity;
 } tp__yaml;
 

@@ -21,23 +21,23 @@
   "  UPDATE scope SET memories = memories - 1, changes = changes + 1 WHERE id = old.scope;"           \
   "  INSERT INTO recall (recall, rowid, text, scope) VALUES ('delete', old.id, old.text, old.scope); END;"
 
-#define VECTOR_TABLES                                                                                            \
-  "CREATE TABLE embedded (scope INTEGER PRIMARY KEY, embedder TEXT NOT NULL, upto INTEGER NOT NULL);"            \
-  "CREATE TABLE vector (memory INTEGER PRIMARY KEY, scope INTEGER NOT NULL, scale REAL NOT NULL,"                \
-  "  bytes BLOB NOT NULL);"                                                                                      \
-  "CREATE INDEX vector_scope ON vector (scope);"                                                                 \
-  "CREATE TRIGGER vector_changed AFTER UPDATE OF text ON memory WHEN new.text <> old.text BEGIN"                 \
-  "  DELETE FROM vector WHERE memory = old.id;"                                                                  \
-  "  UPDATE embedded SET upto = min(upto, old.id - 1) WHERE scope = old.scope; END;"                             \
+#define VECTOR_TABLES                                                                                 \
+  "CREATE TABLE embedded (scope INTEGER PRIMARY KEY, embedder TEXT NOT NULL, upto INTEGER NOT NULL);" \
+  "CREATE TABLE vector (memory INTEGER PRIMARY KEY, scope INTEGER NOT NULL, scale REAL NOT NULL,"     \
+  "  bytes BLOB NOT NULL);"                                                                           \
+  "CREATE INDEX vector_scope ON vector (scope);"                                                      \
+  "CREATE TRIGGER vector_changed AFTER UPDATE OF text ON memory WHEN new.text <> old.text BEGIN"      \
+  "  DELETE FROM vector WHERE memory = old.id;"                                                       \
+  "  UPDATE embedded SET upto = min(upto, old.id - 1) WHERE scope = old.scope; END;"                  \
   "CREATE TRIGGER vector_removed AFTER DELETE ON memory BEGIN DELETE FROM vector WHERE memory = old.id; END;"
 
-#define FACT_TABLE                                                                                                  \
-  "CREATE TABLE fact (memory INTEGER PRIMARY KEY, scope INTEGER NOT NULL, subject TEXT NOT NULL,"                   \
-  "  replaced_by INTEGER NOT NULL DEFAULT 0, replaced_ms INTEGER NOT NULL DEFAULT 0);"                              \
-  "CREATE INDEX fact_scope ON fact (scope, replaced_ms);"                                                           \
-  "CREATE INDEX fact_replaced_by ON fact (replaced_by);"                                                            \
-  "CREATE TRIGGER fact_replaced AFTER UPDATE OF replaced_ms ON fact BEGIN"                                          \
-  "  UPDATE scope SET changes = changes + 1 WHERE id = new.scope; END;"                                             \
+#define FACT_TABLE                                                                                \
+  "CREATE TABLE fact (memory INTEGER PRIMARY KEY, scope INTEGER NOT NULL, subject TEXT NOT NULL," \
+  "  replaced_by INTEGER NOT NULL DEFAULT 0, replaced_ms INTEGER NOT NULL DEFAULT 0);"            \
+  "CREATE INDEX fact_scope ON fact (scope, replaced_ms);"                                         \
+  "CREATE INDEX fact_replaced_by ON fact (replaced_by);"                                          \
+  "CREATE TRIGGER fact_replaced AFTER UPDATE OF replaced_ms ON fact BEGIN"                        \
+  "  UPDATE scope SET changes = changes + 1 WHERE id = new.scope; END;"                           \
   "CREATE TRIGGER fact_removed AFTER DELETE ON memory BEGIN DELETE FROM fact WHERE memory = old.id; END;"
 
 static const char schema_sql[] =
@@ -52,8 +52,8 @@ static const char schema_sql[] =
     "  tokenize='porter unicode61 remove_diacritics 2');"
     "CREATE TRIGGER memory_added AFTER INSERT ON memory BEGIN"
     "  UPDATE scope SET memories = memories + 1 WHERE id = new.scope;"
-    "  INSERT INTO recall (rowid, text, scope) VALUES (new.id, new.text, new.scope); END;"
-    COUNTING_TRIGGERS VECTOR_TABLES FACT_TABLE;
+    "  INSERT INTO recall (rowid, text, scope) VALUES (new.id, new.text, new.scope); END;" COUNTING_TRIGGERS
+        VECTOR_TABLES FACT_TABLE;
 
 /* To version 2: what changes is counted. To 3: vectors. To 4: facts. */
 static const char *const upgrades[] = {
@@ -61,14 +61,13 @@ static const char *const upgrades[] = {
     "DROP TRIGGER memory_changed; DROP TRIGGER memory_removed;" COUNTING_TRIGGERS,
     VECTOR_TABLES, FACT_TABLE};
 
-static const tp__sqlite_schema schema = {
-    .noun = "a memory",
-    .application_id = 0x54704d65, /* "TpMe" */
-    .version = 4,
-    .sql = schema_sql,
-    .upgrades = upgrades,
-    .busy_ms = 250, /* a job or a model can try again, a turn cannot wait */
-    .overwrites_deleted = true};
+static const tp__sqlite_schema schema = {.noun = "a memory",
+                                         .application_id = 0x54704d65, /* "TpMe" */
+                                         .version = 4,
+                                         .sql = schema_sql,
+                                         .upgrades = upgrades,
+                                         .busy_ms = 250, /* a job or a model can try again, a turn cannot wait */
+                                         .overwrites_deleted = true};
 
 tp_status tp__memory_database_open(const char *path, sqlite3 **ret_db, tp_fault *fault) {
   if (path && !path[0])

@@ -94,8 +94,8 @@ static void take_element(sqlite3_stmt *row, tp_text said, const tp__memory_list 
     facts->refused++;
     return;
   }
-  facts->items[facts->count++] = (tp__memory_fact){
-      put_copy(next, subject), put_copy(next, statement), known_id(known, sqlite3_column_int64(row, 3))};
+  facts->items[facts->count++] = (tp__memory_fact){put_copy(next, subject), put_copy(next, statement),
+                                                   known_id(known, sqlite3_column_int64(row, 3))};
 }
 
 /* ---- the whole ---- */

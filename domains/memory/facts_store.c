@@ -7,7 +7,6 @@
 
 /* ---- known ones ---- */
 
-
 static void move(tp__memory_list *list, size_t to, size_t from) {
   tp__memory kept = list->items[to];
   list->items[to] = list->items[from];

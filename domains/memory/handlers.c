@@ -88,7 +88,8 @@ static tp_status emit_lines(tp_call *call, const tp__memory *memory, tp_text sou
   size_t size = (size_t)sqlite3_str_length(line);
   if (size > left) return TP_OK;
   *ret_size = size;
-  tp_contribution entry = {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT,
+  tp_contribution entry = {.struct_size = sizeof(tp_contribution),
+                           .kind = TP_KIND_PROMPT_CONTEXT,
                            .weight = memory->rank,
                            .domain = tp_text_of(memory_word),
                            .key = tp_text_of(id),
@@ -130,8 +131,8 @@ static bool holds(const tp__memory_list *list, int64_t id) {
 }
 
 /* Those that the turn does not recall anyway, and behind what it recalls. */
-static tp_status read_late(tp__memory_domain *domain, const tp__memory_scope *scope,
-                           const tp__memory_late_find *find, const tp__memory_list *recalled, tp__memory_list *late) {
+static tp_status read_late(tp__memory_domain *domain, const tp__memory_scope *scope, const tp__memory_late_find *find,
+                           const tp__memory_list *recalled, tp__memory_list *late) {
   int32_t rank = recalled->count ? recalled->items[recalled->count - 1].rank : TP__MEMORY_LATE_ENTRIES_MAX + 1;
   for (size_t i = 0; i < find->count; i++) {
     if (holds(recalled, find->ids[i])) continue;
@@ -149,8 +150,8 @@ static tp_status read_late(tp__memory_domain *domain, const tp__memory_scope *sc
 static tp_status take_late(tp__memory_domain *domain, tp_call *call, const tp__memory_scope *scope,
                            tp__memory_late_find *ret_find) {
   bool related = false;
-  if (!domain->late || !tp__memory_late_take(domain->late, scope, tp_call_id(call, TP_ID_SESSION),
-                                             tp__memory_ticks_ms(), ret_find))
+  if (!domain->late ||
+      !tp__memory_late_take(domain->late, scope, tp_call_id(call, TP_ID_SESSION), tp__memory_ticks_ms(), ret_find))
     return TP_OK;
   tp_text question = {ret_find->question, ret_find->question_size};
   tp_status status = tp__memory_is_related(domain->store, question, tp_call_text(call, TP_FIELD_TEXT), &related);
@@ -243,8 +244,8 @@ static tp_status fuse(tp__memory_domain *domain, tp_call *call, const tp__memory
                       const float *vector, int64_t begun_ms) {
   tp__memory_list list = {0};
   tp_writer *writer = NULL;
-  tp_status status = tp__memory_recall_fused(domain->store, scope, text, &domain->embedder, vector,
-                                             domain->recall_max, &list);
+  tp_status status =
+      tp__memory_recall_fused(domain->store, scope, text, &domain->embedder, vector, domain->recall_max, &list);
   if (status == TP_OK && tp_call_cancelled(call)) {
     if (tp_call_time_left_ms(call) == 0) keep_late(domain, call, scope, &list, begun_ms);
   } else if (status == TP_OK) {
@@ -299,8 +300,7 @@ static const char may_read[] =
 static const char may_not_read[] =
     "The user does not want memories of earlier conversations to be used in this turn. Answer from this conversation "
     "alone.";
-static const char may_write[] =
-    "What the user says is remembered after the turn; there is no need to announce it.";
+static const char may_write[] = "What the user says is remembered after the turn; there is no need to announce it.";
 static const char may_write_both[] =
     "What the user and you say is remembered after the turn; there is no need to announce it.";
 static const char may_not_write[] =
@@ -549,8 +549,7 @@ static tp_status domain_new(const tp_memory_options *options, const tp_memory_em
   return status;
 }
 
-static tp_status add_handler(tp_edit *edit, const struct handler_row *row, tp__memory_domain *domain,
-                             tp_fault *fault) {
+static tp_status add_handler(tp_edit *edit, const struct handler_row *row, tp__memory_domain *domain, tp_fault *fault) {
   tp_handler handler = {.struct_size = sizeof handler,
                         .id = row->id,
                         .summary = row->summary,
@@ -580,9 +579,9 @@ static tp_status add_subscription(tp_edit *edit, const struct handler_row *row, 
                                   .handler = row->id,
                                   .phase = row->phase,
                                   .execution = row->execution,
-                                  .limit_ms = background                                  ? extract_ms
+                                  .limit_ms = background                                ? extract_ms
                                               : row->execution == TP_EXECUTION_DEADLINE ? limit_ms
-                                                                                          : 0,
+                                                                                        : 0,
                                   .attempts = background ? EXTRACT_ATTEMPTS : 0,
                                   .backoff = background ? TP_BACKOFF_EXPONENTIAL : TP_BACKOFF_NONE,
                                   .backoff_ms = background ? EXTRACT_PAUSE_MS : 0,

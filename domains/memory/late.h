@@ -13,14 +13,14 @@
 enum {
   TP__MEMORY_LATE_SESSIONS_MAX = 64,
   TP__MEMORY_LATE_ENTRIES_MAX = 8,
-  TP__MEMORY_LATE_QUESTION_MAX = 1024,   /* bytes of the text that was looked for; the rest is not compared */
-  TP__MEMORY_LATE_BYTES_MAX = 2000,      /* of a turn's recall that late entries may take */
+  TP__MEMORY_LATE_QUESTION_MAX = 1024, /* bytes of the text that was looked for; the rest is not compared */
+  TP__MEMORY_LATE_BYTES_MAX = 2000,    /* of a turn's recall that late entries may take */
   TP__MEMORY_LATE_AGE_MS_MAX = 10 * 60 * 1000
 };
 
 /** What was found for one turn. */
 typedef struct tp__memory_late_find {
-  int64_t asked_ms; /* monotonic: when it was looked for */
+  int64_t asked_ms;                         /* monotonic: when it was looked for */
   int64_t ids[TP__MEMORY_LATE_ENTRIES_MAX]; /* best first */
   size_t count;
   size_t question_size;

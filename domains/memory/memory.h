@@ -13,8 +13,8 @@
 #include "turnphase/memory.h"
 
 enum {
-  TP__MEMORY_RECALL_MAX = 64,            /* entries of prompt context that a turn takes in all */
-  TP__MEMORY_RECALL_BYTES_MAX = 12000,   /* bytes of their lines that it takes in all */
+  TP__MEMORY_RECALL_MAX = 64,          /* entries of prompt context that a turn takes in all */
+  TP__MEMORY_RECALL_BYTES_MAX = 12000, /* bytes of their lines that it takes in all */
   TP__MEMORY_TOOL_COUNT = 5,
   TP__MEMORY_NOTE_BYTES_MAX = 4096 /* longest text that memory_remember takes */
 };
@@ -34,7 +34,7 @@ typedef struct tp__memory_domain {
   tp_model model;              /* extracts facts; start NULL: none */
   tp__memory_late *late;       /* NULL without an embedder */
   char *schemas[TP__MEMORY_TOOL_COUNT];
-  tp_tool tools[TP__MEMORY_TOOL_COUNT]; /* those that look first, then those that change */
+  tp_tool tools[TP__MEMORY_TOOL_COUNT];            /* those that look first, then those that change */
   const tp_tool *tool_list[TP__MEMORY_TOOL_COUNT]; /* their addresses */
   pthread_mutex_t mutex;
   /* ---- under mutex */

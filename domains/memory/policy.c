@@ -62,8 +62,8 @@ static bool fits_at(const clause *c, size_t at, const char *pattern) {
         if (fits_at(c, at + gap, rest)) return true;
       return false;
     }
-    size_t taken = *pattern == '!' ? negation_at(c, at)
-                                   : at < c->count && tp__memory_is_one_of(c->words[at], pattern, size);
+    size_t taken =
+        *pattern == '!' ? negation_at(c, at) : at < c->count && tp__memory_is_one_of(c->words[at], pattern, size);
     if (!taken) return false;
     at += taken;
     pattern = rest;

@@ -35,7 +35,7 @@ typedef struct look {
   const tp__memory_index *index;
   tp_text text;
   double *parts; /* NULL: they are not wanted */
-  char *query; /* the MATCH expression of excerpts; NULL: not needed so far */
+  char *query;   /* the MATCH expression of excerpts; NULL: not needed so far */
 } look;
 
 /* The excerpt of a match is where its words are densest; a neighbour's is its head. Both are shorter than the text,

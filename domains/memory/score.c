@@ -30,8 +30,8 @@ typedef struct question {
   wanted words[TP__MEMORY_TERMS_MAX];
   int32_t speakers[TP__MEMORY_TERMS_MAX]; /* terms that name one who speaks in the scope */
   size_t count, speaker_count;
-  double full; /* the worth of all words */
-  int month, day, year; /* 0: none */
+  double full;                /* the worth of all words */
+  int month, day, year;       /* 0: none */
   bool of_user, of_assistant; /* it asks what one of them said */
 } question;
 

@@ -8,14 +8,15 @@
 #include "domains/memory/terms.h"
 #include "stores/sqlite/database.h"
 
-#define MEMORY_COLUMNS                                                                                          \
-  "m.id, m.said_ms, ifnull(f.replaced_ms, 0), ifnull(f.replaced_by, 0), m.session, m.turn, m.part, m.text,"     \
+#define MEMORY_COLUMNS                                                                                      \
+  "m.id, m.said_ms, ifnull(f.replaced_ms, 0), ifnull(f.replaced_by, 0), m.session, m.turn, m.part, m.text," \
   " ifnull(f.subject, '')"
 #define MEMORY_ROWS " FROM memory m LEFT JOIN fact f ON f.memory = m.id"
 #define SCOPED_COLUMNS MEMORY_COLUMNS ", s.tenant, s.kind, s.name"
-#define SCOPED_FILTER                                                                                            \
-  MEMORY_ROWS " JOIN scope s ON s.id = m.scope WHERE (?1 IS NULL OR s.tenant = ?1) AND (?2 IS NULL OR s.kind = ?2)" \
-              " AND (?3 IS NULL OR s.name = ?3)"
+#define SCOPED_FILTER                                                   \
+  MEMORY_ROWS                                                           \
+  " JOIN scope s ON s.id = m.scope WHERE (?1 IS NULL OR s.tenant = ?1)" \
+  " AND (?2 IS NULL OR s.kind = ?2) AND (?3 IS NULL OR s.name = ?3)"
 
 static const char *const sql_texts[TP__MEMORY_SQL_COUNT] = {
     [TP__MEMORY_SQL_ADD_SCOPE] =
@@ -32,9 +33,8 @@ static const char *const sql_texts[TP__MEMORY_SQL_COUNT] = {
     [TP__MEMORY_SQL_DELETE] = "DELETE FROM memory WHERE id = ?1 AND scope = ?2 RETURNING id",
     [TP__MEMORY_SQL_EXCERPT] =
         "SELECT snippet(recall, 0, '', '', '\xE2\x80\xA6', 64) FROM recall WHERE recall MATCH ?1 AND rowid = ?2",
-    [TP__MEMORY_SQL_LINES] =
-        "SELECT m.id, m.session, m.said_ms, m.text, m.part, f.memory IS NOT NULL" MEMORY_ROWS
-        " WHERE m.scope = ?1 AND m.id > ?2 AND ifnull(f.replaced_ms, 0) = 0 ORDER BY m.id",
+    [TP__MEMORY_SQL_LINES] = "SELECT m.id, m.session, m.said_ms, m.text, m.part, f.memory IS NOT NULL" MEMORY_ROWS
+                             " WHERE m.scope = ?1 AND m.id > ?2 AND ifnull(f.replaced_ms, 0) = 0 ORDER BY m.id",
     [TP__MEMORY_SQL_NEWER] = "SELECT " SCOPED_COLUMNS SCOPED_FILTER " AND m.id > ?4 ORDER BY m.id LIMIT ?5",
     [TP__MEMORY_SQL_OLDER] = "SELECT " SCOPED_COLUMNS SCOPED_FILTER " AND m.id < ?4 ORDER BY m.id DESC LIMIT ?5",
     [TP__MEMORY_SQL_FIND] = "SELECT " SCOPED_COLUMNS MEMORY_ROWS " JOIN scope s ON s.id = m.scope WHERE m.id = ?1",
@@ -63,8 +63,7 @@ static const char *const sql_texts[TP__MEMORY_SQL_COUNT] = {
         "  replaced_ms = (SELECT max(a_ms, b_ms) FROM pair)"
         " WHERE memory = (SELECT iif(a_ms <= b_ms, a, b) FROM pair) AND replaced_ms = 0",
     [TP__MEMORY_SQL_FACTS] =
-        "SELECT " MEMORY_COLUMNS MEMORY_ROWS
-        " WHERE f.scope = ?1 AND f.replaced_ms = 0 ORDER BY m.id DESC LIMIT ?2",
+        "SELECT " MEMORY_COLUMNS MEMORY_ROWS " WHERE f.scope = ?1 AND f.replaced_ms = 0 ORDER BY m.id DESC LIMIT ?2",
     [TP__MEMORY_SQL_HISTORY] =
         "WITH RECURSIVE later(id) AS (SELECT replaced_by FROM fact WHERE memory = ?1 AND replaced_by > 0"
         "  UNION SELECT f.replaced_by FROM fact f JOIN later ON f.memory = later.id WHERE f.replaced_by > 0),"
@@ -152,8 +151,9 @@ int tp__memory_find_scope_locked(tp__memory_store *store, const tp__memory_scope
   sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_FIND_SCOPE];
   int rc = bind_scope(s, scope);
   if (rc == SQLITE_OK) rc = sqlite3_step(s);
-  if (rc == SQLITE_ROW) *ret_row = (tp__memory_scope_row){sqlite3_column_int64(s, 0), sqlite3_column_int64(s, 1),
-                                                      sqlite3_column_int64(s, 2)};
+  if (rc == SQLITE_ROW)
+    *ret_row =
+        (tp__memory_scope_row){sqlite3_column_int64(s, 0), sqlite3_column_int64(s, 1), sqlite3_column_int64(s, 2)};
   tp__memory_release(s);
   return rc == SQLITE_ROW ? SQLITE_OK : rc;
 }

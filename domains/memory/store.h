@@ -27,9 +27,9 @@ typedef struct tp__memory {
   tp_text part; /* of the turn: empty for what the user said, tp__memory_assistant for what the assistant said, else
                       what names a noted text */
   tp_text text;
-  tp_text subject;     /* of a fact: whom or what it is about; empty: none */
-  int64_t replaced_ms; /* of a fact: when another one replaced it, unix milliseconds; 0: it holds */
-  int64_t replaced_by; /* the id of that one; 0: none, or not known */
+  tp_text subject;            /* of a fact: whom or what it is about; empty: none */
+  int64_t replaced_ms;        /* of a fact: when another one replaced it, unix milliseconds; 0: it holds */
+  int64_t replaced_by;        /* the id of that one; 0: none, or not known */
   tp_text tenant, kind, name; /* its scope; only of tp__memory_page() and tp__memory_find() */
 } tp__memory;
 

@@ -8,18 +8,23 @@
 /* English words that are in every conversation and say nothing about what it was about; sorted. What an apostrophe
  * leaves behind (don't: don, t) is among them. */
 static const char *const stop_words[] = {
-    "a", "about", "above", "after", "again", "all", "also", "am", "an", "and", "any", "are", "aren", "as", "at", "be",
-    "because", "been", "before", "being", "below", "between", "both", "but", "by", "can", "cannot", "could", "couldn",
-    "d", "did", "didn", "do", "does", "doesn", "doing", "don", "done", "down", "during", "each", "few", "for", "from",
-    "further", "get", "gets", "got", "had", "has", "hasn", "have", "haven", "having", "he", "her", "here", "hers",
-    "herself", "him", "himself", "his", "how", "i", "if", "in", "into", "is", "isn", "it", "its", "itself", "just",
-    "let", "like", "ll", "m", "may", "me", "might", "more", "most", "must", "my", "myself", "no", "nor", "not", "now",
-    "of", "off", "on", "once", "only", "or", "other", "our", "ours", "ourselves", "out", "over", "own", "please",
-    "re", "s", "same", "shall", "she", "should", "shouldn", "so", "some", "such", "t", "tell", "than", "that", "the",
-    "their", "theirs", "them", "themselves", "then", "there", "these", "they", "this", "those", "through", "to",
-    "too", "under", "until", "up", "upon", "us", "ve", "very", "was", "wasn", "we", "were", "weren", "what", "when",
-    "where", "which", "while", "who", "whom", "whose", "why", "will", "with", "won", "would", "wouldn", "you", "your",
-    "yours", "yourself", "yourselves"};
+    "a",        "about",      "above",  "after",  "again",   "all",   "also",    "am",    "an",        "and",
+    "any",      "are",        "aren",   "as",     "at",      "be",    "because", "been",  "before",    "being",
+    "below",    "between",    "both",   "but",    "by",      "can",   "cannot",  "could", "couldn",    "d",
+    "did",      "didn",       "do",     "does",   "doesn",   "doing", "don",     "done",  "down",      "during",
+    "each",     "few",        "for",    "from",   "further", "get",   "gets",    "got",   "had",       "has",
+    "hasn",     "have",       "haven",  "having", "he",      "her",   "here",    "hers",  "herself",   "him",
+    "himself",  "his",        "how",    "i",      "if",      "in",    "into",    "is",    "isn",       "it",
+    "its",      "itself",     "just",   "let",    "like",    "ll",    "m",       "may",   "me",        "might",
+    "more",     "most",       "must",   "my",     "myself",  "no",    "nor",     "not",   "now",       "of",
+    "off",      "on",         "once",   "only",   "or",      "other", "our",     "ours",  "ourselves", "out",
+    "over",     "own",        "please", "re",     "s",       "same",  "shall",   "she",   "should",    "shouldn",
+    "so",       "some",       "such",   "t",      "tell",    "than",  "that",    "the",   "their",     "theirs",
+    "them",     "themselves", "then",   "there",  "these",   "they",  "this",    "those", "through",   "to",
+    "too",      "under",      "until",  "up",     "upon",    "us",    "ve",      "very",  "was",       "wasn",
+    "we",       "were",       "weren",  "what",   "when",    "where", "which",   "while", "who",       "whom",
+    "whose",    "why",        "will",   "with",   "won",     "would", "wouldn",  "you",   "your",      "yours",
+    "yourself", "yourselves"};
 
 static int compare_word(const void *key, const void *item) {
   const tp_text *word = key;

@@ -14,10 +14,10 @@ enum {
 
 /** Walks the words of a text: runs of letters and digits of any script. Start with a zero-filled walk but for left. */
 typedef struct tp__memory_words {
-  tp_text left;      /* what is still to be read */
-  tp_text word;      /* the current word: a slice of the text */
+  tp_text left;       /* what is still to be read */
+  tp_text word;       /* the current word: a slice of the text */
   bool begins_clause; /* the current word is the first of the text, or punctuation stands before it */
-  bool started;      /* internal */
+  bool started;       /* internal */
 } tp__memory_words;
 
 /** @return false at the end. */

@@ -78,8 +78,7 @@ static int put_vector_locked(tp__memory_store *store, const tp__memory *memory, 
   int rc = sqlite3_bind_int64(s, 1, memory->id);
   if (rc == SQLITE_OK) rc = sqlite3_bind_double(s, 2, (double)scale);
   if (rc == SQLITE_OK) rc = sqlite3_bind_blob64(s, 3, bytes, dimensions, SQLITE_STATIC);
-  if (rc == SQLITE_OK)
-    rc = sqlite3_bind_text64(s, 4, memory->text.data, memory->text.size, SQLITE_STATIC, SQLITE_UTF8);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_text64(s, 4, memory->text.data, memory->text.size, SQLITE_STATIC, SQLITE_UTF8);
   if (rc == SQLITE_OK) rc = sqlite3_step(s);
   tp__memory_release(s);
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
@@ -168,7 +167,7 @@ typedef struct near_one {
 typedef struct nearness {
   const float *vector;
   size_t dimensions;
-  tp__memory_list *by_words; /* in the order of their ids */
+  tp__memory_list *by_words;     /* in the order of their ids */
   near_one best[BY_MEANING_MAX]; /* of the others, best first */
   size_t count;
 } nearness;

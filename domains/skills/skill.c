@@ -64,8 +64,8 @@ static tp_text description_of(tp_text line) {
   static const char key[] = "description:";
   if (line.size < sizeof key - 1 || memcmp(line.data, key, sizeof key - 1) != 0) return (tp_text){NULL, 0};
   tp_text value = trim((tp_text){line.data + sizeof key - 1, line.size - (sizeof key - 1)});
-  bool quoted = value.size >= 2 && (value.data[0] == '"' || value.data[0] == '\'') &&
-                value.data[value.size - 1] == value.data[0];
+  bool quoted =
+      value.size >= 2 && (value.data[0] == '"' || value.data[0] == '\'') && value.data[value.size - 1] == value.data[0];
   return quoted ? (tp_text){value.data + 1, value.size - 2} : value;
 }
 

@@ -9,7 +9,7 @@
 enum { TP__SKILL_NAME_MAX = 64, TP__SKILLS_MAX = 256, TP__SKILL_BYTES_MAX = 256 * 1024 };
 
 typedef struct tp__skill {
-  char *content; /* the whole file; of the caller: free() */
+  char *content;         /* the whole file; of the caller: free() */
   tp_text body, summary; /* in content */
 } tp__skill;
 

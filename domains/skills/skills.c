@@ -111,11 +111,9 @@ static tp_answer list_skills(void *self, tp_call *call) {
   if (!names) return tp_call_fail(call, TP_ERR_NO_MEMORY, "no memory for the list of skills");
   tp_status status = tp__skill_list(d->directory, names, &fault);
   for (size_t i = 0; status == TP_OK && i < names->count; i++)
-    if (is_allowed(allowed, tp_text_of(names->items[i])))
-      status = put_summary(d, names->items[i], &list, &fault);
+    if (is_allowed(allowed, tp_text_of(names->items[i]))) status = put_summary(d, names->items[i], &list, &fault);
   if (status == TP_OK) diagnose_missing(call, names, allowed);
-  tp_answer answer =
-      status == TP_OK ? emit_list(call, &list) : tp_call_fail(call, (uint32_t)status, fault.message);
+  tp_answer answer = status == TP_OK ? emit_list(call, &list) : tp_call_fail(call, (uint32_t)status, fault.message);
   free(names);
   free(list.data);
   return answer;
@@ -153,8 +151,7 @@ static tp_text trim(tp_text text) {
 }
 
 static tp_status refuse(tp_fault *fault, tp_text word, const char *why) {
-  return tp__skill_fail(fault, TP_ERR_NOT_FOUND, NULL,
-                        "/%.*s: %s; begin the message with a blank to send it as it is",
+  return tp__skill_fail(fault, TP_ERR_NOT_FOUND, NULL, "/%.*s: %s; begin the message with a blank to send it as it is",
                         (int)(word.size < TP__SKILL_NAME_MAX ? word.size : TP__SKILL_NAME_MAX), word.data, why);
 }
 

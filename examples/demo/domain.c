@@ -31,11 +31,11 @@ static const char *const tool_names[TOOL_COUNT] = {"train_times", "find_room", "
 typedef struct trip {
   pthread_mutex_t mutex;
   pthread_cond_t changed;
-  unsigned refs;                        /* under mutex: handlers, and who registers them */
-  char turn[TP_ID_BYTES_MAX + 1];       /* under mutex: the newest turn with a call that ended */
-  bool finished[TOOL_COUNT];            /* under mutex: in that turn */
+  unsigned refs;                          /* under mutex: handlers, and who registers them */
+  char turn[TP_ID_BYTES_MAX + 1];         /* under mutex: the newest turn with a call that ended */
+  bool finished[TOOL_COUNT];              /* under mutex: in that turn */
   tp_writer *lookup_schema, *book_schema; /* never change after init */
-  tp_tool tools[TOOL_COUNT];            /* never change after init */
+  tp_tool tools[TOOL_COUNT];              /* never change after init */
 } trip;
 
 static bool is(tp_text text, const char *word) {

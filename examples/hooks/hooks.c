@@ -150,8 +150,8 @@ typedef struct hook_row {
 } hook_row;
 
 static const hook_row rows[] = {
-    {"no-prod", "denies calls below /srv/prod", no_prod, TP_PHASE_TOOL_PRE, TP_CAPABILITY_DECIDE,
-     TP_PLACEMENT_INLINE, TP_EXECUTION_DEFAULT, TP_FAILURE_REQUIRED, NULL},
+    {"no-prod", "denies calls below /srv/prod", no_prod, TP_PHASE_TOOL_PRE, TP_CAPABILITY_DECIDE, TP_PLACEMENT_INLINE,
+     TP_EXECUTION_DEFAULT, TP_FAILURE_REQUIRED, NULL},
     {"prod_config_guard", "asks before config/prod/ is edited", prod_config_guard, TP_PHASE_TOOL_PRE,
      TP_CAPABILITY_DECIDE, TP_PLACEMENT_INLINE, TP_EXECUTION_DEFAULT, TP_FAILURE_REQUIRED, &if_edit_file},
     {"nonprod_availability_check", "denies db.write.* in prod", nonprod_availability_check, TP_PHASE_TOOL_CREATE,
@@ -160,8 +160,8 @@ static const hook_row rows[] = {
      TP_CAPABILITY_EMIT_SIGNAL, TP_PLACEMENT_INLINE, TP_EXECUTION_DEFAULT, TP_FAILURE_BEST_EFFORT, NULL},
     {"ability_usage_tracker", "logs each call", ability_usage_tracker, TP_PHASE_TOOL_POST, 0, TP_PLACEMENT_THREAD,
      TP_EXECUTION_FIRE_AND_RECORD, TP_FAILURE_BEST_EFFORT, NULL},
-    {"archive", "logs how a session ended", archive, TP_PHASE_SESSION_END, 0, TP_PLACEMENT_THREAD,
-     TP_EXECUTION_DEFAULT, TP_FAILURE_BEST_EFFORT, NULL},
+    {"archive", "logs how a session ended", archive, TP_PHASE_SESSION_END, 0, TP_PLACEMENT_THREAD, TP_EXECUTION_DEFAULT,
+     TP_FAILURE_BEST_EFFORT, NULL},
     {"session_stop_build_check", "logs what is to be built", session_stop_build_check, TP_PHASE_SESSION_END, 0,
      TP_PLACEMENT_THREAD, TP_EXECUTION_FIRE_AND_RECORD, TP_FAILURE_BEST_EFFORT, &if_source_changed},
 };

@@ -108,17 +108,28 @@ static void mail(client *c, const bytes *text, bool ended) {
 
 static const char *phrase_of(int status) {
   switch (status) {
-    case 200: return "OK";
-    case 400: return "Bad Request";
-    case 403: return "Forbidden";
-    case 404: return "Not Found";
-    case 413: return "Content Too Large";
-    case 429: return "Too Many Requests";
-    case 499: return "Client Closed Request";
-    case 502: return "Bad Gateway";
-    case 503: return "Service Unavailable";
-    case 504: return "Gateway Timeout";
-    default: return "Error";
+    case 200:
+      return "OK";
+    case 400:
+      return "Bad Request";
+    case 403:
+      return "Forbidden";
+    case 404:
+      return "Not Found";
+    case 413:
+      return "Content Too Large";
+    case 429:
+      return "Too Many Requests";
+    case 499:
+      return "Client Closed Request";
+    case 502:
+      return "Bad Gateway";
+    case 503:
+      return "Service Unavailable";
+    case 504:
+      return "Gateway Timeout";
+    default:
+      return "Error";
   }
 }
 
@@ -238,10 +249,14 @@ static void on_event(void *ctx, const tp_event *event) {
 static int status_of(const tp_turn_result *result) {
   if (result->phase) return result->state == TP_STATE_SUCCEEDED ? 403 : 503;
   switch (result->outcome) {
-    case TP_TURN_COMPLETED: return 200;
-    case TP_TURN_CANCELLED: return 499;
-    case TP_TURN_TIMED_OUT: return 504;
-    default: return result->code == TP_ERR_SHUTDOWN ? 503 : 502;
+    case TP_TURN_COMPLETED:
+      return 200;
+    case TP_TURN_CANCELLED:
+      return 499;
+    case TP_TURN_TIMED_OUT:
+      return 504;
+    default:
+      return result->code == TP_ERR_SHUTDOWN ? 503 : 502;
   }
 }
 
@@ -250,8 +265,9 @@ static void on_end(void *ctx, const tp_turn_result *result) {
   bytes text = {NULL, 0, 0};
   int status = status_of(result);
   bool failed = status != 200;
-  const char *type = status == 403 ? "denied" : result->phase ? tp_reason_name(result->why)
-                                                              : tp_turn_outcome_name(result->outcome);
+  const char *type = status == 403   ? "denied"
+                     : result->phase ? tp_reason_name(result->why)
+                                     : tp_turn_outcome_name(result->outcome);
   tp_text words = result->bare_reason.size > 0 ? result->bare_reason : result->reason;
   tp_writer *answer = failed ? error_of(words, type, result->subscription, result->phase)
                              : completion_of(result, c->streams, (tp_text){NULL, 0});
@@ -480,12 +496,18 @@ static void show_stats(client *c) {
   const struct {
     const char *name;
     uint64_t count;
-  } rows[] = {{"sessions_open", s.sessions_open},     {"turns_open", s.turns_open},
-              {"turns_queued", s.turns_queued},       {"turns_completed", s.turns_completed},
-              {"turns_failed", s.turns_failed},       {"turns_denied", s.turns_denied},
-              {"turns_cancelled", s.turns_cancelled}, {"turns_timed_out", s.turns_timed_out},
-              {"denials", s.denials},                 {"failures", s.failures},
-              {"jobs_open", s.jobs_open},             {"tokens_open", s.tokens_open}};
+  } rows[] = {{"sessions_open", s.sessions_open},
+              {"turns_open", s.turns_open},
+              {"turns_queued", s.turns_queued},
+              {"turns_completed", s.turns_completed},
+              {"turns_failed", s.turns_failed},
+              {"turns_denied", s.turns_denied},
+              {"turns_cancelled", s.turns_cancelled},
+              {"turns_timed_out", s.turns_timed_out},
+              {"denials", s.denials},
+              {"failures", s.failures},
+              {"jobs_open", s.jobs_open},
+              {"tokens_open", s.tokens_open}};
   tp_writer *w = new_writer();
   tp_write_map(w, sizeof rows / sizeof *rows);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

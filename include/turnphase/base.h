@@ -120,14 +120,14 @@ enum {
  *  all of its 768 bytes, so it need not be initialised, and it never grows. */
 typedef struct tp_fault {
   tp_status code;
-  uint32_t phase;                          /* TP_PHASE_*, 0 when the failure has none */
-  uint32_t line, column;                   /* from 1; 0 when the failure has no position in a text */
-  int32_t system_error;                    /* errno, or 0 */
-  uint32_t reserved_;                      /* 0 */
-  uint64_t reserved_words_[12];            /* 0 */
-  char subject[TP_ID_BYTES_MAX + 1];       /* id of the subscription, handler, tool or file at fault; may be empty */
-  char message[TP_FAULT_MESSAGE_SIZE];     /* one sentence: what is wrong and what to do about it */
-  uint8_t reserved_bytes_[7];              /* 0 */
+  uint32_t phase;                      /* TP_PHASE_*, 0 when the failure has none */
+  uint32_t line, column;               /* from 1; 0 when the failure has no position in a text */
+  int32_t system_error;                /* errno, or 0 */
+  uint32_t reserved_;                  /* 0 */
+  uint64_t reserved_words_[12];        /* 0 */
+  char subject[TP_ID_BYTES_MAX + 1];   /* id of the subscription, handler, tool or file at fault; may be empty */
+  char message[TP_FAULT_MESSAGE_SIZE]; /* one sentence: what is wrong and what to do about it */
+  uint8_t reserved_bytes_[7];          /* 0 */
 } tp_fault;
 TP_STATIC_ASSERT(sizeof(tp_fault) == 768, "tp_fault is frozen");
 
@@ -157,13 +157,13 @@ TP_API const char *tp_log_level_name(tp_log_level level);
 typedef struct tp_log_record {
   size_t struct_size;
   tp_log_level level;
-  tp_status status;             /* the error; TP_OK: there is none */
+  tp_status status; /* the error; TP_OK: there is none */
   int64_t unix_ms;
-  const char *message;          /* one sentence, without raw content of turns; never NULL */
-  const char *subscription;     /* its id, or the name of what denied a tool call */
+  const char *message;      /* one sentence, without raw content of turns; never NULL */
+  const char *subscription; /* its id, or the name of what denied a tool call */
   tp_text turn_id, session_id;
-  uint32_t phase;               /* TP_PHASE_* */
-  uint32_t reserved_;           /* 0 */
+  uint32_t phase;     /* TP_PHASE_* */
+  uint32_t reserved_; /* 0 */
 } tp_log_record;
 
 /** Receives log records. Called without any lock of ours; must not call back into the runtime. Threads: any. */

@@ -81,22 +81,22 @@ typedef void (*tp_hook_program_fn)(void *ctx, const tp_hook_program *program);
 /** Where hooks are. Zero means default. All texts are copied. */
 typedef struct tp_hooks_options {
   size_t struct_size;
-  const char *directory;        /* required: its *.yaml and *.yml files, in bytewise order of their names */
-  const char *root;             /* where programs run, and where relative paths of programs and files begin; NULL: the
+  const char *directory;         /* required: its *.yaml and *.yml files, in bytewise order of their names */
+  const char *root;              /* where programs run, and where relative paths of programs and files begin; NULL: the
                                    working directory at this moment */
-  const char *only;             /* tp_hooks_commit() registers the hook with this id alone, whether it is enabled or
+  const char *only;              /* tp_hooks_commit() registers the hook with this id alone, whether it is enabled or
                                    not, and without its edges to others; NULL: all that are enabled */
   tp_hook_program_fn on_program; /* called for every program that has ended, until tp_hooks_free() returns; NULL:
                                     none */
   void *program_ctx;
-  tp_grant grants;              /* what the operator grants: TP_GRANT_REWRITE to the hooks whose files say
+  tp_grant grants;            /* what the operator grants: TP_GRANT_REWRITE to the hooks whose files say
                                    rewrite: true, which are refused without it */
-  const char *sandbox_helper;   /* path of turnphase-sandbox; NULL: where it was installed */
-  bool sandbox_all;             /* every program runs in a sandbox, and a file that says sandbox: false is refused */
-  uint8_t reserved_[7];         /* zero */
+  const char *sandbox_helper; /* path of turnphase-sandbox; NULL: where it was installed */
+  bool sandbox_all;           /* every program runs in a sandbox, and a file that says sandbox: false is refused */
+  uint8_t reserved_[7];       /* zero */
   const char *const *webhook_hosts; /* the endpoints that hooks of kind webhook may call: "host:port", or "host" for
                                    port 443; ended by NULL. NULL: none, and a file that names one is refused */
-  const char *webhook_helper;   /* path of turnphase-webhook; NULL: where it was installed */
+  const char *webhook_helper;       /* path of turnphase-webhook; NULL: where it was installed */
 } tp_hooks_options;
 
 /** Reads and checks every file of the directory, and hashes the content that an operator trusts: all files in the
@@ -120,15 +120,15 @@ TP_API const char *tp_hooks_hash(const tp_hooks *hooks);
 typedef struct tp_hook_info {
   size_t struct_size;
   const char *id;
-  const char *file;             /* its path */
-  const char *event;            /* as the file names it */
-  const char *kind;             /* "script", "worker", "log", "save_json", "approve", "webhook", "tool" */
-  const char *target;           /* the program, the file that is written, the question, or the URL */
-  const char *match;            /* as text; empty: always */
-  const char *summary;          /* may be empty */
+  const char *file;    /* its path */
+  const char *event;   /* as the file names it */
+  const char *kind;    /* "script", "worker", "log", "save_json", "approve", "webhook", "tool" */
+  const char *target;  /* the program, the file that is written, the question, or the URL */
+  const char *match;   /* as text; empty: always */
+  const char *summary; /* may be empty */
   tp_phase_id phase;
-  uint32_t limit_ms;            /* 0: the phase's */
-  tp_failure failure;           /* 0: the phase's */
+  uint32_t limit_ms;  /* 0: the phase's */
+  tp_failure failure; /* 0: the phase's */
   bool enabled, blocking;
   bool rewrites;                /* it may replace what a tool is called with, or its result */
   uint8_t reserved_;            /* zero */
@@ -180,13 +180,13 @@ typedef void (*tp_hooks_reload_fn)(void *ctx, tp_status status, const tp_fault *
 typedef struct tp_hooks_watch_options {
   size_t struct_size;
   const tp_hooks_options *hooks; /* required: the directory of the watch; only must be NULL */
-  const char *owner;            /* as of tp_hooks_commit() */
-  tp_hooks_trusts_fn trusts;    /* NULL: any content is trusted */
-  tp_hooks_reload_fn on_reload; /* NULL: none */
-  void *ctx;                    /* of both */
-  uint32_t quiet_ms;            /* how long the directory must be unchanged before a change is registered; 0: 100; at
+  const char *owner;             /* as of tp_hooks_commit() */
+  tp_hooks_trusts_fn trusts;     /* NULL: any content is trusted */
+  tp_hooks_reload_fn on_reload;  /* NULL: none */
+  void *ctx;                     /* of both */
+  uint32_t quiet_ms;             /* how long the directory must be unchanged before a change is registered; 0: 100; at
                                    most 60,000. Further changes delay it by at most 2 s */
-  uint32_t reserved_;           /* zero */
+  uint32_t reserved_;            /* zero */
 } tp_hooks_watch_options;
 
 /** Reads and commits the directory, then watches it: when a file in it or its folders is changed, added or removed, the

@@ -16,19 +16,19 @@ TP_BEGIN_DECLS
 
 /** Whether a file may be written. */
 typedef enum tp_files_writes {
-  TP_FILES_WRITES_ASK = 0,      /* a person: the guard asks for each call of files_write; without a channel to ask the
+  TP_FILES_WRITES_ASK = 0,   /* a person: the guard asks for each call of files_write; without a channel to ask the
                                    call is denied */
-  TP_FILES_WRITES_ALLOW = 1,    /* each is allowed, as far as other guards let it */
-  TP_FILES_WRITES_NEVER = 2,    /* there is no files_write */
+  TP_FILES_WRITES_ALLOW = 1, /* each is allowed, as far as other guards let it */
+  TP_FILES_WRITES_NEVER = 2, /* there is no files_write */
   TP_FILES_WRITES_FORCE_32 = 0x7fffffff
 } tp_files_writes;
 
 /** Zero means default. Strings are copied. */
 typedef struct tp_files_options {
   size_t struct_size;
-  const char *root;             /* required: an existing directory, opened once: renaming it later changes nothing */
+  const char *root; /* required: an existing directory, opened once: renaming it later changes nothing */
   tp_files_writes writes;
-  uint32_t read_bytes_max;      /* of one answer of files_read; 0: 65,536; up to 1,048,576 */
+  uint32_t read_bytes_max; /* of one answer of files_read; 0: 65,536; up to 1,048,576 */
 } tp_files_options;
 
 /** Adds to the edit:

@@ -52,69 +52,69 @@ enum {
 typedef uint32_t tp_field_id;
 enum {
   TP_FIELD_NONE = 0,
-  TP_FIELD_TEXT = 1,              /* text: the user's message */
-  TP_FIELD_MODEL = 2,             /* text: model name */
-  TP_FIELD_FILES = 3,             /* value: array of str */
-  TP_FIELD_AGENT_CONFIG = 4,      /* value: map (system, model, and the pairs of
+  TP_FIELD_TEXT = 1,               /* text: the user's message */
+  TP_FIELD_MODEL = 2,              /* text: model name */
+  TP_FIELD_FILES = 3,              /* value: array of str */
+  TP_FIELD_AGENT_CONFIG = 4,       /* value: map (system, model, and the pairs of
                                      tp_agent_config.extra) */
-  TP_FIELD_AGENT_ID = 5,          /* text */
-  TP_FIELD_SESSION_ID = 6,        /* text */
-  TP_FIELD_TOOL_NAMES = 7,        /* value: array of str */
-  TP_FIELD_CAN_CALL_TOOLS = 8,    /* int: 0 or 1 */
-  TP_FIELD_SYSTEM = 9,            /* text: compiled system text */
-  TP_FIELD_REQUEST = 10,          /* value: map (messages: array of {role, text}; tools: array of str;
+  TP_FIELD_AGENT_ID = 5,           /* text */
+  TP_FIELD_SESSION_ID = 6,         /* text */
+  TP_FIELD_TOOL_NAMES = 7,         /* value: array of str */
+  TP_FIELD_CAN_CALL_TOOLS = 8,     /* int: 0 or 1 */
+  TP_FIELD_SYSTEM = 9,             /* text: compiled system text */
+  TP_FIELD_REQUEST = 10,           /* value: map (messages: array of {role, text}; tools: array of str;
                                      model: str; parameters: map and files: array of str,
                                      where the turn has some) */
-  TP_FIELD_ATTEMPT = 11,          /* int: from 1 */
-  TP_FIELD_MESSAGE_COUNT = 12,    /* int */
-  TP_FIELD_REQUEST_BYTES = 13,    /* int */
-  TP_FIELD_RESPONSE_TEXT = 14,    /* text */
-  TP_FIELD_STOP_REASON = 15,      /* text */
-  TP_FIELD_INPUT_TOKENS = 16,     /* int */
-  TP_FIELD_OUTPUT_TOKENS = 17,    /* int */
-  TP_FIELD_COST_MICROS = 18,      /* int: millionths of a dollar */
-  TP_FIELD_CALL_COUNT = 19,       /* int */
-  TP_FIELD_ABILITY_REF = 20,      /* text */
-  TP_FIELD_INPUT_SUMMARY = 21,    /* text */
-  TP_FIELD_ENVIRONMENT = 22,      /* text */
-  TP_FIELD_TOOL = 23,             /* text: tool name */
-  TP_FIELD_ARGUMENTS = 24,        /* value: map; a text when the provider could not decode it */
-  TP_FIELD_TASK_KEY = 25,         /* text */
-  TP_FIELD_RESULT = 26,           /* text: what the model will read */
-  TP_FIELD_STATUS = 27,           /* text: success, failure, partial (it was cut to the tool's result_bytes_max) */
-  TP_FIELD_DURATION_MS = 28,      /* int */
-  TP_FIELD_OUTPUT_SUMMARY = 29,   /* text */
-  TP_FIELD_ERROR_MESSAGE = 30,    /* text */
-  TP_FIELD_CALLS = 31,            /* value: array of maps. model.response: id, tool, and arguments or
+  TP_FIELD_ATTEMPT = 11,           /* int: from 1 */
+  TP_FIELD_MESSAGE_COUNT = 12,     /* int */
+  TP_FIELD_REQUEST_BYTES = 13,     /* int */
+  TP_FIELD_RESPONSE_TEXT = 14,     /* text */
+  TP_FIELD_STOP_REASON = 15,       /* text */
+  TP_FIELD_INPUT_TOKENS = 16,      /* int */
+  TP_FIELD_OUTPUT_TOKENS = 17,     /* int */
+  TP_FIELD_COST_MICROS = 18,       /* int: millionths of a dollar */
+  TP_FIELD_CALL_COUNT = 19,        /* int */
+  TP_FIELD_ABILITY_REF = 20,       /* text */
+  TP_FIELD_INPUT_SUMMARY = 21,     /* text */
+  TP_FIELD_ENVIRONMENT = 22,       /* text */
+  TP_FIELD_TOOL = 23,              /* text: tool name */
+  TP_FIELD_ARGUMENTS = 24,         /* value: map; a text when the provider could not decode it */
+  TP_FIELD_TASK_KEY = 25,          /* text */
+  TP_FIELD_RESULT = 26,            /* text: what the model will read */
+  TP_FIELD_STATUS = 27,            /* text: success, failure, partial (it was cut to the tool's result_bytes_max) */
+  TP_FIELD_DURATION_MS = 28,       /* int */
+  TP_FIELD_OUTPUT_SUMMARY = 29,    /* text */
+  TP_FIELD_ERROR_MESSAGE = 30,     /* text */
+  TP_FIELD_CALLS = 31,             /* value: array of maps. model.response: id, tool, and arguments or
                                      malformed (true); replaced, each names a call of the response by its id, in their
                                      order, those that are missing are dropped, and tool and arguments (a map) may be
                                      others or missing. tool.batch: id, tool, arguments (as the model gave them) or
                                      malformed, kind, result (what the model reads; where all of them have more than
                                      16 MiB each keeps head and tail of its share) and, of a call that waited for
                                      conflicting ones, waited_ms and waited_key */
-  TP_FIELD_PLAN = 32,             /* text: the reason: history_tokens_max, or context_length (of the provider) */
-  TP_FIELD_TOKENS_BEFORE = 33,    /* int: of the history, as tp_message_tokens() counts */
-  TP_FIELD_TOKENS_AFTER = 34,     /* int: what the new history may have */
-  TP_FIELD_OUTCOME = 35,          /* text: completed, failed, denied, cancelled, timed_out;
+  TP_FIELD_PLAN = 32,              /* text: the reason: history_tokens_max, or context_length (of the provider) */
+  TP_FIELD_TOKENS_BEFORE = 33,     /* int: of the history, as tp_message_tokens() counts */
+  TP_FIELD_TOKENS_AFTER = 34,      /* int: what the new history may have */
+  TP_FIELD_OUTCOME = 35,           /* text: completed, failed, denied, cancelled, timed_out;
                                      session.end: of the last turn that ran, absent without one */
-  TP_FIELD_USER_PREVIEW = 36,     /* text: bounded */
-  TP_FIELD_ASSISTANT_PREVIEW = 37,/* text: bounded */
-  TP_FIELD_TOOL_EVENTS = 38,      /* value: array of maps */
-  TP_FIELD_REASON = 39,           /* text */
-  TP_FIELD_CHANGED_FILES = 40,    /* value: array of str */
-  TP_FIELD_ABILITIES_USED = 41,   /* value: array of str */
-  TP_FIELD_TASKS_SUMMARY = 42,    /* value: array of maps */
-  TP_FIELD_STARTED_AT = 43,       /* int: unix ms */
-  TP_FIELD_ENDED_AT = 44,         /* int: unix ms */
-  TP_FIELD_CODE = 45,             /* int: tp_status; session.end: of the last turn that ran */
-  TP_FIELD_MESSAGE = 46,          /* text */
-  TP_FIELD_CLOSED = 47,           /* int: 1 when the session itself ends, 0 at the end of a logical phase */
-  TP_FIELD_SAID_AT = 48,          /* int: unix ms: when the user said the text (tp_turn_request.said_unix_ms) */
-  TP_FIELD_CALL_ID = 49,          /* text: the model's id of the call */
-  TP_FIELD_IS_ERROR = 50,         /* int: 0 or 1 */
-  TP_FIELD_STOP_DENIALS = 51,     /* int: how often turn.stop was denied in this turn before */
-  TP_FIELD_HOST = 256,            /* a host's own phases number their fields from here */
-  TP_FIELD_LIMIT = 512            /* ids are below this */
+  TP_FIELD_USER_PREVIEW = 36,      /* text: bounded */
+  TP_FIELD_ASSISTANT_PREVIEW = 37, /* text: bounded */
+  TP_FIELD_TOOL_EVENTS = 38,       /* value: array of maps */
+  TP_FIELD_REASON = 39,            /* text */
+  TP_FIELD_CHANGED_FILES = 40,     /* value: array of str */
+  TP_FIELD_ABILITIES_USED = 41,    /* value: array of str */
+  TP_FIELD_TASKS_SUMMARY = 42,     /* value: array of maps */
+  TP_FIELD_STARTED_AT = 43,        /* int: unix ms */
+  TP_FIELD_ENDED_AT = 44,          /* int: unix ms */
+  TP_FIELD_CODE = 45,              /* int: tp_status; session.end: of the last turn that ran */
+  TP_FIELD_MESSAGE = 46,           /* text */
+  TP_FIELD_CLOSED = 47,            /* int: 1 when the session itself ends, 0 at the end of a logical phase */
+  TP_FIELD_SAID_AT = 48,           /* int: unix ms: when the user said the text (tp_turn_request.said_unix_ms) */
+  TP_FIELD_CALL_ID = 49,           /* text: the model's id of the call */
+  TP_FIELD_IS_ERROR = 50,          /* int: 0 or 1 */
+  TP_FIELD_STOP_DENIALS = 51,      /* int: how often turn.stop was denied in this turn before */
+  TP_FIELD_HOST = 256,             /* a host's own phases number their fields from here */
+  TP_FIELD_LIMIT = 512             /* ids are below this */
 };
 
 /** The objects that a turn belongs to. tp_call_id() reads their ids, tp_call_data() the host's pointers. */
@@ -197,35 +197,35 @@ struct tp_tool;
  *   background_job   key (the idempotency key), domain (handler id), value (payload), text (order key) */
 typedef struct tp_contribution {
   size_t struct_size;
-  tp_kind kind;                 /* TP_KIND_* */
-  int32_t weight;               /* the larger one wins; independent of a subscription's priority */
+  tp_kind kind;   /* TP_KIND_* */
+  int32_t weight; /* the larger one wins; independent of a subscription's priority */
   tp_severity severity;
   uint32_t tool_count;
   tp_text domain;
   tp_text key;
   tp_text title;
-  tp_text text;                 /* UTF-8 */
-  tp_text short_text;           /* the contribution's own shorter form, used when a budget would cut text */
-  tp_text value;                /* one msgpack value */
-  tp_text sources;              /* msgpack array of str: ids of turns or documents behind the text */
+  tp_text text;                       /* UTF-8 */
+  tp_text short_text;                 /* the contribution's own shorter form, used when a budget would cut text */
+  tp_text value;                      /* one msgpack value */
+  tp_text sources;                    /* msgpack array of str: ids of turns or documents behind the text */
   const struct tp_tool *const *tools; /* tool.h; each is read by its struct_size and copied; what its function and self
                                    point to must stay valid while the handler is registered */
 } tp_contribution;
 
 /** What a payload field holds. */
 typedef enum tp_field_kind_id {
-  TP_FIELD_KIND_NONE = 0,       /* no kind: refused */
-  TP_FIELD_KIND_TEXT = 1,       /* text: UTF-8 */
-  TP_FIELD_KIND_INT = 2,        /* number */
-  TP_FIELD_KIND_VALUE = 3,      /* text: one msgpack value (value.h) */
+  TP_FIELD_KIND_NONE = 0,  /* no kind: refused */
+  TP_FIELD_KIND_TEXT = 1,  /* text: UTF-8 */
+  TP_FIELD_KIND_INT = 2,   /* number */
+  TP_FIELD_KIND_VALUE = 3, /* text: one msgpack value (value.h) */
   TP_FIELD_KIND_FORCE_32 = 0x7fffffff
 } tp_field_kind_id;
 
 /** A field of a payload, as given to tp_phase_run() or tp_call_replace(). Frozen: 32 bytes, by value and side by side.
  *  The member that the kind does not name stays zero. */
 typedef struct tp_field {
-  tp_field_id id;               /* TP_FIELD_* */
-  uint32_t kind;                /* TP_FIELD_KIND_* */
+  tp_field_id id; /* TP_FIELD_* */
+  uint32_t kind;  /* TP_FIELD_KIND_* */
   int64_t number;
   tp_text text;
 } tp_field;
@@ -244,18 +244,18 @@ TP_API tp_field_kind_id tp_field_kind(tp_field_id field);
  *  exception. */
 typedef int32_t tp_answer;
 enum {
-  TP_ANSWER_NONE = 0,     /* no answer: the attempt fails (malformed), as with any number that is not listed here */
-  TP_ANSWER_DONE = 1,     /* the handler has succeeded; in a chain with verdicts it abstains */
-  TP_ANSWER_ALLOW = 2,    /* verdict */
-  TP_ANSWER_DENY = 3,     /* verdict */
-  TP_ANSWER_ASK = 4,      /* verdict: ask a person */
-  TP_ANSWER_FAILED = 5,   /* could not do its work */
-  TP_ANSWER_DEFERRED = 6  /* answers later: only what tp_call_defer() or tp_tool_defer() returned */
+  TP_ANSWER_NONE = 0,    /* no answer: the attempt fails (malformed), as with any number that is not listed here */
+  TP_ANSWER_DONE = 1,    /* the handler has succeeded; in a chain with verdicts it abstains */
+  TP_ANSWER_ALLOW = 2,   /* verdict */
+  TP_ANSWER_DENY = 3,    /* verdict */
+  TP_ANSWER_ASK = 4,     /* verdict: ask a person */
+  TP_ANSWER_FAILED = 5,  /* could not do its work */
+  TP_ANSWER_DEFERRED = 6 /* answers later: only what tp_call_defer() or tp_tool_defer() returned */
 };
 
 /** A verdict in results, records and fallbacks. The larger number is the stricter one. */
 typedef enum tp_verdict {
-  TP_VERDICT_NONE = 1,    /* abstained, or the phase takes none */
+  TP_VERDICT_NONE = 1, /* abstained, or the phase takes none */
   TP_VERDICT_ALLOW = 2,
   TP_VERDICT_ASK = 3,
   TP_VERDICT_DENY = 4,
@@ -268,16 +268,16 @@ TP_API const char *tp_verdict_name(tp_verdict verdict);
 /** A deferred answer, for tp_token_complete(), which copies everything it points to. */
 typedef struct tp_outcome {
   size_t struct_size;
-  tp_answer kind;                       /* TP_ANSWER_DONE to TP_ANSWER_FAILED */
-  uint32_t code;                        /* with FAILED: the handler's own number, kept in the record */
-  bool retryable;                       /* with FAILED: may be tried again */
-  uint8_t reserved_[3];                 /* zero */
-  uint32_t why;                         /* with FAILED: how it failed, for the record; 0: TP_REASON_ERROR, else
+  tp_answer kind;                              /* TP_ANSWER_DONE to TP_ANSWER_FAILED */
+  uint32_t code;                               /* with FAILED: the handler's own number, kept in the record */
+  bool retryable;                              /* with FAILED: may be tried again */
+  uint8_t reserved_[3];                        /* zero */
+  uint32_t why;                                /* with FAILED: how it failed, for the record; 0: TP_REASON_ERROR, else
                                            TP_REASON_TIMEOUT, CRASH, KILLED, CANNOT_START or MALFORMED (store.h) */
-  const char *reason;                   /* deny, ask, failed: a safe sentence, or NULL */
+  const char *reason;                          /* deny, ask, failed: a safe sentence, or NULL */
   const tp_contribution *const *contributions; /* the contributions of the answer */
   size_t contribution_count;
-  const tp_field *replacements;         /* payload fields to replace, as by tp_call_replace(); where that would
+  const tp_field *replacements; /* payload fields to replace, as by tp_call_replace(); where that would
                                            refuse one of them, the attempt fails */
   size_t replacement_count;
 } tp_outcome;
@@ -357,11 +357,11 @@ TP_API tp_text tp_call_payload(const tp_call *call);
 
 /** How a direct dependency ended. */
 typedef struct tp_dependency {
-  size_t struct_size;           /* set by the caller of tp_call_dependency() */
+  size_t struct_size; /* set by the caller of tp_call_dependency() */
   const char *subscription;
-  bool succeeded;               /* ran and succeeded */
+  bool succeeded; /* ran and succeeded */
   bool fallback_used;
-  uint8_t reserved_[2];         /* zero */
+  uint8_t reserved_[2]; /* zero */
   uint32_t contribution_count;
 } tp_dependency;
 
@@ -413,19 +413,19 @@ TP_API tp_status tp_call_emit(tp_call *call, const tp_contribution *contribution
 
 /** Short forms of tp_call_emit(). Strings are NUL-terminated and copied. Threads: that of the call. */
 TP_API tp_status tp_call_emit_policy(tp_call *call, const char *domain, const char *key, const char *value,
-    int32_t weight);
+                                     int32_t weight);
 TP_API tp_status tp_call_emit_prompt_context(tp_call *call, const char *id, const char *text, int32_t weight);
 TP_API tp_status tp_call_emit_prompt_section(tp_call *call, const char *id, const char *title, const char *text,
-    int32_t weight);
+                                             int32_t weight);
 TP_API tp_status tp_call_emit_tool_bundle(tp_call *call, const char *id, const struct tp_tool *const *tools,
-    size_t count);
+                                          size_t count);
 TP_API tp_status tp_call_emit_signal(tp_call *call, const char *signal_kind, const char *code, tp_severity severity,
-    const char *text);
+                                     const char *text);
 TP_API tp_status tp_call_emit_reminder(tp_call *call, const char *text);
 TP_API tp_status tp_call_emit_audit(tp_call *call, const char *code, const char *text);
 TP_API tp_status tp_call_emit_diagnostic(tp_call *call, tp_severity severity, const char *code, const char *text);
 TP_API tp_status tp_call_emit_background_job(tp_call *call, const char *handler, const char *idempotency_key,
-    tp_text payload);
+                                             tp_text payload);
 
 /** The verdict of a signal. Of ability_preflight the codes are AVAILABLE (allow), UNAVAILABLE (deny) and
  *  REQUIRES_HUMAN (ask), of ability_guard ALLOWED, DENIED and REQUIRES_HUMAN; ABILITY_ before a code changes nothing,
@@ -525,24 +525,24 @@ typedef enum tp_handler_kind {
 /** A handler: code with an id. */
 typedef struct tp_handler {
   size_t struct_size;
-  const char *id;                 /* 1–128 bytes, no white space or control */
-  const char *summary;            /* one line for people; may be NULL */
-  tp_handler_fn run;              /* exactly one of run and inbox */
-  tp_inbox *inbox;                /* of this runtime: its calls wait there until a thread of the host takes them. It
+  const char *id;      /* 1–128 bytes, no white space or control */
+  const char *summary; /* one line for people; may be NULL */
+  tp_handler_fn run;   /* exactly one of run and inbox */
+  tp_inbox *inbox;     /* of this runtime: its calls wait there until a thread of the host takes them. It
                                      uses no handler thread, so that max_concurrent must be 0 in its subscriptions: the
                                      inbox's capacity is the bound. Kept until the handler is destroyed */
   void *self;
-  void (*destroy)(void *self);    /* exactly once, without lock, after the last attempt returned; may be NULL */
-  const tp_phase_id *phases;      /* the phases it supports */
+  void (*destroy)(void *self); /* exactly once, without lock, after the last attempt returned; may be NULL */
+  const tp_phase_id *phases;   /* the phases it supports */
   size_t phase_count;
-  tp_capability capabilities;     /* TP_CAPABILITY_* */
-  uint32_t contract_version;      /* stored with jobs; 0 means 1 */
-  tp_placement placement;         /* where run is called; 0: TP_PLACEMENT_THREAD */
-  bool idempotent;                /* may be retried */
-  uint8_t reserved_[7];           /* zero */
-  const char *origin_file;        /* where it was declared, for people: a path, UTF-8; copied. NULL: not known */
-  uint32_t origin_line;           /* from 1; 0: not known, and where origin_file is NULL */
-  tp_handler_kind kind;           /* 0: TP_HANDLER_KIND_NATIVE */
+  tp_capability capabilities; /* TP_CAPABILITY_* */
+  uint32_t contract_version;  /* stored with jobs; 0 means 1 */
+  tp_placement placement;     /* where run is called; 0: TP_PLACEMENT_THREAD */
+  bool idempotent;            /* may be retried */
+  uint8_t reserved_[7];       /* zero */
+  const char *origin_file;    /* where it was declared, for people: a path, UTF-8; copied. NULL: not known */
+  uint32_t origin_line;       /* from 1; 0: not known, and where origin_file is NULL */
+  tp_handler_kind kind;       /* 0: TP_HANDLER_KIND_NATIVE */
 } tp_handler;
 
 /** Whether and how long an entry waits for a handler. */
@@ -557,10 +557,10 @@ typedef enum tp_execution {
 
 /** What follows when a handler does not answer. */
 typedef enum tp_failure {
-  TP_FAILURE_DEFAULT = 0,         /* the phase's */
-  TP_FAILURE_BEST_EFFORT = 1,     /* the failure becomes a diagnostic; in a chain with verdicts the handler abstains */
-  TP_FAILURE_FALLBACK = 2,        /* the subscription's fallback contributions or verdict are used */
-  TP_FAILURE_REQUIRED = 3,        /* the entry fails; in a chain with verdicts it is denied */
+  TP_FAILURE_DEFAULT = 0,     /* the phase's */
+  TP_FAILURE_BEST_EFFORT = 1, /* the failure becomes a diagnostic; in a chain with verdicts the handler abstains */
+  TP_FAILURE_FALLBACK = 2,    /* the subscription's fallback contributions or verdict are used */
+  TP_FAILURE_REQUIRED = 3,    /* the entry fails; in a chain with verdicts it is denied */
   TP_FAILURE_FORCE_32 = 0x7fffffff
 } tp_failure;
 
@@ -572,9 +572,9 @@ TP_API tp_failure tp_call_failure(const tp_call *call);
 
 /** The pause before an attempt is repeated; see tp_subscription.backoff_ms. */
 typedef enum tp_backoff {
-  TP_BACKOFF_NONE = 0,            /* none */
-  TP_BACKOFF_FIXED = 1,           /* the same each time */
-  TP_BACKOFF_EXPONENTIAL = 2,     /* twice as long each time */
+  TP_BACKOFF_NONE = 0,        /* none */
+  TP_BACKOFF_FIXED = 1,       /* the same each time */
+  TP_BACKOFF_EXPONENTIAL = 2, /* twice as long each time */
   TP_BACKOFF_FORCE_32 = 0x7fffffff
 } tp_backoff;
 
@@ -590,7 +590,7 @@ typedef enum tp_visibility {
 
 /** Whether a subscription runs after those that are sequential, too, and were registered before it. */
 typedef enum tp_sequential {
-  TP_SEQUENTIAL_DEFAULT = 0,      /* on for declared hooks, and for an alias that says so; off for others */
+  TP_SEQUENTIAL_DEFAULT = 0, /* on for declared hooks, and for an alias that says so; off for others */
   TP_SEQUENTIAL_ON = 1,
   TP_SEQUENTIAL_OFF = 2,
   TP_SEQUENTIAL_FORCE_32 = 0x7fffffff
@@ -600,8 +600,8 @@ typedef enum tp_sequential {
 typedef struct tp_edge {
   size_t struct_size;
   const char *target;
-  bool optional;                  /* a missing or disabled target is ignored */
-  uint8_t reserved_[7];           /* must be zero */
+  bool optional;        /* a missing or disabled target is ignored */
+  uint8_t reserved_[7]; /* must be zero */
 } tp_edge;
 
 /** What a match function sees: the payload that the entry began with. */
@@ -631,9 +631,9 @@ enum {
 typedef struct tp_match {
   size_t struct_size;
   int32_t (*matches)(void *ctx, const tp_match_view *view); /* TP_MATCH_* */
-  void (*destroy)(void *ctx);     /* exactly once; may be NULL */
+  void (*destroy)(void *ctx);                               /* exactly once; may be NULL */
   void *ctx;
-  const char *description;        /* "tool is shell_*"; required with matches */
+  const char *description; /* "tool is shell_*"; required with matches */
   const tp_field_id *fields;
   size_t field_count;
 } tp_match;
@@ -642,31 +642,31 @@ typedef struct tp_match {
 typedef struct tp_subscription {
   size_t struct_size;
   const char *id;
-  const char *handler;            /* a handler's id */
-  tp_phase_id phase;              /* or 0 and phase_name */
-  const char *phase_name;         /* a name or an alias; an alias has the guarantees of the system that it comes from */
+  const char *handler;    /* a handler's id */
+  tp_phase_id phase;      /* or 0 and phase_name */
+  const char *phase_name; /* a name or an alias; an alias has the guarantees of the system that it comes from */
   bool disabled;
-  int32_t priority;               /* lower runs earlier among those that no edge orders */
+  int32_t priority; /* lower runs earlier among those that no edge orders */
   tp_execution execution;
-  uint32_t limit_ms;              /* Blocking: of each attempt; Deadline: from ready; detached: of the run */
+  uint32_t limit_ms; /* Blocking: of each attempt; Deadline: from ready; detached: of the run */
   tp_failure failure;
   tp_verdict fallback_verdict; /* with FALLBACK in a chain with verdicts: ALLOW, DENY or ASK; 0 or NONE: no verdict */
   const tp_contribution *const *fallback; /* with FALLBACK: fallback_count pointers */
   size_t fallback_count;
-  uint32_t attempts;              /* retry: how often in all; 0 means 1 */
+  uint32_t attempts; /* retry: how often in all; 0 means 1 */
   tp_backoff backoff;
-  uint32_t backoff_ms;            /* first pause; capped at 60,000 */
-  uint32_t max_concurrent;        /* permits; 0 means 16, but at most a quarter of the handler threads, for
+  uint32_t backoff_ms;     /* first pause; capped at 60,000 */
+  uint32_t max_concurrent; /* permits; 0 means 16, but at most a quarter of the handler threads, for
                                      handlers of placement thread, and none for others */
   tp_sequential sequential;
   tp_visibility visibility;
-  const tp_edge *const *after;    /* runs behind these: after_count pointers */
-  const tp_edge *const *before;   /* runs ahead of these */
-  const tp_edge *const *needs;    /* as after, and only if these succeeded */
+  const tp_edge *const *after;  /* runs behind these: after_count pointers */
+  const tp_edge *const *before; /* runs ahead of these */
+  const tp_edge *const *needs;  /* as after, and only if these succeeded */
   size_t after_count, before_count, needs_count;
-  const tp_match *match;          /* NULL: always. The struct is copied, and the match taken, when the add succeeds:
+  const tp_match *match; /* NULL: always. The struct is copied, and the match taken, when the add succeeds:
                                      destroy is called also when the edit is discarded */
-  const char *metadata;           /* any text of the owner, shown by inspection */
+  const char *metadata;  /* any text of the owner, shown by inspection */
 } tp_subscription;
 
 /* ---- names ------------------------------------------------------------------------------------------------------ */

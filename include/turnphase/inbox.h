@@ -25,8 +25,8 @@ TP_BEGIN_DECLS
 /** Options of an inbox. Zero means default. */
 typedef struct tp_inbox_options {
   size_t struct_size;
-  uint32_t capacity;            /* how much work may wait to be taken; 0: 1,024; at most 1,048,576 */
-  uint32_t event_capacity;      /* how many events may wait besides; 0: 1,024; at most 1,048,576. 65,536 more ends of
+  uint32_t capacity;       /* how much work may wait to be taken; 0: 1,024; at most 1,048,576 */
+  uint32_t event_capacity; /* how many events may wait besides; 0: 1,024; at most 1,048,576. 65,536 more ends of
                                    turns may wait */
 } tp_inbox_options;
 
@@ -47,11 +47,11 @@ TP_API int tp_inbox_fd(const tp_inbox *inbox);
 
 /** The kind of work. A newer library may pass unknown values: abandon their token (tp_token_abandon()). */
 typedef enum tp_work_kind {
-  TP_WORK_HANDLER = 1,          /* a call of a handler: call is set; answered by tp_token_complete() */
-  TP_WORK_TOOL = 2,             /* a call of a tool: run is set; answered by tp_tool_complete() */
-  TP_WORK_MODEL = 3,            /* a request to a model: request is set; answered by tp_model_delta(), any number of
+  TP_WORK_HANDLER = 1, /* a call of a handler: call is set; answered by tp_token_complete() */
+  TP_WORK_TOOL = 2,    /* a call of a tool: run is set; answered by tp_tool_complete() */
+  TP_WORK_MODEL = 3,   /* a request to a model: request is set; answered by tp_model_delta(), any number of
                                    times, and then by tp_model_complete() or tp_model_fail() */
-  TP_WORK_EVENT = 4,            /* an event: event is set, and token is 0; released by tp_work_release() */
+  TP_WORK_EVENT = 4,   /* an event: event is set, and token is 0; released by tp_work_release() */
   TP_WORK_KIND_FORCE_32 = 0x7fffffff
 } tp_work_kind;
 
@@ -63,9 +63,9 @@ typedef enum tp_work_kind {
 typedef struct tp_work {
   size_t struct_size;
   tp_work_kind kind;
-  uint32_t reserved_;           /* zero */
-  tp_token token;               /* where the answer goes */
-  void *self;                   /* of the handler, tool or model; ctx of the listener */
+  uint32_t reserved_; /* zero */
+  tp_token token;     /* where the answer goes */
+  void *self;         /* of the handler, tool or model; ctx of the listener */
   /** All functions that read a tp_call may be used, and those that emit or replace: what was emitted before the token
    *  is completed belongs to the answer, before the contributions of tp_token_complete(). tp_call_defer() fails, since
    *  the attempt is deferred already; tp_call_allow(), tp_call_deny(), tp_call_ask() and tp_call_fail() have no

@@ -27,50 +27,50 @@ typedef enum tp_plan_format {
  *  @return TP_OK; TP_ERR_UNKNOWN_PHASE; TP_ERR_NO_MEMORY.
  *  Threads: any. */
 TP_API tp_status tp_plan_print(const tp_runtime *runtime, tp_phase_id phase, tp_plan_format format, tp_print_fn print,
-    void *ctx) TP_MUST_USE;
+                               void *ctx) TP_MUST_USE;
 
 /** Prints the table of phases (TP_PLAN_TABLE or TP_PLAN_JSON), with their aliases, how many subscriptions each has,
  *  through which alias, and how many of these are disabled or switched off. Threads: any. */
 TP_API tp_status tp_phases_print(const tp_runtime *runtime, tp_plan_format format, tp_print_fn print,
-    void *ctx) TP_MUST_USE;
+                                 void *ctx) TP_MUST_USE;
 
 /** A registered subscription, with its policies as resolved. struct_size is set by the library. Everything is
  *  borrowed till the callback returns. */
 typedef struct tp_subscription_info {
   size_t struct_size;
   const char *id;
-  const char *handler;          /* its id */
+  const char *handler; /* its id */
   const char *owner;
-  tp_trust trust;               /* of the owner, as are the grants */
+  tp_trust trust; /* of the owner, as are the grants */
   tp_phase_id phase;
   tp_grant grants;
   const char *phase_name;
-  const char *alias;            /* the name of the phase through which it was subscribed; empty: its own */
-  bool disabled;                /* no plan has it: by its owner, or by an edit since */
-  bool killed;                  /* skipped by the operator's kill switch */
-  bool sequential;              /* as resolved */
-  bool tripped;                 /* its breaker was opened by the operator */
-  bool breaker_open;            /* its breaker has opened by itself, and no call is let through now */
-  uint8_t reserved_[3];         /* zero */
-  tp_execution execution;       /* this and what follows as resolved: never 0 */
+  const char *alias;      /* the name of the phase through which it was subscribed; empty: its own */
+  bool disabled;          /* no plan has it: by its owner, or by an edit since */
+  bool killed;            /* skipped by the operator's kill switch */
+  bool sequential;        /* as resolved */
+  bool tripped;           /* its breaker was opened by the operator */
+  bool breaker_open;      /* its breaker has opened by itself, and no call is let through now */
+  uint8_t reserved_[3];   /* zero */
+  tp_execution execution; /* this and what follows as resolved: never 0 */
   tp_failure failure;
-  tp_placement placement;       /* of its handler */
+  tp_placement placement; /* of its handler */
   uint32_t limit_ms;
-  uint32_t max_concurrent;      /* 0: it needs no permit */
+  uint32_t max_concurrent; /* 0: it needs no permit */
   uint32_t attempts;
   int32_t priority;
   tp_visibility visibility;
-  uint32_t order;               /* its rank in the plan, from 1; 0: disabled */
-  int32_t level;                /* the longest path of edges to it, from 0; -1: disabled */
-  const char *match;            /* the description of its match; empty: none */
-  const char *metadata;         /* tp_subscription.metadata; empty: none */
-  const tp_edge *const *after;  /* as subscribed: after_count pointers */
+  uint32_t order;              /* its rank in the plan, from 1; 0: disabled */
+  int32_t level;               /* the longest path of edges to it, from 0; -1: disabled */
+  const char *match;           /* the description of its match; empty: none */
+  const char *metadata;        /* tp_subscription.metadata; empty: none */
+  const tp_edge *const *after; /* as subscribed: after_count pointers */
   const tp_edge *const *before;
   const tp_edge *const *needs;
   size_t after_count, before_count, needs_count;
-  const char *origin_file;      /* of its handler; NULL: not known */
-  uint32_t origin_line;         /* 0: not known */
-  tp_handler_kind kind;         /* of its handler; never 0 */
+  const char *origin_file; /* of its handler; NULL: not known */
+  uint32_t origin_line;    /* 0: not known */
+  tp_handler_kind kind;    /* of its handler; never 0 */
 } tp_subscription_info;
 /** Receives subscriptions; false stops. Threads: the calling one. */
 typedef bool (*tp_subscription_fn)(void *ctx, const tp_subscription_info *info);
@@ -78,11 +78,11 @@ typedef bool (*tp_subscription_fn)(void *ctx, const tp_subscription_info *info);
 /** Which subscriptions to show. Zero or NULL: any. */
 typedef struct tp_subscription_query {
   size_t struct_size;
-  const char *owner;            /* its name */
+  const char *owner; /* its name */
   tp_trust trust;
   tp_phase_id phase;
-  uint32_t only_enabled;        /* 1: without the disabled ones */
-  uint32_t reserved_;           /* zero */
+  uint32_t only_enabled; /* 1: without the disabled ones */
+  uint32_t reserved_;    /* zero */
 } tp_subscription_query;
 
 /** Walks the matching subscriptions of the newest snapshot: phase by phase, the enabled ones in the order of the plan,
@@ -94,7 +94,7 @@ typedef struct tp_subscription_query {
  *          for an only_enabled that is neither 0 nor 1; TP_ERR_VERSION; TP_ERR_FORKED.
  *  Threads: any.   Blocks: no. */
 TP_API tp_status tp_runtime_subscriptions(const tp_runtime *runtime, const tp_subscription_query *query,
-    tp_subscription_fn each, void *ctx, tp_fault *fault) TP_MUST_USE;
+                                          tp_subscription_fn each, void *ctx, tp_fault *fault) TP_MUST_USE;
 
 /** The newest 1,024 rows of registration and the newest 1,024 of runs, together, oldest first: failing handlers never
  *  displace a commit.
@@ -111,7 +111,7 @@ TP_API size_t tp_runtime_audit(const tp_runtime *runtime, tp_visibility visibili
  *          TP_ERR_STORE where the store cannot read; TP_ERR_NO_MEMORY; TP_ERR_FORKED.
  *  Threads: any.   Blocks: as the store does. */
 TP_API tp_status tp_runtime_records(const tp_runtime *runtime, const tp_record_query *query, tp_record_fn each,
-    void *ctx, tp_fault *fault) TP_MUST_USE;
+                                    void *ctx, tp_fault *fault) TP_MUST_USE;
 /** Makes the store commit the records that turns have passed to it so far.
  *  @return TP_OK, also where the store has nothing to commit; what the store returns; TP_ERR_FORKED.   Threads: any.
  *  Blocks: as the store does. */
@@ -122,7 +122,7 @@ TP_API tp_status tp_runtime_records_commit(tp_runtime *runtime, tp_fault *fault)
  *  @param query  NULL: all of them.
  *  @return as tp_runtime_records().   Threads: any.   Blocks: as the store does. */
 TP_API tp_status tp_runtime_turns(const tp_runtime *runtime, const tp_turn_query *query, tp_turn_record_fn each,
-    void *ctx, tp_fault *fault) TP_MUST_USE;
+                                  void *ctx, tp_fault *fault) TP_MUST_USE;
 
 /** Lists background jobs by rising id; false stops. A concurrent change may be seen or not.
  *  @param query  NULL: the open ones and the dead letters, without their payloads.
@@ -130,7 +130,7 @@ TP_API tp_status tp_runtime_turns(const tp_runtime *runtime, const tp_turn_query
  *  Threads: any; each is called on the calling one and may call anything that does not wait.
  *  Blocks: as the store does. */
 TP_API tp_status tp_jobs_list(const tp_runtime *runtime, const tp_job_query *query, tp_job_each_fn each, void *ctx,
-    tp_fault *fault) TP_MUST_USE;
+                              tp_fault *fault) TP_MUST_USE;
 /** Makes a dead letter an open job again, the newest of its order key, with all its attempts before it.
  *  @return TP_OK; TP_ERR_NOT_FOUND when there is no such dead letter; TP_ERR_FULL; TP_ERR_STORE; TP_ERR_FORKED.
  *  Threads: any.   Blocks: as the store does. */
@@ -145,30 +145,30 @@ TP_API tp_status tp_job_discard(tp_runtime *runtime, uint64_t id, tp_fault *faul
  *  set to the size that was filled. Each number is exact; two of them may be of different moments. */
 typedef struct tp_runtime_stats {
   size_t struct_size;
-  uint64_t turns_open;          /* now: those that run or wait, and those that their hosts drive */
-  uint64_t tokens_open;         /* now: deferred handlers, tools and model calls whose token was not completed, also
+  uint64_t turns_open;         /* now: those that run or wait, and those that their hosts drive */
+  uint64_t tokens_open;        /* now: deferred handlers, tools and model calls whose token was not completed, also
                                    when the turn no longer waits for it */
-  uint64_t attempts_abandoned;  /* now */
-  uint64_t handler_threads;     /* now */
-  uint64_t jobs_run;            /* runs of background jobs that have ended, each attempt of one */
-  uint64_t jobs_open;           /* now: queued or running in the store */
-  uint64_t jobs_dead;           /* jobs that failed for good: dead letters */
-  uint64_t jobs_refused;        /* jobs that the store did not take */
-  uint64_t sessions_open;       /* now: those whose close has not ended */
-  uint64_t turns_queued;        /* now: turns, and ends of sessions, that wait for the turn before them in their
+  uint64_t attempts_abandoned; /* now */
+  uint64_t handler_threads;    /* now */
+  uint64_t jobs_run;           /* runs of background jobs that have ended, each attempt of one */
+  uint64_t jobs_open;          /* now: queued or running in the store */
+  uint64_t jobs_dead;          /* jobs that failed for good: dead letters */
+  uint64_t jobs_refused;       /* jobs that the store did not take */
+  uint64_t sessions_open;      /* now: those whose close has not ended */
+  uint64_t turns_queued;       /* now: turns, and ends of sessions, that wait for the turn before them in their
                                    session */
   /* Turns of tp_turn_run() and tp_turn_submit() that have ended, by outcome; those that never began among them. */
   uint64_t turns_completed, turns_failed, turns_denied, turns_cancelled, turns_timed_out;
-  uint64_t denials;             /* what was denied: by a handler, or a tool call by a policy */
-  uint64_t failures;            /* runs of handlers that did not answer, whatever the reason */
-  uint64_t attempts_waiting;    /* now: calls of handlers, tools, models, histories and jobs that are ready and wait for
+  uint64_t denials;          /* what was denied: by a handler, or a tool call by a policy */
+  uint64_t failures;         /* runs of handlers that did not answer, whatever the reason */
+  uint64_t attempts_waiting; /* now: calls of handlers, tools, models, histories and jobs that are ready and wait for
                                    a handler thread or for a permit (max_concurrent); not what waits in an inbox */
-  uint64_t turns_waiting;       /* now: turns that wait because tp_runtime_options.turns_running_max run */
-  uint64_t turns_refused;       /* turns that were refused because they would have waited too long, or too many of their
+  uint64_t turns_waiting;    /* now: turns that wait because tp_runtime_options.turns_running_max run */
+  uint64_t turns_refused;    /* turns that were refused because they would have waited too long, or too many of their
                                    tenant waited */
-  uint64_t attempts_shed;       /* runs of handlers that were shed because too many calls waited for a handler thread
+  uint64_t attempts_shed;    /* runs of handlers that were shed because too many calls waited for a handler thread
                                    (tp_runtime_options.handler_queue_max). Refused turns are among turns_refused */
-  uint64_t breakers_opened;     /* breakers of subscriptions that opened by themselves: see tp_subscription_trip() */
+  uint64_t breakers_opened;  /* breakers of subscriptions that opened by themselves: see tp_subscription_trip() */
 } tp_runtime_stats;
 /** With a struct_size that is not set nothing is written. After tp_runtime_free() and in the child of a fork every
  *  counter is 0. Threads: any. */

@@ -16,49 +16,49 @@ TP_BEGIN_DECLS
 /** A request for the vectors of texts. Made by the library; borrowed until embed returns. */
 typedef struct tp_memory_embed_request {
   size_t struct_size;
-  const tp_text *texts;          /* text_count of them, at most batch_max; side by side */
+  const tp_text *texts; /* text_count of them, at most batch_max; side by side */
   size_t text_count;
-  uint32_t dimensions;           /* numbers of each vector */
-  bool is_query;                 /* one text of a search; false: texts that are stored */
+  uint32_t dimensions; /* numbers of each vector */
+  bool is_query;       /* one text of a search; false: texts that are stored */
   uint8_t reserved_[3];
   bool (*cancelled)(const void *ctx); /* true when the vectors are not needed: the turn or the job was cancelled, or a
                                     query lasted 5 s. After the deadline of active_recall a query is still needed: its
                                     result goes to the session's next turn. Threads: the one that runs embed */
-  const void *ctx;               /* for cancelled */
+  const void *ctx;                    /* for cancelled */
 } tp_memory_embed_request;
 
 /** Makes vectors of texts. It is passed by pointer: tp_memory_register() copies the struct and the name, and takes it,
  *  on success only. */
 typedef struct tp_memory_embedder {
   size_t struct_size;
-  const char *name;              /* of the model and what else its vectors depend on; 1 to 128 bytes. Vectors in the
+  const char *name; /* of the model and what else its vectors depend on; 1 to 128 bytes. Vectors in the
                                     file that another name made are made anew */
   void *self;
   /** Fills ret_vectors with text_count times dimensions finite numbers, in the order of the texts. It may block, and
    *  should call request->cancelled from time to time.
    *  @return TP_OK; any other status: nothing of ret_vectors is used. Threads: any, several at once. */
   tp_status (*embed)(void *self, const tp_memory_embed_request *request, float *ret_vectors);
-  void (*destroy)(void *self);   /* exactly once, when no handler of the memory is left; may be NULL */
-  uint32_t dimensions;           /* 1 to 4,096 */
-  uint32_t batch_max;            /* texts of one call; 0: 32; at most 256 */
+  void (*destroy)(void *self); /* exactly once, when no handler of the memory is left; may be NULL */
+  uint32_t dimensions;         /* 1 to 4,096 */
+  uint32_t batch_max;          /* texts of one call; 0: 32; at most 256 */
 } tp_memory_embedder;
 
 /** Zero means default. Strings are copied. */
 typedef struct tp_memory_options {
   size_t struct_size;
-  const char *path;              /* the SQLite file; NULL: in memory, gone with the runtime */
-  uint32_t recall_max;           /* entries that a turn recalls at most, within 12,000 bytes; 0: 64; up to 64 */
-  uint32_t active_recall_ms;     /* deadline of active_recall; 0: 200 */
-  const char *scope;             /* user, workspace, thread, agent or task: turns with the same id of that kind share
+  const char *path;          /* the SQLite file; NULL: in memory, gone with the runtime */
+  uint32_t recall_max;       /* entries that a turn recalls at most, within 12,000 bytes; 0: 64; up to 64 */
+  uint32_t active_recall_ms; /* deadline of active_recall; 0: 200 */
+  const char *scope;         /* user, workspace, thread, agent or task: turns with the same id of that kind share
                                     their memories, with "user" those of the same tenant; NULL: workspace */
-  bool keep_assistant;           /* store the assistant's messages, too, as memories of their own; false: only the
+  bool keep_assistant;       /* store the assistant's messages, too, as memories of their own; false: only the
                                     user's messages */
-  uint8_t reserved_[7];          /* must be zero */
+  uint8_t reserved_[7];      /* must be zero */
   const tp_memory_embedder *embedder; /* active_recall compares vectors, too; NULL: words alone */
-  const tp_model *model;         /* post_turn_extractor also extracts facts with it; with start, without inbox. Taken on
+  const tp_model *model; /* post_turn_extractor also extracts facts with it; with start, without inbox. Taken on
                                     success. NULL: messages are stored, and no facts are extracted */
-  uint32_t extract_ms;           /* limit of a job of post_turn_extractor; 0: 60,000 with a model, else the phase's */
-  uint32_t reserved_2;           /* must be zero */
+  uint32_t extract_ms;   /* limit of a job of post_turn_extractor; 0: 60,000 with a model, else the phase's */
+  uint32_t reserved_2;   /* must be zero */
 } tp_memory_options;
 
 /** Opens the file and adds to the edit:
@@ -85,21 +85,21 @@ typedef struct tp_memory tp_memory;
 /** One memory. Made by the library, and borrowed till the callback returns; for tp_memory_import() made by the host. */
 typedef struct tp_memory_entry {
   size_t struct_size;
-  int64_t id;                    /* above 0, never reused; import: not read */
-  int64_t said_unix_ms;          /* above 0 */
+  int64_t id;           /* above 0, never reused; import: not read */
+  int64_t said_unix_ms; /* above 0 */
   tp_text tenant;
-  tp_text scope, name;           /* the kind of scope, and which: "workspace", "home" */
+  tp_text scope, name; /* the kind of scope, and which: "workspace", "home" */
   tp_text session, turn;
-  tp_text part;                  /* of the turn: empty for what the user said, "assistant", else of a noted text or of
+  tp_text part;             /* of the turn: empty for what the user said, "assistant", else of a noted text or of
                                     a fact */
-  tp_text speaker;               /* a name, "user" or "assistant"; import: not read */
-  tp_text text;                  /* 1 to 4,096 bytes */
-  double score;                  /* search: the sum of the parts */
-  const double *parts;           /* search: the parts as tp_memory_part_name() calls them, weighed */
-  size_t part_count;             /* how many; 0: not a search */
-  tp_text subject;               /* of a fact that a model extracted: its subject; empty: a message. At most 128
+  tp_text speaker;          /* a name, "user" or "assistant"; import: not read */
+  tp_text text;             /* 1 to 4,096 bytes */
+  double score;             /* search: the sum of the parts */
+  const double *parts;      /* search: the parts as tp_memory_part_name() calls them, weighed */
+  size_t part_count;        /* how many; 0: not a search */
+  tp_text subject;          /* of a fact that a model extracted: its subject; empty: a message. At most 128
                                     bytes */
-  int64_t replaced_unix_ms;      /* of a fact: when another fact replaced it, and its recall ended; 0: not replaced.
+  int64_t replaced_unix_ms; /* of a fact: when another fact replaced it, and its recall ended; 0: not replaced.
                                     TP_ERR_USAGE without subject */
 } tp_memory_entry;
 /** Receives an entry; false stops. Threads: the calling one. */
@@ -109,10 +109,10 @@ typedef bool (*tp_memory_entry_fn)(void *ctx, const tp_memory_entry *entry);
 typedef struct tp_memory_query {
   size_t struct_size;
   const char *tenant, *scope, *name; /* NULL: any */
-  int64_t beyond;                /* only ids below it, with oldest_first above it; 0: from the end */
-  uint32_t limit;                /* 0: 100; search: at most 1,000 */
-  bool oldest_first;             /* search: refused */
-  uint8_t reserved_[3];          /* must be zero */
+  int64_t beyond;                    /* only ids below it, with oldest_first above it; 0: from the end */
+  uint32_t limit;                    /* 0: 100; search: at most 1,000 */
+  bool oldest_first;                 /* search: refused */
+  uint8_t reserved_[3];              /* must be zero */
 } tp_memory_query;
 
 /** Opens a file, making it when there is none.

@@ -13,9 +13,9 @@ TP_BEGIN_DECLS
 typedef enum tp_role {
   TP_ROLE_USER = 1,
   TP_ROLE_ASSISTANT = 2,
-  TP_ROLE_TOOL = 3,             /* the result of a call */
-  TP_ROLE_END = 4,              /* typed end mark of a turn that did not complete; never sent to a model */
-  TP_ROLE_SYSTEM = 5,           /* of tp_turn_request.messages alone; no history has one */
+  TP_ROLE_TOOL = 3,   /* the result of a call */
+  TP_ROLE_END = 4,    /* typed end mark of a turn that did not complete; never sent to a model */
+  TP_ROLE_SYSTEM = 5, /* of tp_turn_request.messages alone; no history has one */
   TP_ROLE_FORCE_32 = 0x7fffffff
 } tp_role;
 
@@ -24,14 +24,14 @@ typedef enum tp_role {
 typedef struct tp_message {
   size_t struct_size;
   tp_role role;
-  bool is_error;                /* tool */
-  tp_text turn_id;              /* the turn it belongs to */
+  bool is_error;   /* tool */
+  tp_text turn_id; /* the turn it belongs to */
   tp_text text;
   const tp_tool_call *const *calls; /* assistant: call_count pointers */
   size_t call_count;
-  tp_text call_id;              /* tool: which call it answers */
-  tp_text name;                 /* tool: the tool's name; end: the outcome */
-  tp_text parts;                /* user: further parts after the text, in order; or empty. Value: an array of maps with
+  tp_text call_id; /* tool: which call it answers */
+  tp_text name;    /* tool: the tool's name; end: the outcome */
+  tp_text parts;   /* user: further parts after the text, in order; or empty. Value: an array of maps with
                                    one pair each, {"text": str} or {"file": str}. A file is a data: or https: URL, or
                                    what host and provider agree on. TP_ERR_USAGE for other roles */
 } tp_message;
@@ -40,20 +40,20 @@ typedef struct tp_message {
  *  token is completed. */
 typedef struct tp_model_request {
   size_t struct_size;
-  uint32_t attempt;             /* from 1 */
+  uint32_t attempt; /* from 1 */
   uint32_t id_count;
-  const tp_text *ids;           /* by TP_ID_*: tenant, agent, session, turn and the others; empty where there is none */
-  int64_t time_left_ms;         /* until the turn's deadline, when start is called or the request comes into the inbox;
+  const tp_text *ids;   /* by TP_ID_*: tenant, agent, session, turn and the others; empty where there is none */
+  int64_t time_left_ms; /* until the turn's deadline, when start is called or the request comes into the inbox;
                                    never negative. At the deadline cancel is called, and an answer is stale */
-  tp_text model;                /* the model name of the turn's request, else the agent's; may be empty */
+  tp_text model;        /* the model name of the turn's request, else the agent's; may be empty */
   tp_text system;
   const tp_message *const *messages; /* message_count pointers */
   size_t message_count;
-  const tp_tool *const *tools;  /* tool_count pointers */
+  const tp_tool *const *tools; /* tool_count pointers */
   size_t tool_count;
-  const void *turn;             /* internal: for tp_model_request_data() */
-  tp_text parameters;           /* value: a map, tp_turn_request.parameters (temperature, max_tokens, …); or empty */
-  tp_text files;                /* value: array of str, tp_turn_request.files as turn.intake left them; or empty. They
+  const void *turn;   /* internal: for tp_model_request_data() */
+  tp_text parameters; /* value: a map, tp_turn_request.parameters (temperature, max_tokens, …); or empty */
+  tp_text files;      /* value: array of str, tp_turn_request.files as turn.intake left them; or empty. They
                                    are also in the parts of this turn's message, for providers that read parts. Host
                                    and provider agree on what a name means */
 } tp_model_request;
@@ -66,7 +66,7 @@ typedef struct tp_model_response {
   tp_text text;
   const tp_tool_call *const *calls; /* call_count pointers */
   size_t call_count;
-  tp_text stop_reason;          /* "end_turn", "tool_use", "max_tokens", … */
+  tp_text stop_reason;                              /* "end_turn", "tool_use", "max_tokens", … */
   int64_t input_tokens, output_tokens, cost_micros; /* of this call alone: as they stand in its TP_EVENT_MODEL_END;
                                    negative ones count as 0 */
 } tp_model_response;
@@ -76,7 +76,7 @@ typedef struct tp_model_response {
  *  library calls destroy once, later; name must stay valid until then. */
 typedef struct tp_model {
   size_t struct_size;
-  const char *name;             /* shown to handlers where the agent names no model; may be NULL */
+  const char *name; /* shown to handlers where the agent names no model; may be NULL */
   void *self;
   /** Exactly one of start and inbox. Starts one request; exactly one of tp_model_complete() and tp_model_fail()
    *  follows, from any thread, also before start returns. */
@@ -88,12 +88,12 @@ typedef struct tp_model {
    *  NULL: then a token ends with its turn, and one that is never completed needs no tp_token_abandon(), except that of
    *  a request that was taken from an inbox. */
   void (*destroy)(void *self);
-  tp_placement placement;       /* where start is called; parallel is refused, and with an inbox inline, too */
-  bool no_tools;                /* the provider cannot call tools */
-  uint8_t reserved_[3];         /* must be zero */
-  tp_inbox *inbox;              /* of this runtime (inbox.h): its requests wait there until a thread of the host takes
+  tp_placement placement; /* where start is called; parallel is refused, and with an inbox inline, too */
+  bool no_tools;          /* the provider cannot call tools */
+  uint8_t reserved_[3];   /* must be zero */
+  tp_inbox *inbox;        /* of this runtime (inbox.h): its requests wait there until a thread of the host takes
                                    them. One that finds it full or freed fails. Kept as long as the model */
-  const char *provider;         /* the service that answers, such as a host name: models of one provider share a breaker
+  const char *provider;   /* the service that answers, such as a host name: models of one provider share a breaker
                                    (tp_runtime_options.breaker_failures). NULL: name. At most 128 bytes; valid as
                                    long as name. */
 } tp_model;

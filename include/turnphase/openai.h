@@ -28,9 +28,9 @@ TP_BEGIN_DECLS
 
 /** The form of requests and answers. */
 typedef enum tp_openai_api {
-  TP_OPENAI_CHAT = 0,           /* POST BASE/chat/completions: OpenAI and what is compatible with it */
-  TP_OPENAI_RESPONSES = 1,      /* POST BASE/responses: OpenAI */
-  TP_OPENAI_MESSAGES = 2,       /* POST BASE/messages: Anthropic */
+  TP_OPENAI_CHAT = 0,      /* POST BASE/chat/completions: OpenAI and what is compatible with it */
+  TP_OPENAI_RESPONSES = 1, /* POST BASE/responses: OpenAI */
+  TP_OPENAI_MESSAGES = 2,  /* POST BASE/messages: Anthropic */
   TP_OPENAI_API_FORCE_32 = 0x7fffffff
 } tp_openai_api;
 
@@ -43,31 +43,31 @@ TP_API tp_status tp_openai_api_find(const char *name, tp_openai_api *ret_api) TP
 /** What a million tokens cost, in millionths of the host's currency. It is passed by pointer. */
 typedef struct tp_openai_price {
   size_t struct_size;
-  const char *model;            /* a name as it is sent; with * at its end: every name that begins so; NULL: every */
+  const char *model; /* a name as it is sent; with * at its end: every name that begins so; NULL: every */
   int64_t input_micros, output_micros;
-  int64_t cache_read_micros;    /* of input tokens that the endpoint read from its cache; 0: input_micros */
-  int64_t cache_write_micros;   /* of input tokens that it wrote to its cache, when it counts them; 0: input_micros */
+  int64_t cache_read_micros;  /* of input tokens that the endpoint read from its cache; 0: input_micros */
+  int64_t cache_write_micros; /* of input tokens that it wrote to its cache, when it counts them; 0: input_micros */
 } tp_openai_price;
 
 /** A model behind an endpoint. Zero means default. Everything is copied. */
 typedef struct tp_openai_options {
   size_t struct_size;
-  const char *model;            /* the model's name where a request names none; NULL: each request must name one */
-  const char *base_url;         /* http:// or https://, without the last part of the path; NULL: the API's own,
+  const char *model;           /* the model's name where a request names none; NULL: each request must name one */
+  const char *base_url;        /* http:// or https://, without the last part of the path; NULL: the API's own,
                                    https://api.openai.com/v1 or https://api.anthropic.com/v1 */
-  const char *key_env;          /* the environment variable that holds the key, read once, by tp_openai_model_new().
+  const char *key_env;         /* the environment variable that holds the key, read once, by tp_openai_model_new().
                                    NULL without key_file: where base_url is NULL OPENAI_API_KEY or ANTHROPIC_API_KEY,
                                    else no key is sent */
-  const char *key_file;         /* instead: a file with the key that is its owner's alone (mode 0600 or 0400) */
-  const char *key_header;       /* the header with the bare key; NULL: "Authorization: Bearer KEY", and "x-api-key" for
+  const char *key_file;        /* instead: a file with the key that is its owner's alone (mode 0600 or 0400) */
+  const char *key_header;      /* the header with the bare key; NULL: "Authorization: Bearer KEY", and "x-api-key" for
                                    TP_OPENAI_MESSAGES */
-  const char *proxy;            /* URL of a proxy; NULL: http_proxy, https_proxy, no_proxy of the environment apply;
+  const char *proxy;           /* URL of a proxy; NULL: http_proxy, https_proxy, no_proxy of the environment apply;
                                    "": none */
-  const char *ca_file;          /* PEM file of the certificates that are trusted; NULL: the system's */
-  const char *files_directory;  /* paths in tp_message.parts are read beneath it; NULL: a path is refused. data:
+  const char *ca_file;         /* PEM file of the certificates that are trusted; NULL: the system's */
+  const char *files_directory; /* paths in tp_message.parts are read beneath it; NULL: a path is refused. data:
                                    and https: URLs need no directory */
-  tp_text headers;              /* value: a map of text to text: further headers; or empty */
-  tp_text body;                 /* value: a map: further fields of each request; a null leaves out what would be sent.
+  tp_text headers;             /* value: a map of text to text: further headers; or empty */
+  tp_text body;                /* value: a map: further fields of each request; a null leaves out what would be sent.
                                    tp_model_request.parameters overrides it. Not model, messages, input, instructions,
                                    system, tools, stream */
   const tp_openai_price *const *prices; /* price_count pointers; the first that fits counts; none: the cost is 0 */
@@ -136,9 +136,9 @@ TP_API tp_status tp_openai_embedder_new(const tp_openai_options *options, uint32
 typedef struct tp_openai_stats {
   size_t struct_size;
   uint64_t requests_started, requests_ended; /* since the I/O thread was started; waiting and cancelled ones too */
-  uint64_t connections_opened;  /* since then */
-  uint32_t threads;             /* 1, or 0 while there is none */
-  uint32_t models;              /* that were made and not yet destroyed */
+  uint64_t connections_opened;               /* since then */
+  uint32_t threads;                          /* 1, or 0 while there is none */
+  uint32_t models;                           /* that were made and not yet destroyed */
 } tp_openai_stats;
 /** Reads the counters.
  *  @param stats  struct_size is set by the caller; fields that its size leaves out are not written. All but models are

@@ -21,8 +21,8 @@ TP_BEGIN_DECLS
 /** The question to a person whether a tool call may run. Made by the library; borrowed till the callback returns. */
 typedef struct tp_question {
   size_t struct_size;
-  tp_token token;               /* for tp_question_answer() */
-  const tp_text *ids;           /* by TP_ID_* */
+  tp_token token;     /* for tp_question_answer() */
+  const tp_text *ids; /* by TP_ID_* */
   size_t id_count;
   tp_phase_id phase;            /* of the subscription that asked */
   uint32_t reserved_;           /* zero */
@@ -41,11 +41,11 @@ typedef void (*tp_question_fn)(void *ctx, const tp_question *question);
 /** What a person decided. Filled by the host. */
 typedef struct tp_decision {
   size_t struct_size;
-  tp_verdict verdict;           /* TP_VERDICT_ALLOW or TP_VERDICT_DENY */
-  uint32_t reserved_;           /* must be zero */
-  tp_text arguments_hash;       /* of the question; with another the call is denied */
-  tp_text reason;               /* for the model and the audit; at most 4,096 bytes of UTF-8; may be empty */
-  tp_text person;               /* the person who decided: for both; at most 128 bytes of UTF-8; may be empty */
+  tp_verdict verdict;     /* TP_VERDICT_ALLOW or TP_VERDICT_DENY */
+  uint32_t reserved_;     /* must be zero */
+  tp_text arguments_hash; /* of the question; with another the call is denied */
+  tp_text reason;         /* for the model and the audit; at most 4,096 bytes of UTF-8; may be empty */
+  tp_text person;         /* the person who decided: for both; at most 128 bytes of UTF-8; may be empty */
 } tp_decision;
 
 /** Answers a question, once.
@@ -58,17 +58,17 @@ TP_API tp_status tp_question_answer(tp_token token, const tp_decision *decision,
 
 /** The host's decision on a tool call. Handlers may restrict it further, never extend it. */
 typedef enum tp_permission {
-  TP_PERMISSION_NONE = 0,       /* no answer: denied, as with any number that is not listed here */
-  TP_PERMISSION_AUTO = 1,       /* it may run */
-  TP_PERMISSION_ASK = 2,        /* a person is asked */
-  TP_PERMISSION_NEVER = 3,      /* denied */
+  TP_PERMISSION_NONE = 0,  /* no answer: denied, as with any number that is not listed here */
+  TP_PERMISSION_AUTO = 1,  /* it may run */
+  TP_PERMISSION_ASK = 2,   /* a person is asked */
+  TP_PERMISSION_NEVER = 3, /* denied */
   TP_PERMISSION_FORCE_32 = 0x7fffffff
 } tp_permission;
 
 /** The call that needs a permission. Made by the library; borrowed till the callback returns. */
 typedef struct tp_permission_request {
   size_t struct_size;
-  const tp_text *ids;           /* by TP_ID_* */
+  const tp_text *ids; /* by TP_ID_* */
   size_t id_count;
   const tp_tool_call *call;
   const tp_tool *tool;

@@ -26,8 +26,8 @@ typedef struct tp_process_loop tp_process_loop;
 typedef struct tp_process_loop_options {
   size_t struct_size;
   tp_allocator allocator;
-  uint32_t processes_max;       /* children at once; 0: 1,024; at most 65,536 */
-  uint32_t reserved_;           /* zero */
+  uint32_t processes_max; /* children at once; 0: 1,024; at most 65,536 */
+  uint32_t reserved_;     /* zero */
 } tp_process_loop_options;
 
 /** Makes a loop. Its thread starts with the first child, so a host may fork before.
@@ -51,12 +51,12 @@ TP_API size_t tp_process_loop_count(tp_process_loop *loop);
 
 /** What decided the end of a child. */
 typedef enum tp_process_end {
-  TP_PROCESS_EXITED = 1,        /* it returned exit_code */
-  TP_PROCESS_KILLED = 2,        /* ended by a signal that the library has not sent */
-  TP_PROCESS_TIMED_OUT = 3,     /* its deadline passed */
-  TP_PROCESS_OUTPUT_LIMIT = 4,  /* it wrote more than output_max or errors_max */
-  TP_PROCESS_CANCELLED = 5,     /* tp_process_cancel() or tp_process_loop_free() */
-  TP_PROCESS_LOST = 6,          /* it ended, and its status is not known: see the head of this file */
+  TP_PROCESS_EXITED = 1,       /* it returned exit_code */
+  TP_PROCESS_KILLED = 2,       /* ended by a signal that the library has not sent */
+  TP_PROCESS_TIMED_OUT = 3,    /* its deadline passed */
+  TP_PROCESS_OUTPUT_LIMIT = 4, /* it wrote more than output_max or errors_max */
+  TP_PROCESS_CANCELLED = 5,    /* tp_process_cancel() or tp_process_loop_free() */
+  TP_PROCESS_LOST = 6,         /* it ended, and its status is not known: see the head of this file */
   TP_PROCESS_END_FORCE_32 = 0x7fffffff
 } tp_process_end;
 
@@ -73,12 +73,12 @@ typedef struct tp_process_options {
   size_t struct_size;
   const char *const *arguments; /* ended by NULL; arguments[0] is the path of the program, which is not searched for */
   const char *const *environment; /* "NAME=value", ended by NULL: all of it; NULL: empty */
-  const char *directory;        /* where it runs; NULL: where the host does */
-  tp_text input;                /* what it can read from descriptor 0, then end-of-file */
-  uint32_t limit_ms;            /* from the start to the deadline; 0: 30,000 */
-  uint32_t grace_ms;            /* from SIGTERM at the deadline to SIGKILL; 0: 20; at most 10,000 */
-  uint32_t output_max;          /* bytes of descriptor 1; 0: 1 MiB; at most 1 GiB */
-  uint32_t errors_max;          /* bytes of descriptor 2; 0: 1 MiB; at most 1 GiB */
+  const char *directory;          /* where it runs; NULL: where the host does */
+  tp_text input;                  /* what it can read from descriptor 0, then end-of-file */
+  uint32_t limit_ms;              /* from the start to the deadline; 0: 30,000 */
+  uint32_t grace_ms;              /* from SIGTERM at the deadline to SIGKILL; 0: 20; at most 10,000 */
+  uint32_t output_max;            /* bytes of descriptor 1; 0: 1 MiB; at most 1 GiB */
+  uint32_t errors_max;            /* bytes of descriptor 2; 0: 1 MiB; at most 1 GiB */
   tp_process_output_fn on_output; /* the child is resident: it gets input by tp_process_write() until
                                    tp_process_close_input(), has no deadline where limit_ms is 0, and keeps its first
                                    errors_max bytes of descriptor 2; output_max must be 0, and its ctx is that of
@@ -89,12 +89,12 @@ typedef struct tp_process_options {
 typedef struct tp_process_result {
   size_t struct_size;
   tp_process_end end;
-  int32_t exit_code;            /* with EXITED */
-  int32_t signal;               /* with KILLED */
-  uint32_t escaped;             /* processes that had left the group and held the output; killed */
-  int64_t duration_ms;          /* from the start until the end was decided */
-  tp_text output;               /* what descriptor 1 got until then, at most output_max bytes */
-  tp_text errors;               /* and descriptor 2 */
+  int32_t exit_code;   /* with EXITED */
+  int32_t signal;      /* with KILLED */
+  uint32_t escaped;    /* processes that had left the group and held the output; killed */
+  int64_t duration_ms; /* from the start until the end was decided */
+  tp_text output;      /* what descriptor 1 got until then, at most output_max bytes */
+  tp_text errors;      /* and descriptor 2 */
 } tp_process_result;
 
 /** Receives the end of a child, exactly once, when its process group is dead. Called without a lock. It must not wait,

@@ -27,20 +27,20 @@ typedef enum tp_mode {
 /** A phase: one row of the table. */
 typedef struct tp_phase {
   size_t struct_size;
-  const char *name;             /* "turn.intake" */
+  const char *name; /* "turn.intake" */
   tp_mode mode;
-  bool replace;                 /* chain: handlers may return a new payload */
-  bool stop;                    /* chain: handlers may return a verdict */
-  bool ask;                     /* ask is a legal verdict */
-  bool reverse;                 /* chain: runs backwards */
+  bool replace; /* chain: handlers may return a new payload */
+  bool stop;    /* chain: handlers may return a verdict */
+  bool ask;     /* ask is a legal verdict */
+  bool reverse; /* chain: runs backwards */
   bool privileged;
   bool code_only;
-  bool rewrite_granted;         /* for owners with TP_GRANT_REWRITE, or trust builtin. False in rows of the host */
-  uint8_t reserved_;            /* must be zero */
-  tp_capability kinds;          /* bit 1 << TP_KIND_*: what may be contributed besides diagnostic and audit */
-  uint32_t limit_ms;            /* default limit of one handler; 0 means 5,000 */
-  tp_failure failure;           /* default failure policy; 0 means best_effort */
-  const tp_field_id *fields;    /* payload fields it carries */
+  bool rewrite_granted;      /* for owners with TP_GRANT_REWRITE, or trust builtin. False in rows of the host */
+  uint8_t reserved_;         /* must be zero */
+  tp_capability kinds;       /* bit 1 << TP_KIND_*: what may be contributed besides diagnostic and audit */
+  uint32_t limit_ms;         /* default limit of one handler; 0 means 5,000 */
+  tp_failure failure;        /* default failure policy; 0 means best_effort */
+  const tp_field_id *fields; /* payload fields it carries */
   size_t field_count;
   const tp_field_id *replaceable; /* those that a chain may replace */
   size_t replaceable_count;
@@ -68,69 +68,69 @@ typedef struct tp_runtime_options {
   tp_allocator allocator;
   tp_log_fn log;
   void *log_ctx;
-  tp_log_level log_level;       /* what is logged; 0: TP_LOG_INFO. With TP_LOG_DEBUG each attempt has a line, and no
+  tp_log_level log_level;    /* what is logged; 0: TP_LOG_INFO. With TP_LOG_DEBUG each attempt has a line, and no
                                    phase takes its fast path: a phase of some ns takes some us */
-  uint32_t engine_workers;      /* 0: as many as cores */
-  bool no_engine_workers;       /* submit functions return TP_ERR_USAGE, synchronous functions work, and inline handlers
+  uint32_t engine_workers;   /* 0: as many as cores */
+  bool no_engine_workers;    /* submit functions return TP_ERR_USAGE, synchronous functions work, and inline handlers
                                    are called on the thread of their caller alone */
-  uint32_t handler_threads;     /* 0: 64. At most a quarter (at least 2) for load and append of
+  uint32_t handler_threads;  /* 0: 64. At most a quarter (at least 2) for load and append of
                                    histories, half of these for one tenant; an append_start takes none */
-  uint32_t detached_threads;    /* at most so many of them run detached attempts and jobs; 0: 16; capped at
+  uint32_t detached_threads; /* at most so many of them run detached attempts and jobs; 0: 16; capped at
                                    a quarter of handler_threads */
-  uint32_t tool_threads;        /* at most so many of them run tools; 0: 32; capped at half of handler_threads */
+  uint32_t tool_threads;     /* at most so many of them run tools; 0: 32; capped at half of handler_threads */
   uint32_t abandoned_threads_max; /* how many more threads may be started in place of those that abandoned attempts
                                    hold; 0: as many as handler_threads. See tp_runtime_set_abandoned_max() */
-  uint32_t turns_max;           /* turns in flight; 0: 65,536; begin and submit forms return TP_ERR_FULL above it */
-  uint32_t deferred_max;        /* open tokens; 0: 16,384 */
-  uint64_t abandoned_bytes_max; /* memory pinned by abandoned attempts; 0: 64 MiB; then attempts that need a thread or
+  uint32_t turns_max;             /* turns in flight; 0: 65,536; begin and submit forms return TP_ERR_FULL above it */
+  uint32_t deferred_max;          /* open tokens; 0: 16,384 */
+  uint64_t abandoned_bytes_max;   /* memory pinned by abandoned attempts; 0: 64 MiB; then attempts that need a thread or
                                    a token fail no_memory */
   tp_timestamps timestamps;
   const tp_phase *const
-      *phases;                  /* phases of the host, phase_count pointers; the id of phases[i] is TP_PHASE_HOST + i */
-  size_t phase_count;           /* at most 64 */
-  uint32_t hook_limit_ms;       /* limit of hooks without one of their own: those of tp_hook_add(), and awaited
+      *phases;             /* phases of the host, phase_count pointers; the id of phases[i] is TP_PHASE_HOST + i */
+  size_t phase_count;      /* at most 64 */
+  uint32_t hook_limit_ms;  /* limit of hooks without one of their own: those of tp_hook_add(), and awaited
                                    subscriptions of owners of trust declared; 0: the phase's */
-  tp_failure hook_failure;      /* their failure policy: BEST_EFFORT or REQUIRED; 0: the phase's. In a phase that
+  tp_failure hook_failure; /* their failure policy: BEST_EFFORT or REQUIRED; 0: the phase's. In a phase that
                                    observes they stay best_effort */
-  const tp_store *store;        /* taken on success only, and the struct copied; NULL: the memory store */
+  const tp_store *store;   /* taken on success only, and the struct copied; NULL: the memory store */
   tp_shared_history *shared_history; /* of sessions that name no history; referenced on success, until the runtime is
                                    freed; NULL: none */
-  size_t jobs_max;              /* open background jobs that the runtime's own memory store takes; 0: 65,536. A store
+  size_t jobs_max;             /* open background jobs that the runtime's own memory store takes; 0: 65,536. A store
                                    of the host's has a bound of its own: TP_ERR_USAGE with one */
-  tp_durability durability;     /* of entry records; ASYNC and SYNC need a durable store: else TP_ERR_USAGE */
-  uint32_t record_queue_bytes;  /* bounds a durable store's queue of records; 0: its own bound. TP_ERR_USAGE without
+  tp_durability durability;    /* of entry records; ASYNC and SYNC need a durable store: else TP_ERR_USAGE */
+  uint32_t record_queue_bytes; /* bounds a durable store's queue of records; 0: its own bound. TP_ERR_USAGE without
                                    such a store */
-  void *data;                   /* the host's: tp_call_data(TP_ID_RUNTIME), tp_runtime_data() */
-  tp_question_fn ask;           /* the channel for questions (people.h) of sessions that name none, and of turns without
+  void *data;                  /* the host's: tp_call_data(TP_ID_RUNTIME), tp_runtime_data() */
+  tp_question_fn ask;          /* the channel for questions (people.h) of sessions that name none, and of turns without
                                    a session; without one an ask is a denial */
-  void *ask_ctx;                /* TP_ERR_USAGE without ask */
-  tp_permission_fn permission;  /* of sessions that name none, and of turns without a session; NULL: auto */
-  void *permission_ctx;         /* TP_ERR_USAGE without permission */
-  uint32_t ask_limit_ms;        /* how long a question waits for its answer; 0: 30 min */
-  uint32_t ask_reserved_;       /* must be zero */
-  uint32_t breaker_failures;    /* of sessions with fallbacks: so many failed requests in a row to the models of one
+  void *ask_ctx;               /* TP_ERR_USAGE without ask */
+  tp_permission_fn permission; /* of sessions that name none, and of turns without a session; NULL: auto */
+  void *permission_ctx;        /* TP_ERR_USAGE without permission */
+  uint32_t ask_limit_ms;       /* how long a question waits for its answer; 0: 30 min */
+  uint32_t ask_reserved_;      /* must be zero */
+  uint32_t breaker_failures;   /* of sessions with fallbacks: so many failed requests in a row to the models of one
                                    provider open its breaker, and the next model of the list is asked at once; 0: 5.
                                    Opening and closing leave a log line and an audit row. */
-  uint32_t breaker_open_ms;     /* for so long; then one request per interval is let through, and an answer closes the
+  uint32_t breaker_open_ms;    /* for so long; then one request per interval is let through, and an answer closes the
                                    breaker; 0: 30,000 */
-  uint32_t job_lease_ms;        /* how long a claim of a job holds without a heartbeat, which comes every third of it;
+  uint32_t job_lease_ms;       /* how long a claim of a job holds without a heartbeat, which comes every third of it;
                                    then any worker may claim the job. Longer than a process may be stopped or a store
                                    be locked; 0: 60,000; at least 300 */
-  uint32_t job_reserved_;       /* must be zero */
-  uint32_t turns_running_max;   /* driven turns that run at once; the others wait, and are begun round robin between
+  uint32_t job_reserved_;      /* must be zero */
+  uint32_t turns_running_max;  /* driven turns that run at once; the others wait, and are begun round robin between
                                    their tenants (tp_session_options.tenant), the oldest of a tenant first. A turn whose
                                    expected wait, by the mean duration of recent turns, is longer than its limit_ms is
                                    refused with TP_ERR_FULL before any of it was made. 0: no limit, and none waits. A
                                    turn that waits for the end of another turn counts, so the other one needs a place
                                    of its own */
-  uint32_t turns_waiting_max;   /* of one tenant: above it its turns are refused; 0: 1,024. TP_ERR_USAGE without
+  uint32_t turns_waiting_max;  /* of one tenant: above it its turns are refused; 0: 1,024. TP_ERR_USAGE without
                                    turns_running_max */
-  uint32_t handler_queue_max;   /* when so many calls are ready and wait for a handler thread, new turns are refused
+  uint32_t handler_queue_max;  /* when so many calls are ready and wait for a handler thread, new turns are refused
                                    with TP_ERR_FULL; nested turns are not. From half of it on FireAndRecord runs are
                                    shed and stored jobs wait; from three quarters on best_effort handlers that need a
                                    thread are shed, too. A shed run is a failure (shed) in its row. Required handlers,
                                    tools, and the phases at the end of every turn are never shed. 0: 16,384 */
-  bool no_breakers;             /* the breaker of a subscription is opened by the operator alone: see
+  bool no_breakers;            /* the breaker of a subscription is opened by the operator alone: see
                                    tp_subscription_trip() */
   uint8_t breakers_reserved_[3]; /* must be zero */
 } tp_runtime_options;
@@ -141,7 +141,7 @@ typedef struct tp_runtime_options {
  *          for a host phase.
  *  Threads: any. */
 TP_API tp_status tp_runtime_new(const tp_runtime_options *options, tp_runtime **ret_runtime,
-    tp_fault *fault) TP_MUST_USE;
+                                tp_fault *fault) TP_MUST_USE;
 
 /** tp_runtime_options.data. Threads: any. */
 TP_API void *tp_runtime_data(const tp_runtime *runtime);
@@ -159,14 +159,14 @@ TP_API tp_status tp_runtime_start(tp_runtime *runtime, tp_fault *fault) TP_MUST_
 /** What drain found. The caller sets struct_size; it is filled that far, and struct_size says how far. */
 typedef struct tp_drain_report {
   size_t struct_size;
-  uint64_t turns_cancelled;     /* turns that did not end within the limit and were cancelled. Turns of
+  uint64_t turns_cancelled; /* turns that did not end within the limit and were cancelled. Turns of
                                    tp_turn_begin() stay until their host ends them */
-  uint64_t leaks;               /* attempts whose function has not returned */
-  uint64_t jobs_lost;           /* of a store that is not durable: open jobs, and those whose last attempt the drain
+  uint64_t leaks;           /* attempts whose function has not returned */
+  uint64_t jobs_lost;       /* of a store that is not durable: open jobs, and those whose last attempt the drain
                                    cancelled */
-  uint64_t jobs_dead;           /* jobs that failed for good since the start of the runtime: dead letters */
-  bool complete;                /* nothing is left running */
-  uint8_t reserved_[7];         /* zero */
+  uint64_t jobs_dead;       /* jobs that failed for good since the start of the runtime: dead letters */
+  bool complete;            /* nothing is left running */
+  uint8_t reserved_[7];     /* zero */
 } tp_drain_report;
 
 /** Refuses new turns; lets running ones end within limit_ms; cancels the rest; runs open jobs of a store that is not
@@ -180,7 +180,7 @@ typedef struct tp_drain_report {
  *  session: the phases tool.result, tool.post, turn.post_turn, runtime.error and session.end, each up to its own
  *  limit, and the history's append, up to 30 s. A turn that runs only these still counts as cancelled. */
 TP_API tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_report *ret_report,
-    tp_fault *fault) TP_MUST_USE;
+                                  tp_fault *fault) TP_MUST_USE;
 
 /** The report is set by the library and borrowed till return. Threads: one of its own. */
 typedef void (*tp_drain_end_fn)(void *ctx, const tp_drain_report *report);
@@ -190,7 +190,7 @@ typedef void (*tp_drain_end_fn)(void *ctx, const tp_drain_report *report);
  *  @return TP_OK; TP_ERR_BUSY when one was submitted before; TP_ERR_NO_THREAD, TP_ERR_NO_MEMORY: nothing was begun;
  *          TP_ERR_FORKED, TP_ERR_SHUTDOWN.  Threads: any.  Blocks: no.  From a handler or callback: yes. */
 TP_API tp_status tp_runtime_drain_submit(tp_runtime *runtime, uint32_t limit_ms, tp_drain_end_fn on_end, void *ctx,
-    tp_fault *fault) TP_MUST_USE;
+                                         tp_fault *fault) TP_MUST_USE;
 
 /** Drains with a limit of 0 and frees. Where attempts are abandoned the core of the runtime stays allocated until their
  *  functions return. Public functions that such a function or a destructor calls meanwhile return TP_ERR_SHUTDOWN (0,
@@ -204,10 +204,10 @@ TP_API void tp_runtime_free(tp_runtime *runtime);
 /** An abandoned attempt: its outcome is settled, and its function has not returned. Made by the library. */
 typedef struct tp_leak {
   size_t struct_size;
-  const char *subscription;     /* or the tool's name; borrowed till return of the callback */
+  const char *subscription; /* or the tool's name; borrowed till return of the callback */
   tp_phase_id phase;
-  uint32_t reserved_;           /* zero */
-  int64_t running_ms;           /* since its function was called */
+  uint32_t reserved_; /* zero */
+  int64_t running_ms; /* since its function was called */
 } tp_leak;
 /** Names the abandoned attempts, at most 256; false stops. Names live as long as the runtime. each may be NULL.
  *  @return how many there are, whether named or not. Threads: any. */
@@ -230,12 +230,12 @@ TP_API tp_status tp_runtime_set_abandoned_max(tp_runtime *runtime, uint32_t thre
  *  @return TP_OK; TP_ERR_TIMEOUT; TP_ERR_STORE…; TP_ERR_USAGE from inside a handler. Blocks: up to limit_ms.
  *  Threads: any. */
 TP_API tp_status tp_jobs_wait(tp_runtime *runtime, const char *order_key, uint32_t limit_ms,
-    tp_fault *fault) TP_MUST_USE;
+                              tp_fault *fault) TP_MUST_USE;
 /** How a wait ended. struct_size is set by the library; borrowed till the callback returns. */
 typedef struct tp_jobs_wait_result {
   size_t struct_size;
-  tp_status status;             /* as tp_jobs_wait(); TP_ERR_SHUTDOWN when a drain came and jobs are open still */
-  uint32_t reserved_;           /* zero */
+  tp_status status;   /* as tp_jobs_wait(); TP_ERR_SHUTDOWN when a drain came and jobs are open still */
+  uint32_t reserved_; /* zero */
 } tp_jobs_wait_result;
 /** Receives the end of a wait. Threads: the one that claims jobs. */
 typedef void (*tp_jobs_wait_fn)(void *ctx, const tp_jobs_wait_result *result);
@@ -247,7 +247,7 @@ typedef void (*tp_jobs_wait_fn)(void *ctx, const tp_jobs_wait_result *result);
  *          returns. With anything but TP_OK on_end is not called.  Threads: any.  Blocks: no.  From a handler or
  *          callback: yes. */
 TP_API tp_status tp_jobs_wait_submit(tp_runtime *runtime, const char *order_key, uint32_t limit_ms,
-    tp_jobs_wait_fn on_end, void *ctx, tp_fault *fault) TP_MUST_USE;
+                                     tp_jobs_wait_fn on_end, void *ctx, tp_fault *fault) TP_MUST_USE;
 
 /* ---- registration --------------------------------------------------------------------------------------------- */
 
@@ -263,17 +263,18 @@ typedef enum tp_trust {
 /** What an owner may do beyond its trust: bits. A grant that has no effect yet is refused. */
 typedef uint64_t tp_grant;
 #define TP_GRANT_PRIVILEGED_HOOKS (UINT64_C(1) << 0) /* subscribe in privileged phases */
-#define TP_GRANT_REWRITE (UINT64_C(1) << 1)          /* subscribe to tool.rewrite: replace what a tool is called with;
+#define TP_GRANT_REWRITE \
+  (UINT64_C(1) << 1)                        /* subscribe to tool.rewrite: replace what a tool is called with;
                                                         of trust declared: to tool.result, too */
-#define TP_GRANT_NETWORK (UINT64_C(1) << 2)          /* not yet used: refused */
+#define TP_GRANT_NETWORK (UINT64_C(1) << 2) /* not yet used: refused */
 
 /** The owner of registrations; set by the host, never by the handler. Strings are copied. */
 typedef struct tp_owner {
   size_t struct_size;
-  const char *name;             /* as an id */
-  tp_trust trust;               /* TP_TRUST_NONE is refused */
-  uint32_t reserved_;           /* zero */
-  tp_grant grants;              /* TP_GRANT_* */
+  const char *name;   /* as an id */
+  tp_trust trust;     /* TP_TRUST_NONE is refused */
+  uint32_t reserved_; /* zero */
+  tp_grant grants;    /* TP_GRANT_* */
 } tp_owner;
 
 /** Begins an edit of the registry. One thread uses an edit at a time; several edits may be open.
@@ -281,7 +282,7 @@ typedef struct tp_owner {
  *  @return TP_OK; TP_ERR_BAD_ID, TP_ERR_USAGE, TP_ERR_VERSION for a wrong owner; TP_ERR_NO_MEMORY; TP_ERR_FORKED.
  *  Threads: any. */
 TP_API tp_status tp_edit_begin(tp_runtime *runtime, const tp_owner *owner, tp_edit **ret_edit,
-    tp_fault *fault) TP_MUST_USE;
+                               tp_fault *fault) TP_MUST_USE;
 /** Add a handler or subscription. Only what is wrong with the descriptor itself is refused here (TP_ERR_BAD_ID,
  *  TP_ERR_USAGE, TP_ERR_VERSION, TP_ERR_UNKNOWN_PHASE, TP_ERR_UTF8, TP_ERR_MALFORMED and TP_ERR_TOO_LARGE for a
  *  fallback, TP_ERR_NO_MEMORY, TP_ERR_DUPLICATE_ID within the edit), with a fault that names the id, the field and the
@@ -289,7 +290,7 @@ TP_API tp_status tp_edit_begin(tp_runtime *runtime, const tp_owner *owner, tp_ed
  *  called also when the edit is discarded. Threads: the one that uses the edit. */
 TP_API tp_status tp_edit_add_handler(tp_edit *edit, const tp_handler *handler, tp_fault *fault) TP_MUST_USE;
 TP_API tp_status tp_edit_add_subscription(tp_edit *edit, const tp_subscription *subscription,
-    tp_fault *fault) TP_MUST_USE;
+                                          tp_fault *fault) TP_MUST_USE;
 /** Remove, enable or disable by id. What is not there is refused at commit with TP_ERR_NOT_FOUND. An owner may change
  *  only its own registrations, unless its trust is builtin: else TP_ERR_USAGE at commit.
  *  @return TP_OK; TP_ERR_BAD_ID; TP_ERR_USAGE without an edit; TP_ERR_NO_MEMORY.
@@ -326,8 +327,8 @@ typedef struct tp_commit_report {
   uint64_t snapshot_version;
   uint64_t snapshot_hash;
   uint32_t handlers, subscriptions;
-  uint32_t warnings;            /* phases whose path sum is above the budget */
-  tp_phase_id warning_phase;    /* the first of them */
+  uint32_t warnings;         /* phases whose path sum is above the budget */
+  tp_phase_id warning_phase; /* the first of them */
 } tp_commit_report;
 
 /** Compiles and validates every phase and publishes one snapshot, or changes nothing. Turns that run keep theirs.
@@ -346,18 +347,18 @@ TP_API void tp_edit_discard(tp_edit *edit);
  *  costs some microseconds; the first such call of a turn also wakes a thread. */
 typedef struct tp_hook {
   size_t struct_size;
-  const char *id;               /* of the handler and the subscription; NULL: a generated one ("hook-1") */
-  const char *phase;            /* a name or an alias */
-  tp_handler_fn run;            /* exactly one of run and inbox */
-  tp_inbox *inbox;              /* as in tp_handler */
+  const char *id;    /* of the handler and the subscription; NULL: a generated one ("hook-1") */
+  const char *phase; /* a name or an alias */
+  tp_handler_fn run; /* exactly one of run and inbox */
+  tp_inbox *inbox;   /* as in tp_handler */
   void *self;
-  void (*destroy)(void *self);  /* exactly once, without lock, after the last attempt returned; may be NULL */
-  tp_failure failure;           /* 0: the runtime's hook_failure, else the phase's. A guard sets TP_FAILURE_REQUIRED:
+  void (*destroy)(void *self); /* exactly once, without lock, after the last attempt returned; may be NULL */
+  tp_failure failure;          /* 0: the runtime's hook_failure, else the phase's. A guard sets TP_FAILURE_REQUIRED:
                                    then a turn is denied also when the guard fails, exceeds its limit or returns an
                                    invalid answer. TP_FAILURE_FALLBACK is refused: a hook has no fallback */
-  uint32_t limit_ms;            /* 0: the runtime's hook_limit_ms, else the phase's */
-  tp_placement placement;       /* where run is called; 0: TP_PLACEMENT_THREAD */
-  uint32_t reserved_;           /* zero */
+  uint32_t limit_ms;           /* 0: the runtime's hook_limit_ms, else the phase's */
+  tp_placement placement;      /* where run is called; 0: TP_PLACEMENT_THREAD */
+  uint32_t reserved_;          /* zero */
 } tp_hook;
 
 /** Registers one function: owner "host", trust host, every capability that the phase's row allows, sequential, one
@@ -369,7 +370,7 @@ TP_API tp_status tp_hook_add(tp_runtime *runtime, const tp_hook *hook, tp_fault 
 /** The operator's kill switch: the subscription is skipped (kill_switch) from now on in all snapshots, or runs again.
  *  @return TP_OK; TP_ERR_NOT_FOUND; TP_ERR_USAGE without an id; TP_ERR_FORKED. Threads: any. */
 TP_API tp_status tp_subscription_kill(tp_runtime *runtime, const char *subscription, bool killed,
-    tp_fault *fault) TP_MUST_USE;
+                                      tp_fault *fault) TP_MUST_USE;
 
 /** Opens the breaker of a subscription. While it is open the handler is not called, and each of its runs fails at once
  *  (breaker_open), in all snapshots. The failure policy applies: a required guard denies, whereas after
@@ -384,7 +385,7 @@ TP_API tp_status tp_subscription_kill(tp_runtime *runtime, const char *subscript
  *  @param tripped  false: closes the breaker, also one that opened by itself.
  *  @return TP_OK; TP_ERR_NOT_FOUND; TP_ERR_USAGE without an id; TP_ERR_FORKED. Threads: any. */
 TP_API tp_status tp_subscription_trip(tp_runtime *runtime, const char *subscription, bool tripped,
-    tp_fault *fault) TP_MUST_USE;
+                                      tp_fault *fault) TP_MUST_USE;
 
 /** The id behind a phase name or alias. @return 0 when there is none. Threads: any. */
 TP_API tp_phase_id tp_phase_find(const tp_runtime *runtime, const char *name_or_alias);
@@ -396,9 +397,9 @@ TP_API const tp_phase *tp_phase_get(const tp_runtime *runtime, tp_phase_id phase
 /** What a domain registers with. Borrowed till return. struct_size is set by the library. */
 typedef struct tp_domain_context {
   size_t struct_size;
-  tp_runtime *runtime;          /* for queries, and for tp_runtime_listen(), which a domain calls last, after
+  tp_runtime *runtime; /* for queries, and for tp_runtime_listen(), which a domain calls last, after
                                    everything that may fail; a domain begins no edit of its own */
-  tp_edit *edit;                /* to add to; the host commits it */
+  tp_edit *edit;       /* to add to; the host commits it */
 } tp_domain_context;
 
 /** A library that a host loads exports one of these, as
@@ -406,10 +407,10 @@ typedef struct tp_domain_context {
  *  so that the host can read its version before it calls any of its code. */
 typedef struct tp_domain {
   size_t struct_size;
-  uint32_t header_version;      /* TP_VERSION_NUMBER of the headers it was built with */
-  uint32_t reserved_;           /* zero */
-  const char *name;             /* as an id */
-  const char *version;          /* its own, for people; may be NULL */
+  uint32_t header_version; /* TP_VERSION_NUMBER of the headers it was built with */
+  uint32_t reserved_;      /* zero */
+  const char *name;        /* as an id */
+  const char *version;     /* its own, for people; may be NULL */
   /** Adds handlers and subscriptions to context->edit, and does not commit. When it fails the host discards the
    *  edit. */
   tp_status (*register_with)(const tp_domain_context *context, tp_fault *fault);
@@ -424,7 +425,7 @@ typedef struct tp_domain {
  *          struct_size; TP_ERR_BAD_ID for its name; TP_ERR_USAGE without register_with; the status that
  *          register_with returned, with a fault that names the domain. Threads: the one that uses the edit. */
 TP_API tp_status tp_domain_add(tp_runtime *runtime, tp_edit *edit, const tp_domain *domain,
-    tp_fault *fault) TP_MUST_USE;
+                               tp_fault *fault) TP_MUST_USE;
 
 /* ---- names ------------------------------------------------------------------------------------------------------ */
 

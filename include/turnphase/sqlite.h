@@ -18,18 +18,17 @@ TP_BEGIN_DECLS
  *  @return TP_OK; TP_ERR_STORE_SCHEMA (newer or foreign schema), TP_ERR_STORE_CORRUPT, TP_ERR_STORE_BUSY,
  *          TP_ERR_STORE_READONLY, TP_ERR_STORE_FULL, TP_ERR_IO, TP_ERR_NO_MEMORY, with the path in the fault.
  *  Threads: any. */
-TP_API tp_status tp_sqlite_history_open(const char *path, tp_history **ret_history,
-    tp_fault *fault) TP_MUST_USE;
+TP_API tp_status tp_sqlite_history_open(const char *path, tp_history **ret_history, tp_fault *fault) TP_MUST_USE;
 
 /** Options of a history whose turns do not wait for the disk; zero means default. Everything is copied. */
 typedef struct tp_sqlite_history_options {
   size_t struct_size;
-  const char *path;              /* required */
-  size_t queue_bytes_max;        /* turns that wait to be written; 0: 8 MiB */
-  tp_log_fn log;                 /* called, without any lock, when the first turn is refused, when writing
+  const char *path;       /* required */
+  size_t queue_bytes_max; /* turns that wait to be written; 0: 8 MiB */
+  tp_log_fn log;          /* called, without any lock, when the first turn is refused, when writing
                                     begins to fail, when it succeeds again, and when turns are lost. It must not use
                                     the history. May be NULL */
-  void *log_ctx;                 /* of log; both until the history is destroyed */
+  void *log_ctx;          /* of log; both until the history is destroyed */
 } tp_sqlite_history_options;
 
 /** As tp_sqlite_history_open(), but a turn does not wait for the disk: its batch is copied into a queue, and one
@@ -43,36 +42,36 @@ typedef struct tp_sqlite_history_options {
  *  @return as tp_sqlite_history_open(); TP_ERR_USAGE, TP_ERR_VERSION for bad options; TP_ERR_NO_THREAD.
  *  Threads: any.   Blocks: on the file. */
 TP_API tp_status tp_sqlite_history_open_async(const tp_sqlite_history_options *options, tp_history **ret_history,
-    tp_fault *fault) TP_MUST_USE;
+                                              tp_fault *fault) TP_MUST_USE;
 
 /** Options of the SQLite store; zero means default. Everything is copied. */
 typedef struct tp_sqlite_store_options {
   size_t struct_size;
-  const char *path;              /* required: the file, for example DIR/turnphase.db */
-  size_t records_max;            /* the newest so many entry records are kept; 0: 100,000 */
-  size_t turns_max;              /* the newest so many turn records; 0: 100,000 */
-  size_t audits_max;             /* the newest so many audit rows; 0: 100,000 */
-  size_t jobs_max;               /* open jobs; 0: 65,536; above it an insert gives TP_ERR_FULL */
-  size_t jobs_ended_max;         /* of jobs that succeeded or were discarded, and of dead letters, the newest so many
+  const char *path;          /* required: the file, for example DIR/turnphase.db */
+  size_t records_max;        /* the newest so many entry records are kept; 0: 100,000 */
+  size_t turns_max;          /* the newest so many turn records; 0: 100,000 */
+  size_t audits_max;         /* the newest so many audit rows; 0: 100,000 */
+  size_t jobs_max;           /* open jobs; 0: 65,536; above it an insert gives TP_ERR_FULL */
+  size_t jobs_ended_max;     /* of jobs that succeeded or were discarded, and of dead letters, the newest so many
                                     are known by id and key; 0: 10,000 */
-  size_t queue_bytes_max;        /* records that wait to be written; 0: 8 MiB. Records that do not fit are dropped,
+  size_t queue_bytes_max;    /* records that wait to be written; 0: 8 MiB. Records that do not fit are dropped,
                                     counted and logged */
-  tp_log_fn log;                 /* called, without any lock, when records are dropped, when writing them begins
+  tp_log_fn log;             /* called, without any lock, when records are dropped, when writing them begins
                                     to fail, and when it succeeds again. May be NULL */
-  void *log_ctx;                 /* of log; both until the store is destroyed */
-  uint32_t busy_ms;              /* how long a write waits for another process; 0: 5,000; at most 600,000 */
-  uint32_t existing_only;        /* 1: a file that is not there is TP_ERR_NOT_FOUND instead of being made */
-  uint64_t bytes_max;            /* of the file: above it the oldest records are deleted; 0: no bound; at least 1 MiB.
+  void *log_ctx;             /* of log; both until the store is destroyed */
+  uint32_t busy_ms;          /* how long a write waits for another process; 0: 5,000; at most 600,000 */
+  uint32_t existing_only;    /* 1: a file that is not there is TP_ERR_NOT_FOUND instead of being made */
+  uint64_t bytes_max;        /* of the file: above it the oldest records are deleted; 0: no bound; at least 1 MiB.
                                     The history, and jobs that are open or dead, stay */
-  uint32_t age_max_s;            /* records, and jobs that succeeded or were discarded, that are older are deleted; 0:
+  uint32_t age_max_s;        /* records, and jobs that succeeded or were discarded, that are older are deleted; 0:
                                     no bound. Both bounds are applied when records are written */
-  uint32_t read_only;            /* 1: nothing is written and nothing upgraded, also while another process writes; the
+  uint32_t read_only;        /* 1: nothing is written and nothing upgraded, also while another process writes; the
                                     directory may be read-only. The store has only the functions that read, so a
                                     runtime refuses it */
-  uint32_t content_hashes;       /* 1: the store keeps the size and a keyed hash of payload fields and contributions
+  uint32_t content_hashes;   /* 1: the store keeps the size and a keyed hash of payload fields and contributions
                                     (HMAC-SHA-256; the random key is in the file PATH-key). The content is copied into
                                     the queue, and hashed by the thread that writes */
-  uint32_t page_cache_bytes;     /* size of the page cache of the connection that writes; 0: SQLite's default of 2 MiB;
+  uint32_t page_cache_bytes; /* size of the page cache of the connection that writes; 0: SQLite's default of 2 MiB;
                                     at least 64 KiB */
 } tp_sqlite_store_options;
 
@@ -90,19 +89,19 @@ typedef struct tp_sqlite_store_options {
  *          tp_sqlite_history_open(); TP_ERR_NO_THREAD.
  *  Threads: any.   Blocks: on the file. */
 TP_API tp_status tp_sqlite_store_open(const tp_sqlite_store_options *options, tp_store **ret_store,
-    tp_fault *fault) TP_MUST_USE;
+                                      tp_fault *fault) TP_MUST_USE;
 
 /** Counters of a store's records since it was opened. The caller sets struct_size; it is filled
  *  that far, and struct_size says how far. */
 typedef struct tp_sqlite_store_report {
   size_t struct_size;
-  uint64_t records_queued;       /* accepted; a tp_late_record counts as a record */
-  uint64_t records_written;      /* committed */
-  uint64_t records_dropped;      /* refused because the queue was full */
-  uint64_t write_failures;       /* attempts to write that failed */
-  uint64_t queue_bytes;          /* now in the queue */
-  int32_t last_failure;          /* tp_status of the last attempt that failed; TP_OK: none has */
-  uint32_t is_failing;           /* 1: the last attempt failed */
+  uint64_t records_queued;  /* accepted; a tp_late_record counts as a record */
+  uint64_t records_written; /* committed */
+  uint64_t records_dropped; /* refused because the queue was full */
+  uint64_t write_failures;  /* attempts to write that failed */
+  uint64_t queue_bytes;     /* now in the queue */
+  int32_t last_failure;     /* tp_status of the last attempt that failed; TP_OK: none has */
+  uint32_t is_failing;      /* 1: the last attempt failed */
 } tp_sqlite_store_report;
 
 /** Fills a report.
@@ -116,7 +115,7 @@ TP_API tp_status tp_sqlite_store_counts(const tp_store *store, tp_sqlite_store_r
  *          made.
  *  Threads: any.   Blocks: on the file of the key. */
 TP_API tp_status tp_sqlite_store_hash(const tp_store *store, tp_text content, unsigned char ret_hash[32],
-    tp_fault *fault) TP_MUST_USE;
+                                      tp_fault *fault) TP_MUST_USE;
 
 /** Numbers of the file of a store. The caller sets struct_size; it is filled that far, and struct_size says how far. */
 typedef struct tp_sqlite_store_stats {
@@ -124,27 +123,27 @@ typedef struct tp_sqlite_store_stats {
   uint64_t file_bytes, free_bytes; /* size without the write-ahead log; unused bytes of it */
   uint64_t entries, runs, turns, audits;
   uint64_t jobs_queued, jobs_running, jobs_succeeded, jobs_dead, jobs_discarded;
-  uint64_t sessions, messages;   /* of the history */
-  uint64_t processes;            /* that have the file open, or ended without closing it */
+  uint64_t sessions, messages;            /* of the history */
+  uint64_t processes;                     /* that have the file open, or ended without closing it */
   int64_t oldest_unix_ms, newest_unix_ms; /* when the oldest and the newest entry began; 0: there is none */
   uint32_t schema_version;
-  uint32_t reserved_;            /* zero */
+  uint32_t reserved_; /* zero */
 } tp_sqlite_store_stats;
 
 /** Counts the rows of the file.
  *  @return TP_OK; TP_ERR_USAGE for another store; TP_ERR_VERSION for a wrong struct_size; TP_ERR_STORE…, TP_ERR_IO.
  *  Threads: any.   Blocks: on the file, the counted tables of which it reads. */
 TP_API tp_status tp_sqlite_store_stats_get(const tp_store *store, tp_sqlite_store_stats *ret_stats,
-    tp_fault *fault) TP_MUST_USE;
+                                           tp_fault *fault) TP_MUST_USE;
 
 /** A request to delete old rows, with its progress. The caller sets struct_size. */
 typedef struct tp_sqlite_prune {
   size_t struct_size;
-  uint64_t bytes_max;            /* deletes the oldest records until the used bytes of the file are at most this; 0:
+  uint64_t bytes_max;     /* deletes the oldest records until the used bytes of the file are at most this; 0:
                                     none */
-  int64_t before_unix_ms;        /* deletes older records, and older jobs that succeeded or were discarded; 0: none */
+  int64_t before_unix_ms; /* deletes older records, and older jobs that succeeded or were discarded; 0: none */
   void (*progress)(void *ctx, uint64_t rows_deleted); /* after each step, on the calling thread; may be NULL */
-  void *ctx;                     /* of progress */
+  void *ctx;                                          /* of progress */
 } tp_sqlite_prune;
 
 /** Deletes records by the rules of the store's retention, until there is nothing left to delete, and returns the free
@@ -154,7 +153,7 @@ typedef struct tp_sqlite_prune {
  *          store that is read only; TP_ERR_STORE…, TP_ERR_IO: rows that were deleted before stay deleted.
  *  Threads: any.   Blocks: on the file. */
 TP_API tp_status tp_sqlite_store_prune(const tp_store *store, const tp_sqlite_prune *request,
-    uint64_t *ret_rows_deleted, tp_fault *fault) TP_MUST_USE;
+                                       uint64_t *ret_rows_deleted, tp_fault *fault) TP_MUST_USE;
 
 /** Receives one sentence about a problem; borrowed till return. Threads: the calling one. */
 typedef void (*tp_sqlite_problem_fn)(void *ctx, tp_text problem);
@@ -165,7 +164,7 @@ typedef void (*tp_sqlite_problem_fn)(void *ctx, tp_text problem);
  *          TP_ERR_IO.
  *  Threads: any; each is called on the calling one.   Blocks: on the file, all of which it reads. */
 TP_API tp_status tp_sqlite_store_verify(const tp_store *store, tp_sqlite_problem_fn each, void *ctx,
-    tp_fault *fault) TP_MUST_USE;
+                                        tp_fault *fault) TP_MUST_USE;
 
 /* ---- questions to people, kept in the file of a store --------------------------------------------------------- */
 
@@ -178,10 +177,10 @@ typedef struct tp_sqlite_questions tp_sqlite_questions;
 /** Options of a channel for questions. Zero means default. Strings are copied. */
 typedef struct tp_sqlite_questions_options {
   size_t struct_size;
-  const char *path;              /* of the file, as tp_sqlite_store_options.path; required */
-  uint32_t poll_ms;              /* how often answers of other processes are read while a question is open; 0: 200 */
-  uint32_t reserved_;            /* must be zero */
-  tp_log_fn log;                 /* of errors of the file: the question is denied then. May be NULL */
+  const char *path;   /* of the file, as tp_sqlite_store_options.path; required */
+  uint32_t poll_ms;   /* how often answers of other processes are read while a question is open; 0: 200 */
+  uint32_t reserved_; /* must be zero */
+  tp_log_fn log;      /* of errors of the file: the question is denied then. May be NULL */
   void *log_ctx;
 } tp_sqlite_questions_options;
 
@@ -190,7 +189,7 @@ typedef struct tp_sqlite_questions_options {
  *          TP_ERR_NO_THREAD; TP_ERR_NO_MEMORY.
  *  Threads: any.   Blocks: on the file. */
 TP_API tp_status tp_sqlite_questions_open(const tp_sqlite_questions_options *options,
-    tp_sqlite_questions **ret_questions, tp_fault *fault) TP_MUST_USE;
+                                          tp_sqlite_questions **ret_questions, tp_fault *fault) TP_MUST_USE;
 /** A tp_question_fn: tp_runtime_options.ask or tp_session_options.ask, with ask_ctx the tp_sqlite_questions.
  *  Threads: any, several at once.   Blocks: no. */
 TP_API void tp_sqlite_questions_put(void *questions, const tp_question *question);
@@ -210,19 +209,19 @@ typedef enum tp_sqlite_question_state {
 /** A question in the file. Made by the library; borrowed till the callback returns. */
 typedef struct tp_sqlite_question {
   size_t struct_size;
-  uint64_t number;               /* for tp_sqlite_question_answer() */
+  uint64_t number; /* for tp_sqlite_question_answer() */
   tp_sqlite_question_state state;
-  uint32_t is_waited_for;        /* 1: a call waits for it, or its process was killed. 0: the call is over, or its
+  uint32_t is_waited_for; /* 1: a call waits for it, or its process was killed. 0: the call is over, or its
                                     process has ended */
   int64_t asked_unix_ms, expires_unix_ms; /* asked at; may be answered until */
-  int64_t answered_unix_ms;      /* 0: not answered */
-  int64_t used_unix_ms;          /* when a call got the answer; 0: none has */
+  int64_t answered_unix_ms;               /* 0: not answered */
+  int64_t used_unix_ms;                   /* when a call got the answer; 0: none has */
   tp_text tenant, agent, session, turn;
   tp_text tool, call_id;
-  tp_text arguments;             /* value: as they will run; empty once a call has the answer */
+  tp_text arguments; /* value: as they will run; empty once a call has the answer */
   tp_text arguments_hash;
-  tp_text subscription, reason;  /* that asked, and its reason */
-  tp_text person, answer;        /* who decided, and the reason */
+  tp_text subscription, reason; /* that asked, and its reason */
+  tp_text person, answer;       /* who decided, and the reason */
 } tp_sqlite_question;
 /** False stops. Threads: the calling one. */
 typedef bool (*tp_sqlite_question_fn)(void *ctx, const tp_sqlite_question *question);
@@ -232,7 +231,7 @@ typedef bool (*tp_sqlite_question_fn)(void *ctx, const tp_sqlite_question *quest
  *  @return TP_OK; TP_ERR_USAGE without path or each; TP_ERR_IO when there is no file; as tp_sqlite_store_open().
  *  Threads: any.   Blocks: on the file. */
 TP_API tp_status tp_sqlite_questions_list(const char *path, bool open_only, tp_sqlite_question_fn each, void *ctx,
-    tp_fault *fault) TP_MUST_USE;
+                                          tp_fault *fault) TP_MUST_USE;
 /** Answers a question in a file, once. The process that waits for it sees the answer within its poll_ms.
  *  @param decision  arguments_hash empty: those of the row.
  *  @return TP_OK; TP_ERR_NOT_FOUND for a number that no question has; TP_ERR_STALE for one that was answered, has
@@ -240,7 +239,7 @@ TP_API tp_status tp_sqlite_questions_list(const char *path, bool open_only, tp_s
  *          tp_question_answer(); TP_ERR_STORE…, TP_ERR_IO.
  *  Threads: any.   Blocks: on the file. */
 TP_API tp_status tp_sqlite_question_answer(const char *path, uint64_t number, const tp_decision *decision,
-    tp_fault *fault) TP_MUST_USE;
+                                           tp_fault *fault) TP_MUST_USE;
 
 TP_END_DECLS
 #endif

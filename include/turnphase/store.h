@@ -18,8 +18,8 @@ typedef tp_status (*tp_message_fn)(void *ctx, const tp_message *message);
 typedef struct tp_history_load {
   size_t struct_size;
   tp_text tenant, session;
-  tp_message_fn each;           /* called for each message, in order, before load returns */
-  void *ctx;                    /* of each */
+  tp_message_fn each; /* called for each message, in order, before load returns */
+  void *ctx;          /* of each */
 } tp_history_load;
 
 /** A batch to append. Made by the library; all of it is borrowed till append returns, or till the token of
@@ -40,7 +40,7 @@ typedef struct tp_history_delete {
 /** A session of which the history has messages. Made by the history; borrowed till the callback returns. */
 typedef struct tp_history_session {
   size_t struct_size;
-  uint64_t number;              /* from 1: rises in the order of the sessions' first appends */
+  uint64_t number; /* from 1: rises in the order of the sessions' first appends */
   uint64_t message_count;
   tp_text tenant, session;
 } tp_history_session;
@@ -50,8 +50,8 @@ typedef bool (*tp_history_session_fn)(void *ctx, const tp_history_session *sessi
 /** Which sessions to list. Zero or empty: any. */
 typedef struct tp_history_query {
   size_t struct_size;
-  uint64_t after_number;        /* cursor: only numbers above it */
-  size_t limit;                 /* at most so many; 0: all */
+  uint64_t after_number; /* cursor: only numbers above it */
+  size_t limit;          /* at most so many; 0: all */
   tp_text tenant;
 } tp_history_query;
 
@@ -97,7 +97,7 @@ TP_API tp_status tp_history_complete(tp_token token, tp_status status, const tp_
  *  tp_history_free().
  *  @param allocator  NULL: malloc and free.   @return TP_OK; TP_ERR_NO_MEMORY; TP_ERR_NO_THREAD.   Threads: any. */
 TP_API tp_status tp_history_memory_new(const tp_allocator *allocator, tp_history **ret_history,
-    tp_fault *fault) TP_MUST_USE;
+                                       tp_fault *fault) TP_MUST_USE;
 /** Destroys a history that was not taken. Accepts NULL.   Threads: any. */
 TP_API void tp_history_free(tp_history *history);
 
@@ -110,7 +110,7 @@ typedef struct tp_shared_history tp_shared_history;
  *  @return TP_OK; TP_ERR_USAGE, TP_ERR_VERSION for a wrong history; TP_ERR_NO_MEMORY; TP_ERR_NO_THREAD.
  *  Threads: any. */
 TP_API tp_status tp_history_share(const tp_allocator *allocator, const tp_history *history,
-    tp_shared_history **ret_shared, tp_fault *fault) TP_MUST_USE;
+                                  tp_shared_history **ret_shared, tp_fault *fault) TP_MUST_USE;
 /** Adds a reference. @return the same; NULL for NULL.   Threads: any. */
 TP_API tp_shared_history *tp_shared_history_ref(tp_shared_history *shared);
 /** Ends a reference; with the last one the history's destroy is called, on this thread. Accepts NULL.
@@ -124,14 +124,14 @@ TP_API void tp_shared_history_unref(tp_shared_history *shared);
  *          TP_ERR_USAGE without an id.
  *  Threads: any.   Blocks: as the history does. */
 TP_API tp_status tp_shared_history_delete(tp_shared_history *shared, const char *tenant, const char *session,
-    tp_fault *fault) TP_MUST_USE;
+                                          tp_fault *fault) TP_MUST_USE;
 /** Lists the sessions of which the history has messages, open or not, by rising number.
  *  @param query  NULL: all.
  *  @return TP_OK; TP_ERR_VERSION for a query of a wrong size; TP_ERR_STORE where the history cannot list; what it
  *          returns.
  *  Threads: any; each is called on the calling one.   Blocks: as the history does. */
 TP_API tp_status tp_shared_history_list(tp_shared_history *shared, const tp_history_query *query,
-    tp_history_session_fn each, void *ctx, tp_fault *fault) TP_MUST_USE;
+                                        tp_history_session_fn each, void *ctx, tp_fault *fault) TP_MUST_USE;
 
 /** How an attempt or a subscription without one ended. Numbers are stored. */
 typedef enum tp_state {
@@ -142,7 +142,7 @@ typedef enum tp_state {
   TP_STATE_FAILED = 4,
   TP_STATE_TIMED_OUT = 5,
   TP_STATE_CANCELLED = 6,
-  TP_STATE_BACKGROUNDED = 7,  /* detached: started or committed */
+  TP_STATE_BACKGROUNDED = 7, /* detached: started or committed */
   TP_STATE_INTERRUPTED = 8,
   TP_STATE_SKIPPED = 9,
   TP_STATE_FORCE_32 = 0x7fffffff
@@ -190,19 +190,19 @@ typedef struct tp_run_record {
   int64_t queued_ns, started_ns, ended_ns, late_ns; /* queued: ready; of an inline run without a Deadline: called */
   uint32_t code;
   uint32_t contribution_count;
-  uint16_t attempts;             /* how many ran */
-  uint8_t state;                 /* tp_state */
-  uint8_t reason;                /* tp_reason */
-  uint8_t verdict;               /* tp_verdict */
-  uint8_t execution;             /* tp_execution */
-  uint8_t failure;               /* tp_failure */
+  uint16_t attempts; /* how many ran */
+  uint8_t state;     /* tp_state */
+  uint8_t reason;    /* tp_reason */
+  uint8_t verdict;   /* tp_verdict */
+  uint8_t execution; /* tp_execution */
+  uint8_t failure;   /* tp_failure */
   bool fallback_used;
-  uint8_t visibility;            /* tp_visibility of the subscription */
-  uint8_t reserved_;             /* zero */
-  uint16_t thread;               /* the handler thread that called it, from 1 in the order in which they were started;
+  uint8_t visibility; /* tp_visibility of the subscription */
+  uint8_t reserved_;  /* zero */
+  uint16_t thread;    /* the handler thread that called it, from 1 in the order in which they were started;
                                     65,535 for all later ones. 0: the turn's owner called it, or it was taken from an
                                     inbox, or not called */
-  uint32_t limit_ms;             /* of a run on another thread than the owner's: its limit, which counts from queued_ns
+  uint32_t limit_ms;  /* of a run on another thread than the owner's: its limit, which counts from queued_ns
                                     with execution DEADLINE, else from the call of each attempt. 0: not known */
 } tp_run_record;
 
@@ -210,15 +210,15 @@ typedef struct tp_run_record {
  *  it is borrowed till the callback returns. (process_run_id, entry_id) identifies it, in every store. */
 typedef struct tp_entry_record {
   size_t struct_size;
-  uint64_t process_run_id;       /* random, of the runtime that wrote it */
-  uint64_t entry_id;             /* from 1, unique in that runtime */
+  uint64_t process_run_id; /* random, of the runtime that wrote it */
+  uint64_t entry_id;       /* from 1, unique in that runtime */
   uint64_t plan_hash;
-  int64_t started_ns, ended_ns;  /* monotonic */
-  int64_t started_unix_ms;       /* the wall clock at started_ns, as it stood when the record was written */
+  int64_t started_ns, ended_ns; /* monotonic */
+  int64_t started_unix_ms;      /* the wall clock at started_ns, as it stood when the record was written */
   tp_phase_id phase;
-  int32_t status;                /* tp_status: TP_OK, TP_ERR_HOOK (failed), TP_ERR_DENIED, TP_ERR_CANCELLED,
+  int32_t status;     /* tp_status: TP_OK, TP_ERR_HOOK (failed), TP_ERR_DENIED, TP_ERR_CANCELLED,
                                     TP_ERR_TIMEOUT */
-  const tp_text *ids;            /* by TP_ID_*; an id that the turn does not have is empty */
+  const tp_text *ids; /* by TP_ID_*; an id that the turn does not have is empty */
   size_t id_count;
   size_t run_count;
   /** Fills the row of one subscription, in plan order, as far as record->struct_size reaches; a longer struct's rest is
@@ -234,13 +234,13 @@ typedef bool (*tp_record_fn)(void *ctx, const tp_entry_record *record);
  *  the bytes of packed, in which no address points into themselves, and reads the copy: at the latest in its destroy,
  *  since the names in rows live as long as the runtime. */
 typedef struct tp_entry_batch {
-  size_t struct_size;            /* of a copy: what was copied */
+  size_t struct_size; /* of a copy: what was copied */
   uint64_t process_run_id;
-  const tp_text *ids;            /* by TP_ID_*, of each entry */
+  const tp_text *ids; /* by TP_ID_*, of each entry */
   size_t id_count;
-  size_t entry_count;            /* > 0 */
-  int64_t unix_offset_ns;        /* what is added to a monotonic time to get the wall clock's */
-  const void *packed;            /* the entries, in a form of the library's own, aligned to 8 bytes */
+  size_t entry_count;     /* > 0 */
+  int64_t unix_offset_ns; /* what is added to a monotonic time to get the wall clock's */
+  const void *packed;     /* the entries, in a form of the library's own, aligned to 8 bytes */
   size_t packed_bytes;
   /** Fills the record of the entry at *offset (0: of the first), as far as record->struct_size reaches, and moves
    *  *offset to the next one. What the record points to is borrowed as the batch is.
@@ -251,18 +251,18 @@ typedef struct tp_entry_batch {
 /** Which records to read: newest first. Zero or empty: any. */
 typedef struct tp_record_query {
   size_t struct_size;
-  size_t limit;                  /* at most so many; 0: all */
+  size_t limit;                                    /* at most so many; 0: all */
   uint64_t before_process_run_id, before_entry_id; /* cursor: only entries after this one, the last of the page
                                     before. When it is no longer kept, there are none */
-  int64_t from_unix_ms, to_unix_ms; /* started_unix_ms lies in it, both ends included; to 0: no end */
+  int64_t from_unix_ms, to_unix_ms;                /* started_unix_ms lies in it, both ends included; to 0: no end */
   tp_phase_id phase;
-  uint32_t only_failed;          /* 1: only entries whose status is not TP_OK */
-  const tp_text *ids;            /* by TP_ID_*; an empty one fits all */
+  uint32_t only_failed; /* 1: only entries whose status is not TP_OK */
+  const tp_text *ids;   /* by TP_ID_*; an empty one fits all */
   size_t id_count;
-  uint32_t visibility_min;       /* tp_visibility: tp_runtime_records() leaves out rows of subscriptions of lower
+  uint32_t visibility_min; /* tp_visibility: tp_runtime_records() leaves out rows of subscriptions of lower
                                     visibility, and does not count them in run_count; the entries stay. The library
                                     applies it, a store need not */
-  uint32_t reserved_;            /* zero */
+  uint32_t reserved_;      /* zero */
 } tp_record_query;
 
 /** A late answer of a run, which was discarded. */
@@ -270,19 +270,19 @@ typedef struct tp_late_record {
   size_t struct_size;
   uint64_t process_run_id;
   uint64_t entry_id;
-  int64_t late_ns;               /* monotonic */
-  uint32_t run_index;            /* in plan order */
-  uint32_t reserved_;            /* zero */
+  int64_t late_ns;    /* monotonic */
+  uint32_t run_index; /* in plan order */
+  uint32_t reserved_; /* zero */
 } tp_late_record;
 
 /* ---- turns ---- */
 
 /** A step of a driven turn that is no phase. Numbers are stored. */
 typedef enum tp_step_kind {
-  TP_STEP_LOAD = 1,              /* its history is loaded */
-  TP_STEP_MODEL = 2,             /* a request to the model; each attempt is one */
-  TP_STEP_TOOL = 3,              /* a tool call */
-  TP_STEP_APPEND = 4,            /* its messages are appended to the history */
+  TP_STEP_LOAD = 1,   /* its history is loaded */
+  TP_STEP_MODEL = 2,  /* a request to the model; each attempt is one */
+  TP_STEP_TOOL = 3,   /* a tool call */
+  TP_STEP_APPEND = 4, /* its messages are appended to the history */
   TP_STEP_FORCE_32 = 0x7fffffff
 } tp_step_kind;
 /** The constant's word in small letters: "model", "tool"; "unknown" for any other number. Static text. Threads: any. */
@@ -291,40 +291,40 @@ TP_API const char *tp_step_kind_name(tp_step_kind kind);
 /** One step of a turn. Times are monotonic nanoseconds. */
 typedef struct tp_turn_step {
   size_t struct_size;
-  int64_t started_ns, ended_ns;  /* of a tool call: of its function; both the same when that was not called */
-  uint32_t kind;                 /* tp_step_kind */
-  uint32_t round;                /* of a request, and of the tool calls of its response: which, from 1; else 0 */
-  uint32_t place;                /* of a tool call: its index in the response */
-  int32_t outcome;               /* of a tool call tp_tool_result_kind; else tp_status */
-  tp_text name;                  /* of the tool; of a request the model that was asked; else empty */
+  int64_t started_ns, ended_ns; /* of a tool call: of its function; both the same when that was not called */
+  uint32_t kind;                /* tp_step_kind */
+  uint32_t round;               /* of a request, and of the tool calls of its response: which, from 1; else 0 */
+  uint32_t place;               /* of a tool call: its index in the response */
+  int32_t outcome;              /* of a tool call tp_tool_result_kind; else tp_status */
+  tp_text name;                 /* of the tool; of a request the model that was asked; else empty */
 } tp_turn_step;
 
 /** One driven turn, at its end. Made by the library; everything in it is borrowed till the call or callback returns.
  *  (process_run_id, number) identifies it. */
 typedef struct tp_turn_record {
   size_t struct_size;
-  uint64_t process_run_id;       /* of the runtime that wrote it */
-  uint64_t number;               /* from 1 in that runtime: rises with the ends of turns */
-  const tp_text *ids;            /* by TP_ID_*; an id that the turn does not have is empty */
+  uint64_t process_run_id; /* of the runtime that wrote it */
+  uint64_t number;         /* from 1 in that runtime: rises with the ends of turns */
+  const tp_text *ids;      /* by TP_ID_*; an id that the turn does not have is empty */
   size_t id_count;
-  uint32_t outcome;              /* tp_turn_outcome */
-  int32_t code;                  /* tp_status */
-  int64_t started_ns, ended_ns;  /* monotonic; started_ns 0: it ended in its session's queue */
-  int64_t started_unix_ms, ended_unix_ms; /* the wall clock at those moments, as it stood at the end */
+  uint32_t outcome;                               /* tp_turn_outcome */
+  int32_t code;                                   /* tp_status */
+  int64_t started_ns, ended_ns;                   /* monotonic; started_ns 0: it ended in its session's queue */
+  int64_t started_unix_ms, ended_unix_ms;         /* the wall clock at those moments, as it stood at the end */
   int64_t load_ns, model_ns, tools_ns, append_ns; /* how long it waited for its history, for all requests to the model,
                                     for all dispatches of tools, and for the history again */
   uint32_t iterations, tool_calls;
   int64_t input_tokens, output_tokens, cost_micros;
-  tp_phase_id phase;             /* of the subscription that ended it; 0: none did */
-  uint32_t reserved_;            /* zero */
-  tp_text subscription;          /* that ended it; empty: none did */
-  tp_text reason;                /* of a turn that did not complete: safe to show */
-  size_t step_count;             /* at most 1,024: the first ones, in the order of their ends */
+  tp_phase_id phase;    /* of the subscription that ended it; 0: none did */
+  uint32_t reserved_;   /* zero */
+  tp_text subscription; /* that ended it; empty: none did */
+  tp_text reason;       /* of a turn that did not complete: safe to show */
+  size_t step_count;    /* at most 1,024: the first ones, in the order of their ends */
   /** Fills one step, as tp_entry_record.run does a row. May be NULL where step_count is 0. */
   bool (*step)(const void *source, size_t index, tp_turn_step *step);
   const void *step_source;
-  uint64_t steps_dropped;        /* how many more there were */
-  tp_text parent_turn;           /* of a nested turn: the id of the turn whose call ran it; else empty */
+  uint64_t steps_dropped; /* how many more there were */
+  tp_text parent_turn;    /* of a nested turn: the id of the turn whose call ran it; else empty */
 } tp_turn_record;
 /** Receives turn records; false stops. Threads: the calling one. */
 typedef bool (*tp_turn_record_fn)(void *ctx, const tp_turn_record *record);
@@ -332,12 +332,12 @@ typedef bool (*tp_turn_record_fn)(void *ctx, const tp_turn_record *record);
 /** Which turn records to read: newest first. Zero or empty: any. */
 typedef struct tp_turn_query {
   size_t struct_size;
-  size_t limit;                  /* at most so many; 0: all */
+  size_t limit;                                  /* at most so many; 0: all */
   uint64_t before_process_run_id, before_number; /* cursor, as in tp_record_query */
-  int64_t from_unix_ms, to_unix_ms; /* ended_unix_ms lies in it, both ends included; to 0: no end */
-  uint32_t only_failed;          /* 1: only turns that did not complete */
-  uint32_t reserved_;            /* zero */
-  const tp_text *ids;            /* by TP_ID_*; an empty one fits all */
+  int64_t from_unix_ms, to_unix_ms;              /* ended_unix_ms lies in it, both ends included; to 0: no end */
+  uint32_t only_failed;                          /* 1: only turns that did not complete */
+  uint32_t reserved_;                            /* zero */
+  const tp_text *ids;                            /* by TP_ID_*; an empty one fits all */
   size_t id_count;
 } tp_turn_query;
 
@@ -350,19 +350,19 @@ typedef struct tp_audit {
   size_t struct_size;
   int64_t unix_ms;
   const char *owner;
-  const char *action;           /* "commit", "kill_switch"; of a run "failure", "denial" or "audit"; of
+  const char *action;       /* "commit", "kill_switch"; of a run "failure", "denial" or "audit"; of
                                    a call that model.response dropped or changed "replacement" */
-  const char *detail;           /* what changed, or why it was refused; of a run the reason, safe to show */
-  tp_status status;             /* TP_OK; of a commit why it was refused; of a failure TP_ERR_HOOK, TP_ERR_TIMEOUT or
+  const char *detail;       /* what changed, or why it was refused; of a run the reason, safe to show */
+  tp_status status;         /* TP_OK; of a commit why it was refused; of a failure TP_ERR_HOOK, TP_ERR_TIMEOUT or
                                    TP_ERR_CAPABILITY; of a denial TP_ERR_DENIED */
-  tp_phase_id phase;            /* of a run; else 0, as all that follows */
-  uint64_t snapshot_hash;       /* of a commit or the kill switch */
-  const char *subscription;     /* of a run; else NULL */
-  const char *turn;             /* the turn's id; may be empty */
-  int64_t duration_ns;          /* from the call of the last attempt to its end; 0: it was not called */
+  tp_phase_id phase;        /* of a run; else 0, as all that follows */
+  uint64_t snapshot_hash;   /* of a commit or the kill switch */
+  const char *subscription; /* of a run; else NULL */
+  const char *turn;         /* the turn's id; may be empty */
+  int64_t duration_ns;      /* from the call of the last attempt to its end; 0: it was not called */
   tp_state state;
   tp_reason reason;
-  tp_visibility visibility;     /* of the subscription; USER_VISIBLE where there is none */
+  tp_visibility visibility; /* of the subscription; USER_VISIBLE where there is none */
   uint32_t reserved_;
 } tp_audit;
 /** false stops. Threads: the calling one. */
@@ -371,10 +371,10 @@ typedef bool (*tp_audit_fn)(void *ctx, const tp_audit *row);
 /** Which audit rows to read: newest first. Zero or empty: any. */
 typedef struct tp_audit_query {
   size_t struct_size;
-  size_t limit;                  /* at most so many; 0: all */
+  size_t limit;                     /* at most so many; 0: all */
   int64_t from_unix_ms, to_unix_ms; /* unix_ms lies in it, both ends included; to 0: no end */
   uint32_t phase;
-  uint32_t reserved_;            /* zero */
+  uint32_t reserved_; /* zero */
 } tp_audit_query;
 
 /** An attempt that has a record beside the row of its run: one that is or was tried again, one that failed after it was
@@ -382,10 +382,10 @@ typedef struct tp_audit_query {
 typedef struct tp_attempt_record {
   size_t struct_size;
   uint64_t process_run_id, entry_id;
-  uint32_t run_index, attempt;   /* in plan order; from 1 */
+  uint32_t run_index, attempt; /* in plan order; from 1 */
   int64_t queued_ns, started_ns, ended_ns, late_ns;
   uint32_t state, reason, verdict, code; /* tp_state, tp_reason, tp_verdict, the handler's own number */
-  tp_text message;               /* safe to show; at most 512 bytes */
+  tp_text message;                       /* safe to show; at most 512 bytes */
 } tp_attempt_record;
 /** Receives attempts; false stops. Threads: the calling one. */
 typedef bool (*tp_attempt_record_fn)(void *ctx, const tp_attempt_record *record);
@@ -404,13 +404,13 @@ typedef struct tp_attempt_query {
 typedef struct tp_content_record {
   size_t struct_size;
   uint64_t process_run_id, entry_id;
-  uint32_t run_index;            /* of a contribution: its run, in plan order; of a field 0 */
-  tp_field_id field;             /* TP_FIELD_*; of a contribution 0 */
-  tp_kind kind;                  /* TP_KIND_*; of a field 0 */
-  uint32_t reserved_;            /* zero */
-  uint64_t bytes;                /* of the content */
-  tp_text content;               /* given to the store; when it is read empty */
-  tp_text hash;                  /* of the store, when it is read; else empty */
+  uint32_t run_index; /* of a contribution: its run, in plan order; of a field 0 */
+  tp_field_id field;  /* TP_FIELD_*; of a contribution 0 */
+  tp_kind kind;       /* TP_KIND_*; of a field 0 */
+  uint32_t reserved_; /* zero */
+  uint64_t bytes;     /* of the content */
+  tp_text content;    /* given to the store; when it is read empty */
+  tp_text hash;       /* of the store, when it is read; else empty */
 } tp_content_record;
 /** Receives them; false stops. The record is borrowed till return. Threads: the calling one. */
 typedef bool (*tp_content_record_fn)(void *ctx, const tp_content_record *record);
@@ -437,9 +437,9 @@ typedef struct tp_decision_record {
   size_t struct_size;
   uint64_t process_run_id, turn_number;
   int64_t asked_unix_ms, decided_unix_ms;
-  uint32_t verdict, reserved_;   /* tp_verdict */
+  uint32_t verdict, reserved_; /* tp_verdict */
   tp_text call_id, tool, person, reason;
-  tp_text arguments_hash;        /* of the arguments as shown */
+  tp_text arguments_hash; /* of the arguments as shown */
 } tp_decision_record;
 
 /* ---- tasks ---- */
@@ -449,12 +449,12 @@ typedef struct tp_decision_record {
 typedef struct tp_task_record {
   size_t struct_size;
   int64_t created_unix_ms;
-  int64_t expires_unix_ms;       /* not yet used: 0 */
-  uint32_t state, reserved_;     /* not yet used: zero */
+  int64_t expires_unix_ms;   /* not yet used: 0 */
+  uint32_t state, reserved_; /* not yet used: zero */
   tp_text key, tool;
-  tp_text arguments;             /* a value: a map, or empty */
-  tp_text arguments_hash;        /* not yet used: empty */
-  tp_text agent;                 /* empty: none */
+  tp_text arguments;      /* a value: a map, or empty */
+  tp_text arguments_hash; /* not yet used: empty */
+  tp_text agent;          /* empty: none */
 } tp_task_record;
 /** Receives the task that was taken. Threads: the calling one. */
 typedef void (*tp_task_record_fn)(void *ctx, const tp_task_record *record);
@@ -465,22 +465,22 @@ typedef void (*tp_task_record_fn)(void *ctx, const tp_task_record *record);
 typedef struct tp_tool_start_record {
   size_t struct_size;
   uint64_t process_run_id, turn_number; /* this run of the turn */
-  uint32_t call_index;           /* in its response */
-  uint32_t reserved_;            /* zero */
+  uint32_t call_index;                  /* in its response */
+  uint32_t reserved_;                   /* zero */
   int64_t started_unix_ms;
-  const tp_text *ids;            /* by TP_ID_*: tenant, session and turn identify the turn */
+  const tp_text *ids; /* by TP_ID_*: tenant, session and turn identify the turn */
   size_t id_count;
   tp_text call_id, tool;
-  tp_text arguments;             /* a value: content, of which a store keeps no more than a keyed hash */
+  tp_text arguments; /* a value: content, of which a store keeps no more than a keyed hash */
 } tp_tool_start_record;
 
 /** The end of a tool call. */
 typedef struct tp_tool_end_record {
   size_t struct_size;
-  uint64_t start_id;             /* *ret_start_id of tp_store.tool_start */
-  uint32_t kind;                 /* tp_tool_result_kind */
-  uint32_t reserved_;            /* zero */
-  tp_text text;                  /* the tool's answer, before tool.result: content */
+  uint64_t start_id;  /* *ret_start_id of tp_store.tool_start */
+  uint32_t kind;      /* tp_tool_result_kind */
+  uint32_t reserved_; /* zero */
+  tp_text text;       /* the tool's answer, before tool.result: content */
 } tp_tool_end_record;
 /** Receives the result of a call of an earlier run of the turn; borrowed till return. Threads: the calling one. */
 typedef void (*tp_tool_end_fn)(void *ctx, const tp_tool_end_record *earlier);
@@ -489,10 +489,10 @@ typedef void (*tp_tool_end_fn)(void *ctx, const tp_tool_end_record *earlier);
 
 /** Numbers are stored. */
 typedef enum tp_job_state {
-  TP_JOB_QUEUED = 1,             /* open: waits for its turn, or for its next attempt */
-  TP_JOB_RUNNING = 2,            /* open: claimed */
+  TP_JOB_QUEUED = 1,  /* open: waits for its turn, or for its next attempt */
+  TP_JOB_RUNNING = 2, /* open: claimed */
   TP_JOB_SUCCEEDED = 3,
-  TP_JOB_DEAD = 4,               /* a dead letter: it failed for good; it can be redriven or discarded */
+  TP_JOB_DEAD = 4, /* a dead letter: it failed for good; it can be redriven or discarded */
   TP_JOB_DISCARDED = 5,
   TP_JOB_STATE_FORCE_32 = 0x7fffffff
 } tp_job_state;
@@ -504,25 +504,25 @@ TP_API const char *tp_job_state_name(tp_job_state state);
  *  never. */
 typedef struct tp_job {
   size_t struct_size;
-  uint64_t id;                   /* given by the store */
-  uint64_t claim;                /* token of this claim: a finish with another is refused */
-  uint32_t state;                /* tp_job_state */
-  uint32_t attempt;              /* from 1; 0: it was never claimed */
-  uint32_t attempts_max;         /* then it is a dead letter */
-  uint32_t backoff;              /* tp_backoff: the pause between attempts */
+  uint64_t id;           /* given by the store */
+  uint64_t claim;        /* token of this claim: a finish with another is refused */
+  uint32_t state;        /* tp_job_state */
+  uint32_t attempt;      /* from 1; 0: it was never claimed */
+  uint32_t attempts_max; /* then it is a dead letter */
+  uint32_t backoff;      /* tp_backoff: the pause between attempts */
   uint32_t backoff_ms;
-  uint32_t limit_ms;             /* of each attempt */
-  tp_phase_id phase;             /* TP_PHASE_NONE: any that its handler is subscribed to */
-  uint32_t contract_version;     /* of its handler; 0: any */
-  uint32_t reason;               /* tp_reason of the last attempt that ended */
-  uint32_t code;                 /* and the handler's own number */
+  uint32_t limit_ms;         /* of each attempt */
+  tp_phase_id phase;         /* TP_PHASE_NONE: any that its handler is subscribed to */
+  uint32_t contract_version; /* of its handler; 0: any */
+  uint32_t reason;           /* tp_reason of the last attempt that ended */
+  uint32_t code;             /* and the handler's own number */
   int64_t inserted_ms, claimable_ms, lease_end_ms, ended_ms;
-  tp_text handler;               /* handler id */
+  tp_text handler; /* handler id */
   tp_text subscription;
   tp_text idempotency_key;
-  tp_text order_key;             /* only the oldest open job of a key is claimable */
-  tp_text message;               /* of the last attempt that failed: safe to show */
-  tp_text payload;               /* value: the fields and ids of the call; content */
+  tp_text order_key; /* only the oldest open job of a key is claimable */
+  tp_text message;   /* of the last attempt that failed: safe to show */
+  tp_text payload;   /* value: the fields and ids of the call; content */
 } tp_job;
 
 /** Whether a worker can run a job that may be claimed. Called without any lock of the store. The result is valid for
@@ -536,9 +536,9 @@ typedef bool (*tp_job_each_fn)(void *ctx, const tp_job *job);
 /** How a claim ended. */
 typedef enum tp_job_end {
   TP_JOB_END_SUCCEEDED = 1,
-  TP_JOB_END_FAILED = 2,         /* for good: a dead letter */
-  TP_JOB_END_RETRY = 3,          /* may be tried again; after its last attempt it is a dead letter */
-  TP_JOB_END_RELEASED = 4,       /* its handler was not called: the attempt does not count */
+  TP_JOB_END_FAILED = 2,   /* for good: a dead letter */
+  TP_JOB_END_RETRY = 3,    /* may be tried again; after its last attempt it is a dead letter */
+  TP_JOB_END_RELEASED = 4, /* its handler was not called: the attempt does not count */
   TP_JOB_END_FORCE_32 = 0x7fffffff
 } tp_job_end;
 
@@ -546,19 +546,19 @@ typedef enum tp_job_end {
 typedef struct tp_job_claim {
   size_t struct_size;
   int64_t now_ms;
-  int64_t lease_ms;              /* the lease ends at now_ms + lease_ms, unless job_renew moves its end */
-  tp_job_filter_fn filter;       /* NULL: every job */
-  tp_job_fn take;                /* called once, when a job is claimed, without any lock of the store */
-  tp_job_fn dead;                /* called for each job that became a dead letter because its last lease ran out,
+  int64_t lease_ms;        /* the lease ends at now_ms + lease_ms, unless job_renew moves its end */
+  tp_job_filter_fn filter; /* NULL: every job */
+  tp_job_fn take;          /* called once, when a job is claimed, without any lock of the store */
+  tp_job_fn dead;          /* called for each job that became a dead letter because its last lease ran out,
                                     without any lock of the store; may be NULL */
-  void *ctx;                     /* of filter, take and dead */
+  void *ctx;               /* of filter, take and dead */
 } tp_job_claim;
 
 /** A claim whose lease is extended. Times are unix milliseconds. */
 typedef struct tp_job_renew {
   size_t struct_size;
   uint64_t id, claim;
-  int64_t now_ms, lease_ms;      /* the lease ends at now_ms + lease_ms */
+  int64_t now_ms, lease_ms; /* the lease ends at now_ms + lease_ms */
 } tp_job_renew;
 
 /** How a claim ended. Times are unix milliseconds. */
@@ -566,23 +566,23 @@ typedef struct tp_job_finish {
   size_t struct_size;
   uint64_t id, claim;
   int64_t now_ms;
-  int64_t retry_at_ms;           /* with RETRY and RELEASED: when it may be claimed again */
-  uint32_t end;                  /* tp_job_end */
-  uint32_t reason;               /* tp_reason; 0 with SUCCEEDED */
-  uint32_t code;                 /* the handler's own number */
-  uint32_t reserved_;            /* zero */
-  tp_text message;               /* why it failed: safe to show; may be empty */
+  int64_t retry_at_ms; /* with RETRY and RELEASED: when it may be claimed again */
+  uint32_t end;        /* tp_job_end */
+  uint32_t reason;     /* tp_reason; 0 with SUCCEEDED */
+  uint32_t code;       /* the handler's own number */
+  uint32_t reserved_;  /* zero */
+  tp_text message;     /* why it failed: safe to show; may be empty */
 } tp_job_finish;
 
 /** Which jobs to list. Zero or empty: any. */
 typedef struct tp_job_query {
   size_t struct_size;
-  uint64_t id;                   /* this one alone */
-  uint64_t after_id;             /* cursor: only ids above it */
-  size_t limit;                  /* at most so many; 0: all */
+  uint64_t id;       /* this one alone */
+  uint64_t after_id; /* cursor: only ids above it */
+  size_t limit;      /* at most so many; 0: all */
   tp_text handler, order_key;
-  uint32_t states;               /* bits 1 << tp_job_state; 0: open ones and dead letters */
-  uint32_t with_payload;         /* 1: show payloads, which are content; else they are empty */
+  uint32_t states;       /* bits 1 << tp_job_state; 0: open ones and dead letters */
+  uint32_t with_payload; /* 1: show payloads, which are content; else they are empty */
 } tp_job_query;
 
 /* ---- the owner of a store ---- */
@@ -590,48 +590,48 @@ typedef struct tp_job_query {
 /** The run of a process that opens a store. Its row lets a later run find out that the process has ended. */
 typedef struct tp_store_owner {
   size_t struct_size;
-  uint64_t process_run_id;       /* random, of the runtime: in every record that it writes */
-  int64_t process_id;            /* of the operating system */
-  int64_t process_started;       /* start time in the unit of the system; with process_id and boot_id it identifies the
+  uint64_t process_run_id; /* random, of the runtime: in every record that it writes */
+  int64_t process_id;      /* of the operating system */
+  int64_t process_started; /* start time in the unit of the system; with process_id and boot_id it identifies the
                                     process */
   int64_t opened_unix_ms;
-  tp_text boot_id;               /* of this boot of the machine; empty where there is none */
-  uint32_t durability;           /* tp_durability of its entry records */
-  uint32_t record_queue_bytes;   /* bound of the store's queue of records, in place of its own; 0: its own */
+  tp_text boot_id;             /* of this boot of the machine; empty where there is none */
+  uint32_t durability;         /* tp_durability of its entry records */
+  uint32_t record_queue_bytes; /* bound of the store's queue of records, in place of its own; 0: its own */
 } tp_store_owner;
 
 /** What a recovery found of processes that have ended. */
 typedef struct tp_store_recovery {
   size_t struct_size;
-  uint64_t owners;               /* rows of processes that are gone */
-  uint64_t jobs_requeued;        /* claimable again */
-  uint64_t jobs_dead;            /* dead letters now */
-  uint64_t entries_interrupted;  /* entries and attempts that were running */
-  uint64_t crash_suspects;       /* handlers and tools whose function was called when their process died */
+  uint64_t owners;              /* rows of processes that are gone */
+  uint64_t jobs_requeued;       /* claimable again */
+  uint64_t jobs_dead;           /* dead letters now */
+  uint64_t entries_interrupted; /* entries and attempts that were running */
+  uint64_t crash_suspects;      /* handlers and tools whose function was called when their process died */
 } tp_store_recovery;
 
 /** The function that a thread calls: written before each call of a handler or tool, into memory that outlives the
  *  process, so that a recovery can name the function in which a process died. Texts are cut to fit, and end with a
  *  zero. */
 typedef struct tp_breadcrumb {
-  uint32_t is_running;           /* 1 while the function is called; written last before the call, and first after it */
-  tp_phase_id phase;             /* 0: a tool */
-  uint64_t entry_id;             /* of a tool 0 */
-  int64_t started_ns;            /* monotonic: of a handler that is inline, when its phase began */
+  uint32_t is_running; /* 1 while the function is called; written last before the call, and first after it */
+  tp_phase_id phase;   /* 0: a tool */
+  uint64_t entry_id;   /* of a tool 0 */
+  int64_t started_ns;  /* monotonic: of a handler that is inline, when its phase began */
   char subscription[TP_ID_BYTES_MAX]; /* or the tool's name */
-  char handler[TP_ID_BYTES_MAX]; /* of a tool empty */
+  char handler[TP_ID_BYTES_MAX];      /* of a tool empty */
   char turn[TP_ID_BYTES_MAX], session[TP_ID_BYTES_MAX];
 } tp_breadcrumb;
 TP_STATIC_ASSERT(sizeof(tp_breadcrumb) == 24 + 4 * TP_ID_BYTES_MAX, "tp_breadcrumb is frozen: files hold it");
 
 /** When entry records are durable. Jobs are committed before they are acknowledged, with any value. */
 typedef enum tp_durability {
-  TP_DURABILITY_DEFAULT = 0,     /* memory */
-  TP_DURABILITY_MEMORY = 1,      /* a turn passes its records to the store and does not wait */
-  TP_DURABILITY_ASYNC = 2,       /* needs a durable store. Nothing waits; records that do not fit into the queue of a
+  TP_DURABILITY_DEFAULT = 0, /* memory */
+  TP_DURABILITY_MEMORY = 1,  /* a turn passes its records to the store and does not wait */
+  TP_DURABILITY_ASYNC = 2,   /* needs a durable store. Nothing waits; records that do not fit into the queue of a
                                     slow or failing store are dropped, counted and logged. FireAndRecord runs have a
                                     record from their start, so that they are found interrupted after a crash */
-  TP_DURABILITY_SYNC = 3,        /* needs a durable store. The record of an entry is committed before its outcome is
+  TP_DURABILITY_SYNC = 3,    /* needs a durable store. The record of an entry is committed before its outcome is
                                     reported, and that of a FireAndRecord run before it starts. Where that fails, a
                                     required subscription fails the entry (TP_REASON_STORE), or is not started; of
                                     others it is logged. No phase takes its fast path */
@@ -714,8 +714,8 @@ typedef struct tp_store {
   tp_status (*job_discard)(void *self, uint64_t id, int64_t now_ms, tp_fault *fault);
   /** Exactly once. */
   void (*destroy)(void *self);
-  uint32_t durable;              /* 1: what is committed survives the process */
-  uint32_t reserved_;            /* zero */
+  uint32_t durable;   /* 1: what is committed survives the process */
+  uint32_t reserved_; /* zero */
   /** Passes the matching audit rows to each, newest first. */
   tp_status (*audits)(void *self, const tp_audit_query *query, tp_audit_fn each, void *ctx, tp_fault *fault);
   /** Passes the attempts of an entry to each, in plan order. */
@@ -757,11 +757,11 @@ typedef struct tp_store {
 /** Options of the memory store; zero means default. */
 typedef struct tp_store_memory_options {
   size_t struct_size;
-  size_t records_max;            /* the newest so many entry records are kept; 0: 10,000 */
-  size_t jobs_max;               /* open jobs; 0: 65,536; above it an insert gives TP_ERR_FULL */
-  size_t jobs_ended_max;         /* of those that succeeded or were discarded, and of dead letters, the newest so many
+  size_t records_max;    /* the newest so many entry records are kept; 0: 10,000 */
+  size_t jobs_max;       /* open jobs; 0: 65,536; above it an insert gives TP_ERR_FULL */
+  size_t jobs_ended_max; /* of those that succeeded or were discarded, and of dead letters, the newest so many
                                     are known by id and key; 0: 1,024 */
-  size_t turns_max;              /* the newest so many turn records are kept; 0: 1,024 */
+  size_t turns_max;      /* the newest so many turn records are kept; 0: 1,024 */
 } tp_store_memory_options;
 
 /** The memory store. Give it to tp_runtime_options.store, which takes it, or free it with tp_store_free(). Its `record`
@@ -769,7 +769,7 @@ typedef struct tp_store_memory_options {
  *  @param allocator  NULL: malloc and free.   @param options  NULL: all defaults.
  *  @return TP_OK; TP_ERR_VERSION for options of a wrong size; TP_ERR_NO_MEMORY; TP_ERR_NO_THREAD.   Threads: any. */
 TP_API tp_status tp_store_memory_new(const tp_allocator *allocator, const tp_store_memory_options *options,
-    tp_store **ret_store, tp_fault *fault) TP_MUST_USE;
+                                     tp_store **ret_store, tp_fault *fault) TP_MUST_USE;
 /** Destroys a store that no runtime has taken. Accepts NULL.   Threads: any. */
 TP_API void tp_store_free(tp_store *store);
 

@@ -22,8 +22,8 @@ typedef tp_answer (*tp_tool_fn)(void *self, tp_tool_run *run);
 
 /** How a call accesses the resource that a key names. */
 typedef enum tp_tool_access {
-  TP_TOOL_READ = 1,             /* shared with other readers */
-  TP_TOOL_WRITE = 2,            /* exclusive */
+  TP_TOOL_READ = 1,  /* shared with other readers */
+  TP_TOOL_WRITE = 2, /* exclusive */
   TP_TOOL_ACCESS_FORCE_32 = 0x7fffffff
 } tp_tool_access;
 
@@ -61,32 +61,32 @@ TP_API tp_status tp_tool_keys_add(tp_tool_keys *keys, tp_tool_access access, tp_
  *  copy whose destroy is NULL: do not emit it. */
 typedef struct tp_tool {
   size_t struct_size;
-  const char *name;             /* 1–128 bytes, no white space or control */
+  const char *name; /* 1–128 bytes, no white space or control */
   const char *description;
-  tp_text schema;               /* value: a JSON schema of the subset type, properties, required, items, enum, minimum,
+  tp_text schema; /* value: a JSON schema of the subset type, properties, required, items, enum, minimum,
                                    maximum (and description, title); empty: any map */
-  tp_tool_fn run;               /* exactly one of run and inbox */
+  tp_tool_fn run; /* exactly one of run and inbox */
   void *self;
-  tp_placement placement;       /* as tp_handler.placement; parallel is refused, and with an inbox inline, too */
-  bool idempotent;              /* the function may run twice for one call, when a turn is submitted again after its
+  tp_placement placement;           /* as tp_handler.placement; parallel is refused, and with an inbox inline, too */
+  bool idempotent;                  /* the function may run twice for one call, when a turn is submitted again after its
                                    process died. When false, and durability is SYNC, the start and the result of a call
                                    are committed: a turn that is submitted again gets the stored result, or
                                    TP_TOOL_INTERRUPTED, and the function is not called */
-  uint32_t max_concurrent;      /* 0 means 16 */
-  uint32_t limit_ms;            /* of one call, from when it got a thread or came into the inbox; 0 means 120,000 */
-  uint32_t result_bytes_max;    /* 0 means 100,000: longer results keep head and tail */
-  uint32_t reserved_;           /* must be zero */
-  tp_inbox *inbox;              /* of this runtime (inbox.h): its calls wait there until a thread of the host takes
+  uint32_t max_concurrent;          /* 0 means 16 */
+  uint32_t limit_ms;                /* of one call, from when it got a thread or came into the inbox; 0 means 120,000 */
+  uint32_t result_bytes_max;        /* 0 means 100,000: longer results keep head and tail */
+  uint32_t reserved_;               /* must be zero */
+  tp_inbox *inbox;                  /* of this runtime (inbox.h): its calls wait there until a thread of the host takes
                                    them, at most max_concurrent at once, taken ones included; the others wait for these.
                                    When the inbox is full or freed the call is shed at once. Kept as long as the tool */
-  void (*destroy)(void *self);  /* exactly once each time the tool is taken; without any lock, from any thread; must
+  void (*destroy)(void *self);      /* exactly once each time the tool is taken; without any lock, from any thread; must
                                    not block. May be NULL */
   const char *read_key, *write_key; /* fixed keys of every call, of the form of tp_tool_keys_add(); NULL: none. Calls of
                                    one response whose keys conflict run in call order, the later one when tool.post of
                                    the earlier one has ended; all others run at once. A call waits for lower indexes
                                    only. When the earlier one was abandoned (timed_out, cancelled) and its function may
                                    still run, the later one is shed */
-  tp_tool_keys_fn keys;         /* computed keys, beside the fixed ones; NULL: none. Called with self. A later call that
+  tp_tool_keys_fn keys; /* computed keys, beside the fixed ones; NULL: none. Called with self. A later call that
                                    has keys waits until those of an earlier one are known */
 } tp_tool;
 
@@ -118,21 +118,21 @@ TP_API tp_status tp_tool_complete(tp_token token, bool is_error, tp_text text);
 /** A tool call of a model's response. It is passed by pointer, in lists of pointers. */
 typedef struct tp_tool_call {
   size_t struct_size;
-  tp_text id;                   /* the provider's id; empty: numbered by index */
+  tp_text id; /* the provider's id; empty: numbered by index */
   tp_text name;
-  tp_text arguments;            /* a value; or raw text when malformed; empty: none, the same as an empty map */
-  bool malformed;               /* the provider could not decode the arguments: they are raw text */
-  uint32_t reserved_;           /* must be zero */
+  tp_text arguments;  /* a value; or raw text when malformed; empty: none, the same as an empty map */
+  bool malformed;     /* the provider could not decode the arguments: they are raw text */
+  uint32_t reserved_; /* must be zero */
 } tp_tool_call;
 
 /** How a call ended. Values above the known ones may come from a newer library. */
 typedef enum tp_tool_result_kind {
-  TP_TOOL_NONE = 0,             /* no result: the call was not run */
+  TP_TOOL_NONE = 0, /* no result: the call was not run */
   TP_TOOL_OK = 1,
   TP_TOOL_HANDLER_ERROR = 2,
   TP_TOOL_INVALID_ARGUMENTS = 3,
   TP_TOOL_UNKNOWN_TOOL = 4,
-  TP_TOOL_OUT_OF_SCOPE = 5,     /* the agent may not use it: tp_agent_config.extra */
+  TP_TOOL_OUT_OF_SCOPE = 5, /* the agent may not use it: tp_agent_config.extra */
   TP_TOOL_DENIED = 6,
   TP_TOOL_TIMED_OUT = 7,
   TP_TOOL_CANCELLED = 8,
@@ -150,15 +150,15 @@ TP_API const char *tp_tool_result_name(tp_tool_result_kind kind);
 typedef struct tp_tool_result {
   size_t struct_size;
   tp_tool_result_kind kind;
-  bool started;                 /* its function was called */
-  uint32_t completion_order;    /* its rank, from 0, among the calls of its response by the time of their ends */
-  uint32_t reserved_;           /* zero */
+  bool started;              /* its function was called */
+  uint32_t completion_order; /* its rank, from 0, among the calls of its response by the time of their ends */
+  uint32_t reserved_;        /* zero */
   tp_text call_id;
   tp_text name;
-  tp_text text;                 /* what the model reads */
-  int64_t duration_ns;          /* of the run; 0 when it did not start */
-  int64_t waited_ns;            /* how long it waited for calls of lower index with conflicting keys */
-  tp_text waited_key;           /* the key of the call that it waited for longest; empty: it did not wait, or the keys
+  tp_text text;        /* what the model reads */
+  int64_t duration_ns; /* of the run; 0 when it did not start */
+  int64_t waited_ns;   /* how long it waited for calls of lower index with conflicting keys */
+  tp_text waited_key;  /* the key of the call that it waited for longest; empty: it did not wait, or the keys
                                    of that call were not known yet */
 } tp_tool_result;
 

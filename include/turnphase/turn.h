@@ -59,32 +59,32 @@ TP_API const char *tp_event_name(tp_event_kind kind);
 typedef struct tp_event {
   size_t struct_size;
   tp_event_kind kind;
-  tp_phase_id phase;            /* PHASE_BEGIN, RUN, PHASE_END, CONTEXT, REMINDER, DIAGNOSTIC, AUDIT, QUESTION */
-  uint64_t sequence;            /* from 1, per turn, without gaps; JOB, LOST: 0 */
-  int64_t time_ns;              /* monotonic */
-  int64_t unix_ms;              /* wall clock of the same moment */
-  const tp_text *ids;           /* by TP_ID_* */
+  tp_phase_id phase;  /* PHASE_BEGIN, RUN, PHASE_END, CONTEXT, REMINDER, DIAGNOSTIC, AUDIT, QUESTION */
+  uint64_t sequence;  /* from 1, per turn, without gaps; JOB, LOST: 0 */
+  int64_t time_ns;    /* monotonic */
+  int64_t unix_ms;    /* wall clock of the same moment */
+  const tp_text *ids; /* by TP_ID_* */
   uint32_t id_count;
-  tp_status status;             /* PHASE_END, MODEL_END, TURN_END */
-  tp_visibility visibility;     /* of the subscription that it comes from; USER_VISIBLE where it comes from none */
-  uint32_t call_index;          /* TOOL_BEGIN, TOOL_END: index of the call in its response */
+  tp_status status;         /* PHASE_END, MODEL_END, TURN_END */
+  tp_visibility visibility; /* of the subscription that it comes from; USER_VISIBLE where it comes from none */
+  uint32_t call_index;      /* TOOL_BEGIN, TOOL_END: index of the call in its response */
   tp_text text;
-  const char *subscription;     /* that made the contribution; PHASE_END: that denied, asked or failed */
+  const char *subscription; /* that made the contribution; PHASE_END: that denied, asked or failed */
   const tp_run_record *run;
   const tp_contribution *contribution;
   const tp_tool_call *tool_call;
   const tp_tool_result *tool_result;
   const tp_job *job;
   int64_t input_tokens, output_tokens, cost_micros; /* MODEL_END */
-  int64_t started_ns, ended_ns; /* PHASE_END, MODEL_END, TOOL_END, TURN_END */
-  const void *turn;             /* internal: for tp_event_data() */
-  const void *copied;           /* internal: for tp_event_data() */
-  uint64_t lost;                /* LOST: how many events were dropped; TURN_END from an inbox: how many were dropped
+  int64_t started_ns, ended_ns;                     /* PHASE_END, MODEL_END, TOOL_END, TURN_END */
+  const void *turn;                                 /* internal: for tp_event_data() */
+  const void *copied;                               /* internal: for tp_event_data() */
+  uint64_t lost;               /* LOST: how many events were dropped; TURN_END from an inbox: how many were dropped
                                    right before it, when the host had not released the last LOST; else 0 */
-  tp_text model;                /* MODEL_BEGIN, MODEL_END: which one was asked, by tp_turn_request.model_name, the
+  tp_text model;               /* MODEL_BEGIN, MODEL_END: which one was asked, by tp_turn_request.model_name, the
                                    agent's, or tp_model.name; else empty. */
-  const tp_question *question;  /* QUESTION: the receiver of the event may answer it, by its token */
-  tp_text parent_turn;          /* TURN_BEGIN of a nested turn: the id of the turn whose call runs it; else empty */
+  const tp_question *question; /* QUESTION: the receiver of the event may answer it, by its token */
+  tp_text parent_turn;         /* TURN_BEGIN of a nested turn: the id of the turn whose call runs it; else empty */
 } tp_event;
 /** The host's own pointer, as tp_call_data(). Of an event from an inbox: as it was when the event happened.
  *  Threads: the one that the event was given to. */
@@ -98,14 +98,14 @@ typedef void (*tp_event_fn)(void *ctx, const tp_event *event);
 /** A receiver of events, and its filter. */
 typedef struct tp_listener {
   size_t struct_size;
-  tp_event_fn on_event;         /* exactly one of on_event and inbox */
+  tp_event_fn on_event; /* exactly one of on_event and inbox */
   void *ctx;
-  void (*destroy)(void *ctx);   /* called exactly once, after the last call of on_event: when the last turn that
+  void (*destroy)(void *ctx); /* called exactly once, after the last call of on_event: when the last turn that
                                    has the listener has ended; with an inbox not before the last event that was
                                    taken is released. On any thread, without any lock; must not block. Taken on
                                    success only; may be NULL */
-  uint64_t kinds;               /* bits 1 << TP_EVENT_*; 0: all kinds but JOB */
-  const tp_phase_id *phases;    /* TP_PHASE_*: filters the events that have a phase; NULL: all. Copied */
+  uint64_t kinds;             /* bits 1 << TP_EVENT_*; 0: all kinds but JOB */
+  const tp_phase_id *phases;  /* TP_PHASE_*: filters the events that have a phase; NULL: all. Copied */
   size_t phase_count;
   tp_visibility visibility_min; /* events that come from a subscription of lower visibility are left out. A PHASE_END
                                    that such a subscription decided comes without subscription and reason */
@@ -126,7 +126,7 @@ typedef struct tp_listener {
  *          TP_ERR_UNKNOWN_PHASE; TP_ERR_FULL above 64 listeners; TP_ERR_NO_MEMORY; TP_ERR_FORKED.
  *  Threads: any.  Blocks: no.  From a handler or callback: yes. */
 TP_API tp_status tp_runtime_listen(tp_runtime *runtime, const tp_listener *listener, uint64_t *ret_id,
-    tp_fault *fault) TP_MUST_USE;
+                                   tp_fault *fault) TP_MUST_USE;
 /** Removes a listener, also from turns that run. After the return no call of its on_event begins, and none of its
  *  events is taken from an inbox. A call that another thread has begun may still run; destroy is called after it.
  *  @return TP_OK; TP_ERR_NOT_FOUND; TP_ERR_FORKED.  Threads: any.  Blocks: no.  From a handler or callback: yes. */
@@ -137,7 +137,7 @@ TP_API tp_status tp_runtime_unlisten(tp_runtime *runtime, uint64_t id, tp_fault 
  *  @return as tp_runtime_listen(); TP_ERR_USAGE for the kind JOB.
  *  Threads: any. */
 TP_API tp_status tp_session_listen(tp_session *session, const tp_listener *listener, uint64_t *ret_id,
-    tp_fault *fault) TP_MUST_USE;
+                                   tp_fault *fault) TP_MUST_USE;
 TP_API tp_status tp_session_unlisten(tp_session *session, uint64_t id, tp_fault *fault);
 
 /* ---- agents ---------------------------------------------------------------------------------------------------- */
@@ -146,10 +146,10 @@ TP_API tp_status tp_session_unlisten(tp_session *session, uint64_t id, tp_fault 
 typedef struct tp_agent_config {
   size_t struct_size;
   const char *id;
-  const char *system;           /* standing system text */
+  const char *system; /* standing system text */
   const char *model_name;
-  const tp_model *model;        /* taken on success; NULL: the session's */
-  tp_text extra;                /* value: a map whose pairs stand in TP_FIELD_AGENT_CONFIG beside system and model:
+  const tp_model *model;            /* taken on success; NULL: the session's */
+  tp_text extra;                    /* value: a map whose pairs stand in TP_FIELD_AGENT_CONFIG beside system and model:
                                    tools and skills (arrays of text), resources, and any key that the host and its
                                    handlers agree on. Empty: none. As agent.build leaves it, tools is the agent's scope:
                                    its turns show no other tool to the model, and a call of another one is out_of_scope
@@ -157,14 +157,14 @@ typedef struct tp_agent_config {
                                    the system text ends with both lists in a scope block. resources is a map of arrays
                                    of texts, such as {mcp_servers: […], skills: […]}: what there is, as a block before
                                    the scope. environment is a map of texts, as a block right behind `system` */
-  void *data;                   /* the host's: tp_call_data(TP_ID_AGENT), tp_agent_data() */
+  void *data;                       /* the host's: tp_call_data(TP_ID_AGENT), tp_agent_data() */
   const tp_model *const *fallbacks; /* fallback_count pointers, as tp_session_options.fallbacks; with model alone.
                                    */
   size_t fallback_count;
-  bool environment;             /* the config begins with the key environment: os and platform (uname(2)) and shell
+  bool environment;     /* the config begins with the key environment: os and platform (uname(2)) and shell
                                    ($SHELL, read with getenv()) of this process; a host whose tools run elsewhere gives
                                    the key in extra instead */
-  uint8_t reserved_[7];         /* must be zero */
+  uint8_t reserved_[7]; /* must be zero */
 } tp_agent_config;
 
 /** Adds an agent: runs agent.build, then agent.register, which reads the built config and may refuse it, then makes the
@@ -176,7 +176,7 @@ typedef struct tp_agent_config {
  *          turn; TP_ERR_CANCELLED by a drain; TP_ERR_USAGE from inside a handler or a callback.
  *  Threads: any.  Blocks: up to the limits of the two phases. */
 TP_API tp_status tp_agent_add(tp_runtime *runtime, const tp_agent_config *config, tp_agent **ret_agent,
-    tp_fault *fault) TP_MUST_USE;
+                              tp_fault *fault) TP_MUST_USE;
 /** Makes an agent invisible, then runs agent.unregister, unless a drain has run it. Sessions that use the agent keep it
  *  until they close. A drain runs agent.unregister for the remaining agents, the newest first; their handles stay valid
  *  until the host removes them.
@@ -186,10 +186,10 @@ TP_API void tp_agent_remove(tp_agent *agent);
 /** How adding or removing ended. struct_size is set by the library; borrowed till the callback returns. */
 typedef struct tp_agent_result {
   size_t struct_size;
-  tp_status status;             /* as tp_agent_add() */
+  tp_status status; /* as tp_agent_add() */
   uint32_t reserved_;
-  tp_agent *agent;              /* added: the host's from now on; else NULL */
-  const tp_fault *fault;        /* NULL with TP_OK */
+  tp_agent *agent;       /* added: the host's from now on; else NULL */
+  const tp_fault *fault; /* NULL with TP_OK */
 } tp_agent_result;
 /** Receives the end of an add or a remove. Threads: the one that owns the work. */
 typedef void (*tp_agent_end_fn)(void *ctx, const tp_agent_result *result);
@@ -199,13 +199,13 @@ typedef void (*tp_agent_end_fn)(void *ctx, const tp_agent_result *result);
  *  @return TP_OK; what tp_agent_add() returns before it runs a phase; TP_ERR_USAGE without engine workers: then nothing
  *          was begun, and on_end is not called.  Threads: any.  Blocks: no.  From a handler or callback: yes. */
 TP_API tp_status tp_agent_add_submit(tp_runtime *runtime, const tp_agent_config *config, tp_agent_end_fn on_end,
-    void *ctx, tp_fault *fault) TP_MUST_USE;
+                                     void *ctx, tp_fault *fault) TP_MUST_USE;
 /** Removes an agent on the engine workers, without waiting.
  *  @param on_end  may be NULL; called before the return when a drain has run agent.unregister.
  *  @return as tp_agent_add_submit().
  *  Threads: any. */
 TP_API tp_status tp_agent_remove_submit(tp_agent *agent, tp_agent_end_fn on_end, void *ctx,
-    tp_fault *fault) TP_MUST_USE;
+                                        tp_fault *fault) TP_MUST_USE;
 
 /** The agent of this id that is registered and not removed, or NULL. End the reference with tp_agent_unref().
  *  Threads: any. */
@@ -227,8 +227,8 @@ TP_API void *tp_agent_data(const tp_agent *agent);
 /** A tool of a listing. struct_size is set by the library; borrowed till the callback returns. */
 typedef struct tp_tool_listing {
   size_t struct_size;
-  const tp_tool *tool;          /* a copy: do not emit it */
-  const char *owner;            /* of the handler that contributes it */
+  const tp_tool *tool; /* a copy: do not emit it */
+  const char *owner;   /* of the handler that contributes it */
 } tp_tool_listing;
 /** False stops. Threads: the calling one. */
 typedef bool (*tp_tool_listing_fn)(void *ctx, const tp_tool_listing *listing);
@@ -240,13 +240,13 @@ typedef bool (*tp_tool_listing_fn)(void *ctx, const tp_tool_listing *listing);
  *          as tp_turn_begin(), since it begins a turn; TP_ERR_USAGE from inside a handler or a callback.
  *  Threads: any. each comes on the calling one.  Blocks: up to the phase's own limit. */
 TP_API tp_status tp_runtime_tools(tp_runtime *runtime, tp_tool_listing_fn each, void *ctx, size_t *ret_count,
-    tp_fault *fault);
+                                  tp_fault *fault);
 /** Lists the tools of tp_runtime_tools() that are in the agent's scope. Handlers read the agent's id and config, as in
  *  its turns.
  *  @return as tp_runtime_tools().
  *  Threads: any. */
 TP_API tp_status tp_agent_tools(tp_agent *agent, tp_tool_listing_fn each, void *ctx, size_t *ret_count,
-    tp_fault *fault);
+                                tp_fault *fault);
 
 /* ---- sessions -------------------------------------------------------------------------------------------------- */
 
@@ -254,12 +254,12 @@ TP_API tp_status tp_agent_tools(tp_agent *agent, tp_tool_listing_fn each, void *
 typedef struct tp_compaction {
   size_t struct_size;
   tp_session *session;
-  int64_t tokens, tokens_max;   /* what the history holds, as tp_message_tokens() counts, and its bound: the session's
+  int64_t tokens, tokens_max; /* what the history holds, as tp_message_tokens() counts, and its bound: the session's
                                    history_tokens_max, or half of `tokens` where a provider called the context too
                                    long */
   const tp_message *const *messages; /* the history: message_count pointers */
   size_t message_count;
-  tp_message_fn each;           /* called for each message that replaces them, in order */
+  tp_message_fn each; /* called for each message that replaces them, in order */
   void *each_ctx;
 } tp_compaction;
 /** Shortens a history: the messages that it passes to each, which may be none, replace it. The results of the calls of
@@ -285,32 +285,32 @@ TP_API tp_status tp_compact_summarize(void *ctx, const tp_compaction *compaction
 /** Options of a session. Strings are copied; on success model and history are taken, shared_history is referenced. */
 typedef struct tp_session_options {
   size_t struct_size;
-  const char *id;               /* required */
+  const char *id; /* required */
   const char *tenant, *workspace, *thread;
-  tp_agent *agent;              /* may be NULL: a bare agent without system text */
-  const tp_model *model;        /* taken on success; NULL: the agent's */
-  const tp_history *history;    /* NULL: shared_history */
+  tp_agent *agent;                   /* may be NULL: a bare agent without system text */
+  const tp_model *model;             /* taken on success; NULL: the agent's */
+  const tp_history *history;         /* NULL: shared_history */
   tp_shared_history *shared_history; /* TP_ERR_USAGE beside history. NULL: the runtime's; where that has none, in
                                    memory, for as long as the session */
-  tp_event_fn on_event;         /* short for a tp_session_listen() of everything; NULL: none */
+  tp_event_fn on_event;              /* short for a tp_session_listen() of everything; NULL: none */
   void *event_ctx;
-  uint32_t turns_queued_max;    /* submitted turns that wait; 0: 64 */
-  uint32_t reserved_;           /* must be zero */
-  void *data;                   /* the host's: tp_call_data(TP_ID_SESSION), tp_session_data() */
-  int64_t history_tokens_max;   /* a longer history is compacted before a turn's first request; 0: none.
+  uint32_t turns_queued_max;        /* submitted turns that wait; 0: 64 */
+  uint32_t reserved_;               /* must be zero */
+  void *data;                       /* the host's: tp_call_data(TP_ID_SESSION), tp_session_data() */
+  int64_t history_tokens_max;       /* a longer history is compacted before a turn's first request; 0: none.
                                    TP_ERR_USAGE without compact */
-  tp_compact_fn compact;        /* makes the session's history shorter, after turn.pre_compaction: above that limit,
+  tp_compact_fn compact;            /* makes the session's history shorter, after turn.pre_compaction: above that limit,
                                    and once for a request whose context the provider calls too long
                                    (TP_ERR_CONTEXT_LENGTH), which is then repeated from model.pre on. Where it fails,
                                    a turn above the limit goes on with the long history and a diagnostic, and a turn
                                    with a refused request fails with the provider's error. The stored history is not
                                    changed: a session that is opened again is compacted again. Not for turns with
                                    tp_turn_request.messages */
-  void *compact_ctx;            /* TP_ERR_USAGE without compact */
-  tp_question_fn ask;           /* the channel for questions (people.h); NULL: the runtime's */
-  void *ask_ctx;                /* TP_ERR_USAGE without ask */
-  tp_permission_fn permission;  /* NULL: the runtime's */
-  void *permission_ctx;         /* TP_ERR_USAGE without permission */
+  void *compact_ctx;                /* TP_ERR_USAGE without compact */
+  tp_question_fn ask;               /* the channel for questions (people.h); NULL: the runtime's */
+  void *ask_ctx;                    /* TP_ERR_USAGE without ask */
+  tp_permission_fn permission;      /* NULL: the runtime's */
+  void *permission_ctx;             /* TP_ERR_USAGE without permission */
   const tp_model *const *fallbacks; /* fallback_count pointers, at most 16, each to another model, taken as model is:
                                    TP_ERR_USAGE without model. The turn goes on to the next one in their order when a
                                    request failed with a retryable error and has no attempt left, when it failed with
@@ -327,7 +327,7 @@ typedef struct tp_session_options {
  *          has begun; what tp_runtime_start() returns. With anything but TP_OK model and history were not taken.
  *  Threads: any.  Blocks: no. */
 TP_API tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *options, tp_session **ret_session,
-    tp_fault *fault) TP_MUST_USE;
+                                 tp_fault *fault) TP_MUST_USE;
 /** Closes a session: after the turns in its queue have ended it runs session.end once, then calls on_end (may be NULL),
  *  when the ends of all these turns were notified. Where a drain has begun session.end for this session, it is not run
  *  again, and on_end is called when it has ended. When turns_max sessions (at least 1,024) are being closed at the same
@@ -340,11 +340,11 @@ TP_API void tp_session_close(tp_session *session, void (*on_end)(void *ctx), voi
 /** The host's part of the payload of session.end. Copied. A value that is empty is not in the payload. */
 typedef struct tp_session_end {
   size_t struct_size;
-  const char *reason;           /* TP_FIELD_REASON; NULL: "closed" at a close, "phase" at the end of a phase */
-  tp_text changed_files;        /* value: array of texts, at most 1 MiB; TP_FIELD_CHANGED_FILES */
-  tp_text abilities_used;       /* the same; TP_FIELD_ABILITIES_USED. Empty: the tools whose functions turns of the
+  const char *reason;     /* TP_FIELD_REASON; NULL: "closed" at a close, "phase" at the end of a phase */
+  tp_text changed_files;  /* value: array of texts, at most 1 MiB; TP_FIELD_CHANGED_FILES */
+  tp_text abilities_used; /* the same; TP_FIELD_ABILITIES_USED. Empty: the tools whose functions turns of the
                                    session have called since its last session.end, each once; at most 1,000 */
-  tp_text tasks_summary;        /* value: array of maps, at most 1 MiB; TP_FIELD_TASKS_SUMMARY */
+  tp_text tasks_summary;  /* value: array of maps, at most 1 MiB; TP_FIELD_TASKS_SUMMARY */
 } tp_session_end;
 /** tp_session_close() with fields for the payload of session.end. Where a drain has begun session.end for this session,
  *  the reason is "drained", `end` is not used, and a line is logged.
@@ -352,7 +352,7 @@ typedef struct tp_session_end {
  *  @return TP_OK; TP_ERR_VERSION, TP_ERR_UTF8, TP_ERR_MALFORMED, TP_ERR_TOO_LARGE for what is wrong with end: then the
  *          session was not closed.  Threads: any.  Blocks: as tp_session_close(). */
 TP_API tp_status tp_session_close_with(tp_session *session, const tp_session_end *end, void (*on_end)(void *ctx),
-    void *ctx, tp_fault *fault) TP_MUST_USE;
+                                       void *ctx, tp_fault *fault) TP_MUST_USE;
 /** Runs session.end at the end of a logical phase of the session, after the turns in its queue. The session stays
  *  open.
  *  @param end  may be NULL.
@@ -365,8 +365,8 @@ TP_API tp_status tp_session_end_phase(tp_session *session, const tp_session_end 
  *  @return as tp_session_end_phase(); TP_ERR_USAGE without engine workers. With anything but TP_OK on_end is not
  *          called.
  *  Threads: any.  Blocks: no.  From a handler or callback: yes. */
-TP_API tp_status tp_session_end_phase_submit(tp_session *session, const tp_session_end *end,
-    void (*on_end)(void *ctx), void *ctx, tp_fault *fault) TP_MUST_USE;
+TP_API tp_status tp_session_end_phase_submit(tp_session *session, const tp_session_end *end, void (*on_end)(void *ctx),
+                                             void *ctx, tp_fault *fault) TP_MUST_USE;
 
 /** The options that a session was opened with. Texts live as long as the session; "" where the options had none.
  *  Threads: any, till tp_session_close() is called; after that only those that run a callback of tp_runtime_sessions(),
@@ -406,7 +406,7 @@ TP_API size_t tp_runtime_sessions(tp_runtime *runtime, tp_session_fn each, void 
 
 /** How a turn ended. */
 typedef enum tp_turn_outcome {
-  TP_TURN_NONE = 0,             /* never in a result */
+  TP_TURN_NONE = 0, /* never in a result */
   TP_TURN_COMPLETED = 1,
   TP_TURN_FAILED = 2,
   TP_TURN_DENIED = 3,
@@ -421,26 +421,26 @@ TP_API const char *tp_turn_outcome_name(tp_turn_outcome outcome);
 /** One turn. Copied at begin. Limits: 0 means default. */
 typedef struct tp_turn_request {
   size_t struct_size;
-  const char *id;               /* turn id; NULL: generated */
-  const char *task, *run;       /* ids */
+  const char *id;         /* turn id; NULL: generated */
+  const char *task, *run; /* ids */
   const char *mode;
   tp_caller caller;
-  tp_text text;                 /* the user's message, UTF-8 */
-  tp_text files;                /* value: array of str; may be empty. As turn.intake left them they are parts of the
+  tp_text text;            /* the user's message, UTF-8 */
+  tp_text files;           /* value: array of str; may be empty. As turn.intake left them they are parts of the
                                    user's message (tp_message.parts), and stay in the history of a turn that
                                    completed */
-  uint32_t limit_ms;            /* wall clock; 0: 600,000. What comes at the end of every turn has its own limits:
+  uint32_t limit_ms;       /* wall clock; 0: 600,000. What comes at the end of every turn has its own limits:
                                    tool.result, tool.post, the history's append, runtime.error, turn.post_turn */
-  uint32_t iterations_max;      /* model requests; 0: 50 */
-  uint32_t tool_calls_max;      /* 0: 1,000 */
-  int64_t tokens_max;           /* input and output together; 0: none */
-  int64_t cost_micros_max;      /* 0: none */
-  uint32_t model_attempts;      /* 0: 3 */
-  bool each_delta;              /* each piece of tp_model_delta() is an event of its own, in order; false: pieces that
+  uint32_t iterations_max; /* model requests; 0: 50 */
+  uint32_t tool_calls_max; /* 0: 1,000 */
+  int64_t tokens_max;      /* input and output together; 0: none */
+  int64_t cost_micros_max; /* 0: none */
+  uint32_t model_attempts; /* 0: 3 */
+  bool each_delta;         /* each piece of tp_model_delta() is an event of its own, in order; false: pieces that
                                    come faster than they are taken are joined. tp_turn_begin() refuses it, as those
                                    below */
-  uint8_t reserved_[3];         /* must be zero */
-  void *data;                   /* the host's: tp_call_data(TP_ID_TURN), tp_turn_data() */
+  uint8_t reserved_[3];    /* must be zero */
+  void *data;              /* the host's: tp_call_data(TP_ID_TURN), tp_turn_data() */
   /* Of turns that the library drives: tp_turn_begin() refuses them. */
   const tp_message *const *messages; /* message_count pointers: the whole history of the turn, in place of the
                                    session's; `text` follows them and must not be empty. Roles user, assistant, tool
@@ -448,18 +448,18 @@ typedef struct tp_turn_request {
                                    most 100,000 and 64 MiB. NULL: the session's history. The turn's own exchange is
                                    appended to that all the same, these messages are not */
   size_t message_count;
-  const char *model_name;       /* for this turn, in place of the agent's; at most 128 bytes */
-  tp_text system;               /* standing system text for this turn, in place of the agent's; empty: the agent's */
-  tp_text parameters;           /* value: a map of at most 1 MiB, for the provider (tp_model_request.parameters) and for
+  const char *model_name;   /* for this turn, in place of the agent's; at most 128 bytes */
+  tp_text system;           /* standing system text for this turn, in place of the agent's; empty: the agent's */
+  tp_text parameters;       /* value: a map of at most 1 MiB, for the provider (tp_model_request.parameters) and for
                                    turn.post_prompt_compile (`parameters` in TP_FIELD_REQUEST); empty: none */
-  int64_t said_unix_ms;         /* when the user said the text, Unix milliseconds (UTC), to replay an old
+  int64_t said_unix_ms;     /* when the user said the text, Unix milliseconds (UTC), to replay an old
                                    conversation: TP_FIELD_SAID_AT of turn.post_turn, with which the memory dates its
                                    entries. Events and records have the time of the replay. From 1973-03-03 (a smaller
                                    number is a time in seconds) to five minutes ahead of the machine's clock. 0: the
                                    time at which the turn is submitted */
-  const char *caller_job;       /* of a caller that is a job (background_job, ci_pipeline): its id, such as a number
+  const char *caller_job;   /* of a caller that is a job (background_job, ci_pipeline): its id, such as a number
                                    of tp_call_job_id(), or that of a pipeline; read by tp_call_caller_job() */
-  const char *triggered_by;     /* what started the caller: a person, a schedule, a commit; read by
+  const char *triggered_by; /* what started the caller: a person, a schedule, a commit; read by
                                    tp_call_triggered_by(). At most 128 bytes, as an id */
 } tp_turn_request;
 
@@ -468,19 +468,19 @@ typedef struct tp_turn_result {
   size_t struct_size;
   tp_turn_outcome outcome;
   tp_status code;
-  tp_text text;                 /* the last response's text */
-  tp_text reason;               /* of a turn that did not complete, as one sentence: safe to show */
+  tp_text text;   /* the last response's text */
+  tp_text reason; /* of a turn that did not complete, as one sentence: safe to show */
   tp_text turn_id;
   /* Whose subscription ended the turn; empty and 0 when none did. */
   tp_phase_id phase;
-  tp_state state;               /* TP_STATE_SUCCEEDED: it answered, and denied (HTTP status 403). Any other: it is
+  tp_state state; /* TP_STATE_SUCCEEDED: it answered, and denied (HTTP status 403). Any other: it is
                                    required and did not answer (503) */
-  tp_reason why;                /* why it did not answer: TP_REASON_TIMEOUT, TP_REASON_ERROR, …; NONE: it denied */
+  tp_reason why;  /* why it did not answer: TP_REASON_TIMEOUT, TP_REASON_ERROR, …; NONE: it denied */
   uint32_t iterations;
   uint32_t tool_calls;
   uint32_t reserved_;
   tp_text subscription;
-  tp_text bare_reason;          /* the subscription's reason as it was given */
+  tp_text bare_reason; /* the subscription's reason as it was given */
   int64_t input_tokens, output_tokens, cost_micros;
   int64_t started_ns, ended_ns; /* started_ns is 0 for a turn that never began */
 } tp_turn_result;
@@ -495,7 +495,7 @@ TP_API void tp_turn_result_free(const tp_turn_result *result);
  *  Threads: any. Blocks: while the turns before it run, then up to the rest of the turn's limit, which counts from
  *  this call, and the limits of the phases at the end of every turn. */
 TP_API tp_status tp_turn_run(tp_session *session, const tp_turn_request *request, const tp_turn_result **ret_result,
-    tp_fault *fault) TP_MUST_USE;
+                             tp_fault *fault) TP_MUST_USE;
 
 /** Receives a submitted turn's result, once, on the thread that owns the turn; borrowed till return.
  *  Threads: the one that owns the turn. */
@@ -517,7 +517,7 @@ TP_API tp_status tp_turn_submit(tp_session *session, const tp_turn_request *requ
  *          0; TP_ERR_FORKED.
  *  Threads: any, several at once. Blocks: up to limit_ms. */
 TP_API tp_status tp_submission_wait(tp_submission *submission, uint32_t limit_ms, const tp_turn_result **ret_result,
-    tp_fault *fault) TP_MUST_USE;
+                                    tp_fault *fault) TP_MUST_USE;
 /** Sets the turn's deadline to now. Does nothing when the turn has ended. Accepts NULL. Threads: any. Blocks: no. */
 TP_API void tp_submission_cancel(tp_submission *submission);
 /** Cancels one tool call of the current response, or all of them; the turn goes on with their results. A call without a
@@ -554,10 +554,10 @@ TP_API void tp_submission_unref(tp_submission *submission);
  *          not wait, for a session of another runtime and for one whose own turn waits for this call.
  *  Threads: that of the call.  Blocks: up to the call's deadline. */
 TP_API tp_status tp_call_run_turn(tp_call *call, tp_session *session, const tp_turn_request *request,
-    const tp_turn_result **ret_result, tp_fault *fault) TP_MUST_USE;
+                                  const tp_turn_result **ret_result, tp_fault *fault) TP_MUST_USE;
 /** tp_call_run_turn() for a run of a tool. Threads: that of the run. */
 TP_API tp_status tp_tool_run_turn(tp_tool_run *run, tp_session *session, const tp_turn_request *request,
-    const tp_turn_result **ret_result, tp_fault *fault) TP_MUST_USE;
+                                  const tp_turn_result **ret_result, tp_fault *fault) TP_MUST_USE;
 /** tp_call_run_turn() and tp_tool_run_turn() without waiting, for calls that defer, are inline or come from an inbox.
  *  on_end gets the result, and may complete the call's token. The nested turn ends at the call's deadline. To end it
  *  when the call is cancelled, the host's tp_deferral.cancel calls tp_submission_cancel(). A call from an inbox keeps
@@ -565,9 +565,11 @@ TP_API tp_status tp_tool_run_turn(tp_tool_run *run, tp_session *session, const t
  *  @return as tp_turn_submit() and tp_call_run_turn().
  *  Threads: that of the call, as long as its function runs; of an inbox, until its token is completed.  Blocks: no. */
 TP_API tp_status tp_call_submit_turn(tp_call *call, tp_session *session, const tp_turn_request *request,
-    tp_turn_end_fn on_end, void *ctx, tp_submission **ret_submission, tp_fault *fault) TP_MUST_USE;
+                                     tp_turn_end_fn on_end, void *ctx, tp_submission **ret_submission,
+                                     tp_fault *fault) TP_MUST_USE;
 TP_API tp_status tp_tool_submit_turn(tp_tool_run *run, tp_session *session, const tp_turn_request *request,
-    tp_turn_end_fn on_end, void *ctx, tp_submission **ret_submission, tp_fault *fault) TP_MUST_USE;
+                                     tp_turn_end_fn on_end, void *ctx, tp_submission **ret_submission,
+                                     tp_fault *fault) TP_MUST_USE;
 /** Of a call in a nested turn: the id of the turn whose call runs it; else empty. It is empty in a background job: a
  *  job that runs turns must prevent by other means that these turns store the same job again and again. Borrowed till
  *  the handler returns.
@@ -586,9 +588,9 @@ TP_API tp_text tp_match_parent_turn(const tp_match_view *view);
  *          for files; TP_ERR_NO_MEMORY, TP_ERR_SHUTDOWN, TP_ERR_FORKED, and what tp_runtime_start() returns.
  *  Threads: any. */
 TP_API tp_status tp_turn_begin(tp_session *session, const tp_turn_request *request, tp_turn **ret_turn,
-    tp_fault *fault) TP_MUST_USE;
+                               tp_fault *fault) TP_MUST_USE;
 TP_API tp_status tp_turn_begin_bare(tp_runtime *runtime, const tp_turn_request *request, tp_turn **ret_turn,
-    tp_fault *fault) TP_MUST_USE;
+                                    tp_fault *fault) TP_MUST_USE;
 /** Sets the deadline of a begun turn to now: the operation under way ends as cancelled. Accepts NULL. Threads: any,
  *  till tp_turn_end() is called. Blocks: no. */
 TP_API void tp_turn_cancel(tp_turn *turn);
@@ -616,8 +618,8 @@ typedef struct tp_phase_input {
   size_t struct_size;
   const tp_field *fields;
   size_t field_count;
-  uint32_t budget_ms;           /* of this entry; 0: the phase's */
-  uint32_t reserved_;           /* must be zero */
+  uint32_t budget_ms; /* of this entry; 0: the phase's */
+  uint32_t reserved_; /* must be zero */
 } tp_phase_input;
 
 /** What the handlers of an entry contributed and replaced, merged; read by tp_merged_get() and its like. */
@@ -628,18 +630,18 @@ typedef struct tp_merged tp_merged;
  *  tp_turn_end() or tp_phase_result_release(). */
 typedef struct tp_phase_result {
   size_t struct_size;
-  tp_status outcome;            /* TP_OK, TP_ERR_DENIED, TP_ERR_HOOK (failed closed), TP_ERR_CANCELLED; of a submitted
+  tp_status outcome;        /* TP_OK, TP_ERR_DENIED, TP_ERR_HOOK (failed closed), TP_ERR_CANCELLED; of a submitted
                                    phase that could not be run TP_ERR_NO_MEMORY, run_count 0 */
-  tp_verdict verdict;           /* the strictest */
-  const char *subscription;     /* that denied, asked or failed; NULL: none */
-  tp_text reason;               /* as the subscription gave it, or the name of `why` */
-  tp_state state;               /* of the run of `subscription`: TP_STATE_SUCCEEDED when it answered (it denied or
+  tp_verdict verdict;       /* the strictest */
+  const char *subscription; /* that denied, asked or failed; NULL: none */
+  tp_text reason;           /* as the subscription gave it, or the name of `why` */
+  tp_state state;           /* of the run of `subscription`: TP_STATE_SUCCEEDED when it answered (it denied or
                                    asked), any other when it did not; NONE without one */
-  tp_reason why;                /* why it did not answer: TP_REASON_TIMEOUT, TP_REASON_ERROR, …; NONE: it answered */
-  uint32_t run_count;           /* subscriptions of the phase */
+  tp_reason why;            /* why it did not answer: TP_REASON_TIMEOUT, TP_REASON_ERROR, …; NONE: it answered */
+  uint32_t run_count;       /* subscriptions of the phase */
   uint32_t reserved_;
-  const tp_merged *merged;      /* NULL when nothing was contributed or replaced */
-  void *entry;                  /* internal; NULL for an empty phase */
+  const tp_merged *merged; /* NULL when nothing was contributed or replaced */
+  void *entry;             /* internal; NULL for an empty phase */
 } tp_phase_result;
 
 /** Runs a phase; the calling thread runs its inline handlers. A phase without subscriptions is refused for its payload
@@ -651,7 +653,7 @@ typedef struct tp_phase_result {
  *          TP_ERR_USAGE, TP_ERR_VERSION, TP_ERR_FORKED; TP_ERR_SHUTDOWN when the limit of a drain is over.
  *  Threads: one at a time.  Blocks: up to the entry's deadline. */
 TP_API tp_status tp_phase_run(tp_turn *turn, tp_phase_id phase, const tp_phase_input *input,
-    tp_phase_result *ret_result, tp_fault *fault) TP_MUST_USE;
+                              tp_phase_result *ret_result, tp_fault *fault) TP_MUST_USE;
 /** Receives the end of a submitted phase; the result as that of tp_phase_run(). Threads: the one that owns the turn. */
 typedef void (*tp_phase_end_fn)(void *ctx, const tp_phase_result *result);
 /** Runs a phase on the engine workers; on_end may begin the next operation of the turn, or end the turn.
@@ -659,7 +661,7 @@ typedef void (*tp_phase_end_fn)(void *ctx, const tp_phase_result *result);
  *  @return as tp_phase_run(); with anything but TP_OK nothing was begun.
  *  Threads: one at a time. */
 TP_API tp_status tp_phase_submit(tp_turn *turn, tp_phase_id phase, const tp_phase_input *input, tp_phase_end_fn on_end,
-    void *ctx, tp_fault *fault) TP_MUST_USE;
+                                 void *ctx, tp_fault *fault) TP_MUST_USE;
 /** Frees the memory of a result before the turn ends, and zero-fills the result except struct_size. Does nothing for a
  *  result without entry. Calls no function of the host.
  *  In a callback or handler that the turn's owner runs for a submitted operation of the turn the memory is freed at
@@ -706,7 +708,7 @@ TP_API tp_status tp_merged_write(const tp_merged *merged, tp_writer *writer) TP_
  *  @return whether they were run, as tp_phase_run().
  *  Threads: one at a time. */
 TP_API tp_status tp_tools_run(tp_turn *turn, const tp_tool_call *const *calls, size_t count,
-    const tp_tool_result *const **ret_results, tp_fault *fault) TP_MUST_USE;
+                              const tp_tool_result *const **ret_results, tp_fault *fault) TP_MUST_USE;
 /** Receives the results of submitted calls. Threads: the one that owns the turn. */
 typedef void (*tp_tools_end_fn)(void *ctx, const tp_tool_result *const *results, size_t count);
 /** tp_tools_run() on the engine workers, without waiting. on_end is required and is called once, as that of
@@ -715,7 +717,7 @@ typedef void (*tp_tools_end_fn)(void *ctx, const tp_tool_result *const *results,
  *  @return as tp_phase_submit(); with anything but TP_OK nothing was begun.
  *  Threads: one at a time. */
 TP_API tp_status tp_tools_submit(tp_turn *turn, const tp_tool_call *const *calls, size_t count, tp_tools_end_fn on_end,
-    void *ctx, tp_fault *fault) TP_MUST_USE;
+                                 void *ctx, tp_fault *fault) TP_MUST_USE;
 /** tp_tools_submit() without a copy of the calls. It saves time for many calls and for long arguments. A tool's
  *  function reads a copy where it may outlive its call.
  *  @param calls  borrowed until on_end is called: the list, the structs and everything they point to must not change
@@ -723,7 +725,7 @@ TP_API tp_status tp_tools_submit(tp_turn *turn, const tp_tool_call *const *calls
  *  @return as tp_tools_submit().
  *  Threads: one at a time, while no other operation of the turn is under way.  Blocks: no. */
 TP_API tp_status tp_tools_submit_borrowed(tp_turn *turn, const tp_tool_call *const *calls, size_t count,
-    tp_tools_end_fn on_end, void *ctx, tp_fault *fault) TP_MUST_USE;
+                                          tp_tools_end_fn on_end, void *ctx, tp_fault *fault) TP_MUST_USE;
 
 TP_END_DECLS
 #endif

@@ -158,8 +158,7 @@ static bool read_vector(tp_text numbers, uint32_t dimensions, float *ret_vector)
 /* Each element says which text it is of; without that it is the next one's. */
 static tp_status read_vectors(tp_text data, const tp_memory_embed_request *request, float *ret_vectors) {
   size_t next = 0;
-  if (tp_value_kind_of(data) != TP_VALUE_ARRAY || tp_value_count(data) != request->text_count)
-    return TP_ERR_MALFORMED;
+  if (tp_value_kind_of(data) != TP_VALUE_ARRAY || tp_value_count(data) != request->text_count) return TP_ERR_MALFORMED;
   char *seen = tp__openai_alloc(request->text_count + 1);
   if (!seen) return TP_ERR_NO_MEMORY;
   tp_status status = TP_OK;

@@ -12,10 +12,10 @@
 #include "runtime/base/printf.h"
 #include "turnphase/base.h"
 
-#define TP__CONTAINER(pointer, type, member) ((type *)((char *)(pointer) - offsetof(type, member)))
-#define TP__TRY(expression)                      \
-  do {                                           \
-    tp_status tp__status_ = (expression);        \
+#define TP__CONTAINER(pointer, type, member) ((type *)((char *)(pointer)-offsetof(type, member)))
+#define TP__TRY(expression)                       \
+  do {                                            \
+    tp_status tp__status_ = (expression);         \
     if (tp__status_ != TP_OK) return tp__status_; \
   } while (0)
 
@@ -114,7 +114,7 @@ typedef struct tp__link {
 static inline void tp__list_init(tp__link *head) { head->next = head->prev = head; }
 static inline bool tp__list_empty(const tp__link *head) { return head->next == head; }
 static inline void tp__list_push(tp__link *head, tp__link *item) { /* at the end */
-  TP__ASSERT(head->prev->next == head && head->prev != item); /* it is not the last already */
+  TP__ASSERT(head->prev->next == head && head->prev != item);      /* it is not the last already */
   item->prev = head->prev;
   item->next = head;
   head->prev->next = item;

@@ -11,7 +11,7 @@ typedef struct status_row {
 } status_row;
 
 static const status_row rows[] = {
-  {TP_OK, "TP_OK", "ok", "success"},
+    {TP_OK, "TP_OK", "ok", "success"},
 #define TP_STATUS_ROW(name, number, category, text) {name, #name, category, text},
 #include "turnphase/status.def"
 #undef TP_STATUS_ROW
@@ -40,11 +40,16 @@ char *tp_status_name_r(tp_status status, char *buffer, size_t size) {
 
 const char *tp_log_level_name(tp_log_level level) {
   switch (level) {
-    case TP_LOG_ERROR: return "error";
-    case TP_LOG_WARNING: return "warning";
-    case TP_LOG_INFO: return "info";
-    case TP_LOG_DEBUG: return "debug";
-    case TP_LOG_FORCE_32: break;
+    case TP_LOG_ERROR:
+      return "error";
+    case TP_LOG_WARNING:
+      return "warning";
+    case TP_LOG_INFO:
+      return "info";
+    case TP_LOG_DEBUG:
+      return "debug";
+    case TP_LOG_FORCE_32:
+      break;
   }
   return "unknown";
 }
@@ -57,13 +62,13 @@ uint32_t tp_version_number(void) { return TP_VERSION_NUMBER; }
 bool tp_feature(const char *name) {
   static const char *const features[] = {
 #ifndef NDEBUG
-    "assertions",
+      "assertions",
 #endif
 #ifdef TP_SIM
-    "simulator",
+      "simulator",
 #endif
-    "inbox",
-    NULL,
+      "inbox",
+      NULL,
   };
   for (const char *const *feature = features; name && *feature; feature++) {
     if (strcmp(*feature, name) == 0) return true;

@@ -28,8 +28,7 @@ static void suspect_until(const tp__entry *e, int64_t until_ns) {
 static bool admits(const tp__entry *e, const tp__node *node) {
   tp__circuit *circuit = &node->sub->circuit;
   if (!tp__circuit_admits(circuit, e->now_ns)) return false;
-  if (tp__circuit_is_open(circuit))
-    suspect_until(e, tp__circuit_suspect_until_ns(circuit, e->now_ns));
+  if (tp__circuit_is_open(circuit)) suspect_until(e, tp__circuit_suspect_until_ns(circuit, e->now_ns));
   return true;
 }
 
@@ -73,8 +72,7 @@ static void report(const tp__entry *e, const tp__node *node, const tp__circuit_r
              what->calls, interval_ms);
   else if (what->change == TP__CIRCUIT_REOPENED)
     snprintf(detail, sizeof detail, "its probe failed; the next is tried in %lld ms", interval_ms);
-  else
-    snprintf(detail, sizeof detail, "its probe succeeded");
+  else snprintf(detail, sizeof detail, "its probe succeeded");
   if (what->change == TP__CIRCUIT_OPENED) tp__a64_add_relaxed(&tp__runtime_counters(runtime)->breakers_opened, 1);
   tp__report row = {.action = opened ? "breaker opened" : "breaker closed",
                     .phase = e->plan->phase,
@@ -84,10 +82,8 @@ static void report(const tp__entry *e, const tp__node *node, const tp__circuit_r
                     .status = opened ? TP_ERR_HOOK : TP_OK,
                     .visibility = node->sub->desc.visibility};
   tp__report_add(e->turn, 0, &row);
-  tp__log_subject about = {.status = row.status,
-                           .phase = row.phase,
-                           .subscription = row.subscription,
-                           .ids = e->turn->ids};
+  tp__log_subject about = {
+      .status = row.status, .phase = row.phase, .subscription = row.subscription, .ids = e->turn->ids};
   tp__log(runtime, opened ? TP_LOG_WARNING : TP_LOG_INFO, &about, "%s of hook %s: %s", row.action, row.subscription,
           detail);
 }

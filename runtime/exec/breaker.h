@@ -11,7 +11,7 @@
 
 /** What a runtime knows of the breakers of all its subscriptions. */
 typedef struct tp__breaker_state {
-  tp__a32 stopped_subscriptions; /* those that are switched off or tripped: 0 is the common case */
+  tp__a32 stopped_subscriptions;             /* those that are switched off or tripped: 0 is the common case */
   tp__a64 suspects_until_ns[TP_PHASE_LIMIT]; /* relaxed, rising: of phases in which a subscription failed */
 } tp__breaker_state;
 

@@ -288,10 +288,14 @@ tp_status tp_token_complete(tp_token token, const tp_outcome *theirs) {
   if (!why_is_legal(&outcome)) return TP_ERR_USAGE;
   if (outcome.contribution_count > 0 && !outcome.contributions) return TP_ERR_USAGE;
   if (outcome.replacement_count > 0 && !outcome.replacements) return TP_ERR_USAGE;
-  tp__answer answer = {
-      .kind = outcome.kind, .code = outcome.code, .retryable = outcome.retryable, .why = outcome.why,
-      .reason = outcome.reason,
-      .contributions = outcome.contributions, .contribution_count = outcome.contribution_count,
-      .replacements = outcome.replacements, .replacement_count = outcome.replacement_count};
+  tp__answer answer = {.kind = outcome.kind,
+                       .code = outcome.code,
+                       .retryable = outcome.retryable,
+                       .why = outcome.why,
+                       .reason = outcome.reason,
+                       .contributions = outcome.contributions,
+                       .contribution_count = outcome.contribution_count,
+                       .replacements = outcome.replacements,
+                       .replacement_count = outcome.replacement_count};
   return tp__token_answer(token, &tp__node_attempt_class, &answer, NULL);
 }

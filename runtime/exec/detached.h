@@ -23,9 +23,9 @@ typedef void (*tp__detached_end_fn)(void *ctx, const tp__detached_end *end);
 
 /** The job that a run is an attempt of. */
 typedef struct tp__detached_job {
-  uint64_t id;       /* 0: it is none */
+  uint64_t id; /* 0: it is none */
   uint32_t attempt;
-  tp_text key;       /* copied */
+  tp_text key; /* copied */
 } tp__detached_job;
 
 typedef struct tp__detached_spec {

@@ -36,19 +36,19 @@ typedef struct tp__output {
   size_t bytes;
   tp_field *replacement; /* fields to replace; NULL: none */
   uint32_t replacement_count;
-  tp_status refused; /* the first refused emit: the whole answer is rejected */
+  tp_status refused;   /* the first refused emit: the whole answer is rejected */
   const char *refusal; /* why, in a sentence; may be NULL */
 } tp__output;
 
 /** A node that its row cannot describe while it runs: what the record says of it, and what only the engine needs. */
 typedef struct tp__run {
-  tp__row_details row;        /* execution and failure are set when it is settled */
+  tp__row_details row; /* execution and failure are set when it is settled */
   bool settled;
-  bool retryable;             /* it failed, and its handler says that it may be tried again */
-  const tp__emitted *first;   /* sealed contributions; with fallback_used they are the subscription's */
-  const char *message;        /* reason of a deny, ask or failure; safe */
-  tp__attempt *attempt;       /* open: handed over or deferred */
-  struct tp__retry *retry;    /* open: waits to be tried again */
+  bool retryable;           /* it failed, and its handler says that it may be tried again */
+  const tp__emitted *first; /* sealed contributions; with fallback_used they are the subscription's */
+  const char *message;      /* reason of a deny, ask or failure; safe */
+  tp__attempt *attempt;     /* open: handed over or deferred */
+  struct tp__retry *retry;  /* open: waits to be tried again */
 } tp__run;
 
 enum {
@@ -82,8 +82,8 @@ struct tp_call {
   uint32_t attempt_number;
   const tp_field *fields; /* the payload as of this call */
   uint32_t field_count;
-  bool touched;              /* something was emitted, replaced, refused or deferred */
-  bool sealed;               /* deferred: emits are refused */
+  bool touched;                    /* something was emitted, replaced, refused or deferred */
+  bool sealed;                     /* deferred: emits are refused */
   int64_t deadline_ns, timeout_ns; /* of an attempt, which ends at deadline_ns or started_ns + timeout_ns, if earlier */
   int64_t started_ns;
   tp__arena *arena;
@@ -119,25 +119,25 @@ struct tp__entry {
   uint32_t begin_field_count;
   bool payload_borrowed; /* begin_fields are the caller's till the entry has ended: a result needs a copy */
   /* owner only; of settled runs attempts may read */
-  bool running;     /* inside the machine: settles only push */
+  bool running; /* inside the machine: settles only push */
   bool ended;
-  bool taken;       /* of a cached block: an entry is in it, open or with its result */
-  bool is_call_set; /* call is as an untouched inline call wants it */
+  bool taken;                 /* of a cached block: an entry is in it, open or with its result */
+  bool is_call_set;           /* call is as an untouched inline call wants it */
   const tp_run_record *shown; /* the rows as a host reads them, in the arena; NULL: not made */
   union {
     struct {
-      uint8_t state;      /* tp__entry_state */
-      bool ignores_cancel;    /* not ended by the turn's cancel; never changes */
-      bool detached_run; /* the one node of a detached run; never changes */
-      bool has_listener;     /* on_run is set, or a node is skipped; never changes once it runs */
-      bool has_output;   /* something was contributed or replaced */
-      bool has_more;     /* a node has a run */
-      bool cancelled;    /* whatever its state was by then; answers on their way may still settle it */
-      bool holds_turn;   /* a reference of the turn is held for attempts */
+      uint8_t state;       /* tp__entry_state */
+      bool ignores_cancel; /* not ended by the turn's cancel; never changes */
+      bool detached_run;   /* the one node of a detached run; never changes */
+      bool has_listener;   /* on_run is set, or a node is skipped; never changes once it runs */
+      bool has_output;     /* something was contributed or replaced */
+      bool has_more;       /* a node has a run */
+      bool cancelled;      /* whatever its state was by then; answers on their way may still settle it */
+      bool holds_turn;     /* a reference of the turn is held for attempts */
     };
     uint64_t exceptional; /* 0: none of these is set */
   };
-  uint8_t verdict;  /* the strictest so far */
+  uint8_t verdict;        /* the strictest so far */
   uint32_t deciding_node; /* the node that denied, asked or failed; UINT32_MAX: none */
   uint32_t unsettled;
   uint32_t leaving_count;
@@ -146,10 +146,10 @@ struct tp__entry {
   const tp_field *fields; /* the payload as the chain has it */
   int64_t begin_ns, end_ns, now_ns, ended_ns;
   int64_t fast_path_until_ns; /* until then no deadline but a node's own limit has passed, and a row can say when */
-  tp__link link;   /* in turn->entries, or to itself: see there */
-  tp__share *share; /* nodes that other threads call; NULL: none ever */
+  tp__link link;              /* in turn->entries, or to itself: see there */
+  tp__share *share;           /* nodes that other threads call; NULL: none ever */
   tp__arena arena;
-  tp_call call;    /* not set up at birth */
+  tp_call call; /* not set up at birth */
   /* atomic */
   tp__a32 refs;           /* the owner's and one of each attempt */
   tp__a32 pinned;         /* acq_rel: abandoned attempts, which pin the entry's block together */
@@ -162,8 +162,8 @@ typedef struct tp__entry_spec {
   const tp__plan *plan;
   const tp_field *fields; /* copied unless the plan is all inline */
   uint32_t field_count;
-  int64_t budget_ns; /* 0: the plan's */
-  bool ignores_cancel;    /* on its own budget, whatever the turn's deadline */
+  int64_t budget_ns;   /* 0: the plan's */
+  bool ignores_cancel; /* on its own budget, whatever the turn's deadline */
   bool detached_run;
   tp__entry_fn on_end;
   void (*on_run)(tp__entry *entry, uint32_t index);

@@ -18,7 +18,7 @@ enum {
 
 /* A wait that was submitted. */
 typedef struct job_wait {
-  tp__link link; /* under the lock */
+  tp__link link;     /* under the lock */
   tp_text order_key; /* behind the struct */
   int64_t deadline_ns;
   tp_jobs_wait_fn on_end;
@@ -128,8 +128,7 @@ static bool can_run(void *ctx, const tp_job *candidate) {
   const tp__node *node;
   const tp__plan *plan;
   tp__snapshot *snapshot =
-      tp__registry_find_handler(registry, candidate->handler, candidate->contract_version, TP_PHASE_NONE,
-                                &node, &plan);
+      tp__registry_find_handler(registry, candidate->handler, candidate->contract_version, TP_PHASE_NONE, &node, &plan);
   if (snapshot) tp__snapshot_unpin(snapshot);
   return snapshot != NULL;
 }
@@ -191,8 +190,8 @@ static void note_dead(tp__jobs *jobs, uint64_t id, tp_text handler, uint32_t att
   tp__mutex_unlock(&jobs->mutex);
   tp__log(jobs->runtime, TP_LOG_ERROR, &(tp__log_subject){.status = TP_ERR_HOOK},
           "background job %llu of handler `%.*s` failed for good and is a dead letter after %u attempts (%s)%s%.*s",
-          (unsigned long long)id, (int)handler.size, handler.size ? handler.data : "", attempts,
-          tp_reason_name(reason), message.size ? ": " : "", (int)message.size, message.size ? message.data : "");
+          (unsigned long long)id, (int)handler.size, handler.size ? handler.data : "", attempts, tp_reason_name(reason),
+          message.size ? ": " : "", (int)message.size, message.size ? message.data : "");
 }
 
 static void notify(tp_runtime *runtime, const tp_job *job, tp_job_state state) {
@@ -634,8 +633,7 @@ tp_status tp__jobs_wait_submit(tp__jobs *jobs, tp_text order_key, int64_t deadli
   if (!wait) return TP_ERR_NO_MEMORY;
   char *key = (char *)(wait + 1);
   if (order_key.size > 0) memcpy(key, order_key.data, order_key.size);
-  *wait = (job_wait){
-      .order_key = {key, order_key.size}, .deadline_ns = deadline_ns, .on_end = on_end, .ctx = ctx};
+  *wait = (job_wait){.order_key = {key, order_key.size}, .deadline_ns = deadline_ns, .on_end = on_end, .ctx = ctx};
   tp_status status = TP_OK;
   tp__mutex_lock(&jobs->mutex);
   if (jobs->stop) status = TP_ERR_SHUTDOWN;

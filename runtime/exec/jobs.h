@@ -23,10 +23,10 @@ typedef struct tp__jobs {
   tp__mutex mutex;
   tp__cond changed; /* something to do, or a job ended */
   /* of the thread alone */
-  tp__link live;          /* claimed jobs whose end the store does not know yet */
-  int64_t renew_at_ns;    /* while there are some */
-  bool renewal_failed;    /* that of some job did, and it was logged */
-  int64_t poll_at_ns;     /* of a durable store: when it is looked at again whatever happens here */
+  tp__link live;       /* claimed jobs whose end the store does not know yet */
+  int64_t renew_at_ns; /* while there are some */
+  bool renewal_failed; /* that of some job did, and it was logged */
+  int64_t poll_at_ns;  /* of a durable store: when it is looked at again whatever happens here */
   /* under mutex */
   tp__link ended; /* running jobs whose end the store does not know yet */
   tp__link waits; /* those of tp__jobs_wait_submit() */
@@ -34,7 +34,7 @@ typedef struct tp__jobs {
   uint32_t running;
   uint64_t run_count, dead_count, refused_count;
   uint64_t interrupted_count; /* of the dead: their last attempt was cancelled by a drain */
-  uint64_t news; /* counts inserts and commits: something may have become claimable */
+  uint64_t news;              /* counts inserts and commits: something may have become claimable */
   bool stop;
 } tp__jobs;
 

@@ -253,8 +253,8 @@ static tp_reason offer(node_attempt *a, const tp__node *node, tp__run *run) {
   int64_t limit_end_ns = a->call.timeout_ns ? tp__now_ns() + a->call.timeout_ns : TP__NEVER;
   if (limit_end_ns < a->call.deadline_ns) a->call.deadline_ns = limit_end_ns;
   a->call.timeout_ns = 0;
-  a->base.inbox_item.work = (tp_work){
-      .struct_size = sizeof(tp_work), .kind = TP_WORK_HANDLER, .self = node->self, .call = &a->call};
+  a->base.inbox_item.work =
+      (tp_work){.struct_size = sizeof(tp_work), .kind = TP_WORK_HANDLER, .self = node->self, .call = &a->call};
   tp_reason refused = tp__attempt_offer(&a->base, node->handler->desc.inbox, a->call.deadline_ns);
   if (refused) tp__attempt_unref(&a->base);
   else run->attempt = &a->base;
@@ -263,9 +263,8 @@ static tp_reason offer(node_attempt *a, const tp__node *node, tp__run *run) {
 
 /* Where functions that do not return hold all threads as well, threads are what is wanting. */
 static tp_reason why_none(tp_runtime *runtime, const tp__node *node) {
-  bool no_thread =
-      !node->handler->desc.inbox && is_memory_pinned(runtime) &&
-      tp__pool_is_exhausted(&tp__runtime_sched(runtime)->pool);
+  bool no_thread = !node->handler->desc.inbox && is_memory_pinned(runtime) &&
+                   tp__pool_is_exhausted(&tp__runtime_sched(runtime)->pool);
   return no_thread ? TP_REASON_NO_WORKER : TP_REASON_NO_MEMORY;
 }
 

@@ -24,8 +24,8 @@ static void log_report(const tp__turn *turn, tp_log_level level, const tp__repor
   bool why = r->reason != TP_REASON_NONE;
   tp__log_subject about = {.status = r->status, .phase = r->phase, .subscription = r->subscription, .ids = turn->ids};
   tp__log(turn->runtime, level, &about, "%s of hook %s in %s%s: %s%s%s%s%.*s%s, turn %.*s", r->action, r->subscription,
-          phase_name(turn->runtime, r->phase), subject, why ? tp_state_name(r->state) : "",
-          why ? ", " : "", why ? tp_reason_name(r->reason) : "", why && r->detail.size > 0 ? ": " : "",
+          phase_name(turn->runtime, r->phase), subject, why ? tp_state_name(r->state) : "", why ? ", " : "",
+          why ? tp_reason_name(r->reason) : "", why && r->detail.size > 0 ? ": " : "",
           bytes_of(r->detail, TP__AUDIT_DETAIL_SIZE), r->detail.data ? r->detail.data : "", took,
           bytes_of(id, TP_ID_BYTES_MAX), id.data ? id.data : "");
 }
@@ -90,8 +90,8 @@ static void log_attempt(const tp__entry *e, uint32_t index, const char *and_then
           row->attempts, node->subscription_name, phase_name(e->turn->runtime, e->plan->phase),
           tp_state_name((tp_state)row->state), row->reason ? ", " : "",
           row->reason ? tp_reason_name((tp_reason)row->reason) : "",
-          (long long)((row->ended_ns - row->started_ns) / TP__NS_PER_US), and_then,
-          (int)e->turn->ids[TP_ID_TURN].size, e->turn->ids[TP_ID_TURN].data ? e->turn->ids[TP_ID_TURN].data : "");
+          (long long)((row->ended_ns - row->started_ns) / TP__NS_PER_US), and_then, (int)e->turn->ids[TP_ID_TURN].size,
+          e->turn->ids[TP_ID_TURN].data ? e->turn->ids[TP_ID_TURN].data : "");
 }
 
 void tp__report_retry(const tp__entry *e, uint32_t index) {
@@ -108,8 +108,6 @@ void tp__report_run(const tp__entry *e, uint32_t index) {
   tp__report report = report_of(e, index);
   report.action = failed ? "failure" : "denial";
   report.status = failed ? status_of(&run->row) : TP_ERR_DENIED;
-  tp_log_level level = !failed                                 ? TP_LOG_INFO
-                       : node->failure == TP_FAILURE_REQUIRED ? TP_LOG_ERROR
-                                                               : TP_LOG_WARNING;
+  tp_log_level level = !failed ? TP_LOG_INFO : node->failure == TP_FAILURE_REQUIRED ? TP_LOG_ERROR : TP_LOG_WARNING;
   tp__report_add(e->turn, level, &report);
 }

@@ -11,11 +11,11 @@
 #include "runtime/exec/runtime.h"
 
 typedef struct tp__report {
-  const char *action;       /* static text: "failure", "denial", "audit" */
+  const char *action; /* static text: "failure", "denial", "audit" */
   uint32_t phase;
   const char *subscription; /* as long as the runtime; never NULL */
   const char *owner;
-  tp_text subject;          /* what it was about, such as a name in the payload; may be empty */
+  tp_text subject; /* what it was about, such as a name in the payload; may be empty */
   tp_text detail;
   tp_status status;
   tp_state state;

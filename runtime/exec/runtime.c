@@ -36,8 +36,7 @@ void tp__log(const tp_runtime *runtime, tp_log_level level, const tp__log_subjec
   va_start(arguments, format);
   vsnprintf(message, sizeof message, format, arguments);
   va_end(arguments);
-  tp_log_record record = {
-      .struct_size = sizeof record, .level = level, .unix_ms = tp__unix_ms(), .message = message};
+  tp_log_record record = {.struct_size = sizeof record, .level = level, .unix_ms = tp__unix_ms(), .message = message};
   if (subject) {
     record.status = subject->status;
     record.phase = subject->phase;
@@ -106,7 +105,7 @@ void *tp__store_enter(tp__inside *frame, const tp_runtime *runtime) {
 tp_status tp__runtime_enlist(tp_runtime *runtime, tp__turn *turn, uint32_t kind) {
   TP__ASSERT(kind < TP__TURN_KINDS);
   tp__mutex_lock(&runtime->mutex);
-  tp_status status = runtime->refuses_detached                                  ? TP_ERR_SHUTDOWN
+  tp_status status = runtime->refuses_detached                                 ? TP_ERR_SHUTDOWN
                      : runtime->turn_counts[kind] >= tp__detached_max(runtime) ? TP_ERR_FULL
                                                                                : TP_OK;
   if (status == TP_OK) {
@@ -239,10 +238,7 @@ static tp_status resolve_store(tp_store *ret_store, const tp_store *theirs, tp_f
         store->job_open))
     return tp__fail(fault, TP_ERR_USAGE, store->name,
                     "tp_store lacks one of record, job_insert, job_claim, job_renew, job_finish and job_open");
-  const char *place = store->message      ? "message"
-                      : store->decision   ? "decision"
-                      : store->task       ? "task"
-                                          : NULL;
+  const char *place = store->message ? "message" : store->decision ? "decision" : store->task ? "task" : NULL;
   if (place)
     return tp__fail(fault, TP_ERR_USAGE, store->name,
                     "tp_store.%s is not yet used: nothing calls it; leave it NULL until a turnphase says that it does",
@@ -255,8 +251,7 @@ static tp_status resolve_store(tp_store *ret_store, const tp_store *theirs, tp_f
                     "tp_store has some of task_put, task_take and task_settle: set all, or leave all NULL");
   if (store->durable > 1)
     return tp__fail(fault, TP_ERR_USAGE, store->name, "tp_store.durable is %u: it must be 0 or 1", store->durable);
-  if (store->reserved_ != 0)
-    return tp__fail(fault, TP_ERR_USAGE, store->name, "tp_store.reserved_ is not zero");
+  if (store->reserved_ != 0) return tp__fail(fault, TP_ERR_USAGE, store->name, "tp_store.reserved_ is not zero");
   return TP_OK;
 }
 
@@ -345,7 +340,7 @@ static tp_status build(tp_runtime *runtime, enum part part, tp_fault *fault) {
       return tp__blocks_init(&runtime->blocks, &runtime->allocator, &runtime->caches);
     case PART_TURN_TABLE:
       return tp__turn_table_init(&runtime->turn_table, &runtime->allocator, &runtime->caches, layer_ops->turn_size,
-                             options->turns_max);
+                                 options->turns_max);
     case PART_SCHED:
       return make_sched(runtime);
     case PART_JOBS:
@@ -496,8 +491,8 @@ static void take_breadcrumbs(tp_runtime *runtime) {
   const tp_store *store = &runtime->store;
   tp_fault fault = {0};
   tp__inside frame;
-  tp_status status = tp__store_left(&frame, store->breadcrumbs(tp__store_enter(&frame, runtime), TP__BREADCRUMBS,
-                                                               &runtime->breadcrumbs, &fault));
+  tp_status status = tp__store_left(
+      &frame, store->breadcrumbs(tp__store_enter(&frame, runtime), TP__BREADCRUMBS, &runtime->breadcrumbs, &fault));
   if (status == TP_OK) return;
   runtime->breadcrumbs = NULL;
   tp__log(runtime, TP_LOG_WARNING, &(tp__log_subject){.status = status},
@@ -810,10 +805,8 @@ tp_status tp_runtime_drain_submit(tp_runtime *runtime, uint32_t limit_ms, tp_dra
   TP__TRY(tp__runtime_usable(runtime, fault));
   submitted_drain *d = tp__alloc_zero(&runtime->allocator, sizeof *d);
   if (!d) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a drain");
-  *d = (submitted_drain){.runtime = runtime,
-                         .deadline_ns = tp__deadline_after_ms(tp__now_ns(), limit_ms),
-                         .on_end = on_end,
-                         .ctx = ctx};
+  *d = (submitted_drain){
+      .runtime = runtime, .deadline_ns = tp__deadline_after_ms(tp__now_ns(), limit_ms), .on_end = on_end, .ctx = ctx};
   tp__mutex_lock(&runtime->mutex);
   tp_status status = TP_ERR_BUSY;
   if (!runtime->drain_thread)

@@ -66,7 +66,7 @@ typedef struct tp__counters {
   tp__a64 breakers_opened; /* by themselves */
   tp__a64 attempts_shed, turns_shed;
   tp__a64 denials, failures;
-  tp__a64 records_refused; /* in a row, by the host's store; 0: it took the last */
+  tp__a64 records_refused;                      /* in a row, by the host's store; 0: it took the last */
   tp__a64 abandoned_bytes, abandoned_bytes_max; /* of attempts that run abandoned; and how many are granted threads */
 } tp__counters;
 

@@ -42,9 +42,7 @@ tp_status tp_subscription_trip(tp_runtime *runtime, const char *subscription, bo
 }
 
 /* In a child of a fork the phases are there as well. */
-static bool is_freed(const tp_runtime *runtime) {
-  return tp__a32_load_acquire(&runtime->state.life) == TP__LIFE_FREED;
-}
+static bool is_freed(const tp_runtime *runtime) { return tp__a32_load_acquire(&runtime->state.life) == TP__LIFE_FREED; }
 
 uint32_t tp_phase_find(const tp_runtime *runtime, const char *name_or_alias) {
   if (is_freed(runtime)) return TP_PHASE_NONE;
@@ -104,7 +102,7 @@ typedef struct visible_records {
   tp_record_fn each;
   void *ctx;
   const tp_entry_record *entry;
-  size_t row, index;            /* the entry's row where the search goes on, which is the index-th visible one */
+  size_t row, index; /* the entry's row where the search goes on, which is the index-th visible one */
 } visible_records;
 
 static bool is_visible(const visible_records *v, size_t row) {
@@ -140,8 +138,7 @@ static bool show_visible(void *ctx, const tp_entry_record *entry) {
 static tp_status check_visibility(const tp_record_query *query, uint32_t *ret_min, tp_fault *fault) {
   tp_record_query known;
   TP__TRY(tp__options_read(&known, sizeof known, query, "tp_record_query", fault));
-  if (known.reserved_ != 0)
-    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_record_query.reserved_ must be zero");
+  if (known.reserved_ != 0) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_record_query.reserved_ must be zero");
   if (known.visibility_min > TP_VISIBILITY_USER_VISIBLE)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_record_query: visibility_min %u is no visibility",
                     known.visibility_min);
@@ -171,15 +168,15 @@ static tp_status check_turn_query(const tp_turn_query *query, tp_fault *fault) {
   return known.reserved_ ? tp__fail(fault, TP_ERR_USAGE, NULL, "tp_turn_query.reserved_ must be zero") : TP_OK;
 }
 
-tp_status tp_runtime_turns(const tp_runtime *runtime, const tp_turn_query *query, tp_turn_record_fn each,
-                           void *ctx, tp_fault *fault) {
+tp_status tp_runtime_turns(const tp_runtime *runtime, const tp_turn_query *query, tp_turn_record_fn each, void *ctx,
+                           tp_fault *fault) {
   static const tp_turn_query all = {.struct_size = sizeof all};
   TP__TRY(tp__runtime_usable(runtime, fault));
   if (!runtime->store.turns) return lacks(runtime, "turns", fault);
   if (query) TP__TRY(check_turn_query(query, fault));
   tp__inside frame;
-  return tp__store_left(&frame, runtime->store.turns(tp__store_enter(&frame, runtime), query ? query : &all, each, ctx,
-                                                     fault));
+  return tp__store_left(&frame,
+                        runtime->store.turns(tp__store_enter(&frame, runtime), query ? query : &all, each, ctx, fault));
 }
 
 tp_status tp_runtime_records_commit(tp_runtime *runtime, tp_fault *fault) {
@@ -195,13 +192,14 @@ tp_status tp_jobs_list(const tp_runtime *runtime, const tp_job_query *query, tp_
   TP__TRY(tp__runtime_usable(runtime, fault));
   if (!runtime->store.jobs) return lacks(runtime, "jobs", fault);
   tp__inside frame;
-  return tp__store_left(&frame, runtime->store.jobs(tp__store_enter(&frame, runtime),
-                                                    query ? query : &all, each, ctx, fault));
+  return tp__store_left(&frame,
+                        runtime->store.jobs(tp__store_enter(&frame, runtime), query ? query : &all, each, ctx, fault));
 }
 
 /* A function of the store that changes one job; what it changed may make another claimable. */
-static tp_status change_job(tp_runtime *runtime, tp_status (*change)(void *self, uint64_t id, int64_t now_ms,
-                            tp_fault *fault), const char *function, uint64_t id, tp_fault *fault) {
+static tp_status change_job(tp_runtime *runtime,
+                            tp_status (*change)(void *self, uint64_t id, int64_t now_ms, tp_fault *fault),
+                            const char *function, uint64_t id, tp_fault *fault) {
   if (!change) return lacks(runtime, function, fault);
   tp__inside frame;
   tp_status status = tp__store_left(&frame, change(tp__store_enter(&frame, runtime), id, tp__unix_ms(), fault));

@@ -30,7 +30,7 @@ struct tp_runtime {
   tp__jobs jobs;
   tp__helpers helpers;
   tp__breaker_state breaker_state;
-  void *layer; /* the layer above: set once by it */
+  void *layer;                /* the layer above: set once by it */
   tp_breadcrumb *breadcrumbs; /* of the store, set by the start; NULL: it has none (breadcrumb.h) */
   /* atomic */
   tp__a64 shed_logged_ns; /* relaxed: when it was logged that turns are refused */
@@ -39,13 +39,13 @@ struct tp_runtime {
   tp__mutex mutex;
   tp__cond changed; /* a turn ended */
   /* under mutex */
-  tp__link turns; /* those not in the turn table */
+  tp__link turns;                       /* those not in the turn table */
   uint32_t turn_counts[TP__TURN_KINDS]; /* of these */
-  bool refuses_detached; /* a drain has waited for the last of them */
+  bool refuses_detached;                /* a drain has waited for the last of them */
   bool store_opening, store_opened;
   bool audit_gives, audit_again; /* a thread gives audit rows to the store; and there is another one */
   tp__audit_cursor audit_cursor; /* that thread's */
-  tp__thread *drain_thread; /* of a drain that was submitted; joined by the free */
+  tp__thread *drain_thread;      /* of a drain that was submitted; joined by the free */
 };
 _Static_assert(offsetof(struct tp_runtime, state) == 0, "tp__runtime_state_of() finds it there");
 

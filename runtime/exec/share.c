@@ -22,7 +22,7 @@ typedef struct batch {
   tp_call call;
   int64_t end_ns, fast_path_until_ns; /* the entry's, which a cancel may move meanwhile */
   int64_t offered_ns;
-  uint32_t count;          /* of indexes */
+  uint32_t count; /* of indexes */
   uint16_t indexes[BATCH_NODES_MAX];
   char line[LINE_BYTES]; /* what follows is looked at by both */
   /* atomic: acq_rel, hands over all the rest */
@@ -48,9 +48,9 @@ struct tp__share {
   uint32_t helper_count;
   /* owner only */
   tp__entry *entry;
-  uint32_t out;        /* batches that are not EMPTY */
+  uint32_t out;          /* batches that are not EMPTY */
   int64_t not_before_ns; /* nobody came in time for what was offered last: till then nothing is */
-  bool wake_is_coming; /* the message below may be under way, and holds the entry */
+  bool wake_is_coming;   /* the message below may be under way, and holds the entry */
   tp__message wake;
   /* atomic */
   tp__a32 stopped; /* 1: no node is to be called any more; relaxed: any moment will do */

@@ -19,8 +19,8 @@ typedef struct tp__thread_cache {
   tp__mutex mutex;
   /* under mutex */
   tp__pins pins;
-  uint32_t quota;       /* turns that may begin before the table is asked for more (turn_table.c) */
-  tp__magazines free_turns;      /* turn_table.c */
+  uint32_t quota;           /* turns that may begin before the table is asked for more (turn_table.c) */
+  tp__magazines free_turns; /* turn_table.c */
   uint64_t next_turn_number, end_turn_number;
   /* of a worker's cache: that thread only; of a shared cache: under mutex */
   bool is_own;

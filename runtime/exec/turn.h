@@ -38,38 +38,38 @@ struct tp__turn {
   struct tp_runtime *runtime;
   tp__snapshot *snapshot;
   int64_t deadline_ns;
-  uint64_t number;    /* of this turn in the runtime */
+  uint64_t number; /* of this turn in the runtime */
   /* atomic */
   tp__a32 refs;
-  tp__a32 open;       /* of a turn in the table: 1 + kind from begin to end */
-  tp__a32 busy;       /* 1 while an operation that the host began is under way; cleared by the owner */
+  tp__a32 open; /* of a turn in the table: 1 + kind from begin to end */
+  tp__a32 busy; /* 1 while an operation that the host began is under way; cleared by the owner */
   tp__a32 cancel_asked;
-  uint8_t caller;     /* tp_caller */
-  uint8_t kind;       /* tp__turn_kind */
-  uint8_t depth;      /* of a nested turn, and detached runs of it, 1 to TP__NESTED_MAX; else 0 */
-  bool in_table;       /* its memory is a slot of the turn table */
-  bool owes_quota;    /* its quota is returned with its slot (turn_table.c) */
-  bool cleared;       /* tp__turn_clear() was called: not yet for a new slot */
-  bool host_held;     /* for the layer above: the owner is a thread of the host's */
-  bool has_ids;       /* of its request or session */
-  bool is_named;      /* the owner makes the id of a turn that has none when it begins to run it */
+  uint8_t caller;  /* tp_caller */
+  uint8_t kind;    /* tp__turn_kind */
+  uint8_t depth;   /* of a nested turn, and detached runs of it, 1 to TP__NESTED_MAX; else 0 */
+  bool in_table;   /* its memory is a slot of the turn table */
+  bool owes_quota; /* its quota is returned with its slot (turn_table.c) */
+  bool cleared;    /* tp__turn_clear() was called: not yet for a new slot */
+  bool host_held;  /* for the layer above: the owner is a thread of the host's */
+  bool has_ids;    /* of its request or session */
+  bool is_named;   /* the owner makes the id of a turn that has none when it begins to run it */
   /* owner only; what entries read of it is written before they begin */
   bool is_cancelled;
   tp_status record_refusal; /* owner: what the store said of a record that it did not take, until it is looked at */
   tp__record_batch records; /* packed, not yet handed over */
-  struct tp__entry *cached_entry; /* the block in which its entries are made one after the other (begin.h), or NULL */
-  const void *sets;   /* what was merged so far: an immutable version, the layer above knows its form */
+  struct tp__entry *cached_entry;  /* the block in which its entries are made one after the other (begin.h), or NULL */
+  const void *sets;                /* what was merged so far: an immutable version, the layer above knows its form */
   void (*release)(tp__turn *turn); /* frees the memory the turn is in: the last reference is gone. Any thread */
-  tp__arena arena;    /* lives as long as the references do */
-  tp__link entries;   /* open ones, and those whose result is still read; not what ran in the cached block (begin.h) */
+  tp__arena arena;                 /* lives as long as the references do */
+  tp__link entries; /* open ones, and those whose result is still read; not what ran in the cached block (begin.h) */
   uint64_t last_entry_id, last_of_lot;
-  tp__turn *parent;   /* of a nested turn, and detached runs of it: whose attempt has it run; referenced till the end of
+  tp__turn *parent; /* of a nested turn, and detached runs of it: whose attempt has it run; referenced till the end of
                          its memory */
-  char own_id[48];    /* of a turn that was given none */
+  char own_id[48];  /* of a turn that was given none */
   tp_text ids[TP_ID_COUNT];
   tp_text mode;
   tp_text caller_job, triggered_by; /* of the request; like the ids */
-  char identity[208]; /* the arena's first bytes: ids seldom need more */
+  char identity[208];               /* the arena's first bytes: ids seldom need more */
 };
 _Static_assert(offsetof(tp__turn, runtime) % 64 == 0 && offsetof(tp__turn, records) == offsetof(tp__turn, runtime) + 64,
                "what a begin writes is one line");
@@ -83,7 +83,7 @@ typedef struct tp__turn_spec {
   bool in_table;
   tp__snapshot *snapshot; /* held for it; NULL: the newest */
   tp_text caller_job, triggered_by;
-  tp__turn *parent;       /* of a nested turn, which uses its snapshot; the caller has a reference to it */
+  tp__turn *parent; /* of a nested turn, which uses its snapshot; the caller has a reference to it */
 } tp__turn_spec;
 
 /** Brings memory to rest: what tp__turn_init() finds but for what the layer above sets (cancelled, release). */

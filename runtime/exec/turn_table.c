@@ -8,7 +8,7 @@ enum { SLAB_SLOTS = 8, MAGAZINE = 32, LOT_MAX = 64, NUMBERS = 256, ENTRY_IDS = 4
 typedef struct slab {
   struct slab *next; /* never changes */
   void *memory;      /* as the allocator gave it */
-  char *slots;      /* aligned */
+  char *slots;       /* aligned */
 } slab;
 
 static size_t slab_size(const tp__turn_table *table) { return sizeof(slab) + LINE + SLAB_SLOTS * table->slot_size; }

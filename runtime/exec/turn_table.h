@@ -19,7 +19,7 @@ typedef struct tp__turn_table {
   const tp_allocator *allocator;
   const tp__thread_caches *caches;
   size_t slot_size;
-  uint32_t batch; /* quota that a thread cache gets at once */
+  uint32_t batch;     /* quota that a thread cache gets at once */
   uint32_t quota_all; /* of all caches and the table together, less that of open turns */
   /* atomic: stored with release when a slab is added, under mutex; loaded with acquire by a walk */
   tp__aptr slabs;

@@ -16,7 +16,7 @@ struct tp_inbox {
   tp__mutex mutex;
   /* under mutex */
   tp__pollable pollable; /* set while anything waits and the inbox is not closed */
-  tp__link waiting; /* tp__inbox_item, oldest first */
+  tp__link waiting;      /* tp__inbox_item, oldest first */
   uint32_t count, event_count;
   bool is_closed;
 };

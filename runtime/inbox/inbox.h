@@ -33,7 +33,6 @@ static inline tp__inbox_event *tp__inbox_event_of(tp__inbox_item *item) {
   return item->work.kind == TP_WORK_EVENT ? TP__CONTAINER(item, tp__inbox_event, item) : NULL;
 }
 
-
 /** Whether the options can be read; and the inbox. owner is who may register it, compared and never followed. */
 tp_status tp__inbox_new(const tp_allocator *allocator, const void *owner, const tp_inbox_options *options,
                         tp_inbox **ret_inbox, tp_fault *fault);

@@ -13,9 +13,15 @@
 
 /* ---- atomics: the order stands in the operation's name ---- */
 
-typedef struct tp__a32 { _Atomic uint32_t v; } tp__a32;
-typedef struct tp__a64 { _Atomic uint64_t v; } tp__a64;
-typedef struct tp__aptr { _Atomic(void *) v; } tp__aptr;
+typedef struct tp__a32 {
+  _Atomic uint32_t v;
+} tp__a32;
+typedef struct tp__a64 {
+  _Atomic uint64_t v;
+} tp__a64;
+typedef struct tp__aptr {
+  _Atomic(void *) v;
+} tp__aptr;
 
 #ifdef TP_SIM
 void tp__sim_point(void); /* the scheduler may switch here */
@@ -24,64 +30,64 @@ void tp__sim_point(void); /* the scheduler may switch here */
 #define TP__POINT() ((void)0)
 #endif
 
-#define TP__ATOMIC_OPS(name, type, box)                                                                      \
-  static inline type tp__##name##_load_relaxed(const box *a) {                                               \
-    TP__POINT();                                                                                             \
-    return atomic_load_explicit(&((box *)(uintptr_t)a)->v, memory_order_relaxed);                            \
-  }                                                                                                          \
-  static inline type tp__##name##_load_acquire(const box *a) {                                               \
-    TP__POINT();                                                                                             \
-    return atomic_load_explicit(&((box *)(uintptr_t)a)->v, memory_order_acquire);                            \
-  }                                                                                                          \
-  static inline type tp__##name##_load_seq_cst(const box *a) {                                               \
-    TP__POINT();                                                                                             \
-    return atomic_load_explicit(&((box *)(uintptr_t)a)->v, memory_order_seq_cst);                            \
-  }                                                                                                          \
-  static inline void tp__##name##_store_relaxed(box *a, type value) {                                        \
-    TP__POINT();                                                                                             \
-    atomic_store_explicit(&a->v, value, memory_order_relaxed);                                               \
-  }                                                                                                          \
-  static inline void tp__##name##_store_release(box *a, type value) {                                        \
-    TP__POINT();                                                                                             \
-    atomic_store_explicit(&a->v, value, memory_order_release);                                               \
-    TP__POINT(); /* what was given away may be somebody's at once */                                         \
-  }                                                                                                          \
-  static inline type tp__##name##_exchange_acq_rel(box *a, type value) {                                     \
-    TP__POINT();                                                                                             \
-    return atomic_exchange_explicit(&a->v, value, memory_order_acq_rel);                                     \
-  }                                                                                                          \
-  static inline type tp__##name##_exchange_seq_cst(box *a, type value) {                                     \
-    TP__POINT();                                                                                             \
-    return atomic_exchange_explicit(&a->v, value, memory_order_seq_cst);                                     \
-  }                                                                                                          \
-  /* On failure *expected is what was found. */                                                              \
-  static inline bool tp__##name##_cas_seq_cst(box *a, type *expected, type desired) {                        \
-    TP__POINT();                                                                                             \
-    return atomic_compare_exchange_strong_explicit(&a->v, expected, desired, memory_order_seq_cst,           \
-                                                   memory_order_seq_cst);                                    \
-  }                                                                                                          \
-  static inline bool tp__##name##_cas_acq_rel(box *a, type *expected, type desired) {                        \
-    TP__POINT();                                                                                             \
-    return atomic_compare_exchange_strong_explicit(&a->v, expected, desired, memory_order_acq_rel,           \
-                                                   memory_order_acquire);                                    \
+#define TP__ATOMIC_OPS(name, type, box)                                                            \
+  static inline type tp__##name##_load_relaxed(const box *a) {                                     \
+    TP__POINT();                                                                                   \
+    return atomic_load_explicit(&((box *)(uintptr_t)a)->v, memory_order_relaxed);                  \
+  }                                                                                                \
+  static inline type tp__##name##_load_acquire(const box *a) {                                     \
+    TP__POINT();                                                                                   \
+    return atomic_load_explicit(&((box *)(uintptr_t)a)->v, memory_order_acquire);                  \
+  }                                                                                                \
+  static inline type tp__##name##_load_seq_cst(const box *a) {                                     \
+    TP__POINT();                                                                                   \
+    return atomic_load_explicit(&((box *)(uintptr_t)a)->v, memory_order_seq_cst);                  \
+  }                                                                                                \
+  static inline void tp__##name##_store_relaxed(box *a, type value) {                              \
+    TP__POINT();                                                                                   \
+    atomic_store_explicit(&a->v, value, memory_order_relaxed);                                     \
+  }                                                                                                \
+  static inline void tp__##name##_store_release(box *a, type value) {                              \
+    TP__POINT();                                                                                   \
+    atomic_store_explicit(&a->v, value, memory_order_release);                                     \
+    TP__POINT(); /* what was given away may be somebody's at once */                               \
+  }                                                                                                \
+  static inline type tp__##name##_exchange_acq_rel(box *a, type value) {                           \
+    TP__POINT();                                                                                   \
+    return atomic_exchange_explicit(&a->v, value, memory_order_acq_rel);                           \
+  }                                                                                                \
+  static inline type tp__##name##_exchange_seq_cst(box *a, type value) {                           \
+    TP__POINT();                                                                                   \
+    return atomic_exchange_explicit(&a->v, value, memory_order_seq_cst);                           \
+  }                                                                                                \
+  /* On failure *expected is what was found. */                                                    \
+  static inline bool tp__##name##_cas_seq_cst(box *a, type *expected, type desired) {              \
+    TP__POINT();                                                                                   \
+    return atomic_compare_exchange_strong_explicit(&a->v, expected, desired, memory_order_seq_cst, \
+                                                   memory_order_seq_cst);                          \
+  }                                                                                                \
+  static inline bool tp__##name##_cas_acq_rel(box *a, type *expected, type desired) {              \
+    TP__POINT();                                                                                   \
+    return atomic_compare_exchange_strong_explicit(&a->v, expected, desired, memory_order_acq_rel, \
+                                                   memory_order_acquire);                          \
   }
-#define TP__ATOMIC_MATH(name, type, box)                                                                     \
-  /* Give the value before. */                                                                               \
-  static inline type tp__##name##_add_relaxed(box *a, type value) {                                          \
-    TP__POINT();                                                                                             \
-    return atomic_fetch_add_explicit(&a->v, value, memory_order_relaxed);                                    \
-  }                                                                                                          \
-  static inline type tp__##name##_add_acq_rel(box *a, type value) {                                          \
-    TP__POINT();                                                                                             \
-    return atomic_fetch_add_explicit(&a->v, value, memory_order_acq_rel);                                    \
-  }                                                                                                          \
-  static inline type tp__##name##_sub_acq_rel(box *a, type value) {                                          \
-    TP__POINT();                                                                                             \
-    return atomic_fetch_sub_explicit(&a->v, value, memory_order_acq_rel);                                    \
-  }                                                                                                          \
-  static inline type tp__##name##_or_acq_rel(box *a, type value) {                                           \
-    TP__POINT();                                                                                             \
-    return atomic_fetch_or_explicit(&a->v, value, memory_order_acq_rel);                                     \
+#define TP__ATOMIC_MATH(name, type, box)                                  \
+  /* Give the value before. */                                            \
+  static inline type tp__##name##_add_relaxed(box *a, type value) {       \
+    TP__POINT();                                                          \
+    return atomic_fetch_add_explicit(&a->v, value, memory_order_relaxed); \
+  }                                                                       \
+  static inline type tp__##name##_add_acq_rel(box *a, type value) {       \
+    TP__POINT();                                                          \
+    return atomic_fetch_add_explicit(&a->v, value, memory_order_acq_rel); \
+  }                                                                       \
+  static inline type tp__##name##_sub_acq_rel(box *a, type value) {       \
+    TP__POINT();                                                          \
+    return atomic_fetch_sub_explicit(&a->v, value, memory_order_acq_rel); \
+  }                                                                       \
+  static inline type tp__##name##_or_acq_rel(box *a, type value) {        \
+    TP__POINT();                                                          \
+    return atomic_fetch_or_explicit(&a->v, value, memory_order_acq_rel);  \
   }
 TP__ATOMIC_OPS(a32, uint32_t, tp__a32)
 TP__ATOMIC_OPS(a64, uint64_t, tp__a64)
@@ -186,7 +192,9 @@ typedef struct tp__mutex {
   uint64_t run;   /* the run that holder belongs to: a lock that outlives its run is free in the next one */
   uint32_t magic; /* between init and fini */
 } tp__mutex;
-typedef struct tp__cond { uint32_t magic; } tp__cond;
+typedef struct tp__cond {
+  uint32_t magic;
+} tp__cond;
 #else
 #include <pthread.h>
 typedef struct tp__mutex {
@@ -228,7 +236,9 @@ typedef struct tp__parker {
   bool token; /* under mutex */
 } tp__parker;
 #else
-typedef struct tp__parker { tp__a32 word; } tp__parker; /* posix_lock.c */
+typedef struct tp__parker {
+  tp__a32 word;
+} tp__parker; /* posix_lock.c */
 #endif
 
 tp_status tp__parker_init(tp__parker *parker);
@@ -249,7 +259,9 @@ typedef struct tp__pollable {
 /** The simulated poll(): waits until the flag is set. @return false when deadline_ns has passed before. */
 bool tp__pollable_wait_until(tp__pollable *pollable, int64_t deadline_ns);
 #else
-typedef struct tp__pollable { int fd; } tp__pollable; /* an eventfd, close-on-exec and non-blocking */
+typedef struct tp__pollable {
+  int fd;
+} tp__pollable; /* an eventfd, close-on-exec and non-blocking */
 #endif
 
 /** @return TP_OK, the flag not set; TP_ERR_SYSTEM when the process has no descriptor left, errno says why. */

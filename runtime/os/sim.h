@@ -14,33 +14,33 @@
 #include "runtime/os/os.h"
 
 typedef enum tp__sim_policy {
-  TP__SIM_RANDOM = 0,  /* any runnable fiber, evenly */
-  TP__SIM_PCT = 1      /* priorities with a few change points (Burckhardt et al., ASPLOS 2010) */
+  TP__SIM_RANDOM = 0, /* any runnable fiber, evenly */
+  TP__SIM_PCT = 1     /* priorities with a few change points (Burckhardt et al., ASPLOS 2010) */
 } tp__sim_policy;
 
 typedef struct tp__sim_options {
   uint64_t seed;
   tp__sim_policy policy;
-  uint32_t pct_depth;           /* change points; 0: 3 */
-  uint32_t clock_jump_inverse;  /* jumps to the next timer at one in so many points while work is runnable; 0: 20 */
+  uint32_t pct_depth;             /* change points; 0: 3 */
+  uint32_t clock_jump_inverse;    /* jumps to the next timer at one in so many points while work is runnable; 0: 20 */
   uint32_t thread_refuse_inverse; /* refuses one thread start in so many; 0: never */
   uint32_t alloc_refuse_inverse;  /* refuses one allocation in so many; 0: never */
-  uint64_t steps_max;           /* gives up (livelock) after so many points; 0: 5,000,000 */
+  uint64_t steps_max;             /* gives up (livelock) after so many points; 0: 5,000,000 */
 } tp__sim_options;
 
 typedef enum tp__sim_end {
-  TP__SIM_DONE = 0,      /* main returned and every fiber ended */
-  TP__SIM_DEADLOCK = 1,  /* fibers wait, none can run, no timer is set */
-  TP__SIM_LIVELOCK = 2,  /* steps_max */
-  TP__SIM_LEFT = 3       /* main returned, but fibers still wait that nobody joined or detached threads */
+  TP__SIM_DONE = 0,     /* main returned and every fiber ended */
+  TP__SIM_DEADLOCK = 1, /* fibers wait, none can run, no timer is set */
+  TP__SIM_LIVELOCK = 2, /* steps_max */
+  TP__SIM_LEFT = 3      /* main returned, but fibers still wait that nobody joined or detached threads */
 } tp__sim_end;
 
 typedef struct tp__sim_report {
   tp__sim_end end;
   uint64_t steps;
   uint64_t trace_hash;
-  int64_t virtual_ns;    /* how far the clock went */
-  char message[512];     /* on anything but DONE: which fibers wait where */
+  int64_t virtual_ns; /* how far the clock went */
+  char message[512];  /* on anything but DONE: which fibers wait where */
 } tp__sim_report;
 
 /** Runs main(arg) as the first fiber until every fiber has ended (detached ones included) or nothing can go on. Fibers

@@ -13,7 +13,9 @@
 
 /* ---- random numbers: splitmix64, one stream per purpose, so that a refusal does not reshuffle the schedule ---- */
 
-typedef struct tp__stream { uint64_t state; } tp__stream;
+typedef struct tp__stream {
+  uint64_t state;
+} tp__stream;
 
 static inline uint64_t tp__stream_next(tp__stream *stream) {
   uint64_t z = (stream->state += UINT64_C(0x9E3779B97F4A7C15));
@@ -56,15 +58,15 @@ typedef struct tp__fiber {
   tp__here here;
   char name[16];
   /* the scheduler's */
-  uint32_t number;      /* in order of starts, main is 0 */
+  uint32_t number; /* in order of starts, main is 0 */
   tp__fiber_state state;
-  const void *object;   /* what it waits for */
-  int64_t deadline_ns;  /* TP__NEVER: none */
-  bool timed_out;       /* how the last wait ended */
+  const void *object;  /* what it waits for */
+  int64_t deadline_ns; /* TP__NEVER: none */
+  bool timed_out;      /* how the last wait ended */
   tp__held_locks held;
-  int64_t priority;     /* PCT */
+  int64_t priority;            /* PCT */
   size_t live_at, runnable_at; /* places in the scheduler's lists */
-  uint64_t ready_since; /* the step at which it ran last, or was made ready */
+  uint64_t ready_since;        /* the step at which it ran last, or was made ready */
 } tp__fiber;
 
 /** A fiber that will call tp__sim_fiber_main() when first switched to; NULL when there is no stack for it. */
@@ -97,7 +99,7 @@ typedef struct tp__sim {
   int64_t now_ns, wall_offset_ms;
   int64_t next_deadline_ns; /* no waiting fiber's deadline is earlier */
   tp__fiber *current;
-  tp__fiber *live[TP__SIM_FIBERS_MAX];     /* started and not ended */
+  tp__fiber *live[TP__SIM_FIBERS_MAX]; /* started and not ended */
   tp__fiber *runnable[TP__SIM_FIBERS_MAX];
   size_t live_count, runnable_count;
   uint32_t started;

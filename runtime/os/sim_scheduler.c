@@ -46,8 +46,13 @@ static void draw_change_points(void) {
 }
 
 void tp__sim_begin(const tp__sim_options *options) {
-  sim = (tp__sim){.running = true, .run = sim.run + 1, .options = *options, .refuses = true, .now_ns = START_NS,
-                  .next_deadline_ns = TP__NEVER, .here_outside = sim.here_outside};
+  sim = (tp__sim){.running = true,
+                  .run = sim.run + 1,
+                  .options = *options,
+                  .refuses = true,
+                  .now_ns = START_NS,
+                  .next_deadline_ns = TP__NEVER,
+                  .here_outside = sim.here_outside};
   if (sim.options.clock_jump_inverse == 0) sim.options.clock_jump_inverse = CLOCK_JUMP_INVERSE;
   if (sim.options.steps_max == 0) sim.options.steps_max = STEPS_MAX;
   if (sim.options.pct_depth == 0) sim.options.pct_depth = PCT_DEPTH;
@@ -220,7 +225,7 @@ void tp__sim_fiber_main(void) {
   tp__fiber *self = sim.current;
   self->run(self->arg);
   assert(self->held.count == 0); /* a thread must not end with a lock in its hand */
-  tp__order_release(self); /* pairs with the entry of the next one on this stack */
+  tp__order_release(self);       /* pairs with the entry of the next one on this stack */
   bury(self);
   step();
   __builtin_unreachable(); /* a buried fiber is never chosen */

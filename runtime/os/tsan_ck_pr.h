@@ -45,20 +45,20 @@ CK_CC_INLINE static void ck_pr_fence_strict_memory(void) { __sync_synchronize();
 CK_CC_INLINE static void ck_pr_fence_strict_store_load(void) { __sync_synchronize(); }
 
 /* name: ck's suffix; memory: the type that ck's callers point to; type: what stands there. */
-#define TP__CK_OPS(name, memory, type)                                                                            \
-  CK_CC_INLINE static type ck_pr_md_load_##name(const memory *target) {                                           \
-    return __atomic_load_n((type *)(uintptr_t)target, __ATOMIC_SEQ_CST);                                          \
-  }                                                                                                               \
-  CK_CC_INLINE static void ck_pr_md_store_##name(memory *target, type value) {                                    \
-    __atomic_store_n((type *)target, value, __ATOMIC_SEQ_CST);                                                    \
-  }                                                                                                               \
-  CK_CC_INLINE static bool ck_pr_cas_##name##_value(memory *target, type compare, type set, memory *found) {      \
+#define TP__CK_OPS(name, memory, type)                                                                                 \
+  CK_CC_INLINE static type ck_pr_md_load_##name(const memory *target) {                                                \
+    return __atomic_load_n((type *)(uintptr_t)target, __ATOMIC_SEQ_CST);                                               \
+  }                                                                                                                    \
+  CK_CC_INLINE static void ck_pr_md_store_##name(memory *target, type value) {                                         \
+    __atomic_store_n((type *)target, value, __ATOMIC_SEQ_CST);                                                         \
+  }                                                                                                                    \
+  CK_CC_INLINE static bool ck_pr_cas_##name##_value(memory *target, type compare, type set, memory *found) {           \
     bool done = __atomic_compare_exchange_n((type *)target, &compare, set, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
-    *(type *)found = compare;                                                                                     \
-    return done;                                                                                                  \
-  }                                                                                                               \
-  CK_CC_INLINE static bool ck_pr_cas_##name(memory *target, type compare, type set) {                             \
-    return __atomic_compare_exchange_n((type *)target, &compare, set, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);  \
+    *(type *)found = compare;                                                                                          \
+    return done;                                                                                                       \
+  }                                                                                                                    \
+  CK_CC_INLINE static bool ck_pr_cas_##name(memory *target, type compare, type set) {                                  \
+    return __atomic_compare_exchange_n((type *)target, &compare, set, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);      \
   }
 TP__CK_OPS(ptr, void, void *)
 TP__CK_OPS(uint, unsigned int, unsigned int)

@@ -31,9 +31,7 @@ static opening opening_of(uint64_t word) {
   return (opening){(int64_t)(word >> 8), (uint32_t)(word >> 1) & 127, (word & 1) != 0};
 }
 
-static uint64_t opening_word(opening o) {
-  return (uint64_t)o.until_us << 8 | (uint64_t)o.doublings << 1 | o.probing;
-}
+static uint64_t opening_word(opening o) { return (uint64_t)o.until_us << 8 | (uint64_t)o.doublings << 1 | o.probing; }
 
 static int64_t until_ns(opening o) { return o.until_us * TP__NS_PER_US; }
 
@@ -81,9 +79,7 @@ static tp__circuit_report probe_ended(tp__circuit *circuit, uint64_t open, bool 
   return (tp__circuit_report){TP__CIRCUIT_CLOSED, 0, 0, 0}; /* nothing was counted since it opened */
 }
 
-static bool is_over(count c, int64_t now_ns) {
-  return unit_of(now_ns) - c.since >= unit_of(TP__CIRCUIT_WINDOW_NS);
-}
+static bool is_over(count c, int64_t now_ns) { return unit_of(now_ns) - c.since >= unit_of(TP__CIRCUIT_WINDOW_NS); }
 
 /* What is counted when one more call has ended. */
 static count counted(count c, bool failed, int64_t now_ns) {

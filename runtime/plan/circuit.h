@@ -24,7 +24,7 @@ typedef struct tp__circuit {
 
 typedef enum tp__circuit_change {
   TP__CIRCUIT_SAME = 0,
-  TP__CIRCUIT_OPENED = 1, /* it was closed */
+  TP__CIRCUIT_OPENED = 1,   /* it was closed */
   TP__CIRCUIT_REOPENED = 2, /* by its probe */
   TP__CIRCUIT_CLOSED = 3
 } tp__circuit_change;

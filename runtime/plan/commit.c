@@ -158,8 +158,8 @@ static bool registered_has(const work *w, const tp__group_request *group) {
     const tp__members *members = w->base->members_of_phase[phase];
     for (size_t i = 0; members && i < members->item_count; i++) {
       const tp__subscription *sub = members->items[i].sub;
-      const tp__change *change = tp__group_has(group, sub) ? tp__changes_find(&w->edit->subscriptions, sub->desc.id)
-                                                           : NULL;
+      const tp__change *change =
+          tp__group_has(group, sub) ? tp__changes_find(&w->edit->subscriptions, sub->desc.id) : NULL;
       if (tp__group_has(group, sub) && !(change && change->removed)) return true;
     }
   }

@@ -234,14 +234,15 @@ static void condense(tp__plan *plan, const tp__registry *registry) {
   plan->run_names = &registry->run_names;
   for (uint32_t i = 0; i < plan->node_count; i++) {
     const tp__node *node = &plan->nodes[i];
-    plan->inline_nodes[i] = (tp__inline_node){.run = node->run,
-                                      .self = node->self,
-                                      .first_edge = node->first_edge,
-                                      .edge_count = (uint16_t)node->edge_count,
-                                      .run_name = node->sub->run_name,
-                                      .flags = tp__row_flags(TP_STATE_SUCCEEDED, 1, node->execution, node->failure),
-                                      .on_fast_path = is_on_fast_path(node),
-                                      .leaves = !(node->flags & TP__NODE_INLINE) || !tp__node_awaited(node)};
+    plan->inline_nodes[i] =
+        (tp__inline_node){.run = node->run,
+                          .self = node->self,
+                          .first_edge = node->first_edge,
+                          .edge_count = (uint16_t)node->edge_count,
+                          .run_name = node->sub->run_name,
+                          .flags = tp__row_flags(TP_STATE_SUCCEEDED, 1, node->execution, node->failure),
+                          .on_fast_path = is_on_fast_path(node),
+                          .leaves = !(node->flags & TP__NODE_INLINE) || !tp__node_awaited(node)};
     if (!plan->inline_nodes[i].on_fast_path) plan->on_fast_path = false;
     if (node->flags & TP__NODE_PARALLEL) parallel_count++;
     if (node->required_tail_ns > plan->required_tail_ns_max) plan->required_tail_ns_max = node->required_tail_ns;

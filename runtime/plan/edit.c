@@ -233,8 +233,8 @@ tp_status tp_edit_enable(tp_edit *edit, const char *subscription, bool enabled, 
 
 static tp_status group_add(tp_edit *edit, tp__group_request group, tp_fault *fault) {
   void *groups = edit->groups;
-  tp_status status = tp__array_grow(&edit->registry->allocator, &groups, &edit->group_capacity, edit->group_count + 1,
-                                    sizeof group);
+  tp_status status =
+      tp__array_grow(&edit->registry->allocator, &groups, &edit->group_capacity, edit->group_count + 1, sizeof group);
   edit->groups = groups;
   if (status != TP_OK || !tp__arena_string(&edit->arena, group.owner, &group.owner)) return no_memory(NULL, fault);
   group.at = ++edit->calls;

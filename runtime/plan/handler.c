@@ -7,8 +7,7 @@
 #include "turnphase/value.h"
 
 enum { FIRST_BYTES = 192 /* enough for the strings of most handlers, so that one allocation holds all */ };
-#define CAPABILITIES_KNOWN \
-  (((UINT64_C(1) << TP_KIND_COUNT) - 2) | TP_CAPABILITY_DECIDE | TP_CAPABILITY_REPLACE_PAYLOAD)
+#define CAPABILITIES_KNOWN (((UINT64_C(1) << TP_KIND_COUNT) - 2) | TP_CAPABILITY_DECIDE | TP_CAPABILITY_REPLACE_PAYLOAD)
 
 typedef struct handler_block {
   tp__handler handler;
@@ -46,8 +45,7 @@ static tp_status origin_check(const tp_handler *desc, const tp_owner *owner, tp_
   if (desc->kind == TP_HANDLER_KIND_BUILTIN && owner->trust != TP_TRUST_BUILTIN)
     return REFUSE(desc, TP_ERR_USAGE, "kind is builtin, but owner `%s` has trust %s: only trust builtin may say so",
                   owner->name, tp_trust_name(owner->trust));
-  if (!tp_utf8_valid(tp_text_of(desc->origin_file), NULL))
-    return REFUSE(desc, TP_ERR_UTF8, "origin_file is not UTF-8");
+  if (!tp_utf8_valid(tp_text_of(desc->origin_file), NULL)) return REFUSE(desc, TP_ERR_UTF8, "origin_file is not UTF-8");
   if (desc->origin_line != 0 && !desc->origin_file)
     return REFUSE(desc, TP_ERR_USAGE, "origin_line is %u, but origin_file is NULL", desc->origin_line);
   return TP_OK;

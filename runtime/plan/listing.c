@@ -97,8 +97,7 @@ static tp_status query_read(const tp__registry *registry, const tp_subscription_
                     (int)query->trust);
   if (query->only_enabled > 1)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_subscription_query.only_enabled is %u: 0 or 1", query->only_enabled);
-  if (query->reserved_ != 0)
-    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_subscription_query.reserved_ must be zero");
+  if (query->reserved_ != 0) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_subscription_query.reserved_ must be zero");
   if (query->phase != TP_PHASE_NONE && !tp__registry_phase(registry, query->phase))
     return tp__fail(fault, TP_ERR_UNKNOWN_PHASE, NULL, "tp_subscription_query.phase: there is no phase %u",
                     query->phase);
@@ -110,8 +109,7 @@ tp_status tp__registry_subscriptions(tp__registry *registry, const tp_subscripti
   tp_subscription_query query;
   if (!each) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_runtime_subscriptions needs a function to call (each)");
   TP__TRY(query_read(registry, theirs, &query, fault));
-  walk w = {
-      .registry = registry, .snapshot = tp__registry_pin(registry), .query = &query, .each = each, .ctx = ctx};
+  walk w = {.registry = registry, .snapshot = tp__registry_pin(registry), .query = &query, .each = each, .ctx = ctx};
   bool goes_on = true;
   for (uint32_t phase = 1; goes_on && phase < TP_PHASE_LIMIT; phase++) {
     if (query.phase == TP_PHASE_NONE || query.phase == phase) goes_on = show_phase(&w, phase);

@@ -3,17 +3,15 @@
  * names.c: the words for the enums of registration, in messages, in print and for hosts. */
 #include "turnphase/runtime.h"
 
-#define NAME_OF(value, ...)                                                                         \
-  static const char *const names[] = {__VA_ARGS__};                                                 \
+#define NAME_OF(value, ...)                         \
+  static const char *const names[] = {__VA_ARGS__}; \
   return (size_t)(value) < sizeof names / sizeof *names && names[value] ? names[value] : "unknown"
 
 const char *tp_execution_name(tp_execution execution) {
   NAME_OF(execution, "default", "blocking", "deadline", "fire_and_record", "background");
 }
 
-const char *tp_failure_name(tp_failure failure) {
-  NAME_OF(failure, "default", "best_effort", "fallback", "required");
-}
+const char *tp_failure_name(tp_failure failure) { NAME_OF(failure, "default", "best_effort", "fallback", "required"); }
 
 const char *tp_backoff_name(tp_backoff backoff) { NAME_OF(backoff, "none", "fixed", "exponential"); }
 
@@ -35,9 +33,13 @@ const char *tp_mode_name(tp_mode mode) { NAME_OF(mode, NULL, "gather", "chain", 
 
 const char *tp_trust_name(tp_trust trust) {
   switch (trust) {
-    case TP_TRUST_HOST: return "host";
-    case TP_TRUST_BUILTIN: return "builtin";
-    case TP_TRUST_DECLARED: return "declared";
-    default: return "unknown";
+    case TP_TRUST_HOST:
+      return "host";
+    case TP_TRUST_BUILTIN:
+      return "builtin";
+    case TP_TRUST_DECLARED:
+      return "declared";
+    default:
+      return "unknown";
   }
 }

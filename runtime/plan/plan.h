@@ -86,10 +86,10 @@ typedef struct tp__subscription {
   const char *owner;
   tp_trust trust;
   tp_grant grants;
-  uint64_t registration;         /* number, rising */
+  uint64_t registration; /* number, rising */
   /* Interned: live as long as the registry, so that records may keep them. */
   const char *name, *handler_name, *owner_name;
-  uint32_t run_name;             /* the three of them, in the registry's run_names */
+  uint32_t run_name; /* the three of them, in the registry's run_names */
   /* ---- atomic: set by the operator, read when a node becomes ready (relaxed: any moment will do) */
   tp__a32 killed;
   tp__a32 tripped;
@@ -99,15 +99,15 @@ typedef struct tp__subscription {
 
 enum {
   TP__NODE_INLINE = 1,
-  TP__NODE_DETACHED = 2,      /* FireAndRecord or Background */
+  TP__NODE_DETACHED = 2, /* FireAndRecord or Background */
   TP__NODE_BACKGROUND = 4,
-  TP__NODE_DEADLINE = 8,      /* timeout_ns counts from ready, else from the call */
+  TP__NODE_DEADLINE = 8, /* timeout_ns counts from ready, else from the call */
   TP__NODE_REQUIRED = 16,
   TP__NODE_FALLBACK = 32,
   TP__NODE_MATCH = 64,
   TP__NODE_RETRY = 128,
-  TP__NODE_INFRA = 256,       /* TP__ALIAS_INFRA */
-  TP__NODE_PARALLEL = 512     /* with QUICK: may be called by an idle engine worker */
+  TP__NODE_INFRA = 256,   /* TP__ALIAS_INFRA */
+  TP__NODE_PARALLEL = 512 /* with QUICK: may be called by an idle engine worker */
 };
 
 /** One subscription in a plan, in plan order. */
@@ -115,22 +115,22 @@ typedef struct tp__node {
   tp_handler_fn run;
   void *self;
   uint32_t flags;
-  tp_capability kinds;        /* bit 1 << TP_KIND_*: what it may emit here (row, capabilities, detachment) */
+  tp_capability kinds;             /* bit 1 << TP_KIND_*: what it may emit here (row, capabilities, detachment) */
   uint32_t first_edge, edge_count; /* in plan->edges */
   int64_t timeout_ns;
-  int64_t required_tail_ns;   /* longest path of required nodes behind it (inline ones count 10 ms an attempt); nodes
+  int64_t required_tail_ns;      /* longest path of required nodes behind it (inline ones count 10 ms an attempt); nodes
                                  on the way that are not required, or not awaited, count nothing */
-  uint32_t first_dep, dep_count;   /* in plan->deps: what its call may see */
-  tp_capability capabilities; /* the handler's */
-  uint32_t permits;           /* 0: none needed */
-  tp__subscription *sub;      /* held by the snapshot */
-  tp__handler *handler;       /* held by the snapshot */
-  tp_execution execution;     /* resolved, never DEFAULT */
-  tp_failure failure;         /* resolved, never DEFAULT */
+  uint32_t first_dep, dep_count; /* in plan->deps: what its call may see */
+  tp_capability capabilities;    /* the handler's */
+  uint32_t permits;              /* 0: none needed */
+  tp__subscription *sub;         /* held by the snapshot */
+  tp__handler *handler;          /* held by the snapshot */
+  tp_execution execution;        /* resolved, never DEFAULT */
+  tp_failure failure;            /* resolved, never DEFAULT */
   /* The subscription's interned names, at hand. */
   const char *subscription_name, *handler_name, *owner_name;
-  uint32_t level;             /* longest path of edges from a root, from 0: for printing */
-  bool critical;              /* on the critical path: for printing */
+  uint32_t level;                            /* longest path of edges from a root, from 0: for printing */
+  bool critical;                             /* on the critical path: for printing */
   uint8_t subscription_bytes, handler_bytes; /* of the names, cut to what a breadcrumb holds */
 } tp__node;
 
@@ -140,50 +140,50 @@ typedef struct tp__inline_node {
   void *self;
   uint32_t first_edge; /* in plan->edges */
   uint16_t edge_count;
-  bool on_fast_path;   /* inline, awaited, without match, and when it became ready does not matter */
-  bool leaves;         /* the owner's thread: not inline, or detached */
+  bool on_fast_path; /* inline, awaited, without match, and when it became ready does not matter */
+  bool leaves;       /* the owner's thread: not inline, or detached */
   uint32_t run_name;
-  uint32_t flags;        /* of its row, when it is called and has nothing to say */
+  uint32_t flags; /* of its row, when it is called and has nothing to say */
 } tp__inline_node;
 
 /** A phase's subscriptions, compiled. Never changes. */
 typedef struct tp__plan {
   const tp_phase *row;
   uint32_t phase;
-  uint32_t node_count;        /* > 0 */
+  uint32_t node_count; /* > 0 */
   uint32_t edge_count, dep_count, root_count;
   tp__node *nodes;
-  tp__inline_node *inline_nodes;     /* of each node */
+  tp__inline_node *inline_nodes; /* of each node */
   /** Successors by rising target: target << 1 | 1 when the target requires this one's success. Each pair once. A chain
    *  has an edge from each node to the next, so that the engine knows one way to go on. Edges out of a detached node
    *  (in a chain, or by its own `before`) wait for its start only: it counts as settled when started. */
   uint32_t *edges;
-  uint32_t *deps;             /* node indexes of direct after/requires targets, by rising index */
-  uint16_t *indegree;         /* per node: edges into it */
+  uint32_t *deps;     /* node indexes of direct after/requires targets, by rising index */
+  uint16_t *indegree; /* per node: edges into it */
   /** What an entry starts from, copied in one piece: a bit for each node, set where it is an inline root; a uint16_t
    *  for each, its indegree; room for as many, a stack of the roots that leave the owner's thread; a zero byte for
    *  each. Padded to 8 bytes. */
   void *start;
-  uint8_t *no_marks;          /* the zero bytes in it, as marks that nobody writes */
+  uint8_t *no_marks; /* the zero bytes in it, as marks that nobody writes */
   uint32_t start_bytes;
   uint32_t ready_count, leaving_count; /* of these */
-  uint32_t *roots;            /* nodes without incoming edge, rising */
-  int64_t worst_ns;           /* longest path of limits, attempts and back-off included; detached nodes count nothing */
-  int64_t required_ns;        /* the same, where only required nodes count */
-  int64_t host_budget_ns;     /* what the host set; 0: nothing */
-  int64_t default_limit_ns;   /* of handlers that name none: the host's, else the row's */
-  bool limit_set;             /* by the host */
-  int64_t budget_ns;          /* of an entry: the host's, else worst_ns capped at 30 s but not below required_ns; the
+  uint32_t *roots;                     /* nodes without incoming edge, rising */
+  int64_t worst_ns;         /* longest path of limits, attempts and back-off included; detached nodes count nothing */
+  int64_t required_ns;      /* the same, where only required nodes count */
+  int64_t host_budget_ns;   /* what the host set; 0: nothing */
+  int64_t default_limit_ns; /* of handlers that name none: the host's, else the row's */
+  bool limit_set;           /* by the host */
+  int64_t budget_ns;        /* of an entry: the host's, else worst_ns capped at 30 s but not below required_ns; the
                                  default limit when nothing is awaited; at most a quarter of TP__NEVER */
   uint32_t levels;
   uint32_t detached_count;
-  bool all_inline;            /* every awaited node is inline */
-  bool on_fast_path;          /* every node is on the fast path */
-  bool has_parallel;          /* two nodes or more are of placement parallel */
-  int64_t required_tail_ns_max;        /* of all nodes */
-  int64_t timeout_ns_min;       /* of the nodes that have a limit; TP__NEVER: none has */
+  bool all_inline;                /* every awaited node is inline */
+  bool on_fast_path;              /* every node is on the fast path */
+  bool has_parallel;              /* two nodes or more are of placement parallel */
+  int64_t required_tail_ns_max;   /* of all nodes */
+  int64_t timeout_ns_min;         /* of the nodes that have a limit; TP__NEVER: none has */
   const tp__run_names *run_names; /* the registry's */
-  uint64_t hash;              /* of everything that decides behaviour but pointers */
+  uint64_t hash;                  /* of everything that decides behaviour but pointers */
 } tp__plan;
 
 /** Words of a bit for each node. */
@@ -227,9 +227,9 @@ void tp__pins_renew(tp__pins *pins, tp__snapshot *newest);
  *  @return TP_OK; TP_ERR_NO_MEMORY; for a host row TP_ERR_BAD_ID, TP_ERR_DUPLICATE_ID, TP_ERR_USAGE, TP_ERR_VERSION;
  *          TP_ERR_TOO_LARGE for more than 64 of them. */
 tp_status tp__registry_new(const tp_allocator *allocator, const tp_phase *rows, size_t row_count,
-    const tp__alias *aliases,
-                           size_t alias_count, const tp_phase *const *host_rows, size_t host_row_count,
-                           const tp__contribution_ops *ops, tp__registry **ret_registry, tp_fault *fault);
+                           const tp__alias *aliases, size_t alias_count, const tp_phase *const *host_rows,
+                           size_t host_row_count, const tp__contribution_ops *ops, tp__registry **ret_registry,
+                           tp_fault *fault);
 /** What a thread that runs a destructor is inside of: the runtime. Before the first edit. */
 void tp__registry_belongs_to(tp__registry *registry, const void *runtime);
 /** Every snapshot must be unpinned. Handlers are destroyed. Accepts NULL. */
@@ -255,9 +255,9 @@ tp_status tp__registry_switch(tp__registry *registry, const char *subscription, 
 uint32_t tp__registry_phase_find(const tp__registry *registry, const char *name);
 const tp_phase *tp__registry_phase(const tp__registry *registry, uint32_t phase);
 typedef enum tp__fields_use {
-  TP__FIELDS_RUN,     /* for tp_phase_run() */
-  TP__FIELDS_SHAPE,   /* the same for a phase without subscriptions: contents are not looked at */
-  TP__FIELDS_REPLACE  /* for tp_call_replace() */
+  TP__FIELDS_RUN,    /* for tp_phase_run() */
+  TP__FIELDS_SHAPE,  /* the same for a phase without subscriptions: contents are not looked at */
+  TP__FIELDS_REPLACE /* for tp_call_replace() */
 } tp__fields_use;
 /** fields.c: checks fields that are given to a phase: each known, of its kind, carried (or replaceable), once, and its
  *  content as its kind says. A few instructions for a field, and what its content takes.
@@ -266,11 +266,13 @@ typedef enum tp__fields_use {
 tp_status tp__fields_check(const tp__registry *registry, uint32_t phase, tp__fields_use use, const tp_field *fields,
                            size_t count, tp_fault *fault);
 /** The name of a field, or "field_300" for one without a name. */
-typedef struct tp__field_label_buffer { char text[24]; } tp__field_label_buffer;
+typedef struct tp__field_label_buffer {
+  char text[24];
+} tp__field_label_buffer;
 const char *tp__field_label(const tp__contribution_ops *ops, uint32_t field, tp__field_label_buffer *buffer);
 /** Aliases of a phase for printing: calls each. */
-void tp__registry_aliases(const tp__registry *registry, uint32_t phase, void (*each)(void *ctx,
-    const tp__alias *alias), void *ctx);
+void tp__registry_aliases(const tp__registry *registry, uint32_t phase, void (*each)(void *ctx, const tp__alias *alias),
+                          void *ctx);
 size_t tp__registry_audit(tp__registry *registry, tp_visibility visibility_min, tp_audit_fn each, void *ctx);
 /** Called after each successful commit without lock (job workers look whether they can run more). Set before the first
  *  commit. */
@@ -292,8 +294,7 @@ void tp__registry_on_publish(tp__registry *registry, void (*renew)(void *ctx, tp
  *  Background subscriptions are preferred, then the first in plan order.
  *  @return the pinned snapshot and node, or NULL. */
 tp__snapshot *tp__registry_find_handler(tp__registry *registry, tp_text handler_id, uint32_t contract_version,
-    uint32_t phase,
-                                        const tp__node **ret_node, const tp__plan **ret_plan);
+                                        uint32_t phase, const tp__node **ret_node, const tp__plan **ret_plan);
 
 /** The pause after an attempt (from 1) of a retried subscription: exponential doubles, at most 60 s. */
 int64_t tp__retry_pause_ns(const tp_subscription *desc, uint32_t attempt);
@@ -316,12 +317,14 @@ tp_status tp__phases_print(tp__registry *registry, tp_plan_format format, tp_pri
  *  @return TP_OK, TP_ERR_CYCLE, TP_ERR_NO_MEMORY. */
 typedef struct tp__sort_node {
   int64_t priority;
-  const char *tie_id;   /* compared bytewise when not NULL in both */
-  uint64_t tie_number;  /* else this */
+  const char *tie_id;  /* compared bytewise when not NULL in both */
+  uint64_t tie_number; /* else this */
 } tp__sort_node;
-typedef struct tp__sort_edge { uint32_t from, to; } tp__sort_edge;
+typedef struct tp__sort_edge {
+  uint32_t from, to;
+} tp__sort_edge;
 tp_status tp__sort(const tp_allocator *allocator, const tp__sort_node *nodes, uint32_t node_count,
-    const tp__sort_edge *edges,
-                   uint32_t edge_count, uint32_t *ret_order, uint32_t *ret_cycle, uint32_t *ret_cycle_count);
+                   const tp__sort_edge *edges, uint32_t edge_count, uint32_t *ret_order, uint32_t *ret_cycle,
+                   uint32_t *ret_cycle_count);
 
 #endif

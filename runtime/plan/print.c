@@ -28,10 +28,8 @@ void tp__print_quoted(const tp__printer *printer, const char *string) {
     if (plain > 0) printer->print(printer->ctx, at, plain);
     at += plain;
     if (!*at) break;
-    if (*at == '"' || *at == '\\')
-      tp__print_format(printer, "\\%c", *at);
-    else
-      tp__print_format(printer, "\\u%04x", (unsigned)(unsigned char)*at);
+    if (*at == '"' || *at == '\\') tp__print_format(printer, "\\%c", *at);
+    else tp__print_format(printer, "\\u%04x", (unsigned)(unsigned char)*at);
     at++;
   }
   tp__print_text(printer, "\"");
@@ -39,12 +37,9 @@ void tp__print_quoted(const tp__printer *printer, const char *string) {
 
 const char *tp__duration(int64_t ns, char *buffer) {
   int64_t ms = ns / TP__NS_PER_MS;
-  if (ns == TP__NEVER)
-    snprintf(buffer, TP__DURATION_SIZE, "for ever");
-  else if (ms >= 1000 && ms % 1000 == 0)
-    snprintf(buffer, TP__DURATION_SIZE, "%lld s", (long long)(ms / 1000));
-  else
-    snprintf(buffer, TP__DURATION_SIZE, "%lld ms", (long long)ms);
+  if (ns == TP__NEVER) snprintf(buffer, TP__DURATION_SIZE, "for ever");
+  else if (ms >= 1000 && ms % 1000 == 0) snprintf(buffer, TP__DURATION_SIZE, "%lld s", (long long)(ms / 1000));
+  else snprintf(buffer, TP__DURATION_SIZE, "%lld ms", (long long)ms);
   return buffer;
 }
 
@@ -186,10 +181,8 @@ void tp__print_close(tp__json_printer *json, const char *bracket) {
 
 void tp__print_string(tp__json_printer *json, const char *key, const char *value) {
   json_begin(json, key);
-  if (value)
-    tp__print_quoted(json->printer, value);
-  else
-    tp__print_text(json->printer, "null");
+  if (value) tp__print_quoted(json->printer, value);
+  else tp__print_text(json->printer, "null");
 }
 
 void tp__print_number(tp__json_printer *json, const char *key, int64_t value) {

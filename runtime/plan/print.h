@@ -41,7 +41,7 @@ typedef struct tp__phase_view {
   tp__snapshot *snapshot;
   const tp_phase *row;
   uint32_t phase;
-  const tp__plan *plan;      /* NULL: nothing is enabled */
+  const tp__plan *plan; /* NULL: nothing is enabled */
   const tp__members *members;
   uint32_t enabled, disabled; /* how many */
 } tp__phase_view;

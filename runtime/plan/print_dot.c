@@ -37,10 +37,8 @@ static void print_box(const tp__phase_view *view, uint32_t row, const tp__node *
                    tp__duration(node->timeout_ns, limit), tp_failure_name(node->failure), *alias ? " as " : "", alias,
                    *state ? " " : "", state);
   tp__print_text(printer, row < view->enabled ? style_of(node) : ",style=dotted");
-  if (*state)
-    tp__print_text(printer, ",color=gray,fontcolor=gray");
-  else if (node->critical)
-    tp__print_text(printer, ",color=red");
+  if (*state) tp__print_text(printer, ",color=gray,fontcolor=gray");
+  else if (node->critical) tp__print_text(printer, ",color=red");
   tp__print_text(printer, "];\n");
 }
 

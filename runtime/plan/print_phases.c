@@ -10,8 +10,8 @@ typedef struct phase_list {
   const tp__set *set;
   uint32_t count;
   uint32_t ids[TP_PHASE_LIMIT];
-  const tp__members *const *members_of_phase;       /* by phase id; NULL: nothing was ever registered there */
-  uint32_t subscriptions[TP_PHASE_LIMIT]; /* by phase id, disabled ones too */
+  const tp__members *const *members_of_phase; /* by phase id; NULL: nothing was ever registered there */
+  uint32_t subscriptions[TP_PHASE_LIMIT];     /* by phase id, disabled ones too */
   uint32_t disabled[TP_PHASE_LIMIT], killed[TP_PHASE_LIMIT];
 } phase_list;
 
@@ -64,8 +64,7 @@ static const char *kinds_text(const tp__registry *registry, const tp_phase *row,
   snprintf(buffer, size, "-");
   for (uint32_t kind = 1; kind < TP_KIND_COUNT && used < size; kind++) {
     if (!(row->kinds & 1u << kind)) continue;
-    used += (size_t)snprintf(buffer + used, size - used, "%s%s", used > 0 ? ", " : "",
-                             kind_name(registry, kind));
+    used += (size_t)snprintf(buffer + used, size - used, "%s%s", used > 0 ? ", " : "", kind_name(registry, kind));
   }
   return buffer;
 }
@@ -277,10 +276,8 @@ tp_status tp__phases_print(tp__registry *registry, tp_plan_format format, tp_pri
   phase_list list;
   tp__snapshot *snapshot = tp__registry_pin(registry);
   list_phases(snapshot, &list);
-  if (format == TP_PLAN_TABLE)
-    print_for_people(&list, &printer);
-  else
-    print_for_programs(&list, &printer);
+  if (format == TP_PLAN_TABLE) print_for_people(&list, &printer);
+  else print_for_programs(&list, &printer);
   tp__snapshot_unpin(snapshot);
   return TP_OK;
 }

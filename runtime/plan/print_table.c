@@ -180,8 +180,7 @@ void tp__print_table(tp__snapshot *snapshot, uint32_t phase, const tp__printer *
     tp__print_text(printer, tp__registry_phase(snapshot->registry, phase)->name);
     tp__print_text(printer, "  ");
   }
-  if (!some)
-    tp__print_text(printer, "no subscriptions\n");
+  if (!some) tp__print_text(printer, "no subscriptions\n");
   else
     tp__print_format(printer, "snapshot %llu, hash %016llx\n", (unsigned long long)snapshot->version,
                      (unsigned long long)snapshot->hash);

@@ -127,7 +127,7 @@ typedef struct tp__members {
   tp__set_item *items;           /* by rising registration number */
   size_t item_count;
   bool compiled;
-  tp__plan *plan;                /* NULL when all are disabled */
+  tp__plan *plan; /* NULL when all are disabled */
   const tp__absent *absent;
 } tp__members;
 
@@ -147,11 +147,11 @@ void tp__members_close_gaps(tp__members *members);
 
 typedef struct tp__set {
   const tp_allocator *allocator;
-  tp__map handlers;      /* tp__handler, held */
-  tp__map subscriptions; /* tp__subscription, held */
+  tp__map handlers;                              /* tp__handler, held */
+  tp__map subscriptions;                         /* tp__subscription, held */
   tp__members *members_of_phase[TP_PHASE_LIMIT]; /* NULL: nothing was ever registered there */
-  uint32_t budgets_ms[TP_PHASE_LIMIT]; /* what the host set; 0: nothing */
-  uint32_t limits_ms[TP_PHASE_LIMIT];  /* likewise: in place of the row's */
+  uint32_t budgets_ms[TP_PHASE_LIMIT];           /* what the host set; 0: nothing */
+  uint32_t limits_ms[TP_PHASE_LIMIT];            /* likewise: in place of the row's */
   uint64_t next_registration;
 } tp__set;
 
@@ -227,8 +227,12 @@ void tp__audit_copy(char *target, size_t target_size, tp_text text);
 /* ---- fields.c ---- */
 
 /** A bit for each payload field. */
-typedef struct tp__field_set { uint64_t words[TP_FIELD_LIMIT / 64]; } tp__field_set;
-typedef struct tp__phase_fields { tp__field_set carried, replaceable; } tp__phase_fields;
+typedef struct tp__field_set {
+  uint64_t words[TP_FIELD_LIMIT / 64];
+} tp__field_set;
+typedef struct tp__phase_fields {
+  tp__field_set carried, replaceable;
+} tp__phase_fields;
 
 /** Puts the fields of a row, which are below TP_FIELD_LIMIT, into empty sets. */
 void tp__phase_fields_fill(tp__phase_fields *fields, const tp_phase *row);
@@ -289,13 +293,13 @@ typedef enum tp__requested {
 
 /** What is to happen to one id. Changes stand in the order of additions. */
 typedef struct tp__change {
-  const char *id;        /* in the edit's arena */
-  bool removed;          /* the registered one goes */
-  tp__requested requested;         /* for the added one, else for the registered one */
-  uint64_t requested_at;    /* of the edit's calls, from 1 */
-  uint64_t added_at;     /* of sub; 0: none was added */
-  tp__handler *handler;  /* added; the edit's reference */
-  tp__subscription *sub; /* added; the edit's reference */
+  const char *id;          /* in the edit's arena */
+  bool removed;            /* the registered one goes */
+  tp__requested requested; /* for the added one, else for the registered one */
+  uint64_t requested_at;   /* of the edit's calls, from 1 */
+  uint64_t added_at;       /* of sub; 0: none was added */
+  tp__handler *handler;    /* added; the edit's reference */
+  tp__subscription *sub;   /* added; the edit's reference */
 } tp__change;
 typedef struct tp__changes {
   tp__change *items;
@@ -352,7 +356,7 @@ enum { TP__EDGE_REQUIRES = 1, TP__EDGE_DEP = 2 /* the later one named the earlie
 typedef struct tp__draft {
   uint32_t phase;
   const tp_phase *row;
-  tp__members *members;   /* its plan and what lasts as long go into its arena */
+  tp__members *members; /* its plan and what lasts as long go into its arena */
   uint32_t *places;     /* per item of the members: its index in nodes; TP__NO_PLACE when disabled */
   uint32_t *finder;     /* from a subscription to its item (edges.c) */
   uint32_t finder_bits;

@@ -149,8 +149,7 @@ static bool copy_desc(tp__subscription *sub, const tp_subscription *from, const 
          tp__arena_string(arena, owner->name, &sub->owner) &&
          copy_edges(arena, from->after, from->after_count, &desc->after) &&
          copy_edges(arena, from->before, from->before_count, &desc->before) &&
-         copy_edges(arena, from->needs, from->needs_count, &desc->needs) &&
-         copy_match(sub);
+         copy_edges(arena, from->needs, from->needs_count, &desc->needs) && copy_match(sub);
 }
 
 static tp_status copy_fallback(const tp__registry *registry, tp__subscription *sub, const tp_subscription *from,
@@ -160,10 +159,8 @@ static tp_status copy_fallback(const tp__registry *registry, tp__subscription *s
   tp_contribution *copies = tp__arena_alloc(&sub->arena, from->fallback_count * sizeof *copies);
   const tp_contribution **list = tp__arena_alloc(&sub->arena, from->fallback_count * sizeof *list);
   if (!copies || !list) return TP_ERR_NO_MEMORY;
-  tp__closure_home home = {.allocator = sub->allocator,
-                           .inside_of = sub->inside_of,
-                           .inbox_owner = registry,
-                           .closures = &sub->closures};
+  tp__closure_home home = {
+      .allocator = sub->allocator, .inside_of = sub->inside_of, .inbox_owner = registry, .closures = &sub->closures};
   for (size_t i = 0; i < from->fallback_count; i++) {
     if (!from->fallback[i]) return REFUSE(from, TP_ERR_USAGE, "fallback[%zu] is NULL", i);
     tp_status status = registry->ops->copy(&sub->arena, sub->desc.phase, &home, from->fallback[i], &copies[i]);

@@ -34,8 +34,7 @@ static tp_execution execution_of(const tp_subscription *desc) {
 }
 
 static bool takes_hook_defaults(const tp__subscription *sub, tp_execution execution) {
-  return sub->trust == TP_TRUST_DECLARED &&
-         (execution == TP_EXECUTION_BLOCKING || execution == TP_EXECUTION_DEADLINE);
+  return sub->trust == TP_TRUST_DECLARED && (execution == TP_EXECUTION_BLOCKING || execution == TP_EXECUTION_DEADLINE);
 }
 
 static tp_failure failure_of(const tp__registry *registry, const tp__subscription *sub, const tp_phase *row,
@@ -48,7 +47,7 @@ static tp_failure failure_of(const tp__registry *registry, const tp__subscriptio
 }
 
 static int64_t timeout_ns_of(const tp__registry *registry, const tp__set *set, const tp__subscription *sub,
-                           const tp_phase *row, tp_execution execution) {
+                             const tp_phase *row, tp_execution execution) {
   uint32_t limit_ms = sub->desc.limit_ms;
   if (limit_ms == 0 && takes_hook_defaults(sub, execution)) limit_ms = registry->hook_limit_ms;
   if (limit_ms == 0 && execution == TP_EXECUTION_FIRE_AND_RECORD) limit_ms = TP__LIMIT_FIRE_AND_RECORD_MS;

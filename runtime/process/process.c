@@ -22,10 +22,10 @@ enum {
   GRACE_MS_MAX = 10000,
   OUTPUT_MAX = 1 << 20,
   OUTPUT_LIMIT = 1 << 30,
-  UNKILLABLE_MS = 20,  /* after SIGKILL a child that is still there is reported */
-  HOLDERS_MS = 10,     /* so long the rest of a dead group may take to close the pipes, then they are looked for */
+  UNKILLABLE_MS = 20, /* after SIGKILL a child that is still there is reported */
+  HOLDERS_MS = 10,    /* so long the rest of a dead group may take to close the pipes, then they are looked for */
   HOLDERS_ROUNDS = 3,
-  ABANDON_MS = 2000,   /* so long a loop that is being freed waits for a child that does not die */
+  ABANDON_MS = 2000, /* so long a loop that is being freed waits for a child that does not die */
   POLL_MS = 5,
   READ_SIZE = 64 << 10,
   BUFFER_FIRST = 1024,
@@ -48,7 +48,7 @@ struct buffer {
 };
 
 struct child {
-  tp__link link; /* under mutex */
+  tp__link link;     /* under mutex */
   bool is_cancelled; /* under mutex */
   /* under mutex; of a resident child, whose input_fd.fd is under mutex, too */
   struct buffer queue; /* waits to be written */
@@ -69,15 +69,15 @@ struct child {
   struct buffer output, errors;
   tp_process_end end; /* 0: undecided */
   int32_t exit_code, signal;
-  int64_t ended_ns;         /* when the end was decided */
-  int64_t kill_ns;          /* when SIGKILL is due; TP__NEVER: was sent, or no end was decided */
-  int64_t report_ns;        /* when it is reported though it has not died; TP__NEVER: no SIGKILL was sent */
-  int64_t holders_ns;       /* when those who hold the pipes are looked for */
+  int64_t ended_ns;   /* when the end was decided */
+  int64_t kill_ns;    /* when SIGKILL is due; TP__NEVER: was sent, or no end was decided */
+  int64_t report_ns;  /* when it is reported though it has not died; TP__NEVER: no SIGKILL was sent */
+  int64_t holders_ns; /* when those who hold the pipes are looked for */
   uint32_t holders_rounds, escaped;
-  bool has_exited;          /* the pidfd said so */
-  bool is_watched;          /* epoll was asked to */
-  bool is_input_watched;    /* of a resident child: while something waits to be written */
-  bool is_polled;           /* epoll could not */
+  bool has_exited;       /* the pidfd said so */
+  bool is_watched;       /* epoll was asked to */
+  bool is_input_watched; /* of a resident child: while something waits to be written */
+  bool is_polled;        /* epoll could not */
   bool is_reaped, is_reported;
 };
 
@@ -91,11 +91,11 @@ struct tp_process_loop {
   tp__mutex mutex;
   /* under mutex */
   tp__link incoming, children;
-  size_t count;           /* started, not reported */
+  size_t count; /* started, not reported */
   uint64_t last_id;
-  tp__thread *thread;     /* NULL: no child yet */
+  tp__thread *thread; /* NULL: no child yet */
   bool is_stopping;
-  bool frees_itself;      /* the thread does */
+  bool frees_itself; /* the thread does */
   /* under mutex; written by the thread before its first callback */
   uint32_t thread_number;
   /* the thread only */
@@ -198,8 +198,8 @@ static void write_input(tp_process_loop *loop, struct child *child) {
   }
   while (child->input_fd.fd >= 0) {
     if (child->input_written == child->input_size) break;
-    ssize_t size = write(child->input_fd.fd, child->input + child->input_written,
-                         child->input_size - child->input_written);
+    ssize_t size =
+        write(child->input_fd.fd, child->input + child->input_written, child->input_size - child->input_written);
     if (size < 0 && errno == EINTR) continue;
     if (size < 0 && errno == EAGAIN) return;
     if (size < 0) break;
@@ -369,8 +369,8 @@ static bool take_incoming(tp_process_loop *loop) {
 static void watch_child(tp_process_loop *loop, struct child *child) {
   child->is_watched = true;
   bool is_complete = (child->on_output || source_watch(loop, &child->input_fd, EPOLLOUT)) &&
-                     source_watch(loop, &child->output_fd, EPOLLIN) &&
-                     source_watch(loop, &child->errors_fd, EPOLLIN) && source_watch(loop, &child->pidfd, EPOLLIN);
+                     source_watch(loop, &child->output_fd, EPOLLIN) && source_watch(loop, &child->errors_fd, EPOLLIN) &&
+                     source_watch(loop, &child->pidfd, EPOLLIN);
   if (is_complete) {
     write_input(loop, child);
     return;
@@ -453,11 +453,20 @@ static void handle_event(tp_process_loop *loop, const struct epoll_event *event)
   if (!source) return; /* the wake-up: take_incoming() */
   struct child *child = source->child;
   switch (source->kind) {
-  case SOURCE_PIDFD: child->has_exited = true; break;
-  case SOURCE_INPUT: write_input(loop, child); break;
-  case SOURCE_OUTPUT: (void)read_output(loop, child, source, &child->output); break;
-  case SOURCE_ERRORS: (void)read_output(loop, child, source, &child->errors); break;
-  case SOURCE_WAKE: break;
+    case SOURCE_PIDFD:
+      child->has_exited = true;
+      break;
+    case SOURCE_INPUT:
+      write_input(loop, child);
+      break;
+    case SOURCE_OUTPUT:
+      (void)read_output(loop, child, source, &child->output);
+      break;
+    case SOURCE_ERRORS:
+      (void)read_output(loop, child, source, &child->errors);
+      break;
+    case SOURCE_WAKE:
+      break;
   }
 }
 
@@ -585,13 +594,20 @@ size_t tp_process_loop_count(tp_process_loop *loop) {
 
 const char *tp_process_end_name(tp_process_end end) {
   switch (end) {
-  case TP_PROCESS_EXITED: return "exited";
-  case TP_PROCESS_KILLED: return "killed";
-  case TP_PROCESS_TIMED_OUT: return "timed_out";
-  case TP_PROCESS_OUTPUT_LIMIT: return "output_limit";
-  case TP_PROCESS_CANCELLED: return "cancelled";
-  case TP_PROCESS_LOST: return "lost";
-  case TP_PROCESS_END_FORCE_32: break;
+    case TP_PROCESS_EXITED:
+      return "exited";
+    case TP_PROCESS_KILLED:
+      return "killed";
+    case TP_PROCESS_TIMED_OUT:
+      return "timed_out";
+    case TP_PROCESS_OUTPUT_LIMIT:
+      return "output_limit";
+    case TP_PROCESS_CANCELLED:
+      return "cancelled";
+    case TP_PROCESS_LOST:
+      return "lost";
+    case TP_PROCESS_END_FORCE_32:
+      break;
   }
   return "unknown";
 }

@@ -148,7 +148,7 @@ tp_reason tp__attempt_start(tp__attempt *attempt, int64_t deadline_ns, int64_t t
 tp_reason tp__attempt_offer(tp__attempt *attempt, tp_inbox *inbox, int64_t deadline_ns) {
   bool counted = count_token(attempt->sched);
   if (counted) {
-    hold(attempt); /* the token's */
+    hold(attempt);                                                /* the token's */
     tp__a32_store_release(&attempt->flags, TP__ATTEMPT_DEFERRED); /* pairs with tp__slots_each_deferred() */
     attempt->inbox_item.work.token = attempt->token;
     tp__attempt_await(attempt, deadline_ns);
@@ -173,7 +173,7 @@ tp_reason tp__attempt_offer_permitted(tp__attempt *attempt, int64_t deadline_ns,
   tp_reason refused = TP_REASON_NO_WORKER;
   bool counted = count_token(attempt->sched);
   if (counted) {
-    hold(attempt); /* the token's */
+    hold(attempt);                                                /* the token's */
     tp__a32_store_release(&attempt->flags, TP__ATTEMPT_DEFERRED); /* pairs with tp__slots_each_deferred() */
     attempt->inbox_item.work.token = attempt->token;
     attempt->deadline_ns = deadline_ns;
@@ -475,8 +475,8 @@ static void count_holder(void *ctx, const tp__attempt *attempt) {
   holders *all = ctx;
   const char *name = attempt->pool_item.name ? attempt->pool_item.name : "";
   uint32_t i = 0;
-  while (i < all->count && (all->items[i].what != attempt->class->what ||
-                            strncmp(all->items[i].name, name, NAME_BYTES - 1) != 0))
+  while (i < all->count &&
+         (all->items[i].what != attempt->class->what || strncmp(all->items[i].name, name, NAME_BYTES - 1) != 0))
     i++;
   if (i == HOLDERS_MAX) return;
   if (i == all->count) {
@@ -546,8 +546,7 @@ tp_status tp_inbox_next(tp_inbox *inbox, const tp_work **ret_work) {
     if (tp__slot_is_open(attempt->token)) break;
     end_untaken(attempt); /* given up a moment ago, and the owner found it gone */
   }
-  if (item && !tp__inbox_event_of(item))
-    tp__a64_store_release(&of_item(item)->started_ns, (uint64_t)tp__now_ns());
+  if (item && !tp__inbox_event_of(item)) tp__a64_store_release(&of_item(item)->started_ns, (uint64_t)tp__now_ns());
   *ret_work = item ? &item->work : NULL;
   return TP_OK;
 }

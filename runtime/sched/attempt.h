@@ -30,8 +30,8 @@ typedef struct tp__answer {
   tp_answer kind; /* whatever the function returned: the receiver judges it */
   uint32_t code;
   bool retryable;
-  uint32_t why; /* tp_reason of FAILED; 0: ERROR */
-  const char *reason; /* borrowed from the attempt, or from the entry of an inline call */
+  uint32_t why;                                /* tp_reason of FAILED; 0: ERROR */
+  const char *reason;                          /* borrowed from the attempt, or from the entry of an inline call */
   const tp_contribution *const *contributions; /* what a token's holder brings; borrowed till accept returns */
   size_t contribution_count;
   const tp_field *replacements; /* likewise */
@@ -81,8 +81,8 @@ struct tp__attempt {
   tp_token token;
   /* owner only */
   tp__timer_entry timer;
-  int64_t deadline_ns;  /* the deadline whatever happens */
-  int64_t timeout_ns; /* from the call of the function, or from when it came into pool_item.inbox; 0: none */
+  int64_t deadline_ns; /* the deadline whatever happens */
+  int64_t timeout_ns;  /* from the call of the function, or from when it came into pool_item.inbox; 0: none */
   bool ends_with_turn; /* set before the start: nothing of the host's waits for the end of its token, which need not be
                           completed once the attempt was given up and its function has returned */
   /* of one of these, or of both where an inbox is reached by a permit */
@@ -154,8 +154,7 @@ bool tp__attempt_revoke(tp__attempt *attempt);
 
 /** Any thread: answers as tp_token_complete() does, with more for the class's accept. Its kind is DONE to FAILED.
  *  @param class  which the token must be of, else TP_ERR_USAGE, and the token stays open. */
-tp_status tp__token_answer(tp_token token, const tp__attempt_class *class, const tp__answer *answer,
-                           const void *extra);
+tp_status tp__token_answer(tp_token token, const tp__attempt_class *class, const tp__answer *answer, const void *extra);
 /** Any thread: the attempt of an open token of this class, held with its sched until tp__token_release(); NULL: stale
  *  or of another class. */
 tp__attempt *tp__token_hold(tp_token token, const tp__attempt_class *class);

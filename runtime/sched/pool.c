@@ -9,14 +9,14 @@ enum { IDLE_MS = 10000, LEAKS_NAMED_MAX = 256 };
 typedef struct tp__pool_thread {
   tp__pool *pool;
   tp__thread *thread;
-  uint16_t number; /* from 1; never changes */
+  uint16_t number;   /* from 1; never changes */
   tp__parker parker; /* one token for each time it was taken from the idle ones */
   /* atomic: from who offers to the thread; whoever takes it out, the thread or an abandon, has it */
   tp__aptr offer;
   /* under the pool's lock */
   tp__link link;
   bool is_idle;
-  bool is_woken; /* idle, with a token that an offer which was taken over has left: it is on its way */
+  bool is_woken;                /* idle, with a token that an offer which was taken over has left: it is on its way */
   struct tp__pool_thread *next; /* of the idle */
   struct tp__pool_thread *next_woken; /* from who took it from the idle, until that one has woken it */
 } tp__pool_thread;
@@ -699,8 +699,9 @@ size_t tp__pool_leaks(tp__pool *pool, bool (*each)(void *ctx, const tp_leak *lea
     const tp__pool_item *item = TP__CONTAINER(link, tp__pool_item, running_link);
     if (!item->abandoned) continue;
     int64_t running_ms = (now_ns - item->running_since_ns) / TP__NS_PER_MS;
-    if (count < LEAKS_NAMED_MAX) leaks[count] = (tp_leak){
-        .struct_size = sizeof(tp_leak), .subscription = item->name, .phase = item->phase, .running_ms = running_ms};
+    if (count < LEAKS_NAMED_MAX)
+      leaks[count] = (tp_leak){
+          .struct_size = sizeof(tp_leak), .subscription = item->name, .phase = item->phase, .running_ms = running_ms};
     count++;
   }
   tp__mutex_unlock(&pool->mutex);

@@ -50,7 +50,7 @@ typedef enum tp__pool_place {
   TP__POOL_QUEUED = 2,
   TP__POOL_RUNNING = 3,
   TP__POOL_IN_INBOX = 4, /* or taken from it: with a permit, until its token is completed */
-  TP__POOL_PAUSED = 5   /* running, and it waits: without a permit and a place in its lane */
+  TP__POOL_PAUSED = 5    /* running, and it waits: without a permit and a place in its lane */
 } tp__pool_place;
 
 /** The pool's part of an attempt. */
@@ -60,15 +60,15 @@ typedef struct tp__pool_item {
   tp__permits *permits; /* NULL: needs none */
   uint32_t permits_max;
   uint32_t queue_max; /* it is shed where so many wait for a thread already; 0: never */
-  tp_inbox *inbox; /* not NULL: it goes there when there is a permit, and never to a thread. Kept by the owner */
-  const char *name; /* for people: what runs */
+  tp_inbox *inbox;    /* not NULL: it goes there when there is a permit, and never to a thread. Kept by the owner */
+  const char *name;   /* for people: what runs */
   uint32_t phase;
   /* under the pool's lock */
   tp__pool_place place;
   bool abandoned;
   tp__link link;         /* in the permits' line, a lane's, pool->offered or pool->unput */
   tp__link running_link; /* in pool->running */
-  uint16_t ran_on; /* the number of the thread that runs it: written before its function is called; 0: not yet */
+  uint16_t ran_on;       /* the number of the thread that runs it: written before its function is called; 0: not yet */
   struct tp__pool_thread *thread; /* that it was offered to; NULL: who runs it took it under the lock */
   union {
     int64_t running_since_ns;
@@ -81,13 +81,13 @@ typedef struct tp__pool {
   const struct tp__sched_options *options;
   uint32_t threads_max, lane_max[TP__LANES];
   tp__mutex mutex;
-  tp__cond ended_one; /* for the stop */
+  tp__cond ended_one;  /* for the stop */
   tp__cond may_resume; /* for functions that were paused: a permit or a place in a lane may be free */
   /* under mutex */
   tp__link lanes[TP__LANES];
   uint32_t lane_running[TP__LANES]; /* without the abandoned and the paused */
-  tp__a32 queued_count; /* in all lanes; read without the lock (relaxed) by tp__pool_queued_count() alone */
-  uint32_t line_count;  /* in the lines of all permits */
+  tp__a32 queued_count;             /* in all lanes; read without the lock (relaxed) by tp__pool_queued_count() alone */
+  uint32_t line_count;              /* in the lines of all permits */
   tp__link running;
   tp__link threads; /* tp__pool_thread, live */
   tp__link ended;   /* to be joined */
@@ -95,14 +95,14 @@ typedef struct tp__pool {
   tp__link unput;   /* items that got a permit, and whose inbox took no more: to be refused without the lock */
   struct tp__pool_thread *idle; /* parked; the last one that went idle first */
   uint32_t thread_count, idle_count;
-  uint32_t started_count; /* threads, ever */
+  uint32_t started_count;   /* threads, ever */
   uint32_t abandoned_count; /* without the paused */
-  uint32_t running_count; /* in all lanes */
-  uint32_t paused_count;  /* with those that were abandoned: */
+  uint32_t running_count;   /* in all lanes */
+  uint32_t paused_count;    /* with those that were abandoned: */
   uint32_t paused_abandoned_count;
   uint32_t lane_returning[TP__LANES], returning_count; /* of these, who wait for a place: they come before the queued */
-  uint32_t abandoned_max; /* of them so many have another thread in their place */
-  bool is_exhausted;      /* on_exhausted was called */
+  uint32_t abandoned_max;                              /* of them so many have another thread in their place */
+  bool is_exhausted;                                   /* on_exhausted was called */
   bool stop;
   void (*last_out)(void *ctx); /* set when the owner is gone */
   void *last_out_ctx;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/sched/sched.h"
 
-
 tp_status tp__sched_init(tp__sched *sched, const tp__sched_options *options) {
   memset(sched, 0, sizeof *sched);
   sched->options = *options;

@@ -140,7 +140,7 @@ void tp__strand_give_back(tp__strand *strand);
 #ifdef TP_SIM
 /** What the simulator checks: that one thread at a time does an owner's work, and that no owner leaves work behind. */
 typedef struct tp__strand_watch {
-  void (*broken)(const char *how); /* NULL: it does not look */
+  void (*broken)(const char *how);          /* NULL: it does not look */
   bool (*is_ready)(const tp__strand *turn); /* something of the turn is ready, or can never become so */
 } tp__strand_watch;
 extern tp__strand_watch tp__strand_watched;

@@ -370,8 +370,7 @@ tp__queued_job *tp__job_queue_bury_lost(tp__job_queue *queue, int64_t now_ms) {
   return job;
 }
 
-tp__queued_job *tp__job_queue_candidate(tp__job_queue *queue, uint64_t after_id, int64_t now_ms,
-                                        int64_t *ret_next_ms) {
+tp__queued_job *tp__job_queue_candidate(tp__job_queue *queue, uint64_t after_id, int64_t now_ms, int64_t *ret_next_ms) {
   tp__queued_job *best = NULL;
   wake_due(queue, now_ms);
   for (tp__link *link = queue->classes.next; link != &queue->classes; link = link->next) {

@@ -35,7 +35,7 @@ typedef struct tp__job_class {
   tp__link link;
   tp_text handler; /* behind the struct */
   uint32_t contract_version;
-  uint64_t job_count;  /* open */
+  uint64_t job_count; /* open */
   tp__job_heap ready; /* by id: may be claimed now */
 } tp__job_class;
 
@@ -48,10 +48,10 @@ struct tp__queued_job {
   tp__job_class *class; /* open, or NULL */
   tp__job_heap *heap;   /* that it lies in, or NULL */
   size_t heap_index;
-  uint32_t refs;        /* the queue's, and one of each reader without the lock */
-  bool is_known;        /* the queue has it */
-  bool is_mark;         /* the place of a reader in `all`: no job */
-  tp_job desc;          /* texts lie behind the struct; payload and message are memory of their own */
+  uint32_t refs; /* the queue's, and one of each reader without the lock */
+  bool is_known; /* the queue has it */
+  bool is_mark;  /* the place of a reader in `all`: no job */
+  tp_job desc;   /* texts lie behind the struct; payload and message are memory of their own */
   size_t size;
   char *payload, *message;
   size_t payload_size, message_size;
@@ -77,8 +77,7 @@ void tp__job_queue_check(const tp__job_queue *queue);
 tp_status tp__job_queue_insert(tp__job_queue *queue, const tp_job *desc, uint64_t *ret_id, bool *ret_existed);
 /** The next one that may be claimed: of each class the first, in the order of ids, above after_id.
  *  @param ret_next_ms  when something may become claimable by itself; 0: never. */
-tp__queued_job *tp__job_queue_candidate(tp__job_queue *queue, uint64_t after_id, int64_t now_ms,
-                                        int64_t *ret_next_ms);
+tp__queued_job *tp__job_queue_candidate(tp__job_queue *queue, uint64_t after_id, int64_t now_ms, int64_t *ret_next_ms);
 /** @return false when the candidate may not be claimed any more. */
 bool tp__job_queue_claim(tp__job_queue *queue, tp__queued_job *job, int64_t now_ms, int64_t lease_ms);
 /** Ends one whose last lease ran out, as a dead letter. @return NULL when there is none. */

@@ -111,9 +111,7 @@ tp_status tp__turn_ring_add(tp__turn_ring *ring, const tp_turn_record *record) {
 
 /* ---- reading ---- */
 
-static const tp__turn_row *at(const tp__turn_ring *ring, uint64_t index) {
-  return ring->rows[index % ring->turns_max];
-}
+static const tp__turn_row *at(const tp__turn_ring *ring, uint64_t index) { return ring->rows[index % ring->turns_max]; }
 
 static uint64_t oldest(const tp__turn_ring *ring) {
   return ring->count > ring->turns_max ? ring->count - ring->turns_max : 0;

@@ -13,7 +13,7 @@ typedef struct tp__turn_row {
   tp_turn_record record;
   tp_text ids[TP_ID_COUNT];
   tp_turn_step *steps; /* in the block */
-  size_t size; /* of the block */
+  size_t size;         /* of the block */
 } tp__turn_row;
 
 typedef struct tp__turn_ring {

@@ -53,19 +53,34 @@ static size_t write_at(struct canonical *canonical, size_t at) {
   at += head.size;
   tp_text content = {canonical->value.data + at, head.content};
   switch (head.kind) {
-  case TP_VALUE_NULL: tp_write_null(writer); break;
-  case TP_VALUE_BOOL: tp_write_bool(writer, head.integer != 0); break;
-  case TP_VALUE_INT: tp_write_int(writer, head.integer); break;
-  case TP_VALUE_DOUBLE: tp_write_double(writer, one_nan(head.real)); break;
-  case TP_VALUE_TEXT: tp_write_text(writer, content); break;
-  case TP_VALUE_BYTES: tp_write_bytes(writer, content); break;
-  case TP_VALUE_ARRAY:
-    tp_write_array(writer, head.children);
-    for (size_t i = 0; i < head.children; i++) at = write_at(canonical, at);
-    return at;
-  case TP_VALUE_MAP: return write_map(canonical, at, head.children / 2);
-  case TP_VALUE_NONE:
-  case TP_VALUE_FORCE_32: assert(!"a checked value"); break;
+    case TP_VALUE_NULL:
+      tp_write_null(writer);
+      break;
+    case TP_VALUE_BOOL:
+      tp_write_bool(writer, head.integer != 0);
+      break;
+    case TP_VALUE_INT:
+      tp_write_int(writer, head.integer);
+      break;
+    case TP_VALUE_DOUBLE:
+      tp_write_double(writer, one_nan(head.real));
+      break;
+    case TP_VALUE_TEXT:
+      tp_write_text(writer, content);
+      break;
+    case TP_VALUE_BYTES:
+      tp_write_bytes(writer, content);
+      break;
+    case TP_VALUE_ARRAY:
+      tp_write_array(writer, head.children);
+      for (size_t i = 0; i < head.children; i++) at = write_at(canonical, at);
+      return at;
+    case TP_VALUE_MAP:
+      return write_map(canonical, at, head.children / 2);
+    case TP_VALUE_NONE:
+    case TP_VALUE_FORCE_32:
+      assert(!"a checked value");
+      break;
   }
   return at + head.content;
 }

@@ -7,14 +7,14 @@
 static const struct {
   uint8_t kind, width;
 } formats[32] = {
-    {TP_VALUE_NULL, 0},   {TP_VALUE_NONE, 0},  {TP_VALUE_BOOL, 0},  {TP_VALUE_BOOL, 0},  /* c0 c1 c2 c3 */
-    {TP_VALUE_BYTES, 1},  {TP_VALUE_BYTES, 2}, {TP_VALUE_BYTES, 4}, {TP_VALUE_NONE, 0},  /* c4 c5 c6 c7 */
-    {TP_VALUE_NONE, 0},   {TP_VALUE_NONE, 0},  {TP_VALUE_DOUBLE, 4}, {TP_VALUE_DOUBLE, 8}, /* c8 c9 ca cb */
-    {TP_VALUE_INT, 1},    {TP_VALUE_INT, 2},   {TP_VALUE_INT, 4},   {TP_VALUE_INT, 8},   /* cc cd ce cf */
-    {TP_VALUE_INT, 1},    {TP_VALUE_INT, 2},   {TP_VALUE_INT, 4},   {TP_VALUE_INT, 8},   /* d0 d1 d2 d3 */
-    {TP_VALUE_NONE, 0},   {TP_VALUE_NONE, 0},  {TP_VALUE_NONE, 0},  {TP_VALUE_NONE, 0},  /* d4 d5 d6 d7 */
-    {TP_VALUE_NONE, 0},   {TP_VALUE_TEXT, 1},  {TP_VALUE_TEXT, 2},  {TP_VALUE_TEXT, 4},  /* d8 d9 da db */
-    {TP_VALUE_ARRAY, 2},  {TP_VALUE_ARRAY, 4}, {TP_VALUE_MAP, 2},   {TP_VALUE_MAP, 4},   /* dc dd de df */
+    {TP_VALUE_NULL, 0},  {TP_VALUE_NONE, 0},  {TP_VALUE_BOOL, 0},   {TP_VALUE_BOOL, 0},   /* c0 c1 c2 c3 */
+    {TP_VALUE_BYTES, 1}, {TP_VALUE_BYTES, 2}, {TP_VALUE_BYTES, 4},  {TP_VALUE_NONE, 0},   /* c4 c5 c6 c7 */
+    {TP_VALUE_NONE, 0},  {TP_VALUE_NONE, 0},  {TP_VALUE_DOUBLE, 4}, {TP_VALUE_DOUBLE, 8}, /* c8 c9 ca cb */
+    {TP_VALUE_INT, 1},   {TP_VALUE_INT, 2},   {TP_VALUE_INT, 4},    {TP_VALUE_INT, 8},    /* cc cd ce cf */
+    {TP_VALUE_INT, 1},   {TP_VALUE_INT, 2},   {TP_VALUE_INT, 4},    {TP_VALUE_INT, 8},    /* d0 d1 d2 d3 */
+    {TP_VALUE_NONE, 0},  {TP_VALUE_NONE, 0},  {TP_VALUE_NONE, 0},   {TP_VALUE_NONE, 0},   /* d4 d5 d6 d7 */
+    {TP_VALUE_NONE, 0},  {TP_VALUE_TEXT, 1},  {TP_VALUE_TEXT, 2},   {TP_VALUE_TEXT, 4},   /* d8 d9 da db */
+    {TP_VALUE_ARRAY, 2}, {TP_VALUE_ARRAY, 4}, {TP_VALUE_MAP, 2},    {TP_VALUE_MAP, 4},    /* dc dd de df */
 };
 
 static uint64_t big_endian(const unsigned char *bytes, size_t width) {
@@ -44,32 +44,32 @@ static double float_of(uint64_t bits, size_t width) {
 /* Gives the number that follows the first byte its meaning; left is how many bytes follow the head. */
 static tp__head_flaw give_meaning(tp__head *head, unsigned char first, size_t width, uint64_t number, size_t left) {
   switch (head->kind) {
-  case TP_VALUE_BOOL:
-    head->integer = first & 1; /* 0xc3 is true */
-    return TP__HEAD_OK;
-  case TP_VALUE_INT:
-    if (first == 0xcf && number > INT64_MAX) return TP__HEAD_RANGE;
-    head->integer = first >= 0xd0 && first <= 0xd3 ? sign_extended(number, width) : (int64_t)number;
-    return TP__HEAD_OK;
-  case TP_VALUE_DOUBLE:
-    head->real = float_of(number, width);
-    return TP__HEAD_OK;
-  case TP_VALUE_TEXT:
-  case TP_VALUE_BYTES:
-    if (number > left) return TP__HEAD_CUT;
-    head->content = (size_t)number;
-    return TP__HEAD_OK;
-  case TP_VALUE_ARRAY:
-  case TP_VALUE_MAP:
-    if (head->kind == TP_VALUE_MAP) number *= 2;
-    if (number > left) return TP__HEAD_CUT;
-    head->children = (size_t)number;
-    return TP__HEAD_OK;
-  case TP_VALUE_NULL:
-    return TP__HEAD_OK;
-  case TP_VALUE_NONE:
-  case TP_VALUE_FORCE_32:
-    break;
+    case TP_VALUE_BOOL:
+      head->integer = first & 1; /* 0xc3 is true */
+      return TP__HEAD_OK;
+    case TP_VALUE_INT:
+      if (first == 0xcf && number > INT64_MAX) return TP__HEAD_RANGE;
+      head->integer = first >= 0xd0 && first <= 0xd3 ? sign_extended(number, width) : (int64_t)number;
+      return TP__HEAD_OK;
+    case TP_VALUE_DOUBLE:
+      head->real = float_of(number, width);
+      return TP__HEAD_OK;
+    case TP_VALUE_TEXT:
+    case TP_VALUE_BYTES:
+      if (number > left) return TP__HEAD_CUT;
+      head->content = (size_t)number;
+      return TP__HEAD_OK;
+    case TP_VALUE_ARRAY:
+    case TP_VALUE_MAP:
+      if (head->kind == TP_VALUE_MAP) number *= 2;
+      if (number > left) return TP__HEAD_CUT;
+      head->children = (size_t)number;
+      return TP__HEAD_OK;
+    case TP_VALUE_NULL:
+      return TP__HEAD_OK;
+    case TP_VALUE_NONE:
+    case TP_VALUE_FORCE_32:
+      break;
   }
   return first == 0xc1 ? TP__HEAD_RESERVED : TP__HEAD_EXTENSION;
 }

@@ -10,8 +10,8 @@
 #include "turnphase/value.h"
 
 enum {
-  TP__VALUE_DEPTH_MAX = 32,         /* containers inside each other */
-  TP__VALUE_BYTES_MAX = 64 << 20    /* so an offset fits in 32 bits */
+  TP__VALUE_DEPTH_MAX = 32,      /* containers inside each other */
+  TP__VALUE_BYTES_MAX = 64 << 20 /* so an offset fits in 32 bits */
 };
 
 /* ---- heads ---- */
@@ -28,10 +28,10 @@ typedef enum tp__head_flaw {
 /** The first bytes of a value, decoded. */
 typedef struct tp__head {
   tp_value_kind kind;
-  size_t size;       /* of the head itself; a number or bool is all head */
-  size_t content;    /* bytes of text or bytes behind it */
-  size_t children;   /* values behind it: elements, or keys and values */
-  int64_t integer;   /* int, or bool as 0 and 1 */
+  size_t size;     /* of the head itself; a number or bool is all head */
+  size_t content;  /* bytes of text or bytes behind it */
+  size_t children; /* values behind it: elements, or keys and values */
+  int64_t integer; /* int, or bool as 0 and 1 */
   double real;
 } tp__head;
 
@@ -81,7 +81,7 @@ tp_status tp__value_check(tp_text value, const tp_allocator *allocator, tp_fault
  *  itself. Four bytes a key, and none allocated for the first few. */
 typedef struct tp__keys {
   const tp_allocator *allocator;
-  tp_text bytes;     /* what the offsets point into: checked keys */
+  tp_text bytes; /* what the offsets point into: checked keys */
   uint32_t *offsets;
   size_t count, capacity;
   uint32_t first[64];

@@ -21,9 +21,18 @@ tp_status tp__sqlite_attempt(void *self, const tp_attempt_record *theirs) {
 
 int tp__sqlite_write_attempt_locked(tp__sqlite_store *s, const tp_attempt_record *a, int64_t *ret_row) {
   sqlite3_stmt *statement = s->statements[TP__INSERT_ATTEMPT];
-  const int64_t values[] = {(int64_t)a->process_run_id, (int64_t)a->entry_id, a->run_index, a->attempt,
-                            a->queued_ns, a->started_ns, a->ended_ns, a->late_ns, a->state, a->reason,
-                            a->verdict, a->code};
+  const int64_t values[] = {(int64_t)a->process_run_id,
+                            (int64_t)a->entry_id,
+                            a->run_index,
+                            a->attempt,
+                            a->queued_ns,
+                            a->started_ns,
+                            a->ended_ns,
+                            a->late_ns,
+                            a->state,
+                            a->reason,
+                            a->verdict,
+                            a->code};
   int rc = tp__sqlite_bind_ints(statement, values, 12);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(statement, 13, a->message);
   rc = tp__sqlite_run(statement, rc);

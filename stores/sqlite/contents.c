@@ -31,7 +31,7 @@ int tp__sqlite_write_content_locked(tp__sqlite_store *s, const tp_content_record
   tp_fault fault = {0};
   tp_status status = tp__sqlite_hash_locked(s, c->content, hash, &fault);
   if (status != TP_OK) log_once_without_key(s, status, &fault); /* the size is kept */
-  const int64_t values[] = {(int64_t)c->process_run_id, (int64_t)c->entry_id,      c->run_index, c->field,
+  const int64_t values[] = {(int64_t)c->process_run_id, (int64_t)c->entry_id,    c->run_index, c->field,
                             (int64_t)c->kind,           (int64_t)c->content.size};
   int rc = tp__sqlite_bind_ints(statement, values, 6);
   tp_text kept = {(const char *)hash, status == TP_OK ? sizeof hash : 0};

@@ -38,35 +38,50 @@ tp_status tp__sqlite_status(int rc) {
   if (rc == SQLITE_IOERR_NOMEM) return TP_ERR_NO_MEMORY;
   if (rc == SQLITE_READONLY_DBMOVED) return TP_ERR_IO;
   switch (rc & 0xff) {
-  case SQLITE_OK:
-  case SQLITE_ROW:
-  case SQLITE_DONE: return TP_OK;
-  case SQLITE_NOMEM: return TP_ERR_NO_MEMORY;
-  case SQLITE_BUSY:
-  case SQLITE_LOCKED:
-  case SQLITE_PROTOCOL: return TP_ERR_STORE_BUSY;
-  case SQLITE_CORRUPT:
-  case SQLITE_NOTADB: return TP_ERR_STORE_CORRUPT;
-  case SQLITE_FULL: return TP_ERR_STORE_FULL;
-  case SQLITE_READONLY:
-  case SQLITE_AUTH:
-  case SQLITE_PERM: return TP_ERR_STORE_READONLY;
-  case SQLITE_IOERR:
-  case SQLITE_NOLFS:
-  case SQLITE_CANTOPEN: return TP_ERR_IO;
-  case SQLITE_TOOBIG: return TP_ERR_TOO_LARGE;
-  default: return TP_ERR_STORE;
+    case SQLITE_OK:
+    case SQLITE_ROW:
+    case SQLITE_DONE:
+      return TP_OK;
+    case SQLITE_NOMEM:
+      return TP_ERR_NO_MEMORY;
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+    case SQLITE_PROTOCOL:
+      return TP_ERR_STORE_BUSY;
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+      return TP_ERR_STORE_CORRUPT;
+    case SQLITE_FULL:
+      return TP_ERR_STORE_FULL;
+    case SQLITE_READONLY:
+    case SQLITE_AUTH:
+    case SQLITE_PERM:
+      return TP_ERR_STORE_READONLY;
+    case SQLITE_IOERR:
+    case SQLITE_NOLFS:
+    case SQLITE_CANTOPEN:
+      return TP_ERR_IO;
+    case SQLITE_TOOBIG:
+      return TP_ERR_TOO_LARGE;
+    default:
+      return TP_ERR_STORE;
   }
 }
 
 static const char *remedy_of(tp_status status) {
   switch (status) {
-  case TP_ERR_STORE_BUSY: return "; end the other process that holds it, or try again";
-  case TP_ERR_STORE_CORRUPT: return "; keep the file, and restore a copy";
-  case TP_ERR_STORE_FULL: return "; free space and try again";
-  case TP_ERR_STORE_READONLY: return "; give a file and a directory that can be written";
-  case TP_ERR_IO: return "; see that its directory is there and its disk is well, or give another path";
-  default: return "";
+    case TP_ERR_STORE_BUSY:
+      return "; end the other process that holds it, or try again";
+    case TP_ERR_STORE_CORRUPT:
+      return "; keep the file, and restore a copy";
+    case TP_ERR_STORE_FULL:
+      return "; free space and try again";
+    case TP_ERR_STORE_READONLY:
+      return "; give a file and a directory that can be written";
+    case TP_ERR_IO:
+      return "; see that its directory is there and its disk is well, or give another path";
+    default:
+      return "";
   }
 }
 
@@ -93,14 +108,18 @@ tp_status tp__sqlite_fail(sqlite3 *db, const char *path, const char *doing, int 
 
 static tp_status status_of_errno(int error) {
   switch (error) {
-  case ENOMEM: return TP_ERR_NO_MEMORY;
-  case ENOSPC:
-  case EFBIG:
-  case EDQUOT: return TP_ERR_STORE_FULL;
-  case EACCES:
-  case EPERM:
-  case EROFS: return TP_ERR_STORE_READONLY;
-  default: return TP_ERR_IO;
+    case ENOMEM:
+      return TP_ERR_NO_MEMORY;
+    case ENOSPC:
+    case EFBIG:
+    case EDQUOT:
+      return TP_ERR_STORE_FULL;
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return TP_ERR_STORE_READONLY;
+    default:
+      return TP_ERR_IO;
   }
 }
 

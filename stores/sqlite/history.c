@@ -35,8 +35,8 @@ enum {
 };
 
 typedef struct history {
-  tp_history face; /* what its maker gave out; a taker has a copy */
-  char *path; /* never changes after open */
+  tp_history face;   /* what its maker gave out; a taker has a copy */
+  char *path;        /* never changes after open */
   tp__writer writer; /* of an asynchronous one */
   pthread_mutex_t mutex;
   /* ---- under mutex */
@@ -44,7 +44,7 @@ typedef struct history {
   sqlite3_stmt *statements[WRITE_STATEMENTS];
   /* ---- under lists_mutex */
   pthread_mutex_t lists_mutex;
-  reader *idle; /* kept for the next load; NULL while one is using it */
+  reader *idle;       /* kept for the next load; NULL while one is using it */
   tp__batch *waiting; /* batches that are not written yet */
 } history;
 
@@ -199,8 +199,8 @@ static tp_status queue(history *h, const tp_history_append *request, tp_fault *f
   unlist_locked(h, batch);
   pthread_mutex_unlock(&h->lists_mutex);
   sqlite3_free(batch);
-  return tp__sqlite_refuse(fault, TP_ERR_STORE_FULL, h->path,
-                           "%s: the queue of turns that wait to be written is full", h->path);
+  return tp__sqlite_refuse(fault, TP_ERR_STORE_FULL, h->path, "%s: the queue of turns that wait to be written is full",
+                           h->path);
 }
 
 static void history_append_start(void *self, const tp_history_append *request, tp_token token) {
@@ -529,8 +529,8 @@ tp_status tp_sqlite_history_open_async(const tp_sqlite_history_options *theirs, 
   if (status == TP_OK) status = open_history(options.path, &h, fault);
   if (status != TP_OK) return status;
   if (!options.queue_bytes_max) options.queue_bytes_max = QUEUE_BYTES_MAX;
-  status = tp__writer_init(&h->writer, &writer_class, h, h->path, options.queue_bytes_max, options.log,
-                           options.log_ctx, fault);
+  status = tp__writer_init(&h->writer, &writer_class, h, h->path, options.queue_bytes_max, options.log, options.log_ctx,
+                           fault);
   if (status != TP_OK) {
     history_destroy(h);
     return status;

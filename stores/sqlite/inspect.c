@@ -132,6 +132,8 @@ tp_status tp_sqlite_store_verify(const tp_store *store, tp_sqlite_problem_fn eac
   if (rc != SQLITE_OK) status = tp__store_fail(s, db, "verify it", rc, fault);
   end_reading(s, db);
   if (status != TP_OK || problems == 0) return status;
-  return tp__sqlite_refuse(fault, TP_ERR_STORE_CORRUPT, s->path, "%s: %llu things are wrong; keep the file, and restore"
-                           " a copy", s->path, (unsigned long long)problems);
+  return tp__sqlite_refuse(fault, TP_ERR_STORE_CORRUPT, s->path,
+                           "%s: %llu things are wrong; keep the file, and restore"
+                           " a copy",
+                           s->path, (unsigned long long)problems);
 }

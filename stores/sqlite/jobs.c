@@ -188,7 +188,7 @@ typedef struct refused_list {
   struct refused {
     tp_text handler;
     uint32_t version;
-  } *items;
+  } * items;
   size_t count;
 } refused_list;
 
@@ -479,9 +479,8 @@ tp_status tp__sqlite_job_open(void *self, tp_text order_key, uint64_t *ret_count
   tp_status status = TP_OK;
   pthread_mutex_lock(&s->mutex);
   sqlite3_stmt *of_key = s->statements[TP__COUNT_ORDER];
-  int rc = order_key.size == 0
-               ? count_open_locked(s, &count)
-               : expect_row(fetch_number(of_key, tp__sqlite_bind_text(of_key, 1, order_key), &count));
+  int rc = order_key.size == 0 ? count_open_locked(s, &count)
+                               : expect_row(fetch_number(of_key, tp__sqlite_bind_text(of_key, 1, order_key), &count));
   if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "count jobs", rc, fault);
   pthread_mutex_unlock(&s->mutex);
   if (status == TP_OK) *ret_count = (uint64_t)count;

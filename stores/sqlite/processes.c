@@ -173,8 +173,7 @@ static int recover_locked(tp__sqlite_store *s, tp_store_recovery *recovery) {
     recovery->owners++;
     rc = recover_jobs_locked(s, process, recovery);
     if (rc == SQLITE_OK) rc = interrupt_entries_locked(s, process, recovery);
-    if (rc == SQLITE_OK && by_itself)
-      rc = tp__sqlite_breadcrumbs_recover_locked(s, process, &recovery->crash_suspects);
+    if (rc == SQLITE_OK && by_itself) rc = tp__sqlite_breadcrumbs_recover_locked(s, process, &recovery->crash_suspects);
     if (rc == SQLITE_OK) rc = delete_process_locked(s, process);
   }
   sqlite3_finalize(rows);
@@ -198,8 +197,9 @@ tp_status tp__sqlite_store_recover(void *self, tp_store_recovery *ret_recovery, 
 
 /* A row with running jobs or entries stays, for a recovery when the process has ended. */
 void tp__sqlite_store_disown(tp__sqlite_store *s) {
-  static const char sql[] = "DELETE FROM process WHERE id = ?1"
-                            " AND NOT EXISTS (SELECT 1 FROM job WHERE state = 2 AND process = ?1)"
-                            " AND NOT EXISTS (SELECT 1 FROM entry WHERE ended_ns = 0 AND process = ?1)";
+  static const char sql[] =
+      "DELETE FROM process WHERE id = ?1"
+      " AND NOT EXISTS (SELECT 1 FROM job WHERE state = 2 AND process = ?1)"
+      " AND NOT EXISTS (SELECT 1 FROM entry WHERE ended_ns = 0 AND process = ?1)";
   if (s->process_run_id) (void)run_for_locked(s, sql, (int64_t)s->process_run_id);
 }

@@ -58,15 +58,15 @@ static tp_text copy_text(char **at, tp_text text) {
 }
 
 static waiting *copy_question(const tp_question *q) {
-  const tp_text texts[] = {q->ids[TP_ID_TENANT], q->ids[TP_ID_AGENT], q->ids[TP_ID_SESSION], q->ids[TP_ID_TURN],
-                           q->call->name,        q->call->id,         q->call->arguments,    q->arguments_hash,
-                           q->subscription,      q->reason};
+  const tp_text texts[] = {
+      q->ids[TP_ID_TENANT], q->ids[TP_ID_AGENT], q->ids[TP_ID_SESSION], q->ids[TP_ID_TURN], q->call->name,
+      q->call->id,          q->call->arguments,  q->arguments_hash,     q->subscription,    q->reason};
   size_t bytes = sizeof(waiting);
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) bytes += texts[i].size;
   waiting *w = sqlite3_malloc64(bytes);
   if (!w) return NULL;
   *w = (waiting){.token = q->token, .expires_ms = q->expires_unix_ms};
-  tp_text *const to[] = {&w->tenant, &w->agent,     &w->session, &w->turn,         &w->tool,
+  tp_text *const to[] = {&w->tenant,  &w->agent,     &w->session, &w->turn,         &w->tool,
                          &w->call_id, &w->arguments, &w->hash,    &w->subscription, &w->reason};
   char *at = (char *)(w + 1);
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) *to[i] = copy_text(&at, texts[i]);
@@ -117,9 +117,11 @@ static int insert_row(sqlite3 *db, waiting *w) {
   sqlite3_stmt *insert;
   const tp_text *more[] = {&w->agent, &w->subscription, &w->reason};
   int rc = sqlite3_prepare_v2(
-      db, "INSERT INTO question (turn, call_id, session, tenant, tool, hash, agent, subscription, reason, arguments,"
-          " asked_ms, expires_ms, state, waits, answered_ms, used_ms, person, answer)"
-          " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, 0, 1, 0, 0, '', '')", -1, &insert, NULL);
+      db,
+      "INSERT INTO question (turn, call_id, session, tenant, tool, hash, agent, subscription, reason, arguments,"
+      " asked_ms, expires_ms, state, waits, answered_ms, used_ms, person, answer)"
+      " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, 0, 1, 0, 0, '', '')",
+      -1, &insert, NULL);
   if (rc == SQLITE_OK) rc = bind_call(insert, w);
   for (int i = 0; i < 3 && rc == SQLITE_OK; i++) rc = tp__sqlite_bind_text(insert, 7 + i, *more[i]);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_blob(insert, 10, w->arguments);
@@ -448,9 +450,10 @@ static int write_answer(sqlite3 *db, int64_t number, const tp_decision *d, int *
   sqlite3_stmt *write;
   bool allowed = d->verdict == TP_VERDICT_ALLOW;
   const int64_t values[] = {number, allowed ? TP_SQLITE_QUESTION_ALLOWED : TP_SQLITE_QUESTION_DENIED, now_ms()};
-  int rc = sqlite3_prepare_v2(db, "UPDATE question SET state = ?2, answered_ms = ?3, person = ?4, answer = ?5"
-                                  " WHERE number = ?1 AND state = 0 AND expires_ms > ?3 AND (?6 = '' OR hash = ?6)", -1,
-                              &write, NULL);
+  int rc = sqlite3_prepare_v2(db,
+                              "UPDATE question SET state = ?2, answered_ms = ?3, person = ?4, answer = ?5"
+                              " WHERE number = ?1 AND state = 0 AND expires_ms > ?3 AND (?6 = '' OR hash = ?6)",
+                              -1, &write, NULL);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_ints(write, values, 3);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(write, 4, d->person);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(write, 5, d->reason);

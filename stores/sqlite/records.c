@@ -206,10 +206,11 @@ static int write_run_locked(tp__sqlite_store *s, int64_t entry, int64_t position
   sqlite3_stmt *statement = s->statements[TP__INSERT_RUN];
   const char *names[] = {run->subscription, run->handler, run->owner};
   int rc = SQLITE_OK;
-  const int64_t values[] = {entry,     position,       run->queued_ns, run->started_ns,         run->ended_ns,
-                            run->late_ns, run->code,   run->contribution_count, run->attempts, run->state,
-                            run->reason, run->verdict, run->execution, run->failure,            run->fallback_used,
-                            run->visibility, run->limit_ms, run->thread};
+  const int64_t values[] = {entry,          position,     run->queued_ns,     run->started_ns,
+                            run->ended_ns,  run->late_ns, run->code,          run->contribution_count,
+                            run->attempts,  run->state,   run->reason,        run->verdict,
+                            run->execution, run->failure, run->fallback_used, run->visibility,
+                            run->limit_ms,  run->thread};
   rc = tp__sqlite_bind_ints(statement, values, sizeof values / sizeof values[0]);
   for (int i = 0; i < 3 && rc == SQLITE_OK; i++)
     rc = tp__sqlite_bind_text(statement, 19 + i, (tp_text){names[i], names[i] ? strlen(names[i]) : 0});
@@ -225,12 +226,16 @@ static int delete_runs_locked(tp__sqlite_store *s, int64_t entry) {
 static int write_entry_locked(tp__sqlite_store *s, const tp_entry_record *record, int64_t *ret_number) {
   sqlite3_stmt *statement = s->statements[TP__INSERT_ENTRY];
   tp_run_record run;
-  const int64_t values[] = {(int64_t)record->process_run_id, (int64_t)record->entry_id, (int64_t)record->plan_hash,
-                            record->started_ns,              record->ended_ns,          record->started_unix_ms,
-                            record->phase,                   record->status};
+  const int64_t values[] = {(int64_t)record->process_run_id,
+                            (int64_t)record->entry_id,
+                            (int64_t)record->plan_hash,
+                            record->started_ns,
+                            record->ended_ns,
+                            record->started_unix_ms,
+                            record->phase,
+                            record->status};
   int rc = tp__sqlite_bind_ints(statement, values, 8);
-  for (int i = 0; i < TP_ID_COUNT && rc == SQLITE_OK; i++)
-    rc = tp__sqlite_bind_text(statement, 9 + i, record->ids[i]);
+  for (int i = 0; i < TP_ID_COUNT && rc == SQLITE_OK; i++) rc = tp__sqlite_bind_text(statement, 9 + i, record->ids[i]);
   sqlite3_set_last_insert_rowid(s->db, 0);
   if (rc == SQLITE_OK) rc = sqlite3_step(statement);
   int64_t number = rc == SQLITE_ROW ? sqlite3_column_int64(statement, 0) : 0;
@@ -262,7 +267,7 @@ static int write_late_locked(tp__sqlite_store *s, const tp_late_record *late) {
 
 static int write_step_locked(tp__sqlite_store *s, int64_t row, int64_t position, const tp_turn_step *step) {
   sqlite3_stmt *statement = s->statements[TP__INSERT_STEP];
-  const int64_t values[] = {row,         position,    step->kind,       step->round,
+  const int64_t values[] = {row,         position,      step->kind,       step->round,
                             step->place, step->outcome, step->started_ns, step->ended_ns};
   int rc = tp__sqlite_bind_ints(statement, values, 8);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(statement, 9, step->name);
@@ -272,14 +277,27 @@ static int write_step_locked(tp__sqlite_store *s, int64_t row, int64_t position,
 static int write_turn_locked(tp__sqlite_store *s, const tp__waiting *node, int64_t *ret_row) {
   const tp_turn_record *turn = &node->turn;
   sqlite3_stmt *statement = s->statements[TP__INSERT_TURN];
-  const int64_t values[] = {(int64_t)turn->process_run_id, (int64_t)turn->number, turn->outcome, turn->code,
-                            turn->started_ns, turn->ended_ns, turn->started_unix_ms, turn->ended_unix_ms,
-                            turn->load_ns, turn->model_ns, turn->tools_ns, turn->append_ns, turn->iterations,
-                            turn->tool_calls, turn->input_tokens, turn->output_tokens, turn->cost_micros, turn->phase,
+  const int64_t values[] = {(int64_t)turn->process_run_id,
+                            (int64_t)turn->number,
+                            turn->outcome,
+                            turn->code,
+                            turn->started_ns,
+                            turn->ended_ns,
+                            turn->started_unix_ms,
+                            turn->ended_unix_ms,
+                            turn->load_ns,
+                            turn->model_ns,
+                            turn->tools_ns,
+                            turn->append_ns,
+                            turn->iterations,
+                            turn->tool_calls,
+                            turn->input_tokens,
+                            turn->output_tokens,
+                            turn->cost_micros,
+                            turn->phase,
                             (int64_t)turn->steps_dropped};
   int rc = tp__sqlite_bind_ints(statement, values, 19);
-  for (int i = 0; i < TP_ID_COUNT && rc == SQLITE_OK; i++)
-    rc = tp__sqlite_bind_text(statement, 20 + i, turn->ids[i]);
+  for (int i = 0; i < TP_ID_COUNT && rc == SQLITE_OK; i++) rc = tp__sqlite_bind_text(statement, 20 + i, turn->ids[i]);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(statement, 28, turn->subscription);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(statement, 29, turn->reason);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(statement, 30, turn->parent_turn);
@@ -292,14 +310,13 @@ static int write_turn_locked(tp__sqlite_store *s, const tp__waiting *node, int64
 
 static int write_audit_locked(tp__sqlite_store *s, const tp_audit *audit, int64_t *ret_row) {
   sqlite3_stmt *statement = s->statements[TP__INSERT_AUDIT];
-  const int64_t values[] = {(int64_t)s->process_run_id, audit->unix_ms, audit->status, audit->phase,
-                            (int64_t)audit->snapshot_hash, audit->duration_ns, audit->state, audit->reason,
-                            audit->visibility};
+  const int64_t values[] = {
+      (int64_t)s->process_run_id, audit->unix_ms, audit->status, audit->phase,     (int64_t)audit->snapshot_hash,
+      audit->duration_ns,         audit->state,   audit->reason, audit->visibility};
   const char *const texts[] = {audit->owner, audit->action, audit->detail, audit->turn};
   int rc = tp__sqlite_bind_ints(statement, values, 9);
   for (int i = 0; i < 4 && rc == SQLITE_OK; i++) rc = tp__sqlite_bind_text(statement, 10 + i, tp_text_of(texts[i]));
-  if (rc == SQLITE_OK && audit->subscription)
-    rc = tp__sqlite_bind_text(statement, 14, tp_text_of(audit->subscription));
+  if (rc == SQLITE_OK && audit->subscription) rc = tp__sqlite_bind_text(statement, 14, tp_text_of(audit->subscription));
   rc = tp__sqlite_run(statement, rc);
   *ret_row = sqlite3_last_insert_rowid(s->db);
   return rc;
@@ -472,9 +489,12 @@ static int prepare_entries(sqlite3 *db, const tp_record_query *query, sqlite3_st
 static int64_t limit_of(size_t limit) { return limit && limit <= INT64_MAX ? (int64_t)limit : -1; }
 
 static int bind_entries(sqlite3_stmt *statement, const tp_record_query *query, size_t records_max) {
-  const int64_t values[] = {(int64_t)records_max,  (int64_t)query->before_process_run_id,
-                            (int64_t)query->before_entry_id, query->from_unix_ms,
-                            query->to_unix_ms,     query->phase,
+  const int64_t values[] = {(int64_t)records_max,
+                            (int64_t)query->before_process_run_id,
+                            (int64_t)query->before_entry_id,
+                            query->from_unix_ms,
+                            query->to_unix_ms,
+                            query->phase,
                             limit_of(query->limit)};
   int rc = tp__sqlite_bind_ints(statement, values, 7);
   for (size_t i = 0; i < query->id_count && i < TP_ID_COUNT && rc == SQLITE_OK; i++)
@@ -517,8 +537,7 @@ static int show_entries(sqlite3_stmt *rows, sqlite3_stmt *runs, tp_record_fn eac
 }
 
 /* What waits is written first. Where that fails, which the log says, what was written before is still worth seeing. */
-tp_status tp__sqlite_records(void *self, const tp_record_query *theirs, tp_record_fn each, void *ctx,
-                             tp_fault *fault) {
+tp_status tp__sqlite_records(void *self, const tp_record_query *theirs, tp_record_fn each, void *ctx, tp_fault *fault) {
   tp__sqlite_store *s = self;
   tp_record_query query;
   sqlite3 *db = NULL;
@@ -565,8 +584,12 @@ static int prepare_turns(sqlite3 *db, const tp_turn_query *query, sqlite3_stmt *
 }
 
 static int bind_turns(sqlite3_stmt *statement, const tp_turn_query *query, size_t turns_max) {
-  const int64_t values[] = {(int64_t)turns_max,  (int64_t)query->before_process_run_id, (int64_t)query->before_number,
-                            query->from_unix_ms, query->to_unix_ms,                     limit_of(query->limit)};
+  const int64_t values[] = {(int64_t)turns_max,
+                            (int64_t)query->before_process_run_id,
+                            (int64_t)query->before_number,
+                            query->from_unix_ms,
+                            query->to_unix_ms,
+                            limit_of(query->limit)};
   int rc = tp__sqlite_bind_ints(statement, values, 6);
   for (size_t i = 0; i < query->id_count && i < TP_ID_COUNT && rc == SQLITE_OK; i++)
     if (query->ids[i].size) rc = tp__sqlite_bind_text(statement, (int)(7 + i), query->ids[i]);

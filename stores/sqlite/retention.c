@@ -10,9 +10,9 @@
 #include "stores/sqlite/statement.h"
 
 enum {
-  ROWS_A_STEP = 2000,  /* of each table at most, by age */
-  PARTS = 16,          /* by size a step deletes this part of what there is */
-  RESERVE_PARTS = 8,      /* and leaves this part of the bound for SQLite's log and the records until the next step */
+  ROWS_A_STEP = 2000, /* of each table at most, by age */
+  PARTS = 16,         /* by size a step deletes this part of what there is */
+  RESERVE_PARTS = 8,  /* and leaves this part of the bound for SQLite's log and the records until the next step */
   PAGES_A_STEP = 512,
   FREE_PAGES_KEPT = 64 /* free pages that the next records will use */
 };
@@ -21,9 +21,10 @@ enum {
 typedef struct table {
   const char *name, *number, *time;
 } table;
-static const table tables[] = {
-    {"entry", "number", "started_unix_ms"}, {"turn", "row", "ended_unix_ms"}, {"audit", "row", "unix_ms"},
-    {"tool_start", "row", "started_unix_ms"}};
+static const table tables[] = {{"entry", "number", "started_unix_ms"},
+                               {"turn", "row", "ended_unix_ms"},
+                               {"audit", "row", "unix_ms"},
+                               {"tool_start", "row", "started_unix_ms"}};
 enum { TABLES = sizeof tables / sizeof tables[0] };
 
 static int64_t unix_ms(void) {
@@ -146,8 +147,9 @@ static int shrink_file(tp__sqlite_store *s, extent *e) {
 
 static int ask_for_none_left(sqlite3 *db, bool *ret_none_left) {
   int64_t is_there = 0;
-  int rc = ask(db, "SELECT EXISTS (SELECT 1 FROM entry) OR EXISTS (SELECT 1 FROM turn) OR EXISTS (SELECT 1 FROM audit)"
-           " OR EXISTS (SELECT 1 FROM tool_start)",
+  int rc = ask(db,
+               "SELECT EXISTS (SELECT 1 FROM entry) OR EXISTS (SELECT 1 FROM turn) OR EXISTS (SELECT 1 FROM audit)"
+               " OR EXISTS (SELECT 1 FROM tool_start)",
                0, &is_there);
   *ret_none_left = rc == SQLITE_OK && !is_there;
   return rc;

@@ -64,8 +64,16 @@ extern const char *const tp__sqlite_store_sql[TP__STATEMENTS];
 /** A record that waits to be written: the struct, its runs and its texts in one block. */
 typedef struct tp__waiting {
   tp__queued queued;
-  enum { TP__WAITS_ENTRY, TP__WAITS_ENTRIES, TP__WAITS_LATE, TP__WAITS_TURN, TP__WAITS_AUDIT, TP__WAITS_ATTEMPT,
-         TP__WAITS_CONTENT, TP__WAITS_KINDS } kind;
+  enum {
+    TP__WAITS_ENTRY,
+    TP__WAITS_ENTRIES,
+    TP__WAITS_LATE,
+    TP__WAITS_TURN,
+    TP__WAITS_AUDIT,
+    TP__WAITS_ATTEMPT,
+    TP__WAITS_CONTENT,
+    TP__WAITS_KINDS
+  } kind;
   tp_run_record *runs; /* of an entry */
   tp_turn_step *steps; /* of a turn */
   union {
@@ -90,7 +98,7 @@ typedef struct tp__sqlite_store {
   /* ---- under mutex */
   sqlite3 *db;
   sqlite3_stmt *statements[TP__STATEMENTS];
-  sqlite3 *reader; /* kept for the next list; NULL while one is using it */
+  sqlite3 *reader;                  /* kept for the next list; NULL while one is using it */
   unsigned char key[TP__KEY_BYTES]; /* of its hashes, once has_key says so */
   bool has_key;
   uint64_t process_run_id; /* of the owner; 0: none has opened it */

@@ -22,8 +22,8 @@ enum {
   COUNT_MAX = INT32_MAX /* of rows: above it there is no bound that a file reaches */
 };
 
-#define JOB_COLUMNS \
-  "id, claim, state, attempt, attempts_max, backoff, backoff_ms, limit_ms, phase, contract_version, reason, code," \
+#define JOB_COLUMNS                                                                                                 \
+  "id, claim, state, attempt, attempts_max, backoff, backoff_ms, limit_ms, phase, contract_version, reason, code,"  \
   " inserted_ms, claimable_ms, lease_end_ms, ended_ms, handler, subscription, idempotency_key, order_key, message," \
   " payload"
 #define NONE_OPEN(key) "NOT EXISTS (SELECT 1 FROM job AS other WHERE other.order_key = " key " AND state IN (1, 2))"
@@ -38,33 +38,44 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
         " reason, code, inserted_ms, claimable_ms, lease_end_ms, ended_ms, handler, subscription, idempotency_key,"
         " order_key, message, place, is_first, due_ms, process, payload) VALUES (0, 1, 0, ?1, ?2, ?3, ?4, ?5, ?6,"
         " 0, 0, ?7, 0, 0, 0, ?9, ?10, ?11, ?12, '', ?8, " NONE_OPEN("?12") ", 0, 0, ?13)",
-    [TP__LOST_JOB] = "SELECT " JOB_COLUMNS " FROM job WHERE is_first = 1 AND due_ms <= ?1 AND state = 2"
+    [TP__LOST_JOB] = "SELECT " JOB_COLUMNS
+                     " FROM job WHERE is_first = 1 AND due_ms <= ?1 AND state = 2"
                      " AND attempt >= attempts_max ORDER BY due_ms LIMIT 1",
-    [TP__NEXT_CLASS] = "SELECT handler, contract_version FROM job WHERE is_first = 1"
-                       " AND (handler, contract_version) > (?1, ?2) ORDER BY handler, contract_version LIMIT 1",
-    [TP__READY_JOB] = "SELECT id FROM job WHERE is_first = 1 AND handler = ?3 AND contract_version = ?2"
-                      " AND due_ms <= ?1 AND (state = 1 OR attempt < attempts_max) ORDER BY id LIMIT 1",
+    [TP__NEXT_CLASS] =
+        "SELECT handler, contract_version FROM job WHERE is_first = 1"
+        " AND (handler, contract_version) > (?1, ?2) ORDER BY handler, contract_version LIMIT 1",
+    [TP__READY_JOB] =
+        "SELECT id FROM job WHERE is_first = 1 AND handler = ?3 AND contract_version = ?2"
+        " AND due_ms <= ?1 AND (state = 1 OR attempt < attempts_max) ORDER BY id LIMIT 1",
     [TP__NEXT_DUE] = "SELECT coalesce(min(due_ms), 0) FROM job WHERE is_first = 1 AND due_ms > ?1",
-    [TP__CLAIM_JOB] = "UPDATE job SET state = 2, claim = claim + 1, attempt = attempt + 1, process = ?4,"
-                      " lease_end_ms = ?2 + ?3, due_ms = ?2 + ?3 WHERE id = ?1 AND is_first = 1"
-                      " AND due_ms <= ?2 AND (state = 1 OR attempt < attempts_max) RETURNING " JOB_COLUMNS,
-    [TP__RENEW_JOB] = "UPDATE job SET lease_end_ms = ?3 + ?4, due_ms = ?3 + ?4 WHERE id = ?1 AND claim = ?2"
-                      " AND state = 2 RETURNING id",
+    [TP__CLAIM_JOB] =
+        "UPDATE job SET state = 2, claim = claim + 1, attempt = attempt + 1, process = ?4,"
+        " lease_end_ms = ?2 + ?3, due_ms = ?2 + ?3 WHERE id = ?1 AND is_first = 1"
+        " AND due_ms <= ?2 AND (state = 1 OR attempt < attempts_max) RETURNING " JOB_COLUMNS,
+    [TP__RENEW_JOB] =
+        "UPDATE job SET lease_end_ms = ?3 + ?4, due_ms = ?3 + ?4 WHERE id = ?1 AND claim = ?2"
+        " AND state = 2 RETURNING id",
     [TP__FIND_JOB] = "SELECT " JOB_COLUMNS " FROM job WHERE id = ?1",
-    [TP__END_JOB] = "UPDATE job SET state = ?2, reason = ?3, code = ?4, ended_ms = ?5, message = ?6, lease_end_ms = 0,"
-                    " claimable_ms = 0, due_ms = 0, is_first = 0, process = 0,"
-                    " payload = CASE ?2 WHEN 4 THEN payload ELSE x'' END WHERE id = ?1",
-    [TP__PROMOTE_JOB] = "UPDATE job SET is_first = 1 WHERE is_first = 0 AND id = (SELECT id FROM job WHERE"
-                        " order_key = (SELECT order_key FROM job WHERE id = ?1) AND state IN (1, 2)"
-                        " ORDER BY place LIMIT 1)",
-    [TP__TRIM_DONE] = "DELETE FROM job WHERE id IN (SELECT id FROM job WHERE state IN (3, 5)"
-                      " ORDER BY ended_ms, id LIMIT " SURPLUS("(3, 5)") ")",
-    [TP__TRIM_DEAD] = "DELETE FROM job WHERE id IN (SELECT id FROM job WHERE state = 4"
-                      " ORDER BY ended_ms, id LIMIT " SURPLUS("(4)") ")",
-    [TP__REQUEUE_JOB] = "UPDATE job SET state = 1, attempt = attempt - ?2, reason = ?3, code = ?4, claimable_ms = ?5,"
-                        " due_ms = ?5, message = ?6, lease_end_ms = 0, process = 0 WHERE id = ?1",
-    [TP__REDRIVE_JOB] = "UPDATE job SET state = 1, attempt = 0, reason = 0, code = 0, ended_ms = 0, place = ?2,"
-                        " is_first = " NONE_OPEN("job.order_key") " WHERE id = ?1",
+    [TP__END_JOB] =
+        "UPDATE job SET state = ?2, reason = ?3, code = ?4, ended_ms = ?5, message = ?6, lease_end_ms = 0,"
+        " claimable_ms = 0, due_ms = 0, is_first = 0, process = 0,"
+        " payload = CASE ?2 WHEN 4 THEN payload ELSE x'' END WHERE id = ?1",
+    [TP__PROMOTE_JOB] =
+        "UPDATE job SET is_first = 1 WHERE is_first = 0 AND id = (SELECT id FROM job WHERE"
+        " order_key = (SELECT order_key FROM job WHERE id = ?1) AND state IN (1, 2)"
+        " ORDER BY place LIMIT 1)",
+    [TP__TRIM_DONE] =
+        "DELETE FROM job WHERE id IN (SELECT id FROM job WHERE state IN (3, 5)"
+        " ORDER BY ended_ms, id LIMIT " SURPLUS("(3, 5)") ")",
+    [TP__TRIM_DEAD] =
+        "DELETE FROM job WHERE id IN (SELECT id FROM job WHERE state = 4"
+        " ORDER BY ended_ms, id LIMIT " SURPLUS("(4)") ")",
+    [TP__REQUEUE_JOB] =
+        "UPDATE job SET state = 1, attempt = attempt - ?2, reason = ?3, code = ?4, claimable_ms = ?5,"
+        " due_ms = ?5, message = ?6, lease_end_ms = 0, process = 0 WHERE id = ?1",
+    [TP__REDRIVE_JOB] =
+        "UPDATE job SET state = 1, attempt = 0, reason = 0, code = 0, ended_ms = 0, place = ?2,"
+        " is_first = " NONE_OPEN("job.order_key") " WHERE id = ?1",
     [TP__COUNT_ORDER] = "SELECT count(*) FROM job WHERE order_key = ?1 AND state IN (1, 2)",
     [TP__INSERT_ENTRY] =
         "INSERT INTO entry (process, id, plan_hash, started_ns, ended_ns, started_unix_ms, phase, status, tenant,"
@@ -77,8 +88,9 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
         " handler_thread, subscription, handler, owner) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,"
         " ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
     [TP__DELETE_RUNS] = "DELETE FROM run WHERE entry = ?1",
-    [TP__NOTE_LATE] = "UPDATE run SET late_ns = ?4 WHERE position = ?3"
-                      " AND entry IN (SELECT number FROM entry WHERE process = ?1 AND id = ?2)",
+    [TP__NOTE_LATE] =
+        "UPDATE run SET late_ns = ?4 WHERE position = ?3"
+        " AND entry IN (SELECT number FROM entry WHERE process = ?1 AND id = ?2)",
     [TP__TRIM_RUNS] = "DELETE FROM run WHERE entry <= ?1",
     [TP__TRIM_ENTRIES] = "DELETE FROM entry WHERE number <= ?1",
     [TP__INSERT_TURN] =
@@ -88,8 +100,9 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
         " parent_turn)"
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22,"
         " ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30)",
-    [TP__INSERT_STEP] = "INSERT INTO step (turn, position, kind, round, place, outcome, started_ns, ended_ns, name)"
-                        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+    [TP__INSERT_STEP] =
+        "INSERT INTO step (turn, position, kind, round, place, outcome, started_ns, ended_ns, name)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     [TP__TRIM_TURNS] = "DELETE FROM turn WHERE row <= ?1",
     [TP__TAKE_TOOL_START] =
         "UPDATE tool_start SET run_process = ?1, run_turn = ?2 WHERE row = (SELECT row FROM tool_start"
@@ -101,10 +114,12 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
         " started_unix_ms, kind, result) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, NULL)",
     [TP__TRIM_TOOL_STARTS] = "DELETE FROM tool_start WHERE row <= ?1",
     [TP__END_TOOL_START] = "UPDATE tool_start SET kind = ?2, result = ?3 WHERE row = ?1",
-    [TP__CLEAR_TOOL_RESULTS] = "UPDATE tool_start SET result = NULL WHERE tenant = ?1 AND session = ?2 AND turn = ?3"
-                                " AND result IS NOT NULL",
-    [TP__INSERT_TASK] = "INSERT INTO task (is_begun, created_unix_ms, key, tool, agent, arguments, hash)"
-                        " VALUES (0, ?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (key) DO NOTHING",
+    [TP__CLEAR_TOOL_RESULTS] =
+        "UPDATE tool_start SET result = NULL WHERE tenant = ?1 AND session = ?2 AND turn = ?3"
+        " AND result IS NOT NULL",
+    [TP__INSERT_TASK] =
+        "INSERT INTO task (is_begun, created_unix_ms, key, tool, agent, arguments, hash)"
+        " VALUES (0, ?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (key) DO NOTHING",
     [TP__FIND_TASK] = "SELECT is_begun, created_unix_ms, tool, agent, arguments, hash FROM task WHERE key = ?1",
     [TP__MARK_TASK] = "UPDATE task SET is_begun = ?1 WHERE key = ?2",
     [TP__DELETE_TASK] = "DELETE FROM task WHERE key = ?1",
@@ -112,8 +127,9 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
         "INSERT INTO attempt (process, entry, position, number, queued_ns, started_ns, ended_ns, late_ns, state,"
         " reason, verdict, code, message) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
     [TP__TRIM_ATTEMPTS] = "DELETE FROM attempt WHERE row <= ?1",
-    [TP__INSERT_CONTENT] = "INSERT INTO content (process, entry, position, field, kind, bytes, hash)"
-                           " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+    [TP__INSERT_CONTENT] =
+        "INSERT INTO content (process, entry, position, field, kind, bytes, hash)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
     [TP__TRIM_CONTENTS] = "DELETE FROM content WHERE row <= ?1",
     [TP__INSERT_AUDIT] =
         "INSERT INTO audit (process, unix_ms, status, phase, snapshot_hash, duration_ns, state, reason, visibility,"
@@ -264,8 +280,8 @@ static tp_status read_options(tp_sqlite_store_options *options, const tp_sqlite_
     return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL,
                              "tp_sqlite_store_options.path: a store needs the path of its file; give one");
   if (options->busy_ms > BUSY_MS_MAX)
-    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL,
-                             "tp_sqlite_store_options.busy_ms is %u: give at most %d", options->busy_ms, BUSY_MS_MAX);
+    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_store_options.busy_ms is %u: give at most %d",
+                             options->busy_ms, BUSY_MS_MAX);
   if (options->read_only > 1)
     return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_store_options.read_only is %u: it must be 0 or 1",
                              options->read_only);
@@ -355,51 +371,51 @@ tp_status tp_sqlite_store_open(const tp_sqlite_store_options *theirs, tp_store *
     return status;
   }
   s->handle = (tp_store){.struct_size = sizeof s->handle,
-                       .self = s,
-                       .name = "sqlite",
-                       .open = tp__sqlite_store_own,
-                       .recover = tp__sqlite_store_recover,
-                       .record = tp__sqlite_record,
-                       .record_batch = tp__sqlite_record_batch,
-                       .record_late = tp__sqlite_record_late,
-                       .commit = tp__sqlite_commit,
-                       .records = tp__sqlite_records,
-                       .turn_record = tp__sqlite_turn_record,
-                       .turns = tp__sqlite_turns,
-                       .audit = tp__sqlite_audit,
-                       .audits = tp__sqlite_audits,
-                       .attempt = tp__sqlite_attempt,
-                       .attempts = tp__sqlite_attempts,
-                       .tool_start = tp__sqlite_tool_start,
-                       .tool_end = tp__sqlite_tool_end,
-                       .task_put = tp__sqlite_task_put,
-                       .task_take = tp__sqlite_task_take,
-                       .task_settle = tp__sqlite_task_settle,
-                       .job_insert = tp__sqlite_job_insert,
-                       .job_claim = tp__sqlite_job_claim,
-                       .job_finish = tp__sqlite_job_finish,
-                       .job_renew = tp__sqlite_job_renew,
-                       .job_open = tp__sqlite_job_open,
-                       .jobs = tp__sqlite_jobs,
-                       .job_redrive = tp__sqlite_job_redrive,
-                       .job_discard = tp__sqlite_job_discard,
-                       .breadcrumbs = tp__sqlite_breadcrumbs,
-                       .content = s->options.content_hashes ? tp__sqlite_content : NULL,
-                       .contents = tp__sqlite_contents,
-                       .destroy = destroy,
-                       .durable = 1};
-  if (s->options.read_only)
-    s->handle = (tp_store){.struct_size = sizeof s->handle,
                          .self = s,
                          .name = "sqlite",
-                         .record = tp__sqlite_record_refused,
+                         .open = tp__sqlite_store_own,
+                         .recover = tp__sqlite_store_recover,
+                         .record = tp__sqlite_record,
+                         .record_batch = tp__sqlite_record_batch,
+                         .record_late = tp__sqlite_record_late,
+                         .commit = tp__sqlite_commit,
                          .records = tp__sqlite_records,
+                         .turn_record = tp__sqlite_turn_record,
                          .turns = tp__sqlite_turns,
+                         .audit = tp__sqlite_audit,
                          .audits = tp__sqlite_audits,
+                         .attempt = tp__sqlite_attempt,
                          .attempts = tp__sqlite_attempts,
-                         .contents = tp__sqlite_contents,
+                         .tool_start = tp__sqlite_tool_start,
+                         .tool_end = tp__sqlite_tool_end,
+                         .task_put = tp__sqlite_task_put,
+                         .task_take = tp__sqlite_task_take,
+                         .task_settle = tp__sqlite_task_settle,
+                         .job_insert = tp__sqlite_job_insert,
+                         .job_claim = tp__sqlite_job_claim,
+                         .job_finish = tp__sqlite_job_finish,
+                         .job_renew = tp__sqlite_job_renew,
+                         .job_open = tp__sqlite_job_open,
                          .jobs = tp__sqlite_jobs,
-                         .destroy = destroy};
+                         .job_redrive = tp__sqlite_job_redrive,
+                         .job_discard = tp__sqlite_job_discard,
+                         .breadcrumbs = tp__sqlite_breadcrumbs,
+                         .content = s->options.content_hashes ? tp__sqlite_content : NULL,
+                         .contents = tp__sqlite_contents,
+                         .destroy = destroy,
+                         .durable = 1};
+  if (s->options.read_only)
+    s->handle = (tp_store){.struct_size = sizeof s->handle,
+                           .self = s,
+                           .name = "sqlite",
+                           .record = tp__sqlite_record_refused,
+                           .records = tp__sqlite_records,
+                           .turns = tp__sqlite_turns,
+                           .audits = tp__sqlite_audits,
+                           .attempts = tp__sqlite_attempts,
+                           .contents = tp__sqlite_contents,
+                           .jobs = tp__sqlite_jobs,
+                           .destroy = destroy};
   *ret_store = &s->handle;
   return TP_OK;
 }

@@ -107,8 +107,8 @@ static tp_status judge_locked(tp__sqlite_store *s, tp_text key, const found *f, 
   if (!f->is_there) return no_such_task(key, fault);
   if (f->is_begun)
     return tp__sqlite_refuse(fault, TP_ERR_BUSY, NULL,
-                             "the task %.*s is being run, or was when its process died: then discard it",
-                             (int)key.size, key.data);
+                             "the task %.*s is being run, or was when its process died: then discard it", (int)key.size,
+                             key.data);
   tp_status status = tp__sqlite_hash_locked(s, f->task.arguments, hash, fault);
   if (status != TP_OK || memcmp(hash, f->hash, sizeof hash) == 0) return status;
   return tp__sqlite_refuse(fault, TP_ERR_STORE_CORRUPT, s->path,

@@ -213,10 +213,9 @@ static int init_conditions(tp__writer *w) {
   return error;
 }
 
-tp_status tp__writer_init(tp__writer *w, const tp__writer_class *class, void *self, const char *path,
-                          size_t bytes_max, tp_log_fn log, void *log_ctx, tp_fault *fault) {
-  *w = (tp__writer){
-      .class = class, .self = self, .path = path, .log = log, .log_ctx = log_ctx, .bytes_max = bytes_max};
+tp_status tp__writer_init(tp__writer *w, const tp__writer_class *class, void *self, const char *path, size_t bytes_max,
+                          tp_log_fn log, void *log_ctx, tp_fault *fault) {
+  *w = (tp__writer){.class = class, .self = self, .path = path, .log = log, .log_ctx = log_ctx, .bytes_max = bytes_max};
   w->last = &w->first;
   if (pthread_mutex_init(&w->mutex, NULL) != 0) return tp__sqlite_fail(NULL, path, "open", SQLITE_NOMEM, fault);
   if (init_conditions(w) != 0) {

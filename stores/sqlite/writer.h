@@ -45,7 +45,7 @@ typedef struct tp__writer {
   uint64_t queued, written; /* how many records were ever */
   uint64_t begun, failed;   /* attempts to write: how many began; the number of the last that failed */
   uint64_t failures;
-  uint64_t dropped;         /* records */
+  uint64_t dropped;        /* records */
   uint64_t dropped_in_row; /* since the queue was last below its bound */
   size_t bytes, bytes_max;
   bool hurry, ending, is_failing;

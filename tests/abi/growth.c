@@ -46,12 +46,12 @@ static void check_ok(tp_status status, const char *what, int line) {
   fill_##type(&name)
 
 /* A struct that the library fills, and what must stay as it was behind it. */
-#define MAKE_GUARDED(type, name)          \
-  struct {                                \
-    type it;                              \
-    unsigned char guard[GUARD_SIZE];      \
-  } name;                                 \
-  memset(name.guard, GUARD, GUARD_SIZE);  \
+#define MAKE_GUARDED(type, name)         \
+  struct {                               \
+    type it;                             \
+    unsigned char guard[GUARD_SIZE];     \
+  } name;                                \
+  memset(name.guard, GUARD, GUARD_SIZE); \
   fill_##type(&name.it)
 
 static bool guard_is_whole(const unsigned char *guard) {
@@ -66,15 +66,15 @@ static bool guard_is_whole(const unsigned char *guard) {
   CHECK((pointer)->struct_size == sizeof(type) + GROWS_##type * FIELD_SIZE * ((size_t)library_is_new - PROGRAM_IS_NEW))
 
 /* The new field is used: an older library must refuse, and say why; a newer one takes it. */
-#define REFUSED_WHEN_USED(type, pointer, call)                                       \
-  do {                                                                               \
-    if (!GROWS_##type || !PROGRAM_IS_NEW || library_is_new) break;                   \
-    set_grown_##type(pointer, 1);                                                    \
-    memset(&fault, GUARD, sizeof fault);                                             \
-    CHECK((call) == TP_ERR_VERSION);                                                 \
-    CHECK(memchr(fault.message, '\0', sizeof fault.message));                        \
+#define REFUSED_WHEN_USED(type, pointer, call)                                        \
+  do {                                                                                \
+    if (!GROWS_##type || !PROGRAM_IS_NEW || library_is_new) break;                    \
+    set_grown_##type(pointer, 1);                                                     \
+    memset(&fault, GUARD, sizeof fault);                                              \
+    CHECK((call) == TP_ERR_VERSION);                                                  \
+    CHECK(memchr(fault.message, '\0', sizeof fault.message));                         \
     CHECK(strstr(fault.message, #type) && strstr(fault.message, "library is older")); \
-    set_grown_##type(pointer, 0);                                                    \
+    set_grown_##type(pointer, 0);                                                     \
   } while (0)
 
 static tp_text text_of(const char *words) { return (tp_text){words, strlen(words)}; }

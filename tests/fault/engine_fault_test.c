@@ -100,8 +100,8 @@ static const tp_contribution bundle = {.struct_size = sizeof(tp_contribution),
                                        .tools = tools,
                                        .tool_count = 2};
 
-#define CALL(call_id, tool)                                             \
-  { \
+#define CALL(call_id, tool)                                                                                  \
+  {                                                                                                          \
     .struct_size = sizeof(tp_tool_call), .id = TEXT(call_id), .name = TEXT(tool), .arguments = { "\x80", 1 } \
   }
 static const tp_tool_call call_structs[] = {CALL("a", "t"), CALL("b", "inline"), CALL("c", "nobody")};

@@ -11,12 +11,12 @@
 
 #include "turnphase/base.h"
 
-#define MUST(condition)                                                              \
-  do {                                                                               \
-    if (!(condition)) {                                                              \
-      fprintf(stderr, "%s:%d: must hold: %s\n", __FILE__, __LINE__, #condition);     \
-      abort();                                                                       \
-    }                                                                                \
+#define MUST(condition)                                                          \
+  do {                                                                           \
+    if (!(condition)) {                                                          \
+      fprintf(stderr, "%s:%d: must hold: %s\n", __FILE__, __LINE__, #condition); \
+      abort();                                                                   \
+    }                                                                            \
   } while (0)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

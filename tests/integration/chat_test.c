@@ -156,11 +156,12 @@ static void ctrl_c_cancels_the_turn_and_not_the_program(void **state) {
 
 static void questions_about_calls_are_answered_in_place(void **state) {
   (void)state;
-  static const char writes[] = "responses:\n"
-                               "  - tool_calls: [{name: files_write, arguments: {path: a.txt, text: no}}]\n"
-                               "  - text: Not written.\n"
-                               "  - tool_calls: [{name: files_write, arguments: {path: b.txt, text: yes}}]\n"
-                               "  - text: Written.\n";
+  static const char writes[] =
+      "responses:\n"
+      "  - tool_calls: [{name: files_write, arguments: {path: a.txt, text: no}}]\n"
+      "  - text: Not written.\n"
+      "  - tool_calls: [{name: files_write, arguments: {path: b.txt, text: yes}}]\n"
+      "  - text: Written.\n";
   const char *root = scratch_path(""), *model = scratch_string("model.yaml", writes);
   terminal *t = CHAT_AT(120, "--script", model, "--no-memory", "--files", root);
   terminal_await(t, PROMPT);

@@ -17,9 +17,10 @@ static const char talk[] = "sessions:\n  - id: a\n    turns:\n      - {id: a1, u
 
 static void help_begins_with_examples(void **state) {
   (void)state;
-  static const char *const words[][3] = {
-      {"--help"}, {"-h"}, {"run", "--help"}, {"plan", "-h"}, {"phases", "--help"}, {"exit-status", "--help"},
-      {"bench", "--help"}, {"hooks", "--help"}};
+  static const char *const words[][3] = {{"--help"},           {"-h"},
+                                         {"run", "--help"},    {"plan", "-h"},
+                                         {"phases", "--help"}, {"exit-status", "--help"},
+                                         {"bench", "--help"},  {"hooks", "--help"}};
   for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
     command c = {.arguments = {words[i][0], words[i][1]}};
     assert_status(&c, 0);
@@ -40,8 +41,8 @@ static void version_is_told(void **state) {
 
 static void exit_statuses_are_listed(void **state) {
   (void)state;
-  static const char *const numbers[] = {"\n   1  ", "\n   2  ", "\n  69  ", "\n  70  ",
-                                        "\n  74  ", "\n  75  ", "\n  78  ", "\n 124  ", "\n 130  "};
+  static const char *const numbers[] = {"\n   1  ", "\n   2  ", "\n  69  ", "\n  70  ", "\n  74  ",
+                                        "\n  75  ", "\n  78  ", "\n 124  ", "\n 130  "};
   command c = {.arguments = {"exit-status"}};
   assert_status(&c, 0);
   for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) assert_holds(&c.out, numbers[i]);
@@ -190,7 +191,7 @@ static void what_is_not_a_domain_is_not_loaded(void **state) {
   command missing = {.arguments = {"plan", "--load", "/no/such/library.so"}};
   command not_one = {.arguments = {"plan", "--load", text}};
   command other = {.arguments = {"plan", "--load", "libm.so.6"}}; /* a file here, never a name to search for */
-  assert_status(&missing, 74); /* as any file that is missing */
+  assert_status(&missing, 74);                                    /* as any file that is missing */
   assert_holds(&missing.err, "/no/such/library.so");
   assert_status(&not_one, 78);
   assert_holds(&not_one.err, text);

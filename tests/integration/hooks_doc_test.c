@@ -153,13 +153,14 @@ static void no_example_of_the_document_is_left_out(void **state) {
   command_free(&c);
 }
 
-static const char model[] = "responses:\n"
-                            "  - tool_calls:\n"
-                            "      - {id: c1, name: shell, arguments: {command: rm -rf /}}\n"
-                            "      - {id: c2, name: shell, arguments: {command: cat .env}}\n"
-                            "      - {id: c3, name: deploy, arguments: {}}\n"
-                            "      - {id: c4, name: shell, arguments: {command: ls}}\n"
-                            "  - text: Done.\n";
+static const char model[] =
+    "responses:\n"
+    "  - tool_calls:\n"
+    "      - {id: c1, name: shell, arguments: {command: rm -rf /}}\n"
+    "      - {id: c2, name: shell, arguments: {command: cat .env}}\n"
+    "      - {id: c3, name: deploy, arguments: {}}\n"
+    "      - {id: c4, name: shell, arguments: {command: ls}}\n"
+    "  - text: Done.\n";
 
 static void the_hooks_of_the_document_hold_in_a_turn(void **state) {
   (void)state;

@@ -309,9 +309,10 @@ static void a_hook_behind_all_calls_ends_the_turn(void **state) {
   command_free(&c);
   put("model.yaml", "responses:\n  - tool_calls: [{id: c1, name: shell, arguments: {cmd: ls}}]\n  - text: Never.\n");
   put("talk.jsonl", "{\"session\": \"s\", \"user\": \"hi\"}\n");
-  put("H/b.yaml", "id: result\nprotocol: claude-code\nevent: PostToolUse\nrewrite: true\n"
-                  "handler: {command: [echo, '{\"hookSpecificOutput\": {\"hookEventName\": \"PostToolUse\", "
-                  "\"updatedToolOutput\": \"two files\"}}']}\n");
+  put("H/b.yaml",
+      "id: result\nprotocol: claude-code\nevent: PostToolUse\nrewrite: true\n"
+      "handler: {command: [echo, '{\"hookSpecificOutput\": {\"hookEventName\": \"PostToolUse\", "
+      "\"updatedToolOutput\": \"two files\"}}']}\n");
   trust();
   setenv("TURNPHASE_TEST_DOMAIN", "tools", 1);
   c = (command){.arguments = {"run", "--json", "--script", "model.yaml", "--hooks", "H", "--load",
@@ -325,8 +326,9 @@ static void a_hook_behind_all_calls_ends_the_turn(void **state) {
 
 static void a_guard_fails_open_until_it_is_closed(void **state) {
   (void)state;
-  put("settings.json", "{\"hooks\": {\"PreToolUse\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"exit 1\"}]}],"
-                       "\"PostToolUse\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"a\"}]}]}}");
+  put("settings.json",
+      "{\"hooks\": {\"PreToolUse\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"exit 1\"}]}],"
+      "\"PostToolUse\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"a\"}]}]}}");
   static const char call[] = "{\"hook_event_name\": \"PreToolUse\", \"tool_name\": \"Bash\", \"tool_input\": {}}";
   for (int closed = 0; closed < 2; closed++) {
     command c;
@@ -425,8 +427,9 @@ static void files_of_other_hosts_are_read_where_only_names_differ(void **state) 
 
 static void a_text_of_settings_stays_itself_in_yaml(void **state) {
   (void)state;
-  put("settings.json", "{\"hooks\": {\"PreToolUse\": [{\"hooks\": [{\"type\": \"command\", \"command\": "
-                       "\"printf '%s' 'a\\\"b\\\\\\\\ #: \\u2028\\u0085\\t\\u00e9{' > said\"}]}]}}");
+  put("settings.json",
+      "{\"hooks\": {\"PreToolUse\": [{\"hooks\": [{\"type\": \"command\", \"command\": "
+      "\"printf '%s' 'a\\\"b\\\\\\\\ #: \\u2028\\u0085\\t\\u00e9{' > said\"}]}]}}");
   command c;
   import("settings.json", NULL, 0, &c);
   command_free(&c);
@@ -446,8 +449,10 @@ static void a_file_that_is_none_is_refused_and_nothing_is_overwritten(void **sta
     const char *text;
     int status;
     const char *part;
-  } files[] = {{"{\"hooks\": {", 78, "settings.json:1:"}, {"[]", 78, "has no hooks"},
-               {"{\"hooks\": []}", 78, "has no hooks"},   {"{\"hooks\": {}}", 0, ""}};
+  } files[] = {{"{\"hooks\": {", 78, "settings.json:1:"},
+               {"[]", 78, "has no hooks"},
+               {"{\"hooks\": []}", 78, "has no hooks"},
+               {"{\"hooks\": {}}", 0, ""}};
   for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
     command c;
     put("settings.json", files[i].text);

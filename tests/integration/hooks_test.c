@@ -249,14 +249,17 @@ static void check_says_what_a_commit_would_with_file_line_and_column(void **stat
 
 static void list_shows_what_holds_for_each_hook(void **state) {
   (void)state;
-  put("hooks/a.yaml", "id: one\nevent_type: PreAbilityCall\nmatch: {ability_scope: 'web.*'}\n"
-                      "handler: {command: ./x, timeout_ms: 700}\n", 0644);
-  put("hooks/b.yaml", "id: two\nevent: tool.post\nenabled: false\nblocking: false\n"
-                      "handler: {kind: log, path: \"a\\e[31mb\"}\n", 0644);
+  put("hooks/a.yaml",
+      "id: one\nevent_type: PreAbilityCall\nmatch: {ability_scope: 'web.*'}\n"
+      "handler: {command: ./x, timeout_ms: 700}\n",
+      0644);
+  put("hooks/b.yaml",
+      "id: two\nevent: tool.post\nenabled: false\nblocking: false\n"
+      "handler: {kind: log, path: \"a\\e[31mb\"}\n",
+      0644);
   command c = {.arguments = {"hooks", "list", "hooks"}};
   assert_status(&c, 0);
-  assert_holds(&c.out,
-               "one  PreAbilityCall  tool.pre   yes      yes       ability_scope: web.*  required     700 ms ");
+  assert_holds(&c.out, "one  PreAbilityCall  tool.pre   yes      yes       ability_scope: web.*  required     700 ms ");
   assert_holds(&c.out,
                "two  tool.post       tool.post  no       no        always                best_effort  30000 ms");
   assert_holds(&c.out, "/a<U+001B>[31mb");
@@ -264,8 +267,9 @@ static void list_shows_what_holds_for_each_hook(void **state) {
   c = (command){.arguments = {"hooks", "list", "hooks", "--json"}};
   assert_status(&c, 0);
   assert_holds(&c.out, "\"trusted\":false,\"hooks\":[{\"id\":\"one\",\"event\":\"PreAbilityCall\",");
-  assert_holds(&c.out, "\"phase\":\"tool.pre\",\"enabled\":true,\"blocking\":true,"
-                       "\"match\":\"ability_scope: web.*\",\"policy\":\"required\",\"limit_ms\":700,");
+  assert_holds(&c.out,
+               "\"phase\":\"tool.pre\",\"enabled\":true,\"blocking\":true,"
+               "\"match\":\"ability_scope: web.*\",\"policy\":\"required\",\"limit_ms\":700,");
   command_free(&c);
 }
 
@@ -305,8 +309,7 @@ static void a_hook_that_cannot_start_or_does_not_match_says_so(void **state) {
   put("hooks/a.yaml", "id: gone\nevent: tool.pre\nhandler: {command: ./no_such_program}\n", 0644);
   put("hooks/b.yaml", "id: web\nevent: tool.pre\nmatch: {ability_scope: 'web.*'}\nhandler: {command: ['true']}\n",
       0644);
-  put("hooks/c.yaml", "id: late\nevent: tool.pre\nblocking: false\nhandler: {command: [sh, -c, 'touch ran']}\n",
-      0644);
+  put("hooks/c.yaml", "id: late\nevent: tool.pre\nblocking: false\nhandler: {command: [sh, -c, 'touch ran']}\n", 0644);
   put("hooks/d.yaml", "id: lost\nevent: tool.pre\nblocking: false\nhandler: {command: ./no_such_program}\n", 0644);
   must(0, "trust", "hooks");
   command c;
@@ -377,9 +380,8 @@ static void a_chat_takes_a_change_of_its_hooks_once_it_is_trusted(void **state) 
   assert_int_equal(rename("config/turnphase/trusted", "trusts_three"), 0);
   put_mark("one");
   must(0, "trust", "hooks");
-  terminal *t = terminal_open((const char *const[]){getenv("TURNPHASE"), "chat", "--script", "model.yaml", "--hooks",
-                                                    "hooks", NULL},
-                              160);
+  terminal *t = terminal_open(
+      (const char *const[]){getenv("TURNPHASE"), "chat", "--script", "model.yaml", "--hooks", "hooks", NULL}, 160);
   terminal_await(t, "\n> ");
   put_mark("two");
   terminal_await(t, "turnphase hooks trust hooks\n");

@@ -181,11 +181,21 @@ static command plot(const char *directory, const char *turn, const char *format)
 static void picture_has_lanes_bars_and_what_went_wrong(void **state) {
   (void)state;
   static const char *const formats[] = {"html", "svg"};
-  static const char *const words[] = {
-      "phases",      ">turn thread<",   ">thread ",     ">model<",
-      ">tools 1<",   ">tools 3<",       ">history<",    ">behind the turn<",
-      ">trip.events<", ">train_times<", ">turn.pre_prompt_context<", "missed its deadline of 60.0 ms",
-      "prefers-color-scheme:dark",      "class=\"bar handler bad\"",  "class=\"deadline\""};
+  static const char *const words[] = {"phases",
+                                      ">turn thread<",
+                                      ">thread ",
+                                      ">model<",
+                                      ">tools 1<",
+                                      ">tools 3<",
+                                      ">history<",
+                                      ">behind the turn<",
+                                      ">trip.events<",
+                                      ">train_times<",
+                                      ">turn.pre_prompt_context<",
+                                      "missed its deadline of 60.0 ms",
+                                      "prefers-color-scheme:dark",
+                                      "class=\"bar handler bad\"",
+                                      "class=\"deadline\""};
   for (size_t i = 0; i < 2; i++) {
     command c = plot(data, "rooms-1", formats[i]);
     for (size_t w = 0; w < sizeof words / sizeof words[0]; w++) assert_holds(&c.out, words[w]);
@@ -266,12 +276,13 @@ static const char *copy_of_data(const char *name) {
 static void slack_and_reasons_are_those_of_the_run(void **state) {
   (void)state;
   const char *path = copy_of_data("exact");
-  sql(path, "UPDATE run SET queued_ns = 1000000000, started_ns = 1010000000, ended_ns = 1075000000, late_ns = 0"
-            " WHERE subscription = 'trip.events' AND state = 5;"
-            "UPDATE run SET started_ns = queued_ns + 7000000, ended_ns = queued_ns + 9000000, limit_ms = 10"
-            " WHERE subscription = 'memory.deterministic_recall';"
-            "INSERT INTO audit SELECT 1000, process, unix_ms, 501, 5, 0, 0, 3, 0, 0, 'trip', 'denial',"
-            " 'not of this run', 'rooms-1', 'trip.surprise' FROM audit WHERE turn = 'rooms-1' LIMIT 1");
+  sql(path,
+      "UPDATE run SET queued_ns = 1000000000, started_ns = 1010000000, ended_ns = 1075000000, late_ns = 0"
+      " WHERE subscription = 'trip.events' AND state = 5;"
+      "UPDATE run SET started_ns = queued_ns + 7000000, ended_ns = queued_ns + 9000000, limit_ms = 10"
+      " WHERE subscription = 'memory.deterministic_recall';"
+      "INSERT INTO audit SELECT 1000, process, unix_ms, 501, 5, 0, 0, 3, 0, 0, 'trip', 'denial',"
+      " 'not of this run', 'rooms-1', 'trip.surprise' FROM audit WHERE turn = 'rooms-1' LIMIT 1");
   command c = run_on(path, "explain", "rooms-1", "--json");
   tp_writer *writer;
   tp_text phase = member(tp_value_get(parse(&c, &writer), "phases"), "phase", "turn.pre_prompt_context");
@@ -392,9 +403,10 @@ static void turn_of_a_directory_that_cannot_be_written_is_shown(void **state) {
 static void turn_that_has_not_ended_is_shown_as_far_as_it_came(void **state) {
   (void)state;
   const char *path = copy_of_data("killed");
-  sql(path, "DELETE FROM turn WHERE turn = 'rooms-1'; DELETE FROM entry WHERE turn = 'rooms-1' AND phase <> 7;"
-            "UPDATE entry SET ended_ns = 0 WHERE turn = 'rooms-1'; UPDATE run SET state = 2, ended_ns = 0, late_ns = 0"
-            " WHERE subscription = 'trip.events' AND state = 5");
+  sql(path,
+      "DELETE FROM turn WHERE turn = 'rooms-1'; DELETE FROM entry WHERE turn = 'rooms-1' AND phase <> 7;"
+      "UPDATE entry SET ended_ns = 0 WHERE turn = 'rooms-1'; UPDATE run SET state = 2, ended_ns = 0, late_ns = 0"
+      " WHERE subscription = 'trip.events' AND state = 5");
   assert_all(path, "rooms-1", 0, NULL);
   command c = run_on(path, "explain", "rooms-1", NULL);
   assert_line(&c, "turn rooms-1", "not ended");
@@ -482,8 +494,9 @@ static void follow_shows_what_another_process_writes(void **state) {
   command_run(&before); /* ends when nobody reads it any more */
   command_free(&before);
   const char *script = scratch_string("model.yaml", "responses:\n  - text: I see.\n  - text: Yes.\n");
-  static const char said[] = "{\"session\": \"new\", \"turn\": \"followed-1\", \"user\": \"Hello.\"}\n"
-                             "{\"session\": \"new\", \"turn\": \"followed-2\", \"user\": \"Are you there?\"}\n";
+  static const char said[] =
+      "{\"session\": \"new\", \"turn\": \"followed-1\", \"user\": \"Hello.\"}\n"
+      "{\"session\": \"new\", \"turn\": \"followed-2\", \"user\": \"Are you there?\"}\n";
   command run = {.arguments = {"run", "--script", script, "--data", path}, .input = said};
   assert_status(&run, 0);
   command_free(&run);
@@ -502,14 +515,16 @@ static void follow_shows_that_what_ran_has_ended(void **state) {
   const char *path = copy_of_data("ending");
   bytes out = {0};
   int ends[3], status;
-  sql(path, "UPDATE entry SET ended_ns = 0 WHERE number = (SELECT max(number) FROM entry);"
-            "UPDATE run SET state = 2 WHERE entry = (SELECT max(number) FROM entry)");
+  sql(path,
+      "UPDATE entry SET ended_ns = 0 WHERE number = (SELECT max(number) FROM entry);"
+      "UPDATE run SET state = 2 WHERE entry = (SELECT max(number) FROM entry)");
   bytes_add(&out, "", 0);
   command follow = {.arguments = {"runs", path, "--follow", "--json", "--limit", "1"}};
   pid_t child = command_spawn(&follow, ends);
   read_until(ends[1], &out, "\"state\":\"running\"");
-  sql(path, "BEGIN; UPDATE entry SET ended_ns = started_ns + 5 WHERE ended_ns = 0;"
-            "UPDATE run SET state = 4 WHERE entry = (SELECT max(number) FROM entry); COMMIT");
+  sql(path,
+      "BEGIN; UPDATE entry SET ended_ns = started_ns + 5 WHERE ended_ns = 0;"
+      "UPDATE run SET state = 4 WHERE entry = (SELECT max(number) FROM entry); COMMIT");
   read_until(ends[1], &out, "\"state\":\"failed\"");
   assert_int_equal(count_in(&out, "\n"), 2);
   kill(child, SIGTERM);

@@ -22,9 +22,9 @@ static const char told[] = "{\"session\": \"one\", \"turn\": \"t1\", \"user\": \
 
 /* Ends with the given status, within seconds. */
 static void play(command *c, const char *data, const char *input, bool json, int status) {
-  *c = (command){.arguments = {"run", "--script", scratch_string("model.yaml", script), "--data", data,
-                               json ? "--json" : NULL},
-                 .input = input};
+  *c = (command){
+      .arguments = {"run", "--script", scratch_string("model.yaml", script), "--data", data, json ? "--json" : NULL},
+      .input = input};
   double began = command_seconds();
   assert_status(c, status);
   assert_true(command_seconds() - began < SECONDS_MAX);

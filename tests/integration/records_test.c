@@ -13,8 +13,9 @@
 #include "tests/integration/support/events.h"
 
 static const char script[] = "repeat: true\nresponses:\n  - text: I see.\n";
-static const char said[] = "{\"session\": \"one\", \"turn\": \"t1\", \"user\": \"My rabbit is called Amadeus.\"}\n"
-                           "{\"session\": \"two\", \"turn\": \"t2\", \"user\": \"A secret word: xylophone.\"}\n";
+static const char said[] =
+    "{\"session\": \"one\", \"turn\": \"t1\", \"user\": \"My rabbit is called Amadeus.\"}\n"
+    "{\"session\": \"two\", \"turn\": \"t2\", \"user\": \"A secret word: xylophone.\"}\n";
 
 static const char *play(const char *name) {
   const char *data = scratch_path(name);
@@ -151,13 +152,18 @@ static void assert_not_in_file(const char *data, const char *file) {
  * history has it, and so has the memory; what is left without them has not. */
 static void secret_is_in_no_record_log_plot_or_error(void **state) {
   (void)state;
-  static const char planted[] = "responses:\n"
-                                "  - tool_calls:\n"
-                                "      - {name: memory_search, arguments: {query: " SECRET "}}\n"
-                                "      - {name: memory_remember, arguments: {text: the word is " SECRET "}}\n"
-                                "      - {name: nothing, arguments: {" SECRET ": 1}}\n"
-                                "      - {name: memory_get, arguments: {id: " SECRET "}}\n"
-                                "  - text: It is " SECRET ".\n";
+  static const char planted[] =
+      "responses:\n"
+      "  - tool_calls:\n"
+      "      - {name: memory_search, arguments: {query: " SECRET
+      "}}\n"
+      "      - {name: memory_remember, arguments: {text: the word is " SECRET
+      "}}\n"
+      "      - {name: nothing, arguments: {" SECRET
+      ": 1}}\n"
+      "      - {name: memory_get, arguments: {id: " SECRET
+      "}}\n"
+      "  - text: It is " SECRET ".\n";
   const char *data = scratch_path("planted");
   command c = {.arguments = {"run", "--script", scratch_string("planted.yaml", planted), "--data", data, "--verbose"},
                .input = "{\"session\": \"s\", \"turn\": \"t\", \"user\": \"my word is " SECRET "\"}\n"};
@@ -165,15 +171,19 @@ static void secret_is_in_no_record_log_plot_or_error(void **state) {
   assert_holds(&c.out, SECRET); /* the conversation itself */
   assert_nowhere(&c.err, "what run logs");
   command_free(&c);
-  sql(data, "turnphase.db", "PRAGMA secure_delete = ON; DELETE FROM message; DELETE FROM tool_call; VACUUM;"
-                            "PRAGMA wal_checkpoint(TRUNCATE)");
+  sql(data, "turnphase.db",
+      "PRAGMA secure_delete = ON; DELETE FROM message; DELETE FROM tool_call; VACUUM;"
+      "PRAGMA wal_checkpoint(TRUNCATE)");
   assert_not_in_file(data, "turnphase.db");
   assert_not_in_file(data, "turnphase.db-wal");
   static const char *const commands[] = {"explain", "show", "time", "blame", "critical-chain", "plot"};
   for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
     for (int json = 0; json < 2; json++) {
       bool plots = i == 5;
-      c = (command){.arguments = {commands[i], data, "t", plots ? "--format" : json ? "--json" : NULL,
+      c = (command){.arguments = {commands[i], data, "t",
+                                  plots  ? "--format"
+                                  : json ? "--json"
+                                         : NULL,
                                   plots ? json ? "chrome-trace" : "html" : NULL}};
       assert_status(&c, 0);
       assert_nowhere(&c.out, commands[i]);

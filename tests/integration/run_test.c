@@ -87,8 +87,10 @@ static void a_session_goes_on_where_it_ended(void **state) {
 /* Three turns of some 30 tokens each, and room for two: the third is asked with fewer messages than came before it. */
 static void a_history_that_is_too_long_is_compacted(void **state) {
   (void)state;
-  static const char talk[] = "{\"session\": \"s\", \"turn\": \"a\", \"user\": \"" LONG "\"}\n"
-                             "{\"session\": \"s\", \"turn\": \"b\", \"user\": \"" LONG "\"}\n"
+  static const char talk[] = "{\"session\": \"s\", \"turn\": \"a\", \"user\": \"" LONG
+                             "\"}\n"
+                             "{\"session\": \"s\", \"turn\": \"b\", \"user\": \"" LONG
+                             "\"}\n"
                              "{\"session\": \"s\", \"turn\": \"c\", \"user\": \"" LONG "\"}\n";
   static const struct {
     const char *how;
@@ -218,10 +220,11 @@ static void a_denied_turn_is_a_result(void **state) {
 
 static void files_are_written_when_that_is_allowed_and_read_again(void **state) {
   (void)state;
-  static const char writes[] = "responses:\n"
-                               "  - tool_calls: [{name: files_write, arguments: {path: new/b.txt, text: walnuts}}]\n"
-                               "  - tool_calls: [{name: files_read, arguments: {path: new/b.txt}}]\n"
-                               "  - text: Done.\n";
+  static const char writes[] =
+      "responses:\n"
+      "  - tool_calls: [{name: files_write, arguments: {path: new/b.txt, text: walnuts}}]\n"
+      "  - tool_calls: [{name: files_read, arguments: {path: new/b.txt}}]\n"
+      "  - text: Done.\n";
   const char *model = scratch_string("model.yaml", writes), *root = scratch_path("");
   command asks = {.arguments = {"run", "--no-memory", "--script", model, "--files", root}, .input = told};
   assert_status(&asks, 0);
@@ -282,8 +285,9 @@ static void every_run_has_its_record(void **state) {
 /* ---- while it goes on ---- */
 
 static command hanging(const char *format) {
-  static const char talk[] = "{\"session\": \"s\", \"turn\": \"t1\", \"user\": \"Are you there?\"}\n"
-                             "{\"session\": \"s\", \"turn\": \"t2\", \"user\": \"Hello?\"}\n";
+  static const char talk[] =
+      "{\"session\": \"s\", \"turn\": \"t1\", \"user\": \"Are you there?\"}\n"
+      "{\"session\": \"s\", \"turn\": \"t2\", \"user\": \"Hello?\"}\n";
   setenv("TURNPHASE_TEST_DOMAIN", "hangs", 1);
   return (command){.arguments = {"run", "--script", scratch_string("model.yaml", script), "--no-memory", "--load",
                                  getenv("TURNPHASE_DOMAIN"), format},

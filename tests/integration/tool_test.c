@@ -135,9 +135,9 @@ static void task_is_created_and_run_by_two_commands(void **state) {
   (void)state;
   char data[512];
   snprintf(data, sizeof data, "%s", scratch_path("kept"));
-  command c = {.arguments = {"tool", "create", "files_read", "--files", files(), "--data", data, "--key",
-                             "monday", "-a", "-"},
-               .input = "{\"path\": \"note.txt\"}"};
+  command c = {
+      .arguments = {"tool", "create", "files_read", "--files", files(), "--data", data, "--key", "monday", "-a", "-"},
+      .input = "{\"path\": \"note.txt\"}"};
   assert_status(&c, 0);
   assert_string_equal(c.out.data, "monday\n");
   command_free(&c);
@@ -145,8 +145,7 @@ static void task_is_created_and_run_by_two_commands(void **state) {
   assert_status(&c, 78);
   assert_holds(&c.err, "there is a task monday");
   command_free(&c);
-  c = (command){
-      .arguments = {"tool", "run", "monday", "--files", files(), "--data", data, "--caller", "ci", "--json"}};
+  c = (command){.arguments = {"tool", "run", "monday", "--files", files(), "--data", data, "--caller", "ci", "--json"}};
   assert_status(&c, 0);
   assert_holds(&c.out, "{\"task\":\"monday\",\"result\":\"ok\",\"started\":true");
   assert_holds(&c.out, "line one");

@@ -24,15 +24,15 @@ typedef struct world {
   bool is_retryable;
   uint32_t attempts, limit_ms; /* of the subscription */
   uint32_t fillers;            /* other subscriptions of the phase, which succeed */
-  uint32_t opened, closed; /* log lines */
-  char wrong[256];         /* the first thing that was not as it should be */
+  uint32_t opened, closed;     /* log lines */
+  char wrong[256];             /* the first thing that was not as it should be */
 } world;
 
-#define EXPECT(world_, truth)                                                                               \
-  do {                                                                                                      \
-    if (!(truth) && !(world_)->wrong[0])                                                                    \
+#define EXPECT(world_, truth)                                                                                   \
+  do {                                                                                                          \
+    if (!(truth) && !(world_)->wrong[0])                                                                        \
       snprintf((world_)->wrong, sizeof(world_)->wrong, "%s:%d: %s, after %u calls", __func__, __LINE__, #truth, \
-               (world_)->calls);                                                                            \
+               (world_)->calls);                                                                                \
   } while (0)
 
 static tp_answer run_handler(void *self, tp_call *call) {

@@ -11,9 +11,9 @@ struct compaction_work {
   tp_session *session;
   tp__parker parker;
   tp_compact_fn compact;
-  uint32_t turn;     /* that runs */
-  uint32_t oldest;   /* the first turn that the last request had */
-  bool may_shrink;   /* a compaction may have succeeded since */
+  uint32_t turn;   /* that runs */
+  uint32_t oldest; /* the first turn that the last request had */
+  bool may_shrink; /* a compaction may have succeeded since */
   uint32_t requests, begun, ended, shrinks;
   bool closed;
 };
@@ -239,7 +239,9 @@ static void run_turn(compaction_work *c, uint32_t number) {
   const tp_turn_request request = {.struct_size = sizeof request,
                                    .id = id,
                                    .text = tp_text_of(text),
-                                   .limit_ms = fault_free ? 0 : world_one_in(4) ? 5 : LIMIT_MS};
+                                   .limit_ms = fault_free        ? 0
+                                               : world_one_in(4) ? 5
+                                                                 : LIMIT_MS};
   tp_status status = tp_turn_run(c->session, &request, &result, NULL);
   world_check_status(c->w, "a turn of a session whose history is compacted", status);
   if (status != TP_OK) return;

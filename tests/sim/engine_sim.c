@@ -21,8 +21,8 @@ typedef struct arguments {
   bool prove, verbose;
 } arguments;
 
-static const char *const bug_names[] = {"none", "lost_wakeup", "recycled_slot", "left_queued",
-                                        "two_owners", "not_woken"};
+static const char *const bug_names[] = {"none",        "lost_wakeup", "recycled_slot",
+                                        "left_queued", "two_owners",  "not_woken"};
 static const char *const policy_names[] = {"random", "pct", "both"};
 static const char *program;
 static arguments args = {.seeds = 10000, .seed = 1, .nodes_max = 12, .policy = -1};
@@ -32,7 +32,7 @@ static volatile uint64_t seed_now;
 
 static void command_of(char *text, size_t size, uint64_t seed) {
   int length = snprintf(text, size, "%s --seeds 1 --seed %llu --nodes-max %u --policy %s", program,
-                      (unsigned long long)seed, args.nodes_max, policy_names[args.policy < 0 ? 2 : args.policy]);
+                        (unsigned long long)seed, args.nodes_max, policy_names[args.policy < 0 ? 2 : args.policy]);
   if (args.bug) snprintf(text + length, size - (size_t)length, " --bug %s", bug_names[args.bug]);
 }
 
@@ -57,7 +57,7 @@ static void print_crash(void) {
   char command[512], text[700];
   command_of(command, sizeof command, seed_now);
   int length = snprintf(text, sizeof text, "seed %llu FAILED: no crash: the process died\n  replay: %s\n",
-                      (unsigned long long)seed_now, command);
+                        (unsigned long long)seed_now, command);
   if (write(STDOUT_FILENO, text, (size_t)length) < 0) _exit(1);
 }
 

@@ -19,19 +19,19 @@ enum { PHASE = TP_PHASE_TOOL_PRE, QUEUE_MAX = 8, BLOCKERS = 16 };
 
 typedef struct world {
   tp_runtime *runtime;
-  bool open;              /* the first blocker ends */
+  bool open; /* the first blocker ends */
   bool begun, nested_done, released;
-  uint32_t ended;         /* blockers */
-  uint32_t lines;         /* log lines of refused turns */
-  tp_session *nested;     /* whose turn the first blocker runs at its end */
-  uint32_t ends;          /* of that turn: what runs at the end of every turn */
+  uint32_t ended;     /* blockers */
+  uint32_t lines;     /* log lines of refused turns */
+  tp_session *nested; /* whose turn the first blocker runs at its end */
+  uint32_t ends;      /* of that turn: what runs at the end of every turn */
   char wrong[256];
 } world;
 
-#define EXPECT(world_, truth)                                                                          \
-  do {                                                                                                 \
-    if (!(truth) && !(world_)->wrong[0])                                                               \
-      snprintf((world_)->wrong, sizeof(world_)->wrong, "%s:%d: %s", __func__, __LINE__, #truth);       \
+#define EXPECT(world_, truth)                                                                    \
+  do {                                                                                           \
+    if (!(truth) && !(world_)->wrong[0])                                                         \
+      snprintf((world_)->wrong, sizeof(world_)->wrong, "%s:%d: %s", __func__, __LINE__, #truth); \
   } while (0)
 
 static void pass_us(int64_t us) { tp__sim_sleep_ns(us * TP__NS_PER_US); }
@@ -82,9 +82,8 @@ static tp_answer note_end(void *self, tp_call *call) {
 static void answer_at_once(void *self, const tp_model_request *request, tp_token token) {
   (void)self;
   (void)request;
-  const tp_model_response response = {.struct_size = sizeof response,
-                                      .text = {"ok", 2},
-                                      .stop_reason = {"end_turn", 8}};
+  const tp_model_response response = {
+      .struct_size = sizeof response, .text = {"ok", 2}, .stop_reason = {"end_turn", 8}};
   (void)!tp_model_complete(token, &response);
 }
 
@@ -231,18 +230,14 @@ static void start_model(void *self, const tp_model_request *request, tp_token to
   (void)self;
   (void)request;
   pass_us(800 + (int64_t)tp__sim_random(400));
-  const tp_model_response response = {.struct_size = sizeof response,
-                                      .text = {"ok", 2},
-                                      .stop_reason = {"end_turn", 8}};
+  const tp_model_response response = {
+      .struct_size = sizeof response, .text = {"ok", 2}, .stop_reason = {"end_turn", 8}};
   (void)!tp_model_complete(token, &response);
 }
 
 static tp_session *open_session(flooded *f, const char *name, const char *id) {
-  const tp_model model = {.struct_size = sizeof model,
-                          .name = "m",
-                          .self = f,
-                          .start = start_model,
-                          .placement = TP_PLACEMENT_THREAD};
+  const tp_model model = {
+      .struct_size = sizeof model, .name = "m", .self = f, .start = start_model, .placement = TP_PLACEMENT_THREAD};
   const tp_session_options options = {.struct_size = sizeof options, .id = id, .tenant = name, .model = &model};
   tp_session *session = NULL;
   EXPECT(&f->w, tp_session_open(f->w.runtime, &options, &session, NULL) == TP_OK);

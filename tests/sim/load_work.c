@@ -49,8 +49,8 @@ static void served(struct load_work *l, uint32_t which) {
     world_fail(l->w, "no more turns run than may", "%u run", l->running);
   for (uint32_t i = 0; i < l->tenant_count; i++)
     if (i != which && l->tenants[i].waits && ++l->tenants[i].behind[which] > 1)
-      world_fail(l->w, "a tenant gets its share", "`%s` was served %u times while `%s` waited",
-                 l->tenants[which].name, l->tenants[i].behind[which], l->tenants[i].name);
+      world_fail(l->w, "a tenant gets its share", "`%s` was served %u times while `%s` waited", l->tenants[which].name,
+                 l->tenants[i].behind[which], l->tenants[i].name);
   memset(l->tenants[which].behind, 0, sizeof l->tenants[which].behind);
 }
 
@@ -135,11 +135,8 @@ static tp_session *open_session(struct load_work *l, uint32_t index) {
   static const char *const tenants[SESSIONS] = {"l0", "l0", "l0", "l0", "l0", "l1", "l1", "l2"};
   char id[8];
   snprintf(id, sizeof id, "l%u", index);
-  const tp_model model = {.struct_size = sizeof model,
-                          .name = "loaded",
-                          .self = l,
-                          .start = model_start,
-                          .placement = TP_PLACEMENT_INLINE};
+  const tp_model model = {
+      .struct_size = sizeof model, .name = "loaded", .self = l, .start = model_start, .placement = TP_PLACEMENT_INLINE};
   const tp_session_options options = {
       .struct_size = sizeof options, .id = id, .tenant = tenants[index], .model = &model};
   tp_session *session = NULL;

@@ -15,7 +15,7 @@ struct loop_answer {
   tp_token token;
   tp_work_kind kind;
   loop_tool *tool; /* of the call, until it is answered */
-  bool over;   /* the token was completed or abandoned */
+  bool over;       /* the token was completed or abandoned */
   int64_t delay_ns;
   uint32_t accepted;
 };
@@ -86,8 +86,7 @@ static void answer(loop_answer *a) {
   uint64_t dice = is_rough(a->l) ? tp__sim_random(100) : tp__sim_random(80);
   if (dice < 50 || (dice < 80 && !world_start("loop's answer", complete_later, a))) complete(a);
   else if (dice >= 80 && dice < 88) give_up(a);
-  else if (dice >= 88 && dice < 94) { /* twice */
-    complete(a);
+  else if (dice >= 88 && dice < 94) { /* twice */ complete(a);
     complete(a);
   } /* else it is answered when the loop has ended, or when the runtime is gone */
 }
@@ -123,10 +122,10 @@ static tp_answer emit_tools(void *self, tp_call *call) {
   loop *l = w->loop;
   if (!l || !tp__text_is(tp_call_id(call, TP_ID_SESSION), "loop")) return TP_ANSWER_DONE;
   const tp_tool concurrent = {.struct_size = sizeof concurrent,
-                        .name = "l-concurrent",
-                        .self = new_tool(l, false),
-                        .inbox = l->inbox,
-                        .destroy = destroy_tool};
+                              .name = "l-concurrent",
+                              .self = new_tool(l, false),
+                              .inbox = l->inbox,
+                              .destroy = destroy_tool};
   tp_tool single = concurrent;
   single.name = "l-single";
   single.self = new_tool(l, true);
@@ -134,7 +133,7 @@ static tp_answer emit_tools(void *self, tp_call *call) {
   if (is_rough(l) && world_one_in(2)) single.limit_ms = 1 + (uint32_t)tp__sim_random(50);
   const tp_tool *const tools[] = {&concurrent, &single};
   if (!concurrent.inbox) return TP_ANSWER_DONE; /* freed: there is nothing to name */
-  l->tools_taken += 2; /* one may be destroyed before the emit returns */
+  l->tools_taken += 2;                          /* one may be destroyed before the emit returns */
   if (tp_call_emit_tool_bundle(call, "loop", tools, 2) == TP_OK)
     return is_rough(l) && world_one_in(16) ? tp_call_fail(call, 1, "behind the emit") : TP_ANSWER_DONE;
   l->tools_taken -= 2;
@@ -181,8 +180,7 @@ static void take_work(loop *l, const tp_work *work) {
     look_at_tool(l, work);
     a->tool = work->self;
     a->tool->open++;
-    if (a->tool->single && ++l->single_taken > 1)
-      world_fail(l->w, "permits", "%u are taken at once", l->single_taken);
+    if (a->tool->single && ++l->single_taken > 1) world_fail(l->w, "permits", "%u are taken at once", l->single_taken);
   }
   if (is_rough(l) && world_one_in(6)) tp__sim_sleep_ns(draw_delay(l)); /* meanwhile the inbox fills up */
   if (work->kind == TP_WORK_MODEL) look_at_request(l, work);
@@ -314,10 +312,9 @@ static void session_closed(void *ctx) {
 }
 
 static tp_status open_all(loop *l) {
-  const tp_inbox_options options = {
-      .struct_size = sizeof options,
-      .capacity = l->w->s->loop_capacity,
-      .event_capacity = l->w->s->loop_event_capacity};
+  const tp_inbox_options options = {.struct_size = sizeof options,
+                                    .capacity = l->w->s->loop_capacity,
+                                    .event_capacity = l->w->s->loop_event_capacity};
   tp_status status = tp_inbox_new(l->w->runtime, &options, &l->inbox, NULL);
   if (status != TP_OK) return status;
   const tp_model model = {

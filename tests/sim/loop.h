@@ -16,8 +16,8 @@ typedef struct loop loop;
 typedef struct loop_tool {
   loop *l;
   struct loop_tool *next;
-  bool single;    /* it has one permit */
-  uint32_t open;  /* calls that were taken and not answered */
+  bool single;   /* it has one permit */
+  uint32_t open; /* calls that were taken and not answered */
   uint32_t destroys;
 } loop_tool;
 
@@ -37,14 +37,14 @@ struct loop {
   tp__parker parker; /* when the inbox is gone, and for the session's end */
   bool freed_early, closed, session_taken;
   uint32_t turn, requests;
-  uint32_t begun, ended;        /* turns: submitted, and reported to on_end */
-  uint32_t ends_heard;          /* by event */
-  uint64_t gaps, lost;          /* sequence numbers that are missing, and what markers say */
+  uint32_t begun, ended; /* turns: submitted, and reported to on_end */
+  uint32_t ends_heard;   /* by event */
+  uint64_t gaps, lost;   /* sequence numbers that are missing, and what markers say */
   uint32_t tools_taken, tools_destroyed;
   loop_tool *tools; /* newest first */
   uint32_t model_destroys, listener_destroys;
   bool listener_taken;
-  uint32_t single_taken;        /* calls of the tool with one permit: taken, and not completed */
+  uint32_t single_taken; /* calls of the tool with one permit: taken, and not completed */
   loop_heard heard[LOOP_KNOWN_MAX];
   uint32_t heard_count;
   const tp_work *events[LOOP_EVENTS_MAX]; /* taken, not returned */

@@ -10,7 +10,7 @@ struct nested_work {
   world *w;
   tp_session *session;
   tp__parker parker;
-  uint32_t permits, inside; /* functions of the tool that run and do not wait */
+  uint32_t permits, inside;     /* functions of the tool that run and do not wait */
   uint32_t ids, opened, closed; /* sessions */
   uint32_t begun, ended;        /* turns that were taken, the host's and nested ones */
 };
@@ -28,10 +28,8 @@ static void answer(tp_token token, bool calls, uint32_t count) {
   tp_tool_call made[CALLS_MAX];
   const tp_tool_call *list[CALLS_MAX];
   for (uint32_t i = 0; i < CALLS_MAX; i++) {
-    made[i] = (tp_tool_call){.struct_size = sizeof made[i],
-                             .id = tp_text_of(ids[i]),
-                             .name = tp_text_of("nest"),
-                             .arguments = {"\x80", 1}};
+    made[i] = (tp_tool_call){
+        .struct_size = sizeof made[i], .id = tp_text_of(ids[i]), .name = tp_text_of("nest"), .arguments = {"\x80", 1}};
     list[i] = &made[i];
   }
   const tp_model_response response = {.struct_size = sizeof response,
@@ -157,11 +155,8 @@ static tp_answer emit_tools(void *self, tp_call *call) {
   struct nested_work *n = ((world *)self)->nested;
   tp_text session = tp_call_id(call, TP_ID_SESSION);
   if (session.size < 2 || session.data[0] != 'n') return TP_ANSWER_DONE;
-  const tp_tool tool = {.struct_size = sizeof tool,
-                        .name = "nest",
-                        .run = nest,
-                        .self = n,
-                        .max_concurrent = n->permits};
+  const tp_tool tool = {
+      .struct_size = sizeof tool, .name = "nest", .run = nest, .self = n, .max_concurrent = n->permits};
   const tp_tool *list[] = {&tool};
   if (tp_call_emit_tool_bundle(call, "nested", list, 1) != TP_OK) return tp_call_fail(call, 1, "no tools");
   return TP_ANSWER_DONE;
@@ -185,9 +180,8 @@ tp_status nested_work_register(world *w, tp_edit *edit) {
 static void run_turns(struct nested_work *n) {
   for (int i = 0; i < TURNS; i++) {
     const tp_turn_result *result = NULL;
-    const tp_turn_request request = {.struct_size = sizeof request,
-                                     .text = tp_text_of("go"),
-                                     .limit_ms = world_is_fault_free(n->w) ? 0 : LIMIT_MS};
+    const tp_turn_request request = {
+        .struct_size = sizeof request, .text = tp_text_of("go"), .limit_ms = world_is_fault_free(n->w) ? 0 : LIMIT_MS};
     tp_status status = tp_turn_run(n->session, &request, &result, NULL);
     world_check_status(n->w, "a turn with nested ones", status);
     if (status != TP_OK) continue;

@@ -90,8 +90,7 @@ static void jobs_waited(void *ctx, const tp_jobs_wait_result *result) {
 
 static void submit_wait_for_jobs(world *w) {
   w->waits_submitted++; /* it may end before the submit returns */
-  tp_status status =
-      tp_jobs_wait_submit(w->runtime, "", (uint32_t)tp__sim_random(20), jobs_waited, w, NULL);
+  tp_status status = tp_jobs_wait_submit(w->runtime, "", (uint32_t)tp__sim_random(20), jobs_waited, w, NULL);
   if (status == TP_OK) return;
   w->waits_submitted--;
   world_check_status(w, "tp_jobs_wait_submit", status);
@@ -140,8 +139,8 @@ static void count_all(world *w) {
   if (stats.jobs_run < w->jobs_seen)
     world_fail(w, "counters make sense", "%llu jobs were run, and then fewer", (unsigned long long)w->jobs_seen);
   w->jobs_seen = stats.jobs_run;
-  uint64_t ended = stats.turns_completed + stats.turns_failed + stats.turns_denied + stats.turns_cancelled +
-                   stats.turns_timed_out;
+  uint64_t ended =
+      stats.turns_completed + stats.turns_failed + stats.turns_denied + stats.turns_cancelled + stats.turns_timed_out;
   if (ended < w->turns_seen || stats.turns_queued > 100000 || stats.sessions_open > 100000)
     world_fail(w, "counters make sense", "%llu turns have ended after %llu, %llu are queued, %llu sessions are open",
                (unsigned long long)ended, (unsigned long long)w->turns_seen, (unsigned long long)stats.turns_queued,

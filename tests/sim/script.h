@@ -128,33 +128,33 @@ typedef struct script {
   script_turn turns[SCRIPT_TURNS_MAX];
   uint32_t turn_count;
   uint32_t turn_work_count; /* sessions that the library drives */
-  int64_t drain_ns;        /* in the middle; 0: at the end */
+  int64_t drain_ns;         /* in the middle; 0: at the end */
   uint32_t drain_limit_ms;
   int64_t kill_ns; /* when a subscription is switched off; 0: never */
   int kill_node;
-  uint32_t pokes; /* how often stale tokens are tried */
-  bool all_parallel;  /* every node that is not on a thread is of placement parallel */
+  uint32_t pokes;    /* how often stale tokens are tried */
+  bool all_parallel; /* every node that is not on a thread is of placement parallel */
   uint32_t helpers_max;
-  int64_t search_ns;      /* how long a worker looks for work before it sleeps */
-  bool wall_jumps;        /* a thread sets the wall clock meanwhile */
+  int64_t search_ns;         /* how long a worker looks for work before it sleeps */
+  bool wall_jumps;           /* a thread sets the wall clock meanwhile */
   uint32_t tool_work_count;  /* hosts that dispatch tool calls on turns of their own */
   uint32_t load_turns;       /* of sessions of several tenants, which are more than run at once */
   uint64_t tool_work_stream; /* what they do is drawn from it */
-  uint32_t editor_count;  /* hosts that commit beside all that runs */
-  uint32_t reader_count;  /* hosts whose turns look at what they see of it */
-  bool session_work;      /* a session that several hosts use */
-  bool nested;            /* a session whose turns run turns of others */
-  bool compaction;        /* a session whose history is made shorter */
-  int history;            /* that sessions share: 0: none; 1: appends at once; 2: later */
-  bool destructors_call;  /* the runtime that destroys their object */
-  uint32_t idle_sessions; /* opened and left to the drain */
-  uint32_t looks;         /* how often the observer asks for the state */
-  uint32_t taker_count;   /* hosts that take from the inbox; 0: no node has one */
+  uint32_t editor_count;     /* hosts that commit beside all that runs */
+  uint32_t reader_count;     /* hosts whose turns look at what they see of it */
+  bool session_work;         /* a session that several hosts use */
+  bool nested;               /* a session whose turns run turns of others */
+  bool compaction;           /* a session whose history is made shorter */
+  int history;               /* that sessions share: 0: none; 1: appends at once; 2: later */
+  bool destructors_call;     /* the runtime that destroys their object */
+  uint32_t idle_sessions;    /* opened and left to the drain */
+  uint32_t looks;            /* how often the observer asks for the state */
+  uint32_t taker_count;      /* hosts that take from the inbox; 0: no node has one */
   uint32_t inbox_capacity;
   int64_t inbox_close_ns; /* when its one taker frees the inbox; 0: after the drains */
   bool loop;              /* a host with one thread, all of whose agent comes through an inbox of its own */
   uint32_t loop_capacity, loop_event_capacity;
-  int64_t loop_close_ns;  /* when it frees the inbox; 0: at the end */
+  int64_t loop_close_ns; /* when it frees the inbox; 0: at the end */
 } script;
 
 /** Draws the script of a seed. policy: of the scheduler; -1: drawn. */

@@ -155,16 +155,26 @@ static tp_answer second_registrar(void *self, tp_call *call) {
 
 tp_status session_work_register(world *w, tp_edit *edit) {
   static const world_hook hooks[] = {
-      {.id = "y.job", .phase = TP_PHASE_TURN_POST_TURN, .run = do_job, .background = true,
-       .attempts = JOB_ATTEMPTS},
-      {.id = "y.one", .phase = TP_PHASE_AGENT_REGISTER, .also = TP_PHASE_AGENT_UNREGISTER, .run = first_registrar,
-       .is_inline = true, .alias = "on_register_agent"},
-      {.id = "y.two", .phase = TP_PHASE_AGENT_REGISTER, .also = TP_PHASE_AGENT_UNREGISTER, .run = second_registrar,
-       .is_inline = true, .capabilities = TP_CAPABILITY_DECIDE},
+      {.id = "y.job", .phase = TP_PHASE_TURN_POST_TURN, .run = do_job, .background = true, .attempts = JOB_ATTEMPTS},
+      {.id = "y.one",
+       .phase = TP_PHASE_AGENT_REGISTER,
+       .also = TP_PHASE_AGENT_UNREGISTER,
+       .run = first_registrar,
+       .is_inline = true,
+       .alias = "on_register_agent"},
+      {.id = "y.two",
+       .phase = TP_PHASE_AGENT_REGISTER,
+       .also = TP_PHASE_AGENT_UNREGISTER,
+       .run = second_registrar,
+       .is_inline = true,
+       .capabilities = TP_CAPABILITY_DECIDE},
       {.id = "y.intake", .phase = TP_PHASE_TURN_INTAKE, .run = hear_intake, .alias = "PromptSubmit"},
       {.id = "y.post", .phase = TP_PHASE_TURN_POST_TURN, .run = hear_post, .is_inline = true},
       {.id = "y.end", .phase = TP_PHASE_SESSION_END, .run = hear_end, .is_inline = true, .alias = "SessionStop"},
-      {.id = "y.unregister", .phase = TP_PHASE_AGENT_UNREGISTER, .run = hear_unregister, .is_inline = true,
+      {.id = "y.unregister",
+       .phase = TP_PHASE_AGENT_UNREGISTER,
+       .run = hear_unregister,
+       .is_inline = true,
        .alias = "on_unregister_agent"}};
   for (size_t i = 0; i < sizeof hooks / sizeof *hooks; i++) TP__TRY(world_subscribe(w, edit, &hooks[i]));
   return TP_OK;
@@ -271,8 +281,7 @@ static void refuse_agent(session_work *c, const tp_agent_config *config) {
 
 static void add_agent(session_work *c) {
   const tp_model model = model_of(c);
-  tp_agent_config config = {
-      .struct_size = sizeof config, .id = "shared", .system = "be kind", .model = &model};
+  tp_agent_config config = {.struct_size = sizeof config, .id = "shared", .system = "be kind", .model = &model};
   if (world_one_in(3)) refuse_agent(c, &config);
   tp_status status = tp_agent_add(c->w->runtime, &config, &c->agent, NULL);
   bool denied = status == TP_ERR_DENIED && !phases_are_certain(c->w); /* by a registrar that came too late */
@@ -322,8 +331,11 @@ static void phase_ended(void *ctx) {
 }
 
 static void end_phase(session_work *c) {
-  const tp_session_end end = {
-      .struct_size = sizeof end, .reason = "for a change", .changed_files = {"\x91\xa1" "f", 3}};
+  const tp_session_end end = {.struct_size = sizeof end,
+                              .reason = "for a change",
+                              .changed_files = {"\x91\xa1"
+                                                "f",
+                                                3}};
   bool submitted = !c->w->s->options.no_engine_workers && world_one_in(2);
   uint32_t ended = c->phases_ended;
   tp_status status = submitted ? tp_session_end_phase_submit(c->session, &end, phase_ended, c, NULL)

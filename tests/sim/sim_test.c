@@ -38,13 +38,16 @@ enum { PRODUCERS = 3, CONSUMERS = 2, ITEMS = 6, CAPACITY = 2 };
 typedef struct buffer {
   tp__mutex mutex;
   tp__cond changed;
-  int in, out, closed;        /* under mutex */
-  int last[PRODUCERS];        /* likewise */
-  bool wrong_order;           /* likewise */
+  int in, out, closed; /* under mutex */
+  int last[PRODUCERS]; /* likewise */
+  bool wrong_order;    /* likewise */
   int slots[PRODUCERS * ITEMS];
   tp__a32 live;
   tp__parker done;
-  struct buffer_actor { struct buffer *buffer; int index; } actors[PRODUCERS + CONSUMERS];
+  struct buffer_actor {
+    struct buffer *buffer;
+    int index;
+  } actors[PRODUCERS + CONSUMERS];
 } buffer;
 
 static void buffer_produce(void *arg) {
@@ -156,9 +159,9 @@ static uint64_t found(uint64_t count, tp__sim_policy policy, tp__sim_end end, vo
 typedef struct flags {
   tp__a32 ready, asleep;
   tp__parker parker;
-  bool right;       /* the sleeper says that it sleeps before it looks */
+  bool right;         /* the sleeper says that it sleeps before it looks */
   int64_t timeout_ns; /* how long it sleeps at most; 0: for ever */
-  bool overslept;   /* the time ran out, but the flag was set */
+  bool overslept;     /* the time ran out, but the flag was set */
 } flags;
 
 static void flags_wake(void *arg) {
@@ -587,10 +590,10 @@ static void wall_clock_jumps_move_no_deadline(void **state) {
 typedef struct session_work {
   tp__mutex mutex;
   tp__cond cond;
-  int waiting, woken;     /* under mutex */
-  int early;              /* spurious returns of wait; likewise */
-  int order[4];           /* who woke first, second, …; likewise */
-  bool go;                /* likewise */
+  int waiting, woken; /* under mutex */
+  int early;          /* spurious returns of wait; likewise */
+  int order[4];       /* who woke first, second, …; likewise */
+  bool go;            /* likewise */
   struct member {
     struct session_work *session_work;
     int index;

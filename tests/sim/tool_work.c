@@ -36,8 +36,7 @@ static void complete(tool_work_call *call, tool_work_words words) {
   tp_status status = give(call, words);
   call->token_over = true;
   if (status == TP_ERR_STALE) return;
-  if (status != TP_OK)
-    FAIL(call, "a completion is taken or stale", "it gave %s", tp_status_name(status));
+  if (status != TP_OK) FAIL(call, "a completion is taken or stale", "it gave %s", tp_status_name(status));
   if (was_over || ++call->accepted > 1) FAIL(call, "a stale token is harmless", "taken %u times", call->accepted + 1);
   if (call->batch->e->w->freed) FAIL(call, "a stale token is harmless", "taken %s", "after tp_runtime_free()");
   call->taken = words;
@@ -336,7 +335,7 @@ static tp_status submit(tool_work *e, uint32_t index) {
   e->borrowed = borrows ? letter : NULL; /* its end may be notified before the submit returns */
   e->borrowed_pointers = borrows ? pointers : NULL;
   tp_status status = borrows ? tp_tools_submit_borrowed(e->turn, pointers, batch->count, submitted_ended, e, NULL)
-                           : tp_tools_submit(e->turn, pointers, batch->count, submitted_ended, e, NULL);
+                             : tp_tools_submit(e->turn, pointers, batch->count, submitted_ended, e, NULL);
   if (!borrows || status != TP_OK) spoil(batch, letter, pointers);
   world_check_status(e->w, "tp_tools_submit", status);
   if (status != TP_OK) batch->begun = false;

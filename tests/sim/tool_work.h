@@ -52,9 +52,9 @@ typedef enum tool_work_hand {
 typedef enum tool_work_person {
   PERSON_ALLOWS,
   PERSON_DENIES,
-  PERSON_ANSWERS_TWICE, /* allows, and denies */
+  PERSON_ANSWERS_TWICE,  /* allows, and denies */
   PERSON_ANSWERS_OTHERS, /* allows other arguments */
-  PERSON_ABANDONS, /* the channel fails */
+  PERSON_ABANDONS,       /* the channel fails */
   PERSON_SILENT,
   TOOL_WORK_PERSONS
 } tool_work_person;
@@ -101,8 +101,8 @@ typedef struct tool_work_call {
   tp_token token;
   tp_token question;
   char shown_hash[64];
-  uint32_t asked, answers; /* answers that were taken */
-  bool allowed;            /* by an answer that was taken */
+  uint32_t asked, answers;      /* answers that were taken */
+  bool allowed;                 /* by an answer that was taken */
   tool_work_words taken, heard; /* by a completion that was accepted; in the result */
   tp_tool_result_kind kind;
   bool started;
@@ -114,7 +114,7 @@ struct tool_work_batch {
   bool submitted, materialize;
   tool_work_call *calls;
   const tp_tool_result *const *results; /* while the turn is open */
-  bool begun, sure;              /* sure: the turn has our tools */
+  bool begun, sure;                     /* sure: the turn has our tools */
   uint32_t ends, event_ends;
   int64_t begun_ns;
   uint64_t bytes_hash; /* of all that was returned */
@@ -138,18 +138,18 @@ struct tool_work {
   tp_session *session;
   tp__parker parker;
   bool rests, closed;
-  bool beside;                          /* a submit beside a batch was taken, and has not ended */
-  bool has_tools;                       /* the last materialization has contributed them */
+  bool beside;            /* a submit beside a batch was taken, and has not ended */
+  bool has_tools;         /* the last materialization has contributed them */
   tp_tool_call *borrowed; /* the calls of the batch that runs, where they are borrowed; NULL: copied */
   const tp_tool_call **borrowed_pointers;
   bool over;                            /* the turn's end was asked for */
   int64_t limit_begin_ns, limit_end_ns; /* the turn's deadline lies behind the first by its limit, before the second */
   int64_t cancelled_ns;
-  bool is_cancelled;   /* the cancel has returned */
+  bool is_cancelled;    /* the cancel has returned */
   bool calls_cancelled; /* the cancel of calls was asked for */
   bool has_asked;       /* the turn's deadline lies later */
-  uint32_t late_calls; /* inline ones that began all the same */
-  uint32_t inside;     /* inline tools that run */
+  uint32_t late_calls;  /* inline ones that began all the same */
+  uint32_t inside;      /* inline tools that run */
   event_order heard;
 };
 

@@ -526,12 +526,12 @@ void turn_work_run(void *arg) {
   tp_session_options options = {
       .struct_size = sizeof options, .id = id, .on_event = on_event, .event_ctx = d, .data = d};
   const tp_model model = {.struct_size = sizeof model,
-                             .name = "sim",
-                             .self = d,
-                             .start = model_start,
-                             .cancel = model_cancel,
-                             .destroy = model_destroy,
-                             .placement = world_one_in(2) ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
+                          .name = "sim",
+                          .self = d,
+                          .start = model_start,
+                          .cancel = model_cancel,
+                          .destroy = model_destroy,
+                          .placement = world_one_in(2) ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
   tp_model fallback = model;
   const tp_model *const fallbacks[] = {&fallback};
   fallback.name = "sim2";

@@ -47,9 +47,9 @@ typedef struct turn_work {
   bool unbegun; /* the turn ended in the queue */
   uint32_t models_taken, model_destroys, history_destroys;
   bool fell_back; /* this turn has asked the fallback */
-  bool shares; /* the runtime's history */
+  bool shares;    /* the runtime's history */
   bool model_taken;
-  char numbers[10]; /* each turn's own pointer */
+  char numbers[10];                       /* each turn's own pointer */
   bool has_messages[TURN_WORK_TURNS_MAX]; /* the turn has messages of its own */
 } turn_work;
 

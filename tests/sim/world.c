@@ -193,23 +193,23 @@ static tp_status make_store(world *w) {
   tp_store_memory_options options = {.struct_size = sizeof options, .records_max = 64};
   TP__TRY(tp_store_memory_new(&allocator, &options, &w->inner, NULL));
   w->store = (tp_store){.struct_size = sizeof w->store,
-                          .self = w,
-                          .name = "sim",
-                          .open = store_open,
-                          .record = store_record,
-                          .turn_record = store_turn_record,
-                          .audit = store_audit,
-                          .record_late = store_record_late,
-                          .job_insert = store_job_insert,
-                          .job_claim = store_job_claim,
-                          .job_renew = store_job_renew,
-                          .job_finish = store_job_finish,
-                          .job_open = store_job_open,
-                          .records = store_records,
-                          .jobs = store_jobs,
-                          .job_redrive = store_job_redrive,
-                          .job_discard = store_job_discard,
-                          .destroy = store_destroy};
+                        .self = w,
+                        .name = "sim",
+                        .open = store_open,
+                        .record = store_record,
+                        .turn_record = store_turn_record,
+                        .audit = store_audit,
+                        .record_late = store_record_late,
+                        .job_insert = store_job_insert,
+                        .job_claim = store_job_claim,
+                        .job_renew = store_job_renew,
+                        .job_finish = store_job_finish,
+                        .job_open = store_job_open,
+                        .records = store_records,
+                        .jobs = store_jobs,
+                        .job_redrive = store_job_redrive,
+                        .job_discard = store_job_discard,
+                        .destroy = store_destroy};
   return TP_OK;
 }
 
@@ -298,12 +298,13 @@ static tp_status add_subscription(tp_edit *edit, world *w, node_actor *actor, co
                                     .text = tp_text_of(texts[i])};
   }
   static const uint32_t match_fields[] = {SCRIPT_FIELD_OP};
-  const tp_match match = {.struct_size = sizeof match, .matches = match_run,
-                           .destroy = match_destroyed,
-                           .ctx = actor,
-                           .description = "as the script says",
-                           .fields = match_fields,
-                           .field_count = 1};
+  const tp_match match = {.struct_size = sizeof match,
+                          .matches = match_run,
+                          .destroy = match_destroyed,
+                          .ctx = actor,
+                          .description = "as the script says",
+                          .fields = match_fields,
+                          .field_count = 1};
   if (node->match) sub.match = &match;
   TP__TRY(tp_edit_add_subscription(edit, &sub, NULL));
   actor->match_taken = node->match != 0;

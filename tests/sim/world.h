@@ -48,7 +48,7 @@ typedef struct call_note {
   uint64_t running_before; /* bit per node: calls of this operation that ran when this one began */
   uint64_t deps_seen, deps_good, deps_fallback; /* bit per node: what the call learned of its dependencies */
   int text_of;                                  /* chain replace: whose text the call found; -1: the first one */
-  bool in_inbox; /* taken by a host: it has a token, and no deferral */
+  bool in_inbox;                                /* taken by a host: it has a token, and no deferral */
   bool deferred;
   bool token_over; /* a completion has come back: from now on the token is stale */
   bool in_cancel;
@@ -91,8 +91,8 @@ typedef struct turn_actor {
   int64_t cancelled_ns; /* 0: not requested */
   uint32_t inside;      /* inline handlers of the turn that run */
   bool session_closed;
-  bool ending;          /* no other thread may touch it any more */
-  uint32_t releasers;   /* threads that release a result of it */
+  bool ending;        /* no other thread may touch it any more */
+  uint32_t releasers; /* threads that release a result of it */
   event_order heard;
   uint32_t run_events; /* of the phase under way */
   tp__parker parker;   /* the host waits here */
@@ -105,32 +105,32 @@ struct world {
   node_actor nodes[SCRIPT_NODES_MAX];
   turn_actor turns[SCRIPT_TURNS_MAX];
   op_note ops[WORLD_OPS];
-  tp__mutex results;              /* theirs change hands */
-  struct turn_work *turn_works;   /* s->turn_work_count of them */
-  struct load_work *load;         /* the turns that wait for each other; NULL: there is no limit */
-  struct nested_work *nested;     /* NULL: none */
+  tp__mutex results;                  /* theirs change hands */
+  struct turn_work *turn_works;       /* s->turn_work_count of them */
+  struct load_work *load;             /* the turns that wait for each other; NULL: there is no limit */
+  struct nested_work *nested;         /* NULL: none */
   struct compaction_work *compaction; /* NULL: none */
-  struct ask_note *asks;          /* what handlers asked models */
-  struct tool_work *tool_works;   /* s->tool_work_count */
+  struct ask_note *asks;              /* what handlers asked models */
+  struct tool_work *tool_works;       /* s->tool_work_count */
   struct commit_work_editor *editors; /* s->editor_count */
   struct commit_work_reader *readers; /* s->reader_count */
   struct session_work *session_work;  /* NULL: none */
-  struct loop *loop;              /* NULL: none */
-  tp_shared_history *history;          /* ours until the runtime was freed; NULL: none */
-  struct history_call *history_calls;  /* newest first */
+  struct loop *loop;                  /* NULL: none */
+  tp_shared_history *history;         /* ours until the runtime was freed; NULL: none */
+  struct history_call *history_calls; /* newest first */
   uint32_t history_destroys;
   bool history_taken;
-  uint32_t destructor_turns;      /* that are open */
-  uint32_t destructor_sessions;   /* that were opened */
+  uint32_t destructor_turns;    /* that are open */
+  uint32_t destructor_sessions; /* that were opened */
   uint32_t idle_opened, idle_ended;
-  tp_inbox *inbox;                /* NULL: none, or freed */
+  tp_inbox *inbox; /* NULL: none, or freed */
   bool takers_stop;
-  uint64_t jobs_seen, turns_seen;        /* by the observer */
-  uint32_t waits_submitted, waits_ended; /* for jobs */
+  uint64_t jobs_seen, turns_seen;            /* by the observer */
+  uint32_t waits_submitted, waits_ended;     /* for jobs */
   world_listener listeners[WORLD_LISTENERS]; /* the observer's, of the runtime */
   uint32_t listener_count;
-  uint64_t moment;                /* of theirs */
-  call_note *calls;               /* newest first */
+  uint64_t moment;  /* of theirs */
+  call_note *calls; /* newest first */
   uint32_t call_count;
   tp_store *inner; /* the memory store behind ours */
   tp_store store;  /* ours */
@@ -174,8 +174,8 @@ typedef struct world_hook {
   tp_handler_fn run;
   tp_capability capabilities;
   bool is_inline, background;
-  const char *alias;   /* subscribed through this name of the phase */
-  uint32_t also;       /* a second phase of the handler; 0: none */
+  const char *alias; /* subscribed through this name of the phase */
+  uint32_t also;     /* a second phase of the handler; 0: none */
   uint32_t attempts;
 } world_hook;
 tp_status world_subscribe(world *w, tp_edit *edit, const world_hook *hook);

@@ -71,12 +71,12 @@ static int child_main(const char *file, const char *name) {
   act brings = {.emits = &bundle, .emit_count = 1};
 #define HANDLER(word, slow_) \
   { .id = word, .phase = TP_PHASE_TURN_INTAKE, .run = run_handler, .self = (void *)(uintptr_t)word, .slow = slow_ }
-  const hook hooks[] = {HANDLER("first", false), HANDLER("slow", true), HANDLER("last", false),
-                        {.id = "inline",
-                         .phase = TP_PHASE_TURN_PRE_POLICY,
-                         .run = run_handler,
-                         .self = (void *)(uintptr_t) "inline"},
-                        {.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &brings}};
+  const hook hooks[] = {
+      HANDLER("first", false),
+      HANDLER("slow", true),
+      HANDLER("last", false),
+      {.id = "inline", .phase = TP_PHASE_TURN_PRE_POLICY, .run = run_handler, .self = (void *)(uintptr_t) "inline"},
+      {.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &brings}};
 #undef HANDLER
   static const uint32_t phases[] = {TP_PHASE_TURN_INTAKE, TP_PHASE_TURN_PRE_POLICY,
                                     TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION};

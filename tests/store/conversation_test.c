@@ -151,10 +151,13 @@ static tp_answer run_tool(void *self, tp_tool_run *run) {
   return tp_tool_ok(run, tp_text_of("done: something that was looked up, or paid, at some length"));
 }
 
-static const tp_tool charge = {.struct_size = sizeof charge, .name = "charge", .run = run_tool,
-                               .self = (void *)(uintptr_t) "F", .placement = TP_PLACEMENT_THREAD};
-static const tp_tool look = {.struct_size = sizeof look, .name = "look", .run = run_tool,
-                             .self = (void *)(uintptr_t) "L", .idempotent = true};
+static const tp_tool charge = {.struct_size = sizeof charge,
+                               .name = "charge",
+                               .run = run_tool,
+                               .self = (void *)(uintptr_t) "F",
+                               .placement = TP_PLACEMENT_THREAD};
+static const tp_tool look = {
+    .struct_size = sizeof look, .name = "look", .run = run_tool, .self = (void *)(uintptr_t) "L", .idempotent = true};
 
 static tp_runtime *open_runtime_of_child(void) {
   static const tp_tool *const tools[] = {&charge, &look};
@@ -307,10 +310,11 @@ static uint32_t hold_conversation(bool summarizes, uint32_t *too_long) {
     assert_true(deaths < DEATHS_MAX);
   }
   reading r = read_all();
-  printf("# seed %u, %s: killed %d times; %u calls, of which %u have an unknown end and %u idempotent ones ran again; "
-         "%u summaries, %u contexts too long\n",
-         seed, summarizes ? "summaries" : "dropping", deaths, r.calls, r.unknown, said.twice, said.summaries,
-         said.too_long);
+  printf(
+      "# seed %u, %s: killed %d times; %u calls, of which %u have an unknown end and %u idempotent ones ran again; "
+      "%u summaries, %u contexts too long\n",
+      seed, summarizes ? "summaries" : "dropping", deaths, r.calls, r.unknown, said.twice, said.summaries,
+      said.too_long);
   assert_true((said.summaries > 0) == summarizes && deaths > 5);
   *too_long += said.too_long;
   return r.unknown + said.twice;

@@ -94,8 +94,8 @@ static void record_is_committed_when_a_phase_has_ended(void **state) {
 static void phase_with_a_required_subscription_fails_where_its_record_cannot_be_committed(void **state) {
   (void)state;
   tp_runtime *runtime = open_durable(open_sqlite(), TP_DURABILITY_SYNC, 0);
-  static const tp_contribution policy = {.struct_size = sizeof policy, .kind = TP_KIND_POLICY, .domain = TEXT("d"),
-                                         .key = TEXT("k"), .text = TEXT("v")};
+  static const tp_contribution policy = {
+      .struct_size = sizeof policy, .kind = TP_KIND_POLICY, .domain = TEXT("d"), .key = TEXT("k"), .text = TEXT("v")};
   act guard = {.emits = &policy, .emit_count = 1}, guest = {0};
   add_hooks(runtime, &(hook){.id = "guard", .phase = PHASE, .self = &guard}, 1);
   add_hooks(runtime, &(hook){.id = "guest", .phase = BEST_EFFORT_PHASE, .self = &guest}, 1);
@@ -277,9 +277,10 @@ static void attempts_that_the_row_of_their_run_cannot_tell_of_are_kept(void **st
   act flaky = {.kind = TP_ANSWER_FAILED, .reason = "no route", .code = 5, .retryable = true, .succeeds_at = 3};
   act silent = {0}, guard = {.kind = TP_ANSWER_DENY, .reason = "not on Sundays"};
   add_hooks(runtime, &(hook){.id = "silent", .phase = PHASE, .self = &silent}, 1);
-  add_hooks(runtime,
-            &(hook){.id = "flaky", .phase = BEST_EFFORT_PHASE, .self = &flaky, .idempotent = true,
-                    .sub = {.attempts = 4}}, 1);
+  add_hooks(
+      runtime,
+      &(hook){.id = "flaky", .phase = BEST_EFFORT_PHASE, .self = &flaky, .idempotent = true, .sub = {.attempts = 4}},
+      1);
   add_hooks(runtime, &(hook){.id = "guard", .phase = TP_PHASE_TURN_INTAKE, .self = &guard}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   run_phase(turn, PHASE, NULL);
@@ -339,8 +340,11 @@ static void assert_hash_is_of(const content_list *l, size_t index, const char *c
 static void size_and_hash_of_what_passed_through_a_phase_are_kept(void **state) {
   (void)state;
   tp_runtime *runtime = open_with_hashes();
-  const tp_contribution text = {.struct_size = sizeof text, .kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k"),
-                                .text = TEXT("the word is xylophone"), .weight = 1};
+  const tp_contribution text = {.struct_size = sizeof text,
+                                .kind = TP_KIND_PROMPT_CONTEXT,
+                                .key = TEXT("k"),
+                                .text = TEXT("the word is xylophone"),
+                                .weight = 1};
   act brings = {.emits = &text, .emit_count = 1}, silent = {0};
   const hook hooks[] = {{.id = "a_silent", .phase = BEST_EFFORT_PHASE, .self = &silent},
                         {.id = "brings", .phase = BEST_EFFORT_PHASE, .self = &brings}};
@@ -388,7 +392,8 @@ static void phase_of_inline_handlers_has_the_hash_of_its_payload(void **state) {
   tp_turn_end(turn);
   assert_int_equal(sqlite_store->commit(sqlite_store->self, NULL), TP_OK);
   assert_int_equal(number_of("SELECT count(*) FROM content JOIN entry ON content.process = entry.process"
-                             " AND content.entry = entry.id WHERE bytes = 5"), 3);
+                             " AND content.entry = entry.id WHERE bytes = 5"),
+                   3);
   assert_int_equal(number_of("SELECT count(DISTINCT hash) FROM content"), 1);
   close_runtime(runtime);
 }
@@ -406,8 +411,8 @@ static void without_a_key_sizes_are_kept_and_that_is_logged_once(void **state) {
       .struct_size = sizeof options, .path = path, .content_hashes = 1, .log = count_key_lines};
   tp_store *store = NULL;
   assert_int_equal(tp_sqlite_store_open(&options, &store, NULL), TP_OK);
-  tp_content_record record = {.struct_size = sizeof record, .process_run_id = 1, .entry_id = 1, .bytes = 3,
-                              .field = 1, .content = TEXT("abc")};
+  tp_content_record record = {
+      .struct_size = sizeof record, .process_run_id = 1, .entry_id = 1, .bytes = 3, .field = 1, .content = TEXT("abc")};
   for (int i = 0; i < 2; i++) assert_int_equal(store->content(store->self, &record), TP_OK);
   assert_int_equal(store->commit(store->self, NULL), TP_OK);
   assert_int_equal(number_of("SELECT count(*) FROM content WHERE bytes = 3 AND hash = x''"), 2);

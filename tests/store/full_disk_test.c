@@ -36,9 +36,7 @@ static void assert_whole(const tp_store *store) {
 
 /* ---- jobs ---- */
 
-static struct {
-  uint64_t id, claim;
-} claimed;
+static struct { uint64_t id, claim; } claimed;
 
 static void take_claim(void *ctx, const tp_job *job) {
   (void)ctx;
@@ -47,8 +45,12 @@ static void take_claim(void *ctx, const tp_job *job) {
 }
 
 static tp_status insert(tp_store *store) {
-  tp_job job = {.struct_size = sizeof job, .attempts_max = 1, .limit_ms = 1, .handler = TEXT("h"),
-                .idempotency_key = TEXT("k"), .payload = TEXT("payload")};
+  tp_job job = {.struct_size = sizeof job,
+                .attempts_max = 1,
+                .limit_ms = 1,
+                .handler = TEXT("h"),
+                .idempotency_key = TEXT("k"),
+                .payload = TEXT("payload")};
   uint64_t id;
   bool existed;
   return store->job_insert(store->self, &job, &id, &existed, NULL);
@@ -79,14 +81,17 @@ static tp_status discard(tp_store *store) { return store->job_discard(store->sel
 /* ---- calls of tools ---- */
 
 static uint64_t start_id;
-static void no_earlier(void *ctx, const tp_tool_end_record *earlier) {
-  (void)ctx, (void)earlier;
-}
+static void no_earlier(void *ctx, const tp_tool_end_record *earlier) { (void)ctx, (void)earlier; }
 
 static tp_status begin_tool(tp_store *store) {
   const tp_text ids[TP_ID_COUNT] = {[TP_ID_TURN] = TEXT("t")};
-  tp_tool_start_record start = {.struct_size = sizeof start, .process_run_id = 1, .turn_number = 1, .ids = ids,
-                                .id_count = TP_ID_COUNT, .call_id = TEXT("c"), .tool = TEXT("pay"),
+  tp_tool_start_record start = {.struct_size = sizeof start,
+                                .process_run_id = 1,
+                                .turn_number = 1,
+                                .ids = ids,
+                                .id_count = TP_ID_COUNT,
+                                .call_id = TEXT("c"),
+                                .tool = TEXT("pay"),
                                 .arguments = TEXT("\x80")};
   return store->tool_start(store->self, &start, &start_id, no_earlier, NULL, NULL);
 }
@@ -101,8 +106,9 @@ static void each_operation_says_so_and_works_when_there_is_room(void **state) {
   static const struct {
     const char *name;
     tp_status (*run)(tp_store *store);
-  } steps[] = {{"insert", insert},   {"claim", claim},     {"renew", renew},           {"finish", finish},
-               {"redrive", redrive}, {"discard", discard}, {"begin a tool", begin_tool}, {"end a tool", end_tool}};
+  } steps[] = {{"insert", insert},           {"claim", claim},        {"renew", renew},
+               {"finish", finish},           {"redrive", redrive},    {"discard", discard},
+               {"begin a tool", begin_tool}, {"end a tool", end_tool}};
   tp_store *store = open_store(0);
   for (size_t i = 0; i < COUNT(steps); i++) {
     disk_full = true;
@@ -128,8 +134,14 @@ static void record(tp_store *store, uint64_t from, uint64_t count) {
   memset(long_id, 'x', sizeof long_id);
   const tp_text ids[TP_ID_COUNT] = {[TP_ID_SESSION] = {long_id, sizeof long_id}};
   for (uint64_t id = from; id < from + count; id++) {
-    tp_entry_record entry = {.struct_size = sizeof entry, .process_run_id = 7, .entry_id = id, .phase = 1, .ids = ids,
-                             .id_count = TP_ID_COUNT, .ended_ns = 1, .run = no_run};
+    tp_entry_record entry = {.struct_size = sizeof entry,
+                             .process_run_id = 7,
+                             .entry_id = id,
+                             .phase = 1,
+                             .ids = ids,
+                             .id_count = TP_ID_COUNT,
+                             .ended_ns = 1,
+                             .run = no_run};
     assert_int_equal(store->record(store->self, &entry), TP_OK);
   }
 }

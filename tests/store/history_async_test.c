@@ -298,13 +298,12 @@ int main(int argc, char **argv) {
   if (!install_full_disk()) return 1;
   if (child_is(argc, argv, words)) return be_child(words[0]);
 #define CASE(name) cmocka_unit_test_setup_teardown(name, make_directory, remove_directory)
-  const struct CMUnitTest tests[] = {
-      CASE(turns_end_while_nothing_can_be_written),
-      CASE(full_disk_fails_turns_once_the_queue_is_full_and_loses_none_that_it_took),
-      CASE(turn_that_is_more_than_the_queue_fails_alone),
-      CASE(turn_that_is_more_than_the_queue_stops_no_other),
-      CASE(what_cannot_be_written_at_the_end_is_counted_in_the_log),
-      CASE(options_are_checked),
-      CASE(kill_takes_the_last_turns_alone)};
+  const struct CMUnitTest tests[] = {CASE(turns_end_while_nothing_can_be_written),
+                                     CASE(full_disk_fails_turns_once_the_queue_is_full_and_loses_none_that_it_took),
+                                     CASE(turn_that_is_more_than_the_queue_fails_alone),
+                                     CASE(turn_that_is_more_than_the_queue_stops_no_other),
+                                     CASE(what_cannot_be_written_at_the_end_is_counted_in_the_log),
+                                     CASE(options_are_checked),
+                                     CASE(kill_takes_the_last_turns_alone)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

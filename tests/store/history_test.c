@@ -67,8 +67,7 @@ static void append(tp_history *history, const char *tenant, const char *session,
   call = (tp_tool_call){.struct_size = sizeof call, .id = id, .name = name, .arguments = arguments};
   const tp_tool_call *calls[] = {&call};
   tp_message user = {.struct_size = sizeof user, .role = TP_ROLE_USER, .text = tp_text_of(bytes + 5)};
-  tp_message assistant = {
-      .struct_size = sizeof assistant, .role = TP_ROLE_ASSISTANT, .calls = calls, .call_count = 1};
+  tp_message assistant = {.struct_size = sizeof assistant, .role = TP_ROLE_ASSISTANT, .calls = calls, .call_count = 1};
   tp_message tool = {.struct_size = sizeof tool, .role = TP_ROLE_TOOL, .text = said, .call_id = id, .name = name};
   const tp_message *messages[] = {&user, &assistant, &tool};
   tp_history_append request = {.struct_size = sizeof request,

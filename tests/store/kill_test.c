@@ -245,13 +245,17 @@ static size_t assert_all_promises_kept(void) {
   assert_whole(db);
   for (; promised.turns_checked < promised.turn_count; promised.turns_checked++) {
     const char *turn = promised.turns[promised.turns_checked];
-    static const char sql[] = "SELECT count(*) FROM entry JOIN run ON entry = number"
-                              " WHERE turn || ' ' || phase = ?1 AND (subscription = 'guard' OR state = 7)";
+    static const char sql[] =
+        "SELECT count(*) FROM entry JOIN run ON entry = number"
+        " WHERE turn || ' ' || phase = ?1 AND (subscription = 'guard' OR state = 7)";
     if (number_of(db, sql, turn) != 1) fail_msg("the record of %s is not there", turn);
   }
   assert_int_equal(number_of(db, "SELECT count(*) FROM job WHERE state NOT IN (1, 2, 3)", NULL), 0);
-  assert_int_equal(number_of(db, "SELECT count(*) FROM (SELECT order_key FROM job WHERE is_first = 1"
-                                 " GROUP BY order_key HAVING count(*) > 1)", NULL), 0);
+  assert_int_equal(number_of(db,
+                             "SELECT count(*) FROM (SELECT order_key FROM job WHERE is_first = 1"
+                             " GROUP BY order_key HAVING count(*) > 1)",
+                             NULL),
+                   0);
   sqlite3_close(db);
   return jobs.unfinished;
 }

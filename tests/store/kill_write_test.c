@@ -51,10 +51,13 @@ static tp_answer run_tool(void *self, tp_tool_run *run) {
   return tp_tool_ok(run, tp_text_of("done"));
 }
 
-static const tp_tool charge = {.struct_size = sizeof charge, .name = "charge", .run = run_tool,
-                               .self = (void *)(uintptr_t) "F", .placement = TP_PLACEMENT_THREAD};
-static const tp_tool look = {.struct_size = sizeof look, .name = "look", .run = run_tool,
-                             .self = (void *)(uintptr_t) "L", .idempotent = true};
+static const tp_tool charge = {.struct_size = sizeof charge,
+                               .name = "charge",
+                               .run = run_tool,
+                               .self = (void *)(uintptr_t) "F",
+                               .placement = TP_PLACEMENT_THREAD};
+static const tp_tool look = {
+    .struct_size = sizeof look, .name = "look", .run = run_tool, .self = (void *)(uintptr_t) "L", .idempotent = true};
 
 static tp_runtime *open_runtime_of_child(void) {
   static const tp_tool *const tools[] = {&charge, &look};
@@ -86,7 +89,8 @@ static void make_replies(reply replies[2], int turn) {
   static char arguments[TURNS][CHARGES][4];
   tp_tool_call *calls = replies[0].calls;
   for (int i = 0; i < CHARGES; i++)
-    calls[i] = (tp_tool_call){.id = tp_text_of(i ? "c2" : "c1"), .name = TEXT("charge"),
+    calls[i] = (tp_tool_call){.id = tp_text_of(i ? "c2" : "c1"),
+                              .name = TEXT("charge"),
                               .arguments = argument_n(arguments[turn][i], CHARGES * turn + i)};
   calls[CHARGES] = (tp_tool_call){.id = TEXT("c3"), .name = TEXT("look"), .arguments = calls[0].arguments};
   replies[0].call_count = CHARGES + 1;

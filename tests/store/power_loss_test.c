@@ -28,8 +28,8 @@ enum { STATES = 100, SECTOR = 512, EVENTS_MAX = 100000, FILES = 2, JOBS = 300, P
 typedef enum event_kind { WRITE, TRUNCATE, SYNC, INSERTED, ENDED, RECORDED, BEGUN } event_kind;
 typedef struct event {
   event_kind kind;
-  int file;        /* of a WRITE, TRUNCATE, SYNC: 0 the database, 1 its log */
-  int64_t at;      /* offset, or new size; of a promise its number */
+  int file;   /* of a WRITE, TRUNCATE, SYNC: 0 the database, 1 its log */
+  int64_t at; /* offset, or new size; of a promise its number */
   int size;
   char *bytes;
 } event;
@@ -130,7 +130,9 @@ static const sqlite3_io_methods methods = {
 static int noted_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *f, int flags, int *ret_flags) {
   noted_file *file = (noted_file *)f;
   (void)vfs;
-  *file = (noted_file){.file = flags & SQLITE_OPEN_MAIN_DB ? 0 : flags & SQLITE_OPEN_WAL ? 1 : -1,
+  *file = (noted_file){.file = flags & SQLITE_OPEN_MAIN_DB ? 0
+                               : flags & SQLITE_OPEN_WAL   ? 1
+                                                           : -1,
                        .real = (sqlite3_file *)(file + 1)};
   int rc = real_vfs->xOpen(real_vfs, name, file->real, flags, ret_flags);
   if (file->real->pMethods) file->base.pMethods = &methods;
@@ -166,8 +168,13 @@ static void insert_job(tp_store *store, int n) {
   bool existed;
   snprintf(key, sizeof key, "k%d", n);
   memset(payload, 'a' + n % 26, sizeof payload);
-  tp_job job = {.struct_size = sizeof job, .attempts_max = 3, .limit_ms = 1, .handler = TEXT("h"),
-                .idempotency_key = tp_text_of(key), .order_key = tp_text_of(key), .payload = {payload, sizeof payload}};
+  tp_job job = {.struct_size = sizeof job,
+                .attempts_max = 3,
+                .limit_ms = 1,
+                .handler = TEXT("h"),
+                .idempotency_key = tp_text_of(key),
+                .order_key = tp_text_of(key),
+                .payload = {payload, sizeof payload}};
   assert_int_equal(store->job_insert(store->self, &job, &id, &existed, NULL), TP_OK);
   promise(INSERTED, (int64_t)id);
 }
@@ -197,25 +204,35 @@ static bool no_run(const void *source, size_t index, tp_run_record *record) {
 
 static void keep_record(tp_store *store, int n) {
   const tp_text ids[TP_ID_COUNT] = {{NULL, 0}};
-  tp_entry_record record = {.struct_size = sizeof record, .process_run_id = 1, .entry_id = (uint64_t)n + 1, .phase = 21,
-                            .started_ns = 1, .ended_ns = 2, .ids = ids, .id_count = TP_ID_COUNT, .run = no_run};
+  tp_entry_record record = {.struct_size = sizeof record,
+                            .process_run_id = 1,
+                            .entry_id = (uint64_t)n + 1,
+                            .phase = 21,
+                            .started_ns = 1,
+                            .ended_ns = 2,
+                            .ids = ids,
+                            .id_count = TP_ID_COUNT,
+                            .run = no_run};
   assert_int_equal(store->record(store->self, &record), TP_OK);
   if (n % 4 != 3) return;
   assert_int_equal(store->commit(store->self, NULL), TP_OK);
   promise(RECORDED, n + 1);
 }
 
-static void no_earlier(void *ctx, const tp_tool_end_record *earlier) {
-  (void)ctx, (void)earlier;
-}
+static void no_earlier(void *ctx, const tp_tool_end_record *earlier) { (void)ctx, (void)earlier; }
 
 static void begin_tool(tp_store *store, int n) {
   const tp_text ids[TP_ID_COUNT] = {[TP_ID_TURN] = TEXT("t")};
   uint64_t id = 0;
   char arguments[16];
   snprintf(arguments, sizeof arguments, "%d", n);
-  tp_tool_start_record start = {.struct_size = sizeof start, .process_run_id = 1, .turn_number = 1, .ids = ids,
-                                .id_count = TP_ID_COUNT, .call_id = TEXT("c"), .tool = TEXT("pay"),
+  tp_tool_start_record start = {.struct_size = sizeof start,
+                                .process_run_id = 1,
+                                .turn_number = 1,
+                                .ids = ids,
+                                .id_count = TP_ID_COUNT,
+                                .call_id = TEXT("c"),
+                                .tool = TEXT("pay"),
                                 .arguments = tp_text_of(arguments)};
   assert_int_equal(store->tool_start(store->self, &start, &id, no_earlier, NULL, NULL), TP_OK);
   promise(BEGUN, (int64_t)id);

@@ -57,11 +57,8 @@ static void open_world(world *w) {
                                       .permission = asks,
                                       .permission_ctx = w};
   w->runtime = open_runtime(&options);
-  w->tool = (tp_tool){.struct_size = sizeof(tp_tool),
-                      .name = "write",
-                      .run = run_tool,
-                      .self = w,
-                      .placement = TP_PLACEMENT_INLINE};
+  w->tool = (tp_tool){
+      .struct_size = sizeof(tp_tool), .name = "write", .run = run_tool, .self = w, .placement = TP_PLACEMENT_INLINE};
   w->list[0] = &w->tool;
   w->bundle = (tp_contribution){.struct_size = sizeof w->bundle,
                                 .kind = TP_KIND_TOOL_BUNDLE,

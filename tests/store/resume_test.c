@@ -134,7 +134,7 @@ static int child_main(const char *file, int at, int fd) {
 /* ---- the parent ---- */
 
 typedef struct ledger {
-  int ones, twos, looks; /* how often functions ran, in all */
+  int ones, twos, looks;            /* how often functions ran, in all */
   char request[REQUEST_BYTES + 62]; /* the last one of the model */
 } ledger;
 

@@ -82,8 +82,7 @@ static bool no_run(const void *source, size_t index, tp_run_record *record) {
 }
 
 static tp_status record(tp_store *store, uint64_t id) {
-  tp_entry_record entry = {
-      .struct_size = sizeof entry, .process_run_id = 7, .entry_id = id, .phase = 1, .run = no_run};
+  tp_entry_record entry = {.struct_size = sizeof entry, .process_run_id = 7, .entry_id = id, .phase = 1, .run = no_run};
   return store->record(store->self, &entry);
 }
 
@@ -309,17 +308,17 @@ static bool one_session(void *ctx, const tp_history_session *session) {
   return true;
 }
 
-#define VERSION_1 \
+#define VERSION_1                                                                                                   \
   "CREATE TABLE session (id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, name TEXT NOT NULL, UNIQUE (tenant, name));" \
-  "CREATE TABLE message (id INTEGER PRIMARY KEY, session INTEGER NOT NULL, role INTEGER NOT NULL," \
-  "  is_error INTEGER NOT NULL, turn TEXT NOT NULL, text TEXT NOT NULL, call_id TEXT NOT NULL," \
-  "  name TEXT NOT NULL);" \
-  "CREATE INDEX message_session ON message (session);" \
-  "CREATE TABLE tool_call (message INTEGER NOT NULL, position INTEGER NOT NULL, id TEXT NOT NULL," \
-  "  name TEXT NOT NULL, malformed INTEGER NOT NULL, arguments BLOB NOT NULL, PRIMARY KEY (message, position))" \
-  "  WITHOUT ROWID;" \
-  "INSERT INTO session VALUES (1, 'acme', 's');" \
-  "INSERT INTO message VALUES (1, 1, 1, 0, 't', 'kept', '', '');" \
+  "CREATE TABLE message (id INTEGER PRIMARY KEY, session INTEGER NOT NULL, role INTEGER NOT NULL,"                  \
+  "  is_error INTEGER NOT NULL, turn TEXT NOT NULL, text TEXT NOT NULL, call_id TEXT NOT NULL,"                     \
+  "  name TEXT NOT NULL);"                                                                                          \
+  "CREATE INDEX message_session ON message (session);"                                                              \
+  "CREATE TABLE tool_call (message INTEGER NOT NULL, position INTEGER NOT NULL, id TEXT NOT NULL,"                  \
+  "  name TEXT NOT NULL, malformed INTEGER NOT NULL, arguments BLOB NOT NULL, PRIMARY KEY (message, position))"     \
+  "  WITHOUT ROWID;"                                                                                                \
+  "INSERT INTO session VALUES (1, 'acme', 's');"                                                                    \
+  "INSERT INTO message VALUES (1, 1, 1, 0, 't', 'kept', '', '');"                                                   \
   "PRAGMA application_id = 1416644713; PRAGMA user_version = 1;"
 
 /* What versions 11 to 3 added is taken away: the tables of the records are as they were. */
@@ -332,8 +331,8 @@ static bool one_session(void *ctx, const tp_history_session *session) {
 #define BACK_TO_VERSION_6 BACK_TO_VERSION_7 "ALTER TABLE message DROP COLUMN parts; PRAGMA user_version = 6;"
 #define BACK_TO_VERSION_5 BACK_TO_VERSION_6 "DROP TABLE tool_start; PRAGMA user_version = 5;"
 #define BACK_TO_VERSION_4 BACK_TO_VERSION_5 "DROP TABLE attempt; DROP TRIGGER entry_deleted; PRAGMA user_version = 4;"
-#define BACK_TO_VERSION_3 \
-  BACK_TO_VERSION_4 \
+#define BACK_TO_VERSION_3                                                                   \
+  BACK_TO_VERSION_4                                                                         \
   "DROP TABLE step; DROP TRIGGER turn_deleted; ALTER TABLE turn DROP COLUMN steps_dropped;" \
   "ALTER TABLE run DROP COLUMN limit_ms; PRAGMA user_version = 3;"
 #define BACK_TO_VERSION_2 BACK_TO_VERSION_3 "DROP TABLE job; DROP TABLE counter; PRAGMA user_version = 2;"
@@ -465,8 +464,12 @@ static void a_limit_of_the_file_size_is_a_full_disk(void **state) {
   small.rlim_cur = 64 << 10; /* the file and its log have more than a page each, and no room for a job of 1 MiB */
   assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
   static char large[1 << 20];
-  tp_job job = {.struct_size = sizeof job, .attempts_max = 1, .limit_ms = 1, .handler = TEXT("h"),
-                .idempotency_key = TEXT("large"), .payload = {large, sizeof large}};
+  tp_job job = {.struct_size = sizeof job,
+                .attempts_max = 1,
+                .limit_ms = 1,
+                .handler = TEXT("h"),
+                .idempotency_key = TEXT("large"),
+                .payload = {large, sizeof large}};
   bool existed;
   tp_status status = store->job_insert(store->self, &job, &id, &existed, &fault);
   assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
@@ -647,8 +650,8 @@ static tp_status record_state(tp_store *store, uint64_t run_id, uint64_t id, uin
 /* Two jobs, of which one runs, and two entries, of which one runs. */
 static bool leave_things_running(tp_store *store, uint64_t run_id) {
   uint64_t id;
-  return insert(store, "a", &id, NULL) == TP_OK && insert(store, "b", &id, NULL) == TP_OK &&
-         claim(store, 1) == TP_OK && record_state(store, run_id, 1, TP_STATE_SUCCEEDED, 2) == TP_OK &&
+  return insert(store, "a", &id, NULL) == TP_OK && insert(store, "b", &id, NULL) == TP_OK && claim(store, 1) == TP_OK &&
+         record_state(store, run_id, 1, TP_STATE_SUCCEEDED, 2) == TP_OK &&
          record_state(store, run_id, 2, TP_STATE_RUNNING, 0) == TP_OK && store->commit(store->self, NULL) == TP_OK;
 }
 
@@ -974,8 +977,12 @@ static void bound_that_the_history_alone_passes_is_logged_once(void **state) {
   (void)state;
   tp_store *store = open_bounded(1 << 20, 0);
   static char large[2 << 20];
-  tp_job job = {.struct_size = sizeof job, .attempts_max = 1, .limit_ms = 1, .handler = TEXT("h"),
-                .idempotency_key = TEXT("large"), .payload = {large, sizeof large}};
+  tp_job job = {.struct_size = sizeof job,
+                .attempts_max = 1,
+                .limit_ms = 1,
+                .handler = TEXT("h"),
+                .idempotency_key = TEXT("large"),
+                .payload = {large, sizeof large}};
   uint64_t id;
   bool existed;
   assert_int_equal(store->job_insert(store->self, &job, &id, &existed, NULL), TP_OK);
@@ -995,8 +1002,12 @@ static void payload_of_an_ended_job_is_gone(void **state) {
   tp_store *store = open_with(0);
   static char secret[20000];
   for (size_t i = 0; i + 9 <= sizeof secret; i += 9) memcpy(secret + i, "xylophone", 9);
-  tp_job job = {.struct_size = sizeof job, .attempts_max = 1, .limit_ms = 1, .handler = TEXT("h"),
-                .idempotency_key = TEXT("k"), .payload = {secret, sizeof secret}};
+  tp_job job = {.struct_size = sizeof job,
+                .attempts_max = 1,
+                .limit_ms = 1,
+                .handler = TEXT("h"),
+                .idempotency_key = TEXT("k"),
+                .payload = {secret, sizeof secret}};
   uint64_t id;
   bool existed;
   assert_int_equal(store->job_insert(store->self, &job, &id, &existed, NULL), TP_OK);

@@ -246,8 +246,8 @@ static void late_time_is_noted_where_the_entry_is_still_kept(void **state) {
   (void)state;
   tp_store *store = open_store(2);
   for (uint64_t id = 1; id <= 3; id++) put_record(store, id, 2);
-  assert_int_equal(late(store, RUN_ID, 1, 0, 77), TP_OK); /* gone: no error */
-  assert_int_equal(late(store, RUN_ID, 2, 9, 77), TP_OK); /* no such run */
+  assert_int_equal(late(store, RUN_ID, 1, 0, 77), TP_OK);     /* gone: no error */
+  assert_int_equal(late(store, RUN_ID, 2, 9, 77), TP_OK);     /* no such run */
   assert_int_equal(late(store, RUN_ID + 1, 2, 1, 77), TP_OK); /* of another process */
   listing l = {.count = 0};
   assert_int_equal(read_newest(store, 10, &l), TP_OK);
@@ -458,12 +458,8 @@ static bool refuse(void *ctx, const tp_job *job) {
 
 static tp_status claim_with(tp_store *store, tp_job_filter_fn filter, int64_t now_ms, claimed *c,
                             int64_t *ret_next_ms) {
-  tp_job_claim request = {.struct_size = sizeof request,
-                          .now_ms = now_ms,
-                          .lease_ms = 1000,
-                          .filter = filter,
-                          .take = take,
-                          .ctx = c};
+  tp_job_claim request = {
+      .struct_size = sizeof request, .now_ms = now_ms, .lease_ms = 1000, .filter = filter, .take = take, .ctx = c};
   memset(c, 0, sizeof *c);
   return store->job_claim(store->self, &request, ret_next_ms, NULL);
 }

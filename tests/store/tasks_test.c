@@ -63,9 +63,8 @@ static void open_world(world *w) {
   tp_runtime_options runtime_options = {.struct_size = sizeof runtime_options, .store = store};
   w->entered = w->go = (latch)LATCH;
   w->runtime = open_runtime(&runtime_options);
-  const hook hooks[] = {
-      {.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .run = bring, .self = w},
-      {.id = "pre", .phase = TP_PHASE_TOOL_PRE, .run = at_pre, .self = w}};
+  const hook hooks[] = {{.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .run = bring, .self = w},
+                        {.id = "pre", .phase = TP_PHASE_TOOL_PRE, .run = at_pre, .self = w}};
   add_hooks(w->runtime, hooks, 2);
 }
 
@@ -171,7 +170,7 @@ static void agent_of_a_kept_task_bounds_its_run(void **state) {
   assert_int_equal(tp_task_run(none.runtime, "d1", NULL, NULL, &fault), TP_ERR_NOT_FOUND);
   assert_non_null(strstr(fault.message, "no agent of this id"));
   assert_int_equal(run(&one, "d1", TP_TOOL_OK), TP_OK); /* it stayed */
-  assert_int_equal(one.n, -1); /* without arguments */
+  assert_int_equal(one.n, -1);                          /* without arguments */
   close_runtime(one.runtime);
   close_runtime(narrow.runtime);
   close_runtime(none.runtime);

@@ -6,7 +6,8 @@
 
 #include "turnphase/handler.h"
 
-#define EDGE_TO(id, may_lack) {.struct_size = sizeof(tp_edge), .target = (id), .optional = (may_lack)}
+#define EDGE_TO(id, may_lack) \
+  { .struct_size = sizeof(tp_edge), .target = (id), .optional = (may_lack) }
 #define EDGE(id, may_lack) (&(const tp_edge)EDGE_TO(id, may_lack))
 #define EDGES(...) ((const tp_edge *const[]){__VA_ARGS__})
 

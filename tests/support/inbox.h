@@ -87,9 +87,8 @@ static inline void phase_ended(void *ctx, const tp_phase_result *result) {
 }
 
 static inline void submit(tp_turn *turn, uint32_t phase, const char *text, ran *r) {
-  tp_field field = {.id = phase == GUARD ? TP_FIELD_TOOL : TP_FIELD_TEXT,
-                    .kind = TP_FIELD_KIND_TEXT,
-                    .text = tp_text_of(text)};
+  tp_field field = {
+      .id = phase == GUARD ? TP_FIELD_TOOL : TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(text)};
   tp_phase_input input = {
       .struct_size = sizeof input, .fields = &field, .field_count = text ? 1 : 0, .budget_ms = LONG_MS};
   *r = (ran){.ended = LATCH};

@@ -6,6 +6,8 @@
 
 #include "turnphase/openai.h"
 
+/* Macros that call macros, which clang-format 14 would write in another way each time. */
+/* clang-format off */
 #define CHUNK(fields) \
   "data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\"," fields "}\n\n"
 #define DELTA(delta) CHUNK("\"choices\":[{\"index\":0,\"delta\":" delta ",\"finish_reason\":null}]")
@@ -111,6 +113,7 @@
               EVENT("message_delta",                                                                              \
                     ",\"delta\":{\"stop_reason\":\"tool_use\",\"stop_sequence\":null},"                           \
                     "\"usage\":{\"output_tokens\":7}") EVENT("message_stop", "")
+/* clang-format on */
 
 typedef struct recorded_stream {
   tp_openai_api api;

@@ -17,7 +17,7 @@ enum { THREADS_MAX = 4, ITEMS_PER_PRODUCER = 5000, SOME_MAX = 4 };
 
 typedef struct item {
   uint32_t producer, number;
-  uint64_t check; /* plain on purpose: the queue alone orders it */
+  uint64_t check;      /* plain on purpose: the queue alone orders it */
   uint32_t deliveries; /* by the consumer that got it; read after the join */
 } item;
 
@@ -194,11 +194,9 @@ static void no_wakeup_is_lost_on_the_way_to_sleep(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(one_producer_and_one_consumer),
-    cmocka_unit_test(many_producers_and_one_consumer),
-    cmocka_unit_test(one_producer_and_many_consumers),
-    cmocka_unit_test(many_producers_and_many_consumers),
-    cmocka_unit_test(no_wakeup_is_lost_on_the_way_to_sleep),
+      cmocka_unit_test(one_producer_and_one_consumer),         cmocka_unit_test(many_producers_and_one_consumer),
+      cmocka_unit_test(one_producer_and_many_consumers),       cmocka_unit_test(many_producers_and_many_consumers),
+      cmocka_unit_test(no_wakeup_is_lost_on_the_way_to_sleep),
   };
   return cmocka_run_group_tests_name("queue torture", tests, NULL, NULL);
 }

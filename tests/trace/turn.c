@@ -87,10 +87,9 @@ static bool has_results;
 
 static void *answer(void *unused) {
   (void)unused;
-  static const tp_tool_call first = {.struct_size = sizeof first, .id = {"a", 1}, .name = {"read", 4},
-                                     .arguments = {"\x80", 1}},
-                            second = {.struct_size = sizeof second, .id = {"b", 1}, .name = {"read", 4},
-                                      .arguments = {"\x80", 1}};
+  static const tp_tool_call
+      first = {.struct_size = sizeof first, .id = {"a", 1}, .name = {"read", 4}, .arguments = {"\x80", 1}},
+      second = {.struct_size = sizeof second, .id = {"b", 1}, .name = {"read", 4}, .arguments = {"\x80", 1}};
   static const tp_tool_call *const calls[] = {&first, &second};
   const tp_model_response with_calls = {.struct_size = sizeof with_calls, .calls = calls, .call_count = 2},
                           last = {.struct_size = sizeof last, .text = {"both were read", 14}};

@@ -45,10 +45,8 @@ static void count_log(void *ctx, const tp_log_record *record) {
 
 /* One handler thread, and as many more for abandoned ones as it says. */
 static tp_runtime *open_small(uint32_t abandoned_max, hanging *h) {
-  tp_runtime_options options = {.struct_size = sizeof options,
-                                .handler_threads = 1,
-                                .abandoned_threads_max = abandoned_max,
-                                .log = count_log};
+  tp_runtime_options options = {
+      .struct_size = sizeof options, .handler_threads = 1, .abandoned_threads_max = abandoned_max, .log = count_log};
   tp_runtime *runtime = open_runtime(&options);
   *h = (hanging){LATCH, LATCH};
   logged = 0;
@@ -241,8 +239,7 @@ static void attempts_that_wait_for_a_thread_are_counted(void **state) {
 
 static void attempts_that_wait_for_a_permit_are_counted(void **state) {
   (void)state;
-  assert_counts_two_of_three(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .handler_threads = 8},
-                             1);
+  assert_counts_two_of_three(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .handler_threads = 8}, 1);
 }
 
 /* ---- memory ---- */
@@ -313,8 +310,7 @@ static void attempts_fail_for_want_of_memory_until_it_is_given_back_or_more_is_g
     tp_turn_end(turn);
     assert_guard(runtime, TP_STATE_FAILED, TP_REASON_NO_MEMORY);
     if (grants) assert_int_equal(tp_runtime_set_abandoned_max(runtime, 0, 1 << 30, NULL), TP_OK);
-    for (int i = 0; i < NODES && !grants; i++)
-      assert_int_equal(tp_token_complete(d.tokens[i], &done), TP_ERR_STALE);
+    for (int i = 0; i < NODES && !grants; i++) assert_int_equal(tp_token_complete(d.tokens[i], &done), TP_ERR_STALE);
     assert_guard(runtime, TP_STATE_SUCCEEDED, TP_REASON_NONE);
     close_runtime(runtime);
   }

@@ -25,7 +25,10 @@ static void names_are_listed_once_in_the_order_of_their_first_use(void **state) 
   static const char *const used[] = {"b", "a", "b", "", "a"};
   for (size_t i = 0; i < COUNT(used); i++) tp__abilities_add(&abilities, tp_text_of(used[i]));
   assert_true(tp__abilities_write(&abilities, &arena, &value));
-  assert_text(value, "\x93\xa1" "b\xa1" "a\xa0");
+  assert_text(value,
+              "\x93\xa1"
+              "b\xa1"
+              "a\xa0");
   assert_int_equal(abilities.dropped, 0);
   tp__abilities_fini(&abilities);
   tp__arena_fini(&arena);

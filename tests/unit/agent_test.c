@@ -162,7 +162,9 @@ static void append(note *n, const char *label, tp_text text) {
 static tp_text of_config(tp_text config, const char *key) { return tp_value_text(tp_value_get(config, key)); }
 
 /* {"system": "built", "model": "m2", "tools": ["shell"]} */
-static const tp_text built_config = TEXT("\x83\xa6system\xa5" "built\xa5model\xa2m2\xa5tools\x91\xa5shell");
+static const tp_text built_config = TEXT(
+    "\x83\xa6system\xa5"
+    "built\xa5model\xa2m2\xa5tools\x91\xa5shell");
 
 static tp_answer replace_config_with_a_number(void *self, tp_call *call) {
   (void)self;
@@ -193,19 +195,19 @@ static void registration_and_turns_see_the_config_that_build_left(void **state) 
   (void)state;
   for (int slow = 0; slow < 2; slow++) {
     note n = {.text = ""};
-    hook hooks[] = {{.id = "build", .phase = TP_PHASE_AGENT_BUILD, .run = replace_config, .self = &n},
-                    {.id = "register", .phase = TP_PHASE_AGENT_REGISTER, .run = read_config, .self = &n},
-                    {.id = "turn",
-                     .phase = TP_PHASE_TURN_INTAKE,
-                     .run = read_config_of_turn,
-                     .self = &n,
-                     .slow = slow}};
+    hook hooks[] = {
+        {.id = "build", .phase = TP_PHASE_AGENT_BUILD, .run = replace_config, .self = &n},
+        {.id = "register", .phase = TP_PHASE_AGENT_REGISTER, .run = read_config, .self = &n},
+        {.id = "turn", .phase = TP_PHASE_TURN_INTAKE, .run = read_config_of_turn, .self = &n, .slow = slow}};
     tp_runtime *runtime = open_runtime(NULL);
     recorder *model = recorder_new(hello, 1);
     add_hooks(runtime, hooks, 3);
     tp_agent_config config = config_of("a1");
     config.model = recorder_model(model, true);
-    config.extra = (tp_text)TEXT("\x81\xa5" "color\xa4" "blue");
+    config.extra = (tp_text)TEXT(
+        "\x81\xa5"
+        "color\xa4"
+        "blue");
     tp_agent *agent;
     assert_int_equal(tp_agent_add(runtime, &config, &agent, NULL), TP_OK);
     assert_string_equal(tp_agent_id(agent), "a1");
@@ -223,15 +225,15 @@ static void registration_and_turns_see_the_config_that_build_left(void **state) 
 }
 
 /* {"resources": {"mcp_servers": ["git", "</resources>"], "skills": ["review"]}, "skills": ["review"]} */
-static const tp_text with_hints = TEXT("\x82\xa9resources\x82\xabmcp_servers\x92\xa3git\xac</resources>"
-                                       "\xa6skills\x91\xa6review\xa6skills\x91\xa6review");
+static const tp_text with_hints = TEXT(
+    "\x82\xa9resources\x82\xabmcp_servers\x92\xa3git\xac</resources>"
+    "\xa6skills\x91\xa6review\xa6skills\x91\xa6review");
 
-static const tp_contribution fragment = {
-    .struct_size = sizeof fragment,
-    .kind = TP_KIND_PROMPT_SECTION,
-    .key = TEXT("m"),
-    .title = TEXT("Memory"),
-    .text = TEXT("Ask it.")};
+static const tp_contribution fragment = {.struct_size = sizeof fragment,
+                                         .kind = TP_KIND_PROMPT_SECTION,
+                                         .key = TEXT("m"),
+                                         .title = TEXT("Memory"),
+                                         .text = TEXT("Ask it.")};
 
 static void system_text_has_environment_fragments_hints_and_scope_in_this_order(void **state) {
   (void)state;
@@ -277,7 +279,9 @@ static void environment_is_the_process_or_the_hosts_own_and_without_a_shell_has_
   tp_agent_config config = config_of("a1");
   tp_fault fault = {0};
   config.environment = true;
-  config.extra = (tp_text)TEXT("\x81\xab" "environment\x81\xa2os\xa1x");
+  config.extra = (tp_text)TEXT(
+      "\x81\xab"
+      "environment\x81\xa2os\xa1x");
   assert_int_equal(add_with(runtime, &config, &fault), TP_ERR_MALFORMED);
   assert_non_null(strstr(fault.message, "environment"));
   config.environment = false;
@@ -314,9 +318,15 @@ static void bad_configs_are_refused(void **state) {
                {TEXT("\x81\xa9resources\x81\xa3mcp\xa1x"), TP_ERR_MALFORMED},
                {TEXT("\x81\xa9resources\x81\xa3m>p\x91\xa1x"), TP_ERR_MALFORMED},
                {TEXT("\x81\xa9resources\x81\xa0\x91\xa1x"), TP_ERR_MALFORMED},
-               {TEXT("\x81\xab" "environment\x91\xa1x"), TP_ERR_MALFORMED},
-               {TEXT("\x81\xab" "environment\x81\xa2os\x01"), TP_ERR_MALFORMED},
-               {TEXT("\x81\xab" "environment\x81\xa2os\xa1x"), TP_OK},
+               {TEXT("\x81\xab"
+                     "environment\x91\xa1x"),
+                TP_ERR_MALFORMED},
+               {TEXT("\x81\xab"
+                     "environment\x81\xa2os\x01"),
+                TP_ERR_MALFORMED},
+               {TEXT("\x81\xab"
+                     "environment\x81\xa2os\xa1x"),
+                TP_OK},
                {TEXT("\x81\xa5other\x01"), TP_OK}};
   tp_runtime *runtime = open_runtime(NULL);
   for (size_t i = 0; i < COUNT(cases); i++) {

@@ -13,8 +13,8 @@
 
 enum { GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, GUARDED = TP_PHASE_TOOL_PRE };
 
-static const tp_answer no_answers[] = {TP_ANSWER_NONE, -1, TP_ANSWER_DEFERRED, TP_ANSWER_DEFERRED + 1, INT32_MAX,
-                                       INT32_MIN};
+static const tp_answer no_answers[] = {TP_ANSWER_NONE,         -1,        TP_ANSWER_DEFERRED,
+                                       TP_ANSWER_DEFERRED + 1, INT32_MAX, INT32_MIN};
 
 static tp_answer return_it(void *self, tp_call *call) {
   (void)call;
@@ -77,12 +77,9 @@ static void reason_goes_with_the_answer_that_it_was_kept_for(void **state) {
     for (int slow = 0; slow < 2; slow++) {
       tp_runtime *runtime = open_runtime(NULL);
       act denies = {.kind = TP_ANSWER_ASK, .reason = "of the one before"};
-      hook hooks[] = {{.id = "1", .phase = GUARDED, .self = &denies, .slow = slow},
-                      {.id = "2",
-                       .phase = GUARDED,
-                       .run = cases[i].run,
-                       .slow = slow,
-                       .sub = {.failure = TP_FAILURE_BEST_EFFORT}}};
+      hook hooks[] = {
+          {.id = "1", .phase = GUARDED, .self = &denies, .slow = slow},
+          {.id = "2", .phase = GUARDED, .run = cases[i].run, .slow = slow, .sub = {.failure = TP_FAILURE_BEST_EFFORT}}};
       add_hooks(runtime, hooks, 2);
       tp_turn *turn = begin_bare(runtime, 0);
       tp_phase_result result = run_phase(turn, GUARDED, NULL);
@@ -123,9 +120,8 @@ static void match_without_an_answer_fails_as_its_handler_would_have(void **state
   static const struct {
     tp_failure failure;
     tp_status outcome;
-  } policies[] = {{TP_FAILURE_REQUIRED, TP_ERR_DENIED},
-                  {TP_FAILURE_BEST_EFFORT, TP_OK},
-                  {TP_FAILURE_FALLBACK, TP_ERR_DENIED}};
+  } policies[] = {
+      {TP_FAILURE_REQUIRED, TP_ERR_DENIED}, {TP_FAILURE_BEST_EFFORT, TP_OK}, {TP_FAILURE_FALLBACK, TP_ERR_DENIED}};
   for (size_t i = 0; i < COUNT(answers); i++) {
     for (size_t p = 0; p < COUNT(policies); p++) {
       tp_runtime *runtime = open_runtime(NULL);

@@ -262,21 +262,21 @@ static void printf_fits_what_it_writes(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(pieces_are_aligned_and_apart),
-    cmocka_unit_test(chunks_are_few),
-    cmocka_unit_test(first_buffer_is_used_before_any_chunk),
-    cmocka_unit_test(crooked_first_buffer_gives_aligned_memory),
-    cmocka_unit_test(arena_without_allocator_ends_with_its_buffer),
-    cmocka_unit_test(nothing_is_still_somewhere),
-    cmocka_unit_test(cap_bounds_what_is_taken),
-    cmocka_unit_test(refused_size_does_not_spoil_smaller_ones),
-    cmocka_unit_test(big_piece_leaves_the_current_chunk_in_use),
-    cmocka_unit_test(allocation_refused_at_every_n_is_clean),
-    cmocka_unit_test(arena_may_be_used_again_after_fini),
-    cmocka_unit_test(zeroed_piece_is_zero),
-    cmocka_unit_test(text_is_copied_with_a_nul_behind),
-    cmocka_unit_test(refused_text_leaves_the_result_alone),
-    cmocka_unit_test(printf_fits_what_it_writes),
+      cmocka_unit_test(pieces_are_aligned_and_apart),
+      cmocka_unit_test(chunks_are_few),
+      cmocka_unit_test(first_buffer_is_used_before_any_chunk),
+      cmocka_unit_test(crooked_first_buffer_gives_aligned_memory),
+      cmocka_unit_test(arena_without_allocator_ends_with_its_buffer),
+      cmocka_unit_test(nothing_is_still_somewhere),
+      cmocka_unit_test(cap_bounds_what_is_taken),
+      cmocka_unit_test(refused_size_does_not_spoil_smaller_ones),
+      cmocka_unit_test(big_piece_leaves_the_current_chunk_in_use),
+      cmocka_unit_test(allocation_refused_at_every_n_is_clean),
+      cmocka_unit_test(arena_may_be_used_again_after_fini),
+      cmocka_unit_test(zeroed_piece_is_zero),
+      cmocka_unit_test(text_is_copied_with_a_nul_behind),
+      cmocka_unit_test(refused_text_leaves_the_result_alone),
+      cmocka_unit_test(printf_fits_what_it_writes),
   };
   return cmocka_run_group_tests_name("arena", tests, NULL, NULL);
 }

@@ -40,8 +40,9 @@ static tp_answer ask(void *self, tp_call *call) {
   snprintf(a->text, sizeof a->text, "%.*s", (int)response.text.size, response.text.size ? response.text.data : "");
   snprintf(a->stop_reason, sizeof a->stop_reason, "%.*s", (int)response.stop_reason.size,
            response.stop_reason.size ? response.stop_reason.data : "");
-  if (response.call_count) snprintf(a->call_name, sizeof a->call_name, "%.*s", (int)response.calls[0]->name.size,
-                                    response.calls[0]->name.data);
+  if (response.call_count)
+    snprintf(a->call_name, sizeof a->call_name, "%.*s", (int)response.calls[0]->name.size,
+             response.calls[0]->name.data);
   a->input_tokens = response.input_tokens;
   snprintf(a->message, sizeof a->message, "%s", fault.message);
   latch_hit(&a->asked);

@@ -42,10 +42,10 @@ static tp_allocator allocator_over(counting *c) { return (tp_allocator){counting
 static void every_status_has_its_name_text_and_category(void **state) {
   (void)state;
   assert_string_equal(tp_status_name(TP_OK), "TP_OK");
-#define TP_STATUS_ROW(name, number, category, text)                     \
-  assert_int_equal(name, number);                           \
-  assert_string_equal(tp_status_name(name), #name);         \
-  assert_string_equal(tp_status_category(name), category);  \
+#define TP_STATUS_ROW(name, number, category, text)        \
+  assert_int_equal(name, number);                          \
+  assert_string_equal(tp_status_name(name), #name);        \
+  assert_string_equal(tp_status_category(name), category); \
   assert_string_equal(tp_status_text(name), text);
 #include "turnphase/status.def"
 #undef TP_STATUS_ROW
@@ -53,7 +53,7 @@ static void every_status_has_its_name_text_and_category(void **state) {
 
 static void hundreds_digit_of_a_status_is_its_category(void **state) {
   (void)state;
-  static const char *const categories[] = {"", "usage", "limit", "timeout", "canceled",
+  static const char *const categories[] = {"",     "usage", "limit",  "timeout", "canceled",
                                            "hook", "store", "system", "internal"};
 #define TP_STATUS_ROW(name, number, category, text) assert_string_equal(categories[(number) / 100], category);
 #include "turnphase/status.def"
@@ -407,8 +407,9 @@ static void list_keeps_the_order_of_pushes(void **state) {
 
 static void good_ids_are_valid(void **state) {
   (void)state;
-  static const char *const ids[] = {"a", "memory.recall", "tool:fs/read", "\xc3\xa9t\xc3\xa9",
-                                    "\xe4\xbd\xa0\xe5\xa5\xbd", "\xf0\x9f\x90\xb1", "!", "a\xcc\x81"};
+  static const char *const ids[] = {
+      "a", "memory.recall", "tool:fs/read", "\xc3\xa9t\xc3\xa9", "\xe4\xbd\xa0\xe5\xa5\xbd", "\xf0\x9f\x90\xb1",
+      "!", "a\xcc\x81"};
   for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) assert_true(tp__id_valid(ids[i]));
   char longest[TP_ID_BYTES_MAX + 2];
   memset(longest, 'x', sizeof longest);
@@ -421,12 +422,39 @@ static void good_ids_are_valid(void **state) {
 
 static void bad_ids_are_refused(void **state) {
   (void)state;
-  static const char *const ids[] = {
-    "", " ", "a b", "a\t", "\n", "a\x01", "\x7f", "a\x1b[31m",
-    "\xc2\xa0", "\xc2\x85", "\xe2\x80\x83", "\xe2\x80\xa8", "\xe3\x80\x80", "\xe1\x9a\x80", /* white space of Unicode */
-    "\x80", "\xff", "\xfe", "\xc3", "a\xe2\x82", "\xf0\x9f\x90", "\xc3(", "\xe2(\xa1", /* not UTF-8 or cut off */
-    "\xc0\xaf", "\xc1\xbf", "\xe0\x80\xaf", "\xe0\x9f\xbf", "\xf0\x80\x80\xaf", "\xf0\x8f\xbf\xbf", /* overlong */
-    "\xed\xa0\x80", "\xed\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xf8\x88\x80\x80\x80"};
+  static const char *const ids[] = {"",
+                                    " ",
+                                    "a b",
+                                    "a\t",
+                                    "\n",
+                                    "a\x01",
+                                    "\x7f",
+                                    "a\x1b[31m",
+                                    "\xc2\xa0",
+                                    "\xc2\x85",
+                                    "\xe2\x80\x83",
+                                    "\xe2\x80\xa8",
+                                    "\xe3\x80\x80",
+                                    "\xe1\x9a\x80", /* white space of Unicode */
+                                    "\x80",
+                                    "\xff",
+                                    "\xfe",
+                                    "\xc3",
+                                    "a\xe2\x82",
+                                    "\xf0\x9f\x90",
+                                    "\xc3(",
+                                    "\xe2(\xa1", /* not UTF-8 or cut off */
+                                    "\xc0\xaf",
+                                    "\xc1\xbf",
+                                    "\xe0\x80\xaf",
+                                    "\xe0\x9f\xbf",
+                                    "\xf0\x80\x80\xaf",
+                                    "\xf0\x8f\xbf\xbf", /* overlong */
+                                    "\xed\xa0\x80",
+                                    "\xed\xbf\xbf",
+                                    "\xf4\x90\x80\x80",
+                                    "\xf5\x80\x80\x80",
+                                    "\xf8\x88\x80\x80\x80"};
   for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) assert_false(tp__id_valid(ids[i]));
   assert_false(tp__id_valid(NULL));
 }
@@ -464,40 +492,40 @@ static void cut_of_what_is_not_utf8_still_ends(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(every_status_has_its_name_text_and_category),
-    cmocka_unit_test(hundreds_digit_of_a_status_is_its_category),
-    cmocka_unit_test(number_that_is_no_status_is_still_named),
-    cmocka_unit_test(number_of_an_unknown_status_is_kept),
-    cmocka_unit_test(version_of_the_headers_and_of_the_library_agree),
-    cmocka_unit_test(feature_is_one_that_the_library_was_built_with),
-    cmocka_unit_test(log_levels_have_names),
-    cmocka_unit_test(numbers_of_enums_have_words),
-    cmocka_unit_test(fail_fills_the_fault_and_gives_the_code_back),
-    cmocka_unit_test(fail_without_a_fault_gives_the_code_alone),
-    cmocka_unit_test(fault_without_subject_has_an_empty_one),
-    cmocka_unit_test(long_message_is_cut_at_a_code_point),
-    cmocka_unit_test(message_that_just_fits_is_whole),
-    cmocka_unit_test(long_subject_is_cut_at_a_code_point),
-    cmocka_unit_test(fault_may_wrap_its_own_story),
-    cmocka_unit_test(options_of_our_size_are_copied),
-    cmocka_unit_test(older_options_get_zeroes_for_what_they_do_not_have),
-    cmocka_unit_test(newer_options_pass_only_with_zeroes_beyond_ours),
-    cmocka_unit_test(options_whose_size_was_not_set_are_refused_without_being_read),
-    cmocka_unit_test(no_options_are_all_zero),
-    cmocka_unit_test(zero_allocator_is_the_c_library),
-    cmocka_unit_test(allocator_of_the_host_is_used),
-    cmocka_unit_test(allocator_never_sees_size_zero),
-    cmocka_unit_test(zeroed_memory_is_zero),
-    cmocka_unit_test(strings_are_copied_and_freed_with_their_size),
-    cmocka_unit_test(refused_copy_leaves_the_result_alone),
-    cmocka_unit_test(array_grows_and_keeps_its_items),
-    cmocka_unit_test(array_that_cannot_grow_is_as_before),
-    cmocka_unit_test(list_keeps_the_order_of_pushes),
-    cmocka_unit_test(good_ids_are_valid),
-    cmocka_unit_test(bad_ids_are_refused),
-    cmocka_unit_test(texts_are_compared_by_bytes),
-    cmocka_unit_test(cut_keeps_code_points_whole),
-    cmocka_unit_test(cut_of_what_is_not_utf8_still_ends),
+      cmocka_unit_test(every_status_has_its_name_text_and_category),
+      cmocka_unit_test(hundreds_digit_of_a_status_is_its_category),
+      cmocka_unit_test(number_that_is_no_status_is_still_named),
+      cmocka_unit_test(number_of_an_unknown_status_is_kept),
+      cmocka_unit_test(version_of_the_headers_and_of_the_library_agree),
+      cmocka_unit_test(feature_is_one_that_the_library_was_built_with),
+      cmocka_unit_test(log_levels_have_names),
+      cmocka_unit_test(numbers_of_enums_have_words),
+      cmocka_unit_test(fail_fills_the_fault_and_gives_the_code_back),
+      cmocka_unit_test(fail_without_a_fault_gives_the_code_alone),
+      cmocka_unit_test(fault_without_subject_has_an_empty_one),
+      cmocka_unit_test(long_message_is_cut_at_a_code_point),
+      cmocka_unit_test(message_that_just_fits_is_whole),
+      cmocka_unit_test(long_subject_is_cut_at_a_code_point),
+      cmocka_unit_test(fault_may_wrap_its_own_story),
+      cmocka_unit_test(options_of_our_size_are_copied),
+      cmocka_unit_test(older_options_get_zeroes_for_what_they_do_not_have),
+      cmocka_unit_test(newer_options_pass_only_with_zeroes_beyond_ours),
+      cmocka_unit_test(options_whose_size_was_not_set_are_refused_without_being_read),
+      cmocka_unit_test(no_options_are_all_zero),
+      cmocka_unit_test(zero_allocator_is_the_c_library),
+      cmocka_unit_test(allocator_of_the_host_is_used),
+      cmocka_unit_test(allocator_never_sees_size_zero),
+      cmocka_unit_test(zeroed_memory_is_zero),
+      cmocka_unit_test(strings_are_copied_and_freed_with_their_size),
+      cmocka_unit_test(refused_copy_leaves_the_result_alone),
+      cmocka_unit_test(array_grows_and_keeps_its_items),
+      cmocka_unit_test(array_that_cannot_grow_is_as_before),
+      cmocka_unit_test(list_keeps_the_order_of_pushes),
+      cmocka_unit_test(good_ids_are_valid),
+      cmocka_unit_test(bad_ids_are_refused),
+      cmocka_unit_test(texts_are_compared_by_bytes),
+      cmocka_unit_test(cut_keeps_code_points_whole),
+      cmocka_unit_test(cut_of_what_is_not_utf8_still_ends),
   };
   return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }

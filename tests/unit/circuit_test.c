@@ -117,7 +117,7 @@ static void one_probe_per_interval_and_a_success_closes(void **state) {
   now_ns += 5 * S;
   assert_true(tp__circuit_would_admit(&circuit, now_ns)); /* which takes nothing */
   assert_true(tp__circuit_admits(&circuit, now_ns));
-  assert_false(tp__circuit_admits(&circuit, now_ns)); /* the probe is under way */
+  assert_false(tp__circuit_admits(&circuit, now_ns));        /* the probe is under way */
   assert_true(tp__circuit_admits(&circuit, now_ns + 5 * S)); /* it was lost: another one */
   assert_int_equal(tp__circuit_ended(&circuit, false, now_ns + 5 * S).change, TP__CIRCUIT_CLOSED);
   assert_true(tp__circuit_admits(&circuit, now_ns + 5 * S));

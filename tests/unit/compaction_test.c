@@ -123,10 +123,10 @@ static void denied_compaction_leaves_the_history_as_it_is(void **state) {
   open_world(&w, ok, 1, 40, tp_compact_drop_oldest, NULL);
   w.seen.denies = true;
   for (char letter = 'a'; letter <= 'd'; letter++) say_long(&w, letter);
-  assert_string_equal(w.seen.text, "pre1 pre1 pre1 history_tokens_max 54>40 "
-                                   "! the history was not compacted: hook c: keep it pre1 ");
-  assert_string_equal(w.model->requests[3],
-                      "S<>U<" A36 ">A<ok>U<" B36 ">A<ok>U<" C36 ">A<ok>U<" D36 ">");
+  assert_string_equal(w.seen.text,
+                      "pre1 pre1 pre1 history_tokens_max 54>40 "
+                      "! the history was not compacted: hook c: keep it pre1 ");
+  assert_string_equal(w.model->requests[3], "S<>U<" A36 ">A<ok>U<" B36 ">A<ok>U<" C36 ">A<ok>U<" D36 ">");
   close_world(&w);
   open_world(&w, too_long, 2, 0, tp_compact_drop_oldest, NULL);
   w.seen.denies = true;
@@ -248,8 +248,8 @@ static void context_that_is_too_long_is_compacted_and_asked_again_once(void **st
 
 static void history_that_the_provider_refuses_is_halved_also_under_its_limit(void **state) {
   (void)state;
-  static const reply replies[] = {{.text = "ok"}, {.text = "ok"}, {.text = "ok"}, {.text = "ok"},
-                                  {.fails = TP_ERR_CONTEXT_LENGTH}, {.text = "ok"}};
+  static const reply replies[] = {
+      {.text = "ok"}, {.text = "ok"}, {.text = "ok"}, {.text = "ok"}, {.fails = TP_ERR_CONTEXT_LENGTH}, {.text = "ok"}};
   world w;
   open_world(&w, replies, COUNT(replies), 80, tp_compact_drop_oldest, NULL);
   for (char c = 'a'; c <= 'd'; c++) say_long(&w, c);
@@ -295,9 +295,11 @@ static void without_a_way_to_compact_the_turn_fails_as_the_provider_says(void **
 
 static void summary_of_the_sessions_own_model_stands_for_the_old_turns(void **state) {
   (void)state;
-  static const reply replies[] = {
-      {.text = "ok"}, {.text = "ok"}, {.text = "ok"}, {.text = "They said a, b.", .input_tokens = 5, .cost_micros = 7},
-      {.text = "ok", .input_tokens = 1}};
+  static const reply replies[] = {{.text = "ok"},
+                                  {.text = "ok"},
+                                  {.text = "ok"},
+                                  {.text = "They said a, b.", .input_tokens = 5, .cost_micros = 7},
+                                  {.text = "ok", .input_tokens = 1}};
   world w;
   open_world(&w, replies, COUNT(replies), 40, tp_compact_summarize, NULL);
   for (char c = 'a'; c <= 'c'; c++) say_long(&w, c);
@@ -311,8 +313,9 @@ static void summary_of_the_sessions_own_model_stands_for_the_old_turns(void **st
   assert_non_null(strstr(asked, "S<You summarize the older part of a conversation"));
   assert_non_null(strstr(asked, "U<[earlier messages are left out]\nassistant: ok\n>"));
   assert_int_equal(w.model->tool_counts[3], 0);
-  assert_string_equal(w.model->requests[4], "S<>U<Summary of the conversation before this point:\n\nThey said a, b.>"
-                                            "U<" C36 ">A<ok>U<now>");
+  assert_string_equal(w.model->requests[4],
+                      "S<>U<Summary of the conversation before this point:\n\nThey said a, b.>"
+                      "U<" C36 ">A<ok>U<now>");
   assert_string_equal(w.seen.text, "pre1 pre1 pre1 history_tokens_max 54>40 pre1 ");
   close_world(&w);
 }
@@ -521,10 +524,8 @@ static void generate(void *self, const tp_model_request *request, tp_token token
   }
   char text[201];
   memset(text, 'm', sizeof text);
-  tp_model_response response = {.struct_size = sizeof response,
-                                .text = {text, 1 + draw(g, 200)},
-                                .calls = list,
-                                .call_count = count};
+  tp_model_response response = {
+      .struct_size = sizeof response, .text = {text, 1 + draw(g, 200)}, .calls = list, .call_count = count};
   (void)!tp_model_complete(token, &response);
 }
 
@@ -539,11 +540,8 @@ static void play_hundreds(uint64_t seed, tp_compact_fn compact, int64_t tokens_m
   generator g = {.seed = seed * UINT64_C(0x9E3779B97F4A7C15)};
   const tp_tool tool = {.struct_size = sizeof tool, .name = "look", .run = look, .placement = TP_PLACEMENT_INLINE};
   const tp_tool *const tools[] = {&tool};
-  const tp_contribution bundle = {.struct_size = sizeof bundle,
-                                  .kind = TP_KIND_TOOL_BUNDLE,
-                                  .key = TEXT("t"),
-                                  .tools = tools,
-                                  .tool_count = 1};
+  const tp_contribution bundle = {
+      .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("t"), .tools = tools, .tool_count = 1};
   act brings = {.emits = &bundle, .emit_count = 1};
   const tp_model model = {.struct_size = sizeof model,
                           .name = "generator",
@@ -552,11 +550,8 @@ static void play_hundreds(uint64_t seed, tp_compact_fn compact, int64_t tokens_m
                           .placement = TP_PLACEMENT_INLINE};
   tp_runtime *runtime = open_runtime(NULL);
   add_hooks(runtime, &(hook){.id = "t", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &brings}, 1);
-  tp_session_options options = {.struct_size = sizeof options,
-                                .id = "s",
-                                .model = &model,
-                                .history_tokens_max = tokens_max,
-                                .compact = compact};
+  tp_session_options options = {
+      .struct_size = sizeof options, .id = "s", .model = &model, .history_tokens_max = tokens_max, .compact = compact};
   tp_session *session;
   assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
   for (int i = 0; i < TURNS; i++) {

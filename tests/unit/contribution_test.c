@@ -52,7 +52,8 @@ static tp_contribution good(uint32_t kind) {
                                .key = T("read"),
                                .text = T("allow")};
     case TP_KIND_PROMPT_CONTEXT:
-      return (tp_contribution){.struct_size = sizeof(tp_contribution), .kind = kind,
+      return (tp_contribution){.struct_size = sizeof(tp_contribution),
+                               .kind = kind,
                                .key = T("D1"),
                                .domain = T("memory"),
                                .text = T("likes tea"),

@@ -114,8 +114,9 @@ static void messages_of_a_request_are_the_whole_history_of_its_turn(void **state
   assert_int_equal(w.model.count, 7);
   assert_int_equal(w.model.roles[0], TP_ROLE_SYSTEM);
   const char *asked = w.model.inner->requests[1];
-  assert_string_equal(asked, "S<You are kind.>?<be brief>U<before>A<>C<look>C<look>T<second>=<c2>T!<first>=<c1>A<seen>"
-                             "U<now>");
+  assert_string_equal(asked,
+                      "S<You are kind.>?<be brief>U<before>A<>C<look>C<look>T<second>=<c2>T!<first>=<c1>A<seen>"
+                      "U<now>");
   run(&w, &plain); /* the history has the exchange of every turn, and of the second one not what it brought */
   assert_string_equal(w.model.inner->requests[2], "S<You are kind.>U<first>A<one>U<now>A<two>U<first>");
   close_world(&w);
@@ -139,10 +140,8 @@ static void empty_list_of_messages_is_a_turn_without_a_past(void **state) {
 static void context_and_reminders_join_messages_that_a_request_brought(void **state) {
   (void)state;
   static const reply replies[] = {{.text = "one"}};
-  static const tp_contribution context = {.struct_size = sizeof context,
-                                          .kind = TP_KIND_PROMPT_CONTEXT,
-                                          .key = TEXT("k"),
-                                          .text = TEXT("known")};
+  static const tp_contribution context = {
+      .struct_size = sizeof context, .kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k"), .text = TEXT("known")};
   act brings = {.emits = &context, .emit_count = 1};
   hook h = {.id = "h", .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, .self = &brings};
   world w;
@@ -190,10 +189,8 @@ static tp_answer see_pre(void *self, tp_call *call) {
 static void model_system_and_parameters_of_a_request_reach_the_model_and_the_phases(void **state) {
   (void)state;
   static const reply replies[] = {{.text = "one"}};
-  static const tp_contribution section = {.struct_size = sizeof section,
-                                          .kind = TP_KIND_PROMPT_SECTION,
-                                          .key = TEXT("k"),
-                                          .text = TEXT("A section.")};
+  static const tp_contribution section = {
+      .struct_size = sizeof section, .kind = TP_KIND_PROMPT_SECTION, .key = TEXT("k"), .text = TEXT("A section.")};
   act brings = {.emits = &section, .emit_count = 1};
   seen_request seen = {.count = 0};
   hook hooks[] = {{.id = "s", .phase = TP_PHASE_TURN_PRE_PROMPT_COMPILE, .self = &brings},
@@ -266,7 +263,7 @@ static void messages_that_make_no_conversation_are_refused_with_their_place(void
   static const tp_tool_call bad = {
       .struct_size = sizeof bad, .id = TEXT("c1"), .name = TEXT("t"), .arguments = TEXT("\x92")};
   static const tp_tool_call *const both[] = {&one, &two}, *const same[] = {&one, &one}, *const nobody[] = {&nameless},
-                            *const unnamed[] = {&no_id}, *const broken[] = {&bad};
+                                   *const unnamed[] = {&no_id}, *const broken[] = {&bad};
 #define USER_SAYS MESSAGE(USER, .text = TEXT("x"))
 #define ASKS(list) MESSAGE(ASSISTANT, .calls = (list), .call_count = COUNT(list))
 #define ANSWERS(id_) MESSAGE(TOOL, .text = TEXT("r"), .call_id = TEXT(id_))

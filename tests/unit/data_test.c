@@ -17,15 +17,15 @@ typedef struct seen {
   int calls;
 } seen;
 
-#define SEE(s, function, from)                           \
-  do {                                                   \
-    (s)->runtime = function(from, TP_ID_RUNTIME);        \
-    (s)->agent = function(from, TP_ID_AGENT);            \
-    (s)->session = function(from, TP_ID_SESSION);        \
-    (s)->turn = function(from, TP_ID_TURN);              \
-    (s)->other = function(from, TP_ID_TENANT);           \
-    if (function(from, 77)) (s)->other = (void *)(s);    \
-    (s)->calls++;                                        \
+#define SEE(s, function, from)                        \
+  do {                                                \
+    (s)->runtime = function(from, TP_ID_RUNTIME);     \
+    (s)->agent = function(from, TP_ID_AGENT);         \
+    (s)->session = function(from, TP_ID_SESSION);     \
+    (s)->turn = function(from, TP_ID_TURN);           \
+    (s)->other = function(from, TP_ID_TENANT);        \
+    if (function(from, 77)) (s)->other = (void *)(s); \
+    (s)->calls++;                                     \
   } while (0)
 
 static char of_runtime, of_agent, of_session, of_turn;
@@ -87,10 +87,12 @@ static void pointers_of_the_host_reach_every_callback_of_a_turn(void **state) {
       {.calls = {{.id = TEXT("c1"), .name = TEXT("fast")}, {.id = TEXT("c2"), .name = TEXT("slow")}}, .call_count = 2},
       {.text = "hi"}};
   seen inlined = {0}, slow = {0}, matched = {0}, fast_tool = {0}, slow_tool = {0}, events[2] = {{0}}, built = {0};
-  tp_tool tools[] = {
-      {.struct_size = sizeof(tp_tool), .name = "fast", .run = tool_sees, .self = &fast_tool,
-       .placement = TP_PLACEMENT_INLINE},
-      {.struct_size = sizeof(tp_tool), .name = "slow", .run = tool_sees, .self = &slow_tool}};
+  tp_tool tools[] = {{.struct_size = sizeof(tp_tool),
+                      .name = "fast",
+                      .run = tool_sees,
+                      .self = &fast_tool,
+                      .placement = TP_PLACEMENT_INLINE},
+                     {.struct_size = sizeof(tp_tool), .name = "slow", .run = tool_sees, .self = &slow_tool}};
   const tp_tool *list[] = {&tools[0], &tools[1]};
   tp_contribution bundle = {
       .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = list, .tool_count = 2};
@@ -160,11 +162,18 @@ static void detached_runs_and_jobs_outlive_their_turn_and_see_the_runtime_alone(
   (void)state;
   seen fire = {0}, job = {0};
   tp_runtime *runtime = open_with_data();
-  hook hooks[] = {
-      {.id = "fire", .phase = TP_PHASE_TURN_POST_TURN, .run = see, .self = &fire, .slow = true,
-       .sub = {.execution = TP_EXECUTION_FIRE_AND_RECORD}},
-      {.id = "job", .phase = TP_PHASE_TURN_POST_TURN, .run = see, .self = &job, .slow = true,
-       .sub = {.execution = TP_EXECUTION_BACKGROUND}}};
+  hook hooks[] = {{.id = "fire",
+                   .phase = TP_PHASE_TURN_POST_TURN,
+                   .run = see,
+                   .self = &fire,
+                   .slow = true,
+                   .sub = {.execution = TP_EXECUTION_FIRE_AND_RECORD}},
+                  {.id = "job",
+                   .phase = TP_PHASE_TURN_POST_TURN,
+                   .run = see,
+                   .self = &job,
+                   .slow = true,
+                   .sub = {.execution = TP_EXECUTION_BACKGROUND}}};
   add_hooks(runtime, hooks, COUNT(hooks));
   tp_session *session;
   tp_session_options options = {.struct_size = sizeof options, .id = "s1", .data = &of_session};
@@ -238,8 +247,7 @@ static void queue_of_a_session_has_a_length(void **state) {
   assert_false(running);
   tp_submission *turns[3];
   tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("hello")};
-  for (int i = 0; i < 3; i++)
-    assert_int_equal(tp_turn_submit(session, &request, NULL, NULL, &turns[i], NULL), TP_OK);
+  for (int i = 0; i < 3; i++) assert_int_equal(tp_turn_submit(session, &request, NULL, NULL, &turns[i], NULL), TP_OK);
   assert_int_equal(tp_session_queue_length(session, &running), 2);
   assert_true(running);
   for (int i = 2; i >= 0; i--) {
@@ -401,8 +409,7 @@ static void statistics_count_turns_by_outcome_queues_sessions_and_denials(void *
   run_turn(session, "hello", 20, TP_TURN_TIMED_OUT);
   tp_submission *turns[3];
   tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("hello")};
-  for (int i = 0; i < 3; i++)
-    assert_int_equal(tp_turn_submit(session, &request, NULL, NULL, &turns[i], NULL), TP_OK);
+  for (int i = 0; i < 3; i++) assert_int_equal(tp_turn_submit(session, &request, NULL, NULL, &turns[i], NULL), TP_OK);
   latch_wait(&model->started, 4); /* the last one is the running turn's, and never answered */
   tp_runtime_stats stats = stats_of(runtime);
   assert_int_equal(stats.struct_size, sizeof stats);

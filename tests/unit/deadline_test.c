@@ -423,8 +423,8 @@ enum { ALLOCATION_MS = 20 };
 
 typedef struct slow_memory {
   pthread_t owner;
-  bool armed;              /* the owner's: an allocation takes its time */
-  int64_t last_ended_ns;   /* of those */
+  bool armed;            /* the owner's: an allocation takes its time */
+  int64_t last_ended_ns; /* of those */
 } slow_memory;
 
 static void *take_long(void *ctx, size_t size) {
@@ -453,8 +453,8 @@ static void handing_a_sibling_to_a_thread_is_not_the_time_of_the_next_handler(vo
   (void)state;
   slow_memory memory = {.owner = pthread_self()};
   act sibling = {0};
-  tp_runtime_options options = {
-      .struct_size = sizeof options, .allocator = {.alloc = take_long, .release = give_back, .ctx = &memory}};
+  tp_runtime_options options = {.struct_size = sizeof options,
+                                .allocator = {.alloc = take_long, .release = give_back, .ctx = &memory}};
   tp_runtime *runtime = open_runtime(&options);
   hook hooks[] = {{.id = "a.sibling", .phase = GATHER, .self = &sibling, .slow = true},
                   {.id = "b.next", .phase = GATHER, .run = disarm, .self = &memory}};

@@ -69,9 +69,7 @@ static const failing failings[] = {
 enum { FAILING_LIMIT_MS = HAS_THREAD_SANITIZER ? 1500 : 300, SETTLE_MS = HAS_THREAD_SANITIZER ? 1000 : 50 };
 enum { COMMAND_SIZE = 1 << 20 };
 
-static void keep_duration(void *ctx, const tp_hook_program *program) {
-  *(_Atomic int64_t *)ctx = program->duration_ms;
-}
+static void keep_duration(void *ctx, const tp_hook_program *program) { *(_Atomic int64_t *)ctx = program->duration_ms; }
 
 /* A program gets a call of 1 MiB. @return how long after the deadline, or after the program's end, it was settled. */
 static int64_t check_failing(const failing *row, const char *policy) {
@@ -136,8 +134,9 @@ static void a_guard_that_cannot_answer_denies_where_it_is_required_and_leaves_no
 static void a_program_gets_the_documented_environment_and_three_descriptors(void **state) {
   (void)state;
   static const char *const names[] = {"PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TMPDIR", "TZ"};
-  write_named("a.yaml", "id: a\nevent: tool.pre\nhandler: {command: [sh, -c, 'env | grep -v ^PWD= | sort > names; exec "
-                        "ls /proc/self/fd > fds']}\n");
+  write_named("a.yaml",
+              "id: a\nevent: tool.pre\nhandler: {command: [sh, -c, 'env | grep -v ^PWD= | sort > names; exec "
+              "ls /proc/self/fd > fds']}\n");
   char got[512];
   for (size_t i = 0; i < COUNT(names); i++) setenv(names[i], "/usr/bin:/bin", 1);
   setenv("SECRET", "1", 1);
@@ -153,8 +152,9 @@ static void a_program_gets_the_documented_environment_and_three_descriptors(void
   close_runtime(runtime);
   close(kept);
   read_back("names", got, sizeof got);
-  assert_string_equal(got, "HOME=/usr/bin:/bin\nLANG=/usr/bin:/bin\nLC_ALL=/usr/bin:/bin\nLOGNAME=/usr/bin:/bin\n"
-                              "PATH=/usr/bin:/bin\nTMPDIR=/usr/bin:/bin\nTZ=/usr/bin:/bin\nUSER=/usr/bin:/bin\n");
+  assert_string_equal(got,
+                      "HOME=/usr/bin:/bin\nLANG=/usr/bin:/bin\nLC_ALL=/usr/bin:/bin\nLOGNAME=/usr/bin:/bin\n"
+                      "PATH=/usr/bin:/bin\nTMPDIR=/usr/bin:/bin\nTZ=/usr/bin:/bin\nUSER=/usr/bin:/bin\n");
   read_back("fds", got, sizeof got);
   assert_string_equal(got, "0\n1\n2\n3\n"); /* 3: the folder that ls reads */
 }
@@ -191,7 +191,8 @@ static const said saids[] = {
     {"echo '{\"continue\": false, \"hook_signals\": [{\"kind\": \"ability_guard\", \"code\": \"ALLOWED\"}]}'", "",
      TP_ERR_DENIED, TP_VERDICT_DENY, NULL, NULL},
     {"echo '{\"hook_signals\": [{\"kind\": \"ability_guard\", \"code\": \"ABILITY_DENIED\", \"payload\": "
-     "{\"require_human\": true, \"reason\": \"prod\"}}]}'", "", TP_OK, TP_VERDICT_ASK, "prod", NULL},
+     "{\"require_human\": true, \"reason\": \"prod\"}}]}'",
+     "", TP_OK, TP_VERDICT_ASK, "prod", NULL},
     {"echo '{\"output\": \"one\"}'", "", TP_OK, TP_VERDICT_ALLOW, NULL, "one"},
     {"echo '{\"additionalContext\": \"two\"}'", "", TP_OK, TP_VERDICT_ALLOW, NULL, "two"},
     {"echo '{\"continue\": \"yes\"}'", "", TP_ERR_DENIED, TP_VERDICT_DENY, NULL, NULL},
@@ -247,17 +248,16 @@ static void a_block_in_a_phase_without_verdicts_fails_it_where_the_policy_in_for
     const char *own; /* YAML */
     tp_status outcome;
   } rows[] = {
-      {TP_FAILURE_DEFAULT, "", TP_OK},
-      {TP_FAILURE_DEFAULT, "failure: required\n", TP_ERR_HOOK},
-      {TP_FAILURE_REQUIRED, "", TP_ERR_HOOK},
-      {TP_FAILURE_REQUIRED, "failure: best_effort\n", TP_OK},
-      {TP_FAILURE_BEST_EFFORT, "", TP_OK},
-      {TP_FAILURE_BEST_EFFORT, "failure: required\n", TP_ERR_HOOK},
+      {TP_FAILURE_DEFAULT, "", TP_OK},        {TP_FAILURE_DEFAULT, "failure: required\n", TP_ERR_HOOK},
+      {TP_FAILURE_REQUIRED, "", TP_ERR_HOOK}, {TP_FAILURE_REQUIRED, "failure: best_effort\n", TP_OK},
+      {TP_FAILURE_BEST_EFFORT, "", TP_OK},    {TP_FAILURE_BEST_EFFORT, "failure: required\n", TP_ERR_HOOK},
   };
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
     char yaml[256];
-    snprintf(yaml, sizeof yaml, "id: gate\nevent: session.start\n%s"
-             "handler: {command: [sh, -c, 'echo not ready >&2; exit 1'], timeout_ms: 20000}\n", rows[i].own);
+    snprintf(yaml, sizeof yaml,
+             "id: gate\nevent: session.start\n%s"
+             "handler: {command: [sh, -c, 'echo not ready >&2; exit 1'], timeout_ms: 20000}\n",
+             rows[i].own);
     write_named("a.yaml", yaml);
     tp_runtime_options options = {.struct_size = sizeof options, .hook_failure = rows[i].runtime};
     tp_runtime *runtime = open_runtime(&options);
@@ -296,12 +296,13 @@ static void a_program_gets_one_line_of_json_with_ids_and_payload(void **state) {
   close_runtime(runtime);
   char got[2048];
   read_back("got", got, sizeof got);
-  assert_string_equal(got, "{\"event_type\":\"PreAbilityCall\",\"hook_id\":\"keep\",\"phase\":\"tool.pre\","
-                           "\"turn_id\":\"t-1\",\"caller\":{\"source\":\"ci_pipeline\",\"job_id\":\"17\","
-                           "\"triggered_by\":\"nightly\"},"
-                           "\"mode\":\"plan\",\"attempt\":1,"
-                           "\"ability_id\":\"shell.run\",\"payload\":{\"tool\":\"shell.run\","
-                           "\"arguments\":{\"command\":\"rm -rf /\"}}}\n");
+  assert_string_equal(got,
+                      "{\"event_type\":\"PreAbilityCall\",\"hook_id\":\"keep\",\"phase\":\"tool.pre\","
+                      "\"turn_id\":\"t-1\",\"caller\":{\"source\":\"ci_pipeline\",\"job_id\":\"17\","
+                      "\"triggered_by\":\"nightly\"},"
+                      "\"mode\":\"plan\",\"attempt\":1,"
+                      "\"ability_id\":\"shell.run\",\"payload\":{\"tool\":\"shell.run\","
+                      "\"arguments\":{\"command\":\"rm -rf /\"}}}\n");
 }
 
 static void log_and_save_json_write_the_context_to_files(void **state) {
@@ -346,10 +347,12 @@ static void approve_asks_a_person_about_the_calls_that_it_matches(void **state) 
 
 static void match_decides_whether_a_hook_runs(void **state) {
   (void)state;
-  write_named("b.yaml", "id: shell\nevent: tool.pre\nmatch: {ability_scope: ['web.*', 'shell.*']}\n"
-                        "handler: {command: [sh, -c, 'echo shell >&2; exit 1']}\n");
-  write_named("a.yaml", "id: web\nevent: tool.pre\nmatch: {ability_scope: 'web.*'}\n"
-                        "handler: {command: [sh, -c, 'echo web >&2; exit 1']}\n");
+  write_named("b.yaml",
+              "id: shell\nevent: tool.pre\nmatch: {ability_scope: ['web.*', 'shell.*']}\n"
+              "handler: {command: [sh, -c, 'echo shell >&2; exit 1']}\n");
+  write_named("a.yaml",
+              "id: web\nevent: tool.pre\nmatch: {ability_scope: 'web.*'}\n"
+              "handler: {command: [sh, -c, 'echo web >&2; exit 1']}\n");
   tp_runtime *runtime = open_with_hooks(NULL);
   tp_turn *turn = begin_bare(runtime, 60000);
   tp_phase_result result = gate(turn);
@@ -362,8 +365,9 @@ static void match_decides_whether_a_hook_runs(void **state) {
 
 static void a_hook_that_nobody_waits_for_runs_and_cannot_block(void **state) {
   (void)state;
-  write_named("a.yaml", "id: late\nevent: tool.pre\nblocking: false\n"
-                        "handler: {command: [sh, -c, 'touch ran; echo hi; exit 1']}\n");
+  write_named("a.yaml",
+              "id: late\nevent: tool.pre\nblocking: false\n"
+              "handler: {command: [sh, -c, 'touch ran; echo hi; exit 1']}\n");
   tp_runtime *runtime = open_with_hooks(NULL);
   tp_turn *turn = begin_bare(runtime, 60000);
   assert_int_equal(gate(turn).outcome, TP_OK);
@@ -556,10 +560,11 @@ static bool count_info(void *ctx, const tp_hook_info *info) {
 
 static void the_file_of_the_seed_is_read_with_all_its_keys(void **state) {
   (void)state;
-  write_named("a.yaml", "id: ability_usage_tracker\nevent_type: PostAbilityCall\nenabled: true\nblocking: false\n"
-                        "summary: >\n  Track each ability call.\nmatch:\n  ability_scope: '*'\n"
-                        "  min_duration_ms: 100\nhandler:\n  kind: script\n  command: ./tracker.py\n"
-                        "effects:\n  - append_to: .system/logs/slow_abilities.log\n");
+  write_named("a.yaml",
+              "id: ability_usage_tracker\nevent_type: PostAbilityCall\nenabled: true\nblocking: false\n"
+              "summary: >\n  Track each ability call.\nmatch:\n  ability_scope: '*'\n"
+              "  min_duration_ms: 100\nhandler:\n  kind: script\n  command: ./tracker.py\n"
+              "effects:\n  - append_to: .system/logs/slow_abilities.log\n");
   tp_runtime *runtime = open_runtime(NULL);
   tp_hooks *hooks;
   assert_int_equal(read_hooks(runtime, NULL, &hooks, NULL), TP_OK);
@@ -593,8 +598,9 @@ static void watch(void *ctx, const tp_hook_program *program) {
 static void one_hook_runs_alone_and_its_program_is_shown(void **state) {
   (void)state;
   write_named("a.yaml", "id: other\nevent: tool.pre\nhandler: {command: [sh, -c, 'touch ran']}\n");
-  write_named("b.yaml", "id: guard\nenabled: false\nevent: tool.pre\nrequires: other\n"
-                        "handler: {command: [sh, -c, 'echo out; echo no >&2; exit 3']}\n");
+  write_named("b.yaml",
+              "id: guard\nenabled: false\nevent: tool.pre\nrequires: other\n"
+              "handler: {command: [sh, -c, 'echo out; echo no >&2; exit 3']}\n");
   tp_runtime *runtime = open_runtime(NULL);
   watcher w = {.ended = LATCH};
   tp_hooks_options options = {.struct_size = sizeof options,
@@ -635,11 +641,8 @@ static void after_the_free_of_hooks_no_program_is_shown(void **state) {
   write_named("a.yaml", "id: guard\nevent: tool.pre\nhandler: {command: ['true']}\n");
   tp_runtime *runtime = open_runtime(NULL);
   watcher w = {.ended = LATCH};
-  tp_hooks_options options = {.struct_size = sizeof options,
-                              .directory = directory,
-                              .root = directory,
-                              .on_program = watch,
-                              .program_ctx = &w};
+  tp_hooks_options options = {
+      .struct_size = sizeof options, .directory = directory, .root = directory, .on_program = watch, .program_ctx = &w};
   tp_hooks *hooks;
   assert_int_equal(tp_hooks_read(runtime, &options, &hooks, NULL), TP_OK);
   assert_int_equal(tp_hooks_commit(hooks, NULL, tp_hooks_hash(hooks), NULL, NULL), TP_OK);
@@ -659,14 +662,22 @@ static void a_glob_matches_folders_as_git_does(void **state) {
     const char *pattern, *text;
     bool matches;
   } rows[] = {
-      {"services/**/x.c", "services/x.c", true},   {"services/**/x.c", "services/a/b/x.c", true},
-      {"services/**/x.c", "services/ax.c", false}, {"apps/*", "apps/a", true},
-      {"apps/*", "apps/a/b", false},               {"apps/**", "apps/a/b", true},
-      {"**/x", "x", true},                         {"**/x", "a/b/x", true},
-      {"*", "", true},                             {"?", "/", false},
-      {"a?c", "abc", true},                        {"", "", true},
-      {"", "a", false},                            {"*.c", "a.cc", false},
-      {"shell.*", "shell.run", true},              {"**", "a/b/c", true},
+      {"services/**/x.c", "services/x.c", true},
+      {"services/**/x.c", "services/a/b/x.c", true},
+      {"services/**/x.c", "services/ax.c", false},
+      {"apps/*", "apps/a", true},
+      {"apps/*", "apps/a/b", false},
+      {"apps/**", "apps/a/b", true},
+      {"**/x", "x", true},
+      {"**/x", "a/b/x", true},
+      {"*", "", true},
+      {"?", "/", false},
+      {"a?c", "abc", true},
+      {"", "", true},
+      {"", "a", false},
+      {"*.c", "a.cc", false},
+      {"shell.*", "shell.run", true},
+      {"**", "a/b/c", true},
   };
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
     if (tp__glob_matches(tp_text_of(rows[i].pattern), tp_text_of(rows[i].text)) != rows[i].matches)

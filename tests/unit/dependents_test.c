@@ -69,8 +69,7 @@ typedef struct world {
   size_t count;
 } world;
 
-static const tp_match never = {
-    .struct_size = sizeof never, .matches = matches_nothing, .description = "nothing"};
+static const tp_match never = {.struct_size = sizeof never, .matches = matches_nothing, .description = "nothing"};
 static const tp_contribution *const instead_list[] = {&instead};
 
 /* "dependency" ends as told; "dependent" has the edge. */
@@ -80,15 +79,13 @@ static void make(world *w, ending how, bool needs, bool slow) {
   *d = (hook){.id = "dependency", .phase = GATHER, .self = &w->dependency, .slow = slow};
   *t = (hook){.id = "dependent", .phase = GATHER, .self = &w->dependent, .slow = slow};
   bool optional = how == OPTIONAL_MISSING || how == OPTIONAL_DISABLED;
-  const char **edge =
-      optional ? (needs ? &t->optional_requires : &t->optional_after) : (needs ? &t->needs : &t->after);
+  const char **edge = optional ? (needs ? &t->optional_requires : &t->optional_after) : (needs ? &t->needs : &t->after);
   *edge = how == OPTIONAL_MISSING ? "nobody" : "dependency";
   w->count = 2;
   switch (how) {
     case FALLBACK_USED:
       w->dependency.kind = TP_ANSWER_FAILED;
-      d->sub = (tp_subscription){
-          .failure = TP_FAILURE_FALLBACK, .fallback = instead_list, .fallback_count = 1};
+      d->sub = (tp_subscription){.failure = TP_FAILURE_FALLBACK, .fallback = instead_list, .fallback_count = 1};
       break;
     case FAILED_ERROR:
       w->dependency.kind = TP_ANSWER_FAILED;
@@ -132,8 +129,8 @@ static void check_cell(const row *r, bool needs, bool slow) {
   tp_phase_result result = run_phase(turn, GATHER, NULL);
   assert_int_equal(result.outcome, TP_OK);
   if ((int)w.dependent.calls != want)
-    fail_msg("%s, %s, %s: the dependent ran %u times", r->name, needs ? "requires" : "after",
-             slow ? "slow" : "inline", (unsigned)w.dependent.calls);
+    fail_msg("%s, %s, %s: the dependent ran %u times", r->name, needs ? "requires" : "after", slow ? "slow" : "inline",
+             (unsigned)w.dependent.calls);
   if (want) assert_run(&result, "dependent", TP_STATE_SUCCEEDED, TP_REASON_NONE);
   else assert_run(&result, "dependent", TP_STATE_SKIPPED, TP_REASON_DEPENDENCY);
   tp_turn_end(turn);
@@ -266,9 +263,7 @@ static void handler_sees_its_direct_dependencies_and_nothing_else(void **state) 
                      .phase = GATHER,
                      .self = &bad,
                      .slow = slow,
-                     .sub = {.failure = TP_FAILURE_FALLBACK,
-                             .fallback = instead_list,
-                             .fallback_count = 1}},
+                     .sub = {.failure = TP_FAILURE_FALLBACK, .fallback = instead_list, .fallback_count = 1}},
                     {.id = "looks",
                      .phase = GATHER,
                      .run = look,

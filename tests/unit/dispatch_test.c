@@ -322,8 +322,7 @@ static void borrowed_calls_are_read_until_their_end_and_not_after_it(void **stat
   }
   const tp_tool_call *none = NULL;
   tp_turn *turn = begin_with_tools(runtime, 0);
-  assert_int_equal(tp_tools_submit_borrowed(turn, &none, 1, submitted_ended, NULL, NULL),
-                   TP_ERR_USAGE);
+  assert_int_equal(tp_tools_submit_borrowed(turn, &none, 1, submitted_ended, NULL, NULL), TP_ERR_USAGE);
   assert_int_equal(tp_tools_submit_borrowed(turn, NULL, 0, NULL, NULL, NULL), TP_ERR_USAGE);
   tp_turn_end(turn);
   close_runtime(runtime);
@@ -686,10 +685,9 @@ static void note(void *ctx, const tp_event *event) {
   l->events[l->count].time_ns = event->time_ns;
   l->events[l->count].started_ns = event->started_ns;
   l->events[l->count].ended_ns = event->ended_ns;
-  l->events[l->count++].whole = event->ids[TP_ID_SESSION].size > 0 &&
-                                event->tool_call->name.data == calls[event->call_index].name.data &&
-                                end == (event->tool_result != NULL) &&
-                                (end || (event->text.size == 0 && event->ended_ns == 0));
+  l->events[l->count++].whole =
+      event->ids[TP_ID_SESSION].size > 0 && event->tool_call->name.data == calls[event->call_index].name.data &&
+      end == (event->tool_result != NULL) && (end || (event->text.size == 0 && event->ended_ns == 0));
   l->unix_ms = event->unix_ms;
 }
 

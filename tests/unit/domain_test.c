@@ -169,8 +169,7 @@ static void a_domain_hears_every_event_and_acts_in_its_phases(void **state) {
   assert_int_equal(tp_edit_begin(runtime, NULL, &edit, NULL), TP_OK);
   assert_int_equal(tp_domain_add(runtime, edit, &domain, NULL), TP_OK);
   assert_int_equal(tp_edit_commit(edit, NULL, NULL), TP_OK);
-  const tp_session_options options = {
-      .struct_size = sizeof options, .id = "s", .model = recorder_model(model, true)};
+  const tp_session_options options = {.struct_size = sizeof options, .id = "s", .model = recorder_model(model, true)};
   tp_session *session;
   assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
   const tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("hi")};
@@ -178,8 +177,8 @@ static void a_domain_hears_every_event_and_acts_in_its_phases(void **state) {
   tp_session_close(session, NULL, NULL);
   close_runtime(runtime);
   recorder_free(model);
-  static const int wanted[] = {TP_EVENT_TURN_BEGIN, TP_EVENT_PHASE_BEGIN, TP_EVENT_RUN, TP_EVENT_PHASE_END,
-                               TP_EVENT_MODEL_DELTA, TP_EVENT_TURN_END};
+  static const int wanted[] = {TP_EVENT_TURN_BEGIN, TP_EVENT_PHASE_BEGIN, TP_EVENT_RUN,
+                               TP_EVENT_PHASE_END,  TP_EVENT_MODEL_DELTA, TP_EVENT_TURN_END};
   for (size_t i = 0; i < COUNT(wanted); i++) assert_true(heard.kinds >> wanted[i] & 1);
   assert_int_equal(heard.calls, 1);
   assert_int_equal(heard.destroys, 1);

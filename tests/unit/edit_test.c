@@ -10,8 +10,11 @@
 #include "tests/unit/plan_world.h"
 
 #define LIST(...) ((const tp_contribution *const[]){__VA_ARGS__})
-#define MATCH(reads, count) \
-  (&(const tp_match){.struct_size = sizeof(tp_match), .matches = matches_all, .description = "all", .fields = (reads), \
+#define MATCH(reads, count)                           \
+  (&(const tp_match){.struct_size = sizeof(tp_match), \
+                     .matches = matches_all,          \
+                     .description = "all",            \
+                     .fields = (reads),               \
                      .field_count = (count)})
 
 static int32_t matches_all(void *ctx, const tp_match_view *view) {
@@ -293,10 +296,8 @@ static void trust_is_checked(void **state) {
     world *w = peopled();
     tp_edit *edit = edit_by(w, "plugin", rows[i].trust, rows[i].grants);
     add(edit, subscription_of("new", rows[i].phase));
-    if (rows[i].code == TP_OK)
-      commit(w, edit);
-    else
-      assert_refused(w, edit, rows[i].code, "new", WORDS("`new`", "`plugin`"));
+    if (rows[i].code == TP_OK) commit(w, edit);
+    else assert_refused(w, edit, rows[i].code, "new", WORDS("`new`", "`plugin`"));
     world_close(w);
   }
 }
@@ -1123,46 +1124,29 @@ static void rows_of_the_host_that_make_no_sense_are_refused(void **state) {
   for (; count < 24; count++) {
     tp_phase row = good;
     tp_status code = TP_ERR_USAGE;
-    if (count == 0)
-      row.struct_size = 0, code = TP_ERR_VERSION;
-    else if (count == 1)
-      row.name = NULL, code = TP_ERR_BAD_ID;
-    else if (count == 2)
-      row.name = "two words", code = TP_ERR_BAD_ID;
-    else if (count == 3)
-      row.name = "test.gather", code = TP_ERR_DUPLICATE_ID;
-    else if (count == 4)
-      row.name = "plainAlias", code = TP_ERR_DUPLICATE_ID;
-    else if (count == 5)
-      row.mode = (tp_mode)0;
-    else if (count == 6)
-      row.mode = (tp_mode)4;
-    else if (count == 7)
-      row.mode = TP_MODE_GATHER;
-    else if (count == 8)
-      row.ask = true;
-    else if (count == 9)
-      row.failure = (tp_failure)4;
-    else if (count == 10)
-      row.kinds = 1u << TP_KIND_COUNT;
-    else if (count == 11)
-      row.fields = NULL;
-    else if (count == 12)
-      row.fields = strange;
-    else if (count == 13)
-      row.replaceable = other;
-    else if (count == 14)
-      row.replace = false;
-    else if (count == 15)
-      row.field_count = SIZE_MAX;
+    if (count == 0) row.struct_size = 0, code = TP_ERR_VERSION;
+    else if (count == 1) row.name = NULL, code = TP_ERR_BAD_ID;
+    else if (count == 2) row.name = "two words", code = TP_ERR_BAD_ID;
+    else if (count == 3) row.name = "test.gather", code = TP_ERR_DUPLICATE_ID;
+    else if (count == 4) row.name = "plainAlias", code = TP_ERR_DUPLICATE_ID;
+    else if (count == 5) row.mode = (tp_mode)0;
+    else if (count == 6) row.mode = (tp_mode)4;
+    else if (count == 7) row.mode = TP_MODE_GATHER;
+    else if (count == 8) row.ask = true;
+    else if (count == 9) row.failure = (tp_failure)4;
+    else if (count == 10) row.kinds = 1u << TP_KIND_COUNT;
+    else if (count == 11) row.fields = NULL;
+    else if (count == 12) row.fields = strange;
+    else if (count == 13) row.replaceable = other;
+    else if (count == 14) row.replace = false;
+    else if (count == 15) row.field_count = SIZE_MAX;
     else if (count == 16)
       row = (tp_phase){.struct_size = sizeof row, .name = "o", .mode = TP_MODE_OBSERVE, .failure = TP_FAILURE_REQUIRED};
     else if (count == 17)
       row = (tp_phase){.struct_size = sizeof row, .name = "o", .mode = TP_MODE_OBSERVE, .reverse = true};
     else if (count == 18)
       row = (tp_phase){.struct_size = sizeof row, .name = "o", .mode = TP_MODE_GATHER, .stop = true};
-    else
-      break;
+    else break;
     rows[count] = row;
     codes[count] = code;
   }

@@ -209,8 +209,8 @@ static tp_answer read_all(void *self, tp_call *call) {
   r->has_text = tp_call_has(call, TP_FIELD_MODEL);
   r->has_files = tp_call_has(call, TP_FIELD_FILES);
   r->cancelled = tp_call_cancelled(call);
-  r->ok = tp_call_id(call, 99).size == 0 && tp_call_text(call, 9999).size == 0 &&
-          tp_call_int(call, TP_FIELD_MODEL) == 0;
+  r->ok =
+      tp_call_id(call, 99).size == 0 && tp_call_text(call, 9999).size == 0 && tp_call_int(call, TP_FIELD_MODEL) == 0;
   return TP_ANSWER_DONE;
 }
 
@@ -1007,12 +1007,9 @@ static void tripped_guard_denies_and_others_are_a_diagnostic_until_it_is_closed(
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
     act guard = {0}, helper = {0};
-    const hook hooks[] = {{.id = "guard", .phase = TOOL_PRE, .self = &guard, .slow = slow},
-                          {.id = "helper",
-                           .phase = TOOL_PRE,
-                           .self = &helper,
-                           .slow = slow,
-                           .sub.failure = TP_FAILURE_BEST_EFFORT}};
+    const hook hooks[] = {
+        {.id = "guard", .phase = TOOL_PRE, .self = &guard, .slow = slow},
+        {.id = "helper", .phase = TOOL_PRE, .self = &helper, .slow = slow, .sub.failure = TP_FAILURE_BEST_EFFORT}};
     add_hooks(runtime, hooks, COUNT(hooks));
     tp_turn *turn = begin_bare(runtime, 0);
     assert_int_equal(tp_subscription_trip(runtime, "helper", true, NULL), TP_OK);

@@ -70,12 +70,12 @@ static void leave(loop *l) {
   l->took_ns[l->count++] = took_ns;
 }
 
-#define TIMED(loop_, status)          \
-  do {                                \
-    enter(loop_);                     \
-    tp_status timed_ = (status);      \
-    leave(loop_);                     \
-    assert_int_equal(timed_, TP_OK);  \
+#define TIMED(loop_, status)         \
+  do {                               \
+    enter(loop_);                    \
+    tp_status timed_ = (status);     \
+    leave(loop_);                    \
+    assert_int_equal(timed_, TP_OK); \
   } while (0)
 
 /* ---- the host ---- */
@@ -196,10 +196,11 @@ static long hold_two_thousand_turns(loop *l) {
   close_runtime(l->runtime);
   qsort(l->took_ns, l->count, sizeof *l->took_ns, by_size);
   int64_t p99_ns = l->took_ns[l->count * 99 / 100];
-  printf("# %u calls of the library by the loop: median %.2f us, p99 %.1f us, the longest %.1f us\n"
-         "# it slept in %ld, and in %ld of the allocator's\n",
-         l->count, (double)l->took_ns[l->count / 2] / 1e3, (double)p99_ns / 1e3, (double)l->took_ns[l->count - 1] / 1e3,
-         l->slept, l->slept_in_allocator);
+  printf(
+      "# %u calls of the library by the loop: median %.2f us, p99 %.1f us, the longest %.1f us\n"
+      "# it slept in %ld, and in %ld of the allocator's\n",
+      l->count, (double)l->took_ns[l->count / 2] / 1e3, (double)p99_ns / 1e3, (double)l->took_ns[l->count - 1] / 1e3,
+      l->slept, l->slept_in_allocator);
   assert_true(p99_ns <= ALLOWED_NS);
   return l->slept;
 }

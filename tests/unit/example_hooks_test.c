@@ -97,7 +97,10 @@ static const char *take_log(const char *name) {
   return text;
 }
 
-#define PATH(size, path) TEXT("\x81\xa9" "file_path" size path)
+#define PATH(size, path) \
+  TEXT(                  \
+      "\x81\xa9"         \
+      "file_path" size path)
 
 static void calls_below_production_paths_are_denied(void **state) {
   (void)state;
@@ -171,9 +174,15 @@ static void build_is_checked_where_source_changed(void **state) {
   const struct {
     tp_text changed;
     const char *log;
-  } ends[] = {{TEXT("\x92\xa8" "apps/a.c\xa1x"), "s: 2 changed files, build them\n"},
-              {TEXT("\x91\xaa" "services/b"), "s: 1 changed files, build them\n"},
-              {TEXT("\x91\xa9" "docs/a.md"), ""},
+  } ends[] = {{TEXT("\x92\xa8"
+                    "apps/a.c\xa1x"),
+               "s: 2 changed files, build them\n"},
+              {TEXT("\x91\xaa"
+                    "services/b"),
+               "s: 1 changed files, build them\n"},
+              {TEXT("\x91\xa9"
+                    "docs/a.md"),
+               ""},
               {{NULL, 0}, ""}};
   for (size_t i = 0; i < COUNT(ends); i++) {
     world w;

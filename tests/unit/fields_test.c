@@ -364,8 +364,7 @@ static void handlers_that_run_at_once_share_one_payload(void **state) {
   for (int i = 0; i < HANDLERS; i++) {
     seen[i] = (payload_seen){.entered = &entered, .all = HANDLERS};
     snprintf(ids[i], sizeof ids[i], "h%d", i);
-    hooks[i] = (hook){
-        .id = ids[i], .phase = TP_PHASE_MODEL_PRE, .run = see_payload, .self = &seen[i], .slow = true};
+    hooks[i] = (hook){.id = ids[i], .phase = TP_PHASE_MODEL_PRE, .run = see_payload, .self = &seen[i], .slow = true};
   }
   add_hooks(runtime, hooks, HANDLERS);
   tp_turn *turn = begin_bare(runtime, 0);

@@ -70,8 +70,7 @@ static tp_shared_history *share(const tp_history *history) {
 
 static tp_session *open_session(tp_runtime *runtime, const char *tenant, const char *id, tp_shared_history *shared) {
   tp_session *session = NULL;
-  tp_session_options options = {
-      .struct_size = sizeof options, .id = id, .tenant = tenant, .shared_history = shared};
+  tp_session_options options = {.struct_size = sizeof options, .id = id, .tenant = tenant, .shared_history = shared};
   assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
   return session;
 }
@@ -140,10 +139,8 @@ static void sessions_of_a_shared_history_go_on_where_they_were(void **state) {
   for (int i = 0; i < 2; i++) {
     tp_runtime *runtime = open_runtime(NULL);
     recorder *model = recorder_new(replies, 1);
-    tp_session_options options = {.struct_size = sizeof options,
-                                  .id = "s",
-                                  .model = recorder_model(model, true),
-                                  .shared_history = shared};
+    tp_session_options options = {
+        .struct_size = sizeof options, .id = "s", .model = recorder_model(model, true), .shared_history = shared};
     tp_session *session;
     assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
     say(session);
@@ -210,9 +207,7 @@ static void session_is_deleted_when_it_is_closed_and_not_before(void **state) {
   tp_shared_history_unref(shared);
 }
 
-static void *delete_it(void *arg) {
-  return (void *)(intptr_t)tp_shared_history_delete(arg, NULL, "s", NULL);
-}
+static void *delete_it(void *arg) { return (void *)(intptr_t)tp_shared_history_delete(arg, NULL, "s", NULL); }
 
 static void session_that_is_being_deleted_is_not_opened(void **state) {
   (void)state;
@@ -262,10 +257,8 @@ static void history_without_delete_and_list_says_so(void **state) {
 static tp_status append_one(tp_history *history, const char *session) {
   tp_message message = {.struct_size = sizeof message, .role = TP_ROLE_USER, .text = TEXT("hello")};
   const tp_message *messages[] = {&message};
-  tp_history_append request = {.struct_size = sizeof request,
-                               .session = tp_text_of(session),
-                               .messages = messages,
-                               .message_count = 1};
+  tp_history_append request = {
+      .struct_size = sizeof request, .session = tp_text_of(session), .messages = messages, .message_count = 1};
   return history->append(history->self, &request, NULL);
 }
 
@@ -338,8 +331,7 @@ static void begin_append(void *self, const tp_history_append *request, tp_token 
 }
 
 static tp_history later_history(later *l) {
-  return (tp_history){
-      .struct_size = sizeof(tp_history), .self = l, .load = load_nothing, .append_start = begin_append};
+  return (tp_history){.struct_size = sizeof(tp_history), .self = l, .load = load_nothing, .append_start = begin_append};
 }
 
 static void appends_that_answer_later_take_no_handler_thread(void **state) {

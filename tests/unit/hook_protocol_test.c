@@ -26,13 +26,14 @@ static const char batch_calls[] =
 static tp_phase_result run_event(tp_turn *turn, const char *event, const char *tool, tp_writer *writer) {
   tp_field fields[4];
   size_t count = 0;
-  uint32_t phase = strstr(event, "Batch") ? TP_PHASE_TOOL_BATCH
-                   : strstr(event, "PreComp") ? TP_PHASE_TURN_PRE_COMPACTION
-                   : strstr(event, "Pre") || strstr(event, "BeforeTool") ? TP_PHASE_TOOL_PRE
+  uint32_t phase = strstr(event, "Batch")                                    ? TP_PHASE_TOOL_BATCH
+                   : strstr(event, "PreComp")                                ? TP_PHASE_TURN_PRE_COMPACTION
+                   : strstr(event, "Pre") || strstr(event, "BeforeTool")     ? TP_PHASE_TOOL_PRE
                    : strstr(event, "PostTool") || strstr(event, "AfterTool") ? TP_PHASE_TOOL_POST
                    : strstr(event, "Prompt") || strstr(event, "BeforeAgent") ? TP_PHASE_TURN_INTAKE
-                   : strstr(event, "SessionStart") ? TP_PHASE_SESSION_START
-                   : strstr(event, "SessionEnd") ? TP_PHASE_SESSION_END : TP_PHASE_TURN_STOP;
+                   : strstr(event, "SessionStart")                           ? TP_PHASE_SESSION_START
+                   : strstr(event, "SessionEnd")                             ? TP_PHASE_SESSION_END
+                                                                             : TP_PHASE_TURN_STOP;
   bool is_tool = phase == TP_PHASE_TOOL_PRE || phase == TP_PHASE_TOOL_POST;
   const tp_field text = {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of("hello")};
   const tp_field status = {.id = TP_FIELD_STATUS,
@@ -46,13 +47,13 @@ static tp_phase_result run_event(tp_turn *turn, const char *event, const char *t
     fields[count++] = (tp_field){.id = TP_FIELD_STOP_DENIALS, .kind = TP_FIELD_KIND_INT, .number = tool[0] != '\0'};
   }
   if (phase == TP_PHASE_TOOL_BATCH) {
-    fields[count++] = (tp_field){
-        .id = TP_FIELD_CALLS, .kind = TP_FIELD_KIND_VALUE, .text = json_value(writer, batch_calls)};
+    fields[count++] =
+        (tp_field){.id = TP_FIELD_CALLS, .kind = TP_FIELD_KIND_VALUE, .text = json_value(writer, batch_calls)};
   }
   if (is_tool) {
     fields[count++] = (tp_field){.id = TP_FIELD_TOOL, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(tool)};
-    fields[count++] = (tp_field){
-        .id = TP_FIELD_ARGUMENTS, .kind = TP_FIELD_KIND_VALUE, .text = json_value(writer, shell_call)};
+    fields[count++] =
+        (tp_field){.id = TP_FIELD_ARGUMENTS, .kind = TP_FIELD_KIND_VALUE, .text = json_value(writer, shell_call)};
   }
   if (phase == TP_PHASE_TOOL_POST) {
     fields[count++] = status;
@@ -212,8 +213,10 @@ static tp_phase_result run_row(const row *r, const char *more, tp_runtime **ret_
   char script[512], yaml[512];
   snprintf(script, sizeof script, "%s\n", r->script);
   write_named("guard.sh", script);
-  snprintf(yaml, sizeof yaml, "id: guard\nprotocol: %s\nevent: %s\n%shandler: {command: [sh, guard.sh], "
-           "timeout_ms: %d}\n", protocol_of(r->event), r->event, more, strstr(r->script, "sleep") ? 200 : 20000);
+  snprintf(yaml, sizeof yaml,
+           "id: guard\nprotocol: %s\nevent: %s\n%shandler: {command: [sh, guard.sh], "
+           "timeout_ms: %d}\n",
+           protocol_of(r->event), r->event, more, strstr(r->script, "sleep") ? 200 : 20000);
   write_named("a.yaml", yaml);
   *ret_runtime = open_with_hooks(NULL);
   *ret_turn = begin_bare(*ret_runtime, 60000);
@@ -327,9 +330,11 @@ static void a_program_gets_one_line_with_the_fields_of_its_host(void **state) {
   assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
   for (size_t i = 0; i < sizeof gets / sizeof gets[0]; i++) {
     char yaml[512];
-    snprintf(yaml, sizeof yaml, "id: keep\nprotocol: claude-code\nevent: %s\n"
+    snprintf(yaml, sizeof yaml,
+             "id: keep\nprotocol: claude-code\nevent: %s\n"
              "tools: {shell: {name: Bash, arguments: {cmd: timeout}}, write: Write}\n"
-             "handler: {command: [sh, -c, 'cat > got']}\n", gets[i].event);
+             "handler: {command: [sh, -c, 'cat > got']}\n",
+             gets[i].event);
     write_named("a.yaml", yaml);
     tp_runtime *runtime = open_with_hooks(NULL);
     tp_turn *turn = begin_bare(runtime, 60000);
@@ -357,9 +362,10 @@ static void paths_of_files_are_absolute_and_the_project_is_in_the_environment(vo
   tp_phase_input input = {.struct_size = sizeof input, .fields = fields, .field_count = 2};
   tp_phase_result result = {.struct_size = sizeof result};
   assert_int_equal(tp_phase_run(turn, TP_PHASE_TOOL_PRE, &input, &result, NULL), TP_OK);
-  assert_got("{\"session_id\":\"\",\"transcript_path\":\"\",\"cwd\":\"@\",\"prompt_id\":\"\",\"permission_mode\":"
-             "\"default\",\"hook_event_name\":\"PreToolUse\",\"tool_name\":\"Write\",\"tool_input\":{\"file_path\":"
-             "\"@/a/b.c\",\"content\":\"\"}}\n@ /plug\n");
+  assert_got(
+      "{\"session_id\":\"\",\"transcript_path\":\"\",\"cwd\":\"@\",\"prompt_id\":\"\",\"permission_mode\":"
+      "\"default\",\"hook_event_name\":\"PreToolUse\",\"tool_name\":\"Write\",\"tool_input\":{\"file_path\":"
+      "\"@/a/b.c\",\"content\":\"\"}}\n@ /plug\n");
   tp_writer_free(writer);
   tp_turn_end(turn);
   close_runtime(runtime);
@@ -411,8 +417,8 @@ static void a_matcher_reads_as_it_does_there(void **state) {
       fail_msg("%s of %s", cases[i].matcher, cases[i].name);
     tp__matcher_fini(&matcher);
   }
-  static const char *const refused[] = {"*.py",  "+", "(a",   "a)",   "[a", "a\\", "(?=a)", "(?<!a)b", "a{2}", "\\1(a)",
-                                        "[]",    "[\\]]", "\\cA", "a**"};
+  static const char *const refused[] = {"*.py",    "+",    "(a",     "a)", "[a",    "a\\",  "(?=a)",
+                                        "(?<!a)b", "a{2}", "\\1(a)", "[]", "[\\]]", "\\cA", "a**"};
   for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
     tp__matcher matcher;
     const char *why = "";
@@ -426,14 +432,19 @@ static void a_hook_runs_for_the_names_that_tools_have_there(void **state) {
   static const struct {
     const char *event, *tool;
     bool runs;
-  } cases[] = {{PRE, "shell", true}, {PRE, "Bash", true}, {PRE, "Read", false}, {"PostToolUse", "shell", true},
+  } cases[] = {{PRE, "shell", true},
+               {PRE, "Bash", true},
+               {PRE, "Read", false},
+               {"PostToolUse", "shell", true},
                {"PostToolUseFailure", "shell", true}};
   tp_writer *writer;
   assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     char yaml[512];
-    snprintf(yaml, sizeof yaml, "id: a\nprotocol: claude-code\nevent: %s\nmatch: {matcher: 'Bash|Edit'}\n"
-             "tools: {shell: Bash}\nhandler: {command: ['true']}\n", cases[i].event);
+    snprintf(yaml, sizeof yaml,
+             "id: a\nprotocol: claude-code\nevent: %s\nmatch: {matcher: 'Bash|Edit'}\n"
+             "tools: {shell: Bash}\nhandler: {command: ['true']}\n",
+             cases[i].event);
     write_named("a.yaml", yaml);
     tp_runtime *runtime = open_with_hooks(NULL);
     tp_turn *turn = begin_bare(runtime, 60000);
@@ -579,11 +590,14 @@ static void a_text_has_at_most_10000_bytes(void **state) {
     size_t kept;
     bool plain, cut;
   } cases[] = {
-      {"UserPromptSubmit", "a", 9999, 9999, false, false},  {"UserPromptSubmit", "a", 10000, 10000, false, false},
-      {"UserPromptSubmit", "a", 10001, 10000, false, true}, {"UserPromptSubmit", "a", 50000, 10000, true, true},
+      {"UserPromptSubmit", "a", 9999, 9999, false, false},
+      {"UserPromptSubmit", "a", 10000, 10000, false, false},
+      {"UserPromptSubmit", "a", 10001, 10000, false, true},
+      {"UserPromptSubmit", "a", 50000, 10000, true, true},
       {"UserPromptSubmit", "a", 10000, 10000, true, false},
       {"UserPromptSubmit", "\xe2\x82\xac", 4000, 9999, true, true},
-      {"SessionStart", "a", 10001, 10000, true, true},      {PRE, "a", 10001, 10000, false, true},
+      {"SessionStart", "a", 10001, 10000, true, true},
+      {PRE, "a", 10001, 10000, false, true},
       {"PostToolUse", "a", 10001, 10000, false, true},
   };
   tp_writer *writer;
@@ -633,11 +647,21 @@ static void a_hook_without_a_limit_has_that_of_its_host(void **state) {
     const char *event, *more;
     uint32_t limit_ms;
   } cases[] = {
-      {PRE, "", 600000},         {"PostToolUse", "", 600000}, {"PostToolUseFailure", "", 600000},
-      {"UserPromptSubmit", "", 30000}, {"SessionStart", "", 600000}, {"SessionEnd", "", 1500},
-      {"Stop", "", 600000},      {"PreCompact", "", 600000},  {"StopFailure", "", 600000},
-      {"PostToolBatch", "", 600000},   {"BeforeTool", "", 60000},    {"AfterTool", "", 60000},
-      {"BeforeAgent", "", 60000}, {"AfterAgent", "", 60000},  {PRE, ", timeout_ms: 7", 7},
+      {PRE, "", 600000},
+      {"PostToolUse", "", 600000},
+      {"PostToolUseFailure", "", 600000},
+      {"UserPromptSubmit", "", 30000},
+      {"SessionStart", "", 600000},
+      {"SessionEnd", "", 1500},
+      {"Stop", "", 600000},
+      {"PreCompact", "", 600000},
+      {"StopFailure", "", 600000},
+      {"PostToolBatch", "", 600000},
+      {"BeforeTool", "", 60000},
+      {"AfterTool", "", 60000},
+      {"BeforeAgent", "", 60000},
+      {"AfterAgent", "", 60000},
+      {PRE, ", timeout_ms: 7", 7},
       {"SessionEnd", ", timeout_ms: 60000", 60000},
   };
   tp_runtime *runtime = open_runtime(NULL);
@@ -703,8 +727,10 @@ static void a_trust_is_about_the_scripts_that_a_line_of_a_shell_names(void **sta
     mkdir(root, 0755);
     snprintf(inner, sizeof inner, "%s/x.sh", root);
     tp_hooks_options options = {.struct_size = sizeof options, .directory = directory, .root = root};
-    snprintf(yaml, sizeof yaml, "id: a\nprotocol: claude-code\nevent: PreToolUse\nplugin_root: %s\n"
-             "handler:\n  command:\n    - sh\n    - -c\n    - >-\n      %s\n", root, lines[i]);
+    snprintf(yaml, sizeof yaml,
+             "id: a\nprotocol: claude-code\nevent: PreToolUse\nplugin_root: %s\n"
+             "handler:\n  command:\n    - sh\n    - -c\n    - >-\n      %s\n",
+             root, lines[i]);
     write_named("a.yaml", yaml);
     for (int change = 0; change < 2; change++) {
       FILE *stream = fopen(inner, "we");

@@ -107,8 +107,9 @@ static const row rows[] = {
     {"PreToolUse", PRE("\"permissionDecision\": \"allow\", \"updatedInput\": {\"command\": \"ls\", \"x\": 1}"),
      TP_TOOL_OK, "ran {\"cmd\":\"ls\",\"x\":1}"},
     {"PreToolUse", PRE("\"updatedInput\": {\"command\": \"ls\"}") "; exit 1", TP_TOOL_OK, "ran {\"cmd\":\"ls\"}"},
-    {"PreToolUse", PRE("\"updatedInput\": {\"command\": \"ls\"}, \"permissionDecision\": \"deny\", "
-                       "\"permissionDecisionReason\": \"no\""),
+    {"PreToolUse",
+     PRE("\"updatedInput\": {\"command\": \"ls\"}, \"permissionDecision\": \"deny\", "
+         "\"permissionDecisionReason\": \"no\""),
      TP_TOOL_DENIED, "no"},
     {"PreToolUse", PRE("\"updatedInput\": {\"command\": \"ls\"}") "; echo no >&2; exit 2", TP_TOOL_DENIED, "no"},
     {"PreToolUse", PRE("\"permissionDecision\": \"ask\", \"updatedInput\": {\"command\": \"ls\"}"), TP_TOOL_DENIED, ""},
@@ -132,7 +133,8 @@ static void write_hook(const char *event, const char *script, const char *more) 
   char text[600];
   snprintf(text, sizeof text, "cat > got\necho >> runs\n%s\n", script);
   write_named("guard.sh", text);
-  snprintf(text, sizeof text, "id: guard\nprotocol: %s\nevent: %s\n%s"
+  snprintf(text, sizeof text,
+           "id: guard\nprotocol: %s\nevent: %s\n%s"
            "tools: {shell: {name: Bash, arguments: {cmd: command}}}\nhandler: {command: [sh, guard.sh]}\n",
            is_gemini ? "gemini" : "claude-code", event, more);
   write_named("a.yaml", text);
@@ -187,8 +189,9 @@ static void rewrites_follow_the_plan_and_guards_see_the_last(void **state) {
   write_named("a.sh", "sleep 0.2\n" PRE("\"updatedInput\": {\"command\": \"first\"}") "\n");
   write_named("b.sh", "grep -q first && " PRE("\"updatedInput\": {\"command\": \"second\"}") "\n");
   write_named("c.sh", "cat > got\n");
-  static const char head[] = "protocol: claude-code\nevent: PreToolUse\n"
-                             "tools: {shell: {name: Bash, arguments: {cmd: command}}}\n";
+  static const char head[] =
+      "protocol: claude-code\nevent: PreToolUse\n"
+      "tools: {shell: {name: Bash, arguments: {cmd: command}}}\n";
   static const char *const names[] = {"a", "b", "c"};
   for (int i = 0; i < 3; i++) {
     char name[16], yaml[400];

@@ -189,8 +189,10 @@ static void worker_runs_in_one_too(void **state) {
   (void)state;
   tp_runtime *runtime;
   tp_turn *turn;
-  write_guard("read -r line; (echo x > x) 2>/dev/null && echo '{\"id\": 1}'; echo '{\"id\": 1, \"result\": "
-              "{\"continue\": false, \"reason\": \"bounded\"}}'; cat", "true", "worker");
+  write_guard(
+      "read -r line; (echo x > x) 2>/dev/null && echo '{\"id\": 1}'; echo '{\"id\": 1, \"result\": "
+      "{\"continue\": false, \"reason\": \"bounded\"}}'; cat",
+      "true", "worker");
   tp_phase_result result = run_guard(false, &runtime, &turn);
   assert_int_equal(result.outcome, TP_ERR_DENIED);
   assert_text(result.reason, "bounded");

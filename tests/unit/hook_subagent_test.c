@@ -129,8 +129,7 @@ static void a_block_keeps_a_subagent_running(void **state) {
   (void)state;
   const reply replies[] = {{.text = "half"}, {.text = "whole"}};
   world w = {.status = TP_ERR_USAGE};
-  add_hook_file("SubagentStop", "match: {matcher: research.*}\n",
-                "grep -q true || { echo look again >&2; exit 2; }");
+  add_hook_file("SubagentStop", "match: {matcher: research.*}\n", "grep -q true || { echo look again >&2; exit 2; }");
   open_world(&w, replies, 2);
   run_turn(&w);
   assert_string_equal(w.text, "whole");

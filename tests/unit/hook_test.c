@@ -113,15 +113,14 @@ static void the_runtimes_defaults_hold_for_hooks_that_name_none(void **state) {
       {TP_FAILURE_REQUIRED, TP_FAILURE_DEFAULT, TP_FAILURE_BEST_EFFORT, "model.post", MODEL_POST, TP_OK},
   };
   for (size_t i = 0; i < COUNT(cases); i++) {
-    tp_runtime_options options = {
-        .struct_size = sizeof options, .hook_limit_ms = 15, .hook_failure = cases[i].runtime};
+    tp_runtime_options options = {.struct_size = sizeof options, .hook_limit_ms = 15, .hook_failure = cases[i].runtime};
     tp_runtime *runtime = open_runtime(&options);
     tp_hook one = {.struct_size = sizeof one,
-                    .id = "h",
-                    .phase = cases[i].phase,
-                    .run = hangs,
-                    .self = &until,
-                    .failure = cases[i].hook};
+                   .id = "h",
+                   .phase = cases[i].phase,
+                   .run = hangs,
+                   .self = &until,
+                   .failure = cases[i].hook};
     tp_fault fault = {0};
     if (tp_hook_add(runtime, &one, &fault) != TP_OK) fail_msg("%s", fault.message);
     assert_policies(runtime, cases[i].id, cases[i].want, cases[i].outcome);
@@ -163,11 +162,11 @@ static void a_hook_is_destroyed_once_and_a_refused_one_never(void **state) {
   tp_fault fault = {0};
   tp_runtime *runtime = open_runtime(NULL);
   tp_hook one = {.struct_size = sizeof one,
-                  .id = "h",
-                  .phase = "turn.intake",
-                  .run = allows,
-                  .self = &destroyed,
-                  .destroy = count_destroy};
+                 .id = "h",
+                 .phase = "turn.intake",
+                 .run = allows,
+                 .self = &destroyed,
+                 .destroy = count_destroy};
   assert_int_equal(tp_hook_add(runtime, &one, NULL), TP_OK);
   assert_int_equal(tp_hook_add(runtime, &one, &fault), TP_ERR_DUPLICATE_ID);
   assert_non_null(strstr(fault.message, "`h`"));

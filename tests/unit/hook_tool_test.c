@@ -79,8 +79,9 @@ static void file_says_what_the_tool_is(void **state) {
   (void)state;
   char text[512] = "";
   tp_runtime *runtime =
-      open_tool("true", "idempotent: true\nmax_concurrent: 3\ntimeout_ms: 500\nresult_bytes_max: 900\nwrites: repo\n"
-                        "schema: {type: object, properties: {n: {type: integer}}, required: [n]}\n");
+      open_tool("true",
+                "idempotent: true\nmax_concurrent: 3\ntimeout_ms: 500\nresult_bytes_max: 900\nwrites: repo\n"
+                "schema: {type: object, properties: {n: {type: integer}}, required: [n]}\n");
   assert_int_equal(tp_runtime_tools(runtime, note_tool, text, NULL, NULL), TP_OK);
   assert_string_equal(text, "t|A tool.|declared|1|3|500|900|keys|");
   assert_int_equal(call(runtime, (tp_text){0}, text), TP_TOOL_INVALID_ARGUMENTS);
@@ -180,8 +181,10 @@ static void note_kinds(void *ctx, const tp_tool_result *const *results) {
 /* The first one ends when the second one runs. */
 static void calls_of_different_keys_run_at_once(void **state) {
   (void)state;
-  tp_runtime *runtime = open_tool("case $(cat) in *first*) until [ -e met ]; do sleep 0.01; done;; *) : >met;; esac\n"
-                                  "echo met", "schema: {properties: {path: {}}}\nwrites: '{path}'\n");
+  tp_runtime *runtime = open_tool(
+      "case $(cat) in *first*) until [ -e met ]; do sleep 0.01; done;; *) : >met;; esac\n"
+      "echo met",
+      "schema: {properties: {path: {}}}\nwrites: '{path}'\n");
   const char *const arguments[] = {"{\"path\": \"first\"}", "{\"path\": \"second\"}"};
   run_calls(runtime, arguments, 2, note_kinds, NULL);
   close_runtime(runtime);

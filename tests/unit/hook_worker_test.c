@@ -16,7 +16,8 @@ static void write_worker(const char *script, const char *more) {
   char text[1024];
   snprintf(text, sizeof text,
            "next() { read -r line || return 1; id=${line#*:}; id=${id%%%%,*}; }\n"
-           "say() { echo \"{\\\"id\\\": $id, \\\"result\\\": $1}\"; }\n%s\n", script);
+           "say() { echo \"{\\\"id\\\": $id, \\\"result\\\": $1}\"; }\n%s\n",
+           script);
   write_named("worker.sh", text);
   snprintf(text, sizeof text, "id: w\nevent_type: tool.pre\nhandler: {kind: worker, command: [sh, worker.sh]%s}\n",
            more);
@@ -51,8 +52,10 @@ static void ask_once(tp_runtime *runtime, tp_status outcome, char ret_reason[256
 
 static void one_program_answers_all_requests(void **state) {
   (void)state;
-  tp_runtime *runtime = open_worker("while next; do say \"{\\\"continue\\\": false, \\\"reason\\\": \\\"of $$\\\"}\"; "
-                                    "next || exit; say '{}'; done", "");
+  tp_runtime *runtime = open_worker(
+      "while next; do say \"{\\\"continue\\\": false, \\\"reason\\\": \\\"of $$\\\"}\"; "
+      "next || exit; say '{}'; done",
+      "");
   char first[256], reason[256];
   ask_once(runtime, TP_ERR_DENIED, first);
   assert_non_null(strstr(first, "of "));
@@ -84,8 +87,10 @@ static void *run_asker(void *arg) {
 /* It answers when it has got both, the newer one first. */
 static void several_are_in_flight_and_answered_in_any_order(void **state) {
   (void)state;
-  tp_runtime *runtime = open_worker("next; one=$id; next; say '{\"continue\": false, \"reason\": \"second\"}'; "
-                                    "id=$one; say '{\"continue\": false, \"reason\": \"first\"}'; cat", "");
+  tp_runtime *runtime = open_worker(
+      "next; one=$id; next; say '{\"continue\": false, \"reason\": \"second\"}'; "
+      "id=$one; say '{\"continue\": false, \"reason\": \"first\"}'; cat",
+      "");
   asker askers[2];
   for (int i = 0; i < 2; i++) {
     askers[i].runtime = runtime;
@@ -150,8 +155,10 @@ static void program_that_cannot_start_denies(void **state) {
 
 static void program_that_hangs_is_started_anew(void **state) {
   (void)state;
-  tp_runtime *runtime = open_worker("next; say '{}'; [ -e hung ] || { touch hung; exec sleep 100; }\n"
-                                    "while next; do say '{}'; done", ", timeout_ms: 150");
+  tp_runtime *runtime = open_worker(
+      "next; say '{}'; [ -e hung ] || { touch hung; exec sleep 100; }\n"
+      "while next; do say '{}'; done",
+      ", timeout_ms: 150");
   char reason[256];
   ask_once(runtime, TP_OK, reason);
   ask_once(runtime, TP_ERR_DENIED, reason); /* hangs */
@@ -168,9 +175,11 @@ static void program_that_hangs_is_started_anew(void **state) {
 /* One that is only slow with a request stays: another was answered meanwhile. */
 static void program_that_has_answered_others_is_not_ended(void **state) {
   (void)state;
-  tp_runtime *runtime = open_worker("next; next; say \"{\\\"continue\\\": false, \\\"reason\\\": \\\"$$\\\"}\"\n"
-                                    "while next; do say \"{\\\"continue\\\": false, \\\"reason\\\": \\\"$$\\\"}\"; "
-                                    "done", ", timeout_ms: 300");
+  tp_runtime *runtime = open_worker(
+      "next; next; say \"{\\\"continue\\\": false, \\\"reason\\\": \\\"$$\\\"}\"\n"
+      "while next; do say \"{\\\"continue\\\": false, \\\"reason\\\": \\\"$$\\\"}\"; "
+      "done",
+      ", timeout_ms: 300");
   asker unanswered = {.runtime = runtime};
   char first[256], reason[256] = "";
   pthread_create(&unanswered.thread, NULL, run_asker, &unanswered);
@@ -205,9 +214,10 @@ static void program_that_never_answers_is_given_pauses(void **state) {
 
 static void frames_of_msgpack_have_their_length_in_front(void **state) {
   (void)state;
-  tp_runtime *runtime = open_worker("dd bs=1 count=5 2>/dev/null > head\n"
-                                    "printf '\\000\\000\\000\\015\\202\\242id\\001\\246result\\200'; cat > /dev/null",
-                                    ", frames: msgpack");
+  tp_runtime *runtime = open_worker(
+      "dd bs=1 count=5 2>/dev/null > head\n"
+      "printf '\\000\\000\\000\\015\\202\\242id\\001\\246result\\200'; cat > /dev/null",
+      ", frames: msgpack");
   char reason[256], file[160];
   ask_once(runtime, TP_OK, reason);
   snprintf(file, sizeof file, "%s/head", directory);
@@ -259,8 +269,10 @@ static void serve_with(const char *program, const char *text) {
   assert_non_null(source);
   snprintf(whole, sizeof whole, text, source);
   write_named("worker", whole);
-  snprintf(yaml, sizeof yaml, "id: w\nevent_type: tool.pre\nhandler: {kind: worker, timeout_ms: 20000, "
-           "command: [%s, worker]}\n", program);
+  snprintf(yaml, sizeof yaml,
+           "id: w\nevent_type: tool.pre\nhandler: {kind: worker, timeout_ms: 20000, "
+           "command: [%s, worker]}\n",
+           program);
   write_named("a.yaml", yaml);
   tp_runtime *runtime = open_with_hooks(NULL);
   for (int k = 0; k < 5; k++) {
@@ -272,15 +284,17 @@ static void serve_with(const char *program, const char *text) {
 
 static void worker_can_be_written_with_the_python_library(void **state) {
   (void)state;
-  serve_with("python3", "import sys\nsys.path.insert(0, '%s/examples/worker')\nimport turnphase_worker\n"
-                        "@turnphase_worker.serve\ndef guard(context):\n    print('a log')\n"
-                        "    return {'continue': False, 'reason': context['ability_id']}\n");
+  serve_with("python3",
+             "import sys\nsys.path.insert(0, '%s/examples/worker')\nimport turnphase_worker\n"
+             "@turnphase_worker.serve\ndef guard(context):\n    print('a log')\n"
+             "    return {'continue': False, 'reason': context['ability_id']}\n");
 }
 
 static void worker_can_be_written_with_the_javascript_library(void **state) {
   (void)state;
-  serve_with("node", "require('%s/examples/worker/turnphase_worker.js').serve(async (context) => {\n"
-                     "  console.log('a log');\n  return { continue: false, reason: context.ability_id };\n});\n");
+  serve_with("node",
+             "require('%s/examples/worker/turnphase_worker.js').serve(async (context) => {\n"
+             "  console.log('a log');\n  return { continue: false, reason: context.ability_id };\n});\n");
 }
 
 /* ---- files ---- */

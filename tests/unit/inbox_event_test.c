@@ -95,9 +95,9 @@ static tp_event_kind take_kind(tp_inbox *inbox, uint64_t *ret_lost) {
 
 static void events_of_a_turn_come_in_order_and_stay_readable_when_all_is_over(void **state) {
   (void)state;
-  const reply replies[] = {{.calls = {{.id = TEXT("c1"), .name = TEXT("nothing"), .arguments = no_arguments}},
-                            .call_count = 1},
-                           {.text = "the end", .delta = "the "}};
+  const reply replies[] = {
+      {.calls = {{.id = TEXT("c1"), .name = TEXT("nothing"), .arguments = no_arguments}}, .call_count = 1},
+      {.text = "the end", .delta = "the "}};
   host h;
   open_host(&h, (tp_inbox_options){0}, (tp_listener){0}, replies, 2);
   act notes = {.emits = &(tp_contribution){.struct_size = sizeof(tp_contribution),
@@ -338,8 +338,7 @@ static void session_listener_may_name_an_inbox(void **state) {
   const reply replies[] = {{.text = "ok"}};
   host h;
   open_host(&h, (tp_inbox_options){0}, (tp_listener){.kinds = JOBS}, replies, 1);
-  tp_listener listener = {
-      .struct_size = sizeof listener, .inbox = h.inbox, .kinds = UINT64_C(1) << TP_EVENT_TURN_END};
+  tp_listener listener = {.struct_size = sizeof listener, .inbox = h.inbox, .kinds = UINT64_C(1) << TP_EVENT_TURN_END};
   assert_int_equal(tp_session_listen(h.session, &listener, NULL, NULL), TP_OK);
   run_turn(&h, "one", 1);
   assert_next(h.inbox, TP_EVENT_TURN_END);

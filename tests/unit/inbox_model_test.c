@@ -308,7 +308,7 @@ static tp_answer bring_tool(void *self, tp_call *call) {
                         .inbox = ((host *)self)->inbox,
                         .destroy = destroy_tool};
   return tp_call_emit_tool_bundle(call, "b", (const tp_tool *[]){&tool}, 1) == TP_OK ? TP_ANSWER_DONE
-                                                                                    : TP_ANSWER_FAILED;
+                                                                                     : TP_ANSWER_FAILED;
 }
 
 static void request_of_a_turn_that_is_over_can_be_read_until_it_is_completed(void **state) {
@@ -335,7 +335,7 @@ static void request_of_a_turn_that_is_over_can_be_read_until_it_is_completed(voi
   assert_int_equal(complete(second->token, "ok"), TP_OK);
   latch_wait(&h.ended, 2);
   close_session(&h);
-  assert_int_equal(destroyed, 0); /* the request holds the model, and the tools that it shows */
+  assert_int_equal(destroyed, 0);           /* the request holds the model, and the tools that it shows */
   while (tools_destroyed == 0) sleep_ms(1); /* the second turn's */
   assert_int_equal(tools_destroyed, 1);
   write_request(asked, work->request);

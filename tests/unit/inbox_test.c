@@ -132,8 +132,7 @@ static void detached_run_goes_through_the_inbox(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   tp_inbox *inbox = open_inbox(runtime, 0);
-  add(runtime, "g", GATHER, inbox,
-      (tp_subscription){.limit_ms = LONG_MS, .execution = TP_EXECUTION_FIRE_AND_RECORD});
+  add(runtime, "g", GATHER, inbox, (tp_subscription){.limit_ms = LONG_MS, .execution = TP_EXECUTION_FIRE_AND_RECORD});
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, GATHER, "hello");
   assert_run(&result, "g", TP_STATE_BACKGROUNDED, TP_REASON_NONE);

@@ -258,8 +258,9 @@ static void call_that_was_given_up_stays_readable_and_keeps_its_permit(void **st
   tp_turn *other = begin_with_tools(&h, LONG_MS);
   assert_int_equal(tools_run(other, h.calls, 1, &result, NULL), TP_OK);
   assert_kind(result, TP_TOOL_SHED);
-  assert_text(result.text, "as many calls of this tool as may run at once were given up, and none of them has come "
-                           "back");
+  assert_text(result.text,
+              "as many calls of this tool as may run at once were given up, and none of them has come "
+              "back");
   tp_turn_end(other);
   tp_turn_end(h.turn);
   assert_false(tp_token_open(work->token));
@@ -326,8 +327,7 @@ static void wrong_tools_are_refused(void **state) {
   tp_runtime *other = open_runtime(NULL);
   tp_inbox *strange = open_inbox(other, 0);
   const tp_tool good = h.tool;
-  const tp_tool wrong[] = {
-      {.inbox = NULL}, {.inbox = strange}, {.inbox = h.inbox, .placement = TP_PLACEMENT_INLINE}};
+  const tp_tool wrong[] = {{.inbox = NULL}, {.inbox = strange}, {.inbox = h.inbox, .placement = TP_PLACEMENT_INLINE}};
   for (size_t i = 0; i < COUNT(wrong); i++) {
     h.tool = good;
     h.tool.inbox = wrong[i].inbox;

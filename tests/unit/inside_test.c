@@ -23,7 +23,7 @@ typedef struct caller {
   tp_runtime *runtime;
   bool is_freed; /* the runtime is being freed, or was */
   _Atomic int calls;
-  _Atomic int wrong; /* answers that should not have been given */
+  _Atomic int wrong;    /* answers that should not have been given */
   _Atomic bool is_done; /* all was called */
 } caller;
 
@@ -152,8 +152,8 @@ static void remove_both(tp_runtime *runtime, const char *id) {
   assert_int_equal(tp_edit_commit(edit, NULL, NULL), TP_OK);
 }
 
-#define assert_called(c)           \
-  do {                             \
+#define assert_called(c)            \
+  do {                              \
     assert_int_equal((c).calls, 1); \
     assert_int_equal((c).wrong, 0); \
   } while (0)
@@ -331,8 +331,12 @@ static void functions_of_a_store_may_call_the_runtime_and_are_refused_what_waits
   tp_runtime_options options = {.struct_size = sizeof options, .store = &store};
   assert_int_equal(tp_runtime_new(&options, &s.runtime, NULL), TP_OK);
   add_hooks(s.runtime, &(hook){.id = "h", .phase = GATHER, .run = silent_hook}, 1);
-  add_hooks(s.runtime, &(hook){.id = "b", .phase = TP_PHASE_TURN_POST_TURN, .run = silent_hook,
-                               .sub = {.execution = TP_EXECUTION_BACKGROUND}}, 1);
+  add_hooks(s.runtime,
+            &(hook){.id = "b",
+                    .phase = TP_PHASE_TURN_POST_TURN,
+                    .run = silent_hook,
+                    .sub = {.execution = TP_EXECUTION_BACKGROUND}},
+            1);
   assert_int_equal(tp_runtime_start(s.runtime, NULL), TP_OK);
   tp_turn *turn = begin_bare(s.runtime, 0);
   (void)run_phase(turn, GATHER, NULL);
@@ -370,7 +374,10 @@ static void destructors_may_call_everything_while_the_runtime_is_freed(void **st
   h.runtime = m.runtime = deferral.runtime = store.runtime = runtime;
   add_destroyed(runtime, "kept", &h, &m, true);
   add_hooks(runtime,
-            &(hook){.id = "deferred", .phase = TP_PHASE_TOOL_PRE, .run = defer_for_ever, .self = &deferral,
+            &(hook){.id = "deferred",
+                    .phase = TP_PHASE_TOOL_PRE,
+                    .run = defer_for_ever,
+                    .self = &deferral,
                     .sub = {.limit_ms = 1}},
             1);
   tp_turn *turn = begin_bare(runtime, 0);
@@ -407,7 +414,11 @@ static void destructors_may_call_everything_when_an_abandoned_handler_returns_af
   h.runtime = m.runtime = store.runtime = runtime;
   add_destroyed(runtime, "kept", &h, &m, true);
   add_hooks(runtime,
-            &(hook){.id = "sleeper", .phase = TP_PHASE_TOOL_PRE, .run = sleep_on, .self = &s, .slow = true,
+            &(hook){.id = "sleeper",
+                    .phase = TP_PHASE_TOOL_PRE,
+                    .run = sleep_on,
+                    .self = &s,
+                    .slow = true,
                     .sub = {.limit_ms = 50}},
             1);
   tp_turn *turn = begin_bare(runtime, 0);
@@ -457,11 +468,8 @@ static void destructors_of_a_model_and_a_history_may_call_everything(void **stat
     model.runtime = history.runtime = runtime;
     tp_session *session;
     tp_session_options options = {.struct_size = sizeof options, .id = "s"};
-    tp_model silent = {.struct_size = sizeof silent,
-                       .name = "none",
-                       .self = &model,
-                       .start = start_nothing,
-                       .destroy = model_destroy};
+    tp_model silent = {
+        .struct_size = sizeof silent, .name = "none", .self = &model, .start = start_nothing, .destroy = model_destroy};
     options.model = &silent;
     tp_history nowhere = {.struct_size = sizeof nowhere,
                           .self = &history,
@@ -651,8 +659,14 @@ static void handler_may_use_another_runtime_and_so_may_the_child_of_a_fork_in_it
     if (i % 2 && HAS_THREAD_SANITIZER) continue;
     tp_runtime *runtime = open_runtime(NULL);
     second s = {.first = runtime, .used = TP_ERR_INTERNAL, .forks = i % 2, .ended = -1};
-    add_hooks(runtime, &(hook){.id = "u", .phase = GATHER, .run = use_another_runtime, .self = &s, .slow = i / 2,
-                               .sub = {.limit_ms = 60000}}, 1);
+    add_hooks(runtime,
+              &(hook){.id = "u",
+                      .phase = GATHER,
+                      .run = use_another_runtime,
+                      .self = &s,
+                      .slow = i / 2,
+                      .sub = {.limit_ms = 60000}},
+              1);
     tp_turn *turn = begin_bare(runtime, 0);
     tp_phase_result result = run_phase(turn, GATHER, NULL);
     assert_run(&result, "u", TP_STATE_SUCCEEDED, TP_REASON_NONE);

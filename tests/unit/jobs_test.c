@@ -621,7 +621,12 @@ static tp_answer run_long(void *self, tp_call *call) {
 }
 
 static void add_long(tp_runtime *runtime, long_job *job) {
-  hook h = {.id = "job", .phase = POST, .run = run_long, .self = job, .slow = true, .idempotent = true,
+  hook h = {.id = "job",
+            .phase = POST,
+            .run = run_long,
+            .self = job,
+            .slow = true,
+            .idempotent = true,
             .sub = {.execution = TP_EXECUTION_BACKGROUND, .attempts = 3}};
   add_hooks(runtime, &h, 1);
 }

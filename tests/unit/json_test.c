@@ -62,8 +62,9 @@ static tp_text encoded(tp_text value, printed *p) {
 static void every_kind_is_decoded(void **state) {
   (void)state;
   tp_writer *writer = new_writer();
-  tp_text json = tp_text_of(" {\"n\": null, \"t\": true, \"f\": false, \"i\": -7, \"d\": 2.5, \"s\": \"caf\\u00e9\","
-                            " \"a\": [1, [], {}], \"\": {\"z\": 1, \"a\": 2}}\n");
+  tp_text json = tp_text_of(
+      " {\"n\": null, \"t\": true, \"f\": false, \"i\": -7, \"d\": 2.5, \"s\": \"caf\\u00e9\","
+      " \"a\": [1, [], {}], \"\": {\"z\": 1, \"a\": 2}}\n");
   assert_int_equal(decode(json, writer, NULL), TP_OK);
   tp_text value = finished(writer);
   assert_int_equal(tp_value_check(value, NULL), TP_OK);
@@ -85,13 +86,23 @@ static void numbers_keep_their_kind_and_all_their_bits(void **state) {
   static const struct {
     const char *json;
     int64_t number;
-  } ints[] = {{"0", 0}, {"-0", 0}, {"9223372036854775807", INT64_MAX}, {"-9223372036854775808", INT64_MIN},
+  } ints[] = {{"0", 0},
+              {"-0", 0},
+              {"9223372036854775807", INT64_MAX},
+              {"-9223372036854775808", INT64_MIN},
               {"9007199254740993", INT64_C(9007199254740993)}};
   static const struct {
     const char *json;
     double number;
-  } floats[] = {{"0.0", 0.0}, {"-0.0", -0.0}, {"1e2", 100}, {"1E+2", 100}, {"0.1", 0.1}, {"1e-400", 0},
-                {"1.7976931348623157e308", 1.7976931348623157e308}, {"5e-324", 5e-324}, {"1.0", 1}};
+  } floats[] = {{"0.0", 0.0},
+                {"-0.0", -0.0},
+                {"1e2", 100},
+                {"1E+2", 100},
+                {"0.1", 0.1},
+                {"1e-400", 0},
+                {"1.7976931348623157e308", 1.7976931348623157e308},
+                {"5e-324", 5e-324},
+                {"1.0", 1}};
   tp_writer *writer = new_writer();
   for (size_t i = 0; i < sizeof ints / sizeof ints[0]; i++) {
     assert_int_equal(decode(tp_text_of(ints[i].json), writer, NULL), TP_OK);
@@ -130,12 +141,12 @@ static void bad_json_is_refused_with_line_and_column(void **state) {
       {"[1,\n 2\n", TP_ERR_MALFORMED, 3, 1},
       {"{\"a\": 1,\n \"b\" 2}", TP_ERR_MALFORMED, 2, 6},
       {"{\"a\":1}}", TP_ERR_MALFORMED, 1, 8},
-      {"1 2", TP_ERR_MALFORMED, 1, 3},                                 /* trailing text */
+      {"1 2", TP_ERR_MALFORMED, 1, 3}, /* trailing text */
       {"{}\n\nnull", TP_ERR_MALFORMED, 3, 4},
       {"nul", TP_ERR_MALFORMED, 1, 3},
       {"True", TP_ERR_MALFORMED, 1, 4},
       {"'a'", TP_ERR_MALFORMED, 1, 1},
-      {"\x1b[31m", TP_ERR_MALFORMED, 1, 1},                             /* what the message quotes is made harmless */
+      {"\x1b[31m", TP_ERR_MALFORMED, 1, 1}, /* what the message quotes is made harmless */
       {"\xc3\xa9", TP_ERR_MALFORMED, 1, 1},
       {"01", TP_ERR_MALFORMED, 1, 1},
       {"1.", TP_ERR_MALFORMED, 1, 2},
@@ -152,18 +163,18 @@ static void bad_json_is_refused_with_line_and_column(void **state) {
       {"{\"a\" \"b\"}", TP_ERR_MALFORMED, 1, 8},
       {"[\"a\" \"b\"]", TP_ERR_MALFORMED, 1, 8},
       {"{\"a\": 1, 'b'}", TP_ERR_MALFORMED, 1, 10},
-      {"\xef\xbb\xbf{}", TP_ERR_MALFORMED, 1, 1},                      /* byte order mark */
-      {"\"\xc3\xa9\xc3\xa9\" x", TP_ERR_MALFORMED, 1, 6},              /* columns are code points */
-      {"9223372036854775808", TP_ERR_MALFORMED, 1, 19},                /* out of range */
+      {"\xef\xbb\xbf{}", TP_ERR_MALFORMED, 1, 1},         /* byte order mark */
+      {"\"\xc3\xa9\xc3\xa9\" x", TP_ERR_MALFORMED, 1, 6}, /* columns are code points */
+      {"9223372036854775808", TP_ERR_MALFORMED, 1, 19},   /* out of range */
       {"[-9223372036854775809]", TP_ERR_MALFORMED, 1, 21},
       {"18446744073709551615", TP_ERR_MALFORMED, 1, 20},
       {"[1e400]", TP_ERR_MALFORMED, 1, 6},
       {"-1e999", TP_ERR_MALFORMED, 1, 6},
-      {"{\"a\": 1,\n \"a\": 2}", TP_ERR_MALFORMED, 2, 4},              /* duplicate keys */
+      {"{\"a\": 1,\n \"a\": 2}", TP_ERR_MALFORMED, 2, 4}, /* duplicate keys */
       {"{\"a\": 1, \"\\u0061\": 2}", TP_ERR_MALFORMED, 1, 17},
       {"[{\"k\": {\"a\": 1, \"b\": 2, \"a\": 3}}]", TP_ERR_MALFORMED, 1, 27},
-      {"{\"a\\u0000\": 1}", TP_ERR_MALFORMED, 1, 10},                  /* NUL in a key */
-      {"[\"\\ud800\"]", TP_ERR_MALFORMED, 1, 9},                       /* lone surrogates */
+      {"{\"a\\u0000\": 1}", TP_ERR_MALFORMED, 1, 10}, /* NUL in a key */
+      {"[\"\\ud800\"]", TP_ERR_MALFORMED, 1, 9},      /* lone surrogates */
       {"[\"\\udc00\"]", TP_ERR_MALFORMED, 1, 9},
       {"[\"\\ud800\\u0041\"]", TP_ERR_MALFORMED, 1, 15},
       {"[\n\"\xff\"]", TP_ERR_UTF8, 2, 2},
@@ -202,9 +213,19 @@ static void raw_nul_is_refused(void **state) {
  * alone. */
 static void raw_nul_behind_any_value_is_refused(void **state) {
   (void)state;
-  static const tp_text texts[] = {{"{\"continue\":0\0}", 15}, {"[true\0]", 7}, {"[false\0,1]", 10}, {"[null\0]", 7},
-                                  {"1\0", 2},                 {"[1.5\0]", 7},  {"[1e3\0]", 7},     {"\"a\"\0", 4},
-                                  {"\0" "1", 2},               {"null\0\0", 6}, {"{}\0", 3}};
+  static const tp_text texts[] = {{"{\"continue\":0\0}", 15},
+                                  {"[true\0]", 7},
+                                  {"[false\0,1]", 10},
+                                  {"[null\0]", 7},
+                                  {"1\0", 2},
+                                  {"[1.5\0]", 7},
+                                  {"[1e3\0]", 7},
+                                  {"\"a\"\0", 4},
+                                  {"\0"
+                                   "1",
+                                   2},
+                                  {"null\0\0", 6},
+                                  {"{}\0", 3}};
   tp_writer *writer = new_writer();
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
     tp_fault fault = {0};
@@ -255,11 +276,11 @@ static void bombs_are_refused_in_time_near_their_size(void **state) {
     size_t count;
     tp_status status;
   } rows[] = {
-      {"[", 100000, TP_ERR_TOO_DEEP},        {"[", 1000000, TP_ERR_TOO_DEEP},     {"{", 1000000, TP_ERR_TOO_DEEP},
-      {"[{\"a\":", 200000, TP_ERR_TOO_DEEP}, {"]", 1000000, TP_ERR_MALFORMED},    {"\"", 1000001, TP_ERR_MALFORMED},
-      {"\"\\", 500000, TP_ERR_MALFORMED},    {"9", 1000000, TP_ERR_MALFORMED},    {"[],", 1000000, TP_ERR_TOO_LARGE},
-      {",", 2000000, TP_ERR_TOO_LARGE},      {" ", 1000000, TP_ERR_MALFORMED},    {"\n", 1000000, TP_ERR_MALFORMED},
-      {"\xff", 1000000, TP_ERR_UTF8},        {"-", 1000000, TP_ERR_MALFORMED},    {"\"a\":", 250000, TP_ERR_MALFORMED},
+      {"[", 100000, TP_ERR_TOO_DEEP},        {"[", 1000000, TP_ERR_TOO_DEEP},  {"{", 1000000, TP_ERR_TOO_DEEP},
+      {"[{\"a\":", 200000, TP_ERR_TOO_DEEP}, {"]", 1000000, TP_ERR_MALFORMED}, {"\"", 1000001, TP_ERR_MALFORMED},
+      {"\"\\", 500000, TP_ERR_MALFORMED},    {"9", 1000000, TP_ERR_MALFORMED}, {"[],", 1000000, TP_ERR_TOO_LARGE},
+      {",", 2000000, TP_ERR_TOO_LARGE},      {" ", 1000000, TP_ERR_MALFORMED}, {"\n", 1000000, TP_ERR_MALFORMED},
+      {"\xff", 1000000, TP_ERR_UTF8},        {"-", 1000000, TP_ERR_MALFORMED}, {"\"a\":", 250000, TP_ERR_MALFORMED},
   };
   tp_writer *writer = new_writer();
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -316,12 +337,27 @@ static void json_above_64_mib_is_too_large(void **state) {
 
 static void values_are_written_compactly_in_their_order(void **state) {
   (void)state;
-  static const char *const texts[] = {
-      "null", "true", "false", "0", "-9223372036854775808", "9223372036854775807", "0.1", "-0.0", "1.0", "1e+300",
-      "\"\"",
-      "[]", "{}", "[1,[2.5,null],{}]", "{\"z\":1,\"a\":[true],\"m\":{\"b\":\"x\"}}", "\"caf\xc3\xa9 \xf0\x9f\x98\x80\"",
-      "\"\\\"\\\\\\b\\f\\n\\r\\t\\u0000\\u001f\x7f/\"", "{\"\\\"\":\"'\"}",
-      "100000000000000.0", "1e+17", "4.94065645841247e-324"};
+  static const char *const texts[] = {"null",
+                                      "true",
+                                      "false",
+                                      "0",
+                                      "-9223372036854775808",
+                                      "9223372036854775807",
+                                      "0.1",
+                                      "-0.0",
+                                      "1.0",
+                                      "1e+300",
+                                      "\"\"",
+                                      "[]",
+                                      "{}",
+                                      "[1,[2.5,null],{}]",
+                                      "{\"z\":1,\"a\":[true],\"m\":{\"b\":\"x\"}}",
+                                      "\"caf\xc3\xa9 \xf0\x9f\x98\x80\"",
+                                      "\"\\\"\\\\\\b\\f\\n\\r\\t\\u0000\\u001f\x7f/\"",
+                                      "{\"\\\"\":\"'\"}",
+                                      "100000000000000.0",
+                                      "1e+17",
+                                      "4.94065645841247e-324"};
   tp_writer *writer = new_writer();
   printed p = {0};
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
@@ -335,9 +371,14 @@ static void values_are_written_compactly_in_their_order(void **state) {
 
 static void bytes_become_base64(void **state) {
   (void)state;
-  static const char *const rows[][2] = {{"", "\"\""},           {"f", "\"Zg==\""},        {"fo", "\"Zm8=\""},
-                                        {"foo", "\"Zm9v\""},    {"foob", "\"Zm9vYg==\""}, {"fooba", "\"Zm9vYmE=\""},
-                                        {"foobar", "\"Zm9vYmFy\""}, {"\xff\xef\xbe", "\"/+++\""}};
+  static const char *const rows[][2] = {{"", "\"\""},
+                                        {"f", "\"Zg==\""},
+                                        {"fo", "\"Zm8=\""},
+                                        {"foo", "\"Zm9v\""},
+                                        {"foob", "\"Zm9vYg==\""},
+                                        {"fooba", "\"Zm9vYmE=\""},
+                                        {"foobar", "\"Zm9vYmFy\""},
+                                        {"\xff\xef\xbe", "\"/+++\""}};
   tp_writer *writer = new_writer();
   printed p = {0};
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -453,8 +494,9 @@ static void jansson_release(void *memory) {
  * recover (its issue 362), and json.c asks for memory beforehand instead. */
 static void refused_memory_is_an_error_and_leaks_nothing(void **state) {
   (void)state;
-  tp_text json = tp_text_of("{\"a\": [1, 2.5, \"text\", {\"b\": null}], \"c\": {\"d\": [true, false]},"
-                            " \"e\": 12345678901}");
+  tp_text json = tp_text_of(
+      "{\"a\": [1, 2.5, \"text\", {\"b\": null}], \"c\": {\"d\": [true, false]},"
+      " \"e\": 12345678901}");
   json_set_alloc_funcs(jansson_alloc, jansson_release);
   size_t refusals = 0;
   for (size_t n = 1;; n++) {

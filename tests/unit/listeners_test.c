@@ -48,7 +48,7 @@ typedef struct ear {
   _Atomic int destroys;
   int bad;
   uint64_t id;
-  const char *session; /* what the events must name; NULL: nothing */
+  const char *session;   /* what the events must name; NULL: nothing */
   tp_runtime *unlistens; /* at the first event */
 } ear;
 
@@ -356,7 +356,10 @@ static void listener_that_asks_for_jobs_hears_what_becomes_of_them(void **state)
   for (size_t i = 0; i < COUNT(cases); i++) {
     act a;
     memcpy(&a, &cases[i].act, sizeof a);
-    hook h = {.id = "b", .phase = TP_PHASE_TURN_POST_TURN, .self = &a, .idempotent = true,
+    hook h = {.id = "b",
+              .phase = TP_PHASE_TURN_POST_TURN,
+              .self = &a,
+              .idempotent = true,
               .sub = {.execution = TP_EXECUTION_BACKGROUND, .attempts = 3}};
     world w = open_world(&h, 1);
     job_ear e = {.ended = LATCH};

@@ -182,8 +182,7 @@ static void phase_with_nothing_enabled_is_walked_too(void **state) {
   world_close(w);
 }
 
-#define QUERY(...) \
-  (&(tp_subscription_query){.struct_size = sizeof(tp_subscription_query), __VA_ARGS__})
+#define QUERY(...) (&(tp_subscription_query){.struct_size = sizeof(tp_subscription_query), __VA_ARGS__})
 
 static void query_leaves_out_what_does_not_fit(void **state) {
   (void)state;
@@ -192,10 +191,14 @@ static void query_leaves_out_what_does_not_fit(void **state) {
     const tp_subscription_query *query;
     const char *ids;
   } cases[] = {
-      {QUERY(.phase = GATHER), "first second off"}, {QUERY(.owner = "host"), "first second off guard"},
-      {QUERY(.owner = "ext"), "theirs"},            {QUERY(.owner = "nobody"), ""},
-      {QUERY(.trust = TP_TRUST_DECLARED), "theirs"}, {QUERY(.only_enabled = 1), "first second guard theirs"},
-      {QUERY(.phase = CODE_ONLY), ""},              {QUERY(.owner = "ext", .trust = TP_TRUST_HOST), ""},
+      {QUERY(.phase = GATHER), "first second off"},
+      {QUERY(.owner = "host"), "first second off guard"},
+      {QUERY(.owner = "ext"), "theirs"},
+      {QUERY(.owner = "nobody"), ""},
+      {QUERY(.trust = TP_TRUST_DECLARED), "theirs"},
+      {QUERY(.only_enabled = 1), "first second guard theirs"},
+      {QUERY(.phase = CODE_ONLY), ""},
+      {QUERY(.owner = "ext", .trust = TP_TRUST_HOST), ""},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     seen s = walk(w, cases[i].query);

@@ -28,9 +28,7 @@
 static atomic_long allocations_left = -1; /* refused at 0; never below */
 static sqlite3_mem_methods real_memory;
 
-static bool refused(void) {
-  return atomic_load(&allocations_left) >= 0 && atomic_fetch_sub(&allocations_left, 1) == 0;
-}
+static bool refused(void) { return atomic_load(&allocations_left) >= 0 && atomic_fetch_sub(&allocations_left, 1) == 0; }
 
 static void *careful_malloc(int size) { return refused() ? NULL : real_memory.xMalloc(size); }
 static void *careful_realloc(void *memory, int size) { return refused() ? NULL : real_memory.xRealloc(memory, size); }
@@ -49,11 +47,11 @@ enum { NOTE_SIZE = 16384 };
 
 /** What a turn was like, as its events and its model saw it. */
 typedef struct notes {
-  char contexts[NOTE_SIZE];    /* "memory:1<t1>[2026-01-01, session one] text" and a bar, for each entry */
+  char contexts[NOTE_SIZE]; /* "memory:1<t1>[2026-01-01, session one] text" and a bar, for each entry */
   char diagnostics[NOTE_SIZE];
-  char system[NOTE_SIZE];      /* of the last request */
-  char message[NOTE_SIZE];     /* its last user message */
-  char tools[NOTE_SIZE];       /* the names, each with a blank behind */
+  char system[NOTE_SIZE];  /* of the last request */
+  char message[NOTE_SIZE]; /* its last user message */
+  char tools[NOTE_SIZE];   /* the names, each with a blank behind */
 } notes;
 
 static char directory[64];
@@ -683,8 +681,7 @@ static tp_text arguments(const char *key, const char *text) {
 }
 
 static void assert_used(const char *tool, tp_text with, tp_tool_result_kind kind, const char *words) {
-  tp_tool_call call = {
-      .struct_size = sizeof call, .id = tp_text_of("c1"), .name = tp_text_of(tool), .arguments = with};
+  tp_tool_call call = {.struct_size = sizeof call, .id = tp_text_of("c1"), .name = tp_text_of(tool), .arguments = with};
   const tp_tool_call *const calls[] = {&call};
   const tp_tool_result *const *results;
   char text[4096];
@@ -698,9 +695,7 @@ static void assert_error(const char *tool, tp_text with, const char *words) {
   assert_used(tool, with, TP_TOOL_HANDLER_ERROR, words);
 }
 
-static void assert_ok(const char *tool, tp_text with, const char *words) {
-  assert_used(tool, with, TP_TOOL_OK, words);
-}
+static void assert_ok(const char *tool, tp_text with, const char *words) { assert_used(tool, with, TP_TOOL_OK, words); }
 
 static void begin_with_tools(const char *tenant, const char *text) {
   hold_session(tenant);
@@ -861,9 +856,9 @@ static void a_discarded_edit_closes_the_memory(void **state) {
 
 static void a_removed_memory_is_closed_and_turns_go_on_without_it(void **state) {
   (void)state;
-  static const char *const ids[] = {"memory.policy_classifier",  "memory.deterministic_recall",
-                                    "memory.active_recall",      "memory.tool_bundle",
-                                    "memory.prompt_contract",    "memory.post_turn_extractor"};
+  static const char *const ids[] = {"memory.policy_classifier", "memory.deterministic_recall",
+                                    "memory.active_recall",     "memory.tool_bundle",
+                                    "memory.prompt_contract",   "memory.post_turn_extractor"};
   sqlite3_int64 before = sqlite3_memory_used();
   tp_memory_options options = {.struct_size = sizeof options, .path = path};
   register_memory(&options, NULL);

@@ -28,12 +28,12 @@ enum { DIMENSIONS = 3, LATE_MS = 20 };
 
 typedef struct testing_embedder {
   atomic_int kept_texts, query_texts, destroyed, largest_batch;
-  _Atomic tp_status status;     /* of its answers */
+  _Atomic tp_status status; /* of its answers */
   atomic_bool gives_nan;
-  atomic_bool overtaken;        /* another process has vectors up to memory 5 meanwhile */
-  atomic_bool holds_queries;    /* a query waits until release is hit */
+  atomic_bool overtaken;     /* another process has vectors up to memory 5 meanwhile */
+  atomic_bool holds_queries; /* a query waits until release is hit */
   latch begun, release;
-  atomic_bool stayed_wanted;    /* of the last query that waited */
+  atomic_bool stayed_wanted; /* of the last query that waited */
 } testing_embedder;
 
 static testing_embedder *machine;

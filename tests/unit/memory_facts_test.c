@@ -41,9 +41,10 @@ static void start(const reply *replies, size_t count) {
       .struct_size = sizeof options, .id = "s", .tenant = "acme", .workspace = "home", .model = &model};
   tp_fault fault = {0};
   extractor = recorder_new(replies, count);
-  tp_memory_options memory = {
-      .struct_size = sizeof memory, .path = path, .extract_ms = extract_ms,
-      .model = count ? recorder_model(extractor, false) : NULL};
+  tp_memory_options memory = {.struct_size = sizeof memory,
+                              .path = path,
+                              .extract_ms = extract_ms,
+                              .model = count ? recorder_model(extractor, false) : NULL};
   tp_edit *edit = NULL;
   runtime = open_runtime(NULL);
   assert_int_equal(tp_edit_begin(runtime, NULL, &edit, NULL), TP_OK);
@@ -130,24 +131,23 @@ static listing file_of(int64_t id, const char *search) {
 
 static void fact_stands_beside_the_words_that_it_was_made_of(void **state) {
   (void)state;
-  static const reply replies[] = {
-      {.text = "Here it is:\n```json\n{\"facts\": [{\"subject\": \"the user\","
-               " \"statement\": \"The user lives in Munich.\","
-               " \"quote\": \"i live\\n  in munich\", \"replaces\": null}]}\n```"}};
+  static const reply replies[] = {{.text = "Here it is:\n```json\n{\"facts\": [{\"subject\": \"the user\","
+                                           " \"statement\": \"The user lives in Munich.\","
+                                           " \"quote\": \"i live\\n  in munich\", \"replaces\": null}]}\n```"}};
   start(replies, 1);
   say("Hello! I live in Munich, near the river.");
   stop();
   listing l = file_of(0, NULL);
-  assert_string_equal(l.text, "1|t1||Hello! I live in Munich, near the river.|holds\n"
-                              "2|t1|the user|The user lives in Munich.|holds\n");
+  assert_string_equal(l.text,
+                      "1|t1||Hello! I live in Munich, near the river.|holds\n"
+                      "2|t1|the user|The user lives in Munich.|holds\n");
 }
 
 static void model_is_shown_the_words_and_what_is_known(void **state) {
   (void)state;
-  static const reply replies[] = {
-      {.text = "{\"facts\": [{\"subject\": \"Rex\", \"statement\": \"Rex is a terrier.\","
-               " \"quote\": \"Rex, my terrier\"}]}"},
-      {.text = "{\"facts\": []}"}};
+  static const reply replies[] = {{.text = "{\"facts\": [{\"subject\": \"Rex\", \"statement\": \"Rex is a terrier.\","
+                                           " \"quote\": \"Rex, my terrier\"}]}"},
+                                  {.text = "{\"facts\": []}"}};
   start(replies, 2);
   say_at("This is Rex, my terrier.", INT64_C(1683550800000));
   say_at("Is Rex a terrier?", INT64_C(1683637200000)); /* it is among the newest and shares words */
@@ -237,8 +237,9 @@ static void newer_fact_is_recalled_and_both_are_shown(void **state) {
   listing found = file_of(0, "the user lives");
   assert_non_null(strstr(found.text, "The user lives in Rome."));
   assert_null(strstr(found.text, "The user lives in Berlin."));
-  const char *both = "4|t2|the user|The user lives in Berlin.|replaced\n6|t3|the user|The user lives in Rome.|holds\n"
-                     "2|t1|the user|The user lives in Munich.|replaced\n";
+  const char *both =
+      "4|t2|the user|The user lives in Berlin.|replaced\n6|t3|the user|The user lives in Rome.|holds\n"
+      "2|t1|the user|The user lives in Munich.|replaced\n";
   assert_string_equal(file_of(4, NULL).text, both);
   assert_int_equal(file_of(6, NULL).count, 3);
   assert_int_equal(file_of(1, NULL).count, 1);
@@ -354,13 +355,24 @@ static void model_is_destroyed_once(void **state) {
 
 static void facts_are_imported(void **state) {
   (void)state;
-  const tp_memory_entry entries[] = {
-      {.struct_size = sizeof(tp_memory_entry), .said_unix_ms = 1, .scope = TEXT("workspace"), .part = TEXT("fact-1"),
-       .text = TEXT("The user lives in Oslo."), .subject = TEXT("the user"), .replaced_unix_ms = 2},
-      {.struct_size = sizeof(tp_memory_entry), .said_unix_ms = 2, .scope = TEXT("workspace"), .part = TEXT("fact-2"),
-       .text = TEXT("The user lives in Bern."), .subject = TEXT("the user")},
-      {.struct_size = sizeof(tp_memory_entry), .said_unix_ms = 2, .scope = TEXT("workspace"), .text = TEXT("x"),
-       .replaced_unix_ms = 2}};
+  const tp_memory_entry entries[] = {{.struct_size = sizeof(tp_memory_entry),
+                                      .said_unix_ms = 1,
+                                      .scope = TEXT("workspace"),
+                                      .part = TEXT("fact-1"),
+                                      .text = TEXT("The user lives in Oslo."),
+                                      .subject = TEXT("the user"),
+                                      .replaced_unix_ms = 2},
+                                     {.struct_size = sizeof(tp_memory_entry),
+                                      .said_unix_ms = 2,
+                                      .scope = TEXT("workspace"),
+                                      .part = TEXT("fact-2"),
+                                      .text = TEXT("The user lives in Bern."),
+                                      .subject = TEXT("the user")},
+                                     {.struct_size = sizeof(tp_memory_entry),
+                                      .said_unix_ms = 2,
+                                      .scope = TEXT("workspace"),
+                                      .text = TEXT("x"),
+                                      .replaced_unix_ms = 2}};
   const tp_memory_entry *const list[] = {&entries[0], &entries[1], &entries[2]};
   tp_memory *memory;
   assert_int_equal(tp_memory_open(path, &memory, NULL), TP_OK);

@@ -120,9 +120,10 @@ static tally ask_everything(tp__memory_store *store, bool remember_questions) {
 }
 
 static void print_tally(const char *title, const tally *all) {
-  printf("# %s: evidence recalled for %d of %d questions (%.1f %%); among the first %d entries for %d; %d over the "
-         "budget\n",
-         title, all->all, all->questions, 100.0 * all->all / all->questions, FIRST_MAX, all->first, all->cut);
+  printf(
+      "# %s: evidence recalled for %d of %d questions (%.1f %%); among the first %d entries for %d; %d over the "
+      "budget\n",
+      title, all->all, all->questions, 100.0 * all->all / all->questions, FIRST_MAX, all->first, all->cut);
 }
 
 static void evidence_is_recalled_for_most_questions(void **state) {

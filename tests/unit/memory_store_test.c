@@ -311,11 +311,25 @@ static void the_number_of_a_scope_is_no_word_of_a_text(void **state) {
 
 static void no_text_means_anything_to_the_index(void **state) {
   (void)state;
-  static const char *const texts[] = {
-      "\"violin", "violin\"", "\"\"\"violin\"\"\"", "text : violin", "scope : 1 OR violin", "violin*", "^violin",
-      "NEAR(violin piano, 5)", "violin AND NOT violin", "(violin", "{text scope} : violin", "violin + piano", "-violin",
-      "violin;DROP TABLE memory", "violin \xf0\x9f\x8c\x9f \xe2\x9c\x93", "\xcc\x81\xcc\x81 violin",
-      "\xe1\xbf\xbf violin", "violin \xff\xfe\xc3", "\xc3 violin"};
+  static const char *const texts[] = {"\"violin",
+                                      "violin\"",
+                                      "\"\"\"violin\"\"\"",
+                                      "text : violin",
+                                      "scope : 1 OR violin",
+                                      "violin*",
+                                      "^violin",
+                                      "NEAR(violin piano, 5)",
+                                      "violin AND NOT violin",
+                                      "(violin",
+                                      "{text scope} : violin",
+                                      "violin + piano",
+                                      "-violin",
+                                      "violin;DROP TABLE memory",
+                                      "violin \xf0\x9f\x8c\x9f \xe2\x9c\x93",
+                                      "\xcc\x81\xcc\x81 violin",
+                                      "\xe1\xbf\xbf violin",
+                                      "violin \xff\xfe\xc3",
+                                      "\xc3 violin"};
   put("t1", "A violin.");
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
     const char *turns = recalled(&home, texts[i], 8);
@@ -326,8 +340,9 @@ static void no_text_means_anything_to_the_index(void **state) {
 /* A term that the index takes for no word at all must not shift the evidence of the terms behind it. */
 static void a_term_that_is_no_word_of_the_index_leaves_the_others_in_their_place(void **state) {
   (void)state;
-  static const char *const strange[] = {"\xd8\x80", "\xe0\xa7\xb4\xe0\xa7\xb2", "\xe1\x8d\xa1",
-                                        "\xf0\x9d\x84\x9e", "\xef\xbf\xbd", "\xcd\xbe", "\xc2\xaa"};
+  static const char *const strange[] = {
+      "\xd8\x80", "\xe0\xa7\xb4\xe0\xa7\xb2", "\xe1\x8d\xa1", "\xf0\x9d\x84\x9e", "\xef\xbf\xbd", "\xcd\xbe",
+      "\xc2\xaa"};
   for (int i = 0; i < 9; i++) {
     char turn[16];
     snprintf(turn, sizeof turn, "f%d", i);
@@ -520,7 +535,11 @@ static void terms_are_the_words_that_say_something(void **state) {
   assert_terms("When did Caroline go to the LGBTQ support group?", "Caroline go LGBTQ support group ");
   assert_terms("Don't you think it's Mel\xe2\x80\x99s?", "think Mel ");
   assert_terms("violin, VIOLIN; Violin.", "violin ");
-  assert_terms("Gr\xc3\xbc\xc3\x9f""e aus K\xc3\xb6ln", "Gr\xc3\xbc\xc3\x9f""e aus K\xc3\xb6ln ");
+  assert_terms(
+      "Gr\xc3\xbc\xc3\x9f"
+      "e aus K\xc3\xb6ln",
+      "Gr\xc3\xbc\xc3\x9f"
+      "e aus K\xc3\xb6ln ");
   assert_terms("\xd0\x9c\xd0\xb8\xd1\x80 \xf0\x9f\x8c\x9f 42", "\xd0\x9c\xd0\xb8\xd1\x80 42 ");
   assert_terms("snake_case and 3.5", "snake case 3 5 ");
   assert_terms("yourselves a Yours were", "");

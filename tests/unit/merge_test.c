@@ -45,7 +45,8 @@ static tp__merge_input *add(tp_contribution contribution) {
 }
 
 static tp__merge_input *policy(const char *domain, const char *key, const char *value, int32_t weight) {
-  return add((tp_contribution){.struct_size = sizeof(tp_contribution), .kind = TP_KIND_POLICY,
+  return add((tp_contribution){.struct_size = sizeof(tp_contribution),
+                               .kind = TP_KIND_POLICY,
                                .domain = tp_text_of(domain),
                                .key = tp_text_of(key),
                                .text = tp_text_of(value),
@@ -53,7 +54,8 @@ static tp__merge_input *policy(const char *domain, const char *key, const char *
 }
 
 static tp__merge_input *context(const char *domain, const char *id, const char *text, int32_t weight) {
-  return add((tp_contribution){.struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT,
+  return add((tp_contribution){.struct_size = sizeof(tp_contribution),
+                               .kind = TP_KIND_PROMPT_CONTEXT,
                                .domain = tp_text_of(domain),
                                .key = tp_text_of(id),
                                .text = tp_text_of(text),
@@ -61,7 +63,8 @@ static tp__merge_input *context(const char *domain, const char *id, const char *
 }
 
 static tp__merge_input *section(const char *id, const char *title, const char *text, int32_t weight) {
-  return add((tp_contribution){.struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_SECTION,
+  return add((tp_contribution){.struct_size = sizeof(tp_contribution),
+                               .kind = TP_KIND_PROMPT_SECTION,
                                .key = tp_text_of(id),
                                .title = tp_text_of(title),
                                .text = tp_text_of(text),
@@ -283,7 +286,8 @@ static void a_cut_does_not_split_a_code_point(void **state) {
 }
 
 static tp_contribution with_short_form(const char *text, const char *short_text) {
-  return (tp_contribution){.struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT,
+  return (tp_contribution){.struct_size = sizeof(tp_contribution),
+                           .kind = TP_KIND_PROMPT_CONTEXT,
                            .key = tp_text_of("b"),
                            .text = tp_text_of(text),
                            .short_text = tp_text_of(short_text)};
@@ -665,7 +669,8 @@ static void an_alias_that_shows_nothing_to_the_model_drops_reminders_and_signals
 }
 
 static tp__merge_input *job(const char *key, const char *handler, const char *order_key) {
-  return add((tp_contribution){.struct_size = sizeof(tp_contribution), .kind = TP_KIND_BACKGROUND_JOB,
+  return add((tp_contribution){.struct_size = sizeof(tp_contribution),
+                               .kind = TP_KIND_BACKGROUND_JOB,
                                .key = tp_text_of(key),
                                .domain = tp_text_of(handler),
                                .text = tp_text_of(order_key)});
@@ -751,7 +756,8 @@ static void canonical_bytes_are_canonical_and_show_everything(void **state) {
   assert_int_equal(tp_writer_new(&counting, &writer), TP_OK);
   assert_int_equal(tp_writer_new(&counting, &again), TP_OK);
   context("d", "id", "text", 3);
-  add((tp_contribution){.struct_size = sizeof(tp_contribution), .kind = TP_KIND_SIGNAL,
+  add((tp_contribution){.struct_size = sizeof(tp_contribution),
+                        .kind = TP_KIND_SIGNAL,
                         .domain = tp_text_of("routing_hint"),
                         .key = tp_text_of("A"),
                         .value = {"\x82\xa1z\xcd\x00\x01\xa1y\x02", 9}}); /* keys unsorted, 1 in three bytes */

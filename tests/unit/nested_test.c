@@ -28,7 +28,7 @@ typedef struct world {
   bool submits;          /* the tool defers and submits the turn */
   latch *entered, *goes; /* the tool hits the one and waits for the other */
   _Atomic int sessions, inside, inside_most, hook_runs;
-  _Atomic tp_status refusal; /* what the last nested turn that was not run was refused with */
+  _Atomic tp_status refusal;       /* what the last nested turn that was not run was refused with */
   _Atomic tp_turn_outcome outcome; /* of the last one that was run */
   pthread_mutex_t mutex;
   struct {
@@ -359,9 +359,12 @@ static void a_handler_runs_one_in_which_it_is_subscribed(void **state) {
   asker a = {.w = &w, .done = LATCH};
   open_world(&w, (tp_runtime_options){.handler_threads = 1});
   a.session = open_own(&w);
-  const hook asks = {
-      .id = "asks", .phase = TP_PHASE_TURN_INTAKE, .run = ask_subagent, .self = &a, .slow = true,
-      .sub = {.max_concurrent = 1, .limit_ms = 30000}};
+  const hook asks = {.id = "asks",
+                     .phase = TP_PHASE_TURN_INTAKE,
+                     .run = ask_subagent,
+                     .self = &a,
+                     .slow = true,
+                     .sub = {.max_concurrent = 1, .limit_ms = 30000}};
   add_hooks(w.runtime, &asks, 1);
   run_turn(&w, "go 0", "bottom");
   assert_int_equal(a.status, TP_OK);
@@ -427,8 +430,7 @@ static void a_session_of_another_runtime_is_refused(void **state) {
   asker a = {.w = &w, .done = LATCH};
   open_world(&w, (tp_runtime_options){.handler_threads = 1});
   open_world(&other, (tp_runtime_options){.handler_threads = 1});
-  const hook asks = {
-      .id = "asks", .phase = TP_PHASE_TURN_INTAKE, .run = ask_subagent, .self = &a, .slow = true};
+  const hook asks = {.id = "asks", .phase = TP_PHASE_TURN_INTAKE, .run = ask_subagent, .self = &a, .slow = true};
   add_hooks(w.runtime, &asks, 1);
   a.session = other.session;
   run_turn(&w, "go 0", "bottom");

@@ -54,7 +54,10 @@ static void texts_are_sent_and_vectors_come_in_their_order(void **state) {
   float vectors[4] = {9, 9, 9, 9};
   setenv("EMBED_KEY", "secret", 1);
   options.key_env = "EMBED_KEY";
-  options.body = (tp_text)TEXT("\x82\xaa" "dimensions" "\x02\xa1x\xc0");
+  options.body = (tp_text)TEXT(
+      "\x82\xaa"
+      "dimensions"
+      "\x02\xa1x\xc0");
   assert_int_equal(embed_with(&options, never, vectors), TP_OK);
   const float wanted[] = {1, 0, 0, 2.5F};
   assert_memory_equal(vectors, wanted, sizeof wanted);
@@ -163,11 +166,8 @@ static void connections_are_used_again(void **state) {
   tp_openai_options options = options_for(e);
   tp_memory_embedder embedder;
   float vectors[4];
-  const tp_memory_embed_request request = {.struct_size = sizeof request,
-                                           .texts = texts,
-                                           .text_count = TEXTS,
-                                           .dimensions = DIMENSIONS,
-                                           .cancelled = never};
+  const tp_memory_embed_request request = {
+      .struct_size = sizeof request, .texts = texts, .text_count = TEXTS, .dimensions = DIMENSIONS, .cancelled = never};
   assert_int_equal(tp_openai_embedder_new(&options, DIMENSIONS, &embedder, NULL), TP_OK);
   for (int i = 0; i < 5; i++) assert_int_equal(embedder.embed(embedder.self, &request, vectors), TP_OK);
   embedder.destroy(embedder.self);

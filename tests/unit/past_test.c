@@ -356,16 +356,15 @@ static void request_stays_as_long_as_its_provider_reads(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(request_shows_what_came_before_and_what_is_new),
-      cmocka_unit_test(end_marks_and_what_was_denied_are_shown_to_no_model),
-      cmocka_unit_test(list_that_nobody_reads_is_used_again),
-      cmocka_unit_test(list_that_is_read_stays_as_it_is),
-      cmocka_unit_test(what_looks_like_our_blocks_is_escaped_once),
-      cmocka_unit_test(parts_are_escaped_too),
-      cmocka_unit_test(sizes_are_those_of_all_messages),
-      cmocka_unit_test(refused_memory_changes_nothing),
-      cmocka_unit_test(request_stays_as_long_as_its_provider_reads),
-      cmocka_unit_test(turn_takes_what_its_session_keeps_however_long_that_is)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(request_shows_what_came_before_and_what_is_new),
+                                     cmocka_unit_test(end_marks_and_what_was_denied_are_shown_to_no_model),
+                                     cmocka_unit_test(list_that_nobody_reads_is_used_again),
+                                     cmocka_unit_test(list_that_is_read_stays_as_it_is),
+                                     cmocka_unit_test(what_looks_like_our_blocks_is_escaped_once),
+                                     cmocka_unit_test(parts_are_escaped_too),
+                                     cmocka_unit_test(sizes_are_those_of_all_messages),
+                                     cmocka_unit_test(refused_memory_changes_nothing),
+                                     cmocka_unit_test(request_stays_as_long_as_its_provider_reads),
+                                     cmocka_unit_test(turn_takes_what_its_session_keeps_however_long_that_is)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,7 @@
 /* ---- a host with one tool, one hook in each gate, and a person ---- */
 
 typedef struct person {
-  tp_verdict answers; /* at once; NONE: not now */
+  tp_verdict answers;                 /* at once; NONE: not now */
   bool other_hash, abandons, changes; /* changes: the arguments, behind the library */
   const char *reason, *name;
   _Atomic int asked;
@@ -93,8 +93,7 @@ static tp_answer filter(void *self, tp_call *call) {
   tp_text id = tp_call_text(call, TP_FIELD_CALL_ID), result = tp_call_text(call, TP_FIELD_RESULT);
   tp_text arguments = tp_call_text(call, TP_FIELD_ARGUMENTS);
   snprintf(w->filtered, sizeof w->filtered, "%.*s %.*s n=%d is_error=%d", (int)id.size, id.data, (int)result.size,
-           result.data, (int)tp_value_int(tp_value_get(arguments, "n"), -1),
-           (int)tp_call_int(call, TP_FIELD_IS_ERROR));
+           result.data, (int)tp_value_int(tp_value_get(arguments, "n"), -1), (int)tp_call_int(call, TP_FIELD_IS_ERROR));
   return TP_ANSWER_DONE;
 }
 
@@ -144,10 +143,10 @@ static tp_tool_result call_n(world *w, int n) {
 }
 
 #define assert_kind(result, want) assert_string_equal(tp_tool_result_name((result).kind), tp_tool_result_name(want))
-#define assert_says(result, words)                                                                        \
-  do {                                                                                                    \
-    if (!memmem((result).text.data, (result).text.size, (words), strlen(words)))                          \
-      fail_msg("`%s` is not in: %.*s", (words), (int)(result).text.size, (result).text.data);             \
+#define assert_says(result, words)                                                            \
+  do {                                                                                        \
+    if (!memmem((result).text.data, (result).text.size, (words), strlen(words)))              \
+      fail_msg("`%s` is not in: %.*s", (words), (int)(result).text.size, (result).text.data); \
   } while (0)
 
 typedef struct rows {
@@ -699,8 +698,7 @@ static void rewriter_needs_the_grant(void **state) {
                {TP_TRUST_BUILTIN, 0, TP_OK}};
   for (size_t i = 0; i < COUNT(cases); i++) {
     tp_runtime *runtime = open_runtime(NULL);
-    tp_owner owner = {
-        .struct_size = sizeof owner, .name = "o", .trust = cases[i].trust, .grants = cases[i].grants};
+    tp_owner owner = {.struct_size = sizeof owner, .name = "o", .trust = cases[i].trust, .grants = cases[i].grants};
     act a = {0};
     tp_edit *edit;
     tp_fault fault = {0};
@@ -727,8 +725,7 @@ static void grant_opens_no_phase_of_the_host(void **state) {
   tp_runtime_options options = {
       .struct_size = sizeof options, .phases = (const tp_phase *const[]){&row}, .phase_count = 1};
   tp_runtime *runtime = open_runtime(&options);
-  tp_owner owner = {
-      .struct_size = sizeof owner, .name = "o", .trust = TP_TRUST_DECLARED, .grants = TP_GRANT_REWRITE};
+  tp_owner owner = {.struct_size = sizeof owner, .name = "o", .trust = TP_TRUST_DECLARED, .grants = TP_GRANT_REWRITE};
   act a = {0};
   tp_edit *edit;
   assert_int_equal(tp_edit_begin(runtime, &owner, &edit, NULL), TP_OK);

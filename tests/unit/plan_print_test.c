@@ -234,8 +234,11 @@ static void handler_shows_its_kind_and_where_it_was_declared(void **state) {
     const char *id;
     tp_handler_kind kind;
     uint32_t line;
-  } rows[] = {{"a", TP_HANDLER_KIND_SCRIPT, 3}, {"b", TP_HANDLER_KIND_WORKER, 0}, {"c", TP_HANDLER_KIND_BUILTIN, 7},
-              {"d", TP_HANDLER_KIND_NATIVE, 9}, {"e", TP_HANDLER_KIND_DEFAULT, 0}};
+  } rows[] = {{"a", TP_HANDLER_KIND_SCRIPT, 3},
+              {"b", TP_HANDLER_KIND_WORKER, 0},
+              {"c", TP_HANDLER_KIND_BUILTIN, 7},
+              {"d", TP_HANDLER_KIND_NATIVE, 9},
+              {"e", TP_HANDLER_KIND_DEFAULT, 0}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     tp_handler handler = handler_of(rows[i].id);
     handler.kind = rows[i].kind;
@@ -248,11 +251,10 @@ static void handler_shows_its_kind_and_where_it_was_declared(void **state) {
   }
   memset(file, 'x', sizeof file - 1); /* it was copied */
   commit(w, edit);
-  static const char *const cells[] = {"thread     script from hooks/say \"hi\".yaml:3\n",
-                                      "thread     worker from hooks/say \"hi\".yaml\n",
-                                      "thread     builtin from hooks/say \"hi\".yaml:7\n",
-                                      "thread     native from hooks/say \"hi\".yaml:9\n",
-                                      "e        parts  0      blocking   5 s    best_effort  thread\n"};
+  static const char *const cells[] = {
+      "thread     script from hooks/say \"hi\".yaml:3\n", "thread     worker from hooks/say \"hi\".yaml\n",
+      "thread     builtin from hooks/say \"hi\".yaml:7\n", "thread     native from hooks/say \"hi\".yaml:9\n",
+      "e        parts  0      blocking   5 s    best_effort  thread\n"};
   const char *text = printed(w, GATHER, TP_PLAN_TABLE);
   for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) assert_has(text, cells[i]);
   text = printed(w, GATHER, TP_PLAN_JSON);
@@ -382,11 +384,11 @@ static void table_has_the_disabled_ones_behind_the_plan_and_marked(void **state)
              "  -  off4          h        host   -      blocking   6 ms   best_effort  thread     DISABLED\n"
              "  critical path: ");
   assert_has(printed(w, OBSERVE, TP_PLAN_TABLE),
-                      "test.observe  observe, 0 subscriptions, 0 levels, 1 disabled\n"
-                      "  #  subscription  handler  owner  level  execution  limit  failure      placement  more\n"
-                      "  -  alone         h        host   -      blocking   5 s    best_effort  thread     DISABLED; "
-                      "as infra\n"
-                      "\nsnapshot 1, hash ");
+             "test.observe  observe, 0 subscriptions, 0 levels, 1 disabled\n"
+             "  #  subscription  handler  owner  level  execution  limit  failure      placement  more\n"
+             "  -  alone         h        host   -      blocking   5 s    best_effort  thread     DISABLED; "
+             "as infra\n"
+             "\nsnapshot 1, hash ");
   world_close(w);
 }
 
@@ -401,8 +403,9 @@ static void json_has_the_disabled_ones_in_a_list_of_their_own(void **state) {
   assert_has(disabled, "{\"order\":0,\"subscription\":\"off4\",\"alias\":null,\"disabled\":true,");
   assert_has(disabled, "\"level\":-1,");
   assert_has(text, "{\"order\":2,\"subscription\":\"on2\",\"alias\":null,\"disabled\":false,");
-  assert_has(text, "{\"phase\":\"test.observe\",\"mode\":\"observe\",\"reverse\":false,\"subscriptions\":[],"
-                   "\"disabled\":[{\"order\":0,\"subscription\":\"alone\"");
+  assert_has(text,
+             "{\"phase\":\"test.observe\",\"mode\":\"observe\",\"reverse\":false,\"subscriptions\":[],"
+             "\"disabled\":[{\"order\":0,\"subscription\":\"alone\"");
   world_close(w);
 }
 
@@ -410,10 +413,12 @@ static void dot_draws_the_disabled_ones_gray_and_without_arrows(void **state) {
   (void)state;
   world *w = half_disabled();
   const char *text = printed(w, 0, TP_PLAN_DOT);
-  assert_has(text, "    \"off1\" [tooltip=\"h\",xlabel=\"blocking 1 ms best_effort as plainAlias DISABLED\","
-                   "style=dotted,color=gray,fontcolor=gray];\n");
-  assert_has(text, "    \"on2\" [tooltip=\"h\",xlabel=\"blocking 5 ms best_effort SWITCHED OFF\","
-                   "color=gray,fontcolor=gray];\n");
+  assert_has(text,
+             "    \"off1\" [tooltip=\"h\",xlabel=\"blocking 1 ms best_effort as plainAlias DISABLED\","
+             "style=dotted,color=gray,fontcolor=gray];\n");
+  assert_has(text,
+             "    \"on2\" [tooltip=\"h\",xlabel=\"blocking 5 ms best_effort SWITCHED OFF\","
+             "color=gray,fontcolor=gray];\n");
   assert_has(text, "    \"alone\" [tooltip=\"h\",xlabel=\"blocking 5 s best_effort as infra DISABLED\"");
   assert_null(strstr(text, "->"));
   world_close(w);
@@ -427,8 +432,9 @@ static void phases_count_what_is_disabled_and_what_came_through_an_alias(void **
   assert_has(text, "  1, 1 disabled                  reminder                        infra (1)\n");
   text = printed_phases(w, TP_PLAN_JSON);
   assert_json(text);
-  assert_has(text, "\"name\":\"plainAlias\",\"sequential\":false,\"drops_reminders_and_signals\":false,"
-                   "\"subscriptions\":3}");
+  assert_has(text,
+             "\"name\":\"plainAlias\",\"sequential\":false,\"drops_reminders_and_signals\":false,"
+             "\"subscriptions\":3}");
   assert_has(text, "\"subscriptions\":6,\"disabled\":4,\"switched_off\":2}");
   world_close(w);
 }

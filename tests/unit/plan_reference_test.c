@@ -183,7 +183,7 @@ static void order_and_cycles_agree_on_100000_random_graphs(void **state) {
 /* ---- whole plans ---- */
 
 typedef struct requested { /* what a random subscription says */
-  tp_edge edges[3][4]; /* after, before, needs */
+  tp_edge edges[3][4];     /* after, before, needs */
   const tp_edge *after[4], *before[4], *needs[4];
   size_t after_count, before_count, needs_count;
   bool disabled, detached, sequential;
@@ -225,15 +225,11 @@ static void random_requests(case_ *c) {
     uint32_t own = random_below(c->count);
     requested *w = &c->requests[own];
     uint32_t kind = random_below(3);
-    if (kind == 0)
-      add_edge(c, w->after, w->edges[0], &w->after_count, own);
-    else if (kind == 1)
-      add_edge(c, w->before, w->edges[1], &w->before_count, own);
-    else if (c->phase != OBSERVE)
-      add_edge(c, w->needs, w->edges[2], &w->needs_count, own);
+    if (kind == 0) add_edge(c, w->after, w->edges[0], &w->after_count, own);
+    else if (kind == 1) add_edge(c, w->before, w->edges[1], &w->before_count, own);
+    else if (c->phase != OBSERVE) add_edge(c, w->needs, w->edges[2], &w->needs_count, own);
   }
-  if (one_in(4) && c->requests[0].after_count < 4)
-    c->requests[0].after[c->requests[0].after_count++] = &nobody;
+  if (one_in(4) && c->requests[0].after_count < 4) c->requests[0].after[c->requests[0].after_count++] = &nobody;
 }
 
 static uint32_t find(const case_ *c, const char *id) {
@@ -379,10 +375,8 @@ static bool compare_case(uint32_t number, case_ *c) {
   if (whole && status != TP_OK) fail_msg("graph %u: %s", number, w->fault.message);
   if (whole) {
     tp__snapshot *snapshot = tp__registry_pin(w->registry);
-    if (c->g.count > 0)
-      compare_plan(number, c, order, snapshot->plans[c->phase]);
-    else
-      assert_null(snapshot->plans[c->phase]);
+    if (c->g.count > 0) compare_plan(number, c, order, snapshot->plans[c->phase]);
+    else assert_null(snapshot->plans[c->phase]);
     tp__snapshot_unpin(snapshot);
   } else {
     assert_int_equal(status, TP_ERR_CYCLE);

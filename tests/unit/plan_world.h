@@ -160,9 +160,9 @@ static inline void world_close(world *w) {
 
 /* ---- handlers and subscriptions ---- */
 
-#define ALL_CAPABILITIES                                                                                           \
-  (TP_CAPABILITY_CONTRIBUTE_POLICY | TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT | TP_CAPABILITY_EMIT_SIGNAL |          \
-   TP_CAPABILITY_EMIT_REMINDER | TP_CAPABILITY_EMIT_AUDIT | TP_CAPABILITY_SCHEDULE_BACKGROUND_JOB |                 \
+#define ALL_CAPABILITIES                                                                                   \
+  (TP_CAPABILITY_CONTRIBUTE_POLICY | TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT | TP_CAPABILITY_EMIT_SIGNAL | \
+   TP_CAPABILITY_EMIT_REMINDER | TP_CAPABILITY_EMIT_AUDIT | TP_CAPABILITY_SCHEDULE_BACKGROUND_JOB |        \
    TP_CAPABILITY_DECIDE | TP_CAPABILITY_REPLACE_PAYLOAD)
 static const uint32_t all_phases[] = {GATHER,  GATHER_REQUIRED, STOP,       CODE_ONLY,
                                       OBSERVE, REVERSE,         PRIVILEGED, STOP_NO_ASK};

@@ -273,7 +273,7 @@ static void thread_has_its_name_cut_to_fifteen_bytes(void **state) {
 static void thread_blocks_all_signals_but_the_synchronous_ones(void **state) {
   (void)state;
   static const int open[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP};
-  static const int blocked[] = {SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGPIPE,
+  static const int blocked[] = {SIGINT,  SIGTERM, SIGHUP,  SIGCHLD, SIGPIPE,
                                 SIGALRM, SIGUSR1, SIGUSR2, SIGPROF, SIGWINCH};
   sigset_t before, after;
   pthread_sigmask(SIG_BLOCK, NULL, &before);

@@ -82,11 +82,11 @@ static void wait_for(struct run *run) { latch_wait(&run->ended, 1); }
 
 typedef struct hostile {
   const char *name;
-  const char *script;   /* of /bin/sh; or NULL and: */
+  const char *script; /* of /bin/sh; or NULL and: */
   const char *program;
-  tp_process_end end;   /* 0: does not start */
-  int32_t number;       /* exit code, signal or errno */
-  const char *output;   /* NULL: anything */
+  tp_process_end end; /* 0: does not start */
+  int32_t number;     /* exit code, signal or errno */
+  const char *output; /* NULL: anything */
   uint32_t escaped_min;
 } hostile;
 
@@ -95,13 +95,14 @@ static const hostile hostiles[] = {
     {.name = "never reads stdin, and leaves", .script = "exit 3", .end = TP_PROCESS_EXITED, .number = 3},
     {.name = "a grandchild holds stdout", .script = "sleep 100 & echo ok", .end = TP_PROCESS_EXITED, .output = "ok\n"},
     {.name = "ignores SIGTERM", .script = "trap '' TERM; sleep 100; sleep 100", .end = TP_PROCESS_TIMED_OUT},
-    {.name = "stops itself", .script = "echo before; kill -STOP $$", .end = TP_PROCESS_TIMED_OUT,
-     .output = "before\n"},
+    {.name = "stops itself", .script = "echo before; kill -STOP $$", .end = TP_PROCESS_TIMED_OUT, .output = "before\n"},
     {.name = "endless stdout", .script = "exec yes", .end = TP_PROCESS_OUTPUT_LIMIT},
     {.name = "endless stderr", .script = "exec yes >&2", .end = TP_PROCESS_OUTPUT_LIMIT},
     {.name = "half a JSON object", .script = "printf '{\"a\":'", .end = TP_PROCESS_EXITED, .output = "{\"a\":"},
     {.name = "two JSON objects", .script = "printf '{}{}'", .end = TP_PROCESS_EXITED, .output = "{}{}"},
-    {.name = "exit 0 with error", .script = "printf '{\"error\":1}'", .end = TP_PROCESS_EXITED,
+    {.name = "exit 0 with error",
+     .script = "printf '{\"error\":1}'",
+     .end = TP_PROCESS_EXITED,
      .output = "{\"error\":1}"},
     {.name = "not executable", .program = "/etc/passwd", .number = EACCES},
     {.name = "missing", .program = "/no/such/program", .number = ENOENT},
@@ -109,8 +110,11 @@ static const hostile hostiles[] = {
     {.name = "fork bomb",
      .script = "bomb() { [ $1 = 0 ] && exec sleep 100; bomb $(($1 - 1)) & bomb $(($1 - 1)) & wait; }; bomb 5",
      .end = TP_PROCESS_TIMED_OUT},
-    {.name = "setsid, double fork", .script = "setsid sh -c 'sleep 100 & exec sleep 100' & sleep 0.08; echo out",
-     .end = TP_PROCESS_EXITED, .output = "out\n", .escaped_min = 2},
+    {.name = "setsid, double fork",
+     .script = "setsid sh -c 'sleep 100 & exec sleep 100' & sleep 0.08; echo out",
+     .end = TP_PROCESS_EXITED,
+     .output = "out\n",
+     .escaped_min = 2},
 };
 
 static void check_not_started(const hostile *row, tp_process_loop *loop) {
@@ -130,7 +134,8 @@ static int64_t check_hostile(const hostile *row, tp_process_loop *loop) {
   struct run run = {.ended = LATCH};
   int64_t started_ms = now_ms();
   assert_int_equal(start(loop, (tp_process_options){.limit_ms = SHORT_MS, .input = {input, sizeof input}}, row->script,
-                         &run, NULL, NULL), TP_OK);
+                         &run, NULL, NULL),
+                   TP_OK);
   wait_for(&run);
   const tp_process_result *result = &run.result;
   if (result->end != row->end) fail_msg("%s: %s", row->name, tp_process_end_name(result->end));
@@ -276,7 +281,7 @@ static void two_hundred_children_need_one_thread(void **state) {
   tp_process_loop *loop = open_loop();
   long before = thread_count();
   for (size_t i = 0; i < COUNT; i++) {
-      tp_process_options options = {.input = {"go\n", 3}, .limit_ms = LONG_MS};
+    tp_process_options options = {.input = {"go\n", 3}, .limit_ms = LONG_MS};
     assert_int_equal(start(loop, options, "read word; echo $word", &runs[i], NULL, NULL), TP_OK);
   }
   assert_int_equal(thread_count(), before + 1);
@@ -307,8 +312,8 @@ static void freeing_a_loop_kills_what_runs_and_reports_it(void **state) {
   tp_process_loop *loop = open_loop();
   struct run runs[3] = {{.ended = LATCH}, {.ended = LATCH}, {.ended = LATCH}};
   for (size_t i = 0; i < 3; i++) {
-      assert_int_equal(start(loop, (tp_process_options){.grace_ms = 10000}, "trap '' TERM; sleep 100", &runs[i], NULL,
-                           NULL), TP_OK);
+    assert_int_equal(
+        start(loop, (tp_process_options){.grace_ms = 10000}, "trap '' TERM; sleep 100", &runs[i], NULL, NULL), TP_OK);
   }
   tp_process_loop_free(loop);
   for (size_t i = 0; i < 3; i++) {
@@ -379,8 +384,7 @@ static void wrong_options_are_refused(void **state) {
   const char *none[] = {NULL};
   assert_int_equal(start(loop, (tp_process_options){.arguments = none}, NULL, &run, NULL, NULL), TP_ERR_USAGE);
   assert_int_equal(start(loop, (tp_process_options){.grace_ms = 10001}, "", &run, NULL, NULL), TP_ERR_USAGE);
-  assert_int_equal(start(loop, (tp_process_options){.output_max = (1u << 30) + 1}, "", &run, NULL, NULL),
-                   TP_ERR_USAGE);
+  assert_int_equal(start(loop, (tp_process_options){.output_max = (1u << 30) + 1}, "", &run, NULL, NULL), TP_ERR_USAGE);
   assert_int_equal(tp_process_start(loop, NULL, run_ended, &run, NULL, NULL), TP_ERR_USAGE);
   assert_int_equal(tp_process_start(NULL, NULL, run_ended, &run, NULL, NULL), TP_ERR_USAGE);
   assert_int_equal(tp_process_loop_count(loop), 0);

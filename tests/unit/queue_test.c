@@ -128,14 +128,14 @@ static void freeing_nothing_is_harmless(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(new_queue_is_empty),
-    cmocka_unit_test(first_in_is_first_out),
-    cmocka_unit_test(queue_holds_at_least_its_capacity_and_then_says_full),
-    cmocka_unit_test(places_are_used_again_and_again),
-    cmocka_unit_test(some_are_taken_at_once_and_in_order),
-    cmocka_unit_test(queue_that_gets_no_memory_is_a_clean_error),
-    cmocka_unit_test(senseless_capacity_is_refused_before_any_allocation),
-    cmocka_unit_test(freeing_nothing_is_harmless),
+      cmocka_unit_test(new_queue_is_empty),
+      cmocka_unit_test(first_in_is_first_out),
+      cmocka_unit_test(queue_holds_at_least_its_capacity_and_then_says_full),
+      cmocka_unit_test(places_are_used_again_and_again),
+      cmocka_unit_test(some_are_taken_at_once_and_in_order),
+      cmocka_unit_test(queue_that_gets_no_memory_is_a_clean_error),
+      cmocka_unit_test(senseless_capacity_is_refused_before_any_allocation),
+      cmocka_unit_test(freeing_nothing_is_harmless),
   };
   return cmocka_run_group_tests_name("queue", tests, NULL, NULL);
 }

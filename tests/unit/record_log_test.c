@@ -27,8 +27,7 @@ static tp_run_record row_of(const tp_entry_record *record, size_t index) {
 }
 
 static void late(tp__record_log *log, uint64_t entry_id, uint32_t run_index, int64_t late_ns) {
-  tp_late_record note = {
-      .struct_size = sizeof note, .entry_id = entry_id, .late_ns = late_ns, .run_index = run_index};
+  tp_late_record note = {.struct_size = sizeof note, .entry_id = entry_id, .late_ns = late_ns, .run_index = run_index};
   tp__record_log_late(log, &note);
 }
 
@@ -68,11 +67,8 @@ static tp_status add_ended(tp__record_log *log, uint64_t id, uint32_t run_count,
   tp__record_batch batch = {.capacity = tp__packed_size(run_count, run_count)};
   batch.memory = calloc(1, batch.capacity);
   tp__packed_entry *entry = tp__record_batch_add(&batch, run_count, run_count);
-  *entry = (tp__packed_entry){.entry_id = id,
-                              .ended_ns = ended_ns,
-                              .names = &names_of_one,
-                              .run_count = run_count,
-                              .detail_count = run_count};
+  *entry = (tp__packed_entry){
+      .entry_id = id, .ended_ns = ended_ns, .names = &names_of_one, .run_count = run_count, .detail_count = run_count};
   for (uint32_t i = 0; i < run_count; i++) {
     tp__row_put_details(&tp__packed_rows(entry)[i], 0, i);
     tp__packed_details(entry)[i] = (tp__row_details){.code = (uint32_t)id + i};

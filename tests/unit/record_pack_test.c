@@ -414,8 +414,7 @@ static void row_is_shown_as_far_as_its_reader_reaches(void **state) {
   for (int detailed = 0; detailed < 2; detailed++) {
     tp__record_batch batch = batch_of(ROOM);
     assert_true(add(&batch, 1, 2, detailed));
-    tp_entry_record entry =
-        tp__packed_view((const tp__packed_entry *)batch.memory, &(tp__record_source){.ids = ids});
+    tp_entry_record entry = tp__packed_view((const tp__packed_entry *)batch.memory, &(tp__record_source){.ids = ids});
     _Alignas(8) unsigned char bytes[MORE + 8];
     tp_run_record *row = (tp_run_record *)(void *)bytes;
     memset(bytes, 0xee, sizeof bytes);

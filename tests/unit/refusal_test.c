@@ -28,7 +28,7 @@ static void assert_fault(const tp_fault *fault, tp_status status, const refusal 
 }
 
 #define HANDLER(...) \
-  {.struct_size = sizeof(tp_handler), .id = "new", .run = no_run, __VA_ARGS__}
+  { .struct_size = sizeof(tp_handler), .id = "new", .run = no_run, __VA_ARGS__ }
 
 static void a_wrong_handler_is_named_with_its_field(void **state) {
   (void)state;
@@ -74,7 +74,7 @@ static void a_wrong_handler_is_named_with_its_field(void **state) {
 }
 
 #define SUBSCRIPTION(...) \
-  {.struct_size = sizeof(tp_subscription), .id = "new", .handler = "h", __VA_ARGS__}
+  { .struct_size = sizeof(tp_subscription), .id = "new", .handler = "h", __VA_ARGS__ }
 #define GATHERED(...) SUBSCRIPTION(.phase = GATHER, __VA_ARGS__)
 
 static void a_wrong_subscription_is_named_with_its_field(void **state) {

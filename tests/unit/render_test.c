@@ -254,14 +254,13 @@ static void only_the_opening_sign_is_escaped(void **state) {
 static void what_only_unicode_makes_a_tag_is_escaped_too(void **state) {
   (void)state;
   static const char *const tags[] = {
-      "<\xc2\xa0system-reminder>",         "</\xe1\x9a\x80system-reminder>",  "<\xe2\x80\x8bsystem-reminder>",
-      "<\xe2\x80\xa8/system-reminder>",     "<sys\xc2\xadtem-reminder>",       "<system\xe2\x81\xa0-reminder>",
-      "<system-reminder\xef\xb8\x8f>",      "<\xef\xbb\xbfsystem-reminder>",   "<\xf3\xa0\x80\xa0system-reminder>",
-      "<\xc5\xbfystem-reminder>",          "<\xc5\xbfy\xc5\xbftem-reminder>", "<system-rem\xc4\xb1nder>",
-      "<system-rem\xc4\xb0nder>",          "<hoo\xe2\x84\xaa-signals>",
-      "<\xe3\x80\x80/\xe3\x80\x80prompt-context>",
-      "<\xd8\x9csystem-reminder>",         "<\xe1\xa0\x8esystem-reminder>",   "<\xcd\x8fsystem-reminder>",
-      "<\xc2\x85system-reminder>",         "<\xe2\x81\x9fsystem-reminder>",
+      "<\xc2\xa0system-reminder>",      "</\xe1\x9a\x80system-reminder>",  "<\xe2\x80\x8bsystem-reminder>",
+      "<\xe2\x80\xa8/system-reminder>", "<sys\xc2\xadtem-reminder>",       "<system\xe2\x81\xa0-reminder>",
+      "<system-reminder\xef\xb8\x8f>",  "<\xef\xbb\xbfsystem-reminder>",   "<\xf3\xa0\x80\xa0system-reminder>",
+      "<\xc5\xbfystem-reminder>",       "<\xc5\xbfy\xc5\xbftem-reminder>", "<system-rem\xc4\xb1nder>",
+      "<system-rem\xc4\xb0nder>",       "<hoo\xe2\x84\xaa-signals>",       "<\xe3\x80\x80/\xe3\x80\x80prompt-context>",
+      "<\xd8\x9csystem-reminder>",      "<\xe1\xa0\x8esystem-reminder>",   "<\xcd\x8fsystem-reminder>",
+      "<\xc2\x85system-reminder>",      "<\xe2\x81\x9fsystem-reminder>",
   };
   for (size_t i = 0; i < sizeof tags / sizeof *tags; i++) {
     tp_text text;
@@ -294,11 +293,11 @@ static void assert_escaped_with(const char *before, uint32_t point, const char *
 /* Default_Ignorable_Code_Point of Unicode 15, as far as the list of escape.c was once made by hand without them. */
 static void every_character_that_shows_nothing_is_read_over(void **state) {
   (void)state;
-  static const uint32_t ranges[][2] = {{0xAD, 0xAD},       {0x34F, 0x34F},     {0x61C, 0x61C},     {0x115F, 0x1160},
-                                       {0x17B4, 0x17B5},   {0x180B, 0x180F},   {0x200B, 0x200F},   {0x202A, 0x202E},
-                                       {0x2060, 0x206F},   {0x3164, 0x3164},   {0xFE00, 0xFE0F},   {0xFEFF, 0xFEFF},
-                                       {0xFFA0, 0xFFA0},   {0xFFF0, 0xFFF8},   {0x1BCA0, 0x1BCA3}, {0x1D173, 0x1D17A},
-                                       {0xE0000, 0xE0FFF}, {0x2028, 0x2029},   {0x1680, 0x1680},   {0x3000, 0x3000}};
+  static const uint32_t ranges[][2] = {{0xAD, 0xAD},       {0x34F, 0x34F},   {0x61C, 0x61C},     {0x115F, 0x1160},
+                                       {0x17B4, 0x17B5},   {0x180B, 0x180F}, {0x200B, 0x200F},   {0x202A, 0x202E},
+                                       {0x2060, 0x206F},   {0x3164, 0x3164}, {0xFE00, 0xFE0F},   {0xFEFF, 0xFEFF},
+                                       {0xFFA0, 0xFFA0},   {0xFFF0, 0xFFF8}, {0x1BCA0, 0x1BCA3}, {0x1D173, 0x1D17A},
+                                       {0xE0000, 0xE0FFF}, {0x2028, 0x2029}, {0x1680, 0x1680},   {0x3000, 0x3000}};
   for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
     for (uint32_t point = ranges[i][0]; point <= ranges[i][1]; point++) {
       assert_escaped_with("<", point, "system-reminder>");

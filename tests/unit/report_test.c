@@ -112,7 +112,10 @@ static void rows_of_records_below_the_asked_visibility_are_left_out(void **state
     notes n = {.mutex = PTHREAD_MUTEX_INITIALIZER};
     hook hooks[] = {
         {.id = "a", .phase = TP_PHASE_TURN_INTAKE, .run = answers},
-        {.id = "b", .phase = TP_PHASE_TURN_INTAKE, .run = answers, .self = fails ? &n : NULL,
+        {.id = "b",
+         .phase = TP_PHASE_TURN_INTAKE,
+         .run = answers,
+         .self = fails ? &n : NULL,
          .sub = {.visibility = TP_VISIBILITY_USER_AUDIT}},
         {.id = "c", .phase = TP_PHASE_TURN_INTAKE, .run = answers, .sub = {.visibility = TP_VISIBILITY_USER_VISIBLE}},
     };
@@ -310,12 +313,9 @@ static void each_attempt_is_logged_at_debug_and_none_at_info(void **state) {
   for (int debug = 0; debug < 2; debug++) {
     notes n = NOTES;
     act inlined = {0}, retried = {.kind = TP_ANSWER_FAILED, .retryable = true, .succeeds_at = 3};
-    hook hooks[] = {{.id = "inline", .phase = TP_PHASE_MODEL_PRE, .self = &inlined},
-                    {.id = "retried",
-                     .phase = TP_PHASE_MODEL_PRE,
-                     .self = &retried,
-                     .idempotent = true,
-                     .sub = {.attempts = 3}}};
+    hook hooks[] = {
+        {.id = "inline", .phase = TP_PHASE_MODEL_PRE, .self = &inlined},
+        {.id = "retried", .phase = TP_PHASE_MODEL_PRE, .self = &retried, .idempotent = true, .sub = {.attempts = 3}}};
     tp_runtime *runtime = open_noted(&n, debug ? TP_LOG_DEBUG : 0, hooks, 2);
     say(runtime, hi, 1, NULL);
     if (debug) {

@@ -215,9 +215,11 @@ static const tp_turn_record a_turn_record = {.struct_size = sizeof a_turn_record
 static const tp_late_record a_late_record = {.struct_size = sizeof a_late_record};
 static const tp_job_finish a_finish = {.struct_size = sizeof a_finish, .end = TP_JOB_END_SUCCEEDED, .id = 7};
 
-#define CASE(type, given, offer, refused, accepted, says)                                                            \
-  {#type " to " #offer, &(given), sizeof(given), offsetof(type, reserved_), sizeof(given).reserved_, offer, refused, \
-   accepted, says}
+#define CASE(type, given, offer, refused, accepted, says)                                                             \
+  {                                                                                                                   \
+#type " to " #offer, &(given), sizeof(given), offsetof(type, reserved_), sizeof(given).reserved_, offer, refused, \
+        accepted, says                                                                                                \
+  }
 static const struct reserved_case {
   const char *name;
   const void *given;
@@ -276,8 +278,11 @@ static void reserved_bytes_must_be_zero_in_every_struct_that_a_host_fills(void *
   fixture h = {.runtime = open_runtime(NULL)};
   latch deferred = LATCH, end = LATCH;
   act later = {.defers = true, .deferred = &deferred};
-  add_hooks(h.runtime, &(hook){.id = "later", .phase = TP_PHASE_SESSION_START, .self = &later, .slow = true,
-                              .sub = {.limit_ms = 600000}}, 1);
+  add_hooks(
+      h.runtime,
+      &(hook){
+          .id = "later", .phase = TP_PHASE_SESSION_START, .self = &later, .slow = true, .sub = {.limit_ms = 600000}},
+      1);
   tp_turn *waiting;
   assert_int_equal(tp_turn_begin_bare(h.runtime, NULL, &waiting, NULL), TP_OK);
   assert_int_equal(tp_phase_submit(waiting, TP_PHASE_SESSION_START, NULL, ended, &end, NULL), TP_OK);

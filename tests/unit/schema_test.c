@@ -159,8 +159,8 @@ static tp_status validate(tp_text schema, tp_text arguments, char *message, size
 static void fits(const char *schema, const char *arguments) {
   char message[TP__SCHEMA_MESSAGE_SIZE] = "";
   accepted(schema);
-  tp_status status = validate(json_value(schema_writer, schema), json_value(arguments_writer, arguments),
-                                         message, sizeof message);
+  tp_status status =
+      validate(json_value(schema_writer, schema), json_value(arguments_writer, arguments), message, sizeof message);
   assert_string_equal(message, "");
   assert_int_equal(status, TP_OK);
 }
@@ -168,8 +168,8 @@ static void fits(const char *schema, const char *arguments) {
 static void fails(const char *schema, const char *arguments, const char *expected) {
   char message[TP__SCHEMA_MESSAGE_SIZE] = "";
   accepted(schema);
-  tp_status status = validate(json_value(schema_writer, schema), json_value(arguments_writer, arguments),
-                                         message, sizeof message);
+  tp_status status =
+      validate(json_value(schema_writer, schema), json_value(arguments_writer, arguments), message, sizeof message);
   assert_int_equal(status, TP_ERR_MALFORMED);
   assert_string_equal(message, expected);
 }
@@ -266,8 +266,8 @@ static void zero_is_nothing_but_zero(void **state) {
     fails("{'properties': {'p': {'enum': [0]}}}", arguments, "arguments.p: must be one of 0");
     snprintf(schema, sizeof schema, "{'properties': {'p': {'enum': [%s]}}}", others[i]);
     fits(schema, arguments);
-    assert_int_equal(validate(json_value(schema_writer, schema), json_value(arguments_writer, "{'p': 0}"),
-                                         arguments, sizeof arguments),
+    assert_int_equal(validate(json_value(schema_writer, schema), json_value(arguments_writer, "{'p': 0}"), arguments,
+                              sizeof arguments),
                      TP_ERR_MALFORMED);
   }
 }
@@ -302,8 +302,7 @@ static void arguments_that_are_no_map_are_refused_by_any_schema(void **state) {
   assert_string_equal(message, "arguments: expected object, got array");
   assert_int_equal(validate(none, none, message, sizeof message), TP_ERR_MALFORMED);
   assert_string_equal(message, "arguments: not one well-formed value");
-  assert_int_equal(validate(none, json_value(arguments_writer, "{'any': [1]}"), message, sizeof message),
-                   TP_OK);
+  assert_int_equal(validate(none, json_value(arguments_writer, "{'any': [1]}"), message, sizeof message), TP_OK);
 }
 
 static void arguments_that_are_cut_off_are_refused(void **state) {
@@ -313,8 +312,7 @@ static void arguments_that_are_cut_off_are_refused(void **state) {
   char message[64];
   assert_int_equal(validate(schema, whole, message, sizeof message), TP_OK);
   for (size_t size = 0; size < whole.size; size++) {
-    assert_int_equal(validate(schema, (tp_text){whole.data, size}, message, sizeof message),
-                     TP_ERR_MALFORMED);
+    assert_int_equal(validate(schema, (tp_text){whole.data, size}, message, sizeof message), TP_ERR_MALFORMED);
   }
 }
 
@@ -349,9 +347,9 @@ static void a_long_enum_does_not_overrun_the_message(void **state) {
   char schema[SCHEMA_SIZE] = "{'properties': {'p': {'enum': ['first'", message[TP__SCHEMA_MESSAGE_SIZE];
   append(schema, ", '\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9'", 300);
   append(schema, "]}}}", 1);
-  assert_int_equal(validate(json_value(schema_writer, schema), json_value(arguments_writer, "{'p': 1}"),
-                                       message, sizeof message),
-                   TP_ERR_MALFORMED);
+  assert_int_equal(
+      validate(json_value(schema_writer, schema), json_value(arguments_writer, "{'p': 1}"), message, sizeof message),
+      TP_ERR_MALFORMED);
   assert_in_range(strlen(message), TP__SCHEMA_MESSAGE_SIZE - 8, TP__SCHEMA_MESSAGE_SIZE - 1);
   assert_true(tp_utf8_valid(tp_text_of(message), NULL));
 }
@@ -369,9 +367,9 @@ static void the_deepest_schema_and_arguments_are_walked(void **state) {
   append(arguments, "]", 29);
   append(arguments, "}", 1);
   accepted(schema);
-  assert_int_equal(validate(json_value(schema_writer, schema), json_value(arguments_writer, arguments),
-                                       message, sizeof message),
-                   TP_ERR_MALFORMED);
+  assert_int_equal(
+      validate(json_value(schema_writer, schema), json_value(arguments_writer, arguments), message, sizeof message),
+      TP_ERR_MALFORMED);
   assert_non_null(strstr(message, "[0][0][0]: expected integer, got string"));
 }
 

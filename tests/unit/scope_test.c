@@ -14,7 +14,9 @@
 
 static const tp_text only_read = TEXT("\x81\xa5tools\x91\xa4read"); /* {"tools": ["read"]} */
 static const tp_text no_tool = TEXT("\x81\xa5tools\x90");
-static const tp_text with_skills = TEXT("\x81\xa6skills\x91\xa5" "email");
+static const tp_text with_skills = TEXT(
+    "\x81\xa6skills\x91\xa5"
+    "email");
 
 typedef struct tools {
   tp_tool items[2];
@@ -65,7 +67,8 @@ typedef struct world {
   results results;
 } world;
 
-#define CALL(the_id, the_name) {.id = TEXT(the_id), .name = TEXT(the_name)}
+#define CALL(the_id, the_name) \
+  { .id = TEXT(the_id), .name = TEXT(the_name) }
 
 static const reply replies[] = {
     {.text = "", .calls = {CALL("a", "write"), CALL("b", "read"), CALL("c", "nobody")}, .call_count = 3},
@@ -146,8 +149,8 @@ static void agent_without_a_list_of_tools_may_use_all(void **state) {
     assert_int_equal(open_world(&w, configs[i], NULL, NULL), TP_OK);
     run(&w);
     assert_int_equal(w.model->tool_counts[0], 2);
-    assert_non_null(strstr(w.model->requests[0], i == 0 ? "S<You are a clerk.>"
-                                                        : "<scope>\nskills: [\"email\"]\n</scope>>"));
+    assert_non_null(
+        strstr(w.model->requests[0], i == 0 ? "S<You are a clerk.>" : "<scope>\nskills: [\"email\"]\n</scope>>"));
     assert_string_equal(w.results.text, "ok ok unknown_tool ");
     close_world(&w);
   }
@@ -233,7 +236,7 @@ static void tools_of_the_runtime_and_of_an_agent_are_listed_without_a_turn(void 
 static tp_answer list_from_inside(void *self, tp_call *call) {
   tp_runtime *runtime = self;
   return tp_runtime_tools(runtime, NULL, NULL, NULL, NULL) == TP_ERR_USAGE ? tp_call_allow(call)
-                                                                          : tp_call_deny(call, "listed");
+                                                                           : tp_call_deny(call, "listed");
 }
 
 static void listing_that_cannot_be_made_says_why(void **state) {

@@ -83,15 +83,16 @@ static void assert_makes(const char *yaml, const char *expected) {
 
 static void example_of_the_header_becomes_a_model(void **state) {
   (void)state;
-  assert_makes("repeat: true                      # optional\n"
-               "responses:\n"
-               "  - text: Hello.\n"
-               "  - text: Let me look.            # optional beside tool_calls\n"
-               "    tool_calls:\n"
-               "      - {id: c1, name: weather, arguments: {city: Oslo}}\n"
-               "    stop_reason: tool_use         # optional\n"
-               "    usage: {input_tokens: 10, output_tokens: 5, cost_micros: 0}   # optional\n",
-               "repeat 2[Hello.|end_turn|0,0,0][Let me look.|tool_use|10,5,0|c1 weather {\"city\":\"Oslo\"}]");
+  assert_makes(
+      "repeat: true                      # optional\n"
+      "responses:\n"
+      "  - text: Hello.\n"
+      "  - text: Let me look.            # optional beside tool_calls\n"
+      "    tool_calls:\n"
+      "      - {id: c1, name: weather, arguments: {city: Oslo}}\n"
+      "    stop_reason: tool_use         # optional\n"
+      "    usage: {input_tokens: 10, output_tokens: 5, cost_micros: 0}   # optional\n",
+      "repeat 2[Hello.|end_turn|0,0,0][Let me look.|tool_use|10,5,0|c1 weather {\"city\":\"Oslo\"}]");
 }
 
 static void what_is_left_out_has_its_default(void **state) {
@@ -105,15 +106,16 @@ static void what_is_left_out_has_its_default(void **state) {
 
 static void every_call_gets_its_own_arguments(void **state) {
   (void)state;
-  assert_makes("responses:\n"
-               "  - tool_calls:\n"
-               "      - {id: '1', name: a, arguments: {n: 1, deep: [{x: ~}]}}\n"
-               "      - {id: '2', name: b}\n"
-               "      - {id: '3', name: c, arguments: {}}\n"
-               "  - text: between\n"
-               "  - {tool_calls: [{name: d, arguments: {n: 2.5, t: \"yes\"}}], text: last}\n",
-               "3[|tool_use|0,0,0|1 a {\"n\":1,\"deep\":[{\"x\":null}]}|2 b {}|3 c {}][between|end_turn|0,0,0]"
-               "[last|tool_use|0,0,0| d {\"n\":2.5,\"t\":\"yes\"}]");
+  assert_makes(
+      "responses:\n"
+      "  - tool_calls:\n"
+      "      - {id: '1', name: a, arguments: {n: 1, deep: [{x: ~}]}}\n"
+      "      - {id: '2', name: b}\n"
+      "      - {id: '3', name: c, arguments: {}}\n"
+      "  - text: between\n"
+      "  - {tool_calls: [{name: d, arguments: {n: 2.5, t: \"yes\"}}], text: last}\n",
+      "3[|tool_use|0,0,0|1 a {\"n\":1,\"deep\":[{\"x\":null}]}|2 b {}|3 c {}][between|end_turn|0,0,0]"
+      "[last|tool_use|0,0,0| d {\"n\":2.5,\"t\":\"yes\"}]");
 }
 
 /* ---- refusing ---- */

@@ -226,8 +226,9 @@ static void tool_batch_sees_arguments_and_results(void **state) {
   hook hooks[] = {t.hook, {.id = "batch", .phase = TP_PHASE_TOOL_BATCH, .run = see_batch, .self = seen}};
   world w = open_world_with(replies, 2, NULL, hooks, 2);
   expect(&w, "go", TP_TURN_COMPLETED);
-  static const char wanted[] = "a map ok <tool says> 9\nb map unknown_tool <there is no tool of that name> 29\nc "
-                               "malformed invalid_arguments <the arguments are not a JSON object> 35\n";
+  static const char wanted[] =
+      "a map ok <tool says> 9\nb map unknown_tool <there is no tool of that name> 29\nc "
+      "malformed invalid_arguments <the arguments are not a JSON object> 35\n";
   assert_string_equal(seen, wanted);
   close_world(&w);
 }
@@ -743,8 +744,7 @@ static void turn_that_does_not_complete_leaves_its_message_and_a_mark(void **sta
     const tp_turn_result *result = run_request(&w, &request);
     assert_int_equal(result->outcome, c->outcome);
     script_of_messages s = {""};
-    tp_history_load load = {
-        .struct_size = sizeof load, .session = tp_text_of("s1"), .each = write_message, .ctx = &s};
+    tp_history_load load = {.struct_size = sizeof load, .session = tp_text_of("s1"), .each = write_message, .ctx = &s};
     assert_int_equal(shared_history->load(shared_history->self, &load, NULL), TP_OK);
     if (c->outcome == TP_TURN_COMPLETED) {
       assert_string_equal(s.text, "U<hello>;A<hi>;");
@@ -1017,8 +1017,8 @@ static void running_and_queued_turns_can_be_cancelled(void **state) {
   assert_int_equal(w.model->asked, 2); /* the queued one never got so far */
   assert_int_equal(w.model->cancels, 1);
   assert_int_equal(e.post_turns, 2); /* the queued one fired nothing */
-  assert_int_equal(e.errors, 0); /* cancelled is no error */
-  tp_submission_cancel(after);         /* harmless on a turn that has ended */
+  assert_int_equal(e.errors, 0);     /* cancelled is no error */
+  tp_submission_cancel(after);       /* harmless on a turn that has ended */
   tp_submission_unref(running);
   tp_submission_unref(queued);
   tp_submission_unref(after);
@@ -1590,8 +1590,12 @@ static void drain_closes_what_is_open(void **state) {
   recorder_free(w.model);
 }
 
-#define FILES "\x92\xa1" "a" "\xa1" "b" /* [a, b] */
-#define TASKS "\x91\x80"           /* [{}] */
+#define FILES \
+  "\x92\xa1"  \
+  "a"         \
+  "\xa1"      \
+  "b"                    /* [a, b] */
+#define TASKS "\x91\x80" /* [{}] */
 
 static void end_of_a_session_tells_reason_lists_and_the_last_outcome(void **state) {
   (void)state;
@@ -1868,9 +1872,9 @@ static uint64_t open_tokens(tp_runtime *runtime) {
 }
 
 static world open_world_of_tokens(const reply *replies, uint32_t tokens, bool is_inline, bool destroys) {
-  world w = {.runtime = open_runtime(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options),
-                                                           .deferred_max = tokens}),
-             .model = recorder_new(replies, 1)};
+  world w = {
+      .runtime = open_runtime(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .deferred_max = tokens}),
+      .model = recorder_new(replies, 1)};
   tp_session_options options = {.struct_size = sizeof options, .id = "s1", .model = recorder_model(w.model, is_inline)};
   if (!destroys) w.model->model.destroy = NULL;
   assert_int_equal(tp_session_open(w.runtime, &options, &w.session, NULL), TP_OK);

@@ -134,16 +134,17 @@ static void several_skills_of_a_message_become_several_bodies(void **state) {
   make_skills();
   open_world(&w, (tp_text){NULL, 0});
   say(&w, "/brief a\n/usr/bin b\n/* c */\n/review", NULL);
-  assert_last_message(&w, "<skill name=\"brief\">\n## Be brief ##\r\nOne sentence.\n</skill>\n\n"
-                          "a\n/usr/bin b\n/* c */\n\n"
-                          "<skill name=\"review\">\n# Review\n\nRead it twice.\n</skill>");
+  assert_last_message(&w,
+                      "<skill name=\"brief\">\n## Be brief ##\r\nOne sentence.\n</skill>\n\n"
+                      "a\n/usr/bin b\n/* c */\n\n"
+                      "<skill name=\"review\">\n# Review\n\nRead it twice.\n</skill>");
   close_world(&w);
 }
 
 static void message_that_is_no_command_stays_as_it_is(void **state) {
   (void)state;
-  static const char *const texts[] = {"/etc/hosts is odd", " /review", "/", "/* x", "/ review", "see /review", "/.x",
-                                      "hi\n/review"};
+  static const char *const texts[] = {"/etc/hosts is odd", " /review",    "/",   "/* x",
+                                      "/ review",          "see /review", "/.x", "hi\n/review"};
   world w;
   make_skills();
   open_world(&w, (tp_text){NULL, 0});
@@ -160,8 +161,9 @@ static void skills_are_listed_in_the_agents_system_text(void **state) {
   make_skills();
   open_world(&w, (tp_text){NULL, 0});
   say(&w, "hi", NULL);
-  assert_string_equal(w.model->requests[0], "S<You are a clerk.\n\n## Skills\n\n- /brief: Be brief ##\n"
-                                            "- /open: ---\n- /review: Looks at a change>U<hi>");
+  assert_string_equal(w.model->requests[0],
+                      "S<You are a clerk.\n\n## Skills\n\n- /brief: Be brief ##\n"
+                      "- /open: ---\n- /review: Looks at a change>U<hi>");
   close_world(&w);
 }
 
@@ -174,7 +176,9 @@ static void note_missing(void *ctx, const tp_event *event) {
 static void agent_with_a_list_has_the_skills_of_the_list_alone(void **state) {
   (void)state;
   /* {"skills": ["brief", "gone"]} */
-  static const tp_text some = TEXT("\x81\xa6skills\x92\xa5" "brief\xa4gone");
+  static const tp_text some = TEXT(
+      "\x81\xa6skills\x92\xa5"
+      "brief\xa4gone");
   char missing[256] = "";
   world w;
   make_skills();
@@ -182,8 +186,7 @@ static void agent_with_a_list_has_the_skills_of_the_list_alone(void **state) {
   say(&w, "/brief", NULL);
   assert_non_null(strstr(w.model->requests[0], "- /brief: "));
   assert_null(strstr(w.model->requests[0], "- /review"));
-  say(&w, "/review x",
-      "/review: the agent may not use this skill; begin the message with a blank to send it as it is");
+  say(&w, "/review x", "/review: the agent may not use this skill; begin the message with a blank to send it as it is");
   tp_listener listener = {.struct_size = sizeof listener, .on_event = note_missing, .ctx = missing};
   assert_int_equal(tp_runtime_listen(w.runtime, &listener, NULL, NULL), TP_OK);
   tp_agent *agent;
@@ -202,8 +205,7 @@ static void names_without_a_skill_deny_the_turn_and_say_so(void **state) {
   make_skills();
   open_world(&w, (tp_text){NULL, 0});
   say(&w, "/reveiw x", "/reveiw: there is no such skill; begin the message with a blank to send it as it is");
-  say(&w, "/Review x",
-      "/Review: no skill can have this name; begin the message with a blank to send it as it is");
+  say(&w, "/Review x", "/Review: no skill can have this name; begin the message with a blank to send it as it is");
   say(&w, "/brief\n/reveiw", "/reveiw: there is no such skill; begin the message with a blank to send it as it is");
   remove_skill("brief.md");
   say(&w, "/brief", "/brief: there is no such skill; begin the message with a blank to send it as it is");

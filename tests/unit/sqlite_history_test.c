@@ -141,11 +141,8 @@ static tp_status append_batch(tp_history *history, tp_text tenant, tp_text sessi
   const tp_message *batch[BATCH_MAX];
   assert(count <= BATCH_MAX);
   for (size_t i = 0; i < count; i++) batch[i] = &messages[i];
-  tp_history_append request = {.struct_size = sizeof request,
-                               .tenant = tenant,
-                               .session = session,
-                               .messages = batch,
-                               .message_count = count};
+  tp_history_append request = {
+      .struct_size = sizeof request, .tenant = tenant, .session = session, .messages = batch, .message_count = count};
   return history->append(history->self, &request, fault);
 }
 

@@ -112,9 +112,8 @@ static newest_run newest_of(tp_store *store) {
 static void names_that_differ_in_one_part_alone_are_kept_apart(void **state) {
   (void)state;
   tp_store *store = open_store();
-  const tp_run_record runs[] = {named("a", "b", "c"), named("x", "b", "c"), named("a", "x", "c"),
-                                named("a", "b", "x"), named("ab", "", "c"), named("", "ab", "c"),
-                                named("a", "bc", ""), named("abc", "", "")};
+  const tp_run_record runs[] = {named("a", "b", "c"), named("x", "b", "c"), named("a", "x", "c"), named("a", "b", "x"),
+                                named("ab", "", "c"), named("", "ab", "c"), named("a", "bc", ""), named("abc", "", "")};
   enum { COUNT = sizeof runs / sizeof *runs };
   for (uint64_t i = 0; i < 2 * COUNT; i++) {
     assert_int_equal(put(store, i + 1, &runs[i % COUNT]), TP_OK);

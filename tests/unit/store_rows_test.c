@@ -240,9 +240,7 @@ typedef struct batch_store {
   int records; /* that came alone */
 } batch_store;
 
-static struct {
-  size_t entries, hooks, others;
-} read_at_the_end;
+static struct { size_t entries, hooks, others; } read_at_the_end;
 
 static tp_status batch_keep(void *self, const tp_entry_batch *batch) {
   batch_store *s = self;
@@ -427,11 +425,11 @@ static step_list *steps_of_a_turn(const reply *replies, size_t count, uint32_t i
 
 static void each_request_and_tool_call_is_a_step_of_the_record(void **state) {
   (void)state;
-  static const reply replies[] = {
-      {.text = "", .calls = {{.id = {"1", 1}, .name = {"look", 4}, .arguments = {"\x80", 1}},
-                             {.id = {"2", 1}, .name = {"nope", 4}, .arguments = {"\x80", 1}}},
-       .call_count = 2},
-      {.text = "done"}};
+  static const reply replies[] = {{.text = "",
+                                   .calls = {{.id = {"1", 1}, .name = {"look", 4}, .arguments = {"\x80", 1}},
+                                             {.id = {"2", 1}, .name = {"nope", 4}, .arguments = {"\x80", 1}}},
+                                   .call_count = 2},
+                                  {.text = "done"}};
   step_list *list = steps_of_a_turn(replies, 2, 0);
   assert_int_equal(list->count, 4);
   static const uint32_t kinds[] = {TP_STEP_MODEL, TP_STEP_TOOL, TP_STEP_TOOL, TP_STEP_MODEL}, rounds[] = {1, 1, 1, 2};

@@ -111,19 +111,21 @@ static void deferred_answer_replaces_fields_as_the_handler_could(void **state) {
     tp_field field;
     tp_reason why;
     const char *text;
-  } cases[] = {
-      {{.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("at last")}, TP_REASON_NONE, "at last"},
-      {{.id = TP_FIELD_MODEL, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("m")}, TP_REASON_MALFORMED, "hello"},
-      {{.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_INT, .number = 1}, TP_REASON_MALFORMED, "hello"},
-      {{0}, TP_REASON_NONE, "at first"}};
+  } cases[] = {{{.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("at last")}, TP_REASON_NONE, "at last"},
+               {{.id = TP_FIELD_MODEL, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("m")}, TP_REASON_MALFORMED, "hello"},
+               {{.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_INT, .number = 1}, TP_REASON_MALFORMED, "hello"},
+               {{0}, TP_REASON_NONE, "at first"}};
   for (size_t i = 0; i < 2 * COUNT(cases); i++) {
     size_t at = i / 2;
     tp_runtime *runtime = open_runtime(NULL);
     latch deferred = LATCH;
     counted d = {.handler = {0}};
     defer_with(&d, &deferred);
-    add_hooks(runtime, &(hook){.id = "d", .phase = TP_PHASE_TURN_INTAKE, .run = replace_and_defer,
-                               .self = &d.handler, .slow = i % 2 == 1}, 1);
+    add_hooks(
+        runtime,
+        &(hook){
+            .id = "d", .phase = TP_PHASE_TURN_INTAKE, .run = replace_and_defer, .self = &d.handler, .slow = i % 2 == 1},
+        1);
     tp_turn *turn = begin_bare(runtime, 0);
     completer c = {.when = &deferred,
                    .token = &d.handler.token,
@@ -239,12 +241,9 @@ static void an_answer_says_how_it_failed_only_when_it_did(void **state) {
     uint32_t why;
     tp_status status;
   } rows[] = {
-      {TP_ANSWER_FAILED, TP_REASON_KILLED, TP_ERR_STALE},
-      {TP_ANSWER_FAILED, TP_REASON_MALFORMED, TP_ERR_STALE},
-      {TP_ANSWER_FAILED, TP_REASON_CAPABILITY, TP_ERR_USAGE},
-      {TP_ANSWER_FAILED, TP_REASON_MATCH, TP_ERR_USAGE},
-      {TP_ANSWER_DENY, TP_REASON_KILLED, TP_ERR_USAGE},
-      {TP_ANSWER_DENY, 0, TP_ERR_STALE},
+      {TP_ANSWER_FAILED, TP_REASON_KILLED, TP_ERR_STALE},     {TP_ANSWER_FAILED, TP_REASON_MALFORMED, TP_ERR_STALE},
+      {TP_ANSWER_FAILED, TP_REASON_CAPABILITY, TP_ERR_USAGE}, {TP_ANSWER_FAILED, TP_REASON_MATCH, TP_ERR_USAGE},
+      {TP_ANSWER_DENY, TP_REASON_KILLED, TP_ERR_USAGE},       {TP_ANSWER_DENY, 0, TP_ERR_STALE},
   };
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
     tp_outcome outcome = {.struct_size = sizeof outcome, .kind = rows[i].kind, .why = rows[i].why};
@@ -489,8 +488,9 @@ static void a_refused_token_names_who_holds_the_others(void **state) {
     assert_int_equal(open_tokens(runtime), 2);
     tp_phase_result result = run_phase(turn, TOOL_PRE, NULL);
     assert_run(&result, "other", TP_STATE_FAILED, TP_REASON_ERROR);
-    assert_text(result.reason, "2 tokens are open, as tp_runtime_options.deferred_max says, most of them, 2, of "
-                               "handler `holder`: complete them or call tp_token_abandon()");
+    assert_text(result.reason,
+                "2 tokens are open, as tp_runtime_options.deferred_max says, most of them, 2, of "
+                "handler `holder`: complete them or call tp_token_abandon()");
     assert_int_equal(tp_token_abandon(first, NULL), TP_OK);
     assert_int_equal(tp_token_abandon(holder.handler.token, NULL), TP_OK);
     tp_turn_end(turn);
@@ -507,8 +507,8 @@ static void an_abandoned_token_frees_its_place_and_is_stale(void **state) {
     counted d;
     memset(&d, 0, sizeof d);
     defer_with(&d, NULL);
-    add_hooks(runtime,
-              &(hook){.id = "d", .phase = GATHER, .self = &d.handler, .slow = slow, .sub = {.limit_ms = 20}}, 1);
+    add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .self = &d.handler, .slow = slow, .sub = {.limit_ms = 20}},
+              1);
     tp_turn *turn = begin_bare(runtime, 0);
     for (int i = 1; i <= 3; i++) {
       tp_phase_result result = run_phase(turn, GATHER, NULL);

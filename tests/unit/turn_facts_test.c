@@ -73,7 +73,10 @@ static void play_turn(facts *f) {
   act brings = {.emits = &bundle, .emit_count = 1};
   const reply replies[] = {{.calls = {{.id = TEXT("1"), .name = TEXT("weather"), .arguments = TEXT("\x80")},
                                       {.id = TEXT("2"), .name = TEXT("weather"), .arguments = TEXT("\x80")}},
-                            .call_count = 2, .input_tokens = 10, .output_tokens = 3, .cost_micros = 100},
+                            .call_count = 2,
+                            .input_tokens = 10,
+                            .output_tokens = 3,
+                            .cost_micros = 100},
                            {.text = "It is sunny.", .input_tokens = 20, .output_tokens = 4, .cost_micros = 200}};
   tp_history *history;
   assert_int_equal(tp_history_memory_new(NULL, &history, NULL), TP_OK);
@@ -84,8 +87,8 @@ static void play_turn(facts *f) {
                         {.id = "response", .phase = TP_PHASE_MODEL_POST, .run = note_response, .self = f},
                         {.id = "turn", .phase = TP_PHASE_TURN_POST_TURN, .run = note_turn, .self = f}};
   add_hooks(runtime, hooks, 3);
-  const tp_session_options options = {.struct_size = sizeof options, .id = "s", .model = recorder_model(model, true),
-                                      .shared_history = f->history};
+  const tp_session_options options = {
+      .struct_size = sizeof options, .id = "s", .model = recorder_model(model, true), .shared_history = f->history};
   const tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("How is the weather?")};
   tp_session *session;
   const tp_turn_result *result = NULL;
@@ -139,8 +142,9 @@ static void post_a_call(tp_turn *turn, int64_t took_ms, tp_state want, tp_reason
 static void hook_for_slow_calls_does_not_see_quick_ones(void **state) {
   (void)state;
   char text[4096];
-  write_named("slow.yaml", "id: slow\nevent: tool.post\nblocking: true\nmatch: {min_duration_ms: 100}\n"
-                           "handler: {kind: log, path: slow.jsonl}\n");
+  write_named("slow.yaml",
+              "id: slow\nevent: tool.post\nblocking: true\nmatch: {min_duration_ms: 100}\n"
+              "handler: {kind: log, path: slow.jsonl}\n");
   tp_runtime *runtime = open_with_hooks(NULL);
   tp_turn_request request = {.struct_size = sizeof request};
   tp_turn *turn;

@@ -16,7 +16,7 @@ enum { ALWAYS = 1000 };
 /* Denies so many times, then has nothing to say. */
 typedef struct guard {
   int denies;
-  bool fails; /* instead */
+  bool fails;         /* instead */
   int64_t counts[16]; /* what it was told */
   char texts[16][32];
   size_t calls;
@@ -130,8 +130,9 @@ static void ninth_denial_of_a_turn_is_overruled_and_said(void **state) {
   assert_int_equal(w.guard.calls, 9);
   assert_int_equal(w.guard.counts[8], 8);
   assert_int_equal(w.overruled, 1);
-  assert_string_equal(w.said, "the turn ends, since it was kept from it 8 times: hook guard does not let the turn end: "
-                              "finish the list");
+  assert_string_equal(w.said,
+                      "the turn ends, since it was kept from it 8 times: hook guard does not let the turn end: "
+                      "finish the list");
   close_world(&w);
 }
 
@@ -214,11 +215,10 @@ static void time_of_the_turn_ends_a_stop_that_does_not_answer(void **state) {
 
 static void denied_tool_batch_ends_the_turn_with_its_results(void **state) {
   (void)state;
-  static const reply calls[] = {
-      {.text = "let me",
-       .calls = {{.id = TEXT("a"), .name = TEXT("nobody"), .arguments = {"\x80", 1}}},
-       .call_count = 1},
-      {.text = "again"}};
+  static const reply calls[] = {{.text = "let me",
+                                 .calls = {{.id = TEXT("a"), .name = TEXT("nobody"), .arguments = {"\x80", 1}}},
+                                 .call_count = 1},
+                                {.text = "again"}};
   act ends = {.kind = TP_ANSWER_DENY, .reason = "enough"};
   hook h = {.id = "ends", .phase = TP_PHASE_TOOL_BATCH, .self = &ends};
   world w = {.guard = {.denies = ALWAYS}};

@@ -24,7 +24,11 @@ static size_t valid_prefix(tp_text text) {
 static void nothing_and_ascii_and_longer_forms_are_valid(void **state) {
   (void)state;
   assert_true(tp_utf8_valid((tp_text){NULL, 0}, NULL));
-  static const char *const texts[] = {"a", "caf\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80", "\xef\xbb\xbf",
+  static const char *const texts[] = {"a",
+                                      "caf\xc3\xa9",
+                                      "\xe2\x82\xac",
+                                      "\xf0\x9f\x98\x80",
+                                      "\xef\xbb\xbf",
                                       "\x7f\xc2\x80\xdf\xbf\xe0\xa0\x80\xed\x9f\xbf\xee\x80\x80\xef\xbf\xbf",
                                       "\xf0\x90\x80\x80\xf4\x8f\xbf\xbf"};
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
@@ -39,22 +43,22 @@ static void first_bad_byte_is_named(void **state) {
     const char *text;
     size_t offset;
   } rows[] = {
-      {"\x80", 0},                 /* a continuation alone */
+      {"\x80", 0}, /* a continuation alone */
       {"a\xbf", 1},
-      {"ab\xc3", 2},               /* cut off */
+      {"ab\xc3", 2}, /* cut off */
       {"\xe2\x82", 0},
       {"\xf0\x9f\x98", 0},
-      {"\xc3(", 0},                /* not continued */
+      {"\xc3(", 0}, /* not continued */
       {"\xe2(\xa1", 0},
       {"\xe2\x82(", 0},
       {"\xf0\x90\x80(", 0},
-      {"\xc0\xaf", 0},             /* overlong */
+      {"\xc0\xaf", 0}, /* overlong */
       {"\xc1\xbf", 0},
       {"\xe0\x9f\xbf", 0},
       {"\xf0\x8f\xbf\xbf", 0},
-      {"x\xed\xa0\x80", 1},        /* surrogates */
+      {"x\xed\xa0\x80", 1}, /* surrogates */
       {"\xed\xbf\xbf", 0},
-      {"\xf4\x90\x80\x80", 0},     /* above U+10FFFF */
+      {"\xf4\x90\x80\x80", 0}, /* above U+10FFFF */
       {"\xf5\x80\x80\x80", 0},
       {"\xf8\x88\x80\x80\x80", 0}, /* five bytes, as long ago */
       {"\xfe", 0},

@@ -15,7 +15,7 @@
 /* ---- memory ---- */
 
 typedef struct counting {
-  size_t requests, refuse_at;    /* the request to refuse, from 1; 0: none */
+  size_t requests, refuse_at; /* the request to refuse, from 1; 0: none */
   size_t open, open_bytes, peak_bytes;
   bool wrong_size;
 } counting;
@@ -93,9 +93,24 @@ static inline size_t random_below(random_values *r, size_t limit) { return (size
 
 /* Appends a code point; the sorts that trouble encoders come often. */
 static inline size_t random_code_point(random_values *r, bool nul, char *at) {
-  static const char *const hard[] = {
-      "\"", "\\", "\n", "\t", "\r", "\x01", "\x1f", "/", "\xc2\xa0", "\xed\x9f\xbf", "\xee\x80\x80", "\xf0\x90\x80\x80",
-      "\xf4\x8f\xbf\xbf", "\x7f", "\xc2\x80", "\xc2\x85", "\xe2\x80\xa8", "\xef\xbf\xbf"};
+  static const char *const hard[] = {"\"",
+                                     "\\",
+                                     "\n",
+                                     "\t",
+                                     "\r",
+                                     "\x01",
+                                     "\x1f",
+                                     "/",
+                                     "\xc2\xa0",
+                                     "\xed\x9f\xbf",
+                                     "\xee\x80\x80",
+                                     "\xf0\x90\x80\x80",
+                                     "\xf4\x8f\xbf\xbf",
+                                     "\x7f",
+                                     "\xc2\x80",
+                                     "\xc2\x85",
+                                     "\xe2\x80\xa8",
+                                     "\xef\xbf\xbf"};
   size_t choices = sizeof hard / sizeof hard[0] - (r->printable ? 5 : 0);
   if (nul && random_below(r, 24) == 0) {
     *at = '\0';
@@ -122,8 +137,22 @@ static inline int64_t random_int(random_values *r) {
 }
 
 static inline double random_double(random_values *r) {
-  static const double hard[] = {0.0,  -0.0, 1.0,     -1.0,    0.1,     1e15,   1e16,  1e17, 1e21, 123456789012345678.0,
-                                1e-7, 0.5,  5e-324, 2.2250738585072014e-308, 1.7976931348623157e308, 1.0 / 3};
+  static const double hard[] = {0.0,
+                                -0.0,
+                                1.0,
+                                -1.0,
+                                0.1,
+                                1e15,
+                                1e16,
+                                1e17,
+                                1e21,
+                                123456789012345678.0,
+                                1e-7,
+                                0.5,
+                                5e-324,
+                                2.2250738585072014e-308,
+                                1.7976931348623157e308,
+                                1.0 / 3};
   if (random_below(r, 2)) return hard[random_below(r, sizeof hard / sizeof hard[0])];
   for (;;) {
     uint64_t bits = random_bits(r);
@@ -150,20 +179,28 @@ static inline void write_random_map(random_values *r, tp_writer *writer, size_t 
 static inline void write_random_scalar(random_values *r, tp_writer *writer) {
   char text[512];
   switch (random_below(r, 8)) {
-  case 0: tp_write_null(writer); break;
-  case 1: tp_write_bool(writer, random_below(r, 2)); break;
-  case 2:
-  case 3: tp_write_int(writer, random_int(r)); break;
-  case 4:
-    tp_write_double(writer, r->not_finite && random_below(r, 8) == 0 ? strtod("nan", NULL) : random_double(r));
-    break;
-  case 5:
-    if (r->bytes) {
-      tp_write_bytes(writer, random_text(r, true, text, random_below(r, 100)));
+    case 0:
+      tp_write_null(writer);
       break;
-    }
-    /* fall through */
-  default: tp_write_text(writer, random_text(r, true, text, random_below(r, random_below(r, 8) ? 12 : 100))); break;
+    case 1:
+      tp_write_bool(writer, random_below(r, 2));
+      break;
+    case 2:
+    case 3:
+      tp_write_int(writer, random_int(r));
+      break;
+    case 4:
+      tp_write_double(writer, r->not_finite && random_below(r, 8) == 0 ? strtod("nan", NULL) : random_double(r));
+      break;
+    case 5:
+      if (r->bytes) {
+        tp_write_bytes(writer, random_text(r, true, text, random_below(r, 100)));
+        break;
+      }
+      /* fall through */
+    default:
+      tp_write_text(writer, random_text(r, true, text, random_below(r, random_below(r, 8) ? 12 : 100)));
+      break;
   }
 }
 

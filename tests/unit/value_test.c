@@ -63,10 +63,31 @@ static void scalars_read_back_as_written(void **state) {
 
 static void every_int_keeps_its_64_bits(void **state) {
   (void)state;
-  static const int64_t edges[] = {0,          1,         127,        128,       255,        256,          32767,
-                                  65535,      65536,     INT32_MAX,  UINT32_MAX, (int64_t)UINT32_MAX + 1, INT64_MAX,
-                                  INT64_MAX - 1, -1,     -32,        -33,       -128,       -129,         -32768,
-                                  -32769,     INT32_MIN, (int64_t)INT32_MIN - 1, INT64_MIN, INT64_MIN + 1,
+  static const int64_t edges[] = {0,
+                                  1,
+                                  127,
+                                  128,
+                                  255,
+                                  256,
+                                  32767,
+                                  65535,
+                                  65536,
+                                  INT32_MAX,
+                                  UINT32_MAX,
+                                  (int64_t)UINT32_MAX + 1,
+                                  INT64_MAX,
+                                  INT64_MAX - 1,
+                                  -1,
+                                  -32,
+                                  -33,
+                                  -128,
+                                  -129,
+                                  -32768,
+                                  -32769,
+                                  INT32_MIN,
+                                  (int64_t)INT32_MIN - 1,
+                                  INT64_MIN,
+                                  INT64_MIN + 1,
                                   INT64_C(9007199254740993)};
   tp_writer *writer = new_writer();
   for (size_t i = 0; i < sizeof edges / sizeof edges[0]; i++) {
@@ -85,9 +106,24 @@ static void ints_and_lengths_get_their_shortest_form(void **state) {
   static const struct {
     int64_t number;
     size_t size;
-  } ints[] = {{0, 1},   {127, 1},   {128, 2},  {255, 2},   {256, 3},   {65535, 3},      {65536, 5},     {UINT32_MAX, 5},
-              {(int64_t)UINT32_MAX + 1, 9},    {-32, 1},   {-33, 2},   {-128, 2},       {-129, 3},      {-32768, 3},
-              {-32769, 5}, {INT32_MIN, 5}, {(int64_t)INT32_MIN - 1, 9}, {INT64_MIN, 9}};
+  } ints[] = {{0, 1},
+              {127, 1},
+              {128, 2},
+              {255, 2},
+              {256, 3},
+              {65535, 3},
+              {65536, 5},
+              {UINT32_MAX, 5},
+              {(int64_t)UINT32_MAX + 1, 9},
+              {-32, 1},
+              {-33, 2},
+              {-128, 2},
+              {-129, 3},
+              {-32768, 3},
+              {-32769, 5},
+              {INT32_MIN, 5},
+              {(int64_t)INT32_MIN - 1, 9},
+              {INT64_MIN, 9}};
   static const struct {
     size_t length, head;
   } texts[] = {{0, 1}, {31, 1}, {32, 2}, {255, 2}, {256, 3}, {65535, 3}, {65536, 5}};
@@ -182,7 +218,7 @@ static void what_is_not_there_or_of_another_kind_reads_as_nothing(void **state) 
   }
   assert_int_equal(tp_value_kind_of(none), TP_VALUE_NONE);
   assert_int_equal(tp_value_kind_of(BYTES("\xc1")), TP_VALUE_NONE);
-  assert_true(tp_value_double(number, 0) == 7); /* an int reads as double, too */
+  assert_true(tp_value_double(number, 0) == 7);                              /* an int reads as double, too */
   assert_int_equal(tp_value_int(BYTES("\xcb\x40\x1c\0\0\0\0\0\0"), -5), -5); /* a double as int does not */
 }
 
@@ -192,11 +228,18 @@ static void every_spelling_of_a_number_is_read(void **state) {
     tp_text bytes;
     int64_t number;
   } ints[] = {
-      {BYTES("\x7f"), 127},  {BYTES("\xe0"), -32},  {BYTES("\xcc\xff"), 255},  {BYTES("\xcd\x00\x01"), 1},
-      {BYTES("\xce\xff\xff\xff\xff"), UINT32_MAX},  {BYTES("\xcf\x7f\xff\xff\xff\xff\xff\xff\xff"), INT64_MAX},
-      {BYTES("\xd0\x80"), -128}, {BYTES("\xd0\x7f"), 127}, {BYTES("\xd1\xff\xff"), -1},
+      {BYTES("\x7f"), 127},
+      {BYTES("\xe0"), -32},
+      {BYTES("\xcc\xff"), 255},
+      {BYTES("\xcd\x00\x01"), 1},
+      {BYTES("\xce\xff\xff\xff\xff"), UINT32_MAX},
+      {BYTES("\xcf\x7f\xff\xff\xff\xff\xff\xff\xff"), INT64_MAX},
+      {BYTES("\xd0\x80"), -128},
+      {BYTES("\xd0\x7f"), 127},
+      {BYTES("\xd1\xff\xff"), -1},
       {BYTES("\xd2\x80\0\0\0"), INT32_MIN},
-      {BYTES("\xd3\x80\0\0\0\0\0\0\0"), INT64_MIN}, {BYTES("\xd3\0\0\0\0\0\0\0\x05"), 5},
+      {BYTES("\xd3\x80\0\0\0\0\0\0\0"), INT64_MIN},
+      {BYTES("\xd3\0\0\0\0\0\0\0\x05"), 5},
   };
   for (size_t i = 0; i < sizeof ints / sizeof ints[0]; i++) {
     assert_int_equal(check(ints[i].bytes, NULL), TP_OK);
@@ -218,31 +261,31 @@ static void bad_bytes_are_refused_with_their_offset(void **state) {
       {{NULL, 0}, TP_ERR_MALFORMED, "no bytes"},
       {BYTES("\xc1"), TP_ERR_MALFORMED, "at byte 0 of 1"},
       {BYTES("\x92\x01\xc1"), TP_ERR_MALFORMED, "at byte 2 "},
-      {BYTES("\xc4"), TP_ERR_MALFORMED, "at byte 0 "},                                      /* cut within the head */
+      {BYTES("\xc4"), TP_ERR_MALFORMED, "at byte 0 "}, /* cut within the head */
       {BYTES("\xcd\x01"), TP_ERR_MALFORMED, "at byte 0 "},
-      {BYTES("\xa3xy"), TP_ERR_MALFORMED, "at byte 0 "},                                    /* within the text */
-      {BYTES("\x92\x01"), TP_ERR_MALFORMED, "at byte 0 "},                                  /* an element short */
-      {BYTES("\x92\x91\x01"), TP_ERR_MALFORMED, "at byte 3 "},                              /* further in */
-      {BYTES("\x81\xa1k"), TP_ERR_MALFORMED, "at byte 3 of 3"},                             /* a key without value */
-      {BYTES("\x01\x02"), TP_ERR_MALFORMED, "at byte 1 "},                                  /* something behind */
+      {BYTES("\xa3xy"), TP_ERR_MALFORMED, "at byte 0 "},        /* within the text */
+      {BYTES("\x92\x01"), TP_ERR_MALFORMED, "at byte 0 "},      /* an element short */
+      {BYTES("\x92\x91\x01"), TP_ERR_MALFORMED, "at byte 3 "},  /* further in */
+      {BYTES("\x81\xa1k"), TP_ERR_MALFORMED, "at byte 3 of 3"}, /* a key without value */
+      {BYTES("\x01\x02"), TP_ERR_MALFORMED, "at byte 1 "},      /* something behind */
       {BYTES("\x90\x00"), TP_ERR_MALFORMED, "bytes follow"},
-      {BYTES("\x81\x01\x02"), TP_ERR_MALFORMED, "at byte 1 "},                              /* keys that are no text */
+      {BYTES("\x81\x01\x02"), TP_ERR_MALFORMED, "at byte 1 "}, /* keys that are no text */
       {BYTES("\x81\xc4\x01k\x02"), TP_ERR_MALFORMED, "at byte 1 "},
       {BYTES("\x81\x90\x02"), TP_ERR_MALFORMED, "key of a map is not text at byte 1 "},
       {BYTES("\x82\xa1k\x01\xa1k\x02"), TP_ERR_MALFORMED, "repeated at byte 4 "},
-      {BYTES("\x82\xa1k\x01\xd9\x01k\x02"), TP_ERR_MALFORMED, "repeated at byte 4 "},       /* spelled otherwise */
+      {BYTES("\x82\xa1k\x01\xd9\x01k\x02"), TP_ERR_MALFORMED, "repeated at byte 4 "}, /* spelled otherwise */
       {BYTES("\x91\x83\xa1z\x01\xa1k\x81\xa1k\x01\xa1z\x02"), TP_ERR_MALFORMED, "repeated at byte 11 "},
       {BYTES("\xa2\xc3("), TP_ERR_UTF8, "at byte 1 "},
       {BYTES("\x92\x01\xa3x\xed\xa0"), TP_ERR_UTF8, "at byte 4 "},
-      {BYTES("\x81\xa1\xff\x01"), TP_ERR_UTF8, "at byte 2 "},                               /* in a key */
-      {BYTES("\xcf\x80\0\0\0\0\0\0\0"), TP_ERR_MALFORMED, "out of range"},                  /* INT64_MAX + 1 */
+      {BYTES("\x81\xa1\xff\x01"), TP_ERR_UTF8, "at byte 2 "},              /* in a key */
+      {BYTES("\xcf\x80\0\0\0\0\0\0\0"), TP_ERR_MALFORMED, "out of range"}, /* INT64_MAX + 1 */
       {BYTES("\x91\xcf\xff\xff\xff\xff\xff\xff\xff\xff"), TP_ERR_MALFORMED, "at byte 1 "},
       {BYTES("\xc7\x01\x05x"), TP_ERR_MALFORMED, "extension"},
       {BYTES("\xc8\0\x01\x05x"), TP_ERR_MALFORMED, "extension"},
       {BYTES("\xc9\0\0\0\x01\x05x"), TP_ERR_MALFORMED, "extension"},
       {BYTES("\xd4\x05x"), TP_ERR_MALFORMED, "extension"},
       {BYTES("\xd5\x05xx"), TP_ERR_MALFORMED, "extension"},
-      {BYTES("\xd6\xff\0\0\0\0"), TP_ERR_MALFORMED, "extension"},                           /* a time */
+      {BYTES("\xd6\xff\0\0\0\0"), TP_ERR_MALFORMED, "extension"}, /* a time */
       {BYTES("\xd7\x05xxxxxxxx"), TP_ERR_MALFORMED, "extension"},
       {BYTES("\xd8\x05xxxxxxxxxxxxxxxx"), TP_ERR_MALFORMED, "extension"},
   };
@@ -265,9 +308,16 @@ static void same_key_in_different_maps_is_no_repetition(void **state) {
 static void five_bytes_that_declare_gigabytes_allocate_nothing(void **state) {
   (void)state;
   const tp_text bombs[] = {
-      BYTES("\xdd\x08\0\0\0"), BYTES("\xdd\xff\xff\xff\xff"), BYTES("\xdf\xff\xff\xff\xff"), BYTES("\xdf\x80\0\0\0"),
-      BYTES("\xdb\xff\xff\xff\xff"), BYTES("\xc6\xff\xff\xff\xff"), BYTES("\xdc\xff\xff"), BYTES("\xde\xff\xff"),
-      BYTES("\x81\xa1k\xdd\x08\0\0\0"), BYTES("\xdd\0\0\0\x03\xdd\xff\xff\xff\xff"),
+      BYTES("\xdd\x08\0\0\0"),
+      BYTES("\xdd\xff\xff\xff\xff"),
+      BYTES("\xdf\xff\xff\xff\xff"),
+      BYTES("\xdf\x80\0\0\0"),
+      BYTES("\xdb\xff\xff\xff\xff"),
+      BYTES("\xc6\xff\xff\xff\xff"),
+      BYTES("\xdc\xff\xff"),
+      BYTES("\xde\xff\xff"),
+      BYTES("\x81\xa1k\xdd\x08\0\0\0"),
+      BYTES("\xdd\0\0\0\x03\xdd\xff\xff\xff\xff"),
   };
   for (size_t i = 0; i < sizeof bombs / sizeof bombs[0]; i++) {
     counting memory = {0};
@@ -445,8 +495,8 @@ static void what_is_not_exactly_one_value_does_not_finish(void **state) {
 
 static void only_whole_values_are_copied(void **state) {
   (void)state;
-  const tp_text broken[] = {{NULL, 0}, BYTES("\x92\x01"), BYTES("\x01\x02"), BYTES("\xc1"),
-                            BYTES("\xdd\xff\xff\xff\xff")};
+  const tp_text broken[] = {
+      {NULL, 0}, BYTES("\x92\x01"), BYTES("\x01\x02"), BYTES("\xc1"), BYTES("\xdd\xff\xff\xff\xff")};
   tp_writer *writer = new_writer();
   tp_text value;
   for (size_t i = 0; i < sizeof broken / sizeof broken[0]; i++) {
@@ -476,17 +526,31 @@ static void what_cannot_fit_in_64_mib_is_refused_before_it_is_copied(void **stat
   for (int what = 0; what < 8; what++) {
     tp_writer_reset(writer);
     switch (what) {
-    case 0: tp_write_text(writer, large); break;
-    case 1: tp_write_bytes(writer, large); break;
-    case 2: tp_write_text(writer, (tp_text){large.data, limit}); break; /* there is a head, too */
-    case 3: tp_write_array(writer, limit + 1); break;
-    case 4: tp_write_map(writer, limit / 2 + 1); break;
-    case 5: tp_write_map(writer, SIZE_MAX / 2 + 1); break; /* twice that is 0 */
-    case 6: tp_write_array(writer, SIZE_MAX); break;
-    default:
-      tp_write_array(writer, limit / 2);
-      tp_write_array(writer, limit / 2 + 2);
-      break;
+      case 0:
+        tp_write_text(writer, large);
+        break;
+      case 1:
+        tp_write_bytes(writer, large);
+        break;
+      case 2:
+        tp_write_text(writer, (tp_text){large.data, limit});
+        break; /* there is a head, too */
+      case 3:
+        tp_write_array(writer, limit + 1);
+        break;
+      case 4:
+        tp_write_map(writer, limit / 2 + 1);
+        break;
+      case 5:
+        tp_write_map(writer, SIZE_MAX / 2 + 1);
+        break; /* twice that is 0 */
+      case 6:
+        tp_write_array(writer, SIZE_MAX);
+        break;
+      default:
+        tp_write_array(writer, limit / 2);
+        tp_write_array(writer, limit / 2 + 2);
+        break;
     }
     assert_int_equal(tp_writer_finish(writer, &value), TP_ERR_TOO_LARGE);
     tp_write_null(writer);
@@ -536,15 +600,24 @@ static void canonical_form_is_sorted_and_shortest(void **state) {
       {BYTES("\xdb\0\0\0\x01x"), BYTES("\xa1x")},
       {BYTES("\xc6\0\0\0\x01x"), BYTES("\xc4\x01x")},
       {BYTES("\xdd\0\0\0\x01\xdc\0\x01\x05"), BYTES("\x91\x91\x05")},
-      {BYTES("\xca\x3f\xc0\0\0"), BYTES("\xcb\x3f\xf8\0\0\0\0\0\0")},                  /* float 32 */
-      {BYTES("\xca\x7f\xc0\0\x01"), BYTES("\xcb\x7f\xf8\0\0\0\0\0\0")},                /* NaN */
+      {BYTES("\xca\x3f\xc0\0\0"), BYTES("\xcb\x3f\xf8\0\0\0\0\0\0")},   /* float 32 */
+      {BYTES("\xca\x7f\xc0\0\x01"), BYTES("\xcb\x7f\xf8\0\0\0\0\0\0")}, /* NaN */
       {BYTES("\xcb\xff\xf8\0\0\0\0\x12\x34"), BYTES("\xcb\x7f\xf8\0\0\0\0\0\0")},
-      {BYTES("\xcb\x80\0\0\0\0\0\0\0"), BYTES("\xcb\x80\0\0\0\0\0\0\0")},              /* -0.0 stays */
-      {BYTES("\xde\0\x02\xa1" "b\x01\xa1" "a\x02"), BYTES("\x82\xa1" "a\x02\xa1" "b\x01")},
+      {BYTES("\xcb\x80\0\0\0\0\0\0\0"), BYTES("\xcb\x80\0\0\0\0\0\0\0")}, /* -0.0 stays */
+      {BYTES("\xde\0\x02\xa1"
+             "b\x01\xa1"
+             "a\x02"),
+       BYTES("\x82\xa1"
+             "a\x02\xa1"
+             "b\x01")},
       {BYTES("\x84\xa2\xc3\xa9\x01\xa2zz\x02\xa1z\x03\xa0\x04"),
        BYTES("\x84\xa0\x04\xa1z\x03\xa2zz\x02\xa2\xc3\xa9\x01")},
-      {BYTES("\x81\xa1k\x82\xa1" "b\x82\xa1y\x01\xa1x\x02\xa1" "a\xc0"),
-       BYTES("\x81\xa1k\x82\xa1" "a\xc0\xa1" "b\x82\xa1x\x02\xa1y\x01")},
+      {BYTES("\x81\xa1k\x82\xa1"
+             "b\x82\xa1y\x01\xa1x\x02\xa1"
+             "a\xc0"),
+       BYTES("\x81\xa1k\x82\xa1"
+             "a\xc0\xa1"
+             "b\x82\xa1x\x02\xa1y\x01")},
   };
   tp_writer *writer = new_writer();
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -557,28 +630,30 @@ static void canonical_form_is_sorted_and_shortest(void **state) {
 static void write_otherwise(random_values *random, tp_text value, tp_writer *writer) {
   size_t count = tp_value_count(value);
   switch (tp_value_kind_of(value)) {
-  case TP_VALUE_MAP: {
-    tp_write_map(writer, count);
-    size_t step = count > 0 ? random_below(random, count) : 0;
-    for (size_t i = 0; i < count; i++) {
-      size_t at = (count - 1 - i + step) % count;
-      tp_write_text(writer, tp_value_key_at(value, at));
-      write_otherwise(random, tp_value_at(value, at), writer);
+    case TP_VALUE_MAP: {
+      tp_write_map(writer, count);
+      size_t step = count > 0 ? random_below(random, count) : 0;
+      for (size_t i = 0; i < count; i++) {
+        size_t at = (count - 1 - i + step) % count;
+        tp_write_text(writer, tp_value_key_at(value, at));
+        write_otherwise(random, tp_value_at(value, at), writer);
+      }
+      break;
     }
-    break;
-  }
-  case TP_VALUE_ARRAY:
-    tp_write_array(writer, count);
-    for (size_t i = 0; i < count; i++) write_otherwise(random, tp_value_at(value, i), writer);
-    break;
-  case TP_VALUE_INT: {
-    uint64_t number = (uint64_t)tp_value_int(value, 0);
-    char bytes[9] = {'\xd3'};
-    for (int i = 0; i < 8; i++) bytes[8 - i] = (char)(number >> 8 * i);
-    tp_write_value(writer, (tp_text){bytes, 9});
-    break;
-  }
-  default: tp_write_value(writer, value); break;
+    case TP_VALUE_ARRAY:
+      tp_write_array(writer, count);
+      for (size_t i = 0; i < count; i++) write_otherwise(random, tp_value_at(value, i), writer);
+      break;
+    case TP_VALUE_INT: {
+      uint64_t number = (uint64_t)tp_value_int(value, 0);
+      char bytes[9] = {'\xd3'};
+      for (int i = 0; i < 8; i++) bytes[8 - i] = (char)(number >> 8 * i);
+      tp_write_value(writer, (tp_text){bytes, 9});
+      break;
+    }
+    default:
+      tp_write_value(writer, value);
+      break;
   }
 }
 

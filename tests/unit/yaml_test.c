@@ -68,14 +68,18 @@ static void documents_become_values(void **state) {
       {"z: 1\na: 2\n", "{\"z\":1,\"a\":2}"},
       {"text: |\n  one\n   two\n\n  three\nfolded: >-\n  one\n  two\n",
        "{\"text\":\"one\\n two\\n\\nthree\\n\",\"folded\":\"one two\"}"},
-      {"'it''s': \"tab\\t\\u00e9\\x41\\\n  joined\"\n", "{\"it's\":\"tab\\t\xc3\xa9" "Ajoined\"}"},
+      {"'it''s': \"tab\\t\\u00e9\\x41\\\n  joined\"\n",
+       "{\"it's\":\"tab\\t\xc3\xa9"
+       "Ajoined\"}"},
       {"plain text: over\n  two lines # and a comment\n", "{\"plain text\":\"over two lines\"}"},
       {"{\"json\": [true, null, 1.5e3, \"\\U0001f600\"]}", "{\"json\":[true,null,1500.0,\"\xf0\x9f\x98\x80\"]}"},
       {"{\"a\":1,\"b\":[\"x\\/y\",{}]}", "{\"a\":1,\"b\":[\"x/y\",{}]}"},
       {"%YAML 1.2\n---\n1\n...\n", "1"},
       {"---\n", "null"},
       {"# a comment\n\n---\nx\n# the end\n", "\"x\""},
-      {"\xef\xbb\xbf" "a: b\r\nc: d\r\n", "{\"a\":\"b\",\"c\":\"d\"}"},
+      {"\xef\xbb\xbf"
+       "a: b\r\nc: d\r\n",
+       "{\"a\":\"b\",\"c\":\"d\"}"},
       {"? a\n: b\n? c\n", "{\"a\":\"b\",\"c\":null}"},
       {"{a, b: c}", "{\"a\":null,\"b\":\"c\"}"},
       {"[a: 1, b]", "[{\"a\":1},\"b\"]"},
@@ -92,25 +96,75 @@ static void documents_become_values(void **state) {
 static void plain_scalars_mean_what_the_core_schema_says(void **state) {
   (void)state;
   static const char *const rows[][2] = {
-      {"null", "null"}, {"Null", "null"}, {"NULL", "null"}, {"~", "null"}, {"nULL", "\"nULL\""}, {"nil", "\"nil\""},
-      {"true", "true"}, {"True", "true"}, {"TRUE", "true"}, {"false", "false"}, {"False", "false"}, {"FALSE", "false"},
-      {"yes", "\"yes\""}, {"no", "\"no\""}, {"on", "\"on\""}, {"off", "\"off\""}, {"y", "\"y\""}, {"tRUE", "\"tRUE\""},
-      {"0", "0"}, {"-0", "0"}, {"+12", "12"}, {"-19", "-19"}, {"0777", "777"}, {"0o17", "15"},
-      {"0x1F", "31"}, {"0xff", "255"},
-      {"9223372036854775807", "9223372036854775807"}, {"-9223372036854775808", "-9223372036854775808"},
-      {"0x7fffffffffffffff", "9223372036854775807"}, {"00000000000000000000001", "1"},
-      {"-0x1", "\"-0x1\""}, {"0o8", "\"0o8\""}, {"0x", "\"0x\""}, {"0b1", "\"0b1\""}, {"1_000", "\"1_000\""},
+      {"null", "null"},
+      {"Null", "null"},
+      {"NULL", "null"},
+      {"~", "null"},
+      {"nULL", "\"nULL\""},
+      {"nil", "\"nil\""},
+      {"true", "true"},
+      {"True", "true"},
+      {"TRUE", "true"},
+      {"false", "false"},
+      {"False", "false"},
+      {"FALSE", "false"},
+      {"yes", "\"yes\""},
+      {"no", "\"no\""},
+      {"on", "\"on\""},
+      {"off", "\"off\""},
+      {"y", "\"y\""},
+      {"tRUE", "\"tRUE\""},
+      {"0", "0"},
+      {"-0", "0"},
+      {"+12", "12"},
+      {"-19", "-19"},
+      {"0777", "777"},
+      {"0o17", "15"},
+      {"0x1F", "31"},
+      {"0xff", "255"},
+      {"9223372036854775807", "9223372036854775807"},
+      {"-9223372036854775808", "-9223372036854775808"},
+      {"0x7fffffffffffffff", "9223372036854775807"},
+      {"00000000000000000000001", "1"},
+      {"-0x1", "\"-0x1\""},
+      {"0o8", "\"0o8\""},
+      {"0x", "\"0x\""},
+      {"0b1", "\"0b1\""},
+      {"1_000", "\"1_000\""},
       {"+", "\"+\""},
-      {"12:30", "\"12:30\""}, {"1,5", "\"1,5\""}, {"2001-01-01", "\"2001-01-01\""}, {"1 2", "\"1 2\""},
+      {"12:30", "\"12:30\""},
+      {"1,5", "\"1,5\""},
+      {"2001-01-01", "\"2001-01-01\""},
+      {"1 2", "\"1 2\""},
       {"1.2.3", "\"1.2.3\""},
-      {"1.5", "1.5"}, {".5", "0.5"}, {"1.", "1.0"}, {"-.5e-1", "-0.05"}, {"+1.5E+2", "150.0"}, {"1e3", "1000.0"},
-      {"1e", "\"1e\""}, {"e3", "\"e3\""}, {".", "\".\""}, {".e1", "\".e1\""}, {"1e400x", "\"1e400x\""},
+      {"1.5", "1.5"},
+      {".5", "0.5"},
+      {"1.", "1.0"},
+      {"-.5e-1", "-0.05"},
+      {"+1.5E+2", "150.0"},
+      {"1e3", "1000.0"},
+      {"1e", "\"1e\""},
+      {"e3", "\"e3\""},
+      {".", "\".\""},
+      {".e1", "\".e1\""},
+      {"1e400x", "\"1e400x\""},
       {"1e-400", "0.0"},
       /* JSON has null for what is no number */
-      {".inf", "null"}, {"-.INF", "null"}, {"+.Inf", "null"}, {".nan", "null"}, {".NaN", "null"}, {".NAN", "null"},
-      {"inf", "\"inf\""}, {"nan", "\"nan\""}, {".iNf", "\".iNf\""}, {"-.nan", "\"-.nan\""},
+      {".inf", "null"},
+      {"-.INF", "null"},
+      {"+.Inf", "null"},
+      {".nan", "null"},
+      {".NaN", "null"},
+      {".NAN", "null"},
+      {"inf", "\"inf\""},
+      {"nan", "\"nan\""},
+      {".iNf", "\".iNf\""},
+      {"-.nan", "\"-.nan\""},
       {"Infinity", "\"Infinity\""},
-      {"'1'", "\"1\""}, {"\"true\"", "\"true\""}, {"''", "\"\""}, {"|-\n  1", "\"1\""},
+      {"'1'", "\"1\""},
+      {"\"true\"", "\"true\""},
+      {"''", "\"\""},
+      {"|-\n  1", "\"1\""},
   };
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
     char yaml[128], json[128];
@@ -224,7 +278,9 @@ static void bad_yaml_is_refused_with_line_and_column(void **state) {
       {"# \xef\xbf\xbf\n", TP_ERR_MALFORMED, 1, 3, "escape in double quotes"},
       {"a: \xff\n", TP_ERR_UTF8, 1, 4, "not UTF-8"},
       {"# caf\xc3\xa9\nb: \xc3(\n", TP_ERR_UTF8, 2, 4, "not UTF-8"},
-      {"\xff\xfe" "a", TP_ERR_UTF8, 1, 1, "not UTF-8"},
+      {"\xff\xfe"
+       "a",
+       TP_ERR_UTF8, 1, 1, "not UTF-8"},
   };
   tp_writer *writer = new_writer();
   size_t wrong = 0;
@@ -259,9 +315,7 @@ static void raw_nul_is_refused(void **state) {
 
 static void nesting_is_refused_from_the_33rd_level_on(void **state) {
   (void)state;
-  static const struct {
-    const char *open, *close;
-  } rows[] = {{"[", "]"}, {"{k: ", "}"}, {"- ", ""}};
+  static const struct { const char *open, *close; } rows[] = {{"[", "]"}, {"{k: ", "}"}, {"- ", ""}};
   tp_writer *writer = new_writer();
   for (size_t i = 0; i < 3; i++) {
     for (size_t depth = 32; depth <= 33; depth++) {
@@ -283,9 +337,9 @@ static void nesting_is_refused_from_the_33rd_level_on(void **state) {
 static void bombs_are_refused_in_time_near_their_size(void **state) {
   (void)state;
   static const char *const units[] = {
-      "[", "{", "[{", "[\n", "- ", "? ", "? - ", "a: ", "[a: ", "{a: ", "&a ", "!a ", "*a ", "\"", ": ", ", ", "[? ",
-      "- &a\n- *a\n", "a: |-\n x\n\n", "---\n", "%TAG\n", "[]\n", "\t", "<<: {}\n", "k: 1\n", "'", "9",
-      "\xff", "\x01", "{} "};
+      "[",      "{",    "[{",  "[\n",      "- ",     "? ", "? - ", "a: ",          "[a: ",          "{a: ",
+      "&a ",    "!a ",  "*a ", "\"",       ": ",     ", ", "[? ",  "- &a\n- *a\n", "a: |-\n x\n\n", "---\n",
+      "%TAG\n", "[]\n", "\t",  "<<: {}\n", "k: 1\n", "'",  "9",    "\xff",         "\x01",          "{} "};
   tp_writer *writer = new_writer();
   for (size_t size = 100000; size <= 1000000; size *= 10) {
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {

@@ -140,6 +140,6 @@ class session {
   tp_session *handle_ = nullptr;
 };
 
-}  // namespace turnphase
+} // namespace turnphase
 
 #endif

@@ -33,11 +33,11 @@ typedef struct bytes {
 typedef struct command {
   const char *arguments[COMMAND_ARGUMENTS_MAX]; /* behind the command's name, then NULL */
   const char *input;
-  size_t input_size;          /* 0: strlen(input) */
-  const char *output_path;    /* standard output goes there */
-  size_t output_max;          /* the reader goes away after so many bytes; 0: it stays */
-  const char *interrupt_at;   /* SIGINT is sent when this stands in the output; NULL: never */
-  int status;                 /* exit status; -1 when it was killed */
+  size_t input_size;        /* 0: strlen(input) */
+  const char *output_path;  /* standard output goes there */
+  size_t output_max;        /* the reader goes away after so many bytes; 0: it stays */
+  const char *interrupt_at; /* SIGINT is sent when this stands in the output; NULL: never */
+  int status;               /* exit status; -1 when it was killed */
   bytes out, err;
 } command;
 

@@ -206,14 +206,14 @@ static const row rows[] = {
 };
 
 static tp_status add_handler(tp_edit *edit, const row *r, tp_fault *fault) {
-  tp_handler handler = {.struct_size = sizeof handler,
-                        .id = r->id,
-                        .run = r->run,
-                        .phases = &r->phase,
-                        .phase_count = 1,
-                        .idempotent = true,
-                        .placement = r->run == waits_for_others || r->run == writes_ledger ? TP_PLACEMENT_THREAD
-                                                                                           : TP_PLACEMENT_INLINE};
+  tp_handler handler = {
+      .struct_size = sizeof handler,
+      .id = r->id,
+      .run = r->run,
+      .phases = &r->phase,
+      .phase_count = 1,
+      .idempotent = true,
+      .placement = r->run == waits_for_others || r->run == writes_ledger ? TP_PLACEMENT_THREAD : TP_PLACEMENT_INLINE};
   if (r->run == wants_call || r->run == denies_every_third) handler.capabilities = TP_CAPABILITY_DECIDE;
   if (r->run == brings_tools) handler.capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE;
   if (r->failure == TP_FAILURE_FALLBACK) handler.capabilities = TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT;
