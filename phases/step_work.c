@@ -68,6 +68,7 @@ void tp__step_load(tp__drive *d) {
 /* ---- the model ---- */
 
 static bool keep_response(tp__drive *d, const tp_model_response *response) {
+  d->call_count = 0; /* those of the response before are over, also where there is no memory for the next ones */
   if (!tp__arena_text(&d->arena, response->text, &d->response_text) ||
       !tp__calls_copy(&d->arena, response->calls, response->call_count, &d->calls))
     return false;
