@@ -7,8 +7,8 @@
  *   });
  *
  * The function gets the context of one request and returns the structured result, now or later (a promise), or nothing.
- * What it throws is the request's error. Descriptor 1 belongs to the frames: console.log() goes to descriptor 2. Ends at
- * end-of-file, behind the requests that run. */
+ * What it throws is the request's error. Descriptor 1 belongs to the frames: console.log() goes to descriptor 2. Ends
+ * at end-of-file, behind the requests that run. */
 const readline = require('readline');
 
 function serve(handle) {

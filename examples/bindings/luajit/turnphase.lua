@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
---[[ turnphase through LuaJIT's FFI: every struct, enum and function of the headers, none of them declared by hand. The C
-preprocessor makes the text that LuaJIT reads out of the headers that are installed here.
+--[[ turnphase through LuaJIT's FFI: every struct, enum and function of the headers, none of them declared by hand. The
+C preprocessor makes the text that LuaJIT reads out of the headers that are installed here.
 
 A Lua state has one thread, and a callback that comes on another one ends the process. So the runtime has no engine
 workers: tp_turn_run() and tp_session_close() call on their own thread what has placement inline, every match and every

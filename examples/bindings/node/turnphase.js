@@ -2,12 +2,13 @@
 /* turnphase through koffi 3, for Node's one thread: the structs and functions that a guard, a match, a tool and a turn
  * need.
  *
- * Handlers come out of an inbox: libuv polls its descriptor with the rest of Node's loop, and no thread waits. A turn is
- * submitted; its end is awaited on a thread of libuv's pool, which calls no JavaScript. A match and a tool have no inbox:
- * koffi has their thread of the library wait until Node's loop calls them, so a turn that has some must be submitted, and
- * Node's thread must not be in a synchronous call that waits for the runtime meanwhile.
+ * Handlers come out of an inbox: libuv polls its descriptor with the rest of Node's loop, and no thread waits. A turn
+ * is submitted; its end is awaited on a thread of libuv's pool, which calls no JavaScript. A match and a tool have no
+ * inbox: koffi has their thread of the library wait until Node's loop calls them, so a turn that has some must be
+ * submitted, and Node's thread must not be in a synchronous call that waits for the runtime meanwhile.
  *
- * No exception crosses C: a callback that throws returns 0, which is no answer, and a handler that throws has failed. */
+ * No exception crosses C: a callback that throws returns 0, which is no answer, and a handler that throws has failed.
+ */
 'use strict';
 
 const fs = require('node:fs');
@@ -172,8 +173,8 @@ function callback(run) {
   }, 'tp_callback *');
 }
 
-/** Calls the handlers whose work comes into the inbox, by the ids of their subscriptions: each returns the fields of its
- *  tp_outcome, now or later (a promise). One that throws has failed. */
+/** Calls the handlers whose work comes into the inbox, by the ids of their subscriptions: each returns the fields of
+ *  its tp_outcome, now or later (a promise). One that throws has failed. */
 class Inbox {
   constructor(runtime, handlers) {
     this.handle = made('tp_inbox_new', runtime, null);

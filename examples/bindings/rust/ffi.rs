@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The structs and functions of the C headers that a guard, a match, a tool and a turn need, as bindgen would write them.
-//! Enums are numbers, never Rust's enums: a newer library may give values that no variant has. places() says where each
-//! field lies, for a comparison with tests/headers/layout.txt.
+//! The structs and functions of the C headers that a guard, a match, a tool and a turn need, as bindgen would write
+//! them. Enums are numbers, never Rust's enums: a newer library may give values that no variant has. places() says
+//! where each field lies, for a comparison with tests/headers/layout.txt.
 #![allow(non_camel_case_types)]
 
 use std::mem::{self, MaybeUninit};

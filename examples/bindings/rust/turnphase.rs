@@ -40,7 +40,7 @@ unsafe fn words(text: tp_text) -> String {
     String::from_utf8_lossy(std::slice::from_raw_parts(text.data.cast(), text.size)).into_owned()
 }
 
-// ---- callbacks: each is a boxed closure, which the library gives back to destroy() -----------------------------------
+// ---- callbacks: each is a boxed closure, which the library gives back to destroy() ----------------------------------
 
 /// One execution of a handler, for as long as it runs.
 pub struct Call(*mut c_void);
@@ -123,7 +123,7 @@ fn give<T>(closure: T, function: impl FnOnce(*mut c_void) -> Result<()>) -> Resu
     given
 }
 
-// ---- runtime, session, turn --------------------------------------------------------------------------------------------
+// ---- runtime, session, turn -----------------------------------------------------------------------------------------
 
 pub struct Runtime(*mut c_void);
 
