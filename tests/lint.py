@@ -4,9 +4,9 @@
 
     python3 tests/lint.py ROOT
 
-Each rule is a row: which files, a pattern that must not occur there, what to do instead, and a planted breach. Before the
-tree is read every rule is tried on its breach: a rule that cannot fail proves nothing. Prints file:line: message for each
-breach. Exit: 0 none, 1 some, 2 the lint itself is broken.
+Each rule is a row: which files, a pattern that must not occur there, what to do instead, and a planted breach. Before
+the tree is read every rule is tried on its breach: a rule that cannot fail proves nothing. Prints file:line: message
+for each breach. Exit: 0 none, 1 some, 2 the lint itself is broken.
 """
 
 import os
@@ -53,7 +53,8 @@ PATTERNS = [
      r'\bck_(ht|hs|rhs|array|hp|fifo_mpmc|spinlock|rwlock|stack_batch_pop_mpmc|stack_pop_mpmc|epoch_poll|ec_inc)\w*',
      'this part of ck 0.7.1 has faults that were fixed later, or misleads ThreadSanitizer',
      ('runtime/os/queue.c', 'ck_stack_batch_pop_mpmc(&stack);\n')),
-    ('fence', ANY_C, r'runtime/os/tsan_ck_pr\.h$', 'code', r'\b(atomic_thread_fence|__atomic_thread_fence|ck_spinlock\w*)\b',
+    ('fence', ANY_C, r'runtime/os/tsan_ck_pr\.h$', 'code',
+     r'\b(atomic_thread_fence|__atomic_thread_fence|ck_spinlock\w*)\b',
      'ThreadSanitizer does not understand it; put the order on the operation',
      ('runtime/exec/x.c', 'atomic_thread_fence(memory_order_acquire);\n')),
     ('atomics', LIBRARY, r'runtime/os/', 'code',
@@ -62,57 +63,63 @@ PATTERNS = [
      ('runtime/exec/x.c', 'atomic_load(&a);\n')),
     ('volatile', LIBRARY, r'runtime/os/', 'code', r'\bvolatile\b', 'volatile orders nothing between threads',
      ('phases/x.c', 'static volatile int done;\n')),
-    ('threads', CORE, r'runtime/os/', 'code', r'<(pthread|threads)\.h>|\b(pthread|thrd|mtx|cnd)_\w+\s*\(|\b(_Thread_local|__thread)\b',
+    ('threads', CORE, r'runtime/os/', 'code',
+     r'<(pthread|threads)\.h>|\b(pthread|thrd|mtx|cnd)_\w+\s*\(|\b(_Thread_local|__thread)\b',
      'threads, locks and thread-locals come from runtime/os/os.h, so that the simulator can stand in for them',
      ('phases/x.c', 'pthread_mutex_lock(&m);\n')),
     ('clock', CORE, r'runtime/os/', 'code',
      calls('clock_gettime', 'clock_nanosleep', 'gettimeofday', 'timespec_get', 'time', 'nanosleep', 'usleep', 'sleep'),
      'the clock is runtime/os/os.h\'s, so that the simulator can move it',
      ('runtime/exec/x.c', 'clock_gettime(CLOCK_MONOTONIC, &now);\n')),
-    ('random', CORE, r'runtime/os/', 'code', calls('s?rand', 's?random', 'rand_r', 'getrandom', 'getentropy', 'arc4random'),
+    ('random', CORE, r'runtime/os/', 'code',
+     calls('s?rand', 's?random', 'rand_r', 'getrandom', 'getentropy', 'arc4random'),
      'randomness comes from tp__random(), so that a seed replays',
      ('runtime/exec/x.c', 'int r = rand();\n')),
     ('allocation', CORE, r'runtime/(os|base)/', 'code',
-     calls('malloc', 'calloc', 'realloc', 'reallocarray', 'aligned_alloc', 'posix_memalign', 'free', 'strn?dup', 'v?asprintf', 'getline'),
+     calls('malloc', 'calloc', 'realloc', 'reallocarray', 'aligned_alloc', 'posix_memalign',
+           'free', 'strn?dup', 'v?asprintf', 'getline'),
      'memory comes from the given tp_allocator (tp__alloc), so that a test can refuse it',
      ('phases/x.c', 'char *s = strdup(text);\n')),
     ('printing', LIBRARY, PROGRAMS, 'code',
-     calls('v?f?printf', 'v?dprintf', 'f?puts', 'f?putc', 'putchar', 'fputs', 'perror', 'syslog') + r'|\b(stdout|stderr)\b',
+     calls('v?f?printf', 'v?dprintf', 'f?puts', 'f?putc', 'putchar', 'fputs', 'perror', 'syslog') +
+     r'|\b(stdout|stderr)\b',
      'library code never prints: pass it to the log callback or a print callback',
      ('runtime/base/x.c', 'fprintf(stderr, "no");\n')),
-    ('ending', LIBRARY, PROGRAMS, 'code', calls('abort', 'exit', '_exit', '_Exit', 'quick_exit', 'raise', 'err', 'errx'),
+    ('ending', LIBRARY, PROGRAMS, 'code',
+     calls('abort', 'exit', '_exit', '_Exit', 'quick_exit', 'raise', 'err', 'errx'),
      'library code never ends its host: return a tp_status (assert is for our own invariants)',
      ('domains/memory/x.c', 'if (bad) abort();\n')),
     ('host state', LIBRARY, None, 'code',
-     calls('signal', 'sigaction', 'sigprocmask', 'f?chdir', 'umask', 'setenv', 'putenv', 'unsetenv', 'setlocale', 'atexit', 'system', 'popen'),
+     calls('signal', 'sigaction', 'sigprocmask', 'f?chdir', 'umask', 'setenv', 'putenv', 'unsetenv',
+           'setlocale', 'atexit', 'system', 'popen'),
      'signals, working directory, environment and locale are the host\'s',
      ('stores/x.c', 'signal(SIGPIPE, SIG_IGN);\n')),
-    ('unsafe text', ANY_C, r'tests/', 'code', calls('strcpy', 'strcat', 'v?sprintf', 'gets', 'strtok', 'alloca', 'atoi', 'atol', 'atof'),
+    ('unsafe text', ANY_C, r'tests/', 'code',
+     calls('strcpy', 'strcat', 'v?sprintf', 'gets', 'strtok', 'alloca', 'atoi', 'atol', 'atof'),
      'no bound, no error or not for threads: use snprintf, memcpy, strtol',
      ('cli/x.c', 'strcpy(a, b);\n')),
     ('unfinished', r'.*', r'tests/lint\.py$', 'all', r'\b(TODO|FIXME|XXX|HACK)\b', 'finish it, or leave it out',
      ('cli/x.c', '/* TO' 'DO: later */\n')),
-    ('width', r'.*\.([ch]|def|map|sh|py)$|.*meson\.build$|dev$', r'tests/lint\.py$', 'all', r'^.{121,}$', 'a line has at most 120 characters',
-     ('cli/x.c', '/* ' + 'x' * 120 + ' */\n')),
-    ('white space', r'.*\.([ch]|def|map|sh|py)$|.*meson\.build$|dev$', None, 'all', r'\t|[ \r]+$', 'no tab, no white space at the end of a line',
-     ('cli/x.c', 'int x; \n')),
-    ('suppressions', r'tests/tsan\.supp$', None, 'all', r'^(?!#|race:_ck_|$).*', 'no frame of our own is ever suppressed',
+    ('suppressions', r'tests/tsan\.supp$', None, 'all',
+     r'^(?!#|race:_ck_|$).*', 'no frame of our own is ever suppressed',
      ('tests/tsan.supp', 'race:tp__queue_mpmc_pop\n')),
     ('line comment', r'.*\.[ch]$', None, 'code-with-slashes', r'//', 'comments are /* */',
      ('cli/x.c', 'int x; // why\n')),
     ('disabled code', ANY_C, None, 'text', r'^\s*#\s*if\s+0\b', 'delete what is not used; the history keeps it',
      ('cli/x.c', '#if 0\n#endif\n')),
 ]
-VIEWS['code-with-slashes'] = lambda text: TOKEN.sub(lambda m: m.group() if m.group().startswith('//') else blank(m.group()), text)
+VIEWS['code-with-slashes'] = lambda text: TOKEN.sub(
+    lambda m: m.group() if m.group().startswith('//') else blank(m.group()), text)
 
 # ---- rules that need more than a pattern: functions of (path, text, tree) that yield (line, message) ----
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
-# Top to bottom: a module includes only what stands before it, and itself. The modules that stand on the public face only see
-# that and themselves.
-MODULES = ['include/turnphase', 'runtime/base', 'runtime/os', 'runtime/value', 'runtime/store', 'runtime/record', 'runtime/inbox', 'runtime/sched', 'runtime/plan',
-         'runtime/exec', 'runtime/process', 'phases']
-PUBLIC_FACE_ONLY = ['providers', 'stores', 'domains/declared', 'domains/files', 'domains/memory', 'domains/skills', 'cli', 'examples']
+# Top to bottom: a module includes only what stands before it, and itself. The modules that stand on the public face
+# see only that and themselves.
+MODULES = ['include/turnphase', 'runtime/base', 'runtime/os', 'runtime/value', 'runtime/store', 'runtime/record',
+           'runtime/inbox', 'runtime/sched', 'runtime/plan', 'runtime/exec', 'runtime/process', 'phases']
+PUBLIC_FACE_ONLY = ['providers', 'stores', 'domains/declared', 'domains/files', 'domains/memory', 'domains/skills',
+                    'cli', 'examples']
 # One piece of code in two libraries (docs/architecture.md): this header of another module, and no other.
 SHARED_HEADERS = {'domains/memory': 'stores/sqlite/database.h'}
 FOR_ALL = 'runtime/base/printf.h'  # a macro and nothing else
@@ -139,7 +146,8 @@ def modules_look_down(path, text, tree):
         line = line_of(text, match.start())
         if here == 'include/turnphase':
             if not name.startswith('turnphase/') and name not in PLAIN_HEADERS:
-                yield line, 'a public header shows only turnphase/ and %s, not %s' % (', '.join(sorted(PLAIN_HEADERS)), name)
+                yield line, 'a public header shows only turnphase/ and %s, not %s' % (
+                    ', '.join(sorted(PLAIN_HEADERS)), name)
             continue
         there = module_of(name)
         if quote == '<' or there is None:
@@ -150,7 +158,8 @@ def modules_look_down(path, text, tree):
             yield line, 'cli/common knows none of the commands, not %s' % name
         if here in MODULES and (there not in MODULES or MODULES.index(there) > MODULES.index(here)):
             yield line, '%s may not know %s: modules look only at those above them' % (here, there)
-        elif here in PUBLIC_FACE_ONLY and there not in ('include/turnphase', here) and name not in (SHARED_HEADERS.get(here), FOR_ALL):
+        elif here in PUBLIC_FACE_ONLY and there not in ('include/turnphase', here) and \
+                name not in (SHARED_HEADERS.get(here), FOR_ALL):
             yield line, '%s stands on the public headers alone, not on %s' % (here, there)
 
 
@@ -197,7 +206,8 @@ def runtime_has_no_foreign_words(path, text, tree):
     for match in IDENTIFIER.finditer(text):
         word = match.group()
         if FOREIGN_WORDS & set(word.lower().split('_')) and word not in tree.public_words:
-            yield line_of(text, match.start()), '"%s": runtime/ never names an agent, a prompt, a model or a tool' % word
+            line = line_of(text, match.start())
+            yield line, '"%s": runtime/ never names an agent, a prompt, a model or a tool' % word
 
 
 def has_licence(path, text, tree):
@@ -206,13 +216,45 @@ def has_licence(path, text, tree):
             yield 1, 'the first line (after #!) is SPDX-License-Identifier: Apache-2.0'
 
 
-def ends_with_newline(path, text, tree):
-    if re.search(r'\.([ch]|def|map|sh|py|md)$|meson\.build$', path) and text and not text.endswith('\n'):
-        yield text.count('\n') + 1, 'the last line has no end'
+def editor_settings(path, config):
+    """What .editorconfig says of a file: the last section that fits counts."""
+    settings, fits = {}, False
+    for line in config.split('\n'):
+        if line.startswith('['):
+            glob = re.escape(line.strip()[1:-1])
+            for sign, meaning in ((r'\*', '.*'), (r'\{', '('), (r'\}', ')'), (',', '|')):
+                glob = glob.replace(sign, meaning)
+            fits = re.fullmatch(glob, path if '/' in glob else os.path.basename(path))
+        elif fits and '=' in line and not line.startswith('#'):
+            key, value = line.split('=')
+            settings[key.strip()] = value.strip()
+    return settings
+
+
+# What a setting refuses, and why. The longest line is the one number among the values.
+EDITOR_RULES = [
+    ('charset', 'utf-8', r'\ufffd|\A\ufeff', 'the text is UTF-8, without a byte order mark'),
+    ('end_of_line', 'lf', r'\r', 'lines end with LF alone'),
+    ('insert_final_newline', 'true', r'[^\n]\Z', 'the last line has no end'),
+    ('trim_trailing_whitespace', 'true', r'[^\S\n\r]+$', 'no white space at the end of a line'),
+    ('indent_style', 'space', r'\t', 'no tab'),
+]
+
+
+def follows_editorconfig(path, text, tree):
+    settings = editor_settings(path, tree.read('.editorconfig'))
+    rules = [(pattern, message) for key, value, pattern, message in EDITOR_RULES if settings.get(key) == value]
+    width = settings.get('max_line_length', 'off')
+    if width != 'off':
+        rules.append(('^.{%d,}$' % (int(width) + 1), 'a line has at most %s characters' % width))
+    for pattern, message in rules:
+        for match in re.finditer(pattern, text, re.M):
+            yield line_of(text, match.start()), message
 
 
 def one_group(path, text, tree):
-    if re.match(r'tests/\w+/\w+_test\.c$', path) and len(re.findall(r'\b_?cmocka_run_group_tests\w*\s*\(', code_only(text))) != 1:
+    groups = r'\b_?cmocka_run_group_tests\w*\s*\('
+    if re.match(r'tests/\w+/\w+_test\.c$', path) and len(re.findall(groups, code_only(text))) != 1:
         yield 1, 'one cmocka group per executable: a second one breaks the TAP plan'
 
 
@@ -235,7 +277,8 @@ def is_built(path, text, tree):
         name = match.group(1)
         if name.endswith('.h') and "'%s'" % name not in tree.read('tests/headers/meson.build'):
             yield 1, 'not in tests/headers/meson.build'
-        if not any("include/turnphase/%s'" % name in tree.read(file) for file in tree.files if file.endswith('meson.build')):
+        if not any("include/turnphase/%s'" % name in tree.read(file)
+                   for file in tree.files if file.endswith('meson.build')):
             yield 1, 'installed by no meson.build'
 
 
@@ -269,14 +312,15 @@ DECISION = re.compile(r'# .+\n\n(20\d\d-\d\d-\d\d), (in force(?=[.;])|superseded
 
 
 def decisions_have_a_status(path, text, tree):
-    """A decision says below its title since when it is in force, or what has superseded it, and the list of them agrees."""
+    """A decision says below its title since when it is in force, or what superseded it; the list of them agrees."""
     if not path.startswith('docs/decisions/'):
         return
     match = DECISION.match(text)
+    name = path[len('docs/decisions/'):]
     if not match:
         yield 3, 'below the title of a decision stands "DATE, in force.", "DATE, in force; changed DATE: ...", ' \
                  '"DATE, superseded by ..." or "DATE, superseded in part by ..."'
-    elif '](decisions/%s) | %s | %s |\n' % (path[len('docs/decisions/'):], *match.groups()) not in tree.read('docs/README.md'):
+    elif '](decisions/%s) | %s | %s |\n' % (name, *match.groups()) not in tree.read('docs/README.md'):
         yield 3, 'the table of docs/README.md has no row of it with %s | %s' % match.groups()
 
 
@@ -287,7 +331,8 @@ def lists_are_sorted(path, text, tree):
         names = re.findall(r"'([^']+)'", block.group(1))
         for before, after in zip(names, names[1:]):
             if before >= after:
-                yield line_of(text, block.start()), "the list is in the order of the alphabet: '%s' stands before '%s'" % (before, after)
+                yield line_of(text, block.start()), (
+                    "the list is in the order of the alphabet: '%s' stands before '%s'" % (before, after))
 
 
 STEP_ROW = re.compile(r'^STEP\((\w+), (\w+)((?:[^()]|\([^()]*\))*)\)', re.M)
@@ -345,7 +390,7 @@ def core_asserts_what_holds(path, text, tree):
             functions += len(FUNCTION_END.findall(code))
             assertions += len(ASSERTION.findall(code))
     if assertions < ASSERTIONS_PER_FUNCTION * functions:
-        yield 1, 'runtime/ and phases/ have %d assertions in %d functions, fewer than %.2f for each: state what holds' % (
+        yield 1, 'runtime/ and phases/ have %d assertions in %d functions, below %.2f for each: state what holds' % (
             assertions, functions, ASSERTIONS_PER_FUNCTION)
 
 
@@ -379,9 +424,10 @@ WORDS = [
     (r'ordinary|odd|easy|quiet|plainly', 'fast path; exceptional'),
     (r'plain(?! (text|scalars?|SQLite|HTTP|`http))', 'fast path; exceptional'),
     (r'quick|quickly', 'inline; within microseconds'),
-    (r'whoever|somebody|someone|nobody|everybody|everyone|anybody|anyone', 'the role: the owner, a worker, the caller, the host'),
+    (r'whoever|somebody|someone|nobody|everybody|everyone|anybody|anyone',
+     'the role: the owner, a worker, the caller, the host'),
 ]
-# What these words also are: a term of a domain, a name, an option, a format. Taken out of a line before it is looked at.
+# What these words also are: a term of a domain, a name, an option, a format. Taken out of a line before it is read.
 TERMS = re.compile(r'`[^`]*`|"[^"]*"|\bmemory[ _]forget\b|\bshow, forget\b|test --quick|\bquick_check\b')
 
 
@@ -403,10 +449,11 @@ def words_are_standard_terms(path, text, tree):
 
 def each_word_is_seen():
     """A planted breach for each of the words."""
-    plants = ['told tell story dear cheap watched parcel lot lent hungry starve berth seat shelf depot visitor fate decider',
-              'sheltered roster wish hopeful due undue hard_ns easy_ns tail_ns narrow wide took brought door room house one_less',
-              'run_plainly spare sheet ride traffic yardstick take_down errand crowd edition dialogue onlooker weather manieth mend',
-              'ordinary odd easy quiet plainly plain quick whoever somebody someone nobody everybody anybody forget lends']
+    plants = ['told tell story dear cheap watched parcel lot lent hungry starve berth seat shelf depot visitor',
+              'fate decider sheltered roster wish hopeful due undue hard_ns easy_ns tail_ns narrow wide took',
+              'brought door room house one_less run_plainly spare sheet ride traffic yardstick take_down errand',
+              'crowd edition dialogue onlooker weather manieth mend ordinary odd easy quiet plainly plain quick',
+              'whoever somebody someone nobody everybody anybody forget lends']
     plants = ' '.join(plants).split() + ['hand in', 'handed it over', 'gives the reference back', 'lets go']
     return ['the rule of words does not see "%s"' % word for word in plants
             for path in ('include/turnphase/x.h', 'docs/x.md', 'README.md', 'bench/README.md')
@@ -428,7 +475,13 @@ FUNCTIONS = [
     (sched_is_tested_without_a_runtime, 'tests/unit/worker_test.c', '#include "tests/support/host.h"\n'),
     (runtime_has_no_foreign_words, 'runtime/exec/x.c', '/* runs the model\'s tool_zzz calls */\n'),
     (has_licence, 'cli/x.c', '\n'),
-    (ends_with_newline, 'cli/x.c', 'int x;'),
+    (follows_editorconfig, 'cli/x.c', 'caf\ufffd\n'),  # as Tree.read() shows what is not UTF-8
+    (follows_editorconfig, 'cli/x.c', '\ufeffint x;\n'),
+    (follows_editorconfig, 'cli/x.c', 'int x;\r\n'),
+    (follows_editorconfig, 'cli/x.c', 'int x;'),
+    (follows_editorconfig, 'docs/x.md', 'Text. \n'),
+    (follows_editorconfig, '.gitignore', '\tbuild\n'),
+    (follows_editorconfig, 'examples/x.yaml', 'x' * 121 + '\n'),
     (one_group, 'tests/unit/x_test.c', 'cmocka_run_group_tests(a); cmocka_run_group_tests(b);\n'),
     (is_built, 'runtime/base/missing_zzz.c', '\n'),
     (is_built, 'tests/unit/missing_zzz_test.c', '\n'),
@@ -452,10 +505,12 @@ FUNCTIONS = [
 # What must stay allowed: a rule that cries at these is wrong.
 INNOCENT = [
     ('runtime/base/x.c', '/* SPDX-License-Identifier: Apache-2.0 */\n#include "turnphase/base.h"\n'
-                         '/* never abort(), printf() or malloc(): */\nint n = snprintf(a, b, "free(%d) // no comment", tp__time(x));\n'
+                         '/* never abort(), printf() or malloc(): */\n'
+                         'int n = snprintf(a, b, "free(%d) // no comment", tp__time(x));\n'
                          'self->free(self);\nstore.time(1);\n'),
-    ('domains/memory/x.c', '/* SPDX-License-Identifier: Apache-2.0 */\n#include "turnphase/memory.h"\n#include <sqlite3.h>\n'
-                           '#include "domains/memory/file.h"\n#include "stores/sqlite/database.h"\n/* the tools of the model */\nfree(memory);\n'),
+    ('domains/memory/x.c', '/* SPDX-License-Identifier: Apache-2.0 */\n#include "turnphase/memory.h"\n'
+                           '#include <sqlite3.h>\n#include "domains/memory/file.h"\n'
+                           '#include "stores/sqlite/database.h"\n/* the tools of the model */\nfree(memory);\n'),
     ('docs/x.md', 'Unlike plain text, `quick` is a name; `./dev test --quick` an option; memory forget a command.\n'),
 ]
 
@@ -463,15 +518,15 @@ INNOCENT = [
 
 
 class Tree:
-    """The files that git would keep: everything but build/ and .git/."""
+    """The files that git would keep, but for the corpus of the fuzz targets, which is bytes."""
 
     def __init__(self, root):
         self.root = root
         self.files = []
         self.texts = {}
         for folder, folders, names in os.walk(root):
-            folders[:] = sorted(f for f in folders if f not in ('.git', 'build', '__pycache__', 'corpus'))
-            for name in sorted(names):
+            folders[:] = sorted(set(folders) - {'.git', 'build', '__pycache__', 'node_modules', 'corpus'})
+            for name in sorted(n for n in names if not n.endswith('.swp')):
                 self.files.append(os.path.relpath(os.path.join(folder, name), root))
         self.public_words = set()
         for path in self.files:
@@ -481,10 +536,10 @@ class Tree:
     def read(self, path):
         if path not in self.texts:
             try:
-                with open(os.path.join(self.root, path), encoding='utf-8') as file:
+                with open(os.path.join(self.root, path), encoding='utf-8', errors='replace', newline='') as file:
                     self.texts[path] = file.read()
-            except (UnicodeDecodeError, OSError):
-                self.texts[path] = ''  # not text, or not there
+            except OSError:
+                self.texts[path] = ''  # not there
         return self.texts[path]
 
 
@@ -579,7 +634,8 @@ def main():
         for line, message in breaches(path, tree.read(path), tree):
             print('%s:%d: %s' % (path, line, message))
             found += 1
-    print('lint: %d rules, %d files, %d breaches' % (len(PATTERNS) + len({f for f, _, _ in FUNCTIONS}), len(tree.files), found))
+    rules = len(PATTERNS) + len({function for function, _, _ in FUNCTIONS})
+    print('lint: %d rules, %d files, %d breaches' % (rules, len(tree.files), found))
     return 1 if found else 0
 
 
