@@ -180,7 +180,8 @@ def header_leads_to_its_source(path, text, tree):
     if not match or path in LEADS_ELSEWHERE or path[:-1] + 'c' in tree.files:
         return
     if os.path.basename(os.path.dirname(path)) != match.group(1):
-        yield 1, 'there is no %sc: name the header after the source that has its functions, or move it into the header of that' % (
+        yield 1, 'there is no %sc: name the header after the source that has its functions, ' \
+                 'or move it into the header of that' % (
             path[:-1])
 
 
@@ -192,7 +193,8 @@ def sched_is_tested_without_a_runtime(path, text, tree):
     for include in INCLUDE.finditer(without_comments(text)):
         there = module_of(include.group(2))
         if there not in [None] + MODULES[:MODULES.index('runtime/sched') + 1]:
-            yield line_of(text, include.start()), 'runtime/sched is tested without a runtime, not with %s' % include.group(2)
+            yield line_of(text, include.start()), \
+                'runtime/sched is tested without a runtime, not with %s' % include.group(2)
 
 
 FOREIGN_WORDS = {'agent', 'agents', 'prompt', 'prompts', 'model', 'models', 'tool', 'tools'}
