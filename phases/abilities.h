@@ -14,7 +14,7 @@ typedef struct tp__abilities {
   tp__arena arena; /* of the names */
   tp_text *items;
   size_t count, capacity;
-  uint64_t dropped; /* uses of tools that found no room or no memory */
+  uint64_t dropped; /* uses of tools that found no space or no memory */
 } tp__abilities;
 
 void tp__abilities_init(tp__abilities *abilities, const tp_allocator *allocator);

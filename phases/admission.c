@@ -40,7 +40,7 @@ static void admission_check_locked(const tp__admission *a) {
   }
   /* What waits is some active tenant's. */
   assert(tenants == TP__CHECK_ITEMS_MAX || (tenants == a->active_count && waiting == a->waiting));
-  /* As many run as may, and none waits while there is room. */
+  /* As many run as may, and none waits while quota is free. */
   assert(a->running <= a->running_max && (a->waiting == 0 || a->running == a->running_max));
 }
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * admission: how many driven turns run at once, and whose turn is next. Turns that find no room wait by tenant; the
+ * admission: how many driven turns run at once, and whose turn is next. Turns without free quota wait by tenant; the
  * tenants that wait are served round robin, one turn each: deficit round robin whose quantum and cost are one turn.
  * A turn that would wait longer than its limit is refused before anything of it is made. Lock: `admission`; nothing is
  * called under it. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * agent_tools.c: which tools a turn of the runtime or of an agent would have, without such a turn: the phase that
- * brings them is run alone. */
+ * contributes them is run alone. */
 #include "phases/agent.h"
 #include "phases/tools.h"
 
@@ -11,7 +11,7 @@ typedef struct listing {
   size_t *ret_count; /* may be NULL */
 } listing;
 
-static tp_status bring_tools(tp_turn *turn, const char *subject, tp_fault *fault) {
+static tp_status emit_tools(tp_turn *turn, const char *subject, tp_fault *fault) {
   static const char no_names[] = "\x90";
   const tp_field fields[] = {{.id = TP_FIELD_TOOL_NAMES, .kind = TP_FIELD_KIND_VALUE, .text = {no_names, 1}},
                              {.id = TP_FIELD_CAN_CALL_TOOLS, .kind = TP_FIELD_KIND_INT, .number = 1}};
@@ -47,7 +47,7 @@ static tp_status list_tools(tp_runtime *runtime, const tp__turn_ids *ids, const 
   TP__TRY(tp__runtime_ready(runtime, fault));
   TP__TRY(tp__request_read(NULL, &request, fault));
   TP__TRY(tp__turn_new_held(runtime, ids, &request, TP__TURN_HELD, &turn, fault));
-  tp_status status = bring_tools(turn, ids->agent, fault);
+  tp_status status = emit_tools(turn, ids->agent, fault);
   if (status == TP_OK) show_tools(turn->toolset, list);
   tp_turn_end(turn);
   return status;

@@ -87,7 +87,7 @@ static tp_status keep_config(tp_agent *agent, tp_text config) {
   return TP_OK;
 }
 
-/* The system text is the built config's, with the environment block, the sections that agent.build brought, the
+/* The system text is the built config's, with the environment block, the sections of agent.build, the
  * resource hints and the scope block. */
 static tp_status take_built(tp_agent *agent, const tp_phase_result *built, tp_text config) {
   static const tp__merged_list none;

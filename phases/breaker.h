@@ -8,7 +8,7 @@
 #include "runtime/base/base.h"
 #include "runtime/os/os.h"
 
-/** How many providers are remembered; the one that failed longest ago is forgotten for a new one. */
+/** How many providers are remembered; the one that failed longest ago is removed for a new one. */
 enum { TP__BREAKERS_MAX = 256 };
 
 typedef struct tp__breaker {

@@ -32,7 +32,7 @@ static void log_compaction(const tp__drive *d, tp_log_level level, tp_status sta
   tp__log(d->turn->core.runtime, level, &subject, "the history of session `%s`: %s", session_of(d)->id, message);
 }
 
-/* A history that is longer than the host wished is better than no turn; one that the provider refuses is not. */
+/* A history that is longer than the host asked for is better than no turn; one that the provider refuses is not. */
 static void failed(tp__drive *d, tp_status status, const char *message) {
   if (tp__drive_out_of_time(d)) return;
   tp_text text = tp__arena_printf(&d->arena, "the history was not compacted: %s",

@@ -250,18 +250,18 @@ static tp_status check(const tp_allocator *allocator, uint32_t phase, const tp_c
 }
 
 /* One of our size, which *in leads to afterwards. */
-static tp_status read_struct(const tp_contribution **in, tp_contribution *room, tp_fault *fault) {
+static tp_status read_struct(const tp_contribution **in, tp_contribution *whole, tp_fault *fault) {
   if ((*in)->struct_size == sizeof **in) return TP_OK;
-  TP__TRY(tp__options_read(room, sizeof *room, *in, "tp_contribution", fault));
-  *in = room;
+  TP__TRY(tp__options_read(whole, sizeof *whole, *in, "tp_contribution", fault));
+  *in = whole;
   return TP_OK;
 }
 
 tp_status tp__contribution_check(const tp_allocator *allocator, uint32_t phase, const tp_contribution *in,
                                  tp_fault *fault) {
   tp_allocator ours = tp__allocator_of(allocator);
-  tp_contribution room;
-  TP__TRY(read_struct(&in, &room, fault));
+  tp_contribution whole;
+  TP__TRY(read_struct(&in, &whole, fault));
   return check(&ours, phase, in, fault);
 }
 
@@ -316,8 +316,8 @@ tp_status tp__contribution_copy(tp__arena *arena, const tp_contribution *in, tp_
 
 tp_status tp__contribution_take(tp__arena *arena, uint32_t phase, const tp__closure_home *home,
                                 const tp_contribution *in, tp_contribution *out) {
-  tp_contribution room;
-  TP__TRY(read_struct(&in, &room, NULL));
+  tp_contribution whole;
+  TP__TRY(read_struct(&in, &whole, NULL));
   TP__TRY(tp__contribution_check(arena->allocator, phase, in, NULL));
   uint32_t uses = kinds[in->kind].uses;
   tp_contribution copy = {.struct_size = sizeof copy, .kind = in->kind};
@@ -333,9 +333,9 @@ tp_status tp__contribution_take(tp__arena *arena, uint32_t phase, const tp__clos
 }
 
 static void discard(const tp_contribution *in) {
-  tp_contribution room;
+  tp_contribution whole;
   tp_tool tool;
-  if (!in || read_struct(&in, &room, NULL) != TP_OK || in->kind != TP_KIND_TOOL_BUNDLE || !in->tools) return;
+  if (!in || read_struct(&in, &whole, NULL) != TP_OK || in->kind != TP_KIND_TOOL_BUNDLE || !in->tools) return;
   for (size_t i = 0; i < in->tool_count; i++)
     if (tool_read(in, i, &tool, NULL) == TP_OK && tool.destroy) tool.destroy(tool.self);
 }

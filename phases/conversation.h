@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conversation: the messages that a turn's request brings, instead of its session's history: checked as a whole, since
+ * conversation: the messages that a turn's request has, instead of its session's history: checked as a whole, since
  * a provider refuses a call without its result, and copied. Owns nothing, has no lock; any thread. */
 #ifndef TP__CONVERSATION_H
 #define TP__CONVERSATION_H

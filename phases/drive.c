@@ -57,7 +57,7 @@ static void free_drive(tp__drive *d, tp_runtime *runtime) {
   tp__block_give(tp__runtime_blocks(runtime), d, d->block_size);
 }
 
-/* With the last reference of the turn: nobody reads the request any more. */
+/* With the last reference of the turn: the request has no reader any more. */
 static void release(tp__turn *core) {
   tp_turn *turn = tp__turn_of(core);
   tp__drive *d = turn->drive;
@@ -115,7 +115,7 @@ tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, boo
   d->turn->core.release = release;
   tp__session_hold(session);
   *ret_drive = d;
-  if (!owned) tp__strand_leave(&d->turn->core.strand); /* a drain may have told it something already: heard now */
+  if (!owned) tp__strand_leave(&d->turn->core.strand); /* runs what a drain may have posted meanwhile */
   return TP_OK;
 }
 
@@ -123,7 +123,7 @@ static void abort_delivered(tp__message *message) {
   tp__turn_over(TP__CONTAINER(message, tp__drive, start_message)->turn);
 }
 
-/* A drain may have told the turn meanwhile to be cancelled: then it has an owner already, who ends it. */
+/* A drain may have cancelled the turn meanwhile: then it has an owner already, which ends it. */
 void tp__drive_abort(tp__drive *d) {
   tp__strand *strand = &d->turn->core.strand;
   bool owned = d->done || tp__strand_try_acquire(strand);

@@ -36,9 +36,9 @@ struct tp__drive {
   tp__past *own_past;           /* referenced: the messages of its request, instead of its session's; or NULL */
   bool closing;                 /* runs session.end alone */
   bool closes_session;          /* and the session is over then */
-  tp_session_end end;           /* what it tells; in the arena */
+  tp_session_end end;           /* what session.end reports; in the arena */
   void (*on_closed)(void *ctx); /* of the end of a logical phase that was submitted; may be NULL */
-  /* how the end is told */
+  /* how the end is reported */
   tp_turn_end_fn on_end; /* submitted; may be NULL */
   void *ctx;
   tp_submission *submission; /* submitted; may be NULL */
@@ -98,14 +98,14 @@ tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, boo
                         const tp__nesting *nesting, tp__drive **ret_drive, tp_fault *fault);
 /** Owner of a nested turn whose call waits for it: looks now and then whether that was cancelled. */
 void tp__drive_watch_call(tp__drive *drive);
-/** Takes back a drive that was never started. Its turn is the caller's (drive->done), or nobody has begun it. */
+/** Frees a drive that was never started. Its turn is the caller's (drive->done), or was never begun. */
 void tp__drive_abort(tp__drive *drive);
 /** Drives the turn on the calling thread, which owns it from its birth; its start comes as a message, now or after the
  *  turns before it. Returns when it has ended, or was not taken. */
 tp_status tp__drive_here(tp__drive *drive, bool last, tp_fault *fault);
 /** turn_end.c: reports the end of a turn that never began. */
 void tp__drive_end_unbegun(tp__drive *drive);
-/** The same for one that its session would have begun, and that waited for room: the session's next one follows. */
+/** The same for a drive that waited for its quota, and that its session would have begun. The next one follows. */
 void tp__drive_end_unadmitted(tp__drive *drive);
 
 /* ---- session_queue.c: a turn that waits for the turns of its session before it ---- */
@@ -119,7 +119,7 @@ tp_status tp__drive_enqueue_or_abort(tp__drive *drive, bool last, tp_fault *faul
 /** Its owner: ends a turn that has not begun as cancelled. @return false when it has. */
 bool tp__drive_cancel_queued(tp__drive *drive);
 /** The turn has ended: another one begins where it was admitted. */
-void tp__drive_leave_room(tp__drive *drive);
+void tp__drive_release_quota(tp__drive *drive);
 
 /* ---- when it waited, for its record (step_times.c) ---- */
 

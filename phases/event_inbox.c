@@ -14,7 +14,7 @@ struct tp__event_inbox {
   /* under mutex */
   uint64_t lost;     /* since the last TP_EVENT_LOST was taken */
   bool marker_waits; /* in the inbox */
-  bool marker_taken; /* and not given back */
+  bool marker_taken; /* and not returned */
   /* the marker: of who puts it, then of who takes it */
   tp__inbox_event marker;
   tp_event lost_event;
@@ -158,7 +158,7 @@ static copy *copy_new(tp__listener *listener, const tp_event *event) {
 
 /* ---- those that were lost ---- */
 
-/* Where the marker is neither in the inbox nor in the hands of the host. The inbox has always room for it. */
+/* Where the marker is neither in the inbox nor in the hands of the host. The inbox always has space for it. */
 static void put_marker_locked(tp__event_inbox *through) {
   TP__LOCKED(&through->mutex);
   if (through->marker_waits || through->marker_taken) return;
@@ -178,7 +178,7 @@ static tp__event_inbox *of_marker(tp__inbox_event *event) { return TP__CONTAINER
 
 static void marker_end(tp__inbox_event *event) {
   tp__event_inbox *through = of_marker(event);
-  tp_inbox *inbox = event->item.inbox; /* what put it took a reference */
+  tp_inbox *inbox = event->item.inbox; /* the put acquired a reference */
   tp__mutex_lock(&through->mutex);
   through->marker_waits = through->marker_taken = false;
   if (through->lost > 0) put_marker_locked(through);
@@ -245,14 +245,14 @@ void tp__event_inbox_put(tp__event_inbox *through, const tp_event *event) {
   copy *c = copy_new(through->listener, event);
   tp__inbox_put_end end = TP__INBOX_FULL;
   tp__mutex_lock(&through->mutex);
-  bool tells_lost = is_end && !through->marker_waits; /* the marker is taken, so that it cannot stand before the end */
-  if (c && tells_lost) c->event.lost = through->lost;
+  bool reports_lost = is_end && !through->marker_waits; /* the marker is taken: it cannot stand before the end */
+  if (c && reports_lost) c->event.lost = through->lost;
   if (c && (is_end || through->lost == 0))
     end = tp__inbox_put_event(through->inbox, &c->in_inbox, is_end ? TURN_ENDS_MAX : 0);
-  if (end == TP__INBOX_PUT && tells_lost) through->lost = 0;
+  if (end == TP__INBOX_PUT && reports_lost) through->lost = 0;
   if (end == TP__INBOX_FULL) lose_locked(through);
   tp__mutex_unlock(&through->mutex);
-  if (end == TP__INBOX_PUT || !c) return; /* who took it may have ended it */
+  if (end == TP__INBOX_PUT || !c) return; /* the thread that took it may have ended it */
   copy_free(c);
   tp__listener_unref(through->listener);
 }

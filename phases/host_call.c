@@ -4,7 +4,7 @@
 
 static tp__host_call *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, tp__host_call, base); }
 
-/* A call that runs, or may yet, keeps its session from being deleted, also when nobody waits for it any more. */
+/* A call that runs, or may yet, keeps its session from being deleted, also when its caller has stopped waiting. */
 static void begin_to_count(tp__host_call *c) {
   c->counts = true;
   tp__shared_history_call_begins(c->session->shared, &c->session->history_user);
@@ -23,7 +23,7 @@ static tp__answer call(tp__attempt *attempt) {
   return (tp__answer){.kind = TP_ANSWER_DONE};
 }
 
-/** What tp_history_complete() brings. */
+/** What tp_history_complete() passes. */
 typedef struct completion {
   tp_status status;
   const tp_fault *fault;
@@ -67,7 +67,7 @@ static void release(tp__attempt *attempt) {
   tp_runtime *runtime = tp__attempt_runtime(attempt);
   tp__turn *turn = c->turn;
   tp_session *session = c->session;
-  end_to_count(c); /* it never ran, or nobody completed its token */
+  end_to_count(c); /* it never ran, or its token was not completed */
   tp__past_unref(c->past);
   tp__past_unref(c->made);
   tp__arena_fini(&c->arena);

@@ -2,7 +2,7 @@
  *
  * host_call: a call to a session's history or to its compaction callback, as an attempt with a limit: a function that
  * may block (load, append, compact), run on a handler thread, or one that only begins (append_start) and is answered
- * through a token. What it works on lies in its own arena, so that a call that was given up hurts nobody. */
+ * through a token. What it works on lies in its own arena, so that a call that was abandoned is harmless. */
 #ifndef TP__HOST_CALL_H
 #define TP__HOST_CALL_H
 
@@ -37,7 +37,7 @@ tp__host_call *tp__host_call_new(tp_turn *turn, tp_session *session, const char 
 /** Owner: starts it; on_end comes, be it before this returns. Takes the call.
  *  @param end_ns  it ends at the latest then; TP__NEVER: after its own limit. */
 void tp__host_call_start(tp__host_call *call, int64_t end_ns);
-/** Gives back a call that was not started. */
+/** Frees a call that was not started. */
 void tp__host_call_drop(tp__host_call *call);
 
 #endif

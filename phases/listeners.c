@@ -192,10 +192,10 @@ void tp__listeners_fini(tp__agent_layer *layer, tp__listeners *listeners) {
 /* ---- what a turn takes ---- */
 
 /* The set of a turn that has no listener, but whose attempts are logged: what has a set takes no fast path. */
-static tp__listener_set nobody = {.refs = {1}};
+static tp__listener_set no_listeners = {.refs = {1}};
 
 void tp__listeners_take(tp__agent_layer *layer, tp__listeners *listeners, tp__listener_set *ret_sets[2]) {
-  ret_sets[0] = layer->logs_attempts ? set_ref(&nobody) : NULL;
+  ret_sets[0] = layer->logs_attempts ? set_ref(&no_listeners) : NULL;
   ret_sets[1] = NULL;
   if (!own_of(&layer->listeners) && !(listeners && own_of(listeners))) return;
   tp__mutex_lock(&layer->listeners_mutex);

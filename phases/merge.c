@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * merge.c: the merge of one entry. It deals the contributions out into one list per kind, in plan order, lets each kind
- * bring its list into order, and puts its own diagnostics behind those of the handlers. */
+ * merge.c: the merge of one entry. It puts the contributions into one list per kind, in plan order, lets each kind
+ * sort its list, and puts its own diagnostics behind those of the handlers. */
 #include "phases/merge_part.h"
 #include "phases/phases.h"
 
@@ -128,7 +128,8 @@ tp_status tp__merge_run(const tp__merge *merge, tp__arena *arena, tp_merged **re
   state.notes_end = &state.notes;
   tp_merged *merged = tp__arena_zero(arena, sizeof *merged);
   tp_status status = merged ? merge_all(&state, merged) : TP_ERR_NO_MEMORY;
-  if (status == TP_ERR_NO_MEMORY) return tp__fail(fault, status, NULL, "no memory to merge what a phase brought");
+  if (status == TP_ERR_NO_MEMORY)
+    return tp__fail(fault, status, NULL, "no memory to merge the contributions of a phase");
   if (status != TP_OK) return status;
   merged->phase = merge->phase;
   merged->fields = merge->fields;

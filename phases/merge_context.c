@@ -27,7 +27,7 @@ static tp_status yield(tp__merge_state *state, const tp__merged_item *winner, tp
       tp__text_equal(kept->sources, lost->sources)) {
     return TP_OK;
   }
-  return tp__merge_note_add(state, loser, TP_SEVERITY_INFO, "merge.duplicate", "%s brought the same id and is used",
+  return tp__merge_note_add(state, loser, TP_SEVERITY_INFO, "merge.duplicate", "%s contributed the same id and is used",
                             winner->entry.subscription);
 }
 

@@ -55,7 +55,7 @@ static tp_status drop_parts(tp__merge_state *state, tp__merged_item *head, const
   return TP_OK;
 }
 
-static char *room_for_parts(tp__merge_state *state, const tp__merged_item *head, size_t left) {
+static char *reserve_parts(tp__merge_state *state, const tp__merged_item *head, size_t left) {
   size_t size = 0;
   for (const tp__merged_item *part = head; part; part = part->joined) {
     size += part->entry.contribution->text.size + blank_line.size;
@@ -65,7 +65,7 @@ static char *room_for_parts(tp__merge_state *state, const tp__merged_item *head,
 
 /* Puts what fits of each part into one text. Where nothing of the first fits the section is dropped whole. */
 static tp_status join_texts(tp__merge_state *state, tp__merged_item *head, size_t left, tp_text *ret_text) {
-  char *data = room_for_parts(state, head, left);
+  char *data = reserve_parts(state, head, left);
   if (!data) return TP_ERR_NO_MEMORY;
   size_t size = 0;
   for (tp__merged_item *part = head; part; part = part->joined) {

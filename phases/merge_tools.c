@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * merge_tools.c: tool bundles in plan order. A handler's bundle id is there once, and so is a tool's name: two owners
- * that bring one name are an error, since nobody can say whose function the model means. */
+ * that contribute one name are an error: it would be unknown which function the model means. */
 #include "phases/merge_part.h"
 
 /* ---- bundles ---- */
@@ -22,7 +22,8 @@ static tp_status drop_repeated_bundles(tp__merge_state *state, tp__merge_list *l
   const tp__merged_item *first = NULL;
   for (size_t i = 0; i < list->count; i++) {
     if (first && compare_bundle_id(first, sorted[i]) == 0) {
-      TP__TRY(tp__merge_drop(state, sorted[i], "merge.duplicate", "its handler brought a bundle of this id before"));
+      TP__TRY(
+          tp__merge_drop(state, sorted[i], "merge.duplicate", "its handler contributed a bundle of this id before"));
     } else {
       first = sorted[i];
     }
@@ -66,13 +67,14 @@ static int compare_tool(const tp__merged_item *a, const tp__merged_item *b) {
 static tp_status settle(tp__merge_state *state, const tp__merged_item *first, tp__merged_item *again) {
   const char *name = again->entry.contribution->tools[0]->name;
   if (strcmp(first->entry.owner, again->entry.owner) != 0) {
-    return tp__fail(state->fault, TP_ERR_TOOL_CONFLICT, name,
-                    "tool %s is brought by owner %s (subscription %s) and by owner %s (subscription %s): rename one",
-                    name, first->entry.owner, first->entry.subscription, again->entry.owner, again->entry.subscription);
+    return tp__fail(
+        state->fault, TP_ERR_TOOL_CONFLICT, name,
+        "tool %s is contributed by owner %s (subscription %s) and by owner %s (subscription %s): rename one", name,
+        first->entry.owner, first->entry.subscription, again->entry.owner, again->entry.subscription);
   }
   again->flags |= TP__MERGE_DROPPED;
   return tp__merge_note_add(state, again->joined, TP_SEVERITY_WARNING, "merge.duplicate",
-                            "tool %s is left out: the owner brought it before, through %s", name,
+                            "tool %s is left out: the owner contributed it before, through %s", name,
                             first->entry.subscription);
 }
 

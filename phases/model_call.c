@@ -18,7 +18,7 @@ static size_t read_piece(const char *pieces, size_t at, tp_text *ret_piece) {
   return at + sizeof size + (size_t)size;
 }
 
-static void tell_each(tp__model_call *c, const char *pieces, size_t size) {
+static void emit_each(tp__model_call *c, const char *pieces, size_t size) {
   tp_text piece;
   for (size_t at = 0; at < size && c->on_delta;) {
     at = read_piece(pieces, at, &piece);
@@ -27,7 +27,7 @@ static void tell_each(tp__model_call *c, const char *pieces, size_t size) {
 }
 
 /* In their own memory: a piece moves to the front, over what stood before it. */
-static void tell_joined(tp__model_call *c, char *pieces, size_t size) {
+static void emit_joined(tp__model_call *c, char *pieces, size_t size) {
   tp_text piece;
   size_t joined = 0;
   for (size_t at = 0; at < size; joined += piece.size) {
@@ -47,8 +47,8 @@ static void delta_delivered(tp__message *message) {
   c->delta_pending = false;
   tp__mutex_unlock(&c->mutex);
   c->any_delta = true;
-  if (c->each_delta) tell_each(c, pieces, size);
-  else tell_joined(c, pieces, size);
+  if (c->each_delta) emit_each(c, pieces, size);
+  else emit_joined(c, pieces, size);
   tp__release(tp__runtime_allocator(tp__attempt_runtime(&c->base)), pieces, capacity);
   tp__attempt_unref(&c->base); /* the message's */
 }
@@ -283,7 +283,7 @@ void tp__model_call_start(tp__model_call *c) {
 
 void tp__model_call_cancel(tp__model_call *c) { tp__attempt_expire(&c->base, TP__CANCELLED); }
 
-/* ---- the provider's doors ---- */
+/* ---- the API of providers ---- */
 
 tp_status tp_model_complete(tp_token token, const tp_model_response *response) {
   return tp__token_answer(token, &class, &(tp__answer){.kind = TP_ANSWER_DONE}, response);

@@ -7,8 +7,8 @@
 
 void tp__out_text(tp__out *out, tp_text text) {
   if (out->size < out->capacity && text.size) {
-    size_t room = out->capacity - out->size;
-    memcpy(out->data + out->size, text.data, text.size < room ? text.size : room);
+    size_t space = out->capacity - out->size;
+    memcpy(out->data + out->size, text.data, text.size < space ? text.size : space);
   }
   out->size += text.size;
 }
@@ -36,9 +36,9 @@ void tp__out_double(tp__out *out, double number) {
   /* A locale may have put a point of its own, of one byte or more, between the digits. */
   bool point = false;
   for (const char *c = digits; *c; c++) {
-    bool plain = (*c >= '0' && *c <= '9') || *c == '-' || *c == '+' || *c == 'e';
-    if (plain || !point) tp__out_char(out, plain ? *c : '.');
-    point = point || !plain;
+    bool is_number_char = (*c >= '0' && *c <= '9') || *c == '-' || *c == '+' || *c == 'e';
+    if (is_number_char || !point) tp__out_char(out, is_number_char ? *c : '.');
+    point = point || !is_number_char;
   }
 }
 

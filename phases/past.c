@@ -48,7 +48,7 @@ tp__past *tp__past_ref(tp__past *past) {
 void tp__past_unref(tp__past *past) {
   if (!past || tp__a32_sub_acq_rel(&past->refs, 1) != 1) return;
   const tp_allocator *allocator = past->allocator;
-  pointers_unref(allocator, past->plain.pointers);
+  pointers_unref(allocator, past->unescaped.pointers);
   pointers_unref(allocator, past->escaped.pointers);
   tp__arena_fini(&past->arena);
   tp__release(allocator, past, sizeof *past);
@@ -98,8 +98,8 @@ static tp_status escape(tp__arena *arena, const tp_message *message, const tp_me
   return TP_OK;
 }
 
-/* Room for so many pointers in a list that nobody else reads. */
-static tp_status make_room(tp__past *past, tp__shown *shown, size_t count) {
+/* Space for so many pointers, in a list that no other view reads. */
+static tp_status reserve(tp__past *past, tp__shown *shown, size_t count) {
   tp__pointers *old = shown->pointers;
   if (old && old->capacity >= count && tp__a32_load_acquire(&old->refs) == 1) return TP_OK; /* pairs with the unref */
   size_t capacity = old ? old->capacity : POINTERS_MIN;
@@ -125,8 +125,8 @@ static tp_status show_new(tp__past *past, tp__shown *shown, bool escaped) {
 
 tp_status tp__past_view_init(tp__past *past, bool escaped, const tp_message *const *own, size_t own_count,
                              tp__past_view *ret_view, const tp_message *const **ret_messages, size_t *ret_count) {
-  tp__shown *shown = escaped ? &past->escaped : &past->plain;
-  TP__TRY(make_room(past, shown, shown->count + (past->list.count - shown->seen) + own_count));
+  tp__shown *shown = escaped ? &past->escaped : &past->unescaped;
+  TP__TRY(reserve(past, shown, shown->count + (past->list.count - shown->seen) + own_count));
   TP__TRY(show_new(past, shown, escaped));
   tp__pointers *pointers = shown->pointers;
   for (size_t i = 0; i < own_count; i++) pointers->items[shown->count + i] = own[i];

@@ -25,7 +25,7 @@ typedef struct tp__past {
   const tp_allocator *allocator;
   tp__arena arena;
   tp__messages list; /* in the arena; its count changes behind what was shown and measured, or not at all */
-  tp__shown plain;
+  tp__shown unescaped;
   tp__shown escaped; /* beside blocks of ours: nothing that others said may look like one */
   size_t measured;   /* of the messages: */
   size_t bytes;

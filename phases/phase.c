@@ -102,7 +102,7 @@ static tp_status take_tools(tp_turn *turn, const tp_merged *merged) {
 }
 
 /* One tool from two owners: the phase fails, and says which. */
-static tp_status tell_conflict(tp__phase_run *run, tp__entry *e, const tp_fault *fault) {
+static tp_status notify_conflict(tp__phase_run *run, tp__entry *e, const tp_fault *fault) {
   run->result.outcome = TP_ERR_TOOL_CONFLICT;
   if (!tp__arena_text(&e->arena, tp_text_of(fault->message), &run->result.reason)) run->result.reason = (tp_text){0};
   return TP_OK;
@@ -117,7 +117,7 @@ static tp_status merge_entry(tp__phase_run *run, tp__entry *e) {
   tp_merged *merged;
   tp_fault fault;
   tp_status status = tp__merge_run(&merge, &e->arena, &merged, &fault);
-  if (status == TP_ERR_TOOL_CONFLICT) return tell_conflict(run, e, &fault);
+  if (status == TP_ERR_TOOL_CONFLICT) return notify_conflict(run, e, &fault);
   if (status != TP_OK) return status;
   run->result.merged = merged;
   if (run->own_contexts || run->result.outcome != TP_OK) return TP_OK;
@@ -336,7 +336,7 @@ void tp__phase_let_go(tp_phase_result *result) {
   clear(result);
 }
 
-/* ---- the public doors ---- */
+/* ---- the public API ---- */
 
 static tp_status check_phase(const tp_turn *turn, uint32_t phase, tp_fault *fault) {
   if (tp__registry_phase(tp__runtime_registry(turn->core.runtime), phase)) return TP_OK;

@@ -32,7 +32,7 @@ static char *copy(const tp_allocator *allocator, tp_text text) {
   return string;
 }
 
-static void make_room(tp__reminders *reminders) {
+static void reserve(tp__reminders *reminders) {
   for (size_t i = 0; reminders->count >= WAITING_MAX && i < reminders->count; i++) {
     if (reminders->items[i].block) continue;
     remove_at(reminders, i);
@@ -56,7 +56,7 @@ static void remove_of_failed_attempts(tp__reminders *reminders, const char *subs
 
 bool tp__reminders_add(tp__reminders *reminders, const char *subscription, tp_text text, bool block) {
   if (reminders->in_attempt) remove_of_failed_attempts(reminders, subscription);
-  make_room(reminders);
+  reserve(reminders);
   void *items = reminders->items;
   if (tp__array_grow(reminders->allocator, &items, &reminders->capacity, reminders->count + 1, sizeof(tp__reminder)) !=
       TP_OK)

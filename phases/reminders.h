@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reminders: what a session has to tell the model with its next request. Owned by a session; used by the owner of its
+ * reminders: what a session has to add to its next request. Owned by a session; used by the owner of its
  * running turn. A request takes at most 16 of them and 8,000 bytes, in their order, and the reason of a blocked action
  * always; the rest waits for the next one. At most 64 wait; past that the oldest that is no such reason goes. */
 #ifndef TP__REMINDERS_H
@@ -20,7 +20,7 @@ typedef struct tp__reminders {
   const tp_allocator *allocator;
   tp__reminder *items;
   size_t count, capacity;
-  uint32_t dropped; /* ever, for want of room */
+  uint32_t dropped; /* ever, for want of space */
   uint32_t attempt; /* the newest of a request */
   bool in_attempt;  /* what is added comes from its model.pre */
 } tp__reminders;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * session: one conversation: its history, what it has to tell the model, and the queue of its turns, of which one runs
+ * session: one conversation: its history, its reminders for the model, and the queue of its turns, of which one runs
  * at a time. Lock: `session`, for the queue. The history and the reminders belong to the owner of the running turn.
  * References: the host's (till close), one of each turn, one of each call to its history or model. */
 #ifndef TP__SESSION_H
@@ -50,7 +50,7 @@ struct tp_session {
   tp__drive *running;
   bool closing; /* nothing is queued any more */
   bool over;    /* closing, and all that was queued has ended */
-  bool closed;  /* the handle is gone; who comes second of over and closed lets go */
+  bool closed;  /* the handle is gone; the second of over and closed frees the session */
   void (*on_end)(void *ctx);
   void *on_end_ctx;
   /* the running turn's owner */
@@ -92,7 +92,7 @@ void tp__session_delist(tp_session *session);
 /** The running drive has ended: starts the next. @return whether it was the last: then tp__session_over() when its turn
  *  has gone. */
 bool tp__session_next(tp_session *session);
-/** Frees the session and tells its host when that has closed it, else leaves both to the close. */
+/** Frees the session and notifies its host if the host has closed it; else the close does both. */
 void tp__session_over(tp_session *session);
 /** tp__layer_ops: closes every session that is open. */
 void tp__sessions_close_all(tp_runtime *runtime, int64_t deadline_ns);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * session_end.c: how a session ends: session.end with what the host tells it, the close, and the drain of them all. */
+ * session_end.c: how a session ends: session.end with what the host reports, the close, and the drain of them all. */
 #include "phases/phases.h"
 #include "phases/session.h"
 #include "phases/steps.h"
@@ -56,7 +56,7 @@ static tp_status check_list(const char *name, tp_text value, uint32_t kind, tp_f
                   kind == TP_VALUE_TEXT ? "texts" : "maps");
 }
 
-/* @param theirs  NULL: nothing to tell. */
+/* @param theirs  NULL: nothing to report. */
 static tp_status read_end(const tp_session_end *theirs, const char *reason, tp_session_end *ours, tp_fault *fault) {
   *ours = (tp_session_end){.struct_size = sizeof *ours, .reason = reason};
   if (!theirs) return TP_OK;
@@ -149,11 +149,11 @@ static void log_late_close(const tp_session *session) {
   tp_text ids[TP_ID_COUNT] = {[TP_ID_SESSION] = tp_text_of(session->id)};
   tp__log_subject subject = {.status = TP_ERR_SHUTDOWN, .phase = TP_PHASE_SESSION_END, .ids = ids};
   tp__log(session->runtime, TP_LOG_WARNING, &subject,
-          "a drain has ended session `%s`: what its close tells comes too late", session->id);
+          "a drain has ended session `%s`: what its close reports comes too late", session->id);
 }
 
-/* told: the host has something to tell. */
-static void close_session(tp_session *session, const tp_session_end *end, bool told, void (*on_end)(void *ctx),
+/* has_end: the host has something to report. */
+static void close_session(tp_session *session, const tp_session_end *end, bool has_end, void (*on_end)(void *ctx),
                           void *ctx) {
   if (tp__a32_exchange_acq_rel(&session->close_asked, 1)) return;
   if (tp__runtime_ready(session->runtime, NULL) == TP_ERR_FORKED) { /* nothing runs in the child */
@@ -161,7 +161,7 @@ static void close_session(tp_session *session, const tp_session_end *end, bool t
     return;
   }
   bool first = !tp__a32_exchange_acq_rel(&session->end_asked, 1); /* else a drain has asked, and it runs, or has */
-  if (!first && told) log_late_close(session);
+  if (!first && has_end) log_late_close(session);
   bool over = give_up_handle(session, on_end, ctx);
   if (first) end_here_or_there(session, end);
   else if (over) tp__session_closed(session);
@@ -206,7 +206,7 @@ tp_status tp_session_end_phase_submit(tp_session *session, const tp_session_end 
 
 /* ---- all of them ---- */
 
-/* One whose end nobody has asked for, held. Each session is looked at once: it moves to the other list. */
+/* A session whose end was not requested, held. Each session is looked at once: it moves to the other list. */
 static tp_session *take_open(tp__agent_layer *layer) {
   tp_session *open = NULL;
   tp__mutex_lock(&layer->sessions_mutex);
@@ -235,7 +235,7 @@ static bool any_half_closed(tp__agent_layer *layer) {
   return any;
 }
 
-/* The handle stays the host's. What the host is told when it has closed it meanwhile, it is told by an owner. */
+/* The handle stays the host's. If the host closes it meanwhile, an owner calls the host's callback. */
 static void end_in_drain(tp_session *session, int64_t deadline_ns) {
   tp__drive *drive;
   tp_status status = make_closing_in_time(session, deadline_ns, &drive);

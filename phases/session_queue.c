@@ -19,7 +19,7 @@ void tp__session_check_locked(const tp_session *session) {
   /* Turns wait for one that runs; beside those that may wait there is one that closes the session. */
   assert(session->queued == 0 || session->running);
   assert(session->queued <= session->queued_max + 1);
-  /* A session is over when it takes no turn, and all that it took have ended and said so. */
+  /* A session is over when it accepts no turn, and the ends of all accepted turns were reported. */
   assert(!session->over || (session->closing && !session->running && session->queued == 0 && session->leaving == 0));
   assert(!session->over_waits || session->closing);
 }
@@ -32,8 +32,8 @@ static void count_queued(const tp_session *session, uint64_t by) {
   tp__thread_caches_count(tp__runtime_caches(session->runtime), TP__COUNT_QUEUED, by);
 }
 
-/* The end of a session takes no room of a turn, and a nested turn is in that of the one that waits for it. @return
- * false: it waits for room, or has begun since. */
+/* The end of a session needs no quota, and a nested turn uses that of the turn that waits for it.
+ * @return false: it waits for its quota, or has begun since. */
 static bool begin_or_wait(tp__drive *drive) {
   TP__ASSERT(drive->session && !drive->begun);
   const tp_session *session = drive->session;
@@ -43,7 +43,7 @@ static bool begin_or_wait(tp__drive *drive) {
   return begins;
 }
 
-void tp__drive_leave_room(tp__drive *drive) {
+void tp__drive_release_quota(tp__drive *drive) {
   tp__admission_place *next = tp__admission_leave(&drive->session->layer->admission, &drive->admission);
   if (next) start(TP__CONTAINER(next, tp__drive, admission));
 }
@@ -77,7 +77,7 @@ static tp_status enqueue(tp_session *session, tp__drive *drive, bool last, bool 
 bool tp__session_next(tp_session *session) {
   tp__drive *next = NULL;
   tp__mutex_lock(&session->mutex);
-  TP__ASSERT(session->running); /* its end brings the next one */
+  TP__ASSERT(session->running); /* its end starts the next one */
   if (!tp__list_empty(&session->queue)) {
     next = TP__CONTAINER(session->queue.next, tp__drive, link);
     tp__list_remove(&next->link);

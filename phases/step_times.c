@@ -6,7 +6,7 @@
 
 enum { STEPS_FIRST = 8, STEPS_MAX = 1024 };
 
-static bool make_room(tp__drive *d) {
+static bool reserve(tp__drive *d) {
   if (d->step_count < d->step_capacity) return true;
   if (d->step_count == STEPS_MAX) return false;
   uint32_t capacity = d->step_capacity ? 2 * d->step_capacity : STEPS_FIRST;
@@ -20,7 +20,7 @@ static bool make_room(tp__drive *d) {
 
 static void add(tp__drive *d, const tp_turn_step *step) {
   if (!tp__runtime_store(d->session->runtime)->turn_record) return; /* there is no record to put it in */
-  if (make_room(d)) d->steps[d->step_count++] = *step;
+  if (reserve(d)) d->steps[d->step_count++] = *step;
   else d->steps_dropped++;
 }
 

@@ -140,7 +140,7 @@ void tp__drive_check(const tp__drive *d) {
   assert(!d->host_call || !d->model_call);
   /* What failed says why, and what did not has no code. */
   assert((d->outcome == TP_TURN_COMPLETED) == (d->code == TP_OK));
-  /* The calls of the last response have their results' room; the session's last step is a closing turn's. */
+  /* The calls of the last response have buffers for their results; the session's last step is a closing turn's. */
   assert(d->call_count == 0 || d->calls);
   assert(d->closing == (d->step == TP__STEP_SESSION_END || d->step == TP__STEP_CLOSED) || d->step == TP__STEP_NONE);
 }

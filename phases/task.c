@@ -40,11 +40,11 @@ static tp__task **place_of(tp__tasks *tasks, const char *key) {
   return place;
 }
 
-static char *put(char *room, const char *string, const char **ret_copy) {
+static char *put(char *space, const char *string, const char **ret_copy) {
   size_t size = strlen(string) + 1;
-  memcpy(room, string, size);
-  *ret_copy = room;
-  return room + size;
+  memcpy(space, string, size);
+  *ret_copy = space;
+  return space + size;
 }
 
 static tp__task *new_task(const tp_allocator *allocator, const tp_task_spec *spec, const char *key) {
@@ -52,10 +52,10 @@ static tp__task *new_task(const tp_allocator *allocator, const tp_task_spec *spe
   size_t size = sizeof(tp__task) + strlen(key) + strlen(spec->tool) + 2 + agent_size + spec->arguments.size;
   tp__task *task = tp__alloc_zero(allocator, size);
   if (!task) return NULL;
-  char *room = put(put((char *)(task + 1), key, &task->key), spec->tool, &task->tool);
-  if (spec->agent) room = put(room, spec->agent, &task->agent);
-  if (spec->arguments.size) memcpy(room, spec->arguments.data, spec->arguments.size);
-  task->arguments = (tp_text){room, spec->arguments.size};
+  char *space = put(put((char *)(task + 1), key, &task->key), spec->tool, &task->tool);
+  if (spec->agent) space = put(space, spec->agent, &task->agent);
+  if (spec->arguments.size) memcpy(space, spec->arguments.data, spec->arguments.size);
+  task->arguments = (tp_text){space, spec->arguments.size};
   task->size = size;
   return task;
 }
@@ -166,16 +166,16 @@ static tp_task_result *make_result(tp_runtime *runtime, const tp_tool_result *fr
   size_t key_size = key ? strlen(key) : 0, size = sizeof(result) + key_size + from->text.size + 2;
   result *r = tp__alloc_zero(tp__runtime_allocator(runtime), size);
   if (!r) return NULL;
-  char *room = (char *)(r + 1);
+  char *space = (char *)(r + 1);
   r->allocator = *tp__runtime_allocator(runtime);
   r->size = size;
-  if (key_size) memcpy(room, key, key_size);
-  if (from->text.size) memcpy(room + key_size + 1, from->text.data, from->text.size);
+  if (key_size) memcpy(space, key, key_size);
+  if (from->text.size) memcpy(space + key_size + 1, from->text.data, from->text.size);
   r->shown = (tp_task_result){.struct_size = sizeof r->shown,
                               .kind = from->kind,
                               .started = from->started,
-                              .key = {room, key_size},
-                              .text = {room + key_size + 1, from->text.size},
+                              .key = {space, key_size},
+                              .text = {space + key_size + 1, from->text.size},
                               .duration_ns = from->duration_ns};
   return &r->shown;
 }

@@ -69,7 +69,7 @@ static tp_status check_messages(const tp_turn_request *request, tp_fault *fault)
   return tp__conversation_check(request->messages, request->message_count, fault);
 }
 
-/* Nobody would read them. */
+/* They would have no reader. */
 static tp_status refuse_driven_fields(const tp_turn_request *request, tp_fault *fault) {
   const char *field = NULL;
   if (request->messages || request->message_count > 0) field = "messages";
@@ -264,7 +264,7 @@ void tp__turn_over(tp_turn *turn) {
   tp__turn_finish(&turn->core);
 }
 
-/* ---- the public doors of a turn that its host drives ---- */
+/* ---- the public API of a turn that its host drives ---- */
 
 tp_status tp_turn_begin_bare(tp_runtime *runtime, const tp_turn_request *theirs, tp_turn **ret_turn, tp_fault *fault) {
   tp_turn_request request;

@@ -85,12 +85,12 @@ void tp__step_end(tp__drive *d) {
                                  .text = tp_text_of(tp_turn_outcome_name(d->outcome)),
                                  .started_ns = result.started_ns,
                                  .ended_ns = result.ended_ns});
-  report_end(d, &result); /* before the next one starts: ends are told in the order of the turns */
+  report_end(d, &result); /* before the next one starts: ends are reported in the order of the turns */
   tp_session *session = d->session;
   session->last_outcome = d->outcome;
   session->last_code = d->code;
   bool last = tp__session_next(session);
-  tp__drive_leave_room(d); /* behind it: the session's next turn waits like the others */
+  tp__drive_release_quota(d); /* behind it: the session's next turn waits like the others */
   end_turn(d);
   if (last) tp__session_over(session);
 }

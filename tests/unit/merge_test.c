@@ -236,8 +236,8 @@ static void one_context_id_is_there_once_the_heavier_else_the_first(void **state
   assert_text(at(TP_KIND_PROMPT_CONTEXT, 1)->text, "first");
   assert_text(at(TP_KIND_PROMPT_CONTEXT, 2)->text, "same");
   assert_count(TP_KIND_DIAGNOSTIC, 2);
-  assert_diagnostic(0, "s0", "merge.duplicate", "prompt_context x: s1 brought the same id and is used");
-  assert_diagnostic(1, "s3", "merge.duplicate", "prompt_context y: s2 brought the same id and is used");
+  assert_diagnostic(0, "s0", "merge.duplicate", "prompt_context x: s1 contributed the same id and is used");
+  assert_diagnostic(1, "s3", "merge.duplicate", "prompt_context y: s2 contributed the same id and is used");
 }
 
 static void the_sixty_fifth_context_is_dropped_with_a_diagnostic(void **state) {
@@ -500,7 +500,7 @@ static void a_bundle_id_that_a_handler_repeats_keeps_the_first(void **state) {
   assert_string_equal(at(TP_KIND_TOOL_BUNDLE, 0)->tools[0]->name, "t1");
   assert_string_equal(at(TP_KIND_TOOL_BUNDLE, 1)->tools[0]->name, "t3");
   assert_diagnostic(0, "s1", "merge.duplicate",
-                    "tool_bundle b: dropped: its handler brought a bundle of this id before");
+                    "tool_bundle b: dropped: its handler contributed a bundle of this id before");
 }
 
 static void one_tool_name_from_two_owners_is_an_error_that_names_both(void **state) {
@@ -514,7 +514,7 @@ static void one_tool_name_from_two_owners_is_an_error_that_names_both(void **sta
   assert_string_equal(fault.subject, "shell");
   assert_string_equal(
       fault.message,
-      "tool shell is brought by owner alice (subscription s0) and by owner bob (subscription s1): rename one");
+      "tool shell is contributed by owner alice (subscription s0) and by owner bob (subscription s1): rename one");
 }
 
 static void one_tool_name_twice_from_one_owner_keeps_the_first(void **state) {
@@ -526,7 +526,7 @@ static void one_tool_name_twice_from_one_owner_keeps_the_first(void **state) {
   assert_int_equal(at(TP_KIND_TOOL_BUNDLE, 1)->tool_count, 1);
   assert_string_equal(at(TP_KIND_TOOL_BUNDLE, 1)->tools[0]->name, "t2");
   assert_diagnostic(0, "s1", "merge.duplicate",
-                    "tool_bundle b2: tool shell is left out: the owner brought it before, through s0");
+                    "tool_bundle b2: tool shell is left out: the owner contributed it before, through s0");
 }
 
 static void a_dropped_bundle_conflicts_with_nobody(void **state) {
