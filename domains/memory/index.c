@@ -159,7 +159,7 @@ static int take_word(void *ctx, tp_text stem, tp_text word) {
     return SQLITE_NOMEM;
   if (before < r->index->term_capacity)
     memset(r->index->terms + before, 0, (r->index->term_capacity - before) * sizeof *r->index->terms);
-  if (word.data < r->speaker.data + r->speaker.size) {
+  if (r->speaker.size > 0 && word.data < r->speaker.data + r->speaker.size) {
     if (line->speaker == TP__MEMORY_NONE) {
       line->speaker = number;
       r->index->terms[number].spoken++;
