@@ -22,7 +22,7 @@ tp_status tp__output_replace(tp__output *output, tp__arena *arena, const tp__ent
 /** Adds fields that were checked and copied. @return TP_ERR_NO_MEMORY, which stands in the output, too. */
 tp_status tp__output_join(tp__output *output, tp__arena *arena, const tp_field *fields, uint32_t count);
 
-/** Frees what tp_call_payload() made for the entry: nobody reads it any more. */
+/** Frees what tp_call_payload() made for the entry, whose handlers have all returned. */
 void tp__call_payloads_free(tp__entry *entry);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "runtime/exec/entry.h"
 
-/** Begins an entry and calls its nodes here and now, where that is all there is to do. Nobody may listen.
+/** Begins an entry and calls its nodes here and now, where that is all there is to do. The turn has no listener.
  *  @return NULL, and nothing was done: a node is not on the fast path, or there are parallel ones; the turn was
  *          cancelled; there is no memory. Else the entry. Where it has ended, no answer was exceptional, and on_end is
  *          not called; else set on_end and ctx, then tp__entry_go(). */

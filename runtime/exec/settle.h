@@ -11,7 +11,7 @@
 tp__run *tp__run_make(tp__entry *entry, uint32_t index);
 /** By when the node must have answered, retries included. */
 int64_t tp__entry_node_deadline(const tp__entry *entry, uint32_t index, const tp__run *run);
-/** What will come of the entry; whoever helps with it stops. */
+/** Sets what will come of the entry; workers that help with it stop. */
 void tp__entry_set_state(tp__entry *entry, tp__entry_state state);
 /** The node has ended: its row, what that means for the entry, what becomes ready. The entry must be advanced. */
 void tp__entry_settle(tp__entry *entry, uint32_t index, tp_state state, tp_reason reason);

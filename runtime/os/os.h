@@ -50,7 +50,7 @@ void tp__sim_point(void); /* the scheduler may switch here */
   static inline void tp__##name##_store_release(box *a, type value) {                              \
     TP__POINT();                                                                                   \
     atomic_store_explicit(&a->v, value, memory_order_release);                                     \
-    TP__POINT(); /* what was given away may be somebody's at once */                               \
+    TP__POINT(); /* another thread may own it at once */                                           \
   }                                                                                                \
   static inline type tp__##name##_exchange_acq_rel(box *a, type value) {                           \
     TP__POINT();                                                                                   \

@@ -32,7 +32,7 @@ typedef enum tp__sim_end {
   TP__SIM_DONE = 0,     /* main returned and every fiber ended */
   TP__SIM_DEADLOCK = 1, /* fibers wait, none can run, no timer is set */
   TP__SIM_LIVELOCK = 2, /* steps_max */
-  TP__SIM_LEFT = 3      /* main returned, but fibers still wait that nobody joined or detached threads */
+  TP__SIM_LEFT = 3      /* main returned, but fibers of threads still wait that were neither joined nor detached */
 } tp__sim_end;
 
 typedef struct tp__sim_report {

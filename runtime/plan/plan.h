@@ -164,7 +164,7 @@ typedef struct tp__plan {
    *  for each, its indegree; room for as many, a stack of the roots that leave the owner's thread; a zero byte for
    *  each. Padded to 8 bytes. */
   void *start;
-  uint8_t *no_marks; /* the zero bytes in it, as marks that nobody writes */
+  uint8_t *no_marks; /* the zero bytes in it, as marks, which are never written */
   uint32_t start_bytes;
   uint32_t ready_count, leaving_count; /* of these */
   uint32_t *roots;                     /* nodes without incoming edge, rising */
