@@ -11,15 +11,17 @@ static uint64_t load(const unsigned char *bytes, size_t size) {
   return word;
 }
 
-/* Whether all bytes are ASCII, as most texts are: words of eight bytes; the last may overlap the one before. */
-static bool is_ascii(const unsigned char *bytes, size_t size) {
+/* Whether all bytes are ASCII, as most texts are: words of eight bytes; the last may overlap the one before.
+ * @param ret_before  on false: so many bytes at the start are ASCII, at least. */
+static bool is_ascii(const unsigned char *bytes, size_t size, size_t *ret_before) {
   size_t at = 0;
+  *ret_before = 0;
   if (size < 4) {
     while (at < size && bytes[at] < 0x80) at++;
     return at == size;
   }
   if (size < 8) return !((load(bytes, 4) | load(bytes + size - 4, 4)) & HIGH_BITS);
-  for (; at + 32 <= size; at += 32) {
+  for (; at + 32 <= size; *ret_before = at += 32) {
     uint64_t bits = load(bytes + at, 8) | load(bytes + at + 8, 8) | load(bytes + at + 16, 8) | load(bytes + at + 24, 8);
     if (bits & HIGH_BITS) return false;
   }
@@ -56,8 +58,9 @@ static size_t code_point(const unsigned char *bytes, size_t left) {
 
 bool tp_utf8_valid(tp_text text, size_t *ret_offset) {
   const unsigned char *bytes = (const unsigned char *)text.data;
-  if (is_ascii(bytes, text.size)) return true;
-  size_t at = ascii_prefix(bytes, text.size);
+  size_t at;
+  if (is_ascii(bytes, text.size, &at)) return true;
+  at += ascii_prefix(bytes + at, text.size - at);
   while (at < text.size) {
     size_t size = code_point(bytes + at, text.size - at);
     if (size == 0) {
