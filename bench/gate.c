@@ -25,6 +25,7 @@ typedef struct row {
   uint32_t nodes; /* without a workload: of a random graph; 0: the phases of a small commit */
   uint32_t times; /* counted */
   tp_timestamps timestamps;
+  bool parallel;   /* the workload's nodes have placement parallel: entry.c calls them, not the loop of inline.c */
   bool commits;    /* one run is a commit that changes one of the subscriptions */
   bool calls;      /* one run is 64 tool calls */
   bool turns;      /* one run is a whole turn with seven inline handlers and two tool calls */
@@ -38,6 +39,7 @@ static const row rows[] = {
     {.name = "W3", .workload = "W3", .times = 2000},
     {.name = "W4", .workload = "W4", .times = 2000},
     {.name = "W5", .workload = "W5", .times = 40},
+    {.name = "W5.parallel", .workload = "W5", .times = 40, .parallel = true},
     {.name = "W1.bare", .workload = "W1", .times = 4000, .timestamps = TP_TIMESTAMPS_OFF},
     {.name = "W2.bare", .workload = "W2", .times = 2000, .timestamps = TP_TIMESTAMPS_OFF},
     {.name = "W3.bare", .workload = "W3", .times = 2000, .timestamps = TP_TIMESTAMPS_OFF},
@@ -133,6 +135,12 @@ static void make(work *w) {
   else make_change(&w->workload);
 }
 
+static tp_answer do_nothing(void *self, tp_call *call) {
+  (void)self;
+  (void)call;
+  return TP_ANSWER_DONE;
+}
+
 static void open_work(work *w, const row *of) {
   *w = (work){.row = of};
   /* Without engine workers nothing is shared, so nothing depends on what a handler seems to take under a counter. */
@@ -148,7 +156,7 @@ static void open_work(work *w, const row *of) {
     return;
   }
   make(w);
-  w->runtime = bench_workload_runtime(&w->workload, &options, NULL, NULL);
+  w->runtime = bench_workload_runtime(&w->workload, &options, of->parallel ? do_nothing : NULL, NULL);
   w->turn = bench_turn_begin(w->runtime);
 }
 

@@ -28,9 +28,10 @@ ABOVE = 0.05  # what a row may take more than is stored
 GROWTH = {'grown': 0.20, 'compiled': 0.30}
 
 HEAD = """# How many instructions one run of a row takes: ./dev gate compares with this, ./dev gate --accept writes it.
-# W1 to W5 with full time-stamps, .bare without, .coarse with coarse ones; W9: 64 tool calls, and a sixteenth of a
-# turn; turn: a whole turn with seven inline handlers and two tool calls, .late with 2,000 turns of its session behind
-# it; commit: one change among 50 subscriptions over 5 phases. The values hold under these conditions:
+# W1 to W5 with full time-stamps, .bare without, .coarse with coarse ones, .parallel with nodes of placement parallel
+# that no worker helps with; W9: 64 tool calls, and a sixteenth of a turn; turn: a whole turn with seven inline handlers
+# and two tool calls, .late with 2,000 turns of its session behind it; commit: one change among 50 subscriptions over 5
+# phases. The values hold under these conditions:
 """
 
 

@@ -215,6 +215,30 @@ void tp__entry_called(tp__entry *e, uint32_t index, tp_call *call, tp_answer kin
   take_call(e, index, call, kind);
 }
 
+/* Whether the node has a duty and may be called, and nothing needs to be noted of it before. */
+static bool may_call_at_once(const tp__entry *e, uint32_t index) {
+  const tp__breaker_state *breakers = &e->turn->runtime->breaker_state;
+  return e->plan->inline_nodes[index].on_fast_path && !e->marks[index] && e->state == TP__ENTRY_OPEN &&
+         e->now_ns < e->fast_path_until_ns && !tp__a32_load_relaxed(&breakers->stopped_subscriptions) &&
+         !tp__breaker_suspects(breakers, e->plan->phase, e->now_ns);
+}
+
+static void call_at_once(tp__entry *e, uint32_t index) {
+  const tp__node *node = &e->plan->nodes[index];
+  int64_t started_ns = e->now_ns;
+  if (!e->is_call_set) tp__inline_call_set(e, &e->call, &e->arena, index);
+  e->is_call_set = true;
+  e->call.index = index;
+  e->call.started_ns = started_ns;
+  tp_breadcrumb *breadcrumb = tp__breadcrumb_of_node(e, index, started_ns);
+  tp_answer kind = node->run(node->self, &e->call);
+  tp__breadcrumb_leave(breadcrumb);
+  e->now_ns = stamp(e);
+  if (kind == TP_ANSWER_DONE && !e->call.touched && tp__entry_settle_silent(e, index, started_ns, e->now_ns)) return;
+  e->is_call_set = false;
+  tp__entry_called(e, index, &e->call, kind, e->now_ns);
+}
+
 /* The last that is ready may wait for this thread, where it is a handler's: the thread runs it when it has left. */
 static void hand_over(tp__entry *e, const tp__node *node, uint32_t index, tp__run *run) {
   bool *begins_more = &e->turn->strand.begins_more, began_more = *begins_more;
@@ -240,6 +264,10 @@ static void detach(tp__entry *e, uint32_t index, tp__run *run) {
 /* A node that waited to be tried again does not ask for its duty again. */
 static void step(tp__entry *e, uint32_t index) {
   TP__ASSERT(index < e->plan->node_count && e->counters[index] == 0);
+  if (may_call_at_once(e, index)) {
+    call_at_once(e, index);
+    return;
+  }
   const tp__node *node = &e->plan->nodes[index];
   bool is_noted = e->marks[index] & TP__MARK_MORE; /* else it was ready from the begin, or it is on the fast path */
   tp__run *run = tp__run_make(e, index);

@@ -9,6 +9,7 @@
 #include "runtime/exec/breaker.h"
 #include "runtime/exec/breadcrumb.h"
 #include "runtime/exec/records.h"
+#include "runtime/exec/settle.h"
 
 void tp__inline_call_set(tp__entry *e, tp_call *call, tp__arena *arena, uint32_t index) {
   call->entry = e;
@@ -25,18 +26,6 @@ void tp__inline_call_set(tp__entry *e, tp_call *call, tp__arena *arena, uint32_t
  *
  * Its nodes are called in plan order, in which each comes after all that it waits for. As long as every answer is
  * ordinary nobody needs to know who waits for whom; it is made out when one is not, for the machine to go on from. */
-
-/* A node was called and had nothing to say. @return whether that was in time, and its row written; else nothing was
- * done. */
-static inline bool put_row(tp__entry *e, const tp__inline_node *node, uint32_t index, int64_t started_ns,
-                           int64_t ended_ns) {
-  int64_t duration_ns = ended_ns - started_ns;
-  TP__ASSERT(duration_ns >= 0 && started_ns >= e->begin_ns && index < e->plan->node_count);
-  if (ended_ns >= e->fast_path_until_ns || duration_ns > e->plan->timeout_ns_min) return false;
-  tp__row_put(&e->rows[index], node->run_name, (uint32_t)(started_ns - e->begin_ns), (uint32_t)duration_ns,
-              node->flags);
-  return true;
-}
 
 /* What the entry and its call borrow. Where the last one borrowed the same, there is nothing to do. */
 static inline void set_lent(tp__entry *e, const tp_field *fields, uint32_t field_count) {
@@ -92,7 +81,7 @@ static bool end_with_one_stamp(tp__entry *e) {
   uint32_t last = e->plan->node_count - 1;
   int64_t ended_ns = tp__now_ns();
   set_durations(e, last, ended_ns);
-  if (!put_row(e, &e->plan->inline_nodes[last], last, e->begin_ns, ended_ns)) {
+  if (!tp__entry_put_row(e, &e->plan->inline_nodes[last], last, e->begin_ns, ended_ns)) {
     leave_plan_order(e, last, TP_ANSWER_DONE, ended_ns);
     return false;
   }
@@ -123,7 +112,7 @@ static inline __attribute__((always_inline)) bool run_with(tp__entry *e, tp_time
     tp_answer kind = node->run(node->self, &e->call);
     tp__breadcrumb_leave(breadcrumb);
     int64_t ended_ns = timestamps == TP_TIMESTAMPS_FULL ? tp__now_ns() : now_ns;
-    if (kind != TP_ANSWER_DONE || e->call.touched || !put_row(e, node, index, now_ns, ended_ns)) {
+    if (kind != TP_ANSWER_DONE || e->call.touched || !tp__entry_put_row(e, node, index, now_ns, ended_ns)) {
       if (timestamps == TP_TIMESTAMPS_COARSE) set_durations(e, index, ended_ns = tp__now_ns());
       leave_plan_order(e, index, kind, ended_ns);
       return false;

@@ -174,6 +174,17 @@ void tp__entry_settle(tp__entry *e, uint32_t index, tp_state state, tp_reason re
   TP__CHECK(tp__entry_check(e));
 }
 
+bool tp__entry_settle_silent(tp__entry *e, uint32_t index, int64_t started_ns, int64_t ended_ns) {
+  TP__OWNED(&e->turn->strand);
+  TP__ASSERT(!e->ended && e->unsettled > 0 && e->plan->inline_nodes[index].on_fast_path && !e->marks[index]);
+  if (e->has_listener) return false;
+  if (!tp__entry_put_row(e, &e->plan->inline_nodes[index], index, started_ns, ended_ns)) return false;
+  e->unsettled--;
+  propagate(e, node_of(e, index), true);
+  TP__CHECK(tp__entry_check(e));
+  return true;
+}
+
 /* ---- answers ---- */
 
 static tp_reason reason_of_refusal(tp_status refused) {

@@ -7,6 +7,16 @@
 
 #include "runtime/exec/entry.h"
 
+/** Writes the row of a node on the fast path. @return false, and nothing was done: it was not in time. */
+static inline bool tp__entry_put_row(tp__entry *e, const tp__inline_node *node, uint32_t index, int64_t started_ns,
+                                     int64_t ended_ns) {
+  int64_t duration_ns = ended_ns - started_ns;
+  TP__ASSERT(duration_ns >= 0 && started_ns >= e->begin_ns && index < e->plan->node_count);
+  if (ended_ns >= e->fast_path_until_ns || duration_ns > e->plan->timeout_ns_min) return false;
+  tp__row_put(&e->rows[index], node->run_name, (uint32_t)(started_ns - e->begin_ns), (uint32_t)duration_ns,
+              node->flags);
+  return true;
+}
 /** The node's run, made when it has none. */
 tp__run *tp__run_make(tp__entry *entry, uint32_t index);
 /** By when the node must have answered, retries included. */
@@ -17,6 +27,10 @@ void tp__entry_set_state(tp__entry *entry, tp__entry_state state);
 void tp__entry_settle(tp__entry *entry, uint32_t index, tp_state state, tp_reason reason);
 /** The same by what it answered, unless it will be tried again; the row has its times. */
 void tp__entry_take_answer(tp__entry *entry, uint32_t index, const tp__answer *answer, const tp__output *output);
+/** A node on the fast path was called once and returned DONE without a contribution: writes its row, and counts down
+ *  what waited for it.
+ *  @return false, and nothing was done: it took too long, or a listener is to hear of each end. */
+bool tp__entry_settle_silent(tp__entry *entry, uint32_t index, int64_t started_ns, int64_t ended_ns);
 /** The pause before another attempt is over. @return whether there was one. */
 bool tp__run_drop_retry(tp__run *run);
 

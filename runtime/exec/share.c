@@ -5,6 +5,7 @@
 #include "runtime/exec/breaker.h"
 #include "runtime/exec/inline.h"
 #include "runtime/exec/runtime.h"
+#include "runtime/exec/settle.h"
 
 enum { LOOKS_MAX = 32 /* for a parallel node among ready ones */ };
 enum { BATCHES = 8, BATCH_NODES_MAX = 8, HELPERS_MAX = 7, LINE_BYTES = 64 };
@@ -271,8 +272,9 @@ static void settle_batch(tp__entry *e, batch *p) {
     TP__ASSERT(p->times[i].ended_ns >= p->times[i].started_ns);
     const batch_time *time = &p->times[i];
     bool exceptional = p->exceptional && i + 1 == p->called;
-    tp_call silent = silent_call(p, time->started_ns);
     if (time->ended_ns > e->now_ns) e->now_ns = time->ended_ns; /* what waited for it begins then */
+    if (!exceptional && tp__entry_settle_silent(e, p->indexes[i], time->started_ns, time->ended_ns)) continue;
+    tp_call silent = silent_call(p, time->started_ns);
     settle_call(e, exceptional ? &p->call : &silent, p->indexes[i], exceptional ? p->kind : TP_ANSWER_DONE,
                 time->ended_ns);
   }
@@ -308,8 +310,16 @@ static bool take_back(tp__entry *e) {
   return any;
 }
 
-/* What nobody has opened for as long as it takes to come is the owner's again, at its place in the plan. */
+static bool is_any_opened(const tp__share *share) {
+  for (int i = 0; i < BATCHES; i++)
+    if (tp__a32_load_relaxed(&share->batches[i].state) == OPENED) return true;
+  return false;
+}
+
+/* Where no helper has come for as long as that takes, what was offered is the owner's again, at its place in the plan.
+ * A helper that calls a batch comes for the next one. */
 static void take_back_late(tp__entry *e) {
+  if (is_any_opened(e->share)) return;
   int64_t patience_ns = 2 * tp__runtime_helpers(e->turn->runtime)->search_ns;
   for (int i = 0; i < BATCHES && e->share->out > 0; i++) {
     batch *p = &e->share->batches[i];
