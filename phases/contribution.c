@@ -275,30 +275,31 @@ tp_status tp__tool_copy_texts(tp__arena *arena, tp_tool *tool) {
   return tp__arena_text(arena, tool->schema, &tool->schema) ? TP_OK : TP_ERR_NO_MEMORY;
 }
 
-static tp_status make_closure(const tp__closure_home *home, tp__tool_copy *copy) {
+static tp_status make_closure(const tp__closure_home *home, tp__tool_copy *copy, tp_fault *fault) {
   tp_tool *tool = &copy->tool;
   void (*destroy)(void *self) = tool->destroy;
   tool->destroy = NULL; /* the closure's alone */
   if (!home || (!tool->inbox && !destroy)) return TP_OK;
-  if (tool->inbox && !tp__inbox_is_of(tool->inbox, home->inbox_owner)) return TP_ERR_MALFORMED;
+  if (tool->inbox && !tp__inbox_is_of(tool->inbox, home->inbox_owner))
+    return tp__fail(fault, TP_ERR_MALFORMED, tool->name, "tool %s: its inbox is of another runtime", tool->name);
   copy->closure = tp__closure_new(home, tool->inbox, tool->self, destroy);
   return copy->closure ? TP_OK : TP_ERR_NO_MEMORY;
 }
 
 static tp_status copy_tool(tp__arena *arena, const tp__closure_home *home, const tp_contribution *in, size_t index,
-                           tp__tool_copy *copy) {
-  TP__TRY(tool_read(in, index, &copy->tool, NULL));
+                           tp__tool_copy *copy, tp_fault *fault) {
+  TP__TRY(tool_read(in, index, &copy->tool, fault));
   TP__TRY(tp__tool_copy_texts(arena, &copy->tool));
-  return make_closure(home, copy);
+  return make_closure(home, copy, fault);
 }
 
 static tp_status copy_tools(tp__arena *arena, const tp__closure_home *home, const tp_contribution *in,
-                            tp_contribution *out) {
+                            tp_contribution *out, tp_fault *fault) {
   tp__tool_copy *copies = tp__arena_zero(arena, in->tool_count * sizeof *copies);
   const tp_tool **list = tp__arena_alloc(arena, in->tool_count * sizeof *list);
   tp_status status = copies && list ? TP_OK : TP_ERR_NO_MEMORY;
   for (size_t i = 0; i < in->tool_count && status == TP_OK; i++) {
-    status = copy_tool(arena, home, in, i, &copies[i]);
+    status = copy_tool(arena, home, in, i, &copies[i], fault);
     list[i] = &copies[i].tool;
   }
   for (size_t i = 0; copies && i < in->tool_count; i++) /* taken on success only */
@@ -311,14 +312,14 @@ static tp_status copy_tools(tp__arena *arena, const tp__closure_home *home, cons
 }
 
 tp_status tp__contribution_copy(tp__arena *arena, const tp_contribution *in, tp_contribution *out) {
-  return tp__contribution_take(arena, TP_PHASE_NONE, NULL, in, out);
+  return tp__contribution_take(arena, TP_PHASE_NONE, NULL, in, out, NULL);
 }
 
 tp_status tp__contribution_take(tp__arena *arena, uint32_t phase, const tp__closure_home *home,
-                                const tp_contribution *in, tp_contribution *out) {
+                                const tp_contribution *in, tp_contribution *out, tp_fault *fault) {
   tp_contribution whole;
-  TP__TRY(read_struct(&in, &whole, NULL));
-  TP__TRY(tp__contribution_check(arena->allocator, phase, in, NULL));
+  TP__TRY(read_struct(&in, &whole, fault));
+  TP__TRY(tp__contribution_check(arena->allocator, phase, in, fault));
   uint32_t uses = kinds[in->kind].uses;
   tp_contribution copy = {.struct_size = sizeof copy, .kind = in->kind};
   if (uses & WEIGHT) copy.weight = in->weight;
@@ -327,7 +328,7 @@ tp_status tp__contribution_take(tp__arena *arena, uint32_t phase, const tp__clos
     tp_text *target = (tp_text *)(void *)((char *)&copy + texts[i].offset);
     if ((uses & texts[i].bit) && !tp__arena_text(arena, *text_at(in, i), target)) return TP_ERR_NO_MEMORY;
   }
-  if ((uses & TOOLS) && in->tool_count) TP__TRY(copy_tools(arena, home, in, &copy));
+  if ((uses & TOOLS) && in->tool_count) TP__TRY(copy_tools(arena, home, in, &copy, fault));
   *out = copy;
   return TP_OK;
 }

@@ -36,7 +36,7 @@ tp_status tp__contribution_copy(tp__arena *arena, const tp_contribution *in, tp_
 /** The same for a contribution that is made in this phase.
  *  @param home  on success it has what the tools hold of the host's; NULL: they hold nothing. */
 tp_status tp__contribution_take(tp__arena *arena, uint32_t phase, const tp__closure_home *home,
-                                const tp_contribution *in, tp_contribution *out);
+                                const tp_contribution *in, tp_contribution *out, tp_fault *fault);
 
 /** A tool as every copy above has it, and no tool of a host's. */
 typedef struct tp__tool_copy {

@@ -176,6 +176,13 @@ static tp_status refuse(tp__output *output, tp_status status) {
   return status;
 }
 
+/* The same; the sentence becomes the attempt's message. Without memory it has none. */
+static tp_status refuse_saying(tp__output *output, tp__arena *arena, tp_status status, const char *sentence) {
+  bool first = output->refused == TP_OK;
+  if (first && !tp__arena_string(arena, sentence, &output->refusal)) output->refusal = NULL;
+  return refuse(output, status);
+}
+
 static size_t bytes_of(const tp_contribution *c) {
   return c->domain.size + c->key.size + c->title.size + c->text.size + c->short_text.size + c->value.size +
          c->sources.size;
@@ -185,10 +192,15 @@ tp_status tp__output_emit(tp__output *output, tp__arena *arena, tp__entry *entry
                           const tp_contribution *contribution) {
   const tp__contribution_ops *ops = tp__runtime_layer_ops(entry->turn->runtime)->contributions;
   tp_capability kinds = entry->plan->nodes[index].kinds;
-  if (contribution->kind >= TP_KIND_COUNT || !(kinds & 1u << contribution->kind))
-    return refuse(output, TP_ERR_CAPABILITY);
+  tp_fault fault = {0};
+  if (contribution->kind >= TP_KIND_COUNT || !(kinds & 1u << contribution->kind)) {
+    const char *kind = ops->kind_name ? ops->kind_name(contribution->kind) : "this kind";
+    (void)tp__fail(&fault, TP_ERR_CAPABILITY, NULL, "it contributes %s, which its capabilities do not allow", kind);
+    return refuse_saying(output, arena, TP_ERR_CAPABILITY, fault.message);
+  }
   output->bytes += sizeof(tp__emitted) + bytes_of(contribution);
-  if (output->bytes > OUTPUT_BYTES_MAX) return refuse(output, TP_ERR_TOO_LARGE);
+  if (output->bytes > OUTPUT_BYTES_MAX)
+    return refuse_saying(output, arena, TP_ERR_TOO_LARGE, "what it contributes has more than 1 MiB");
   tp__emitted *emitted = tp__arena_zero(arena, sizeof *emitted);
   if (!emitted) return refuse(output, TP_ERR_NO_MEMORY);
   bool infra = entry->plan->nodes[index].flags & TP__NODE_INFRA; /* the merge drops a signal of whatever phase */
@@ -198,8 +210,9 @@ tp_status tp__output_emit(tp__output *output, tp__arena *arena, tp__entry *entry
                            .inside_of = runtime,
                            .inbox_owner = tp__runtime_registry(runtime),
                            .closures = &entry->closures};
-  tp_status status = ops->copy(arena, phase, &home, contribution, &emitted->contribution);
-  if (status != TP_OK) return refuse(output, status);
+  tp_status status = ops->copy(arena, phase, &home, contribution, &emitted->contribution, &fault);
+  if (status == TP_ERR_NO_MEMORY) return refuse(output, status);
+  if (status != TP_OK) return refuse_saying(output, arena, status, fault.message);
   if (output->last) output->last->next = emitted;
   else output->first = emitted;
   output->last = emitted;
@@ -210,13 +223,6 @@ tp_status tp__output_emit(tp__output *output, tp__arena *arena, tp__entry *entry
 tp_status tp_call_emit(tp_call *call, const tp_contribution *contribution) {
   if (call->sealed) return TP_ERR_USAGE;
   return tp__output_emit(touch(call), call->arena, call->entry, call->index, contribution);
-}
-
-/* The refusal's sentence becomes the attempt's message; without memory it has none. */
-static tp_status refuse_fields(tp__output *output, tp__arena *arena, tp_status status, const tp_fault *fault) {
-  bool first = output->refused == TP_OK;
-  if (first && !tp__arena_string(arena, fault->message, &output->refusal)) output->refusal = NULL;
-  return refuse(output, status);
 }
 
 tp_status tp__output_join(tp__output *output, tp__arena *arena, const tp_field *fields, uint32_t count) {
@@ -236,7 +242,7 @@ tp_status tp__output_replace(tp__output *output, tp__arena *arena, const tp__ent
   const tp__registry *registry = tp__runtime_registry(entry->turn->runtime);
   tp_fault fault;
   if (tp__fields_check(registry, entry->plan->phase, TP__FIELDS_REPLACE, fields, count, &fault) != TP_OK)
-    return refuse_fields(output, arena, TP_ERR_MALFORMED, &fault);
+    return refuse_saying(output, arena, TP_ERR_MALFORMED, fault.message);
   tp_field *added;
   if (!tp__fields_copy(arena, fields, (uint32_t)count, &added)) return refuse(output, TP_ERR_NO_MEMORY);
   return tp__output_join(output, arena, added, (uint32_t)count);

@@ -41,9 +41,10 @@ typedef struct tp__alias {
 typedef struct tp__contribution_ops {
   /** Checks, also whether the phase takes a signal of this kind, and deep-copies. What the copy holds of the host's is
    *  added to the home, on success only.
+   *  @param fault  NULL allowed; else says which field, and what is wrong with it.
    *  @return TP_OK, TP_ERR_MALFORMED, TP_ERR_BAD_SCHEMA, TP_ERR_NO_MEMORY. */
   tp_status (*copy)(tp__arena *arena, uint32_t phase, const tp__closure_home *home, const tp_contribution *in,
-                    tp_contribution *out);
+                    tp_contribution *out, tp_fault *fault);
   /** The verdict that a contribution is, with its reason in *ret_reason, which may be empty. May be NULL. */
   tp_verdict (*verdict)(const tp_contribution *contribution, tp_text *ret_reason);
   /** Ends what was taken with a contribution that was refused: calls the destroy of its tools. May be NULL. */

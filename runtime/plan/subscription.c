@@ -163,11 +163,12 @@ static tp_status copy_fallback(const tp__registry *registry, tp__subscription *s
       .allocator = sub->allocator, .inside_of = sub->inside_of, .inbox_owner = registry, .closures = &sub->closures};
   for (size_t i = 0; i < from->fallback_count; i++) {
     if (!from->fallback[i]) return REFUSE(from, TP_ERR_USAGE, "fallback[%zu] is NULL", i);
-    tp_status status = registry->ops->copy(&sub->arena, sub->desc.phase, &home, from->fallback[i], &copies[i]);
+    tp_fault why;
+    tp_status status = registry->ops->copy(&sub->arena, sub->desc.phase, &home, from->fallback[i], &copies[i], &why);
     list[i] = &copies[i];
     if (status == TP_ERR_NO_MEMORY) return status;
     if (status != TP_OK)
-      return REFUSE(from, status, "contribution %zu of its fallback is refused: %s", i + 1, tp_status_text(status));
+      return REFUSE(from, status, "contribution %zu of its fallback is refused: %s", i + 1, why.message);
   }
   sub->desc.fallback = list;
   return TP_OK;

@@ -116,11 +116,12 @@ static inline void counted_release(void *ctx, void *memory, size_t size) {
   (&(tp_hook){.struct_size = sizeof(tp_hook), .phase = (phase_), .run = (run_), .self = (self_)})
 
 static inline tp_status world_copy(tp__arena *arena, uint32_t phase, const tp__closure_home *home,
-                                   const tp_contribution *in, tp_contribution *out) {
+                                   const tp_contribution *in, tp_contribution *out, tp_fault *fault) {
   (void)phase;
   (void)home;
   *out = *in;
-  if (in->kind == TP_KIND_PROMPT_CONTEXT && in->key.size == 0) return TP_ERR_MALFORMED;
+  if (in->kind == TP_KIND_PROMPT_CONTEXT && in->key.size == 0)
+    return tp__fail(fault, TP_ERR_MALFORMED, NULL, "prompt_context: key is missing");
   return tp__arena_text(arena, in->key, &out->key) && tp__arena_text(arena, in->text, &out->text) ? TP_OK
                                                                                                   : TP_ERR_NO_MEMORY;
 }

@@ -227,17 +227,55 @@ static void rows_of_runs_never_displace_those_of_registration(void **state) {
   close_runtime(runtime);
 }
 
+static tp_answer run_tool(void *self, tp_tool_run *run) {
+  (void)self;
+  return tp_tool_ok(run, tp_text_of("did it"));
+}
+
+static void refused_contribution_says_which_field_and_why(void **state) {
+  (void)state;
+  static const tp_tool with_ref = {
+      .struct_size = sizeof(tp_tool), .name = "city", .run = run_tool, .schema = {"\x81\xA4$ref\xA1x", 8}};
+  static const tp_tool *const tools[] = {&with_ref};
+  static char large[(1 << 20) + 1];
+  memset(large, 'x', sizeof large);
+  const struct {
+    tp_contribution contribution;
+    uint32_t phase;
+    const char *why;
+  } cases[] = {
+      {{.kind = TP_KIND_POLICY, .domain = TEXT("tool"), .key = TEXT("shell"), .text = TEXT("denny")},
+       TP_PHASE_TURN_PRE_POLICY,
+       "failed, malformed: policy: text must be deny, ask or allow in the domain tool"},
+      {{.kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = tools, .tool_count = 1},
+       TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION,
+       "failed, malformed: tool city: schema.$ref: is not in the subset"},
+      {{.kind = TP_KIND_AUDIT, .key = TEXT("a"), .text = {large, sizeof large}},
+       TP_PHASE_TURN_PRE_POLICY,
+       "failed, malformed: what it contributes has more than 1 MiB"},
+      {{.kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b")},
+       TP_PHASE_TURN_PRE_POLICY,
+       "failed, capability: it contributes tool_bundle, which its capabilities do not allow"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    notes n = NOTES;
+    tp_contribution contribution = cases[i].contribution;
+    contribution.struct_size = sizeof contribution;
+    act emits = {.emits = &contribution, .emit_count = 1};
+    hook h = {.id = "h", .phase = cases[i].phase, .self = &emits};
+    tp_runtime *runtime = open_noted(&n, 0, &h, 1);
+    run_bare(runtime, cases[i].phase);
+    assert_has(n.log, cases[i].why);
+    close_runtime(runtime);
+  }
+}
+
 /* ---- in a driven turn ---- */
 
 #define CALL(call_id, tool)                                             \
   {                                                                     \
     .id = TEXT(call_id), .name = TEXT(tool), .arguments = { "\x80", 1 } \
   }
-
-static tp_answer run_tool(void *self, tp_tool_run *run) {
-  (void)self;
-  return tp_tool_ok(run, tp_text_of("did it"));
-}
 
 static void say(tp_runtime *runtime, const reply *replies, size_t count, const tp_listener *listener) {
   recorder *model = recorder_new(replies, count);
@@ -368,6 +406,7 @@ int main(void) {
       cmocka_unit_test(rows_of_records_below_the_asked_visibility_are_left_out),
       cmocka_unit_test(failing_late_and_refused_handlers_leave_a_log_line_and_an_audit_row),
       cmocka_unit_test(ordinary_skipped_and_cancelled_runs_are_not_reported),
+      cmocka_unit_test(refused_contribution_says_which_field_and_why),
       cmocka_unit_test(rows_of_runs_never_displace_those_of_registration),
       cmocka_unit_test(denial_says_which_tool_and_why),
       cmocka_unit_test(each_attempt_is_logged_at_debug_and_none_at_info),
