@@ -178,7 +178,7 @@ static tp_status write_list(void *self, tp__queued *list, tp_fault *fault) {
   return TP_OK;
 }
 
-static const tp__writer_class writer_class = {.noun = "turns", .write = write_list};
+static const tp__writer_class writer_class = {.noun = "turns", .refused = "fail", .write = write_list};
 
 /* Listed first: once it is in the queue its writer may unlist it. */
 static tp_status queue(history *h, const tp_history_append *request, tp_fault *fault) {

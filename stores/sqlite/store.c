@@ -239,7 +239,8 @@ static void retain(void *self) {
   s->too_large = none_left;
 }
 
-static const tp__writer_class writer_class = {.noun = "records", .write = write_list, .written = retain};
+static const tp__writer_class writer_class = {
+    .noun = "records", .refused = "are dropped", .write = write_list, .written = retain};
 
 tp_status tp__sqlite_queue(void *self, tp__waiting *node) {
   tp_status status = tp__writer_add(&((tp__sqlite_store *)self)->writer, &node->queued);

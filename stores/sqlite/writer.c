@@ -59,10 +59,10 @@ tp_status tp__writer_add(tp__writer *w, tp__queued *node) {
   pthread_mutex_unlock(&w->mutex);
   if (first_dropped || ended > 0) {
     if (first_dropped)
-      snprintf(message, sizeof message, "%s: the queue of %s is full (%zu bytes): %s are dropped", w->path,
-               w->class->noun, bytes_max, w->class->noun);
+      snprintf(message, sizeof message, "%s: the queue of %s is full (%zu bytes): those that come now %s", w->path,
+               w->class->noun, bytes_max, w->class->refused);
     else
-      snprintf(message, sizeof message, "%s: %s are taken again; %llu were dropped", w->path, w->class->noun,
+      snprintf(message, sizeof message, "%s: %s are taken again; %llu were not", w->path, w->class->noun,
                (unsigned long long)ended);
     tp__writer_log(w, first_dropped ? TP_LOG_ERROR : TP_LOG_WARNING, TP_ERR_FULL, message);
   }

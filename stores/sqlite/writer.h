@@ -21,7 +21,8 @@ typedef struct tp__queued {
 } tp__queued;
 
 typedef struct tp__writer_class {
-  const char *noun; /* of what waits: "records" */
+  const char *noun;    /* of what waits: "records" */
+  const char *refused; /* what becomes of one that does not fit: "are dropped" */
   /** All of the list in one transaction, or nothing of it. */
   tp_status (*write)(void *self, tp__queued *list, tp_fault *fault);
   /** Behind a transaction, on the thread. May be NULL. */
