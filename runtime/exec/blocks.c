@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/exec/blocks.h"
 
-enum { DEPOT_BYTES_MAX = 8 << 20 /* of each class */, MAGAZINE_BYTES = 64 << 10, MAGAZINE_MAX = 32 };
+enum { LIST_BYTES_MAX = 8 << 20 /* of each class */, MAGAZINE_BYTES = 64 << 10, MAGAZINE_MAX = 32 };
 
 /* 0: 1024; 1: 1536; 2: 2048; 3: 3072; … */
 static int class_of(size_t size) {
@@ -54,15 +54,16 @@ void tp__blocks_fini(tp__blocks *blocks) {
       release_all(blocks, magazines->previous, class);
       *magazines = (tp__magazines){0};
     }
-    while (blocks->depots[class].count > 0) release_all(blocks, tp__depot_get(&blocks->depots[class]), class);
+    while (blocks->magazines[class].count > 0)
+      release_all(blocks, tp__magazine_list_pop(&blocks->magazines[class]), class);
   }
   tp__mutex_fini(&blocks->mutex);
 }
 
-/* The thread cache is empty: takes a magazine from the depot. */
+/* The thread cache is empty: takes a magazine from the list. */
 static void *take_beyond(tp__blocks *blocks, tp__thread_cache *cache, int class) {
   tp__mutex_lock(&blocks->mutex);
-  tp__magazine magazine = tp__depot_get(&blocks->depots[class]);
+  tp__magazine magazine = tp__magazine_list_pop(&blocks->magazines[class]);
   tp__mutex_unlock(&blocks->mutex);
   if (magazine.count == 0) return NULL;
   TP__ASSERT(cache->blocks[class].loaded.count == 0); /* else its blocks would be lost */
@@ -87,9 +88,9 @@ void *tp__block_take(tp__blocks *blocks, size_t size, size_t *ret_size) {
 
 static void give_beyond(tp__blocks *blocks, tp__magazine magazine, int class) {
   tp__mutex_lock(&blocks->mutex);
-  tp__depot *depot = &blocks->depots[class];
-  bool room = (depot->count + magazine.count) * size_of(class) <= DEPOT_BYTES_MAX;
-  if (room) tp__depot_put(depot, magazine);
+  tp__magazine_list *list = &blocks->magazines[class];
+  bool room = (list->count + magazine.count) * size_of(class) <= LIST_BYTES_MAX;
+  if (room) tp__magazine_list_push(list, magazine);
   tp__mutex_unlock(&blocks->mutex);
   if (!room) release_all(blocks, magazine, class);
 }

@@ -3,7 +3,7 @@
  * blocks: the allocator cache for entries, attempts and records: in steady state nothing is asked of the host's
  * allocator. Sizes are powers of two from 1 KiB, and half-way between; more than 1 MiB is not cached. A thread takes
  * from its thread cache first (thread_cache.h; an engine worker without a lock), newest block first, which is likely in
- * the processor's cache. Lock: `blocks`, for the depots. */
+ * the processor's cache. Lock: `blocks`, for the lists of full magazines. */
 #ifndef TP__BLOCKS_H
 #define TP__BLOCKS_H
 
@@ -16,7 +16,7 @@ typedef struct tp__blocks {
   tp_allocator as_allocator; /* gives and takes blocks, for arenas and writers */
   tp__mutex mutex;
   /* under mutex */
-  tp__depot depots[TP__BLOCK_CLASSES];
+  tp__magazine_list magazines[TP__BLOCK_CLASSES];
 } tp__blocks;
 
 tp_status tp__blocks_init(tp__blocks *blocks, const tp_allocator *allocator, const tp__thread_caches *caches);

@@ -7,21 +7,21 @@ typedef struct first {
   size_t count;
 } first;
 
-void tp__depot_put(tp__depot *depot, tp__magazine magazine) {
+void tp__magazine_list_push(tp__magazine_list *list, tp__magazine magazine) {
   if (magazine.count == 0) return;
   first *f = magazine.items;
-  TP__ASSERT(f && f != depot->magazines);
-  f->next_magazine = depot->magazines;
+  TP__ASSERT(f && f != list->first);
+  f->next_magazine = list->first;
   f->count = magazine.count;
-  depot->magazines = f;
-  depot->count += magazine.count;
+  list->first = f;
+  list->count += magazine.count;
 }
 
-tp__magazine tp__depot_get(tp__depot *depot) {
-  first *f = depot->magazines;
+tp__magazine tp__magazine_list_pop(tp__magazine_list *list) {
+  first *f = list->first;
   if (!f) return (tp__magazine){NULL, 0};
-  TP__ASSERT(f->count > 0 && f->count <= depot->count);
-  depot->magazines = f->next_magazine;
-  depot->count -= f->count;
+  TP__ASSERT(f->count > 0 && f->count <= list->count);
+  list->first = f->next_magazine;
+  list->count -= f->count;
   return (tp__magazine){f, (uint32_t)f->count};
 }

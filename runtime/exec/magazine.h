@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * magazine: lists of free memory of one size (Bonwick and Adams, "Magazines and Vmem", 2001). A thread cache has two
- * magazines per size, a loaded and a previous one, and exchanges a whole magazine with the depot, which all threads
- * share, when both are empty or both full. Two, so that a thread that alternates between taking and returning does not
- * go to the depot each time. The links are stored in the free memory itself, in its first three words. No lock of its
- * own: the caller holds the lock of the cache or of the depot. */
+ * magazines per size, a loaded and a previous one, and exchanges a whole magazine with a list of them, which all
+ * threads share, when both are empty or both full. Two, so that a thread that alternates between taking and returning
+ * does not lock the list each time. The links are stored in the free memory itself, in its first three words. No lock
+ * of its own: the caller holds the lock of the cache or of the list. */
 #ifndef TP__MAGAZINE_H
 #define TP__MAGAZINE_H
 
@@ -19,10 +19,10 @@ typedef struct tp__magazines {
   tp__magazine loaded, previous;
 } tp__magazines;
 
-typedef struct tp__depot {
-  void *magazines;
-  size_t count; /* items in all of them */
-} tp__depot;
+typedef struct tp__magazine_list {
+  void *first;  /* item of the first magazine; the magazines are linked by their first items */
+  size_t count; /* items of all of them */
+} tp__magazine_list;
 
 /** @return NULL when it is empty. */
 static inline void *tp__magazines_take(tp__magazines *magazines) {
@@ -38,7 +38,7 @@ static inline void *tp__magazines_take(tp__magazines *magazines) {
   return item;
 }
 
-/** @param most  items of a magazine. @return false when both were full: *ret_full was taken out, for the depot. */
+/** @param most  items of a magazine. @return false when both were full: *ret_full was taken out, for the list. */
 static inline bool tp__magazines_put(tp__magazines *magazines, void *item, uint32_t most, tp__magazine *ret_full) {
   TP__ASSERT(item && item != magazines->loaded.items && item != magazines->previous.items); /* it is returned once */
   bool full = magazines->loaded.count >= most;
@@ -54,8 +54,8 @@ static inline bool tp__magazines_put(tp__magazines *magazines, void *item, uint3
   return !full;
 }
 
-void tp__depot_put(tp__depot *depot, tp__magazine magazine);
+void tp__magazine_list_push(tp__magazine_list *list, tp__magazine magazine);
 /** @return an empty one when there is none. */
-tp__magazine tp__depot_get(tp__depot *depot);
+tp__magazine tp__magazine_list_pop(tp__magazine_list *list);
 
 #endif

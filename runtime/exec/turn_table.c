@@ -27,7 +27,7 @@ tp_status tp__turn_table_init(tp__turn_table *table, const tp_allocator *allocat
 }
 
 void tp__turn_table_fini(tp__turn_table *table) {
-  TP__ASSERT(!table->depot.count || tp__aptr_load_relaxed(&table->slabs));
+  TP__ASSERT(!table->magazines.count || tp__aptr_load_relaxed(&table->slabs));
   slab *s = tp__aptr_load_acquire(&table->slabs);
   while (s) {
     slab *next = s->next;
@@ -55,8 +55,8 @@ static void table_check_locked(const tp__turn_table *table) {
   TP__LOCKED(&table->mutex);
   /* The quota that no cache has. */
   assert(table->quota <= table->quota_all && table->batch > 0);
-  /* The depot counts what is in its magazines. */
-  assert(!table->depot.count == !table->depot.magazines);
+  /* The list counts what is in its magazines. */
+  assert(!table->magazines.count == !table->magazines.first);
 }
 #endif
 
@@ -84,7 +84,7 @@ static tp__magazine slots_of(const tp__turn_table *table, slab *s) {
 /* The cache of the calling thread has no free slot. */
 static tp_status more_slots(tp__turn_table *table, tp__thread_cache *cache) {
   tp__mutex_lock(&table->mutex);
-  tp__magazine magazine = tp__depot_get(&table->depot);
+  tp__magazine magazine = tp__magazine_list_pop(&table->magazines);
   tp__mutex_unlock(&table->mutex);
   if (magazine.count == 0) {
     slab *s = new_slab(table);
@@ -102,7 +102,7 @@ static tp_status more_slots(tp__turn_table *table, tp__thread_cache *cache) {
   }
   tp__mutex_unlock(&cache->mutex);
   tp__mutex_lock(&table->mutex); /* another thread of the same cache was faster */
-  tp__depot_put(&table->depot, magazine);
+  tp__magazine_list_push(&table->magazines, magazine);
   tp__mutex_unlock(&table->mutex);
   return TP_OK;
 }
@@ -218,7 +218,7 @@ void tp__turn_table_recycle(tp__turn *turn) {
   if (!unpinned) tp__snapshot_unpin(snapshot);
   if (room) return;
   tp__mutex_lock(&table->mutex);
-  tp__depot_put(&table->depot, full);
+  tp__magazine_list_push(&table->magazines, full);
   TP__CHECK(table_check_locked(table));
   tp__mutex_unlock(&table->mutex);
 }

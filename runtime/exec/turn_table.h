@@ -26,7 +26,7 @@ typedef struct tp__turn_table {
   tp__a64 turn_numbers_taken, entry_ids_taken; /* relaxed: they need only differ */
   tp__mutex mutex;
   /* under mutex */
-  tp__depot depot;
+  tp__magazine_list magazines; /* of free slots */
   uint32_t quota;
 } tp__turn_table;
 
