@@ -24,7 +24,7 @@ typedef struct tp__thread_cache {
   uint64_t next_turn_number, end_turn_number;
   /* of a worker's cache: that thread only; of a shared cache: under mutex */
   bool is_own;
-  uint64_t last_entry_id, last_entry_id_of_lot;
+  uint64_t last_entry_id, last_entry_id_of_batch;
   tp__magazines blocks[TP__BLOCK_CLASSES]; /* blocks.c */
   /* atomic, relaxed */
   tp__a64 counts[TP__COUNTS]; /* of the agent layer; counted up in one cache and down in another */

@@ -18,7 +18,7 @@ void tp__turn_check(const tp__turn *turn) {
   assert(turn->kind < TP__TURN_KINDS && turn->depth <= TP__NESTED_MAX);
   assert(turn->depth == 0 || (turn->parent && turn->parent->depth <= turn->depth));
   /* Entry ids are taken in batches. */
-  assert(turn->last_entry_id <= turn->last_of_lot);
+  assert(turn->last_entry_id <= turn->last_of_batch);
   /* What is in its list is an entry of its own, whose block is taken, and which no other thread may end. */
   const tp__link *link = turn->entries.next;
   for (uint32_t i = 0; i < TP__CHECK_ITEMS_MAX && link != &turn->entries; i++, link = link->next) {
@@ -81,7 +81,7 @@ void tp__turn_clear(tp__turn *turn, tp_runtime *runtime) {
   turn->cleared = true;
   turn->is_cancelled = false;
   turn->parent = NULL;
-  turn->last_entry_id = turn->last_of_lot = 0;
+  turn->last_entry_id = turn->last_of_batch = 0;
   tp__list_init(&turn->entries);
   turn->records = (tp__record_batch){0};
   turn->cached_entry = NULL;
@@ -90,7 +90,7 @@ void tp__turn_clear(tp__turn *turn, tp_runtime *runtime) {
 }
 
 /* A turn that has ended: what comes to rest by itself is left alone, and so are ids that nobody gave it. The rest of
- * its lot of entry ids is the next one's. */
+ * its batch of entry ids is the next one's. */
 static void rest(tp__turn *turn) {
   TP__ASSERT(!turn->cached_entry && !turn->records.memory && !turn->parent && tp__list_empty(&turn->entries));
   tp__strand_rest(&turn->strand);
@@ -182,10 +182,10 @@ tp_status tp__turn_init(tp__turn *turn, tp_runtime *runtime, const tp__turn_spec
 }
 
 void tp__turn_take_entry_ids(tp__turn *turn) {
-  enum { LOT = 16 };
+  enum { BATCH = 16 };
   TP__OWNED(&turn->strand);
-  turn->last_entry_id = tp__entry_ids_take(turn->runtime, LOT, &turn->last_of_lot);
-  TP__ASSERT(turn->last_entry_id < turn->last_of_lot);
+  turn->last_entry_id = tp__entry_ids_take(turn->runtime, BATCH, &turn->last_of_batch);
+  TP__ASSERT(turn->last_entry_id < turn->last_of_batch);
 }
 
 tp_status tp__turn_begin_operation(tp__turn *turn) {

@@ -62,7 +62,7 @@ struct tp__turn {
   void (*release)(tp__turn *turn); /* frees the memory the turn is in: the last reference is gone. Any thread */
   tp__arena arena;                 /* lives as long as the references do */
   tp__link entries; /* open ones, and those whose result is still read; not what ran in the cached block (begin.h) */
-  uint64_t last_entry_id, last_of_lot;
+  uint64_t last_entry_id, last_of_batch;
   tp__turn *parent; /* of a nested turn, and detached runs of it: whose attempt has it run; referenced till the end of
                          its memory */
   char own_id[48];  /* of a turn that was given none */
@@ -121,15 +121,15 @@ tp_status tp__turn_begin_operation(tp__turn *turn);
 void tp__turn_cancel(tp__turn *turn);
 /** What release calls first: frees the arena, unpins the snapshot, returns the slot, which the next turn may take. */
 void tp__turn_fini(tp__turn *turn);
-/** Takes the next lot of entry ids from the runtime. */
+/** Takes the next batch of entry ids from the runtime. */
 void tp__turn_take_entry_ids(tp__turn *turn);
 /** Owner: gives a turn without ids its own. */
 void tp__turn_name(tp__turn *turn);
 /** The id of a turn whose request had none, in 48 bytes of the caller's. */
 tp_text tp__turn_generated_id(const tp__turn *turn, char *buffer);
-/** Owner: the next entry's id, unique in the runtime: turns take them in lots. */
+/** Owner: the next entry's id, unique in the runtime: turns take them in batches. */
 static inline uint64_t tp__turn_entry_id(tp__turn *turn) {
-  if (turn->last_entry_id == turn->last_of_lot) tp__turn_take_entry_ids(turn);
+  if (turn->last_entry_id == turn->last_of_batch) tp__turn_take_entry_ids(turn);
   return ++turn->last_entry_id;
 }
 /** The id of the turn whose call runs this nested one; of any other turn empty. */

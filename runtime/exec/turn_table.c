@@ -3,7 +3,7 @@
 
 #include "runtime/exec/runtime.h"
 
-enum { SLAB_SLOTS = 8, MAGAZINE = 32, LOT_MAX = 64, NUMBERS = 256, ENTRY_IDS = 4096, LINE = 64 };
+enum { SLAB_SLOTS = 8, MAGAZINE = 32, BATCH_MAX = 64, NUMBERS = 256, ENTRY_IDS = 4096, LINE = 64 };
 
 typedef struct slab {
   struct slab *next; /* never changes */
@@ -21,7 +21,7 @@ tp_status tp__turn_table_init(tp__turn_table *table, const tp_allocator *allocat
   table->slot_size = (turn_size + LINE - 1) / LINE * LINE;
   table->quota = table->quota_all = quota;
   table->batch = quota / (4 * caches->count);
-  if (table->batch > LOT_MAX) table->batch = LOT_MAX;
+  if (table->batch > BATCH_MAX) table->batch = BATCH_MAX;
   if (table->batch < 1) table->batch = 1;
   return tp__mutex_init(&table->mutex, TP__RANK_turn_table);
 }
@@ -46,7 +46,7 @@ static void cache_check_locked(const tp__thread_cache *cache, const tp__turn_tab
   /* A magazine that counts has items, and one that has items counts. */
   assert(!cache->free_turns.loaded.count == !cache->free_turns.loaded.items);
   assert(!cache->free_turns.previous.count == !cache->free_turns.previous.items);
-  /* Numbers and ids are taken in lots. */
+  /* Numbers and ids are taken in batches. */
   assert(cache->next_turn_number <= cache->end_turn_number);
 }
 
@@ -156,9 +156,9 @@ uint64_t tp__turn_number(tp_runtime *runtime) {
 uint64_t tp__entry_ids_take(tp_runtime *runtime, uint32_t count, uint64_t *ret_last) {
   tp__thread_cache *cache = tp__thread_cache_here(tp__runtime_caches(runtime));
   tp__thread_cache_lock(cache);
-  if (cache->last_entry_id_of_lot - cache->last_entry_id < count) {
+  if (cache->last_entry_id_of_batch - cache->last_entry_id < count) {
     cache->last_entry_id = tp__a64_add_relaxed(&tp__runtime_turn_table(runtime)->entry_ids_taken, ENTRY_IDS);
-    cache->last_entry_id_of_lot = cache->last_entry_id + ENTRY_IDS;
+    cache->last_entry_id_of_batch = cache->last_entry_id + ENTRY_IDS;
   }
   uint64_t before = cache->last_entry_id;
   cache->last_entry_id += count;
