@@ -359,7 +359,7 @@ static void end_wait(tp__jobs *jobs, job_wait *wait, tp_status status) {
   tp__release(tp__runtime_allocator(jobs->runtime), wait, sizeof *wait + wait->order_key.size);
 }
 
-static job_wait *due_wait_locked(const tp__jobs *jobs, int64_t now_ns) {
+static job_wait *wait_to_check_locked(const tp__jobs *jobs, int64_t now_ns) {
   TP__LOCKED(&jobs->mutex);
   for (tp__link *link = jobs->waits.next; link != &jobs->waits; link = link->next) {
     job_wait *wait = TP__CONTAINER(link, job_wait, link);
@@ -373,7 +373,7 @@ static bool look_at_wait_locked(tp__jobs *jobs) {
   TP__LOCKED(&jobs->mutex);
   const tp_store *store = tp__runtime_store(jobs->runtime);
   int64_t now_ns = tp__now_ns();
-  job_wait *wait = due_wait_locked(jobs, now_ns);
+  job_wait *wait = wait_to_check_locked(jobs, now_ns);
   if (!wait) return false;
   tp__list_remove(&wait->link);
   uint64_t news = jobs->news, open = 0;

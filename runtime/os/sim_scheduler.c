@@ -130,7 +130,7 @@ static int64_t earliest_deadline(void) {
   return earliest;
 }
 
-static void wake_due(void) {
+static void wake_expired(void) {
   if (sim.next_deadline_ns > sim.now_ns) return;
   for (size_t i = 0; i < sim.live_count; i++) {
     tp__fiber *fiber = sim.live[i];
@@ -203,10 +203,10 @@ static void step(void) {
     uint32_t how = time_draw / sim.options.clock_jump_inverse;
     jump(how % 4 == 0 ? how / 4 % 32 : 0);
   }
-  wake_due();
+  wake_expired();
   while (sim.runnable_count == 0) {
     if (!jump(0)) tp__sim_finish(end_of_idleness());
-    wake_due();
+    wake_expired();
   }
   tp__fiber *next = choose(choice_draw), *from = sim.current;
   trace(next);

@@ -70,7 +70,7 @@ struct child {
   tp_process_end end; /* 0: undecided */
   int32_t exit_code, signal;
   int64_t ended_ns;   /* when the end was decided */
-  int64_t kill_ns;    /* when SIGKILL is due; TP__NEVER: was sent, or no end was decided */
+  int64_t kill_ns;    /* when SIGKILL is to be sent; TP__NEVER: it was sent, or no end was decided */
   int64_t report_ns;  /* when it is reported though it has not died; TP__NEVER: no SIGKILL was sent */
   int64_t holders_ns; /* when those who hold the pipes are looked for */
   uint32_t holders_rounds, escaped;
@@ -389,7 +389,8 @@ static void earlier(int64_t *at_ns, int64_t other_ns) {
   if (other_ns < *at_ns) *at_ns = other_ns;
 }
 
-/* One child: takes the next step that is due. @return false: it is gone. Lowers *wake_ns to when the next one is. */
+/* One child: takes the next step if its time has come. @return false: it is gone. Lowers *wake_ns to the time of the
+ * next step. */
 static bool child_step(tp_process_loop *loop, struct child *child, bool is_cancelled, int64_t *wake_ns) {
   int64_t now_ns = tp__now_ns();
   if (!child->is_watched) watch_child(loop, child);

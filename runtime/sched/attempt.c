@@ -86,9 +86,9 @@ static void delivered(tp__message *message) {
   attempt->class->settled(attempt, attempt->refusal ? TP__REFUSED : TP__ANSWERED);
 }
 
-/* When it must be looked at next. A limit that counts from the call is watched from the hand-over on: that is never too
- * late, and saves a message to say that the call began. */
-static int64_t due_at(const tp__attempt *attempt, int64_t now_ns) {
+/* When its timer entry expires next. A limit that counts from the call counts from now until the call has begun: the
+ * entry may then expire too early, never too late, and no message is needed when the call begins. */
+static int64_t expiry_ns(const tp__attempt *attempt, int64_t now_ns) {
   TP__ASSERT(attempt->timeout_ns >= 0 && attempt->deadline_ns > 0);
   if (!attempt->timeout_ns) return attempt->deadline_ns;
   const tp__a64 *counted = attempt->pool_item.inbox ? &attempt->pool_item.offered_ns : &attempt->started_ns;
@@ -99,7 +99,7 @@ static int64_t due_at(const tp__attempt *attempt, int64_t now_ns) {
 
 static void fire(tp__timer_entry *timer, int64_t now_ns) {
   tp__attempt *attempt = TP__CONTAINER(timer, tp__attempt, timer);
-  int64_t at_ns = due_at(attempt, now_ns);
+  int64_t at_ns = expiry_ns(attempt, now_ns);
   if (at_ns > now_ns) tp__strand_timer_add(attempt->strand, timer, at_ns);
   else tp__attempt_expire(attempt, TP__EXPIRED);
 }
@@ -128,7 +128,7 @@ void tp__attempt_fini(tp__attempt *attempt) { tp__slot_close(attempt->token); }
 tp_reason tp__attempt_start(tp__attempt *attempt, int64_t deadline_ns, int64_t timeout_ns) {
   attempt->deadline_ns = deadline_ns;
   attempt->timeout_ns = timeout_ns;
-  tp__strand_timer_add(attempt->strand, &attempt->timer, due_at(attempt, tp__now_ns()));
+  tp__strand_timer_add(attempt->strand, &attempt->timer, expiry_ns(attempt, tp__now_ns()));
   hold(attempt); /* the function's */
   tp__strand *strand = attempt->strand;
   TP__OWNED(strand);
@@ -178,7 +178,7 @@ tp_reason tp__attempt_offer_permitted(tp__attempt *attempt, int64_t deadline_ns,
     attempt->inbox_item.work.token = attempt->token;
     attempt->deadline_ns = deadline_ns;
     attempt->timeout_ns = timeout_ns;
-    tp__strand_timer_add(attempt->strand, &attempt->timer, due_at(attempt, tp__now_ns()));
+    tp__strand_timer_add(attempt->strand, &attempt->timer, expiry_ns(attempt, tp__now_ns()));
     refused = tp__pool_offer(&attempt->sched->pool, &attempt->pool_item);
     if (!refused) return refused;
     tp__strand_timer_remove(&attempt->timer);

@@ -81,7 +81,8 @@ void tp__strand_clear(tp__strand *strand) {
   tp__a32_store_relaxed(&strand->timer_pending, 0);
 }
 
-/* What else there is comes to rest by itself: nothing is due or armed, and the timer's message was delivered. */
+/* The other fields are idle when the strand ends: no timer entry is listed or armed, and the timer's message was
+ * delivered. */
 void tp__strand_rest(tp__strand *strand) {
   strand->was_armed = false;
   strand->wake_ns = TP__NEVER;
@@ -227,7 +228,8 @@ void tp__strand_timer_remove(tp__timer_entry *timer) { tp__list_remove(&timer->l
 
 void tp__strand_fire(tp__strand *strand, int64_t now_ns) {
   TP__OWNED(strand);
-  /* First collect what is due, in order of listing; then run it: a fire may list or unlist anything. */
+  /* First collect the expired entries, in the order in which they were added; then run them: a fire may add or remove
+   * any entry. */
   tp__link fired;
   tp__list_init(&fired);
   strand->wake_ns = TP__NEVER;
@@ -368,8 +370,9 @@ void tp__strand_give_back(tp__strand *strand) {
   if (!try_leave(strand)) tp__strand_hand_over(strand);
 }
 
-/* Sleeps as an owner: others may own the strand meanwhile, and it is the caller's again on return. What is due when it
- * falls asleep is watched by the sleeper itself; an owner that leaves later has armed the timer. */
+/* Sleeps as an owner: other threads may own the strand meanwhile, and it is the caller's again on return. The sleeper
+ * itself wakes for the timer entries that were listed when it fell asleep; an owner that leaves later has armed the
+ * timer. */
 static void sleep_as_owner(tp__strand *strand, tp__sleeper *sleeper) {
   int64_t wake_ns = strand->wake_ns;
   struct tp__pool_thread *to_wake = take_to_wake(strand);

@@ -17,9 +17,9 @@
  *   a message     owned or scheduled, messages newest first
  *   CLOSED        ended; pushes are dropped
  *
- * Time: what is due later is listed in `dues`; the owner fires what has come due before it leaves or parks, and a
- * strand without owner is armed with the timer at its earliest due. wake_ns is a lower bound of it: it may be too
- * early after a due was taken off the list, never too late. */
+ * Time: `timers` lists the timer entries. The owner fires the expired ones before it leaves or parks, and a strand
+ * without owner is armed with the timer at its earliest entry. wake_ns is a lower bound of that: it may be too early
+ * after an entry was removed, never too late. */
 #ifndef TP__STRAND_H
 #define TP__STRAND_H
 
@@ -149,7 +149,7 @@ extern tp__strand_watch tp__strand_watched;
 /** Owner only. */
 void tp__strand_timer_add(tp__strand *strand, tp__timer_entry *timer, int64_t at_ns);
 void tp__strand_timer_remove(tp__timer_entry *timer);
-/** Fires what is due at now. Owner only. */
+/** Fires the timer entries that have expired at now_ns. Owner only. */
 void tp__strand_fire(tp__strand *strand, int64_t now_ns);
 
 #endif

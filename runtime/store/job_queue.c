@@ -352,7 +352,7 @@ static bool is_lost(const tp__queued_job *job) {
 }
 
 /* What waited long enough may be claimed, but for what is lost. */
-static void wake_due(tp__job_queue *queue, int64_t now_ms) {
+static void make_claimable(tp__job_queue *queue, int64_t now_ms) {
   while (queue->waiting.count > 0) {
     tp__queued_job *job = queue->waiting.items[0];
     if (time_of(job) > now_ms || is_lost(job)) return;
@@ -362,7 +362,7 @@ static void wake_due(tp__job_queue *queue, int64_t now_ms) {
 }
 
 tp__queued_job *tp__job_queue_bury_lost(tp__job_queue *queue, int64_t now_ms) {
-  wake_due(queue, now_ms);
+  make_claimable(queue, now_ms);
   tp__queued_job *job = queue->waiting.count > 0 ? queue->waiting.items[0] : NULL;
   if (!job || time_of(job) > now_ms) return NULL;
   job->desc.reason = TP_REASON_TIMEOUT;
@@ -372,7 +372,7 @@ tp__queued_job *tp__job_queue_bury_lost(tp__job_queue *queue, int64_t now_ms) {
 
 tp__queued_job *tp__job_queue_candidate(tp__job_queue *queue, uint64_t after_id, int64_t now_ms, int64_t *ret_next_ms) {
   tp__queued_job *best = NULL;
-  wake_due(queue, now_ms);
+  make_claimable(queue, now_ms);
   for (tp__link *link = queue->classes.next; link != &queue->classes; link = link->next) {
     const tp__job_heap *ready = &TP__CONTAINER(link, tp__job_class, link)->ready;
     tp__queued_job *first = ready->count > 0 ? ready->items[0] : NULL;

@@ -7,7 +7,7 @@
 
 static bool fits(int64_t from_ns, int64_t to_ns) { return to_ns >= from_ns && to_ns - from_ns <= UINT32_MAX; }
 
-/* A run that was never called has no times but the one at which it was due; one that was has all three, and was due
+/* A run that was never called has no times but the one at which it was ready; one that was has all three, and was ready
  * when it was called. */
 static bool has_row_times(const tp__row_details *run, int64_t begin_ns) {
   if (run->late_ns != 0 || !fits(begin_ns, run->queued_ns)) return false;
