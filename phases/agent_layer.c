@@ -122,12 +122,12 @@ tp_status tp_runtime_new(const tp_runtime_options *options, tp_runtime **ret_run
   if (status == TP_OK && read->ask_reserved_)
     status = tp__fail(fault, TP_ERR_USAGE, NULL, "tp_runtime_options.ask_reserved_ must be zero");
   if (status != TP_OK) {
-    tp__runtime_forget(runtime);
+    tp__runtime_free_unstarted(runtime);
     return status;
   }
   tp__runtime_layer_set(runtime, new_layer(runtime));
   if (!tp__runtime_layer(runtime)) {
-    tp__runtime_forget(runtime);
+    tp__runtime_free_unstarted(runtime);
     return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the runtime");
   }
   (void)tp_shared_history_ref(tp__runtime_options(runtime)->shared_history);

@@ -458,7 +458,7 @@ tp_status tp__entry_outcome(const tp__entry *e) {
   return TP_ERR_INTERNAL;
 }
 
-/* ---- letting go ---- */
+/* ---- the last reference ---- */
 
 void tp__entry_unref(tp__entry *e) {
   uint32_t before = tp__a32_sub_acq_rel(&e->refs, 1);

@@ -449,7 +449,7 @@ tp_status tp__runtime_new(const tp_runtime_options *theirs, const tp__layer_ops 
   return TP_OK;
 }
 
-void tp__runtime_forget(tp_runtime *runtime) { take_apart(runtime, PARTS, false); }
+void tp__runtime_free_unstarted(tp_runtime *runtime) { take_apart(runtime, PARTS, false); }
 
 /* ---- start ---- */
 
@@ -862,7 +862,7 @@ static void destroy(void *arg) {
   tp_runtime *runtime = arg;
   tp__inside frame;
   tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
-  tp__attempts_forget(&runtime->sched);
+  tp__attempts_end_abandoned(&runtime->sched);
   if (runtime->layer_ops->free_last) runtime->layer_ops->free_last(runtime);
   take_apart(runtime, PARTS, true);
   tp__inside_leave(&frame);
@@ -883,7 +883,7 @@ static void free_drained(tp_runtime *runtime) {
   tp__a32_store_release(&runtime->state.life, TP__LIFE_FREED);
   tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
   if (runtime->layer_ops->free_layer) runtime->layer_ops->free_layer(runtime);
-  tp__attempts_forget(&runtime->sched);
+  tp__attempts_end_abandoned(&runtime->sched);
   tp__inside_leave(&frame);
   if (!tp__pool_orphan(&runtime->sched.pool, destroy, runtime)) destroy(runtime);
 }

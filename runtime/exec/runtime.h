@@ -105,8 +105,8 @@ static inline tp_runtime *tp__attempt_runtime(const tp__attempt *attempt) {
 
 tp_status tp__runtime_new(const tp_runtime_options *options, const tp__layer_ops *layer_ops, tp_runtime **ret_runtime,
                           tp_fault *fault);
-/** Takes back a runtime that was never started, the host's store left alone. */
-void tp__runtime_forget(tp_runtime *runtime);
+/** Frees a runtime that was never started; the host's store is left as it is. */
+void tp__runtime_free_unstarted(tp_runtime *runtime);
 /** Cancels every turn and every detached run. Any thread, without lock. */
 void tp__runtime_cancel_all(tp_runtime *runtime);
 /** A drain waits for what nobody tells it of: up to a millisecond. */

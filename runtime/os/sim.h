@@ -60,9 +60,9 @@ size_t tp__sim_bytes_open(void);
 void tp__sim_refusals(bool on);
 /** Moves the wall clock (tp__unix_ms); no deadline may notice. */
 void tp__sim_wall_jump_ms(int64_t ms);
-/** Says how static pointers into tp__os_alloc_forever() memory are dropped. Each run then begins by calling forget,
- *  outside of any fiber, and by freeing that memory, so that a run depends on its seed and not on the runs before it.
- *  At most one function; without one the memory stays for ever. */
-void tp__sim_on_forget(void (*forget)(void));
+/** Sets the function that clears static pointers into tp__os_alloc_forever() memory. Each run then begins by calling
+ *  it, outside of any fiber, and by freeing that memory, so that a run depends on its seed and not on the runs before
+ *  it. At most one function; without one the memory stays for ever. */
+void tp__sim_on_clear(void (*clear)(void));
 
 #endif

@@ -60,7 +60,7 @@ typedef struct eternal {
 } eternal;
 
 static eternal *eternals;
-static void (*forget)(void);
+static void (*clear)(void);
 static uint64_t broken_run; /* 0: none */
 
 void *tp__os_alloc_forever(size_t size) {
@@ -77,7 +77,7 @@ void *tp__os_alloc_forever(size_t size) {
   return memset(memory, 0, size);
 }
 
-void tp__sim_on_forget(void (*function)(void)) { forget = function; }
+void tp__sim_on_clear(void (*function)(void)) { clear = function; }
 
 static void free_eternals(void) {
   while (eternals) {
@@ -99,8 +99,8 @@ static void free_blocks_of(uint64_t run) {
 void tp__sim_memory_begin(void) {
   if (broken_run) free_blocks_of(broken_run);
   broken_run = 0;
-  if (!forget) return;
-  forget();
+  if (!clear) return;
+  clear();
   free_eternals();
 }
 

@@ -44,8 +44,8 @@ static uint64_t open_for(uint32_t doublings, bool probing, int64_t now_ns) {
   return opening_word((opening){(now_ns + interval_ns(doublings)) / TP__NS_PER_US, doublings, probing});
 }
 
-/* Nobody has asked for so long that it says nothing about the next call. */
-static bool is_forgotten(uint64_t open, int64_t now_ns) {
+/* No call was admitted for so long that the breaker's state predicts nothing about the next one. */
+static bool is_outdated(uint64_t open, int64_t now_ns) {
   return now_ns >= until_ns(opening_of(open)) + TP__CIRCUIT_WINDOW_NS;
 }
 
@@ -62,7 +62,7 @@ bool tp__circuit_admits(tp__circuit *circuit, int64_t now_ns) {
   uint64_t open = tp__a64_load_relaxed(&circuit->open);
   while (open != 0) {
     if (now_ns < until_ns(opening_of(open))) return false;
-    uint64_t next = is_forgotten(open, now_ns) ? 0 : open_for(opening_of(open).doublings, true, now_ns);
+    uint64_t next = is_outdated(open, now_ns) ? 0 : open_for(opening_of(open).doublings, true, now_ns);
     if (tp__a64_cas_acq_rel(&circuit->open, &open, next)) return true;
   }
   return true;
@@ -107,7 +107,7 @@ static tp__circuit_report count_call(tp__circuit *circuit, bool failed, int64_t 
 
 tp__circuit_report tp__circuit_ended(tp__circuit *circuit, bool failed, int64_t now_ns) {
   uint64_t open = tp__a64_load_relaxed(&circuit->open);
-  if (open != 0 && is_forgotten(open, now_ns) && tp__a64_cas_acq_rel(&circuit->open, &open, 0)) open = 0;
+  if (open != 0 && is_outdated(open, now_ns) && tp__a64_cas_acq_rel(&circuit->open, &open, 0)) open = 0;
   if (open == 0) return count_call(circuit, failed, now_ns);
   if (!opening_of(open).probing) return (tp__circuit_report){TP__CIRCUIT_SAME, 0, 0, 0}; /* it began before */
   return probe_ended(circuit, open, failed, now_ns);

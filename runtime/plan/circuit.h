@@ -47,7 +47,7 @@ bool tp__circuit_is_open(const tp__circuit *circuit);
 tp__circuit_report tp__circuit_ended(tp__circuit *circuit, bool failed, int64_t now_ns);
 /** Until when, after what happened now, the next calls must be asked for and counted. 0: not at all. */
 int64_t tp__circuit_suspect_until_ns(const tp__circuit *circuit, int64_t now_ns);
-/** Closes it, and forgets what was counted. */
+/** Closes it, and clears the counts. */
 void tp__circuit_reset(tp__circuit *circuit);
 
 #endif

@@ -61,7 +61,7 @@ typedef struct tp__contribution_ops {
 } tp__contribution_ops;
 
 /** A registered handler. Freed, and its destroy called without lock, when the last subscription, snapshot and attempt
- *  let go of it. */
+ *  has dropped its reference. */
 typedef struct tp__handler {
   tp__a32 refs;
   const tp_allocator *allocator; /* the rest never changes after registration */

@@ -97,7 +97,7 @@ typedef struct tp__map {
 } tp__map;
 
 void tp__map_init(tp__map *map, const tp_allocator *allocator, const tp__map_kind *kind);
-/** Lets go of every member. The last one's end may run a destroy: no lock may be held. */
+/** Drops the reference to every member. The last one may run a destroy: no lock may be held. */
 void tp__map_fini(tp__map *map);
 /** Fills an empty map with the members of base, in a form that suits so many more. base must stay as it is and be held
  *  until this one is done with its changes. */
@@ -159,7 +159,7 @@ typedef struct tp__set {
 void tp__set_init(tp__set *set, const tp_allocator *allocator);
 /** The first of all. */
 void tp__set_begin(tp__set *set);
-/** Lets go of every member. */
+/** Drops the reference to every member. */
 void tp__set_fini(tp__set *set);
 /** Fills an empty set with all that base has, and makes the maps fit for so many more. */
 tp_status tp__set_share(tp__set *set, const tp__set *base, size_t more_handlers, size_t more_subscriptions);
@@ -182,7 +182,7 @@ tp__set *tp__snapshot_set(tp__snapshot *snapshot);
 /** The maker's hold outweighs all others, since these may be counted elsewhere (tp__pins): from when the first of those
  *  who count is told of the snapshot until the last one has told what it counted, its own count may be far too low. */
 #define TP__SNAPSHOT_BIAS (UINT64_C(1) << 48)
-/** Lets go of the maker's hold: nobody counts pins of it any more. As tp__snapshot_unpin(). */
+/** Drops the maker's pin: no thread cache counts pins of it any more. As tp__snapshot_unpin(). */
 void tp__snapshot_retire(tp__snapshot *snapshot);
 
 /* ---- rows.c: phases and their names ---- */

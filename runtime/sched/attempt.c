@@ -420,12 +420,12 @@ static void end_late(tp__attempt *attempt, bool notes) {
   token_gone(attempt);
   tp__inside_leave(&frame);
   tp__a32_sub_acq_rel(&sched->completers, 1);
-  tp__slot_close(token); /* last: until then tp__attempts_forget() waits */
+  tp__slot_close(token); /* last: until then tp__attempts_end_abandoned() waits */
 }
 
 tp_status tp__token_answer(tp_token token, const tp__attempt_class *class, const tp__answer *theirs,
                            const void *extra) {
-  tp__inside frame; /* what the end of a token lets go of may call the host's destructors */
+  tp__inside frame; /* the end of a token drops references, which may call the host's destructors */
   if (tp__slot_is_of_another(token, class)) return TP_ERR_USAGE;
   tp__attempt *attempt = tp__slot_claim(token);
   if (!attempt) {
@@ -519,7 +519,7 @@ void tp__token_release(tp__attempt *attempt) {
   tp__a32_sub_acq_rel(&sched->completers, 1);
 }
 
-void tp__attempts_forget(const tp__sched *sched) {
+void tp__attempts_end_abandoned(const tp__sched *sched) {
   tp_token token;
   tp__attempt *attempt;
   while ((attempt = tp__slot_late_any(sched, &token))) {

@@ -169,6 +169,6 @@ static inline tp__attempt *tp__attempt_of(tp__pool_item *item) { return TP__CONT
 void tp__attempt_unref(tp__attempt *attempt);
 bool tp__attempt_is_cancelled(const tp__attempt *attempt);
 /** Completes every abandoned token of a sched that goes away. */
-void tp__attempts_forget(const struct tp__sched *sched);
+void tp__attempts_end_abandoned(const struct tp__sched *sched);
 
 #endif

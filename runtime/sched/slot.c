@@ -29,7 +29,7 @@ static uint32_t late_waiters; /* under lock */
 
 #ifdef TP_SIM
 /* Each simulated run begins with a slab of its own, or a seed would depend on the runs before it. */
-static void forget(void) {
+static void clear_slab(void) {
   memset(chunks, 0, sizeof chunks);
   chunk_count = free_head = late_waiters = 0;
 }
@@ -63,7 +63,7 @@ __attribute__((constructor)) static void slots_init(void) {
   assert(status == TP_OK);
   (void)status;
 #ifdef TP_SIM
-  tp__sim_on_forget(forget);
+  tp__sim_on_clear(clear_slab);
 #endif
 }
 

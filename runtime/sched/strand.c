@@ -331,8 +331,8 @@ static void run(tp__strand *strand, tp__running *running) {
   }
 }
 
-/* Inside of another one's when a callback of that one's ends or lets go of this one; on a thread of the host's when
- * that lets go of something: what is called there is on an owner's thread all the same. */
+/* Nested in the run of another strand when a callback of that strand ends this one or drops its last reference; on a
+ * thread of the host's when that drops a reference: what is called there is on an owner's thread all the same. */
 void tp__strand_run_on(tp__strand *strand, struct tp__pool_thread *thread) {
   tp__here *here = tp__here_get();
   tp__running running = {strand, here->running, thread};

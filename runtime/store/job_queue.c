@@ -217,7 +217,7 @@ void tp__queued_job_drop(tp__job_queue *queue, tp__queued_job *job) {
   tp__release(queue->allocator, job, job->size);
 }
 
-static void forget_job(tp__job_queue *queue, tp__queued_job *job) {
+static void remove_job(tp__job_queue *queue, tp__queued_job *job) {
   tp__job_table_remove(&queue->by_id, &job->by_id);
   tp__job_table_remove(&queue->by_key, &job->by_key);
   tp__list_remove(&job->all);
@@ -253,7 +253,7 @@ static void keep_ended(tp__job_queue *queue, tp__queued_job *job, tp_job_state s
   tp__list_push(list, &job->ended);
   if (++*count <= queue->ended_max) return;
   --*count;
-  forget_job(queue, TP__CONTAINER(list->next, tp__queued_job, ended));
+  remove_job(queue, TP__CONTAINER(list->next, tp__queued_job, ended));
 }
 
 static void end_job(tp__job_queue *queue, tp__queued_job *job, tp_job_state state, int64_t now_ms) {
@@ -524,7 +524,7 @@ void tp__job_queue_fini(tp__job_queue *queue) {
   while (!tp__list_empty(&queue->all)) {
     tp__queued_job *job = in_all(queue->all.next);
     if (is_open(job)) close_job(queue, job);
-    forget_job(queue, job);
+    remove_job(queue, job);
   }
   heap_fini(queue->allocator, &queue->waiting);
   tp__job_table_fini(&queue->by_id, queue->allocator);

@@ -56,7 +56,7 @@ typedef struct cursor {
   const tp__packed_entry *entry; /* the next to give; NULL: nothing is left */
 } cursor;
 
-static void let_go(cursor *c) {
+static void free_copy(cursor *c) {
   if (!c->copy) return;
   tp__release(c->allocator, c->offsets, c->copy->batch_count * sizeof *c->offsets);
   tp__release(c->allocator, c->copy, sizeof *c->copy + c->copy->capacity);
@@ -77,7 +77,7 @@ static tp_status find_batches(cursor *c) {
 }
 
 static tp_status next_segment(cursor *c) {
-  let_go(c);
+  free_copy(c);
   tp__mutex_lock(&c->stripe->mutex);
   tp_status status = tp__record_ring_copy(&c->stripe->ring, c->sequence, &c->copy);
   tp__mutex_unlock(&c->stripe->mutex);
@@ -156,6 +156,6 @@ tp_status tp__record_log_read(tp__record_log *log, const tp_record_query *query,
     begun = begun || is_cursor(&record, query);
     status = step(next);
   }
-  for (int i = 0; i < TP__RECORD_STRIPES; i++) let_go(&cursors[i]);
+  for (int i = 0; i < TP__RECORD_STRIPES; i++) free_copy(&cursors[i]);
   return status;
 }

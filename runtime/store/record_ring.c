@@ -17,14 +17,14 @@ static tp__record_segment *segment_of(tp__link *link) { return TP__CONTAINER(lin
 
 /* ---- segments ---- */
 
-static void forget(tp__record_ring *ring, tp__record_segment *segment) {
+static void remove_segment(tp__record_ring *ring, tp__record_segment *segment) {
   ring->entry_count -= segment->entry_count;
   segment->used = segment->entry_count = segment->batch_count = 0;
   tp__list_remove(&segment->link);
 }
 
 static void release(tp__record_ring *ring, tp__record_segment *segment) {
-  forget(ring, segment);
+  remove_segment(ring, segment);
   tp__a64_sub_acq_rel(ring->bytes, segment->capacity);
   tp__release(ring->allocator, segment, sizeof *segment + segment->capacity);
 }
@@ -37,7 +37,7 @@ static tp__record_segment *take_oldest(tp__record_ring *ring, size_t need) {
   bool enough = !is_only && ring->entry_count - oldest->entry_count >= ring->entries_max;
   bool full = !is_only && tp__a64_load_relaxed(ring->bytes) + need > ring->bytes_max;
   if (!enough && !full) return NULL;
-  forget(ring, oldest);
+  remove_segment(ring, oldest);
   return oldest;
 }
 

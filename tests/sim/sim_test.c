@@ -466,10 +466,10 @@ static void use_lasting_memory(void *arg) {
   if (!lasting_memory) lasting_memory = tp__os_alloc_forever(100);
 }
 
-static void static_memory_is_forgotten_between_runs(void **state) {
+static void static_memory_is_cleared_between_runs(void **state) {
   (void)state;
   bool fresh = false;
-  tp__sim_on_forget(count_reset);
+  tp__sim_on_clear(count_reset);
   for (int i = 1; i <= 3; i++) {
     assert_int_equal(run_once(1, TP__SIM_RANDOM, use_lasting_memory, &fresh).end, TP__SIM_DONE);
     assert_true(fresh);
@@ -477,7 +477,7 @@ static void static_memory_is_forgotten_between_runs(void **state) {
     assert_int_equal(resets, i);
   }
   assert_int_equal(run_once(1, TP__SIM_RANDOM, empty_main, NULL).end, TP__SIM_DONE); /* frees the last one */
-  tp__sim_on_forget(NULL);
+  tp__sim_on_clear(NULL);
 }
 
 /* ---- time ---- */
@@ -952,7 +952,7 @@ int main(void) {
       cmocka_unit_test(detached_thread_runs_to_its_end_after_main),
       cmocka_unit_test(nothing_to_do_is_done_at_once),
       cmocka_unit_test(run_after_a_broken_one_starts_clean),
-      cmocka_unit_test(static_memory_is_forgotten_between_runs),
+      cmocka_unit_test(static_memory_is_cleared_between_runs),
       cmocka_unit_test(an_hour_passes_in_a_few_steps),
       cmocka_unit_test(each_reading_of_the_clock_is_later),
       cmocka_unit_test(timed_wait_ends_at_its_deadline_to_the_step),

@@ -47,7 +47,7 @@ static void close_host(host *h) {
   tp__sched_stop(&h->sched);
   while (tp__pool_leaks(&h->sched.pool, NULL, NULL) > 0) sched_yield(); /* abandoned functions return */
   assert_int_equal(tp__pool_stop(&h->sched.pool), 0);
-  tp__attempts_forget(&h->sched);
+  tp__attempts_end_abandoned(&h->sched);
   assert_int_equal(tp__a32_load_acquire(&h->sched.tokens_open), 0);
   tp__sched_fini(&h->sched);
 }
