@@ -14,7 +14,7 @@ struct tp__arena_chunk {
 };
 
 static size_t align_up(size_t size) { return (size + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1); }
-static size_t room(const tp__arena *arena) {
+static size_t space_left(const tp__arena *arena) {
   TP__ASSERT(arena->next <= arena->end);
   return (size_t)(arena->end - arena->next);
 }
@@ -38,7 +38,7 @@ void tp__arena_fini(tp__arena *arena) {
 }
 
 /* What the next chunk should be: as much as all before it together, within bounds, but at least need; 0 when the cap
- * does not leave room for need. */
+ * leaves less than need. */
 static size_t chunk_size(const tp__arena *arena, size_t need) {
   size_t size = arena->bytes < CHUNK_BYTES_MIN ? CHUNK_BYTES_MIN : arena->bytes;
   if (size > CHUNK_BYTES_MAX) size = CHUNK_BYTES_MAX;
@@ -59,7 +59,7 @@ static void *alloc_in_new_chunk(tp__arena *arena, size_t size) {
   arena->bytes += bytes;
   char *memory = (char *)(chunk + 1);
   char *end = (char *)chunk + bytes;
-  if ((size_t)(end - (memory + size)) > room(arena)) { /* else the current chunk has more to give: keep it */
+  if ((size_t)(end - (memory + size)) > space_left(arena)) { /* else the current chunk has more to give: keep it */
     arena->next = memory + size;
     arena->end = end;
   }
@@ -69,7 +69,7 @@ static void *alloc_in_new_chunk(tp__arena *arena, size_t size) {
 void *tp__arena_alloc(tp__arena *arena, size_t size) {
   if (size > SIZE_MAX / 4) return NULL;
   size = align_up(size ? size : 1);
-  if (size > room(arena)) return alloc_in_new_chunk(arena, size);
+  if (size > space_left(arena)) return alloc_in_new_chunk(arena, size);
   void *memory = arena->next;
   arena->next += size;
   return memory;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * base: what every room uses: allocation, arenas, lists, faults, ids. It owns nothing, has no lock and starts nothing.
- * */
+ * base: what every module uses: allocation, arenas, lists, faults, ids. It owns nothing, has no lock and starts
+ * nothing. */
 #ifndef TP__BASE_H
 #define TP__BASE_H
 

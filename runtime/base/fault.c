@@ -15,7 +15,7 @@ static void copy_cut(char *target, tp_text text, size_t max) {
 tp_status tp__fail(tp_fault *fault, tp_status code, const char *subject, const char *format, ...) {
   if (!fault) return code;
   /* Built aside, since subject and arguments may point into the very fault: a fault may wrap the one before. The
-   * message gets a little more room than it may keep, so that the cut can see where a code point ends. */
+   * message is formatted into a few bytes more than the fault has, so that the cut can see where a code point ends. */
   tp_fault built = {.code = code};
   char message[TP_FAULT_MESSAGE_SIZE + 4] = "";
   va_list args;

@@ -89,10 +89,10 @@ void *tp__block_take(tp__blocks *blocks, size_t size, size_t *ret_size) {
 static void give_beyond(tp__blocks *blocks, tp__magazine magazine, int class) {
   tp__mutex_lock(&blocks->mutex);
   tp__magazine_list *list = &blocks->magazines[class];
-  bool room = (list->count + magazine.count) * size_of(class) <= LIST_BYTES_MAX;
-  if (room) tp__magazine_list_push(list, magazine);
+  bool fits = (list->count + magazine.count) * size_of(class) <= LIST_BYTES_MAX;
+  if (fits) tp__magazine_list_push(list, magazine);
   tp__mutex_unlock(&blocks->mutex);
-  if (!room) release_all(blocks, magazine, class);
+  if (!fits) release_all(blocks, magazine, class);
 }
 
 void tp__block_give(tp__blocks *blocks, void *block, size_t size) {
@@ -105,7 +105,7 @@ void tp__block_give(tp__blocks *blocks, void *block, size_t size) {
   tp__magazine full;
   tp__thread_cache *cache = tp__thread_cache_here(blocks->caches);
   tp__thread_cache_lock(cache);
-  bool room = tp__magazines_put(&cache->blocks[class], block, most(class), &full);
+  bool fits = tp__magazines_put(&cache->blocks[class], block, most(class), &full);
   tp__thread_cache_unlock(cache);
-  if (!room) give_beyond(blocks, full, class);
+  if (!fits) give_beyond(blocks, full, class);
 }

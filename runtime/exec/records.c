@@ -114,7 +114,7 @@ static void record_large(tp__entry *e, uint32_t detail_count) {
 }
 
 /* The turn's block is full, or there is none yet. */
-static tp__packed_entry *make_room(tp__turn *turn, uint32_t run_count, uint32_t detail_count) {
+static tp__packed_entry *add_to_block(tp__turn *turn, uint32_t run_count, uint32_t detail_count) {
   tp__record_batch *batch = &turn->records;
   if (batch->memory) tp__turn_flush_records(turn);
   else batch->memory = tp__block_take(&turn->runtime->blocks, BLOCK_BYTES, &batch->capacity);
@@ -161,7 +161,7 @@ void tp__entry_record(tp__entry *e) {
   if (turn->runtime->store.content) give_contents(e);
   uint32_t run_count = e->plan->node_count, detail_count = write_rows(e);
   tp__packed_entry *packed = tp__record_batch_add(&turn->records, run_count, detail_count);
-  if (!packed) packed = make_room(turn, run_count, detail_count);
+  if (!packed) packed = add_to_block(turn, run_count, detail_count);
   if (packed) pack(packed, e);
   else record_large(e, detail_count);
   if (e->holds_turn) tp__turn_flush_records(turn); /* attempts left this thread */

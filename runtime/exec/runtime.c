@@ -191,7 +191,7 @@ static tp_status resolve(tp_runtime_options *options, const tp_runtime_options *
       return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_runtime_options.breakers_reserved_ must be zero");
   if (options->turns_waiting_max != 0 && options->turns_running_max == 0)
     return tp__fail(fault, TP_ERR_USAGE, NULL,
-                    "tp_runtime_options.turns_waiting_max bounds turns that wait for room: set turns_running_max, too");
+                    "tp_runtime_options.turns_waiting_max bounds turns that wait to run: set turns_running_max, too");
   return TP_OK;
 }
 

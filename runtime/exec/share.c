@@ -159,7 +159,7 @@ void tp__share_free(tp__entry *e) {
 }
 
 /* A worker that was woken and does not run yet seems idle for some time, so what is asked for and not yet done is
- * bounded: the workers' queue has room for as many. */
+ * bounded: the workers' queue has the capacity for as many. */
 static bool may_ask(tp__helpers *helpers) {
   if (tp__a32_add_acq_rel(&helpers->requested, 1) < helpers->max) return true;
   tp__a32_sub_acq_rel(&helpers->requested, 1);

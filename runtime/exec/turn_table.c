@@ -212,11 +212,11 @@ void tp__turn_table_recycle(tp__turn *turn) {
   tp__mutex_lock(&cache->mutex);
   bool unpinned = tp__pins_give(&cache->pins, snapshot);
   cache->quota += turn->owes_quota;
-  bool room = tp__magazines_put(&cache->free_turns, turn, MAGAZINE, &full);
+  bool fits = tp__magazines_put(&cache->free_turns, turn, MAGAZINE, &full);
   TP__CHECK(cache_check_locked(cache, table));
   tp__mutex_unlock(&cache->mutex);
   if (!unpinned) tp__snapshot_unpin(snapshot);
-  if (room) return;
+  if (fits) return;
   tp__mutex_lock(&table->mutex);
   tp__magazine_list_push(&table->magazines, full);
   TP__CHECK(table_check_locked(table));

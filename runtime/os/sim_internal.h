@@ -113,7 +113,7 @@ extern tp__sim tp__sim_state;
 
 /** Clears the state for a run and sets its streams. */
 void tp__sim_begin(const tp__sim_options *options);
-/** A runnable fiber; NULL when there is no room for one. */
+/** A runnable fiber; NULL when there are as many as there may be. */
 tp__fiber *tp__sim_start_fiber(const char *name, void (*run)(void *arg), void *arg);
 /** The current fiber waits for object until it is woken or the deadline passes. @return false at the deadline.
  *  Outside of a run nothing can ever come: with a deadline the clock moves there, without one an invariant breaks. */

@@ -26,7 +26,7 @@ static tp_status count_members(const tp__drafts *drafts, tp__draft *draft, tp_fa
   return TP_OK;
 }
 
-static bool make_room(const tp__drafts *drafts, tp__draft *draft) {
+static bool alloc_draft(const tp__drafts *drafts, tp__draft *draft) {
   draft->places = tp__arena_alloc(drafts->scratch, draft->members->item_count * sizeof *draft->places);
   draft->nodes = tp__arena_alloc(drafts->scratch, draft->node_count * sizeof *draft->nodes);
   draft->node_count = 0;
@@ -83,11 +83,11 @@ static tp_status refuse_cycle(const tp__draft *draft, const uint32_t *cycle, uin
   char path[TP_FAULT_MESSAGE_SIZE] = "", left_out[32] = "";
   const char *first = draft->nodes[cycle[0]].sub->desc.id;
   size_t around = strlen("the edges of  form a cycle: ") + strlen(draft->row->name) + sizeof left_out + strlen(first);
-  size_t size = 0, room = around < sizeof path ? sizeof path - around : 1; /* of the path, with its NUL */
+  size_t size = 0, capacity = around < sizeof path ? sizeof path - around : 1; /* of the path, with its NUL */
   uint32_t shown = 0;
   for (; shown + 1 < count; shown++) {
     const char *id = draft->nodes[cycle[shown]].sub->desc.id;
-    if (size + strlen(id) + sizeof " -> " > room) break;
+    if (size + strlen(id) + sizeof " -> " > capacity) break;
     size += (size_t)snprintf(path + size, sizeof path - size, "%s -> ", id);
   }
   if (shown + 1 < count) snprintf(left_out, sizeof left_out, "(%u more) -> ", count - 1 - shown);
@@ -131,7 +131,7 @@ typedef struct link {
   uint32_t flags;
 } link;
 typedef struct links {
-  link *items, *spare; /* room for the same number */
+  link *items, *spare; /* of the same capacity */
   uint32_t count;
   uint32_t *starts; /* node_count + 1 */
 } links;
@@ -439,7 +439,7 @@ static tp_status compile(tp__drafts *drafts, tp_fault *fault) {
   if (!gather_drafts(drafts)) return no_memory(fault);
   for (uint32_t i = 0; i < drafts->count; i++) TP__TRY(count_members(drafts, &drafts->items[i], fault));
   for (uint32_t i = 0; i < drafts->count; i++) {
-    if (!make_room(drafts, &drafts->items[i])) return no_memory(fault);
+    if (!alloc_draft(drafts, &drafts->items[i])) return no_memory(fault);
   }
   TP__TRY(read_all(drafts, fault));
   for (uint32_t i = 0; i < drafts->count; i++) {
@@ -451,9 +451,9 @@ static tp_status compile(tp__drafts *drafts, tp_fault *fault) {
 }
 
 tp_status tp__compile(tp__snapshot *snapshot, tp_fault *fault) {
-  char room[SCRATCH_BYTES]; /* enough for a small change, so that nothing is allocated for it */
+  char first_bytes[SCRATCH_BYTES]; /* enough for a small change, so that nothing is allocated for it */
   tp__arena scratch;
-  tp__arena_init(&scratch, &snapshot->registry->allocator, room, sizeof room, 0);
+  tp__arena_init(&scratch, &snapshot->registry->allocator, first_bytes, sizeof first_bytes, 0);
   const tp__set *set = tp__snapshot_set(snapshot);
   tp__drafts drafts = {.registry = snapshot->registry, .set = set, .scratch = &scratch};
   tp_status status = compile(&drafts, fault);

@@ -23,7 +23,7 @@ tp__change *tp__changes_find(const tp__changes *changes, const char *id) {
   return tp__index_get(&changes->index, id, &at) ? &changes->items[at] : NULL;
 }
 
-/* Makes room for one more change and its id, so that what follows cannot fail. */
+/* Reserves memory for one more change and its id, so that what follows cannot fail. */
 static tp_status changes_reserve(tp_edit *edit, tp__changes *changes, const char *id, const char **ret_id) {
   void *items = changes->items;
   TP__TRY(tp__index_reserve(&changes->index, changes->index.id_count + 1));

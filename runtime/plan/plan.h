@@ -162,7 +162,7 @@ typedef struct tp__plan {
   uint32_t *deps;     /* node indexes of direct after/requires targets, by rising index */
   uint16_t *indegree; /* per node: edges into it */
   /** What an entry starts from, copied in one piece: a bit for each node, set where it is an inline root; a uint16_t
-   *  for each, its indegree; room for as many, a stack of the roots that leave the owner's thread; a zero byte for
+   *  for each, its indegree; as many again, a stack of the roots that leave the owner's thread; a zero byte for
    *  each. Padded to 8 bytes. */
   void *start;
   uint8_t *no_marks; /* the zero bytes in it, as marks, which are never written */

@@ -35,11 +35,11 @@ typedef struct tp__index {
 
 void tp__index_init(tp__index *index, const tp_allocator *allocator);
 void tp__index_fini(tp__index *index);
-/** Makes room for id_count ids in all. */
+/** Reserves memory for id_count ids in all. */
 tp_status tp__index_reserve(tp__index *index, size_t id_count);
 /** The same ids as from's, into an index that is empty. */
 tp_status tp__index_copy(tp__index *index, const tp__index *from);
-/** Puts or replaces; room was reserved. id must live as long as the index. */
+/** Puts or replaces; the memory was reserved. id must live as long as the index. */
 void tp__index_put(tp__index *index, const char *id, size_t value);
 bool tp__index_get(const tp__index *index, const char *id, size_t *ret_value);
 /** Takes out an id that is there. @return its value. */
@@ -131,14 +131,14 @@ typedef struct tp__members {
   const tp__absent *absent;
 } tp__members;
 
-/** A copy of from's items with room for more, not compiled. @param from  NULL: none. @return NULL: no memory. */
+/** A copy of from's items with capacity for more, not compiled. @param from  NULL: none. @return NULL: no memory. */
 tp__members *tp__members_new(const tp_allocator *allocator, const tp__members *from, size_t more);
 void tp__members_ref(tp__members *members);
 /** Accepts NULL. */
 void tp__members_unref(tp__members *members);
 /** The place of a subscription that is in it. */
 size_t tp__members_find(const tp__members *members, const tp__subscription *subscription);
-/** Behind all others; room was made. */
+/** Behind all others; within the capacity. */
 void tp__members_append(tp__members *members, tp__subscription *subscription, bool disabled);
 /** Drops the items whose sub was set to NULL. */
 void tp__members_close_gaps(tp__members *members);
@@ -330,7 +330,7 @@ struct tp_edit {
   uint64_t calls; /* about subscriptions, so far */
   tp__group_request *groups;
   size_t group_count, group_capacity;
-  tp__limit_request *limits; /* few edits have one, so that they take no room in the others */
+  tp__limit_request *limits; /* few edits have any, so that they are stored apart */
   size_t limit_count, limit_capacity;
   bool budget_set[TP_PHASE_LIMIT];
   uint32_t budgets_ms[TP_PHASE_LIMIT];

@@ -104,7 +104,7 @@ struct tp_process_loop {
 
 /* ---- buffers ---- */
 
-static bool buffer_room(const tp_allocator *allocator, struct buffer *buffer, size_t size) {
+static bool buffer_reserve(const tp_allocator *allocator, struct buffer *buffer, size_t size) {
   void *bytes = buffer->bytes;
   size_t capacity = buffer->capacity;
   if (capacity == 0 && size < BUFFER_FIRST) size = BUFFER_FIRST;
@@ -122,7 +122,7 @@ static void buffer_add(const tp_allocator *allocator, struct buffer *buffer, con
     size = left;
   }
   if (size == 0) return;
-  if (!buffer_room(allocator, buffer, buffer->size + size)) {
+  if (!buffer_reserve(allocator, buffer, buffer->size + size)) {
     buffer->is_over = true;
     return;
   }
@@ -763,7 +763,7 @@ static tp_status write_locked(tp_process_loop *loop, struct child *child, tp_tex
   TP__LOCKED(&loop->mutex);
   size_t sent = 0;
   if (bytes.size > child->queue.max - child->queue.size) return TP_ERR_FULL;
-  if (!buffer_room(&loop->allocator, &child->queue, child->queue.size + bytes.size)) return TP_ERR_NO_MEMORY;
+  if (!buffer_reserve(&loop->allocator, &child->queue, child->queue.size + bytes.size)) return TP_ERR_NO_MEMORY;
   if (child->queue.size == 0) send_locked(loop, child, bytes.data, bytes.size, &sent);
   if (child->input_fd.fd < 0) return TP_ERR_STALE;
   if (sent == bytes.size) return TP_OK;

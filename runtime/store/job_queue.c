@@ -80,7 +80,7 @@ static void heap_fini(const tp_allocator *allocator, tp__job_heap *heap) {
 
 #ifdef TP_CHECKS
 static void heap_check(const tp__job_heap *heap) {
-  /* A heap has room for all that may lie in it. */
+  /* A heap has capacity for all that may lie in it. */
   assert(heap->count <= heap->capacity);
   for (size_t i = 0; i < heap->count && i < TP__CHECK_ITEMS_MAX; i++) {
     const tp__queued_job *job = heap->items[i];
@@ -97,7 +97,7 @@ void tp__job_queue_check(const tp__job_queue *queue) {
   const tp__link *link = queue->classes.next;
   for (; classes < TP__CHECK_ITEMS_MAX && link != &queue->classes; classes++, link = link->next) {
     const tp__job_class *class = TP__CONTAINER((tp__link *)(uintptr_t)link, tp__job_class, link);
-    /* A class is there while it has open jobs, which its heap has room for. */
+    /* A class is there while it has open jobs, for which its heap has capacity. */
     assert(class->job_count > 0 && class->ready.count <= class->job_count);
     jobs += class->job_count;
     heap_check(&class->ready);

@@ -114,7 +114,7 @@ typedef struct tp__record_batch {
   uint32_t count;
 } tp__record_batch;
 
-/** Room for one more entry, the counts in its head set. @return NULL when it does not fit. */
+/** Appends an entry with the counts in its head set; the caller writes the rest. @return NULL when it does not fit. */
 static inline tp__packed_entry *tp__record_batch_add(tp__record_batch *batch, uint32_t run_count,
                                                      uint32_t detail_count) {
   size_t size = tp__packed_size(run_count, detail_count);

@@ -51,7 +51,7 @@ static tp__record_segment *new_segment(tp__record_ring *ring, size_t need) {
   return segment;
 }
 
-/* A segment with room for need bytes behind the newest; odd sizes are not kept. */
+/* A segment with capacity for need bytes behind the newest; a segment of another size is freed, not used again. */
 static tp__record_segment *next_segment(tp__record_ring *ring, size_t need) {
   tp__record_segment *segment = NULL;
   while ((segment = take_oldest(ring, need)) && (segment->capacity < need || segment->capacity > TP__SEGMENT_BYTES))
@@ -63,7 +63,7 @@ static tp__record_segment *next_segment(tp__record_ring *ring, size_t need) {
   return segment;
 }
 
-static char *make_room(tp__record_ring *ring, size_t size, uint32_t entry_count) {
+static char *reserve(tp__record_ring *ring, size_t size, uint32_t entry_count) {
   tp__record_segment *newest = tp__list_empty(&ring->segments) ? NULL : segment_of(ring->segments.prev);
   if (!newest || newest->capacity - newest->used < size) newest = next_segment(ring, size);
   if (!newest) return NULL;
@@ -106,7 +106,7 @@ static char *put_texts(head *h, const tp_text *ids) {
 tp_status tp__record_ring_add(tp__record_ring *ring, const tp__record_source *from, const tp__record_batch *batch) {
   size_t texts_size = size_of_texts(from->ids), size = sizeof(head) + align8(texts_size) + batch->used;
   if (size > ring->bytes_max || texts_size > ID_BYTES_MAX || batch->count > ring->entries_max) return TP_ERR_TOO_LARGE;
-  head *h = (head *)make_room(ring, size, batch->count);
+  head *h = (head *)reserve(ring, size, batch->count);
   if (!h) return TP_ERR_NO_MEMORY;
   h->size = (uint32_t)size;
   h->entry_count = batch->count;

@@ -2,7 +2,7 @@
  *
  * value: msgpack values behind turnphase/value.h. One function, tp__head_read(), knows the format and decides what is
  * within the bytes; everything else walks from head to head. Reading allocates nothing and never recurses over bytes
- * that were not checked. Writing goes through msgpack-c's packer. The room owns nothing but writers and has no lock. */
+ * that were not checked. Writing goes through msgpack-c's packer. The module owns nothing but writers, and no lock. */
 #ifndef TP__VALUE_H
 #define TP__VALUE_H
 
