@@ -42,7 +42,7 @@ static inline void tp__entry_set_block(tp__entry *e, tp__turn *turn) {
   tp__list_init(&e->link);
   atomic_init(&e->refs.v, 1);
   atomic_init(&e->pinned.v, 0);
-  atomic_init(&e->kept_attempts.v, NULL);
+  atomic_init(&e->retained_attempts.v, NULL);
   atomic_init(&e->payloads.v, NULL);
   atomic_init(&e->closures.v, NULL);
 }

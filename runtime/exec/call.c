@@ -127,7 +127,7 @@ const tp_contribution *tp_call_dependency_contribution(const tp_call *call, size
 /* ---- answering ---- */
 
 /* A reason that finds no memory is dropped: the verdict counts. */
-static const char *keep(tp_call *call, const char *reason) {
+static const char *copy_reason(tp_call *call, const char *reason) {
   const char *copy = NULL;
   if (reason && !call->sealed && !tp__arena_string(call->arena, reason, &copy)) return NULL;
   return copy;
@@ -137,7 +137,7 @@ static const char *keep(tp_call *call, const char *reason) {
 static tp__output *touch(tp_call *call) {
   if (!call->touched) {
     call->output = (tp__output){0};
-    call->kept = (tp__answer){0};
+    call->answer = (tp__answer){0};
   }
   call->touched = true;
   return &call->output;
@@ -145,7 +145,7 @@ static tp__output *touch(tp_call *call) {
 
 static tp_answer answer(tp_call *call, const tp__answer *with) {
   (void)touch(call);
-  call->kept = *with;
+  call->answer = *with;
   return with->kind;
 }
 
@@ -154,21 +154,22 @@ tp_answer tp_call_allow(tp_call *call) {
   return TP_ANSWER_ALLOW;
 }
 tp_answer tp_call_deny(tp_call *call, const char *reason) {
-  return answer(call, &(tp__answer){.kind = TP_ANSWER_DENY, .reason = keep(call, reason)});
+  return answer(call, &(tp__answer){.kind = TP_ANSWER_DENY, .reason = copy_reason(call, reason)});
 }
 tp_answer tp_call_ask(tp_call *call, const char *reason) {
-  return answer(call, &(tp__answer){.kind = TP_ANSWER_ASK, .reason = keep(call, reason)});
+  return answer(call, &(tp__answer){.kind = TP_ANSWER_ASK, .reason = copy_reason(call, reason)});
 }
 tp_answer tp_call_fail(tp_call *call, uint32_t code, const char *message) {
-  return answer(call, &(tp__answer){.kind = TP_ANSWER_FAILED, .code = code, .reason = keep(call, message)});
+  return answer(call, &(tp__answer){.kind = TP_ANSWER_FAILED, .code = code, .reason = copy_reason(call, message)});
 }
 tp_answer tp_call_fail_retryable(tp_call *call, uint32_t code, const char *message) {
   return answer(
-      call, &(tp__answer){.kind = TP_ANSWER_FAILED, .code = code, .retryable = true, .reason = keep(call, message)});
+      call,
+      &(tp__answer){.kind = TP_ANSWER_FAILED, .code = code, .retryable = true, .reason = copy_reason(call, message)});
 }
 
 tp__answer tp__call_answer(const tp_call *call, tp_answer kind) {
-  return call->touched && call->kept.kind == kind ? call->kept : (tp__answer){.kind = kind};
+  return call->touched && call->answer.kind == kind ? call->answer : (tp__answer){.kind = kind};
 }
 
 static tp_status refuse(tp__output *output, tp_status status) {
@@ -274,7 +275,7 @@ tp_answer tp_call_defer(tp_call *call, const tp_deferral *theirs, tp_token *ret_
   if (status == TP_ERR_FULL) (void)!tp__tokens_full(tp__runtime_sched(call->entry->turn->runtime), &fault);
   if (status == TP_OK) return TP_ANSWER_DEFERRED;
   call->sealed = was_sealed; /* nobody has a token of it that was sealed here */
-  const char *reason = was_sealed ? "deferred twice" : keep(call, fault.message);
+  const char *reason = was_sealed ? "deferred twice" : copy_reason(call, fault.message);
   call->sealed = true;
   return answer(call, &(tp__answer){.kind = TP_ANSWER_FAILED, .code = (uint32_t)status, .reason = reason});
 }

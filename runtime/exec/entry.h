@@ -88,7 +88,7 @@ struct tp_call {
   int64_t started_ns;
   tp__arena *arena;
   tp__output output;    /* of an inline call: set up when it is touched */
-  tp__answer kept;      /* the reason and code that go with an answer of this kind; set up like output */
+  tp__answer answer;    /* the reason and code that go with an answer of this kind; set up like output */
   tp__attempt *attempt; /* NULL: inline, not deferred: its deadline is computed on demand */
 };
 
@@ -151,11 +151,11 @@ struct tp__entry {
   tp__arena arena;
   tp_call call; /* not set up at birth */
   /* atomic */
-  tp__a32 refs;           /* the owner's and one of each attempt */
-  tp__a32 pinned;         /* acq_rel: abandoned attempts, which pin the entry's block together */
-  tp__aptr kept_attempts; /* acq_rel: those that ended and whose answers are read, newest first */
-  tp__aptr closures;      /* acq_rel: what was emitted holds of the host's; mostly NULL */
-  tp__aptr payloads;      /* acquire, release: what tp_call_payload() made (call_payload.c); mostly NULL */
+  tp__a32 refs;               /* the owner's and one of each attempt */
+  tp__a32 pinned;             /* acq_rel: abandoned attempts, which pin the entry's block together */
+  tp__aptr retained_attempts; /* acq_rel: those that ended and whose answers are read, newest first */
+  tp__aptr closures;          /* acq_rel: what was emitted holds of the host's; mostly NULL */
+  tp__aptr payloads;          /* acquire, release: what tp_call_payload() made (call_payload.c); mostly NULL */
 };
 
 typedef struct tp__entry_spec {

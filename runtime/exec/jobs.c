@@ -134,16 +134,16 @@ static bool can_run(void *ctx, const tp_job *candidate) {
 }
 
 /* For what is told of its end. */
-static void keep_texts(running_job *job, const tp_job *claimed) {
+static void copy_texts(running_job *job, const tp_job *claimed) {
   tp_text *texts[] = {&job->desc.subscription, &job->desc.idempotency_key, &job->desc.order_key};
   const tp_text *theirs[] = {&claimed->subscription, &claimed->idempotency_key, &claimed->order_key};
   for (int i = 0; i < 3; i++) job->texts_size += theirs[i]->size;
   job->texts = job->texts_size > 0 ? tp__alloc(tp__runtime_allocator(job->jobs->runtime), job->texts_size) : NULL;
   size_t used = 0;
   for (int i = 0; i < 3; i++) {
-    bool keeps = job->texts && theirs[i]->size > 0;
-    *texts[i] = keeps ? (tp_text){job->texts + used, theirs[i]->size} : (tp_text){NULL, 0};
-    if (keeps) memcpy(job->texts + used, theirs[i]->data, theirs[i]->size);
+    bool has_copy = job->texts && theirs[i]->size > 0;
+    *texts[i] = has_copy ? (tp_text){job->texts + used, theirs[i]->size} : (tp_text){NULL, 0};
+    if (has_copy) memcpy(job->texts + used, theirs[i]->data, theirs[i]->size);
     used += texts[i]->size;
   }
 }
@@ -152,7 +152,7 @@ static void take_claimed(void *ctx, const tp_job *claimed) {
   running_job *job = ctx;
   job->desc = *claimed;
   job->desc.payload = job->desc.message = (tp_text){NULL, 0};
-  keep_texts(job, claimed);
+  copy_texts(job, claimed);
   job->desc.handler.size = tp__utf8_cut(claimed->handler, sizeof job->handler);
   job->desc.handler.data = memcpy(job->handler, claimed->handler.data, job->desc.handler.size);
   tp_reason refused = start(job->jobs->runtime, job, claimed);
@@ -404,7 +404,7 @@ static int64_t next_wait_locked(const tp__jobs *jobs, int64_t next_ns) {
 }
 
 /* What comes by its time alone. @return whether there was something: then the lock was free meanwhile. */
-static bool keep_time_locked(tp__jobs *jobs) {
+static bool run_timed_locked(tp__jobs *jobs) {
   TP__LOCKED(&jobs->mutex);
   int64_t now_ns = tp__now_ns();
   if (tp__runtime_store(jobs->runtime)->durable && now_ns >= jobs->poll_at_ns) {
@@ -435,7 +435,7 @@ static void thread_run(void *arg) {
   tp__inside_enter(&frame, jobs->runtime, TP__INSIDE_CALLBACK); /* it calls the store */
   tp__mutex_lock(&jobs->mutex);
   while (!jobs->stop || jobs->running > 0) {
-    if (finish_one_locked(jobs) || keep_time_locked(jobs)) continue;
+    if (finish_one_locked(jobs) || run_timed_locked(jobs)) continue;
     if (jobs->stop && !cancelled) { /* seen here, so nothing is claimed any more: what runs is all there is */
       cancelled = true;
       tp__mutex_unlock(&jobs->mutex);

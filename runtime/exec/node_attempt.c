@@ -17,9 +17,9 @@ typedef struct node_attempt {
   tp__attempt base;
   tp__entry *entry; /* referenced */
   uint32_t index;
-  bool pinned; /* counted in abandoned_bytes */
-  bool kept;   /* its answer is the node's: what lies here is read as long as the entry lives */
-  struct node_attempt *next_kept;
+  bool pinned;      /* counted in abandoned_bytes */
+  bool is_retained; /* its answer is the node's, and is read as long as the entry lives */
+  struct node_attempt *next_retained;
   tp_call call;
   tp__arena arena;
   tp__arena answer_arena;
@@ -109,7 +109,7 @@ static bool is_late_in_inbox(const node_attempt *a) {
   return a->base.inbox_item.inbox && a->base.refusal == TP_REASON_NONE && a->base.ended_ns > a->call.deadline_ns;
 }
 
-/* On the owner. A succeeded answer stays where it is, in the attempt's memory, till the entry's last reference goes. */
+/* On the owner. A succeeded answer is retained in the attempt's memory until the entry's last reference is dropped. */
 static void settled(tp__attempt *attempt, tp__attempt_end how) {
   TP__OWNED(&of(attempt)->entry->turn->strand);
   TP__ASSERT(!of(attempt)->entry->ended);
@@ -135,7 +135,7 @@ static void settled(tp__attempt *attempt, tp__attempt_end how) {
       tp__output output = a->call.output;
       if (a->answered_by_token) join_outputs(a, &output);
       tp__entry_answered(e, a->index, &attempt->answer, &output, attempt->ended_ns);
-      a->kept = run->settled; /* else it is tried again, and nothing of this answer is used */
+      a->is_retained = run->settled; /* else it is tried again, and nothing of this answer is used */
       break;
     }
     case TP__REFUSED:
@@ -172,17 +172,17 @@ static void free_memory(tp_runtime *runtime, node_attempt *a) {
 }
 
 /* Abandoned calls of other nodes may read the answer as long as they hold the entry: also after its result is gone. */
-static void keep(tp__entry *e, node_attempt *a) {
-  TP__ASSERT(a->kept && !a->pinned);
-  void *newest = tp__aptr_load_relaxed(&e->kept_attempts);
-  do a->next_kept = newest;
-  while (!tp__aptr_cas_acq_rel(&e->kept_attempts, &newest, a));
+static void retain(tp__entry *e, node_attempt *a) {
+  TP__ASSERT(a->is_retained && !a->pinned);
+  void *newest = tp__aptr_load_relaxed(&e->retained_attempts);
+  do a->next_retained = newest;
+  while (!tp__aptr_cas_acq_rel(&e->retained_attempts, &newest, a));
 }
 
 void tp__node_attempts_free(tp__entry *e) {
-  node_attempt *a = tp__aptr_load_acquire(&e->kept_attempts);
+  node_attempt *a = tp__aptr_load_acquire(&e->retained_attempts);
   while (a) {
-    node_attempt *next = a->next_kept;
+    node_attempt *next = a->next_retained;
     free_memory(e->turn->runtime, a);
     a = next;
   }
@@ -193,7 +193,7 @@ static void release(tp__attempt *attempt) {
   tp_runtime *runtime = tp__attempt_runtime(attempt);
   tp__entry *e = a->entry;
   if (a->pinned) unpin(a);
-  if (a->kept) keep(e, a);
+  if (a->is_retained) retain(e, a);
   else free_memory(runtime, a);
   tp__entry_unref(e);
 }

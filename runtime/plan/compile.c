@@ -174,17 +174,17 @@ static void sort_links(links *all, uint32_t node_count, bool by_to) {
 
 /* One link for each pair; what any of them says counts. */
 static void collapse_links(links *all) {
-  uint32_t kept = 0;
+  uint32_t left = 0;
   for (uint32_t i = 0; i < all->count; i++) {
-    link *last = kept > 0 ? &all->items[kept - 1] : NULL;
+    link *last = left > 0 ? &all->items[left - 1] : NULL;
     if (last && last->from == all->items[i].from && last->to == all->items[i].to) {
       last->flags |= all->items[i].flags;
     } else {
-      all->items[kept++] = all->items[i];
+      all->items[left++] = all->items[i];
     }
   }
-  TP__ASSERT(kept <= all->count);
-  all->count = kept;
+  TP__ASSERT(left <= all->count);
+  all->count = left;
 }
 
 static void lay_out_edges(tp__plan *plan, const links *all) {

@@ -48,10 +48,10 @@ void tp__members_append(tp__members *members, tp__subscription *subscription, bo
 }
 
 void tp__members_close_gaps(tp__members *members) {
-  size_t kept = 0;
+  size_t left = 0;
   for (size_t i = 0; i < members->item_count; i++) {
-    if (members->items[i].sub) members->items[kept++] = members->items[i];
+    if (members->items[i].sub) members->items[left++] = members->items[i];
   }
   assert(!members->compiled); /* a plan's members never change */
-  members->item_count = kept;
+  members->item_count = left;
 }

@@ -241,8 +241,8 @@ static void close_job(tp__job_queue *queue, tp__queued_job *job) {
   leave_class(queue, class);
 }
 
-/* The key of one that ended stays known for a while; only a dead letter, which may be redriven, keeps its content. */
-static void keep_ended(tp__job_queue *queue, tp__queued_job *job, tp_job_state state, int64_t now_ms) {
+/* The key of an ended job is retained for a while; the content only of a dead letter, which may be redriven. */
+static void retain_ended(tp__job_queue *queue, tp__queued_job *job, tp_job_state state, int64_t now_ms) {
   bool is_dead = state == TP_JOB_DEAD;
   tp__link *list = is_dead ? &queue->dead : &queue->done;
   uint64_t *count = is_dead ? &queue->dead_count : &queue->done_count;
@@ -258,7 +258,7 @@ static void keep_ended(tp__job_queue *queue, tp__queued_job *job, tp_job_state s
 
 static void end_job(tp__job_queue *queue, tp__queued_job *job, tp_job_state state, int64_t now_ms) {
   close_job(queue, job);
-  keep_ended(queue, job, state, now_ms);
+  retain_ended(queue, job, state, now_ms);
   TP__CHECK(tp__job_queue_check(queue));
 }
 
@@ -486,7 +486,7 @@ tp_status tp__job_queue_discard(tp__job_queue *queue, uint64_t id, int64_t now_m
     tp__list_remove(&job->ended);
     queue->dead_count--;
   }
-  keep_ended(queue, job, TP_JOB_DISCARDED, now_ms);
+  retain_ended(queue, job, TP_JOB_DISCARDED, now_ms);
   return TP_OK;
 }
 

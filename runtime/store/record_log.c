@@ -51,7 +51,7 @@ typedef struct cursor {
   uint64_t sequence;        /* of the copy; what is older comes next */
   size_t *offsets;          /* of its batches */
   uint32_t batches_left;
-  tp__kept_batch batch;
+  tp__stored_batch batch;
   uint32_t entries_left;
   const tp__packed_entry *entry; /* the next to give; NULL: nothing is left */
 } cursor;
@@ -86,7 +86,7 @@ static tp_status next_segment(cursor *c) {
   return find_batches(c);
 }
 
-static const tp__packed_entry *entry_at(const tp__kept_batch *batch, uint32_t index) {
+static const tp__packed_entry *entry_at(const tp__stored_batch *batch, uint32_t index) {
   const tp__packed_entry *entry = batch->first;
   while (index-- > 0) entry = tp__packed_next(entry);
   return entry;

@@ -23,12 +23,12 @@ typedef struct tp__record_log {
   tp__record_stripe stripes[TP__RECORD_STRIPES];
 } tp__record_log;
 
-/** Keeps at least the newest entries_max of each thread's records, where memory allows, and gives that many. */
+/** Retains at least the newest entries_max of each thread's records, where memory allows, and gives that many. */
 tp_status tp__record_log_init(tp__record_log *log, const tp_allocator *allocator, size_t entries_max);
 void tp__record_log_fini(tp__record_log *log);
 /** @return as tp__record_ring_add(). Threads: any. */
 tp_status tp__record_log_add(tp__record_log *log, const tp__record_source *from, const tp__record_batch *batch);
-/** Notes that a run was late; an entry that is no longer kept is no error. */
+/** Notes that a run was late; an entry that is no longer retained is no error. */
 void tp__record_log_late(tp__record_log *log, const tp_late_record *late);
 /** Gives the records that fit, newest first; false stops. Of one thread's, newest is what was added last; of two
  *  threads', what ended last. What is added meanwhile may be missed.

@@ -116,7 +116,7 @@ tp_status tp__record_ring_add(tp__record_ring *ring, const tp__record_source *fr
   return TP_OK;
 }
 
-static bool note_late(const tp__kept_batch *batch, const tp_late_record *late) {
+static bool note_late(const tp__stored_batch *batch, const tp_late_record *late) {
   const tp__packed_entry *entry = batch->first;
   if (batch->from.process_run_id != late->process_run_id) return false;
   for (uint32_t i = 0; i < batch->entry_count; i++, entry = tp__packed_next(entry)) {
@@ -133,7 +133,7 @@ static bool note_late(const tp__kept_batch *batch, const tp_late_record *late) {
 bool tp__record_ring_late(tp__record_ring *ring, const tp_late_record *late) {
   for (tp__link *link = ring->segments.prev; link != &ring->segments; link = link->prev) {
     const tp__record_segment *segment = segment_of(link);
-    tp__kept_batch batch;
+    tp__stored_batch batch;
     for (size_t at = 0; at < segment->used;) {
       at = tp__record_segment_batch(segment, at, &batch);
       if (note_late(&batch, late)) return true;
@@ -155,7 +155,7 @@ tp_status tp__record_ring_copy(const tp__record_ring *ring, uint64_t sequence, t
   return TP_OK;
 }
 
-size_t tp__record_segment_batch(const tp__record_segment *segment, size_t offset, tp__kept_batch *ret_batch) {
+size_t tp__record_segment_batch(const tp__record_segment *segment, size_t offset, tp__stored_batch *ret_batch) {
   const head *h = (const head *)(segment->memory + offset);
   const char *text = (const char *)(h + 1);
   for (int id = 0; id < TP_ID_COUNT; id++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * record_ring: the newest entry records, batch after batch in segments that are used again when all in them is old. It
- * has no lock: its owner's guards it. What it keeps is bounded by the number of entries and by bytes; whole segments
- * go, the oldest first, so that adding costs one copy and, once the bound is reached, no allocation. */
+ * has no lock: its owner's guards it. What it retains is bounded by the number of entries and by bytes; whole segments
+ * are dropped, the oldest first, so that adding costs one copy and, once the bound is reached, no allocation. */
 #ifndef TP__RECORD_RING_H
 #define TP__RECORD_RING_H
 
@@ -11,7 +11,7 @@
 
 enum { TP__SEGMENT_BYTES = 64 << 10 };
 
-/** Batches as they are kept, oldest first. */
+/** Batches as they are stored, oldest first. */
 typedef struct tp__record_segment {
   tp__link link;     /* in ring->segments */
   uint64_t sequence; /* rises with each use */
@@ -33,7 +33,7 @@ typedef struct tp__record_ring {
 void tp__record_ring_init(tp__record_ring *ring, const tp_allocator *allocator, size_t entries_max, tp__a64 *bytes,
                           size_t bytes_max);
 void tp__record_ring_fini(tp__record_ring *ring);
-/** Keeps the entries of a batch.
+/** Stores the entries of a batch.
  *  @return TP_OK, TP_ERR_NO_MEMORY, TP_ERR_TOO_LARGE for a batch that alone is above the bounds. */
 tp_status tp__record_ring_add(tp__record_ring *ring, const tp__record_source *from, const tp__record_batch *batch);
 /** Notes that a run was late. @return whether the entry is here. */
@@ -46,14 +46,14 @@ tp_status tp__record_ring_copy(const tp__record_ring *ring, uint64_t sequence, t
 /* ---- reading a segment ---- */
 
 /** One batch in a segment: whose it is, and its entries. */
-typedef struct tp__kept_batch {
+typedef struct tp__stored_batch {
   tp__record_source from; /* its ids are those below */
   tp_text ids[TP_ID_COUNT];
   const tp__packed_entry *first;
   uint32_t entry_count;
-} tp__kept_batch;
+} tp__stored_batch;
 
 /** The batch at an offset. @return the offset behind it. */
-size_t tp__record_segment_batch(const tp__record_segment *segment, size_t offset, tp__kept_batch *ret_batch);
+size_t tp__record_segment_batch(const tp__record_segment *segment, size_t offset, tp__stored_batch *ret_batch);
 
 #endif
