@@ -28,7 +28,7 @@ void tp__inline_call_set(tp__entry *e, tp_call *call, tp__arena *arena, uint32_t
  * ordinary nobody needs to know who waits for whom; it is made out when one is not, for the machine to go on from. */
 
 /* What the entry and its call borrow. Where the last one borrowed the same, there is nothing to do. */
-static inline void set_lent(tp__entry *e, const tp_field *fields, uint32_t field_count) {
+static inline void set_borrowed(tp__entry *e, const tp_field *fields, uint32_t field_count) {
   if (e->is_call_set && e->call.fields == fields && e->call.field_count == field_count) return;
   tp__entry_set_payload(e, fields, field_count);
   e->payload_borrowed = true;
@@ -70,8 +70,8 @@ static __attribute__((noinline, cold)) void leave_plan_order(tp__entry *e, uint3
 /* TP_TIMESTAMPS_COARSE: the nodes before `count` took this time together, and their rows say so. */
 static void set_durations(tp__entry *e, uint32_t count, int64_t ended_ns) {
   int64_t duration_ns = ended_ns - e->begin_ns;
-  uint32_t said_ns = duration_ns > UINT32_MAX ? UINT32_MAX : (uint32_t)duration_ns;
-  for (uint32_t i = 0; i < count; i++) e->rows[i].duration_ns = said_ns;
+  uint32_t capped_ns = duration_ns > UINT32_MAX ? UINT32_MAX : (uint32_t)duration_ns;
+  for (uint32_t i = 0; i < count; i++) e->rows[i].duration_ns = capped_ns;
 }
 
 /* TP_TIMESTAMPS_COARSE: all nodes were called. Whether that took too long is judged by the last one of them.
@@ -153,7 +153,7 @@ tp__entry *tp__entry_run_inline(tp__turn *turn, const tp__plan *plan, const tp_f
   if (turn->runtime->options.durability == TP_DURABILITY_SYNC) return NULL; /* its end waits for a commit */
   tp__entry *e = tp__entry_begin(turn, plan, 0, false);
   if (!e) return NULL;
-  set_lent(e, fields, field_count);
+  set_borrowed(e, fields, field_count);
   if (tp__breaker_suspects(&turn->runtime->breaker_state, plan->phase, e->now_ns))
     e->fast_path_until_ns = 0; /* each is counted */
   if (!run_in_plan_order(e)) return e;

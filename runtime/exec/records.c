@@ -233,10 +233,10 @@ void tp__entry_record_fast_path(tp__entry *e) {
 void tp__entry_record_attempt(tp__entry *e, uint32_t index, tp_state state, tp_reason reason, const char *message) {
   tp_runtime *runtime = e->turn->runtime;
   const tp__row_details *row = &e->runs[index].row;
-  tp_text said = tp_text_of(message);
+  tp_text text = tp_text_of(message);
   tp__inside frame;
   if (!runtime->store.attempt) return;
-  said.size = tp__utf8_cut(said, ATTEMPT_MESSAGE_MAX);
+  text.size = tp__utf8_cut(text, ATTEMPT_MESSAGE_MAX);
   tp_attempt_record record = {.struct_size = sizeof record,
                               .process_run_id = runtime->jobs.mark,
                               .entry_id = e->id,
@@ -250,7 +250,7 @@ void tp__entry_record_attempt(tp__entry *e, uint32_t index, tp_state state, tp_r
                               .reason = (uint32_t)reason,
                               .verdict = row->verdict,
                               .code = row->code,
-                              .message = said};
+                              .message = text};
   tp_status status = tp__store_left(&frame, runtime->store.attempt(tp__store_enter(&frame, runtime), &record));
   if (status != TP_OK)
     tp__log(runtime, TP_LOG_DEBUG, &(tp__log_subject){.status = status, .phase = e->plan->phase, .ids = e->turn->ids},

@@ -146,8 +146,8 @@ void tp__entry_settle(tp__entry *e, uint32_t index, tp_state state, tp_reason re
   if (run->row.attempts > 0 && !(node->flags & (TP__NODE_INLINE | TP__NODE_BACKGROUND)))
     run->row.limit_ms = (uint32_t)(node->timeout_ns / TP__NS_PER_MS);
   if (!run->row.verdict) run->row.verdict = TP_VERDICT_NONE;
-  bool has_more_to_say = run->row.attempts > 1 || reason != TP_REASON_NONE || run->message;
-  if (run->row.attempts > 0 && has_more_to_say) tp__entry_record_attempt(e, index, state, reason, run->message);
+  bool has_details = run->row.attempts > 1 || reason != TP_REASON_NONE || run->message;
+  if (run->row.attempts > 0 && has_details) tp__entry_record_attempt(e, index, state, reason, run->message);
   if (run->row.attempts > 0 && state != TP_STATE_BACKGROUNDED) tp__breaker_count(e, index, reason);
   e->unsettled--;
   bool passes = reason == TP_REASON_NONE || reason == TP_REASON_KILL_SWITCH;

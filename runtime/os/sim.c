@@ -23,9 +23,9 @@ static void append(report_text *s, const char *format, ...) {
   va_start(args, format);
   int wanted = vsnprintf(s->next, s->left, format, args);
   va_end(args);
-  size_t told = wanted < 0 ? 0 : (size_t)wanted < s->left ? (size_t)wanted : s->left - 1;
-  s->next += told;
-  s->left -= told;
+  size_t written = wanted < 0 ? 0 : (size_t)wanted < s->left ? (size_t)wanted : s->left - 1;
+  s->next += written;
+  s->left -= written;
 }
 
 static void describe_fiber(report_text *s, const tp__fiber *fiber) {

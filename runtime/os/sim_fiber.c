@@ -5,7 +5,7 @@
  * system call each time (271 ns against 11 ns here). The C library's check of jumps knows one stack only, so it is off
  * in this file.
  *
- * The sanitizers are told of every switch, and then it is swapcontext, which they know. AddressSanitizer learns which
+ * Under a sanitizer every switch is annotated, and is swapcontext, which they know. AddressSanitizer learns which
  * stack is in use. ThreadSanitizer learns that a fiber is a thread and that a switch orders nothing, so that it sees
  * the program's races in simulated schedules, too, where the seed repeats them; for that the simulator's own files are
  * built with TP_SIM_TSAN in place of the sanitizer, which must not see the scheduler as a part of the program. */
@@ -40,7 +40,7 @@ static tp__fiber host = {.entered = true};
 
 tp__fiber *tp__fiber_host(void) { return &host; }
 
-/* ---- what the sanitizers are told ---- */
+/* ---- annotations for the sanitizers ---- */
 
 #ifdef TP_SIM_TSAN
 void tp__order_release(const void *object) { __tsan_release((void *)(uintptr_t)object); }
@@ -50,7 +50,7 @@ void tp__order_release(const void *object) { (void)object; }
 void tp__order_acquire(const void *object) { (void)object; }
 #endif
 
-static void tell_of_new(tp__fiber *fiber) {
+static void annotate_new(tp__fiber *fiber) {
 #ifdef WITH_ASAN
   __asan_unpoison_memory_region(fiber->stack, STACK_BYTES); /* of a use before, which never returned from its frames */
 #endif
@@ -60,7 +60,7 @@ static void tell_of_new(tp__fiber *fiber) {
   (void)fiber;
 }
 
-static void tell_of_abandoned(tp__fiber *fiber) {
+static void annotate_abandoned(tp__fiber *fiber) {
 #ifdef TP_SIM_TSAN
   __tsan_destroy_fiber(fiber->thread_context);
 #endif
@@ -135,7 +135,7 @@ tp__fiber *tp__fiber_new(void) {
   }
   fiber->entered = false;
   fiber->fake_stack = NULL;
-  tell_of_new(fiber);
+  annotate_new(fiber);
   make_context(fiber);
   return fiber;
 }
@@ -146,7 +146,7 @@ void tp__fiber_free(tp__fiber *fiber) {
 }
 
 void tp__fiber_abandon(tp__fiber *fiber) {
-  tell_of_abandoned(fiber);
+  annotate_abandoned(fiber);
   unmap_stack(fiber);
   tp__fiber_free(fiber);
 }

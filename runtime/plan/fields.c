@@ -82,7 +82,7 @@ typedef struct check {
   tp_fault *fault;
 } check;
 
-static tp_status say(const check *c, tp_status status) {
+static tp_status in_phase(const check *c, tp_status status) {
   if (c->fault) c->fault->phase = c->phase;
   return status;
 }
@@ -95,35 +95,38 @@ static __attribute__((cold, noinline)) tp_status refuse(const check *c, const tp
   uint32_t kinds = kinds_of(ops, field->id);
   tp__field_label_buffer buffer;
   if (!tp__field_known(ops, field->id)) {
-    return say(c, tp__fail(c->fault, TP_ERR_USAGE, phase,
-                           "payload field %u for phase `%s` is unknown: take one of TP_FIELD_*, or one of the phase's "
-                           "own from TP_FIELD_HOST on",
-                           field->id, phase));
+    return in_phase(
+        c, tp__fail(c->fault, TP_ERR_USAGE, phase,
+                    "payload field %u for phase `%s` is unknown: take one of TP_FIELD_*, or one of the phase's "
+                    "own from TP_FIELD_HOST on",
+                    field->id, phase));
   }
   const char *label = tp__field_label(ops, field->id, &buffer);
   if (!set_has(&phase_fields->carried, field->id)) {
-    return say(c, tp__fail(c->fault, TP_ERR_USAGE, phase,
-                           "payload field `%s` (%u) is not carried by phase `%s`: leave it out, or see tp_phase.fields",
-                           label, field->id, phase));
+    return in_phase(
+        c, tp__fail(c->fault, TP_ERR_USAGE, phase,
+                    "payload field `%s` (%u) is not carried by phase `%s`: leave it out, or see tp_phase.fields", label,
+                    field->id, phase));
   }
   if (c->replacing && !set_has(&phase_fields->replaceable, field->id)) {
-    return say(c, tp__fail(c->fault, TP_ERR_USAGE, phase,
-                           "payload field `%s` (%u) of phase `%s` may not be replaced: see tp_phase.replaceable", label,
-                           field->id, phase));
+    return in_phase(c, tp__fail(c->fault, TP_ERR_USAGE, phase,
+                                "payload field `%s` (%u) of phase `%s` may not be replaced: see tp_phase.replaceable",
+                                label, field->id, phase));
   }
   if (!kind_fits(ops, field)) {
     const char *given = field->kind > 0 && field->kind <= VALUE ? kind_names[field->kind] : "none of the known kinds";
-    return say(c, tp__fail(c->fault, TP_ERR_USAGE, phase,
-                           "payload field `%s` (%u) of phase `%s` is given as %s (%u): set its kind to %s", label,
-                           field->id, phase, given, field->kind, kinds_text(kinds)));
+    return in_phase(c, tp__fail(c->fault, TP_ERR_USAGE, phase,
+                                "payload field `%s` (%u) of phase `%s` is given as %s (%u): set its kind to %s", label,
+                                field->id, phase, given, field->kind, kinds_text(kinds)));
   }
   if (has_other_member(field)) {
-    return say(c, tp__fail(c->fault, TP_ERR_USAGE, phase,
-                           "payload field `%s` (%u) of phase `%s` is of kind %s and has a %s, too: leave that zero",
-                           label, field->id, phase, kind_names[field->kind], field->kind == INT ? "text" : "number"));
+    return in_phase(
+        c, tp__fail(c->fault, TP_ERR_USAGE, phase,
+                    "payload field `%s` (%u) of phase `%s` is of kind %s and has a %s, too: leave that zero", label,
+                    field->id, phase, kind_names[field->kind], field->kind == INT ? "text" : "number"));
   }
-  return say(c, tp__fail(c->fault, TP_ERR_USAGE, phase, "payload field `%s` (%u) of phase `%s` is given twice", label,
-                         field->id, phase));
+  return in_phase(c, tp__fail(c->fault, TP_ERR_USAGE, phase, "payload field `%s` (%u) of phase `%s` is given twice",
+                              label, field->id, phase));
 }
 
 static __attribute__((cold, noinline)) tp_status refuse_content(const check *c, const tp_field *field) {
@@ -135,14 +138,15 @@ static __attribute__((cold, noinline)) tp_status refuse_content(const check *c, 
     tp_fault inner = {0};
     tp_status status = tp_value_check(field->text, &inner);
     if (status == TP_OK)
-      return say(c, tp__fail(c->fault, TP_ERR_MALFORMED, phase, "payload field `%s` (%u) of phase `%s` must be %s",
-                             label, field->id, phase, c->registry->ops->field_flaw(field)));
-    return say(c, tp__fail(c->fault, status, phase, "payload field `%s` (%u) of phase `%s`: %s", label, field->id,
-                           phase, inner.message));
+      return in_phase(c, tp__fail(c->fault, TP_ERR_MALFORMED, phase, "payload field `%s` (%u) of phase `%s` must be %s",
+                                  label, field->id, phase, c->registry->ops->field_flaw(field)));
+    return in_phase(c, tp__fail(c->fault, status, phase, "payload field `%s` (%u) of phase `%s`: %s", label, field->id,
+                                phase, inner.message));
   }
   (void)tp_utf8_valid(field->text, &at);
-  return say(c, tp__fail(c->fault, TP_ERR_UTF8, phase, "payload field `%s` (%u) of phase `%s` is not UTF-8 at byte %zu",
-                         label, field->id, phase, at));
+  return in_phase(
+      c, tp__fail(c->fault, TP_ERR_UTF8, phase, "payload field `%s` (%u) of phase `%s` is not UTF-8 at byte %zu", label,
+                  field->id, phase, at));
 }
 
 static bool content_valid(const tp__contribution_ops *ops, const tp_field *field) {
@@ -158,8 +162,8 @@ tp_status tp__fields_check(const tp__registry *registry, uint32_t phase, tp__fie
   const tp__phase_fields *phase_fields = &registry->phase_fields[phase];
   const check c = {registry, phase, use == TP__FIELDS_REPLACE, fault};
   if (count > 0 && !fields)
-    return say(&c, tp__fail(fault, TP_ERR_USAGE, registry->phases[phase]->name,
-                            "the payload of phase `%s` is counted but not given", registry->phases[phase]->name));
+    return in_phase(&c, tp__fail(fault, TP_ERR_USAGE, registry->phases[phase]->name,
+                                 "the payload of phase `%s` is counted but not given", registry->phases[phase]->name));
   tp__field_set left = c.replacing ? phase_fields->replaceable : phase_fields->carried; /* those not given yet */
   for (size_t i = 0; i < count; i++) {
     const tp_field *field = &fields[i];

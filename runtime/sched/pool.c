@@ -442,14 +442,14 @@ static bool staff_locked(tp__pool *pool) {
   return !is_lost_locked(pool);
 }
 
-/* @return how many are abandoned, for on_exhausted; 0: it was told, or a thread may still be started. */
+/* @return how many are abandoned, for on_exhausted; 0: it was called, or a thread may still be started. */
 static uint32_t note_exhausted_locked(tp__pool *pool) {
   if (pool->is_exhausted || !is_lost_locked(pool) || may_start_locked(pool)) return 0;
   pool->is_exhausted = true;
   return pool->abandoned_count;
 }
 
-static void tell_exhausted(const tp__pool *pool, uint32_t abandoned) {
+static void report_exhausted(const tp__pool *pool, uint32_t abandoned) {
   const tp__sched_options *options = pool->options;
   if (abandoned > 0 && options->on_exhausted) options->on_exhausted(options->owner, abandoned);
 }
@@ -504,7 +504,7 @@ tp_reason tp__pool_submit(tp__pool *pool, tp__pool_item *item, tp__pool_thread *
   tp__mutex_unlock(&pool->mutex);
   if (later) *later = woken;
   else tp__pool_wake(woken);
-  tell_exhausted(pool, exhausted);
+  report_exhausted(pool, exhausted);
   return refused;
 }
 
@@ -545,14 +545,14 @@ static tp__pool_item *take_queued_locked(tp__pool *pool) {
   return NULL;
 }
 
-/* No thread is left, and none may be started: what is queued would wait for its deadline, and not be told why. */
+/* No thread is left, and none may be started: what is queued would wait for its deadline, and get no reason. */
 static void refuse_queued(tp__pool *pool) {
   for (;;) {
     tp__mutex_lock(&pool->mutex);
     tp__pool_item *item = is_lost_locked(pool) ? take_queued_locked(pool) : NULL;
     uint32_t exhausted = item ? note_exhausted_locked(pool) : 0;
     tp__mutex_unlock(&pool->mutex);
-    tell_exhausted(pool, exhausted);
+    report_exhausted(pool, exhausted);
     if (!item) return;
     tp__attempt_refuse(tp__attempt_of(item), TP_REASON_NO_WORKER);
     refuse_unput(pool);
