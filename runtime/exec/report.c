@@ -16,17 +16,18 @@ static const char *phase_name(const tp_runtime *runtime, uint32_t phase) {
 
 /* "failure of hook guard in turn.intake: timed_out, timeout after 5000 us, turn t1" */
 static void log_report(const tp__turn *turn, tp_log_level level, const tp__report *r) {
-  char subject[SUBJECT_BYTES_MAX + 8] = "", took[40] = "";
+  char subject[SUBJECT_BYTES_MAX + 8] = "", duration[40] = "";
   if (r->subject.size > 0)
     snprintf(subject, sizeof subject, " (`%.*s`)", bytes_of(r->subject, SUBJECT_BYTES_MAX), r->subject.data);
-  if (r->duration_ns > 0) snprintf(took, sizeof took, " after %lld us", (long long)(r->duration_ns / TP__NS_PER_US));
+  if (r->duration_ns > 0)
+    snprintf(duration, sizeof duration, " after %lld us", (long long)(r->duration_ns / TP__NS_PER_US));
   tp_text id = turn->ids[TP_ID_TURN];
   bool why = r->reason != TP_REASON_NONE;
   tp__log_subject about = {.status = r->status, .phase = r->phase, .subscription = r->subscription, .ids = turn->ids};
   tp__log(turn->runtime, level, &about, "%s of hook %s in %s%s: %s%s%s%s%.*s%s, turn %.*s", r->action, r->subscription,
           phase_name(turn->runtime, r->phase), subject, why ? tp_state_name(r->state) : "", why ? ", " : "",
           why ? tp_reason_name(r->reason) : "", why && r->detail.size > 0 ? ": " : "",
-          bytes_of(r->detail, TP__AUDIT_DETAIL_SIZE), r->detail.data ? r->detail.data : "", took,
+          bytes_of(r->detail, TP__AUDIT_DETAIL_SIZE), r->detail.data ? r->detail.data : "", duration,
           bytes_of(id, TP_ID_BYTES_MAX), id.data ? id.data : "");
 }
 

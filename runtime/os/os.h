@@ -128,11 +128,11 @@ int64_t tp__now_asking_ns(void); /* tp__now_ns() where the counter does not tell
 
 /** Monotonic nanoseconds; the wall clock never moves it. In the header because it is what an inline node costs most. */
 static inline int64_t tp__now_ns(void) {
-  __extension__ typedef unsigned __int128 wide;
+  __extension__ typedef unsigned __int128 uint128;
   const tp__counter *counter = &tp__counter_state;
   uint64_t rate = atomic_load_explicit(&counter->rate, memory_order_acquire); /* pairs with posix_clock.c */
   if (__builtin_expect(rate == 0, 0)) return tp__now_asking_ns();
-  return counter->first_ns + (int64_t)((wide)(__rdtsc() - counter->first_ticks) * rate >> 32);
+  return counter->first_ns + (int64_t)((uint128)(__rdtsc() - counter->first_ticks) * rate >> 32);
 }
 #else
 /** Monotonic nanoseconds; the wall clock never moves it. */

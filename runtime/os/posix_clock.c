@@ -29,7 +29,7 @@ int64_t tp__unix_offset_ns(void) { return clock_ns(CLOCK_REALTIME_COARSE) - tp__
 
 #ifdef TP__HAS_COUNTER
 
-__extension__ typedef unsigned __int128 wide;
+__extension__ typedef unsigned __int128 uint128;
 
 enum { WINDOW_NS = 20 * TP__NS_PER_MS, FRACTION_BITS = 32 };
 enum window { NOT_ASKED, OPENING, OPEN, CLOSING, NOT_USABLE };
@@ -59,10 +59,10 @@ static void read_both(uint64_t *ret_ticks, int64_t *ret_ns) {
   for (int i = 0; i < 5; i++) {
     uint64_t before = __rdtsc();
     int64_t ns = clock_ns(CLOCK_MONOTONIC);
-    uint64_t took = __rdtsc() - before;
-    if (took >= best) continue;
-    best = took;
-    *ret_ticks = before + took / 2;
+    uint64_t duration = __rdtsc() - before;
+    if (duration >= best) continue;
+    best = duration;
+    *ret_ticks = before + duration / 2;
     *ret_ns = ns;
   }
 }
@@ -81,7 +81,7 @@ static void close_window(void) {
   uint64_t ticks = 0;
   int64_t ns = 0;
   read_both(&ticks, &ns);
-  wide passed = (wide)(uint64_t)(ns - counter->first_ns) << FRACTION_BITS;
+  uint128 passed = (uint128)(uint64_t)(ns - counter->first_ns) << FRACTION_BITS;
   if (ticks <= counter->first_ticks) return;
   uint64_t rate = (uint64_t)(passed / (ticks - counter->first_ticks));
   atomic_store_explicit(&counter->rate, rate, memory_order_release);

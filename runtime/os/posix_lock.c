@@ -33,7 +33,7 @@ static _Thread_local tp__held_locks held; /* its address is the thread's name */
 /* The holder alone writes `holder`, so what another thread reads of it is never that thread's own name. ThreadSanitizer
  * sees a race there: it is read where it must be this thread's, so a race means that the assertion fails, too. */
 bool tp__mutex_is_mine(const tp__mutex *mutex) { return mutex->holder == &held; }
-static void took(tp__mutex *mutex) {
+static void acquired(tp__mutex *mutex) {
   tp__held_locks_add(&held, mutex->rank);
   mutex->holder = &held;
 }
@@ -42,18 +42,18 @@ static void gives(tp__mutex *mutex) {
   mutex->holder = NULL;
   tp__held_locks_remove(&held, mutex->rank);
 }
-/* A wait keeps the rank: what it takes anew when it wakes is this lock. */
+/* The rank stays held during a wait: the lock that is acquired when it ends is this one. */
 static void gives_to_wait(tp__mutex *mutex) {
   assert(tp__mutex_is_mine(mutex));
   tp__held_locks_waits(&held, mutex->rank);
   mutex->holder = NULL;
 }
-static void took_after_wait(tp__mutex *mutex) { mutex->holder = &held; }
+static void acquired_after_wait(tp__mutex *mutex) { mutex->holder = &held; }
 #else
-static inline void took(const tp__mutex *mutex) { (void)mutex; }
+static inline void acquired(const tp__mutex *mutex) { (void)mutex; }
 static inline void gives(const tp__mutex *mutex) { (void)mutex; }
 static inline void gives_to_wait(const tp__mutex *mutex) { (void)mutex; }
-static inline void took_after_wait(const tp__mutex *mutex) { (void)mutex; }
+static inline void acquired_after_wait(const tp__mutex *mutex) { (void)mutex; }
 #endif
 
 tp_status tp__mutex_init(tp__mutex *mutex, tp__lock_rank rank) {
@@ -73,7 +73,7 @@ tp_status tp__mutex_init(tp__mutex *mutex, tp__lock_rank rank) {
 void tp__mutex_fini(tp__mutex *mutex) { must(pthread_mutex_destroy(&mutex->m)); }
 void tp__mutex_lock(tp__mutex *mutex) {
   must(pthread_mutex_lock(&mutex->m));
-  took(mutex);
+  acquired(mutex);
 }
 void tp__mutex_unlock(tp__mutex *mutex) {
   gives(mutex);
@@ -117,7 +117,7 @@ bool tp__cond_wait_until(tp__cond *cond, tp__mutex *mutex, int64_t deadline_ns) 
   must(pthread_mutex_unlock(&mutex->m));
   bool in_time = wait_while(&cond->sequence, sequence, deadline_ns);
   must(pthread_mutex_lock(&mutex->m));
-  took_after_wait(mutex);
+  acquired_after_wait(mutex);
   tp__a32_sub_acq_rel(&cond->waiting, 1);
   return in_time;
 }

@@ -131,7 +131,7 @@ typedef struct link {
   uint32_t flags;
 } link;
 typedef struct links {
-  link *items, *spare; /* of the same capacity */
+  link *items, *target; /* of the same capacity: sorted from one into the other */
   uint32_t count;
   uint32_t *starts; /* node_count + 1 */
 } links;
@@ -143,9 +143,9 @@ static tp_status gather_links(const tp__drafts *drafts, const tp__draft *draft, 
   size_t link_count = (size_t)draft->edge_count + count;
   uint32_t *place = tp__arena_alloc(drafts->scratch, count * sizeof *place);
   links all = {.items = tp__arena_alloc(drafts->scratch, link_count * sizeof *all.items),
-               .spare = tp__arena_alloc(drafts->scratch, link_count * sizeof *all.spare),
+               .target = tp__arena_alloc(drafts->scratch, link_count * sizeof *all.target),
                .starts = tp__arena_alloc(drafts->scratch, (count + 1) * sizeof *all.starts)};
-  if (!place || !all.items || !all.spare || !all.starts) return TP_ERR_NO_MEMORY;
+  if (!place || !all.items || !all.target || !all.starts) return TP_ERR_NO_MEMORY;
   for (uint32_t i = 0; i < count; i++) place[order[i]] = i;
   for (uint32_t i = 0; i < draft->edge_count; i++) {
     const tp__sort_edge *edge = &draft->edges[i];
@@ -165,10 +165,10 @@ static void sort_links(links *all, uint32_t node_count, bool by_to) {
   for (uint32_t i = 0; i < node_count; i++) all->starts[i + 1] += all->starts[i];
   for (uint32_t i = 0; i < all->count; i++) {
     uint32_t key = by_to ? all->items[i].to : all->items[i].from;
-    all->spare[all->starts[key]++] = all->items[i];
+    all->target[all->starts[key]++] = all->items[i];
   }
-  link *sorted = all->spare;
-  all->spare = all->items;
+  link *sorted = all->target;
+  all->target = all->items;
   all->items = sorted;
 }
 

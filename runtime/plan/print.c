@@ -23,10 +23,10 @@ void tp__print_format(const tp__printer *printer, const char *format, ...) {
 void tp__print_quoted(const tp__printer *printer, const char *string) {
   tp__print_text(printer, "\"");
   for (const char *at = string; *at;) {
-    size_t plain = 0;
-    while ((unsigned char)at[plain] >= 0x20 && at[plain] != '"' && at[plain] != '\\') plain++;
-    if (plain > 0) printer->print(printer->ctx, at, plain);
-    at += plain;
+    size_t unescaped = 0;
+    while ((unsigned char)at[unescaped] >= 0x20 && at[unescaped] != '"' && at[unescaped] != '\\') unescaped++;
+    if (unescaped > 0) printer->print(printer->ctx, at, unescaped);
+    at += unescaped;
     if (!*at) break;
     if (*at == '"' || *at == '\\') tp__print_format(printer, "\\%c", *at);
     else tp__print_format(printer, "\\u%04x", (unsigned)(unsigned char)*at);

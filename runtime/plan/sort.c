@@ -125,22 +125,22 @@ static uint32_t sort_ready(sort *s, uint32_t *ret_order) {
 
 /* ---- the cycle ---- */
 
-#define NOBODY UINT32_MAX
+#define NO_NODE UINT32_MAX
 
 /* For each unsorted node the first of its unsorted predecessors; each has one, or it would have become ready. */
 static void first_predecessors(const sort *s, uint32_t *ret_back) {
-  for (uint32_t i = 0; i < s->node_count; i++) ret_back[i] = NOBODY;
+  for (uint32_t i = 0; i < s->node_count; i++) ret_back[i] = NO_NODE;
   for (uint32_t i = 0; i < s->edge_count; i++) {
     uint32_t from = s->edges[i].from, to = s->edges[i].to;
     if (s->indegree[from] == 0 || s->indegree[to] == 0) continue; /* sorted */
-    if (ret_back[to] == NOBODY || comes_before(s, from, ret_back[to])) ret_back[to] = from;
+    if (ret_back[to] == NO_NODE || comes_before(s, from, ret_back[to])) ret_back[to] = from;
   }
 }
 
 static uint32_t first_unsorted(const sort *s) {
-  uint32_t first = NOBODY;
+  uint32_t first = NO_NODE;
   for (uint32_t i = 0; i < s->node_count; i++) {
-    if (s->indegree[i] > 0 && (first == NOBODY || comes_before(s, i, first))) first = i;
+    if (s->indegree[i] > 0 && (first == NO_NODE || comes_before(s, i, first))) first = i;
   }
   return first;
 }

@@ -221,12 +221,11 @@ static tp_status check_fallback(const checker *c) {
   }
   if (!tp__node_awaited(c->node)) {
     return REFUSE(c, TP_ERR_BAD_FALLBACK,
-                  "it has a fallback, but nobody waits for a %s subscription, so nothing could take its place",
+                  "it has a fallback, but no entry waits for a %s subscription, so nothing could take its place",
                   tp_execution_name(c->node->execution));
   }
   if (!given) {
-    return REFUSE(c, TP_ERR_BAD_FALLBACK,
-                  "its failure policy is fallback, but it brings no contributions and no verdict");
+    return REFUSE(c, TP_ERR_BAD_FALLBACK, "its failure policy is fallback, but it has no contributions and no verdict");
   }
   TP__TRY(check_fallback_verdict(c));
   return check_fallback_kinds(c);
