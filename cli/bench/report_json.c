@@ -118,7 +118,7 @@ static void write_turn(tp_writer *writer, const void *source) {
   const cli_report *report = source;
   const cli_statistics *statistics = report->round->statistics;
   cli_map p = {.writer = writer};
-  cli_map_add_part(&p, "took_ns", write_figures, &statistics->turn);
+  cli_map_add_part(&p, "duration_ns", write_figures, &statistics->turn);
   cli_map_add_part(&p, "begin_ns", write_figures, &statistics->begin);
   cli_map_add_part(&p, "end_ns", write_figures, &statistics->end);
   cli_map_add_int(&p, "elapsed_ns", report->round->elapsed_ns);
@@ -157,7 +157,7 @@ static void write_run(tp_writer *writer, const void *source) {
   cli_map_add_int(&p, "late", (int64_t)run->late);
   cli_map_add_part(&p, "states", write_states, run);
   cli_map_add_part(&p, "reasons", write_reasons, run);
-  cli_map_add_part(&p, "took_ns", buckets ? write_figures_and_buckets : write_figures, &run->own);
+  cli_map_add_part(&p, "duration_ns", buckets ? write_figures_and_buckets : write_figures, &run->own);
   cli_map_add_part(&p, "wait_ns", write_figures, &run->wait);
   cli_map_write(&p);
 }
@@ -187,7 +187,7 @@ static void write_phase(tp_writer *writer, const part *item) {
   cli_map p = {.writer = writer};
   cli_map_add_string(&p, "phase", tp_phase_get(round->runtime, round->phases[item->phase].phase)->name);
   cli_map_add_part(&p, "outcomes", write_endings, phase);
-  cli_map_add_part(&p, "took_ns", buckets ? write_figures_and_buckets : write_figures, &phase->took);
+  cli_map_add_part(&p, "duration_ns", buckets ? write_figures_and_buckets : write_figures, &phase->took);
   cli_map_add_part(&p, "handlers_ns", write_figures, &phase->handlers);
   cli_map_add_part(&p, "runtime_ns", write_figures, &phase->runtime);
   cli_map_add_part(&p, "subscriptions", write_runs, item);

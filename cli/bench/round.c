@@ -43,9 +43,10 @@ static bool was_run(tp_status outcome) {
          outcome == TP_ERR_TOOL_CONFLICT;
 }
 
-static void record(cli_statistics *statistics, request_run *r, size_t at, int64_t took_ns, tp_phase_result *result) {
-  r->turn_ns += took_ns;
-  if (statistics) cli_statistics_add(statistics, at, took_ns, result);
+static void record(cli_statistics *statistics, request_run *r, size_t at, int64_t duration_ns,
+                   tp_phase_result *result) {
+  r->turn_ns += duration_ns;
+  if (statistics) cli_statistics_add(statistics, at, duration_ns, result);
   tp_phase_result_release(r->turn, result);
 }
 
@@ -56,8 +57,8 @@ static tp_status run_phase(const cli_round *round, request_run *r, size_t at, tp
   tp_phase_result result = {.struct_size = sizeof result};
   int64_t began_ns = cli_now_ns();
   tp_status status = tp_phase_run(r->turn, phase->phase, &phase->input, &result, fault);
-  int64_t took_ns = cli_now_ns() - began_ns;
-  if (status == TP_OK) record(round->statistics, r, at, took_ns, &result);
+  int64_t duration_ns = cli_now_ns() - began_ns;
+  if (status == TP_OK) record(round->statistics, r, at, duration_ns, &result);
   return status;
 }
 

@@ -97,16 +97,16 @@ static int64_t covered_ns(cli_span *spans, size_t count) {
 
 static int64_t at_most(int64_t value, int64_t most) { return value < most ? value : most; }
 
-static void split(cli_statistics *statistics, cli_statistics_phase *phase, int64_t took_ns, size_t span_count,
+static void split(cli_statistics *statistics, cli_statistics_phase *phase, int64_t duration_ns, size_t span_count,
                   uint64_t steps) {
   int64_t handlers_ns = covered_ns(statistics->spans, span_count);
   handlers_ns -= at_most((int64_t)steps * statistics->step_ns, handlers_ns);
-  handlers_ns = at_most(handlers_ns, took_ns);
+  handlers_ns = at_most(handlers_ns, duration_ns);
   cli_histogram_add(&phase->handlers, handlers_ns);
-  cli_histogram_add(&phase->runtime, took_ns - handlers_ns);
+  cli_histogram_add(&phase->runtime, duration_ns - handlers_ns);
 }
 
-static void add_runs(cli_statistics *statistics, cli_statistics_phase *phase, int64_t took_ns,
+static void add_runs(cli_statistics *statistics, cli_statistics_phase *phase, int64_t duration_ns,
                      const tp_phase_result *result) {
   size_t spans = 0;
   uint64_t steps = 0;
@@ -119,7 +119,7 @@ static void add_runs(cli_statistics *statistics, cli_statistics_phase *phase, in
     statistics->spans = cli_room(statistics->spans, spans, &statistics->span_capacity, sizeof *statistics->spans);
     statistics->spans[spans++] = (cli_span){row.started_ns, row.ended_ns};
   }
-  if (statistics->timed) split(statistics, phase, took_ns, spans, steps);
+  if (statistics->timed) split(statistics, phase, duration_ns, spans, steps);
 }
 
 static cli_ending ending_of(tp_status outcome) {
@@ -135,11 +135,11 @@ static cli_ending ending_of(tp_status outcome) {
   }
 }
 
-void cli_statistics_add(cli_statistics *statistics, size_t index, int64_t took_ns, const tp_phase_result *result) {
+void cli_statistics_add(cli_statistics *statistics, size_t index, int64_t duration_ns, const tp_phase_result *result) {
   cli_statistics_phase *phase = &statistics->phases[index];
   phase->endings[ending_of(result->outcome)]++;
-  cli_histogram_add(&phase->took, took_ns);
-  add_runs(statistics, phase, took_ns, result);
+  cli_histogram_add(&phase->took, duration_ns);
+  add_runs(statistics, phase, duration_ns, result);
 }
 
 /* ---- adding up ---- */

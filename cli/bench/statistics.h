@@ -60,7 +60,7 @@ typedef struct cli_statistics {
 
 cli_statistics *cli_statistics_new(size_t phase_count, int64_t step_ns, bool timed);
 /** Takes down one run of a phase. @param phase  its index. */
-void cli_statistics_add(cli_statistics *statistics, size_t phase, int64_t took_ns, const tp_phase_result *result);
+void cli_statistics_add(cli_statistics *statistics, size_t phase, int64_t duration_ns, const tp_phase_result *result);
 /** Adds what another has; both are of the same phases. */
 void cli_statistics_merge(cli_statistics *into, const cli_statistics *from);
 void cli_statistics_free(cli_statistics *statistics);

@@ -53,7 +53,7 @@ static bool has_turn(cli_chat *chat) {
 typedef struct phase_row {
   tp_text name;
   size_t count, handlers;
-  int64_t took_ns;
+  int64_t duration_ns;
   bool failed;
 } phase_row;
 
@@ -70,7 +70,7 @@ static void count_event(phase_row *row, tp_text event) {
   if (cli_text_is(kind, "run")) row->handlers++;
   if (!cli_text_is(kind, "phase_end")) return;
   row->count++;
-  row->took_ns += cli_event_int(event, "ended_ns") - cli_event_int(event, "started_ns");
+  row->duration_ns += cli_event_int(event, "ended_ns") - cli_event_int(event, "started_ns");
   row->failed = row->failed || !cli_text_is(cli_event_text(event, "outcome"), "TP_OK");
 }
 
@@ -86,7 +86,7 @@ static void print_phases(cli_chat *chat, const char *rest) {
   }
   for (size_t i = 0; i < count; i++) {
     cli_printf(chat->output, "  %-34.*s %9.2f ms  %zu handler%s", (int)rows[i].name.size, rows[i].name.data,
-               (double)rows[i].took_ns / 1e6, rows[i].handlers, rows[i].handlers == 1 ? "" : "s");
+               (double)rows[i].duration_ns / 1e6, rows[i].handlers, rows[i].handlers == 1 ? "" : "s");
     if (rows[i].count > 1) cli_printf(chat->output, ", %zu times", rows[i].count);
     if (rows[i].failed) cli_print_string(chat->output, ", denied or failed");
     cli_print_string(chat->output, "\n");

@@ -87,11 +87,12 @@ static chain chain_of_entry(const cli_trace_entry *e) {
 /* ---- for people ---- */
 
 static void print_times(const cli_trace *t, const chain_link *l, cli_output *output) {
-  int64_t at_ns = l->started_ns > t->began_ns ? l->started_ns - t->began_ns : 0, took_ns = l->ended_ns - l->started_ns;
+  int64_t at_ns = l->started_ns > t->began_ns ? l->started_ns - t->began_ns : 0,
+          duration_ns = l->ended_ns - l->started_ns;
   cli_printf(output, " @%s ", cli_duration((double)at_ns).text);
-  bool is_long = took_ns * 5 >= t->ended_ns - t->began_ns; /* a fifth of the turn */
+  bool is_long = duration_ns * 5 >= t->ended_ns - t->began_ns; /* a fifth of the turn */
   cli_paint_on(output, is_long ? CLI_BAD : CLI_PLAIN);
-  cli_printf(output, "+%s", cli_duration((double)took_ns).text);
+  cli_printf(output, "+%s", cli_duration((double)duration_ns).text);
   cli_paint_off(output);
 }
 
@@ -153,7 +154,7 @@ static void write_link(tp_writer *writer, const cli_trace *t, const chain_link *
   else if (l->entry) cli_map_add_string(&p, "phase", l->entry->phase);
   else cli_map_add_string(&p, "step", cli_step_name(l->step, words, sizeof words));
   cli_map_add_int(&p, "at_ns", l->started_ns - t->began_ns);
-  cli_map_add_int(&p, "took_ns", l->ended_ns - l->started_ns);
+  cli_map_add_int(&p, "duration_ns", l->ended_ns - l->started_ns);
   if (l->run) cli_map_add_int(&p, "queued_ns", cli_run_queued_ns(&l->run->row));
   if (l->run) cli_map_add_string(&p, "outcome", cli_run_outcome(&l->run->row));
   if (l->step) cli_map_add_string(&p, "outcome", cli_step_outcome(l->step));

@@ -39,7 +39,7 @@ static void print_run(const cli_trace_entry *e, const cli_trace_run *run, cli_ou
   cli_paint_off(output);
   cli_print_string(output, " ");
   cli_trace_duration(output, cli_run_queued_ns(row), cli_run_queued_ns(row) > 0, TIME_WIDTH);
-  cli_trace_duration(output, cli_run_took_ns(row), was_called, TIME_WIDTH);
+  cli_trace_duration(output, cli_run_duration_ns(row), was_called, TIME_WIDTH);
   cli_trace_duration(output, (int64_t)row->limit_ms * 1000000, row->limit_ms > 0, TIME_WIDTH);
   cli_trace_duration(output, deadline_ns - row->ended_ns, deadline_ns && row->ended_ns, TIME_WIDTH);
   cli_print_string(output, "  ");
@@ -138,7 +138,7 @@ static void write_run(tp_writer *writer, const cli_trace_entry *e, const cli_tra
   cli_map_add_string(&p, "why", cli_run_why(run, words, sizeof words));
   if (run->after != CLI_NO_RUN) cli_map_add_string(&p, "ran_behind", after_of(e, run));
   cli_map_add_int(&p, "queued_ns", cli_run_queued_ns(row));
-  cli_map_add_int(&p, "ran_ns", cli_run_took_ns(row));
+  cli_map_add_int(&p, "ran_ns", cli_run_duration_ns(row));
   if (row->limit_ms) cli_map_add_int(&p, "limit_ms", row->limit_ms);
   if (row->thread) cli_map_add_int(&p, "thread", row->thread);
   if (deadline_ns && row->ended_ns) cli_map_add_int(&p, "slack_ns", deadline_ns - row->ended_ns);
@@ -165,7 +165,7 @@ static void write_entries(tp_writer *writer, const void *source) {
     cli_map p = {.writer = writer};
     cli_map_add_string(&p, "phase", e->phase);
     cli_map_add_int(&p, "at_ns", e->started_ns - t->began_ns);
-    if (e->ended_ns) cli_map_add_int(&p, "took_ns", e->ended_ns - e->started_ns);
+    if (e->ended_ns) cli_map_add_int(&p, "duration_ns", e->ended_ns - e->started_ns);
     cli_map_add_string(&p, "status", e->ended_ns ? tp_status_name(e->status) : status_of(e));
     cli_map_add_bool(&p, "detached", e->is_detached);
     contents_of payload = {e, CLI_NO_RUN};
@@ -188,7 +188,7 @@ static void write_steps(tp_writer *writer, const void *source) {
     cli_map_add_int(&p, "place", step->place);
     cli_map_add_string(&p, "outcome", cli_step_outcome(step));
     cli_map_add_int(&p, "at_ns", step->started_ns - t->began_ns);
-    cli_map_add_int(&p, "took_ns", step->ended_ns - step->started_ns);
+    cli_map_add_int(&p, "duration_ns", step->ended_ns - step->started_ns);
     cli_map_write(&p);
   }
 }

@@ -201,7 +201,7 @@ static void print_turn_json(const listing *list, const tp_turn_record *turn) {
   cli_map_add_string(&p, "code", tp_status_name((tp_status)turn->code));
   cli_map_add_int(&p, "started_unix_ms", turn->started_unix_ms);
   cli_map_add_int(&p, "ended_unix_ms", turn->ended_unix_ms);
-  cli_map_add_int(&p, "took_ns", turn->started_ns ? turn->ended_ns - turn->started_ns : 0);
+  cli_map_add_int(&p, "duration_ns", turn->started_ns ? turn->ended_ns - turn->started_ns : 0);
   cli_map_add_int(&p, "load_ns", turn->load_ns);
   cli_map_add_int(&p, "model_ns", turn->model_ns);
   cli_map_add_int(&p, "tools_ns", turn->tools_ns);
@@ -229,8 +229,8 @@ static void print_text(cli_output *output, const char *name, tp_text text) {
 static void print_turn(const listing *list, const tp_turn_record *turn) {
   cli_output *output = list->output;
   char time[40], phase[32];
-  int64_t took_ns = turn->started_ns ? turn->ended_ns - turn->started_ns : 0;
-  int64_t rest_ns = took_ns - turn->load_ns - turn->model_ns - turn->tools_ns - turn->append_ns;
+  int64_t duration_ns = turn->started_ns ? turn->ended_ns - turn->started_ns : 0;
+  int64_t rest_ns = duration_ns - turn->load_ns - turn->model_ns - turn->tools_ns - turn->append_ns;
   cli_printf(output, "turn %s at %s\n", tp_turn_outcome_name((tp_turn_outcome)turn->outcome),
              cli_data_time(turn->ended_unix_ms, time));
   print_text(output, "turn", turn->ids[TP_ID_TURN]);
@@ -241,7 +241,7 @@ static void print_turn(const listing *list, const tp_turn_record *turn) {
   print_text(output, "ended by", turn->subscription);
   if (turn->phase) print_text(output, "in phase", tp_text_of(cli_data_phase(list->data, turn->phase, phase)));
   cli_printf(output, "  took          %s: history %s, model %s, tools %s, phases and the rest %s\n",
-             cli_duration((double)took_ns).text, cli_duration((double)(turn->load_ns + turn->append_ns)).text,
+             cli_duration((double)duration_ns).text, cli_duration((double)(turn->load_ns + turn->append_ns)).text,
              cli_duration((double)turn->model_ns).text, cli_duration((double)turn->tools_ns).text,
              cli_duration((double)(rest_ns > 0 ? rest_ns : 0)).text);
   cli_printf(output, "  requests      %u, tool calls %u, tokens %lld in, %lld out\n", turn->iterations,

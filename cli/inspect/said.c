@@ -18,7 +18,7 @@ int64_t cli_run_queued_ns(const tp_run_record *run) {
              : 0;
 }
 
-int64_t cli_run_took_ns(const tp_run_record *run) {
+int64_t cli_run_duration_ns(const tp_run_record *run) {
   return cli_run_was_called(run) && run->ended_ns > run->started_ns ? run->ended_ns - run->started_ns : 0;
 }
 
@@ -171,7 +171,7 @@ void cli_trace_add_head(const cli_trace *t, cli_map *p) {
   if (t->reason[0]) cli_map_add_string(p, "reason", t->reason);
   if (t->subscription[0]) cli_map_add_string(p, "ended_by", t->subscription);
   cli_map_add_int(p, "started_unix_ms", t->started_unix_ms);
-  cli_map_add_int(p, "took_ns", t->ended_ns - t->began_ns);
+  cli_map_add_int(p, "duration_ns", t->ended_ns - t->began_ns);
 }
 
 /* ---- cells ---- */

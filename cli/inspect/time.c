@@ -16,7 +16,7 @@
 typedef struct phase_sum {
   const char *name;
   size_t count;
-  int64_t took_ns, queued_ns;
+  int64_t duration_ns, queued_ns;
   bool is_of_calls; /* its time is in that of the tools */
 } phase_sum;
 
@@ -43,11 +43,11 @@ static phase_sum *sum_of(turn_sum *sum, const cli_trace_entry *e) {
 static void add_entry(turn_sum *sum, const cli_trace_entry *e) {
   if (e->is_detached) return;
   phase_sum *phase = sum_of(sum, e);
-  int64_t took_ns = e->ended_ns ? e->ended_ns - e->started_ns : 0;
+  int64_t duration_ns = e->ended_ns ? e->ended_ns - e->started_ns : 0;
   phase->count++;
-  phase->took_ns += took_ns;
+  phase->duration_ns += duration_ns;
   for (size_t i = 0; i < e->run_count; i++) phase->queued_ns += cli_run_queued_ns(&e->runs[i].row);
-  if (!phase->is_of_calls) sum->phases_ns += took_ns;
+  if (!phase->is_of_calls) sum->phases_ns += duration_ns;
 }
 
 static turn_sum sum_turn(const cli_trace *t) {
@@ -88,7 +88,7 @@ static void print_time(const cli_trace *t, cli_output *output) {
   if (sum.phase_count) cli_print_string(output, "\n        took      queued  runs  phase\n");
   for (size_t i = 0; i < sum.phase_count; i++) {
     const phase_sum *phase = &sum.phases[i];
-    cli_trace_duration(output, phase->took_ns, true, 12);
+    cli_trace_duration(output, phase->duration_ns, true, 12);
     cli_trace_duration(output, phase->queued_ns, phase->queued_ns > 0, 12);
     cli_printf(output, "  %4zu  ", phase->count);
     cli_trace_cell(output, phase->name, 0 + strlen(phase->name));
@@ -102,7 +102,7 @@ static void write_phase(tp_writer *writer, const void *source) {
   cli_map p = {.writer = writer};
   cli_map_add_string(&p, "phase", phase->name);
   cli_map_add_int(&p, "runs", (int64_t)phase->count);
-  cli_map_add_int(&p, "took_ns", phase->took_ns);
+  cli_map_add_int(&p, "duration_ns", phase->duration_ns);
   cli_map_add_int(&p, "queued_ns", phase->queued_ns);
   cli_map_add_bool(&p, "in_tools", phase->is_of_calls);
   cli_map_write(&p);
@@ -139,7 +139,7 @@ typedef struct blamed {
   const cli_trace_entry *entry; /* of a handler; else NULL */
   const cli_trace_run *run;
   const tp_turn_step *step;
-  int64_t took_ns, queued_ns;
+  int64_t duration_ns, queued_ns;
 } blamed;
 
 typedef struct blame_list {
@@ -150,7 +150,7 @@ typedef struct blame_list {
 
 static int slowest_first(const void *a, const void *b) {
   const blamed *x = a, *y = b;
-  int64_t left = x->took_ns + x->queued_ns, right = y->took_ns + y->queued_ns;
+  int64_t left = x->duration_ns + x->queued_ns, right = y->duration_ns + y->queued_ns;
   return (left < right) - (left > right);
 }
 
@@ -164,11 +164,12 @@ static blame_list blame_all(const cli_trace *t) {
       if (!cli_run_was_called(&run->row) || run->row.state == TP_STATE_BACKGROUNDED) continue;
       list.items[list.count++] = (blamed){.entry = &t->entries[i],
                                           .run = run,
-                                          .took_ns = cli_run_took_ns(&run->row),
+                                          .duration_ns = cli_run_duration_ns(&run->row),
                                           .queued_ns = cli_run_queued_ns(&run->row)};
     }
   for (size_t i = 0; i < t->step_count; i++)
-    list.items[list.count++] = (blamed){.step = &t->steps[i], .took_ns = t->steps[i].ended_ns - t->steps[i].started_ns};
+    list.items[list.count++] =
+        (blamed){.step = &t->steps[i], .duration_ns = t->steps[i].ended_ns - t->steps[i].started_ns};
   if (list.count) qsort(list.items, list.count, sizeof *list.items, slowest_first);
   return list;
 }
@@ -181,7 +182,7 @@ static const char *sort_of(const blamed *b) {
 static void print_blamed(const blamed *b, cli_output *output) {
   enum { NAME_WIDTH = 32 };
   char words[256];
-  cli_trace_duration(output, b->took_ns, b->took_ns > 0 || b->run, 12);
+  cli_trace_duration(output, b->duration_ns, b->duration_ns > 0 || b->run, 12);
   cli_trace_duration(output, b->queued_ns, b->queued_ns > 0, 12);
   cli_print_string(output, "  ");
   cli_cell_left(output, sort_of(b), 9);
@@ -224,7 +225,7 @@ static void write_blamed(tp_writer *writer, const blamed *b) {
     cli_map_add_int(&p, "round", b->step->round);
     cli_map_add_int(&p, "place", b->step->place);
   }
-  cli_map_add_int(&p, "took_ns", b->took_ns);
+  cli_map_add_int(&p, "duration_ns", b->duration_ns);
   cli_map_add_int(&p, "queued_ns", b->queued_ns);
   cli_map_write(&p);
 }

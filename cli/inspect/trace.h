@@ -80,7 +80,7 @@ int cli_trace_run_command(const cli_trace_command *command, const cli_arguments 
 bool cli_run_was_called(const tp_run_record *run);
 /** How long it waited for a thread or a permit, from ready to its call; 0: it did not. */
 int64_t cli_run_queued_ns(const tp_run_record *run);
-int64_t cli_run_took_ns(const tp_run_record *run);
+int64_t cli_run_duration_ns(const tp_run_record *run);
 /** When it had to be done; 0: not known. */
 int64_t cli_run_deadline_ns(const tp_run_record *run);
 /** "succeeded", "deny", "skipped". */

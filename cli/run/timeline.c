@@ -95,7 +95,7 @@ static void print_key(timeline *t, int64_t at_ns, const char *key) {
   cli_printf(t->output, "  %-9s", key);
 }
 
-static void print_took(timeline *t, int64_t took_ns) { cli_printf(t->output, "%9.2f ms", ms(took_ns)); }
+static void print_took(timeline *t, int64_t duration_ns) { cli_printf(t->output, "%9.2f ms", ms(duration_ns)); }
 
 /* ---- phases ---- */
 

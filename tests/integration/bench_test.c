@@ -79,14 +79,14 @@ static void the_example_takes_as_long_as_it_sleeps(void **state) {
   tp_text phase = phase_of(&r, "turn.pre_prompt_context");
   tp_text run = run_of(&r, "turn.pre_prompt_context", "notes.look_up");
   assert_int_equal(event_int(phase, "outcomes.ok"), 25);
-  assert_int_equal(event_int(phase, "took_ns.count"), 25);
+  assert_int_equal(event_int(phase, "duration_ns.count"), 25);
   assert_int_equal(event_int(run, "calls"), 25);
   assert_int_equal(event_int(run, "states.succeeded"), 25);
-  assert_true(event_int(run, "took_ns.min") >= LEAST_NS);
-  assert_true(event_int(run, "took_ns.median") >= LEAST_NS - LEAST_NS / 128);
-  assert_true(event_int(phase, "took_ns.min") >= LEAST_NS);
+  assert_true(event_int(run, "duration_ns.min") >= LEAST_NS);
+  assert_true(event_int(run, "duration_ns.median") >= LEAST_NS - LEAST_NS / 128);
+  assert_true(event_int(phase, "duration_ns.min") >= LEAST_NS);
   assert_true(event_int(phase, "handlers_ns.min") >= LEAST_NS);
-  assert_true(event_int(r.value, "turn.took_ns.min") >= LEAST_NS);
+  assert_true(event_int(r.value, "turn.duration_ns.min") >= LEAST_NS);
   assert_true(event_int(r.value, "turn.elapsed_ns") >= 25 * (int64_t)LEAST_NS);
   assert_true(event_is(run, "owner", "notes") && event_is(run, "execution", "blocking"));
   assert_int_equal(event_int(run_of(&r, "turn.pre_prompt_context", "notes.count"), "calls"), 25);
@@ -103,13 +103,13 @@ static void handlers_and_runtime_add_up_to_the_phase(void **state) {
   for (int i = 0; i < 2; i++) {
     tp_text phase = phase_of(&r, phases[i]);
     double apart = mean_of(phase, "handlers_ns.mean") + mean_of(phase, "runtime_ns.mean");
-    double off = apart - mean_of(phase, "took_ns.mean");
+    double off = apart - mean_of(phase, "duration_ns.mean");
     assert_true(off > -1 && off < 1);
-    assert_rises(tp_value_get(phase, "took_ns"));
+    assert_rises(tp_value_get(phase, "duration_ns"));
     assert_rises(tp_value_get(phase, "handlers_ns"));
     assert_rises(tp_value_get(phase, "runtime_ns"));
   }
-  assert_rises(event_value(r.value, "turn.took_ns"));
+  assert_rises(event_value(r.value, "turn.duration_ns"));
   report_free(&r);
 }
 
@@ -148,11 +148,11 @@ static void turns_at_once_are_all_counted(void **state) {
     tp_text phase = phase_of(&r, "turn.intake");
     assert_int_equal(tp_value_count(tp_value_get(r.value, "phases")), 1);
     assert_int_equal(event_int(phase, "outcomes.ok"), 1003);
-    assert_int_equal(event_int(phase, "took_ns.count"), 1003);
-    assert_int_equal(sum_of_buckets(tp_value_get(phase, "took_ns")), 1003);
+    assert_int_equal(event_int(phase, "duration_ns.count"), 1003);
+    assert_int_equal(sum_of_buckets(tp_value_get(phase, "duration_ns")), 1003);
     assert_int_equal(event_int(run_of(&r, "turn.intake", "notes.guard"), "calls"), 1003);
-    assert_int_equal(sum_of_buckets(tp_value_get(run_of(&r, "turn.intake", "notes.guard"), "took_ns")), 1003);
-    assert_int_equal(event_int(r.value, "turn.took_ns.count"), 1003);
+    assert_int_equal(sum_of_buckets(tp_value_get(run_of(&r, "turn.intake", "notes.guard"), "duration_ns")), 1003);
+    assert_int_equal(event_int(r.value, "turn.duration_ns.count"), 1003);
     report_free(&r);
   }
 }
@@ -167,7 +167,7 @@ static void turns_at_once_overlap(void **state) {
                               "--concurrency", "4", NULL});
   tp_text run = run_of(&r, "model.pre", "t.together");
   assert_int_equal(event_int(run, "states.succeeded"), 40);
-  assert_int_equal(event_int(run, "took_ns.count"), 40);
+  assert_int_equal(event_int(run, "duration_ns.count"), 40);
   assert_int_equal(event_int(run, "wait_ns.count"), 40);
   report_free(&r);
 }
@@ -179,10 +179,10 @@ static void without_time_stamps_handlers_have_no_times(void **state) {
         (const char *const[]){"--load", getenv("TURNPHASE_EXAMPLE"), "--no-memory", "--turns", "5", "--timestamps",
                               "off", NULL});
   tp_text phase = phase_of(&r, "turn.intake"), run = run_of(&r, "turn.intake", "notes.guard");
-  assert_int_equal(event_int(phase, "took_ns.count"), 5);
+  assert_int_equal(event_int(phase, "duration_ns.count"), 5);
   assert_int_equal(event_int(phase, "handlers_ns.count"), 0);
   assert_int_equal(event_int(run, "calls"), 5);
-  assert_int_equal(event_int(run, "took_ns.count"), 0);
+  assert_int_equal(event_int(run, "duration_ns.count"), 0);
   report_free(&r);
 }
 
@@ -203,12 +203,12 @@ static void each_way_of_ending_is_counted(void **state) {
   assert_int_equal(event_int(run_of(&r, context, "t.again"), "states.succeeded"), 12);
   assert_int_equal(event_int(run_of(&r, context, "t.never"), "states.timed_out"), 12);
   assert_int_equal(event_int(run_of(&r, context, "t.never"), "reasons.timeout"), 12);
-  assert_true(event_int(run_of(&r, context, "t.never"), "took_ns.max") >= 900000); /* of its limit of 1 ms */
+  assert_true(event_int(run_of(&r, context, "t.never"), "duration_ns.max") >= 900000); /* of its limit of 1 ms */
   assert_int_equal(event_int(run_of(&r, context, "t.skipped"), "calls"), 0);
   assert_int_equal(event_int(run_of(&r, context, "t.skipped"), "states.skipped"), 12);
   assert_int_equal(event_int(run_of(&r, context, "t.skipped"), "reasons.match"), 12);
   assert_int_equal(event_int(run_of(&r, "turn.post_turn", "t.behind"), "states.backgrounded"), 12);
-  assert_int_equal(event_int(run_of(&r, "turn.post_turn", "t.behind"), "took_ns.count"), 0);
+  assert_int_equal(event_int(run_of(&r, "turn.post_turn", "t.behind"), "duration_ns.count"), 0);
   assert_int_equal(event_int(phase_of(&r, context), "outcomes.ok"), 12);
   report_free(&r);
 }

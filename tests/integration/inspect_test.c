@@ -99,12 +99,12 @@ static void blame_names_the_slowest_tool_and_the_late_handler_first(void **state
   assert_true(text_is(tp_value_text(tp_value_get(slowest, "name")), "train_times"));
   tp_text late = member(list, "name", "trip.events");
   assert_true(text_is(tp_value_text(tp_value_get(late, "outcome")), "timed_out"));
-  assert_true(tp_value_int(tp_value_get(late, "took_ns"), 0) > 0);
+  assert_true(tp_value_int(tp_value_get(late, "duration_ns"), 0) > 0);
   assert_true(tp_value_int(tp_value_get(late, "queued_ns"), 0) > 0);
   int64_t before = INT64_MAX;
   for (tp_value_walk walk = {0}; tp_value_next(list, &walk);) {
-    int64_t sum =
-        tp_value_int(tp_value_get(walk.value, "took_ns"), -1) + tp_value_int(tp_value_get(walk.value, "queued_ns"), -1);
+    int64_t sum = tp_value_int(tp_value_get(walk.value, "duration_ns"), -1) +
+                  tp_value_int(tp_value_get(walk.value, "queued_ns"), -1);
     assert_true(sum >= 0 && sum <= before);
     before = sum;
   }
@@ -124,7 +124,7 @@ static void time_splits_the_turn_into_parts_that_add_up(void **state) {
   tp_text value = parse(&c, &writer);
   int64_t sum = 0;
   for (size_t i = 0; i < 5; i++) sum += tp_value_int(tp_value_get(value, parts[i]), INT64_MIN / 8);
-  assert_int_equal(sum, tp_value_int(tp_value_get(value, "took_ns"), 0));
+  assert_int_equal(sum, tp_value_int(tp_value_get(value, "duration_ns"), 0));
   assert_true(tp_value_int(tp_value_get(value, "tools_ns"), 0) >= 75000000);
   tp_text gates = member(tp_value_get(value, "phases"), "phase", "tool.post");
   assert_true(tp_value_bool(tp_value_get(gates, "in_tools"), false));
@@ -146,12 +146,12 @@ static void critical_chain_leads_from_the_end_to_the_begin(void **state) {
   int64_t before = INT64_MAX, covered = 0;
   for (tp_value_walk walk = {0}; tp_value_next(chain, &walk);) {
     int64_t at = tp_value_int(tp_value_get(walk.value, "at_ns"), -1);
-    int64_t took = tp_value_int(tp_value_get(walk.value, "took_ns"), -1);
+    int64_t took = tp_value_int(tp_value_get(walk.value, "duration_ns"), -1);
     assert_true(at >= 0 && took >= 0 && at + took <= before);
     before = at;
     covered += took;
   }
-  assert_true(covered * 10 >= tp_value_int(tp_value_get(value, "took_ns"), 0) * 5);
+  assert_true(covered * 10 >= tp_value_int(tp_value_get(value, "duration_ns"), 0) * 5);
   tp_text context = member(chain, "phase", "turn.pre_prompt_context");
   assert_int_equal(tp_value_count(tp_value_get(context, "chain")), 1);
   assert_true(member(tp_value_get(context, "chain"), "subscription", "trip.events").size > 0);
