@@ -68,7 +68,7 @@ static const cli_command commands[] = {
                  "  turnphase bench --load ./guards.so --no-memory --concurrency 64 --turns 100000\n"
                  "  turnphase bench --load ./guards.so --json | jq '.phases[] | {phase, p99: .duration_ns.p99}'\n",
      .description = "Runs turns through the phases that have subscriptions, one phase after the other in the order of\n"
-                    "the table, and shows how long each took, what of that were its handlers and what the runtime\n"
+                    "the table, and shows how long each lasted, what of that were its handlers and what the runtime\n"
                     "around them. A turn is a bare one, without session, model and tool calls: phases alone.",
      .run = cli_bench},
     {.bit = CLI_HOOKS,
@@ -116,7 +116,7 @@ static const cli_command commands[] = {
                  "  turnphase runs ./kept --follow --state failed\n"
                  "  turnphase runs ./kept --since 1h --limit 0 --json | jq -r 'select(.attempts > 1) | .run'\n",
      .description = "Lists the runs of handlers that the store of a data directory has, newest first: when, in which\n"
-                    "turn and phase, how it ended and how long it took. A process may work on the directory\n"
+                    "turn and phase, how it ended and how long it ran. A process may work on the directory\n"
                     "meanwhile. The last word of a line is what show takes.",
      .run = cli_runs},
     {.bit = CLI_SHOW,
@@ -152,7 +152,7 @@ static const cli_command commands[] = {
      .name = "critical-chain",
      .operand = "DIR TURN",
      .operands_max = 2,
-     .summary = "show what determined how long a turn took",
+     .summary = "show what determined how long a turn lasted",
      .examples = "  turnphase critical-chain ./kept monday-1\n",
      .description = "Shows, from the end of a turn to its begin, what each part waited for, and in each phase which\n"
                     "handlers determined its length.",

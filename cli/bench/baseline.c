@@ -76,18 +76,18 @@ static tp_status make_runtime(tp_timestamps timestamps, tp_runtime **ret_runtime
 /* ---- measuring ---- */
 
 static void measure_clock(cli_baseline *baseline) {
-  cli_histogram took = {0}, steps = {0};
+  cli_histogram duration = {0}, steps = {0};
   for (int batch = 0; batch < BATCHES; batch++) {
     int64_t began_ns = cli_now_ns(), last_ns = began_ns, now_ns;
     for (int i = 0; i < READINGS; i++, last_ns = now_ns) {
       now_ns = cli_now_ns();
       if (now_ns > last_ns) cli_histogram_add(&steps, now_ns - last_ns);
     }
-    cli_histogram_add(&took, last_ns - began_ns);
+    cli_histogram_add(&duration, last_ns - began_ns);
   }
-  baseline->clock_ns = (double)cli_histogram_at(&took, 500) / READINGS;
+  baseline->clock_ns = (double)cli_histogram_at(&duration, 500) / READINGS;
   baseline->clock_least_ns = steps.least;
-  cli_histogram_free(&took);
+  cli_histogram_free(&duration);
   cli_histogram_free(&steps);
 }
 

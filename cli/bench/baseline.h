@@ -14,7 +14,7 @@ typedef struct cli_baseline {
   double first_handler_ns;   /* what one quick handler that does nothing adds to it */
   double further_handler_ns; /* what each further one adds */
   double turn_ns;            /* to begin a bare turn; and to end it, with what ten phases of one handler left */
-  int64_t step_ns;           /* what the record of a quick handler that does nothing says it took */
+  int64_t step_ns;           /* the duration in the record of an inline handler that does nothing */
 } cli_baseline;
 
 /** Takes some 10 ms. @return CLI_OK, or an exit status after saying what is wrong. */

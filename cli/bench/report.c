@@ -116,8 +116,8 @@ static void print_endings(cli_output *output, const cli_statistics_phase *phase)
 static void print_phase(const cli_report *report, size_t index, size_t width, cli_output *output) {
   const cli_statistics_phase *phase = &report->round->statistics->phases[index];
   cli_cell_left(output, name_of(report, index), width);
-  cli_cell_right(output, cli_count(phase->took.count).text, COUNT_WIDTH);
-  print_times(output, &phase->took, phase_columns, 5);
+  cli_cell_right(output, cli_count(phase->duration.count).text, COUNT_WIDTH);
+  print_times(output, &phase->duration, phase_columns, 5);
   print_time(output, &phase->handlers, 500);
   print_time(output, &phase->runtime, 500);
   print_endings(output, phase);
@@ -192,7 +192,7 @@ static void print_histograms(const cli_report *report, cli_output *output) {
   const cli_statistics *statistics = report->round->statistics;
   for (size_t i = 0; i < statistics->phase_count; i++) {
     const cli_statistics_phase *phase = &statistics->phases[i];
-    print_histogram(output, "", name_of(report, i), &phase->took);
+    print_histogram(output, "", name_of(report, i), &phase->duration);
     for (uint32_t j = 0; j < phase->run_count && report->arguments->histograms == CLI_HISTOGRAMS_ALL; j++)
       print_histogram(output, "  ", phase->runs[j].row.subscription, &phase->runs[j].own);
   }

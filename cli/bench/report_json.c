@@ -187,7 +187,7 @@ static void write_phase(tp_writer *writer, const part *item) {
   cli_map p = {.writer = writer};
   cli_map_add_string(&p, "phase", tp_phase_get(round->runtime, round->phases[item->phase].phase)->name);
   cli_map_add_part(&p, "outcomes", write_endings, phase);
-  cli_map_add_part(&p, "duration_ns", buckets ? write_figures_and_buckets : write_figures, &phase->took);
+  cli_map_add_part(&p, "duration_ns", buckets ? write_figures_and_buckets : write_figures, &phase->duration);
   cli_map_add_part(&p, "handlers_ns", write_figures, &phase->handlers);
   cli_map_add_part(&p, "runtime_ns", write_figures, &phase->runtime);
   cli_map_add_part(&p, "subscriptions", write_runs, item);

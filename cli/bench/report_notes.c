@@ -26,7 +26,7 @@ static void note_build(const cli_machine *machine, cli_notes *notes) {
 
 static bool has_inline_phase(const cli_statistics *statistics, double below_ns) {
   for (size_t i = 0; i < statistics->phase_count; i++)
-    if ((double)cli_histogram_at(&statistics->phases[i].took, 500) < below_ns) return true;
+    if ((double)cli_histogram_at(&statistics->phases[i].duration, 500) < below_ns) return true;
   return false;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * round: runs so many bare turns, each through the same phases, and takes down how long everything took. One after the
+ * round: runs so many bare turns, each through the same phases, and records the duration of each. One after the
  * other on the calling thread, or several at once on the engine workers. */
 #ifndef CLI_ROUND_H
 #define CLI_ROUND_H

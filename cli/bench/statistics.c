@@ -31,7 +31,7 @@ static void free_phase(cli_statistics_phase *phase) {
     cli_histogram_free(&phase->runs[i].wait);
   }
   free(phase->runs);
-  cli_histogram_free(&phase->took);
+  cli_histogram_free(&phase->duration);
   cli_histogram_free(&phase->handlers);
   cli_histogram_free(&phase->runtime);
 }
@@ -138,7 +138,7 @@ static cli_ending ending_of(tp_status outcome) {
 void cli_statistics_add(cli_statistics *statistics, size_t index, int64_t duration_ns, const tp_phase_result *result) {
   cli_statistics_phase *phase = &statistics->phases[index];
   phase->endings[ending_of(result->outcome)]++;
-  cli_histogram_add(&phase->took, duration_ns);
+  cli_histogram_add(&phase->duration, duration_ns);
   add_runs(statistics, phase, duration_ns, result);
 }
 
@@ -161,7 +161,7 @@ static void merge_phase(cli_statistics_phase *into, const cli_statistics_phase *
   make_runs(into, from->run_count);
   for (uint32_t i = 0; i < into->run_count; i++) merge_run(&into->runs[i], &from->runs[i]);
   for (int i = 0; i < CLI_ENDING_COUNT; i++) into->endings[i] += from->endings[i];
-  cli_histogram_merge(&into->took, &from->took);
+  cli_histogram_merge(&into->duration, &from->duration);
   cli_histogram_merge(&into->handlers, &from->handlers);
   cli_histogram_merge(&into->runtime, &from->runtime);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * statistics: what was measured: of each phase how long it took and how much of that its handlers were, of each
+ * statistics: what was measured: of each phase how long it lasted and how much of that its handlers were, of each
  * subscription how long it ran, waited, and how it ended. Each thread that measures fills one of its own; they are
  * added up at the end. One thread at a time. */
 #ifndef CLI_STATISTICS_H
@@ -34,7 +34,7 @@ typedef struct cli_statistics_run {
 
 typedef struct cli_statistics_phase {
   uint64_t endings[CLI_ENDING_COUNT];
-  cli_histogram took;     /* ns: from the call, or the submission, to the result */
+  cli_histogram duration; /* ns: from the call, or the submission, to the result */
   cli_histogram handlers; /* ns: of that at least one handler ran */
   cli_histogram runtime;  /* ns: the rest */
   cli_statistics_run *runs;

@@ -100,20 +100,20 @@ static void show_tool_end(screen *s, tp_text event) {
           text = cli_event_text(result, "text");
   bool ok = cli_text_is(kind, "ok");
   size_t used = print_left(s, ok ? CLI_GOOD : CLI_BAD, ok ? "✓" : "✗", cli_event_text(result, "name"));
-  char took[DURATION_SIZE], words[64 + DURATION_SIZE];
+  char duration[DURATION_SIZE], words[64 + DURATION_SIZE];
   bool started = tp_value_bool(tp_value_get(result, "started"), false);
-  write_duration(cli_event_int(result, "duration_ns"), took);
+  write_duration(cli_event_int(result, "duration_ns"), duration);
   snprintf(words, sizeof words, "%s%.*s%s%s", ok ? "" : "  ", ok ? 0 : (int)(kind.size < 60 ? kind.size : 60),
-           kind.data, started ? "  " : "", started ? took : "");
+           kind.data, started ? "  " : "", started ? duration : "");
   print_faint(s, words);
   if (text.size) cli_print_string(s->output, "  ");
   print_rest(s, text, used + strlen(words) + 2);
   cli_print_string(s->output, "\n");
 }
 
-/* ---- what handlers brought ---- */
+/* ---- what handlers contributed ---- */
 
-static void show_brought(screen *s, tp_text event, const char *word) {
+static void show_contributed(screen *s, tp_text event, const char *word) {
   tp_text contribution = tp_value_get(event, "contribution"), sources = tp_value_get(contribution, "sources");
   tp_text from =
       tp_value_count(sources) > 0 ? tp_value_text(tp_value_at(sources, 0)) : cli_event_text(event, "subscription");
@@ -148,9 +148,9 @@ void cli_screen_show(screen *s, tp_text event) {
   else if (cli_text_is(kind, "tool_begin")) show_tool_begin(s, event);
   else if (cli_text_is(kind, "tool_end")) show_tool_end(s, event);
   else if (!s->verbose) return;
-  else if (cli_text_is(kind, "context")) show_brought(s, event, "context");
-  else if (cli_text_is(kind, "reminder")) show_brought(s, event, "reminder");
-  else if (cli_text_is(kind, "diagnostic")) show_brought(s, event, "note");
+  else if (cli_text_is(kind, "context")) show_contributed(s, event, "context");
+  else if (cli_text_is(kind, "reminder")) show_contributed(s, event, "reminder");
+  else if (cli_text_is(kind, "diagnostic")) show_contributed(s, event, "note");
 }
 
 static void show_outcome(screen *s, const tp_turn_result *result) {
@@ -168,15 +168,15 @@ static void show_outcome(screen *s, const tp_turn_result *result) {
 
 /* "1.2 s · 19 + 10 tokens · 2 requests · 1 tool call". */
 static void show_figures(screen *s, const tp_turn_result *result) {
-  char took[DURATION_SIZE], tokens[64] = "", cost[64] = "", calls[64] = "", words[320];
-  write_duration(result->ended_ns - result->started_ns, took);
+  char duration[DURATION_SIZE], tokens[64] = "", cost[64] = "", calls[64] = "", words[320];
+  write_duration(result->ended_ns - result->started_ns, duration);
   if (result->input_tokens || result->output_tokens)
     snprintf(tokens, sizeof tokens, " · %lld + %lld tokens", (long long)result->input_tokens,
              (long long)result->output_tokens);
   if (result->cost_micros) snprintf(cost, sizeof cost, " · %.4f cost", (double)result->cost_micros / 1e6);
   if (result->tool_calls)
     snprintf(calls, sizeof calls, " · %u tool call%s", result->tool_calls, result->tool_calls == 1 ? "" : "s");
-  snprintf(words, sizeof words, "  %s%s%s%s\n", took, tokens, cost, calls);
+  snprintf(words, sizeof words, "  %s%s%s%s\n", duration, tokens, cost, calls);
   print_faint(s, words);
 }
 

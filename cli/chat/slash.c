@@ -255,7 +255,7 @@ static const command commands[] = {
     {"/explain", "", "what happened in the newest turn: phases, handlers, recalled memories, calls", explain},
     {"/help", "", "this list", print_help},
     {"/memory", "[TEXT]", "what is remembered, newest first; with TEXT what it would recall", look_into_memory},
-    {"/phases", "", "which phases the newest turn had, and how long they took", print_phases},
+    {"/phases", "", "which phases the newest turn had, and the duration of each", print_phases},
     {"/quit", "", "leave, as Ctrl-D does", quit},
     {"/retry", "", "send the newest message again; the answer so far stays in the history", retry},
     {"/save", "FILE", "write the conversation to a new file, as Markdown", save},

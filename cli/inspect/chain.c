@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The command critical-chain, after that of systemd-analyze: what determined how long a turn took. It is found from the
+ * The command critical-chain, after that of systemd-analyze: what determined the length of a turn. It is found from the
  * end: of all that had ended by then the last one, from its begin on the same again; inside of a phase likewise its
  * handlers. */
 #include <stdio.h>
@@ -129,8 +129,7 @@ static void print_link(const cli_trace *t, const chain_link *l, bool is_last, cl
 static void print_chain(const cli_trace *t, cli_output *output) {
   chain c = chain_of_turn(t);
   cli_trace_print_head(t, output);
-  cli_print_string(output,
-                   "Each line waited for the one below. Behind @ when it began, behind + how long it took.\n\n");
+  cli_print_string(output, "Each line waited for the one below. Behind @ when it began, behind + its duration.\n\n");
   for (size_t i = 0; i < c.count; i++) print_link(t, &c.items[i], i + 1 == c.count, output);
   free(c.items);
 }

@@ -47,7 +47,7 @@ typedef struct cli_plot {
   size_t bar_count;
   cli_plot_lane *lanes;
   size_t lane_count;
-  int64_t turn_ns; /* how long the turn took */
+  int64_t turn_ns; /* the duration of the turn */
   int64_t all_ns;  /* when the last bar ends */
   int64_t view_ns; /* what is shown first: what ends long after the turn is cut */
 } cli_plot;

@@ -93,7 +93,7 @@ static void print_title(const cli_plot_bar *bar, cli_output *output) {
   if (bar->run) cli_printf(output, " in %s", bar->entry->phase);
   if (bar->step && bar->step->kind == TP_STEP_TOOL)
     cli_printf(output, ", call %u of response %u", bar->step->place + 1, bar->step->round);
-  cli_printf(output, "\nat %s, took %s", cli_duration((double)bar->started_ns).text,
+  cli_printf(output, "\nat %s, lasted %s", cli_duration((double)bar->started_ns).text,
              cli_duration((double)(bar->ended_ns - bar->started_ns)).text);
   if (bar->started_ns > bar->ready_ns)
     cli_printf(output, ", queued %s", cli_duration((double)(bar->started_ns - bar->ready_ns)).text);

@@ -240,7 +240,7 @@ static void print_turn(const listing *list, const tp_turn_record *turn) {
   print_text(output, "reason", turn->reason);
   print_text(output, "ended by", turn->subscription);
   if (turn->phase) print_text(output, "in phase", tp_text_of(cli_data_phase(list->data, turn->phase, phase)));
-  cli_printf(output, "  took          %s: history %s, model %s, tools %s, phases and the rest %s\n",
+  cli_printf(output, "  duration      %s: history %s, model %s, tools %s, phases and the rest %s\n",
              cli_duration((double)duration_ns).text, cli_duration((double)(turn->load_ns + turn->append_ns)).text,
              cli_duration((double)turn->model_ns).text, cli_duration((double)turn->tools_ns).text,
              cli_duration((double)(rest_ns > 0 ? rest_ns : 0)).text);

@@ -20,7 +20,7 @@ typedef struct phase_sum {
   bool is_of_calls; /* its time is in that of the tools */
 } phase_sum;
 
-/** What the turn took, in parts that do not overlap. */
+/** The duration of the turn, in parts that do not overlap. */
 typedef struct turn_sum {
   phase_sum *phases; /* in the order of their first runs */
   size_t phase_count;
@@ -85,7 +85,7 @@ static void print_time(const cli_trace *t, cli_output *output) {
   turn_sum sum = sum_turn(t);
   cli_trace_print_head(t, output);
   print_parts(t, &sum, output);
-  if (sum.phase_count) cli_print_string(output, "\n        took      queued  runs  phase\n");
+  if (sum.phase_count) cli_print_string(output, "\n    duration      queued  runs  phase\n");
   for (size_t i = 0; i < sum.phase_count; i++) {
     const phase_sum *phase = &sum.phases[i];
     cli_trace_duration(output, phase->duration_ns, true, 12);
@@ -204,7 +204,7 @@ static void print_blamed(const blamed *b, cli_output *output) {
 static void print_blame(const cli_trace *t, cli_output *output) {
   blame_list list = blame_all(t);
   cli_trace_print_head(t, output);
-  cli_print_string(output, "        took      queued  what     name\n");
+  cli_print_string(output, "    duration      queued  what     name\n");
   for (size_t i = 0; i < list.count; i++) print_blamed(&list.items[i], output);
   free(list.items);
 }

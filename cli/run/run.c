@@ -295,7 +295,7 @@ static size_t play_session(player *p, size_t first, int *ret_status) {
 
 static void explain(cli_output *output) {
   cli_paint_on(output, CLI_FAINT);
-  cli_print_string(output, "On the left: milliseconds since the turn began; on the right: how long it took.\n");
+  cli_print_string(output, "On the left: milliseconds since the turn began; on the right: the duration.\n");
   cli_paint_off(output);
 }
 

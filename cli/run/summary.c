@@ -44,7 +44,7 @@ static void add_line(cli_summary_lines *lines, const sentence *s) {
   if (lines->count++ < CLI_SUMMARY_LINES_MAX) memcpy(lines->lines[lines->count - 1], s->text, sizeof s->text);
 }
 
-/* ---- what a turn brought ---- */
+/* ---- of the events of a turn ---- */
 
 /** What was recalled in one turn from other sessions. */
 typedef struct recall {

@@ -95,7 +95,7 @@ static void print_key(timeline *t, int64_t at_ns, const char *key) {
   cli_printf(t->output, "  %-9s", key);
 }
 
-static void print_took(timeline *t, int64_t duration_ns) { cli_printf(t->output, "%9.2f ms", ms(duration_ns)); }
+static void print_duration(timeline *t, int64_t duration_ns) { cli_printf(t->output, "%9.2f ms", ms(duration_ns)); }
 
 /* ---- phases ---- */
 
@@ -137,7 +137,7 @@ static void print_run(timeline *t, tp_text event) {
   cli_paint_on(t->output, paint_of(cli_event_text(run, "state"), cli_event_text(run, "verdict")));
   cli_printf(t->output, "%-*s", started ? STATE_WIDTH : 0, words);
   cli_paint_off(t->output);
-  if (started) print_took(t, ended - started);
+  if (started) print_duration(t, ended - started);
   print_note(t, event, run);
   cli_print(t->output, "\n", 1);
 }
@@ -169,7 +169,7 @@ static size_t take_runs(timeline *t, tp_text phase_end, size_t *ret_taken) {
   return taken;
 }
 
-/* ---- what handlers brought ---- */
+/* ---- what handlers contributed ---- */
 
 /* Ids are the reader's way back: "p2", or "p2, p4". */
 static void print_sources(cli_output *output, tp_text sources) {
@@ -216,17 +216,17 @@ static bool repeats_a_run(const timeline *t, tp_text event) {
   return false;
 }
 
-/* What the entry that ended has brought stands right before its end. */
-static void print_brought(timeline *t, tp_text phase_end) {
+/* What the entry that ended has contributed stands right before its end. */
+static void print_contributed(timeline *t, tp_text phase_end) {
   size_t left = 0;
-  for (size_t i = 0; i < t->brought_count; i++) {
-    tp_text event = cli_events_get(t->events, t->brought[i]), kind = cli_event_text(event, "event");
-    if (!same_phase(event, phase_end)) t->brought[left++] = t->brought[i];
+  for (size_t i = 0; i < t->contributed_count; i++) {
+    tp_text event = cli_events_get(t->events, t->contributed[i]), kind = cli_event_text(event, "event");
+    if (!same_phase(event, phase_end)) t->contributed[left++] = t->contributed[i];
     else if (cli_text_is(kind, "context")) print_context(t, event);
     else if (cli_text_is(kind, "reminder")) print_words_of(t, event, "reminder");
     else if (!repeats_a_run(t, event)) print_words_of(t, event, "note");
   }
-  t->brought_count = left;
+  t->contributed_count = left;
 }
 
 /* ---- a phase as a whole ---- */
@@ -238,14 +238,14 @@ static bool is_plain(tp_text event) {
   return cli_text_is(cli_event_text(run, "verdict"), "none") && cli_event_text(event, "text").size == 0;
 }
 
-/* A phase that took next to no time and in which nothing happened is shown to who wants all. */
+/* A phase that lasted next to no time and in which nothing happened is shown where all are wanted. */
 static bool is_worth_a_line(const timeline *t, tp_text phase_end, const size_t *runs, size_t run_count) {
   if (t->verbose || !cli_text_is(cli_event_text(phase_end, "outcome"), "TP_OK")) return true;
   if (cli_event_int(phase_end, "ended_ns") - cli_event_int(phase_end, "started_ns") >= SHOWN_NS) return true;
   for (size_t i = 0; i < run_count; i++)
     if (!is_plain(cli_events_get(t->events, runs[i]))) return true;
-  for (size_t i = 0; i < t->brought_count; i++)
-    if (same_phase(cli_events_get(t->events, t->brought[i]), phase_end)) return true;
+  for (size_t i = 0; i < t->contributed_count; i++)
+    if (same_phase(cli_events_get(t->events, t->contributed[i]), phase_end)) return true;
   return false;
 }
 
@@ -265,11 +265,11 @@ static void print_phase(timeline *t, tp_text event) {
   cli_paint_on(t->output, good ? CLI_PLAIN : CLI_BAD);
   cli_printf(t->output, "%-*s", STATE_WIDTH, good ? "" : denied ? "denied" : "failed");
   cli_paint_off(t->output);
-  print_took(t, cli_event_int(event, "ended_ns") - cli_event_int(event, "started_ns"));
+  print_duration(t, cli_event_int(event, "ended_ns") - cli_event_int(event, "started_ns"));
   cli_print(t->output, "\n", 1);
   for (size_t i = 0; i < count; i++) print_run(t, cli_events_get(t->events, taken[i]));
   free(taken);
-  print_brought(t, event);
+  print_contributed(t, event);
 }
 
 /* ---- tools ---- */
@@ -315,7 +315,7 @@ static void print_call(timeline *t, size_t place, tp_text event, int64_t first_n
   cli_paint_on(t->output, ok ? CLI_GOOD : CLI_BAD);
   print_padded(t->output, kind, started || t->call_count > 1 ? STATE_WIDTH : 0);
   cli_paint_off(t->output);
-  if (started) print_took(t, cli_event_int(result, "duration_ns"));
+  if (started) print_duration(t, cli_event_int(result, "duration_ns"));
   else if (t->call_count > 1) cli_printf(t->output, "%12s", "");
   if (t->call_count > 1) print_bar(t, event, first_ns, last_ns);
   cli_printf(t->output, "\n%*s", TEXT_COLUMN + 4, "");
@@ -513,7 +513,7 @@ static void print_event(timeline *t, size_t index) {
     print_model(t, event);
     t->call_count = 0;
   } else if (cli_text_is(kind, "context") || cli_text_is(kind, "reminder") || cli_text_is(kind, "diagnostic"))
-    keep(&t->brought, &t->brought_count, &t->brought_capacity, index);
+    keep(&t->contributed, &t->contributed_count, &t->contributed_capacity, index);
   else if (cli_text_is(kind, "result")) print_end(t, event);
 }
 
@@ -534,13 +534,13 @@ void cli_timeline_show(cli_timeline *t, size_t index) { print_event(t, index); }
 void cli_timeline_clear(cli_timeline *t) {
   end_stream(t);
   t->streamed = false;
-  t->run_count = t->call_count = t->brought_count = t->after_calls_count = 0;
+  t->run_count = t->call_count = t->contributed_count = t->after_calls_count = 0;
 }
 
 void cli_timeline_free(cli_timeline *t) {
   free(t->runs);
   free(t->calls);
-  free(t->brought);
+  free(t->contributed);
   free(t->after_calls);
 }
 
@@ -552,6 +552,6 @@ void cli_timeline_session_end(cli_timeline *t, bool any_background, int64_t wait
   }
   if (!any_background) return;
   cli_paint_on(t->output, CLI_FAINT);
-  cli_printf(t->output, "\n  background work of the session is done; it took %.1f ms more\n", ms(waited_ns));
+  cli_printf(t->output, "\n  background work of the session is done; it lasted %.1f ms more\n", ms(waited_ns));
   cli_paint_off(t->output);
 }

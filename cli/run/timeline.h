@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * timeline: what happened in a turn, for people: one line for each thing, with when it began (milliseconds since the
- * turn began) and how long it took. */
+ * turn began) and its duration. */
 #ifndef CLI_TIMELINE_H
 #define CLI_TIMELINE_H
 
@@ -17,8 +17,8 @@ typedef struct cli_timeline {
   size_t run_count, runs_capacity;
   size_t *calls; /* events TOOL_END since the last response, in completion order */
   size_t call_count, calls_capacity;
-  size_t *brought; /* events CONTEXT, REMINDER, DIAGNOSTIC whose phase has not ended yet */
-  size_t brought_count, brought_capacity;
+  size_t *contributed; /* events CONTEXT, REMINDER, DIAGNOSTIC whose phase has not ended yet */
+  size_t contributed_count, contributed_capacity;
   size_t *after_calls; /* events PHASE_END of what followed calls whose block is not printed yet */
   size_t after_calls_count, after_calls_capacity;
   bool streams;   /* text of the model is on its way: a line is open */
@@ -32,7 +32,7 @@ typedef struct cli_timeline {
 void cli_timeline_session(cli_output *output, const char *session, const char *tenant, const char *workspace);
 /** Shows an event of a turn, now that it is there: the one at index, the ones before were shown. */
 void cli_timeline_show(cli_timeline *timeline, size_t index);
-/** What ran at the end of a session: its phase, and how long the work in the background took after it. */
+/** What ran at the end of a session: its phase, and how long the work in the background went on after it. */
 void cli_timeline_session_end(cli_timeline *timeline, bool any_background, int64_t waited_ns);
 /** Forgets what waits: the events are about to be cleared. */
 void cli_timeline_clear(cli_timeline *timeline);
