@@ -8,7 +8,7 @@
 #include "cli/common/machine.h"
 #include "cli/common/message.h"
 
-/* A batch is a turn of about as many phases as turns have; the median of many forgets what came in between. */
+/* A batch is a turn of about as many phases as turns have; the median of many ignores what came in between. */
 enum { BATCHES = 501, WARM_UP = 50, PER_BATCH = 10, READINGS = 100, MANY = 17 };
 
 /* The phases of its runtime: without subscriptions, with one, with MANY. */

@@ -11,7 +11,7 @@ typedef struct cli_baseline {
   double clock_ns;           /* one reading of the clock */
   int64_t clock_least_ns;    /* the least difference between two readings that differ */
   double empty_phase_ns;     /* a phase without subscriptions */
-  double first_handler_ns;   /* what one quick handler that does nothing adds to it */
+  double first_handler_ns;   /* what one inline handler that does nothing adds to it */
   double further_handler_ns; /* what each further one adds */
   double turn_ns;            /* to begin a bare turn; and to end it, with what ten phases of one handler left */
   int64_t step_ns;           /* the duration in the record of an inline handler that does nothing */

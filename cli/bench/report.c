@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * report.c: the tables of a bench. Names stand left, numbers right; a column is as wide as the longest name needs. */
+ * report.c: the tables of a bench. Names stand left, numbers right; a column has the width of its longest name. */
 #include "cli/bench/report.h"
 
 #include <string.h>

@@ -58,7 +58,7 @@ static void note_timestamps(const cli_report *report, cli_notes *notes) {
     note(notes, "with coarse time-stamps inline handlers of a phase show the time of all of them together");
   if (!has_inline_handler(report->round->statistics, WORTH_A_WORD * step_ns)) return;
   note(notes,
-       "the time of a quick handler holds a step of the runtime, %s: more than a twentieth of what takes under %s; "
+       "the time of an inline handler holds a step of the runtime, %s: more than a twentieth of what takes under %s; "
        "the columns handlers and runtime count it as the runtime's",
        cli_duration((double)step_ns).text, cli_duration((double)(WORTH_A_WORD * step_ns)).text);
 }

@@ -128,7 +128,7 @@ static void client_ended(load *t, tp_status status, const tp_fault *fault) {
 
 static void phase_ended(void *ctx, const tp_phase_result *result);
 
-/* From its success on the client belongs to whoever ends the phase. */
+/* From its success on the client belongs to the thread that ends the phase. */
 static tp_status submit_phase(client *l, tp_fault *fault) {
   const cli_round_phase *phase = &l->load->round->phases[l->at];
   l->submitted_ns = cli_now_ns();

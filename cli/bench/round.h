@@ -19,7 +19,7 @@ typedef struct cli_round {
   const cli_round_phase *phases; /* borrowed */
   size_t phase_count;
   uint32_t turns, concurrency; /* 1: on the calling thread */
-  cli_statistics *statistics;  /* what is measured is added here; NULL: it is forgotten */
+  cli_statistics *statistics;  /* what is measured is added here; NULL: it is discarded */
   int64_t elapsed_ns;          /* out: from the first turn's beginning to the last one's end */
 } cli_round;
 

@@ -51,7 +51,7 @@ typedef struct cli_statistics {
   size_t phase_count;
   cli_histogram turn;       /* ns: begin, phases, end */
   cli_histogram begin, end; /* ns: of a turn */
-  int64_t step_ns;          /* of the baseline: what a quick handler's record holds besides the handler */
+  int64_t step_ns;          /* of the baseline: what an inline handler's record holds besides the handler */
   bool timed;               /* the records have time-stamps */
   cli_span *spans;          /* scratch */
   size_t span_capacity;

@@ -142,7 +142,7 @@ static bool print_memory(void *ctx, const tp_memory_entry *entry) {
   return true;
 }
 
-/* What the newest turn brings is kept in the background. */
+/* What the newest turn adds is written in the background. */
 static void look_into_memory(cli_chat *chat, const char *rest) {
   tp_memory_query query = {.struct_size = sizeof query, .tenant = chat->arguments->tenant, .limit = MEMORIES};
   tp_memory *memory;

@@ -16,7 +16,7 @@ static size_t step(const char *line, size_t size, size_t *ret_columns) {
 
 size_t cli_fold_at(const char *line, size_t size, size_t width) {
   size_t column = 0, blank = 0, at = 0;
-  while (at < size && line[at] == ' ') at++, column++; /* a break in the indentation would help nobody */
+  while (at < size && line[at] == ' ') at++, column++; /* there is no break in the indentation */
   size_t begin = at;
   while (at < size) {
     size_t columns, bytes = step(line + at, size - at, &columns);

@@ -224,7 +224,7 @@ static const struct row *row_of(int value) {
 }
 
 static void make_table(unsigned command, struct option table[OPTION_COUNT + 1], char letters[2 * OPTION_COUNT + 2]) {
-  *letters++ = ':'; /* a missing argument is told apart from an unknown option */
+  *letters++ = ':'; /* getopt distinguishes a missing argument from an unknown option */
   for (size_t i = 0; i < OPTION_COUNT; i++) {
     if (!(rows[i].commands & command)) continue;
     int takes = rows[i].argument ? required_argument : no_argument;

@@ -39,8 +39,8 @@ void cli_printf(cli_output *output, const char *format, ...) TP__PRINTF(2, 3);
 void cli_paint_on(cli_output *output, cli_paint paint);
 void cli_paint_off(cli_output *output);
 void cli_flush(cli_output *output);
-/** Writes what is left. @return exit_status, or CLI_IO when something could not be written: a full disk is told on
- *  standard error; that the reader has gone is not. */
+/** Writes what is left. @return exit_status, or CLI_IO when something could not be written: a full disk is reported
+ *  on standard error; that the reader has gone is not. */
 int cli_output_finish(cli_output *output, int exit_status);
 
 #endif

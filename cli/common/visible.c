@@ -12,7 +12,7 @@ static uint32_t decode(const unsigned char *bytes, size_t size) {
 
 /* Directional marks, embeddings, overrides and isolates; zero widths, joiners and invisible operators; separators of
  * lines and paragraphs; variation selectors and tags; the byte-order mark. Joiners between letters and the selectors of
- * emoji (U+200C, U+200D, U+FE0F) are part of ordinary text. */
+ * emoji (U+200C, U+200D, U+FE0F) are part of visible text. */
 static bool is_hidden(uint32_t code) {
   static const struct {
     uint32_t first, last;

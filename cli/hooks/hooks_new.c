@@ -76,7 +76,7 @@ static const char guard_test[] = TRIES
 static const char context_yaml[] =
     "id: @ID@\n"
     "event_type: turn.intake           # with each message of the user\n"
-    "summary: tells the model where it works\n"
+    "summary: shows the model where it works\n"
     "handler:\n"
     "  kind: script\n"
     "  command: '@DIR@/@ID@.@SUFFIX@'\n"

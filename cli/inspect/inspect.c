@@ -21,7 +21,7 @@ int cli_phases(const cli_arguments *arguments, cli_output *output) {
   return ended(runtime, tp_phases_print(runtime, format_of(arguments), cli_print, output));
 }
 
-/* Nothing to show in a table is told: an empty screen would leave the reader in doubt. */
+/* An empty table is reported: an empty screen would leave the reader in doubt. */
 static bool has_subscriptions(const cli_arguments *arguments) {
   return !arguments->no_memory || arguments->loads.count > 0 || arguments->hooks || arguments->files ||
          arguments->skills;

@@ -63,7 +63,7 @@ const char *cli_plot_bar_why(const cli_plot_bar *bar, char *buffer, size_t size)
 
 /** Prints a text of the record for HTML, SVG and their attributes: nothing of it is markup. */
 void cli_plot_escape(cli_output *output, const char *text);
-/** The picture. @param is_page  it stands in a page, which brings the style. */
+/** The picture. @param is_page  it stands in a page, which has the style. */
 void cli_plot_print_svg(const cli_plot *plot, bool is_page, cli_output *output);
 void cli_plot_print_page(const cli_plot *plot, cli_output *output);
 void cli_plot_print_trace(const cli_plot *plot, cli_output *output);

@@ -286,7 +286,7 @@ static bool ends_with(const char *name, const char *end) {
   return size >= tail && strcmp(name + size - tail, end) == 0;
 }
 
-/* By the name where it tells, else by the first byte: a line of JSON begins with a brace, YAML of ours does not. */
+/* By the end of the name, else by the first byte: a line of JSON begins with a brace, YAML of ours does not. */
 static bool is_yaml(const char *name, tp_text text) {
   if (ends_with(name, ".yaml") || ends_with(name, ".yml")) return true;
   if (ends_with(name, ".jsonl") || ends_with(name, ".ndjson") || ends_with(name, ".json")) return false;

@@ -26,7 +26,7 @@ typedef struct cli_turn {
   const char *id;    /* NULL: the library numbers it */
   tp_text user;
   int64_t said_unix_ms; /* 0: now */
-  uint32_t line;        /* where it stands; 0: the form does not tell */
+  uint32_t line;        /* where it stands; 0: not known in this form */
 } cli_turn;
 
 typedef struct cli_conversation {

@@ -9,7 +9,7 @@
 #include "cli/common/pool.h"
 
 /** Events that were kept, in their order. The thread that owns the turn adds, the command's own thread reads in
- *  between: the library hands the turn over from one to the other, so no lock is needed. Zero-filled means empty. */
+ *  between: the library passes the turn from one to the other, so no lock is needed. Zero-filled means empty. */
 typedef struct cli_events {
   tp_writer *writer;
   cli_buffer values; /* one behind the other */
@@ -41,7 +41,7 @@ int64_t cli_event_int(tp_text event, const char *key);
 bool cli_text_is(tp_text text, const char *word); /* NULL: false */
 /** Prints every event as one line of JSON. */
 void cli_events_print(const cli_events *events, cli_output *output);
-/** Forgets the events, keeps the memory; frees all. */
+/** Deletes the events, keeps the memory; frees all. */
 void cli_events_clear(cli_events *events);
 void cli_events_free(cli_events *events);
 

@@ -7,13 +7,13 @@
 #include "cli/common/options.h"
 #include "cli/run/ask.h"
 
-/** Makes a runtime, registers the memory domain (unless told not to) and every loaded library, each as an owner of its
- *  own, in the order of the command line, and the hooks of a directory that is trusted.
+/** Makes a runtime, registers the memory domain (unless it is left out) and every loaded library, each as an owner of
+ *  its own, in the order of the command line, and the hooks of a directory that is trusted.
  *  @param memory_path  the file of the memory; NULL: in memory.
  *  @param store  of its records and jobs, taken whatever comes of it; NULL: in memory.
  *  @return CLI_OK, or an exit status after saying what is wrong. */
 int cli_host_open(const cli_arguments *arguments, const char *memory_path, tp_store *store, tp_runtime **ret_runtime);
-/** The same with a person who is asked by gates of every turn. @param ask  started; NULL: nobody can be asked. */
+/** The same with a person who is asked by gates of every turn. @param ask  started; NULL: no person can be asked. */
 int cli_host_open_asking(const cli_arguments *arguments, const char *memory_path, tp_store *store, cli_ask *ask,
                          tp_runtime **ret_runtime);
 /** Prints what the library logs: errors and warnings, and with --verbose the rest. A tp_log_fn. @param ctx  the

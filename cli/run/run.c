@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The command run: everything that it was given is opened and checked first; then the turns are played one after the
- * other. A session is closed, and its background work awaited, before the next one begins, so that what was told in one
+ * other. A session is closed, and its background work awaited, before the next one begins, so that what was said in one
  * is remembered in the next. */
 #include <errno.h>
 #include <pthread.h>
@@ -89,7 +89,7 @@ static int check_ask(const cli_arguments *arguments) {
   return CLI_USAGE;
 }
 
-/* The conversation comes first: it may be standard input, and whoever writes it should hear of its faults alone. */
+/* The conversation comes first: it may be standard input, and its author should see its faults alone. */
 static int open_player(player *p) {
   cli_models models;
   const char *file = p->arguments->operand;
@@ -133,7 +133,7 @@ static void show_event(player *p) {
   cli_flush(p->output);
 }
 
-/* Prints as it happens. Events come one at a time, those of a turn before its end is told, and nothing else prints
+/* Prints as it happens. Events come one at a time, those of a turn before its end is reported, and nothing else prints
  * meanwhile. Those of session.end wait: they stand under a line of their own. */
 static void on_event(void *ctx, const tp_event *event) {
   player *p = ctx;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * summary: what a whole run came to, in a few sentences for somebody who did not watch. */
+ * summary: what a whole run came to, in a few sentences for a person who did not watch. */
 #ifndef CLI_SUMMARY_H
 #define CLI_SUMMARY_H
 

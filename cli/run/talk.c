@@ -134,7 +134,7 @@ tp_status cli_talk_load(const cli_talk *talk, const char *session, tp_message_fn
 
 /* ---- the end of a session ---- */
 
-/** Waits for the end of a session, which the library tells from a thread of its own. */
+/** Waits for the end of a session, which the library reports from a thread of its own. */
 typedef struct closing {
   pthread_mutex_t mutex;
   pthread_cond_t ended;

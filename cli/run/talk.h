@@ -29,7 +29,7 @@ typedef struct cli_talk {
  *  @return CLI_OK, or CLI_USAGE after saying what is wrong. */
 int cli_talk_check(const cli_arguments *arguments, const char *command, bool needs_model);
 /** Opens all of it. @param models  taken, whatever comes of it; none: there is no agent of the command line.
- *  @return CLI_OK, or an exit status after saying what is wrong; cli_talk_close() is due in either case. */
+ *  @return CLI_OK, or an exit status after saying what is wrong; the caller calls cli_talk_close() in either case. */
 int cli_talk_open(cli_talk *talk, const cli_arguments *arguments, cli_models *models);
 /** Adds an agent, which ends with cli_talk_drain().
  *  @param system  its system text; NULL: none.  @param models  taken, whatever comes of it. At least one.

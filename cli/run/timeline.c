@@ -80,7 +80,7 @@ static void print_wrapped(cli_output *output, tp_text text) {
   }
 }
 
-/* Names give way where the terminal is narrow, so that a run stays on its line. */
+/* Names are cut where the terminal has few columns, so that a run stays on its line. */
 static size_t name_width(const timeline *t) {
   size_t width = t->output->width;
   if (!width || width >= RUN_WIDTH) return NAME_WIDTH;
@@ -231,7 +231,7 @@ static void print_contributed(timeline *t, tp_text phase_end) {
 
 /* ---- a phase as a whole ---- */
 
-/* Whether the run has nothing to say but that it was. */
+/* Whether there is nothing to show of the run but that it was. */
 static bool is_plain(tp_text event) {
   tp_text run = tp_value_get(event, "run"), state = cli_event_text(run, "state");
   if (!cli_text_is(state, "succeeded") && !cli_text_is(cli_event_text(run, "reason"), "match")) return false;

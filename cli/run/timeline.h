@@ -34,7 +34,7 @@ void cli_timeline_session(cli_output *output, const char *session, const char *t
 void cli_timeline_show(cli_timeline *timeline, size_t index);
 /** What ran at the end of a session: its phase, and how long the work in the background went on after it. */
 void cli_timeline_session_end(cli_timeline *timeline, bool any_background, int64_t waited_ns);
-/** Forgets what waits: the events are about to be cleared. */
+/** Deletes what waits: the events are about to be cleared. */
 void cli_timeline_clear(cli_timeline *timeline);
 void cli_timeline_free(cli_timeline *timeline);
 

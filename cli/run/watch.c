@@ -37,7 +37,7 @@ typedef struct watching {
   cli_watch *watch;
 } watching;
 
-/* The library starts one request of a turn at a time and tells of its end afterwards, so nobody reads meanwhile. */
+/* The library starts one request of a turn at a time and reports its end afterwards, so no thread reads meanwhile. */
 static void start(void *self, const tp_model_request *request, tp_token token) {
   watching *w = self;
   remember(w->watch, request);

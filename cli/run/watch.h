@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * watch: models that hand every request on to another one each; the watch remembers what was in the newest, so that the
- * timeline tells what the model was really shown. */
+ * watch: models that pass every request to another one each; the watch remembers what was in the newest, so that the
+ * timeline shows what the model was really shown. */
 #ifndef CLI_WATCH_H
 #define CLI_WATCH_H
 

@@ -66,7 +66,7 @@ static int read_arguments(const char *path, tp_writer **ret_writer, tp_text *ret
   return CLI_CONFIG;
 }
 
-/* A call that nobody denied, and that did not do what was asked, is the negative answer; what could never run is wrong
+/* A call that was not denied, and that did not do what was asked, is the negative answer; what could never run is wrong
  * as it was given. */
 static int exit_of(tp_tool_result_kind kind) {
   switch (kind) {
