@@ -57,7 +57,7 @@ static bool add_phase(void *ctx, const tp_subscription_info *subscription) {
   if (!is_wanted(b, id) || is_measured(b, id)) return true;
   size_t count;
   tp_field *fields = cli_payload_for(&b->payload, tp_phase_get(b->runtime, id), &count);
-  b->phases = cli_room(b->phases, b->phase_count, &b->phase_capacity, sizeof *b->phases);
+  b->phases = cli_reserve(b->phases, b->phase_count, &b->phase_capacity, sizeof *b->phases);
   b->phases[b->phase_count++] = (cli_round_phase){
       .phase = id, .input = {.struct_size = sizeof(tp_phase_input), .fields = fields, .field_count = count}};
   return true;

@@ -116,7 +116,7 @@ static void add_runs(cli_statistics *statistics, cli_statistics_phase *phase, in
     add_run(statistics, &phase->runs[i], &row);
     if (!was_called(&row)) continue;
     steps += was_called_here(&row);
-    statistics->spans = cli_room(statistics->spans, spans, &statistics->span_capacity, sizeof *statistics->spans);
+    statistics->spans = cli_reserve(statistics->spans, spans, &statistics->span_capacity, sizeof *statistics->spans);
     statistics->spans[spans++] = (cli_span){row.started_ns, row.ended_ns};
   }
   if (statistics->timed) split(statistics, phase, duration_ns, spans, steps);

@@ -27,13 +27,13 @@ struct cli_line {
   size_t size, capacity, used;
   bool ended;
 #ifdef CLI_LIBEDIT
-  EditLine *edit; /* NULL: plain */
+  EditLine *edit; /* NULL: read() alone */
   History *history;
   bool interrupted, was_empty;
 #endif
 };
 
-/* ---- plain ---- */
+/* ---- with read() alone ---- */
 
 /* @return false when SIGINT came first. */
 static bool wait_for_input(const cli_line *line) {
@@ -47,7 +47,7 @@ static bool wait_for_input(const cli_line *line) {
 
 /* @return bytes that came; 0 at the end; -1 with errno. */
 static ssize_t read_more(cli_line *line) {
-  while (line->capacity - line->size < 4096) line->bytes = cli_room(line->bytes, line->capacity, &line->capacity, 1);
+  while (line->capacity - line->size < 4096) line->bytes = cli_reserve(line->bytes, line->capacity, &line->capacity, 1);
   ssize_t got;
   do got = read(STDIN_FILENO, line->bytes + line->size, line->capacity - line->size);
   while (got < 0 && errno == EINTR);
@@ -65,7 +65,7 @@ static cli_line_kind give(cli_line *line, size_t end, bool too_long, tp_text *re
   return CLI_LINE_TEXT;
 }
 
-static cli_line_kind read_plain(cli_line *line, tp_text *ret_text) {
+static cli_line_kind read_unedited(cli_line *line, tp_text *ret_text) {
   bool too_long = false;
   size_t looked = 0;
   line->size -= line->used;
@@ -133,7 +133,7 @@ static void open_edit(cli_line *line) {
   el_set(line->edit, EL_EDITOR, "emacs");
   el_set(line->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
   el_source(line->edit, NULL); /* the user's own ~/.editrc; what is below stays ours */
-  /* The wide form keeps these texts; the other one copies them and never frees the copies. */
+  /* el_wset() keeps these texts; el_set() copies them and never frees the copies. */
   el_wset(line->edit, EL_ADDFN, L"chat-interrupt", L"drop the line", interrupt);
   el_wset(line->edit, EL_ADDFN, L"chat-suspend", L"stop the program", suspend);
   el_set(line->edit, EL_BIND, "^C", "chat-interrupt", NULL);
@@ -181,7 +181,7 @@ cli_line_kind cli_line_read(cli_line *line, const char *prompt, tp_text *ret_tex
 #endif
   fputs(line->prompt, stdout);
   fflush(stdout);
-  cli_line_kind kind = read_plain(line, ret_text);
+  cli_line_kind kind = read_unedited(line, ret_text);
   if (line->prompt[0] && kind != CLI_LINE_TEXT && kind != CLI_LINE_TOO_LONG) fputc('\n', stdout);
   return kind;
 }

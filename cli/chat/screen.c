@@ -20,20 +20,20 @@ typedef cli_screen screen;
 
 /* Carriage returns are dropped: on a terminal they would write over what stands there. */
 void cli_screen_text(screen *s, tp_text text) {
-  size_t plain = 0, at = 0; /* what is plain is printed in one piece */
+  size_t printed = 0, at = 0; /* what lies between them is visible, and not printed yet */
   while (at < text.size) {
     uint32_t code;
     cli_visibility visibility;
     char number[CLI_ESCAPE_SIZE];
     size_t size = cli_visible_step((tp_text){text.data + at, text.size - at}, &code, &visibility);
     if (visibility != CLI_VISIBLE && code != '\n' && code != '\t') {
-      cli_print(s->output, text.data + plain, at - plain);
+      cli_print(s->output, text.data + printed, at - printed);
       if (code != '\r') cli_print(s->output, number, cli_visible_escape(code, number));
-      plain = at + size;
+      printed = at + size;
     }
     at += size;
   }
-  cli_print(s->output, text.data + plain, at - plain);
+  cli_print(s->output, text.data + printed, at - printed);
   if (text.size > 0) s->open = text.data[text.size - 1] != '\n';
 }
 

@@ -243,7 +243,7 @@ static void attach(cli_chat *chat, const char *rest) {
     return;
   }
   memmove(path, path + 1, strlen(path)); /* without the slash: beneath / */
-  chat->attached = cli_room(chat->attached, chat->attached_count, &chat->attached_capacity, sizeof *chat->attached);
+  chat->attached = cli_reserve(chat->attached, chat->attached_count, &chat->attached_capacity, sizeof *chat->attached);
   chat->attached[chat->attached_count++] = path;
   cli_printf(chat->output, "  %s goes with the next message\n", rest);
 }

@@ -53,7 +53,7 @@ static bool take_text(cli_arguments *arguments, const struct row *row, const cha
 
 static bool take_words(cli_arguments *arguments, const struct row *row, const char *value) {
   cli_words *words = member_of(arguments, row);
-  words->items = cli_room(words->items, words->count + 1, &words->capacity, sizeof *words->items);
+  words->items = cli_reserve(words->items, words->count + 1, &words->capacity, sizeof *words->items);
   words->items[words->count++] = value;
   words->items[words->count] = NULL;
   return true;
@@ -122,7 +122,7 @@ static bool take_caller(cli_arguments *arguments, const struct row *row, const c
 /* ---- models ---- */
 
 cli_model_name *cli_model_names_add(cli_model_names *models) {
-  models->items = cli_room(models->items, models->count, &models->capacity, sizeof *models->items);
+  models->items = cli_reserve(models->items, models->count, &models->capacity, sizeof *models->items);
   models->items[models->count] = (cli_model_name){.model = NULL};
   return &models->items[models->count++];
 }

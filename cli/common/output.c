@@ -97,7 +97,7 @@ void cli_printf(cli_output *output, const char *format, ...) {
 
 void cli_paint_on(cli_output *output, cli_paint paint) {
   static const char *const codes[] = {
-      [CLI_PLAIN] = "",       [CLI_BOLD] = "\033[1m",  [CLI_FAINT] = "\033[2m", [CLI_GOOD] = "\033[32m",
+      [CLI_NORMAL] = "",      [CLI_BOLD] = "\033[1m",  [CLI_FAINT] = "\033[2m", [CLI_GOOD] = "\033[32m",
       [CLI_BAD] = "\033[31m", [CLI_WARN] = "\033[33m", [CLI_NOTE] = "\033[36m"};
   if (output->colour) cli_print_string(output, codes[paint]);
 }

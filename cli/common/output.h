@@ -22,7 +22,7 @@ enum { CLI_WIDTH_MIN = 20, CLI_WIDTH_MAX = 1024 };
 typedef enum cli_colour { CLI_COLOUR_AUTO = 0, CLI_COLOUR_ALWAYS = 1, CLI_COLOUR_NEVER = 2 } cli_colour;
 
 /** What a piece of text is, for who can see colours. */
-typedef enum cli_paint { CLI_PLAIN, CLI_BOLD, CLI_FAINT, CLI_GOOD, CLI_BAD, CLI_WARN, CLI_NOTE } cli_paint;
+typedef enum cli_paint { CLI_NORMAL, CLI_BOLD, CLI_FAINT, CLI_GOOD, CLI_BAD, CLI_WARN, CLI_NOTE } cli_paint;
 
 /** Colour "auto" means: standard output is a terminal, TERM is not "dumb", and NO_COLOR is not set. */
 void cli_output_init(cli_output *output, cli_colour colour);

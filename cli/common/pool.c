@@ -26,7 +26,7 @@ static void *or_end(void *memory) {
 void *cli_alloc(size_t size) { return or_end(calloc(1, size ? size : 1)); }
 void *cli_realloc(void *memory, size_t size) { return or_end(realloc(memory, size ? size : 1)); }
 
-void *cli_room(void *array, size_t count, size_t *capacity, size_t item_size) {
+void *cli_reserve(void *array, size_t count, size_t *capacity, size_t item_size) {
   if (count < *capacity) return array;
   *capacity = *capacity ? 2 * *capacity : 16;
   return cli_realloc(array, *capacity * item_size);
@@ -35,7 +35,7 @@ void *cli_room(void *array, size_t count, size_t *capacity, size_t item_size) {
 void cli_buffer_add(void *ctx, const char *bytes, size_t size) {
   cli_buffer *buffer = ctx;
   while (buffer->size + size >= buffer->capacity)
-    buffer->bytes = cli_room(buffer->bytes, buffer->capacity, &buffer->capacity, 1);
+    buffer->bytes = cli_reserve(buffer->bytes, buffer->capacity, &buffer->capacity, 1);
   if (size > 0) memcpy(buffer->bytes + buffer->size, bytes, size);
   buffer->size += size;
   buffer->bytes[buffer->size] = '\0';

@@ -9,8 +9,8 @@
 /** Zero-filled memory, and realloc; both end the process (CLI_UNAVAILABLE) when there is none. Freed by free(). */
 void *cli_alloc(size_t size);
 void *cli_realloc(void *memory, size_t size);
-/** Makes room for one more item of an array that grows by doubling. */
-void *cli_room(void *array, size_t count, size_t *capacity, size_t item_size);
+/** Reserves space for one more item of an array that grows by doubling. */
+void *cli_reserve(void *array, size_t count, size_t *capacity, size_t item_size);
 /** Bytes that grow. Zero-filled means empty; bytes is freed by free(). */
 typedef struct cli_buffer {
   char *bytes; /* with a NUL behind them; NULL: nothing was added yet */

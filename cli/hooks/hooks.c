@@ -234,7 +234,7 @@ static uint32_t limit_of(const rows *r, const tp_hook_info *info) {
 
 static bool add_row(void *ctx, const tp_hook_info *info) {
   rows *r = ctx;
-  r->cells = cli_room(r->cells, r->count, &r->capacity, sizeof *r->cells);
+  r->cells = cli_reserve(r->cells, r->count, &r->capacity, sizeof *r->cells);
   char(*cells)[CELL_SIZE] = r->cells[r->count++];
   snprintf(cells[0], CELL_SIZE, "%s", info->id);
   snprintf(cells[1], CELL_SIZE, "%s", info->event);

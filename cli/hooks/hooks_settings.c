@@ -39,7 +39,7 @@ static void leave_out(cli_entry *entry, const char *why) {
 }
 
 static cli_entry *add_entry(cli_settings *settings, const char *event) {
-  settings->entries = cli_room(settings->entries, settings->count, &settings->capacity, sizeof *settings->entries);
+  settings->entries = cli_reserve(settings->entries, settings->count, &settings->capacity, sizeof *settings->entries);
   cli_entry *entry = &settings->entries[settings->count++];
   *entry = (cli_entry){.event = event, .command = ""};
   return entry;
@@ -333,8 +333,8 @@ static const char *endpoint_of(reader *r, const char *url) {
   size_t size = strcspn(host, "/?");
   const char *closed = memchr(host, ']', size), *behind = closed ? closed : host;
   bool has_port = memchr(behind, ':', size - (size_t)(behind - host)) != NULL;
-  bool is_plain = strncmp(url, "http://", 7) == 0 && !has_port;
-  return keep(r->settings, "%.*s%s", (int)size, host, is_plain ? ":80" : "");
+  bool is_port_80 = strncmp(url, "http://", 7) == 0 && !has_port;
+  return keep(r->settings, "%.*s%s", (int)size, host, is_port_80 ? ":80" : "");
 }
 
 static void read_endpoint(reader *r, tp_text handler) {

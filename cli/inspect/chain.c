@@ -91,7 +91,7 @@ static void print_times(const cli_trace *t, const chain_link *l, cli_output *out
           duration_ns = l->ended_ns - l->started_ns;
   cli_printf(output, " @%s ", cli_duration((double)at_ns).text);
   bool is_long = duration_ns * 5 >= t->ended_ns - t->began_ns; /* a fifth of the turn */
-  cli_paint_on(output, is_long ? CLI_BAD : CLI_PLAIN);
+  cli_paint_on(output, is_long ? CLI_BAD : CLI_NORMAL);
   cli_printf(output, "+%s", cli_duration((double)duration_ns).text);
   cli_paint_off(output);
 }

@@ -53,7 +53,7 @@ static bool show_kept_run(const void *source, size_t index, tp_run_record *recor
 }
 
 static void keep(follower *f, const tp_entry_record *entry) {
-  f->items = cli_room(f->items, f->count, &f->capacity, sizeof *f->items);
+  f->items = cli_reserve(f->items, f->count, &f->capacity, sizeof *f->items);
   kept *k = &f->items[f->count++];
   *k = (kept){.record = *entry, .runs = cli_alloc((entry->run_count + 1) * sizeof *k->runs)};
   for (size_t i = 0; i < TP_ID_COUNT && i < entry->id_count; i++)
@@ -92,7 +92,7 @@ static void note(follower *f, const tp_entry_record *entry, bool is_new) {
   name n = {entry->process_run_id, entry->entry_id, entry->started_unix_ms};
   if (is_new) f->last = n;
   if (!is_new || entry->ended_ns || entry->status) return;
-  f->open = cli_room(f->open, f->open_count, &f->open_capacity, sizeof *f->open);
+  f->open = cli_reserve(f->open, f->open_count, &f->open_capacity, sizeof *f->open);
   f->open[f->open_count++] = n;
 }
 

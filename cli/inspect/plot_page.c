@@ -86,8 +86,8 @@ static const char *const page_script[] = {
     "function at(el,t){if(!el)return;var p=x(t);el.setAttribute('display',p<LEFT-1||p>width-RIGHT+1?'none':'inline');\n"
     " el.setAttribute('x1',p);el.setAttribute('x2',p)}\n",
     "function label(b,prev,next){var p=clip(x(b.s)),r=clip(x(b.e)),far=clip(x(Math.max(b.e,b.l)));\n"
-    " var room=next?clip(x(next.q)):width-RIGHT,gone=x(Math.max(b.e,b.l))<LEFT||x(b.s)>width-RIGHT;\n"
-    " var inside=r-p>=b.size+6,beside=far+b.size<=room,t=b.text;\n"
+    " var free=next?clip(x(next.q)):width-RIGHT,gone=x(Math.max(b.e,b.l))<LEFT||x(b.s)>width-RIGHT;\n"
+    " var inside=r-p>=b.size+6,beside=far+b.size<=free,t=b.text;\n"
     " var before=p-b.size>=(prev?clip(x(Math.max(prev.e,prev.l)))+(prev.spills||0):LEFT);\n"
     " b.spills=!gone&&!inside&&beside?b.size:0;\n"
     " t.setAttribute('class',inside?'in':'out');\n"

@@ -129,10 +129,10 @@ static void print_label(const cli_plot *plot, size_t index, double *spilt, cli_o
   const cli_plot_bar *bar = &plot->bars[index], *next = neighbour(plot, index, 1), *before = neighbour(plot, index, -1);
   double x1 = x_of(plot, bar->started_ns), x2 = end_of(plot, bar);
   double width = (double)cli_columns(tp_text_of(bar->label)) * LETTER + 10;
-  double room_from = before ? (*spilt > end_of(plot, before) ? *spilt : end_of(plot, before)) : LEFT;
-  double room_to = next ? x_of(plot, next->wait_ns) : WIDTH - RIGHT;
-  bool fits = x_of(plot, bar->ended_ns) - x1 >= width, fits_behind = x2 + width <= room_to;
-  bool is_before = !fits && !fits_behind, fits_before = x1 - width >= room_from;
+  double free_from = before ? (*spilt > end_of(plot, before) ? *spilt : end_of(plot, before)) : LEFT;
+  double free_to = next ? x_of(plot, next->wait_ns) : WIDTH - RIGHT;
+  bool fits = x_of(plot, bar->ended_ns) - x1 >= width, fits_behind = x2 + width <= free_to;
+  bool is_before = !fits && !fits_behind, fits_before = x1 - width >= free_from;
   double x = fits ? x1 + 6 : fits_behind ? x2 + 5 : x1 - 5;
   *spilt = fits || is_before ? 0 : x2 + width;
   cli_printf(output, "<text class=\"%s\" x=\"%.2f\" y=\"%.1f\"%s%s>", fits ? "in" : "out", x, y_of(bar->lane) + 19,

@@ -125,7 +125,7 @@ static bool take_entry(void *ctx, const tp_entry_record *from) {
   if (from->process_run_id != t->process_run_id) return true;
   tp_text session = from->ids[TP_ID_SESSION];
   if (session.size != strlen(t->session) || memcmp(session.data, t->session, session.size) != 0) return true;
-  t->entries = cli_room(t->entries, t->entry_count, &r->entry_capacity, sizeof *t->entries);
+  t->entries = cli_reserve(t->entries, t->entry_count, &r->entry_capacity, sizeof *t->entries);
   cli_trace_entry *e = &t->entries[t->entry_count++];
   *e = (cli_trace_entry){.id = from->entry_id,
                          .started_ns = from->started_ns,
@@ -162,7 +162,7 @@ static bool take_content(void *ctx, const tp_content_record *from) {
   char hash[2 * 32 + 1] = "";
   for (size_t i = 0; i < from->hash.size && i < 32; i++)
     snprintf(hash + 2 * i, 3, "%02x", (unsigned char)from->hash.data[i]);
-  e->contents = cli_room(e->contents, e->content_count, &r->content_capacity, sizeof *e->contents);
+  e->contents = cli_reserve(e->contents, e->content_count, &r->content_capacity, sizeof *e->contents);
   e->contents[e->content_count++] =
       (cli_trace_content){.field = from->field ? tp_field_name(from->field) : NULL,
                           .run = from->field || from->run_index >= e->run_count ? CLI_NO_RUN : from->run_index,

@@ -155,7 +155,7 @@ static int show(cli_memory *m) {
   return exit_of(tp_memory_get(m->memory, id, on_entry, m, &fault), &fault);
 }
 
-static int forget(cli_memory *m) {
+static int delete_memory(cli_memory *m) {
   tp_fault fault = {0};
   int64_t id = read_id(m->arguments->operands[2]);
   if (!id) return CLI_USAGE;
@@ -263,7 +263,7 @@ static const struct action {
     {"list", 1, 1, TAKES_LIMIT | TAKES_BEFORE | TAKES_SCOPE, false, "DATA", list},
     {"search", 2, 2, TAKES_LIMIT | TAKES_EXPLAIN | TAKES_SCOPE, false, "DATA TEXT", search},
     {"show", 2, 2, 0, false, "DATA ID", show},
-    {"forget", 2, 2, 0, false, "DATA ID", forget},
+    {"forget", 2, 2, 0, false, "DATA ID", delete_memory},
     {"export", 1, 1, TAKES_SCOPE, false, "DATA", cli_memory_export},
     {"import", 1, 2, 0, true, "DATA [FILE.jsonl]", cli_memory_import},
     {"stats", 1, 1, TAKES_SCOPE, false, "DATA", show_stats},

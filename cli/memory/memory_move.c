@@ -112,7 +112,7 @@ static int take_entry(void *ctx, tp_text map) {
   if (cli_is_blank(entry.text)) return refuse(in, "text", "must not be blank");
   if (!entry.said_unix_ms && (!cli_date_read(said, &entry.said_unix_ms) || entry.said_unix_ms <= 0))
     return refuse(in, "said", "must be a date such as 2023-05-08T13:56:00Z, unless there is said_unix_ms");
-  in->entries = cli_room(in->entries, in->count, &in->capacity, sizeof *in->entries);
+  in->entries = cli_reserve(in->entries, in->count, &in->capacity, sizeof *in->entries);
   in->entries[in->count++] = entry;
   return CLI_OK;
 }

@@ -160,7 +160,7 @@ static int add_turn(const reader *r, const words *w) {
   if (status == CLI_OK) status = take_said(r, w->said, &turn.said_unix_ms);
   if (status != CLI_OK) return status;
   turn.user = (tp_text){cli_pool_copy(&c->pool, w->user), w->user.size};
-  c->turns = cli_room(c->turns, c->count, &c->capacity, sizeof *c->turns);
+  c->turns = cli_reserve(c->turns, c->count, &c->capacity, sizeof *c->turns);
   c->turns[c->count++] = turn;
   return CLI_OK;
 }
@@ -246,7 +246,7 @@ static int read_agent(reader *r, size_t number, tp_text map) {
   if (status == CLI_OK && cli_text_is(id, CLI_OWN_AGENT))
     status = refuse(r, "the id " CLI_OWN_AGENT " is the command's own agent's");
   if (status != CLI_OK) return status;
-  c->agents = cli_room(c->agents, c->agent_count, &c->agents_capacity, sizeof *c->agents);
+  c->agents = cli_reserve(c->agents, c->agent_count, &c->agents_capacity, sizeof *c->agents);
   cli_agent *agent = &c->agents[c->agent_count++];
   *agent = (cli_agent){.system = keep(r, system)};
   status = take_id(r, "the agent's id", id, NULL, &agent->id);

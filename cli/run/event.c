@@ -136,7 +136,7 @@ static void keep(cli_events *events) {
   tp_text value;
   cli_need(tp_writer_finish(events->writer, &value));
   cli_buffer_add(&events->values, value.data, value.size);
-  events->ends = cli_room(events->ends, events->count, &events->ends_capacity, sizeof *events->ends);
+  events->ends = cli_reserve(events->ends, events->count, &events->ends_capacity, sizeof *events->ends);
   events->ends[events->count++] = events->values.size;
 }
 

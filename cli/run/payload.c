@@ -170,7 +170,7 @@ tp_field *cli_payload_for(const cli_payload *payload, const tp_phase *phase, siz
   size_t count = 0, capacity = 0;
   for (size_t i = 0; i < payload->count; i++) {
     if (!cli_phase_carries(phase, payload->fields[i].id)) continue;
-    fields = cli_room(fields, count, &capacity, sizeof *fields);
+    fields = cli_reserve(fields, count, &capacity, sizeof *fields);
     fields[count++] = payload->fields[i];
   }
   *ret_count = count;

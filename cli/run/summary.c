@@ -23,8 +23,8 @@ static size_t cut_at(const char *text, size_t size) {
 }
 
 static void say_text(sentence *s, tp_text text) {
-  size_t room = sizeof s->text - 1 - s->size;
-  size_t size = text.size <= room ? text.size : cut_at(text.data, room);
+  size_t left = sizeof s->text - 1 - s->size;
+  size_t size = text.size <= left ? text.size : cut_at(text.data, left);
   if (size > 0) memcpy(s->text + s->size, text.data, size);
   s->size += size;
   s->text[s->size] = '\0';
@@ -56,11 +56,11 @@ static void add_sources(const cli_summary *summary, recall *r, tp_text event) {
   tp_text session = cli_event_text(tp_value_get(event, "ids"), "session");
   tp_text sources = tp_value_get(tp_value_get(event, "contribution"), "sources");
   for (tp_value_walk walk = {0}; tp_value_next(sources, &walk);) {
-    const char *told = cli_conversation_find(summary->conversation, tp_value_text(walk.value), session);
-    if (!told) continue;
+    const char *source_session = cli_conversation_find(summary->conversation, tp_value_text(walk.value), session);
+    if (!source_session) continue;
     say(&r->words, "%s", r->count++ ? ", " : "");
     say_text(&r->words, tp_value_text(walk.value));
-    say(&r->words, " (session %s)", told);
+    say(&r->words, " (session %s)", source_session);
   }
 }
 

@@ -90,7 +90,7 @@ int cli_talk_add_agent(cli_talk *talk, const char *id, const char *system, cli_m
     cli_models_free(models);
     return cli_fault(id, status, &fault);
   }
-  talk->agents = cli_room(talk->agents, talk->agent_count, &talk->agents_capacity, sizeof(tp_agent *));
+  talk->agents = cli_reserve(talk->agents, talk->agent_count, &talk->agents_capacity, sizeof(tp_agent *));
   talk->agents[talk->agent_count++] = agent;
   return CLI_OK;
 }

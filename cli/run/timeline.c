@@ -111,9 +111,10 @@ static void write_state(tp_text run, char *ret_words, size_t size) {
   tp_text state = cli_event_text(run, "state"), reason = cli_event_text(run, "reason"),
           verdict = cli_event_text(run, "verdict");
   tp_text word = cli_text_is(state, "succeeded") && !cli_text_is(verdict, "none") ? verdict : state;
-  bool tells = !cli_text_is(reason, "none") && !cli_text_is(reason, "timeout") && !cli_text_is(reason, "cancelled");
-  snprintf(ret_words, size, "%.*s%s%.*s%s", (int)word.size, word.data, tells ? " (" : "", tells ? (int)reason.size : 0,
-           reason.data, tells ? ")" : "");
+  bool has_reason =
+      !cli_text_is(reason, "none") && !cli_text_is(reason, "timeout") && !cli_text_is(reason, "cancelled");
+  snprintf(ret_words, size, "%.*s%s%.*s%s", (int)word.size, word.data, has_reason ? " (" : "",
+           has_reason ? (int)reason.size : 0, reason.data, has_reason ? ")" : "");
 }
 
 static void print_note(timeline *t, tp_text event, tp_text run) {
@@ -232,7 +233,7 @@ static void print_contributed(timeline *t, tp_text phase_end) {
 /* ---- a phase as a whole ---- */
 
 /* Whether there is nothing to show of the run but that it was. */
-static bool is_plain(tp_text event) {
+static bool is_uneventful(tp_text event) {
   tp_text run = tp_value_get(event, "run"), state = cli_event_text(run, "state");
   if (!cli_text_is(state, "succeeded") && !cli_text_is(cli_event_text(run, "reason"), "match")) return false;
   return cli_text_is(cli_event_text(run, "verdict"), "none") && cli_event_text(event, "text").size == 0;
@@ -243,7 +244,7 @@ static bool is_worth_a_line(const timeline *t, tp_text phase_end, const size_t *
   if (t->verbose || !cli_text_is(cli_event_text(phase_end, "outcome"), "TP_OK")) return true;
   if (cli_event_int(phase_end, "ended_ns") - cli_event_int(phase_end, "started_ns") >= SHOWN_NS) return true;
   for (size_t i = 0; i < run_count; i++)
-    if (!is_plain(cli_events_get(t->events, runs[i]))) return true;
+    if (!is_uneventful(cli_events_get(t->events, runs[i]))) return true;
   for (size_t i = 0; i < t->contributed_count; i++)
     if (same_phase(cli_events_get(t->events, t->contributed[i]), phase_end)) return true;
   return false;
@@ -262,7 +263,7 @@ static void print_phase(timeline *t, tp_text event) {
   print_padded(t->output, cli_event_text(event, "phase"), name_width(t));
   cli_paint_off(t->output);
   bool denied = cli_text_is(outcome, "TP_ERR_DENIED"), good = cli_text_is(outcome, "TP_OK");
-  cli_paint_on(t->output, good ? CLI_PLAIN : CLI_BAD);
+  cli_paint_on(t->output, good ? CLI_NORMAL : CLI_BAD);
   cli_printf(t->output, "%-*s", STATE_WIDTH, good ? "" : denied ? "denied" : "failed");
   cli_paint_off(t->output);
   print_duration(t, cli_event_int(event, "ended_ns") - cli_event_int(event, "started_ns"));
@@ -483,7 +484,7 @@ static void print_end(timeline *t, tp_text result) {
 }
 
 static void keep(size_t **list, size_t *count, size_t *capacity, size_t index) {
-  *list = cli_room(*list, *count, capacity, sizeof **list);
+  *list = cli_reserve(*list, *count, capacity, sizeof **list);
   (*list)[(*count)++] = index;
 }
 

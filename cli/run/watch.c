@@ -16,14 +16,14 @@ static void remember(cli_watch *watch, const tp_model_request *request) {
   watch->tool_count = 0;
   for (size_t i = 0; i < request->tool_count; i++, watch->tool_count++) {
     const tp_tool *tool = request->tools[i];
-    watch->tools = cli_room(watch->tools, 2 * i + 1, &watch->tools_capacity, sizeof *watch->tools);
+    watch->tools = cli_reserve(watch->tools, 2 * i + 1, &watch->tools_capacity, sizeof *watch->tools);
     watch->tools[2 * i] = cli_pool_copy(&watch->pool, tp_text_of(tool->name));
     watch->tools[2 * i + 1] = cli_pool_copy(&watch->pool, tp_text_of(tool->description ? tool->description : ""));
   }
   for (size_t i = first_unread(request); i < request->message_count; i++) {
     const tp_message *message = request->messages[i];
     if (message->role != TP_ROLE_TOOL) continue;
-    watch->results = cli_room(watch->results, count, &watch->results_capacity, sizeof *watch->results);
+    watch->results = cli_reserve(watch->results, count, &watch->results_capacity, sizeof *watch->results);
     watch->results[count++] = cli_pool_copy(&watch->pool, message->call_id);
   }
   watch->request = (cli_request){
