@@ -91,8 +91,8 @@ static void measure_clock(cli_baseline *baseline) {
   cli_histogram_free(&steps);
 }
 
-/* Keeps what the records say of all handlers but the first, which begins with the phase. */
-static void keep_steps(cli_histogram *steps, const tp_phase_result *result) {
+/* Adds the durations in the records of all handlers but the first, which begins with the phase. */
+static void add_steps(cli_histogram *steps, const tp_phase_result *result) {
   for (uint32_t i = 1; i < result->run_count; i++) {
     tp_run_record run = *tp_phase_result_run(result, i);
     cli_histogram_add(steps, run.ended_ns - run.started_ns);
@@ -105,7 +105,7 @@ static tp_status run_phases(tp_turn *turn, uint32_t phase, cli_histogram *steps,
     tp_phase_result result = {.struct_size = sizeof result};
     status = tp_phase_run(turn, phase, NULL, &result, fault);
     if (status != TP_OK) continue;
-    if (steps) keep_steps(steps, &result);
+    if (steps) add_steps(steps, &result);
     tp_phase_result_release(turn, &result);
   }
   return status;

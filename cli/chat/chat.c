@@ -107,7 +107,7 @@ static void remember_files(cli_chat *chat, tp_text parts) {
 }
 
 /* A file that takes one turn no more takes none behind it. */
-static void check_kept(cli_chat *chat, const tp_turn_result *result) {
+static void check_stored(cli_chat *chat, const tp_turn_result *result) {
   bool of_store = result->code >= TP_ERR_STORE && result->code < TP_ERR_SYSTEM;
   if (result->outcome != TP_TURN_FAILED || !(of_store || result->code == TP_ERR_IO)) return;
   cli_error("error: %.*s; the conversation ends", (int)result->reason.size, result->reason.data);
@@ -119,7 +119,7 @@ static void check_kept(cli_chat *chat, const tp_turn_result *result) {
 static void judge(cli_chat *chat, const tp_turn_result *result) {
   bool wrong =
       result->outcome == TP_TURN_FAILED || result->outcome == TP_TURN_TIMED_OUT || result->outcome == TP_TURN_CANCELLED;
-  check_kept(chat, result);
+  check_stored(chat, result);
   if (wrong && !chat->terminal) note(chat, cli_interrupted(&chat->interrupt) ? CLI_INTERRUPTED : CLI_NEGATIVE);
 }
 
@@ -151,7 +151,7 @@ static tp_status play(cli_chat *chat, const tp_turn_request *request, tp_fault *
   return status;
 }
 
-static void say_last(cli_chat *chat) {
+static void submit_last(cli_chat *chat) {
   char id[40];
   tp_text files;
   make_turn_id(chat, id);
@@ -173,14 +173,14 @@ static void say_last(cli_chat *chat) {
   if (!chat->terminal) note(chat, exit_status);
 }
 
-void cli_chat_say(cli_chat *chat, tp_text text) {
+void cli_chat_submit(cli_chat *chat, tp_text text) {
   remember(chat, text);
   take_attached(chat);
-  say_last(chat);
+  submit_last(chat);
 }
 
-bool cli_chat_say_again(cli_chat *chat) {
-  if (chat->last) say_last(chat);
+bool cli_chat_submit_again(cli_chat *chat) {
+  if (chat->last) submit_last(chat);
   return chat->last != NULL;
 }
 
@@ -199,8 +199,8 @@ static void take_text(cli_chat *chat, tp_text text) {
   bool twice = slash && text.size > 1 && text.data[1] == '/';
   if (is_blank(text)) return;
   if (slash && !twice && (!chat->arguments->skills || cli_slash_is_command(text))) cli_slash_run(chat, text);
-  else if (twice) cli_chat_say(chat, (tp_text){text.data + 1, text.size - 1});
-  else cli_chat_say(chat, text);
+  else if (twice) cli_chat_submit(chat, (tp_text){text.data + 1, text.size - 1});
+  else cli_chat_submit(chat, text);
 }
 
 /* The width of the terminal may change between two turns. */
@@ -303,14 +303,14 @@ static void greet(cli_chat *chat) {
 /* Ctrl-C ends the wait. */
 static void wait_for_jobs(cli_chat *chat) {
   int64_t began_ns = cli_now_ns(), waited_ms = 0;
-  bool said = false;
+  bool reported = false;
   tp_status status;
   do {
     status = tp_jobs_wait(chat->talk.runtime, chat->session_id, JOBS_LOOK_MS, NULL);
     waited_ms = (cli_now_ns() - began_ns) / 1000000;
-    if (status != TP_ERR_TIMEOUT || said || waited_ms < JOBS_SILENT_MS) continue;
+    if (status != TP_ERR_TIMEOUT || reported || waited_ms < JOBS_SILENT_MS) continue;
     cli_error("waiting for the background work of session %s", chat->session_id);
-    said = true;
+    reported = true;
   } while (status == TP_ERR_TIMEOUT && waited_ms < JOBS_LIMIT_MS && !cli_interrupted(&chat->interrupt));
 }
 

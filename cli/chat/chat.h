@@ -38,9 +38,9 @@ typedef struct cli_chat {
 } cli_chat;
 
 /** Plays a turn with this message, and what is attached, and shows it. */
-void cli_chat_say(cli_chat *chat, tp_text text);
+void cli_chat_submit(cli_chat *chat, tp_text text);
 /** Plays a turn with the newest message again. @return false when there is none. */
-bool cli_chat_say_again(cli_chat *chat);
+bool cli_chat_submit_again(cli_chat *chat);
 /** Says what is wrong with a line. Where no person types, the command ends with CLI_USAGE. */
 void cli_chat_refuse(cli_chat *chat, const char *format, ...) TP__PRINTF(2, 3);
 

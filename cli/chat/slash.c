@@ -39,7 +39,7 @@ static void quit(cli_chat *chat, const char *rest) {
 
 static void retry(cli_chat *chat, const char *rest) {
   (void)rest;
-  if (!cli_chat_say_again(chat)) cli_chat_refuse(chat, "there is no message yet that could be sent again");
+  if (!cli_chat_submit_again(chat)) cli_chat_refuse(chat, "there is no message yet that could be sent again");
 }
 
 /* ---- the newest turn ---- */

@@ -27,7 +27,7 @@ static void show(const char *message, char *ret_shown, size_t size) {
 }
 
 /* One call of stdio for a line: the log callback may come in between from another thread. */
-static void say(const char *place, const char *format, va_list args) {
+static void print_message(const char *place, const char *format, va_list args) {
   char message[2048], shown[4096];
   vsnprintf(message, sizeof message, format, args);
   show(message, shown, sizeof shown);
@@ -37,7 +37,7 @@ static void say(const char *place, const char *format, va_list args) {
 void cli_error(const char *format, ...) {
   va_list args;
   va_start(args, format);
-  say("", format, args);
+  print_message("", format, args);
   va_end(args);
 }
 
@@ -48,7 +48,7 @@ void cli_error_at(const char *file, uint32_t line, uint32_t column, const char *
   else snprintf(place, sizeof place, "%.1000s: ", file);
   va_list args;
   va_start(args, format);
-  say(place, format, args);
+  print_message(place, format, args);
   va_end(args);
 }
 

@@ -368,10 +368,10 @@ static int check(const cli_arguments *arguments, cli_output *output) {
   int status = trusted_hash(o.directory, o.trusted);
   if (status == CLI_OK) status = cli_host_open(arguments, NULL, NULL, &o.runtime);
   if (status != CLI_OK) return status;
-  tp_status said = tp_hooks_read(o.runtime, &options, &o.hooks, &fault);
-  if (said == TP_OK) said = tp_hooks_commit(o.hooks, NULL, tp_hooks_hash(o.hooks), NULL, &fault);
-  if (arguments->json) status = print_check_json(&o, said, &fault, output);
-  else if (said != TP_OK) status = refuse(o.directory, said, &fault);
+  tp_status committed = tp_hooks_read(o.runtime, &options, &o.hooks, &fault);
+  if (committed == TP_OK) committed = tp_hooks_commit(o.hooks, NULL, tp_hooks_hash(o.hooks), NULL, &fault);
+  if (arguments->json) status = print_check_json(&o, committed, &fault, output);
+  else if (committed != TP_OK) status = refuse(o.directory, committed, &fault);
   else print_check(&o, output);
   close_opened(&o);
   return status;

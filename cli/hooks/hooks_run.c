@@ -44,17 +44,17 @@ typedef struct trial {
   const char *reason;
 } trial;
 
-static tp_text keep(trial *t, tp_text text) { return (tp_text){cli_pool_copy(&t->pool, text), text.size}; }
+static tp_text copy_text(trial *t, tp_text text) { return (tp_text){cli_pool_copy(&t->pool, text), text.size}; }
 
 static void on_program(void *ctx, const tp_hook_program *program) {
   trial *t = ctx;
   pthread_mutex_lock(&t->mutex);
   t->program = *program;
-  t->program.input = keep(t, program->input);
-  t->program.output = keep(t, program->output);
-  t->program.errors = keep(t, program->errors);
+  t->program.input = copy_text(t, program->input);
+  t->program.output = copy_text(t, program->output);
+  t->program.errors = copy_text(t, program->errors);
   t->answer = program->outcome->kind;
-  t->reason = program->outcome->reason ? keep(t, tp_text_of(program->outcome->reason)).data : "";
+  t->reason = program->outcome->reason ? copy_text(t, tp_text_of(program->outcome->reason)).data : "";
   t->has_program = true;
   pthread_cond_signal(&t->ended);
   pthread_mutex_unlock(&t->mutex);

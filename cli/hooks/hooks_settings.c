@@ -20,8 +20,8 @@ enum { TIMEOUT_MS_MAX = 86400000, ARGUMENTS_MAX = 60, SUSPICIOUS_S = 1000 };
 
 /* ---- entries ---- */
 
-static const char *keep(cli_settings *settings, const char *format, ...) TP__PRINTF(2, 3);
-static const char *keep(cli_settings *settings, const char *format, ...) {
+static const char *format_text(cli_settings *settings, const char *format, ...) TP__PRINTF(2, 3);
+static const char *format_text(cli_settings *settings, const char *format, ...) {
   char text[2048];
   va_list args;
   va_start(args, format);
@@ -163,14 +163,15 @@ static const char *text_of(reader *r, tp_text value) {
 }
 
 static void need_text(reader *r, const char *key) {
-  leave_out(r->entry, keep(r->settings, "malformed: %s is not a text", key));
+  leave_out(r->entry, format_text(r->settings, "malformed: %s is not a text", key));
 }
 
 static void read_type(reader *r, tp_text value) {
   const char *type = text_of(r, value);
   if (!type) need_text(r, "type");
   else if (strcmp(type, "command") != 0 && strcmp(type, "http") != 0)
-    leave_out(r->entry, keep(r->settings, "handlers of the type %s have no place: only command and http have", type));
+    leave_out(r->entry,
+              format_text(r->settings, "handlers of the type %s have no place: only command and http have", type));
 }
 
 static void read_timeout(reader *r, tp_text value, bool is_ms) {
@@ -184,19 +185,19 @@ static void read_timeout(reader *r, tp_text value, bool is_ms) {
   }
   r->entry->timeout_ms = (int64_t)ms;
   if (!is_ms && number >= SUSPICIOUS_S)
-    note(r->entry, keep(r->settings, "its limit is %.0f s: timeout is in seconds; was it meant as ms?", number));
+    note(r->entry, format_text(r->settings, "its limit is %.0f s: timeout is in seconds; was it meant as ms?", number));
 }
 
 static void read_flag(reader *r, const char *key, tp_text value, bool *ret_flag) {
   if (tp_value_kind_of(value) != TP_VALUE_BOOL)
-    leave_out(r->entry, keep(r->settings, "malformed: %s is not true or false", key));
+    leave_out(r->entry, format_text(r->settings, "malformed: %s is not true or false", key));
   else *ret_flag = tp_value_bool(value, false);
 }
 
 static void read_shell(reader *r, tp_text value, const char **ret_shell) {
   const char *shell = text_of(r, value);
   if (shell && strcmp(shell, "bash") == 0) *ret_shell = "bash";
-  else leave_out(r->entry, keep(r->settings, "the shell %s has no place", shell ? shell : "(no text)"));
+  else leave_out(r->entry, format_text(r->settings, "the shell %s has no place", shell ? shell : "(no text)"));
 }
 
 static void read_on_failure(reader *r, tp_text value) {
@@ -232,7 +233,7 @@ static bool read_key(reader *r, const char *key, tp_text value, const char **ret
   } else if (is_among(key, no_quota))
     leave_out(entry, strcmp(key, "if") == 0 ? "if has no place, and without it the hook would run for other calls: "
                                               "test it in the script"
-                                            : keep(r->settings, "%s has no place", key));
+                                            : format_text(r->settings, "%s has no place", key));
   else return false;
   return true;
 }
@@ -251,7 +252,7 @@ static void read_arguments(reader *r, tp_text args, const char *shell, const cha
     for (tp_value_walk walk = {0}; tp_value_next(args, &walk);) {
       list[count] = text_of(r, walk.value);
       if (!list[count++]) leave_out(r->entry, "malformed: args is not a list of at most 60 texts");
-      else r->entry->command = keep(r->settings, "%s %s", r->entry->command, list[count - 1]);
+      else r->entry->command = format_text(r->settings, "%s %s", r->entry->command, list[count - 1]);
     }
   }
   r->entry->arguments = list;
@@ -262,7 +263,7 @@ static void note_environment(reader *r, const char *command) {
   static const char *const absent[] = {"CLAUDE_ENV_FILE",        "CLAUDE_PLUGIN_DATA", "CLAUDE_PLUGIN_OPTION_",
                                        "CLAUDE_CODE_SESSION_ID", "CLAUDE_EFFORT",      "CODEX_ENV_FILE"};
   for (size_t i = 0; i < sizeof absent / sizeof absent[0]; i++)
-    if (strstr(command, absent[i])) note(r->entry, keep(r->settings, "%s is not in its environment", absent[i]));
+    if (strstr(command, absent[i])) note(r->entry, format_text(r->settings, "%s is not in its environment", absent[i]));
   if (strstr(command, "CLAUDE_PLUGIN_ROOT") && !r->settings->plugin_root)
     note(r->entry, "CLAUDE_PLUGIN_ROOT is not in its environment: the file is no hooks/hooks.json of a plugin");
 }
@@ -304,11 +305,13 @@ static const char *convert_header(reader *r, const char *value, tp_text names) {
       continue;
     }
     if (is_listed(names, name, size)) used += (size_t)snprintf(text + used, 256, "${%.*s}", (int)size, name);
-    else note(r->entry, keep(r->settings, "its headers get no %.*s: allowedEnvVars does not list it", (int)size, name));
+    else
+      note(r->entry,
+           format_text(r->settings, "its headers get no %.*s: allowedEnvVars does not list it", (int)size, name));
     value = name + size + has_brace;
   }
   if (*value) leave_out(r->entry, "a header is longer than 1,700 bytes");
-  return keep(r->settings, "%.*s", (int)used, text);
+  return format_text(r->settings, "%.*s", (int)used, text);
 }
 
 static void read_headers(reader *r, tp_text headers, tp_text names) {
@@ -334,7 +337,7 @@ static const char *endpoint_of(reader *r, const char *url) {
   const char *closed = memchr(host, ']', size), *behind = closed ? closed : host;
   bool has_port = memchr(behind, ':', size - (size_t)(behind - host)) != NULL;
   bool is_port_80 = strncmp(url, "http://", 7) == 0 && !has_port;
-  return keep(r->settings, "%.*s%s", (int)size, host, is_port_80 ? ":80" : "");
+  return format_text(r->settings, "%.*s%s", (int)size, host, is_port_80 ? ":80" : "");
 }
 
 static void read_endpoint(reader *r, tp_text handler) {
@@ -346,7 +349,7 @@ static void read_endpoint(reader *r, tp_text handler) {
   }
   entry->url = entry->command = url;
   entry->endpoint = endpoint_of(r, url);
-  note(entry, keep(r->settings, "its endpoint must be allowed: --webhook %s", entry->endpoint));
+  note(entry, format_text(r->settings, "its endpoint must be allowed: --webhook %s", entry->endpoint));
   read_headers(r, tp_value_get(handler, "headers"), tp_value_get(handler, "allowedEnvVars"));
 }
 
@@ -357,10 +360,11 @@ static void read_matcher(reader *r, tp_text value) {
   if (!matcher) {
     need_text(r, "matcher");
   } else if (is_known_event(entry->event) && !has_matcher(entry->event)) {
-    note(entry, keep(r->settings, "its matcher \"%s\" is left out: the event has none, and its host ignores it, too",
+    note(entry,
+         format_text(r->settings, "its matcher \"%s\" is left out: the event has none, and its host ignores it, too",
                      matcher));
   } else if (r->is_flat && strpbrk(matcher, ".*+?()[]^$\\")) {
-    entry->matcher = keep(r->settings, "^(?:%s)$", matcher); /* these hosts anchor it */
+    entry->matcher = format_text(r->settings, "^(?:%s)$", matcher); /* these hosts anchor it */
   } else {
     entry->matcher = matcher;
   }
@@ -394,7 +398,8 @@ static void read_handler(cli_settings *settings, const char *event, tp_text matc
   for (tp_value_walk walk = {0}; tp_value_next(handler, &walk);) {
     const char *key = cli_pool_copy(&settings->pool, walk.key);
     if (is_http(handler) && is_among(key, of_http)) continue;
-    if (!read_key(&r, key, walk.value, &shell)) note(r.entry, keep(settings, "the unknown field %s is left out", key));
+    if (!read_key(&r, key, walk.value, &shell))
+      note(r.entry, format_text(settings, "the unknown field %s is left out", key));
   }
   if (is_http(handler)) read_endpoint(&r, handler);
   else read_command(&r, handler, shell);

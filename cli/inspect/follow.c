@@ -14,11 +14,11 @@
 #include "cli/common/pool.h"
 
 /** An entry that was read, to be shown in the order in which it was written. */
-typedef struct kept {
+typedef struct entry_copy {
   tp_entry_record record;
   tp_text ids[TP_ID_COUNT];
   tp_run_record *runs;
-} kept;
+} entry_copy;
 
 /** Which entry. */
 typedef struct name {
@@ -34,7 +34,7 @@ typedef struct follower {
   name *open;  /* shown, and had not ended */
   size_t open_count, open_capacity;
   cli_pool pool;
-  kept *items; /* of this round, newest first */
+  entry_copy *items; /* of this round, newest first */
   size_t count, capacity;
 } follower;
 
@@ -42,24 +42,24 @@ static bool is_named(const tp_entry_record *entry, const name *n) {
   return entry->process_run_id == n->process && entry->entry_id == n->id;
 }
 
-static bool show_kept_run(const void *source, size_t index, tp_run_record *record) {
-  const kept *k = source;
+static bool get_copied_run(const void *source, size_t index, tp_run_record *record) {
+  const entry_copy *copy = source;
   size_t size = record->struct_size;
-  if (index >= k->record.run_count || size < sizeof size) return false;
+  if (index >= copy->record.run_count || size < sizeof size) return false;
   memset(record, 0, size);
-  memcpy(record, &k->runs[index], size < sizeof k->runs[0] ? size : sizeof k->runs[0]);
+  memcpy(record, &copy->runs[index], size < sizeof copy->runs[0] ? size : sizeof copy->runs[0]);
   record->struct_size = size;
   return true;
 }
 
-static void keep(follower *f, const tp_entry_record *entry) {
+static void copy_entry(follower *f, const tp_entry_record *entry) {
   f->items = cli_reserve(f->items, f->count, &f->capacity, sizeof *f->items);
-  kept *k = &f->items[f->count++];
-  *k = (kept){.record = *entry, .runs = cli_alloc((entry->run_count + 1) * sizeof *k->runs)};
+  entry_copy *copy = &f->items[f->count++];
+  *copy = (entry_copy){.record = *entry, .runs = cli_alloc((entry->run_count + 1) * sizeof *copy->runs)};
   for (size_t i = 0; i < TP_ID_COUNT && i < entry->id_count; i++)
-    k->ids[i] = (tp_text){cli_pool_copy(&f->pool, entry->ids[i]), entry->ids[i].size};
+    copy->ids[i] = (tp_text){cli_pool_copy(&f->pool, entry->ids[i]), entry->ids[i].size};
   for (size_t i = 0; i < entry->run_count; i++) {
-    tp_run_record *run = &k->runs[i];
+    tp_run_record *run = &copy->runs[i];
     *run = (tp_run_record){.struct_size = sizeof *run};
     if (!entry->run(entry->source, i, run)) continue;
     run->subscription = cli_pool_copy(&f->pool, tp_text_of(run->subscription));
@@ -72,7 +72,7 @@ static bool take_new(void *ctx, const tp_entry_record *entry) {
   follower *f = ctx;
   if (f->last.id && is_named(entry, &f->last)) return false;
   if (f->count == f->most) return false;
-  keep(f, entry);
+  copy_entry(f, entry);
   return true;
 }
 
@@ -81,7 +81,7 @@ static bool take_ended(void *ctx, const tp_entry_record *entry) {
   follower *f = ctx;
   for (size_t i = 0; i < f->open_count && entry->ended_ns; i++) {
     if (!is_named(entry, &f->open[i])) continue;
-    keep(f, entry);
+    copy_entry(f, entry);
     f->open[i] = f->open[--f->open_count];
     break;
   }
@@ -100,13 +100,13 @@ static void note(follower *f, const tp_entry_record *entry, bool is_new) {
 static bool show_all(follower *f, bool is_new, cli_follow_fn each, void *ctx) {
   bool goes_on = true;
   for (size_t i = f->count; i-- > 0;) {
-    kept *k = &f->items[i];
-    k->record.ids = k->ids;
-    k->record.id_count = TP_ID_COUNT;
-    k->record.run = show_kept_run;
-    k->record.source = k;
-    note(f, &k->record, is_new);
-    goes_on = goes_on && each(ctx, &k->record);
+    entry_copy *copy = &f->items[i];
+    copy->record.ids = copy->ids;
+    copy->record.id_count = TP_ID_COUNT;
+    copy->record.run = get_copied_run;
+    copy->record.source = copy;
+    note(f, &copy->record, is_new);
+    goes_on = goes_on && each(ctx, &copy->record);
   }
   for (size_t i = 0; i < f->count; i++) free(f->items[i].runs);
   cli_pool_free(&f->pool);

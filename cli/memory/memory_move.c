@@ -117,7 +117,7 @@ static int take_entry(void *ctx, tp_text map) {
   return CLI_OK;
 }
 
-static int keep(cli_memory *m, const incoming *in) {
+static int import_entries(cli_memory *m, const incoming *in) {
   for (size_t from = 0; from < in->count; from += BATCH) {
     const tp_memory_entry *batch[BATCH];
     size_t count = in->count - from < BATCH ? in->count - from : BATCH;
@@ -152,7 +152,7 @@ int cli_memory_import(cli_memory *m) {
   tp_fault fault = {0};
   tp_status opened = status == CLI_OK ? tp_memory_open(m->path, &m->memory, &fault) : TP_OK;
   if (opened != TP_OK) status = cli_fault(m->path, opened, &fault);
-  if (status == CLI_OK) status = keep(m, &in);
+  if (status == CLI_OK) status = import_entries(m, &in);
   if (status == CLI_OK) status = print_count(m, in.count);
   free((void *)(uintptr_t)text.data);
   free(in.entries);

@@ -208,7 +208,7 @@ static int read_yaml_session(reader *r, size_t number, tp_text map) {
 }
 
 /* NULL stays NULL. */
-static const char *keep(const reader *r, tp_text text) {
+static const char *copy_text(const reader *r, tp_text text) {
   return text.data ? cli_pool_copy(&r->into->pool, text) : NULL;
 }
 
@@ -217,7 +217,8 @@ static int take_model(const reader *r, cli_model_names *models, tp_text model, t
   if (!model.data) return CLI_OK;
   if (models->count == CLI_MODELS_MAX) return refuse(r, "an agent has at most %d models", CLI_MODELS_MAX);
   cli_model_name *name = cli_model_names_add(models);
-  *name = (cli_model_name){.model = keep(r, model), .base_url = keep(r, base_url), .key_env = keep(r, key_env)};
+  *name = (cli_model_name){
+      .model = copy_text(r, model), .base_url = copy_text(r, base_url), .key_env = copy_text(r, key_env)};
   const char *wrong = cli_model_name_check(name);
   return wrong ? refuse(r, "model \"%.64s\" %s this", name->model, wrong) : CLI_OK;
 }
@@ -248,7 +249,7 @@ static int read_agent(reader *r, size_t number, tp_text map) {
   if (status != CLI_OK) return status;
   c->agents = cli_reserve(c->agents, c->agent_count, &c->agents_capacity, sizeof *c->agents);
   cli_agent *agent = &c->agents[c->agent_count++];
-  *agent = (cli_agent){.system = keep(r, system)};
+  *agent = (cli_agent){.system = copy_text(r, system)};
   status = take_id(r, "the agent's id", id, NULL, &agent->id);
   if (status == CLI_OK) status = take_model(r, &agent->models, model, base_url, key_env);
   if (status == CLI_OK && fallbacks.data && !model.data) status = refuse(r, "fallbacks stand in for a model");

@@ -132,7 +132,7 @@ static tp_writer *begin(cli_events *events) {
 }
 
 /* What was written becomes the last event. */
-static void keep(cli_events *events) {
+static void append_event(cli_events *events) {
   tp_text value;
   cli_need(tp_writer_finish(events->writer, &value));
   cli_buffer_add(&events->values, value.data, value.size);
@@ -142,7 +142,7 @@ static void keep(cli_events *events) {
 
 void cli_events_add(cli_events *events, const tp_runtime *runtime, const tp_event *event, const cli_request *request) {
   write_event(begin(events), runtime, event, request);
-  keep(events);
+  append_event(events);
 }
 
 void cli_events_add_result(cli_events *events, const char *session, const tp_turn_result *result) {
@@ -162,7 +162,7 @@ void cli_events_add_result(cli_events *events, const char *session, const tp_tur
   cli_map_add_int(&p, "started_ns", result->started_ns);
   cli_map_add_int(&p, "ended_ns", result->ended_ns);
   cli_map_write(&p);
-  keep(events);
+  append_event(events);
 }
 
 void cli_events_add_dead(cli_events *events, const tp_job *job) {
@@ -179,7 +179,7 @@ void cli_events_add_dead(cli_events *events, const tp_job *job) {
   cli_map_add_int(&p, "code", job->code);
   cli_map_add_text(&p, "text", job->message);
   cli_map_write(&p);
-  keep(events);
+  append_event(events);
 }
 
 void cli_events_add_background(cli_events *events, uint64_t jobs_dead, uint64_t jobs_lost) {
@@ -188,7 +188,7 @@ void cli_events_add_background(cli_events *events, uint64_t jobs_dead, uint64_t 
   cli_map_add_int(&p, "jobs_dead", (int64_t)jobs_dead);
   cli_map_add_int(&p, "jobs_lost", (int64_t)jobs_lost);
   cli_map_write(&p);
-  keep(events);
+  append_event(events);
 }
 
 tp_text cli_events_get(const cli_events *events, size_t index) {

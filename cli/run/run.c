@@ -50,7 +50,7 @@ typedef struct player {
   int status;                     /* what the command will end with */
   bool playing;                   /* a turn is under way: its events are shown as they come */
   bool any_background;            /* in this session: something was left to background work */
-  bool cannot_keep;               /* a turn could not be stored: the rest is not played */
+  bool store_failed;              /* a turn could not be stored: the rest is not played */
   int64_t began_ms;               /* the wall clock at the begin of the run */
   int64_t give_up_ns;             /* when background work is no longer waited for; 0: by its own limits */
 } player;
@@ -166,13 +166,13 @@ static void give_up_soon(player *p) {
 }
 
 /* A file that takes one turn no more takes none behind it. */
-static void check_kept(player *p, const tp_turn_result *result) {
+static void check_stored(player *p, const tp_turn_result *result) {
   bool of_store = result->code >= TP_ERR_STORE && result->code < TP_ERR_SYSTEM;
   if (result->outcome != TP_TURN_FAILED || !(of_store || result->code == TP_ERR_IO)) return;
   cli_error("error: turn %.*s: %.*s; the rest is not played", (int)result->turn_id.size, result->turn_id.data,
             (int)result->reason.size, result->reason.data);
   note(p, cli_exit_of(result->code));
-  p->cannot_keep = true;
+  p->store_failed = true;
   give_up_soon(p);
 }
 
@@ -195,7 +195,7 @@ static int play_turn(player *p, tp_session *session, const cli_turn *turn) {
   cli_interrupt_watch(&p->interrupt, NULL);
   p->playing = false;
   if (status == TP_OK) {
-    check_kept(p, result);
+    check_stored(p, result);
     if (went_wrong(result->outcome)) note(p, cli_interrupted(&p->interrupt) ? CLI_INTERRUPTED : CLI_NEGATIVE);
     end_turn(p, turn->session, result);
   }
@@ -245,13 +245,13 @@ static bool waits_on(player *p, int64_t began_ns) {
 /* What the background did not do in time may still be done, but the next session would not know of it. */
 static int64_t wait_for_jobs(player *p, const char *session) {
   int64_t began_ns = cli_now_ns();
-  bool said = false;
+  bool reported = false;
   tp_status status;
   do {
     status = tp_jobs_wait(p->talk.runtime, session, JOBS_LOOK_MS, NULL);
-    if (status == TP_ERR_TIMEOUT && !said && !is_before(began_ns, JOBS_SILENT_MS)) {
+    if (status == TP_ERR_TIMEOUT && !reported && !is_before(began_ns, JOBS_SILENT_MS)) {
       cli_error("waiting for the background work of session %s; Ctrl-C ends the wait", session);
-      said = true;
+      reported = true;
     }
   } while (status == TP_ERR_TIMEOUT && waits_on(p, began_ns));
   look_for_dead(p);
@@ -275,7 +275,7 @@ static void end_session(player *p, const char *name, tp_session *session) {
 }
 
 /* The rest is not played when the output cannot be written, the user ended the run, or a turn could not be kept. */
-static bool goes_on(player *p) { return !p->output->error && !cli_interrupted(&p->interrupt) && !p->cannot_keep; }
+static bool goes_on(player *p) { return !p->output->error && !cli_interrupted(&p->interrupt) && !p->store_failed; }
 
 /* Plays the turns of one session that stand together. @return how many there are. */
 static size_t play_session(player *p, size_t first, int *ret_status) {

@@ -22,7 +22,7 @@ static size_t cut_at(const char *text, size_t size) {
   return size;
 }
 
-static void say_text(sentence *s, tp_text text) {
+static void append_text(sentence *s, tp_text text) {
   size_t left = sizeof s->text - 1 - s->size;
   size_t size = text.size <= left ? text.size : cut_at(text.data, left);
   if (size > 0) memcpy(s->text + s->size, text.data, size);
@@ -30,14 +30,14 @@ static void say_text(sentence *s, tp_text text) {
   s->text[s->size] = '\0';
 }
 
-static void say(sentence *s, const char *format, ...) TP__PRINTF(2, 3);
-static void say(sentence *s, const char *format, ...) {
+static void append(sentence *s, const char *format, ...) TP__PRINTF(2, 3);
+static void append(sentence *s, const char *format, ...) {
   char words[CLI_SUMMARY_LINE_SIZE];
   va_list args;
   va_start(args, format);
   vsnprintf(words, sizeof words, format, args);
   va_end(args);
-  say_text(s, tp_text_of(words));
+  append_text(s, tp_text_of(words));
 }
 
 static void add_line(cli_summary_lines *lines, const sentence *s) {
@@ -58,9 +58,9 @@ static void add_sources(const cli_summary *summary, recall *r, tp_text event) {
   for (tp_value_walk walk = {0}; tp_value_next(sources, &walk);) {
     const char *source_session = cli_conversation_find(summary->conversation, tp_value_text(walk.value), session);
     if (!source_session) continue;
-    say(&r->words, "%s", r->count++ ? ", " : "");
-    say_text(&r->words, tp_value_text(walk.value));
-    say(&r->words, " (session %s)", source_session);
+    append(&r->words, "%s", r->count++ ? ", " : "");
+    append_text(&r->words, tp_value_text(walk.value));
+    append(&r->words, " (session %s)", source_session);
   }
 }
 
@@ -69,24 +69,24 @@ static void add_run(cli_summary *summary, tp_text event) {
   bool missed = cli_text_is(state, "timed_out");
   if (!missed && !cli_text_is(state, "failed")) return;
   sentence s = {.size = 0};
-  say_text(&s, cli_event_text(run, "subscription"));
-  say(&s, " in turn ");
-  say_text(&s, cli_event_text(tp_value_get(event, "ids"), "turn"));
+  append_text(&s, cli_event_text(run, "subscription"));
+  append(&s, " in turn ");
+  append_text(&s, cli_event_text(tp_value_get(event, "ids"), "turn"));
   if (missed)
-    say(&s, ", given up after %.0f ms",
-        (double)(cli_event_int(run, "ended_ns") - cli_event_int(run, "queued_ns")) / 1e6);
-  if (!missed && cli_event_text(event, "text").size) say(&s, ": ");
-  if (!missed) say_text(&s, cli_event_text(event, "text"));
+    append(&s, ", given up after %.0f ms",
+           (double)(cli_event_int(run, "ended_ns") - cli_event_int(run, "queued_ns")) / 1e6);
+  if (!missed && cli_event_text(event, "text").size) append(&s, ": ");
+  if (!missed) append_text(&s, cli_event_text(event, "text"));
   add_line(missed ? &summary->missed : &summary->failures, &s);
 }
 
 static void add_denial(cli_summary *summary, tp_text event, tp_text what, tp_text why) {
   sentence s = {.size = 0};
-  say_text(&s, what);
-  say(&s, " in turn ");
-  say_text(&s, cli_event_text(tp_value_get(event, "ids"), "turn"));
-  say(&s, ": ");
-  say_text(&s, why);
+  append_text(&s, what);
+  append(&s, " in turn ");
+  append_text(&s, cli_event_text(tp_value_get(event, "ids"), "turn"));
+  append(&s, ": ");
+  append_text(&s, why);
   add_line(&summary->denials, &s);
 }
 
@@ -115,17 +115,17 @@ static void batch_add(batch *b, tp_text event) {
   b->turn = cli_event_text(tp_value_get(event, "ids"), "turn");
   b->overtaken = b->overtaken || (b->count > 0 && index < b->last_index);
   b->last_index = index;
-  say(&b->ended, "%s", b->count++ ? ", " : "");
-  say_text(&b->ended, cli_event_text(tp_value_get(event, "tool_call"), "name"));
+  append(&b->ended, "%s", b->count++ ? ", " : "");
+  append_text(&b->ended, cli_event_text(tp_value_get(event, "tool_call"), "name"));
 }
 
 static void batch_end(cli_summary *summary, batch *b) {
   if (b->overtaken) {
     sentence s = {.size = 0};
-    say(&s, "in turn ");
-    say_text(&s, b->turn);
-    say(&s, " %zu ran at once and ended in another order than they were called: ", b->count);
-    say_text(&s, tp_text_of(b->ended.text));
+    append(&s, "in turn ");
+    append_text(&s, b->turn);
+    append(&s, " %zu ran at once and ended in another order than they were called: ", b->count);
+    append_text(&s, tp_text_of(b->ended.text));
     add_line(&summary->overtakings, &s);
   }
   *b = (batch){.count = 0};
@@ -152,23 +152,23 @@ void cli_summary_add(cli_summary *summary, const cli_events *events, tp_turn_out
   }
   if (r.count == 0) return;
   sentence s = {.size = 0};
-  say(&s, "in turn ");
-  say_text(&s, turn);
-  say(&s, " what was said in ");
-  say_text(&s, tp_text_of(r.words.text));
+  append(&s, "in turn ");
+  append_text(&s, turn);
+  append(&s, " what was said in ");
+  append_text(&s, tp_text_of(r.words.text));
   add_line(&summary->recalls, &s);
 }
 
 void cli_summary_add_dead(cli_summary *summary, tp_text event) {
   tp_text ids = tp_value_get(event, "ids"), why = cli_event_text(event, "text");
   sentence s = {.size = 0};
-  say_text(&s, cli_event_text(event, "handler"));
-  say(&s, " in turn ");
-  say_text(&s, cli_event_text(ids, "turn"));
-  say(&s, " (session ");
-  say_text(&s, cli_event_text(ids, "session"));
-  say(&s, "), after %lld attempts: ", (long long)cli_event_int(event, "attempts"));
-  say_text(&s, why.size ? why : cli_event_text(event, "reason"));
+  append_text(&s, cli_event_text(event, "handler"));
+  append(&s, " in turn ");
+  append_text(&s, cli_event_text(ids, "turn"));
+  append(&s, " (session ");
+  append_text(&s, cli_event_text(ids, "session"));
+  append(&s, "), after %lld attempts: ", (long long)cli_event_int(event, "attempts"));
+  append_text(&s, why.size ? why : cli_event_text(event, "reason"));
   add_line(&summary->dead_letters, &s);
 }
 

@@ -483,7 +483,7 @@ static void print_end(timeline *t, tp_text result) {
   cli_print(t->output, "\n", 1);
 }
 
-static void keep(size_t **list, size_t *count, size_t *capacity, size_t index) {
+static void append_index(size_t **list, size_t *count, size_t *capacity, size_t index) {
   *list = cli_reserve(*list, *count, capacity, sizeof **list);
   (*list)[(*count)++] = index;
 }
@@ -492,7 +492,7 @@ static void keep(size_t **list, size_t *count, size_t *capacity, size_t index) {
 static void print_or_defer(timeline *t, size_t index) {
   tp_text event = cli_events_get(t->events, index), phase = cli_event_text(event, "phase");
   if (t->call_count > 0 && (cli_text_is(phase, "tool.result") || cli_text_is(phase, "tool.post")))
-    keep(&t->after_calls, &t->after_calls_count, &t->after_calls_capacity, index);
+    append_index(&t->after_calls, &t->after_calls_count, &t->after_calls_capacity, index);
   else print_phase(t, event);
 }
 
@@ -505,16 +505,16 @@ static void print_event(timeline *t, size_t index) {
   }
   end_stream(t);
   if (cli_text_is(kind, "turn_begin")) print_begin(t, event);
-  else if (cli_text_is(kind, "run")) keep(&t->runs, &t->run_count, &t->runs_capacity, index);
+  else if (cli_text_is(kind, "run")) append_index(&t->runs, &t->run_count, &t->runs_capacity, index);
   else if (cli_text_is(kind, "phase_end")) print_or_defer(t, index);
   else if (cli_text_is(kind, "tool_begin")) print_call_begin(t, event);
-  else if (cli_text_is(kind, "tool_end")) keep(&t->calls, &t->call_count, &t->calls_capacity, index);
+  else if (cli_text_is(kind, "tool_end")) append_index(&t->calls, &t->call_count, &t->calls_capacity, index);
   else if (cli_text_is(kind, "model_begin") || cli_text_is(kind, "turn_end")) print_calls(t);
   else if (cli_text_is(kind, "model_end")) {
     print_model(t, event);
     t->call_count = 0;
   } else if (cli_text_is(kind, "context") || cli_text_is(kind, "reminder") || cli_text_is(kind, "diagnostic"))
-    keep(&t->contributed, &t->contributed_count, &t->contributed_capacity, index);
+    append_index(&t->contributed, &t->contributed_count, &t->contributed_capacity, index);
   else if (cli_text_is(kind, "result")) print_end(t, event);
 }
 
