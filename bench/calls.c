@@ -73,16 +73,16 @@ static void run_borrowed(host *h) {
 }
 
 static int64_t run_in_turns(host *h, uint32_t times, void (*run)(host *h)) {
-  int64_t took = 0;
+  int64_t duration_ns = 0;
   while (times > 0) {
     uint32_t now = times < RUNS_IN_TURN ? times : RUNS_IN_TURN;
     bench_tools_renew(&h->tools);
     int64_t began = bench_now_ns();
     for (uint32_t i = 0; i < now; i++) run(h);
-    took += bench_now_ns() - began;
+    duration_ns += bench_now_ns() - began;
     times -= now;
   }
-  return took;
+  return duration_ns;
 }
 
 static int64_t w9_inline(void *ctx, uint32_t times) { return run_in_turns(ctx, times, run_inline); }
@@ -217,16 +217,16 @@ static void next_round(timers *t) {
 
 static int64_t timers_run(void *ctx, uint32_t times) {
   timers *t = ctx;
-  int64_t took = 0;
+  int64_t duration_ns = 0;
   for (uint32_t i = 0; i < times; i++) {
     bench_tools_renew(&t->of->tools);
     next_round(t);
     int64_t began = bench_now_ns();
     submit(t->of);
     bench_latch_wait(&t->of->ended);
-    took += bench_now_ns() - began;
+    duration_ns += bench_now_ns() - began;
   }
-  return took;
+  return duration_ns;
 }
 
 static timers *timers_new(uint32_t count, const tp_allocator *allocator, bench_latch *started) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * child.h: a peer of another language, in a process of its own: bench/npm. It says its name when it is warm, and then
- * answers each line that has a number of turns with a line on what they took (npm/measure.js). Between two of them it
+ * answers each line that has a number of turns with a line on what they cost (npm/measure.js). Between two of them it
  * sleeps, so it runs in turns with the contestants of this process. */
 #ifndef BENCH_CHILD_H
 #define BENCH_CHILD_H
@@ -23,7 +23,7 @@ bool bench_child_open(bench_child *child, const char *const *arguments);
 void bench_child_close(bench_child *child);
 
 /** Lets it run so many turns. Ends the program when it does not answer.
- *  @param ret_ns  how long each took. */
+ *  @param ret_ns  the duration of each. */
 void bench_child_run(bench_child *child, uint32_t turns, double *ret_ns, int64_t *ret_cpu_ns, int64_t *ret_switches);
 
 #endif

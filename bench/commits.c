@@ -92,32 +92,32 @@ typedef struct registry {
 
 static int64_t large_run(void *ctx, uint32_t times) {
   registry *r = ctx;
-  int64_t took = 0;
+  int64_t duration_ns = 0;
   for (uint32_t i = 0; i < times; i++) {
     tp_runtime *runtime = runtime_new();
     tp_edit *edit = edit_begin(runtime);
     add_handler(edit);
     for (uint32_t n = 0; n < r->count; n++) add_subscription(edit, n);
-    took += timed_commit(edit);
+    duration_ns += timed_commit(edit);
     tp_runtime_free(runtime);
   }
-  return took;
+  return duration_ns;
 }
 
 /* ---- the next one, which adds or removes one subscription ---- */
 
 static int64_t small_run(void *ctx, uint32_t times) {
   registry *r = ctx;
-  int64_t took = 0;
+  int64_t duration_ns = 0;
   for (uint32_t i = 0; i < times; i++) {
     tp_edit *edit = edit_begin(r->runtime);
     char id[32];
     snprintf(id, sizeof id, "subscription-%05u", r->count);
     if (i % 2 == 0) add_subscription(edit, r->count);
     else bench_must(tp_edit_remove_subscription(edit, id, NULL), NULL);
-    took += timed_commit(edit);
+    duration_ns += timed_commit(edit);
   }
-  return took;
+  return duration_ns;
 }
 
 /* An even number of times: what was added is removed again. */

@@ -174,9 +174,9 @@ static int64_t timers_run(void *ctx, uint32_t times) {
       calls->results[i].completion_order = i;
     }
   }
-  int64_t took = bench_now_ns() - began;
+  int64_t duration_ns = bench_now_ns() - began;
   bench_wake_exactly(false);
-  return took;
+  return duration_ns;
 }
 
 static void calls_close(void *ctx) {

@@ -92,9 +92,9 @@ static load load_now(void) {
 /* The machine counts in ticks of 10 ms: of a short time this says little. */
 static double others_since(const load *then) {
   load now = load_now();
-  double took_s = (double)(now.at_ns - then->at_ns) / 1e9, ours_s = (double)(now.ours_ns - then->ours_ns) / 1e9;
+  double duration_s = (double)(now.at_ns - then->at_ns) / 1e9, ours_s = (double)(now.ours_ns - then->ours_ns) / 1e9;
   double others_s = now.machine_s - then->machine_s - ours_s;
-  return took_s > 0 && others_s > 0 ? others_s / took_s : 0;
+  return duration_s > 0 && others_s > 0 ? others_s / duration_s : 0;
 }
 
 /* ---- how far the processors are ---- */
@@ -205,8 +205,8 @@ bench_work bench_work_of(int64_t ns) {
     bench_work work = {STEPS};
     int64_t began = bench_now_ns();
     bench_work_do(&work);
-    int64_t took = bench_now_ns() - began;
-    if (took < least) least = took;
+    int64_t duration_ns = bench_now_ns() - began;
+    if (duration_ns < least) least = duration_ns;
   }
   return (bench_work){(uint64_t)ns * STEPS / (uint64_t)least};
 }
@@ -234,8 +234,8 @@ static uint32_t warm_up(const bench_contestant *contestant, uint32_t ms) {
   int64_t until = bench_now_ns() + (int64_t)ms * 1000000, least = INT64_MAX, fresh;
   uint32_t times = 1;
   for (int i = 0; i < WARM_UP_MIN || bench_now_ns() < until; i++) {
-    int64_t took = contestant->run(contestant->ctx, times) / times;
-    if (took < least) least = took;
+    int64_t duration_ns = contestant->run(contestant->ctx, times) / times;
+    if (duration_ns < least) least = duration_ns;
     fresh = BATCH_NS / (least > 0 ? least : 1);
     times = fresh < 1 ? 1 : fresh > TIMES_MAX ? TIMES_MAX : (uint32_t)fresh;
   }
@@ -245,7 +245,7 @@ static uint32_t warm_up(const bench_contestant *contestant, uint32_t ms) {
 typedef struct series { /* one contestant under way */
   const bench_contestant *contestant;
   double *samples;
-  int64_t cpu_ns, took_ns;
+  int64_t cpu_ns, duration_ns;
   uint32_t times, restless;
 } series;
 
@@ -259,7 +259,7 @@ static void before(const bench_settings *settings, series *l, bool after_threads
     return;
   }
   if (after_threads && !bench_settle()) l->restless++;
-  if (l->took_ns >= LEAD_IN_NS) return;
+  if (l->duration_ns >= LEAD_IN_NS) return;
   uint32_t times = l->times > 1 ? l->times : LEAD_IN_RUNS;
   (void)l->contestant->run(l->contestant->ctx, after_threads ? times : times / 8 + 1);
 }
@@ -267,9 +267,9 @@ static void before(const bench_settings *settings, series *l, bool after_threads
 static void repeat(const bench_settings *settings, series *l, uint32_t repetition, bool after_threads) {
   before(settings, l, after_threads);
   int64_t cpu = bench_cpu_ns();
-  l->took_ns = l->contestant->run(l->contestant->ctx, l->times);
+  l->duration_ns = l->contestant->run(l->contestant->ctx, l->times);
   l->cpu_ns += bench_cpu_ns() - cpu;
-  l->samples[repetition] = (double)l->took_ns / l->times;
+  l->samples[repetition] = (double)l->duration_ns / l->times;
 }
 
 /* Another order each time: nobody always comes behind the same one. */

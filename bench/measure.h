@@ -89,7 +89,7 @@ void bench_work_do(void *work);
 typedef struct bench_contestant {
   const char *name;
   const char *form; /* in which way it does it, for people; may be NULL */
-  /** Does it so many times. @return how long all of it took, in ns. */
+  /** Does it so many times. @return the duration of all of it, in ns. */
   int64_t (*run)(void *ctx, uint32_t times);
   void (*close)(void *ctx); /* may be NULL */
   void *ctx;

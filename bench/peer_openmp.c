@@ -46,17 +46,17 @@ static void run_phase(bench_peer_phase *phase) {
 
 static int64_t graph_run(void *ctx, uint32_t times) {
   graph *g = ctx;
-  int64_t took = 0;
+  int64_t duration_ns = 0;
 #pragma omp parallel num_threads(bench_processors())
 #pragma omp single
   {
     int64_t began = bench_now_ns();
     for (uint32_t i = 0; i < times; i++)
       for (uint32_t p = 0; p < g->phase_count; p++) run_phase(&g->phases[p]);
-    took = bench_now_ns() - began;
+    duration_ns = bench_now_ns() - began;
   }
   send_home();
-  return took;
+  return duration_ns;
 }
 
 static void graph_close(void *ctx) {
@@ -117,7 +117,7 @@ static void turn_give(void *ctx, uint32_t node) {
 
 static int64_t turns_run(void *ctx, uint32_t times) {
   turns *all = ctx;
-  int64_t took = 0;
+  int64_t duration_ns = 0;
 #pragma omp parallel num_threads(bench_processors())
 #pragma omp single
   {
@@ -130,10 +130,10 @@ static int64_t turns_run(void *ctx, uint32_t times) {
         turn_give(&all->all[n], 0);
       }
     }
-    took = bench_now_ns() - began;
+    duration_ns = bench_now_ns() - began;
   }
   send_home();
-  return took;
+  return duration_ns;
 }
 
 static void turns_close(void *ctx) {
@@ -164,7 +164,7 @@ static void turns_new(const bench_workload *workload, bench_job job, uint32_t co
 
 static int64_t calls_run(void *ctx, uint32_t times) {
   bench_peer_calls *all = ctx;
-  int64_t took = 0;
+  int64_t duration_ns = 0;
 #pragma omp parallel num_threads(bench_processors())
 #pragma omp single
   {
@@ -176,15 +176,15 @@ static int64_t calls_run(void *ctx, uint32_t times) {
         all->results[n] = (bench_peer_result){0};
       }
     }
-    took = bench_now_ns() - began;
+    duration_ns = bench_now_ns() - began;
   }
   send_home();
-  return took;
+  return duration_ns;
 }
 
 static int64_t calls_run_on_duty(void *ctx, uint32_t times) {
   bench_peer_calls *all = ctx;
-  int64_t took = 0;
+  int64_t duration_ns = 0;
 #pragma omp parallel num_threads(bench_processors())
 #pragma omp single
   {
@@ -201,10 +201,10 @@ static int64_t calls_run_on_duty(void *ctx, uint32_t times) {
       }
       bench_duty_finish(all->duty);
     }
-    took = bench_now_ns() - began;
+    duration_ns = bench_now_ns() - began;
   }
   send_home();
-  return took;
+  return duration_ns;
 }
 
 static void calls_close(void *ctx) {

@@ -30,13 +30,13 @@ void call(const bench_job &job) { job.run(job.ctx); }
 /* Times something inside the arena. */
 template <typename Body>
 int64_t timed(tbb::task_arena &arena, uint32_t times, const Body &body) {
-  int64_t took = 0;
+  int64_t duration_ns = 0;
   arena.execute([&] {
     int64_t began = bench_now_ns();
     for (uint32_t i = 0; i < times; i++) body();
-    took = bench_now_ns() - began;
+    duration_ns = bench_now_ns() - began;
   });
-  return took;
+  return duration_ns;
 }
 
 /* A contestant that owns a T. */

@@ -95,7 +95,7 @@ typedef struct optimum {
   uint32_t nodes;
 } optimum;
 
-/* All the work on one thread, and what that would be if every processor took its part. */
+/* All the work on one thread, and what that would be if every processor ran its part. */
 static int64_t optimum_run(void *ctx, uint32_t times) {
   optimum *o = ctx;
   int64_t began = bench_now_ns();
@@ -126,10 +126,10 @@ static void tell_growth(bench_program *program, const bench_row *row, const uint
   double ratios[BENCH_CONTESTANTS_MAX];
   for (size_t i = 0; i < size_count; i++) {
     char what[48];
-    double took = row->results[2 * i].all.median, floor = row->results[2 * i + 1].all.median;
-    ratios[i] = took / floor;
+    double ours_ns = row->results[2 * i].all.median, floor = row->results[2 * i + 1].all.median;
+    ratios[i] = ours_ns / floor;
     snprintf(what, sizeof what, "a node of %u; of the floor %.1f", sizes[i], floor / sizes[i]);
-    bench_figure(program, "growth", what, took / sizes[i], "ns", 0);
+    bench_figure(program, "growth", what, ours_ns / sizes[i], "ns", 0);
   }
   bench_figure(program, "growth", "ratio to the floor with 10,000 nodes over that with 1,000",
                ratios[size_count - 1] / ratios[size_count - 2], "times", 1.25);
@@ -433,7 +433,7 @@ static void late(bench_program *program) {
 static void burn_of(bench_program *program, const char *name, bench_contestant *contestants, size_t count,
                     double limit) {
   enum { SLICE_NS = 50000000, SLICE_QUICK_NS = 1000000 };
-  int64_t slice = program->quick ? SLICE_QUICK_NS : SLICE_NS, cpu = 0, took = 0;
+  int64_t slice = program->quick ? SLICE_QUICK_NS : SLICE_NS, cpu = 0, duration_ns = 0;
   for (size_t i = 0; i < count; i++) {
     (void)bench_settle();
     int64_t cpu_before = bench_cpu_ns(), began = bench_now_ns();
@@ -444,10 +444,10 @@ static void burn_of(bench_program *program, const char *name, bench_contestant *
       times = (uint32_t)((double)(slice - (bench_now_ns() - began)) * times / (double)(run > 0 ? run : 1)) + 1;
     }
     cpu += bench_cpu_ns() - cpu_before;
-    took += bench_now_ns() - began;
+    duration_ns += bench_now_ns() - began;
     contestants[i].close(contestants[i].ctx);
   }
-  bench_figure(program, "burn", name, (double)cpu / (double)took, "CPU seconds a second on W2 to W5", limit);
+  bench_figure(program, "burn", name, (double)cpu / (double)duration_ns, "CPU seconds a second on W2 to W5", limit);
 }
 
 static void burn(bench_program *program) {

@@ -294,7 +294,7 @@ typedef struct host {
 /* What the writer does behind the turns is not their time: it is waited for between two runs. */
 static int64_t host_run(void *ctx, uint32_t times) {
   host *h = ctx;
-  int64_t took = 0;
+  int64_t duration_ns = 0;
   for (uint32_t i = 0; i < times; i++) {
     int64_t began = bench_now_ns();
     for (uint32_t t = 0; t < h->turns; t++) {
@@ -302,10 +302,10 @@ static int64_t host_run(void *ctx, uint32_t times) {
       for (uint32_t p = 0; p < h->phases; p++) bench_workload_run(h->workload, turn);
       tp_turn_end(turn);
     }
-    took += bench_now_ns() - began;
+    duration_ns += bench_now_ns() - began;
     if (h->store.self) bench_must(h->store.commit(h->store.self, NULL), NULL);
   }
-  return took;
+  return duration_ns;
 }
 
 static bench_contestant host_new(host *h, const bench_workload *workload, const char *name, const char *file,
@@ -354,10 +354,10 @@ static double resident_kib(void) {
 
 /* The median time of so many records, each committed alone. */
 static double median_of(recording *r, int count) {
-  double *took = bench_alloc((size_t)count, sizeof *took);
-  for (int i = 0; i < count; i++) took[i] = (double)record_ours(r, 1);
-  double median = bench_spread_of(took, (uint32_t)count).median;
-  free(took);
+  double *durations = bench_alloc((size_t)count, sizeof *durations);
+  for (int i = 0; i < count; i++) durations[i] = (double)record_ours(r, 1);
+  double median = bench_spread_of(durations, (uint32_t)count).median;
+  free(durations);
   return median;
 }
 
@@ -395,7 +395,7 @@ static int64_t talk_run(void *ctx, uint32_t times) {
   talk *t = ctx;
   tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of("How warm is it there?")};
   tp_model borrowed = *t->model;
-  int64_t took = 0;
+  int64_t duration_ns = 0;
   borrowed.destroy = NULL; /* it stays ours */
   for (uint32_t i = 0; i < times; i++) {
     char id[32];
@@ -407,14 +407,14 @@ static int64_t talk_run(void *ctx, uint32_t times) {
     bench_must(tp_session_open(t->runtime, &options, &session, &fault), &fault);
     int64_t began = bench_now_ns();
     bench_must(tp_turn_run(session, &request, &result, &fault), &fault);
-    took += bench_now_ns() - began;
+    duration_ns += bench_now_ns() - began;
     bench_must(result->code, NULL);
     tp_turn_result_free(result);
     bench_latch_set(&t->closed, 1);
     tp_session_close(session, session_closed, &t->closed);
     bench_latch_wait(&t->closed);
   }
-  return took;
+  return duration_ns;
 }
 
 static tp_status open_talk_history(const char *file, bool async, tp_history **ret_history, tp_fault *fault) {

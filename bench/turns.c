@@ -191,36 +191,36 @@ static void driven_shut(driven *d, tp_session *session) {
   bench_latch_wait(&d->closed);
 }
 
-/* @return how long the turn took. */
+/* @return the duration of the turn. */
 static int64_t driven_turn(tp_session *session) {
   tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of("What time is it?")};
   const tp_turn_result *result = NULL;
   tp_fault fault;
   int64_t began = bench_now_ns();
   bench_must(tp_turn_run(session, &request, &result, &fault), &fault);
-  int64_t took = bench_now_ns() - began;
+  int64_t duration_ns = bench_now_ns() - began;
   bench_must(result->code, NULL);
   tp_turn_result_free(result);
-  return took;
+  return duration_ns;
 }
 
 /* The first turn of a new session each time, so that all of them ask the model for the same. */
 static int64_t driven_run(void *ctx, uint32_t times) {
   driven *d = ctx;
-  int64_t took = 0;
+  int64_t duration_ns = 0;
   for (uint32_t i = 0; i < times; i++) {
     tp_session *session = driven_open(d);
-    took += driven_turn(session);
+    duration_ns += driven_turn(session);
     driven_shut(d, session);
   }
-  return took;
+  return duration_ns;
 }
 
 /* A turn of a session with many behind it: every so often a new one, so that it does not grow on. */
 static int64_t driven_run_late(void *ctx, uint32_t times) {
   enum { MEASURED_MAX = 500 };
   driven *d = ctx;
-  int64_t took = 0;
+  int64_t duration_ns = 0;
   for (uint32_t i = 0; i < times; i++, d->measured++) {
     if (d->session && d->measured == MEASURED_MAX) {
       driven_shut(d, d->session);
@@ -231,9 +231,9 @@ static int64_t driven_run_late(void *ctx, uint32_t times) {
       d->measured = 0;
       for (uint32_t k = 0; k < d->behind; k++) (void)driven_turn(d->session);
     }
-    took += driven_turn(d->session);
+    duration_ns += driven_turn(d->session);
   }
-  return took;
+  return duration_ns;
 }
 
 static void driven_close(void *ctx) {

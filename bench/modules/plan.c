@@ -28,7 +28,7 @@ static int64_t sort(void *ctx, uint32_t times) {
 static int64_t commit(void *ctx, uint32_t times) {
   plan_bench *module = ctx;
   tp_subscription extra = {.struct_size = sizeof extra, .id = "extra", .handler = "node", .phase = TP_PHASE_HOST};
-  int64_t took = 0;
+  int64_t duration_ns = 0;
   for (uint32_t i = 0; i < 2 * times; i++) {
     tp_edit *edit;
     bench_must(tp_edit_begin(module->runtime, NULL, &edit, NULL), NULL);
@@ -36,9 +36,9 @@ static int64_t commit(void *ctx, uint32_t times) {
                NULL);
     int64_t began = bench_now_ns();
     bench_must(tp_edit_commit(edit, NULL, NULL), NULL);
-    took += bench_now_ns() - began;
+    duration_ns += bench_now_ns() - began;
   }
-  return took / 2;
+  return duration_ns / 2;
 }
 
 static int64_t turn(void *ctx, uint32_t times) {

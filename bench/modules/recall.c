@@ -177,9 +177,9 @@ static void ask_memory(int way, tp__memory_store *store, tp_text question, int c
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
   must(tp__memory_recall(store, &scope, question, ENTRIES_MAX, &list) == TP_OK, "not recalled");
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
-  double took = 1e3 * (double)(to.tv_sec - from.tv_sec) + 1e-6 * (double)(to.tv_nsec - from.tv_nsec);
-  if (way == 0) spent += took;
-  if (way == 0 && took > worst) worst = took;
+  double duration_ms = 1e3 * (double)(to.tv_sec - from.tv_sec) + 1e-6 * (double)(to.tv_nsec - from.tv_nsec);
+  if (way == 0) spent += duration_ms;
+  if (way == 0 && duration_ms > worst) worst = duration_ms;
   for (size_t i = 0; i < list.count; i++) {
     answer.good[i] = is_evidence(e, list.items[i].turn);
     answer.bytes[i] = list.items[i].text.size + PREFIX_BYTES;
@@ -380,9 +380,9 @@ static double recall_ms(tp__memory_store *store, const char *question) {
   tp__memory_list list = {0};
   double from = now_ms(CLOCK_THREAD_CPUTIME_ID);
   must(tp__memory_recall(store, &scope, tp_text_of(question), ENTRIES_MAX, &list) == TP_OK, "not recalled");
-  double took = now_ms(CLOCK_THREAD_CPUTIME_ID) - from;
+  double duration_ms = now_ms(CLOCK_THREAD_CPUTIME_ID) - from;
   tp__memory_list_fini(&list);
-  return took;
+  return duration_ms;
 }
 
 /* ---- with vectors ---- */
@@ -424,9 +424,9 @@ static double fused_ms(tp__memory_store *store, const char *question) {
   double from = now_ms(CLOCK_THREAD_CPUTIME_ID);
   must(tp__memory_recall_fused(store, &scope, tp_text_of(question), &noise, vector, ENTRIES_MAX, &list) == TP_OK,
        "not recalled");
-  double took = now_ms(CLOCK_THREAD_CPUTIME_ID) - from;
+  double duration_ms = now_ms(CLOCK_THREAD_CPUTIME_ID) - from;
   tp__memory_list_fini(&list);
-  return took;
+  return duration_ms;
 }
 
 static int compare_doubles(const void *a, const void *b) {
@@ -435,18 +435,18 @@ static int compare_doubles(const void *a, const void *b) {
 }
 
 static void measure_vectors(tp__memory_store *store, const corpus *c, size_t count) {
-  static double took[FUSED_MAX];
+  static double durations_ms[FUSED_MAX];
   size_t taken = 0;
   make_vectors(store, count);
   for (size_t i = 0; i < c->question_count && taken < FUSED_MAX; i += 5)
-    took[taken++] = fused_ms(store, c->questions[i]);
-  qsort(took, taken, sizeof *took, compare_doubles);
-  printf("%9zu %9.3f %9.3f %9.3f %9.3f  with vectors of %d dimensions\n", count, took[taken / 2], took[taken * 9 / 10],
-         took[taken * 99 / 100], took[taken - 1], DIMENSIONS);
+    durations_ms[taken++] = fused_ms(store, c->questions[i]);
+  qsort(durations_ms, taken, sizeof *durations_ms, compare_doubles);
+  printf("%9zu %9.3f %9.3f %9.3f %9.3f  with vectors of %d dimensions\n", count, durations_ms[taken / 2],
+         durations_ms[taken * 9 / 10], durations_ms[taken * 99 / 100], durations_ms[taken - 1], DIMENSIONS);
 }
 
 static void measure(const corpus *c, size_t count) {
-  static double took[ROUNDS * QUESTIONS_MAX];
+  static double durations_ms[ROUNDS * QUESTIONS_MAX];
   char path[64] = "/tmp/turnphase_recall_XXXXXX", command[128];
   int fd = mkstemp(path);
   must(fd >= 0 && close(fd) == 0, "no file");
@@ -458,12 +458,12 @@ static void measure(const corpus *c, size_t count) {
   double build_ms = recall_ms(store, c->questions[0]);
   size_t bytes = store->indexes->bytes, taken = 0;
   for (int round = 0; round < ROUNDS; round++)
-    for (size_t i = 0; i < c->question_count; i++) took[taken++] = recall_ms(store, c->questions[i]);
+    for (size_t i = 0; i < c->question_count; i++) durations_ms[taken++] = recall_ms(store, c->questions[i]);
   double after_mib = resident_mib();
-  qsort(took, taken, sizeof *took, compare_doubles);
-  printf("%9zu %9.3f %9.3f %9.3f %9.3f %9.0f %11.1f %9.1f %11.1f\n", count, took[taken / 2], took[taken * 9 / 10],
-         took[taken * 99 / 100], took[taken - 1], build_ms, 1e3 * kept_ms / (double)count, (double)bytes / 1048576,
-         after_mib - before_mib);
+  qsort(durations_ms, taken, sizeof *durations_ms, compare_doubles);
+  printf("%9zu %9.3f %9.3f %9.3f %9.3f %9.0f %11.1f %9.1f %11.1f\n", count, durations_ms[taken / 2],
+         durations_ms[taken * 9 / 10], durations_ms[taken * 99 / 100], durations_ms[taken - 1], build_ms,
+         1e3 * kept_ms / (double)count, (double)bytes / 1048576, after_mib - before_mib);
   measure_vectors(store, c, count);
   tp__memory_store_close(store);
   snprintf(command, sizeof command, "rm -f %s %s-wal %s-shm", path, path, path);
@@ -494,7 +494,7 @@ static void print_all(void) {
         printf("  %.3f / %.3f", t->mean[c] / t->questions, t->any[c] / t->questions);
       printf("\n");
     }
-  printf("Each cell: mean / any. A recall took %.3f ms of CPU, at most %.3f ms.\n", spent / tallies[0][0].questions,
+  printf("Each cell: mean / any. A recall costs %.3f ms of CPU, at most %.3f ms.\n", spent / tallies[0][0].questions,
          worst);
 }
 

@@ -4,7 +4,7 @@
  *   node PEER.js PACKAGES [--quick] [FORM…]   a JSON object a line and form: µs of single turns, CPU of the process
  *   node PEER.js PACKAGES --serve FORM        for bench/whole (child.h): says its name, and then answers each line that
  *                                             has a number of turns with a line: CPU time in µs, context switches, and
- *                                             how many ns each turn took
+ *                                             the duration of each turn in ns
  *   node PEER.js PACKAGES --forms             their names
  *
  * PACKAGES is the folder with node_modules. Nothing here uses the network. */
