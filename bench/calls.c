@@ -91,7 +91,7 @@ static int64_t w9_borrowed(void *ctx, uint32_t times) { return run_in_turns(ctx,
 
 static void add_w9(bench_row *row, const char *form, bool has_arguments, int64_t (*run)(void *ctx, uint32_t times),
                    bench_bound bound) {
-  bench_tools_spec spec = {.count = W9_CALLS, .has_arguments = has_arguments, .on_event = bench_hear};
+  bench_tools_spec spec = {.count = W9_CALLS, .has_arguments = has_arguments, .on_event = bench_ignore_event};
   bench_row_add(row,
                 (bench_contestant){.name = "turnphase",
                                    .form = form,
@@ -147,9 +147,9 @@ typedef struct timers {
   host *of;
   uint32_t count, group_count;
   _Alignas(128) _Atomic uint32_t next;
-  _Alignas(128) _Atomic uint32_t groups; /* that are due at some time */
+  _Alignas(128) _Atomic uint32_t groups; /* that have a time */
   _Atomic uint32_t asleep, round;
-  _Alignas(128) int64_t due_ns[GROUPS_MAX]; /* of groups below the number */
+  _Alignas(128) int64_t expires_ns[GROUPS_MAX]; /* of groups below the number */
   _Atomic uint64_t tokens[CALLS_MAX];
   bench_latch *started; /* when there is no timer: counts those that wait */
   bool stop;            /* before round goes up */
@@ -157,7 +157,7 @@ typedef struct timers {
 } timers;
 
 static void group_is_full(timers *t, uint32_t group) {
-  t->due_ns[group] = bench_now_ns() + DELAY_NS;
+  t->expires_ns[group] = bench_now_ns() + DELAY_NS;
   /* Pairs with await_group(). Groups fill up in order: the calls of one turn begin in order. */
   atomic_fetch_add_explicit(&t->groups, 1, memory_order_seq_cst);
   if (atomic_load_explicit(&t->asleep, memory_order_seq_cst)) bench_futex_wake(&t->groups);
@@ -192,12 +192,12 @@ static void complete(timers *t, uint32_t n) {
 static void play_round(timers *t) {
   for (uint32_t group = 0, n = 0; group < t->group_count; group++) {
     await_group(t, group);
-    bench_sleep_until(t->due_ns[group]);
+    bench_sleep_until(t->expires_ns[group]);
     for (; n < t->count && n < (group + 1) * GROUP; n++) complete(t, n);
   }
 }
 
-static void *keep_time(void *arg) {
+static void *run_timers(void *arg) {
   timers *t = arg;
   bench_wake_exactly(true);
   for (uint32_t round = 0;; round++) {
@@ -211,7 +211,7 @@ static void *keep_time(void *arg) {
 static void next_round(timers *t) {
   atomic_store_explicit(&t->next, 0, memory_order_relaxed);
   atomic_store_explicit(&t->groups, 0, memory_order_relaxed);
-  atomic_fetch_add_explicit(&t->round, 1, memory_order_release); /* pairs with keep_time() */
+  atomic_fetch_add_explicit(&t->round, 1, memory_order_release); /* pairs with run_timers() */
   bench_futex_wake(&t->round);
 }
 
@@ -253,7 +253,7 @@ static void w8(bench_program *program, const char *name, const char *what, uint3
   bench_settings settings = bench_settings_of(program);
   if (!bench_wanted(program, name)) return;
   timers *t = timers_new(count, NULL, NULL);
-  if (pthread_create(&t->thread, NULL, keep_time, t) != 0) exit(70);
+  if (pthread_create(&t->thread, NULL, run_timers, t) != 0) exit(70);
   bench_row_add(&row,
                 (bench_contestant){.name = "turnphase",
                                    .form = "tp_tools_submit, tp_tool_defer, a timer thread of the host",

@@ -150,8 +150,8 @@ static void large_and_small(bench_program *program) {
 
 enum { PERIOD_NS = 1000000 };
 
-/* One thread runs turns, another commits a thousand times a second while it is told to: a subscription of another phase
-   comes and goes. Each has a processor of its own, else the scheduler's choices are all that shows. */
+/* One thread runs turns, another commits a thousand times a second while `active` is set: a subscription of another
+   phase comes and goes. Each has a processor of its own, else the scheduler's choices are all that shows. */
 typedef struct meeting {
   const bench_workload *workload;
   tp_runtime *runtime;
@@ -217,7 +217,7 @@ static void add_toggled(tp_runtime *runtime) {
   (void)timed_commit(edit);
 }
 
-static void tell(bench_program *program, const meeting *m) {
+static void report_meeting(bench_program *program, const meeting *m) {
   char what[96];
   double without = bench_spread_of(m->p99[0], m->windows).median, with = bench_spread_of(m->p99[1], m->windows).median;
   snprintf(what, sizeof what, "99th percentile of a turn with %s, without commits", m->workload->name);
@@ -238,12 +238,12 @@ static void running(bench_program *program, const char *name, uint32_t windows, 
                .runs = runs,
                .p99 = {bench_alloc(windows, sizeof(double)), bench_alloc(windows, sizeof(double))}};
   add_toggled(m.runtime);
-  bench_must(tp_runtime_start(m.runtime, NULL), NULL); /* before anybody is bound: its threads are not to be */
+  bench_must(tp_runtime_start(m.runtime, NULL), NULL); /* before a thread is bound: the runtime's are not to be */
   if (pthread_create(&committer, NULL, commit_on, &m) != 0) exit(70);
   if (pthread_create(&runner, NULL, run_windows, &m) != 0) exit(70);
   pthread_join(runner, NULL);
   pthread_join(committer, NULL);
-  tell(program, &m);
+  report_meeting(program, &m);
   tp_runtime_free(m.runtime);
   bench_workload_fini(&workload);
   free(m.p99[0]);

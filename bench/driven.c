@@ -23,7 +23,7 @@ static tp_answer tool(void *self, tp_tool_run *run) {
   return tp_tool_ok(run, tp_text_of("12 degrees"));
 }
 
-static tp_answer bring_tools(void *self, tp_call *call) {
+static tp_answer contribute_tools(void *self, tp_call *call) {
   static const tp_tool weather = {
       .struct_size = sizeof weather, .name = "weather", .run = tool, .placement = TP_PLACEMENT_INLINE};
   const tp_tool *tools[] = {&weather};
@@ -87,7 +87,7 @@ void bench_driven_open(bench_driven *d, const bench_driven_spec *spec) {
   tp_fault fault;
   *d = (bench_driven){.model = new_model()};
   bench_must(tp_runtime_new(spec->options, &d->runtime, &fault), &fault);
-  add_hook(d->runtime, "turn.pre_tool_materialization", bring_tools, TP_PLACEMENT_INLINE);
+  add_hook(d->runtime, "turn.pre_tool_materialization", contribute_tools, TP_PLACEMENT_INLINE);
   for (uint32_t i = 0; i < spec->hooks; i++) {
     uint32_t which = spec->hooks == 1 ? BENCH_DRIVEN_HOOKS_MAX - 2 : i;
     add_hook(d->runtime, hook_phases[which], bench_driven_hook, spec->placement);

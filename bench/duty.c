@@ -23,7 +23,7 @@ static tp_text answer(tp_text arguments) {
   return bench_answer();
 }
 
-static void hear(void *ctx, const bench_duty_event *event) {
+static void ignore_event(void *ctx, const bench_duty_event *event) {
   (void)ctx;
   (void)event;
 }
@@ -35,7 +35,7 @@ bench_duty *bench_duty_new(uint32_t calls) {
                     .texts = bench_alloc(calls, sizeof *d->texts),
                     .counter = bench_counter_steady(),
                     .tool = answer,
-                    .on_event = hear,
+                    .on_event = ignore_event,
                     .results = bench_alloc(calls, sizeof *d->results)};
   d->arguments = bench_arguments(&d->writer);
   for (uint32_t i = 0; i < calls; i++) {

@@ -19,7 +19,7 @@ static _Thread_local uint32_t record_count;
 static void write_record(void *ctx) {
   record *r = &records[record_count++ % RECORDS];
   *r = (record){.ended = *(const bool *)ctx ? bench_counter() : (uint64_t)bench_now_ns()};
-  __asm__ volatile("" : : "r"(r) : "memory"); /* nobody reads it: the compiler must write it all the same */
+  __asm__ volatile("" : : "r"(r) : "memory"); /* no code reads it: the compiler must write it all the same */
 }
 
 static bool has_counter;

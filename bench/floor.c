@@ -126,7 +126,7 @@ typedef struct floor_calls {
   uint32_t count;
   call_result (*run)(void *self);
   void (*on_event)(void *ctx, uint32_t kind, const call_result *result);
-  uint64_t *due;
+  uint64_t *expires;
   call_result *results;
 } floor_calls;
 
@@ -135,7 +135,7 @@ static call_result answer(void *self) {
   return (call_result){.text = "done", .text_size = 4};
 }
 
-static void hear(void *ctx, uint32_t kind, const call_result *result) {
+static void ignore_event(void *ctx, uint32_t kind, const call_result *result) {
   (void)ctx;
   (void)kind;
   (void)result;
@@ -163,13 +163,13 @@ static int64_t timers_run(void *ctx, uint32_t times) {
   bench_wake_exactly(true);
   int64_t began = bench_now_ns();
   for (uint32_t t = 0; t < times; t++) {
-    int64_t due = 0;
+    int64_t expires = 0;
     for (uint32_t i = 0; i < calls->count; i++) {
-      if (i % GROUP == 0) due = bench_now_ns() + DELAY_NS;
-      calls->due[i] = (uint64_t)due;
+      if (i % GROUP == 0) expires = bench_now_ns() + DELAY_NS;
+      calls->expires[i] = (uint64_t)expires;
     }
     for (uint32_t i = 0; i < calls->count; i++) {
-      if (i % GROUP == 0) bench_sleep_until((int64_t)calls->due[i]);
+      if (i % GROUP == 0) bench_sleep_until((int64_t)calls->expires[i]);
       calls->results[i] = calls->run(NULL);
       calls->results[i].completion_order = i;
     }
@@ -181,7 +181,7 @@ static int64_t timers_run(void *ctx, uint32_t times) {
 
 static void calls_close(void *ctx) {
   floor_calls *calls = ctx;
-  free(calls->due);
+  free(calls->expires);
   free(calls->results);
   free(calls);
 }
@@ -190,8 +190,8 @@ static bench_contestant calls_new(uint32_t count, int64_t (*run)(void *ctx, uint
   floor_calls *calls = bench_alloc(1, sizeof *calls);
   *calls = (floor_calls){.count = count,
                          .run = answer,
-                         .on_event = hear,
-                         .due = bench_alloc(count, sizeof *calls->due),
+                         .on_event = ignore_event,
+                         .expires = bench_alloc(count, sizeof *calls->expires),
                          .results = bench_alloc(count, sizeof *calls->results)};
   return (bench_contestant){.name = "floor", .run = run, .close = calls_close, .ctx = calls};
 }

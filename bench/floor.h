@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * floor.h: what any engine must do, and nothing else: the yardstick of the same run. A graph runs on the calling thread
+ * floor.h: what any engine must do, and nothing else: the baseline of the same run. A graph runs on the calling thread
  * from flat arrays: counters reset by one copy, a stack of ready nodes, a deadline test, a call through a pointer, a
  * 32-byte outcome and one time-stamp for each node, one time-stamp for the phase. It has no contributions, permits,
- * cancellation, policies or records that anybody could read later: it bounds what is possible, not what is complete. */
+ * cancellation, policies or records that could be read later: it bounds what is possible, not what is complete. */
 #ifndef BENCH_FLOOR_H
 #define BENCH_FLOOR_H
 
@@ -17,7 +17,7 @@ bench_contestant bench_floor(const bench_workload *workload, bool stamps);
  *  comes up anew for each of its phases. */
 bench_contestant bench_floor_turns(const bench_workload *workload, uint32_t turns);
 
-/** The floor of W8: so many calls noted with the time they are due, and ended when they are. */
+/** The floor of W8: so many calls noted with the time at which they expire, and ended then. */
 bench_contestant bench_floor_timers(uint32_t calls);
 
 /** The floor of W9: so many calls, each with an event before and after it, a time-stamp and a 32-byte result. */

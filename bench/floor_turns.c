@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The floor of many turns at once. Two workers with a private queue each and an inbox that is drained whole by one
- * exchange; the host links the turns of a worker into one list and hands it over by one exchange too. A turn is one
- * block of memory: its outcomes lie behind its head, and whoever runs it writes to no other. A phase that has ended
- * puts its turn at the end of its worker's queue, as a host does that submits the next one. */
+ * exchange; the host links the turns of a worker into one list and submits it by one exchange too. A turn is one block
+ * of memory: its outcomes lie behind its head, and its worker writes to no other one. A phase that has ended puts its
+ * turn at the end of its worker's queue, as a host does that submits the next one. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,7 +81,7 @@ static void enqueue(worker *w, turn *t) {
 static turn *drain(worker *w) {
   for (;;) {
     for (int i = 0; i < SPINS; i++) {
-      /* Both pair with the exchange in hand_over(). */
+      /* Both pair with the exchange in submit(). */
       if (!atomic_load_explicit(&w->inbox, memory_order_relaxed)) continue;
       return atomic_exchange_explicit(&w->inbox, NULL, memory_order_acquire);
     }
@@ -111,10 +111,10 @@ static void *work(void *arg) {
   }
 }
 
-static void hand_over(worker *w, turn *list) {
+static void submit(worker *w, turn *list) {
   (void)atomic_exchange_explicit(&w->inbox, list, memory_order_seq_cst); /* pairs with drain() */
   if (!atomic_load_explicit(&w->asleep, memory_order_seq_cst)) return;
-  atomic_store_explicit(&w->asleep, 0, memory_order_seq_cst); /* whoever is about to sleep does not, then */
+  atomic_store_explicit(&w->asleep, 0, memory_order_seq_cst); /* a worker that is about to sleep does not, then */
   bench_futex_wake(&w->asleep);
 }
 
@@ -134,7 +134,7 @@ static int64_t run(void *ctx, uint32_t times) {
       lists[n * WORKERS / all->count] = t;
     }
     for (int w = 0; w < WORKERS; w++)
-      if (lists[w]) hand_over(&all->workers[w], lists[w]);
+      if (lists[w]) submit(&all->workers[w], lists[w]);
     bench_latch_wait(&all->ended);
   }
   return bench_now_ns() - began;
@@ -144,7 +144,7 @@ static void close_all(void *ctx) {
   floor_turns *all = ctx;
   for (int w = 0; w < WORKERS; w++) {
     all->stop.next = NULL;
-    hand_over(&all->workers[w], &all->stop);
+    submit(&all->workers[w], &all->stop);
     pthread_join(all->workers[w].thread, NULL);
   }
   for (uint32_t p = 0; p < all->phase_count; p++) bench_flat_fini(&all->flats[p]);

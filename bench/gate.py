@@ -126,7 +126,7 @@ def output_of(*command):
 
 
 def flags_of(build):
-    """What the compiler was told for the engine, but for paths, warnings and names."""
+    """The compiler's options for the engine, but for paths, warnings and names."""
     with open(os.path.join(build, 'build.ninja'), encoding='utf-8') as file:
         found = re.search(r'^build \S*runtime_exec_entry\.c\.o:.*\n(?: .*\n)*? ARGS = (.*)', file.read(), re.M)
     if not found:

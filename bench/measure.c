@@ -249,7 +249,7 @@ typedef struct series { /* one contestant under way */
   uint32_t times, restless;
 } series;
 
-/* Whoever slept while others came to rest finds a processor that others have used meanwhile: it warms up for a whole
+/* A contestant that slept while others came to rest finds a processor that others have used: it warms up for a whole
    batch, or some where one run is more than that and uses many megabytes. Else what ran before has had the caches, and
    an eighth will do. */
 static void before(const bench_settings *settings, series *l, bool after_threads) {
@@ -272,14 +272,14 @@ static void repeat(const bench_settings *settings, series *l, uint32_t repetitio
   l->samples[repetition] = (double)l->duration_ns / l->times;
 }
 
-/* Another order each time: nobody always comes behind the same one. */
+/* Another order each time: no contestant always comes behind the same one. */
 static void shuffle(size_t *order, size_t count, uint64_t *state) {
   for (size_t i = 0; i < count; i++) order[i] = i;
   for (size_t i = count; i > 1; i--) {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
-    size_t j = (size_t)(*state >> 33) % i, kept = order[i - 1];
+    size_t j = (size_t)(*state >> 33) % i, moved = order[i - 1];
     order[i - 1] = order[j];
-    order[j] = kept;
+    order[j] = moved;
   }
 }
 

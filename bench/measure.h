@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * measure.h: how time is measured. Contestants for the same work run in turns, batch by batch, so that what the machine
- * does meanwhile happens to all of them; between them whoever left threads running is waited for. Every block of
+ * does meanwhile happens to all of them; between them threads that still run are waited for. Every block of
  * repetitions stands between two probes of how far the two processors are from each other, because that changes under
  * way on virtual machines and moves everything that crosses threads. */
 #ifndef BENCH_MEASURE_H
@@ -30,7 +30,7 @@ static inline int64_t bench_now_ns(void) {
 /** CPU time of all threads of the process. */
 int64_t bench_cpu_ns(void);
 
-/** Whether bench_counter() goes at one speed whatever the processor does; else nobody may stamp with it. */
+/** Whether bench_counter() goes at one speed whatever the processor does; else it is no clock. */
 bool bench_counter_steady(void);
 
 /** The processor's time-stamp counter. */
@@ -85,7 +85,7 @@ void bench_work_do(void *work);
 
 /* ---- contestants ---- */
 
-/** Somebody who does the work of a row. */
+/** An engine that does the work of a row. */
 typedef struct bench_contestant {
   const char *name;
   const char *form; /* in which way it does it, for people; may be NULL */

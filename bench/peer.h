@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * peer.h: other runtimes that can do the same work. Each peer is one file, built when its library is found, and says in
- * `form` how it is written: as somebody would who knows that library well and wants it fast. None of them records
+ * `form` how it is written: as a programmer would who knows that library well and wants it fast. None of them records
  * outcomes, tests deadlines or could be cancelled; where they are compared at equal duty, the host does it for them. */
 #ifndef BENCH_PEER_H
 #define BENCH_PEER_H

@@ -13,7 +13,7 @@ static const char *version(void) {
   return text;
 }
 
-/* Between two regions gcc's team spins on for longer than anybody can wait: its threads end here, and begin again
+/* Between two regions gcc's team spins on for longer than a run can wait: its threads end here, and begin again
  * before the clock of the next run does. */
 static void send_home(void) {
   if (omp_pause_resource_all(omp_pause_soft) != 0) {
@@ -94,7 +94,7 @@ struct turn {
 
 static void turn_give(void *ctx, uint32_t node);
 
-/* Whoever ran the last node of a phase goes on with the next phase: it is the one that nothing is left behind. */
+/* The thread that ran the last node of a phase goes on with the next phase: nothing is left behind it. */
 static void turn_run_from(turn *t, uint32_t node) {
   for (;;) {
     bench_peer_phase *phase = &t->phases[t->phase];

@@ -43,7 +43,7 @@ static inline uint32_t bench_peer_run_from(bench_peer_phase *phase, uint32_t nod
     phase->job.run(phase->job.ctx);
     for (uint32_t e = flat->first_edge[node]; e < flat->first_edge[node + 1]; e++) {
       uint32_t to = flat->edges[e];
-      /* Whoever takes the last one has seen what the others did before it. */
+      /* The thread that takes the last one has seen what the others did before it. */
       if (atomic_fetch_sub_explicit(&phase->left[to], 1, memory_order_acq_rel) != 1) continue;
       if (next == UINT32_MAX) next = to;
       else give(ctx, to);

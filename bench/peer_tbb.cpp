@@ -141,7 +141,7 @@ struct group_turns {
     for (uint32_t i = 0; i < count; i++) turns.push_back(std::make_unique<turn>(phases[0]->flat.node_count));
   }
 
-  /* Whoever ran the last node of a phase goes on with the next phase. */
+  /* The thread that ran the last node of a phase goes on with the next phase. */
   void run_node(turn *t, uint32_t node) {
     while (run_from(phases[t->phase]->flat, t->left, job, node, [this, t](uint32_t to) { spawn(t, to); })) {
       if (++t->phase == phases.size()) return;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * libuv: a node is a request to the thread pool, which has a thread for each processor; the loop's thread, where its
- * second half runs, keeps plain counters and queues what became ready. Timers are the loop's. */
+ * second half runs, has counters without atomics and queues what became ready. Timers are the loop's. */
 #include <string.h>
 #include <uv.h>
 

@@ -122,7 +122,7 @@ static void heavy_workload(bench_program *program) {
 /* ---- growth ---- */
 
 /* How a large graph compares with a small one of which the floor has shown what the caches do. */
-static void tell_growth(bench_program *program, const bench_row *row, const uint32_t *sizes, size_t size_count) {
+static void report_growth(bench_program *program, const bench_row *row, const uint32_t *sizes, size_t size_count) {
   double ratios[BENCH_CONTESTANTS_MAX];
   for (size_t i = 0; i < size_count; i++) {
     char what[48];
@@ -152,7 +152,7 @@ static void growth(bench_program *program) {
     bench_row_add(&row, floor, (bench_bound){.against = 2 * i + 1});
   }
   bench_row_run(program, &row, NULL);
-  tell_growth(program, &row, sizes, SIZES);
+  report_growth(program, &row, sizes, SIZES);
   for (int i = 0; i < SIZES; i++) bench_workload_fini(&workloads[i]);
 }
 
@@ -185,22 +185,22 @@ static void allocator(bench_program *program) {
 
 enum { PAUSE_US = 100 };
 
-typedef struct handed {
+typedef struct submitter {
   ours *o;
   bench_latch ended;
   int64_t ended_ns;
   bool until_submitted; /* measures the host's part alone */
-} handed;
+} submitter;
 
 static void phase_ended(void *ctx, const tp_phase_result *result) {
-  handed *h = ctx;
+  submitter *h = ctx;
   (void)result;
   h->ended_ns = bench_now_ns();
   bench_latch_hit(&h->ended, 1);
 }
 
-static int64_t handed_run(void *ctx, uint32_t times) {
-  handed *h = ctx;
+static int64_t submitter_run(void *ctx, uint32_t times) {
+  submitter *h = ctx;
   int64_t sum = 0;
   for (uint32_t i = 0; i < times; i++) {
     bench_latch_set(&h->ended, 1);
@@ -216,17 +216,17 @@ static int64_t handed_run(void *ctx, uint32_t times) {
   return sum;
 }
 
-static void handed_close(void *ctx) {
-  handed *h = ctx;
+static void submitter_close(void *ctx) {
+  submitter *h = ctx;
   ours_close(h->o);
   free(h);
 }
 
-static bench_contestant handed_new(const bench_workload *workload, const char *name, bool until_submitted) {
-  handed *h = aligned_alloc(128, (sizeof *h + 127) / 128 * 128);
+static bench_contestant submitter_new(const bench_workload *workload, const char *name, bool until_submitted) {
+  submitter *h = aligned_alloc(128, (sizeof *h + 127) / 128 * 128);
   if (!h) exit(70);
-  *h = (handed){.o = ours_new(workload, NULL, NULL, NULL, name).ctx, .until_submitted = until_submitted};
-  return (bench_contestant){.name = name, .run = handed_run, .close = handed_close, .ctx = h, .threads = true};
+  *h = (submitter){.o = ours_new(workload, NULL, NULL, NULL, name).ctx, .until_submitted = until_submitted};
+  return (bench_contestant){.name = name, .run = submitter_run, .close = submitter_close, .ctx = h, .threads = true};
 }
 
 /* ---- the futex round trip: what a thread that sleeps costs at least ---- */
@@ -286,22 +286,22 @@ static bench_contestant pair_new(bool one_way) {
                             .threads = true};
 }
 
-/* Two rows: what leaves the thread also leaves the caches cold for whoever comes next. What is handed over may take
+/* Two rows: what leaves the thread also leaves the caches cold for what comes next. What is submitted may take
    2.5 µs where a futex round trip takes 4.4, of which one way is half. */
 static void idle(bench_program *program) {
   bench_workload workload;
   bench_settings settings = bench_settings_of(program);
   bench_row here = {.name = "idle", .what = "a chain of 6 that arrives at an idle server, on the caller's thread"};
-  bench_row there = {.name = "idle", .what = "the same handed over to workers that are parked"};
+  bench_row there = {.name = "idle", .what = "the same submitted to workers that are parked"};
   if (!bench_wanted(program, "idle") || !bench_workload_make(&workload, "W2")) return;
   settings.pause_us = PAUSE_US;
   bench_row_add(&here, ours_new(&workload, NULL, NULL, NULL, "turnphase, tp_phase_run"),
                 (bench_bound){.against = 1, .ratio = 1.39});
   bench_row_add(&here, bench_floor(&workload, true), (bench_bound){.against = 1});
   bench_row_run(program, &here, &settings);
-  bench_row_add(&there, handed_new(&workload, "turnphase, tp_phase_submit till it has ended", false),
+  bench_row_add(&there, submitter_new(&workload, "turnphase, tp_phase_submit till it has ended", false),
                 (bench_bound){.against = 2, .ratio = 1.14});
-  bench_row_add(&there, handed_new(&workload, "turnphase, tp_phase_submit till it returns", true),
+  bench_row_add(&there, submitter_new(&workload, "turnphase, tp_phase_submit till it returns", true),
                 (bench_bound){.against = 2});
   bench_row_add(&there, pair_new(true), (bench_bound){.against = 2});
   bench_row_run(program, &there, &settings);
@@ -360,7 +360,7 @@ static void deadline_row(bench_program *program, bench_workload *workload, const
 
 /* Without a pause the kernel puts two threads now on one processor (4 µs there and back) and now on two (50, where one
    must be fetched from its sleep), the one pair so and the other so: only where both are bound it is the same for both.
-   Threads are bound as whoever made them. */
+   Threads are bound as the thread that made them. */
 static void deadline(bench_program *program) {
   bench_workload workload = {.name = "deadline", .phase_count = 1};
   if (!bench_wanted(program, "deadline")) return;
@@ -429,7 +429,7 @@ static void late(bench_program *program) {
 
 /* ---- idle burn ---- */
 
-/* CPU seconds a second while the workloads run one after the other, by whoever it is. */
+/* CPU seconds a second while the workloads run one after the other, of every contestant. */
 static void burn_of(bench_program *program, const char *name, bench_contestant *contestants, size_t count,
                     double limit) {
   enum { SLICE_NS = 50000000, SLICE_QUICK_NS = 1000000 };

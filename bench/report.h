@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * report.h: what all bench programs have in common for whoever runs them: options, the lines on the machine, tables for
- * people, one JSON object a line for machines, and the bounds that --check insists on. */
+ * report.h: what all bench programs have in common: options, the lines on the machine, tables for people, one JSON
+ * object a line for machines, and the bounds that --check insists on. */
 #ifndef BENCH_REPORT_H
 #define BENCH_REPORT_H
 

@@ -363,14 +363,14 @@ static double median_of(recording *r, int count) {
 
 /* Whether what a record costs, and what is resident, grows with what the file holds. */
 static void many_records(bench_program *program) {
-  enum { FIRST = 1000, MANY = 100000, MANY_QUICK = 5000, LOT = 100 };
+  enum { FIRST = 1000, MANY = 100000, MANY_QUICK = 5000, BATCH_ENTRIES = 100 };
   if (!bench_wanted(program, "many")) return;
   int many = program->quick ? MANY_QUICK : MANY;
   recording r = {.store = open_store_caching("growth", 256 << 10), .each = 1};
   (void)median_of(&r, FIRST);
   double early = median_of(&r, FIRST), resident = resident_kib();
-  r.each = LOT;
-  while (r.entries + FIRST + LOT <= (uint64_t)many) (void)record_ours(&r, 1);
+  r.each = BATCH_ENTRIES;
+  while (r.entries + FIRST + BATCH_ENTRIES <= (uint64_t)many) (void)record_ours(&r, 1);
   r.each = 1;
   double late = median_of(&r, FIRST);
   bench_figure(program, "many", "median of the last 1,000 records over that of records 1,000 to 2,000", late / early,

@@ -129,7 +129,7 @@ static int count_threads(void) {
 
 /** A stream: what was not yet a whole line. */
 typedef struct plain {
-  CURL *easy;
+  CURL *handle;
   tp_writer *writer; /* decodes each event and takes its text; NULL: the bytes are dropped */
   char line[1024];
   size_t size;
@@ -167,16 +167,16 @@ static size_t on_bytes(char *bytes, size_t one, size_t count, void *ctx) {
 static void add_plain(plain *p, CURLM *multi, struct curl_slist *headers, tp_writer *writer) {
   char place[128];
   snprintf(place, sizeof place, "%s/chat/completions", url);
-  *p = (plain){.easy = curl_easy_init(), .writer = writer};
-  if (!p->easy) exit(70);
-  curl_easy_setopt(p->easy, CURLOPT_NOSIGNAL, 1L);
-  curl_easy_setopt(p->easy, CURLOPT_PROXY, "");
-  curl_easy_setopt(p->easy, CURLOPT_URL, place);
-  curl_easy_setopt(p->easy, CURLOPT_HTTPHEADER, headers);
-  curl_easy_setopt(p->easy, CURLOPT_POSTFIELDS, request_json);
-  curl_easy_setopt(p->easy, CURLOPT_WRITEFUNCTION, on_bytes);
-  curl_easy_setopt(p->easy, CURLOPT_WRITEDATA, p);
-  if (curl_multi_add_handle(multi, p->easy) != CURLM_OK) exit(70);
+  *p = (plain){.handle = curl_easy_init(), .writer = writer};
+  if (!p->handle) exit(70);
+  curl_easy_setopt(p->handle, CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(p->handle, CURLOPT_PROXY, "");
+  curl_easy_setopt(p->handle, CURLOPT_URL, place);
+  curl_easy_setopt(p->handle, CURLOPT_HTTPHEADER, headers);
+  curl_easy_setopt(p->handle, CURLOPT_POSTFIELDS, request_json);
+  curl_easy_setopt(p->handle, CURLOPT_WRITEFUNCTION, on_bytes);
+  curl_easy_setopt(p->handle, CURLOPT_WRITEDATA, p);
+  if (curl_multi_add_handle(multi, p->handle) != CURLM_OK) exit(70);
 }
 
 static void run_plain(CURLM *multi, struct curl_slist *headers, bool reads) {
@@ -189,8 +189,8 @@ static void run_plain(CURLM *multi, struct curl_slist *headers, bool reads) {
     if (running > 0) curl_multi_poll(multi, NULL, 0, PLAIN_POLL_MS, NULL);
   }
   for (int i = 0; i < STREAMS; i++) {
-    curl_multi_remove_handle(multi, all[i].easy);
-    curl_easy_cleanup(all[i].easy);
+    curl_multi_remove_handle(multi, all[i].handle);
+    curl_easy_cleanup(all[i].handle);
   }
   tp_writer_free(writer);
 }

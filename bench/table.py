@@ -35,9 +35,9 @@ def is_ours(line):
 
 
 def peers_of(group):
-    yardsticks = {line.get('against') for line in group}
+    baselines = {line.get('against') for line in group}
     return '; '.join('%s %s' % (line['contestant'], shown(line['ns']['median'])) for line in group
-                     if not is_ours(line) and line['contestant'] not in yardsticks)
+                     if not is_ours(line) and line['contestant'] not in baselines)
 
 
 def lines_of(group):

@@ -17,12 +17,12 @@ static tp_answer answer(void *self, tp_tool_run *run) {
   return tp_tool_ok(run, bench_answer());
 }
 
-void bench_hear(void *ctx, const tp_event *event) {
+void bench_ignore_event(void *ctx, const tp_event *event) {
   (void)ctx;
   (void)event;
 }
 
-static tp_answer bring_tool(void *self, tp_call *call) {
+static tp_answer contribute_tool(void *self, tp_call *call) {
   bench_tools *t = self;
   const tp_tool *tools[] = {&t->tool};
   (void)tp_call_emit_tool_bundle(call, "bench", tools, 1);
@@ -100,7 +100,8 @@ static void make_calls(bench_tools *t, const bench_tools_spec *spec) {
 
 void bench_tools_open(bench_tools *t, const bench_tools_spec *spec) {
   tp_session_options session = {.struct_size = sizeof session, .id = "bench", .on_event = spec->on_event};
-  tp_hook hook = {.struct_size = sizeof hook, .phase = "turn.pre_tool_materialization", .run = bring_tool, .self = t};
+  tp_hook hook = {
+      .struct_size = sizeof hook, .phase = "turn.pre_tool_materialization", .run = contribute_tool, .self = t};
   tp_fault fault;
   *t = (bench_tools){.tool = {.struct_size = sizeof t->tool,
                               .name = "tool",
@@ -134,7 +135,7 @@ void bench_tools_renew(bench_tools *t) {
   begin_turn(t);
 }
 
-/* The results are looked at once: a call that was refused is cheaper than one that ran. */
+/* The results are looked at once: a call that was refused costs less than one that ran. */
 void bench_tools_run(bench_tools *t) {
   const tp_tool_result *const *results;
   bench_must(tp_tools_run(t->turn, t->pointers, t->count, &results, NULL), NULL);

@@ -49,7 +49,7 @@ tp_text bench_arguments(tp_writer **ret_writer);
 tp_text bench_answer(void);
 
 /** A listener that does nothing. */
-void bench_hear(void *ctx, const tp_event *event);
+void bench_ignore_event(void *ctx, const tp_event *event);
 
 #ifdef __cplusplus
 }

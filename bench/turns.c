@@ -123,7 +123,7 @@ static void w7(bench_program *program, const bench_workload *workload) {
   tp_runtime_options no_stamps = {.struct_size = sizeof no_stamps, .timestamps = TP_TIMESTAMPS_OFF};
   tp_runtime_options coarse = {.struct_size = sizeof coarse, .timestamps = TP_TIMESTAMPS_COARSE};
   bench_row row = {.name = "W7",
-                   .what = "1,024 turns of 5 phases with a diamond of 4 quick handlers, all in flight",
+                   .what = "1,024 turns of 5 phases with a diamond of 4 inline handlers, all in flight",
                    .unit = "a turn",
                    .per = turns};
   if (!bench_wanted(program, "W7")) return;
@@ -250,7 +250,7 @@ static tp_answer do_nothing(void *self, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-/* Two quick handlers in each of six phases of every turn. */
+/* Two inline handlers in each of six phases of every turn. */
 static void add_hooks(tp_runtime *runtime) {
   static const uint32_t phases[] = {TP_PHASE_TURN_INTAKE,
                                     TP_PHASE_TURN_PRE_POLICY,

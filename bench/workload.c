@@ -169,7 +169,7 @@ static void register_in(tp_runtime *runtime, const bench_workload *workload, tp_
                         .self = self,
                         .phases = phases,
                         .phase_count = BENCH_PHASES_MAX,
-                        /* What a workload brings of its own is work that is worth another core. */
+                        /* A handler of the workload's own is work that is worth another core. */
                         .placement = run ? TP_PLACEMENT_PARALLEL : TP_PLACEMENT_INLINE};
   tp_edit *edit;
   tp_fault fault;

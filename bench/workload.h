@@ -2,7 +2,7 @@
  *
  * workload.h: the graphs of the workloads W1 to W6, how they become a runtime, and one run of them on a turn. Whatever
  * measures them (times, instructions, peers) takes them from here, so that all speak of the same work. A workload is
- * plain data: a graph for each of its phases, the same in every run. */
+ * data alone: a graph for each of its phases, the same in every run. */
 #ifndef BENCH_WORKLOAD_H
 #define BENCH_WORKLOAD_H
 
@@ -39,7 +39,7 @@ void bench_workload_fini(bench_workload *workload);
 /** How many nodes all its phases have. */
 uint32_t bench_workload_nodes(const bench_workload *workload);
 
-/** Makes a runtime with the phases of the workload as host phases and one quick handler subscribed for each node.
+/** Makes a runtime with the phases of the workload as host phases and one inline handler subscribed for each node.
  *  @param options  its phases are set here; NULL means default options.
  *  @param run      the handler of every node; NULL: one that does nothing.
  *  Ends the program when anything is refused. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the merge costs: what several handlers of one entry brought, made into one result. */
+ * What the merge costs: what several handlers of one entry contributed, made into one result. */
 #include <stdio.h>
 
 #include "bench/modules/module.h"
@@ -25,7 +25,7 @@ static void fill(merge_bench *module, uint32_t kind, size_t count) {
                                          .weight = (int32_t)(i * 7 % count),
                                          .domain = tp_text_of("domain"),
                                          .key = tp_text_of(module->keys[i]),
-                                         .text = tp_text_of("a sentence that a handler brought")};
+                                         .text = tp_text_of("a sentence that a handler contributed")};
     module->inputs[i] = (tp__merge_input){.subscription = module->keys[i],
                                           .owner = "owner",
                                           .handler = "handler",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * module.h: what the programs of the modules share: a table of operations of one module, each alone on a warm cache.
- * They are for whoever changes the module; what a user pays is measured by the programs above. */
+ * They are for those who change the module; what a user pays is measured by the programs above. */
 #ifndef BENCH_MODULE_H
 #define BENCH_MODULE_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the seam to the machine costs, and the queue that stands on it. Nobody else wants the locks and lines here:
+ * What the seam to the machine costs, and the queue that stands on it. No other thread wants the locks and lines here:
  * contention shows in the turns. */
 #include "bench/modules/module.h"
 #include "runtime/os/queue.h"

@@ -2,8 +2,8 @@
  *
  * How much of the evidence is recalled on real conversations (LoCoMo's, which are no part of this tree): every
  * utterance is remembered, then each question of categories 1 to 4 that names evidence is asked. mean is the share of
- * its evidence among the first entries, any whether there is one at all. Beside it, in the same run, what a plain
- * full-text query brings, alone and with two neighbours of each hit.
+ * its evidence among the first entries, any whether there is one at all. Beside it, in the same run, what a full-text
+ * query finds by itself, alone and with two neighbours of each hit.
  *
  *   recall [DIRECTORY] [--features FILE]
  *   recall [DIRECTORY] --latency
