@@ -48,11 +48,11 @@ static void must(sqlite3 *db, int rc) {
 }
 
 /** The same rows by SQLite alone, with the same settings. */
-typedef struct plain {
+typedef struct direct {
   sqlite3 *db;
   sqlite3_stmt *begin, *commit, *first, *second, *third;
   int64_t number;
-} plain;
+} direct;
 
 static sqlite3_stmt *prepare(sqlite3 *db, const char *sql) {
   sqlite3_stmt *statement;
@@ -60,9 +60,9 @@ static sqlite3_stmt *prepare(sqlite3 *db, const char *sql) {
   return statement;
 }
 
-static plain open_plain(const char *name, const char *schema, const char *first, const char *second,
-                        const char *third) {
-  plain p = {.number = 0};
+static direct open_direct(const char *name, const char *schema, const char *first, const char *second,
+                          const char *third) {
+  direct p = {.number = 0};
   must(NULL, sqlite3_open(file_of(name), &p.db));
   must(p.db, sqlite3_exec(p.db, "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL", NULL, NULL, NULL));
   must(p.db, sqlite3_exec(p.db, schema, NULL, NULL, NULL));
@@ -74,14 +74,14 @@ static plain open_plain(const char *name, const char *schema, const char *first,
   return p;
 }
 
-static void step(const plain *p, sqlite3_stmt *statement) {
+static void step(const direct *p, sqlite3_stmt *statement) {
   int rc;
   while ((rc = sqlite3_step(statement)) == SQLITE_ROW) continue;
   must(p->db, rc);
   sqlite3_reset(statement);
 }
 
-static void close_plain(plain *p) {
+static void close_direct(direct *p) {
   sqlite3_stmt *all[] = {p->begin, p->commit, p->first, p->second, p->third};
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) sqlite3_finalize(all[i]);
   sqlite3_close(p->db);
@@ -105,7 +105,7 @@ static bool run_of(const void *source, size_t index, tp_run_record *record) {
 
 typedef struct recording {
   tp_store *store;
-  plain plain;
+  direct direct;
   uint64_t entries;
   uint32_t each; /* records in a transaction */
 } recording;
@@ -139,7 +139,7 @@ static void bind_texts(sqlite3_stmt *statement, int from, const char *const *tex
   for (int i = 0; i < count; i++) sqlite3_bind_text(statement, from + i, texts[i], -1, SQLITE_STATIC);
 }
 
-static void insert_plain(plain *p) {
+static void insert_direct(direct *p) {
   static const char *const ids[] = {"", "", "", "session", "", "0123456789abcdef", "", ""};
   static const char *const names[] = {"subscription", "handler", "owner"};
   const int64_t entry[] = {1, ++p->number, 0, 1000, 1100, 0, 64, 0};
@@ -155,13 +155,13 @@ static void insert_plain(plain *p) {
   }
 }
 
-static int64_t record_plain(void *ctx, uint32_t times) {
+static int64_t record_direct(void *ctx, uint32_t times) {
   recording *r = ctx;
   int64_t began = bench_now_ns();
   for (uint32_t i = 0; i < times; i++) {
-    step(&r->plain, r->plain.begin);
-    for (uint32_t n = 0; n < r->each; n++) insert_plain(&r->plain);
-    step(&r->plain, r->plain.commit);
+    step(&r->direct, r->direct.begin);
+    for (uint32_t n = 0; n < r->each; n++) insert_direct(&r->direct);
+    step(&r->direct, r->direct.commit);
   }
   return bench_now_ns() - began;
 }
@@ -173,8 +173,8 @@ static void records(bench_program *program, const char *name, const char *what, 
   if (!bench_wanted(program, name)) return;
   recording r = {.store = open_store(name), .each = each};
   char other[64];
-  snprintf(other, sizeof other, "%s_plain", name);
-  r.plain = open_plain(
+  snprintf(other, sizeof other, "%s_direct", name);
+  r.direct = open_direct(
       other,
       "CREATE TABLE entry (number INTEGER PRIMARY KEY, process INTEGER, id INTEGER, plan_hash INTEGER,"
       "  started_ns INTEGER, ended_ns INTEGER, started_unix_ms INTEGER, phase INTEGER, status INTEGER, " IDS
@@ -189,14 +189,14 @@ static void records(bench_program *program, const char *name, const char *what, 
       "INSERT INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", NULL);
   bench_row_add(&row, (bench_contestant){.name = "turnphase", .run = record_ours, .ctx = &r, .threads = true},
                 (bench_bound){.against = 1});
-  bench_row_add(&row, (bench_contestant){.name = "plain SQLite", .run = record_plain, .ctx = &r},
+  bench_row_add(&row, (bench_contestant){.name = "plain SQLite", .run = record_direct, .ctx = &r},
                 (bench_bound){.against = 1});
   bench_settings settings = bench_settings_of(program);
   settings.single = true;
   bench_row_run(program, &row, &settings);
   bench_figure(program, name, "turnphase", each * 1e9 / row.results[0].all.median, "records a second", 0);
   tp_store_free(r.store);
-  close_plain(&r.plain);
+  close_direct(&r.direct);
 }
 
 /* ---- jobs ---- */
@@ -238,14 +238,14 @@ static int64_t jobs_ours(void *ctx, uint32_t times) {
   return bench_now_ns() - began;
 }
 
-static void in_transaction(plain *p, sqlite3_stmt *statement) {
+static void in_transaction(direct *p, sqlite3_stmt *statement) {
   step(p, p->begin);
   step(p, statement);
   step(p, p->commit);
 }
 
-static int64_t jobs_plain(void *ctx, uint32_t times) {
-  plain *p = &((recording *)ctx)->plain;
+static int64_t jobs_direct(void *ctx, uint32_t times) {
+  direct *p = &((recording *)ctx)->direct;
   int64_t began = bench_now_ns();
   for (uint32_t i = 0; i < times * JOBS; i++) {
     sqlite3_bind_int64(p->first, 1, ++p->number);
@@ -263,23 +263,23 @@ static void jobs(bench_program *program) {
       .name = "jobs", .what = "a job inserted, claimed and ended, each durable", .unit = "a job", .per = JOBS};
   if (!bench_wanted(program, "jobs")) return;
   recording r = {.store = open_store("jobs")};
-  r.plain = open_plain("jobs_plain",
-                       "CREATE TABLE job (id INTEGER PRIMARY KEY, claim INTEGER, state INTEGER, attempt INTEGER,"
-                       "  handler TEXT, key TEXT UNIQUE, order_key TEXT, payload BLOB);"
-                       "CREATE INDEX job_order ON job (order_key, id) WHERE state IN (1, 2);",
-                       "INSERT INTO job VALUES (?1, 0, 1, 0, 'handler', ?1, 'session', x'80')",
-                       "UPDATE job SET state = 2, claim = claim + 1, attempt = attempt + 1 WHERE id = ?1 RETURNING *",
-                       "UPDATE job SET state = 3, payload = x'' WHERE id = ?1");
+  r.direct = open_direct("jobs_direct",
+                         "CREATE TABLE job (id INTEGER PRIMARY KEY, claim INTEGER, state INTEGER, attempt INTEGER,"
+                         "  handler TEXT, key TEXT UNIQUE, order_key TEXT, payload BLOB);"
+                         "CREATE INDEX job_order ON job (order_key, id) WHERE state IN (1, 2);",
+                         "INSERT INTO job VALUES (?1, 0, 1, 0, 'handler', ?1, 'session', x'80')",
+                         "UPDATE job SET state = 2, claim = claim + 1, attempt = attempt + 1 WHERE id = ?1 RETURNING *",
+                         "UPDATE job SET state = 3, payload = x'' WHERE id = ?1");
   bench_row_add(&row, (bench_contestant){.name = "turnphase", .run = jobs_ours, .ctx = &r, .threads = true},
                 (bench_bound){.against = 1});
-  bench_row_add(&row, (bench_contestant){.name = "plain SQLite", .run = jobs_plain, .ctx = &r},
+  bench_row_add(&row, (bench_contestant){.name = "plain SQLite", .run = jobs_direct, .ctx = &r},
                 (bench_bound){.against = 1});
   bench_settings settings = bench_settings_of(program);
   settings.single = true;
   bench_row_run(program, &row, &settings);
   bench_figure(program, "jobs", "turnphase", JOBS * 1e9 / row.results[0].all.median, "jobs a second", 0);
   tp_store_free(r.store);
-  close_plain(&r.plain);
+  close_direct(&r.direct);
 }
 
 /* ---- what recording adds ---- */
@@ -440,8 +440,8 @@ static bench_contestant talk_new(talk *t, const char *name, const char *file, bo
   return (bench_contestant){.name = name, .run = talk_run, .ctx = t, .threads = true};
 }
 
-static int64_t talk_plain(void *ctx, uint32_t times) {
-  plain *p = ctx;
+static int64_t talk_direct(void *ctx, uint32_t times) {
+  direct *p = ctx;
   static const char *const messages[][2] = {{"0123456789abcdef", "How warm is it there?"},
                                             {"0123456789abcdef", "12 degrees."}};
   int64_t began = bench_now_ns();
@@ -466,31 +466,31 @@ static int64_t talk_plain(void *ctx, uint32_t times) {
 static void history(bench_program *program) {
   bench_row row = {.name = "history", .what = "tp_turn_run with a model that answers at once", .unit = "a turn"};
   if (!bench_wanted(program, "history")) return;
-  enum { PLAIN = 3 }; /* its place in the row */
-  talk talks[PLAIN];
-  plain p = open_plain("history_plain",
-                       "CREATE TABLE session (number INTEGER PRIMARY KEY, tenant TEXT, name TEXT,"
-                       "  UNIQUE (tenant, name));"
-                       "CREATE TABLE message (number INTEGER PRIMARY KEY, session INTEGER, role INTEGER,"
-                       "  is_error INTEGER, turn TEXT, text TEXT, call_id TEXT, name TEXT, parts BLOB);"
-                       "CREATE INDEX message_session ON message (session);",
-                       "INSERT INTO session (tenant, name) VALUES ('', ?)",
-                       "INSERT INTO message (session, role, turn, text) VALUES (?, ?, ?, ?)", NULL);
-  bench_row_add(&row, talk_new(&talks[0], "history in memory", NULL, false), (bench_bound){.against = PLAIN});
+  enum { DIRECT = 3 }; /* its place in the row */
+  talk talks[DIRECT];
+  direct p = open_direct("history_direct",
+                         "CREATE TABLE session (number INTEGER PRIMARY KEY, tenant TEXT, name TEXT,"
+                         "  UNIQUE (tenant, name));"
+                         "CREATE TABLE message (number INTEGER PRIMARY KEY, session INTEGER, role INTEGER,"
+                         "  is_error INTEGER, turn TEXT, text TEXT, call_id TEXT, name TEXT, parts BLOB);"
+                         "CREATE INDEX message_session ON message (session);",
+                         "INSERT INTO session (tenant, name) VALUES ('', ?)",
+                         "INSERT INTO message (session, role, turn, text) VALUES (?, ?, ?, ?)", NULL);
+  bench_row_add(&row, talk_new(&talks[0], "history in memory", NULL, false), (bench_bound){.against = DIRECT});
   bench_row_add(&row, talk_new(&talks[1], "history in SQLite, durable when it ends", "history", false),
-                (bench_bound){.against = PLAIN});
+                (bench_bound){.against = DIRECT});
   bench_row_add(&row, talk_new(&talks[2], "history in SQLite, asynchronous", "history_async", true),
-                (bench_bound){.against = PLAIN});
-  bench_row_add(&row, (bench_contestant){.name = "plain SQLite, the same rows", .run = talk_plain, .ctx = &p},
-                (bench_bound){.against = PLAIN});
+                (bench_bound){.against = DIRECT});
+  bench_row_add(&row, (bench_contestant){.name = "plain SQLite, the same rows", .run = talk_direct, .ctx = &p},
+                (bench_bound){.against = DIRECT});
   bench_settings settings = bench_settings_of(program);
   settings.single = true;
   bench_row_run(program, &row, &settings);
-  for (int i = 0; i < PLAIN; i++) {
+  for (int i = 0; i < DIRECT; i++) {
     tp_runtime_free(talks[i].runtime);
     tp_model_free(talks[i].model);
   }
-  close_plain(&p);
+  close_direct(&p);
 }
 
 int main(int argc, char **argv) {

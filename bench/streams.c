@@ -31,7 +31,7 @@ enum {
   ROUNDS = 11,
   ROUNDS_QUICK = 1,
   PAUSE_MS = 5,
-  PLAIN_POLL_MS = 1000
+  DIRECT_POLL_MS = 1000
 };
 
 static char *body;
@@ -128,12 +128,12 @@ static int count_threads(void) {
 /* ---- libcurl alone ---- */
 
 /** A stream: what was not yet a whole line. */
-typedef struct plain {
+typedef struct direct {
   CURL *handle;
   tp_writer *writer; /* decodes each event and takes its text; NULL: the bytes are dropped */
   char line[1024];
   size_t size;
-} plain;
+} direct;
 
 static const char request_json[] =
     "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"},{\"role\":\"user\",\"content\":\"Go "
@@ -141,7 +141,7 @@ static const char request_json[] =
     "\"stream\":true,\"stream_options\":{\"include_usage\":true}}";
 
 /* As turnphase reads it: an event is JSON, of which the text is taken. */
-static void take_line(plain *p) {
+static void take_line(direct *p) {
   static const char data[] = "data: ";
   tp_text value, line = {p->line, p->size};
   p->size = 0;
@@ -156,7 +156,7 @@ static void take_line(plain *p) {
 }
 
 static size_t on_bytes(char *bytes, size_t one, size_t count, void *ctx) {
-  plain *p = ctx;
+  direct *p = ctx;
   for (size_t i = 0; p->writer && i < one * count; i++) {
     if (bytes[i] == '\n') take_line(p);
     else if (p->size < sizeof p->line - 1) p->line[p->size++] = bytes[i];
@@ -164,10 +164,10 @@ static size_t on_bytes(char *bytes, size_t one, size_t count, void *ctx) {
   return one * count;
 }
 
-static void add_plain(plain *p, CURLM *multi, struct curl_slist *headers, tp_writer *writer) {
+static void add_direct(direct *p, CURLM *multi, struct curl_slist *headers, tp_writer *writer) {
   char place[128];
   snprintf(place, sizeof place, "%s/chat/completions", url);
-  *p = (plain){.handle = curl_easy_init(), .writer = writer};
+  *p = (direct){.handle = curl_easy_init(), .writer = writer};
   if (!p->handle) exit(70);
   curl_easy_setopt(p->handle, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(p->handle, CURLOPT_PROXY, "");
@@ -179,14 +179,14 @@ static void add_plain(plain *p, CURLM *multi, struct curl_slist *headers, tp_wri
   if (curl_multi_add_handle(multi, p->handle) != CURLM_OK) exit(70);
 }
 
-static void run_plain(CURLM *multi, struct curl_slist *headers, bool reads) {
-  static plain all[STREAMS];
+static void run_direct(CURLM *multi, struct curl_slist *headers, bool reads) {
+  static direct all[STREAMS];
   tp_writer *writer = NULL;
   if (reads) bench_must(tp_writer_new(NULL, &writer), NULL);
-  for (int i = 0; i < STREAMS; i++) add_plain(&all[i], multi, headers, writer);
+  for (int i = 0; i < STREAMS; i++) add_direct(&all[i], multi, headers, writer);
   for (int running = 1; running > 0;) {
     curl_multi_perform(multi, &running);
-    if (running > 0) curl_multi_poll(multi, NULL, 0, PLAIN_POLL_MS, NULL);
+    if (running > 0) curl_multi_poll(multi, NULL, 0, DIRECT_POLL_MS, NULL);
   }
   for (int i = 0; i < STREAMS; i++) {
     curl_multi_remove_handle(multi, all[i].handle);
@@ -197,7 +197,7 @@ static void run_plain(CURLM *multi, struct curl_slist *headers, bool reads) {
 
 /* ---- measuring ---- */
 
-typedef enum who { TURNPHASE, PLAIN_READS, PLAIN_BYTES, CONTESTANTS } who;
+typedef enum who { TURNPHASE, DIRECT_READS, DIRECT_BYTES, CONTESTANTS } who;
 
 static const char *const names[CONTESTANTS] = {"turnphase", "libcurl multi, each event decoded",
                                                "libcurl multi, bytes dropped"};
@@ -207,9 +207,9 @@ static double run(who which, host *h, CURLM *multi, struct curl_slist *headers, 
   (void)bench_settle();
   int64_t cpu_ns = bench_cpu_ns();
   if (which == TURNPHASE) run_host(h);
-  else run_plain(multi, headers, which == PLAIN_READS);
+  else run_direct(multi, headers, which == DIRECT_READS);
   cpu_ns = bench_cpu_ns() - cpu_ns;
-  if (which != PLAIN_BYTES && text_bytes - before != (uint64_t)STREAMS * (uint64_t)tokens * strlen(" token")) {
+  if (which != DIRECT_BYTES && text_bytes - before != (uint64_t)STREAMS * (uint64_t)tokens * strlen(" token")) {
     fprintf(stderr, "streams: %s read %llu bytes of text\n", names[which], (unsigned long long)(text_bytes - before));
     exit(70);
   }
@@ -226,7 +226,7 @@ static void report(bench_program *program, double samples[CONTESTANTS][ROUNDS], 
     bench_figure(program, "streams", label, spread.median / 1e3, "µs", 0);
   }
   bench_figure(program, "streams", "turnphase, to libcurl that decodes each event",
-               medians[TURNPHASE] / medians[PLAIN_READS], "times", 1.6);
+               medians[TURNPHASE] / medians[DIRECT_READS], "times", 1.6);
   bench_figure(program, "streams", "threads of the process with 64 turns", threads, "threads", 0);
 }
 

@@ -92,7 +92,7 @@ static int64_t said_of(tp_text words) {
 
 static void remember_all(tp__memory_store *store, const char *json, parties who) {
   execute(
-      "DROP TABLE IF EXISTS plain; CREATE VIRTUAL TABLE plain USING fts5 (text, turn UNINDEXED, session UNINDEXED,"
+      "DROP TABLE IF EXISTS fts; CREATE VIRTUAL TABLE fts USING fts5 (text, turn UNINDEXED, session UNINDEXED,"
       " tokenize='porter unicode61 remove_diacritics 2')");
   sqlite3_stmt *row = query(
       "SELECT s.key, u.value ->> 'dia_id', (u.value ->> 'speaker') || ': ' || (u.value ->> 'text'),"
@@ -101,7 +101,7 @@ static void remember_all(tp__memory_store *store, const char *json, parties who)
       " FROM json_each(?1) s JOIN json_each(s.value) u WHERE s.key GLOB 'session_[0-9]*' AND s.type = 'array'"
       " AND NOT s.key GLOB '*_*_*' ORDER BY CAST(substr(s.key, 9) AS INTEGER), u.key",
       json);
-  sqlite3_stmt *add = query("INSERT INTO plain (turn, text, session) VALUES (?1, ?2, ?3)", NULL);
+  sqlite3_stmt *add = query("INSERT INTO fts (turn, text, session) VALUES (?1, ?2, ?3)", NULL);
   while (sqlite3_step(row) == SQLITE_ROW) {
     tp__memory memory = {
         .said_ms = said_of(column(row, 3)), .session = column(row, 0), .turn = column(row, 1), .text = column(row, 2)};
@@ -189,7 +189,7 @@ static void ask_memory(int way, tp__memory_store *store, tp_text question, int c
   tp__memory_list_fini(&list);
 }
 
-static void add_plain(entries *list, int64_t *ids, int64_t id, const evidence *e, sqlite3_stmt *get) {
+static void add_fts(entries *list, int64_t *ids, int64_t id, const evidence *e, sqlite3_stmt *get) {
   for (int i = 0; i < list->count; i++)
     if (ids[i] == id) return;
   sqlite3_bind_int64(get, 1, id);
@@ -201,7 +201,7 @@ static void add_plain(entries *list, int64_t *ids, int64_t id, const evidence *e
   sqlite3_reset(get);
 }
 
-static void ask_plain(int way, tp_text question, int category, const evidence *e) {
+static void ask_fts(int way, tp_text question, int category, const evidence *e) {
   tp__memory_terms terms;
   tp__memory_terms_of(question, &terms);
   sqlite3_str *words = sqlite3_str_new(reader);
@@ -209,15 +209,15 @@ static void ask_plain(int way, tp_text question, int category, const evidence *e
     sqlite3_str_appendf(words, "%s\"%.*s\"", i ? " OR " : "", (int)terms.items[i].size, terms.items[i].data);
   char *match = sqlite3_str_finish(words);
   sqlite3_stmt *row =
-      query("SELECT rowid FROM plain WHERE plain MATCH ?1 ORDER BY bm25(plain) LIMIT 64", match ? match : "\"\"");
-  sqlite3_stmt *get = query("SELECT turn, length(CAST(text AS BLOB)) FROM plain WHERE rowid = ?1", NULL);
+      query("SELECT rowid FROM fts WHERE fts MATCH ?1 ORDER BY bm25(fts) LIMIT 64", match ? match : "\"\"");
+  sqlite3_stmt *get = query("SELECT turn, length(CAST(text AS BLOB)) FROM fts WHERE rowid = ?1", NULL);
   entries list = {.count = 0};
   int64_t ids[ENTRIES_MAX];
   while (sqlite3_step(row) == SQLITE_ROW) {
     int64_t id = sqlite3_column_int64(row, 0);
-    add_plain(&list, ids, id, e, get);
-    if (way == 2) add_plain(&list, ids, id + 1, e, get);
-    if (way == 2) add_plain(&list, ids, id - 1, e, get);
+    add_fts(&list, ids, id, e, get);
+    if (way == 2) add_fts(&list, ids, id + 1, e, get);
+    if (way == 2) add_fts(&list, ids, id - 1, e, get);
   }
   sqlite3_finalize(row);
   sqlite3_finalize(get);
@@ -303,8 +303,8 @@ static bool ask_all(const char *directory, int number) {
     ask_memory(3, unnamed, tp_text_of(asked), category, &e);
     ask_memory(4, unnamed, column(row, 0), category, &e);
     sqlite3_free(asked);
-    ask_plain(1, column(row, 0), category, &e);
-    ask_plain(2, column(row, 0), category, &e);
+    ask_fts(1, column(row, 0), category, &e);
+    ask_fts(2, column(row, 0), category, &e);
     float head[] = {(float)number, (float)q, (float)category, (float)e.count};
     if (features) write_features(store, column(row, 0), head, &e);
   }
