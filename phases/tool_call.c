@@ -378,7 +378,7 @@ static void stop_out_of_scope(tp__tool_slot *slot) {
 }
 
 /* A cancel that has come to the owner stops every call. One that is only on its way stops no more than what would run:
- * a call that could not run in any case is told why. */
+ * a call that could not run in any case ends with that reason. */
 void tp__toolcall_begin(tp__tool_slot *slot) {
   tp__dispatch *d = slot->dispatch;
   if (is_over(d) && tp__toolcall_stopped(slot)) return;

@@ -74,12 +74,12 @@ size_t tp__toolcall_id_bytes(const tp__dispatch *d) {
 tp_text tp__toolcall_id(tp__dispatch *d, uint32_t index) {
   tp_text id = d->calls[index]->id;
   if (id.size > 0 && d->calls_stay) return id;
-  char *room = d->id_room;
-  if (id.size == 0) id.size = (size_t)snprintf(room, NUMBER_BYTES, "call-%u", (unsigned)index);
-  else memcpy(room, id.data, id.size);
-  room[id.size] = '\0';
-  d->id_room = room + id.size + 1;
-  return (tp_text){room, id.size};
+  char *space = d->id_space;
+  if (id.size == 0) id.size = (size_t)snprintf(space, NUMBER_BYTES, "call-%u", (unsigned)index);
+  else memcpy(space, id.data, id.size);
+  space[id.size] = '\0';
+  d->id_space = space + id.size + 1;
+  return (tp_text){space, id.size};
 }
 
 /* A name that no tool has is copied; where there is no memory for it, it is left out. */

@@ -189,10 +189,10 @@ static void go(tp__dispatch *d) {
 }
 
 /* @return false without memory. */
-static bool make_id_room(tp__dispatch *d) {
+static bool reserve_id_space(tp__dispatch *d) {
   size_t bytes = tp__toolcall_id_bytes(d);
-  d->id_room = bytes ? tp__arena_alloc(&d->texts, bytes) : NULL;
-  return !bytes || d->id_room;
+  d->id_space = bytes ? tp__arena_alloc(&d->texts, bytes) : NULL;
+  return !bytes || d->id_space;
 }
 
 tp_status tp__dispatch_begin(tp_turn *turn, const tp_tool_call *const *calls, size_t count, tp_tool_result *results,
@@ -202,7 +202,7 @@ tp_status tp__dispatch_begin(tp_turn *turn, const tp_tool_call *const *calls, si
   if (!d) return TP_ERR_NO_MEMORY;
   d->remind = remind;
   *ret_dispatch = d;
-  if (!make_id_room(d)) {
+  if (!reserve_id_space(d)) {
     keep(d);
     return TP_ERR_NO_MEMORY;
   }
@@ -273,7 +273,7 @@ static bool make_results(tp__dispatch *d) {
 /* The calls stay the host's, till the dispatch has ended. */
 static bool borrow_calls(tp__dispatch *d) {
   d->calls_stay = false;
-  return make_results(d) && own_calls(d) && make_id_room(d);
+  return make_results(d) && own_calls(d) && reserve_id_space(d);
 }
 
 tp_status tp_tools_run(tp_turn *turn, const tp_tool_call *const *calls, size_t count,
@@ -314,19 +314,19 @@ static void submitted_delivered(tp__message *message) {
   go(take_dispatch(turn)); /* that of the submit */
 }
 
-static char *put_copy(char *room, tp_text *text) {
+static char *put_copy(char *space, tp_text *text) {
   if (text->size == 0) {
     *text = no_text;
-    return room;
+    return space;
   }
-  memcpy(room, text->data, text->size);
-  room[text->size] = '\0';
-  text->data = room;
-  return room + text->size + 1;
+  memcpy(space, text->data, text->size);
+  space[text->size] = '\0';
+  text->data = space;
+  return space + text->size + 1;
 }
 
-/* The host's calls, room for their results, where the results' texts are, and for ids: all of it or nothing, since what
- * is taken stays till the turn's end. */
+/* The host's calls, space for their results, where the results' texts are, and for ids: all of it or nothing, since
+ * what is taken stays till the turn's end. */
 static bool copy_calls(tp__dispatch *d, const tp_tool_call *const *calls) {
   size_t id_bytes = tp__toolcall_id_bytes(d);
   size_t bytes = id_bytes + result_bytes(d) + d->count * (sizeof **calls + sizeof *calls) + 1;
@@ -334,16 +334,16 @@ static bool copy_calls(tp__dispatch *d, const tp_tool_call *const *calls) {
   tp_tool_call *copy = tp__arena_alloc(&d->texts, bytes);
   if (!copy) return false;
   const tp_tool_call **pointers = (const tp_tool_call **)(void *)(copy + d->count);
-  char *room = put_results(d, pointers + d->count);
+  char *space = put_results(d, pointers + d->count);
   for (size_t i = 0; i < d->count; i++) {
     pointers[i] = &copy[i];
     if (tp__tool_call_read(calls[i], &copy[i], NULL) != TP_OK) return false;
-    room = put_copy(room, &copy[i].id);
-    room = put_copy(room, &copy[i].name);
-    room = put_copy(room, &copy[i].arguments);
+    space = put_copy(space, &copy[i].id);
+    space = put_copy(space, &copy[i].name);
+    space = put_copy(space, &copy[i].arguments);
   }
   d->calls = pointers;
-  d->id_room = id_bytes ? room : NULL;
+  d->id_space = id_bytes ? space : NULL;
   return true;
 }
 

@@ -97,7 +97,7 @@ struct tp__dispatch {
   int64_t wall_ns;        /* when their unix_ms was looked at */
   tp__arena texts;        /* what the results point to */
   tp__arena scratch;      /* the slots: gone with the end */
-  char *id_room;          /* for the next id that cannot be borrowed */
+  char *id_space;         /* for the next id that cannot be borrowed */
   bool calls_stay;        /* ids and names need no copy */
   tp__remind_fn remind;   /* may be NULL */
   void (*on_end)(tp__dispatch *dispatch);

@@ -139,7 +139,7 @@ static tp_status add_bundle(tp__toolset *set, tp__agent_layer *layer, tp_merged_
   return TP_OK;
 }
 
-static bool make_room(tp__toolset *set, size_t count) {
+static bool reserve(tp__toolset *set, size_t count) {
   uint32_t places = 8;
   while (places < 2 * count) places *= 2;
   set->mask = places - 1;
@@ -162,7 +162,7 @@ tp_status tp__toolset_new(tp__agent_layer *layer, tp_text scope, const tp_merged
   *set = (tp__toolset){.runtime = layer->runtime, .block_size = block_size};
   atomic_init(&set->refs.v, 1);
   tp__arena_init(&set->arena, &tp__runtime_blocks(set->runtime)->as_allocator, set + 1, block_size - sizeof *set, 0);
-  tp_status status = make_room(set, count_tools(merged)) ? TP_OK : TP_ERR_NO_MEMORY;
+  tp_status status = reserve(set, count_tools(merged)) ? TP_OK : TP_ERR_NO_MEMORY;
   for (size_t i = 0; status == TP_OK && i < tp_merged_count(merged, TP_KIND_TOOL_BUNDLE); i++)
     status = add_bundle(set, layer, *tp_merged_get(merged, TP_KIND_TOOL_BUNDLE, i));
   for (size_t i = 0; i < set->count; i++) set->entries[i].out_of_scope = !is_in(scope, set->entries[i].name);
