@@ -5,7 +5,7 @@
 
 #include "phases/render.h"
 #include "phases/schema.h"
-#include "phases/tool_kept.h"
+#include "phases/tool_durable.h"
 #include "runtime/exec/breadcrumb.h"
 #include "runtime/exec/report.h"
 
@@ -139,7 +139,7 @@ static void ended(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text, i
   tp_tool_result *result = tp__toolcall_result(slot);
   result->started = true;
   result->duration_ns = duration_ns;
-  if (slot->kept_id) tp__toolcall_keep_end(slot, kind, text);
+  if (slot->start_id) tp__toolcall_commit_end(slot, kind, text);
   else tp__toolcall_ended(slot, kind, text);
 }
 
@@ -262,7 +262,7 @@ static void run(tp__tool_slot *slot) {
 }
 
 void tp__toolcall_go(tp__tool_slot *slot) {
-  if (tp__toolcall_is_kept(slot)) tp__toolcall_keep_start(slot);
+  if (tp__toolcall_is_durable(slot)) tp__toolcall_commit_start(slot);
   else begin_run(slot);
 }
 

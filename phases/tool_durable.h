@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tool_kept: calls of tools that are not idempotent, in turns of a session whose store keeps them. That a call begins
- * is committed before its function runs, and its result when it has ended, so that a turn that is submitted again after
- * its process died runs no such function twice. A commit blocks on the disk: each is an attempt on a handler thread.
- * Owner only. */
-#ifndef TP__TOOL_KEPT_H
-#define TP__TOOL_KEPT_H
+ * tool_durable: calls of tools that are not idempotent, in turns of a session whose store keeps them. That a call
+ * begins is committed before its function runs, and its result when it has ended, so that a turn that is submitted
+ * again after its process died runs no such function twice. A commit blocks on the disk: each is an attempt on a
+ * handler thread. Owner only. */
+#ifndef TP__TOOL_DURABLE_H
+#define TP__TOOL_DURABLE_H
 
 #include "phases/tool_call.h"
 
 /** Whether the store keeps calls of the slot's tool. */
-bool tp__toolcall_is_kept(const tp__tool_slot *slot);
+bool tp__toolcall_is_durable(const tp__tool_slot *slot);
 /** Commits that the call begins, then goes on with tp__toolcall_started(), or ends the call: with the result that an
  *  earlier run of the turn left, as interrupted, or shed where the store did not take it. */
-void tp__toolcall_keep_start(tp__tool_slot *slot);
+void tp__toolcall_commit_start(tp__tool_slot *slot);
 /** Commits the result, then goes on with tp__toolcall_ended(), whatever came of the commit. text is copied. */
-void tp__toolcall_keep_end(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text);
+void tp__toolcall_commit_end(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text);
 
 /* ---- tool_call.c, for it ---- */
 

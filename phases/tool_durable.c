@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "phases/tool_kept.h"
+#include "phases/tool_durable.h"
 
 #include "runtime/exec/blocks.h"
 #include "turnphase/store.h"
 
 enum { STORE_LIMIT_MS = 30000 };
 
-static const char not_kept[] = "the store did not keep that this call begins, so it was not run; try again later";
+static const char not_stored[] = "the store did not keep that this call begins, so it was not run; try again later";
 static const char interrupted[] =
     "an earlier run of this turn began this call, and its result is not kept: look whether it took effect before it is "
     "called again";
 
 /** One commit. What the store reads is copied: a commit that was given up may still run when the call is gone. */
-typedef struct keeping {
+typedef struct commit {
   tp__attempt base;
   tp__turn *turn; /* referenced */
   tp__tool_slot *slot;
@@ -30,11 +30,11 @@ typedef struct keeping {
   /* ---- the owner's */
   tp_tool_result_kind kind;
   tp_text text; /* in the dispatch */
-} keeping;
+} commit;
 
-static keeping *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, keeping, base); }
+static commit *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, commit, base); }
 
-bool tp__toolcall_is_kept(const tp__tool_slot *slot) {
+bool tp__toolcall_is_durable(const tp__tool_slot *slot) {
   const tp_turn *turn = slot->dispatch->turn;
   const tp_runtime *runtime = turn->core.runtime;
   const tp_store *store = tp__runtime_store(runtime);
@@ -45,14 +45,14 @@ bool tp__toolcall_is_kept(const tp__tool_slot *slot) {
 /* ---- the work ---- */
 
 static void take_earlier(void *ctx, const tp_tool_end_record *earlier) {
-  keeping *k = ctx;
+  commit *k = ctx;
   k->earlier = (tp_tool_result_kind)earlier->kind;
   if (tp__arena_text(&k->arena, earlier->text, &k->earlier_text)) return;
   k->earlier = TP_TOOL_INTERRUPTED;
   k->earlier_text = (tp_text){"", 0};
 }
 
-static void work(keeping *k) {
+static void work(commit *k) {
   tp_runtime *runtime = tp__attempt_runtime(&k->base);
   const tp_store *store = tp__runtime_store(runtime);
   tp__inside frame;
@@ -69,20 +69,20 @@ static tp__answer call(tp__attempt *attempt) {
 
 /* ---- what comes of it, on the owner ---- */
 
-static void log_failure(const keeping *k, tp_status status) {
+static void log_failure(const commit *k, tp_status status) {
   tp__log(tp__attempt_runtime(&k->base), TP_LOG_ERROR, &(tp__log_subject){.status = status, .ids = k->turn->ids},
           "the %s of a call of tool `%s` was not kept: %s", k->is_end ? "result" : "start", k->base.pool_item.name,
           status == k->status && k->fault.message[0] ? k->fault.message : tp_status_text(status));
 }
 
-static void start_ended(keeping *k, tp_status status) {
+static void start_ended(commit *k, tp_status status) {
   tp__tool_slot *slot = k->slot;
   tp_text text;
   if (status != TP_OK) {
     log_failure(k, status);
-    tp__toolcall_stop(slot, TP_TOOL_SHED, tp_text_of(not_kept));
+    tp__toolcall_stop(slot, TP_TOOL_SHED, tp_text_of(not_stored));
   } else if (k->earlier == TP_TOOL_NONE) {
-    slot->kept_id = k->start_id;
+    slot->start_id = k->start_id;
     tp__toolcall_started(slot);
   } else if (k->earlier == TP_TOOL_INTERRUPTED || !tp__arena_text(&slot->dispatch->texts, k->earlier_text, &text)) {
     tp__toolcall_stop(slot, TP_TOOL_INTERRUPTED, tp_text_of(interrupted));
@@ -91,7 +91,7 @@ static void start_ended(keeping *k, tp_status status) {
   }
 }
 
-static void ended(keeping *k, tp_status status) {
+static void ended(commit *k, tp_status status) {
   k->slot->dispatch->stale = true;
   if (!k->is_end) {
     start_ended(k, status);
@@ -101,15 +101,15 @@ static void ended(keeping *k, tp_status status) {
   tp__toolcall_ended(k->slot, k->kind, k->text);
 }
 
-static void settled(tp__attempt *attempt, tp__attempt_end how) {
-  keeping *k = of(attempt);
-  if (how == TP__REFUSED) work(k); /* the pool has stopped, or has no thread: the owner waits itself */
-  ended(k, how == TP__ANSWERED || how == TP__REFUSED ? k->status : TP_ERR_TIMEOUT);
+static void settled(tp__attempt *attempt, tp__attempt_end end) {
+  commit *k = of(attempt);
+  if (end == TP__REFUSED) work(k); /* the pool has stopped, or has no thread: the owner waits itself */
+  ended(k, end == TP__ANSWERED || end == TP__REFUSED ? k->status : TP_ERR_TIMEOUT);
   tp__attempt_unref(attempt);
 }
 
 static void release(tp__attempt *attempt) {
-  keeping *k = of(attempt);
+  commit *k = of(attempt);
   tp__turn *turn = k->turn;
   tp__arena_fini(&k->arena);
   tp__block_give(tp__runtime_blocks(tp__attempt_runtime(attempt)), k, k->block_size);
@@ -118,10 +118,10 @@ static void release(tp__attempt *attempt) {
 
 static const tp__attempt_class class = {.what = "commit", .call = call, .settled = settled, .release = release};
 
-static keeping *keeping_new(tp__tool_slot *slot) {
+static commit *commit_new(tp__tool_slot *slot) {
   tp__turn *turn = &slot->dispatch->turn->core;
   size_t block_size;
-  keeping *k = tp__block_take(tp__runtime_blocks(turn->runtime), sizeof *k, &block_size);
+  commit *k = tp__block_take(tp__runtime_blocks(turn->runtime), sizeof *k, &block_size);
   if (!k) return NULL;
   memset(k, 0, sizeof *k);
   if (tp__attempt_init(&k->base, &class, &turn->strand) != TP_OK) {
@@ -138,26 +138,26 @@ static keeping *keeping_new(tp__tool_slot *slot) {
   return k;
 }
 
-static void drop(keeping *k) {
+static void discard(commit *k) {
   tp__attempt_fini(&k->base);
   tp__attempt_unref(&k->base);
 }
 
-static void begin(keeping *k) {
+static void begin(commit *k) {
   if (!tp__attempt_start(&k->base, tp__deadline_after_ms(tp__now_ns(), STORE_LIMIT_MS), 0)) return;
   work(k); /* no thread for it */
   ended(k, k->status);
   tp__attempt_unref(&k->base);
 }
 
-void tp__toolcall_keep_start(tp__tool_slot *slot) {
+void tp__toolcall_commit_start(tp__tool_slot *slot) {
   const tp_tool_call *call = tp__toolcall_of(slot);
-  keeping *k = keeping_new(slot);
+  commit *k = commit_new(slot);
   tp_text arguments, call_id;
   bool copied = k && tp__arena_text(&k->arena, call->arguments, &arguments) &&
                 tp__arena_text(&k->arena, tp__toolcall_result(slot)->call_id, &call_id);
   if (!copied) {
-    if (k) drop(k);
+    if (k) discard(k);
     tp__toolcall_stop(slot, TP_TOOL_SHED, tp__toolcall_unanswered(TP_TOOL_SHED));
     return;
   }
@@ -174,13 +174,13 @@ void tp__toolcall_keep_start(tp__tool_slot *slot) {
   begin(k);
 }
 
-void tp__toolcall_keep_end(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text) {
-  keeping *k = keeping_new(slot);
+void tp__toolcall_commit_end(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text) {
+  commit *k = commit_new(slot);
   tp_text copy;
   if (!k || !tp__arena_text(&k->arena, text, &copy)) {
     tp__log(slot->dispatch->turn->core.runtime, TP_LOG_ERROR, &(tp__log_subject){.status = TP_ERR_NO_MEMORY},
             "the result of a call of tool `%s` was not kept: no memory", slot->tool->name.data);
-    if (k) drop(k);
+    if (k) discard(k);
     tp__toolcall_ended(slot, kind, text);
     return;
   }
@@ -188,6 +188,6 @@ void tp__toolcall_keep_end(tp__tool_slot *slot, tp_tool_result_kind kind, tp_tex
   k->kind = kind;
   k->text = text;
   k->end = (tp_tool_end_record){
-      .struct_size = sizeof k->end, .start_id = slot->kept_id, .kind = (uint32_t)kind, .text = copy};
+      .struct_size = sizeof k->end, .start_id = slot->start_id, .kind = (uint32_t)kind, .text = copy};
   begin(k);
 }
