@@ -187,8 +187,8 @@ static void run_settled(void *ctx, const tp__tool_answer *answer) {
 static tp_tool_result_kind kind_of_run(const tp__dispatch *d, tp_text *ret_text) {
   const tp_tool_run *run = &d->run;
   bool late = d->now_ns > run->deadline_ns;
-  *ret_text = late ? tp__toolcall_unanswered(TP_TOOL_TIMED_OUT) : tp__tool_said_text(&run->said);
-  return late ? TP_TOOL_TIMED_OUT : run->said.flaws & ~TP__SAID_CUT ? TP_TOOL_HANDLER_ERROR : TP_TOOL_OK;
+  *ret_text = late ? tp__toolcall_unanswered(TP_TOOL_TIMED_OUT) : tp__tool_reply_text(&run->reply);
+  return late ? TP_TOOL_TIMED_OUT : run->reply.flaws & ~TP__REPLY_CUT ? TP_TOOL_HANDLER_ERROR : TP_TOOL_OK;
 }
 
 /* An inline tool is called here: only when it defers does it wait for anything. */
@@ -206,7 +206,7 @@ static void run_inline(tp__tool_slot *slot) {
   }
   tp_text text;
   tp_tool_result_kind result = kind_of_run(d, &text);
-  slot->is_partial = d->run.said.flaws & TP__SAID_CUT;
+  slot->is_partial = d->run.reply.flaws & TP__REPLY_CUT;
   ended(slot, result, text, d->timestamps == TP_TIMESTAMPS_OFF ? 0 : d->now_ns - d->run.started_ns);
 }
 
@@ -223,8 +223,8 @@ static void fill_run(const tp__tool_slot *slot) {
   run->attempt = NULL;
   run->started_ns = d->now_ns;
   run->deadline_ns = end_ns < turn_ns ? end_ns : turn_ns;
-  run->said.flaws = 0;
-  run->said.text = (tp_text){"", 0};
+  run->reply.flaws = 0;
+  run->reply.text = (tp_text){"", 0};
 }
 
 static void begin_run(tp__tool_slot *slot) {
@@ -352,9 +352,9 @@ void tp__toolcall_permit(tp__tool_slot *slot) {
 static tp__tool_policy policy_of(const tp__dispatch *d, tp__tool_entry *tool) {
   const tp__turn_sets *sets = d->turn->core.sets;
   if (tool->sets == sets) return tool->policy;
-  tp_text says = sets ? tp__turn_sets_policy(sets, tp_text_of("tool"), tool->name) : no_text;
+  tp_text word = sets ? tp__turn_sets_policy(sets, tp_text_of("tool"), tool->name) : no_text;
   tool->sets = sets;
-  tool->policy = tp__text_is(says, "deny") ? TP__TOOL_DENY : tp__text_is(says, "ask") ? TP__TOOL_ASK : TP__TOOL_FREE;
+  tool->policy = tp__text_is(word, "deny") ? TP__TOOL_DENY : tp__text_is(word, "ask") ? TP__TOOL_ASK : TP__TOOL_FREE;
   return tool->policy;
 }
 

@@ -23,8 +23,8 @@ struct tp__tool_attempt {
   tp_tool_run run;
   tp__arena arena;
   /* written by the winner of the slot, read by the owner */
-  bool said_by_token;
-  tp__tool_said said;
+  bool replied_by_token;
+  tp__tool_reply reply;
   tp__arena answer_arena;
 };
 
@@ -63,20 +63,20 @@ bool tp__tool_text(tp__arena *arena, tp_text text, size_t bytes_max, tp_text *re
   return ret_copy->data != NULL;
 }
 
-static void say(tp__tool_said *said, tp__arena *arena, size_t bytes_max, bool is_error, tp_text text) {
+static void set_reply(tp__tool_reply *reply, tp__arena *arena, size_t bytes_max, bool is_error, tp_text text) {
   bool valid = tp_utf8_valid(text, NULL);
   if (!valid) text = tp_text_of("the tool's answer was not UTF-8");
-  said->flaws = (is_error || !valid ? TP__SAID_ERROR : 0) | (text.size > bytes_max ? TP__SAID_CUT : 0);
-  if (!tp__tool_text(arena, text, bytes_max, &said->text)) said->flaws |= TP__SAID_NO_MEMORY;
+  reply->flaws = (is_error || !valid ? TP__REPLY_ERROR : 0) | (text.size > bytes_max ? TP__REPLY_CUT : 0);
+  if (!tp__tool_text(arena, text, bytes_max, &reply->text)) reply->flaws |= TP__REPLY_NO_MEMORY;
 }
 
-tp_text tp__tool_said_text(const tp__tool_said *said) {
-  return said->flaws & TP__SAID_NO_MEMORY ? tp_text_of("no memory for the tool's answer") : said->text;
+tp_text tp__tool_reply_text(const tp__tool_reply *reply) {
+  return reply->flaws & TP__REPLY_NO_MEMORY ? tp_text_of("no memory for the tool's answer") : reply->text;
 }
 
 static tp_answer answer(tp_tool_run *run, bool is_error, tp_text text) {
-  say(&run->said, run->arena, run->bytes_max, is_error, text);
-  return run->said.flaws & TP__SAID_ERROR ? TP_ANSWER_FAILED : TP_ANSWER_DONE;
+  set_reply(&run->reply, run->arena, run->bytes_max, is_error, text);
+  return run->reply.flaws & TP__REPLY_ERROR ? TP_ANSWER_FAILED : TP_ANSWER_DONE;
 }
 
 tp_answer tp_tool_ok(tp_tool_run *run, tp_text text) { return answer(run, false, text); }
@@ -86,7 +86,8 @@ tp_answer tp_tool_error(tp_tool_run *run, tp_text text) { return answer(run, tru
 static bool is_answer(tp_answer kind) {
   return kind == TP_ANSWER_DONE || kind == TP_ANSWER_FAILED || kind == TP_ANSWER_DEFERRED;
 }
-static const tp__tool_said no_answer = {.flaws = TP__SAID_ERROR, .text = {NO_ANSWER_WORDS, sizeof NO_ANSWER_WORDS - 1}};
+static const tp__tool_reply no_answer = {.flaws = TP__REPLY_ERROR,
+                                         .text = {NO_ANSWER_WORDS, sizeof NO_ANSWER_WORDS - 1}};
 
 /* ---- the attempt ---- */
 
@@ -96,36 +97,37 @@ static tp__answer call(tp__attempt *attempt) {
   tp_breadcrumb *breadcrumb = tp__breadcrumb_of_function(a->run.turn, a->run.name, a->run.started_ns);
   tp_answer kind = a->function(a->self, &a->run);
   tp__breadcrumb_leave(breadcrumb);
-  if (!is_answer(kind)) a->run.said = no_answer;
+  if (!is_answer(kind)) a->run.reply = no_answer;
   return (tp__answer){.kind = kind};
 }
 
-static void say_by_token(tp__tool_attempt *attempt, bool is_error, tp_text text) {
-  TP__ASSERT(!attempt->said_by_token);
-  attempt->said_by_token = true;
-  say(&attempt->said, &attempt->answer_arena, attempt->bytes_max, is_error, text);
+static void reply_by_token(tp__tool_attempt *attempt, bool is_error, tp_text text) {
+  TP__ASSERT(!attempt->replied_by_token);
+  attempt->replied_by_token = true;
+  set_reply(&attempt->reply, &attempt->answer_arena, attempt->bytes_max, is_error, text);
 }
 
 /* extra: the text of tp_tool_complete(). */
 static void accept(tp__attempt *base, const tp__answer *answer, const void *extra) {
   tp__tool_attempt *attempt = of(base);
-  say_by_token(attempt, answer->kind == TP_ANSWER_FAILED, *(const tp_text *)extra);
+  reply_by_token(attempt, answer->kind == TP_ANSWER_FAILED, *(const tp_text *)extra);
   base->answer = (tp__answer){.kind = answer->kind};
 }
 
 /* A function that deferred answers through its token alone. */
-static const tp__tool_said malformed = {.flaws = TP__SAID_ERROR, .text = {MALFORMED_WORDS, sizeof MALFORMED_WORDS - 1}};
+static const tp__tool_reply malformed = {.flaws = TP__REPLY_ERROR,
+                                         .text = {MALFORMED_WORDS, sizeof MALFORMED_WORDS - 1}};
 
 static void abandoned(tp__attempt *base) {
-  say_by_token(of(base), true, tp_text_of(TP__ABANDONED_REASON));
+  reply_by_token(of(base), true, tp_text_of(TP__ABANDONED_REASON));
   base->answer = (tp__answer){.kind = TP_ANSWER_FAILED};
 }
 
 /* Of a function on another thread that deferred and answered beside its token the engine says that it deferred; it may
  * still be running then, so that what it said is not looked at. */
-static const tp__tool_said *said_of(const tp__tool_attempt *attempt) {
-  if (attempt->said_by_token) return &attempt->said;
-  return attempt->base.answer.kind == TP_ANSWER_DEFERRED ? &malformed : &attempt->run.said;
+static const tp__tool_reply *reply_of(const tp__tool_attempt *attempt) {
+  if (attempt->replied_by_token) return &attempt->reply;
+  return attempt->base.answer.kind == TP_ANSWER_DEFERRED ? &malformed : &attempt->run.reply;
 }
 
 /* Where it was not answered its function may still be running and writing: its answer is not looked at. */
@@ -138,10 +140,10 @@ static void settled(tp__attempt *base, tp__attempt_end end) {
                             .started_ns = tp__attempt_called_ns(base),
                             .ended_ns = end == TP__ANSWERED ? base->ended_ns : tp__now_ns()};
   if (end == TP__ANSWERED) {
-    const tp__tool_said *said = said_of(attempt);
-    answer.is_cut = said->flaws & TP__SAID_CUT;
-    answer.is_error = (said->flaws & ~TP__SAID_CUT) || base->answer.kind != TP_ANSWER_DONE;
-    answer.text = tp__tool_said_text(said);
+    const tp__tool_reply *reply = reply_of(attempt);
+    answer.is_cut = reply->flaws & TP__REPLY_CUT;
+    answer.is_error = (reply->flaws & ~TP__REPLY_CUT) || base->answer.kind != TP_ANSWER_DONE;
+    answer.text = tp__tool_reply_text(reply);
   }
   if (end == TP__ANSWERED && base->pool_item.inbox && base->ended_ns > attempt->run.deadline_ns)
     answer.end = TP__EXPIRED; /* the answer came before its owner had looked at the clock */
@@ -246,9 +248,9 @@ tp__tool_attempt *tp__tool_run_exceptional(tp_tool_run *run, tp_answer kind) {
   if (attempt && (kind == TP_ANSWER_DEFERRED || !tp__attempt_revoke(&attempt->base))) return attempt;
   if (attempt) tp__attempt_unref(&attempt->base);
   run->attempt = NULL;
-  run->said.flaws |= TP__SAID_ERROR;
-  if (!is_answer(kind)) run->said = no_answer;
-  if (attempt || kind == TP_ANSWER_DEFERRED) run->said = malformed;
+  run->reply.flaws |= TP__REPLY_ERROR;
+  if (!is_answer(kind)) run->reply = no_answer;
+  if (attempt || kind == TP_ANSWER_DEFERRED) run->reply = malformed;
   return NULL;
 }
 

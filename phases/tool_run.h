@@ -13,14 +13,14 @@
 typedef struct tp__tool_entry tp__tool_entry;
 typedef struct tp__tool_attempt tp__tool_attempt;
 
-enum { TP__SAID_ERROR = 1, TP__SAID_NO_MEMORY = 2, TP__SAID_CUT = 4 };
+enum { TP__REPLY_ERROR = 1, TP__REPLY_NO_MEMORY = 2, TP__REPLY_CUT = 4 };
 
-/** What a tool's function said. */
-typedef struct tp__tool_said {
+/** The reply of a tool's function. */
+typedef struct tp__tool_reply {
   uint32_t flaws; /* ERROR: the tool could not; NO_MEMORY: the text was lost; CUT: it was too long */
   tp_text text;   /* in the arena, cut to the tool's cap */
-} tp__tool_said;
-tp_text tp__tool_said_text(const tp__tool_said *said);
+} tp__tool_reply;
+tp_text tp__tool_reply_text(const tp__tool_reply *reply);
 
 /** What the function sees. */
 struct tp_tool_run {
@@ -33,7 +33,7 @@ struct tp_tool_run {
   tp__arena *arena;          /* of the answer; the thread's that runs the function */
   tp__tool_attempt *attempt; /* NULL: on the owner, and it has not deferred */
   int64_t started_ns;        /* on the owner */
-  tp__tool_said said;
+  tp__tool_reply reply;
 };
 
 /** How the attempt of a run ended; text is borrowed from the attempt. */
@@ -49,7 +49,7 @@ typedef struct tp__tool_answer {
 typedef void (*tp__tool_settled_fn)(void *ctx, const tp__tool_answer *answer);
 
 /** Owner: an inline tool that was called here did more than answer: it deferred, failed, or both.
- *  @return NULL: run->said is the answer; else the attempt of a run that waits for its token, to be given to
+ *  @return NULL: run->reply is the answer; else the attempt of a run that waits for its token, to be given to
  *          tp__tool_run_await() before the owner does anything else. */
 tp__tool_attempt *tp__tool_run_exceptional(tp_tool_run *run, tp_answer kind);
 void tp__tool_run_await(tp__tool_attempt *attempt, int64_t deadline_ns, tp__tool_settled_fn settled, void *ctx);
