@@ -8,8 +8,8 @@ enum { STORE_LIMIT_MS = 30000 };
 
 static const char not_stored[] = "the store did not keep that this call begins, so it was not run; try again later";
 static const char interrupted[] =
-    "an earlier run of this turn began this call, and its result is not kept: look whether it took effect before it is "
-    "called again";
+    "an earlier run of this turn began this call, and its result is not stored: check whether it had an effect before "
+    "it is called again";
 
 /** One commit. What the store reads is copied: a commit that was given up may still run when the call is gone. */
 typedef struct commit {
