@@ -453,6 +453,26 @@ def words_are_standard_terms(path, text, tree):
                 yield line, '"%s": say %s' % (match.group(), instead)
 
 
+# What a name in code is never made of. Words of the list above that a library, a format or a domain has, too
+# (curl_easy_setopt, --quick, memory_forget), are left to the reader.
+NAMES_NEVER = set((
+    'depot depots lot lots lent lend lends hungry starve starves took brought bring brings tell '
+    'tells told somebody someone nobody whoever everybody anybody roster berth seat shelf parcel '
+    'dear fate decider sheltered undue door doors house spare sheet ride traffic yardstick errand '
+    'edition onlooker manieth mend ordinary odd plainly'
+).split())
+NAMED_BY_THE_RULE = re.compile(r'(runtime|phases|cli|domains|stores|providers|bench|examples)/.*\.[ch]$')
+
+
+def names_are_standard_terms(path, text, tree):
+    """Names in code have the terms of the field."""
+    if not NAMED_BY_THE_RULE.match(path):
+        return
+    for match in IDENTIFIER.finditer(code_only(text)):
+        for word in NAMES_NEVER & set(match.group().lower().split('_')):
+            yield line_of(text, match.start()), '"%s" is no term of the field' % word
+
+
 def each_word_is_seen():
     """A planted breach for each of the words."""
     plants = ['told tell story dear cheap watched parcel lot lent hungry starve berth seat shelf depot visitor',
@@ -500,6 +520,7 @@ FUNCTIONS = [
     (seeds_name_tests, 'docs/seeds.md', '| S9.1 | it works | works | by itself |\n'),
     (architecture_shows_the_steps, 'docs/architecture.md', '# Architecture\n'),
     (core_asserts_what_holds, 'runtime/base/base.h', 'void f(void) {\n}\n' * 10000),
+    (names_are_standard_terms, 'cli/x.c', 'int told_zzz;\n'),
     (words_are_standard_terms, 'docs/x.md', 'The thread that ends first is told so.\n'),
     (decisions_have_a_status, 'docs/decisions/gate.md', '# Title\n\n**Question.** Why?\n'),
     (decisions_have_a_status, 'docs/decisions/gate.md', '# Title\n\n2026-11-22, superseded.\n'),

@@ -214,10 +214,10 @@ static tp_status read_audit(reading *r, tp_fault *fault) {
   const tp_store *store = r->data->store;
   const cli_trace *t = r->trace;
   if (!store->audits) return TP_OK;
-  int64_t from_ms = t->started_unix_ms - CLOCK_STEP_MS, took_ms = (t->ended_ns - t->began_ns) / 1000000;
+  int64_t from_ms = t->started_unix_ms - CLOCK_STEP_MS, duration_ms = (t->ended_ns - t->began_ns) / 1000000;
   tp_audit_query query = {.struct_size = sizeof query,
                           .from_unix_ms = from_ms > 0 ? from_ms : 0,
-                          .to_unix_ms = t->started_unix_ms + took_ms + CLOCK_STEP_MS};
+                          .to_unix_ms = t->started_unix_ms + duration_ms + CLOCK_STEP_MS};
   return store->audits(store->self, &query, take_audit, r, fault);
 }
 

@@ -150,12 +150,12 @@ static uint32_t take(tp__workers *workers, void **batch) {
   return tp__queue_mpmc_pop_some(workers->queue, batch, share < 1 ? 1 : share > BATCH ? BATCH : share);
 }
 
-/* What one worker has taken must not wait while another one has nothing. Any moment will do. */
-static bool somebody_starves(const tp__workers *workers) {
+/* Whether a worker is idle and the queue empty: what this one has taken must not wait then. Any moment will do. */
+static bool has_idle_worker(const tp__workers *workers) {
   return tp__a32_load_relaxed(&workers->idle_workers) != 0 && tp__queue_mpmc_empty(workers->queue);
 }
 
-static void give_back(tp__workers *workers, void **batch, uint32_t count) {
+static void return_rest(tp__workers *workers, void **batch, uint32_t count) {
   TP__ASSERT(count < BATCH);
   for (uint32_t i = 0; i < count; i++) tp__workers_push(workers, batch[i]);
 }
@@ -163,8 +163,8 @@ static void give_back(tp__workers *workers, void **batch, uint32_t count) {
 static void run_batch(tp__workers *workers, void **batch, uint32_t count) {
   for (uint32_t i = 0; i < count; i++) {
     if (i + 1 < count && workers->options->prefetch) workers->options->prefetch(batch[i + 1]);
-    if (count - i > 1 && somebody_starves(workers)) {
-      give_back(workers, batch + i + 1, count - i - 1);
+    if (count - i > 1 && has_idle_worker(workers)) {
+      return_rest(workers, batch + i + 1, count - i - 1);
       count = i + 1;
     }
     tp__strand_run(batch[i]);
