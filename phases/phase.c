@@ -514,7 +514,7 @@ static __attribute__((noinline)) void release_entry(tp_turn *turn, tp_phase_resu
   } else {
     tp__strand_acquire(strand);
     tp__phase_let_go(result);
-    tp__strand_give_back(strand);
+    tp__strand_leave_to_workers(strand);
   }
 }
 

@@ -314,7 +314,7 @@ void tp__turn_submit(tp_turn *turn, tp__message *message) {
   if (turn->core.host_held) {
     turn->core.host_held = false;
     tp__strand_push_own(strand, message);
-    tp__strand_hand_over(strand);
+    tp__strand_submit(strand);
   } else if (tp__strand_is_here(strand)) {
     tp__strand_push_own(strand, message); /* from a callback of the turn: it goes on right here */
   } else {

@@ -93,7 +93,7 @@ typedef struct tp__arena {
 
 /** first/first_size: a buffer of the caller's used before any chunk is taken; may be NULL/0. */
 void tp__arena_init(tp__arena *arena, const tp_allocator *allocator, void *first, size_t first_size, size_t bytes_max);
-/** Gives back every chunk. The first buffer is the caller's. */
+/** Frees every chunk. The first buffer is the caller's. */
 void tp__arena_fini(tp__arena *arena);
 /** Memory aligned to 8, uninitialised; NULL when refused. size 0 gives a valid pointer. */
 void *tp__arena_alloc(tp__arena *arena, size_t size);

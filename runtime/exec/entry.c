@@ -240,13 +240,13 @@ static void call_at_once(tp__entry *e, uint32_t index) {
 }
 
 /* The last that is ready may wait for this thread, where it is a handler's: the thread runs it when it has left. */
-static void hand_over(tp__entry *e, const tp__node *node, uint32_t index, tp__run *run) {
+static void submit_node(tp__entry *e, const tp__node *node, uint32_t index, tp__run *run) {
   bool *begins_more = &e->turn->strand.begins_more, began_more = *begins_more;
   if (e->leaving_count + e->ready.count > 0) *begins_more = true;
-  tp_reason refused = tp__node_hand_over(e, index, tp__entry_node_deadline(e, index, run), tp__node_timeout(node));
+  tp_reason refused = tp__node_submit(e, index, tp__entry_node_deadline(e, index, run), tp__node_timeout(node));
   *begins_more = began_more;
   if (refused) tp__entry_settle(e, index, TP_STATE_FAILED, refused);
-  e->now_ns = stamp(e); /* handing over is not part of the next handler's time */
+  e->now_ns = stamp(e); /* the submit is not part of the next handler's time */
 }
 
 static void detach(tp__entry *e, uint32_t index, tp__run *run) {
@@ -301,7 +301,7 @@ static void step(tp__entry *e, uint32_t index) {
   } else {
     run->row.attempts++;
     if (node->flags & TP__NODE_INLINE) call_here(e, node, index, run);
-    else hand_over(e, node, index, run);
+    else submit_node(e, node, index, run);
   }
 }
 

@@ -8,7 +8,7 @@
  * A node's row is written as it goes into the record, in four words, when the node settles. A node that was not called
  * once when it was ready and returned DONE without contributions has a tp__run, and MORE in its marks.
  *
- * The way of a node: its last predecessor settles -> ready -> skipped, or called here (inline), or handed over, or
+ * The way of a node: its last predecessor settles -> ready -> skipped, or called here (inline), or submitted, or
  * detached -> answered -> decided (decide.c) -> settled -> its successors' counters. When every node is settled the
  * entry ends, exactly once, through on_end. */
 #ifndef TP__ENTRY_H
@@ -47,7 +47,7 @@ typedef struct tp__run {
   bool retryable;           /* it failed, and its handler says that it may be tried again */
   const tp__emitted *first; /* sealed contributions; with fallback_used they are the subscription's */
   const char *message;      /* reason of a deny, ask or failure; safe */
-  tp__attempt *attempt;     /* open: handed over or deferred */
+  tp__attempt *attempt;     /* open: submitted or deferred */
   struct tp__retry *retry;  /* open: waits to be tried again */
 } tp__run;
 

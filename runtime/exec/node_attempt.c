@@ -97,7 +97,7 @@ static void pin(node_attempt *a) {
                       a->block_size + (first ? a->entry->block_size : 0));
 }
 
-/* and the last one gives it back. */
+/* and the last one unpins it. */
 static void unpin(const node_attempt *a) {
   bool last = tp__a32_sub_acq_rel(&a->entry->pinned, 1) == 1;
   tp__a64_sub_acq_rel(&tp__runtime_counters(tp__attempt_runtime(&a->base))->abandoned_bytes,
@@ -120,7 +120,7 @@ static void settled(tp__attempt *attempt, tp__attempt_end how) {
   run->row.started_ns = tp__attempt_called_ns(attempt);
   run->row.thread = run->row.started_ns ? attempt->pool_item.ran_on : 0;
   run->attempt = NULL;
-  if (run->row.attempts == 0) { /* a helper called it, and has not handed in that it deferred (share.c) */
+  if (run->row.attempts == 0) { /* a helper called it, and has not returned the batch in which it deferred */
     run->row.attempts = (uint16_t)a->call.attempt_number;
     run->row.queued_ns = run->row.started_ns;
   }
@@ -268,7 +268,7 @@ static tp_reason why_none(tp_runtime *runtime, const tp__node *node) {
   return no_thread ? TP_REASON_NO_WORKER : TP_REASON_NO_MEMORY;
 }
 
-tp_reason tp__node_hand_over(tp__entry *e, uint32_t index, int64_t deadline_ns, int64_t timeout_ns) {
+tp_reason tp__node_submit(tp__entry *e, uint32_t index, int64_t deadline_ns, int64_t timeout_ns) {
   const tp__node *node = &e->plan->nodes[index];
   tp__run *run = tp__run_make(e, index);
   node_attempt *a = new_attempt(e, index);

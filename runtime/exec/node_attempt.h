@@ -6,8 +6,8 @@
 
 #include "runtime/exec/entry.h"
 
-/** Hands the node to a handler thread. @return a reason when it was refused at once. */
-tp_reason tp__node_hand_over(tp__entry *entry, uint32_t index, int64_t deadline_ns, int64_t timeout_ns);
+/** Submits the node to a handler thread. @return a reason when it was refused at once. */
+tp_reason tp__node_submit(tp__entry *entry, uint32_t index, int64_t deadline_ns, int64_t timeout_ns);
 /** The attempts of handlers. */
 extern const tp__attempt_class tp__node_attempt_class;
 /** Makes the attempt behind an inline call that defers. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Records of entries on their way to the store. A turn packs them into a block of its own and hands them over when the
+ * Records of entries on their way to the store. A turn packs them into a block of its own and passes them on when the
  * block is full, when an attempt may still come late (the store notes when), and at its end. */
 #include "runtime/exec/records.h"
 

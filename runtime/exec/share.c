@@ -26,7 +26,7 @@ typedef struct batch {
   uint32_t count; /* of indexes */
   uint16_t indexes[BATCH_NODES_MAX];
   char line[LINE_BYTES]; /* what follows is looked at by both */
-  /* atomic: acq_rel, hands over all the rest */
+  /* atomic: acq_rel, publishes all the rest */
   tp__a32 state;
   /* the helper's, read by the owner when done */
   uint32_t called; /* how many of them; the last one's answer is kept when it is exceptional */
@@ -88,7 +88,7 @@ static void open_batch(tp__share *share, batch *p) {
 }
 
 /* The later of this and wait_for_message() sees what the other did. */
-static void hand_in(tp__share *share, batch *p) {
+static void return_batch(tp__share *share, batch *p) {
   tp__a32_exchange_acq_rel(&p->state, DONE);
   if (tp__a32_exchange_acq_rel(&share->waiting, 0) == 0) return;
   tp__entry *e = share->entry;
@@ -102,7 +102,7 @@ static bool help_once(tp__share *share) {
     uint32_t offered = OFFERED;
     if (tp__a32_load_relaxed(&p->state) != OFFERED || !tp__a32_cas_acq_rel(&p->state, &offered, OPENED)) continue;
     open_batch(share, p);
-    hand_in(share, p);
+    return_batch(share, p);
     any = true;
   }
   return any;
@@ -288,7 +288,7 @@ static bool take_done(tp__entry *e) {
   bool any = false;
   for (int i = 0; i < BATCHES && e->share->out > 0; i++) {
     batch *p = &e->share->batches[i];
-    if (tp__a32_load_acquire(&p->state) != DONE) continue; /* pairs with hand_in() */
+    if (tp__a32_load_acquire(&p->state) != DONE) continue; /* pairs with return_batch() */
     settle_batch(e, p);
     any = true;
   }

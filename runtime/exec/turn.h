@@ -56,7 +56,7 @@ struct tp__turn {
   /* owner only; what entries read of it is written before they begin */
   bool is_cancelled;
   tp_status record_refusal; /* owner: what the store said of a record that it did not take, until it is looked at */
-  tp__record_batch records; /* packed, not yet handed over */
+  tp__record_batch records; /* packed, not yet passed to the store */
   struct tp__entry *cached_entry;  /* the block in which its entries are made one after the other (begin.h), or NULL */
   const void *sets;                /* what was merged so far: an immutable version, the layer above knows its form */
   void (*release)(tp__turn *turn); /* frees the memory the turn is in: the last reference is gone. Any thread */

@@ -21,10 +21,10 @@ typedef struct tp__inbox_item {
 /** An item that is no attempt's. */
 typedef struct tp__inbox_event {
   tp__inbox_item item;
-  /** It was taken out. @return whether the host gets it, which gives it back by tp_work_release(); false: it has ended.
-   *  Any thread, without a lock. */
+  /** It was taken out. @return whether the host gets it, which ends it by tp_work_release(); false: it has ended. Any
+   *  thread, without a lock. */
   bool (*take)(struct tp__inbox_event *event);
-  /** It was given back, or the inbox has ended with it. Any thread, without a lock. */
+  /** The host released it, or the inbox has ended with it. Any thread, without a lock. */
   void (*end)(struct tp__inbox_event *event);
 } tp__inbox_event;
 

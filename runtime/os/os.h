@@ -223,7 +223,7 @@ void tp__cond_fini(tp__cond *cond);
 void tp__cond_wait(tp__cond *cond, tp__mutex *mutex);
 /** @return false when deadline_ns (absolute; TP__NEVER: none) has passed. May wake early with true. */
 bool tp__cond_wait_until(tp__cond *cond, tp__mutex *mutex, int64_t deadline_ns);
-/** What is waited for has been changed under the mutex, which may be given back before. Never sleeps. */
+/** What is waited for has been changed under the mutex, which may be unlocked before. Never sleeps. */
 void tp__cond_signal(tp__cond *cond);
 void tp__cond_broadcast(tp__cond *cond);
 

@@ -264,8 +264,8 @@ static tp_status hook_fill(tp_edit *edit, uint32_t phase, const tp_hook *hook, c
   return tp_edit_add_subscription(edit, &subscription, fault);
 }
 
-/* A refused hook is not taken, so the edit must not destroy it. */
-static void hook_give_back(tp_edit *edit, const char *id) {
+/* A refused hook stays the caller's, so the edit must not destroy it. */
+static void hook_clear_destroy(tp_edit *edit, const char *id) {
   tp__change *change = tp__changes_find(&edit->handlers, id);
   if (change && change->handler) change->handler->desc.destroy = NULL;
 }
@@ -283,7 +283,7 @@ static tp_status hook_try(tp__registry *registry, uint32_t phase, const tp_hook 
   tp_status status = hook_fill(edit, phase, hook, id, fault);
   if (status == TP_OK) status = tp_edit_commit(edit, NULL, fault);
   if (status != TP_OK) {
-    hook_give_back(edit, id);
+    hook_clear_destroy(edit, id);
     tp_edit_discard(edit);
   }
   return status;

@@ -78,7 +78,8 @@ static void unref_by(tp__snapshot *snapshot, uint64_t count) {
 void tp__snapshot_unpin(tp__snapshot *snapshot) { unref_by(snapshot, 1); }
 void tp__snapshot_retire(tp__snapshot *snapshot) { unref_by(snapshot, TP__SNAPSHOT_BIAS); }
 
-/* A count below 0 takes away what others of the same moment add. acq_rel, since it may be given back for them. */
+/* A negative count subtracts pins that other caches add in the same renewal. acq_rel, since it unpins for their threads
+ * as well. */
 void tp__pins_renew(tp__pins *pins, tp__snapshot *newest) {
   if (pins->count != 0) tp__a64_add_acq_rel(&pins->snapshot->refs, (uint64_t)pins->count);
   *pins = (tp__pins){newest, 0};

@@ -262,7 +262,7 @@ static void stop_child(tp_process_loop *loop, struct child *child, tp_process_en
   child->kill_ns = tp__deadline_after_ms(now_ns, grace_ms);
 }
 
-/* Asks how the child ended and leaves it waitable, so that the number of its group cannot be given away. */
+/* Asks how the child ended and leaves it waitable, so that the kernel does not use the number of its group again. */
 static bool ask_end(struct child *child) {
   siginfo_t info = {.si_pid = 0};
   if (waitid(P_PIDFD, (id_t)child->pidfd.fd, &info, WEXITED | WNOWAIT | WNOHANG) != 0) return false;

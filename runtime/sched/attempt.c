@@ -210,7 +210,7 @@ static bool end_token(tp__attempt *attempt) {
   return true;
 }
 
-/* The inbox has not given it out: the token is in nobody's hands. */
+/* The host has not taken it out of the inbox: it does not know the token. */
 static void end_untaken(tp__attempt *attempt) { (void)end_token(attempt); }
 
 /* Of this and the owner's expiry the second sees the other's flag, and frees what is left. */
@@ -401,7 +401,7 @@ static void begin_answer(tp__attempt *attempt, tp__inside *frame, const tp__answ
 static void end_answer(tp__attempt *attempt, tp__inside *frame) {
   tp__sched *sched = attempt->sched;
   tp__answer answer = attempt->answer;
-  TP__ASSERT(tp__a32_load_acquire(&sched->completers) > 0); /* this one: till it is given back the scheduler stays */
+  TP__ASSERT(tp__a32_load_acquire(&sched->completers) > 0); /* this one: until it is uncounted the scheduler stays */
   push_answer(attempt, &answer);
   token_gone(attempt);
   tp__inside_leave(frame);

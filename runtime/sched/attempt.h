@@ -105,10 +105,10 @@ struct tp__attempt {
 tp_status tp__attempt_init(tp__attempt *attempt, const tp__attempt_class *class, tp__strand *strand);
 /** Who has a reference: asserts what always holds (attempt.c). */
 void tp__attempt_check(const tp__attempt *attempt);
-/** Gives back the slot of an attempt that was not started. */
+/** Frees the slot of an attempt that was not started. */
 void tp__attempt_fini(tp__attempt *attempt);
 
-/** Owner: hands the function to a handler thread (pool_item is set up). Its end comes through settled, never before
+/** Owner: submits the function to a handler thread (pool_item is set up). Its end comes through settled, never before
  *  this returns, but when it was refused at once: then nothing more will come, and the owner's reference is still held.
  *  @param deadline_ns   absolute; @param timeout_ns  from the call, 0: none. */
 tp_reason tp__attempt_start(tp__attempt *attempt, int64_t deadline_ns, int64_t timeout_ns);

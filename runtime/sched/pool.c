@@ -86,7 +86,7 @@ void tp__pool_check_locked(const tp__pool *pool) {
 }
 #endif
 
-/* ---- taking and giving back ---- */
+/* ---- the queue of a lane, the line of a permit ---- */
 
 static tp__pool_item *item_of(tp__link *link) { return TP__CONTAINER(link, tp__pool_item, link); }
 
@@ -197,7 +197,7 @@ static void permit_back_locked(tp__pool *pool, tp__pool_item *item) {
   else serve_line_locked(pool, permits);
 }
 
-static void give_back_locked(tp__pool *pool, tp__pool_item *item) {
+static void end_running_locked(tp__pool *pool, tp__pool_item *item) {
   tp__list_remove(&item->running_link);
   tp__list_remove(&item->link); /* of the offered */
   item->place = TP__POOL_OUTSIDE;
@@ -288,7 +288,7 @@ static tp__pool_item *take_offer(tp__pool_thread *thread) { return tp__aptr_exch
 static bool withdraw_locked(tp__pool *pool, tp__pool_item *item) {
   void *expected = item;
   if (!item->thread || !tp__aptr_cas_acq_rel(&item->thread->offer, &expected, NULL)) return false;
-  give_back_locked(pool, item);
+  end_running_locked(pool, item);
   return true;
 }
 
@@ -345,7 +345,7 @@ static void run_item(tp__pool_thread *self, tp__pool_item *item) {
   item->ran_on = self->number;
   tp__strand *owned = tp__attempt_call(attempt);
   tp__mutex_lock(&pool->mutex);
-  give_back_locked(pool, item);
+  end_running_locked(pool, item);
   bool any_unput = !tp__list_empty(&pool->unput);
   if (owned && tp__pool_queued_count(pool) > 0) {
     (void)staff_locked(pool); /* this thread is there in any case */

@@ -8,7 +8,7 @@
  * offered to that one thread, which wakes and takes it without the lock. tp__pool_abandon() takes it off the way, also
  * out of the offer, or marks the thread that runs it as lost until the function returns.
  *
- * When a function has answered, its thread runs the turn on, if that has no owner (strand.h). What the turn hands over
+ * When a function has answered, its thread runs the turn on, if that has no owner (strand.h). What the turn submits
  * then is offered to the same thread, one attempt at most and only where nothing waits for a thread: the thread takes
  * it when it has left the turn, and no other one is woken.
  *

@@ -41,7 +41,7 @@ bool tp__slot_is_of_another(tp_token token, const struct tp__attempt_class *clas
  *  is short and calls nothing else of here. */
 void tp__slots_each_deferred(const struct tp__sched *sched, void (*each)(void *ctx, const struct tp__attempt *attempt),
                              void *ctx);
-/** Gives the slot back; every copy of the token is stale from now on. */
+/** Frees the slot; every copy of the token is stale from now on. */
 void tp__slot_close(tp_token token);
 /** Takes one abandoned slot of the sched whose attempt deferred, as tp__slot_late() would; first waits until none of
  *  the sched's is LATE. @return NULL when it has none left. */

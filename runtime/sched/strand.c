@@ -108,10 +108,10 @@ void tp__strand_begin(tp__strand *strand, struct tp__sched *sched, bool owned) {
 /* A synchronous owner that sleeps. */
 struct tp__sleeper {
   tp__parker parker;
-  const bool *done; /* what it waits for: the owner that finds it set gives the strand back */
+  const bool *done; /* what it waits for: the owner that finds it set returns the strand */
 };
 
-/* The push that ended IDLE calls this, once per IDLE: the strand is this thread's to hand on. A sleeping synchronous
+/* The push that ended IDLE calls this, once per IDLE: this thread schedules the strand. A sleeping synchronous
  * owner has published itself by the release that made the strand IDLE. */
 static void schedule(tp__strand *strand) {
   if (strand->sleeper) tp__parker_unpark(&strand->sleeper->parker);
@@ -353,7 +353,7 @@ void tp__strand_catch_up(tp__strand *strand) {
   gives(strand);
 }
 
-void tp__strand_hand_over(tp__strand *strand) { tp__workers_push(&strand->sched->workers, strand); }
+void tp__strand_submit(tp__strand *strand) { tp__workers_push(&strand->sched->workers, strand); }
 
 /* @return whether there was nothing to do for an owner, who has left then. */
 static bool try_leave(tp__strand *strand) {
@@ -366,8 +366,8 @@ void tp__strand_leave(tp__strand *strand) {
   if (!try_leave(strand)) tp__strand_run(strand);
 }
 
-void tp__strand_give_back(tp__strand *strand) {
-  if (!try_leave(strand)) tp__strand_hand_over(strand);
+void tp__strand_leave_to_workers(tp__strand *strand) {
+  if (!try_leave(strand)) tp__strand_submit(strand);
 }
 
 /* Sleeps as an owner: other threads may own the strand meanwhile, and it is the caller's again on return. The sleeper

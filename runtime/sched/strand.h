@@ -48,12 +48,12 @@ typedef struct tp__timer_entry {
 struct tp__strand {
   /* never changes after init */
   struct tp__sched *sched;
-  /* atomic: acq_rel, hands over everything below from owner to owner */
+  /* atomic: acq_rel, publishes everything below from owner to owner */
   tp__aptr inbox;
   /* owner only */
   tp__message *own; /* what the owner gave itself: the newest of a ring, whose next is the oldest; NULL: nothing */
   bool was_armed;   /* the timer may know it: disarm before the end */
-  bool begins_more; /* the owner begins more after this: what it hands over must not wait for the owner's thread */
+  bool begins_more; /* the owner begins more after this: what it submits must not wait for the owner's thread */
 #ifdef TP_SIM
   bool is_turn;
 #endif
@@ -131,12 +131,12 @@ static inline struct tp__pool_thread *tp__strand_thread(const tp__strand *strand
 void tp__strand_wait(tp__strand *strand, const bool *done);
 /** The owner delivers and fires what there is, and stays. */
 void tp__strand_catch_up(tp__strand *strand);
-/** The owner gives the strand to the engine workers, which run it. */
-void tp__strand_hand_over(tp__strand *strand);
+/** The owner submits the strand to the engine workers, which run it. */
+void tp__strand_submit(tp__strand *strand);
 /** The owner leaves without having waited: as tp__strand_run(). */
 void tp__strand_leave(tp__strand *strand);
-/** The same for who must not run what has come: the engine workers do. */
-void tp__strand_give_back(tp__strand *strand);
+/** The same for an owner that must not deliver what has come: the engine workers do. */
+void tp__strand_leave_to_workers(tp__strand *strand);
 #ifdef TP_SIM
 /** What the simulator checks: that one thread at a time does an owner's work, and that no owner leaves work behind. */
 typedef struct tp__strand_watch {

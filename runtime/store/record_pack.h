@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * record_pack: entry records on their way to a store, as they lie in memory: one head and its rows after the other. A
- * turn packs its own without a lock and hands them over together, with the ids that they share: recording was half of
+ * turn packs its own without a lock and passes them on together, with the ids that they share: recording was half of
  * what a phase cost.
  *
  * A row says in four words what there is to say of nearly every run, with times counted from the entry's begin; the
@@ -107,7 +107,7 @@ typedef struct tp__record_source {
 /** As a store reads it; borrowed as the entry and its source are. */
 tp_entry_record tp__packed_view(const tp__packed_entry *entry, const tp__record_source *from);
 
-/** Entries of one turn that wait to be handed over. */
+/** Entries of one turn that are not yet passed to the store. */
 typedef struct tp__record_batch {
   char *memory; /* NULL: none yet */
   size_t capacity, used;

@@ -270,7 +270,7 @@ static void *own_for_a_moment(void *arg) {
   wanted *w = arg;
   tp__strand_acquire(&w->strand);
   w->owners++;
-  tp__strand_give_back(&w->strand);
+  tp__strand_leave_to_workers(&w->strand);
   return NULL;
 }
 
