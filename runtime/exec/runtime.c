@@ -602,7 +602,7 @@ static uint64_t count_locked(tp_runtime *runtime, tp__turn_kind kind) {
 
 /* Nothing signals the end of a turn in the turn table, nor of an operation of a turn that its host drives: a drain is
  * rare, so it looks again every millisecond. */
-static void wait_a_little_locked(tp_runtime *runtime, int64_t deadline_ns) {
+static void wait_poll_interval_locked(tp_runtime *runtime, int64_t deadline_ns) {
   TP__LOCKED(&runtime->mutex);
   int64_t next_ns = tp__now_ns() + TP__NS_PER_MS;
   tp__cond_wait_until(&runtime->changed, &runtime->mutex, next_ns < deadline_ns ? next_ns : deadline_ns);
@@ -610,7 +610,7 @@ static void wait_a_little_locked(tp_runtime *runtime, int64_t deadline_ns) {
 
 void tp__runtime_poll_interval(tp_runtime *runtime) {
   tp__mutex_lock(&runtime->mutex);
-  wait_a_little_locked(runtime, TP__NEVER);
+  wait_poll_interval_locked(runtime, TP__NEVER);
   tp__mutex_unlock(&runtime->mutex);
 }
 
@@ -619,7 +619,7 @@ static uint64_t wait_for_turns(tp_runtime *runtime, tp__turn_kind kind, int64_t 
   uint64_t left;
   tp__mutex_lock(&runtime->mutex);
   while ((left = count_locked(runtime, kind)) > 0 && tp__now_ns() < deadline_ns)
-    wait_a_little_locked(runtime, deadline_ns);
+    wait_poll_interval_locked(runtime, deadline_ns);
   tp__mutex_unlock(&runtime->mutex);
   return left;
 }
@@ -635,7 +635,7 @@ static bool any_busy_locked(tp_runtime *runtime) {
  * begun. */
 static void wait_for_operations(tp_runtime *runtime) {
   tp__mutex_lock(&runtime->mutex);
-  while (any_busy_locked(runtime)) wait_a_little_locked(runtime, TP__NEVER);
+  while (any_busy_locked(runtime)) wait_poll_interval_locked(runtime, TP__NEVER);
   tp__mutex_unlock(&runtime->mutex);
 }
 

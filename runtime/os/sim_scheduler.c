@@ -19,8 +19,8 @@ enum {
   PCT_MAGNITUDE_MIN = 3, /* change points lie below 2^3 .. 2^16 */
   PCT_MAGNITUDES = 14,
   STREAK_MAX = 1000,
-  STARVED_MAX = 20000, /* steps that a fiber may be ready and not run under PCT */
-  STARVED_LOOK = 1024, /* steps from one look for starved fibers to the next */
+  READY_STEPS_MAX = 20000,  /* steps that a fiber may be ready and not run under PCT */
+  READY_CHECK_STEPS = 1024, /* steps from one look for such fibers to the next */
   STEPS_MAX = 5000000
 };
 
@@ -160,15 +160,15 @@ static bool is_change_point(void) {
 }
 
 /* Two fibers that poll in turns would keep all others from ever running: none of them makes a streak. */
-static bool is_any_starved(void) {
-  if (sim.steps % STARVED_LOOK != 0) return false;
+static bool is_any_ready_for_long(void) {
+  if (sim.steps % READY_CHECK_STEPS != 0) return false;
   for (size_t i = 0; i < sim.runnable_count; i++)
-    if (sim.steps - sim.runnable[i]->ready_since > STARVED_MAX) return true;
+    if (sim.steps - sim.runnable[i]->ready_since > READY_STEPS_MAX) return true;
   return false;
 }
 
 static tp__fiber *highest_priority(void) {
-  if (is_change_point() || sim.streak > STREAK_MAX || is_any_starved()) {
+  if (is_change_point() || sim.streak > STREAK_MAX || is_any_ready_for_long()) {
     sim.current->priority = --sim.lowest_priority;
     sim.streak = 0;
   }

@@ -247,7 +247,7 @@ static tp_status set_limits(work *w) {
   return TP_OK;
 }
 
-static tp_status apply_wishes(work *w) {
+static tp_status apply_changes(work *w) {
   TP__TRY(tp__set_share(w->set, w->base, w->edit->handlers.count, w->edit->subscriptions.count));
   for (size_t i = 0; i < w->edit->subscriptions.count; i++) {
     const tp__subscription *sub = w->edit->subscriptions.items[i].sub;
@@ -266,7 +266,7 @@ static tp_status apply_wishes(work *w) {
 
 static tp_status apply(const tp_edit *edit, const tp__set *base, tp__set *set, tally *ret_done, tp_fault *fault) {
   work w = {.edit = edit, .base = base, .set = set, .fault = fault};
-  tp_status status = apply_wishes(&w);
+  tp_status status = apply_changes(&w);
   if (status == TP_ERR_NO_MEMORY) return tp__fail(fault, status, NULL, "no memory for the registered set");
   *ret_done = w.done;
   return status;

@@ -154,7 +154,7 @@ void tp_edit_discard(tp_edit *edit) {
   tp__release(allocator, edit, sizeof *edit);
 }
 
-/* ---- wishes ---- */
+/* ---- requested changes ---- */
 
 static tp_status added_twice(const char *what, const char *id, tp_fault *fault) {
   return tp__fail(fault, TP_ERR_DUPLICATE_ID, id,

@@ -74,10 +74,10 @@ struct child {
   int64_t report_ns;  /* when it is reported though it has not died; TP__NEVER: no SIGKILL was sent */
   int64_t holders_ns; /* when those who hold the pipes are looked for */
   uint32_t holders_rounds, escaped;
-  bool has_exited;       /* the pidfd said so */
-  bool is_watched;       /* epoll was asked to */
-  bool is_input_watched; /* of a resident child: while something waits to be written */
-  bool is_polled;        /* epoll could not */
+  bool has_exited;          /* the pidfd said so */
+  bool is_registered;       /* with epoll */
+  bool is_input_registered; /* of a resident child: while something waits to be written */
+  bool is_polled;           /* epoll could not */
   bool is_reaped, is_reported;
 };
 
@@ -175,10 +175,10 @@ static void flush_queue(tp_process_loop *loop, struct child *child) {
   tp__mutex_lock(&loop->mutex);
   if (child->input_fd.fd >= 0) queue_send_locked(loop, child);
   bool waits = child->input_fd.fd >= 0 && child->queue.size > 0;
-  if (waits && !child->is_input_watched) waits = source_watch(loop, &child->input_fd, EPOLLOUT);
-  else if (!waits && child->is_input_watched && child->input_fd.fd >= 0)
+  if (waits && !child->is_input_registered) waits = source_watch(loop, &child->input_fd, EPOLLOUT);
+  else if (!waits && child->is_input_registered && child->input_fd.fd >= 0)
     epoll_ctl(loop->epoll, EPOLL_CTL_DEL, child->input_fd.fd, NULL);
-  child->is_input_watched = waits;
+  child->is_input_registered = waits;
   tp__mutex_unlock(&loop->mutex);
 }
 
@@ -367,7 +367,7 @@ static bool take_incoming(tp_process_loop *loop) {
 
 /* When the kernel has no memory to watch the child it is killed, and asked for its end from time to time. */
 static void watch_child(tp_process_loop *loop, struct child *child) {
-  child->is_watched = true;
+  child->is_registered = true;
   bool is_complete = (child->on_output || source_watch(loop, &child->input_fd, EPOLLOUT)) &&
                      source_watch(loop, &child->output_fd, EPOLLIN) && source_watch(loop, &child->errors_fd, EPOLLIN) &&
                      source_watch(loop, &child->pidfd, EPOLLIN);
@@ -393,7 +393,7 @@ static void earlier(int64_t *at_ns, int64_t other_ns) {
  * next step. */
 static bool child_step(tp_process_loop *loop, struct child *child, bool is_cancelled, int64_t *wake_ns) {
   int64_t now_ns = tp__now_ns();
-  if (!child->is_watched) watch_child(loop, child);
+  if (!child->is_registered) watch_child(loop, child);
   if (child->is_polled && !child->has_exited) {
     child->has_exited = poll_exited(child);
     earlier(wake_ns, tp__deadline_after_ms(now_ns, POLL_MS));

@@ -11,7 +11,7 @@ static char idle_mark, closed_mark;
 /* ---- who does an owner's work, and what is left behind ---- */
 
 #ifdef TP_SIM
-tp__strand_watch tp__strand_watched;
+tp__strand_observer tp__strand_observed_by;
 #endif
 
 #ifdef TP_CHECKS
@@ -31,7 +31,7 @@ void tp__strand_check(const tp__strand *strand) {
 static void works(tp__strand *strand) {
   uint32_t me = (uint32_t)(uintptr_t)tp__here_get();
 #ifdef TP_SIM
-  if (strand->working && tp__strand_watched.broken) tp__strand_watched.broken("it has two owners");
+  if (strand->working && tp__strand_observed_by.broken) tp__strand_observed_by.broken("it has two owners");
 #else
   assert(!strand->working); /* it has one owner */
 #endif
@@ -52,10 +52,10 @@ static inline void gives(const tp__strand *strand) { (void)strand; }
 /* No thread will own it. */
 static void leaves(tp__strand *strand) {
   gives(strand);
-  if (!tp__strand_watched.broken) return;
-  bool is_ready = strand->is_turn && tp__strand_watched.is_ready(strand);
-  if (strand->own) tp__strand_watched.broken("its owner leaves a message to itself");
-  if (is_ready) tp__strand_watched.broken("it has no owner, and is ready");
+  if (!tp__strand_observed_by.broken) return;
+  bool is_ready = strand->is_turn && tp__strand_observed_by.is_ready(strand);
+  if (strand->own) tp__strand_observed_by.broken("its owner leaves a message to itself");
+  if (is_ready) tp__strand_observed_by.broken("it has no owner, and is ready");
 }
 #else
 /* Nothing the owner gave itself is left behind. */

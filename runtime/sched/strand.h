@@ -139,11 +139,11 @@ void tp__strand_leave(tp__strand *strand);
 void tp__strand_leave_to_workers(tp__strand *strand);
 #ifdef TP_SIM
 /** What the simulator checks: that one thread at a time does an owner's work, and that no owner leaves work behind. */
-typedef struct tp__strand_watch {
+typedef struct tp__strand_observer {
   void (*broken)(const char *how);          /* NULL: it does not look */
   bool (*is_ready)(const tp__strand *turn); /* something of the turn is ready, or can never become so */
-} tp__strand_watch;
-extern tp__strand_watch tp__strand_watched;
+} tp__strand_observer;
+extern tp__strand_observer tp__strand_observed_by;
 #endif
 
 /** Owner only. */

@@ -32,5 +32,5 @@ static bool is_ready(const tp__strand *strand) {
 
 void owner_watch(world *w) {
   observed = w;
-  tp__strand_watched = (tp__strand_watch){broken, is_ready};
+  tp__strand_observed_by = (tp__strand_observer){broken, is_ready};
 }
