@@ -65,7 +65,7 @@ static const tp_contribution bundle = {.struct_size = sizeof(tp_contribution),
                                        .key = TEXT("b"),
                                        .tools = tools,
                                        .tool_count = COUNT(tools)};
-static act brings_tools = {.emits = &bundle, .emit_count = 1};
+static act contributes_tools = {.emits = &bundle, .emit_count = 1};
 static act gates = {.kind = TP_ANSWER_ALLOW};
 
 static tp_tool_call calls[CALLS];
@@ -97,7 +97,8 @@ static void assert_one_result_each(void) {
 static bool dispatch_refusing(long n, bool rest, bool gated) {
   tp_runtime_options options = {.struct_size = sizeof options, .allocator = {refusing_alloc, refusing_release, NULL}};
   tp_runtime *runtime = open_runtime(&options);
-  add_hooks(runtime, &(hook){.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &brings_tools}, 1);
+  add_hooks(runtime,
+            &(hook){.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &contributes_tools}, 1);
   if (gated) add_hooks(runtime, &(hook){.id = "gate", .phase = TP_PHASE_TOOL_PRE, .self = &gates}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   run_phase(turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL);

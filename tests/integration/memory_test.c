@@ -80,7 +80,7 @@ static void facts_of_a_model_are_listed_and_moved(void **state) {
   command_free(&without);
 }
 
-static void export_and_import_bring_the_same_memories(void **state) {
+static void export_and_import_have_the_same_memories(void **state) {
   (void)state;
   const char *data = kept();
   command exporting = MEMORY("export", data), again;
@@ -149,7 +149,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(memories_are_listed_searched_and_shown),
       cmocka_unit_test(facts_of_a_model_are_listed_and_moved),
-      cmocka_unit_test(export_and_import_bring_the_same_memories),
+      cmocka_unit_test(export_and_import_have_the_same_memories),
       cmocka_unit_test(what_is_forgotten_is_gone),
       cmocka_unit_test(wrong_imports_are_refused_with_their_line_and_make_no_file),
       cmocka_unit_test(wrong_command_lines_are_refused),

@@ -68,7 +68,7 @@ static int child_main(const char *file, const char *name) {
   const tp_tool *list[] = {&tools[0], &tools[1]};
   const tp_contribution bundle = {
       .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = list, .tool_count = 2};
-  act brings = {.emits = &bundle, .emit_count = 1};
+  act contributes = {.emits = &bundle, .emit_count = 1};
 #define HANDLER(word, slow_) \
   { .id = word, .phase = TP_PHASE_TURN_INTAKE, .run = run_handler, .self = (void *)(uintptr_t)word, .slow = slow_ }
   const hook hooks[] = {
@@ -76,7 +76,7 @@ static int child_main(const char *file, const char *name) {
       HANDLER("slow", true),
       HANDLER("last", false),
       {.id = "inline", .phase = TP_PHASE_TURN_PRE_POLICY, .run = run_handler, .self = (void *)(uintptr_t) "inline"},
-      {.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &brings}};
+      {.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &contributes}};
 #undef HANDLER
   static const uint32_t phases[] = {TP_PHASE_TURN_INTAKE, TP_PHASE_TURN_PRE_POLICY,
                                     TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION};

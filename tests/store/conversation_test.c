@@ -163,14 +163,15 @@ static tp_runtime *open_runtime_of_child(void) {
   static const tp_tool *const tools[] = {&charge, &look};
   static tp_contribution bundle = {
       .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = tools, .tool_count = 2};
-  static act brings = {.emits = &bundle, .emit_count = 1};
-  const hook bring = {.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &brings};
+  static act contributes = {.emits = &bundle, .emit_count = 1};
+  const hook contribute = {.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &contributes};
   tp_sqlite_store_options store_options = {.struct_size = sizeof store_options, .path = path};
   tp_store *store = NULL;
   tp_runtime *runtime = NULL;
   if (tp_sqlite_store_open(&store_options, &store, NULL) != TP_OK) return NULL;
   tp_runtime_options options = {.struct_size = sizeof options, .store = store, .durability = TP_DURABILITY_SYNC};
-  if (tp_runtime_new(&options, &runtime, NULL) != TP_OK || hooks_add(runtime, &bring, 1, NULL) != TP_OK) return NULL;
+  if (tp_runtime_new(&options, &runtime, NULL) != TP_OK || hooks_add(runtime, &contribute, 1, NULL) != TP_OK)
+    return NULL;
   return runtime;
 }
 

@@ -345,9 +345,9 @@ static void size_and_hash_of_what_passed_through_a_phase_are_kept(void **state) 
                                 .key = TEXT("k"),
                                 .text = TEXT("the word is xylophone"),
                                 .weight = 1};
-  act brings = {.emits = &text, .emit_count = 1}, silent = {0};
+  act contributes = {.emits = &text, .emit_count = 1}, silent = {0};
   const hook hooks[] = {{.id = "a_silent", .phase = BEST_EFFORT_PHASE, .self = &silent},
-                        {.id = "brings", .phase = BEST_EFFORT_PHASE, .self = &brings}};
+                        {.id = "contributes", .phase = BEST_EFFORT_PHASE, .self = &contributes}};
   add_hooks(runtime, hooks, 2);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_field field = {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("what is it?")};

@@ -318,7 +318,7 @@ static int points(void) {
   return count > 1 ? 2 * POINTS * count : POINTS;
 }
 
-static void a_killed_process_loses_nothing_and_brings_nothing_back(void **state) {
+static void a_killed_process_loses_nothing_and_restores_nothing(void **state) {
   (void)state;
   const char *given = getenv("TURNPHASE_SEED");
   uint32_t seed = given ? (uint32_t)strtoul(given, NULL, 10) : (uint32_t)now_ns(), random = seed;
@@ -407,7 +407,7 @@ static void two_processes_write_and_recall_in_one_file(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(a_killed_process_loses_nothing_and_brings_nothing_back, make_directory,
+      cmocka_unit_test_setup_teardown(a_killed_process_loses_nothing_and_restores_nothing, make_directory,
                                       remove_directory),
       cmocka_unit_test_setup_teardown(two_processes_write_and_recall_in_one_file, make_directory, remove_directory),
   };

@@ -23,7 +23,7 @@ typedef struct world {
   tp_tool tool;
   const tp_tool *list[1];
   tp_contribution bundle;
-  act brings;
+  act contributes;
   _Atomic int runs, logged;
   char argument[4];
 } world;
@@ -65,8 +65,8 @@ static void open_world(world *w) {
                                 .key = TEXT("b"),
                                 .tools = w->list,
                                 .tool_count = 1};
-  w->brings = (act){.emits = &w->bundle, .emit_count = 1};
-  const hook bundle = {.id = "bundle", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &w->brings};
+  w->contributes = (act){.emits = &w->bundle, .emit_count = 1};
+  const hook bundle = {.id = "bundle", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &w->contributes};
   add_hooks(w->runtime, &bundle, 1);
   w->model = recorder_new(replies, COUNT(replies));
   const tp_session_options session = {

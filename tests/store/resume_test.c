@@ -71,7 +71,7 @@ static tp_answer run_tool(void *self, tp_tool_run *run) {
   return tp_tool_ok(run, tp_text_of("done " SECRET));
 }
 
-static tp_runtime *open_child_runtime(const hook *bring) {
+static tp_runtime *open_child_runtime(const hook *contribute) {
   tp_sqlite_store_options store_options = {.struct_size = sizeof store_options, .path = path};
   tp_store *store = NULL;
   tp_fault fault = {0};
@@ -82,7 +82,8 @@ static tp_runtime *open_child_runtime(const hook *bring) {
   shown.tool_end = end_and_count;
   tp_runtime_options options = {.struct_size = sizeof options, .store = &shown, .durability = TP_DURABILITY_SYNC};
   tp_runtime *runtime = NULL;
-  if (tp_runtime_new(&options, &runtime, &fault) != TP_OK || hooks_add(runtime, bring, 1, &fault) != TP_OK) _exit(5);
+  if (tp_runtime_new(&options, &runtime, &fault) != TP_OK || hooks_add(runtime, contribute, 1, &fault) != TP_OK)
+    _exit(5);
   return runtime;
 }
 
@@ -103,8 +104,8 @@ static int child_main(const char *file, int at, int fd) {
   const tp_tool *list[] = {&charge, &look};
   const tp_contribution bundle = {
       .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = list, .tool_count = 2};
-  act brings = {.emits = &bundle, .emit_count = 1};
-  const hook bring = {.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &brings};
+  act contributes = {.emits = &bundle, .emit_count = 1};
+  const hook contribute = {.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &contributes};
   char one[4], two[4];
 #define CALL(call, tool, value) \
   { .id = TEXT(call), .name = TEXT(tool), .arguments = value }
@@ -115,7 +116,7 @@ static int child_main(const char *file, int at, int fd) {
                            {.text = "all done"}};
 #undef CALL
   recorder *model = recorder_new(replies, 3);
-  tp_runtime *runtime = open_child_runtime(&bring);
+  tp_runtime *runtime = open_child_runtime(&contribute);
   tp_session_options session_options = {
       .struct_size = sizeof session_options, .id = "s", .model = recorder_model(model, false)};
   tp_session *session = NULL;

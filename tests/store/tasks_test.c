@@ -39,7 +39,7 @@ static tp_answer run_tool(void *self, tp_tool_run *run) {
   return tp_tool_ok(run, tp_text_of("ran"));
 }
 
-static tp_answer bring(void *self, tp_call *call) {
+static tp_answer contribute(void *self, tp_call *call) {
   tp_tool tool = {.struct_size = sizeof tool, .name = "deploy", .run = run_tool, .self = self};
   const tp_tool *const tools[] = {&tool};
   tp_contribution bundle = {
@@ -63,7 +63,7 @@ static void open_world(world *w) {
   tp_runtime_options runtime_options = {.struct_size = sizeof runtime_options, .store = store};
   w->entered = w->go = (latch)LATCH;
   w->runtime = open_runtime(&runtime_options);
-  const hook hooks[] = {{.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .run = bring, .self = w},
+  const hook hooks[] = {{.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .run = contribute, .self = w},
                         {.id = "pre", .phase = TP_PHASE_TOOL_PRE, .run = at_pre, .self = w}};
   add_hooks(w->runtime, hooks, 2);
 }

@@ -15,7 +15,7 @@ typedef struct reply {
   int64_t input_tokens, output_tokens, cost_micros;
   tp_status fails; /* instead */
   bool retryable;
-  const char *delta; /* brought before */
+  const char *delta; /* delivered before */
   bool never;        /* does not answer */
 } reply;
 

@@ -50,7 +50,7 @@ static const tp_contribution bundle = {.struct_size = sizeof(tp_contribution),
                                        .key = TEXT("b"),
                                        .tools = tools,
                                        .tool_count = 1};
-static act brings_tools = {.emits = &bundle, .emit_count = 1};
+static act contributes_tools = {.emits = &bundle, .emit_count = 1};
 
 /* Every fourth answer is too long for the attempt's own room, every fourth is empty. */
 static tp_text answer_of_call(int index) {
@@ -84,7 +84,7 @@ static void every_call_of_a_crowd_has_one_result(void **state) {
   memset(long_text, 'x', LONG);
   for (int i = 0; i < CALLS; i++) calls[i] = (tp_tool_call){.name = TEXT("t"), .arguments = no_arguments};
   tp_runtime *runtime = open_runtime(NULL);
-  add_hooks(runtime, &(hook){.id = "tools", .phase = TOOLS, .self = &brings_tools}, 1);
+  add_hooks(runtime, &(hook){.id = "tools", .phase = TOOLS, .self = &contributes_tools}, 1);
   for (unsigned round = 0; round < rounds(); round++) {
     memset(&c, 0, sizeof c);
     c.turn = begin_bare(runtime, 0);

@@ -200,8 +200,8 @@ static void run_party(bool cancels) {
                              .key = TEXT("b"),
                              .tools = list,
                              .tool_count = 1};
-  act brings = {.emits = &bundle, .emit_count = 1}, inlined = {0};
-  hook hooks[] = {{.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &brings},
+  act contributes = {.emits = &bundle, .emit_count = 1}, inlined = {0};
+  hook hooks[] = {{.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &contributes},
                   {.id = "defers", .phase = GATHER, .run = defer_to_strangers, .self = &handlers},
                   {.id = "slow", .phase = GATHER, .run = defer_to_strangers, .self = &handlers, .slow = true},
                   {.id = "inline", .phase = TP_PHASE_TURN_INTAKE, .self = &inlined},

@@ -98,7 +98,7 @@ typedef struct open_token {
   tp_token token;
   host *h;
   uint32_t node;
-  bool brings;
+  bool contributes;
 } open_token;
 
 enum { BOX = HOSTS * NODES };
@@ -123,7 +123,7 @@ static void complete(const open_token *o) {
   tp_outcome done = {.struct_size = sizeof(tp_outcome),
                      .kind = TP_ANSWER_DONE,
                      .contributions = (const tp_contribution *[]){&c},
-                     .contribution_count = o->brings};
+                     .contribution_count = o->contributes};
   o->h->over[o->node] = ++o->h->clock;
   (void)!tp_token_complete(o->token, &done);
   o->h->tokens_out--;
@@ -161,7 +161,7 @@ static void emit(const host *h, uint32_t node, tp_call *call, uint32_t count) {
 }
 
 static tp_answer defer(host *h, uint32_t node, tp_call *call, way w) {
-  open_token o = {.h = h, .node = node, .brings = emits_of(w) > 0};
+  open_token o = {.h = h, .node = node, .contributes = emits_of(w) > 0};
   h->tokens_out++;
   tp_answer outcome = tp_call_defer(call, &(tp_deferral){.struct_size = sizeof(tp_deferral)}, &o.token);
   if (!o.token.bits) h->tokens_out--;
@@ -248,27 +248,27 @@ static bool are_contributions_right(const host *h, uint32_t want) {
 
 static void complain(host *h, const char *what, uint32_t node, const tp_run_record *run) {
   if (h->wrong++ > 3) return;
-  print_error("seed %u, host %u, phase %u (%s), node %u: %s: way %d, %u calls, %s, %s, %u brought\n", p.seed, h->number,
-              h->phase, tp_status_name(h->result.outcome), node, what, way_of(h, node), h->calls[node],
+  print_error("seed %u, host %u, phase %u (%s), node %u: %s: way %d, %u calls, %s, %s, %u contributed\n", p.seed,
+              h->number, h->phase, tp_status_name(h->result.outcome), node, what, way_of(h, node), h->calls[node],
               tp_state_name(run->state), tp_reason_name(run->reason), run->contribution_count);
 }
 
 static void judge(host *h) {
-  uint32_t brought = 0;
+  uint32_t contributed = 0;
   tp_status outcome = h->result.outcome;
   if (outcome == TP_ERR_CANCELLED) h->cancelled_phases++;
   if (outcome != TP_OK && !(p.cancels && outcome == TP_ERR_CANCELLED)) h->wrong++;
   for (uint32_t i = 0; i < NODES; i++) {
     tp_run_record run = *tp_phase_result_run(&h->result, i);
     uint32_t node = (uint32_t)atoi(run.subscription + 1);
-    brought += run.contribution_count;
+    contributed += run.contribution_count;
     if (!is_run_right(h, node, &run)) complain(h, "its row is wrong", node, &run);
   }
   for (uint32_t node = 0; node < NODES; node++) {
     tp_run_record run = *tp_phase_result_run(&h->result, node);
     if (!is_order_kept(h, node)) complain(h, "it was called too early", node, &run);
   }
-  if (!are_contributions_right(h, brought)) {
+  if (!are_contributions_right(h, contributed)) {
     tp_run_record run = {0};
     complain(h, "the phase's contributions are wrong", 0, &run);
   }

@@ -177,8 +177,8 @@ static void tool_without_an_answer_is_an_error(void **state) {
                                 .key = TEXT("b"),
                                 .tools = list,
                                 .tool_count = 1};
-      act brings = {.emits = &bundle, .emit_count = 1};
-      add_hooks(runtime, &(hook){.id = "b", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &brings}, 1);
+      act contributes = {.emits = &bundle, .emit_count = 1};
+      add_hooks(runtime, &(hook){.id = "b", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &contributes}, 1);
       tp_turn *turn = begin_bare(runtime, 0);
       (void)run_phase(turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL);
       tp_tool_call call = {.name = TEXT("t"), .arguments = TEXT("\x80")};

@@ -30,7 +30,7 @@ typedef struct world {
   tp_tool tools[5];
   const tp_tool *list[5];
   tp_contribution bundle;
-  act brings, gate, filter;
+  act contributes, gate, filter;
   latch keeping, may_keep; /* the store is asked to keep that a call begins, and may answer */
   bool keeps;              /* with a store that is asked before a call begins */
   char log[2048];
@@ -162,10 +162,10 @@ static void open_world(world *w) {
                                 .key = TEXT("b"),
                                 .tools = w->list,
                                 .tool_count = COUNT(names)};
-  w->brings = (act){.emits = &w->bundle, .emit_count = 1};
+  w->contributes = (act){.emits = &w->bundle, .emit_count = 1};
   w->gate = (act){.defers = true, .deferral = {.cancel = on_cancel, .destroy = on_destroy, .ctx = w}};
   const hook hooks[] = {
-      {.id = "bundle", .phase = TOOLS, .self = &w->brings},
+      {.id = "bundle", .phase = TOOLS, .self = &w->contributes},
       {.id = "guards", .phase = TP_PHASE_TOOL_PRE, .run = guard, .self = w, .slow = true, .sub.limit_ms = 30000},
       {.id = "filters", .phase = TP_PHASE_TOOL_RESULT, .run = filter, .self = w},
       {.id = "watches", .phase = TP_PHASE_TOOL_POST, .run = count_call, .self = &w->posted},

@@ -147,7 +147,7 @@ static void history_of_exactly_its_limit_is_left_alone(void **state) {
   close_world(&w);
 }
 
-static void turn_that_brings_its_messages_is_not_compacted(void **state) {
+static void turn_that_has_its_own_messages_is_not_compacted(void **state) {
   (void)state;
   world w;
   open_world(&w, ok, 1, 1, tp_compact_drop_oldest, NULL);
@@ -542,14 +542,14 @@ static void play_hundreds(uint64_t seed, tp_compact_fn compact, int64_t tokens_m
   const tp_tool *const tools[] = {&tool};
   const tp_contribution bundle = {
       .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("t"), .tools = tools, .tool_count = 1};
-  act brings = {.emits = &bundle, .emit_count = 1};
+  act contributes = {.emits = &bundle, .emit_count = 1};
   const tp_model model = {.struct_size = sizeof model,
                           .name = "generator",
                           .self = &g,
                           .start = generate,
                           .placement = TP_PLACEMENT_INLINE};
   tp_runtime *runtime = open_runtime(NULL);
-  add_hooks(runtime, &(hook){.id = "t", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &brings}, 1);
+  add_hooks(runtime, &(hook){.id = "t", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &contributes}, 1);
   tp_session_options options = {
       .struct_size = sizeof options, .id = "s", .model = &model, .history_tokens_max = tokens_max, .compact = compact};
   tp_session *session;
@@ -587,7 +587,7 @@ int main(void) {
       cmocka_unit_test(history_above_its_limit_loses_its_oldest_turns_before_the_request),
       cmocka_unit_test(denied_compaction_leaves_the_history_as_it_is),
       cmocka_unit_test(history_of_exactly_its_limit_is_left_alone),
-      cmocka_unit_test(turn_that_brings_its_messages_is_not_compacted),
+      cmocka_unit_test(turn_that_has_its_own_messages_is_not_compacted),
       cmocka_unit_test(turns_without_ids_begin_at_the_users_messages),
       cmocka_unit_test(tokens_are_a_quarter_of_the_bytes_and_four),
       cmocka_unit_test(context_that_is_too_long_is_compacted_and_asked_again_once),

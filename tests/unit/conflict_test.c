@@ -42,7 +42,7 @@ typedef struct world {
   tp_tool tools[5];
   const tp_tool *list[5];
   tp_contribution contribution;
-  act brings;
+  act contributes;
 } world;
 
 static tp_answer run_tool(void *self, tp_tool_run *run) {
@@ -98,9 +98,9 @@ static void open_world(world *w, const hook *more, size_t more_count) {
                                       .key = TEXT("b"),
                                       .tools = w->list,
                                       .tool_count = 5};
-  w->brings = (act){.emits = &w->contribution, .emit_count = 1};
+  w->contributes = (act){.emits = &w->contribution, .emit_count = 1};
   w->runtime = open_runtime(NULL);
-  add_hooks(w->runtime, &(hook){.id = "bundle", .phase = TOOLS, .self = &w->brings}, 1);
+  add_hooks(w->runtime, &(hook){.id = "bundle", .phase = TOOLS, .self = &w->contributes}, 1);
   if (more_count) add_hooks(w->runtime, more, more_count);
   w->turn = begin_bare(w->runtime, 0);
   assert_int_equal(run_phase(w->turn, TOOLS, NULL).outcome, TP_OK);
@@ -439,8 +439,8 @@ static void batch_report_says_which_calls_waited_and_for_which_key(void **state)
   const tp_tool *list[] = {&tool};
   tp_contribution bundle = {
       .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = list, .tool_count = 1};
-  act brings = {.emits = &bundle, .emit_count = 1};
-  const hook hooks[] = {{.id = "bundle", .phase = TOOLS, .self = &brings},
+  act contributes = {.emits = &bundle, .emit_count = 1};
+  const hook hooks[] = {{.id = "bundle", .phase = TOOLS, .self = &contributes},
                         {.id = "report", .phase = TP_PHASE_TOOL_BATCH, .run = read_report}};
   tp_runtime *runtime = open_runtime(NULL);
   add_hooks(runtime, hooks, 2);

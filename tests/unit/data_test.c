@@ -96,11 +96,11 @@ static void pointers_of_the_host_reach_every_callback_of_a_turn(void **state) {
   const tp_tool *list[] = {&tools[0], &tools[1]};
   tp_contribution bundle = {
       .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = list, .tool_count = 2};
-  act brings = {.emits = &bundle, .emit_count = 1};
+  act contributes = {.emits = &bundle, .emit_count = 1};
   hook hooks[] = {{.id = "build", .phase = TP_PHASE_AGENT_BUILD, .run = see, .self = &built},
                   {.id = "inline", .phase = TP_PHASE_TURN_INTAKE, .run = see, .self = &inlined},
                   {.id = "slow", .phase = TP_PHASE_TURN_INTAKE, .run = see, .self = &slow, .slow = true},
-                  {.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &brings}};
+                  {.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &contributes}};
   tp_runtime *runtime = open_with_data();
   assert_ptr_equal(tp_runtime_data(runtime), &of_runtime);
   tp_match match = {.struct_size = sizeof match, .matches = match_sees, .ctx = &matched, .description = "always"};

@@ -66,7 +66,7 @@ static tp_answer be_unlucky(void *self, tp_tool_run *run) {
   return tp_tool_error(run, tp_text_of("no luck"));
 }
 
-/* Waits for what it brings about itself, so that no other thread is needed. */
+/* Waits for what it causes itself, so that no other thread is needed. */
 static tp_answer defer_and_complete(void *self, tp_tool_run *run) {
   (void)self;
   tp_answer outcome = tp_tool_defer(run, NULL, &last_token);
@@ -154,7 +154,7 @@ static const tp_contribution bundle = {.struct_size = sizeof(tp_contribution),
                                        .key = TEXT("b"),
                                        .tools = tools,
                                        .tool_count = COUNT(tools)};
-static act brings_tools = {.emits = &bundle, .emit_count = 1};
+static act contributes_tools = {.emits = &bundle, .emit_count = 1};
 
 static tp_tool_call calls[CALLS_MAX];
 static tp_tool_result results[CALLS_MAX];
@@ -169,15 +169,15 @@ static void call_all(size_t count, const char *id, const char *name) {
 
 static tp_runtime *open_with_tools(const tp_runtime_options *options) {
   tp_runtime *runtime = open_runtime(options);
-  add_hooks(runtime, &(hook){.id = "tools", .phase = TOOLS, .self = &brings_tools}, 1);
+  add_hooks(runtime, &(hook){.id = "tools", .phase = TOOLS, .self = &contributes_tools}, 1);
   return runtime;
 }
 
 static tp_turn *begin_with_tools(tp_runtime *runtime, uint32_t limit_ms) {
   tp_turn *turn = begin_bare(runtime, limit_ms);
-  tp_phase_result brought = run_phase(turn, TOOLS, NULL);
-  assert_int_equal(brought.outcome, TP_OK);
-  tp_phase_result_release(turn, &brought);
+  tp_phase_result contributed = run_phase(turn, TOOLS, NULL);
+  assert_int_equal(contributed.outcome, TP_OK);
+  tp_phase_result_release(turn, &contributed);
   return turn;
 }
 
@@ -382,9 +382,9 @@ static void each_name_finds_its_tool(void **state) {
                          .key = TEXT("all"),
                          .tools = list,
                          .tool_count = COUNT_OF_TOOLS};
-  act brings = {.emits = &all, .emit_count = 1};
+  act contributes = {.emits = &all, .emit_count = 1};
   tp_runtime *runtime = open_runtime(NULL);
-  add_hooks(runtime, &(hook){.id = "tools", .phase = TOOLS, .self = &brings}, 1);
+  add_hooks(runtime, &(hook){.id = "tools", .phase = TOOLS, .self = &contributes}, 1);
   tp_turn *turn = begin_with_tools(runtime, 0);
   for (int i = 0; i < COUNT_OF_TOOLS; i++) call((size_t)i, names[i], names[i]);
   call(COUNT_OF_TOOLS, "x", "tool_");
@@ -471,9 +471,9 @@ static void answers_are_checked_and_cut_wherever_the_tool_runs(void **state) {
                            .key = TEXT("b"),
                            .tools = list,
                            .tool_count = 1};
-    act brings = {.emits = &one, .emit_count = 1};
+    act contributes = {.emits = &one, .emit_count = 1};
     tp_runtime *runtime = open_runtime(NULL);
-    const hook hooks[] = {{.id = "tools", .phase = TOOLS, .self = &brings},
+    const hook hooks[] = {{.id = "tools", .phase = TOOLS, .self = &contributes},
                           {.id = "post", .phase = TP_PHASE_TOOL_POST, .run = note_status}};
     add_hooks(runtime, hooks, 2);
     tp_turn *turn = begin_with_tools(runtime, 0);

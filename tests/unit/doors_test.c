@@ -20,7 +20,7 @@ typedef struct one_tool {
   int calls;
 } one_tool;
 
-static tp_answer bring_tool(void *self, tp_call *call) {
+static tp_answer contribute_tool(void *self, tp_call *call) {
   one_tool *t = self;
   tp_tool tool = {.struct_size = sizeof tool,
                   .name = "t",
@@ -37,10 +37,10 @@ static void tool_of_a_cancelled_turn_never_runs(void **state) {
   for (int is_inline = 0; is_inline < 2; is_inline++) {
     tp_runtime *runtime = open_runtime(NULL);
     one_tool tool = {.is_inline = is_inline};
-    assert_int_equal(tp_hook_add(runtime, HOOK("turn.pre_tool_materialization", bring_tool, &tool), NULL), TP_OK);
+    assert_int_equal(tp_hook_add(runtime, HOOK("turn.pre_tool_materialization", contribute_tool, &tool), NULL), TP_OK);
     tp_turn *turn = begin_bare(runtime, 0);
-    tp_phase_result brought = run_phase(turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL);
-    assert_int_equal(brought.outcome, TP_OK);
+    tp_phase_result contributed = run_phase(turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL);
+    assert_int_equal(contributed.outcome, TP_OK);
     tp_turn_cancel(turn);
     tp_tool_call call = {.name = tp_text_of("t"), .arguments = {"\x80", 1}};
     tp_tool_result result;

@@ -80,7 +80,7 @@ static void leave(loop *l) {
 
 /* ---- the host ---- */
 
-static void bring_tools(loop *l, const tp_work *work) {
+static void contribute_tools(loop *l, const tp_work *work) {
   const tp_tool read = {.struct_size = sizeof read,
                         .name = "read",
                         .inbox = l->inbox,
@@ -124,7 +124,7 @@ static void take_work(loop *l, const tp_work *work) {
   switch (work->kind) {
     case TP_WORK_HANDLER:
       if (strcmp(tp_call_subscription(work->call), "guard") != 0) {
-        bring_tools(l, work);
+        contribute_tools(l, work);
         return;
       }
       l->guards++;

@@ -37,7 +37,7 @@ static const tp_tool tools[] = {
 static const tp_tool *const tool_list[] = {&tools[0], &tools[1]};
 static const tp_contribution bundle = {
     .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("t"), .tools = tool_list, .tool_count = 2};
-static act brings = {.emits = &bundle, .emit_count = 1};
+static act contributes = {.emits = &bundle, .emit_count = 1};
 
 static void note_result(void *ctx, const tp_event *event) {
   world *w = ctx;
@@ -60,7 +60,7 @@ static void open_world(world *w, const char *environment, const char *tool, tp_t
   assert_int_equal(tp_edit_begin(w->runtime, &owner, &edit, NULL), TP_OK);
   assert_int_equal(tp_domain_add(w->runtime, edit, &tp_domain_export, &fault), TP_OK);
   if (tp_edit_commit(edit, NULL, &fault) != TP_OK) fail_msg("%s", fault.message);
-  add_hooks(w->runtime, &(hook){.id = "t", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &brings}, 1);
+  add_hooks(w->runtime, &(hook){.id = "t", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &contributes}, 1);
   tp_session_options options = {.struct_size = sizeof options,
                                 .id = "s",
                                 .model = recorder_model(w->model, true),

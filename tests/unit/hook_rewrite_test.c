@@ -18,7 +18,7 @@
 typedef struct world {
   tp_runtime *runtime;
   tp_turn *turn;
-  act brings;
+  act contributes;
   tp_contribution bundle;
   tp_tool tool;
   const tp_tool *list[1];
@@ -55,8 +55,8 @@ static void open_world(world *w) {
                                 .key = TEXT("b"),
                                 .tools = w->list,
                                 .tool_count = 1};
-  w->brings = (act){.emits = &w->bundle, .emit_count = 1};
-  const hook tools = {.id = "bundle", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &w->brings};
+  w->contributes = (act){.emits = &w->bundle, .emit_count = 1};
+  const hook tools = {.id = "bundle", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &w->contributes};
   add_hooks(w->runtime, &tools, 1);
   tp_hooks_options options = options_with(TP_GRANT_REWRITE);
   commit_hooks(w->runtime, &options);

@@ -104,8 +104,8 @@ enum { CALLS_MAX = 3 };
 static void run_calls(tp_runtime *runtime, const char *const *arguments, size_t count,
                       void (*look)(void *ctx, const tp_tool_result *const *results), void *ctx) {
   tp_turn *turn = begin_bare(runtime, 60000);
-  tp_phase_result brought = run_phase(turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL);
-  assert_int_equal(brought.outcome, TP_OK);
+  tp_phase_result contributed = run_phase(turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL);
+  assert_int_equal(contributed.outcome, TP_OK);
   tp_tool_call calls[CALLS_MAX];
   const tp_tool_call *list[CALLS_MAX];
   tp_writer *writers[CALLS_MAX];

@@ -302,7 +302,7 @@ static void destroy_tool(void *self) {
   tools_destroyed++;
 }
 
-static tp_answer bring_tool(void *self, tp_call *call) {
+static tp_answer contribute_tool(void *self, tp_call *call) {
   const tp_tool tool = {.struct_size = sizeof tool,
                         .name = "a_tool_with_a_name_that_lies_in_memory_of_its_turn",
                         .inbox = ((host *)self)->inbox,
@@ -315,7 +315,7 @@ static void request_of_a_turn_that_is_over_can_be_read_until_it_is_completed(voi
   (void)state;
   host h;
   open_host(&h, 0, NULL);
-  add_hooks(h.runtime, &(hook){.id = "tools", .phase = TOOLS, .run = bring_tool, .self = &h}, 1);
+  add_hooks(h.runtime, &(hook){.id = "tools", .phase = TOOLS, .run = contribute_tool, .self = &h}, 1);
   tp_submission *submission = submit_turn(&h, "hello", LONG_MS);
   const tp_work *work = take_next(h.inbox);
   assert_true(tp_token_open(work->token));

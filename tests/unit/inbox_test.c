@@ -44,7 +44,7 @@ static void work_is_read_and_answered_by_the_thread_that_takes_it(void **state) 
   tp_contribution more = {.struct_size = sizeof(tp_contribution),
                           .kind = TP_KIND_PROMPT_CONTEXT,
                           .key = TEXT("second"),
-                          .text = TEXT("brought")};
+                          .text = TEXT("contributed")};
   token = work->token;
   assert_int_equal(tp_token_complete(token, &(tp_outcome){.struct_size = sizeof(tp_outcome),
                                                           .kind = TP_ANSWER_DONE,
@@ -58,7 +58,7 @@ static void work_is_read_and_answered_by_the_thread_that_takes_it(void **state) 
   assert_run(&r.result, "g", TP_STATE_SUCCEEDED, TP_REASON_NONE);
   assert_int_equal(run_of(&r.result, "g").contribution_count, 2);
   assert_text(tp_merged_get(r.result.merged, TP_KIND_PROMPT_CONTEXT, 0)->contribution->text, "emitted");
-  assert_text(tp_merged_get(r.result.merged, TP_KIND_PROMPT_CONTEXT, 1)->contribution->text, "brought");
+  assert_text(tp_merged_get(r.result.merged, TP_KIND_PROMPT_CONTEXT, 1)->contribution->text, "contributed");
   assert_int_equal(handler_threads(runtime), 0);
   assert_int_equal(open_tokens(runtime), 0);
   tp_turn_end(turn);

@@ -24,7 +24,7 @@ typedef struct host {
   tp_tool tool;
   const tp_tool *list[1];
   tp_contribution bundle;
-  act brings;
+  act contributes;
   tp_tool_call calls[CALLS_MAX];
   tp_tool_result results[CALLS_MAX];
   latch ended;
@@ -37,16 +37,16 @@ static tp_status add_bringer(host *h) {
                                 .key = TEXT("b"),
                                 .tools = h->list,
                                 .tool_count = 1};
-  h->brings = (act){.emits = &h->bundle, .emit_count = 1};
+  h->contributes = (act){.emits = &h->bundle, .emit_count = 1};
   tp_fault fault;
-  return hooks_add(h->runtime, &(hook){.id = "tools", .phase = TOOLS, .self = &h->brings}, 1, &fault);
+  return hooks_add(h->runtime, &(hook){.id = "tools", .phase = TOOLS, .self = &h->contributes}, 1, &fault);
 }
 
 static tp_turn *begin_with_tools(host *h, uint32_t limit_ms) {
   tp_turn *turn = begin_bare(h->runtime, limit_ms);
-  tp_phase_result brought = run_phase(turn, TOOLS, NULL);
-  assert_int_equal(brought.outcome, TP_OK);
-  tp_phase_result_release(turn, &brought);
+  tp_phase_result contributed = run_phase(turn, TOOLS, NULL);
+  assert_int_equal(contributed.outcome, TP_OK);
+  tp_phase_result_release(turn, &contributed);
   return turn;
 }
 

@@ -413,7 +413,7 @@ static void phase_in_which_nothing_happens_ends_as_if_watched(void **state) {
   (void)state;
   COMPARE(SUCCEEDS);
 }
-static void phase_whose_third_node_brings_something_ends_as_if_watched(void **state) {
+static void phase_whose_third_node_contributes_ends_as_if_watched(void **state) {
   (void)state;
   COMPARE(EMITS, EMITS_WHAT_IT_MAY_NOT, REPLACES);
 }
@@ -938,7 +938,7 @@ static void results_that_nobody_releases_go_with_their_turn(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(phase_in_which_nothing_happens_ends_as_if_watched),
-      cmocka_unit_test(phase_whose_third_node_brings_something_ends_as_if_watched),
+      cmocka_unit_test(phase_whose_third_node_contributes_ends_as_if_watched),
       cmocka_unit_test(phase_whose_third_node_fails_ends_as_if_watched),
       cmocka_unit_test(phase_whose_third_node_decides_ends_as_if_watched),
       cmocka_unit_test(phase_whose_third_node_defers_ends_as_if_watched),

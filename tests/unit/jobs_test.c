@@ -468,7 +468,7 @@ static void options_that_the_store_cannot_keep_are_refused(void **state) {
   tp_store_free(memory);
 }
 
-static void job_whose_handler_is_gone_waits_for_a_commit_that_brings_it_back(void **state) {
+static void job_whose_handler_is_gone_waits_for_a_commit_that_adds_it_again(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   notes n = NOTES, again = NOTES;
@@ -744,7 +744,7 @@ int main(void) {
       cmocka_unit_test(contributed_job_is_run_whatever_its_handler_s_contract_version),
       cmocka_unit_test(store_is_opened_once_by_the_first_start_and_committed_by_a_drain),
       cmocka_unit_test(options_that_the_store_cannot_keep_are_refused),
-      cmocka_unit_test(job_whose_handler_is_gone_waits_for_a_commit_that_brings_it_back),
+      cmocka_unit_test(job_whose_handler_is_gone_waits_for_a_commit_that_adds_it_again),
       cmocka_unit_test(detached_runs_and_jobs_may_ask_for_jobs),
       cmocka_unit_test(drain_runs_open_jobs_within_its_limit),
       cmocka_unit_test(drain_gives_up_jobs_behind_its_limit_and_reports_them_as_lost),

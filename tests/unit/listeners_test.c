@@ -179,19 +179,19 @@ static void events_of_subscriptions_below_the_listeners_visibility_are_left_out(
   close_world(&w);
 }
 
-/* ---- what handlers bring ---- */
+/* ---- what handlers contribute ---- */
 
 static void audits_and_manifest_diagnostics_are_events(void **state) {
   (void)state;
-  static const tp_contribution brought[] = {
+  static const tp_contribution contributed[] = {
       {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_AUDIT, .key = TEXT("a"), .text = TEXT("who did what")},
       {.struct_size = sizeof(tp_contribution),
        .kind = TP_KIND_MANIFEST_DIAGNOSTIC,
        .key = TEXT("m"),
        .text = TEXT("too long")},
       {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_DIAGNOSTIC, .key = TEXT("d"), .text = TEXT("hm")}};
-  act brings = {.emits = brought, .emit_count = 3};
-  hook h = {.id = "h", .phase = TP_PHASE_TURN_PRE_PROMPT_COMPILE, .self = &brings};
+  act contributes = {.emits = contributed, .emit_count = 3};
+  hook h = {.id = "h", .phase = TP_PHASE_TURN_PRE_PROMPT_COMPILE, .self = &contributes};
   world w = open_world(&h, 1);
   ear e = {0};
   tp_listener listener = listener_of(&e, BIT(AUDIT) | BIT(DIAGNOSTIC));

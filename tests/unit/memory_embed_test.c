@@ -253,7 +253,7 @@ static void meaning_is_one_more_term_of_the_sum(void **state) {
   one = strstr(found, "memory:1 [");
   two = strstr(found, "memory:2 [");
   assert_true(one && two && two < one);
-  assert_null(strstr(two + 1, "memory:2 [")); /* once, though both handlers brought it */
+  assert_null(strstr(two + 1, "memory:2 [")); /* once, though both handlers contributed it */
 }
 
 static void what_a_meaning_is_worth_does_not_depend_on_the_length_of_vectors(void **state) {

@@ -256,7 +256,7 @@ static void fact_said_earlier_does_not_replace_one_said_later(void **state) {
   assert_non_null(strstr(l.text, "The user lives in Berlin.|replaced"));
 }
 
-static void forgotten_fact_does_not_bring_back_the_one_before(void **state) {
+static void forgotten_fact_does_not_restore_the_one_before(void **state) {
   (void)state;
   tp_memory *memory;
   start(moves, COUNT(moves));
@@ -392,7 +392,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(same_sentence_is_kept_once, set_up, tear_down),
       cmocka_unit_test_setup_teardown(newer_fact_is_recalled_and_both_are_shown, set_up, tear_down),
       cmocka_unit_test_setup_teardown(fact_said_earlier_does_not_replace_one_said_later, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(forgotten_fact_does_not_bring_back_the_one_before, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(forgotten_fact_does_not_restore_the_one_before, set_up, tear_down),
       cmocka_unit_test_setup_teardown(failed_model_loses_no_word_and_is_asked_again, set_up, tear_down),
       cmocka_unit_test_setup_teardown(failure_for_good_is_a_dead_letter, set_up, tear_down),
       cmocka_unit_test_setup_teardown(model_that_hangs_is_given_up_at_the_limit_and_asked_again, set_up, tear_down),

@@ -336,7 +336,7 @@ static void the_turns_contexts_share_one_budget_over_its_phases(void **state) {
   assert_count(TP_KIND_PROMPT_CONTEXT, 1);
 }
 
-static void an_entry_that_brings_no_context_does_not_repeat_the_turns(void **state) {
+static void an_entry_that_contributes_no_context_does_not_repeat_the_turns(void **state) {
   (void)state;
   context("d", "a", "t", 1);
   merge_in(TP_PHASE_SESSION_START);
@@ -849,7 +849,7 @@ int main(void) {
       TEST(the_short_form_stands_in_when_the_text_does_not_fit),
       TEST(a_short_form_that_is_longer_is_no_short_form),
       TEST(the_turns_contexts_share_one_budget_over_its_phases),
-      TEST(an_entry_that_brings_no_context_does_not_repeat_the_turns),
+      TEST(an_entry_that_contributes_no_context_does_not_repeat_the_turns),
       TEST(the_turns_sets_outlive_the_entry),
       TEST(sections_stand_by_weight_then_id),
       TEST(sections_of_one_id_are_joined_by_a_blank_line_heaviest_first),

@@ -22,7 +22,7 @@ typedef struct world {
   tp_tool tool;
   const tp_tool *list[1];
   tp_contribution bundle;
-  act brings;
+  act contributes;
   uint32_t calls;        /* that "go N" is answered by; 0: one */
   bool in_itself;        /* nested turns are run in the session "root" */
   bool submits;          /* the tool defers and submits the turn */
@@ -192,8 +192,8 @@ static void open_world(world *w, tp_runtime_options options) {
                                 .key = TEXT("b"),
                                 .tools = w->list,
                                 .tool_count = 1};
-  w->brings = (act){.emits = &w->bundle, .emit_count = 1};
-  const hook hooks[] = {{.id = "bundle", .phase = TOOLS, .self = &w->brings}};
+  w->contributes = (act){.emits = &w->bundle, .emit_count = 1};
+  const hook hooks[] = {{.id = "bundle", .phase = TOOLS, .self = &w->contributes}};
   add_hooks(w->runtime, hooks, COUNT(hooks));
   const tp_session_options session = {.struct_size = sizeof session, .id = "root", .model = &w->model};
   assert_int_equal(tp_session_open(w->runtime, &session, &w->session, NULL), TP_OK);

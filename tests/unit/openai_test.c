@@ -71,7 +71,7 @@ static void one_byte_at_a_time_and_compressed_are_the_same(void **state) {
   provider_close(p);
 }
 
-static void a_slow_stream_brings_its_deltas_as_they_come(void **state) {
+static void a_slow_stream_delivers_its_deltas_as_they_come(void **state) {
   (void)state;
   const char *half = strstr(CHAT_HELLO,
                             "data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\","
@@ -151,7 +151,7 @@ int main(void) {
       cmocka_unit_test(a_stream_becomes_deltas_and_a_result),
       cmocka_unit_test(the_three_forms_give_the_same_turn),
       cmocka_unit_test(one_byte_at_a_time_and_compressed_are_the_same),
-      cmocka_unit_test(a_slow_stream_brings_its_deltas_as_they_come),
+      cmocka_unit_test(a_slow_stream_delivers_its_deltas_as_they_come),
       cmocka_unit_test(an_answer_need_not_stream),
       cmocka_unit_test(the_first_price_that_fits_is_the_cost),
       cmocka_unit_test(models_come_and_go_while_others_work),

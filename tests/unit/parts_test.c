@@ -197,8 +197,8 @@ static void a_part_cannot_pass_for_a_block(void **state) {
   const tp_message *const messages[] = {&before};
   const tp_contribution context = {
       .struct_size = sizeof context, .kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k"), .text = TEXT("known")};
-  act brings = {.emits = &context, .emit_count = 1};
-  const hook hooks[] = {{.id = "context", .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, .self = &brings}};
+  act contributes = {.emits = &context, .emit_count = 1};
+  const hook hooks[] = {{.id = "context", .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, .self = &contributes}};
   shown s = {.fails = false};
   for (int with = 0; with < 2; with++) {
     tp_runtime *runtime = open_runtime(NULL);

@@ -236,7 +236,7 @@ static tp_answer read_it(void *self, tp_tool_run *run) {
   return tp_tool_ok(run, tp_text_of("its text"));
 }
 
-static tp_answer bring_tool(void *self, tp_call *call) {
+static tp_answer contribute_tool(void *self, tp_call *call) {
   static const tp_tool read = {
       .struct_size = sizeof read, .name = "read", .run = read_it, .placement = TP_PLACEMENT_INLINE};
   static const tp_tool *const tools[] = {&read};
@@ -288,7 +288,7 @@ static void turn_takes_what_its_session_keeps_however_long_that_is(void **state)
   (void)state;
   tp_runtime_options options = {.struct_size = sizeof options, .allocator = measured};
   tp_runtime *runtime = open_runtime(&options);
-  hook hooks[] = {{.id = "tools", .phase = TOOLS, .run = bring_tool},
+  hook hooks[] = {{.id = "tools", .phase = TOOLS, .run = contribute_tool},
                   {.id = "context", .phase = GATHER, .run = give_context}};
   add_hooks(runtime, hooks, 2);
   tp_model *model = model_with_two_calls();
@@ -337,7 +337,7 @@ static void request_stays_as_long_as_its_provider_reads(void **state) {
   (void)state;
   tp_runtime_options options = {.struct_size = sizeof options, .allocator = counting};
   slow_reader r = {.next_asked = LATCH, .compared = LATCH};
-  hook context = {.id = "context", .phase = GATHER, .run = give_context}; /* what it brings is in the request alone */
+  hook context = {.id = "context", .phase = GATHER, .run = give_context}; /* its contribution is in the request alone */
   const tp_model model = {.struct_size = sizeof model, .name = "m", .self = &r, .start = read_slowly};
   tp_runtime *runtime = open_runtime(&options);
   add_hooks(runtime, &context, 1);

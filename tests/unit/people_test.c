@@ -58,7 +58,7 @@ typedef struct world {
   tp_turn *turn;
   person person;
   int32_t permission;
-  act brings, create, rewrite, pre;
+  act contributes, create, rewrite, pre;
   tp_handler_fn create_run, pre_run; /* NULL: as the act says */
   tp_contribution bundle, policy;
   tp_tool tool;
@@ -118,8 +118,8 @@ static void open_world(world *w, tp_runtime_options options, bool channel, bool 
                                 .key = TEXT("b"),
                                 .tools = w->list,
                                 .tool_count = 1};
-  w->brings = (act){.emits = &w->bundle, .emit_count = 1};
-  const hook hooks[] = {{.id = "bundle", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &w->brings},
+  w->contributes = (act){.emits = &w->bundle, .emit_count = 1};
+  const hook hooks[] = {{.id = "bundle", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &w->contributes},
                         {.id = "creates", .phase = TP_PHASE_TOOL_CREATE, .run = w->create_run, .self = &w->create},
                         {.id = "rewrites", .phase = TP_PHASE_TOOL_REWRITE, .run = rewrite, .self = &w->rewrite},
                         {.id = "guards", .phase = TP_PHASE_TOOL_PRE, .run = w->pre_run, .self = &w->pre},

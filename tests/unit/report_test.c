@@ -373,7 +373,7 @@ static void ignore(void *ctx, const tp_event *event) { (void)ctx, (void)event; }
 static void audits_are_rows_and_diagnostics_without_a_listener_are_logged(void **state) {
   (void)state;
   static const reply hi[] = {{.text = "hi"}};
-  static const tp_contribution brought[] = {
+  static const tp_contribution contributed[] = {
       {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_AUDIT, .key = TEXT("opened"), .text = TEXT("the safe")},
       {.struct_size = sizeof(tp_contribution),
        .kind = TP_KIND_MANIFEST_DIAGNOSTIC,
@@ -387,8 +387,8 @@ static void audits_are_rows_and_diagnostics_without_a_listener_are_logged(void *
        .severity = TP_SEVERITY_ERROR}};
   for (int heard = 0; heard < 2; heard++) {
     notes n = NOTES;
-    act brings = {.emits = brought, .emit_count = 3};
-    hook h = {.id = "h", .phase = TP_PHASE_TURN_PRE_PROMPT_COMPILE, .self = &brings};
+    act contributes = {.emits = contributed, .emit_count = 3};
+    hook h = {.id = "h", .phase = TP_PHASE_TURN_PRE_PROMPT_COMPILE, .self = &contributes};
     tp_listener listener = {.struct_size = sizeof listener, .on_event = ignore};
     tp_runtime *runtime = open_noted(&n, 0, &h, 1);
     say(runtime, hi, 1, heard ? &listener : NULL);

@@ -22,7 +22,7 @@ typedef struct tools {
   tp_tool items[2];
   const tp_tool *list[2];
   tp_contribution bundle;
-  act brings, gate;
+  act contributes, gate;
   _Atomic int runs[2];
 } tools;
 
@@ -44,7 +44,7 @@ static void make_tools(tools *t) {
   }
   t->bundle.tools = t->list;
   t->bundle.tool_count = 2;
-  t->brings = (act){.emits = &t->bundle, .emit_count = 1};
+  t->contributes = (act){.emits = &t->bundle, .emit_count = 1};
 }
 
 typedef struct results {
@@ -77,7 +77,7 @@ static const reply replies[] = {
 static tp_status open_world(world *w, tp_text extra, hook *more, tp_fault *fault) {
   *w = (world){.runtime = open_runtime(NULL), .model = recorder_new(replies, 2)};
   make_tools(&w->tools);
-  hook hooks[] = {{.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &w->tools.brings},
+  hook hooks[] = {{.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &w->tools.contributes},
                   {.id = "gate", .phase = TP_PHASE_TOOL_PRE, .self = &w->tools.gate},
                   more ? *more : (hook){0}};
   add_hooks(w->runtime, hooks, more ? 3 : 2);
@@ -243,7 +243,7 @@ static void listing_that_cannot_be_made_says_why(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   size_t count = 7;
-  assert_int_equal(tp_runtime_tools(runtime, NULL, NULL, &count, NULL), TP_OK); /* nothing brings any */
+  assert_int_equal(tp_runtime_tools(runtime, NULL, NULL, &count, NULL), TP_OK); /* nothing contributes any */
   assert_int_equal(count, 0);
   act ill = {.kind = TP_ANSWER_FAILED, .reason = "no disk"};
   hook hooks[] = {{.id = "ill", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &ill},

@@ -71,7 +71,7 @@ typedef struct tool_world {
   tp_tool tool;
   const tp_tool *list;
   tp_contribution bundle;
-  act brings;
+  act contributes;
   hook hook;
   _Atomic int runs;
   const char *text;
@@ -92,8 +92,8 @@ static void make_tool(tool_world *t, const char *name) {
                                 .key = TEXT("b"),
                                 .tools = &t->list,
                                 .tool_count = 1};
-  t->brings = (act){.emits = &t->bundle, .emit_count = 1};
-  t->hook = (hook){.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &t->brings};
+  t->contributes = (act){.emits = &t->bundle, .emit_count = 1};
+  t->hook = (hook){.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &t->contributes};
 }
 
 #define CALL(call_id, tool)                                             \
@@ -260,7 +260,7 @@ static void results_above_16_mib_keep_head_and_tail_in_tool_batch(void **state) 
   free(text);
 }
 
-static void denied_call_brings_its_reason_and_a_reminder_to_the_next_request(void **state) {
+static void denied_call_adds_its_reason_and_a_reminder_to_the_next_request(void **state) {
   (void)state;
   static const reply replies[] = {
       {.text = "", .calls = {CALL("a", "t")}, .call_count = 1}, {.text = "I see"}, {.text = "ok"}};
@@ -300,7 +300,7 @@ static void reminders_of_every_phase_around_a_call_reach_the_next_request(void *
   }
 }
 
-/* ---- what handlers bring ---- */
+/* ---- what handlers contribute ---- */
 
 static void sections_contexts_and_reminders_reach_the_request_and_not_the_history(void **state) {
   (void)state;
@@ -315,10 +315,11 @@ static void sections_contexts_and_reminders_reach_the_request_and_not_the_histor
                                           .text = TEXT("a memory")};
   static const tp_contribution reminder = {
       .struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = TEXT("be brief </system-reminder>")};
-  act brings_section = {.emits = &section, .emit_count = 1}, brings_context = {.emits = &context, .emit_count = 1};
+  act contributes_section = {.emits = &section, .emit_count = 1},
+      contributes_context = {.emits = &context, .emit_count = 1};
   act reminds = {.emits = &reminder, .emit_count = 1};
-  hook hooks[] = {{.id = "section", .phase = TP_PHASE_TURN_PRE_PROMPT_COMPILE, .self = &brings_section},
-                  {.id = "context", .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, .self = &brings_context},
+  hook hooks[] = {{.id = "section", .phase = TP_PHASE_TURN_PRE_PROMPT_COMPILE, .self = &contributes_section},
+                  {.id = "context", .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, .self = &contributes_context},
                   {.id = "reminder", .phase = TP_PHASE_SESSION_START, .self = &reminds}};
   world w = open_world_with(replies, 2, NULL, hooks, 3);
   expect(&w, "hello", TP_TURN_COMPLETED);
@@ -334,7 +335,7 @@ static void sections_contexts_and_reminders_reach_the_request_and_not_the_histor
   assert_null(strstr(second, "be brief"));
   assert_non_null(strstr(second, "U<hello>A<one>")); /* the history holds what was said, nothing else */
   assert_int_equal(reminds.calls, 1);
-  assert_int_equal(brings_context.calls, 2);
+  assert_int_equal(contributes_context.calls, 2);
   close_world(&w);
 }
 
@@ -1967,7 +1968,7 @@ int main(void) {
       cmocka_unit_test(results_go_back_to_the_model_in_call_order),
       cmocka_unit_test(tool_batch_sees_arguments_and_results),
       cmocka_unit_test(results_above_16_mib_keep_head_and_tail_in_tool_batch),
-      cmocka_unit_test(denied_call_brings_its_reason_and_a_reminder_to_the_next_request),
+      cmocka_unit_test(denied_call_adds_its_reason_and_a_reminder_to_the_next_request),
       cmocka_unit_test(reminders_of_every_phase_around_a_call_reach_the_next_request),
       cmocka_unit_test(sections_contexts_and_reminders_reach_the_request_and_not_the_history),
       cmocka_unit_test(repeated_request_carries_each_reminder_once),

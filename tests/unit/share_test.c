@@ -45,7 +45,7 @@ struct stage {
   latch entered, leave, ended, deferred, cancelled;
   pthread_t owner;    /* where the case says who it is */
   uint32_t by_helper; /* the node that one waits in */
-  bool brings;
+  bool contributes;
   tp_phase_result result;
 };
 
@@ -234,7 +234,7 @@ static tp_answer meet_and_emit(stage *s, uint32_t index, tp_call *call) {
   return index % 5 == 4 ? tp_call_fail(call, index, "as it likes") : TP_ANSWER_DONE;
 }
 
-static void what_nodes_bring_is_read_after_the_phase_whoever_called_them(void **state) {
+static void what_nodes_contribute_is_read_after_the_phase_whichever_thread_called_them(void **state) {
   (void)state;
   stage *s = open_stage(30, 2, 0);
   s->scene = meet_and_emit;
@@ -404,7 +404,7 @@ static tp_answer be_cancelled(stage *s, uint32_t index, tp_call *call) {
   s->by_helper = index;
   latch_hit(&s->entered);
   latch_wait(&s->leave, 1);
-  if (s->brings) (void)!tp_call_emit_audit(call, "k", "too late");
+  if (s->contributes) (void)!tp_call_emit_audit(call, "k", "too late");
   return TP_ANSWER_DONE;
 }
 
@@ -416,12 +416,12 @@ static void *run_from_elsewhere(void *arg) {
   return NULL;
 }
 
-static void answer_of_a_helper_that_comes_after_the_cancel_is_too_late_whatever_it_brings(void **state) {
+static void answer_of_a_helper_that_comes_after_the_cancel_is_too_late_whatever_it_contributes(void **state) {
   (void)state;
-  for (int brings = 1; brings >= 0; brings--) {
+  for (int contributes = 1; contributes >= 0; contributes--) {
     stage *s = open_stage(3, 1, 0);
     s->scene = be_cancelled;
-    s->brings = brings;
+    s->contributes = contributes;
     await_idle_worker(s);
     pthread_t host;
     pthread_create(&host, NULL, run_from_elsewhere, s);
@@ -553,12 +553,12 @@ int main(void) {
       cmocka_unit_test(idle_worker_calls_nodes_while_the_owner_calls_others),
       cmocka_unit_test(inline_nodes_stay_with_the_owner),
       cmocka_unit_test(shared_phases_take_no_memory_once_they_are_steady),
-      cmocka_unit_test(what_nodes_bring_is_read_after_the_phase_whoever_called_them),
+      cmocka_unit_test(what_nodes_contribute_is_read_after_the_phase_whichever_thread_called_them),
       cmocka_unit_test(nodes_that_defer_are_answered_whoever_called_them),
       cmocka_unit_test(nodes_that_are_answered_before_they_return_count_once),
       cmocka_unit_test(cancelled_turn_waits_for_what_a_helper_calls_and_starts_no_other),
       cmocka_unit_test(nodes_that_are_switched_off_meanwhile_are_not_called_by_a_helper_either),
-      cmocka_unit_test(answer_of_a_helper_that_comes_after_the_cancel_is_too_late_whatever_it_brings),
+      cmocka_unit_test(answer_of_a_helper_that_comes_after_the_cancel_is_too_late_whatever_it_contributes),
       cmocka_unit_test(host_that_asked_for_no_engine_workers_gets_every_call_on_its_own_thread),
       cmocka_unit_test(worker_that_is_woken_and_does_not_run_yet_is_not_asked_without_bound),
       cmocka_unit_test(what_nobody_comes_for_goes_back_to_its_place_in_the_plan),

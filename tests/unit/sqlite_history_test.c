@@ -160,7 +160,7 @@ static void append(tp_history *history, const char *session, const char *text) {
   if (status != TP_OK) fail_msg("%s", fault.message);
 }
 
-/** What a load brought: the texts joined, each with a bar behind it. */
+/** What a load returned: the texts joined, each with a bar behind it. */
 typedef struct loaded {
   size_t count;
   char text[4096];
@@ -313,7 +313,7 @@ static void assert_same_message(const tp_message *a, const tp_message *b) {
   }
 }
 
-/** The messages a load should bring, one after the other. */
+/** The messages a load should return, one after the other. */
 typedef struct expected {
   const tp_message *next;
   size_t left;

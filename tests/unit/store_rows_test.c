@@ -389,7 +389,7 @@ static tp_answer look(void *self, tp_tool_run *run) {
   return tp_tool_ok(run, tp_text_of("seen"));
 }
 
-static tp_answer bring_look(void *self, tp_call *call) {
+static tp_answer contribute_look(void *self, tp_call *call) {
   (void)self;
   static const tp_tool tool = {.struct_size = sizeof tool,
                                .name = "look",
@@ -406,7 +406,7 @@ static step_list *steps_of_a_turn(const reply *replies, size_t count, uint32_t i
   step_list *list = calloc(1, sizeof *list);
   tp_runtime *runtime = open_runtime(NULL);
   recorder *model = recorder_new(replies, count);
-  add_hooks(runtime, &(hook){.id = "b", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .run = bring_look}, 1);
+  add_hooks(runtime, &(hook){.id = "b", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .run = contribute_look}, 1);
   tp_session *session = open_session(runtime, model, "s");
   tp_turn_request request = {.struct_size = sizeof request,
                              .id = "t",

@@ -15,7 +15,7 @@
 
 typedef struct world {
   tp_runtime *runtime;
-  act create, pre, policy, brings;
+  act create, pre, policy, contributes;
   tp_contribution bundle;
   tp_tool tool;
   const tp_tool *list[1];
@@ -85,9 +85,9 @@ static void open_world(world *w) {
                                 .key = TEXT("b"),
                                 .tools = w->list,
                                 .tool_count = 1};
-  w->brings = (act){.emits = &w->bundle, .emit_count = 1};
+  w->contributes = (act){.emits = &w->bundle, .emit_count = 1};
   const hook hooks[] = {{.id = "policy", .phase = TP_PHASE_TURN_PRE_POLICY, .self = &w->policy},
-                        {.id = "bundle", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &w->brings},
+                        {.id = "bundle", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &w->contributes},
                         {.id = "creates", .phase = TP_PHASE_TOOL_CREATE, .run = at_create, .self = w},
                         {.id = "guards", .phase = TP_PHASE_TOOL_PRE, .run = at_pre, .self = w},
                         {.id = "tracks", .phase = TP_PHASE_TOOL_POST, .run = at_post, .self = w}};

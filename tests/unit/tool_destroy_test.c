@@ -58,7 +58,7 @@ typedef struct bundle {
   tp_tool tools[2];
   const tp_tool *list[2];
   tp_contribution contribution;
-  act brings;
+  act contributes;
 } bundle;
 
 static void make(bundle *b, const char *key, tp_tool_fn run, tp_placement placement, uint32_t count) {
@@ -78,20 +78,20 @@ static void make(bundle *b, const char *key, tp_tool_fn run, tp_placement placem
                             .destroy = destroy};
     b->list[i] = &b->tools[i];
   }
-  b->brings = (act){.emits = &b->contribution, .emit_count = 1};
+  b->contributes = (act){.emits = &b->contribution, .emit_count = 1};
 }
 
 static tp_runtime *open_with(bundle *b) {
   tp_runtime *runtime = open_runtime(NULL);
-  add_hooks(runtime, &(hook){.id = "tools", .phase = TOOLS, .self = &b->brings}, 1);
+  add_hooks(runtime, &(hook){.id = "tools", .phase = TOOLS, .self = &b->contributes}, 1);
   return runtime;
 }
 
 static tp_turn *begin_with(tp_runtime *runtime, tp_status outcome) {
   tp_turn *turn = begin_bare(runtime, LONG_MS);
-  tp_phase_result brought = run_phase(turn, TOOLS, NULL);
-  assert_int_equal(brought.outcome, outcome);
-  tp_phase_result_release(turn, &brought);
+  tp_phase_result contributed = run_phase(turn, TOOLS, NULL);
+  assert_int_equal(contributed.outcome, outcome);
+  tp_phase_result_release(turn, &contributed);
   return turn;
 }
 
@@ -129,7 +129,7 @@ static void result_of_the_phase_keeps_its_tools(void **state) {
   tp_runtime *runtime = open_with(&b);
   tp_turn *turn = begin_bare(runtime, LONG_MS);
   tp_phase_result first = run_phase(turn, TOOLS, NULL);
-  b.brings.emits = &other.contribution;
+  b.contributes.emits = &other.contribution;
   tp_phase_result second = run_phase(turn, TOOLS, NULL); /* from now on these are the turn's */
   assert_int_equal(destroyed, 0);
   const tp_merged_entry *entry = tp_merged_get(first.merged, TP_KIND_TOOL_BUNDLE, 0);
@@ -177,7 +177,7 @@ static void tool_that_the_merge_leaves_out_is_destroyed_like_the_others(void **s
   make(&b, "b", run_it, TP_PLACEMENT_INLINE, 2);
   make(&again, "c", run_it, TP_PLACEMENT_INLINE, 1); /* the same owner's `t` once more */
   tp_contribution three[] = {b.contribution, b.contribution, again.contribution};
-  b.brings = (act){.emits = three, .emit_count = 3};
+  b.contributes = (act){.emits = three, .emit_count = 3};
   tp_runtime *runtime = open_with(&b);
   tp_turn *turn = begin_with(runtime, TP_OK);
   tp_tool_result result;
@@ -195,13 +195,13 @@ static void tools_of_an_attempt_that_failed_behind_the_emit_are_destroyed(void *
     bundle b;
     (void)begin_case(NULL);
     make(&b, "b", run_it, TP_PLACEMENT_INLINE, 2);
-    b.brings.kind = TP_ANSWER_FAILED;
-    b.brings.retryable = true;
+    b.contributes.kind = TP_ANSWER_FAILED;
+    b.contributes.retryable = true;
     tp_runtime *runtime = open_runtime(NULL);
     add_hooks(runtime,
               &(hook){.id = "tools",
                       .phase = TOOLS,
-                      .self = &b.brings,
+                      .self = &b.contributes,
                       .slow = threaded,
                       .idempotent = true,
                       .sub = {.attempts = 3, .failure = TP_FAILURE_BEST_EFFORT}},
@@ -291,7 +291,7 @@ static tp_status complete_with(const tp_contribution *const *contributions, size
                                                 .contribution_count = count});
 }
 
-static void tools_that_a_token_brings_are_taken_with_ok_be_the_answer_refused_or_not(void **state) {
+static void tools_that_a_token_contributes_are_taken_with_ok_be_the_answer_refused_or_not(void **state) {
   (void)state;
   bundle b, bad;
   make(&b, "b", run_it, TP_PLACEMENT_INLINE, 1);
@@ -488,7 +488,7 @@ static void scarce_release(void *ctx, void *memory, size_t size) {
 
 static tp_answer emit_with_little(void *self, tp_call *call) {
   const bundle *b = self;
-  grants = (long)b->brings.kind;
+  grants = (long)b->contributes.kind;
   said = tp_call_emit(call, &b->contribution);
   grants = -1;
   return TP_ANSWER_DONE;
@@ -502,7 +502,7 @@ static void emit_without_memory_takes_nothing(void **state) {
   tp_runtime *runtime = open_runtime(&options);
   add_hooks(runtime, &(hook){.id = "h", .phase = TOOLS, .run = emit_with_little, .self = &b}, 1);
   int taken = 0, refused = 0;
-  for (b.brings.kind = 0; b.brings.kind < 20; b.brings.kind++) {
+  for (b.contributes.kind = 0; b.contributes.kind < 20; b.contributes.kind++) {
     tp_turn *turn = begin_bare(runtime, LONG_MS);
     tp_phase_result result = run_phase(turn, TOOLS, NULL);
     tp_phase_result_release(turn, &result);
@@ -525,7 +525,7 @@ int main(void) {
       TEST(refused_emit_takes_nothing),
       TEST(emit_behind_a_deferral_takes_nothing),
       TEST(tool_of_an_attempt_that_was_given_up_is_destroyed_when_it_returns),
-      TEST(tools_that_a_token_brings_are_taken_with_ok_be_the_answer_refused_or_not),
+      TEST(tools_that_a_token_contributes_are_taken_with_ok_be_the_answer_refused_or_not),
       TEST(tool_among_the_fallbacks_lives_as_long_as_its_subscription),
       TEST(function_that_has_not_returned_keeps_its_tool),
       TEST(token_that_is_open_keeps_its_tool),

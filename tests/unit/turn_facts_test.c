@@ -70,7 +70,7 @@ static void play_turn(facts *f) {
   static const tp_tool *const tools[] = {&weather};
   const tp_contribution bundle = {
       .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = tools, .tool_count = 1};
-  act brings = {.emits = &bundle, .emit_count = 1};
+  act contributes = {.emits = &bundle, .emit_count = 1};
   const reply replies[] = {{.calls = {{.id = TEXT("1"), .name = TEXT("weather"), .arguments = TEXT("\x80")},
                                       {.id = TEXT("2"), .name = TEXT("weather"), .arguments = TEXT("\x80")}},
                             .call_count = 2,
@@ -83,7 +83,7 @@ static void play_turn(facts *f) {
   assert_int_equal(tp_history_share(NULL, history, &f->history, NULL), TP_OK);
   recorder *model = recorder_new(replies, 2);
   tp_runtime *runtime = open_runtime(NULL);
-  const hook hooks[] = {{.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &brings},
+  const hook hooks[] = {{.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &contributes},
                         {.id = "response", .phase = TP_PHASE_MODEL_POST, .run = note_response, .self = f},
                         {.id = "turn", .phase = TP_PHASE_TURN_POST_TURN, .run = note_turn, .self = f}};
   add_hooks(runtime, hooks, 3);

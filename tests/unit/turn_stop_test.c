@@ -211,7 +211,7 @@ static void time_of_the_turn_ends_a_stop_that_does_not_answer(void **state) {
   close_world(&w);
 }
 
-/* ---- the two other ends that a hook may bring about ---- */
+/* ---- the two other ends that a hook may cause ---- */
 
 static void denied_tool_batch_ends_the_turn_with_its_results(void **state) {
   (void)state;

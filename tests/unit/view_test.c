@@ -59,14 +59,14 @@ static void handlers_see_what_earlier_phases_have_merged(void **state) {
   static const tp_contribution light = POLICY("off", 1), heavy = POLICY("on", 2);
   static const tp_contribution contexts[] = {CONTEXT("b", "second", 1), CONTEXT("a", "first", 5)};
   act says_off = {.emits = &light, .emit_count = 1}, says_on = {.emits = &heavy, .emit_count = 1};
-  act brings = {.emits = contexts, .emit_count = 2};
+  act contributes = {.emits = contexts, .emit_count = 2};
   gathered beside = {0}, inlined = {0}, slow = {0};
   tp_runtime *runtime = open_runtime(NULL);
   hook hooks[] = {
       {.id = "off", .phase = TP_PHASE_TURN_PRE_POLICY, .self = &says_off},
       {.id = "on", .phase = TP_PHASE_TURN_PRE_POLICY, .self = &says_on},
-      {.id = "brings", .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, .self = &brings},
-      {.id = "beside", .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, .run = look, .self = &beside, .after = "brings"},
+      {.id = "contributes", .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, .self = &contributes},
+      {.id = "beside", .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, .run = look, .self = &beside, .after = "contributes"},
       {.id = "inline", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .run = look, .self = &inlined},
       {.id = "slow", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .run = look, .self = &slow, .slow = true}};
   add_hooks(runtime, hooks, COUNT(hooks));

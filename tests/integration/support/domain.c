@@ -120,7 +120,7 @@ static const tp_tool tools[] = {
     {.struct_size = sizeof(tp_tool), .name = "Write", .description = "writes a file", .run = write_file},
 };
 
-static tp_answer brings_tools(void *self, tp_call *call) {
+static tp_answer contributes_tools(void *self, tp_call *call) {
   const tp_tool *list[] = {&tools[0], &tools[1], &tools[2], &tools[3]};
   (void)self;
   return tp_call_emit_tool_bundle(call, "test", list, 4) == TP_OK ? TP_ANSWER_DONE : tp_call_fail(call, 1, "no tools");
@@ -199,7 +199,7 @@ static const row rows[] = {
      .phase = TP_PHASE_TURN_POST_TURN,
      .execution = TP_EXECUTION_BACKGROUND,
      .attempts = 2},
-    {.domain = "tools", .id = "t.tools", .run = brings_tools, .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION},
+    {.domain = "tools", .id = "t.tools", .run = contributes_tools, .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION},
     {.domain = "cycle", .id = "t.a", .run = done, .phase = TP_PHASE_MODEL_PRE, .after = "t.b"},
     {.domain = "cycle", .id = "t.b", .run = done, .phase = TP_PHASE_MODEL_PRE, .after = "t.a"},
     {.domain = "missing", .id = "t.nothing", .phase = TP_PHASE_MODEL_PRE},
@@ -215,7 +215,7 @@ static tp_status add_handler(tp_edit *edit, const row *r, tp_fault *fault) {
       .idempotent = true,
       .placement = r->run == waits_for_others || r->run == writes_ledger ? TP_PLACEMENT_THREAD : TP_PLACEMENT_INLINE};
   if (r->run == wants_call || r->run == denies_every_third) handler.capabilities = TP_CAPABILITY_DECIDE;
-  if (r->run == brings_tools) handler.capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE;
+  if (r->run == contributes_tools) handler.capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE;
   if (r->failure == TP_FAILURE_FALLBACK) handler.capabilities = TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT;
   return tp_edit_add_handler(edit, &handler, fault);
 }
