@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # install.sh BUILD-DIRECTORY VERSION SOURCE COMPILER…: a staged installation (DESTDIR) of a build directory passes
-# installed.sh. The loader is told where the libraries are: the prefix is that of the build directory, /usr/local.
+# installed.sh. The loader gets the folder of the libraries: the prefix is that of the build directory, /usr/local.
 set -eu
 build=$1
 shift

@@ -182,7 +182,7 @@ static tp_status run_bare(life *l) {
   tp_turn *turn;
   tp_phase_result result = {.struct_size = sizeof result};
   tp_tool_result results[3];
-  latch told = LATCH;
+  latch notified = LATCH;
   tp_status status = tp_turn_begin_bare(l->runtime, NULL, &turn, NULL);
   if (status != TP_OK) return status;
   tp_field field = {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of("hello")};
@@ -190,9 +190,9 @@ static tp_status run_bare(life *l) {
   status = tp_phase_run(turn, TP_PHASE_TURN_INTAKE, &input, &result, NULL);
   if (status == TP_OK) status = tp_phase_run(turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL, &result, NULL);
   if (status == TP_OK) status = tools_run(turn, call_structs, 3, results, NULL);
-  if (status == TP_OK &&
-      (status = tp_phase_submit(turn, TP_PHASE_TURN_PRE_PROMPT_CONTEXT, &input, note_submitted, &told, NULL)) == TP_OK)
-    latch_wait(&told, 1);
+  if (status == TP_OK && (status = tp_phase_submit(turn, TP_PHASE_TURN_PRE_PROMPT_CONTEXT, &input, note_submitted,
+                                                   &notified, NULL)) == TP_OK)
+    latch_wait(&notified, 1);
   tp_turn_end(turn);
   return status;
 }

@@ -360,7 +360,7 @@ static void what_has_no_subscriptions_is_not_measured(void **state) {
   command_free(&phase);
 }
 
-static void a_report_that_cannot_be_written_is_told(void **state) {
+static void a_report_that_cannot_be_written_is_an_error(void **state) {
   (void)state;
   command c = {.arguments = {"bench", "--turns", "2"}, .output_path = "/dev/full"};
   assert_status(&c, 74);
@@ -455,7 +455,7 @@ int main(void) {
       cmocka_unit_test(wrong_payloads_are_refused_with_their_place),
       cmocka_unit_test(libraries_that_cannot_be_used_are_refused_with_the_reason),
       cmocka_unit_test(what_has_no_subscriptions_is_not_measured),
-      cmocka_unit_test(a_report_that_cannot_be_written_is_told),
+      cmocka_unit_test(a_report_that_cannot_be_written_is_an_error),
       cmocka_unit_test(people_see_tables),
       cmocka_unit_test(histograms_hold_every_turn),
       cmocka_unit_test(the_memory_domain_is_measured_unless_it_is_left_out),

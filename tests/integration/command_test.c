@@ -31,7 +31,7 @@ static void help_begins_with_examples(void **state) {
   }
 }
 
-static void version_is_told(void **state) {
+static void version_is_printed(void **state) {
   (void)state;
   command c = {.arguments = {"--version"}};
   assert_status(&c, 0);
@@ -204,7 +204,7 @@ static void what_is_not_a_domain_is_not_loaded(void **state) {
 
 /* ---- outputs ---- */
 
-static void a_full_disk_is_told(void **state) {
+static void a_full_disk_is_reported(void **state) {
   (void)state;
   const char *model = scratch_string("model.yaml", script), *conversation = scratch_string("talk.yaml", talk);
   command phases = {.arguments = {"phases"}, .output_path = "/dev/full"};
@@ -217,7 +217,7 @@ static void a_full_disk_is_told(void **state) {
   command_free(&run);
 }
 
-static void a_reader_that_goes_away_is_no_story(void **state) {
+static void a_reader_that_goes_away_is_no_error(void **state) {
   (void)state;
   const char *model = scratch_string("model.yaml", script);
   bytes lines = {0};
@@ -258,7 +258,7 @@ static void escapes_of_the_conversation_do_not_reach_the_terminal(void **state) 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(help_begins_with_examples),
-      cmocka_unit_test(version_is_told),
+      cmocka_unit_test(version_is_printed),
       cmocka_unit_test(exit_statuses_are_listed),
       cmocka_unit_test(option_without_its_argument_does_not_take_the_next_option_for_it),
       cmocka_unit_test(wrong_words_are_a_usage_error_on_standard_error),
@@ -268,8 +268,8 @@ int main(void) {
       cmocka_unit_test(plan_shows_a_loaded_library),
       cmocka_unit_test(phases_are_24_with_their_subscriptions),
       cmocka_unit_test(what_is_not_a_domain_is_not_loaded),
-      cmocka_unit_test(a_full_disk_is_told),
-      cmocka_unit_test(a_reader_that_goes_away_is_no_story),
+      cmocka_unit_test(a_full_disk_is_reported),
+      cmocka_unit_test(a_reader_that_goes_away_is_no_error),
       cmocka_unit_test(colours_only_where_they_are_wanted),
       cmocka_unit_test(escapes_of_the_conversation_do_not_reach_the_terminal),
   };

@@ -272,7 +272,7 @@ static const char *copy_of_data(const char *name) {
   return path;
 }
 
-/* A limit of execution Deadline counts from ready, else from the call; a denial is told of the run that denied. */
+/* A limit of execution Deadline counts from ready, else from the call; a denial is shown with the run that denied. */
 static void slack_and_reasons_are_those_of_the_run(void **state) {
   (void)state;
   const char *path = copy_of_data("exact");

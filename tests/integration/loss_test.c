@@ -18,7 +18,8 @@
 enum { STATUS_LOST = 73, STATUS_IO = 74, STATUS_BUSY = 75, SECONDS_MAX = 45, TURNS = 40 };
 
 static const char script[] = "repeat: true\nresponses:\n  - text: I see.\n";
-static const char told[] = "{\"session\": \"one\", \"turn\": \"t1\", \"user\": \"My rabbit is called Amadeus.\"}\n";
+static const char statement[] =
+    "{\"session\": \"one\", \"turn\": \"t1\", \"user\": \"My rabbit is called Amadeus.\"}\n";
 
 /* Ends with the given status, within seconds. */
 static void play(command *c, const char *data, const char *input, bool json, int status) {
@@ -51,9 +52,9 @@ static void memory_that_is_locked_is_in_the_summary_and_in_the_exit_status(void 
   (void)state;
   command c;
   const char *data = scratch_path("locked");
-  play_once(data, told, 0);
+  play_once(data, statement, 0);
   sqlite3 *db = lock_file(data, "memory.db");
-  play(&c, data, told, false, STATUS_LOST);
+  play(&c, data, statement, false, STATUS_LOST);
   sqlite3_close(db);
   assert_holds(&c.err, "1 background job failed for good");
   assert_holds(&c.out, "background: 1 job failed for good");
@@ -65,9 +66,9 @@ static void memory_that_is_locked_is_an_event(void **state) {
   (void)state;
   command c;
   const char *data = scratch_path("locked-json");
-  play_once(data, told, 0);
+  play_once(data, statement, 0);
   sqlite3 *db = lock_file(data, "memory.db");
-  play(&c, data, told, true, STATUS_LOST);
+  play(&c, data, statement, true, STATUS_LOST);
   sqlite3_close(db);
   events e = events_read(&c.out);
   assert_int_equal(events_count(&e, "dead_letter", NULL), 1);
@@ -92,7 +93,7 @@ static void many_memories_that_are_locked_are_waited_for_seconds(void **state) {
     size += (size_t)snprintf(input + size, sizeof input - size,
                              "{\"session\": \"s\", \"turn\": \"t%d\", \"user\": \"My %d. cat is Tom.\"}\n", i, i);
   const char *data = scratch_path("locked-many");
-  play_once(data, told, 0);
+  play_once(data, statement, 0);
   sqlite3 *db = lock_file(data, "memory.db");
   play(&c, data, input, false, STATUS_LOST);
   sqlite3_close(db);
@@ -104,9 +105,9 @@ static void history_that_is_locked_ends_the_run(void **state) {
   (void)state;
   command c;
   const char *data = scratch_path("locked-history");
-  play_once(data, told, 0);
+  play_once(data, statement, 0);
   sqlite3 *db = lock_file(data, "turnphase.db");
-  play(&c, data, told, false, STATUS_BUSY);
+  play(&c, data, statement, false, STATUS_BUSY);
   sqlite3_close(db);
   assert_holds(&c.err, "locked");
   command_free(&c);

@@ -11,7 +11,8 @@
 #include "tests/integration/support/events.h"
 
 static const char script[] = "repeat: true\nresponses:\n  - text: I see.\n";
-static const char told[] = "{\"session\": \"one\", \"turn\": \"t1\", \"user\": \"My rabbit is called Amadeus.\"}\n";
+static const char statement[] =
+    "{\"session\": \"one\", \"turn\": \"t1\", \"user\": \"My rabbit is called Amadeus.\"}\n";
 static const char asked[] = "{\"session\": \"two\", \"turn\": \"t2\", \"user\": \"What is my rabbit called?\"}\n";
 
 static events play(command *c, const char *input, const char *const options[]) {
@@ -35,14 +36,14 @@ static bool recalls(const char *input, const char *const options[]) {
 static void without_a_directory_nothing_is_kept(void **state) {
   (void)state;
   const char *const none[] = {NULL};
-  assert_false(recalls(told, none));
+  assert_false(recalls(statement, none));
   assert_false(recalls(asked, none));
 }
 
-static void what_is_told_is_recalled_in_a_later_run(void **state) {
+static void what_is_said_is_recalled_in_a_later_run(void **state) {
   (void)state;
   const char *const kept[] = {"--data", scratch_path("kept"), NULL};
-  assert_false(recalls(told, kept));
+  assert_false(recalls(statement, kept));
   assert_true(recalls(asked, kept));
 }
 
@@ -50,7 +51,7 @@ static void nothing_is_recalled_without_the_memory_domain(void **state) {
   (void)state;
   char both[512];
   const char *const none[] = {"--no-memory", NULL};
-  snprintf(both, sizeof both, "%s%s", told, asked);
+  snprintf(both, sizeof both, "%s%s", statement, asked);
   assert_false(recalls(both, none));
 }
 
@@ -60,7 +61,7 @@ static void tenants_and_workspaces_know_nothing_of_each_other(void **state) {
   const char *const mine[] = {"--data", data, "--tenant", "me", "--workspace", "w", NULL};
   const char *const other_tenant[] = {"--data", data, "--tenant", "you", "--workspace", "w", NULL};
   const char *const other_place[] = {"--data", data, "--tenant", "me", "--workspace", "v", NULL};
-  assert_false(recalls(told, mine));
+  assert_false(recalls(statement, mine));
   assert_false(recalls(asked, other_tenant));
   assert_false(recalls(asked, other_place));
   assert_true(recalls(asked, mine));
@@ -133,7 +134,7 @@ static void what_is_kept_is_for_its_owner_alone(void **state) {
   const char *const kept[] = {"--data", data, NULL};
   static const char *const files[] = {"", "/turnphase.db", "/memory.db"};
   mode_t before = umask(0);
-  recalls(told, kept);
+  recalls(statement, kept);
   umask(before);
   for (int i = 0; i < 3; i++) {
     char path[256];
@@ -147,7 +148,8 @@ static void what_is_kept_is_for_its_owner_alone(void **state) {
 /* ---- data that cannot be used ---- */
 
 static void cannot_be_used(const char *data, int status, const char *words) {
-  command c = {.arguments = {"run", "--script", scratch_string("model.yaml", script), "--data", data}, .input = told};
+  command c = {.arguments = {"run", "--script", scratch_string("model.yaml", script), "--data", data},
+               .input = statement};
   assert_status(&c, status);
   assert_holds(&c.err, data);
   assert_holds(&c.err, words);
@@ -172,7 +174,8 @@ static void a_store_that_is_no_store_is_named_and_left_alone(void **state) {
     memset(words, 'x', sizeof words);
     snprintf(path, sizeof path, "bad-%s/%s", i ? "memory" : "history", names[i]);
     const char *file = scratch_write(path, words, sizeof words);
-    command c = {.arguments = {"run", "--script", scratch_string("model.yaml", script), "--data", data}, .input = told};
+    command c = {.arguments = {"run", "--script", scratch_string("model.yaml", script), "--data", data},
+                 .input = statement};
     assert_true(command_run(&c) == 74 || c.status == 78);
     assert_holds(&c.err, names[i]);
     assert_int_equal(c.out.size, 0);
@@ -226,18 +229,18 @@ static void files_are_written_when_that_is_allowed_and_read_again(void **state) 
       "  - tool_calls: [{name: files_read, arguments: {path: new/b.txt}}]\n"
       "  - text: Done.\n";
   const char *model = scratch_string("model.yaml", writes), *root = scratch_path("");
-  command asks = {.arguments = {"run", "--no-memory", "--script", model, "--files", root}, .input = told};
+  command asks = {.arguments = {"run", "--no-memory", "--script", model, "--files", root}, .input = statement};
   assert_status(&asks, 0);
   assert_holds(&asks.out, "files.write_guard");
   assert_holds(&asks.out, "there is no such file");
   command_free(&asks);
   command may = {.arguments = {"run", "--no-memory", "--script", model, "--files", root, "--files-writes", "allow"},
-                 .input = told};
+                 .input = statement};
   assert_status(&may, 0);
   assert_holds(&may.out, "Wrote 7 bytes to new/b.txt.");
   assert_holds(&may.out, "walnuts");
   command_free(&may);
-  command ignored = {.arguments = {"run", "--script", model, "--files-writes", "allow"}, .input = told};
+  command ignored = {.arguments = {"run", "--script", model, "--files-writes", "allow"}, .input = statement};
   assert_status(&ignored, 2);
   assert_holds(&ignored.err, "--files-writes is for the tools of --files DIR");
   command_free(&ignored);
@@ -248,7 +251,7 @@ static void events_of_a_turn_are_numbered_without_gaps(void **state) {
   command c;
   const char *const none[] = {NULL};
   int64_t expected = 1;
-  events e = play(&c, told, none);
+  events e = play(&c, statement, none);
   for (size_t i = 0; i < e.count; i++) {
     tp_text event = event_at(&e, i);
     if (!event_is(event, "ids.turn", "t1") || event_is(event, "event", "result")) continue;
@@ -266,7 +269,7 @@ static void every_run_has_its_record(void **state) {
   (void)state;
   command c;
   const char *const none[] = {NULL};
-  events e = play(&c, told, none);
+  events e = play(&c, statement, none);
   tp_text run = events_find(&e, "run", "t1", "run.subscription", "memory.policy_classifier");
   assert_true(event_is(run, "phase", "turn.pre_policy"));
   assert_true(event_is(run, "run.handler", "memory.policy_classifier"));
@@ -367,7 +370,7 @@ static void phases_that_took_no_time_are_left_out_unless_all_is_wanted(void **st
   (void)state;
   for (int verbose = 0; verbose < 2; verbose++) {
     command c = {.arguments = {"run", "--script", scratch_string("model.yaml", script), verbose ? "--verbose" : NULL},
-                 .input = told};
+                 .input = statement};
     assert_status(&c, 0);
     bool any = false;
     for (const char *at = c.out.data; (at = strstr(at, "  phase  ")) != NULL; at++) {
@@ -384,7 +387,7 @@ static void phases_that_took_no_time_are_left_out_unless_all_is_wanted(void **st
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(without_a_directory_nothing_is_kept),
-      cmocka_unit_test(what_is_told_is_recalled_in_a_later_run),
+      cmocka_unit_test(what_is_said_is_recalled_in_a_later_run),
       cmocka_unit_test(nothing_is_recalled_without_the_memory_domain),
       cmocka_unit_test(tenants_and_workspaces_know_nothing_of_each_other),
       cmocka_unit_test(a_session_goes_on_where_it_ended),

@@ -62,7 +62,7 @@ static void call_that_is_denied_ends_with_a_status_of_its_own(void **state) {
   command_free(&c);
 }
 
-static void what_cannot_be_called_is_told_from_what_failed(void **state) {
+static void what_cannot_be_called_is_distinguished_from_what_failed(void **state) {
   (void)state;
   static const struct {
     const char *tool, *arguments;
@@ -202,7 +202,7 @@ int main(void) {
       cmocka_unit_test(tools_are_listed_for_people_and_programs),
       cmocka_unit_test(call_prints_what_the_tool_says),
       cmocka_unit_test(call_that_is_denied_ends_with_a_status_of_its_own),
-      cmocka_unit_test(what_cannot_be_called_is_told_from_what_failed),
+      cmocka_unit_test(what_cannot_be_called_is_distinguished_from_what_failed),
       cmocka_unit_test(declared_tool_is_listed_and_called),
       cmocka_unit_test(task_is_created_and_run_by_two_commands),
       cmocka_unit_test(task_whose_command_died_is_not_run_again),

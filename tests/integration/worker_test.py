@@ -181,7 +181,7 @@ class Chaos:
                 self.running[i] = self.begin(i)
 
     def printed(self):
-        """@return of each job how often a worker printed that it succeeded; how many jobs the hosts were told of."""
+        """@return of each job how often a worker printed that it succeeded; how many jobs the hosts saw."""
         ends, acknowledged = collections.Counter(), 0
         for out in self.out:
             out.seek(0)

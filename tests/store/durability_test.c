@@ -271,7 +271,7 @@ static attempt_list attempts_of(const char *subscription) {
   return l;
 }
 
-static void attempts_that_the_row_of_their_run_cannot_tell_of_are_kept(void **state) {
+static void attempts_that_the_row_of_their_run_cannot_describe_are_kept(void **state) {
   (void)state;
   tp_runtime *runtime = open_durable(open_sqlite(), TP_DURABILITY_SYNC, 0);
   act flaky = {.kind = TP_ANSWER_FAILED, .reason = "no route", .code = 5, .retryable = true, .succeeds_at = 3};
@@ -451,7 +451,7 @@ int main(void) {
       CASE(engine_worker_does_not_wait_for_a_commit),
       CASE(detached_run_is_recorded_before_it_starts_and_at_its_end),
       CASE(detached_run_that_cannot_be_recorded_is_not_started),
-      CASE(attempts_that_the_row_of_their_run_cannot_tell_of_are_kept),
+      CASE(attempts_that_the_row_of_their_run_cannot_describe_are_kept),
       CASE(size_and_hash_of_what_passed_through_a_phase_are_kept),
       CASE(phase_of_inline_handlers_has_the_hash_of_its_payload),
       CASE(without_a_key_sizes_are_kept_and_that_is_logged_once),

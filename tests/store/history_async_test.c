@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A SQLite history whose turns do not wait for the disk: what they wait for instead, what a full disk and a kill leave,
- * and who is told. */
+ * and which callers are notified. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

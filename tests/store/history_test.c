@@ -58,7 +58,7 @@ static void append_to(tp_history *history, const tp_history_append *request) {
   else assert_int_equal(history->append(history->self, request, NULL), TP_OK);
 }
 
-/* One message of each role that a turn with a tool call leaves; text tells the turns apart. */
+/* One message of each role that a turn with a tool call leaves; text distinguishes the turns. */
 static void append(tp_history *history, const char *tenant, const char *session, const char *text) {
   static _Thread_local char bytes[80]; /* nothing of it is there any more when it is loaded */
   static _Thread_local tp_tool_call call;

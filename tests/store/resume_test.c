@@ -63,7 +63,7 @@ static tp_status end_and_count(void *self, const tp_tool_end_record *end, tp_fau
   return status;
 }
 
-/* What it says tells how often it ran in this process. */
+/* Its answer has how often it ran in this process. */
 static tp_answer run_tool(void *self, tp_tool_run *run) {
   tp_text arguments = tp_tool_run_arguments(run);
   say("F %s %d\n", (const char *)self, arguments.data[arguments.size - 1]);

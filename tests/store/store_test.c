@@ -784,7 +784,7 @@ static void note_dead(void *ctx, const tp_job *job) {
   l->dead_id = job->id;
 }
 
-static void job_whose_last_lease_ran_out_is_told(void **state) {
+static void job_whose_last_lease_ran_out_is_reported(void **state) {
   (void)state;
   tp_store *store = open_store(0);
   uint64_t id = insert(store, "k", "o", false);
@@ -1461,7 +1461,7 @@ int main(void) {
       cmocka_unit_test(dead_letter_keeps_its_content_and_is_redriven_or_discarded),
       cmocka_unit_test(discarded_job_gives_way_to_the_next_of_its_key),
       cmocka_unit_test(released_attempt_does_not_count),
-      cmocka_unit_test(job_whose_last_lease_ran_out_is_told),
+      cmocka_unit_test(job_whose_last_lease_ran_out_is_reported),
       cmocka_unit_test(filter_is_asked_once_for_each_handler),
       cmocka_unit_test(many_jobs_are_inserted_and_run_in_order),
       cmocka_unit_test(known_key_gives_its_job_again),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host: what a host of the library has in tests: a runtime, handlers that do as they are told, and latches to wait for
+ * host: what a host of the library has in tests: a runtime, handlers that do what is set, and latches to wait for
  * events with. A handler never asserts: it notes, and the test's own thread judges. */
 #ifndef TEST_HOST_H
 #define TEST_HOST_H
@@ -78,7 +78,7 @@ static inline void sleep_ms(int64_t ms) {
   while (nanosleep(&t, &t) != 0) {}
 }
 
-/* ---- a handler that does as it is told ---- */
+/* ---- a handler that does what is set ---- */
 
 enum { NO_ANSWER = -1 }; /* of act.kind: returns 0, as a callback that raised does */
 
@@ -123,7 +123,7 @@ static inline tp_answer answer_of(act *a, tp_call *call) {
   return a->kind == NO_ANSWER ? TP_ANSWER_NONE : a->kind;
 }
 
-static inline void replace_as_told(const act *a, tp_call *call) {
+static inline void replace_as_set(const act *a, tp_call *call) {
   char text[4096];
   if (!a->replaces) return;
   if (a->appends) {
@@ -141,7 +141,7 @@ static inline tp_answer play(void *self, tp_call *call) {
   if (a->waits_for) latch_wait(a->waits_for, 1);
   if (a->sleeps_ms) sleep_ms(a->sleeps_ms);
   for (size_t i = 0; i < a->emit_count; i++) (void)!tp_call_emit(call, &a->emits[i]);
-  replace_as_told(a, call);
+  replace_as_set(a, call);
   if (!a->defers) return answer_of(a, call);
   tp_deferral deferral = a->deferral;
   deferral.struct_size = sizeof deferral;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * model: a provider that keeps what it was asked, as plain text, and answers as told; values for tool arguments. */
+ * model: a provider that keeps what it was asked, as plain text, and answers as set; values for tool arguments. */
 #ifndef TEST_MODEL_H
 #define TEST_MODEL_H
 
@@ -67,7 +67,7 @@ static inline void recorder_start(void *self, const tp_model_request *request, t
   const reply *a = r->count ? &r->replies[n < r->count ? n : r->count - 1] : NULL;
   pthread_mutex_unlock(&r->mutex);
   if (a && a->delta) (void)!tp_model_delta(token, tp_text_of(a->delta));
-  if (a && a->fails) (void)!tp_model_fail(token, a->fails, "as told", a->retryable);
+  if (a && a->fails) (void)!tp_model_fail(token, a->fails, "as set", a->retryable);
   if (a && !a->fails && !a->never) {
     tp_tool_call calls[8];
     const tp_tool_call *list[8];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Crowds of deferred calls under real threads: strangers complete them in any order, look at tokens that are not
- * theirs, and somebody cancels the turn. Every call has one result, and it is what the stranger was told. */
+ * Many deferred calls at once under real threads: strangers complete them in any order, look at tokens that are not
+ * theirs, and a thread cancels the turn. Every call has one result, the one that the stranger saw. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

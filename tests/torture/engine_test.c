@@ -216,7 +216,7 @@ static void run_party(bool cancels) {
   assert_int_equal(tp_runtime_drain(p.runtime, 30000, &report, NULL), TP_OK);
   assert_true(report.complete);
   assert_int_equal(p.refused, 0);
-  assert_int_equal(p.ended, expected); /* each end was told exactly once */
+  assert_int_equal(p.ended, expected); /* each end was notified exactly once */
   assert_int_equal(p.post_turns + p.unbegun, expected);
   assert_int_equal(p.outcomes[TP_TURN_COMPLETED] + p.outcomes[TP_TURN_CANCELLED], expected);
   if (!cancels) assert_int_equal(p.outcomes[TP_TURN_COMPLETED], expected);

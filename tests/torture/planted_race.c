@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A race on purpose: the producer writes to an item after it has handed it over. What ThreadSanitizer is told about the
+ * A race on purpose: the producer writes to an item after it has pushed it. What ThreadSanitizer is shown of the
  * queue must not make it blind to this. planted_race.sh runs it and wants the report. */
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What functions that do not return may hold: threads up to one cap, memory up to another; what is told when they are
- * reached, and how a host gets out. */
+ * What functions that do not return may hold: threads up to one cap, memory up to another; what is reported when they
+ * are reached, and how a host gets out. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -176,8 +176,8 @@ static void submit(tp_turn *turn, uint32_t phase, ran *r) {
   assert_int_equal(tp_phase_submit(turn, phase, &input, phase_ended, r, NULL), TP_OK);
 }
 
-/* Before, it waited for its own deadline and was told that it was late. */
-static void what_is_queued_when_the_last_thread_is_lost_is_told_why(void **state) {
+/* Before, it waited for its own deadline and ended as late. */
+static void what_is_queued_when_the_last_thread_is_lost_fails_with_the_reason(void **state) {
   (void)state;
   hanging h;
   tp_runtime *runtime = open_small(0, &h);
@@ -197,7 +197,7 @@ static void what_is_queued_when_the_last_thread_is_lost_is_told_why(void **state
 
 /* ---- what waits is counted ---- */
 
-/* Nothing tells that an attempt has begun to wait but the counter itself. */
+/* Nothing shows that an attempt has begun to wait but the counter itself. */
 static void wait_until_waiting(tp_runtime *runtime, uint64_t count) {
   for (int i = 0; waiting(runtime) != count; i++) {
     if (i == 20000) fail_msg("%llu wait, not %llu", (unsigned long long)waiting(runtime), (unsigned long long)count);
@@ -332,7 +332,7 @@ int main(void) {
       cmocka_unit_test(handlers_run_again_when_a_function_has_returned),
       cmocka_unit_test(host_grants_more_threads_while_functions_hang),
       cmocka_unit_test(inline_handlers_go_on_without_threads),
-      cmocka_unit_test(what_is_queued_when_the_last_thread_is_lost_is_told_why),
+      cmocka_unit_test(what_is_queued_when_the_last_thread_is_lost_fails_with_the_reason),
       cmocka_unit_test(attempts_that_wait_for_a_thread_are_counted),
       cmocka_unit_test(attempts_that_wait_for_a_permit_are_counted),
       cmocka_unit_test(abandoned_attempts_of_one_entry_pin_its_block_once_and_give_all_of_it_back),

@@ -109,7 +109,7 @@ static void failure_comes_with_its_message(void **state) {
     asker a = {.model = recorder_new(replies, 1)};
     run_once(&a, true);
     assert_int_equal(a.status, TP_ERR_CONTEXT_LENGTH);
-    assert_string_equal(a.message, "as told");
+    assert_string_equal(a.message, "as set");
     assert_int_equal(a.retryable, retryable);
     assert_string_equal(a.text, "");
     recorder_free(a.model);

@@ -195,7 +195,7 @@ static void long_subject_is_cut_at_a_code_point(void **state) {
   assert_int_equal(strlen(fault.subject), 126);
 }
 
-static void fault_may_wrap_its_own_story(void **state) {
+static void fault_may_wrap_its_own_message(void **state) {
   (void)state;
   tp_fault fault;
   (void)tp__fail(&fault, TP_ERR_IO, "file", "no such file");
@@ -506,7 +506,7 @@ int main(void) {
       cmocka_unit_test(long_message_is_cut_at_a_code_point),
       cmocka_unit_test(message_that_just_fits_is_whole),
       cmocka_unit_test(long_subject_is_cut_at_a_code_point),
-      cmocka_unit_test(fault_may_wrap_its_own_story),
+      cmocka_unit_test(fault_may_wrap_its_own_message),
       cmocka_unit_test(options_of_our_size_are_copied),
       cmocka_unit_test(older_options_get_zeroes_for_what_they_do_not_have),
       cmocka_unit_test(newer_options_pass_only_with_zeroes_beyond_ours),

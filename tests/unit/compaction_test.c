@@ -328,7 +328,7 @@ static void summary_that_fails_or_is_empty_leaves_the_history(void **state) {
   const struct {
     const reply *replies;
     const char *why;
-  } rows[] = {{failing, "! the history was not compacted: as told pre1 "},
+  } rows[] = {{failing, "! the history was not compacted: as set pre1 "},
               {empty, "! the history was not compacted: the model's summary is empty pre1 "}};
   for (size_t i = 0; i < COUNT(rows); i++) {
     world w;
@@ -348,7 +348,7 @@ static void summary_is_the_librarys_own_to_run(void **state) {
 
 /* ---- callbacks of the host ---- */
 
-typedef struct told {
+typedef struct script {
   tp_message messages[4];
   size_t count;
   tp_status status;
@@ -356,10 +356,10 @@ typedef struct told {
   latch *entered, *waits_for; /* of the first call alone */
   latch left;
   size_t bytes; /* read of the messages behind waits_for */
-} told;
+} script;
 
-static tp_status compact_as_told(void *ctx, const tp_compaction *compaction, tp_fault *fault) {
-  told *t = ctx;
+static tp_status compact_as_set(void *ctx, const tp_compaction *compaction, tp_fault *fault) {
+  script *t = ctx;
   (void)fault;
   if (t->entered) latch_hit(t->entered);
   if (t->waits_for && latch_count(t->entered) == 1) latch_wait(t->waits_for, 1);
@@ -389,7 +389,7 @@ static const tp_tool_call *const two_calls[] = {&one_call, &other_call};
 static void history_that_is_not_whole_or_not_shorter_is_not_taken(void **state) {
   (void)state;
   const struct {
-    told told;
+    script script;
     const char *why; /* NULL: taken */
   } rows[] = {
       {{.count = 0}, NULL},
@@ -410,9 +410,9 @@ static void history_that_is_not_whole_or_not_shorter_is_not_taken(void **state) 
   };
   for (size_t i = 0; i < COUNT(rows); i++) {
     world w;
-    told t = rows[i].told;
+    script t = rows[i].script;
     t.left = (latch)LATCH;
-    open_world(&w, ok, 1, 40, compact_as_told, &t);
+    open_world(&w, ok, 1, 40, compact_as_set, &t);
     for (char c = 'a'; c <= 'd'; c++) say_long(&w, c);
     bool kept = strstr(w.model->requests[3], "U<" A36 ">") != NULL;
     assert_int_equal(kept, rows[i].why != NULL);
@@ -426,8 +426,8 @@ static void compaction_that_fails_after_the_provider_refused_fails_the_turn(void
   (void)state;
   static const reply replies[] = {{.text = "ok"}, {.fails = TP_ERR_CONTEXT_LENGTH}};
   world w;
-  told t = {.status = TP_ERR_IO, .left = LATCH};
-  open_world(&w, replies, 2, 0, compact_as_told, &t);
+  script t = {.status = TP_ERR_IO, .left = LATCH};
+  open_world(&w, replies, 2, 0, compact_as_set, &t);
   say_long(&w, 'a');
   const tp_turn_result *result = say(&w, "b", TP_TURN_FAILED);
   assert_int_equal(result->code, TP_ERR_CONTEXT_LENGTH);
@@ -442,8 +442,8 @@ static void turn_is_cancelled_while_its_history_is_compacted(void **state) {
   (void)state;
   world w;
   latch entered = LATCH, goes_on = LATCH;
-  told t = {.entered = &entered, .waits_for = &goes_on, .keeps_all = true, .left = LATCH};
-  open_world(&w, ok, 1, 10, compact_as_told, &t);
+  script t = {.entered = &entered, .waits_for = &goes_on, .keeps_all = true, .left = LATCH};
+  open_world(&w, ok, 1, 10, compact_as_set, &t);
   say_long(&w, 'a');
   tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("b")};
   tp_submission *submission;

@@ -39,7 +39,7 @@ static tp_answer tool_run(void *self, tp_tool_run *run) {
 }
 
 static const tp_tool good_tool = {
-    .struct_size = sizeof(tp_tool), .name = "weather", .description = "Tells the weather", .run = tool_run};
+    .struct_size = sizeof(tp_tool), .name = "weather", .description = "Shows the weather", .run = tool_run};
 static const tp_tool *const good_tools[] = {&good_tool};
 
 /* One good contribution of each kind. */

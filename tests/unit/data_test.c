@@ -385,8 +385,8 @@ static void run_turn(tp_session *session, const char *text, uint32_t limit_ms, t
 static tp_answer guard(void *self, tp_call *call) {
   (void)self;
   tp_text text = tp_call_text(call, TP_FIELD_TEXT);
-  if (text.size == 4 && memcmp(text.data, "deny", 4) == 0) return tp_call_deny(call, "as told");
-  if (text.size == 4 && memcmp(text.data, "fail", 4) == 0) return tp_call_fail(call, 7, "as told");
+  if (text.size == 4 && memcmp(text.data, "deny", 4) == 0) return tp_call_deny(call, "as set");
+  if (text.size == 4 && memcmp(text.data, "fail", 4) == 0) return tp_call_fail(call, 7, "as set");
   return TP_ANSWER_DONE;
 }
 

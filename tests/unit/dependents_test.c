@@ -72,7 +72,7 @@ typedef struct world {
 static const tp_match never = {.struct_size = sizeof never, .matches = matches_nothing, .description = "nothing"};
 static const tp_contribution *const instead_list[] = {&instead};
 
-/* "dependency" ends as told; "dependent" has the edge. */
+/* "dependency" ends as `how` says; "dependent" has the edge. */
 static void make(world *w, ending how, bool needs, bool slow) {
   memset(w, 0, sizeof *w);
   hook *d = &w->hooks[0], *t = &w->hooks[1];

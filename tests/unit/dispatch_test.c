@@ -445,7 +445,7 @@ static void answers_of_every_length_come_whole(void **state) {
   close_runtime(runtime);
 }
 
-static char statuses[64]; /* of the calls, as tool.post is told */
+static char statuses[64]; /* of the calls, as tool.post sees them */
 
 static tp_answer note_status(void *self, tp_call *call_of) {
   (void)self;
@@ -549,7 +549,7 @@ static void token_that_is_taken_for_a_models_or_a_handlers_stays_open(void **sta
   close_runtime(runtime);
 }
 
-static void call_beyond_the_open_tokens_is_told_so(void **state) {
+static void call_beyond_the_open_tokens_fails_with_that_reason(void **state) {
   (void)state;
   tp_runtime_options options = {.struct_size = sizeof options, .deferred_max = 1};
   tp_runtime *runtime = open_with_tools(&options);
@@ -762,7 +762,7 @@ int main(void) {
       cmocka_unit_test(quick_tool_answers_through_its_token_alone),
       cmocka_unit_test(tool_on_a_thread_answers_through_its_token_alone),
       cmocka_unit_test(token_that_is_taken_for_a_models_or_a_handlers_stays_open),
-      cmocka_unit_test(call_beyond_the_open_tokens_is_told_so),
+      cmocka_unit_test(call_beyond_the_open_tokens_fails_with_that_reason),
       cmocka_unit_test(quick_calls_behind_a_cancel_never_run),
       cmocka_unit_test(quick_calls_behind_the_turns_deadline_never_run),
       cmocka_unit_test(policy_that_comes_between_two_dispatches_counts),

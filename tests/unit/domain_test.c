@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loaded domains: one that does not fit is refused before anything of it is called, and a refusal of its own is told
- * apart from the library's. */
+ * Loaded domains: one that does not fit is refused before anything of it is called, and a refusal of its own is
+ * reported apart from the library's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

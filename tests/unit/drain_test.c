@@ -110,7 +110,7 @@ static void *free_runtime(void *runtime) {
   return NULL;
 }
 
-static void free_waits_until_the_end_of_a_submitted_drain_was_told(void **state) {
+static void free_waits_until_the_end_of_a_submitted_drain_was_notified(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   assert_int_equal(tp_runtime_start(runtime, NULL), TP_OK);
@@ -249,7 +249,7 @@ int main(void) {
       cmocka_unit_test(submitted_drain_refuses_new_turns_at_once_and_reports_when_it_is_over),
       cmocka_unit_test(submitted_drain_cancels_behind_its_limit),
       cmocka_unit_test(handler_may_submit_a_drain),
-      cmocka_unit_test(free_waits_until_the_end_of_a_submitted_drain_was_told),
+      cmocka_unit_test(free_waits_until_the_end_of_a_submitted_drain_was_notified),
       cmocka_unit_test(runtime_that_was_never_started_or_is_drained_takes_a_submitted_drain),
       cmocka_unit_test(submitted_wait_ends_when_the_order_key_has_no_open_job),
       cmocka_unit_test(drain_ends_waits_for_jobs_that_it_does_not_run),

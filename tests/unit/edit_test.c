@@ -258,7 +258,7 @@ static void a_cycle_of_two_of_the_longest_ids_shows_both(void **state) {
   world_close(w);
 }
 
-static void a_cycle_of_the_longest_ids_still_tells_who(void **state) {
+static void a_cycle_of_the_longest_ids_still_names_its_members(void **state) {
   (void)state;
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
@@ -1210,7 +1210,7 @@ static void a_hook_finds_another_id_when_its_own_is_taken(void **state) {
   world_close(w);
 }
 
-static void commits_are_told_of_and_refusals_are_not(void **state) {
+static void commits_are_notified_and_refusals_are_not(void **state) {
   (void)state;
   world *w = world_open();
   life heard = {0};
@@ -1332,7 +1332,7 @@ int main(void) {
       cmocka_unit_test(a_cycle_that_the_line_of_sequential_ones_closes_is_reported),
       cmocka_unit_test(the_middle_of_a_long_cycle_is_left_out),
       cmocka_unit_test(a_cycle_of_two_of_the_longest_ids_shows_both),
-      cmocka_unit_test(a_cycle_of_the_longest_ids_still_tells_who),
+      cmocka_unit_test(a_cycle_of_the_longest_ids_still_names_its_members),
       cmocka_unit_test(trust_is_checked),
       cmocka_unit_test(a_declared_handler_stays_declared_whoever_subscribes_it),
       cmocka_unit_test(policies_that_do_not_go_together_are_refused),
@@ -1362,7 +1362,7 @@ int main(void) {
       cmocka_unit_test(rows_of_the_host_that_make_no_sense_are_refused),
       cmocka_unit_test(a_hook_is_added_in_one_line),
       cmocka_unit_test(a_hook_finds_another_id_when_its_own_is_taken),
-      cmocka_unit_test(commits_are_told_of_and_refusals_are_not),
+      cmocka_unit_test(commits_are_notified_and_refusals_are_not),
       cmocka_unit_test(a_job_finds_its_handler),
       cmocka_unit_test(every_commit_refusal_and_switch_leaves_a_row),
       cmocka_unit_test(the_audit_keeps_the_newest_1024_rows),

@@ -286,7 +286,7 @@ static void result_is_filled_as_far_as_both_sides_know_it(void **state) {
   close_runtime(runtime);
 }
 
-static void guard_that_denied_and_one_that_did_not_answer_are_told_apart(void **state) {
+static void guard_that_denied_and_one_that_did_not_answer_are_distinguished(void **state) {
   (void)state;
   static const struct {
     act act;
@@ -795,7 +795,7 @@ typedef struct second_caller {
   tp_status run_status, submit_status;
 } second_caller;
 
-static void never_told(void *ctx, const tp_phase_result *result) {
+static void never_notified(void *ctx, const tp_phase_result *result) {
   (void)result;
   ++*(int *)ctx;
 }
@@ -803,10 +803,10 @@ static void never_told(void *ctx, const tp_phase_result *result) {
 static void *call_meanwhile(void *arg) {
   second_caller *s = arg;
   tp_phase_result result = {.struct_size = sizeof result};
-  int told = 0;
+  int notified = 0;
   latch_wait(s->entered, 1);
   s->run_status = tp_phase_run(s->turn, GATHER, NULL, &result, NULL);
-  s->submit_status = tp_phase_submit(s->turn, GATHER, NULL, never_told, &told, NULL);
+  s->submit_status = tp_phase_submit(s->turn, GATHER, NULL, never_notified, &notified, NULL);
   latch_hit(s->leave);
   return NULL;
 }
@@ -915,11 +915,11 @@ static void submit_needs_engine_workers_and_run_does_not(void **state) {
   hook hooks[] = {{.id = "a", .phase = GATHER, .self = &a}, {.id = "b", .phase = GATHER, .self = &b, .slow = true}};
   add_hooks(runtime, hooks, 2);
   tp_turn *turn = begin_bare(runtime, 0);
-  int told = 0;
-  assert_int_equal(tp_phase_submit(turn, GATHER, NULL, never_told, &told, NULL), TP_ERR_USAGE);
+  int notified = 0;
+  assert_int_equal(tp_phase_submit(turn, GATHER, NULL, never_notified, &notified, NULL), TP_ERR_USAGE);
   tp_phase_result result = run_phase(turn, GATHER, NULL);
   assert_run(&result, "b", TP_STATE_SUCCEEDED, TP_REASON_NONE);
-  assert_int_equal(told, 0);
+  assert_int_equal(notified, 0);
   tp_turn_end(turn);
   close_runtime(runtime);
 }
@@ -1356,7 +1356,7 @@ int main(void) {
       cmocka_unit_test(deny_beats_ask_beats_allow),
       cmocka_unit_test(ask_outside_tool_phases_is_malformed),
       cmocka_unit_test(result_is_filled_as_far_as_both_sides_know_it),
-      cmocka_unit_test(guard_that_denied_and_one_that_did_not_answer_are_told_apart),
+      cmocka_unit_test(guard_that_denied_and_one_that_did_not_answer_are_distinguished),
       cmocka_unit_test(submit_without_on_end_is_refused),
       cmocka_unit_test(verdict_in_a_phase_that_takes_none_is_refused),
       cmocka_unit_test(required_failure_in_a_stop_chain_denies_with_it_as_the_reason),

@@ -119,7 +119,7 @@ static void the_next_is_asked_when_the_attempts_of_one_are_used_up(void **state)
   assert_string_equal(w.notes->begins, "a a a b b b c ");
   assert_string_equal(w.notes->ends, "a a a b b b c ");
   assert_string_equal(w.notes->fallbacks,
-                      "model b is asked in place of a: as told model c is asked in place of b: as told ");
+                      "model b is asked in place of a: as set model c is asked in place of b: as set ");
   assert_says(&w, "I am c"); /* the next turn begins with the first again */
   assert_int_equal(w.models[0]->asked, 6);
   close_world(&w);
@@ -205,7 +205,7 @@ static void keep_name(void *self, const tp_model_request *request, tp_token toke
   named *n = self;
   snprintf(n->model, sizeof n->model, "<%.*s>", (int)request->model.size,
            request->model.size ? request->model.data : "");
-  (void)!tp_model_fail(token, TP_ERR_MODEL, "as told", true);
+  (void)!tp_model_fail(token, TP_ERR_MODEL, "as set", true);
 }
 
 static tp_answer keep_field(void *self, tp_call *call) {

@@ -124,7 +124,7 @@ static void each_event_is_of_its_kind_of_turn(void **state) {
                "\"source\":\"startup\",\"model\":\"recorder\"}\n");
 }
 
-/* As Stop: its reason is what the model is asked next, and the second time it is told that it is active. */
+/* As Stop: its reason is what the model is asked next, and the second time its input says that it is active. */
 static void a_block_keeps_a_subagent_running(void **state) {
   (void)state;
   const reply replies[] = {{.text = "half"}, {.text = "whole"}};
@@ -151,7 +151,7 @@ static void the_matcher_is_asked_about_the_agent(void **state) {
 }
 
 /* What a start says goes into the subagent; a block of it is logged alone. */
-static void a_start_is_told_and_not_asked_about(void **state) {
+static void a_start_is_reported_and_not_asked_about(void **state) {
   (void)state;
   const reply replies[] = {{.text = "found"}};
   world w = {.status = TP_ERR_USAGE};
@@ -173,7 +173,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(each_event_is_of_its_kind_of_turn, make_directory, remove_directory),
       cmocka_unit_test_setup_teardown(a_block_keeps_a_subagent_running, make_directory, remove_directory),
       cmocka_unit_test_setup_teardown(the_matcher_is_asked_about_the_agent, make_directory, remove_directory),
-      cmocka_unit_test_setup_teardown(a_start_is_told_and_not_asked_about, make_directory, remove_directory),
+      cmocka_unit_test_setup_teardown(a_start_is_reported_and_not_asked_about, make_directory, remove_directory),
   };
   return cmocka_run_group_tests_name("subagents of hooks", tests, NULL, NULL);
 }

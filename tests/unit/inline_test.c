@@ -499,7 +499,7 @@ static void turn_that_was_cancelled_calls_nothing_more(void **state) {
   close_scene(&s);
 }
 
-static void killed_subscription_is_skipped_from_the_next_phase_on_and_runs_again_when_told(void **state) {
+static void killed_subscription_is_skipped_from_the_next_phase_on_and_runs_again_when_restored(void **state) {
   (void)state;
   scene s;
   part parts[NODES];
@@ -723,7 +723,7 @@ static void check_fast_phases(tp_timestamps timestamps) {
   close_runtime(s.runtime);
 }
 
-static void quiet_phases_are_told_and_recorded_right_with_every_kind_of_time_stamp(void **state) {
+static void phases_on_the_fast_path_are_notified_and_recorded_right_with_every_kind_of_time_stamp(void **state) {
   (void)state;
   sleep_ms(25); /* by then the process knows its clock */
   for (int i = 0; i < 2; i++)
@@ -947,11 +947,11 @@ int main(void) {
       cmocka_unit_test(phase_that_cancels_its_own_turn_ends_as_if_watched),
       cmocka_unit_test(denial_of_the_third_in_a_chain_skips_the_rest_and_the_next_phase_is_whole),
       cmocka_unit_test(turn_that_was_cancelled_calls_nothing_more),
-      cmocka_unit_test(killed_subscription_is_skipped_from_the_next_phase_on_and_runs_again_when_told),
+      cmocka_unit_test(killed_subscription_is_skipped_from_the_next_phase_on_and_runs_again_when_restored),
       cmocka_unit_test(result_stays_readable_while_the_next_phases_run),
       cmocka_unit_test(row_behind_the_last_and_rows_of_a_released_result_are_empty),
       cmocka_unit_test(release_in_which_the_next_phase_ends_does_not_wait_for_itself),
-      cmocka_unit_test(quiet_phases_are_told_and_recorded_right_with_every_kind_of_time_stamp),
+      cmocka_unit_test(phases_on_the_fast_path_are_notified_and_recorded_right_with_every_kind_of_time_stamp),
       cmocka_unit_test(one_time_stamp_shows_the_time_of_all_nodes_and_enforces_no_limit_of_one),
       cmocka_unit_test(one_time_stamp_shows_a_phase_that_overran_by_its_last_node),
       cmocka_unit_test(phase_sees_its_own_payload_and_never_that_of_the_one_before),

@@ -23,7 +23,7 @@
 #include "turnphase/memory.h"
 #include "turnphase/turnphase.h"
 
-/* ---- an allocator of SQLite's, and so of the memory's, that refuses one allocation when it is told to ---- */
+/* ---- an allocator of SQLite's, and so of the memory's, that refuses one allocation when a test says so ---- */
 
 static atomic_long allocations_left = -1; /* refused at 0; never below */
 static sqlite3_mem_methods real_memory;
@@ -275,7 +275,7 @@ static void a_turn_whose_user_asks_not_to_use_memory_recalls_nothing(void **stat
   assert_holds(noted.contexts, "<t2>");
 }
 
-static void a_turn_without_wishes_has_every_tool_and_is_told_how_to_use_them(void **state) {
+static void a_turn_without_requests_has_every_tool_and_the_text_on_their_use(void **state) {
   (void)state;
   say("one", "t1", "Good morning.");
   assert_string_equal(noted.tools, "memory_search memory_get memory_list memory_remember memory_forget ");
@@ -1002,7 +1002,7 @@ int main(void) {
       CASE(another_workspace_and_another_tenant_recall_nothing),
       CASE(a_turn_whose_user_asks_not_to_remember_is_not_remembered),
       CASE(a_turn_whose_user_asks_not_to_use_memory_recalls_nothing),
-      CASE(a_turn_without_wishes_has_every_tool_and_is_told_how_to_use_them),
+      CASE(a_turn_without_requests_has_every_tool_and_the_text_on_their_use),
       CASE(a_turn_that_was_denied_is_not_remembered),
       CASE(a_policy_of_the_host_outweighs_what_the_memory_allows),
       BARE_CASE(without_a_policy_nothing_is_recalled_or_remembered),

@@ -249,7 +249,7 @@ static void fact_said_earlier_does_not_replace_one_said_later(void **state) {
   (void)state;
   start(moves, COUNT(moves));
   say_at("I live in Munich.", DAY + 5000);
-  say_at("I moved to Berlin.", DAY + 2000); /* an older conversation, told of later */
+  say_at("I moved to Berlin.", DAY + 2000); /* an older conversation, mentioned later */
   stop();
   listing l = file_of(0, NULL);
   assert_non_null(strstr(l.text, "The user lives in Munich.|holds"));

@@ -23,7 +23,7 @@
 #include "domains/memory/terms.h"
 #include "tests/support/directory.h"
 
-/* ---- an allocator of SQLite's that refuses when it is told to ---- */
+/* ---- an allocator of SQLite's that refuses when a test says so ---- */
 
 static long allocations_left = -1; /* refused at 0; never below */
 static bool refuse_ever_after;
@@ -250,12 +250,12 @@ static void ranks_say_how_good_a_memory_is(void **state) {
   assert_string_equal(turns_of(&list), "all half ");
 }
 
-static void a_memory_that_only_asks_stands_behind_one_that_tells(void **state) {
+static void a_memory_that_only_asks_stands_behind_one_that_states(void **state) {
   (void)state;
-  put("tells", "Melanie painted a lake sunrise last year, I think it was in spring.");
+  put("states", "Melanie painted a lake sunrise last year, I think it was in spring.");
   put("asks", "When did Melanie paint the sunrise?");
   put("other", "Hello there.");
-  assert_string_equal(recalled(&home, "When did Melanie paint a sunrise?", 8), "tells asks ");
+  assert_string_equal(recalled(&home, "When did Melanie paint a sunrise?", 8), "states asks ");
 }
 
 static void of_equals_the_newest_comes_first(void **state) {
@@ -832,7 +832,7 @@ int main(void) {
       CASE(words_are_found_in_any_form_and_case),
       CASE(more_and_rarer_words_rank_higher),
       CASE(ranks_say_how_good_a_memory_is),
-      CASE(a_memory_that_only_asks_stands_behind_one_that_tells),
+      CASE(a_memory_that_only_asks_stands_behind_one_that_states),
       CASE(of_equals_the_newest_comes_first),
       CASE(a_text_without_words_recalls_nothing),
       CASE(nothing_is_recalled_before_anything_was_kept),

@@ -252,7 +252,7 @@ static void what_is_no_json_names_its_place(void **state) {
                   "TP_ERR_MODEL: what the endpoint sent has no answer in it; check base_url and api");
 }
 
-static void errors_in_the_middle_of_a_stream_are_told_apart(void **state) {
+static void errors_in_the_middle_of_a_stream_are_distinguished(void **state) {
   (void)state;
   assert_comes_to(TP_OPENAI_CHAT, true,
                   DELTA("{\"content\":\"a\"}") "data: {\"error\":{\"message\":\"Slow down\",\"type\":\"requests\","
@@ -356,7 +356,7 @@ int main(void) {
       cmocka_unit_test(answers_that_do_not_stream_are_read_as_a_whole),
       cmocka_unit_test(a_stream_that_is_cut_anywhere_fails_and_may_be_tried_again),
       cmocka_unit_test(what_is_no_json_names_its_place),
-      cmocka_unit_test(errors_in_the_middle_of_a_stream_are_told_apart),
+      cmocka_unit_test(errors_in_the_middle_of_a_stream_are_distinguished),
       cmocka_unit_test(an_answer_has_a_limit_and_so_has_an_event),
       cmocka_unit_test(a_piece_that_is_not_wanted_ends_the_answer),
       cmocka_unit_test(a_call_without_a_name_is_refused),

@@ -51,7 +51,7 @@ static void start(void *self, const tp_model_request *request, tp_token token) {
   for (tp_value_walk walk = {0}; tp_value_next(request->files, &walk);)
     put(s->files, sizeof s->files, "", tp_value_text(walk.value), ";");
   tp_model_response response = {.struct_size = sizeof response, .text = TEXT("yes")};
-  if (s->fails) (void)!tp_model_fail(token, TP_ERR_MODEL, "as told", false);
+  if (s->fails) (void)!tp_model_fail(token, TP_ERR_MODEL, "as set", false);
   else (void)!tp_model_complete(token, &response);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Holds of the newest version that several count, each under a lock of its own: at a commit they are told one after the
- * other, and what happens in between is played here step by step. */
+ * Holds of the newest version that several count, each under a lock of its own: at a commit they are renewed one after
+ * the other, and what happens in between is played here step by step. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,14 +12,14 @@
 #include "runtime/plan/registry.h"
 #include "tests/unit/plan_world.h"
 
-/* Two who count; between the first one's being told and the second one's somebody does something. */
+/* Two counters of holds; `between` runs after the first was renewed and before the second is. */
 typedef struct counters {
   tp__pins first, second;
   void (*between)(struct counters *c);
   tp__snapshot *held;
 } counters;
 
-static void tell(void *ctx, tp__snapshot *newest) {
+static void renew_both(void *ctx, tp__snapshot *newest) {
   counters *c = ctx;
   tp__pins_renew(&c->first, newest);
   if (c->between) c->between(c);
@@ -54,7 +54,7 @@ static stage *open_stage(void) {
   assert_non_null(s);
   s->w = world_open();
   commit_version(s->w, &s->ends[0], "v0", NULL);
-  tp__registry_on_publish(s->w->registry, tell, &s->c);
+  tp__registry_on_publish(s->w->registry, renew_both, &s->c);
   return s;
 }
 

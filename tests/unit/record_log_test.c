@@ -191,7 +191,7 @@ static void rings_are_merged_by_time_and_equal_times_by_number(void **state) {
 
 /* ---- how much ---- */
 
-static void no_more_than_the_limit_is_given_and_reading_stops_when_told(void **state) {
+static void no_more_than_the_limit_is_given_and_reading_stops_when_the_reader_says_so(void **state) {
   (void)state;
   tp__record_log *log = open_log(1000);
   for (uint64_t i = 1; i <= 1000; i++) assert_int_equal(add(log, i, 1), TP_OK);
@@ -498,7 +498,7 @@ int main(void) {
       cmocka_unit_test(rings_are_merged_by_time_and_equal_times_by_number),
       cmocka_unit_test(ids_of_each_batch_come_back_with_its_entries),
       cmocka_unit_test(ids_that_are_too_long_are_refused_and_the_longest_are_not),
-      cmocka_unit_test(no_more_than_the_limit_is_given_and_reading_stops_when_told),
+      cmocka_unit_test(no_more_than_the_limit_is_given_and_reading_stops_when_the_reader_says_so),
       cmocka_unit_test(newest_entries_are_kept_up_to_the_maximum),
       cmocka_unit_test(batch_of_more_entries_than_are_kept_is_refused),
       cmocka_unit_test(entry_larger_than_a_segment_is_kept_among_small_ones),

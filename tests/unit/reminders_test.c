@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reminders_test.c: what a session has to tell the model: how much of it waits, and what is never left out. */
+ * reminders_test.c: what a session has to show the model: how much of it waits, and what is never left out. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -61,7 +61,7 @@ static void the_oldest_goes_when_too_many_wait_but_never_the_reason_of_a_block(v
   close_reminders(&reminders);
 }
 
-static void reasons_of_blocks_alone_are_all_kept_and_all_told(void **state) {
+static void reasons_of_blocks_alone_are_all_kept_and_all_shown(void **state) {
   (void)state;
   tp__reminders reminders = open_reminders();
   for (uint32_t i = 0; i < WAITING_MAX + 10; i++) add(&reminders, "blocked", i, true);
@@ -87,7 +87,7 @@ static void a_request_takes_so_many_and_leaves_the_rest_to_the_next(void **state
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_oldest_goes_when_too_many_wait_but_never_the_reason_of_a_block),
-      cmocka_unit_test(reasons_of_blocks_alone_are_all_kept_and_all_told),
+      cmocka_unit_test(reasons_of_blocks_alone_are_all_kept_and_all_shown),
       cmocka_unit_test(a_request_takes_so_many_and_leaves_the_rest_to_the_next),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an operator is told of handlers: log lines and audit rows. */
+ * What an operator sees of handlers: log lines and audit rows. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -78,7 +78,7 @@ static void run_bare(tp_runtime *runtime, uint32_t phase) {
 /* ---- visibility ---- */
 
 static tp_answer answers(void *self, tp_call *call) {
-  return self ? tp_call_fail(call, 7, "as it was told") : tp_call_allow(call);
+  return self ? tp_call_fail(call, 7, "as it was set") : tp_call_allow(call);
 }
 
 static bool keep_runs(void *ctx, const tp_entry_record *record) {

@@ -908,7 +908,7 @@ static void keep_event(void *ctx, const tp_event *event) {
   if (event->kind == TP_EVENT_MODEL_DELTA) strncat(log->delta, event->text.data, event->text.size);
 }
 
-static void events_tell_the_turn_in_order_and_without_gaps(void **state) {
+static void events_report_the_turn_in_order_and_without_gaps(void **state) {
   (void)state;
   static const reply replies[] = {{.calls = {CALL("a", "t")}, .call_count = 1}, {.text = "hi", .delta = "h"}};
   tool_world t = {0};
@@ -1454,7 +1454,7 @@ static void keep_busy(busy_session *b) {
   latch_wait(&b->entered, 1);
 }
 
-/* Its host was told behind both turns, and session.end came once. */
+/* Its host was notified behind both turns, and session.end came once. */
 static void let_finish(busy_session *b) {
   int closed_early = latch_count(&b->closed);
   latch_hit(&b->leave);
@@ -1483,7 +1483,7 @@ static void *drain_all(void *runtime) {
   return complete ? runtime : NULL;
 }
 
-static void host_that_closes_beside_a_drain_is_told_behind_its_turns(void **state) {
+static void host_that_closes_beside_a_drain_is_notified_behind_its_turns(void **state) {
   (void)state;
   busy_session b;
   keep_busy(&b);
@@ -1598,7 +1598,7 @@ static void drain_closes_what_is_open(void **state) {
   "b"                    /* [a, b] */
 #define TASKS "\x91\x80" /* [{}] */
 
-static void end_of_a_session_tells_reason_lists_and_the_last_outcome(void **state) {
+static void end_of_a_session_reports_reason_lists_and_the_last_outcome(void **state) {
   (void)state;
   static const reply replies[] = {{.text = "hi"}, {.fails = TP_ERR_MODEL}};
   life l = {0};
@@ -1611,11 +1611,11 @@ static void end_of_a_session_tells_reason_lists_and_the_last_outcome(void **stat
   expect(&w, "one", TP_TURN_COMPLETED);
   char files[] = FILES, reason[] = "moved on";
   tp_session_end end = {.struct_size = sizeof end, .reason = reason, .changed_files = TEXT(files)};
-  latch told = LATCH;
-  assert_int_equal(tp_session_end_phase_submit(w.session, &end, hit, &told, NULL), TP_OK);
+  latch notified = LATCH;
+  assert_int_equal(tp_session_end_phase_submit(w.session, &end, hit, &notified, NULL), TP_OK);
   memset(files, 'x', sizeof files); /* it was copied */
   memset(reason, 'x', sizeof reason - 1);
-  latch_wait(&told, 1);
+  latch_wait(&notified, 1);
   assert_int_equal(l.ends_, 2);
   assert_string_equal(l.reason, "moved on");
   assert_string_equal(l.files, FILES);
@@ -1626,8 +1626,8 @@ static void end_of_a_session_tells_reason_lists_and_the_last_outcome(void **stat
   expect(&w, "two", TP_TURN_FAILED);
   end = (tp_session_end){
       .struct_size = sizeof end, .reason = "done", .abilities_used = TEXT(FILES), .tasks_summary = TEXT(TASKS)};
-  assert_int_equal(tp_session_close_with(w.session, &end, hit, &told, NULL), TP_OK);
-  latch_wait(&told, 2);
+  assert_int_equal(tp_session_close_with(w.session, &end, hit, &notified, NULL), TP_OK);
+  latch_wait(&notified, 2);
   assert_string_equal(l.reason, "done");
   assert_string_equal(l.abilities, FILES);
   assert_string_equal(l.tasks, TASKS);
@@ -1676,17 +1676,17 @@ static void end_of_a_session_that_is_malformed_is_refused_and_nothing_is_closed(
                {{.struct_size = sizeof(tp_session_end), .tasks_summary = TEXT(FILES)}, TP_ERR_MALFORMED, "tasks"},
                {{.struct_size = sizeof(tp_session_end), .changed_files = TEXT("\x92")}, TP_ERR_MALFORMED, ""},
                {{.struct_size = sizeof(tp_session_end), .changed_files = {big, sizeof big}}, TP_ERR_TOO_LARGE, "ch"}};
-  latch told = LATCH;
+  latch notified = LATCH;
   for (size_t i = 0; i < COUNT(wrong); i++) {
     tp_fault fault = {0};
-    assert_int_equal(tp_session_close_with(w.session, &wrong[i].end, hit, &told, &fault), wrong[i].status);
+    assert_int_equal(tp_session_close_with(w.session, &wrong[i].end, hit, &notified, &fault), wrong[i].status);
     assert_non_null(strstr(fault.message, wrong[i].field));
     assert_int_equal(tp_session_end_phase(w.session, &wrong[i].end, &fault), wrong[i].status);
-    assert_int_equal(tp_session_end_phase_submit(w.session, &wrong[i].end, hit, &told, &fault), wrong[i].status);
+    assert_int_equal(tp_session_end_phase_submit(w.session, &wrong[i].end, hit, &notified, &fault), wrong[i].status);
   }
   expect(&w, "one", TP_TURN_COMPLETED);
   assert_int_equal(l.ends_, 0);
-  assert_int_equal(latch_count(&told), 0);
+  assert_int_equal(latch_count(&notified), 0);
   close_world(&w);
   assert_string_equal(l.reason, "closed");
 }
@@ -1813,7 +1813,7 @@ static void script_model_plays_its_list(void **state) {
   }
 }
 
-/* ---- what a provider is told beside the conversation ---- */
+/* ---- what a provider gets beside the conversation ---- */
 
 typedef struct seer {
   char ids[TP_ID_COUNT][32];
@@ -1985,7 +1985,7 @@ int main(void) {
       cmocka_unit_test(history_of_a_wrong_size_or_without_its_functions_is_refused),
       cmocka_unit_test(history_that_fails_fails_the_turn_and_the_next_works),
       cmocka_unit_test(failed_request_is_repeated_when_it_is_retryable_and_said_nothing_yet),
-      cmocka_unit_test(events_tell_the_turn_in_order_and_without_gaps),
+      cmocka_unit_test(events_report_the_turn_in_order_and_without_gaps),
       cmocka_unit_test(turns_of_a_session_run_one_at_a_time_in_order),
       cmocka_unit_test(queue_has_a_bound),
       cmocka_unit_test(running_and_queued_turns_can_be_cancelled),
@@ -2001,13 +2001,13 @@ int main(void) {
       cmocka_unit_test(history_that_is_slow_leaves_threads_to_other_tenants),
       cmocka_unit_test(drain_of_many_idle_sessions_keeps_its_limit),
       cmocka_unit_test(session_starts_once_with_its_first_turn_and_ends_once),
-      cmocka_unit_test(end_of_a_session_tells_reason_lists_and_the_last_outcome),
+      cmocka_unit_test(end_of_a_session_reports_reason_lists_and_the_last_outcome),
       cmocka_unit_test(end_of_a_session_lists_the_tools_that_its_turns_ran_since_the_last_one),
       cmocka_unit_test(end_of_a_session_that_is_malformed_is_refused_and_nothing_is_closed),
       cmocka_unit_test(drain_says_that_it_ended_a_session),
       cmocka_unit_test(options_of_compaction_that_would_do_nothing_are_refused),
       cmocka_unit_test(closing_comes_after_the_queue_and_refuses_what_follows),
-      cmocka_unit_test(host_that_closes_beside_a_drain_is_told_behind_its_turns),
+      cmocka_unit_test(host_that_closes_beside_a_drain_is_notified_behind_its_turns),
       cmocka_unit_test(drain_without_engine_workers_keeps_its_limit),
       cmocka_unit_test(drain_ends_every_session_of_thousands),
       cmocka_unit_test(drain_closes_what_is_open),

@@ -51,7 +51,7 @@ static bool first_run_id(void *ctx, const tp_entry_record *record) {
   return false;
 }
 
-static void driven_turn_leaves_its_record_before_its_end_is_told(void **state) {
+static void driven_turn_leaves_its_record_before_its_end_is_notified(void **state) {
   (void)state;
   static const reply replies[] = {{.text = "hi", .input_tokens = 7, .output_tokens = 3, .cost_micros = 11}};
   tp_runtime *runtime = open_runtime(NULL);
@@ -466,7 +466,7 @@ static void steps_beyond_the_bound_are_counted(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(driven_turn_leaves_its_record_before_its_end_is_told),
+      cmocka_unit_test(driven_turn_leaves_its_record_before_its_end_is_notified),
       cmocka_unit_test(record_of_a_denied_turn_says_who_and_why),
       cmocka_unit_test(store_is_given_each_audit_row_once_and_in_order),
       cmocka_unit_test(records_of_a_turn_come_in_batches_that_can_be_read_until_the_end_of_the_store),

@@ -13,7 +13,7 @@
 
 enum { TOOLS = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, TOOL_PRE = TP_PHASE_TOOL_PRE };
 
-/* ---- tools that do as they are told ---- */
+/* ---- tools that do what is set ---- */
 
 typedef struct job {
   const char *text;
@@ -127,7 +127,7 @@ static void turn_without_materialization_has_no_tools(void **state) {
   close_runtime(runtime);
 }
 
-static void arguments_that_break_the_schema_or_are_not_decoded_tell_the_model_why(void **state) {
+static void arguments_that_break_the_schema_or_are_not_decoded_show_the_model_why(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   bundle b = {.count = 0};
@@ -732,7 +732,7 @@ int main(void) {
       cmocka_unit_test(time_that_the_check_of_large_arguments_takes_is_not_the_tools),
       cmocka_unit_test(tool_gets_its_arguments_and_gives_its_text),
       cmocka_unit_test(turn_without_materialization_has_no_tools),
-      cmocka_unit_test(arguments_that_break_the_schema_or_are_not_decoded_tell_the_model_why),
+      cmocka_unit_test(arguments_that_break_the_schema_or_are_not_decoded_show_the_model_why),
       cmocka_unit_test(eight_parallel_calls_get_eight_results_in_call_order),
       cmocka_unit_test(calls_run_at_the_same_time),
       cmocka_unit_test(policy_deny_beats_a_hook_that_allows),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What observers are told of a turn: model.post of each response, turn.post_turn of the whole, once it is in the
+ * What observers see of a turn: model.post of each response, turn.post_turn of the whole, once it is in the
  * history and before the caller has it; and declared hooks that ask for calls of some length. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -103,7 +103,7 @@ static void play_turn(facts *f) {
   recorder_free(model);
 }
 
-static void model_post_tells_of_each_response_why_it_ended_and_what_it_took(void **state) {
+static void model_post_reports_of_each_response_why_it_ended_and_what_it_cost(void **state) {
   (void)state;
   facts f = {.responses = 0};
   play_turn(&f);
@@ -160,7 +160,7 @@ static void hook_for_slow_calls_does_not_see_quick_ones(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(model_post_tells_of_each_response_why_it_ended_and_what_it_took),
+      cmocka_unit_test(model_post_reports_of_each_response_why_it_ended_and_what_it_cost),
       cmocka_unit_test(post_turn_gets_a_summary_behind_the_commit_and_before_the_return),
       cmocka_unit_test_setup_teardown(hook_for_slow_calls_does_not_see_quick_ones, make_directory, remove_directory),
   };

@@ -17,7 +17,7 @@ enum { ALWAYS = 1000 };
 typedef struct guard {
   int denies;
   bool fails;         /* instead */
-  int64_t counts[16]; /* what it was told */
+  int64_t counts[16]; /* what it saw */
   char texts[16][32];
   size_t calls;
 } guard;

@@ -241,7 +241,7 @@ static bool write_row(void *ctx, const tp_audit *row) {
   return true;
 }
 
-static void audit_tells_commits_refusals_and_switches(void **state) {
+static void audit_has_commits_refusals_and_switches(void **state) {
   (void)state;
   audit seen = {""};
   act a = {0};
@@ -263,7 +263,7 @@ int main(void) {
       cmocka_unit_test(handlers_see_what_earlier_phases_have_merged),
       cmocka_unit_test(predicates_see_payload_ids_and_mode),
       cmocka_unit_test(fields_are_replaced_together),
-      cmocka_unit_test(audit_tells_commits_refusals_and_switches),
+      cmocka_unit_test(audit_has_commits_refusals_and_switches),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
