@@ -255,7 +255,7 @@ static bool live_refusing(long n, bool rest) {
   refuse_nothing();
   if (!is_clean(status)) fail_msg("refused at %ld: %s", n, tp_status_name(status));
   if (!was_refused) assert_int_equal(status, TP_OK);
-  /* A script answers in turn: when the refused turn took only its first response, play the second. */
+  /* A script answers in turn: when the refused turn read only its first response, play the second. */
   if (l.session) {
     tp_turn_outcome outcome;
     (void)!say(&l, &outcome);

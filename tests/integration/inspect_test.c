@@ -146,10 +146,10 @@ static void critical_chain_leads_from_the_end_to_the_begin(void **state) {
   int64_t before = INT64_MAX, covered = 0;
   for (tp_value_walk walk = {0}; tp_value_next(chain, &walk);) {
     int64_t at = tp_value_int(tp_value_get(walk.value, "at_ns"), -1);
-    int64_t took = tp_value_int(tp_value_get(walk.value, "duration_ns"), -1);
-    assert_true(at >= 0 && took >= 0 && at + took <= before);
+    int64_t duration_ns = tp_value_int(tp_value_get(walk.value, "duration_ns"), -1);
+    assert_true(at >= 0 && duration_ns >= 0 && at + duration_ns <= before);
     before = at;
-    covered += took;
+    covered += duration_ns;
   }
   assert_true(covered * 10 >= tp_value_int(tp_value_get(value, "duration_ns"), 0) * 5);
   tp_text context = member(chain, "phase", "turn.pre_prompt_context");

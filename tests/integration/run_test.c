@@ -366,7 +366,7 @@ static void lines_are_folded_at_the_width_of_the_terminal(void **state) {
   command_free(&plain);
 }
 
-static void phases_that_took_no_time_are_left_out_unless_all_is_wanted(void **state) {
+static void phases_that_lasted_no_time_are_left_out_unless_all_is_wanted(void **state) {
   (void)state;
   for (int verbose = 0; verbose < 2; verbose++) {
     command c = {.arguments = {"run", "--script", scratch_string("model.yaml", script), verbose ? "--verbose" : NULL},
@@ -405,7 +405,7 @@ int main(void) {
       cmocka_unit_test(events_come_while_the_turn_hangs_and_its_result_behind_an_interrupt),
       cmocka_unit_test(what_a_terminal_would_obey_or_hide_is_shown_as_its_number),
       cmocka_unit_test(lines_are_folded_at_the_width_of_the_terminal),
-      cmocka_unit_test(phases_that_took_no_time_are_left_out_unless_all_is_wanted),
+      cmocka_unit_test(phases_that_lasted_no_time_are_left_out_unless_all_is_wanted),
   };
   return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

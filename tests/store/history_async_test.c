@@ -156,7 +156,7 @@ static void turns_end_while_nothing_can_be_written(void **state) {
   assert_string_equal(lines.text, "");
 }
 
-static void full_disk_fails_turns_once_the_queue_is_full_and_loses_none_that_it_took(void **state) {
+static void full_disk_fails_turns_once_the_queue_is_full_and_loses_none_that_it_accepted(void **state) {
   enum { QUEUE = 8192, MOST = 1000 };
   (void)state;
   talk t;
@@ -306,7 +306,7 @@ int main(int argc, char **argv) {
   if (child_is(argc, argv, words)) return be_child(words[0]);
 #define CASE(name) cmocka_unit_test_setup_teardown(name, make_directory, remove_directory)
   const struct CMUnitTest tests[] = {CASE(turns_end_while_nothing_can_be_written),
-                                     CASE(full_disk_fails_turns_once_the_queue_is_full_and_loses_none_that_it_took),
+                                     CASE(full_disk_fails_turns_once_the_queue_is_full_and_loses_none_that_it_accepted),
                                      CASE(turn_that_is_more_than_the_queue_fails_alone),
                                      CASE(turn_that_is_more_than_the_queue_stops_no_other),
                                      CASE(what_cannot_be_written_at_the_end_is_counted_in_the_log),

@@ -123,7 +123,7 @@ static void handlers_come_and_go_while_snapshots_are_pinned(void **state) {
   assert_int_equal(broken, 0);
   assert_true(added >= WRITERS * ROUNDS);
   assert_int_equal(tp__a32_load_acquire(&ended),
-                   added); /* conflicts took and destroyed some more than once in a round */
+                   added); /* after conflicts some were added and destroyed more than once in a round */
   tp__snapshot *last = tp__registry_pin(registry);
   assert_int_equal(last->version, 2 * WRITERS * ROUNDS);
   tp__snapshot_unpin(last);

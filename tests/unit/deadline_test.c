@@ -15,7 +15,7 @@ enum { GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, TOOL_PRE = TP_PHASE_TOOL_PRE, 
 
 typedef struct timed {
   tp_phase_result result;
-  int64_t took_ms;
+  int64_t duration_ms;
 } timed;
 
 static timed run_timed(tp_turn *turn, uint32_t phase, uint32_t budget_ms) {
@@ -24,7 +24,7 @@ static timed run_timed(tp_turn *turn, uint32_t phase, uint32_t budget_ms) {
   int64_t began_ns = now_ns();
   t.result.struct_size = sizeof t.result;
   assert_int_equal(tp_phase_run(turn, phase, &input, &t.result, NULL), TP_OK);
-  t.took_ms = (now_ns() - began_ns) / 1000000;
+  t.duration_ms = (now_ns() - began_ns) / 1000000;
   return t;
 }
 
@@ -49,7 +49,7 @@ static void required_deadline_handler_that_hangs_fails_the_phase_at_the_deadline
   assert_string_equal(t.result.subscription, "hangs");
   assert_text(t.result.reason, "timeout");
   assert_run(&t.result, "hangs", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
-  assert_in_range(t.took_ms, 40, LATE_MS);
+  assert_in_range(t.duration_ms, 40, LATE_MS);
   assert_int_equal(tp_merged_count(t.result.merged, TP_KIND_PROMPT_CONTEXT), 0);
   tp_turn_end(turn);
   latch_hit(&leave);
@@ -71,7 +71,7 @@ static void best_effort_handler_that_hangs_is_left_behind(void **state) {
     assert_int_equal(t.result.outcome, TP_OK);
     assert_run(&t.result, "hangs", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
     assert_run(&t.result, "after", TP_STATE_SUCCEEDED, TP_REASON_NONE);
-    assert_in_range(t.took_ms, 40, LATE_MS);
+    assert_in_range(t.duration_ms, 40, LATE_MS);
     assert_int_equal(tp_merged_count(t.result.merged, TP_KIND_DIAGNOSTIC), 1);
     if (blocking) assert_int_equal(tp_runtime_leaks(runtime, NULL, NULL), 1); /* the limit counts from its call */
     latch_hit(&leave);                                                        /* what it says now is discarded */
@@ -209,7 +209,7 @@ static void five_hanging_optional_handlers_end_with_the_budget(void **state) {
     tp_turn *turn = begin_bare(runtime, 0);
     timed t = run_timed(turn, GATHER, 200);
     assert_int_equal(t.result.outcome, TP_OK);
-    assert_in_range(t.took_ms, 200, LATE_MS);
+    assert_in_range(t.duration_ms, 200, LATE_MS);
     assert_run(&t.result, "a", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
     if (chained) assert_run(&t.result, "e", TP_STATE_SKIPPED, TP_REASON_NO_SLACK);
     else assert_run(&t.result, "e", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
@@ -237,7 +237,7 @@ static void optional_handler_leaves_time_for_the_required_one_behind_it(void **s
   assert_int_equal(t.result.outcome, TP_OK);
   assert_run(&t.result, "hangs", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
   assert_run(&t.result, "guard", TP_STATE_SUCCEEDED, TP_REASON_NONE);
-  assert_in_range(t.took_ms, 100, 990);
+  assert_in_range(t.duration_ms, 100, 990);
   tp_turn_end(turn);
   latch_hit(&leave);
   close_runtime(runtime);
@@ -296,7 +296,7 @@ static void turn_deadline_bounds_every_phase(void **state) {
   tp_turn *turn = begin_bare(runtime, 50);
   timed t = run_timed(turn, GATHER, 0);
   assert_run(&t.result, "hangs", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
-  assert_in_range(t.took_ms, 20, LATE_MS);
+  assert_in_range(t.duration_ms, 20, LATE_MS);
   /* What begins behind the deadline: the optional is skipped, the required fails closed. */
   tp_phase_result result = run_phase(turn, TP_PHASE_SESSION_START, NULL);
   assert_run(&result, "again", TP_STATE_SKIPPED, TP_REASON_NO_SLACK);

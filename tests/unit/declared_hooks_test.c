@@ -87,7 +87,7 @@ static int64_t check_failing(const failing *row, const char *policy) {
   memset(command, 'x', sizeof command);
   int64_t begun_ns = now_ns();
   tp_phase_result result = gate_of(turn, (tp_text){command, sizeof command});
-  int64_t took_ms = (now_ns() - begun_ns) / 1000000;
+  int64_t duration_ms = (now_ns() - begun_ns) / 1000000;
   if (result.outcome != (is_required ? TP_ERR_DENIED : TP_OK))
     fail_msg("%s, %s: %s", row->name, policy, tp_status_name(result.outcome));
   const tp_run_record *record = tp_phase_result_run(&result, 0);
@@ -100,7 +100,7 @@ static int64_t check_failing(const failing *row, const char *policy) {
   tp_turn_end(turn);
   close_runtime(runtime);
   tp_hooks_free(hooks);
-  return took_ms - (row->why == TP_REASON_TIMEOUT ? FAILING_LIMIT_MS : program_ms);
+  return duration_ms - (row->why == TP_REASON_TIMEOUT ? FAILING_LIMIT_MS : program_ms);
 }
 
 /* The bound is that of an idle machine: where others work, one try of several has to keep it. */

@@ -728,12 +728,12 @@ static void retryable_error_is_tried_again_with_its_back_off(void **state) {
       tp_turn *turn = begin_bare(runtime, 0);
       int64_t began_ns = now_ns();
       tp_phase_result result = run_phase(turn, GATHER, NULL);
-      int64_t took_ms = (now_ns() - began_ns) / 1000000;
+      int64_t duration_ms = (now_ns() - began_ns) / 1000000;
       assert_run(&result, "a", TP_STATE_SUCCEEDED, TP_REASON_NONE);
       assert_int_equal(a.calls, 3);
       assert_int_equal(run_of(&result, "a").attempts, 3);
       static const int least_ms[] = {0, 8, 12}; /* none; 4+4; 4+8 */
-      assert_true(took_ms >= least_ms[backoff]);
+      assert_true(duration_ms >= least_ms[backoff]);
       assert_int_equal(tp_merged_count(result.merged, TP_KIND_PROMPT_CONTEXT), 1); /* of the last attempt alone */
       assert_int_equal(tp_merged_get(result.merged, TP_KIND_PROMPT_CONTEXT, 0)->attempt, 3);
       tp_turn_end(turn);

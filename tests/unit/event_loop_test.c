@@ -24,7 +24,7 @@ typedef struct loop {
   tp_token waiting[TURNS]; /* the first requests of the turns, kept until all have come */
   uint32_t waiting_count, ended, completed, tools, guards, lost;
   /* of each call of the library's */
-  int64_t began_ns, took_ns[CALLS_TIMED_MAX];
+  int64_t began_ns, duration_ns[CALLS_TIMED_MAX];
   long slept_before, slept, slept_in_allocator;
   uint32_t count;
 } loop;
@@ -63,11 +63,11 @@ static void enter(loop *l) {
 }
 
 static void leave(loop *l) {
-  int64_t took_ns = now_ns() - l->began_ns;
+  int64_t duration_ns = now_ns() - l->began_ns;
   l->slept += switches_of_this_thread() - l->slept_before - allocator_slept;
   l->slept_in_allocator += allocator_slept;
   assert_true(l->count < CALLS_TIMED_MAX);
-  l->took_ns[l->count++] = took_ns;
+  l->duration_ns[l->count++] = duration_ns;
 }
 
 #define TIMED(loop_, status)         \
@@ -194,13 +194,13 @@ static long hold_two_thousand_turns(loop *l) {
   for (uint32_t i = 0; i < TURNS; i++) tp_session_close(l->sessions[i], NULL, NULL);
   tp_inbox_free(l->inbox);
   close_runtime(l->runtime);
-  qsort(l->took_ns, l->count, sizeof *l->took_ns, by_size);
-  int64_t p99_ns = l->took_ns[l->count * 99 / 100];
+  qsort(l->duration_ns, l->count, sizeof *l->duration_ns, by_size);
+  int64_t p99_ns = l->duration_ns[l->count * 99 / 100];
   printf(
       "# %u calls of the library by the loop: median %.2f us, p99 %.1f us, the longest %.1f us\n"
       "# it slept in %ld, and in %ld of the allocator's\n",
-      l->count, (double)l->took_ns[l->count / 2] / 1e3, (double)p99_ns / 1e3, (double)l->took_ns[l->count - 1] / 1e3,
-      l->slept, l->slept_in_allocator);
+      l->count, (double)l->duration_ns[l->count / 2] / 1e3, (double)p99_ns / 1e3,
+      (double)l->duration_ns[l->count - 1] / 1e3, l->slept, l->slept_in_allocator);
   assert_true(p99_ns <= ALLOWED_NS);
   return l->slept;
 }

@@ -76,7 +76,7 @@ static tp_session *open_session(world *w, const char *tenant, const char *id) {
 typedef struct other {
   world *w;
   tp_session *session;
-  int64_t took_ns[TURNS];
+  int64_t duration_ns[TURNS];
   int completed;
 } other;
 
@@ -87,7 +87,7 @@ static void *run_turns(void *arg) {
     const tp_turn_result *result = NULL;
     int64_t begun_ns = now_ns();
     if (tp_turn_run(o->session, &request, &result, NULL) != TP_OK) continue;
-    o->took_ns[i] = now_ns() - begun_ns;
+    o->duration_ns[i] = now_ns() - begun_ns;
     o->completed += result->outcome == TP_TURN_COMPLETED;
     tp_turn_result_free(result);
   }
@@ -156,7 +156,7 @@ static int64_t run(bool floods) {
   for (int i = 0; i < TENANTS; i++) {
     pthread_join(threads[i], NULL);
     assert_int_equal(others[i].completed, TURNS); /* none was refused */
-    memcpy(all_ns + (ptrdiff_t)i * TURNS, others[i].took_ns, sizeof others[i].took_ns);
+    memcpy(all_ns + (ptrdiff_t)i * TURNS, others[i].duration_ns, sizeof others[i].duration_ns);
     tp_session_close(others[i].session, NULL, NULL);
   }
   w.others_done = true;

@@ -306,7 +306,7 @@ static void hooks_ask_no_endpoint_that_the_operator_did_not_allow(void **state) 
   tp_runtime_free(runtime);
 }
 
-/* Two readers of one URL: what the library took for the host is not what libcurl would go to. */
+/* Two readers of one URL: what the library reads as the host is not what libcurl would go to. */
 static void the_helper_goes_to_no_host_that_it_reads_otherwise(void **state) {
   (void)state;
   const endpoint_reply reply = {.body = "{\"continue\": true}"};

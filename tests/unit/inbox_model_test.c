@@ -350,7 +350,7 @@ static void request_of_a_turn_that_is_over_can_be_read_until_it_is_completed(voi
   assert_int_equal(tools_destroyed, 2);
 }
 
-static void request_that_nobody_took_goes_with_its_turn(void **state) {
+static void request_that_was_not_taken_goes_with_its_turn(void **state) {
   (void)state;
   host h;
   open_host(&h, 0, NULL);
@@ -424,7 +424,7 @@ int main(void) {
       cmocka_unit_test(request_that_finds_the_inbox_full_fails_and_says_so),
       cmocka_unit_test(freed_inbox_fails_the_request_that_waits_and_those_that_come),
       cmocka_unit_test(request_of_a_turn_that_is_over_can_be_read_until_it_is_completed),
-      cmocka_unit_test(request_that_nobody_took_goes_with_its_turn),
+      cmocka_unit_test(request_that_was_not_taken_goes_with_its_turn),
       cmocka_unit_test(wrong_models_are_refused_and_say_why),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -191,7 +191,7 @@ static void work_counts_as_an_open_token(void **state) {
 
 /* ---- attempts that are over ---- */
 
-static void deadline_takes_work_out_that_nobody_took(void **state) {
+static void deadline_removes_work_that_was_not_taken(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   tp_inbox *inbox = open_inbox(runtime, 0);
@@ -412,7 +412,7 @@ int main(void) {
       cmocka_unit_test(detached_run_goes_through_the_inbox),
       cmocka_unit_test(full_inbox_fails_the_attempt_and_keeps_what_is_in_it),
       cmocka_unit_test(work_counts_as_an_open_token),
-      cmocka_unit_test(deadline_takes_work_out_that_nobody_took),
+      cmocka_unit_test(deadline_removes_work_that_was_not_taken),
       cmocka_unit_test(deadline_makes_the_token_of_taken_work_stale_and_leaves_it_readable),
       cmocka_unit_test(cancel_takes_work_out),
       cmocka_unit_test(free_fails_the_work_in_it_and_all_that_comes_later),

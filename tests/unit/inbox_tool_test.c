@@ -229,7 +229,7 @@ static void call_beyond_the_open_tokens_is_shed(void **state) {
 
 /* ---- calls that are over ---- */
 
-static void limit_takes_a_call_out_that_nobody_took(void **state) {
+static void limit_removes_a_call_that_was_not_taken(void **state) {
   (void)state;
   host h;
   open_host(&h, 0, (tp_tool){.limit_ms = 5}, NULL);
@@ -351,7 +351,7 @@ int main(void) {
       cmocka_unit_test(call_that_waited_for_others_is_shed_when_its_inbox_is_full_by_then),
       cmocka_unit_test(calls_of_a_freed_inbox_are_shed_those_that_waited_too),
       cmocka_unit_test(call_beyond_the_open_tokens_is_shed),
-      cmocka_unit_test(limit_takes_a_call_out_that_nobody_took),
+      cmocka_unit_test(limit_removes_a_call_that_was_not_taken),
       cmocka_unit_test(call_that_was_given_up_stays_readable_and_keeps_its_permit),
       cmocka_unit_test(cancel_of_the_turn_takes_out_what_waits_and_what_waits_for_a_permit),
       cmocka_unit_test(runtime_may_be_freed_under_a_call_that_was_taken),

@@ -81,7 +81,7 @@ typedef struct scene {
   tp_token token;
   uint32_t calls[NODES];
   int64_t begun_ns; /* of the phase */
-  bool disturbed;   /* the machine took so long that a limit may have passed where
+  bool disturbed;   /* the machine was so slow that a limit may have passed where
                      none should */
 } scene;
 
@@ -388,7 +388,7 @@ static void compare(const setting *set) {
            set->shape, set->timestamps);
 }
 
-/* Without a listener one time-stamp is taken of all nodes: which of them took long is not seen (runtime.h). */
+/* Without a listener one time-stamp is taken of all nodes: which of them ran long is not seen (runtime.h). */
 static bool is_comparable(behavior third, tp_timestamps timestamps) {
   return timestamps != TP_TIMESTAMPS_COARSE || (third != OVERRUNS_ITS_LIMIT && third != OVERRUNS_THE_BUDGET);
 }

@@ -115,7 +115,7 @@ static void model_of_an_older_program_works_and_its_struct_is_copied(void **stat
   assert_int_equal(destroyed, 1);
 }
 
-static void model_that_nobody_took_is_freed_by_its_owner(void **state) {
+static void model_that_was_not_taken_is_freed_by_its_owner(void **state) {
   (void)state;
   tp_model model = good(NULL);
   tp_model_free(NULL);
@@ -179,7 +179,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(models_of_another_make_are_refused_and_not_taken, open_all, close_all),
       cmocka_unit_test_setup_teardown(model_of_an_older_program_works_and_its_struct_is_copied, open_all, close_all),
-      cmocka_unit_test_setup_teardown(model_that_nobody_took_is_freed_by_its_owner, open_all, close_all),
+      cmocka_unit_test_setup_teardown(model_that_was_not_taken_is_freed_by_its_owner, open_all, close_all),
       cmocka_unit_test_setup_teardown(script_reads_each_response_by_its_own_size, open_all, close_all),
       cmocka_unit_test_setup_teardown(script_refuses_responses_that_it_cannot_read, open_all, close_all),
   };

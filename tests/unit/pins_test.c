@@ -100,7 +100,7 @@ static void version_that_is_taken_while_it_is_replaced_goes_with_its_last_holder
   close_stage(s, 2);
 }
 
-static void what_one_took_another_may_give_back(void **state) {
+static void what_one_counter_took_another_may_return(void **state) {
   (void)state;
   stage *s = open_stage();
   tp__snapshot *held[3];
@@ -119,7 +119,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(version_that_only_some_know_outlives_who_gives_it_back),
       cmocka_unit_test(version_that_is_taken_while_it_is_replaced_goes_with_its_last_holder),
-      cmocka_unit_test(what_one_took_another_may_give_back),
+      cmocka_unit_test(what_one_counter_took_another_may_return),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

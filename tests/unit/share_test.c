@@ -519,7 +519,7 @@ static void what_nobody_comes_for_goes_back_to_its_place_in_the_plan(void **stat
   close_stage(s);
 }
 
-/* In a batch of several a node that took longer than the least limit of the
+/* In a batch of several a node that ran longer than the least limit of the
  * plan, though not than its own, stands before one that defers. */
 static tp_answer take_long_or_defer(stage *s, uint32_t index, tp_call *call) {
   if (index == 0) return TP_ANSWER_DONE;
@@ -532,7 +532,7 @@ static tp_answer take_long_or_defer(stage *s, uint32_t index, tp_call *call) {
   return outcome;
 }
 
-static void node_that_took_its_time_is_not_mistaken_for_one_that_defers_behind_it(void **state) {
+static void node_that_ran_long_is_not_mistaken_for_one_that_defers_behind_it(void **state) {
   (void)state;
   stage *s = open_stage(31, 1, 20); /* no machine takes the first node's processor away for so long */
   s->scene = NULL;
@@ -562,7 +562,7 @@ int main(void) {
       cmocka_unit_test(host_that_asked_for_no_engine_workers_gets_every_call_on_its_own_thread),
       cmocka_unit_test(worker_that_is_woken_and_does_not_run_yet_is_not_asked_without_bound),
       cmocka_unit_test(what_nobody_comes_for_goes_back_to_its_place_in_the_plan),
-      cmocka_unit_test(node_that_took_its_time_is_not_mistaken_for_one_that_defers_behind_it),
+      cmocka_unit_test(node_that_ran_long_is_not_mistaken_for_one_that_defers_behind_it),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

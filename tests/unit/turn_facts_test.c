@@ -129,9 +129,9 @@ static void post_turn_gets_a_summary_behind_the_commit_and_before_the_return(voi
 
 /* ---- a declared hook for calls of some length ---- */
 
-static void post_a_call(tp_turn *turn, int64_t took_ms, tp_state want, tp_reason why) {
+static void post_a_call(tp_turn *turn, int64_t duration_ms, tp_state want, tp_reason why) {
   const tp_field fields[] = {{.id = TP_FIELD_TOOL, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("shell")},
-                             {.id = TP_FIELD_DURATION_MS, .kind = TP_FIELD_KIND_INT, .number = took_ms}};
+                             {.id = TP_FIELD_DURATION_MS, .kind = TP_FIELD_KIND_INT, .number = duration_ms}};
   tp_phase_input input = {.struct_size = sizeof input, .fields = fields, .field_count = 2};
   tp_phase_result result = {.struct_size = sizeof result};
   assert_int_equal(tp_phase_run(turn, TP_PHASE_TOOL_POST, &input, &result, NULL), TP_OK);

@@ -348,10 +348,10 @@ static void bombs_are_refused_in_time_near_their_size(void **state) {
       tp_fault fault = {0};
       double before = seconds();
       tp_status status = decode(bomb, writer, &fault);
-      double took = seconds() - before;
-      if (status == TP_OK || status == TP_ERR_NO_MEMORY || fault.line == 0 || took > 10) {
-        fail_msg("%s: %s at %u:%u after %.2f s: %s", units[i], tp_status_name(status), fault.line, fault.column, took,
-                 fault.message);
+      double duration_s = seconds() - before;
+      if (status == TP_OK || status == TP_ERR_NO_MEMORY || fault.line == 0 || duration_s > 10) {
+        fail_msg("%s: %s at %u:%u after %.2f s: %s", units[i], tp_status_name(status), fault.line, fault.column,
+                 duration_s, fault.message);
       }
       exact_free(bomb);
     }
