@@ -32,7 +32,7 @@ static void *refusing_alloc(void *ctx, size_t size) {
 
 static void refusing_release(void *ctx, void *memory, size_t size) {
   (void)ctx;
-  memset(memory, 0xdd, size); /* whoever says a wrong size, or looks later, is found out */
+  memset(memory, 0xdd, size); /* a wrong size, or a read after the free, is found out */
   blocks_open--;
   free(memory);
 }

@@ -491,7 +491,7 @@ static void follow_shows_what_another_process_writes(void **state) {
   command follow = {.arguments = {"runs", path, "--follow", "--json", "--handler", "memory.policy_classifier"}};
   pid_t child = command_spawn(&follow, ends);
   command before = {.arguments = {"runs", path, "--follow", "--limit", "3"}, .output_max = 1};
-  command_run(&before); /* ends when nobody reads it any more */
+  command_run(&before); /* ends when its reader is gone */
   command_free(&before);
   const char *script = scratch_string("model.yaml", "responses:\n  - text: I see.\n  - text: Yes.\n");
   static const char said[] =

@@ -161,7 +161,7 @@ static void a_directory_that_cannot_be_written_is_named(void **state) {
   (void)state;
   cannot_be_used(scratch_string("file", "x"), 74, "Not a directory");
   cannot_be_used("/no/such/parent", 74, "No such file or directory");
-  cannot_be_used("/proc/turnphase", 74, "No such file or directory"); /* exists, and nobody may write there */
+  cannot_be_used("/proc/turnphase", 74, "No such file or directory"); /* exists, and no process may write there */
 }
 
 static void a_store_that_is_no_store_is_named_and_left_alone(void **state) {

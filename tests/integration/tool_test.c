@@ -47,7 +47,7 @@ static void call_prints_what_the_tool_says(void **state) {
   command_free(&c);
 }
 
-/* Nobody can be asked where there is no terminal. */
+/* No person can be asked where there is no terminal. */
 static void call_that_is_denied_ends_with_a_status_of_its_own(void **state) {
   (void)state;
   command c = {.arguments = {"tool", "call", "files_write", "--files", files(), "-a", "-", "--caller", "ci"},

@@ -52,7 +52,7 @@ static tp_history *open_history(void) {
   return history;
 }
 
-/* One that begins an append and completes a token is given one that is nobody's. */
+/* One that begins an append and completes a token is given one that no caller waits for. */
 static void append_to(tp_history *history, const tp_history_append *request) {
   if (history->append_start) history->append_start(history->self, request, (tp_token){0});
   else assert_int_equal(history->append(history->self, request, NULL), TP_OK);

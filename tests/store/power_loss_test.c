@@ -375,7 +375,7 @@ static void clear_events(void) {
   event_count = 0;
 }
 
-/* Before its schema is there a file is one of nobody's. */
+/* Before its schema is there a file belongs to no program. */
 static int first_moment(void) {
   int first = 0;
   while (events[first].kind < INSERTED) first++;

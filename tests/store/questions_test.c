@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Questions that are kept in the file of a store: answered by whoever opens it, once, also after the process that asked
- * is gone. */
+ * Questions that are kept in the file of a store: answered by any process that opens it, once, also after the process
+ * that asked is gone. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -425,7 +425,7 @@ static void never_taken(void *ctx, const tp_task_record *task) {
   fail_msg("the task %.*s was taken", (int)task->key.size, task->key.data);
 }
 
-/* What a person allowed is what runs: nobody changes it on the way. */
+/* What a person allowed is what runs: nothing changes it on the way. */
 static void a_task_whose_arguments_were_changed_is_not_taken(void **state) {
   (void)state;
   tp_store *store = open_with(0);

@@ -593,7 +593,7 @@ static void renewed_lease_ends_later_and_only_the_current_claim_renews(void **st
   assert_int_equal(renew(store, id, first.claim + 1, 5000), TP_ERR_STALE);
   assert_int_equal(claim(store, 2899, &second, &next), TP_ERR_NOT_FOUND);
   assert_int_equal(next, 2900);
-  assert_int_equal(renew(store, id, first.claim, 4000), TP_OK); /* late, and nobody has it yet */
+  assert_int_equal(renew(store, id, first.claim, 4000), TP_OK); /* late, and no worker has it yet */
   assert_int_equal(claim(store, 4999, &second, &next), TP_ERR_NOT_FOUND);
   assert_int_equal(claim(store, 5000, &second, &next), TP_OK);
   assert_int_equal(renew(store, id, first.claim, 5001), TP_ERR_STALE);
@@ -621,7 +621,7 @@ static void lease_of_the_last_attempt_that_ran_out_leaves_a_dead_letter(void **s
   tp_store_free(store);
 }
 
-static void job_that_nobody_can_run_stays(void **state) {
+static void job_that_no_process_can_run_stays(void **state) {
   (void)state;
   tp_store *store = open_store(0);
   insert(store, "k", "o", false);
@@ -1470,7 +1470,7 @@ int main(void) {
       cmocka_unit_test(lease_that_ran_out_is_claimed_again_and_the_old_claim_is_stale),
       cmocka_unit_test(renewed_lease_ends_later_and_only_the_current_claim_renews),
       cmocka_unit_test(lease_of_the_last_attempt_that_ran_out_leaves_a_dead_letter),
-      cmocka_unit_test(job_that_nobody_can_run_stays),
+      cmocka_unit_test(job_that_no_process_can_run_stays),
       cmocka_unit_test(one_key_inserted_a_hundred_times_in_parallel_is_one_job),
       cmocka_unit_test(history_is_kept_apart_by_tenant_and_session),
       cmocka_unit_test(task_is_taken_once_until_it_is_settled),

@@ -97,7 +97,7 @@ typedef struct act {
   latch *entered;   /* hit when it begins */
   latch *waits_for; /* and waits for its first hit */
   bool defers;
-  tp_token token; /* of the deferral, for whoever waited for `entered` */
+  tp_token token; /* of the deferral, for a thread that waited for `entered` */
   tp_deferral deferral;
   latch *deferred; /* hit when token is there */
   _Atomic uint32_t calls;

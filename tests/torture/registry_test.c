@@ -53,7 +53,7 @@ static tp_status empty(tp_edit *edit, const char *id) {
   return status;
 }
 
-/* Commits until nobody came in between. */
+/* Commits until no other thread came in between. */
 static bool persist(work *w, const char *id, bool adding) {
   for (;;) {
     tp_edit *edit;

@@ -39,7 +39,7 @@ typedef enum way { SUCCEEDS, EMITS, EMITS_MUCH, FAILS, SAYS_NO, DEFERS, DEFERS_A
 typedef struct host {
   struct party *party;
   uint32_t number, phase; /* phase: of all that this host has run, from 1 */
-  tp_turn *turn;          /* under party->mutex: whoever cancels must find it alive */
+  tp_turn *turn;          /* under party->mutex: a canceller must find it alive */
   latch ended;
   tp_phase_result result;
   _Atomic uint32_t clock; /* of begins and ends */

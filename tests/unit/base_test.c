@@ -149,7 +149,7 @@ static void fail_fills_the_fault_and_gives_the_code_back(void **state) {
 
 static void fail_without_a_fault_gives_the_code_alone(void **state) {
   (void)state;
-  assert_int_equal(tp__fail(NULL, TP_ERR_FULL, NULL, "nobody reads this %d", 1), TP_ERR_FULL);
+  assert_int_equal(tp__fail(NULL, TP_ERR_FULL, NULL, "no fault takes this %d", 1), TP_ERR_FULL);
 }
 
 static void fault_without_subject_has_an_empty_one(void **state) {

@@ -158,7 +158,7 @@ static void call_that_began_before_says_nothing_while_it_is_open(void **state) {
   assert_true(tp__circuit_admits(&circuit, now_ns + 5 * S));
 }
 
-static void breaker_that_nobody_asks_of_is_closed(void **state) {
+static void breaker_that_was_never_asked_is_closed(void **state) {
   (void)state;
   tp__circuit circuit = {0}, other = {0};
   int64_t now_ns = FIRST;
@@ -183,7 +183,7 @@ int main(void) {
       cmocka_unit_test(one_probe_per_interval_and_a_success_closes),
       cmocka_unit_test(probe_that_fails_doubles_the_interval_up_to_five_minutes),
       cmocka_unit_test(call_that_began_before_says_nothing_while_it_is_open),
-      cmocka_unit_test(breaker_that_nobody_asks_of_is_closed),
+      cmocka_unit_test(breaker_that_was_never_asked_is_closed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -199,7 +199,7 @@ static void a_chain_has_an_edge_from_each_node_to_the_next(void **state) {
   world_close(w);
 }
 
-static void a_before_edge_orders_but_lets_nobody_see(void **state) {
+static void a_before_edge_orders_but_shows_no_result(void **state) {
   (void)state;
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
@@ -214,7 +214,7 @@ static void a_before_edge_orders_but_lets_nobody_see(void **state) {
   world_close(w);
 }
 
-static void optional_edges_to_nobody_or_to_a_disabled_one_are_ignored(void **state) {
+static void optional_edges_to_a_missing_or_disabled_one_are_ignored(void **state) {
   (void)state;
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
@@ -234,7 +234,7 @@ static void optional_edges_to_nobody_or_to_a_disabled_one_are_ignored(void **sta
   world_close(w);
 }
 
-static void sequential_ones_stand_in_line_and_nobody_waits_for_the_detached(void **state) {
+static void sequential_ones_stand_in_line_and_none_waits_for_the_detached(void **state) {
   (void)state;
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
@@ -785,9 +785,9 @@ int main(void) {
       cmocka_unit_test(flat_arrays_hold_a_diamond),
       cmocka_unit_test(an_edge_named_twice_is_one_and_requires_wins),
       cmocka_unit_test(a_chain_has_an_edge_from_each_node_to_the_next),
-      cmocka_unit_test(a_before_edge_orders_but_lets_nobody_see),
-      cmocka_unit_test(optional_edges_to_nobody_or_to_a_disabled_one_are_ignored),
-      cmocka_unit_test(sequential_ones_stand_in_line_and_nobody_waits_for_the_detached),
+      cmocka_unit_test(a_before_edge_orders_but_shows_no_result),
+      cmocka_unit_test(optional_edges_to_a_missing_or_disabled_one_are_ignored),
+      cmocka_unit_test(sequential_ones_stand_in_line_and_none_waits_for_the_detached),
       cmocka_unit_test(an_alias_and_a_declared_owner_are_sequential_unless_they_say_otherwise),
       cmocka_unit_test(an_infra_alias_marks_its_nodes),
       cmocka_unit_test(zero_means_default),

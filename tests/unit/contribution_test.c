@@ -174,7 +174,7 @@ static void fields_that_a_kind_does_not_use_are_left_behind(void **state) {
   in.weight = 9;
   in.severity = TP_SEVERITY_ERROR;
   in.key = T("key");
-  in.value = T("\xc1"); /* no value at all, and nobody looks */
+  in.value = T("\xc1"); /* no value at all, and it is not read */
   in.tools = good_tools;
   in.tool_count = 77;
   assert_int_equal(tp__contribution_copy(&arena, &in, &out), TP_OK);

@@ -262,8 +262,9 @@ static void messages_that_make_no_conversation_are_refused_with_their_place(void
                             no_id = CALL("", "t");
   static const tp_tool_call bad = {
       .struct_size = sizeof bad, .id = TEXT("c1"), .name = TEXT("t"), .arguments = TEXT("\x92")};
-  static const tp_tool_call *const both[] = {&one, &two}, *const same[] = {&one, &one}, *const nobody[] = {&nameless},
-                                   *const unnamed[] = {&no_id}, *const broken[] = {&bad};
+  static const tp_tool_call *const both[] = {&one, &two}, *const same[] = {&one, &one},
+                                   *const nameless_calls[] = {&nameless}, *const unnamed[] = {&no_id},
+                                   *const broken[] = {&bad};
 #define USER_SAYS MESSAGE(USER, .text = TEXT("x"))
 #define ASKS(list) MESSAGE(ASSISTANT, .calls = (list), .call_count = COUNT(list))
 #define ANSWERS(id_) MESSAGE(TOOL, .text = TEXT("r"), .call_id = TEXT(id_))
@@ -276,7 +277,7 @@ static void messages_that_make_no_conversation_are_refused_with_their_place(void
   REFUSED(TP_ERR_USAGE, "messages[1] is a result (call_id `c3`) of no call", ASKS(both), ANSWERS("c3"));
   REFUSED(TP_ERR_USAGE, "messages[3] is a result", ASKS(both), ANSWERS("c1"), ANSWERS("c2"), ANSWERS("c1"));
   REFUSED(TP_ERR_USAGE, "calls[1] has the id of another", ASKS(same));
-  REFUSED(TP_ERR_USAGE, "calls[0] has no name", ASKS(nobody));
+  REFUSED(TP_ERR_USAGE, "calls[0] has no name", ASKS(nameless_calls));
   REFUSED(TP_ERR_USAGE, "calls[0] has no id", ASKS(unnamed));
   REFUSED(TP_ERR_MALFORMED, "calls[0].arguments", ASKS(broken));
   REFUSED(TP_ERR_USAGE, "messages[0].role is 4", MESSAGE(END, .text = TEXT("x")));

@@ -302,7 +302,7 @@ static bool note_session(void *ctx, tp_session *session) {
   if (w->closes && strcmp(w->closes, tp_session_id(session)) == 0) {
     tp_session_close(session, hit, w->closed);
     tp_session_close(w->behind, hit, w->closed);
-    latch_wait(w->closed, 2); /* both are gone for everybody but this walk */
+    latch_wait(w->closed, 2); /* both are gone for all but this walk */
   }
   snprintf(w->ids + strlen(w->ids), sizeof w->ids - strlen(w->ids), "%s ", tp_session_id(session));
   return !w->stops_at || strcmp(w->stops_at, tp_session_id(session)) != 0;
@@ -416,7 +416,7 @@ static void statistics_count_turns_by_outcome_queues_sessions_and_denials(void *
   assert_int_equal(stats.sessions_open, 1);
   assert_int_equal(stats.turns_open, 3);
   assert_int_equal(stats.turns_queued, 2);
-  assert_int_equal(stats.tokens_open, 2); /* nobody completed that of the turn that timed out */
+  assert_int_equal(stats.tokens_open, 2); /* that of the turn that timed out was not completed */
   assert_int_equal(stats.turns_completed, 1);
   assert_int_equal(stats.turns_failed, 1);
   assert_int_equal(stats.turns_denied, 2);

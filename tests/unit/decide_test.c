@@ -39,7 +39,7 @@ static const row table[] = {
     {TP_REASON_NO_MEMORY,      {DI, FB, FA}, {DI, FB, FA}, {DI, DI, FA},    {DI, DI, FA}},
     {TP_REASON_STORE,          {DI, FB, FA}, {DI, FB, FA}, {DI, DI, FA},    {DI, DI, FA}},
     {TP_REASON_SHUTDOWN,       {DI, FB, FA}, {DI, FB, FA}, {DI, DI, FA},    {DI, DI, FA}},
-    /* A cancelled run's fallback is used by nobody: the entry is being given up. */
+    /* A cancelled run's fallback is not used: the entry is being given up. */
     {TP_REASON_CANCELLED,      {DI, DI, FA}, {DI, DI, FA}, {DI, DI, FA},    {DI, DI, FA}},
     {TP_REASON_MATCH,          {GO, GO, GO}, {GO, GO, GO}, {GO, GO, GO},    {GO, GO, GO}},
     {TP_REASON_DEPENDENCY,     {GO, GO, FA}, {GO, GO, FA}, {GO, GO, FA},    {GO, GO, FA}},

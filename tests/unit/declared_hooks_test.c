@@ -363,7 +363,7 @@ static void match_decides_whether_a_hook_runs(void **state) {
   close_runtime(runtime);
 }
 
-static void a_hook_that_nobody_waits_for_runs_and_cannot_block(void **state) {
+static void a_hook_that_no_phase_waits_for_runs_and_cannot_block(void **state) {
   (void)state;
   write_named("a.yaml",
               "id: late\nevent: tool.pre\nblocking: false\n"
@@ -722,7 +722,7 @@ int main(void) {
       IN_DIRECTORY(log_and_save_json_write_the_context_to_files),
       IN_DIRECTORY(approve_asks_a_person_about_the_calls_that_it_matches),
       IN_DIRECTORY(match_decides_whether_a_hook_runs),
-      IN_DIRECTORY(a_hook_that_nobody_waits_for_runs_and_cannot_block),
+      IN_DIRECTORY(a_hook_that_no_phase_waits_for_runs_and_cannot_block),
       IN_DIRECTORY(a_runtime_that_ends_kills_the_programs_of_its_hooks),
       IN_DIRECTORY(a_wrong_file_is_refused_with_its_place_and_a_remedy),
       IN_DIRECTORY(registered_hook_says_its_file_line_and_kind),

@@ -232,15 +232,15 @@ static void results_of_every_dispatch_stay_till_the_turn_ends(void **state) {
   tp_runtime *runtime = open_with_tools(NULL);
   tp_turn *turn = begin_with_tools(runtime, 0);
   for (int round = 0; round < ROUNDS; round++) {
-    char ids[2][16], nobody[] = "nobody";
+    char ids[2][16], missing[] = "nobody";
     for (int i = 0; i < 2; i++) snprintf(ids[i], sizeof ids[i], "round-%d-%d", round, i);
     call(0, ids[0], "id");
     call(1, ids[1], "later");
-    call(2, "x", nobody);
+    call(2, "x", missing);
     call(3, NULL, "id");
     assert_int_equal(tools_run(turn, calls, 4, kept[round], NULL), TP_OK);
     memset(ids, '#', sizeof ids); /* borrowed till the call returned */
-    memset(nobody, '#', sizeof nobody);
+    memset(missing, '#', sizeof missing);
   }
   for (int round = 0; round < ROUNDS; round++) {
     char id[16];

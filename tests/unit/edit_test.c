@@ -302,7 +302,7 @@ static void trust_is_checked(void **state) {
   }
 }
 
-static void a_declared_handler_stays_declared_whoever_subscribes_it(void **state) {
+static void a_declared_handler_stays_declared_whichever_owner_subscribes_it(void **state) {
   (void)state;
   world *w = peopled();
   tp_edit *edit = edit_by(w, "files", TP_TRUST_DECLARED, 0);
@@ -352,8 +352,8 @@ static void policies_that_do_not_go_together_are_refused(void **state) {
       {"fallback that cannot be a verdict",
        TP_ERR_BAD_FALLBACK,
        {.phase = STOP, .failure = TP_FAILURE_FALLBACK, .fallback_verdict = (tp_verdict)5}},
-      {"fallback nobody uses", TP_ERR_USAGE, {.phase = GATHER, .fallback = LIST(&context), .fallback_count = 1}},
-      {"fallback verdict nobody uses", TP_ERR_USAGE, {.phase = STOP, .fallback_verdict = TP_VERDICT_DENY}},
+      {"fallback that is not used", TP_ERR_USAGE, {.phase = GATHER, .fallback = LIST(&context), .fallback_count = 1}},
+      {"fallback verdict that is not used", TP_ERR_USAGE, {.phase = STOP, .fallback_verdict = TP_VERDICT_DENY}},
       {"verdict where none is taken",
        TP_ERR_CAPABILITY,
        {.phase = GATHER, .failure = TP_FAILURE_FALLBACK, .fallback_verdict = TP_VERDICT_DENY}},
@@ -719,7 +719,7 @@ static void an_older_shorter_descriptor_is_read_as_far_as_it_goes(void **state) 
     tp_subscription sub;
     unsigned char bytes[sizeof(tp_subscription)];
   } old;
-  memset(&old, 0xEE, sizeof old); /* what lies behind its end is nobody's business */
+  memset(&old, 0xEE, sizeof old); /* what lies behind its end is not read */
   memset(&old, 0, offsetof(tp_subscription, execution));
   old.sub.struct_size = offsetof(tp_subscription, execution);
   old.sub.id = "old";
@@ -948,7 +948,7 @@ static void destroy_is_called_at_the_end_of_the_registry_and_at_discard(void **s
   tp_handler handler = living("h", &kept);
   assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_OK);
   add(edit, matching("a", &match_kept));
-  handler = living("h", &refused); /* refused: not taken, so nobody destroys it */
+  handler = living("h", &refused); /* refused: not taken, so it is not destroyed */
   assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_ERR_DUPLICATE_ID);
   tp_subscription twin = matching("a", &refused);
   assert_int_equal(tp_edit_add_subscription(edit, &twin, NULL), TP_ERR_DUPLICATE_ID);
@@ -1334,7 +1334,7 @@ int main(void) {
       cmocka_unit_test(a_cycle_of_two_of_the_longest_ids_shows_both),
       cmocka_unit_test(a_cycle_of_the_longest_ids_still_names_its_members),
       cmocka_unit_test(trust_is_checked),
-      cmocka_unit_test(a_declared_handler_stays_declared_whoever_subscribes_it),
+      cmocka_unit_test(a_declared_handler_stays_declared_whichever_owner_subscribes_it),
       cmocka_unit_test(policies_that_do_not_go_together_are_refused),
       cmocka_unit_test(policies_that_do_go_together_are_taken),
       cmocka_unit_test(a_required_limit_above_the_hosts_budget_is_refused),

@@ -511,7 +511,7 @@ static void failed_late_or_absent_answer_leaves_the_previous_payload(void **stat
   }
 }
 
-static void payload_that_nobody_replaced_is_readable_as_long_as_the_result(void **state) {
+static void payload_that_was_not_replaced_is_readable_as_long_as_the_result(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   static const char files[] = "\x91\xa1x"; /* ["x"] */
@@ -1363,7 +1363,7 @@ int main(void) {
       cmocka_unit_test(rewriters_work_on_what_the_one_before_left),
       cmocka_unit_test(quick_handler_sees_what_one_on_a_thread_has_replaced),
       cmocka_unit_test(failed_late_or_absent_answer_leaves_the_previous_payload),
-      cmocka_unit_test(payload_that_nobody_replaced_is_readable_as_long_as_the_result),
+      cmocka_unit_test(payload_that_was_not_replaced_is_readable_as_long_as_the_result),
       cmocka_unit_test(submitted_payload_is_copied_and_readable_at_the_end),
       cmocka_unit_test(one_undeclared_kind_rejects_the_whole_answer),
       cmocka_unit_test(replacing_without_the_capability_rejects_the_answer),

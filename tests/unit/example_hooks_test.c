@@ -133,7 +133,7 @@ static void edits_of_prod_config_are_asked_about(void **state) {
   world w;
   open_world(&w, "dev", "edit_file", (tp_text)PATH("\xad", "config/prod/x"));
   say(&w, "go");
-  assert_non_null(strstr(w.result, "denied: ")); /* nobody can be asked */
+  assert_non_null(strstr(w.result, "denied: ")); /* no person can be asked */
   assert_non_null(strstr(w.model->requests[1], "prod_config_guard"));
   close_world(&w, NULL);
   (void)take_log("archive.log");

@@ -83,7 +83,7 @@ typedef struct attempt {
   size_t count;
   const char *says[3]; /* parts of the fault's message */
   tp_status status;    /* 0: TP_ERR_USAGE */
-  bool content;        /* looked at only where somebody is subscribed */
+  bool content;        /* looked at only where there is a subscription */
 } attempt;
 
 #define A_TEXT \

@@ -915,7 +915,7 @@ static void steady_phase_takes_no_memory(void **state) {
   }
 }
 
-static void results_that_nobody_releases_go_with_their_turn(void **state) {
+static void results_that_are_not_released_go_with_their_turn(void **state) {
   (void)state;
   enum { WARM = 200, STEADY = 1000, KEPT = 5 };
   tp_runtime_options options = {.struct_size = sizeof options, .allocator = counting, .timestamps = TP_TIMESTAMPS_OFF};
@@ -958,7 +958,7 @@ int main(void) {
       cmocka_unit_test(payload_that_was_borrowed_is_copied_into_a_result_that_shows_it),
       cmocka_unit_test(handler_that_runs_a_phase_itself_is_refused_and_does_no_harm),
       cmocka_unit_test(steady_phase_takes_no_memory),
-      cmocka_unit_test(results_that_nobody_releases_go_with_their_turn),
+      cmocka_unit_test(results_that_are_not_released_go_with_their_turn),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

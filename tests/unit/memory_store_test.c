@@ -193,9 +193,9 @@ static void every_part_of_the_scope_keeps_memories_apart(void **state) {
 
 static void empty_ids_are_a_scope_like_any_other(void **state) {
   (void)state;
-  const tp__memory_scope nobody = {.kind = text_of("workspace")};
-  put_in(&nobody, "", "", "A word in the dark.");
-  assert_string_equal(newest(&nobody, 0, 8), " ");
+  const tp__memory_scope empty_scope = {.kind = text_of("workspace")};
+  put_in(&empty_scope, "", "", "A word in the dark.");
+  assert_string_equal(newest(&empty_scope, 0, 8), " ");
   assert_string_equal(newest(&home, 0, 8), "");
 }
 
@@ -436,7 +436,7 @@ static void neighbours_are_of_the_same_session_only(void **state) {
   assert_string_equal(recalled(&home, "xylophone", 8), "b ");
 }
 
-static void a_word_that_nobody_said_may_be_the_beginning_of_one_that_was_said(void **state) {
+static void a_word_that_was_not_said_may_be_the_beginning_of_one_that_was_said(void **state) {
   (void)state;
   put("t1", "We looked at paintbrushes.");
   assert_string_equal(recalled(&home, "paint", 8), "t1 ");
@@ -694,7 +694,7 @@ static void a_file_of_the_first_version_is_upgraded_and_keeps_its_memories(void 
   tp__memory_store_close(store);
 }
 
-/* The index in memory follows the file, whoever writes it. */
+/* The index in memory follows the file, whichever process writes it. */
 static void what_another_process_writes_changes_and_forgets_is_seen(void **state) {
   (void)state;
   tp__memory_store *other = NULL;
@@ -846,7 +846,7 @@ int main(void) {
       CASE(a_long_neighbour_is_cut_at_a_code_point),
       CASE(the_answer_that_shares_no_word_is_recalled_with_its_question),
       CASE(neighbours_are_of_the_same_session_only),
-      CASE(a_word_that_nobody_said_may_be_the_beginning_of_one_that_was_said),
+      CASE(a_word_that_was_not_said_may_be_the_beginning_of_one_that_was_said),
       CASE(a_longer_list_begins_with_the_shorter_one),
       CASE(of_two_who_say_the_same_the_one_that_is_named_comes_first),
       CASE(a_date_in_the_text_prefers_what_was_said_then),

@@ -529,7 +529,7 @@ static void one_tool_name_twice_from_one_owner_keeps_the_first(void **state) {
                     "tool_bundle b2: tool shell is left out: the owner contributed it before, through s0");
 }
 
-static void a_dropped_bundle_conflicts_with_nobody(void **state) {
+static void a_dropped_bundle_conflicts_with_none(void **state) {
   (void)state;
   bundle("alice", "h", "b", "t1", NULL);
   bundle("alice", "h", "b", "shell", NULL);
@@ -862,7 +862,7 @@ int main(void) {
       TEST(a_bundle_id_that_a_handler_repeats_keeps_the_first),
       TEST(one_tool_name_from_two_owners_is_an_error_that_names_both),
       TEST(one_tool_name_twice_from_one_owner_keeps_the_first),
-      TEST(a_dropped_bundle_conflicts_with_nobody),
+      TEST(a_dropped_bundle_conflicts_with_none),
       TEST(a_bundle_without_tools_is_kept),
       TEST(signals_reminders_audits_and_diagnostics_keep_plan_order),
       TEST(a_signal_in_a_phase_that_is_not_its_own_is_dropped),

@@ -98,7 +98,7 @@ static void end_marks_and_what_was_denied_are_shown_to_no_model(void **state) {
   tp__past_unref(past);
 }
 
-static void list_that_nobody_reads_is_used_again(void **state) {
+static void list_without_a_reader_is_used_again(void **state) {
   (void)state;
   tp__past *past = tp__past_new(&counting);
   tp_message own = user_says("now");
@@ -155,7 +155,7 @@ static void what_looks_like_our_blocks_is_escaped_once(void **state) {
   assert_ptr_not_equal(r.messages[2], past->list.items[2]);
   assert_null(memchr(r.messages[2]->text.data, '<', r.messages[2]->text.size));
   assert_int_equal(r.messages[2]->role, TP_ROLE_TOOL);
-  assert_ptr_equal(r.messages[3], &own); /* whoever asks has escaped it */
+  assert_ptr_equal(r.messages[3], &own); /* the caller has escaped it */
   const tp_message *kept = r.messages[2];
   tp__past_view_fini(&r.view);
   say(past, TP_ROLE_USER, "<hook-signals>", "");
@@ -358,7 +358,7 @@ static void request_stays_as_long_as_its_provider_reads(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(request_shows_what_came_before_and_what_is_new),
                                      cmocka_unit_test(end_marks_and_what_was_denied_are_shown_to_no_model),
-                                     cmocka_unit_test(list_that_nobody_reads_is_used_again),
+                                     cmocka_unit_test(list_without_a_reader_is_used_again),
                                      cmocka_unit_test(list_that_is_read_stays_as_it_is),
                                      cmocka_unit_test(what_looks_like_our_blocks_is_escaped_once),
                                      cmocka_unit_test(parts_are_escaped_too),

@@ -403,7 +403,7 @@ static void ask_without_a_channel_denies_with_its_own_reason(void **state) {
   close_world(&w);
 }
 
-static void first_gate_that_asks_is_shown_and_a_later_deny_asks_nobody(void **state) {
+static void first_gate_that_asks_is_shown_and_a_later_deny_asks_no_person(void **state) {
   (void)state;
   for (int denies = 0; denies < 2; denies++) {
     world w = {.create = {.kind = TP_ANSWER_ASK, .reason = "new"},
@@ -778,7 +778,7 @@ int main(void) {
       cmocka_unit_test(signal_with_an_unknown_code_fails_its_guard),
       cmocka_unit_test(verdict_of_a_signal_is_read_by_kind_and_code),
       cmocka_unit_test(ask_without_a_channel_denies_with_its_own_reason),
-      cmocka_unit_test(first_gate_that_asks_is_shown_and_a_later_deny_asks_nobody),
+      cmocka_unit_test(first_gate_that_asks_is_shown_and_a_later_deny_asks_no_person),
       cmocka_unit_test(question_of_one_call_is_not_that_of_the_next),
       cmocka_unit_test(permission_is_a_floor_that_no_gate_lifts),
       cmocka_unit_test(session_has_a_channel_and_a_permission_of_its_own),

@@ -199,7 +199,7 @@ typedef struct case_ {
   uint32_t node[MAX]; /* of the graph; UINT32_MAX for a disabled one */
 } case_;
 
-static const tp_edge nobody = EDGE_TO("nobody", true);
+static const tp_edge missing = EDGE_TO("nobody", true);
 
 static void add_edge(const case_ *c, const tp_edge **list, tp_edge *edges, size_t *count, uint32_t own) {
   uint32_t target = random_below(c->count);
@@ -229,7 +229,7 @@ static void random_requests(case_ *c) {
     else if (kind == 1) add_edge(c, w->before, w->edges[1], &w->before_count, own);
     else if (c->phase != OBSERVE) add_edge(c, w->needs, w->edges[2], &w->needs_count, own);
   }
-  if (one_in(4) && c->requests[0].after_count < 4) c->requests[0].after[c->requests[0].after_count++] = &nobody;
+  if (one_in(4) && c->requests[0].after_count < 4) c->requests[0].after[c->requests[0].after_count++] = &missing;
 }
 
 static uint32_t find(const case_ *c, const char *id) {

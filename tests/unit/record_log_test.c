@@ -19,7 +19,7 @@ enum { KEPT_MAX = 4096, THREADS = 12 };
 /* ---- entries and who reads them ---- */
 
 static const tp_text no_ids[TP_ID_COUNT];
-static const tp__record_source nobody = {.ids = no_ids};
+static const tp__record_source no_source = {.ids = no_ids};
 
 static tp_run_record row_of(const tp_entry_record *record, size_t index) {
   tp_run_record row = {.struct_size = sizeof row};
@@ -73,7 +73,7 @@ static tp_status add_ended(tp__record_log *log, uint64_t id, uint32_t run_count,
     tp__row_put_details(&tp__packed_rows(entry)[i], 0, i);
     tp__packed_details(entry)[i] = (tp__row_details){.code = (uint32_t)id + i};
   }
-  tp_status status = tp__record_log_add(log, &nobody, &batch);
+  tp_status status = tp__record_log_add(log, &no_source, &batch);
   free(batch.memory);
   return status;
 }
@@ -227,7 +227,7 @@ static void batch_of_more_entries_than_are_kept_is_refused(void **state) {
   char memory[4 * sizeof(tp__packed_entry)];
   tp__record_batch batch = {.memory = memory, .capacity = sizeof memory};
   for (int i = 0; i < 4; i++) assert_non_null(tp__record_batch_add(&batch, 0, 0));
-  assert_int_equal(tp__record_log_add(log, &nobody, &batch), TP_ERR_TOO_LARGE);
+  assert_int_equal(tp__record_log_add(log, &no_source, &batch), TP_ERR_TOO_LARGE);
   assert_int_equal(read_all(log, 10), TP_OK);
   assert_int_equal(got.count, 0);
   close_log(log);
@@ -357,7 +357,7 @@ static void lateness_is_noted_in_details_alone(void **state) {
   tp__packed_entry *entry = tp__record_batch_add(&batch, 1, 0);
   *entry = (tp__packed_entry){.entry_id = 1, .names = &names, .run_count = 1};
   tp__row_put(tp__packed_rows(entry), name, 0, 0, tp__row_flags(TP_STATE_SUCCEEDED, 1, 0, 0));
-  assert_int_equal(tp__record_log_add(log, &nobody, &batch), TP_OK);
+  assert_int_equal(tp__record_log_add(log, &no_source, &batch), TP_OK);
   for (uint64_t i = 2; i <= 2500; i++) assert_int_equal(add(log, i, i == 4 ? 0 : i == 5 ? 3 : 1), TP_OK);
   late(log, 1, 0, 111);    /* without details */
   late(log, 2, 0, 222);    /* in the oldest segment */
@@ -392,7 +392,7 @@ static void a_ring_says_whether_the_late_entry_is_its_own(void **state) {
   batch.memory = calloc(1, batch.capacity);
   tp__packed_entry *entry = tp__record_batch_add(&batch, 1, 0);
   *entry = (tp__packed_entry){.entry_id = 7, .run_count = 1};
-  assert_int_equal(tp__record_ring_add(&ring, &nobody, &batch), TP_OK);
+  assert_int_equal(tp__record_ring_add(&ring, &no_source, &batch), TP_OK);
   free(batch.memory);
   tp_late_record note = {.struct_size = sizeof note, .entry_id = 7, .late_ns = 5};
   assert_true(tp__record_ring_late(&ring, &note));

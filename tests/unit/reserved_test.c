@@ -63,7 +63,7 @@ static tp_status runtime_of(const tp_runtime_options *options, tp_fault *fault) 
 
 static void store_stays(void *self) { (void)self; }
 
-/* A store that nobody has to free. */
+/* A store that is not to be freed. */
 static tp_status offer_store(fixture *h, const void *given, tp_fault *fault) {
   tp_store store = *h->store;
   store.reserved_ = ((const tp_store *)given)->reserved_;

@@ -1131,7 +1131,7 @@ static void callback_cannot_wait_for_its_own_submission_but_give_it_back(void **
   close_world(&w);
 }
 
-static void result_that_nobody_wants_is_not_made(void **state) {
+static void result_that_is_not_wanted_is_not_made(void **state) {
   (void)state;
   static const reply replies[] = {{.text = "hi"}};
   world w = open_world_with(replies, 1, NULL, NULL, 0);
@@ -1992,7 +1992,7 @@ int main(void) {
       cmocka_unit_test(wait_for_a_submission_comes_behind_its_callback),
       cmocka_unit_test(submission_without_a_callback_outlives_its_runtime),
       cmocka_unit_test(callback_cannot_wait_for_its_own_submission_but_give_it_back),
-      cmocka_unit_test(result_that_nobody_wants_is_not_made),
+      cmocka_unit_test(result_that_is_not_wanted_is_not_made),
       cmocka_unit_test(cancel_in_the_middle_of_tools_ends_the_turn_without_a_call_in_the_history),
       cmocka_unit_test(clients_that_left_make_room_in_the_queue),
       cmocka_unit_test(limit_of_a_turn_counts_in_the_queue),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What neighbouring versions share and what they must not: plans of phases that nobody touched, maps of ids. The judge
- * of sharing is a registry that was never edited: what many commits came to, one commit must come to as well. */
+ * What neighbouring versions share and what they must not: plans of phases that were not changed, maps of ids. The
+ * judge of sharing is a registry that was never edited: what many commits came to, one commit must come to as well. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -269,7 +269,7 @@ static tp_answer meet_and_defer(stage *s, uint32_t index, tp_call *call) {
   return outcome;
 }
 
-static void nodes_that_defer_are_answered_whoever_called_them(void **state) {
+static void nodes_that_defer_are_answered_whichever_thread_called_them(void **state) {
   (void)state;
   stage *s = open_stage(20, 1, 0);
   s->scene = meet_and_defer;
@@ -314,7 +314,7 @@ static void nodes_that_are_answered_before_they_return_count_once(void **state) 
 
 /* ---- a decision while a helper is inside ---- */
 
-/* Whoever comes first lets the second in and fails; the second then waits to be
+/* The first thread lets the second in and fails; the second then waits to be
  * let out. */
 static tp_answer fail_beside_another(stage *s, uint32_t index, tp_call *call) {
   (void)index;
@@ -487,7 +487,7 @@ static void worker_that_is_woken_and_does_not_run_yet_is_not_asked_without_bound
   close_stage(s);
 }
 
-/* Nobody comes for what is lent: it goes back to its place long before the last node's turn. */
+/* No worker takes what was offloaded: it returns to its place long before the last node's turn. */
 static _Atomic uint32_t place_of[NODES_MAX], places;
 
 static tp_answer note_place(stage *s, uint32_t index, tp_call *call) {
@@ -498,7 +498,7 @@ static tp_answer note_place(stage *s, uint32_t index, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void what_nobody_comes_for_goes_back_to_its_place_in_the_plan(void **state) {
+static void what_no_worker_takes_returns_to_its_place_in_the_plan(void **state) {
   (void)state;
   enum { NODES = 32 };
   tp_runtime_options options = {.struct_size = sizeof options, .engine_workers = 1};
@@ -554,14 +554,14 @@ int main(void) {
       cmocka_unit_test(inline_nodes_stay_with_the_owner),
       cmocka_unit_test(shared_phases_take_no_memory_once_they_are_steady),
       cmocka_unit_test(what_nodes_contribute_is_read_after_the_phase_whichever_thread_called_them),
-      cmocka_unit_test(nodes_that_defer_are_answered_whoever_called_them),
+      cmocka_unit_test(nodes_that_defer_are_answered_whichever_thread_called_them),
       cmocka_unit_test(nodes_that_are_answered_before_they_return_count_once),
       cmocka_unit_test(cancelled_turn_waits_for_what_a_helper_calls_and_starts_no_other),
       cmocka_unit_test(nodes_that_are_switched_off_meanwhile_are_not_called_by_a_helper_either),
       cmocka_unit_test(answer_of_a_helper_that_comes_after_the_cancel_is_too_late_whatever_it_contributes),
       cmocka_unit_test(host_that_asked_for_no_engine_workers_gets_every_call_on_its_own_thread),
       cmocka_unit_test(worker_that_is_woken_and_does_not_run_yet_is_not_asked_without_bound),
-      cmocka_unit_test(what_nobody_comes_for_goes_back_to_its_place_in_the_plan),
+      cmocka_unit_test(what_no_worker_takes_returns_to_its_place_in_the_plan),
       cmocka_unit_test(node_that_ran_long_is_not_mistaken_for_one_that_defers_behind_it),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

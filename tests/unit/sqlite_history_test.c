@@ -630,7 +630,7 @@ static void a_damaged_page_is_found_at_open(void **state) {
   assert_refused(path, TP_ERR_STORE_CORRUPT, "restore a copy");
 }
 
-/* Root writes what nobody may: so the test becomes nobody for a moment. */
+/* Root writes what no other user may: so the test becomes the user `nobody` for a moment. */
 static void a_file_that_cannot_be_written_is_refused(void **state) {
   (void)state;
   tp_history *history = open_history();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Tasks: a call that is allowed is kept under a key and run later; a direct call does both; the gates are those of a
- * turn, whoever calls. */
+ * turn, whichever thread calls. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -339,7 +339,7 @@ static void token_that_times_out_is_cancelled_once_and_destroyed_when_it_comes_l
     tp_phase_result result = run_phase(turn, GATHER, NULL);
     assert_run(&result, "d", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
     assert_int_equal(d.cancels, 1);
-    assert_int_equal(d.destroys, 0); /* somebody may still hold the token */
+    assert_int_equal(d.destroys, 0); /* a thread may still hold the token */
     tp_outcome late = {
         .struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DONE, .contributions = after, .contribution_count = 2};
     assert_int_equal(tp_token_complete(d.handler.token, &late), TP_ERR_STALE);
