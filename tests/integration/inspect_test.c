@@ -210,7 +210,7 @@ static void picture_has_lanes_bars_and_what_went_wrong(void **state) {
 }
 
 /* Bars of one lane do not overlap. */
-static void bars_lie_in_lanes_where_there_is_room(void **state) {
+static void bars_lie_in_lanes_where_there_is_space(void **state) {
   (void)state;
   command c = plot(data, "rooms-1", "chrome-trace");
   tp_writer *writer;
@@ -540,7 +540,7 @@ int main(void) {
       cmocka_unit_test(time_splits_the_turn_into_parts_that_add_up),
       cmocka_unit_test(critical_chain_leads_from_the_end_to_the_begin),
       cmocka_unit_test(picture_has_lanes_bars_and_what_went_wrong),
-      cmocka_unit_test(bars_lie_in_lanes_where_there_is_room),
+      cmocka_unit_test(bars_lie_in_lanes_where_there_is_space),
       cmocka_unit_test(slack_and_reasons_are_those_of_the_run),
       cmocka_unit_test(names_in_a_picture_are_text),
       cmocka_unit_test(picture_is_written_where_it_is_asked_for),

@@ -85,7 +85,7 @@ static void a_session_goes_on_where_it_ended(void **state) {
 }
 
 /* Also without a directory a session that comes again has what was said in it. */
-/* Three turns of some 30 tokens each, and room for two: the third is asked with fewer messages than came before it. */
+/* Three turns of some 30 tokens each, and space for two: the third is asked with fewer messages than came before it. */
 static void a_history_that_is_too_long_is_compacted(void **state) {
   (void)state;
   static const char talk[] = "{\"session\": \"s\", \"turn\": \"a\", \"user\": \"" LONG

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A disk that fills up while the SQLite store works: each operation says TP_ERR_STORE_FULL and changes nothing, and
- * works again when there is room, without a restart. */
+ * works again when there is space, without a restart. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -101,7 +101,7 @@ static tp_status end_tool(tp_store *store) {
   return store->tool_end(store->self, &end, NULL);
 }
 
-static void each_operation_says_so_and_works_when_there_is_room(void **state) {
+static void each_operation_says_so_and_works_when_there_is_space(void **state) {
   (void)state;
   static const struct {
     const char *name;
@@ -159,7 +159,7 @@ static off_t size_of(const char *end) {
   return stat(name, &found) == 0 ? found.st_size : 0;
 }
 
-/* There is room for the log, and none for the file that it is to be written back to. */
+/* There is space for the log, and none for the file that it is to be written back to. */
 static void log_that_cannot_be_written_back_is_written_back_later(void **state) {
   (void)state;
   enum { BATCHES = 40, EACH = 200 };
@@ -182,7 +182,7 @@ static void log_that_cannot_be_written_back_is_written_back_later(void **state) 
   tp_store_free(store);
 }
 
-static void retention_goes_on_when_there_is_room(void **state) {
+static void retention_goes_on_when_there_is_space(void **state) {
   (void)state;
   enum { BOUND = 1 << 20, BATCHES = 60, EACH = 200 };
   tp_store *store = open_store(BOUND);
@@ -218,9 +218,9 @@ static void retention_goes_on_when_there_is_room(void **state) {
 int main(void) {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, prepare, remove_directory)
   const struct CMUnitTest tests[] = {
-      CASE(each_operation_says_so_and_works_when_there_is_room),
+      CASE(each_operation_says_so_and_works_when_there_is_space),
       CASE(log_that_cannot_be_written_back_is_written_back_later),
-      CASE(retention_goes_on_when_there_is_room),
+      CASE(retention_goes_on_when_there_is_space),
   };
 #undef CASE
   if (!install_full_disk()) return 1;

@@ -461,7 +461,7 @@ static void a_limit_of_the_file_size_is_a_full_disk(void **state) {
   signal(SIGXFSZ, SIG_IGN);
   assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
   small = before;
-  small.rlim_cur = 64 << 10; /* the file and its log have more than a page each, and no room for a job of 1 MiB */
+  small.rlim_cur = 64 << 10; /* the file and its log have more than a page each, and no space for a job of 1 MiB */
   assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
   static char large[1 << 20];
   tp_job job = {.struct_size = sizeof job,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * full_disk: a disk that has no room while a test says so: an answer of the system calls of SQLite's VFS. */
+ * full_disk: a disk that has no space while a test says so: an answer of the system calls of SQLite's VFS. */
 #ifndef TEST_FULL_DISK_H
 #define TEST_FULL_DISK_H
 
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 static _Atomic bool disk_full;
-static const char *full_only; /* how the name of the file ends that alone finds no room; NULL: any */
+static const char *full_only; /* how the name of the file ends that alone finds no space; NULL: any */
 
 static bool is_meant(int fd) {
   char link[64], name[512];

@@ -52,7 +52,7 @@ static const tp_contribution bundle = {.struct_size = sizeof(tp_contribution),
                                        .tool_count = 1};
 static act contributes_tools = {.emits = &bundle, .emit_count = 1};
 
-/* Every fourth answer is too long for the attempt's own room, every fourth is empty. */
+/* Every fourth answer is too long for the attempt's own memory, every fourth is empty. */
 static tp_text answer_of_call(int index) {
   static const size_t sizes[] = {0, 4, 40, LONG};
   return (tp_text){long_text, sizes[index % 4]};

@@ -144,7 +144,7 @@ static void *be_strange(void *arg) {
   return NULL;
 }
 
-/* A host waits for its tokens before its next phase, so the box has room for all that may be out. */
+/* A host waits for its tokens before its next phase, so the box has space for all that may be out. */
 static void hand_to_strangers(const open_token *o) {
   pthread_mutex_lock(&strangers.mutex);
   strangers.box[strangers.count++] = *o;

@@ -131,7 +131,7 @@ static void tenants_that_wait_are_served_in_turn(void **state) {
   close_world(&w);
 }
 
-static void as_many_run_at_once_as_there_is_room_for(void **state) {
+static void as_many_run_at_once_as_there_is_capacity_for(void **state) {
   (void)state;
   world w = {.count = 0};
   open_world(&w, 3, 0);
@@ -143,7 +143,7 @@ static void as_many_run_at_once_as_there_is_room_for(void **state) {
   assert_int_equal(stats_of(&w).turns_waiting, 1);
   answer(&w, 0);
   latch_wait(&w.asked, 5);
-  begin(&w, NULL); /* those that had waited take room as well */
+  begin(&w, NULL); /* those that had waited take capacity as well */
   assert_int_equal(stats_of(&w).turns_waiting, 1);
   for (int i = 2; i < 6; i++) answer(&w, i);
   for (int i = 0; i < 6; i++) assert_int_equal(outcome_of(&w, i), TP_TURN_COMPLETED);
@@ -159,7 +159,7 @@ static void *run_here(void *arg) {
   return ok ? w : NULL;
 }
 
-static void synchronous_turn_waits_for_room_as_well(void **state) {
+static void synchronous_turn_waits_for_capacity_as_well(void **state) {
   (void)state;
   world w = {.count = 0};
   pthread_t thread;
@@ -213,7 +213,7 @@ static void drain_ends_turns_that_wait(void **state) {
   assert_int_equal(tp_runtime_drain(w.runtime, 1, &report, NULL), TP_OK);
   assert_true(report.complete);
   for (int i = 0; i < 4; i++) assert_int_equal(outcome_of(&w, i), TP_TURN_CANCELLED);
-  /* One may have begun, and asked its model, in the room of one that was cancelled before it. */
+  /* One may have begun, and asked its model, in the place of one that was cancelled before it. */
   assert_int_equal(stats_of(&w).turns_waiting, 0);
   close_world(&w);
 }
@@ -284,8 +284,8 @@ static void options_that_do_not_fit_are_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(tenants_that_wait_are_served_in_turn),
-      cmocka_unit_test(as_many_run_at_once_as_there_is_room_for),
-      cmocka_unit_test(synchronous_turn_waits_for_room_as_well),
+      cmocka_unit_test(as_many_run_at_once_as_there_is_capacity_for),
+      cmocka_unit_test(synchronous_turn_waits_for_capacity_as_well),
       cmocka_unit_test(turn_that_waits_ends_at_its_cancel_and_its_limit),
       cmocka_unit_test(drain_ends_turns_that_wait),
       cmocka_unit_test(tenant_with_too_many_that_wait_is_refused_and_no_other),

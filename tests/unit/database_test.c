@@ -107,7 +107,7 @@ static void a_refused_memory_says_what_helps(void **state) {
   assert_no_memory(TP_ERR_STORE_CORRUPT, "not a database", "restore a copy");
 }
 
-/* Below a file there is no room for another one, not even for root. */
+/* Below a file there can be no other one, not even for root. */
 static void a_file_that_cannot_be_made_says_why_and_what_helps(void **state) {
   (void)state;
   char below[sizeof path + 4];

@@ -41,7 +41,7 @@ static void what_is_no_field_has_neither_name_nor_kind(void **state) {
   assert_int_equal(tp_field_find(NULL), 0);
 }
 
-static void fields_of_the_host_begin_behind_the_room_for_ours(void **state) {
+static void fields_of_the_host_begin_behind_the_space_for_ours(void **state) {
   (void)state;
   assert_int_equal(TP_FIELD_HOST, 256);
   assert_int_equal(sizeof(tp_field), 32);
@@ -434,7 +434,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_field_is_found_by_its_name_and_has_a_kind),
       cmocka_unit_test(what_is_no_field_has_neither_name_nor_kind),
-      cmocka_unit_test(fields_of_the_host_begin_behind_the_room_for_ours),
+      cmocka_unit_test(fields_of_the_host_begin_behind_the_space_for_ours),
       cmocka_unit_test(phase_refuses_fields_that_it_does_not_take),
       cmocka_unit_test(fields_that_are_counted_but_not_given_are_refused),
       cmocka_unit_test(phase_takes_what_is_right),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Listeners of an inbox: events come as copies, in order, and what found no room is counted where it is missing. */
+ * Listeners of an inbox: events come as copies, in order, and what found no space is counted where it is missing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -161,9 +161,9 @@ static void sequence_of_a_turns_events_has_no_gap(void **state) {
   close_host(&h);
 }
 
-/* ---- events without room ---- */
+/* ---- events without space ---- */
 
-static void what_finds_no_room_is_counted_where_it_is_missing(void **state) {
+static void what_finds_no_space_is_counted_where_it_is_missing(void **state) {
   (void)state;
   const reply replies[] = {{.text = "ok"}};
   host h;
@@ -181,7 +181,7 @@ static void what_finds_no_room_is_counted_where_it_is_missing(void **state) {
   assert_int_equal(event->lost, 1 + 3); /* the first turn's MODEL_END, and the second's three before its end */
   assert_int_equal(event->ids[TP_ID_SESSION].size, 0);
   assert_ptr_equal(marker->self, &h);
-  assert_next(h.inbox, TP_EVENT_TURN_END); /* ends have room of their own */
+  assert_next(h.inbox, TP_EVENT_TURN_END); /* ends have space of their own */
   assert_next(h.inbox, TP_EVENT_TURN_END);
   assert_false(is_readable(h.inbox));
   run_turn(&h, "three", 3); /* while the host still has the marker */
@@ -221,7 +221,7 @@ static void gap_that_comes_while_the_host_has_a_marker_is_shown_when_it_gives_it
   assert_int_equal(tp_runtime_listen(runtime, &listener, NULL, NULL), TP_OK);
   tp_turn *turn = begin_bare(runtime, 0);
   const tp_work *marker = NULL;
-  for (int i = 0; i < 2; i++) { /* of its three events there is room for one */
+  for (int i = 0; i < 2; i++) { /* of its three events there is space for one */
     tp_phase_result result = run_phase(turn, GATHER, NULL);
     tp_phase_result_release(turn, &result);
     assert_next(inbox, TP_EVENT_PHASE_BEGIN);
@@ -238,7 +238,7 @@ static void gap_that_comes_while_the_host_has_a_marker_is_shown_when_it_gives_it
   tp_inbox_free(inbox);
 }
 
-static void events_leave_the_room_of_work_alone(void **state) {
+static void events_leave_the_capacity_of_work_alone(void **state) {
   (void)state;
   const reply replies[] = {{.text = "ok"}};
   host h;
@@ -380,9 +380,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(events_of_a_turn_come_in_order_and_stay_readable_when_all_is_over),
       cmocka_unit_test(sequence_of_a_turns_events_has_no_gap),
-      cmocka_unit_test(what_finds_no_room_is_counted_where_it_is_missing),
+      cmocka_unit_test(what_finds_no_space_is_counted_where_it_is_missing),
       cmocka_unit_test(gap_that_comes_while_the_host_has_a_marker_is_shown_when_it_gives_it_back),
-      cmocka_unit_test(events_leave_the_room_of_work_alone),
+      cmocka_unit_test(events_leave_the_capacity_of_work_alone),
       cmocka_unit_test(what_finds_no_memory_is_counted_too),
       cmocka_unit_test(removed_listener_gets_no_event_any_more),
       cmocka_unit_test(freed_inbox_drops_its_events_and_later_ones),

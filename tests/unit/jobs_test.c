@@ -310,7 +310,7 @@ static void full_backlog_is_a_failure_that_is_counted_and_logged(void **state) {
   assert_non_null(strstr(last_error, "jobs_max"));
   latch_hit(&leave);
   assert_int_equal(tp_jobs_wait(runtime, "s", 10000, NULL), TP_OK);
-  post(session, "3"); /* there is room again */
+  post(session, "3"); /* there is space again */
   assert_int_equal(tp_jobs_wait(runtime, "s", 10000, NULL), TP_OK);
   assert_string_equal(n.text, "1 2 3 ");
   tp_session_close(session, NULL, NULL);

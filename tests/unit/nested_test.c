@@ -259,7 +259,7 @@ static void permits_hold_beside_nested_turns(void **state) {
   close_world(&w);
 }
 
-static void a_nested_turn_takes_no_room(void **state) {
+static void a_nested_turn_takes_no_capacity(void **state) {
   (void)state;
   world w = {0};
   open_world(&w, (tp_runtime_options){.turns_running_max = 1});
@@ -496,7 +496,7 @@ int main(void) {
       cmocka_unit_test(four_deep_with_one_thread_and_one_permit),
       cmocka_unit_test(five_deep_is_refused),
       cmocka_unit_test(permits_hold_beside_nested_turns),
-      cmocka_unit_test(a_nested_turn_takes_no_room),
+      cmocka_unit_test(a_nested_turn_takes_no_capacity),
       cmocka_unit_test(it_runs_without_engine_workers),
       cmocka_unit_test(a_tool_that_defers_submits_it),
       cmocka_unit_test(it_sees_the_registrations_of_its_call),

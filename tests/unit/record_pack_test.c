@@ -347,7 +347,7 @@ static void run_drawn_at_random_survives_or_is_refused(void **state) {
 
 /* ---- entries ---- */
 
-enum { ROOM = 4096 };
+enum { BATCH_BYTES = 4096 };
 
 static tp__record_batch batch_of(size_t capacity) {
   return (tp__record_batch){.memory = malloc(capacity ? capacity : 1), .capacity = capacity};
@@ -412,7 +412,7 @@ static void row_is_shown_as_far_as_its_reader_reaches(void **state) {
   static const tp_text ids[TP_ID_COUNT];
   enum { HALF = offsetof(tp_run_record, queued_ns), MORE = sizeof(tp_run_record) + 16 };
   for (int detailed = 0; detailed < 2; detailed++) {
-    tp__record_batch batch = batch_of(ROOM);
+    tp__record_batch batch = batch_of(BATCH_BYTES);
     assert_true(add(&batch, 1, 2, detailed));
     tp_entry_record entry = tp__packed_view((const tp__packed_entry *)batch.memory, &(tp__record_source){.ids = ids});
     _Alignas(8) unsigned char bytes[MORE + 8];
@@ -445,7 +445,7 @@ static void batch_of_entries_with_and_without_details_is_walked_entry_by_entry(v
     uint32_t run_count;
     bool detailed;
   } forms[] = {{1, false}, {3, true}, {0, false}, {0, true}, {7, false}, {1, true}, {2, false}, {5, true}};
-  tp__record_batch batch = batch_of(ROOM);
+  tp__record_batch batch = batch_of(BATCH_BYTES);
   for (uint32_t i = 0; i < COUNT(forms); i++) assert_true(add(&batch, i, forms[i].run_count, forms[i].detailed));
   assert_int_equal(batch.count, COUNT(forms));
   const tp__packed_entry *entry = (const tp__packed_entry *)batch.memory;
@@ -480,7 +480,7 @@ static void entry_goes_in_when_it_just_fits_and_not_with_a_byte_less(void **stat
 static void batch_is_read_from_a_copy_of_its_struct_its_ids_and_its_bytes(void **state) {
   (void)state;
   enum { ENTRIES = 4, HALF = offsetof(tp_entry_record, phase) };
-  tp__record_batch batch = batch_of(ROOM);
+  tp__record_batch batch = batch_of(BATCH_BYTES);
   tp_text ids[TP_ID_COUNT] = {{0}}, copied_ids[TP_ID_COUNT];
   for (uint32_t i = 0; i < ENTRIES; i++) assert_true(add(&batch, i, i % 3, i % 2));
   tp_entry_batch copy =

@@ -1193,7 +1193,7 @@ static tp_answer note_session_end(void *self, tp_call *call) {
 
 static void hit(void *ctx) { latch_hit(ctx); }
 
-static void clients_that_left_make_room_in_the_queue(void **state) {
+static void clients_that_left_free_capacity_in_the_queue(void **state) {
   (void)state;
   static const reply replies[] = {{.never = true}, {.text = "hi"}};
   enum { CLIENTS = 64 };
@@ -1536,7 +1536,7 @@ static void drain_without_engine_workers_keeps_its_limit(void **state) {
   recorder_free(w.model);
 }
 
-/* More than there is room for closing turns: the drain waits for places. */
+/* More than there is capacity for closing turns: the drain waits for places. */
 static void drain_ends_every_session_of_thousands(void **state) {
   (void)state;
   enum { SESSIONS = 1500 };
@@ -1994,7 +1994,7 @@ int main(void) {
       cmocka_unit_test(callback_cannot_wait_for_its_own_submission_but_give_it_back),
       cmocka_unit_test(result_that_is_not_wanted_is_not_made),
       cmocka_unit_test(cancel_in_the_middle_of_tools_ends_the_turn_without_a_call_in_the_history),
-      cmocka_unit_test(clients_that_left_make_room_in_the_queue),
+      cmocka_unit_test(clients_that_left_free_capacity_in_the_queue),
       cmocka_unit_test(limit_of_a_turn_counts_in_the_queue),
       cmocka_unit_test(turn_that_never_began_fires_neither_post_turn_nor_runtime_error),
       cmocka_unit_test(session_is_open_once),

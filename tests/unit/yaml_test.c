@@ -402,7 +402,7 @@ static void long_name_and_long_key_are_cut_at_a_code_point(void **state) {
   tp_text name = repeated("\xc3\xa9", 100); /* 200 bytes, of which 128 fit */
   char yaml[1024];
   snprintf(yaml, sizeof yaml, "x%.*s: 1\nx%.*s: 2\n", (int)name.size, name.data, (int)name.size, name.data);
-  ((char *)name.data)[name.size] = '\0'; /* repeated() leaves room for it */
+  ((char *)name.data)[name.size] = '\0'; /* repeated() leaves space for it */
   tp_fault fault = {0};
   assert_int_equal(tp_yaml_decode(tp_text_of(yaml), name.data, writer, &fault), TP_ERR_MALFORMED);
   assert_int_equal(strlen(fault.subject), 128);
