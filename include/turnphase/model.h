@@ -84,7 +84,8 @@ typedef struct tp_model {
   /** Notifies that the answer is no longer needed; at most once per token. May be NULL. With an inbox it must be NULL:
    *  the host calls tp_token_open() instead. */
   void (*cancel)(void *self, tp_token token);
-  /** Exactly once, when no turn or session uses the model and each of its tokens is completed or abandoned. May be
+  /** Exactly once, when no turn or session uses the model and each of its tokens is completed or abandoned: on any
+   *  thread, also within the last tp_model_complete() or tp_model_fail(), behind which self is not to be used. May be
    *  NULL: then a token ends with its turn, and one that is never completed needs no tp_token_abandon(), except that of
    *  a request that was taken from an inbox. */
   void (*destroy)(void *self);
