@@ -46,7 +46,7 @@ static void nodes_check(const tp__entry *e) {
   for (uint32_t word = 0; word < e->ready.low; word++) assert(e->ready.bits[word] == 0);
   /* A node is settled once: what is not counted as unsettled was, and what is known to be is not counted. */
   assert(open <= e->unsettled && settled <= e->plan->node_count - e->unsettled);
-  /* An entry that is at rest before its end waits for an attempt, the time of another try, or other threads. */
+  /* An entry that is idle before its end waits for an attempt, the time of another try, or other threads. */
   assert(e->running || e->unsettled == 0 || waits > 0 || ready + e->leaving_count > 0 || e->share);
 }
 

@@ -110,7 +110,7 @@ static bool is_late_in_inbox(const node_attempt *a) {
 }
 
 /* On the owner. A succeeded answer is retained in the attempt's memory until the entry's last reference is dropped. */
-static void settled(tp__attempt *attempt, tp__attempt_end how) {
+static void settled(tp__attempt *attempt, tp__attempt_end end) {
   TP__OWNED(&of(attempt)->entry->turn->strand);
   TP__ASSERT(!of(attempt)->entry->ended);
   node_attempt *a = of(attempt);
@@ -124,7 +124,7 @@ static void settled(tp__attempt *attempt, tp__attempt_end how) {
     run->row.attempts = (uint16_t)a->call.attempt_number;
     run->row.queued_ns = run->row.started_ns;
   }
-  switch (how) {
+  switch (end) {
     case TP__ANSWERED: {
       if (is_late_in_inbox(a)) {
         run->row.late_ns = attempt->ended_ns;

@@ -89,11 +89,11 @@ void tp__turn_clear(tp__turn *turn, tp_runtime *runtime) {
   clear_ids(turn, runtime);
 }
 
-/* A turn that has ended: what comes to rest by itself is left alone, and so are ids that nobody gave it. The rest of
- * its batch of entry ids is the next one's. */
-static void rest(tp__turn *turn) {
+/* A turn that has ended: fields that are idle by then are not written, nor are ids where it had none. What is left of
+ * its batch of entry ids is the next turn's. */
+static void reset(tp__turn *turn) {
   TP__ASSERT(!turn->cached_entry && !turn->records.memory && !turn->parent && tp__list_empty(&turn->entries));
-  tp__strand_rest(&turn->strand);
+  tp__strand_reset(&turn->strand);
   turn->sets = NULL;
   tp__a32_store_relaxed(&turn->busy, 0);
   tp__a32_store_relaxed(&turn->cancel_asked, 0);
@@ -238,7 +238,7 @@ void tp__turn_fini(tp__turn *turn) {
   if (parent) turn->parent = NULL;
   if (turn->arena.chunks) tp__arena_fini(&turn->arena);
   if (turn->in_table) {
-    rest(turn);
+    reset(turn);
     tp__turn_table_recycle(turn);
   } else if (turn->snapshot) {
     tp__snapshot_unpin(turn->snapshot);

@@ -12,7 +12,7 @@
 
 typedef struct tp__turn tp__turn;
 
-/** Who ends it, and so what a drain waits for. */
+/** What ends it, and so what a drain waits for. */
 typedef enum tp__turn_kind {
   TP__TURN_DRIVEN = 0,   /* by us: a drain cancels it and waits for its end */
   TP__TURN_HELD = 1,     /* by its host: a drain cancels it and waits for the operation under way, if any */
@@ -24,8 +24,8 @@ typedef enum tp__turn_kind {
 /** So deep turns nest: a turn, one that a call of it runs, and so on. */
 enum { TP__NESTED_MAX = 4 };
 
-/* Lines of 64 bytes. Who begins a turn writes the strand's first and the one from `runtime` on, and leaves the rest to
- * its owner, who found it at rest; a turn without ids of its own that runs a phase touches four more. A line that
+/* Lines of 64 bytes. The thread that begins a turn writes the strand's first and the one from `runtime` on; the rest is
+ * idle, and its owner writes it. A turn without ids of its own that runs a phase touches four more. A line that
  * another processor wrote, or that a thousand other turns have driven out of the cache, costs 40 to 250 ns. */
 struct tp__turn {
   tp__strand strand;
@@ -86,7 +86,7 @@ typedef struct tp__turn_spec {
   tp__turn *parent; /* of a nested turn, which uses its snapshot; the caller has a reference to it */
 } tp__turn_spec;
 
-/** Brings memory to rest: what tp__turn_init() finds but for what the layer above sets (cancelled, release). */
+/** Sets memory up as tp__turn_init() finds it, but for what the agent layer sets (cancelled, release). */
 void tp__turn_clear(tp__turn *turn, struct tp_runtime *runtime);
 /** Makes a turn in a slot of the turn table (which gets it back when this fails) or in the caller's memory. The caller
  *  is the owner. @return TP_OK; TP_ERR_SHUTDOWN, TP_ERR_FULL, TP_ERR_NO_MEMORY. */

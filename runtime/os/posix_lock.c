@@ -37,13 +37,13 @@ static void acquired(tp__mutex *mutex) {
   tp__held_locks_add(&held, mutex->rank);
   mutex->holder = &held;
 }
-static void gives(tp__mutex *mutex) {
+static void released(tp__mutex *mutex) {
   assert(tp__mutex_is_mine(mutex));
   mutex->holder = NULL;
   tp__held_locks_remove(&held, mutex->rank);
 }
 /* The rank stays held during a wait: the lock that is acquired when it ends is this one. */
-static void gives_to_wait(tp__mutex *mutex) {
+static void released_to_wait(tp__mutex *mutex) {
   assert(tp__mutex_is_mine(mutex));
   tp__held_locks_waits(&held, mutex->rank);
   mutex->holder = NULL;
@@ -51,8 +51,8 @@ static void gives_to_wait(tp__mutex *mutex) {
 static void acquired_after_wait(tp__mutex *mutex) { mutex->holder = &held; }
 #else
 static inline void acquired(const tp__mutex *mutex) { (void)mutex; }
-static inline void gives(const tp__mutex *mutex) { (void)mutex; }
-static inline void gives_to_wait(const tp__mutex *mutex) { (void)mutex; }
+static inline void released(const tp__mutex *mutex) { (void)mutex; }
+static inline void released_to_wait(const tp__mutex *mutex) { (void)mutex; }
 static inline void acquired_after_wait(const tp__mutex *mutex) { (void)mutex; }
 #endif
 
@@ -76,7 +76,7 @@ void tp__mutex_lock(tp__mutex *mutex) {
   acquired(mutex);
 }
 void tp__mutex_unlock(tp__mutex *mutex) {
-  gives(mutex);
+  released(mutex);
   must(pthread_mutex_unlock(&mutex->m));
 }
 
@@ -113,7 +113,7 @@ static void wake(tp__a32 *word, int count) { syscall(SYS_futex, &word->v, FUTEX_
 bool tp__cond_wait_until(tp__cond *cond, tp__mutex *mutex, int64_t deadline_ns) {
   tp__a32_add_relaxed(&cond->waiting, 1);
   uint32_t sequence = tp__a32_load_relaxed(&cond->sequence);
-  gives_to_wait(mutex);
+  released_to_wait(mutex);
   must(pthread_mutex_unlock(&mutex->m));
   bool in_time = wait_while(&cond->sequence, sequence, deadline_ns);
   must(pthread_mutex_lock(&mutex->m));

@@ -34,7 +34,7 @@ static void *sim_alloc(void *ctx, size_t size) {
   return b + 1;
 }
 
-static void drop(block *b) {
+static void free_block(block *b) {
   bytes_open -= b->size;
   tp__list_remove(&b->link);
   free(b);
@@ -45,7 +45,7 @@ static void sim_release(void *ctx, void *memory, size_t size) {
   block *b = (block *)memory - 1;
   assert(b->size == size);
   (void)size;
-  drop(b);
+  free_block(b);
 }
 
 tp_allocator tp__sim_allocator(void) { return (tp_allocator){.alloc = sim_alloc, .release = sim_release}; }
@@ -92,7 +92,7 @@ static void free_blocks_of(uint64_t run) {
   for (tp__link *link = blocks.next, *next; link != &blocks; link = next) {
     next = link->next;
     block *b = TP__CONTAINER(link, block, link);
-    if (b->run == run) drop(b);
+    if (b->run == run) free_block(b);
   }
 }
 

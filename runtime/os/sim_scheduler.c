@@ -8,8 +8,8 @@
  * the deadline, so that a clock read passes it before the sleeper does.
  *
  * The random policy takes any runnable fiber. PCT runs the one of highest priority and lowers that of the running one
- * at a few steps chosen beforehand; it finds orderings that need a long undisturbed stretch. Nobody knows how long a
- * run will be, so the steps are drawn evenly over magnitudes. A fiber that has made many steps in a row while others
+ * at a few steps chosen beforehand; it finds orderings that need a long undisturbed stretch. How long a run will be is
+ * not known, so the steps are drawn evenly over magnitudes. A fiber that has made many steps in a row while others
  * could run is lowered, too: it spins for one of them. So is the running one when a fiber has been ready for long. */
 #include "runtime/os/sim_internal.h"
 
@@ -200,8 +200,8 @@ static void step(void) {
   uint64_t draw = tp__stream_next(&sim.schedule);
   uint32_t time_draw = (uint32_t)draw, choice_draw = (uint32_t)(draw >> 32);
   if (time_draw % sim.options.clock_jump_inverse == 0) {
-    uint32_t how = time_draw / sim.options.clock_jump_inverse;
-    jump(how % 4 == 0 ? how / 4 % 32 : 0);
+    uint32_t quotient = time_draw / sim.options.clock_jump_inverse;
+    jump(quotient % 4 == 0 ? quotient / 4 % 32 : 0);
   }
   wake_expired();
   while (sim.runnable_count == 0) {

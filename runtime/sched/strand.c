@@ -39,19 +39,19 @@ static void works(tp__strand *strand) {
 }
 
 /* It is another thread's, or ends. */
-static void gives(tp__strand *strand) {
+static void stops(tp__strand *strand) {
   TP__OWNED(strand);
   strand->working = 0;
 }
 #else
 static inline void works(const tp__strand *strand) { (void)strand; }
-static inline void gives(const tp__strand *strand) { (void)strand; }
+static inline void stops(const tp__strand *strand) { (void)strand; }
 #endif
 
 #ifdef TP_SIM
 /* No thread will own it. */
 static void leaves(tp__strand *strand) {
-  gives(strand);
+  stops(strand);
   if (!tp__strand_observed_by.broken) return;
   bool is_ready = strand->is_turn && tp__strand_observed_by.is_ready(strand);
   if (strand->own) tp__strand_observed_by.broken("its owner leaves a message to itself");
@@ -61,7 +61,7 @@ static void leaves(tp__strand *strand) {
 /* Nothing the owner gave itself is left behind. */
 static inline void leaves(tp__strand *strand) {
   TP__ASSERT(!strand->own);
-  gives(strand);
+  stops(strand);
 }
 #endif
 
@@ -73,7 +73,7 @@ static void timer_delivered(tp__message *message) {
 }
 
 void tp__strand_clear(tp__strand *strand) {
-  tp__strand_rest(strand);
+  tp__strand_reset(strand);
   tp__list_init(&strand->timers);
   strand->armed_ns = 0;
   strand->heap_child = strand->heap_next = strand->heap_prev = NULL;
@@ -83,7 +83,7 @@ void tp__strand_clear(tp__strand *strand) {
 
 /* The other fields are idle when the strand ends: no timer entry is listed or armed, and the timer's message was
  * delivered. */
-void tp__strand_rest(tp__strand *strand) {
+void tp__strand_reset(tp__strand *strand) {
   strand->was_armed = false;
   strand->wake_ns = TP__NEVER;
   strand->end = NULL;
@@ -288,14 +288,14 @@ static void close_and_end(tp__strand *strand, tp__running *running) {
   deliver(tp__aptr_exchange_acq_rel(&strand->inbox, CLOSED));
   deliver_own(strand);
   running->strand = NULL;
-  gives(strand);
+  stops(strand);
   strand->end(strand);
 }
 
 /* The synchronous caller, if any, has what it waits for: it is the owner again. The strand may be gone afterwards. */
 static bool return_to_caller(tp__strand *strand) {
   if (!strand->sleeper || !*strand->sleeper->done) return false;
-  gives(strand);
+  stops(strand);
   tp__parker_unpark(&strand->sleeper->parker);
   return true;
 }
@@ -315,7 +315,7 @@ static void run(tp__strand *strand, tp__running *running) {
     if (strand->handoff) {
       tp__waiter *next_owner = strand->handoff;
       strand->handoff = next_owner->next;
-      gives(strand);
+      stops(strand);
       tp__parker_unpark(&next_owner->parker);
       return;
     }
@@ -350,7 +350,7 @@ void tp__strand_catch_up(tp__strand *strand) {
   works(strand);
   work_off(strand);
   tp__pool_wake(take_to_wake(strand));
-  gives(strand);
+  stops(strand);
 }
 
 void tp__strand_submit(tp__strand *strand) { tp__workers_push(&strand->sched->workers, strand); }
@@ -408,5 +408,5 @@ void tp__strand_wait(tp__strand *strand, const bool *done) {
   while (!*done && work(strand)) {}
   if (!*done) sleep_until_done(strand, done);
   tp__pool_wake(take_to_wake(strand));
-  gives(strand);
+  stops(strand);
 }

@@ -74,11 +74,11 @@ struct tp__strand {
   tp__a32 timer_pending; /* 1: timer_message is in the inbox */
 };
 
-/** A strand at rest, which begins by tp__strand_begin(). */
+/** Sets up an idle strand, which begins by tp__strand_begin(). */
 void tp__strand_clear(tp__strand *strand);
 /** The same for one that has ended. */
-void tp__strand_rest(tp__strand *strand);
-/** A new strand of one at rest; owned by the caller or, with owned = false, by nobody. */
+void tp__strand_reset(tp__strand *strand);
+/** Begins a strand that is set up; owned by the caller or, with owned = false, by no thread. */
 void tp__strand_begin(tp__strand *strand, struct tp__sched *sched, bool owned);
 static inline void tp__strand_init(tp__strand *strand, struct tp__sched *sched, bool owned) {
   tp__strand_clear(strand);

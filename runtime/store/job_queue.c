@@ -207,7 +207,7 @@ static void set_message(tp__job_queue *queue, tp__queued_job *job, tp_text messa
   job->desc.message = (tp_text){copy, job->message_size};
 }
 
-void tp__queued_job_drop(tp__job_queue *queue, tp__queued_job *job) {
+void tp__queued_job_unref(tp__job_queue *queue, tp__queued_job *job) {
   TP__ASSERT(job->refs > 0);
   bool has_content = job->desc.state != TP_JOB_SUCCEEDED && job->desc.state != TP_JOB_DISCARDED;
   if (--job->refs == 1 && job->is_known && !has_content) free_content(queue, job);
@@ -223,7 +223,7 @@ static void remove_job(tp__job_queue *queue, tp__queued_job *job) {
   tp__list_remove(&job->all);
   tp__list_remove(&job->ended);
   job->is_known = false;
-  tp__queued_job_drop(queue, job);
+  tp__queued_job_unref(queue, job);
 }
 
 static void close_job(tp__job_queue *queue, tp__queued_job *job) {
@@ -331,7 +331,7 @@ tp_status tp__job_queue_insert(tp__job_queue *queue, const tp_job *desc, uint64_
   job->desc.id = queue->last_id + 1;
   tp_status status = open_job(queue, job);
   if (status != TP_OK) {
-    tp__queued_job_drop(queue, job);
+    tp__queued_job_unref(queue, job);
     return status;
   }
   queue->last_id++;

@@ -95,7 +95,7 @@ tp_status tp__job_queue_discard(tp__job_queue *queue, uint64_t id, int64_t now_m
 
 /** Keeps a job's texts while its reader has no lock. */
 static inline void tp__queued_job_hold(tp__queued_job *job) { job->refs++; }
-void tp__queued_job_drop(tp__job_queue *queue, tp__queued_job *job);
+void tp__queued_job_unref(tp__job_queue *queue, tp__queued_job *job);
 /** Puts a mark in front of the first job above an id; the next one behind it, or NULL. */
 void tp__job_queue_mark(tp__job_queue *queue, tp__queued_job *mark, uint64_t after_id);
 tp__queued_job *tp__job_queue_next(tp__job_queue *queue, tp__queued_job *mark);

@@ -241,7 +241,7 @@ static void bury_lost_locked(memory_store *store, const tp_job_claim *request) {
     tp__mutex_unlock(&store->mutex);
     request->dead(request->ctx, &view);
     tp__mutex_lock(&store->mutex);
-    tp__queued_job_drop(&store->jobs, job);
+    tp__queued_job_unref(&store->jobs, job);
   }
 }
 
@@ -253,7 +253,7 @@ static bool may_take_locked(memory_store *store, tp__queued_job *job, const tp_j
   tp__mutex_unlock(&store->mutex);
   bool accepted = request->filter(request->ctx, &view);
   tp__mutex_lock(&store->mutex);
-  tp__queued_job_drop(&store->jobs, job);
+  tp__queued_job_unref(&store->jobs, job);
   return accepted;
 }
 
@@ -271,7 +271,7 @@ static tp_status job_claim(void *self, const tp_job_claim *theirs, int64_t *ret_
     tp__queued_job_hold(job); /* it may be discarded while the filter is asked */
     bool claimed = may_take_locked(store, job, &request) &&
                    tp__job_queue_claim(&store->jobs, job, request.now_ms, request.lease_ms);
-    tp__queued_job_drop(&store->jobs, job);
+    tp__queued_job_unref(&store->jobs, job);
     if (claimed) break;
   }
   tp_job view = job ? view_of(job, true) : (tp_job){0};
@@ -279,7 +279,7 @@ static tp_status job_claim(void *self, const tp_job_claim *theirs, int64_t *ret_
   if (!job) return TP_ERR_NOT_FOUND;
   request.take(request.ctx, &view);
   tp__mutex_lock(&store->mutex);
-  tp__queued_job_drop(&store->jobs, job);
+  tp__queued_job_unref(&store->jobs, job);
   tp__mutex_unlock(&store->mutex);
   return TP_OK;
 }
@@ -343,7 +343,7 @@ static tp_status jobs(void *self, const tp_job_query *theirs, tp_job_each_fn eac
     tp__mutex_unlock(&store->mutex);
     left = each(ctx, &view) ? left - 1 : 0;
     tp__mutex_lock(&store->mutex);
-    tp__queued_job_drop(&store->jobs, job);
+    tp__queued_job_unref(&store->jobs, job);
   }
   tp__job_queue_unmark(&mark);
   tp__mutex_unlock(&store->mutex);

@@ -367,7 +367,7 @@ static void ended_strand_takes_no_message(void **state) {
   tp__strand strand;
   note n = {.message = {NULL, note_delivered}, .strand = &strand};
   tp__strand_init(&strand, &h.sched, true);
-  strand.end = tp__strand_rest;
+  strand.end = tp__strand_reset;
   tp__strand_run(&strand);
   assert_false(tp__strand_push(&strand, &n.message));
   assert_false(n.delivered);
