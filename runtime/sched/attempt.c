@@ -10,7 +10,7 @@ void tp__attempt_check(const tp__attempt *attempt) {
   uint32_t flags = tp__a32_load_acquire(&attempt->flags);
   /* The caller has a reference. */
   assert(tp__a32_load_relaxed(&attempt->refs) > 0);
-  /* Its class says what runs, how it ends and how it is freed; its strand is of its scheduler. */
+  /* Its class has the functions that run, settle and free it; its strand is of its scheduler. */
   assert(attempt->class && attempt->class->settled && attempt->class->release && attempt->sched);
   /* The holder of a token is notified of a cancel once, and only where there is a token and a cancel. */
   assert(!(flags & TP__ATTEMPT_CANCELLING) ||
@@ -61,8 +61,8 @@ static void uncount_token(tp__sched *sched) {
   (void)before;
 }
 
-/* The token's end: nobody will answer through it any more. Drops the token's reference. A deferral without callbacks
- * has nothing to order. */
+/* The token's end: no answer comes through it any more. Drops the token's reference. A deferral without callbacks has
+ * nothing to order. */
 static void token_gone(tp__attempt *attempt) {
   TP__ASSERT(tp__a32_load_acquire(&attempt->flags) & TP__ATTEMPT_DEFERRED);
   if (attempt->deferral.cancel || attempt->deferral.destroy) {
@@ -263,8 +263,8 @@ static void note_late(tp__attempt *attempt) {
   if (attempt->class->late) attempt->class->late(attempt, tp__now_ns());
 }
 
-/* Of an inbox: nobody has taken it, or will. As tp__token_answer(): the owner of the sched stays while a completer is
-   counted. */
+/* Of an inbox: the host has not taken it, and never will. As tp__token_answer(): the owner of the sched stays while a
+ * completer is counted. */
 static void refuse_untaken(tp__attempt *attempt, tp_reason reason) {
   TP__ASSERT(reason != TP_REASON_NONE);
   if (!tp__slot_claim(attempt->token)) {
@@ -303,7 +303,7 @@ int64_t tp__attempt_called_ns(const tp__attempt *attempt) {
   return tp__now_ns(); /* at this moment */
 }
 
-/* Of this and the owner's expiry one is first: what the owner was told never ran must not begin behind its back. */
+/* Of this and the owner's expiry one is first: what the owner has settled as never called must not be called then. */
 static bool may_call(tp__attempt *attempt) {
   uint32_t flags = tp__a32_load_acquire(&attempt->flags);
   do {
@@ -457,7 +457,7 @@ tp_status tp_token_abandon(tp_token token, tp_fault *fault) {
   return TP_OK;
 }
 
-/* ---- who has the tokens ---- */
+/* ---- the holders of tokens ---- */
 
 enum { HOLDERS_MAX = 64, NAME_BYTES = 129 };
 

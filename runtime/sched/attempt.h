@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * attempt: one execution of something that leaves its owner's thread: a handler that is not inline or that deferred, or
- * whatever the layer above has to call. The owner starts it and waits for one message; the first that answers (the
+ * a function that the agent layer calls. The owner starts it and waits for one message; the first that answers (the
  * function, the holder of a token, or the owner's clock) wins the slot's one compare-and-swap.
  *
  * References: the owner's (until settled), the function's (while a handler thread has it), the token's (from deferral
@@ -19,10 +19,10 @@ typedef struct tp__attempt tp__attempt;
 
 /** How an attempt ended without the function's own answer. */
 typedef enum tp__attempt_end {
-  TP__ANSWERED = 0,  /* `answer` holds what was said */
+  TP__ANSWERED = 0,  /* `answer` is set */
   TP__EXPIRED = 1,   /* its deadline passed */
   TP__CANCELLED = 2, /* the same after a cancel */
-  TP__REFUSED = 3    /* `refusal` says why it never ran */
+  TP__REFUSED = 3    /* it never ran, for the reason in `refusal` */
 } tp__attempt_end;
 
 /** What an attempt, or a handler that was called by the owner, answered. */
@@ -32,7 +32,7 @@ typedef struct tp__answer {
   bool retryable;
   uint32_t why;                                /* tp_reason of FAILED; 0: ERROR */
   const char *reason;                          /* borrowed from the attempt, or from the entry of an inline call */
-  const tp_contribution *const *contributions; /* what a token's holder brings; borrowed till accept returns */
+  const tp_contribution *const *contributions; /* of a token's holder; borrowed till accept returns */
   size_t contribution_count;
   const tp_field *replacements; /* likewise */
   size_t replacement_count;
@@ -103,7 +103,7 @@ struct tp__attempt {
 
 /** Makes an attempt ready to start, with a slot and the owner's reference. @return TP_OK, TP_ERR_NO_MEMORY. */
 tp_status tp__attempt_init(tp__attempt *attempt, const tp__attempt_class *class, tp__strand *strand);
-/** Who has a reference: asserts what always holds (attempt.c). */
+/** The holder of a reference: asserts what always holds (attempt.c). */
 void tp__attempt_check(const tp__attempt *attempt);
 /** Frees the slot of an attempt that was not started. */
 void tp__attempt_fini(tp__attempt *attempt);
@@ -122,7 +122,7 @@ tp_reason tp__attempt_offer(tp__attempt *attempt, tp_inbox *inbox, int64_t deadl
 tp_reason tp__attempt_offer_permitted(tp__attempt *attempt, int64_t deadline_ns, int64_t timeout_ns);
 /** For the pool, under its lock. @return false: full or closed. */
 bool tp__attempt_put(tp__attempt *attempt);
-/** Says that too many tokens are open, and which class and name has the most of them.
+/** Fails with a message that too many tokens are open, and which class and name has the most of them.
  *  @return TP_ERR_FULL. */
 tp_status tp__tokens_full(const struct tp__sched *sched, tp_fault *fault);
 /** Owner, in settled: the function has returned, and its token is completed: memory that they borrowed is free. */
@@ -136,7 +136,7 @@ void tp__attempt_await(tp__attempt *attempt, int64_t deadline_ns);
 /** Owner: when its function was called, or its work taken from an inbox; 0: neither, and once it has settled neither
  *  ever is. */
 int64_t tp__attempt_called_ns(const tp__attempt *attempt);
-/** Owner: the answer is no longer wanted, but the attempt keeps its time to end by itself. */
+/** Owner: the answer is no longer wanted, but the attempt has until its deadline to end by itself. */
 void tp__attempt_cancel(tp__attempt *attempt);
 /** Owner: its time is up now, whatever its deadline was. Settles before it returns, unless an answer is on its way. */
 void tp__attempt_expire(tp__attempt *attempt, tp__attempt_end end);

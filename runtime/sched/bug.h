@@ -8,7 +8,7 @@
 enum tp__bug {
   TP__BUG_NONE = 0,
   TP__BUG_LOST_WAKEUP = 1,   /* an engine worker goes to sleep without looking at the queue again */
-  TP__BUG_RECYCLED_SLOT = 2, /* a closed slot keeps its generation, and a late answer is not told from a live one */
+  TP__BUG_RECYCLED_SLOT = 2, /* a closed slot keeps its generation: a late answer looks like one in time */
   TP__BUG_LEFT_QUEUED = 3,   /* drain does not wait for what it cancelled: engine workers stop with strands queued */
   TP__BUG_TWO_OWNERS = 4,    /* a handler thread runs the turn of its answer on, whether that has an owner or not */
   TP__BUG_NOT_WOKEN = 5      /* an owner that leaves does not wake the handler threads that it was to wake */

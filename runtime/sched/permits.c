@@ -13,7 +13,7 @@ bool tp__permits_try(tp__permits *permits, uint32_t most) {
 }
 
 void tp__permits_abandon(tp__permits *permits) {
-  TP__ASSERT(permits->abandoned < permits->used); /* who is abandoned holds one */
+  TP__ASSERT(permits->abandoned < permits->used); /* the abandoned function holds one */
   permits->abandoned++;
 }
 

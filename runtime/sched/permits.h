@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * permits: how many handler threads one subscription, or one thing of the layer above, occupies, and the line of those
+ * permits: how many handler threads one subscription, or one object of the agent layer, occupies, and the line of those
  * that wait for a permit. A function holds its permit until it returns, also when it was abandoned; one that waits for
  * something of its own runtime returns it meanwhile, and comes before the line when it wants it back. How many permits
- * there are is given with each call: the same permits may be used by plans that say different numbers. No lock of its
+ * there are is given with each call: the same permits may be used by plans with different numbers. No lock of its
  * own: the caller holds the pool's. */
 #ifndef TP__PERMITS_H
 #define TP__PERMITS_H

@@ -11,14 +11,15 @@ typedef struct tp__pool_thread {
   tp__thread *thread;
   uint16_t number;   /* from 1; never changes */
   tp__parker parker; /* one token for each time it was taken from the idle ones */
-  /* atomic: from who offers to the thread; whoever takes it out, the thread or an abandon, has it */
+  /* atomic: from the offering thread to this one; the thread that takes the item out, this one or an abandoning owner,
+   * has it */
   tp__aptr offer;
   /* under the pool's lock */
   tp__link link;
   bool is_idle;
   bool is_woken;                /* idle, with a token that an offer which was taken over has left: it is on its way */
   struct tp__pool_thread *next; /* of the idle */
-  struct tp__pool_thread *next_woken; /* from who took it from the idle, until that one has woken it */
+  struct tp__pool_thread *next_woken; /* from its removal from the idle ones until it is woken */
 } tp__pool_thread;
 
 tp_status tp__pool_init(tp__pool *pool, const tp__sched_options *options) {
@@ -178,14 +179,14 @@ static bool put_locked(tp__pool_item *item) {
   return false;
 }
 
-/* Who is next in line may be queued, as long as there is a permit. */
+/* Queues the next items in the line, as long as there is a permit. */
 static void serve_line_locked(tp__pool *pool, tp__permits *permits) {
   for (tp__link *first; (first = tp__permits_first(permits));) {
     tp__pool_item *next = item_of(first);
     if (!tp__permits_try(permits, next->permits_max)) return;
     leave_line_locked(pool, next);
     if (!next->inbox) queue_locked(pool, next);
-    else if (!put_locked(next)) tp__list_push(&pool->unput, &next->link); /* its token's reference keeps it */
+    else if (!put_locked(next)) tp__list_push(&pool->unput, &next->link); /* its token has a reference to it */
   }
 }
 
@@ -250,7 +251,7 @@ static tp__pool_item *arrive_locked(tp__pool *pool, tp__pool_thread *self) {
   return tp__aptr_exchange_acq_rel(&self->offer, NULL);
 }
 
-/* Offers what may run to those who are idle. @return these, to be woken, and behind them what is to be woken anyway. */
+/* Offers what may run to idle threads. @return these, to be woken, and behind them those to be woken in any case. */
 static tp__pool_thread *offer_locked(tp__pool *pool, tp__pool_thread *woken) {
   tp__pool_item *item;
   while (pool->idle && (item = take_locked(pool, pool->idle))) {
@@ -313,7 +314,7 @@ static void leave_locked(tp__pool *pool, tp__pool_thread *self) {
   pool->thread_count--;
   tp__list_remove(&self->link);
   tp__parker_fini(&self->parker);
-  if (pool->last_out) { /* nobody will join this thread */
+  if (pool->last_out) { /* no thread will join this one */
     tp__thread_detach(self->thread);
     tp__release(pool->options->allocator, self, sizeof *self);
     if (pool->thread_count == 0) last_out = pool->last_out;
@@ -338,7 +339,7 @@ static void refuse_unput(tp__pool *pool) {
 
 static bool staff_locked(tp__pool *pool);
 
-/* A thread that runs a turn on does not take what is queued: that is for others. */
+/* A thread that runs a turn on does not take what is queued: that is for other threads. */
 static void run_item(tp__pool_thread *self, tp__pool_item *item) {
   tp__pool *pool = self->pool;
   tp__attempt *attempt = tp__attempt_of(item);
@@ -418,7 +419,7 @@ static bool start_thread_locked(tp__pool *pool) {
   thread->number = (uint16_t)pool->started_count;
   tp__list_push(&pool->threads, &thread->link);
   pool->thread_count++;
-  /* The new thread begins by taking the lock, so thread->thread is written before anybody joins it. */
+  /* The new thread begins by taking the lock, so thread->thread is written before a join. */
   if (tp__thread_start(pool->options->allocator, "tp-handler", thread_run, thread, &thread->thread) == TP_OK)
     return true;
   pool->thread_count--;
@@ -430,13 +431,13 @@ static bool start_thread_locked(tp__pool *pool) {
 
 /* ---- API ---- */
 
-/* Every thread is held by an abandoned attempt or one that waits for others. One that could not be started for want of
- * memory leaves none, too. */
+/* Every thread is held by an abandoned attempt or a paused one. Where a thread could not be started for want
+ * of memory, there is none either. */
 static bool is_lost_locked(const tp__pool *pool) {
   return pool->thread_count <= pool->abandoned_count + pool->paused_count || places(pool) == 0;
 }
 
-/* More is queued than idle threads take: one more is started. @return false when nobody would ever run it. */
+/* More is queued than idle threads take: one more is started. @return false when no thread would ever run it. */
 static bool staff_locked(tp__pool *pool) {
   if (tp__pool_queued_count(pool) > pool->idle_count && may_start_locked(pool)) start_thread_locked(pool);
   return !is_lost_locked(pool);
@@ -666,14 +667,14 @@ static void take_place_back_locked(tp__pool *pool, tp__pool_item *item) {
   if (!item->abandoned) occupy_locked(pool, item->lane);
 }
 
-/* One that was abandoned while it waited holds its permit and a thread until it returns, like the others. */
+/* One that was abandoned while it waited holds its permit and a thread until it returns, like every abandoned one. */
 static void become_abandoned_locked(tp__pool *pool, tp__pool_item *item) {
   pool->paused_abandoned_count--;
   pool->abandoned_count++;
   if (item->permits) tp__permits_abandon(item->permits);
 }
 
-/* The permit first: who has a place never waits for one. */
+/* The permit first: a function that has a place never waits for a permit. */
 void tp__pool_resume(tp__pool *pool, tp__pool_item *item) {
   tp__mutex_lock(&pool->mutex);
   assert(item->place == TP__POOL_PAUSED);

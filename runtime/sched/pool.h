@@ -69,7 +69,7 @@ typedef struct tp__pool_item {
   tp__link link;         /* in the permits' line, a lane's, pool->offered or pool->unput */
   tp__link running_link; /* in pool->running */
   uint16_t ran_on;       /* the number of the thread that runs it: written before its function is called; 0: not yet */
-  struct tp__pool_thread *thread; /* that it was offered to; NULL: who runs it took it under the lock */
+  struct tp__pool_thread *thread; /* that it was offered to; NULL: its thread removed it under the lock */
   union {
     int64_t running_since_ns;
     tp__a64 offered_ns; /* with an inbox: when it was put there, 0 before; release, acquire by the owner */
@@ -92,7 +92,7 @@ typedef struct tp__pool {
   tp__link threads; /* tp__pool_thread, live */
   tp__link ended;   /* to be joined */
   tp__link offered; /* items that were offered to idle threads, which may have taken them */
-  tp__link unput;   /* items that got a permit, and whose inbox took no more: to be refused without the lock */
+  tp__link unput;   /* items that got a permit, and whose inbox refused them: to be refused without the lock */
   struct tp__pool_thread *idle; /* parked; the last one that went idle first */
   uint32_t thread_count, idle_count;
   uint32_t started_count;   /* threads, ever */
@@ -100,7 +100,7 @@ typedef struct tp__pool {
   uint32_t running_count;   /* in all lanes */
   uint32_t paused_count;    /* with those that were abandoned: */
   uint32_t paused_abandoned_count;
-  uint32_t lane_returning[TP__LANES], returning_count; /* of these, who wait for a place: they come before the queued */
+  uint32_t lane_returning[TP__LANES], returning_count; /* of these, those that wait for a place: before the queued */
   uint32_t abandoned_max;                              /* of them so many have another thread in their place */
   bool is_exhausted;                                   /* on_exhausted was called */
   bool stop;
@@ -152,7 +152,7 @@ void tp__pool_resume(tp__pool *pool, tp__pool_item *item);
 size_t tp__pool_leaks(tp__pool *pool, bool (*each)(void *ctx, const tp_leak *leak), void *ctx);
 /** How many wait for a permit or a thread. */
 uint32_t tp__pool_waiting_count(tp__pool *pool);
-/** Of these, who waits for a thread. Without the lock it is as good as new. */
+/** Of these, those that wait for a thread. Without the lock the count may be a moment old. */
 static inline uint32_t tp__pool_queued_count(const tp__pool *pool) { return tp__a32_load_relaxed(&pool->queued_count); }
 uint32_t tp__pool_thread_count(tp__pool *pool);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sched: the threads on which strands and attempts run: engine workers, the timer and the handler threads, with the
- * count of open tokens. It knows strands and attempts, and nothing of what they are of: its owner, whom it compares and
- * never follows, is what its threads are inside of (tp__inside). */
+ * count of open tokens. It knows strands and attempts, and nothing of what they are of: its owner, a pointer that it
+ * compares and never follows, is what its threads are inside of (tp__inside). */
 #ifndef TP__SCHED_H
 #define TP__SCHED_H
 
@@ -25,7 +25,7 @@ typedef struct tp__sched_options {
   /** Every handler thread there may be is held by a function that was abandoned. Without lock; once until one of them
    *  came back. May be NULL. */
   void (*on_exhausted)(const void *owner, uint32_t abandoned);
-  /** What the worker of this index keeps as tp__here.home. May be NULL. */
+  /** What the worker of this index has as tp__here.home. May be NULL. */
   void *(*worker_home)(const void *owner, uint32_t index);
   /** A worker runs this strand after the next one: fetch what its owner reads. May be NULL. */
   void (*prefetch)(const tp__strand *strand);

@@ -44,7 +44,7 @@ uint32_t tp__slots_in_use(void) {
 }
 #endif
 
-/* A child gets the slab as it is between two changes, and nobody in it waits. */
+/* A child gets the slab as it is between two changes, and no thread in it waits. */
 static void before_fork(void) { tp__mutex_lock(&lock); }
 static void in_parent(void) { tp__mutex_unlock(&lock); }
 static void in_child(void) {

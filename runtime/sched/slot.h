@@ -27,7 +27,7 @@ tp_status tp__slot_open(struct tp__attempt *attempt, const struct tp__sched *sch
 struct tp__attempt *tp__slot_claim(tp_token token);
 /** The owner. @return true when this call won it. */
 bool tp__slot_abandon(tp_token token);
-/** Any thread: the first answer to an abandoned attempt. @return the attempt for the winner, who calls
+/** Any thread: the first answer to an abandoned attempt. @return the attempt for the winner, which calls
  *  tp__slot_close() when done; else NULL. */
 struct tp__attempt *tp__slot_late(tp_token token);
 /** Any thread: adds a reference to the attempt of a token that is OPEN and counts the caller as a completer of its

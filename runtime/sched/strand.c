@@ -8,7 +8,7 @@ static char idle_mark, closed_mark;
 #define IDLE ((void *)&idle_mark)
 #define CLOSED ((void *)&closed_mark)
 
-/* ---- who does an owner's work, and what is left behind ---- */
+/* ---- checks: one thread does an owner's work, and leaves none behind ---- */
 
 #ifdef TP_SIM
 tp__strand_observer tp__strand_observed_by;
@@ -150,7 +150,7 @@ bool tp__strand_try_acquire(tp__strand *strand) {
 struct tp__waiter {
   tp__message message;
   tp__strand *strand;
-  tp__waiter *next; /* who came after it */
+  tp__waiter *next; /* that came after it */
   tp__parker parker;
 };
 
@@ -355,7 +355,7 @@ void tp__strand_catch_up(tp__strand *strand) {
 
 void tp__strand_submit(tp__strand *strand) { tp__workers_push(&strand->sched->workers, strand); }
 
-/* @return whether there was nothing to do for an owner, who has left then. */
+/* @return whether there was nothing to do for an owner: then the caller has left. */
 static bool try_leave(tp__strand *strand) {
   void *expected = NULL;
   if (strand->end || strand->own || strand->handoff || strand->wake_ns != TP__NEVER) return false;

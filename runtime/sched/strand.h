@@ -12,7 +12,7 @@
  * deadline is handled by an engine worker or the parked caller while the function hangs.
  *
  * The whole state is one word, `inbox`:
- *   IDLE          nobody owns it
+ *   IDLE          no thread owns it
  *   NULL          owned (or scheduled), no message
  *   a message     owned or scheduled, messages newest first
  *   CLOSED        ended; pushes are dropped
@@ -43,8 +43,8 @@ typedef struct tp__timer_entry {
   void (*fire)(struct tp__timer_entry *timer, int64_t now_ns);
 } tp__timer_entry;
 
-/* The first line holds all that a strand needs in the common way: who begins one writes no other, and its next owner
- * reads no other. */
+/* The first line holds all that a strand needs in the common way: the thread that begins one writes no other line, and
+ * its next owner reads no other. */
 struct tp__strand {
   /* never changes after init */
   struct tp__sched *sched;
@@ -62,7 +62,7 @@ struct tp__strand {
 #endif
   int64_t wake_ns;
   void (*end)(tp__strand *strand); /* set by a delivered message: called last, by the owner, after the close */
-  tp__waiter *handoff;             /* synchronous callers that wait to become the owner, who came first first */
+  tp__waiter *handoff;             /* synchronous callers that wait to become the owner, the first first */
   tp__sleeper *sleeper;            /* the synchronous owner, while it sleeps */
   tp__link timers;
   struct tp__pool_thread *to_wake; /* handler threads, when the owner leaves: their answer is to find the strand free */
@@ -116,7 +116,7 @@ static inline bool tp__strand_may_be_mine(const tp__strand *strand) {
 void tp__strand_check(const tp__strand *strand);
 /** Becomes the owner on the calling thread, waiting until the present one leaves. */
 void tp__strand_acquire(tp__strand *strand);
-/** The same if nobody owns it. */
+/** The same if no thread owns it. */
 bool tp__strand_try_acquire(tp__strand *strand);
 /** The owner delivers and fires until there is nothing to do, then leaves. The strand may be gone afterwards. */
 void tp__strand_run(tp__strand *strand);

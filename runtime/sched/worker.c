@@ -45,7 +45,7 @@ void tp__workers_fini(tp__workers *workers) {
 
 /* ---- idle ---- */
 
-/* There is work, and nobody searches: one sleeper becomes a searcher and is woken. */
+/* There is work, and no worker searches: one sleeper becomes a searcher and is woken. */
 static void wake_one(tp__workers *workers, uint32_t idle) {
   do {
     if (SLEEPERS(idle) == 0 || SEARCHERS(idle) > 0) return;
@@ -56,7 +56,7 @@ static void wake_one(tp__workers *workers, uint32_t idle) {
   tp__cond_signal(&workers->work); /* outside of the lock, which the woken one takes first */
 }
 
-/* A searcher found something. What was pushed while it searched woke nobody. */
+/* A searcher found something. What was pushed while it searched woke no worker. */
 static void found(tp__workers *workers) {
   uint32_t idle = tp__a32_sub_acq_rel(&workers->idle, SEARCHER) - SEARCHER;
   TP__ASSERT(SEARCHERS(idle) < workers->count); /* it was counted */

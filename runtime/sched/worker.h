@@ -3,11 +3,11 @@
  * worker: the engine workers. They take scheduled strands from one queue, some at a time where many wait, and own each
  * until it has nothing to do. They never call anything that may block. Lock: `workers`, for sleeping.
  *
- * Who is idle searches or sleeps. A searcher is a worker that was woken, or the one that still looks at the queue for
- * some microseconds after its last work, as long as its searches took no more than a tenth of the time of its work.
- * While there is one, a push wakes nobody: it will see. A searcher that found work and was the only one wakes the next
- * sleeper if there is more. So an offer wakes one thread at most, a burst of them too, and the woken wake the others.
- */
+ * An idle worker searches or sleeps. A searcher is a worker that was woken, or the one that still looks at the queue
+ * for some microseconds after its last work, as long as its searches lasted no more than a tenth of the time of its
+ * work. While there is a searcher, a push wakes no worker: the searcher finds what was pushed. A searcher that found
+ * work and was the only one wakes the next sleeper if there is more. So a push wakes one thread at most, and so does a
+ * burst of them: each woken worker wakes the next. */
 #ifndef TP__WORKER_H
 #define TP__WORKER_H
 
@@ -35,13 +35,13 @@ typedef struct tp__workers {
   /* under mutex */
   bool stop;
   uint32_t wakes; /* given and not yet taken: each is a searcher already */
-  /* atomic: sleepers, searchers and the end (worker.c); acq_rel: written by who goes idle before its last look at the
+  /* atomic: sleepers, searchers and the end (worker.c); acq_rel: written by a worker before its last look at the
    * queue, read by read-modify-write by pushers after their push. On lines of its own, and so is the next. */
   char before[128];
   tp__a32 idle;
   char between[124];
   tp__a64 worked_ns, searched_ns; /* of threads that have ended */
-  tp__a32 idle_workers; /* relaxed: how many have no work; a hint for those who have taken more than they run */
+  tp__a32 idle_workers; /* relaxed: how many have no work; a hint for those that have taken more than they run */
   char after[124];
 } tp__workers;
 
