@@ -78,9 +78,9 @@ static void a_model_is_made_or_refused(void **state) {
 
 static void a_turn_completes_or_fails(void **state) {
   (void)state;
-  static const endpoint_reply reply = {.body = CHAT_CALLS}, plain = {.body = CHAT_HELLO};
+  static const endpoint_reply reply = {.body = CHAT_CALLS}, text_reply = {.body = CHAT_HELLO};
   const tp_allocator *before = tp__openai_memory;
-  const endpoint_reply *const both[] = {&plain, &reply};
+  const endpoint_reply *const both[] = {&text_reply, &reply};
   tp__openai_memory = &shy;
   for (int i = 0; i < 2; i++) {
     bool refused = true;

@@ -355,15 +355,15 @@ static void lines_are_folded_at_the_width_of_the_terminal(void **state) {
   assert_status(&folded, 0);
   assert_status(&data, 0);
   unsetenv("COLUMNS");
-  command plain = {.arguments = {"phases"}};
-  assert_status(&plain, 0);
+  command phases = {.arguments = {"phases"}};
+  assert_status(&phases, 0);
   assert_in_range(longest_line(&folded.out), 40, 72);
-  assert_true(longest_line(&plain.out) > 120);
+  assert_true(longest_line(&phases.out) > 120);
   assert_true(longest_line(&data.out) > 2000);
   assert_holds(&folded.out, "user.prompt.submit");
   command_free(&folded);
   command_free(&data);
-  command_free(&plain);
+  command_free(&phases);
 }
 
 static void phases_that_lasted_no_time_are_left_out_unless_all_is_wanted(void **state) {

@@ -157,22 +157,22 @@ static void add_agent(world *w, tp_text config) {
 /* The scope is that of the process that runs it. */
 static void agent_of_a_kept_task_bounds_its_run(void **state) {
   (void)state;
-  world one = {0}, narrow = {0}, none = {0};
+  world one = {0}, limited = {0}, none = {0};
   open_world(&one);
-  open_world(&narrow);
+  open_world(&limited);
   open_world(&none);
   add_agent(&one, (tp_text){0});
-  add_agent(&narrow, (tp_text)TEXT("\x81\xa5tools\x91\xa5other"));
+  add_agent(&limited, (tp_text)TEXT("\x81\xa5tools\x91\xa5other"));
   tp_task_spec spec = {.struct_size = sizeof spec, .tool = "deploy", .key = "d1", .agent = "ops"};
   assert_int_equal(tp_task_create(one.runtime, &spec, NULL, NULL), TP_OK);
-  assert_int_equal(run(&narrow, "d1", TP_TOOL_OUT_OF_SCOPE), TP_OK);
+  assert_int_equal(run(&limited, "d1", TP_TOOL_OUT_OF_SCOPE), TP_OK);
   tp_fault fault = {0};
   assert_int_equal(tp_task_run(none.runtime, "d1", NULL, NULL, &fault), TP_ERR_NOT_FOUND);
   assert_non_null(strstr(fault.message, "no agent of this id"));
   assert_int_equal(run(&one, "d1", TP_TOOL_OK), TP_OK); /* it stayed */
   assert_int_equal(one.n, -1);                          /* without arguments */
   close_runtime(one.runtime);
-  close_runtime(narrow.runtime);
+  close_runtime(limited.runtime);
   close_runtime(none.runtime);
 }
 

@@ -45,8 +45,8 @@ static inline tp_hooks_options hooks_options(void) {
 /* @param options  NULL: hooks_options(). */
 static inline tp_status read_hooks(tp_runtime *runtime, const tp_hooks_options *options, tp_hooks **ret_hooks,
                                    tp_fault *fault) {
-  const tp_hooks_options plain = hooks_options();
-  return tp_hooks_read(runtime, options ? options : &plain, ret_hooks, fault);
+  const tp_hooks_options defaults = hooks_options();
+  return tp_hooks_read(runtime, options ? options : &defaults, ret_hooks, fault);
 }
 
 static inline void commit_hooks(tp_runtime *runtime, const tp_hooks_options *options) {

@@ -101,7 +101,7 @@ typedef struct act {
   tp_deferral deferral;
   latch *deferred; /* hit when token is there */
   _Atomic uint32_t calls;
-  _Atomic uint32_t order; /* the how-manieth call of all that share `clock` */
+  _Atomic uint32_t order; /* the rank of its last call, from 1, among the calls of all that share `clock` */
   _Atomic uint32_t *clock;
 } act;
 

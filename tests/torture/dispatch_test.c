@@ -19,16 +19,16 @@ static unsigned rounds(void) {
   return 40 * (text && atoi(text) > 0 ? (unsigned)atoi(text) : 1);
 }
 
-typedef struct crowd {
+typedef struct fixture {
   _Atomic uint64_t tokens[CALLS]; /* 0: not there yet */
   _Atomic uint32_t taken;         /* by strangers: each takes every third from its own place on */
   _Atomic bool stop;
   _Atomic uint32_t in_time, stale, other;
   tp_turn *turn;
   uint32_t cancel_at; /* calls begun; CALLS + 1: never */
-} crowd;
+} fixture;
 
-static crowd c;
+static fixture c;
 static char long_text[LONG + 1];
 
 static tp_answer join(void *self, tp_tool_run *run) {
@@ -77,7 +77,7 @@ static void *be_strange(void *arg) {
   return NULL;
 }
 
-static void every_call_of_a_crowd_has_one_result(void **state) {
+static void every_call_of_many_at_once_has_one_result(void **state) {
   (void)state;
   static tp_tool_call calls[CALLS];
   static tp_tool_result results[CALLS];
@@ -114,6 +114,6 @@ static void every_call_of_a_crowd_has_one_result(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_call_of_a_crowd_has_one_result)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_call_of_many_at_once_has_one_result)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,7 @@ enum { THREADS_MAX = 4, ITEMS_PER_PRODUCER = 5000, SOME_MAX = 4 };
 
 typedef struct item {
   uint32_t producer, number;
-  uint64_t check;      /* plain on purpose: the queue alone orders it */
+  uint64_t check;      /* not atomic on purpose: the queue alone orders it */
   uint32_t deliveries; /* by the consumer that got it; read after the join */
 } item;
 

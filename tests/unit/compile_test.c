@@ -333,7 +333,7 @@ static void zero_means_default(void **state) {
   world_close(w);
 }
 
-static void a_quick_handler_needs_no_permits_unless_asked_for(void **state) {
+static void an_inline_handler_needs_no_permits_unless_asked_for(void **state) {
   (void)state;
   world *w = world_open();
   tp_edit *edit = edit_of(w);
@@ -791,7 +791,7 @@ int main(void) {
       cmocka_unit_test(an_alias_and_a_declared_owner_are_sequential_unless_they_say_otherwise),
       cmocka_unit_test(an_infra_alias_marks_its_nodes),
       cmocka_unit_test(zero_means_default),
-      cmocka_unit_test(a_quick_handler_needs_no_permits_unless_asked_for),
+      cmocka_unit_test(an_inline_handler_needs_no_permits_unless_asked_for),
       cmocka_unit_test(what_a_node_may_emit_is_what_row_handler_and_detachment_allow),
       cmocka_unit_test(times_follow_from_the_longest_paths),
       cmocka_unit_test(attempts_and_pauses_count_and_a_deadline_covers_them),

@@ -87,8 +87,8 @@ static void messages_of_a_request_are_the_whole_history_of_its_turn(void **state
   static const reply replies[] = {{.text = "one"}, {.text = "two"}, {.text = "three"}};
   world w;
   open_world(&w, replies, 3, NULL, 0);
-  tp_turn_request plain = request_of("first");
-  run(&w, &plain);
+  tp_turn_request first = request_of("first");
+  run(&w, &first);
   char said[] = "before";
   tp_tool_call calls[] = {CALL("c1", "look"), CALL("c2", "look")};
   const tp_tool_call *call_list[] = {&calls[0], &calls[1]};
@@ -117,7 +117,7 @@ static void messages_of_a_request_are_the_whole_history_of_its_turn(void **state
   assert_string_equal(asked,
                       "S<You are kind.>?<be brief>U<before>A<>C<look>C<look>T<second>=<c2>T!<first>=<c1>A<seen>"
                       "U<now>");
-  run(&w, &plain); /* the history has the exchange of every turn, and of the second one not what was in its request */
+  run(&w, &first); /* the history has the exchange of every turn, and of the second one not what was in its request */
   assert_string_equal(w.model.inner->requests[2], "S<You are kind.>U<first>A<one>U<now>A<two>U<first>");
   close_world(&w);
 }

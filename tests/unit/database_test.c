@@ -22,7 +22,7 @@
 #include "tests/support/directory.h"
 #include "turnphase/sqlite.h"
 
-static const tp__sqlite_schema plain = {
+static const tp__sqlite_schema minimal = {
     .noun = "a list", .application_id = 7, .version = 2, .sql = "CREATE TABLE entry (id INTEGER PRIMARY KEY);"};
 
 static void make_memory(const char *more) {
@@ -62,7 +62,7 @@ static void a_memory_waits_shortly_and_overwrites_what_is_deleted(void **state) 
 static void a_schema_that_asks_for_nothing_waits_long_and_overwrites_what_costs_nothing(void **state) {
   (void)state;
   sqlite3 *db = NULL;
-  assert_int_equal(tp__sqlite_open(path, &plain, &db, NULL), TP_OK);
+  assert_int_equal(tp__sqlite_open(path, &minimal, &db, NULL), TP_OK);
   assert_opened(db, "wal", "5000", "2"); /* FAST */
 }
 

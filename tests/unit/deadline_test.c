@@ -243,7 +243,7 @@ static void optional_handler_leaves_time_for_the_required_one_behind_it(void **s
   close_runtime(runtime);
 }
 
-static void quick_handler_that_overruns_its_limit_is_timed_out(void **state) {
+static void inline_handler_that_overruns_its_limit_is_timed_out(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   act slow = {.sleeps_ms = 15, .emits = &words, .emit_count = 1};
@@ -258,7 +258,7 @@ static void quick_handler_that_overruns_its_limit_is_timed_out(void **state) {
 }
 
 /* A Deadline counts from ready, also while the owner calls another inline handler. */
-static void quick_deadline_handler_behind_a_long_one_is_not_called_any_more(void **state) {
+static void inline_deadline_handler_behind_a_long_one_is_not_called_any_more(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   act takes_long = {.sleeps_ms = 30}, waits = {0}, follows = {0};
@@ -480,8 +480,8 @@ int main(void) {
       cmocka_unit_test(waiting_for_a_permit_counts_for_a_deadline_and_not_for_a_blocking_limit),
       cmocka_unit_test(five_hanging_optional_handlers_end_with_the_budget),
       cmocka_unit_test(optional_handler_leaves_time_for_the_required_one_behind_it),
-      cmocka_unit_test(quick_handler_that_overruns_its_limit_is_timed_out),
-      cmocka_unit_test(quick_deadline_handler_behind_a_long_one_is_not_called_any_more),
+      cmocka_unit_test(inline_handler_that_overruns_its_limit_is_timed_out),
+      cmocka_unit_test(inline_deadline_handler_behind_a_long_one_is_not_called_any_more),
       cmocka_unit_test(turn_deadline_bounds_every_phase),
       cmocka_unit_test(hung_guard_blocks_and_heals_without_a_restart),
       cmocka_unit_test(handing_a_sibling_to_a_thread_is_not_the_time_of_the_next_handler),

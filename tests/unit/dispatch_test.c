@@ -496,7 +496,7 @@ static void answers_are_checked_and_cut_wherever_the_tool_runs(void **state) {
 
 /* ---- deferral ---- */
 
-static void quick_tool_answers_through_its_token_alone(void **state) {
+static void inline_tool_answers_through_its_token_alone(void **state) {
   (void)state;
   tp_runtime *runtime = open_with_tools(NULL);
   tp_turn *turn = begin_with_tools(runtime, 0);
@@ -567,7 +567,7 @@ static void call_beyond_the_open_tokens_fails_with_that_reason(void **state) {
 
 /* ---- cancel and deadline are looked at before each start ---- */
 
-static void quick_calls_behind_a_cancel_never_run(void **state) {
+static void inline_calls_behind_a_cancel_never_run(void **state) {
   (void)state;
   tp_runtime *runtime = open_with_tools(NULL);
   turn_to_cancel = begin_with_tools(runtime, 0);
@@ -584,7 +584,7 @@ static void quick_calls_behind_a_cancel_never_run(void **state) {
   close_runtime(runtime);
 }
 
-static void quick_calls_behind_the_turns_deadline_never_run(void **state) {
+static void inline_calls_behind_the_turns_deadline_never_run(void **state) {
   (void)state;
   for (int without = 0; without < 2; without++) {
     tp_runtime_options options = {.struct_size = sizeof options,
@@ -759,12 +759,12 @@ int main(void) {
       cmocka_unit_test(answers_of_every_length_come_whole),
       cmocka_unit_test(borrowed_calls_are_read_until_their_end_and_not_after_it),
       cmocka_unit_test(answers_are_checked_and_cut_wherever_the_tool_runs),
-      cmocka_unit_test(quick_tool_answers_through_its_token_alone),
+      cmocka_unit_test(inline_tool_answers_through_its_token_alone),
       cmocka_unit_test(tool_on_a_thread_answers_through_its_token_alone),
       cmocka_unit_test(token_that_is_taken_for_a_models_or_a_handlers_stays_open),
       cmocka_unit_test(call_beyond_the_open_tokens_fails_with_that_reason),
-      cmocka_unit_test(quick_calls_behind_a_cancel_never_run),
-      cmocka_unit_test(quick_calls_behind_the_turns_deadline_never_run),
+      cmocka_unit_test(inline_calls_behind_a_cancel_never_run),
+      cmocka_unit_test(inline_calls_behind_the_turns_deadline_never_run),
       cmocka_unit_test(policy_that_comes_between_two_dispatches_counts),
       cmocka_unit_test(signals_of_one_call_do_not_join_the_next),
       cmocka_unit_test(events_come_in_order_of_completion_with_times_that_never_go_back),

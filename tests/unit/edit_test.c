@@ -565,7 +565,7 @@ static void a_commit_that_came_in_between_is_a_conflict(void **state) {
   world_close(w);
 }
 
-static void a_refused_edit_can_be_mended(void **state) {
+static void a_refused_edit_can_be_corrected(void **state) {
   (void)state;
   world *w = peopled();
   tp_edit *edit = edit_of(w);
@@ -1342,7 +1342,7 @@ int main(void) {
       cmocka_unit_test(what_is_not_there_is_not_changed),
       cmocka_unit_test(an_owner_changes_only_its_own),
       cmocka_unit_test(a_commit_that_came_in_between_is_a_conflict),
-      cmocka_unit_test(a_refused_edit_can_be_mended),
+      cmocka_unit_test(a_refused_edit_can_be_corrected),
       cmocka_unit_test(bad_descriptors_are_refused_when_they_are_added),
       cmocka_unit_test(other_nonsense_is_refused_when_it_is_added),
       cmocka_unit_test(an_older_shorter_descriptor_is_read_as_far_as_it_goes),

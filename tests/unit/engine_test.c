@@ -467,7 +467,7 @@ static void rewriters_work_on_what_the_one_before_left(void **state) {
 }
 
 /* What came before the replacement: an inline handler without contributions, whose call might serve again. */
-static void quick_handler_sees_what_one_on_a_thread_has_replaced(void **state) {
+static void inline_handler_sees_what_one_on_a_thread_has_replaced(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   act silent = {.kind = TP_ANSWER_DONE};
@@ -745,9 +745,9 @@ static void retryable_error_is_tried_again_with_its_back_off(void **state) {
 static void what_is_not_retryable_is_not_tried_again(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
-  act plain = {.kind = TP_ANSWER_FAILED}, slow = {.sleeps_ms = 20},
+  act fails = {.kind = TP_ANSWER_FAILED}, slow = {.sleeps_ms = 20},
       exhausted = {.kind = TP_ANSWER_FAILED, .retryable = true};
-  hook hooks[] = {{.id = "plain", .phase = GATHER, .self = &plain, .idempotent = true, .sub = {.attempts = 5}},
+  hook hooks[] = {{.id = "fails", .phase = GATHER, .self = &fails, .idempotent = true, .sub = {.attempts = 5}},
                   {.id = "timeout",
                    .phase = GATHER,
                    .self = &slow,
@@ -758,8 +758,8 @@ static void what_is_not_retryable_is_not_tried_again(void **state) {
   add_hooks(runtime, hooks, 3);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, GATHER, NULL);
-  assert_run(&result, "plain", TP_STATE_FAILED, TP_REASON_ERROR);
-  assert_int_equal(plain.calls, 1);
+  assert_run(&result, "fails", TP_STATE_FAILED, TP_REASON_ERROR);
+  assert_int_equal(fails.calls, 1);
   assert_run(&result, "timeout", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
   assert_int_equal(slow.calls, 1);
   assert_run(&result, "exhausted", TP_STATE_FAILED, TP_REASON_ERROR);
@@ -1361,7 +1361,7 @@ int main(void) {
       cmocka_unit_test(verdict_in_a_phase_that_takes_none_is_refused),
       cmocka_unit_test(required_failure_in_a_stop_chain_denies_with_it_as_the_reason),
       cmocka_unit_test(rewriters_work_on_what_the_one_before_left),
-      cmocka_unit_test(quick_handler_sees_what_one_on_a_thread_has_replaced),
+      cmocka_unit_test(inline_handler_sees_what_one_on_a_thread_has_replaced),
       cmocka_unit_test(failed_late_or_absent_answer_leaves_the_previous_payload),
       cmocka_unit_test(payload_that_was_not_replaced_is_readable_as_long_as_the_result),
       cmocka_unit_test(submitted_payload_is_copied_and_readable_at_the_end),

@@ -123,7 +123,7 @@ static void the_least_and_the_greatest_int_are_counted(void **state) {
   cli_histogram_free(&h);
 }
 
-/* Buckets rise, do not overlap, hold every value once, and are at most as wide as is documented. */
+/* Buckets rise, do not overlap, hold every value once, and have at most the documented width. */
 static void the_walk_gives_every_value_once(void **state) {
   (void)state;
   cli_histogram h = {0};

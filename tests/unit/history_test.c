@@ -237,10 +237,10 @@ static void session_that_is_being_deleted_is_not_opened(void **state) {
 static void history_without_delete_and_list_says_so(void **state) {
   (void)state;
   counted w;
-  tp_history plain = *count_calls(&w);
-  plain.delete_session = NULL;
-  plain.list_sessions = NULL;
-  tp_shared_history *shared = share(&plain);
+  tp_history without_lists = *count_calls(&w);
+  without_lists.delete_session = NULL;
+  without_lists.list_sessions = NULL;
+  tp_shared_history *shared = share(&without_lists);
   tp_fault fault = {0};
   char names[8] = "";
   assert_int_equal(tp_shared_history_delete(shared, NULL, "s", &fault), TP_ERR_STORE);

@@ -588,7 +588,7 @@ static void a_text_has_at_most_10000_bytes(void **state) {
     const char *event, *letter;
     int letters;
     size_t kept;
-    bool plain, cut;
+    bool is_text, cut;
   } cases[] = {
       {"UserPromptSubmit", "a", 9999, 9999, false, false},
       {"UserPromptSubmit", "a", 10000, 10000, false, false},
@@ -606,13 +606,13 @@ static void a_text_has_at_most_10000_bytes(void **state) {
     static char text[60000];
     char yaml[128];
     size_t size = 0;
-    if (!cases[i].plain)
+    if (!cases[i].is_text)
       size = (size_t)snprintf(text, sizeof text,
                               "{\"hookSpecificOutput\": {\"hookEventName\": \"%s\", \"additionalContext\": \"",
                               cases[i].event);
     for (int k = 0; k < cases[i].letters; k++)
       for (const char *byte = cases[i].letter; *byte; byte++) text[size++] = *byte;
-    snprintf(text + size, sizeof text - size, "%s", cases[i].plain ? "" : "\"}}");
+    snprintf(text + size, sizeof text - size, "%s", cases[i].is_text ? "" : "\"}}");
     write_named("text", text);
     snprintf(yaml, sizeof yaml, "id: a\nprotocol: claude-code\nevent: %s\nhandler: {command: [cat, text]}\n",
              cases[i].event);

@@ -82,7 +82,7 @@ static const row rows[] = {
      0,
      NULL},
     {"text", {.body = "look out"}, "", TP_OK, TP_VERDICT_ALLOW, 0, NULL},
-    {"text where a verdict is due", {.body = "fine"}, "verdict: json\n", DENY, TP_REASON_MALFORMED, "said none"},
+    {"text where a verdict is wanted", {.body = "fine"}, "verdict: json\n", DENY, TP_REASON_MALFORMED, "said none"},
     {"half an object", {.body = "{\"continue\": tr"}, "", DENY, TP_REASON_MALFORMED, "not exactly one"},
     {"an error", {.body = "{\"error\": \"no disk\"}"}, "", DENY, TP_REASON_MALFORMED, "no disk"},
     {"500", {.status = 500, .body = "{\"continue\": true}"}, "", DENY, TP_REASON_ERROR, "HTTP status 500"},

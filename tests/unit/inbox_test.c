@@ -361,12 +361,12 @@ static void what_does_not_go_together_is_refused(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL), *other = open_runtime(NULL);
   tp_inbox *inbox = open_inbox(runtime, 0), *strange = open_inbox(other, 0);
-  const tp_subscription plain = {0}, bounded = {.max_concurrent = 4};
-  assert_int_equal(add_status(runtime, "g", GATHER, NULL, (tp_handler){0}, plain), TP_ERR_USAGE);
-  assert_int_equal(add_status(runtime, "g", GATHER, inbox, (tp_handler){.run = play}, plain), TP_ERR_USAGE);
-  assert_int_equal(add_status(runtime, "g", GATHER, inbox, (tp_handler){.placement = TP_PLACEMENT_INLINE}, plain),
+  const tp_subscription unbounded = {0}, bounded = {.max_concurrent = 4};
+  assert_int_equal(add_status(runtime, "g", GATHER, NULL, (tp_handler){0}, unbounded), TP_ERR_USAGE);
+  assert_int_equal(add_status(runtime, "g", GATHER, inbox, (tp_handler){.run = play}, unbounded), TP_ERR_USAGE);
+  assert_int_equal(add_status(runtime, "g", GATHER, inbox, (tp_handler){.placement = TP_PLACEMENT_INLINE}, unbounded),
                    TP_ERR_USAGE);
-  assert_int_equal(add_status(runtime, "g", GATHER, strange, (tp_handler){0}, plain), TP_ERR_USAGE);
+  assert_int_equal(add_status(runtime, "g", GATHER, strange, (tp_handler){0}, unbounded), TP_ERR_USAGE);
   assert_int_equal(add_status(runtime, "g", GATHER, inbox, (tp_handler){0}, bounded), TP_ERR_USAGE);
   tp_inbox *none = NULL;
   tp_fault fault = {0};

@@ -409,35 +409,35 @@ static void compare_all(const behavior *behaviors, size_t count) {
     compare_all(behaviors_, COUNT(behaviors_));         \
   } while (0)
 
-static void phase_in_which_nothing_happens_ends_as_if_watched(void **state) {
+static void phase_in_which_nothing_happens_ends_as_with_a_listener(void **state) {
   (void)state;
   COMPARE(SUCCEEDS);
 }
-static void phase_whose_third_node_contributes_ends_as_if_watched(void **state) {
+static void phase_whose_third_node_contributes_ends_as_with_a_listener(void **state) {
   (void)state;
   COMPARE(EMITS, EMITS_WHAT_IT_MAY_NOT, REPLACES);
 }
-static void phase_whose_third_node_fails_ends_as_if_watched(void **state) {
+static void phase_whose_third_node_fails_ends_as_with_a_listener(void **state) {
   (void)state;
   COMPARE(FAILS, FAILS_REQUIRED, FAILS_TO_FALLBACK, FAILS_ONCE, TALKS_NONSENSE);
 }
-static void phase_whose_third_node_decides_ends_as_if_watched(void **state) {
+static void phase_whose_third_node_decides_ends_as_with_a_listener(void **state) {
   (void)state;
   COMPARE(DENIES, ALLOWS);
 }
-static void phase_whose_third_node_defers_ends_as_if_watched(void **state) {
+static void phase_whose_third_node_defers_ends_as_with_a_listener(void **state) {
   (void)state;
   COMPARE(DEFERS, DEFERS_AND_IS_ANSWERED_FIRST, DEFERS_FOR_EVER);
 }
-static void phase_whose_third_node_takes_too_long_ends_as_if_watched(void **state) {
+static void phase_whose_third_node_takes_too_long_ends_as_with_a_listener(void **state) {
   (void)state;
   COMPARE(OVERRUNS_ITS_LIMIT, OVERRUNS_THE_BUDGET);
 }
-static void phase_whose_third_node_is_switched_off_meanwhile_ends_as_if_watched(void **state) {
+static void phase_whose_third_node_is_switched_off_meanwhile_ends_as_with_a_listener(void **state) {
   (void)state;
   COMPARE(KILLS_THE_THIRD);
 }
-static void phase_that_cancels_its_own_turn_ends_as_if_watched(void **state) {
+static void phase_that_cancels_its_own_turn_ends_as_with_a_listener(void **state) {
   (void)state;
   COMPARE(CANCELS_THE_TURN);
 }
@@ -937,14 +937,14 @@ static void results_that_are_not_released_go_with_their_turn(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(phase_in_which_nothing_happens_ends_as_if_watched),
-      cmocka_unit_test(phase_whose_third_node_contributes_ends_as_if_watched),
-      cmocka_unit_test(phase_whose_third_node_fails_ends_as_if_watched),
-      cmocka_unit_test(phase_whose_third_node_decides_ends_as_if_watched),
-      cmocka_unit_test(phase_whose_third_node_defers_ends_as_if_watched),
-      cmocka_unit_test(phase_whose_third_node_takes_too_long_ends_as_if_watched),
-      cmocka_unit_test(phase_whose_third_node_is_switched_off_meanwhile_ends_as_if_watched),
-      cmocka_unit_test(phase_that_cancels_its_own_turn_ends_as_if_watched),
+      cmocka_unit_test(phase_in_which_nothing_happens_ends_as_with_a_listener),
+      cmocka_unit_test(phase_whose_third_node_contributes_ends_as_with_a_listener),
+      cmocka_unit_test(phase_whose_third_node_fails_ends_as_with_a_listener),
+      cmocka_unit_test(phase_whose_third_node_decides_ends_as_with_a_listener),
+      cmocka_unit_test(phase_whose_third_node_defers_ends_as_with_a_listener),
+      cmocka_unit_test(phase_whose_third_node_takes_too_long_ends_as_with_a_listener),
+      cmocka_unit_test(phase_whose_third_node_is_switched_off_meanwhile_ends_as_with_a_listener),
+      cmocka_unit_test(phase_that_cancels_its_own_turn_ends_as_with_a_listener),
       cmocka_unit_test(denial_of_the_third_in_a_chain_skips_the_rest_and_the_next_phase_is_whole),
       cmocka_unit_test(turn_that_was_cancelled_calls_nothing_more),
       cmocka_unit_test(killed_subscription_is_skipped_from_the_next_phase_on_and_runs_again_when_restored),

@@ -932,7 +932,7 @@ static void assert_policy(const char *text, const char *expected) {
   if (strcmp(found, expected) != 0) fail_msg("%s is %s, not %s", text, found, expected);
 }
 
-static void words_that_wish_nothing_allow_everything(void **state) {
+static void words_that_request_nothing_allow_everything(void **state) {
   (void)state;
   assert_policy("", "rwt");
   assert_policy("I don't remember this.", "rwt");
@@ -946,7 +946,7 @@ static void words_that_wish_nothing_allow_everything(void **state) {
   assert_policy("Don't remember where I left it.", "rwt");
 }
 
-static void wishes_not_to_remember_deny_writing(void **state) {
+static void requests_not_to_remember_deny_writing(void **state) {
   (void)state;
   assert_policy("Don't remember this.", "r-t");
   assert_policy("DO NOT REMEMBER THIS", "r-t");
@@ -960,7 +960,7 @@ static void wishes_not_to_remember_deny_writing(void **state) {
   assert_policy("Keep this out of your memory, please.", "r-t");
 }
 
-static void wishes_not_to_use_memory_deny_reading(void **state) {
+static void requests_not_to_use_memory_deny_reading(void **state) {
   (void)state;
   assert_policy("Don't use your memory.", "-wt");
   assert_policy("Please do not look into your memories for this.", "-wt");
@@ -970,14 +970,14 @@ static void wishes_not_to_use_memory_deny_reading(void **state) {
   assert_policy("Forget everything you know about me", "-wt");
 }
 
-static void wishes_may_come_together(void **state) {
+static void requests_may_come_together(void **state) {
   (void)state;
   assert_policy("Off the record, and without your memory: hello.", "---");
   assert_policy("Don't use your memory tools.", "rw-");
   assert_policy("Don't call any memory tools; don't remember this.", "r--");
 }
 
-static void a_wish_at_either_end_of_a_long_text_is_heard(void **state) {
+static void a_request_at_either_end_of_a_long_text_is_found(void **state) {
   (void)state;
   enum { SIZE = 200000 };
   char *text = malloc(SIZE + 64);
@@ -1035,11 +1035,11 @@ int main(void) {
       BARE_CASE(each_allocation_of_the_registration_may_be_refused),
       CASE(each_allocation_of_a_turn_may_be_refused),
       CASE(a_second_memory_in_one_runtime_is_refused),
-      cmocka_unit_test(words_that_wish_nothing_allow_everything),
-      cmocka_unit_test(wishes_not_to_remember_deny_writing),
-      cmocka_unit_test(wishes_not_to_use_memory_deny_reading),
-      cmocka_unit_test(wishes_may_come_together),
-      cmocka_unit_test(a_wish_at_either_end_of_a_long_text_is_heard),
+      cmocka_unit_test(words_that_request_nothing_allow_everything),
+      cmocka_unit_test(requests_not_to_remember_deny_writing),
+      cmocka_unit_test(requests_not_to_use_memory_deny_reading),
+      cmocka_unit_test(requests_may_come_together),
+      cmocka_unit_test(a_request_at_either_end_of_a_long_text_is_found),
   };
 #undef CASE
 #undef BARE_CASE

@@ -136,7 +136,7 @@ static void evidence_is_recalled_for_most_questions(void **state) {
 }
 
 /* As in a session that asks them one after the other: the earlier questions must not displace the answers. */
-static void earlier_questions_do_not_crowd_out_the_evidence(void **state) {
+static void earlier_questions_do_not_displace_the_evidence(void **state) {
   (void)state;
   tp__memory_store *store = remember_everything();
   tally all = ask_everything(store, true);
@@ -148,7 +148,7 @@ static void earlier_questions_do_not_crowd_out_the_evidence(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(evidence_is_recalled_for_most_questions),
-      cmocka_unit_test(earlier_questions_do_not_crowd_out_the_evidence),
+      cmocka_unit_test(earlier_questions_do_not_displace_the_evidence),
   };
   conversation = read_conversation();
   if (!conversation) {

@@ -57,7 +57,7 @@ static void deadline_saturates(void **state) {
 
 typedef struct counter {
   tp__mutex mutex;
-  uint64_t value; /* under mutex, plain on purpose */
+  uint64_t value; /* under mutex, not atomic on purpose */
 } counter;
 
 static void add_often(void *arg) {

@@ -181,7 +181,7 @@ static void times_survive_up_to_the_last_one_that_fits(void **state) {
   }
 }
 
-static void run_that_was_never_called_says_when_it_was_due_and_nothing_else(void **state) {
+static void run_that_was_never_called_has_its_times_and_nothing_else(void **state) {
   (void)state;
   tp_run_record run = usual_run(2);
   run.attempts = 0;
@@ -525,7 +525,7 @@ int main(void) {
       cmocka_unit_test(every_field_survives),
       cmocka_unit_test(every_value_of_every_small_field_survives_beside_any_other),
       cmocka_unit_test(times_survive_up_to_the_last_one_that_fits),
-      cmocka_unit_test(run_that_was_never_called_says_when_it_was_due_and_nothing_else),
+      cmocka_unit_test(run_that_was_never_called_has_its_times_and_nothing_else),
       cmocka_unit_test(row_that_the_loop_writes_reads_as_a_run_that_was_done),
       cmocka_unit_test(rows_are_copied_one_like_the_other),
       cmocka_unit_test(what_a_row_cannot_say_is_refused),

@@ -212,7 +212,7 @@ static void a_tag_split_over_two_texts_at_any_byte_stays_split(void **state) {
   }
 }
 
-static void ordinary_text_keeps_its_bytes(void **state) {
+static void text_without_tags_of_ours_keeps_its_bytes(void **state) {
   (void)state;
   static const char *const harmless[] = {
       "if (a < b && c > d) x<<=1; // <system>",
@@ -649,7 +649,7 @@ int main(void) {
       TEST(no_text_forges_or_breaks_a_frame),
       TEST(no_two_texts_forge_or_break_a_frame_together),
       TEST(a_tag_split_over_two_texts_at_any_byte_stays_split),
-      TEST(ordinary_text_keeps_its_bytes),
+      TEST(text_without_tags_of_ours_keeps_its_bytes),
       TEST(an_escaped_text_needs_no_second_escaping),
       TEST(only_the_opening_sign_is_escaped),
       TEST(what_only_unicode_makes_a_tag_is_escaped_too),

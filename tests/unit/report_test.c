@@ -191,7 +191,7 @@ static void failing_late_and_refused_handlers_leave_a_log_line_and_an_audit_row(
   }
 }
 
-static void ordinary_skipped_and_cancelled_runs_are_not_reported(void **state) {
+static void successful_skipped_and_cancelled_runs_are_not_reported(void **state) {
   (void)state;
   notes n = NOTES;
   act fine = {0}, allows = {.kind = TP_ANSWER_ALLOW};
@@ -405,7 +405,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_of_records_below_the_asked_visibility_are_left_out),
       cmocka_unit_test(failing_late_and_refused_handlers_leave_a_log_line_and_an_audit_row),
-      cmocka_unit_test(ordinary_skipped_and_cancelled_runs_are_not_reported),
+      cmocka_unit_test(successful_skipped_and_cancelled_runs_are_not_reported),
       cmocka_unit_test(refused_contribution_says_which_field_and_why),
       cmocka_unit_test(rows_of_runs_never_displace_those_of_registration),
       cmocka_unit_test(denial_says_which_tool_and_why),

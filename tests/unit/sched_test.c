@@ -298,7 +298,7 @@ static void every_thread_that_waits_becomes_the_owner(void **state) {
   close_host(&h);
 }
 
-/* ---- what is due, and what comes at the end ---- */
+/* ---- what has expired, and what comes at the end ---- */
 
 typedef struct alarm_clock {
   tp__timer_entry timer;

@@ -166,7 +166,7 @@ static void agent_with_an_empty_list_may_use_none(void **state) {
   close_world(&w);
 }
 
-static tp_answer narrow_scope(void *self, tp_call *call) {
+static tp_answer limit_scope(void *self, tp_call *call) {
   const tp_text *config = self;
   const tp_field field = {.id = TP_FIELD_AGENT_CONFIG, .kind = TP_FIELD_KIND_VALUE, .text = *config};
   return tp_call_replace(call, &field, 1) == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED;
@@ -176,7 +176,7 @@ static void scope_is_what_agent_build_left(void **state) {
   (void)state;
   world w;
   tp_text config = no_tool;
-  hook build = {.id = "build", .phase = TP_PHASE_AGENT_BUILD, .run = narrow_scope, .self = &config};
+  hook build = {.id = "build", .phase = TP_PHASE_AGENT_BUILD, .run = limit_scope, .self = &config};
   assert_int_equal(open_world(&w, only_read, &build, NULL), TP_OK);
   run(&w);
   assert_string_equal(w.results.text, "out_of_scope out_of_scope unknown_tool ");
@@ -190,7 +190,7 @@ static void list_of_another_kind_that_agent_build_left_is_refused(void **state) 
     world w;
     tp_text config = configs[i];
     tp_fault fault = {0};
-    hook build = {.id = "build", .phase = TP_PHASE_AGENT_BUILD, .run = narrow_scope, .self = &config};
+    hook build = {.id = "build", .phase = TP_PHASE_AGENT_BUILD, .run = limit_scope, .self = &config};
     assert_int_equal(open_world(&w, only_read, &build, &fault), TP_ERR_MALFORMED);
     assert_non_null(strstr(fault.message, "must be an array of texts"));
     close_world(&w);

@@ -101,7 +101,7 @@ static void make_tool(tool_world *t, const char *name) {
     .id = TEXT(call_id), .name = TEXT(tool), .arguments = { "\x80", 1 } \
   }
 
-/* ---- the plain way ---- */
+/* ---- a turn from its begin to its end ---- */
 
 static void request_without_subscriptions_is_byte_for_byte_the_conversation(void **state) {
   (void)state;

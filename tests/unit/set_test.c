@@ -40,7 +40,7 @@ static world *two_phases(void) {
 
 static tp__snapshot *newest(world *w) { return tp__registry_pin(w->registry); }
 
-static void a_phase_that_no_wish_touches_keeps_its_plan(void **state) {
+static void a_phase_that_no_requested_change_touches_keeps_its_plan(void **state) {
   (void)state;
   world *w = two_phases();
   tp__snapshot *before = newest(w);
@@ -61,7 +61,7 @@ static void a_phase_that_no_wish_touches_keeps_its_plan(void **state) {
   world_close(w);
 }
 
-static void a_wish_that_changes_nothing_touches_nothing(void **state) {
+static void a_requested_change_that_changes_nothing_touches_nothing(void **state) {
   (void)state;
   world *w = two_phases();
   tp__snapshot *before = newest(w);
@@ -391,8 +391,8 @@ static void a_map_finds_what_it_has_while_others_share_and_change_it(void **stat
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_phase_that_no_wish_touches_keeps_its_plan),
-      cmocka_unit_test(a_wish_that_changes_nothing_touches_nothing),
+      cmocka_unit_test(a_phase_that_no_requested_change_touches_keeps_its_plan),
+      cmocka_unit_test(a_requested_change_that_changes_nothing_touches_nothing),
       cmocka_unit_test(a_budget_touches_its_own_phase),
       cmocka_unit_test(a_replaced_handler_reaches_every_phase_that_names_it),
       cmocka_unit_test(a_handler_that_an_untouched_phase_names_cannot_go),

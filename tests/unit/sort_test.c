@@ -17,7 +17,7 @@ typedef struct sorted {
 } sorted;
 static sorted result;
 
-static const tp_allocator *plain(void) {
+static const tp_allocator *default_allocator(void) {
   static tp_allocator allocator;
   allocator = tp__allocator_of(NULL);
   return &allocator;
@@ -26,7 +26,8 @@ static const tp_allocator *plain(void) {
 static void sort(const tp__sort_node *nodes, uint32_t count, const tp__sort_edge *edges, uint32_t edge_count) {
   memset(&result, 0xEE, sizeof result);
   result.cycle_count = 0;
-  result.status = tp__sort(plain(), nodes, count, edges, edge_count, result.order, result.cycle, &result.cycle_count);
+  result.status =
+      tp__sort(default_allocator(), nodes, count, edges, edge_count, result.order, result.cycle, &result.cycle_count);
 }
 
 static void assert_numbers(const uint32_t *numbers, const char *expected) {

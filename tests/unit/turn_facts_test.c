@@ -139,7 +139,7 @@ static void post_a_call(tp_turn *turn, int64_t duration_ms, tp_state want, tp_re
   tp_phase_result_release(turn, &result);
 }
 
-static void hook_for_slow_calls_does_not_see_quick_ones(void **state) {
+static void hook_for_slow_calls_does_not_see_short_ones(void **state) {
   (void)state;
   char text[4096];
   write_named("slow.yaml",
@@ -162,7 +162,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(model_post_reports_of_each_response_why_it_ended_and_what_it_cost),
       cmocka_unit_test(post_turn_gets_a_summary_behind_the_commit_and_before_the_return),
-      cmocka_unit_test_setup_teardown(hook_for_slow_calls_does_not_see_quick_ones, make_directory, remove_directory),
+      cmocka_unit_test_setup_teardown(hook_for_slow_calls_does_not_see_short_ones, make_directory, remove_directory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
