@@ -28,7 +28,7 @@ static int play(void **state) {
   return 0;
 }
 
-static int forget(void **state) {
+static int teardown(void **state) {
   (void)state;
   events_free(&seen);
   command_free(&played);
@@ -206,5 +206,5 @@ int main(void) {
       cmocka_unit_test(each_session_ends_once_behind_its_turns),
       cmocka_unit_test(the_timeline_for_people_shows_the_same),
   };
-  return cmocka_run_group_tests(tests, play, forget);
+  return cmocka_run_group_tests(tests, play, teardown);
 }

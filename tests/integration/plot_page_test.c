@@ -52,7 +52,7 @@ static int draw(void **state) {
   return 0;
 }
 
-static int forget(void **state) {
+static int teardown(void **state) {
   free(page.data);
   return scratch_remove(state);
 }
@@ -110,5 +110,5 @@ int main(void) {
     puts("1..0 # SKIP no Chromium here: ./dev setup --plot");
     return 0;
   }
-  return cmocka_run_group_tests(tests, draw, forget);
+  return cmocka_run_group_tests(tests, draw, teardown);
 }

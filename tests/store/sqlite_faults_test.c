@@ -955,7 +955,7 @@ static void file_stays_within_a_fifth_of_its_bound(void **state) {
   tp_store_free(store);
 }
 
-static void pages_that_are_free_are_given_back(void **state) {
+static void pages_that_are_free_are_returned_to_the_file_system(void **state) {
   (void)state;
   tp_store *store = open_bounded(0, 0);
   for (uint64_t i = 1; i <= 4000; i++) record_at(store, i, 1);
@@ -1049,7 +1049,7 @@ int main(void) {
       CASE(rows_that_do_not_agree_are_found),
       CASE(records_that_are_too_old_are_deleted),
       CASE(file_stays_within_a_fifth_of_its_bound),
-      CASE(pages_that_are_free_are_given_back),
+      CASE(pages_that_are_free_are_returned_to_the_file_system),
       CASE(bound_that_the_history_alone_passes_is_logged_once),
       CASE(payload_of_an_ended_job_is_gone),
       CASE(a_job_whose_last_attempt_was_killed_is_a_dead_letter),

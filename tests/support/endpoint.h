@@ -57,8 +57,8 @@ typedef struct endpoint_connection {
   const char *body; /* reply->body, or its gzip form */
   char *packed;
   size_t size;
-  int64_t due_ns; /* when the next piece may be sent; 0: at once */
-  bool ended;     /* the end of the body was encoded */
+  int64_t send_at_ns; /* when the next piece may be sent; 0: at once */
+  bool ended;         /* the end of the body was encoded */
 } endpoint_connection;
 
 typedef struct endpoint {
@@ -235,8 +235,8 @@ static inline bool endpoint_next_piece(endpoint *e, endpoint_connection *c, bool
         endpoint_drop(e, c, reply->then == ENDPOINT_RESETS);
         return false;
       case ENDPOINT_WAITS:
-        if (c->due_ns >= 0) {
-          c->due_ns = -1; /* counted once */
+        if (c->send_at_ns >= 0) {
+          c->send_at_ns = -1; /* counted once */
           pthread_mutex_lock(&e->mutex);
           e->parts++;
           pthread_cond_broadcast(&e->changed);
@@ -264,7 +264,7 @@ static inline bool endpoint_next_piece(endpoint *e, endpoint_connection *c, bool
     endpoint_put(c, "0\r\n\r\n", 5);
     c->ended = true;
   }
-  if (c->due_ns >= 0) c->due_ns = reply->pause_ms ? endpoint_now_ns() + reply->pause_ms * INT64_C(1000000) : 0;
+  if (c->send_at_ns >= 0) c->send_at_ns = reply->pause_ms ? endpoint_now_ns() + reply->pause_ms * INT64_C(1000000) : 0;
   return true;
 }
 
@@ -287,11 +287,11 @@ static inline void endpoint_write(endpoint *e, endpoint_connection *c, bool go) 
       c->reply = NULL;
       c->ended = false;
       c->body_at = 0;
-      c->due_ns = 0;
+      c->send_at_ns = 0;
       size_t request = endpoint_request_size(c);
       if (request == 0) return;
       endpoint_begin_reply(e, c, request);
-    } else if (c->due_ns > endpoint_now_ns() || !endpoint_next_piece(e, c, go)) {
+    } else if (c->send_at_ns > endpoint_now_ns() || !endpoint_next_piece(e, c, go)) {
       return;
     }
   }
@@ -318,12 +318,12 @@ static inline void endpoint_accept(endpoint *e) {
   close(fd);
 }
 
-static inline bool endpoint_writes(const endpoint_connection *c, bool go, int64_t *due_ns) {
+static inline bool endpoint_writes(const endpoint_connection *c, bool go, int64_t *send_at_ns) {
   if (!c->reply || (c->reply->waits_before && !go)) return false;
   if (c->sent < c->out_size) return true;
-  if (c->due_ns < 0) return go;
-  if (c->due_ns == 0 || c->due_ns <= endpoint_now_ns()) return true;
-  if (c->due_ns < *due_ns) *due_ns = c->due_ns;
+  if (c->send_at_ns < 0) return go;
+  if (c->send_at_ns == 0 || c->send_at_ns <= endpoint_now_ns()) return true;
+  if (c->send_at_ns < *send_at_ns) *send_at_ns = c->send_at_ns;
   return false;
 }
 
@@ -332,7 +332,7 @@ static inline void *endpoint_run(void *arg) {
   struct pollfd polled[ENDPOINT_CONNECTIONS_MAX + 2];
   endpoint_connection *of[ENDPOINT_CONNECTIONS_MAX + 2];
   for (;;) {
-    int64_t due_ns = INT64_MAX;
+    int64_t send_at_ns = INT64_MAX;
     nfds_t count = 2;
     pthread_mutex_lock(&e->mutex);
     bool go = e->go, stop = e->stop;
@@ -343,12 +343,12 @@ static inline void *endpoint_run(void *arg) {
     for (size_t i = 0; i < ENDPOINT_CONNECTIONS_MAX; i++) {
       endpoint_connection *c = &e->connections[i];
       if (c->fd < 0) continue;
-      short events = endpoint_writes(c, go, &due_ns) ? POLLIN | POLLOUT : POLLIN;
+      short events = endpoint_writes(c, go, &send_at_ns) ? POLLIN | POLLOUT : POLLIN;
       of[count] = c;
       polled[count++] = (struct pollfd){.fd = c->fd, .events = events};
     }
-    int64_t left_ms = due_ns == INT64_MAX ? -1 : (due_ns - endpoint_now_ns()) / 1000000 + 1;
-    poll(polled, count, left_ms < 0 && due_ns != INT64_MAX ? 0 : (int)left_ms);
+    int64_t left_ms = send_at_ns == INT64_MAX ? -1 : (send_at_ns - endpoint_now_ns()) / 1000000 + 1;
+    poll(polled, count, left_ms < 0 && send_at_ns != INT64_MAX ? 0 : (int)left_ms);
     uint64_t rung;
     if (polled[1].revents) (void)!read(e->bell, &rung, sizeof rung);
     for (nfds_t i = 2; i < count; i++) {

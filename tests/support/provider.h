@@ -158,7 +158,7 @@ static inline void provider_close(provider *p) {
   tp_session_close(p->session, NULL, NULL);
   close_runtime(p->runtime);
   assert_int_equal(tp_openai_stats_get(&stats), TP_OK);
-  for (int i = 0; i < 5000 && stats.threads > 0; i++) { /* it may be the I/O thread that gives the model back */
+  for (int i = 0; i < 5000 && stats.threads > 0; i++) { /* it may be the I/O thread that unrefs the model */
     sleep_ms(1);
     assert_int_equal(tp_openai_stats_get(&stats), TP_OK);
   }

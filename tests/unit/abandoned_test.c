@@ -297,7 +297,7 @@ static void abandoned_attempts_of_one_entry_pin_its_block_once_and_give_all_of_i
   close_runtime(runtime);
 }
 
-static void attempts_fail_for_want_of_memory_until_it_is_given_back_or_more_is_granted(void **state) {
+static void attempts_fail_for_want_of_memory_until_it_is_freed_or_more_is_granted(void **state) {
   (void)state;
   for (int grants = 0; grants < 2; grants++) {
     static deferrer d;
@@ -336,7 +336,7 @@ int main(void) {
       cmocka_unit_test(attempts_that_wait_for_a_thread_are_counted),
       cmocka_unit_test(attempts_that_wait_for_a_permit_are_counted),
       cmocka_unit_test(abandoned_attempts_of_one_entry_pin_its_block_once_and_give_all_of_it_back),
-      cmocka_unit_test(attempts_fail_for_want_of_memory_until_it_is_given_back_or_more_is_granted),
+      cmocka_unit_test(attempts_fail_for_want_of_memory_until_it_is_freed_or_more_is_granted),
       cmocka_unit_test(where_threads_are_gone_the_reason_is_no_worker_whatever_memory_says),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

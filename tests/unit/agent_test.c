@@ -372,7 +372,7 @@ static void agents_are_found_by_id_and_listed_in_order(void **state) {
   assert_ptr_equal(found, agents[1]);
   tp_agent_remove(agents[1]);
   assert_null(tp_agent_find(runtime, "a2"));
-  assert_string_equal(tp_agent_id(found), "a2"); /* what was found stays till it is given back */
+  assert_string_equal(tp_agent_id(found), "a2"); /* what was found stays till it is unreferenced */
   tp_agent_unref(found);
   tp_agent_unref(NULL);
   assert_int_equal(tp_runtime_agents(runtime, NULL, NULL), 2);

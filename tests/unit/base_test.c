@@ -133,7 +133,7 @@ static void numbers_of_enums_have_words(void **state) {
 
 /* ---- faults ---- */
 
-static void fail_fills_the_fault_and_gives_the_code_back(void **state) {
+static void fail_fills_the_fault_and_returns_the_code(void **state) {
   (void)state;
   tp_fault fault;
   memset(&fault, 0xff, sizeof fault);
@@ -500,7 +500,7 @@ int main(void) {
       cmocka_unit_test(feature_is_one_that_the_library_was_built_with),
       cmocka_unit_test(log_levels_have_names),
       cmocka_unit_test(numbers_of_enums_have_words),
-      cmocka_unit_test(fail_fills_the_fault_and_gives_the_code_back),
+      cmocka_unit_test(fail_fills_the_fault_and_returns_the_code),
       cmocka_unit_test(fail_without_a_fault_gives_the_code_alone),
       cmocka_unit_test(fault_without_subject_has_an_empty_one),
       cmocka_unit_test(long_message_is_cut_at_a_code_point),

@@ -77,7 +77,7 @@ static void success_without_a_failure_before_it_leaves_no_trace(void **state) {
   opened(&circuit, &now_ns); /* what came before the first failure is not counted */
 }
 
-static void what_failed_ten_seconds_ago_is_forgotten(void **state) {
+static void what_failed_ten_seconds_ago_does_not_count(void **state) {
   (void)state;
   tp__circuit circuit = {0}, other = {0};
   int64_t now_ns = FIRST;
@@ -178,7 +178,7 @@ int main(void) {
       cmocka_unit_test(opens_at_the_twentieth_call_that_fails),
       cmocka_unit_test(half_of_the_calls_is_enough_and_less_is_not),
       cmocka_unit_test(success_without_a_failure_before_it_leaves_no_trace),
-      cmocka_unit_test(what_failed_ten_seconds_ago_is_forgotten),
+      cmocka_unit_test(what_failed_ten_seconds_ago_does_not_count),
       cmocka_unit_test(counts_do_not_run_over),
       cmocka_unit_test(one_probe_per_interval_and_a_success_closes),
       cmocka_unit_test(probe_that_fails_doubles_the_interval_up_to_five_minutes),

@@ -129,7 +129,7 @@ static void pointers_of_the_host_reach_every_callback_of_a_turn(void **state) {
   recorder_free(model.inner);
 }
 
-static void memory_of_a_turn_forgets_the_pointers_of_the_one_before(void **state) {
+static void memory_of_a_turn_has_no_pointers_of_the_one_before(void **state) {
   (void)state;
   seen inlined = {0};
   tp_runtime *runtime = open_with_data();
@@ -473,7 +473,7 @@ static void statistics_are_filled_as_far_as_both_sides_know_them(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(pointers_of_the_host_reach_every_callback_of_a_turn),
-      cmocka_unit_test(memory_of_a_turn_forgets_the_pointers_of_the_one_before),
+      cmocka_unit_test(memory_of_a_turn_has_no_pointers_of_the_one_before),
       cmocka_unit_test(detached_runs_and_jobs_outlive_their_turn_and_see_the_runtime_alone),
       cmocka_unit_test(sessions_and_turns_say_what_they_were_made_with),
       cmocka_unit_test(queue_of_a_session_has_a_length),

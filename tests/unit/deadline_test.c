@@ -436,7 +436,7 @@ static void *take_long(void *ctx, size_t size) {
   return malloc(size);
 }
 
-static void give_back(void *ctx, void *memory, size_t size) {
+static void release(void *ctx, void *memory, size_t size) {
   (void)ctx;
   (void)size;
   free(memory);
@@ -454,7 +454,7 @@ static void handing_a_sibling_to_a_thread_is_not_the_time_of_the_next_handler(vo
   slow_memory memory = {.owner = pthread_self()};
   act sibling = {0};
   tp_runtime_options options = {.struct_size = sizeof options,
-                                .allocator = {.alloc = take_long, .release = give_back, .ctx = &memory}};
+                                .allocator = {.alloc = take_long, .release = release, .ctx = &memory}};
   tp_runtime *runtime = open_runtime(&options);
   hook hooks[] = {{.id = "a.sibling", .phase = GATHER, .self = &sibling, .slow = true},
                   {.id = "b.next", .phase = GATHER, .run = disarm, .self = &memory}};

@@ -55,7 +55,7 @@ static tp_answer say_id(void *self, tp_tool_run *run) {
   return tp_tool_ok(run, tp_tool_run_call_id(run));
 }
 
-static tp_answer forget_to_say(void *self, tp_tool_run *run) {
+static tp_answer omit_answer(void *self, tp_tool_run *run) {
   (void)self;
   (void)run;
   return TP_ANSWER_DONE;
@@ -136,7 +136,7 @@ static tp_answer use_up_the_time(void *self, tp_tool_run *run) {
   &(const tp_tool) { .struct_size = sizeof(tp_tool), .name = tool_name, .run = function }
 static const tp_tool *const tools[] = {INLINE_TOOL("nothing", say_nothing),
                                        INLINE_TOOL("id", say_id),
-                                       INLINE_TOOL("silent", forget_to_say),
+                                       INLINE_TOOL("silent", omit_answer),
                                        INLINE_TOOL("fails", be_unlucky),
                                        INLINE_TOOL("later", defer_and_complete),
                                        INLINE_TOOL("both", defer_and_answer),

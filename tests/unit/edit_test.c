@@ -914,7 +914,7 @@ static tp_subscription matching(const char *id, life *l) {
   return sub;
 }
 
-static void destroy_is_called_once_after_the_last_snapshot_let_go(void **state) {
+static void destroy_is_called_once_after_the_last_snapshot_is_freed(void **state) {
   (void)state;
   world *w = world_open();
   life handler_life = {0}, match_life = {0};
@@ -1352,7 +1352,7 @@ int main(void) {
       cmocka_unit_test(a_subscription_that_is_removed_and_added_again_is_a_new_one),
       cmocka_unit_test(a_kept_subscription_is_one_object_in_all_snapshots),
       cmocka_unit_test(what_was_given_is_copied),
-      cmocka_unit_test(destroy_is_called_once_after_the_last_snapshot_let_go),
+      cmocka_unit_test(destroy_is_called_once_after_the_last_snapshot_is_freed),
       cmocka_unit_test(destroy_is_called_at_the_end_of_the_registry_and_at_discard),
       cmocka_unit_test(what_an_edit_takes_back_is_destroyed_then),
       cmocka_unit_test(a_handler_can_be_replaced_under_its_subscriptions),

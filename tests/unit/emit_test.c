@@ -17,7 +17,7 @@ static int call_stand_in;
 tp_status tp_call_emit(tp_call *call, const tp_contribution *contribution) {
   seen_call = call;
   seen = *contribution;
-  return TP_ERR_TOO_LARGE; /* recognisable: each form hands back what the sink says */
+  return TP_ERR_TOO_LARGE; /* recognisable: each form returns what the sink says */
 }
 
 static tp_call *call(void) { return (tp_call *)(void *)&call_stand_in; }
@@ -48,7 +48,7 @@ static void policy_and_context_and_section_fill_their_fields(void **state) {
   assert_int_equal(seen.weight, 1);
 }
 
-static void tool_bundle_hands_over_the_callers_tools(void **state) {
+static void tool_bundle_passes_the_callers_tools(void **state) {
   (void)state;
   const tp_tool tool = {.struct_size = sizeof tool};
   const tp_tool *tools[] = {&tool, &tool};
@@ -103,7 +103,7 @@ static void null_strings_are_missing_fields(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(policy_and_context_and_section_fill_their_fields),
-      cmocka_unit_test(tool_bundle_hands_over_the_callers_tools),
+      cmocka_unit_test(tool_bundle_passes_the_callers_tools),
       cmocka_unit_test(more_tools_than_a_bundle_can_count_stay_too_many),
       cmocka_unit_test(signal_reminder_audit_and_diagnostic_fill_their_fields),
       cmocka_unit_test(background_job_names_handler_key_and_payload),

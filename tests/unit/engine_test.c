@@ -1142,7 +1142,7 @@ static void child_of_a_fork_is_refused_and_the_parent_goes_on(void **state) {
   close_runtime(runtime);
 }
 
-static void runtime_is_freed_with_a_turn_that_the_host_forgot(void **state) {
+static void runtime_is_freed_with_a_turn_that_the_host_did_not_end(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   act a = {.emits = &context_a, .emit_count = 1};
@@ -1384,7 +1384,7 @@ int main(void) {
       cmocka_unit_test(one_line_hooks_run_in_registration_order),
       cmocka_unit_test(reminders_through_an_infra_alias_are_dropped_with_a_diagnostic),
       cmocka_unit_test(child_of_a_fork_is_refused_and_the_parent_goes_on),
-      cmocka_unit_test(runtime_is_freed_with_a_turn_that_the_host_forgot),
+      cmocka_unit_test(runtime_is_freed_with_a_turn_that_the_host_did_not_end),
       cmocka_unit_test(drain_does_not_wait_for_a_turn_that_rests_with_its_host),
       cmocka_unit_test(nothing_begins_after_a_drain),
       cmocka_unit_test(runtime_that_was_never_started_is_drained_and_freed),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A host with one thread, an event loop, and 2,000 turns in flight: guard, tools, model and ends of turns come through
- * an inbox. No call of the library waits for anything but a lock that another thread is about to give back, and 99 of
+ * an inbox. No call of the library waits for anything but a lock that another thread is about to release, and 99 of
  * 100 calls take at most a millisecond. The allocator is the host's: what the loop sleeps in malloc() and free() is
  * printed beside it. */
 #include <setjmp.h>

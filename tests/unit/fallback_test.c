@@ -350,7 +350,7 @@ static void a_breaker_counts_failures_in_a_row_and_tries_once_per_interval(void 
   tp__breakers_fini(&breakers);
 }
 
-static void the_provider_that_failed_longest_ago_is_forgotten_for_a_new_one(void **state) {
+static void the_provider_that_failed_longest_ago_is_replaced_by_a_new_one(void **state) {
   (void)state;
   const tp_allocator allocator = tp__allocator_of(NULL);
   tp__breakers breakers;
@@ -459,7 +459,7 @@ int main(void) {
       cmocka_unit_test(a_session_without_fallbacks_touches_no_breaker),
       cmocka_unit_test(an_answer_that_refuses_the_request_is_an_answer),
       cmocka_unit_test(a_breaker_counts_failures_in_a_row_and_tries_once_per_interval),
-      cmocka_unit_test(the_provider_that_failed_longest_ago_is_forgotten_for_a_new_one),
+      cmocka_unit_test(the_provider_that_failed_longest_ago_is_replaced_by_a_new_one),
       cmocka_unit_test(models_of_one_provider_share_a_breaker),
       cmocka_unit_test(a_list_that_is_none_is_refused_and_nothing_is_taken),
   };

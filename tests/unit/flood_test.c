@@ -22,7 +22,7 @@ typedef struct world {
   pthread_mutex_t mutex;
   pthread_cond_t changed;
   tp_token tokens[ANSWERS_MAX];
-  int64_t due_ns[ANSWERS_MAX];
+  int64_t answer_at_ns[ANSWERS_MAX];
   int first, count; /* of a ring */
   bool stops;
   _Atomic bool others_done;
@@ -35,7 +35,7 @@ static void model_start(void *self, const tp_model_request *request, tp_token to
   pthread_mutex_lock(&w->mutex);
   int at = (w->first + w->count++) % ANSWERS_MAX;
   w->tokens[at] = token;
-  w->due_ns[at] = now_ns() + 1000000;
+  w->answer_at_ns[at] = now_ns() + 1000000;
   pthread_cond_signal(&w->changed);
   pthread_mutex_unlock(&w->mutex);
 }
@@ -51,7 +51,7 @@ static void *answer_all(void *arg) {
       continue;
     }
     tp_token token = w->tokens[w->first];
-    int64_t left_ns = w->due_ns[w->first] - now_ns();
+    int64_t left_ns = w->answer_at_ns[w->first] - now_ns();
     w->first = (w->first + 1) % ANSWERS_MAX;
     w->count--;
     pthread_mutex_unlock(&w->mutex);

@@ -213,7 +213,7 @@ static tp_answer cancel_the_turn(void *self, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-/* The cancel comes when the next handler was handed over, before the caller sleeps: the idle thread is still to be
+/* The cancel comes when the next handler was submitted, before the caller sleeps: the idle thread is still to be
  * woken, or it would be lost, and the runtime would wait for it for ever. A thread that was about to go idle may take
  * the handler before. */
 static void thread_is_not_lost_when_its_work_is_withdrawn(void **state) {

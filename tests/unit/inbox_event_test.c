@@ -79,7 +79,7 @@ static const tp_event *take_event(tp_inbox *inbox, const tp_work **ret_work) {
   return (*ret_work)->event;
 }
 
-/* Takes one and gives it back. */
+/* Takes one and returns it. */
 static tp_event_kind take_kind(tp_inbox *inbox, uint64_t *ret_lost) {
   const tp_work *work;
   const tp_event *event = take_event(inbox, &work);
@@ -209,7 +209,7 @@ static void what_finds_no_space_is_counted_where_it_is_missing(void **state) {
   close_host(&h);
 }
 
-static void gap_that_comes_while_the_host_has_a_marker_is_shown_when_it_gives_it_back(void **state) {
+static void gap_that_comes_while_the_host_has_a_marker_is_shown_when_it_returns_it(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   tp_inbox *inbox;
@@ -381,7 +381,7 @@ int main(void) {
       cmocka_unit_test(events_of_a_turn_come_in_order_and_stay_readable_when_all_is_over),
       cmocka_unit_test(sequence_of_a_turns_events_has_no_gap),
       cmocka_unit_test(what_finds_no_space_is_counted_where_it_is_missing),
-      cmocka_unit_test(gap_that_comes_while_the_host_has_a_marker_is_shown_when_it_gives_it_back),
+      cmocka_unit_test(gap_that_comes_while_the_host_has_a_marker_is_shown_when_it_returns_it),
       cmocka_unit_test(events_leave_the_capacity_of_work_alone),
       cmocka_unit_test(what_finds_no_memory_is_counted_too),
       cmocka_unit_test(removed_listener_gets_no_event_any_more),

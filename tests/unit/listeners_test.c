@@ -267,7 +267,7 @@ static void listener_of_a_session_receives_a_turn_that_outlives_the_session(void
   assert_string_equal(e.text, "phase_begin ");
   assert_string_equal(late.text, "");
   tp_turn_end(turn);
-  while (e.destroys == 0) sleep_ms(1); /* the closing turn may let go of the session last */
+  while (e.destroys == 0) sleep_ms(1); /* the closing turn may be the last to unref the session */
   assert_int_equal(e.destroys, 1);
   assert_int_equal(e.bad, 0);
   close_runtime(w.runtime);

@@ -873,7 +873,7 @@ static void a_removed_memory_is_closed_and_turns_go_on_without_it(void **state) 
   say("two", "t2", "Where does Ingrid live?");
   assert_string_equal(noted.contexts, "");
   assert_int_equal(tp_runtime_drain(runtime, 20000, NULL, NULL),
-                   TP_OK); /* the last attempt has let go of its handler */
+                   TP_OK); /* the last attempt has unreferenced its handler */
   assert_int_equal(sqlite3_memory_used(), before);
 }
 

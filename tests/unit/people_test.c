@@ -556,7 +556,7 @@ static void question_without_an_answer_expires_and_denies(void **state) {
   close_world(&w);
 }
 
-static void expired_question_gives_its_token_back(void **state) {
+static void expired_question_frees_its_token(void **state) {
   (void)state;
   world w = {.pre = {.kind = TP_ANSWER_ASK}};
   open_world(&w, (tp_runtime_options){.ask_limit_ms = 5, .deferred_max = 1}, true, false);
@@ -784,7 +784,7 @@ int main(void) {
       cmocka_unit_test(session_has_a_channel_and_a_permission_of_its_own),
       cmocka_unit_test(question_is_answered_once_from_another_thread),
       cmocka_unit_test(question_without_an_answer_expires_and_denies),
-      cmocka_unit_test(expired_question_gives_its_token_back),
+      cmocka_unit_test(expired_question_frees_its_token),
       cmocka_unit_test(question_without_a_free_token_denies),
       cmocka_unit_test(cancel_ends_an_open_question),
       cmocka_unit_test(time_that_a_turn_waits_for_people_is_not_its_own),

@@ -74,7 +74,7 @@ static void begin_and_end(counters *c) {
   give(&c->second, taken);
 }
 
-static void version_that_only_some_know_outlives_who_gives_it_back(void **state) {
+static void version_that_only_some_know_outlives_one_return(void **state) {
   (void)state;
   stage *s = open_stage();
   s->c.between = begin_and_end;
@@ -117,7 +117,7 @@ static void what_one_counter_took_another_may_return(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(version_that_only_some_know_outlives_who_gives_it_back),
+      cmocka_unit_test(version_that_only_some_know_outlives_one_return),
       cmocka_unit_test(version_that_is_taken_while_it_is_replaced_goes_with_its_last_holder),
       cmocka_unit_test(what_one_counter_took_another_may_return),
   };

@@ -303,7 +303,7 @@ static void thread_local_pointer_is_one_per_thread(void **state) {
   tp__here_get()->home = NULL;
 }
 
-/* An allocator whose count says when a detached thread has given everything back. */
+/* An allocator whose count says when a detached thread has freed everything. */
 static tp__a32 open_blocks;
 
 static void *block_alloc(void *ctx, size_t size) {
@@ -403,7 +403,7 @@ static void memory_for_ever_is_zeroed_and_aligned(void **state) {
 
 /* ---- the order of locks ---- */
 
-static void locks_taken_in_rising_rank_are_fine_and_given_back_in_any_order(void **state) {
+static void locks_taken_in_rising_rank_are_fine_and_released_in_any_order(void **state) {
   (void)state;
   tp__held_locks held = {.count = 0};
   tp__held_locks_add(&held, TP__RANK_runtime);
@@ -521,7 +521,7 @@ int main(void) {
       cmocka_unit_test(random_bytes_fill_the_buffer_and_differ),
       cmocka_unit_test(generation_changes_in_a_forked_child_only),
       cmocka_unit_test(memory_for_ever_is_zeroed_and_aligned),
-      cmocka_unit_test(locks_taken_in_rising_rank_are_fine_and_given_back_in_any_order),
+      cmocka_unit_test(locks_taken_in_rising_rank_are_fine_and_released_in_any_order),
       cmocka_unit_test(lock_of_a_lower_rank_aborts),
 #ifdef TP_CHECKS
       cmocka_unit_test(mutexes_assert_who_holds_them_and_in_which_order),

@@ -1107,7 +1107,7 @@ typedef struct own_end {
   tp_status waited, looked;
 } own_end;
 
-static void wait_and_give_back(void *ctx, const tp_turn_result *result) {
+static void wait_and_unref(void *ctx, const tp_turn_result *result) {
   own_end *e = ctx;
   (void)result;
   latch_wait(&e->ready, 1);
@@ -1117,13 +1117,13 @@ static void wait_and_give_back(void *ctx, const tp_turn_result *result) {
   latch_hit(&e->ended);
 }
 
-static void callback_cannot_wait_for_its_own_submission_but_give_it_back(void **state) {
+static void callback_cannot_wait_for_its_own_submission_but_unref_it(void **state) {
   (void)state;
   static const reply replies[] = {{.text = "hi"}};
   world w = open_world_with(replies, 1, NULL, NULL, 0);
   own_end e = {.ready = LATCH, .ended = LATCH};
   tp_turn_request request = request_of("hello");
-  assert_int_equal(tp_turn_submit(w.session, &request, wait_and_give_back, &e, &e.submission, NULL), TP_OK);
+  assert_int_equal(tp_turn_submit(w.session, &request, wait_and_unref, &e, &e.submission, NULL), TP_OK);
   latch_hit(&e.ready);
   latch_wait(&e.ended, 1);
   assert_int_equal(e.waited, TP_ERR_USAGE);
@@ -1991,7 +1991,7 @@ int main(void) {
       cmocka_unit_test(running_and_queued_turns_can_be_cancelled),
       cmocka_unit_test(wait_for_a_submission_comes_behind_its_callback),
       cmocka_unit_test(submission_without_a_callback_outlives_its_runtime),
-      cmocka_unit_test(callback_cannot_wait_for_its_own_submission_but_give_it_back),
+      cmocka_unit_test(callback_cannot_wait_for_its_own_submission_but_unref_it),
       cmocka_unit_test(result_that_is_not_wanted_is_not_made),
       cmocka_unit_test(cancel_in_the_middle_of_tools_ends_the_turn_without_a_call_in_the_history),
       cmocka_unit_test(clients_that_left_free_capacity_in_the_queue),

@@ -215,7 +215,7 @@ static void shared_phases_take_no_memory_once_they_are_steady(void **state) {
     run_stage(s);
     tp_phase_result_release(s->turn, &s->result);
   }
-  /* A worker that comes late lets go of the entry and its share last, and keeps their blocks: two magazines of each. */
+  /* A worker that comes late unrefs the entry and its share last, and keeps their blocks: two magazines of each. */
   assert_in_range(takes, 0, KEPT + STEADY / 100);
   close_stage(s);
 }
@@ -293,7 +293,7 @@ static tp_answer defer_and_answer(stage *s, uint32_t index, tp_call *call) {
       .struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DONE, .contributions = words, .contribution_count = 1};
   if (tp_token_complete(s->tokens[index], &done) != TP_OK) latch_hit(&s->leave);
   spin_us(index % 2 * 50); /* the owner may hear of the answer before the helper
-                              has handed it in */
+                              has published it */
   return outcome;
 }
 

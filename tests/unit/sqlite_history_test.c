@@ -369,7 +369,7 @@ static tp_status stop_at_second(void *ctx, const tp_message *message) {
   return ++*(size_t *)ctx == 2 ? TP_ERR_CANCELLED : TP_OK;
 }
 
-static void a_receiver_that_stops_has_its_status_handed_back(void **state) {
+static void a_receiver_that_stops_has_its_status_returned(void **state) {
   (void)state;
   tp_history *history = open_history();
   for (int i = 0; i < 3; i++) append(history, "s", "x");
@@ -812,7 +812,7 @@ int main(void) {
       CASE(what_was_appended_is_there_after_reopening),
       CASE(every_field_of_every_kind_of_message_comes_back),
       CASE(an_empty_batch_changes_nothing),
-      CASE(a_receiver_that_stops_has_its_status_handed_back),
+      CASE(a_receiver_that_stops_has_its_status_returned),
       CASE(a_receiver_may_append_and_load_and_sees_the_session_as_it_was),
       CASE(the_file_and_its_journals_are_private_from_birth),
       CASE(names_that_mean_something_to_sqlite_are_names_of_files),

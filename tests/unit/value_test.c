@@ -562,7 +562,7 @@ static void what_cannot_fit_in_64_mib_is_refused_before_it_is_copied(void **stat
   assert_int_equal(memory.open, 0);
 }
 
-static void reset_forgets_and_keeps_the_memory(void **state) {
+static void reset_clears_and_keeps_the_memory(void **state) {
   (void)state;
   counting memory = {0};
   tp_allocator allocator = allocator_over(&memory);
@@ -800,7 +800,7 @@ int main(void) {
       cmocka_unit_test(what_is_not_exactly_one_value_does_not_finish),
       cmocka_unit_test(only_whole_values_are_copied),
       cmocka_unit_test(what_cannot_fit_in_64_mib_is_refused_before_it_is_copied),
-      cmocka_unit_test(reset_forgets_and_keeps_the_memory),
+      cmocka_unit_test(reset_clears_and_keeps_the_memory),
       cmocka_unit_test(canonical_form_is_sorted_and_shortest),
       cmocka_unit_test(values_with_the_same_content_have_the_same_canonical_bytes),
       cmocka_unit_test(refused_value_leaves_the_writer_as_it_was),
