@@ -11,7 +11,7 @@
 #include "turnphase/declared.h"
 #include "turnphase/openai.h"
 
-enum { HEARD_SIZE = 1 << 20 };
+enum { RECEIVED_SIZE = 1 << 20 };
 
 typedef struct provider {
   endpoint *endpoint;
@@ -22,37 +22,37 @@ typedef struct provider {
   latch delta; /* hit by each delta */
   /* under mutex */
   pthread_mutex_t mutex;
-  char *deltas, *heard; /* all deltas; texts of all events and logs */
-  size_t deltas_size, heard_size;
+  char *deltas, *received; /* all deltas; texts of all events and logs */
+  size_t deltas_size, received_size;
   int64_t input_tokens, output_tokens, cost_micros;
   int tool_runs;
   char arguments[256]; /* of the newest run of the tool */
 } provider;
 
 static inline void provider_keep(char *to, size_t *size, tp_text text) {
-  if (*size + text.size + 2 > HEARD_SIZE) return;
+  if (*size + text.size + 2 > RECEIVED_SIZE) return;
   if (text.size > 0) memcpy(to + *size, text.data, text.size);
   *size += text.size;
   to[*size] = '\0';
 }
 
-static inline void provider_hear(provider *p, const char *text) {
+static inline void provider_receive(provider *p, const char *text) {
   pthread_mutex_lock(&p->mutex);
-  provider_keep(p->heard, &p->heard_size, tp_text_of(text));
-  provider_keep(p->heard, &p->heard_size, tp_text_of("\n"));
+  provider_keep(p->received, &p->received_size, tp_text_of(text));
+  provider_keep(p->received, &p->received_size, tp_text_of("\n"));
   pthread_mutex_unlock(&p->mutex);
 }
 
-static inline void provider_log(void *ctx, const tp_log_record *record) { provider_hear(ctx, record->message); }
+static inline void provider_log(void *ctx, const tp_log_record *record) { provider_receive(ctx, record->message); }
 
 static inline void provider_event(void *ctx, const tp_event *event) {
   provider *p = ctx;
   pthread_mutex_lock(&p->mutex);
-  provider_keep(p->heard, &p->heard_size, event->text);
-  if (event->tool_call) provider_keep(p->heard, &p->heard_size, event->tool_call->arguments);
-  if (event->tool_result) provider_keep(p->heard, &p->heard_size, event->tool_result->text);
-  if (event->contribution) provider_keep(p->heard, &p->heard_size, event->contribution->text);
-  provider_keep(p->heard, &p->heard_size, tp_text_of("\n"));
+  provider_keep(p->received, &p->received_size, event->text);
+  if (event->tool_call) provider_keep(p->received, &p->received_size, event->tool_call->arguments);
+  if (event->tool_result) provider_keep(p->received, &p->received_size, event->tool_result->text);
+  if (event->contribution) provider_keep(p->received, &p->received_size, event->contribution->text);
+  provider_keep(p->received, &p->received_size, tp_text_of("\n"));
   if (event->kind == TP_EVENT_MODEL_DELTA) provider_keep(p->deltas, &p->deltas_size, event->text);
   if (event->kind == TP_EVENT_MODEL_END) {
     p->input_tokens = event->input_tokens;
@@ -105,8 +105,8 @@ static inline provider *provider_open(const endpoint_reply *replies, size_t coun
   tp_fault fault = {0};
   tp_model *model;
   assert_non_null(p);
-  p->deltas = calloc(1, HEARD_SIZE);
-  p->heard = calloc(1, HEARD_SIZE);
+  p->deltas = calloc(1, RECEIVED_SIZE);
+  p->received = calloc(1, RECEIVED_SIZE);
   p->delta = (latch)LATCH;
   pthread_mutex_init(&p->mutex, NULL);
   p->endpoint = endpoint_open(replies, count);
@@ -168,7 +168,7 @@ static inline void provider_close(provider *p) {
   endpoint_close(p->endpoint);
   pthread_mutex_destroy(&p->mutex);
   free(p->deltas);
-  free(p->heard);
+  free(p->received);
   free(p);
 }
 

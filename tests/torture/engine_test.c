@@ -37,7 +37,7 @@ typedef struct strangers {
   _Atomic uint32_t in_time, stale, other;
 } strangers;
 
-static void hand_to_strangers(strangers *s, tp_token token, bool is_tool) {
+static void pass_to_strangers(strangers *s, tp_token token, bool is_tool) {
   pthread_mutex_lock(&s->mutex);
   if (s->count < BOX) {
     s->box[s->count].token = token;
@@ -104,7 +104,7 @@ static tp_answer defer_to_strangers(void *self, tp_call *call) {
       &token);
   if (!token.bits) return outcome;
   d->deferred++;
-  hand_to_strangers(d->strangers, token, false);
+  pass_to_strangers(d->strangers, token, false);
   return outcome;
 }
 
@@ -117,7 +117,7 @@ static tp_answer defer_tool(void *self, tp_tool_run *run) {
       &token);
   if (!token.bits) return outcome;
   d->deferred++;
-  hand_to_strangers(d->strangers, token, true);
+  pass_to_strangers(d->strangers, token, true);
   return outcome;
 }
 

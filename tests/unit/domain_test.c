@@ -118,14 +118,14 @@ static void a_refusal_of_its_own_says_so(void **state) {
   assert_non_null(strstr(fault.message, "domain `d` 2.5 refused to register: a file"));
 }
 
-/* ---- one that hears every event, and acts in a phase ---- */
+/* ---- one that gets every event, and acts in a phase ---- */
 
 static struct {
   _Atomic int events, calls, destroys;
   _Atomic uint64_t kinds;
 } heard;
 
-static void hear(void *ctx, const tp_event *event) {
+static void note_event(void *ctx, const tp_event *event) {
   (void)ctx;
   heard.events++;
   heard.kinds |= UINT64_C(1) << event->kind;
@@ -144,7 +144,7 @@ static void count_destroy(void *ctx) {
 }
 
 static tp_status listen_and_act(const tp_domain_context *context, tp_fault *fault) {
-  const tp_listener listener = {.struct_size = sizeof listener, .on_event = hear, .destroy = count_destroy};
+  const tp_listener listener = {.struct_size = sizeof listener, .on_event = note_event, .destroy = count_destroy};
   const tp_phase_id phase = TP_PHASE_TURN_INTAKE;
   const tp_handler handler = {.struct_size = sizeof handler,
                               .id = "d.h",

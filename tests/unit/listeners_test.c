@@ -322,7 +322,7 @@ typedef struct job_ear {
   latch ended;
 } job_ear;
 
-static void hear_job(void *ctx, const tp_event *event) {
+static void note_job(void *ctx, const tp_event *event) {
   job_ear *e = ctx;
   const tp_job *job = event->job;
   if (event->kind != TP_EVENT_JOB) {
@@ -338,7 +338,7 @@ static void hear_job(void *ctx, const tp_event *event) {
   if (job->state == TP_JOB_SUCCEEDED || job->state == TP_JOB_DEAD) latch_hit(&e->ended);
 }
 
-static void hear_no_job(void *ctx, const tp_event *event) {
+static void count_job(void *ctx, const tp_event *event) {
   if (event->kind == TP_EVENT_JOB) ++*(_Atomic int *)ctx;
 }
 
@@ -364,8 +364,8 @@ static void listener_that_asks_for_jobs_hears_what_becomes_of_them(void **state)
     world w = open_world(&h, 1);
     job_ear e = {.ended = LATCH};
     _Atomic int others = 0;
-    tp_listener asks = {.struct_size = sizeof asks, .on_event = hear_job, .ctx = &e, .kinds = BIT(JOB) | BIT(TURN_END)};
-    tp_listener all = {.struct_size = sizeof all, .on_event = hear_no_job, .ctx = &others};
+    tp_listener asks = {.struct_size = sizeof asks, .on_event = note_job, .ctx = &e, .kinds = BIT(JOB) | BIT(TURN_END)};
+    tp_listener all = {.struct_size = sizeof all, .on_event = count_job, .ctx = &others};
     tp_fault fault = {0};
     assert_int_equal(tp_runtime_listen(w.runtime, &asks, NULL, NULL), TP_OK);
     assert_int_equal(tp_runtime_listen(w.runtime, &all, NULL, NULL), TP_OK);
@@ -385,7 +385,7 @@ static void listener_of_jobs_alone_costs_turns_nothing(void **state) {
   (void)state;
   world w = open_world(NULL, 0);
   job_ear e = {.ended = LATCH};
-  tp_listener jobs = {.struct_size = sizeof jobs, .on_event = hear_job, .ctx = &e, .kinds = BIT(JOB)};
+  tp_listener jobs = {.struct_size = sizeof jobs, .on_event = note_job, .ctx = &e, .kinds = BIT(JOB)};
   assert_int_equal(tp_runtime_listen(w.runtime, &jobs, NULL, NULL), TP_OK);
   tp_turn *turn = begin_bare(w.runtime, 0);
   assert_false(tp__turn_has_listener(turn));

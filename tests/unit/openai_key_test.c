@@ -149,7 +149,7 @@ static void an_http_proxy_is_used_when_it_is_named(void **state) {
 
 static void must_not_hold(provider *p, const char *what, const char *text) {
   if (strstr(text, KEY)) fail_msg("the key is in %s: %s", what, text);
-  provider_hear(p, text);
+  provider_receive(p, text);
 }
 
 static bool look_at_turn(void *ctx, const tp_turn_record *record) {
@@ -192,11 +192,11 @@ static void a_planted_key_is_found_nowhere(void **state) {
     must_not_hold(p, "a result", reason);
     if (i < 4) assert_int_equal(result->outcome, TP_TURN_FAILED);
   }
-  assert_non_null(strstr(p->heard, "Incorrect API key provided: [key]. ([key])"));
+  assert_non_null(strstr(p->received, "Incorrect API key provided: [key]. ([key])"));
   assert_int_equal(tp_runtime_turns(p->runtime, NULL, look_at_turn, p, NULL), TP_OK);
   (void)tp_runtime_audit(p->runtime, 0, look_at_audit, p);
-  assert_true(p->heard_size > 1000);
-  assert_null(strstr(p->heard, KEY));
+  assert_true(p->received_size > 1000);
+  assert_null(strstr(p->received, KEY));
   assert_non_null(strstr(endpoint_request(p->endpoint, 0), KEY)); /* it was sent */
   provider_close(p);
 }

@@ -110,7 +110,7 @@ static tp_status offer_model(fixture *h, const void *given, tp_fault *fault) {
                        fault);
 }
 
-static void hear_nothing(void *ctx, const tp_event *event) { (void)ctx, (void)event; }
+static void ignore_event(void *ctx, const tp_event *event) { (void)ctx, (void)event; }
 static tp_status offer_listener(fixture *h, const void *given, tp_fault *fault) {
   uint64_t id;
   tp_status status = tp_runtime_listen(h->runtime, given, &id, fault);
@@ -202,7 +202,7 @@ static const tp_tool a_tool = {.struct_size = sizeof a_tool, .name = "t", .run =
 static const tp_tool_call a_call = {.struct_size = sizeof a_call, .name = TEXT("nobody")};
 static const tp_model a_model = {.struct_size = sizeof a_model, .start = start_nothing};
 static const tp_session_options a_session = {.struct_size = sizeof a_session, .id = "s"};
-static const tp_listener a_listener = {.struct_size = sizeof a_listener, .on_event = hear_nothing};
+static const tp_listener a_listener = {.struct_size = sizeof a_listener, .on_event = ignore_event};
 static const tp_turn_request a_request = {.struct_size = sizeof a_request};
 static const tp_phase_input an_input = {.struct_size = sizeof an_input};
 static const tp_process_loop_options a_loop = {.struct_size = sizeof a_loop};
