@@ -92,7 +92,9 @@ static void return_batch(tp__share *share, batch *p) {
   tp__a32_exchange_acq_rel(&p->state, DONE);
   if (tp__a32_exchange_acq_rel(&share->waiting, 0) == 0) return;
   tp__entry *e = share->entry;
-  if (!tp__strand_push(&e->turn->strand, &share->wake)) tp__entry_unref(e); /* the turn has ended: the message's */
+  if (tp__strand_push(&e->turn->strand, &share->wake)) return;
+  share->wake_is_coming = false; /* the turn has ended, and has no owner whose this is */
+  tp__entry_unref(e);            /* the message's */
 }
 
 static bool help_once(tp__share *share) {
@@ -153,8 +155,14 @@ static tp__share *share_new(tp__entry *e) {
 
 void tp__share_free(tp__entry *e) {
   tp__share *share = e->share;
-  TP__ASSERT(share->out == 0 && !share->wake_is_coming); /* no helper has a part of it */
-  for (int i = 0; i < BATCHES; i++) tp__arena_fini(&share->batches[i].arena);
+  TP__ASSERT(!share->wake_is_coming);
+  for (int i = 0; i < BATCHES; i++) {
+    batch *p = &share->batches[i];
+    /* No helper has it. A batch whose last node deferred, and was answered before its helper returned it, may be DONE:
+     * the entry has ended without it. */
+    TP__ASSERT(tp__a32_load_relaxed(&p->state) == EMPTY || tp__a32_load_relaxed(&p->state) == DONE);
+    tp__arena_fini(&p->arena);
+  }
   tp__block_give(tp__runtime_blocks(e->turn->runtime), share, share->block_size);
 }
 
