@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * audit.c: who changed what is registered, and which runs failed or denied. The newest rows are kept; the rings are
- * allocated once with the registry, so that neither a refused commit nor the kill switch can go unnoticed for lack of
- * memory. */
+ * audit.c: which owner changed what is registered, and which runs failed or denied. The newest rows are retained; the
+ * rings are allocated once with the registry, so that neither a refused commit nor the kill switch can go unnoticed for
+ * lack of memory. */
 #include "runtime/plan/registry.h"
 
 void tp__audit_copy(char *target, size_t target_size, tp_text text) {

@@ -4,7 +4,7 @@
  * and no lock, and no memory. Calls are counted from a failure on, for ten seconds: a subscription that does not fail
  * costs nothing, and is called without a look at this (exec/breaker.h). While it is open a call fails at
  * once; then one call per interval is let through as a probe. A probe that succeeds closes it, one that fails doubles
- * the interval. A breaker that nobody asks of for an interval and ten seconds is closed.
+ * the interval. A breaker of which no call asks for an interval and ten seconds is closed.
  * docs/decisions/circuit.md has the numbers and why. Threads: any, all of them. */
 #ifndef TP__CIRCUIT_H
 #define TP__CIRCUIT_H

@@ -50,7 +50,7 @@ static const tp__set_item *read_members(const tp__drafts *drafts, tp__draft *dra
   return NULL;
 }
 
-/* Of all that are refused the one that was registered first is told of, whatever its phase. */
+/* Of all that are refused the fault names the one that was registered first, whatever its phase. */
 static tp_status read_all(tp__drafts *drafts, tp_fault *fault) {
   const tp__set_item *first = NULL;
   for (uint32_t i = 0; i < drafts->count; i++) {
@@ -172,7 +172,7 @@ static void sort_links(links *all, uint32_t node_count, bool by_to) {
   all->items = sorted;
 }
 
-/* One link for each pair; what any of them says counts. */
+/* One link for each pair, with the flags of all its links. */
 static void collapse_links(links *all) {
   uint32_t left = 0;
   for (uint32_t i = 0; i < all->count; i++) {
@@ -356,7 +356,7 @@ static void node_check(const tp__plan *plan, uint32_t index) {
   assert(node->timeout_ns <= 0 || node->timeout_ns >= plan->timeout_ns_min);
 }
 
-/* What an entry starts from is what the arrays say. */
+/* What an entry starts from agrees with the arrays. */
 static void start_check(const tp__plan *plan) {
   const uint64_t *ready = plan->start;
   const uint16_t *counters = (const uint16_t *)(ready + tp__ready_words(plan->node_count));

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * edges.c: from the ids that subscriptions name to edges between the nodes of one phase. Every edge is kept as "from
+ * edges.c: from the ids that subscriptions name to edges between the nodes of one phase. Every edge is stored as "from
  * runs before to", whichever of the two named it. */
 #include "runtime/plan/registry.h"
 
 typedef struct edge_reader {
   const tp__drafts *drafts;
   tp__draft *draft;
-  const tp__subscription *sub; /* who names the edge */
+  const tp__subscription *sub; /* that names the edge */
   tp_fault *fault;
 } edge_reader;
 
@@ -50,7 +50,7 @@ static tp_status remember_absent(const edge_reader *r, const tp_edge *edge) {
   return TP_OK;
 }
 
-/* @param ret_place  TP__NO_PLACE for an optional edge to nobody. */
+/* @param ret_place  TP__NO_PLACE for an optional edge without a target. */
 static tp_status resolve(const edge_reader *r, const tp_edge *edge, const char *word, uint32_t *ret_place) {
   if (strcmp(edge->target, r->sub->desc.id) == 0) {
     return REFUSE(r, TP_ERR_SELF_DEPENDENCY, "%s `%s` is an edge to itself", word, edge->target);
@@ -119,8 +119,8 @@ static tp_status read_declared(const tp__drafts *drafts, tp__draft *draft, tp_fa
   return TP_OK;
 }
 
-/* The sequential ones stand in line by registration number, in a reverse row backwards. A detached one keeps its place
- * in the line, but nobody stands behind it, since it is never waited for. */
+/* The sequential ones stand in line by registration number, in a reverse row backwards. A detached one has its place
+ * in the line, but no subscription stands behind it, since it is never waited for. */
 static void line_up_sequential(tp__draft *draft) {
   uint32_t previous = TP__NO_PLACE;
   for (uint32_t i = 0; i < draft->node_count; i++) {

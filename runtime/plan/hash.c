@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hash.c: one number for all that decides what a plan does, so that a record says under which plan it was made. Equal
+ * hash.c: one number for all that decides what a plan does, so that a record shows under which plan it was made. Equal
  * on every machine and in every process: numbers are hashed in little-endian form, texts with their length, pointers
  * never; a match counts with its description and fields, a handler with its id and contract version. */
 #define XXH_INLINE_ALL

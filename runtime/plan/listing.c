@@ -57,7 +57,7 @@ static tp_subscription_info info_of(const tp__registry *registry, const tp__node
                                 .kind = handler->kind};
 }
 
-/* @return false when each said so. */
+/* @return false when the callback returned false. */
 static bool show_plan(const walk *w, const tp__plan *plan) {
   for (uint32_t i = 0; plan && i < plan->node_count; i++) {
     if (!fits(w->query, plan->nodes[i].sub)) continue;

@@ -10,9 +10,9 @@
  * shared -> for the phases that they touch validate.c resolves the policies of each subscription, edges.c finds the
  * targets, sort.c orders, compile.c lays out the arrays -> commit.c publishes -> turns pin.
  *
- * An edge always says who runs first: in a reverse row `after` still means after, while what no edge orders, and the
- * line of the sequential ones, runs backwards. Nodes are stored in the order in which they run, reverse rows too, so
- * every edge leads from a lower to a higher index. */
+ * An edge always says which subscription runs first: in a reverse row `after` still means after, while what no edge
+ * orders, and the line of the sequential ones, runs backwards. Nodes are stored in the order in which they run, reverse
+ * rows too, so every edge leads from a lower to a higher index. */
 #ifndef TP__PLAN_H
 #define TP__PLAN_H
 
@@ -28,7 +28,7 @@ typedef struct tp__registry tp__registry;
 
 /** What a subscription made through this name promises. */
 enum {
-  TP__ALIAS_SEQUENTIAL = 1, /* sequential unless it says otherwise */
+  TP__ALIAS_SEQUENTIAL = 1, /* sequential unless the subscription sets it otherwise */
   TP__ALIAS_INFRA = 2       /* its reminders and signals are dropped with a diagnostic */
 };
 typedef struct tp__alias {
@@ -37,7 +37,7 @@ typedef struct tp__alias {
   uint32_t flags;
 } tp__alias;
 
-/** Functions of the layer above: no module of runtime/ looks inside contributions. */
+/** Functions of the agent layer: no module of runtime/ looks inside contributions. */
 typedef struct tp__contribution_ops {
   /** Checks, also whether the phase takes a signal of this kind, and deep-copies. What the copy holds of the host's is
    *  added to the home, on success only.
@@ -88,7 +88,7 @@ typedef struct tp__subscription {
   tp_trust trust;
   tp_grant grants;
   uint64_t registration; /* number, rising */
-  /* Interned: live as long as the registry, so that records may keep them. */
+  /* Interned: live as long as the registry, so that records may refer to them. */
   const char *name, *handler_name, *owner_name;
   uint32_t run_name; /* the three of them, in the registry's run_names */
   /* ---- atomic: set by the operator, read when a node becomes ready (relaxed: any moment will do) */
@@ -108,7 +108,7 @@ enum {
   TP__NODE_MATCH = 64,
   TP__NODE_RETRY = 128,
   TP__NODE_INFRA = 256,   /* TP__ALIAS_INFRA */
-  TP__NODE_PARALLEL = 512 /* with QUICK: may be called by an idle engine worker */
+  TP__NODE_PARALLEL = 512 /* with INLINE: may be called by an idle engine worker */
 };
 
 /** One subscription in a plan, in plan order. */
@@ -144,7 +144,7 @@ typedef struct tp__inline_node {
   bool on_fast_path; /* inline, awaited, without match, and when it became ready does not matter */
   bool leaves;       /* the owner's thread: not inline, or detached */
   uint32_t run_name;
-  uint32_t flags; /* of its row, when it is called and has nothing to say */
+  uint32_t flags; /* of its row, when its answer is not exceptional */
 } tp__inline_node;
 
 /** A phase's subscriptions, compiled. Never changes. */
@@ -223,7 +223,7 @@ static inline bool tp__pins_give(tp__pins *pins, const tp__snapshot *snapshot) {
 void tp__pins_renew(tp__pins *pins, tp__snapshot *newest);
 
 /** A registry with the built-in and the host's phases and an empty snapshot of version 0. rows, aliases and ops are
- *  borrowed for the registry's life; rows[i] is phase i, so rows[0] is nobody's. Host rows are copied; host_rows[i] is
+ *  borrowed for the registry's life; rows[i] is phase i, so rows[0] is unused. Host rows are copied; host_rows[i] is
  *  phase TP_PHASE_HOST + i.
  *  @return TP_OK; TP_ERR_NO_MEMORY; for a host row TP_ERR_BAD_ID, TP_ERR_DUPLICATE_ID, TP_ERR_USAGE, TP_ERR_VERSION;
  *          TP_ERR_TOO_LARGE for more than 64 of them. */
@@ -261,8 +261,8 @@ typedef enum tp__fields_use {
   TP__FIELDS_REPLACE /* for tp_call_replace() */
 } tp__fields_use;
 /** fields.c: checks fields that are given to a phase: each known, of its kind, carried (or replaceable), once, and its
- *  content as its kind says. A few instructions for a field, and what its content takes.
- *  @return TP_OK; TP_ERR_USAGE; of the content TP_ERR_UTF8 or what tp_value_check() says. The fault names field and
+ *  content valid for its kind. A few instructions for a field, and the check of its content.
+ *  @return TP_OK; TP_ERR_USAGE; of the content TP_ERR_UTF8 or what tp_value_check() returns. The fault names field and
  *          phase. */
 tp_status tp__fields_check(const tp__registry *registry, uint32_t phase, tp__fields_use use, const tp_field *fields,
                            size_t count, tp_fault *fault);
@@ -280,7 +280,7 @@ size_t tp__registry_audit(tp__registry *registry, tp_visibility visibility_min, 
 void tp__registry_on_commit(tp__registry *registry, void (*call)(void *ctx), void *ctx);
 /** Once, before the first commit: called without lock when there is a new audit row. */
 void tp__registry_on_audit(tp__registry *registry, void (*call)(void *ctx), void *ctx);
-/** Where somebody reads audit rows as they come: zero-fill. */
+/** The place of a reader of new audit rows: zero-fill. */
 typedef struct tp__audit_cursor {
   uint64_t places[2];
   uint64_t number; /* of the next row */

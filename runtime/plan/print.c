@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * print.c: the doors of the printers, and the small tools that all of them use. */
+ * print.c: the API of the printers, and the small functions that all of them use. */
 #include "runtime/plan/print.h"
 
 #include <stdio.h>
@@ -201,7 +201,7 @@ void tp__print_hash(tp__json_printer *json, const char *key, uint64_t hash) {
   tp__print_format(json->printer, "\"%016llx\"", (unsigned long long)hash);
 }
 
-/* ---- the door ---- */
+/* ---- API ---- */
 
 tp_status tp__plan_print(tp__registry *registry, uint32_t phase, tp_plan_format format, tp_print_fn print, void *ctx) {
   static void (*const printers[])(tp__snapshot *, uint32_t, const tp__printer *) = {

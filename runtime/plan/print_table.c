@@ -48,7 +48,7 @@ static const char *cell(const void *ctx, uint32_t row, uint32_t column, char *bu
   }
 }
 
-/* ---- the last column: whatever else was said of the subscription ---- */
+/* ---- the last column: all else that the subscription sets ---- */
 
 typedef struct remarks {
   const tp__printer *printer;

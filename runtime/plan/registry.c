@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * registry.c: the newest snapshot: who holds it, who replaces it, and what can be asked of it. */
+ * registry.c: the newest snapshot: how it is pinned and replaced, and what can be looked up in it. */
 #include <stdio.h>
 
 #include "runtime/plan/registry.h"
@@ -226,7 +226,7 @@ tp__snapshot *tp__registry_find_handler(tp__registry *registry, tp_text handler_
 
 /* ---- one hook, one commit ---- */
 
-/* A hook may do all that the phase's row allows, since nobody asked it to declare less. */
+/* A hook may do all that the phase's row allows: tp_hook declares no capabilities. */
 static tp_capability row_capabilities(const tp_phase *row) {
   tp_capability capabilities = row->kinds | TP_CAPABILITY_EMIT_AUDIT;
   if (row->stop) capabilities |= TP_CAPABILITY_DECIDE;
@@ -234,7 +234,7 @@ static tp_capability row_capabilities(const tp_phase *row) {
   return capabilities;
 }
 
-/* What the hook leaves open is the runtime's to say, but nothing that observes is required. */
+/* The failure policy of a hook that sets none is the runtime's, but nothing that observes is required. */
 static tp_failure hook_failure(const tp__registry *registry, const tp_hook *hook, const tp_phase *row) {
   if (hook->failure != TP_FAILURE_DEFAULT || row->mode == TP_MODE_OBSERVE) return hook->failure;
   return registry->hook_failure;
@@ -307,7 +307,7 @@ tp_status tp__hook_add(tp__registry *registry, const tp_hook *theirs, tp_fault *
                     "a hook of %s has no fallback: use best_effort or required, or subscribe a handler", hook.phase);
   for (;;) {
     tp_status status = hook_try(registry, phase, &hook, fault);
-    /* Another thread's commit came in between, or took the generated id: both pass by trying again. */
+    /* Another thread's commit came in between, or uses the generated id: both pass by trying again. */
     if (status != TP_ERR_CONFLICT && !(status == TP_ERR_DUPLICATE_ID && !hook.id)) return status;
   }
 }

@@ -44,7 +44,7 @@ void tp__index_put(tp__index *index, const char *id, size_t value);
 bool tp__index_get(const tp__index *index, const char *id, size_t *ret_value);
 /** Takes out an id that is there. @return its value. */
 size_t tp__index_remove(tp__index *index, const char *id, uint64_t hash);
-/** The same for those who have the id's hash already. */
+/** The same for a caller that has the id's hash already. */
 uint64_t tp__index_hash(const char *id);
 void tp__index_put_hashed(tp__index *index, const char *id, uint64_t hash, size_t value);
 bool tp__index_get_hashed(const tp__index *index, const char *id, uint64_t hash, size_t *ret_value);
@@ -73,8 +73,8 @@ bool tp__subscription_sequential(const tp__subscription *subscription);
 /** The name of its phase by which it was subscribed; empty: the phase's own. */
 const char *tp__subscription_alias(const tp__registry *registry, const tp__subscription *subscription);
 
-/* ---- intern.c: ids that live as long as the registry, each kept once. What records keep of a subscription that may be
- * gone; it grows with the number of different ids ever used, not with the number of commits ---- */
+/* ---- intern.c: ids that live as long as the registry, each stored once. Records refer to them, also when the
+ * subscription is gone; they grow with the number of different ids ever used, not with the number of commits ---- */
 
 tp_status tp__intern(tp__registry *registry, const char *id, const char **ret_id);
 /** The number under which records name a subscription whose three names are interned; the same for the same names. */
@@ -115,7 +115,8 @@ typedef struct tp__set_item {
   tp__subscription *sub;
   bool disabled;
 } tp__set_item;
-/** An id that an optional edge named and nobody has. Who registers it in another phase makes that edge an error. */
+/** An id that an optional edge named and no subscription has. A subscription of that id in another phase makes the edge
+ *  an error. */
 typedef struct tp__absent {
   const struct tp__absent *next;
   const char *id; /* of the subscription that named it */
@@ -175,12 +176,12 @@ const tp__set_item *tp__set_find(const tp__set *set, const char *id);
 
 /* ---- snapshot.c ---- */
 
-/** An empty set, no plan, and its maker's hold: the registry's once it is published. */
+/** An empty set, no plan, and its maker's pin: the registry's once it is published. */
 tp_status tp__snapshot_new(tp__registry *registry, uint64_t version, tp__snapshot **ret_snapshot);
 tp__set *tp__snapshot_set(tp__snapshot *snapshot);
 
-/** The maker's hold outweighs all others, since these may be counted elsewhere (tp__pins): from when the first of those
- *  who count is told of the snapshot until the last one has told what it counted, its own count may be far too low. */
+/** The maker's pin outweighs all others, since these may be counted in thread caches (tp__pins): from when the first
+ *  cache counts pins of the snapshot until the last one has added its count, `refs` alone may be far too low. */
 #define TP__SNAPSHOT_BIAS (UINT64_C(1) << 48)
 /** Drops the maker's pin: no thread cache counts pins of it any more. As tp__snapshot_unpin(). */
 void tp__snapshot_retire(tp__snapshot *snapshot);
@@ -277,7 +278,7 @@ struct tp__registry {
   tp__run_names run_names; /* what was added is read without it */
 };
 
-/** Makes it the newest snapshot, with the audit row of that, unless another one took the place of base. Takes the
+/** Makes it the newest snapshot, with the audit row of that, unless another one has replaced base. Takes the
  *  caller's reference on success. May run handlers' destroy: no lock may be held. */
 bool tp__registry_publish(tp__registry *registry, const tp__snapshot *base, tp__snapshot *snapshot,
                           const tp__audit_row *row);

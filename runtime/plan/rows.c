@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rows.c: the phases: which there are, by which names and aliases they are called, and whether a row that a host brings
+ * rows.c: the phases: which there are, by which names and aliases they are called, and whether a row of a host
  * makes sense. */
 #include "runtime/plan/registry.h"
 
