@@ -117,14 +117,14 @@ enum { TP__NS_PER_US = 1000, TP__NS_PER_MS = 1000000 };
 #define TP__HAS_COUNTER 1
 #include <x86intrin.h>
 
-/** How the processor's time-stamp counter tells the time (posix_clock.c): from one moment of both, at a rate. */
+/** How the time follows from the processor's time-stamp counter (posix_clock.c): from one moment of both, at a rate. */
 typedef struct tp__counter {
   _Atomic uint64_t rate; /* ns a tick, 32 bits of fraction; 0: not known, or not to be trusted. Publishes the rest */
   uint64_t first_ticks;
   int64_t first_ns;
 } tp__counter;
 extern tp__counter tp__counter_state;
-int64_t tp__now_asking_ns(void); /* tp__now_ns() where the counter does not tell */
+int64_t tp__now_asking_ns(void); /* tp__now_ns() where the counter cannot be used */
 
 /** Monotonic nanoseconds; the wall clock never moves it. In the header because it is what an inline node costs most. */
 static inline int64_t tp__now_ns(void) {
@@ -179,7 +179,7 @@ static inline void tp__held_locks_remove(tp__held_locks *held, tp__lock_rank ran
   held->count--;
   for (; at <= held->count; at++) held->ranks[at - 1] = held->ranks[at];
 }
-/** The thread is about to wait with the lock of this rank, and keeps no other one from other threads. */
+/** The thread is about to wait with the lock of this rank, and holds no other one. */
 static inline void tp__held_locks_waits(const tp__held_locks *held, tp__lock_rank rank) {
   assert(held->count > 0);
   for (uint8_t i = 0; i < held->count; i++) assert(held->ranks[i] == TP__RANK_NONE || held->ranks[i] == rank);
@@ -227,7 +227,7 @@ bool tp__cond_wait_until(tp__cond *cond, tp__mutex *mutex, int64_t deadline_ns);
 void tp__cond_signal(tp__cond *cond);
 void tp__cond_broadcast(tp__cond *cond);
 
-/* ---- parker: one thread sleeps, any thread wakes it; a wake-up before the sleep is kept ---- */
+/* ---- parker: one thread sleeps, any thread wakes it; a wake-up before the sleep is not lost ---- */
 
 #ifdef TP_SIM
 typedef struct tp__parker {
@@ -264,7 +264,7 @@ typedef struct tp__pollable {
 } tp__pollable; /* an eventfd, close-on-exec and non-blocking */
 #endif
 
-/** @return TP_OK, the flag not set; TP_ERR_SYSTEM when the process has no descriptor left, errno says why. */
+/** @return TP_OK, the flag not set; TP_ERR_SYSTEM when the process has no descriptor left, with errno. */
 tp_status tp__pollable_init(tp__pollable *pollable);
 void tp__pollable_fini(tp__pollable *pollable);
 /** Each is called when the flag changes, under a lock of the caller's that orders them. */
@@ -292,13 +292,13 @@ typedef struct tp__inside {
   struct tp__inside *outer;
 } tp__inside;
 #define TP__INSIDE_CALLBACK ((void *)(uintptr_t)1) /* calls a destructor, the store or a callback; others: exec */
-/** What the runtime keeps of the calling thread, one look-up for all. In the child of a fork the thread is inside
+/** What the runtime stores of the calling thread, one look-up for all. In the child of a fork the thread is inside
  *  nothing: what it was inside of is the parent's. */
 typedef struct tp__here {
   tp__inside *inside;     /* NULL: of nothing */
   void *home;             /* NULL at first: what only this thread uses */
   const void *running;    /* NULL at first: what it runs right now (sched/strand.h) */
-  uint32_t number_from_1; /* 0: nobody asked yet */
+  uint32_t number_from_1; /* 0: not yet taken */
 } tp__here;
 #ifdef TP_SIM
 tp__here *tp__here_get(void);

@@ -4,10 +4,10 @@
  * clock. A pthread call that fails on an object of ours means a broken invariant (unlocked by a stranger, destroyed in
  * use), so it is asserted.
  *
- * A mutex is held for some instructions, so who finds it taken looks for a while before it sleeps. The condition is
- * not glibc's, whose signal sleeps at times until earlier waiters are gone: a host's event loop signals through us.
- * There is a parker too, since a condition costs the woken thread a mutex that its waker may still hold, and each
- * hand-over of an attempt to a handler thread and back is two wake-ups. */
+ * A mutex is held for some instructions, so a thread that finds it taken looks for a while before it sleeps. The
+ * condition is not glibc's, whose signal sleeps at times until earlier waiters are gone: a host's event loop signals
+ * through us. There is a parker too, since a condition costs the woken thread a mutex that its waker may still hold,
+ * and each attempt on a handler thread and its answer are two wake-ups. */
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -99,7 +99,7 @@ static struct timespec kernel_time(int64_t deadline_ns) {
   return (struct timespec){.tv_sec = (time_t)(deadline_ns / second), .tv_nsec = (long)(deadline_ns % second)};
 }
 
-/* @return false when the time was up. Wakes early now and then: the word says why. */
+/* @return false when the time was up. Wakes early now and then: the caller checks the word. */
 static bool wait_while(tp__a32 *word, uint32_t value, int64_t deadline_ns) {
   struct timespec until;
   if (deadline_ns != TP__NEVER) until = kernel_time(deadline_ns);

@@ -43,7 +43,7 @@ struct tp__queue_mpmc {
 tp_status tp__queue_mpmc_new(const tp_allocator *allocator, size_t capacity, tp__queue_mpmc **ret_queue) {
   if (capacity >= PLACES_MAX) return TP_ERR_TOO_LARGE;
   unsigned places = PLACES_MIN;
-  while (places - 1 < capacity) places *= 2; /* ck keeps one place free */
+  while (places - 1 < capacity) places *= 2; /* ck leaves one place free */
   size_t size = sizeof(tp__queue_mpmc) + places * sizeof(ck_ring_buffer_t);
   tp__queue_mpmc *queue = tp__alloc_zero(allocator, size);
   if (!queue) return TP_ERR_NO_MEMORY;
@@ -67,7 +67,7 @@ void tp__queue_mpmc_free(tp__queue_mpmc *queue) {
 }
 
 bool tp__queue_mpmc_push(tp__queue_mpmc *queue, void *item) {
-  assert(item); /* NULL is how pop says empty */
+  assert(item); /* pop returns NULL when the queue is empty */
   tp__mutex_lock(&queue->producers);
   bool pushed = ck_ring_enqueue_spmc(&queue->ring, queue->places, item);
   tp__mutex_unlock(&queue->producers);

@@ -3,7 +3,7 @@
  * queue: the one place that touches Concurrency Kit: a bounded queue of pointers for many producers and many consumers
  * (ck_ring). It owns its buffer. Producers take turns by a lock, `run_queue`; consumers never block.
  * push releases and pop acquires: the thread that popped sees what was written before the push. Neither is a full
- * barrier; queue.c says what a protocol of sleepers needs beside them. ThreadSanitizer sees what a push orders
+ * barrier; queue.c describes what a protocol of sleepers needs beside them. ThreadSanitizer sees what a push orders
  * (tsan_ck_pr.h). */
 #ifndef TP__QUEUE_H
 #define TP__QUEUE_H

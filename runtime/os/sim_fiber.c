@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sim_fiber.c: stacks and the switch between them. Stacks are kept between runs, since a small run takes less time than
- * mapping its stacks would. A fiber is entered with ucontext, but later switches are jumps, since swapcontext makes a
- * system call each time (271 ns against 11 ns here). The C library's check of jumps knows one stack only, so it is off
- * in this file.
+ * sim_fiber.c: stacks and the switch between them. Stacks are cached between runs, since a small run takes less time
+ * than mapping its stacks would. A fiber is entered with ucontext, but later switches are jumps, since swapcontext
+ * makes a system call each time (271 ns against 11 ns here). The C library's check of jumps knows one stack only, so it
+ * is off in this file.
  *
  * Under a sanitizer every switch is annotated, and is swapcontext, which they know. AddressSanitizer learns which
  * stack is in use. ThreadSanitizer learns that a fiber is a thread and that a switch orders nothing, so that it sees
@@ -67,7 +67,7 @@ static void annotate_abandoned(tp__fiber *fiber) {
   fiber->thread_context = NULL;
 }
 
-static tp__fiber *left; /* who switched last */
+static tp__fiber *left; /* the one that switched last */
 
 static void before_switch(tp__fiber *from, tp__fiber *to) {
 #ifdef WITH_ASAN
@@ -167,7 +167,7 @@ static void entry(void) {
   tp__fiber *self = tp__sim_state.current;
   self->entered = true;
   after_switch(self);
-  tp__order_acquire(self); /* pairs with the start, and with the end of who had this stack before */
+  tp__order_acquire(self); /* pairs with the start, and with the end of the fiber that had this stack before */
   tp__sim_fiber_main();
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sim_internal.h: what the simulator's files share. sim_fiber.c switches stacks, sim_scheduler.c decides who runs and
- * what time it is, sim_lock.c, sim_thread.c and sim_memory.c put the seam on top, sim.c starts a run and tells its end.
- * All of it is used by one OS thread only and has no lock. */
+ * sim_internal.h: what the simulator's files share. sim_fiber.c switches stacks, sim_scheduler.c decides which fiber
+ * runs and what time it is, sim_lock.c, sim_thread.c and sim_memory.c put the seam on top, sim.c starts a run and
+ * reports its end. All of it is used by one OS thread only and has no lock. */
 #ifndef TP__SIM_INTERNAL_H
 #define TP__SIM_INTERNAL_H
 
@@ -78,7 +78,8 @@ void tp__fiber_abandon(tp__fiber *fiber);
 /** Where tp__sim_run was called. */
 tp__fiber *tp__fiber_host(void);
 void tp__fiber_switch(tp__fiber *from, tp__fiber *to);
-/** Tell ThreadSanitizer what is ordered: a release of an object with each later acquire of it. Nothing elsewhere. */
+/** Annotations of what is ordered, for ThreadSanitizer: a release of an object with each later acquire of it. Nothing
+ *  elsewhere. */
 void tp__order_release(const void *object);
 void tp__order_acquire(const void *object);
 /** In sim_scheduler.c: what each new fiber calls. Does not return. */

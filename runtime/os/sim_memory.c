@@ -30,7 +30,7 @@ static void *sim_alloc(void *ctx, size_t size) {
   b->size = size;
   tp__list_push(&blocks, &b->link);
   bytes_open += size;
-  memset(b + 1, 0xA5, size); /* nobody may count on zeroes */
+  memset(b + 1, 0xA5, size); /* no caller may count on zeroes */
   return b + 1;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sim_scheduler.c: who runs next, and what time it is.
+ * sim_scheduler.c: which fiber runs next, and what time it is.
  *
  * At each point one draw from the schedule's stream decides both. Now and then the clock jumps to the next deadline
  * although there is work to do: without that a timeout comes only when everything is idle, and the races between a
@@ -68,7 +68,7 @@ void tp__sim_begin(const tp__sim_options *options) {
 void tp__sim_finish(tp__sim_end end) {
   sim.end = end;
   tp__fiber_switch(sim.current, tp__fiber_host());
-  __builtin_unreachable(); /* nobody switches back to a finished run */
+  __builtin_unreachable(); /* no fiber switches back to a finished run */
 }
 
 /* ---- lists ---- */
@@ -141,7 +141,7 @@ static void wake_expired(void) {
   sim.next_deadline_ns = earliest_deadline();
 }
 
-/* @return false when nobody waits for a time. */
+/* @return false when no fiber waits for a time. */
 static bool jump(int64_t short_by_ns) {
   sim.next_deadline_ns = earliest_deadline();
   if (sim.next_deadline_ns == TP__NEVER) return false;
@@ -159,7 +159,7 @@ static bool is_change_point(void) {
   return false;
 }
 
-/* Two fibers that poll in turns would keep all others from ever running: none of them makes a streak. */
+/* While two fibers poll in turns, no other one would ever run: neither of them makes a streak. */
 static bool is_any_ready_for_long(void) {
   if (sim.steps % READY_CHECK_STEPS != 0) return false;
   for (size_t i = 0; i < sim.runnable_count; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sim_thread.c: threads as fibers. The handle comes from the caller's allocator, as on a machine, so that a thread
- * which nobody joined shows in the count of open bytes. */
+ * that was never joined shows in the count of open bytes. */
 #include "runtime/os/sim_internal.h"
 
 #define sim tp__sim_state

@@ -24,7 +24,7 @@ CK_CC_INLINE static void ck_pr_barrier(void) { __asm__ __volatile__("" ::: "memo
  * whole time slices while they wait for the one that was preempted in it. */
 CK_CC_INLINE static void ck_pr_stall(void) { sched_yield(); }
 
-/* The sequentially consistent operations below need no fences; a full one stays full for those who ask for it. */
+/* The sequentially consistent operations below need no fences; a full fence stays a full one where it is used. */
 #define TP__CK_FENCE(kind) \
   CK_CC_INLINE static void ck_pr_fence_strict_##kind(void) { ck_pr_barrier(); }
 TP__CK_FENCE(atomic)
