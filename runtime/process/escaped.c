@@ -17,7 +17,7 @@ static bool same_pipe(const struct stat *one, const struct stat *other) {
   return one->st_ino == other->st_ino && one->st_dev == other->st_dev && S_ISFIFO(one->st_mode);
 }
 
-/* fstatat follows the link of /proc to the open pipe, so this asks the pipe itself. */
+/* fstatat follows the link of /proc to the open pipe, so this is the status of the pipe itself. */
 static bool holds(int proc, const char *pid, const struct stat *pipes, size_t count) {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
     char path[288]; /* a name of a directory and 7 bytes */

@@ -2,7 +2,7 @@
  *
  * process.c: the loop. Its thread waits in epoll for descriptors and for the earliest deadline, and after each wait
  * goes through all children: what ended is reported, what is late is ended. The thread owns every child from the moment
- * at which it took it from `incoming`. */
+ * at which it moves it out of `incoming`. */
 #include "runtime/process/process.h"
 
 #include <errno.h>
@@ -72,9 +72,9 @@ struct child {
   int64_t ended_ns;   /* when the end was decided */
   int64_t kill_ns;    /* when SIGKILL is to be sent; TP__NEVER: it was sent, or no end was decided */
   int64_t report_ns;  /* when it is reported though it has not died; TP__NEVER: no SIGKILL was sent */
-  int64_t holders_ns; /* when those who hold the pipes are looked for */
+  int64_t holders_ns; /* when processes that hold the pipes are looked for */
   uint32_t holders_rounds, escaped;
-  bool has_exited;          /* the pidfd said so */
+  bool has_exited;          /* by the pidfd */
   bool is_registered;       /* with epoll */
   bool is_input_registered; /* of a resident child: while something waits to be written */
   bool is_polled;           /* epoll could not */
@@ -114,7 +114,7 @@ static bool buffer_reserve(const tp_allocator *allocator, struct buffer *buffer,
   return true;
 }
 
-/* Without memory the rest is over the limit: nobody may judge half of an output. */
+/* Without memory the rest is over the limit: half of an output must not be judged. */
 static void buffer_add(const tp_allocator *allocator, struct buffer *buffer, const char *bytes, size_t size) {
   size_t left = buffer->max - buffer->size;
   if (size > left) {
@@ -210,7 +210,7 @@ static void write_input(tp_process_loop *loop, struct child *child) {
   child->input = NULL;
 }
 
-/* Reads at most once: epoll says again when there is more. What comes behind the decision is thrown away.
+/* Reads at most once: epoll reports again when there is more. What comes behind the decision is discarded.
  * @return whether there may be more at once. */
 static bool read_output(tp_process_loop *loop, struct child *child, struct source *source, struct buffer *buffer) {
   if (source->fd < 0) return false;
@@ -262,7 +262,7 @@ static void stop_child(tp_process_loop *loop, struct child *child, tp_process_en
   child->kill_ns = tp__deadline_after_ms(now_ns, grace_ms);
 }
 
-/* Asks how the child ended and leaves it waitable, so that the kernel does not use the number of its group again. */
+/* Reads how the child ended and leaves it waitable, so that the kernel does not use the number of its group again. */
 static bool ask_end(struct child *child) {
   siginfo_t info = {.si_pid = 0};
   if (waitid(P_PIDFD, (id_t)child->pidfd.fd, &info, WEXITED | WNOWAIT | WNOHANG) != 0) return false;
