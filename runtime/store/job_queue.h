@@ -93,7 +93,7 @@ tp_status tp__job_queue_redrive(tp__job_queue *queue, uint64_t id);
 /** @return TP_OK; TP_ERR_NOT_FOUND for a job that is not there or has ended otherwise; TP_ERR_BUSY while it runs. */
 tp_status tp__job_queue_discard(tp__job_queue *queue, uint64_t id, int64_t now_ms);
 
-/** Keeps a job's texts while its reader has no lock. */
+/** A reference: a job's texts stay while its reader has no lock. */
 static inline void tp__queued_job_hold(tp__queued_job *job) { job->refs++; }
 void tp__queued_job_unref(tp__job_queue *queue, tp__queued_job *job);
 /** Puts a mark in front of the first job above an id; the next one behind it, or NULL. */

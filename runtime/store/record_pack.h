@@ -4,9 +4,9 @@
  * turn packs its own without a lock and passes them on together, with the ids that they share: recording was half of
  * what a phase cost.
  *
- * A row says in four words what there is to say of nearly every run, with times counted from the entry's begin; the
- * engine writes it while it runs. What does not fit into a row, and what may still change, is in details behind the
- * rows: the row of such a run says which. */
+ * A row describes nearly every run in four words, with times counted from the entry's begin; the engine writes it
+ * while it runs. What does not fit into a row, and what may still change, is in details behind the rows: the row of
+ * such a run has their index. */
 #ifndef TP__RECORD_PACK_H
 #define TP__RECORD_PACK_H
 

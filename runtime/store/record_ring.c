@@ -75,7 +75,7 @@ static char *reserve(tp__record_ring *ring, size_t size, uint32_t entry_count) {
   return memory;
 }
 
-/* ---- doors ---- */
+/* ---- API ---- */
 
 void tp__record_ring_init(tp__record_ring *ring, const tp_allocator *allocator, size_t entries_max, tp__a64 *bytes,
                           size_t bytes_max) {

@@ -10,7 +10,7 @@
 
 enum { TP__RUN_NAMES_FIRST = 64, TP__RUN_NAMES_CHUNKS = 24 };
 
-/** Interned, with what else a subscription tells every row: the strings live as long as the table. */
+/** What every row of a subscription has, interned: the strings live as long as the table. */
 typedef struct tp__run_name {
   const char *subscription, *handler, *owner;
   uint8_t visibility; /* tp_visibility */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/store/turn_ring.h"
 
-enum { CAPACITY_MIN = 16, OUTCOME_COMPLETED = 1 }; /* tp_turn_outcome is of a layer above */
+enum { CAPACITY_MIN = 16, OUTCOME_COMPLETED = 1 }; /* tp_turn_outcome is of the agent layer */
 
 void tp__turn_ring_init(tp__turn_ring *ring, const tp_allocator *allocator, size_t turns_max) {
   *ring = (tp__turn_ring){.allocator = allocator, .turns_max = turns_max};
