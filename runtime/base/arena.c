@@ -59,7 +59,7 @@ static void *alloc_in_new_chunk(tp__arena *arena, size_t size) {
   arena->bytes += bytes;
   char *memory = (char *)(chunk + 1);
   char *end = (char *)chunk + bytes;
-  if ((size_t)(end - (memory + size)) > space_left(arena)) { /* else the current chunk has more to give: keep it */
+  if ((size_t)(end - (memory + size)) > space_left(arena)) { /* else the current chunk has more left */
     arena->next = memory + size;
     arena->end = end;
   }

@@ -21,14 +21,14 @@
 
 /* ---- checks of our own invariants ----
  *
- * A state that only a fault of this library can reach ends at an assertion. assert() is for what is cheap beside the
- * function that it stands in, and stays in release builds. The two macros below are for the rest: they do nothing, and
- * evaluate nothing, unless TP_CHECKS is defined. meson.build defines it for debug builds and those with a sanitizer;
- * the simulator always has it.
+ * A state that only a fault of this library can reach ends at an assertion. assert() is for what costs little beside
+ * the function that it stands in, and stays in release builds. The two macros below are for the rest: they do nothing,
+ * and evaluate nothing, unless TP_CHECKS is defined. meson.build defines it for debug builds and those with a
+ * sanitizer; the simulator always has it.
  *
- * A long-lived object has a function tp__NOUN_check() beside its code, which asserts its invariants one by one and says
- * above each in words what it is. It is called behind every change of the object's state, by a thread that may read all
- * that it reads: the owner, or the holder of the lock (then it ends in _check_locked). It changes nothing. */
+ * A long-lived object has a function tp__NOUN_check() beside its code, which asserts its invariants one by one, each
+ * below a sentence that states it. It is called behind every change of the object's state, by a thread that may read
+ * all that it reads: the owner, or the holder of the lock (then it ends in _check_locked). It changes nothing. */
 #if defined(TP_SIM) && !defined(TP_CHECKS)
 #define TP_CHECKS 1
 #endif
@@ -54,7 +54,7 @@ enum { TP__STRUCT_SIZE_MAX = 4096 }; /* a larger struct_size is an uninitialised
  *  @param name  of the struct ("tp_phase"), for the fault's message.
  *  @return TP_OK; TP_ERR_VERSION and ours untouched: struct_size is not set (below the size of size_t, above
  *          TP__STRUCT_SIZE_MAX, or no multiple of size_t's size, so that nothing else is read), or a newer program sets
- *          a field that this library does not have. The fault says which of the two, and the byte. */
+ *          a field that this library does not have. The fault names which of the two, and the byte. */
 tp_status tp__options_read(void *ours, size_t our_size, const void *theirs, const char *name, tp_fault *fault);
 /** The other way: fills a caller's struct as far as its struct_size reaches, zeroes what it has beyond ours, and writes
  *  into struct_size how much of it was filled. @return false, with nothing written, when struct_size is not
@@ -78,7 +78,7 @@ void tp__release(const tp_allocator *allocator, void *memory, size_t size);
 /** A NUL-terminated copy, freed by tp__string_free(); NULL stays NULL with *ret_copy = NULL. */
 tp_status tp__string_copy(const tp_allocator *allocator, const char *string, char **ret_copy);
 void tp__string_free(const tp_allocator *allocator, char *string);
-/** Grows an array to hold at least need items: *capacity is doubled. Existing items are kept, new ones not zeroed. */
+/** Grows an array to hold at least need items: *capacity is doubled. Existing items stay, new ones are not zeroed. */
 tp_status tp__array_grow(const tp_allocator *allocator, void **array, size_t *capacity, size_t need, size_t item_size);
 
 /* ---- arena: memory that is freed all at once ---- */

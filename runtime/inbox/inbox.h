@@ -10,7 +10,7 @@
 #include "runtime/os/os.h"
 #include "turnphase/inbox.h"
 
-/** The inbox's part of an attempt or event, as work.kind says. Zero-filled: of no inbox. */
+/** The inbox's part of an attempt or event: work.kind is the one or the other. Zero-filled: of no inbox. */
 typedef struct tp__inbox_item {
   tp_inbox *inbox; /* referenced, from the put on */
   tp__link link;   /* under the inbox's lock, as waits */
@@ -33,7 +33,7 @@ static inline tp__inbox_event *tp__inbox_event_of(tp__inbox_item *item) {
   return item->work.kind == TP_WORK_EVENT ? TP__CONTAINER(item, tp__inbox_event, item) : NULL;
 }
 
-/** Whether the options can be read; and the inbox. owner is who may register it, compared and never followed. */
+/** Reads the options and makes an inbox. @param owner  the runtime that may register it; compared, never followed. */
 tp_status tp__inbox_new(const tp_allocator *allocator, const void *owner, const tp_inbox_options *options,
                         tp_inbox **ret_inbox, tp_fault *fault);
 void tp__inbox_ref(tp_inbox *inbox);
@@ -50,7 +50,7 @@ bool tp__inbox_put(tp_inbox *inbox, tp__inbox_item *item);
 typedef enum tp__inbox_put_end { TP__INBOX_PUT = 0, TP__INBOX_FULL = 1, TP__INBOX_CLOSED = 2 } tp__inbox_put_end;
 /** The same for an event. @param beyond  how many may wait above the capacity for events. */
 tp__inbox_put_end tp__inbox_put_event(tp_inbox *inbox, tp__inbox_event *event, uint32_t beyond);
-/** @return whether the item was still waiting: nobody will take it. */
+/** @return whether the item was still waiting: it will not be taken. */
 bool tp__inbox_withdraw(tp__inbox_item *item);
 /** The item that waited longest, NULL when none does. */
 tp__inbox_item *tp__inbox_take(tp_inbox *inbox);

@@ -15,7 +15,7 @@ struct canonical {
 
 static size_t write_at(struct canonical *canonical, size_t at);
 
-/* The offset behind so many pairs, whose keys are remembered. */
+/* The offset behind so many pairs, whose keys are stored. */
 static size_t collect_keys(struct canonical *canonical, size_t at, size_t count) {
   for (size_t i = 0; i < count; i++) {
     tp_status status = tp__keys_push(&canonical->keys, at);

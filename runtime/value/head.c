@@ -92,7 +92,7 @@ size_t tp__value_size(tp_text bytes, size_t offset) {
     if (tp__head_read(bytes, at, &head) != TP__HEAD_OK) return 0;
     at += head.size + head.content;
     missing += head.children - 1;
-    if (missing > bytes.size - at) return 0; /* each has at least one byte, so this also keeps the sum small */
+    if (missing > bytes.size - at) return 0; /* each has at least one byte, so this also bounds the sum */
   }
   return at - offset;
 }
