@@ -21,6 +21,7 @@ typedef cli_screen screen;
 /* Carriage returns are dropped: on a terminal they would write over what stands there. */
 void cli_screen_text(screen *s, tp_text text) {
   size_t printed = 0, at = 0; /* what lies between them is visible, and not printed yet */
+  if (text.size == 0) return; /* data may be NULL */
   while (at < text.size) {
     uint32_t code;
     cli_visibility visibility;
@@ -34,7 +35,7 @@ void cli_screen_text(screen *s, tp_text text) {
     at += size;
   }
   cli_print(s->output, text.data + printed, at - printed);
-  if (text.size > 0) s->open = text.data[text.size - 1] != '\n';
+  s->open = text.data[text.size - 1] != '\n';
 }
 
 void cli_screen_line_end(screen *s) {

@@ -70,8 +70,8 @@ static bool add_name(struct path *path, const char *name, size_t size) {
 }
 
 static bool add_names(struct path *path, tp_text names) {
+  if (names.size == 0 || memchr(names.data, '\0', names.size)) return false;
   const char *at = names.data, *end = at + names.size;
-  if (names.size == 0 || memchr(at, '\0', names.size)) return false;
   while (at < end) {
     const char *slash = memchr(at, '/', (size_t)(end - at)), *stop = slash ? slash : end;
     if (!add_name(path, at, (size_t)(stop - at))) return false;
