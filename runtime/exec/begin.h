@@ -54,7 +54,7 @@ static inline void tp__entry_set_plan(tp__entry *e, const tp__plan *plan) {
   e->arena.next = (char *)e + e->block_size - TP__ENTRY_ARENA_BYTES;
 }
 
-/** Makes what waits for what, as it is at the begin, and shows the entry to whoever cancels the turn. */
+/** Makes what waits for what, as it is at the begin, and lists the entry for a cancel of the turn. */
 static inline void tp__entry_lay_out(tp__entry *e) {
   const tp__plan *plan = e->plan;
   uint32_t n = plan->node_count;

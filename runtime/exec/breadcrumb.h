@@ -54,7 +54,7 @@ static inline void tp__breadcrumb_leave(tp_breadcrumb *b) {
 
 /** All of it for a node of an entry. @return what to leave. */
 tp_breadcrumb *tp__breadcrumb_of_node(const tp__entry *e, uint32_t index, int64_t started_ns);
-/** The same for a function of the layer above. */
+/** The same for a function of the agent layer. */
 tp_breadcrumb *tp__breadcrumb_of_function(const tp__turn *turn, const char *name, int64_t started_ns);
 
 #endif

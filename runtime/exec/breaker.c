@@ -32,7 +32,7 @@ static bool admits(const tp__entry *e, const tp__node *node) {
   return true;
 }
 
-/* What is only started here, a detached run, asks again itself, so that the probe is its call. */
+/* A detached run is only started here and checks its breaker itself, so that the probe is its call. */
 static bool is_open(const tp__entry *e, const tp__node *node) {
   if (!tp__breaker_suspects(state_of(e), e->plan->phase, e->now_ns) || (node->flags & TP__NODE_BACKGROUND))
     return false;
@@ -46,7 +46,7 @@ const char *tp__breaker_refusal(const tp__entry *e, const tp__node *node) {
 
 /* ---- after it ---- */
 
-/* What the runtime lacked, or its host took back, says nothing about the handler. */
+/* A failure for want of something of the runtime's, or a cancel of the host's, is not the handler's. */
 static bool is_its_own(tp_reason reason) {
   switch (reason) {
     case TP_REASON_ERROR:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a handler sees and says through its tp_call. It reaches the entry and what the entry was given, never the turn's
- * moving parts. */
+ * What a handler reads and answers through its tp_call. It reaches the entry and what the entry was given, never the
+ * turn's moving parts. */
 #include "runtime/exec/call.h"
 
 #include "runtime/exec/detached.h"
@@ -133,7 +133,7 @@ static const char *copy_reason(tp_call *call, const char *reason) {
   return copy;
 }
 
-/* Most calls bring nothing: what they bring is set up by the first that does. */
+/* Most calls have no output: it is set up by the first emit, replacement or answer with a reason. */
 static tp__output *touch(tp_call *call) {
   if (!call->touched) {
     call->output = (tp__output){0};
@@ -274,13 +274,13 @@ tp_answer tp_call_defer(tp_call *call, const tp_deferral *theirs, tp_token *ret_
                            : tp__node_defer_inline(call, &deferral, ret_token);
   if (status == TP_ERR_FULL) (void)!tp__tokens_full(tp__runtime_sched(call->entry->turn->runtime), &fault);
   if (status == TP_OK) return TP_ANSWER_DEFERRED;
-  call->sealed = was_sealed; /* nobody has a token of it that was sealed here */
+  call->sealed = was_sealed; /* no token of it is known outside */
   const char *reason = was_sealed ? "deferred twice" : copy_reason(call, fault.message);
   call->sealed = true;
   return answer(call, &(tp__answer){.kind = TP_ANSWER_FAILED, .code = (uint32_t)status, .reason = reason});
 }
 
-/* An answer says how it failed only when it did, and only what the library could not have seen itself. */
+/* An answer has a reason only when it failed, and only one that the library could not have seen itself. */
 static bool why_is_legal(const tp_outcome *outcome) {
   if (outcome->why == 0) return true;
   return outcome->kind == TP_ANSWER_FAILED && outcome->why >= TP_REASON_ERROR && outcome->why <= TP_REASON_MALFORMED;

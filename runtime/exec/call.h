@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * call: what a handler sees and does (handler.h: tp_call), and what its answer brings. The thread that runs the
+ * call: what a handler sees and does (handler.h: tp_call), and what its answer has. The thread that runs the
  * handler; it takes no lock but for a payload that is read (call_payload.c). */
 #ifndef TP__CALL_H
 #define TP__CALL_H
 
 #include "runtime/exec/entry.h"
 
-/** The answer behind what a handler's function returned, with the reason and code that the call
- *  keeps for it. */
+/** The answer behind what a handler's function returned, with the reason and code that the call has for it. */
 tp__answer tp__call_answer(const tp_call *call, tp_answer kind);
 /** When the call must have answered. */
 int64_t tp__call_deadline(const tp_call *call);
@@ -16,7 +15,7 @@ int64_t tp__call_deadline(const tp_call *call);
  *  output. */
 tp_status tp__output_emit(tp__output *output, tp__arena *arena, tp__entry *entry, uint32_t index,
                           const tp_contribution *contribution);
-/** Adds fields to replace, copied; checked as tp_call_replace() says. */
+/** Adds fields to replace, copied; checked as for tp_call_replace(). */
 tp_status tp__output_replace(tp__output *output, tp__arena *arena, const tp__entry *entry, uint32_t index,
                              const tp_field *fields, size_t count);
 /** Adds fields that were checked and copied. @return TP_ERR_NO_MEMORY, which stands in the output, too. */

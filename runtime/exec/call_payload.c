@@ -2,8 +2,8 @@
  *
  * call_payload.c: the payload of a call as one value, for handlers that pass it on (programs, bindings). An entry has
  * one for each payload that its chain went through, most have one or none: a list that only grows, newest first, and
- * goes with the entry. It is read without a lock; who adds to it holds the runtime's `payloads`, so that handlers that
- * run side by side make it once. */
+ * goes with the entry. It is read without a lock; a thread that adds to it holds the runtime's `payloads`, so that
+ * handlers that run side by side make it once. */
 #include "runtime/exec/call.h"
 #include "runtime/exec/entry.h"
 #include "runtime/exec/runtime.h"

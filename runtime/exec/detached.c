@@ -19,7 +19,7 @@ typedef struct detached {
   tp__detached_end_fn on_end;
   void *ctx;
   tp__detached_job job;
-  bool starting; /* on_end would come before the start returned: it is told by the reason instead */
+  bool starting; /* on_end would come before the start returned: the start returns the reason instead */
   tp_reason refused;
   size_t block_size;
 } detached;
@@ -32,7 +32,7 @@ static void release(tp__turn *turn) {
   tp__block_give(tp__runtime_blocks(runtime), d, d->block_size);
 }
 
-/* Nothing of a detached run is merged, but the jobs that it asks for are stored. */
+/* Nothing of a detached run is merged, but the jobs that it contributes are stored. */
 static void schedule_jobs(const detached *d, const tp__run *run) {
   const tp__emitted *each = run->first;
   for (uint32_t i = 0; i < run->row.contribution_count; i++, each = each->next)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * detached: a run that nobody waits for. It is a small turn of its own with a plan of one node, run by the same
+ * detached: a run that no entry waits for. It is a small turn of its own with a plan of one node, run by the same
  * machine: it has its deadline, its token, its record. FireAndRecord starts one from an entry; a job worker starts one
  * from a stored payload. */
 #ifndef TP__DETACHED_H
@@ -15,7 +15,7 @@ typedef struct tp__detached_end {
   tp_reason reason;
   uint32_t code;
   bool was_called;     /* its handler */
-  bool retryable;      /* its handler said so */
+  bool retryable;      /* by its handler's answer */
   const char *message; /* may be NULL; borrowed */
 } tp__detached_end;
 /** On the run's owner. Must return at once. */
@@ -39,7 +39,7 @@ typedef struct tp__detached_spec {
   tp__detached_job job;
   tp__detached_end_fn on_end; /* may be NULL */
   void *ctx;
-  tp__turn **ret_turn; /* of a run that is accepted its turn, held for the caller, who may cancel it; may be NULL */
+  tp__turn **ret_turn; /* of a run that is accepted its turn, held for the caller, which may cancel it; may be NULL */
 } tp__detached_spec;
 
 /** @return NONE when it was accepted; on_end will come. Else why not; on_end will not come. */

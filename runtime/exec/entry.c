@@ -21,7 +21,7 @@ static void advance(tp__entry *e);
 /* ---- what always holds ---- */
 
 #ifdef TP_CHECKS
-/* Whether who waits for whom was made out (begin.h); until then nothing of a node is read. */
+/* Whether its ready nodes and counters were laid out (begin.h); until then nothing of a node is read. */
 static bool is_laid_out(const tp__entry *e) { return e->marks != e->plan->no_marks; }
 
 static bool is_in_ready(const tp__entry *e, uint32_t index) { return e->ready.bits[index / 64] >> index % 64 & 1; }
@@ -73,7 +73,7 @@ void tp__entry_check(const tp__entry *e) {
 
 /* ---- beginning ---- */
 
-/* Nobody lives here any more. */
+/* The block has no entry any more. */
 static void leave_block(tp__entry *e) {
   tp__turn *turn = e->turn;
   TP__ASSERT(e->taken);
@@ -339,7 +339,7 @@ static bool has_required(const tp__entry *e) {
   return false;
 }
 
-/* Durability SYNC. The record that says that the entry failed replaces the one that was not committed, when the store
+/* Durability SYNC. The record of the failed entry replaces the one that was not committed, when the store
  * can be written again. */
 static void committed(tp__entry *e, tp_status status, const tp_fault *fault) {
   if (status != TP_OK) {

@@ -29,7 +29,7 @@ typedef struct tp__emitted {
   struct tp__emitted *next;
 } tp__emitted;
 
-/** What an answer brought besides its outcome. */
+/** What an answer has besides its outcome. */
 typedef struct tp__output {
   tp__emitted *first, *last;
   uint32_t count;
@@ -40,11 +40,11 @@ typedef struct tp__output {
   const char *refusal; /* why, in a sentence; may be NULL */
 } tp__output;
 
-/** A node that its row cannot describe while it runs: what the record says of it, and what only the engine needs. */
+/** A node that its row cannot describe while it runs: what is recorded of it, and what only the engine needs. */
 typedef struct tp__run {
   tp__row_details row; /* execution and failure are set when it is settled */
   bool settled;
-  bool retryable;           /* it failed, and its handler says that it may be tried again */
+  bool retryable;           /* it failed, and by its handler's answer it may be tried again */
   const tp__emitted *first; /* sealed contributions; with fallback_used they are the subscription's */
   const char *message;      /* reason of a deny, ask or failure; safe */
   tp__attempt *attempt;     /* open: submitted or deferred */
@@ -54,7 +54,7 @@ typedef struct tp__run {
 enum {
   TP__MARK_BLOCKED = 1, /* a required dependency did not succeed */
   TP__MARK_MORE = 2,    /* the node has a tp__run, and its row is not written */
-  TP__MARK_SKIPPED = 4  /* left out by the one who began the entry */
+  TP__MARK_SKIPPED = 4  /* left out by the code that began the entry */
 };
 
 /** The inline nodes of an entry that may be called now, a bit for each, so that the first in plan order is taken first,
@@ -115,7 +115,7 @@ struct tp__entry {
   uint16_t *leaving; /* a stack of ready nodes that leave this thread: these go first */
   uint16_t *counters;
   uint8_t *marks; /* TP__MARK_* */
-  tp__run *runs;  /* each is set up when its node's mark says so, not before */
+  tp__run *runs;  /* each is set up when its node gets MARK_MORE, not before */
   uint32_t begin_field_count;
   bool payload_borrowed; /* begin_fields are the caller's till the entry has ended: a result needs a copy */
   /* owner only; of settled runs attempts may read */
@@ -145,7 +145,7 @@ struct tp__entry {
   uint32_t field_count;
   const tp_field *fields; /* the payload as the chain has it */
   int64_t begin_ns, end_ns, now_ns, ended_ns;
-  int64_t fast_path_until_ns; /* until then no deadline but a node's own limit has passed, and a row can say when */
+  int64_t fast_path_until_ns; /* until then no deadline but a node's own limit has passed, and a row holds the time */
   tp__link link;              /* in turn->entries, or to itself: see there */
   tp__share *share;           /* nodes that other threads call; NULL: none ever */
   tp__arena arena;
@@ -180,16 +180,16 @@ void tp__entry_cancel(tp__entry *entry);
 void tp__entry_release(tp__entry *entry);
 /** Any thread: drops an attempt's reference. */
 void tp__entry_unref(tp__entry *entry);
-/** Owner: asserts what always holds (entry.c); of an entry of many nodes, what can be said without a look at each. */
+/** Owner: asserts what always holds (entry.c); of an entry of many nodes, what needs no look at each. */
 void tp__entry_check(const tp__entry *entry);
 
 /** After the end: TP_OK, TP_ERR_DENIED, TP_ERR_HOOK, TP_ERR_CANCELLED, TP_ERR_TIMEOUT. */
 tp_status tp__entry_outcome(const tp__entry *entry);
 tp_run_record tp__entry_run(const tp__entry *entry, uint32_t index);
-/** The same of all, made at the first call and kept with the entry. @return NULL without memory. */
+/** The same of all, made at the first call and cached in the entry. @return NULL without memory. */
 const tp_run_record *tp__entry_runs(tp__entry *entry);
 
-/** The node's run, NULL when it is an ordinary one; valid for nodes that have settled, and for the owner. */
+/** The node's run, NULL when its row is all of it; valid for nodes that have settled, and for the owner. */
 static inline const tp__run *tp__entry_more(const tp__entry *entry, uint32_t index) {
   return entry->marks[index] & TP__MARK_MORE ? &entry->runs[index] : NULL;
 }

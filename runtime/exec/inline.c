@@ -24,8 +24,8 @@ void tp__inline_call_set(tp__entry *e, tp_call *call, tp__arena *arena, uint32_t
 
 /* ---- an entry whose nodes are all on the fast path ----
  *
- * Its nodes are called in plan order, in which each comes after all that it waits for. As long as every answer is
- * ordinary nobody needs to know who waits for whom; it is made out when one is not, for the machine to go on from. */
+ * Its nodes are called in plan order, in which each comes after all that it waits for. As long as no answer is
+ * exceptional the counters are not needed; they are laid out when one is, for the machine to go on from. */
 
 /* What the entry and its call borrow. Where the last one borrowed the same, there is nothing to do. */
 static inline void set_borrowed(tp__entry *e, const tp_field *fields, uint32_t field_count) {
@@ -55,7 +55,7 @@ static __attribute__((noinline, cold)) void lay_out_from(tp__entry *e, uint32_t 
   TP__CHECK(tp__entry_check(e));
 }
 
-/* The node was called and has something to say, or took too long. */
+/* The node was called, and its answer is exceptional or too late. */
 static __attribute__((noinline, cold)) void leave_plan_order(tp__entry *e, uint32_t index, tp_answer kind,
                                                              int64_t ended_ns) {
   lay_out_from(e, index);
@@ -67,14 +67,14 @@ static __attribute__((noinline, cold)) void leave_plan_order(tp__entry *e, uint3
   e->running = false;
 }
 
-/* TP_TIMESTAMPS_COARSE: the nodes before `count` took this time together, and their rows say so. */
+/* TP_TIMESTAMPS_COARSE: the rows of the nodes before `count` have their duration together. */
 static void set_durations(tp__entry *e, uint32_t count, int64_t ended_ns) {
   int64_t duration_ns = ended_ns - e->begin_ns;
   uint32_t capped_ns = duration_ns > UINT32_MAX ? UINT32_MAX : (uint32_t)duration_ns;
   for (uint32_t i = 0; i < count; i++) e->rows[i].duration_ns = capped_ns;
 }
 
-/* TP_TIMESTAMPS_COARSE: all nodes were called. Whether that took too long is judged by the last one of them.
+/* TP_TIMESTAMPS_COARSE: all nodes were called. Whether that was in time is judged by the last one of them.
  * @return as run_in_plan_order(). */
 static bool end_with_one_stamp(tp__entry *e) {
   TP__ASSERT(e->plan->node_count > 0);

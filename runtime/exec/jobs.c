@@ -69,8 +69,9 @@ void tp__jobs_fini(tp__jobs *jobs) {
 
 /* ---- running one ---- */
 
-/* The same rule as for a run that is awaited: a failure is tried again when the handler says so. A run that did not
- * come to its end is one more attempt of those that the subscription allows; one that never began is none. */
+/* The same rule as for a run that is awaited: a failure is tried again when the handler's answer is retryable. A run
+ * that did not come to its end is one more attempt of those that the subscription allows; one that never began is
+ * none. */
 static tp_job_end end_of(const tp__detached_end *end) {
   if (end->state == TP_STATE_SUCCEEDED) return TP_JOB_END_SUCCEEDED;
   if (!end->was_called) return TP_JOB_END_RELEASED;
@@ -133,7 +134,7 @@ static bool can_run(void *ctx, const tp_job *candidate) {
   return snapshot != NULL;
 }
 
-/* For what is told of its end. */
+/* For the report of its end. */
 static void copy_texts(running_job *job, const tp_job *claimed) {
   tp_text *texts[] = {&job->desc.subscription, &job->desc.idempotency_key, &job->desc.order_key};
   const tp_text *theirs[] = {&claimed->subscription, &claimed->idempotency_key, &claimed->order_key};
@@ -157,7 +158,7 @@ static void take_claimed(void *ctx, const tp_job *claimed) {
   job->desc.handler.data = memcpy(job->handler, claimed->handler.data, job->desc.handler.size);
   tp_reason refused = start(job->jobs->runtime, job, claimed);
   job->started = refused == TP_REASON_NONE;
-  if (job->started) return; /* run_ended() tells the rest */
+  if (job->started) return; /* run_ended() sets the rest */
   /* What cannot be read, or was switched off by the operator, will not be better soon. */
   bool for_good = refused == TP_REASON_MALFORMED || refused == TP_REASON_KILL_SWITCH;
   job->end = for_good ? TP_JOB_END_FAILED : TP_JOB_END_RELEASED;
@@ -165,7 +166,7 @@ static void take_claimed(void *ctx, const tp_job *claimed) {
   job->reason = refused;
 }
 
-/* As the subscription says, with jitter of half. What could not begin, or was cancelled, is not tried at once. */
+/* The subscription's backoff, with jitter of half. What could not begin, or was cancelled, is not tried at once. */
 static int64_t pause_ms(const running_job *job) {
   int64_t pause = job->desc.backoff == TP_BACKOFF_NONE ? 0 : job->desc.backoff_ms;
   for (uint32_t i = 1; job->desc.backoff == TP_BACKOFF_EXPONENTIAL && i < job->desc.attempt; i++)
@@ -549,7 +550,7 @@ static void set_policies(tp_job *job, const tp__node *node) {
   if (node->flags & TP__NODE_DETACHED) job->limit_ms = (uint32_t)(node->timeout_ns / TP__NS_PER_MS);
 }
 
-/* Entries are numbered within a runtime; its mark tells them from those of another process or runtime. */
+/* Entries are numbered within a runtime; its mark distinguishes them from those of another process or runtime. */
 static tp_text key_of(const tp__jobs *jobs, char *buffer, size_t size, uint64_t entry_id, const char *subscription) {
   int length = snprintf(buffer, size, "%016llx-%llu-%s", (unsigned long long)jobs->mark, (unsigned long long)entry_id,
                         subscription);
@@ -598,7 +599,7 @@ tp_reason tp__jobs_add_contributed(const tp__turn *turn, const tp_contribution *
   const tp__plan *plan;
   tp__snapshot *snapshot =
       tp__registry_find_handler(tp__runtime_registry(turn->runtime), job.handler, 0, TP_PHASE_NONE, &node, &plan);
-  if (snapshot) { /* else a later commit brings it, in any version */
+  if (snapshot) { /* else a later commit registers it, in any version */
     set_policies(&job, node);
     tp__snapshot_unpin(snapshot);
   }

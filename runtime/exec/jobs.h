@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * jobs: the worker of background jobs. One thread claims jobs from the store, starts a detached run for each, and tells
- * the store how it ended; at most so many run at once as there are handler threads for detached work. Every third of
- * the lease it renews the claims of those that run; one whose claim another worker has is cancelled. Where the store is
- * durable other processes may insert and end jobs, so it looks again twice a second. It is the one thread of ours that
- * calls the job functions of the store but for the insert. Lock: `jobs`. */
+ * jobs: the worker of background jobs. One thread claims jobs from the store, starts a detached run for each, and
+ * reports its end to the store; at most so many run at once as there are handler threads for detached work. Every third
+ * of the lease it renews the claims of those that run; one whose claim another worker has is cancelled. Where the store
+ * is durable other processes may insert and end jobs, so it looks again twice a second. It is the one thread of ours
+ * that calls the job functions of the store but for the insert. Lock: `jobs`. */
 #ifndef TP__JOBS_H
 #define TP__JOBS_H
 
@@ -52,7 +52,7 @@ tp_reason tp__jobs_add(struct tp_runtime *runtime, const tp__plan *plan, const t
 /** Stores a job that a handler of the turn asked for by a background_job contribution; a refusal is logged. It names a
  *  handler, so any phase of that handler's may run it. */
 tp_reason tp__jobs_add_contributed(const struct tp__turn *turn, const tp_contribution *job);
-/** Waits until the order key has no open job. @return TP_OK, TP_ERR_TIMEOUT, what the store said. */
+/** Waits until the order key has no open job. @return TP_OK, TP_ERR_TIMEOUT, what the store returned. */
 tp_status tp__jobs_wait(tp__jobs *jobs, tp_text order_key, int64_t deadline_ns);
 
 /** The same without waiting: on_end comes on the jobs' thread. @return TP_OK; TP_ERR_FULL, TP_ERR_NO_MEMORY,
@@ -62,7 +62,7 @@ tp_status tp__jobs_wait_submit(tp__jobs *jobs, tp_text order_key, int64_t deadli
 
 typedef struct tp__job_counts {
   uint64_t run;         /* attempts that have ended */
-  uint64_t open;        /* now, as the store says */
+  uint64_t open;        /* now, by the store */
   uint64_t dead;        /* dead letters since the start */
   uint64_t refused;     /* inserts that the store did not take */
   uint64_t interrupted; /* of the dead: their last attempt was cancelled by a drain */

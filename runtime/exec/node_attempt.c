@@ -42,8 +42,8 @@ static tp__answer call(tp__attempt *attempt) {
   return tp__call_answer(&a->call, kind);
 }
 
-/* The token is completed, whatever comes of its answer, so what the answer brings was taken: from the first that is
- * refused on it is discarded. */
+/* The token is completed, whatever comes of its answer, so all contributions of the answer were taken: those from the
+ * first refused one on are discarded. */
 static tp_status copy_contributions(node_attempt *a, const tp__answer *answer, tp_status status) {
   const tp__contribution_ops *ops = tp__runtime_layer_ops(tp__attempt_runtime(&a->base))->contributions;
   for (size_t i = 0; i < answer->contribution_count; i++) {
@@ -232,15 +232,15 @@ static node_attempt *new_attempt(tp__entry *e, uint32_t index) {
   return a;
 }
 
-/* A subscription that does not say otherwise cannot drain a small pool by hanging. */
+/* A subscription without a number of its own cannot occupy a small pool by hanging. */
 static uint32_t permits_of(tp_runtime *runtime, const tp__node *node) {
   uint32_t most = tp__runtime_sched(runtime)->pool.threads_max / 4;
   if (node->sub->desc.max_concurrent > 0 || node->permits <= most) return node->permits;
   return most > 0 ? most : 1;
 }
 
-/* Under load what nobody waits for goes first, then what its entry can do without. Required work never goes, nor does
- * what a turn owes at its end. @return from how many on, that wait for a thread, it is shed; 0: never. */
+/* Under load detached runs are shed first, then what an entry can do without. Required work never is, nor is what
+ * a turn owes at its end. @return from how many on, that wait for a thread, it is shed; 0: never. */
 static uint32_t shed_above(const tp__entry *e, const tp__node *node) {
   uint32_t most = tp__runtime_options(e->turn->runtime)->handler_queue_max;
   if (e->detached_run) return most > 1 ? most / 2 : 1;
@@ -248,7 +248,7 @@ static uint32_t shed_above(const tp__entry *e, const tp__node *node) {
   return most - most / 4;
 }
 
-/* The limit counts from here, since an inbox that nobody empties must not keep its entry waiting. */
+/* The limit counts from here: an entry must not wait for an inbox that the host does not empty. */
 static tp_reason offer(node_attempt *a, const tp__node *node, tp__run *run) {
   int64_t limit_end_ns = a->call.timeout_ns ? tp__now_ns() + a->call.timeout_ns : TP__NEVER;
   if (limit_end_ns < a->call.deadline_ns) a->call.deadline_ns = limit_end_ns;

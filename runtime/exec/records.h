@@ -11,13 +11,13 @@
 void tp__entry_record(tp__entry *entry);
 /** The same, for one that ended on the fast path. */
 void tp__entry_record_fast_path(tp__entry *entry);
-/** Gives the store an attempt that the run's row cannot tell of; the row has its times.
- *  @param message  what it said, safe to show; may be NULL. */
+/** Passes an attempt that the run's row does not describe to the store; the row has its times.
+ *  @param message  of its answer, safe to show; may be NULL. */
 void tp__entry_record_attempt(tp__entry *entry, uint32_t index, tp_state state, tp_reason reason, const char *message);
-/** Hands what the turn has packed to the store. */
+/** Passes what the turn has packed to the store. */
 void tp__turn_flush_records(tp__turn *turn);
 /** Records an entry of one node that is about to run, and with durability SYNC commits that: its record when it has
- *  ended replaces this one. @return TP_OK; with SYNC what the store says. */
+ *  ended replaces this one. @return TP_OK; with SYNC what the store returned. */
 tp_status tp__entry_record_running(tp__entry *entry);
 
 /** Gives the store the record of a turn. process_run_id is set here. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * report: what an operator is told of runs: a log line and an audit row for each run that failed, was late, was refused
- * or denied, and at level debug a log line for each attempt. Owner only. Has no lock of its own: it takes the
+ * report: what is reported of runs to an operator: a log line and an audit row for each run that failed, was late, was
+ * refused or denied, and at level debug a log line for each attempt. Owner only. Has no lock of its own: it takes the
  * registry's, and calls the host's log callback without any. Never reports a payload: names, states, and the reasons
  * that handlers give, which must be safe to show. */
 #ifndef TP__REPORT_H

@@ -27,7 +27,7 @@ enum {
   JOB_LEASE_MS_LEAST = 300,
   HOST_PHASES_MAX = TP_PHASE_LIMIT - TP_PHASE_HOST
 };
-static const int64_t SHED_LOG_NS = (int64_t)10000 * TP__NS_PER_MS; /* between two lines that say so */
+static const int64_t SHED_LOG_NS = (int64_t)10000 * TP__NS_PER_MS; /* between two such lines */
 
 void tp__log(const tp_runtime *runtime, tp_log_level level, const tp__log_subject *subject, const char *format, ...) {
   if (!runtime->options.log || level > runtime->options.log_level) return;
@@ -735,7 +735,7 @@ static void end_drain(tp_runtime *runtime) {
   tp__mutex_unlock(&runtime->mutex);
 }
 
-/* After begin_drain_locked(). is_first: what it said. */
+/* After begin_drain_locked(). is_first: what it returned. */
 static tp_drain_report drain(tp_runtime *runtime, bool is_first, int64_t deadline_ns) {
   tp_drain_report report = {.struct_size = sizeof report};
   if (is_first) {
@@ -876,7 +876,7 @@ static void wait_for_completers(tp_runtime *runtime) {
   tp__mutex_unlock(&runtime->mutex);
 }
 
-/* From here on only destructors and abandoned handlers can ask something of it, and are told that it was freed. */
+/* From here on only destructors and abandoned handlers can call it, and get an error: it was freed. */
 static void free_drained(tp_runtime *runtime) {
   tp__inside frame;
   wait_for_completers(runtime);

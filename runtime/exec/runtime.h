@@ -29,14 +29,14 @@ typedef enum tp__life {
   TP__LIFE_FREED = 5 /* tp_runtime_free() was called: only destructors and abandoned handlers still see it */
 } tp__life;
 
-/** How far a runtime is, which each operation of a host's asks: the object's first member, so that to read it costs no
+/** How far a runtime is, which each operation of a host's reads: the first member of the object, so that it costs no
  *  call. */
 typedef struct tp__runtime_state {
   tp__a32 life;                /* tp__life; written under the runtime's lock */
   uint32_t process_generation; /* set by the start, before life */
 } tp__runtime_state;
 
-/** The operations of the layer above. */
+/** The operations of the agent layer. */
 typedef struct tp__layer_ops {
   const tp_phase *rows;
   size_t row_count;
@@ -66,7 +66,7 @@ typedef struct tp__counters {
   tp__a64 breakers_opened; /* by themselves */
   tp__a64 attempts_shed, turns_shed;
   tp__a64 denials, failures;
-  tp__a64 records_refused;                      /* in a row, by the host's store; 0: it took the last */
+  tp__a64 records_refused;                      /* in a row, by the host's store; 0: it stored the last */
   tp__a64 abandoned_bytes, abandoned_bytes_max; /* of attempts that run abandoned; and how many are granted threads */
 } tp__counters;
 
@@ -78,10 +78,10 @@ const tp_allocator *tp__runtime_allocator(const tp_runtime *runtime);
 const tp_store *tp__runtime_store(const tp_runtime *runtime);
 tp__registry *tp__runtime_registry(const tp_runtime *runtime);
 const tp__layer_ops *tp__runtime_layer_ops(const tp_runtime *runtime);
-/** What the layer above set, once. */
+/** What the agent layer set, once. */
 void *tp__runtime_layer(const tp_runtime *runtime);
 void tp__runtime_layer_set(tp_runtime *runtime, void *layer);
-/** A random number: keeps apart what processes store. */
+/** A random number: distinguishes what processes store. */
 uint64_t tp__runtime_run_id(const tp_runtime *runtime);
 /** "turn-", 16 digits and "-". */
 tp_text tp__runtime_turn_prefix(const tp_runtime *runtime);
@@ -109,7 +109,7 @@ tp_status tp__runtime_new(const tp_runtime_options *options, const tp__layer_ops
 void tp__runtime_free_unstarted(tp_runtime *runtime);
 /** Cancels every turn and every detached run. Any thread, without lock. */
 void tp__runtime_cancel_all(tp_runtime *runtime);
-/** A drain waits for what nobody tells it of: up to a millisecond. */
+/** A drain waits for what signals no end: up to a millisecond. */
 void tp__runtime_poll_interval(tp_runtime *runtime);
 static inline const tp__runtime_state *tp__runtime_state_of(const tp_runtime *runtime) {
   return (const tp__runtime_state *)(const void *)runtime;
@@ -134,7 +134,7 @@ uint32_t tp__runtime_listed_count(tp_runtime *runtime, uint32_t kind);
 bool tp__runtime_is_forked(const tp_runtime *runtime);
 /** @return TP_ERR_FORKED. */
 tp_status tp__fail_forked(tp_fault *fault);
-/** TP_OK, or why nothing may be begun: FORKED, SHUTDOWN, or what starting the threads said. */
+/** TP_OK, or why nothing may be begun: FORKED, SHUTDOWN, or what the start of the threads returned. */
 tp_status tp__runtime_ready(tp_runtime *runtime, tp_fault *fault);
 /** So many calls wait for a handler thread that no turn begins (handler_queue_max). */
 bool tp__runtime_is_overloaded(const tp_runtime *runtime);
@@ -167,7 +167,7 @@ void tp__log(const tp_runtime *runtime, tp_log_level level, const tp__log_subjec
 /** How many detached runs may be open, and how many closing turns. */
 uint32_t tp__detached_max(const tp_runtime *runtime);
 static inline int64_t tp__later_ns(int64_t a_ns, int64_t b_ns) { return a_ns > b_ns ? a_ns : b_ns; }
-/** The time-stamp that tp_runtime_options.timestamps asks for; without time-stamps the last one. */
+/** The time-stamp by tp_runtime_options.timestamps; without time-stamps the last one. */
 static inline int64_t tp__stamp(tp_timestamps timestamps, int64_t last_ns) {
   return timestamps == TP_TIMESTAMPS_OFF ? last_ns : tp__now_ns();
 }

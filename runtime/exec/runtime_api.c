@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Public doors of the runtime that only lead on, but in the child of a fork nowhere. */
+ * The public API of the runtime, as far as it only calls another module; in the child of a fork it fails. */
 #include "runtime/exec/runtime_object.h"
 
 /* A reader changes nothing that its caller can see, but takes locks. */

@@ -30,7 +30,7 @@ struct tp_runtime {
   tp__jobs jobs;
   tp__helpers helpers;
   tp__breaker_state breaker_state;
-  void *layer;                /* the layer above: set once by it */
+  void *layer;                /* the agent layer: set once by it */
   tp_breadcrumb *breadcrumbs; /* of the store, set by the start; NULL: it has none (breadcrumb.h) */
   /* atomic */
   tp__a64 shed_logged_ns; /* relaxed: when it was logged that turns are refused */

@@ -20,7 +20,7 @@ static const tp__node *node_of(const tp__entry *e, uint32_t index) {
   return &e->plan->nodes[index];
 }
 
-/* ---- runs that are out of the ordinary ---- */
+/* ---- exceptional runs ---- */
 
 tp__run *tp__run_make(tp__entry *e, uint32_t index) {
   tp__run *run = &e->runs[index];

@@ -29,7 +29,7 @@ typedef struct batch {
   /* atomic: acq_rel, publishes all the rest */
   tp__a32 state;
   /* the helper's, read by the owner when done */
-  uint32_t called; /* how many of them; the last one's answer is kept when it is exceptional */
+  uint32_t called; /* how many of them; the last one's answer is in `kind` and `call` when it is exceptional */
   bool exceptional;
   tp_answer kind;
   batch_time times[BATCH_NODES_MAX];
@@ -50,7 +50,7 @@ struct tp__share {
   /* owner only */
   tp__entry *entry;
   uint32_t out;          /* batches that are not EMPTY */
-  int64_t not_before_ns; /* nobody came in time for what was offered last: till then nothing is */
+  int64_t not_before_ns; /* no helper opened the last offer in time: until then nothing is offered */
   bool wake_is_coming;   /* the message below may be under way, and holds the entry */
   tp__message wake;
   /* atomic */
@@ -63,7 +63,7 @@ struct tp__share {
 
 /* ---- the helper ---- */
 
-/* Calls the nodes of a batch, up to one that has something to say. */
+/* Calls the nodes of a batch, up to one whose answer is exceptional. */
 static void open_batch(tp__share *share, batch *p) {
   const tp__node *nodes = share->entry->plan->nodes;
   tp_runtime *runtime = share->entry->turn->runtime;
@@ -260,7 +260,7 @@ static void put_back(tp__entry *e, const batch *p, uint32_t from) {
   for (uint32_t i = from; i < p->count; i++) tp__ready_push(&e->ready, p->indexes[i]);
 }
 
-/* The call of a node that had nothing to say. What the batch's call holds may be another node's. */
+/* The call of a node whose answer is not exceptional. What the batch's call holds may be another node's. */
 static tp_call silent_call(const batch *p, int64_t started_ns) {
   tp_call call = p->call;
   call.started_ns = started_ns;
@@ -288,7 +288,7 @@ static void settle_batch(tp__entry *e, batch *p) {
   }
   TP__ASSERT(e->share->out > 0 && p->called <= p->count);
   put_back(e, p, p->called);
-  tp__a32_store_relaxed(&p->state, EMPTY); /* nobody but the owner looks at what is empty */
+  tp__a32_store_relaxed(&p->state, EMPTY); /* only the owner looks at what is empty */
   e->share->out--;
 }
 

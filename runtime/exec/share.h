@@ -2,8 +2,8 @@
  *
  * share: nodes of placement parallel, which are worth another thread's time. The owner of an entry puts ready nodes
  * into batches, some at a time; an engine worker that has nothing else to do opens them and calls; the owner takes the
- * answers and settles. So counters, rows and verdicts stay the owner's alone, and a batch that nobody opened is taken
- * back.
+ * answers and settles. So counters, rows and verdicts stay the owner's alone, and a batch that no helper opened is
+ * taken back.
  *
  * A batch is EMPTY (the owner's) -> OFFERED -> OPENED (a helper's) -> DONE -> EMPTY, or from OFFERED back to EMPTY.
  * The share lives as long as its entry, which every helper that was asked holds, and a wake-up that may come. */

@@ -50,15 +50,15 @@ struct tp__turn {
   bool in_table;   /* its memory is a slot of the turn table */
   bool owes_quota; /* its quota is returned with its slot (turn_table.c) */
   bool cleared;    /* tp__turn_clear() was called: not yet for a new slot */
-  bool host_held;  /* for the layer above: the owner is a thread of the host's */
+  bool host_held;  /* for the agent layer: the owner is a thread of the host's */
   bool has_ids;    /* of its request or session */
   bool is_named;   /* the owner makes the id of a turn that has none when it begins to run it */
   /* owner only; what entries read of it is written before they begin */
   bool is_cancelled;
-  tp_status record_refusal; /* owner: what the store said of a record that it did not take, until it is looked at */
-  tp__record_batch records; /* packed, not yet passed to the store */
+  tp_status record_refusal;        /* owner: why the store refused a record, until it is looked at */
+  tp__record_batch records;        /* packed, not yet passed to the store */
   struct tp__entry *cached_entry;  /* the block in which its entries are made one after the other (begin.h), or NULL */
-  const void *sets;                /* what was merged so far: an immutable version, the layer above knows its form */
+  const void *sets;                /* what was merged so far: an immutable version in a form of the agent layer */
   void (*release)(tp__turn *turn); /* frees the memory the turn is in: the last reference is gone. Any thread */
   tp__arena arena;                 /* lives as long as the references do */
   tp__link entries; /* open ones, and those whose result is still read; not what ran in the cached block (begin.h) */

@@ -62,7 +62,7 @@ static void table_check_locked(const tp__turn_table *table) {
 
 /* ---- getting more ---- */
 
-/* Zero, so that `open` and `refs` say that no turn is in a slot. */
+/* Zero: by `open` and `refs` no turn is in a slot. */
 static slab *new_slab(const tp__turn_table *table) {
   slab *s = tp__alloc_zero(table->allocator, slab_size(table));
   if (!s) return NULL;
@@ -223,7 +223,7 @@ void tp__turn_table_recycle(tp__turn *turn) {
   tp__mutex_unlock(&table->mutex);
 }
 
-/* Quota is returned with the slot, unless other references keep the slot in use. */
+/* Quota is returned with the slot, unless the slot stays in use by other references. */
 void tp__turn_table_close(tp__turn *turn) {
   TP__ASSERT(turn->in_table && tp__a32_load_relaxed(&turn->open) == 1u + turn->kind);
   tp__thread_cache *cache = tp__thread_cache_here(tp__runtime_caches(turn->runtime));

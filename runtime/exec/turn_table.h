@@ -2,7 +2,7 @@
  *
  * turn_table: the memory of turns that hosts begin. A slot of the table holds turns alone, one after the other, until
  * the runtime is freed. So a drain or a cancel can walk all slots while turns begin and end, and turns need neither a
- * list nor its lock. Two words of the turn, `open` and `refs`, say whether the slot is in use.
+ * list nor its lock. Two words of the turn, `open` and `refs`, show whether the slot is in use.
  *
  * The quota is the number of turns that may still begin. Each thread cache (thread_cache.h) has a part of it: a begin
  * takes one, an end returns one to the cache of its own thread. A cache without quota gets a batch from the table; when
