@@ -29,7 +29,7 @@ void tp__entry_settle(tp__entry *entry, uint32_t index, tp_state state, tp_reaso
 void tp__entry_take_answer(tp__entry *entry, uint32_t index, const tp__answer *answer, const tp__output *output);
 /** A node on the fast path was called once and returned DONE without a contribution: writes its row, and counts down
  *  what waited for it.
- *  @return false, and nothing was done: it took too long, or a listener is to hear of each end. */
+ *  @return false, and nothing was done: it was not in time, or a listener is called at each end. */
 bool tp__entry_settle_silent(tp__entry *entry, uint32_t index, int64_t started_ns, int64_t ended_ns);
 /** The pause before another attempt is over. @return whether there was one. */
 bool tp__run_drop_retry(tp__run *run);

@@ -180,7 +180,7 @@ bool tp__slot_is_open(tp_token token) {
 }
 
 /* The class belongs to the token if the slot was the token's before and after it was read: a class of a later opening
- * brings with it that the token was closed before. */
+ * means that the token was closed before. */
 bool tp__slot_is_of_another(tp_token token, const struct tp__attempt_class *class) {
   if (!tp__slot_is_open(token)) return false;
   const void *found = tp__aptr_load_acquire(&slot_at(index_of(token))->class);
