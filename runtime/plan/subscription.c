@@ -163,7 +163,7 @@ static tp_status copy_fallback(const tp__registry *registry, tp__subscription *s
       .allocator = sub->allocator, .inside_of = sub->inside_of, .inbox_owner = registry, .closures = &sub->closures};
   for (size_t i = 0; i < from->fallback_count; i++) {
     if (!from->fallback[i]) return REFUSE(from, TP_ERR_USAGE, "fallback[%zu] is NULL", i);
-    tp_fault why;
+    tp_fault why = {0};
     tp_status status = registry->ops->copy(&sub->arena, sub->desc.phase, &home, from->fallback[i], &copies[i], &why);
     list[i] = &copies[i];
     if (status == TP_ERR_NO_MEMORY) return status;
