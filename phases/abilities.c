@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/abilities.h"
 
-#include "turnphase/value.h"
+#include "runtime/value/value.h"
 
 void tp__abilities_init(tp__abilities *abilities, const tp_allocator *allocator) {
   *abilities = (tp__abilities){.allocator = allocator};
@@ -36,14 +36,14 @@ void tp__abilities_add(tp__abilities *abilities, tp_text name) {
 }
 
 bool tp__abilities_write(const tp__abilities *abilities, tp__arena *arena, tp_text *ret_value) {
-  tp_writer *writer;
+  tp_writer writer;
   tp_text value;
   *ret_value = (tp_text){NULL, 0};
   if (abilities->count == 0) return true;
-  if (tp_writer_new(abilities->allocator, &writer) != TP_OK) return false;
-  tp_write_array(writer, abilities->count);
-  for (size_t i = 0; i < abilities->count; i++) tp_write_text(writer, abilities->items[i]);
-  bool ok = tp_writer_finish(writer, &value) == TP_OK && tp__arena_text(arena, value, ret_value);
-  tp_writer_free(writer);
+  tp__value_writer_init(&writer, abilities->allocator);
+  tp_write_array(&writer, abilities->count);
+  for (size_t i = 0; i < abilities->count; i++) tp_write_text(&writer, abilities->items[i]);
+  bool ok = tp_writer_finish(&writer, &value) == TP_OK && tp__arena_text(arena, value, ret_value);
+  tp__value_writer_fini(&writer);
   return ok;
 }

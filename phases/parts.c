@@ -3,6 +3,7 @@
 
 #include "phases/escape.h"
 #include "phases/render.h"
+#include "runtime/value/value.h"
 
 tp_status tp__parts_check(tp_text parts, const char *where, tp_fault *fault) {
   size_t i = 0;
@@ -34,15 +35,15 @@ static tp_status finish(tp__arena *arena, tp_writer *writer, tp_text *ret_value)
   tp_text value;
   tp_status status = tp_writer_finish(writer, &value);
   if (status == TP_OK && !tp__arena_text(arena, value, ret_value)) status = TP_ERR_NO_MEMORY;
-  tp_writer_free(writer);
+  tp__value_writer_fini(writer);
   return status;
 }
 
 tp_status tp__parts_of_files(tp__arena *arena, tp_text files, tp_text *ret_parts) {
-  tp_writer *writer;
+  tp_writer w, *writer = &w;
   *ret_parts = (tp_text){NULL, 0};
   if (tp_value_count(files) == 0) return TP_OK;
-  TP__TRY(tp_writer_new(arena->allocator, &writer));
+  tp__value_writer_init(writer, arena->allocator);
   tp_write_array(writer, tp_value_count(files));
   for (tp_value_walk walk = {0}; tp_value_next(files, &walk);)
     write_part(writer, tp_text_of("file"), tp_value_text(walk.value));
@@ -58,10 +59,10 @@ static bool has_tags(tp_text parts) {
 }
 
 tp_status tp__parts_escaped(tp__arena *arena, tp_text parts, tp_text *ret_parts) {
-  tp_writer *writer;
+  tp_writer w, *writer = &w;
   *ret_parts = parts;
   if (!has_tags(parts)) return TP_OK;
-  TP__TRY(tp_writer_new(arena->allocator, &writer));
+  tp__value_writer_init(writer, arena->allocator);
   tp_write_array(writer, tp_value_count(parts));
   tp_status status = TP_OK;
   for (tp_value_walk walk = {0}; status == TP_OK && tp_value_next(parts, &walk);) {
@@ -72,6 +73,6 @@ tp_status tp__parts_escaped(tp__arena *arena, tp_text parts, tp_text *ret_parts)
     write_part(writer, pair.key, text);
   }
   if (status == TP_OK) return finish(arena, writer, ret_parts);
-  tp_writer_free(writer);
+  tp__value_writer_fini(writer);
   return status;
 }

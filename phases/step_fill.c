@@ -5,6 +5,7 @@
 #include "phases/steps.h"
 #include "phases/tool_run.h"
 #include "runtime/exec/blocks.h"
+#include "runtime/value/value.h"
 
 enum { ITERATIONS_MAX = 50, PREVIEW_BYTES = 4096 };
 enum { RESULTS_BYTES_MAX = 16 << 20 }; /* of all results of a response, where tool.batch shows them */
@@ -16,15 +17,15 @@ static bool has_readers(const tp__drive *d) {
   return tp__turn_plan(&d->turn->core, tp__step_rows[d->step].phase) != NULL;
 }
 
-static bool begin(const tp__drive *d, tp_writer **ret_writer) {
-  return tp_writer_new(&tp__runtime_blocks(d->turn->core.runtime)->as_allocator, ret_writer) == TP_OK;
+static void begin(const tp__drive *d, tp_writer *writer) {
+  tp__value_writer_init(writer, &tp__runtime_blocks(d->turn->core.runtime)->as_allocator);
 }
 
 /* The writer's value goes into the turn's memory. @param ok  whether all was written. */
 static bool finish(tp__drive *d, tp_writer *writer, bool ok, tp_text *ret_value) {
   tp_text value;
   ok = ok && tp_writer_finish(writer, &value) == TP_OK && tp__arena_text(&d->arena, value, ret_value);
-  tp_writer_free(writer);
+  tp__value_writer_fini(writer);
   return ok;
 }
 
@@ -53,8 +54,8 @@ bool tp__fill_input_and_model(tp__drive *d) { return tp__fill_input(d) && put_mo
 
 /* The names of the turn's tools as an array of texts, in the drive's arena. */
 static bool tool_names(tp__drive *d, tp_text *ret_value) {
-  tp_writer *writer;
-  if (!begin(d, &writer)) return false;
+  tp_writer w, *writer = &w;
+  begin(d, writer);
   const tp__toolset *tools = d->turn->toolset;
   size_t count = 0;
   for (size_t i = 0; tools && i < tools->count; i++) count += !tools->entries[i].out_of_scope;
@@ -111,8 +112,9 @@ static void write_messages(const tp__messages *messages, tp_writer *writer) {
 static bool write_request(tp__drive *d, tp_text *ret_value) {
   const tp__messages *past = &tp__drive_past(d)->list;
   tp_text names;
-  tp_writer *writer;
-  if (!tool_names(d, &names) || !begin(d, &writer)) return false;
+  tp_writer w, *writer = &w;
+  if (!tool_names(d, &names)) return false;
+  begin(d, writer);
   bool parameters = d->request.parameters.size > 0, files = d->request.files.size > 0;
   tp_write_map(writer, (size_t)3 + parameters + files);
   tp_write_string(writer, "messages");
@@ -198,10 +200,10 @@ static bool write_result(tp__drive *d, tp_writer *writer, size_t index) {
 
 /* @param ret_value  empty where no subscription reads it. */
 static bool write_calls(tp__drive *d, tp_text *ret_value) {
-  tp_writer *writer;
+  tp_writer w, *writer = &w;
   *ret_value = (tp_text){NULL, 0};
   if (!has_readers(d)) return true;
-  if (!begin(d, &writer)) return false;
+  begin(d, writer);
   tp_write_array(writer, d->call_count);
   bool ok = true;
   for (size_t i = 0; ok && i < d->call_count; i++) {
@@ -253,8 +255,8 @@ bool tp__fill_error(tp__drive *d) {
 
 /* How each call of the turn ended, in call order. */
 static bool tool_events(tp__drive *d, tp_text *ret_value) {
-  tp_writer *writer;
-  if (!begin(d, &writer)) return false;
+  tp_writer w, *writer = &w;
+  begin(d, writer);
   tp_write_array(writer, d->tool_event_count);
   for (size_t i = 0; i < d->messages.count && d->tool_event_count > 0; i++) {
     const tp_message *message = d->messages.items[i];

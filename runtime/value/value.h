@@ -100,6 +100,22 @@ bool tp__keys_repeated(const tp__keys *keys, size_t from, size_t *ret_offset);
 
 /* ---- writers ---- */
 
+enum { TP__WRITER_BYTES_FIRST = 256 };
+
+/** Do not move it: it may point into itself. Nothing is allocated for a short value. */
+struct tp_writer {
+  tp_allocator allocator;
+  char *bytes;
+  size_t size, capacity;
+  size_t missing;   /* values that must still come before there is exactly one; 1 at the start */
+  tp_status status; /* the first error; nothing is written after it */
+  char first[TP__WRITER_BYTES_FIRST];
+};
+
+/** Of a writer in the caller's own memory; tp_writer_new() for one on the heap. allocator is copied. */
+void tp__value_writer_init(tp_writer *writer, const tp_allocator *allocator);
+/** Frees what the value needed beyond the writer. */
+void tp__value_writer_fini(tp_writer *writer);
 /** The first error stays and nothing is written after it. TP_OK: none so far. */
 void tp__writer_stick(tp_writer *writer, tp_status status);
 tp_status tp__writer_status(const tp_writer *writer);

@@ -6,42 +6,37 @@
 
 #include "runtime/value/value.h"
 
-enum { BYTES_FIRST = 256 };
-
-struct tp_writer {
-  tp_allocator allocator;
-  msgpack_packer packer;
-  char *bytes;
-  size_t size, capacity;
-  size_t missing;   /* values that must still come before there is exactly one; 1 at the start */
-  tp_status status; /* the first error; nothing is written after it */
-};
-
 void tp__writer_stick(tp_writer *writer, tp_status status) {
   if (writer->status == TP_OK) writer->status = status;
+}
+
+/* Makes room for need bytes. */
+static tp_status grow(tp_writer *writer, size_t need) {
+  bool is_short = writer->bytes == writer->first;
+  void *array = is_short ? NULL : writer->bytes;
+  TP__TRY(tp__array_grow(&writer->allocator, &array, &writer->capacity, need, 1));
+  if (is_short) memcpy(array, writer->first, writer->size);
+  writer->bytes = array;
+  return TP_OK;
 }
 
 /* The packer's callback. It calls again after an error, since not every piece's result is looked at. */
 static int append(void *data, const char *bytes, size_t size) {
   tp_writer *writer = data;
   if (writer->status != TP_OK) return -1;
-  if (size > TP__VALUE_BYTES_MAX - writer->size) {
-    tp__writer_stick(writer, TP_ERR_TOO_LARGE);
-    return -1;
-  }
-  size_t need = writer->size + size;
-  void *array = writer->bytes;
-  tp_status status =
-      tp__array_grow(&writer->allocator, &array, &writer->capacity, need < BYTES_FIRST ? BYTES_FIRST : need, 1);
+  tp_status status = size > TP__VALUE_BYTES_MAX - writer->size ? TP_ERR_TOO_LARGE
+                     : size > writer->capacity - writer->size  ? grow(writer, writer->size + size)
+                                                               : TP_OK;
   if (status != TP_OK) {
     tp__writer_stick(writer, status);
     return -1;
   }
-  writer->bytes = array;
   if (size > 0) memcpy(writer->bytes + writer->size, bytes, size);
-  writer->size = need;
+  writer->size += size;
   return 0;
 }
+
+static msgpack_packer packer_of(tp_writer *writer) { return (msgpack_packer){writer, append}; }
 
 /* Accounts for one value with so many others inside. Each of those has at least one byte, so what the limit could not
  * hold is refused here, before the sum can grow large. */
@@ -54,13 +49,22 @@ static bool begin(tp_writer *writer, size_t children) {
   return true;
 }
 
+void tp__value_writer_init(tp_writer *writer, const tp_allocator *allocator) {
+  writer->allocator = *allocator;
+  writer->bytes = writer->first;
+  writer->capacity = sizeof writer->first;
+  tp_writer_reset(writer);
+}
+
+void tp__value_writer_fini(tp_writer *writer) {
+  if (writer->bytes != writer->first) tp__release(&writer->allocator, writer->bytes, writer->capacity);
+}
+
 tp_status tp_writer_new(const tp_allocator *allocator, tp_writer **ret_writer) {
   tp_allocator ours = tp__allocator_of(allocator);
-  tp_writer *writer = tp__alloc_zero(&ours, sizeof *writer);
+  tp_writer *writer = tp__alloc(&ours, sizeof *writer);
   if (!writer) return TP_ERR_NO_MEMORY;
-  writer->allocator = ours;
-  writer->missing = 1;
-  msgpack_packer_init(&writer->packer, writer, append);
+  tp__value_writer_init(writer, &ours);
   *ret_writer = writer;
   return TP_OK;
 }
@@ -68,29 +72,33 @@ tp_status tp_writer_new(const tp_allocator *allocator, tp_writer **ret_writer) {
 void tp_writer_free(tp_writer *writer) {
   if (!writer) return;
   tp_allocator allocator = writer->allocator;
-  tp__release(&allocator, writer->bytes, writer->capacity);
+  tp__value_writer_fini(writer);
   tp__release(&allocator, writer, sizeof *writer);
 }
 
 void tp_write_null(tp_writer *writer) {
-  if (begin(writer, 0)) msgpack_pack_nil(&writer->packer);
+  msgpack_packer packer = packer_of(writer);
+  if (begin(writer, 0)) msgpack_pack_nil(&packer);
 }
 
 void tp_write_bool(tp_writer *writer, bool value) {
+  msgpack_packer packer = packer_of(writer);
   if (!begin(writer, 0)) return;
   if (value) {
-    msgpack_pack_true(&writer->packer);
+    msgpack_pack_true(&packer);
   } else {
-    msgpack_pack_false(&writer->packer);
+    msgpack_pack_false(&packer);
   }
 }
 
 void tp_write_int(tp_writer *writer, int64_t value) {
-  if (begin(writer, 0)) msgpack_pack_int64(&writer->packer, value);
+  msgpack_packer packer = packer_of(writer);
+  if (begin(writer, 0)) msgpack_pack_int64(&packer, value);
 }
 
 void tp_write_double(tp_writer *writer, double value) {
-  if (begin(writer, 0)) msgpack_pack_double(&writer->packer, value);
+  msgpack_packer packer = packer_of(writer);
+  if (begin(writer, 0)) msgpack_pack_double(&packer, value);
 }
 
 /* Text and bytes: refused before the packer cuts their size to 32 bits. */
@@ -100,26 +108,30 @@ static bool begin_content(tp_writer *writer, tp_text content) {
 }
 
 void tp_write_text(tp_writer *writer, tp_text text) {
+  msgpack_packer packer = packer_of(writer);
   if (!begin_content(writer, text)) return;
-  msgpack_pack_str(&writer->packer, text.size);
+  msgpack_pack_str(&packer, text.size);
   append(writer, text.data, text.size);
 }
 
 void tp_write_string(tp_writer *writer, const char *string) { tp_write_text(writer, tp_text_of(string)); }
 
 void tp_write_bytes(tp_writer *writer, tp_text bytes) {
+  msgpack_packer packer = packer_of(writer);
   if (!begin_content(writer, bytes)) return;
-  msgpack_pack_bin(&writer->packer, bytes.size);
+  msgpack_pack_bin(&packer, bytes.size);
   append(writer, bytes.data, bytes.size);
 }
 
 void tp_write_array(tp_writer *writer, size_t count) {
-  if (begin(writer, count)) msgpack_pack_array(&writer->packer, count);
+  msgpack_packer packer = packer_of(writer);
+  if (begin(writer, count)) msgpack_pack_array(&packer, count);
 }
 
 void tp_write_map(tp_writer *writer, size_t count) {
+  msgpack_packer packer = packer_of(writer);
   if (count > TP__VALUE_BYTES_MAX) tp__writer_stick(writer, TP_ERR_TOO_LARGE); /* twice as many must not overflow */
-  if (begin(writer, 2 * count)) msgpack_pack_map(&writer->packer, count);
+  if (begin(writer, 2 * count)) msgpack_pack_map(&packer, count);
 }
 
 void tp_write_value(tp_writer *writer, tp_text value) {

@@ -525,17 +525,15 @@ static void writer_without_memory_says_so_when_it_finishes(void **state) {
   (void)state;
   tp_text json = repeated("x", 100000);
   ((char *)json.data)[0] = ((char *)json.data)[json.size - 1] = '"';
-  for (size_t n = 2; n <= 3; n++) {
-    counting memory = {.refuse_at = n};
-    tp_allocator allocator = allocator_over(&memory);
-    tp_writer *writer;
-    tp_text value;
-    assert_int_equal(tp_writer_new(&allocator, &writer), TP_OK);
-    assert_int_equal(tp_json_decode(json, writer, NULL), TP_OK);
-    assert_int_equal(tp_writer_finish(writer, &value), TP_ERR_NO_MEMORY);
-    tp_writer_free(writer);
-    assert_int_equal(memory.open, 0);
-  }
+  counting memory = {.refuse_at = 2};
+  tp_allocator allocator = allocator_over(&memory);
+  tp_writer *writer;
+  tp_text value;
+  assert_int_equal(tp_writer_new(&allocator, &writer), TP_OK);
+  assert_int_equal(tp_json_decode(json, writer, NULL), TP_OK);
+  assert_int_equal(tp_writer_finish(writer, &value), TP_ERR_NO_MEMORY);
+  tp_writer_free(writer);
+  assert_int_equal(memory.open, 0);
   exact_free(json);
 }
 

@@ -562,6 +562,27 @@ static void what_cannot_fit_in_64_mib_is_refused_before_it_is_copied(void **stat
   assert_int_equal(memory.open, 0);
 }
 
+/* Piece by piece up to each size; the writer's own bytes end at TP__WRITER_BYTES_FIRST. */
+static void short_values_need_no_memory_but_the_writer(void **state) {
+  (void)state;
+  enum { HEAD = 3 /* of an array with more than 15 elements */ };
+  for (size_t size = TP__WRITER_BYTES_FIRST - 1; size <= TP__WRITER_BYTES_FIRST + 1; size++) {
+    counting memory = {0};
+    tp_allocator allocator = allocator_over(&memory);
+    tp_writer *writer;
+    assert_int_equal(tp_writer_new(&allocator, &writer), TP_OK);
+    tp_write_array(writer, size - HEAD);
+    for (size_t i = 0; i < size - HEAD; i++) tp_write_int(writer, (int64_t)(i % 128));
+    tp_text value = finished(writer);
+    assert_int_equal(value.size, size);
+    for (size_t i = 0; i < size - HEAD; i++) assert_int_equal((unsigned char)value.data[HEAD + i], i % 128);
+    assert_int_equal(memory.requests, size <= TP__WRITER_BYTES_FIRST ? 1 : 2);
+    tp_writer_free(writer);
+    assert_int_equal(memory.open, 0);
+    assert_false(memory.wrong_size);
+  }
+}
+
 static void reset_clears_and_keeps_the_memory(void **state) {
   (void)state;
   counting memory = {0};
@@ -800,6 +821,7 @@ int main(void) {
       cmocka_unit_test(what_is_not_exactly_one_value_does_not_finish),
       cmocka_unit_test(only_whole_values_are_copied),
       cmocka_unit_test(what_cannot_fit_in_64_mib_is_refused_before_it_is_copied),
+      cmocka_unit_test(short_values_need_no_memory_but_the_writer),
       cmocka_unit_test(reset_clears_and_keeps_the_memory),
       cmocka_unit_test(canonical_form_is_sorted_and_shortest),
       cmocka_unit_test(values_with_the_same_content_have_the_same_canonical_bytes),
