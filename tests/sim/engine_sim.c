@@ -18,7 +18,7 @@ typedef struct arguments {
   uint32_t nodes_max;
   int policy; /* -1: both */
   enum tp__bug bug;
-  bool prove, verbose;
+  bool prove, replay, verbose;
 } arguments;
 
 static const char *const bug_names[] = {"none",        "lost_wakeup", "recycled_slot",
@@ -27,6 +27,7 @@ static const char *const policy_names[] = {"random", "pct", "both"};
 static const char *program;
 static arguments args = {.seeds = 10000, .seed = 1, .nodes_max = 12, .policy = -1};
 static volatile uint64_t seed_now;
+static uint64_t traces; /* of the runs of the seed */
 
 /* ---- output ---- */
 
@@ -85,6 +86,7 @@ static void watch_crashes(void) {
 /* @return whether all held. */
 static bool play_once(world *w, const script *s, uint32_t workers) {
   world_play(w, s, workers);
+  traces = traces * UINT64_C(0x100000001B3) ^ w->report.trace_hash;
   if (args.verbose)
     printf("seed %llu, %s: %llu steps, %u calls, trace %016llx\n", (unsigned long long)s->seed,
            script_fault_level_name(s->fault_level), (unsigned long long)w->report.steps, w->call_count,
@@ -114,6 +116,7 @@ static bool play_seed(uint64_t seed) {
   static world worlds[3];
   static script s;
   seed_now = seed;
+  traces = 0;
   memset(worlds, 0, sizeof worlds);
   script_draw(&s, seed, args.nodes_max, args.policy);
   if (s.fault_level == FAULTS_NONE) return play_thrice(worlds, &s);
@@ -122,11 +125,30 @@ static bool play_seed(uint64_t seed) {
   return held;
 }
 
+/* The seeds last first, so that each has others before it: no run may depend on those. */
+static bool replay_all(const uint64_t *first) {
+  for (uint64_t i = args.seeds; i-- > 0;) {
+    if (!play_seed(args.seed + i)) return false;
+    if (traces == first[i]) continue;
+    printf("seed %llu FAILED: a seed replays: its traces differ behind other seeds\n",
+           (unsigned long long)(args.seed + i));
+    return false;
+  }
+  return true;
+}
+
 static int play_all(void) {
+  uint64_t *first = args.replay ? calloc(args.seeds, sizeof *first) : NULL;
+  bool held = !args.replay || first;
   tp__planted_bug = args.bug;
   watch_crashes();
-  for (uint64_t i = 0; i < args.seeds; i++)
-    if (!play_seed(args.seed + i)) return 1;
+  for (uint64_t i = 0; held && i < args.seeds; i++) {
+    held = play_seed(args.seed + i);
+    if (first) first[i] = traces;
+  }
+  if (held && first) held = replay_all(first);
+  free(first);
+  if (!held) return 1;
   printf("%llu seeds from %llu, graphs of up to %u nodes: every property held\n", (unsigned long long)args.seeds,
          (unsigned long long)args.seed, args.nodes_max);
   return 0;
@@ -175,6 +197,7 @@ static const char help[] =
     "  --bug NAME         plants lost_wakeup, recycled_slot, left_queued, two_owners or\n"
     "                        not_woken\n"
     "  --prove            plants each in turn; 0 when all are found within the seeds\n"
+    "  --replay           plays the seeds once more, last first, and wants the same traces\n"
     "  --verbose          a line for each run\n"
     "Exit: 0 every property held, 1 one did not, 2 usage.\n";
 
@@ -215,6 +238,9 @@ static bool read_option(int option) {
     case 'P':
       args.prove = true;
       return true;
+    case 'r':
+      args.replay = true;
+      return true;
     case 'v':
       args.verbose = true;
       return true;
@@ -230,6 +256,7 @@ int main(int argc, char **argv) {
                                           {"policy", required_argument, NULL, 'p'},
                                           {"bug", required_argument, NULL, 'b'},
                                           {"prove", no_argument, NULL, 'P'},
+                                          {"replay", no_argument, NULL, 'r'},
                                           {"verbose", no_argument, NULL, 'v'},
                                           {"help", no_argument, NULL, 'h'},
                                           {NULL, 0, NULL, 0}};

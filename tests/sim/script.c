@@ -321,13 +321,8 @@ static void draw_loop(drawer *d) {
 void script_draw(script *s, uint64_t seed, uint32_t nodes_max, int policy) {
   drawer d = {.state = seed * UINT64_C(0xD1342543DE82EF95) + nodes_max, .s = s};
   next_of(&d.state);
+  memset(s, 0, sizeof *s); /* or a seed would depend on the one drawn before it */
   s->seed = seed;
-  s->store_refuse_inverse = 0;
-  s->refuse_setup = s->all_parallel = false;
-  s->helpers_max = 0;
-  s->search_ns = 0;
-  s->drain_ns = s->kill_ns = 0;
-  s->drain_limit_ms = 0;
   draw_machine(&d, policy);
   int phases[2];
   uint32_t phase_count = 1 + (uint32_t)below(&d, 2);
