@@ -97,16 +97,9 @@ typedef struct transcript {
 } transcript;
 
 static const char *speaker(tp_role role) {
-  switch (role) {
-    case TP_ROLE_USER:
-      return "user: ";
-    case TP_ROLE_ASSISTANT:
-      return "assistant: ";
-    case TP_ROLE_TOOL:
-      return "tool result: ";
-    default:
-      return "note: ";
-  }
+  static const char *const names[] = {
+      [TP_ROLE_USER] = "user: ", [TP_ROLE_ASSISTANT] = "assistant: ", [TP_ROLE_TOOL] = "tool result: "};
+  return TP__NAME_AT(names, role, "note: ");
 }
 
 static tp_text cut(tp_text text) { return (tp_text){text.data, tp__utf8_cut(text, LINE_BYTES_MAX)}; }

@@ -2,45 +2,24 @@
 #include "phases/turn.h"
 
 const char *tp_event_name(tp_event_kind kind) {
-  switch (kind) {
-    case TP_EVENT_TURN_BEGIN:
-      return "turn_begin";
-    case TP_EVENT_PHASE_BEGIN:
-      return "phase_begin";
-    case TP_EVENT_RUN:
-      return "run";
-    case TP_EVENT_PHASE_END:
-      return "phase_end";
-    case TP_EVENT_MODEL_BEGIN:
-      return "model_begin";
-    case TP_EVENT_MODEL_DELTA:
-      return "model_delta";
-    case TP_EVENT_MODEL_END:
-      return "model_end";
-    case TP_EVENT_TOOL_BEGIN:
-      return "tool_begin";
-    case TP_EVENT_TOOL_END:
-      return "tool_end";
-    case TP_EVENT_CONTEXT:
-      return "context";
-    case TP_EVENT_REMINDER:
-      return "reminder";
-    case TP_EVENT_DIAGNOSTIC:
-      return "diagnostic";
-    case TP_EVENT_TURN_END:
-      return "turn_end";
-    case TP_EVENT_AUDIT:
-      return "audit";
-    case TP_EVENT_QUESTION:
-      return "question";
-    case TP_EVENT_LOST:
-      return "lost";
-    case TP_EVENT_JOB:
-      return "job";
-    case TP_EVENT_FORCE_32:
-      break;
-  }
-  return "unknown";
+  static const char *const names[] = {[TP_EVENT_TURN_BEGIN] = "turn_begin",
+                                      [TP_EVENT_PHASE_BEGIN] = "phase_begin",
+                                      [TP_EVENT_RUN] = "run",
+                                      [TP_EVENT_PHASE_END] = "phase_end",
+                                      [TP_EVENT_MODEL_BEGIN] = "model_begin",
+                                      [TP_EVENT_MODEL_DELTA] = "model_delta",
+                                      [TP_EVENT_MODEL_END] = "model_end",
+                                      [TP_EVENT_TOOL_BEGIN] = "tool_begin",
+                                      [TP_EVENT_TOOL_END] = "tool_end",
+                                      [TP_EVENT_CONTEXT] = "context",
+                                      [TP_EVENT_REMINDER] = "reminder",
+                                      [TP_EVENT_DIAGNOSTIC] = "diagnostic",
+                                      [TP_EVENT_TURN_END] = "turn_end",
+                                      [TP_EVENT_AUDIT] = "audit",
+                                      [TP_EVENT_QUESTION] = "question",
+                                      [TP_EVENT_LOST] = "lost",
+                                      [TP_EVENT_JOB] = "job"};
+  return TP__NAME_AT(names, kind, "unknown");
 }
 
 bool tp__turn_wants(const tp_turn *turn, tp_event_kind kind) {

@@ -358,28 +358,10 @@ static bool value_fits(const tp__schema *s, tp_text value) {
 /* ---- why arguments do not fit: the first reason in the order of the schema ---- */
 
 static const char *name_of_kind(tp_value_kind kind) {
-  switch (kind) {
-    case TP_VALUE_NULL:
-      return "null";
-    case TP_VALUE_BOOL:
-      return "boolean";
-    case TP_VALUE_INT:
-      return "integer";
-    case TP_VALUE_DOUBLE:
-      return "number";
-    case TP_VALUE_TEXT:
-      return "string";
-    case TP_VALUE_BYTES:
-      return "bytes";
-    case TP_VALUE_ARRAY:
-      return "array";
-    case TP_VALUE_MAP:
-      return "object";
-    case TP_VALUE_NONE:
-    case TP_VALUE_FORCE_32:
-      break;
-  }
-  return "nothing";
+  static const char *const names[] = {
+      [TP_VALUE_NULL] = "null",   [TP_VALUE_BOOL] = "boolean", [TP_VALUE_INT] = "integer", [TP_VALUE_DOUBLE] = "number",
+      [TP_VALUE_TEXT] = "string", [TP_VALUE_BYTES] = "bytes",  [TP_VALUE_ARRAY] = "array", [TP_VALUE_MAP] = "object"};
+  return TP__NAME_AT(names, kind, "nothing");
 }
 
 static void explain_type(tp__out *why, tp_text type, tp_value_kind kind) {

@@ -7,22 +7,12 @@
 enum { QUEUED_MAX = 64 };
 
 const char *tp_turn_outcome_name(tp_turn_outcome outcome) {
-  switch (outcome) {
-    case TP_TURN_NONE:
-    case TP_TURN_OUTCOME_FORCE_32:
-      break;
-    case TP_TURN_COMPLETED:
-      return "completed";
-    case TP_TURN_FAILED:
-      return "failed";
-    case TP_TURN_DENIED:
-      return "denied";
-    case TP_TURN_CANCELLED:
-      return "cancelled";
-    case TP_TURN_TIMED_OUT:
-      return "timed_out";
-  }
-  return "unknown";
+  static const char *const names[] = {[TP_TURN_COMPLETED] = "completed",
+                                      [TP_TURN_FAILED] = "failed",
+                                      [TP_TURN_DENIED] = "denied",
+                                      [TP_TURN_CANCELLED] = "cancelled",
+                                      [TP_TURN_TIMED_OUT] = "timed_out"};
+  return TP__NAME_AT(names, outcome, "unknown");
 }
 
 /* ---- life ---- */

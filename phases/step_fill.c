@@ -82,20 +82,9 @@ bool tp__fill_tools(tp__drive *d) {
 /* ---- the request ---- */
 
 static const char *role_name(tp_role role) {
-  switch (role) {
-    case TP_ROLE_USER:
-      return "user";
-    case TP_ROLE_ASSISTANT:
-      return "assistant";
-    case TP_ROLE_TOOL:
-      return "tool";
-    case TP_ROLE_SYSTEM:
-      return "system";
-    case TP_ROLE_END:
-    case TP_ROLE_FORCE_32:
-      break;
-  }
-  return "end";
+  static const char *const names[] = {
+      [TP_ROLE_USER] = "user", [TP_ROLE_ASSISTANT] = "assistant", [TP_ROLE_TOOL] = "tool", [TP_ROLE_SYSTEM] = "system"};
+  return TP__NAME_AT(names, role, "end");
 }
 
 static void write_messages(const tp__messages *messages, tp_writer *writer) {

@@ -6,35 +6,19 @@
 #include "phases/tool_call.h"
 
 const char *tp_tool_result_name(tp_tool_result_kind kind) {
-  switch (kind) {
-    case TP_TOOL_NONE:
-      return "none";
-    case TP_TOOL_OK:
-      return "ok";
-    case TP_TOOL_HANDLER_ERROR:
-      return "handler_error";
-    case TP_TOOL_INVALID_ARGUMENTS:
-      return "invalid_arguments";
-    case TP_TOOL_UNKNOWN_TOOL:
-      return "unknown_tool";
-    case TP_TOOL_OUT_OF_SCOPE:
-      return "out_of_scope";
-    case TP_TOOL_DENIED:
-      return "denied";
-    case TP_TOOL_TIMED_OUT:
-      return "timed_out";
-    case TP_TOOL_CANCELLED:
-      return "cancelled";
-    case TP_TOOL_CRASHED:
-      return "crashed";
-    case TP_TOOL_SHED:
-      return "shed";
-    case TP_TOOL_INTERRUPTED:
-      return "interrupted";
-    case TP_TOOL_FORCE_32:
-      break;
-  }
-  return "unknown";
+  static const char *const names[] = {[TP_TOOL_NONE] = "none",
+                                      [TP_TOOL_OK] = "ok",
+                                      [TP_TOOL_HANDLER_ERROR] = "handler_error",
+                                      [TP_TOOL_INVALID_ARGUMENTS] = "invalid_arguments",
+                                      [TP_TOOL_UNKNOWN_TOOL] = "unknown_tool",
+                                      [TP_TOOL_OUT_OF_SCOPE] = "out_of_scope",
+                                      [TP_TOOL_DENIED] = "denied",
+                                      [TP_TOOL_TIMED_OUT] = "timed_out",
+                                      [TP_TOOL_CANCELLED] = "cancelled",
+                                      [TP_TOOL_CRASHED] = "crashed",
+                                      [TP_TOOL_SHED] = "shed",
+                                      [TP_TOOL_INTERRUPTED] = "interrupted"};
+  return TP__NAME_AT(names, kind, "unknown");
 }
 
 tp_text tp__toolcall_unanswered(tp_tool_result_kind kind) {

@@ -201,6 +201,24 @@ def sched_is_tested_without_a_runtime(path, text, tree):
                 'runtime/sched is tested without a runtime, not with %s' % include.group(2)
 
 
+NAME_FUNCTION = re.compile(r'^const char \*\w+\((tp_\w+) \w+\) \{\n'
+                           r'  static const char \*const names\[\] = \{(.*?)\};\n  return TP__NAME_AT', re.M | re.S)
+
+
+def each_value_has_its_name(path, text, tree):
+    """A table of names has one for each value of the public enum; but for 0, where that is none."""
+    for match in NAME_FUNCTION.finditer(text):
+        names, shown = match.groups()[1], match.group(1)
+        for header in [each for each in tree.files if each.startswith('include/')]:
+            text_of_header = without_comments(tree.read(header))
+            enum = re.search(r'typedef enum %s \{(.*?)\} %s;' % (shown, shown), text_of_header, re.S)
+            values = re.findall(r'(\w+) = (\d+)\b', enum.group(1)) if enum else []
+            for value, number in values:
+                named = '[%s]' % value in names if '[' in names else int(number) < names.count(',') + 1
+                if not named and not (number == '0' and value.endswith('_NONE')):
+                    yield line_of(text, match.start()), '%s has no name' % value
+
+
 FOREIGN_WORDS = {'agent', 'agents', 'prompt', 'prompts', 'model', 'models', 'tool', 'tools'}
 IDENTIFIER = re.compile(r'[A-Za-z_]\w*')
 
@@ -486,6 +504,12 @@ def each_word_is_seen():
             if not list(words_are_standard_terms(path, 'The owner %s it.\n' % word, None))]
 
 
+NAMES_PLANTED = """const char *tp_backoff_name(tp_backoff value) {
+  static const char *const names[] = {%s};
+  return TP__NAME_AT(names, value, "");
+}
+"""
+
 FUNCTIONS = [
     (modules_look_down, 'include/turnphase/x.h', '#include <msgpack.h>\n'),
     (modules_look_down, 'runtime/os/x.c', '#include "runtime/exec/runtime.h"\n'),
@@ -500,6 +524,8 @@ FUNCTIONS = [
     (sched_is_tested_without_a_runtime, 'tests/unit/pool_test.c', '#include "runtime/exec/runtime.h"\n'),
     (sched_is_tested_without_a_runtime, 'tests/unit/worker_test.c', '#include "tests/support/host.h"\n'),
     (runtime_has_no_foreign_words, 'runtime/exec/x.c', '/* runs the model\'s tool_zzz calls */\n'),
+    (each_value_has_its_name, 'runtime/x.c', NAMES_PLANTED % '"none", "fixed"'),
+    (each_value_has_its_name, 'runtime/x.c', NAMES_PLANTED % '[TP_BACKOFF_NONE] = "none", [TP_BACKOFF_FIXED] = "f"'),
     (has_licence, 'cli/x.c', '\n'),
     (follows_editorconfig, 'cli/x.c', 'caf\ufffd\n'),  # as Tree.read() shows what is not UTF-8
     (follows_editorconfig, 'cli/x.c', '\ufeffint x;\n'),

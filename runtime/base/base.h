@@ -135,6 +135,12 @@ bool tp__status_is_known(tp_status status);
 bool tp__id_valid(const char *id);
 bool tp__text_equal(tp_text a, tp_text b);
 bool tp__text_is(tp_text text, const char *string);
+/** The word for a value of an enum, from a table by value; otherwise where the table has none. */
+static inline const char *tp__name_at(const char *const *names, size_t count, size_t value, const char *otherwise) {
+  return value < count && names[value] ? names[value] : otherwise;
+}
+#define TP__NAME_AT(names, value, otherwise) \
+  tp__name_at(names, sizeof(names) / sizeof *(names), (size_t)(value), otherwise)
 /** The longest prefix of at most max bytes that does not cut a code point. */
 size_t tp__utf8_cut(tp_text text, size_t max);
 

@@ -39,19 +39,9 @@ char *tp_status_name_r(tp_status status, char *buffer, size_t size) {
 }
 
 const char *tp_log_level_name(tp_log_level level) {
-  switch (level) {
-    case TP_LOG_ERROR:
-      return "error";
-    case TP_LOG_WARNING:
-      return "warning";
-    case TP_LOG_INFO:
-      return "info";
-    case TP_LOG_DEBUG:
-      return "debug";
-    case TP_LOG_FORCE_32:
-      break;
-  }
-  return "unknown";
+  static const char *const names[] = {
+      [TP_LOG_ERROR] = "error", [TP_LOG_WARNING] = "warning", [TP_LOG_INFO] = "info", [TP_LOG_DEBUG] = "debug"};
+  return TP__NAME_AT(names, level, "unknown");
 }
 
 #define DIGITS(number) #number

@@ -3,43 +3,50 @@
  * names.c: the words for the enums of registration, in messages, in print and for hosts. */
 #include "turnphase/runtime.h"
 
-#define NAME_OF(value, ...)                         \
-  static const char *const names[] = {__VA_ARGS__}; \
-  return (size_t)(value) < sizeof names / sizeof *names && names[value] ? names[value] : "unknown"
+#include "runtime/base/base.h"
 
 const char *tp_execution_name(tp_execution execution) {
-  NAME_OF(execution, "default", "blocking", "deadline", "fire_and_record", "background");
+  static const char *const names[] = {"default", "blocking", "deadline", "fire_and_record", "background"};
+  return TP__NAME_AT(names, execution, "unknown");
 }
 
-const char *tp_failure_name(tp_failure failure) { NAME_OF(failure, "default", "best_effort", "fallback", "required"); }
+const char *tp_failure_name(tp_failure failure) {
+  static const char *const names[] = {"default", "best_effort", "fallback", "required"};
+  return TP__NAME_AT(names, failure, "unknown");
+}
 
-const char *tp_backoff_name(tp_backoff backoff) { NAME_OF(backoff, "none", "fixed", "exponential"); }
+const char *tp_backoff_name(tp_backoff backoff) {
+  static const char *const names[] = {"none", "fixed", "exponential"};
+  return TP__NAME_AT(names, backoff, "unknown");
+}
 
 const char *tp_visibility_name(tp_visibility visibility) {
-  NAME_OF(visibility, "internal", "debug", "user_audit", "user_visible");
+  static const char *const names[] = {"internal", "debug", "user_audit", "user_visible"};
+  return TP__NAME_AT(names, visibility, "unknown");
 }
 
-const char *tp_severity_name(tp_severity severity) { NAME_OF(severity, "info", "warning", "error"); }
+const char *tp_severity_name(tp_severity severity) {
+  static const char *const names[] = {"info", "warning", "error"};
+  return TP__NAME_AT(names, severity, "unknown");
+}
 
 const char *tp_caller_name(tp_caller caller) {
-  NAME_OF(caller, "ai_session", "background_job", "ci_pipeline", "manual_cli");
+  static const char *const names[] = {"ai_session", "background_job", "ci_pipeline", "manual_cli"};
+  return TP__NAME_AT(names, caller, "unknown");
 }
 
 const char *tp_handler_kind_name(tp_handler_kind kind) {
-  NAME_OF(kind, "native", "native", "script", "worker", "builtin");
+  static const char *const names[] = {"native", "native", "script", "worker", "builtin"};
+  return TP__NAME_AT(names, kind, "unknown");
 }
 
-const char *tp_mode_name(tp_mode mode) { NAME_OF(mode, NULL, "gather", "chain", "observe"); }
+const char *tp_mode_name(tp_mode mode) {
+  static const char *const names[] = {NULL, "gather", "chain", "observe"};
+  return TP__NAME_AT(names, mode, "unknown");
+}
 
 const char *tp_trust_name(tp_trust trust) {
-  switch (trust) {
-    case TP_TRUST_HOST:
-      return "host";
-    case TP_TRUST_BUILTIN:
-      return "builtin";
-    case TP_TRUST_DECLARED:
-      return "declared";
-    default:
-      return "unknown";
-  }
+  static const char *const names[] = {
+      [TP_TRUST_HOST] = "host", [TP_TRUST_BUILTIN] = "builtin", [TP_TRUST_DECLARED] = "declared"};
+  return TP__NAME_AT(names, trust, "unknown");
 }

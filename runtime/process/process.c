@@ -594,23 +594,10 @@ size_t tp_process_loop_count(tp_process_loop *loop) {
 }
 
 const char *tp_process_end_name(tp_process_end end) {
-  switch (end) {
-    case TP_PROCESS_EXITED:
-      return "exited";
-    case TP_PROCESS_KILLED:
-      return "killed";
-    case TP_PROCESS_TIMED_OUT:
-      return "timed_out";
-    case TP_PROCESS_OUTPUT_LIMIT:
-      return "output_limit";
-    case TP_PROCESS_CANCELLED:
-      return "cancelled";
-    case TP_PROCESS_LOST:
-      return "lost";
-    case TP_PROCESS_END_FORCE_32:
-      break;
-  }
-  return "unknown";
+  static const char *const names[] = {[TP_PROCESS_EXITED] = "exited",       [TP_PROCESS_KILLED] = "killed",
+                                      [TP_PROCESS_TIMED_OUT] = "timed_out", [TP_PROCESS_OUTPUT_LIMIT] = "output_limit",
+                                      [TP_PROCESS_CANCELLED] = "cancelled", [TP_PROCESS_LOST] = "lost"};
+  return TP__NAME_AT(names, end, "unknown");
 }
 
 static tp_status above(const char *field, uint32_t number, uint32_t most, tp_fault *fault) {

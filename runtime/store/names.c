@@ -1,134 +1,71 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "turnphase/store.h"
 
+#include "runtime/base/base.h"
+
 const char *tp_step_kind_name(tp_step_kind kind) {
   static const char *const names[] = {"none", "load", "model", "tool", "append"};
-  return (unsigned)kind < sizeof names / sizeof names[0] ? names[kind] : "unknown";
+  return TP__NAME_AT(names, kind, "unknown");
 }
 
 const char *tp_state_name(tp_state state) {
-  switch (state) {
-    case TP_STATE_NONE:
-      return "none";
-    case TP_STATE_QUEUED:
-      return "queued";
-    case TP_STATE_RUNNING:
-      return "running";
-    case TP_STATE_SUCCEEDED:
-      return "succeeded";
-    case TP_STATE_FAILED:
-      return "failed";
-    case TP_STATE_TIMED_OUT:
-      return "timed_out";
-    case TP_STATE_CANCELLED:
-      return "cancelled";
-    case TP_STATE_BACKGROUNDED:
-      return "backgrounded";
-    case TP_STATE_INTERRUPTED:
-      return "interrupted";
-    case TP_STATE_SKIPPED:
-      return "skipped";
-    case TP_STATE_FORCE_32:
-      break;
-  }
-  return "unknown";
+  static const char *const names[] = {[TP_STATE_NONE] = "none",
+                                      [TP_STATE_QUEUED] = "queued",
+                                      [TP_STATE_RUNNING] = "running",
+                                      [TP_STATE_SUCCEEDED] = "succeeded",
+                                      [TP_STATE_FAILED] = "failed",
+                                      [TP_STATE_TIMED_OUT] = "timed_out",
+                                      [TP_STATE_CANCELLED] = "cancelled",
+                                      [TP_STATE_BACKGROUNDED] = "backgrounded",
+                                      [TP_STATE_INTERRUPTED] = "interrupted",
+                                      [TP_STATE_SKIPPED] = "skipped"};
+  return TP__NAME_AT(names, state, "unknown");
 }
 
 const char *tp_verdict_name(tp_verdict verdict) {
-  switch (verdict) {
-    case TP_VERDICT_NONE:
-      return "none";
-    case TP_VERDICT_ALLOW:
-      return "allow";
-    case TP_VERDICT_ASK:
-      return "ask";
-    case TP_VERDICT_DENY:
-      return "deny";
-    case TP_VERDICT_FORCE_32:
-      break;
-  }
-  return "";
+  static const char *const names[] = {
+      [TP_VERDICT_NONE] = "none", [TP_VERDICT_ALLOW] = "allow", [TP_VERDICT_ASK] = "ask", [TP_VERDICT_DENY] = "deny"};
+  return TP__NAME_AT(names, verdict, "");
 }
 
 const char *tp_placement_name(tp_placement placement) {
-  switch (placement) {
-    case TP_PLACEMENT_DEFAULT:
-    case TP_PLACEMENT_THREAD:
-      return "thread";
-    case TP_PLACEMENT_INLINE:
-      return "inline";
-    case TP_PLACEMENT_PARALLEL:
-      return "parallel";
-    case TP_PLACEMENT_FORCE_32:
-      break;
-  }
-  return "";
+  static const char *const names[] = {[TP_PLACEMENT_DEFAULT] = "thread",
+                                      [TP_PLACEMENT_THREAD] = "thread",
+                                      [TP_PLACEMENT_INLINE] = "inline",
+                                      [TP_PLACEMENT_PARALLEL] = "parallel"};
+  return TP__NAME_AT(names, placement, "");
 }
 
 const char *tp_reason_name(tp_reason reason) {
-  switch (reason) {
-    case TP_REASON_NONE:
-      return "none";
-    case TP_REASON_ERROR:
-      return "error";
-    case TP_REASON_TIMEOUT:
-      return "timeout";
-    case TP_REASON_CRASH:
-      return "crash";
-    case TP_REASON_KILLED:
-      return "killed";
-    case TP_REASON_CANNOT_START:
-      return "cannot_start";
-    case TP_REASON_MALFORMED:
-      return "malformed";
-    case TP_REASON_CAPABILITY:
-      return "capability";
-    case TP_REASON_NO_PERMIT:
-      return "no_permit";
-    case TP_REASON_NO_WORKER:
-      return "no_worker";
-    case TP_REASON_BREAKER_OPEN:
-      return "breaker_open";
-    case TP_REASON_SHED:
-      return "shed";
-    case TP_REASON_NO_MEMORY:
-      return "no_memory";
-    case TP_REASON_STORE:
-      return "store";
-    case TP_REASON_SHUTDOWN:
-      return "shutdown";
-    case TP_REASON_CANCELLED:
-      return "cancelled";
-    case TP_REASON_MATCH:
-      return "match";
-    case TP_REASON_DEPENDENCY:
-      return "dependency";
-    case TP_REASON_PHASE_FAILED:
-      return "phase_failed";
-    case TP_REASON_NO_SLACK:
-      return "no_slack";
-    case TP_REASON_KILL_SWITCH:
-      return "kill_switch";
-    case TP_REASON_FORCE_32:
-      break;
-  }
-  return "unknown";
+  static const char *const names[] = {[TP_REASON_NONE] = "none",
+                                      [TP_REASON_ERROR] = "error",
+                                      [TP_REASON_TIMEOUT] = "timeout",
+                                      [TP_REASON_CRASH] = "crash",
+                                      [TP_REASON_KILLED] = "killed",
+                                      [TP_REASON_CANNOT_START] = "cannot_start",
+                                      [TP_REASON_MALFORMED] = "malformed",
+                                      [TP_REASON_CAPABILITY] = "capability",
+                                      [TP_REASON_NO_PERMIT] = "no_permit",
+                                      [TP_REASON_NO_WORKER] = "no_worker",
+                                      [TP_REASON_BREAKER_OPEN] = "breaker_open",
+                                      [TP_REASON_SHED] = "shed",
+                                      [TP_REASON_NO_MEMORY] = "no_memory",
+                                      [TP_REASON_STORE] = "store",
+                                      [TP_REASON_SHUTDOWN] = "shutdown",
+                                      [TP_REASON_CANCELLED] = "cancelled",
+                                      [TP_REASON_MATCH] = "match",
+                                      [TP_REASON_DEPENDENCY] = "dependency",
+                                      [TP_REASON_PHASE_FAILED] = "phase_failed",
+                                      [TP_REASON_NO_SLACK] = "no_slack",
+                                      [TP_REASON_KILL_SWITCH] = "kill_switch"};
+  return TP__NAME_AT(names, reason, "unknown");
 }
 
 const char *tp_job_state_name(tp_job_state state) {
-  switch (state) {
-    case TP_JOB_QUEUED:
-      return "queued";
-    case TP_JOB_RUNNING:
-      return "running";
-    case TP_JOB_SUCCEEDED:
-      return "succeeded";
-    case TP_JOB_DEAD:
-      return "dead";
-    case TP_JOB_DISCARDED:
-      return "discarded";
-    case TP_JOB_STATE_FORCE_32:
-      break;
-  }
-  return "unknown";
+  static const char *const names[] = {[TP_JOB_QUEUED] = "queued",
+                                      [TP_JOB_RUNNING] = "running",
+                                      [TP_JOB_SUCCEEDED] = "succeeded",
+                                      [TP_JOB_DEAD] = "dead",
+                                      [TP_JOB_DISCARDED] = "discarded"};
+  return TP__NAME_AT(names, state, "unknown");
 }
