@@ -130,7 +130,9 @@ static int start_runtime(void **state) {
   snprintf(path, sizeof path, "%s/memory.db", directory);
   memset(&noted, 0, sizeof noted);
   assistant_words = "Yes.";
-  return tp_runtime_new(NULL, &runtime, NULL) == TP_OK ? 0 : -1;
+  /* No breaker opens on the failures that a test wants, and hides what follows. */
+  tp_runtime_options options = {.struct_size = sizeof options, .no_breakers = true};
+  return tp_runtime_new(&options, &runtime, NULL) == TP_OK ? 0 : -1;
 }
 
 static void note_closed(void *ctx) { *(_Atomic bool *)ctx = true; }
@@ -908,8 +910,8 @@ static void each_allocation_of_a_turn_may_be_refused(void **state) {
     assert_true(outcome == TP_TURN_COMPLETED || (was_refused && outcome == TP_TURN_FAILED));
   }
   assert_int_equal(say_in(session, "last", "Where does Ingrid live?"), TP_TURN_COMPLETED);
+  assert_string_equal(noted.diagnostics, ""); /* why, if nothing was recalled */
   assert_holds(noted.contexts, "<t>");
-  assert_string_equal(noted.diagnostics, "");
 }
 
 static void a_second_memory_in_one_runtime_is_refused(void **state) {
