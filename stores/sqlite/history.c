@@ -66,13 +66,32 @@ static const char *const calls_sql =
     "SELECT id, name, malformed, arguments FROM tool_call WHERE message = ?1 ORDER BY position";
 static const char *const sessions_sql =
     "SELECT id, tenant, name, (SELECT count(*) FROM message WHERE message.session = session.id) FROM session"
-    " WHERE id > ?1 AND (?2 = '' OR tenant = ?2) ORDER BY id LIMIT ?3";
+    " WHERE id > ?1 AND (?3 IS NULL OR tenant = ?3) ORDER BY id LIMIT ?2";
+
+#define MESSAGE(member) TP__COLUMN(tp_message, member)
+static const tp__column message_columns[] = {MESSAGE(role),
+                                             MESSAGE(is_error),
+                                             MESSAGE(turn_id),
+                                             MESSAGE(text),
+                                             MESSAGE(call_id),
+                                             MESSAGE(name),
+                                             TP__BLOB_COLUMN(tp_message, parts)};
+static const tp__columns messages = TP__COLUMNS(tp_message, message_columns);
+
+#define CALL(member) TP__COLUMN(tp_tool_call, member)
+static const tp__column call_columns[] = {CALL(id), CALL(name), CALL(malformed),
+                                          TP__BLOB_COLUMN(tp_tool_call, arguments)};
+static const tp__columns calls = TP__COLUMNS(tp_tool_call, call_columns);
+
+#define SESSION(member) TP__COLUMN(tp_history_session, member)
+static const tp__column session_columns[] = {SESSION(number), SESSION(tenant), SESSION(session),
+                                             SESSION(message_count)};
+static const tp__columns sessions = TP__COLUMNS(tp_history_session, session_columns);
 
 /* ---- append ---- */
 
 static int bind_session(sqlite3_stmt *statement, tp_text tenant, tp_text session) {
-  int rc = tp__sqlite_bind_text(statement, 1, tenant);
-  return rc == SQLITE_OK ? tp__sqlite_bind_text(statement, 2, session) : rc;
+  return tp__sqlite_bind_texts(statement, 1, (const tp_text[]){tenant, session}, 2);
 }
 
 /* @return SQLITE_ROW with its id; SQLITE_DONE when there is no such session. */
@@ -94,25 +113,15 @@ static int session_id_locked(history *h, tp_text tenant, tp_text session, int64_
 
 static int insert_call_locked(history *h, int64_t message, size_t position, const tp_tool_call *call) {
   sqlite3_stmt *s = h->statements[INSERT_CALL];
-  int rc = sqlite3_bind_int64(s, 1, message);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 2, (int64_t)position);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(s, 3, call->id);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(s, 4, call->name);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int(s, 5, call->malformed);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_blob(s, 6, call->arguments);
+  int rc = tp__sqlite_bind_ints(s, (const int64_t[]){message, (int64_t)position}, 2);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_struct(s, 3, &calls, call);
   return tp__sqlite_run(s, rc);
 }
 
 static int insert_message_locked(history *h, int64_t session, const tp_message *message) {
   sqlite3_stmt *s = h->statements[INSERT_MESSAGE];
   int rc = sqlite3_bind_int64(s, 1, session);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int(s, 2, (int)message->role);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int(s, 3, message->is_error);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(s, 4, message->turn_id);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(s, 5, message->text);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(s, 6, message->call_id);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(s, 7, message->name);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_blob(s, 8, message->parts);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_struct(s, 2, &messages, message);
   rc = tp__sqlite_run(s, rc);
   int64_t id = sqlite3_last_insert_rowid(h->db);
   for (size_t i = 0; rc == SQLITE_OK && i < message->call_count; i++)
@@ -307,95 +316,29 @@ static void give_back_reader(history *h, reader *r) {
   reader_free(surplus);
 }
 
-/** The calls of the message that is being delivered. The texts of a call stand in one block, which begins at its id. */
-typedef struct call_list {
-  tp_tool_call *items;
-  const tp_tool_call **list; /* their addresses, once all are there */
-  size_t count, capacity;
-} call_list;
-
-static void call_list_clear(call_list *list) {
-  for (size_t i = 0; i < list->count; i++) sqlite3_free((char *)list->items[i].id.data);
-  list->count = 0;
-}
-
-static void call_list_fini(call_list *list) {
-  call_list_clear(list);
-  sqlite3_free(list->items);
-  sqlite3_free(list->list);
-}
-
-static tp_text put_copy(char **next, tp_text text) {
-  char *at = *next;
-  if (text.size) memcpy(at, text.data, text.size);
-  *next += text.size;
-  return (tp_text){at, text.size};
-}
-
-static int call_list_add(call_list *list, sqlite3_stmt *row) {
-  if (list->count == list->capacity) {
-    size_t capacity = list->capacity ? 2 * list->capacity : 8;
-    tp_tool_call *items = sqlite3_realloc64(list->items, capacity * sizeof *items);
-    if (!items) return SQLITE_NOMEM;
-    list->items = items;
-    const tp_tool_call **addresses = sqlite3_realloc64(list->list, capacity * sizeof *addresses);
-    if (!addresses) return SQLITE_NOMEM;
-    list->list = addresses;
-    list->capacity = capacity;
-  }
-  tp_text id = tp__sqlite_column(row, 0), name = tp__sqlite_column(row, 1), arguments = tp__sqlite_column(row, 3);
-  char *next = sqlite3_malloc64(id.size + name.size + arguments.size + 1);
-  if (!next) return SQLITE_NOMEM;
-  tp_tool_call *call = &list->items[list->count++];
-  *call = (tp_tool_call){.struct_size = sizeof *call};
-  call->id = put_copy(&next, id);
-  call->name = put_copy(&next, name);
-  call->malformed = sqlite3_column_int(row, 2) != 0;
-  call->arguments = put_copy(&next, arguments);
-  return SQLITE_OK;
-}
-
-static int read_calls(sqlite3_stmt *calls, int64_t message, call_list *list) {
-  call_list_clear(list);
-  int rc = sqlite3_bind_int64(calls, 1, message);
-  while (rc == SQLITE_OK && (rc = sqlite3_step(calls)) == SQLITE_ROW) rc = call_list_add(list, calls);
-  sqlite3_reset(calls);
-  for (size_t i = 0; i < list->count; i++) list->list[i] = &list->items[i];
-  return rc == SQLITE_DONE ? SQLITE_OK : rc;
-}
-
-static int read_message(reader *r, call_list *calls, tp_message *message) {
-  sqlite3_stmt *row = r->messages;
-  int64_t role = sqlite3_column_int64(row, 1);
-  if (role < TP_ROLE_USER || role > TP_ROLE_END) return SQLITE_CORRUPT;
-  int rc = SQLITE_OK;
-  if (role == TP_ROLE_ASSISTANT) rc = read_calls(r->calls, sqlite3_column_int64(row, 0), calls);
-  else call_list_clear(calls);
-  *message = (tp_message){.struct_size = sizeof *message,
-                          .role = (tp_role)role,
-                          .is_error = sqlite3_column_int(row, 2) != 0,
-                          .turn_id = tp__sqlite_column(row, 3),
-                          .text = tp__sqlite_column(row, 4),
-                          .calls = calls->count ? calls->list : NULL,
-                          .call_count = calls->count,
-                          .call_id = tp__sqlite_column(row, 5),
-                          .name = tp__sqlite_column(row, 6),
-                          .parts = tp__sqlite_column(row, 7)};
+/* @param list  of the calls; the message points to it. */
+static int read_message(reader *r, tp__rows *list, tp_message *message) {
+  tp__sqlite_read_struct(r->messages, 1, &messages, message);
+  if (message->role < TP_ROLE_USER || message->role > TP_ROLE_END) return SQLITE_CORRUPT;
+  if (message->role != TP_ROLE_ASSISTANT) return SQLITE_OK;
+  int rc = tp__rows_read(list, r->calls, sqlite3_column_int64(r->messages, 0));
+  message->calls = list->count ? (const tp_tool_call *const *)list->items : NULL;
+  message->call_count = list->count;
   return rc;
 }
 
 static tp_status deliver(reader *r, const char *path, const tp_history_load *request, tp_fault *fault) {
-  call_list calls = {0};
+  tp__rows list = {.columns = &calls};
   tp_status status = TP_OK;
   int rc;
   while ((rc = sqlite3_step(r->messages)) == SQLITE_ROW) {
     tp_message message;
-    rc = read_message(r, &calls, &message);
+    rc = read_message(r, &list, &message);
     if (rc != SQLITE_OK) break;
     status = request->each(request->ctx, &message);
     if (status != TP_OK) break;
   }
-  call_list_fini(&calls);
+  tp__rows_fini(&list);
   if (status != TP_OK || rc == SQLITE_DONE) return status;
   return tp__sqlite_fail(r->db, path, "load a session", rc, fault);
 }
@@ -415,20 +358,17 @@ static tp_status history_load(void *self, const tp_history_load *request, tp_fau
 
 /* ---- list ---- */
 
-static tp_status list_rows(reader *r, const char *path, sqlite3_stmt *rows, tp_history_session_fn each, void *ctx,
-                           tp_fault *fault) {
-  int rc;
-  bool goes_on = true;
-  while (goes_on && (rc = sqlite3_step(rows)) == SQLITE_ROW) {
-    tp_history_session row = {.struct_size = sizeof row,
-                              .number = (uint64_t)sqlite3_column_int64(rows, 0),
-                              .message_count = (uint64_t)sqlite3_column_int64(rows, 3),
-                              .tenant = tp__sqlite_column(rows, 1),
-                              .session = tp__sqlite_column(rows, 2)};
-    goes_on = each(ctx, &row);
-  }
-  if (!goes_on || rc == SQLITE_DONE) return TP_OK;
-  return tp__sqlite_fail(r->db, path, "list sessions", rc, fault);
+typedef struct receiver {
+  tp_history_session_fn each;
+  void *ctx;
+} receiver;
+
+static bool show(sqlite3_stmt *row, const tp__rows *parts, void *ctx) {
+  const receiver *to = ctx;
+  tp_history_session session;
+  (void)parts;
+  tp__sqlite_read_struct(row, 0, &sessions, &session);
+  return to->each(to->ctx, &session);
 }
 
 static int64_t at_most(uint64_t number) { return number > INT64_MAX ? INT64_MAX : (int64_t)number; }
@@ -437,17 +377,20 @@ static tp_status history_list(void *self, const tp_history_query *query, tp_hist
                               tp_fault *fault) {
   history *h = self;
   reader *r = NULL;
-  sqlite3_stmt *rows = NULL;
   tp_status status = finish_appends(h, query->tenant, (tp_text){NULL, 0}, fault);
   if (status == TP_OK) status = take_reader(h, &r, fault);
   if (status != TP_OK) return status;
-  int rc = tp__sqlite_prepare(r->db, sessions_sql, &rows);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(rows, 1, at_most(query->after_number));
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(rows, 2, query->tenant);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(rows, 3, query->limit ? at_most(query->limit) : -1);
-  if (rc == SQLITE_OK) status = list_rows(r, h->path, rows, each, ctx, fault);
-  else status = tp__sqlite_fail(r->db, h->path, "list sessions", rc, fault);
-  sqlite3_finalize(rows);
+  const int64_t values[] = {at_most(query->after_number), query->limit ? at_most(query->limit) : -1};
+  const tp__listing listing = {.sql = sessions_sql,
+                               .values = values,
+                               .count = 2,
+                               .texts = &query->tenant,
+                               .first_text = 3,
+                               .text_count = 1,
+                               .show = show,
+                               .ctx = &(receiver){each, ctx}};
+  int rc = tp__sqlite_list(r->db, &listing);
+  if (rc != SQLITE_OK) status = tp__sqlite_fail(r->db, h->path, "list sessions", rc, fault);
   give_back_reader(h, r);
   return status;
 }

@@ -10,66 +10,26 @@
 
 /* ---- rows ---- */
 
-/** A job that was read: its texts lie in memory. */
-typedef struct kept_job {
-  tp_job job;
-  char *memory;
-} kept_job;
-
-/* The columns of TP__JOB_COLUMNS; its texts are borrowed until the next step. */
-static tp_job job_of_row(sqlite3_stmt *row) {
-  return (tp_job){.struct_size = sizeof(tp_job),
-                  .id = (uint64_t)sqlite3_column_int64(row, 0),
-                  .claim = (uint64_t)sqlite3_column_int64(row, 1),
-                  .state = (uint32_t)sqlite3_column_int64(row, 2),
-                  .attempt = (uint32_t)sqlite3_column_int64(row, 3),
-                  .attempts_max = (uint32_t)sqlite3_column_int64(row, 4),
-                  .backoff = (uint32_t)sqlite3_column_int64(row, 5),
-                  .backoff_ms = (uint32_t)sqlite3_column_int64(row, 6),
-                  .limit_ms = (uint32_t)sqlite3_column_int64(row, 7),
-                  .phase = (uint32_t)sqlite3_column_int64(row, 8),
-                  .contract_version = (uint32_t)sqlite3_column_int64(row, 9),
-                  .reason = (uint32_t)sqlite3_column_int64(row, 10),
-                  .code = (uint32_t)sqlite3_column_int64(row, 11),
-                  .inserted_ms = sqlite3_column_int64(row, 12),
-                  .claimable_ms = sqlite3_column_int64(row, 13),
-                  .lease_end_ms = sqlite3_column_int64(row, 14),
-                  .ended_ms = sqlite3_column_int64(row, 15),
-                  .handler = tp__sqlite_column(row, 16),
-                  .subscription = tp__sqlite_column(row, 17),
-                  .idempotency_key = tp__sqlite_column(row, 18),
-                  .order_key = tp__sqlite_column(row, 19),
-                  .message = tp__sqlite_column(row, 20),
-                  .payload = tp__sqlite_column(row, 21)};
-}
-
-static int keep_job(sqlite3_stmt *row, kept_job *kept) {
-  kept->job = job_of_row(row);
-  tp_job *job = &kept->job;
-  tp_text *texts[] = {&job->handler,   &job->subscription, &job->idempotency_key,
-                      &job->order_key, &job->message,      &job->payload};
-  size_t bytes = 1;
-  for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) bytes += texts[i]->size;
-  kept->memory = sqlite3_malloc64(bytes);
-  if (!kept->memory) return SQLITE_NOMEM;
-  char *at = kept->memory;
-  for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-    if (texts[i]->size) memcpy(at, texts[i]->data, texts[i]->size);
-    texts[i]->data = at;
-    at += texts[i]->size;
-  }
-  return SQLITE_OK;
-}
+#define JOB(member) TP__COLUMN(tp_job, member)
+static const tp__column job_columns[] = {
+    JOB(id),       JOB(claim),      JOB(state),        JOB(attempt),         JOB(attempts_max),
+    JOB(backoff),  JOB(backoff_ms), JOB(limit_ms),     JOB(phase),           JOB(contract_version),
+    JOB(reason),   JOB(code),       JOB(inserted_ms),  JOB(claimable_ms),    JOB(lease_end_ms),
+    JOB(ended_ms), JOB(handler),    JOB(subscription), JOB(idempotency_key), JOB(order_key),
+    JOB(message),  JOB(payload)};
+static const tp__columns jobs = TP__COLUMNS(tp_job, job_columns);
 
 /* One row of a statement that was bound, copied. @return SQLITE_ROW; SQLITE_DONE when there is none; an error. */
-static int fetch_job(sqlite3_stmt *statement, int rc, kept_job *kept) {
+static int fetch_job(sqlite3_stmt *statement, int rc, tp_job **ret_job) {
+  *ret_job = NULL;
   if (rc == SQLITE_OK) rc = sqlite3_step(statement);
   if (rc == SQLITE_ROW) {
-    int copied = keep_job(statement, kept);
-    int end = copied == SQLITE_OK ? sqlite3_step(statement) : copied; /* a statement that writes commits here */
-    if (end != SQLITE_DONE) {
-      if (copied == SQLITE_OK) sqlite3_free(kept->memory);
-      kept->memory = NULL;
+    tp_job *job = tp__sqlite_copy_struct(statement, 0, &jobs);
+    int end = job ? sqlite3_step(statement) : SQLITE_NOMEM; /* a statement that writes commits here */
+    if (end == SQLITE_DONE) {
+      *ret_job = job;
+    } else {
+      sqlite3_free(job);
       rc = end;
     }
   }
@@ -115,7 +75,7 @@ static int insert_row_locked(tp__sqlite_store *s, const tp_job *job) {
                             job->phase,        job->contract_version, job->inserted_ms, place};
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_ints(statement, values, 8);
   const tp_text texts[] = {job->handler, job->subscription, job->idempotency_key, job->order_key};
-  for (int i = 0; i < 4 && rc == SQLITE_OK; i++) rc = tp__sqlite_bind_text(statement, 9 + i, texts[i]);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_texts(statement, 9, texts, 4);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_blob(statement, 13, job->payload);
   return tp__sqlite_run(statement, rc);
 }
@@ -262,59 +222,58 @@ static int candidate_locked(tp__sqlite_store *s, const refused_list *refused, in
   return best ? SQLITE_ROW : SQLITE_DONE;
 }
 
-static int find_locked(tp__sqlite_store *s, int64_t id, kept_job *kept) {
+static int find_locked(tp__sqlite_store *s, int64_t id, tp_job **ret_job) {
   sqlite3_stmt *find = s->statements[TP__FIND_JOB];
-  return fetch_job(find, tp__sqlite_bind_ints(find, &id, 1), kept);
+  return fetch_job(find, tp__sqlite_bind_ints(find, &id, 1), ret_job);
 }
 
-static int lost_locked(tp__sqlite_store *s, int64_t now_ms, kept_job *kept) {
+static int lost_locked(tp__sqlite_store *s, int64_t now_ms, tp_job **ret_job) {
   sqlite3_stmt *lost = s->statements[TP__LOST_JOB];
-  return fetch_job(lost, tp__sqlite_bind_ints(lost, &now_ms, 1), kept);
+  return fetch_job(lost, tp__sqlite_bind_ints(lost, &now_ms, 1), ret_job);
 }
 
 /* Ends one job whose last lease ran out; it may have been ended meanwhile, so it is looked for under the file's lock.
  * @return SQLITE_ROW with it, SQLITE_DONE or an error. */
-static int bury_one_locked(tp__sqlite_store *s, int64_t now_ms, kept_job *kept) {
-  int rc = lost_locked(s, now_ms, kept);
+static int bury_one_locked(tp__sqlite_store *s, int64_t now_ms, tp_job **ret_job) {
+  int rc = lost_locked(s, now_ms, ret_job);
   if (rc != SQLITE_ROW) return rc;
-  sqlite3_free(kept->memory);
-  kept->memory = NULL;
+  sqlite3_free(*ret_job);
+  *ret_job = NULL;
   rc = tp__sqlite_begin(s->db);
-  int found = rc == SQLITE_OK ? lost_locked(s, now_ms, kept) : rc;
+  int found = rc == SQLITE_OK ? lost_locked(s, now_ms, ret_job) : rc;
+  tp_job *job = *ret_job;
   if (found == SQLITE_ROW) {
-    tp__job_change change = {.id = kept->job.id,
+    tp__job_change change = {.id = job->id,
                              .state = TP_JOB_DEAD,
                              .reason = TP_REASON_TIMEOUT,
-                             .code = kept->job.code,
+                             .code = job->code,
                              .at_ms = now_ms,
-                             .message = kept->job.message};
+                             .message = job->message};
     rc = tp__sqlite_job_change_locked(s, &change);
-    kept->job.state = TP_JOB_DEAD;
-    kept->job.reason = TP_REASON_TIMEOUT;
-    kept->job.ended_ms = now_ms;
-    kept->job.lease_end_ms = kept->job.claimable_ms = 0;
+    job->state = TP_JOB_DEAD;
+    job->reason = TP_REASON_TIMEOUT;
+    job->ended_ms = now_ms;
+    job->lease_end_ms = job->claimable_ms = 0;
   } else if (found != SQLITE_DONE) {
     rc = found;
   }
   rc = tp__store_end_locked(s, rc);
   if (rc == SQLITE_OK) return found;
-  sqlite3_free(kept->memory);
-  kept->memory = NULL;
+  sqlite3_free(job);
   return rc;
 }
 
 static int bury_lost_locked(tp__sqlite_store *s, const tp_job_claim *request) {
-  kept_job kept = {.memory = NULL};
+  tp_job *job;
   int rc;
-  while ((rc = bury_one_locked(s, request->now_ms, &kept)) == SQLITE_ROW) {
+  while ((rc = bury_one_locked(s, request->now_ms, &job)) == SQLITE_ROW) {
     if (request->dead) {
-      kept.job.payload = (tp_text){NULL, 0};
+      job->payload = (tp_text){NULL, 0};
       pthread_mutex_unlock(&s->mutex);
-      request->dead(request->ctx, &kept.job);
+      request->dead(request->ctx, job);
       pthread_mutex_lock(&s->mutex);
     }
-    sqlite3_free(kept.memory);
-    kept.memory = NULL;
+    sqlite3_free(job);
   }
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
@@ -324,33 +283,33 @@ static int ask_locked(tp__sqlite_store *s, const tp_job_claim *request, int64_t 
                       refused_list *refused) {
   *ret_accepted = true;
   if (!request->filter) return SQLITE_OK;
-  kept_job kept = {.memory = NULL};
-  int rc = find_locked(s, id, &kept);
+  tp_job *job;
+  int rc = find_locked(s, id, &job);
   *ret_accepted = false;
   if (rc != SQLITE_ROW) return rc == SQLITE_DONE ? SQLITE_OK : rc;
-  kept.job.payload = (tp_text){NULL, 0};
+  job->payload = (tp_text){NULL, 0};
   pthread_mutex_unlock(&s->mutex);
-  *ret_accepted = request->filter(request->ctx, &kept.job);
+  *ret_accepted = request->filter(request->ctx, job);
   pthread_mutex_lock(&s->mutex);
-  rc = *ret_accepted ? SQLITE_OK : refuse(refused, &kept.job);
-  sqlite3_free(kept.memory);
+  rc = *ret_accepted ? SQLITE_OK : refuse(refused, job);
+  sqlite3_free(job);
   return rc;
 }
 
 /* @return SQLITE_ROW with the job; SQLITE_DONE when it cannot be claimed any more; an error. */
-static int claim_one_locked(tp__sqlite_store *s, const tp_job_claim *request, int64_t id, kept_job *kept) {
+static int claim_one_locked(tp__sqlite_store *s, const tp_job_claim *request, int64_t id, tp_job **ret_job) {
   sqlite3_stmt *claim = s->statements[TP__CLAIM_JOB];
   const int64_t values[] = {id, request->now_ms, request->lease_ms, (int64_t)s->process_run_id};
   int rc = tp__sqlite_begin(s->db);
-  int found = rc == SQLITE_OK ? fetch_job(claim, tp__sqlite_bind_ints(claim, values, 4), kept) : rc;
+  int found = rc == SQLITE_OK ? fetch_job(claim, tp__sqlite_bind_ints(claim, values, 4), ret_job) : rc;
   rc = tp__store_end_locked(s, found == SQLITE_ROW || found == SQLITE_DONE ? SQLITE_OK : found);
   if (rc == SQLITE_OK) return found;
-  sqlite3_free(kept->memory);
-  kept->memory = NULL;
+  sqlite3_free(*ret_job);
+  *ret_job = NULL;
   return rc;
 }
 
-static int claim_locked(tp__sqlite_store *s, const tp_job_claim *request, kept_job *kept, int64_t *ret_next_ms) {
+static int claim_locked(tp__sqlite_store *s, const tp_job_claim *request, tp_job **ret_job, int64_t *ret_next_ms) {
   refused_list refused = {0};
   int64_t id = 0;
   bool accepted = false;
@@ -360,7 +319,7 @@ static int claim_locked(tp__sqlite_store *s, const tp_job_claim *request, kept_j
     if (rc != SQLITE_ROW) break;
     rc = ask_locked(s, request, id, &accepted, &refused);
     if (rc != SQLITE_OK || !accepted) continue;
-    rc = claim_one_locked(s, request, id, kept);
+    rc = claim_one_locked(s, request, id, ret_job);
     if (rc == SQLITE_DONE) rc = SQLITE_OK; /* another one has it: the next */
   }
   refused_list_fini(&refused);
@@ -373,17 +332,17 @@ static int claim_locked(tp__sqlite_store *s, const tp_job_claim *request, kept_j
 tp_status tp__sqlite_job_claim(void *self, const tp_job_claim *theirs, int64_t *ret_next_ms, tp_fault *fault) {
   tp__sqlite_store *s = self;
   tp_job_claim request;
-  kept_job kept = {.memory = NULL};
+  tp_job *job = NULL;
   tp_status status = tp__sqlite_read(&request, sizeof request, theirs, "tp_job_claim", fault);
   if (status != TP_OK) return status;
   pthread_mutex_lock(&s->mutex);
-  int rc = claim_locked(s, &request, &kept, ret_next_ms);
+  int rc = claim_locked(s, &request, &job, ret_next_ms);
   if (rc != SQLITE_ROW && rc != SQLITE_DONE) status = tp__store_fail(s, s->db, "claim a job", rc, fault);
   pthread_mutex_unlock(&s->mutex);
   if (rc == SQLITE_DONE) return TP_ERR_NOT_FOUND;
   if (status != TP_OK) return status;
-  request.take(request.ctx, &kept.job);
-  sqlite3_free(kept.memory);
+  request.take(request.ctx, job);
+  sqlite3_free(job);
   return TP_OK;
 }
 
@@ -431,11 +390,10 @@ static tp__job_change change_of(const tp_job_finish *request, const tp_job *job)
 /* @param ret_refusal  TP_OK when the claim was ended. */
 static int finish_locked(tp__sqlite_store *s, const tp_job_finish *request, uint32_t *ret_state,
                          tp_status *ret_refusal) {
-  kept_job kept = {.memory = NULL};
-  int rc = find_locked(s, (int64_t)request->id, &kept);
+  tp_job *job;
+  int rc = find_locked(s, (int64_t)request->id, &job);
   if (rc != SQLITE_ROW && rc != SQLITE_DONE) return rc;
-  const tp_job *job = &kept.job;
-  bool is_open = rc == SQLITE_ROW && (job->state == TP_JOB_QUEUED || job->state == TP_JOB_RUNNING);
+  bool is_open = job && (job->state == TP_JOB_QUEUED || job->state == TP_JOB_RUNNING);
   rc = SQLITE_OK;
   if (!is_open) {
     *ret_refusal = TP_ERR_NOT_FOUND;
@@ -446,7 +404,7 @@ static int finish_locked(tp__sqlite_store *s, const tp_job_finish *request, uint
     rc = tp__sqlite_job_change_locked(s, &change);
     *ret_state = change.state;
   }
-  sqlite3_free(kept.memory);
+  sqlite3_free(job);
   return rc;
 }
 
@@ -491,43 +449,39 @@ static const char list_sql[] =
     "SELECT id, claim, state, attempt, attempts_max, backoff, backoff_ms, limit_ms, phase, contract_version, reason,"
     " code, inserted_ms, claimable_ms, lease_end_ms, ended_ms, handler, subscription, idempotency_key, order_key,"
     " message, CASE WHEN ?5 THEN payload ELSE x'' END FROM job WHERE id > ?1 AND (?2 = 0 OR id = ?2)"
-    " AND (?3 >> state) & 1 AND (?6 = '' OR handler = ?6) AND (?7 = '' OR order_key = ?7) ORDER BY id LIMIT ?4";
+    " AND (?3 >> state) & 1 AND (?6 IS NULL OR handler = ?6) AND (?7 IS NULL OR order_key = ?7) ORDER BY id LIMIT ?4";
 
-static int bind_list(sqlite3_stmt *rows, const tp_job_query *query) {
-  uint32_t states = query->states ? query->states : 1u << TP_JOB_QUEUED | 1u << TP_JOB_RUNNING | 1u << TP_JOB_DEAD;
-  uint64_t after_id = query->id > query->after_id ? query->id - 1 : query->after_id;
-  const int64_t values[] = {after_id > INT64_MAX ? INT64_MAX : (int64_t)after_id, (int64_t)query->id, states,
-                            query->limit && query->limit <= INT64_MAX ? (int64_t)query->limit : -1,
-                            query->with_payload};
-  int rc = tp__sqlite_bind_ints(rows, values, 5);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(rows, 6, query->handler);
-  return rc == SQLITE_OK ? tp__sqlite_bind_text(rows, 7, query->order_key) : rc;
-}
+typedef struct receiver {
+  tp_job_each_fn each;
+  void *ctx;
+} receiver;
 
-static int show_jobs(sqlite3_stmt *rows, tp_job_each_fn each, void *ctx) {
-  int rc;
-  while ((rc = sqlite3_step(rows)) == SQLITE_ROW) {
-    tp_job job = job_of_row(rows);
-    if (!each(ctx, &job)) return SQLITE_OK;
-  }
-  return rc == SQLITE_DONE ? SQLITE_OK : rc;
+static bool show(sqlite3_stmt *row, const tp__rows *parts, void *ctx) {
+  const receiver *to = ctx;
+  tp_job job;
+  (void)parts;
+  tp__sqlite_read_struct(row, 0, &jobs, &job);
+  return to->each(to->ctx, &job);
 }
 
 tp_status tp__sqlite_jobs(void *self, const tp_job_query *theirs, tp_job_each_fn each, void *ctx, tp_fault *fault) {
-  tp__sqlite_store *s = self;
   tp_job_query query;
-  sqlite3 *db = NULL;
-  sqlite3_stmt *rows = NULL;
   tp_status status = tp__sqlite_read(&query, sizeof query, theirs, "tp_job_query", fault);
-  if (status == TP_OK) status = tp__store_take_reader(s, &db, fault);
   if (status != TP_OK) return status;
-  int rc = sqlite3_prepare_v2(db, list_sql, -1, &rows, NULL);
-  if (rc == SQLITE_OK) rc = bind_list(rows, &query);
-  if (rc == SQLITE_OK) rc = show_jobs(rows, each, ctx);
-  if (rc != SQLITE_OK) status = tp__store_fail(s, db, "list jobs", rc, fault);
-  sqlite3_finalize(rows);
-  tp__store_return_reader(s, db);
-  return status;
+  uint32_t states = query.states ? query.states : 1u << TP_JOB_QUEUED | 1u << TP_JOB_RUNNING | 1u << TP_JOB_DEAD;
+  uint64_t after_id = query.id > query.after_id ? query.id - 1 : query.after_id;
+  const int64_t values[] = {after_id > INT64_MAX ? INT64_MAX : (int64_t)after_id, (int64_t)query.id, states,
+                            query.limit && query.limit <= INT64_MAX ? (int64_t)query.limit : -1, query.with_payload};
+  const tp_text texts[] = {query.handler, query.order_key};
+  const tp__listing listing = {.sql = list_sql,
+                               .values = values,
+                               .count = 5,
+                               .texts = texts,
+                               .first_text = 6,
+                               .text_count = 2,
+                               .show = show,
+                               .ctx = &(receiver){each, ctx}};
+  return tp__store_list(self, &listing, "list jobs", fault);
 }
 
 static int redrive_locked(tp__sqlite_store *s, const tp_job *job, bool *ret_full) {
@@ -546,29 +500,29 @@ static int redrive_locked(tp__sqlite_store *s, const tp_job *job, bool *ret_full
 typedef enum operation { REDRIVE, DISCARD } operation;
 
 static int operate_locked(tp__sqlite_store *s, operation what, uint64_t id, int64_t now_ms, tp_status *ret_refusal) {
-  kept_job kept = {.memory = NULL};
+  tp_job *job = NULL;
   bool is_full = false;
-  int rc = id > INT64_MAX ? SQLITE_DONE : find_locked(s, (int64_t)id, &kept);
+  int rc = id > INT64_MAX ? SQLITE_DONE : find_locked(s, (int64_t)id, &job);
   if (rc != SQLITE_ROW && rc != SQLITE_DONE) return rc;
-  uint32_t state = rc == SQLITE_ROW ? kept.job.state : 0;
+  uint32_t state = job ? job->state : 0;
   rc = SQLITE_OK;
   if (what == DISCARD && state == TP_JOB_RUNNING) {
     *ret_refusal = TP_ERR_BUSY;
   } else if (state != TP_JOB_DEAD && !(what == DISCARD && state == TP_JOB_QUEUED)) {
     *ret_refusal = TP_ERR_NOT_FOUND;
   } else if (what == REDRIVE) {
-    rc = redrive_locked(s, &kept.job, &is_full);
+    rc = redrive_locked(s, job, &is_full);
     if (is_full) *ret_refusal = TP_ERR_FULL;
   } else {
     tp__job_change change = {.id = id,
                              .state = TP_JOB_DISCARDED,
-                             .reason = kept.job.reason,
-                             .code = kept.job.code,
+                             .reason = job->reason,
+                             .code = job->code,
                              .at_ms = now_ms,
-                             .message = kept.job.message};
+                             .message = job->message};
     rc = tp__sqlite_job_change_locked(s, &change);
   }
-  sqlite3_free(kept.memory);
+  sqlite3_free(job);
   return rc;
 }
 

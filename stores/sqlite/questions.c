@@ -6,12 +6,10 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 #include "stores/sqlite/schema.h"
 #include "stores/sqlite/sqlite.h"
-#include "stores/sqlite/statement.h"
 
 enum { POLL_MS = 200, KEPT_DAYS = 7, REASON_BYTES_MAX = 4096 };
 
@@ -50,26 +48,32 @@ static int64_t now_ms(void) {
 
 /* ---- what is put ---- */
 
-static tp_text copy_text(char **at, tp_text text) {
-  char *copy = *at;
-  if (text.size) memcpy(copy, text.data, text.size);
-  *at += text.size;
-  return (tp_text){copy, text.size};
-}
+#define WAITING(member) TP__COLUMN(waiting, member)
+static const tp__column waiting_columns[] = {
+    WAITING(turn),      WAITING(call_id), WAITING(session),      WAITING(tenant), WAITING(tool),
+    WAITING(hash),      WAITING(agent),   WAITING(subscription), WAITING(reason), TP__BLOB_COLUMN(waiting, arguments),
+    WAITING(expires_ms)};
+static const tp__columns question_row = TP__COLUMNS(waiting, waiting_columns);
+static const tp__columns calls = {sizeof(waiting), 6, waiting_columns}; /* which call asks: up to the hash */
 
 static waiting *copy_question(const tp_question *q) {
-  const tp_text texts[] = {
-      q->ids[TP_ID_TENANT], q->ids[TP_ID_AGENT], q->ids[TP_ID_SESSION], q->ids[TP_ID_TURN], q->call->name,
-      q->call->id,          q->call->arguments,  q->arguments_hash,     q->subscription,    q->reason};
-  size_t bytes = sizeof(waiting);
-  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) bytes += texts[i].size;
-  waiting *w = sqlite3_malloc64(bytes);
+  waiting question = {.token = q->token,
+                      .expires_ms = q->expires_unix_ms,
+                      .tenant = q->ids[TP_ID_TENANT],
+                      .agent = q->ids[TP_ID_AGENT],
+                      .session = q->ids[TP_ID_SESSION],
+                      .turn = q->ids[TP_ID_TURN],
+                      .tool = q->call->name,
+                      .call_id = q->call->id,
+                      .arguments = q->call->arguments,
+                      .hash = q->arguments_hash,
+                      .subscription = q->subscription,
+                      .reason = q->reason};
+  waiting *w = sqlite3_malloc64(sizeof *w + tp__sqlite_texts_bytes(&question_row, &question));
   if (!w) return NULL;
-  *w = (waiting){.token = q->token, .expires_ms = q->expires_unix_ms};
-  tp_text *const to[] = {&w->tenant,  &w->agent,     &w->session, &w->turn,         &w->tool,
-                         &w->call_id, &w->arguments, &w->hash,    &w->subscription, &w->reason};
+  *w = question;
   char *at = (char *)(w + 1);
-  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) *to[i] = copy_text(&at, texts[i]);
+  tp__sqlite_put_texts(&question_row, w, &at);
   return w;
 }
 
@@ -91,13 +95,6 @@ void tp_sqlite_questions_put(void *questions, const tp_question *question) {
 
 #define SAME_CALL " turn = ?1 AND call_id = ?2 AND session = ?3 AND tenant = ?4 AND tool = ?5 AND hash = ?6"
 
-static int bind_call(sqlite3_stmt *statement, const waiting *w) {
-  const tp_text *texts[] = {&w->turn, &w->call_id, &w->session, &w->tenant, &w->tool, &w->hash};
-  int rc = SQLITE_OK;
-  for (int i = 0; i < 6 && rc == SQLITE_OK; i++) rc = tp__sqlite_bind_text(statement, i + 1, *texts[i]);
-  return rc;
-}
-
 /* The row of the same question that a process before asked, and of which no call has the answer: one that was answered
  * in time also after it would have expired. */
 static int find_row(sqlite3 *db, waiting *w) {
@@ -105,7 +102,7 @@ static int find_row(sqlite3 *db, waiting *w) {
   static const char sql[] = "SELECT number FROM question WHERE" SAME_CALL
                             " AND used_ms = 0 AND (state <> 0 OR expires_ms > ?7) ORDER BY number DESC LIMIT 1";
   int rc = sqlite3_prepare_v2(db, sql, -1, &find, NULL);
-  if (rc == SQLITE_OK) rc = bind_call(find, w);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_struct(find, 1, &calls, w);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(find, 7, now_ms());
   if (rc == SQLITE_OK) rc = sqlite3_step(find);
   if (rc == SQLITE_ROW) w->number = sqlite3_column_int64(find, 0);
@@ -115,18 +112,14 @@ static int find_row(sqlite3 *db, waiting *w) {
 
 static int insert_row(sqlite3 *db, waiting *w) {
   sqlite3_stmt *insert;
-  const tp_text *more[] = {&w->agent, &w->subscription, &w->reason};
   int rc = sqlite3_prepare_v2(
       db,
       "INSERT INTO question (turn, call_id, session, tenant, tool, hash, agent, subscription, reason, arguments,"
-      " asked_ms, expires_ms, state, waits, answered_ms, used_ms, person, answer)"
+      " expires_ms, asked_ms, state, waits, answered_ms, used_ms, person, answer)"
       " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, 0, 1, 0, 0, '', '')",
       -1, &insert, NULL);
-  if (rc == SQLITE_OK) rc = bind_call(insert, w);
-  for (int i = 0; i < 3 && rc == SQLITE_OK; i++) rc = tp__sqlite_bind_text(insert, 7 + i, *more[i]);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_blob(insert, 10, w->arguments);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(insert, 11, now_ms());
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(insert, 12, w->expires_ms);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_struct(insert, 1, &question_row, w);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(insert, 1 + question_row.count, now_ms());
   if (rc == SQLITE_OK) rc = sqlite3_step(insert);
   sqlite3_finalize(insert);
   if (rc != SQLITE_DONE) return rc;
@@ -377,34 +370,44 @@ void tp_sqlite_questions_close(tp_sqlite_questions *box) {
 
 /* ---- another process ---- */
 
-static bool show(sqlite3_stmt *row, tp_sqlite_question_fn each, void *ctx) {
-  const tp_sqlite_question question = {.struct_size = sizeof question,
-                                       .number = (uint64_t)sqlite3_column_int64(row, 0),
-                                       .state = (tp_sqlite_question_state)sqlite3_column_int(row, 1),
-                                       .is_waited_for = (uint32_t)sqlite3_column_int(row, 2),
-                                       .asked_unix_ms = sqlite3_column_int64(row, 3),
-                                       .expires_unix_ms = sqlite3_column_int64(row, 4),
-                                       .answered_unix_ms = sqlite3_column_int64(row, 5),
-                                       .used_unix_ms = sqlite3_column_int64(row, 6),
-                                       .tenant = tp__sqlite_column(row, 7),
-                                       .agent = tp__sqlite_column(row, 8),
-                                       .session = tp__sqlite_column(row, 9),
-                                       .turn = tp__sqlite_column(row, 10),
-                                       .tool = tp__sqlite_column(row, 11),
-                                       .call_id = tp__sqlite_column(row, 12),
-                                       .arguments = tp__sqlite_column(row, 13),
-                                       .arguments_hash = tp__sqlite_column(row, 14),
-                                       .subscription = tp__sqlite_column(row, 15),
-                                       .reason = tp__sqlite_column(row, 16),
-                                       .person = tp__sqlite_column(row, 17),
-                                       .answer = tp__sqlite_column(row, 18)};
-  return each(ctx, &question);
+#define QUESTION(member) TP__COLUMN(tp_sqlite_question, member)
+static const tp__column question_columns[] = {QUESTION(number),
+                                              QUESTION(state),
+                                              QUESTION(is_waited_for),
+                                              QUESTION(asked_unix_ms),
+                                              QUESTION(expires_unix_ms),
+                                              QUESTION(answered_unix_ms),
+                                              QUESTION(used_unix_ms),
+                                              QUESTION(tenant),
+                                              QUESTION(agent),
+                                              QUESTION(session),
+                                              QUESTION(turn),
+                                              QUESTION(tool),
+                                              QUESTION(call_id),
+                                              QUESTION(arguments),
+                                              QUESTION(arguments_hash),
+                                              QUESTION(subscription),
+                                              QUESTION(reason),
+                                              QUESTION(person),
+                                              QUESTION(answer)};
+static const tp__columns shown = TP__COLUMNS(tp_sqlite_question, question_columns);
+
+typedef struct receiver {
+  tp_sqlite_question_fn each;
+  void *ctx;
+} receiver;
+
+static bool show(sqlite3_stmt *row, const tp__rows *parts, void *ctx) {
+  const receiver *to = ctx;
+  tp_sqlite_question question;
+  (void)parts;
+  tp__sqlite_read_struct(row, 0, &shown, &question);
+  return to->each(to->ctx, &question);
 }
 
 tp_status tp_sqlite_questions_list(const char *path, bool open_only, tp_sqlite_question_fn each, void *ctx,
                                    tp_fault *fault) {
   sqlite3 *db = NULL;
-  sqlite3_stmt *rows = NULL;
   if (!path || !each) return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "a path and a callback are required");
   tp_status status = tp__sqlite_open_read_only(path, &db, fault);
   if (status != TP_OK) return status;
@@ -412,16 +415,13 @@ tp_status tp_sqlite_questions_list(const char *path, bool open_only, tp_sqlite_q
       "SELECT number, state, waits, asked_ms, expires_ms, answered_ms, used_ms, tenant, agent, session, turn, tool,"
       " call_id, arguments, hash, subscription, reason, person, answer"
       " FROM question WHERE ?1 = 0 OR (state = 0 AND expires_ms > ?2) ORDER BY number";
-  int rc = sqlite3_prepare_v2(db, sql, -1, &rows, NULL);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(rows, 1, open_only);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(rows, 2, now_ms());
-  bool goes_on = true;
-  while (goes_on && rc == SQLITE_OK && (rc = sqlite3_step(rows)) == SQLITE_ROW) {
-    goes_on = show(rows, each, ctx);
-    rc = SQLITE_OK;
-  }
-  sqlite3_finalize(rows);
-  if (rc != SQLITE_OK && rc != SQLITE_DONE) status = tp__sqlite_fail(db, path, "read questions", rc, fault);
+  const tp__listing listing = {.sql = sql,
+                               .values = (const int64_t[]){open_only, now_ms()},
+                               .count = 2,
+                               .show = show,
+                               .ctx = &(receiver){each, ctx}};
+  int rc = tp__sqlite_list(db, &listing);
+  if (rc != SQLITE_OK) status = tp__sqlite_fail(db, path, "read questions", rc, fault);
   sqlite3_close(db);
   return status;
 }
@@ -455,9 +455,8 @@ static int write_answer(sqlite3 *db, int64_t number, const tp_decision *d, int *
                               " WHERE number = ?1 AND state = 0 AND expires_ms > ?3 AND (?6 = '' OR hash = ?6)",
                               -1, &write, NULL);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_ints(write, values, 3);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(write, 4, d->person);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(write, 5, d->reason);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(write, 6, d->arguments_hash);
+  const tp_text texts[] = {d->person, d->reason, d->arguments_hash};
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_texts(write, 4, texts, 3);
   if (rc == SQLITE_OK) rc = sqlite3_step(write);
   *ret_changed = rc == SQLITE_DONE ? sqlite3_changes(db) : 0;
   sqlite3_finalize(write);

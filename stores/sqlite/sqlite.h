@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 
+#include "stores/sqlite/statement.h"
 #include "stores/sqlite/writer.h"
 #include "turnphase/sqlite.h"
 
@@ -76,6 +77,7 @@ typedef struct tp__waiting {
   } kind;
   tp_run_record *runs; /* of an entry */
   tp_turn_step *steps; /* of a turn */
+  tp_text ids[TP_ID_COUNT];
   union {
     tp_entry_record record;
     tp_entry_batch batch;
@@ -118,11 +120,13 @@ tp__sqlite_store *tp__sqlite_store_of(const tp_store *store);
 /** A connection to read with, until it is returned. Without the mutex. */
 tp_status tp__store_take_reader(tp__sqlite_store *s, sqlite3 **ret_db, tp_fault *fault);
 void tp__store_return_reader(tp__sqlite_store *s, sqlite3 *db);
-/** Shows the rows of a statement, what waits in the queue among them, on a connection to read with. Without the mutex.
- *  @param show  false stops.  @param doing  what fails, for the fault. */
-tp_status tp__store_show_rows(tp__sqlite_store *s, const char *sql, const int64_t *values, int count,
-                              bool (*show)(sqlite3_stmt *row, void *ctx), void *ctx, const char *doing,
-                              tp_fault *fault);
+/** Copies what a list of records is asked for, and writes what waits in the queue. Where that fails, which the log
+ *  says, what was written before is still worth seeing. Without the mutex. */
+tp_status tp__store_read_query(tp__sqlite_store *s, void *query, size_t size, const void *theirs, const char *name,
+                               tp_fault *fault);
+/** tp__sqlite_list() on a connection to read with. Without the mutex.
+ *  @param listing  its sql is NULL where there was no memory for it.  @param doing  what fails, for the fault. */
+tp_status tp__store_list(tp__sqlite_store *s, const tp__listing *listing, const char *doing, tp_fault *fault);
 
 /* ---- for reading alone (read_only.c) ---- */
 /** @return as tp__sqlite_open(); TP_ERR_STORE_SCHEMA for a file of an earlier schema, too. */
@@ -139,6 +143,8 @@ tp_status tp__sqlite_turn_record(void *self, const tp_turn_record *record);
 tp_status tp__sqlite_turns(void *self, const tp_turn_query *query, tp_turn_record_fn each, void *ctx, tp_fault *fault);
 tp_status tp__sqlite_audit(void *self, const tp_audit *row);
 tp_status tp__sqlite_audits(void *self, const tp_audit_query *query, tp_audit_fn each, void *ctx, tp_fault *fault);
+/** Copies a struct of the caller's with its texts, and queues it. @param columns  of its texts at least. */
+tp_status tp__sqlite_queue_copy(void *self, int kind, const tp__columns *columns, const char *name, const void *theirs);
 /** tp_entry_record.run of a record that waits: from its runs. @param source  the tp__waiting. */
 bool tp__sqlite_waiting_run(const void *source, size_t index, tp_run_record *record);
 /** Writes a list inside of a transaction. */

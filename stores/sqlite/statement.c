@@ -24,6 +24,43 @@ int tp__sqlite_bind_ints(sqlite3_stmt *statement, const int64_t *values, int cou
   return rc;
 }
 
+int tp__sqlite_bind_texts(sqlite3_stmt *statement, int first, const tp_text *texts, int count) {
+  int rc = SQLITE_OK;
+  for (int i = 0; i < count && rc == SQLITE_OK; i++) rc = tp__sqlite_bind_text(statement, first + i, texts[i]);
+  return rc;
+}
+
+static int64_t int_of(const tp__column *column, const void *at) {
+  switch (column->type) {
+    case TP__COLUMN_U8:
+      return *(const uint8_t *)at;
+    case TP__COLUMN_U16:
+      return *(const uint16_t *)at;
+    case TP__COLUMN_U32:
+      return *(const uint32_t *)at;
+    case TP__COLUMN_I32:
+      return *(const int32_t *)at;
+    case TP__COLUMN_BOOL:
+      return *(const bool *)at;
+    default:
+      return *(const int64_t *)at;
+  }
+}
+
+int tp__sqlite_bind_struct(sqlite3_stmt *statement, int first, const tp__columns *columns, const void *from) {
+  int rc = SQLITE_OK;
+  for (int i = 0; i < columns->count && rc == SQLITE_OK; i++) {
+    const tp__column *column = &columns->items[i];
+    const void *at = (const char *)from + column->offset;
+    if (column->type == TP__COLUMN_BLOB) rc = tp__sqlite_bind_blob(statement, first + i, *(const tp_text *)at);
+    else if (column->type == TP__COLUMN_TEXT) rc = tp__sqlite_bind_text(statement, first + i, *(const tp_text *)at);
+    else if (column->type == TP__COLUMN_STRING)
+      rc = tp__sqlite_bind_text(statement, first + i, tp_text_of(*(const char *const *)at));
+    else rc = sqlite3_bind_int64(statement, first + i, int_of(column, at));
+  }
+  return rc;
+}
+
 void tp__sqlite_release(sqlite3_stmt *statement) {
   sqlite3_reset(statement);
   sqlite3_clear_bindings(statement);
@@ -58,6 +95,139 @@ int tp__sqlite_end(sqlite3 *db) {
 tp_text tp__sqlite_column(sqlite3_stmt *statement, int index) {
   const char *data = (const char *)sqlite3_column_blob(statement, index);
   return (tp_text){data ? data : "", (size_t)sqlite3_column_bytes(statement, index)};
+}
+
+static void put_int(const tp__column *column, void *at, int64_t value) {
+  switch (column->type) {
+    case TP__COLUMN_U8:
+      *(uint8_t *)at = (uint8_t)value;
+      break;
+    case TP__COLUMN_U16:
+      *(uint16_t *)at = (uint16_t)value;
+      break;
+    case TP__COLUMN_U32:
+    case TP__COLUMN_I32:
+      *(uint32_t *)at = (uint32_t)value;
+      break;
+    case TP__COLUMN_BOOL:
+      *(bool *)at = value != 0;
+      break;
+    default:
+      *(int64_t *)at = value;
+  }
+}
+
+void tp__sqlite_read_struct(sqlite3_stmt *row, int first, const tp__columns *columns, void *ret_struct) {
+  memset(ret_struct, 0, columns->size);
+  memcpy(ret_struct, &columns->size, sizeof columns->size);
+  for (int i = 0; i < columns->count; i++) {
+    const tp__column *column = &columns->items[i];
+    void *at = (char *)ret_struct + column->offset;
+    if (column->type >= TP__COLUMN_TEXT) *(tp_text *)at = tp__sqlite_column(row, first + i);
+    else if (column->type == TP__COLUMN_STRING) *(const char **)at = (const char *)sqlite3_column_text(row, first + i);
+    else put_int(column, at, sqlite3_column_int64(row, first + i));
+  }
+}
+
+size_t tp__sqlite_texts_bytes(const tp__columns *columns, const void *of) {
+  size_t bytes = 0;
+  for (int i = 0; i < columns->count; i++) {
+    const void *at = (const char *)of + columns->items[i].offset;
+    if (columns->items[i].type >= TP__COLUMN_TEXT) bytes += ((const tp_text *)at)->size;
+    else if (columns->items[i].type == TP__COLUMN_STRING && *(const char *const *)at)
+      bytes += strlen(*(const char *const *)at) + 1;
+  }
+  return bytes;
+}
+
+tp_text tp__sqlite_put_text(char **at, tp_text text) {
+  tp_text copy = {*at, text.size};
+  if (text.size) memcpy(*at, text.data, text.size);
+  *at += text.size;
+  return copy;
+}
+
+void tp__sqlite_put_texts(const tp__columns *columns, void *of, char **at) {
+  for (int i = 0; i < columns->count; i++) {
+    void *member = (char *)of + columns->items[i].offset;
+    const char **string = member;
+    if (columns->items[i].type >= TP__COLUMN_TEXT) *(tp_text *)member = tp__sqlite_put_text(at, *(tp_text *)member);
+    else if (columns->items[i].type == TP__COLUMN_STRING && *string)
+      *string = tp__sqlite_put_text(at, (tp_text){*string, strlen(*string) + 1}).data;
+  }
+}
+
+void *tp__sqlite_copy_struct(sqlite3_stmt *row, int first, const tp__columns *columns) {
+  size_t bytes = columns->size;
+  for (int i = 0; i < columns->count; i++)
+    if (columns->items[i].type >= TP__COLUMN_STRING) bytes += (size_t)sqlite3_column_bytes(row, first + i) + 1;
+  char *copy = sqlite3_malloc64(bytes);
+  if (!copy) return NULL;
+  char *at = copy + columns->size;
+  tp__sqlite_read_struct(row, first, columns, copy);
+  tp__sqlite_put_texts(columns, copy, &at);
+  return copy;
+}
+
+/* ---- lists ---- */
+
+static void clear_rows(tp__rows *rows) {
+  for (size_t i = 0; i < rows->count; i++) sqlite3_free(rows->items[i]);
+  rows->count = 0;
+}
+
+void tp__rows_fini(tp__rows *rows) {
+  clear_rows(rows);
+  sqlite3_free(rows->items);
+}
+
+static int add_row(tp__rows *rows, sqlite3_stmt *row) {
+  if (rows->count == rows->capacity) {
+    size_t capacity = rows->capacity ? 2 * rows->capacity : 16;
+    void **items = sqlite3_realloc64(rows->items, capacity * sizeof *items);
+    if (!items) return SQLITE_NOMEM;
+    rows->items = items;
+    rows->capacity = capacity;
+  }
+  rows->items[rows->count] = tp__sqlite_copy_struct(row, 0, rows->columns);
+  if (!rows->items[rows->count]) return SQLITE_NOMEM;
+  rows->count++;
+  return SQLITE_OK;
+}
+
+int tp__rows_read(tp__rows *rows, sqlite3_stmt *statement, int64_t number) {
+  clear_rows(rows);
+  int rc = sqlite3_bind_int64(statement, 1, number);
+  while (rc == SQLITE_OK && (rc = sqlite3_step(statement)) == SQLITE_ROW) rc = add_row(rows, statement);
+  sqlite3_reset(statement);
+  return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+bool tp__rows_show(const tp__rows *rows, size_t index, void *theirs) {
+  return index < rows->count && tp__sqlite_show(theirs, rows->items[index], rows->columns->size) == TP_OK;
+}
+
+static int bind_listing(sqlite3_stmt *statement, const tp__listing *listing) {
+  int rc = tp__sqlite_bind_ints(statement, listing->values, listing->count);
+  for (size_t i = 0; i < listing->text_count && rc == SQLITE_OK; i++)
+    if (listing->texts[i].size) rc = tp__sqlite_bind_text(statement, listing->first_text + (int)i, listing->texts[i]);
+  return rc;
+}
+
+int tp__sqlite_list(sqlite3 *db, const tp__listing *listing) {
+  sqlite3_stmt *row = NULL, *part = NULL;
+  tp__rows parts = {.columns = listing->parts};
+  int rc = sqlite3_prepare_v2(db, listing->sql, -1, &row, NULL);
+  if (rc == SQLITE_OK && listing->parts_sql) rc = sqlite3_prepare_v2(db, listing->parts_sql, -1, &part, NULL);
+  if (rc == SQLITE_OK) rc = bind_listing(row, listing);
+  while (rc == SQLITE_OK && (rc = sqlite3_step(row)) == SQLITE_ROW) {
+    rc = part ? tp__rows_read(&parts, part, sqlite3_column_int64(row, 0)) : SQLITE_OK;
+    if (rc == SQLITE_OK && !listing->show(row, &parts, listing->ctx)) rc = SQLITE_DONE;
+  }
+  tp__rows_fini(&parts);
+  sqlite3_finalize(part);
+  sqlite3_finalize(row);
+  return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
 enum { SIZE_LIMIT = 4096 };

@@ -6,8 +6,45 @@
 #define TP__SQLITE_STATEMENT_H
 
 #include <sqlite3.h>
+#include <stddef.h>
 
 #include "turnphase/base.h"
+
+/** A member of a struct that stands in a column of its own. */
+typedef struct tp__column {
+  uint16_t offset;
+  enum {
+    TP__COLUMN_U8,
+    TP__COLUMN_U16,
+    TP__COLUMN_U32,
+    TP__COLUMN_I32,
+    TP__COLUMN_I64, /* uint64_t, too: the same bits */
+    TP__COLUMN_BOOL,
+    TP__COLUMN_STRING, /* const char *; NULL: as '' */
+    TP__COLUMN_TEXT,
+    TP__COLUMN_BLOB
+  } type;
+} tp__column;
+
+#define TP__COLUMN(of, member)                                                                                        \
+  {                                                                                                                   \
+    offsetof(of, member), _Generic(((of *)0)->member, uint8_t : TP__COLUMN_U8, uint16_t : TP__COLUMN_U16, uint32_t  \
+                                   : TP__COLUMN_U32, int32_t : TP__COLUMN_I32, int64_t : TP__COLUMN_I64, uint64_t   \
+                                   : TP__COLUMN_I64, bool : TP__COLUMN_BOOL, const char * : TP__COLUMN_STRING, tp_text \
+                                   : TP__COLUMN_TEXT) \
+  }
+#define TP__BLOB_COLUMN(of, member) \
+  { offsetof(of, member), TP__COLUMN_BLOB }
+
+/** The members of a struct in the order of their columns. Of a public struct struct_size comes first. */
+typedef struct tp__columns {
+  size_t size; /* of the struct */
+  int count;
+  const tp__column *items;
+} tp__columns;
+
+#define TP__COLUMNS(of, items) \
+  { sizeof(of), (int)(sizeof(items) / sizeof(items)[0]), items }
 
 /** Prepares a statement that is kept. */
 int tp__sqlite_prepare(sqlite3 *db, const char *sql, sqlite3_stmt **ret_statement);
@@ -16,6 +53,10 @@ int tp__sqlite_bind_text(sqlite3_stmt *statement, int index, tp_text text);
 int tp__sqlite_bind_blob(sqlite3_stmt *statement, int index, tp_text bytes);
 /** Binds integers at 1, 2 and so on. */
 int tp__sqlite_bind_ints(sqlite3_stmt *statement, const int64_t *values, int count);
+/** Binds texts at first and behind it. */
+int tp__sqlite_bind_texts(sqlite3_stmt *statement, int first, const tp_text *texts, int count);
+/** Binds the members of a struct at first and behind it. */
+int tp__sqlite_bind_struct(sqlite3_stmt *statement, int first, const tp__columns *columns, const void *from);
 /** Ends a use of a cached statement: nothing of the caller's stays bound. */
 void tp__sqlite_release(sqlite3_stmt *statement);
 /** Runs a statement that gives no row, unless rc, that of its binding, is an error. @return SQLITE_OK or the error. */
@@ -30,6 +71,49 @@ int tp__sqlite_begin(sqlite3 *db);
 int tp__sqlite_end(sqlite3 *db);
 /** Borrowed until the statement's next step. */
 tp_text tp__sqlite_column(sqlite3_stmt *statement, int index);
+/** Fills a public struct with a row's columns from first on, and with zeros; its texts are borrowed until the
+ *  statement's next step. */
+void tp__sqlite_read_struct(sqlite3_stmt *row, int first, const tp__columns *columns, void *ret_struct);
+/** As tp__sqlite_read_struct(), with the texts behind it in one block of sqlite3_malloc64(). @return NULL without
+ *  memory. */
+void *tp__sqlite_copy_struct(sqlite3_stmt *row, int first, const tp__columns *columns);
+
+/** How many bytes the texts of a struct take. */
+size_t tp__sqlite_texts_bytes(const tp__columns *columns, const void *of);
+/** Copies the texts of a struct to *at, which moves behind them. */
+void tp__sqlite_put_texts(const tp__columns *columns, void *of, char **at);
+tp_text tp__sqlite_put_text(char **at, tp_text text);
+
+/** The rows of a statement as public structs. Starts as {.columns}. */
+typedef struct tp__rows {
+  const tp__columns *columns;
+  void **items; /* each of tp__sqlite_copy_struct() */
+  size_t count, capacity;
+} tp__rows;
+
+/** Reads those of a number, in place of those that were read before. */
+int tp__rows_read(tp__rows *rows, sqlite3_stmt *statement, int64_t number);
+/** Fills a struct of the caller's, as tp__sqlite_show(). @return false when there is no such row. */
+bool tp__rows_show(const tp__rows *rows, size_t index, void *theirs);
+void tp__rows_fini(tp__rows *rows);
+
+/** A list that is read. */
+typedef struct tp__listing {
+  const char *sql;
+  const int64_t *values; /* bound at 1 and behind it */
+  int count;
+  const tp_text *texts; /* bound at first_text and behind it; an empty one is not bound */
+  int first_text;
+  size_t text_count;
+  const char *parts_sql; /* gives the parts of a row by the number in its first column; NULL: it has none */
+  const tp__columns *parts;
+  /** @return false to stop. */
+  bool (*show)(sqlite3_stmt *row, const tp__rows *parts, void *ctx);
+  void *ctx;
+} tp__listing;
+
+/** Shows row after row. */
+int tp__sqlite_list(sqlite3 *db, const tp__listing *listing);
 
 /** Copies a struct of the caller's that begins with its struct_size, by the rule of growth.
  *  @return TP_OK; TP_ERR_VERSION for a size or a tail that this library does not know. */

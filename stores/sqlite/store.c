@@ -96,8 +96,8 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
     [TP__INSERT_TURN] =
         "INSERT INTO turn (process, number, outcome, code, started_ns, ended_ns, started_unix_ms, ended_unix_ms,"
         " load_ns, model_ns, tools_ns, append_ns, iterations, tool_calls, input_tokens, output_tokens, cost_micros,"
-        " phase, steps_dropped, tenant, agent, workspace, session, thread, turn, task, run, subscription, reason,"
-        " parent_turn)"
+        " phase, steps_dropped, subscription, reason, parent_turn, tenant, agent, workspace, session, thread, turn,"
+        " task, run)"
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22,"
         " ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30)",
     [TP__INSERT_STEP] =
@@ -120,7 +120,7 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
     [TP__INSERT_TASK] =
         "INSERT INTO task (is_begun, created_unix_ms, key, tool, agent, arguments, hash)"
         " VALUES (0, ?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (key) DO NOTHING",
-    [TP__FIND_TASK] = "SELECT is_begun, created_unix_ms, tool, agent, arguments, hash FROM task WHERE key = ?1",
+    [TP__FIND_TASK] = "SELECT is_begun, hash, created_unix_ms, key, tool, agent, arguments FROM task WHERE key = ?1",
     [TP__MARK_TASK] = "UPDATE task SET is_begun = ?1 WHERE key = ?2",
     [TP__DELETE_TASK] = "DELETE FROM task WHERE key = ?1",
     [TP__INSERT_ATTEMPT] =
@@ -168,19 +168,19 @@ void tp__store_return_reader(tp__sqlite_store *s, sqlite3 *db) {
   sqlite3_close(surplus);
 }
 
-tp_status tp__store_show_rows(tp__sqlite_store *s, const char *sql, const int64_t *values, int count,
-                              bool (*show)(sqlite3_stmt *row, void *ctx), void *ctx, const char *doing,
-                              tp_fault *fault) {
+tp_status tp__store_read_query(tp__sqlite_store *s, void *query, size_t size, const void *theirs, const char *name,
+                               tp_fault *fault) {
+  tp_status status = tp__sqlite_read(query, size, theirs, name, fault);
+  if (status == TP_OK) (void)!tp__sqlite_commit(s, NULL);
+  return status;
+}
+
+tp_status tp__store_list(tp__sqlite_store *s, const tp__listing *listing, const char *doing, tp_fault *fault) {
   sqlite3 *db = NULL;
-  sqlite3_stmt *rows = NULL;
-  (void)!tp__sqlite_commit(s, NULL); /* as tp__sqlite_records() */
   tp_status status = tp__store_take_reader(s, &db, fault);
   if (status != TP_OK) return status;
-  int rc = sqlite3_prepare_v2(db, sql, -1, &rows, NULL);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_ints(rows, values, count);
-  while (rc == SQLITE_OK && (rc = sqlite3_step(rows)) == SQLITE_ROW) rc = show(rows, ctx) ? SQLITE_OK : SQLITE_DONE;
-  if (rc != SQLITE_DONE) status = tp__store_fail(s, db, doing, rc, fault);
-  sqlite3_finalize(rows);
+  int rc = listing->sql ? tp__sqlite_list(db, listing) : SQLITE_NOMEM;
+  if (rc != SQLITE_OK) status = tp__store_fail(s, db, doing, rc, fault);
   tp__store_return_reader(s, db);
   return status;
 }

@@ -5,21 +5,21 @@
 #include <string.h>
 
 #include "stores/sqlite/sqlite.h"
-#include "stores/sqlite/statement.h"
 
 static tp_status no_such_task(tp_text key, tp_fault *fault) {
   return tp__sqlite_refuse(fault, TP_ERR_NOT_FOUND, NULL, "there is no task %.*s", (int)key.size, key.data);
 }
 
+#define TASK(member) TP__COLUMN(tp_task_record, member)
+static const tp__column task_columns[] = {TASK(created_unix_ms), TASK(key), TASK(tool), TASK(agent),
+                                          TP__BLOB_COLUMN(tp_task_record, arguments)};
+static const tp__columns tasks = TP__COLUMNS(tp_task_record, task_columns);
+
 /* ---- put ---- */
 
 static int insert_locked(tp__sqlite_store *s, const tp_task_record *task, const unsigned char *hash) {
   sqlite3_stmt *insert = s->statements[TP__INSERT_TASK];
-  int rc = tp__sqlite_bind_ints(insert, &task->created_unix_ms, 1);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(insert, 2, task->key);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(insert, 3, task->tool);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(insert, 4, task->agent);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_blob(insert, 5, task->arguments);
+  int rc = tp__sqlite_bind_struct(insert, 1, &tasks, task);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_blob(insert, 6, (tp_text){(const char *)hash, TP__HASH_BYTES});
   return tp__sqlite_run(insert, rc);
 }
@@ -54,42 +54,24 @@ tp_status tp__sqlite_task_put(void *self, const tp_task_record *theirs, tp_fault
 
 /** A copy, so that its receiver is called without the lock. */
 typedef struct found {
-  bool is_there, is_begun;
+  bool is_begun;
   unsigned char hash[TP__HASH_BYTES];
-  tp_task_record task;
-  char *texts;
+  tp_task_record *task; /* NULL: there is none */
 } found;
 
-static tp_text put_text(char **at, tp_text text) {
-  tp_text copy = {*at, text.size};
-  if (text.size) memcpy(*at, text.data, text.size);
-  *at += text.size;
-  return copy;
-}
-
-static int copy_row(sqlite3_stmt *row, tp_text key, found *f) {
-  tp_text tool = tp__sqlite_column(row, 2), agent = tp__sqlite_column(row, 3), arguments = tp__sqlite_column(row, 4);
-  tp_text hash = tp__sqlite_column(row, 5);
-  f->texts = sqlite3_malloc64(tool.size + agent.size + arguments.size + 1);
-  if (!f->texts) return SQLITE_NOMEM;
-  char *at = f->texts;
-  f->is_there = true;
+static int copy_row(sqlite3_stmt *row, found *f) {
+  tp_text hash = tp__sqlite_column(row, 1);
   f->is_begun = sqlite3_column_int64(row, 0) != 0;
-  f->task = (tp_task_record){.struct_size = sizeof f->task,
-                             .created_unix_ms = sqlite3_column_int64(row, 1),
-                             .key = key,
-                             .tool = put_text(&at, tool),
-                             .agent = put_text(&at, agent),
-                             .arguments = put_text(&at, arguments)};
   if (hash.size == sizeof f->hash) memcpy(f->hash, hash.data, hash.size);
-  return SQLITE_OK;
+  f->task = tp__sqlite_copy_struct(row, 2, &tasks);
+  return f->task ? SQLITE_OK : SQLITE_NOMEM;
 }
 
 static int find_locked(tp__sqlite_store *s, tp_text key, found *f) {
   sqlite3_stmt *find = s->statements[TP__FIND_TASK];
   int rc = tp__sqlite_bind_text(find, 1, key);
   if (rc == SQLITE_OK) rc = sqlite3_step(find);
-  if (rc == SQLITE_ROW) rc = copy_row(find, key, f);
+  if (rc == SQLITE_ROW) rc = copy_row(find, f);
   tp__sqlite_release(find);
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
@@ -104,12 +86,12 @@ static int mark_locked(tp__sqlite_store *s, tp_text key, int64_t is_begun) {
 /* Whether a task that was found may begin. */
 static tp_status judge_locked(tp__sqlite_store *s, tp_text key, const found *f, tp_fault *fault) {
   unsigned char hash[TP__HASH_BYTES];
-  if (!f->is_there) return no_such_task(key, fault);
+  if (!f->task) return no_such_task(key, fault);
   if (f->is_begun)
     return tp__sqlite_refuse(fault, TP_ERR_BUSY, NULL,
                              "the task %.*s is being run, or was when its process died: then discard it", (int)key.size,
                              key.data);
-  tp_status status = tp__sqlite_hash_locked(s, f->task.arguments, hash, fault);
+  tp_status status = tp__sqlite_hash_locked(s, f->task->arguments, hash, fault);
   if (status != TP_OK || memcmp(hash, f->hash, sizeof hash) == 0) return status;
   return tp__sqlite_refuse(fault, TP_ERR_STORE_CORRUPT, s->path,
                            "the arguments of the task %.*s are not those that were allowed: discard it", (int)key.size,
@@ -118,7 +100,7 @@ static tp_status judge_locked(tp__sqlite_store *s, tp_text key, const found *f, 
 
 tp_status tp__sqlite_task_take(void *self, tp_text key, tp_task_record_fn take, void *ctx, tp_fault *fault) {
   tp__sqlite_store *s = self;
-  found f = {.is_there = false};
+  found f = {.task = NULL};
   tp_status status = TP_OK;
   pthread_mutex_lock(&s->mutex);
   int rc = tp__sqlite_begin(s->db);
@@ -128,8 +110,8 @@ tp_status tp__sqlite_task_take(void *self, tp_text key, tp_task_record_fn take, 
   rc = tp__store_end_locked(s, rc);
   if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "begin a task", rc, fault);
   pthread_mutex_unlock(&s->mutex);
-  if (status == TP_OK) take(ctx, &f.task);
-  sqlite3_free(f.texts);
+  if (status == TP_OK) take(ctx, f.task);
+  sqlite3_free(f.task);
   return status;
 }
 

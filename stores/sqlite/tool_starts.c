@@ -4,54 +4,39 @@
  * of its turn comes. run_process and run_turn say which run of the turn has taken the row last: a turn that is
  * submitted again takes each row of the earlier run at most once, for a call of the same tool with the same arguments.
  */
-#include <string.h>
-
 #include "stores/sqlite/sqlite.h"
-#include "stores/sqlite/statement.h"
 
 /* ---- the texts of one call ---- */
 
 static int bind_call(sqlite3_stmt *statement, const tp_tool_start_record *start, const unsigned char *hash) {
-  static const tp_text none;
   const int64_t run[] = {(int64_t)start->process_run_id, (int64_t)start->turn_number};
   static const tp_id_kind ids[] = {TP_ID_TENANT, TP_ID_SESSION, TP_ID_TURN};
+  tp_text texts[] = {{NULL, 0}, {NULL, 0}, {NULL, 0}, start->tool};
+  for (int i = 0; i < 3; i++)
+    if (ids[i] < start->id_count) texts[i] = start->ids[ids[i]];
   int rc = tp__sqlite_bind_ints(statement, run, 2);
-  for (int i = 0; i < 3 && rc == SQLITE_OK; i++)
-    rc = tp__sqlite_bind_text(statement, 3 + i, ids[i] < start->id_count ? start->ids[ids[i]] : none);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(statement, 6, start->tool);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_texts(statement, 3, texts, 4);
   return rc == SQLITE_OK ? tp__sqlite_bind_blob(statement, 7, (tp_text){(const char *)hash, TP__HASH_BYTES}) : rc;
 }
 
 /* ---- what an earlier run of the turn left ---- */
 
-/** A copy, so that its receiver is called without the lock. */
-typedef struct found {
-  bool is_there;
-  tp_tool_end_record end;
-  char *text;
-} found;
+#define END(member) TP__COLUMN(tp_tool_end_record, member)
+static const tp__column end_columns[] = {END(start_id), END(kind), END(text)};
+static const tp__columns ends = TP__COLUMNS(tp_tool_end_record, end_columns);
 
-static int copy_row(sqlite3_stmt *row, found *f) {
-  bool is_kept = sqlite3_column_type(row, 2) != SQLITE_NULL;
-  tp_text text = is_kept ? tp__sqlite_column(row, 2) : (tp_text){"", 0};
-  f->text = sqlite3_malloc64(text.size + 1);
-  if (!f->text) return SQLITE_NOMEM;
-  if (text.size) memcpy(f->text, text.data, text.size);
-  f->is_there = true;
-  f->end = (tp_tool_end_record){.struct_size = sizeof f->end,
-                                .start_id = (uint64_t)sqlite3_column_int64(row, 0),
-                                .kind = is_kept ? (uint32_t)sqlite3_column_int64(row, 1) : TP_TOOL_INTERRUPTED,
-                                .text = {f->text, text.size}};
-  return SQLITE_OK;
-}
-
+/* A copy, so that its receiver is called without the lock. @param ret_end  NULL: there is none. */
 static int take_earlier_locked(tp__sqlite_store *s, const tp_tool_start_record *start, const unsigned char *hash,
-                               found *f) {
+                               tp_tool_end_record **ret_end) {
   sqlite3_stmt *take = s->statements[TP__TAKE_TOOL_START];
   int rc = bind_call(take, start, hash);
   if (rc == SQLITE_OK) rc = sqlite3_step(take);
-  if (rc == SQLITE_ROW) rc = copy_row(take, f);
-  if (rc == SQLITE_OK) rc = sqlite3_step(take);
+  if (rc == SQLITE_ROW) {
+    bool is_kept = sqlite3_column_type(take, 2) != SQLITE_NULL;
+    *ret_end = tp__sqlite_copy_struct(take, 0, &ends);
+    if (*ret_end && !is_kept) (*ret_end)->kind = TP_TOOL_INTERRUPTED;
+    rc = *ret_end ? sqlite3_step(take) : SQLITE_NOMEM;
+  }
   tp__sqlite_release(take);
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
@@ -76,7 +61,7 @@ tp_status tp__sqlite_tool_start(void *self, const tp_tool_start_record *theirs, 
   tp__sqlite_store *s = self;
   tp_tool_start_record start;
   unsigned char hash[TP__HASH_BYTES];
-  found f = {.is_there = false};
+  tp_tool_end_record *end = NULL;
   int64_t row = 0;
   tp_status status = tp__sqlite_read(&start, sizeof start, theirs, "tp_tool_start_record", fault);
   if (status != TP_OK) return status;
@@ -84,15 +69,15 @@ tp_status tp__sqlite_tool_start(void *self, const tp_tool_start_record *theirs, 
   status = tp__sqlite_hash_locked(s, start.arguments, hash, fault);
   int rc = status == TP_OK ? tp__sqlite_begin(s->db) : SQLITE_OK;
   if (status == TP_OK) {
-    if (rc == SQLITE_OK) rc = take_earlier_locked(s, &start, hash, &f);
-    if (rc == SQLITE_OK && !f.is_there) rc = insert_locked(s, &start, hash, &row);
+    if (rc == SQLITE_OK) rc = take_earlier_locked(s, &start, hash, &end);
+    if (rc == SQLITE_OK && !end) rc = insert_locked(s, &start, hash, &row);
     rc = tp__store_end_locked(s, rc);
   }
   if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "keep that a tool call begins", rc, fault);
   pthread_mutex_unlock(&s->mutex);
-  if (status == TP_OK && f.is_there) earlier(ctx, &f.end);
+  if (status == TP_OK && end) earlier(ctx, end);
   else if (status == TP_OK) *ret_start_id = (uint64_t)row;
-  sqlite3_free(f.text);
+  sqlite3_free(end);
   return status;
 }
 
@@ -104,12 +89,9 @@ tp_status tp__sqlite_tool_end(void *self, const tp_tool_end_record *theirs, tp_f
   tp_status status = tp__sqlite_read(&end, sizeof end, theirs, "tp_tool_end_record", fault);
   if (status != TP_OK) return status;
   sqlite3_stmt *statement = s->statements[TP__END_TOOL_START];
-  const int64_t values[] = {(int64_t)end.start_id, end.kind};
   pthread_mutex_lock(&s->mutex);
   int rc = tp__sqlite_begin(s->db);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_ints(statement, values, 2);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(statement, 3, end.text);
-  rc = tp__sqlite_run(statement, rc);
+  if (rc == SQLITE_OK) rc = tp__sqlite_run(statement, tp__sqlite_bind_struct(statement, 1, &ends, &end));
   rc = tp__store_end_locked(s, rc);
   if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "keep the result of a tool call", rc, fault);
   pthread_mutex_unlock(&s->mutex);
@@ -118,8 +100,6 @@ tp_status tp__sqlite_tool_end(void *self, const tp_tool_end_record *theirs, tp_f
 
 int tp__sqlite_clear_results_locked(tp__sqlite_store *s, const tp_text *ids) {
   sqlite3_stmt *clear = s->statements[TP__CLEAR_TOOL_RESULTS];
-  int rc = tp__sqlite_bind_text(clear, 1, ids[TP_ID_TENANT]);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(clear, 2, ids[TP_ID_SESSION]);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(clear, 3, ids[TP_ID_TURN]);
-  return tp__sqlite_run(clear, rc);
+  const tp_text texts[] = {ids[TP_ID_TENANT], ids[TP_ID_SESSION], ids[TP_ID_TURN]};
+  return tp__sqlite_run(clear, tp__sqlite_bind_texts(clear, 1, texts, 3));
 }
