@@ -66,17 +66,6 @@ static int64_t ms_of(clockid_t clock) {
   return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static bool has_entry_locked(tp__sqlite_store *s, int64_t process, uint64_t entry_id, int *ret_rc) {
-  sqlite3_stmt *find = NULL;
-  int rc = sqlite3_prepare_v2(s->db, "SELECT 1 FROM entry WHERE process = ?1 AND id = ?2", -1, &find, NULL);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(find, 1, process);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(find, 2, (int64_t)entry_id);
-  if (rc == SQLITE_OK) rc = sqlite3_step(find);
-  sqlite3_finalize(find);
-  *ret_rc = rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
-  return rc == SQLITE_ROW;
-}
-
 /* The record of a phase that has none, since it was not written before its process died: with this one run. */
 static int write_entry_locked(tp__sqlite_store *s, int64_t process, const tp_breadcrumb *b, int64_t unix_ms) {
   tp_run_record run = {.struct_size = sizeof run,
@@ -133,8 +122,11 @@ static void end_texts(tp_breadcrumb *b) {
 
 static int recover_one_locked(tp__sqlite_store *s, int64_t process, const tp_breadcrumb *b) {
   int64_t unix_ms = ms_of(CLOCK_REALTIME) - (ms_of(CLOCK_MONOTONIC) - b->started_ns / 1000000);
+  int64_t is_known = b->phase == 0;
   int rc = SQLITE_OK;
-  bool is_known = b->phase == 0 || has_entry_locked(s, process, b->entry_id, &rc);
+  if (!is_known)
+    rc = tp__sqlite_once(s->db, "SELECT 1 FROM entry WHERE process = ?1 AND id = ?2",
+                         (const int64_t[]){process, (int64_t)b->entry_id}, 2, &is_known);
   if (rc == SQLITE_OK && !is_known) rc = write_entry_locked(s, process, b, unix_ms);
   return rc == SQLITE_OK ? write_audit_locked(s, b, ms_of(CLOCK_REALTIME)) : rc;
 }
@@ -157,13 +149,10 @@ int tp__sqlite_breadcrumbs_recover_locked(tp__sqlite_store *s, int64_t process, 
 
 /* ---- files of processes that died ---- */
 
-static bool has_process_locked(tp__sqlite_store *s, uint64_t process) {
-  sqlite3_stmt *find = NULL;
-  int rc = sqlite3_prepare_v2(s->db, "SELECT 1 FROM process WHERE id = ?1", -1, &find, NULL);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(find, 1, (int64_t)process);
-  if (rc == SQLITE_OK) rc = sqlite3_step(find);
-  sqlite3_finalize(find);
-  return rc != SQLITE_DONE; /* also when the file cannot be read */
+static bool has_process_locked(tp__sqlite_store *s, int64_t process) {
+  int64_t has = 0;
+  int rc = tp__sqlite_once(s->db, "SELECT 1 FROM process WHERE id = ?1", &process, 1, &has);
+  return has || rc != SQLITE_OK; /* also when the file cannot be read */
 }
 
 void tp__sqlite_breadcrumbs_sweep_locked(tp__sqlite_store *s) {
@@ -176,7 +165,7 @@ void tp__sqlite_breadcrumbs_sweep_locked(tp__sqlite_store *s) {
     size_t size = strlen(prefix);
     char *end = NULL;
     if (strncmp(entry->d_name, prefix, size) != 0) continue;
-    uint64_t process = strtoull(entry->d_name + size, &end, 16);
+    int64_t process = (int64_t)strtoull(entry->d_name + size, &end, 16);
     if (*end == '\0' && !has_process_locked(s, process)) (void)!unlinkat(dirfd(dir), entry->d_name, 0);
   }
   if (dir) closedir(dir);

@@ -172,13 +172,14 @@ static tp_status connect_to(const char *path, sqlite3 **ret_db, tp_fault *fault)
   return TP_OK;
 }
 
-static int query_int(sqlite3 *db, const char *sql, int64_t *ret_value) {
+int tp__sqlite_once(sqlite3 *db, const char *sql, const int64_t *values, int count, int64_t *ret_number) {
   sqlite3_stmt *statement = NULL;
   int rc = sqlite3_prepare_v2(db, sql, -1, &statement, NULL);
+  for (int i = 0; i < count && rc == SQLITE_OK; i++) rc = sqlite3_bind_int64(statement, i + 1, values[i]);
   if (rc == SQLITE_OK) rc = sqlite3_step(statement);
-  if (rc == SQLITE_ROW) *ret_value = sqlite3_column_int64(statement, 0);
-  int end = sqlite3_finalize(statement);
-  return rc == SQLITE_ROW ? SQLITE_OK : end != SQLITE_OK ? end : rc;
+  if (ret_number) *ret_number = rc == SQLITE_ROW ? sqlite3_column_int64(statement, 0) : 0;
+  sqlite3_finalize(statement);
+  return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
 /** What a file says of itself. */
@@ -190,9 +191,9 @@ typedef struct identity {
 static int read_identity(sqlite3 *db, identity *ret_identity) {
   int rc = sqlite3_exec(db, "SAVEPOINT look", NULL, NULL, NULL);
   if (rc != SQLITE_OK) return rc;
-  rc = query_int(db, "PRAGMA application_id", &ret_identity->application_id);
-  if (rc == SQLITE_OK) rc = query_int(db, "PRAGMA user_version", &ret_identity->version);
-  if (rc == SQLITE_OK) rc = query_int(db, "SELECT count(*) FROM sqlite_schema", &ret_identity->objects);
+  rc = tp__sqlite_once(db, "PRAGMA application_id", NULL, 0, &ret_identity->application_id);
+  if (rc == SQLITE_OK) rc = tp__sqlite_once(db, "PRAGMA user_version", NULL, 0, &ret_identity->version);
+  if (rc == SQLITE_OK) rc = tp__sqlite_once(db, "SELECT count(*) FROM sqlite_schema", NULL, 0, &ret_identity->objects);
   int end = sqlite3_exec(db, "RELEASE look", NULL, NULL, NULL);
   return rc == SQLITE_OK ? end : rc;
 }

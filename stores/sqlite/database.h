@@ -49,6 +49,11 @@ tp_status tp__sqlite_refuse(tp_fault *fault, tp_status code, const char *subject
  *          was. */
 tp_status tp__sqlite_open(const char *path, const tp__sqlite_schema *schema, sqlite3 **ret_db, tp_fault *fault);
 
+/** Runs a statement of one step once, with integers bound at 1 and behind it.
+ *  @param ret_number  the first column of its row; 0: it gave none, or NULL. May be NULL.
+ *  @return SQLITE_OK or the error. */
+int tp__sqlite_once(sqlite3 *db, const char *sql, const int64_t *values, int count, int64_t *ret_number);
+
 /** Opens one more connection to a file that tp__sqlite_open() accepted, for reading only. */
 tp_status tp__sqlite_open_reader(const char *path, sqlite3 **ret_db, tp_fault *fault);
 

@@ -2,10 +2,8 @@
  *
  * What an operator asks of a file: how much there is in it, and whether it is whole. Both read in one snapshot, on a
  * connection of their own. */
-#include <string.h>
 
 #include "stores/sqlite/sqlite.h"
-#include "stores/sqlite/statement.h"
 
 static tp_status begin_reading(tp__sqlite_store *s, sqlite3 **ret_db, tp_fault *fault) {
   sqlite3 *db = NULL;
@@ -31,19 +29,8 @@ static void end_reading(tp__sqlite_store *s, sqlite3 *db) {
 /** Where the first number of a question goes. */
 typedef struct question {
   const char *sql;
-  void *into; /* of 8 bytes */
+  void *into; /* an int64_t or a uint64_t */
 } question;
-
-static int answer_question(sqlite3 *db, const question *q) {
-  sqlite3_stmt *row = NULL;
-  int64_t number = 0;
-  int rc = sqlite3_prepare_v2(db, q->sql, -1, &row, NULL);
-  if (rc == SQLITE_OK) rc = sqlite3_step(row);
-  if (rc == SQLITE_ROW) number = sqlite3_column_int64(row, 0);
-  int end = sqlite3_finalize(row);
-  memcpy(q->into, &number, sizeof number);
-  return rc == SQLITE_ROW ? SQLITE_OK : end != SQLITE_OK ? end : rc;
-}
 
 tp_status tp_sqlite_store_stats_get(const tp_store *store, tp_sqlite_store_stats *ret_stats, tp_fault *fault) {
   tp__sqlite_store *s = tp__sqlite_store_of(store);
@@ -77,7 +64,7 @@ tp_status tp_sqlite_store_stats_get(const tp_store *store, tp_sqlite_store_stats
   if (status != TP_OK) return status;
   int rc = SQLITE_OK;
   for (size_t i = 0; rc == SQLITE_OK && i < sizeof questions / sizeof questions[0]; i++)
-    rc = answer_question(db, &questions[i]);
+    rc = tp__sqlite_once(db, questions[i].sql, NULL, 0, questions[i].into);
   if (rc != SQLITE_OK) status = tp__store_fail(s, db, "count what it has", rc, fault);
   end_reading(s, db);
   stats.schema_version = (uint32_t)version;

@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "stores/sqlite/sqlite.h"
-#include "stores/sqlite/statement.h"
 
 static int64_t unix_ms(void) {
   struct timespec now;
@@ -120,15 +119,6 @@ static int recover_jobs_locked(tp__sqlite_store *s, int64_t process, tp_store_re
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* Runs one statement for a process. @return SQLITE_OK or the error. */
-static int run_for_locked(tp__sqlite_store *s, const char *sql, int64_t process) {
-  sqlite3_stmt *statement = NULL;
-  int rc = sqlite3_prepare_v2(s->db, sql, -1, &statement, NULL);
-  if (rc == SQLITE_OK) rc = tp__sqlite_run(statement, sqlite3_bind_int64(statement, 1, process));
-  sqlite3_finalize(statement);
-  return rc;
-}
-
 /* Entries that ran have failed, and their runs were interrupted. That they never ended stays in their rows. */
 static int interrupt_entries_locked(tp__sqlite_store *s, int64_t process, tp_store_recovery *recovery) {
   char runs[192], entries[128];
@@ -137,14 +127,10 @@ static int interrupt_entries_locked(tp__sqlite_store *s, int64_t process, tp_sto
            " (SELECT number FROM entry WHERE process = ?1 AND ended_ns = 0)",
            TP_STATE_INTERRUPTED, TP_REASON_CRASH, TP_STATE_QUEUED, TP_STATE_RUNNING);
   snprintf(entries, sizeof entries, "UPDATE entry SET status = %d WHERE process = ?1 AND ended_ns = 0", TP_ERR_HOOK);
-  int rc = run_for_locked(s, runs, process);
-  if (rc == SQLITE_OK) rc = run_for_locked(s, entries, process);
+  int rc = tp__sqlite_once(s->db, runs, &process, 1, NULL);
+  if (rc == SQLITE_OK) rc = tp__sqlite_once(s->db, entries, &process, 1, NULL);
   if (rc == SQLITE_OK) recovery->entries_interrupted += (uint64_t)sqlite3_changes(s->db);
   return rc;
-}
-
-static int delete_process_locked(tp__sqlite_store *s, int64_t process) {
-  return run_for_locked(s, "DELETE FROM process WHERE id = ?1", process);
 }
 
 /* @param ret_by_itself  the machine goes on since. @return SQLITE_ROW with the next one whose process is gone,
@@ -174,7 +160,7 @@ static int recover_locked(tp__sqlite_store *s, tp_store_recovery *recovery) {
     rc = recover_jobs_locked(s, process, recovery);
     if (rc == SQLITE_OK) rc = interrupt_entries_locked(s, process, recovery);
     if (rc == SQLITE_OK && by_itself) rc = tp__sqlite_breadcrumbs_recover_locked(s, process, &recovery->crash_suspects);
-    if (rc == SQLITE_OK) rc = delete_process_locked(s, process);
+    if (rc == SQLITE_OK) rc = tp__sqlite_once(s->db, "DELETE FROM process WHERE id = ?1", &process, 1, NULL);
   }
   sqlite3_finalize(rows);
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
@@ -201,5 +187,6 @@ void tp__sqlite_store_disown(tp__sqlite_store *s) {
       "DELETE FROM process WHERE id = ?1"
       " AND NOT EXISTS (SELECT 1 FROM job WHERE state = 2 AND process = ?1)"
       " AND NOT EXISTS (SELECT 1 FROM entry WHERE ended_ns = 0 AND process = ?1)";
-  if (s->process_run_id) (void)run_for_locked(s, sql, (int64_t)s->process_run_id);
+  const int64_t process = (int64_t)s->process_run_id;
+  if (process) (void)tp__sqlite_once(s->db, sql, &process, 1, NULL);
 }

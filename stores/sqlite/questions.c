@@ -128,13 +128,7 @@ static int insert_row(sqlite3 *db, waiting *w) {
 }
 
 static int update(sqlite3 *db, const char *sql, int64_t number, int64_t other) {
-  sqlite3_stmt *statement;
-  int rc = sqlite3_prepare_v2(db, sql, -1, &statement, NULL);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(statement, 1, number);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(statement, 2, other);
-  if (rc == SQLITE_OK) rc = sqlite3_step(statement);
-  sqlite3_finalize(statement);
-  return rc == SQLITE_DONE ? SQLITE_OK : rc;
+  return tp__sqlite_once(db, sql, (const int64_t[]){number, other}, 2, NULL);
 }
 
 static int end_transaction(sqlite3 *db, int rc) {
@@ -464,27 +458,17 @@ static int write_answer(sqlite3 *db, int64_t number, const tp_decision *d, int *
 }
 
 static tp_status why_not(sqlite3 *db, const char *path, uint64_t number, tp_fault *fault) {
-  sqlite3_stmt *row;
-  bool there = false, answered = false, expired = false;
-  static const char sql[] = "SELECT state <> 0, expires_ms <= ?2 FROM question WHERE number = ?1";
-  int rc = sqlite3_prepare_v2(db, sql, -1, &row, NULL);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(row, 1, (int64_t)number);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(row, 2, now_ms());
-  if (rc == SQLITE_OK) rc = sqlite3_step(row);
-  if (rc == SQLITE_ROW) {
-    there = true;
-    answered = sqlite3_column_int(row, 0) != 0;
-    expired = sqlite3_column_int(row, 1) != 0;
-  }
-  sqlite3_finalize(row);
-  if (rc != SQLITE_ROW && rc != SQLITE_DONE) return tp__sqlite_fail(db, path, "read a question", rc, fault);
-  if (!there)
+  static const char sql[] =
+      "SELECT CASE WHEN state <> 0 THEN 1 WHEN expires_ms <= ?2 THEN 2 ELSE 3 END FROM question WHERE number = ?1";
+  static const char *const whys[] = {"", "was answered before", "has expired: its call was denied",
+                                     "was asked with other arguments"};
+  int64_t why = 0;
+  int rc = tp__sqlite_once(db, sql, (const int64_t[]){(int64_t)number, now_ms()}, 2, &why);
+  if (rc != SQLITE_OK) return tp__sqlite_fail(db, path, "read a question", rc, fault);
+  if (why == 0)
     return tp__sqlite_refuse(fault, TP_ERR_NOT_FOUND, path, "there is no question %llu in %s",
                              (unsigned long long)number, path);
-  return tp__sqlite_refuse(fault, TP_ERR_STALE, path, "question %llu %s", (unsigned long long)number,
-                           answered  ? "was answered before"
-                           : expired ? "has expired: its call was denied"
-                                     : "was asked with other arguments");
+  return tp__sqlite_refuse(fault, TP_ERR_STALE, path, "question %llu %s", (unsigned long long)number, whys[why]);
 }
 
 tp_status tp_sqlite_question_answer(const char *path, uint64_t number, const tp_decision *theirs, tp_fault *fault) {

@@ -8,7 +8,6 @@
 
 #include "stores/sqlite/schema.h"
 #include "stores/sqlite/sqlite.h"
-#include "stores/sqlite/statement.h"
 
 /* As a URI, in which some characters mean something. */
 static char *uri_of(const char *path, const char *options) {
@@ -40,20 +39,11 @@ static bool has_log(const char *path) {
   return has;
 }
 
-static int ask(sqlite3 *db, const char *sql, int64_t *ret_number) {
-  sqlite3_stmt *row = NULL;
-  int rc = sqlite3_prepare_v2(db, sql, -1, &row, NULL);
-  if (rc == SQLITE_OK) rc = sqlite3_step(row);
-  if (rc == SQLITE_ROW) *ret_number = sqlite3_column_int64(row, 0);
-  int end = sqlite3_finalize(row);
-  return rc == SQLITE_ROW ? SQLITE_OK : end;
-}
-
 static tp_status check(sqlite3 *db, const char *path, tp_fault *fault) {
   const tp__sqlite_schema *schema = &tp__sqlite_store_schema;
   int64_t id = 0, version = 0;
-  int rc = ask(db, "PRAGMA application_id", &id);
-  if (rc == SQLITE_OK) rc = ask(db, "PRAGMA user_version", &version);
+  int rc = tp__sqlite_once(db, "PRAGMA application_id", NULL, 0, &id);
+  if (rc == SQLITE_OK) rc = tp__sqlite_once(db, "PRAGMA user_version", NULL, 0, &version);
   if (rc != SQLITE_OK) return tp__sqlite_fail(db, path, "read its header", rc, fault);
   if (id != schema->application_id)
     return tp__sqlite_refuse(fault, TP_ERR_STORE_SCHEMA, path, "%s is not %s; give another path", path, schema->noun);

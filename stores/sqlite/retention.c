@@ -7,7 +7,6 @@
 #include <time.h>
 
 #include "stores/sqlite/sqlite.h"
-#include "stores/sqlite/statement.h"
 
 enum {
   ROWS_A_STEP = 2000, /* of each table at most, by age */
@@ -33,40 +32,21 @@ static int64_t unix_ms(void) {
   return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* One number; 0 for none and for NULL. */
-static int ask(sqlite3 *db, const char *sql, int64_t value, int64_t *ret_number) {
-  sqlite3_stmt *row = NULL;
-  int rc = sqlite3_prepare_v2(db, sql, -1, &row, NULL);
-  if (rc == SQLITE_OK && sqlite3_bind_parameter_count(row) > 0) rc = sqlite3_bind_int64(row, 1, value);
-  if (rc == SQLITE_OK) rc = sqlite3_step(row);
-  *ret_number = rc == SQLITE_ROW ? sqlite3_column_int64(row, 0) : 0;
-  int end = sqlite3_finalize(row);
-  return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : end != SQLITE_OK ? end : rc;
-}
-
-static int do_with(sqlite3 *db, const char *sql, int64_t value) {
-  sqlite3_stmt *statement = NULL;
-  int rc = sqlite3_prepare_v2(db, sql, -1, &statement, NULL);
-  if (rc == SQLITE_OK) rc = tp__sqlite_run(statement, sqlite3_bind_int64(statement, 1, value));
-  sqlite3_finalize(statement);
-  return rc;
-}
-
 static int delete_up_to(sqlite3 *db, const table *t, int64_t last) {
   char sql[96];
   int rc = SQLITE_OK;
-  if (t == &tables[0]) rc = do_with(db, "DELETE FROM run WHERE entry <= ?1", last);
+  if (t == &tables[0]) rc = tp__sqlite_once(db, "DELETE FROM run WHERE entry <= ?1", &last, 1, NULL);
   snprintf(sql, sizeof sql, "DELETE FROM %s WHERE %s <= ?1", t->name, t->number);
-  return rc == SQLITE_OK ? do_with(db, sql, last) : rc;
+  return rc == SQLITE_OK ? tp__sqlite_once(db, sql, &last, 1, NULL) : rc;
 }
 
 /* The lowest and the highest number of a table; 0 when it is empty. */
 static int ends_of(sqlite3 *db, const table *t, int64_t *ret_first, int64_t *ret_last) {
   char sql[96];
   snprintf(sql, sizeof sql, "SELECT min(%s) FROM %s", t->number, t->name);
-  int rc = ask(db, sql, 0, ret_first);
+  int rc = tp__sqlite_once(db, sql, NULL, 0, ret_first);
   snprintf(sql, sizeof sql, "SELECT max(%s) FROM %s", t->number, t->name);
-  return rc == SQLITE_OK ? ask(db, sql, 0, ret_last) : rc;
+  return rc == SQLITE_OK ? tp__sqlite_once(db, sql, NULL, 0, ret_last) : rc;
 }
 
 /* ---- by age ---- */
@@ -79,7 +59,7 @@ static int delete_old(sqlite3 *db, const table *t, int64_t oldest_ms) {
   if (rc != SQLITE_OK || first == 0) return rc;
   snprintf(sql, sizeof sql, "SELECT %s FROM %s WHERE %s >= ?1 ORDER BY %s LIMIT 1", t->number, t->name, t->time,
            t->number);
-  rc = ask(db, sql, oldest_ms, &young);
+  rc = tp__sqlite_once(db, sql, &oldest_ms, 1, &young);
   if (young) last = young - 1;
   if (last > first + ROWS_A_STEP) last = first + ROWS_A_STEP;
   return rc == SQLITE_OK && last >= first ? delete_up_to(db, t, last) : rc;
@@ -90,7 +70,7 @@ static int delete_before(tp__sqlite_store *s, int64_t oldest_ms) {
   int rc = SQLITE_OK;
   for (int i = 0; i < TABLES && rc == SQLITE_OK; i++) rc = delete_old(s->db, &tables[i], oldest_ms);
   if (rc != SQLITE_OK) return rc;
-  return do_with(s->db, "DELETE FROM job WHERE state IN (3, 5) AND ended_ms < ?1", oldest_ms);
+  return tp__sqlite_once(s->db, "DELETE FROM job WHERE state IN (3, 5) AND ended_ms < ?1", &oldest_ms, 1, NULL);
 }
 
 static int delete_by_age(tp__sqlite_store *s) {
@@ -105,9 +85,9 @@ typedef struct extent {
 } extent;
 
 static int measure(sqlite3 *db, extent *e) {
-  int rc = ask(db, "PRAGMA page_count", 0, &e->pages);
-  if (rc == SQLITE_OK) rc = ask(db, "PRAGMA freelist_count", 0, &e->free_pages);
-  return rc == SQLITE_OK ? ask(db, "PRAGMA page_size", 0, &e->page_bytes) : rc;
+  int rc = tp__sqlite_once(db, "PRAGMA page_count", NULL, 0, &e->pages);
+  if (rc == SQLITE_OK) rc = tp__sqlite_once(db, "PRAGMA freelist_count", NULL, 0, &e->free_pages);
+  return rc == SQLITE_OK ? tp__sqlite_once(db, "PRAGMA page_size", NULL, 0, &e->page_bytes) : rc;
 }
 
 static bool is_too_large(const tp__sqlite_store *s, const extent *e) {
@@ -147,10 +127,11 @@ static int shrink_file(tp__sqlite_store *s, extent *e) {
 
 static int ask_for_none_left(sqlite3 *db, bool *ret_none_left) {
   int64_t is_there = 0;
-  int rc = ask(db,
-               "SELECT EXISTS (SELECT 1 FROM entry) OR EXISTS (SELECT 1 FROM turn) OR EXISTS (SELECT 1 FROM audit)"
-               " OR EXISTS (SELECT 1 FROM tool_start)",
-               0, &is_there);
+  int rc = tp__sqlite_once(
+      db,
+      "SELECT EXISTS (SELECT 1 FROM entry) OR EXISTS (SELECT 1 FROM turn) OR EXISTS (SELECT 1 FROM audit)"
+      " OR EXISTS (SELECT 1 FROM tool_start)",
+      NULL, 0, &is_there);
   *ret_none_left = rc == SQLITE_OK && !is_there;
   return rc;
 }
