@@ -138,11 +138,10 @@ static int insert_batch_locked(history *h, const tp_history_append *request) {
 }
 
 /* Some failures end the transaction by themselves, the others here: nothing of it stays. */
-static tp_status end_locked(history *h, int rc, tp_fault *fault) {
-  if (rc == SQLITE_OK) rc = tp__sqlite_end(h->db);
-  tp_status status = rc == SQLITE_OK ? TP_OK : tp__sqlite_fail(h->db, h->path, "append to a session", rc, fault);
-  if (!sqlite3_get_autocommit(h->db)) sqlite3_exec(h->db, "ROLLBACK", NULL, NULL, NULL);
-  return status;
+static tp_status end_locked(history *h, int rc, const char *doing, tp_fault *fault) {
+  tp_status status = rc == SQLITE_OK ? TP_OK : tp__sqlite_fail(h->db, h->path, doing, rc, fault);
+  int end = tp__sqlite_end(h->db, rc);
+  return rc == SQLITE_OK && end != SQLITE_OK ? tp__sqlite_fail(h->db, h->path, doing, end, fault) : status;
 }
 
 static tp_status history_append(void *self, const tp_history_append *request, tp_fault *fault) {
@@ -151,7 +150,7 @@ static tp_status history_append(void *self, const tp_history_append *request, tp
   pthread_mutex_lock(&h->mutex);
   int rc = tp__sqlite_begin(h->db);
   if (rc == SQLITE_OK) rc = insert_batch_locked(h, request);
-  tp_status status = end_locked(h, rc, fault);
+  tp_status status = end_locked(h, rc, "append to a session", fault);
   pthread_mutex_unlock(&h->mutex);
   return status;
 }
@@ -178,7 +177,7 @@ static tp_status write_list(void *self, tp__queued *list, tp_fault *fault) {
   int rc = tp__sqlite_begin(h->db);
   for (tp__queued *node = list; node && rc == SQLITE_OK; node = node->next)
     rc = insert_batch_locked(h, &((tp__batch *)node)->request);
-  tp_status status = end_locked(h, rc, fault);
+  tp_status status = end_locked(h, rc, "append to a session", fault);
   pthread_mutex_unlock(&h->mutex);
   if (status != TP_OK) return status;
   pthread_mutex_lock(&h->lists_mutex);
@@ -253,7 +252,6 @@ static int delete_locked(history *h, const tp_history_delete *request, bool *ret
   if (rc == SQLITE_ROW) rc = delete_rows_locked(h, DELETE_CALLS, session);
   if (*ret_found && rc == SQLITE_OK) rc = delete_rows_locked(h, DELETE_MESSAGES, session);
   if (*ret_found && rc == SQLITE_OK) rc = delete_rows_locked(h, DELETE_SESSION, session);
-  if (*ret_found && rc == SQLITE_OK) rc = tp__sqlite_end(h->db);
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
@@ -264,8 +262,7 @@ static tp_status history_delete(void *self, const tp_history_delete *request, tp
   if (status != TP_OK) return status;
   pthread_mutex_lock(&h->mutex);
   int rc = delete_locked(h, request, &found);
-  status = rc == SQLITE_OK ? TP_OK : tp__sqlite_fail(h->db, h->path, "delete a session", rc, fault);
-  if (!sqlite3_get_autocommit(h->db)) sqlite3_exec(h->db, "ROLLBACK", NULL, NULL, NULL);
+  status = end_locked(h, rc, "delete a session", fault);
   pthread_mutex_unlock(&h->mutex);
   if (status != TP_OK || found) return status;
   return tp__sqlite_refuse(fault, TP_ERR_NOT_FOUND, h->path, "the history has no messages of such a session");

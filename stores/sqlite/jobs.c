@@ -101,12 +101,9 @@ tp_status tp__sqlite_job_insert(void *self, const tp_job *theirs, uint64_t *ret_
   bool existed = false, is_full = false;
   tp_status status = tp__sqlite_read(&job, sizeof job, theirs, "tp_job", fault);
   if (status != TP_OK) return status;
-  pthread_mutex_lock(&s->mutex);
-  int rc = tp__sqlite_begin(s->db);
+  int rc = tp__store_begin(s);
   if (rc == SQLITE_OK) rc = insert_locked(s, &job, &id, &existed, &is_full);
-  rc = tp__store_end_locked(s, rc);
-  if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "insert a job", rc, fault);
-  pthread_mutex_unlock(&s->mutex);
+  status = tp__store_end(s, rc, "insert a job", fault);
   if (status != TP_OK) return status;
   if (is_full) return full(s, fault);
   *ret_id = (uint64_t)id;
@@ -257,7 +254,7 @@ static int bury_one_locked(tp__sqlite_store *s, int64_t now_ms, tp_job **ret_job
   } else if (found != SQLITE_DONE) {
     rc = found;
   }
-  rc = tp__store_end_locked(s, rc);
+  rc = tp__sqlite_end(s->db, rc);
   if (rc == SQLITE_OK) return found;
   sqlite3_free(job);
   return rc;
@@ -302,7 +299,7 @@ static int claim_one_locked(tp__sqlite_store *s, const tp_job_claim *request, in
   const int64_t values[] = {id, request->now_ms, request->lease_ms, (int64_t)s->process_run_id};
   int rc = tp__sqlite_begin(s->db);
   int found = rc == SQLITE_OK ? fetch_job(claim, tp__sqlite_bind_ints(claim, values, 4), ret_job) : rc;
-  rc = tp__store_end_locked(s, found == SQLITE_ROW || found == SQLITE_DONE ? SQLITE_OK : found);
+  rc = tp__sqlite_end(s->db, found == SQLITE_ROW || found == SQLITE_DONE ? SQLITE_OK : found);
   if (rc == SQLITE_OK) return found;
   sqlite3_free(*ret_job);
   *ret_job = NULL;
@@ -360,13 +357,11 @@ tp_status tp__sqlite_job_renew(void *self, const tp_job_renew *theirs, tp_fault 
   tp_status status = tp__sqlite_read(&request, sizeof request, theirs, "tp_job_renew", fault);
   if (status != TP_OK) return status;
   const int64_t values[] = {(int64_t)request.id, (int64_t)request.claim, request.now_ms, request.lease_ms};
-  pthread_mutex_lock(&s->mutex);
   sqlite3_stmt *renew = s->statements[TP__RENEW_JOB];
-  int rc = tp__sqlite_begin(s->db);
+  int rc = tp__store_begin(s);
   int found = rc == SQLITE_OK ? fetch_number(renew, tp__sqlite_bind_ints(renew, values, 4), &id) : rc;
-  rc = tp__store_end_locked(s, found == SQLITE_ROW || found == SQLITE_DONE ? SQLITE_OK : found);
-  if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "renew the lease of a job", rc, fault);
-  pthread_mutex_unlock(&s->mutex);
+  rc = found == SQLITE_ROW || found == SQLITE_DONE ? SQLITE_OK : found;
+  status = tp__store_end(s, rc, "renew the lease of a job", fault);
   if (status != TP_OK || found == SQLITE_ROW) return status;
   return stale(s, request.id, TP_ERR_STALE, fault);
 }
@@ -417,12 +412,9 @@ tp_status tp__sqlite_job_finish(void *self, const tp_job_finish *theirs, uint32_
   if (request.end < TP_JOB_END_SUCCEEDED || request.end > TP_JOB_END_RELEASED)
     return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_job_finish.end is %u: it must be a tp_job_end",
                              request.end);
-  pthread_mutex_lock(&s->mutex);
-  int rc = tp__sqlite_begin(s->db);
+  int rc = tp__store_begin(s);
   if (rc == SQLITE_OK) rc = finish_locked(s, &request, &state, &refusal);
-  rc = tp__store_end_locked(s, rc);
-  if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "finish a job", rc, fault);
-  pthread_mutex_unlock(&s->mutex);
+  status = tp__store_end(s, rc, "finish a job", fault);
   if (status != TP_OK) return status;
   if (refusal != TP_OK) return stale(s, request.id, refusal, fault);
   *ret_state = state;
@@ -528,13 +520,10 @@ static int operate_locked(tp__sqlite_store *s, operation what, uint64_t id, int6
 
 static tp_status operate(tp__sqlite_store *s, operation what, uint64_t id, int64_t now_ms, tp_fault *fault) {
   const char *doing = what == REDRIVE ? "redriven" : "discarded", *missing = "there is no such job, or it has ended";
-  tp_status refusal = TP_OK, status = TP_OK;
-  pthread_mutex_lock(&s->mutex);
-  int rc = tp__sqlite_begin(s->db);
+  tp_status refusal = TP_OK;
+  int rc = tp__store_begin(s);
   if (rc == SQLITE_OK) rc = operate_locked(s, what, id, now_ms, &refusal);
-  rc = tp__store_end_locked(s, rc);
-  if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "change a job", rc, fault);
-  pthread_mutex_unlock(&s->mutex);
+  tp_status status = tp__store_end(s, rc, "change a job", fault);
   if (status != TP_OK || refusal == TP_OK) return status;
   if (refusal == TP_ERR_FULL) return full(s, fault);
   if (what == REDRIVE) missing = "there is no such dead letter";

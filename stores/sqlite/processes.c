@@ -173,7 +173,7 @@ tp_status tp__sqlite_store_recover(void *self, tp_store_recovery *ret_recovery, 
   pthread_mutex_lock(&s->mutex);
   int rc = tp__sqlite_begin(s->db);
   if (rc == SQLITE_OK) rc = recover_locked(s, &found);
-  rc = tp__store_end_locked(s, rc);
+  rc = tp__sqlite_end(s->db, rc);
   if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "recover what processes left that are gone", rc, fault);
   else tp__sqlite_breadcrumbs_sweep_locked(s);
   pthread_mutex_unlock(&s->mutex);

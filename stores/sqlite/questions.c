@@ -131,19 +131,13 @@ static int update(sqlite3 *db, const char *sql, int64_t number, int64_t other) {
   return tp__sqlite_once(db, sql, (const int64_t[]){number, other}, 2, NULL);
 }
 
-static int end_transaction(sqlite3 *db, int rc) {
-  if (rc == SQLITE_OK) rc = tp__sqlite_end(db);
-  if (rc != SQLITE_OK) (void)sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
-  return rc;
-}
-
 static int write_row(sqlite3 *db, waiting *w) {
   int rc = tp__sqlite_begin(db);
   if (rc == SQLITE_OK) rc = find_row(db, w);
   if (rc == SQLITE_OK && w->number)
     rc = update(db, "UPDATE question SET waits = 1, expires_ms = ?2 WHERE number = ?1", w->number, w->expires_ms);
   else if (rc == SQLITE_OK) rc = insert_row(db, w);
-  return end_transaction(db, rc);
+  return tp__sqlite_end(db, rc);
 }
 
 /* ---- the thread ---- */

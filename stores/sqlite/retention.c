@@ -111,7 +111,7 @@ static int delete_step(tp__sqlite_store *s, const extent *e, bool by_age) {
   int rc = tp__sqlite_begin(s->db);
   if (rc == SQLITE_OK && by_age) rc = delete_by_age(s);
   if (rc == SQLITE_OK && is_too_large(s, e)) rc = delete_by_size(s);
-  return tp__store_end_locked(s, rc);
+  return tp__sqlite_end(s->db, rc);
 }
 
 /* A file that was made before it could shrink keeps its free pages and uses them again. */
@@ -122,7 +122,7 @@ static int shrink_file(tp__sqlite_store *s, extent *e) {
   snprintf(sql, sizeof sql, "PRAGMA incremental_vacuum(%d)", PAGES_A_STEP);
   rc = tp__sqlite_begin(s->db);
   if (rc == SQLITE_OK) rc = sqlite3_exec(s->db, sql, NULL, NULL, NULL);
-  return tp__store_end_locked(s, rc);
+  return tp__sqlite_end(s->db, rc);
 }
 
 static int ask_for_none_left(sqlite3 *db, bool *ret_none_left) {
@@ -188,7 +188,7 @@ static int prune_step(tp__sqlite_store *s, const tp_sqlite_prune *request, uint6
   if (rc == SQLITE_OK) rc = tp__sqlite_begin(s->db);
   if (rc == SQLITE_OK && request->before_unix_ms) rc = delete_before(s, request->before_unix_ms);
   if (rc == SQLITE_OK && is_large) rc = delete_by_size(s);
-  rc = tp__store_end_locked(s, rc);
+  rc = tp__sqlite_end(s->db, rc);
   *ret_rows = rc == SQLITE_OK ? (uint64_t)(sqlite3_total_changes64(s->db) - before) : 0;
   return rc;
 }

@@ -111,9 +111,10 @@ typedef struct tp__sqlite_store {
   bool age_has_more;        /* and there were more than one step deletes */
 } tp__sqlite_store;
 
-/** Commits a transaction of tp__sqlite_begin() when rc is SQLITE_OK, else undoes it. @return SQLITE_OK, or the first
- *  error. */
-int tp__store_end_locked(tp__sqlite_store *s, int rc);
+/** Takes the mutex, and begins a transaction that writes. @return SQLITE_OK or the error, for tp__store_end(). */
+int tp__store_begin(tp__sqlite_store *s);
+/** tp__sqlite_end(), and releases the mutex. @param doing  what fails, for the fault. */
+tp_status tp__store_end(tp__sqlite_store *s, int rc, const char *doing, tp_fault *fault);
 tp_status tp__store_fail(const tp__sqlite_store *s, sqlite3 *db, const char *doing, int rc, tp_fault *fault);
 /** The store behind a handle; NULL when it is of another library. */
 tp__sqlite_store *tp__sqlite_store_of(const tp_store *store);

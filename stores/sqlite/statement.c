@@ -85,11 +85,12 @@ int tp__sqlite_begin(sqlite3 *db) {
   return rc == SQLITE_OK ? sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL) : rc;
 }
 
-int tp__sqlite_end(sqlite3 *db) {
+int tp__sqlite_end(sqlite3 *db, int rc) {
   errno = 0;
-  int rc = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
-  bool is_full = (rc & 0xff) == SQLITE_IOERR && (errno == EFBIG || errno == EDQUOT || errno == ENOSPC);
-  return is_full ? SQLITE_FULL : rc;
+  if (rc == SQLITE_OK) rc = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
+  if ((rc & 0xff) == SQLITE_IOERR && (errno == EFBIG || errno == EDQUOT || errno == ENOSPC)) rc = SQLITE_FULL;
+  if (!sqlite3_get_autocommit(db)) sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+  return rc;
 }
 
 tp_text tp__sqlite_column(sqlite3_stmt *statement, int index) {

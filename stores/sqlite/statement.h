@@ -66,9 +66,10 @@ int tp__sqlite_run(sqlite3_stmt *statement, int rc);
  *  @return SQLITE_OK; SQLITE_READONLY_DBMOVED when the file was removed or replaced: what were written to it would be
  *          lost with its last connection; what SQLite says. */
 int tp__sqlite_begin(sqlite3 *db);
-/** Commits it. @return SQLITE_FULL also for what SQLite calls an error of input and output: a quota, and a limit of the
- *          file's size; of an error of a commit a connection does not keep errno. The transaction may still be open. */
-int tp__sqlite_end(sqlite3 *db);
+/** Commits it when rc is SQLITE_OK, else undoes it.
+ *  @return SQLITE_OK, or the first error: SQLITE_FULL also for what SQLite calls an error of input and output: a quota,
+ *          and a limit of the file's size; of an error of a commit a connection does not keep errno. */
+int tp__sqlite_end(sqlite3 *db, int rc);
 /** Borrowed until the statement's next step. */
 tp_text tp__sqlite_column(sqlite3_stmt *statement, int index);
 /** Fills a public struct with a row's columns from first on, and with zeros; its texts are borrowed until the

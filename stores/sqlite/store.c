@@ -139,10 +139,16 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
 
 /* ---- for the other files ---- */
 
-int tp__store_end_locked(tp__sqlite_store *s, int rc) {
-  if (rc == SQLITE_OK) rc = tp__sqlite_end(s->db);
-  if (!sqlite3_get_autocommit(s->db)) sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
-  return rc;
+int tp__store_begin(tp__sqlite_store *s) {
+  pthread_mutex_lock(&s->mutex);
+  return tp__sqlite_begin(s->db);
+}
+
+tp_status tp__store_end(tp__sqlite_store *s, int rc, const char *doing, tp_fault *fault) {
+  rc = tp__sqlite_end(s->db, rc);
+  tp_status status = rc == SQLITE_OK ? TP_OK : tp__store_fail(s, s->db, doing, rc, fault);
+  pthread_mutex_unlock(&s->mutex);
+  return status;
 }
 
 tp_status tp__store_fail(const tp__sqlite_store *s, sqlite3 *db, const char *doing, int rc, tp_fault *fault) {
@@ -215,7 +221,7 @@ static tp_status write_list(void *self, tp__queued *list, tp_fault *fault) {
   int rc = tp__sqlite_begin(s->db);
   if (rc == SQLITE_OK) rc = tp__sqlite_write_locked(s, (const tp__waiting *)list);
   tp_status status = rc == SQLITE_OK ? TP_OK : tp__store_fail(s, s->db, "write records", rc, fault);
-  int end = tp__store_end_locked(s, rc);
+  int end = tp__sqlite_end(s->db, rc);
   if (status == TP_OK && end != SQLITE_OK) status = tp__store_fail(s, s->db, "commit records", end, fault);
   pthread_mutex_unlock(&s->mutex);
   return status;

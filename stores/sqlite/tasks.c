@@ -29,21 +29,18 @@ tp_status tp__sqlite_task_put(void *self, const tp_task_record *theirs, tp_fault
   tp_task_record task;
   unsigned char hash[TP__HASH_BYTES];
   bool is_new = true;
-  int rc = SQLITE_OK;
   tp_status status = tp__sqlite_read(&task, sizeof task, theirs, "tp_task_record", fault);
   if (status != TP_OK) return status;
   if (!task.key.size || !task.tool.size || task.expires_unix_ms || task.state || task.arguments_hash.size)
     return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "a task has a key and a tool, and its places are empty");
-  pthread_mutex_lock(&s->mutex);
-  status = tp__sqlite_hash_locked(s, task.arguments, hash, fault);
-  if (status == TP_OK) {
-    rc = tp__sqlite_begin(s->db);
-    if (rc == SQLITE_OK) rc = insert_locked(s, &task, hash);
+  int rc = tp__store_begin(s);
+  tp_status hashed = rc == SQLITE_OK ? tp__sqlite_hash_locked(s, task.arguments, hash, fault) : TP_OK;
+  if (rc == SQLITE_OK && hashed == TP_OK) {
+    rc = insert_locked(s, &task, hash);
     is_new = rc == SQLITE_OK && sqlite3_changes(s->db) == 1;
-    rc = tp__store_end_locked(s, rc);
   }
-  if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "keep a task", rc, fault);
-  pthread_mutex_unlock(&s->mutex);
+  status = tp__store_end(s, rc, "keep a task", fault);
+  if (hashed != TP_OK) return hashed;
   if (status == TP_OK && !is_new)
     return tp__sqlite_refuse(fault, TP_ERR_DUPLICATE_ID, NULL, "there is a task %.*s", (int)task.key.size,
                              task.key.data);
@@ -101,15 +98,13 @@ static tp_status judge_locked(tp__sqlite_store *s, tp_text key, const found *f, 
 tp_status tp__sqlite_task_take(void *self, tp_text key, tp_task_record_fn take, void *ctx, tp_fault *fault) {
   tp__sqlite_store *s = self;
   found f = {.task = NULL};
-  tp_status status = TP_OK;
-  pthread_mutex_lock(&s->mutex);
-  int rc = tp__sqlite_begin(s->db);
+  tp_status verdict = TP_OK;
+  int rc = tp__store_begin(s);
   if (rc == SQLITE_OK) rc = find_locked(s, key, &f);
-  if (rc == SQLITE_OK) status = judge_locked(s, key, &f, fault);
-  if (rc == SQLITE_OK && status == TP_OK) rc = mark_locked(s, key, 1);
-  rc = tp__store_end_locked(s, rc);
-  if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "begin a task", rc, fault);
-  pthread_mutex_unlock(&s->mutex);
+  if (rc == SQLITE_OK) verdict = judge_locked(s, key, &f, fault);
+  if (rc == SQLITE_OK && verdict == TP_OK) rc = mark_locked(s, key, 1);
+  tp_status status = tp__store_end(s, rc, "begin a task", fault);
+  if (status == TP_OK) status = verdict;
   if (status == TP_OK) take(ctx, f.task);
   sqlite3_free(f.task);
   return status;
@@ -124,13 +119,9 @@ static int delete_locked(tp__sqlite_store *s, tp_text key) {
 
 tp_status tp__sqlite_task_settle(void *self, tp_text key, bool stays, tp_fault *fault) {
   tp__sqlite_store *s = self;
-  tp_status status = TP_OK;
-  pthread_mutex_lock(&s->mutex);
-  int rc = tp__sqlite_begin(s->db);
+  int rc = tp__store_begin(s);
   if (rc == SQLITE_OK) rc = stays ? mark_locked(s, key, 0) : delete_locked(s, key);
   bool was_there = rc == SQLITE_OK && sqlite3_changes(s->db) == 1;
-  rc = tp__store_end_locked(s, rc);
-  if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "settle a task", rc, fault);
-  pthread_mutex_unlock(&s->mutex);
+  tp_status status = tp__store_end(s, rc, "settle a task", fault);
   return status == TP_OK && !was_there ? no_such_task(key, fault) : status;
 }

@@ -65,16 +65,14 @@ tp_status tp__sqlite_tool_start(void *self, const tp_tool_start_record *theirs, 
   int64_t row = 0;
   tp_status status = tp__sqlite_read(&start, sizeof start, theirs, "tp_tool_start_record", fault);
   if (status != TP_OK) return status;
-  pthread_mutex_lock(&s->mutex);
-  status = tp__sqlite_hash_locked(s, start.arguments, hash, fault);
-  int rc = status == TP_OK ? tp__sqlite_begin(s->db) : SQLITE_OK;
-  if (status == TP_OK) {
+  int rc = tp__store_begin(s);
+  tp_status hashed = rc == SQLITE_OK ? tp__sqlite_hash_locked(s, start.arguments, hash, fault) : TP_OK;
+  if (hashed == TP_OK) {
     if (rc == SQLITE_OK) rc = take_earlier_locked(s, &start, hash, &end);
     if (rc == SQLITE_OK && !end) rc = insert_locked(s, &start, hash, &row);
-    rc = tp__store_end_locked(s, rc);
   }
-  if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "keep that a tool call begins", rc, fault);
-  pthread_mutex_unlock(&s->mutex);
+  status = tp__store_end(s, rc, "keep that a tool call begins", fault);
+  if (hashed != TP_OK) return hashed;
   if (status == TP_OK && end) earlier(ctx, end);
   else if (status == TP_OK) *ret_start_id = (uint64_t)row;
   sqlite3_free(end);
@@ -89,13 +87,9 @@ tp_status tp__sqlite_tool_end(void *self, const tp_tool_end_record *theirs, tp_f
   tp_status status = tp__sqlite_read(&end, sizeof end, theirs, "tp_tool_end_record", fault);
   if (status != TP_OK) return status;
   sqlite3_stmt *statement = s->statements[TP__END_TOOL_START];
-  pthread_mutex_lock(&s->mutex);
-  int rc = tp__sqlite_begin(s->db);
+  int rc = tp__store_begin(s);
   if (rc == SQLITE_OK) rc = tp__sqlite_run(statement, tp__sqlite_bind_struct(statement, 1, &ends, &end));
-  rc = tp__store_end_locked(s, rc);
-  if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "keep the result of a tool call", rc, fault);
-  pthread_mutex_unlock(&s->mutex);
-  return status;
+  return tp__store_end(s, rc, "keep the result of a tool call", fault);
 }
 
 int tp__sqlite_clear_results_locked(tp__sqlite_store *s, const tp_text *ids) {
