@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "stores/sqlite/sqlite.h"
@@ -59,12 +58,6 @@ void tp__sqlite_breadcrumbs_fini(tp__sqlite_store *s) {
 }
 
 /* ---- what a process left that is gone ---- */
-
-static int64_t ms_of(clockid_t clock) {
-  struct timespec now;
-  clock_gettime(clock, &now);
-  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 /* The record of a phase that has none, since it was not written before its process died: with this one run. */
 static int write_entry_locked(tp__sqlite_store *s, int64_t process, const tp_breadcrumb *b, int64_t unix_ms) {
@@ -121,14 +114,14 @@ static void end_texts(tp_breadcrumb *b) {
 }
 
 static int recover_one_locked(tp__sqlite_store *s, int64_t process, const tp_breadcrumb *b) {
-  int64_t unix_ms = ms_of(CLOCK_REALTIME) - (ms_of(CLOCK_MONOTONIC) - b->started_ns / 1000000);
+  int64_t unix_ms = tp__sqlite_ms_of(CLOCK_REALTIME) - (tp__sqlite_ms_of(CLOCK_MONOTONIC) - b->started_ns / 1000000);
   int64_t is_known = b->phase == 0;
   int rc = SQLITE_OK;
   if (!is_known)
     rc = tp__sqlite_once(s->db, "SELECT 1 FROM entry WHERE process = ?1 AND id = ?2",
                          (const int64_t[]){process, (int64_t)b->entry_id}, 2, &is_known);
   if (rc == SQLITE_OK && !is_known) rc = write_entry_locked(s, process, b, unix_ms);
-  return rc == SQLITE_OK ? write_audit_locked(s, b, ms_of(CLOCK_REALTIME)) : rc;
+  return rc == SQLITE_OK ? write_audit_locked(s, b, tp__sqlite_ms_of(CLOCK_REALTIME)) : rc;
 }
 
 int tp__sqlite_breadcrumbs_recover_locked(tp__sqlite_store *s, int64_t process, uint64_t *ret_count) {

@@ -10,16 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "stores/sqlite/sqlite.h"
-
-static int64_t unix_ms(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 /** What /proc says of a process. */
 typedef struct process_look {
@@ -95,7 +88,7 @@ static int recover_job_locked(tp__sqlite_store *s, sqlite3_stmt *row, tp_store_r
   tp__job_change change = {.id = (uint64_t)sqlite3_column_int64(row, 0),
                            .state = may_go_on ? TP_JOB_QUEUED : TP_JOB_DEAD,
                            .reason = TP_REASON_CRASH,
-                           .at_ms = may_go_on ? 0 : unix_ms(),
+                           .at_ms = may_go_on ? 0 : tp__sqlite_ms_of(CLOCK_REALTIME),
                            .message = {why, sizeof why - 1}};
   if (may_go_on) recovery->jobs_requeued++;
   else recovery->jobs_dead++;

@@ -4,9 +4,7 @@
  * was answered before, and looks for answers while any call waits. Lock: the mutex, for the list of what was put and
  * not yet written; what waits is the thread's. */
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
-#include <time.h>
 
 #include "stores/sqlite/schema.h"
 #include "stores/sqlite/sqlite.h"
@@ -40,11 +38,7 @@ struct tp_sqlite_questions {
   bool is_failing;
 };
 
-static int64_t now_ms(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
+static int64_t now_ms(void) { return tp__sqlite_ms_of(CLOCK_REALTIME); }
 
 /* ---- what is put ---- */
 
@@ -147,13 +141,7 @@ static void note(tp_sqlite_questions *box, const char *doing, int rc) {
   tp_status status = tp__sqlite_fail(box->db, box->path, doing, rc, &fault);
   bool first = !box->is_failing;
   box->is_failing = true;
-  if (!first || !box->log) return;
-  const tp_log_record record = {.struct_size = sizeof record,
-                                .level = TP_LOG_ERROR,
-                                .status = status,
-                                .unix_ms = now_ms(),
-                                .message = fault.message};
-  box->log(box->log_ctx, &record);
+  if (first) tp__sqlite_log(box->log, box->log_ctx, TP_LOG_ERROR, status, fault.message);
 }
 
 /* An answer counts as used before a call has it, and for one call: @return whether it is this one's. */
@@ -235,15 +223,11 @@ static void take(tp_sqlite_questions *box, waiting *list) {
 }
 
 static void wait_locked(tp_sqlite_questions *box) {
-  struct timespec until;
   if (!box->open) {
     pthread_cond_wait(&box->changed, &box->mutex);
     return;
   }
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  int64_t ns = until.tv_nsec + (int64_t)box->poll_ms * 1000000;
-  until.tv_sec += (time_t)(ns / 1000000000);
-  until.tv_nsec = (long)(ns % 1000000000);
+  struct timespec until = tp__sqlite_after_ms(box->poll_ms);
   pthread_cond_timedwait(&box->changed, &box->mutex, &until);
 }
 
@@ -266,29 +250,6 @@ static void *run(void *ctx) {
 
 /* ---- life ---- */
 
-/* Signals are the host's: none is delivered to our thread. */
-static int start_thread(tp_sqlite_questions *box) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  int error = pthread_create(&box->thread, NULL, run, box);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  return error;
-}
-
-static bool init_locks(tp_sqlite_questions *box) {
-  pthread_condattr_t attributes;
-  if (pthread_mutex_init(&box->mutex, NULL) != 0) return false;
-  if (pthread_condattr_init(&attributes) == 0) {
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    int error = pthread_cond_init(&box->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
-    if (!error) return true;
-  }
-  pthread_mutex_destroy(&box->mutex);
-  return false;
-}
-
 static void free_box(tp_sqlite_questions *box) {
   sqlite3_close(box->db);
   sqlite3_free(box->path);
@@ -305,8 +266,12 @@ static tp_status start(tp_sqlite_questions *box, tp_fault *fault) {
   int rc = status == TP_OK ? delete_old(box->db) : SQLITE_OK;
   if (rc != SQLITE_OK) return tp__sqlite_fail(box->db, box->path, "delete old questions", rc, fault);
   if (status != TP_OK) return status;
-  if (!init_locks(box)) return tp__sqlite_refuse(fault, TP_ERR_NO_MEMORY, box->path, "no memory for questions");
-  if (start_thread(box) == 0) return TP_OK;
+  bool has_mutex = pthread_mutex_init(&box->mutex, NULL) == 0;
+  if (!has_mutex || tp__sqlite_cond_init(&box->changed) != 0) {
+    if (has_mutex) pthread_mutex_destroy(&box->mutex);
+    return tp__sqlite_refuse(fault, TP_ERR_NO_MEMORY, box->path, "no memory for questions");
+  }
+  if (tp__sqlite_start_thread(&box->thread, run, box) == 0) return TP_OK;
   pthread_cond_destroy(&box->changed);
   pthread_mutex_destroy(&box->mutex);
   return tp__sqlite_refuse(fault, TP_ERR_NO_THREAD, box->path, "%s: no thread for questions", box->path);

@@ -4,7 +4,6 @@
  * larger than they say. The thread that writes records does one step of it behind each transaction, so that neither a
  * commit nor a job waits for long: a step deletes a part of the rows, and gives a bounded number of free pages back. */
 #include <stdio.h>
-#include <time.h>
 
 #include "stores/sqlite/sqlite.h"
 
@@ -25,12 +24,6 @@ static const table tables[] = {{"entry", "number", "started_unix_ms"},
                                {"audit", "row", "unix_ms"},
                                {"tool_start", "row", "started_unix_ms"}};
 enum { TABLES = sizeof tables / sizeof tables[0] };
-
-static int64_t unix_ms(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 static int delete_up_to(sqlite3 *db, const table *t, int64_t last) {
   char sql[96];
@@ -74,7 +67,7 @@ static int delete_before(tp__sqlite_store *s, int64_t oldest_ms) {
 }
 
 static int delete_by_age(tp__sqlite_store *s) {
-  return delete_before(s, unix_ms() - (int64_t)s->options.age_max_s * 1000);
+  return delete_before(s, tp__sqlite_ms_of(CLOCK_REALTIME) - (int64_t)s->options.age_max_s * 1000);
 }
 
 /* ---- by size ---- */
@@ -138,7 +131,7 @@ static int ask_for_none_left(sqlite3 *db, bool *ret_none_left) {
 
 static bool should_check_age(tp__sqlite_store *s) {
   enum { LOOK_EVERY_MS = 1000 };
-  int64_t now_ms = unix_ms();
+  int64_t now_ms = tp__sqlite_ms_of(CLOCK_REALTIME);
   if (!s->options.age_max_s) return false;
   if (now_ms >= s->age_looked_at_ms && now_ms - s->age_looked_at_ms < LOOK_EVERY_MS && !s->age_has_more) return false;
   s->age_looked_at_ms = now_ms;

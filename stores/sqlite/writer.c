@@ -17,16 +17,33 @@ static void free_list(tp__queued *node) {
   }
 }
 
-void tp__writer_log(const tp__writer *w, tp_log_level level, tp_status status, const char *message) {
+int64_t tp__sqlite_ms_of(clockid_t clock) {
   struct timespec now;
-  if (!w->log) return;
-  clock_gettime(CLOCK_REALTIME, &now);
-  tp_log_record record = {.struct_size = sizeof record,
-                          .level = level,
-                          .status = status,
-                          .unix_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000,
-                          .message = message};
-  w->log(w->log_ctx, &record);
+  clock_gettime(clock, &now);
+  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+struct timespec tp__sqlite_after_ms(int64_t ms) {
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  int64_t ns = until.tv_nsec + ms * 1000000;
+  until.tv_sec += (time_t)(ns / 1000000000);
+  until.tv_nsec = (long)(ns % 1000000000);
+  return until;
+}
+
+void tp__sqlite_log(tp_log_fn log, void *log_ctx, tp_log_level level, tp_status status, const char *message) {
+  if (!log) return;
+  const tp_log_record record = {.struct_size = sizeof record,
+                                .level = level,
+                                .status = status,
+                                .unix_ms = tp__sqlite_ms_of(CLOCK_REALTIME),
+                                .message = message};
+  log(log_ctx, &record);
+}
+
+void tp__writer_log(const tp__writer *w, tp_log_level level, tp_status status, const char *message) {
+  tp__sqlite_log(w->log, w->log_ctx, level, status, message);
 }
 
 /* A queue that was full takes records again when half of it is free: not a small record that just fits, between others
@@ -79,11 +96,7 @@ void tp__writer_bound(tp__writer *w, size_t bytes_max) {
 
 /* At most so long; not while a commit is waited for, nor at the end, nor when the queue is fuller than that. */
 static void wait_locked(tp__writer *w, int64_t ms, size_t bytes_max) {
-  struct timespec until;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_nsec += ms * 1000000;
-  until.tv_sec += until.tv_nsec / 1000000000;
-  until.tv_nsec %= 1000000000;
+  struct timespec until = tp__sqlite_after_ms(ms);
   while (!w->hurry && !w->ending && w->bytes <= bytes_max &&
          pthread_cond_timedwait(&w->wanted, &w->mutex, &until) != ETIMEDOUT)
     continue;
@@ -193,23 +206,28 @@ tp_status tp__writer_commit(tp__writer *w, tp_fault *fault) {
 
 /* ---- life ---- */
 
-/* Signals are the host's: none is delivered to our thread. */
-static int start_thread(tp__writer *w) {
+int tp__sqlite_start_thread(pthread_t *ret_thread, void *(*run)(void *), void *ctx) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  int error = pthread_create(&w->thread, NULL, write_all, w);
+  int error = pthread_create(ret_thread, NULL, run, ctx);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return error;
 }
 
-static int init_conditions(tp__writer *w) {
+int tp__sqlite_cond_init(pthread_cond_t *condition) {
   pthread_condattr_t attributes;
-  if (pthread_condattr_init(&attributes) != 0) return -1;
+  int error = pthread_condattr_init(&attributes);
+  if (error) return error;
   pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-  int error = pthread_cond_init(&w->wanted, &attributes);
-  if (!error && (error = pthread_cond_init(&w->changed, &attributes)) != 0) pthread_cond_destroy(&w->wanted);
+  error = pthread_cond_init(condition, &attributes);
   pthread_condattr_destroy(&attributes);
+  return error;
+}
+
+static int init_conditions(tp__writer *w) {
+  int error = tp__sqlite_cond_init(&w->wanted);
+  if (!error && (error = tp__sqlite_cond_init(&w->changed)) != 0) pthread_cond_destroy(&w->wanted);
   return error;
 }
 
@@ -222,7 +240,7 @@ tp_status tp__writer_init(tp__writer *w, const tp__writer_class *class, void *se
     pthread_mutex_destroy(&w->mutex);
     return tp__sqlite_fail(NULL, path, "open", SQLITE_NOMEM, fault);
   }
-  w->started = start_thread(w) == 0;
+  w->started = tp__sqlite_start_thread(&w->thread, write_all, w) == 0;
   if (w->started) return TP_OK;
   pthread_cond_destroy(&w->changed);
   pthread_cond_destroy(&w->wanted);

@@ -9,6 +9,7 @@
 #define TP__SQLITE_WRITER_H
 
 #include <pthread.h>
+#include <time.h>
 
 #include "stores/sqlite/database.h"
 #include "turnphase/runtime.h"
@@ -53,6 +54,15 @@ typedef struct tp__writer {
   tp_status status; /* of the last attempt that failed */
   tp_fault fault;
 } tp__writer;
+
+int64_t tp__sqlite_ms_of(clockid_t clock);
+/** For a wait on a condition of tp__sqlite_cond_init(). */
+struct timespec tp__sqlite_after_ms(int64_t ms);
+int tp__sqlite_cond_init(pthread_cond_t *condition);
+/** Signals are the host's: none is delivered to the thread. @return 0 or the error. */
+int tp__sqlite_start_thread(pthread_t *ret_thread, void *(*run)(void *), void *ctx);
+/** Notifies the host. @param log  may be NULL. */
+void tp__sqlite_log(tp_log_fn log, void *log_ctx, tp_log_level level, tp_status status, const char *message);
 
 /** Starts the thread. class, path and self stay until fini.
  *  @return TP_OK; TP_ERR_NO_MEMORY; TP_ERR_NO_THREAD. */
