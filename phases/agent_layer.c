@@ -41,7 +41,7 @@ static void free_last(tp_runtime *runtime) {
   tp__agent_layer *layer = tp__agent_layer_of(runtime);
   free_sessions(runtime);
   tp__tool_permits_free(layer);
-  tp__session_table_fini(&layer->session_table);
+  tp__hash_table_fini(&layer->session_table, tp__runtime_allocator(runtime));
   tp__mutex_fini(&layer->agents_mutex);
   tp__mutex_fini(&layer->sessions_mutex);
   tp__mutex_fini(&layer->listeners_mutex);
@@ -88,7 +88,6 @@ static tp__agent_layer *new_layer(tp_runtime *runtime) {
   tp__list_init(&layer->agents);
   tp__list_init(&layer->sessions);
   tp__list_init(&layer->ending);
-  tp__session_table_init(&layer->session_table, tp__runtime_allocator(runtime));
   for (int i = 0; i < TP__HISTORY_PERMITS; i++) tp__permits_init(&layer->history_permits[i]);
   layer->history_permits_max = (tp__history_threads(tp__runtime_options(runtime)->handler_threads) + 1) / 2;
   tp__list_init(&layer->tool_permits);

@@ -22,7 +22,7 @@ typedef struct tp__agent_layer {
   tp__link sessions;        /* under sessions_mutex */
   tp__link ending;          /* under sessions_mutex: those that a drain has looked at; all of them before the others */
   uint64_t sessions_opened; /* under sessions_mutex */
-  tp__session_table session_table;                  /* under sessions_mutex */
+  tp__hash_table session_table;                     /* under sessions_mutex */
   tp__permits history_permits[TP__HISTORY_PERMITS]; /* by tenant */
   uint32_t history_permits_max;
   tp__link tool_permits;    /* under sessions_mutex: one for each tool that was ever run, kept till the end */

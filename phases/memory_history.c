@@ -2,13 +2,12 @@
  *
  * A history in memory that outlives its sessions: the reference of the interface. Lock: `memory_history`. */
 #include "phases/messages.h"
+#include "runtime/base/hash_table.h"
 #include "runtime/os/os.h"
 #include "turnphase/store.h"
 
-enum { BUCKETS_MIN = 64 };
-
 typedef struct conversation {
-  struct conversation *bucket_next; /* under mutex */
+  tp__hash_link in_table; /* under mutex */
   uint64_t number;
   tp_text tenant, session; /* behind the struct */
   size_t size;
@@ -23,34 +22,24 @@ typedef struct memory_history {
   tp_allocator allocator;
   tp__mutex mutex;
   /* under mutex */
-  conversation **buckets; /* by tenant and session, bucket_count chains: a power of two */
-  size_t bucket_count;
-  conversation **list; /* by rising number */
+  tp__hash_table table; /* by tenant and session */
+  conversation **list;  /* by rising number */
   size_t count, capacity;
   uint64_t last_number;
 } memory_history;
 
 /* ---- conversations ---- */
 
-/* FNV-1a over both names and a NUL between them. */
-static uint64_t hash_of(tp_text tenant, tp_text session) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (size_t i = 0; i < tenant.size; i++) hash = (hash ^ (unsigned char)tenant.data[i]) * 0x100000001b3u;
-  hash *= 0x100000001b3u;
-  for (size_t i = 0; i < session.size; i++) hash = (hash ^ (unsigned char)session.data[i]) * 0x100000001b3u;
-  return hash ^ hash >> 32;
-}
+static uint64_t hash_of(tp_text tenant, tp_text session) { return tp__hash_text(session, tp__hash_text(tenant, 0)); }
 
-static conversation **bucket_locked(memory_history *h, tp_text tenant, tp_text session) {
-  TP__LOCKED(&h->mutex);
-  return &h->buckets[hash_of(tenant, session) & (h->bucket_count - 1)];
-}
+static conversation *of(tp__hash_link *link) { return TP__CONTAINER(link, conversation, in_table); }
 
 static conversation *find_locked(memory_history *h, tp_text tenant, tp_text session) {
   TP__LOCKED(&h->mutex);
-  conversation *c = h->bucket_count ? *bucket_locked(h, tenant, session) : NULL;
-  while (c && !(tp__text_equal(c->session, session) && tp__text_equal(c->tenant, tenant))) c = c->bucket_next;
-  return c;
+  tp__hash_link *link = tp__hash_table_first(&h->table, hash_of(tenant, session));
+  while (link && !(tp__text_equal(of(link)->session, session) && tp__text_equal(of(link)->tenant, tenant)))
+    link = tp__hash_table_next(link);
+  return link ? of(link) : NULL;
 }
 
 /* The index of the first conversation with a number above this one. */
@@ -63,24 +52,6 @@ static size_t index_above_locked(const memory_history *h, uint64_t number) {
     else low = middle + 1;
   }
   return low;
-}
-
-/* Twice as many buckets. Where there is no memory for them, the chains grow instead. */
-static void grow_locked(memory_history *h) {
-  TP__LOCKED(&h->mutex);
-  size_t old_count = h->bucket_count;
-  conversation **old = h->buckets;
-  size_t count = old_count ? old_count * 2 : BUCKETS_MIN;
-  conversation **buckets = tp__alloc_zero(&h->allocator, count * sizeof(conversation *));
-  if (!buckets) return;
-  h->buckets = buckets;
-  h->bucket_count = count;
-  for (size_t i = 0; i < h->count; i++) {
-    conversation **bucket = bucket_locked(h, h->list[i]->tenant, h->list[i]->session);
-    h->list[i]->bucket_next = *bucket;
-    *bucket = h->list[i];
-  }
-  tp__release(&h->allocator, old, old_count * sizeof(conversation *));
 }
 
 static conversation *new_conversation(const tp_allocator *allocator, tp_text tenant, tp_text session) {
@@ -101,27 +72,22 @@ static conversation *new_conversation(const tp_allocator *allocator, tp_text ten
 
 static conversation *add_locked(memory_history *h, tp_text tenant, tp_text session) {
   TP__LOCKED(&h->mutex);
-  if (h->count >= h->bucket_count) grow_locked(h);
   void *list = h->list;
-  if (!h->bucket_count ||
+  if (tp__hash_table_reserve(&h->table, &h->allocator) != TP_OK ||
       tp__array_grow(&h->allocator, &list, &h->capacity, h->count + 1, sizeof(conversation *)) != TP_OK)
     return NULL;
   h->list = list;
   conversation *c = new_conversation(&h->allocator, tenant, session);
   if (!c) return NULL;
-  conversation **bucket = bucket_locked(h, tenant, session);
   c->number = ++h->last_number;
-  c->bucket_next = *bucket;
-  *bucket = c;
+  tp__hash_table_add(&h->table, &c->in_table, hash_of(tenant, session));
   h->list[h->count++] = c;
   return c;
 }
 
 static void remove_locked(memory_history *h, conversation *c) {
   TP__LOCKED(&h->mutex);
-  conversation **at = bucket_locked(h, c->tenant, c->session);
-  while (*at != c) at = &(*at)->bucket_next;
-  *at = c->bucket_next;
+  tp__hash_table_remove(&h->table, &c->in_table);
   size_t index = index_above_locked(h, c->number) - 1;
   h->count--;
   memmove(&h->list[index], &h->list[index + 1], (h->count - index) * sizeof(conversation *));
@@ -244,7 +210,7 @@ static void destroy(void *self) {
   for (size_t i = 0; i < h->count; i++) unref(h, h->list[i]);
   tp_allocator allocator = h->allocator;
   tp__release(&allocator, h->list, h->capacity * sizeof(conversation *));
-  tp__release(&allocator, h->buckets, h->bucket_count * sizeof(conversation *));
+  tp__hash_table_fini(&h->table, &allocator);
   tp__mutex_fini(&h->mutex);
   tp__release(&allocator, h, sizeof *h);
 }

@@ -122,7 +122,9 @@ static tp_status join_history(tp_session *session) {
 static tp_status enlist(tp_session *session) {
   tp__mutex_lock(&session->layer->sessions_mutex);
   bool up = tp__runtime_life(session->runtime) == TP__LIFE_STARTED;
-  tp_status status = up ? tp__session_table_add(&session->layer->session_table, session) : TP_ERR_SHUTDOWN;
+  tp_status status =
+      up ? tp__session_table_add(&session->layer->session_table, tp__runtime_allocator(session->runtime), session)
+         : TP_ERR_SHUTDOWN;
   if (status == TP_OK && (status = join_history(session)) != TP_OK)
     tp__session_table_remove(&session->layer->session_table, session);
   if (status == TP_OK) {

@@ -16,7 +16,7 @@
 
 struct tp_session {
   tp__link link; /* under the sessions' lock, like the next */
-  tp_session *table_next;
+  tp__hash_link in_table;
   tp__agent_layer *layer;
   tp_runtime *runtime;
   /* never change after open */

@@ -1,27 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * session_table: the sessions of a runtime by tenant and id, each pair once. It owns its buckets, not the sessions.
- * Lock: `sessions`, which the caller holds. */
+ * session_table: the sessions of a runtime by tenant and id, each pair once. Lock: `sessions`, which the caller
+ * holds. */
 #ifndef TP__SESSION_TABLE_H
 #define TP__SESSION_TABLE_H
 
-#include "runtime/base/base.h"
+#include "runtime/base/hash_table.h"
 #include "turnphase/turn.h"
 
-typedef struct tp__session_table {
-  const tp_allocator *allocator;
-  tp_session **buckets; /* of sessions chained by table_next; NULL: none yet */
-  size_t bucket_count;  /* 0 or a power of two */
-  size_t count;
-} tp__session_table;
-
-void tp__session_table_init(tp__session_table *table, const tp_allocator *allocator);
-void tp__session_table_fini(tp__session_table *table);
 /** @return TP_OK; TP_ERR_BUSY when the pair is there; TP_ERR_NO_MEMORY. */
-tp_status tp__session_table_add(tp__session_table *table, tp_session *session);
+tp_status tp__session_table_add(tp__hash_table *table, const tp_allocator *allocator, tp_session *session);
 /** @return NULL when the pair is not there. */
-tp_session *tp__session_table_find(const tp__session_table *table, const char *tenant, const char *id);
+tp_session *tp__session_table_find(const tp__hash_table *table, const char *tenant, const char *id);
 /** Harmless for a session that is not there. */
-void tp__session_table_remove(tp__session_table *table, tp_session *session);
+void tp__session_table_remove(tp__hash_table *table, tp_session *session);
 
 #endif

@@ -5,11 +5,10 @@
  * the store, where the store keeps tasks. */
 #include "turnphase/task.h"
 
-#define XXH_INLINE_ALL
 #include <stdio.h>
-#include <xxhash.h>
 
 #include "phases/agent.h"
+#include "runtime/base/hash_table.h"
 
 typedef struct tp__task {
   struct tp__task *next; /* in its bucket */
@@ -35,7 +34,7 @@ static tp__tasks *tasks_of(tp_runtime *runtime) { return &tp__agent_layer_of(run
 
 /* Where the task is, or would be. */
 static tp__task **place_of(tp__tasks *tasks, const char *key) {
-  tp__task **place = &tasks->buckets[XXH3_64bits(key, strlen(key)) % TP__TASK_BUCKETS];
+  tp__task **place = &tasks->buckets[tp__hash_text(tp_text_of(key), 0) % TP__TASK_BUCKETS];
   while (*place && strcmp((*place)->key, key) != 0) place = &(*place)->next;
   return place;
 }

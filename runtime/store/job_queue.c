@@ -3,19 +3,16 @@
 
 #include "runtime/os/os.h"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 static tp__queued_job *by_id(tp__hash_link *link) { return TP__CONTAINER(link, tp__queued_job, by_id); }
 static tp__queued_job *by_key(tp__hash_link *link) { return TP__CONTAINER(link, tp__queued_job, by_key); }
 static tp__queued_job *in_all(tp__link *link) { return TP__CONTAINER(link, tp__queued_job, all); }
 static bool is_running(const tp__queued_job *job) { return job->desc.state == TP_JOB_RUNNING; }
 static bool is_open(const tp__queued_job *job) { return job->order != NULL; }
 
-static uint64_t hash_of(const tp__job_queue *queue, tp_text text) {
-  return XXH3_64bits_withSeed(text.size ? text.data : "", text.size, queue->seed);
+static uint64_t hash_of(const tp__job_queue *queue, tp_text text) { return tp__hash_text(text, queue->seed); }
+static uint64_t hash_of_id(const tp__job_queue *queue, uint64_t id) {
+  return hash_of(queue, (tp_text){(const char *)&id, sizeof id});
 }
-static uint64_t hash_of_id(const tp__job_queue *queue, uint64_t id) { return XXH64(&id, sizeof id, queue->seed); }
 
 /* ---- heaps ---- */
 
@@ -114,27 +111,28 @@ void tp__job_queue_check(const tp__job_queue *queue) {
 /* ---- order keys and classes: there while they have open jobs ---- */
 
 static tp__job_order *find_order(const tp__job_queue *queue, tp_text key) {
-  tp__hash_link *link = tp__job_table_first(&queue->orders, hash_of(queue, key));
-  while (link && !tp__text_equal(TP__CONTAINER(link, tp__job_order, by_key)->key, key)) link = tp__job_table_next(link);
+  tp__hash_link *link = tp__hash_table_first(&queue->orders, hash_of(queue, key));
+  while (link && !tp__text_equal(TP__CONTAINER(link, tp__job_order, by_key)->key, key))
+    link = tp__hash_table_next(link);
   return link ? TP__CONTAINER(link, tp__job_order, by_key) : NULL;
 }
 
 static tp__job_order *make_order(tp__job_queue *queue, tp_text key) {
   tp__job_order *order = find_order(queue, key);
   if (order) return order;
-  if (tp__job_table_reserve(&queue->orders, queue->allocator) != TP_OK) return NULL;
+  if (tp__hash_table_reserve(&queue->orders, queue->allocator) != TP_OK) return NULL;
   order = tp__alloc_zero(queue->allocator, sizeof *order + key.size);
   if (!order) return NULL;
   order->key = (tp_text){(char *)(order + 1), key.size};
   if (key.size > 0) memcpy(order + 1, key.data, key.size);
   tp__list_init(&order->jobs);
-  tp__job_table_add(&queue->orders, &order->by_key, hash_of(queue, key));
+  tp__hash_table_add(&queue->orders, &order->by_key, hash_of(queue, key));
   return order;
 }
 
 static void leave_order(tp__job_queue *queue, tp__job_order *order) {
   if (order->count > 0) return;
-  tp__job_table_remove(&queue->orders, &order->by_key);
+  tp__hash_table_remove(&queue->orders, &order->by_key);
   tp__release(queue->allocator, order, sizeof *order + order->key.size);
 }
 
@@ -218,8 +216,8 @@ void tp__queued_job_unref(tp__job_queue *queue, tp__queued_job *job) {
 }
 
 static void remove_job(tp__job_queue *queue, tp__queued_job *job) {
-  tp__job_table_remove(&queue->by_id, &job->by_id);
-  tp__job_table_remove(&queue->by_key, &job->by_key);
+  tp__hash_table_remove(&queue->by_id, &job->by_id);
+  tp__hash_table_remove(&queue->by_key, &job->by_key);
   tp__list_remove(&job->all);
   tp__list_remove(&job->ended);
   job->is_known = false;
@@ -265,14 +263,14 @@ static void end_job(tp__job_queue *queue, tp__queued_job *job, tp_job_state stat
 /* ---- inserting ---- */
 
 static tp__queued_job *find_key(const tp__job_queue *queue, tp_text key, uint64_t hash) {
-  tp__hash_link *link = tp__job_table_first(&queue->by_key, hash);
-  while (link && !tp__text_equal(by_key(link)->desc.idempotency_key, key)) link = tp__job_table_next(link);
+  tp__hash_link *link = tp__hash_table_first(&queue->by_key, hash);
+  while (link && !tp__text_equal(by_key(link)->desc.idempotency_key, key)) link = tp__hash_table_next(link);
   return link ? by_key(link) : NULL;
 }
 
 static tp__queued_job *find_id(const tp__job_queue *queue, uint64_t id) {
-  tp__hash_link *link = tp__job_table_first(&queue->by_id, hash_of_id(queue, id));
-  while (link && by_id(link)->desc.id != id) link = tp__job_table_next(link);
+  tp__hash_link *link = tp__hash_table_first(&queue->by_id, hash_of_id(queue, id));
+  while (link && by_id(link)->desc.id != id) link = tp__hash_table_next(link);
   return link ? by_id(link) : NULL;
 }
 
@@ -324,8 +322,8 @@ tp_status tp__job_queue_insert(tp__job_queue *queue, const tp_job *desc, uint64_
     return TP_OK;
   }
   if (queue->open_count >= queue->open_max) return TP_ERR_FULL;
-  TP__TRY(tp__job_table_reserve(&queue->by_id, queue->allocator));
-  TP__TRY(tp__job_table_reserve(&queue->by_key, queue->allocator));
+  TP__TRY(tp__hash_table_reserve(&queue->by_id, queue->allocator));
+  TP__TRY(tp__hash_table_reserve(&queue->by_key, queue->allocator));
   tp__queued_job *job = copy_job(queue, desc);
   if (!job) return TP_ERR_NO_MEMORY;
   job->desc.id = queue->last_id + 1;
@@ -337,8 +335,8 @@ tp_status tp__job_queue_insert(tp__job_queue *queue, const tp_job *desc, uint64_
   queue->last_id++;
   job->is_known = true;
   tp__list_push(&queue->all, &job->all);
-  tp__job_table_add(&queue->by_id, &job->by_id, hash_of_id(queue, job->desc.id));
-  tp__job_table_add(&queue->by_key, &job->by_key, hash);
+  tp__hash_table_add(&queue->by_id, &job->by_id, hash_of_id(queue, job->desc.id));
+  tp__hash_table_add(&queue->by_key, &job->by_key, hash);
   TP__CHECK(tp__job_queue_check(queue));
   *ret_id = job->desc.id;
   *ret_existed = false;
@@ -527,7 +525,7 @@ void tp__job_queue_fini(tp__job_queue *queue) {
     remove_job(queue, job);
   }
   heap_fini(queue->allocator, &queue->waiting);
-  tp__job_table_fini(&queue->by_id, queue->allocator);
-  tp__job_table_fini(&queue->by_key, queue->allocator);
-  tp__job_table_fini(&queue->orders, queue->allocator);
+  tp__hash_table_fini(&queue->by_id, queue->allocator);
+  tp__hash_table_fini(&queue->by_key, queue->allocator);
+  tp__hash_table_fini(&queue->orders, queue->allocator);
 }

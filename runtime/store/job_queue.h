@@ -10,7 +10,7 @@
 #ifndef TP__JOB_QUEUE_H
 #define TP__JOB_QUEUE_H
 
-#include "runtime/store/job_table.h"
+#include "runtime/base/hash_table.h"
 #include "turnphase/store.h"
 
 typedef struct tp__queued_job tp__queued_job;
@@ -62,7 +62,7 @@ typedef struct tp__job_queue {
   uint64_t open_max, ended_max; /* ended_max: of those that succeeded or were discarded, and of dead letters */
   uint64_t last_id, last_claim, open_count;
   uint64_t seed; /* of the hashes */
-  tp__job_table by_id, by_key, orders;
+  tp__hash_table by_id, by_key, orders;
   tp__link all, done, dead, classes;
   uint64_t done_count, dead_count;
   tp__job_heap waiting; /* by time: retries, and leases */

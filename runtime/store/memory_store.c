@@ -9,9 +9,6 @@
 #include "runtime/store/record_log.h"
 #include "runtime/store/turn_ring.h"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 enum {
   NAMES_MAX = 65536,
   NAMES_BYTES_MAX = 16 << 20,
@@ -26,11 +23,11 @@ typedef struct memory_store {
   tp_allocator allocator;
   tp__record_log records; /* has locks of its own */
   tp__mutex mutex;
-  tp__job_queue jobs;        /* under mutex */
-  tp__run_names names;       /* of records that came one at a time; added under mutex, read without */
-  tp__job_table given_names; /* under mutex: finds them */
-  tp__arena names_arena;     /* under mutex: their strings and links */
-  size_t names_bytes;        /* under mutex: at most NAMES_BYTES_MAX */
+  tp__job_queue jobs;         /* under mutex */
+  tp__run_names names;        /* of records that came one at a time; added under mutex, read without */
+  tp__hash_table given_names; /* under mutex: finds them */
+  tp__arena names_arena;      /* under mutex: their strings and links */
+  size_t names_bytes;         /* under mutex: at most NAMES_BYTES_MAX */
   tp__mutex turns_mutex;
   tp__turn_ring turns; /* under turns_mutex */
 } memory_store;
@@ -57,9 +54,8 @@ static bool is_name(const tp__run_name *name, const tp_run_record *run) {
 }
 
 static uint64_t hash_of_names(const memory_store *store, const tp_run_record *run) {
-  uint64_t hash = XXH64(run->subscription, strlen(run->subscription), store->jobs.seed ^ run->visibility);
-  hash = XXH64(run->handler, strlen(run->handler), hash);
-  return XXH64(run->owner, strlen(run->owner), hash);
+  uint64_t hash = tp__hash_text(tp_text_of(run->subscription), store->jobs.seed ^ run->visibility);
+  return tp__hash_text(tp_text_of(run->owner), tp__hash_text(tp_text_of(run->handler), hash));
 }
 
 /* Copies the names, which are borrowed. */
@@ -68,7 +64,7 @@ static tp_status add_name_locked(memory_store *store, const tp_run_record *run, 
   tp_text texts[] = {tp_text_of(run->subscription), tp_text_of(run->handler), tp_text_of(run->owner)}, copies[3];
   size_t bytes = sizeof(given_name) + texts[0].size + texts[1].size + texts[2].size;
   if (store->names.count == NAMES_MAX || bytes > NAMES_BYTES_MAX - store->names_bytes) return TP_ERR_FULL;
-  TP__TRY(tp__job_table_reserve(&store->given_names, &store->allocator));
+  TP__TRY(tp__hash_table_reserve(&store->given_names, &store->allocator));
   given_name *given = tp__arena_alloc(&store->names_arena, sizeof *given);
   if (!given) return TP_ERR_NO_MEMORY;
   for (int i = 0; i < 3; i++)
@@ -78,7 +74,7 @@ static tp_status add_name_locked(memory_store *store, const tp_run_record *run, 
                        .owner = copies[2].data,
                        .visibility = run->visibility};
   TP__TRY(tp__run_names_add(&store->names, &store->allocator, name, &given->id));
-  tp__job_table_add(&store->given_names, &given->by_text, hash);
+  tp__hash_table_add(&store->given_names, &given->by_text, hash);
   store->names_bytes += bytes;
   *ret_id = given->id;
   return TP_OK;
@@ -88,7 +84,7 @@ static tp_status add_name_locked(memory_store *store, const tp_run_record *run, 
 static tp_status name_of_locked(memory_store *store, const tp_run_record *run, uint32_t *ret_id) {
   TP__LOCKED(&store->mutex);
   uint64_t hash = hash_of_names(store, run);
-  for (tp__hash_link *link = tp__job_table_first(&store->given_names, hash); link; link = tp__job_table_next(link)) {
+  for (tp__hash_link *link = tp__hash_table_first(&store->given_names, hash); link; link = tp__hash_table_next(link)) {
     uint32_t id = TP__CONTAINER(link, given_name, by_text)->id;
     if (!is_name(tp__run_name_of(&store->names, id), run)) continue;
     *ret_id = id;
@@ -382,7 +378,7 @@ static void destroy(void *self) {
   tp__mutex_fini(&store->mutex);
   tp__record_log_fini(&store->records);
   tp__run_names_fini(&store->names, &allocator);
-  tp__job_table_fini(&store->given_names, &allocator);
+  tp__hash_table_fini(&store->given_names, &allocator);
   tp__arena_fini(&store->names_arena);
   tp__release(&allocator, store, sizeof *store);
 }

@@ -1,61 +1,68 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/store/job_table.h"
+#include "runtime/base/hash_table.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 enum { BUCKETS_MIN = 64 };
 
-static tp__hash_link **bucket_of(const tp__job_table *table, uint64_t hash) {
+static tp__hash_link **bucket_of(const tp__hash_table *table, uint64_t hash) {
   return &table->buckets[hash & (table->bucket_count - 1)];
 }
 
-void tp__job_table_fini(tp__job_table *table, const tp_allocator *allocator) {
+void tp__hash_table_fini(tp__hash_table *table, const tp_allocator *allocator) {
   tp__release(allocator, table->buckets, table->bucket_count * sizeof *table->buckets);
-  *table = (tp__job_table){0};
+  *table = (tp__hash_table){0};
 }
 
-static void move_all(tp__job_table *from, tp__job_table *to) {
+static void move_all(tp__hash_table *from, tp__hash_table *to) {
   for (size_t i = 0; i < from->bucket_count; i++) {
     for (tp__hash_link *link = from->buckets[i], *next; link; link = next) {
       next = link->next;
-      tp__job_table_add(to, link, link->hash);
+      tp__hash_table_add(to, link, link->hash);
     }
   }
 }
 
-tp_status tp__job_table_reserve(tp__job_table *table, const tp_allocator *allocator) {
+tp_status tp__hash_table_reserve(tp__hash_table *table, const tp_allocator *allocator) {
   if (table->count < table->bucket_count) return TP_OK;
-  tp__job_table larger = {.bucket_count = table->bucket_count ? 2 * table->bucket_count : BUCKETS_MIN};
+  tp__hash_table larger = {.bucket_count = table->bucket_count ? 2 * table->bucket_count : BUCKETS_MIN};
   larger.buckets = tp__alloc_zero(allocator, larger.bucket_count * sizeof *larger.buckets);
   if (!larger.buckets) return table->bucket_count ? TP_OK : TP_ERR_NO_MEMORY;
   move_all(table, &larger);
-  tp__job_table_fini(table, allocator);
+  tp__hash_table_fini(table, allocator);
   *table = larger;
   return TP_OK;
 }
 
-void tp__job_table_add(tp__job_table *table, tp__hash_link *link, uint64_t hash) {
+void tp__hash_table_add(tp__hash_table *table, tp__hash_link *link, uint64_t hash) {
   tp__hash_link **bucket = bucket_of(table, hash);
   *link = (tp__hash_link){.next = *bucket, .hash = hash};
   *bucket = link;
   table->count++;
 }
 
-void tp__job_table_remove(tp__job_table *table, tp__hash_link *link) {
+void tp__hash_table_remove(tp__hash_table *table, tp__hash_link *link) {
   tp__hash_link **at = bucket_of(table, link->hash);
   while (*at != link) at = &(*at)->next;
   *at = link->next;
   table->count--;
 }
 
-tp__hash_link *tp__job_table_first(const tp__job_table *table, uint64_t hash) {
+tp__hash_link *tp__hash_table_first(const tp__hash_table *table, uint64_t hash) {
   if (table->bucket_count == 0) return NULL;
   tp__hash_link *link = *bucket_of(table, hash);
   while (link && link->hash != hash) link = link->next;
   return link;
 }
 
-tp__hash_link *tp__job_table_next(const tp__hash_link *link) {
+tp__hash_link *tp__hash_table_next(const tp__hash_link *link) {
   uint64_t hash = link->hash;
   tp__hash_link *next = link->next;
   while (next && next->hash != hash) next = next->next;
   return next;
+}
+
+uint64_t tp__hash_text(tp_text text, uint64_t seed) {
+  return XXH3_64bits_withSeed(text.size ? text.data : "", text.size, seed);
 }
