@@ -4,20 +4,10 @@
  * else the first in plan order. */
 #include "phases/merge_part.h"
 
-static int compare_key(const tp__merged_item *a, const tp__merged_item *b) {
-  return tp__compare_text(a->entry.contribution->key, b->entry.contribution->key);
-}
-
-static int compare_for_winner(const tp__merged_item *a, const tp__merged_item *b) {
-  int order = compare_key(a, b);
-  if (order == 0) order = tp__compare_weight(a, b);
-  return order ? order : tp__compare_order(a, b);
-}
-
 static int compare_for_place(const tp__merged_item *a, const tp__merged_item *b) {
   int order = tp__compare_weight(a, b);
   if (order == 0) order = tp__compare_text(a->entry.contribution->domain, b->entry.contribution->domain);
-  return order ? order : compare_key(a, b); /* total: each id is there once by now */
+  return order ? order : tp__compare_key(a, b); /* total: each id is there once by now */
 }
 
 static tp_status yield(tp__merge_state *state, const tp__merged_item *winner, tp__merged_item *loser) {
@@ -29,18 +19,6 @@ static tp_status yield(tp__merge_state *state, const tp__merged_item *winner, tp
   }
   return tp__merge_note_add(state, loser, TP_SEVERITY_INFO, "merge.duplicate", "%s contributed the same id and is used",
                             winner->entry.subscription);
-}
-
-static tp_status drop_duplicates(tp__merge_state *state, tp__merge_list *list) {
-  tp__merged_item **sorted;
-  TP__TRY(tp__merge_sorted(state, list, compare_for_winner, &sorted));
-  const tp__merged_item *winner = NULL;
-  for (size_t i = 0; i < list->count; i++) {
-    if (winner && compare_key(winner, sorted[i]) == 0) TP__TRY(yield(state, winner, sorted[i]));
-    else winner = sorted[i];
-  }
-  tp__merge_squeeze(list);
-  return TP_OK;
 }
 
 static tp_status apply_budget(tp__merge_state *state, tp__merged_item **sorted, size_t count) {
@@ -62,7 +40,8 @@ static tp_status apply_budget(tp__merge_state *state, tp__merged_item **sorted, 
 
 tp_status tp__merge_contexts(tp__merge_state *state, tp__merge_list *list) {
   tp__merged_item **sorted;
-  TP__TRY(drop_duplicates(state, list));
+  TP__TRY(tp__merge_equals(state, list, tp__compare_key, yield, &sorted));
+  tp__merge_squeeze(list);
   TP__TRY(tp__merge_sorted(state, list, compare_for_place, &sorted));
   TP__TRY(apply_budget(state, sorted, list->count));
   return tp__merge_rebuild(state, list, sorted, list->count);

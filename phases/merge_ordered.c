@@ -66,33 +66,20 @@ tp_status tp__merge_reminders(tp__merge_state *state, tp__merge_list *list) {
 
 /* ---- jobs ---- */
 
-static int compare_key(const tp__merged_item *a, const tp__merged_item *b) {
-  return tp__compare_text(a->entry.contribution->key, b->entry.contribution->key);
-}
-
-static int compare_job(const tp__merged_item *a, const tp__merged_item *b) {
-  int order = compare_key(a, b);
-  return order ? order : tp__compare_order(a, b);
-}
-
 static bool same_job(const tp_contribution *a, const tp_contribution *b) {
   return tp__text_equal(a->domain, b->domain) && tp__text_equal(a->value, b->value) && tp__text_equal(a->text, b->text);
 }
 
+static tp_status drop_job(tp__merge_state *state, const tp__merged_item *first, tp__merged_item *job) {
+  if (!same_job(first->entry.contribution, job->entry.contribution))
+    return tp__merge_drop(state, job, "merge.duplicate", "another job of this key stands before it");
+  job->flags |= TP__MERGE_DROPPED;
+  return TP_OK;
+}
+
 tp_status tp__merge_jobs(tp__merge_state *state, tp__merge_list *list) {
   tp__merged_item **sorted;
-  TP__TRY(tp__merge_sorted(state, list, compare_job, &sorted));
-  const tp__merged_item *first = NULL;
-  for (size_t i = 0; i < list->count; i++) {
-    tp__merged_item *job = sorted[i];
-    if (!first || compare_key(first, job) != 0) {
-      first = job;
-    } else if (same_job(first->entry.contribution, job->entry.contribution)) {
-      job->flags |= TP__MERGE_DROPPED;
-    } else {
-      TP__TRY(tp__merge_drop(state, job, "merge.duplicate", "another job of this key stands before it"));
-    }
-  }
+  TP__TRY(tp__merge_equals(state, list, tp__compare_key, drop_job, &sorted));
   tp__merge_squeeze(list);
   return TP_OK;
 }

@@ -16,14 +16,20 @@ int tp__compare_weight(const tp__merged_item *a, const tp__merged_item *b) {
   return (weight_a < weight_b) - (weight_a > weight_b);
 }
 
-int tp__compare_order(const tp__merged_item *a, const tp__merged_item *b) {
-  return (a->order > b->order) - (a->order < b->order);
+int tp__compare_key(const tp__merged_item *a, const tp__merged_item *b) {
+  return tp__compare_text(a->entry.contribution->key, b->entry.contribution->key);
+}
+
+static int compare_all(const tp__merged_item *a, const tp__merged_item *b, tp__merge_compare compare) {
+  int order = compare(a, b);
+  if (order == 0) order = tp__compare_weight(a, b);
+  return order ? order : (a->order > b->order) - (a->order < b->order);
 }
 
 static void sift_down(tp__merged_item **heap, size_t at, size_t count, tp__merge_compare compare) {
   for (size_t child; (child = 2 * at + 1) < count; at = child) {
-    if (child + 1 < count && compare(heap[child], heap[child + 1]) < 0) child++;
-    if (compare(heap[at], heap[child]) >= 0) return;
+    if (child + 1 < count && compare_all(heap[child], heap[child + 1], compare) < 0) child++;
+    if (compare_all(heap[at], heap[child], compare) >= 0) return;
     tp__merged_item *item = heap[at];
     heap[at] = heap[child];
     heap[child] = item;
@@ -48,6 +54,20 @@ tp_status tp__merge_sorted(tp__merge_state *state, const tp__merge_list *list, t
   for (size_t i = 0; i < list->count; i++) sorted[i] = &list->items[i];
   tp__merge_sort(sorted, list->count, compare);
   *ret_sorted = sorted;
+  return TP_OK;
+}
+
+tp_status tp__merge_equals(tp__merge_state *state, const tp__merge_list *list, tp__merge_compare compare,
+                           tp_status (*again)(tp__merge_state *state, const tp__merged_item *first,
+                                              tp__merged_item *item),
+                           tp__merged_item ***ret_sorted) {
+  const tp__merged_item *first = NULL;
+  TP__TRY(tp__merge_sorted(state, list, compare, ret_sorted));
+  for (size_t i = 0; i < list->count; i++) {
+    tp__merged_item *item = (*ret_sorted)[i];
+    if (first && compare(first, item) == 0) TP__TRY(again(state, first, item));
+    else first = item;
+  }
   return TP_OK;
 }
 

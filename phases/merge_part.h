@@ -32,16 +32,21 @@ typedef struct tp__merge_state {
   size_t note_count;
 } tp__merge_state;
 
-/** Below 0 when a stands before b. A total order: each ends with tp__compare_order(). */
+/** Below 0 when a stands before b. Of equals the heavier stands first, else the first in plan order: a total order. */
 typedef int (*tp__merge_compare)(const tp__merged_item *a, const tp__merged_item *b);
 int tp__compare_text(tp_text a, tp_text b);
 int tp__compare_weight(const tp__merged_item *a, const tp__merged_item *b); /* the heavier first */
-int tp__compare_order(const tp__merged_item *a, const tp__merged_item *b);
+int tp__compare_key(const tp__merged_item *a, const tp__merged_item *b);
 
 /** Sorts an array of pointers to items, in place and without memory. */
 void tp__merge_sort(tp__merged_item **items, size_t count, tp__merge_compare compare);
 /** Gives pointers to the items of a list, sorted. Never NULL on success. */
 tp_status tp__merge_sorted(tp__merge_state *state, const tp__merge_list *list, tp__merge_compare compare,
+                           tp__merged_item ***ret_sorted);
+/** Sorts, and calls again for each item behind the first of its equals. */
+tp_status tp__merge_equals(tp__merge_state *state, const tp__merge_list *list, tp__merge_compare compare,
+                           tp_status (*again)(tp__merge_state *state, const tp__merged_item *first,
+                                              tp__merged_item *item),
                            tp__merged_item ***ret_sorted);
 /** Makes the list of the sorted items that are not dropped. */
 tp_status tp__merge_rebuild(tp__merge_state *state, tp__merge_list *list, tp__merged_item *const *sorted, size_t count);

@@ -9,12 +9,6 @@ static int compare_name(const tp__merged_item *a, const tp__merged_item *b) {
   return order ? order : tp__compare_text(a->entry.contribution->key, b->entry.contribution->key);
 }
 
-static int compare(const tp__merged_item *a, const tp__merged_item *b) {
-  int order = compare_name(a, b);
-  if (order == 0) order = tp__compare_weight(a, b);
-  return order ? order : tp__compare_order(a, b);
-}
-
 /* The diagnostics hold no values: they may be the very thing that a policy protects. */
 static tp_status yield(tp__merge_state *state, const tp__merged_item *winner, tp__merged_item *loser) {
   loser->flags |= TP__MERGE_DROPPED;
@@ -32,11 +26,6 @@ static tp_status yield(tp__merge_state *state, const tp__merged_item *winner, tp
 
 tp_status tp__merge_policies(tp__merge_state *state, tp__merge_list *list) {
   tp__merged_item **sorted;
-  TP__TRY(tp__merge_sorted(state, list, compare, &sorted));
-  const tp__merged_item *winner = NULL;
-  for (size_t i = 0; i < list->count; i++) {
-    if (winner && compare_name(winner, sorted[i]) == 0) TP__TRY(yield(state, winner, sorted[i]));
-    else winner = sorted[i];
-  }
+  TP__TRY(tp__merge_equals(state, list, compare_name, yield, &sorted));
   return tp__merge_rebuild(state, list, sorted, list->count);
 }

@@ -6,19 +6,9 @@
 
 static const tp_text blank_line = {"\n\n", 2};
 
-static int compare_key(const tp__merged_item *a, const tp__merged_item *b) {
-  return tp__compare_text(a->entry.contribution->key, b->entry.contribution->key);
-}
-
-static int compare_for_joining(const tp__merged_item *a, const tp__merged_item *b) {
-  int order = compare_key(a, b);
-  if (order == 0) order = tp__compare_weight(a, b);
-  return order ? order : tp__compare_order(a, b);
-}
-
 static int compare_for_place(const tp__merged_item *a, const tp__merged_item *b) {
   int order = tp__compare_weight(a, b);
-  return order ? order : compare_key(a, b); /* total: each id is there once by now */
+  return order ? order : tp__compare_key(a, b); /* total: each id is there once by now */
 }
 
 /* Chains the parts of each section behind its first one and leaves the first ones in the array. */
@@ -26,7 +16,7 @@ static size_t join_parts(tp__merged_item **sorted, size_t count) {
   size_t heads = 0;
   tp__merged_item *last = NULL;
   for (size_t i = 0; i < count; i++) {
-    if (last && compare_key(last, sorted[i]) == 0) last->joined = sorted[i];
+    if (last && tp__compare_key(last, sorted[i]) == 0) last->joined = sorted[i];
     else sorted[heads++] = sorted[i];
     last = sorted[i];
   }
@@ -103,7 +93,7 @@ static tp_status compose(tp__merge_state *state, tp__merged_item *head, size_t l
 
 tp_status tp__merge_sections(tp__merge_state *state, tp__merge_list *list) {
   tp__merged_item **sorted;
-  TP__TRY(tp__merge_sorted(state, list, compare_for_joining, &sorted));
+  TP__TRY(tp__merge_sorted(state, list, tp__compare_key, &sorted));
   size_t count = join_parts(sorted, list->count), left = TP__SECTIONS_BYTES_MAX;
   tp__merge_sort(sorted, count, compare_for_place);
   for (size_t i = 0, kept = 0; i < count; i++) {

@@ -8,28 +8,12 @@
 
 static int compare_bundle_id(const tp__merged_item *a, const tp__merged_item *b) {
   int order = strcmp(a->handler, b->handler);
-  return order ? order : tp__compare_text(a->entry.contribution->key, b->entry.contribution->key);
+  return order ? order : tp__compare_key(a, b);
 }
 
-static int compare_bundle(const tp__merged_item *a, const tp__merged_item *b) {
-  int order = compare_bundle_id(a, b);
-  return order ? order : tp__compare_order(a, b);
-}
-
-static tp_status drop_repeated_bundles(tp__merge_state *state, tp__merge_list *list) {
-  tp__merged_item **sorted;
-  TP__TRY(tp__merge_sorted(state, list, compare_bundle, &sorted));
-  const tp__merged_item *first = NULL;
-  for (size_t i = 0; i < list->count; i++) {
-    if (first && compare_bundle_id(first, sorted[i]) == 0) {
-      TP__TRY(
-          tp__merge_drop(state, sorted[i], "merge.duplicate", "its handler contributed a bundle of this id before"));
-    } else {
-      first = sorted[i];
-    }
-  }
-  tp__merge_squeeze(list);
-  return TP_OK;
+static tp_status drop_bundle(tp__merge_state *state, const tp__merged_item *first, tp__merged_item *again) {
+  (void)first;
+  return tp__merge_drop(state, again, "merge.duplicate", "its handler contributed a bundle of this id before");
 }
 
 /* ---- tools ---- */
@@ -59,11 +43,6 @@ static tp_status split(tp__merge_state *state, tp__merge_list *bundles, tp__merg
   return TP_OK;
 }
 
-static int compare_tool(const tp__merged_item *a, const tp__merged_item *b) {
-  int order = tp__compare_text(a->entry.contribution->key, b->entry.contribution->key);
-  return order ? order : tp__compare_order(a, b);
-}
-
 static tp_status settle(tp__merge_state *state, const tp__merged_item *first, tp__merged_item *again) {
   const char *name = again->entry.contribution->tools[0]->name;
   if (strcmp(first->entry.owner, again->entry.owner) != 0) {
@@ -76,18 +55,6 @@ static tp_status settle(tp__merge_state *state, const tp__merged_item *first, tp
   return tp__merge_note_add(state, again->joined, TP_SEVERITY_WARNING, "merge.duplicate",
                             "tool %s is left out: the owner contributed it before, through %s", name,
                             first->entry.subscription);
-}
-
-static tp_status drop_repeated_tools(tp__merge_state *state, tp__merge_list *tools) {
-  tp__merged_item **sorted;
-  TP__TRY(tp__merge_sorted(state, tools, compare_tool, &sorted));
-  const tp__merged_item *first = NULL;
-  for (size_t i = 0; i < tools->count; i++) {
-    bool same = first && tp__text_equal(first->entry.contribution->key, sorted[i]->entry.contribution->key);
-    if (same) TP__TRY(settle(state, first, sorted[i]));
-    else first = sorted[i];
-  }
-  return TP_OK;
 }
 
 /* The bundle without its dropped tools, which stand at `tools` in the bundle's order. */
@@ -111,9 +78,11 @@ static tp_status reduce(tp__merge_state *state, tp__merged_item *bundle, const t
 
 tp_status tp__merge_tools(tp__merge_state *state, tp__merge_list *list) {
   tp__merge_list tools;
-  TP__TRY(drop_repeated_bundles(state, list));
+  tp__merged_item **sorted;
+  TP__TRY(tp__merge_equals(state, list, compare_bundle_id, drop_bundle, &sorted));
+  tp__merge_squeeze(list);
   TP__TRY(split(state, list, &tools));
-  TP__TRY(drop_repeated_tools(state, &tools));
+  TP__TRY(tp__merge_equals(state, &tools, tp__compare_key, settle, &sorted));
   for (size_t i = 0, at = 0; i < list->count; i++) {
     size_t count = list->items[i].entry.contribution->tool_count;
     TP__TRY(reduce(state, &list->items[i], tools.items + at));
