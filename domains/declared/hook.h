@@ -151,6 +151,23 @@ void tp__line_add(void *ctx, const char *bytes, size_t size);
 /** Whether the files that a command names are what was hashed. */
 bool tp__hook_is_as_it_was(const tp__hook *hook);
 extern const char tp__hook_changed[];
+/** A map that a program gets. Its size stands in front of it, so all that adds to it is called twice: first to count,
+ *  without a writer, then to write. */
+typedef struct tp__input {
+  const tp__hook *hook;
+  const tp_call *call;
+  tp_writer *writer; /* NULL: it is counted */
+  size_t count;
+} tp__input;
+
+void tp__input_write(const tp__hook *hook, const tp_call *call, tp_writer *writer, void (*add)(tp__input *in));
+/** Counts a pair, and writes its key. @return whether its value is to be written. */
+bool tp__input_begin(tp__input *in, const char *key);
+void tp__input_text(tp__input *in, const char *key, tp_text text);
+void tp__input_string(tp__input *in, const char *key, const char *text);
+void tp__input_int(tp__input *in, const char *key, int64_t number);
+void tp__input_bool(tp__input *in, const char *key, bool value);
+
 /** Writes what a hook of our own protocol gets. */
 void tp__hook_write_context(const tp__hook *hook, const tp_call *call, tp_writer *writer);
 

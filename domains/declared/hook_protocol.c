@@ -168,61 +168,6 @@ bool tp__protocol_matches(const tp__hook *hook, const tp_match_view *view) {
 
 /* ---- standard input ---- */
 
-enum { PAIRS_MAX = 16 };
-
-/* A map whose size is known when all of it is there. */
-struct pairs {
-  struct {
-    const char *key;
-    enum { TEXT, INT, BOOL, VALUE } kind;
-    tp_text text;
-    int64_t number;
-  } items[PAIRS_MAX];
-  size_t count;
-};
-
-static void add_text(struct pairs *pairs, const char *key, tp_text text) {
-  pairs->items[pairs->count].key = key;
-  pairs->items[pairs->count].kind = TEXT;
-  pairs->items[pairs->count++].text = text;
-}
-
-static void add_string(struct pairs *pairs, const char *key, const char *text) {
-  add_text(pairs, key, tp_text_of(text));
-}
-
-static void add_value(struct pairs *pairs, const char *key, tp_text value) {
-  add_text(pairs, key, value);
-  pairs->items[pairs->count - 1].kind = VALUE;
-}
-
-static void add_number(struct pairs *pairs, const char *key, bool is_bool, int64_t number) {
-  pairs->items[pairs->count].key = key;
-  pairs->items[pairs->count].kind = is_bool ? BOOL : INT;
-  pairs->items[pairs->count++].number = number;
-}
-
-static void write_pairs(const struct pairs *pairs, tp_writer *writer) {
-  tp_write_map(writer, pairs->count);
-  for (size_t i = 0; i < pairs->count; i++) {
-    tp_write_string(writer, pairs->items[i].key);
-    switch (pairs->items[i].kind) {
-      case TEXT:
-        tp_write_text(writer, pairs->items[i].text);
-        break;
-      case INT:
-        tp_write_int(writer, pairs->items[i].number);
-        break;
-      case BOOL:
-        tp_write_bool(writer, pairs->items[i].number != 0);
-        break;
-      case VALUE:
-        tp_write_value(writer, pairs->items[i].text);
-        break;
-    }
-  }
-}
-
 /* The paths of tools for files are absolute there. */
 static void write_path(const tp__hook *hook, tp_text path, tp_writer *writer) {
   const char *home = getenv("HOME");
@@ -236,11 +181,20 @@ static void write_path(const tp__hook *hook, tp_text path, tp_writer *writer) {
   else tp_write_text(writer, path);
 }
 
-/* Arguments that the provider could not decode are text; an object is what every script expects. */
+static void write_argument(const tp__hook *hook, tp_text key, tp_text value, tp_writer *writer) {
+  if (is(key, "file_path") && tp_value_kind_of(value) == TP_VALUE_TEXT) write_path(hook, tp_value_text(value), writer);
+  else tp_write_value(writer, value);
+}
+
+/* Arguments that the provider could not decode are text. */
+static bool is_map(tp_text arguments) {
+  return tp_value_kind_of(arguments) == TP_VALUE_MAP && tp_value_check(arguments, NULL) == TP_OK;
+}
+
+/* An object is what every script expects. */
 static void write_input(const tp__hook *hook, tp_text tool, tp_text arguments, tp_writer *writer) {
   const tp__tool_name *name = name_of(hook, tool);
-  bool is_map = tp_value_kind_of(arguments) == TP_VALUE_MAP && tp_value_check(arguments, NULL) == TP_OK;
-  if (!is_map && arguments.size > 0) {
+  if (!is_map(arguments) && arguments.size > 0) {
     tp_write_map(writer, 1);
     tp_write_string(writer, "malformed");
     tp_write_text(writer, arguments);
@@ -250,9 +204,7 @@ static void write_input(const tp__hook *hook, tp_text tool, tp_text arguments, t
   for (tp_value_walk walk = {0}; tp_value_next(arguments, &walk);) {
     tp_text key = argument_theirs(name, walk.key);
     tp_write_text(writer, key);
-    if (is(key, "file_path") && tp_value_kind_of(walk.value) == TP_VALUE_TEXT)
-      write_path(hook, tp_value_text(walk.value), writer);
-    else tp_write_value(writer, walk.value);
+    write_argument(hook, key, walk.value, writer);
   }
 }
 
@@ -283,41 +235,44 @@ void tp__protocol_write_arguments(const tp__hook *hook, tp_text tool, tp_text be
   }
 }
 
-static void write_shell_response(tp_text result, tp_writer *writer) {
-  struct pairs pairs = {.count = 0};
-  add_text(&pairs, "stdout", result);
-  add_string(&pairs, "stderr", "");
-  add_number(&pairs, "interrupted", true, false);
-  add_number(&pairs, "isImage", true, false);
-  write_pairs(&pairs, writer);
+static void add_shell_response(tp__input *in) {
+  tp__input_text(in, "stdout", tp_call_text(in->call, TP_FIELD_RESULT));
+  tp__input_string(in, "stderr", "");
+  tp__input_bool(in, "interrupted", false);
+  tp__input_bool(in, "isImage", false);
 }
 
-static void write_gemini_response(tp_text result, tp_writer *writer) {
-  struct pairs pairs = {.count = 0};
-  add_text(&pairs, "llmContent", result);
-  add_text(&pairs, "returnDisplay", result);
-  write_pairs(&pairs, writer);
+static void add_gemini_response(tp__input *in) {
+  tp__input_text(in, "llmContent", tp_call_text(in->call, TP_FIELD_RESULT));
+  tp__input_text(in, "returnDisplay", tp_call_text(in->call, TP_FIELD_RESULT));
+}
+
+/* Of a call with a path; empty: it has none. */
+static tp_text path_of(const tp__hook *hook, const tp_call *call) {
+  const tp__tool_name *name = name_of(hook, tp_call_text(call, TP_FIELD_TOOL));
+  tp_text arguments = tp_call_text(call, TP_FIELD_ARGUMENTS);
+  for (tp_value_walk walk = {0}; is_map(arguments) && tp_value_next(arguments, &walk);)
+    if (is(argument_theirs(name, walk.key), "file_path")) return walk.value;
+  return (tp_text){NULL, 0};
+}
+
+static void add_file_response(tp__input *in) {
+  if (tp__input_begin(in, "filePath"))
+    write_argument(in->hook, tp_text_of("file_path"), path_of(in->hook, in->call), in->writer);
+  tp__input_bool(in, "success", true);
 }
 
 /* A result that is an object stays one; of the tools that have a form of their own a text takes it. */
-static void write_response(const tp__hook *hook, const tp_call *call, tp_text input, tp_writer *scratch,
-                           tp_writer *writer) {
-  tp_text result = tp_call_text(call, TP_FIELD_RESULT), value;
-  tp_text tool = theirs(hook, tp_call_text(call, TP_FIELD_TOOL));
-  tp_text path = tp_value_get(input, "file_path");
+static void write_response(const tp__hook *hook, const tp_call *call, tp_writer *writer) {
+  tp_text result = tp_call_text(call, TP_FIELD_RESULT), tool = theirs(hook, tp_call_text(call, TP_FIELD_TOOL));
   if (hook->protocol == TP__PROTOCOL_GEMINI) {
-    write_gemini_response(result, writer);
-  } else if (result.size > 0 && result.data[0] == '{' && tp_json_decode(result, scratch, NULL) == TP_OK &&
-             tp_writer_finish(scratch, &value) == TP_OK) {
-    tp_write_value(writer, value);
+    tp__input_write(hook, call, writer, add_gemini_response);
+  } else if (result.size > 0 && result.data[0] == '{' && tp_json_decode(result, writer, NULL) == TP_OK) {
+    return; /* it is written */
   } else if (is(tool, "Bash")) {
-    write_shell_response(result, writer);
-  } else if (path.size > 0 && (is(tool, "Write") || is(tool, "Edit"))) {
-    tp_write_map(writer, 2);
-    tp_write_string(writer, "filePath");
-    tp_write_value(writer, path);
-    tp_write_string(writer, "success");
-    tp_write_bool(writer, true);
+    tp__input_write(hook, call, writer, add_shell_response);
+  } else if ((is(tool, "Write") || is(tool, "Edit")) && path_of(hook, call).size > 0) {
+    tp__input_write(hook, call, writer, add_file_response);
   } else {
     tp_write_text(writer, result);
   }
@@ -341,119 +296,104 @@ static void write_batch(const tp__hook *hook, const tp_call *call, tp_writer *wr
   }
 }
 
-/** Values that are made before the map that holds them. */
-struct made {
-  tp_writer *input, *response, *scratch;
-  tp_text input_value, response_value;
-};
-
-static bool make(const tp__hook *hook, const tp_call *call, struct made *made) {
-  tp_writer **const writers[] = {&made->input, &made->response, &made->scratch};
-  for (size_t i = 0; i < 3; i++)
-    if (tp_writer_new(NULL, writers[i]) != TP_OK) return false;
-  write_input(hook, tp_call_text(call, TP_FIELD_TOOL), tp_call_text(call, TP_FIELD_ARGUMENTS), made->input);
-  if (tp_writer_finish(made->input, &made->input_value) != TP_OK) return false;
-  if (hook->protocol_event->id == TP__EVENT_TOOL_BATCH) write_batch(hook, call, made->response);
-  else write_response(hook, call, made->input_value, made->scratch, made->response);
-  return tp_writer_finish(made->response, &made->response_value) == TP_OK;
+static void add_timestamp(tp__input *in) {
+  char text[32];
+  struct timespec now;
+  struct tm parts;
+  clock_gettime(CLOCK_REALTIME, &now);
+  gmtime_r(&now.tv_sec, &parts);
+  strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  tp__input_string(in, "timestamp", text);
 }
 
-static void unmake(struct made *made) {
-  tp_writer_free(made->input);
-  tp_writer_free(made->response);
-  tp_writer_free(made->scratch);
-}
-
-static void add_common(const tp__hook *hook, const tp_call *call, char timestamp[32], struct pairs *pairs) {
+static void add_common(tp__input *in) {
+  const tp__hook *hook = in->hook;
+  const tp_call *call = in->call;
   const tp__protocol_event *event = hook->protocol_event;
   tp_text mode = tp_call_mode(call);
-  add_text(pairs, "session_id", tp_call_id(call, TP_ID_SESSION));
-  add_string(pairs, "transcript_path", "");
-  add_string(pairs, "cwd", hook->hooks->root);
+  tp__input_text(in, "session_id", tp_call_id(call, TP_ID_SESSION));
+  tp__input_string(in, "transcript_path", "");
+  tp__input_string(in, "cwd", hook->hooks->root);
   if (hook->protocol == TP__PROTOCOL_GEMINI) {
-    struct timespec now;
-    struct tm parts;
-    clock_gettime(CLOCK_REALTIME, &now);
-    gmtime_r(&now.tv_sec, &parts);
-    strftime(timestamp, 32, "%Y-%m-%dT%H:%M:%SZ", &parts);
-    add_string(pairs, "timestamp", timestamp);
+    add_timestamp(in);
   } else {
-    if (event->id != TP__EVENT_SESSION_START) add_text(pairs, "prompt_id", tp_call_id(call, TP_ID_TURN));
+    if (event->id != TP__EVENT_SESSION_START) tp__input_text(in, "prompt_id", tp_call_id(call, TP_ID_TURN));
     if (event->has_mode) {
-      if (mode.size > 0) add_text(pairs, "permission_mode", mode);
-      else add_string(pairs, "permission_mode", "default");
+      if (mode.size > 0) tp__input_text(in, "permission_mode", mode);
+      else tp__input_string(in, "permission_mode", "default");
     }
   }
-  add_string(pairs, "hook_event_name", event->names[hook->protocol]);
+  tp__input_string(in, "hook_event_name", event->names[hook->protocol]);
   if (hook->protocol == TP__PROTOCOL_GEMINI || tp_call_parent_turn(call).size == 0) return;
-  add_text(pairs, "agent_id", tp_call_id(call, TP_ID_SESSION));
-  add_text(pairs, "agent_type", tp_call_id(call, TP_ID_AGENT));
+  tp__input_text(in, "agent_id", tp_call_id(call, TP_ID_SESSION));
+  tp__input_text(in, "agent_type", tp_call_id(call, TP_ID_AGENT));
 }
 
-static void add_call(const tp__hook *hook, const tp_call *call, const struct made *made, struct pairs *pairs) {
-  tp__protocol_event_id event = hook->protocol_event->id;
-  add_text(pairs, "tool_name", theirs(hook, tp_call_text(call, TP_FIELD_TOOL)));
-  add_value(pairs, "tool_input", made->input_value);
+static void add_call(tp__input *in) {
+  const tp_call *call = in->call;
+  tp__protocol_event_id event = in->hook->protocol_event->id;
+  tp_text tool = tp_call_text(call, TP_FIELD_TOOL);
+  tp__input_text(in, "tool_name", theirs(in->hook, tool));
+  if (tp__input_begin(in, "tool_input"))
+    write_input(in->hook, tool, tp_call_text(call, TP_FIELD_ARGUMENTS), in->writer);
   if (event == TP__EVENT_PRE_TOOL) return;
-  if (event == TP__EVENT_POST_TOOL) add_value(pairs, "tool_response", made->response_value);
-  else {
-    add_text(pairs, "error", tp_call_text(call, TP_FIELD_RESULT));
-    add_number(pairs, "is_interrupt", true, false);
+  if (event == TP__EVENT_POST_TOOL) {
+    if (tp__input_begin(in, "tool_response")) write_response(in->hook, call, in->writer);
+  } else {
+    tp__input_text(in, "error", tp_call_text(call, TP_FIELD_RESULT));
+    tp__input_bool(in, "is_interrupt", false);
   }
   if (tp_call_has(call, TP_FIELD_DURATION_MS))
-    add_number(pairs, "duration_ms", false, tp_call_int(call, TP_FIELD_DURATION_MS));
+    tp__input_int(in, "duration_ms", tp_call_int(call, TP_FIELD_DURATION_MS));
 }
 
-static void add_own(const tp__hook *hook, const tp_call *call, const struct made *made, struct pairs *pairs) {
-  switch (hook->protocol_event->id) {
+static void add_own(tp__input *in) {
+  const tp_call *call = in->call;
+  bool is_gemini = in->hook->protocol == TP__PROTOCOL_GEMINI;
+  switch (in->hook->protocol_event->id) {
     case TP__EVENT_PRE_TOOL:
     case TP__EVENT_POST_TOOL:
     case TP__EVENT_POST_TOOL_FAILURE:
-      add_call(hook, call, made, pairs);
+      add_call(in);
       break;
     case TP__EVENT_PROMPT:
-      add_text(pairs, "prompt", tp_call_text(call, TP_FIELD_TEXT));
+      tp__input_text(in, "prompt", tp_call_text(call, TP_FIELD_TEXT));
       break;
     case TP__EVENT_SESSION_START:
-      add_string(pairs, "source", "startup");
-      if (tp_call_has(call, TP_FIELD_MODEL)) add_text(pairs, "model", tp_call_text(call, TP_FIELD_MODEL));
+      tp__input_string(in, "source", "startup");
+      if (tp_call_has(call, TP_FIELD_MODEL)) tp__input_text(in, "model", tp_call_text(call, TP_FIELD_MODEL));
       break;
     case TP__EVENT_SESSION_END:
-      add_string(pairs, "reason", "other");
+      tp__input_string(in, "reason", "other");
       break;
     case TP__EVENT_TOOL_BATCH:
-      add_value(pairs, "tool_calls", made->response_value);
+      if (tp__input_begin(in, "tool_calls")) write_batch(in->hook, call, in->writer);
       break;
     case TP__EVENT_SUBAGENT_START:
       break;
     case TP__EVENT_SUBAGENT_STOP:
-      add_string(pairs, "agent_transcript_path", ""); /* fall through */
+      tp__input_string(in, "agent_transcript_path", ""); /* fall through */
     case TP__EVENT_STOP:
-      add_number(pairs, "stop_hook_active", true, tp_call_int(call, TP_FIELD_STOP_DENIALS) > 0);
-      add_text(pairs, hook->protocol == TP__PROTOCOL_GEMINI ? "prompt_response" : "last_assistant_message",
-               tp_call_text(call, TP_FIELD_RESPONSE_TEXT));
+      tp__input_bool(in, "stop_hook_active", tp_call_int(call, TP_FIELD_STOP_DENIALS) > 0);
+      tp__input_text(in, is_gemini ? "prompt_response" : "last_assistant_message",
+                     tp_call_text(call, TP_FIELD_RESPONSE_TEXT));
       break;
     case TP__EVENT_PRE_COMPACT:
-      add_string(pairs, "trigger", "auto");
-      if (hook->protocol != TP__PROTOCOL_GEMINI) add_string(pairs, "custom_instructions", "");
+      tp__input_string(in, "trigger", "auto");
+      if (!is_gemini) tp__input_string(in, "custom_instructions", "");
       break;
     case TP__EVENT_STOP_FAILURE:
-      add_string(pairs, "error", "unknown");
-      add_text(pairs, "error_details", tp_call_text(call, TP_FIELD_MESSAGE));
+      tp__input_string(in, "error", "unknown");
+      tp__input_text(in, "error_details", tp_call_text(call, TP_FIELD_MESSAGE));
       break;
   }
 }
 
-bool tp__protocol_write(const tp__hook *hook, const tp_call *call, tp_writer *writer) {
-  struct made made = {0};
-  struct pairs pairs = {.count = 0};
-  char timestamp[32];
-  bool is_made = make(hook, call, &made);
-  if (is_made) {
-    add_common(hook, call, timestamp, &pairs);
-    add_own(hook, call, &made, &pairs);
-    write_pairs(&pairs, writer);
-  }
-  unmake(&made);
-  return is_made;
+static void add_all(tp__input *in) {
+  add_common(in);
+  add_own(in);
+}
+
+void tp__protocol_write(const tp__hook *hook, const tp_call *call, tp_writer *writer) {
+  tp__input_write(hook, call, writer, add_all);
 }

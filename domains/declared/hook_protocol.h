@@ -87,8 +87,8 @@ typedef struct tp__tool_name {
 struct tp__hook;
 /** What matchers are asked about: the tool by its name there, the source of a session, … */
 bool tp__protocol_matches(const struct tp__hook *hook, const tp_match_view *view);
-/** Writes what a program of the hook gets. @return false without memory. */
-bool tp__protocol_write(const struct tp__hook *hook, const tp_call *call, tp_writer *writer);
+/** Writes what a program of the hook gets. */
+void tp__protocol_write(const struct tp__hook *hook, const tp_call *call, tp_writer *writer);
 /** Writes what the tool is called with in place of `before`, by a program's own input for it, under our names. */
 void tp__protocol_write_arguments(const struct tp__hook *hook, tp_text tool, tp_text before, tp_text input,
                                   tp_writer *writer);

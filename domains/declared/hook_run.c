@@ -57,9 +57,32 @@ void tp__line_add(void *ctx, const char *bytes, size_t size) {
 static const char *const id_names[TP_ID_COUNT] = {"tenant_id", "agent_id", "workspace_id", "session_id",
                                                   "thread_id", "turn_id",  "task_id",      "run_id"};
 
-static void write_pair(tp_writer *writer, const char *key, tp_text text) {
-  tp_write_string(writer, key);
-  tp_write_text(writer, text);
+void tp__input_write(const tp__hook *hook, const tp_call *call, tp_writer *writer, void (*add)(tp__input *in)) {
+  tp__input in = {.hook = hook, .call = call};
+  add(&in);
+  tp_write_map(writer, in.count);
+  in.writer = writer;
+  add(&in);
+}
+
+bool tp__input_begin(tp__input *in, const char *key) {
+  in->count++;
+  if (in->writer) tp_write_string(in->writer, key);
+  return in->writer != NULL;
+}
+
+void tp__input_text(tp__input *in, const char *key, tp_text text) {
+  if (tp__input_begin(in, key)) tp_write_text(in->writer, text);
+}
+
+void tp__input_string(tp__input *in, const char *key, const char *text) { tp__input_text(in, key, tp_text_of(text)); }
+
+void tp__input_int(tp__input *in, const char *key, int64_t number) {
+  if (tp__input_begin(in, key)) tp_write_int(in->writer, number);
+}
+
+void tp__input_bool(tp__input *in, const char *key, bool value) {
+  if (tp__input_begin(in, key)) tp_write_bool(in->writer, value);
 }
 
 /* The names under which the seeds' events have what is in the payload. */
@@ -86,64 +109,43 @@ static const struct alias aliases[] = {
     {TP_PHASE_SESSION_END, TP_FIELD_TASKS_SUMMARY, "tasks_summary"},
 };
 
-static tp_text alias_value(const struct alias *alias, uint32_t phase, tp_text payload) {
-  if (alias->phase != phase) return (tp_text){0};
-  return tp_value_get(payload, tp_field_name(alias->field));
-}
-
-static size_t count_aliases(uint32_t phase, tp_text payload) {
-  size_t count = 0;
+static void add_aliases(tp__input *in, tp_text payload) {
   for (size_t i = 0; i < sizeof aliases / sizeof aliases[0]; i++) {
-    if (alias_value(&aliases[i], phase, payload).size > 0) count++;
-  }
-  return count;
-}
-
-static void write_aliases(tp_writer *writer, uint32_t phase, tp_text payload) {
-  for (size_t i = 0; i < sizeof aliases / sizeof aliases[0]; i++) {
-    tp_text value = alias_value(&aliases[i], phase, payload);
-    if (value.size == 0) continue;
-    tp_write_string(writer, aliases[i].name);
-    tp_write_value(writer, value);
+    if (aliases[i].phase != tp_call_phase(in->call)) continue;
+    tp_text value = tp_value_get(payload, tp_field_name(aliases[i].field));
+    if (value.size > 0 && tp__input_begin(in, aliases[i].name)) tp_write_value(in->writer, value);
   }
 }
 
-static void write_caller(const tp_call *call, tp_writer *writer) {
-  const struct {
-    const char *name;
-    tp_text value;
-  } pairs[] = {{"session_id", tp_call_id(call, TP_ID_SESSION)},
-               {"job_id", tp_call_caller_job(call)},
-               {"triggered_by", tp_call_triggered_by(call)}};
-  size_t count = 1;
-  for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) count += pairs[i].value.size > 0;
-  tp_write_string(writer, "caller");
-  tp_write_map(writer, count);
-  write_pair(writer, "source", tp_text_of(tp_caller_name(tp_call_caller(call))));
-  for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
-    if (pairs[i].value.size > 0) write_pair(writer, pairs[i].name, pairs[i].value);
+static void add_said(tp__input *in, const char *key, tp_text text) {
+  if (text.size > 0) tp__input_text(in, key, text);
+}
+
+static void add_caller(tp__input *in) {
+  tp__input_string(in, "source", tp_caller_name(tp_call_caller(in->call)));
+  add_said(in, "session_id", tp_call_id(in->call, TP_ID_SESSION));
+  add_said(in, "job_id", tp_call_caller_job(in->call));
+  add_said(in, "triggered_by", tp_call_triggered_by(in->call));
+}
+
+static void add_context(tp__input *in) {
+  const tp_call *call = in->call;
+  tp_text payload = tp_call_payload(call);
+  tp__input_string(in, "event_type", in->hook->event);
+  tp__input_string(in, "hook_id", in->hook->id);
+  tp__input_string(in, "phase", in->hook->row->name);
+  for (uint32_t id = 0; id < TP_ID_COUNT; id++) add_said(in, id_names[id], tp_call_id(call, id));
+  if (tp__input_begin(in, "caller")) tp__input_write(in->hook, call, in->writer, add_caller);
+  tp__input_text(in, "mode", tp_call_mode(call));
+  tp__input_int(in, "attempt", tp_call_attempt(call));
+  add_aliases(in, payload);
+  if (!tp__input_begin(in, "payload")) return;
+  if (payload.size > 0) tp_write_value(in->writer, payload);
+  else tp_write_map(in->writer, 0);
 }
 
 void tp__hook_write_context(const tp__hook *hook, const tp_call *call, tp_writer *writer) {
-  tp_text payload = tp_call_payload(call);
-  uint32_t phase = tp_call_phase(call);
-  size_t ids = 0;
-  for (uint32_t id = 0; id < TP_ID_COUNT; id++) ids += tp_call_id(call, id).size > 0;
-  tp_write_map(writer, 7 + ids + count_aliases(phase, payload));
-  write_pair(writer, "event_type", tp_text_of(hook->event));
-  write_pair(writer, "hook_id", tp_text_of(hook->id));
-  write_pair(writer, "phase", tp_text_of(hook->row->name));
-  for (uint32_t id = 0; id < TP_ID_COUNT; id++) {
-    if (tp_call_id(call, id).size > 0) write_pair(writer, id_names[id], tp_call_id(call, id));
-  }
-  write_caller(call, writer);
-  write_pair(writer, "mode", tp_call_mode(call));
-  tp_write_string(writer, "attempt");
-  tp_write_int(writer, tp_call_attempt(call));
-  write_aliases(writer, phase, payload);
-  tp_write_string(writer, "payload");
-  if (payload.size > 0) tp_write_value(writer, payload);
-  else tp_write_map(writer, 0);
+  tp__input_write(hook, call, writer, add_context);
 }
 
 /* @return TP_OK and a line with its newline, to be freed. */
@@ -151,11 +153,11 @@ static tp_status context_line(const tp__hook *hook, const tp_call *call, struct 
   tp_writer *writer;
   tp_status status = tp_writer_new(NULL, &writer);
   if (status != TP_OK) return status;
-  if (!hook->protocol) tp__hook_write_context(hook, call, writer);
-  else if (!tp__protocol_write(hook, call, writer)) status = TP_ERR_NO_MEMORY;
+  if (hook->protocol) tp__protocol_write(hook, call, writer);
+  else tp__hook_write_context(hook, call, writer);
   tp_text value;
   struct tp__line line = {0};
-  if (status == TP_OK) status = tp_writer_finish(writer, &value);
+  status = tp_writer_finish(writer, &value);
   if (status == TP_OK) status = tp_json_encode(value, tp__line_add, &line, NULL);
   if (status == TP_OK) tp__line_add(&line, "\n", 1);
   tp_writer_free(writer);
