@@ -8,6 +8,7 @@
 #include "domains/memory/store_internal.h"
 #include "domains/memory/terms.h"
 #include "stores/sqlite/database.h"
+#include "stores/sqlite/statement.h"
 #include "turnphase/value.h"
 
 /* Rows: subject, statement, quote, replaces of each element of "facts"; NULLs for one that is no object. */
@@ -111,7 +112,7 @@ static tp_text json_of(tp_text answer) {
 static int is_as_asked_locked(tp__memory_store *store, tp_text json, bool *ret_is) {
   sqlite3_stmt *s = NULL;
   int rc = sqlite3_prepare_v2(store->db, check_sql, -1, &s, NULL);
-  if (rc == SQLITE_OK) rc = tp__memory_bind_text(s, 1, json);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(s, 1, json);
   if (rc == SQLITE_OK) rc = sqlite3_step(s);
   *ret_is = rc == SQLITE_ROW && sqlite3_column_int(s, 0) == 1;
   sqlite3_finalize(s);
@@ -123,7 +124,7 @@ static int read_locked(tp__memory_store *store, tp_text json, tp_text said, cons
   char *next = facts->texts;
   sqlite3_stmt *s = NULL;
   int rc = sqlite3_prepare_v2(store->db, read_sql, -1, &s, NULL);
-  if (rc == SQLITE_OK) rc = tp__memory_bind_text(s, 1, json);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(s, 1, json);
   while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) {
     take_element(s, said, known, &next, facts);
     rc = SQLITE_OK;

@@ -4,6 +4,7 @@
 #include "domains/memory/recall.h"
 #include "domains/memory/store_internal.h"
 #include "stores/sqlite/database.h"
+#include "stores/sqlite/statement.h"
 
 /* ---- known ones ---- */
 
@@ -25,16 +26,6 @@ static void keep_facts(tp__memory_list *list, size_t from, size_t max) {
   tp__memory_list_cut(list, kept);
 }
 
-static int newest_locked(tp__memory_store *store, const tp__memory_scope *scope, tp__memory_list *list) {
-  tp__memory_scope_row row = {0};
-  int rc = tp__memory_find_scope_locked(store, scope, &row);
-  if (rc != SQLITE_OK) return rc;
-  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_FACTS];
-  rc = sqlite3_bind_int64(s, 1, row.id);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 2, TP__MEMORY_FACTS_KNOWN_MAX);
-  return tp__memory_list_rows(list, s, rc);
-}
-
 tp_status tp__memory_facts_known(tp__memory_store *store, const tp__memory_scope *scope, tp_text text,
                                  tp__memory_list *list) {
   enum { RECALLED_MAX = 64, SHARING_WORDS_MAX = TP__MEMORY_FACTS_KNOWN_MAX / 2 };
@@ -42,10 +33,8 @@ tp_status tp__memory_facts_known(tp__memory_store *store, const tp__memory_scope
   tp_status status = tp__memory_recall(store, scope, text, RECALLED_MAX, list);
   if (status != TP_OK) return status;
   keep_facts(list, from, SHARING_WORDS_MAX);
-  pthread_mutex_lock(&store->mutex);
-  int rc = newest_locked(store, scope, list);
-  pthread_mutex_unlock(&store->mutex);
-  status = tp__sqlite_status(rc == SQLITE_DONE ? SQLITE_OK : rc);
+  status =
+      tp__memory_list_scope(store, scope, TP__MEMORY_SQL_FACTS, (const int64_t[]){TP__MEMORY_FACTS_KNOWN_MAX}, 1, list);
   if (status == TP_OK) keep_facts(list, from, TP__MEMORY_FACTS_KNOWN_MAX);
   else tp__memory_list_cut(list, from);
   return status;
@@ -57,23 +46,18 @@ tp_status tp__memory_facts_known(tp__memory_store *store, const tp__memory_scope
 static int is_known_locked(tp__memory_store *store, int64_t scope, const tp__memory *memory, bool *ret_known) {
   sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_SAME_FACT];
   int rc = sqlite3_bind_int64(s, 1, scope);
-  if (rc == SQLITE_OK) rc = tp__memory_bind_text(s, 2, memory->text);
-  if (rc == SQLITE_OK) rc = tp__memory_bind_text(s, 3, memory->session);
-  if (rc == SQLITE_OK) rc = tp__memory_bind_text(s, 4, memory->turn);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(s, 2, memory->text);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(s, 3, memory->session);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(s, 4, memory->turn);
   if (rc == SQLITE_OK) rc = sqlite3_step(s);
   *ret_known = rc == SQLITE_ROW;
-  tp__memory_release(s);
+  tp__sqlite_release(s);
   return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
 static int replace_locked(tp__memory_store *store, int64_t scope, int64_t older, int64_t newer) {
   sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_REPLACE];
-  int rc = sqlite3_bind_int64(s, 1, older);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 2, newer);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 3, scope);
-  if (rc == SQLITE_OK) rc = sqlite3_step(s);
-  tp__memory_release(s);
-  return rc == SQLITE_DONE ? SQLITE_OK : rc;
+  return tp__sqlite_run(s, tp__sqlite_bind_ints(s, (const int64_t[]){older, newer, scope}, 3));
 }
 
 static int put_one_locked(tp__memory_store *store, const tp__memory_scope *scope, const tp__memory *said,
@@ -114,25 +98,8 @@ tp_status tp__memory_facts_put(tp__memory_store *store, const tp__memory_scope *
 
 /* ---- history ---- */
 
-static int history_locked(tp__memory_store *store, const tp__memory_scope *scope, int64_t id, tp__memory_list *list) {
-  enum { HISTORY_MAX = 50 };
-  tp__memory_scope_row row = {0};
-  int rc = tp__memory_find_scope_locked(store, scope, &row);
-  if (rc != SQLITE_OK) return rc;
-  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_HISTORY];
-  rc = sqlite3_bind_int64(s, 1, id);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 2, row.id);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 3, HISTORY_MAX);
-  return tp__memory_list_rows(list, s, rc);
-}
-
 tp_status tp__memory_facts_history(tp__memory_store *store, const tp__memory_scope *scope, int64_t id,
                                    tp__memory_list *list) {
-  size_t count = list->count;
-  pthread_mutex_lock(&store->mutex);
-  int rc = history_locked(store, scope, id, list);
-  pthread_mutex_unlock(&store->mutex);
-  tp_status status = tp__sqlite_status(rc);
-  if (status != TP_OK) tp__memory_list_cut(list, count);
-  return status;
+  enum { HISTORY_MAX = 50 };
+  return tp__memory_list_scope(store, scope, TP__MEMORY_SQL_HISTORY, (const int64_t[]){id, HISTORY_MAX}, 2, list);
 }

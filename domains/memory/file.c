@@ -12,8 +12,9 @@
 #include "domains/memory/score.h"
 #include "domains/memory/terms.h"
 #include "stores/sqlite/database.h"
+#include "stores/sqlite/statement.h"
 
-enum { LIMIT_DEFAULT = 100, SEARCH_MAX = 1000, STRUCT_SIZE_MAX = 4096 };
+enum { LIMIT_DEFAULT = 100, SEARCH_MAX = 1000 };
 
 struct tp_memory {
   tp__memory_store *store;
@@ -54,32 +55,9 @@ static tp_status answer(const tp_memory *memory, tp_status status, const char *d
   return tp__sqlite_refuse(fault, status, memory->path, "%s: %s: %s", memory->path, doing, tp_status_text(status));
 }
 
-/* Reads a struct of the caller's by its size; what it is too old to have is zero. */
-static tp_status read_struct(void *ours, size_t our_size, const void *theirs, const char *name, tp_fault *fault) {
-  size_t size = *(const size_t *)theirs;
-  if (size < sizeof size || size > STRUCT_SIZE_MAX || size % sizeof size != 0)
-    return tp__sqlite_refuse(fault, TP_ERR_VERSION, NULL, "%s: struct_size is %zu; set it to sizeof(%s)", name, size,
-                             name);
-  const char *bytes = theirs;
-  for (size_t i = our_size; i < size; i++)
-    if (bytes[i])
-      return tp__sqlite_refuse(
-          fault, TP_ERR_VERSION, NULL,
-          "%s: byte %zu is set, but this library is older (%s) and knows the first %zu bytes only; "
-          "leave the newer field zero, or install a newer turnphase",
-          name, i, tp_version(), our_size);
-  memset(ours, 0, our_size);
-  memcpy(ours, theirs, size < our_size ? size : our_size);
-  *(size_t *)ours = our_size;
-  return TP_OK;
-}
-
 static tp_status read_query(const tp_memory_query *theirs, tp_memory_query *ours, tp_fault *fault) {
-  *ours = (tp_memory_query){.struct_size = sizeof *ours};
-  if (theirs) {
-    tp_status status = read_struct(ours, sizeof *ours, theirs, "tp_memory_query", fault);
-    if (status != TP_OK) return status;
-  }
+  tp_status status = tp__sqlite_read(ours, sizeof *ours, theirs, "tp_memory_query", fault);
+  if (status != TP_OK) return status;
   if (ours->reserved_[0] || ours->reserved_[1] || ours->reserved_[2])
     return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_memory_query.reserved_ must be zero");
   if (ours->beyond < 0)
@@ -283,7 +261,7 @@ static tp_status wrong_entry(size_t index, tp_status status, const char *what, t
 static tp_status read_entry(const tp_memory_entry *theirs, size_t index, tp__memory *ret_memory, tp_fault *fault) {
   tp_memory_entry e;
   if (!theirs) return wrong_entry(index, TP_ERR_USAGE, "is NULL", fault);
-  tp_status status = read_struct(&e, sizeof e, theirs, "tp_memory_entry", fault);
+  tp_status status = tp__sqlite_read(&e, sizeof e, theirs, "tp_memory_entry", fault);
   if (status != TP_OK) return status;
   const tp_text texts[] = {e.tenant, e.scope, e.name, e.session, e.turn, e.part, e.text, e.subject};
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {

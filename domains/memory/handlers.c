@@ -13,6 +13,7 @@
 #include "domains/memory/terms.h"
 #include "domains/memory/vectors.h"
 #include "stores/sqlite/database.h"
+#include "stores/sqlite/statement.h"
 
 static const char memory_word[] = "memory"; /* the domain of our policies and prompt context */
 
@@ -437,22 +438,8 @@ static void domain_unref(void *self) {
 }
 
 static tp_status read_options(const tp_memory_options *theirs, tp_memory_options *ours, tp_fault *fault) {
-  enum { OPTIONS_SIZE_MAX = 4096 }; /* as tp__options_read() */
-  *ours = (tp_memory_options){.struct_size = sizeof *ours};
-  if (!theirs) return TP_OK;
-  size_t size = theirs->struct_size;
-  if (size < sizeof size || size > OPTIONS_SIZE_MAX || size % sizeof size != 0)
-    return tp__sqlite_refuse(fault, TP_ERR_VERSION, NULL,
-                             "tp_memory_options: struct_size is %zu; set it to sizeof(tp_memory_options)", size);
-  const char *bytes = (const char *)theirs;
-  for (size_t i = sizeof *ours; i < size; i++)
-    if (bytes[i])
-      return tp__sqlite_refuse(fault, TP_ERR_VERSION, NULL,
-                               "tp_memory_options: byte %zu is set, but this library is older (%s) and knows the first "
-                               "%zu bytes only; leave the newer field zero, or install a newer turnphase",
-                               i, tp_version(), sizeof *ours);
-  memcpy(ours, theirs, size < sizeof *ours ? size : sizeof *ours);
-  ours->struct_size = sizeof *ours;
+  tp_status status = tp__sqlite_read(ours, sizeof *ours, theirs, "tp_memory_options", fault);
+  if (status != TP_OK) return status;
   for (size_t i = 0; i < sizeof ours->reserved_; i++)
     if (ours->reserved_[i])
       return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_memory_options.reserved_ must be zero");

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "domains/memory/terms.h"
+#include "stores/sqlite/statement.h"
 
 const float tp__memory_share_before[] = {0.7f, 0.4f, 0.2f}, tp__memory_share_after[] = {0.4f, 0.2f};
 
@@ -210,14 +211,9 @@ static void widen_windows(tp__memory_index *index, uint32_t at) {
   }
 }
 
-static tp_text column(sqlite3_stmt *row, int at) {
-  const char *data = (const char *)sqlite3_column_blob(row, at);
-  return (tp_text){data ? data : "", (size_t)sqlite3_column_bytes(row, at)};
-}
-
 /* A row of id, session, said_ms, text, part, is_fact. */
 static int take_line(tp__memory_store *store, tp__memory_index *index, sqlite3_stmt *row) {
-  tp_text text = column(row, 3);
+  tp_text text = tp__sqlite_column(row, 3);
   if (index->line_count >= INT32_MAX ||
       !grow((void **)&index->lines, &index->line_capacity, index->line_count + 1, sizeof *index->lines,
             &index->bytes) ||
@@ -229,9 +225,9 @@ static int take_line(tp__memory_store *store, tp__memory_index *index, sqlite3_s
   line->speaker = TP__MEMORY_NONE;
   index->links[at] = (tp__memory_links){TP__MEMORY_NONE, TP__MEMORY_NONE};
   line->flags = (ends_asking(text) ? TP__MEMORY_LINE_ASKS : 0) |
-                (tp__memory_is_assistant(column(row, 4)) ? TP__MEMORY_LINE_ASSISTANT : 0);
+                (tp__memory_is_assistant(tp__sqlite_column(row, 4)) ? TP__MEMORY_LINE_ASSISTANT : 0);
   line_reader reader = {.index = index, .text = text, .speaker = tp__memory_name_before(text), .line = at};
-  int rc = join_session(index, column(row, 1), at, sqlite3_column_int(row, 5) != 0);
+  int rc = join_session(index, tp__sqlite_column(row, 1), at, sqlite3_column_int(row, 5) != 0);
   if (rc == SQLITE_OK) rc = tp__memory_stems(store, text, take_word, &reader);
   if (rc == SQLITE_OK) widen_windows(index, at);
   index->words += index->lines[at].words;
@@ -242,10 +238,9 @@ static int take_line(tp__memory_store *store, tp__memory_index *index, sqlite3_s
 static int take_up(tp__memory_store *store, tp__memory_index *index) {
   sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_LINES];
   int64_t last = index->line_count ? index->lines[index->line_count - 1].id : 0;
-  int rc = sqlite3_bind_int64(s, 1, index->scope);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 2, last);
+  int rc = tp__sqlite_bind_ints(s, (const int64_t[]){index->scope, last}, 2);
   while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) rc = take_line(store, index, s);
-  tp__memory_release(s);
+  tp__sqlite_release(s);
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 

@@ -7,6 +7,7 @@
 #include "domains/memory/score.h"
 #include "domains/memory/terms.h"
 #include "stores/sqlite/database.h"
+#include "stores/sqlite/statement.h"
 
 /* ---- excerpts of long texts ---- */
 
@@ -57,7 +58,7 @@ static int shorten(look *l, bool matches, tp__memory *memory) {
     memory->text.size = (size_t)sqlite3_column_bytes(s, 0);
     memcpy(text, excerpt, memory->text.size);
   }
-  tp__memory_release(s);
+  tp__sqlite_release(s);
   memory->text.size = tp__memory_cut(memory->text, TP__MEMORY_RECALL_TEXT_MAX);
   return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
 }

@@ -7,6 +7,7 @@
 #include "domains/memory/index.h"
 #include "domains/memory/terms.h"
 #include "stores/sqlite/database.h"
+#include "stores/sqlite/statement.h"
 
 #define MEMORY_COLUMNS                                                                                      \
   "m.id, m.said_ms, ifnull(f.replaced_ms, 0), ifnull(f.replaced_by, 0), m.session, m.turn, m.part, m.text," \
@@ -65,11 +66,11 @@ static const char *const sql_texts[TP__MEMORY_SQL_COUNT] = {
     [TP__MEMORY_SQL_FACTS] =
         "SELECT " MEMORY_COLUMNS MEMORY_ROWS " WHERE f.scope = ?1 AND f.replaced_ms = 0 ORDER BY m.id DESC LIMIT ?2",
     [TP__MEMORY_SQL_HISTORY] =
-        "WITH RECURSIVE later(id) AS (SELECT replaced_by FROM fact WHERE memory = ?1 AND replaced_by > 0"
+        "WITH RECURSIVE later(id) AS (SELECT replaced_by FROM fact WHERE memory = ?2 AND replaced_by > 0"
         "  UNION SELECT f.replaced_by FROM fact f JOIN later ON f.memory = later.id WHERE f.replaced_by > 0),"
-        " earlier(id) AS (VALUES (?1) UNION SELECT f.memory FROM fact f JOIN earlier ON f.replaced_by = earlier.id)"
+        " earlier(id) AS (VALUES (?2) UNION SELECT f.memory FROM fact f JOIN earlier ON f.replaced_by = earlier.id)"
         " SELECT " MEMORY_COLUMNS MEMORY_ROWS
-        " WHERE m.scope = ?2 AND m.id <> ?1 AND (m.id IN (SELECT id FROM later) OR m.id IN (SELECT id FROM earlier))"
+        " WHERE m.scope = ?1 AND m.id <> ?2 AND (m.id IN (SELECT id FROM later) OR m.id IN (SELECT id FROM earlier))"
         " ORDER BY m.said_ms DESC, m.id DESC LIMIT ?3"};
 
 const char tp__memory_assistant[] = "assistant";
@@ -131,19 +132,10 @@ void tp__memory_store_close(tp__memory_store *store) {
 
 /* ---- statements ---- */
 
-void tp__memory_release(sqlite3_stmt *statement) {
-  sqlite3_reset(statement);
-  sqlite3_clear_bindings(statement);
-}
-
-int tp__memory_bind_text(sqlite3_stmt *statement, int index, tp_text text) {
-  return sqlite3_bind_text64(statement, index, text.size ? text.data : "", text.size, SQLITE_STATIC, SQLITE_UTF8);
-}
-
 static int bind_scope(sqlite3_stmt *statement, const tp__memory_scope *scope) {
-  int rc = tp__memory_bind_text(statement, 1, scope->tenant);
-  if (rc == SQLITE_OK) rc = tp__memory_bind_text(statement, 2, scope->kind);
-  return rc == SQLITE_OK ? tp__memory_bind_text(statement, 3, scope->name) : rc;
+  int rc = tp__sqlite_bind_text(statement, 1, scope->tenant);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(statement, 2, scope->kind);
+  return rc == SQLITE_OK ? tp__sqlite_bind_text(statement, 3, scope->name) : rc;
 }
 
 int tp__memory_find_scope_locked(tp__memory_store *store, const tp__memory_scope *scope,
@@ -154,7 +146,7 @@ int tp__memory_find_scope_locked(tp__memory_store *store, const tp__memory_scope
   if (rc == SQLITE_ROW)
     *ret_row =
         (tp__memory_scope_row){sqlite3_column_int64(s, 0), sqlite3_column_int64(s, 1), sqlite3_column_int64(s, 2)};
-  tp__memory_release(s);
+  tp__sqlite_release(s);
   return rc == SQLITE_ROW ? SQLITE_OK : rc;
 }
 
@@ -180,11 +172,6 @@ static int list_grow(tp__memory_list *list) {
   return SQLITE_OK;
 }
 
-static tp_text column(sqlite3_stmt *row, int index) {
-  const char *data = (const char *)sqlite3_column_blob(row, index);
-  return (tp_text){data ? data : "", (size_t)sqlite3_column_bytes(row, index)};
-}
-
 static tp_text put_copy(char **next, tp_text text) {
   char *at = *next;
   if (text.size) memcpy(at, text.data, text.size);
@@ -199,7 +186,7 @@ static int list_add(tp__memory_list *list, sqlite3_stmt *row) {
   tp_text texts[TEXTS_MAX] = {{0}};
   size_t size = 1;
   for (int i = 0; i < count && i < TEXTS_MAX; i++) {
-    texts[i] = column(row, FIRST_TEXT + i);
+    texts[i] = tp__sqlite_column(row, FIRST_TEXT + i);
     size += texts[i].size;
   }
   char *next = list_grow(list) == SQLITE_OK ? sqlite3_malloc64(size) : NULL;
@@ -217,7 +204,7 @@ static int list_add(tp__memory_list *list, sqlite3_stmt *row) {
 
 int tp__memory_list_rows(tp__memory_list *list, sqlite3_stmt *s, int rc) {
   while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) rc = list_add(list, s);
-  tp__memory_release(s);
+  tp__sqlite_release(s);
   return rc;
 }
 
@@ -225,10 +212,8 @@ int tp__memory_list_rows(tp__memory_list *list, sqlite3_stmt *s, int rc) {
 
 static int add_scope_locked(tp__memory_store *store, const tp__memory_scope *scope, int64_t *ret_id) {
   sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_ADD_SCOPE];
-  int rc = bind_scope(s, scope);
-  if (rc == SQLITE_OK) rc = sqlite3_step(s);
-  tp__memory_release(s);
-  if (rc != SQLITE_DONE) return rc;
+  int rc = tp__sqlite_run(s, bind_scope(s, scope));
+  if (rc != SQLITE_OK) return rc;
   tp__memory_scope_row row = {0};
   rc = tp__memory_find_scope_locked(store, scope, &row);
   if (rc == SQLITE_OK) *ret_id = row.id;
@@ -237,13 +222,10 @@ static int add_scope_locked(tp__memory_store *store, const tp__memory_scope *sco
 
 static int put_fact_locked(tp__memory_store *store, int64_t scope, int64_t id, const tp__memory *memory) {
   sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_PUT_FACT];
-  int rc = sqlite3_bind_int64(s, 1, id);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 2, scope);
-  if (rc == SQLITE_OK) rc = tp__memory_bind_text(s, 3, memory->subject);
+  int rc = tp__sqlite_bind_ints(s, (const int64_t[]){id, scope}, 2);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(s, 3, memory->subject);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 4, memory->replaced_ms);
-  if (rc == SQLITE_OK) rc = sqlite3_step(s);
-  tp__memory_release(s);
-  return rc == SQLITE_DONE ? SQLITE_OK : rc;
+  return tp__sqlite_run(s, rc);
 }
 
 int tp__memory_put_locked(tp__memory_store *store, const tp__memory_scope *scope, const tp__memory *memory,
@@ -252,18 +234,18 @@ int tp__memory_put_locked(tp__memory_store *store, const tp__memory_scope *scope
   int64_t scope_id = 0;
   int rc = add_scope_locked(store, scope, &scope_id);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 1, scope_id);
-  if (rc == SQLITE_OK) rc = tp__memory_bind_text(s, 2, memory->session);
-  if (rc == SQLITE_OK) rc = tp__memory_bind_text(s, 3, memory->turn);
-  if (rc == SQLITE_OK) rc = tp__memory_bind_text(s, 4, memory->part);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(s, 2, memory->session);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(s, 3, memory->turn);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(s, 4, memory->part);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 5, memory->said_ms);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int(s, 6, tp__memory_only_asks(memory->text));
-  if (rc == SQLITE_OK) rc = tp__memory_bind_text(s, 7, memory->text);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(s, 7, memory->text);
   if (rc == SQLITE_OK) rc = sqlite3_step(s);
   if (rc == SQLITE_ROW) {
     *ret_id = sqlite3_column_int64(s, 0);
     rc = sqlite3_step(s);
   }
-  tp__memory_release(s);
+  tp__sqlite_release(s);
   if (rc != SQLITE_DONE) return rc;
   return memory->subject.size ? put_fact_locked(store, scope_id, *ret_id, memory) : SQLITE_OK;
 }
@@ -297,13 +279,12 @@ static int delete_locked(tp__memory_store *store, const tp__memory_scope *scope,
   if (rc != SQLITE_OK) return rc;
   sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_DELETE];
   bool found = false;
-  rc = sqlite3_bind_int64(s, 1, id);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 2, row.id);
+  rc = tp__sqlite_bind_ints(s, (const int64_t[]){id, row.id}, 2);
   while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) {
     found = true;
     rc = SQLITE_OK;
   }
-  tp__memory_release(s);
+  tp__sqlite_release(s);
   return rc == SQLITE_DONE && found ? SQLITE_OK : rc;
 }
 
@@ -312,7 +293,8 @@ static int delete_words_locked(tp__memory_store *store) {
   return sqlite3_exec(store->db, "INSERT INTO recall (recall) VALUES ('optimize')", NULL, NULL, NULL);
 }
 
-int tp__memory_truncate_log_locked(tp__memory_store *store) {
+/* Moves the write-ahead log into the file and empties it. @return SQLITE_BUSY when another process reads. */
+static int truncate_log_locked(tp__memory_store *store) {
   sqlite3_stmt *s = NULL;
   int rc = sqlite3_prepare_v2(store->db, "PRAGMA wal_checkpoint(TRUNCATE)", -1, &s, NULL);
   if (rc == SQLITE_OK) rc = sqlite3_step(s);
@@ -330,7 +312,7 @@ tp_status tp__memory_forget(tp__memory_store *store, const tp__memory_scope *sco
     if (rc == SQLITE_OK) rc = delete_words_locked(store);
     rc = tp__memory_end_locked(store, rc);
   }
-  int log = rc == SQLITE_OK || rc == SQLITE_DONE ? tp__memory_truncate_log_locked(store) : SQLITE_OK;
+  int log = rc == SQLITE_OK || rc == SQLITE_DONE ? truncate_log_locked(store) : SQLITE_OK;
   pthread_mutex_unlock(&store->mutex);
   if (rc == SQLITE_OK || (rc == SQLITE_DONE && log == SQLITE_BUSY)) return tp__sqlite_status(log);
   return rc == SQLITE_DONE ? TP_ERR_NOT_FOUND : tp__sqlite_status(rc);
@@ -355,11 +337,10 @@ tp_status tp__memory_put_all(tp__memory_store *store, const tp__memory *memories
 
 int tp__memory_read_locked(tp__memory_store *store, int64_t scope, int64_t id, tp__memory_list *list) {
   sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_GET];
-  int rc = sqlite3_bind_int64(s, 1, id);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 2, scope);
+  int rc = tp__sqlite_bind_ints(s, (const int64_t[]){id, scope}, 2);
   if (rc == SQLITE_OK) rc = sqlite3_step(s);
   if (rc == SQLITE_ROW) rc = list_add(list, s);
-  tp__memory_release(s);
+  tp__sqlite_release(s);
   return rc;
 }
 
@@ -372,27 +353,30 @@ tp_status tp__memory_get(tp__memory_store *store, const tp__memory_scope *scope,
   return rc == SQLITE_DONE ? TP_ERR_NOT_FOUND : tp__sqlite_status(rc);
 }
 
-static int newest_locked(tp__memory_store *store, const tp__memory_scope *scope, int64_t before, size_t limit,
-                         tp__memory_list *list) {
+/* The end of a use of the store that adds to a list: what could not be added whole is taken back. */
+static tp_status listed(tp__memory_store *store, tp__memory_list *list, size_t count_before, int rc) {
+  pthread_mutex_unlock(&store->mutex);
+  tp_status status = tp__sqlite_status(rc);
+  if (status != TP_OK) tp__memory_list_cut(list, count_before);
+  return status;
+}
+
+tp_status tp__memory_list_scope(tp__memory_store *store, const tp__memory_scope *scope, tp__memory_sql sql,
+                                const int64_t *values, int value_count, tp__memory_list *list) {
+  sqlite3_stmt *s = store->statements[sql];
   tp__memory_scope_row row = {0};
+  size_t count = list->count;
+  pthread_mutex_lock(&store->mutex);
   int rc = tp__memory_find_scope_locked(store, scope, &row);
-  if (rc != SQLITE_OK) return rc;
-  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_NEWEST];
-  rc = sqlite3_bind_int64(s, 1, row.id);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 2, before > 0 ? before : INT64_MAX);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 3, (int64_t)limit);
-  return tp__memory_list_rows(list, s, rc);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 1, row.id);
+  for (int i = 0; rc == SQLITE_OK && i < value_count; i++) rc = sqlite3_bind_int64(s, i + 2, values[i]);
+  return listed(store, list, count, tp__memory_list_rows(list, s, rc));
 }
 
 tp_status tp__memory_newest(tp__memory_store *store, const tp__memory_scope *scope, int64_t before, size_t limit,
                             tp__memory_list *list) {
-  size_t count = list->count;
-  pthread_mutex_lock(&store->mutex);
-  int rc = newest_locked(store, scope, before, limit, list);
-  pthread_mutex_unlock(&store->mutex);
-  tp_status status = tp__sqlite_status(rc);
-  if (status != TP_OK) tp__memory_list_cut(list, count);
-  return status;
+  const int64_t values[] = {before > 0 ? before : INT64_MAX, (int64_t)limit};
+  return tp__memory_list_scope(store, scope, TP__MEMORY_SQL_NEWEST, values, 2, list);
 }
 
 /* ---- over all scopes ---- */
@@ -417,11 +401,7 @@ tp_status tp__memory_page(tp__memory_store *store, const tp__memory_filter *filt
                           size_t limit, tp__memory_list *list) {
   size_t count = list->count;
   pthread_mutex_lock(&store->mutex);
-  int rc = page_locked(store, filter, beyond, oldest_first, limit, list);
-  pthread_mutex_unlock(&store->mutex);
-  tp_status status = tp__sqlite_status(rc);
-  if (status != TP_OK) tp__memory_list_cut(list, count);
-  return status;
+  return listed(store, list, count, page_locked(store, filter, beyond, oldest_first, limit, list));
 }
 
 tp_status tp__memory_find(tp__memory_store *store, int64_t id, tp__memory_list *list) {
@@ -430,7 +410,7 @@ tp_status tp__memory_find(tp__memory_store *store, int64_t id, tp__memory_list *
   int rc = sqlite3_bind_int64(s, 1, id);
   if (rc == SQLITE_OK) rc = sqlite3_step(s);
   if (rc == SQLITE_ROW) rc = list_add(list, s);
-  tp__memory_release(s);
+  tp__sqlite_release(s);
   pthread_mutex_unlock(&store->mutex);
   return rc == SQLITE_DONE ? TP_ERR_NOT_FOUND : tp__sqlite_status(rc);
 }
@@ -439,7 +419,7 @@ static int scopes_locked(tp__memory_store *store, tp__memory_list *list) {
   sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_SCOPES];
   int rc = SQLITE_OK;
   while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) {
-    tp_text texts[3] = {column(s, 0), column(s, 1), column(s, 2)};
+    tp_text texts[3] = {tp__sqlite_column(s, 0), tp__sqlite_column(s, 1), tp__sqlite_column(s, 2)};
     char *next =
         list_grow(list) == SQLITE_OK ? sqlite3_malloc64(texts[0].size + texts[1].size + texts[2].size + 1) : NULL;
     rc = next ? SQLITE_OK : SQLITE_NOMEM;
@@ -450,16 +430,12 @@ static int scopes_locked(tp__memory_store *store, tp__memory_list *list) {
     scope->kind = put_copy(&next, texts[1]);
     scope->name = put_copy(&next, texts[2]);
   }
-  tp__memory_release(s);
+  tp__sqlite_release(s);
   return rc;
 }
 
 tp_status tp__memory_scopes(tp__memory_store *store, tp__memory_list *list) {
   size_t count = list->count;
   pthread_mutex_lock(&store->mutex);
-  int rc = scopes_locked(store, list);
-  pthread_mutex_unlock(&store->mutex);
-  tp_status status = tp__sqlite_status(rc);
-  if (status != TP_OK) tp__memory_list_cut(list, count);
-  return status;
+  return listed(store, list, count, scopes_locked(store, list));
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * store_internal: what store.c gives recall.c and index.c. All of it is used under the store's mutex. */
+ * store_internal: what store.c gives recall.c and index.c. All of it but the last is used under the store's mutex. */
 #ifndef TP__MEMORY_STORE_INTERNAL_H
 #define TP__MEMORY_STORE_INTERNAL_H
 
@@ -71,12 +71,10 @@ int tp__memory_list_rows(tp__memory_list *list, sqlite3_stmt *s, int rc);
 /** Keeps a memory, with its subject where it is a fact. */
 int tp__memory_put_locked(tp__memory_store *store, const tp__memory_scope *scope, const tp__memory *memory,
                           int64_t *ret_id);
-int tp__memory_bind_text(sqlite3_stmt *statement, int index, tp_text text);
 
-/** Moves the write-ahead log into the file and empties it. @return SQLITE_BUSY when another process reads. */
-int tp__memory_truncate_log_locked(tp__memory_store *store);
-
-/** Ends a use of a statement: nothing of the caller's stays bound. */
-void tp__memory_release(sqlite3_stmt *statement);
+/** Appends what a statement of MEMORY_COLUMNS gives whose parameters are a scope and values. The mutex is not held.
+ *  @return TP_OK, also when nothing was ever kept in the scope; else the list is as it was. */
+tp_status tp__memory_list_scope(tp__memory_store *store, const tp__memory_scope *scope, tp__memory_sql sql,
+                                const int64_t *values, int value_count, tp__memory_list *list);
 
 #endif

@@ -8,6 +8,7 @@
 #include "domains/memory/recall.h"
 #include "domains/memory/store_internal.h"
 #include "stores/sqlite/database.h"
+#include "stores/sqlite/statement.h"
 
 /* ---- making vectors ---- */
 
@@ -52,7 +53,7 @@ static int read_upto_locked(tp__memory_store *store, int64_t scope, const char *
   if (rc == SQLITE_OK) rc = sqlite3_bind_text(s, 2, embedder, -1, SQLITE_STATIC);
   if (rc == SQLITE_OK) rc = sqlite3_step(s);
   *ret_upto = rc == SQLITE_ROW ? sqlite3_column_int64(s, 0) : 0;
-  tp__memory_release(s);
+  tp__sqlite_release(s);
   return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
@@ -61,9 +62,7 @@ static int write_upto_locked(tp__memory_store *store, int64_t scope, const char 
   int rc = sqlite3_bind_int64(s, 1, scope);
   if (rc == SQLITE_OK) rc = sqlite3_bind_text(s, 2, embedder, -1, SQLITE_STATIC);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 3, upto);
-  if (rc == SQLITE_OK) rc = sqlite3_step(s);
-  tp__memory_release(s);
-  return rc == SQLITE_DONE ? SQLITE_OK : rc;
+  return tp__sqlite_run(s, rc);
 }
 
 /* A memory that was deleted or changed meanwhile gets none. */
@@ -78,10 +77,8 @@ static int put_vector_locked(tp__memory_store *store, const tp__memory *memory, 
   int rc = sqlite3_bind_int64(s, 1, memory->id);
   if (rc == SQLITE_OK) rc = sqlite3_bind_double(s, 2, (double)scale);
   if (rc == SQLITE_OK) rc = sqlite3_bind_blob64(s, 3, bytes, dimensions, SQLITE_STATIC);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_text64(s, 4, memory->text.data, memory->text.size, SQLITE_STATIC, SQLITE_UTF8);
-  if (rc == SQLITE_OK) rc = sqlite3_step(s);
-  tp__memory_release(s);
-  return rc == SQLITE_DONE ? SQLITE_OK : rc;
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(s, 4, memory->text);
+  return tp__sqlite_run(s, rc);
 }
 
 /** Memories that lack vectors. */
@@ -98,9 +95,7 @@ static int read_batch_locked(tp__memory_store *store, const tp__memory_scope *sc
   if (rc != SQLITE_OK) return rc;
   b->scope = row.id;
   sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_WITHOUT_VECTOR];
-  rc = sqlite3_bind_int64(s, 1, row.id);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 2, b->upto);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 3, (int64_t)max);
+  rc = tp__sqlite_bind_ints(s, (const int64_t[]){row.id, b->upto, (int64_t)max}, 3);
   return tp__memory_list_rows(&b->list, s, rc);
 }
 
@@ -215,16 +210,13 @@ static int measure_some_locked(tp__memory_store *store, const tp__memory_scope *
   *last = 0;
   if (rc != SQLITE_OK) return rc;
   sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_VECTORS];
-  rc = sqlite3_bind_int64(s, 1, row.id);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 2, behind);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 3, upto);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 4, VECTORS_AT_ONCE);
+  rc = tp__sqlite_bind_ints(s, (const int64_t[]){row.id, behind, upto, VECTORS_AT_ONCE}, 4);
   while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) {
     *last = sqlite3_column_int64(s, 0);
     measure(n, s);
     rc = SQLITE_OK;
   }
-  tp__memory_release(s);
+  tp__sqlite_release(s);
   return rc;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * statement: prepared statements and structs of the caller's, as the history and the store of the SQLite library need
- * them. It owns nothing and has no lock. */
+ * statement: prepared statements and structs of the caller's, as the history, the store and the memory need them. Like
+ * database.h it is compiled into each library that keeps a SQLite file. It owns nothing and has no lock. */
 #ifndef TP__SQLITE_STATEMENT_H
 #define TP__SQLITE_STATEMENT_H
 
