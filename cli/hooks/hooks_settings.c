@@ -47,108 +47,55 @@ static cli_entry *add_entry(cli_settings *settings, const char *event) {
 
 /* ---- events ---- */
 
-/* What is known of an event that has no phase: its name and why. */
+/* Whether a name is one of the words, between which blanks stand. */
+static bool is_among(const char *name, const char *words) {
+  for (size_t size; *words; words += size + (words[size] == ' ')) {
+    size = strcspn(words, " ");
+    if (strlen(name) == size && memcmp(words, name, size) == 0) return true;
+  }
+  return false;
+}
+
+/* What is known of events that have no phase, and why. The last are those of hosts whose scripts read other fields than
+ * those that a protocol of ours writes. */
 static const struct {
-  const char *name, *why;
+  const char *names, *why;
 } no_phase[] = {
     {"PostCompact", "no phase comes behind a compaction"},
     {"PermissionRequest", "what a gate asks goes to a person, and not to a hook"},
     {"PermissionDenied", "a denied call fires no phase"},
-    {"TaskCreated", "there are no task lists"},
-    {"TaskCompleted", "there are no task lists"},
+    {"TaskCreated TaskCompleted", "there are no task lists"},
     {"TeammateIdle", "there are no teammates"},
     {"BeforeModel", "no phase takes another request or a ready response from a declared hook"},
     {"AfterModel", "model.response is privileged: it takes no declared hooks"},
     {"BeforeToolSelection", "no phase takes another choice of tools from a declared hook"},
+    {"Setup InstructionsLoaded UserPromptExpansion MessageDisplay Notification ConfigChange CwdChanged DirectoryAdded "
+     "FileChanged WorktreeCreate WorktreeRemove Elicitation ElicitationResult PreModelSwitch PostModelSwitch Interrupt",
+     "it is an event of its host, which no phase of a turn is"},
+    {"preToolUse postToolUse postToolUseFailure beforeShellExecution afterShellExecution beforeMCPExecution "
+     "afterMCPExecution beforeReadFile afterFileEdit beforeSubmitPrompt afterAgentResponse afterAgentThought stop "
+     "subagentStart subagentStop sessionStart sessionEnd preCompact workspaceOpen permissionRequest "
+     "userPromptSubmitted userPromptTransformed agentStop errorOccurred notification",
+     "a script for this event reads other fields than ours writes; in files of hosts that take both, name the "
+     "event as PreToolUse, PostToolUse, UserPromptSubmit, … "},
 };
-
-static const char *const of_the_host[] = {"Setup",
-                                          "InstructionsLoaded",
-                                          "UserPromptExpansion",
-                                          "MessageDisplay",
-                                          "Notification",
-                                          "ConfigChange",
-                                          "CwdChanged",
-                                          "DirectoryAdded",
-                                          "FileChanged",
-                                          "WorktreeCreate",
-                                          "WorktreeRemove",
-                                          "Elicitation",
-                                          "ElicitationResult",
-                                          "PreModelSwitch",
-                                          "PostModelSwitch",
-                                          "Interrupt",
-                                          NULL};
-
-/* Events of hosts whose scripts read other fields than those that a protocol of ours writes. */
-static const char *const of_other_input[] = {"preToolUse",
-                                             "postToolUse",
-                                             "postToolUseFailure",
-                                             "beforeShellExecution",
-                                             "afterShellExecution",
-                                             "beforeMCPExecution",
-                                             "afterMCPExecution",
-                                             "beforeReadFile",
-                                             "afterFileEdit",
-                                             "beforeSubmitPrompt",
-                                             "afterAgentResponse",
-                                             "afterAgentThought",
-                                             "stop",
-                                             "subagentStart",
-                                             "subagentStop",
-                                             "sessionStart",
-                                             "sessionEnd",
-                                             "preCompact",
-                                             "workspaceOpen",
-                                             "permissionRequest",
-                                             "userPromptSubmitted",
-                                             "userPromptTransformed",
-                                             "agentStop",
-                                             "errorOccurred",
-                                             "notification",
-                                             NULL};
-
-static bool is_among(const char *name, const char *const *names) {
-  for (; *names; names++)
-    if (strcmp(name, *names) == 0) return true;
-  return false;
-}
 
 static const char *why_no_phase(const char *event) {
   for (size_t i = 0; i < sizeof no_phase / sizeof no_phase[0]; i++)
-    if (strcmp(no_phase[i].name, event) == 0) return no_phase[i].why;
-  if (is_among(event, of_the_host)) return "it is an event of its host, which no phase of a turn is";
-  if (is_among(event, of_other_input))
-    return "a script for this event reads other fields than ours writes; in files of hosts that take both, name the "
-           "event as PreToolUse, PostToolUse, UserPromptSubmit, … ";
-  return NULL;
+    if (is_among(event, no_phase[i].names)) return no_phase[i].why;
+  return "no such event is known";
 }
 
-static bool is_known_event(const char *event) {
-  static const char *const known[] = {
-      "PreToolUse", "PostToolUse", "PostToolUseFailure", "UserPromptSubmit", "SessionStart", "SessionEnd",
-      "Stop",       "StopFailure", "BeforeTool",         "AfterTool",        "BeforeAgent",  "AfterAgent",
-      "PreCompact", "PreCompress", "PostToolBatch",      "SubagentStart",    "SubagentStop", NULL};
-  return is_among(event, known);
-}
-
-static bool is_of_gemini(const char *event) {
-  static const char *const names[] = {"BeforeTool", "AfterTool",           "BeforeAgent", "AfterAgent", "BeforeModel",
-                                      "AfterModel", "BeforeToolSelection", "PreCompress", NULL};
-  return is_among(event, names);
-}
-
-static bool is_guard(const char *event) {
-  static const char *const names[] = {"PreToolUse",    "UserPromptSubmit", "Stop",       "BeforeTool",
-                                      "BeforeAgent",   "AfterAgent",       "PreCompact", "PreCompress",
-                                      "PostToolBatch", "SubagentStop",     NULL};
-  return is_among(event, names);
-}
-
-static bool has_matcher(const char *event) {
-  static const char *const without[] = {"UserPromptSubmit", "Stop", "PostToolBatch", "BeforeAgent", "AfterAgent", NULL};
-  return !is_among(event, without);
-}
+static const char known_events[] =
+    "PreToolUse PostToolUse PostToolUseFailure UserPromptSubmit SessionStart SessionEnd Stop StopFailure BeforeTool "
+    "AfterTool BeforeAgent AfterAgent PreCompact PreCompress PostToolBatch SubagentStart SubagentStop";
+static const char gemini_events[] =
+    "BeforeTool AfterTool BeforeAgent AfterAgent BeforeModel AfterModel BeforeToolSelection PreCompress";
+/* What they answer can stop something. */
+static const char guards[] =
+    "PreToolUse UserPromptSubmit Stop BeforeTool BeforeAgent AfterAgent PreCompact PreCompress PostToolBatch "
+    "SubagentStop";
+static const char without_matcher[] = "UserPromptSubmit Stop PostToolBatch BeforeAgent AfterAgent";
 
 /* ---- one handler ---- */
 
@@ -212,9 +159,7 @@ static bool read_key(reader *r, const char *key, tp_text value, const char **ret
   cli_entry *entry = r->entry;
   bool rewakes = false, ignored = false;
   bool is_gemini = strcmp(r->settings->protocol, "gemini") == 0;
-  static const char *const read_elsewhere[] = {"command", "bash", "args", "matcher", "name", "description", NULL};
-  static const char *const no_quota[] = {"if", "env", "cwd", "exec", "powershell", "loop_limit", NULL};
-  if (is_among(key, read_elsewhere)) return true;
+  if (is_among(key, "command bash args matcher name description")) return true; /* read elsewhere */
   if (strcmp(key, "type") == 0) read_type(r, value);
   else if (strcmp(key, "timeout") == 0) read_timeout(r, value, is_gemini);
   else if (strcmp(key, "timeoutSec") == 0) read_timeout(r, value, false);
@@ -230,7 +175,7 @@ static bool read_key(reader *r, const char *key, tp_text value, const char **ret
   else if (strcmp(key, "continueOnBlock") == 0) {
     read_flag(r, key, value, &ignored);
     note(entry, "continueOnBlock: a block behind a call is always a reminder");
-  } else if (is_among(key, no_quota))
+  } else if (is_among(key, "if env cwd exec powershell loop_limit"))
     leave_out(entry, strcmp(key, "if") == 0 ? "if has no place, and without it the hook would run for other calls: "
                                               "test it in the script"
                                             : format_text(r->settings, "%s has no place", key));
@@ -359,7 +304,7 @@ static void read_matcher(reader *r, tp_text value) {
   const char *matcher = text_of(r, value);
   if (!matcher) {
     need_text(r, "matcher");
-  } else if (is_known_event(entry->event) && !has_matcher(entry->event)) {
+  } else if (is_among(entry->event, without_matcher)) {
     note(entry,
          format_text(r->settings, "its matcher \"%s\" is left out: the event has none, and its host ignores it, too",
                      matcher));
@@ -372,12 +317,8 @@ static void read_matcher(reader *r, tp_text value) {
 
 static void check_event(reader *r) {
   const char *event = r->entry->event;
-  if (is_known_event(event)) {
-    r->entry->is_guard = is_guard(event);
-    return;
-  }
-  const char *why = why_no_phase(event);
-  leave_out(r->entry, why ? why : "no such event is known");
+  if (is_among(event, known_events)) r->entry->is_guard = is_among(event, guards);
+  else leave_out(r->entry, why_no_phase(event));
 }
 
 static bool is_http(tp_text handler) {
@@ -394,10 +335,9 @@ static void read_handler(cli_settings *settings, const char *event, tp_text matc
     return;
   }
   read_matcher(&r, matcher);
-  static const char *const of_http[] = {"url", "headers", "allowedEnvVars", NULL};
   for (tp_value_walk walk = {0}; tp_value_next(handler, &walk);) {
     const char *key = cli_pool_copy(&settings->pool, walk.key);
-    if (is_http(handler) && is_among(key, of_http)) continue;
+    if (is_http(handler) && is_among(key, "url headers allowedEnvVars")) continue;
     if (!read_key(&r, key, walk.value, &shell))
       note(r.entry, format_text(settings, "the unknown field %s is left out", key));
   }
@@ -431,7 +371,7 @@ static void read_group(cli_settings *settings, const char *event, tp_text group)
 static void find_protocol(cli_settings *settings, const char *path, tp_text hooks) {
   settings->protocol = strstr(path, ".gemini/") ? "gemini" : "claude-code";
   for (tp_value_walk walk = {0}; tp_value_next(hooks, &walk);)
-    if (is_of_gemini(cli_pool_copy(&settings->pool, walk.key))) settings->protocol = "gemini";
+    if (is_among(cli_pool_copy(&settings->pool, walk.key), gemini_events)) settings->protocol = "gemini";
 }
 
 /* A plugin is the directory above hooks/hooks.json. */
