@@ -135,13 +135,12 @@ void cli_data_add_run(cli_map *map, const tp_run_record *run, bool with_limit) {
   cli_map_add_int(map, "thread", run->thread);
 }
 
-void cli_data_write_ids(tp_writer *writer, const void *source) {
+void cli_data_add_ids(cli_map *map, const tp_text ids[TP_ID_COUNT]) {
   static const char *const names[TP_ID_COUNT] = {
       [TP_ID_TENANT] = "tenant", [TP_ID_AGENT] = "agent", [TP_ID_WORKSPACE] = "workspace", [TP_ID_SESSION] = "session",
       [TP_ID_THREAD] = "thread", [TP_ID_TURN] = "turn",   [TP_ID_TASK] = "task",           [TP_ID_RUN] = "run"};
-  const tp_text *ids = source;
-  cli_map p = {.writer = writer};
+  cli_map_open(map, "ids");
   for (size_t i = 0; i < TP_ID_COUNT; i++)
-    if (ids[i].size) cli_map_add_text(&p, names[i], ids[i]);
-  cli_map_write(&p);
+    if (ids[i].size) cli_map_add_text(map, names[i], ids[i]);
+  cli_map_close(map);
 }

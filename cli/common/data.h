@@ -34,7 +34,7 @@ const char *cli_data_phase(const cli_data *data, uint32_t phase, char buffer[32]
 const char *cli_data_time(int64_t unix_ms, char buffer[40]);
 /** Adds what is said of a run wherever it is shown. @param with_limit  also its limit. */
 void cli_data_add_run(cli_map *map, const tp_run_record *run, bool with_limit);
-/** Writes the ids that are set as a map. @param source  TP_ID_COUNT texts. */
-void cli_data_write_ids(tp_writer *writer, const void *source);
+/** Adds the ids that are set, as a map "ids". */
+void cli_data_add_ids(cli_map *map, const tp_text ids[TP_ID_COUNT]);
 
 #endif

@@ -2,6 +2,7 @@
 #include "cli/common/map.h"
 
 #include <assert.h>
+#include <stdlib.h>
 
 #include "cli/common/exit_status.h"
 #include "cli/common/message.h"
@@ -9,12 +10,16 @@
 #include "turnphase/declared.h"
 
 static void add(cli_map *map, cli_map_item item) {
-  assert(map->count < CLI_MAP_ITEMS_MAX);
+  map->items = cli_reserve(map->items, map->count, &map->capacity, sizeof *map->items);
+  if (map->depth > 0) map->items[map->open[map->depth - 1]].number++;
+  else map->size++;
   map->items[map->count++] = item;
 }
 
+static tp_text copy(cli_map *map, tp_text text) { return (tp_text){cli_pool_copy(&map->pool, text), text.size}; }
+
 void cli_map_add_text(cli_map *map, const char *key, tp_text text) {
-  add(map, (cli_map_item){.key = key, .kind = CLI_MAP_TEXT, .text = text});
+  add(map, (cli_map_item){.key = key, .kind = CLI_MAP_TEXT, .text = copy(map, text)});
 }
 
 void cli_map_add_string(cli_map *map, const char *key, const char *string) {
@@ -34,16 +39,30 @@ void cli_map_add_bool(cli_map *map, const char *key, bool value) {
 }
 
 void cli_map_add_value(cli_map *map, const char *key, tp_text value) {
-  add(map, (cli_map_item){.key = key, .kind = CLI_MAP_VALUE, .text = value});
+  add(map, (cli_map_item){.key = key, .kind = CLI_MAP_VALUE, .text = copy(map, value)});
+}
+
+static void open_item(cli_map *map, cli_map_item item) {
+  assert(map->depth < CLI_MAP_DEPTH_MAX);
+  add(map, item);
+  map->open[map->depth++] = map->count - 1;
+}
+
+void cli_map_open(cli_map *map, const char *key) { open_item(map, (cli_map_item){.key = key, .kind = CLI_MAP_MAP}); }
+
+void cli_map_open_list(cli_map *map, const char *key) {
+  open_item(map, (cli_map_item){.key = key, .kind = CLI_MAP_LIST});
+}
+
+void cli_map_close(cli_map *map) {
+  assert(map->depth > 0);
+  map->depth--;
 }
 
 void cli_map_add_list(cli_map *map, const char *key, const char *const *strings, size_t count) {
-  add(map, (cli_map_item){.key = key, .kind = CLI_MAP_LIST, .source = strings, .number = (int64_t)count});
-}
-
-void cli_map_add_part(cli_map *map, const char *key, void (*part)(tp_writer *writer, const void *source),
-                      const void *source) {
-  add(map, (cli_map_item){.key = key, .kind = CLI_MAP_PART, .part = part, .source = source});
+  cli_map_open_list(map, key);
+  for (size_t i = 0; i < count; i++) cli_map_add_string(map, NULL, strings[i]);
+  cli_map_close(map);
 }
 
 /* Arguments that a provider could not decode may be any bytes. */
@@ -52,48 +71,56 @@ static void write_text(tp_writer *writer, tp_text text) {
   else tp_write_bytes(writer, text);
 }
 
-void cli_map_write(const cli_map *map) {
-  tp_writer *writer = map->writer;
-  tp_write_map(writer, map->count);
-  for (size_t i = 0; i < map->count; i++) {
-    const cli_map_item *item = &map->items[i];
-    tp_write_string(writer, item->key);
-    switch (item->kind) {
-      case CLI_MAP_TEXT:
-        write_text(writer, item->text);
-        break;
-      case CLI_MAP_INT:
-        tp_write_int(writer, item->number);
-        break;
-      case CLI_MAP_DOUBLE:
-        tp_write_double(writer, item->real);
-        break;
-      case CLI_MAP_BOOL:
-        tp_write_bool(writer, item->number != 0);
-        break;
-      case CLI_MAP_PART:
-        item->part(writer, item->source);
-        break;
-      case CLI_MAP_LIST:
-        tp_write_array(writer, (size_t)item->number);
-        for (int64_t j = 0; j < item->number; j++) tp_write_string(writer, ((const char *const *)item->source)[j]);
-        break;
-      case CLI_MAP_VALUE:
-        if (item->text.size) tp_write_value(writer, item->text);
-        else tp_write_null(writer);
-        break;
-    }
+static void write_item(const cli_map_item *item, tp_writer *writer) {
+  if (item->key) tp_write_string(writer, item->key);
+  switch (item->kind) {
+    case CLI_MAP_TEXT:
+      write_text(writer, item->text);
+      break;
+    case CLI_MAP_INT:
+      tp_write_int(writer, item->number);
+      break;
+    case CLI_MAP_DOUBLE:
+      tp_write_double(writer, item->real);
+      break;
+    case CLI_MAP_BOOL:
+      tp_write_bool(writer, item->number != 0);
+      break;
+    case CLI_MAP_MAP:
+      tp_write_map(writer, (size_t)item->number);
+      break;
+    case CLI_MAP_LIST:
+      tp_write_array(writer, (size_t)item->number);
+      break;
+    case CLI_MAP_VALUE:
+      if (item->text.size) tp_write_value(writer, item->text);
+      else tp_write_null(writer);
+      break;
   }
 }
 
+void cli_map_clear(cli_map *map) {
+  free(map->items);
+  cli_pool_free(&map->pool);
+  *map = (cli_map){0};
+}
+
+void cli_map_write(cli_map *map, tp_writer *writer) {
+  assert(map->depth == 0);
+  tp_write_map(writer, map->size);
+  for (size_t i = 0; i < map->count; i++) write_item(&map->items[i], writer);
+  cli_map_clear(map);
+}
+
 int cli_map_print(cli_map *map, cli_output *output) {
+  tp_writer *writer;
   tp_text value;
   tp_fault fault = {0};
-  cli_need(tp_writer_new(NULL, &map->writer));
-  cli_map_write(map);
-  tp_status status = tp_writer_finish(map->writer, &value);
+  cli_need(tp_writer_new(NULL, &writer));
+  cli_map_write(map, writer);
+  tp_status status = tp_writer_finish(writer, &value);
   if (status == TP_OK) status = tp_json_encode(value, cli_print, output, &fault);
   if (status == TP_OK) cli_print(output, "\n", 1);
-  tp_writer_free(map->writer);
+  tp_writer_free(writer);
   return status == TP_OK ? CLI_OK : cli_fault("JSON", status, &fault);
 }

@@ -1,30 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * items: a map whose size is not known before it is written. Its items are gathered first, for the size of a map stands
- * in front of it. Texts and sources are borrowed till the items are written. */
+ * map: a map whose size is not known before it is written. What is in it is gathered first, for the size of a map or
+ * list stands in front of it. */
 #ifndef CLI_MAP_H
 #define CLI_MAP_H
 
 #include "cli/common/output.h"
 
-enum { CLI_MAP_ITEMS_MAX = 32 };
+enum { CLI_MAP_DEPTH_MAX = 8 };
 
+/** A pair of a map, or an element of a list; a map or list has its items behind it. */
 typedef struct cli_map_item {
-  const char *key;
-  enum { CLI_MAP_TEXT, CLI_MAP_INT, CLI_MAP_DOUBLE, CLI_MAP_BOOL, CLI_MAP_VALUE, CLI_MAP_LIST, CLI_MAP_PART } kind;
+  const char *key; /* NULL: an element */
+  enum { CLI_MAP_TEXT, CLI_MAP_INT, CLI_MAP_DOUBLE, CLI_MAP_BOOL, CLI_MAP_VALUE, CLI_MAP_MAP, CLI_MAP_LIST } kind;
   tp_text text;
-  int64_t number;
+  int64_t number; /* of a map or list: how many items it has itself */
   double real;
-  void (*part)(tp_writer *writer, const void *source);
-  const void *source;
 } cli_map_item;
 
-/** Zero-filled but for the writer means empty. */
+/** Zero-filled means empty. */
 typedef struct cli_map {
-  tp_writer *writer;
-  size_t count;
-  cli_map_item items[CLI_MAP_ITEMS_MAX];
+  cli_pool pool; /* of texts and values, which are copied; keys are borrowed */
+  cli_map_item *items;
+  size_t count, capacity;
+  size_t size;                    /* its own pairs */
+  size_t open[CLI_MAP_DEPTH_MAX]; /* the maps and lists in it that are not at their end */
+  size_t depth;
 } cli_map;
+
+/* What is added is a pair of the map or an element of the list (key NULL) that was opened last. */
 
 /** A text that is not UTF-8 is written as bytes. */
 void cli_map_add_text(cli_map *map, const char *key, tp_text text);
@@ -36,11 +40,15 @@ void cli_map_add_bool(cli_map *map, const char *key, bool value);
 void cli_map_add_value(cli_map *map, const char *key, tp_text value);
 /** A list of strings. */
 void cli_map_add_list(cli_map *map, const char *key, const char *const *strings, size_t count);
-/** What part writes: exactly one value. */
-void cli_map_add_part(cli_map *map, const char *key, void (*part)(tp_writer *writer, const void *source),
-                      const void *source);
-void cli_map_write(const cli_map *map);
-/** Prints a map without a writer as one line of JSON.
+/** A map or a list begins, and ends. */
+void cli_map_open(cli_map *map, const char *key);
+void cli_map_open_list(cli_map *map, const char *key);
+void cli_map_close(cli_map *map);
+/** Empties the map, which then holds no memory. */
+void cli_map_clear(cli_map *map);
+/** Writes the map, and clears it. */
+void cli_map_write(cli_map *map, tp_writer *writer);
+/** Prints the map as one line of JSON, and clears it.
  *  @return CLI_OK, or an exit status after saying what is wrong. */
 int cli_map_print(cli_map *map, cli_output *output);
 

@@ -214,7 +214,7 @@ typedef struct rows {
   const opened *opened;
   char (*cells)[COLUMNS][CELL_SIZE];
   size_t count, capacity;
-  tp_writer *writer; /* with --json */
+  cli_map *map; /* with --json */
 } rows;
 
 static const tp_phase *row_of(const rows *r, const tp_hook_info *info) {
@@ -278,37 +278,35 @@ static bool write_row(void *ctx, const tp_hook_info *info) {
   rows *r = ctx;
   size_t count = 0;
   while (info->arguments && info->arguments[count]) count++;
-  cli_map p = {.writer = r->writer};
-  cli_map_add_string(&p, "id", info->id);
-  cli_map_add_string(&p, "event", info->event);
-  cli_map_add_string(&p, "phase", row_of(r, info)->name);
-  cli_map_add_bool(&p, "enabled", info->enabled);
-  cli_map_add_bool(&p, "blocking", info->blocking);
-  cli_map_add_string(&p, "match", info->match);
-  cli_map_add_string(&p, "policy", policy_of(r, info));
-  cli_map_add_int(&p, "limit_ms", limit_of(r, info));
-  cli_map_add_string(&p, "kind", info->kind);
-  cli_map_add_string(&p, "target", info->target);
-  cli_map_add_list(&p, "command", info->arguments, count);
-  cli_map_add_string(&p, "protocol", info->protocol);
-  cli_map_add_string(&p, "file", info->file);
-  cli_map_add_string(&p, "summary", info->summary);
-  cli_map_write(&p);
+  cli_map *p = r->map;
+  cli_map_open(p, NULL);
+  cli_map_add_string(p, "id", info->id);
+  cli_map_add_string(p, "event", info->event);
+  cli_map_add_string(p, "phase", row_of(r, info)->name);
+  cli_map_add_bool(p, "enabled", info->enabled);
+  cli_map_add_bool(p, "blocking", info->blocking);
+  cli_map_add_string(p, "match", info->match);
+  cli_map_add_string(p, "policy", policy_of(r, info));
+  cli_map_add_int(p, "limit_ms", limit_of(r, info));
+  cli_map_add_string(p, "kind", info->kind);
+  cli_map_add_string(p, "target", info->target);
+  cli_map_add_list(p, "command", info->arguments, count);
+  cli_map_add_string(p, "protocol", info->protocol);
+  cli_map_add_string(p, "file", info->file);
+  cli_map_add_string(p, "summary", info->summary);
+  cli_map_close(p);
   return true;
-}
-
-static void write_rows(tp_writer *writer, const void *source) {
-  rows r = {.opened = source, .writer = writer};
-  tp_write_array(writer, tp_hooks_each(r.opened->hooks, NULL, NULL));
-  tp_hooks_each(r.opened->hooks, write_row, &r);
 }
 
 static int print_list_json(const opened *o, cli_output *output) {
   cli_map p = {0};
+  rows r = {.opened = o, .map = &p};
   cli_map_add_string(&p, "directory", o->directory);
   cli_map_add_string(&p, "hash", tp_hooks_hash(o->hooks));
   cli_map_add_bool(&p, "trusted", is_trusted(o));
-  cli_map_add_part(&p, "hooks", write_rows, o);
+  cli_map_open_list(&p, "hooks");
+  tp_hooks_each(o->hooks, write_row, &r);
+  cli_map_close(&p);
   return cli_map_print(&p, output);
 }
 

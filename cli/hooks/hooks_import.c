@@ -367,27 +367,21 @@ static void print_report(const importer *m) {
   else cli_print_string(m->output, "--write DIR writes them\n");
 }
 
-static void write_entry(tp_writer *writer, const cli_entry *entry) {
-  cli_map p = {.writer = writer};
-  cli_map_add_string(&p, "event", entry->event);
-  cli_map_add_string(&p, "matcher", entry->matcher ? entry->matcher : "");
-  cli_map_add_string(&p, "command", entry->command);
-  cli_map_add_bool(&p, "has_place", !entry->left_out);
-  if (entry->left_out) cli_map_add_string(&p, "left_out", entry->left_out);
+static void add_entry(cli_map *p, const cli_entry *entry) {
+  cli_map_open(p, NULL);
+  cli_map_add_string(p, "event", entry->event);
+  cli_map_add_string(p, "matcher", entry->matcher ? entry->matcher : "");
+  cli_map_add_string(p, "command", entry->command);
+  cli_map_add_bool(p, "has_place", !entry->left_out);
+  if (entry->left_out) cli_map_add_string(p, "left_out", entry->left_out);
   else {
-    cli_map_add_string(&p, "id", entry->id);
-    cli_map_add_string(&p, "phase", entry->phase);
-    cli_map_add_bool(&p, "guard", entry->is_guard && !entry->is_async);
-    cli_map_add_bool(&p, "fails_open", !entry->fails_closed);
+    cli_map_add_string(p, "id", entry->id);
+    cli_map_add_string(p, "phase", entry->phase);
+    cli_map_add_bool(p, "guard", entry->is_guard && !entry->is_async);
+    cli_map_add_bool(p, "fails_open", !entry->fails_closed);
   }
-  cli_map_add_list(&p, "notes", entry->notes, entry->note_count);
-  cli_map_write(&p);
-}
-
-static void write_entries(tp_writer *writer, const void *source) {
-  const importer *m = source;
-  tp_write_array(writer, m->settings.count);
-  for (size_t i = 0; i < m->settings.count; i++) write_entry(writer, &m->settings.entries[i]);
+  cli_map_add_list(p, "notes", entry->notes, entry->note_count);
+  cli_map_close(p);
 }
 
 static int print_report_json(const importer *m) {
@@ -396,7 +390,9 @@ static int print_report_json(const importer *m) {
   cli_map_add_string(&p, "protocol", m->settings.protocol);
   cli_map_add_bool(&p, "disabled", m->settings.disabled);
   cli_map_add_string(&p, "written", m->arguments->write ? m->arguments->write : "");
-  cli_map_add_part(&p, "entries", write_entries, m);
+  cli_map_open_list(&p, "entries");
+  for (size_t i = 0; i < m->settings.count; i++) add_entry(&p, &m->settings.entries[i]);
+  cli_map_close(&p);
   return cli_map_print(&p, m->output);
 }
 

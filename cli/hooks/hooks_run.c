@@ -201,39 +201,35 @@ static const uint32_t shown_kinds[] = {TP_KIND_REMINDER, TP_KIND_SIGNAL, TP_KIND
 
 /* ---- as JSON ---- */
 
-static void write_contribution(tp_writer *writer, uint32_t kind, const tp_contribution *contribution) {
-  cli_map p = {.writer = writer};
-  cli_map_add_string(&p, "kind", kind_of(kind));
-  if (contribution->domain.size) cli_map_add_text(&p, "domain", contribution->domain);
-  if (contribution->key.size) cli_map_add_text(&p, "key", contribution->key);
-  cli_map_add_text(&p, "text", contribution->text);
-  if (contribution->value.size) cli_map_add_value(&p, "value", contribution->value);
-  cli_map_write(&p);
+static void add_contribution(cli_map *p, uint32_t kind, const tp_contribution *contribution) {
+  cli_map_open(p, NULL);
+  cli_map_add_string(p, "kind", kind_of(kind));
+  if (contribution->domain.size) cli_map_add_text(p, "domain", contribution->domain);
+  if (contribution->key.size) cli_map_add_text(p, "key", contribution->key);
+  cli_map_add_text(p, "text", contribution->text);
+  if (contribution->value.size) cli_map_add_value(p, "value", contribution->value);
+  cli_map_close(p);
 }
 
-static void write_contributions(tp_writer *writer, const void *source) {
-  const trial *t = source;
-  const tp_merged *merged = t->result.merged;
-  size_t count = 0;
-  for (size_t k = 0; merged && k < 4; k++) count += tp_merged_count(merged, shown_kinds[k]);
-  tp_write_array(writer, count);
+static void add_contributions(cli_map *p, const tp_merged *merged) {
+  cli_map_open_list(p, "contributions");
   for (size_t k = 0; merged && k < 4; k++) {
     for (size_t i = 0; i < tp_merged_count(merged, shown_kinds[k]); i++)
-      write_contribution(writer, shown_kinds[k], tp_merged_get(merged, shown_kinds[k], i)->contribution);
+      add_contribution(p, shown_kinds[k], tp_merged_get(merged, shown_kinds[k], i)->contribution);
   }
+  cli_map_close(p);
 }
 
-static void write_program(tp_writer *writer, const void *source) {
-  const tp_hook_program *program = source;
-  cli_map p = {.writer = writer};
-  cli_map_add_text(&p, "input", program->input);
-  cli_map_add_text(&p, "output", program->output);
-  cli_map_add_text(&p, "errors", program->errors);
-  cli_map_add_string(&p, "end", tp_process_end_name(program->end));
-  if (program->end == TP_PROCESS_EXITED) cli_map_add_int(&p, "exit_code", program->exit_code);
-  if (program->end == TP_PROCESS_KILLED) cli_map_add_int(&p, "signal", program->signal);
-  cli_map_add_int(&p, "duration_ms", program->duration_ms);
-  cli_map_write(&p);
+static void add_program(cli_map *p, const tp_hook_program *program) {
+  cli_map_open(p, "program");
+  cli_map_add_text(p, "input", program->input);
+  cli_map_add_text(p, "output", program->output);
+  cli_map_add_text(p, "errors", program->errors);
+  cli_map_add_string(p, "end", tp_process_end_name(program->end));
+  if (program->end == TP_PROCESS_EXITED) cli_map_add_int(p, "exit_code", program->exit_code);
+  if (program->end == TP_PROCESS_KILLED) cli_map_add_int(p, "signal", program->signal);
+  cli_map_add_int(p, "duration_ms", program->duration_ms);
+  cli_map_close(p);
 }
 
 static int print_json(const trial *t) {
@@ -247,8 +243,8 @@ static int print_json(const trial *t) {
   cli_map_add_string(&p, "why", why(t));
   cli_map_add_text(&p, "reason", words(t));
   cli_map_add_string(&p, "phase_outcome", t->result.outcome ? tp_status_name(t->result.outcome) : "TP_OK");
-  if (t->has_program) cli_map_add_part(&p, "program", write_program, &t->program);
-  cli_map_add_part(&p, "contributions", write_contributions, t);
+  if (t->has_program) add_program(&p, &t->program);
+  add_contributions(&p, t->result.merged);
   return cli_map_print(&p, t->output);
 }
 

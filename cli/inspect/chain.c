@@ -136,49 +136,33 @@ static void print_chain(const cli_trace *t, cli_output *output) {
 
 /* ---- for programs ---- */
 
-/** A chain with the trace that its times count from. */
-typedef struct chain_source {
-  const cli_trace *trace;
-  const chain *links;
-} chain_source;
-
-static void write_links(tp_writer *writer, const void *source);
-
-static void write_link(tp_writer *writer, const cli_trace *t, const chain_link *l) {
+/* @param c  freed. */
+static void add_chain(cli_map *p, const cli_trace *t, chain c) {
   char words[512];
-  cli_map p = {.writer = writer};
-  chain handlers = {0};
-  chain_source inside = {t, &handlers};
-  if (l->run) cli_map_add_string(&p, "subscription", l->run->row.subscription);
-  else if (l->entry) cli_map_add_string(&p, "phase", l->entry->phase);
-  else cli_map_add_string(&p, "step", cli_step_name(l->step, words, sizeof words));
-  cli_map_add_int(&p, "at_ns", l->started_ns - t->began_ns);
-  cli_map_add_int(&p, "duration_ns", l->ended_ns - l->started_ns);
-  if (l->run) cli_map_add_int(&p, "queued_ns", cli_run_queued_ns(&l->run->row));
-  if (l->run) cli_map_add_string(&p, "outcome", cli_run_outcome(&l->run->row));
-  if (l->step) cli_map_add_string(&p, "outcome", cli_step_outcome(l->step));
-  if (l->entry && !l->run) {
-    handlers = chain_of_entry(l->entry);
-    cli_map_add_part(&p, "chain", write_links, &inside);
+  cli_map_open_list(p, "chain");
+  for (size_t i = 0; i < c.count; i++) {
+    const chain_link *l = &c.items[i];
+    cli_map_open(p, NULL);
+    if (l->run) cli_map_add_string(p, "subscription", l->run->row.subscription);
+    else if (l->entry) cli_map_add_string(p, "phase", l->entry->phase);
+    else cli_map_add_string(p, "step", cli_step_name(l->step, words, sizeof words));
+    cli_map_add_int(p, "at_ns", l->started_ns - t->began_ns);
+    cli_map_add_int(p, "duration_ns", l->ended_ns - l->started_ns);
+    if (l->run) cli_map_add_int(p, "queued_ns", cli_run_queued_ns(&l->run->row));
+    if (l->run) cli_map_add_string(p, "outcome", cli_run_outcome(&l->run->row));
+    if (l->step) cli_map_add_string(p, "outcome", cli_step_outcome(l->step));
+    if (l->entry && !l->run) add_chain(p, t, chain_of_entry(l->entry));
+    cli_map_close(p);
   }
-  cli_map_write(&p);
-  free(handlers.items);
-}
-
-static void write_links(tp_writer *writer, const void *source) {
-  const chain_source *from = source;
-  tp_write_array(writer, from->links->count);
-  for (size_t i = 0; i < from->links->count; i++) write_link(writer, from->trace, &from->links->items[i]);
+  cli_map_close(p);
+  free(c.items);
 }
 
 static void print_chain_json(const cli_trace *t, cli_output *output) {
-  chain c = chain_of_turn(t);
-  chain_source whole = {t, &c};
   cli_map p = {0};
   cli_trace_add_head(t, &p);
-  cli_map_add_part(&p, "chain", write_links, &whole);
+  add_chain(&p, t, chain_of_turn(t));
   cli_map_print(&p, output);
-  free(c.items);
 }
 
 int cli_critical_chain(const cli_arguments *arguments, cli_output *output) {

@@ -104,100 +104,82 @@ static void print_explain(const cli_trace *t, cli_output *output) {
 
 /* ---- for programs ---- */
 
-typedef struct contents_of {
-  const cli_trace_entry *entry;
-  size_t run; /* CLI_NO_RUN: the payload */
-} contents_of;
-
-static void write_contents(tp_writer *writer, const void *source) {
-  const contents_of *of = source;
-  size_t count = 0;
-  for (size_t i = 0; i < of->entry->content_count; i++) count += of->entry->contents[i].run == of->run;
-  tp_write_array(writer, count);
-  for (size_t i = 0; i < of->entry->content_count; i++) {
-    const cli_trace_content *c = &of->entry->contents[i];
-    cli_map p = {.writer = writer};
-    if (c->run != of->run) continue;
-    if (c->field) cli_map_add_string(&p, "field", c->field);
-    cli_map_add_int(&p, "bytes", (int64_t)c->bytes);
-    if (c->hash[0]) cli_map_add_string(&p, "hash", c->hash);
-    cli_map_write(&p);
+/* @param run  CLI_NO_RUN: the payload */
+static void add_contents(cli_map *p, const char *key, const cli_trace_entry *e, size_t run) {
+  cli_map_open_list(p, key);
+  for (size_t i = 0; i < e->content_count; i++) {
+    const cli_trace_content *c = &e->contents[i];
+    if (c->run != run) continue;
+    cli_map_open(p, NULL);
+    if (c->field) cli_map_add_string(p, "field", c->field);
+    cli_map_add_int(p, "bytes", (int64_t)c->bytes);
+    if (c->hash[0]) cli_map_add_string(p, "hash", c->hash);
+    cli_map_close(p);
   }
+  cli_map_close(p);
 }
 
-static void write_run(tp_writer *writer, const cli_trace_entry *e, const cli_trace_run *run) {
+static void add_run(cli_map *p, const cli_trace_entry *e, const cli_trace_run *run) {
   char words[512];
   const tp_run_record *row = &run->row;
   int64_t deadline_ns = cli_run_deadline_ns(row);
-  cli_map p = {.writer = writer};
-  cli_map_add_string(&p, "subscription", row->subscription);
-  cli_map_add_string(&p, "handler", row->handler);
-  cli_map_add_string(&p, "state", tp_state_name((tp_state)row->state));
-  cli_map_add_string(&p, "reason", tp_reason_name((tp_reason)row->reason));
-  cli_map_add_string(&p, "verdict", tp_verdict_name((tp_verdict)row->verdict));
-  cli_map_add_string(&p, "why", cli_run_why(run, words, sizeof words));
-  if (run->after != CLI_NO_RUN) cli_map_add_string(&p, "ran_behind", after_of(e, run));
-  cli_map_add_int(&p, "queued_ns", cli_run_queued_ns(row));
-  cli_map_add_int(&p, "ran_ns", cli_run_duration_ns(row));
-  if (row->limit_ms) cli_map_add_int(&p, "limit_ms", row->limit_ms);
-  if (row->thread) cli_map_add_int(&p, "thread", row->thread);
-  if (deadline_ns && row->ended_ns) cli_map_add_int(&p, "slack_ns", deadline_ns - row->ended_ns);
-  cli_map_add_int(&p, "attempts", row->attempts);
-  cli_map_add_int(&p, "contribution_count", row->contribution_count);
-  contents_of own = {e, (size_t)(run - e->runs)};
-  cli_map_add_part(&p, "contributed", write_contents, &own);
-  cli_map_add_bool(&p, "fallback_used", row->fallback_used);
-  cli_map_add_bool(&p, "discarded", e->status != TP_OK);
-  cli_map_write(&p);
+  cli_map_open(p, NULL);
+  cli_map_add_string(p, "subscription", row->subscription);
+  cli_map_add_string(p, "handler", row->handler);
+  cli_map_add_string(p, "state", tp_state_name((tp_state)row->state));
+  cli_map_add_string(p, "reason", tp_reason_name((tp_reason)row->reason));
+  cli_map_add_string(p, "verdict", tp_verdict_name((tp_verdict)row->verdict));
+  cli_map_add_string(p, "why", cli_run_why(run, words, sizeof words));
+  if (run->after != CLI_NO_RUN) cli_map_add_string(p, "ran_behind", after_of(e, run));
+  cli_map_add_int(p, "queued_ns", cli_run_queued_ns(row));
+  cli_map_add_int(p, "ran_ns", cli_run_duration_ns(row));
+  if (row->limit_ms) cli_map_add_int(p, "limit_ms", row->limit_ms);
+  if (row->thread) cli_map_add_int(p, "thread", row->thread);
+  if (deadline_ns && row->ended_ns) cli_map_add_int(p, "slack_ns", deadline_ns - row->ended_ns);
+  cli_map_add_int(p, "attempts", row->attempts);
+  cli_map_add_int(p, "contribution_count", row->contribution_count);
+  add_contents(p, "contributed", e, (size_t)(run - e->runs));
+  cli_map_add_bool(p, "fallback_used", row->fallback_used);
+  cli_map_add_bool(p, "discarded", e->status != TP_OK);
+  cli_map_close(p);
 }
 
-static void write_runs(tp_writer *writer, const void *source) {
-  const cli_trace_entry *e = source;
-  tp_write_array(writer, e->run_count);
-  for (size_t i = 0; i < e->run_count; i++) write_run(writer, e, &e->runs[i]);
+static void add_entry(cli_map *p, const cli_trace *t, const cli_trace_entry *e) {
+  cli_map_open(p, NULL);
+  cli_map_add_string(p, "phase", e->phase);
+  cli_map_add_int(p, "at_ns", e->started_ns - t->began_ns);
+  if (e->ended_ns) cli_map_add_int(p, "duration_ns", e->ended_ns - e->started_ns);
+  cli_map_add_string(p, "status", e->ended_ns ? tp_status_name(e->status) : status_of(e));
+  cli_map_add_bool(p, "detached", e->is_detached);
+  add_contents(p, "payload", e, CLI_NO_RUN);
+  cli_map_open_list(p, "subscriptions");
+  for (size_t i = 0; i < e->run_count; i++) add_run(p, e, &e->runs[i]);
+  cli_map_close(p);
+  cli_map_close(p);
 }
 
-static void write_entries(tp_writer *writer, const void *source) {
-  const cli_trace *t = source;
-  tp_write_array(writer, t->entry_count);
-  for (size_t i = 0; i < t->entry_count; i++) {
-    const cli_trace_entry *e = &t->entries[i];
-    cli_map p = {.writer = writer};
-    cli_map_add_string(&p, "phase", e->phase);
-    cli_map_add_int(&p, "at_ns", e->started_ns - t->began_ns);
-    if (e->ended_ns) cli_map_add_int(&p, "duration_ns", e->ended_ns - e->started_ns);
-    cli_map_add_string(&p, "status", e->ended_ns ? tp_status_name(e->status) : status_of(e));
-    cli_map_add_bool(&p, "detached", e->is_detached);
-    contents_of payload = {e, CLI_NO_RUN};
-    cli_map_add_part(&p, "payload", write_contents, &payload);
-    cli_map_add_part(&p, "subscriptions", write_runs, e);
-    cli_map_write(&p);
-  }
-}
-
-static void write_steps(tp_writer *writer, const void *source) {
-  const cli_trace *t = source;
-  tp_write_array(writer, t->step_count);
-  for (size_t i = 0; i < t->step_count; i++) {
-    const tp_turn_step *step = &t->steps[i];
-    cli_map p = {.writer = writer};
-    cli_map_add_string(&p, "kind", tp_step_kind_name((tp_step_kind)step->kind));
-    if (step->kind == TP_STEP_TOOL) cli_map_add_text(&p, "tool", step->name);
-    if (step->kind == TP_STEP_MODEL) cli_map_add_text(&p, "model", step->name);
-    cli_map_add_int(&p, "round", step->round);
-    cli_map_add_int(&p, "place", step->place);
-    cli_map_add_string(&p, "outcome", cli_step_outcome(step));
-    cli_map_add_int(&p, "at_ns", step->started_ns - t->began_ns);
-    cli_map_add_int(&p, "duration_ns", step->ended_ns - step->started_ns);
-    cli_map_write(&p);
-  }
+static void add_step(cli_map *p, const cli_trace *t, const tp_turn_step *step) {
+  cli_map_open(p, NULL);
+  cli_map_add_string(p, "kind", tp_step_kind_name((tp_step_kind)step->kind));
+  if (step->kind == TP_STEP_TOOL) cli_map_add_text(p, "tool", step->name);
+  if (step->kind == TP_STEP_MODEL) cli_map_add_text(p, "model", step->name);
+  cli_map_add_int(p, "round", step->round);
+  cli_map_add_int(p, "place", step->place);
+  cli_map_add_string(p, "outcome", cli_step_outcome(step));
+  cli_map_add_int(p, "at_ns", step->started_ns - t->began_ns);
+  cli_map_add_int(p, "duration_ns", step->ended_ns - step->started_ns);
+  cli_map_close(p);
 }
 
 static void print_explain_json(const cli_trace *t, cli_output *output) {
   cli_map p = {0};
   cli_trace_add_head(t, &p);
-  cli_map_add_part(&p, "phases", write_entries, t);
-  cli_map_add_part(&p, "steps", write_steps, t);
+  cli_map_open_list(&p, "phases");
+  for (size_t i = 0; i < t->entry_count; i++) add_entry(&p, t, &t->entries[i]);
+  cli_map_close(&p);
+  cli_map_open_list(&p, "steps");
+  for (size_t i = 0; i < t->step_count; i++) add_step(&p, t, &t->steps[i]);
+  cli_map_close(&p);
   cli_map_add_int(&p, "steps_dropped", (int64_t)t->steps_dropped);
   cli_map_print(&p, output);
 }

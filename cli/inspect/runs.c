@@ -47,7 +47,7 @@ static void print_run_json(const listing *list, const tp_entry_record *entry, co
   cli_map_add_string(&p, "phase", cli_data_phase(list->data, entry->phase, phase));
   cli_map_add_string(&p, "entry_status", tp_status_name((tp_status)entry->status));
   cli_data_add_run(&p, run, true);
-  cli_map_add_part(&p, "ids", cli_data_write_ids, entry->ids);
+  cli_data_add_ids(&p, entry->ids);
   cli_map_print(&p, list->output);
 }
 
@@ -215,7 +215,7 @@ static void print_turn_json(const listing *list, const tp_turn_record *turn) {
   if (turn->subscription.size) cli_map_add_text(&p, "subscription", turn->subscription);
   if (turn->reason.size) cli_map_add_text(&p, "reason", turn->reason);
   if (turn->parent_turn.size) cli_map_add_text(&p, "parent_turn", turn->parent_turn);
-  cli_map_add_part(&p, "ids", cli_data_write_ids, turn->ids);
+  cli_data_add_ids(&p, turn->ids);
   cli_map_print(&p, list->output);
 }
 

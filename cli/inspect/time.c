@@ -97,21 +97,14 @@ static void print_time(const cli_trace *t, cli_output *output) {
   free(sum.phases);
 }
 
-static void write_phase(tp_writer *writer, const void *source) {
-  const phase_sum *phase = source;
-  cli_map p = {.writer = writer};
-  cli_map_add_string(&p, "phase", phase->name);
-  cli_map_add_int(&p, "runs", (int64_t)phase->count);
-  cli_map_add_int(&p, "duration_ns", phase->duration_ns);
-  cli_map_add_int(&p, "queued_ns", phase->queued_ns);
-  cli_map_add_bool(&p, "in_tools", phase->is_of_calls);
-  cli_map_write(&p);
-}
-
-static void write_phases(tp_writer *writer, const void *source) {
-  const turn_sum *sum = source;
-  tp_write_array(writer, sum->phase_count);
-  for (size_t i = 0; i < sum->phase_count; i++) write_phase(writer, &sum->phases[i]);
+static void add_phase(cli_map *p, const phase_sum *phase) {
+  cli_map_open(p, NULL);
+  cli_map_add_string(p, "phase", phase->name);
+  cli_map_add_int(p, "runs", (int64_t)phase->count);
+  cli_map_add_int(p, "duration_ns", phase->duration_ns);
+  cli_map_add_int(p, "queued_ns", phase->queued_ns);
+  cli_map_add_bool(p, "in_tools", phase->is_of_calls);
+  cli_map_close(p);
 }
 
 static void print_time_json(const cli_trace *t, cli_output *output) {
@@ -123,7 +116,9 @@ static void print_time_json(const cli_trace *t, cli_output *output) {
   cli_map_add_int(&p, "tools_ns", t->tools_ns);
   cli_map_add_int(&p, "history_ns", sum.history_ns);
   cli_map_add_int(&p, "rest_ns", sum.rest_ns);
-  cli_map_add_part(&p, "phases", write_phases, &sum);
+  cli_map_open_list(&p, "phases");
+  for (size_t i = 0; i < sum.phase_count; i++) add_phase(&p, &sum.phases[i]);
+  cli_map_close(&p);
   cli_map_print(&p, output);
   free(sum.phases);
 }
@@ -143,7 +138,6 @@ typedef struct blamed {
 } blamed;
 
 typedef struct blame_list {
-  const cli_trace *trace;
   blamed *items;
   size_t count;
 } blame_list;
@@ -157,7 +151,7 @@ static int slowest_first(const void *a, const void *b) {
 static blame_list blame_all(const cli_trace *t) {
   size_t count = t->step_count;
   for (size_t i = 0; i < t->entry_count; i++) count += t->entries[i].run_count;
-  blame_list list = {.trace = t, .items = cli_alloc((count + 1) * sizeof *list.items)};
+  blame_list list = {.items = cli_alloc((count + 1) * sizeof *list.items)};
   for (size_t i = 0; i < t->entry_count; i++)
     for (size_t j = 0; j < t->entries[i].run_count; j++) {
       const cli_trace_run *run = &t->entries[i].runs[j];
@@ -209,38 +203,34 @@ static void print_blame(const cli_trace *t, cli_output *output) {
   free(list.items);
 }
 
-static void write_blamed(tp_writer *writer, const blamed *b) {
+static void add_blamed(cli_map *p, const blamed *b) {
   char words[256];
-  cli_map p = {.writer = writer};
-  cli_map_add_string(&p, "what", sort_of(b));
+  cli_map_open(p, NULL);
+  cli_map_add_string(p, "what", sort_of(b));
   if (b->run) {
-    cli_map_add_string(&p, "name", b->run->row.subscription);
-    cli_map_add_string(&p, "handler", b->run->row.handler);
-    cli_map_add_string(&p, "phase", b->entry->phase);
-    cli_map_add_string(&p, "outcome", cli_run_outcome(&b->run->row));
-    cli_map_add_string(&p, "why", cli_run_why(b->run, words, sizeof words));
+    cli_map_add_string(p, "name", b->run->row.subscription);
+    cli_map_add_string(p, "handler", b->run->row.handler);
+    cli_map_add_string(p, "phase", b->entry->phase);
+    cli_map_add_string(p, "outcome", cli_run_outcome(&b->run->row));
+    cli_map_add_string(p, "why", cli_run_why(b->run, words, sizeof words));
   } else {
-    cli_map_add_string(&p, "name", cli_step_name(b->step, words, sizeof words));
-    cli_map_add_string(&p, "outcome", cli_step_outcome(b->step));
-    cli_map_add_int(&p, "round", b->step->round);
-    cli_map_add_int(&p, "place", b->step->place);
+    cli_map_add_string(p, "name", cli_step_name(b->step, words, sizeof words));
+    cli_map_add_string(p, "outcome", cli_step_outcome(b->step));
+    cli_map_add_int(p, "round", b->step->round);
+    cli_map_add_int(p, "place", b->step->place);
   }
-  cli_map_add_int(&p, "duration_ns", b->duration_ns);
-  cli_map_add_int(&p, "queued_ns", b->queued_ns);
-  cli_map_write(&p);
-}
-
-static void write_list(tp_writer *writer, const void *source) {
-  const blame_list *list = source;
-  tp_write_array(writer, list->count);
-  for (size_t i = 0; i < list->count; i++) write_blamed(writer, &list->items[i]);
+  cli_map_add_int(p, "duration_ns", b->duration_ns);
+  cli_map_add_int(p, "queued_ns", b->queued_ns);
+  cli_map_close(p);
 }
 
 static void print_blame_json(const cli_trace *t, cli_output *output) {
   blame_list list = blame_all(t);
   cli_map p = {0};
   cli_trace_add_head(t, &p);
-  cli_map_add_part(&p, "blame", write_list, &list);
+  cli_map_open_list(&p, "blame");
+  for (size_t i = 0; i < list.count; i++) add_blamed(&p, &list.items[i]);
+  cli_map_close(&p);
   cli_map_print(&p, output);
   free(list.items);
 }

@@ -29,15 +29,6 @@ tp_memory_query cli_memory_query(const cli_memory *m, uint32_t limit) {
                            .limit = cli_limit(a, limit)};
 }
 
-static void write_parts(tp_writer *writer, const void *source) {
-  const tp_memory_entry *entry = source;
-  tp_write_map(writer, entry->part_count);
-  for (size_t i = 0; i < entry->part_count; i++) {
-    tp_write_string(writer, tp_memory_part_name(i));
-    tp_write_double(writer, entry->parts[i]);
-  }
-}
-
 int cli_memory_print_json(const cli_memory *m, const tp_memory_entry *entry) {
   char said[CLI_DATE_SIZE];
   cli_map p = {0};
@@ -56,7 +47,11 @@ int cli_memory_print_json(const cli_memory *m, const tp_memory_entry *entry) {
   if (entry->subject.size) cli_map_add_text(&p, "subject", entry->subject);
   if (entry->replaced_unix_ms) cli_map_add_int(&p, "replaced_unix_ms", entry->replaced_unix_ms);
   if (entry->part_count) cli_map_add_double(&p, "score", entry->score);
-  if (m->arguments->explain && entry->part_count) cli_map_add_part(&p, "parts", write_parts, entry);
+  if (m->arguments->explain && entry->part_count) {
+    cli_map_open(&p, "parts");
+    for (size_t i = 0; i < entry->part_count; i++) cli_map_add_double(&p, tp_memory_part_name(i), entry->parts[i]);
+    cli_map_close(&p);
+  }
   return cli_map_print(&p, m->output);
 }
 
@@ -175,7 +170,7 @@ static int delete_memory(cli_memory *m) {
 /** The scopes that the options name, as they are counted. */
 typedef struct stats {
   cli_memory *m;
-  tp_writer *writer; /* of the list of scopes; NULL: a table */
+  cli_map *map; /* has the list of scopes; NULL: a table */
   size_t scopes;
   int64_t memories;
   bool counts_only;
@@ -190,19 +185,19 @@ static bool on_scope(void *ctx, const tp_memory_scope *scope) {
   s->scopes += s->counts_only;
   s->memories += s->counts_only ? scope->memories : 0;
   if (s->counts_only) return true;
-  if (!s->writer) {
+  if (!s->map) {
     cli_cell_right(s->m->output, cli_count((uint64_t)scope->memories).text, 12);
     cli_print_string(s->m->output, "  ");
     print_scope(s->m->output, scope->tenant, scope->scope, scope->name);
     cli_print_string(s->m->output, "\n");
     return true;
   }
-  cli_map p = {.writer = s->writer};
-  cli_map_add_text(&p, "tenant", scope->tenant);
-  cli_map_add_text(&p, "scope", scope->scope);
-  cli_map_add_text(&p, "name", scope->name);
-  cli_map_add_int(&p, "memories", scope->memories);
-  cli_map_write(&p);
+  cli_map_open(s->map, NULL);
+  cli_map_add_text(s->map, "tenant", scope->tenant);
+  cli_map_add_text(s->map, "scope", scope->scope);
+  cli_map_add_text(s->map, "name", scope->name);
+  cli_map_add_int(s->map, "memories", scope->memories);
+  cli_map_close(s->map);
   return true;
 }
 
@@ -229,23 +224,18 @@ static int show_stats(cli_memory *m) {
     cli_printf(m->output, ", %lld in the write-ahead log\n", (long long)log_bytes);
     return exit_of(tp_memory_scopes(m->memory, on_scope, &s, &fault), &fault);
   }
-  cli_need(tp_writer_new(NULL, &s.writer));
-  tp_write_array(s.writer, s.scopes);
+  cli_map p = {0};
+  s.map = &p;
+  cli_map_add_string(&p, "file", m->path);
+  cli_map_add_int(&p, "file_bytes", file_bytes);
+  cli_map_add_int(&p, "log_bytes", log_bytes);
+  cli_map_add_int(&p, "memories", s.memories);
+  cli_map_open_list(&p, "scopes");
   status = tp_memory_scopes(m->memory, on_scope, &s, &fault);
-  tp_text scopes;
-  if (status == TP_OK) status = tp_writer_finish(s.writer, &scopes);
-  int exit_status = exit_of(status, &fault);
-  if (status == TP_OK) {
-    cli_map p = {0};
-    cli_map_add_string(&p, "file", m->path);
-    cli_map_add_int(&p, "file_bytes", file_bytes);
-    cli_map_add_int(&p, "log_bytes", log_bytes);
-    cli_map_add_int(&p, "memories", s.memories);
-    cli_map_add_value(&p, "scopes", scopes);
-    exit_status = cli_map_print(&p, m->output);
-  }
-  tp_writer_free(s.writer);
-  return exit_status;
+  cli_map_close(&p);
+  if (status == TP_OK) return cli_map_print(&p, m->output);
+  cli_map_clear(&p);
+  return exit_of(status, &fault);
 }
 
 /* ---- the command ---- */

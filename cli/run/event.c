@@ -27,67 +27,55 @@ static const char *kind_name(uint32_t kind) {
 
 /* ---- parts of an event ---- */
 
-static void write_run(tp_writer *writer, const void *source) {
-  cli_map p = {.writer = writer};
-  cli_data_add_run(&p, source, false);
-  cli_map_write(&p);
+static void add_call(cli_map *p, const tp_tool_call *call) {
+  cli_map_open(p, "tool_call");
+  cli_map_add_text(p, "id", call->id);
+  cli_map_add_text(p, "name", call->name);
+  if (call->malformed) cli_map_add_text(p, "arguments", call->arguments);
+  else cli_map_add_value(p, "arguments", call->arguments);
+  cli_map_add_bool(p, "malformed", call->malformed);
+  cli_map_close(p);
 }
 
-static void write_call(tp_writer *writer, const void *source) {
-  const tp_tool_call *call = source;
-  cli_map p = {.writer = writer};
-  cli_map_add_text(&p, "id", call->id);
-  cli_map_add_text(&p, "name", call->name);
-  if (call->malformed) cli_map_add_text(&p, "arguments", call->arguments);
-  else cli_map_add_value(&p, "arguments", call->arguments);
-  cli_map_add_bool(&p, "malformed", call->malformed);
-  cli_map_write(&p);
+static void add_result(cli_map *p, const tp_tool_result *result) {
+  cli_map_open(p, "tool_result");
+  cli_map_add_text(p, "call_id", result->call_id);
+  cli_map_add_text(p, "name", result->name);
+  cli_map_add_string(p, "kind", tp_tool_result_name(result->kind));
+  cli_map_add_bool(p, "started", result->started);
+  cli_map_add_int(p, "completion_order", result->completion_order);
+  cli_map_add_int(p, "duration_ns", result->duration_ns);
+  if (result->waited_ns) cli_map_add_int(p, "waited_ns", result->waited_ns);
+  if (result->waited_key.size) cli_map_add_text(p, "waited_key", result->waited_key);
+  cli_map_add_text(p, "text", result->text);
+  cli_map_close(p);
 }
 
-static void write_result(tp_writer *writer, const void *source) {
-  const tp_tool_result *result = source;
-  cli_map p = {.writer = writer};
-  cli_map_add_text(&p, "call_id", result->call_id);
-  cli_map_add_text(&p, "name", result->name);
-  cli_map_add_string(&p, "kind", tp_tool_result_name(result->kind));
-  cli_map_add_bool(&p, "started", result->started);
-  cli_map_add_int(&p, "completion_order", result->completion_order);
-  cli_map_add_int(&p, "duration_ns", result->duration_ns);
-  if (result->waited_ns) cli_map_add_int(&p, "waited_ns", result->waited_ns);
-  if (result->waited_key.size) cli_map_add_text(&p, "waited_key", result->waited_key);
-  cli_map_add_text(&p, "text", result->text);
-  cli_map_write(&p);
+static void add_contribution(cli_map *p, const tp_contribution *c) {
+  cli_map_open(p, "contribution");
+  cli_map_add_string(p, "kind", kind_name(c->kind));
+  cli_map_add_int(p, "weight", c->weight);
+  cli_map_add_string(p, "severity", tp_severity_name(c->severity));
+  if (c->domain.size) cli_map_add_text(p, "domain", c->domain);
+  if (c->key.size) cli_map_add_text(p, "key", c->key);
+  if (c->title.size) cli_map_add_text(p, "title", c->title);
+  cli_map_add_text(p, "text", c->text);
+  if (c->short_text.size) cli_map_add_text(p, "short_text", c->short_text);
+  if (c->value.size) cli_map_add_value(p, "value", c->value);
+  if (c->sources.size) cli_map_add_value(p, "sources", c->sources);
+  if (c->tool_count) {
+    cli_map_open_list(p, "tools");
+    for (uint32_t i = 0; i < c->tool_count; i++) cli_map_add_string(p, NULL, c->tools[i]->name);
+    cli_map_close(p);
+  }
+  cli_map_close(p);
 }
 
-static void write_tools(tp_writer *writer, const void *source) {
-  const tp_contribution *c = source;
-  tp_write_array(writer, c->tool_count);
-  for (uint32_t i = 0; i < c->tool_count; i++) tp_write_string(writer, c->tools[i]->name);
-}
-
-static void write_contribution(tp_writer *writer, const void *source) {
-  const tp_contribution *c = source;
-  cli_map p = {.writer = writer};
-  cli_map_add_string(&p, "kind", kind_name(c->kind));
-  cli_map_add_int(&p, "weight", c->weight);
-  cli_map_add_string(&p, "severity", tp_severity_name(c->severity));
-  if (c->domain.size) cli_map_add_text(&p, "domain", c->domain);
-  if (c->key.size) cli_map_add_text(&p, "key", c->key);
-  if (c->title.size) cli_map_add_text(&p, "title", c->title);
-  cli_map_add_text(&p, "text", c->text);
-  if (c->short_text.size) cli_map_add_text(&p, "short_text", c->short_text);
-  if (c->value.size) cli_map_add_value(&p, "value", c->value);
-  if (c->sources.size) cli_map_add_value(&p, "sources", c->sources);
-  if (c->tool_count) cli_map_add_part(&p, "tools", write_tools, c);
-  cli_map_write(&p);
-}
-
-static void write_request(tp_writer *writer, const void *source) {
-  const cli_request *request = source;
-  cli_map p = {.writer = writer};
-  cli_map_add_int(&p, "message_count", (int64_t)request->message_count);
-  cli_map_add_list(&p, "tool_results", request->tool_results, request->tool_result_count);
-  cli_map_write(&p);
+static void add_request(cli_map *p, const cli_request *request) {
+  cli_map_open(p, "request");
+  cli_map_add_int(p, "message_count", (int64_t)request->message_count);
+  cli_map_add_list(p, "tool_results", request->tool_results, request->tool_result_count);
+  cli_map_close(p);
 }
 
 /* ---- events ---- */
@@ -96,44 +84,12 @@ static bool has_outcome(tp_event_kind kind) {
   return kind == TP_EVENT_PHASE_END || kind == TP_EVENT_MODEL_END || kind == TP_EVENT_TURN_END;
 }
 
-static void write_event(tp_writer *writer, const tp_runtime *runtime, const tp_event *event,
-                        const cli_request *request) {
-  const tp_phase *phase = event->phase ? tp_phase_get(runtime, event->phase) : NULL;
-  bool of_tool = event->kind == TP_EVENT_TOOL_BEGIN || event->kind == TP_EVENT_TOOL_END;
-  cli_map p = {.writer = writer};
-  cli_map_add_string(&p, "event", tp_event_name(event->kind));
-  cli_map_add_int(&p, "sequence", (int64_t)event->sequence);
-  cli_map_add_int(&p, "time_ns", event->time_ns);
-  cli_map_add_int(&p, "unix_ms", event->unix_ms);
-  cli_map_add_part(&p, "ids", cli_data_write_ids, event->ids);
-  if (phase) cli_map_add_string(&p, "phase", phase->name);
-  if (has_outcome(event->kind))
-    cli_map_add_string(&p, "outcome", event->status ? tp_status_name(event->status) : "TP_OK");
-  if (event->model.data) cli_map_add_text(&p, "model", event->model);
-  if (event->text.data) cli_map_add_text(&p, "text", event->text);
-  if (event->subscription) cli_map_add_string(&p, "subscription", event->subscription);
-  if (event->run) cli_map_add_part(&p, "run", write_run, event->run);
-  if (of_tool) cli_map_add_int(&p, "call_index", event->call_index);
-  if (event->tool_call) cli_map_add_part(&p, "tool_call", write_call, event->tool_call);
-  if (event->tool_result) cli_map_add_part(&p, "tool_result", write_result, event->tool_result);
-  if (event->contribution) cli_map_add_part(&p, "contribution", write_contribution, event->contribution);
-  if (request) cli_map_add_part(&p, "request", write_request, request);
-  if (event->ended_ns) {
-    cli_map_add_int(&p, "started_ns", event->started_ns);
-    cli_map_add_int(&p, "ended_ns", event->ended_ns);
-  }
-  cli_map_write(&p);
-}
-
-static tp_writer *begin(cli_events *events) {
+/* Makes the map the last event. */
+static void append_event(cli_events *events, cli_map *map) {
+  tp_text value;
   if (!events->writer) cli_need(tp_writer_new(NULL, &events->writer));
   tp_writer_reset(events->writer);
-  return events->writer;
-}
-
-/* What was written becomes the last event. */
-static void append_event(cli_events *events) {
-  tp_text value;
+  cli_map_write(map, events->writer);
   cli_need(tp_writer_finish(events->writer, &value));
   cli_buffer_add(&events->values, value.data, value.size);
   events->ends = cli_reserve(events->ends, events->count, &events->ends_capacity, sizeof *events->ends);
@@ -141,15 +97,42 @@ static void append_event(cli_events *events) {
 }
 
 void cli_events_add(cli_events *events, const tp_runtime *runtime, const tp_event *event, const cli_request *request) {
-  write_event(begin(events), runtime, event, request);
-  append_event(events);
+  const tp_phase *phase = event->phase ? tp_phase_get(runtime, event->phase) : NULL;
+  bool of_tool = event->kind == TP_EVENT_TOOL_BEGIN || event->kind == TP_EVENT_TOOL_END;
+  cli_map p = {0};
+  cli_map_add_string(&p, "event", tp_event_name(event->kind));
+  cli_map_add_int(&p, "sequence", (int64_t)event->sequence);
+  cli_map_add_int(&p, "time_ns", event->time_ns);
+  cli_map_add_int(&p, "unix_ms", event->unix_ms);
+  cli_data_add_ids(&p, event->ids);
+  if (phase) cli_map_add_string(&p, "phase", phase->name);
+  if (has_outcome(event->kind))
+    cli_map_add_string(&p, "outcome", event->status ? tp_status_name(event->status) : "TP_OK");
+  if (event->model.data) cli_map_add_text(&p, "model", event->model);
+  if (event->text.data) cli_map_add_text(&p, "text", event->text);
+  if (event->subscription) cli_map_add_string(&p, "subscription", event->subscription);
+  if (event->run) {
+    cli_map_open(&p, "run");
+    cli_data_add_run(&p, event->run, false);
+    cli_map_close(&p);
+  }
+  if (of_tool) cli_map_add_int(&p, "call_index", event->call_index);
+  if (event->tool_call) add_call(&p, event->tool_call);
+  if (event->tool_result) add_result(&p, event->tool_result);
+  if (event->contribution) add_contribution(&p, event->contribution);
+  if (request) add_request(&p, request);
+  if (event->ended_ns) {
+    cli_map_add_int(&p, "started_ns", event->started_ns);
+    cli_map_add_int(&p, "ended_ns", event->ended_ns);
+  }
+  append_event(events, &p);
 }
 
 void cli_events_add_result(cli_events *events, const char *session, const tp_turn_result *result) {
   tp_text ids[TP_ID_COUNT] = {[TP_ID_SESSION] = tp_text_of(session), [TP_ID_TURN] = result->turn_id};
-  cli_map p = {.writer = begin(events)};
+  cli_map p = {0};
   cli_map_add_string(&p, "event", "result");
-  cli_map_add_part(&p, "ids", cli_data_write_ids, ids);
+  cli_data_add_ids(&p, ids);
   cli_map_add_string(&p, "outcome", tp_turn_outcome_name(result->outcome));
   cli_map_add_string(&p, "code", result->code ? tp_status_name(result->code) : "TP_OK");
   cli_map_add_text(&p, "text", result->text);
@@ -161,16 +144,15 @@ void cli_events_add_result(cli_events *events, const char *session, const tp_tur
   cli_map_add_int(&p, "cost_micros", result->cost_micros);
   cli_map_add_int(&p, "started_ns", result->started_ns);
   cli_map_add_int(&p, "ended_ns", result->ended_ns);
-  cli_map_write(&p);
-  append_event(events);
+  append_event(events, &p);
 }
 
 void cli_events_add_dead(cli_events *events, const tp_job *job) {
   tp_text of_call = tp_value_get(job->payload, "ids"), ids[TP_ID_COUNT] = {0};
   for (size_t id = 0; id < TP_ID_COUNT; id++) ids[id] = tp_value_text(tp_value_at(of_call, id));
-  cli_map p = {.writer = begin(events)};
+  cli_map p = {0};
   cli_map_add_string(&p, "event", "dead_letter");
-  cli_map_add_part(&p, "ids", cli_data_write_ids, ids);
+  cli_data_add_ids(&p, ids);
   cli_map_add_int(&p, "job", (int64_t)job->id);
   cli_map_add_text(&p, "handler", job->handler);
   cli_map_add_text(&p, "subscription", job->subscription);
@@ -178,17 +160,15 @@ void cli_events_add_dead(cli_events *events, const tp_job *job) {
   cli_map_add_string(&p, "reason", tp_reason_name((tp_reason)job->reason));
   cli_map_add_int(&p, "code", job->code);
   cli_map_add_text(&p, "text", job->message);
-  cli_map_write(&p);
-  append_event(events);
+  append_event(events, &p);
 }
 
 void cli_events_add_background(cli_events *events, uint64_t jobs_dead, uint64_t jobs_lost) {
-  cli_map p = {.writer = begin(events)};
+  cli_map p = {0};
   cli_map_add_string(&p, "event", "background");
   cli_map_add_int(&p, "jobs_dead", (int64_t)jobs_dead);
   cli_map_add_int(&p, "jobs_lost", (int64_t)jobs_lost);
-  cli_map_write(&p);
-  append_event(events);
+  append_event(events, &p);
 }
 
 tp_text cli_events_get(const cli_events *events, size_t index) {
