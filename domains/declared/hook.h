@@ -70,6 +70,7 @@ typedef struct tp__hook {
   const char *question; /* of the kind that asks a person */
   const char *url;      /* of the kind that asks an endpoint */
   tp__hook_kind kind;
+  const char *kind_name;
   bool is_msgpack;     /* of a worker: its frames; else JSON Lines */
   tp__worker *worker;  /* made at the commit */
   tp__hook_tool *tool; /* of a hook that declares one */
@@ -97,7 +98,7 @@ typedef struct tp__hook {
   tp__tool_name *tool_names;
   size_t tool_name_count;
   const char *plugin_root;
-  const char *environment[TP__HOOK_ENVIRONMENT_MAX + 1]; /* empty: that of all hooks */
+  const char *environment[TP__HOOK_ENVIRONMENT_MAX + 1]; /* that of all hooks, and its own behind it */
   tp__place place;
 } tp__hook;
 
@@ -182,6 +183,8 @@ void tp__hooks_unref(tp_hooks *hooks);
 void *tp__hooks_alloc(tp_hooks *hooks, size_t size);
 /** A copy with a NUL behind it. */
 const char *tp__hooks_copy(tp_hooks *hooks, tp_text text);
+/** NAME=VALUE. */
+const char *tp__hooks_pair(tp_hooks *hooks, const char *name, const char *value);
 
 /** Reads one hook from the text of its file.
  *  @param file  its path; kept. */
@@ -204,7 +207,6 @@ typedef struct tp__judged {
   tp_contribution contributions[TP__JUDGED_MAX];
   const tp_contribution *list[TP__JUDGED_MAX];
   char texts[TP__JUDGED_MAX][128]; /* of diagnostics that are made here */
-  size_t dropped;                  /* contributions above the limit */
   tp_writer *writer;               /* has the object that the program printed */
   tp_writer *other;                /* has what replaces arguments; or NULL */
   char *text;                      /* what replaces a result; or NULL */

@@ -127,7 +127,7 @@ static void start_program(tp__job *job, const struct tp__line *line, int64_t lef
   }
   tp_process_options options = {.struct_size = sizeof options,
                                 .arguments = hook->started,
-                                .environment = hook->environment[0] ? hook->environment : hook->hooks->environment,
+                                .environment = hook->environment,
                                 .directory = hook->hooks->root,
                                 .input = {line->bytes, line->size},
                                 .limit_ms = process_limit_ms(left_ms),

@@ -23,6 +23,11 @@ void tp__judge_set_reason(tp__judge *judge, tp_text text) {
   for (int i = (int)strlen(reason); i > 0 && strchr(" \t\r\n", reason[i - 1]); i--) reason[i - 1] = '\0';
 }
 
+void tp__judge_need_reason(tp__judge *judge) {
+  if (!judge->judged->reason[0])
+    snprintf(judge->judged->reason, TP__JUDGED_REASON_SIZE, "hook %s gave no reason", judge->hook->id);
+}
+
 void tp__judge_fail(tp__judge *judge, tp_reason why, const char *format, ...) {
   char text[1024];
   va_list args;
@@ -38,10 +43,7 @@ void tp__judge_fail(tp__judge *judge, tp_reason why, const char *format, ...) {
 static tp_contribution *add(tp__judge *judge, uint32_t kind) {
   tp__judged *judged = judge->judged;
   size_t count = judged->outcome.contribution_count;
-  if (count == TP__JUDGED_MAX) {
-    judged->dropped++;
-    return NULL;
-  }
+  if (count == TP__JUDGED_MAX) return NULL; /* the rest is dropped */
   tp_contribution *contribution = &judged->contributions[count];
   *contribution = (tp_contribution){.struct_size = sizeof *contribution, .kind = kind};
   judged->list[count] = contribution;
@@ -57,16 +59,20 @@ void tp__judge_diagnose(tp__judge *judge, const char *code, tp_severity severity
   diagnostic->text = text;
 }
 
-static void tp__judge_diagnose_dropped(tp__judge *judge, const char *what) {
+void tp__judge_diagnose_made(tp__judge *judge, const char *code, tp_severity severity, const char *format, ...) {
   size_t at = judge->judged->outcome.contribution_count;
-  if (at == TP__JUDGED_MAX) {
-    judge->judged->dropped++;
-    return;
+  if (at < TP__JUDGED_MAX) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(judge->judged->texts[at], sizeof judge->judged->texts[at], format, args);
+    va_end(args);
   }
-  char *text = judge->judged->texts[at];
+  tp__judge_diagnose(judge, code, severity, tp_text_of(at < TP__JUDGED_MAX ? judge->judged->texts[at] : ""));
+}
+
+static void diagnose_dropped(tp__judge *judge, const char *what) {
   const char *why = judge->hook->is_blocking ? judge->hook->row->name : "a hook that does not block";
-  snprintf(text, sizeof judge->judged->texts[at], "%s: %s does not take it", what, why);
-  tp__judge_diagnose(judge, "field_dropped", TP_SEVERITY_WARNING, tp_text_of(text));
+  tp__judge_diagnose_made(judge, "field_dropped", TP_SEVERITY_WARNING, "%s: %s does not take it", what, why);
 }
 
 static bool takes(const tp__judge *judge, uint32_t kind) {
@@ -80,7 +86,7 @@ void tp__judge_remind(tp__judge *judge, tp_text text, const char *what) {
     return;
   }
   if (!takes(judge, TP_KIND_REMINDER)) {
-    tp__judge_diagnose_dropped(judge, what);
+    diagnose_dropped(judge, what);
     return;
   }
   tp_contribution *reminder = add(judge, TP_KIND_REMINDER);
@@ -93,23 +99,19 @@ static void decide(tp__judge *judge, tp_verdict verdict) {
 
 /* ---- the object ---- */
 
-static bool text_is(tp_text text, const char *word) {
-  return text.size == strlen(word) && memcmp(text.data, word, text.size) == 0;
-}
-
 static tp_severity severity_of(tp_text name) {
-  if (text_is(name, "error")) return TP_SEVERITY_ERROR;
-  return text_is(name, "warning") ? TP_SEVERITY_WARNING : TP_SEVERITY_INFO;
+  if (tp__is_word(name, "error")) return TP_SEVERITY_ERROR;
+  return tp__is_word(name, "warning") ? TP_SEVERITY_WARNING : TP_SEVERITY_INFO;
 }
 
 static bool signal_is_at_home(const tp__judge *judge, tp_text kind) {
   switch (judge->hook->phase) {
     case TP_PHASE_TURN_INTAKE:
-      return text_is(kind, "routing_hint") || text_is(kind, "normalized_intent");
+      return tp__is_word(kind, "routing_hint") || tp__is_word(kind, "normalized_intent");
     case TP_PHASE_TOOL_CREATE:
-      return text_is(kind, "ability_preflight");
+      return tp__is_word(kind, "ability_preflight");
     case TP_PHASE_TOOL_PRE:
-      return text_is(kind, "ability_guard");
+      return tp__is_word(kind, "ability_guard");
     default:
       return false;
   }
@@ -118,14 +120,14 @@ static bool signal_is_at_home(const tp__judge *judge, tp_text kind) {
 static void read_signal(tp__judge *judge, tp_text signal) {
   tp_text kind = tp_value_text(tp_value_get(signal, "kind")), code = tp_value_text(tp_value_get(signal, "code"));
   tp_text payload = tp_value_get(signal, "payload");
-  bool is_guard = text_is(kind, "ability_guard");
-  bool is_known = is_guard || text_is(kind, "ability_preflight") || text_is(kind, "routing_hint") ||
-                  text_is(kind, "normalized_intent");
+  bool is_guard = tp__is_word(kind, "ability_guard");
+  bool is_known = is_guard || tp__is_word(kind, "ability_preflight") || tp__is_word(kind, "routing_hint") ||
+                  tp__is_word(kind, "normalized_intent");
   if (!is_known || code.size == 0) {
     tp__judge_fail(judge, TP_REASON_MALFORMED, "a signal of hook_signals has no known kind, or no code");
     return;
   }
-  if (is_guard || text_is(kind, "ability_preflight")) {
+  if (is_guard || tp__is_word(kind, "ability_preflight")) {
     tp_verdict verdict;
     tp_status status = tp_signal_verdict(kind, code, payload, &verdict);
     if (tp_value_bool(tp_value_get(signal, "require_human"), false)) {
@@ -142,7 +144,7 @@ static void read_signal(tp__judge *judge, tp_text signal) {
       tp__judge_set_reason(judge, reason);
   }
   if (!takes(judge, TP_KIND_SIGNAL) || !signal_is_at_home(judge, kind)) {
-    tp__judge_diagnose_dropped(judge, "a signal");
+    diagnose_dropped(judge, "a signal");
     return;
   }
   tp_contribution *contribution = add(judge, TP_KIND_SIGNAL);
@@ -171,18 +173,11 @@ static void read_error(tp__judge *judge, tp_text error) {
 }
 
 static void read_fields_unknown(tp__judge *judge, tp_text object) {
-  static const char *const known[] = {"continue",     "reason", "output", "additionalContext",
-                                      "hook_signals", "logs",   "error",  "usage_recorded"};
-  for (tp_value_walk walk = {0}; tp_value_next(object, &walk);) {
-    bool is_known = false;
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) is_known = is_known || text_is(walk.key, known[i]);
-    size_t at = judge->judged->outcome.contribution_count;
-    if (is_known || at == TP__JUDGED_MAX) continue;
-    char *text = judge->judged->texts[at];
-    snprintf(text, sizeof judge->judged->texts[at], "the result has the unknown field %.*s", tp__cut(walk.key, 64),
-             walk.key.data);
-    tp__judge_diagnose(judge, "field_unknown", TP_SEVERITY_INFO, tp_text_of(text));
-  }
+  static const char known[] = "continue reason output additionalContext hook_signals logs error usage_recorded";
+  for (tp_value_walk walk = {0}; tp_value_next(object, &walk);)
+    if (!tp__is_one_of(walk.key, known))
+      tp__judge_diagnose_made(judge, "field_unknown", TP_SEVERITY_INFO, "the result has the unknown field %.*s",
+                              tp__cut(walk.key, 64), walk.key.data);
 }
 
 static void read_object(tp__judge *judge, tp_text object) {
@@ -233,7 +228,6 @@ static void read_output(tp__judge *judge, tp_text output, bool blocks) {
   if (status == TP_OK) status = tp_json_decode(output, judge->judged->writer, &fault);
   if (status == TP_OK) status = tp_writer_finish(judge->judged->writer, &object);
   if (status == TP_OK) {
-    judge->has_object = true;
     read_object(judge, object);
     if (!blocks || !tp__judge_has_failed(judge)) return;
     judge->judged->outcome.kind = 0;
@@ -269,11 +263,7 @@ static void answer(tp__judge *judge, tp_text errors) {
   tp__judged *judged = judge->judged;
   bool objects = judge->verdict == TP_VERDICT_DENY || judge->verdict == TP_VERDICT_ASK;
   if (objects && !judged->reason[0]) tp__judge_set_reason(judge, tp__judge_trimmed(errors));
-  if (objects && !judged->reason[0]) {
-    char text[TP_ID_BYTES_MAX + 32];
-    snprintf(text, sizeof text, "hook %s gave no reason", judge->hook->id);
-    tp__judge_set_reason(judge, tp_text_of(text));
-  }
+  if (objects) tp__judge_need_reason(judge);
   if (!judge->hook->row->stop || !judge->hook->is_blocking) {
     if (objects) block_without_verdicts(judge);
     else judged->outcome.kind = TP_ANSWER_DONE;
@@ -337,7 +327,6 @@ static bool is_unanswered(tp__judge *judge, const tp_process_result *result) {
 static void judged_init(tp__judged *judged) {
   judged->outcome = (tp_outcome){.struct_size = sizeof judged->outcome};
   judged->reason[0] = '\0';
-  judged->dropped = 0;
   judged->writer = judged->other = NULL;
   judged->text = NULL;
   judged->replacement = (tp_field){0};

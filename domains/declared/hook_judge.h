@@ -13,11 +13,13 @@ typedef struct tp__judge {
   tp__judged *judged;
   const tp__asked *asked;
   tp_verdict verdict; /* the strictest so far; 0: none was said */
-  bool has_object, has_explicit_verdict;
+  bool has_explicit_verdict;
 } tp__judge;
 
 /** Keeps a reason, without what is not UTF-8 and the white space at its end. */
 void tp__judge_set_reason(tp__judge *judge, tp_text text);
+/** Says that there is none, where none was given. */
+void tp__judge_need_reason(tp__judge *judge);
 /** The program gave no answer; what it contributed goes. */
 void tp__judge_fail(tp__judge *judge, tp_reason why, const char *format, ...) TP__PRINTF(3, 4);
 static inline bool tp__judge_has_failed(const tp__judge *judge) {
@@ -25,6 +27,9 @@ static inline bool tp__judge_has_failed(const tp__judge *judge) {
 }
 /** Contribute what the phase takes. text is borrowed till the answer was given. */
 void tp__judge_diagnose(tp__judge *judge, const char *code, tp_severity severity, tp_text text);
+/** The same of a text that is made, of at most 127 bytes. */
+void tp__judge_diagnose_made(tp__judge *judge, const char *code, tp_severity severity, const char *format, ...)
+    TP__PRINTF(4, 5);
 void tp__judge_remind(tp__judge *judge, tp_text text, const char *what);
 /** Without the white space around it. */
 tp_text tp__judge_trimmed(tp_text text);

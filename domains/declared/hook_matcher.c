@@ -185,13 +185,9 @@ static bool fits(const tp__matcher *matcher, tp_text name) {
   return matcher->is_regex ? regex_fits(matcher, name) : list_fits(matcher->text, name);
 }
 
-static bool is(tp_text name, const char *word) {
-  return name.size == strlen(word) && memcmp(name.data, word, name.size) == 0;
-}
-
 /* The tool that starts a subagent has had two names, and matchers in use have either. */
 bool tp__matcher_fits(const tp__matcher *matcher, tp_text name) {
   if (!matcher->text || fits(matcher, name)) return true;
-  if (is(name, "Agent")) return fits(matcher, tp_text_of("Task"));
-  return is(name, "Task") && fits(matcher, tp_text_of("Agent"));
+  if (tp__is_word(name, "Agent")) return fits(matcher, tp_text_of("Task"));
+  return tp__is_word(name, "Task") && fits(matcher, tp_text_of("Agent"));
 }

@@ -103,13 +103,9 @@ const tp__protocol_event *tp__protocol_event_find(tp__protocol protocol, const c
 
 /* ---- names of tools ---- */
 
-static bool is(tp_text text, const char *word) {
-  return text.size == strlen(word) && memcmp(text.data, word, text.size) == 0;
-}
-
 static const tp__tool_name *name_of(const tp__hook *hook, tp_text ours) {
   for (size_t i = 0; i < hook->tool_name_count; i++)
-    if (is(ours, hook->tool_names[i].ours)) return &hook->tool_names[i];
+    if (tp__is_word(ours, hook->tool_names[i].ours)) return &hook->tool_names[i];
   return NULL;
 }
 
@@ -120,13 +116,13 @@ static tp_text theirs(const tp__hook *hook, tp_text ours) {
 
 static tp_text argument_theirs(const tp__tool_name *name, tp_text ours) {
   for (size_t i = 0; name && i < name->argument_count; i++)
-    if (is(ours, name->arguments[i][0])) return tp_text_of(name->arguments[i][1]);
+    if (tp__is_word(ours, name->arguments[i][0])) return tp_text_of(name->arguments[i][1]);
   return ours;
 }
 
 static tp_text argument_ours(const tp__tool_name *name, tp_text their_name) {
   for (size_t i = 0; name && i < name->argument_count; i++)
-    if (is(their_name, name->arguments[i][1])) return tp_text_of(name->arguments[i][0]);
+    if (tp__is_word(their_name, name->arguments[i][1])) return tp_text_of(name->arguments[i][0]);
   return their_name;
 }
 
@@ -160,7 +156,7 @@ bool tp__protocol_matches(const tp__hook *hook, const tp_match_view *view) {
   const tp__protocol_event *event = hook->protocol_event;
   if (!is_of(event, view)) return false;
   bool succeeded = hook->phase == TP_PHASE_TOOL_RESULT ? tp_match_int(view, TP_FIELD_IS_ERROR) == 0
-                                                       : is(tp_match_text(view, TP_FIELD_STATUS), "success");
+                                                       : tp__is_word(tp_match_text(view, TP_FIELD_STATUS), "success");
   if (event->id == TP__EVENT_POST_TOOL && hook->protocol == TP__PROTOCOL_CLAUDE_CODE && !succeeded) return false;
   if (event->id == TP__EVENT_POST_TOOL_FAILURE && succeeded) return false;
   return !hook->matcher || tp__matcher_fits(hook->matcher, subject(hook, view));
@@ -182,7 +178,8 @@ static void write_path(const tp__hook *hook, tp_text path, tp_writer *writer) {
 }
 
 static void write_argument(const tp__hook *hook, tp_text key, tp_text value, tp_writer *writer) {
-  if (is(key, "file_path") && tp_value_kind_of(value) == TP_VALUE_TEXT) write_path(hook, tp_value_text(value), writer);
+  if (tp__is_word(key, "file_path") && tp_value_kind_of(value) == TP_VALUE_TEXT)
+    write_path(hook, tp_value_text(value), writer);
   else tp_write_value(writer, value);
 }
 
@@ -252,7 +249,7 @@ static tp_text path_of(const tp__hook *hook, const tp_call *call) {
   const tp__tool_name *name = name_of(hook, tp_call_text(call, TP_FIELD_TOOL));
   tp_text arguments = tp_call_text(call, TP_FIELD_ARGUMENTS);
   for (tp_value_walk walk = {0}; is_map(arguments) && tp_value_next(arguments, &walk);)
-    if (is(argument_theirs(name, walk.key), "file_path")) return walk.value;
+    if (tp__is_word(argument_theirs(name, walk.key), "file_path")) return walk.value;
   return (tp_text){NULL, 0};
 }
 
@@ -269,9 +266,9 @@ static void write_response(const tp__hook *hook, const tp_call *call, tp_writer 
     tp__input_write(hook, call, writer, add_gemini_response);
   } else if (result.size > 0 && result.data[0] == '{' && tp_json_decode(result, writer, NULL) == TP_OK) {
     return; /* it is written */
-  } else if (is(tool, "Bash")) {
+  } else if (tp__is_word(tool, "Bash")) {
     tp__input_write(hook, call, writer, add_shell_response);
-  } else if ((is(tool, "Write") || is(tool, "Edit")) && path_of(hook, call).size > 0) {
+  } else if ((tp__is_word(tool, "Write") || tp__is_word(tool, "Edit")) && path_of(hook, call).size > 0) {
     tp__input_write(hook, call, writer, add_file_response);
   } else {
     tp_write_text(writer, result);

@@ -20,10 +20,6 @@ struct said {
   bool stops;            /* continue: false */
 };
 
-static bool is(tp_text text, const char *word) {
-  return text.size == strlen(word) && memcmp(text.data, word, text.size) == 0;
-}
-
 static bool is_there(tp_text value) { return value.size > 0 && tp_value_kind_of(value) != TP_VALUE_NULL; }
 
 /* ---- reading the object ---- */
@@ -38,18 +34,13 @@ static bool read_text(tp_text map, const char *key, tp_text *ret_text, const cha
   return false;
 }
 
-static bool is_one_of(tp_text text, const char *const *words) {
-  for (; *words; words++)
-    if (is(text, *words)) return true;
-  return text.size == 0;
-}
+/* A word that is not there is as good as a known one. */
+static bool is_word(tp_text word, const char *known) { return word.size == 0 || tp__is_one_of(word, known); }
 
 static bool check_words(const tp__hook *hook, const struct said *said, const char **ret_wrong) {
-  static const char *const claude[] = {"approve", "block", NULL};
-  static const char *const gemini[] = {"allow", "approve", "deny", "block", "ask", NULL};
-  static const char *const permissions[] = {"allow", "deny", "ask", "defer", NULL};
-  if (!is_one_of(said->decision, hook->protocol == TP__PROTOCOL_GEMINI ? gemini : claude)) *ret_wrong = "decision";
-  else if (!is_one_of(said->permission, permissions)) *ret_wrong = "permissionDecision";
+  bool is_gemini = hook->protocol == TP__PROTOCOL_GEMINI;
+  if (!is_word(said->decision, is_gemini ? "allow approve deny block ask" : "approve block")) *ret_wrong = "decision";
+  else if (!is_word(said->permission, "allow deny ask defer")) *ret_wrong = "permissionDecision";
   else return true;
   return false;
 }
@@ -78,7 +69,7 @@ static bool read_specific(const tp__hook *hook, struct said *said, const char **
   if (!read_text(specific, "hookEventName", &event, ret_wrong)) return false;
   bool optional = hook->protocol == TP__PROTOCOL_GEMINI && event.size == 0;
   *ret_wrong = "hookEventName";
-  if (!optional && !is(event, hook->event)) return false;
+  if (!optional && !tp__is_word(event, hook->event)) return false;
   if (!read_rewrites(hook, said, ret_wrong)) return false;
   return read_text(specific, "permissionDecision", &said->permission, ret_wrong) &&
          read_text(specific, "permissionDecisionReason", &said->permission_reason, ret_wrong) &&
@@ -165,17 +156,17 @@ static void block(tp__judge *judge, tp_text reason) {
 
 static void apply_permission(tp__judge *judge, const struct said *said) {
   tp_text reason = said->permission_reason;
-  if (is(said->permission, "deny")) object_to(judge, TP_VERDICT_DENY, reason);
-  else if (is(said->permission, "ask")) object_to(judge, TP_VERDICT_ASK, reason);
-  else if (is(said->permission, "defer"))
+  if (tp__is_word(said->permission, "deny")) object_to(judge, TP_VERDICT_DENY, reason);
+  else if (tp__is_word(said->permission, "ask")) object_to(judge, TP_VERDICT_ASK, reason);
+  else if (tp__is_word(said->permission, "defer"))
     object_with(judge, TP_VERDICT_DENY, "the hook defers the call, which has no place here");
-  else if (is(said->permission, "allow")) object_to(judge, TP_VERDICT_ALLOW, (tp_text){0});
+  else if (tp__is_word(said->permission, "allow")) object_to(judge, TP_VERDICT_ALLOW, (tp_text){0});
 }
 
 static void apply_decision(tp__judge *judge, const struct said *said) {
-  if (is(said->decision, "block") || is(said->decision, "deny")) block(judge, said->reason);
+  if (tp__is_word(said->decision, "block") || tp__is_word(said->decision, "deny")) block(judge, said->reason);
   else if (!has_verdict(judge)) return;
-  else if (is(said->decision, "ask")) object_to(judge, TP_VERDICT_ASK, said->reason);
+  else if (tp__is_word(said->decision, "ask")) object_to(judge, TP_VERDICT_ASK, said->reason);
   else if (said->decision.size > 0) object_to(judge, TP_VERDICT_ALLOW, (tp_text){0});
 }
 
@@ -254,38 +245,21 @@ static void apply_rewrite(tp__judge *judge, const struct said *said) {
   else note(judge, "field_dropped", "rewritten arguments have no place here");
 }
 
-static bool is_known(tp_text key, const char *const *known) {
-  for (; *known; known++)
-    if (is(key, *known)) return true;
-  return false;
-}
-
-static void note_unknown(tp__judge *judge, tp_text map, const char *const *known, const char *code,
-                         tp_severity severity, const char *format) {
-  for (tp_value_walk walk = {0}; tp_value_next(map, &walk);) {
-    size_t at = judge->judged->outcome.contribution_count;
-    if (is_known(walk.key, known) || !is_there(walk.value) || at == TP__JUDGED_MAX) continue;
-    char *text = judge->judged->texts[at];
-    snprintf(text, sizeof judge->judged->texts[at], "%.*s %s", tp__cut(walk.key, 64), walk.key.data, format);
-    tp__judge_diagnose(judge, code, severity, tp_text_of(text));
-  }
+static void note_unknown(tp__judge *judge, tp_text map, const char *known, const char *code, tp_severity severity,
+                         const char *words) {
+  for (tp_value_walk walk = {0}; tp_value_next(map, &walk);)
+    if (!tp__is_one_of(walk.key, known) && is_there(walk.value))
+      tp__judge_diagnose_made(judge, code, severity, "%.*s %s", tp__cut(walk.key, 64), walk.key.data, words);
 }
 
 static void note_the_rest(tp__judge *judge, const struct said *said) {
-  static const char *const top[] = {"continue",       "decision",           "reason", "stopReason", "systemMessage",
-                                    "suppressOutput", "hookSpecificOutput", NULL};
-  static const char *const specific[] = {"hookEventName",
-                                         "permissionDecision",
-                                         "permissionDecisionReason",
-                                         "additionalContext",
-                                         "updatedInput",
-                                         "tool_input",
-                                         NULL};
-  note_unknown(judge, said->object, top, "field_unknown", TP_SEVERITY_INFO, "is no field of a result");
-  static const char *const behind[] = {"hookEventName",        "additionalContext", "updatedToolOutput",
-                                       "updatedMCPToolOutput", "tool_output",       NULL};
+  static const char top[] = "continue decision reason stopReason systemMessage suppressOutput hookSpecificOutput";
+  static const char before[] =
+      "hookEventName permissionDecision permissionDecisionReason additionalContext updatedInput tool_input";
+  static const char behind[] = "hookEventName additionalContext updatedToolOutput updatedMCPToolOutput tool_output";
   bool is_result = judge->hook->phase == TP_PHASE_TOOL_RESULT;
-  note_unknown(judge, said->specific, is_result ? behind : specific, "field_dropped", TP_SEVERITY_WARNING,
+  note_unknown(judge, said->object, top, "field_unknown", TP_SEVERITY_INFO, "is no field of a result");
+  note_unknown(judge, said->specific, is_result ? behind : before, "field_dropped", TP_SEVERITY_WARNING,
                "has no place here");
 }
 
@@ -321,10 +295,7 @@ static void answer(tp__judge *judge) {
       [TP_VERDICT_ALLOW] = TP_ANSWER_ALLOW, [TP_VERDICT_ASK] = TP_ANSWER_ASK, [TP_VERDICT_DENY] = TP_ANSWER_DENY};
   tp__judged *judged = judge->judged;
   judged->outcome.kind = judge->verdict == VERDICT_UNSAID ? TP_ANSWER_DONE : answers[judge->verdict];
-  if (judge->verdict <= TP_VERDICT_ALLOW || judged->reason[0]) return;
-  char text[TP_ID_BYTES_MAX + 32];
-  snprintf(text, sizeof text, "hook %s gave no reason", judge->hook->id);
-  tp__judge_set_reason(judge, tp_text_of(text));
+  if (judge->verdict > TP_VERDICT_ALLOW) tp__judge_need_reason(judge);
 }
 
 static tp_text first_line(tp_text text) {
@@ -366,7 +337,7 @@ static void judge_object(tp__judge *judge, const tp_process_result *result, bool
     else tp__judge_fail(judge, TP_REASON_MALFORMED, "%s of the result is not what %s takes", wrong, judge->hook->event);
     return;
   }
-  tp_text reason = is(said.permission, "deny") ? said.permission_reason : said.reason;
+  tp_text reason = tp__is_word(said.permission, "deny") ? said.permission_reason : said.reason;
   if (blocks) block(judge, reason.size > 0 ? reason : tp__judge_trimmed(result->errors));
   apply(judge, &said);
 }

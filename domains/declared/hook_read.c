@@ -49,11 +49,7 @@ static tp_status expect(struct reader *reader, uint32_t index, const char *key, 
 
 static tp_status expect_map(struct reader *reader, uint32_t index, const char *what, const char *known) {
   TRY(expect(reader, index, what, TP_VALUE_MAP, "a map"));
-  uint32_t key = tp__yaml_unknown_key(&reader->yaml, index, known);
-  if (key == 0) return TP_OK;
-  tp_text text = tp__yaml_text(&reader->yaml, key);
-  return REFUSE(reader, TP_ERR_MALFORMED, key, "%s has no key \"%.*s\", only %s", what, tp__cut(text, 64), text.data,
-                known);
+  return tp__yaml_check_map(&reader->yaml, index, what, known, reader->file, reader->fault);
 }
 
 static tp_status take_text(struct reader *reader, uint32_t index, const char *key, const char **ret_text) {
@@ -184,8 +180,7 @@ static tp_status no_such_key(struct reader *reader, const tp__hook *hook, uint32
 
 static tp_status describe_match(struct reader *reader, tp__hook *hook, uint32_t map) {
   char text[512] = "";
-  uint32_t key = map + 1;
-  for (uint32_t i = 0; i < reader->yaml.items[map].count; i++) {
+  for (uint32_t key = map + 1; key < reader->yaml.items[map].end; key = reader->yaml.items[key + 1].end) {
     tp_text name = tp__yaml_text(&reader->yaml, key);
     const tp__yaml_item *value = &reader->yaml.items[key + 1];
     char shown[96] = "";
@@ -198,7 +193,6 @@ static tp_status describe_match(struct reader *reader, tp__hook *hook, uint32_t 
     }
     size_t size = strlen(text);
     snprintf(text + size, sizeof text - size, "%s%.*s: %s", size > 0 ? "; " : "", tp__cut(name, 64), name.data, shown);
-    key = reader->yaml.items[key + 1].end;
   }
   hook->match = tp__hooks_copy(reader->hooks, tp_text_of(text));
   return hook->match ? TP_OK : no_memory(reader);
@@ -293,12 +287,10 @@ static tp_status read_argument_names(struct reader *reader, uint32_t map, tp__to
   TRY(expect(reader, arguments, "arguments", TP_VALUE_MAP, "a map of argument names"));
   if (reader->yaml.items[arguments].count > TP__ARGUMENT_NAMES_MAX)
     return REFUSE(reader, TP_ERR_TOO_LARGE, arguments, "more than %d arguments", TP__ARGUMENT_NAMES_MAX);
-  uint32_t key = arguments + 1;
-  for (uint32_t i = 0; i < reader->yaml.items[arguments].count; i++) {
-    TRY(take_text(reader, key, "the name of an argument", &name->arguments[i][0]));
-    TRY(take_text(reader, key + 1, "the name of an argument", &name->arguments[i][1]));
-    key = reader->yaml.items[key + 1].end;
-    name->argument_count++;
+  for (uint32_t key = arguments + 1; key < reader->yaml.items[arguments].end; key = reader->yaml.items[key + 1].end) {
+    const char **pair = name->arguments[name->argument_count++];
+    TRY(take_text(reader, key, "the name of an argument", &pair[0]));
+    TRY(take_text(reader, key + 1, "the name of an argument", &pair[1]));
   }
   return TP_OK;
 }
@@ -322,19 +314,9 @@ static tp_status read_tool_names(struct reader *reader, tp__hook *hook) {
     return REFUSE(reader, TP_ERR_TOO_LARGE, map, "more than %d tools", TP__TOOL_NAMES_MAX);
   hook->tool_names = tp__hooks_alloc(reader->hooks, (count + 1) * sizeof *hook->tool_names);
   if (!hook->tool_names) return no_memory(reader);
-  uint32_t key = map + 1;
-  for (; hook->tool_name_count < count; hook->tool_name_count++) {
-    TRY(read_tool_name(reader, key, &hook->tool_names[hook->tool_name_count]));
-    key = reader->yaml.items[key + 1].end;
-  }
+  for (uint32_t key = map + 1; key < reader->yaml.items[map].end; key = reader->yaml.items[key + 1].end)
+    TRY(read_tool_name(reader, key, &hook->tool_names[hook->tool_name_count++]));
   return TP_OK;
-}
-
-static const char *pair_of(tp_hooks *hooks, const char *name, const char *value) {
-  size_t size = strlen(name) + strlen(value) + 2;
-  char *pair = tp__hooks_alloc(hooks, size);
-  if (pair) snprintf(pair, size, "%s=%s", name, value);
-  return pair;
 }
 
 /* What these hosts set, behind what every program gets. */
@@ -345,10 +327,10 @@ static tp_status make_environment(struct reader *reader, tp__hook *hook) {
                {"GEMINI_PROJECT_DIR", hook->protocol == TP__PROTOCOL_GEMINI ? reader->hooks->root : NULL},
                {"CLAUDE_PLUGIN_ROOT", hook->plugin_root}};
   size_t count = 0;
-  for (; reader->hooks->environment[count]; count++) hook->environment[count] = reader->hooks->environment[count];
+  while (hook->environment[count]) count++;
   for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
     if (!pairs[i].value) continue;
-    hook->environment[count] = pair_of(reader->hooks, pairs[i].name, pairs[i].value);
+    hook->environment[count] = tp__hooks_pair(reader->hooks, pairs[i].name, pairs[i].value);
     if (!hook->environment[count++]) return no_memory(reader);
   }
   return TP_OK;
@@ -617,17 +599,14 @@ static tp_status read_header(struct reader *reader, tp__hook *hook, uint32_t key
 static tp_status read_headers(struct reader *reader, tp__hook *hook, uint32_t handler) {
   uint32_t map = tp__yaml_get(&reader->yaml, handler, "headers");
   size_t at = 0;
-  for (; reader->hooks->environment[at]; at++) hook->environment[at] = reader->hooks->environment[at];
+  while (hook->environment[at]) at++;
   if (map == 0) return TP_OK;
   TRY(expect(reader, map, "headers", TP_VALUE_MAP, "a map of headers"));
-  uint32_t count = reader->yaml.items[map].count;
-  if (count > TP__WEBHOOK_HEADERS_MAX)
+  if (reader->yaml.items[map].count > TP__WEBHOOK_HEADERS_MAX)
     return REFUSE(reader, TP_ERR_TOO_LARGE, map, "more than %d headers", TP__WEBHOOK_HEADERS_MAX);
-  uint32_t key = map + 1;
-  for (uint32_t i = 0; i < count; i++) {
-    TRY(read_header(reader, hook, key, i, at + i));
-    key = reader->yaml.items[key + 1].end;
-  }
+  size_t number = 0;
+  for (uint32_t key = map + 1; key < reader->yaml.items[map].end; key = reader->yaml.items[key + 1].end)
+    TRY(read_header(reader, hook, key, number++, at++));
   return TP_OK;
 }
 
@@ -702,6 +681,7 @@ static tp_status read_handler(struct reader *reader, tp__hook *hook) {
       return REFUSE(reader, TP_ERR_MALFORMED, index, "a handler of kind %s has no %s", kind, own[i]);
   }
   hook->kind = row->kind;
+  hook->kind_name = row->name;
   if (hook->kind == TP__HOOK_WORKER) TRY(read_frames(reader, hook, map));
   if (hook->kind == TP__HOOK_APPROVE) return read_question(reader, hook, map);
   if (hook->kind == TP__HOOK_WEBHOOK) return read_webhook(reader, hook, map);
@@ -864,6 +844,7 @@ static tp_status read_tool(struct reader *reader, tp__hook *hook) {
   TRY(expect_map(reader, 0, "a tool", TOOL_KEYS));
   TRY(read_id(reader, hook, "name", "a tool needs a name"));
   hook->kind = TP__HOOK_TOOL;
+  hook->kind_name = "tool";
   hook->tool = tp__hooks_alloc(reader->hooks, sizeof *hook->tool);
   if (!hook->tool) return no_memory(reader);
   tp_tool *tool = &hook->tool->tool;
@@ -910,6 +891,7 @@ tp_status tp__hook_read(tp_hooks *hooks, const char *file, tp_text text, tp__hoo
   if (status != TP_OK) return status;
   hook->hooks = hooks;
   hook->file = file;
+  memcpy(hook->environment, hooks->environment, sizeof hooks->environment);
   status = read_any(&reader, hook);
   tp__yaml_fini(&reader.yaml);
   if (status == TP_OK) *ret_hook = hook;

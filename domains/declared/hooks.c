@@ -38,6 +38,13 @@ const char *tp__hooks_copy(tp_hooks *hooks, tp_text text) {
   return copy;
 }
 
+const char *tp__hooks_pair(tp_hooks *hooks, const char *name, const char *value) {
+  size_t size = strlen(name) + strlen(value) + 2;
+  char *pair = tp__hooks_alloc(hooks, size);
+  if (pair) snprintf(pair, size, "%s=%s", name, value);
+  return pair;
+}
+
 void tp__hooks_ref(tp_hooks *hooks) {
   pthread_mutex_lock(&hooks->mutex);
   hooks->references++;
@@ -320,11 +327,8 @@ static tp_status read_environment(tp_hooks *hooks, tp_fault *fault) {
     const char *value = getenv(names[i]);
     if (!value && i == 0) value = "/usr/local/bin:/usr/bin:/bin";
     if (!value) continue;
-    size_t size = strlen(names[i]) + strlen(value) + 2;
-    char *pair = tp__hooks_alloc(hooks, size);
-    if (!pair) return refuse_memory(fault);
-    snprintf(pair, size, "%s=%s", names[i], value);
-    hooks->environment[count++] = pair;
+    hooks->environment[count] = tp__hooks_pair(hooks, names[i], value);
+    if (!hooks->environment[count++]) return refuse_memory(fault);
   }
   return TP_OK;
 }
@@ -414,14 +418,6 @@ static bool is_program(const tp__hook *hook) {
   return hook->kind == TP__HOOK_SCRIPT || hook->kind == TP__HOOK_WORKER || hook->kind == TP__HOOK_TOOL;
 }
 
-static const char *kind_name(tp__hook_kind kind) {
-  static const char *const names[] = {
-      [TP__HOOK_SCRIPT] = "script", [TP__HOOK_LOG] = "log",         [TP__HOOK_SAVE_JSON] = "save_json",
-      [TP__HOOK_WORKER] = "worker", [TP__HOOK_APPROVE] = "approve", [TP__HOOK_WEBHOOK] = "webhook",
-      [TP__HOOK_TOOL] = "tool"};
-  return names[kind];
-}
-
 static const char *target_of(const tp__hook *hook) {
   if (is_program(hook)) return hook->arguments[0];
   return hook->kind == TP__HOOK_WEBHOOK ? hook->url : hook->kind == TP__HOOK_APPROVE ? hook->question : hook->path;
@@ -433,7 +429,7 @@ size_t tp_hooks_each(const tp_hooks *hooks, tp_hook_info_fn each, void *ctx) {
                          .id = hook->id,
                          .file = hook->file,
                          .event = hook->event,
-                         .kind = kind_name(hook->kind),
+                         .kind = hook->kind_name,
                          .target = target_of(hook),
                          .match = hook->match,
                          .summary = hook->summary,

@@ -7,8 +7,6 @@
 #include "domains/declared/text.h"
 #include "domains/declared/yaml.h"
 
-enum { KEY_SHOWN_BYTES_MAX = 64 };
-
 /* A script on its way. */
 struct script {
   tp__yaml yaml;
@@ -91,12 +89,7 @@ static tp_status read_count(struct script *script, uint32_t map, const char *fie
 static tp_status expect_map(struct script *script, uint32_t index, const char *what, const char *known) {
   tp_status status = expect_kind(script, index, what, TP_VALUE_MAP);
   if (status != TP_OK) return status;
-  const tp__yaml *yaml = &script->yaml;
-  uint32_t key = tp__yaml_unknown_key(yaml, index, known);
-  if (key == 0) return TP_OK;
-  tp_text text = tp__yaml_text(yaml, key);
-  return tp__refuse(script->fault, TP_ERR_MALFORMED, script->name, yaml->items[key].place,
-                    "%s has no key \"%.*s\", only %s", what, tp__cut(text, KEY_SHOWN_BYTES_MAX), text.data, known);
+  return tp__yaml_check_map(&script->yaml, index, what, known, script->name, script->fault);
 }
 
 /* ---- the script ---- */

@@ -22,6 +22,18 @@ tp__place tp__place_of(tp_text text, size_t offset) {
   return place;
 }
 
+bool tp__is_word(tp_text text, const char *word) {
+  return text.size == strlen(word) && (text.size == 0 || memcmp(text.data, word, text.size) == 0);
+}
+
+bool tp__is_one_of(tp_text text, const char *words) {
+  for (size_t size; *words; words += size + strspn(words + size, ", ")) {
+    size = strcspn(words, ", ");
+    if (size == text.size && memcmp(words, text.data, size) == 0) return true;
+  }
+  return false;
+}
+
 int tp__cut(tp_text text, int max) {
   if (text.size <= (size_t)max) return (int)text.size;
   while (max > 0 && continues(text.data[max])) max--;

@@ -16,6 +16,10 @@ typedef struct tp__place {
 /** The place of the character that the byte at offset belongs to; offset may be text.size. Linear in offset. */
 tp__place tp__place_of(tp_text text, size_t offset);
 
+bool tp__is_word(tp_text text, const char *word);
+/** Whether it is one of the words, between which stand blanks, or commas and blanks. */
+bool tp__is_one_of(tp_text text, const char *words);
+
 /** The size of the longest prefix of at most max bytes that does not cut a code point; an int, as "%.*s" takes it. */
 int tp__cut(tp_text text, int max);
 

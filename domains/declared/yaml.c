@@ -216,11 +216,8 @@ static int compare_keys(const void *left_key, const void *right_key) {
 }
 
 static void gather_keys(const tp__yaml *yaml, uint32_t map, struct key *ret_keys) {
-  uint32_t at = map + 1;
-  for (uint32_t i = 0; i < yaml->items[map].count; i++) {
-    ret_keys[i] = (struct key){tp__yaml_text(yaml, at), yaml->items[at].place};
-    at = yaml->items[at + 1].end;
-  }
+  for (uint32_t at = map + 1; at < yaml->items[map].end; at = yaml->items[at + 1].end)
+    *ret_keys++ = (struct key){tp__yaml_text(yaml, at), yaml->items[at].place};
 }
 
 static tp_status check_map(struct reader *reader, uint32_t map, struct key *keys) {
@@ -328,30 +325,20 @@ tp_text tp__yaml_text(const tp__yaml *yaml, uint32_t index) {
 }
 
 uint32_t tp__yaml_get(const tp__yaml *yaml, uint32_t map, const char *key) {
-  uint32_t at = map + 1;
-  for (uint32_t i = 0; i < yaml->items[map].count; i++) {
-    if (same_text(tp__yaml_text(yaml, at), tp_text_of(key))) return at + 1;
-    at = yaml->items[at + 1].end;
-  }
+  for (uint32_t at = map + 1; at < yaml->items[map].end; at = yaml->items[at + 1].end)
+    if (tp__is_word(tp__yaml_text(yaml, at), key)) return at + 1;
   return 0;
 }
 
-static bool is_among(tp_text key, const char *names) {
-  for (const char *name = names; *name; name += strspn(name, ", ")) {
-    size_t size = strcspn(name, ",");
-    if (size == key.size && memcmp(name, key.data, size) == 0) return true;
-    name += size;
+tp_status tp__yaml_check_map(const tp__yaml *yaml, uint32_t map, const char *what, const char *known, const char *name,
+                             tp_fault *fault) {
+  for (uint32_t key = map + 1; key < yaml->items[map].end; key = yaml->items[key + 1].end) {
+    tp_text text = tp__yaml_text(yaml, key);
+    if (tp__is_one_of(text, known)) continue;
+    return tp__refuse(fault, TP_ERR_MALFORMED, name, yaml->items[key].place, "%s has no key \"%.*s\", only %s", what,
+                      tp__cut(text, KEY_SHOWN_BYTES_MAX), text.data, known);
   }
-  return false;
-}
-
-uint32_t tp__yaml_unknown_key(const tp__yaml *yaml, uint32_t map, const char *known) {
-  uint32_t key = map + 1;
-  for (uint32_t i = 0; i < yaml->items[map].count; i++) {
-    if (!is_among(tp__yaml_text(yaml, key), known)) return key;
-    key = yaml->items[key + 1].end;
-  }
-  return 0;
+  return TP_OK;
 }
 
 void tp__yaml_write(const tp__yaml *yaml, uint32_t index, tp_writer *writer) {

@@ -44,9 +44,10 @@ void tp__yaml_fini(tp__yaml *yaml);
 tp_text tp__yaml_text(const tp__yaml *yaml, uint32_t index);
 /** The index of the value under a key of a map, 0 when there is none (the root is the value of no key). */
 uint32_t tp__yaml_get(const tp__yaml *yaml, uint32_t map, const char *key);
-/** The first key of a map that is not among the known ones, 0 when there is none.
- *  @param known  their names, separated by ", ". */
-uint32_t tp__yaml_unknown_key(const tp__yaml *yaml, uint32_t map, const char *known);
+/** Refuses a map that has a key which is not among the known ones.
+ *  @param known  their names, separated by ", ". @param name  the fault's subject. */
+tp_status tp__yaml_check_map(const tp__yaml *yaml, uint32_t map, const char *what, const char *known, const char *name,
+                             tp_fault *fault);
 /** Writes the item with all that is in it. */
 void tp__yaml_write(const tp__yaml *yaml, uint32_t index, tp_writer *writer);
 

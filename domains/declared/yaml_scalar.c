@@ -9,17 +9,6 @@
 
 #include "domains/declared/yaml.h"
 
-/* True when the scalar is one of the words, which stand between spaces. */
-static bool is_one_of(const char *text, size_t size, const char *words) {
-  for (const char *word = words; *word;) {
-    size_t length = strcspn(word, " ");
-    if (length == size && memcmp(word, text, size) == 0) return true;
-    word += length;
-    word += strspn(word, " ");
-  }
-  return false;
-}
-
 static size_t count_digits(const char *text) { return strspn(text, "0123456789"); }
 
 /* The digits of an int and its base; NULL when the scalar is no int. */
@@ -89,7 +78,7 @@ static tp_status read_float(const char *text, double *ret_number) {
 
 static bool is_infinity(const char *text, size_t size) {
   size_t sign = text[0] == '-' || text[0] == '+';
-  return is_one_of(text + sign, size - sign, ".inf .Inf .INF");
+  return tp__is_one_of((tp_text){text + sign, size - sign}, ".inf .Inf .INF");
 }
 
 tp_status tp__yaml_resolve(const char *text, size_t size, tp__yaml_item *item) {
@@ -100,9 +89,9 @@ tp_status tp__yaml_resolve(const char *text, size_t size, tp__yaml_item *item) {
     item->kind = TP_VALUE_INT;
     return read_int(digits, negative, base, &item->as.integer) ? TP_OK : TP_ERR_MALFORMED;
   }
-  if (size == 0 || is_one_of(text, size, "~ null Null NULL")) {
+  if (size == 0 || tp__is_one_of((tp_text){text, size}, "~ null Null NULL")) {
     item->kind = TP_VALUE_NULL;
-  } else if (is_one_of(text, size, "true True TRUE false False FALSE")) {
+  } else if (tp__is_one_of((tp_text){text, size}, "true True TRUE false False FALSE")) {
     item->kind = TP_VALUE_BOOL;
     item->as.boolean = (text[0] | 0x20) == 't';
   } else if (is_float(text, size)) {
@@ -111,7 +100,7 @@ tp_status tp__yaml_resolve(const char *text, size_t size, tp__yaml_item *item) {
   } else if (is_infinity(text, size)) {
     item->kind = TP_VALUE_DOUBLE;
     item->as.real = text[0] == '-' ? -(double)INFINITY : (double)INFINITY;
-  } else if (is_one_of(text, size, ".nan .NaN .NAN")) {
+  } else if (tp__is_one_of((tp_text){text, size}, ".nan .NaN .NAN")) {
     item->kind = TP_VALUE_DOUBLE;
     item->as.real = (double)NAN;
   } else {
