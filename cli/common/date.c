@@ -33,20 +33,16 @@ static bool skips(cursor *c, char sign) {
 
 static void need(cursor *c, char sign) { c->ok = c->ok && skips(c, sign); }
 
-static bool is_leap(int year) { return (year % 4 == 0 && year % 100 != 0) || year % 400 == 0; }
-
 static int64_t read_day(cursor *c) {
-  static const int days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
   int year = digits(c, 4), month, day;
   need(c, '-');
   month = digits(c, 2);
   need(c, '-');
   day = digits(c, 2);
-  c->ok = c->ok && month >= 1 && month <= 12 && day >= 1;
-  c->ok = c->ok && day <= days[month - 1] + (month == 2 && is_leap(year));
-  if (!c->ok) return 0;
   struct tm tm = {.tm_year = year - 1900, .tm_mon = month - 1, .tm_mday = day};
-  return (int64_t)timegm(&tm) * 1000;
+  int64_t unix_ms = (int64_t)timegm(&tm) * 1000;
+  c->ok = c->ok && tm.tm_mon == month - 1 && tm.tm_mday == day; /* else it was another day by another name */
+  return unix_ms;
 }
 
 /* A second of 60 is a leap second: the first of the next minute. */

@@ -5,31 +5,30 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "domains/memory/index.h"
 
 /* ---- days and dates ---- */
 
-/* Years begin in March here, so that the day that comes and goes is the last of a year. An era has 400 years. */
-enum { DAYS_OF_ERA = 146097, DAYS_TO_1970 = 719468 };
+enum { DAY_S = 86400 };
 
 static int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b < 0); }
 
-int64_t tp__memory_day_of(int64_t unix_ms) { return floor_divide(unix_ms, INT64_C(86400000)); }
+int64_t tp__memory_day_of(int64_t unix_ms) { return floor_divide(unix_ms, INT64_C(1000) * DAY_S); }
 
 int64_t tp__memory_day(int year, int month, int day) {
-  const int64_t y = month > 2 ? year : year - 1, era = floor_divide(y, 400), of_era = y - 400 * era;
-  const int64_t of_year = (153 * (month > 2 ? month - 3 : month + 9) + 2) / 5 + day - 1;
-  return era * DAYS_OF_ERA + 365 * of_era + of_era / 4 - of_era / 100 + of_year - DAYS_TO_1970;
+  struct tm date = {.tm_year = year - 1900, .tm_mon = month - 1, .tm_mday = day};
+  return timegm(&date) / DAY_S;
 }
 
 void tp__memory_date(int64_t day, int *ret_year, int *ret_month, int *ret_day) {
-  const int64_t era = floor_divide(day + DAYS_TO_1970, DAYS_OF_ERA), of_era = day + DAYS_TO_1970 - era * DAYS_OF_ERA;
-  const int64_t year = (of_era - of_era / 1460 + of_era / 36524 - of_era / (DAYS_OF_ERA - 1)) / 365;
-  const int64_t of_year = of_era - (365 * year + year / 4 - year / 100), month = (5 * of_year + 2) / 153;
-  if (ret_day) *ret_day = (int)(of_year - (153 * month + 2) / 5 + 1);
-  if (ret_month) *ret_month = (int)(month < 10 ? month + 3 : month - 9);
-  if (ret_year) *ret_year = (int)(year + 400 * era + (month >= 10));
+  const time_t seconds = day * DAY_S;
+  struct tm date = {0};
+  gmtime_r(&seconds, &date);
+  if (ret_day) *ret_day = date.tm_mday;
+  if (ret_month) *ret_month = date.tm_mon + 1;
+  if (ret_year) *ret_year = date.tm_year + 1900;
 }
 
 /* 0 for Monday. */
