@@ -95,7 +95,7 @@ static tp_status name_of_locked(memory_store *store, const tp_run_record *run, u
 
 static tp_status pack_run(memory_store *store, const tp_entry_record *record, uint32_t index, tp__packed_entry *entry) {
   tp_run_record run = {.struct_size = sizeof run};
-  uint32_t name;
+  uint32_t name = 0;
   if (!record->run(record->source, index, &run) || !run.subscription || !run.handler || !run.owner)
     return TP_ERR_MALFORMED;
   tp__mutex_lock(&store->mutex);
