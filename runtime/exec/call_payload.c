@@ -7,11 +7,12 @@
 #include "runtime/exec/call.h"
 #include "runtime/exec/entry.h"
 #include "runtime/exec/runtime.h"
+#include "runtime/value/value.h"
 
 struct tp__call_payload {
   struct tp__call_payload *next;
   const tp_field *fields; /* of the calls that it belongs to */
-  tp_writer *writer;      /* has the value's memory */
+  tp_writer writer;       /* has the value's memory */
   tp_text value;          /* empty: it could not be made */
 };
 
@@ -53,14 +54,11 @@ static const struct tp__call_payload *find(const tp_call *call) {
 static const struct tp__call_payload *add_locked(const tp_call *call) {
   TP__LOCKED(tp__runtime_payloads_mutex(call->entry->turn->runtime));
   tp_runtime *runtime = call->entry->turn->runtime;
-  struct tp__call_payload *p = tp__alloc_zero(tp__runtime_allocator(runtime), sizeof *p);
+  struct tp__call_payload *p = tp__alloc(tp__runtime_allocator(runtime), sizeof *p);
   if (!p) return NULL;
-  if (tp_writer_new(tp__runtime_allocator(runtime), &p->writer) != TP_OK) {
-    tp__release(tp__runtime_allocator(runtime), p, sizeof *p);
-    return NULL;
-  }
+  tp__value_writer_init(&p->writer, tp__runtime_allocator(runtime));
   p->fields = call->fields;
-  p->value = write_payload(call, p->writer);
+  p->value = write_payload(call, &p->writer);
   p->next = tp__aptr_load_relaxed(&call->entry->payloads);
   tp__aptr_store_release(&call->entry->payloads, p);
   return p;
@@ -84,7 +82,7 @@ void tp__call_payloads_free(tp__entry *e) {
   tp__aptr_store_relaxed(&e->payloads, NULL);
   while (p) {
     struct tp__call_payload *next = p->next;
-    tp_writer_free(p->writer);
+    tp__value_writer_fini(&p->writer);
     tp__release(allocator, p, sizeof *p);
     p = next;
   }

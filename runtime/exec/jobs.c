@@ -5,6 +5,7 @@
 
 #include "runtime/exec/detached.h"
 #include "runtime/exec/runtime.h"
+#include "runtime/value/value.h"
 
 enum {
   LIMIT_MS = 180000,
@@ -529,14 +530,14 @@ static tp_reason insert(tp_runtime *runtime, const tp_job *job) {
 }
 
 static tp_reason insert_with(tp_runtime *runtime, tp_job *job, const tp__payload *payload) {
-  tp_writer *writer;
-  if (tp_writer_new(tp__runtime_allocator(runtime), &writer) != TP_OK) return TP_REASON_NO_MEMORY;
-  tp__payload_write(payload, writer);
+  tp_writer writer;
+  tp__value_writer_init(&writer, tp__runtime_allocator(runtime));
+  tp__payload_write(payload, &writer);
   tp_reason reason = TP_REASON_NO_MEMORY;
   /* What could not be read back is not acknowledged. */
-  if (tp_writer_finish(writer, &job->payload) == TP_OK)
+  if (tp_writer_finish(&writer, &job->payload) == TP_OK)
     reason = tp_value_check(job->payload, NULL) == TP_OK ? insert(runtime, job) : TP_REASON_MALFORMED;
-  tp_writer_free(writer);
+  tp__value_writer_fini(&writer);
   return reason;
 }
 
@@ -559,13 +560,13 @@ static tp_text key_of(const tp__jobs *jobs, char *buffer, size_t size, uint64_t 
 
 tp_reason tp__jobs_add(tp_runtime *runtime, const tp__plan *plan, const tp__node *node, uint64_t entry_id,
                        const tp__payload *payload, const void *sets) {
-  tp_writer *writer;
-  if (tp_writer_new(tp__runtime_allocator(runtime), &writer) != TP_OK) return TP_REASON_NO_MEMORY;
+  tp_writer writer;
+  tp__value_writer_init(&writer, tp__runtime_allocator(runtime));
   tp__payload with_sets = *payload;
   tp_status status = TP_OK;
   if (sets && tp__runtime_layer_ops(runtime)->sets_write) {
-    tp__runtime_layer_ops(runtime)->sets_write(sets, writer);
-    status = tp_writer_finish(writer, &with_sets.sets);
+    tp__runtime_layer_ops(runtime)->sets_write(sets, &writer);
+    status = tp_writer_finish(&writer, &with_sets.sets);
   }
   char buffer[TP_ID_BYTES_MAX + 64];
   tp_text key = key_of(tp__runtime_jobs(runtime), buffer, sizeof buffer, entry_id, node->subscription_name);
@@ -578,7 +579,7 @@ tp_reason tp__jobs_add(tp_runtime *runtime, const tp__plan *plan, const tp__node
                 .order_key = payload->ids[TP_ID_SESSION]};
   set_policies(&job, node);
   tp_reason reason = status == TP_OK ? insert_with(runtime, &job, &with_sets) : TP_REASON_NO_MEMORY;
-  tp_writer_free(writer);
+  tp__value_writer_fini(&writer);
   return reason;
 }
 
