@@ -14,16 +14,15 @@ typedef struct handler_block {
   _Alignas(8) char first[FIRST_BYTES];
 } handler_block;
 
-#define REFUSE(desc, code, ...) refuse((desc)->id, (code), fault, __VA_ARGS__)
+#define REFUSE(desc, code, ...) tp__refuse_desc(fault, (code), "handler", (desc)->id, __VA_ARGS__)
 
-static tp_status refuse(const char *id, tp_status code, tp_fault *fault, const char *format, ...) TP__PRINTF(4, 5);
-static tp_status refuse(const char *id, tp_status code, tp_fault *fault, const char *format, ...) {
+tp_status tp__refuse_desc(tp_fault *fault, tp_status code, const char *noun, const char *id, const char *format, ...) {
   char what[TP_FAULT_MESSAGE_SIZE];
   va_list args;
   va_start(args, format);
   vsnprintf(what, sizeof what, format, args);
   va_end(args);
-  return tp__fail(fault, code, id, "handler `%s`: %s", id, what);
+  return tp__fail(fault, code, id, "%s `%s`: %s", noun, id, what);
 }
 
 static tp_status phases_check(const tp__registry *registry, const tp_handler *desc, tp_fault *fault) {

@@ -51,6 +51,10 @@ bool tp__index_get_hashed(const tp__index *index, const char *id, uint64_t hash,
 
 /* ---- handler.c, subscription.c: registered copies, counted ---- */
 
+/** @param noun  what the descriptor is of. */
+tp_status tp__refuse_desc(tp_fault *fault, tp_status code, const char *noun, const char *id, const char *format, ...)
+    TP__PRINTF(5, 6);
+
 /** Refuses what is wrong with the descriptor itself; the fault names id, field and remedy. */
 tp_status tp__handler_check(const tp__registry *registry, const tp_handler *desc, const tp_owner *owner,
                             tp_fault *fault);

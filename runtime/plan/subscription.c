@@ -2,8 +2,6 @@
  *
  * subscription.c: a registered subscription: a copy of its descriptor, counted. What can be refused of a descriptor
  * without looking at anything else that is registered is refused here; the rest is validate.c's. */
-#include <stdio.h>
-
 #include "runtime/plan/registry.h"
 #include "turnphase/value.h"
 
@@ -16,17 +14,7 @@ typedef struct subscription_block {
 
 /* ---- checking ---- */
 
-#define REFUSE(desc, code, ...) refuse((desc)->id, (code), fault, __VA_ARGS__)
-
-static tp_status refuse(const char *id, tp_status code, tp_fault *fault, const char *format, ...) TP__PRINTF(4, 5);
-static tp_status refuse(const char *id, tp_status code, tp_fault *fault, const char *format, ...) {
-  char what[TP_FAULT_MESSAGE_SIZE];
-  va_list args;
-  va_start(args, format);
-  vsnprintf(what, sizeof what, format, args);
-  va_end(args);
-  return tp__fail(fault, code, id, "subscription `%s`: %s", id, what);
-}
+#define REFUSE(desc, code, ...) tp__refuse_desc(fault, (code), "subscription", (desc)->id, __VA_ARGS__)
 
 static tp_status phase_resolve(const tp__registry *registry, tp_subscription *desc, uint32_t *ret_flags,
                                tp_fault *fault) {
