@@ -7,14 +7,8 @@ struct tp_shared_history {
   tp__a32 refs;
   tp__mutex mutex;
   tp__link users;     /* under mutex */
-  tp__link deletions; /* under mutex: those under way */
+  tp__link deletions; /* under mutex: those under way, in the frames of their threads */
 };
-
-/* In the frame of the thread that deletes. */
-typedef struct deletion {
-  tp__link link;
-  tp_text tenant, session;
-} deletion;
 
 tp_status tp__history_read(tp_history *ret_history, const tp_history *theirs, tp_fault *fault) {
   *ret_history = (tp_history){0};
@@ -85,20 +79,11 @@ static void history_check_locked(const tp_shared_history *shared) {
 }
 #endif
 
-static bool is_deleted_locked(tp_shared_history *shared, tp_text tenant, tp_text session) {
+static bool has_locked(const tp_shared_history *shared, const tp__link *list, const tp__history_user *user) {
   TP__LOCKED(&shared->mutex);
-  for (tp__link *link = shared->deletions.next; link != &shared->deletions; link = link->next) {
-    const deletion *d = TP__CONTAINER(link, deletion, link);
-    if (tp__text_equal(d->session, session) && tp__text_equal(d->tenant, tenant)) return true;
-  }
-  return false;
-}
-
-static bool is_used_locked(tp_shared_history *shared, tp_text tenant, tp_text session) {
-  TP__LOCKED(&shared->mutex);
-  for (tp__link *link = shared->users.next; link != &shared->users; link = link->next) {
-    const tp__history_user *user = TP__CONTAINER(link, tp__history_user, link);
-    if (tp__text_equal(user->session, session) && tp__text_equal(user->tenant, tenant)) return true;
+  for (tp__link *link = list->next; link != list; link = link->next) {
+    const tp__history_user *other = TP__CONTAINER(link, tp__history_user, link);
+    if (tp__text_equal(other->session, user->session) && tp__text_equal(other->tenant, user->tenant)) return true;
   }
   return false;
 }
@@ -107,7 +92,7 @@ tp_status tp__shared_history_join(tp_shared_history *shared, tp__history_user *u
                                   const char *session) {
   *user = (tp__history_user){.tenant = tp_text_of(tenant), .session = tp_text_of(session)};
   tp__mutex_lock(&shared->mutex);
-  user->is_open = !is_deleted_locked(shared, user->tenant, user->session);
+  user->is_open = !has_locked(shared, &shared->deletions, user);
   if (user->is_open) tp__list_push(&shared->users, &user->link);
   TP__CHECK(history_check_locked(shared));
   tp__mutex_unlock(&shared->mutex);
@@ -151,15 +136,15 @@ static tp_status lacks(const char *function, tp_fault *fault) {
   return tp__fail(fault, TP_ERR_STORE, NULL, "the history has no function `%s`", function);
 }
 
-static bool begin_deletion(tp_shared_history *shared, deletion *d) {
+static bool begin_deletion(tp_shared_history *shared, tp__history_user *d) {
   tp__mutex_lock(&shared->mutex);
-  bool begun = !is_used_locked(shared, d->tenant, d->session) && !is_deleted_locked(shared, d->tenant, d->session);
+  bool begun = !has_locked(shared, &shared->users, d) && !has_locked(shared, &shared->deletions, d);
   if (begun) tp__list_push(&shared->deletions, &d->link);
   tp__mutex_unlock(&shared->mutex);
   return begun;
 }
 
-static void end_deletion(tp_shared_history *shared, deletion *d) {
+static void end_deletion(tp_shared_history *shared, tp__history_user *d) {
   tp__mutex_lock(&shared->mutex);
   tp__list_remove(&d->link);
   tp__mutex_unlock(&shared->mutex);
@@ -169,7 +154,7 @@ tp_status tp_shared_history_delete(tp_shared_history *shared, const char *tenant
                                    tp_fault *fault) {
   if (!shared || !session) return tp__fail(fault, TP_ERR_USAGE, NULL, "a deletion needs a history and a session");
   const tp_history *history = &shared->history;
-  deletion d = {.tenant = tp_text_of(tenant), .session = tp_text_of(session)};
+  tp__history_user d = {.tenant = tp_text_of(tenant), .session = tp_text_of(session)};
   if (!history->delete_session) return lacks("delete_session", fault);
   if (!begin_deletion(shared, &d))
     return tp__fail(fault, TP_ERR_BUSY, session,

@@ -8,7 +8,7 @@
 #include "runtime/os/os.h"
 #include "turnphase/store.h"
 
-/** A session's place in a shared history. Its memory is the session's. */
+/** A session's place in a shared history, whose memory is the session's; or what is being deleted. */
 typedef struct tp__history_user {
   tp__link link;
   tp_text tenant, session;
