@@ -54,16 +54,10 @@ static void delist(tp_agent *agent) {
   tp__mutex_unlock(&agent->layer->agents_mutex);
 }
 
+/* Again where its removal was not begun. */
 static void show(tp_agent *agent) {
   tp__mutex_lock(&agent->layer->agents_mutex);
-  agent->visible = true;
-  tp__mutex_unlock(&agent->layer->agents_mutex);
-}
-
-/* Its removal was not begun. */
-static void show_again(tp_agent *agent) {
-  tp__mutex_lock(&agent->layer->agents_mutex);
-  tp__list_push(&agent->layer->agents, &agent->link);
+  if (tp__list_empty(&agent->link)) tp__list_push(&agent->layer->agents, &agent->link);
   agent->visible = true;
   tp__mutex_unlock(&agent->layer->agents_mutex);
 }
@@ -116,13 +110,15 @@ static tp_status take_built(tp_agent *agent, const tp_phase_result *built, tp_te
 
 static void finish(agent_work *w);
 
-static void begin_phase(agent_work *w, uint32_t phase, void (*on_end)(tp__phase_run *run)) {
+static void begin_phase(agent_work *w, uint32_t phase, bool (*skips)(const tp__phase_run *run, const tp__node *node),
+                        void (*on_end)(tp__phase_run *run)) {
   bool takes_config = phase != TP_PHASE_AGENT_UNREGISTER;
   w->fields[0] = (tp_field){.id = TP_FIELD_AGENT_ID, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(w->agent->id)};
   w->fields[1] = (tp_field){.id = TP_FIELD_AGENT_CONFIG, .kind = TP_FIELD_KIND_VALUE, .text = w->config};
   w->phase = (tp__phase_run){.turn = w->turn,
                              .phase = phase,
                              .ignores_cancel = !takes_config,
+                             .skips = skips,
                              .fields = w->fields,
                              .field_count = takes_config ? 2 : 1,
                              .on_end = on_end,
@@ -174,27 +170,14 @@ static bool had_registered(const agent_work *w, const tp__node *unregisters) {
 
 static bool skips(const tp__phase_run *run, const tp__node *node) { return !had_registered(run->ctx, node); }
 
-/* Those that had registered hear that the agent does not come, in reverse. */
-static void take_back(agent_work *w) {
-  w->fields[0] = (tp_field){.id = TP_FIELD_AGENT_ID, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(w->agent->id)};
-  w->phase = (tp__phase_run){.turn = w->turn,
-                             .phase = TP_PHASE_AGENT_UNREGISTER,
-                             .ignores_cancel = true,
-                             .skips = skips,
-                             .fields = w->fields,
-                             .field_count = 1,
-                             .on_end = unregistered,
-                             .ctx = w};
-  tp__phase_begin(&w->phase);
-}
-
 static void registered(tp__phase_run *run) {
   agent_work *w = run->ctx;
   w->status = status_of(w, run);
   w->registered = run->result;
   run->result = (tp_phase_result){0};
   if (w->status == TP_OK) finish(w);
-  else take_back(w);
+  else
+    begin_phase(w, TP_PHASE_AGENT_UNREGISTER, skips, unregistered); /* those that had registered hear it, in reverse */
 }
 
 static tp_status check_built(agent_work *w) {
@@ -213,7 +196,7 @@ static void built(tp__phase_run *run) {
   if (w->status == TP_OK) w->status = check_built(w);
   if (w->status == TP_OK && (w->status = take_built(w->agent, &w->built, w->config)) != TP_OK)
     (void)!tp__fail(&w->fault, w->status, w->agent->id, "no memory for an agent");
-  if (w->status == TP_OK) begin_phase(w, TP_PHASE_AGENT_REGISTER, registered);
+  if (w->status == TP_OK) begin_phase(w, TP_PHASE_AGENT_REGISTER, NULL, registered);
   else finish(w);
 }
 
@@ -261,8 +244,8 @@ static void finish(agent_work *w) {
 }
 
 static void begin_work(agent_work *w) {
-  if (w->writer) begin_phase(w, TP_PHASE_AGENT_BUILD, built);
-  else begin_phase(w, TP_PHASE_AGENT_UNREGISTER, unregistered);
+  if (w->writer) begin_phase(w, TP_PHASE_AGENT_BUILD, NULL, built);
+  else begin_phase(w, TP_PHASE_AGENT_UNREGISTER, NULL, unregistered);
 }
 
 static void delivered(tp__message *message) { begin_work(TP__CONTAINER(message, agent_work, message)); }
@@ -453,7 +436,7 @@ tp_status tp_agent_remove_submit(tp_agent *agent, tp_agent_end_fn on_end, void *
     w->gives_up_handle = true;
     status = submit(w, fault);
     if (status == TP_OK) return TP_OK;
-    show_again(agent);
+    show(agent);
     tp_turn_end(w->turn);
     free_work(w);
   }
