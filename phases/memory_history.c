@@ -58,11 +58,9 @@ static conversation *new_conversation(const tp_allocator *allocator, tp_text ten
   size_t size = sizeof(conversation) + tenant.size + session.size;
   conversation *c = tp__alloc_zero(allocator, size);
   if (!c) return NULL;
-  char *texts = (char *)(c + 1);
-  if (tenant.size > 0) memcpy(texts, tenant.data, tenant.size);
-  if (session.size > 0) memcpy(texts + tenant.size, session.data, session.size);
-  c->tenant = (tp_text){texts, tenant.size};
-  c->session = (tp_text){texts + tenant.size, session.size};
+  char *at = (char *)(c + 1);
+  c->tenant = tp__text_put(&at, tenant);
+  c->session = tp__text_put(&at, session);
   c->size = size;
   c->refs = 1;
   tp__arena_init(&c->arena, allocator, NULL, 0, 0);

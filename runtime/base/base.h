@@ -133,6 +133,8 @@ static inline void tp__list_remove(tp__link *item) { /* harmless on an item remo
 bool tp__status_is_known(tp_status status);
 /** 1–128 bytes, UTF-8, no white space and no control bytes. */
 bool tp__id_valid(const char *id);
+/** Copies a text to *at, which moves behind it. */
+tp_text tp__text_put(char **at, tp_text text);
 bool tp__text_equal(tp_text a, tp_text b);
 bool tp__text_is(tp_text text, const char *string);
 /** The word for a value of an enum, from a table by value; otherwise where the table has none. */

@@ -5,6 +5,13 @@
 
 tp_text tp_text_of(const char *string) { return (tp_text){string, string ? strlen(string) : 0}; }
 
+tp_text tp__text_put(char **at, tp_text text) {
+  tp_text copy = {*at, text.size};
+  if (text.size > 0) memcpy(*at, text.data, text.size);
+  *at += text.size;
+  return copy;
+}
+
 bool tp__text_equal(tp_text a, tp_text b) {
   return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
 }

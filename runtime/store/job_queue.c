@@ -123,8 +123,8 @@ static tp__job_order *make_order(tp__job_queue *queue, tp_text key) {
   if (tp__hash_table_reserve(&queue->orders, queue->allocator) != TP_OK) return NULL;
   order = tp__alloc_zero(queue->allocator, sizeof *order + key.size);
   if (!order) return NULL;
-  order->key = (tp_text){(char *)(order + 1), key.size};
-  if (key.size > 0) memcpy(order + 1, key.data, key.size);
+  char *at = (char *)(order + 1);
+  order->key = tp__text_put(&at, key);
   tp__list_init(&order->jobs);
   tp__hash_table_add(&queue->orders, &order->by_key, hash_of(queue, key));
   return order;
@@ -145,8 +145,8 @@ static tp__job_class *make_class(tp__job_queue *queue, const tp_job *desc) {
   tp__job_class *class = tp__alloc_zero(queue->allocator, sizeof *class + desc->handler.size);
   if (!class) return NULL;
   class->contract_version = desc->contract_version;
-  class->handler = (tp_text){(char *)(class + 1), desc->handler.size};
-  if (desc->handler.size > 0) memcpy(class + 1, desc->handler.data, desc->handler.size);
+  char *at = (char *)(class + 1);
+  class->handler = tp__text_put(&at, desc->handler);
   tp__list_push(&queue->classes, &class->link);
   return class;
 }
@@ -274,13 +274,6 @@ static tp__queued_job *find_id(const tp__job_queue *queue, uint64_t id) {
   return link ? by_id(link) : NULL;
 }
 
-static tp_text put(char **at, tp_text text) {
-  tp_text copy = {*at, text.size};
-  if (text.size > 0) memcpy(*at, text.data, text.size);
-  *at += text.size;
-  return copy;
-}
-
 static tp__queued_job *copy_job(tp__job_queue *queue, const tp_job *desc) {
   size_t texts = desc->handler.size + desc->subscription.size + desc->idempotency_key.size + desc->order_key.size;
   tp__queued_job *job = tp__alloc_zero(queue->allocator, sizeof *job + texts);
@@ -304,10 +297,10 @@ static tp__queued_job *copy_job(tp__job_queue *queue, const tp_job *desc) {
   job->desc.claim = 0;
   job->desc.attempt = job->desc.reason = job->desc.code = 0;
   job->desc.claimable_ms = job->desc.lease_end_ms = job->desc.ended_ms = 0;
-  job->desc.handler = put(&at, desc->handler);
-  job->desc.subscription = put(&at, desc->subscription);
-  job->desc.idempotency_key = put(&at, desc->idempotency_key);
-  job->desc.order_key = put(&at, desc->order_key);
+  job->desc.handler = tp__text_put(&at, desc->handler);
+  job->desc.subscription = tp__text_put(&at, desc->subscription);
+  job->desc.idempotency_key = tp__text_put(&at, desc->idempotency_key);
+  job->desc.order_key = tp__text_put(&at, desc->order_key);
   job->desc.payload = (tp_text){job->payload, desc->payload.size};
   job->desc.message = (tp_text){NULL, 0};
   return job;

@@ -42,27 +42,19 @@ static bool show_step(const void *source, size_t index, tp_turn_step *step) {
   return index < row->record.step_count && tp__shown_fill(step, &row->steps[index], sizeof *step);
 }
 
-static tp_text put(char **at, tp_text text) {
-  char *copy = *at;
-  if (text.size == 0) return (tp_text){NULL, 0};
-  memcpy(copy, text.data, text.size);
-  *at += text.size;
-  return (tp_text){copy, text.size};
-}
-
 static void fill(tp__turn_row *row, const tp_turn_record *record) {
   row->record = *record;
   row->steps = (tp_turn_step *)(row + 1);
   char *at = (char *)(row->steps + record->step_count);
   for (size_t i = 0; i < TP_ID_COUNT; i++)
-    row->ids[i] = i < id_count(record) ? put(&at, record->ids[i]) : (tp_text){NULL, 0};
+    row->ids[i] = i < id_count(record) ? tp__text_put(&at, record->ids[i]) : (tp_text){NULL, 0};
   row->record.ids = row->ids;
   row->record.id_count = TP_ID_COUNT;
-  row->record.subscription = put(&at, record->subscription);
-  row->record.reason = put(&at, record->reason);
-  row->record.parent_turn = put(&at, record->parent_turn);
+  row->record.subscription = tp__text_put(&at, record->subscription);
+  row->record.reason = tp__text_put(&at, record->reason);
+  row->record.parent_turn = tp__text_put(&at, record->parent_turn);
   for (size_t i = 0; i < record->step_count; i++)
-    if (read_step(record, i, &row->steps[i])) row->steps[i].name = put(&at, row->steps[i].name);
+    if (read_step(record, i, &row->steps[i])) row->steps[i].name = tp__text_put(&at, row->steps[i].name);
   row->record.step = show_step;
   row->record.step_source = row;
 }
