@@ -180,14 +180,13 @@ static void put_member(tp__out *out, const char *name, tp_text text) {
 }
 
 static void put_signal(tp__out *out, const char *source_event, const tp_merged_entry *entry) {
-  static const char *const severities[] = {"info", "warning", "error"};
   const tp_contribution *signal = entry->contribution;
   tp__out_char(out, '{');
   put_member(out, "source_event", tp_text_of(source_event));
   put_member(out, "hook_id", tp_text_of(entry->subscription));
   put_member(out, "kind", signal->domain);
   put_member(out, "code", signal->key);
-  put_member(out, "severity", tp_text_of(severities[signal->severity]));
+  put_member(out, "severity", tp_text_of(tp_severity_name(signal->severity)));
   tp__out_string(out, "\"payload\":");
   if (signal->text.size) tp__json_string(out, signal->text);
   else tp__json_value(out, signal->value); /* none is null */

@@ -80,11 +80,6 @@ const char *tp__node_state(const tp__phase_view *view, uint32_t row, const tp__n
 
 /* ---- words ---- */
 
-const char *tp__mode_name(tp_mode mode) {
-  static const char *const names[] = {"", "gather", "chain", "observe"};
-  return (size_t)mode < sizeof names / sizeof *names ? names[mode] : "";
-}
-
 static bool depends_on(const tp__plan *plan, const tp__node *node, uint32_t target) {
   for (uint32_t i = 0; i < node->dep_count; i++) {
     if (plan->deps[node->first_dep + i] == target) return true;

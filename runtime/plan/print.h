@@ -60,7 +60,6 @@ const char *tp__node_state(const tp__phase_view *view, uint32_t row, const tp__n
 
 /** What made an edge: "requires", "after", "before", "sequential", "chain". edge indexes plan->edges. */
 const char *tp__edge_kind(const tp__plan *plan, uint32_t from, uint32_t edge);
-const char *tp__mode_name(tp_mode mode);
 
 /** JSON, compact. Tracks commas and nothing else. */
 typedef struct tp__json_printer {

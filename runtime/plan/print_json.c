@@ -35,8 +35,6 @@ static void print_graph(tp__json_printer *json, const tp__plan *plan, uint32_t i
 }
 
 static void print_policies(tp__json_printer *json, const tp__node *node) {
-  static const char *const pauses[] = {"none", "fixed", "exponential"};
-  static const char *const visibilities[] = {"internal", "debug", "user_audit", "user_visible"};
   const tp_subscription *desc = &node->sub->desc;
   tp__print_string(json, "trust", tp_trust_name(node->sub->trust));
   tp__print_string(json, "execution", tp_execution_name(node->execution));
@@ -46,14 +44,14 @@ static void print_policies(tp__json_printer *json, const tp__node *node) {
   if (node->handler->desc.inbox) tp__print_bool(json, "inbox", true);
   tp__print_number(json, "priority", desc->priority);
   tp__print_number(json, "attempts", desc->attempts > 1 ? desc->attempts : 1);
-  tp__print_string(json, "backoff", pauses[desc->backoff]);
+  tp__print_string(json, "backoff", tp_backoff_name(desc->backoff));
   tp__print_number(json, "backoff_ms", desc->backoff_ms);
   tp__print_number(json, "max_concurrent", node->permits);
   tp__print_string(json, "fallback_verdict", tp_verdict_name(desc->fallback_verdict));
   tp__print_number(json, "fallback_contributions", (int64_t)desc->fallback_count);
   tp__print_string(json, "match", desc->match ? desc->match->description : NULL);
   tp__print_bool(json, "sequential", tp__subscription_sequential(node->sub));
-  tp__print_string(json, "visibility", visibilities[desc->visibility]);
+  tp__print_string(json, "visibility", tp_visibility_name(desc->visibility));
   tp__print_string(json, "metadata", desc->metadata);
   tp__print_bool(json, "switched_off", tp__a32_load_relaxed(&node->sub->killed));
 }
@@ -108,7 +106,7 @@ static void print_plan(tp__json_printer *json, const tp__plan *plan) {
 static void print_phase(tp__json_printer *json, const tp__phase_view *view) {
   tp__print_open(json, NULL, "{");
   tp__print_string(json, "phase", view->row->name);
-  tp__print_string(json, "mode", tp__mode_name(view->row->mode));
+  tp__print_string(json, "mode", tp_mode_name(view->row->mode));
   tp__print_bool(json, "reverse", view->row->reverse);
   if (view->plan) print_plan(json, view->plan);
   print_nodes(json, "subscriptions", view, 0, view->enabled);

@@ -54,7 +54,7 @@ static const char *const heads[COLUMNS] = {"phase",  "mode",          "limit",  
                                            "access", "subscriptions", "may contribute", "aliases"};
 
 static const char *mode_text(const tp_phase *row, char *buffer, size_t size) {
-  snprintf(buffer, size, "%s%s%s%s%s", tp__mode_name(row->mode), row->replace ? " replace" : "",
+  snprintf(buffer, size, "%s%s%s%s%s", tp_mode_name(row->mode), row->replace ? " replace" : "",
            row->stop ? " stop" : "", row->ask ? " ask" : "", row->reverse ? " reverse" : "");
   return buffer;
 }
@@ -237,7 +237,7 @@ static void json_phase(tp__json_printer *json, const phase_list *list, uint32_t 
   tp__print_open(json, NULL, "{");
   tp__print_number(json, "id", phase);
   tp__print_string(json, "phase", row->name);
-  tp__print_string(json, "mode", tp__mode_name(row->mode));
+  tp__print_string(json, "mode", tp_mode_name(row->mode));
   tp__print_bool(json, "replace", row->replace);
   tp__print_bool(json, "stop", row->stop);
   tp__print_bool(json, "ask", row->ask);

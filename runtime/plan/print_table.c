@@ -144,7 +144,7 @@ static void print_times(const tp__plan *plan, const tp__printer *printer) {
 static void print_head(const tp__phase_view *view, const tp__printer *printer) {
   uint32_t levels = view->plan ? view->plan->levels : 0;
   tp__print_text(printer, view->row->name);
-  tp__print_format(printer, "  %s%s, %u subscription%s, %u level%s", tp__mode_name(view->row->mode),
+  tp__print_format(printer, "  %s%s, %u subscription%s, %u level%s", tp_mode_name(view->row->mode),
                    view->row->reverse ? " in reverse" : "", view->enabled, view->enabled == 1 ? "" : "s", levels,
                    levels == 1 ? "" : "s");
   if (view->disabled > 0) tp__print_format(printer, ", %u disabled", view->disabled);
