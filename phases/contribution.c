@@ -166,31 +166,24 @@ static tp_status tool_read(const tp_contribution *in, size_t index, tp_tool *ret
   return tp__fail(fault, TP_ERR_MALFORMED, NULL, "tool_bundle: %s", why.message);
 }
 
+/* What is wrong with a tool, behind its name; NULL: nothing. */
+static const char *tool_flaw(const tp_tool *tool) {
+  if (!tool->run && !tool->inbox) return " has no function: set tp_tool.run, or inbox";
+  if (tool->run && tool->inbox) return ": run and inbox are set: set one of the two";
+  if (tool->inbox && tool->placement > TP_PLACEMENT_THREAD)
+    return ": placement inline and inbox are set, and a call through an inbox waits for its host";
+  if (tool->reserved_) return ": tp_tool.reserved_ must be 0: zero-fill the struct";
+  if ((unsigned)tool->placement > TP_PLACEMENT_INLINE) return ": its placement must be thread or inline";
+  return NULL;
+}
+
 static tp_status check_tool(const tp_allocator *allocator, const tp_contribution *in, const tp_tool *tool,
                             tp_fault *fault) {
   if (!tp__id_valid(tool->name)) {
     return refuse(fault, in, "a tool's name", "must be 1 to 128 bytes of UTF-8 without white space and control bytes");
   }
-  if (!tool->run && !tool->inbox) {
-    return tp__fail(fault, TP_ERR_MALFORMED, tool->name, "tool %s has no function: set tp_tool.run, or inbox",
-                    tool->name);
-  }
-  if (tool->run && tool->inbox) {
-    return tp__fail(fault, TP_ERR_MALFORMED, tool->name, "tool %s: run and inbox are set: set one of the two",
-                    tool->name);
-  }
-  if (tool->inbox && tool->placement > TP_PLACEMENT_THREAD) {
-    return tp__fail(fault, TP_ERR_MALFORMED, tool->name,
-                    "tool %s: placement inline and inbox are set, and a call through an inbox waits for its host",
-                    tool->name);
-  }
-  if (tool->reserved_) {
-    return tp__fail(fault, TP_ERR_MALFORMED, tool->name, "tool %s: tp_tool.reserved_ must be 0: zero-fill the struct",
-                    tool->name);
-  }
-  if ((unsigned)tool->placement > TP_PLACEMENT_INLINE) {
-    return tp__fail(fault, TP_ERR_MALFORMED, tool->name, "tool %s: its placement must be thread or inline", tool->name);
-  }
+  const char *flaw = tool_flaw(tool);
+  if (flaw) return tp__fail(fault, TP_ERR_MALFORMED, tool->name, "tool %s%s", tool->name, flaw);
   const char *fixed[] = {tool->read_key, tool->write_key};
   for (size_t i = 0; i < 2; i++) {
     if (!fixed[i] || tp__tool_key_valid(tp_text_of(fixed[i]))) continue;
