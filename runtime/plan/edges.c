@@ -88,22 +88,13 @@ static void add(tp__draft *draft, uint32_t from, uint32_t to, uint8_t flags) {
   draft->edge_flags[draft->edge_count++] = flags;
 }
 
-/* Edges to those that run earlier: after and requires. */
-static tp_status read_earlier(const edge_reader *r, uint32_t own, const tp_edge *const *edges, size_t count,
-                              const char *word, uint8_t flags) {
+/* @param later  the targets run behind it: before; else earlier: after and needs. */
+static tp_status read_edges(const edge_reader *r, uint32_t own, const tp_edge *const *edges, size_t count,
+                            const char *word, bool later, uint8_t flags) {
   for (size_t i = 0; i < count; i++) {
     uint32_t target;
     TP__TRY(resolve(r, edges[i], word, &target));
-    if (target != TP__NO_PLACE) add(r->draft, target, own, flags);
-  }
-  return TP_OK;
-}
-
-static tp_status read_later(const edge_reader *r, uint32_t own, const tp_edge *const *edges, size_t count) {
-  for (size_t i = 0; i < count; i++) {
-    uint32_t target;
-    TP__TRY(resolve(r, edges[i], "before", &target));
-    if (target != TP__NO_PLACE) add(r->draft, own, target, 0);
+    if (target != TP__NO_PLACE) add(r->draft, later ? own : target, later ? target : own, flags);
   }
   return TP_OK;
 }
@@ -112,9 +103,9 @@ static tp_status read_declared(const tp__drafts *drafts, tp__draft *draft, tp_fa
   for (uint32_t own = 0; own < draft->node_count; own++) {
     const tp_subscription *desc = &draft->nodes[own].sub->desc;
     edge_reader r = {.drafts = drafts, .draft = draft, .sub = draft->nodes[own].sub, .fault = fault};
-    TP__TRY(read_earlier(&r, own, desc->after, desc->after_count, "after", TP__EDGE_DEP));
-    TP__TRY(read_earlier(&r, own, desc->needs, desc->needs_count, "needs", TP__EDGE_DEP | TP__EDGE_REQUIRES));
-    TP__TRY(read_later(&r, own, desc->before, desc->before_count));
+    TP__TRY(read_edges(&r, own, desc->after, desc->after_count, "after", false, TP__EDGE_DEP));
+    TP__TRY(read_edges(&r, own, desc->needs, desc->needs_count, "needs", false, TP__EDGE_DEP | TP__EDGE_REQUIRES));
+    TP__TRY(read_edges(&r, own, desc->before, desc->before_count, "before", true, 0));
   }
   return TP_OK;
 }
