@@ -14,6 +14,7 @@
 
 /* pipes[i][0] is read from, pipes[i][1] is written to. The child has the other side of each than the host. */
 enum { INPUT, OUTPUT, ERRORS, PIPES };
+static int our_side(int pipe) { return pipe == INPUT ? 1 : 0; }
 
 static void close_one(int *fd) {
   if (*fd >= 0) close(*fd);
@@ -40,7 +41,7 @@ static int open_pipes(int pipes[PIPES][2], bool is_resident) {
   for (int i = 0; i < PIPES; i++) {
     if (open_pipe(pipes[i], is_resident && i == INPUT) != 0) return errno;
     if (!move_up(&pipes[i][0]) || !move_up(&pipes[i][1])) return errno;
-    int ours = pipes[i][i == INPUT ? 1 : 0];
+    int ours = pipes[i][our_side(i)];
     if (fcntl(ours, F_SETFL, fcntl(ours, F_GETFL) | O_NONBLOCK) != 0) return errno;
   }
   return 0;
@@ -122,15 +123,11 @@ tp_status tp__spawn(const tp_process_options *options, tp__spawned *ret_spawned,
   int error = open_pipes(pipes, options->on_output != NULL);
   if (error == 0) error = spawn(options, pipes, &spawned.pid);
   if (error == 0) error = watch(spawned.pid, &spawned.pidfd);
-  close_one(&pipes[INPUT][0]);
-  close_one(&pipes[OUTPUT][1]);
-  close_one(&pipes[ERRORS][1]);
-  if (error != 0) {
-    close_one(&pipes[INPUT][1]);
-    close_one(&pipes[OUTPUT][0]);
-    close_one(&pipes[ERRORS][0]);
-    return refuse(options, error, fault);
+  for (int i = 0; i < PIPES; i++) {
+    close_one(&pipes[i][1 - our_side(i)]);
+    if (error != 0) close_one(&pipes[i][our_side(i)]);
   }
+  if (error != 0) return refuse(options, error, fault);
   spawned.input = pipes[INPUT][1];
   spawned.output = pipes[OUTPUT][0];
   spawned.errors = pipes[ERRORS][0];
