@@ -209,16 +209,11 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
     session->tenant_queue = tp__admission_join(&session->layer->admission, session->tenant);
     if (!session->tenant_queue) status = TP_ERR_NO_MEMORY;
   }
-  if (status != TP_OK) {
-    free_session(session);
-    return tp__fail(fault, status, options.id, "no memory for a session");
-  }
-  status = listen_short(session, &options, fault);
-  if (status != TP_OK) {
+  if (status == TP_OK && (status = listen_short(session, &options, fault)) != TP_OK) {
     free_session(session);
     return status;
   }
-  status = take_options(session, &options, &history, shared);
+  if (status == TP_OK) status = take_options(session, &options, &history, shared);
   if (status == TP_OK) status = enlist(session);
   if (status != TP_OK) {
     untake_options(session);
