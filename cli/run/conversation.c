@@ -15,6 +15,7 @@
 #include "cli/common/exit_status.h"
 #include "cli/common/input.h"
 #include "cli/common/message.h"
+#include "cli/common/visible.h"
 #include "cli/run/event.h"
 #include "cli/run/model.h"
 #include "runtime/base/printf.h"
@@ -91,18 +92,14 @@ static bool is_space_or_control(uint32_t point) {
          point == 0x2028 || point == 0x2029 || point == 0x202F || point == 0x205F || point == 0x3000;
 }
 
-/* The first code point of well-formed UTF-8. */
-static uint32_t point_of(const unsigned char *bytes, size_t *ret_size) {
-  *ret_size = bytes[0] < 0x80 ? 1 : bytes[0] < 0xE0 ? 2 : bytes[0] < 0xF0 ? 3 : 4;
-  uint32_t point = *ret_size == 1 ? bytes[0] : bytes[0] & (0xFFu >> (*ret_size + 1));
-  for (size_t i = 1; i < *ret_size; i++) point = point << 6 | (bytes[i] & 0x3Fu);
-  return point;
-}
-
 bool cli_is_id(tp_text text) {
   if (text.size == 0 || text.size > TP_ID_BYTES_MAX || !tp_utf8_valid(text, NULL)) return false;
-  for (size_t i = 0, step; i < text.size; i += step)
-    if (is_space_or_control(point_of((const unsigned char *)text.data + i, &step))) return false;
+  for (size_t i = 0; i < text.size;) {
+    uint32_t point;
+    cli_visibility visibility;
+    i += cli_visible_step((tp_text){text.data + i, text.size - i}, &point, &visibility);
+    if (is_space_or_control(point)) return false;
+  }
   return true;
 }
 

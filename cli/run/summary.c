@@ -16,29 +16,22 @@ typedef struct sentence {
   size_t size;
 } sentence;
 
-/* Where to cut so that no code point is cut in two. */
-static size_t cut_at(const char *text, size_t size) {
-  while (size > 0 && ((unsigned char)text[size] & 0xC0) == 0x80) size--;
-  return size;
-}
+/* What "%.*s" takes. */
+#define TEXT(text) (int)(text).size, (text).data
 
-static void append_text(sentence *s, tp_text text) {
-  size_t left = sizeof s->text - 1 - s->size;
-  size_t size = text.size <= left ? text.size : cut_at(text.data, left);
-  if (size > 0) memcpy(s->text + s->size, text.data, size);
-  s->size += size;
-  s->text[s->size] = '\0';
-}
-
+/* What does not fit is cut in front of a code point. */
 static void append(sentence *s, const char *format, ...) TP__PRINTF(2, 3);
 static void append(sentence *s, const char *format, ...) {
-  char words[CLI_SUMMARY_LINE_SIZE];
+  size_t left = sizeof s->text - s->size, bad;
   va_list args;
   va_start(args, format);
-  vsnprintf(words, sizeof words, format, args);
+  int size = vsnprintf(s->text + s->size, left, format, args);
   va_end(args);
-  append_text(s, tp_text_of(words));
+  if (size >= (int)left && !tp_utf8_valid(tp_text_of(s->text), &bad)) s->text[bad] = '\0';
+  s->size += strlen(s->text + s->size);
 }
+
+static tp_text turn_of(tp_text event) { return cli_event_text(tp_value_get(event, "ids"), "turn"); }
 
 static void add_line(cli_summary_lines *lines, const sentence *s) {
   if (lines->count++ < CLI_SUMMARY_LINES_MAX) memcpy(lines->lines[lines->count - 1], s->text, sizeof s->text);
@@ -58,35 +51,26 @@ static void add_sources(const cli_summary *summary, recall *r, tp_text event) {
   for (tp_value_walk walk = {0}; tp_value_next(sources, &walk);) {
     const char *source_session = cli_conversation_find(summary->conversation, tp_value_text(walk.value), session);
     if (!source_session) continue;
-    append(&r->words, "%s", r->count++ ? ", " : "");
-    append_text(&r->words, tp_value_text(walk.value));
-    append(&r->words, " (session %s)", source_session);
+    append(&r->words, "%s%.*s (session %s)", r->count++ ? ", " : "", TEXT(tp_value_text(walk.value)), source_session);
   }
 }
 
 static void add_run(cli_summary *summary, tp_text event) {
-  tp_text run = tp_value_get(event, "run"), state = cli_event_text(run, "state");
+  tp_text run = tp_value_get(event, "run"), state = cli_event_text(run, "state"), text = cli_event_text(event, "text");
   bool missed = cli_text_is(state, "timed_out");
   if (!missed && !cli_text_is(state, "failed")) return;
   sentence s = {.size = 0};
-  append_text(&s, cli_event_text(run, "subscription"));
-  append(&s, " in turn ");
-  append_text(&s, cli_event_text(tp_value_get(event, "ids"), "turn"));
+  append(&s, "%.*s in turn %.*s", TEXT(cli_event_text(run, "subscription")), TEXT(turn_of(event)));
   if (missed)
     append(&s, ", given up after %.0f ms",
            (double)(cli_event_int(run, "ended_ns") - cli_event_int(run, "queued_ns")) / 1e6);
-  if (!missed && cli_event_text(event, "text").size) append(&s, ": ");
-  if (!missed) append_text(&s, cli_event_text(event, "text"));
+  else if (text.size) append(&s, ": %.*s", TEXT(text));
   add_line(missed ? &summary->missed : &summary->failures, &s);
 }
 
 static void add_denial(cli_summary *summary, tp_text event, tp_text what, tp_text why) {
   sentence s = {.size = 0};
-  append_text(&s, what);
-  append(&s, " in turn ");
-  append_text(&s, cli_event_text(tp_value_get(event, "ids"), "turn"));
-  append(&s, ": ");
-  append_text(&s, why);
+  append(&s, "%.*s in turn %.*s: %.*s", TEXT(what), TEXT(turn_of(event)), TEXT(why));
   add_line(&summary->denials, &s);
 }
 
@@ -112,20 +96,18 @@ typedef struct batch {
 static void batch_add(batch *b, tp_text event) {
   int64_t index = cli_event_int(event, "call_index");
   if (!tp_value_bool(tp_value_get(tp_value_get(event, "tool_result"), "started"), false)) return;
-  b->turn = cli_event_text(tp_value_get(event, "ids"), "turn");
+  b->turn = turn_of(event);
   b->overtaken = b->overtaken || (b->count > 0 && index < b->last_index);
   b->last_index = index;
-  append(&b->ended, "%s", b->count++ ? ", " : "");
-  append_text(&b->ended, cli_event_text(tp_value_get(event, "tool_call"), "name"));
+  tp_text name = cli_event_text(tp_value_get(event, "tool_call"), "name");
+  append(&b->ended, "%s%.*s", b->count++ ? ", " : "", TEXT(name));
 }
 
 static void batch_end(cli_summary *summary, batch *b) {
   if (b->overtaken) {
     sentence s = {.size = 0};
-    append(&s, "in turn ");
-    append_text(&s, b->turn);
-    append(&s, " %zu ran at once and ended in another order than they were called: ", b->count);
-    append_text(&s, tp_text_of(b->ended.text));
+    append(&s, "in turn %.*s %zu ran at once and ended in another order than they were called: %s", TEXT(b->turn),
+           b->count, b->ended.text);
     add_line(&summary->overtakings, &s);
   }
   *b = (batch){.count = 0};
@@ -139,7 +121,7 @@ void cli_summary_add(cli_summary *summary, const cli_events *events, tp_turn_out
   summary->outcomes[outcome]++;
   for (size_t i = 0; i < events->count; i++) {
     tp_text event = cli_events_get(events, i), kind = cli_event_text(event, "event");
-    if (cli_text_is(kind, "turn_begin")) turn = cli_event_text(tp_value_get(event, "ids"), "turn");
+    if (cli_text_is(kind, "turn_begin")) turn = turn_of(event);
     else if (cli_text_is(kind, "run")) add_run(summary, event);
     else if (cli_text_is(kind, "tool_end")) add_call(summary, event), batch_add(&b, event);
     else if (cli_text_is(kind, "model_begin") || cli_text_is(kind, "turn_end")) batch_end(summary, &b);
@@ -152,23 +134,17 @@ void cli_summary_add(cli_summary *summary, const cli_events *events, tp_turn_out
   }
   if (r.count == 0) return;
   sentence s = {.size = 0};
-  append(&s, "in turn ");
-  append_text(&s, turn);
-  append(&s, " what was said in ");
-  append_text(&s, tp_text_of(r.words.text));
+  append(&s, "in turn %.*s what was said in %s", TEXT(turn), r.words.text);
   add_line(&summary->recalls, &s);
 }
 
 void cli_summary_add_dead(cli_summary *summary, tp_text event) {
   tp_text ids = tp_value_get(event, "ids"), why = cli_event_text(event, "text");
   sentence s = {.size = 0};
-  append_text(&s, cli_event_text(event, "handler"));
-  append(&s, " in turn ");
-  append_text(&s, cli_event_text(ids, "turn"));
-  append(&s, " (session ");
-  append_text(&s, cli_event_text(ids, "session"));
-  append(&s, "), after %lld attempts: ", (long long)cli_event_int(event, "attempts"));
-  append_text(&s, why.size ? why : cli_event_text(event, "reason"));
+  if (why.size == 0) why = cli_event_text(event, "reason");
+  append(&s, "%.*s in turn %.*s (session %.*s), after %lld attempts: %.*s", TEXT(cli_event_text(event, "handler")),
+         TEXT(turn_of(event)), TEXT(cli_event_text(ids, "session")), (long long)cli_event_int(event, "attempts"),
+         TEXT(why));
   add_line(&summary->dead_letters, &s);
 }
 

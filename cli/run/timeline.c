@@ -66,11 +66,15 @@ static size_t line_of(tp_text text, size_t width) {
   return at;
 }
 
-static void print_wrapped(cli_output *output, tp_text text) {
+/* Of the text that begins at TEXT_COLUMN. */
+static size_t text_width(const cli_output *output) {
   size_t width = output->width && output->width < WIDTH ? output->width : WIDTH;
-  if (width < 2 * TEXT_COLUMN) width = 2 * TEXT_COLUMN;
+  return (width < 2 * TEXT_COLUMN ? 2 * TEXT_COLUMN : width) - TEXT_COLUMN;
+}
+
+static void print_wrapped(cli_output *output, tp_text text) {
   for (bool first = true; first || text.size > 0; first = false) {
-    size_t size = line_of(text, width - TEXT_COLUMN);
+    size_t size = line_of(text, text_width(output));
     if (!first) cli_printf(output, "%*s", TEXT_COLUMN, "");
     print_some(output, (tp_text){text.data, size}, SIZE_MAX);
     cli_print(output, "\n", 1);
@@ -143,30 +147,32 @@ static void print_run(timeline *t, tp_text event) {
   cli_print(t->output, "\n", 1);
 }
 
+static bool same_text(tp_text a, tp_text b) { return a.size == b.size && memcmp(a.data, b.data, a.size) == 0; }
+
 /* Of several entries of a phase that are under way together (the gates of tool calls) each has one run of every
  * subscription: the first of each that is left belongs to the entry that ended. */
 static bool seen_in(const timeline *t, const size_t *taken, size_t count, tp_text subscription) {
   for (size_t i = 0; i < count; i++) {
     tp_text other = cli_event_text(tp_value_get(cli_events_get(t->events, taken[i]), "run"), "subscription");
-    if (other.size == subscription.size && memcmp(other.data, subscription.data, other.size) == 0) return true;
+    if (same_text(other, subscription)) return true;
   }
   return false;
 }
 
 static bool same_phase(tp_text a, tp_text b) {
-  tp_text left = cli_event_text(a, "phase"), right = cli_event_text(b, "phase");
-  return left.size == right.size && memcmp(left.data, right.data, left.size) == 0;
+  return same_text(cli_event_text(a, "phase"), cli_event_text(b, "phase"));
 }
 
 static size_t take_runs(timeline *t, tp_text phase_end, size_t *ret_taken) {
   size_t taken = 0, left = 0;
-  for (size_t i = 0; i < t->run_count; i++) {
-    tp_text event = cli_events_get(t->events, t->runs[i]);
+  for (size_t i = 0; i < t->runs.count; i++) {
+    tp_text event = cli_events_get(t->events, t->runs.items[i]);
     tp_text subscription = cli_event_text(tp_value_get(event, "run"), "subscription");
-    if (same_phase(event, phase_end) && !seen_in(t, ret_taken, taken, subscription)) ret_taken[taken++] = t->runs[i];
-    else t->runs[left++] = t->runs[i];
+    if (same_phase(event, phase_end) && !seen_in(t, ret_taken, taken, subscription))
+      ret_taken[taken++] = t->runs.items[i];
+    else t->runs.items[left++] = t->runs.items[i];
   }
-  t->run_count = left;
+  t->runs.count = left;
   return taken;
 }
 
@@ -207,7 +213,7 @@ static bool is_trouble_of(tp_text event, tp_text other, tp_text subscription) {
   tp_text run = tp_value_get(event, "run"), id = cli_event_text(run, "subscription");
   if (!cli_text_is(cli_event_text(event, "event"), "run") || !same_phase(event, other)) return false;
   if (cli_text_is(cli_event_text(run, "state"), "succeeded")) return false;
-  return id.size == subscription.size && memcmp(id.data, subscription.data, id.size) == 0;
+  return same_text(id, subscription);
 }
 
 /* That a handler failed stands in its own line; the library's diagnostic of it says nothing more. */
@@ -220,14 +226,14 @@ static bool repeats_a_run(const timeline *t, tp_text event) {
 /* What the entry that ended has contributed stands right before its end. */
 static void print_contributed(timeline *t, tp_text phase_end) {
   size_t left = 0;
-  for (size_t i = 0; i < t->contributed_count; i++) {
-    tp_text event = cli_events_get(t->events, t->contributed[i]), kind = cli_event_text(event, "event");
-    if (!same_phase(event, phase_end)) t->contributed[left++] = t->contributed[i];
+  for (size_t i = 0; i < t->contributed.count; i++) {
+    tp_text event = cli_events_get(t->events, t->contributed.items[i]), kind = cli_event_text(event, "event");
+    if (!same_phase(event, phase_end)) t->contributed.items[left++] = t->contributed.items[i];
     else if (cli_text_is(kind, "context")) print_context(t, event);
     else if (cli_text_is(kind, "reminder")) print_words_of(t, event, "reminder");
     else if (!repeats_a_run(t, event)) print_words_of(t, event, "note");
   }
-  t->contributed_count = left;
+  t->contributed.count = left;
 }
 
 /* ---- a phase as a whole ---- */
@@ -245,14 +251,14 @@ static bool is_worth_a_line(const timeline *t, tp_text phase_end, const size_t *
   if (cli_event_int(phase_end, "ended_ns") - cli_event_int(phase_end, "started_ns") >= SHOWN_NS) return true;
   for (size_t i = 0; i < run_count; i++)
     if (!is_uneventful(cli_events_get(t->events, runs[i]))) return true;
-  for (size_t i = 0; i < t->contributed_count; i++)
-    if (same_phase(cli_events_get(t->events, t->contributed[i]), phase_end)) return true;
+  for (size_t i = 0; i < t->contributed.count; i++)
+    if (same_phase(cli_events_get(t->events, t->contributed.items[i]), phase_end)) return true;
   return false;
 }
 
 static void print_phase(timeline *t, tp_text event) {
   tp_text outcome = cli_event_text(event, "outcome");
-  size_t *taken = cli_alloc(t->run_count * sizeof *taken);
+  size_t *taken = cli_alloc(t->runs.count * sizeof *taken);
   size_t count = take_runs(t, event, taken);
   if (!is_worth_a_line(t, event, taken, count)) {
     free(taken);
@@ -314,11 +320,11 @@ static void print_call(timeline *t, size_t place, tp_text event, int64_t first_n
   cli_printf(t->output, "%*s", TEXT_COLUMN + 2, "");
   print_padded(t->output, tp_text_of(words), name_width(t) - 2);
   cli_paint_on(t->output, ok ? CLI_GOOD : CLI_BAD);
-  print_padded(t->output, kind, started || t->call_count > 1 ? STATE_WIDTH : 0);
+  print_padded(t->output, kind, started || t->calls.count > 1 ? STATE_WIDTH : 0);
   cli_paint_off(t->output);
   if (started) print_duration(t, cli_event_int(result, "duration_ns"));
-  else if (t->call_count > 1) cli_printf(t->output, "%12s", "");
-  if (t->call_count > 1) print_bar(t, event, first_ns, last_ns);
+  else if (t->calls.count > 1) cli_printf(t->output, "%12s", "");
+  if (t->calls.count > 1) print_bar(t, event, first_ns, last_ns);
   cli_printf(t->output, "\n%*s", TEXT_COLUMN + 4, "");
   cli_print_cut(t->output, cli_event_text(result, "text"), WIDTH - TEXT_COLUMN - 4);
   cli_print(t->output, "\n", 1);
@@ -333,29 +339,28 @@ static void print_call_begin(timeline *t, tp_text event) {
 }
 
 static void print_calls(timeline *t) {
-  if (t->call_count == 0) return;
+  if (t->calls.count == 0) return;
   int64_t first_ns = INT64_MAX, last_ns = 0;
-  for (size_t i = 0; i < t->call_count; i++) {
-    tp_text event = cli_events_get(t->events, t->calls[i]);
+  for (size_t i = 0; i < t->calls.count; i++) {
+    tp_text event = cli_events_get(t->events, t->calls.items[i]);
     if (begin_of(event) < first_ns) first_ns = begin_of(event);
     if (end_of(event) > last_ns) last_ns = end_of(event);
   }
   print_key(t, first_ns, "tools");
-  cli_printf(t->output, "%zu call%s\n", t->call_count, t->call_count > 1 ? "s at once" : "");
-  for (size_t i = 0; i < t->call_count; i++)
-    print_call(t, i, cli_events_get(t->events, t->calls[i]), first_ns, last_ns);
-  for (size_t i = 0; i < t->after_calls_count; i++) print_phase(t, cli_events_get(t->events, t->after_calls[i]));
-  t->after_calls_count = 0;
+  cli_printf(t->output, "%zu call%s\n", t->calls.count, t->calls.count > 1 ? "s at once" : "");
+  for (size_t i = 0; i < t->calls.count; i++)
+    print_call(t, i, cli_events_get(t->events, t->calls.items[i]), first_ns, last_ns);
+  for (size_t i = 0; i < t->after_calls.count; i++) print_phase(t, cli_events_get(t->events, t->after_calls.items[i]));
+  t->after_calls.count = 0;
 }
 
 /* ---- the model ---- */
 
 /* The call of the last response that has this id. */
 static tp_text call_of(const timeline *t, tp_text id) {
-  for (size_t i = 0; i < t->call_count; i++) {
-    tp_text event = cli_events_get(t->events, t->calls[i]),
-            other = cli_event_text(tp_value_get(event, "tool_call"), "id");
-    if (other.size == id.size && memcmp(other.data, id.data, id.size) == 0) return event;
+  for (size_t i = 0; i < t->calls.count; i++) {
+    tp_text event = cli_events_get(t->events, t->calls.items[i]);
+    if (same_text(cli_event_text(tp_value_get(event, "tool_call"), "id"), id)) return event;
   }
   return (tp_text){0};
 }
@@ -376,11 +381,7 @@ static void print_results_read(timeline *t, tp_text results) {
   if (in_call_order && tp_value_count(results) > 1) cli_print_string(t->output, " (in call order)");
 }
 
-/* What is printed of a response on its way: word by word, since only a whole word knows its line. */
-static size_t stream_width(const timeline *t) {
-  size_t width = t->output->width && t->output->width < WIDTH ? t->output->width : WIDTH;
-  return (width < 2 * TEXT_COLUMN ? 2 * TEXT_COLUMN : width) - TEXT_COLUMN;
-}
+/* A response on its way is printed word by word, since only a whole word knows its line. */
 
 static void begin_stream_line(timeline *t) {
   cli_printf(t->output, "\n%*s", TEXT_COLUMN, "");
@@ -389,14 +390,14 @@ static void begin_stream_line(timeline *t) {
 
 static void end_word(timeline *t) {
   size_t width = cli_columns((tp_text){t->word, t->word_size});
-  if (t->column > 0 && t->column + width > stream_width(t)) begin_stream_line(t);
+  if (t->column > 0 && t->column + width > text_width(t->output)) begin_stream_line(t);
   print_some(t->output, (tp_text){t->word, t->word_size}, SIZE_MAX);
   t->column += width;
   t->word_size = 0;
 }
 
 static void print_blank(timeline *t) {
-  if (t->column >= stream_width(t)) {
+  if (t->column >= text_width(t->output)) {
     begin_stream_line(t);
     return;
   }
@@ -483,16 +484,16 @@ static void print_end(timeline *t, tp_text result) {
   cli_print(t->output, "\n", 1);
 }
 
-static void append_index(size_t **list, size_t *count, size_t *capacity, size_t index) {
-  *list = cli_reserve(*list, *count, capacity, sizeof **list);
-  (*list)[(*count)++] = index;
+static void append_index(cli_numbers *list, size_t index) {
+  list->items = cli_reserve(list->items, list->count, &list->capacity, sizeof *list->items);
+  list->items[list->count++] = index;
 }
 
 /* The phases behind a call come after the block of the calls. */
 static void print_or_defer(timeline *t, size_t index) {
   tp_text event = cli_events_get(t->events, index), phase = cli_event_text(event, "phase");
-  if (t->call_count > 0 && (cli_text_is(phase, "tool.result") || cli_text_is(phase, "tool.post")))
-    append_index(&t->after_calls, &t->after_calls_count, &t->after_calls_capacity, index);
+  if (t->calls.count > 0 && (cli_text_is(phase, "tool.result") || cli_text_is(phase, "tool.post")))
+    append_index(&t->after_calls, index);
   else print_phase(t, event);
 }
 
@@ -505,16 +506,16 @@ static void print_event(timeline *t, size_t index) {
   }
   end_stream(t);
   if (cli_text_is(kind, "turn_begin")) print_begin(t, event);
-  else if (cli_text_is(kind, "run")) append_index(&t->runs, &t->run_count, &t->runs_capacity, index);
+  else if (cli_text_is(kind, "run")) append_index(&t->runs, index);
   else if (cli_text_is(kind, "phase_end")) print_or_defer(t, index);
   else if (cli_text_is(kind, "tool_begin")) print_call_begin(t, event);
-  else if (cli_text_is(kind, "tool_end")) append_index(&t->calls, &t->call_count, &t->calls_capacity, index);
+  else if (cli_text_is(kind, "tool_end")) append_index(&t->calls, index);
   else if (cli_text_is(kind, "model_begin") || cli_text_is(kind, "turn_end")) print_calls(t);
   else if (cli_text_is(kind, "model_end")) {
     print_model(t, event);
-    t->call_count = 0;
+    t->calls.count = 0;
   } else if (cli_text_is(kind, "context") || cli_text_is(kind, "reminder") || cli_text_is(kind, "diagnostic"))
-    append_index(&t->contributed, &t->contributed_count, &t->contributed_capacity, index);
+    append_index(&t->contributed, index);
   else if (cli_text_is(kind, "result")) print_end(t, event);
 }
 
@@ -535,14 +536,14 @@ void cli_timeline_show(cli_timeline *t, size_t index) { print_event(t, index); }
 void cli_timeline_clear(cli_timeline *t) {
   end_stream(t);
   t->streamed = false;
-  t->run_count = t->call_count = t->contributed_count = t->after_calls_count = 0;
+  t->runs.count = t->calls.count = t->contributed.count = t->after_calls.count = 0;
 }
 
 void cli_timeline_free(cli_timeline *t) {
-  free(t->runs);
-  free(t->calls);
-  free(t->contributed);
-  free(t->after_calls);
+  free(t->runs.items);
+  free(t->calls.items);
+  free(t->contributed.items);
+  free(t->after_calls.items);
 }
 
 void cli_timeline_session_end(cli_timeline *t, bool any_background, int64_t waited_ns) {

@@ -7,24 +7,26 @@
 
 #include "cli/run/event.h"
 
+/** Numbers of events. */
+typedef struct cli_numbers {
+  size_t *items;
+  size_t count, capacity;
+} cli_numbers;
+
 /** What is shown of a turn while it goes on; set output, events and verbose, the rest is zero. */
 typedef struct cli_timeline {
   cli_output *output;
   const cli_events *events; /* of the turn */
   bool verbose;
   int64_t began_ns;
-  size_t *runs; /* events RUN that belong to no printed phase yet */
-  size_t run_count, runs_capacity;
-  size_t *calls; /* events TOOL_END since the last response, in completion order */
-  size_t call_count, calls_capacity;
-  size_t *contributed; /* events CONTEXT, REMINDER, DIAGNOSTIC whose phase has not ended yet */
-  size_t contributed_count, contributed_capacity;
-  size_t *after_calls; /* events PHASE_END of what followed calls whose block is not printed yet */
-  size_t after_calls_count, after_calls_capacity;
-  bool streams;   /* text of the model is on its way: a line is open */
-  bool streamed;  /* some of the response was printed like this */
-  size_t column;  /* code points on that line */
-  char word[256]; /* the word that has come last, till it is whole */
+  cli_numbers runs;        /* events RUN that belong to no printed phase yet */
+  cli_numbers calls;       /* events TOOL_END since the last response, in completion order */
+  cli_numbers contributed; /* events CONTEXT, REMINDER, DIAGNOSTIC whose phase has not ended yet */
+  cli_numbers after_calls; /* events PHASE_END of what followed calls whose block is not printed yet */
+  bool streams;            /* text of the model is on its way: a line is open */
+  bool streamed;           /* some of the response was printed like this */
+  size_t column;           /* code points on that line */
+  char word[256];          /* the word that has come last, till it is whole */
   size_t word_size;
 } cli_timeline;
 
