@@ -80,15 +80,11 @@ void tp__openai_answer_usage(tp__openai_answer *answer, const tp__openai_usage *
 
 /* ---- tool calls ---- */
 
-static bool same(tp_text a, tp_text b) {
-  return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
-}
-
 /* Some servers give every call of an answer the same index: then the id says that it is another one. */
 static bool is_draft(const tp__openai_draft *draft, int64_t index, tp_text id) {
   tp_text own = tp__openai_bytes_text(&draft->id);
-  if (index < 0) return same(own, id);
-  return draft->index == index && (id.size == 0 || own.size == 0 || same(own, id));
+  if (index < 0) return tp__openai_same(own, id);
+  return draft->index == index && (id.size == 0 || own.size == 0 || tp__openai_same(own, id));
 }
 
 static tp__openai_draft *find_draft(tp__openai_answer *answer, int64_t index, tp_text id) {

@@ -209,20 +209,7 @@ static curl_socket_t on_socket(void *ctx, curlsocktype purpose, struct curl_sock
 /* ---- sending ---- */
 
 static void set_options(CURL *easy, call *c) {
-  const tp__openai_config *config = config_of(c);
-  curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-  curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-  curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
-  curl_easy_setopt(easy, CURLOPT_URL, config->url);
-  curl_easy_setopt(easy, CURLOPT_HTTPHEADER, config->headers);
-  curl_easy_setopt(easy, CURLOPT_USERAGENT, "turnphase");
-  curl_easy_setopt(easy, CURLOPT_ACCEPT_ENCODING, "");
-  curl_easy_setopt(easy, CURLOPT_POST, 1L);
-  curl_easy_setopt(easy, CURLOPT_POSTFIELDS, c->body.data);
-  curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)c->body.size);
-  curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)config->connect_ms);
-  if (config->proxy) curl_easy_setopt(easy, CURLOPT_PROXY, config->proxy);
-  if (config->ca_file) curl_easy_setopt(easy, CURLOPT_CAINFO, config->ca_file);
+  tp__openai_set_request(config_of(c), easy, &c->body);
   curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, c->curl_error);
   curl_easy_setopt(easy, CURLOPT_PRIVATE, c);
   curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);

@@ -53,6 +53,15 @@ static tp_status read_struct(void *ours, size_t our_size, const void *theirs, co
   return TP_OK;
 }
 
+/* @param what  cannot be done with it. */
+static tp_status refuse_io(tp_fault *fault, const char *option, const char *path, const char *what) {
+  int error = errno;
+  (void)tp__openai_refuse(fault, TP_ERR_IO, path, "tp_openai_options.%s: %s%s: %s", option, path, what,
+                          strerror(error));
+  if (fault) fault->system_error = error;
+  return TP_ERR_IO;
+}
+
 static bool copy_string(char **to, const char *string) {
   if (string) *to = tp__openai_copy(tp_text_of(string));
   return !string || *to;
@@ -87,17 +96,9 @@ static tp_status read_key_env(tp__openai_config *config, const char *name, tp_fa
   return take_key(config, "key_env", name, key, fault);
 }
 
-static tp_status key_file_io(const char *path, const char *what, tp_fault *fault) {
-  int error = errno;
-  (void)tp__openai_refuse(fault, TP_ERR_IO, path, "tp_openai_options.key_file: %s cannot be %s: %s", path, what,
-                          strerror(error));
-  if (fault) fault->system_error = error;
-  return TP_ERR_IO;
-}
-
 static tp_status check_key_file(int fd, const char *path, tp_fault *fault) {
   struct stat found;
-  if (fstat(fd, &found) != 0) return key_file_io(path, "read", fault);
+  if (fstat(fd, &found) != 0) return refuse_io(fault, "key_file", path, " cannot be read");
   if (!S_ISREG(found.st_mode))
     return tp__openai_refuse(fault, TP_ERR_USAGE, path, "tp_openai_options.key_file: %s is not a regular file", path);
   if (found.st_mode & 077)
@@ -115,12 +116,12 @@ static tp_status read_key_file(tp__openai_config *config, const char *path, tp_f
   char key[KEY_BYTES_MAX + 2];
   size_t size = 0;
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-  if (fd < 0) return key_file_io(path, "opened", fault);
+  if (fd < 0) return refuse_io(fault, "key_file", path, " cannot be opened");
   tp_status status = check_key_file(fd, path, fault);
   for (ssize_t got = 1; status == TP_OK && got != 0 && size < sizeof key - 1;) {
     got = read(fd, key + size, sizeof key - 1 - size);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) status = key_file_io(path, "read", fault);
+    if (got < 0) status = refuse_io(fault, "key_file", path, " cannot be read");
     else size += (size_t)got;
     if (got < 0) break;
   }
@@ -343,18 +344,12 @@ static tp_status open_directory(tp__openai_config *config, const char *path, tp_
   if (!path) return TP_OK;
   config->files_directory = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (config->files_directory >= 0) return TP_OK;
-  int error = errno;
-  (void)tp__openai_refuse(fault, TP_ERR_IO, path, "tp_openai_options.files_directory: %s: %s", path, strerror(error));
-  if (fault) fault->system_error = error;
-  return TP_ERR_IO;
+  return refuse_io(fault, "files_directory", path, "");
 }
 
 static tp_status check_ca_file(const char *path, tp_fault *fault) {
   if (!path || access(path, R_OK) == 0) return TP_OK;
-  int error = errno;
-  (void)tp__openai_refuse(fault, TP_ERR_IO, path, "tp_openai_options.ca_file: %s: %s", path, strerror(error));
-  if (fault) fault->system_error = error;
-  return TP_ERR_IO;
+  return refuse_io(fault, "ca_file", path, "");
 }
 
 static bool is_zero(const uint8_t *bytes, size_t size) {
@@ -385,6 +380,22 @@ tp_status tp__openai_config_init(tp__openai_config *config, const tp_openai_opti
                            copy_string(&config->ca_file, options.ca_file)))
     status = no_memory(fault);
   return status;
+}
+
+void tp__openai_set_request(const tp__openai_config *config, CURL *easy, const tp__openai_bytes *body) {
+  curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+  curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
+  curl_easy_setopt(easy, CURLOPT_URL, config->url);
+  curl_easy_setopt(easy, CURLOPT_HTTPHEADER, config->headers);
+  curl_easy_setopt(easy, CURLOPT_USERAGENT, "turnphase");
+  curl_easy_setopt(easy, CURLOPT_ACCEPT_ENCODING, "");
+  curl_easy_setopt(easy, CURLOPT_POST, 1L);
+  curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body->size);
+  curl_easy_setopt(easy, CURLOPT_POSTFIELDS, body->data);
+  curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)config->connect_ms);
+  if (config->proxy) curl_easy_setopt(easy, CURLOPT_PROXY, config->proxy);
+  if (config->ca_file) curl_easy_setopt(easy, CURLOPT_CAINFO, config->ca_file);
 }
 
 static void wipe(char *secret) {

@@ -102,23 +102,13 @@ static int on_progress(void *ctx, curl_off_t to, curl_off_t down, curl_off_t up,
 }
 
 static void set_up(CURL *easy, transfer *t, const tp__openai_bytes *body) {
-  const tp__openai_config *config = &t->e->config;
-  curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-  curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-  curl_easy_setopt(easy, CURLOPT_URL, config->url);
-  curl_easy_setopt(easy, CURLOPT_HTTPHEADER, config->headers);
-  curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body->size);
-  curl_easy_setopt(easy, CURLOPT_POSTFIELDS, body->data);
-  curl_easy_setopt(easy, CURLOPT_ACCEPT_ENCODING, "");
-  curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)config->connect_ms);
-  curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)config->total_ms);
+  tp__openai_set_request(&t->e->config, easy, body);
+  curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)t->e->config.total_ms);
   curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_bytes);
   curl_easy_setopt(easy, CURLOPT_WRITEDATA, t);
   curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 0L);
   curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, on_progress);
   curl_easy_setopt(easy, CURLOPT_XFERINFODATA, t);
-  if (config->proxy) curl_easy_setopt(easy, CURLOPT_PROXY, config->proxy);
-  if (config->ca_file) curl_easy_setopt(easy, CURLOPT_CAINFO, config->ca_file);
 }
 
 /* The status says what a host can do about it: the memory shows that alone. */

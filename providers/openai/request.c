@@ -19,10 +19,6 @@ typedef struct extras {
   tp_text parameters, body;
 } extras;
 
-static bool same(tp_text a, tp_text b) {
-  return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
-}
-
 /* Text without data: the API has none of that name. */
 static tp_text api_name(const tp__openai_form *form, tp_text parameter) {
   for (const tp__openai_rename *row = form->renames; row->from; row++)
@@ -32,7 +28,7 @@ static tp_text api_name(const tp__openai_form *form, tp_text parameter) {
 
 static bool in_parameters(const extras *extra, tp_text name, tp_text *ret_value) {
   for (tp_value_walk walk = {0}; tp_value_next(extra->parameters, &walk);) {
-    if (!same(api_name(extra->form, walk.key), name)) continue;
+    if (!tp__openai_same(api_name(extra->form, walk.key), name)) continue;
     *ret_value = walk.value;
     return true;
   }
@@ -42,7 +38,7 @@ static bool in_parameters(const extras *extra, tp_text name, tp_text *ret_value)
 static bool find_extra(const extras *extra, tp_text name, tp_text *ret_value) {
   if (in_parameters(extra, name, ret_value)) return true;
   for (tp_value_walk walk = {0}; tp_value_next(extra->body, &walk);) {
-    if (!same(walk.key, name)) continue;
+    if (!tp__openai_same(walk.key, name)) continue;
     *ret_value = walk.value;
     return true;
   }

@@ -93,9 +93,11 @@ void tp__openai_bytes_fini(tp__openai_bytes *bytes) {
 
 /* ---- comparing ---- */
 
-bool tp__openai_is(tp_text text, const char *string) {
-  return text.size == strlen(string) && (text.size == 0 || memcmp(text.data, string, text.size) == 0);
+bool tp__openai_same(tp_text a, tp_text b) {
+  return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
 }
+
+bool tp__openai_is(tp_text text, const char *string) { return tp__openai_same(text, tp_text_of(string)); }
 
 bool tp__openai_begins(tp_text text, const char *prefix) {
   size_t size = strlen(prefix);

@@ -38,6 +38,7 @@ const char *tp__openai_bytes_string(tp__openai_bytes *bytes);
 void tp__openai_bytes_clear(tp__openai_bytes *bytes);
 void tp__openai_bytes_fini(tp__openai_bytes *bytes);
 
+bool tp__openai_same(tp_text a, tp_text b);
 bool tp__openai_is(tp_text text, const char *string);
 bool tp__openai_begins(tp_text text, const char *prefix);
 /** Finds string in text, ASCII letters of either case alike. */
