@@ -12,78 +12,13 @@
 
 #include "domains/declared/hook.h"
 
+enum { MATCHER = TP__EVENT_HAS_MATCHER, MODE = TP__EVENT_HAS_MODE, CONTEXT = TP__EVENT_TEXT_IS_CONTEXT };
+
 static const tp__protocol_event events[] = {
-    {.id = TP__EVENT_PRE_TOOL,
-     .names = {NULL, "PreToolUse", "BeforeTool"},
-     .phase = TP_PHASE_TOOL_PRE,
-     .limit_ms = {0, 600000, 60000},
-     .has_matcher = true,
-     .has_mode = true},
-    {.id = TP__EVENT_POST_TOOL,
-     .names = {NULL, "PostToolUse", "AfterTool"},
-     .phase = TP_PHASE_TOOL_POST,
-     .limit_ms = {0, 600000, 60000},
-     .has_matcher = true,
-     .has_mode = true},
-    {.id = TP__EVENT_POST_TOOL_FAILURE,
-     .names = {NULL, "PostToolUseFailure", NULL},
-     .phase = TP_PHASE_TOOL_POST,
-     .limit_ms = {0, 600000, 0},
-     .has_matcher = true,
-     .has_mode = true},
-    {.id = TP__EVENT_PROMPT,
-     .names = {NULL, "UserPromptSubmit", "BeforeAgent"},
-     .phase = TP_PHASE_TURN_INTAKE,
-     .limit_ms = {0, 30000, 60000},
-     .has_mode = true,
-     .text_is_context = true,
-     .of = TP__EVENT_OF_AGENT},
-    {.id = TP__EVENT_SESSION_START,
-     .names = {NULL, "SessionStart", "SessionStart"},
-     .phase = TP_PHASE_SESSION_START,
-     .limit_ms = {0, 600000, 60000},
-     .has_matcher = true,
-     .text_is_context = true,
-     .of = TP__EVENT_OF_AGENT},
-    {.id = TP__EVENT_SESSION_END,
-     .names = {NULL, "SessionEnd", "SessionEnd"},
-     .phase = TP_PHASE_SESSION_END,
-     .limit_ms = {0, 1500, 60000},
-     .has_matcher = true},
-    {.id = TP__EVENT_TOOL_BATCH,
-     .names = {NULL, "PostToolBatch", NULL},
-     .phase = TP_PHASE_TOOL_BATCH,
-     .limit_ms = {0, 600000, 0},
-     .has_mode = true},
-    {.id = TP__EVENT_STOP,
-     .names = {NULL, "Stop", "AfterAgent"},
-     .phase = TP_PHASE_TURN_STOP,
-     .limit_ms = {0, 600000, 60000},
-     .has_mode = true,
-     .of = TP__EVENT_OF_AGENT},
-    {.id = TP__EVENT_SUBAGENT_START,
-     .names = {NULL, "SubagentStart", NULL},
-     .phase = TP_PHASE_TURN_INTAKE,
-     .limit_ms = {0, 600000, 0},
-     .has_matcher = true,
-     .of = TP__EVENT_OF_SUBAGENT},
-    {.id = TP__EVENT_SUBAGENT_STOP,
-     .names = {NULL, "SubagentStop", NULL},
-     .phase = TP_PHASE_TURN_STOP,
-     .limit_ms = {0, 600000, 0},
-     .has_matcher = true,
-     .has_mode = true,
-     .of = TP__EVENT_OF_SUBAGENT},
-    {.id = TP__EVENT_PRE_COMPACT,
-     .names = {NULL, "PreCompact", "PreCompress"},
-     .phase = TP_PHASE_TURN_PRE_COMPACTION,
-     .limit_ms = {0, 600000, 60000},
-     .has_matcher = true},
-    {.id = TP__EVENT_STOP_FAILURE,
-     .names = {NULL, "StopFailure", NULL},
-     .phase = TP_PHASE_RUNTIME_ERROR,
-     .limit_ms = {0, 600000, 0},
-     .has_matcher = true},
+#define EVENT(id, claude_name, gemini_name, phase, limit_ms, is, of) \
+  {TP__EVENT_##id, {NULL, claude_name, gemini_name}, TP_PHASE_##phase, limit_ms, is, TP__EVENT_OF_##of},
+#include "domains/declared/hook_protocol.def"
+#undef EVENT
 };
 
 static const char *const protocols[] = {"", "claude-code", "gemini"};
@@ -315,7 +250,7 @@ static void add_common(tp__input *in) {
     add_timestamp(in);
   } else {
     if (event->id != TP__EVENT_SESSION_START) tp__input_text(in, "prompt_id", tp_call_id(call, TP_ID_TURN));
-    if (event->has_mode) {
+    if (event->is & MODE) {
       if (mode.size > 0) tp__input_text(in, "permission_mode", mode);
       else tp__input_string(in, "permission_mode", "default");
     }

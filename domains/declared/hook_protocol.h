@@ -18,31 +18,27 @@ typedef enum tp__protocol {
 } tp__protocol;
 
 typedef enum tp__protocol_event_id {
-  TP__EVENT_PRE_TOOL,
-  TP__EVENT_POST_TOOL,
-  TP__EVENT_POST_TOOL_FAILURE,
-  TP__EVENT_PROMPT,
-  TP__EVENT_SESSION_START,
-  TP__EVENT_SESSION_END,
-  TP__EVENT_STOP,
-  TP__EVENT_PRE_COMPACT,
-  TP__EVENT_TOOL_BATCH,
-  TP__EVENT_STOP_FAILURE,
-  TP__EVENT_SUBAGENT_START,
-  TP__EVENT_SUBAGENT_STOP
+#define EVENT(id, ...) TP__EVENT_##id,
+#include "domains/declared/hook_protocol.def"
+#undef EVENT
 } tp__protocol_event_id;
 
 /** Whose turns have an event: a nested turn is a subagent's. */
 typedef enum tp__event_of { TP__EVENT_OF_ANY = 0, TP__EVENT_OF_AGENT = 1, TP__EVENT_OF_SUBAGENT = 2 } tp__event_of;
 
+enum {
+  TP__EVENT_HAS_MATCHER = 1,
+  TP__EVENT_HAS_MODE = 2,        /* standard input has permission_mode */
+  TP__EVENT_TEXT_IS_CONTEXT = 4, /* text that is no object goes to the model */
+  TP__GEMINI_LIMIT_MS = 60000
+};
+
 typedef struct tp__protocol_event {
   tp__protocol_event_id id;
   const char *names[3]; /* by protocol; NULL: it has none */
   uint32_t phase;
-  uint32_t limit_ms[3]; /* where the file names none */
-  bool has_matcher;
-  bool has_mode;        /* standard input has permission_mode */
-  bool text_is_context; /* text that is no object goes to the model */
+  uint32_t limit_ms; /* of Claude Code, where the file names none; of Gemini each event has the same */
+  unsigned is;
   tp__event_of of;
 } tp__protocol_event;
 

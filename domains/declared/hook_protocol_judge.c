@@ -317,7 +317,7 @@ static void fail_exit(tp__judge *judge, const tp_process_result *result) {
 static void judge_text(tp__judge *judge, const tp_process_result *result, bool blocks, tp_text output) {
   if (blocks) block(judge, tp__judge_trimmed(result->errors));
   else if (result->end != TP_PROCESS_EXITED || result->exit_code != 0) fail_exit(judge, result);
-  else if (judge->hook->protocol_event->text_is_context) say(judge, output, "output");
+  else if (judge->hook->protocol_event->is & TP__EVENT_TEXT_IS_CONTEXT) say(judge, output, "output");
   else log_text(judge, "output", output);
 }
 

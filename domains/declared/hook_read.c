@@ -205,7 +205,7 @@ static tp_status read_matcher(struct reader *reader, tp__hook *hook, uint32_t ma
   if (!text) return TP_OK;
   if (!hook->protocol)
     return REFUSE(reader, TP_ERR_MALFORMED, index, "matcher belongs to a protocol: name it, or use ability_scope");
-  if (!hook->protocol_event->has_matcher)
+  if (!(hook->protocol_event->is & TP__EVENT_HAS_MATCHER))
     return REFUSE(reader, TP_ERR_MATCH_KEY, index, "%s has no matcher: leave it out", hook->event);
   struct tp__hook_matcher *one = tp__hooks_alloc(reader->hooks, sizeof *one);
   if (!one) return no_memory(reader);
@@ -669,7 +669,8 @@ static tp_status read_handler(struct reader *reader, tp__hook *hook) {
   int64_t limit_ms = 0;
   TRY(read_number(reader, map, "timeout_ms", 1, TP__HOOK_LIMIT_MS_MAX, &limit_ms));
   hook->limit_ms = (uint32_t)limit_ms;
-  if (limit_ms == 0 && hook->protocol) hook->limit_ms = hook->protocol_event->limit_ms[hook->protocol];
+  if (limit_ms == 0 && hook->protocol)
+    hook->limit_ms = hook->protocol == TP__PROTOCOL_GEMINI ? TP__GEMINI_LIMIT_MS : hook->protocol_event->limit_ms;
   const struct kind *row = find_kind(kind);
   if (!row)
     return REFUSE(reader, TP_ERR_MALFORMED, tp__yaml_get(&reader->yaml, map, "kind"),
