@@ -4,13 +4,12 @@
 #include "turnphase/files.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "domains/common/domain.h"
 #include "domains/files/root.h"
 #include "domains/files/tools.h"
 
@@ -20,23 +19,8 @@ enum { READ_BYTES = 65536, READ_BYTES_MAX = 1 << 20 };
 typedef struct domain {
   tp__files files;
   tp_files_writes writes;
-  pthread_mutex_t mutex;
-  /* ---- under mutex */
-  unsigned refs;
+  tp__domain_refs refs;
 } domain;
-
-__attribute__((format(printf, 4, 5))) static tp_status fail(tp_fault *fault, tp_status status, const char *subject,
-                                                            const char *format, ...) {
-  if (!fault) return status;
-  va_list args;
-  memset(fault, 0, sizeof *fault);
-  fault->code = status;
-  snprintf(fault->subject, sizeof fault->subject, "%s", subject ? subject : "");
-  va_start(args, format);
-  vsnprintf(fault->message, sizeof fault->message, format, args);
-  va_end(args);
-  return status;
-}
 
 /* ---- the handlers ---- */
 
@@ -66,21 +50,11 @@ static int32_t is_write(void *ctx, const tp_match_view *view) {
 
 /* ---- registration ---- */
 
-static void ref(domain *d) {
-  pthread_mutex_lock(&d->mutex);
-  d->refs++;
-  pthread_mutex_unlock(&d->mutex);
-}
-
 static void unref(void *self) {
   domain *d = self;
-  pthread_mutex_lock(&d->mutex);
-  bool last = --d->refs == 0;
-  pthread_mutex_unlock(&d->mutex);
-  if (!last) return;
+  if (!tp__domain_unref(&d->refs)) return;
   tp__files_tools_fini(&d->files);
   if (d->files.root >= 0) close(d->files.root);
-  pthread_mutex_destroy(&d->mutex);
   free(d);
 }
 
@@ -94,7 +68,7 @@ static tp_status add_handler(tp_edit *edit, domain *d, const tp_handler *row, tp
   handler.placement = TP_PLACEMENT_INLINE;
   handler.idempotent = true;
   tp_status status = tp_edit_add_handler(edit, &handler, fault);
-  if (status == TP_OK) ref(d); /* a handler that was not taken is not destroyed */
+  if (status == TP_OK) tp__domain_ref(&d->refs); /* a handler that was not taken is not destroyed */
   return status;
 }
 
@@ -138,31 +112,19 @@ static tp_status add_guard(tp_edit *edit, domain *d, tp_fault *fault) {
 }
 
 static tp_status read_options(const tp_files_options *theirs, tp_files_options *ours, tp_fault *fault) {
-  enum { OPTIONS_SIZE_MAX = 4096 }; /* as tp__options_read() */
-  size_t size = theirs ? theirs->struct_size : 0;
-  if (theirs && (size < sizeof size || size > OPTIONS_SIZE_MAX || size % sizeof size != 0))
-    return fail(fault, TP_ERR_VERSION, NULL, "tp_files_options: struct_size is %zu; set it to sizeof(tp_files_options)",
-                size);
-  *ours = (tp_files_options){.struct_size = sizeof *ours};
-  for (size_t i = sizeof *ours; i < size; i++)
-    if (((const char *)theirs)[i])
-      return fail(
-          fault, TP_ERR_VERSION, NULL,
-          "tp_files_options: byte %zu is set, but this library is older (%s) and knows the first %zu bytes only; "
-          "leave the newer field zero, or install a newer turnphase",
-          i, tp_version(), sizeof *ours);
-  if (theirs) memcpy(ours, theirs, size < sizeof *ours ? size : sizeof *ours);
-  ours->struct_size = sizeof *ours;
+  tp_status status = tp__domain_read(ours, sizeof *ours, theirs, "tp_files_options", fault);
+  if (status != TP_OK) return status;
   if (!ours->root || !ours->root[0])
-    return fail(fault, TP_ERR_USAGE, NULL, "tp_files_options.root is empty: name the directory of the files");
+    return tp__domain_fail(fault, TP_ERR_USAGE, NULL,
+                           "tp_files_options.root is empty: name the directory of the files");
   if ((unsigned)ours->writes > TP_FILES_WRITES_NEVER)
-    return fail(fault, TP_ERR_USAGE, NULL,
-                "tp_files_options.writes is %u, and there is no such value: it is ask, allow "
-                "or never (0 to 2)",
-                (unsigned)ours->writes);
+    return tp__domain_fail(fault, TP_ERR_USAGE, NULL,
+                           "tp_files_options.writes is %u, and there is no such value: it is ask, allow "
+                           "or never (0 to 2)",
+                           (unsigned)ours->writes);
   if (ours->read_bytes_max > READ_BYTES_MAX)
-    return fail(fault, TP_ERR_USAGE, NULL, "tp_files_options.read_bytes_max is %u; it is at most %d",
-                (unsigned)ours->read_bytes_max, READ_BYTES_MAX);
+    return tp__domain_fail(fault, TP_ERR_USAGE, NULL, "tp_files_options.read_bytes_max is %u; it is at most %d",
+                           (unsigned)ours->read_bytes_max, READ_BYTES_MAX);
   if (!ours->read_bytes_max) ours->read_bytes_max = READ_BYTES;
   return TP_OK;
 }
@@ -172,11 +134,11 @@ static tp_status open_root(const char *path, int *ret_root, tp_fault *fault) {
   *ret_root = root;
   if (root >= 0) return TP_OK;
   if (root == -ENOSYS)
-    return fail(
+    return tp__domain_fail(
         fault, TP_ERR_SYSTEM, path,
         "the kernel has no openat2 (Linux 5.6), or a seccomp filter refuses it: without it the tools could be led "
         "out of the directory");
-  return fail(fault, TP_ERR_IO, path, "%s: %s", path, strerror(-root));
+  return tp__domain_fail(fault, TP_ERR_IO, path, "%s: %s", path, strerror(-root));
 }
 
 static tp_status domain_new(const tp_files_options *options, domain **ret_domain, tp_fault *fault) {
@@ -186,17 +148,16 @@ static tp_status domain_new(const tp_files_options *options, domain **ret_domain
   domain *d = calloc(1, sizeof *d);
   if (!d) {
     close(root);
-    return fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the tools of files");
+    return tp__domain_fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the tools of files");
   }
-  pthread_mutex_init(&d->mutex, NULL); /* cannot fail with default attributes on Linux */
-  d->refs = 1;
+  tp__domain_refs_init(&d->refs);
   d->writes = options->writes;
   d->files.root = root;
   d->files.read_bytes_max = options->read_bytes_max;
   status = tp__files_tools_init(&d->files);
   if (status == TP_OK) *ret_domain = d;
   else unref(d);
-  return status == TP_OK ? TP_OK : fail(fault, status, NULL, "no memory for the tools of files");
+  return status == TP_OK ? TP_OK : tp__domain_fail(fault, status, NULL, "no memory for the tools of files");
 }
 
 tp_status tp_files_register(tp_edit *edit, const tp_files_options *options, tp_fault *fault) {

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "domains/common/domain.h"
 #include "domains/files/root.h"
 
 enum {
@@ -376,95 +377,42 @@ static tp_answer files_write(void *self, tp_tool_run *run) {
 
 /* ---- their descriptions ---- */
 
-typedef struct parameter {
-  const char *name, *type, *description; /* name NULL: none */
-  bool required;
-} parameter;
-
 #define PATH(what) \
-  { "path", "string", what, true }
+  { "path", what, 0, true }
 
-static const struct tool_row {
-  const char *name, *description;
-  tp_tool_fn run;
-  bool idempotent;
-  parameter parameters[3];
-} tool_rows[TP__FILES_TOOL_COUNT] = {
+static const tp__domain_tool tool_rows[TP__FILES_TOOL_COUNT] = {
     {"files_list",
      "List the files and directories in a directory.",
      files_list,
-     true,
-     {{"path", "string", "the directory, such as docs; without it the top one", false}}},
+     false,
+     {{"path", "the directory, such as docs; without it the top one", 0, false}}},
     {"files_read",
      "Read a text file, or some lines of it.",
      files_read,
-     true,
+     false,
      {PATH("the file, such as docs/notes.md"),
-      {"first_line", "integer", "the line to begin with (1)", false},
-      {"lines", "integer", "how many lines (as many as fit)", false}}},
+      {"first_line", "the line to begin with (1)", INT64_MAX, false},
+      {"lines", "how many lines (as many as fit)", INT64_MAX, false}}},
     {"files_search",
      "Find the lines that hold a text, in a file or in all files below a directory. Upper and lower case differ.",
      files_search,
-     true,
-     {{"text", "string", "the text, as it stands in the line", true},
-      {"path", "string", "a file or directory; without it all", false}}},
+     false,
+     {{"text", "the text, as it stands in the line", 0, true},
+      {"path", "a file or directory; without it all", 0, false}}},
     {"files_write",
      "Write a whole text file. What was in it is gone; missing directories are made.",
      files_write,
-     true,
-     {PATH("the file, such as docs/notes.md"), {"text", "string", "all that the file shall hold", true}}}};
-
-enum { PARAMETERS_MAX = sizeof tool_rows[0].parameters / sizeof tool_rows[0].parameters[0] };
-
-static void write_parameter(tp_writer *writer, const parameter *p) {
-  bool is_number = strcmp(p->type, "integer") == 0;
-  tp_write_string(writer, p->name);
-  tp_write_map(writer, is_number ? 3 : 2);
-  tp_write_string(writer, "type");
-  tp_write_string(writer, p->type);
-  tp_write_string(writer, "description");
-  tp_write_string(writer, p->description);
-  if (!is_number) return;
-  tp_write_string(writer, "minimum");
-  tp_write_int(writer, 1);
-}
-
-static void write_schema(tp_writer *writer, const struct tool_row *row) {
-  size_t count = 0, required = 0;
-  for (; count < PARAMETERS_MAX && row->parameters[count].name; count++) required += row->parameters[count].required;
-  tp_write_map(writer, 3);
-  tp_write_string(writer, "type");
-  tp_write_string(writer, "object");
-  tp_write_string(writer, "properties");
-  tp_write_map(writer, count);
-  for (size_t i = 0; i < count; i++) write_parameter(writer, &row->parameters[i]);
-  tp_write_string(writer, "required");
-  tp_write_array(writer, required);
-  for (size_t i = 0; i < count; i++)
-    if (row->parameters[i].required) tp_write_string(writer, row->parameters[i].name);
-}
-
-static tp_status make_tool(tp__files *files, size_t index) {
-  const struct tool_row *row = &tool_rows[index];
-  tp_text schema;
-  tp_status status = tp_writer_new(NULL, &files->schema_writers[index]);
-  if (status != TP_OK) return status;
-  write_schema(files->schema_writers[index], row);
-  status = tp_writer_finish(files->schema_writers[index], &schema);
-  files->tools[index] = (tp_tool){.struct_size = sizeof(tp_tool),
-                                  .name = row->name,
-                                  .description = row->description,
-                                  .schema = schema,
-                                  .run = row->run,
-                                  .self = files,
-                                  .idempotent = row->idempotent};
-  files->tool_list[index] = &files->tools[index];
-  return status;
-}
+     false,
+     {PATH("the file, such as docs/notes.md"), {"text", "all that the file shall hold", 0, true}}}};
 
 tp_status tp__files_tools_init(tp__files *files) {
   tp_status status = TP_OK;
-  for (size_t i = 0; status == TP_OK && i < TP__FILES_TOOL_COUNT; i++) status = make_tool(files, i);
+  for (size_t i = 0; status == TP_OK && i < TP__FILES_TOOL_COUNT; i++) {
+    files->tool_list[i] = &files->tools[i];
+    status = tp_writer_new(NULL, &files->schema_writers[i]);
+    if (status == TP_OK)
+      status = tp__domain_tool_make(&tool_rows[i], files, files->schema_writers[i], &files->tools[i]);
+  }
   return status;
 }
 

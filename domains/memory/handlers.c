@@ -415,25 +415,15 @@ bool tp__memory_is_scope_kind(tp_text name) {
   return false;
 }
 
-static void domain_ref(tp__memory_domain *domain) {
-  pthread_mutex_lock(&domain->mutex);
-  domain->refs++;
-  pthread_mutex_unlock(&domain->mutex);
-}
-
 static void domain_unref(void *self) {
   tp__memory_domain *domain = self;
-  pthread_mutex_lock(&domain->mutex);
-  bool last = --domain->refs == 0;
-  pthread_mutex_unlock(&domain->mutex);
-  if (!last) return;
+  if (!tp__domain_unref(&domain->refs)) return;
   tp__memory_tools_fini(domain);
   tp__memory_store_close(domain->store);
   tp__memory_late_free(domain->late);
   if (domain->embedder.destroy) domain->embedder.destroy(domain->embedder.self);
   if (domain->model.destroy) domain->model.destroy(domain->model.self);
   sqlite3_free((char *)domain->embedder.name);
-  pthread_mutex_destroy(&domain->mutex);
   sqlite3_free(domain);
 }
 
@@ -520,8 +510,7 @@ static tp_status domain_new(const tp_memory_options *options, const tp_memory_em
   tp__memory_domain *domain = sqlite3_malloc64(sizeof *domain);
   if (!domain) return tp__sqlite_refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory to open the memory");
   memset(domain, 0, sizeof *domain);
-  pthread_mutex_init(&domain->mutex, NULL); /* cannot fail with default attributes on Linux */
-  domain->refs = 1;
+  tp__domain_refs_init(&domain->refs);
   domain->kind = kind;
   domain->keep_assistant = options->keep_assistant;
   domain->recall_max = options->recall_max ? options->recall_max : TP__MEMORY_RECALL_MAX;
@@ -550,7 +539,7 @@ static tp_status add_handler(tp_edit *edit, const struct handler_row *row, tp__m
                         .placement = row->is_inline ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD,
                         .idempotent = row->idempotent};
   tp_status status = tp_edit_add_handler(edit, &handler, fault);
-  if (status == TP_OK) domain_ref(domain); /* a handler that was not taken is not destroyed */
+  if (status == TP_OK) tp__domain_ref(&domain->refs); /* a handler that was not taken is not destroyed */
   return status;
 }
 

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * memory: what the six handlers and the five tools share: the open store, the options, the tools. Made by
- * tp_memory_register(); each registered handler holds a reference, and the last one to go closes the store. Its mutex
- * is the count's; the rest never changes. */
+ * tp_memory_register(); each registered handler holds a reference, and the last one to go closes the store. All but
+ * their count never changes. */
 #ifndef TP__MEMORY_H
 #define TP__MEMORY_H
 
-#include <pthread.h>
-
+#include "domains/common/domain.h"
 #include "domains/memory/late.h"
 #include "domains/memory/store.h"
 #include "turnphase/memory.h"
@@ -30,15 +29,13 @@ typedef struct tp__memory_domain {
   const tp__memory_scope_kind *kind;
   uint32_t recall_max;
   bool keep_assistant;
-  tp_memory_embedder embedder; /* name NULL: none */
-  tp_model model;              /* extracts facts; start NULL: none */
-  tp__memory_late *late;       /* NULL without an embedder */
-  char *schemas[TP__MEMORY_TOOL_COUNT];
-  tp_tool tools[TP__MEMORY_TOOL_COUNT];            /* those that look first, then those that change */
-  const tp_tool *tool_list[TP__MEMORY_TOOL_COUNT]; /* their addresses */
-  pthread_mutex_t mutex;
-  /* ---- under mutex */
-  unsigned refs;
+  tp_memory_embedder embedder;                      /* name NULL: none */
+  tp_model model;                                   /* extracts facts; start NULL: none */
+  tp__memory_late *late;                            /* NULL without an embedder */
+  tp_writer *schema_writers[TP__MEMORY_TOOL_COUNT]; /* own the schemas */
+  tp_tool tools[TP__MEMORY_TOOL_COUNT];             /* those that look first, then those that change */
+  const tp_tool *tool_list[TP__MEMORY_TOOL_COUNT];  /* their addresses */
+  tp__domain_refs refs;
 } tp__memory_domain;
 
 /** The number of tools that only look: they stand first. */

@@ -126,106 +126,47 @@ static tp_answer memory_forget(void *self, tp_tool_run *run) {
 
 /* ---- their descriptions ---- */
 
-typedef struct parameter {
-  const char *name; /* NULL: none */
-  const char *description;
-  bool is_limit; /* an integer from 1 to LIMIT_MAX; else a string */
-  bool required;
-} parameter;
-
-static const struct tool_row {
-  const char *name, *description;
-  tp_tool_fn run;
-  bool idempotent;
-  parameter parameters[2];
-} tool_rows[TP__MEMORY_TOOL_COUNT] = {
+static const tp__domain_tool tool_rows[TP__MEMORY_TOOL_COUNT] = {
     {"memory_search",
      "Search what was said in earlier conversations. Give the words that the answer would hold.",
      memory_search,
-     true,
-     {{"query", "the words to look for", false, true}, {"limit", "how many memories at most (10)", true, false}}},
+     false,
+     {{"query", "the words to look for", 0, true}, {"limit", "how many memories at most (10)", LIMIT_MAX, false}}},
     {"memory_get",
      "Read one memory whole; behind a fact, what it replaced or what replaced it.",
      memory_get,
-     true,
-     {{"id", "its id, such as memory:12", false, true}, {0}}},
+     false,
+     {{"id", "its id, such as memory:12", 0, true}}},
     {"memory_list",
      "List memories, the newest first.",
      memory_list,
-     true,
-     {{"limit", "how many at most (10)", true, false}, {"before", "only those older than this id", false, false}}},
+     false,
+     {{"limit", "how many at most (10)", LIMIT_MAX, false}, {"before", "only those older than this id", 0, false}}},
     {"memory_remember",
      "Remember a fact for later conversations. Use it for what is worth more than the user's own words, which are "
      "remembered anyway.",
      memory_remember,
-     true,
-     {{"text", "one fact in one or two sentences that can be understood alone", false, true}, {0}}},
+     false,
+     {{"text", "one fact in one or two sentences that can be understood alone", 0, true}}},
     {"memory_forget",
      "Forget one memory for good. Use it when the user asks for it.",
      memory_forget,
-     false,
-     {{"id", "its id, such as memory:12", false, true}, {0}}}};
-
-static void write_parameter(tp_writer *writer, const parameter *p) {
-  tp_write_string(writer, p->name);
-  tp_write_map(writer, p->is_limit ? 4 : 2);
-  tp_write_string(writer, "type");
-  tp_write_string(writer, p->is_limit ? "integer" : "string");
-  tp_write_string(writer, "description");
-  tp_write_string(writer, p->description);
-  if (!p->is_limit) return;
-  tp_write_string(writer, "minimum");
-  tp_write_int(writer, 1);
-  tp_write_string(writer, "maximum");
-  tp_write_int(writer, LIMIT_MAX);
-}
-
-static void write_schema(tp_writer *writer, const struct tool_row *row) {
-  size_t count = row->parameters[1].name ? 2 : 1, required = 0;
-  for (size_t i = 0; i < count; i++) required += row->parameters[i].required;
-  tp_write_map(writer, 3);
-  tp_write_string(writer, "type");
-  tp_write_string(writer, "object");
-  tp_write_string(writer, "properties");
-  tp_write_map(writer, count);
-  for (size_t i = 0; i < count; i++) write_parameter(writer, &row->parameters[i]);
-  tp_write_string(writer, "required");
-  tp_write_array(writer, required);
-  for (size_t i = 0; i < count; i++)
-    if (row->parameters[i].required) tp_write_string(writer, row->parameters[i].name);
-}
-
-static tp_status make_tool(tp__memory_domain *domain, size_t index, tp_writer *writer) {
-  const struct tool_row *row = &tool_rows[index];
-  tp_text schema;
-  tp_writer_reset(writer);
-  write_schema(writer, row);
-  tp_status status = tp_writer_finish(writer, &schema);
-  if (status != TP_OK) return status;
-  domain->schemas[index] = sqlite3_malloc64(schema.size);
-  if (!domain->schemas[index]) return TP_ERR_NO_MEMORY;
-  memcpy(domain->schemas[index], schema.data, schema.size);
-  domain->tools[index] = (tp_tool){.struct_size = sizeof(tp_tool),
-                                   .name = row->name,
-                                   .description = row->description,
-                                   .schema = {domain->schemas[index], schema.size},
-                                   .run = row->run,
-                                   .self = domain,
-                                   .idempotent = row->idempotent};
-  domain->tool_list[index] = &domain->tools[index];
-  return TP_OK;
-}
+     true,
+     {{"id", "its id, such as memory:12", 0, true}}}};
 
 tp_status tp__memory_tools_init(tp__memory_domain *domain) {
-  tp_writer *writer = NULL;
-  tp_status status = tp_writer_new(&tp__memory_allocator, &writer);
-  for (size_t i = 0; status == TP_OK && i < TP__MEMORY_TOOL_COUNT; i++) status = make_tool(domain, i, writer);
-  tp_writer_free(writer);
+  tp_status status = TP_OK;
+  for (size_t i = 0; status == TP_OK && i < TP__MEMORY_TOOL_COUNT; i++) {
+    domain->tool_list[i] = &domain->tools[i];
+    status = tp_writer_new(&tp__memory_allocator, &domain->schema_writers[i]);
+    if (status == TP_OK)
+      status = tp__domain_tool_make(&tool_rows[i], domain, domain->schema_writers[i], &domain->tools[i]);
+  }
   return status;
 }
 
 void tp__memory_tools_fini(tp__memory_domain *domain) {
-  for (size_t i = 0; i < TP__MEMORY_TOOL_COUNT; i++) sqlite3_free(domain->schemas[i]);
+  for (size_t i = 0; i < TP__MEMORY_TOOL_COUNT; i++) tp_writer_free(domain->schema_writers[i]);
 }
 
 /* ---- what SQLite and the clock give ---- */

@@ -4,28 +4,16 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "domains/common/domain.h"
 #include "turnphase/value.h"
 
 enum { SUMMARY_BYTES_MAX = 200 };
-
-tp_status tp__skill_fail(tp_fault *fault, tp_status status, const char *subject, const char *format, ...) {
-  if (!fault) return status;
-  va_list args;
-  memset(fault, 0, sizeof *fault);
-  fault->code = status;
-  snprintf(fault->subject, sizeof fault->subject, "%s", subject ? subject : "");
-  va_start(args, format);
-  vsnprintf(fault->message, sizeof fault->message, format, args);
-  va_end(args);
-  return status;
-}
 
 bool tp__skill_name_valid(tp_text name) {
   static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -107,33 +95,33 @@ static tp_status read_all(int fd, const char *file, char *content, size_t *ret_s
   while (size <= TP__SKILL_BYTES_MAX) {
     ssize_t got = read(fd, content + size, TP__SKILL_BYTES_MAX + 1 - size);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return tp__skill_fail(fault, TP_ERR_IO, file, "%s: %s", file, strerror(errno));
+    if (got < 0) return tp__domain_fail(fault, TP_ERR_IO, file, "%s: %s", file, strerror(errno));
     if (got == 0) break;
     size += (size_t)got;
   }
   *ret_size = size;
   if (size <= TP__SKILL_BYTES_MAX) return TP_OK;
-  return tp__skill_fail(fault, TP_ERR_TOO_LARGE, file, "%s: a skill has at most %d bytes", file, TP__SKILL_BYTES_MAX);
+  return tp__domain_fail(fault, TP_ERR_TOO_LARGE, file, "%s: a skill has at most %d bytes", file, TP__SKILL_BYTES_MAX);
 }
 
 static tp_status open_skill(int directory, const char *file, int *ret_fd, tp_fault *fault) {
   struct stat found;
   int fd = openat(directory, file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0 && errno == ENOENT)
-    return tp__skill_fail(fault, TP_ERR_NOT_FOUND, file, "there is no file %s among the skills", file);
-  if (fd < 0) return tp__skill_fail(fault, TP_ERR_IO, file, "%s: %s", file, strerror(errno));
+    return tp__domain_fail(fault, TP_ERR_NOT_FOUND, file, "there is no file %s among the skills", file);
+  if (fd < 0) return tp__domain_fail(fault, TP_ERR_IO, file, "%s: %s", file, strerror(errno));
   if (fstat(fd, &found) == 0 && S_ISREG(found.st_mode)) {
     *ret_fd = fd;
     return TP_OK;
   }
   close(fd);
-  return tp__skill_fail(fault, TP_ERR_IO, file, "%s: not a regular file", file);
+  return tp__domain_fail(fault, TP_ERR_IO, file, "%s: not a regular file", file);
 }
 
 static tp_status check_text(const char *file, tp_text text, const tp__skill *skill, tp_fault *fault) {
   if (!tp_utf8_valid(text, NULL) || (text.size && memchr(text.data, '\0', text.size)))
-    return tp__skill_fail(fault, TP_ERR_UTF8, file, "%s: not a text in UTF-8", file);
-  if (skill->body.size == 0) return tp__skill_fail(fault, TP_ERR_MALFORMED, file, "%s: the skill has no body", file);
+    return tp__domain_fail(fault, TP_ERR_UTF8, file, "%s: not a text in UTF-8", file);
+  if (skill->body.size == 0) return tp__domain_fail(fault, TP_ERR_MALFORMED, file, "%s: the skill has no body", file);
   return TP_OK;
 }
 
@@ -146,7 +134,7 @@ tp_status tp__skill_read(int directory, const char *name, tp__skill *ret_skill, 
   if (status != TP_OK) return status;
   tp__skill skill = {.content = malloc(TP__SKILL_BYTES_MAX + 1)};
   if (skill.content) status = read_all(fd, file, skill.content, &size, fault);
-  else status = tp__skill_fail(fault, TP_ERR_NO_MEMORY, file, "no memory for a skill");
+  else status = tp__domain_fail(fault, TP_ERR_NO_MEMORY, file, "no memory for a skill");
   close(fd);
   if (status == TP_OK) {
     read_text((tp_text){skill.content, size}, &skill);
@@ -160,11 +148,11 @@ tp_status tp__skill_read(int directory, const char *name, tp__skill *ret_skill, 
 static tp_status add_name(tp__skill_names *names, const char *file, tp_fault *fault) {
   tp_text name = {file, strlen(file) - 3};
   if (!tp__skill_name_valid(name))
-    return tp__skill_fail(fault, TP_ERR_BAD_ID, file,
-                          "%s: no skill can have this name: it has 1 to %d lower-case letters, digits, - and _", file,
-                          TP__SKILL_NAME_MAX);
+    return tp__domain_fail(fault, TP_ERR_BAD_ID, file,
+                           "%s: no skill can have this name: it has 1 to %d lower-case letters, digits, - and _", file,
+                           TP__SKILL_NAME_MAX);
   if (names->count == TP__SKILLS_MAX)
-    return tp__skill_fail(fault, TP_ERR_FULL, file, "there are more than %d skills", TP__SKILLS_MAX);
+    return tp__domain_fail(fault, TP_ERR_FULL, file, "there are more than %d skills", TP__SKILLS_MAX);
   memcpy(names->items[names->count], name.data, name.size);
   names->items[names->count++][name.size] = '\0';
   return TP_OK;
@@ -183,7 +171,7 @@ tp_status tp__skill_list(int directory, tp__skill_names *ret_names, tp_fault *fa
   if (!entries) {
     int error = errno;
     if (fd >= 0) close(fd);
-    return tp__skill_fail(fault, TP_ERR_IO, NULL, "the directory of the skills: %s", strerror(error));
+    return tp__domain_fail(fault, TP_ERR_IO, NULL, "the directory of the skills: %s", strerror(error));
   }
   tp_status status = TP_OK;
   ret_names->count = 0;

@@ -25,7 +25,4 @@ tp_status tp__skill_read(int directory, const char *name, tp__skill *ret_skill, 
 /** @return TP_OK; TP_ERR_IO, TP_ERR_BAD_ID, TP_ERR_FULL. */
 tp_status tp__skill_list(int directory, tp__skill_names *ret_names, tp_fault *fault);
 
-__attribute__((format(printf, 4, 5))) tp_status tp__skill_fail(tp_fault *fault, tp_status status, const char *subject,
-                                                               const char *format, ...);
-
 #endif

@@ -5,21 +5,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "domains/common/domain.h"
 #include "domains/skills/skill.h"
 #include "turnphase/value.h"
 
 /* What the handlers share: each holds a reference, and so does tp_skills_register() while it runs. */
 typedef struct domain {
   int directory;
-  pthread_mutex_t mutex;
-  /* ---- under mutex */
-  unsigned refs;
+  tp__domain_refs refs;
 } domain;
 
 /* ---- a text that grows ---- */
@@ -151,8 +149,8 @@ static tp_text trim(tp_text text) {
 }
 
 static tp_status refuse(tp_fault *fault, tp_text word, const char *why) {
-  return tp__skill_fail(fault, TP_ERR_NOT_FOUND, NULL, "/%.*s: %s; begin the message with a blank to send it as it is",
-                        (int)(word.size < TP__SKILL_NAME_MAX ? word.size : TP__SKILL_NAME_MAX), word.data, why);
+  return tp__domain_fail(fault, TP_ERR_NOT_FOUND, NULL, "/%.*s: %s; begin the message with a blank to send it as it is",
+                         (int)(word.size < TP__SKILL_NAME_MAX ? word.size : TP__SKILL_NAME_MAX), word.data, why);
 }
 
 static tp_status put_skill(const domain *d, tp_text word, tp_text allowed, buffer *message, tp_fault *fault) {
@@ -185,7 +183,7 @@ static tp_status put_message(const domain *d, tp_text text, tp_text allowed, buf
     at = next;
   }
   if (!message->failed) return TP_OK;
-  return tp__skill_fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the skills of a message");
+  return tp__domain_fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the skills of a message");
 }
 
 static tp_answer call_skills(void *self, tp_call *call) {
@@ -206,20 +204,10 @@ static tp_answer call_skills(void *self, tp_call *call) {
 
 /* ---- registration ---- */
 
-static void ref(domain *d) {
-  pthread_mutex_lock(&d->mutex);
-  d->refs++;
-  pthread_mutex_unlock(&d->mutex);
-}
-
 static void unref(void *self) {
   domain *d = self;
-  pthread_mutex_lock(&d->mutex);
-  bool last = --d->refs == 0;
-  pthread_mutex_unlock(&d->mutex);
-  if (!last) return;
+  if (!tp__domain_unref(&d->refs)) return;
   close(d->directory);
-  pthread_mutex_destroy(&d->mutex);
   free(d);
 }
 
@@ -239,7 +227,7 @@ static tp_status add(tp_edit *edit, domain *d, const tp_handler *row, const tp_m
   handler.idempotent = true;
   tp_status status = tp_edit_add_handler(edit, &handler, fault);
   if (status != TP_OK) return status; /* a handler that was not taken is not destroyed */
-  ref(d);
+  tp__domain_ref(&d->refs);
   const tp_subscription subscription = {.struct_size = sizeof subscription,
                                         .id = row->id,
                                         .handler = row->id,
@@ -272,34 +260,22 @@ static tp_status add_handlers(tp_edit *edit, domain *d, tp_fault *fault) {
 }
 
 static tp_status read_options(const tp_skills_options *theirs, tp_skills_options *ours, tp_fault *fault) {
-  enum { OPTIONS_SIZE_MAX = 4096 }; /* as tp__options_read() */
-  size_t size = theirs ? theirs->struct_size : 0;
-  if (theirs && (size < sizeof size || size > OPTIONS_SIZE_MAX || size % sizeof size != 0))
-    return tp__skill_fail(fault, TP_ERR_VERSION, NULL,
-                          "tp_skills_options: struct_size is %zu; set it to sizeof(tp_skills_options)", size);
-  *ours = (tp_skills_options){.struct_size = sizeof *ours};
-  for (size_t i = sizeof *ours; i < size; i++)
-    if (((const char *)theirs)[i])
-      return tp__skill_fail(fault, TP_ERR_VERSION, NULL,
-                            "tp_skills_options: byte %zu is set, but this library is older (%s) and knows the first "
-                            "%zu bytes only; leave the newer field zero, or install a newer turnphase",
-                            i, tp_version(), sizeof *ours);
-  if (theirs) memcpy(ours, theirs, size < sizeof *ours ? size : sizeof *ours);
+  tp_status status = tp__domain_read(ours, sizeof *ours, theirs, "tp_skills_options", fault);
+  if (status != TP_OK) return status;
   if (ours->directory && ours->directory[0]) return TP_OK;
-  return tp__skill_fail(fault, TP_ERR_USAGE, NULL,
-                        "tp_skills_options.directory is empty: name the directory of the skills");
+  return tp__domain_fail(fault, TP_ERR_USAGE, NULL,
+                         "tp_skills_options.directory is empty: name the directory of the skills");
 }
 
 static tp_status domain_new(const char *path, domain **ret_domain, tp_fault *fault) {
   int directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (directory < 0) return tp__skill_fail(fault, TP_ERR_IO, path, "%s: %s", path, strerror(errno));
+  if (directory < 0) return tp__domain_fail(fault, TP_ERR_IO, path, "%s: %s", path, strerror(errno));
   domain *d = calloc(1, sizeof *d);
   if (!d) {
     close(directory);
-    return tp__skill_fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the skills");
+    return tp__domain_fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the skills");
   }
-  pthread_mutex_init(&d->mutex, NULL); /* cannot fail with default attributes on Linux */
-  d->refs = 1;
+  tp__domain_refs_init(&d->refs);
   d->directory = directory;
   *ret_domain = d;
   return TP_OK;
@@ -307,7 +283,7 @@ static tp_status domain_new(const char *path, domain **ret_domain, tp_fault *fau
 
 static tp_status check_all(const domain *d, tp_fault *fault) {
   tp__skill_names *names = malloc(sizeof *names);
-  if (!names) return tp__skill_fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the names of the skills");
+  if (!names) return tp__domain_fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the names of the skills");
   tp_status status = tp__skill_list(d->directory, names, fault);
   for (size_t i = 0; status == TP_OK && i < names->count; i++) {
     tp__skill skill = {0};
