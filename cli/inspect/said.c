@@ -51,20 +51,17 @@ cli_paint cli_run_paint(const tp_run_record *run) {
 }
 
 static const char *why_skipped(const tp_run_record *run) {
-  switch (run->reason) {
-    case TP_REASON_MATCH:
-      return "its match does not fit what the phase carried";
-    case TP_REASON_DEPENDENCY:
-      return "a subscription that it requires did not succeed";
-    case TP_REASON_PHASE_FAILED:
-      return "the phase was decided before its place";
-    case TP_REASON_NO_SLACK:
-      return "no time was left for it";
-    case TP_REASON_KILL_SWITCH:
-      return "the operator switched it off";
-    default:
-      return tp_reason_name((tp_reason)run->reason);
-  }
+  static const struct {
+    tp_reason reason;
+    const char *words;
+  } rows[] = {{TP_REASON_MATCH, "its match does not fit what the phase carried"},
+              {TP_REASON_DEPENDENCY, "a subscription that it requires did not succeed"},
+              {TP_REASON_PHASE_FAILED, "the phase was decided before its place"},
+              {TP_REASON_NO_SLACK, "no time was left for it"},
+              {TP_REASON_KILL_SWITCH, "the operator switched it off"}};
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+    if (rows[i].reason == run->reason) return rows[i].words;
+  return tp_reason_name((tp_reason)run->reason);
 }
 
 static void add(char *buffer, size_t size, const char *words) {

@@ -289,29 +289,23 @@ static void judge_exited(tp__judge *judge, const tp_process_result *result) {
 }
 
 static void judge_end(tp__judge *judge, const tp_process_result *result) {
-  switch (result->end) {
-    case TP_PROCESS_EXITED:
-      judge_exited(judge, result);
-      break;
-    case TP_PROCESS_KILLED:
-      tp__judge_fail(judge, TP_REASON_KILLED, "the program was killed by signal %d (%s)", result->signal,
-                     strsignal(result->signal));
-      break;
-    case TP_PROCESS_OUTPUT_LIMIT:
-      tp__judge_fail(judge, TP_REASON_MALFORMED, "the program wrote more than its limit");
-      break;
-    case TP_PROCESS_TIMED_OUT:
-      tp__judge_fail(judge, TP_REASON_TIMEOUT, "the program did not end within its limit");
-      break;
-    case TP_PROCESS_CANCELLED:
-      tp__judge_fail(judge, TP_REASON_ERROR, "the program was cancelled");
-      break;
-    case TP_PROCESS_LOST:
-    case TP_PROCESS_END_FORCE_32:
-      tp__judge_fail(judge, TP_REASON_CRASH,
-                     "the status of the program is not known: the host ignores SIGCHLD, or has waited for it");
-      break;
-  }
+  static const struct {
+    tp_process_end end;
+    tp_reason why;
+    const char *words;
+  } ends[] = {
+      {TP_PROCESS_OUTPUT_LIMIT, TP_REASON_MALFORMED, "the program wrote more than its limit"},
+      {TP_PROCESS_TIMED_OUT, TP_REASON_TIMEOUT, "the program did not end within its limit"},
+      {TP_PROCESS_CANCELLED, TP_REASON_ERROR, "the program was cancelled"},
+      {TP_PROCESS_LOST, TP_REASON_CRASH,
+       "the status of the program is not known: the host ignores SIGCHLD, or has waited for it"},
+  };
+  if (result->end == TP_PROCESS_EXITED) judge_exited(judge, result);
+  if (result->end == TP_PROCESS_KILLED)
+    tp__judge_fail(judge, TP_REASON_KILLED, "the program was killed by signal %d (%s)", result->signal,
+                   strsignal(result->signal));
+  for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
+    if (ends[i].end == result->end) tp__judge_fail(judge, ends[i].why, "%s", ends[i].words);
 }
 
 /* The helper says on standard error why there is none. */

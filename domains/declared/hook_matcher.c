@@ -33,37 +33,21 @@ static void refuse(rewriter *r, const char *why) { r->why = why; }
 
 /* Behind a backslash. */
 static void rewrite_escape(rewriter *r) {
+  static const struct {
+    char letter;
+    const char *posix;
+  } classes[] = {{'d', "[0-9]"},         {'D', "[^0-9]"},      {'w', "[A-Za-z0-9_]"},
+                 {'W', "[^A-Za-z0-9_]"}, {'s', "[[:space:]]"}, {'S', "[^[:space:]]"}};
   char c = *r->at++;
-  r->repeats = true;
-  switch (c) {
-    case 'd':
-      put_string(r, "[0-9]");
-      return;
-    case 'D':
-      put_string(r, "[^0-9]");
-      return;
-    case 'w':
-      put_string(r, "[A-Za-z0-9_]");
-      return;
-    case 'W':
-      put_string(r, "[^A-Za-z0-9_]");
-      return;
-    case 's':
-      put_string(r, "[[:space:]]");
-      return;
-    case 'S':
-      put_string(r, "[^[:space:]]");
-      return;
-    case 'b':
-    case 'B':
-      r->repeats = false;
-      put(r, (char[]){'\\', c}, 2);
-      return;
-    default:
-      break;
+  r->repeats = c != 'b' && c != 'B';
+  for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++) {
+    if (classes[i].letter != c) continue;
+    put_string(r, classes[i].posix);
+    return;
   }
   if (c == '\0') refuse(r, "it ends with a backslash");
-  else if (is_word(c)) refuse(r, "of escapes with a letter or digit only \\b \\B \\d \\D \\s \\S \\w \\W are known");
+  else if (is_word(c) && r->repeats)
+    refuse(r, "of escapes with a letter or digit only \\b \\B \\d \\D \\s \\S \\w \\W are known");
   else if (strchr("/-,:;=!<>@#%&~'\"` ", c)) put(r, &c, 1); /* stands for itself, also without the backslash */
   else put(r, (char[]){'\\', c}, 2);
 }

@@ -175,26 +175,16 @@ static void put_string(struct output *output, const char *string) { put(output, 
 
 /* The escape of a character that may not stand in a JSON string as it is; NULL when it may. */
 static const char *escape_of(unsigned char byte, char buffer[8]) {
-  switch (byte) {
-    case '"':
-      return "\\\"";
-    case '\\':
-      return "\\\\";
-    case '\b':
-      return "\\b";
-    case '\f':
-      return "\\f";
-    case '\n':
-      return "\\n";
-    case '\r':
-      return "\\r";
-    case '\t':
-      return "\\t";
-    default:
-      break;
+  static const char bytes[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
+  if (byte >= 0x20 && byte != '"' && byte != '\\') return NULL;
+  const char *at = memchr(bytes, byte, sizeof bytes - 1);
+  if (!at) {
+    snprintf(buffer, 8, "\\u%04x", byte);
+    return buffer;
   }
-  if (byte >= 0x20) return NULL;
-  snprintf(buffer, 8, "\\u%04x", byte);
+  buffer[0] = '\\';
+  buffer[1] = letters[at - bytes];
+  buffer[2] = '\0';
   return buffer;
 }
 

@@ -33,24 +33,11 @@ static tp_status refuse_memory(struct script *script) {
 /* ---- fields of a map ---- */
 
 static const char *kind_name(tp_value_kind kind) {
-  switch (kind) {
-    case TP_VALUE_NULL:
-      return "nothing";
-    case TP_VALUE_BOOL:
-      return "a bool";
-    case TP_VALUE_INT:
-      return "an integer";
-    case TP_VALUE_DOUBLE:
-      return "a float";
-    case TP_VALUE_TEXT:
-      return "text";
-    case TP_VALUE_ARRAY:
-      return "a list";
-    case TP_VALUE_MAP:
-      return "a map";
-    default:
-      return "something else";
-  }
+  static const char *const names[] = {
+      [TP_VALUE_NULL] = "nothing",   [TP_VALUE_BOOL] = "a bool", [TP_VALUE_INT] = "an integer",
+      [TP_VALUE_DOUBLE] = "a float", [TP_VALUE_TEXT] = "text",   [TP_VALUE_ARRAY] = "a list",
+      [TP_VALUE_MAP] = "a map"};
+  return names[kind]; /* YAML has no others */
 }
 
 static tp_status expect_kind(struct script *script, uint32_t index, const char *field, tp_value_kind kind) {

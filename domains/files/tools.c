@@ -80,32 +80,26 @@ static tp_answer refuse(tp_tool_run *run, const char *path, const char *why) {
 }
 
 static const char *words_for(int error) {
-  switch (-error) {
-    case EXDEV:
-      return "the path leads out of the directory of these tools; give one below it, without a leading slash.";
-    case ENOENT:
-      return "there is no such file or directory; files_list shows what is there.";
-    case EISDIR:
-      return "that is a directory; files_list shows what is in it.";
-    case ENOTDIR:
-      return "a part of the path is a file, not a directory.";
-    case ELOOP:
-      return "the path goes through too many symbolic links.";
-    case EINVAL:
-      return "that is no file: a device, socket or FIFO is neither read nor replaced.";
-    case EACCES:
-    case EPERM:
-      return "the permissions of the file system do not allow it.";
-    case ENOSPC:
-    case EDQUOT:
-      return "the disk is full; nothing was changed.";
-    case EROFS:
-      return "the file system is read-only.";
-    case ENAMETOOLONG:
-      return "the path is too long.";
-    default:
-      return strerror(-error);
-  }
+  static const struct {
+    int error;
+    const char *words;
+  } rows[] = {
+      {EXDEV, "the path leads out of the directory of these tools; give one below it, without a leading slash."},
+      {ENOENT, "there is no such file or directory; files_list shows what is there."},
+      {EISDIR, "that is a directory; files_list shows what is in it."},
+      {ENOTDIR, "a part of the path is a file, not a directory."},
+      {ELOOP, "the path goes through too many symbolic links."},
+      {EINVAL, "that is no file: a device, socket or FIFO is neither read nor replaced."},
+      {EACCES, "the permissions of the file system do not allow it."},
+      {EPERM, "the permissions of the file system do not allow it."},
+      {ENOSPC, "the disk is full; nothing was changed."},
+      {EDQUOT, "the disk is full; nothing was changed."},
+      {EROFS, "the file system is read-only."},
+      {ENAMETOOLONG, "the path is too long."},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+    if (rows[i].error == -error) return rows[i].words;
+  return strerror(-error);
 }
 
 /* The argument "path". @return false when the run is answered: it is not usable. */
