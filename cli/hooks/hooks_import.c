@@ -26,9 +26,10 @@ static void put_string(cli_buffer *t, const char *string) { cli_buffer_add(t, st
 
 /* In quotes, with escapes for all that YAML does not take as it is: control characters, U+0085, U+2028, U+2029, U+FEFF,
  * and the C1 controls. */
-static void put_quoted(cli_buffer *t, const char *string) {
+static void put_quoted(cli_buffer *t, const char *string, size_t size) {
+  const unsigned char *end = (const unsigned char *)string + size;
   cli_buffer_add(t, "\"", 1);
-  for (const unsigned char *at = (const unsigned char *)string; *at; at++) {
+  for (const unsigned char *at = (const unsigned char *)string; at < end; at++) {
     char escape[16];
     size_t bytes = 1;
     uint32_t code = *at;
@@ -50,7 +51,7 @@ static void put_quoted(cli_buffer *t, const char *string) {
 static void put_pair(cli_buffer *t, const char *key, const char *value) {
   put_string(t, key);
   put_string(t, ": ");
-  put_quoted(t, value);
+  put_quoted(t, value, strlen(value));
   cli_buffer_add(t, "\n", 1);
 }
 
@@ -60,22 +61,17 @@ static bool is_of_tools(const cli_entry *entry) { return strstr(entry->event, "T
 static void put_tool(cli_buffer *t, const char *word) {
   size_t ours = strcspn(word, "="), theirs = strcspn(word + ours + 1, ":");
   const char *name = word + ours + 1, *arguments = name[theirs] ? name + theirs + 1 : NULL;
-  char part[256];
   put_string(t, "  ");
-  snprintf(part, sizeof part, "%.*s", (int)ours, word);
-  put_quoted(t, part);
+  put_quoted(t, word, ours);
   put_string(t, ": {name: ");
-  snprintf(part, sizeof part, "%.*s", (int)theirs, name);
-  put_quoted(t, part);
+  put_quoted(t, name, theirs);
   if (arguments) put_string(t, ", arguments: {");
   for (bool first = true; arguments && *arguments; first = false) {
     size_t size = strcspn(arguments, ","), left = strcspn(arguments, "=");
     if (!first) put_string(t, ", ");
-    snprintf(part, sizeof part, "%.*s", (int)left, arguments);
-    put_quoted(t, part);
+    put_quoted(t, arguments, left);
     put_string(t, ": ");
-    snprintf(part, sizeof part, "%.*s", (int)(size - left - 1), arguments + left + 1);
-    put_quoted(t, part);
+    put_quoted(t, arguments + left + 1, size - left - 1);
     arguments += size + (arguments[size] == ',');
   }
   put_string(t, arguments ? "}}\n" : "}\n");
@@ -110,9 +106,9 @@ static void put_endpoint(cli_buffer *t, const cli_entry *entry) {
   if (entry->header_count > 0) put_string(t, "  headers:\n");
   for (size_t i = 0; i < entry->header_count; i++) {
     put_string(t, "    ");
-    put_quoted(t, entry->headers[i][0]);
+    put_quoted(t, entry->headers[i][0], strlen(entry->headers[i][0]));
     put_string(t, ": ");
-    put_quoted(t, entry->headers[i][1]);
+    put_quoted(t, entry->headers[i][1], strlen(entry->headers[i][1]));
     put_string(t, "\n");
   }
 }
@@ -148,7 +144,7 @@ static void write_yaml(const cli_settings *settings, const cli_arguments *argume
   put_string(t, "  command:\n");
   for (size_t i = 0; i < entry->argument_count; i++) {
     put_string(t, "    - ");
-    put_quoted(t, entry->arguments[i]);
+    put_quoted(t, entry->arguments[i], strlen(entry->arguments[i]));
     cli_buffer_add(t, "\n", 1);
   }
 }
