@@ -140,6 +140,9 @@ void tp__hooks_notify(tp_hooks *hooks, const tp_hook_program *program);
 void tp__hooks_note_loop(tp_hooks *hooks);
 bool tp__hooks_in_loop(tp_hooks *hooks);
 
+/** The monotonic clock. */
+int64_t tp__hooks_now_ms(void);
+
 /** Bytes that grow; zero-filled: none. */
 struct tp__line {
   char *bytes;

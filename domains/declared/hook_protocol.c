@@ -15,8 +15,8 @@
 enum { MATCHER = TP__EVENT_HAS_MATCHER, MODE = TP__EVENT_HAS_MODE, CONTEXT = TP__EVENT_TEXT_IS_CONTEXT };
 
 static const tp__protocol_event events[] = {
-#define EVENT(id, claude_name, gemini_name, phase, limit_ms, is, of) \
-  {TP__EVENT_##id, {NULL, claude_name, gemini_name}, TP_PHASE_##phase, limit_ms, is, TP__EVENT_OF_##of},
+#define EVENT(id, claude_name, gemini_name, phase, limit_ms, is, of, subject) \
+  {TP__EVENT_##id, {NULL, claude_name, gemini_name}, TP_PHASE_##phase, limit_ms, is, TP__EVENT_OF_##of, subject},
 #include "domains/declared/hook_protocol.def"
 #undef EVENT
 };
@@ -63,23 +63,11 @@ static tp_text argument_ours(const tp__tool_name *name, tp_text their_name) {
 
 /* ---- match ---- */
 
-/* Neither a start of another source nor an end with another reason comes from our sessions. */
 static tp_text subject(const tp__hook *hook, const tp_match_view *view) {
-  switch (hook->protocol_event->id) {
-    case TP__EVENT_SESSION_START:
-      return tp_text_of("startup");
-    case TP__EVENT_SESSION_END:
-      return tp_text_of("other");
-    case TP__EVENT_PRE_COMPACT:
-      return tp_text_of("auto");
-    case TP__EVENT_STOP_FAILURE:
-      return tp_text_of("unknown");
-    case TP__EVENT_SUBAGENT_START:
-    case TP__EVENT_SUBAGENT_STOP:
-      return tp_match_id(view, TP_ID_AGENT);
-    default:
-      return theirs(hook, tp_match_text(view, TP_FIELD_TOOL));
-  }
+  const tp__protocol_event *event = hook->protocol_event;
+  if (event->subject) return tp_text_of(event->subject);
+  if (event->of == TP__EVENT_OF_SUBAGENT) return tp_match_id(view, TP_ID_AGENT);
+  return theirs(hook, tp_match_text(view, TP_FIELD_TOOL));
 }
 
 static bool is_of(const tp__protocol_event *event, const tp_match_view *view) {

@@ -45,12 +45,6 @@ struct tp__worker {
   const char *broken; /* what the program wrote that is no reply; it is being ended */
 };
 
-static int64_t now_ms(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 tp__worker *tp__worker_new(const tp__hook *hook) {
   tp__worker *worker = calloc(1, sizeof *worker);
   pthread_condattr_t attributes;
@@ -109,7 +103,7 @@ static void request_cancel(void *ctx) {
   tp__worker *worker = request->worker;
   pthread_mutex_lock(&worker->mutex);
   struct request *taken = take_locked(worker, request->id);
-  bool hangs = taken && worker->replies == request->replies_before && now_ms() >= request->deadline_ms;
+  bool hangs = taken && worker->replies == request->replies_before && tp__hooks_now_ms() >= request->deadline_ms;
   uint64_t process = worker->process;
   pthread_mutex_unlock(&worker->mutex);
   if (hangs && process != 0) tp_process_cancel(worker->hook->hooks->loop, process);
@@ -259,7 +253,7 @@ static void program_ended(void *ctx, const tp_process_result *result) {
   worker->open = NULL;
   worker->process = 0;
   worker->failures = worker->replies_of_program > 0 ? 0 : worker->failures + 1;
-  worker->not_before_ms = now_ms() + pause_ms(worker->failures);
+  worker->not_before_ms = tp__hooks_now_ms() + pause_ms(worker->failures);
   pthread_cond_broadcast(&worker->ended);
   pthread_mutex_unlock(&worker->mutex);
   while (open) {
@@ -274,7 +268,7 @@ static void program_ended(void *ctx, const tp_process_result *result) {
 static tp_status start_locked(tp__worker *worker, tp_fault *fault) {
   const tp__hook *hook = worker->hook;
   if (worker->process != 0) return TP_OK;
-  int64_t left_ms = worker->not_before_ms - now_ms();
+  int64_t left_ms = worker->not_before_ms - tp__hooks_now_ms();
   if (worker->is_stopping) return tp__refuse(fault, TP_ERR_SHUTDOWN, NULL, (tp__place){0}, "the worker is being ended");
   if (left_ms > 0)
     return tp__refuse(fault, TP_ERR_SYSTEM, NULL, (tp__place){0},
@@ -334,7 +328,7 @@ static struct request *request_new(tp__worker *worker, const tp_call *call) {
   *request = (struct request){.worker = worker,
                               .id = ++worker->last_id,
                               .asked = {.is_required = tp_call_failure(call) == TP_FAILURE_REQUIRED},
-                              .deadline_ms = left_ms < TP__HOOK_LIMIT_MS_MAX ? now_ms() + left_ms : INT64_MAX,
+                              .deadline_ms = left_ms < TP__HOOK_LIMIT_MS_MAX ? tp__hooks_now_ms() + left_ms : INT64_MAX,
                               .references = 2};
   pthread_mutex_unlock(&worker->mutex);
   tp__hooks_ref(worker->hook->hooks);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "domains/declared/hook_tool.h"
@@ -67,6 +68,12 @@ void tp__hooks_unref(tp_hooks *hooks) {
   pthread_cond_destroy(&hooks->notified);
   pthread_mutex_destroy(&hooks->mutex);
   free(hooks);
+}
+
+int64_t tp__hooks_now_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 void tp__hooks_note_loop(tp_hooks *hooks) {

@@ -14,7 +14,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "domains/declared/hook.h"
@@ -42,12 +41,6 @@ struct tp_hooks_watch {
   /* under mutex */
   tp_hooks *hooks; /* committed last; NULL: none yet */
 };
-
-static int64_t now_ms(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 /* ---- one reload ---- */
 
@@ -119,9 +112,9 @@ static bool wait_for(const tp_hooks_watch *watch, int limit_ms, bool *ret_change
 /* Editors write a file in several steps, and people several files. */
 static bool wait_for_quiet(const tp_hooks_watch *watch) {
   int quiet_ms = (int)watch->options.quiet_ms;
-  int64_t latest_ms = now_ms() + DELAY_MS_MAX + quiet_ms;
+  int64_t latest_ms = tp__hooks_now_ms() + DELAY_MS_MAX + quiet_ms;
   bool goes_on = true, changed = true;
-  while (goes_on && changed && now_ms() < latest_ms) goes_on = wait_for(watch, quiet_ms, &changed);
+  while (goes_on && changed && tp__hooks_now_ms() < latest_ms) goes_on = wait_for(watch, quiet_ms, &changed);
   return goes_on;
 }
 
