@@ -2,26 +2,21 @@
 #include "cli/common/exit_status.h"
 
 cli_exit cli_exit_of(tp_status status) {
-  switch (status) {
-    case TP_OK:
-      return CLI_OK;
-    case TP_ERR_STORE_BUSY:
-      return CLI_RETRY;
-    case TP_ERR_STORE_SCHEMA:
-      return CLI_CONFIG;
-    case TP_ERR_INTERNAL:
-      return CLI_BUG;
-    case TP_ERR_TIMEOUT:
-      return CLI_TIMED_OUT;
-    case TP_ERR_NO_MEMORY:
-    case TP_ERR_NO_THREAD:
-    case TP_ERR_SYSTEM:
-      return CLI_UNAVAILABLE;
-    default:
-      break;
-  }
-  if (status >= TP_ERR_STORE && status < TP_ERR_SYSTEM) return CLI_IO;
-  return status == TP_ERR_IO ? CLI_IO : CLI_CONFIG;
+  static const struct {
+    tp_status status;
+    cli_exit exit;
+  } rows[] = {{TP_OK, CLI_OK},
+              {TP_ERR_STORE_BUSY, CLI_RETRY},
+              {TP_ERR_STORE_SCHEMA, CLI_CONFIG},
+              {TP_ERR_INTERNAL, CLI_BUG},
+              {TP_ERR_TIMEOUT, CLI_TIMED_OUT},
+              {TP_ERR_NO_MEMORY, CLI_UNAVAILABLE},
+              {TP_ERR_NO_THREAD, CLI_UNAVAILABLE},
+              {TP_ERR_SYSTEM, CLI_UNAVAILABLE},
+              {TP_ERR_IO, CLI_IO}};
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+    if (rows[i].status == status) return rows[i].exit;
+  return status >= TP_ERR_STORE && status < TP_ERR_SYSTEM ? CLI_IO : CLI_CONFIG;
 }
 
 void cli_exit_print(cli_output *output) {

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "cli/common/data.h"
 #include "cli/common/date.h"
 #include "cli/common/exit_status.h"
 #include "cli/common/map.h"
@@ -203,12 +204,9 @@ static bool on_scope(void *ctx, const tp_memory_scope *scope) {
 
 static int64_t size_of(const char *path, const char *ending) {
   struct stat found;
-  size_t size = strlen(path) + strlen(ending) + 1;
-  char *name = cli_alloc(size);
-  snprintf(name, size, "%s%s", path, ending);
-  int64_t bytes = stat(name, &found) == 0 ? (int64_t)found.st_size : 0;
-  free(name);
-  return bytes;
+  char name[4096];
+  snprintf(name, sizeof name, "%s%s", path, ending);
+  return stat(name, &found) == 0 ? (int64_t)found.st_size : 0;
 }
 
 static int show_stats(cli_memory *m) {
@@ -278,11 +276,9 @@ static int check_options(const struct action *action, const cli_arguments *a) {
 /* The file itself, or memory.db of a data directory. A file that is only looked at is never made. */
 static int find_file(const char *data, bool makes, char **ret_path) {
   struct stat found;
-  bool there = stat(data, &found) == 0, directory = there && S_ISDIR(found.st_mode);
-  const char *ending = directory ? "/memory.db" : "";
-  size_t size = strlen(data) + strlen(ending) + 1;
-  char *path = cli_alloc(size);
-  snprintf(path, size, "%s%s", data, ending);
+  bool is_directory = stat(data, &found) == 0 && S_ISDIR(found.st_mode);
+  char *path = is_directory ? cli_data_path(data, "memory.db") : strdup(data);
+  if (!path) cli_need(TP_ERR_NO_MEMORY);
   if (!makes && stat(path, &found) != 0) {
     cli_error_at(path, 0, 0, "%s", strerror(errno));
     free(path);
