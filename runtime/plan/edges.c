@@ -92,7 +92,7 @@ static void add(tp__draft *draft, uint32_t from, uint32_t to, uint8_t flags) {
 static tp_status read_edges(const edge_reader *r, uint32_t own, const tp_edge *const *edges, size_t count,
                             const char *word, bool later, uint8_t flags) {
   for (size_t i = 0; i < count; i++) {
-    uint32_t target;
+    uint32_t target = TP__NO_PLACE;
     TP__TRY(resolve(r, edges[i], word, &target));
     if (target != TP__NO_PLACE) add(r->draft, later ? own : target, later ? target : own, flags);
   }
