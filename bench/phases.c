@@ -438,10 +438,11 @@ static void burn_of(bench_program *program, const char *name, bench_contestant *
     (void)bench_settle();
     int64_t cpu_before = bench_cpu_ns(), began = bench_now_ns();
     uint32_t times = 1;
-    while (bench_now_ns() - began < slice) {
-      int64_t run = contestants[i].run(contestants[i].ctx, times);
-      /* One batch for the rest of the slice: a region that is entered anew would look better than it is. */
-      times = (uint32_t)((double)(slice - (bench_now_ns() - began)) * times / (double)(run > 0 ? run : 1)) + 1;
+    int64_t run = 0;
+    for (int64_t left = slice; left > 0; left = slice - (bench_now_ns() - began)) {
+      if (left < slice) /* one batch for the rest: a region that is entered anew would look better than it is */
+        times = (uint32_t)((double)left * times / (double)(run > 0 ? run : 1)) + 1;
+      run = contestants[i].run(contestants[i].ctx, times);
     }
     cpu += bench_cpu_ns() - cpu_before;
     duration_ns += bench_now_ns() - began;

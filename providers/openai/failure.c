@@ -34,7 +34,7 @@ void tp__openai_put_without(tp__openai_bytes *bytes, tp_text text, const char *s
     tp__openai_put_string(bytes, "[key]");
     from = at += size;
   }
-  tp__openai_put(bytes, text.data + from, text.size - from);
+  if (from < text.size) tp__openai_put(bytes, text.data + from, text.size - from);
 }
 
 /* ---- what endpoints say ---- */
