@@ -12,7 +12,6 @@
 #include "domains/memory/score.h"
 #include "domains/memory/terms.h"
 #include "stores/sqlite/database.h"
-#include "stores/sqlite/statement.h"
 
 enum { LIMIT_DEFAULT = 100, SEARCH_MAX = 1000 };
 
@@ -56,7 +55,7 @@ static tp_status answer(const tp_memory *memory, tp_status status, const char *d
 }
 
 static tp_status read_query(const tp_memory_query *theirs, tp_memory_query *ours, tp_fault *fault) {
-  tp_status status = tp__sqlite_read(ours, sizeof *ours, theirs, "tp_memory_query", fault);
+  tp_status status = tp__domain_read(ours, sizeof *ours, theirs, "tp_memory_query", fault);
   if (status != TP_OK) return status;
   if (ours->reserved_[0] || ours->reserved_[1] || ours->reserved_[2])
     return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_memory_query.reserved_ must be zero");
@@ -261,7 +260,7 @@ static tp_status wrong_entry(size_t index, tp_status status, const char *what, t
 static tp_status read_entry(const tp_memory_entry *theirs, size_t index, tp__memory *ret_memory, tp_fault *fault) {
   tp_memory_entry e;
   if (!theirs) return wrong_entry(index, TP_ERR_USAGE, "is NULL", fault);
-  tp_status status = tp__sqlite_read(&e, sizeof e, theirs, "tp_memory_entry", fault);
+  tp_status status = tp__domain_read(&e, sizeof e, theirs, "tp_memory_entry", fault);
   if (status != TP_OK) return status;
   const tp_text texts[] = {e.tenant, e.scope, e.name, e.session, e.turn, e.part, e.text, e.subject};
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {

@@ -13,7 +13,6 @@
 #include "domains/memory/terms.h"
 #include "domains/memory/vectors.h"
 #include "stores/sqlite/database.h"
-#include "stores/sqlite/statement.h"
 
 static const char memory_word[] = "memory"; /* the domain of our policies and prompt context */
 
@@ -428,7 +427,7 @@ static void domain_unref(void *self) {
 }
 
 static tp_status read_options(const tp_memory_options *theirs, tp_memory_options *ours, tp_fault *fault) {
-  tp_status status = tp__sqlite_read(ours, sizeof *ours, theirs, "tp_memory_options", fault);
+  tp_status status = tp__domain_read(ours, sizeof *ours, theirs, "tp_memory_options", fault);
   if (status != TP_OK) return status;
   for (size_t i = 0; i < sizeof ours->reserved_; i++)
     if (ours->reserved_[i])

@@ -210,6 +210,7 @@ static curl_socket_t on_socket(void *ctx, curlsocktype purpose, struct curl_sock
 
 static void set_options(CURL *easy, call *c) {
   tp__openai_set_request(config_of(c), easy, &c->body);
+  curl_easy_setopt(easy, CURLOPT_USERAGENT, "turnphase");
   curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, c->curl_error);
   curl_easy_setopt(easy, CURLOPT_PRIVATE, c);
   curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);

@@ -388,7 +388,6 @@ void tp__openai_set_request(const tp__openai_config *config, CURL *easy, const t
   curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
   curl_easy_setopt(easy, CURLOPT_URL, config->url);
   curl_easy_setopt(easy, CURLOPT_HTTPHEADER, config->headers);
-  curl_easy_setopt(easy, CURLOPT_USERAGENT, "turnphase");
   curl_easy_setopt(easy, CURLOPT_ACCEPT_ENCODING, "");
   curl_easy_setopt(easy, CURLOPT_POST, 1L);
   curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body->size);
