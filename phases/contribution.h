@@ -47,7 +47,7 @@ typedef struct tp__tool_copy {
 static inline tp__closure *tp__tool_closure(const tp_tool *tool) {
   return ((const tp__tool_copy *)(const void *)tool)->closure;
 }
-/** tool_order.c: whether a conflict key has the form of tp_tool_keys_add(). */
+/** tool_conflicts.c: whether a conflict key has the form of tp_tool_keys_add(). */
 bool tp__tool_key_valid(tp_text key);
 /** Copies a tool of a copy once more: its texts; the closure is the caller's matter.
  *  @return TP_OK, TP_ERR_NO_MEMORY. */

@@ -28,7 +28,7 @@ typedef struct tp__tool_ask {
   tp__question *question; /* open */
 } tp__tool_ask;
 
-/** The keys of a call, and its place among those of the dispatch that have some: tool_order.c. In the dispatch's
+/** The keys of a call, and its place among those of the dispatch that have some: tool_conflicts.c. In the dispatch's
  *  scratch, so that it stays where the slot goes on to another call. */
 typedef struct tp__tool_order tp__tool_order;
 
@@ -94,7 +94,7 @@ void tp__toolcall_look_at_clock(tp__dispatch *dispatch);
 /** No call of a lower index is in its way: the tool. */
 void tp__toolcall_go(tp__tool_slot *slot);
 
-/* ---- tool_order.c: calls of one response with conflicting keys run in call order ---- */
+/* ---- tool_conflicts.c: calls of one response with conflicting keys run in call order ---- */
 
 static inline bool tp__order_applies(const tp__tool_entry *tool) {
   return tool && (tool->tool->read_key || tool->tool->write_key || tool->tool->keys);

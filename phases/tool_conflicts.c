@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tool_order.c: conflict keys. Calls whose tools have keys stand in a list in call order, from their begin until they
- * are through. A call whose arguments are final looks from the first of the list up to itself: it waits for the first
- * call that conflicts with it or whose keys are not known yet, and looks again when that one is through or its keys are
- * known. A call waits for lower indexes only, so that some call always goes on. Calls without keys are not in the list.
+ * tool_conflicts.c: conflict keys. Calls whose tools have keys stand in a list in call order, from their begin until
+ * they are through. A call whose arguments are final looks from the first of the list up to itself: it waits for the
+ * first call that conflicts with it or whose keys are not known yet, and looks again when that one is through or its
+ * keys are known. A call waits for lower indexes only, so that some call always goes on. Calls without keys are not in
+ * the list.
  *
  * Calls that may go on do so in one loop, not one inside the other: a chain of inline calls needs no stack. */
 #include "phases/contribution.h"
