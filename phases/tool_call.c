@@ -146,7 +146,7 @@ static void ended(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text, i
 static tp_tool_result_kind kind_of(const tp__tool_answer *answer) {
   switch (answer->end) {
     case TP__ANSWERED:
-      return answer->is_error ? TP_TOOL_HANDLER_ERROR : TP_TOOL_OK;
+      return answer->is_late ? TP_TOOL_TIMED_OUT : answer->is_error ? TP_TOOL_HANDLER_ERROR : TP_TOOL_OK;
     case TP__EXPIRED:
       return TP_TOOL_TIMED_OUT;
     case TP__CANCELLED:
@@ -171,10 +171,10 @@ static void run_settled(void *ctx, const tp__tool_answer *answer) {
     return;
   }
   slot->started_ns = answer->started_ns;
-  slot->is_partial = answer->is_cut;
+  slot->is_partial = answer->is_cut && !answer->is_late;
   if (slot->order && answer->end != TP__ANSWERED) tp__order_given_up(slot);
   tp_text text = no_text;
-  if (answer->end != TP__ANSWERED) {
+  if (answer->end != TP__ANSWERED || answer->is_late) {
     text = tp__toolcall_unanswered(kind);
   } else if (answer->text.size > 0 && !tp__arena_text(&d->texts, answer->text, &text)) {
     kind = TP_TOOL_HANDLER_ERROR;

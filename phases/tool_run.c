@@ -145,8 +145,9 @@ static void settled(tp__attempt *base, tp__attempt_end end) {
     answer.is_error = (reply->flaws & ~TP__REPLY_CUT) || base->answer.kind != TP_ANSWER_DONE;
     answer.text = tp__tool_reply_text(reply);
   }
-  if (end == TP__ANSWERED && base->pool_item.inbox && base->ended_ns > attempt->run.deadline_ns)
-    answer.end = TP__EXPIRED; /* the answer came before its owner had looked at the clock */
+  /* What tp_tool_complete() accepted counts; of a run from an inbox only within its limit. */
+  bool may_be_late = base->pool_item.inbox || !attempt->replied_by_token;
+  answer.is_late = end == TP__ANSWERED && may_be_late && tp__attempt_is_late(base);
   attempt->settled(attempt->ctx, &answer);
   tp__attempt_unref(base);
 }

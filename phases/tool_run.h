@@ -39,6 +39,7 @@ struct tp_tool_run {
 /** How the attempt of a run ended; text is borrowed from the attempt. */
 typedef struct tp__tool_answer {
   tp__attempt_end end;
+  bool is_late; /* ANSWERED, after the deadline: the answer does not count */
   bool is_error, is_cut;
   tp_reason refusal; /* REFUSED: why */
   tp_text text;

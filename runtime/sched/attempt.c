@@ -297,6 +297,11 @@ static tp__strand *answer_and_own(tp__attempt *attempt, const tp__answer *answer
   return tp__strand_push_own_if_free(strand, &attempt->message) ? strand : NULL;
 }
 
+bool tp__attempt_is_late(const tp__attempt *attempt) {
+  /* Without a deadline it was answered before its owner began to wait. */
+  return attempt->deadline_ns && attempt->ended_ns > expiry_ns(attempt, attempt->ended_ns);
+}
+
 int64_t tp__attempt_called_ns(const tp__attempt *attempt) {
   int64_t started_ns = (int64_t)tp__a64_load_acquire(&attempt->started_ns);
   if (started_ns || !(tp__a32_load_acquire(&attempt->flags) & TP__ATTEMPT_CALLED)) return started_ns;

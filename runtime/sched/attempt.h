@@ -17,7 +17,7 @@
 
 typedef struct tp__attempt tp__attempt;
 
-/** How an attempt ended without the function's own answer. */
+/** How an attempt ended. */
 typedef enum tp__attempt_end {
   TP__ANSWERED = 0,  /* `answer` is set */
   TP__EXPIRED = 1,   /* its deadline passed */
@@ -136,6 +136,8 @@ void tp__attempt_await(tp__attempt *attempt, int64_t deadline_ns);
 /** Owner: when its function was called, or its work taken from an inbox; 0: neither, and once it has settled neither
  *  ever is. */
 int64_t tp__attempt_called_ns(const tp__attempt *attempt);
+/** Owner, of an answer that won the attempt: it came after the deadline, before the owner looked at the clock. */
+bool tp__attempt_is_late(const tp__attempt *attempt);
 /** Owner: the answer is no longer wanted, but the attempt has until its deadline to end by itself. */
 void tp__attempt_cancel(tp__attempt *attempt);
 /** Owner: its time is up now, whatever its deadline was. Settles before it returns, unless an answer is on its way. */

@@ -238,12 +238,12 @@ static void check_words(tool_work_call *call, const tp_tool_result *result) {
          result->text.size < 80 ? (int)result->text.size : 80, result->text.data, call->heard);
 }
 
-/* An inline tool's limit is looked at when it returns, where the clock is. */
+/* A limit is looked at when the function returns, where the clock is. On a thread it counts from the call. */
 static void check_limit(const tool_work_call *call, const tp_tool_result *result) {
-  bool here = is_inline(call) && call->way == WAY_RETURN && has_stamps(call);
-  if (is_answer(result->kind) && here && call->returned_ns > call->deadline_max_ns)
-    FAIL(call, "an answer is what was said in time", "it came %lld ns late",
-         (long long)(call->returned_ns - call->deadline_max_ns));
+  int64_t end_ns = is_inline(call) ? call->deadline_max_ns : call->called_ns + limit_of(call);
+  bool returned = call->way == WAY_RETURN && has_stamps(call) && call->returned_ns;
+  if (is_answer(result->kind) && returned && call->returned_ns > end_ns)
+    FAIL(call, "an answer is what was said in time", "it came %lld ns late", (long long)(call->returned_ns - end_ns));
 }
 
 static void check_start(const tool_work_call *call, const tp_tool_result *result) {
