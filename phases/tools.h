@@ -5,8 +5,9 @@
  *   scope -> policy -> tool.create -> tool.rewrite -> schema -> tool.pre -> permission, question -> conflicts
  *         -> run -> cap -> tool.result -> tool.post -> settled
  *
- * and whatever stops it on the way gives it its one result. A call's slot in `results` is its place in the response;
- * the order of completion is a number in it. The dispatch ends when every call is settled. Owner only. */
+ * and where it is stopped on the way, that gives it its one result. `results` is in call order: a call writes the
+ * result at its index in the response, whenever it ends; the order of completion is a number in it. The dispatch ends
+ * when every call is settled. Owner only. */
 #ifndef TP__TOOLS_H
 #define TP__TOOLS_H
 

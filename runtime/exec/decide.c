@@ -10,7 +10,7 @@ static enum cause_class class_of(tp_reason cause) {
     case TP_REASON_MATCH:
     case TP_REASON_KILL_SWITCH:
     case TP_REASON_PHASE_FAILED:
-      return NO_DUTY; /* the entry was decided before: nothing more follows */
+      return NO_DUTY; /* it did not have to run */
     case TP_REASON_DEPENDENCY:
     case TP_REASON_NO_SLACK:
       return DUTY_LEFT; /* skipped, but a guard never vanishes silently */

@@ -184,10 +184,11 @@ const tp__set_item *tp__set_find(const tp__set *set, const char *id);
 tp_status tp__snapshot_new(tp__registry *registry, uint64_t version, tp__snapshot **ret_snapshot);
 tp__set *tp__snapshot_set(tp__snapshot *snapshot);
 
-/** The maker's pin outweighs all others, since these may be counted in thread caches (tp__pins): from when the first
- *  cache counts pins of the snapshot until the last one has added its count, `refs` alone may be far too low. */
+/** How many references the maker's pin counts for: more than all others. Those are counted in thread caches (tp__pins),
+ *  and until the last cache has added its count, which may be negative, `refs` without it could reach 0 too early. */
 #define TP__SNAPSHOT_BIAS (UINT64_C(1) << 48)
-/** Drops the maker's pin: no thread cache counts pins of it any more. As tp__snapshot_unpin(). */
+/** Drops the maker's pin, which may free the snapshot, as tp__snapshot_unpin(). Only when no thread cache counts pins
+ *  of it any more. */
 void tp__snapshot_retire(tp__snapshot *snapshot);
 
 /* ---- rows.c: phases and their names ---- */

@@ -208,7 +208,7 @@ static size_t bytes_in(const tp_merged *result, uint32_t kind, uint32_t flags) {
 }
 
 static void check_budgets(const tp_merged *result) {
-  assert_in_range(tp_merged_count(result, TP_KIND_PROMPT_CONTEXT), 0, 16);
+  assert_in_range(tp_merged_count(result, TP_KIND_PROMPT_CONTEXT), 0, TP__CONTEXT_COUNT_MAX);
   assert_in_range(bytes_in(result, TP_KIND_PROMPT_CONTEXT, 0), 0, 12000);
   assert_in_range(tp_merged_count(result, TP_KIND_PROMPT_SECTION), 0, 16);
   assert_in_range(bytes_in(result, TP_KIND_PROMPT_SECTION, 0), 0, 16000);
@@ -296,7 +296,7 @@ static void a_turns_sets_keep_to_one_budget_over_random_entries(void **state) {
       assert_true(turns.policies.count >= policies);
       tp__arena_fini(&set.memory);
     }
-    assert_in_range(turns.contexts.count, 0, 16);
+    assert_in_range(turns.contexts.count, 0, TP__CONTEXT_COUNT_MAX);
     tp__arena_fini(&turn);
   }
 }
