@@ -342,6 +342,12 @@ static void wrong_options_are_refused(void **state) {
     assert_non_null(strstr(fault.message, wrongs[i].words));
   }
   assert_int_equal(register_files(NULL, &fault), TP_ERR_USAGE);
+  union {
+    tp_files_options options;
+    char bytes[8192];
+  } long_one = {.options = {.struct_size = 4104, .root = root}}; /* above what a struct may have: it is uninitialised */
+  assert_int_equal(register_files(&long_one.options, &fault), TP_ERR_VERSION);
+  assert_non_null(strstr(fault.message, "struct_size is 4104"));
   close_runtime(runtime);
 }
 
