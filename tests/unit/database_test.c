@@ -19,6 +19,7 @@
 
 #include "domains/memory/database.h"
 #include "stores/sqlite/database.h"
+#include "stores/sqlite/statement.h"
 #include "tests/support/directory.h"
 #include "turnphase/sqlite.h"
 
@@ -181,9 +182,27 @@ static void every_error_of_sqlite_has_its_status(void **state) {
       fail_msg("%s: %s", sqlite3_errstr(rows[i].rc), tp_status_name(tp__sqlite_status(rows[i].rc)));
 }
 
+/* Whatever ended it: else the file stays locked for all others. */
+static void a_transaction_that_ends_leaves_no_lock(void **state) {
+  (void)state;
+  sqlite3 *db = NULL;
+  make_memory("CREATE TABLE extra (id INTEGER PRIMARY KEY);");
+  assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+  for (int i = 0; i < 2; i++) {
+    int rc = i == 0 ? SQLITE_FULL : SQLITE_OK;
+    assert_int_equal(tp__sqlite_begin(db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "INSERT INTO extra DEFAULT VALUES", NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(tp__sqlite_end(db, rc), rc);
+    assert_true(sqlite3_get_autocommit(db));
+    assert_answer(db, "SELECT count(*) FROM extra", i == 0 ? "0" : "1");
+  }
+  sqlite3_close(db);
+}
+
 int main(void) {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, make_directory, remove_directory)
   const struct CMUnitTest tests[] = {
+      CASE(a_transaction_that_ends_leaves_no_lock),
       CASE(a_memory_waits_shortly_and_overwrites_what_is_deleted),
       CASE(a_schema_that_asks_for_nothing_waits_long_and_overwrites_what_costs_nothing),
       CASE(a_memory_is_no_history_and_a_history_no_memory),
