@@ -19,7 +19,7 @@ tp_status tp__domain_fail(tp_fault *fault, tp_status status, const char *subject
  *  @return TP_OK; TP_ERR_VERSION for a size or a tail that this library does not know. */
 tp_status tp__domain_read(void *ours, size_t our_size, const void *theirs, const char *name, tp_fault *fault);
 
-/** How many handlers hold a domain, and whoever registers them. */
+/** How many handlers hold a domain, with the caller that registers them. */
 typedef struct tp__domain_refs {
   pthread_mutex_t mutex;
   unsigned count; /* under mutex */
