@@ -163,8 +163,8 @@ static void group_is_full(timers *t, uint32_t group) {
   if (atomic_load_explicit(&t->asleep, memory_order_seq_cst)) bench_futex_wake(&t->groups);
 }
 
-static tp_answer answer_later(void *self, tp_tool_run *run) {
-  timers *t = self;
+static tp_answer answer_later(void *ctx, tp_tool_run *run) {
+  timers *t = ctx;
   tp_token token;
   uint32_t n = atomic_fetch_add_explicit(&t->next, 1, memory_order_relaxed);
   tp_answer outcome = tp_tool_defer(run, NULL, &token);
@@ -235,7 +235,7 @@ static timers *timers_new(uint32_t count, const tp_allocator *allocator, bench_l
   *t = (timers){.count = count, .group_count = (count + GROUP - 1) / GROUP, .started = started};
   tp_runtime_options options = {.struct_size = sizeof options};
   if (allocator) options.allocator = *allocator;
-  t->of = host_new(&(bench_tools_spec){.options = &options, .run = answer_later, .self = t, .count = count});
+  t->of = host_new(&(bench_tools_spec){.options = &options, .run = answer_later, .ctx = t, .count = count});
   return t;
 }
 

@@ -14,9 +14,9 @@
 
 enum { PHASES = 40, SUBSCRIPTIONS = 10000, SUBSCRIPTIONS_QUICK = 400 };
 
-static tp_answer nothing(void *self, tp_call *call) {
+static tp_answer nothing(void *ctx, tp_call *call) {
   (void)call;
-  (void)self;
+  (void)ctx;
   return TP_ANSWER_DONE;
 }
 

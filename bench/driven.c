@@ -10,24 +10,24 @@ static _Atomic uint64_t calls_made;
 
 void bench_driven_count(void) { atomic_fetch_add_explicit(&calls_made, 1, memory_order_relaxed); }
 
-tp_answer bench_driven_hook(void *self, tp_call *call) {
-  (void)self;
+tp_answer bench_driven_hook(void *ctx, tp_call *call) {
+  (void)ctx;
   (void)call;
   bench_driven_count();
   return TP_ANSWER_DONE;
 }
 
-static tp_answer tool(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer tool(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   bench_driven_count();
   return tp_tool_ok(run, tp_text_of("12 degrees"));
 }
 
-static tp_answer contribute_tools(void *self, tp_call *call) {
+static tp_answer contribute_tools(void *ctx, tp_call *call) {
   static const tp_tool weather = {
       .struct_size = sizeof weather, .name = "weather", .run = tool, .placement = TP_PLACEMENT_INLINE};
   const tp_tool *tools[] = {&weather};
-  (void)self;
+  (void)ctx;
   (void)tp_call_emit_tool_bundle(call, "bench", tools, 1);
   return TP_ANSWER_DONE;
 }

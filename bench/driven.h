@@ -35,6 +35,6 @@ void bench_driven_run(bench_driven *driven);
 
 /** What hooks and tools do beside their answer. */
 void bench_driven_count(void);
-tp_answer bench_driven_hook(void *self, tp_call *call);
+tp_answer bench_driven_hook(void *ctx, tp_call *call);
 
 #endif

@@ -9,7 +9,7 @@ typedef struct outcome {
   uint64_t rest[3];
 } outcome;
 
-typedef outcome (*node_fn)(void *self);
+typedef outcome (*node_fn)(void *ctx);
 
 typedef struct floor_phase {
   bench_flat flat;
@@ -26,8 +26,8 @@ typedef struct floor_graph {
   floor_phase phases[BENCH_PHASES_MAX];
 } floor_graph;
 
-static outcome nothing(void *self) {
-  (void)self;
+static outcome nothing(void *ctx) {
+  (void)ctx;
   return (outcome){0};
 }
 
@@ -124,14 +124,14 @@ typedef struct call_result {
 
 typedef struct floor_calls {
   uint32_t count;
-  call_result (*run)(void *self);
+  call_result (*run)(void *ctx);
   void (*on_event)(void *ctx, uint32_t kind, const call_result *result);
   uint64_t *expires;
   call_result *results;
 } floor_calls;
 
-static call_result answer(void *self) {
-  (void)self;
+static call_result answer(void *ctx) {
+  (void)ctx;
   return (call_result){.text = "done", .text_size = 4};
 }
 

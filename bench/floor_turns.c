@@ -38,15 +38,15 @@ typedef struct floor_turns {
   uint32_t count, phase_count;
   bool counter;
   bench_flat flats[BENCH_PHASES_MAX];
-  outcome (*run)(void *self);
+  outcome (*run)(void *ctx);
   turn *turns;
   turn stop; /* put into an inbox: the worker ends */
   worker workers[WORKERS];
   bench_latch ended;
 } floor_turns;
 
-static outcome nothing(void *self) {
-  (void)self;
+static outcome nothing(void *ctx) {
+  (void)ctx;
   return (outcome){0};
 }
 

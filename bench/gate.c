@@ -135,8 +135,8 @@ static void make(work *w) {
   else make_change(&w->workload);
 }
 
-static tp_answer do_nothing(void *self, tp_call *call) {
-  (void)self;
+static tp_answer do_nothing(void *ctx, tp_call *call) {
+  (void)ctx;
   (void)call;
   return TP_ANSWER_DONE;
 }

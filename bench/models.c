@@ -40,8 +40,8 @@ typedef struct host {
 
 /* ---- one exchange ---- */
 
-static void asked(void *self, const tp_model_request *request, tp_token token) {
-  exchange *e = self;
+static void asked(void *ctx, const tp_model_request *request, tp_token token) {
+  exchange *e = ctx;
   (void)request;
   e->token = token;
   bench_latch_hit(&e->of->asked, 1);
@@ -59,7 +59,7 @@ static void session_closed(void *ctx) { bench_latch_hit(ctx, 1); }
 static void begin(exchange *e) {
   char id[32];
   tp_fault fault;
-  tp_model model = {.struct_size = sizeof model, .self = e, .start = asked, .placement = TP_PLACEMENT_INLINE};
+  tp_model model = {.struct_size = sizeof model, .ctx = e, .start = asked, .placement = TP_PLACEMENT_INLINE};
   snprintf(id, sizeof id, "bench-%td", e - e->of->exchanges);
   tp_session_options options = {.struct_size = sizeof options, .id = id, .model = &model};
   tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of("How warm is it there?")};

@@ -39,10 +39,10 @@ static void ours_close(void *ctx) {
 }
 
 static bench_contestant ours_new(const bench_workload *workload, const tp_runtime_options *options, tp_handler_fn run,
-                                 void *self, const char *name) {
+                                 void *ctx, const char *name) {
   ours *o = bench_alloc(1, sizeof *o);
   o->workload = workload;
-  o->runtime = bench_workload_runtime(workload, options, run, self);
+  o->runtime = bench_workload_runtime(workload, options, run, ctx);
   o->turn = bench_turn_begin(o->runtime);
   return (bench_contestant){.name = name, .run = ours_run, .close = ours_close, .ctx = o, .threads = run != NULL};
 }
@@ -84,9 +84,9 @@ static void empty_workload(bench_program *program, const struct implied *bounds)
 
 enum { WORK_NS = 5000, WORK_NS_QUICK = 500 };
 
-static tp_answer handler_works(void *self, tp_call *call) {
+static tp_answer handler_works(void *ctx, tp_call *call) {
   (void)call;
-  bench_work_do(self);
+  bench_work_do(ctx);
   return TP_ANSWER_DONE;
 }
 
@@ -310,19 +310,19 @@ static void idle(bench_program *program) {
 
 /* ---- a handler with a deadline, on a thread of its own ---- */
 
-static tp_answer answers_at_once(void *self, tp_call *call) {
+static tp_answer answers_at_once(void *ctx, tp_call *call) {
   (void)call;
-  (void)self;
+  (void)ctx;
   return TP_ANSWER_DONE;
 }
 
-static tp_runtime *deadline_runtime(tp_handler_fn run, void *self, uint32_t limit_ms) {
+static tp_runtime *deadline_runtime(tp_handler_fn run, void *ctx, uint32_t limit_ms) {
   static const uint32_t phases[] = {TP_PHASE_HOST};
   tp_phase phase = {.struct_size = sizeof phase, .name = "bench.1", .mode = TP_MODE_GATHER};
   tp_runtime_options options = {
       .struct_size = sizeof options, .phases = (const tp_phase *const[]){&phase}, .phase_count = 1};
   tp_handler handler = {
-      .struct_size = sizeof handler, .id = "node", .run = run, .self = self, .phases = phases, .phase_count = 1};
+      .struct_size = sizeof handler, .id = "node", .run = run, .ctx = ctx, .phases = phases, .phase_count = 1};
   tp_subscription subscription = {.struct_size = sizeof subscription,
                                   .id = "node",
                                   .handler = "node",
@@ -380,9 +380,9 @@ typedef struct sleeper {
   _Atomic uint32_t held; /* 1: the handler does not return */
 } sleeper;
 
-static tp_answer answers_too_late(void *self, tp_call *call) {
+static tp_answer answers_too_late(void *ctx, tp_call *call) {
   (void)call;
-  sleeper *s = self;
+  sleeper *s = ctx;
   while (atomic_load_explicit(&s->held, memory_order_acquire))
     bench_futex_wait(&s->held, 1); /* pairs with late_run() */
   return TP_ANSWER_DONE;

@@ -122,7 +122,7 @@ static void record_one(recording *r) {
                             .id_count = TP_ID_COUNT,
                             .run_count = RUNS,
                             .run = run_of};
-  bench_must(r->store->record(r->store->self, &record), NULL);
+  bench_must(r->store->record(r->store->ctx, &record), NULL);
 }
 
 static int64_t record_ours(void *ctx, uint32_t times) {
@@ -130,7 +130,7 @@ static int64_t record_ours(void *ctx, uint32_t times) {
   int64_t began = bench_now_ns();
   for (uint32_t i = 0; i < times; i++) {
     for (uint32_t n = 0; n < r->each; n++) record_one(r);
-    bench_must(r->store->commit(r->store->self, NULL), NULL);
+    bench_must(r->store->commit(r->store->ctx, NULL), NULL);
   }
   return bench_now_ns() - began;
 }
@@ -223,12 +223,12 @@ static void job_ours(recording *r) {
                 .idempotency_key = tp_text_of(key),
                 .order_key = tp_text_of("session"),
                 .payload = {"\x80", 1}};
-  bench_must(r->store->job_insert(r->store->self, &job, &id, &existed, NULL), NULL);
+  bench_must(r->store->job_insert(r->store->ctx, &job, &id, &existed, NULL), NULL);
   tp_job_claim claim = {.struct_size = sizeof claim, .now_ms = 1, .lease_ms = 60000, .take = take_claim};
-  bench_must(r->store->job_claim(r->store->self, &claim, &next, NULL), NULL);
+  bench_must(r->store->job_claim(r->store->ctx, &claim, &next, NULL), NULL);
   tp_job_finish finish = {
       .struct_size = sizeof finish, .id = claimed_id, .claim = claim_token, .now_ms = 2, .end = TP_JOB_END_SUCCEEDED};
-  bench_must(r->store->job_finish(r->store->self, &finish, &state, NULL), NULL);
+  bench_must(r->store->job_finish(r->store->ctx, &finish, &state, NULL), NULL);
 }
 
 static int64_t jobs_ours(void *ctx, uint32_t times) {
@@ -287,7 +287,7 @@ static void jobs(bench_program *program) {
 typedef struct host {
   const bench_workload *workload;
   tp_runtime *runtime;
-  tp_store store;         /* the functions of its store; self NULL: in memory */
+  tp_store store;         /* the functions of its store; ctx NULL: in memory */
   uint32_t turns, phases; /* of a run */
 } host;
 
@@ -303,7 +303,7 @@ static int64_t host_run(void *ctx, uint32_t times) {
       tp_turn_end(turn);
     }
     duration_ns += bench_now_ns() - began;
-    if (h->store.self) bench_must(h->store.commit(h->store.self, NULL), NULL);
+    if (h->store.ctx) bench_must(h->store.commit(h->store.ctx, NULL), NULL);
   }
   return duration_ns;
 }

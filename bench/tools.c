@@ -12,8 +12,8 @@ tp_text bench_answer(void) {
   return (tp_text){text, BENCH_ANSWER_BYTES};
 }
 
-static tp_answer answer(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer answer(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   return tp_tool_ok(run, bench_answer());
 }
 
@@ -22,8 +22,8 @@ void bench_ignore_event(void *ctx, const tp_event *event) {
   (void)event;
 }
 
-static tp_answer contribute_tool(void *self, tp_call *call) {
-  bench_tools *t = self;
+static tp_answer contribute_tool(void *ctx, tp_call *call) {
+  bench_tools *t = ctx;
   const tp_tool *tools[] = {&t->tool};
   (void)tp_call_emit_tool_bundle(call, "bench", tools, 1);
   return TP_ANSWER_DONE;
@@ -101,12 +101,12 @@ static void make_calls(bench_tools *t, const bench_tools_spec *spec) {
 void bench_tools_open(bench_tools *t, const bench_tools_spec *spec) {
   tp_session_options session = {.struct_size = sizeof session, .id = "bench", .on_event = spec->on_event};
   tp_hook hook = {
-      .struct_size = sizeof hook, .phase = "turn.pre_tool_materialization", .run = contribute_tool, .self = t};
+      .struct_size = sizeof hook, .phase = "turn.pre_tool_materialization", .run = contribute_tool, .ctx = t};
   tp_fault fault;
   *t = (bench_tools){.tool = {.struct_size = sizeof t->tool,
                               .name = "tool",
                               .run = spec->run ? spec->run : answer,
-                              .self = spec->self,
+                              .ctx = spec->ctx,
                               .placement = TP_PLACEMENT_INLINE},
                      .count = spec->count,
                      .ids = bench_alloc(spec->count, sizeof *t->ids),

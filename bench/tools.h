@@ -15,7 +15,7 @@ enum { BENCH_ANSWER_BYTES = 200, BENCH_ID_SIZE = 32 };
 typedef struct bench_tools_spec {
   const tp_runtime_options *options; /* NULL: default options */
   tp_tool_fn run;                    /* NULL: answers with BENCH_ANSWER_BYTES of text */
-  void *self;
+  void *ctx;
   uint32_t count;
   bool has_arguments;   /* provider ids, and two arguments checked against a schema of two properties */
   tp_event_fn on_event; /* NULL: a turn without session and listener */

@@ -244,9 +244,9 @@ static void driven_close(void *ctx) {
   free(d);
 }
 
-static tp_answer do_nothing(void *self, tp_call *call) {
+static tp_answer do_nothing(void *ctx, tp_call *call) {
   (void)call;
-  (void)self;
+  (void)ctx;
   return TP_ANSWER_DONE;
 }
 
@@ -333,9 +333,9 @@ typedef struct waiting {
 static waiting *all_waiting;
 static _Atomic uint32_t next_waiting;
 
-static tp_answer answers_later(void *self, tp_call *call) {
+static tp_answer answers_later(void *ctx, tp_call *call) {
   waiting *w = &all_waiting[atomic_fetch_add(&next_waiting, 1)];
-  (void)self;
+  (void)ctx;
   tp_answer outcome = tp_call_defer(call, NULL, &w->token);
   bench_latch_hit(w->started, 1);
   return outcome;

@@ -124,9 +124,9 @@ uint32_t bench_workload_nodes(const bench_workload *workload) {
 
 /* ---- as a runtime ---- */
 
-static tp_answer nothing(void *self, tp_call *call) {
+static tp_answer nothing(void *ctx, tp_call *call) {
   (void)call;
-  (void)self;
+  (void)ctx;
   return TP_ANSWER_DONE;
 }
 
@@ -160,13 +160,13 @@ static void subscribe(tp_edit *edit, uint32_t phase, const bench_graph *graph) {
   free(list);
 }
 
-static void register_in(tp_runtime *runtime, const bench_workload *workload, tp_handler_fn run, void *self) {
+static void register_in(tp_runtime *runtime, const bench_workload *workload, tp_handler_fn run, void *ctx) {
   static const uint32_t phases[BENCH_PHASES_MAX] = {TP_PHASE_HOST, TP_PHASE_HOST + 1, TP_PHASE_HOST + 2,
                                                     TP_PHASE_HOST + 3, TP_PHASE_HOST + 4};
   tp_handler handler = {.struct_size = sizeof handler,
                         .id = "node",
                         .run = run ? run : nothing,
-                        .self = self,
+                        .ctx = ctx,
                         .phases = phases,
                         .phase_count = BENCH_PHASES_MAX,
                         /* A handler of the workload's own is work that is worth another core. */
@@ -180,7 +180,7 @@ static void register_in(tp_runtime *runtime, const bench_workload *workload, tp_
 }
 
 tp_runtime *bench_workload_runtime(const bench_workload *workload, const tp_runtime_options *options, tp_handler_fn run,
-                                   void *self) {
+                                   void *ctx) {
   static const char *const names[BENCH_PHASES_MAX] = {"bench.1", "bench.2", "bench.3", "bench.4", "bench.5"};
   tp_phase rows[BENCH_PHASES_MAX];
   const tp_phase *list[BENCH_PHASES_MAX];
@@ -195,7 +195,7 @@ tp_runtime *bench_workload_runtime(const bench_workload *workload, const tp_runt
   tp_runtime *runtime;
   tp_fault fault;
   bench_must(tp_runtime_new(&with_phases, &runtime, &fault), &fault);
-  register_in(runtime, workload, run, self);
+  register_in(runtime, workload, run, ctx);
   return runtime;
 }
 

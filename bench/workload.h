@@ -44,7 +44,7 @@ uint32_t bench_workload_nodes(const bench_workload *workload);
  *  @param run      the handler of every node; NULL: one that does nothing.
  *  Ends the program when anything is refused. */
 tp_runtime *bench_workload_runtime(const bench_workload *workload, const tp_runtime_options *options, tp_handler_fn run,
-                                   void *self);
+                                   void *ctx);
 
 /** Runs every phase of the workload once, on the calling thread, and releases its result. */
 void bench_workload_run(const bench_workload *workload, tp_turn *turn);

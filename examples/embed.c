@@ -6,8 +6,8 @@
 
 #include "turnphase/turnphase.h"
 
-static tp_answer guard(void *self, tp_call *call) {
-  (void)self;
+static tp_answer guard(void *ctx, tp_call *call) {
+  (void)ctx;
   tp_text text = tp_call_text(call, TP_FIELD_TEXT);
   for (size_t i = 0; i + 6 <= text.size; i++)
     if (memcmp(text.data + i, "secret", 6) == 0) return tp_call_deny(call, "secrets are not talked about");

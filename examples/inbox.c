@@ -59,7 +59,7 @@ static tp_status subscribe(tp_runtime *runtime, host *h, tp_fault *fault) {
 }
 
 static tp_status open_session(tp_runtime *runtime, host *h, tp_session **ret_session, tp_fault *fault) {
-  const tp_model model = {.struct_size = sizeof model, .name = "timer", .self = h, .inbox = h->inbox};
+  const tp_model model = {.struct_size = sizeof model, .name = "timer", .ctx = h, .inbox = h->inbox};
   const tp_listener listener = {.struct_size = sizeof listener,
                                 .inbox = h->inbox,
                                 .kinds = UINT64_C(1) << TP_EVENT_MODEL_DELTA | UINT64_C(1) << TP_EVENT_TOOL_END |

@@ -18,8 +18,8 @@ typedef struct host {
 static tp_answer refuse_call(tp_tool_run *run, const char *why) { return tp_tool_error(run, tp_text_of(why)); }
 
 /* The subagent's session lives as long as its task. While it works this call occupies no handler thread. */
-static tp_answer delegate(void *self, tp_tool_run *run) {
-  host *h = self;
+static tp_answer delegate(void *ctx, tp_tool_run *run) {
+  host *h = ctx;
   tp_text name = tp_value_text(tp_value_get(tp_tool_run_arguments(run), "agent"));
   tp_text task = tp_value_text(tp_value_get(tp_tool_run_arguments(run), "task"));
   char agent_id[64], session_id[128];
@@ -46,8 +46,8 @@ static tp_answer delegate(void *self, tp_tool_run *run) {
 }
 
 /* It may wait: it runs on a handler thread. A host with many users defers, and completes the token when one answers. */
-static tp_answer ask_user(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer ask_user(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   tp_text question = tp_value_text(tp_value_get(tp_tool_run_arguments(run), "question"));
   char line[256];
   printf("  ? %.*s ", (int)question.size, question.data);
@@ -59,8 +59,8 @@ static tp_answer ask_user(void *self, tp_tool_run *run) {
 }
 
 /* For the lead alone: the researcher could give tasks on, four deep, if it had the tool. */
-static tp_answer emit_tools(void *self, tp_call *call) {
-  host *h = self;
+static tp_answer emit_tools(void *ctx, tp_call *call) {
+  host *h = ctx;
   tp_text agent = tp_call_id(call, TP_ID_AGENT);
   const tp_tool *tools[] = {&h->tools[0], &h->tools[1]};
   if (agent.size != 4 || memcmp(agent.data, "lead", 4) != 0) return TP_ANSWER_DONE;
@@ -156,16 +156,16 @@ int main(void) {
                          .name = "delegate",
                          .description = "gives a task to another agent and waits for what it says",
                          .run = delegate,
-                         .self = &h};
+                         .ctx = &h};
   h.tools[1] = (tp_tool){.struct_size = sizeof(tp_tool),
                          .name = "ask_user",
                          .description = "asks the user a question",
                          .run = ask_user,
-                         .self = &h};
+                         .ctx = &h};
   const tp_hook team = {.struct_size = sizeof team,
                         .phase = "turn.pre_tool_materialization",
                         .run = emit_tools,
-                        .self = &h,
+                        .ctx = &h,
                         .placement = TP_PLACEMENT_INLINE};
   const tp_listener listener = {.struct_size = sizeof listener,
                                 .on_event = show,

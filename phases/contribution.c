@@ -270,12 +270,12 @@ tp_status tp__tool_copy_texts(tp__arena *arena, tp_tool *tool) {
 
 static tp_status make_closure(const tp__closure_home *home, tp__tool_copy *copy, tp_fault *fault) {
   tp_tool *tool = &copy->tool;
-  void (*destroy)(void *self) = tool->destroy;
+  void (*destroy)(void *ctx) = tool->destroy;
   tool->destroy = NULL; /* the closure's alone */
   if (!home || (!tool->inbox && !destroy)) return TP_OK;
   if (tool->inbox && !tp__inbox_is_of(tool->inbox, home->inbox_owner))
     return tp__fail(fault, TP_ERR_MALFORMED, tool->name, "tool %s: its inbox is of another runtime", tool->name);
-  copy->closure = tp__closure_new(home, tool->inbox, tool->self, destroy);
+  copy->closure = tp__closure_new(home, tool->inbox, tool->ctx, destroy);
   return copy->closure ? TP_OK : TP_ERR_NO_MEMORY;
 }
 
@@ -331,7 +331,7 @@ static void discard(const tp_contribution *in) {
   tp_tool tool;
   if (!in || read_struct(&in, &whole, NULL) != TP_OK || in->kind != TP_KIND_TOOL_BUNDLE || !in->tools) return;
   for (size_t i = 0; i < in->tool_count; i++)
-    if (tool_read(in, i, &tool, NULL) == TP_OK && tool.destroy) tool.destroy(tool.self);
+    if (tool_read(in, i, &tool, NULL) == TP_OK && tool.destroy) tool.destroy(tool.ctx);
 }
 
 const tp__contribution_ops tp__contribution_ops_phases = {

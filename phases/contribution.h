@@ -28,7 +28,7 @@ const char *tp__kind_name(uint32_t kind);
 tp_status tp__contribution_check(const tp_allocator *allocator, uint32_t phase, const tp_contribution *in,
                                  tp_fault *fault);
 
-/** Checks as above, without a phase, and copies deeply: all texts, and the descriptors of tools (functions and self
+/** Checks as above, without a phase, and copies deeply: all texts, and the descriptors of tools (functions and ctx
  *  pointers are the handler's and stay as they are). The fields that the kind does not use are zero in the copy.
  *  @param out  untouched on failure; lives as long as the arena. Its tools are structs of this library's size. */
 tp_status tp__contribution_copy(tp__arena *arena, const tp_contribution *in, tp_contribution *out);

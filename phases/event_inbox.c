@@ -147,7 +147,7 @@ static copy *copy_new(tp__listener *listener, const tp_event *event) {
   tp__arena_init(&c->arena, &c->allocator, c->first, sizeof c->first, 0);
   c->in_inbox = (tp__inbox_event){.take = copy_take, .end = copy_end};
   c->in_inbox.item.work =
-      (tp_work){.struct_size = sizeof(tp_work), .kind = TP_WORK_EVENT, .self = listener->ctx, .event = &c->event};
+      (tp_work){.struct_size = sizeof(tp_work), .kind = TP_WORK_EVENT, .ctx = listener->ctx, .event = &c->event};
   if (!copy_event(c, event)) {
     copy_free(c);
     return NULL;
@@ -228,7 +228,7 @@ tp__event_inbox *tp__event_inbox_new(tp__listener *listener, tp_inbox *inbox) {
   tp__inbox_ref(inbox);
   through->marker = (tp__inbox_event){.take = marker_take, .end = marker_end};
   through->marker.item.work = (tp_work){
-      .struct_size = sizeof(tp_work), .kind = TP_WORK_EVENT, .self = listener->ctx, .event = &through->lost_event};
+      .struct_size = sizeof(tp_work), .kind = TP_WORK_EVENT, .ctx = listener->ctx, .event = &through->lost_event};
   return through;
 }
 

@@ -23,7 +23,7 @@ tp_status tp__history_read(tp_history *ret_history, const tp_history *theirs, tp
 }
 
 void tp_history_free(tp_history *history) {
-  if (history && history->destroy) history->destroy(history->self);
+  if (history && history->destroy) history->destroy(history->ctx);
 }
 
 /* ---- shared ---- */
@@ -162,7 +162,7 @@ tp_status tp_shared_history_delete(tp_shared_history *shared, const char *tenant
                     "on_end of tp_session_close()",
                     session);
   tp_history_delete request = {.struct_size = sizeof request, .tenant = d.tenant, .session = d.session};
-  tp_status status = history->delete_session(history->self, &request, fault);
+  tp_status status = history->delete_session(history->ctx, &request, fault);
   end_deletion(shared, &d);
   return status;
 }
@@ -174,5 +174,5 @@ tp_status tp_shared_history_list(tp_shared_history *shared, const tp_history_que
   if (theirs) TP__TRY(tp__options_read(&query, sizeof query, theirs, "tp_history_query", fault));
   const tp_history *history = &shared->history;
   if (!history->list_sessions) return lacks("list_sessions", fault);
-  return history->list_sessions(history->self, &query, each, ctx, fault);
+  return history->list_sessions(history->ctx, &query, each, ctx, fault);
 }

@@ -118,7 +118,7 @@ tp__host_call *tp__host_call_new(tp_turn *turn, tp_session *session, const char 
 static void cancel_append(void *ctx) {
   tp__host_call *c = ctx;
   const tp_history *history = &c->session->history;
-  if (history->append_cancel) history->append_cancel(history->self, c->base.token);
+  if (history->append_cancel) history->append_cancel(history->ctx, c->base.token);
 }
 
 /* Here, on the owner's thread; the completion comes as a message, also one from inside append_start. */
@@ -135,7 +135,7 @@ static void start_here(tp__host_call *c, int64_t deadline_ns) {
     settled(attempt, TP__ANSWERED);
     return;
   }
-  history->append_start(history->self, &c->request, token);
+  history->append_start(history->ctx, &c->request, token);
   tp__attempt_await(attempt, deadline_ns);
 }
 

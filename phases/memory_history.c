@@ -103,8 +103,8 @@ static void unref(memory_history *h, conversation *c) {
 /* ---- the functions ---- */
 
 /* One session's calls come one at a time, so its messages do not move while they are given. */
-static tp_status load(void *self, const tp_history_load *request, tp_fault *fault) {
-  memory_history *h = self;
+static tp_status load(void *ctx, const tp_history_load *request, tp_fault *fault) {
+  memory_history *h = ctx;
   tp_status status = TP_OK;
   (void)fault;
   tp__mutex_lock(&h->mutex);
@@ -129,8 +129,8 @@ static tp_status add_messages(conversation *c, const tp_history_append *request,
   return TP_OK;
 }
 
-static tp_status append(void *self, const tp_history_append *request, tp_fault *fault) {
-  memory_history *h = self;
+static tp_status append(void *ctx, const tp_history_append *request, tp_fault *fault) {
+  memory_history *h = ctx;
   if (request->message_count == 0) return TP_OK;
   tp__mutex_lock(&h->mutex);
   conversation *c = find_locked(h, request->tenant, request->session);
@@ -151,8 +151,8 @@ static tp_status append(void *self, const tp_history_append *request, tp_fault *
   return status;
 }
 
-static tp_status delete_session(void *self, const tp_history_delete *request, tp_fault *fault) {
-  memory_history *h = self;
+static tp_status delete_session(void *ctx, const tp_history_delete *request, tp_fault *fault) {
+  memory_history *h = ctx;
   tp__mutex_lock(&h->mutex);
   conversation *c = find_locked(h, request->tenant, request->session);
   if (c) remove_locked(h, c);
@@ -180,9 +180,9 @@ static conversation *next_listed(memory_history *h, const tp_history_query *quer
   return found;
 }
 
-static tp_status list_sessions(void *self, const tp_history_query *query, tp_history_session_fn each, void *ctx,
+static tp_status list_sessions(void *ctx, const tp_history_query *query, tp_history_session_fn each, void *each_ctx,
                                tp_fault *fault) {
-  memory_history *h = self;
+  memory_history *h = ctx;
   uint64_t after = query->after_number, message_count;
   conversation *c;
   bool goes_on = true;
@@ -195,7 +195,7 @@ static tp_status list_sessions(void *self, const tp_history_query *query, tp_his
                               .message_count = message_count,
                               .tenant = c->tenant,
                               .session = c->session};
-    goes_on = each(ctx, &row);
+    goes_on = each(each_ctx, &row);
     unref(h, c);
   }
   return TP_OK;
@@ -203,8 +203,8 @@ static tp_status list_sessions(void *self, const tp_history_query *query, tp_his
 
 /* ---- life ---- */
 
-static void destroy(void *self) {
-  memory_history *h = self;
+static void destroy(void *ctx) {
+  memory_history *h = ctx;
   for (size_t i = 0; i < h->count; i++) unref(h, h->list[i]);
   tp_allocator allocator = h->allocator;
   tp__release(&allocator, h->list, h->capacity * sizeof(conversation *));
@@ -223,7 +223,7 @@ tp_status tp_history_memory_new(const tp_allocator *theirs, tp_history **ret_his
   }
   h->allocator = allocator;
   h->face = (tp_history){.struct_size = sizeof h->face,
-                         .self = h,
+                         .ctx = h,
                          .load = load,
                          .append = append,
                          .delete_session = delete_session,

@@ -100,7 +100,7 @@ void tp__models_untake(tp__models *models, const tp_allocator *allocator) {
 void tp__models_drop(tp__models *models, const tp_allocator *allocator) {
   for (size_t i = 0; i <= models->other_count; i++) {
     const tp_model *model = tp__models_at(models, i);
-    if (model->destroy) model->destroy(model->self);
+    if (model->destroy) model->destroy(model->ctx);
   }
   tp__models_untake(models, allocator);
 }
@@ -149,5 +149,5 @@ tp_status tp__response_read(const tp_model_response *theirs, tp_model_response *
 }
 
 void tp_model_free(tp_model *model) {
-  if (model && model->destroy) model->destroy(model->self);
+  if (model && model->destroy) model->destroy(model->ctx);
 }

@@ -71,7 +71,7 @@ static tp_status add_piece_locked(tp__model_call *c, tp_text piece) {
 
 static void cancel_model(void *ctx) {
   tp__model_call *c = ctx;
-  if (c->model.cancel) c->model.cancel(c->model.self, c->base.token);
+  if (c->model.cancel) c->model.cancel(c->model.ctx, c->base.token);
 }
 
 static int64_t time_left_ms(const tp__model_call *c) {
@@ -92,7 +92,7 @@ static tp__answer call(tp__attempt *attempt) {
     return (tp__answer){.kind = TP_ANSWER_FAILED, .code = (uint32_t)status, .reason = reason};
   }
   c->request.time_left_ms = time_left_ms(c);
-  c->model.start(c->model.self, &c->request, token);
+  c->model.start(c->model.ctx, &c->request, token);
   return (tp__answer){.kind = TP_ANSWER_DEFERRED};
 }
 
@@ -265,7 +265,7 @@ static tp_reason offer(tp__model_call *c) {
   TP__ASSERT(c->model.inbox);
   c->request.time_left_ms = time_left_ms(c);
   c->base.inbox_item.work =
-      (tp_work){.struct_size = sizeof(tp_work), .kind = TP_WORK_MODEL, .self = c->model.self, .request = &c->request};
+      (tp_work){.struct_size = sizeof(tp_work), .kind = TP_WORK_MODEL, .ctx = c->model.ctx, .request = &c->request};
   return tp__attempt_offer(&c->base, c->model.inbox, c->deadline_ns);
 }
 

@@ -15,8 +15,8 @@ typedef struct script {
   tp__a64 next; /* of all sessions that use it */
 } script;
 
-static void start(void *self, const tp_model_request *request, tp_token token) {
-  script *s = self;
+static void start(void *ctx, const tp_model_request *request, tp_token token) {
+  script *s = ctx;
   (void)request;
   uint64_t n = tp__a64_add_acq_rel(&s->next, 1);
   if (s->repeat && s->count > 0) n %= s->count;
@@ -25,8 +25,8 @@ static void start(void *self, const tp_model_request *request, tp_token token) {
   else (void)tp_model_fail(token, TP_ERR_MODEL, "the script has no more responses", false);
 }
 
-static void destroy(void *self) {
-  script *s = self;
+static void destroy(void *ctx) {
+  script *s = ctx;
   tp_allocator allocator = s->allocator;
   tp__arena_fini(&s->arena);
   tp__release(&allocator, s, sizeof *s);
@@ -71,7 +71,7 @@ tp_status tp_script_model_new(const tp_model_response *const *responses, size_t 
   }
   s->model = (tp_model){.struct_size = sizeof s->model,
                         .name = "script",
-                        .self = s,
+                        .ctx = s,
                         .start = start,
                         .destroy = destroy,
                         .placement = TP_PLACEMENT_INLINE};

@@ -23,7 +23,7 @@ static void free_session(tp_session *session) {
   const tp_allocator *allocator = tp__runtime_allocator(session->runtime);
   tp__inside frame; /* the last reference may go on any thread: these are callbacks wherever that is */
   tp__inside_enter(&frame, session->runtime, TP__INSIDE_CALLBACK);
-  if (session->history.destroy) session->history.destroy(session->history.self);
+  if (session->history.destroy) session->history.destroy(session->history.ctx);
   tp_shared_history_unref(session->shared);
   if (session->owns_models) tp__models_drop(&session->models, allocator);
   if (session->agent) tp__agent_unref(session->agent);

@@ -22,7 +22,7 @@ static tp_status load_work(tp__host_call *call) {
                              .session = tp_text_of(call->session->id),
                              .each = keep_loaded,
                              .ctx = &call->made->list};
-  return history->load(history->self, &request, &call->fault);
+  return history->load(history->ctx, &request, &call->fault);
 }
 
 static void load_ended(tp__host_call *call, tp_status status) {
@@ -245,7 +245,7 @@ static bool make_append(tp__host_call *call, tp__past *past, size_t count) {
 
 static tp_status append_work(tp__host_call *call) {
   const tp_history *history = &call->session->history;
-  return history->append(history->self, &call->request, &call->fault);
+  return history->append(history->ctx, &call->request, &call->fault);
 }
 
 /* The batch of a turn that completed is all of it; of any other its user message and a typed end mark, so that no call

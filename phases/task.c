@@ -109,7 +109,7 @@ static tp_status store_task(tp_runtime *runtime, const tp__task *task, tp_fault 
                            .arguments = task->arguments,
                            .agent = tp_text_of(task->agent)};
   const tp_store *store = tp__runtime_store(runtime);
-  return store->task_put(store->self, &record, fault);
+  return store->task_put(store->ctx, &record, fault);
 }
 
 typedef struct taking {
@@ -134,7 +134,7 @@ static void copy_taken(void *ctx, const tp_task_record *record) {
 static void settle(tp_runtime *runtime, const char *key, bool stays) {
   tp_fault fault = {0};
   const tp_store *store = tp__runtime_store(runtime);
-  tp_status status = store->task_settle(store->self, tp_text_of(key), stays, &fault);
+  tp_status status = store->task_settle(store->ctx, tp_text_of(key), stays, &fault);
   if (status != TP_OK)
     tp__log(runtime, TP_LOG_ERROR, &(tp__log_subject){.status = status},
             "what became of the task `%s` was not kept, so it stays begun: %s", key, fault.message);
@@ -146,7 +146,7 @@ static tp_status take_stored(tp_runtime *runtime, const char *key, tp__task **re
   const tp_store *store = tp__runtime_store(runtime);
   TP__TRY(tp__may_block(runtime, fault, "a task"));
   TP__TRY(tp__runtime_ready(runtime, fault));
-  TP__TRY(store->task_take(store->self, tp_text_of(key), copy_taken, &t, fault));
+  TP__TRY(store->task_take(store->ctx, tp_text_of(key), copy_taken, &t, fault));
   *ret_task = t.task;
   if (t.task) return TP_OK;
   settle(runtime, key, true);
@@ -376,5 +376,5 @@ tp_status tp_task_discard(tp_runtime *runtime, const char *key, tp_fault *fault)
   TP__TRY(tp__may_block(runtime, fault, "a task"));
   TP__TRY(tp__runtime_ready(runtime, fault));
   const tp_store *store = tp__runtime_store(runtime);
-  return store->task_settle(store->self, tp_text_of(key), false, fault);
+  return store->task_settle(store->ctx, tp_text_of(key), false, fault);
 }

@@ -195,7 +195,7 @@ static tp_tool_result_kind kind_of_run(const tp__dispatch *d, tp_text *ret_text)
 static void run_inline(tp__tool_slot *slot) {
   tp__dispatch *d = slot->dispatch;
   tp_breadcrumb *breadcrumb = tp__breadcrumb_of_function(d->run.turn, d->run.name, d->run.started_ns);
-  tp_answer kind = slot->tool->run(slot->tool->self, &d->run);
+  tp_answer kind = slot->tool->run(slot->tool->ctx, &d->run);
   tp__breadcrumb_leave(breadcrumb);
   bool exceptional = d->run.attempt || kind != TP_ANSWER_DONE;
   slot->run = exceptional ? tp__tool_run_exceptional(&d->run, kind) : NULL;

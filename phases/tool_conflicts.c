@@ -192,7 +192,7 @@ bool tp__order_add(tp__tool_slot *slot) {
 static bool compute(tp__tool_order *order) {
   tp__tool_slot *slot = order->slot;
   slot->dispatch->stale = true;
-  tp_status status = slot->tool->tool->keys(slot->tool->self, tp__toolcall_of(slot)->arguments, &order->keys);
+  tp_status status = slot->tool->tool->keys(slot->tool->ctx, tp__toolcall_of(slot)->arguments, &order->keys);
   if (order->keys.status != TP_OK) status = order->keys.status;
   if (status == TP_OK) return true;
   tp_text text = tp__arena_printf(&slot->dispatch->texts, "the keys of the call could not be computed: %s",

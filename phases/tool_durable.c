@@ -56,9 +56,9 @@ static void work(commit *k) {
   tp_runtime *runtime = tp__attempt_runtime(&k->base);
   const tp_store *store = tp__runtime_store(runtime);
   tp__inside frame;
-  void *self = tp__store_enter(&frame, runtime);
-  if (k->is_end) k->status = store->tool_end(self, &k->end, &k->fault);
-  else k->status = store->tool_start(self, &k->start, &k->start_id, take_earlier, k, &k->fault);
+  void *store_ctx = tp__store_enter(&frame, runtime);
+  if (k->is_end) k->status = store->tool_end(store_ctx, &k->end, &k->fault);
+  else k->status = store->tool_start(store_ctx, &k->start, &k->start_id, take_earlier, k, &k->fault);
   tp__store_left(&frame, k->status);
 }
 

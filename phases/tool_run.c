@@ -13,12 +13,12 @@ struct tp__tool_attempt {
   tp__turn *turn; /* referenced */
   size_t block_size;
   tp__tool_settled_fn settled;
-  void *ctx;
+  void *settled_ctx;
   tp__closure *closure; /* referenced: the tool's; NULL: it holds nothing of the host's */
   size_t bytes_max;
   /* of a function on another thread */
   tp_tool_fn function; /* valid while the snapshot is pinned; NULL: it was called on the owner, and deferred */
-  void *self;
+  void *ctx;
   tp_text call_id, arguments;
   tp_tool_run run;
   tp__arena arena;
@@ -95,7 +95,7 @@ static tp__answer call(tp__attempt *attempt) {
   TP__ASSERT(of(attempt)->function);
   tp__tool_attempt *a = of(attempt);
   tp_breadcrumb *breadcrumb = tp__breadcrumb_of_function(a->run.turn, a->run.name, a->run.started_ns);
-  tp_answer kind = a->function(a->self, &a->run);
+  tp_answer kind = a->function(a->ctx, &a->run);
   tp__breadcrumb_leave(breadcrumb);
   if (!is_answer(kind)) a->run.reply = no_answer;
   return (tp__answer){.kind = kind};
@@ -148,7 +148,7 @@ static void settled(tp__attempt *base, tp__attempt_end end) {
   /* What tp_tool_complete() accepted counts; of a run from an inbox only within its limit. */
   bool may_be_late = base->pool_item.inbox || !attempt->replied_by_token;
   answer.is_late = end == TP__ANSWERED && may_be_late && tp__attempt_is_late(base);
-  attempt->settled(attempt->ctx, &answer);
+  attempt->settled(attempt->settled_ctx, &answer);
   tp__attempt_unref(base);
 }
 
@@ -258,7 +258,7 @@ tp__tool_attempt *tp__tool_run_exceptional(tp_tool_run *run, tp_answer kind) {
 void tp__tool_run_await(tp__tool_attempt *attempt, int64_t deadline_ns, tp__tool_settled_fn settled_fn, void *ctx) {
   TP__ASSERT(settled_fn && !attempt->settled);
   attempt->settled = settled_fn;
-  attempt->ctx = ctx;
+  attempt->settled_ctx = ctx;
   tp__attempt_await(&attempt->base, deadline_ns);
 }
 
@@ -287,9 +287,9 @@ tp_reason tp__tool_run_start(const tp_tool_run *run, const tp__tool_entry *tool,
     return TP_REASON_NO_MEMORY;
   }
   a->function = tool->run;
-  a->self = tool->self;
+  a->ctx = tool->ctx;
   a->settled = settled_fn;
-  a->ctx = ctx;
+  a->settled_ctx = ctx;
   tp__attempt *base = &a->base;
   base->pool_item.lane = TP__LANE_LAYER;
   base->pool_item.permits = tool->permits;
@@ -297,7 +297,7 @@ tp_reason tp__tool_run_start(const tp_tool_run *run, const tp__tool_entry *tool,
   base->pool_item.phase = TP_PHASE_TOOL_PRE;
   base->pool_item.inbox = tool->inbox;
   base->inbox_item.work =
-      (tp_work){.struct_size = sizeof(tp_work), .kind = TP_WORK_TOOL, .self = tool->self, .run = &a->run};
+      (tp_work){.struct_size = sizeof(tp_work), .kind = TP_WORK_TOOL, .ctx = tool->ctx, .run = &a->run};
   tp_reason refused = tool->inbox ? tp__attempt_offer_permitted(base, run->turn->deadline_ns, tool->timeout_ns)
                                   : tp__attempt_start(base, run->turn->deadline_ns, tool->timeout_ns);
   if (refused) tp__attempt_unref(base);

@@ -21,7 +21,7 @@ typedef enum tp__tool_policy { TP__TOOL_FREE = 0, TP__TOOL_DENY = 1, TP__TOOL_AS
 /** A tool of the turn. */
 struct tp__tool_entry {
   tp_tool_fn run; /* NULL: inbox */
-  void *self;
+  void *ctx;
   tp_inbox *inbox;      /* the closure has a reference */
   tp__closure *closure; /* referenced; NULL: it holds nothing of the host's */
   bool is_inline;

@@ -111,7 +111,7 @@ static tp_status add_tool(tp__toolset *set, tp__agent_layer *layer, const char *
   if (!permits) return TP_ERR_NO_MEMORY;
   set->entries[set->count] =
       (tp__tool_entry){.run = tool->run,
-                       .self = tool->self,
+                       .ctx = tool->ctx,
                        .inbox = tool->inbox,
                        .closure = tp__closure_ref(closure),
                        .is_inline = tool->placement == TP_PLACEMENT_INLINE,

@@ -144,14 +144,14 @@ def split_at(separator, text):
 class Member:
     """name; type: its first word that begins with tp_, or else the whole; stars: how many * before the name."""
 
-    def __init__(self, base, declarator):
+    def __init__(ctx, base, declarator):
         function = re.search(r'\(\s*\*\s*(\w+)\s*\)\s*\(', declarator)
-        self.is_function = function is not None
-        self.name = function.group(1) if function else re.search(r'(\w+)\s*(?:\[[^\]]*\]\s*)*$', declarator).group(1)
+        ctx.is_function = function is not None
+        ctx.name = function.group(1) if function else re.search(r'(\w+)\s*(?:\[[^\]]*\]\s*)*$', declarator).group(1)
         named = re.search(r'\btp_\w+', base)
-        self.type = named.group() if named else base.strip()
-        self.stars = 1 if function else declarator.count('*') + base.count('*')
-        self.is_array = not function and '[' in declarator
+        ctx.type = named.group() if named else base.strip()
+        ctx.stars = 1 if function else declarator.count('*') + base.count('*')
+        ctx.is_array = not function and '[' in declarator
 
 
 def members_of(body):
@@ -222,7 +222,7 @@ PLANTED = [
     'struct tp_x { size_t struct_size; }; struct tp_y { size_t struct_size; tp_x x[3]; };',
     'struct tp_x { size_t struct_size; }; struct tp_y { size_t struct_size; const tp_x *xs; size_t x_count; };',
     'struct tp_x { size_t struct_size; }; TP_API tp_x tp_x_get(int index);',
-    'struct tp_x { size_t struct_size; }; struct tp_y { size_t struct_size; tp_x (*get)(void *self); };',
+    'struct tp_x { size_t struct_size; }; struct tp_y { size_t struct_size; tp_x (*get)(void *ctx); };',
     'struct tp_x { size_t struct_size; }; TP_API int tp_xs_run(const tp_x *xs, size_t count);',
     'typedef enum tp_e { TP_E_A = 1 } tp_e;',
 ]
@@ -235,7 +235,7 @@ typedef struct tp_y {
   size_t struct_size;
   const tp_x *const *xs;
   size_t x_count;
-  const tp_x *(*get)(void *self, size_t index);
+  const tp_x *(*get)(void *ctx, size_t index);
   tp_x *one, *other; /* not a tp_x x[3]; */
 } tp_y;
 TP_API const tp_x *tp_x_get(const tp_y *y, size_t index);

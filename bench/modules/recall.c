@@ -389,8 +389,8 @@ static double recall_ms(tp__memory_store *store, const char *question) {
 
 enum { DIMENSIONS = 384, FUSED_MAX = 100 };
 
-static tp_status make_noise(void *self, const tp_memory_embed_request *request, float *ret_vectors) {
-  (void)self;
+static tp_status make_noise(void *ctx, const tp_memory_embed_request *request, float *ret_vectors) {
+  (void)ctx;
   for (size_t i = 0; i < request->text_count; i++) {
     uint32_t random = 2166136261u; /* FNV-1a of the text, then a linear congruential generator */
     for (size_t k = 0; k < request->texts[i].size; k++)

@@ -36,7 +36,7 @@ static int64_t record(void *ctx, uint32_t times) {
                             .id_count = TP_ID_COUNT,
                             .run_count = 6,
                             .run = run_of};
-  MODULE_TIMED(times, record.entry_id = ++module->entries; bench_must(store->record(store->self, &record), NULL));
+  MODULE_TIMED(times, record.entry_id = ++module->entries; bench_must(store->record(store->ctx, &record), NULL));
 }
 
 static int64_t known_job(void *ctx, uint32_t times) {
@@ -44,7 +44,7 @@ static int64_t known_job(void *ctx, uint32_t times) {
   tp_store *store = module->store;
   uint64_t id;
   bool existed;
-  MODULE_TIMED(times, bench_must(store->job_insert(store->self, &module->job, &id, &existed, NULL), NULL));
+  MODULE_TIMED(times, bench_must(store->job_insert(store->ctx, &module->job, &id, &existed, NULL), NULL));
 }
 
 int main(int argc, char **argv) {

@@ -14,9 +14,9 @@ enum { BATCHES = 501, WARM_UP = 50, PER_BATCH = 10, READINGS = 100, MANY = 17 };
 /* The phases of its runtime: without subscriptions, with one, with MANY. */
 enum { NONE = TP_PHASE_HOST, ONE = TP_PHASE_HOST + 1, SEVERAL = TP_PHASE_HOST + 2 };
 
-static tp_answer do_nothing(void *self, tp_call *call) {
+static tp_answer do_nothing(void *ctx, tp_call *call) {
   (void)call;
-  (void)self;
+  (void)ctx;
   return TP_ANSWER_DONE;
 }
 

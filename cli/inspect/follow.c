@@ -130,11 +130,11 @@ static tp_status read_round(follower *f, size_t most, cli_follow_fn each, void *
   if (f->open_count > 0) {
     tp_record_query query = f->query;
     query.from_unix_ms = oldest_open_ms(f);
-    status = store->records(store->self, &query, take_ended, f, fault);
+    status = store->records(store->ctx, &query, take_ended, f, fault);
     if (status == TP_OK) *ret_goes_on = show_all(f, false, each, ctx);
   }
   f->most = most;
-  if (status == TP_OK && *ret_goes_on) status = store->records(store->self, &f->query, take_new, f, fault);
+  if (status == TP_OK && *ret_goes_on) status = store->records(store->ctx, &f->query, take_new, f, fault);
   if (status == TP_OK && *ret_goes_on) *ret_goes_on = show_all(f, true, each, ctx);
   return status;
 }

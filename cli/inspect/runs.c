@@ -175,7 +175,7 @@ static int list_runs(listing *list) {
   if (list->arguments->follow)
     return cli_follow(list->data, list->arguments->operand, &query, cli_limit(list->arguments, CLI_FOLLOW_LIMIT),
                       show_followed, list);
-  tp_status read = list->data->store->records(list->data->store->self, &query, show_entry, list, &fault);
+  tp_status read = list->data->store->records(list->data->store->ctx, &query, show_entry, list, &fault);
   if (read != TP_OK) return cli_fault(list->data->path, read, &fault);
   if (list->shown == 0 && !list->arguments->json) cli_error("nothing that fits ran");
   if (list->has_more) cli_error("there are more; --limit 0 shows all");
@@ -304,8 +304,8 @@ static int show(listing *list, const char *word) {
   if (!is_run) ids[TP_ID_SESSION] = tp_text_of(list->arguments->session);
   tp_record_query entries = {.struct_size = sizeof entries, .ids = ids, .id_count = TP_ID_COUNT};
   tp_turn_query turns = {.struct_size = sizeof turns, .ids = ids, .id_count = TP_ID_COUNT};
-  tp_status status = is_run ? TP_OK : store->turns(store->self, &turns, show_turn, list, &fault);
-  if (status == TP_OK) status = store->records(store->self, &entries, show_whole, list, &fault);
+  tp_status status = is_run ? TP_OK : store->turns(store->ctx, &turns, show_turn, list, &fault);
+  if (status == TP_OK) status = store->records(store->ctx, &entries, show_whole, list, &fault);
   if (status != TP_OK) return cli_fault(list->data->path, status, &fault);
   if (list->shown > 0) return CLI_OK;
   cli_error("there is no %s '%s'; see: turnphase runs %s", is_run ? "run" : "turn", word, list->arguments->operand);

@@ -64,7 +64,7 @@ static int read_states(const char *word, uint32_t *ret_states) {
 static int query_jobs(work *w, const tp_job_query *query) {
   tp_fault fault = {0};
   const tp_store *store = w->data.store;
-  tp_status status = store->jobs(store->self, query, show_job, w, &fault);
+  tp_status status = store->jobs(store->ctx, query, show_job, w, &fault);
   if (status != TP_OK) return cli_fault(w->data.path, status, &fault);
   if (w->has_more) cli_error("there are more; --limit 0 shows all");
   return CLI_OK;
@@ -89,13 +89,13 @@ static int jobs_show(work *w, uint64_t id) {
 }
 
 static int change_job(work *w, uint64_t id, const char *done,
-                      tp_status (*change)(void *self, uint64_t id, int64_t now_ms, tp_fault *fault)) {
+                      tp_status (*change)(void *ctx, uint64_t id, int64_t now_ms, tp_fault *fault)) {
   tp_fault fault = {0};
   if (!change) {
     cli_error_at(w->data.path, 0, 0, "it cannot be written, so the job stays as it is");
     return cli_exit_of(TP_ERR_STORE_READONLY);
   }
-  tp_status status = change(w->data.store->self, id, cli_unix_ms(), &fault);
+  tp_status status = change(w->data.store->ctx, id, cli_unix_ms(), &fault);
   if (status == TP_OK) {
     cli_error("job %llu was %s", (unsigned long long)id, done);
     return w->arguments->json ? jobs_show(w, id) : CLI_OK;

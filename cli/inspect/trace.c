@@ -180,7 +180,7 @@ static tp_status read_contents(reading *r, tp_fault *fault) {
     r->content_capacity = 0;
     tp_content_query query = {
         .struct_size = sizeof query, .process_run_id = r->trace->process_run_id, .entry_id = r->entry->id};
-    status = store->contents(store->self, &query, take_content, r, fault);
+    status = store->contents(store->ctx, &query, take_content, r, fault);
   }
   return status;
 }
@@ -218,7 +218,7 @@ static tp_status read_audit(reading *r, tp_fault *fault) {
   tp_audit_query query = {.struct_size = sizeof query,
                           .from_unix_ms = from_ms > 0 ? from_ms : 0,
                           .to_unix_ms = t->started_unix_ms + duration_ms + CLOCK_STEP_MS};
-  return store->audits(store->self, &query, take_audit, r, fault);
+  return store->audits(store->ctx, &query, take_audit, r, fault);
 }
 
 /* ---- all of it ---- */
@@ -227,8 +227,8 @@ static tp_status read_all(reading *r, const tp_text ids[TP_ID_COUNT], tp_fault *
   const tp_store *store = r->data->store;
   tp_turn_query turns = {.struct_size = sizeof turns, .ids = ids, .id_count = TP_ID_COUNT};
   tp_record_query entries = {.struct_size = sizeof entries, .ids = ids, .id_count = TP_ID_COUNT};
-  tp_status status = store->turns(store->self, &turns, take_turn, r, fault);
-  if (status == TP_OK) status = store->records(store->self, &entries, take_entry, r, fault);
+  tp_status status = store->turns(store->ctx, &turns, take_turn, r, fault);
+  if (status == TP_OK) status = store->records(store->ctx, &entries, take_entry, r, fault);
   if (status != TP_OK || (r->trace->entry_count == 0 && !r->has_turn)) return status;
   if (r->trace->entry_count > 0) qsort(r->trace->entries, r->trace->entry_count, sizeof *r->trace->entries, by_begin);
   if (!r->has_turn) bound_by_entries(r->trace);

@@ -67,7 +67,7 @@ static int add_memory(tp_runtime *runtime, const cli_arguments *arguments, const
   int status = cli_models_open(&arguments->facts, &m.facts);
   if (status == CLI_OK) status = cli_embedder_open(arguments, &m.embedder);
   if (status == CLI_OK) status = add_domain(runtime, "memory", register_memory, &m, path ? path : "memory");
-  if (m.embedder.name) m.embedder.destroy(m.embedder.self);
+  if (m.embedder.name) m.embedder.destroy(m.embedder.ctx);
   cli_models_free(&m.facts);
   return status;
 }

@@ -129,7 +129,7 @@ tp_status cli_talk_load(const cli_talk *talk, const char *session, tp_message_fn
                           .session = tp_text_of(session),
                           .each = each,
                           .ctx = ctx};
-  return talk->messages.load(talk->messages.self, &load, fault);
+  return talk->messages.load(talk->messages.ctx, &load, fault);
 }
 
 /* ---- the end of a session ---- */

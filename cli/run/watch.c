@@ -38,19 +38,19 @@ typedef struct watching {
 } watching;
 
 /* The library starts one request of a turn at a time and reports its end afterwards, so no thread reads meanwhile. */
-static void start(void *self, const tp_model_request *request, tp_token token) {
-  watching *w = self;
+static void start(void *ctx, const tp_model_request *request, tp_token token) {
+  watching *w = ctx;
   remember(w->watch, request);
-  w->model->start(w->model->self, request, token);
+  w->model->start(w->model->ctx, request, token);
 }
 
-static void cancel(void *self, tp_token token) {
-  watching *w = self;
-  if (w->model->cancel) w->model->cancel(w->model->self, token);
+static void cancel(void *ctx, tp_token token) {
+  watching *w = ctx;
+  if (w->model->cancel) w->model->cancel(w->model->ctx, token);
 }
 
-static void destroy(void *self) {
-  watching *w = self;
+static void destroy(void *ctx) {
+  watching *w = ctx;
   tp_model_free(w->model);
   free(w);
 }
@@ -58,7 +58,7 @@ static void destroy(void *self) {
 tp_model *cli_watch_add(cli_watch *watch, tp_model *model) {
   watching *w = cli_alloc(sizeof *w);
   *w = (watching){.face = *model, .model = model, .watch = watch};
-  w->face.self = w;
+  w->face.ctx = w;
   w->face.start = start;
   w->face.cancel = cancel;
   w->face.destroy = destroy;

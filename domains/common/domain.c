@@ -91,7 +91,7 @@ static void write_schema(tp_writer *writer, const tp__domain_parameter *paramete
     if (parameters[i].required) tp_write_string(writer, parameters[i].name);
 }
 
-tp_status tp__domain_tool_make(const tp__domain_tool *row, void *self, tp_writer *writer, tp_tool *ret_tool) {
+tp_status tp__domain_tool_make(const tp__domain_tool *row, void *ctx, tp_writer *writer, tp_tool *ret_tool) {
   tp_text schema;
   write_schema(writer, row->parameters);
   tp_status status = tp_writer_finish(writer, &schema);
@@ -101,7 +101,7 @@ tp_status tp__domain_tool_make(const tp__domain_tool *row, void *self, tp_writer
                           .description = row->description,
                           .schema = schema,
                           .run = row->run,
-                          .self = self,
+                          .ctx = ctx,
                           .idempotent = !row->changes};
   return status;
 }

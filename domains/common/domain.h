@@ -48,6 +48,6 @@ typedef struct tp__domain_tool {
 } tp__domain_tool;
 
 /** Makes a tool, whose schema is the writer's. @return TP_OK; TP_ERR_NO_MEMORY. */
-tp_status tp__domain_tool_make(const tp__domain_tool *row, void *self, tp_writer *writer, tp_tool *ret_tool);
+tp_status tp__domain_tool_make(const tp__domain_tool *row, void *ctx, tp_writer *writer, tp_tool *ret_tool);
 
 #endif

@@ -193,9 +193,9 @@ const char *tp__hooks_pair(tp_hooks *hooks, const char *name, const char *value)
  *  @param file  its path; kept. */
 tp_status tp__hook_read(tp_hooks *hooks, const char *file, tp_text text, tp__hook **ret_hook, tp_fault *fault);
 
-/** The handler's function and its destroy; self is a tp__hook, whose hooks hold a reference for it. */
-tp_answer tp__hook_run(void *self, tp_call *call);
-void tp__hook_destroy(void *self);
+/** The handler's function and its destroy; ctx is a tp__hook, whose hooks hold a reference for it. */
+tp_answer tp__hook_run(void *ctx, tp_call *call);
+void tp__hook_destroy(void *ctx);
 /** The match function; ctx is a tp__hook. */
 int32_t tp__hook_matches(void *ctx, const tp_match_view *view);
 

@@ -268,15 +268,15 @@ static tp_answer run_file(const tp__hook *hook, tp_call *call) {
   return tp_call_fail(call, (uint32_t)error, reason);
 }
 
-tp_answer tp__hook_run(void *self, tp_call *call) {
-  const tp__hook *hook = self;
+tp_answer tp__hook_run(void *ctx, tp_call *call) {
+  const tp__hook *hook = ctx;
   if (hook->kind == TP__HOOK_APPROVE) return tp_call_ask(call, hook->question);
   if (hook->kind == TP__HOOK_WORKER) return tp__worker_run(hook->worker, call);
   return hook->started ? run_script(hook, call) : run_file(hook, call);
 }
 
-void tp__hook_destroy(void *self) {
-  const tp__hook *hook = self;
+void tp__hook_destroy(void *ctx) {
+  const tp__hook *hook = ctx;
   if (hook->worker) tp__worker_stop(hook->worker);
   tp__hooks_unref(hook->hooks);
 }

@@ -97,8 +97,8 @@ static tp_status add_key(const tp__tool_key *key, tp_text arguments, tp_tool_key
   return tp_tool_keys_add(keys, key->access, (tp_text){path.bytes, path.size});
 }
 
-static tp_status add_keys(void *self, tp_text arguments, tp_tool_keys *keys) {
-  const tp__hook_tool *tool = ((const tp__hook *)self)->tool;
+static tp_status add_keys(void *ctx, tp_text arguments, tp_tool_keys *keys) {
+  const tp__hook_tool *tool = ((const tp__hook *)ctx)->tool;
   tp_status status = TP_OK;
   for (size_t i = 0; i < tool->key_count && status == TP_OK; i++) status = add_key(&tool->keys[i], arguments, keys);
   return status;
@@ -166,10 +166,10 @@ static struct tp__line arguments_line(tp_text arguments) {
   return line;
 }
 
-static tp_answer run_tool(void *self, tp_tool_run *run) {
+static tp_answer run_tool(void *ctx, tp_tool_run *run) {
   static const tp__job_kind call = {call_ended, call_unstarted};
   struct tp__line line = arguments_line(tp_tool_run_arguments(run));
-  tp__job *job = line.failed ? NULL : tp__job_new(&call, self, NULL);
+  tp__job *job = line.failed ? NULL : tp__job_new(&call, ctx, NULL);
   if (!job) {
     free(line.bytes);
     return tp_tool_error(run, tp_text_of("no memory for the program of the tool"));
@@ -188,7 +188,7 @@ void tp__hook_tool_finish(tp__hook *hook) {
   tool->struct_size = sizeof *tool;
   tool->name = hook->id;
   tool->run = run_tool;
-  tool->self = hook;
+  tool->ctx = hook;
   tool->placement = TP_PLACEMENT_THREAD; /* starting a program waits for the kernel */
   tool->limit_ms = hook->limit_ms;
   tool->keys = hook->tool->key_count > 0 ? add_keys : NULL;
@@ -203,8 +203,8 @@ tp_contribution tp__hook_tool_bundle(const tp__hook *hook) {
                            .tool_count = 1};
 }
 
-static tp_answer emit_tool(void *self, tp_call *call) {
-  tp_contribution bundle = tp__hook_tool_bundle(self);
+static tp_answer emit_tool(void *ctx, tp_call *call) {
+  tp_contribution bundle = tp__hook_tool_bundle(ctx);
   tp_status status = tp_call_emit(call, &bundle);
   return status == TP_OK ? TP_ANSWER_DONE : tp_call_fail(call, (uint32_t)status, "the tool could not be contributed");
 }

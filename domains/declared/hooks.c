@@ -467,7 +467,7 @@ static tp_status add_handler(tp_edit *edit, tp__hook *hook, tp_fault *fault) {
                         .id = hook->id,
                         .summary = hook->summary,
                         .run = tp__hook_run,
-                        .self = hook,
+                        .ctx = hook,
                         .destroy = tp__hook_destroy,
                         .phases = &hook->phase,
                         .phase_count = 1,

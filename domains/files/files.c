@@ -24,15 +24,15 @@ typedef struct domain {
 
 /* ---- the handlers ---- */
 
-static tp_answer emit_tools(void *self, tp_call *call) {
-  const domain *d = self;
+static tp_answer emit_tools(void *ctx, tp_call *call) {
+  const domain *d = ctx;
   size_t count = d->writes == TP_FILES_WRITES_NEVER ? TP__FILES_LOOKING_TOOLS : TP__FILES_TOOL_COUNT;
   return tp_call_emit_tool_bundle(call, "files", d->files.tool_list, count) == TP_OK ? TP_ANSWER_DONE
                                                                                      : TP_ANSWER_FAILED;
 }
 
-static tp_answer ask_to_write(void *self, tp_call *call) {
-  (void)self;
+static tp_answer ask_to_write(void *ctx, tp_call *call) {
+  (void)ctx;
   char reason[TP__FILES_PATH_MAX + 32], path[TP__FILES_PATH_MAX];
   if (!tp__files_path(tp_value_text(tp_value_get(tp_call_text(call, TP_FIELD_ARGUMENTS), "path")), path))
     return tp_call_deny(call, "the path is too long, or holds a NUL");
@@ -50,8 +50,8 @@ static int32_t is_write(void *ctx, const tp_match_view *view) {
 
 /* ---- registration ---- */
 
-static void unref(void *self) {
-  domain *d = self;
+static void unref(void *ctx) {
+  domain *d = ctx;
   if (!tp__domain_unref(&d->refs)) return;
   tp__files_tools_fini(&d->files);
   if (d->files.root >= 0) close(d->files.root);
@@ -61,7 +61,7 @@ static void unref(void *self) {
 static tp_status add_handler(tp_edit *edit, domain *d, const tp_handler *row, tp_fault *fault) {
   tp_handler handler = *row;
   handler.struct_size = sizeof handler;
-  handler.self = d;
+  handler.ctx = d;
   handler.destroy = unref;
   handler.phase_count = 1;
   handler.contract_version = 1;

@@ -161,8 +161,8 @@ static void add_entry(text *t, int directory, const char *name) {
   add(t, "\n", 1);
 }
 
-static tp_answer files_list(void *self, tp_tool_run *run) {
-  const tp__files *files = self;
+static tp_answer files_list(void *ctx, tp_tool_run *run) {
+  const tp__files *files = ctx;
   char path[TP__FILES_PATH_MAX], **names;
   tp_answer given;
   size_t count;
@@ -234,8 +234,8 @@ static void add_lines(text *into, const text *from, int64_t first, int64_t lines
   else if (begin == end) addf(into, "(the file has %lld lines)", (long long)line - 1);
 }
 
-static tp_answer files_read(void *self, tp_tool_run *run) {
-  const tp__files *files = self;
+static tp_answer files_read(void *ctx, tp_tool_run *run) {
+  const tp__files *files = ctx;
   tp_text arguments = tp_tool_run_arguments(run);
   char path[TP__FILES_PATH_MAX];
   tp_answer given;
@@ -329,8 +329,8 @@ static void search_below(search *s, const char *path, int depth) {
   free_names(names, count);
 }
 
-static tp_answer files_search(void *self, tp_tool_run *run) {
-  const tp__files *files = self;
+static tp_answer files_search(void *ctx, tp_tool_run *run) {
+  const tp__files *files = ctx;
   char path[TP__FILES_PATH_MAX];
   tp_answer given;
   struct stat is;
@@ -355,8 +355,8 @@ static tp_answer files_search(void *self, tp_tool_run *run) {
 
 /* ---- files_write ---- */
 
-static tp_answer files_write(void *self, tp_tool_run *run) {
-  const tp__files *files = self;
+static tp_answer files_write(void *ctx, tp_tool_run *run) {
+  const tp__files *files = ctx;
   tp_text words = tp_value_text(tp_value_get(tp_tool_run_arguments(run), "text"));
   char path[TP__FILES_PATH_MAX];
   tp_answer given;

@@ -48,8 +48,8 @@ static tp_status emit_policy(tp_call *call, const char *key, bool allow) {
   return tp_call_emit_policy(call, memory_word, key, allow ? "allow" : "deny", allow ? 0 : WEIGHT_OF_A_REQUEST);
 }
 
-static tp_answer policy_classifier(void *self, tp_call *call) {
-  (void)self;
+static tp_answer policy_classifier(void *ctx, tp_call *call) {
+  (void)ctx;
   tp__memory_policy policy = tp__memory_policy_of(tp_call_text(call, TP_FIELD_TEXT));
   tp_status status = emit_policy(call, "read", policy.read);
   if (status == TP_OK) status = emit_policy(call, "write", policy.write);
@@ -176,8 +176,8 @@ static tp_status emit_late(tp__memory_domain *domain, tp_call *call, const tp__m
   return status;
 }
 
-static tp_answer deterministic_recall(void *self, tp_call *call) {
-  tp__memory_domain *domain = self;
+static tp_answer deterministic_recall(void *ctx, tp_call *call) {
+  tp__memory_domain *domain = ctx;
   tp__memory_scope scope = scope_of(domain, call);
   tp__memory_list list = {0};
   tp__memory_late_find find = {.count = 0};
@@ -262,8 +262,8 @@ static tp_status embedder_failed(tp_call *call, tp_status status) {
   return tp_call_emit_audit(call, "memory.embedder.failed", tp_status_text(status));
 }
 
-static tp_answer active_recall(void *self, tp_call *call) {
-  tp__memory_domain *domain = self;
+static tp_answer active_recall(void *ctx, tp_call *call) {
+  tp__memory_domain *domain = ctx;
   if (!allowed(call, "read") || is_unwanted(call)) return TP_ANSWER_DONE;
   if (!domain->embedder.name)
     return answer(call, tp_call_emit_audit(call, "memory.active_recall.skipped", "the search of the words has it all"));
@@ -281,8 +281,8 @@ static tp_answer active_recall(void *self, tp_call *call) {
 
 /* ---- tool_bundle ---- */
 
-static tp_answer tool_bundle(void *self, tp_call *call) {
-  tp__memory_domain *domain = self;
+static tp_answer tool_bundle(void *ctx, tp_call *call) {
+  tp__memory_domain *domain = ctx;
   bool read = allowed(call, "read"), write = allowed(call, "write");
   bool callable = !tp_call_has(call, TP_FIELD_CAN_CALL_TOOLS) || tp_call_int(call, TP_FIELD_CAN_CALL_TOOLS) != 0;
   if (!callable || !allowed(call, "tools") || !(read || write)) return TP_ANSWER_DONE;
@@ -312,8 +312,8 @@ static const char may_change_with_tools[] =
     "Use memory_remember for facts worth keeping beyond the user's own words, and memory_forget when the user asks to "
     "forget something.";
 
-static tp_answer prompt_contract(void *self, tp_call *call) {
-  const tp__memory_domain *domain = self;
+static tp_answer prompt_contract(void *ctx, tp_call *call) {
+  const tp__memory_domain *domain = ctx;
   bool read = allowed(call, "read"), write = allowed(call, "write"), tools = allowed(call, "tools");
   bool stated = tp_call_policy(call, memory_word, "read").size || tp_call_policy(call, memory_word, "write").size;
   if (!stated) return TP_ANSWER_DONE;
@@ -347,8 +347,8 @@ static tp_status keep(tp__memory_domain *domain, const tp__memory_scope *scope, 
 
 /* A denied turn was refused for what its text held, so that is not kept. The user's words come first: the lines of a
  * session stand in the order in which they were said. */
-static tp_answer post_turn_extractor(void *self, tp_call *call) {
-  tp__memory_domain *domain = self;
+static tp_answer post_turn_extractor(void *ctx, tp_call *call) {
+  tp__memory_domain *domain = ctx;
   tp__memory_scope scope = scope_of(domain, call);
   if (!allowed(call, "write") || is(tp_call_text(call, TP_FIELD_OUTCOME), "denied"))
     return answer(call, tp_call_emit_audit(call, "memory.not_kept", "by the turn's policy, or because it was denied"));
@@ -414,14 +414,14 @@ bool tp__memory_is_scope_kind(tp_text name) {
   return false;
 }
 
-static void domain_unref(void *self) {
-  tp__memory_domain *domain = self;
+static void domain_unref(void *ctx) {
+  tp__memory_domain *domain = ctx;
   if (!tp__domain_unref(&domain->refs)) return;
   tp__memory_tools_fini(domain);
   tp__memory_store_close(domain->store);
   tp__memory_late_free(domain->late);
-  if (domain->embedder.destroy) domain->embedder.destroy(domain->embedder.self);
-  if (domain->model.destroy) domain->model.destroy(domain->model.self);
+  if (domain->embedder.destroy) domain->embedder.destroy(domain->embedder.ctx);
+  if (domain->model.destroy) domain->model.destroy(domain->model.ctx);
   sqlite3_free((char *)domain->embedder.name);
   sqlite3_free(domain);
 }
@@ -529,7 +529,7 @@ static tp_status add_handler(tp_edit *edit, const struct handler_row *row, tp__m
                         .id = row->id,
                         .summary = row->summary,
                         .run = row->run,
-                        .self = domain,
+                        .ctx = domain,
                         .destroy = domain_unref,
                         .phases = &row->phase,
                         .phase_count = 1,

@@ -63,8 +63,8 @@ static size_t limit_of(tp_text arguments) {
 
 /* ---- the tools ---- */
 
-static tp_answer memory_search(void *self, tp_tool_run *run) {
-  tp__memory_domain *domain = self;
+static tp_answer memory_search(void *ctx, tp_tool_run *run) {
+  tp__memory_domain *domain = ctx;
   tp_text arguments = tp_tool_run_arguments(run), query = tp_value_text(tp_value_get(arguments, "query"));
   tp__memory_scope scope = scope_of(domain, run);
   tp__memory_list list = {0};
@@ -72,8 +72,8 @@ static tp_answer memory_search(void *self, tp_tool_run *run) {
   return answer_list(run, status, &list, "No memory matches.");
 }
 
-static tp_answer memory_get(void *self, tp_tool_run *run) {
-  tp__memory_domain *domain = self;
+static tp_answer memory_get(void *ctx, tp_tool_run *run) {
+  tp__memory_domain *domain = ctx;
   tp__memory_scope scope = scope_of(domain, run);
   tp__memory_list list = {0};
   int64_t id = tp__memory_id_read(tp_value_text(tp_value_get(tp_tool_run_arguments(run), "id")));
@@ -82,8 +82,8 @@ static tp_answer memory_get(void *self, tp_tool_run *run) {
   return answer_list(run, status, &list, "");
 }
 
-static tp_answer memory_list(void *self, tp_tool_run *run) {
-  tp__memory_domain *domain = self;
+static tp_answer memory_list(void *ctx, tp_tool_run *run) {
+  tp__memory_domain *domain = ctx;
   tp_text arguments = tp_tool_run_arguments(run), before = tp_value_text(tp_value_get(arguments, "before"));
   tp__memory_scope scope = scope_of(domain, run);
   tp__memory_list list = {0};
@@ -93,8 +93,8 @@ static tp_answer memory_list(void *self, tp_tool_run *run) {
   return answer_list(run, status, &list, before.size ? "There are no older memories." : "Nothing is remembered yet.");
 }
 
-static tp_answer memory_remember(void *self, tp_tool_run *run) {
-  tp__memory_domain *domain = self;
+static tp_answer memory_remember(void *ctx, tp_tool_run *run) {
+  tp__memory_domain *domain = ctx;
   tp_text text = tp_value_text(tp_value_get(tp_tool_run_arguments(run), "text"));
   if (tp__memory_is_blank(text)) return refuse(run, "There is nothing to remember in an empty text.");
   if (text.size > TP__MEMORY_NOTE_BYTES_MAX) return refuse(run, "A memory has at most 4096 bytes; shorten it.");
@@ -116,8 +116,8 @@ static tp_answer memory_remember(void *self, tp_tool_run *run) {
   return answer(run, words);
 }
 
-static tp_answer memory_forget(void *self, tp_tool_run *run) {
-  tp__memory_domain *domain = self;
+static tp_answer memory_forget(void *ctx, tp_tool_run *run) {
+  tp__memory_domain *domain = ctx;
   tp__memory_scope scope = scope_of(domain, run);
   int64_t id = tp__memory_id_read(tp_value_text(tp_value_get(tp_tool_run_arguments(run), "id")));
   tp_status status = tp__memory_forget(domain->store, &scope, id);

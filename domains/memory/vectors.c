@@ -33,7 +33,7 @@ static tp_status embed(const tp_memory_embedder *embedder, const tp__memory_embe
                                            .cancelled = work->cancelled,
                                            .ctx = work->ctx};
   for (size_t i = 0; i < count * dimensions; i++) vectors[i] = NAN; /* what is not filled is found */
-  tp_status status = embedder->embed(embedder->self, &request, vectors);
+  tp_status status = embedder->embed(embedder->ctx, &request, vectors);
   for (size_t i = 0; status == TP_OK && i < count; i++)
     if (!normalize(vectors + i * dimensions, dimensions)) status = TP_ERR_MALFORMED;
   return status;

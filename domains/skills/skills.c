@@ -100,8 +100,8 @@ static tp_answer emit_list(tp_call *call, const buffer *list) {
   return tp_call_emit(call, &section) == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED;
 }
 
-static tp_answer list_skills(void *self, tp_call *call) {
-  const domain *d = self;
+static tp_answer list_skills(void *ctx, tp_call *call) {
+  const domain *d = ctx;
   tp_fault fault = {0};
   buffer list = {0};
   tp_text allowed = tp_value_get(tp_call_text(call, TP_FIELD_AGENT_CONFIG), "skills");
@@ -186,13 +186,13 @@ static tp_status put_message(const domain *d, tp_text text, tp_text allowed, buf
   return tp__domain_fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the skills of a message");
 }
 
-static tp_answer call_skills(void *self, tp_call *call) {
+static tp_answer call_skills(void *ctx, tp_call *call) {
   tp_fault fault = {0};
   buffer message = {0};
   tp_answer answer = TP_ANSWER_DONE;
   tp_text text = tp_call_text(call, TP_FIELD_TEXT), allowed = tp_value_get(tp_call_agent_config(call), "skills");
   if (!begins_like_a_name(command_at(text, 0))) return TP_ANSWER_DONE; /* an interceptor before this one changed it */
-  if (put_message(self, text, allowed, &message, &fault) == TP_OK) {
+  if (put_message(ctx, text, allowed, &message, &fault) == TP_OK) {
     tp_field field = {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = text_of(&message)};
     if (tp_call_replace(call, &field, 1) != TP_OK) answer = TP_ANSWER_FAILED;
   } else {
@@ -204,8 +204,8 @@ static tp_answer call_skills(void *self, tp_call *call) {
 
 /* ---- registration ---- */
 
-static void unref(void *self) {
-  domain *d = self;
+static void unref(void *ctx) {
+  domain *d = ctx;
   if (!tp__domain_unref(&d->refs)) return;
   close(d->directory);
   free(d);
@@ -220,7 +220,7 @@ static int32_t is_command(void *ctx, const tp_match_view *view) {
 static tp_status add(tp_edit *edit, domain *d, const tp_handler *row, const tp_match *match, tp_fault *fault) {
   tp_handler handler = *row;
   handler.struct_size = sizeof handler;
-  handler.self = d;
+  handler.ctx = d;
   handler.destroy = unref;
   handler.phase_count = 1;
   handler.contract_version = 1;

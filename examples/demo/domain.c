@@ -77,8 +77,8 @@ static void wait_for_tool(trip *t, const tp_tool_run *run, int tool) {
 }
 
 /* tool.post: the call has ended, its place among the others is fixed. */
-static tp_answer finished(void *self, tp_call *call) {
-  trip *t = self;
+static tp_answer finished(void *ctx, tp_call *call) {
+  trip *t = ctx;
   tp_text turn = tp_call_id(call, TP_ID_TURN), tool = tp_call_text(call, TP_FIELD_TOOL);
   pthread_mutex_lock(&t->mutex);
   if (!is(turn, t->turn) && turn.size < sizeof t->turn) {
@@ -95,27 +95,27 @@ static tp_answer finished(void *self, tp_call *call) {
 
 /* ---- tools ---- */
 
-static tp_answer weather(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer weather(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   sleep_ms(WORK_MS);
   return tp_tool_ok(run, tp_text_of("Ljubljana, second week of October: mild, 14 degrees, fog in the morning"));
 }
 
-static tp_answer find_room(void *self, tp_tool_run *run) {
-  wait_for_tool(self, run, WEATHER);
+static tp_answer find_room(void *ctx, tp_tool_run *run) {
+  wait_for_tool(ctx, run, WEATHER);
   sleep_ms(WORK_MS);
   return tp_tool_ok(run, tp_text_of("Pension Marija: quiet room beside the lift, three nights, 285 euros. "
                                     "Grand Hotel: suite, three nights, 640 euros"));
 }
 
-static tp_answer train_times(void *self, tp_tool_run *run) {
-  wait_for_tool(self, run, FIND_ROOM);
+static tp_answer train_times(void *ctx, tp_tool_run *run) {
+  wait_for_tool(ctx, run, FIND_ROOM);
   sleep_ms(WORK_MS);
   return tp_tool_ok(run, tp_text_of("direct: leaves Munich 8:17, arrives in Ljubljana 14:26, every day"));
 }
 
-static tp_answer book_room(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer book_room(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   char words[256];
   tp_text hotel = tp_value_text(tp_value_get(tp_tool_run_arguments(run), "hotel"));
   int64_t euros = tp_value_int(tp_value_get(tp_tool_run_arguments(run), "euros"), 0);
@@ -124,8 +124,8 @@ static tp_answer book_room(void *self, tp_tool_run *run) {
   return tp_tool_ok(run, (tp_text){words, (size_t)size});
 }
 
-static tp_answer emit_tools(void *self, tp_call *call) {
-  trip *t = self;
+static tp_answer emit_tools(void *ctx, tp_call *call) {
+  trip *t = ctx;
   const tp_tool *tools[TOOL_COUNT];
   for (int i = 0; i < TOOL_COUNT; i++) tools[i] = &t->tools[i];
   tp_call_emit_tool_bundle(call, "trip", tools, TOOL_COUNT); /* refused, it fails the attempt by itself */
@@ -140,8 +140,8 @@ static int32_t names_a_month(void *ctx, const tp_match_view *view) {
   return holds(tp_match_text(view, TP_FIELD_TEXT), "October") ? TP_MATCH_YES : TP_MATCH_NO;
 }
 
-static tp_answer events(void *self, tp_call *call) {
-  (void)self;
+static tp_answer events(void *ctx, tp_call *call) {
+  (void)ctx;
   for (int waited = 0; waited < EVENTS_NEED_MS; waited += 5) {
     if (tp_call_cancelled(call)) return tp_call_fail(call, 1, "the call was cancelled while it waited for the server");
     sleep_ms(5);
@@ -152,16 +152,16 @@ static tp_answer events(void *self, tp_call *call) {
 
 /* ---- guards ---- */
 
-static tp_answer surprise(void *self, tp_call *call) {
-  (void)self;
+static tp_answer surprise(void *ctx, tp_call *call) {
+  (void)ctx;
   tp_text text = tp_call_text(call, TP_FIELD_TEXT);
   if (holds(text, "Papa") && holds(text, "e-mail"))
     return tp_call_deny(call, "the journey is a surprise: Papa gets no mail about it");
   return tp_call_allow(call);
 }
 
-static tp_answer spending_limit(void *self, tp_call *call) {
-  (void)self;
+static tp_answer spending_limit(void *ctx, tp_call *call) {
+  (void)ctx;
   if (!is(tp_call_text(call, TP_FIELD_TOOL), "book_room")) return TP_ANSWER_DONE; /* abstains */
   int64_t euros = tp_value_int(tp_value_get(tp_call_text(call, TP_FIELD_ARGUMENTS), "euros"), INT64_MAX);
   if (euros <= EUROS_MAX) return tp_call_allow(call);
@@ -173,16 +173,16 @@ static tp_answer spending_limit(void *self, tp_call *call) {
 
 /* ---- the end of a day ---- */
 
-static tp_answer diary(void *self, tp_call *call) {
-  (void)self;
+static tp_answer diary(void *ctx, tp_call *call) {
+  (void)ctx;
   tp_call_emit_audit(call, "trip.diary", "a day of planning has ended");
   return TP_ANSWER_DONE;
 }
 
 /* ---- life ---- */
 
-static void unref(void *self) {
-  trip *t = self;
+static void unref(void *ctx) {
+  trip *t = ctx;
   pthread_mutex_lock(&t->mutex);
   bool last = --t->refs == 0;
   pthread_mutex_unlock(&t->mutex);
@@ -248,7 +248,7 @@ static tp_status make_tools(trip *t) {
                             .description = descriptions[i],
                             .schema = i == BOOK_ROOM ? book : lookup,
                             .run = functions[i],
-                            .self = t,
+                            .ctx = t,
                             .idempotent = i != BOOK_ROOM};
   return TP_OK;
 }
@@ -292,7 +292,7 @@ static tp_status add_handler(tp_edit *edit, const struct row *row, trip *t, tp_f
                         .id = row->id,
                         .summary = row->summary,
                         .run = row->run,
-                        .self = t,
+                        .ctx = t,
                         .destroy = unref,
                         .phases = &row->phase,
                         .phase_count = 1,

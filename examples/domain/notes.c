@@ -16,15 +16,15 @@
 
 enum { SERVER_NEEDS_NS = 2000000 };
 
-static tp_answer guard(void *self, tp_call *call) {
-  (void)self;
+static tp_answer guard(void *ctx, tp_call *call) {
+  (void)ctx;
   tp_text text = tp_call_text(call, TP_FIELD_TEXT);
   if (text.size > 0 && memmem(text.data, text.size, "secret", 6)) return tp_call_deny(call, "secrets are not noted");
   return tp_call_allow(call);
 }
 
-static tp_answer look_up(void *self, tp_call *call) {
-  (void)self;
+static tp_answer look_up(void *ctx, tp_call *call) {
+  (void)ctx;
   struct timespec left = {.tv_nsec = SERVER_NEEDS_NS};
   while (nanosleep(&left, &left) != 0 && errno == EINTR) continue;
   if (tp_call_emit_prompt_context(call, "notes.server", "The cat is called Muri.", 10) != TP_OK)
@@ -32,8 +32,8 @@ static tp_answer look_up(void *self, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static tp_answer count(void *self, tp_call *call) {
-  (void)self;
+static tp_answer count(void *ctx, tp_call *call) {
+  (void)ctx;
   char words[64];
   tp_dependency looked_up = {.struct_size = sizeof looked_up};
   if (!tp_call_dependency(call, 0, &looked_up)) return tp_call_fail(call, 2, "nothing was looked up");

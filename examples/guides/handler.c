@@ -9,24 +9,24 @@
 
 /* ---- the handlers ---- */
 
-static tp_answer guard(void *self, tp_call *call) {
-  const char *word = self;
+static tp_answer guard(void *ctx, tp_call *call) {
+  const char *word = ctx;
   tp_text text = tp_call_text(call, TP_FIELD_TEXT);
   for (size_t i = 0; i + strlen(word) <= text.size; i++)
     if (memcmp(text.data + i, word, strlen(word)) == 0) return tp_call_deny(call, "secrets are not talked about");
   return tp_call_allow(call);
 }
 
-static tp_answer calendar(void *self, tp_call *call) {
-  (void)self;
+static tp_answer calendar(void *ctx, tp_call *call) {
+  (void)ctx;
   tp_status status = tp_call_emit_prompt_context(call, "calendar", "Today is a holiday.", 10);
   if (status != TP_OK) return tp_call_fail(call, (uint32_t)status, "the calendar was not taken");
   return TP_ANSWER_DONE;
 }
 
-static tp_answer search(void *self, tp_call *call) {
+static tp_answer search(void *ctx, tp_call *call) {
   const struct timespec pause = {.tv_nsec = 1000000};
-  (void)self;
+  (void)ctx;
   while (!tp_call_cancelled(call)) nanosleep(&pause, NULL); /* a server that does not answer */
   return TP_ANSWER_DONE;
 }
@@ -38,7 +38,7 @@ static tp_status subscribe(tp_runtime *runtime, tp_fault *fault) {
                             .id = "guard",
                             .phase = "turn.intake",
                             .run = guard,
-                            .self = (void *)"secret",
+                            .ctx = (void *)"secret",
                             .failure = TP_FAILURE_REQUIRED,
                             .placement = TP_PLACEMENT_INLINE},
                            {.struct_size = sizeof(tp_hook),
@@ -58,8 +58,8 @@ static tp_status subscribe(tp_runtime *runtime, tp_fault *fault) {
 
 /* ---- what goes wrong ---- */
 
-static tp_answer misplaced(void *self, tp_call *call) {
-  (void)self;
+static tp_answer misplaced(void *ctx, tp_call *call) {
+  (void)ctx;
   return tp_call_deny(call, "the turn has ended already");
 }
 

@@ -34,8 +34,8 @@ static bool ends_with(tp_text text, const char *end) {
   return text.size >= size && memcmp(text.data + text.size - size, end, size) == 0;
 }
 
-static void start(void *self, const tp_model_request *request, tp_token token) {
-  provider *p = self;
+static void start(void *ctx, const tp_model_request *request, tp_token token) {
+  provider *p = ctx;
   tp_text said = request->messages[request->message_count - 1]->text;
   printf("attempt %u: %.*s\n", request->attempt, (int)said.size, said.data);
   stream *s = calloc(1, sizeof *s);
@@ -53,8 +53,8 @@ static void start(void *self, const tp_model_request *request, tp_token token) {
   pthread_mutex_unlock(&p->mutex);
 }
 
-static void cancel(void *self, tp_token token) {
-  provider *p = self;
+static void cancel(void *ctx, tp_token token) {
+  provider *p = ctx;
   pthread_mutex_lock(&p->mutex);
   for (stream *s = p->first; s; s = s->next)
     if (s->token.bits == token.bits) s->is_cancelled = true;
@@ -168,7 +168,7 @@ int main(void) {
   static provider p = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
   const tp_model model = {.struct_size = sizeof model,
                           .name = "counter",
-                          .self = &p,
+                          .ctx = &p,
                           .start = start,
                           .cancel = cancel,
                           .placement = TP_PLACEMENT_INLINE,

@@ -27,8 +27,8 @@ static bool write_run(line_store *s, const tp_entry_record *entry, size_t index)
                  run.owner, tp_state_name((tp_state)run.state)) > 0;
 }
 
-static tp_status record(void *self, const tp_entry_record *entry) {
-  line_store *s = self;
+static tp_status record(void *ctx, const tp_entry_record *entry) {
+  line_store *s = ctx;
   bool written = true;
   pthread_mutex_lock(&s->mutex);
   for (size_t i = 0; i < entry->run_count && written; i++) written = write_run(s, entry, i);
@@ -38,33 +38,33 @@ static tp_status record(void *self, const tp_entry_record *entry) {
 
 /* ---- its jobs ---- */
 
-static tp_status job_insert(void *self, const tp_job *job, uint64_t *ret_id, bool *ret_existed, tp_fault *fault) {
-  const tp_store *jobs = ((line_store *)self)->jobs;
-  return jobs->job_insert(jobs->self, job, ret_id, ret_existed, fault);
+static tp_status job_insert(void *ctx, const tp_job *job, uint64_t *ret_id, bool *ret_existed, tp_fault *fault) {
+  const tp_store *jobs = ((line_store *)ctx)->jobs;
+  return jobs->job_insert(jobs->ctx, job, ret_id, ret_existed, fault);
 }
 
-static tp_status job_claim(void *self, const tp_job_claim *request, int64_t *ret_next_ms, tp_fault *fault) {
-  const tp_store *jobs = ((line_store *)self)->jobs;
-  return jobs->job_claim(jobs->self, request, ret_next_ms, fault);
+static tp_status job_claim(void *ctx, const tp_job_claim *request, int64_t *ret_next_ms, tp_fault *fault) {
+  const tp_store *jobs = ((line_store *)ctx)->jobs;
+  return jobs->job_claim(jobs->ctx, request, ret_next_ms, fault);
 }
 
-static tp_status job_renew(void *self, const tp_job_renew *request, tp_fault *fault) {
-  const tp_store *jobs = ((line_store *)self)->jobs;
-  return jobs->job_renew(jobs->self, request, fault);
+static tp_status job_renew(void *ctx, const tp_job_renew *request, tp_fault *fault) {
+  const tp_store *jobs = ((line_store *)ctx)->jobs;
+  return jobs->job_renew(jobs->ctx, request, fault);
 }
 
-static tp_status job_finish(void *self, const tp_job_finish *request, uint32_t *ret_state, tp_fault *fault) {
-  const tp_store *jobs = ((line_store *)self)->jobs;
-  return jobs->job_finish(jobs->self, request, ret_state, fault);
+static tp_status job_finish(void *ctx, const tp_job_finish *request, uint32_t *ret_state, tp_fault *fault) {
+  const tp_store *jobs = ((line_store *)ctx)->jobs;
+  return jobs->job_finish(jobs->ctx, request, ret_state, fault);
 }
 
-static tp_status job_open(void *self, tp_text order_key, uint64_t *ret_count, tp_fault *fault) {
-  const tp_store *jobs = ((line_store *)self)->jobs;
-  return jobs->job_open(jobs->self, order_key, ret_count, fault);
+static tp_status job_open(void *ctx, tp_text order_key, uint64_t *ret_count, tp_fault *fault) {
+  const tp_store *jobs = ((line_store *)ctx)->jobs;
+  return jobs->job_open(jobs->ctx, order_key, ret_count, fault);
 }
 
-static void destroy(void *self) {
-  line_store *s = self;
+static void destroy(void *ctx) {
+  line_store *s = ctx;
   tp_store_free(s->jobs);
   pthread_mutex_destroy(&s->mutex);
   free(s);
@@ -81,7 +81,7 @@ static tp_status line_store_new(FILE *file, tp_store *ret_store, tp_fault *fault
   s->file = file;
   s->full_for = "two";
   *ret_store = (tp_store){.struct_size = sizeof *ret_store,
-                          .self = s,
+                          .ctx = s,
                           .name = "lines",
                           .record = record,
                           .job_insert = job_insert,
@@ -95,8 +95,8 @@ static tp_status line_store_new(FILE *file, tp_store *ret_store, tp_fault *fault
 
 /* ---- a handler that has something to do later: it stores a job, and runs it ---- */
 
-static tp_answer summarize(void *self, tp_call *call) {
-  (void)self;
+static tp_answer summarize(void *ctx, tp_call *call) {
+  (void)ctx;
   if (tp_call_job_id(call) != 0) return TP_ANSWER_DONE; /* the job, in the background */
   tp_status status = tp_call_emit_background_job(call, "summarize", "summary-1", (tp_text){0});
   return status == TP_OK ? TP_ANSWER_DONE : tp_call_fail(call, (uint32_t)status, tp_status_text(status));

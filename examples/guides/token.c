@@ -56,8 +56,8 @@ static void cancel(void *ctx) {
   pthread_mutex_unlock(&mutex);
 }
 
-static tp_answer review(void *self, tp_call *call) {
-  (void)self;
+static tp_answer review(void *ctx, tp_call *call) {
+  (void)ctx;
   request *r = request_new(REVIEW);
   if (!r) return tp_call_fail(call, 0, "no memory for the request");
   const tp_deferral deferral = {.struct_size = sizeof deferral, .cancel = cancel, .destroy = free, .ctx = r};
@@ -69,8 +69,8 @@ static tp_answer review(void *self, tp_call *call) {
   return answer;
 }
 
-static tp_answer fetch(void *self, tp_tool_run *run) {
-  request *r = request_new(self ? FETCH_TOO_LATE : FETCH);
+static tp_answer fetch(void *ctx, tp_tool_run *run) {
+  request *r = request_new(ctx ? FETCH_TOO_LATE : FETCH);
   if (!r) return tp_tool_error(run, tp_text_of("no memory for the request"));
   const tp_deferral deferral = {.struct_size = sizeof deferral, .cancel = cancel, .destroy = free, .ctx = r};
   tp_token token;
@@ -81,14 +81,14 @@ static tp_answer fetch(void *self, tp_tool_run *run) {
   return answer;
 }
 
-static tp_answer contribute(void *self, tp_call *call) {
-  (void)self;
+static tp_answer contribute(void *ctx, tp_call *call) {
+  (void)ctx;
   const tp_tool in_time = {
       .struct_size = sizeof in_time, .name = "fetch", .run = fetch, .placement = TP_PLACEMENT_INLINE};
   const tp_tool too_late = {.struct_size = sizeof too_late,
                             .name = "fetch_too_late",
                             .run = fetch,
-                            .self = (void *)"too late",
+                            .ctx = (void *)"too late",
                             .placement = TP_PLACEMENT_INLINE,
                             .limit_ms = 50};
   const tp_tool *tools[] = {&in_time, &too_late};

@@ -12,8 +12,8 @@
 
 /* ---- the tool ---- */
 
-static tp_answer forecast(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer forecast(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   tp_text arguments = tp_tool_run_arguments(run);
   tp_text city = tp_value_text(tp_value_get(arguments, "city"));
   int64_t days = tp_value_int(tp_value_get(arguments, "days"), 1);
@@ -38,8 +38,8 @@ static tp_status write_schema(tp_writer *writer, tp_text *ret_schema) {
   return tp_writer_finish(writer, ret_schema);
 }
 
-static tp_answer contribute(void *self, tp_call *call) {
-  const tp_tool *tools[] = {self};
+static tp_answer contribute(void *ctx, tp_call *call) {
+  const tp_tool *tools[] = {ctx};
   tp_status status = tp_call_emit_tool_bundle(call, "weather", tools, 1);
   return status == TP_OK ? TP_ANSWER_DONE : tp_call_fail(call, (uint32_t)status, tp_status_text(status));
 }
@@ -107,7 +107,7 @@ int main(void) {
                         .id = "weather",
                         .phase = "turn.pre_tool_materialization",
                         .run = contribute,
-                        .self = &tool,
+                        .ctx = &tool,
                         .placement = TP_PLACEMENT_INLINE};
   const tp_tool unchecked = {
       .struct_size = sizeof unchecked, .name = "unchecked", .schema = TEXT("\201\251minLength\001"), .run = forecast};
@@ -115,7 +115,7 @@ int main(void) {
                           .id = "broken",
                           .phase = "turn.pre_tool_materialization",
                           .run = contribute,
-                          .self = (void *)&unchecked};
+                          .ctx = (void *)&unchecked};
   tp_session_options options = {.struct_size = sizeof options, .id = "first", .on_event = show};
   tp_writer *writer = NULL;
   tp_model *model = NULL;

@@ -44,22 +44,22 @@ static tp_answer append_line(tp_call *call, const char *file, const char *line) 
 /* ---- guards ---- */
 
 /* Links and ".." are not looked through: what must hold against a hostile model belongs into the tool. */
-static tp_answer no_prod(void *self, tp_call *call) {
-  (void)self;
+static tp_answer no_prod(void *ctx, tp_call *call) {
+  (void)ctx;
   if (begins_with(argument(call, "file_path"), "/srv/prod"))
     return tp_call_deny(call, "Production paths are off-limits in this session.");
   return tp_call_allow(call);
 }
 
-static tp_answer prod_config_guard(void *self, tp_call *call) {
-  (void)self;
+static tp_answer prod_config_guard(void *ctx, tp_call *call) {
+  (void)ctx;
   if (tp_call_caller(call) == TP_CALLER_AI_SESSION && begins_with(argument(call, "file_path"), "config/prod/"))
     return tp_call_ask(call, "Editing prod config files is not allowed from ai_session.");
   return tp_call_allow(call);
 }
 
-static tp_answer nonprod_availability_check(void *self, tp_call *call) {
-  (void)self;
+static tp_answer nonprod_availability_check(void *ctx, tp_call *call) {
+  (void)ctx;
   if (is_prod && begins_with(tp_call_text(call, TP_FIELD_ABILITY_REF), "db.write."))
     return tp_call_deny(call, "Operation is not enabled in prod environments. Switch to staging/dev.");
   return tp_call_allow(call);
@@ -67,8 +67,8 @@ static tp_answer nonprod_availability_check(void *self, tp_call *call) {
 
 /* ---- a router ---- */
 
-static tp_answer prompt_router(void *self, tp_call *call) {
-  (void)self;
+static tp_answer prompt_router(void *ctx, tp_call *call) {
+  (void)ctx;
   tp_text text = tp_call_text(call, TP_FIELD_TEXT);
   if (text.size == 0 || !memmem(text.data, text.size, "signup", 6)) return TP_ANSWER_DONE;
   if (tp_call_emit_signal(call, "routing_hint", "ROUTE_SUGGESTION", TP_SEVERITY_INFO,
@@ -80,8 +80,8 @@ static tp_answer prompt_router(void *self, tp_call *call) {
 
 /* ---- logs ---- */
 
-static tp_answer ability_usage_tracker(void *self, tp_call *call) {
-  (void)self;
+static tp_answer ability_usage_tracker(void *ctx, tp_call *call) {
+  (void)ctx;
   char line[512];
   tp_text tool = tp_call_text(call, TP_FIELD_TOOL), status = tp_call_text(call, TP_FIELD_STATUS);
   snprintf(line, sizeof line, "%.*s %.*s %lld ms\n", (int)tool.size, tool.data, (int)status.size, status.data,
@@ -89,8 +89,8 @@ static tp_answer ability_usage_tracker(void *self, tp_call *call) {
   return append_line(call, "ability_usage.log", line);
 }
 
-static tp_answer archive(void *self, tp_call *call) {
-  (void)self;
+static tp_answer archive(void *ctx, tp_call *call) {
+  (void)ctx;
   char line[1024];
   tp_text session = tp_call_text(call, TP_FIELD_SESSION_ID), reason = tp_call_text(call, TP_FIELD_REASON);
   tp_text outcome = tp_call_text(call, TP_FIELD_OUTCOME);
@@ -99,8 +99,8 @@ static tp_answer archive(void *self, tp_call *call) {
   return append_line(call, "archive.log", line);
 }
 
-static tp_answer session_stop_build_check(void *self, tp_call *call) {
-  (void)self;
+static tp_answer session_stop_build_check(void *ctx, tp_call *call) {
+  (void)ctx;
   char line[256];
   tp_text session = tp_call_text(call, TP_FIELD_SESSION_ID);
   snprintf(line, sizeof line, "%.*s: %zu changed files, build them\n", (int)session.size, session.data,

@@ -295,8 +295,8 @@ static bool says(tp_text text, const char *word) {
   return text.size && memmem(text.data, text.size, word, strlen(word));
 }
 
-static tp_answer guard(void *self, tp_call *call) {
-  (void)self;
+static tp_answer guard(void *ctx, tp_call *call) {
+  (void)ctx;
   const client *c = tp_call_data(call, TP_ID_TURN);
   tp_text text = tp_call_text(call, TP_FIELD_TEXT);
   if (says(text, "break the guard")) return tp_call_fail(call, 1, "the policy service does not answer");
@@ -305,8 +305,8 @@ static tp_answer guard(void *self, tp_call *call) {
 }
 
 /* Stands for a slow search, which checks whether its result is still wanted. */
-static tp_answer search(void *self, tp_call *call) {
-  (void)self;
+static tp_answer search(void *ctx, tp_call *call) {
+  (void)ctx;
   const struct timespec pause = {0, 5000000};
   if (!says(tp_call_text(call, TP_FIELD_TEXT), "search")) return TP_ANSWER_DONE;
   while (!tp_call_cancelled(call)) nanosleep(&pause, NULL);
@@ -314,8 +314,8 @@ static tp_answer search(void *self, tp_call *call) {
 }
 
 /* Says what it was asked, word by word. */
-static void echo_start(void *self, const tp_model_request *request, tp_token token) {
-  (void)self;
+static void echo_start(void *ctx, const tp_model_request *request, tp_token token) {
+  (void)ctx;
   char words[512];
   bytes text = {NULL, 0, 0};
   tp_text last = request->message_count ? request->messages[request->message_count - 1]->text : (tp_text){NULL, 0};

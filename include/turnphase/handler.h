@@ -208,7 +208,7 @@ typedef struct tp_contribution {
   tp_text short_text;                 /* the contribution's own shorter form, used when a budget would cut text */
   tp_text value;                      /* one msgpack value */
   tp_text sources;                    /* msgpack array of str: ids of turns or documents behind the text */
-  const struct tp_tool *const *tools; /* tool.h; each is read by its struct_size and copied; what its function and self
+  const struct tp_tool *const *tools; /* tool.h; each is read by its struct_size and copied; what its function and ctx
                                    point to must stay valid while the handler is registered */
 } tp_contribution;
 
@@ -286,7 +286,7 @@ typedef struct tp_outcome {
  *  use it, except where a function says otherwise. */
 typedef struct tp_call tp_call;
 
-/** The handler's function. self is tp_handler.self. It may be called from several threads at once.
+/** The handler's function. ctx is tp_handler.ctx. It may be called from several threads at once.
  *  The returned number is the answer: a handler that called tp_call_deny() and then returns TP_ANSWER_NONE has failed.
  *  A reason or code that a function of this header has stored belongs to the answer when the answer of that function is
  *  returned.
@@ -297,7 +297,7 @@ typedef struct tp_call tp_call;
  *  tp_call_ask_model() (model.h) and tp_call_run_turn() (turn.h). It may use another runtime; in the child of a fork
  *  only one that the child has made.
  *  Threads: any of the runtime, or that of a caller of a synchronous function; several at once. */
-typedef tp_answer (*tp_handler_fn)(void *self, tp_call *call);
+typedef tp_answer (*tp_handler_fn)(void *ctx, tp_call *call);
 
 /* ---- reading ------------------------------------------------------------------------------------------------- */
 
@@ -531,9 +531,9 @@ typedef struct tp_handler {
   tp_inbox *inbox;     /* of this runtime: its calls wait there until a thread of the host takes them. It
                                      uses no handler thread, so that max_concurrent must be 0 in its subscriptions: the
                                      inbox's capacity is the bound. Kept until the handler is destroyed */
-  void *self;
-  void (*destroy)(void *self); /* exactly once, without lock, after the last attempt returned; may be NULL */
-  const tp_phase_id *phases;   /* the phases it supports */
+  void *ctx;
+  void (*destroy)(void *ctx); /* exactly once, without lock, after the last attempt returned; may be NULL */
+  const tp_phase_id *phases;  /* the phases it supports */
   size_t phase_count;
   tp_capability capabilities; /* TP_CAPABILITY_* */
   uint32_t contract_version;  /* stored with jobs; 0 means 1 */

@@ -65,7 +65,7 @@ typedef struct tp_work {
   tp_work_kind kind;
   uint32_t reserved_; /* zero */
   tp_token token;     /* where the answer goes */
-  void *self;         /* of the handler, tool or model; ctx of the listener */
+  void *ctx;          /* of the handler, tool, model or listener */
   /** All functions that read a tp_call may be used, and those that emit or replace: what was emitted before the token
    *  is completed belongs to the answer, before the contributions of tp_token_complete(). tp_call_defer() fails, since
    *  the attempt is deferred already; tp_call_allow(), tp_call_deny(), tp_call_ask() and tp_call_fail() have no

@@ -33,14 +33,14 @@ typedef struct tp_memory_embedder {
   size_t struct_size;
   const char *name; /* of the model and what else its vectors depend on; 1 to 128 bytes. Vectors in the
                                     file that another name made are made anew */
-  void *self;
+  void *ctx;
   /** Fills ret_vectors with text_count times dimensions finite numbers, in the order of the texts. It may block, and
    *  should call request->cancelled from time to time.
    *  @return TP_OK; any other status: nothing of ret_vectors is used. Threads: any, several at once. */
-  tp_status (*embed)(void *self, const tp_memory_embed_request *request, float *ret_vectors);
-  void (*destroy)(void *self); /* exactly once, when no handler of the memory is left; may be NULL */
-  uint32_t dimensions;         /* 1 to 4,096 */
-  uint32_t batch_max;          /* texts of one call; 0: 32; at most 256 */
+  tp_status (*embed)(void *ctx, const tp_memory_embed_request *request, float *ret_vectors);
+  void (*destroy)(void *ctx); /* exactly once, when no handler of the memory is left; may be NULL */
+  uint32_t dimensions;        /* 1 to 4,096 */
+  uint32_t batch_max;         /* texts of one call; 0: 32; at most 256 */
 } tp_memory_embedder;
 
 /** Zero means default. Strings are copied. */

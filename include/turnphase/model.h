@@ -77,18 +77,18 @@ typedef struct tp_model_response {
 typedef struct tp_model {
   size_t struct_size;
   const char *name; /* shown to handlers where the agent names no model; may be NULL */
-  void *self;
+  void *ctx;
   /** Exactly one of start and inbox. Starts one request; exactly one of tp_model_complete() and tp_model_fail()
    *  follows, from any thread, also before start returns. */
-  void (*start)(void *self, const tp_model_request *request, tp_token token);
+  void (*start)(void *ctx, const tp_model_request *request, tp_token token);
   /** Notifies that the answer is no longer needed; at most once per token. May be NULL. With an inbox it must be NULL:
    *  the host calls tp_token_open() instead. */
-  void (*cancel)(void *self, tp_token token);
+  void (*cancel)(void *ctx, tp_token token);
   /** Exactly once, when no turn or session uses the model and each of its tokens is completed or abandoned: on any
-   *  thread, also within the last tp_model_complete() or tp_model_fail(), behind which self is not to be used. May be
+   *  thread, also within the last tp_model_complete() or tp_model_fail(), behind which ctx is not to be used. May be
    *  NULL: then a token ends with its turn, and one that is never completed needs no tp_token_abandon(), except that of
    *  a request that was taken from an inbox. */
-  void (*destroy)(void *self);
+  void (*destroy)(void *ctx);
   tp_placement placement; /* where start is called; parallel is refused, and with an inbox inline, too */
   bool no_tools;          /* the provider cannot call tools */
   uint8_t reserved_[3];   /* must be zero */
@@ -125,7 +125,7 @@ TP_API tp_status tp_model_delta(tp_token token, tp_text piece);
  *  that classify. The model belongs to the caller. No phase is run, nothing is repeated, and no event, step, token sum
  *  or cost of the turn includes the request: its cost is in the response.
  *  @param call      of a handler of placement thread or with an inbox, on its own thread.
- *  @param model     with start, without inbox. Copied; self and name stay until nothing uses the model: after a request
+ *  @param model     with start, without inbox. Copied; ctx and name stay until nothing uses the model: after a request
  *                   was abandoned, its token may be open until the handler is destroyed.
  *  @param request   model, system, messages and parameters are read, and copied; struct_size is set. Tools are refused;
  *                   the rest is the library's.

@@ -127,7 +127,7 @@ TP_API tp_status tp_openai_model_new(const tp_openai_options *options, tp_model 
  *                     fields, such as {"dimensions": 256} for models that can shorten their vectors. total_ms is 30,000
  *                     by default. first_byte_ms, idle_ms, prices and the options for messages have no effect.
  *  @param dimensions  of the vectors that come back: 1 to 4,096.
- *  @param ret_embedder  ret_embedder->destroy(ret_embedder->self) when it was not taken.
+ *  @param ret_embedder  ret_embedder->destroy(ret_embedder->ctx) when it was not taken.
  *  @return as tp_openai_model_new().  Threads: any.  Blocks: while the key is read. */
 TP_API tp_status tp_openai_embedder_new(const tp_openai_options *options, uint32_t dimensions,
                                         tp_memory_embedder *ret_embedder, tp_fault *fault) TP_MUST_USE;

@@ -351,14 +351,14 @@ typedef struct tp_hook {
   const char *phase; /* a name or an alias */
   tp_handler_fn run; /* exactly one of run and inbox */
   tp_inbox *inbox;   /* as in tp_handler */
-  void *self;
-  void (*destroy)(void *self); /* exactly once, without lock, after the last attempt returned; may be NULL */
-  tp_failure failure;          /* 0: the runtime's hook_failure, else the phase's. A guard sets TP_FAILURE_REQUIRED:
+  void *ctx;
+  void (*destroy)(void *ctx); /* exactly once, without lock, after the last attempt returned; may be NULL */
+  tp_failure failure;         /* 0: the runtime's hook_failure, else the phase's. A guard sets TP_FAILURE_REQUIRED:
                                    then a turn is denied also when the guard fails, exceeds its limit or returns an
                                    invalid answer. TP_FAILURE_FALLBACK is refused: a hook has no fallback */
-  uint32_t limit_ms;           /* 0: the runtime's hook_limit_ms, else the phase's */
-  tp_placement placement;      /* where run is called; 0: TP_PLACEMENT_THREAD */
-  uint32_t reserved_;          /* zero */
+  uint32_t limit_ms;          /* 0: the runtime's hook_limit_ms, else the phase's */
+  tp_placement placement;     /* where run is called; 0: TP_PLACEMENT_THREAD */
+  uint32_t reserved_;         /* zero */
 } tp_hook;
 
 /** Registers one function: owner "host", trust host, every capability that the phase's row allows, sequential, one

@@ -62,27 +62,27 @@ typedef struct tp_history_query {
  *  session at a time; calls of several sessions come at once. */
 typedef struct tp_history {
   size_t struct_size;
-  void *self;
+  void *ctx;
   /** Required. Gives every message of the session in order to each. An unknown session has none. */
-  tp_status (*load)(void *self, const tp_history_load *request, tp_fault *fault);
+  tp_status (*load)(void *ctx, const tp_history_load *request, tp_fault *fault);
   /** Appends a batch atomically: all of it or nothing. Required where there is no append_start, refused beside it. */
-  tp_status (*append)(void *self, const tp_history_append *request, tp_fault *fault);
+  tp_status (*append)(void *ctx, const tp_history_append *request, tp_fault *fault);
   /** In place of append: begins it and returns at once; exactly one tp_history_complete() with the token follows, from
    *  any thread, also before append_start returns. It is called on the thread that owns the turn, so it must not block,
    *  and no handler thread is taken while the history works. An append that is not completed within 30 s fails its turn
    *  (TP_ERR_TIMEOUT). Its token must still be completed, since the batch is kept until then. */
-  void (*append_start)(void *self, const tp_history_append *request, tp_token token);
+  void (*append_start)(void *ctx, const tp_history_append *request, tp_token token);
   /** Notifies that the turn no longer waits for an append_start: at most once per token. May be NULL. */
-  void (*append_cancel)(void *self, tp_token token);
+  void (*append_cancel)(void *ctx, tp_token token);
   /** Deletes every message of a session, and the session. May be NULL.
    *  @return TP_OK; TP_ERR_NOT_FOUND when it has none. */
-  tp_status (*delete_session)(void *self, const tp_history_delete *request, tp_fault *fault);
+  tp_status (*delete_session)(void *ctx, const tp_history_delete *request, tp_fault *fault);
   /** Passes the matching sessions to each, by rising number. A concurrent change may be seen or not. each is called
    *  without any lock of the history. May be NULL. */
-  tp_status (*list_sessions)(void *self, const tp_history_query *query, tp_history_session_fn each, void *ctx,
+  tp_status (*list_sessions)(void *ctx, const tp_history_query *query, tp_history_session_fn each, void *each_ctx,
                              tp_fault *fault);
   /** Exactly once, when the runtime does not use it any more. May be NULL. */
-  void (*destroy)(void *self);
+  void (*destroy)(void *ctx);
 } tp_history;
 
 /** Ends an append that append_start began.
@@ -646,112 +646,112 @@ typedef enum tp_durability {
  *  Threads: every function may be called from any thread, several at once. */
 typedef struct tp_store {
   size_t struct_size;
-  void *self;
+  void *ctx;
   const char *name;
   /** Called by tp_runtime_start() before any other function: makes the owner's row. When it fails, the start does. */
-  tp_status (*open)(void *self, const tp_store_owner *owner, tp_fault *fault);
+  tp_status (*open)(void *ctx, const tp_store_owner *owner, tp_fault *fault);
   /** Called once after open: marks what processes that have ended left running as interrupted, or requeues it, as its
    *  policy says. */
-  tp_status (*recover)(void *self, tp_store_recovery *ret_recovery, tp_fault *fault);
+  tp_status (*recover)(void *ctx, tp_store_recovery *ret_recovery, tp_fault *fault);
   /** Required. Keeps one entry record, borrowed till return. O(1) whatever the store holds. A turn passes its
    *  records in batches, the last ones at its end. With durability ASYNC and SYNC a record may be replaced
    *  by a later one of the same name; ended_ns is 0 in that of an entry that runs. */
-  tp_status (*record)(void *self, const tp_entry_record *record);
+  tp_status (*record)(void *ctx, const tp_entry_record *record);
   /** An entry that is no longer kept is not an error. */
-  tp_status (*record_late)(void *self, const tp_late_record *late);
+  tp_status (*record_late)(void *ctx, const tp_late_record *late);
   /** Commits what was recorded so far: durable at the return if the store is durable. */
-  tp_status (*commit)(void *self, tp_fault *fault);
+  tp_status (*commit)(void *ctx, tp_fault *fault);
   /** Passes the matching records to each, newest first. */
-  tp_status (*records)(void *self, const tp_record_query *query, tp_record_fn each, void *ctx, tp_fault *fault);
+  tp_status (*records)(void *ctx, const tp_record_query *query, tp_record_fn each, void *each_ctx, tp_fault *fault);
   /** Keeps the record of a driven turn. O(1) whatever the store holds. On the thread that owns the turn, before its end
    *  is notified. */
-  tp_status (*turn_record)(void *self, const tp_turn_record *record);
+  tp_status (*turn_record)(void *ctx, const tp_turn_record *record);
   /** Passes the matching turn records to each, newest first. */
-  tp_status (*turns)(void *self, const tp_turn_query *query, tp_turn_record_fn each, void *ctx, tp_fault *fault);
+  tp_status (*turns)(void *ctx, const tp_turn_query *query, tp_turn_record_fn each, void *each_ctx, tp_fault *fault);
   /** Keeps an audit row. Rows come once each, in order, on any thread; rows from before the start of the runtime come
    *  after open. Rows that are lost before that (more than 1,024 of registration, or of runs) are logged. */
-  tp_status (*audit)(void *self, const tp_audit *row);
+  tp_status (*audit)(void *ctx, const tp_audit *row);
   /** Keeps the record of an attempt. O(1) whatever the store holds. On the thread that owns the turn, before the record
    *  of its entry. */
-  tp_status (*attempt)(void *self, const tp_attempt_record *record);
+  tp_status (*attempt)(void *ctx, const tp_attempt_record *record);
   /** Reserved, not yet used: tp_runtime_new() refuses a store that sets it (TP_ERR_USAGE), since it would not be
    *  called. */
-  tp_status (*message)(void *self, const tp_message_record *record);
+  tp_status (*message)(void *ctx, const tp_message_record *record);
   /** Keeps the size and the hash of content, which is borrowed till return. On the thread that owns the turn, before
    *  the record of its entry: its duration is added to that of every phase. */
-  tp_status (*content)(void *self, const tp_content_record *record);
+  tp_status (*content)(void *ctx, const tp_content_record *record);
   /** Reserved, as message; task_put is used in place of task. */
-  tp_status (*decision)(void *self, const tp_decision_record *record);
-  tp_status (*task)(void *self, const tp_task_record *record);
+  tp_status (*decision)(void *ctx, const tp_decision_record *record);
+  tp_status (*task)(void *ctx, const tp_task_record *record);
   /** Commits the start of a tool call. When an earlier run of the same turn (tenant, session and turn of ids) had a
    *  call of the same tool with the same arguments, and no call of this run was matched with it, the two are matched
    *  instead: the earlier result is passed to `earlier` (TP_TOOL_INTERRUPTED when it is not known or no longer kept),
    *  and no start is committed. Set together with tool_end. May block.
    *  @param ret_start_id  not 0; set when the call is new. */
-  tp_status (*tool_start)(void *self, const tp_tool_start_record *record, uint64_t *ret_start_id,
-                          tp_tool_end_fn earlier, void *ctx, tp_fault *fault);
+  tp_status (*tool_start)(void *ctx, const tp_tool_start_record *record, uint64_t *ret_start_id, tp_tool_end_fn earlier,
+                          void *earlier_ctx, tp_fault *fault);
   /** Required. Inserts and commits a queued job; id, claim, state and attempt are not read. A key that is known already
    *  changes nothing and gives its id with *ret_existed = true.
    *  @return TP_OK; TP_ERR_FULL when as many jobs are open as the store takes. */
-  tp_status (*job_insert)(void *self, const tp_job *job, uint64_t *ret_id, bool *ret_existed, tp_fault *fault);
+  tp_status (*job_insert)(void *ctx, const tp_job *job, uint64_t *ret_id, bool *ret_existed, tp_fault *fault);
   /** Required. Claims the oldest claimable job that the filter accepts: attempt + 1, a new claim token, a lease. A
    *  claim whose lease ran out may be claimed anew, or is a dead letter after its last attempt.
    *  @return TP_OK after take was called once; TP_ERR_NOT_FOUND with *ret_next_ms = when to ask again (0: unknown). */
-  tp_status (*job_claim)(void *self, const tp_job_claim *request, int64_t *ret_next_ms, tp_fault *fault);
+  tp_status (*job_claim)(void *ctx, const tp_job_claim *request, int64_t *ret_next_ms, tp_fault *fault);
   /** Required. Ends a claim. The payload of a job that succeeded is deleted; a dead letter keeps it.
    *  @param ret_state  tp_job_state that the job is in now.
    *  @return TP_OK; TP_ERR_STALE when the claim is not the current one; TP_ERR_NOT_FOUND. */
-  tp_status (*job_finish)(void *self, const tp_job_finish *request, uint32_t *ret_state, tp_fault *fault);
+  tp_status (*job_finish)(void *ctx, const tp_job_finish *request, uint32_t *ret_state, tp_fault *fault);
   /** Required. How many jobs of the key are open (queued or running); an empty key counts all. */
-  tp_status (*job_open)(void *self, tp_text order_key, uint64_t *ret_count, tp_fault *fault);
+  tp_status (*job_open)(void *ctx, tp_text order_key, uint64_t *ret_count, tp_fault *fault);
   /** Lists jobs by rising id. A concurrent change may be seen or not. */
-  tp_status (*jobs)(void *self, const tp_job_query *query, tp_job_each_fn each, void *ctx, tp_fault *fault);
+  tp_status (*jobs)(void *ctx, const tp_job_query *query, tp_job_each_fn each, void *each_ctx, tp_fault *fault);
   /** A dead letter becomes the newest open job of its order key, with all its attempts before it.
    *  @return TP_OK; TP_ERR_NOT_FOUND when it is no dead letter; TP_ERR_FULL. */
-  tp_status (*job_redrive)(void *self, uint64_t id, int64_t now_ms, tp_fault *fault);
+  tp_status (*job_redrive)(void *ctx, uint64_t id, int64_t now_ms, tp_fault *fault);
   /** Discards a job that waits, or a dead letter, and deletes its payload.
    *  @return TP_OK; TP_ERR_NOT_FOUND when it has ended; TP_ERR_BUSY while it runs. */
-  tp_status (*job_discard)(void *self, uint64_t id, int64_t now_ms, tp_fault *fault);
+  tp_status (*job_discard)(void *ctx, uint64_t id, int64_t now_ms, tp_fault *fault);
   /** Exactly once. */
-  void (*destroy)(void *self);
+  void (*destroy)(void *ctx);
   uint32_t durable;   /* 1: what is committed survives the process */
   uint32_t reserved_; /* zero */
   /** Passes the matching audit rows to each, newest first. */
-  tp_status (*audits)(void *self, const tp_audit_query *query, tp_audit_fn each, void *ctx, tp_fault *fault);
+  tp_status (*audits)(void *ctx, const tp_audit_query *query, tp_audit_fn each, void *each_ctx, tp_fault *fault);
   /** Passes the attempts of an entry to each, in plan order. */
-  tp_status (*attempts)(void *self, const tp_attempt_query *query, tp_attempt_record_fn each, void *ctx,
+  tp_status (*attempts)(void *ctx, const tp_attempt_query *query, tp_attempt_record_fn each, void *each_ctx,
                         tp_fault *fault);
   /** Commits the end of a call that tool_start began. The text is kept until the record of its turn comes: from then on
    *  the history has it. May block. */
-  tp_status (*tool_end)(void *self, const tp_tool_end_record *record, tp_fault *fault);
+  tp_status (*tool_end)(void *ctx, const tp_tool_end_record *record, tp_fault *fault);
   /** Required. Moves the end of a claim's lease: the heartbeat of a job that runs, every third of the lease.
    *  @return TP_OK; TP_ERR_STALE when the claim is not the current one; TP_ERR_NOT_FOUND. */
-  tp_status (*job_renew)(void *self, const tp_job_renew *request, tp_fault *fault);
+  tp_status (*job_renew)(void *ctx, const tp_job_renew *request, tp_fault *fault);
   /** With durability ASYNC and SYNC, called once after recover: returns memory for `count` breadcrumbs, all zero, which
    *  stays until destroy. After the death of the process a recovery reads it. Each of the first `count` threads writes
    *  one breadcrumb of its own. */
-  tp_status (*breadcrumbs)(void *self, size_t count, tp_breadcrumb **ret_breadcrumbs, tp_fault *fault);
+  tp_status (*breadcrumbs)(void *ctx, size_t count, tp_breadcrumb **ret_breadcrumbs, tp_fault *fault);
   /** Passes the records of content to each. */
-  tp_status (*contents)(void *self, const tp_content_query *query, tp_content_record_fn each, void *ctx,
+  tp_status (*contents)(void *ctx, const tp_content_query *query, tp_content_record_fn each, void *each_ctx,
                         tp_fault *fault);
   /** Keeps a task and commits it: any process with the same store may take it. Set together with task_take and
    *  task_settle. May block.
    *  @return TP_OK; TP_ERR_DUPLICATE_ID for a key that is kept; TP_ERR_USAGE for a record without key or tool. */
-  tp_status (*task_put)(void *self, const tp_task_record *record, tp_fault *fault);
+  tp_status (*task_put)(void *ctx, const tp_task_record *record, tp_fault *fault);
   /** Begins a task, as one commit: one caller, of all processes, gets it, until it is settled. When its process dies it
    *  stays begun, since it is not known how much of it was done. May block.
    *  @return TP_OK after take was called once; TP_ERR_NOT_FOUND; TP_ERR_BUSY when it is begun; TP_ERR_STORE_CORRUPT
    *          when its arguments are not those that were put, and then it stays as it was. */
-  tp_status (*task_take)(void *self, tp_text key, tp_task_record_fn take, void *ctx, tp_fault *fault);
+  tp_status (*task_take)(void *ctx, tp_text key, tp_task_record_fn take, void *take_ctx, tp_fault *fault);
   /** Commits the end of a task's run. May block.
    *  @param stays  true: the task may be taken again; false: it is deleted, begun or not.
    *  @return TP_OK; TP_ERR_NOT_FOUND. */
-  tp_status (*task_settle)(void *self, tp_text key, bool stays, tp_fault *fault);
+  tp_status (*task_settle)(void *ctx, tp_text key, bool stays, tp_fault *fault);
   /** In place of record, for what a turn passes together: keeps the entries of a batch, as record would each. O(1)
    *  for each entry. May be NULL: then each comes to record, as that of an entry that runs always does; so a copy of a
    *  store's struct with another record function has NULL here. On the thread that owns the turn.
    *  @return TP_OK; else the whole batch counts as refused, and is not given again. */
-  tp_status (*record_batch)(void *self, const tp_entry_batch *batch);
+  tp_status (*record_batch)(void *ctx, const tp_entry_batch *batch);
 } tp_store;
 
 /** Options of the memory store; zero means default. */

@@ -18,7 +18,7 @@ typedef struct tp_tool_run tp_tool_run;
 /** A tool's function: returns what tp_tool_ok(), tp_tool_error() or tp_tool_defer() returned. Any other number, 0 and
  *  the verdicts among them, is a handler_error.
  *  Threads: any of the runtime, or that of a caller of a synchronous function; several at once. */
-typedef tp_answer (*tp_tool_fn)(void *self, tp_tool_run *run);
+typedef tp_answer (*tp_tool_fn)(void *ctx, tp_tool_run *run);
 
 /** How a call accesses the resource that a key names. */
 typedef enum tp_tool_access {
@@ -35,7 +35,7 @@ typedef struct tp_tool_keys tp_tool_keys;
  *  and must not block. It may be called for several calls of different turns at once.
  *  @return TP_OK; anything else ends the call as handler_error, and its function is not called.
  *  Threads: the one that owns the turn. */
-typedef tp_status (*tp_tool_keys_fn)(void *self, tp_text arguments, tp_tool_keys *keys);
+typedef tp_status (*tp_tool_keys_fn)(void *ctx, tp_text arguments, tp_tool_keys *keys);
 
 /** Adds a key, which is copied. A key is a path of names that `/` separates: 1 to 1,024 bytes of UTF-8, with or without
  *  a `/` in front, without empty names, `.` and `..`, and not ending with `/`; `/` alone is above all that begin with
@@ -48,7 +48,7 @@ typedef tp_status (*tp_tool_keys_fn)(void *self, tp_text arguments, tp_tool_keys
 TP_API tp_status tp_tool_keys_add(tp_tool_keys *keys, tp_tool_access access, tp_text key);
 
 /** A tool. It is passed by pointer: the function that takes it copies the struct, its strings and its schema. What run
- *  and self point to must stay valid until destroy is called or, where destroy is NULL, while the handler that
+ *  and ctx point to must stay valid until destroy is called or, where destroy is NULL, while the handler that
  *  contributed the tool is registered.
  *
  *  A tool is taken together with its tool bundle, on success only: by tp_call_emit() and its short form, and by
@@ -66,7 +66,7 @@ typedef struct tp_tool {
   tp_text schema; /* value: a JSON schema of the subset type, properties, required, items, enum, minimum,
                                    maximum (and description, title); empty: any map */
   tp_tool_fn run; /* exactly one of run and inbox */
-  void *self;
+  void *ctx;
   tp_placement placement;           /* as tp_handler.placement; parallel is refused, and with an inbox inline, too */
   bool idempotent;                  /* the function may run twice for one call, when a turn is submitted again after its
                                    process died. When false, and durability is SYNC, the start and the result of a call
@@ -79,14 +79,14 @@ typedef struct tp_tool {
   tp_inbox *inbox;                  /* of this runtime (inbox.h): its calls wait there until a thread of the host takes
                                    them, at most max_concurrent at once, taken ones included; the others wait for these.
                                    When the inbox is full or freed the call is shed at once. Kept as long as the tool */
-  void (*destroy)(void *self);      /* exactly once each time the tool is taken; without any lock, from any thread; must
+  void (*destroy)(void *ctx);       /* exactly once each time the tool is taken; without any lock, from any thread; must
                                    not block. May be NULL */
   const char *read_key, *write_key; /* fixed keys of every call, of the form of tp_tool_keys_add(); NULL: none. Calls of
                                    one response whose keys conflict run in call order, the later one when tool.post of
                                    the earlier one has ended; all others run at once. A call waits for lower indexes
                                    only. When the earlier one was abandoned (timed_out, cancelled) and its function may
                                    still run, the later one is shed */
-  tp_tool_keys_fn keys; /* computed keys, beside the fixed ones; NULL: none. Called with self. A later call that
+  tp_tool_keys_fn keys; /* computed keys, beside the fixed ones; NULL: none. Called with ctx. A later call that
                                    has keys waits until those of an earlier one are known */
 } tp_tool;
 

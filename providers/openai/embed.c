@@ -177,8 +177,8 @@ static tp_status read_answer(const transfer *t, float *ret_vectors) {
   return status;
 }
 
-static tp_status embed(void *self, const tp_memory_embed_request *request, float *ret_vectors) {
-  embedder *e = self;
+static tp_status embed(void *ctx, const tp_memory_embed_request *request, float *ret_vectors) {
+  embedder *e = ctx;
   tp__openai_bytes body = {0};
   transfer t = {.e = e, .request = request};
   tp_status status = make_body(e, request, &body);
@@ -191,8 +191,8 @@ static tp_status embed(void *self, const tp_memory_embed_request *request, float
 
 /* ---- its life ---- */
 
-static void destroy(void *self) {
-  embedder *e = self;
+static void destroy(void *ctx) {
+  embedder *e = ctx;
   for (size_t i = 0; i < e->handle_count; i++) curl_easy_cleanup(e->handles[i]);
   pthread_mutex_destroy(&e->mutex);
   tp__openai_config_fini(&e->config);
@@ -247,7 +247,7 @@ tp_status tp_openai_embedder_new(const tp_openai_options *options, uint32_t dime
   }
   *ret_embedder = (tp_memory_embedder){.struct_size = sizeof *ret_embedder,
                                        .name = e->name,
-                                       .self = e,
+                                       .ctx = e,
                                        .embed = embed,
                                        .destroy = destroy,
                                        .dimensions = dimensions};

@@ -11,8 +11,8 @@ static void fail(tp_token token, tp_status status, const char *message) {
   (void)tp_model_fail(token, code, message, false);
 }
 
-static void start(void *self, const tp_model_request *request, tp_token token) {
-  tp__openai_core *core = self;
+static void start(void *ctx, const tp_model_request *request, tp_token token) {
+  tp__openai_core *core = ctx;
   tp__openai_bytes body = {0};
   tp_fault fault = {.code = TP_OK};
   tp_status status = tp__openai_request_write(&core->config, request, &body, &fault);
@@ -26,12 +26,12 @@ static void start(void *self, const tp_model_request *request, tp_token token) {
   else if (!tp_token_open(token)) tp__openai_io_cancel(token); /* it was cancelled before the request was there */
 }
 
-static void cancel(void *self, tp_token token) {
-  (void)self;
+static void cancel(void *ctx, tp_token token) {
+  (void)ctx;
   tp__openai_io_cancel(token);
 }
 
-static void destroy(void *self) { tp__openai_io_leave(self); }
+static void destroy(void *ctx) { tp__openai_io_leave(ctx); }
 
 tp_status tp_openai_model_new(const tp_openai_options *options, tp_model **ret_model, tp_fault *fault) {
   if (!ret_model) return tp__openai_refuse(fault, TP_ERR_USAGE, NULL, "tp_openai_model_new: ret_model is NULL");
@@ -50,7 +50,7 @@ tp_status tp_openai_model_new(const tp_openai_options *options, tp_model **ret_m
   }
   core->face = (tp_model){.struct_size = sizeof core->face,
                           .name = core->config.model ? core->config.model : core->config.form->name,
-                          .self = core,
+                          .ctx = core,
                           .start = start,
                           .cancel = cancel,
                           .destroy = destroy,

@@ -199,7 +199,7 @@ static void call_here(tp__entry *e, const tp__node *node, uint32_t index, tp__ru
   e->call.attempt_number = run->row.attempts;
   e->call.started_ns = run->row.started_ns = e->now_ns;
   tp_breadcrumb *breadcrumb = tp__breadcrumb_of_node(e, index, e->now_ns);
-  tp_answer kind = node->run(node->self, &e->call);
+  tp_answer kind = node->run(node->ctx, &e->call);
   tp__breadcrumb_leave(breadcrumb);
   run->row.ended_ns = e->now_ns = stamp(e);
   e->is_call_set = false;
@@ -231,7 +231,7 @@ static void call_at_once(tp__entry *e, uint32_t index) {
   e->call.index = index;
   e->call.started_ns = started_ns;
   tp_breadcrumb *breadcrumb = tp__breadcrumb_of_node(e, index, started_ns);
-  tp_answer kind = node->run(node->self, &e->call);
+  tp_answer kind = node->run(node->ctx, &e->call);
   tp__breadcrumb_leave(breadcrumb);
   e->now_ns = stamp(e);
   if (kind == TP_ANSWER_DONE && !e->call.touched && tp__entry_settle_silent(e, index, started_ns, e->now_ns)) return;

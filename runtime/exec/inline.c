@@ -109,7 +109,7 @@ static inline __attribute__((always_inline)) bool run_with(tp__entry *e, tp_time
     e->call.index = index;
     e->call.started_ns = now_ns;
     if (breadcrumb) tp__breadcrumb_enter(breadcrumb, &plan->nodes[index]);
-    tp_answer kind = node->run(node->self, &e->call);
+    tp_answer kind = node->run(node->ctx, &e->call);
     tp__breadcrumb_leave(breadcrumb);
     int64_t ended_ns = timestamps == TP_TIMESTAMPS_FULL ? tp__now_ns() : now_ns;
     if (kind != TP_ANSWER_DONE || e->call.touched || !tp__entry_put_row(e, node, index, now_ns, ended_ns)) {

@@ -233,7 +233,7 @@ static void finish(tp__jobs *jobs, running_job *job) {
                            .code = job->code,
                            .message = message};
   uint32_t state = TP_JOB_QUEUED;
-  tp_status status = store->job_finish(store->self, &request, &state, NULL);
+  tp_status status = store->job_finish(store->ctx, &request, &state, NULL);
   bool is_dead = status == TP_OK && state == TP_JOB_DEAD;
   if (is_dead) note_dead(jobs, job->desc.id, job->desc.handler, job->desc.attempt, job->reason, message);
   if (is_dead && job->state == TP_STATE_CANCELLED) {
@@ -272,7 +272,7 @@ static bool renew(tp__jobs *jobs, const running_job *job) {
                           .claim = job->desc.claim,
                           .now_ms = tp__unix_ms(),
                           .lease_ms = jobs->lease_ms};
-  tp_status status = store->job_renew(store->self, &request, NULL);
+  tp_status status = store->job_renew(store->ctx, &request, NULL);
   bool is_lost = status == TP_ERR_STALE || status == TP_ERR_NOT_FOUND, failed = status != TP_OK && !is_lost;
   if (is_lost) give_up_lost(jobs, job);
   if (failed && !jobs->renewal_failed)
@@ -313,7 +313,7 @@ static bool claim_one(tp__jobs *jobs, int64_t *ret_next_ms) {
                           .dead = lost,
                           .ctx = job};
   const tp_store *store = tp__runtime_store(runtime);
-  tp_status status = store->job_claim(store->self, &request, ret_next_ms, NULL);
+  tp_status status = store->job_claim(store->ctx, &request, ret_next_ms, NULL);
   if (status == TP_OK && job->started) {
     if (tp__list_empty(&jobs->live)) jobs->renew_at_ns = next_renewal_ns(jobs);
     tp__list_push(&jobs->live, &job->live);
@@ -381,7 +381,7 @@ static bool look_at_wait_locked(tp__jobs *jobs) {
   uint64_t news = jobs->news, open = 0;
   bool last = jobs->stop && jobs->running == 0;
   tp__mutex_unlock(&jobs->mutex);
-  tp_status status = store->job_open(store->self, wait->order_key, &open, NULL);
+  tp_status status = store->job_open(store->ctx, wait->order_key, &open, NULL);
   bool ended = status != TP_OK || open == 0 || wait->deadline_ns <= now_ns || last;
   if (status == TP_OK && open > 0) status = wait->deadline_ns <= now_ns ? TP_ERR_TIMEOUT : TP_ERR_SHUTDOWN;
   if (ended) end_wait(jobs, wait, status);
@@ -507,8 +507,9 @@ static tp_reason insert(tp_runtime *runtime, const tp_job *job) {
   bool existed;
   tp_fault fault = {0};
   tp__inside frame;
-  void *self = tp__store_enter(&frame, runtime);
-  tp_status status = tp__store_left(&frame, tp__runtime_store(runtime)->job_insert(self, job, &id, &existed, &fault));
+  void *store_ctx = tp__store_enter(&frame, runtime);
+  tp_status status =
+      tp__store_left(&frame, tp__runtime_store(runtime)->job_insert(store_ctx, job, &id, &existed, &fault));
   if (status != TP_OK) {
     tp__mutex_lock(&tp__runtime_jobs(runtime)->mutex);
     tp__runtime_jobs(runtime)->refused_count++;
@@ -660,7 +661,7 @@ tp__job_counts tp__jobs_counts(tp__jobs *jobs) {
   counts.interrupted = jobs->interrupted_count;
   tp__mutex_unlock(&jobs->mutex);
   tp__inside frame;
-  void *self = tp__store_enter(&frame, jobs->runtime);
-  (void)!tp__store_left(&frame, store->job_open(self, (tp_text){NULL, 0}, &counts.open, NULL));
+  void *store_ctx = tp__store_enter(&frame, jobs->runtime);
+  (void)!tp__store_left(&frame, store->job_open(store_ctx, (tp_text){NULL, 0}, &counts.open, NULL));
   return counts;
 }

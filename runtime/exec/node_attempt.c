@@ -37,7 +37,7 @@ static tp__answer call(tp__attempt *attempt) {
   const tp__node *node = &a->entry->plan->nodes[a->index];
   a->call.started_ns = (int64_t)tp__a64_load_relaxed(&attempt->started_ns); /* written by this thread */
   tp_breadcrumb *breadcrumb = tp__breadcrumb_of_node(a->entry, a->index, a->call.started_ns);
-  tp_answer kind = node->run(node->self, &a->call);
+  tp_answer kind = node->run(node->ctx, &a->call);
   tp__breadcrumb_leave(breadcrumb);
   return tp__call_answer(&a->call, kind);
 }
@@ -162,7 +162,7 @@ static void late(tp__attempt *attempt, int64_t now_ns) {
                          .entry_id = a->entry->id,
                          .late_ns = now_ns,
                          .run_index = a->index};
-  (void)!store->record_late(store->self, &note);
+  (void)!store->record_late(store->ctx, &note);
 }
 
 static void free_memory(tp_runtime *runtime, node_attempt *a) {
@@ -254,7 +254,7 @@ static tp_reason offer(node_attempt *a, const tp__node *node, tp__run *run) {
   if (limit_end_ns < a->call.deadline_ns) a->call.deadline_ns = limit_end_ns;
   a->call.timeout_ns = 0;
   a->base.inbox_item.work =
-      (tp_work){.struct_size = sizeof(tp_work), .kind = TP_WORK_HANDLER, .self = node->self, .call = &a->call};
+      (tp_work){.struct_size = sizeof(tp_work), .kind = TP_WORK_HANDLER, .ctx = node->ctx, .call = &a->call};
   tp_reason refused = tp__attempt_offer(&a->base, node->handler->desc.inbox, a->call.deadline_ns);
   if (refused) tp__attempt_unref(&a->base);
   else run->attempt = &a->base;

@@ -48,10 +48,10 @@ static tp_status give_one_by_one(tp_runtime *runtime, const tp__record_source *f
   const tp__packed_entry *entry = (const tp__packed_entry *)batch->memory;
   tp_status first = TP_OK;
   tp__inside frame; /* the host's own thread may end a turn */
-  void *self = tp__store_enter(&frame, runtime);
+  void *store_ctx = tp__store_enter(&frame, runtime);
   for (uint32_t i = 0; i < batch->count; i++, entry = tp__packed_next(entry)) {
     tp_entry_record record = tp__packed_view(entry, from);
-    tp_status status = runtime->store.record(self, &record);
+    tp_status status = runtime->store.record(store_ctx, &record);
     if (first == TP_OK) first = status;
   }
   return tp__store_left(&frame, first);
@@ -61,8 +61,8 @@ static tp_status give_batch(tp_runtime *runtime, const tp__record_source *from, 
   tp__inside frame;
   if (!runtime->store.record_batch) return give_one_by_one(runtime, from, batch);
   tp_entry_batch view = tp__record_batch_view(batch, from);
-  void *self = tp__store_enter(&frame, runtime);
-  return tp__store_left(&frame, runtime->store.record_batch(self, &view));
+  void *store_ctx = tp__store_enter(&frame, runtime);
+  return tp__store_left(&frame, runtime->store.record_batch(store_ctx, &view));
 }
 
 /* A store whose queue is full refuses many in a row: the first of them and their end are logged. */
@@ -85,7 +85,7 @@ static void give(tp__turn *turn, const tp__record_batch *batch) {
   tp_runtime *runtime = turn->runtime;
   tp__record_source from = {
       .process_run_id = runtime->jobs.mark, .unix_offset_ns = tp__unix_offset_ns(), .ids = turn->ids};
-  tp_status status = tp__memory_store_is(&runtime->store) ? tp__memory_store_take(runtime->store.self, &from, batch)
+  tp_status status = tp__memory_store_is(&runtime->store) ? tp__memory_store_take(runtime->store.ctx, &from, batch)
                                                           : give_batch(runtime, &from, batch);
   if (status != TP_OK) turn->record_refusal = status;
   log_refusal(turn, batch, status);

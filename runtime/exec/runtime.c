@@ -97,7 +97,7 @@ uint32_t tp__detached_max(const tp_runtime *runtime) {
 
 void *tp__store_enter(tp__inside *frame, const tp_runtime *runtime) {
   tp__inside_enter(frame, runtime, TP__INSIDE_CALLBACK);
-  return runtime->store.self;
+  return runtime->store.ctx;
 }
 
 /* ---- the list of turns: detached runs and what closes something, which have bounds of their own ---- */
@@ -364,7 +364,7 @@ static void tear_down(tp_runtime *runtime, enum part part, bool host_store_too) 
       break;
     case PART_STORE:
       if ((host_store_too || !runtime->options.store) && runtime->store.destroy)
-        runtime->store.destroy(runtime->store.self);
+        runtime->store.destroy(runtime->store.ctx);
       tp__registry_free(runtime->registry); /* what the store still wrote has names of the registry's */
       break;
     case PART_REGISTRY:

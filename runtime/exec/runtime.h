@@ -148,7 +148,7 @@ tp_status tp__may_block(const tp_runtime *runtime, tp_fault *fault, const char *
 tp_status tp__become_owner(const tp_runtime *runtime, tp__inside *frame, tp_fault *fault, const char *what);
 /** Around each call of a function of the store, which must not wait for the runtime that calls it:
  *  `status = tp__store_left(&frame, store->commit(tp__store_enter(&frame, runtime), fault))`.
- *  @return the store's self. */
+ *  @return the store's ctx. */
 void *tp__store_enter(tp__inside *frame, const tp_runtime *runtime);
 static inline tp_status tp__store_left(const tp__inside *frame, tp_status status) {
   tp__inside_leave(frame);

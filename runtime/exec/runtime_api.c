@@ -156,9 +156,9 @@ tp_status tp_runtime_records(const tp_runtime *runtime, const tp_record_query *q
   TP__TRY(check_visibility(query, &min, fault));
   visible_records visible = {.min = (tp_visibility)min, .each = each, .ctx = ctx};
   tp__inside frame;
-  void *self = tp__store_enter(&frame, runtime);
-  tp_status status = min ? runtime->store.records(self, query, show_visible, &visible, fault)
-                         : runtime->store.records(self, query, each, ctx, fault);
+  void *store_ctx = tp__store_enter(&frame, runtime);
+  tp_status status = min ? runtime->store.records(store_ctx, query, show_visible, &visible, fault)
+                         : runtime->store.records(store_ctx, query, each, ctx, fault);
   return tp__store_left(&frame, status);
 }
 
@@ -198,7 +198,7 @@ tp_status tp_jobs_list(const tp_runtime *runtime, const tp_job_query *query, tp_
 
 /* A function of the store that changes one job; what it changed may make another claimable. */
 static tp_status change_job(tp_runtime *runtime,
-                            tp_status (*change)(void *self, uint64_t id, int64_t now_ms, tp_fault *fault),
+                            tp_status (*change)(void *ctx, uint64_t id, int64_t now_ms, tp_fault *fault),
                             const char *function, uint64_t id, tp_fault *fault) {
   if (!change) return lacks(runtime, function, fault);
   tp__inside frame;

@@ -79,7 +79,7 @@ static void open_batch(tp__share *share, batch *p) {
     p->call.started_ns = now_ns;
     p->call.deadline_ns = tp__node_deadline(&nodes[index], p->end_ns, now_ns);
     p->call.timeout_ns = tp__node_timeout(&nodes[index]);
-    p->kind = nodes[index].run(nodes[index].self, &p->call);
+    p->kind = nodes[index].run(nodes[index].ctx, &p->call);
     batch_time *time = &p->times[p->called];
     time->started_ns = now_ns;
     time->ended_ns = now_ns = tp__stamp(timestamps, now_ns);

@@ -6,21 +6,21 @@ struct tp__closure {
   tp_allocator allocator;
   const void *inside_of;
   tp_inbox *inbox; /* referenced */
-  void *self;
-  void (*destroy)(void *self);
+  void *ctx;
+  void (*destroy)(void *ctx);
   /* of the one home that it is in */
   tp__closure *next;
   /* atomic */
   tp__a32 refs; /* acq_rel */
 };
 
-tp__closure *tp__closure_new(const tp__closure_home *home, tp_inbox *inbox, void *self, void (*destroy)(void *self)) {
+tp__closure *tp__closure_new(const tp__closure_home *home, tp_inbox *inbox, void *ctx, void (*destroy)(void *ctx)) {
   tp__closure *closure = tp__alloc_zero(home->allocator, sizeof *closure);
   if (!closure) return NULL;
   closure->allocator = *home->allocator;
   closure->inside_of = home->inside_of;
   closure->inbox = inbox;
-  closure->self = self;
+  closure->ctx = ctx;
   closure->destroy = destroy;
   if (inbox) tp__inbox_ref(inbox);
   atomic_init(&closure->refs.v, 1);
@@ -44,7 +44,7 @@ void tp__closure_unref(tp__closure *closure) {
   if (closure->destroy) {
     tp__inside frame; /* the last reference may go on any thread */
     tp__inside_enter(&frame, closure->inside_of, TP__INSIDE_CALLBACK);
-    closure->destroy(closure->self);
+    closure->destroy(closure->ctx);
     tp__inside_leave(&frame);
   }
   tp__closure_cancel(closure);

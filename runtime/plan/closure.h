@@ -21,7 +21,7 @@ typedef struct tp__closure_home {
 
 /** With one reference. @param inbox  referenced; may be NULL. @param destroy  may be NULL.
  *  @return NULL without memory. */
-tp__closure *tp__closure_new(const tp__closure_home *home, tp_inbox *inbox, void *self, void (*destroy)(void *self));
+tp__closure *tp__closure_new(const tp__closure_home *home, tp_inbox *inbox, void *ctx, void (*destroy)(void *ctx));
 /** Accepts NULL. */
 tp__closure *tp__closure_ref(tp__closure *closure);
 /** Accepts NULL. */

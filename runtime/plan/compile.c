@@ -236,7 +236,7 @@ static void condense(tp__plan *plan, const tp__registry *registry) {
     const tp__node *node = &plan->nodes[i];
     plan->inline_nodes[i] =
         (tp__inline_node){.run = node->run,
-                          .self = node->self,
+                          .ctx = node->ctx,
                           .first_edge = node->first_edge,
                           .edge_count = (uint16_t)node->edge_count,
                           .run_name = node->sub->run_name,
@@ -348,7 +348,7 @@ static void node_check(const tp__plan *plan, uint32_t index) {
   assert(node->sub && node->handler && node->sub->desc.phase == plan->phase);
   assert(node->execution != TP_EXECUTION_DEFAULT && node->failure != TP_FAILURE_DEFAULT);
   /* What the loop of inline nodes reads is the same. */
-  assert(copy->run == node->run && copy->self == node->self && copy->edge_count == node->edge_count);
+  assert(copy->run == node->run && copy->ctx == node->ctx && copy->edge_count == node->edge_count);
   assert(copy->leaves == (!(node->flags & TP__NODE_INLINE) || !tp__node_awaited(node)));
   assert(!copy->on_fast_path || !copy->leaves);
   /* The plan's bounds are those of its nodes. */

@@ -121,7 +121,7 @@ void tp__handler_unref(tp__handler *handler) {
   if (!handler || tp__a32_sub_acq_rel(&handler->refs, 1) > 1) return;
   tp__inside frame;
   tp__inside_enter(&frame, handler->inside_of, TP__INSIDE_CALLBACK);
-  if (handler->desc.destroy) handler->desc.destroy(handler->desc.self);
+  if (handler->desc.destroy) handler->desc.destroy(handler->desc.ctx);
   tp__inside_leave(&frame);
   tp__inbox_unref(handler->desc.inbox);
   handler_free(handler);

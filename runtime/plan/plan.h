@@ -114,7 +114,7 @@ enum {
 /** One subscription in a plan, in plan order. */
 typedef struct tp__node {
   tp_handler_fn run;
-  void *self;
+  void *ctx;
   uint32_t flags;
   tp_capability kinds;             /* bit 1 << TP_KIND_*: what it may emit here (row, capabilities, detachment) */
   uint32_t first_edge, edge_count; /* in plan->edges */
@@ -138,7 +138,7 @@ typedef struct tp__node {
 /** What the loop of inline nodes reads of a node, half a cache line of it. */
 typedef struct tp__inline_node {
   tp_handler_fn run;
-  void *self;
+  void *ctx;
   uint32_t first_edge; /* in plan->edges */
   uint16_t edge_count;
   bool on_fast_path; /* inline, awaited, without match, and when it became ready does not matter */

@@ -248,7 +248,7 @@ static tp_status hook_fill(tp_edit *edit, uint32_t phase, const tp_hook *hook, c
                         .run = hook->run,
                         .inbox = hook->inbox,
                         .placement = hook->placement,
-                        .self = hook->self,
+                        .ctx = hook->ctx,
                         .destroy = hook->destroy,
                         .phases = &phase,
                         .phase_count = 1,

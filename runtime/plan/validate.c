@@ -83,7 +83,7 @@ static void resolve(const tp__registry *registry, const tp__set *set, tp__subscr
                     const tp_phase *row, tp__node *ret_node) {
   const tp_subscription *desc = &sub->desc;
   tp__node node = {.run = handler->desc.run,
-                   .self = handler->desc.self,
+                   .ctx = handler->desc.ctx,
                    .capabilities = handler->desc.capabilities,
                    .sub = sub,
                    .handler = handler};

@@ -38,8 +38,8 @@ static tp_status refuse_reserved(const char *name, tp_fault *fault) {
 
 /* ---- records ---- */
 
-tp_status tp__memory_store_take(void *self, const tp__record_source *from, const tp__record_batch *batch) {
-  return tp__record_log_add(&((memory_store *)self)->records, from, batch);
+tp_status tp__memory_store_take(void *ctx, const tp__record_source *from, const tp__record_batch *batch) {
+  return tp__record_log_add(&((memory_store *)ctx)->records, from, batch);
 }
 
 /* The names of a run that did not come from the core. */
@@ -122,8 +122,8 @@ static tp_status pack_run(memory_store *store, const tp_entry_record *record, ui
 }
 
 /* For every caller but the core: one record at a time, whose strings are copied. */
-static tp_status record(void *self, const tp_entry_record *theirs) {
-  memory_store *store = self;
+static tp_status record(void *ctx, const tp_entry_record *theirs) {
+  memory_store *store = ctx;
   tp_entry_record ours, *record = &ours;
   TP__TRY(tp__options_read(&ours, sizeof ours, theirs, "tp_entry_record", NULL));
   tp_text ids[TP_ID_COUNT] = {{0}};
@@ -152,28 +152,28 @@ static tp_status record(void *self, const tp_entry_record *theirs) {
   return status;
 }
 
-static tp_status record_late(void *self, const tp_late_record *theirs) {
+static tp_status record_late(void *ctx, const tp_late_record *theirs) {
   tp_late_record late;
   TP__TRY(tp__options_read(&late, sizeof late, theirs, "tp_late_record", NULL));
   if (late.reserved_ != 0) return TP_ERR_USAGE;
-  tp__record_log_late(&((memory_store *)self)->records, &late);
+  tp__record_log_late(&((memory_store *)ctx)->records, &late);
   return TP_OK;
 }
 
 bool tp__memory_store_is(const tp_store *store) { return store->record == record; }
 
-static tp_status records(void *self, const tp_record_query *theirs, tp_record_fn each, void *ctx, tp_fault *fault) {
+static tp_status records(void *ctx, const tp_record_query *theirs, tp_record_fn each, void *each_ctx, tp_fault *fault) {
   tp_record_query query;
   TP__TRY(tp__options_read(&query, sizeof query, theirs, "tp_record_query", fault));
   if (query.reserved_ != 0) return refuse_reserved("tp_record_query", fault);
-  tp_status status = tp__record_log_read(&((memory_store *)self)->records, &query, each, ctx);
+  tp_status status = tp__record_log_read(&((memory_store *)ctx)->records, &query, each, each_ctx);
   return status == TP_OK ? TP_OK : tp__fail(fault, status, NULL, "no memory to read records");
 }
 
 /* ---- turns ---- */
 
-static tp_status turn_record(void *self, const tp_turn_record *theirs) {
-  memory_store *store = self;
+static tp_status turn_record(void *ctx, const tp_turn_record *theirs) {
+  memory_store *store = ctx;
   tp_turn_record record;
   TP__TRY(tp__options_read(&record, sizeof record, theirs, "tp_turn_record", NULL));
   if (record.reserved_ != 0) return TP_ERR_USAGE;
@@ -184,8 +184,9 @@ static tp_status turn_record(void *self, const tp_turn_record *theirs) {
 }
 
 /* Each row is copied out, so that the callback runs without the lock. */
-static tp_status turns(void *self, const tp_turn_query *theirs, tp_turn_record_fn each, void *ctx, tp_fault *fault) {
-  memory_store *store = self;
+static tp_status turns(void *ctx, const tp_turn_query *theirs, tp_turn_record_fn each, void *each_ctx,
+                       tp_fault *fault) {
+  memory_store *store = ctx;
   tp_turn_query query;
   TP__TRY(tp__options_read(&query, sizeof query, theirs, "tp_turn_query", fault));
   if (query.reserved_ != 0) return refuse_reserved("tp_turn_query", fault);
@@ -200,7 +201,7 @@ static tp_status turns(void *self, const tp_turn_query *theirs, tp_turn_record_f
     tp__mutex_unlock(&store->turns_mutex);
     if (!row) break;
     if (!copy) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory to read the records of turns");
-    left = each(ctx, &copy->record) ? left - 1 : 0;
+    left = each(each_ctx, &copy->record) ? left - 1 : 0;
     tp__turn_row_free(&store->allocator, copy);
   }
   return TP_OK;
@@ -208,8 +209,8 @@ static tp_status turns(void *self, const tp_turn_query *theirs, tp_turn_record_f
 
 /* ---- jobs ---- */
 
-static tp_status job_insert(void *self, const tp_job *theirs, uint64_t *ret_id, bool *ret_existed, tp_fault *fault) {
-  memory_store *store = self;
+static tp_status job_insert(void *ctx, const tp_job *theirs, uint64_t *ret_id, bool *ret_existed, tp_fault *fault) {
+  memory_store *store = ctx;
   tp_job desc;
   TP__TRY(tp__options_read(&desc, sizeof desc, theirs, "tp_job", fault));
   tp__mutex_lock(&store->mutex);
@@ -253,8 +254,8 @@ static bool may_take_locked(memory_store *store, tp__queued_job *job, const tp_j
   return accepted;
 }
 
-static tp_status job_claim(void *self, const tp_job_claim *theirs, int64_t *ret_next_ms, tp_fault *fault) {
-  memory_store *store = self;
+static tp_status job_claim(void *ctx, const tp_job_claim *theirs, int64_t *ret_next_ms, tp_fault *fault) {
+  memory_store *store = ctx;
   tp_job_claim request;
   TP__TRY(tp__options_read(&request, sizeof request, theirs, "tp_job_claim", fault));
   tp__mutex_lock(&store->mutex);
@@ -285,8 +286,8 @@ static tp_status refuse_claim(tp_status status, uint64_t id, tp_fault *fault) {
   return tp__fail(fault, status, NULL, "the claim of job %llu is not the current one", (unsigned long long)id);
 }
 
-static tp_status job_finish(void *self, const tp_job_finish *theirs, uint32_t *ret_state, tp_fault *fault) {
-  memory_store *store = self;
+static tp_status job_finish(void *ctx, const tp_job_finish *theirs, uint32_t *ret_state, tp_fault *fault) {
+  memory_store *store = ctx;
   tp_job_finish request;
   TP__TRY(tp__options_read(&request, sizeof request, theirs, "tp_job_finish", fault));
   if (request.reserved_ != 0) return refuse_reserved("tp_job_finish", fault);
@@ -298,8 +299,8 @@ static tp_status job_finish(void *self, const tp_job_finish *theirs, uint32_t *r
   return refuse_claim(status, request.id, fault);
 }
 
-static tp_status job_renew(void *self, const tp_job_renew *theirs, tp_fault *fault) {
-  memory_store *store = self;
+static tp_status job_renew(void *ctx, const tp_job_renew *theirs, tp_fault *fault) {
+  memory_store *store = ctx;
   tp_job_renew request;
   TP__TRY(tp__options_read(&request, sizeof request, theirs, "tp_job_renew", fault));
   tp__mutex_lock(&store->mutex);
@@ -308,8 +309,8 @@ static tp_status job_renew(void *self, const tp_job_renew *theirs, tp_fault *fau
   return refuse_claim(status, request.id, fault);
 }
 
-static tp_status job_open(void *self, tp_text order_key, uint64_t *ret_count, tp_fault *fault) {
-  memory_store *store = self;
+static tp_status job_open(void *ctx, tp_text order_key, uint64_t *ret_count, tp_fault *fault) {
+  memory_store *store = ctx;
   (void)fault;
   tp__mutex_lock(&store->mutex);
   *ret_count = tp__job_queue_open(&store->jobs, order_key);
@@ -324,8 +325,8 @@ static bool job_fits(const tp_job *job, const tp_job_query *query) {
          (query->order_key.size == 0 || tp__text_equal(query->order_key, job->order_key));
 }
 
-static tp_status jobs(void *self, const tp_job_query *theirs, tp_job_each_fn each, void *ctx, tp_fault *fault) {
-  memory_store *store = self;
+static tp_status jobs(void *ctx, const tp_job_query *theirs, tp_job_each_fn each, void *each_ctx, tp_fault *fault) {
+  memory_store *store = ctx;
   tp_job_query query;
   TP__TRY(tp__options_read(&query, sizeof query, theirs, "tp_job_query", fault));
   uint64_t after_id = query.id > query.after_id ? query.id - 1 : query.after_id;
@@ -337,7 +338,7 @@ static tp_status jobs(void *self, const tp_job_query *theirs, tp_job_each_fn eac
     if (!job_fits(&job->desc, &query)) continue;
     tp_job view = view_of(job, query.with_payload);
     tp__mutex_unlock(&store->mutex);
-    left = each(ctx, &view) ? left - 1 : 0;
+    left = each(each_ctx, &view) ? left - 1 : 0;
     tp__mutex_lock(&store->mutex);
     tp__queued_job_unref(&store->jobs, job);
   }
@@ -346,8 +347,8 @@ static tp_status jobs(void *self, const tp_job_query *theirs, tp_job_each_fn eac
   return TP_OK;
 }
 
-static tp_status job_redrive(void *self, uint64_t id, int64_t now_ms, tp_fault *fault) {
-  memory_store *store = self;
+static tp_status job_redrive(void *ctx, uint64_t id, int64_t now_ms, tp_fault *fault) {
+  memory_store *store = ctx;
   (void)now_ms;
   tp__mutex_lock(&store->mutex);
   tp_status status = tp__job_queue_redrive(&store->jobs, id);
@@ -357,8 +358,8 @@ static tp_status job_redrive(void *self, uint64_t id, int64_t now_ms, tp_fault *
   return tp__fail(fault, status, NULL, "job %llu cannot be redriven: %s", (unsigned long long)id, why);
 }
 
-static tp_status job_discard(void *self, uint64_t id, int64_t now_ms, tp_fault *fault) {
-  memory_store *store = self;
+static tp_status job_discard(void *ctx, uint64_t id, int64_t now_ms, tp_fault *fault) {
+  memory_store *store = ctx;
   tp__mutex_lock(&store->mutex);
   tp_status status = tp__job_queue_discard(&store->jobs, id, now_ms);
   tp__mutex_unlock(&store->mutex);
@@ -369,8 +370,8 @@ static tp_status job_discard(void *self, uint64_t id, int64_t now_ms, tp_fault *
 
 /* ---- life ---- */
 
-static void destroy(void *self) {
-  memory_store *store = self;
+static void destroy(void *ctx) {
+  memory_store *store = ctx;
   tp__job_queue_fini(&store->jobs);
   tp_allocator allocator = store->allocator; /* the log points to the store's own */
   tp__turn_ring_fini(&store->turns);
@@ -384,7 +385,7 @@ static void destroy(void *self) {
 }
 
 void tp_store_free(tp_store *store) {
-  if (store && store->destroy) store->destroy(store->self);
+  if (store && store->destroy) store->destroy(store->ctx);
 }
 
 static tp_status init(memory_store *store, const tp_store_memory_options *options) {
@@ -415,7 +416,7 @@ tp_status tp_store_memory_new(const tp_allocator *theirs, const tp_store_memory_
     return tp__fail(fault, status, NULL, "the memory store was not made: %s", tp_status_text(status));
   }
   store->face = (tp_store){.struct_size = sizeof store->face,
-                           .self = store,
+                           .ctx = store,
                            .name = "memory",
                            .record = record,
                            .record_late = record_late,

@@ -9,7 +9,7 @@
 
 /** Whether the records of a store are those of a memory store, whatever its other functions are. */
 bool tp__memory_store_is(const tp_store *store);
-/** @param self  of such a store. */
-tp_status tp__memory_store_take(void *self, const tp__record_source *from, const tp__record_batch *batch);
+/** @param ctx  of such a store. */
+tp_status tp__memory_store_take(void *ctx, const tp__record_source *from, const tp__record_batch *batch);
 
 #endif

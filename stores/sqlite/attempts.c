@@ -10,8 +10,8 @@ static const tp__column attempt_columns[] = {
     ATTEMPT(verdict),        ATTEMPT(code),     ATTEMPT(message)};
 static const tp__columns attempts = TP__COLUMNS(tp_attempt_record, attempt_columns);
 
-tp_status tp__sqlite_attempt(void *self, const tp_attempt_record *theirs) {
-  return tp__sqlite_queue_copy(self, TP__WAITS_ATTEMPT, &attempts, "tp_attempt_record", theirs);
+tp_status tp__sqlite_attempt(void *ctx, const tp_attempt_record *theirs) {
+  return tp__sqlite_queue_copy(ctx, TP__WAITS_ATTEMPT, &attempts, "tp_attempt_record", theirs);
 }
 
 int tp__sqlite_write_attempt_locked(tp__sqlite_store *s, const tp_attempt_record *a, int64_t *ret_row) {
@@ -38,12 +38,12 @@ static bool show(sqlite3_stmt *row, const tp__rows *parts, void *ctx) {
   return to->each(to->ctx, &record);
 }
 
-tp_status tp__sqlite_attempts(void *self, const tp_attempt_query *theirs, tp_attempt_record_fn each, void *ctx,
+tp_status tp__sqlite_attempts(void *ctx, const tp_attempt_query *theirs, tp_attempt_record_fn each, void *each_ctx,
                               tp_fault *fault) {
   tp_attempt_query query = {.struct_size = 0};
-  tp_status status = tp__store_read_query(self, &query, sizeof query, theirs, "tp_attempt_query", fault);
+  tp_status status = tp__store_read_query(ctx, &query, sizeof query, theirs, "tp_attempt_query", fault);
   const int64_t values[] = {(int64_t)query.process_run_id, (int64_t)query.entry_id};
   const tp__listing listing = {
-      .sql = list_sql, .values = values, .count = 2, .show = show, .ctx = &(receiver){each, ctx}};
-  return status == TP_OK ? tp__store_list(self, &listing, "read attempts", fault) : status;
+      .sql = list_sql, .values = values, .count = 2, .show = show, .ctx = &(receiver){each, each_ctx}};
+  return status == TP_OK ? tp__store_list(ctx, &listing, "read attempts", fault) : status;
 }

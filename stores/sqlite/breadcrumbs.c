@@ -33,8 +33,8 @@ static int make_file(const char *name, size_t size, void **ret_memory) {
   return error;
 }
 
-tp_status tp__sqlite_breadcrumbs(void *self, size_t count, tp_breadcrumb **ret_breadcrumbs, tp_fault *fault) {
-  tp__sqlite_store *s = self;
+tp_status tp__sqlite_breadcrumbs(void *ctx, size_t count, tp_breadcrumb **ret_breadcrumbs, tp_fault *fault) {
+  tp__sqlite_store *s = ctx;
   char name[4160];
   void *memory = NULL;
   size_t size = count * sizeof(tp_breadcrumb);

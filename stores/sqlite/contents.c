@@ -16,8 +16,8 @@ static const tp__columns contents = TP__COLUMNS(tp_content_record, content_colum
 static const tp__column text_columns[] = {CONTENT(content)};
 static const tp__columns texts = TP__COLUMNS(tp_content_record, text_columns);
 
-tp_status tp__sqlite_content(void *self, const tp_content_record *theirs) {
-  return tp__sqlite_queue_copy(self, TP__WAITS_CONTENT, &texts, "tp_content_record", theirs);
+tp_status tp__sqlite_content(void *ctx, const tp_content_record *theirs) {
+  return tp__sqlite_queue_copy(ctx, TP__WAITS_CONTENT, &texts, "tp_content_record", theirs);
 }
 
 static void log_once_without_key(tp__sqlite_store *s, tp_status status, const tp_fault *fault) {
@@ -56,14 +56,14 @@ static bool show(sqlite3_stmt *row, const tp__rows *parts, void *ctx) {
   return to->each(to->ctx, &record);
 }
 
-tp_status tp__sqlite_contents(void *self, const tp_content_query *theirs, tp_content_record_fn each, void *ctx,
+tp_status tp__sqlite_contents(void *ctx, const tp_content_query *theirs, tp_content_record_fn each, void *each_ctx,
                               tp_fault *fault) {
   tp_content_query query = {.struct_size = 0};
-  tp_status status = tp__store_read_query(self, &query, sizeof query, theirs, "tp_content_query", fault);
+  tp_status status = tp__store_read_query(ctx, &query, sizeof query, theirs, "tp_content_query", fault);
   const int64_t values[] = {(int64_t)query.process_run_id, (int64_t)query.entry_id};
   const tp__listing listing = {
-      .sql = list_sql, .values = values, .count = 2, .show = show, .ctx = &(receiver){each, ctx}};
-  return status == TP_OK ? tp__store_list(self, &listing, "read what is kept of content", fault) : status;
+      .sql = list_sql, .values = values, .count = 2, .show = show, .ctx = &(receiver){each, each_ctx}};
+  return status == TP_OK ? tp__store_list(ctx, &listing, "read what is kept of content", fault) : status;
 }
 
 tp_status tp_sqlite_store_hash(const tp_store *store, tp_text content, unsigned char ret_hash[32], tp_fault *fault) {

@@ -144,8 +144,8 @@ static tp_status end_locked(history *h, int rc, const char *doing, tp_fault *fau
   return rc == SQLITE_OK && end != SQLITE_OK ? tp__sqlite_fail(h->db, h->path, doing, end, fault) : status;
 }
 
-static tp_status history_append(void *self, const tp_history_append *request, tp_fault *fault) {
-  history *h = self;
+static tp_status history_append(void *ctx, const tp_history_append *request, tp_fault *fault) {
+  history *h = ctx;
   if (request->message_count == 0) return TP_OK;
   pthread_mutex_lock(&h->mutex);
   int rc = tp__sqlite_begin(h->db);
@@ -171,8 +171,8 @@ static void unlist_locked(history *h, tp__batch *batch) {
 }
 
 /* On the writer's thread. */
-static tp_status write_list(void *self, tp__queued *list, tp_fault *fault) {
-  history *h = self;
+static tp_status write_list(void *ctx, tp__queued *list, tp_fault *fault) {
+  history *h = ctx;
   pthread_mutex_lock(&h->mutex);
   int rc = tp__sqlite_begin(h->db);
   for (tp__queued *node = list; node && rc == SQLITE_OK; node = node->next)
@@ -211,9 +211,9 @@ static tp_status queue(history *h, const tp_history_append *request, tp_fault *f
                            h->path);
 }
 
-static void history_append_start(void *self, const tp_history_append *request, tp_token token) {
+static void history_append_start(void *ctx, const tp_history_append *request, tp_token token) {
   tp_fault fault = {0};
-  tp_status status = request->message_count ? queue(self, request, &fault) : TP_OK;
+  tp_status status = request->message_count ? queue(ctx, request, &fault) : TP_OK;
   (void)!tp_history_complete(token, status, &fault);
 }
 
@@ -255,8 +255,8 @@ static int delete_locked(history *h, const tp_history_delete *request, bool *ret
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-static tp_status history_delete(void *self, const tp_history_delete *request, tp_fault *fault) {
-  history *h = self;
+static tp_status history_delete(void *ctx, const tp_history_delete *request, tp_fault *fault) {
+  history *h = ctx;
   bool found = false;
   tp_status status = finish_appends(h, request->tenant, request->session, fault);
   if (status != TP_OK) return status;
@@ -340,8 +340,8 @@ static tp_status deliver(reader *r, const char *path, const tp_history_load *req
   return tp__sqlite_fail(r->db, path, "load a session", rc, fault);
 }
 
-static tp_status history_load(void *self, const tp_history_load *request, tp_fault *fault) {
-  history *h = self;
+static tp_status history_load(void *ctx, const tp_history_load *request, tp_fault *fault) {
+  history *h = ctx;
   reader *r = NULL;
   tp_status status = finish_appends(h, request->tenant, request->session, fault);
   if (status == TP_OK) status = take_reader(h, &r, fault);
@@ -370,9 +370,9 @@ static bool show(sqlite3_stmt *row, const tp__rows *parts, void *ctx) {
 
 static int64_t at_most(uint64_t number) { return number > INT64_MAX ? INT64_MAX : (int64_t)number; }
 
-static tp_status history_list(void *self, const tp_history_query *query, tp_history_session_fn each, void *ctx,
+static tp_status history_list(void *ctx, const tp_history_query *query, tp_history_session_fn each, void *each_ctx,
                               tp_fault *fault) {
-  history *h = self;
+  history *h = ctx;
   reader *r = NULL;
   tp_status status = finish_appends(h, query->tenant, (tp_text){NULL, 0}, fault);
   if (status == TP_OK) status = take_reader(h, &r, fault);
@@ -385,7 +385,7 @@ static tp_status history_list(void *self, const tp_history_query *query, tp_hist
                                .first_text = 3,
                                .text_count = 1,
                                .show = show,
-                               .ctx = &(receiver){each, ctx}};
+                               .ctx = &(receiver){each, each_ctx}};
   int rc = tp__sqlite_list(r->db, &listing);
   if (rc != SQLITE_OK) status = tp__sqlite_fail(r->db, h->path, "list sessions", rc, fault);
   give_back_reader(h, r);
@@ -394,8 +394,8 @@ static tp_status history_list(void *self, const tp_history_query *query, tp_hist
 
 /* ---- life ---- */
 
-static void history_destroy(void *self) {
-  history *h = self;
+static void history_destroy(void *ctx) {
+  history *h = ctx;
   tp__writer_fini(&h->writer);
   reader_free(h->idle);
   for (int i = 0; i < WRITE_STATEMENTS; i++) sqlite3_finalize(h->statements[i]);
@@ -439,7 +439,7 @@ static tp_status open_history(const char *path, history **ret_history, tp_fault 
     return status;
   }
   h->face = (tp_history){.struct_size = sizeof h->face,
-                         .self = h,
+                         .ctx = h,
                          .load = history_load,
                          .append = history_append,
                          .delete_session = history_delete,

@@ -93,9 +93,8 @@ static int insert_locked(tp__sqlite_store *s, const tp_job *job, int64_t *ret_id
   return rc;
 }
 
-tp_status tp__sqlite_job_insert(void *self, const tp_job *theirs, uint64_t *ret_id, bool *ret_existed,
-                                tp_fault *fault) {
-  tp__sqlite_store *s = self;
+tp_status tp__sqlite_job_insert(void *ctx, const tp_job *theirs, uint64_t *ret_id, bool *ret_existed, tp_fault *fault) {
+  tp__sqlite_store *s = ctx;
   tp_job job;
   int64_t id = 0;
   bool existed = false, is_full = false;
@@ -326,8 +325,8 @@ static int claim_locked(tp__sqlite_store *s, const tp_job_claim *request, tp_job
   return rc == SQLITE_ROW ? SQLITE_DONE : rc;
 }
 
-tp_status tp__sqlite_job_claim(void *self, const tp_job_claim *theirs, int64_t *ret_next_ms, tp_fault *fault) {
-  tp__sqlite_store *s = self;
+tp_status tp__sqlite_job_claim(void *ctx, const tp_job_claim *theirs, int64_t *ret_next_ms, tp_fault *fault) {
+  tp__sqlite_store *s = ctx;
   tp_job_claim request;
   tp_job *job = NULL;
   tp_status status = tp__sqlite_read(&request, sizeof request, theirs, "tp_job_claim", fault);
@@ -350,8 +349,8 @@ static tp_status stale(const tp__sqlite_store *s, uint64_t id, tp_status refusal
                            (unsigned long long)id);
 }
 
-tp_status tp__sqlite_job_renew(void *self, const tp_job_renew *theirs, tp_fault *fault) {
-  tp__sqlite_store *s = self;
+tp_status tp__sqlite_job_renew(void *ctx, const tp_job_renew *theirs, tp_fault *fault) {
+  tp__sqlite_store *s = ctx;
   tp_job_renew request;
   int64_t id = 0;
   tp_status status = tp__sqlite_read(&request, sizeof request, theirs, "tp_job_renew", fault);
@@ -403,8 +402,8 @@ static int finish_locked(tp__sqlite_store *s, const tp_job_finish *request, uint
   return rc;
 }
 
-tp_status tp__sqlite_job_finish(void *self, const tp_job_finish *theirs, uint32_t *ret_state, tp_fault *fault) {
-  tp__sqlite_store *s = self;
+tp_status tp__sqlite_job_finish(void *ctx, const tp_job_finish *theirs, uint32_t *ret_state, tp_fault *fault) {
+  tp__sqlite_store *s = ctx;
   tp_job_finish request;
   uint32_t state = 0;
   tp_status refusal = TP_OK, status = tp__sqlite_read(&request, sizeof request, theirs, "tp_job_finish", fault);
@@ -423,8 +422,8 @@ tp_status tp__sqlite_job_finish(void *self, const tp_job_finish *theirs, uint32_
 
 /* ---- what operators see and do ---- */
 
-tp_status tp__sqlite_job_open(void *self, tp_text order_key, uint64_t *ret_count, tp_fault *fault) {
-  tp__sqlite_store *s = self;
+tp_status tp__sqlite_job_open(void *ctx, tp_text order_key, uint64_t *ret_count, tp_fault *fault) {
+  tp__sqlite_store *s = ctx;
   int64_t count = 0;
   tp_status status = TP_OK;
   pthread_mutex_lock(&s->mutex);
@@ -456,7 +455,7 @@ static bool show(sqlite3_stmt *row, const tp__rows *parts, void *ctx) {
   return to->each(to->ctx, &job);
 }
 
-tp_status tp__sqlite_jobs(void *self, const tp_job_query *theirs, tp_job_each_fn each, void *ctx, tp_fault *fault) {
+tp_status tp__sqlite_jobs(void *ctx, const tp_job_query *theirs, tp_job_each_fn each, void *each_ctx, tp_fault *fault) {
   tp_job_query query;
   tp_status status = tp__sqlite_read(&query, sizeof query, theirs, "tp_job_query", fault);
   if (status != TP_OK) return status;
@@ -472,8 +471,8 @@ tp_status tp__sqlite_jobs(void *self, const tp_job_query *theirs, tp_job_each_fn
                                .first_text = 6,
                                .text_count = 2,
                                .show = show,
-                               .ctx = &(receiver){each, ctx}};
-  return tp__store_list(self, &listing, "list jobs", fault);
+                               .ctx = &(receiver){each, each_ctx}};
+  return tp__store_list(ctx, &listing, "list jobs", fault);
 }
 
 static int redrive_locked(tp__sqlite_store *s, const tp_job *job, bool *ret_full) {
@@ -531,10 +530,10 @@ static tp_status operate(tp__sqlite_store *s, operation what, uint64_t id, int64
                            refusal == TP_ERR_BUSY ? "it is running" : missing);
 }
 
-tp_status tp__sqlite_job_redrive(void *self, uint64_t id, int64_t now_ms, tp_fault *fault) {
-  return operate(self, REDRIVE, id, now_ms, fault);
+tp_status tp__sqlite_job_redrive(void *ctx, uint64_t id, int64_t now_ms, tp_fault *fault) {
+  return operate(ctx, REDRIVE, id, now_ms, fault);
 }
 
-tp_status tp__sqlite_job_discard(void *self, uint64_t id, int64_t now_ms, tp_fault *fault) {
-  return operate(self, DISCARD, id, now_ms, fault);
+tp_status tp__sqlite_job_discard(void *ctx, uint64_t id, int64_t now_ms, tp_fault *fault) {
+  return operate(ctx, DISCARD, id, now_ms, fault);
 }

@@ -55,8 +55,8 @@ static bool is_gone(const tp__sqlite_store *s, int64_t process_id, int64_t proce
   return look.has_ended || (look.started != 0 && process_started != 0 && look.started != process_started);
 }
 
-tp_status tp__sqlite_store_own(void *self, const tp_store_owner *theirs, tp_fault *fault) {
-  tp__sqlite_store *s = self;
+tp_status tp__sqlite_store_own(void *ctx, const tp_store_owner *theirs, tp_fault *fault) {
+  tp__sqlite_store *s = ctx;
   tp_store_owner owner;
   sqlite3_stmt *insert = NULL;
   tp_status status = tp__sqlite_read(&owner, sizeof owner, theirs, "tp_store_owner", fault);
@@ -159,8 +159,8 @@ static int recover_locked(tp__sqlite_store *s, tp_store_recovery *recovery) {
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-tp_status tp__sqlite_store_recover(void *self, tp_store_recovery *ret_recovery, tp_fault *fault) {
-  tp__sqlite_store *s = self;
+tp_status tp__sqlite_store_recover(void *ctx, tp_store_recovery *ret_recovery, tp_fault *fault) {
+  tp__sqlite_store *s = ctx;
   tp_store_recovery found = {.struct_size = sizeof found};
   tp_status status = TP_OK;
   pthread_mutex_lock(&s->mutex);

@@ -69,8 +69,8 @@ tp_status tp__sqlite_open_read_only(const char *path, sqlite3 **ret_db, tp_fault
   return status;
 }
 
-tp_status tp__sqlite_record_refused(void *self, const tp_entry_record *record) {
-  (void)self;
+tp_status tp__sqlite_record_refused(void *ctx, const tp_entry_record *record) {
+  (void)ctx;
   (void)record;
   return TP_ERR_STORE_READONLY;
 }

@@ -83,8 +83,7 @@ static tp__waiting *node_new(int kind, const tp_text *ids, size_t id_count, size
   return node;
 }
 
-tp_status tp__sqlite_queue_copy(void *self, int kind, const tp__columns *columns, const char *name,
-                                const void *theirs) {
+tp_status tp__sqlite_queue_copy(void *ctx, int kind, const tp__columns *columns, const char *name, const void *theirs) {
   tp__waiting taken;
   char *at;
   tp_status status = tp__sqlite_read(&taken.record, columns->size, theirs, name, NULL);
@@ -93,7 +92,7 @@ tp_status tp__sqlite_queue_copy(void *self, int kind, const tp__columns *columns
   if (!node) return TP_ERR_NO_MEMORY;
   memcpy(&node->record, &taken.record, columns->size);
   tp__sqlite_put_texts(columns, &node->record, &at);
-  return tp__sqlite_queue(self, node);
+  return tp__sqlite_queue(ctx, node);
 }
 
 bool tp__sqlite_waiting_run(const void *source, size_t index, tp_run_record *record) {
@@ -120,7 +119,7 @@ static tp_status copy_record(const tp_entry_record *record, tp_run_record *list,
   return TP_OK;
 }
 
-tp_status tp__sqlite_record(void *self, const tp_entry_record *theirs) {
+tp_status tp__sqlite_record(void *ctx, const tp_entry_record *theirs) {
   tp_entry_record record;
   tp_run_record few[RUNS_ON_STACK], *list = few;
   tp__waiting *node = NULL;
@@ -129,11 +128,11 @@ tp_status tp__sqlite_record(void *self, const tp_entry_record *theirs) {
   if (record.run_count > RUNS_ON_STACK) list = sqlite3_malloc64(record.run_count * sizeof *list);
   status = list ? copy_record(&record, list, &node) : TP_ERR_NO_MEMORY;
   if (list != few) sqlite3_free(list);
-  return status == TP_OK ? tp__sqlite_queue(self, node) : status;
+  return status == TP_OK ? tp__sqlite_queue(ctx, node) : status;
 }
 
 /* As they are packed: the writer's thread reads them. */
-tp_status tp__sqlite_record_batch(void *self, const tp_entry_batch *theirs) {
+tp_status tp__sqlite_record_batch(void *ctx, const tp_entry_batch *theirs) {
   tp_entry_batch batch;
   char *at;
   tp_status status = tp__sqlite_read(&batch, sizeof batch, theirs, "tp_entry_batch", NULL);
@@ -147,12 +146,12 @@ tp_status tp__sqlite_record_batch(void *self, const tp_entry_batch *theirs) {
   node->batch.ids = node->ids;
   node->batch.id_count = TP_ID_COUNT;
   node->batch.packed = node + 1;
-  return tp__sqlite_queue(self, node);
+  return tp__sqlite_queue(ctx, node);
 }
 
 /* In the queue behind its entry, if that waits too. */
-tp_status tp__sqlite_record_late(void *self, const tp_late_record *theirs) {
-  return tp__sqlite_queue_copy(self, TP__WAITS_LATE, &late_runs, "tp_late_record", theirs);
+tp_status tp__sqlite_record_late(void *ctx, const tp_late_record *theirs) {
+  return tp__sqlite_queue_copy(ctx, TP__WAITS_LATE, &late_runs, "tp_late_record", theirs);
 }
 
 static bool read_step(const tp_turn_record *record, size_t index, tp_turn_step *step) {
@@ -160,7 +159,7 @@ static bool read_step(const tp_turn_record *record, size_t index, tp_turn_step *
   return record->step && record->step(record->step_source, index, step);
 }
 
-tp_status tp__sqlite_turn_record(void *self, const tp_turn_record *theirs) {
+tp_status tp__sqlite_turn_record(void *ctx, const tp_turn_record *theirs) {
   tp_turn_record record;
   tp_turn_step step;
   char *at;
@@ -181,11 +180,11 @@ tp_status tp__sqlite_turn_record(void *self, const tp_turn_record *theirs) {
     (void)read_step(&record, i, &node->steps[i]);
     tp__sqlite_put_texts(&steps, &node->steps[i], &at);
   }
-  return tp__sqlite_queue(self, node);
+  return tp__sqlite_queue(ctx, node);
 }
 
-tp_status tp__sqlite_audit(void *self, const tp_audit *theirs) {
-  return tp__sqlite_queue_copy(self, TP__WAITS_AUDIT, &audits, "tp_audit", theirs);
+tp_status tp__sqlite_audit(void *ctx, const tp_audit *theirs) {
+  return tp__sqlite_queue_copy(ctx, TP__WAITS_AUDIT, &audits, "tp_audit", theirs);
 }
 
 /* ---- on the writer's thread ---- */
@@ -408,8 +407,9 @@ static bool show_entry(sqlite3_stmt *row, const tp__rows *parts, void *ctx) {
   return to->entry(to->ctx, &record);
 }
 
-tp_status tp__sqlite_records(void *self, const tp_record_query *theirs, tp_record_fn each, void *ctx, tp_fault *fault) {
-  tp__sqlite_store *s = self;
+tp_status tp__sqlite_records(void *ctx, const tp_record_query *theirs, tp_record_fn each, void *each_ctx,
+                             tp_fault *fault) {
+  tp__sqlite_store *s = ctx;
   tp_record_query query;
   tp_status status = tp__store_read_query(s, &query, sizeof query, theirs, "tp_record_query", fault);
   if (status != TP_OK) return status;
@@ -433,7 +433,7 @@ tp_status tp__sqlite_records(void *self, const tp_record_query *theirs, tp_recor
                          .parts_sql = runs_sql,
                          .parts = &runs,
                          .show = show_entry,
-                         .ctx = &(receiver){.entry = each, .ctx = ctx}};
+                         .ctx = &(receiver){.entry = each, .ctx = each_ctx}};
   return list_newest(s, entries_sql, conditions, " ORDER BY number DESC LIMIT ?7", &listing, "read records", fault);
 }
 
@@ -457,9 +457,9 @@ static bool show_turn(sqlite3_stmt *row, const tp__rows *parts, void *ctx) {
   return to->turn(to->ctx, &record);
 }
 
-tp_status tp__sqlite_turns(void *self, const tp_turn_query *theirs, tp_turn_record_fn each, void *ctx,
+tp_status tp__sqlite_turns(void *ctx, const tp_turn_query *theirs, tp_turn_record_fn each, void *each_ctx,
                            tp_fault *fault) {
-  tp__sqlite_store *s = self;
+  tp__sqlite_store *s = ctx;
   tp_turn_query query;
   tp_status status = tp__store_read_query(s, &query, sizeof query, theirs, "tp_turn_query", fault);
   if (status != TP_OK) return status;
@@ -482,7 +482,7 @@ tp_status tp__sqlite_turns(void *self, const tp_turn_query *theirs, tp_turn_reco
                          .parts_sql = steps_sql,
                          .parts = &steps,
                          .show = show_turn,
-                         .ctx = &(receiver){.turn = each, .ctx = ctx}};
+                         .ctx = &(receiver){.turn = each, .ctx = each_ctx}};
   return list_newest(s, turns_sql, conditions, " ORDER BY row DESC LIMIT ?7", &listing, "read turns", fault);
 }
 
@@ -496,8 +496,9 @@ static bool show_audit(sqlite3_stmt *row, const tp__rows *parts, void *ctx) {
   return to->audit(to->ctx, &audit);
 }
 
-tp_status tp__sqlite_audits(void *self, const tp_audit_query *theirs, tp_audit_fn each, void *ctx, tp_fault *fault) {
-  tp__sqlite_store *s = self;
+tp_status tp__sqlite_audits(void *ctx, const tp_audit_query *theirs, tp_audit_fn each, void *each_ctx,
+                            tp_fault *fault) {
+  tp__sqlite_store *s = ctx;
   tp_audit_query query;
   tp_status status = tp__store_read_query(s, &query, sizeof query, theirs, "tp_audit_query", fault);
   if (status != TP_OK) return status;
@@ -507,6 +508,6 @@ tp_status tp__sqlite_audits(void *self, const tp_audit_query *theirs, tp_audit_f
   const int64_t values[] = {(int64_t)s->options.audits_max, query.from_unix_ms, query.to_unix_ms, query.phase,
                             limit_of(query.limit)};
   tp__listing listing = {
-      .values = values, .count = 5, .show = show_audit, .ctx = &(receiver){.audit = each, .ctx = ctx}};
+      .values = values, .count = 5, .show = show_audit, .ctx = &(receiver){.audit = each, .ctx = each_ctx}};
   return list_newest(s, audits_sql, conditions, " ORDER BY row DESC LIMIT ?5", &listing, "read audit rows", fault);
 }

@@ -133,27 +133,29 @@ tp_status tp__store_list(tp__sqlite_store *s, const tp__listing *listing, const 
 /** @return as tp__sqlite_open(); TP_ERR_STORE_SCHEMA for a file of an earlier schema, too. */
 tp_status tp__sqlite_open_read_only(const char *path, sqlite3 **ret_db, tp_fault *fault);
 
-tp_status tp__sqlite_record_refused(void *self, const tp_entry_record *record);
+tp_status tp__sqlite_record_refused(void *ctx, const tp_entry_record *record);
 
 /* ---- records (records.c) ---- */
-tp_status tp__sqlite_record(void *self, const tp_entry_record *record);
-tp_status tp__sqlite_record_batch(void *self, const tp_entry_batch *batch);
-tp_status tp__sqlite_record_late(void *self, const tp_late_record *late);
-tp_status tp__sqlite_records(void *self, const tp_record_query *query, tp_record_fn each, void *ctx, tp_fault *fault);
-tp_status tp__sqlite_turn_record(void *self, const tp_turn_record *record);
-tp_status tp__sqlite_turns(void *self, const tp_turn_query *query, tp_turn_record_fn each, void *ctx, tp_fault *fault);
-tp_status tp__sqlite_audit(void *self, const tp_audit *row);
-tp_status tp__sqlite_audits(void *self, const tp_audit_query *query, tp_audit_fn each, void *ctx, tp_fault *fault);
+tp_status tp__sqlite_record(void *ctx, const tp_entry_record *record);
+tp_status tp__sqlite_record_batch(void *ctx, const tp_entry_batch *batch);
+tp_status tp__sqlite_record_late(void *ctx, const tp_late_record *late);
+tp_status tp__sqlite_records(void *ctx, const tp_record_query *query, tp_record_fn each, void *each_ctx,
+                             tp_fault *fault);
+tp_status tp__sqlite_turn_record(void *ctx, const tp_turn_record *record);
+tp_status tp__sqlite_turns(void *ctx, const tp_turn_query *query, tp_turn_record_fn each, void *each_ctx,
+                           tp_fault *fault);
+tp_status tp__sqlite_audit(void *ctx, const tp_audit *row);
+tp_status tp__sqlite_audits(void *ctx, const tp_audit_query *query, tp_audit_fn each, void *each_ctx, tp_fault *fault);
 /** Copies a struct of the caller's with its texts, and queues it. @param columns  of its texts at least. */
-tp_status tp__sqlite_queue_copy(void *self, int kind, const tp__columns *columns, const char *name, const void *theirs);
+tp_status tp__sqlite_queue_copy(void *ctx, int kind, const tp__columns *columns, const char *name, const void *theirs);
 /** tp_entry_record.run of a record that waits: from its runs. @param source  the tp__waiting. */
 bool tp__sqlite_waiting_run(const void *source, size_t index, tp_run_record *record);
 /** Writes a list inside of a transaction. */
 int tp__sqlite_write_locked(tp__sqlite_store *s, const tp__waiting *first);
 
 /* ---- attempts (attempts.c) ---- */
-tp_status tp__sqlite_attempt(void *self, const tp_attempt_record *record);
-tp_status tp__sqlite_attempts(void *self, const tp_attempt_query *query, tp_attempt_record_fn each, void *ctx,
+tp_status tp__sqlite_attempt(void *ctx, const tp_attempt_record *record);
+tp_status tp__sqlite_attempts(void *ctx, const tp_attempt_query *query, tp_attempt_record_fn each, void *each_ctx,
                               tp_fault *fault);
 int tp__sqlite_write_attempt_locked(tp__sqlite_store *s, const tp_attempt_record *record, int64_t *ret_row);
 
@@ -162,22 +164,22 @@ tp_status tp__sqlite_hash_locked(tp__sqlite_store *s, tp_text content, unsigned 
                                  tp_fault *fault);
 
 /* ---- what of it is kept (contents.c) ---- */
-tp_status tp__sqlite_content(void *self, const tp_content_record *record);
-tp_status tp__sqlite_contents(void *self, const tp_content_query *query, tp_content_record_fn each, void *ctx,
+tp_status tp__sqlite_content(void *ctx, const tp_content_record *record);
+tp_status tp__sqlite_contents(void *ctx, const tp_content_query *query, tp_content_record_fn each, void *each_ctx,
                               tp_fault *fault);
 int tp__sqlite_write_content_locked(tp__sqlite_store *s, const tp_content_record *record, int64_t *ret_row);
 
 /* ---- calls of tools that are not idempotent (tool_starts.c) ---- */
-tp_status tp__sqlite_tool_start(void *self, const tp_tool_start_record *start, uint64_t *ret_start_id,
-                                tp_tool_end_fn earlier, void *ctx, tp_fault *fault);
-tp_status tp__sqlite_tool_end(void *self, const tp_tool_end_record *end, tp_fault *fault);
+tp_status tp__sqlite_tool_start(void *ctx, const tp_tool_start_record *start, uint64_t *ret_start_id,
+                                tp_tool_end_fn earlier, void *earlier_ctx, tp_fault *fault);
+tp_status tp__sqlite_tool_end(void *ctx, const tp_tool_end_record *end, tp_fault *fault);
 /** The turn of these ids has ended: what its calls said is not kept any more. Inside of a transaction. */
 int tp__sqlite_clear_results_locked(tp__sqlite_store *s, const tp_text *ids);
 
 /* ---- tasks (tasks.c) ---- */
-tp_status tp__sqlite_task_put(void *self, const tp_task_record *record, tp_fault *fault);
-tp_status tp__sqlite_task_take(void *self, tp_text key, tp_task_record_fn take, void *ctx, tp_fault *fault);
-tp_status tp__sqlite_task_settle(void *self, tp_text key, bool stays, tp_fault *fault);
+tp_status tp__sqlite_task_put(void *ctx, const tp_task_record *record, tp_fault *fault);
+tp_status tp__sqlite_task_take(void *ctx, tp_text key, tp_task_record_fn take, void *take_ctx, tp_fault *fault);
+tp_status tp__sqlite_task_settle(void *ctx, tp_text key, bool stays, tp_fault *fault);
 
 /* ---- what is not kept (retention.c) ---- */
 /** One step. @param ret_none_left  the file is too large, and there are no records to delete. */
@@ -187,19 +189,19 @@ int tp__sqlite_bound_log(tp__sqlite_store *s);
 
 /* ---- the thread that writes them ---- */
 /** @param node  taken. @return TP_OK; TP_ERR_FULL. */
-tp_status tp__sqlite_queue(void *self, tp__waiting *node);
+tp_status tp__sqlite_queue(void *ctx, tp__waiting *node);
 /** tp__writer_commit(). */
-tp_status tp__sqlite_commit(void *self, tp_fault *fault);
+tp_status tp__sqlite_commit(void *ctx, tp_fault *fault);
 
 /* ---- jobs (jobs.c) ---- */
-tp_status tp__sqlite_job_insert(void *self, const tp_job *job, uint64_t *ret_id, bool *ret_existed, tp_fault *fault);
-tp_status tp__sqlite_job_claim(void *self, const tp_job_claim *request, int64_t *ret_next_ms, tp_fault *fault);
-tp_status tp__sqlite_job_renew(void *self, const tp_job_renew *request, tp_fault *fault);
-tp_status tp__sqlite_job_finish(void *self, const tp_job_finish *request, uint32_t *ret_state, tp_fault *fault);
-tp_status tp__sqlite_job_open(void *self, tp_text order_key, uint64_t *ret_count, tp_fault *fault);
-tp_status tp__sqlite_jobs(void *self, const tp_job_query *query, tp_job_each_fn each, void *ctx, tp_fault *fault);
-tp_status tp__sqlite_job_redrive(void *self, uint64_t id, int64_t now_ms, tp_fault *fault);
-tp_status tp__sqlite_job_discard(void *self, uint64_t id, int64_t now_ms, tp_fault *fault);
+tp_status tp__sqlite_job_insert(void *ctx, const tp_job *job, uint64_t *ret_id, bool *ret_existed, tp_fault *fault);
+tp_status tp__sqlite_job_claim(void *ctx, const tp_job_claim *request, int64_t *ret_next_ms, tp_fault *fault);
+tp_status tp__sqlite_job_renew(void *ctx, const tp_job_renew *request, tp_fault *fault);
+tp_status tp__sqlite_job_finish(void *ctx, const tp_job_finish *request, uint32_t *ret_state, tp_fault *fault);
+tp_status tp__sqlite_job_open(void *ctx, tp_text order_key, uint64_t *ret_count, tp_fault *fault);
+tp_status tp__sqlite_jobs(void *ctx, const tp_job_query *query, tp_job_each_fn each, void *each_ctx, tp_fault *fault);
+tp_status tp__sqlite_job_redrive(void *ctx, uint64_t id, int64_t now_ms, tp_fault *fault);
+tp_status tp__sqlite_job_discard(void *ctx, uint64_t id, int64_t now_ms, tp_fault *fault);
 
 /** How a running job goes on or ends. */
 typedef struct tp__job_change {
@@ -212,12 +214,12 @@ typedef struct tp__job_change {
 int tp__sqlite_job_change_locked(tp__sqlite_store *s, const tp__job_change *change);
 
 /* ---- who has it open (processes.c) ---- */
-tp_status tp__sqlite_store_own(void *self, const tp_store_owner *owner, tp_fault *fault);
-tp_status tp__sqlite_store_recover(void *self, tp_store_recovery *ret_recovery, tp_fault *fault);
+tp_status tp__sqlite_store_own(void *ctx, const tp_store_owner *owner, tp_fault *fault);
+tp_status tp__sqlite_store_recover(void *ctx, tp_store_recovery *ret_recovery, tp_fault *fault);
 void tp__sqlite_store_disown(tp__sqlite_store *s);
 
 /* ---- what its threads are doing (breadcrumbs.c) ---- */
-tp_status tp__sqlite_breadcrumbs(void *self, size_t count, tp_breadcrumb **ret_breadcrumbs, tp_fault *fault);
+tp_status tp__sqlite_breadcrumbs(void *ctx, size_t count, tp_breadcrumb **ret_breadcrumbs, tp_fault *fault);
 void tp__sqlite_breadcrumbs_fini(tp__sqlite_store *s);
 /** Reports, inside of a transaction, each function that was called when a process died.
  *  @param ret_count  counts them.  @return SQLITE_OK or an error. */

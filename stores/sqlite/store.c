@@ -193,7 +193,7 @@ tp_status tp__store_list(tp__sqlite_store *s, const tp__listing *listing, const 
 
 tp__sqlite_store *tp__sqlite_store_of(const tp_store *store) {
   bool is_ours = store && (store->record == tp__sqlite_record || store->record == tp__sqlite_record_refused);
-  return is_ours ? store->self : NULL;
+  return is_ours ? store->ctx : NULL;
 }
 
 tp_status tp_sqlite_store_counts(const tp_store *store, tp_sqlite_store_report *ret_report) {
@@ -215,8 +215,8 @@ tp_status tp_sqlite_store_counts(const tp_store *store, tp_sqlite_store_report *
 
 /* ---- on the writer's thread ---- */
 
-static tp_status write_list(void *self, tp__queued *list, tp_fault *fault) {
-  tp__sqlite_store *s = self;
+static tp_status write_list(void *ctx, tp__queued *list, tp_fault *fault) {
+  tp__sqlite_store *s = ctx;
   pthread_mutex_lock(&s->mutex);
   int rc = tp__sqlite_begin(s->db);
   if (rc == SQLITE_OK) rc = tp__sqlite_write_locked(s, (const tp__waiting *)list);
@@ -228,8 +228,8 @@ static tp_status write_list(void *self, tp__queued *list, tp_fault *fault) {
 }
 
 /* The first failure of a row of them is logged. A bound that is smaller than what must be kept is, too. */
-static void retain(void *self) {
-  tp__sqlite_store *s = self;
+static void retain(void *ctx) {
+  tp__sqlite_store *s = ctx;
   tp_fault fault = {0};
   bool none_left = false;
   char message[TP_FAULT_MESSAGE_SIZE];
@@ -248,14 +248,14 @@ static void retain(void *self) {
 static const tp__writer_class writer_class = {
     .noun = "records", .refused = "are dropped", .write = write_list, .written = retain};
 
-tp_status tp__sqlite_queue(void *self, tp__waiting *node) {
-  tp_status status = tp__writer_add(&((tp__sqlite_store *)self)->writer, &node->queued);
+tp_status tp__sqlite_queue(void *ctx, tp__waiting *node) {
+  tp_status status = tp__writer_add(&((tp__sqlite_store *)ctx)->writer, &node->queued);
   if (status != TP_OK) sqlite3_free(node);
   return status;
 }
 
-tp_status tp__sqlite_commit(void *self, tp_fault *fault) {
-  return tp__writer_commit(&((tp__sqlite_store *)self)->writer, fault);
+tp_status tp__sqlite_commit(void *ctx, tp_fault *fault) {
+  return tp__writer_commit(&((tp__sqlite_store *)ctx)->writer, fault);
 }
 
 static tp_status start_writer(tp__sqlite_store *s, tp_fault *fault) {
@@ -266,8 +266,8 @@ static tp_status start_writer(tp__sqlite_store *s, tp_fault *fault) {
 
 /* ---- life ---- */
 
-static void destroy(void *self) {
-  tp__sqlite_store *s = self;
+static void destroy(void *ctx) {
+  tp__sqlite_store *s = ctx;
   tp__writer_fini(&s->writer);
   if (s->db) tp__sqlite_store_disown(s);
   tp__sqlite_breadcrumbs_fini(s);
@@ -378,7 +378,7 @@ tp_status tp_sqlite_store_open(const tp_sqlite_store_options *theirs, tp_store *
     return status;
   }
   s->handle = (tp_store){.struct_size = sizeof s->handle,
-                         .self = s,
+                         .ctx = s,
                          .name = "sqlite",
                          .open = tp__sqlite_store_own,
                          .recover = tp__sqlite_store_recover,
@@ -413,7 +413,7 @@ tp_status tp_sqlite_store_open(const tp_sqlite_store_options *theirs, tp_store *
                          .durable = 1};
   if (s->options.read_only)
     s->handle = (tp_store){.struct_size = sizeof s->handle,
-                           .self = s,
+                           .ctx = s,
                            .name = "sqlite",
                            .record = tp__sqlite_record_refused,
                            .records = tp__sqlite_records,

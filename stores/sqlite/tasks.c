@@ -24,8 +24,8 @@ static int insert_locked(tp__sqlite_store *s, const tp_task_record *task, const 
   return tp__sqlite_run(insert, rc);
 }
 
-tp_status tp__sqlite_task_put(void *self, const tp_task_record *theirs, tp_fault *fault) {
-  tp__sqlite_store *s = self;
+tp_status tp__sqlite_task_put(void *ctx, const tp_task_record *theirs, tp_fault *fault) {
+  tp__sqlite_store *s = ctx;
   tp_task_record task;
   unsigned char hash[TP__HASH_BYTES];
   bool is_new = true;
@@ -95,8 +95,8 @@ static tp_status judge_locked(tp__sqlite_store *s, tp_text key, const found *f, 
                            key.data);
 }
 
-tp_status tp__sqlite_task_take(void *self, tp_text key, tp_task_record_fn take, void *ctx, tp_fault *fault) {
-  tp__sqlite_store *s = self;
+tp_status tp__sqlite_task_take(void *ctx, tp_text key, tp_task_record_fn take, void *take_ctx, tp_fault *fault) {
+  tp__sqlite_store *s = ctx;
   found f = {.task = NULL};
   tp_status verdict = TP_OK;
   int rc = tp__store_begin(s);
@@ -105,7 +105,7 @@ tp_status tp__sqlite_task_take(void *self, tp_text key, tp_task_record_fn take, 
   if (rc == SQLITE_OK && verdict == TP_OK) rc = mark_locked(s, key, 1);
   tp_status status = tp__store_end(s, rc, "begin a task", fault);
   if (status == TP_OK) status = verdict;
-  if (status == TP_OK) take(ctx, f.task);
+  if (status == TP_OK) take(take_ctx, f.task);
   sqlite3_free(f.task);
   return status;
 }
@@ -117,8 +117,8 @@ static int delete_locked(tp__sqlite_store *s, tp_text key) {
   return tp__sqlite_run(delete, tp__sqlite_bind_text(delete, 1, key));
 }
 
-tp_status tp__sqlite_task_settle(void *self, tp_text key, bool stays, tp_fault *fault) {
-  tp__sqlite_store *s = self;
+tp_status tp__sqlite_task_settle(void *ctx, tp_text key, bool stays, tp_fault *fault) {
+  tp__sqlite_store *s = ctx;
   int rc = tp__store_begin(s);
   if (rc == SQLITE_OK) rc = stays ? mark_locked(s, key, 0) : delete_locked(s, key);
   bool was_there = rc == SQLITE_OK && sqlite3_changes(s->db) == 1;

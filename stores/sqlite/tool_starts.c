@@ -56,9 +56,9 @@ static int insert_locked(tp__sqlite_store *s, const tp_tool_start_record *start,
   return rc == SQLITE_OK && last > 0 ? tp__sqlite_run(trim, tp__sqlite_bind_ints(trim, &last, 1)) : rc;
 }
 
-tp_status tp__sqlite_tool_start(void *self, const tp_tool_start_record *theirs, uint64_t *ret_start_id,
-                                tp_tool_end_fn earlier, void *ctx, tp_fault *fault) {
-  tp__sqlite_store *s = self;
+tp_status tp__sqlite_tool_start(void *ctx, const tp_tool_start_record *theirs, uint64_t *ret_start_id,
+                                tp_tool_end_fn earlier, void *earlier_ctx, tp_fault *fault) {
+  tp__sqlite_store *s = ctx;
   tp_tool_start_record start;
   unsigned char hash[TP__HASH_BYTES];
   tp_tool_end_record *end = NULL;
@@ -73,7 +73,7 @@ tp_status tp__sqlite_tool_start(void *self, const tp_tool_start_record *theirs, 
   }
   status = tp__store_end(s, rc, "keep that a tool call begins", fault);
   if (hashed != TP_OK) return hashed;
-  if (status == TP_OK && end) earlier(ctx, end);
+  if (status == TP_OK && end) earlier(earlier_ctx, end);
   else if (status == TP_OK) *ret_start_id = (uint64_t)row;
   sqlite3_free(end);
   return status;
@@ -81,8 +81,8 @@ tp_status tp__sqlite_tool_start(void *self, const tp_tool_start_record *theirs, 
 
 /* ---- its end ---- */
 
-tp_status tp__sqlite_tool_end(void *self, const tp_tool_end_record *theirs, tp_fault *fault) {
-  tp__sqlite_store *s = self;
+tp_status tp__sqlite_tool_end(void *ctx, const tp_tool_end_record *theirs, tp_fault *fault) {
+  tp__sqlite_store *s = ctx;
   tp_tool_end_record end;
   tp_status status = tp__sqlite_read(&end, sizeof end, theirs, "tp_tool_end_record", fault);
   if (status != TP_OK) return status;

@@ -143,7 +143,7 @@ static tp__queued *attempt_locked(tp__writer *w, tp__queued *list) {
   w->last = &w->first;
   w->hurry = false;
   pthread_mutex_unlock(&w->mutex);
-  tp_status status = w->class->write(w->self, list, &fault);
+  tp_status status = w->class->write(w->ctx, list, &fault);
   log_change(w, was_failing, status, &fault);
   pthread_mutex_lock(&w->mutex);
   count_attempt_locked(w, attempt, status, &fault, list);
@@ -171,7 +171,7 @@ static void *write_all(void *ctx) {
     }
     if (!w->class->written) continue;
     pthread_mutex_unlock(&w->mutex);
-    w->class->written(w->self);
+    w->class->written(w->ctx);
     pthread_mutex_lock(&w->mutex);
   }
   uint64_t lost = w->queued - w->written;
@@ -231,9 +231,9 @@ static int init_conditions(tp__writer *w) {
   return error;
 }
 
-tp_status tp__writer_init(tp__writer *w, const tp__writer_class *class, void *self, const char *path, size_t bytes_max,
+tp_status tp__writer_init(tp__writer *w, const tp__writer_class *class, void *ctx, const char *path, size_t bytes_max,
                           tp_log_fn log, void *log_ctx, tp_fault *fault) {
-  *w = (tp__writer){.class = class, .self = self, .path = path, .log = log, .log_ctx = log_ctx, .bytes_max = bytes_max};
+  *w = (tp__writer){.class = class, .ctx = ctx, .path = path, .log = log, .log_ctx = log_ctx, .bytes_max = bytes_max};
   w->last = &w->first;
   if (pthread_mutex_init(&w->mutex, NULL) != 0) return tp__sqlite_fail(NULL, path, "open", SQLITE_NOMEM, fault);
   if (init_conditions(w) != 0) {

@@ -25,15 +25,15 @@ typedef struct tp__writer_class {
   const char *noun;    /* of what waits: "records" */
   const char *refused; /* what becomes of one that does not fit: "are dropped" */
   /** All of the list in one transaction, or nothing of it. */
-  tp_status (*write)(void *self, tp__queued *list, tp_fault *fault);
+  tp_status (*write)(void *ctx, tp__queued *list, tp_fault *fault);
   /** Behind a transaction, on the thread. May be NULL. */
-  void (*written)(void *self);
+  void (*written)(void *ctx);
 } tp__writer_class;
 
 typedef struct tp__writer {
   /* never changes after init */
   const tp__writer_class *class;
-  void *self;
+  void *ctx;
   const char *path;
   tp_log_fn log; /* may be NULL */
   void *log_ctx;
@@ -64,9 +64,9 @@ int tp__sqlite_start_thread(pthread_t *ret_thread, void *(*run)(void *), void *c
 /** Notifies the host. @param log  may be NULL. */
 void tp__sqlite_log(tp_log_fn log, void *log_ctx, tp_log_level level, tp_status status, const char *message);
 
-/** Starts the thread. class, path and self stay until fini.
+/** Starts the thread. class, path and ctx stay until fini.
  *  @return TP_OK; TP_ERR_NO_MEMORY; TP_ERR_NO_THREAD. */
-tp_status tp__writer_init(tp__writer *writer, const tp__writer_class *class, void *self, const char *path,
+tp_status tp__writer_init(tp__writer *writer, const tp__writer_class *class, void *ctx, const char *path,
                           size_t bytes_max, tp_log_fn log, void *log_ctx, tp_fault *fault);
 /** Writes what waits, with one attempt, and ends the thread. Accepts one that was not started. */
 void tp__writer_fini(tp__writer *writer);

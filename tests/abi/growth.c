@@ -87,13 +87,13 @@ static bool text_is(tp_text text, const char *words) {
 static const tp_text empty_map = {"\x80", 1};
 static int destroyed, events, turn_ends;
 
-static void count_destroy(void *self) {
-  (void)self;
+static void count_destroy(void *ctx) {
+  (void)ctx;
   destroyed++;
 }
 
-static tp_answer guard(void *self, tp_call *call) {
-  (void)self;
+static tp_answer guard(void *ctx, tp_call *call) {
+  (void)ctx;
   return text_is(tp_call_text(call, TP_FIELD_TEXT), "secret") ? tp_call_deny(call, "no secrets") : tp_call_allow(call);
 }
 
@@ -103,8 +103,8 @@ static int32_t match_always(void *ctx, const tp_match_view *view) {
   return TP_MATCH_YES;
 }
 
-static tp_answer give_context(void *self, tp_call *call) {
-  (void)self;
+static tp_answer give_context(void *ctx, tp_call *call) {
+  (void)ctx;
   MAKE(tp_contribution, c);
   c.kind = TP_KIND_PROMPT_CONTEXT;
   c.key = text_of("weather");
@@ -113,8 +113,8 @@ static tp_answer give_context(void *self, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static tp_answer see_dependency(void *self, tp_call *call) {
-  (void)self;
+static tp_answer see_dependency(void *ctx, tp_call *call) {
+  (void)ctx;
   CHECK(tp_call_dependency_count(call) == 1);
   MAKE_GUARDED(tp_dependency, dependency);
   CHECK(tp_call_dependency(call, 0, &dependency.it) && dependency.it.succeeded);
@@ -125,19 +125,19 @@ static tp_answer see_dependency(void *self, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static tp_answer see_nothing(void *self, tp_call *call) {
-  (void)self;
+static tp_answer see_nothing(void *ctx, tp_call *call) {
+  (void)ctx;
   CHECK(text_is(tp_call_text(call, TP_FIELD_TEXT), "hello"));
   return TP_ANSWER_DONE;
 }
 
-static tp_answer tool_runs(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer tool_runs(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   return tp_tool_ok(run, text_of("sunny"));
 }
 
-static tp_answer give_tools(void *self, tp_call *call) {
-  (void)self;
+static tp_answer give_tools(void *ctx, tp_call *call) {
+  (void)ctx;
   MAKE(tp_tool, first);
   MAKE(tp_tool, second);
   first.name = "weather";

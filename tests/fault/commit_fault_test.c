@@ -36,7 +36,7 @@ static tp_status add_one_handler(tp_edit *edit, int i, lives *l) {
   handler.summary =
       "a summary that is long enough to need some room of its own, so that one more allocation is made for "
       "it than the first buffer of a handler would cover, however large that one was made to be";
-  handler.self = &l->handlers[i];
+  handler.ctx = &l->handlers[i];
   handler.destroy = end_life;
   tp_status status = tp_edit_add_handler(edit, &handler, NULL);
   l->handler_taken[i] = status == TP_OK;

@@ -39,13 +39,13 @@ static void refusing_release(void *ctx, void *memory, size_t size) {
 
 static char long_text[LONG];
 
-static tp_answer say_much(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer say_much(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   return tp_tool_ok(run, (tp_text){long_text, sizeof long_text});
 }
 
-static tp_answer say_much_later(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer say_much_later(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   tp_token token;
   tp_answer outcome = tp_tool_defer(run, NULL, &token);
   if (token.bits) (void)tp_tool_complete(token, false, (tp_text){long_text, sizeof long_text});
@@ -97,9 +97,9 @@ static void assert_one_result_each(void) {
 static bool dispatch_refusing(long n, bool rest, bool gated) {
   tp_runtime_options options = {.struct_size = sizeof options, .allocator = {refusing_alloc, refusing_release, NULL}};
   tp_runtime *runtime = open_runtime(&options);
-  add_hooks(runtime,
-            &(hook){.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &contributes_tools}, 1);
-  if (gated) add_hooks(runtime, &(hook){.id = "gate", .phase = TP_PHASE_TOOL_PRE, .self = &gates}, 1);
+  add_hooks(runtime, &(hook){.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .ctx = &contributes_tools},
+            1);
+  if (gated) add_hooks(runtime, &(hook){.id = "gate", .phase = TP_PHASE_TOOL_PRE, .ctx = &gates}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   run_phase(turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL);
   left = n;

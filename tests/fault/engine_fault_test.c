@@ -85,8 +85,8 @@ static const tp_contribution task = {.struct_size = sizeof(tp_contribution),
                                      .domain = TEXT("job"),
                                      .value = TEXT("\x80")};
 
-static tp_answer run_tool(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer run_tool(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   return tp_tool_ok(run, tp_text_of("a result"));
 }
 
@@ -123,23 +123,23 @@ typedef struct life {
 
 static tp_status add_all(life *l) {
   const hook hooks[HOOKS] = {
-      {.id = "start", .phase = TP_PHASE_SESSION_START, .self = &l->acts[0], .slow = true},
-      {.id = "intake", .phase = TP_PHASE_TURN_INTAKE, .self = &l->acts[1]},
-      {.id = "policy", .phase = TP_PHASE_TURN_PRE_POLICY, .self = &l->acts[2]},
-      {.id = "context", .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, .self = &l->acts[3], .slow = true},
-      {.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &l->acts[4]},
-      {.id = "section", .phase = TP_PHASE_TURN_PRE_PROMPT_COMPILE, .self = &l->acts[5], .slow = true},
-      {.id = "gate", .phase = TP_PHASE_TOOL_PRE, .self = &l->acts[6], .slow = true},
-      {.id = "post", .phase = TP_PHASE_TOOL_POST, .self = &l->acts[7]},
+      {.id = "start", .phase = TP_PHASE_SESSION_START, .ctx = &l->acts[0], .slow = true},
+      {.id = "intake", .phase = TP_PHASE_TURN_INTAKE, .ctx = &l->acts[1]},
+      {.id = "policy", .phase = TP_PHASE_TURN_PRE_POLICY, .ctx = &l->acts[2]},
+      {.id = "context", .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, .ctx = &l->acts[3], .slow = true},
+      {.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .ctx = &l->acts[4]},
+      {.id = "section", .phase = TP_PHASE_TURN_PRE_PROMPT_COMPILE, .ctx = &l->acts[5], .slow = true},
+      {.id = "gate", .phase = TP_PHASE_TOOL_PRE, .ctx = &l->acts[6], .slow = true},
+      {.id = "post", .phase = TP_PHASE_TOOL_POST, .ctx = &l->acts[7]},
       {.id = "fire",
        .phase = TP_PHASE_TURN_POST_TURN,
-       .self = &l->acts[8],
+       .ctx = &l->acts[8],
        .sub = {.execution = TP_EXECUTION_FIRE_AND_RECORD}},
       {.id = "job",
        .phase = TP_PHASE_TURN_POST_TURN,
-       .self = &l->acts[9],
+       .ctx = &l->acts[9],
        .sub = {.execution = TP_EXECUTION_BACKGROUND}},
-      {.id = "jobs", .phase = TP_PHASE_TURN_POST_TURN, .self = &l->acts[10]}};
+      {.id = "jobs", .phase = TP_PHASE_TURN_POST_TURN, .ctx = &l->acts[10]}};
   static const tp_contribution *const emits[HOOKS] = {&reminder, NULL,      &policy, &context, &bundle, &section,
                                                       NULL,      &reminder, NULL,    NULL,     &task};
   memset(l->acts, 0, sizeof l->acts);
@@ -302,7 +302,7 @@ static void commit_without_memory_changes_nothing_for_turns(void **state) {
   refuse_nothing();
   assert_int_equal(live(&l), TP_OK);
   act more = {0};
-  hook h = {.id = "more", .phase = TP_PHASE_TURN_INTAKE, .self = &more};
+  hook h = {.id = "more", .phase = TP_PHASE_TURN_INTAKE, .ctx = &more};
   for (long n = 1;; n++) {
     refuse(n, false);
     tp_status status = hooks_add(l.runtime, &h, 1, NULL);

@@ -42,8 +42,8 @@ static void answer_later(void *arg) {
   answer(note);
 }
 
-static void model_start(void *self, const tp_model_request *request, tp_token token) {
-  ask_note *note = self;
+static void model_start(void *ctx, const tp_model_request *request, tp_token token) {
+  ask_note *note = ctx;
   note->token = token;
   if (++note->starts > 1) world_fail(note->w, "a handler's request is made once", "%u times", note->starts);
   if (request->message_count != 1 || !tp__text_is(request->messages[0]->text, "who is right?"))
@@ -53,8 +53,8 @@ static void model_start(void *self, const tp_model_request *request, tp_token to
   if (note->way == ASK_TWICE && !world_start("asked model", answer_later, note)) answer(note);
 }
 
-static void model_cancel(void *self, tp_token token) {
-  ask_note *note = self;
+static void model_cancel(void *ctx, tp_token token) {
+  ask_note *note = ctx;
   (void)token;
   if (++note->cancels > 1) world_fail(note->w, "cancel at most once", "%u of a handler's request", note->cancels);
 }
@@ -97,10 +97,10 @@ static void check(ask_note *note, tp_status status, const tp_model_response *res
   if (w->freed) world_fail(note->w, "no handler runs behind the end", "%s", tp_status_name(status));
 }
 
-static tp_answer ask_a_model(void *self, tp_call *call) {
-  ask_note *note = new_note(self);
+static tp_answer ask_a_model(void *ctx, tp_call *call) {
+  ask_note *note = new_note(ctx);
   const tp_model model = {
-      .struct_size = sizeof model, .name = "asked", .self = note, .start = model_start, .cancel = model_cancel};
+      .struct_size = sizeof model, .name = "asked", .ctx = note, .start = model_start, .cancel = model_cancel};
   const tp_message message = {.struct_size = sizeof message, .role = TP_ROLE_USER, .text = tp_text_of("who is right?")};
   const tp_message *list[] = {&message};
   const tp_model_request request = {.struct_size = sizeof request, .messages = list, .message_count = 1};

@@ -35,8 +35,8 @@ typedef struct world {
                (world_)->calls);                                                                                \
   } while (0)
 
-static tp_answer run_handler(void *self, tp_call *call) {
-  world *w = self;
+static tp_answer run_handler(void *ctx, tp_call *call) {
+  world *w = ctx;
   w->calls++;
   if (w->hangs_ms) tp__sim_sleep_ns(w->hangs_ms * TP__NS_PER_MS);
   if (w->answer) return w->answer;
@@ -64,9 +64,9 @@ static void open_world(world *w, bool no_breakers) {
   if (tp_runtime_new(&options, &w->runtime, NULL) != TP_OK) EXPECT(w, false);
 }
 
-static tp_answer run_filler(void *self, tp_call *call) {
+static tp_answer run_filler(void *ctx, tp_call *call) {
   (void)call;
-  if (((world *)self)->fillers == 1) tp__sim_sleep_ns(50 * TP__NS_PER_MS); /* it holds the only thread */
+  if (((world *)ctx)->fillers == 1) tp__sim_sleep_ns(50 * TP__NS_PER_MS); /* it holds the only thread */
   return TP_ANSWER_DONE;
 }
 
@@ -76,7 +76,7 @@ static tp_status add_filler(world *w, tp_edit *edit, uint32_t phase, tp_placemen
   const tp_handler handler = {.struct_size = sizeof handler,
                               .id = id,
                               .run = run_filler,
-                              .self = w,
+                              .ctx = w,
                               .phases = &phase,
                               .phase_count = 1,
                               .placement = placement};
@@ -96,7 +96,7 @@ static void add(world *w, uint32_t phase, tp_placement placement, tp_execution e
   const tp_handler handler = {.struct_size = sizeof handler,
                               .id = "h",
                               .run = run_handler,
-                              .self = w,
+                              .ctx = w,
                               .phases = &phase,
                               .phase_count = 1,
                               .idempotent = w->attempts > 0,

@@ -13,17 +13,17 @@ static void look_alive(const commit_work_half *half) {
   if (half->destroys) world_fail(half->pair->w, "no call after destroy", "%s was called, or runs", half->pair->ids[0]);
 }
 
-static tp_answer half_run(void *self, tp_call *call) {
+static tp_answer half_run(void *ctx, tp_call *call) {
   (void)call;
-  const commit_work_half *half = self;
+  const commit_work_half *half = ctx;
   look_alive(half);
   if (!half->is_inline) tp__sim_sleep_ns(world_pause_ns(world_is_fault_free(half->pair->w) ? 500 : 5000));
   look_alive(half);
   return TP_ANSWER_DONE;
 }
 
-static void half_destroyed(void *self) {
-  commit_work_half *half = self;
+static void half_destroyed(void *ctx) {
+  commit_work_half *half = ctx;
   if (++half->destroys > 1) world_fail(half->pair->w, "destroy exactly once", "of %s", half->pair->ids[0]);
   world_destructor(half->pair->w);
 }
@@ -36,7 +36,7 @@ static tp_status add_half(tp_edit *edit, commit_work_pair *pair, int i, const co
   tp_handler handler = {.struct_size = sizeof handler,
                         .id = pair->ids[i],
                         .run = half_run,
-                        .self = half,
+                        .ctx = half,
                         .destroy = half_destroyed,
                         .phases = &phases[i],
                         .phase_count = 1,

@@ -19,7 +19,7 @@ struct compaction_work {
 };
 typedef struct compaction_work compaction_work;
 
-static compaction_work *of(void *self) { return ((world *)self)->compaction; }
+static compaction_work *of(void *ctx) { return ((world *)ctx)->compaction; }
 
 static uint32_t number_of(tp_text text) {
   uint32_t number = 0;
@@ -104,8 +104,8 @@ static void summarize(compaction_work *c, tp_token token) {
   say(token, "what was said", 0);
 }
 
-static void model_start(void *self, const tp_model_request *request, tp_token token) {
-  compaction_work *c = self;
+static void model_start(void *ctx, const tp_model_request *request, tp_token token) {
+  compaction_work *c = ctx;
   if (request->system.size > 0) { /* its agent has no system text: a summary is asked for */
     summarize(c, token);
     return;
@@ -160,8 +160,8 @@ static tp_status compact_here(void *ctx, const tp_compaction *compaction, tp_fau
   return TP_OK;
 }
 
-static tp_answer before_compaction(void *self, tp_call *call) {
-  compaction_work *c = of(self);
+static tp_answer before_compaction(void *ctx, tp_call *call) {
+  compaction_work *c = of(ctx);
   if (!c || !tp__text_is(tp_call_id(call, TP_ID_SESSION), "k")) return TP_ANSWER_DONE;
   if (!world_is_fault_free(c->w) && world_one_in(6)) return tp_call_deny(call, "not now");
   if (c->compact == tp_compact_drop_oldest) c->may_shrink = true;
@@ -170,19 +170,19 @@ static tp_answer before_compaction(void *self, tp_call *call) {
 
 /* ---- tools ---- */
 
-static tp_answer run_tool(void *self, tp_tool_run *run) {
-  const compaction_work *c = self;
+static tp_answer run_tool(void *ctx, tp_tool_run *run) {
+  const compaction_work *c = ctx;
   if (!world_is_fault_free(c->w)) tp__sim_sleep_ns(world_pause_ns(2000));
   return tp_tool_ok(run, tp_text_of("a result of some words"));
 }
 
-static tp_answer emit_tools(void *self, tp_call *call) {
-  compaction_work *c = of(self);
+static tp_answer emit_tools(void *ctx, tp_call *call) {
+  compaction_work *c = of(ctx);
   if (!c || !tp__text_is(tp_call_id(call, TP_ID_SESSION), "k")) return TP_ANSWER_DONE;
   const tp_tool tool = {.struct_size = sizeof tool,
                         .name = "k.tool",
                         .run = run_tool,
-                        .self = c,
+                        .ctx = c,
                         .placement = world_one_in(2) ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
   const tp_tool *list[] = {&tool};
   if (tp_call_emit_tool_bundle(call, "k", list, 1) != TP_OK) return tp_call_fail(call, 1, "no tools");
@@ -214,7 +214,7 @@ static tp_session *open_session(compaction_work *c) {
   c->compact = ways[tp__sim_random(3)];
   const tp_model model = {.struct_size = sizeof model,
                           .name = "k",
-                          .self = c,
+                          .ctx = c,
                           .start = model_start,
                           .placement = world_one_in(2) ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
   const tp_session_options options = {.struct_size = sizeof options,

@@ -333,8 +333,8 @@ static tp_answer answer(call_note *note, tp_call *call) {
   }
 }
 
-tp_answer handler_run(void *self, tp_call *call) {
-  node_actor *actor = self;
+tp_answer handler_run(void *ctx, tp_call *call) {
+  node_actor *actor = ctx;
   if (actor->destroys > 0)
     world_fail(actor->w, "destroy after the last attempt", "node %d is called afterwards", actor->index);
   call_note *note = begin_note(actor, call);
@@ -349,7 +349,7 @@ tp_answer handler_run(void *self, tp_call *call) {
 
 /* From before the answer on the attempt may be freed at any moment: what is read of it is read here. */
 call_note *handler_take(const tp_work *work) {
-  node_actor *actor = work->self;
+  node_actor *actor = work->ctx;
   if (actor->destroys > 0)
     world_fail(actor->w, "destroy after the last attempt", "a call of node %d is taken afterwards", actor->index);
   call_note *note = begin_note(actor, work->call);

@@ -42,8 +42,8 @@ static int64_t draw_delay(const world *w) {
   return (int64_t)tp__sim_random(2 * (uint64_t)APPEND_LIMIT_MS * TP__NS_PER_MS);
 }
 
-static tp_status load(void *self, const tp_history_load *request, tp_fault *fault) {
-  world *w = self;
+static tp_status load(void *ctx, const tp_history_load *request, tp_fault *fault) {
+  world *w = ctx;
   (void)fault;
   history_call *call = begin_call(w, request->session);
   tp__sim_sleep_ns(draw_delay(w));
@@ -60,8 +60,8 @@ static void check_batch(world *w, const tp_history_append *batch) {
   }
 }
 
-static tp_status append(void *self, const tp_history_append *request, tp_fault *fault) {
-  world *w = self;
+static tp_status append(void *ctx, const tp_history_append *request, tp_fault *fault) {
+  world *w = ctx;
   (void)fault;
   history_call *call = begin_call(w, request->session);
   tp__sim_sleep_ns(draw_delay(w));
@@ -92,8 +92,8 @@ static void complete_later(void *arg) {
   complete(arg);
 }
 
-static void append_start(void *self, const tp_history_append *request, tp_token token) {
-  world *w = self;
+static void append_start(void *ctx, const tp_history_append *request, tp_token token) {
+  world *w = ctx;
   history_call *call = begin_call(w, request->session);
   call->token = token;
   call->fails = !world_is_fault_free(w) && world_one_in(10);
@@ -103,8 +103,8 @@ static void append_start(void *self, const tp_history_append *request, tp_token 
   else if (world_one_in(4)) (void)!world_start("append", complete_later, call);
 }
 
-static void append_cancel(void *self, tp_token token) {
-  world *w = self;
+static void append_cancel(void *ctx, tp_token token) {
+  world *w = ctx;
   for (history_call *call = w->history_calls; call; call = call->next) {
     if (call->token.bits != token.bits) continue;
     if (++call->cancels > 1) world_fail(w, "cancel at most once", "of an append");
@@ -124,8 +124,8 @@ static bool is_of(const history_call *call, const char *session, size_t size) {
 }
 
 /* A token that no thread completes is abandoned with its runtime. */
-static tp_status delete_session(void *self, const tp_history_delete *request, tp_fault *fault) {
-  world *w = self;
+static tp_status delete_session(void *ctx, const tp_history_delete *request, tp_fault *fault) {
+  world *w = ctx;
   (void)fault;
   tp__sim_sleep_ns(world_pause_ns(500));
   for (const history_call *call = w->history_calls; call; call = call->next)
@@ -134,8 +134,8 @@ static tp_status delete_session(void *self, const tp_history_delete *request, tp
   return world_one_in(2) ? TP_OK : TP_ERR_NOT_FOUND;
 }
 
-static void destroy(void *self) {
-  world *w = self;
+static void destroy(void *ctx) {
+  world *w = ctx;
   w->history_destroys++;
   if (!w->freed) world_destructor(w); /* else the last reference was ours, and the runtime is gone */
 }
@@ -161,7 +161,7 @@ void history_delete(world *w, const char *session) {
 tp_status history_open(world *w) {
   tp_allocator allocator = tp__sim_allocator();
   tp_history history = {.struct_size = sizeof history,
-                        .self = w,
+                        .ctx = w,
                         .load = load,
                         .append = w->s->history == 1 ? append : NULL,
                         .append_start = w->s->history == 2 ? append_start : NULL,

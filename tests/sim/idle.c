@@ -19,8 +19,8 @@ void idle_run(void *arg) {
   }
 }
 
-static tp_answer hear_end(void *self, tp_call *call) {
-  world *w = self;
+static tp_answer hear_end(void *ctx, tp_call *call) {
+  world *w = ctx;
   tp_text id = tp_call_id(call, TP_ID_SESSION);
   w->idle_ended += id.size > 5 && memcmp(id.data, "idle-", 5) == 0;
   return TP_ANSWER_DONE;

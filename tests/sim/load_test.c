@@ -52,8 +52,8 @@ static tp_runtime_stats stats_of(const world *w) {
 }
 
 /* One at a time: the pool has one thread. */
-static tp_answer block(void *self, tp_call *call) {
-  world *w = self;
+static tp_answer block(void *ctx, tp_call *call) {
+  world *w = ctx;
   bool first = !w->begun;
   w->begun = true;
   while (first && !w->open) pass_us(100);
@@ -73,22 +73,22 @@ static tp_answer block(void *self, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static tp_answer note_end(void *self, tp_call *call) {
+static tp_answer note_end(void *ctx, tp_call *call) {
   (void)call;
-  ((world *)self)->ends++;
+  ((world *)ctx)->ends++;
   return TP_ANSWER_DONE;
 }
 
-static void answer_at_once(void *self, const tp_model_request *request, tp_token token) {
-  (void)self;
+static void answer_at_once(void *ctx, const tp_model_request *request, tp_token token) {
+  (void)ctx;
   (void)request;
   const tp_model_response response = {
       .struct_size = sizeof response, .text = {"ok", 2}, .stop_reason = {"end_turn", 8}};
   (void)!tp_model_complete(token, &response);
 }
 
-static tp_answer pass(void *self, tp_call *call) {
-  (void)self;
+static tp_answer pass(void *ctx, tp_call *call) {
+  (void)ctx;
   (void)call;
   return TP_ANSWER_DONE;
 }
@@ -98,7 +98,7 @@ static void add(world *w, const char *id, uint32_t phase, tp_handler_fn run, tp_
   static const tp_owner owner = {.struct_size = sizeof owner, .name = "test", .trust = TP_TRUST_BUILTIN};
   tp_edit *edit = NULL;
   const tp_handler handler = {
-      .struct_size = sizeof handler, .id = id, .run = run, .self = w, .phases = &phase, .phase_count = 1};
+      .struct_size = sizeof handler, .id = id, .run = run, .ctx = w, .phases = &phase, .phase_count = 1};
   const tp_subscription sub = {.struct_size = sizeof sub,
                                .id = id,
                                .handler = id,
@@ -226,8 +226,8 @@ typedef struct tenant {
 } tenant;
 
 /* A millisecond, give or take a fifth. */
-static void start_model(void *self, const tp_model_request *request, tp_token token) {
-  (void)self;
+static void start_model(void *ctx, const tp_model_request *request, tp_token token) {
+  (void)ctx;
   (void)request;
   pass_us(800 + (int64_t)tp__sim_random(400));
   const tp_model_response response = {
@@ -237,7 +237,7 @@ static void start_model(void *self, const tp_model_request *request, tp_token to
 
 static tp_session *open_session(flooded *f, const char *name, const char *id) {
   const tp_model model = {
-      .struct_size = sizeof model, .name = "m", .self = f, .start = start_model, .placement = TP_PLACEMENT_THREAD};
+      .struct_size = sizeof model, .name = "m", .ctx = f, .start = start_model, .placement = TP_PLACEMENT_THREAD};
   const tp_session_options options = {.struct_size = sizeof options, .id = id, .tenant = name, .model = &model};
   tp_session *session = NULL;
   EXPECT(&f->w, tp_session_open(f->w.runtime, &options, &session, NULL) == TP_OK);

@@ -106,8 +106,8 @@ static void answer_later(void *arg) {
   answer(late.token);
 }
 
-static void model_start(void *self, const tp_model_request *request, tp_token token) {
-  (void)self, (void)request;
+static void model_start(void *ctx, const tp_model_request *request, tp_token token) {
+  (void)ctx, (void)request;
   if (world_one_in(20)) return;
   late_answer *late = world_one_in(2) ? malloc(sizeof *late) : NULL;
   if (late) *late = (late_answer){token, world_pause_ns(3000)};
@@ -136,7 +136,7 @@ static tp_session *open_session(struct load_work *l, uint32_t index) {
   char id[8];
   snprintf(id, sizeof id, "l%u", index);
   const tp_model model = {
-      .struct_size = sizeof model, .name = "loaded", .self = l, .start = model_start, .placement = TP_PLACEMENT_INLINE};
+      .struct_size = sizeof model, .name = "loaded", .ctx = l, .start = model_start, .placement = TP_PLACEMENT_INLINE};
   const tp_session_options options = {
       .struct_size = sizeof options, .id = id, .tenant = tenants[index], .model = &model};
   tp_session *session = NULL;

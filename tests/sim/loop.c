@@ -100,8 +100,8 @@ static loop_answer *new_answer(loop *l, const tp_work *work) {
 
 /* ---- work ---- */
 
-static void destroy_tool(void *self) {
-  loop_tool *tool = self;
+static void destroy_tool(void *ctx) {
+  loop_tool *tool = ctx;
   loop *l = tool->l;
   l->tools_destroyed++;
   if (++tool->destroys > 1) world_fail(l->w, "a tool is destroyed once", "%u times", tool->destroys);
@@ -117,18 +117,18 @@ static loop_tool *new_tool(loop *l, bool single) {
   return l->tools = tool;
 }
 
-static tp_answer emit_tools(void *self, tp_call *call) {
-  world *w = self;
+static tp_answer emit_tools(void *ctx, tp_call *call) {
+  world *w = ctx;
   loop *l = w->loop;
   if (!l || !tp__text_is(tp_call_id(call, TP_ID_SESSION), "loop")) return TP_ANSWER_DONE;
   const tp_tool concurrent = {.struct_size = sizeof concurrent,
                               .name = "l-concurrent",
-                              .self = new_tool(l, false),
+                              .ctx = new_tool(l, false),
                               .inbox = l->inbox,
                               .destroy = destroy_tool};
   tp_tool single = concurrent;
   single.name = "l-single";
-  single.self = new_tool(l, true);
+  single.ctx = new_tool(l, true);
   single.max_concurrent = 1;
   if (is_rough(l) && world_one_in(2)) single.limit_ms = 1 + (uint32_t)tp__sim_random(50);
   const tp_tool *const tools[] = {&concurrent, &single};
@@ -150,7 +150,7 @@ tp_status loop_register(world *w, tp_edit *edit) {
 }
 
 static void look_at_tool(loop *l, const tp_work *work) {
-  const loop_tool *tool = work->self;
+  const loop_tool *tool = work->ctx;
   bool whole = tool->l == l && !tool->destroys && work->run && !work->call && !work->request && !work->event;
   if (!whole || !tp__text_is(tp_tool_run_id(work->run, TP_ID_SESSION), "loop") ||
       tp_tool_run_arguments(work->run).size != 1)
@@ -162,7 +162,7 @@ static void look_at_tool(loop *l, const tp_work *work) {
 
 static void look_at_request(loop *l, const tp_work *work) {
   const tp_model_request *request = work->request;
-  bool whole = work->self == l && request && !work->call && !work->run && !work->event;
+  bool whole = work->ctx == l && request && !work->call && !work->run && !work->event;
   if (!whole || !request->message_count || !tp__text_is(request->ids[TP_ID_SESSION], "loop"))
     world_fail(l->w, "work says what it is", "a request of the loop is %s", whole ? "another's" : "not whole");
   for (size_t i = 0; whole && i < request->tool_count; i++)
@@ -178,7 +178,7 @@ static void take_work(loop *l, const tp_work *work) {
     l->requests++;
   } else {
     look_at_tool(l, work);
-    a->tool = work->self;
+    a->tool = work->ctx;
     a->tool->open++;
     if (a->tool->single && ++l->single_taken > 1) world_fail(l->w, "permits", "%u are taken at once", l->single_taken);
   }
@@ -233,7 +233,7 @@ static void give_back(loop *l, uint32_t index) {
 }
 
 static void take_event(loop *l, const tp_work *work) {
-  if (work->token.bits || !work->event || work->self != l)
+  if (work->token.bits || !work->event || work->ctx != l)
     world_fail(l->w, "work says what it is", "an event has token %llu", (unsigned long long)work->token.bits);
   hear(l, work->event);
   l->events[l->event_count++] = work;
@@ -297,7 +297,7 @@ static void run_turn(loop *l, int64_t close_ns) {
   }
 }
 
-static void destroy_model(void *self) { ((loop *)self)->model_destroys++; }
+static void destroy_model(void *ctx) { ((loop *)ctx)->model_destroys++; }
 
 static void destroy_listener(void *ctx) {
   loop *l = ctx;
@@ -318,7 +318,7 @@ static tp_status open_all(loop *l) {
   tp_status status = tp_inbox_new(l->w->runtime, &options, &l->inbox, NULL);
   if (status != TP_OK) return status;
   const tp_model model = {
-      .struct_size = sizeof model, .name = "loop", .self = l, .inbox = l->inbox, .destroy = destroy_model};
+      .struct_size = sizeof model, .name = "loop", .ctx = l, .inbox = l->inbox, .destroy = destroy_model};
   tp_session_options opens = {.struct_size = sizeof opens, .id = "loop", .model = &model};
   status = tp_session_open(l->w->runtime, &opens, &l->session, NULL);
   if (status != TP_OK) return status;

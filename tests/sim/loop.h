@@ -12,7 +12,7 @@ enum { LOOP_TURNS_MAX = 3, LOOP_KNOWN_MAX = 8, LOOP_EVENTS_MAX = 8 };
 
 typedef struct loop loop;
 
-/** What a tool has as self, from its emit to its destroy; kept for longer to look at. */
+/** What a tool has as ctx, from its emit to its destroy; kept for longer to look at. */
 typedef struct loop_tool {
   loop *l;
   struct loop_tool *next;

@@ -40,8 +40,8 @@ static void answer(tp_token token, bool calls, uint32_t count) {
 }
 
 /* A turn calls the tool once or several times, then ends. Some models never answer. */
-static void model_start(void *self, const tp_model_request *request, tp_token token) {
-  const struct nested_work *n = self;
+static void model_start(void *ctx, const tp_model_request *request, tp_token token) {
+  const struct nested_work *n = ctx;
   const tp_message *last = request->messages[request->message_count - 1];
   if (!world_is_fault_free(n->w) && world_one_in(20)) return;
   uint32_t count = world_one_in(3) ? 1 + (uint32_t)tp__sim_random(CALLS_MAX) : 1;
@@ -53,7 +53,7 @@ static tp_session *open_session(struct nested_work *n) {
   snprintf(id, sizeof id, "n%u", n->ids++);
   const tp_model model = {.struct_size = sizeof model,
                           .name = "nested",
-                          .self = n,
+                          .ctx = n,
                           .start = model_start,
                           .placement = world_one_in(2) ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
   const tp_session_options options = {.struct_size = sizeof options, .id = id, .model = &model};
@@ -137,8 +137,8 @@ static tp_answer wait_for_turn(struct nested_work *n, tp_tool_run *run, tp_sessi
   return tp_tool_ok(run, tp_text_of("waited"));
 }
 
-static tp_answer nest(void *self, tp_tool_run *run) {
-  struct nested_work *n = self;
+static tp_answer nest(void *ctx, tp_tool_run *run) {
+  struct nested_work *n = ctx;
   enter(n);
   tp_session *session = open_session(n);
   bool submits = world_one_in(3) && !n->w->s->options.no_engine_workers;
@@ -151,12 +151,12 @@ static tp_answer nest(void *self, tp_tool_run *run) {
   return said;
 }
 
-static tp_answer emit_tools(void *self, tp_call *call) {
-  struct nested_work *n = ((world *)self)->nested;
+static tp_answer emit_tools(void *ctx, tp_call *call) {
+  struct nested_work *n = ((world *)ctx)->nested;
   tp_text session = tp_call_id(call, TP_ID_SESSION);
   if (session.size < 2 || session.data[0] != 'n') return TP_ANSWER_DONE;
   const tp_tool tool = {
-      .struct_size = sizeof tool, .name = "nest", .run = nest, .self = n, .max_concurrent = n->permits};
+      .struct_size = sizeof tool, .name = "nest", .run = nest, .ctx = n, .max_concurrent = n->permits};
   const tp_tool *list[] = {&tool};
   if (tp_call_emit_tool_bundle(call, "nested", list, 1) != TP_OK) return tp_call_fail(call, 1, "no tools");
   return TP_ANSWER_DONE;

@@ -28,24 +28,24 @@ static void answer_later(void *arg) {
   answer_now(arg);
 }
 
-static void model_start(void *self, const tp_model_request *request, tp_token token) {
+static void model_start(void *ctx, const tp_model_request *request, tp_token token) {
   (void)request;
   answer *a = malloc(sizeof *a);
   if (!a) abort();
-  *a = (answer){self, token};
+  *a = (answer){ctx, token};
   if (world_one_in(2) || !world_start("model", answer_later, a)) answer_now(a);
 }
 
-static void model_destroy(void *self) {
-  session_work *c = self;
+static void model_destroy(void *ctx) {
+  session_work *c = ctx;
   c->models_destroyed++;
   world_destructor(c->w);
 }
 
 /* ---- what hears of it ---- */
 
-static session_work *heard(void *self, const tp_call *call) {
-  session_work *c = ((world *)self)->session_work;
+static session_work *heard(void *ctx, const tp_call *call) {
+  session_work *c = ((world *)ctx)->session_work;
   return c && tp__text_is(tp_call_id(call, TP_ID_SESSION), "q") ? c : NULL;
 }
 
@@ -73,8 +73,8 @@ static void look_around(session_work *c, const session_work_turn *turn) {
     }
 }
 
-static tp_answer hear_intake(void *self, tp_call *call) {
-  session_work *c = heard(self, call);
+static tp_answer hear_intake(void *ctx, tp_call *call) {
+  session_work *c = heard(ctx, call);
   session_work_turn *turn = c ? turn_of(c, tp_call_id(call, TP_ID_TURN)) : NULL;
   if (!turn || is_over(turn)) return TP_ANSWER_DONE; /* called late, its turn is over */
   turn->begun = true;
@@ -83,8 +83,8 @@ static tp_answer hear_intake(void *self, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static tp_answer hear_post(void *self, tp_call *call) {
-  session_work *c = heard(self, call);
+static tp_answer hear_post(void *ctx, tp_call *call) {
+  session_work *c = heard(ctx, call);
   session_work_turn *turn = c ? turn_of(c, tp_call_id(call, TP_ID_TURN)) : NULL;
   if (turn && ++turn->posts == 1) turn->post_place = ++c->posts;
   return TP_ANSWER_DONE;
@@ -109,8 +109,8 @@ static void check_job(session_work *c, const session_work_turn *turn, uint32_t a
     }
 }
 
-static tp_answer do_job(void *self, tp_call *call) {
-  session_work *c = heard(self, call);
+static tp_answer do_job(void *ctx, tp_call *call) {
+  session_work *c = heard(ctx, call);
   session_work_turn *turn = c ? turn_of(c, tp_call_id(call, TP_ID_TURN)) : NULL;
   if (!turn) return TP_ANSWER_DONE;
   c->working++;
@@ -124,15 +124,15 @@ static tp_answer do_job(void *self, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static tp_answer hear_end(void *self, tp_call *call) {
-  session_work *c = heard(self, call);
+static tp_answer hear_end(void *ctx, tp_call *call) {
+  session_work *c = heard(ctx, call);
   if (c) c->session_ends++;
   return TP_ANSWER_DONE;
 }
 
-static tp_answer hear_unregister(void *self, tp_call *call) {
+static tp_answer hear_unregister(void *ctx, tp_call *call) {
   (void)call;
-  ((world *)self)->session_work->unregistered++;
+  ((world *)ctx)->session_work->unregistered++;
   return TP_ANSWER_DONE;
 }
 
@@ -146,11 +146,11 @@ static tp_answer count_registration(session_work *c, int index, tp_call *call) {
     world_fail(c->w, "who has not registered an agent does not unregister it", "registrar %d", index);
   return TP_ANSWER_DONE;
 }
-static tp_answer first_registrar(void *self, tp_call *call) {
-  return count_registration(((world *)self)->session_work, 0, call);
+static tp_answer first_registrar(void *ctx, tp_call *call) {
+  return count_registration(((world *)ctx)->session_work, 0, call);
 }
-static tp_answer second_registrar(void *self, tp_call *call) {
-  return count_registration(((world *)self)->session_work, 1, call);
+static tp_answer second_registrar(void *ctx, tp_call *call) {
+  return count_registration(((world *)ctx)->session_work, 1, call);
 }
 
 tp_status session_work_register(world *w, tp_edit *edit) {
@@ -254,7 +254,7 @@ static void host_run(void *arg) {
 static tp_model model_of(session_work *c) {
   return (tp_model){.struct_size = sizeof(tp_model),
                     .name = "shared",
-                    .self = c,
+                    .ctx = c,
                     .start = model_start,
                     .destroy = model_destroy,
                     .placement = world_one_in(2) ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};

@@ -181,8 +181,8 @@ static tp_answer answer(tool_work_call *call, tp_tool_run *run) {
   return call->fails ? tp_tool_error(run, text) : tp_tool_ok(run, text);
 }
 
-static tp_answer tool_run(void *self, tp_tool_run *run) {
-  tool_work *e = self;
+static tp_answer tool_run(void *ctx, tp_tool_run *run) {
+  tool_work *e = ctx;
   tool_work_call *call = tool_work_find(e, run);
   if (!call) {
     world_fail(e->w, "a tool sees its own call", "tool workload %u: it is of no call", e->index);
@@ -197,13 +197,13 @@ static tp_answer tool_run(void *self, tp_tool_run *run) {
   return outcome;
 }
 
-static tp_status read_key(void *self, tp_text arguments, tp_tool_keys *keys) {
-  (void)self;
+static tp_status read_key(void *ctx, tp_text arguments, tp_tool_keys *keys) {
+  (void)ctx;
   return tp_tool_keys_add(keys, TP_TOOL_READ, tp_text_of(tool_work_key(arguments)));
 }
 
-static tp_status write_key(void *self, tp_text arguments, tp_tool_keys *keys) {
-  (void)self;
+static tp_status write_key(void *ctx, tp_text arguments, tp_tool_keys *keys) {
+  (void)ctx;
   return tp_tool_keys_add(keys, TP_TOOL_WRITE, tp_text_of(tool_work_key(arguments)));
 }
 
@@ -218,7 +218,7 @@ static void describe(tool_work *e, tp_tool *tool, tool_work_tool which) {
                     .name = tool_work_tool_name(which),
                     .description = "runs a tool workload",
                     .run = tool_run,
-                    .self = e,
+                    .ctx = e,
                     .placement = !tool_work_is_threaded(which) ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
   if (which == TOOL_BRIEF) tool->limit_ms = TOOL_WORK_BRIEF_MS;
   if (which == TOOL_TERSE) tool->result_bytes_max = TOOL_WORK_TERSE_BYTES;
@@ -235,8 +235,8 @@ static tool_work *tool_work_of(world *w, const tp_call *call) {
   return index < w->s->tool_work_count ? &w->tool_works[index] : NULL;
 }
 
-static tp_answer emit_tools(void *self, tp_call *call) {
-  tool_work *e = tool_work_of(self, call);
+static tp_answer emit_tools(void *ctx, tp_call *call) {
+  tool_work *e = tool_work_of(ctx, call);
   tp_tool tools[TOOL_WORK_TOOLS];
   const tp_tool *list[TOOL_WORK_TOOLS];
   if (!e) return TP_ANSWER_DONE;

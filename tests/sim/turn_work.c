@@ -158,16 +158,16 @@ static void start(turn_work *d, const tp_model_request *request, tp_token token,
   }
 }
 
-static void model_start(void *self, const tp_model_request *request, tp_token token) {
-  start(self, request, token, false);
+static void model_start(void *ctx, const tp_model_request *request, tp_token token) {
+  start(ctx, request, token, false);
 }
 
-static void fallback_start(void *self, const tp_model_request *request, tp_token token) {
-  start(self, request, token, true);
+static void fallback_start(void *ctx, const tp_model_request *request, tp_token token) {
+  start(ctx, request, token, true);
 }
 
-static void model_cancel(void *self, tp_token token) {
-  turn_work *d = self;
+static void model_cancel(void *ctx, tp_token token) {
+  turn_work *d = ctx;
   for (token_note *note = d->tokens; note; note = note->next) {
     if (!note->is_model || note->token.bits != token.bits) continue;
     if (++note->cancels > 1) world_fail(d->w, "cancel at most once", "the model of turn workload %u", d->index);
@@ -175,8 +175,8 @@ static void model_cancel(void *self, tp_token token) {
   }
 }
 
-static void model_destroy(void *self) {
-  turn_work *d = self;
+static void model_destroy(void *ctx) {
+  turn_work *d = ctx;
   d->model_destroys++;
   world_destructor(d->w);
 }
@@ -219,8 +219,8 @@ static tp_answer tool_defers(token_note *note, tp_tool_run *run) {
   return outcome;
 }
 
-static tp_answer tool_run(void *self, tp_tool_run *run) {
-  world *w = self;
+static tp_answer tool_run(void *ctx, tp_tool_run *run) {
+  world *w = ctx;
   turn_work *d = turn_work_of(w, tp_tool_run_id(run, TP_ID_SESSION));
   check_data(d, "a tool", tp_tool_run_id(run, TP_ID_TURN), tp_tool_run_data(run, TP_ID_SESSION),
              tp_tool_run_data(run, TP_ID_TURN));
@@ -234,7 +234,7 @@ static tp_answer tool_run(void *self, tp_tool_run *run) {
 
 /* ---- subscriptions ---- */
 
-static tp_answer emit_tools(void *self, tp_call *call) {
+static tp_answer emit_tools(void *ctx, tp_call *call) {
   tp_tool tools[2];
   const tp_tool *list[] = {&tools[0], &tools[1]};
   for (int i = 0; i < 2; i++)
@@ -242,7 +242,7 @@ static tp_answer emit_tools(void *self, tp_call *call) {
                          .name = i ? "t1" : "t0",
                          .description = "a tool",
                          .run = tool_run,
-                         .self = self,
+                         .ctx = ctx,
                          .limit_ms = i ? 60 : 0,
                          .max_concurrent = i ? 1 : 0};
   if (tp_call_emit_tool_bundle(call, "tools", list, 2) != TP_OK) return tp_call_fail(call, 1, "no tools");
@@ -250,16 +250,16 @@ static tp_answer emit_tools(void *self, tp_call *call) {
 }
 
 /* Observers of a turn workload's own phases; other sessions have an end, too. */
-static turn_work *heard(void *self, tp_call *call) {
+static turn_work *heard(void *ctx, tp_call *call) {
   tp_text session = tp_call_id(call, TP_ID_SESSION);
   if (session.size != 2 || session.data[0] != 'd') return NULL;
-  turn_work *d = turn_work_of(self, session);
+  turn_work *d = turn_work_of(ctx, session);
   check_data(d, "a handler", tp_call_id(call, TP_ID_TURN), tp_call_data(call, TP_ID_SESSION),
              tp_call_data(call, TP_ID_TURN));
   return d;
 }
-static tp_answer gate(void *self, tp_call *call) {
-  turn_work *d = heard(self, call);
+static tp_answer gate(void *ctx, tp_call *call) {
+  turn_work *d = heard(ctx, call);
   if (!d) return tool_work_gate(call);
   tp__sim_sleep_ns(draw_delay(d));
   if (world_one_in(8)) return tp_call_deny(call, "as the gate says");
@@ -267,8 +267,8 @@ static tp_answer gate(void *self, tp_call *call) {
 }
 
 /* Mostly lets the turn end; some turns it never does. */
-static tp_answer stop(void *self, tp_call *call) {
-  turn_work *d = heard(self, call);
+static tp_answer stop(void *ctx, tp_call *call) {
+  turn_work *d = heard(ctx, call);
   if (!d) return TP_ANSWER_DONE;
   if (d->stops++ == 0) d->is_stubborn = world_one_in(8);
   if (tp_call_int(call, TP_FIELD_STOP_DENIALS) != d->stop_denials)
@@ -281,18 +281,18 @@ static tp_answer stop(void *self, tp_call *call) {
   return tp_call_deny(call, "as the stop says");
 }
 
-static tp_answer hear_post(void *self, tp_call *call) {
-  turn_work *d = heard(self, call);
+static tp_answer hear_post(void *ctx, tp_call *call) {
+  turn_work *d = heard(ctx, call);
   if (d) d->post_turns++;
   return TP_ANSWER_DONE;
 }
-static tp_answer hear_error(void *self, tp_call *call) {
-  turn_work *d = heard(self, call);
+static tp_answer hear_error(void *ctx, tp_call *call) {
+  turn_work *d = heard(ctx, call);
   if (d) d->errors++;
   return TP_ANSWER_DONE;
 }
-static tp_answer hear_end(void *self, tp_call *call) {
-  turn_work *d = heard(self, call);
+static tp_answer hear_end(void *ctx, tp_call *call) {
+  turn_work *d = heard(ctx, call);
   if (d) d->session_ends++;
   return TP_ANSWER_DONE;
 }
@@ -319,9 +319,9 @@ tp_status turn_work_register(world *w, tp_edit *edit) {
 
 /* ---- the history: a call never comes without its result ---- */
 
-static tp_status history_load(void *self, const tp_history_load *request, tp_fault *fault) {
+static tp_status history_load(void *ctx, const tp_history_load *request, tp_fault *fault) {
   (void)request, (void)fault;
-  turn_work *d = self;
+  turn_work *d = ctx;
   tp__sim_sleep_ns(draw_delay(d));
   return TP_OK;
 }
@@ -332,9 +332,9 @@ static bool has_result(const tp_history_append *batch, size_t from, tp_text id) 
   return false;
 }
 
-static tp_status history_append(void *self, const tp_history_append *batch, tp_fault *fault) {
+static tp_status history_append(void *ctx, const tp_history_append *batch, tp_fault *fault) {
   (void)fault;
-  turn_work *d = self;
+  turn_work *d = ctx;
   tp__sim_sleep_ns(draw_delay(d));
   for (size_t i = 0; i < batch->message_count; i++)
     for (size_t k = 0; k < batch->messages[i]->call_count; k++)
@@ -343,8 +343,8 @@ static tp_status history_append(void *self, const tp_history_append *batch, tp_f
   return TP_OK;
 }
 
-static void history_destroy(void *self) {
-  turn_work *d = self;
+static void history_destroy(void *ctx) {
+  turn_work *d = ctx;
   d->history_destroys++;
   world_destructor(d->w);
 }
@@ -527,7 +527,7 @@ void turn_work_run(void *arg) {
       .struct_size = sizeof options, .id = id, .on_event = on_event, .event_ctx = d, .data = d};
   const tp_model model = {.struct_size = sizeof model,
                           .name = "sim",
-                          .self = d,
+                          .ctx = d,
                           .start = model_start,
                           .cancel = model_cancel,
                           .destroy = model_destroy,
@@ -542,7 +542,7 @@ void turn_work_run(void *arg) {
   options.fallbacks = fallbacks;
   options.fallback_count = has_fallback;
   const tp_history history = {.struct_size = sizeof history,
-                              .self = d,
+                              .ctx = d,
                               .load = history_load,
                               .append = history_append,
                               .destroy = history_destroy};

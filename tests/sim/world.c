@@ -95,8 +95,8 @@ static void note_record(world *w, uint64_t entry_id) {
   w->record_count++;
 }
 
-static tp_status store_record(void *self, const tp_entry_record *record) {
-  world *w = self;
+static tp_status store_record(void *ctx, const tp_entry_record *record) {
+  world *w = ctx;
   note_record(w, record->entry_id);
   for (size_t i = 0; i < record->run_count; i++) {
     tp_run_record run = {.struct_size = sizeof run};
@@ -104,88 +104,89 @@ static tp_status store_record(void *self, const tp_entry_record *record) {
       world_fail(w, "every subscription accounted for", "entry %llu is recorded with row %zu not settled",
                  (unsigned long long)record->entry_id, i);
   }
-  return store_refuses(w) ? TP_ERR_STORE : w->inner->record(w->inner->self, record);
+  return store_refuses(w) ? TP_ERR_STORE : w->inner->record(w->inner->ctx, record);
 }
 /* Each driven turn once. */
-static tp_status store_turn_record(void *self, const tp_turn_record *record) {
-  world *w = self;
+static tp_status store_turn_record(void *ctx, const tp_turn_record *record) {
+  world *w = ctx;
   uint64_t number = record->number;
   if (!record->process_run_id || !number || record->ended_ns < record->started_ns || !record->outcome)
     world_fail(w, "a turn's record is whole", "number %llu", (unsigned long long)number);
   if (number < WORLD_TURNS && w->turn_recorded[number]++)
     world_fail(w, "one record per turn", "number %llu is recorded again", (unsigned long long)number);
   tp__sim_point();
-  return store_refuses(w) ? TP_ERR_STORE : w->inner->turn_record(w->inner->self, record);
+  return store_refuses(w) ? TP_ERR_STORE : w->inner->turn_record(w->inner->ctx, record);
 }
-static tp_status store_audit(void *self, const tp_audit *row) {
-  world *w = self;
+static tp_status store_audit(void *ctx, const tp_audit *row) {
+  world *w = ctx;
   if (!row->action || !w->store_opens) world_fail(w, "an audit row is whole", "%s", row->action ? row->action : "?");
   if (w->in_audit++) world_fail(w, "audit rows come one at a time", "%s", row->action);
   tp__sim_point();
   w->in_audit--;
   return store_refuses(w) ? TP_ERR_STORE : TP_OK;
 }
-static tp_status store_record_late(void *self, const tp_late_record *late) {
-  world *w = self;
-  return w->inner->record_late(w->inner->self, late);
+static tp_status store_record_late(void *ctx, const tp_late_record *late) {
+  world *w = ctx;
+  return w->inner->record_late(w->inner->ctx, late);
 }
-static tp_status store_job_insert(void *self, const tp_job *job, uint64_t *ret_id, bool *ret_existed, tp_fault *fault) {
-  world *w = self;
-  return store_refuses(w) ? TP_ERR_STORE : w->inner->job_insert(w->inner->self, job, ret_id, ret_existed, fault);
+static tp_status store_job_insert(void *ctx, const tp_job *job, uint64_t *ret_id, bool *ret_existed, tp_fault *fault) {
+  world *w = ctx;
+  return store_refuses(w) ? TP_ERR_STORE : w->inner->job_insert(w->inner->ctx, job, ret_id, ret_existed, fault);
 }
 /* Its functions may block; these two are called by a thread that no other waits for. */
 static void lag(void) {
   if (tp__sim_random(4) == 0) tp__sim_sleep_ns((int64_t)tp__sim_random(2 * TP__NS_PER_MS));
 }
-static tp_status store_job_claim(void *self, const tp_job_claim *request, int64_t *ret_next_ms, tp_fault *fault) {
-  world *w = self;
+static tp_status store_job_claim(void *ctx, const tp_job_claim *request, int64_t *ret_next_ms, tp_fault *fault) {
+  world *w = ctx;
   lag();
-  return w->inner->job_claim(w->inner->self, request, ret_next_ms, fault);
+  return w->inner->job_claim(w->inner->ctx, request, ret_next_ms, fault);
 }
-static tp_status store_job_renew(void *self, const tp_job_renew *request, tp_fault *fault) {
-  world *w = self;
+static tp_status store_job_renew(void *ctx, const tp_job_renew *request, tp_fault *fault) {
+  world *w = ctx;
   lag();
-  return store_refuses(w) ? TP_ERR_STORE : w->inner->job_renew(w->inner->self, request, fault);
+  return store_refuses(w) ? TP_ERR_STORE : w->inner->job_renew(w->inner->ctx, request, fault);
 }
-static tp_status store_job_finish(void *self, const tp_job_finish *request, uint32_t *ret_state, tp_fault *fault) {
-  world *w = self;
+static tp_status store_job_finish(void *ctx, const tp_job_finish *request, uint32_t *ret_state, tp_fault *fault) {
+  world *w = ctx;
   lag();
-  return w->inner->job_finish(w->inner->self, request, ret_state, fault);
+  return w->inner->job_finish(w->inner->ctx, request, ret_state, fault);
 }
-static tp_status store_job_open(void *self, tp_text order_key, uint64_t *ret_count, tp_fault *fault) {
-  world *w = self;
-  return w->inner->job_open(w->inner->self, order_key, ret_count, fault);
+static tp_status store_job_open(void *ctx, tp_text order_key, uint64_t *ret_count, tp_fault *fault) {
+  world *w = ctx;
+  return w->inner->job_open(w->inner->ctx, order_key, ret_count, fault);
 }
-static tp_status store_records(void *self, const tp_record_query *query, tp_record_fn each, void *ctx,
+static tp_status store_records(void *ctx, const tp_record_query *query, tp_record_fn each, void *each_ctx,
                                tp_fault *fault) {
-  world *w = self;
-  return w->inner->records(w->inner->self, query, each, ctx, fault);
+  world *w = ctx;
+  return w->inner->records(w->inner->ctx, query, each, each_ctx, fault);
 }
-static tp_status store_jobs(void *self, const tp_job_query *query, tp_job_each_fn each, void *ctx, tp_fault *fault) {
-  world *w = self;
-  return w->inner->jobs(w->inner->self, query, each, ctx, fault);
+static tp_status store_jobs(void *ctx, const tp_job_query *query, tp_job_each_fn each, void *each_ctx,
+                            tp_fault *fault) {
+  world *w = ctx;
+  return w->inner->jobs(w->inner->ctx, query, each, each_ctx, fault);
 }
-static tp_status store_job_redrive(void *self, uint64_t id, int64_t now_ms, tp_fault *fault) {
-  world *w = self;
-  return w->inner->job_redrive(w->inner->self, id, now_ms, fault);
+static tp_status store_job_redrive(void *ctx, uint64_t id, int64_t now_ms, tp_fault *fault) {
+  world *w = ctx;
+  return w->inner->job_redrive(w->inner->ctx, id, now_ms, fault);
 }
-static tp_status store_job_discard(void *self, uint64_t id, int64_t now_ms, tp_fault *fault) {
-  world *w = self;
-  return w->inner->job_discard(w->inner->self, id, now_ms, fault);
+static tp_status store_job_discard(void *ctx, uint64_t id, int64_t now_ms, tp_fault *fault) {
+  world *w = ctx;
+  return w->inner->job_discard(w->inner->ctx, id, now_ms, fault);
 }
-static tp_status store_open(void *self, const tp_store_owner *owner, tp_fault *fault) {
-  world *w = self;
+static tp_status store_open(void *ctx, const tp_store_owner *owner, tp_fault *fault) {
+  world *w = ctx;
   (void)owner, (void)fault;
   lag();
   if (w->store_opens > 0) world_fail(w, "a store is opened once", "it was opened before");
   w->store_opens++;
   return TP_OK;
 }
-static void store_destroy(void *self) {
-  world *w = self;
+static void store_destroy(void *ctx) {
+  world *w = ctx;
   w->store_destroys++;
   world_destructor(w);
-  w->inner->destroy(w->inner->self);
+  w->inner->destroy(w->inner->ctx);
 }
 
 static tp_status make_store(world *w) {
@@ -193,7 +194,7 @@ static tp_status make_store(world *w) {
   tp_store_memory_options options = {.struct_size = sizeof options, .records_max = 64};
   TP__TRY(tp_store_memory_new(&allocator, &options, &w->inner, NULL));
   w->store = (tp_store){.struct_size = sizeof w->store,
-                        .self = w,
+                        .ctx = w,
                         .name = "sim",
                         .open = store_open,
                         .record = store_record,
@@ -215,8 +216,8 @@ static tp_status make_store(world *w) {
 
 /* ---- registration ---- */
 
-static void handler_destroyed(void *self) {
-  node_actor *actor = self;
+static void handler_destroyed(void *ctx) {
+  node_actor *actor = ctx;
   actor->destroys++;
   world_destructor(actor->w);
 }
@@ -243,7 +244,7 @@ static tp_status add_handler(tp_edit *edit, node_actor *actor, const script_node
                         .id = node->id,
                         .run = node->inbox ? NULL : handler_run,
                         .inbox = node->inbox ? actor->w->inbox : NULL,
-                        .self = actor,
+                        .ctx = actor,
                         .destroy = handler_destroyed,
                         .phases = &phase,
                         .phase_count = 1,
@@ -327,7 +328,7 @@ tp_status world_subscribe(world *w, tp_edit *edit, const world_hook *hook) {
   tp_handler handler = {.struct_size = sizeof handler,
                         .id = hook->id,
                         .run = hook->run,
-                        .self = w,
+                        .ctx = w,
                         .phases = phases,
                         .phase_count = hook->also ? 2 : 1,
                         .capabilities = hook->capabilities,

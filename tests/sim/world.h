@@ -169,7 +169,7 @@ static inline const script_op *world_op(const world *w, uint32_t op) {
 
 /** What a play's own hosts want to hear of. */
 typedef struct world_hook {
-  const char *id; /* of the handler and its subscription; self is the world */
+  const char *id; /* of the handler and its subscription; ctx is the world */
   uint32_t phase;
   tp_handler_fn run;
   tp_capability capabilities;
@@ -188,7 +188,7 @@ static inline int64_t world_pause_ns(uint64_t us_max) {
 static inline bool world_is_fault_free(const world *w) { return w->s->fault_level == FAULTS_NONE; }
 
 /** handler.c: what a node's handler does. */
-tp_answer handler_run(void *self, tp_call *call);
+tp_answer handler_run(void *ctx, tp_call *call);
 /** handler.c: completes a note's token as its move says. */
 tp_status handler_complete(call_note *note);
 /** The same later, by a thread of its own. */

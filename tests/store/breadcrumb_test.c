@@ -29,14 +29,14 @@ static void die_in(const char *name) {
   if (strcmp(name, culprit) == 0) kill(getpid(), SIGKILL);
 }
 
-static tp_answer run_handler(void *self, tp_call *call) {
+static tp_answer run_handler(void *ctx, tp_call *call) {
   (void)call;
-  die_in(self);
+  die_in(ctx);
   return TP_ANSWER_DONE;
 }
 
-static tp_answer run_tool(void *self, tp_tool_run *run) {
-  die_in(self);
+static tp_answer run_tool(void *ctx, tp_tool_run *run) {
+  die_in(ctx);
   return tp_tool_ok(run, tp_text_of("done"));
 }
 
@@ -62,7 +62,7 @@ static int child_main(const char *file, const char *name) {
   snprintf(path, sizeof path, "%s", file);
   culprit = name;
 #define TOOL(word, where) \
-  { .struct_size = sizeof(tp_tool), .name = word, .run = run_tool, .self = (void *)(uintptr_t)word, .placement = where }
+  { .struct_size = sizeof(tp_tool), .name = word, .run = run_tool, .ctx = (void *)(uintptr_t)word, .placement = where }
   const tp_tool tools[] = {TOOL("inline_tool", TP_PLACEMENT_INLINE), TOOL("slow_tool", TP_PLACEMENT_THREAD)};
 #undef TOOL
   const tp_tool *list[] = {&tools[0], &tools[1]};
@@ -70,13 +70,13 @@ static int child_main(const char *file, const char *name) {
       .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = list, .tool_count = 2};
   act contributes = {.emits = &bundle, .emit_count = 1};
 #define HANDLER(word, slow_) \
-  { .id = word, .phase = TP_PHASE_TURN_INTAKE, .run = run_handler, .self = (void *)(uintptr_t)word, .slow = slow_ }
+  { .id = word, .phase = TP_PHASE_TURN_INTAKE, .run = run_handler, .ctx = (void *)(uintptr_t)word, .slow = slow_ }
   const hook hooks[] = {
       HANDLER("first", false),
       HANDLER("slow", true),
       HANDLER("last", false),
-      {.id = "inline", .phase = TP_PHASE_TURN_PRE_POLICY, .run = run_handler, .self = (void *)(uintptr_t) "inline"},
-      {.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &contributes}};
+      {.id = "inline", .phase = TP_PHASE_TURN_PRE_POLICY, .run = run_handler, .ctx = (void *)(uintptr_t) "inline"},
+      {.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .ctx = &contributes}};
 #undef HANDLER
   static const uint32_t phases[] = {TP_PHASE_TURN_INTAKE, TP_PHASE_TURN_PRE_POLICY,
                                     TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION};
@@ -176,8 +176,8 @@ static suspects recover(void) {
   assert_int_equal(tp_sqlite_store_open(&options, &store, NULL), TP_OK);
   tp_audit_query audits = {.struct_size = sizeof audits};
   tp_record_query records = {.struct_size = sizeof records};
-  assert_int_equal(store->audits(store->self, &audits, note_audit, &found, NULL), TP_OK);
-  assert_int_equal(store->records(store->self, &records, note_entry, &found, NULL), TP_OK);
+  assert_int_equal(store->audits(store->ctx, &audits, note_audit, &found, NULL), TP_OK);
+  assert_int_equal(store->records(store->ctx, &records, note_entry, &found, NULL), TP_OK);
   assert_int_equal(tp_sqlite_store_verify(store, NULL, NULL, NULL), TP_OK);
   tp_store_free(store);
   return found;
@@ -262,9 +262,9 @@ static void file_that_is_there_already_is_refused(void **state) {
   tp_breadcrumb *breadcrumbs = NULL;
   tp_fault fault = {0};
   assert_int_equal(tp_sqlite_store_open(&options, &store, NULL), TP_OK);
-  assert_int_equal(store->breadcrumbs(store->self, 4, &breadcrumbs, NULL), TP_OK);
+  assert_int_equal(store->breadcrumbs(store->ctx, 4, &breadcrumbs, NULL), TP_OK);
   assert_int_equal(breadcrumbs[3].is_running, 0);
-  assert_int_equal(store->breadcrumbs(store->self, 4, &breadcrumbs, &fault), TP_ERR_IO); /* there is one already */
+  assert_int_equal(store->breadcrumbs(store->ctx, 4, &breadcrumbs, &fault), TP_ERR_IO); /* there is one already */
   assert_non_null(strstr(fault.message, "cannot be made"));
   tp_store_free(store);
 }

@@ -120,8 +120,8 @@ static void call_tools(tp_token token, uint32_t turn, uint32_t round) {
 }
 
 /* It needs nothing but what it is asked: so it says the same in each process. */
-static void answer(void *self, const tp_model_request *request, tp_token token) {
-  (void)self;
+static void answer(void *ctx, const tp_model_request *request, tp_token token) {
+  (void)ctx;
   uint32_t turn = 0, round = 0;
   check_pairs(request);
   if (request->tool_count == 0) {
@@ -145,26 +145,26 @@ static void answer(void *self, const tp_model_request *request, tp_token token) 
 
 /* ---- the child: its tools and its turns ---- */
 
-static tp_answer run_tool(void *self, tp_tool_run *run) {
+static tp_answer run_tool(void *ctx, tp_tool_run *run) {
   tp_text arguments = tp_tool_run_arguments(run);
-  child_say("%s %.*s\n", (const char *)self, (int)arguments.size - 4, arguments.data + 4);
+  child_say("%s %.*s\n", (const char *)ctx, (int)arguments.size - 4, arguments.data + 4);
   return tp_tool_ok(run, tp_text_of("done: something that was looked up, or paid, at some length"));
 }
 
 static const tp_tool charge = {.struct_size = sizeof charge,
                                .name = "charge",
                                .run = run_tool,
-                               .self = (void *)(uintptr_t) "F",
+                               .ctx = (void *)(uintptr_t) "F",
                                .placement = TP_PLACEMENT_THREAD};
 static const tp_tool look = {
-    .struct_size = sizeof look, .name = "look", .run = run_tool, .self = (void *)(uintptr_t) "L", .idempotent = true};
+    .struct_size = sizeof look, .name = "look", .run = run_tool, .ctx = (void *)(uintptr_t) "L", .idempotent = true};
 
 static tp_runtime *open_runtime_of_child(void) {
   static const tp_tool *const tools[] = {&charge, &look};
   static tp_contribution bundle = {
       .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = tools, .tool_count = 2};
   static act contributes = {.emits = &bundle, .emit_count = 1};
-  const hook contribute = {.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &contributes};
+  const hook contribute = {.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .ctx = &contributes};
   tp_sqlite_store_options store_options = {.struct_size = sizeof store_options, .path = path};
   tp_store *store = NULL;
   tp_runtime *runtime = NULL;
@@ -183,7 +183,7 @@ static tp_status count_turn(void *ctx, const tp_message *message) {
 
 static bool load(tp_history *history, tp_message_fn each, void *ctx) {
   tp_history_load request = {.struct_size = sizeof request, .session = TEXT("s"), .each = each, .ctx = ctx};
-  return history->load(history->self, &request, NULL) == TP_OK;
+  return history->load(history->ctx, &request, NULL) == TP_OK;
 }
 
 static tp_session *open_session(tp_runtime *runtime, bool summarizes, uint32_t *ret_turn) {

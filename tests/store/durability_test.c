@@ -73,8 +73,8 @@ static void record_is_committed_when_a_phase_has_ended(void **state) {
   (void)state;
   tp_runtime *runtime = open_durable(open_sqlite(), TP_DURABILITY_SYNC, 0);
   act inlined = {0}, slow = {0};
-  add_hooks(runtime, &(hook){.id = "inline", .phase = PHASE, .self = &inlined}, 1);
-  add_hooks(runtime, &(hook){.id = "slow", .phase = BEST_EFFORT_PHASE, .self = &slow, .slow = true}, 1);
+  add_hooks(runtime, &(hook){.id = "inline", .phase = PHASE, .ctx = &inlined}, 1);
+  add_hooks(runtime, &(hook){.id = "slow", .phase = BEST_EFFORT_PHASE, .ctx = &slow, .slow = true}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   for (int i = 1; i <= 3; i++) {
     tp_phase_result result = run_phase(turn, PHASE, NULL);
@@ -97,8 +97,8 @@ static void phase_with_a_required_subscription_fails_where_its_record_cannot_be_
   static const tp_contribution policy = {
       .struct_size = sizeof policy, .kind = TP_KIND_POLICY, .domain = TEXT("d"), .key = TEXT("k"), .text = TEXT("v")};
   act guard = {.emits = &policy, .emit_count = 1}, guest = {0};
-  add_hooks(runtime, &(hook){.id = "guard", .phase = PHASE, .self = &guard}, 1);
-  add_hooks(runtime, &(hook){.id = "guest", .phase = BEST_EFFORT_PHASE, .self = &guest}, 1);
+  add_hooks(runtime, &(hook){.id = "guard", .phase = PHASE, .ctx = &guard}, 1);
+  add_hooks(runtime, &(hook){.id = "guest", .phase = BEST_EFFORT_PHASE, .ctx = &guest}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   disk_full = true;
   tp_phase_result result = run_phase(turn, PHASE, NULL);
@@ -119,11 +119,11 @@ static void phase_with_a_required_subscription_fails_where_its_record_cannot_be_
 /* ---- a commit does not hold an engine worker ---- */
 
 static latch commit_begun = LATCH, commit_may_end = LATCH;
-static tp_status (*real_commit)(void *self, tp_fault *fault);
-static tp_status commit_slowly(void *self, tp_fault *fault) {
+static tp_status (*real_commit)(void *ctx, tp_fault *fault);
+static tp_status commit_slowly(void *ctx, tp_fault *fault) {
   latch_hit(&commit_begun);
   latch_wait(&commit_may_end, 1);
-  return real_commit(self, fault);
+  return real_commit(ctx, fault);
 }
 
 static void note_end(void *ctx, const tp_phase_result *result) {
@@ -140,7 +140,7 @@ static void engine_worker_does_not_wait_for_a_commit(void **state) {
   tp_runtime *runtime = open_durable(store, TP_DURABILITY_SYNC, 0); /* one engine worker */
   latch called = LATCH, ended = LATCH;
   act first = {.entered = &called};
-  add_hooks(runtime, &(hook){.id = "first", .phase = PHASE, .self = &first}, 1);
+  add_hooks(runtime, &(hook){.id = "first", .phase = PHASE, .ctx = &first}, 1);
   tp_turn *a = begin_bare(runtime, 0), *b = begin_bare(runtime, 0);
   assert_int_equal(tp_phase_submit(a, PHASE, NULL, note_end, &ended, NULL), TP_OK);
   latch_wait(&commit_begun, 1);
@@ -159,7 +159,7 @@ static void engine_worker_does_not_wait_for_a_commit(void **state) {
 static hook detached(act *a, tp_failure failure) {
   return (hook){.id = "detached",
                 .phase = BEST_EFFORT_PHASE,
-                .self = a,
+                .ctx = a,
                 .slow = true,
                 .no_capability = true,
                 .sub = {.execution = TP_EXECUTION_FIRE_AND_RECORD, .failure = failure}};
@@ -212,7 +212,7 @@ static void turns_never_wait_and_drops_are_counted_and_logged_once(void **state)
   enum { TURNS = 200 };
   tp_runtime *runtime = open_durable(open_sqlite(), TP_DURABILITY_ASYNC, 8192);
   act guard = {0};
-  add_hooks(runtime, &(hook){.id = "guard", .phase = PHASE, .self = &guard}, 1);
+  add_hooks(runtime, &(hook){.id = "guard", .phase = PHASE, .ctx = &guard}, 1);
   assert_int_equal(tp_runtime_start(runtime, NULL), TP_OK);
   disk_full = true;
   for (int i = 0; i < TURNS; i++) {
@@ -267,7 +267,7 @@ static attempt_list attempts_of(const char *subscription) {
   tp_attempt_query query = {.struct_size = sizeof query, .process_run_id = (uint64_t)number_of(of_entry)};
   snprintf(of_entry, sizeof of_entry, "SELECT id FROM entry WHERE number = %lld", (long long)number);
   query.entry_id = (uint64_t)number_of(of_entry);
-  assert_int_equal(sqlite_store->attempts(sqlite_store->self, &query, keep_attempt, &l, NULL), TP_OK);
+  assert_int_equal(sqlite_store->attempts(sqlite_store->ctx, &query, keep_attempt, &l, NULL), TP_OK);
   return l;
 }
 
@@ -276,12 +276,11 @@ static void attempts_that_the_row_of_their_run_cannot_describe_are_kept(void **s
   tp_runtime *runtime = open_durable(open_sqlite(), TP_DURABILITY_SYNC, 0);
   act flaky = {.kind = TP_ANSWER_FAILED, .reason = "no route", .code = 5, .retryable = true, .succeeds_at = 3};
   act silent = {0}, guard = {.kind = TP_ANSWER_DENY, .reason = "not on Sundays"};
-  add_hooks(runtime, &(hook){.id = "silent", .phase = PHASE, .self = &silent}, 1);
+  add_hooks(runtime, &(hook){.id = "silent", .phase = PHASE, .ctx = &silent}, 1);
   add_hooks(
       runtime,
-      &(hook){.id = "flaky", .phase = BEST_EFFORT_PHASE, .self = &flaky, .idempotent = true, .sub = {.attempts = 4}},
-      1);
-  add_hooks(runtime, &(hook){.id = "guard", .phase = TP_PHASE_TURN_INTAKE, .self = &guard}, 1);
+      &(hook){.id = "flaky", .phase = BEST_EFFORT_PHASE, .ctx = &flaky, .idempotent = true, .sub = {.attempts = 4}}, 1);
+  add_hooks(runtime, &(hook){.id = "guard", .phase = TP_PHASE_TURN_INTAKE, .ctx = &guard}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   run_phase(turn, PHASE, NULL);
   assert_int_equal(attempts_of("silent").count, 0);
@@ -346,8 +345,8 @@ static void size_and_hash_of_what_passed_through_a_phase_are_kept(void **state) 
                                 .text = TEXT("the word is xylophone"),
                                 .weight = 1};
   act contributes = {.emits = &text, .emit_count = 1}, silent = {0};
-  const hook hooks[] = {{.id = "a_silent", .phase = BEST_EFFORT_PHASE, .self = &silent},
-                        {.id = "contributes", .phase = BEST_EFFORT_PHASE, .self = &contributes}};
+  const hook hooks[] = {{.id = "a_silent", .phase = BEST_EFFORT_PHASE, .ctx = &silent},
+                        {.id = "contributes", .phase = BEST_EFFORT_PHASE, .ctx = &contributes}};
   add_hooks(runtime, hooks, 2);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_field field = {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("what is it?")};
@@ -356,12 +355,12 @@ static void size_and_hash_of_what_passed_through_a_phase_are_kept(void **state) 
   assert_int_equal(tp_phase_run(turn, BEST_EFFORT_PHASE, &input, &result, NULL), TP_OK);
   tp_phase_result_release(turn, &result);
   tp_turn_end(turn);
-  assert_int_equal(sqlite_store->commit(sqlite_store->self, NULL), TP_OK);
+  assert_int_equal(sqlite_store->commit(sqlite_store->ctx, NULL), TP_OK);
   content_list l = {.count = 0};
   tp_content_query query = {.struct_size = sizeof query,
                             .process_run_id = (uint64_t)number_of("SELECT process FROM entry"),
                             .entry_id = (uint64_t)number_of("SELECT id FROM entry")};
-  assert_int_equal(sqlite_store->contents(sqlite_store->self, &query, keep_content, &l, NULL), TP_OK);
+  assert_int_equal(sqlite_store->contents(sqlite_store->ctx, &query, keep_content, &l, NULL), TP_OK);
   assert_int_equal(l.count, 2);
   assert_int_equal(l.items[0].field, TP_FIELD_TEXT);
   assert_int_equal(l.items[0].kind, 0);
@@ -380,7 +379,7 @@ static void phase_of_inline_handlers_has_the_hash_of_its_payload(void **state) {
   (void)state;
   tp_runtime *runtime = open_with_hashes();
   act silent = {0};
-  add_hooks(runtime, &(hook){.id = "silent", .phase = PHASE, .self = &silent}, 1);
+  add_hooks(runtime, &(hook){.id = "silent", .phase = PHASE, .ctx = &silent}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_field field = {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("hello")};
   tp_phase_input input = {.struct_size = sizeof input, .fields = &field, .field_count = 1};
@@ -390,7 +389,7 @@ static void phase_of_inline_handlers_has_the_hash_of_its_payload(void **state) {
     tp_phase_result_release(turn, &result);
   }
   tp_turn_end(turn);
-  assert_int_equal(sqlite_store->commit(sqlite_store->self, NULL), TP_OK);
+  assert_int_equal(sqlite_store->commit(sqlite_store->ctx, NULL), TP_OK);
   assert_int_equal(number_of("SELECT count(*) FROM content JOIN entry ON content.process = entry.process"
                              " AND content.entry = entry.id WHERE bytes = 5"),
                    3);
@@ -413,8 +412,8 @@ static void without_a_key_sizes_are_kept_and_that_is_logged_once(void **state) {
   assert_int_equal(tp_sqlite_store_open(&options, &store, NULL), TP_OK);
   tp_content_record record = {
       .struct_size = sizeof record, .process_run_id = 1, .entry_id = 1, .bytes = 3, .field = 1, .content = TEXT("abc")};
-  for (int i = 0; i < 2; i++) assert_int_equal(store->content(store->self, &record), TP_OK);
-  assert_int_equal(store->commit(store->self, NULL), TP_OK);
+  for (int i = 0; i < 2; i++) assert_int_equal(store->content(store->ctx, &record), TP_OK);
+  assert_int_equal(store->commit(store->ctx, NULL), TP_OK);
   assert_int_equal(number_of("SELECT count(*) FROM content WHERE bytes = 3 AND hash = x''"), 2);
   assert_int_equal(lines_of_key, 1);
   unsigned char hash[32];
@@ -430,8 +429,8 @@ static void attempts_go_with_their_entry(void **state) {
   sqlite_store = store;
   tp_runtime *runtime = open_durable(store, TP_DURABILITY_SYNC, 0);
   act fails = {.kind = TP_ANSWER_FAILED, .reason = "no"}, silent = {0};
-  add_hooks(runtime, &(hook){.id = "silent", .phase = PHASE, .self = &silent}, 1);
-  add_hooks(runtime, &(hook){.id = "fails", .phase = BEST_EFFORT_PHASE, .self = &fails}, 1);
+  add_hooks(runtime, &(hook){.id = "silent", .phase = PHASE, .ctx = &silent}, 1);
+  add_hooks(runtime, &(hook){.id = "fails", .phase = BEST_EFFORT_PHASE, .ctx = &fails}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   for (int i = 0; i < 5; i++) run_phase(turn, BEST_EFFORT_PHASE, NULL);
   assert_int_equal(number_of("SELECT count(*) FROM entry"), 2);

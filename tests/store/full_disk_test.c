@@ -53,30 +53,30 @@ static tp_status insert(tp_store *store) {
                 .payload = TEXT("payload")};
   uint64_t id;
   bool existed;
-  return store->job_insert(store->self, &job, &id, &existed, NULL);
+  return store->job_insert(store->ctx, &job, &id, &existed, NULL);
 }
 
 static tp_status claim(tp_store *store) {
   tp_job_claim request = {.struct_size = sizeof request, .now_ms = 1, .lease_ms = 1000, .take = take_claim};
   int64_t next;
-  return store->job_claim(store->self, &request, &next, NULL);
+  return store->job_claim(store->ctx, &request, &next, NULL);
 }
 
 static tp_status renew(tp_store *store) {
   tp_job_renew request = {
       .struct_size = sizeof request, .id = claimed.id, .claim = claimed.claim, .now_ms = 2, .lease_ms = 1000};
-  return store->job_renew(store->self, &request, NULL);
+  return store->job_renew(store->ctx, &request, NULL);
 }
 
 static tp_status finish(tp_store *store) {
   tp_job_finish request = {
       .struct_size = sizeof request, .id = claimed.id, .claim = claimed.claim, .now_ms = 3, .end = TP_JOB_END_FAILED};
   uint32_t state;
-  return store->job_finish(store->self, &request, &state, NULL);
+  return store->job_finish(store->ctx, &request, &state, NULL);
 }
 
-static tp_status redrive(tp_store *store) { return store->job_redrive(store->self, claimed.id, 4, NULL); }
-static tp_status discard(tp_store *store) { return store->job_discard(store->self, claimed.id, 5, NULL); }
+static tp_status redrive(tp_store *store) { return store->job_redrive(store->ctx, claimed.id, 4, NULL); }
+static tp_status discard(tp_store *store) { return store->job_discard(store->ctx, claimed.id, 5, NULL); }
 
 /* ---- calls of tools ---- */
 
@@ -93,12 +93,12 @@ static tp_status begin_tool(tp_store *store) {
                                 .call_id = TEXT("c"),
                                 .tool = TEXT("pay"),
                                 .arguments = TEXT("\x80")};
-  return store->tool_start(store->self, &start, &start_id, no_earlier, NULL, NULL);
+  return store->tool_start(store->ctx, &start, &start_id, no_earlier, NULL, NULL);
 }
 
 static tp_status end_tool(tp_store *store) {
   tp_tool_end_record end = {.struct_size = sizeof end, .start_id = start_id, .text = TEXT("paid")};
-  return store->tool_end(store->self, &end, NULL);
+  return store->tool_end(store->ctx, &end, NULL);
 }
 
 static void each_operation_says_so_and_works_when_there_is_space(void **state) {
@@ -142,7 +142,7 @@ static void record(tp_store *store, uint64_t from, uint64_t count) {
                              .id_count = TP_ID_COUNT,
                              .ended_ns = 1,
                              .run = no_run};
-    assert_int_equal(store->record(store->self, &entry), TP_OK);
+    assert_int_equal(store->record(store->ctx, &entry), TP_OK);
   }
 }
 
@@ -168,14 +168,14 @@ static void log_that_cannot_be_written_back_is_written_back_later(void **state) 
   disk_full = true;
   for (uint64_t i = 0; i < BATCHES; i++) {
     record(store, 1 + i * EACH, EACH);
-    assert_int_equal(store->commit(store->self, NULL), TP_OK); /* what is in the log is durable */
+    assert_int_equal(store->commit(store->ctx, NULL), TP_OK); /* what is in the log is durable */
   }
   off_t log = size_of("-wal"), file = size_of("");
   assert_true(log > 2 * file);
   disk_full = false;
   full_only = NULL;
   record(store, 1 + BATCHES * EACH, 1);
-  assert_int_equal(store->commit(store->self, NULL), TP_OK);
+  assert_int_equal(store->commit(store->ctx, NULL), TP_OK);
   assert_true(size_of("") > file);
   assert_int_equal(count_entries(store), BATCHES * EACH + 1);
   assert_whole(store);
@@ -190,14 +190,14 @@ static void retention_goes_on_when_there_is_space(void **state) {
   for (int i = 0; i < BATCHES; i++, id += EACH) {
     disk_full = i % 3 == 1;
     record(store, id, EACH);
-    tp_status status = store->commit(store->self, NULL);
+    tp_status status = store->commit(store->ctx, NULL);
     assert_int_equal(status, disk_full ? TP_ERR_STORE_FULL : TP_OK);
   }
   disk_full = false;
   off_t size;
   do { /* a step of it comes behind each transaction, on the writer's thread */
     record(store, id++, 1);
-    assert_int_equal(store->commit(store->self, NULL), TP_OK);
+    assert_int_equal(store->commit(store->ctx, NULL), TP_OK);
     size = size_of("") + size_of("-wal");
   } while (size > BOUND + BOUND / 5 && id < 2 * BATCHES * EACH);
   int64_t kept = count_entries(store);

@@ -116,7 +116,7 @@ static tp_status load_from(tp_history *history, int session, int *ret_messages, 
   *ret_messages = 0;
   const tp_history_load request = {
       .struct_size = sizeof request, .session = tp_text_of(id), .each = count_in_order, .ctx = ret_messages};
-  return history->load(history->self, &request, fault);
+  return history->load(history->ctx, &request, fault);
 }
 
 /* @return the turns of a session, which are the first so many of it. */

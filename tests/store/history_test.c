@@ -54,8 +54,8 @@ static tp_history *open_history(void) {
 
 /* One that begins an append and completes a token is given one that no caller waits for. */
 static void append_to(tp_history *history, const tp_history_append *request) {
-  if (history->append_start) history->append_start(history->self, request, (tp_token){0});
-  else assert_int_equal(history->append(history->self, request, NULL), TP_OK);
+  if (history->append_start) history->append_start(history->ctx, request, (tp_token){0});
+  else assert_int_equal(history->append(history->ctx, request, NULL), TP_OK);
 }
 
 /* One message of each role that a turn with a tool call leaves; text distinguishes the turns. */
@@ -113,7 +113,7 @@ static texts load(tp_history *history, const char *tenant, const char *session) 
                              .session = tp_text_of(session),
                              .each = keep,
                              .ctx = &t};
-  assert_int_equal(history->load(history->self, &request, NULL), TP_OK);
+  assert_int_equal(history->load(history->ctx, &request, NULL), TP_OK);
   return t;
 }
 
@@ -127,7 +127,7 @@ static void assert_loads(tp_history *history, const char *tenant, const char *se
 static tp_status delete_session(tp_history *history, const char *tenant, const char *session, tp_fault *fault) {
   tp_history_delete request = {
       .struct_size = sizeof request, .tenant = tp_text_of(tenant), .session = tp_text_of(session)};
-  return history->delete_session(history->self, &request, fault);
+  return history->delete_session(history->ctx, &request, fault);
 }
 
 typedef struct listing {
@@ -156,7 +156,7 @@ static bool list_row(void *ctx, const tp_history_session *row) {
 static listing list(tp_history *history, const tp_history_query *query, listing l) {
   l.history = history;
   tp_history_query all = {.struct_size = sizeof all};
-  assert_int_equal(history->list_sessions(history->self, query ? query : &all, list_row, &l, NULL), TP_OK);
+  assert_int_equal(history->list_sessions(history->ctx, query ? query : &all, list_row, &l, NULL), TP_OK);
   assert_int_equal(l.bad, 0);
   return l;
 }
@@ -280,7 +280,7 @@ static void *use(void *arg) {
     append(u->history, "a", u->session, "x");
     append(u->history, "a", u->session, "y");
     if (load(u->history, "a", u->session).count != 6) u->bad++;
-    if (u->history->list_sessions(u->history->self, &all, look_at, &u->bad, NULL) != TP_OK) u->bad++;
+    if (u->history->list_sessions(u->history->ctx, &all, look_at, &u->bad, NULL) != TP_OK) u->bad++;
     if (delete_session(u->history, "a", u->session, NULL) != TP_OK) u->bad++;
   }
   return NULL;

@@ -41,27 +41,27 @@ static void promise(const char *format, ...) {
 
 static tp_store real; /* what the runtime calls through the functions below */
 
-static tp_status insert_and_promise(void *self, const tp_job *job, uint64_t *ret_id, bool *ret_existed,
+static tp_status insert_and_promise(void *ctx, const tp_job *job, uint64_t *ret_id, bool *ret_existed,
                                     tp_fault *fault) {
-  tp_status status = real.job_insert(self, job, ret_id, ret_existed, fault);
+  tp_status status = real.job_insert(ctx, job, ret_id, ret_existed, fault);
   if (status == TP_OK) promise("J %llu\n", (unsigned long long)*ret_id);
   return status;
 }
 
-static tp_status finish_and_promise(void *self, const tp_job_finish *request, uint32_t *ret_state, tp_fault *fault) {
-  tp_status status = real.job_finish(self, request, ret_state, fault);
+static tp_status finish_and_promise(void *ctx, const tp_job_finish *request, uint32_t *ret_state, tp_fault *fault) {
+  tp_status status = real.job_finish(ctx, request, ret_state, fault);
   if (status == TP_OK && request->end == TP_JOB_END_SUCCEEDED) promise("E %llu\n", (unsigned long long)request->id);
   return status;
 }
 
-static tp_answer work(void *self, tp_call *call) {
-  (void)self;
+static tp_answer work(void *ctx, tp_call *call) {
+  (void)ctx;
   promise("R %llu\n", (unsigned long long)tp_call_job_id(call));
   return TP_ANSWER_DONE;
 }
 
-static tp_answer allow(void *self, tp_call *call) {
-  (void)self;
+static tp_answer allow(void *ctx, tp_call *call) {
+  (void)ctx;
   return tp_call_allow(call);
 }
 
@@ -234,7 +234,7 @@ static size_t assert_all_promises_kept(void) {
   if (tp_sqlite_store_open(&options, &store, &fault) != TP_OK) fail_msg("%s", fault.message);
   tp_job_query query = {.struct_size = sizeof query, .states = ~0u, .with_payload = 1};
   job_count jobs = {0};
-  assert_int_equal(store->jobs(store->self, &query, look_at_job, &jobs, NULL), TP_OK);
+  assert_int_equal(store->jobs(store->ctx, &query, look_at_job, &jobs, NULL), TP_OK);
   tp_store_free(store);
   assert_int_equal(jobs.promised, promised.job_count);
   assert_int_equal(jobs.ended_and_open, 0);

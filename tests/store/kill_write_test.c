@@ -26,45 +26,45 @@ enum { POINTS = 100, TURNS = 4, CHARGES = 2, JOBS_MAX = 64 };
 
 static tp_store real; /* what the runtime calls through the functions below */
 
-static tp_status insert_and_say(void *self, const tp_job *job, uint64_t *ret_id, bool *ret_existed, tp_fault *fault) {
-  tp_status status = real.job_insert(self, job, ret_id, ret_existed, fault);
+static tp_status insert_and_say(void *ctx, const tp_job *job, uint64_t *ret_id, bool *ret_existed, tp_fault *fault) {
+  tp_status status = real.job_insert(ctx, job, ret_id, ret_existed, fault);
   if (status == TP_OK) child_say("J %llu\n", (unsigned long long)*ret_id);
   return status;
 }
 
-static tp_status finish_and_say(void *self, const tp_job_finish *request, uint32_t *ret_state, tp_fault *fault) {
-  tp_status status = real.job_finish(self, request, ret_state, fault);
+static tp_status finish_and_say(void *ctx, const tp_job_finish *request, uint32_t *ret_state, tp_fault *fault) {
+  tp_status status = real.job_finish(ctx, request, ret_state, fault);
   if (status == TP_OK && request->end == TP_JOB_END_SUCCEEDED) child_say("E %llu\n", (unsigned long long)request->id);
   return status;
 }
 
-static tp_answer run_job(void *self, tp_call *call) {
-  (void)self;
+static tp_answer run_job(void *ctx, tp_call *call) {
+  (void)ctx;
   child_say("R %llu\n", (unsigned long long)tp_call_job_id(call));
   return TP_ANSWER_DONE;
 }
 
-/* @param self  "F": it is not idempotent. */
-static tp_answer run_tool(void *self, tp_tool_run *run) {
+/* @param ctx  "F": it is not idempotent. */
+static tp_answer run_tool(void *ctx, tp_tool_run *run) {
   tp_text arguments = tp_tool_run_arguments(run);
-  child_say("%s %d\n", (const char *)self, arguments.data[arguments.size - 1]);
+  child_say("%s %d\n", (const char *)ctx, arguments.data[arguments.size - 1]);
   return tp_tool_ok(run, tp_text_of("done"));
 }
 
 static const tp_tool charge = {.struct_size = sizeof charge,
                                .name = "charge",
                                .run = run_tool,
-                               .self = (void *)(uintptr_t) "F",
+                               .ctx = (void *)(uintptr_t) "F",
                                .placement = TP_PLACEMENT_THREAD};
 static const tp_tool look = {
-    .struct_size = sizeof look, .name = "look", .run = run_tool, .self = (void *)(uintptr_t) "L", .idempotent = true};
+    .struct_size = sizeof look, .name = "look", .run = run_tool, .ctx = (void *)(uintptr_t) "L", .idempotent = true};
 
 static tp_runtime *open_runtime_of_child(void) {
   static const tp_tool *const tools[] = {&charge, &look};
   static tp_contribution bundle = {
       .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = tools, .tool_count = 2};
   static act contributes = {.emits = &bundle, .emit_count = 1};
-  const hook hooks[] = {{.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &contributes},
+  const hook hooks[] = {{.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .ctx = &contributes},
                         {.id = "job",
                          .phase = TP_PHASE_TURN_POST_TURN,
                          .run = run_job,
@@ -187,7 +187,7 @@ static void assert_all_is_well(void) {
   assert_int_equal(said.wrong_results, 0);
   for (int i = 0; i < TURNS * CHARGES; i++) assert_true(said.charges[i] <= 1);
   assert_int_equal(tp_sqlite_store_open(&options, &store, NULL), TP_OK);
-  assert_int_equal(store->jobs(store->self, &query, look_at_job, &promised, NULL), TP_OK);
+  assert_int_equal(store->jobs(store->ctx, &query, look_at_job, &promised, NULL), TP_OK);
   assert_int_equal(promised, said.jobs);
   assert_int_equal(tp_sqlite_store_verify(store, NULL, NULL, NULL), TP_OK);
   tp_store_free(store);

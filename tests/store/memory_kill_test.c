@@ -65,17 +65,17 @@ static void answer(tp_token token, const char *text) {
   need(tp_model_complete(token, &response) == TP_OK);
 }
 
-static void answer_yes(void *self, const tp_model_request *request, tp_token token) {
-  (void)self;
+static void answer_yes(void *ctx, const tp_model_request *request, tp_token token) {
+  (void)ctx;
   (void)request;
   answer(token, "Yes.");
 }
 
 /* One fact, which quotes the words, in place of the one that is known. */
-static void extract(void *self, const tp_model_request *request, tp_token token) {
+static void extract(void *ctx, const tp_model_request *request, tp_token token) {
   static const char known[] = "Known facts:\n", said[] = "<said>\n";
   char text[4096], words[32], json[256];
-  (void)self;
+  (void)ctx;
   snprintf(text, sizeof text, "%.*s", (int)request->messages[0]->text.size, request->messages[0]->text.data);
   const char *fact = strstr(text, known), *line = strstr(text, said);
   need(line && sscanf(line + sizeof said - 1, "[%*[^]]] %31[0-9-]", words) == 1);

@@ -175,7 +175,7 @@ static void insert_job(tp_store *store, int n) {
                 .idempotency_key = tp_text_of(key),
                 .order_key = tp_text_of(key),
                 .payload = {payload, sizeof payload}};
-  assert_int_equal(store->job_insert(store->self, &job, &id, &existed, NULL), TP_OK);
+  assert_int_equal(store->job_insert(store->ctx, &job, &id, &existed, NULL), TP_OK);
   promise(INSERTED, (int64_t)id);
 }
 
@@ -190,10 +190,10 @@ static void end_job(tp_store *store) {
   int64_t next;
   uint32_t state;
   tp_job_claim claim = {.struct_size = sizeof claim, .now_ms = 1, .lease_ms = 1000000, .take = take_claim};
-  assert_int_equal(store->job_claim(store->self, &claim, &next, NULL), TP_OK);
+  assert_int_equal(store->job_claim(store->ctx, &claim, &next, NULL), TP_OK);
   tp_job_finish finish = {
       .struct_size = sizeof finish, .id = claimed_id, .claim = claim_token, .now_ms = 2, .end = TP_JOB_END_SUCCEEDED};
-  assert_int_equal(store->job_finish(store->self, &finish, &state, NULL), TP_OK);
+  assert_int_equal(store->job_finish(store->ctx, &finish, &state, NULL), TP_OK);
   promise(ENDED, (int64_t)claimed_id);
 }
 
@@ -213,9 +213,9 @@ static void keep_record(tp_store *store, int n) {
                             .ids = ids,
                             .id_count = TP_ID_COUNT,
                             .run = no_run};
-  assert_int_equal(store->record(store->self, &record), TP_OK);
+  assert_int_equal(store->record(store->ctx, &record), TP_OK);
   if (n % 4 != 3) return;
-  assert_int_equal(store->commit(store->self, NULL), TP_OK);
+  assert_int_equal(store->commit(store->ctx, NULL), TP_OK);
   promise(RECORDED, n + 1);
 }
 
@@ -234,14 +234,14 @@ static void begin_tool(tp_store *store, int n) {
                                 .call_id = TEXT("c"),
                                 .tool = TEXT("pay"),
                                 .arguments = tp_text_of(arguments)};
-  assert_int_equal(store->tool_start(store->self, &start, &id, no_earlier, NULL, NULL), TP_OK);
+  assert_int_equal(store->tool_start(store->ctx, &start, &id, no_earlier, NULL, NULL), TP_OK);
   promise(BEGUN, (int64_t)id);
 }
 
 static void work(void) {
   tp_store *store = open_store();
   tp_store_owner owner = {.struct_size = sizeof owner, .process_run_id = 1, .process_id = getpid()};
-  assert_int_equal(store->open(store->self, &owner, NULL), TP_OK);
+  assert_int_equal(store->open(store->ctx, &owner, NULL), TP_OK);
   for (int n = 0; n < JOBS; n++) {
     insert_job(store, n);
     keep_record(store, n);
@@ -350,7 +350,7 @@ static void assert_promises_are_kept(int moment) {
   k = (kept){.inserted = {false}};
   tp_store *store = open_store();
   tp_job_query query = {.struct_size = sizeof query, .states = ~0u, .with_payload = 1};
-  assert_int_equal(store->jobs(store->self, &query, note_job, &k, NULL), TP_OK);
+  assert_int_equal(store->jobs(store->ctx, &query, note_job, &k, NULL), TP_OK);
   assert_int_equal(tp_sqlite_store_verify(store, NULL, NULL, NULL), TP_OK);
   tp_store_free(store);
   for (int i = 0; i < moment; i++) {

@@ -28,8 +28,8 @@ typedef struct world {
   char argument[4];
 } world;
 
-static tp_answer run_tool(void *self, tp_tool_run *run) {
-  ((world *)self)->runs++;
+static tp_answer run_tool(void *ctx, tp_tool_run *run) {
+  ((world *)ctx)->runs++;
   return tp_tool_ok(run, tp_text_of("written"));
 }
 
@@ -58,7 +58,7 @@ static void open_world(world *w) {
                                       .permission_ctx = w};
   w->runtime = open_runtime(&options);
   w->tool = (tp_tool){
-      .struct_size = sizeof(tp_tool), .name = "write", .run = run_tool, .self = w, .placement = TP_PLACEMENT_INLINE};
+      .struct_size = sizeof(tp_tool), .name = "write", .run = run_tool, .ctx = w, .placement = TP_PLACEMENT_INLINE};
   w->list[0] = &w->tool;
   w->bundle = (tp_contribution){.struct_size = sizeof w->bundle,
                                 .kind = TP_KIND_TOOL_BUNDLE,
@@ -66,7 +66,7 @@ static void open_world(world *w) {
                                 .tools = w->list,
                                 .tool_count = 1};
   w->contributes = (act){.emits = &w->bundle, .emit_count = 1};
-  const hook bundle = {.id = "bundle", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &w->contributes};
+  const hook bundle = {.id = "bundle", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .ctx = &w->contributes};
   add_hooks(w->runtime, &bundle, 1);
   w->model = recorder_new(replies, COUNT(replies));
   const tp_session_options session = {

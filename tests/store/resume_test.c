@@ -48,25 +48,25 @@ static void moment(void) {
 
 static tp_store real;
 
-static tp_status start_and_count(void *self, const tp_tool_start_record *start, uint64_t *ret_id,
-                                 tp_tool_end_fn earlier, void *ctx, tp_fault *fault) {
+static tp_status start_and_count(void *ctx, const tp_tool_start_record *start, uint64_t *ret_id, tp_tool_end_fn earlier,
+                                 void *earlier_ctx, tp_fault *fault) {
   moment();
-  tp_status status = real.tool_start(self, start, ret_id, earlier, ctx, fault);
+  tp_status status = real.tool_start(ctx, start, ret_id, earlier, earlier_ctx, fault);
   moment();
   return status;
 }
 
-static tp_status end_and_count(void *self, const tp_tool_end_record *end, tp_fault *fault) {
+static tp_status end_and_count(void *ctx, const tp_tool_end_record *end, tp_fault *fault) {
   moment();
-  tp_status status = real.tool_end(self, end, fault);
+  tp_status status = real.tool_end(ctx, end, fault);
   moment();
   return status;
 }
 
 /* Its answer has how often it ran in this process. */
-static tp_answer run_tool(void *self, tp_tool_run *run) {
+static tp_answer run_tool(void *ctx, tp_tool_run *run) {
   tp_text arguments = tp_tool_run_arguments(run);
-  say("F %s %d\n", (const char *)self, arguments.data[arguments.size - 1]);
+  say("F %s %d\n", (const char *)ctx, arguments.data[arguments.size - 1]);
   moment();
   return tp_tool_ok(run, tp_text_of("done " SECRET));
 }
@@ -94,18 +94,18 @@ static int child_main(const char *file, int at, int fd) {
   tp_tool charge = {.struct_size = sizeof charge,
                     .name = "charge",
                     .run = run_tool,
-                    .self = (void *)(uintptr_t) "charge",
+                    .ctx = (void *)(uintptr_t) "charge",
                     .placement = TP_PLACEMENT_THREAD};
   tp_tool look = {.struct_size = sizeof look,
                   .name = "look",
                   .run = run_tool,
-                  .self = (void *)(uintptr_t) "look",
+                  .ctx = (void *)(uintptr_t) "look",
                   .idempotent = true};
   const tp_tool *list[] = {&charge, &look};
   const tp_contribution bundle = {
       .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = list, .tool_count = 2};
   act contributes = {.emits = &bundle, .emit_count = 1};
-  const hook contribute = {.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &contributes};
+  const hook contribute = {.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .ctx = &contributes};
   char one[4], two[4];
 #define CALL(call, tool, value) \
   { .id = TEXT(call), .name = TEXT(tool), .arguments = value }

@@ -71,7 +71,7 @@ static tp_status insert(tp_store *store, const char *key, uint64_t *ret_id, tp_f
                 .order_key = tp_text_of(key),
                 .payload = TEXT("payload")};
   bool existed;
-  return store->job_insert(store->self, &job, ret_id, &existed, fault);
+  return store->job_insert(store->ctx, &job, ret_id, &existed, fault);
 }
 
 static bool no_run(const void *source, size_t index, tp_run_record *record) {
@@ -83,7 +83,7 @@ static bool no_run(const void *source, size_t index, tp_run_record *record) {
 
 static tp_status record(tp_store *store, uint64_t id) {
   tp_entry_record entry = {.struct_size = sizeof entry, .process_run_id = 7, .entry_id = id, .phase = 1, .run = no_run};
-  return store->record(store->self, &entry);
+  return store->record(store->ctx, &entry);
 }
 
 static bool count(void *ctx, const tp_entry_record *entry) {
@@ -95,7 +95,7 @@ static bool count(void *ctx, const tp_entry_record *entry) {
 static size_t records_of(tp_store *store) {
   tp_record_query query = {.struct_size = sizeof query};
   size_t found = 0;
-  assert_int_equal(store->records(store->self, &query, count, &found, NULL), TP_OK);
+  assert_int_equal(store->records(store->ctx, &query, count, &found, NULL), TP_OK);
   return found;
 }
 
@@ -107,7 +107,7 @@ static tp_sqlite_store_report counts_of(const tp_store *store) {
 
 static uint64_t open_jobs(tp_store *store) {
   uint64_t found = 99;
-  assert_int_equal(store->job_open(store->self, (tp_text){NULL, 0}, &found, NULL), TP_OK);
+  assert_int_equal(store->job_open(store->ctx, (tp_text){NULL, 0}, &found, NULL), TP_OK);
   return found;
 }
 
@@ -119,7 +119,7 @@ static void take_nothing(void *ctx, const tp_job *job) {
 static tp_status claim(tp_store *store, int64_t now_ms) {
   tp_job_claim request = {.struct_size = sizeof request, .now_ms = now_ms, .lease_ms = 100000, .take = take_nothing};
   int64_t next;
-  return store->job_claim(store->self, &request, &next, NULL);
+  return store->job_claim(store->ctx, &request, &next, NULL);
 }
 
 static void sql(const char *statements) {
@@ -197,10 +197,10 @@ static void a_file_that_another_process_has_locked_is_busy_until_it_is_unlocked(
   assert_int_equal(insert(store, "a", &id, &fault), TP_ERR_STORE_BUSY);
   assert_names_path(&fault, TP_ERR_STORE_BUSY);
   assert_int_equal(record(store, 1), TP_OK); /* it waits in the queue */
-  assert_int_equal(store->commit(store->self, &fault), TP_ERR_STORE_BUSY);
+  assert_int_equal(store->commit(store->ctx, &fault), TP_ERR_STORE_BUSY);
   end(c, 0);
   assert_int_equal(insert(store, "a", &id, &fault), TP_OK);
-  assert_int_equal(store->commit(store->self, &fault), TP_OK);
+  assert_int_equal(store->commit(store->ctx, &fault), TP_OK);
   assert_int_equal(records_of(store), 1);
   tp_store_free(store);
 }
@@ -216,7 +216,7 @@ static void a_full_disk_is_declared_and_recovered_from_without_a_restart(void **
   assert_int_equal(insert(store, "a", &id, &fault), TP_ERR_STORE_FULL);
   assert_names_path(&fault, TP_ERR_STORE_FULL);
   for (uint64_t i = 1; i <= 10; i++) assert_int_equal(record(store, i), TP_OK);
-  assert_int_equal(store->commit(store->self, &fault), TP_ERR_STORE_FULL);
+  assert_int_equal(store->commit(store->ctx, &fault), TP_ERR_STORE_FULL);
   assert_names_path(&fault, TP_ERR_STORE_FULL);
   tp_sqlite_store_report report = counts_of(store);
   assert_int_equal(report.is_failing, 1);
@@ -224,7 +224,7 @@ static void a_full_disk_is_declared_and_recovered_from_without_a_restart(void **
   assert_int_equal(report.records_written, 0);
   disk_full = false;
   assert_int_equal(insert(store, "a", &id, &fault), TP_OK);
-  assert_int_equal(store->commit(store->self, &fault), TP_OK);
+  assert_int_equal(store->commit(store->ctx, &fault), TP_OK);
   report = counts_of(store);
   assert_int_equal(report.is_failing, 0);
   assert_int_equal(report.records_written, 10);
@@ -253,7 +253,7 @@ static void a_full_queue_drops_and_counts_and_takes_again(void **state) {
   assert_true(report.queue_bytes <= 4096);
   assert_int_equal(report.records_dropped, 5);
   disk_full = false;
-  assert_int_equal(store->commit(store->self, NULL), TP_OK);
+  assert_int_equal(store->commit(store->ctx, NULL), TP_OK);
   assert_int_equal(record(store, taken + 1), TP_OK);
   assert_int_equal(records_of(store), taken + 1);
   tp_store_free(store);
@@ -348,7 +348,7 @@ static void assert_all_is_there(void) {
   assert_int_equal(tp_sqlite_history_open(path, &history, NULL), TP_OK);
   tp_history_query query = {.struct_size = sizeof query};
   size_t messages = 0;
-  assert_int_equal(history->list_sessions(history->self, &query, one_session, &messages, NULL), TP_OK);
+  assert_int_equal(history->list_sessions(history->ctx, &query, one_session, &messages, NULL), TP_OK);
   assert_int_equal(messages, 1);
   tp_history_free(history);
   tp_store_free(store);
@@ -430,14 +430,14 @@ static void a_task_whose_arguments_were_changed_is_not_taken(void **state) {
   (void)state;
   tp_store *store = open_with(0);
   tp_task_record task = {.struct_size = sizeof task, .key = TEXT("one"), .tool = TEXT("t"), .arguments = TEXT("\x80")};
-  assert_int_equal(store->task_put(store->self, &task, NULL), TP_OK);
+  assert_int_equal(store->task_put(store->ctx, &task, NULL), TP_OK);
   tp_store_free(store);
   sql("UPDATE task SET arguments = x'81a16e07'");
   store = open_with(0);
   tp_fault fault = {0};
-  assert_int_equal(store->task_take(store->self, task.key, never_taken, NULL, &fault), TP_ERR_STORE_CORRUPT);
+  assert_int_equal(store->task_take(store->ctx, task.key, never_taken, NULL, &fault), TP_ERR_STORE_CORRUPT);
   assert_non_null(strstr(fault.message, "not those that were allowed"));
-  assert_int_equal(store->task_settle(store->self, task.key, false, NULL), TP_OK);
+  assert_int_equal(store->task_settle(store->ctx, task.key, false, NULL), TP_OK);
   tp_store_free(store);
 }
 
@@ -471,13 +471,13 @@ static void a_limit_of_the_file_size_is_a_full_disk(void **state) {
                 .idempotency_key = TEXT("large"),
                 .payload = {large, sizeof large}};
   bool existed;
-  tp_status status = store->job_insert(store->self, &job, &id, &existed, &fault);
+  tp_status status = store->job_insert(store->ctx, &job, &id, &existed, &fault);
   assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
   if (status != TP_ERR_STORE_FULL) fail_msg("%d %s", fault.system_error, fault.message);
   assert_names_path(&fault, TP_ERR_STORE_FULL);
   assert_non_null(strstr(fault.message, "free space"));
   assert_int_equal(open_jobs(store), 0);
-  assert_int_equal(store->job_insert(store->self, &job, &id, &existed, &fault), TP_OK);
+  assert_int_equal(store->job_insert(store->ctx, &job, &id, &existed, &fault), TP_OK);
   assert_int_equal(open_jobs(store), 1);
   tp_store_free(store);
 }
@@ -496,10 +496,10 @@ static void a_file_that_was_removed_takes_nothing_until_it_is_back(void **state)
   assert_non_null(strstr(fault.message, "removed"));
   assert_int_equal(claim(store, 1), TP_ERR_IO);
   assert_int_equal(record(store, 1), TP_OK);
-  assert_int_equal(store->commit(store->self, &fault), TP_ERR_IO);
+  assert_int_equal(store->commit(store->ctx, &fault), TP_ERR_IO);
   assert_int_equal(rename(aside, path), 0);
   assert_int_equal(insert(store, "a", &id, &fault), TP_OK);
-  assert_int_equal(store->commit(store->self, &fault), TP_OK);
+  assert_int_equal(store->commit(store->ctx, &fault), TP_OK);
   assert_int_equal(records_of(store), 1);
   assert_int_equal(open_jobs(store), 2);
   tp_store_free(store);
@@ -556,11 +556,11 @@ static void file_that_is_opened_for_reading_is_read_alone(void **state) {
   assert_int_equal(access(path, F_OK), -1);
   tp_store *writer = open_with(0);
   assert_int_equal(record(writer, 1), TP_OK);
-  assert_int_equal(writer->commit(writer->self, NULL), TP_OK);
+  assert_int_equal(writer->commit(writer->ctx, NULL), TP_OK);
   assert_int_equal(tp_sqlite_store_open(&options, &store, &fault), TP_OK);
   assert_int_equal(records_of(store), 1);
   assert_int_equal(record(writer, 2), TP_OK);
-  assert_int_equal(writer->commit(writer->self, NULL), TP_OK);
+  assert_int_equal(writer->commit(writer->ctx, NULL), TP_OK);
   assert_int_equal(records_of(store), 2);
   assert_int_equal(record(store, 3), TP_ERR_STORE_READONLY);
   assert_null(store->job_redrive);
@@ -623,7 +623,7 @@ static tp_store_owner owner_of(uint64_t run_id, int64_t process_id, int64_t star
                           .boot_id = tp_text_of(boot_id)};
 }
 
-static tp_status own(tp_store *store, tp_store_owner owner) { return store->open(store->self, &owner, NULL); }
+static tp_status own(tp_store *store, tp_store_owner owner) { return store->open(store->ctx, &owner, NULL); }
 
 static bool run_in_state(const void *source, size_t index, tp_run_record *record) {
   (void)index;
@@ -644,7 +644,7 @@ static tp_status record_state(tp_store *store, uint64_t run_id, uint64_t id, uin
                            .run_count = 1,
                            .run = run_in_state,
                            .source = &state};
-  return store->record(store->self, &entry);
+  return store->record(store->ctx, &entry);
 }
 
 /* Two jobs, of which one runs, and two entries, of which one runs. */
@@ -652,7 +652,7 @@ static bool leave_things_running(tp_store *store, uint64_t run_id) {
   uint64_t id;
   return insert(store, "a", &id, NULL) == TP_OK && insert(store, "b", &id, NULL) == TP_OK && claim(store, 1) == TP_OK &&
          record_state(store, run_id, 1, TP_STATE_SUCCEEDED, 2) == TP_OK &&
-         record_state(store, run_id, 2, TP_STATE_RUNNING, 0) == TP_OK && store->commit(store->self, NULL) == TP_OK;
+         record_state(store, run_id, 2, TP_STATE_RUNNING, 0) == TP_OK && store->commit(store->ctx, NULL) == TP_OK;
 }
 
 static void run_until_killed(int says) {
@@ -664,7 +664,7 @@ static void run_until_killed(int says) {
 static tp_store_recovery recover(tp_store *store) {
   tp_store_recovery found = {.struct_size = sizeof found};
   assert_int_equal(own(store, owner_of(12, getpid(), 0, "boot")), TP_OK);
-  assert_int_equal(store->recover(store->self, &found, NULL), TP_OK);
+  assert_int_equal(store->recover(store->ctx, &found, NULL), TP_OK);
   return found;
 }
 
@@ -690,14 +690,14 @@ static void assert_recovered(tp_store *store) {
   assert_int_equal(found.jobs_requeued, 1);
   assert_int_equal(found.jobs_dead, 0);
   assert_int_equal(found.entries_interrupted, 1);
-  assert_int_equal(store->records(store->self, &query, count_states, &seen, NULL), TP_OK);
+  assert_int_equal(store->records(store->ctx, &query, count_states, &seen, NULL), TP_OK);
   assert_int_equal(seen.interrupted, 1);
   assert_int_equal(seen.failed, 1);
   assert_int_equal(seen.others, 1);
   assert_int_equal(open_jobs(store), 2);
   assert_int_equal(claim(store, 2), TP_OK);
   assert_int_equal(claim(store, 2), TP_OK);
-  assert_int_equal(store->recover(store->self, &again, NULL), TP_OK);
+  assert_int_equal(store->recover(store->ctx, &again, NULL), TP_OK);
   assert_int_equal(again.owners + again.jobs_requeued + again.entries_interrupted, 0);
 }
 
@@ -881,13 +881,13 @@ static void record_at(tp_store *store, uint64_t id, int64_t started_ms) {
                            .ids = ids,
                            .id_count = TP_ID_COUNT};
   tp_audit row = {.struct_size = sizeof row, .unix_ms = started_ms, .owner = "o", .action = "a", .detail = "d"};
-  assert_int_equal(store->record(store->self, &entry), TP_OK);
-  assert_int_equal(store->turn_record(store->self, &record), TP_OK);
-  assert_int_equal(store->audit(store->self, &row), TP_OK);
+  assert_int_equal(store->record(store->ctx, &entry), TP_OK);
+  assert_int_equal(store->turn_record(store->ctx, &record), TP_OK);
+  assert_int_equal(store->audit(store->ctx, &row), TP_OK);
 }
 
 /* A step of retention comes behind each transaction: the next commit is behind it. */
-static void commit(tp_store *store) { assert_int_equal(store->commit(store->self, NULL), TP_OK); }
+static void commit(tp_store *store) { assert_int_equal(store->commit(store->ctx, NULL), TP_OK); }
 
 static tp_sqlite_store_stats stats_of(tp_store *store) {
   tp_sqlite_store_stats stats = {.struct_size = sizeof stats};
@@ -902,7 +902,7 @@ static void records_that_are_too_old_are_deleted(void **state) {
   int64_t now_ms = unix_now_ms();
   uint64_t id;
   assert_int_equal(insert(store, "done", &id, NULL), TP_OK);
-  assert_int_equal(store->job_discard(store->self, id, now_ms - 7200000, NULL), TP_OK);
+  assert_int_equal(store->job_discard(store->ctx, id, now_ms - 7200000, NULL), TP_OK);
   assert_int_equal(insert(store, "waits", &id, NULL), TP_OK);
   for (uint64_t i = 1; i <= OLD; i++) record_at(store, i, now_ms - 7200000);
   for (uint64_t i = 1; i <= YOUNG; i++) record_at(store, OLD + i, now_ms);
@@ -985,7 +985,7 @@ static void bound_that_the_history_alone_passes_is_logged_once(void **state) {
                 .payload = {large, sizeof large}};
   uint64_t id;
   bool existed;
-  assert_int_equal(store->job_insert(store->self, &job, &id, &existed, NULL), TP_OK);
+  assert_int_equal(store->job_insert(store->ctx, &job, &id, &existed, NULL), TP_OK);
   for (uint64_t i = 1; i <= 5; i++) {
     record_at(store, i, 1);
     commit(store);
@@ -1010,8 +1010,8 @@ static void payload_of_an_ended_job_is_gone(void **state) {
                 .payload = {secret, sizeof secret}};
   uint64_t id;
   bool existed;
-  assert_int_equal(store->job_insert(store->self, &job, &id, &existed, NULL), TP_OK);
-  assert_int_equal(store->job_discard(store->self, id, 1, NULL), TP_OK);
+  assert_int_equal(store->job_insert(store->ctx, &job, &id, &existed, NULL), TP_OK);
+  assert_int_equal(store->job_discard(store->ctx, id, 1, NULL), TP_OK);
   tp_store_free(store);
   FILE *file = fopen(path, "rb");
   static char bytes[1 << 20];

@@ -106,7 +106,7 @@ static void put_record(tp_store *store, uint64_t id, uint32_t runs) {
                             .run_count = runs,
                             .run = run_at,
                             .source = &base};
-  assert_int_equal(store->record(store->self, &record), TP_OK);
+  assert_int_equal(store->record(store->ctx, &record), TP_OK);
   memset(turn, 'x', sizeof turn);
 }
 
@@ -140,7 +140,7 @@ static bool list(void *ctx, const tp_entry_record *record) {
 
 static tp_status read_newest(tp_store *store, size_t limit, listing *l) {
   tp_record_query query = {.struct_size = sizeof query, .limit = limit};
-  return store->records(store->self, &query, list, l, NULL);
+  return store->records(store->ctx, &query, list, l, NULL);
 }
 
 /* ---- names of runs ---- */
@@ -187,7 +187,7 @@ static tp_status put_named(tp_store *store, uint64_t id) {
                             .run_count = 1,
                             .run = named_run_at,
                             .source = &run};
-  tp_status status = store->record(store->self, &record);
+  tp_status status = store->record(store->ctx, &record);
   memset(&run, 'x', sizeof run);
   return status;
 }
@@ -209,7 +209,7 @@ static void names_of_a_run_are_copied(void **state) {
   for (uint64_t id = 1; id <= 50; id++) assert_int_equal(put_named(store, id), TP_OK);
   for (uint64_t id = 1; id <= 50; id++) assert_int_equal(put_named(store, id + 50), TP_OK);
   tp_record_query query = {.struct_size = sizeof query};
-  assert_int_equal(store->records(store->self, &query, check_names, &check, NULL), TP_OK);
+  assert_int_equal(store->records(store->ctx, &query, check_names, &check, NULL), TP_OK);
   assert_int_equal(check.wrong, 0);
   tp_store_free(store);
 }
@@ -239,7 +239,7 @@ static tp_status late(tp_store *store, uint64_t run_id, uint64_t entry_id, uint3
                          .entry_id = entry_id,
                          .late_ns = late_ns,
                          .run_index = index};
-  return store->record_late(store->self, &note);
+  return store->record_late(store->ctx, &note);
 }
 
 static void late_time_is_noted_where_the_entry_is_still_kept(void **state) {
@@ -267,7 +267,7 @@ static void records_are_read_page_by_page_and_by_what_they_are(void **state) {
     listing l = {.count = 0};
     tp_record_query query = {
         .struct_size = sizeof query, .limit = 4, .before_process_run_id = RUN_ID, .before_entry_id = before};
-    assert_int_equal(store->records(store->self, &query, list, &l, NULL), TP_OK);
+    assert_int_equal(store->records(store->ctx, &query, list, &l, NULL), TP_OK);
     assert_int_equal(l.count, page < 2 ? 4 : page == 2 ? 2 : 0);
     for (size_t i = 0; i < l.count; i++) assert_int_equal(l.ids[i], expected--);
     if (l.count > 0) before = l.ids[l.count - 1];
@@ -275,18 +275,18 @@ static void records_are_read_page_by_page_and_by_what_they_are(void **state) {
   tp_text ids[TP_ID_COUNT] = {[TP_ID_TURN] = TEXT("turn-3")};
   listing one = {.count = 0}, none = {.count = 0}, some = {.count = 0}, wrong = {.count = 0};
   tp_record_query by_turn = {.struct_size = sizeof by_turn, .ids = ids, .id_count = TP_ID_COUNT};
-  assert_int_equal(store->records(store->self, &by_turn, list, &one, NULL), TP_OK);
+  assert_int_equal(store->records(store->ctx, &by_turn, list, &one, NULL), TP_OK);
   assert_int_equal(one.count, 1);
   assert_int_equal(one.ids[0], 3);
   tp_record_query by_phase = {.struct_size = sizeof by_phase, .phase = 6};
-  assert_int_equal(store->records(store->self, &by_phase, list, &none, NULL), TP_OK);
+  assert_int_equal(store->records(store->ctx, &by_phase, list, &none, NULL), TP_OK);
   tp_record_query failed = {.struct_size = sizeof failed, .only_failed = 1};
-  assert_int_equal(store->records(store->self, &failed, list, &none, NULL), TP_OK);
+  assert_int_equal(store->records(store->ctx, &failed, list, &none, NULL), TP_OK);
   assert_int_equal(none.count, 0);
   tp_record_query by_time = {.struct_size = sizeof by_time, .from_unix_ms = WALL_MS + 4, .to_unix_ms = WALL_MS + 6};
-  assert_int_equal(store->records(store->self, &by_time, list, &some, NULL), TP_OK);
+  assert_int_equal(store->records(store->ctx, &by_time, list, &some, NULL), TP_OK);
   assert_int_equal(some.count, 3);
-  assert_int_equal(store->records(store->self, &(tp_record_query){0}, list, &wrong, NULL), TP_ERR_VERSION);
+  assert_int_equal(store->records(store->ctx, &(tp_record_query){0}, list, &wrong, NULL), TP_ERR_VERSION);
   tp_store_free(store);
 }
 
@@ -343,7 +343,7 @@ static void put_turn(tp_store *store, uint64_t number, uint32_t outcome) {
                            .step_source = &number,
                            .steps_dropped = number,
                            .parent_turn = {why, number % 5}};
-  assert_int_equal(store->turn_record(store->self, &record), TP_OK);
+  assert_int_equal(store->turn_record(store->ctx, &record), TP_OK);
   memset(turn, 'x', sizeof turn);
   memset(why, 'x', sizeof why);
 }
@@ -367,7 +367,7 @@ static bool list_turn(void *ctx, const tp_turn_record *record) {
 
 static listing read_turns(tp_store *store, const tp_turn_query *query, size_t stop_at) {
   listing l = {.stop_at = stop_at};
-  assert_int_equal(store->turns(store->self, query, list_turn, &l, NULL), TP_OK);
+  assert_int_equal(store->turns(store->ctx, query, list_turn, &l, NULL), TP_OK);
   assert_int_equal(l.bad, 0);
   return l;
 }
@@ -400,7 +400,7 @@ static void newest_turns_are_kept_and_read_by_what_they_are(void **state) {
   assert_int_equal(l.ids[0], 41);
   tp_turn_query gone = {.struct_size = sizeof gone, .before_process_run_id = RUN_ID, .before_number = 1};
   assert_int_equal(read_turns(store, &gone, 0).count, 0);
-  assert_int_equal(store->turns(store->self, &(tp_turn_query){0}, list_turn, &l, NULL), TP_ERR_VERSION);
+  assert_int_equal(store->turns(store->ctx, &(tp_turn_query){0}, list_turn, &l, NULL), TP_ERR_VERSION);
   tp_store_free(store);
 }
 
@@ -423,7 +423,7 @@ static uint64_t insert(tp_store *store, const char *key, const char *order, bool
   tp_job job = job_of(key, order);
   uint64_t id = 0;
   bool was = !existed;
-  assert_int_equal(store->job_insert(store->self, &job, &id, &was, NULL), TP_OK);
+  assert_int_equal(store->job_insert(store->ctx, &job, &id, &was, NULL), TP_OK);
   assert_int_equal(was, existed);
   assert_true(id > 0);
   return id;
@@ -461,7 +461,7 @@ static tp_status claim_with(tp_store *store, tp_job_filter_fn filter, int64_t no
   tp_job_claim request = {
       .struct_size = sizeof request, .now_ms = now_ms, .lease_ms = 1000, .filter = filter, .take = take, .ctx = c};
   memset(c, 0, sizeof *c);
-  return store->job_claim(store->self, &request, ret_next_ms, NULL);
+  return store->job_claim(store->ctx, &request, ret_next_ms, NULL);
 }
 
 static tp_status claim(tp_store *store, int64_t now_ms, claimed *c, int64_t *ret_next_ms) {
@@ -482,7 +482,7 @@ static tp_status finish_to(tp_store *store, const claimed *c, tp_job_end end, in
                            .reason = end == TP_JOB_END_SUCCEEDED ? TP_REASON_NONE : TP_REASON_ERROR,
                            .code = 7,
                            .message = TEXT("why")};
-  tp_status status = store->job_finish(store->self, &request, &state, NULL);
+  tp_status status = store->job_finish(store->ctx, &request, &state, NULL);
   if (status == TP_OK) assert_string_equal(tp_job_state_name(state), tp_job_state_name(want_state));
   return status;
 }
@@ -491,12 +491,12 @@ static tp_status finish(tp_store *store, uint64_t id, uint64_t token, tp_job_end
   uint32_t state;
   tp_job_finish request = {
       .struct_size = sizeof request, .id = id, .claim = token, .retry_at_ms = retry_at_ms, .end = end};
-  return store->job_finish(store->self, &request, &state, NULL);
+  return store->job_finish(store->ctx, &request, &state, NULL);
 }
 
 static uint64_t open_jobs(tp_store *store, const char *order) {
   uint64_t count = 99;
-  assert_int_equal(store->job_open(store->self, tp_text_of(order), &count, NULL), TP_OK);
+  assert_int_equal(store->job_open(store->ctx, tp_text_of(order), &count, NULL), TP_OK);
   return count;
 }
 
@@ -578,7 +578,7 @@ static void lease_that_ran_out_is_claimed_again_and_the_old_claim_is_stale(void 
 
 static tp_status renew(tp_store *store, uint64_t id, uint64_t token, int64_t now_ms) {
   tp_job_renew request = {.struct_size = sizeof request, .id = id, .claim = token, .now_ms = now_ms, .lease_ms = 1000};
-  return store->job_renew(store->self, &request, NULL);
+  return store->job_renew(store->ctx, &request, NULL);
 }
 
 static void renewed_lease_ends_later_and_only_the_current_claim_renews(void **state) {
@@ -601,7 +601,7 @@ static void renewed_lease_ends_later_and_only_the_current_claim_renews(void **st
   assert_int_equal(finish(store, id, second.claim, TP_JOB_END_SUCCEEDED, 0), TP_OK);
   assert_int_not_equal(renew(store, id, second.claim, 5002), TP_OK);
   tp_job_renew wrong = {.struct_size = 0};
-  assert_int_equal(store->job_renew(store->self, &wrong, NULL), TP_ERR_VERSION);
+  assert_int_equal(store->job_renew(store->ctx, &wrong, NULL), TP_ERR_VERSION);
   tp_store_free(store);
 }
 
@@ -652,7 +652,7 @@ static bool keep_job(void *ctx, const tp_job *job) {
     snprintf(l->message, sizeof l->message, "%.*s", (int)job->message.size, job->message.data);
   }
   l->ids[l->count++ % COUNT(l->ids)] = job->id;
-  if (l->store) (void)!l->store->job_discard(l->store->self, job->id, 1, NULL);
+  if (l->store) (void)!l->store->job_discard(l->store->ctx, job->id, 1, NULL);
   return l->count != l->stop_at;
 }
 
@@ -660,7 +660,7 @@ static job_list list_jobs(tp_store *store, const tp_job_query *query) {
   job_list l = {.count = 0};
   tp_job_query ours = *query;
   ours.struct_size = sizeof ours;
-  assert_int_equal(store->jobs(store->self, &ours, keep_job, &l, NULL), TP_OK);
+  assert_int_equal(store->jobs(store->ctx, &ours, keep_job, &l, NULL), TP_OK);
   return l;
 }
 
@@ -693,7 +693,7 @@ static void jobs_are_listed_by_id_and_filter_without_their_content(void **state)
   assert_int_equal(one.first.state, TP_JOB_QUEUED);
   assert_int_equal(one.first.attempts_max, 2);
   job_list wrong = {.count = 0};
-  assert_int_equal(store->jobs(store->self, &(tp_job_query){0}, keep_job, &wrong, NULL), TP_ERR_VERSION);
+  assert_int_equal(store->jobs(store->ctx, &(tp_job_query){0}, keep_job, &wrong, NULL), TP_ERR_VERSION);
   tp_store_free(store);
 }
 
@@ -703,7 +703,7 @@ static void list_may_be_meddled_with_from_inside(void **state) {
   const char *const keys[] = {"a", "b", "c"};
   for (int i = 0; i < 3; i++) insert(store, keys[i], keys[i], false);
   job_list all = {.store = store};
-  assert_int_equal(store->jobs(store->self, &(tp_job_query){.struct_size = sizeof(tp_job_query)}, keep_job, &all, NULL),
+  assert_int_equal(store->jobs(store->ctx, &(tp_job_query){.struct_size = sizeof(tp_job_query)}, keep_job, &all, NULL),
                    TP_OK);
   assert_int_equal(all.count, 3);
   assert_int_equal(open_jobs(store, ""), 0);
@@ -716,9 +716,9 @@ static void dead_letter_keeps_its_content_and_is_redriven_or_discarded(void **st
   uint64_t id = insert(store, "k", "o", false);
   claimed c;
   int64_t next;
-  assert_int_equal(store->job_redrive(store->self, id, 1, NULL), TP_ERR_NOT_FOUND); /* it is open */
+  assert_int_equal(store->job_redrive(store->ctx, id, 1, NULL), TP_ERR_NOT_FOUND); /* it is open */
   assert_int_equal(claim(store, 1, &c, &next), TP_OK);
-  assert_int_equal(store->job_discard(store->self, id, 1, NULL), TP_ERR_BUSY);
+  assert_int_equal(store->job_discard(store->ctx, id, 1, NULL), TP_ERR_BUSY);
   assert_int_equal(finish_to(store, &c, TP_JOB_END_FAILED, 0, TP_JOB_DEAD), TP_OK);
   assert_int_equal(open_jobs(store, ""), 0);
   assert_int_equal(claim(store, 9000, &c, &next), TP_ERR_NOT_FOUND);
@@ -730,15 +730,15 @@ static void dead_letter_keeps_its_content_and_is_redriven_or_discarded(void **st
   assert_int_equal(dead.first.ended_ms, 5);
   assert_string_equal(dead.payload, "\x80");
   assert_string_equal(dead.message, "why");
-  assert_int_equal(store->job_redrive(store->self, id, 10, NULL), TP_OK);
+  assert_int_equal(store->job_redrive(store->ctx, id, 10, NULL), TP_OK);
   assert_int_equal(open_jobs(store, "o"), 1);
   assert_int_equal(claim(store, 10, &c, &next), TP_OK);
   assert_int_equal(c.attempt, 1); /* all of them are before it again */
   assert_string_equal(c.payload, "\x80");
   assert_int_equal(finish_to(store, &c, TP_JOB_END_FAILED, 0, TP_JOB_DEAD), TP_OK);
-  assert_int_equal(store->job_discard(store->self, id, 11, NULL), TP_OK);
-  assert_int_equal(store->job_discard(store->self, id, 11, NULL), TP_ERR_NOT_FOUND);
-  assert_int_equal(store->job_redrive(store->self, id, 11, NULL), TP_ERR_NOT_FOUND);
+  assert_int_equal(store->job_discard(store->ctx, id, 11, NULL), TP_OK);
+  assert_int_equal(store->job_discard(store->ctx, id, 11, NULL), TP_ERR_NOT_FOUND);
+  assert_int_equal(store->job_redrive(store->ctx, id, 11, NULL), TP_ERR_NOT_FOUND);
   assert_int_equal(insert(store, "k", "o", true), id); /* its key stays known */
   tp_store_free(store);
 }
@@ -748,7 +748,7 @@ static void discarded_job_gives_way_to_the_next_of_its_key(void **state) {
   tp_store *store = open_store(0);
   uint64_t first = insert(store, "a1", "a", false);
   insert(store, "a2", "a", false);
-  assert_int_equal(store->job_discard(store->self, first, 1, NULL), TP_OK);
+  assert_int_equal(store->job_discard(store->ctx, first, 1, NULL), TP_OK);
   claimed c;
   int64_t next;
   assert_int_equal(claim(store, 1, &c, &next), TP_OK);
@@ -794,10 +794,10 @@ static void job_whose_last_lease_ran_out_is_reported(void **state) {
   losing l = {.dead = 0};
   tp_job_claim request = {
       .struct_size = sizeof request, .now_ms = 90000, .lease_ms = 1000, .take = take, .dead = note_dead, .ctx = &l};
-  assert_int_equal(store->job_claim(store->self, &request, &next, NULL), TP_ERR_NOT_FOUND);
+  assert_int_equal(store->job_claim(store->ctx, &request, &next, NULL), TP_ERR_NOT_FOUND);
   assert_int_equal(l.dead, 1);
   assert_int_equal(l.dead_id, id);
-  assert_int_equal(store->job_claim(store->self, &request, &next, NULL), TP_ERR_NOT_FOUND);
+  assert_int_equal(store->job_claim(store->ctx, &request, &next, NULL), TP_ERR_NOT_FOUND);
   assert_int_equal(l.dead, 1);
   tp_store_free(store);
 }
@@ -821,7 +821,7 @@ static void filter_is_asked_once_for_each_handler(void **state) {
   job.handler = (tp_text)TEXT("other");
   uint64_t id;
   bool existed;
-  assert_int_equal(store->job_insert(store->self, &job, &id, &existed, NULL), TP_OK);
+  assert_int_equal(store->job_insert(store->ctx, &job, &id, &existed, NULL), TP_OK);
   claimed c;
   int64_t next;
   asked = 0;
@@ -868,7 +868,7 @@ static void *insert_many(void *arg) {
     tp_job job = job_of("the same", "o");
     uint64_t id;
     bool existed = true;
-    if (in->store->job_insert(in->store->self, &job, &id, &existed, NULL) == TP_OK && !existed) ++*in->new_ones;
+    if (in->store->job_insert(in->store->ctx, &job, &id, &existed, NULL) == TP_OK && !existed) ++*in->new_ones;
   }
   return NULL;
 }
@@ -899,7 +899,7 @@ static tp_status load(tp_history *history, const char *tenant, const char *sessi
                              .session = tp_text_of(session),
                              .each = count_message,
                              .ctx = count};
-  return history->load(history->self, &request, NULL);
+  return history->load(history->ctx, &request, NULL);
 }
 
 static tp_status append_two(tp_history *history, const char *tenant, const char *session) {
@@ -911,7 +911,7 @@ static tp_status append_two(tp_history *history, const char *tenant, const char 
                                .session = tp_text_of(session),
                                .messages = two,
                                .message_count = 2};
-  return history->append(history->self, &request, NULL);
+  return history->append(history->ctx, &request, NULL);
 }
 
 static void history_is_kept_apart_by_tenant_and_session(void **state) {
@@ -958,7 +958,7 @@ static void put_audit(tp_store *store, int64_t unix_ms) {
                   .state = TP_STATE_FAILED,
                   .reason = TP_REASON_ERROR,
                   .visibility = TP_VISIBILITY_DEBUG};
-  assert_int_equal(store->audit(store->self, &row), TP_OK);
+  assert_int_equal(store->audit(store->ctx, &row), TP_OK);
   memset(owner, 'x', sizeof owner);
   memset(detail, 'x', sizeof detail);
 }
@@ -979,7 +979,7 @@ static bool list_audit(void *ctx, const tp_audit *row) {
 
 static audit_listing read_audits(tp_store *store, const tp_audit_query *query, size_t stop_at) {
   audit_listing l = {.stop_at = stop_at};
-  assert_int_equal(store->audits(store->self, query, list_audit, &l, NULL), TP_OK);
+  assert_int_equal(store->audits(store->ctx, query, list_audit, &l, NULL), TP_OK);
   assert_int_equal(l.bad, 0);
   return l;
 }
@@ -1029,7 +1029,7 @@ static void put_state(tp_store *store, uint64_t id, uint8_t state, int64_t ended
                             .run_count = runs,
                             .run = run_of_state,
                             .source = &state};
-  assert_int_equal(store->record(store->self, &record), TP_OK);
+  assert_int_equal(store->record(store->ctx, &record), TP_OK);
 }
 
 typedef struct last_entry {
@@ -1053,7 +1053,7 @@ static bool note_entry(void *ctx, const tp_entry_record *record) {
 static last_entry read_entries(tp_store *store) {
   last_entry e = {.count = 0};
   tp_record_query query = {.struct_size = sizeof query};
-  assert_int_equal(store->records(store->self, &query, note_entry, &e, NULL), TP_OK);
+  assert_int_equal(store->records(store->ctx, &query, note_entry, &e, NULL), TP_OK);
   return e;
 }
 
@@ -1087,7 +1087,7 @@ static void what_was_committed_is_there_when_the_store_is_opened_again(void **st
     put_turn(store, i, 1);
     put_audit(store, (int64_t)i);
   }
-  assert_int_equal(store->commit(store->self, NULL), TP_OK);
+  assert_int_equal(store->commit(store->ctx, NULL), TP_OK);
   tp_store_free(store);
   store = reopen_store(64);
   listing entries = {.count = 0};
@@ -1116,7 +1116,7 @@ static tp_status put_task(tp_store *store, const char *key, const char *agent) {
                          .tool = TEXT("deploy"),
                          .arguments = TEXT("\x81\xa1n\x07"),
                          .agent = tp_text_of(agent)};
-  return store->task_put(store->self, &task, NULL);
+  return store->task_put(store->ctx, &task, NULL);
 }
 
 static void note_task(void *ctx, const tp_task_record *task) {
@@ -1130,11 +1130,11 @@ static void note_task(void *ctx, const tp_task_record *task) {
 
 static tp_status take_task(tp_store *store, const char *key, char ret_text[64]) {
   snprintf(ret_text, 64, "not called");
-  return store->task_take(store->self, tp_text_of(key), note_task, ret_text, NULL);
+  return store->task_take(store->ctx, tp_text_of(key), note_task, ret_text, NULL);
 }
 
 static tp_status settle_task(tp_store *store, const char *key, bool stays) {
-  return store->task_settle(store->self, tp_text_of(key), stays, NULL);
+  return store->task_settle(store->ctx, tp_text_of(key), stays, NULL);
 }
 
 static void task_is_taken_once_until_it_is_settled(void **state) {
@@ -1199,7 +1199,7 @@ static void ignore_task(void *ctx, const tp_task_record *task) {
 
 static void *run_taker(void *arg) {
   taker *t = arg;
-  t->status = t->store->task_take(t->store->self, tp_text_of("one"), ignore_task, NULL, NULL);
+  t->status = t->store->task_take(t->store->ctx, tp_text_of("one"), ignore_task, NULL, NULL);
   return NULL;
 }
 
@@ -1245,7 +1245,7 @@ static void put_attempt(tp_store *store, uint64_t entry, uint32_t run, uint32_t 
                                     .reason = TP_REASON_ERROR,
                                     .code = 7,
                                     .message = tp_text_of(said)};
-  assert_int_equal(store->attempt(store->self, &record), TP_OK);
+  assert_int_equal(store->attempt(store->ctx, &record), TP_OK);
   memset(said, 'x', sizeof said);
 }
 
@@ -1275,9 +1275,9 @@ static void attempts_of_an_entry_are_read_in_plan_order(void **state) {
     put_attempt(store, 1, 0, 2, "");
     put_attempt(store, 2, 0, 1, "other");
     put_attempt(store, 1, 0, 1, "a");
-    assert_int_equal(store->attempts(store->self, &query, keep_attempt, &all, NULL), TP_OK);
+    assert_int_equal(store->attempts(store->ctx, &query, keep_attempt, &all, NULL), TP_OK);
     assert_string_equal(all.text, "0.1 a;0.2 ;2.1 c;");
-    assert_int_equal(store->attempts(store->self, &query, keep_attempt, &two, NULL), TP_OK);
+    assert_int_equal(store->attempts(store->ctx, &query, keep_attempt, &two, NULL), TP_OK);
     assert_string_equal(two.text, "0.1 a;0.2 ;");
   }
   tp_store_free(store);
@@ -1309,7 +1309,7 @@ static uint64_t start_call(tp_store *store, uint64_t run, const char *turn, cons
                                       .arguments = tp_text_of(arguments)};
   uint64_t id = 0;
   *e = (earlier){.calls = 0};
-  assert_int_equal(store->tool_start(store->self, &start, &id, keep_earlier, e, NULL), TP_OK);
+  assert_int_equal(store->tool_start(store->ctx, &start, &id, keep_earlier, e, NULL), TP_OK);
   assert_int_equal(e->calls, id == 0);
   return id;
 }
@@ -1323,7 +1323,7 @@ static void call_of_a_turn_that_runs_again_is_not_begun_again(void **state) {
     assert_true(paid && open && paid != open);
     const tp_tool_end_record end = {
         .struct_size = sizeof end, .start_id = paid, .kind = TP_TOOL_OK, .text = TEXT("paid ten")};
-    assert_int_equal(store->tool_end(store->self, &end, NULL), TP_OK);
+    assert_int_equal(store->tool_end(store->ctx, &end, NULL), TP_OK);
     assert_int_equal(start_call(store, 2, "one", "ten", &e), 0);
     assert_int_equal(e.kind, TP_TOOL_OK);
     assert_string_equal(e.text, "paid ten");
@@ -1396,16 +1396,16 @@ static void entries_of_a_batch_are_kept_as_if_each_had_come_alone(void **state) 
                                   .packed_bytes = sizeof numbers,
                                   .entry = entry_of_number};
     put_state(store, 2, TP_STATE_RUNNING, 0, 1); /* its end is in the batch */
-    assert_int_equal(store->record_batch(store->self, &batch), TP_OK);
+    assert_int_equal(store->record_batch(store->ctx, &batch), TP_OK);
     const tp_late_record late = {
         .struct_size = sizeof late, .process_run_id = UINT64_MAX, .entry_id = 3, .late_ns = 77, .run_index = 1};
-    assert_int_equal(store->record_late(store->self, &late), TP_OK);
+    assert_int_equal(store->record_late(store->ctx, &late), TP_OK);
     memset(turn, 'x', sizeof turn);
     memset(ids, 0, sizeof ids);
     memset(numbers, 0xee, sizeof numbers);
     listing l = {.count = 0};
     const tp_record_query query = {.struct_size = sizeof query};
-    assert_int_equal(store->records(store->self, &query, list_batched, &l, NULL), TP_OK);
+    assert_int_equal(store->records(store->ctx, &query, list_batched, &l, NULL), TP_OK);
     static const uint64_t newest_first[] = {4, 0, 3, 2};
     assert_int_equal(l.count, 4);
     assert_memory_equal(l.ids, newest_first, sizeof newest_first);
@@ -1432,11 +1432,11 @@ static void newest_records_are_kept_of_batches_too(void **state) {
                                     .packed = numbers,
                                     .packed_bytes = sizeof numbers,
                                     .entry = entry_of_number};
-      assert_int_equal(store->record_batch(store->self, &batch), TP_OK);
+      assert_int_equal(store->record_batch(store->ctx, &batch), TP_OK);
     }
     listing l = {.count = 0};
     const tp_record_query query = {.struct_size = sizeof query};
-    assert_int_equal(store->records(store->self, &query, list_batched, &l, NULL), TP_OK);
+    assert_int_equal(store->records(store->ctx, &query, list_batched, &l, NULL), TP_OK);
     assert_int_equal(l.count, MOST);
     for (uint64_t i = 0; i < MOST; i++) assert_int_equal(l.ids[i], EACH * BATCHES - i);
     assert_int_equal(l.bad, 0);

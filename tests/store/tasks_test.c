@@ -29,8 +29,8 @@ typedef struct world {
   char caller[32], key[64];
 } world;
 
-static tp_answer run_tool(void *self, tp_tool_run *run) {
-  world *w = self;
+static tp_answer run_tool(void *ctx, tp_tool_run *run) {
+  world *w = ctx;
   w->runs++;
   w->n = (int)tp_value_int(tp_value_get(tp_tool_run_arguments(run), "n"), -1);
   if (w->dies) kill(getpid(), SIGKILL);
@@ -39,16 +39,16 @@ static tp_answer run_tool(void *self, tp_tool_run *run) {
   return tp_tool_ok(run, tp_text_of("ran"));
 }
 
-static tp_answer contribute(void *self, tp_call *call) {
-  tp_tool tool = {.struct_size = sizeof tool, .name = "deploy", .run = run_tool, .self = self};
+static tp_answer contribute(void *ctx, tp_call *call) {
+  tp_tool tool = {.struct_size = sizeof tool, .name = "deploy", .run = run_tool, .ctx = ctx};
   const tp_tool *const tools[] = {&tool};
   tp_contribution bundle = {
       .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("t"), .tools = tools, .tool_count = 1};
   return tp_call_emit(call, &bundle) == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED;
 }
 
-static tp_answer at_pre(void *self, tp_call *call) {
-  world *w = self;
+static tp_answer at_pre(void *ctx, tp_call *call) {
+  world *w = ctx;
   tp_text key = tp_call_text(call, TP_FIELD_TASK_KEY);
   snprintf(w->caller, sizeof w->caller, "%s", tp_caller_name(tp_call_caller(call)));
   snprintf(w->key, sizeof w->key, "%.*s", (int)key.size, key.data);
@@ -63,8 +63,8 @@ static void open_world(world *w) {
   tp_runtime_options runtime_options = {.struct_size = sizeof runtime_options, .store = store};
   w->entered = w->go = (latch)LATCH;
   w->runtime = open_runtime(&runtime_options);
-  const hook hooks[] = {{.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .run = contribute, .self = w},
-                        {.id = "pre", .phase = TP_PHASE_TOOL_PRE, .run = at_pre, .self = w}};
+  const hook hooks[] = {{.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .run = contribute, .ctx = w},
+                        {.id = "pre", .phase = TP_PHASE_TOOL_PRE, .run = at_pre, .ctx = w}};
   add_hooks(w->runtime, hooks, 2);
 }
 

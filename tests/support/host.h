@@ -133,8 +133,8 @@ static inline void replace_as_set(const act *a, tp_call *call) {
   (void)!tp_call_replace_text(call, a->replaces, a->appends ? text : a->text);
 }
 
-static inline tp_answer play(void *self, tp_call *call) {
-  act *a = self;
+static inline tp_answer play(void *ctx, tp_call *call) {
+  act *a = ctx;
   a->calls++;
   if (a->clock) a->order = ++*a->clock;
   if (a->entered) latch_hit(a->entered);
@@ -201,19 +201,19 @@ static inline tp_status read_records(tp_runtime *runtime, size_t limit, tp_recor
 
 /** A hook as an argument. */
 #define HOOK(phase_, run_, self_) \
-  (&(tp_hook){.struct_size = sizeof(tp_hook), .phase = (phase_), .run = (run_), .self = (self_)})
+  (&(tp_hook){.struct_size = sizeof(tp_hook), .phase = (phase_), .run = (run_), .ctx = (self_)})
 
 typedef struct hook {
   const char *id; /* of the subscription, and of its handler */
   uint32_t phase;
   tp_handler_fn run; /* NULL: play */
-  void *self;
+  void *ctx;
   bool slow; /* placement thread */
   bool parallel;
   bool idempotent;
   bool no_capability;
   tp_capability capabilities; /* 0: all that the phase allows */
-  void (*destroy)(void *self);
+  void (*destroy)(void *ctx);
   const char *after, *needs, *optional_after, *optional_requires;
   tp_subscription sub; /* everything else; id, handler and phase are filled in */
 } hook;
@@ -234,7 +234,7 @@ static inline tp_status hook_add(tp_runtime *runtime, tp_edit *edit, const hook 
   tp_handler handler = {.struct_size = sizeof handler,
                         .id = h->id,
                         .run = h->run ? h->run : play,
-                        .self = h->self,
+                        .ctx = h->ctx,
                         .destroy = h->destroy,
                         .phases = &h->phase,
                         .phase_count = 1,

@@ -72,7 +72,7 @@ static inline tp_status add_status(tp_runtime *runtime, const char *id, uint32_t
 }
 
 static inline void add(tp_runtime *runtime, const char *id, uint32_t phase, tp_inbox *inbox, tp_subscription sub) {
-  assert_int_equal(add_status(runtime, id, phase, inbox, (tp_handler){.self = "self"}, sub), TP_OK);
+  assert_int_equal(add_status(runtime, id, phase, inbox, (tp_handler){.ctx = "ctx"}, sub), TP_OK);
 }
 
 typedef struct ran {

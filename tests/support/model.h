@@ -54,8 +54,8 @@ static inline void write_request(char *to, const tp_model_request *request) {
   }
 }
 
-static inline void recorder_start(void *self, const tp_model_request *request, tp_token token) {
-  recorder *r = self;
+static inline void recorder_start(void *ctx, const tp_model_request *request, tp_token token) {
+  recorder *r = ctx;
   pthread_mutex_lock(&r->mutex);
   uint32_t n = r->asked++;
   if (n < REQUESTS_MAX) {
@@ -89,11 +89,11 @@ static inline void recorder_start(void *self, const tp_model_request *request, t
   latch_hit(&r->started);
 }
 
-static inline void recorder_cancel(void *self, tp_token token) {
+static inline void recorder_cancel(void *ctx, tp_token token) {
   (void)token;
-  ((recorder *)self)->cancels++;
+  ((recorder *)ctx)->cancels++;
 }
-static inline void recorder_destroy(void *self) { ((recorder *)self)->destroys++; }
+static inline void recorder_destroy(void *ctx) { ((recorder *)ctx)->destroys++; }
 
 static inline recorder *recorder_new(const reply *replies, size_t count) {
   recorder *r = calloc(1, sizeof *r);
@@ -113,7 +113,7 @@ static inline void recorder_free(recorder *r) {
 static inline const tp_model *recorder_model(recorder *r, bool is_inline) {
   r->model = (tp_model){.struct_size = sizeof(tp_model),
                         .name = "recorder",
-                        .self = r,
+                        .ctx = r,
                         .start = recorder_start,
                         .cancel = recorder_cancel,
                         .destroy = recorder_destroy,

@@ -63,8 +63,8 @@ static inline void provider_event(void *ctx, const tp_event *event) {
   if (event->kind == TP_EVENT_MODEL_DELTA) latch_hit(&p->delta);
 }
 
-static inline tp_answer provider_tool(void *self, tp_tool_run *run) {
-  provider *p = self;
+static inline tp_answer provider_tool(void *ctx, tp_tool_run *run) {
+  provider *p = ctx;
   pthread_mutex_lock(&p->mutex);
   size_t size = 0;
   p->tool_runs++;
@@ -78,7 +78,7 @@ static inline tp_answer provider_tool(void *self, tp_tool_run *run) {
   return tp_tool_ok(run, tp_text_of("4 degrees"));
 }
 
-static inline tp_answer provider_tools(void *self, tp_call *call) {
+static inline tp_answer provider_tools(void *ctx, tp_call *call) {
   static const char schema[] =
       "\x82\xa4type\xa6object\xaaproperties\x81\xa4"
       "city\x81\xa4type\xa6string";
@@ -87,7 +87,7 @@ static inline tp_answer provider_tools(void *self, tp_call *call) {
                   .description = "The weather of a city.",
                   .schema = {schema, sizeof schema - 1},
                   .run = provider_tool,
-                  .self = self,
+                  .ctx = ctx,
                   .placement = TP_PLACEMENT_INLINE};
   const tp_tool *const tools[] = {&tool};
   tp_contribution bundle = {
@@ -118,7 +118,7 @@ static inline provider *provider_open(const endpoint_reply *replies, size_t coun
   if (status != TP_OK) fail_msg("no model: %s: %s", tp_status_name(status), fault.message);
   tp_runtime_options runtime_options = {.struct_size = sizeof runtime_options, .log = provider_log, .log_ctx = p};
   p->runtime = open_runtime(&runtime_options);
-  const hook tools = {.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .run = provider_tools, .self = p};
+  const hook tools = {.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .run = provider_tools, .ctx = p};
   if (with_tool) add_hooks(p->runtime, &tools, 1);
   tp_session_options session = {
       .struct_size = sizeof session, .id = "s", .model = model, .on_event = provider_event, .event_ctx = p};

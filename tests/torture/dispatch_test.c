@@ -31,8 +31,8 @@ typedef struct fixture {
 static fixture c;
 static char long_text[LONG + 1];
 
-static tp_answer join(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer join(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   tp_token token;
   tp_answer outcome = tp_tool_defer(run, NULL, &token);
   tp_text id = tp_tool_run_call_id(run); /* "call-17" */
@@ -84,7 +84,7 @@ static void every_call_of_many_at_once_has_one_result(void **state) {
   memset(long_text, 'x', LONG);
   for (int i = 0; i < CALLS; i++) calls[i] = (tp_tool_call){.name = TEXT("t"), .arguments = no_arguments};
   tp_runtime *runtime = open_runtime(NULL);
-  add_hooks(runtime, &(hook){.id = "tools", .phase = TOOLS, .self = &contributes_tools}, 1);
+  add_hooks(runtime, &(hook){.id = "tools", .phase = TOOLS, .ctx = &contributes_tools}, 1);
   for (unsigned round = 0; round < rounds(); round++) {
     memset(&c, 0, sizeof c);
     c.turn = begin_bare(runtime, 0);

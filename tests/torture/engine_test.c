@@ -95,8 +95,8 @@ typedef struct deferrer {
 static void count_cancel(void *ctx) { ((deferrer *)ctx)->cancels++; }
 static void count_destroy(void *ctx) { ((deferrer *)ctx)->destroys++; }
 
-static tp_answer defer_to_strangers(void *self, tp_call *call) {
-  deferrer *d = self;
+static tp_answer defer_to_strangers(void *ctx, tp_call *call) {
+  deferrer *d = ctx;
   tp_token token;
   tp_answer outcome = tp_call_defer(
       call,
@@ -108,8 +108,8 @@ static tp_answer defer_to_strangers(void *self, tp_call *call) {
   return outcome;
 }
 
-static tp_answer defer_tool(void *self, tp_tool_run *run) {
-  deferrer *d = self;
+static tp_answer defer_tool(void *ctx, tp_tool_run *run) {
+  deferrer *d = ctx;
   tp_token token;
   tp_answer outcome = tp_tool_defer(
       run,
@@ -140,9 +140,9 @@ static void note_end(void *ctx, const tp_turn_result *result) {
   latch_hit(&p->all_ended);
 }
 
-static tp_answer count_post_turn(void *self, tp_call *call) {
+static tp_answer count_post_turn(void *ctx, tp_call *call) {
   (void)call;
-  ((party *)self)->post_turns++;
+  ((party *)ctx)->post_turns++;
   return TP_ANSWER_DONE;
 }
 
@@ -194,18 +194,18 @@ static void run_party(bool cancels) {
   static tp_tool tool;
   static const tp_tool *const list[] = {&tool};
   static tp_contribution bundle;
-  tool = (tp_tool){.struct_size = sizeof tool, .name = "deferred", .run = defer_tool, .self = &tools};
+  tool = (tp_tool){.struct_size = sizeof tool, .name = "deferred", .run = defer_tool, .ctx = &tools};
   bundle = (tp_contribution){.struct_size = sizeof(tp_contribution),
                              .kind = TP_KIND_TOOL_BUNDLE,
                              .key = TEXT("b"),
                              .tools = list,
                              .tool_count = 1};
   act contributes = {.emits = &bundle, .emit_count = 1}, inlined = {0};
-  hook hooks[] = {{.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &contributes},
-                  {.id = "defers", .phase = GATHER, .run = defer_to_strangers, .self = &handlers},
-                  {.id = "slow", .phase = GATHER, .run = defer_to_strangers, .self = &handlers, .slow = true},
-                  {.id = "inline", .phase = TP_PHASE_TURN_INTAKE, .self = &inlined},
-                  {.id = "post", .phase = TP_PHASE_TURN_POST_TURN, .run = count_post_turn, .self = &p, .slow = true}};
+  hook hooks[] = {{.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .ctx = &contributes},
+                  {.id = "defers", .phase = GATHER, .run = defer_to_strangers, .ctx = &handlers},
+                  {.id = "slow", .phase = GATHER, .run = defer_to_strangers, .ctx = &handlers, .slow = true},
+                  {.id = "inline", .phase = TP_PHASE_TURN_INTAKE, .ctx = &inlined},
+                  {.id = "post", .phase = TP_PHASE_TURN_POST_TURN, .run = count_post_turn, .ctx = &p, .slow = true}};
   add_hooks(p.runtime, hooks, COUNT(hooks));
   pthread_t hosts[HOSTS];
   for (int i = 0; i < HOSTS; i++) pthread_create(&hosts[i], NULL, be_host, &p);
@@ -249,9 +249,9 @@ typedef struct moody {
   _Atomic uint32_t calls, inside;
 } moody;
 
-static tp_answer be_moody(void *self, tp_call *call) {
+static tp_answer be_moody(void *ctx, tp_call *call) {
   (void)call;
-  moody *m = self;
+  moody *m = ctx;
   uint32_t n = m->calls++;
   m->inside++;
   while (m->hangs && n % 2 == 0 && !m->cured) sleep_ms(2); /* deaf: it never looks at its cancel */
@@ -284,7 +284,7 @@ static void healthy_handlers_are_always_served_beside_hanging_ones(void **state)
     hooks[i] = (hook){.id = ids[i],
                       .phase = GATHER,
                       .run = be_moody,
-                      .self = &moods[i],
+                      .ctx = &moods[i],
                       .slow = true,
                       .sub = {.max_concurrent = PERMITS}};
     hooks[i].sub.limit_ms = i < HANGERS ? 2 : 30000;
@@ -321,11 +321,11 @@ typedef struct changing {
   uint32_t added;
 } changing;
 
-static void count_end(void *self) { ((changing *)self)->ended++; }
+static void count_end(void *ctx) { ((changing *)ctx)->ended++; }
 
-static tp_answer do_nothing(void *self, tp_call *call) {
+static tp_answer do_nothing(void *ctx, tp_call *call) {
   (void)call;
-  (void)self;
+  (void)ctx;
   return TP_ANSWER_DONE;
 }
 
@@ -337,8 +337,8 @@ static void *change_plans(void *arg) {
     char a[16], b[16];
     snprintf(a, sizeof a, "a%d", i);
     snprintf(b, sizeof b, "b%d", i);
-    hook hooks[] = {{.id = a, .phase = GATHER, .run = do_nothing, .self = c, .destroy = count_end, .slow = i % 2},
-                    {.id = b, .phase = TP_PHASE_SESSION_START, .run = do_nothing, .self = c, .destroy = count_end}};
+    hook hooks[] = {{.id = a, .phase = GATHER, .run = do_nothing, .ctx = c, .destroy = count_end, .slow = i % 2},
+                    {.id = b, .phase = TP_PHASE_SESSION_START, .run = do_nothing, .ctx = c, .destroy = count_end}};
     if (hooks_add(c->runtime, hooks, 2, NULL) == TP_OK) c->added += 2;
     tp_edit *edit;
     if (tp_edit_begin(c->runtime, &owner, &edit, NULL) != TP_OK) continue;
@@ -397,7 +397,7 @@ static void runtime_ends_while_strangers_complete_its_tokens(void **state) {
     static const char *const ids[] = {"a", "b", "c", "d", "e", "f", "g", "h"};
     for (int h = 0; h < 8; h++)
       hooks[h] = (hook){
-          .id = ids[h], .phase = GATHER, .run = defer_to_strangers, .self = &d, .slow = h % 2, .sub = {.limit_ms = 1}};
+          .id = ids[h], .phase = GATHER, .run = defer_to_strangers, .ctx = &d, .slow = h % 2, .sub = {.limit_ms = 1}};
     add_hooks(runtime, hooks, 8);
     tp_turn *turn = begin_bare(runtime, 0);
     run_phase(turn, GATHER, NULL);
@@ -464,9 +464,9 @@ static int64_t phase_late_ns(tp_turn *turn) {
  * token is the call's own: on a busy machine a call that was left at its deadline may still be at this line while the
  * next phase's is.
  */
-static tp_answer hang(void *self, tp_call *call) {
+static tp_answer hang(void *ctx, tp_call *call) {
   tp_token token;
-  (void)self;
+  (void)ctx;
   return tp_call_defer(call, &(tp_deferral){.struct_size = sizeof(tp_deferral)}, &token);
 }
 

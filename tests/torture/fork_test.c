@@ -20,9 +20,9 @@ static unsigned rounds(void) {
   return text && atoi(text) > 0 ? (unsigned)atoi(text) : 1;
 }
 
-static tp_answer complete_at_once(void *self, tp_call *call) {
+static tp_answer complete_at_once(void *ctx, tp_call *call) {
   static const tp_outcome done = {.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DONE};
-  (void)self;
+  (void)ctx;
   tp_token token;
   tp_answer outcome = tp_call_defer(call, &(tp_deferral){.struct_size = sizeof(tp_deferral)}, &token);
   (void)!tp_token_complete(token, &done);

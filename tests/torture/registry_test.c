@@ -24,11 +24,11 @@ typedef struct work {
   uint64_t seen;   /* pins */
 } work;
 
-static void count_end(void *self) { tp__a32_add_relaxed((tp__a32 *)self, 1); }
+static void count_end(void *ctx) { tp__a32_add_relaxed((tp__a32 *)ctx, 1); }
 
 static tp_status fill(tp_edit *edit, work *w, const char *id) {
   tp_handler handler = handler_of(id);
-  handler.self = w->ended;
+  handler.ctx = w->ended;
   handler.destroy = count_end;
   tp_status status = tp_edit_add_handler(edit, &handler, NULL);
   if (status == TP_OK) w->added++;
@@ -80,7 +80,7 @@ static bool whole(const tp__snapshot *snapshot) {
   if (!gather || !reverse) return !gather && !reverse;
   if (gather->node_count != reverse->node_count) return false;
   for (uint32_t i = 0; i < gather->node_count; i++) {
-    if (gather->nodes[i].self == NULL || gather->nodes[i].handler->desc.run != no_run) return false;
+    if (gather->nodes[i].ctx == NULL || gather->nodes[i].handler->desc.run != no_run) return false;
   }
   return true;
 }

@@ -193,8 +193,8 @@ static tp_answer do_it(host *h, uint32_t node, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static tp_answer work(void *self, tp_call *call) {
-  uint32_t node = (uint32_t)(uintptr_t)self;
+static tp_answer work(void *ctx, tp_call *call) {
+  uint32_t node = (uint32_t)(uintptr_t)ctx;
   host *h = &p.hosts[tp_call_id(call, TP_ID_TASK).data[0] - '0'];
   h->calls[node]++;
   h->begun[node] = ++h->clock;
@@ -370,7 +370,7 @@ static void add_graph(void) {
   memset(p.after, 0, sizeof p.after);
   for (uint32_t i = 0; i < NODES; i++) {
     snprintf(ids[i], sizeof ids[i], "n%02u", i);
-    hooks[i] = (hook){.id = ids[i], .phase = GATHER, .run = work, .self = (void *)(uintptr_t)i};
+    hooks[i] = (hook){.id = ids[i], .phase = GATHER, .run = work, .ctx = (void *)(uintptr_t)i};
     hooks[i].sub.limit_ms = AMPLE_MS;
     uint32_t before = i > 0 ? mix(p.seed, i) % (2 * i) : i, second = i > 0 ? mix(p.seed + 7, i) % (3 * i) : i;
     if (before < i) hooks[i].after = ids[before];

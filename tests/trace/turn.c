@@ -57,26 +57,26 @@ static void must(tp_status status, const char *what) {
 
 /* ---- the host ---- */
 
-static tp_answer context(void *self, tp_call *call) {
-  (void)self;
+static tp_answer context(void *ctx, tp_call *call) {
+  (void)ctx;
   must(tp_call_emit_prompt_context(call, "note", "the user prefers short answers", 0), "a context");
   return TP_ANSWER_DONE;
 }
 
-static tp_answer guard(void *self, tp_call *call) {
-  (void)self;
+static tp_answer guard(void *ctx, tp_call *call) {
+  (void)ctx;
   return tp_call_allow(call);
 }
 
-static tp_answer read_file(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer read_file(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   return tp_tool_ok(run, tp_text_of("its text"));
 }
 
 static const tp_tool tool = {.struct_size = sizeof tool, .name = "read", .run = read_file};
 
-static tp_answer tools(void *self, tp_call *call) {
-  (void)self;
+static tp_answer tools(void *ctx, tp_call *call) {
+  (void)ctx;
   static const tp_tool *const list[] = {&tool};
   must(tp_call_emit_tool_bundle(call, "files", list, 1), "tp_call_emit_tool_bundle");
   return TP_ANSWER_DONE;
@@ -99,8 +99,8 @@ static void *answer(void *unused) {
 
 static pthread_t answering;
 
-static void start_model(void *self, const tp_model_request *request, tp_token token) {
-  (void)self;
+static void start_model(void *ctx, const tp_model_request *request, tp_token token) {
+  (void)ctx;
   if (has_results || asked.bits) pthread_join(answering, NULL);
   has_results = request->messages[request->message_count - 1]->role == TP_ROLE_TOOL;
   asked = token;

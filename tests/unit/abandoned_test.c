@@ -22,16 +22,16 @@ typedef struct hanging {
   latch entered, may_return;
 } hanging;
 
-static tp_answer hang(void *self, tp_call *call) {
-  hanging *h = self;
+static tp_answer hang(void *ctx, tp_call *call) {
+  hanging *h = ctx;
   latch_hit(&h->entered);
   latch_wait(&h->may_return, 1);
   (void)call;
   return TP_ANSWER_DONE;
 }
 
-static tp_answer answer(void *self, tp_call *call) {
-  (void)self;
+static tp_answer answer(void *ctx, tp_call *call) {
+  (void)ctx;
   (void)call;
   return TP_ANSWER_DONE;
 }
@@ -54,7 +54,7 @@ static tp_runtime *open_small(uint32_t abandoned_max, hanging *h) {
             (hook[]){{.id = "hangs",
                       .phase = GATHER,
                       .run = hang,
-                      .self = h,
+                      .ctx = h,
                       .slow = true,
                       .sub = {.limit_ms = 20, .max_concurrent = 100}},
                      {.id = "guard", .phase = GUARD, .run = answer, .slow = true, .sub = {.limit_ms = LONG_MS}}},
@@ -210,7 +210,7 @@ static void assert_counts_two_of_three(const tp_runtime_options *options, uint32
   tp_runtime *runtime = open_runtime(options);
   hanging h = {LATCH, LATCH};
   const tp_subscription sub = {.limit_ms = LONG_MS, .max_concurrent = max_concurrent};
-  add_hooks(runtime, &(hook){.id = "hangs", .phase = GATHER, .run = hang, .self = &h, .slow = true, .sub = sub}, 1);
+  add_hooks(runtime, &(hook){.id = "hangs", .phase = GATHER, .run = hang, .ctx = &h, .slow = true, .sub = sub}, 1);
   assert_int_equal(waiting(runtime), 0);
   tp_turn *turns[3];
   ran runs[3];
@@ -249,8 +249,8 @@ typedef struct deferrer {
   _Atomic uint32_t count;
 } deferrer;
 
-static tp_answer defer(void *self, tp_call *call) {
-  deferrer *d = self;
+static tp_answer defer(void *ctx, tp_call *call) {
+  deferrer *d = ctx;
   tp_token token;
   tp_answer outcome = tp_call_defer(call, NULL, &token);
   d->tokens[d->count++] = token;
@@ -266,7 +266,7 @@ static tp_runtime *open_deferring(deferrer *d, const tp_runtime_options *options
   static hook hooks[NODES];
   for (int i = 0; i < NODES; i++) {
     snprintf(ids[i], sizeof ids[i], "d%d", i);
-    hooks[i] = (hook){.id = ids[i], .phase = GATHER, .run = defer, .self = d, .sub = {.limit_ms = 10}};
+    hooks[i] = (hook){.id = ids[i], .phase = GATHER, .run = defer, .ctx = d, .sub = {.limit_ms = 10}};
   }
   add_hooks(runtime, hooks, NODES);
   d->count = 0;

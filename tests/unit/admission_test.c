@@ -26,8 +26,8 @@ typedef struct world {
   latch asked, closed;
 } world;
 
-static void model_start(void *self, const tp_model_request *request, tp_token token) {
-  world *w = self;
+static void model_start(void *ctx, const tp_model_request *request, tp_token token) {
+  world *w = ctx;
   pthread_mutex_lock(&w->mutex);
   tp_text tenant = request->ids[TP_ID_TENANT];
   size_t used = strlen(w->order);
@@ -61,7 +61,7 @@ static int open_session(world *w, const char *tenant) {
   char id[8];
   snprintf(id, sizeof id, "s%d", w->count);
   const tp_model model = {
-      .struct_size = sizeof model, .name = "m", .self = w, .start = model_start, .placement = TP_PLACEMENT_INLINE};
+      .struct_size = sizeof model, .name = "m", .ctx = w, .start = model_start, .placement = TP_PLACEMENT_INLINE};
   const tp_session_options options = {.struct_size = sizeof options, .id = id, .tenant = tenant, .model = &model};
   assert_int_equal(tp_session_open(w->runtime, &options, &w->sessions[w->count], NULL), TP_OK);
   return w->count++;

@@ -33,9 +33,9 @@ static void say(tp_session *session, const char *text) {
 
 static const reply hello[] = {{.text = "hello"}};
 
-static tp_answer note_agent(void *self, tp_call *call) {
+static tp_answer note_agent(void *ctx, tp_call *call) {
   tp_text id = tp_call_id(call, TP_ID_AGENT);
-  snprintf(self, 32, "%.*s", (int)id.size, id.data);
+  snprintf(ctx, 32, "%.*s", (int)id.size, id.data);
   return TP_ANSWER_DONE;
 }
 
@@ -49,8 +49,8 @@ static void agent_gives_its_sessions_system_text_and_model(void **state) {
                                           .text = TEXT("Be brief.")};
   act build = {.emits = &section, .emit_count = 1};
   char seen[32] = "";
-  hook hooks[] = {{.id = "build", .phase = TP_PHASE_AGENT_BUILD, .self = &build},
-                  {.id = "intake", .phase = TP_PHASE_TURN_INTAKE, .run = note_agent, .self = seen}};
+  hook hooks[] = {{.id = "build", .phase = TP_PHASE_AGENT_BUILD, .ctx = &build},
+                  {.id = "intake", .phase = TP_PHASE_TURN_INTAKE, .run = note_agent, .ctx = seen}};
   add_hooks(runtime, hooks, 2);
   tp_agent_config config = config_of("a1");
   config.model = recorder_model(model, true);
@@ -93,7 +93,7 @@ static void agent_that_is_refused_leaves_its_model_with_the_host(void **state) {
     recorder *model = recorder_new(hello, 1);
     act a;
     memcpy(&a, &cases[i].act, sizeof a);
-    hook h = {.id = "judge", .phase = cases[i].phase, .self = &a, .sub = {.failure = cases[i].failure}};
+    hook h = {.id = "judge", .phase = cases[i].phase, .ctx = &a, .sub = {.failure = cases[i].failure}};
     add_hooks(runtime, &h, 1);
     tp_agent_config config = config_of("a1");
     config.model = recorder_model(model, true);
@@ -115,7 +115,7 @@ static void ids_of_agents_are_checked(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   act unregister = {0};
-  add_hooks(runtime, &(hook){.id = "u", .phase = TP_PHASE_AGENT_UNREGISTER, .self = &unregister}, 1);
+  add_hooks(runtime, &(hook){.id = "u", .phase = TP_PHASE_AGENT_UNREGISTER, .ctx = &unregister}, 1);
   tp_agent_config config = config_of("a 1");
   tp_agent *agent = NULL, *second = NULL;
   assert_int_equal(tp_agent_add(runtime, &config, &agent, NULL), TP_ERR_BAD_ID);
@@ -166,28 +166,28 @@ static const tp_text built_config = TEXT(
     "\x83\xa6system\xa5"
     "built\xa5model\xa2m2\xa5tools\x91\xa5shell");
 
-static tp_answer replace_config_with_a_number(void *self, tp_call *call) {
-  (void)self;
+static tp_answer replace_config_with_a_number(void *ctx, tp_call *call) {
+  (void)ctx;
   tp_field field = {.id = TP_FIELD_AGENT_CONFIG, .kind = TP_FIELD_KIND_VALUE, .text = TEXT("\x07")};
   (void)!tp_call_replace(call, &field, 1);
   return TP_ANSWER_DONE;
 }
 
-static tp_answer replace_config(void *self, tp_call *call) {
-  append(self, "build:", of_config(tp_call_text(call, TP_FIELD_AGENT_CONFIG), "color"));
+static tp_answer replace_config(void *ctx, tp_call *call) {
+  append(ctx, "build:", of_config(tp_call_text(call, TP_FIELD_AGENT_CONFIG), "color"));
   tp_field field = {.id = TP_FIELD_AGENT_CONFIG, .kind = TP_FIELD_KIND_VALUE, .text = built_config};
   (void)!tp_call_replace(call, &field, 1);
   return TP_ANSWER_DONE;
 }
 
-static tp_answer read_config(void *self, tp_call *call) {
-  append(self, "register:", of_config(tp_call_text(call, TP_FIELD_AGENT_CONFIG), "system"));
+static tp_answer read_config(void *ctx, tp_call *call) {
+  append(ctx, "register:", of_config(tp_call_text(call, TP_FIELD_AGENT_CONFIG), "system"));
   return TP_ANSWER_DONE;
 }
 
-static tp_answer read_config_of_turn(void *self, tp_call *call) {
+static tp_answer read_config_of_turn(void *ctx, tp_call *call) {
   tp_text tools = tp_value_get(tp_call_agent_config(call), "tools");
-  append(self, "turn:", tp_value_text(tp_value_at(tools, 0)));
+  append(ctx, "turn:", tp_value_text(tp_value_at(tools, 0)));
   return TP_ANSWER_DONE;
 }
 
@@ -195,10 +195,9 @@ static void registration_and_turns_see_the_config_that_build_left(void **state) 
   (void)state;
   for (int slow = 0; slow < 2; slow++) {
     note n = {.text = ""};
-    hook hooks[] = {
-        {.id = "build", .phase = TP_PHASE_AGENT_BUILD, .run = replace_config, .self = &n},
-        {.id = "register", .phase = TP_PHASE_AGENT_REGISTER, .run = read_config, .self = &n},
-        {.id = "turn", .phase = TP_PHASE_TURN_INTAKE, .run = read_config_of_turn, .self = &n, .slow = slow}};
+    hook hooks[] = {{.id = "build", .phase = TP_PHASE_AGENT_BUILD, .run = replace_config, .ctx = &n},
+                    {.id = "register", .phase = TP_PHASE_AGENT_REGISTER, .run = read_config, .ctx = &n},
+                    {.id = "turn", .phase = TP_PHASE_TURN_INTAKE, .run = read_config_of_turn, .ctx = &n, .slow = slow}};
     tp_runtime *runtime = open_runtime(NULL);
     recorder *model = recorder_new(hello, 1);
     add_hooks(runtime, hooks, 3);
@@ -240,7 +239,7 @@ static void system_text_has_environment_fragments_hints_and_scope_in_this_order(
   setenv("SHELL", "/bin/a shell", 1);
   note n = {.text = ""};
   act emits = {.emits = &fragment, .emit_count = 1};
-  hook hooks[] = {{.id = "fragment", .phase = TP_PHASE_AGENT_BUILD, .self = &emits}};
+  hook hooks[] = {{.id = "fragment", .phase = TP_PHASE_AGENT_BUILD, .ctx = &emits}};
   tp_runtime *runtime = open_runtime(NULL);
   recorder *model = recorder_new(hello, 1);
   add_hooks(runtime, hooks, COUNT(hooks));
@@ -389,8 +388,8 @@ typedef struct named {
   bool denies;
 } named;
 
-static tp_answer register_named(void *self, tp_call *call) {
-  named *n = self;
+static tp_answer register_named(void *ctx, tp_call *call) {
+  named *n = ctx;
   bool unregisters = tp_call_phase(call) == TP_PHASE_AGENT_UNREGISTER;
   append(n->note, unregisters ? "-" : "+", tp_text_of(n->name));
   return n->denies && !unregisters ? tp_call_deny(call, "not this one") : TP_ANSWER_DONE;
@@ -401,7 +400,7 @@ static void add_named(tp_runtime *runtime, named *n) {
   tp_handler handler = {.struct_size = sizeof handler,
                         .id = n->name,
                         .run = register_named,
-                        .self = n,
+                        .ctx = n,
                         .phases = phases,
                         .phase_count = 2,
                         .capabilities = TP_CAPABILITY_DECIDE,
@@ -437,8 +436,8 @@ static void refused_registration_unregisters_those_that_had_registered_in_revers
   close_runtime(runtime);
 }
 
-static tp_answer note_unregistered(void *self, tp_call *call) {
-  append(self, "-", tp_call_text(call, TP_FIELD_AGENT_ID));
+static tp_answer note_unregistered(void *ctx, tp_call *call) {
+  append(ctx, "-", tp_call_text(call, TP_FIELD_AGENT_ID));
   return TP_ANSWER_DONE;
 }
 
@@ -447,7 +446,7 @@ static void agents_that_are_left_are_unregistered_once_the_newest_first(void **s
   for (int removed = 0; removed < 2; removed++) {
     note n = {.text = ""};
     tp_runtime *runtime = open_runtime(NULL);
-    add_hooks(runtime, &(hook){.id = "u", .phase = TP_PHASE_AGENT_UNREGISTER, .run = note_unregistered, .self = &n}, 1);
+    add_hooks(runtime, &(hook){.id = "u", .phase = TP_PHASE_AGENT_UNREGISTER, .run = note_unregistered, .ctx = &n}, 1);
     tp_agent *agents[2];
     for (int i = 0; i < 2; i++) {
       tp_agent_config config = config_of(i ? "a2" : "a1");

@@ -11,10 +11,10 @@
 
 #include "tests/support/host.h"
 
-static tp_answer emit_two(void *self, tp_call *call) {
+static tp_answer emit_two(void *ctx, tp_call *call) {
   tp_status audit = tp_call_emit_audit(call, "kept", "this stays");
-  tp_status status = self ? tp_call_emit_reminder(call, "remember")
-                          : tp_call_emit_signal(call, "ability_guard", "ALLOWED", TP_SEVERITY_INFO, "y");
+  tp_status status = ctx ? tp_call_emit_reminder(call, "remember")
+                         : tp_call_emit_signal(call, "ability_guard", "ALLOWED", TP_SEVERITY_INFO, "y");
   if (audit != TP_OK || status != TP_OK) return tp_call_fail(call, 1, "an emit was refused");
   return TP_ANSWER_DONE;
 }
@@ -31,12 +31,12 @@ static void reminders_and_signals_through_infra_aliases_are_dropped_and_the_rest
                {"SessionStop", TP_PHASE_SESSION_END, false}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     tp_runtime *runtime = open_runtime(NULL);
-    hook h = {.id = "h", .phase = cases[i].phase, .run = emit_two, .self = cases[i].reminder ? &h : NULL};
+    hook h = {.id = "h", .phase = cases[i].phase, .run = emit_two, .ctx = cases[i].reminder ? &h : NULL};
     tp_edit *edit;
     tp_handler handler = {.struct_size = sizeof handler,
                           .id = "h",
                           .run = emit_two,
-                          .self = cases[i].reminder ? &h : NULL,
+                          .ctx = cases[i].reminder ? &h : NULL,
                           .phases = &h.phase,
                           .phase_count = 1,
                           .capabilities = TP_CAPABILITY_EMIT_AUDIT,

@@ -16,9 +16,9 @@ enum { GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, GUARDED = TP_PHASE_TOOL_PRE };
 static const tp_answer no_answers[] = {TP_ANSWER_NONE,         -1,        TP_ANSWER_DEFERRED,
                                        TP_ANSWER_DEFERRED + 1, INT32_MAX, INT32_MIN};
 
-static tp_answer return_it(void *self, tp_call *call) {
+static tp_answer return_it(void *ctx, tp_call *call) {
   (void)call;
-  return *(const tp_answer *)self;
+  return *(const tp_answer *)ctx;
 }
 
 static void required_guard_without_an_answer_denies(void **state) {
@@ -30,7 +30,7 @@ static void required_guard_without_an_answer_denies(void **state) {
                 &(hook){.id = "guard",
                         .phase = GUARDED,
                         .run = return_it,
-                        .self = (void *)(uintptr_t)&no_answers[i],
+                        .ctx = (void *)(uintptr_t)&no_answers[i],
                         .slow = slow,
                         .sub = {.failure = TP_FAILURE_REQUIRED}},
                 1);
@@ -45,20 +45,20 @@ static void required_guard_without_an_answer_denies(void **state) {
   }
 }
 
-static tp_answer deny_and_return_nothing(void *self, tp_call *call) {
-  (void)self;
+static tp_answer deny_and_return_nothing(void *ctx, tp_call *call) {
+  (void)ctx;
   (void)tp_call_deny(call, "kept, but not returned");
   return TP_ANSWER_NONE;
 }
 
-static tp_answer deny_bare(void *self, tp_call *call) {
-  (void)self;
+static tp_answer deny_bare(void *ctx, tp_call *call) {
+  (void)ctx;
   (void)call;
   return TP_ANSWER_DENY;
 }
 
-static tp_answer fail_then_deny(void *self, tp_call *call) {
-  (void)self;
+static tp_answer fail_then_deny(void *ctx, tp_call *call) {
+  (void)ctx;
   (void)tp_call_fail(call, 7, "the reason of a failure");
   return TP_ANSWER_DENY;
 }
@@ -78,7 +78,7 @@ static void reason_goes_with_the_answer_that_it_was_kept_for(void **state) {
       tp_runtime *runtime = open_runtime(NULL);
       act denies = {.kind = TP_ANSWER_ASK, .reason = "of the one before"};
       hook hooks[] = {
-          {.id = "1", .phase = GUARDED, .self = &denies, .slow = slow},
+          {.id = "1", .phase = GUARDED, .ctx = &denies, .slow = slow},
           {.id = "2", .phase = GUARDED, .run = cases[i].run, .slow = slow, .sub = {.failure = TP_FAILURE_BEST_EFFORT}}};
       add_hooks(runtime, hooks, 2);
       tp_turn *turn = begin_bare(runtime, 0);
@@ -105,7 +105,7 @@ static tp_phase_result run_matched(tp_runtime *runtime, tp_turn **ret_turn, int3
                                    act *guard) {
   static int32_t returned;
   returned = answer;
-  hook h = {.id = "guard", .phase = GUARDED, .self = guard, .sub = {.failure = failure}};
+  hook h = {.id = "guard", .phase = GUARDED, .ctx = guard, .sub = {.failure = failure}};
   h.sub.match = &(tp_match){
       .struct_size = sizeof(tp_match), .matches = match_it, .ctx = &returned, .description = "as the test says"};
   if (failure == TP_FAILURE_FALLBACK) h.sub.fallback_verdict = TP_VERDICT_DENY;
@@ -154,9 +154,9 @@ static void match_that_answers_decides_whether_the_handler_is_called(void **stat
 
 /* ---- tools ---- */
 
-static tp_answer tool_returns(void *self, tp_tool_run *run) {
+static tp_answer tool_returns(void *ctx, tp_tool_run *run) {
   (void)tp_tool_ok(run, tp_text_of("said, but not returned"));
-  return *(const tp_answer *)self;
+  return *(const tp_answer *)ctx;
 }
 
 static void tool_without_an_answer_is_an_error(void **state) {
@@ -169,7 +169,7 @@ static void tool_without_an_answer_is_an_error(void **state) {
       tp_tool tool = {.struct_size = sizeof tool,
                       .name = "t",
                       .run = tool_returns,
-                      .self = (void *)(uintptr_t)&answers[i],
+                      .ctx = (void *)(uintptr_t)&answers[i],
                       .placement = slow ? TP_PLACEMENT_THREAD : TP_PLACEMENT_INLINE};
       const tp_tool *list[] = {&tool};
       tp_contribution bundle = {.struct_size = sizeof(tp_contribution),
@@ -178,7 +178,7 @@ static void tool_without_an_answer_is_an_error(void **state) {
                                 .tools = list,
                                 .tool_count = 1};
       act contributes = {.emits = &bundle, .emit_count = 1};
-      add_hooks(runtime, &(hook){.id = "b", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &contributes}, 1);
+      add_hooks(runtime, &(hook){.id = "b", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .ctx = &contributes}, 1);
       tp_turn *turn = begin_bare(runtime, 0);
       (void)run_phase(turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL);
       tp_tool_call call = {.name = TEXT("t"), .arguments = TEXT("\x80")};
@@ -205,7 +205,7 @@ static void completion_that_is_no_answer_leaves_the_token_open(void **state) {
   tp_runtime *runtime = open_runtime(NULL);
   latch deferred = LATCH;
   act later = {.defers = true, .deferred = &deferred};
-  add_hooks(runtime, &(hook){.id = "later", .phase = GATHER, .self = &later}, 1);
+  add_hooks(runtime, &(hook){.id = "later", .phase = GATHER, .ctx = &later}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   assert_int_equal(tp_phase_submit(turn, GATHER, NULL, note_end, &deferred, NULL), TP_OK);
   latch_wait(&deferred, 1);

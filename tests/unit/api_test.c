@@ -10,8 +10,8 @@
 
 #include "tests/support/host.h"
 
-static tp_answer count_call(void *self, tp_tool_run *run) {
-  ++*(int *)self;
+static tp_answer count_call(void *ctx, tp_tool_run *run) {
+  ++*(int *)ctx;
   return tp_tool_ok(run, tp_text_of("done"));
 }
 
@@ -20,12 +20,12 @@ typedef struct one_tool {
   int calls;
 } one_tool;
 
-static tp_answer contribute_tool(void *self, tp_call *call) {
-  one_tool *t = self;
+static tp_answer contribute_tool(void *ctx, tp_call *call) {
+  one_tool *t = ctx;
   tp_tool tool = {.struct_size = sizeof tool,
                   .name = "t",
                   .run = count_call,
-                  .self = &t->calls,
+                  .ctx = &t->calls,
                   .placement = t->is_inline ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
   const tp_tool *tools[] = {&tool};
   (void)tp_call_emit_tool_bundle(call, "b", tools, 1);
@@ -57,7 +57,7 @@ static void phase_of_a_cancelled_turn_ends_as_cancelled(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   act a = {0};
-  add_hooks(runtime, &(hook){.id = "a", .phase = TP_PHASE_TURN_INTAKE, .self = &a}, 1);
+  add_hooks(runtime, &(hook){.id = "a", .phase = TP_PHASE_TURN_INTAKE, .ctx = &a}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_turn_cancel(turn);
   tp_phase_result result = run_phase(turn, TP_PHASE_TURN_INTAKE, NULL);
@@ -95,7 +95,7 @@ static void session_that_a_drain_ended_is_closed_by_its_host(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   act ends = {0};
-  add_hooks(runtime, &(hook){.id = "e", .phase = TP_PHASE_SESSION_END, .self = &ends}, 1);
+  add_hooks(runtime, &(hook){.id = "e", .phase = TP_PHASE_SESSION_END, .ctx = &ends}, 1);
   tp_session_options options = {.struct_size = sizeof options, .id = "s"};
   tp_session *session;
   assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
@@ -115,7 +115,7 @@ static void what_is_not_utf8_or_too_long_is_refused(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   act a = {0};
-  add_hooks(runtime, &(hook){.id = "a", .phase = TP_PHASE_TURN_INTAKE, .self = &a}, 1);
+  add_hooks(runtime, &(hook){.id = "a", .phase = TP_PHASE_TURN_INTAKE, .ctx = &a}, 1);
   char longer[200];
   memset(longer, 'x', sizeof longer - 1);
   longer[sizeof longer - 1] = 0;
@@ -135,8 +135,8 @@ static void what_is_not_utf8_or_too_long_is_refused(void **state) {
   close_runtime(runtime);
 }
 
-static tp_status no_record(void *self, const tp_entry_record *record) {
-  (void)self;
+static tp_status no_record(void *ctx, const tp_entry_record *record) {
+  (void)ctx;
   (void)record;
   return TP_OK;
 }
@@ -166,7 +166,7 @@ static void reason_that_is_not_utf8_is_not_shown(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   act a = {.kind = TP_ANSWER_DENY, .reason = "caf\xe9"};
-  add_hooks(runtime, &(hook){.id = "a", .phase = TP_PHASE_TURN_INTAKE, .self = &a}, 1);
+  add_hooks(runtime, &(hook){.id = "a", .phase = TP_PHASE_TURN_INTAKE, .ctx = &a}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, TP_PHASE_TURN_INTAKE, NULL);
   assert_int_equal(result.outcome, TP_ERR_DENIED);

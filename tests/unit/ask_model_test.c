@@ -23,8 +23,8 @@ typedef struct asker {
   bool retryable;
 } asker;
 
-static tp_answer ask(void *self, tp_call *call) {
-  asker *a = self;
+static tp_answer ask(void *ctx, tp_call *call) {
+  asker *a = ctx;
   static const tp_message hi = {.struct_size = sizeof hi, .role = TP_ROLE_USER, .text = TEXT("Hi")};
   static const tp_message *const messages[] = {&hi};
   tp_model_request request = a->request;
@@ -49,7 +49,7 @@ static tp_answer ask(void *self, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void destroy(void *self) { recorder_destroy(((asker *)self)->model); }
+static void destroy(void *ctx) { recorder_destroy(((asker *)ctx)->model); }
 
 /* One handler thread serves the handler and a model that blocks. */
 static tp_runtime *open_with(asker *a, bool on_thread, tp_execution execution, uint32_t limit_ms) {
@@ -60,7 +60,7 @@ static tp_runtime *open_with(asker *a, bool on_thread, tp_execution execution, u
             &(hook){.id = "asker",
                     .phase = TP_PHASE_TURN_POST_TURN,
                     .run = ask,
-                    .self = a,
+                    .ctx = a,
                     .slow = on_thread,
                     .idempotent = true,
                     .destroy = destroy,

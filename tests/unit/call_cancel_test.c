@@ -39,8 +39,8 @@ typedef struct world {
 static void on_cancel(void *ctx) { ((world *)ctx)->cancels++; }
 static void on_destroy(void *ctx) { ((world *)ctx)->destroys++; }
 
-static tp_answer run_tool(void *self, tp_tool_run *run) {
-  world *w = self;
+static tp_answer run_tool(void *ctx, tp_tool_run *run) {
+  world *w = ctx;
   tp_text id = tp_tool_run_call_id(run);
   const tp_deferral deferral = {.struct_size = sizeof deferral, .cancel = on_cancel, .destroy = on_destroy, .ctx = w};
   w->runs++;
@@ -49,14 +49,14 @@ static tp_answer run_tool(void *self, tp_tool_run *run) {
   return answer;
 }
 
-static tp_answer run_inline(void *self, tp_tool_run *run) {
-  ((world *)self)->runs++;
+static tp_answer run_inline(void *ctx, tp_tool_run *run) {
+  ((world *)ctx)->runs++;
   return tp_tool_ok(run, tp_text_of("inline"));
 }
 
 /* "gated" waits in its gate, "asked" for a person. */
-static tp_answer guard(void *self, tp_call *call) {
-  world *w = self;
+static tp_answer guard(void *ctx, tp_call *call) {
+  world *w = ctx;
   tp_text tool = tp_call_text(call, TP_FIELD_TOOL);
   if (tool.size == 5 && memcmp(tool.data, "asked", 5) == 0) return tp_call_ask(call, "it is asked about");
   return tool.size == 5 && memcmp(tool.data, "gated", 5) == 0 ? play(&w->gate, call) : TP_ANSWER_DONE;
@@ -67,15 +67,15 @@ static void note_event(void *ctx, const tp_event *event) {
   latch_hit(&((world *)ctx)->settled);
 }
 
-static tp_answer filter(void *self, tp_call *call) {
-  world *w = self;
+static tp_answer filter(void *ctx, tp_call *call) {
+  world *w = ctx;
   w->filtered++;
   return play(&w->filter, call);
 }
 
-static tp_answer count_call(void *self, tp_call *call) {
+static tp_answer count_call(void *ctx, tp_call *call) {
   (void)call;
-  ++*(_Atomic int *)self;
+  ++*(_Atomic int *)ctx;
   return TP_ANSWER_DONE;
 }
 
@@ -106,22 +106,22 @@ static void await_log(const world *w, const char *words) {
 
 static world *keeper;
 
-static tp_status keep_start(void *self, const tp_tool_start_record *start, uint64_t *ret_id, tp_tool_end_fn earlier,
-                            void *ctx, tp_fault *fault) {
-  (void)self, (void)start, (void)earlier, (void)ctx, (void)fault;
+static tp_status keep_start(void *ctx, const tp_tool_start_record *start, uint64_t *ret_id, tp_tool_end_fn earlier,
+                            void *earlier_ctx, tp_fault *fault) {
+  (void)ctx, (void)start, (void)earlier, (void)earlier_ctx, (void)fault;
   *ret_id = 1;
   latch_hit(&keeper->keeping);
   latch_wait(&keeper->may_keep, 1);
   return TP_OK;
 }
 
-static tp_status keep_end(void *self, const tp_tool_end_record *end, tp_fault *fault) {
-  (void)self, (void)end, (void)fault;
+static tp_status keep_end(void *ctx, const tp_tool_end_record *end, tp_fault *fault) {
+  (void)ctx, (void)end, (void)fault;
   return TP_OK;
 }
 
-static tp_status commit(void *self, tp_fault *fault) {
-  (void)self, (void)fault;
+static tp_status commit(void *ctx, tp_fault *fault) {
+  (void)ctx, (void)fault;
   return TP_OK;
 }
 
@@ -152,7 +152,7 @@ static void open_world(world *w) {
     w->tools[i] = (tp_tool){.struct_size = sizeof(tp_tool),
                             .name = names[i],
                             .run = i == 4 ? run_inline : run_tool,
-                            .self = w,
+                            .ctx = w,
                             .placement = TP_PLACEMENT_INLINE};
     w->list[i] = &w->tools[i];
   }
@@ -165,11 +165,11 @@ static void open_world(world *w) {
   w->contributes = (act){.emits = &w->bundle, .emit_count = 1};
   w->gate = (act){.defers = true, .deferral = {.cancel = on_cancel, .destroy = on_destroy, .ctx = w}};
   const hook hooks[] = {
-      {.id = "bundle", .phase = TOOLS, .self = &w->contributes},
-      {.id = "guards", .phase = TP_PHASE_TOOL_PRE, .run = guard, .self = w, .slow = true, .sub.limit_ms = 30000},
-      {.id = "filters", .phase = TP_PHASE_TOOL_RESULT, .run = filter, .self = w},
-      {.id = "watches", .phase = TP_PHASE_TOOL_POST, .run = count_call, .self = &w->posted},
-      {.id = "batches", .phase = TP_PHASE_TOOL_BATCH, .run = count_call, .self = &w->batches}};
+      {.id = "bundle", .phase = TOOLS, .ctx = &w->contributes},
+      {.id = "guards", .phase = TP_PHASE_TOOL_PRE, .run = guard, .ctx = w, .slow = true, .sub.limit_ms = 30000},
+      {.id = "filters", .phase = TP_PHASE_TOOL_RESULT, .run = filter, .ctx = w},
+      {.id = "watches", .phase = TP_PHASE_TOOL_POST, .run = count_call, .ctx = &w->posted},
+      {.id = "batches", .phase = TP_PHASE_TOOL_BATCH, .run = count_call, .ctx = &w->batches}};
   add_hooks(w->runtime, hooks, COUNT(hooks));
 }
 

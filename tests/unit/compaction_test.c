@@ -26,15 +26,15 @@ static void note(observed *o, const char *format, ...) {
   va_end(args);
 }
 
-static tp_answer observe(void *self, tp_call *call) {
+static tp_answer observe(void *ctx, tp_call *call) {
   if (tp_call_phase(call) == TP_PHASE_MODEL_PRE) {
-    note(self, "pre%d ", (int)tp_call_int(call, TP_FIELD_ATTEMPT));
+    note(ctx, "pre%d ", (int)tp_call_int(call, TP_FIELD_ATTEMPT));
     return TP_ANSWER_DONE;
   }
   tp_text plan = tp_call_text(call, TP_FIELD_PLAN);
-  note(self, "%.*s %d>%d ", (int)plan.size, plan.data, (int)tp_call_int(call, TP_FIELD_TOKENS_BEFORE),
+  note(ctx, "%.*s %d>%d ", (int)plan.size, plan.data, (int)tp_call_int(call, TP_FIELD_TOKENS_BEFORE),
        (int)tp_call_int(call, TP_FIELD_TOKENS_AFTER));
-  if (((observed *)self)->denies) return tp_call_deny(call, "keep it");
+  if (((observed *)ctx)->denies) return tp_call_deny(call, "keep it");
   return TP_ANSWER_DONE;
 }
 
@@ -53,8 +53,8 @@ typedef struct world {
 static void open_world(world *w, const reply *replies, size_t count, int64_t tokens_max, tp_compact_fn compact,
                        void *compact_ctx) {
   *w = (world){.runtime = open_runtime(NULL), .model = recorder_new(replies, count)};
-  const hook hooks[] = {{.id = "pre", .phase = TP_PHASE_MODEL_PRE, .run = observe, .self = &w->seen},
-                        {.id = "c", .phase = TP_PHASE_TURN_PRE_COMPACTION, .run = observe, .self = &w->seen}};
+  const hook hooks[] = {{.id = "pre", .phase = TP_PHASE_MODEL_PRE, .run = observe, .ctx = &w->seen},
+                        {.id = "c", .phase = TP_PHASE_TURN_PRE_COMPACTION, .run = observe, .ctx = &w->seen}};
   add_hooks(w->runtime, hooks, COUNT(hooks));
   tp_session_options options = {.struct_size = sizeof options,
                                 .id = "s",
@@ -497,8 +497,8 @@ static void check_pairs(generator *g, const tp_model_request *request) {
   }
 }
 
-static void generate(void *self, const tp_model_request *request, tp_token token) {
-  generator *g = self;
+static void generate(void *ctx, const tp_model_request *request, tp_token token) {
+  generator *g = ctx;
   int64_t tokens = 0;
   g->asked++;
   check_pairs(g, request);
@@ -529,9 +529,9 @@ static void generate(void *self, const tp_model_request *request, tp_token token
   (void)!tp_model_complete(token, &response);
 }
 
-static tp_answer look(void *self, tp_tool_run *run) {
+static tp_answer look(void *ctx, tp_tool_run *run) {
   char text[201];
-  (void)self;
+  (void)ctx;
   memset(text, 't', sizeof text);
   return tp_tool_ok(run, (tp_text){text, 1 + tp_tool_run_call_id(run).size * 40});
 }
@@ -543,13 +543,10 @@ static void play_hundreds(uint64_t seed, tp_compact_fn compact, int64_t tokens_m
   const tp_contribution bundle = {
       .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("t"), .tools = tools, .tool_count = 1};
   act contributes = {.emits = &bundle, .emit_count = 1};
-  const tp_model model = {.struct_size = sizeof model,
-                          .name = "generator",
-                          .self = &g,
-                          .start = generate,
-                          .placement = TP_PLACEMENT_INLINE};
+  const tp_model model = {
+      .struct_size = sizeof model, .name = "generator", .ctx = &g, .start = generate, .placement = TP_PLACEMENT_INLINE};
   tp_runtime *runtime = open_runtime(NULL);
-  add_hooks(runtime, &(hook){.id = "t", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &contributes}, 1);
+  add_hooks(runtime, &(hook){.id = "t", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .ctx = &contributes}, 1);
   tp_session_options options = {
       .struct_size = sizeof options, .id = "s", .model = &model, .history_tokens_max = tokens_max, .compact = compact};
   tp_session *session;

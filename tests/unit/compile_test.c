@@ -638,7 +638,7 @@ static void the_hash_follows_behaviour_and_not_pointers(void **state) {
       assert_true(hashes[before_] != hashes[i] && snapshots[before_] != snapshots[i]);
     assert_true(hash_with(handler, sub, 9999, &again) != hashes[i]);
     tp_handler elsewhere = handler;
-    elsewhere.self = &elsewhere;
+    elsewhere.ctx = &elsewhere;
     elsewhere.summary = "another summary";
     sub.metadata = "and other words";
     tp_match other_function = {.struct_size = 0};

@@ -45,8 +45,8 @@ typedef struct world {
   act contributes;
 } world;
 
-static tp_answer run_tool(void *self, tp_tool_run *run) {
-  world *w = self;
+static tp_answer run_tool(void *ctx, tp_tool_run *run) {
+  world *w = ctx;
   int n = (int)tp_value_int(tp_value_get(tp_tool_run_arguments(run), "n"), 0);
   pthread_mutex_lock(&w->mutex);
   if (w->count < CALLS_MAX) w->order[w->count] = n;
@@ -61,8 +61,8 @@ static tp_answer run_tool(void *self, tp_tool_run *run) {
   return w->plans[n].defers ? answer : tp_tool_ok(run, tp_text_of("done"));
 }
 
-static tp_status compute_keys(void *self, tp_text arguments, tp_tool_keys *keys) {
-  world *w = self;
+static tp_status compute_keys(void *ctx, tp_text arguments, tp_tool_keys *keys) {
+  world *w = ctx;
   const plan *p = &w->plans[tp_value_int(tp_value_get(arguments, "n"), 0)];
   if (p->read) w->refused = tp_tool_keys_add(keys, TP_TOOL_READ, tp_text_of(p->read));
   if (p->write) w->refused = tp_tool_keys_add(keys, TP_TOOL_WRITE, tp_text_of(p->write));
@@ -86,7 +86,7 @@ static void open_world(world *w, const hook *more, size_t more_count) {
                             .name = names[i],
                             .description = "a tool",
                             .run = run_tool,
-                            .self = w,
+                            .ctx = w,
                             .placement = i == 3 ? TP_PLACEMENT_THREAD : TP_PLACEMENT_INLINE,
                             .limit_ms = i == 3 ? 20 : 0,
                             .write_key = i < 2 ? names[i] : NULL,
@@ -100,7 +100,7 @@ static void open_world(world *w, const hook *more, size_t more_count) {
                                       .tool_count = 5};
   w->contributes = (act){.emits = &w->contribution, .emit_count = 1};
   w->runtime = open_runtime(NULL);
-  add_hooks(w->runtime, &(hook){.id = "bundle", .phase = TOOLS, .self = &w->contributes}, 1);
+  add_hooks(w->runtime, &(hook){.id = "bundle", .phase = TOOLS, .ctx = &w->contributes}, 1);
   if (more_count) add_hooks(w->runtime, more, more_count);
   w->turn = begin_bare(w->runtime, 0);
   assert_int_equal(run_phase(w->turn, TOOLS, NULL).outcome, TP_OK);
@@ -203,10 +203,10 @@ static void readers_share_a_key_and_a_writer_has_it_alone(void **state) {
 }
 
 /* A gate that defers for the call of number 0 alone. */
-static tp_answer gate_of_the_first(void *self, tp_call *call) {
+static tp_answer gate_of_the_first(void *ctx, tp_call *call) {
   tp_text arguments = tp_call_text(call, TP_FIELD_ARGUMENTS);
   if (tp_value_int(tp_value_get(arguments, "n"), -1) != 0) return TP_ANSWER_DONE;
-  return tp_call_defer(call, &(tp_deferral){.struct_size = sizeof(tp_deferral)}, self);
+  return tp_call_defer(call, &(tp_deferral){.struct_size = sizeof(tp_deferral)}, ctx);
 }
 
 /* Whether it will conflict is not known: the tool of the earlier call computes its keys behind the gate. */
@@ -214,7 +214,7 @@ static void call_waits_until_the_keys_of_an_earlier_one_are_known(void **state) 
   (void)state;
   world w;
   tp_token gate = {0};
-  open_world(&w, &(hook){.id = "gate", .phase = TP_PHASE_TOOL_PRE, .run = gate_of_the_first, .self = &gate}, 1);
+  open_world(&w, &(hook){.id = "gate", .phase = TP_PHASE_TOOL_PRE, .run = gate_of_the_first, .ctx = &gate}, 1);
   add_call(&w, "keyed", (plan){.write = "c", .defers = true});
   add_call(&w, "a", (plan){0});
   add_call(&w, "free", (plan){0});
@@ -236,7 +236,7 @@ static void call_does_not_wait_for_an_earlier_one_with_other_fixed_keys(void **s
   (void)state;
   world w;
   tp_token gate = {0};
-  open_world(&w, &(hook){.id = "gate", .phase = TP_PHASE_TOOL_PRE, .run = gate_of_the_first, .self = &gate}, 1);
+  open_world(&w, &(hook){.id = "gate", .phase = TP_PHASE_TOOL_PRE, .run = gate_of_the_first, .ctx = &gate}, 1);
   add_call(&w, "a", (plan){0});
   add_call(&w, "b", (plan){0});
   add_call(&w, "a", (plan){0});
@@ -347,9 +347,9 @@ static void call_whose_keys_cannot_be_computed_does_not_run(void **state) {
   }
 }
 
-static tp_status add_many_keys(void *self, tp_text arguments, tp_tool_keys *keys) {
+static tp_status add_many_keys(void *ctx, tp_text arguments, tp_tool_keys *keys) {
   (void)arguments;
-  world *w = self;
+  world *w = ctx;
   char name[16];
   for (int i = 0; i < 65; i++) {
     snprintf(name, sizeof name, "k%d", i);
@@ -360,8 +360,8 @@ static tp_status add_many_keys(void *self, tp_text arguments, tp_tool_keys *keys
   return TP_OK;
 }
 
-static tp_answer emit_tool(void *self, tp_call *call) {
-  world *w = self;
+static tp_answer emit_tool(void *ctx, tp_call *call) {
+  world *w = ctx;
   const tp_tool *list[] = {&w->tools[0]};
   w->refused = tp_call_emit_tool_bundle(call, "own", list, 1);
   return TP_ANSWER_DONE;
@@ -373,10 +373,10 @@ static void more_keys_than_fit_and_unknown_accesses_are_refused(void **state) {
   w.tools[0] = (tp_tool){.struct_size = sizeof(tp_tool),
                          .name = "many",
                          .run = run_tool,
-                         .self = &w,
+                         .ctx = &w,
                          .placement = TP_PLACEMENT_INLINE,
                          .keys = add_many_keys};
-  add_hooks(w.runtime, &(hook){.id = "own", .phase = TOOLS, .run = emit_tool, .self = &w}, 1);
+  add_hooks(w.runtime, &(hook){.id = "own", .phase = TOOLS, .run = emit_tool, .ctx = &w}, 1);
   w.turn = begin_bare(w.runtime, 0);
   run_phase(w.turn, TOOLS, NULL);
   assert_int_equal(w.refused, TP_OK);
@@ -397,7 +397,7 @@ static void fixed_key_of_another_form_is_refused_with_its_tool(void **state) {
     w.tools[0] = (tp_tool){.struct_size = sizeof(tp_tool), .name = "t", .run = run_tool};
     if (i % 2) w.tools[0].read_key = key;
     else w.tools[0].write_key = key;
-    add_hooks(w.runtime, &(hook){.id = "own", .phase = TOOLS, .run = emit_tool, .self = &w}, 1);
+    add_hooks(w.runtime, &(hook){.id = "own", .phase = TOOLS, .run = emit_tool, .ctx = &w}, 1);
     w.turn = begin_bare(w.runtime, 0);
     run_phase(w.turn, TOOLS, NULL);
     assert_int_equal(w.refused, TP_ERR_MALFORMED);
@@ -409,8 +409,8 @@ static void fixed_key_of_another_form_is_refused_with_its_tool(void **state) {
 
 static char report[256];
 
-static tp_answer read_report(void *self, tp_call *call) {
-  (void)self;
+static tp_answer read_report(void *ctx, tp_call *call) {
+  (void)ctx;
   tp_text calls = tp_call_text(call, TP_FIELD_CALLS);
   report[0] = 0;
   for (tp_value_walk walk = {0}; tp_value_next(calls, &walk);) {
@@ -422,8 +422,8 @@ static tp_answer read_report(void *self, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static tp_answer run_on_thread(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer run_on_thread(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   return tp_tool_ok(run, tp_text_of("done"));
 }
 
@@ -440,7 +440,7 @@ static void batch_report_says_which_calls_waited_and_for_which_key(void **state)
   tp_contribution bundle = {
       .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = list, .tool_count = 1};
   act contributes = {.emits = &bundle, .emit_count = 1};
-  const hook hooks[] = {{.id = "bundle", .phase = TOOLS, .self = &contributes},
+  const hook hooks[] = {{.id = "bundle", .phase = TOOLS, .ctx = &contributes},
                         {.id = "report", .phase = TP_PHASE_TOOL_BATCH, .run = read_report}};
   tp_runtime *runtime = open_runtime(NULL);
   add_hooks(runtime, hooks, 2);

@@ -32,8 +32,8 @@ static int teardown(void **state) {
   "\xa2"        \
   "D2" /* ["D1","D2"] */
 
-static tp_answer tool_run(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer tool_run(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   (void)run;
   return TP_ANSWER_DONE;
 }

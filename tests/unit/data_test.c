@@ -39,8 +39,8 @@ static void assert_seen(const seen *s, void *agent, void *session, void *turn) {
   assert_null(s->other);
 }
 
-static tp_answer see(void *self, tp_call *call) {
-  SEE((seen *)self, tp_call_data, call);
+static tp_answer see(void *ctx, tp_call *call) {
+  SEE((seen *)ctx, tp_call_data, call);
   return TP_ANSWER_DONE;
 }
 
@@ -49,8 +49,8 @@ static int32_t match_sees(void *ctx, const tp_match_view *view) {
   return TP_MATCH_YES;
 }
 
-static tp_answer tool_sees(void *self, tp_tool_run *run) {
-  SEE((seen *)self, tp_tool_run_data, run);
+static tp_answer tool_sees(void *ctx, tp_tool_run *run) {
+  SEE((seen *)ctx, tp_tool_run_data, run);
   return tp_tool_ok(run, tp_text_of("seen"));
 }
 
@@ -64,8 +64,8 @@ typedef struct seeing_model {
   seen seen;
 } seeing_model;
 
-static void model_sees(void *self, const tp_model_request *request, tp_token token) {
-  seeing_model *m = self;
+static void model_sees(void *ctx, const tp_model_request *request, tp_token token) {
+  seeing_model *m = ctx;
   SEE(&m->seen, tp_model_request_data, request);
   recorder_start(m->inner, request, token);
 }
@@ -90,17 +90,17 @@ static void pointers_of_the_host_reach_every_callback_of_a_turn(void **state) {
   tp_tool tools[] = {{.struct_size = sizeof(tp_tool),
                       .name = "fast",
                       .run = tool_sees,
-                      .self = &fast_tool,
+                      .ctx = &fast_tool,
                       .placement = TP_PLACEMENT_INLINE},
-                     {.struct_size = sizeof(tp_tool), .name = "slow", .run = tool_sees, .self = &slow_tool}};
+                     {.struct_size = sizeof(tp_tool), .name = "slow", .run = tool_sees, .ctx = &slow_tool}};
   const tp_tool *list[] = {&tools[0], &tools[1]};
   tp_contribution bundle = {
       .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = list, .tool_count = 2};
   act contributes = {.emits = &bundle, .emit_count = 1};
-  hook hooks[] = {{.id = "build", .phase = TP_PHASE_AGENT_BUILD, .run = see, .self = &built},
-                  {.id = "inline", .phase = TP_PHASE_TURN_INTAKE, .run = see, .self = &inlined},
-                  {.id = "slow", .phase = TP_PHASE_TURN_INTAKE, .run = see, .self = &slow, .slow = true},
-                  {.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &contributes}};
+  hook hooks[] = {{.id = "build", .phase = TP_PHASE_AGENT_BUILD, .run = see, .ctx = &built},
+                  {.id = "inline", .phase = TP_PHASE_TURN_INTAKE, .run = see, .ctx = &inlined},
+                  {.id = "slow", .phase = TP_PHASE_TURN_INTAKE, .run = see, .ctx = &slow, .slow = true},
+                  {.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .ctx = &contributes}};
   tp_runtime *runtime = open_with_data();
   assert_ptr_equal(tp_runtime_data(runtime), &of_runtime);
   tp_match match = {.struct_size = sizeof match, .matches = match_sees, .ctx = &matched, .description = "always"};
@@ -110,7 +110,7 @@ static void pointers_of_the_host_reach_every_callback_of_a_turn(void **state) {
   assert_ptr_equal(tp_agent_data(agent), &of_agent);
   assert_seen(&built, &of_agent, NULL, NULL);
   seeing_model model = {.inner = recorder_new(replies, COUNT(replies))};
-  tp_model face = {.struct_size = sizeof face, .self = &model, .start = model_sees};
+  tp_model face = {.struct_size = sizeof face, .ctx = &model, .start = model_sees};
   tp_session *session;
   tp_session_options options = {.struct_size = sizeof options,
                                 .id = "s1",
@@ -133,7 +133,7 @@ static void memory_of_a_turn_has_no_pointers_of_the_one_before(void **state) {
   (void)state;
   seen inlined = {0};
   tp_runtime *runtime = open_with_data();
-  add_hooks(runtime, &(hook){.id = "inline", .phase = TP_PHASE_TURN_INTAKE, .run = see, .self = &inlined}, 1);
+  add_hooks(runtime, &(hook){.id = "inline", .phase = TP_PHASE_TURN_INTAKE, .run = see, .ctx = &inlined}, 1);
   tp_session *session;
   tp_session_options options = {.struct_size = sizeof options, .id = "s1", .data = &of_session};
   assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
@@ -165,13 +165,13 @@ static void detached_runs_and_jobs_outlive_their_turn_and_see_the_runtime_alone(
   hook hooks[] = {{.id = "fire",
                    .phase = TP_PHASE_TURN_POST_TURN,
                    .run = see,
-                   .self = &fire,
+                   .ctx = &fire,
                    .slow = true,
                    .sub = {.execution = TP_EXECUTION_FIRE_AND_RECORD}},
                   {.id = "job",
                    .phase = TP_PHASE_TURN_POST_TURN,
                    .run = see,
-                   .self = &job,
+                   .ctx = &job,
                    .slow = true,
                    .sub = {.execution = TP_EXECUTION_BACKGROUND}}};
   add_hooks(runtime, hooks, COUNT(hooks));
@@ -382,8 +382,8 @@ static void run_turn(tp_session *session, const char *text, uint32_t limit_ms, t
   tp_turn_result_free(result);
 }
 
-static tp_answer guard(void *self, tp_call *call) {
-  (void)self;
+static tp_answer guard(void *ctx, tp_call *call) {
+  (void)ctx;
   tp_text text = tp_call_text(call, TP_FIELD_TEXT);
   if (text.size == 4 && memcmp(text.data, "deny", 4) == 0) return tp_call_deny(call, "as set");
   if (text.size == 4 && memcmp(text.data, "fail", 4) == 0) return tp_call_fail(call, 7, "as set");

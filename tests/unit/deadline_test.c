@@ -38,10 +38,10 @@ static void required_deadline_handler_that_hangs_fails_the_phase_at_the_deadline
   act hangs = {.waits_for = &leave}, other = {.emits = &words, .emit_count = 1};
   hook hooks[] = {{.id = "hangs",
                    .phase = GATHER,
-                   .self = &hangs,
+                   .ctx = &hangs,
                    .slow = true,
                    .sub = {.execution = TP_EXECUTION_DEADLINE, .limit_ms = 40, .failure = TP_FAILURE_REQUIRED}},
-                  {.id = "other", .phase = GATHER, .self = &other}};
+                  {.id = "other", .phase = GATHER, .ctx = &other}};
   add_hooks(runtime, hooks, 2);
   tp_turn *turn = begin_bare(runtime, 0);
   timed t = run_timed(turn, GATHER, 0);
@@ -62,8 +62,8 @@ static void best_effort_handler_that_hangs_is_left_behind(void **state) {
     tp_runtime *runtime = open_runtime(NULL);
     latch leave = LATCH;
     act hangs = {.waits_for = &leave, .emits = &words, .emit_count = 1}, after = {0};
-    hook hooks[] = {{.id = "hangs", .phase = GATHER, .self = &hangs, .slow = true, .sub = {.limit_ms = 40}},
-                    {.id = "after", .phase = GATHER, .self = &after, .after = "hangs"}};
+    hook hooks[] = {{.id = "hangs", .phase = GATHER, .ctx = &hangs, .slow = true, .sub = {.limit_ms = 40}},
+                    {.id = "after", .phase = GATHER, .ctx = &after, .after = "hangs"}};
     hooks[0].sub.execution = blocking ? TP_EXECUTION_BLOCKING : TP_EXECUTION_DEADLINE;
     add_hooks(runtime, hooks, 2);
     tp_turn *turn = begin_bare(runtime, 0);
@@ -94,7 +94,7 @@ static void late_answer_is_noted_in_the_record_and_nowhere_else(void **state) {
   tp_runtime *runtime = open_runtime(NULL);
   latch leave = LATCH;
   act hangs = {.waits_for = &leave, .emits = &words, .emit_count = 1};
-  add_hooks(runtime, &(hook){.id = "hangs", .phase = GATHER, .self = &hangs, .slow = true, .sub = {.limit_ms = 10}}, 1);
+  add_hooks(runtime, &(hook){.id = "hangs", .phase = GATHER, .ctx = &hangs, .slow = true, .sub = {.limit_ms = 10}}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   timed t = run_timed(turn, GATHER, 60000);
   assert_run(&t.result, "hangs", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
@@ -104,7 +104,7 @@ static void late_answer_is_noted_in_the_record_and_nowhere_else(void **state) {
   assert_int_equal(late_ns, 0);
   /* Another turn uses the same slots meanwhile, and never sees the answer. */
   act inlined = {0};
-  add_hooks(runtime, &(hook){.id = "inline", .phase = TP_PHASE_SESSION_START, .self = &inlined, .slow = true}, 1);
+  add_hooks(runtime, &(hook){.id = "inline", .phase = TP_PHASE_SESSION_START, .ctx = &inlined, .slow = true}, 1);
   turn = begin_bare(runtime, 0);
   latch_hit(&leave);
   for (int i = 0; i < 50; i++) {
@@ -130,8 +130,8 @@ static void late_answer_of_an_inline_handler_that_deferred_is_noted_in_the_recor
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   act first = {0}, late = {.defers = true};
-  hook hooks[] = {{.id = "a", .phase = GATHER, .self = &first},
-                  {.id = "b", .phase = GATHER, .self = &late, .sub = {.limit_ms = 10}}};
+  hook hooks[] = {{.id = "a", .phase = GATHER, .ctx = &first},
+                  {.id = "b", .phase = GATHER, .ctx = &late, .sub = {.limit_ms = 10}}};
   add_hooks(runtime, hooks, 2);
   tp_turn *turn = begin_bare(runtime, 0);
   timed t = run_timed(turn, GATHER, 60000);
@@ -164,7 +164,7 @@ static void waiting_for_a_permit_counts_for_a_deadline_and_not_for_a_blocking_li
     tp_runtime *runtime = open_runtime(NULL);
     latch in = LATCH, leave = LATCH;
     act slow = {.entered = &in, .waits_for = &leave};
-    hook h = {.id = "s", .phase = GATHER, .self = &slow, .slow = true, .sub = {.max_concurrent = 1}};
+    hook h = {.id = "s", .phase = GATHER, .ctx = &slow, .slow = true, .sub = {.max_concurrent = 1}};
     h.sub.limit_ms = deadline ? 60 : 20000;
     h.sub.execution = deadline ? TP_EXECUTION_DEADLINE : TP_EXECUTION_BLOCKING;
     add_hooks(runtime, &h, 1);
@@ -202,7 +202,7 @@ static void five_hanging_optional_handlers_end_with_the_budget(void **state) {
     static const char *const ids[] = {"a", "b", "c", "d", "e"};
     for (int i = 0; i < 5; i++) {
       acts[i] = (act){.waits_for = &leave};
-      hooks[i] = (hook){.id = ids[i], .phase = GATHER, .self = &acts[i], .slow = true, .sub = {.limit_ms = 10000}};
+      hooks[i] = (hook){.id = ids[i], .phase = GATHER, .ctx = &acts[i], .slow = true, .sub = {.limit_ms = 10000}};
       if (chained && i > 0) hooks[i].after = ids[i - 1];
     }
     add_hooks(runtime, hooks, 5);
@@ -224,10 +224,10 @@ static void optional_handler_leaves_time_for_the_required_one_behind_it(void **s
   tp_runtime *runtime = open_runtime(NULL);
   latch leave = LATCH;
   act hangs = {.waits_for = &leave}, guard = {.sleeps_ms = 5};
-  hook hooks[] = {{.id = "hangs", .phase = GATHER, .self = &hangs, .slow = true, .sub = {.limit_ms = 10000}},
+  hook hooks[] = {{.id = "hangs", .phase = GATHER, .ctx = &hangs, .slow = true, .sub = {.limit_ms = 10000}},
                   {.id = "guard",
                    .phase = GATHER,
-                   .self = &guard,
+                   .ctx = &guard,
                    .slow = true,
                    .after = "hangs",
                    .sub = {.limit_ms = 900, .failure = TP_FAILURE_REQUIRED}}};
@@ -247,7 +247,7 @@ static void inline_handler_that_overruns_its_limit_is_timed_out(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   act slow = {.sleeps_ms = 15, .emits = &words, .emit_count = 1};
-  add_hooks(runtime, &(hook){.id = "q", .phase = GATHER, .self = &slow, .sub = {.limit_ms = 3}}, 1);
+  add_hooks(runtime, &(hook){.id = "q", .phase = GATHER, .ctx = &slow, .sub = {.limit_ms = 3}}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, GATHER, NULL);
   assert_run(&result, "q", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
@@ -263,12 +263,12 @@ static void inline_deadline_handler_behind_a_long_one_is_not_called_any_more(voi
   tp_runtime *runtime = open_runtime(NULL);
   act takes_long = {.sleeps_ms = 30}, waits = {0}, follows = {0};
   hook hooks[] = {
-      {.id = "a", .phase = GATHER, .self = &takes_long},
+      {.id = "a", .phase = GATHER, .ctx = &takes_long},
       {.id = "b",
        .phase = GATHER,
-       .self = &waits,
+       .ctx = &waits,
        .sub = {.execution = TP_EXECUTION_DEADLINE, .limit_ms = 10, .failure = TP_FAILURE_REQUIRED}},
-      {.id = "c", .phase = GATHER, .self = &follows, .after = "a", .sub = {.execution = TP_EXECUTION_DEADLINE}}};
+      {.id = "c", .phase = GATHER, .ctx = &follows, .after = "a", .sub = {.execution = TP_EXECUTION_DEADLINE}}};
   hooks[2].sub.limit_ms = 5000;
   add_hooks(runtime, hooks, 3);
   tp_turn *turn = begin_bare(runtime, 0);
@@ -289,9 +289,9 @@ static void turn_deadline_bounds_every_phase(void **state) {
   tp_runtime *runtime = open_runtime(NULL);
   latch leave = LATCH;
   act hangs = {.waits_for = &leave}, again = {0}, guard = {0};
-  hook hooks[] = {{.id = "hangs", .phase = GATHER, .self = &hangs, .slow = true, .sub = {.limit_ms = 20000}},
-                  {.id = "again", .phase = TP_PHASE_SESSION_START, .self = &again},
-                  {.id = "guard", .phase = TOOL_PRE, .self = &guard}};
+  hook hooks[] = {{.id = "hangs", .phase = GATHER, .ctx = &hangs, .slow = true, .sub = {.limit_ms = 20000}},
+                  {.id = "again", .phase = TP_PHASE_SESSION_START, .ctx = &again},
+                  {.id = "guard", .phase = TOOL_PRE, .ctx = &guard}};
   add_hooks(runtime, hooks, 3);
   tp_turn *turn = begin_bare(runtime, 50);
   timed t = run_timed(turn, GATHER, 0);
@@ -317,7 +317,7 @@ static void hung_guard_blocks_and_heals_without_a_restart(void **state) {
   add_hooks(
       runtime,
       &(hook){
-          .id = "guard", .phase = TOOL_PRE, .self = &guard, .slow = true, .sub = {.limit_ms = 10, .max_concurrent = 2}},
+          .id = "guard", .phase = TOOL_PRE, .ctx = &guard, .slow = true, .sub = {.limit_ms = 10, .max_concurrent = 2}},
       1);
   tp_turn *turn = begin_bare(runtime, 0);
   for (int i = 0; i < 4; i++) {
@@ -361,9 +361,9 @@ static void leaks_are_named(void **state) {
   tp_runtime *runtime = open_runtime(NULL);
   latch leave = LATCH;
   act one = {.waits_for = &leave}, two = {.waits_for = &leave}, fine = {0};
-  hook hooks[] = {{.id = "one", .phase = GATHER, .self = &one, .slow = true, .sub = {.limit_ms = 10}},
-                  {.id = "two", .phase = GATHER, .self = &two, .slow = true, .after = "one", .sub = {.limit_ms = 10}},
-                  {.id = "fine", .phase = GATHER, .self = &fine, .slow = true}};
+  hook hooks[] = {{.id = "one", .phase = GATHER, .ctx = &one, .slow = true, .sub = {.limit_ms = 10}},
+                  {.id = "two", .phase = GATHER, .ctx = &two, .slow = true, .after = "one", .sub = {.limit_ms = 10}},
+                  {.id = "fine", .phase = GATHER, .ctx = &fine, .slow = true}};
   add_hooks(runtime, hooks, 3);
   tp_turn *turn = begin_bare(runtime, 0);
   run_phase(turn, GATHER, NULL);
@@ -391,7 +391,7 @@ static void answer_around_the_deadline_has_exactly_one_outcome(void **state) {
   add_hooks(runtime,
             &(hook){.id = "edge",
                     .phase = GATHER,
-                    .self = &edge,
+                    .ctx = &edge,
                     .slow = true,
                     .sub = {.execution = TP_EXECUTION_DEADLINE, .limit_ms = 2}},
             1);
@@ -442,9 +442,9 @@ static void release(void *ctx, void *memory, size_t size) {
   free(memory);
 }
 
-static tp_answer disarm(void *self, tp_call *call) {
+static tp_answer disarm(void *ctx, tp_call *call) {
   (void)call;
-  ((slow_memory *)self)->armed = false;
+  ((slow_memory *)ctx)->armed = false;
   return TP_ANSWER_DONE;
 }
 
@@ -456,8 +456,8 @@ static void handing_a_sibling_to_a_thread_is_not_the_time_of_the_next_handler(vo
   tp_runtime_options options = {.struct_size = sizeof options,
                                 .allocator = {.alloc = take_long, .release = release, .ctx = &memory}};
   tp_runtime *runtime = open_runtime(&options);
-  hook hooks[] = {{.id = "a.sibling", .phase = GATHER, .self = &sibling, .slow = true},
-                  {.id = "b.next", .phase = GATHER, .run = disarm, .self = &memory}};
+  hook hooks[] = {{.id = "a.sibling", .phase = GATHER, .ctx = &sibling, .slow = true},
+                  {.id = "b.next", .phase = GATHER, .run = disarm, .ctx = &memory}};
   add_hooks(runtime, hooks, 2);
   tp_turn *turn = begin_bare(runtime, 0);
   run_phase(turn, TP_PHASE_TURN_INTAKE, NULL); /* its memory is there */

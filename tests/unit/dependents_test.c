@@ -76,8 +76,8 @@ static const tp_contribution *const instead_list[] = {&instead};
 static void make(world *w, ending how, bool needs, bool slow) {
   memset(w, 0, sizeof *w);
   hook *d = &w->hooks[0], *t = &w->hooks[1];
-  *d = (hook){.id = "dependency", .phase = GATHER, .self = &w->dependency, .slow = slow};
-  *t = (hook){.id = "dependent", .phase = GATHER, .self = &w->dependent, .slow = slow};
+  *d = (hook){.id = "dependency", .phase = GATHER, .ctx = &w->dependency, .slow = slow};
+  *t = (hook){.id = "dependent", .phase = GATHER, .ctx = &w->dependent, .slow = slow};
   bool optional = how == OPTIONAL_MISSING || how == OPTIONAL_DISABLED;
   const char **edge = optional ? (needs ? &t->optional_requires : &t->optional_after) : (needs ? &t->needs : &t->after);
   *edge = how == OPTIONAL_MISSING ? "nobody" : "dependency";
@@ -106,7 +106,7 @@ static void make(world *w, ending how, bool needs, bool slow) {
       break;
     case SKIPPED_DEPENDENCY: /* "before" fails, and the dependency requires it */
       w->before.kind = TP_ANSWER_FAILED;
-      w->hooks[w->count++] = (hook){.id = "before", .phase = GATHER, .self = &w->before, .slow = slow};
+      w->hooks[w->count++] = (hook){.id = "before", .phase = GATHER, .ctx = &w->before, .slow = slow};
       d->needs = "before";
       break;
     case OPTIONAL_DISABLED:
@@ -154,11 +154,11 @@ static void no_slack_of_the_dependency(void **state) {
   for (int needs = 0; needs < 2; needs++) {
     tp_runtime *runtime = open_runtime(NULL);
     act slow = {.sleeps_ms = 60}, dependency = {0}, dependent = {0};
-    hook hooks[] = {{.id = "slow", .phase = GATHER, .self = &slow, .slow = true},
-                    {.id = "dependency", .phase = GATHER, .self = &dependency, .after = "slow"},
+    hook hooks[] = {{.id = "slow", .phase = GATHER, .ctx = &slow, .slow = true},
+                    {.id = "dependency", .phase = GATHER, .ctx = &dependency, .after = "slow"},
                     {.id = "dependent",
                      .phase = GATHER,
-                     .self = &dependent,
+                     .ctx = &dependent,
                      .slow = true,
                      .sub = {.failure = TP_FAILURE_REQUIRED, .limit_ms = 960}}};
     if (needs) hooks[2].needs = "dependency";
@@ -208,12 +208,12 @@ static void required_one_may_be_skipped_by_its_own_match_or_the_kill_switch(void
   act a = {0}, b = {0};
   hook hooks[] = {{.id = "unmatched",
                    .phase = GATHER,
-                   .self = &a,
+                   .ctx = &a,
                    .sub = {.failure = TP_FAILURE_REQUIRED,
                            .match = &(const tp_match){.struct_size = sizeof(tp_match),
                                                       .matches = matches_nothing,
                                                       .description = "nothing"}}},
-                  {.id = "killed", .phase = GATHER, .self = &b, .sub = {.failure = TP_FAILURE_REQUIRED}}};
+                  {.id = "killed", .phase = GATHER, .ctx = &b, .sub = {.failure = TP_FAILURE_REQUIRED}}};
   add_hooks(runtime, hooks, 2);
   assert_int_equal(tp_subscription_kill(runtime, "killed", true, NULL), TP_OK);
   tp_turn *turn = begin_bare(runtime, 0);
@@ -234,8 +234,8 @@ typedef struct sight {
   char names[4][32], texts[4][32];
 } sight;
 
-static tp_answer look(void *self, tp_call *call) {
-  sight *s = self;
+static tp_answer look(void *ctx, tp_call *call) {
+  sight *s = ctx;
   s->count = tp_call_dependency_count(call);
   for (size_t i = 0; i < s->count && i < 4; i++) {
     s->seen[i].struct_size = sizeof s->seen[i];
@@ -257,17 +257,17 @@ static void handler_sees_its_direct_dependencies_and_nothing_else(void **state) 
     act good = {.emits = &mine, .emit_count = 1}, bad = {.kind = TP_ANSWER_FAILED},
         far = {.emits = &mine, .emit_count = 1};
     sight s = {0};
-    hook hooks[] = {{.id = "far", .phase = GATHER, .self = &far},
-                    {.id = "good", .phase = GATHER, .self = &good, .after = "far", .slow = slow},
+    hook hooks[] = {{.id = "far", .phase = GATHER, .ctx = &far},
+                    {.id = "good", .phase = GATHER, .ctx = &good, .after = "far", .slow = slow},
                     {.id = "bad",
                      .phase = GATHER,
-                     .self = &bad,
+                     .ctx = &bad,
                      .slow = slow,
                      .sub = {.failure = TP_FAILURE_FALLBACK, .fallback = instead_list, .fallback_count = 1}},
                     {.id = "looks",
                      .phase = GATHER,
                      .run = look,
-                     .self = &s,
+                     .ctx = &s,
                      .after = "bad",
                      .needs = "good",
                      .optional_after = "nobody",
@@ -297,9 +297,9 @@ static void chain_runs_in_plan_order_and_reverse_phases_backwards(void **state) 
     tp_runtime *runtime = open_runtime(NULL);
     _Atomic uint32_t clock = 0;
     act acts[3] = {{.clock = &clock}, {.clock = &clock}, {.clock = &clock}};
-    hook hooks[] = {{.id = "z", .phase = phases[p], .self = &acts[0]},
-                    {.id = "y", .phase = phases[p], .self = &acts[1], .slow = true},
-                    {.id = "x", .phase = phases[p], .self = &acts[2]}};
+    hook hooks[] = {{.id = "z", .phase = phases[p], .ctx = &acts[0]},
+                    {.id = "y", .phase = phases[p], .ctx = &acts[1], .slow = true},
+                    {.id = "x", .phase = phases[p], .ctx = &acts[2]}};
     add_hooks(runtime, hooks, 3);
     tp_turn *turn = begin_bare(runtime, 0);
     assert_int_equal(run_phase(turn, phases[p], NULL).outcome, TP_OK);

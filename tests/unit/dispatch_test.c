@@ -43,45 +43,45 @@ static tp_turn *turn_to_cancel;
 static tp_token last_token, open_token;
 static tp_status completed;
 
-static tp_answer say_nothing(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer say_nothing(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   said_nothing++;
   return tp_tool_ok(run, (tp_text){NULL, 0});
 }
 
-static tp_answer say_id(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer say_id(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   runs++;
   return tp_tool_ok(run, tp_tool_run_call_id(run));
 }
 
-static tp_answer omit_answer(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer omit_answer(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   (void)run;
   return TP_ANSWER_DONE;
 }
 
-static tp_answer be_unlucky(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer be_unlucky(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   return tp_tool_error(run, tp_text_of("no luck"));
 }
 
 /* Waits for what it causes itself, so that no other thread is needed. */
-static tp_answer defer_and_complete(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer defer_and_complete(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   tp_answer outcome = tp_tool_defer(run, NULL, &last_token);
   completed = tp_tool_complete(last_token, false, tp_text_of("later"));
   return outcome;
 }
 
-static tp_answer defer_and_answer(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer defer_and_answer(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   (void)tp_tool_defer(run, NULL, &last_token);
   return tp_tool_ok(run, tp_text_of("and at once"));
 }
 
-static tp_answer defer_twice(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer defer_twice(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   tp_token again;
   tp_answer outcome = tp_tool_defer(run, NULL, &last_token);
   (void)tp_tool_defer(run, NULL, &again);
@@ -89,25 +89,25 @@ static tp_answer defer_twice(void *self, tp_tool_run *run) {
   return outcome;
 }
 
-static tp_answer pretend_to_defer(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer pretend_to_defer(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   (void)run;
   return TP_ANSWER_DEFERRED;
 }
 
-static tp_answer open_one(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer open_one(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   return tp_tool_defer(run, NULL, &open_token);
 }
 
-static tp_answer close_one(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer close_one(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   completed = tp_tool_complete(open_token, false, tp_text_of("closed"));
   return tp_tool_ok(run, (tp_text){NULL, 0});
 }
 
-static tp_answer mistake_it(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer mistake_it(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   tp_outcome done = {.struct_size = sizeof done, .kind = TP_ANSWER_DONE};
   completed = tp_model_fail(open_token, TP_ERR_HOOK, "not a model's", false);
   if (completed == TP_ERR_USAGE) completed = tp_token_complete(open_token, &done);
@@ -115,14 +115,14 @@ static tp_answer mistake_it(void *self, tp_tool_run *run) {
   return tp_tool_ok(run, (tp_text){NULL, 0});
 }
 
-static tp_answer cancel_its_turn(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer cancel_its_turn(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   tp_turn_cancel(turn_to_cancel);
   return tp_tool_ok(run, tp_text_of("cancelled"));
 }
 
-static tp_answer use_up_the_time(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer use_up_the_time(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   while (tp_tool_run_time_left_ms(run) > 0) {}
   while (!tp_tool_run_cancelled(run)) {}
   return tp_tool_ok(run, tp_text_of("too late"));
@@ -169,7 +169,7 @@ static void call_all(size_t count, const char *id, const char *name) {
 
 static tp_runtime *open_with_tools(const tp_runtime_options *options) {
   tp_runtime *runtime = open_runtime(options);
-  add_hooks(runtime, &(hook){.id = "tools", .phase = TOOLS, .self = &contributes_tools}, 1);
+  add_hooks(runtime, &(hook){.id = "tools", .phase = TOOLS, .ctx = &contributes_tools}, 1);
   return runtime;
 }
 
@@ -384,7 +384,7 @@ static void each_name_finds_its_tool(void **state) {
                          .tool_count = COUNT_OF_TOOLS};
   act contributes = {.emits = &all, .emit_count = 1};
   tp_runtime *runtime = open_runtime(NULL);
-  add_hooks(runtime, &(hook){.id = "tools", .phase = TOOLS, .self = &contributes}, 1);
+  add_hooks(runtime, &(hook){.id = "tools", .phase = TOOLS, .ctx = &contributes}, 1);
   tp_turn *turn = begin_with_tools(runtime, 0);
   for (int i = 0; i < COUNT_OF_TOOLS; i++) call((size_t)i, names[i], names[i]);
   call(COUNT_OF_TOOLS, "x", "tool_");
@@ -447,8 +447,8 @@ static void answers_of_every_length_come_whole(void **state) {
 
 static char statuses[64]; /* of the calls, as tool.post sees them */
 
-static tp_answer note_status(void *self, tp_call *call_of) {
-  (void)self;
+static tp_answer note_status(void *ctx, tp_call *call_of) {
+  (void)ctx;
   tp_text status = tp_call_text(call_of, TP_FIELD_STATUS);
   size_t used = strlen(statuses);
   snprintf(statuses + used, sizeof statuses - used, "%.*s ", (int)status.size, status.data);
@@ -473,7 +473,7 @@ static void answers_are_checked_and_cut_wherever_the_tool_runs(void **state) {
                            .tool_count = 1};
     act contributes = {.emits = &one, .emit_count = 1};
     tp_runtime *runtime = open_runtime(NULL);
-    const hook hooks[] = {{.id = "tools", .phase = TOOLS, .self = &contributes},
+    const hook hooks[] = {{.id = "tools", .phase = TOOLS, .ctx = &contributes},
                           {.id = "post", .phase = TP_PHASE_TOOL_POST, .run = note_status}};
     add_hooks(runtime, hooks, 2);
     tp_turn *turn = begin_with_tools(runtime, 0);
@@ -618,7 +618,7 @@ static void policy_that_comes_between_two_dispatches_counts(void **state) {
                             .text = TEXT("deny")};
   act says = {.emits = &policy, .emit_count = 1};
   tp_runtime *runtime = open_with_tools(NULL);
-  add_hooks(runtime, &(hook){.id = "policy", .phase = TP_PHASE_TURN_PRE_POLICY, .self = &says}, 1);
+  add_hooks(runtime, &(hook){.id = "policy", .phase = TP_PHASE_TURN_PRE_POLICY, .ctx = &says}, 1);
   tp_turn *turn = begin_with_tools(runtime, 0);
   call(0, NULL, "id");
   call(1, NULL, "nothing");
@@ -634,8 +634,8 @@ static void policy_that_comes_between_two_dispatches_counts(void **state) {
 
 /* ---- phases of tools ---- */
 
-static tp_answer signal_for_the_first(void *self, tp_call *gate) {
-  _Atomic uint32_t *calls_seen = self;
+static tp_answer signal_for_the_first(void *ctx, tp_call *gate) {
+  _Atomic uint32_t *calls_seen = ctx;
   if ((*calls_seen)++ == 0)
     (void)tp_call_emit_signal(gate, "ability_guard", "ALLOWED", TP_SEVERITY_WARNING, "only of the first");
   return tp_call_allow(gate);
@@ -645,7 +645,7 @@ static void signals_of_one_call_do_not_join_the_next(void **state) {
   (void)state;
   _Atomic uint32_t seen = 0;
   tp_runtime *runtime = open_with_tools(NULL);
-  add_hooks(runtime, &(hook){.id = "gate", .phase = TP_PHASE_TOOL_PRE, .run = signal_for_the_first, .self = &seen}, 1);
+  add_hooks(runtime, &(hook){.id = "gate", .phase = TP_PHASE_TOOL_PRE, .run = signal_for_the_first, .ctx = &seen}, 1);
   tp_turn *turn = begin_with_tools(runtime, 0);
   call_all(4, NULL, "id");
   call(2, NULL, "later");

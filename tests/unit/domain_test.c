@@ -13,8 +13,8 @@
 
 static int called;
 
-static tp_answer stay_silent(void *self, tp_call *call) {
-  (void)self;
+static tp_answer stay_silent(void *ctx, tp_call *call) {
+  (void)ctx;
   (void)call;
   return TP_ANSWER_DONE;
 }
@@ -131,8 +131,8 @@ static void note_event(void *ctx, const tp_event *event) {
   heard.kinds |= UINT64_C(1) << event->kind;
 }
 
-static tp_answer act_in_intake(void *self, tp_call *call) {
-  (void)self;
+static tp_answer act_in_intake(void *ctx, tp_call *call) {
+  (void)ctx;
   (void)call;
   heard.calls++;
   return TP_ANSWER_DONE;

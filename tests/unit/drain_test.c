@@ -80,9 +80,9 @@ static void submitted_drain_cancels_behind_its_limit(void **state) {
   recorder_free(model);
 }
 
-static tp_answer drain_from_inside(void *self, tp_call *call) {
+static tp_answer drain_from_inside(void *ctx, tp_call *call) {
   (void)call;
-  drained *d = self;
+  drained *d = ctx;
   d->inside = tp_runtime_drain_submit(d->runtime, 20000, NULL, NULL, NULL);
   return TP_ANSWER_DONE;
 }
@@ -93,7 +93,7 @@ static void handler_may_submit_a_drain(void **state) {
   tp_runtime *runtime = open_runtime(NULL);
   recorder *model = recorder_new(replies, 1);
   drained d = {.runtime = runtime, .inside = TP_ERR_INTERNAL};
-  add_hooks(runtime, &(hook){.id = "h", .phase = TP_PHASE_TURN_INTAKE, .run = drain_from_inside, .self = &d}, 1);
+  add_hooks(runtime, &(hook){.id = "h", .phase = TP_PHASE_TURN_INTAKE, .run = drain_from_inside, .ctx = &d}, 1);
   tp_session *session = open_session(runtime, model);
   tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("hello")};
   const tp_turn_result *result = NULL;
@@ -164,7 +164,7 @@ static void open_working(working *w) {
   w->job = (act){.entered = &w->entered, .waits_for = &w->leave};
   hook h = {.id = "job",
             .phase = TP_PHASE_TURN_POST_TURN,
-            .self = &w->job,
+            .ctx = &w->job,
             .slow = true,
             .sub = {.execution = TP_EXECUTION_BACKGROUND}};
   add_hooks(w->runtime, &h, 1);

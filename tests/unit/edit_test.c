@@ -900,7 +900,7 @@ static void end_life(void *ctx) { ((life *)ctx)->ended++; }
 
 static tp_handler living(const char *id, life *l) {
   tp_handler handler = handler_of(id);
-  handler.self = l;
+  handler.ctx = l;
   handler.destroy = end_life;
   return handler;
 }
@@ -1003,7 +1003,7 @@ static void a_handler_can_be_replaced_under_its_subscriptions(void **state) {
   assert_int_equal(new_.ended, 0);
   tp__snapshot *snapshot;
   const tp__plan *plan = pin_plan(w, GATHER, &snapshot);
-  assert_ptr_equal(plan->nodes[0].self, &new_);
+  assert_ptr_equal(plan->nodes[0].ctx, &new_);
   assert_int_equal(plan->nodes[0].handler->desc.contract_version, 2);
   tp__snapshot_unpin(snapshot);
   world_close(w);
@@ -1014,8 +1014,8 @@ typedef struct curious {
   world *w;
   uint64_t version;
 } curious;
-static void look_around(void *self) {
-  curious *c = self;
+static void look_around(void *ctx) {
+  curious *c = ctx;
   tp__snapshot *snapshot = tp__registry_pin(c->w->registry); /* would never return under the registry's lock */
   c->version = snapshot->version;
   tp__snapshot_unpin(snapshot);
@@ -1027,7 +1027,7 @@ static void destroy_may_use_the_registry(void **state) {
   curious c = {.w = w};
   tp_edit *edit = edit_of(w);
   tp_handler handler = handler_of("h");
-  handler.self = &c;
+  handler.ctx = &c;
   handler.destroy = look_around;
   assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_OK);
   commit(w, edit);
@@ -1174,15 +1174,15 @@ static void rows_of_the_host_that_make_no_sense_are_refused(void **state) {
 static void a_hook_is_added_in_one_line(void **state) {
   (void)state;
   world *w = world_open();
-  int self;
-  assert_int_equal(tp__hook_add(w->registry, HOOK("test.stop", no_run, &self), &w->fault), TP_OK);
+  int ctx;
+  assert_int_equal(tp__hook_add(w->registry, HOOK("test.stop", no_run, &ctx), &w->fault), TP_OK);
   assert_int_equal(tp__hook_add(w->registry, HOOK("test.stop", no_run, NULL), &w->fault), TP_OK);
   assert_int_equal(tp__hook_add(w->registry, HOOK("infra", no_run, NULL), &w->fault), TP_OK);
   tp__snapshot *snapshot;
   const tp__plan *plan = pin_plan(w, STOP, &snapshot);
   assert_int_equal(plan->node_count, 2);
   assert_int_equal(snapshot->version, 3);
-  assert_ptr_equal(plan->nodes[0].self, &self);
+  assert_ptr_equal(plan->nodes[0].ctx, &ctx);
   assert_string_equal(plan->nodes[0].sub->owner, "host");
   assert_int_equal(plan->nodes[0].capabilities,
                    1 << TP_KIND_SIGNAL | 1 << TP_KIND_REMINDER | TP_CAPABILITY_EMIT_AUDIT | TP_CAPABILITY_DECIDE);

@@ -64,7 +64,7 @@ static void unknown_phase_is_refused(void **state) {
   assert_int_equal(tp_phase_submit(turn, 60, NULL, NULL, NULL, &fault), TP_ERR_UNKNOWN_PHASE);
   tp_phase_input bad = {.struct_size = 1};
   act a = {0};
-  add_hooks(runtime, &(hook){.id = "a", .phase = GATHER, .self = &a}, 1);
+  add_hooks(runtime, &(hook){.id = "a", .phase = GATHER, .ctx = &a}, 1);
   tp_turn_end(turn);
   turn = begin_bare(runtime, 0);
   assert_int_equal(tp_phase_run(turn, GATHER, &bad, &result, &fault), TP_ERR_VERSION);
@@ -96,9 +96,9 @@ static void every_subscription_has_its_row_and_the_entry_its_record(void **state
   tp_runtime *runtime = open_runtime(NULL);
   act a = {.emits = &context_a, .emit_count = 1}, b = {.kind = TP_ANSWER_FAILED, .code = 77, .reason = "no luck"};
   act c = {.emits = &context_b, .emit_count = 1};
-  hook hooks[] = {{.id = "a", .phase = GATHER, .self = &a},
-                  {.id = "b", .phase = GATHER, .self = &b, .slow = true},
-                  {.id = "c", .phase = GATHER, .self = &c, .slow = true}};
+  hook hooks[] = {{.id = "a", .phase = GATHER, .ctx = &a},
+                  {.id = "b", .phase = GATHER, .ctx = &b, .slow = true},
+                  {.id = "c", .phase = GATHER, .ctx = &c, .slow = true}};
   add_hooks(runtime, hooks, COUNT(hooks));
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, GATHER, "x");
@@ -140,9 +140,9 @@ static void handlers_of_a_gather_run_at_the_same_time(void **state) {
   tp_runtime *runtime = open_runtime(NULL);
   latch a_in = LATCH, b_in = LATCH;
   act a = {.entered = &a_in, .waits_for = &b_in}, b = {.entered = &b_in, .waits_for = &a_in}, c = {0};
-  hook hooks[] = {{.id = "a", .phase = GATHER, .self = &a, .slow = true},
-                  {.id = "b", .phase = GATHER, .self = &b, .slow = true},
-                  {.id = "inline", .phase = GATHER, .self = &c}};
+  hook hooks[] = {{.id = "a", .phase = GATHER, .ctx = &a, .slow = true},
+                  {.id = "b", .phase = GATHER, .ctx = &b, .slow = true},
+                  {.id = "inline", .phase = GATHER, .ctx = &c}};
   add_hooks(runtime, hooks, COUNT(hooks));
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, GATHER, NULL);
@@ -162,9 +162,9 @@ static void failing_observer_never_affects_another(void **state) {
       .struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = TEXT("think of it")};
   act bad = {.kind = TP_ANSWER_FAILED}, verdict = {.kind = TP_ANSWER_DENY, .reason = "no"};
   act good = {.emits = &reminder, .emit_count = 1};
-  hook hooks[] = {{.id = "bad", .phase = TP_PHASE_TOOL_POST, .self = &bad},
-                  {.id = "verdict", .phase = TP_PHASE_TOOL_POST, .self = &verdict},
-                  {.id = "good", .phase = TP_PHASE_TOOL_POST, .self = &good}};
+  hook hooks[] = {{.id = "bad", .phase = TP_PHASE_TOOL_POST, .ctx = &bad},
+                  {.id = "verdict", .phase = TP_PHASE_TOOL_POST, .ctx = &verdict},
+                  {.id = "good", .phase = TP_PHASE_TOOL_POST, .ctx = &good}};
   add_hooks(runtime, hooks, 3);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, TP_PHASE_TOOL_POST, NULL);
@@ -194,8 +194,8 @@ static void copy_text(char *to, size_t size, tp_text text) {
   snprintf(to, size, "%.*s", (int)text.size, text.size ? text.data : "");
 }
 
-static tp_answer read_all(void *self, tp_call *call) {
-  reading *r = self;
+static tp_answer read_all(void *ctx, tp_call *call) {
+  reading *r = ctx;
   copy_text(r->text, sizeof r->text, tp_call_text(call, TP_FIELD_MODEL));
   copy_text(r->mode, sizeof r->mode, tp_call_mode(call));
   copy_text(r->turn_id, sizeof r->turn_id, tp_call_id(call, TP_ID_TURN));
@@ -219,7 +219,7 @@ static void handler_reads_payload_identity_and_time_left(void **state) {
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
     reading r = {0};
-    add_hooks(runtime, &(hook){.id = "reader", .phase = TP_PHASE_MODEL_PRE, .run = read_all, .self = &r, .slow = slow},
+    add_hooks(runtime, &(hook){.id = "reader", .phase = TP_PHASE_MODEL_PRE, .run = read_all, .ctx = &r, .slow = slow},
               1);
     tp_turn *turn;
     tp_turn_request request = {
@@ -257,7 +257,7 @@ static void result_is_filled_as_far_as_both_sides_know_it(void **state) {
   (void)state;
   act deny = {.kind = TP_ANSWER_DENY, .reason = "no"};
   tp_runtime *runtime = open_runtime(NULL);
-  add_hooks(runtime, &(hook){.id = "a", .phase = TOOL_PRE, .self = &deny}, 1);
+  add_hooks(runtime, &(hook){.id = "a", .phase = TOOL_PRE, .ctx = &deny}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   static const size_t wrong[] = {0, 8, sizeof(tp_phase_result) - 8, sizeof(tp_phase_result) + 1, 1 << 20, SIZE_MAX};
   for (size_t i = 0; i < COUNT(wrong); i++) {
@@ -302,7 +302,7 @@ static void guard_that_denied_and_one_that_did_not_answer_are_distinguished(void
     add_hooks(runtime,
               &(hook){.id = "guard",
                       .phase = TOOL_PRE,
-                      .self = &guard,
+                      .ctx = &guard,
                       .sub = {.failure = TP_FAILURE_REQUIRED, .limit_ms = guard.defers ? 5 : 60000}},
               1);
     tp_turn *turn = begin_bare(runtime, 0);
@@ -367,9 +367,9 @@ static void deny_beats_ask_beats_allow(void **state) {
       tp_runtime *runtime = open_runtime(NULL);
       act acts[3] = {
           {.kind = v->first, .reason = "r1"}, {.kind = v->second, .reason = "r2"}, {.kind = v->third, .reason = "r3"}};
-      hook hooks[3] = {{.id = "1", .phase = TOOL_PRE, .self = &acts[0], .slow = slow},
-                       {.id = "2", .phase = TOOL_PRE, .self = &acts[1], .slow = slow},
-                       {.id = "3", .phase = TOOL_PRE, .self = &acts[2], .slow = slow}};
+      hook hooks[3] = {{.id = "1", .phase = TOOL_PRE, .ctx = &acts[0], .slow = slow},
+                       {.id = "2", .phase = TOOL_PRE, .ctx = &acts[1], .slow = slow},
+                       {.id = "3", .phase = TOOL_PRE, .ctx = &acts[2], .slow = slow}};
       add_hooks(runtime, hooks, 3);
       tp_turn *turn = begin_bare(runtime, 0);
       tp_phase_result result = run_phase(turn, TOOL_PRE, NULL);
@@ -394,7 +394,7 @@ static void ask_outside_tool_phases_is_malformed(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   act asks = {.kind = TP_ANSWER_ASK, .reason = "may I?"}, allows = {.kind = TP_ANSWER_ALLOW};
-  hook hooks[] = {{.id = "asks", .phase = INTAKE, .self = &asks}, {.id = "allows", .phase = INTAKE, .self = &allows}};
+  hook hooks[] = {{.id = "asks", .phase = INTAKE, .ctx = &asks}, {.id = "allows", .phase = INTAKE, .ctx = &allows}};
   add_hooks(runtime, hooks, 2);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, INTAKE, "x");
@@ -409,8 +409,8 @@ static void verdict_in_a_phase_that_takes_none_is_refused(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   act denies = {.kind = TP_ANSWER_DENY, .reason = "no"}, with = denies;
-  hook hooks[] = {{.id = "undeclared", .phase = GATHER, .self = &denies},
-                  {.id = "denies", .phase = INTAKE, .self = &with, .capabilities = TP_CAPABILITY_EMIT_AUDIT}};
+  hook hooks[] = {{.id = "undeclared", .phase = GATHER, .ctx = &denies},
+                  {.id = "denies", .phase = INTAKE, .ctx = &with, .capabilities = TP_CAPABILITY_EMIT_AUDIT}};
   add_hooks(runtime, hooks, 2);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, GATHER, NULL);
@@ -430,9 +430,9 @@ static void required_failure_in_a_stop_chain_denies_with_it_as_the_reason(void *
     tp_runtime *runtime = open_runtime(NULL);
     act allows = {.kind = TP_ANSWER_ALLOW}, fails = {.kind = TP_ANSWER_FAILED, .reason = "the guard is ill"},
         after = {0};
-    hook hooks[] = {{.id = "allows", .phase = TOOL_PRE, .self = &allows},
-                    {.id = "guard", .phase = TOOL_PRE, .self = &fails, .slow = slow},
-                    {.id = "after", .phase = TOOL_PRE, .self = &after}};
+    hook hooks[] = {{.id = "allows", .phase = TOOL_PRE, .ctx = &allows},
+                    {.id = "guard", .phase = TOOL_PRE, .ctx = &fails, .slow = slow},
+                    {.id = "after", .phase = TOOL_PRE, .ctx = &after}};
     add_hooks(runtime, hooks, 3);
     tp_turn *turn = begin_bare(runtime, 0);
     tp_phase_result result = run_phase(turn, TOOL_PRE, NULL);
@@ -454,8 +454,8 @@ static void rewriters_work_on_what_the_one_before_left(void **state) {
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
     act one = {.replaces = TP_FIELD_TEXT, .appends = "-1"}, two = {.replaces = TP_FIELD_TEXT, .appends = "-2"};
-    hook hooks[] = {{.id = "one", .phase = INTAKE, .self = &one, .slow = slow},
-                    {.id = "two", .phase = INTAKE, .self = &two, .slow = slow}};
+    hook hooks[] = {{.id = "one", .phase = INTAKE, .ctx = &one, .slow = slow},
+                    {.id = "two", .phase = INTAKE, .ctx = &two, .slow = slow}};
     add_hooks(runtime, hooks, 2);
     tp_turn *turn = begin_bare(runtime, 0);
     tp_phase_result result = run_phase(turn, INTAKE, "x");
@@ -472,9 +472,9 @@ static void inline_handler_sees_what_one_on_a_thread_has_replaced(void **state) 
   tp_runtime *runtime = open_runtime(NULL);
   act silent = {.kind = TP_ANSWER_DONE};
   act one = {.replaces = TP_FIELD_TEXT, .appends = "-1"}, two = {.replaces = TP_FIELD_TEXT, .appends = "-2"};
-  hook hooks[] = {{.id = "a", .phase = INTAKE, .self = &silent},
-                  {.id = "b", .phase = INTAKE, .self = &one, .slow = true},
-                  {.id = "c", .phase = INTAKE, .self = &two}};
+  hook hooks[] = {{.id = "a", .phase = INTAKE, .ctx = &silent},
+                  {.id = "b", .phase = INTAKE, .ctx = &one, .slow = true},
+                  {.id = "c", .phase = INTAKE, .ctx = &two}};
   add_hooks(runtime, hooks, 3);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, INTAKE, "x");
@@ -492,11 +492,11 @@ static void failed_late_or_absent_answer_leaves_the_previous_payload(void **stat
     act late = {.replaces = TP_FIELD_TEXT, .text = "of the late", .sleeps_ms = 30};
     act silent = {0};
     act foreign = {.replaces = TP_FIELD_MODEL, .text = "not replaceable here"};
-    hook hooks[] = {{.id = "first", .phase = INTAKE, .self = &first, .slow = slow},
-                    {.id = "fails", .phase = INTAKE, .self = &fails, .slow = slow},
-                    {.id = "late", .phase = INTAKE, .self = &late, .slow = slow, .sub = {.limit_ms = 5}},
-                    {.id = "silent", .phase = INTAKE, .self = &silent, .slow = slow},
-                    {.id = "foreign", .phase = INTAKE, .self = &foreign, .slow = slow}};
+    hook hooks[] = {{.id = "first", .phase = INTAKE, .ctx = &first, .slow = slow},
+                    {.id = "fails", .phase = INTAKE, .ctx = &fails, .slow = slow},
+                    {.id = "late", .phase = INTAKE, .ctx = &late, .slow = slow, .sub = {.limit_ms = 5}},
+                    {.id = "silent", .phase = INTAKE, .ctx = &silent, .slow = slow},
+                    {.id = "foreign", .phase = INTAKE, .ctx = &foreign, .slow = slow}};
     add_hooks(runtime, hooks, COUNT(hooks));
     tp_turn *turn = begin_bare(runtime, 0);
     tp_phase_result result = run_phase(turn, INTAKE, "x");
@@ -516,7 +516,7 @@ static void payload_that_was_not_replaced_is_readable_as_long_as_the_result(void
   tp_runtime *runtime = open_runtime(NULL);
   static const char files[] = "\x91\xa1x"; /* ["x"] */
   act a = {.replaces = TP_FIELD_TEXT, .text = "new"};
-  add_hooks(runtime, &(hook){.id = "a", .phase = INTAKE, .self = &a}, 1);
+  add_hooks(runtime, &(hook){.id = "a", .phase = INTAKE, .ctx = &a}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   char *mine = malloc(sizeof files - 1);
   memcpy(mine, files, sizeof files - 1);
@@ -551,7 +551,7 @@ static void submitted_payload_is_copied_and_readable_at_the_end(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   act a = {.emits = &context_a, .emit_count = 1};
-  add_hooks(runtime, &(hook){.id = "a", .phase = GATHER, .self = &a}, 1);
+  add_hooks(runtime, &(hook){.id = "a", .phase = GATHER, .ctx = &a}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   char *mine = strdup("a model");
   tp_field field = {.id = TP_FIELD_MODEL, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(mine)};
@@ -597,10 +597,10 @@ static void one_undeclared_kind_rejects_the_whole_answer(void **state) {
     act a = {.emits = mixed, .emit_count = 2}, b = {.emits = undeclared, .emit_count = 2},
         c = {.emits = broken, .emit_count = 2};
     act good = {.emits = &context_a, .emit_count = 1};
-    hook hooks[] = {{.id = "mixed", .phase = GATHER, .self = &a, .slow = slow},
-                    {.id = "undeclared", .phase = GATHER, .self = &b, .slow = slow, .no_capability = true},
-                    {.id = "broken", .phase = GATHER, .self = &c, .slow = slow},
-                    {.id = "good", .phase = GATHER, .self = &good, .slow = slow}};
+    hook hooks[] = {{.id = "mixed", .phase = GATHER, .ctx = &a, .slow = slow},
+                    {.id = "undeclared", .phase = GATHER, .ctx = &b, .slow = slow, .no_capability = true},
+                    {.id = "broken", .phase = GATHER, .ctx = &c, .slow = slow},
+                    {.id = "good", .phase = GATHER, .ctx = &good, .slow = slow}};
     add_hooks(runtime, hooks, COUNT(hooks));
     tp_turn *turn = begin_bare(runtime, 0);
     tp_phase_result result = run_phase(turn, GATHER, NULL);
@@ -619,7 +619,7 @@ static void replacing_without_the_capability_rejects_the_answer(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   act a = {.replaces = TP_FIELD_TEXT, .text = "new"};
-  add_hooks(runtime, &(hook){.id = "a", .phase = INTAKE, .self = &a, .no_capability = true}, 1);
+  add_hooks(runtime, &(hook){.id = "a", .phase = INTAKE, .ctx = &a, .no_capability = true}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, INTAKE, "old");
   assert_run(&result, "a", TP_STATE_FAILED, TP_REASON_CAPABILITY);
@@ -642,10 +642,9 @@ static void required_failure_in_a_gather_fails_closed_and_keeps_only_audit_and_d
   };
   tp_runtime *runtime = open_runtime(NULL);
   act good = {.emits = all, .emit_count = 3}, bad = {.kind = TP_ANSWER_FAILED, .reason = "broken"}, never = {0};
-  hook hooks[] = {
-      {.id = "good", .phase = GATHER, .self = &good},
-      {.id = "bad", .phase = GATHER, .self = &bad, .after = "good", .sub = {.failure = TP_FAILURE_REQUIRED}},
-      {.id = "never", .phase = GATHER, .self = &never, .after = "bad"}};
+  hook hooks[] = {{.id = "good", .phase = GATHER, .ctx = &good},
+                  {.id = "bad", .phase = GATHER, .ctx = &bad, .after = "good", .sub = {.failure = TP_FAILURE_REQUIRED}},
+                  {.id = "never", .phase = GATHER, .ctx = &never, .after = "bad"}};
   add_hooks(runtime, hooks, 3);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, GATHER, NULL);
@@ -666,8 +665,8 @@ typedef struct patient {
   _Atomic bool saw_cancel;
 } patient;
 
-static tp_answer until_cancelled(void *self, tp_call *call) {
-  patient *p = self;
+static tp_answer until_cancelled(void *ctx, tp_call *call) {
+  patient *p = ctx;
   latch_hit(p->entered);
   while (!tp_call_cancelled(call)) sleep_ms(1);
   p->saw_cancel = true;
@@ -681,8 +680,8 @@ static void failing_closed_cancels_what_runs_and_waits_for_it(void **state) {
   patient p = {.entered = &entered};
   act bad = {.kind = TP_ANSWER_FAILED, .waits_for = &entered};
   hook hooks[] = {
-      {.id = "patient", .phase = GATHER, .run = until_cancelled, .self = &p, .slow = true, .sub = {.limit_ms = 60000}},
-      {.id = "bad", .phase = GATHER, .self = &bad, .slow = true, .sub = {.failure = TP_FAILURE_REQUIRED}}};
+      {.id = "patient", .phase = GATHER, .run = until_cancelled, .ctx = &p, .slow = true, .sub = {.limit_ms = 60000}},
+      {.id = "bad", .phase = GATHER, .ctx = &bad, .slow = true, .sub = {.failure = TP_FAILURE_REQUIRED}}};
   add_hooks(runtime, hooks, 2);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, GATHER, NULL);
@@ -700,8 +699,8 @@ static void first_failure_in_plan_order_is_reported(void **state) {
   latch second_failed = LATCH;
   act first = {.kind = TP_ANSWER_FAILED, .reason = "one", .waits_for = &second_failed};
   act second = {.kind = TP_ANSWER_FAILED, .reason = "two", .entered = &second_failed};
-  hook hooks[] = {{.id = "1", .phase = GATHER, .self = &first, .slow = true, .sub = {.failure = TP_FAILURE_REQUIRED}},
-                  {.id = "2", .phase = GATHER, .self = &second, .slow = true, .sub = {.failure = TP_FAILURE_REQUIRED}}};
+  hook hooks[] = {{.id = "1", .phase = GATHER, .ctx = &first, .slow = true, .sub = {.failure = TP_FAILURE_REQUIRED}},
+                  {.id = "2", .phase = GATHER, .ctx = &second, .slow = true, .sub = {.failure = TP_FAILURE_REQUIRED}}};
   add_hooks(runtime, hooks, 2);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, GATHER, NULL);
@@ -720,7 +719,7 @@ static void retryable_error_is_tried_again_with_its_back_off(void **state) {
     for (int backoff = 0; backoff < 3; backoff++) {
       tp_runtime *runtime = open_runtime(NULL);
       act a = {.kind = TP_ANSWER_FAILED, .retryable = true, .succeeds_at = 3, .emits = &context_a, .emit_count = 1};
-      hook h = {.id = "a", .phase = GATHER, .self = &a, .slow = slow, .idempotent = true};
+      hook h = {.id = "a", .phase = GATHER, .ctx = &a, .slow = slow, .idempotent = true};
       h.sub.attempts = 3;
       h.sub.backoff = (tp_backoff)backoff;
       h.sub.backoff_ms = 4;
@@ -747,14 +746,14 @@ static void what_is_not_retryable_is_not_tried_again(void **state) {
   tp_runtime *runtime = open_runtime(NULL);
   act fails = {.kind = TP_ANSWER_FAILED}, slow = {.sleeps_ms = 20},
       exhausted = {.kind = TP_ANSWER_FAILED, .retryable = true};
-  hook hooks[] = {{.id = "fails", .phase = GATHER, .self = &fails, .idempotent = true, .sub = {.attempts = 5}},
+  hook hooks[] = {{.id = "fails", .phase = GATHER, .ctx = &fails, .idempotent = true, .sub = {.attempts = 5}},
                   {.id = "timeout",
                    .phase = GATHER,
-                   .self = &slow,
+                   .ctx = &slow,
                    .slow = true,
                    .idempotent = true,
                    .sub = {.attempts = 5, .limit_ms = 2}},
-                  {.id = "exhausted", .phase = GATHER, .self = &exhausted, .idempotent = true, .sub = {.attempts = 4}}};
+                  {.id = "exhausted", .phase = GATHER, .ctx = &exhausted, .idempotent = true, .sub = {.attempts = 4}}};
   add_hooks(runtime, hooks, 3);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, GATHER, NULL);
@@ -772,7 +771,7 @@ static void retry_without_time_left_is_not_made(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   act a = {.kind = TP_ANSWER_FAILED, .retryable = true};
-  hook h = {.id = "a", .phase = GATHER, .self = &a, .idempotent = true};
+  hook h = {.id = "a", .phase = GATHER, .ctx = &a, .idempotent = true};
   h.sub.execution = TP_EXECUTION_DEADLINE;
   h.sub.limit_ms = 50;
   h.sub.attempts = 3;
@@ -817,7 +816,7 @@ static void second_operation_of_a_turn_is_busy(void **state) {
     tp_runtime *runtime = open_runtime(NULL);
     latch entered = LATCH, leave = LATCH;
     act a = {.entered = &entered, .waits_for = &leave};
-    add_hooks(runtime, &(hook){.id = "a", .phase = GATHER, .self = &a, .slow = true}, 1);
+    add_hooks(runtime, &(hook){.id = "a", .phase = GATHER, .ctx = &a, .slow = true}, 1);
     tp_turn *turn = begin_bare(runtime, 0);
     second_caller s = {.turn = turn, .entered = &entered, .leave = &leave};
     pthread_t thread;
@@ -861,7 +860,7 @@ static void end_of_a_submitted_phase_may_begin_the_next_or_end_the_turn(void **s
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   act a = {0}, b = {0};
-  hook hooks[] = {{.id = "a", .phase = GATHER, .self = &a}, {.id = "b", .phase = GATHER, .self = &b, .slow = true}};
+  hook hooks[] = {{.id = "a", .phase = GATHER, .ctx = &a}, {.id = "b", .phase = GATHER, .ctx = &b, .slow = true}};
   add_hooks(runtime, hooks, 2);
   chain_of_submits c = {.turn = begin_bare(runtime, 0), .left = 200, .done = LATCH};
   assert_int_equal(tp_phase_submit(c.turn, GATHER, NULL, submit_next, &c, NULL), TP_OK);
@@ -878,9 +877,9 @@ typedef struct insider {
   tp_status phase, drain, wait;
 } insider;
 
-static tp_answer call_from_inside(void *self, tp_call *call) {
+static tp_answer call_from_inside(void *ctx, tp_call *call) {
   (void)call;
-  insider *in = self;
+  insider *in = ctx;
   tp_phase_result result = {.struct_size = sizeof result};
   in->phase = tp_phase_run(in->other, GATHER, NULL, &result, NULL);
   in->drain = tp_runtime_drain(in->runtime, 10, NULL, NULL);
@@ -893,7 +892,7 @@ static void waiting_from_inside_a_handler_is_refused(void **state) {
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
     insider in = {.runtime = runtime};
-    add_hooks(runtime, &(hook){.id = "in", .phase = GATHER, .run = call_from_inside, .self = &in, .slow = slow}, 1);
+    add_hooks(runtime, &(hook){.id = "in", .phase = GATHER, .run = call_from_inside, .ctx = &in, .slow = slow}, 1);
     in.other = begin_bare(runtime, 0);
     tp_turn *turn = begin_bare(runtime, 0);
     tp_phase_result result = run_phase(turn, GATHER, NULL);
@@ -912,7 +911,7 @@ static void submit_needs_engine_workers_and_run_does_not(void **state) {
   tp_runtime *runtime =
       open_runtime(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .no_engine_workers = true});
   act a = {0}, b = {0};
-  hook hooks[] = {{.id = "a", .phase = GATHER, .self = &a}, {.id = "b", .phase = GATHER, .self = &b, .slow = true}};
+  hook hooks[] = {{.id = "a", .phase = GATHER, .ctx = &a}, {.id = "b", .phase = GATHER, .ctx = &b, .slow = true}};
   add_hooks(runtime, hooks, 2);
   tp_turn *turn = begin_bare(runtime, 0);
   int notified = 0;
@@ -943,8 +942,8 @@ static void cancelling_the_turn_ends_the_phase_at_once(void **state) {
   tp_runtime *runtime = open_runtime(NULL);
   latch entered = LATCH, leave = LATCH;
   act hangs = {.entered = &entered, .waits_for = &leave}, later = {0};
-  hook hooks[] = {{.id = "hangs", .phase = GATHER, .self = &hangs, .slow = true, .sub = {.limit_ms = 60000}},
-                  {.id = "later", .phase = GATHER, .self = &later, .after = "hangs"}};
+  hook hooks[] = {{.id = "hangs", .phase = GATHER, .ctx = &hangs, .slow = true, .sub = {.limit_ms = 60000}},
+                  {.id = "later", .phase = GATHER, .ctx = &later, .after = "hangs"}};
   add_hooks(runtime, hooks, 2);
   tp_turn *turn = begin_bare(runtime, 0);
   canceller c = {turn, &entered};
@@ -969,9 +968,9 @@ static void turn_keeps_the_plans_it_began_with(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   act a = {0}, b = {0};
-  add_hooks(runtime, &(hook){.id = "a", .phase = GATHER, .self = &a}, 1);
+  add_hooks(runtime, &(hook){.id = "a", .phase = GATHER, .ctx = &a}, 1);
   tp_turn *old = begin_bare(runtime, 0);
-  add_hooks(runtime, &(hook){.id = "b", .phase = GATHER, .self = &b}, 1);
+  add_hooks(runtime, &(hook){.id = "b", .phase = GATHER, .ctx = &b}, 1);
   tp_turn *new = begin_bare(runtime, 0);
   assert_int_equal(run_phase(old, GATHER, NULL).run_count, 1);
   assert_int_equal(run_phase(new, GATHER, NULL).run_count, 2);
@@ -986,7 +985,7 @@ static void kill_switch_works_at_once_in_all_snapshots_and_back(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   act guard = {.kind = TP_ANSWER_DENY, .reason = "no"};
-  add_hooks(runtime, &(hook){.id = "guard", .phase = TOOL_PRE, .self = &guard}, 1);
+  add_hooks(runtime, &(hook){.id = "guard", .phase = TOOL_PRE, .ctx = &guard}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   assert_int_equal(run_phase(turn, TOOL_PRE, NULL).outcome, TP_ERR_DENIED);
   assert_int_equal(tp_subscription_kill(runtime, "guard", true, NULL), TP_OK);
@@ -1008,8 +1007,8 @@ static void tripped_guard_denies_and_others_are_a_diagnostic_until_it_is_closed(
     tp_runtime *runtime = open_runtime(NULL);
     act guard = {0}, helper = {0};
     const hook hooks[] = {
-        {.id = "guard", .phase = TOOL_PRE, .self = &guard, .slow = slow},
-        {.id = "helper", .phase = TOOL_PRE, .self = &helper, .slow = slow, .sub.failure = TP_FAILURE_BEST_EFFORT}};
+        {.id = "guard", .phase = TOOL_PRE, .ctx = &guard, .slow = slow},
+        {.id = "helper", .phase = TOOL_PRE, .ctx = &helper, .slow = slow, .sub.failure = TP_FAILURE_BEST_EFFORT}};
     add_hooks(runtime, hooks, COUNT(hooks));
     tp_turn *turn = begin_bare(runtime, 0);
     assert_int_equal(tp_subscription_trip(runtime, "helper", true, NULL), TP_OK);
@@ -1041,16 +1040,16 @@ static void tripped_guard_denies_and_others_are_a_diagnostic_until_it_is_closed(
 
 /* ---- one-line hooks and aliases ---- */
 
-static tp_answer append_digit(void *self, tp_call *call) {
+static tp_answer append_digit(void *ctx, tp_call *call) {
   char text[64];
   tp_text old = tp_call_text(call, TP_FIELD_TEXT);
-  snprintf(text, sizeof text, "%.*s%s", (int)old.size, old.data, (const char *)self);
+  snprintf(text, sizeof text, "%.*s%s", (int)old.size, old.data, (const char *)ctx);
   if (tp_call_replace_text(call, TP_FIELD_TEXT, text) != TP_OK) return tp_call_fail(call, 1, "not replaced");
   return TP_ANSWER_DONE;
 }
 
-static tp_answer remind(void *self, tp_call *call) {
-  (void)self;
+static tp_answer remind(void *ctx, tp_call *call) {
+  (void)ctx;
   static const tp_contribution reminder = {
       .struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = TEXT("think of it")};
   if (tp_call_emit(call, &reminder) != TP_OK) return tp_call_fail(call, 1, "not taken");
@@ -1097,7 +1096,7 @@ static void child_of_a_fork_is_refused_and_the_parent_goes_on(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   act a = {0};
-  add_hooks(runtime, &(hook){.id = "a", .phase = GATHER, .self = &a, .slow = true}, 1);
+  add_hooks(runtime, &(hook){.id = "a", .phase = GATHER, .ctx = &a, .slow = true}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   assert_int_equal(run_phase(turn, GATHER, NULL).outcome, TP_OK);
   pid_t child = fork();
@@ -1146,7 +1145,7 @@ static void runtime_is_freed_with_a_turn_that_the_host_did_not_end(void **state)
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   act a = {.emits = &context_a, .emit_count = 1};
-  add_hooks(runtime, &(hook){.id = "a", .phase = GATHER, .self = &a, .slow = true}, 1);
+  add_hooks(runtime, &(hook){.id = "a", .phase = GATHER, .ctx = &a, .slow = true}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   assert_int_equal(run_phase(turn, GATHER, NULL).outcome, TP_OK);
   tp_runtime_free(runtime); /* sessions, agents and turns of the runtime are gone afterwards */
@@ -1156,7 +1155,7 @@ static void drain_does_not_wait_for_a_turn_that_rests_with_its_host(void **state
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   act a = {.emits = &context_a, .emit_count = 1};
-  add_hooks(runtime, &(hook){.id = "a", .phase = GATHER, .self = &a}, 1);
+  add_hooks(runtime, &(hook){.id = "a", .phase = GATHER, .ctx = &a}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, GATHER, NULL);
   tp_drain_report report = {.struct_size = sizeof report};
@@ -1171,7 +1170,7 @@ static void nothing_begins_after_a_drain(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   act a = {0};
-  add_hooks(runtime, &(hook){.id = "a", .phase = GATHER, .self = &a}, 1);
+  add_hooks(runtime, &(hook){.id = "a", .phase = GATHER, .ctx = &a}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_turn_end(turn);
   tp_drain_report report = {.struct_size = sizeof report};
@@ -1203,8 +1202,8 @@ typedef struct jitter {
   _Atomic uint32_t delay_us;
 } jitter;
 
-static tp_answer play_later(void *self, tp_call *call) {
-  jitter *j = self;
+static tp_answer play_later(void *ctx, tp_call *call) {
+  jitter *j = ctx;
   struct timespec t = {0, (long)j->delay_us * 1000};
   nanosleep(&t, NULL);
   return play(&j->base, call);
@@ -1215,8 +1214,8 @@ static void two_rewriters_with_swapped_delays_give_one_result_always(void **stat
   tp_runtime *runtime = open_runtime(NULL);
   jitter one = {.base = {.replaces = TP_FIELD_TEXT, .appends = "-1"}},
          two = {.base = {.replaces = TP_FIELD_TEXT, .appends = "-2"}};
-  hook hooks[] = {{.id = "one", .phase = INTAKE, .run = play_later, .self = &one, .slow = true},
-                  {.id = "two", .phase = INTAKE, .run = play_later, .self = &two, .slow = true}};
+  hook hooks[] = {{.id = "one", .phase = INTAKE, .run = play_later, .ctx = &one, .slow = true},
+                  {.id = "two", .phase = INTAKE, .run = play_later, .ctx = &two, .slow = true}};
   add_hooks(runtime, hooks, 2);
   for (int i = 0; i < 1000; i++) {
     one.delay_us = i % 2 ? 60 : 0;
@@ -1278,7 +1277,7 @@ static void merged_bytes_are_the_same_on_1_2_and_8_workers(void **state) {
                                       .text = tp_text_of(texts[i])};
       jitters[i].base = (act){
           .emits = emits[i], .emit_count = 2, .kind = i == 4 ? TP_ANSWER_FAILED : TP_ANSWER_DONE, .reason = "always"};
-      hooks[i] = (hook){.id = ids[i], .phase = GATHER, .run = play_later, .self = &jitters[i], .slow = i % 3 != 0};
+      hooks[i] = (hook){.id = ids[i], .phase = GATHER, .run = play_later, .ctx = &jitters[i], .slow = i % 3 != 0};
       if (i >= 3) hooks[i].after = ids[i - 3];
     }
     add_hooks(runtime, hooks, MANY);
@@ -1334,7 +1333,7 @@ static void host_phase_works_like_ours(void **state) {
   uint32_t phase = tp_phase_find(runtime, "my.phase");
   assert_int_equal(phase, TP_PHASE_HOST);
   act a = {.replaces = TP_FIELD_HOST, .text = "mine"}, b = {.kind = TP_ANSWER_DENY, .reason = "enough"};
-  hook hooks[] = {{.id = "a", .phase = phase, .self = &a}, {.id = "b", .phase = phase, .self = &b}};
+  hook hooks[] = {{.id = "a", .phase = phase, .ctx = &a}, {.id = "b", .phase = phase, .ctx = &b}};
   add_hooks(runtime, hooks, 2);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = {.struct_size = sizeof result};

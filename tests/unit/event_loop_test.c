@@ -148,7 +148,7 @@ static void take_work(loop *l, const tp_work *work) {
 static void begin_turn(loop *l, uint32_t i) {
   char id[16];
   snprintf(id, sizeof id, "s%u", i);
-  const tp_model model = {.struct_size = sizeof model, .name = "m", .self = l, .inbox = l->inbox};
+  const tp_model model = {.struct_size = sizeof model, .name = "m", .ctx = l, .inbox = l->inbox};
   const tp_session_options options = {.struct_size = sizeof options, .id = id, .model = &model};
   const tp_listener listener = {
       .struct_size = sizeof listener, .inbox = l->inbox, .kinds = UINT64_C(1) << TP_EVENT_TURN_END};

@@ -23,8 +23,8 @@ typedef struct world {
   char result[256];
 } world;
 
-static tp_answer edit_or_write(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer edit_or_write(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   return tp_tool_ok(run, (tp_text)TEXT("done"));
 }
 
@@ -60,7 +60,7 @@ static void open_world(world *w, const char *environment, const char *tool, tp_t
   assert_int_equal(tp_edit_begin(w->runtime, &owner, &edit, NULL), TP_OK);
   assert_int_equal(tp_domain_add(w->runtime, edit, &tp_domain_export, &fault), TP_OK);
   if (tp_edit_commit(edit, NULL, &fault) != TP_OK) fail_msg("%s", fault.message);
-  add_hooks(w->runtime, &(hook){.id = "t", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &contributes}, 1);
+  add_hooks(w->runtime, &(hook){.id = "t", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .ctx = &contributes}, 1);
   tp_session_options options = {.struct_size = sizeof options,
                                 .id = "s",
                                 .model = recorder_model(w->model, true),

@@ -201,16 +201,16 @@ typedef struct named {
   char model[64], field[64];
 } named;
 
-static void keep_name(void *self, const tp_model_request *request, tp_token token) {
-  named *n = self;
+static void keep_name(void *ctx, const tp_model_request *request, tp_token token) {
+  named *n = ctx;
   snprintf(n->model, sizeof n->model, "<%.*s>", (int)request->model.size,
            request->model.size ? request->model.data : "");
   (void)!tp_model_fail(token, TP_ERR_MODEL, "as set", true);
 }
 
-static tp_answer keep_field(void *self, tp_call *call) {
+static tp_answer keep_field(void *ctx, tp_call *call) {
   tp_text model = tp_call_text(call, TP_FIELD_MODEL);
-  named *n = self;
+  named *n = ctx;
   snprintf(n->field, sizeof n->field, "%.*s", (int)model.size, model.size ? model.data : "");
   return TP_ANSWER_DONE;
 }
@@ -218,10 +218,10 @@ static tp_answer keep_field(void *self, tp_call *call) {
 static void the_turns_model_name_is_the_first_ones_alone(void **state) {
   (void)state;
   named first = {.model = ""}, second = {.model = ""}, seen = {.field = ""};
-  const tp_model a = {.struct_size = sizeof a, .name = "a", .self = &first, .start = keep_name},
-                 b = {.struct_size = sizeof b, .name = "b", .self = &second, .start = keep_name};
+  const tp_model a = {.struct_size = sizeof a, .name = "a", .ctx = &first, .start = keep_name},
+                 b = {.struct_size = sizeof b, .name = "b", .ctx = &second, .start = keep_name};
   const tp_model *others[] = {&b};
-  const hook hooks[] = {{.id = "see", .phase = TP_PHASE_MODEL_PRE, .run = keep_field, .self = &seen}};
+  const hook hooks[] = {{.id = "see", .phase = TP_PHASE_MODEL_PRE, .run = keep_field, .ctx = &seen}};
   tp_runtime *runtime = open_runtime(NULL);
   add_hooks(runtime, hooks, 1);
   tp_agent *agent; /* an agent has a list, too */

@@ -63,10 +63,10 @@ static world open_world(bool subscribed) {
       .struct_size = sizeof options, .phases = (const tp_phase *const[]){&row}, .phase_count = 1};
   world w = {.runtime = open_runtime(&options)};
   static act idle;
-  hook hooks[] = {{.id = "intake", .phase = INTAKE, .self = &idle},
-                  {.id = "pre", .phase = TP_PHASE_TOOL_PRE, .self = &idle},
-                  {.id = "model", .phase = TP_PHASE_MODEL_PRE, .self = &idle},
-                  {.id = "own", .phase = OWN_PHASE, .self = &idle}};
+  hook hooks[] = {{.id = "intake", .phase = INTAKE, .ctx = &idle},
+                  {.id = "pre", .phase = TP_PHASE_TOOL_PRE, .ctx = &idle},
+                  {.id = "model", .phase = TP_PHASE_MODEL_PRE, .ctx = &idle},
+                  {.id = "own", .phase = OWN_PHASE, .ctx = &idle}};
   if (subscribed) add_hooks(w.runtime, hooks, COUNT(hooks));
   w.turn = begin_bare(w.runtime, 0);
   return w;
@@ -239,8 +239,8 @@ typedef struct replacer {
   tp_status status;
 } replacer;
 
-static tp_answer replace(void *self, tp_call *call) {
-  replacer *r = self;
+static tp_answer replace(void *ctx, tp_call *call) {
+  replacer *r = ctx;
   r->status = tp_call_replace(call, r->fields, r->count);
   return TP_ANSWER_DONE;
 }
@@ -261,7 +261,7 @@ static void handler_is_refused_replacements_that_are_not_right(void **state) {
     for (int slow = 0; slow < 2; slow++) {
       replacer r = cases[i].r;
       tp_runtime *runtime = open_runtime(NULL);
-      hook h = {.id = "replaces", .phase = INTAKE, .run = replace, .self = &r, .slow = slow};
+      hook h = {.id = "replaces", .phase = INTAKE, .run = replace, .ctx = &r, .slow = slow};
       add_hooks(runtime, &h, 1);
       tp_turn *turn = begin_bare(runtime, 0);
       tp_phase_result result = run_phase(turn, INTAKE, "hello");
@@ -282,7 +282,7 @@ static void handler_replaces_what_is_right(void **state) {
   replacer r = {.fields = {A_TEXT, {.id = TP_FIELD_FILES, .kind = TP_FIELD_KIND_VALUE, .text = TEXT("\x90")}},
                 .count = 2};
   tp_runtime *runtime = open_runtime(NULL);
-  hook h = {.id = "replaces", .phase = INTAKE, .run = replace, .self = &r};
+  hook h = {.id = "replaces", .phase = INTAKE, .run = replace, .ctx = &r};
   add_hooks(runtime, &h, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, INTAKE, "before");
@@ -303,8 +303,8 @@ typedef struct payload_seen {
   int all;
 } payload_seen;
 
-static tp_answer see_payload(void *self, tp_call *call) {
-  payload_seen *seen = self;
+static tp_answer see_payload(void *ctx, tp_call *call) {
+  payload_seen *seen = ctx;
   if (seen->entered) {
     latch_hit(seen->entered);
     latch_wait(seen->entered, seen->all);
@@ -333,7 +333,7 @@ static void payload_is_one_value_with_the_names_of_its_fields(void **state) {
   for (int slow = 0; slow < 2; slow++) {
     payload_seen seen = {0};
     tp_runtime *runtime = open_runtime(NULL);
-    hook h = {.id = "sees", .phase = TP_PHASE_MODEL_PRE, .run = see_payload, .self = &seen, .slow = slow};
+    hook h = {.id = "sees", .phase = TP_PHASE_MODEL_PRE, .run = see_payload, .ctx = &seen, .slow = slow};
     add_hooks(runtime, &h, 1);
     tp_turn *turn = begin_bare(runtime, 0);
     for (int i = 0; i < 5; i++) { /* the memory of one entry serves the next */
@@ -364,7 +364,7 @@ static void handlers_that_run_at_once_share_one_payload(void **state) {
   for (int i = 0; i < HANDLERS; i++) {
     seen[i] = (payload_seen){.entered = &entered, .all = HANDLERS};
     snprintf(ids[i], sizeof ids[i], "h%d", i);
-    hooks[i] = (hook){.id = ids[i], .phase = TP_PHASE_MODEL_PRE, .run = see_payload, .self = &seen[i], .slow = true};
+    hooks[i] = (hook){.id = ids[i], .phase = TP_PHASE_MODEL_PRE, .run = see_payload, .ctx = &seen[i], .slow = true};
   }
   add_hooks(runtime, hooks, HANDLERS);
   tp_turn *turn = begin_bare(runtime, 0);
@@ -383,9 +383,9 @@ static void payload_behind_a_replacement_is_the_new_one(void **state) {
   payload_seen before = {0}, after = {0};
   act replaces = {.replaces = TP_FIELD_TEXT, .text = "new"};
   tp_runtime *runtime = open_runtime(NULL);
-  hook hooks[] = {{.id = "before", .phase = INTAKE, .run = see_payload, .self = &before},
-                  {.id = "replaces", .phase = INTAKE, .self = &replaces, .after = "before"},
-                  {.id = "after", .phase = INTAKE, .run = see_payload, .self = &after, .after = "replaces"}};
+  hook hooks[] = {{.id = "before", .phase = INTAKE, .run = see_payload, .ctx = &before},
+                  {.id = "replaces", .phase = INTAKE, .ctx = &replaces, .after = "before"},
+                  {.id = "after", .phase = INTAKE, .run = see_payload, .ctx = &after, .after = "replaces"}};
   add_hooks(runtime, hooks, COUNT(hooks));
   tp_turn *turn = begin_bare(runtime, 0);
   run_phase(turn, INTAKE, "old");
@@ -416,7 +416,7 @@ static void match_sees_who_asked_and_whose_turn_it_is(void **state) {
   tp_runtime *runtime = open_runtime(NULL);
   hook h = {.id = "matched",
             .phase = INTAKE,
-            .self = &idle,
+            .ctx = &idle,
             .sub.match = &(const tp_match){
                 .struct_size = sizeof(tp_match), .matches = see_match, .ctx = &seen, .description = "all"}};
   add_hooks(runtime, &h, 1);

@@ -39,8 +39,8 @@ static void on_event(void *ctx, const tp_event *event) {
   snprintf(answer, sizeof answer, "%.*s", (int)event->tool_result->text.size, event->tool_result->text.data);
 }
 
-static void start(void *self, const tp_model_request *request, tp_token token) {
-  (void)self;
+static void start(void *ctx, const tp_model_request *request, tp_token token) {
+  (void)ctx;
   tp_tool_call call = {.struct_size = sizeof call, .name = called, .arguments = with};
   const tp_tool_call *const calls[] = {&call};
   tools_shown = request->tool_count;

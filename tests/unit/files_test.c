@@ -26,8 +26,8 @@ typedef struct reader {
   int calls, bad;
 } reader;
 
-static tp_answer read_files(void *self, tp_call *call) {
-  reader *r = self;
+static tp_answer read_files(void *ctx, tp_call *call) {
+  reader *r = ctx;
   tp_text files = tp_call_text(call, TP_FIELD_FILES);
   if (tp_call_phase(call) == TP_PHASE_TURN_POST_PROMPT_COMPILE)
     files = tp_value_get(tp_call_text(call, TP_FIELD_REQUEST), "files");
@@ -45,8 +45,8 @@ typedef struct provider {
   int calls, bad;
 } provider;
 
-static void start(void *self, const tp_model_request *request, tp_token token) {
-  provider *p = self;
+static void start(void *ctx, const tp_model_request *request, tp_token token) {
+  provider *p = ctx;
   p->calls++;
   p->bad += !same(request->files, p->want);
   const tp_model_response response = {.struct_size = sizeof response, .text = TEXT("done")};
@@ -60,18 +60,18 @@ static tp_turn_outcome run_turn(tp_text files, const tp_text *replace, tp_failur
                                     TP_PHASE_TURN_POST_PROMPT_COMPILE};
   static const char *const ids[] = {"policy", "context", "compile"};
   provider model = {.want = left};
-  model.face = (tp_model){.struct_size = sizeof model.face, .self = &model, .start = start};
+  model.face = (tp_model){.struct_size = sizeof model.face, .ctx = &model, .start = start};
   tp_runtime *runtime = open_runtime(NULL);
   reader readers[COUNT(phases)] = {{.want = left}, {.want = left}, {.want = left}};
   *intake = (reader){.want = files, .replace = replace};
   hook hooks[1 + COUNT(phases)] = {{.id = "intake",
                                     .phase = TP_PHASE_TURN_INTAKE,
                                     .run = read_files,
-                                    .self = intake,
+                                    .ctx = intake,
                                     .capabilities = TP_CAPABILITY_REPLACE_PAYLOAD,
                                     .sub.failure = failure}};
   for (size_t i = 0; i < COUNT(phases); i++)
-    hooks[1 + i] = (hook){.id = ids[i], .phase = phases[i], .run = read_files, .self = &readers[i]};
+    hooks[1 + i] = (hook){.id = ids[i], .phase = phases[i], .run = read_files, .ctx = &readers[i]};
   add_hooks(runtime, hooks, COUNT(hooks));
   tp_session *session;
   tp_session_options options = {.struct_size = sizeof options, .id = "s", .model = &model.face};

@@ -29,8 +29,8 @@ typedef struct world {
   _Atomic long sent, refused, taken, ended, strange;
 } world;
 
-static void model_start(void *self, const tp_model_request *request, tp_token token) {
-  world *w = self;
+static void model_start(void *ctx, const tp_model_request *request, tp_token token) {
+  world *w = ctx;
   (void)request;
   pthread_mutex_lock(&w->mutex);
   int at = (w->first + w->count++) % ANSWERS_MAX;
@@ -65,7 +65,7 @@ static void *answer_all(void *arg) {
 
 static tp_session *open_session(world *w, const char *tenant, const char *id) {
   const tp_model model = {
-      .struct_size = sizeof model, .name = "m", .self = w, .start = model_start, .placement = TP_PLACEMENT_INLINE};
+      .struct_size = sizeof model, .name = "m", .ctx = w, .start = model_start, .placement = TP_PLACEMENT_INLINE};
   const tp_session_options options = {.struct_size = sizeof options, .id = id, .tenant = tenant, .model = &model};
   tp_session *session = NULL;
   return tp_session_open(w->runtime, &options, &session, NULL) == TP_OK ? session : NULL;

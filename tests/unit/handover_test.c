@@ -21,8 +21,8 @@ typedef struct place {
   latch *entered, *leaves; /* NULL: it returns at once */
 } place;
 
-static tp_answer note_thread(void *self, tp_call *call) {
-  place *p = self;
+static tp_answer note_thread(void *ctx, tp_call *call) {
+  place *p = ctx;
   p->thread = pthread_self();
   (void)call;
   if (p->entered) latch_hit(p->entered);
@@ -41,9 +41,9 @@ static tp_runtime *open_chain(const tp_runtime_options *options, place places[3]
   add_hooks(
       runtime,
       (hook[]){
-          {.id = "a", .phase = CHAIN, .run = note_thread, .self = &places[0], .slow = true, .sub = sub},
-          {.id = "b", .phase = CHAIN, .run = note_thread, .self = &places[1], .after = "a", .sub = sub},
-          {.id = "c", .phase = CHAIN, .run = note_thread, .self = &places[2], .slow = true, .after = "b", .sub = sub}},
+          {.id = "a", .phase = CHAIN, .run = note_thread, .ctx = &places[0], .slow = true, .sub = sub},
+          {.id = "b", .phase = CHAIN, .run = note_thread, .ctx = &places[1], .after = "a", .sub = sub},
+          {.id = "c", .phase = CHAIN, .run = note_thread, .ctx = &places[2], .slow = true, .after = "b", .sub = sub}},
       3);
   return runtime;
 }
@@ -86,8 +86,8 @@ static void host_without_engine_workers_keeps_inline_handlers_on_its_thread(void
 /* ---- several at once ---- */
 
 /* Each of two waits until the other one runs: on one thread they would wait for ever. */
-static tp_answer meet(void *self, tp_call *call) {
-  latch *here = self;
+static tp_answer meet(void *ctx, tp_call *call) {
+  latch *here = ctx;
   (void)call;
   latch_hit(here);
   latch_wait(here, 2);
@@ -101,10 +101,10 @@ static void all_that_are_ready_run_at_once(void **state) {
   tp_runtime *runtime = open_runtime(NULL);
   const tp_subscription sub = {.limit_ms = LONG_MS};
   add_hooks(runtime,
-            (hook[]){{.id = "a", .phase = GATHER, .run = note_thread, .self = &first, .slow = true, .sub = sub},
-                     {.id = "b", .phase = GATHER, .run = meet, .self = &here, .slow = true, .after = "a", .sub = sub},
-                     {.id = "c", .phase = GATHER, .run = meet, .self = &here, .slow = true, .after = "a", .sub = sub},
-                     {.id = "d", .phase = GATHER, .run = note_thread, .self = &last, .after = "b", .sub = sub}},
+            (hook[]){{.id = "a", .phase = GATHER, .run = note_thread, .ctx = &first, .slow = true, .sub = sub},
+                     {.id = "b", .phase = GATHER, .run = meet, .ctx = &here, .slow = true, .after = "a", .sub = sub},
+                     {.id = "c", .phase = GATHER, .run = meet, .ctx = &here, .slow = true, .after = "a", .sub = sub},
+                     {.id = "d", .phase = GATHER, .run = note_thread, .ctx = &last, .after = "b", .sub = sub}},
             4);
   for (int i = 0; i < 200; i++) {
     tp_turn *turn = begin_bare(runtime, 0);
@@ -127,9 +127,9 @@ static void what_may_block_does_not_wait_for_inline_handlers_beside_it(void **st
   add_hooks(
       runtime,
       (hook[]){
-          {.id = "a", .phase = GATHER, .run = note_thread, .self = &first, .slow = true, .sub = sub},
-          {.id = "b", .phase = GATHER, .run = note_thread, .self = &blocking, .slow = true, .after = "a", .sub = sub},
-          {.id = "c", .phase = GATHER, .run = note_thread, .self = &beside, .after = "a", .sub = sub}},
+          {.id = "a", .phase = GATHER, .run = note_thread, .ctx = &first, .slow = true, .sub = sub},
+          {.id = "b", .phase = GATHER, .run = note_thread, .ctx = &blocking, .slow = true, .after = "a", .sub = sub},
+          {.id = "c", .phase = GATHER, .run = note_thread, .ctx = &beside, .after = "a", .sub = sub}},
       3);
   for (int i = 0; i < 200; i++) {
     tp_turn *turn = begin_bare(runtime, 0);
@@ -171,18 +171,18 @@ static void turn_is_taken_from_a_thread_that_hangs(void **state) {
     place first = {.entered = NULL}, hangs = {.entered = &entered, .leaves = &leaves}, after = {.entered = NULL};
     tp_runtime *runtime = open_runtime(NULL);
     add_hooks(runtime,
-              (hook[]){{.id = "a", .phase = GATHER, .run = note_thread, .self = &first, .slow = true},
+              (hook[]){{.id = "a", .phase = GATHER, .run = note_thread, .ctx = &first, .slow = true},
                        {.id = "hangs",
                         .phase = GATHER,
                         .run = note_thread,
-                        .self = &hangs,
+                        .ctx = &hangs,
                         .slow = true,
                         .after = "a",
                         .sub = {.limit_ms = 200}},
                        {.id = "after",
                         .phase = GATHER,
                         .run = note_thread,
-                        .self = &after,
+                        .ctx = &after,
                         .after = "hangs",
                         .sub = {.limit_ms = LONG_MS}}},
               3);
@@ -206,8 +206,8 @@ typedef struct canceller {
   tp_turn *turn; /* NULL: it cancels none */
 } canceller;
 
-static tp_answer cancel_the_turn(void *self, tp_call *call) {
-  const canceller *c = self;
+static tp_answer cancel_the_turn(void *ctx, tp_call *call) {
+  const canceller *c = ctx;
   (void)call;
   if (c->turn) tp_turn_cancel(c->turn);
   return TP_ANSWER_DONE;
@@ -224,9 +224,8 @@ static void thread_is_not_lost_when_its_work_is_withdrawn(void **state) {
   const tp_subscription sub = {.limit_ms = LONG_MS};
   add_hooks(
       runtime,
-      (hook[]){
-          {.id = "a", .phase = GATHER, .run = cancel_the_turn, .self = &c, .sub = sub},
-          {.id = "b", .phase = GATHER, .run = note_thread, .self = &never, .slow = true, .after = "a", .sub = sub}},
+      (hook[]){{.id = "a", .phase = GATHER, .run = cancel_the_turn, .ctx = &c, .sub = sub},
+               {.id = "b", .phase = GATHER, .run = note_thread, .ctx = &never, .slow = true, .after = "a", .sub = sub}},
       2);
   for (int i = 0; i < 3; i++) {
     tp_turn *turn = begin_bare(runtime, 0);
@@ -257,7 +256,7 @@ static void synchronous_caller_sleeps_once(void **state) {
     hook h = {.id = ids[i],
               .phase = CHAIN,
               .run = note_thread,
-              .self = &places[i],
+              .ctx = &places[i],
               .slow = true,
               .after = i ? ids[i - 1] : NULL,
               .sub = {.limit_ms = LONG_MS}};

@@ -21,27 +21,27 @@ typedef struct counted {
   latch deleting, may_delete;
 } counted;
 
-static tp_status counted_load(void *self, const tp_history_load *request, tp_fault *fault) {
-  counted *w = self;
-  return w->inner->load(w->inner->self, request, fault);
+static tp_status counted_load(void *ctx, const tp_history_load *request, tp_fault *fault) {
+  counted *w = ctx;
+  return w->inner->load(w->inner->ctx, request, fault);
 }
-static tp_status counted_append(void *self, const tp_history_append *request, tp_fault *fault) {
-  counted *w = self;
-  return w->inner->append(w->inner->self, request, fault);
+static tp_status counted_append(void *ctx, const tp_history_append *request, tp_fault *fault) {
+  counted *w = ctx;
+  return w->inner->append(w->inner->ctx, request, fault);
 }
-static tp_status counted_delete(void *self, const tp_history_delete *request, tp_fault *fault) {
-  counted *w = self;
+static tp_status counted_delete(void *ctx, const tp_history_delete *request, tp_fault *fault) {
+  counted *w = ctx;
   latch_hit(&w->deleting);
   latch_wait(&w->may_delete, 1);
-  return w->inner->delete_session(w->inner->self, request, fault);
+  return w->inner->delete_session(w->inner->ctx, request, fault);
 }
-static tp_status counted_list(void *self, const tp_history_query *query, tp_history_session_fn each, void *ctx,
+static tp_status counted_list(void *ctx, const tp_history_query *query, tp_history_session_fn each, void *each_ctx,
                               tp_fault *fault) {
-  counted *w = self;
-  return w->inner->list_sessions(w->inner->self, query, each, ctx, fault);
+  counted *w = ctx;
+  return w->inner->list_sessions(w->inner->ctx, query, each, each_ctx, fault);
 }
-static void counted_destroy(void *self) {
-  counted *w = self;
+static void counted_destroy(void *ctx) {
+  counted *w = ctx;
   w->destroys++;
   tp_history_free(w->inner);
 }
@@ -50,7 +50,7 @@ static const tp_history *count_calls(counted *w) {
   *w = (counted){.deleting = LATCH, .may_delete = LATCH};
   assert_int_equal(tp_history_memory_new(NULL, &w->inner, NULL), TP_OK);
   w->face = (tp_history){.struct_size = sizeof w->face,
-                         .self = w,
+                         .ctx = w,
                          .load = counted_load,
                          .append = counted_append,
                          .delete_session = counted_delete,
@@ -259,7 +259,7 @@ static tp_status append_one(tp_history *history, const char *session) {
   const tp_message *messages[] = {&message};
   tp_history_append request = {
       .struct_size = sizeof request, .session = tp_text_of(session), .messages = messages, .message_count = 1};
-  return history->append(history->self, &request, NULL);
+  return history->append(history->ctx, &request, NULL);
 }
 
 /* @return what was refused; what was not is whole. */
@@ -315,13 +315,13 @@ typedef struct later {
   bool at_once; /* completed before append_start returns */
 } later;
 
-static tp_status load_nothing(void *self, const tp_history_load *request, tp_fault *fault) {
-  (void)self, (void)request, (void)fault;
+static tp_status load_nothing(void *ctx, const tp_history_load *request, tp_fault *fault) {
+  (void)ctx, (void)request, (void)fault;
   return TP_OK;
 }
 
-static void begin_append(void *self, const tp_history_append *request, tp_token token) {
-  later *l = self;
+static void begin_append(void *ctx, const tp_history_append *request, tp_token token) {
+  later *l = ctx;
   pthread_mutex_lock(&l->mutex);
   l->tokens[l->count] = token;
   l->texts[l->count++] = request->messages[0]->text;
@@ -331,7 +331,7 @@ static void begin_append(void *self, const tp_history_append *request, tp_token 
 }
 
 static tp_history later_history(later *l) {
-  return (tp_history){.struct_size = sizeof(tp_history), .self = l, .load = load_nothing, .append_start = begin_append};
+  return (tp_history){.struct_size = sizeof(tp_history), .ctx = l, .load = load_nothing, .append_start = begin_append};
 }
 
 static void appends_that_answer_later_take_no_handler_thread(void **state) {

@@ -27,8 +27,8 @@ typedef struct world {
 
 static void print_line(void *ctx, const char *bytes, size_t size) { strncat(ctx, bytes, size); }
 
-static tp_answer run_tool(void *self, tp_tool_run *run) {
-  const world *w = self;
+static tp_answer run_tool(void *ctx, tp_tool_run *run) {
+  const world *w = ctx;
   char text[512] = "ran ";
   if (tp_json_encode(tp_tool_run_arguments(run), print_line, text, NULL) != TP_OK) return TP_ANSWER_FAILED;
   return w->fails ? tp_tool_error(run, tp_text_of(text)) : tp_tool_ok(run, tp_text_of(text));
@@ -48,7 +48,7 @@ static tp_status read_with(tp_runtime *runtime, tp_grant grants, tp_hooks **ret_
 static void open_world(world *w) {
   w->runtime = open_runtime(NULL);
   w->tool = (tp_tool){
-      .struct_size = sizeof w->tool, .name = "shell", .run = run_tool, .self = w, .placement = TP_PLACEMENT_INLINE};
+      .struct_size = sizeof w->tool, .name = "shell", .run = run_tool, .ctx = w, .placement = TP_PLACEMENT_INLINE};
   w->list[0] = &w->tool;
   w->bundle = (tp_contribution){.struct_size = sizeof w->bundle,
                                 .kind = TP_KIND_TOOL_BUNDLE,
@@ -56,7 +56,7 @@ static void open_world(world *w) {
                                 .tools = w->list,
                                 .tool_count = 1};
   w->contributes = (act){.emits = &w->bundle, .emit_count = 1};
-  const hook tools = {.id = "bundle", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &w->contributes};
+  const hook tools = {.id = "bundle", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .ctx = &w->contributes};
   add_hooks(w->runtime, &tools, 1);
   tp_hooks_options options = options_with(TP_GRANT_REWRITE);
   commit_hooks(w->runtime, &options);

@@ -21,8 +21,8 @@ typedef struct world {
 } world;
 
 /* Runs the nested turn, in the turn of the session "main" alone. */
-static tp_answer delegate(void *self, tp_call *call) {
-  world *w = self;
+static tp_answer delegate(void *ctx, tp_call *call) {
+  world *w = ctx;
   const tp_turn_result *result = NULL;
   const tp_turn_request request = {.struct_size = sizeof request, .id = "nested", .text = TEXT("look")};
   if (tp_call_parent_turn(call).size > 0) return TP_ANSWER_DONE;
@@ -50,7 +50,7 @@ static void open_world(world *w, const reply *replies, size_t count) {
   const hook asks = {.id = "asks",
                      .phase = TP_PHASE_TURN_PRE_POLICY,
                      .run = delegate,
-                     .self = w,
+                     .ctx = w,
                      .slow = true,
                      .sub = {.limit_ms = 30000}};
   add_hooks(w->runtime, &asks, 1);

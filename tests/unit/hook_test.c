@@ -18,35 +18,35 @@ int embed_main(void);
 
 enum { INTAKE = TP_PHASE_TURN_INTAKE, MODEL_POST = TP_PHASE_MODEL_POST };
 
-static tp_answer fails(void *self, tp_call *call) {
-  (void)self;
+static tp_answer fails(void *ctx, tp_call *call) {
+  (void)ctx;
   return tp_call_fail(call, 7, "the list of secrets cannot be read");
 }
 
-static tp_answer hangs(void *self, tp_call *call) {
-  latch_wait(self, 1);
+static tp_answer hangs(void *ctx, tp_call *call) {
+  latch_wait(ctx, 1);
   return tp_call_allow(call);
 }
 
-static tp_answer answers_nonsense(void *self, tp_call *call) {
-  (void)self;
+static tp_answer answers_nonsense(void *ctx, tp_call *call) {
+  (void)ctx;
   (void)call;
   return 99;
 }
 
-static tp_answer allows(void *self, tp_call *call) {
-  (void)self;
+static tp_answer allows(void *ctx, tp_call *call) {
+  (void)ctx;
   return tp_call_allow(call);
 }
 
-static void count_destroy(void *self) { ++*(int *)self; }
+static void count_destroy(void *ctx) { ++*(int *)ctx; }
 
 /* The example's hook with another function in it: what the phase comes to. */
 static tp_status intake_guarded_by(tp_handler_fn run, latch *until, const char *text, tp_reason *ret_reason) {
   tp_runtime *runtime = open_runtime(NULL);
   tp_hook one = guarded;
   one.run = run;
-  one.self = until;
+  one.ctx = until;
   if (until) one.limit_ms = 20;
   tp_fault fault = {0};
   if (tp_hook_add(runtime, &one, &fault) != TP_OK) fail_msg("%s", fault.message);
@@ -119,7 +119,7 @@ static void the_runtimes_defaults_hold_for_hooks_that_name_none(void **state) {
                    .id = "h",
                    .phase = cases[i].phase,
                    .run = hangs,
-                   .self = &until,
+                   .ctx = &until,
                    .failure = cases[i].hook};
     tp_fault fault = {0};
     if (tp_hook_add(runtime, &one, &fault) != TP_OK) fail_msg("%s", fault.message);
@@ -141,7 +141,7 @@ static void the_runtimes_defaults_hold_for_declared_subscriptions_too(void **sta
   tp_handler handler = {.struct_size = sizeof handler,
                         .id = "h",
                         .run = hangs,
-                        .self = &until,
+                        .ctx = &until,
                         .phases = &phase,
                         .phase_count = 1,
                         .capabilities = TP_CAPABILITY_DECIDE};
@@ -165,7 +165,7 @@ static void a_hook_is_destroyed_once_and_a_refused_one_never(void **state) {
                  .id = "h",
                  .phase = "turn.intake",
                  .run = allows,
-                 .self = &destroyed,
+                 .ctx = &destroyed,
                  .destroy = count_destroy};
   assert_int_equal(tp_hook_add(runtime, &one, NULL), TP_OK);
   assert_int_equal(tp_hook_add(runtime, &one, &fault), TP_ERR_DUPLICATE_ID);

@@ -265,7 +265,7 @@ static void *run_commits(void *arg) {
     if (tp_edit_begin(c->runtime, NULL, &edit, NULL) != TP_OK) continue;
     tp_status status =
         is_there ? tp_edit_remove_subscription(edit, "other", NULL)
-                 : hook_add(c->runtime, edit, &(hook){.id = "other", .phase = TP_PHASE_MODEL_POST, .self = &c->act});
+                 : hook_add(c->runtime, edit, &(hook){.id = "other", .phase = TP_PHASE_MODEL_POST, .ctx = &c->act});
     if (status == TP_OK && is_there) status = tp_edit_remove_handler(edit, "other", NULL);
     if (status == TP_OK) status = tp_edit_commit(edit, NULL, NULL);
     if (status == TP_OK) is_there = !is_there;

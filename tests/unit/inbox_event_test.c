@@ -105,7 +105,7 @@ static void events_of_a_turn_come_in_order_and_stay_readable_when_all_is_over(vo
                                            .key = TEXT("k"),
                                            .text = TEXT("context")},
                .emit_count = 1};
-  add_hooks(h.runtime, &(hook){.id = "note", .phase = GATHER, .self = &notes}, 1);
+  add_hooks(h.runtime, &(hook){.id = "note", .phase = GATHER, .ctx = &notes}, 1);
   run_turn(&h, "a long text of the user that lies in memory of the turn", 1);
   close_session(&h);
   close_runtime(h.runtime);
@@ -115,7 +115,7 @@ static void events_of_a_turn_come_in_order_and_stay_readable_when_all_is_over(vo
   size_t count = 0;
   for (; is_readable(h.inbox); count++) {
     const tp_event *event = take_event(h.inbox, &works[count]);
-    assert_ptr_equal(works[count]->self, &h);
+    assert_ptr_equal(works[count]->ctx, &h);
     assert_int_equal(event->struct_size, sizeof *event);
     of[event->kind] = event;
   }
@@ -180,7 +180,7 @@ static void what_finds_no_space_is_counted_where_it_is_missing(void **state) {
   assert_string_equal(tp_event_name(event->kind), "lost");
   assert_int_equal(event->lost, 1 + 3); /* the first turn's MODEL_END, and the second's three before its end */
   assert_int_equal(event->ids[TP_ID_SESSION].size, 0);
-  assert_ptr_equal(marker->self, &h);
+  assert_ptr_equal(marker->ctx, &h);
   assert_next(h.inbox, TP_EVENT_TURN_END); /* ends have space of their own */
   assert_next(h.inbox, TP_EVENT_TURN_END);
   assert_false(is_readable(h.inbox));
@@ -216,7 +216,7 @@ static void gap_that_comes_while_the_host_has_a_marker_is_shown_when_it_returns_
   tp_inbox_options options = {.struct_size = sizeof options, .event_capacity = 1};
   assert_int_equal(tp_inbox_new(runtime, &options, &inbox, NULL), TP_OK);
   act nothing = {.kind = TP_ANSWER_DONE};
-  add_hooks(runtime, &(hook){.id = "h", .phase = GATHER, .self = &nothing}, 1);
+  add_hooks(runtime, &(hook){.id = "h", .phase = GATHER, .ctx = &nothing}, 1);
   tp_listener listener = {.struct_size = sizeof listener, .inbox = inbox};
   assert_int_equal(tp_runtime_listen(runtime, &listener, NULL, NULL), TP_OK);
   tp_turn *turn = begin_bare(runtime, 0);
@@ -274,8 +274,8 @@ static void scarce_release(void *ctx, void *memory, size_t size) {
   free(memory);
 }
 
-static tp_answer without_memory(void *self, tp_call *call) {
-  (void)self;
+static tp_answer without_memory(void *ctx, tp_call *call) {
+  (void)ctx;
   (void)call;
   grants = 0;
   return TP_ANSWER_DONE;

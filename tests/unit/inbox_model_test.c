@@ -16,8 +16,8 @@ enum { TOOLS = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION };
 
 static _Atomic int destroyed;
 static latch gone;
-static void destroy(void *self) {
-  (void)self;
+static void destroy(void *ctx) {
+  (void)ctx;
   destroyed++;
   latch_hit(&gone);
 }
@@ -45,7 +45,7 @@ static void open_host(host *h, uint32_t capacity, const tp_runtime_options *opti
   gone = (latch)LATCH;
   *h = (host){.runtime = open_runtime(options), .ended = LATCH};
   h->inbox = open_inbox(h->runtime, capacity);
-  h->model = (tp_model){.struct_size = sizeof h->model, .name = "host", .self = h, .inbox = h->inbox};
+  h->model = (tp_model){.struct_size = sizeof h->model, .name = "host", .ctx = h, .inbox = h->inbox};
   h->model.destroy = destroy;
   tp_session_options opens = {
       .struct_size = sizeof opens, .id = "s", .model = &h->model, .on_event = on_event, .event_ctx = h};
@@ -99,7 +99,7 @@ static void request_is_read_and_answered_by_the_thread_that_takes_it(void **stat
   tp_submission_unref(submit_turn(&h, "hello", LONG_MS));
   const tp_work *work = take_next(h.inbox);
   assert_int_equal(work->kind, TP_WORK_MODEL);
-  assert_ptr_equal(work->self, &h);
+  assert_ptr_equal(work->ctx, &h);
   assert_null(work->call);
   assert_null(work->run);
   char asked[REQUEST_BYTES];
@@ -297,15 +297,15 @@ static void freed_inbox_fails_the_request_that_waits_and_those_that_come(void **
 /* ---- requests that are over ---- */
 
 static _Atomic int tools_destroyed;
-static void destroy_tool(void *self) {
-  (void)self;
+static void destroy_tool(void *ctx) {
+  (void)ctx;
   tools_destroyed++;
 }
 
-static tp_answer contribute_tool(void *self, tp_call *call) {
+static tp_answer contribute_tool(void *ctx, tp_call *call) {
   const tp_tool tool = {.struct_size = sizeof tool,
                         .name = "a_tool_with_a_name_that_lies_in_memory_of_its_turn",
-                        .inbox = ((host *)self)->inbox,
+                        .inbox = ((host *)ctx)->inbox,
                         .destroy = destroy_tool};
   return tp_call_emit_tool_bundle(call, "b", (const tp_tool *[]){&tool}, 1) == TP_OK ? TP_ANSWER_DONE
                                                                                      : TP_ANSWER_FAILED;
@@ -315,7 +315,7 @@ static void request_of_a_turn_that_is_over_can_be_read_until_it_is_completed(voi
   (void)state;
   host h;
   open_host(&h, 0, NULL);
-  add_hooks(h.runtime, &(hook){.id = "tools", .phase = TOOLS, .run = contribute_tool, .self = &h}, 1);
+  add_hooks(h.runtime, &(hook){.id = "tools", .phase = TOOLS, .run = contribute_tool, .ctx = &h}, 1);
   tp_submission *submission = submit_turn(&h, "hello", LONG_MS);
   const tp_work *work = take_next(h.inbox);
   assert_true(tp_token_open(work->token));
@@ -363,13 +363,13 @@ static void request_that_was_not_taken_goes_with_its_turn(void **state) {
 
 /* ---- what is refused ---- */
 
-static void start(void *self, const tp_model_request *request, tp_token token) {
-  (void)self;
+static void start(void *ctx, const tp_model_request *request, tp_token token) {
+  (void)ctx;
   (void)request;
   (void)token;
 }
-static void cancel(void *self, tp_token token) {
-  (void)self;
+static void cancel(void *ctx, tp_token token) {
+  (void)ctx;
   (void)token;
 }
 

@@ -30,7 +30,7 @@ static void work_is_read_and_answered_by_the_thread_that_takes_it(void **state) 
   assert_false(is_readable(inbox));
   assert_int_equal(work->struct_size, sizeof *work);
   assert_int_equal(work->kind, TP_WORK_HANDLER);
-  assert_string_equal(work->self, "self");
+  assert_string_equal(work->ctx, "ctx");
   assert_text(tp_call_text(work->call, TP_FIELD_TEXT), "hello");
   assert_string_equal(tp_call_subscription(work->call), "g");
   assert_int_equal(tp_call_attempt(work->call), 1);

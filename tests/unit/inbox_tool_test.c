@@ -39,7 +39,7 @@ static tp_status add_bringer(host *h) {
                                 .tool_count = 1};
   h->contributes = (act){.emits = &h->bundle, .emit_count = 1};
   tp_fault fault;
-  return hooks_add(h->runtime, &(hook){.id = "tools", .phase = TOOLS, .self = &h->contributes}, 1, &fault);
+  return hooks_add(h->runtime, &(hook){.id = "tools", .phase = TOOLS, .ctx = &h->contributes}, 1, &fault);
 }
 
 static tp_turn *begin_with_tools(host *h, uint32_t limit_ms) {
@@ -56,7 +56,7 @@ static void open_host(host *h, uint32_t capacity, tp_tool tool, const tp_runtime
   h->tool.struct_size = sizeof h->tool;
   h->tool.name = "t";
   h->tool.inbox = h->inbox;
-  h->tool.self = h;
+  h->tool.ctx = h;
   if (!h->tool.limit_ms) h->tool.limit_ms = LONG_MS;
   assert_int_equal(add_bringer(h), TP_OK);
   h->turn = begin_with_tools(h, LONG_MS);
@@ -91,7 +91,7 @@ static void call_is_read_and_answered_by_the_thread_that_takes_it(void **state) 
   const tp_work *work = take_next(h.inbox);
   assert_int_equal(work->struct_size, sizeof *work);
   assert_int_equal(work->kind, TP_WORK_TOOL);
-  assert_ptr_equal(work->self, &h);
+  assert_ptr_equal(work->ctx, &h);
   assert_null(work->call);
   assert_text(tp_tool_run_call_id(work->run), "the id");
   assert_int_equal(tp_tool_run_arguments(work->run).size, 1);

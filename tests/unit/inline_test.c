@@ -169,8 +169,8 @@ static tp_answer behave(scene *s, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static tp_answer run_part(void *self, tp_call *call) {
-  part *p = self;
+static tp_answer run_part(void *ctx, tp_call *call) {
+  part *p = ctx;
   scene *s = p->s;
   s->calls[p->node]++;
   if (s->armed && s->behavior == KILLS_THE_THIRD && p->node == 0)
@@ -298,7 +298,7 @@ static void set_policy(behavior third, hook *h) {
 static void register_nodes(const setting *set, tp_runtime *runtime, part *parts) {
   hook hooks[NODES] = {{.id = NULL}};
   for (uint32_t i = 0; i < NODES; i++) {
-    hooks[i] = (hook){.id = node_ids[i], .phase = set->phase, .run = run_part, .self = &parts[i]};
+    hooks[i] = (hook){.id = node_ids[i], .phase = set->phase, .run = run_part, .ctx = &parts[i]};
     hooks[i].sub.limit_ms = 20000;
     if (i == THIRD) set_policy(set->behavior, &hooks[i]);
     if (set->shape == IN_A_ROW && i > 0) hooks[i].after = node_ids[i - 1];
@@ -526,7 +526,7 @@ static void result_stays_readable_while_the_next_phases_run(void **state) {
   scene s;
   part parts[NODES];
   open_scene(&s, EMITS, GATHER, IN_A_ROW, parts);
-  hook other = {.id = "other", .phase = TP_PHASE_TURN_PRE_POLICY, .run = run_part, .self = &parts[0]};
+  hook other = {.id = "other", .phase = TP_PHASE_TURN_PRE_POLICY, .run = run_part, .ctx = &parts[0]};
   tp_turn_end(s.turn);
   add_hooks(s.runtime, &other, 1); /* a smaller plan takes over the blocks of a larger one */
   s.turn = begin_bare(s.runtime, 0);
@@ -587,13 +587,13 @@ static void *forward_alloc(void *ctx, size_t size) {
   return malloc(size);
 }
 
-static tp_answer say_or_defer(void *self, tp_call *call) {
+static tp_answer say_or_defer(void *ctx, tp_call *call) {
   static const tp_contribution said = {.struct_size = sizeof(tp_contribution),
                                        .kind = TP_KIND_PROMPT_CONTEXT,
                                        .domain = TEXT("d"),
                                        .key = TEXT("k"),
                                        .text = TEXT("so that the result shows the payload")};
-  (void)self;
+  (void)ctx;
   if (!m.defers) {
     assert_int_equal(tp_call_emit(call, &said), TP_OK);
     return TP_ANSWER_DONE;
@@ -781,8 +781,8 @@ typedef struct reader {
   bool has_text, has_number;
 } reader;
 
-static tp_answer read_fields(void *self, tp_call *call) {
-  reader *r = self;
+static tp_answer read_fields(void *ctx, tp_call *call) {
+  reader *r = ctx;
   tp_text text = tp_call_text(call, TP_FIELD_MODEL);
   snprintf(r->text, sizeof r->text, "%.*s", (int)text.size, text.size ? text.data : "");
   r->has_text = tp_call_has(call, TP_FIELD_MODEL);
@@ -795,7 +795,7 @@ static void phase_sees_its_own_payload_and_never_that_of_the_one_before(void **s
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   reader r;
-  hook h = {.id = "reads", .phase = TP_PHASE_MODEL_PRE, .run = read_fields, .self = &r};
+  hook h = {.id = "reads", .phase = TP_PHASE_MODEL_PRE, .run = read_fields, .ctx = &r};
   add_hooks(runtime, &h, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   for (int i = 0; i < 12; i++) {
@@ -852,9 +852,9 @@ static void ignore_end(void *ctx, const tp_phase_result *result) {
   (void)result;
 }
 
-static tp_answer intrude(void *self, tp_call *call) {
+static tp_answer intrude(void *ctx, tp_call *call) {
   (void)call;
-  intruder *in = self;
+  intruder *in = ctx;
   tp_phase_result result = {.struct_size = sizeof result};
   in->calls++;
   in->statuses[0] = tp_phase_run(in->own, GATHER, NULL, &result, NULL);
@@ -868,7 +868,7 @@ static void handler_that_runs_a_phase_itself_is_refused_and_does_no_harm(void **
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   intruder in = {.own = NULL};
-  hook h = {.id = "intrudes", .phase = GATHER, .run = intrude, .self = &in};
+  hook h = {.id = "intrudes", .phase = GATHER, .run = intrude, .ctx = &in};
   add_hooks(runtime, &h, 1);
   in.own = begin_bare(runtime, 0);
   in.other = begin_bare(runtime, 0);

@@ -33,8 +33,8 @@ static void print_nothing(void *ctx, const char *text, size_t size) {
   (void)size;
 }
 
-static tp_answer silent_hook(void *self, tp_call *call) {
-  (void)self;
+static tp_answer silent_hook(void *ctx, tp_call *call) {
+  (void)ctx;
   (void)call;
   return TP_ANSWER_DONE;
 }
@@ -126,7 +126,7 @@ static void add_destroyed(tp_runtime *runtime, const char *id, caller *handler, 
   tp_handler desc = {.struct_size = sizeof desc,
                      .id = id,
                      .run = silent_hook,
-                     .self = handler,
+                     .ctx = handler,
                      .destroy = destroy_once,
                      .phases = &phase,
                      .phase_count = 1};
@@ -190,13 +190,13 @@ static void destructors_may_call_everything_at_the_end_of_a_turn(void **state) {
 
 /* ---- the store: the memory store, which counts its destroy ---- */
 
-static void (*inner_destroy)(void *self);
+static void (*inner_destroy)(void *ctx);
 static caller *store_caller;
 static latch store_gone = LATCH;
 
-static void store_destroy(void *self) {
+static void store_destroy(void *ctx) {
   destroy_once(store_caller);
-  inner_destroy(self);
+  inner_destroy(ctx);
   latch_hit(&store_gone);
 }
 
@@ -248,56 +248,57 @@ static void call_from_store(calling_store *s, int function) {
   tp_runtime_stats_get(s->runtime, &stats);
 }
 
-static tp_status calling_open(void *self, const tp_store_owner *owner, tp_fault *fault) {
+static tp_status calling_open(void *ctx, const tp_store_owner *owner, tp_fault *fault) {
   (void)owner, (void)fault;
-  call_from_store(self, STORE_OPEN);
+  call_from_store(ctx, STORE_OPEN);
   return TP_OK;
 }
-static tp_status calling_record(void *self, const tp_entry_record *record) {
-  calling_store *s = self;
+static tp_status calling_record(void *ctx, const tp_entry_record *record) {
+  calling_store *s = ctx;
   call_from_store(s, STORE_RECORD);
-  return s->inner->record(s->inner->self, record);
+  return s->inner->record(s->inner->ctx, record);
 }
-static tp_status calling_commit(void *self, tp_fault *fault) {
+static tp_status calling_commit(void *ctx, tp_fault *fault) {
   (void)fault;
-  call_from_store(self, STORE_COMMIT);
+  call_from_store(ctx, STORE_COMMIT);
   return TP_OK;
 }
-static tp_status calling_records(void *self, const tp_record_query *query, tp_record_fn each, void *ctx,
+static tp_status calling_records(void *ctx, const tp_record_query *query, tp_record_fn each, void *each_ctx,
                                  tp_fault *fault) {
-  calling_store *s = self;
+  calling_store *s = ctx;
   call_from_store(s, STORE_RECORDS);
-  return s->inner->records(s->inner->self, query, each, ctx, fault);
+  return s->inner->records(s->inner->ctx, query, each, each_ctx, fault);
 }
-static tp_status calling_insert(void *self, const tp_job *job, uint64_t *ret_id, bool *ret_existed, tp_fault *fault) {
-  calling_store *s = self;
+static tp_status calling_insert(void *ctx, const tp_job *job, uint64_t *ret_id, bool *ret_existed, tp_fault *fault) {
+  calling_store *s = ctx;
   call_from_store(s, STORE_INSERT);
-  return s->inner->job_insert(s->inner->self, job, ret_id, ret_existed, fault);
+  return s->inner->job_insert(s->inner->ctx, job, ret_id, ret_existed, fault);
 }
-static tp_status calling_claim(void *self, const tp_job_claim *request, int64_t *ret_next_ms, tp_fault *fault) {
-  calling_store *s = self;
-  return s->inner->job_claim(s->inner->self, request, ret_next_ms, fault);
+static tp_status calling_claim(void *ctx, const tp_job_claim *request, int64_t *ret_next_ms, tp_fault *fault) {
+  calling_store *s = ctx;
+  return s->inner->job_claim(s->inner->ctx, request, ret_next_ms, fault);
 }
-static tp_status calling_finish(void *self, const tp_job_finish *request, uint32_t *ret_state, tp_fault *fault) {
-  calling_store *s = self;
-  return s->inner->job_finish(s->inner->self, request, ret_state, fault);
+static tp_status calling_finish(void *ctx, const tp_job_finish *request, uint32_t *ret_state, tp_fault *fault) {
+  calling_store *s = ctx;
+  return s->inner->job_finish(s->inner->ctx, request, ret_state, fault);
 }
-static tp_status calling_renew(void *self, const tp_job_renew *request, tp_fault *fault) {
-  calling_store *s = self;
-  return s->inner->job_renew(s->inner->self, request, fault);
+static tp_status calling_renew(void *ctx, const tp_job_renew *request, tp_fault *fault) {
+  calling_store *s = ctx;
+  return s->inner->job_renew(s->inner->ctx, request, fault);
 }
-static tp_status calling_job_open(void *self, tp_text order_key, uint64_t *ret_count, tp_fault *fault) {
-  calling_store *s = self;
+static tp_status calling_job_open(void *ctx, tp_text order_key, uint64_t *ret_count, tp_fault *fault) {
+  calling_store *s = ctx;
   call_from_store(s, STORE_JOB_OPEN);
-  return s->inner->job_open(s->inner->self, order_key, ret_count, fault);
+  return s->inner->job_open(s->inner->ctx, order_key, ret_count, fault);
 }
-static tp_status calling_jobs(void *self, const tp_job_query *query, tp_job_each_fn each, void *ctx, tp_fault *fault) {
-  calling_store *s = self;
+static tp_status calling_jobs(void *ctx, const tp_job_query *query, tp_job_each_fn each, void *each_ctx,
+                              tp_fault *fault) {
+  calling_store *s = ctx;
   call_from_store(s, STORE_JOBS);
-  return s->inner->jobs(s->inner->self, query, each, ctx, fault);
+  return s->inner->jobs(s->inner->ctx, query, each, each_ctx, fault);
 }
-static void calling_destroy(void *self) {
-  calling_store *s = self;
+static void calling_destroy(void *ctx) {
+  calling_store *s = ctx;
   tp_store_free(s->inner);
 }
 
@@ -315,7 +316,7 @@ static void functions_of_a_store_may_call_the_runtime_and_are_refused_what_waits
   calling_store s = {.runtime = NULL};
   assert_int_equal(tp_store_memory_new(NULL, NULL, &s.inner, NULL), TP_OK);
   tp_store store = {.struct_size = sizeof store,
-                    .self = &s,
+                    .ctx = &s,
                     .name = "calling",
                     .open = calling_open,
                     .record = calling_record,
@@ -360,9 +361,9 @@ static void destroy_deferral(void *ctx) { destroy_once(ctx); }
 
 static tp_token deferred_token;
 
-static tp_answer defer_for_ever(void *self, tp_call *call) {
+static tp_answer defer_for_ever(void *ctx, tp_call *call) {
   return tp_call_defer(call,
-                       &(tp_deferral){.struct_size = sizeof(tp_deferral), .destroy = destroy_deferral, .ctx = self},
+                       &(tp_deferral){.struct_size = sizeof(tp_deferral), .destroy = destroy_deferral, .ctx = ctx},
                        &deferred_token);
 }
 
@@ -377,7 +378,7 @@ static void destructors_may_call_everything_while_the_runtime_is_freed(void **st
             &(hook){.id = "deferred",
                     .phase = TP_PHASE_TOOL_PRE,
                     .run = defer_for_ever,
-                    .self = &deferral,
+                    .ctx = &deferral,
                     .sub = {.limit_ms = 1}},
             1);
   tp_turn *turn = begin_bare(runtime, 0);
@@ -395,8 +396,8 @@ typedef struct sleeper {
   latch entered, may_return;
 } sleeper;
 
-static tp_answer sleep_on(void *self, tp_call *call) {
-  sleeper *s = self;
+static tp_answer sleep_on(void *ctx, tp_call *call) {
+  sleeper *s = ctx;
   latch_hit(&s->entered);
   latch_wait(&s->may_return, 1);
   (void)call;
@@ -417,7 +418,7 @@ static void destructors_may_call_everything_when_an_abandoned_handler_returns_af
             &(hook){.id = "sleeper",
                     .phase = TP_PHASE_TOOL_PRE,
                     .run = sleep_on,
-                    .self = &s,
+                    .ctx = &s,
                     .slow = true,
                     .sub = {.limit_ms = 50}},
             1);
@@ -437,23 +438,23 @@ static void destructors_may_call_everything_when_an_abandoned_handler_returns_af
 
 /* ---- models and histories ---- */
 
-static void model_destroy(void *self) { destroy_once(self); }
+static void model_destroy(void *ctx) { destroy_once(ctx); }
 
-static void start_nothing(void *self, const tp_model_request *request, tp_token token) {
-  (void)self;
+static void start_nothing(void *ctx, const tp_model_request *request, tp_token token) {
+  (void)ctx;
   (void)request;
   (void)!tp_model_fail(token, TP_ERR_MODEL, "none", false);
 }
 
-static void history_destroy(void *self) { destroy_once(self); }
+static void history_destroy(void *ctx) { destroy_once(ctx); }
 
-static tp_status load_nothing(void *self, const tp_history_load *request, tp_fault *fault) {
-  (void)self, (void)request, (void)fault;
+static tp_status load_nothing(void *ctx, const tp_history_load *request, tp_fault *fault) {
+  (void)ctx, (void)request, (void)fault;
   return TP_OK;
 }
 
-static tp_status append_nothing(void *self, const tp_history_append *request, tp_fault *fault) {
-  (void)self, (void)request, (void)fault;
+static tp_status append_nothing(void *ctx, const tp_history_append *request, tp_fault *fault) {
+  (void)ctx, (void)request, (void)fault;
   return TP_OK;
 }
 
@@ -469,10 +470,10 @@ static void destructors_of_a_model_and_a_history_may_call_everything(void **stat
     tp_session *session;
     tp_session_options options = {.struct_size = sizeof options, .id = "s"};
     tp_model silent = {
-        .struct_size = sizeof silent, .name = "none", .self = &model, .start = start_nothing, .destroy = model_destroy};
+        .struct_size = sizeof silent, .name = "none", .ctx = &model, .start = start_nothing, .destroy = model_destroy};
     options.model = &silent;
     tp_history nowhere = {.struct_size = sizeof nowhere,
-                          .self = &history,
+                          .ctx = &history,
                           .load = load_nothing,
                           .append = append_nothing,
                           .destroy = history_destroy};
@@ -524,8 +525,8 @@ static void end_it(ender *e) {
   tp_runtime_free(e->runtime);
 }
 
-static tp_answer end_in_handler(void *self, tp_call *call) {
-  end_it(self);
+static tp_answer end_in_handler(void *ctx, tp_call *call) {
+  end_it(ctx);
   (void)call;
   return TP_ANSWER_DONE;
 }
@@ -538,8 +539,8 @@ static void end_in_phase_end(void *ctx, const tp_phase_result *result) {
 
 static void end_in_destroy(void *ctx) { end_it(ctx); }
 
-static tp_answer end_when_completed(void *self, tp_call *call) {
-  ender *e = self;
+static tp_answer end_when_completed(void *ctx, tp_call *call) {
+  ender *e = ctx;
   tp_answer outcome = tp_call_defer(
       call, &(tp_deferral){.struct_size = sizeof(tp_deferral), .destroy = end_in_destroy, .ctx = e}, &e->token);
   latch_hit(&e->ended);
@@ -565,7 +566,7 @@ static void free_from_a_handler_is_logged_and_frees_nothing(void **state) {
   for (int slow = 0; slow < 2; slow++) {
     ender e;
     tp_runtime *runtime = open_logged(&e);
-    add_hooks(runtime, &(hook){.id = "ender", .phase = GATHER, .run = end_in_handler, .self = &e, .slow = slow}, 1);
+    add_hooks(runtime, &(hook){.id = "ender", .phase = GATHER, .run = end_in_handler, .ctx = &e, .slow = slow}, 1);
     tp_turn *turn = begin_bare(runtime, 0);
     tp_phase_result result = run_phase(turn, GATHER, NULL);
     assert_run(&result, "ender", TP_STATE_SUCCEEDED, TP_REASON_NONE);
@@ -594,7 +595,7 @@ static void free_from_the_destroy_of_a_completed_deferral_is_logged_and_frees_no
   (void)state;
   ender e;
   tp_runtime *runtime = open_logged(&e);
-  add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .run = end_when_completed, .self = &e, .slow = true}, 1);
+  add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .run = end_when_completed, .ctx = &e, .slow = true}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   ender ended = {.runtime = runtime, .ended = LATCH};
   assert_int_equal(tp_phase_submit(turn, GATHER, NULL, end_in_phase_end, &ended, NULL), TP_OK);
@@ -639,8 +640,8 @@ typedef struct second {
   int ended;
 } second;
 
-static tp_answer use_another_runtime(void *self, tp_call *call) {
-  second *s = self;
+static tp_answer use_another_runtime(void *ctx, tp_call *call) {
+  second *s = ctx;
   pid_t child = s->forks ? fork() : 0;
   if (child == 0) {
     s->used = make_and_use();
@@ -663,7 +664,7 @@ static void handler_may_use_another_runtime_and_so_may_the_child_of_a_fork_in_it
               &(hook){.id = "u",
                       .phase = GATHER,
                       .run = use_another_runtime,
-                      .self = &s,
+                      .ctx = &s,
                       .slow = i / 2,
                       .sub = {.limit_ms = 60000}},
               1);

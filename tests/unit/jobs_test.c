@@ -31,8 +31,8 @@ typedef struct notes {
   int running, running_max;
 } notes;
 
-static tp_answer note(void *self, tp_call *call) {
-  notes *n = self;
+static tp_answer note(void *ctx, tp_call *call) {
+  notes *n = ctx;
   tp_text outcome = tp_call_text(call, TP_FIELD_OUTCOME);
   pthread_mutex_lock(&n->mutex);
   size_t used = strlen(n->text);
@@ -61,7 +61,7 @@ static tp_answer note(void *self, tp_call *call) {
 
 static hook background(notes *n) {
   return (hook){
-      .id = "job", .phase = POST, .run = note, .self = n, .slow = true, .sub = {.execution = TP_EXECUTION_BACKGROUND}};
+      .id = "job", .phase = POST, .run = note, .ctx = n, .slow = true, .sub = {.execution = TP_EXECUTION_BACKGROUND}};
 }
 
 static tp_session *open_session(tp_runtime *runtime, const char *id) {
@@ -226,7 +226,7 @@ static void handler_that_is_no_job_has_no_id_and_key(void **state) {
   tp_runtime *runtime = open_runtime(NULL);
   notes n = NOTES;
   n.job_id = 99;
-  hook h = {.id = "plain", .phase = POST, .run = note, .self = &n};
+  hook h = {.id = "plain", .phase = POST, .run = note, .ctx = &n};
   add_hooks(runtime, &h, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   run_phase(turn, POST, NULL);
@@ -341,7 +341,7 @@ static void contributed_job_is_run_whatever_its_handler_s_contract_version(void 
     tp_handler handler = {.struct_size = sizeof handler,
                           .id = "worker",
                           .run = note,
-                          .self = &n,
+                          .ctx = &n,
                           .phases = &phase,
                           .phase_count = 1,
                           .contract_version = version};
@@ -355,7 +355,7 @@ static void contributed_job_is_run_whatever_its_handler_s_contract_version(void 
             .struct_size = sizeof(tp_match), .matches = never_matches, .description = "never by itself"}};
     assert_int_equal(tp_edit_add_subscription(edit, &sub, NULL), TP_OK);
     assert_int_equal(tp_edit_commit(edit, NULL, NULL), TP_OK);
-    hook h = {.id = "job", .phase = POST, .self = &fire, .sub = {.execution = TP_EXECUTION_FIRE_AND_RECORD}};
+    hook h = {.id = "job", .phase = POST, .ctx = &fire, .sub = {.execution = TP_EXECUTION_FIRE_AND_RECORD}};
     add_hooks(runtime, &h, 1);
     tp_session *session = open_session(runtime, "s");
     post(session, "x");
@@ -377,8 +377,8 @@ typedef struct opening {
 } opening;
 static opening opened;
 
-static tp_status note_open(void *self, const tp_store_owner *owner, tp_fault *fault) {
-  (void)self;
+static tp_status note_open(void *ctx, const tp_store_owner *owner, tp_fault *fault) {
+  (void)ctx;
   opened.opens++;
   opened.named = owner->struct_size == sizeof *owner && owner->process_id == getpid() && owner->process_started > 0 &&
                  owner->opened_unix_ms > 0 && owner->boot_id.size > 0;
@@ -387,15 +387,15 @@ static tp_status note_open(void *self, const tp_store_owner *owner, tp_fault *fa
   snprintf(fault->message, sizeof fault->message, "no such file");
   return TP_ERR_IO;
 }
-static tp_status note_recover(void *self, tp_store_recovery *ret_recovery, tp_fault *fault) {
-  (void)self;
+static tp_status note_recover(void *ctx, tp_store_recovery *ret_recovery, tp_fault *fault) {
+  (void)ctx;
   (void)fault;
   opened.recovers++;
   ret_recovery->owners = 1;
   return TP_OK;
 }
-static tp_status note_commit(void *self, tp_fault *fault) {
-  (void)self;
+static tp_status note_commit(void *ctx, tp_fault *fault) {
+  (void)ctx;
   (void)fault;
   opened.commits++;
   return TP_OK;
@@ -423,7 +423,7 @@ static void store_is_opened_once_by_the_first_start_and_committed_by_a_drain(voi
   assert_int_equal(opened.recovers, 0);
   opened.refuses = false;
   act a = {0};
-  hook h = {.id = "a", .phase = POST, .self = &a};
+  hook h = {.id = "a", .phase = POST, .ctx = &a};
   add_hooks(runtime, &h, 1);
   tp_turn *turn = begin_bare(runtime, 0); /* starts it */
   run_phase(turn, POST, NULL);
@@ -511,9 +511,9 @@ static void detached_runs_and_jobs_may_ask_for_jobs(void **state) {
   tp_runtime *runtime = open_runtime(NULL);
   act fire = {.emits = &first, .emit_count = 1}, middle = {.emits = &second, .emit_count = 1}, last = {0};
   const tp_match never = {.struct_size = sizeof never, .matches = never_matches, .description = "never by itself"};
-  hook hooks[] = {{.id = "job", .phase = POST, .self = &fire, .sub = {.execution = TP_EXECUTION_FIRE_AND_RECORD}},
-                  {.id = "middle", .phase = POST, .self = &middle, .slow = true, .sub = {.match = &never}},
-                  {.id = "last", .phase = TP_PHASE_SESSION_END, .self = &last, .sub = {.match = &never}}};
+  hook hooks[] = {{.id = "job", .phase = POST, .ctx = &fire, .sub = {.execution = TP_EXECUTION_FIRE_AND_RECORD}},
+                  {.id = "middle", .phase = POST, .ctx = &middle, .slow = true, .sub = {.match = &never}},
+                  {.id = "last", .phase = TP_PHASE_SESSION_END, .ctx = &last, .sub = {.match = &never}}};
   add_hooks(runtime, hooks, 3);
   tp_session *session = open_session(runtime, "s");
   post(session, "x");
@@ -546,8 +546,8 @@ typedef struct patient {
   latch runs;
 } patient;
 
-static tp_answer wait_for_cancel(void *self, tp_call *call) {
-  patient *p = self;
+static tp_answer wait_for_cancel(void *ctx, tp_call *call) {
+  patient *p = ctx;
   latch_hit(&p->runs);
   while (!tp_call_cancelled(call)) sleep_ms(1);
   return TP_ANSWER_DONE;
@@ -561,7 +561,7 @@ static void drain_gives_up_jobs_behind_its_limit_and_reports_them_as_lost(void *
     hook h = {.id = "job",
               .phase = POST,
               .run = wait_for_cancel,
-              .self = &p,
+              .ctx = &p,
               .slow = true,
               .sub = {.execution = TP_EXECUTION_BACKGROUND}};
     add_hooks(runtime, &h, 1);
@@ -587,9 +587,9 @@ static struct {
   tp_status fails_with; /* of the first renewal; TP_OK: it does not fail */
 } heart;
 
-static tp_status counted_renew(void *self, const tp_job_renew *request, tp_fault *fault) {
+static tp_status counted_renew(void *ctx, const tp_job_renew *request, tp_fault *fault) {
   bool first = latch_count(&heart.renewals) == 0;
-  tp_status status = first && heart.fails_with ? heart.fails_with : heart.inner.job_renew(self, request, fault);
+  tp_status status = first && heart.fails_with ? heart.fails_with : heart.inner.job_renew(ctx, request, fault);
   latch_hit(&heart.renewals);
   return status;
 }
@@ -612,8 +612,8 @@ typedef struct long_job {
   _Atomic int runs;
 } long_job;
 
-static tp_answer run_long(void *self, tp_call *call) {
-  long_job *job = self;
+static tp_answer run_long(void *ctx, tp_call *call) {
+  long_job *job = ctx;
   if (job->runs++ > 0) return TP_ANSWER_DONE;
   latch_wait(&heart.renewals, job->waits_for);
   while (job->was_cancelled && !tp_call_cancelled(call)) sleep_ms(1);
@@ -624,7 +624,7 @@ static void add_long(tp_runtime *runtime, long_job *job) {
   hook h = {.id = "job",
             .phase = POST,
             .run = run_long,
-            .self = job,
+            .ctx = job,
             .slow = true,
             .idempotent = true,
             .sub = {.execution = TP_EXECUTION_BACKGROUND, .attempts = 3}};
@@ -684,12 +684,12 @@ static void renewal_that_failed_is_logged_once_and_tried_again(void **state) {
   close_runtime(runtime);
 }
 
-static tp_status never_claim(void *self, const tp_job_claim *request, int64_t *ret_next_ms, tp_fault *fault) {
-  (void)self, (void)request, (void)fault;
+static tp_status never_claim(void *ctx, const tp_job_claim *request, int64_t *ret_next_ms, tp_fault *fault) {
+  (void)ctx, (void)request, (void)fault;
   *ret_next_ms = 0;
   return TP_ERR_NOT_FOUND;
 }
-static void stay(void *self) { (void)self; }
+static void stay(void *ctx) { (void)ctx; }
 
 static tp_runtime *open_on(tp_store *store, notes *n) {
   tp_runtime *runtime = open_runtime(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .store = store});

@@ -86,7 +86,7 @@ static void listen_to_session(world *w, ear *e, const tp_listener *listener) {
 static void each_listener_receives_the_kinds_that_it_asked_for(void **state) {
   (void)state;
   act pre = {0};
-  hook h = {.id = "h", .phase = TP_PHASE_MODEL_PRE, .self = &pre};
+  hook h = {.id = "h", .phase = TP_PHASE_MODEL_PRE, .ctx = &pre};
   world w = open_world(&h, 1);
   ear all = {.session = "s1"}, some = {.session = "s1"}, of_session = {.session = "s1"};
   tp_listener listeners[] = {listener_of(&all, 0), listener_of(&some, BIT(TURN_BEGIN) | BIT(TURN_END)),
@@ -109,8 +109,8 @@ static void each_listener_receives_the_kinds_that_it_asked_for(void **state) {
 static void phases_of_a_listener_leave_out_the_events_of_the_others(void **state) {
   (void)state;
   act pre = {0}, post = {0};
-  hook hooks[] = {{.id = "pre", .phase = TP_PHASE_MODEL_PRE, .self = &pre},
-                  {.id = "post", .phase = TP_PHASE_TURN_POST_TURN, .self = &post}};
+  hook hooks[] = {{.id = "pre", .phase = TP_PHASE_MODEL_PRE, .ctx = &pre},
+                  {.id = "post", .phase = TP_PHASE_TURN_POST_TURN, .ctx = &post}};
   world w = open_world(hooks, 2);
   ear e = {0};
   tp_listener listener = listener_of(&e, 0);
@@ -127,8 +127,8 @@ static void phases_of_a_listener_leave_out_the_events_of_the_others(void **state
 static void runtime_listener_receives_bare_turns_and_those_of_agents(void **state) {
   (void)state;
   act pre = {0};
-  hook hooks[] = {{.id = "build", .phase = TP_PHASE_AGENT_BUILD, .self = &pre},
-                  {.id = "pre", .phase = TP_PHASE_MODEL_PRE, .self = &pre}};
+  hook hooks[] = {{.id = "build", .phase = TP_PHASE_AGENT_BUILD, .ctx = &pre},
+                  {.id = "pre", .phase = TP_PHASE_MODEL_PRE, .ctx = &pre}};
   world w = open_world(hooks, 2);
   ear e = {0};
   tp_listener listener = listener_of(&e, BIT(PHASE_BEGIN));
@@ -156,9 +156,9 @@ static void events_of_subscriptions_below_the_listeners_visibility_are_left_out(
       .struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = TEXT("remember")};
   act inside = {.emits = &reminder, .emit_count = 1}, shown = inside, denies = {.kind = TP_ANSWER_DENY, .reason = "x"};
   hook hooks[] = {
-      {.id = "inside", .phase = TP_PHASE_MODEL_PRE, .self = &inside},
-      {.id = "shown", .phase = TP_PHASE_MODEL_PRE, .self = &shown, .sub = {.visibility = TP_VISIBILITY_USER_VISIBLE}},
-      {.id = "denies", .phase = TP_PHASE_TOOL_PRE, .self = &denies}};
+      {.id = "inside", .phase = TP_PHASE_MODEL_PRE, .ctx = &inside},
+      {.id = "shown", .phase = TP_PHASE_MODEL_PRE, .ctx = &shown, .sub = {.visibility = TP_VISIBILITY_USER_VISIBLE}},
+      {.id = "denies", .phase = TP_PHASE_TOOL_PRE, .ctx = &denies}};
   world w = open_world(hooks, 3);
   ear all = {0}, public = {0};
   tp_listener everything = listener_of(&all, BIT(RUN) | BIT(REMINDER) | BIT(PHASE_END)), little = everything;
@@ -191,7 +191,7 @@ static void audits_and_manifest_diagnostics_are_events(void **state) {
        .text = TEXT("too long")},
       {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_DIAGNOSTIC, .key = TEXT("d"), .text = TEXT("hm")}};
   act contributes = {.emits = contributed, .emit_count = 3};
-  hook h = {.id = "h", .phase = TP_PHASE_TURN_PRE_PROMPT_COMPILE, .self = &contributes};
+  hook h = {.id = "h", .phase = TP_PHASE_TURN_PRE_PROMPT_COMPILE, .ctx = &contributes};
   world w = open_world(&h, 1);
   ear e = {0};
   tp_listener listener = listener_of(&e, BIT(AUDIT) | BIT(DIAGNOSTIC));
@@ -250,7 +250,7 @@ static void removed_listener_is_not_called_again_also_in_a_turn_that_runs(void *
 static void listener_of_a_session_receives_a_turn_that_outlives_the_session(void **state) {
   (void)state;
   act pre = {0};
-  hook h = {.id = "h", .phase = TP_PHASE_MODEL_PRE, .self = &pre};
+  hook h = {.id = "h", .phase = TP_PHASE_MODEL_PRE, .ctx = &pre};
   world w = open_world(&h, 1);
   ear e = {.session = "s1"}, late = {0};
   tp_listener listener = listener_of(&e, BIT(PHASE_BEGIN)), later = listener_of(&late, 0);
@@ -358,7 +358,7 @@ static void listener_that_asks_for_jobs_hears_what_becomes_of_them(void **state)
     memcpy(&a, &cases[i].act, sizeof a);
     hook h = {.id = "b",
               .phase = TP_PHASE_TURN_POST_TURN,
-              .self = &a,
+              .ctx = &a,
               .idempotent = true,
               .sub = {.execution = TP_EXECUTION_BACKGROUND, .attempts = 3}};
     world w = open_world(&h, 1);

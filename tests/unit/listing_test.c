@@ -285,7 +285,7 @@ static void walking_needs_no_memory(void **state) {
 
 /* ---- through the public API ---- */
 
-static tp_answer done(void *self, tp_call *call) { return (void)self, (void)call, TP_ANSWER_DONE; }
+static tp_answer done(void *ctx, tp_call *call) { return (void)ctx, (void)call, TP_ANSWER_DONE; }
 
 static void runtime_walks_its_hooks(void **state) {
   (void)state;

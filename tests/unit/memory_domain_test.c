@@ -97,15 +97,15 @@ static void note_request(notes *n, const tp_model_request *request) {
   }
 }
 
-static void answer_yes(void *self, const tp_model_request *request, tp_token token) {
-  if (self) note_request(self, request);
+static void answer_yes(void *ctx, const tp_model_request *request, tp_token token) {
+  if (ctx) note_request(ctx, request);
   tp_model_response yes = {.struct_size = sizeof yes, .text = tp_text_of(assistant_words)};
   if (tp_model_complete(token, &yes) != TP_OK) abort();
 }
 
 static tp_model model_of(notes *n) {
   return (tp_model){
-      .struct_size = sizeof(tp_model), .name = "yes", .self = n, .start = answer_yes, .placement = TP_PLACEMENT_INLINE};
+      .struct_size = sizeof(tp_model), .name = "yes", .ctx = n, .start = answer_yes, .placement = TP_PLACEMENT_INLINE};
 }
 
 static tp_edit *begin(void) {
@@ -289,8 +289,8 @@ static void a_turn_without_requests_has_every_tool_and_the_text_on_their_use(voi
   assert_lacks(noted.system, "memory_");
 }
 
-static tp_answer deny_secrets(void *self, tp_call *call) {
-  (void)self;
+static tp_answer deny_secrets(void *ctx, tp_call *call) {
+  (void)ctx;
   tp_text text = tp_call_text(call, TP_FIELD_TEXT);
   return memmem(text.data, text.size, "secret", 6) ? tp_call_deny(call, "no secrets") : tp_call_allow(call);
 }
@@ -306,15 +306,15 @@ static void a_turn_that_was_denied_is_not_remembered(void **state) {
   assert_string_equal(noted.contexts, "");
 }
 
-static tp_answer deny_memory(void *self, tp_call *call) {
-  if (tp_call_emit_policy(call, "memory", self, "deny", 1) != TP_OK) return tp_call_fail(call, 1, NULL);
+static tp_answer deny_memory(void *ctx, tp_call *call) {
+  if (tp_call_emit_policy(call, "memory", ctx, "deny", 1) != TP_OK) return tp_call_fail(call, 1, NULL);
   return TP_ANSWER_DONE;
 }
 
 static void a_policy_of_the_host_outweighs_what_the_memory_allows(void **state) {
   (void)state;
   static char write[] = "write";
-  tp_hook hook = {.struct_size = sizeof hook, .phase = "turn.pre_policy", .run = deny_memory, .self = write};
+  tp_hook hook = {.struct_size = sizeof hook, .phase = "turn.pre_policy", .run = deny_memory, .ctx = write};
   assert_int_equal(tp_hook_add(runtime, &hook, NULL), TP_OK);
   say("one", "t1", "My sister Ingrid moved to Oslo.");
   assert_string_equal(noted.tools, "memory_search memory_get memory_list ");

@@ -52,9 +52,9 @@ static bool has_one_of(tp_text text, const char *const *words) {
   return false;
 }
 
-static tp_status embed(void *self, const tp_memory_embed_request *request, float *ret_vectors) {
+static tp_status embed(void *ctx, const tp_memory_embed_request *request, float *ret_vectors) {
   static const char *const dogs[] = {"hound", "puppy", "terrier", NULL}, *const cars[] = {"sedan", "automobile", NULL};
-  testing_embedder *m = self;
+  testing_embedder *m = ctx;
   atomic_fetch_add(request->is_query ? &m->query_texts : &m->kept_texts, (int)request->text_count);
   if ((int)request->text_count > m->largest_batch) m->largest_batch = (int)request->text_count;
   if (request->is_query && m->holds_queries) {
@@ -72,12 +72,12 @@ static tp_status embed(void *self, const tp_memory_embed_request *request, float
   return m->status;
 }
 
-static void note_destroyed(void *self) { atomic_fetch_add(&((testing_embedder *)self)->destroyed, 1); }
+static void note_destroyed(void *ctx) { atomic_fetch_add(&((testing_embedder *)ctx)->destroyed, 1); }
 
 static tp_memory_embedder embedder_of(const char *name) {
   return (tp_memory_embedder){.struct_size = sizeof(tp_memory_embedder),
                               .name = name,
-                              .self = machine,
+                              .ctx = machine,
                               .embed = embed,
                               .destroy = note_destroyed,
                               .dimensions = DIMENSIONS};
@@ -118,8 +118,8 @@ static void stop(void) {
   runtime = NULL;
 }
 
-static void answer_yes(void *self, const tp_model_request *request, tp_token token) {
-  (void)self, (void)request;
+static void answer_yes(void *ctx, const tp_model_request *request, tp_token token) {
+  (void)ctx, (void)request;
   tp_model_response yes = {.struct_size = sizeof yes, .text = TEXT("Yes.")};
   if (tp_model_complete(token, &yes) != TP_OK) abort();
 }

@@ -26,8 +26,8 @@ static char directory[64], path[96];
 static int turns;
 static char context[20000]; /* the newest request to the session's own model */
 
-static void answer_yes(void *self, const tp_model_request *request, tp_token token) {
-  (void)self;
+static void answer_yes(void *ctx, const tp_model_request *request, tp_token token) {
+  (void)ctx;
   write_request(context, request);
   tp_model_response yes = {.struct_size = sizeof yes, .text = TEXT("Yes.")};
   if (tp_model_complete(token, &yes) != TP_OK) abort();

@@ -12,8 +12,8 @@
 #include "phases/merge.h"
 #include "tests/support/counting.h"
 
-static tp_answer tool_run(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer tool_run(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   (void)run;
   return TP_ANSWER_DONE;
 }

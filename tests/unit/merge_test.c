@@ -459,8 +459,8 @@ static void the_seventeenth_section_is_dropped_with_all_its_parts(void **state) 
 
 /* ---- tools ---- */
 
-static tp_answer tool_run(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer tool_run(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   (void)run;
   return TP_ANSWER_DONE;
 }

@@ -27,15 +27,15 @@ static int close_all(void **state) {
   return 0;
 }
 
-static void start(void *self, const tp_model_request *request, tp_token token) {
+static void start(void *ctx, const tp_model_request *request, tp_token token) {
   (void)request;
   started++;
-  const tp_model_response *response = self;
+  const tp_model_response *response = ctx;
   (void)!tp_model_complete(token, response);
 }
 
-static void destroy(void *self) {
-  (void)self;
+static void destroy(void *ctx) {
+  (void)ctx;
   destroyed++;
 }
 
@@ -55,7 +55,7 @@ static void assert_says(tp_session *session, const char *text) {
 
 static tp_model good(const tp_model_response *response) {
   return (tp_model){.struct_size = sizeof(tp_model),
-                    .self = (void *)(uintptr_t)response,
+                    .ctx = (void *)(uintptr_t)response,
                     .start = start,
                     .destroy = destroy,
                     .placement = TP_PLACEMENT_INLINE};

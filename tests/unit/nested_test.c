@@ -64,8 +64,8 @@ static void answer_calls(tp_token token, int n, uint32_t count) {
   (void)!tp_model_complete(token, &response);
 }
 
-static void start_model(void *self, const tp_model_request *request, tp_token token) {
-  const world *w = self;
+static void start_model(void *ctx, const tp_model_request *request, tp_token token) {
+  const world *w = ctx;
   const tp_message *last = request->messages[request->message_count - 1];
   if (last->role == TP_ROLE_TOOL) answer_text(token, "<", last->text, ">");
   else if (last->text.size == 4 && memcmp(last->text.data, "hang", 4) == 0) return;
@@ -120,8 +120,8 @@ static tp_answer submit(world *w, tp_tool_run *run, tp_session *session, const t
   return answer;
 }
 
-static tp_answer delegate(void *self, tp_tool_run *run) {
-  world *w = self;
+static tp_answer delegate(void *ctx, tp_tool_run *run) {
+  world *w = ctx;
   char text[8];
   tp_fault fault = {0};
   const tp_turn_result *result = NULL;
@@ -176,13 +176,13 @@ static void open_world(world *w, tp_runtime_options options) {
   assert_int_equal(tp_runtime_listen(w->runtime, &listener, NULL, NULL), TP_OK);
   w->model = (tp_model){.struct_size = sizeof(tp_model),
                         .name = "brackets",
-                        .self = w,
+                        .ctx = w,
                         .start = start_model,
                         .placement = TP_PLACEMENT_INLINE};
   w->tool = (tp_tool){.struct_size = sizeof(tp_tool),
                       .name = "delegate",
                       .run = delegate,
-                      .self = w,
+                      .ctx = w,
                       .max_concurrent = w->tool.max_concurrent,
                       .limit_ms = w->tool.limit_ms,
                       .placement = w->submits ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
@@ -193,7 +193,7 @@ static void open_world(world *w, tp_runtime_options options) {
                                 .tools = w->list,
                                 .tool_count = 1};
   w->contributes = (act){.emits = &w->bundle, .emit_count = 1};
-  const hook hooks[] = {{.id = "bundle", .phase = TOOLS, .self = &w->contributes}};
+  const hook hooks[] = {{.id = "bundle", .phase = TOOLS, .ctx = &w->contributes}};
   add_hooks(w->runtime, hooks, COUNT(hooks));
   const tp_session_options session = {.struct_size = sizeof session, .id = "root", .model = &w->model};
   assert_int_equal(tp_session_open(w->runtime, &session, &w->session, NULL), TP_OK);
@@ -284,9 +284,9 @@ static void a_tool_that_defers_submits_it(void **state) {
   close_world(&w);
 }
 
-static tp_answer count_run(void *self, tp_call *call) {
+static tp_answer count_run(void *ctx, tp_call *call) {
   (void)call;
-  ((world *)self)->hook_runs++;
+  ((world *)ctx)->hook_runs++;
   return TP_ANSWER_DONE;
 }
 
@@ -312,7 +312,7 @@ static void it_sees_the_registrations_of_its_call(void **state) {
   const tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("go 1")};
   assert_int_equal(tp_turn_submit(w.session, &request, turn_ended, &s, NULL, NULL), TP_OK);
   latch_wait(&entered, 1);
-  const hook late = {.id = "late", .phase = TP_PHASE_TURN_INTAKE, .run = count_run, .self = &w};
+  const hook late = {.id = "late", .phase = TP_PHASE_TURN_INTAKE, .run = count_run, .ctx = &w};
   add_hooks(w.runtime, &late, 1);
   latch_hit(&goes);
   latch_wait(&s.ended, 1);
@@ -335,8 +335,8 @@ typedef struct asker {
 } asker;
 
 /* In a nested turn it notes whose; in any other it runs one in which it is subscribed as well. */
-static tp_answer ask_subagent(void *self, tp_call *call) {
-  asker *a = self;
+static tp_answer ask_subagent(void *ctx, tp_call *call) {
+  asker *a = ctx;
   const tp_turn_result *result = NULL;
   const tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("go 0")};
   if (tp_call_job_id(call) && a->jobs++ > 0) return TP_ANSWER_DONE; /* the turn that it runs asks for it again */
@@ -362,7 +362,7 @@ static void a_handler_runs_one_in_which_it_is_subscribed(void **state) {
   const hook asks = {.id = "asks",
                      .phase = TP_PHASE_TURN_INTAKE,
                      .run = ask_subagent,
-                     .self = &a,
+                     .ctx = &a,
                      .slow = true,
                      .sub = {.max_concurrent = 1, .limit_ms = 30000}};
   add_hooks(w.runtime, &asks, 1);
@@ -380,7 +380,7 @@ static void an_inline_handler_may_not_wait(void **state) {
   asker a = {.w = &w, .done = LATCH};
   open_world(&w, (tp_runtime_options){.handler_threads = 1});
   a.session = open_own(&w);
-  const hook asks = {.id = "asks", .phase = TP_PHASE_TURN_INTAKE, .run = ask_subagent, .self = &a};
+  const hook asks = {.id = "asks", .phase = TP_PHASE_TURN_INTAKE, .run = ask_subagent, .ctx = &a};
   add_hooks(w.runtime, &asks, 1);
   run_turn(&w, "go 0", "bottom");
   assert_int_equal(a.status, TP_ERR_USAGE);
@@ -400,7 +400,7 @@ static void a_background_job_runs_one_of_its_own_session(void **state) {
     const hook asks = {.id = "asks",
                        .phase = TP_PHASE_TURN_POST_TURN,
                        .run = ask_subagent,
-                       .self = &a,
+                       .ctx = &a,
                        .slow = true,
                        .sub = {.execution = (tp_execution)execution, .limit_ms = 30000}};
     add_hooks(w.runtime, &asks, 1);
@@ -430,7 +430,7 @@ static void a_session_of_another_runtime_is_refused(void **state) {
   asker a = {.w = &w, .done = LATCH};
   open_world(&w, (tp_runtime_options){.handler_threads = 1});
   open_world(&other, (tp_runtime_options){.handler_threads = 1});
-  const hook asks = {.id = "asks", .phase = TP_PHASE_TURN_INTAKE, .run = ask_subagent, .self = &a, .slow = true};
+  const hook asks = {.id = "asks", .phase = TP_PHASE_TURN_INTAKE, .run = ask_subagent, .ctx = &a, .slow = true};
   add_hooks(w.runtime, &asks, 1);
   a.session = other.session;
   run_turn(&w, "go 0", "bottom");

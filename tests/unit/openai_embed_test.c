@@ -41,8 +41,8 @@ static tp_status embed_with(const tp_openai_options *options, bool (*cancelled)(
                                            .dimensions = DIMENSIONS,
                                            .cancelled = cancelled};
   if (tp_openai_embedder_new(options, DIMENSIONS, &embedder, &fault) != TP_OK) fail_msg("%s", fault.message);
-  tp_status status = embedder.embed(embedder.self, &request, vectors);
-  embedder.destroy(embedder.self);
+  tp_status status = embedder.embed(embedder.ctx, &request, vectors);
+  embedder.destroy(embedder.ctx);
   return status;
 }
 
@@ -156,7 +156,7 @@ static void name_says_what_vectors_depend_on(void **state) {
   assert_int_equal(tp_openai_embedder_new(&options, 256, &embedder, NULL), TP_OK);
   assert_string_equal(embedder.name, "m:256");
   assert_int_equal(embedder.dimensions, 256);
-  embedder.destroy(embedder.self);
+  embedder.destroy(embedder.ctx);
 }
 
 static void connections_are_used_again(void **state) {
@@ -169,8 +169,8 @@ static void connections_are_used_again(void **state) {
   const tp_memory_embed_request request = {
       .struct_size = sizeof request, .texts = texts, .text_count = TEXTS, .dimensions = DIMENSIONS, .cancelled = never};
   assert_int_equal(tp_openai_embedder_new(&options, DIMENSIONS, &embedder, NULL), TP_OK);
-  for (int i = 0; i < 5; i++) assert_int_equal(embedder.embed(embedder.self, &request, vectors), TP_OK);
-  embedder.destroy(embedder.self);
+  for (int i = 0; i < 5; i++) assert_int_equal(embedder.embed(embedder.ctx, &request, vectors), TP_OK);
+  embedder.destroy(embedder.ctx);
   assert_int_equal(e->accepted, 1);
   endpoint_close(e);
 }

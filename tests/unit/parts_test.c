@@ -41,8 +41,8 @@ static void put_parts(char *to, tp_text parts) {
   }
 }
 
-static void start(void *self, const tp_model_request *request, tp_token token) {
-  shown *s = self;
+static void start(void *ctx, const tp_model_request *request, tp_token token) {
+  shown *s = ctx;
   s->messages[0] = s->files[0] = '\0';
   for (size_t i = 0; i < request->message_count; i++) {
     put(s->messages, SHOWN_SIZE, i ? "|" : "", request->messages[i]->text, "");
@@ -58,7 +58,7 @@ static void start(void *self, const tp_model_request *request, tp_token token) {
 static tp_session *open_session(tp_runtime *runtime, shown *s, const tp_session_options *more) {
   tp_session_options options = more ? *more : (tp_session_options){0};
   tp_session *session;
-  s->model = (tp_model){.struct_size = sizeof s->model, .self = s, .start = start, .placement = TP_PLACEMENT_INLINE};
+  s->model = (tp_model){.struct_size = sizeof s->model, .ctx = s, .start = start, .placement = TP_PLACEMENT_INLINE};
   options.struct_size = sizeof options;
   options.id = "s";
   options.model = &s->model;
@@ -135,13 +135,13 @@ typedef struct book {
   char appended[SHOWN_SIZE];
 } book;
 
-static tp_status load(void *self, const tp_history_load *request, tp_fault *fault) {
+static tp_status load(void *ctx, const tp_history_load *request, tp_fault *fault) {
   (void)fault;
-  return request->each(request->ctx, &((book *)self)->message);
+  return request->each(request->ctx, &((book *)ctx)->message);
 }
 
-static tp_status append(void *self, const tp_history_append *request, tp_fault *fault) {
-  book *b = self;
+static tp_status append(void *ctx, const tp_history_append *request, tp_fault *fault) {
+  book *b = ctx;
   (void)fault;
   for (size_t i = 0; i < request->message_count; i++) put_parts(b->appended, request->messages[i]->parts);
   return TP_OK;
@@ -152,7 +152,7 @@ static void a_history_gets_parts_and_gives_them(void **state) {
   book b = {
       .message = {
           .struct_size = sizeof(tp_message), .role = TP_ROLE_USER, .text = TEXT("old"), .parts = TEXT("\x91" TEXT_B)}};
-  const tp_history history = {.struct_size = sizeof history, .self = &b, .load = load, .append = append};
+  const tp_history history = {.struct_size = sizeof history, .ctx = &b, .load = load, .append = append};
   tp_runtime *runtime = open_runtime(NULL);
   shown s = {.fails = false};
   tp_session *session = open_session(runtime, &s, &(tp_session_options){.history = &history});
@@ -170,7 +170,7 @@ static void a_history_with_parts_that_are_none_fails_the_turn(void **state) {
       {.struct_size = sizeof(tp_message), .role = TP_ROLE_ASSISTANT, .parts = TEXT("\x91" TEXT_B)}};
   for (size_t i = 0; i < COUNT(wrong); i++) {
     book b = {.message = wrong[i]};
-    const tp_history history = {.struct_size = sizeof history, .self = &b, .load = load, .append = append};
+    const tp_history history = {.struct_size = sizeof history, .ctx = &b, .load = load, .append = append};
     tp_runtime *runtime = open_runtime(NULL);
     shown s = {.fails = false};
     tp_session *session = open_session(runtime, &s, &(tp_session_options){.history = &history});
@@ -198,7 +198,7 @@ static void a_part_cannot_pass_for_a_block(void **state) {
   const tp_contribution context = {
       .struct_size = sizeof context, .kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k"), .text = TEXT("known")};
   act contributes = {.emits = &context, .emit_count = 1};
-  const hook hooks[] = {{.id = "context", .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, .self = &contributes}};
+  const hook hooks[] = {{.id = "context", .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, .ctx = &contributes}};
   shown s = {.fails = false};
   for (int with = 0; with < 2; with++) {
     tp_runtime *runtime = open_runtime(NULL);

@@ -231,27 +231,27 @@ static void refused_memory_changes_nothing(void **state) {
 
 /* ---- turns ---- */
 
-static tp_answer read_it(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer read_it(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   return tp_tool_ok(run, tp_text_of("its text"));
 }
 
-static tp_answer contribute_tool(void *self, tp_call *call) {
+static tp_answer contribute_tool(void *ctx, tp_call *call) {
   static const tp_tool read = {
       .struct_size = sizeof read, .name = "read", .run = read_it, .placement = TP_PLACEMENT_INLINE};
   static const tp_tool *const tools[] = {&read};
-  (void)self;
+  (void)ctx;
   assert_int_equal(tp_call_emit_tool_bundle(call, "files", tools, 1), TP_OK);
   return TP_ANSWER_DONE;
 }
 
-static tp_answer give_context(void *self, tp_call *call) {
+static tp_answer give_context(void *ctx, tp_call *call) {
   static const tp_contribution context = {.struct_size = sizeof(tp_contribution),
                                           .kind = TP_KIND_PROMPT_CONTEXT,
                                           .domain = TEXT("d"),
                                           .key = TEXT("k"),
                                           .text = TEXT("it rains")};
-  (void)self;
+  (void)ctx;
   assert_int_equal(tp_call_emit(call, &context), TP_OK);
   return TP_ANSWER_DONE;
 }
@@ -315,9 +315,9 @@ typedef struct slow_reader {
   bool same;
 } slow_reader;
 
-static void read_slowly(void *self, const tp_model_request *asks, tp_token token) {
+static void read_slowly(void *ctx, const tp_model_request *asks, tp_token token) {
   static const tp_model_response answer = {.struct_size = sizeof answer, .text = TEXT("yes")};
-  slow_reader *r = self;
+  slow_reader *r = ctx;
   char before[512], after[512];
   bool first = r->asked++ == 0;
   request shown = {.messages = asks->messages, .count = asks->message_count};
@@ -338,7 +338,7 @@ static void request_stays_as_long_as_its_provider_reads(void **state) {
   tp_runtime_options options = {.struct_size = sizeof options, .allocator = counting};
   slow_reader r = {.next_asked = LATCH, .compared = LATCH};
   hook context = {.id = "context", .phase = GATHER, .run = give_context}; /* its contribution is in the request alone */
-  const tp_model model = {.struct_size = sizeof model, .name = "m", .self = &r, .start = read_slowly};
+  const tp_model model = {.struct_size = sizeof model, .name = "m", .ctx = &r, .start = read_slowly};
   tp_runtime *runtime = open_runtime(&options);
   add_hooks(runtime, &context, 1);
   tp_session *session;

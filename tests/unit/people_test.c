@@ -69,8 +69,8 @@ typedef struct world {
   char filtered[256];
 } world;
 
-static tp_answer run_tool(void *self, tp_tool_run *run) {
-  world *w = self;
+static tp_answer run_tool(void *ctx, tp_tool_run *run) {
+  world *w = ctx;
   tp_text arguments = tp_tool_run_arguments(run);
   w->runs++;
   w->left_ms = tp_tool_run_time_left_ms(run);
@@ -78,8 +78,8 @@ static tp_answer run_tool(void *self, tp_tool_run *run) {
   return tp_tool_ok(run, (tp_text)TEXT("ran"));
 }
 
-static tp_answer rewrite(void *self, tp_call *call) {
-  act *a = self;
+static tp_answer rewrite(void *ctx, tp_call *call) {
+  act *a = ctx;
   const tp_field field = {.id = a->replaces,
                           .kind = a->replaces == TP_FIELD_RESULT ? TP_FIELD_KIND_TEXT : TP_FIELD_KIND_VALUE,
                           .text = tp_text_of(a->text)};
@@ -88,8 +88,8 @@ static tp_answer rewrite(void *self, tp_call *call) {
   return answer_of(a, call);
 }
 
-static tp_answer filter(void *self, tp_call *call) {
-  world *w = self;
+static tp_answer filter(void *ctx, tp_call *call) {
+  world *w = ctx;
   tp_text id = tp_call_text(call, TP_FIELD_CALL_ID), result = tp_call_text(call, TP_FIELD_RESULT);
   tp_text arguments = tp_call_text(call, TP_FIELD_ARGUMENTS);
   snprintf(w->filtered, sizeof w->filtered, "%.*s %.*s n=%d is_error=%d", (int)id.size, id.data, (int)result.size,
@@ -111,7 +111,7 @@ static void open_world(world *w, tp_runtime_options options, bool channel, bool 
   if (!w->person.answers) w->person.answers = TP_VERDICT_NONE;
   w->runtime = open_runtime(&options);
   w->tool = (tp_tool){
-      .struct_size = sizeof w->tool, .name = "t", .run = run_tool, .self = w, .placement = TP_PLACEMENT_INLINE};
+      .struct_size = sizeof w->tool, .name = "t", .run = run_tool, .ctx = w, .placement = TP_PLACEMENT_INLINE};
   w->list[0] = &w->tool;
   w->bundle = (tp_contribution){.struct_size = sizeof w->bundle,
                                 .kind = TP_KIND_TOOL_BUNDLE,
@@ -119,11 +119,11 @@ static void open_world(world *w, tp_runtime_options options, bool channel, bool 
                                 .tools = w->list,
                                 .tool_count = 1};
   w->contributes = (act){.emits = &w->bundle, .emit_count = 1};
-  const hook hooks[] = {{.id = "bundle", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &w->contributes},
-                        {.id = "creates", .phase = TP_PHASE_TOOL_CREATE, .run = w->create_run, .self = &w->create},
-                        {.id = "rewrites", .phase = TP_PHASE_TOOL_REWRITE, .run = rewrite, .self = &w->rewrite},
-                        {.id = "guards", .phase = TP_PHASE_TOOL_PRE, .run = w->pre_run, .self = &w->pre},
-                        {.id = "filters", .phase = TP_PHASE_TOOL_RESULT, .run = filter, .self = w}};
+  const hook hooks[] = {{.id = "bundle", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .ctx = &w->contributes},
+                        {.id = "creates", .phase = TP_PHASE_TOOL_CREATE, .run = w->create_run, .ctx = &w->create},
+                        {.id = "rewrites", .phase = TP_PHASE_TOOL_REWRITE, .run = rewrite, .ctx = &w->rewrite},
+                        {.id = "guards", .phase = TP_PHASE_TOOL_PRE, .run = w->pre_run, .ctx = &w->pre},
+                        {.id = "filters", .phase = TP_PHASE_TOOL_RESULT, .run = filter, .ctx = w}};
   add_hooks(w->runtime, hooks, COUNT(hooks));
   w->turn = begin_bare(w->runtime, 60000);
   assert_int_equal(run_phase(w->turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL).outcome, TP_OK);
@@ -419,14 +419,14 @@ static void first_gate_that_asks_is_shown_and_a_later_deny_asks_no_person(void *
   }
 }
 
-static tp_answer deny_one(void *self, tp_call *call) {
-  (void)self;
+static tp_answer deny_one(void *ctx, tp_call *call) {
+  (void)ctx;
   bool one = tp_value_int(tp_value_get(tp_call_text(call, TP_FIELD_ARGUMENTS), "n"), 0) == 1;
   return one ? tp_call_deny(call, "no one") : tp_call_allow(call);
 }
 
-static tp_answer ask_first(void *self, tp_call *call) {
-  return ++((act *)self)->calls == 1 ? tp_call_ask(call, "first") : tp_call_allow(call);
+static tp_answer ask_first(void *ctx, tp_call *call) {
+  return ++((act *)ctx)->calls == 1 ? tp_call_ask(call, "first") : tp_call_allow(call);
 }
 
 static void question_of_one_call_is_not_that_of_the_next(void **state) {
@@ -703,7 +703,7 @@ static void rewriter_needs_the_grant(void **state) {
     tp_edit *edit;
     tp_fault fault = {0};
     assert_int_equal(tp_edit_begin(runtime, &owner, &edit, NULL), TP_OK);
-    assert_int_equal(hook_add(runtime, edit, &(hook){.id = "r", .phase = TP_PHASE_TOOL_REWRITE, .self = &a}), TP_OK);
+    assert_int_equal(hook_add(runtime, edit, &(hook){.id = "r", .phase = TP_PHASE_TOOL_REWRITE, .ctx = &a}), TP_OK);
     assert_int_equal(tp_edit_commit(edit, NULL, &fault), cases[i].want);
     if (cases[i].want == TP_ERR_PRIVILEGED) assert_non_null(strstr(fault.message, "nor granted rewrite"));
     if (cases[i].want != TP_OK) tp_edit_discard(edit);
@@ -729,7 +729,7 @@ static void grant_opens_no_phase_of_the_host(void **state) {
   act a = {0};
   tp_edit *edit;
   assert_int_equal(tp_edit_begin(runtime, &owner, &edit, NULL), TP_OK);
-  assert_int_equal(hook_add(runtime, edit, &(hook){.id = "r", .phase = TP_PHASE_HOST, .self = &a}), TP_OK);
+  assert_int_equal(hook_add(runtime, edit, &(hook){.id = "r", .phase = TP_PHASE_HOST, .ctx = &a}), TP_OK);
   assert_int_equal(tp_edit_commit(edit, NULL, NULL), TP_ERR_CODE_ONLY);
   tp_edit_discard(edit);
   close_runtime(runtime);

@@ -30,13 +30,13 @@ static void give(tp__pins *pins, tp__snapshot *snapshot) {
   if (!tp__pins_give(pins, snapshot)) tp__snapshot_unpin(snapshot);
 }
 
-static void destroyed(void *self) { ++*(int *)self; }
+static void destroyed(void *ctx) { ++*(int *)ctx; }
 
 /* A version of its own: the handler of the one before is taken out with it. */
 static void commit_version(world *w, int *ret_ends, const char *id, const char *before) {
   tp_edit *edit = edit_of(w);
   tp_handler handler = handler_of(id);
-  handler.self = ret_ends;
+  handler.ctx = ret_ends;
   handler.destroy = destroyed;
   assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_OK);
   if (before) assert_int_equal(tp_edit_remove_handler(edit, before, NULL), TP_OK);

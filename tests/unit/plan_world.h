@@ -113,7 +113,7 @@ static inline void counted_release(void *ctx, void *memory, size_t size) {
 
 /** A hook as an argument. */
 #define HOOK(phase_, run_, self_) \
-  (&(tp_hook){.struct_size = sizeof(tp_hook), .phase = (phase_), .run = (run_), .self = (self_)})
+  (&(tp_hook){.struct_size = sizeof(tp_hook), .phase = (phase_), .run = (run_), .ctx = (self_)})
 
 static inline tp_status world_copy(tp__arena *arena, uint32_t phase, const tp__closure_home *home,
                                    const tp_contribution *in, tp_contribution *out, tp_fault *fault) {
@@ -168,8 +168,8 @@ static inline void world_close(world *w) {
 static const uint32_t all_phases[] = {GATHER,  GATHER_REQUIRED, STOP,       CODE_ONLY,
                                       OBSERVE, REVERSE,         PRIVILEGED, STOP_NO_ASK};
 
-static inline tp_answer no_run(void *self, tp_call *call) {
-  (void)self;
+static inline tp_answer no_run(void *ctx, tp_call *call) {
+  (void)ctx;
   (void)call;
   return TP_ANSWER_DONE;
 }

@@ -47,7 +47,7 @@ static void hang_before(world *w, int how_many) {
   for (int i = 0; i < how_many; i++) {
     acts[i]->waits_for = &w->leave;
     hook *h = &w->hooks[w->count++];
-    *h = (hook){.id = ids[i], .phase = BEFORE, .self = acts[i], .slow = true, .sub = {.limit_ms = 10}};
+    *h = (hook){.id = ids[i], .phase = BEFORE, .ctx = acts[i], .slow = true, .sub = {.limit_ms = 10}};
     if (i > 0) h->after = ids[i - 1];
   }
 }
@@ -101,12 +101,12 @@ static void match(world *w) {
 }
 static void dependency(world *w) {
   w->other.kind = TP_ANSWER_FAILED;
-  w->hooks[w->count++] = (hook){.id = "other", .phase = GATHER, .self = &w->other};
+  w->hooks[w->count++] = (hook){.id = "other", .phase = GATHER, .ctx = &w->other};
   w->hooks[0].needs = "other";
 }
 static void no_slack(world *w) {
   w->other.sleeps_ms = 30;
-  w->hooks[w->count++] = (hook){.id = "other", .phase = GATHER, .self = &w->other};
+  w->hooks[w->count++] = (hook){.id = "other", .phase = GATHER, .ctx = &w->other};
   w->hooks[0].after = "other";
   w->budget_ms = 10;
 }
@@ -181,7 +181,7 @@ static void judge(const row *r, tp_failure failure, const tp_phase_result *resul
 
 static void run_row(const row *r, tp_failure failure) {
   world w = {.leave = LATCH, .count = 1, .options = {.struct_size = sizeof w.options}};
-  w.hooks[0] = (hook){.id = "it", .phase = GATHER, .self = &w.it};
+  w.hooks[0] = (hook){.id = "it", .phase = GATHER, .ctx = &w.it};
   set_policy(&w, failure);
   r->provoke(&w);
   w.runtime = open_runtime(&w.options);
@@ -220,9 +220,9 @@ static void fallback_verdict_stands_in_a_chain(void **state) {
     act fails = {.kind = TP_ANSWER_FAILED, .reason = "ill"}, next = {0};
     hook hooks[] = {{.id = "guard",
                      .phase = TP_PHASE_TOOL_PRE,
-                     .self = &fails,
+                     .ctx = &fails,
                      .sub = {.failure = TP_FAILURE_FALLBACK, .fallback_verdict = verdicts[i]}},
-                    {.id = "next", .phase = TP_PHASE_TOOL_PRE, .self = &next}};
+                    {.id = "next", .phase = TP_PHASE_TOOL_PRE, .ctx = &next}};
     add_hooks(runtime, hooks, 2);
     tp_turn *turn = begin_bare(runtime, 0);
     tp_phase_result result = run_phase(turn, TP_PHASE_TOOL_PRE, NULL);
@@ -241,8 +241,8 @@ static void best_effort_failure_in_a_stop_chain_abstains(void **state) {
   tp_runtime *runtime = open_runtime(NULL);
   act fails = {.kind = TP_ANSWER_FAILED}, allows = {.kind = TP_ANSWER_ALLOW};
   hook hooks[] = {
-      {.id = "fails", .phase = TP_PHASE_TOOL_PRE, .self = &fails, .sub = {.failure = TP_FAILURE_BEST_EFFORT}},
-      {.id = "allows", .phase = TP_PHASE_TOOL_PRE, .self = &allows}};
+      {.id = "fails", .phase = TP_PHASE_TOOL_PRE, .ctx = &fails, .sub = {.failure = TP_FAILURE_BEST_EFFORT}},
+      {.id = "allows", .phase = TP_PHASE_TOOL_PRE, .ctx = &allows}};
   add_hooks(runtime, hooks, 2);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, TP_PHASE_TOOL_PRE, NULL);
@@ -263,8 +263,8 @@ typedef struct kept {
 
 static latch *hold;
 
-static tp_answer keep_text(void *self, tp_call *call) {
-  kept *k = self;
+static tp_answer keep_text(void *ctx, tp_call *call) {
+  kept *k = ctx;
   latch_wait(hold, 1);
   tp_text text = tp_call_text(call, TP_FIELD_TEXT);
   snprintf(k->text, sizeof k->text, "%.*s", (int)text.size, text.size ? text.data : "");
@@ -283,10 +283,10 @@ static void fire_and_record_is_not_waited_for_and_has_its_own_copy(void **state)
   hook hooks[] = {{.id = "detached",
                    .phase = GATHER,
                    .run = keep_text,
-                   .self = &k,
+                   .ctx = &k,
                    .slow = true,
                    .sub = {.execution = TP_EXECUTION_FIRE_AND_RECORD, .failure = TP_FAILURE_REQUIRED}},
-                  {.id = "inline", .phase = GATHER, .self = &inlined}};
+                  {.id = "inline", .phase = GATHER, .ctx = &inlined}};
   add_hooks(runtime, hooks, 2);
   tp_turn *turn = begin_bare(runtime, 0);
   char *text = strdup("of the turn");
@@ -333,10 +333,10 @@ static void life_of_a_detached_run_is_recorded_and_drain_waits_for_it(void **sta
   act good = {.sleeps_ms = 20}, bad = {.kind = TP_ANSWER_FAILED, .sleeps_ms = 5}, late = {.sleeps_ms = 40},
       greedy = {.emits = &own, .emit_count = 1};
   hook hooks[] = {
-      {.id = "good", .phase = GATHER, .self = &good},
-      {.id = "bad", .phase = GATHER, .self = &bad},
-      {.id = "late", .phase = GATHER, .self = &late, .slow = true, .sub = {.limit_ms = 5}},
-      {.id = "greedy", .phase = GATHER, .self = &greedy, .capabilities = TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT}};
+      {.id = "good", .phase = GATHER, .ctx = &good},
+      {.id = "bad", .phase = GATHER, .ctx = &bad},
+      {.id = "late", .phase = GATHER, .ctx = &late, .slow = true, .sub = {.limit_ms = 5}},
+      {.id = "greedy", .phase = GATHER, .ctx = &greedy, .capabilities = TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT}};
   for (int i = 0; i < 4; i++) hooks[i].sub.execution = TP_EXECUTION_FIRE_AND_RECORD;
   add_hooks(runtime, hooks, 4);
   tp_turn *turn = begin_bare(runtime, 0);
@@ -363,7 +363,7 @@ static void detached_run_that_is_not_accepted_fails_as_its_policy_says(void **st
     enum { OPEN_MAX = 1024 }; /* detached runs at once, where turns_max is small */
     latch go = LATCH;
     act d = {.waits_for = &go};
-    hook h = {.id = "d", .phase = GATHER, .self = &d, .slow = true, .sub = {.execution = TP_EXECUTION_FIRE_AND_RECORD}};
+    hook h = {.id = "d", .phase = GATHER, .ctx = &d, .slow = true, .sub = {.execution = TP_EXECUTION_FIRE_AND_RECORD}};
     h.sub.failure = required ? TP_FAILURE_REQUIRED : TP_FAILURE_BEST_EFFORT;
     add_hooks(runtime, &h, 1);
     tp_turn *turn = begin_bare(runtime, 0);
@@ -391,7 +391,7 @@ static void drain_gives_up_detached_runs_behind_its_limit(void **state) {
   act d = {.entered = &entered, .waits_for = &leave};
   add_hooks(
       runtime,
-      &(hook){.id = "d", .phase = GATHER, .self = &d, .slow = true, .sub = {.execution = TP_EXECUTION_FIRE_AND_RECORD}},
+      &(hook){.id = "d", .phase = GATHER, .ctx = &d, .slow = true, .sub = {.execution = TP_EXECUTION_FIRE_AND_RECORD}},
       1);
   tp_turn *turn = begin_bare(runtime, 0);
   run_phase(turn, GATHER, NULL);
@@ -407,11 +407,11 @@ static void drain_gives_up_detached_runs_behind_its_limit(void **state) {
 
 /* ---- background ---- */
 
-static tp_status (*real_insert)(void *self, const tp_job *job, uint64_t *ret_id, bool *ret_existed, tp_fault *fault);
+static tp_status (*real_insert)(void *ctx, const tp_job *job, uint64_t *ret_id, bool *ret_existed, tp_fault *fault);
 static _Atomic int inserts_refused;
 
-static tp_status refuse_insert(void *self, const tp_job *job, uint64_t *ret_id, bool *ret_existed, tp_fault *fault) {
-  if (inserts_refused == 0) return real_insert(self, job, ret_id, ret_existed, fault);
+static tp_status refuse_insert(void *ctx, const tp_job *job, uint64_t *ret_id, bool *ret_existed, tp_fault *fault) {
+  if (inserts_refused == 0) return real_insert(ctx, job, ret_id, ret_existed, fault);
   inserts_refused--;
   return TP_ERR_STORE_FULL;
 }
@@ -428,7 +428,7 @@ static void job_that_the_store_does_not_take_fails_as_its_policy_says(void **sta
     inserts_refused = 1;
     tp_runtime *runtime = open_runtime(&options);
     act job = {0};
-    hook h = {.id = "job", .phase = GATHER, .self = &job, .sub = {.execution = TP_EXECUTION_BACKGROUND}};
+    hook h = {.id = "job", .phase = GATHER, .ctx = &job, .sub = {.execution = TP_EXECUTION_BACKGROUND}};
     h.sub.failure = required ? TP_FAILURE_REQUIRED : TP_FAILURE_BEST_EFFORT;
     add_hooks(runtime, &h, 1);
     tp_turn *turn = begin_bare(runtime, 0);
@@ -445,8 +445,8 @@ static void job_that_the_store_does_not_take_fails_as_its_policy_says(void **sta
   }
 }
 
-static tp_status refuse_record(void *self, const tp_entry_record *record) {
-  (void)self;
+static tp_status refuse_record(void *ctx, const tp_entry_record *record) {
+  (void)ctx;
   (void)record;
   return TP_ERR_STORE;
 }
@@ -467,7 +467,7 @@ static void record_that_the_store_does_not_keep_is_a_warning(void **state) {
   tp_runtime_options options = {.struct_size = sizeof options, .log = count_warning, .store = &store};
   tp_runtime *runtime = open_runtime(&options);
   act a = {0};
-  add_hooks(runtime, &(hook){.id = "a", .phase = GATHER, .self = &a}, 1);
+  add_hooks(runtime, &(hook){.id = "a", .phase = GATHER, .ctx = &a}, 1);
   warnings = 0;
   tp_turn *turn = begin_bare(runtime, 0);
   assert_int_equal(run_phase(turn, GATHER, NULL).outcome, TP_OK);

@@ -77,8 +77,8 @@ static void run_bare(tp_runtime *runtime, uint32_t phase) {
 
 /* ---- visibility ---- */
 
-static tp_answer answers(void *self, tp_call *call) {
-  return self ? tp_call_fail(call, 7, "as it was set") : tp_call_allow(call);
+static tp_answer answers(void *ctx, tp_call *call) {
+  return ctx ? tp_call_fail(call, 7, "as it was set") : tp_call_allow(call);
 }
 
 static bool keep_runs(void *ctx, const tp_entry_record *record) {
@@ -115,7 +115,7 @@ static void rows_of_records_below_the_asked_visibility_are_left_out(void **state
         {.id = "b",
          .phase = TP_PHASE_TURN_INTAKE,
          .run = answers,
-         .self = fails ? &n : NULL,
+         .ctx = fails ? &n : NULL,
          .sub = {.visibility = TP_VISIBILITY_USER_AUDIT}},
         {.id = "c", .phase = TP_PHASE_TURN_INTAKE, .run = answers, .sub = {.visibility = TP_VISIBILITY_USER_VISIBLE}},
     };
@@ -176,7 +176,7 @@ static void failing_late_and_refused_handlers_leave_a_log_line_and_an_audit_row(
     notes n = NOTES;
     cases[i].hook.id = "h";
     cases[i].hook.phase = TP_PHASE_TURN_PRE_POLICY;
-    cases[i].hook.self = &cases[i].act;
+    cases[i].hook.ctx = &cases[i].act;
     tp_runtime *runtime = open_noted(&n, 0, &cases[i].hook, 1);
     run_bare(runtime, TP_PHASE_TURN_PRE_POLICY);
     assert_has(n.log, cases[i].log);
@@ -195,9 +195,9 @@ static void successful_skipped_and_cancelled_runs_are_not_reported(void **state)
   (void)state;
   notes n = NOTES;
   act fine = {0}, allows = {.kind = TP_ANSWER_ALLOW};
-  hook hooks[] = {{.id = "fine", .phase = TP_PHASE_TURN_INTAKE, .self = &fine},
-                  {.id = "allows", .phase = TP_PHASE_TURN_INTAKE, .self = &allows},
-                  {.id = "off", .phase = TP_PHASE_TURN_INTAKE, .self = &fine}};
+  hook hooks[] = {{.id = "fine", .phase = TP_PHASE_TURN_INTAKE, .ctx = &fine},
+                  {.id = "allows", .phase = TP_PHASE_TURN_INTAKE, .ctx = &allows},
+                  {.id = "off", .phase = TP_PHASE_TURN_INTAKE, .ctx = &fine}};
   tp_runtime *runtime = open_noted(&n, 0, hooks, 3);
   assert_int_equal(tp_subscription_kill(runtime, "off", true, NULL), TP_OK);
   run_bare(runtime, TP_PHASE_TURN_INTAKE);
@@ -211,7 +211,7 @@ static void rows_of_runs_never_displace_those_of_registration(void **state) {
   (void)state;
   notes n = NOTES;
   act fails = {.kind = TP_ANSWER_FAILED};
-  hook h = {.id = "h", .phase = TP_PHASE_MODEL_PRE, .self = &fails};
+  hook h = {.id = "h", .phase = TP_PHASE_MODEL_PRE, .ctx = &fails};
   tp_runtime *runtime = open_noted(&n, TP_LOG_ERROR, &h, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   for (int i = 0; i < 1100; i++) {
@@ -227,8 +227,8 @@ static void rows_of_runs_never_displace_those_of_registration(void **state) {
   close_runtime(runtime);
 }
 
-static tp_answer run_tool(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer run_tool(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   return tp_tool_ok(run, tp_text_of("did it"));
 }
 
@@ -262,7 +262,7 @@ static void refused_contribution_says_which_field_and_why(void **state) {
     tp_contribution contribution = cases[i].contribution;
     contribution.struct_size = sizeof contribution;
     act emits = {.emits = &contribution, .emit_count = 1};
-    hook h = {.id = "h", .phase = cases[i].phase, .self = &emits};
+    hook h = {.id = "h", .phase = cases[i].phase, .ctx = &emits};
     tp_runtime *runtime = open_noted(&n, 0, &h, 1);
     run_bare(runtime, cases[i].phase);
     assert_has(n.log, cases[i].why);
@@ -331,9 +331,9 @@ static void denial_says_which_tool_and_why(void **state) {
     notes n = NOTES;
     act tools = {.emits = &bundle, .emit_count = 1}, gate = {.kind = cases[i].kind, .reason = "not today"};
     act says = {.emits = &policy, .emit_count = cases[i].by_policy};
-    hook hooks[] = {{.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &tools},
-                    {.id = "gate", .phase = TP_PHASE_TOOL_PRE, .self = &gate},
-                    {.id = "says", .phase = TP_PHASE_TURN_PRE_POLICY, .self = &says}};
+    hook hooks[] = {{.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .ctx = &tools},
+                    {.id = "gate", .phase = TP_PHASE_TOOL_PRE, .ctx = &gate},
+                    {.id = "says", .phase = TP_PHASE_TURN_PRE_POLICY, .ctx = &says}};
     tp_runtime *runtime = open_noted(&n, 0, hooks, 3);
     say(runtime, calls_shell, 2, NULL);
     assert_has(n.log, cases[i].log);
@@ -352,8 +352,8 @@ static void each_attempt_is_logged_at_debug_and_none_at_info(void **state) {
     notes n = NOTES;
     act inlined = {0}, retried = {.kind = TP_ANSWER_FAILED, .retryable = true, .succeeds_at = 3};
     hook hooks[] = {
-        {.id = "inline", .phase = TP_PHASE_MODEL_PRE, .self = &inlined},
-        {.id = "retried", .phase = TP_PHASE_MODEL_PRE, .self = &retried, .idempotent = true, .sub = {.attempts = 3}}};
+        {.id = "inline", .phase = TP_PHASE_MODEL_PRE, .ctx = &inlined},
+        {.id = "retried", .phase = TP_PHASE_MODEL_PRE, .ctx = &retried, .idempotent = true, .sub = {.attempts = 3}}};
     tp_runtime *runtime = open_noted(&n, debug ? TP_LOG_DEBUG : 0, hooks, 2);
     say(runtime, hi, 1, NULL);
     if (debug) {
@@ -388,7 +388,7 @@ static void audits_are_rows_and_diagnostics_without_a_listener_are_logged(void *
   for (int heard = 0; heard < 2; heard++) {
     notes n = NOTES;
     act contributes = {.emits = contributed, .emit_count = 3};
-    hook h = {.id = "h", .phase = TP_PHASE_TURN_PRE_PROMPT_COMPILE, .self = &contributes};
+    hook h = {.id = "h", .phase = TP_PHASE_TURN_PRE_PROMPT_COMPILE, .ctx = &contributes};
     tp_listener listener = {.struct_size = sizeof listener, .on_event = ignore};
     tp_runtime *runtime = open_noted(&n, 0, &h, 1);
     say(runtime, hi, 1, heard ? &listener : NULL);

@@ -61,7 +61,7 @@ static tp_status runtime_of(const tp_runtime_options *options, tp_fault *fault) 
   return status;
 }
 
-static void store_stays(void *self) { (void)self; }
+static void store_stays(void *ctx) { (void)ctx; }
 
 /* A store that is not to be freed. */
 static tp_status offer_store(fixture *h, const void *given, tp_fault *fault) {
@@ -102,8 +102,8 @@ static tp_status offer_session(fixture *h, const void *given, tp_fault *fault) {
   return status;
 }
 
-static void start_nothing(void *self, const tp_model_request *request, tp_token token) {
-  (void)self, (void)request, (void)token;
+static void start_nothing(void *ctx, const tp_model_request *request, tp_token token) {
+  (void)ctx, (void)request, (void)token;
 }
 static tp_status offer_model(fixture *h, const void *given, tp_fault *fault) {
   return offer_session(h, &(tp_session_options){.struct_size = sizeof(tp_session_options), .id = "m", .model = given},
@@ -152,7 +152,7 @@ static tp_status offer_records(fixture *h, const void *given, tp_fault *fault) {
   return tp_runtime_records(h->runtime, given, stop_entries, NULL, fault);
 }
 static tp_status offer_store_records(fixture *h, const void *given, tp_fault *fault) {
-  return h->store->records(h->store->self, given, stop_entries, NULL, fault);
+  return h->store->records(h->store->ctx, given, stop_entries, NULL, fault);
 }
 
 static bool stop_turns(void *ctx, const tp_turn_record *record) { return (void)ctx, (void)record, false; }
@@ -160,7 +160,7 @@ static tp_status offer_turns(fixture *h, const void *given, tp_fault *fault) {
   return tp_runtime_turns(h->runtime, given, stop_turns, NULL, fault);
 }
 static tp_status offer_store_turns(fixture *h, const void *given, tp_fault *fault) {
-  return h->store->turns(h->store->self, given, stop_turns, NULL, fault);
+  return h->store->turns(h->store->ctx, given, stop_turns, NULL, fault);
 }
 
 static bool stop_subscriptions(void *ctx, const tp_subscription_info *info) { return (void)ctx, (void)info, false; }
@@ -170,17 +170,17 @@ static tp_status offer_subscriptions(fixture *h, const void *given, tp_fault *fa
 
 static tp_status offer_turn_record(fixture *h, const void *given, tp_fault *fault) {
   (void)fault;
-  return h->store->turn_record(h->store->self, given);
+  return h->store->turn_record(h->store->ctx, given);
 }
 
 static tp_status offer_late(fixture *h, const void *given, tp_fault *fault) {
   (void)fault;
-  return h->store->record_late(h->store->self, given);
+  return h->store->record_late(h->store->ctx, given);
 }
 
 static tp_status offer_finish(fixture *h, const void *given, tp_fault *fault) {
   uint32_t state;
-  return h->store->job_finish(h->store->self, given, &state, fault);
+  return h->store->job_finish(h->store->ctx, given, &state, fault);
 }
 
 /* ---- the table ---- */
@@ -192,12 +192,12 @@ static const tp_edge an_edge = {.struct_size = sizeof an_edge, .target = "t", .o
 static const tp_store a_store = {.struct_size = sizeof a_store};
 static const tp_owner an_owner = {.struct_size = sizeof an_owner, .name = "me", .trust = TP_TRUST_HOST};
 static act silent;
-static const tp_hook a_hook = {.struct_size = sizeof a_hook, .phase = "turn.intake", .run = play, .self = &silent};
+static const tp_hook a_hook = {.struct_size = sizeof a_hook, .phase = "turn.intake", .run = play, .ctx = &silent};
 static const tp_domain a_domain = {.struct_size = sizeof a_domain,
                                    .header_version = TP_VERSION_NUMBER,
                                    .name = "d",
                                    .register_with = register_nothing};
-static tp_answer run_tool(void *self, tp_tool_run *run) { return (void)self, tp_tool_ok(run, (tp_text){0}); }
+static tp_answer run_tool(void *ctx, tp_tool_run *run) { return (void)ctx, tp_tool_ok(run, (tp_text){0}); }
 static const tp_tool a_tool = {.struct_size = sizeof a_tool, .name = "t", .run = run_tool};
 static const tp_tool_call a_call = {.struct_size = sizeof a_call, .name = TEXT("nobody")};
 static const tp_model a_model = {.struct_size = sizeof a_model, .start = start_nothing};
@@ -280,8 +280,7 @@ static void reserved_bytes_must_be_zero_in_every_struct_that_a_host_fills(void *
   act later = {.defers = true, .deferred = &deferred};
   add_hooks(
       h.runtime,
-      &(hook){
-          .id = "later", .phase = TP_PHASE_SESSION_START, .self = &later, .slow = true, .sub = {.limit_ms = 600000}},
+      &(hook){.id = "later", .phase = TP_PHASE_SESSION_START, .ctx = &later, .slow = true, .sub = {.limit_ms = 600000}},
       1);
   tp_turn *waiting;
   assert_int_equal(tp_turn_begin_bare(h.runtime, NULL, &waiting, NULL), TP_OK);

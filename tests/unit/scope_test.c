@@ -26,8 +26,8 @@ typedef struct tools {
   _Atomic int runs[2];
 } tools;
 
-static tp_answer run_tool(void *self, tp_tool_run *run) {
-  ++*(_Atomic int *)self;
+static tp_answer run_tool(void *ctx, tp_tool_run *run) {
+  ++*(_Atomic int *)ctx;
   return tp_tool_ok(run, (tp_text)TEXT("ran"));
 }
 
@@ -38,7 +38,7 @@ static void make_tools(tools *t) {
     t->items[i] = (tp_tool){.struct_size = sizeof t->items[i],
                             .name = names[i],
                             .run = run_tool,
-                            .self = (void *)&t->runs[i],
+                            .ctx = (void *)&t->runs[i],
                             .placement = TP_PLACEMENT_INLINE};
     t->list[i] = &t->items[i];
   }
@@ -77,8 +77,8 @@ static const reply replies[] = {
 static tp_status open_world(world *w, tp_text extra, hook *more, tp_fault *fault) {
   *w = (world){.runtime = open_runtime(NULL), .model = recorder_new(replies, 2)};
   make_tools(&w->tools);
-  hook hooks[] = {{.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &w->tools.contributes},
-                  {.id = "gate", .phase = TP_PHASE_TOOL_PRE, .self = &w->tools.gate},
+  hook hooks[] = {{.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .ctx = &w->tools.contributes},
+                  {.id = "gate", .phase = TP_PHASE_TOOL_PRE, .ctx = &w->tools.gate},
                   more ? *more : (hook){0}};
   add_hooks(w->runtime, hooks, more ? 3 : 2);
   tp_agent_config config = {.struct_size = sizeof config, .id = "clerk", .system = "You are a clerk.", .extra = extra};
@@ -166,8 +166,8 @@ static void agent_with_an_empty_list_may_use_none(void **state) {
   close_world(&w);
 }
 
-static tp_answer limit_scope(void *self, tp_call *call) {
-  const tp_text *config = self;
+static tp_answer limit_scope(void *ctx, tp_call *call) {
+  const tp_text *config = ctx;
   const tp_field field = {.id = TP_FIELD_AGENT_CONFIG, .kind = TP_FIELD_KIND_VALUE, .text = *config};
   return tp_call_replace(call, &field, 1) == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED;
 }
@@ -176,7 +176,7 @@ static void scope_is_what_agent_build_left(void **state) {
   (void)state;
   world w;
   tp_text config = no_tool;
-  hook build = {.id = "build", .phase = TP_PHASE_AGENT_BUILD, .run = limit_scope, .self = &config};
+  hook build = {.id = "build", .phase = TP_PHASE_AGENT_BUILD, .run = limit_scope, .ctx = &config};
   assert_int_equal(open_world(&w, only_read, &build, NULL), TP_OK);
   run(&w);
   assert_string_equal(w.results.text, "out_of_scope out_of_scope unknown_tool ");
@@ -190,7 +190,7 @@ static void list_of_another_kind_that_agent_build_left_is_refused(void **state) 
     world w;
     tp_text config = configs[i];
     tp_fault fault = {0};
-    hook build = {.id = "build", .phase = TP_PHASE_AGENT_BUILD, .run = limit_scope, .self = &config};
+    hook build = {.id = "build", .phase = TP_PHASE_AGENT_BUILD, .run = limit_scope, .ctx = &config};
     assert_int_equal(open_world(&w, only_read, &build, &fault), TP_ERR_MALFORMED);
     assert_non_null(strstr(fault.message, "must be an array of texts"));
     close_world(&w);
@@ -212,7 +212,7 @@ static void tools_of_the_runtime_and_of_an_agent_are_listed_without_a_turn(void 
   size_t count = 0;
   assert_int_equal(open_world(&w, only_read, NULL, NULL), TP_OK);
   act intake = {0};
-  add_hooks(w.runtime, &(hook){.id = "intake", .phase = TP_PHASE_TURN_INTAKE, .self = &intake}, 1);
+  add_hooks(w.runtime, &(hook){.id = "intake", .phase = TP_PHASE_TURN_INTAKE, .ctx = &intake}, 1);
   results all = {""}, agents = {""}, some = {"already so long that the first one stops it: "};
   assert_int_equal(tp_runtime_tools(w.runtime, note_listing, &all, &count, NULL), TP_OK);
   assert_string_equal(all.text, "test.read test.write ");
@@ -233,8 +233,8 @@ static void tools_of_the_runtime_and_of_an_agent_are_listed_without_a_turn(void 
   close_world(&w);
 }
 
-static tp_answer list_from_inside(void *self, tp_call *call) {
-  tp_runtime *runtime = self;
+static tp_answer list_from_inside(void *ctx, tp_call *call) {
+  tp_runtime *runtime = ctx;
   return tp_runtime_tools(runtime, NULL, NULL, NULL, NULL) == TP_ERR_USAGE ? tp_call_allow(call)
                                                                            : tp_call_deny(call, "listed");
 }
@@ -246,8 +246,8 @@ static void listing_that_cannot_be_made_says_why(void **state) {
   assert_int_equal(tp_runtime_tools(runtime, NULL, NULL, &count, NULL), TP_OK); /* nothing contributes any */
   assert_int_equal(count, 0);
   act ill = {.kind = TP_ANSWER_FAILED, .reason = "no disk"};
-  hook hooks[] = {{.id = "ill", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &ill},
-                  {.id = "inside", .phase = TP_PHASE_TURN_INTAKE, .run = list_from_inside, .self = runtime}};
+  hook hooks[] = {{.id = "ill", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .ctx = &ill},
+                  {.id = "inside", .phase = TP_PHASE_TURN_INTAKE, .run = list_from_inside, .ctx = runtime}};
   add_hooks(runtime, hooks, COUNT(hooks));
   tp_fault fault = {0};
   assert_int_equal(tp_runtime_tools(runtime, NULL, NULL, &count, &fault), TP_ERR_HOOK);

@@ -77,15 +77,15 @@ typedef struct tool_world {
   const char *text;
 } tool_world;
 
-static tp_answer run_tool(void *self, tp_tool_run *run) {
-  tool_world *t = self;
+static tp_answer run_tool(void *ctx, tp_tool_run *run) {
+  tool_world *t = ctx;
   t->runs++;
   return tp_tool_ok(run, tp_text_of(t->text));
 }
 
 static void make_tool(tool_world *t, const char *name) {
   t->text = t->text ? t->text : "tool says";
-  t->tool = (tp_tool){.struct_size = sizeof t->tool, .name = name, .run = run_tool, .self = t};
+  t->tool = (tp_tool){.struct_size = sizeof t->tool, .name = name, .run = run_tool, .ctx = t};
   t->list = &t->tool;
   t->bundle = (tp_contribution){.struct_size = sizeof(tp_contribution),
                                 .kind = TP_KIND_TOOL_BUNDLE,
@@ -93,7 +93,7 @@ static void make_tool(tool_world *t, const char *name) {
                                 .tools = &t->list,
                                 .tool_count = 1};
   t->contributes = (act){.emits = &t->bundle, .emit_count = 1};
-  t->hook = (hook){.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &t->contributes};
+  t->hook = (hook){.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .ctx = &t->contributes};
 }
 
 #define CALL(call_id, tool)                                             \
@@ -175,8 +175,8 @@ static void results_go_back_to_the_model_in_call_order(void **state) {
   make_tool(&t, "t");
   act batch = {0}, post = {0};
   hook hooks[] = {t.hook,
-                  {.id = "batch", .phase = TP_PHASE_TOOL_BATCH, .self = &batch},
-                  {.id = "post", .phase = TP_PHASE_MODEL_POST, .self = &post}};
+                  {.id = "batch", .phase = TP_PHASE_TOOL_BATCH, .ctx = &batch},
+                  {.id = "post", .phase = TP_PHASE_MODEL_POST, .ctx = &post}};
   world w = open_world_with(replies, 2, NULL, hooks, 3);
   const tp_turn_result *result = say(&w, "go");
   assert_int_equal(result->outcome, TP_TURN_COMPLETED);
@@ -197,8 +197,8 @@ static void results_go_back_to_the_model_in_call_order(void **state) {
 }
 
 /* A handler of tool.batch that notes what each call came to. */
-static tp_answer see_batch(void *self, tp_call *call) {
-  char *seen = self;
+static tp_answer see_batch(void *ctx, tp_call *call) {
+  char *seen = ctx;
   for (tp_value_walk walk = {0}; tp_value_next(tp_call_text(call, TP_FIELD_CALLS), &walk);) {
     tp_text id = tp_value_text(tp_value_get(walk.value, "id")), kind = tp_value_text(tp_value_get(walk.value, "kind"));
     tp_text result = tp_value_text(tp_value_get(walk.value, "result"));
@@ -223,7 +223,7 @@ static void tool_batch_sees_arguments_and_results(void **state) {
   tool_world t = {0};
   make_tool(&t, "t");
   char seen[512] = "";
-  hook hooks[] = {t.hook, {.id = "batch", .phase = TP_PHASE_TOOL_BATCH, .run = see_batch, .self = seen}};
+  hook hooks[] = {t.hook, {.id = "batch", .phase = TP_PHASE_TOOL_BATCH, .run = see_batch, .ctx = seen}};
   world w = open_world_with(replies, 2, NULL, hooks, 2);
   expect(&w, "go", TP_TURN_COMPLETED);
   static const char wanted[] =
@@ -248,8 +248,8 @@ static void results_above_16_mib_keep_head_and_tail_in_tool_batch(void **state) 
   char seen[512] = "";
   act end = {.kind = TP_ANSWER_DENY}; /* the model, which notes what it reads, is not asked again */
   hook hooks[] = {t.hook,
-                  {.id = "batch", .phase = TP_PHASE_TOOL_BATCH, .run = see_batch, .self = seen},
-                  {.id = "end", .phase = TP_PHASE_TOOL_BATCH, .self = &end}};
+                  {.id = "batch", .phase = TP_PHASE_TOOL_BATCH, .run = see_batch, .ctx = seen},
+                  {.id = "end", .phase = TP_PHASE_TOOL_BATCH, .ctx = &end}};
   world w = open_world_with(replies, 2, NULL, hooks, 3);
   expect(&w, "go", TP_TURN_COMPLETED);
   size_t a = 0, b = 0;
@@ -267,7 +267,7 @@ static void denied_call_adds_its_reason_and_a_reminder_to_the_next_request(void 
   tool_world t = {0};
   make_tool(&t, "t");
   act gate = {.kind = TP_ANSWER_DENY, .reason = "not today"};
-  hook hooks[] = {t.hook, {.id = "gate", .phase = TP_PHASE_TOOL_PRE, .self = &gate}};
+  hook hooks[] = {t.hook, {.id = "gate", .phase = TP_PHASE_TOOL_PRE, .ctx = &gate}};
   world w = open_world_with(replies, 3, NULL, hooks, 2);
   expect(&w, "go", TP_TURN_COMPLETED);
   assert_int_equal(t.runs, 0);
@@ -291,7 +291,7 @@ static void reminders_of_every_phase_around_a_call_reach_the_next_request(void *
     tool_world t = {0};
     make_tool(&t, "t");
     act reminds = {.emits = &reminder, .emit_count = 1};
-    hook hooks[] = {t.hook, {.id = "reminds", .phase = phases[i], .self = &reminds}};
+    hook hooks[] = {t.hook, {.id = "reminds", .phase = phases[i], .ctx = &reminds}};
     world w = open_world_with(replies, 2, NULL, hooks, 2);
     expect(&w, "go", TP_TURN_COMPLETED);
     assert_int_equal(t.runs, 1);
@@ -318,9 +318,9 @@ static void sections_contexts_and_reminders_reach_the_request_and_not_the_histor
   act contributes_section = {.emits = &section, .emit_count = 1},
       contributes_context = {.emits = &context, .emit_count = 1};
   act reminds = {.emits = &reminder, .emit_count = 1};
-  hook hooks[] = {{.id = "section", .phase = TP_PHASE_TURN_PRE_PROMPT_COMPILE, .self = &contributes_section},
-                  {.id = "context", .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, .self = &contributes_context},
-                  {.id = "reminder", .phase = TP_PHASE_SESSION_START, .self = &reminds}};
+  hook hooks[] = {{.id = "section", .phase = TP_PHASE_TURN_PRE_PROMPT_COMPILE, .ctx = &contributes_section},
+                  {.id = "context", .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, .ctx = &contributes_context},
+                  {.id = "reminder", .phase = TP_PHASE_SESSION_START, .ctx = &reminds}};
   world w = open_world_with(replies, 2, NULL, hooks, 3);
   expect(&w, "hello", TP_TURN_COMPLETED);
   expect(&w, "again", TP_TURN_COMPLETED);
@@ -354,8 +354,8 @@ static void repeated_request_carries_each_reminder_once(void **state) {
   static const tp_contribution reminder = {
       .struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = TEXT("mind the gap")};
   act pre = {.emits = &reminder, .emit_count = 1}, reminds = {.emits = &reminder, .emit_count = 1};
-  hook hooks[] = {{.id = "pre", .phase = TP_PHASE_MODEL_PRE, .self = &pre},
-                  {.id = "reminds", .phase = TP_PHASE_SESSION_START, .self = &reminds}};
+  hook hooks[] = {{.id = "pre", .phase = TP_PHASE_MODEL_PRE, .ctx = &pre},
+                  {.id = "reminds", .phase = TP_PHASE_SESSION_START, .ctx = &reminds}};
   world w = open_world_with(replies, COUNT(replies), NULL, hooks, 2);
   expect(&w, "hello", TP_TURN_COMPLETED);
   expect(&w, "hello", TP_TURN_COMPLETED);
@@ -375,7 +375,7 @@ static void context_of_model_pre_is_for_this_request_only(void **state) {
   tool_world t = {0};
   make_tool(&t, "t");
   act pre = {.emits = &context, .emit_count = 1};
-  hook hooks[] = {t.hook, {.id = "pre", .phase = TP_PHASE_MODEL_PRE, .self = &pre}};
+  hook hooks[] = {t.hook, {.id = "pre", .phase = TP_PHASE_MODEL_PRE, .ctx = &pre}};
   world w = open_world_with(replies, 2, NULL, hooks, 2);
   expect(&w, "go", TP_TURN_COMPLETED);
   assert_int_equal(pre.calls, 2);
@@ -393,9 +393,9 @@ static void intake_rewrites_what_the_model_and_the_history_get(void **state) {
   act intake = {.replaces = TP_FIELD_TEXT, .appends = "!"},
       response = {.replaces = TP_FIELD_RESPONSE_TEXT, .appends = "?"};
   act system = {.replaces = TP_FIELD_SYSTEM, .text = "be kind"};
-  hook hooks[] = {{.id = "intake", .phase = TP_PHASE_TURN_INTAKE, .self = &intake},
-                  {.id = "response", .phase = TP_PHASE_MODEL_RESPONSE, .self = &response},
-                  {.id = "system", .phase = TP_PHASE_TURN_POST_PROMPT_COMPILE, .self = &system}};
+  hook hooks[] = {{.id = "intake", .phase = TP_PHASE_TURN_INTAKE, .ctx = &intake},
+                  {.id = "response", .phase = TP_PHASE_MODEL_RESPONSE, .ctx = &response},
+                  {.id = "system", .phase = TP_PHASE_TURN_POST_PROMPT_COMPILE, .ctx = &system}};
   world w = open_world_with(replies, 2, NULL, hooks, 3);
   const tp_turn_result *result = say(&w, "hello");
   assert_text(result->text, "one?");
@@ -413,8 +413,8 @@ typedef struct filter {
   char seen[256];
 } filter;
 
-static tp_answer filter_calls(void *self, tp_call *call) {
-  filter *f = self;
+static tp_answer filter_calls(void *ctx, tp_call *call) {
+  filter *f = ctx;
   f->seen[0] = 0;
   for (tp_value_walk walk = {0}; tp_value_next(tp_call_text(call, TP_FIELD_CALLS), &walk);) {
     tp_text id = tp_value_text(tp_value_get(walk.value, "id"));
@@ -456,7 +456,7 @@ static void response_handler_drops_and_changes_calls_and_the_audit_shows_which(v
               ""};
   tool_world t = {0};
   make_tool(&t, "t");
-  hook hooks[] = {t.hook, {.id = "filter", .phase = TP_PHASE_MODEL_RESPONSE, .run = filter_calls, .self = &f}};
+  hook hooks[] = {t.hook, {.id = "filter", .phase = TP_PHASE_MODEL_RESPONSE, .run = filter_calls, .ctx = &f}};
   world w = open_world_with(replies, 2, NULL, hooks, 2);
   const tp_turn_result *result = say(&w, "go");
   assert_int_equal(result->outcome, TP_TURN_COMPLETED);
@@ -479,7 +479,7 @@ static void response_without_its_calls_ends_the_turn(void **state) {
   filter f = {VALUE("\x90"), ""};
   tool_world t = {0};
   make_tool(&t, "t");
-  hook hooks[] = {t.hook, {.id = "filter", .phase = TP_PHASE_MODEL_RESPONSE, .run = filter_calls, .self = &f}};
+  hook hooks[] = {t.hook, {.id = "filter", .phase = TP_PHASE_MODEL_RESPONSE, .run = filter_calls, .ctx = &f}};
   world w = open_world_with(replies, 1, NULL, hooks, 2);
   expect(&w, "go", TP_TURN_COMPLETED);
   assert_string_equal(f.seen, "a:1 ");
@@ -510,7 +510,7 @@ static void calls_that_the_response_has_not_fail_the_turn(void **state) {
     filter f = values[i];
     tool_world t = {0};
     make_tool(&t, "t");
-    hook hooks[] = {t.hook, {.id = "filter", .phase = TP_PHASE_MODEL_RESPONSE, .run = filter_calls, .self = &f}};
+    hook hooks[] = {t.hook, {.id = "filter", .phase = TP_PHASE_MODEL_RESPONSE, .run = filter_calls, .ctx = &f}};
     world w = open_world_with(replies, 1, NULL, hooks, 2);
     const tp_turn_result *result = say(&w, "go");
     assert_string_equal(f.seen, "a:1 b:0! ");
@@ -531,16 +531,16 @@ typedef struct ends {
   int64_t code;
 } ends;
 
-static tp_answer note_post_turn(void *self, tp_call *call) {
-  ends *e = self;
+static tp_answer note_post_turn(void *ctx, tp_call *call) {
+  ends *e = ctx;
   e->post_turns++;
   tp_text outcome = tp_call_text(call, TP_FIELD_OUTCOME);
   snprintf(e->outcome, sizeof e->outcome, "%.*s", (int)outcome.size, outcome.data);
   return TP_ANSWER_DONE;
 }
 
-static tp_answer note_error(void *self, tp_call *call) {
-  ends *e = self;
+static tp_answer note_error(void *ctx, tp_call *call) {
+  ends *e = ctx;
   e->errors++;
   e->code = tp_call_int(call, TP_FIELD_CODE);
   return TP_ANSWER_DONE;
@@ -636,9 +636,9 @@ static void check_outcome(const outcome_case *c) {
   ends e = {0};
   act a;
   memcpy(&a, &c->act, sizeof a);
-  hook hooks[] = {{.id = "post", .phase = TP_PHASE_TURN_POST_TURN, .run = note_post_turn, .self = &e},
-                  {.id = "error", .phase = TP_PHASE_RUNTIME_ERROR, .run = note_error, .self = &e},
-                  {.id = "act", .phase = c->phase, .self = &a, .sub = {.failure = c->failure}}};
+  hook hooks[] = {{.id = "post", .phase = TP_PHASE_TURN_POST_TURN, .run = note_post_turn, .ctx = &e},
+                  {.id = "error", .phase = TP_PHASE_RUNTIME_ERROR, .run = note_error, .ctx = &e},
+                  {.id = "act", .phase = c->phase, .ctx = &a, .sub = {.failure = c->failure}}};
   world w = open_world_with(c->replies, 2, NULL, hooks, c->phase ? 3 : 2);
   tp_turn_request request = c->limits;
   request.struct_size = sizeof request;
@@ -688,7 +688,7 @@ static void result_names_who_refused_and_whether_it_answered(void **state) {
     memcpy(&guard, &cases[i].act, sizeof guard);
     hook h = {.id = "guard",
               .phase = TP_PHASE_TURN_INTAKE,
-              .self = &guard,
+              .ctx = &guard,
               .sub = {.failure = TP_FAILURE_REQUIRED, .limit_ms = guard.defers ? 5 : 60000}};
     world w = open_world_with(replies, 1, NULL, &h, 1);
     const tp_turn_result *result = say(&w, "hello");
@@ -736,7 +736,7 @@ static void turn_that_does_not_complete_leaves_its_message_and_a_mark(void **sta
     assert_int_equal(tp_history_memory_new(NULL, &shared_history, NULL), TP_OK);
     act a;
     memcpy(&a, &c->act, sizeof a);
-    hook h = {.id = "act", .phase = c->phase, .self = &a, .sub = {.failure = c->failure}};
+    hook h = {.id = "act", .phase = c->phase, .ctx = &a, .sub = {.failure = c->failure}};
     tp_session_options options = {.history = borrow_history()};
     world w = open_world_with(c->replies, 2, &options, &h, c->phase ? 1 : 0);
     tp_turn_request request = c->limits;
@@ -746,7 +746,7 @@ static void turn_that_does_not_complete_leaves_its_message_and_a_mark(void **sta
     assert_int_equal(result->outcome, c->outcome);
     script_of_messages s = {""};
     tp_history_load load = {.struct_size = sizeof load, .session = tp_text_of("s1"), .each = write_message, .ctx = &s};
-    assert_int_equal(shared_history->load(shared_history->self, &load, NULL), TP_OK);
+    assert_int_equal(shared_history->load(shared_history->ctx, &load, NULL), TP_OK);
     if (c->outcome == TP_TURN_COMPLETED) {
       assert_string_equal(s.text, "U<hello>;A<hi>;");
     } else {
@@ -810,19 +810,19 @@ static void history_of_a_wrong_size_or_without_its_functions_is_refused(void **s
 /* ---- a history that fails ---- */
 
 static _Atomic int loads_refused, appends_refused;
-static tp_status load_or_not(void *self, const tp_history_load *request, tp_fault *fault) {
+static tp_status load_or_not(void *ctx, const tp_history_load *request, tp_fault *fault) {
   if (loads_refused > 0) {
     loads_refused--;
     return TP_ERR_STORE_BUSY;
   }
-  return shared_history->load(self, request, fault);
+  return shared_history->load(ctx, request, fault);
 }
-static tp_status append_or_not(void *self, const tp_history_append *request, tp_fault *fault) {
+static tp_status append_or_not(void *ctx, const tp_history_append *request, tp_fault *fault) {
   if (appends_refused > 0) {
     appends_refused--;
     return TP_ERR_STORE_FULL;
   }
-  return shared_history->append(self, request, fault);
+  return shared_history->append(ctx, request, fault);
 }
 
 static void history_that_fails_fails_the_turn_and_the_next_works(void **state) {
@@ -833,7 +833,7 @@ static void history_that_fails_fails_the_turn_and_the_next_works(void **state) {
   borrowed_history.load = load_or_not;
   borrowed_history.append = append_or_not;
   act started = {0};
-  hook h = {.id = "start", .phase = TP_PHASE_SESSION_START, .self = &started};
+  hook h = {.id = "start", .phase = TP_PHASE_SESSION_START, .ctx = &started};
   world w = open_world_with(replies, 1, &options, &h, 1);
   loads_refused = 1;
   const tp_turn_result *result = say(&w, "one");
@@ -877,8 +877,8 @@ static void failed_request_is_repeated_when_it_is_retryable_and_said_nothing_yet
       .struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = TEXT("remember")};
   for (size_t i = 0; i < COUNT(cases); i++) {
     act pre = {0}, reminds = {.emits = &reminder, .emit_count = 1};
-    hook hooks[] = {{.id = "pre", .phase = TP_PHASE_MODEL_PRE, .self = &pre},
-                    {.id = "reminds", .phase = TP_PHASE_SESSION_START, .self = &reminds}};
+    hook hooks[] = {{.id = "pre", .phase = TP_PHASE_MODEL_PRE, .ctx = &pre},
+                    {.id = "reminds", .phase = TP_PHASE_SESSION_START, .ctx = &reminds}};
     world w = open_world_with(cases[i].replies, 4, NULL, hooks, 2);
     expect(&w, "hello", cases[i].outcome);
     assert_int_equal(w.model->asked, cases[i].asked);
@@ -956,7 +956,7 @@ static void turns_of_a_session_run_one_at_a_time_in_order(void **state) {
   static const reply replies[] = {{.text = "hi"}};
   latch entered = LATCH, leave = LATCH;
   act intake = {.entered = &entered, .waits_for = &leave};
-  hook h = {.id = "intake", .phase = TP_PHASE_TURN_INTAKE, .self = &intake, .slow = true, .sub = {.limit_ms = 60000}};
+  hook h = {.id = "intake", .phase = TP_PHASE_TURN_INTAKE, .ctx = &intake, .slow = true, .sub = {.limit_ms = 60000}};
   world w = open_world_with(replies, 1, NULL, &h, 1);
   order o = {.mutex = PTHREAD_MUTEX_INITIALIZER, .ended = LATCH};
   static const char *const ids[] = {"a", "b", "c", "d", "e"};
@@ -977,7 +977,7 @@ static void queue_has_a_bound(void **state) {
   static const reply replies[] = {{.text = "hi"}};
   latch entered = LATCH, leave = LATCH;
   act intake = {.entered = &entered, .waits_for = &leave};
-  hook h = {.id = "intake", .phase = TP_PHASE_TURN_INTAKE, .self = &intake, .slow = true};
+  hook h = {.id = "intake", .phase = TP_PHASE_TURN_INTAKE, .ctx = &intake, .slow = true};
   tp_session_options options = {.turns_queued_max = 2};
   world w = open_world_with(replies, 1, &options, &h, 1);
   order o = {.mutex = PTHREAD_MUTEX_INITIALIZER, .ended = LATCH};
@@ -997,8 +997,8 @@ static void running_and_queued_turns_can_be_cancelled(void **state) {
   (void)state;
   static const reply replies[] = {{.never = true}, {.text = "hi"}};
   ends e = {0};
-  hook hooks[] = {{.id = "post", .phase = TP_PHASE_TURN_POST_TURN, .run = note_post_turn, .self = &e},
-                  {.id = "error", .phase = TP_PHASE_RUNTIME_ERROR, .run = note_error, .self = &e}};
+  hook hooks[] = {{.id = "post", .phase = TP_PHASE_TURN_POST_TURN, .run = note_post_turn, .ctx = &e},
+                  {.id = "error", .phase = TP_PHASE_RUNTIME_ERROR, .run = note_error, .ctx = &e}};
   world w = open_world_with(replies, 2, NULL, hooks, 2);
   order o = {.mutex = PTHREAD_MUTEX_INITIALIZER, .ended = LATCH};
   tp_submission *running = submit(&w, "running", &o), *queued = submit(&w, "queued", &o);
@@ -1149,7 +1149,7 @@ static void cancel_in_the_middle_of_tools_ends_the_turn_without_a_call_in_the_hi
   latch entered = LATCH, leave = LATCH;
   act gate = {.entered = &entered, .waits_for = &leave};
   hook hooks[] = {t.hook,
-                  {.id = "gate", .phase = TP_PHASE_TOOL_PRE, .self = &gate, .slow = true, .sub = {.limit_ms = 60000}}};
+                  {.id = "gate", .phase = TP_PHASE_TOOL_PRE, .ctx = &gate, .slow = true, .sub = {.limit_ms = 60000}}};
   world w = open_world_with(replies, 2, NULL, hooks, 2);
   order o = {.mutex = PTHREAD_MUTEX_INITIALIZER, .ended = LATCH};
   tp_submission *turn = submit(&w, "t1", &o);
@@ -1178,8 +1178,8 @@ static void note_text(char *to, tp_call *call, uint32_t field) {
   snprintf(to, 32, "%.*s", (int)text.size, text.size ? text.data : "");
 }
 
-static tp_answer note_session_end(void *self, tp_call *call) {
-  life *l = self;
+static tp_answer note_session_end(void *ctx, tp_call *call) {
+  life *l = ctx;
   l->ends_++;
   note_text(l->reason, call, TP_FIELD_REASON);
   note_text(l->outcome, call, TP_FIELD_OUTCOME);
@@ -1265,9 +1265,9 @@ static void turn_that_never_began_fires_neither_post_turn_nor_runtime_error(void
   (void)state;
   static const reply replies[] = {{.never = true}};
   act intake = {0}, post = {0}, error = {0};
-  hook hooks[] = {{.id = "intake", .phase = TP_PHASE_TURN_INTAKE, .self = &intake},
-                  {.id = "post", .phase = TP_PHASE_TURN_POST_TURN, .self = &post},
-                  {.id = "error", .phase = TP_PHASE_RUNTIME_ERROR, .self = &error}};
+  hook hooks[] = {{.id = "intake", .phase = TP_PHASE_TURN_INTAKE, .ctx = &intake},
+                  {.id = "post", .phase = TP_PHASE_TURN_POST_TURN, .ctx = &post},
+                  {.id = "error", .phase = TP_PHASE_RUNTIME_ERROR, .ctx = &error}};
   world w = open_world_with(replies, 1, NULL, hooks, COUNT(hooks));
   tp_submission *turns[3];
   tp_turn_request request = request_of("hello");
@@ -1323,13 +1323,13 @@ typedef struct slow_store {
   latch entered, leave;
 } slow_store;
 
-static tp_status load_nothing(void *self, const tp_history_load *request, tp_fault *fault) {
-  (void)self, (void)request, (void)fault;
+static tp_status load_nothing(void *ctx, const tp_history_load *request, tp_fault *fault) {
+  (void)ctx, (void)request, (void)fault;
   return TP_OK;
 }
 
-static tp_status append_when_let(void *self, const tp_history_append *request, tp_fault *fault) {
-  slow_store *store = self;
+static tp_status append_when_let(void *ctx, const tp_history_append *request, tp_fault *fault) {
+  slow_store *store = ctx;
   (void)fault;
   if (!tp__text_is(request->tenant, "slow")) return TP_OK;
   latch_hit(&store->entered);
@@ -1337,8 +1337,8 @@ static tp_status append_when_let(void *self, const tp_history_append *request, t
   return TP_OK;
 }
 
-static tp_status append_at_once(void *self, const tp_history_append *request, tp_fault *fault) {
-  (void)self, (void)request, (void)fault;
+static tp_status append_at_once(void *ctx, const tp_history_append *request, tp_fault *fault) {
+  (void)ctx, (void)request, (void)fault;
   return TP_OK;
 }
 
@@ -1349,7 +1349,7 @@ static void history_that_is_slow_leaves_threads_to_other_tenants(void **state) {
   tp_runtime_options options = {.struct_size = sizeof options, .handler_threads = SESSIONS};
   tp_runtime *runtime = open_runtime(&options);
   act intake = {0};
-  add_hooks(runtime, &(hook){.id = "i", .phase = TP_PHASE_TURN_INTAKE, .self = &intake, .slow = true}, 1);
+  add_hooks(runtime, &(hook){.id = "i", .phase = TP_PHASE_TURN_INTAKE, .ctx = &intake, .slow = true}, 1);
   tp_session *sessions[SESSIONS + 1];
   tp_submission *turns[SESSIONS + 1];
   for (int i = 0; i <= SESSIONS; i++) {
@@ -1357,7 +1357,7 @@ static void history_that_is_slow_leaves_threads_to_other_tenants(void **state) {
     snprintf(id, sizeof id, "s%d", i);
     tp_session_options session = {.struct_size = sizeof session, .id = id, .tenant = i < SESSIONS ? "slow" : "other"};
     tp_history history = {.struct_size = sizeof history,
-                          .self = &store,
+                          .ctx = &store,
                           .load = load_nothing,
                           .append = i < SESSIONS ? append_when_let : append_at_once};
     session.history = &history;
@@ -1409,8 +1409,8 @@ static void session_starts_once_with_its_first_turn_and_ends_once(void **state) 
   static const reply replies[] = {{.text = "hi"}};
   act start = {0};
   life l = {0};
-  hook hooks[] = {{.id = "start", .phase = TP_PHASE_SESSION_START, .self = &start},
-                  {.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .self = &l, .slow = true}};
+  hook hooks[] = {{.id = "start", .phase = TP_PHASE_SESSION_START, .ctx = &start},
+                  {.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .ctx = &l, .slow = true}};
   world w = open_world_with(replies, 1, NULL, hooks, 2);
   assert_int_equal(start.calls, 0); /* opening never blocks */
   expect(&w, "one", TP_TURN_COMPLETED);
@@ -1446,8 +1446,8 @@ static void keep_busy(busy_session *b) {
   b->order = (order){.mutex = PTHREAD_MUTEX_INITIALIZER, .ended = LATCH};
   b->intake = (act){.entered = &b->entered, .waits_for = &b->leave};
   hook hooks[] = {
-      {.id = "intake", .phase = TP_PHASE_TURN_INTAKE, .self = &b->intake, .slow = true, .sub = {.limit_ms = 60000}},
-      {.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .self = &b->life}};
+      {.id = "intake", .phase = TP_PHASE_TURN_INTAKE, .ctx = &b->intake, .slow = true, .sub = {.limit_ms = 60000}},
+      {.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .ctx = &b->life}};
   b->w = open_world_with(replies, 1, NULL, hooks, 2);
   tp_submission_unref(submit(&b->w, "a", &b->order));
   tp_submission_unref(submit(&b->w, "b", &b->order));
@@ -1518,7 +1518,7 @@ static void drain_without_engine_workers_keeps_its_limit(void **state) {
   tp_runtime_options options = {.struct_size = sizeof options, .no_engine_workers = true};
   world w = {.runtime = open_runtime(&options), .model = recorder_new(replies, 1)};
   life l = {0};
-  hook end = {.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .self = &l};
+  hook end = {.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .ctx = &l};
   add_hooks(w.runtime, &end, 1);
   tp_session_options session = {.struct_size = sizeof session, .id = "s1", .model = recorder_model(w.model, false)};
   assert_int_equal(tp_session_open(w.runtime, &session, &w.session, NULL), TP_OK);
@@ -1545,7 +1545,7 @@ static void drain_ends_every_session_of_thousands(void **state) {
   tp_runtime *runtime = open_runtime(&options);
   latch leave = LATCH;
   act end = {.waits_for = &leave};
-  hook held = {.id = "end", .phase = TP_PHASE_SESSION_END, .self = &end, .slow = true, .sub = {.limit_ms = 60000}};
+  hook held = {.id = "end", .phase = TP_PHASE_SESSION_END, .ctx = &end, .slow = true, .sub = {.limit_ms = 60000}};
   add_hooks(runtime, &held, 1);
   for (int i = 0; i < SESSIONS; i++) {
     char id[16];
@@ -1570,8 +1570,8 @@ static void drain_closes_what_is_open(void **state) {
   static const reply replies[] = {{.text = "hi"}, {.never = true}};
   life l = {0};
   ends e = {0};
-  hook hooks[] = {{.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .self = &l},
-                  {.id = "post", .phase = TP_PHASE_TURN_POST_TURN, .run = note_post_turn, .self = &e}};
+  hook hooks[] = {{.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .ctx = &l},
+                  {.id = "post", .phase = TP_PHASE_TURN_POST_TURN, .run = note_post_turn, .ctx = &e}};
   world w = open_world_with(replies, 2, NULL, hooks, 2);
   expect(&w, "one", TP_TURN_COMPLETED);
   order o = {.mutex = PTHREAD_MUTEX_INITIALIZER, .ended = LATCH};
@@ -1602,7 +1602,7 @@ static void end_of_a_session_reports_reason_lists_and_the_last_outcome(void **st
   (void)state;
   static const reply replies[] = {{.text = "hi"}, {.fails = TP_ERR_MODEL}};
   life l = {0};
-  hook h = {.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .self = &l, .slow = true};
+  hook h = {.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .ctx = &l, .slow = true};
   world w = open_world_with(replies, 2, NULL, &h, 1);
   assert_int_equal(tp_session_end_phase(w.session, NULL, NULL), TP_OK);
   assert_string_equal(l.reason, "phase");
@@ -1645,7 +1645,7 @@ static void end_of_a_session_lists_the_tools_that_its_turns_ran_since_the_last_o
   life l = {0};
   tool_world t = {0};
   make_tool(&t, "t");
-  hook hooks[] = {t.hook, {.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .self = &l}};
+  hook hooks[] = {t.hook, {.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .ctx = &l}};
   world w = open_world_with(replies, 2, NULL, hooks, 2);
   expect(&w, "one", TP_TURN_COMPLETED);
   assert_int_equal(t.runs, 2);
@@ -1660,7 +1660,7 @@ static void end_of_a_session_that_is_malformed_is_refused_and_nothing_is_closed(
   (void)state;
   static const reply replies[] = {{.text = "hi"}};
   life l = {0};
-  hook h = {.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .self = &l};
+  hook h = {.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .ctx = &l};
   world w = open_world_with(replies, 1, NULL, &h, 1);
   char big[(1 << 20) + 8];
   memset(big, 0xc0, sizeof big);
@@ -1695,7 +1695,7 @@ static void drain_says_that_it_ended_a_session(void **state) {
   (void)state;
   static const reply replies[] = {{.text = "hi"}};
   life l = {0};
-  hook h = {.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .self = &l};
+  hook h = {.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .ctx = &l};
   world w = open_world_with(replies, 1, NULL, &h, 1);
   expect(&w, "one", TP_TURN_COMPLETED);
   assert_int_equal(tp_runtime_drain(w.runtime, 10000, NULL, NULL), TP_OK);
@@ -1746,11 +1746,11 @@ static void jobs_of_post_turn_and_session_end_are_scheduled(void **state) {
                                        .value = TEXT("\x80")};
   act schedules = {.emits = &job, .emit_count = 1}, ends_ = {.emits = &last, .emit_count = 1}, worker = {0};
   hook hooks[] = {
-      {.id = "schedules", .phase = TP_PHASE_TURN_POST_TURN, .self = &schedules},
-      {.id = "ends", .phase = TP_PHASE_SESSION_END, .self = &ends_},
+      {.id = "schedules", .phase = TP_PHASE_TURN_POST_TURN, .ctx = &schedules},
+      {.id = "ends", .phase = TP_PHASE_SESSION_END, .ctx = &ends_},
       {.id = "worker",
        .phase = TP_PHASE_TURN_POST_TURN,
-       .self = &worker,
+       .ctx = &worker,
        .sub = {.match = &(const tp_match){
                    .struct_size = sizeof(tp_match), .matches = matches_nothing, .description = "never by itself"}}}};
   world w = open_world_with(replies, 1, NULL, hooks, 3);
@@ -1773,8 +1773,8 @@ static void without_engine_workers_everything_runs_on_the_caller(void **state) {
   world w = {.runtime = open_runtime(&options), .model = recorder_new(replies, 1)};
   life l = {0};
   act slow = {0};
-  hook hooks[] = {{.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .self = &l},
-                  {.id = "slow", .phase = TP_PHASE_TURN_INTAKE, .self = &slow, .slow = true}};
+  hook hooks[] = {{.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .ctx = &l},
+                  {.id = "slow", .phase = TP_PHASE_TURN_INTAKE, .ctx = &slow, .slow = true}};
   add_hooks(w.runtime, hooks, 2);
   tp_session_options session = {.struct_size = sizeof session, .id = "s1", .model = recorder_model(w.model, false)};
   assert_int_equal(tp_session_open(w.runtime, &session, &w.session, NULL), TP_OK);
@@ -1821,8 +1821,8 @@ typedef struct seer {
   int64_t time_left_ms;
 } seer;
 
-static void see_request(void *self, const tp_model_request *request, tp_token token) {
-  seer *s = self;
+static void see_request(void *ctx, const tp_model_request *request, tp_token token) {
+  seer *s = ctx;
   s->id_count = request->id_count;
   for (uint32_t i = 0; i < request->id_count && i < TP_ID_COUNT; i++)
     snprintf(s->ids[i], sizeof s->ids[i], "%.*s", (int)request->ids[i].size,
@@ -1839,7 +1839,7 @@ static void a_provider_reads_the_ids_of_the_turn_and_the_time_that_is_left(void 
     seer s;
     memset(&s, 0, sizeof s);
     tp_model model = {
-        .struct_size = sizeof model, .self = &s, .start = see_request, .placement = (tp_placement)placement};
+        .struct_size = sizeof model, .ctx = &s, .start = see_request, .placement = (tp_placement)placement};
     tp_session_options options = {.struct_size = sizeof options,
                                   .id = "s1",
                                   .tenant = "acme",

@@ -54,8 +54,8 @@ typedef struct node {
   uint32_t index;
 } node;
 
-static tp_answer act_on_stage(void *self, tp_call *call) {
-  node *n = self;
+static tp_answer act_on_stage(void *ctx, tp_call *call) {
+  node *n = ctx;
   stage *s = n->s;
   s->calls[n->index]++;
   s->threads[n->index] = pthread_self();
@@ -82,7 +82,7 @@ static stage *stage_with(const tp_runtime_options *options, uint32_t node_count,
   for (uint32_t i = 0; i < node_count; i++) {
     snprintf(ids[i], sizeof ids[i], "n%02u", i);
     nodes[i] = (node){s, i};
-    hooks[i] = (hook){.id = ids[i], .phase = GATHER, .run = act_on_stage, .self = &nodes[i], .parallel = !all_inline};
+    hooks[i] = (hook){.id = ids[i], .phase = GATHER, .run = act_on_stage, .ctx = &nodes[i], .parallel = !all_inline};
     hooks[i].sub.limit_ms = short_ms && i == 0 ? short_ms : AMPLE_MS;
   }
   add_hooks(s->runtime, hooks, node_count);

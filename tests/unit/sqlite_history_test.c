@@ -143,14 +143,14 @@ static tp_status append_batch(tp_history *history, tp_text tenant, tp_text sessi
   for (size_t i = 0; i < count; i++) batch[i] = &messages[i];
   tp_history_append request = {
       .struct_size = sizeof request, .tenant = tenant, .session = session, .messages = batch, .message_count = count};
-  return history->append(history->self, &request, fault);
+  return history->append(history->ctx, &request, fault);
 }
 
 static tp_status load_each(tp_history *history, tp_text tenant, tp_text session, tp_message_fn each, void *ctx,
                            tp_fault *fault) {
   tp_history_load request = {
       .struct_size = sizeof request, .tenant = tenant, .session = session, .each = each, .ctx = ctx};
-  return history->load(history->self, &request, fault);
+  return history->load(history->ctx, &request, fault);
 }
 
 static void append(tp_history *history, const char *session, const char *text) {
@@ -788,8 +788,8 @@ static void each_allocation_of_a_list_and_a_deletion_may_be_refused(void **state
   for (int n = 0; reached; n++) {
     size_t count = 0;
     allocations_left = n;
-    tp_status listed = history->list_sessions(history->self, &all, count_session, &count, NULL);
-    tp_status deleted = history->delete_session(history->self, &request, NULL);
+    tp_status listed = history->list_sessions(history->ctx, &all, count_session, &count, NULL);
+    tp_status deleted = history->delete_session(history->ctx, &request, NULL);
     reached = allocations_left <= 0;
     allocations_left = -1;
     if (listed == TP_OK) assert_int_equal(count, 1);

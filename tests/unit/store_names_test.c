@@ -74,7 +74,7 @@ static tp_status put(tp_store *store, uint64_t id, const tp_run_record *run) {
                             .run_count = 1,
                             .run = run_of,
                             .source = run};
-  return store->record(store->self, &record);
+  return store->record(store->ctx, &record);
 }
 
 static tp_run_record named(const char *subscription, const char *handler, const char *owner) {
@@ -103,7 +103,7 @@ static bool keep_newest(void *ctx, const tp_entry_record *record) {
 static newest_run newest_of(tp_store *store) {
   newest_run newest = {{0}, {0}, {0}, 0};
   tp_record_query query = {.struct_size = sizeof query, .limit = 1};
-  assert_int_equal(store->records(store->self, &query, keep_newest, &newest, NULL), TP_OK);
+  assert_int_equal(store->records(store->ctx, &query, keep_newest, &newest, NULL), TP_OK);
   return newest;
 }
 

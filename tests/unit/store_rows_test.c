@@ -57,7 +57,7 @@ static void driven_turn_leaves_its_record_before_its_end_is_notified(void **stat
   tp_runtime *runtime = open_runtime(NULL);
   recorder *model = recorder_new(replies, 1);
   act silent = {0};
-  add_hooks(runtime, &(hook){.id = "h", .phase = TP_PHASE_TURN_INTAKE, .self = &silent}, 1);
+  add_hooks(runtime, &(hook){.id = "h", .phase = TP_PHASE_TURN_INTAKE, .ctx = &silent}, 1);
   tp_session *session = open_session(runtime, model, "s");
   tp_turn_request request = {.struct_size = sizeof request, .id = "my-turn", .text = TEXT("hello")};
   const tp_turn_result *result;
@@ -93,7 +93,7 @@ static void record_of_a_denied_turn_says_who_and_why(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   act deny = {.kind = TP_ANSWER_DENY, .reason = "not here"};
-  add_hooks(runtime, &(hook){.id = "guard", .phase = TP_PHASE_TURN_INTAKE, .self = &deny}, 1);
+  add_hooks(runtime, &(hook){.id = "guard", .phase = TP_PHASE_TURN_INTAKE, .ctx = &deny}, 1);
   tp_session *session = open_session(runtime, NULL, "s");
   tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("hello")};
   for (int i = 0; i < 2; i++) assert_int_equal(tp_turn_run(session, &request, NULL, NULL), TP_OK);
@@ -120,14 +120,14 @@ typedef struct rows_store {
   tp_runtime *runtime;
 } rows_store;
 
-static tp_status rows_open(void *self, const tp_store_owner *owner, tp_fault *fault) {
+static tp_status rows_open(void *ctx, const tp_store_owner *owner, tp_fault *fault) {
   (void)owner, (void)fault;
-  ((rows_store *)self)->opened = true;
+  ((rows_store *)ctx)->opened = true;
   return TP_OK;
 }
 
-static tp_answer silent_hook(void *self, tp_call *call) {
-  (void)self, (void)call;
+static tp_answer silent_hook(void *ctx, tp_call *call) {
+  (void)ctx, (void)call;
   return TP_ANSWER_DONE;
 }
 
@@ -137,8 +137,8 @@ static void commit_one(tp_runtime *runtime, const char *id) {
 }
 
 /* A row may lead to another one: that comes behind it. */
-static tp_status rows_audit(void *self, const tp_audit *row) {
-  rows_store *s = self;
+static tp_status rows_audit(void *ctx, const tp_audit *row) {
+  rows_store *s = ctx;
   if (!s->opened || row->struct_size != sizeof *row) s->wrong++;
   size_t used = strlen(s->audit);
   bool first = used == 0;
@@ -147,39 +147,37 @@ static tp_status rows_audit(void *self, const tp_audit *row) {
   return strcmp(row->action, "kill_switch") == 0 ? TP_ERR_STORE_FULL : TP_OK;
 }
 
-static tp_status rows_turn(void *self, const tp_turn_record *record) {
-  rows_store *s = self;
+static tp_status rows_turn(void *ctx, const tp_turn_record *record) {
+  rows_store *s = ctx;
   if (record->number != (uint64_t)++s->turns) s->wrong++;
   return TP_OK;
 }
 
-static void rows_destroy(void *self) { tp_store_free(((rows_store *)self)->inner); }
+static void rows_destroy(void *ctx) { tp_store_free(((rows_store *)ctx)->inner); }
 
-#define FORWARD(call) ((rows_store *)self)->inner->call
-static tp_status rows_record(void *self, const tp_entry_record *record) {
-  return FORWARD(record)(FORWARD(self), record);
+#define FORWARD(call) ((rows_store *)ctx)->inner->call
+static tp_status rows_record(void *ctx, const tp_entry_record *record) { return FORWARD(record)(FORWARD(ctx), record); }
+static tp_status rows_insert(void *ctx, const tp_job *job, uint64_t *ret_id, bool *ret_existed, tp_fault *fault) {
+  return FORWARD(job_insert)(FORWARD(ctx), job, ret_id, ret_existed, fault);
 }
-static tp_status rows_insert(void *self, const tp_job *job, uint64_t *ret_id, bool *ret_existed, tp_fault *fault) {
-  return FORWARD(job_insert)(FORWARD(self), job, ret_id, ret_existed, fault);
+static tp_status rows_claim(void *ctx, const tp_job_claim *request, int64_t *ret_next_ms, tp_fault *fault) {
+  return FORWARD(job_claim)(FORWARD(ctx), request, ret_next_ms, fault);
 }
-static tp_status rows_claim(void *self, const tp_job_claim *request, int64_t *ret_next_ms, tp_fault *fault) {
-  return FORWARD(job_claim)(FORWARD(self), request, ret_next_ms, fault);
+static tp_status rows_finish(void *ctx, const tp_job_finish *request, uint32_t *ret_state, tp_fault *fault) {
+  return FORWARD(job_finish)(FORWARD(ctx), request, ret_state, fault);
 }
-static tp_status rows_finish(void *self, const tp_job_finish *request, uint32_t *ret_state, tp_fault *fault) {
-  return FORWARD(job_finish)(FORWARD(self), request, ret_state, fault);
+static tp_status rows_renew(void *ctx, const tp_job_renew *request, tp_fault *fault) {
+  return FORWARD(job_renew)(FORWARD(ctx), request, fault);
 }
-static tp_status rows_renew(void *self, const tp_job_renew *request, tp_fault *fault) {
-  return FORWARD(job_renew)(FORWARD(self), request, fault);
-}
-static tp_status rows_job_open(void *self, tp_text order_key, uint64_t *ret_count, tp_fault *fault) {
-  return FORWARD(job_open)(FORWARD(self), order_key, ret_count, fault);
+static tp_status rows_job_open(void *ctx, tp_text order_key, uint64_t *ret_count, tp_fault *fault) {
+  return FORWARD(job_open)(FORWARD(ctx), order_key, ret_count, fault);
 }
 
 static const tp_store *make_store(rows_store *s) {
   *s = (rows_store){.wrong = 0};
   assert_int_equal(tp_store_memory_new(NULL, NULL, &s->inner, NULL), TP_OK);
   s->face = (tp_store){.struct_size = sizeof s->face,
-                       .self = s,
+                       .ctx = s,
                        .name = "rows",
                        .open = rows_open,
                        .record = rows_record,
@@ -215,7 +213,7 @@ static void store_is_given_each_audit_row_once_and_in_order(void **state) {
   assert_int_equal(count_of(s.audit, "kill_switch:"), 1);
   tp_session *session = open_session(s.runtime, NULL, "s");
   act deny = {.kind = TP_ANSWER_DENY, .reason = "not here"};
-  add_hooks(s.runtime, &(hook){.id = "guard", .phase = TP_PHASE_TURN_INTAKE, .self = &deny}, 1);
+  add_hooks(s.runtime, &(hook){.id = "guard", .phase = TP_PHASE_TURN_INTAKE, .ctx = &deny}, 1);
   tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("hello")};
   assert_int_equal(tp_turn_run(session, &request, NULL, NULL), TP_OK);
   assert_int_equal(count_of(s.audit, "denial:not here"), 1);
@@ -242,8 +240,8 @@ typedef struct batch_store {
 
 static struct { size_t entries, hooks, others; } read_at_the_end;
 
-static tp_status batch_keep(void *self, const tp_entry_batch *batch) {
-  batch_store *s = self;
+static tp_status batch_keep(void *ctx, const tp_entry_batch *batch) {
+  batch_store *s = ctx;
   size_t i = s->count++;
   if (i >= BATCHES_MAX || batch->struct_size != sizeof *batch || batch->id_count != TP_ID_COUNT) abort();
   void *packed = malloc(batch->packed_bytes);
@@ -256,9 +254,9 @@ static tp_status batch_keep(void *self, const tp_entry_batch *batch) {
   return TP_OK;
 }
 
-static tp_status batch_record(void *self, const tp_entry_record *record) {
+static tp_status batch_record(void *ctx, const tp_entry_record *record) {
   (void)record;
-  ((batch_store *)self)->records++;
+  ((batch_store *)ctx)->records++;
   return TP_OK;
 }
 
@@ -278,13 +276,13 @@ static void batch_read(const tp_entry_batch *batch) {
   read_at_the_end.entries += count;
 }
 
-static void batch_destroy(void *self) {
-  batch_store *s = self;
+static void batch_destroy(void *ctx) {
+  batch_store *s = ctx;
   for (size_t i = 0; i < s->count; i++) {
     batch_read(&s->batches[i]);
     free((void *)(uintptr_t)s->batches[i].packed);
   }
-  rows_destroy(self);
+  rows_destroy(ctx);
 }
 
 static void records_of_a_turn_come_in_batches_that_can_be_read_until_the_end_of_the_store(void **state) {
@@ -298,7 +296,7 @@ static void records_of_a_turn_come_in_batches_that_can_be_read_until_the_end_of_
   tp_runtime_options options = {.struct_size = sizeof options, .store = &s.rows.face};
   tp_runtime *runtime = open_runtime(&options);
   act silent = {0};
-  add_hooks(runtime, &(hook){.id = "a-hook", .phase = TP_PHASE_TURN_INTAKE, .self = &silent}, 1);
+  add_hooks(runtime, &(hook){.id = "a-hook", .phase = TP_PHASE_TURN_INTAKE, .ctx = &silent}, 1);
   static const reply replies[] = {{.text = "hi"}};
   recorder *model = recorder_new(replies, 1);
   tp_session *session = open_session(runtime, model, "s");
@@ -316,14 +314,12 @@ static void records_of_a_turn_come_in_batches_that_can_be_read_until_the_end_of_
 
 /* ---- places ---- */
 
-static tp_status never_message(void *self, const tp_message_record *record) { return (void)self, (void)record, TP_OK; }
-static tp_status never_decision(void *self, const tp_decision_record *record) {
-  return (void)self, (void)record, TP_OK;
-}
-static tp_status never_task(void *self, const tp_task_record *record) { return (void)self, (void)record, TP_OK; }
+static tp_status never_message(void *ctx, const tp_message_record *record) { return (void)ctx, (void)record, TP_OK; }
+static tp_status never_decision(void *ctx, const tp_decision_record *record) { return (void)ctx, (void)record, TP_OK; }
+static tp_status never_task(void *ctx, const tp_task_record *record) { return (void)ctx, (void)record, TP_OK; }
 
-static tp_status never_end(void *self, const tp_tool_end_record *end, tp_fault *fault) {
-  return (void)self, (void)end, (void)fault, TP_OK;
+static tp_status never_end(void *ctx, const tp_tool_end_record *end, tp_fault *fault) {
+  return (void)ctx, (void)end, (void)fault, TP_OK;
 }
 
 static void store_that_keeps_only_the_ends_of_tool_calls_is_refused(void **state) {
@@ -384,13 +380,13 @@ static bool keep_steps(void *ctx, const tp_turn_record *record) {
   return false;
 }
 
-static tp_answer look(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer look(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   return tp_tool_ok(run, tp_text_of("seen"));
 }
 
-static tp_answer contribute_look(void *self, tp_call *call) {
-  (void)self;
+static tp_answer contribute_look(void *ctx, tp_call *call) {
+  (void)ctx;
   static const tp_tool tool = {.struct_size = sizeof tool,
                                .name = "look",
                                .description = "looks",

@@ -31,23 +31,23 @@ static void copy(char *to, size_t size, tp_text text) {
   snprintf(to, size, "%.*s", (int)text.size, text.size ? text.data : "");
 }
 
-static tp_answer run_tool(void *self, tp_tool_run *run) {
-  world *w = self;
+static tp_answer run_tool(void *ctx, tp_tool_run *run) {
+  world *w = ctx;
   w->runs++;
   w->n = (int)tp_value_int(tp_value_get(tp_tool_run_arguments(run), "n"), -1);
   return tp_tool_ok(run, (tp_text)TEXT("ran"));
 }
 
-static tp_answer at_create(void *self, tp_call *call) {
-  world *w = self;
+static tp_answer at_create(void *ctx, tp_call *call) {
+  world *w = ctx;
   copy(w->ability, sizeof w->ability, tp_call_text(call, TP_FIELD_ABILITY_REF));
   copy(w->environment, sizeof w->environment, tp_call_text(call, TP_FIELD_ENVIRONMENT));
   w->create.calls++;
   return answer_of(&w->create, call);
 }
 
-static tp_answer at_pre(void *self, tp_call *call) {
-  world *w = self;
+static tp_answer at_pre(void *ctx, tp_call *call) {
+  world *w = ctx;
   copy(w->key_at_pre, sizeof w->key_at_pre, tp_call_text(call, TP_FIELD_TASK_KEY));
   snprintf(w->caller, sizeof w->caller, "%s", tp_caller_name(tp_call_caller(call)));
   copy(w->job, sizeof w->job, tp_call_caller_job(call));
@@ -56,8 +56,8 @@ static tp_answer at_pre(void *self, tp_call *call) {
   return answer_of(&w->pre, call);
 }
 
-static tp_answer at_post(void *self, tp_call *call) {
-  world *w = self;
+static tp_answer at_post(void *ctx, tp_call *call) {
+  world *w = ctx;
   copy(w->key_at_post, sizeof w->key_at_post, tp_call_text(call, TP_FIELD_TASK_KEY));
   return TP_ANSWER_DONE;
 }
@@ -78,7 +78,7 @@ static void open_world(world *w) {
   }
   w->runtime = open_runtime(&options);
   w->tool = (tp_tool){
-      .struct_size = sizeof w->tool, .name = "t", .run = run_tool, .self = w, .placement = TP_PLACEMENT_INLINE};
+      .struct_size = sizeof w->tool, .name = "t", .run = run_tool, .ctx = w, .placement = TP_PLACEMENT_INLINE};
   w->list[0] = &w->tool;
   w->bundle = (tp_contribution){.struct_size = sizeof w->bundle,
                                 .kind = TP_KIND_TOOL_BUNDLE,
@@ -86,11 +86,11 @@ static void open_world(world *w) {
                                 .tools = w->list,
                                 .tool_count = 1};
   w->contributes = (act){.emits = &w->bundle, .emit_count = 1};
-  const hook hooks[] = {{.id = "policy", .phase = TP_PHASE_TURN_PRE_POLICY, .self = &w->policy},
-                        {.id = "bundle", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &w->contributes},
-                        {.id = "creates", .phase = TP_PHASE_TOOL_CREATE, .run = at_create, .self = w},
-                        {.id = "guards", .phase = TP_PHASE_TOOL_PRE, .run = at_pre, .self = w},
-                        {.id = "tracks", .phase = TP_PHASE_TOOL_POST, .run = at_post, .self = w}};
+  const hook hooks[] = {{.id = "policy", .phase = TP_PHASE_TURN_PRE_POLICY, .ctx = &w->policy},
+                        {.id = "bundle", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .ctx = &w->contributes},
+                        {.id = "creates", .phase = TP_PHASE_TOOL_CREATE, .run = at_create, .ctx = w},
+                        {.id = "guards", .phase = TP_PHASE_TOOL_PRE, .run = at_pre, .ctx = w},
+                        {.id = "tracks", .phase = TP_PHASE_TOOL_POST, .run = at_post, .ctx = w}};
   add_hooks(w->runtime, hooks, COUNT(hooks));
 }
 
@@ -337,8 +337,8 @@ typedef struct nested {
   tp_status status;
 } nested;
 
-static tp_answer run_itself(void *self, tp_tool_run *run) {
-  nested *n = self;
+static tp_answer run_itself(void *ctx, tp_tool_run *run) {
+  nested *n = ctx;
   n->status = tp_task_run(n->w->runtime, "k", NULL, NULL, NULL);
   return tp_tool_ok(run, (tp_text)TEXT("tried"));
 }
@@ -350,7 +350,7 @@ static void task_that_is_being_run_cannot_be_run_or_discarded(void **state) {
   nested n = {.w = &w};
   open_world(&w);
   w.tool.run = run_itself;
-  w.tool.self = &n;
+  w.tool.ctx = &n;
   tp_task_spec spec = spec_of(bytes, 1, "k");
   tp_task_result_free(create(&w, &spec));
   tp_task_result_free(run(&w, "k"));

@@ -72,7 +72,7 @@ static void deferred_answer_joins_what_was_emitted_before(void **state) {
     latch deferred = LATCH;
     counted d = {.handler = {.emits = &before, .emit_count = 1}};
     defer_with(&d, &deferred);
-    add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .self = &d.handler, .slow = slow}, 1);
+    add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .ctx = &d.handler, .slow = slow}, 1);
     tp_turn *turn = begin_bare(runtime, 0);
     completer c = {.when = &deferred,
                    .token = &d.handler.token,
@@ -100,9 +100,9 @@ static void deferred_answer_joins_what_was_emitted_before(void **state) {
 }
 
 /* In a chain that replaces: what the handler replaced before it deferred comes first, the token's answer last. */
-static tp_answer replace_and_defer(void *self, tp_call *call) {
+static tp_answer replace_and_defer(void *ctx, tp_call *call) {
   if (tp_call_replace_text(call, TP_FIELD_TEXT, "at first") != TP_OK) return TP_ANSWER_FAILED;
-  return play(self, call);
+  return play(ctx, call);
 }
 
 static void deferred_answer_replaces_fields_as_the_handler_could(void **state) {
@@ -124,7 +124,7 @@ static void deferred_answer_replaces_fields_as_the_handler_could(void **state) {
     add_hooks(
         runtime,
         &(hook){
-            .id = "d", .phase = TP_PHASE_TURN_INTAKE, .run = replace_and_defer, .self = &d.handler, .slow = i % 2 == 1},
+            .id = "d", .phase = TP_PHASE_TURN_INTAKE, .run = replace_and_defer, .ctx = &d.handler, .slow = i % 2 == 1},
         1);
     tp_turn *turn = begin_bare(runtime, 0);
     completer c = {.when = &deferred,
@@ -152,8 +152,8 @@ typedef struct hasty {
   latch completed;
 } hasty;
 
-static tp_answer defer_and_complete_at_once(void *self, tp_call *call) {
-  hasty *h = self;
+static tp_answer defer_and_complete_at_once(void *ctx, tp_call *call) {
+  hasty *h = ctx;
   tp_token token;
   tp_answer outcome = tp_call_defer(call, NULL, &token);
   h->status = tp_token_complete(
@@ -168,7 +168,7 @@ static void token_may_be_completed_before_the_handler_returns(void **state) {
     tp_runtime *runtime = open_runtime(NULL);
     hasty h = {.status = TP_ERR_INTERNAL, .completed = LATCH};
     add_hooks(runtime,
-              &(hook){.id = "d", .phase = TOOL_PRE, .run = defer_and_complete_at_once, .self = &h, .slow = slow}, 1);
+              &(hook){.id = "d", .phase = TOOL_PRE, .run = defer_and_complete_at_once, .ctx = &h, .slow = slow}, 1);
     tp_turn *turn = begin_bare(runtime, 0);
     tp_phase_result result = run_phase(turn, TOOL_PRE, NULL);
     latch_wait(&h.completed, 1); /* the phase may end before the handler returns */
@@ -210,7 +210,7 @@ static void answer_through_a_token_is_judged_like_any_other(void **state) {
       latch deferred = LATCH;
       counted d = {.handler = {0}};
       defer_with(&d, &deferred);
-      add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .self = &d.handler, .slow = slow}, 1);
+      add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .ctx = &d.handler, .slow = slow}, 1);
       tp_turn *turn = begin_bare(runtime, 0);
       completer c = {.when = &deferred, .token = &d.handler.token, .outcome = cases[i].outcome};
       pthread_t thread = start_completer(&c);
@@ -258,8 +258,8 @@ typedef struct twice {
   latch *deferred;
 } twice;
 
-static tp_answer defer_twice(void *self, tp_call *call) {
-  twice *t = self;
+static tp_answer defer_twice(void *ctx, tp_call *call) {
+  twice *t = ctx;
   tp_answer outcome = tp_call_defer(call, NULL, &t->first);
   t->second_kind = tp_call_defer(call, NULL, &t->second);
   t->emit = tp_call_emit(call, &before);
@@ -273,7 +273,7 @@ static void second_deferral_of_a_call_gives_no_token(void **state) {
     tp_runtime *runtime = open_runtime(NULL);
     latch deferred = LATCH;
     twice t = {.deferred = &deferred, .second = {7}};
-    add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .run = defer_twice, .self = &t, .slow = slow}, 1);
+    add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .run = defer_twice, .ctx = &t, .slow = slow}, 1);
     tp_turn *turn = begin_bare(runtime, 0);
     completer wrong = {.when = &deferred,
                        .token = &t.first,
@@ -300,8 +300,8 @@ typedef struct both {
   tp_token token;
 } both;
 
-static tp_answer defer_and_answer(void *self, tp_call *call) {
-  both *b = self;
+static tp_answer defer_and_answer(void *ctx, tp_call *call) {
+  both *b = ctx;
   tp_deferral deferral = {
       .struct_size = sizeof deferral, .cancel = count_cancel, .destroy = count_destroy, .ctx = &b->d};
   tp_call_defer(call, &deferral, &b->token);
@@ -313,7 +313,7 @@ static void deferring_and_answering_all_the_same_is_malformed(void **state) {
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
     both b = {0};
-    add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .run = defer_and_answer, .self = &b, .slow = slow}, 1);
+    add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .run = defer_and_answer, .ctx = &b, .slow = slow}, 1);
     tp_turn *turn = begin_bare(runtime, 0);
     tp_phase_result result = run_phase(turn, GATHER, NULL);
     assert_int_equal(run_of(&result, "d").state, TP_STATE_FAILED);
@@ -333,7 +333,7 @@ static void token_that_times_out_is_cancelled_once_and_destroyed_when_it_comes_l
     tp_runtime *runtime = open_runtime(NULL);
     counted d = {.handler = {0}};
     defer_with(&d, NULL);
-    add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .self = &d.handler, .slow = slow, .sub = {.limit_ms = 10}},
+    add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .ctx = &d.handler, .slow = slow, .sub = {.limit_ms = 10}},
               1);
     tp_turn *turn = begin_bare(runtime, 0);
     tp_phase_result result = run_phase(turn, GATHER, NULL);
@@ -367,8 +367,8 @@ static void complete_in_cancel(void *ctx) {
 }
 static void count_end(void *ctx) { ((self_completer *)ctx)->destroys++; }
 
-static tp_answer defer_to_itself(void *self, tp_call *call) {
-  self_completer *s = self;
+static tp_answer defer_to_itself(void *ctx, tp_call *call) {
+  self_completer *s = ctx;
   return tp_call_defer(
       call,
       &(tp_deferral){.struct_size = sizeof(tp_deferral), .cancel = complete_in_cancel, .destroy = count_end, .ctx = s},
@@ -382,7 +382,7 @@ static void cancel_may_complete_its_own_token(void **state) {
     self_completer s = {.status = TP_OK};
     add_hooks(
         runtime,
-        &(hook){.id = "d", .phase = GATHER, .run = defer_to_itself, .self = &s, .slow = slow, .sub = {.limit_ms = 10}},
+        &(hook){.id = "d", .phase = GATHER, .run = defer_to_itself, .ctx = &s, .slow = slow, .sub = {.limit_ms = 10}},
         1);
     tp_turn *turn = begin_bare(runtime, 0);
     tp_phase_result result = run_phase(turn, GATHER, NULL);
@@ -400,8 +400,8 @@ static void failing_closed_cancels_deferred_ones_and_takes_their_answer(void **s
   tp_runtime *runtime = open_runtime(NULL);
   self_completer s = {.status = TP_ERR_INTERNAL};
   act bad = {.kind = TP_ANSWER_FAILED};
-  hook hooks[] = {{.id = "d", .phase = GATHER, .run = defer_to_itself, .self = &s},
-                  {.id = "bad", .phase = GATHER, .self = &bad, .slow = true, .sub = {.failure = TP_FAILURE_REQUIRED}}};
+  hook hooks[] = {{.id = "d", .phase = GATHER, .run = defer_to_itself, .ctx = &s},
+                  {.id = "bad", .phase = GATHER, .ctx = &bad, .slow = true, .sub = {.failure = TP_FAILURE_REQUIRED}}};
   add_hooks(runtime, hooks, 2);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, GATHER, NULL);
@@ -427,7 +427,7 @@ static void tokens_above_the_cap_are_refused(void **state) {
   memset(d, 0, sizeof d);
   for (int i = 0; i < 5; i++) {
     defer_with(&d[i], NULL);
-    hooks[i] = (hook){.id = ids[i], .phase = GATHER, .self = &d[i].handler, .sub = {.limit_ms = 20}};
+    hooks[i] = (hook){.id = ids[i], .phase = GATHER, .ctx = &d[i].handler, .sub = {.limit_ms = 20}};
   }
   add_hooks(runtime, hooks, 5);
   tp_turn *turn = begin_bare(runtime, 0);
@@ -477,8 +477,8 @@ static void a_refused_token_names_who_holds_the_others(void **state) {
     memset(&other, 0, sizeof other);
     defer_with(&holder, NULL);
     defer_with(&other, NULL);
-    hook hooks[] = {{.id = "holder", .phase = GATHER, .self = &holder.handler, .slow = slow, .sub = {.limit_ms = 20}},
-                    {.id = "other", .phase = TOOL_PRE, .self = &other.handler, .slow = slow}};
+    hook hooks[] = {{.id = "holder", .phase = GATHER, .ctx = &holder.handler, .slow = slow, .sub = {.limit_ms = 20}},
+                    {.id = "other", .phase = TOOL_PRE, .ctx = &other.handler, .slow = slow}};
     add_hooks(runtime, hooks, 2);
     tp_turn *turn = begin_bare(runtime, 0);
     tp_token first;
@@ -507,7 +507,7 @@ static void an_abandoned_token_frees_its_place_and_is_stale(void **state) {
     counted d;
     memset(&d, 0, sizeof d);
     defer_with(&d, NULL);
-    add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .self = &d.handler, .slow = slow, .sub = {.limit_ms = 20}},
+    add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .ctx = &d.handler, .slow = slow, .sub = {.limit_ms = 20}},
               1);
     tp_turn *turn = begin_bare(runtime, 0);
     for (int i = 1; i <= 3; i++) {
@@ -550,7 +550,7 @@ static void abandoning_a_token_that_is_waited_for_fails_its_attempt_at_once(void
     latch deferred = LATCH;
     counted d = {.handler = {.emits = &before, .emit_count = 1}};
     defer_with(&d, &deferred);
-    hook h = {.id = "d", .phase = TOOL_PRE, .self = &d.handler, .slow = slow};
+    hook h = {.id = "d", .phase = TOOL_PRE, .ctx = &d.handler, .slow = slow};
     add_hooks(runtime, &h, 1);
     tp_turn *turn = begin_bare(runtime, 0);
     abandoner a = {.when = &deferred, .token = &d.handler.token};
@@ -581,7 +581,7 @@ static void waiting_attempts_need_no_thread(void **state) {
   for (int i = 0; i < MANY; i++) {
     snprintf(ids[i], sizeof ids[i], "h%d", i);
     c.acts[i] = (act){.defers = true, .deferred = &c.deferred};
-    hooks[i] = (hook){.id = ids[i], .phase = GATHER, .self = &c.acts[i], .slow = i % 2, .sub = {.limit_ms = 60000}};
+    hooks[i] = (hook){.id = ids[i], .phase = GATHER, .ctx = &c.acts[i], .slow = i % 2, .sub = {.limit_ms = 60000}};
   }
   add_hooks(runtime, hooks, MANY);
   tp_turn *turn = begin_bare(runtime, 0);
@@ -610,7 +610,7 @@ static void token_is_harmless_after_the_turn_and_the_runtime_are_gone(void **sta
     memset(d, 0, sizeof d);
     for (int i = 0; i < 4; i++) {
       defer_with(&d[i], NULL);
-      hooks[i] = (hook){.id = ids[i], .phase = GATHER, .self = &d[i].handler, .slow = slow, .sub = {.limit_ms = 10}};
+      hooks[i] = (hook){.id = ids[i], .phase = GATHER, .ctx = &d[i].handler, .slow = slow, .sub = {.limit_ms = 10}};
     }
     add_hooks(runtime, hooks, 4);
     tp_turn *turn = begin_bare(runtime, 0);
@@ -637,7 +637,7 @@ static void token_of_a_cancelled_turn_is_stale(void **state) {
   latch deferred = LATCH;
   counted d = {.handler = {0}};
   defer_with(&d, &deferred);
-  add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .self = &d.handler, .slow = true, .sub = {.limit_ms = 60000}},
+  add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .ctx = &d.handler, .slow = true, .sub = {.limit_ms = 60000}},
             1);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_turn_cancel(turn);
@@ -673,7 +673,7 @@ static void deferred_retry_gets_a_new_token(void **state) {
     tp_runtime *runtime = open_runtime(NULL);
     retrier r = {.deferred = LATCH};
     r.handler = (act){.defers = true, .deferred = &r.deferred};
-    hook h = {.id = "d", .phase = GATHER, .self = &r.handler, .slow = slow, .idempotent = true, .sub = {.attempts = 2}};
+    hook h = {.id = "d", .phase = GATHER, .ctx = &r.handler, .slow = slow, .idempotent = true, .sub = {.attempts = 2}};
     add_hooks(runtime, &h, 1);
     tp_turn *turn = begin_bare(runtime, 0);
     pthread_t thread;

@@ -27,26 +27,26 @@ static int begin_case(void **state) {
   return 0;
 }
 
-static void destroy(void *self) {
-  assert_string_equal(self, "closure");
+static void destroy(void *ctx) {
+  assert_string_equal(ctx, "closure");
   destroyed++;
   latch_hit(&gone);
 }
 
-static tp_answer run_it(void *self, tp_tool_run *run) {
+static tp_answer run_it(void *ctx, tp_tool_run *run) {
   runs++;
-  return tp_tool_ok(run, tp_text_of(self));
+  return tp_tool_ok(run, tp_text_of(ctx));
 }
 
-static tp_answer hang(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer hang(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   latch_hit(&entered);
   latch_wait(&go_on, 1);
   return tp_tool_ok(run, tp_text_of("late"));
 }
 
-static tp_answer defer_it(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer defer_it(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   tp_answer deferred = tp_tool_defer(run, NULL, &token);
   latch_hit(&entered);
   return deferred;
@@ -72,7 +72,7 @@ static void make(bundle *b, const char *key, tp_tool_fn run, tp_placement placem
     b->tools[i] = (tp_tool){.struct_size = sizeof(tp_tool),
                             .name = names[i],
                             .run = run,
-                            .self = (void *)(uintptr_t) "closure",
+                            .ctx = (void *)(uintptr_t) "closure",
                             .placement = placement,
                             .limit_ms = LONG_MS,
                             .destroy = destroy};
@@ -83,7 +83,7 @@ static void make(bundle *b, const char *key, tp_tool_fn run, tp_placement placem
 
 static tp_runtime *open_with(bundle *b) {
   tp_runtime *runtime = open_runtime(NULL);
-  add_hooks(runtime, &(hook){.id = "tools", .phase = TOOLS, .self = &b->contributes}, 1);
+  add_hooks(runtime, &(hook){.id = "tools", .phase = TOOLS, .ctx = &b->contributes}, 1);
   return runtime;
 }
 
@@ -133,7 +133,7 @@ static void result_of_the_phase_keeps_its_tools(void **state) {
   tp_phase_result second = run_phase(turn, TOOLS, NULL); /* from now on these are the turn's */
   assert_int_equal(destroyed, 0);
   const tp_merged_entry *entry = tp_merged_get(first.merged, TP_KIND_TOOL_BUNDLE, 0);
-  assert_string_equal(entry->contribution->tools[0]->self, "closure");
+  assert_string_equal(entry->contribution->tools[0]->ctx, "closure");
   assert_null(entry->contribution->tools[0]->destroy); /* shown, and not to be taken once more */
   tp_phase_result_release(turn, &first);
   assert_int_equal(destroyed, 1);
@@ -201,7 +201,7 @@ static void tools_of_an_attempt_that_failed_behind_the_emit_are_destroyed(void *
     add_hooks(runtime,
               &(hook){.id = "tools",
                       .phase = TOOLS,
-                      .self = &b.contributes,
+                      .ctx = &b.contributes,
                       .slow = threaded,
                       .idempotent = true,
                       .sub = {.attempts = 3, .failure = TP_FAILURE_BEST_EFFORT}},
@@ -226,9 +226,9 @@ static void refused_emit_takes_nothing(void **state) {
   assert_int_equal(destroyed, 0);
 }
 
-static tp_answer emit_behind_the_deferral(void *self, tp_call *call) {
+static tp_answer emit_behind_the_deferral(void *ctx, tp_call *call) {
   tp_answer deferred = tp_call_defer(call, NULL, &token);
-  said = tp_call_emit(call, self);
+  said = tp_call_emit(call, ctx);
   latch_hit(&entered);
   return deferred;
 }
@@ -238,7 +238,7 @@ static void emit_behind_a_deferral_takes_nothing(void **state) {
   bundle b;
   make(&b, "b", run_it, TP_PLACEMENT_INLINE, 1);
   tp_runtime *runtime = open_runtime(NULL);
-  add_hooks(runtime, &(hook){.id = "h", .phase = TOOLS, .run = emit_behind_the_deferral, .self = &b.contribution}, 1);
+  add_hooks(runtime, &(hook){.id = "h", .phase = TOOLS, .run = emit_behind_the_deferral, .ctx = &b.contribution}, 1);
   tp_turn *turn = begin_bare(runtime, LONG_MS);
   ran r;
   submit(turn, TOOLS, NULL, &r);
@@ -252,10 +252,10 @@ static void emit_behind_a_deferral_takes_nothing(void **state) {
   assert_int_equal(destroyed, 0);
 }
 
-static tp_answer emit_late(void *self, tp_call *call) {
+static tp_answer emit_late(void *ctx, tp_call *call) {
   latch_hit(&entered);
   latch_wait(&go_on, 1);
-  said = tp_call_emit(call, self);
+  said = tp_call_emit(call, ctx);
   return TP_ANSWER_DONE;
 }
 
@@ -268,7 +268,7 @@ static void tool_of_an_attempt_that_was_given_up_is_destroyed_when_it_returns(vo
             &(hook){.id = "h",
                     .phase = TOOLS,
                     .run = emit_late,
-                    .self = &b.contribution,
+                    .ctx = &b.contribution,
                     .slow = true,
                     .sub = {.limit_ms = 20, .failure = TP_FAILURE_BEST_EFFORT}},
             1);
@@ -299,7 +299,7 @@ static void tools_that_a_token_contributes_are_taken_with_ok_be_the_answer_refus
   bad.tools[0].name = "a name with spaces";
   tp_runtime *runtime = open_runtime(NULL);
   act defers = {.defers = true, .deferred = &entered};
-  add_hooks(runtime, &(hook){.id = "h", .phase = TOOLS, .self = &defers}, 1);
+  add_hooks(runtime, &(hook){.id = "h", .phase = TOOLS, .ctx = &defers}, 1);
   for (int i = 0; i < 2; i++) {
     tp_turn *turn = begin_bare(runtime, LONG_MS);
     ran r;
@@ -332,7 +332,7 @@ static tp_status add_with_fallback(tp_runtime *runtime, const bundle *b, const t
       runtime, edit,
       &(hook){.id = "f",
               .phase = TOOLS,
-              .self = fails,
+              .ctx = fails,
               .sub = {.failure = TP_FAILURE_FALLBACK, .fallback = fallback, .fallback_count = second ? 2 : 1}});
   if (status == TP_OK && commit) assert_int_equal(tp_edit_commit(edit, NULL, NULL), TP_OK);
   else tp_edit_discard(edit);
@@ -444,7 +444,7 @@ static void work_that_was_taken_keeps_its_tool(void **state) {
   latch_wait(&ended, 1);
   tp_turn_end(turn);
   tp_inbox_free(inbox);
-  assert_string_equal(work->self, "closure");
+  assert_string_equal(work->ctx, "closure");
   assert_int_equal(destroyed, 0);
   assert_int_equal(tp_tool_complete(work->token, false, tp_text_of("late")), TP_ERR_STALE);
   latch_wait(&gone, 1); /* here, or where a worker leaves the turn */
@@ -486,8 +486,8 @@ static void scarce_release(void *ctx, void *memory, size_t size) {
   free(memory);
 }
 
-static tp_answer emit_with_little(void *self, tp_call *call) {
-  const bundle *b = self;
+static tp_answer emit_with_little(void *ctx, tp_call *call) {
+  const bundle *b = ctx;
   grants = (long)b->contributes.kind;
   said = tp_call_emit(call, &b->contribution);
   grants = -1;
@@ -500,7 +500,7 @@ static void emit_without_memory_takes_nothing(void **state) {
   make(&b, "b", run_it, TP_PLACEMENT_INLINE, 2);
   tp_runtime_options options = {.struct_size = sizeof options, .allocator = {scarce_alloc, scarce_release, NULL}};
   tp_runtime *runtime = open_runtime(&options);
-  add_hooks(runtime, &(hook){.id = "h", .phase = TOOLS, .run = emit_with_little, .self = &b}, 1);
+  add_hooks(runtime, &(hook){.id = "h", .phase = TOOLS, .run = emit_with_little, .ctx = &b}, 1);
   int taken = 0, refused = 0;
   for (b.contributes.kind = 0; b.contributes.kind < 20; b.contributes.kind++) {
     tp_turn *turn = begin_bare(runtime, LONG_MS);

@@ -28,8 +28,8 @@ typedef struct job {
   int64_t left_ms;
 } job;
 
-static tp_answer work(void *self, tp_tool_run *run) {
-  job *j = self;
+static tp_answer work(void *ctx, tp_tool_run *run) {
+  job *j = ctx;
   if (j->calls++ == 0) { /* only the first call notes: a tool may run several times at once */
     tp_text id = tp_tool_run_call_id(run);
     snprintf(j->seen_call_id, sizeof j->seen_call_id, "%.*s", (int)id.size, id.data);
@@ -59,7 +59,7 @@ typedef struct bundle {
 static tp_tool *add_tool(bundle *b, const char *name, job *j) {
   tp_tool *tool = &b->tools[b->count];
   b->list[b->count++] = tool;
-  *tool = (tp_tool){.struct_size = sizeof *tool, .name = name, .description = "a tool", .run = work, .self = j};
+  *tool = (tp_tool){.struct_size = sizeof *tool, .name = name, .description = "a tool", .run = work, .ctx = j};
   return tool;
 }
 
@@ -70,7 +70,7 @@ static tp_turn *begin_with(tp_runtime *runtime, bundle *b, const hook *more, siz
                                       .tools = b->list,
                                       .tool_count = (uint32_t)b->count};
   b->act = (act){.emits = &b->contribution, .emit_count = 1};
-  add_hooks(runtime, &(hook){.id = "bundle", .phase = TOOLS, .self = &b->act}, 1);
+  add_hooks(runtime, &(hook){.id = "bundle", .phase = TOOLS, .ctx = &b->act}, 1);
   if (more_count) add_hooks(runtime, more, more_count);
   tp_turn *turn = begin_bare(runtime, 0);
   assert_int_equal(run_phase(turn, TOOLS, NULL).outcome, TP_OK);
@@ -187,8 +187,8 @@ static void *cancel_in_the_middle(void *arg) {
   return NULL;
 }
 
-static tp_answer deny_one(void *self, tp_call *call) {
-  (void)self;
+static tp_answer deny_one(void *ctx, tp_call *call) {
+  (void)ctx;
   tp_text tool = tp_call_text(call, TP_FIELD_TOOL);
   if (tool.size == 6 && memcmp(tool.data, "denied", 6) == 0) return tp_call_deny(call, "not this one");
   return tp_call_allow(call);
@@ -301,8 +301,8 @@ static void policy_deny_beats_a_hook_that_allows(void **state) {
                               .key = TEXT("t"),
                               .text = tp_text_of(values[i])};
     act says = {.emits = &policy, .emit_count = 1}, allows = {.kind = TP_ANSWER_ALLOW};
-    hook hooks[] = {{.id = "policy", .phase = TP_PHASE_TURN_PRE_POLICY, .self = &says},
-                    {.id = "allows", .phase = TOOL_PRE, .self = &allows}};
+    hook hooks[] = {{.id = "policy", .phase = TP_PHASE_TURN_PRE_POLICY, .ctx = &says},
+                    {.id = "allows", .phase = TOOL_PRE, .ctx = &allows}};
     job j = {.text = "ran"};
     tp_tool_result result = run_gated(hooks, 2, &j);
     assert_kind(result, i < 2 ? TP_TOOL_DENIED : TP_TOOL_OK);
@@ -328,7 +328,7 @@ static void gate_that_denies_asks_or_fails_denies_the_call(void **state) {
     for (int slow = 0; slow < 2; slow++) {
       act gate;
       memcpy(&gate, &cases[i].act, sizeof gate);
-      hook h = {.id = "gate", .phase = TOOL_PRE, .self = &gate, .slow = slow};
+      hook h = {.id = "gate", .phase = TOOL_PRE, .ctx = &gate, .slow = slow};
       job j = {.text = "ran"};
       tp_tool_result result = run_gated(&h, 1, &j);
       assert_kind(result, cases[i].kind);
@@ -344,8 +344,8 @@ static void result_and_post_run_exactly_for_calls_that_started(void **state) {
   tp_runtime *runtime = open_runtime(NULL);
   act result_hook = {.replaces = TP_FIELD_RESULT, .appends = "+"}, post = {0};
   hook hooks[] = {{.id = "gate", .phase = TOOL_PRE, .run = deny_one},
-                  {.id = "result", .phase = TP_PHASE_TOOL_RESULT, .self = &result_hook},
-                  {.id = "post", .phase = TP_PHASE_TOOL_POST, .self = &post, .slow = true}};
+                  {.id = "result", .phase = TP_PHASE_TOOL_RESULT, .ctx = &result_hook},
+                  {.id = "post", .phase = TP_PHASE_TOOL_POST, .ctx = &post, .slow = true}};
   bundle b = {.count = 0};
   job good = {.text = "good"}, bad = {.text = "bad", .error = true}, denied = {0};
   add_tool(&b, "good", &good);
@@ -491,8 +491,8 @@ typedef struct many_calls {
   int bad;
 } many_calls;
 
-static tp_answer defer_one(void *self, tp_tool_run *run) {
-  many_calls *c = self;
+static tp_answer defer_one(void *ctx, tp_tool_run *run) {
+  many_calls *c = ctx;
   tp_token token;
   tp_answer outcome = tp_tool_defer(run, NULL, &token);
   c->tokens[c->count++] = token;
@@ -525,7 +525,7 @@ static void ten_thousand_deferred_calls_complete_with_two_workers(void **state) 
   many_calls c = {.entered = LATCH, .ended = LATCH, .tokens = calloc(CALLS, sizeof *c.tokens)};
   bundle b = {.count = 0};
   *add_tool(&b, "t", NULL) = (tp_tool){
-      .struct_size = sizeof(tp_tool), .name = "t", .run = defer_one, .self = &c, .placement = TP_PLACEMENT_INLINE};
+      .struct_size = sizeof(tp_tool), .name = "t", .run = defer_one, .ctx = &c, .placement = TP_PLACEMENT_INLINE};
   tp_turn *turn = begin_with(runtime, &b, NULL, 0);
   tp_tool_call *calls = calloc(CALLS, sizeof *calls);
   int64_t bytes_before = bytes_open;
@@ -570,7 +570,7 @@ static void sixty_four_calls_that_complete_in_reverse_have_their_results_in_call
     *add_tool(&b, "t", NULL) = (tp_tool){.struct_size = sizeof(tp_tool),
                                          .name = "t",
                                          .run = defer_one,
-                                         .self = &c,
+                                         .ctx = &c,
                                          .max_concurrent = REVERSED,
                                          .placement = is_inline ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
     tp_turn *turn = begin_with(runtime, &b, NULL, 0);
@@ -617,7 +617,7 @@ static void token_of_a_handler_is_not_a_tools(void **state) {
   tp_runtime *runtime = open_runtime(NULL);
   mixer m = {.deferred = LATCH};
   m.handler = (act){.defers = true, .deferred = &m.deferred};
-  add_hooks(runtime, &(hook){.id = "d", .phase = TOOL_PRE, .self = &m.handler}, 1);
+  add_hooks(runtime, &(hook){.id = "d", .phase = TOOL_PRE, .ctx = &m.handler}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   pthread_t thread;
   pthread_create(&thread, NULL, complete_as_a_tool, &m);
@@ -641,8 +641,8 @@ typedef struct shown {
   bool is_whole;
 } shown;
 
-static tp_answer see_post(void *self, tp_call *call) {
-  shown *s = self;
+static tp_answer see_post(void *ctx, tp_call *call) {
+  shown *s = ctx;
   tp_text summary = tp_call_text(call, TP_FIELD_INPUT_SUMMARY);
   tp_text arguments = tp_call_text(call, TP_FIELD_ARGUMENTS), result = tp_call_text(call, TP_FIELD_RESULT);
   s->is_whole = arguments.size == s->arguments.size && memcmp(arguments.data, s->arguments.data, arguments.size) == 0 &&
@@ -679,7 +679,7 @@ static void tool_post_shows_the_arguments_whole_and_as_json_cut_between_characte
     bundle b = {.count = 0};
     add_tool(&b, "t", &j);
     tp_runtime *runtime = open_runtime(NULL);
-    hook post = {.id = "post", .phase = TP_PHASE_TOOL_POST, .run = see_post, .self = &seen};
+    hook post = {.id = "post", .phase = TP_PHASE_TOOL_POST, .run = see_post, .ctx = &seen};
     tp_turn *turn = begin_with(runtime, &b, &post, 1);
     tp_tool_call call = {.name = TEXT("t"), .arguments = cases[i].arguments};
     tp_tool_result result;

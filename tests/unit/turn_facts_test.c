@@ -28,8 +28,8 @@ static void append(char *to, size_t size, tp_text text) {
   snprintf(to + used, size - used, "%.*s ", (int)text.size, text.size ? text.data : "");
 }
 
-static tp_answer note_response(void *self, tp_call *call) {
-  facts *f = self;
+static tp_answer note_response(void *ctx, tp_call *call) {
+  facts *f = ctx;
   append(f->stop_reasons, sizeof f->stop_reasons, tp_call_text(call, TP_FIELD_STOP_REASON));
   f->input_tokens += tp_call_int(call, TP_FIELD_INPUT_TOKENS);
   f->output_tokens += tp_call_int(call, TP_FIELD_OUTPUT_TOKENS);
@@ -44,8 +44,8 @@ static bool count_messages(void *ctx, const tp_history_session *session) {
   return true;
 }
 
-static tp_answer note_turn(void *self, tp_call *call) {
-  facts *f = self;
+static tp_answer note_turn(void *ctx, tp_call *call) {
+  facts *f = ctx;
   tp_text text = tp_call_text(call, TP_FIELD_OUTCOME);
   snprintf(f->outcome, sizeof f->outcome, "%.*s", (int)text.size, text.data);
   text = tp_call_text(call, TP_FIELD_USER_PREVIEW);
@@ -58,8 +58,8 @@ static tp_answer note_turn(void *self, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static tp_answer run_tool(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer run_tool(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   return tp_tool_ok(run, tp_text_of("sunny"));
 }
 
@@ -83,9 +83,9 @@ static void play_turn(facts *f) {
   assert_int_equal(tp_history_share(NULL, history, &f->history, NULL), TP_OK);
   recorder *model = recorder_new(replies, 2);
   tp_runtime *runtime = open_runtime(NULL);
-  const hook hooks[] = {{.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &contributes},
-                        {.id = "response", .phase = TP_PHASE_MODEL_POST, .run = note_response, .self = f},
-                        {.id = "turn", .phase = TP_PHASE_TURN_POST_TURN, .run = note_turn, .self = f}};
+  const hook hooks[] = {{.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .ctx = &contributes},
+                        {.id = "response", .phase = TP_PHASE_MODEL_POST, .run = note_response, .ctx = f},
+                        {.id = "turn", .phase = TP_PHASE_TURN_POST_TURN, .run = note_turn, .ctx = f}};
   add_hooks(runtime, hooks, 3);
   const tp_session_options options = {
       .struct_size = sizeof options, .id = "s", .model = recorder_model(model, true), .shared_history = f->history};

@@ -22,8 +22,8 @@ typedef struct guard {
   size_t calls;
 } guard;
 
-static tp_answer stop(void *self, tp_call *call) {
-  guard *g = self;
+static tp_answer stop(void *ctx, tp_call *call) {
+  guard *g = ctx;
   assert(g->calls < COUNT(g->counts));
   g->counts[g->calls] = tp_call_int(call, TP_FIELD_STOP_DENIALS);
   tp_text text = tp_call_text(call, TP_FIELD_RESPONSE_TEXT);
@@ -61,7 +61,7 @@ static void open_world(world *w, const reply *replies, size_t count, const hook 
   hook hooks[2] = {{.id = "guard",
                     .phase = TP_PHASE_TURN_STOP,
                     .run = stop,
-                    .self = &w->guard,
+                    .ctx = &w->guard,
                     .slow = slow,
                     .sub = {.failure = failure}}};
   if (more) hooks[1] = *more;
@@ -177,7 +177,7 @@ static void turn_that_did_not_complete_is_not_asked(void **state) {
   assert_int_equal(w.guard.calls, 0);
   close_world(&w);
   act denies = {.kind = TP_ANSWER_DENY, .reason = "no"};
-  hook intake = {.id = "intake", .phase = TP_PHASE_TURN_INTAKE, .self = &denies};
+  hook intake = {.id = "intake", .phase = TP_PHASE_TURN_INTAKE, .ctx = &denies};
   w = (world){.guard = {.denies = ALWAYS}};
   open_world(&w, answers, 1, &intake, 0, false);
   expect(&w, "go", TP_TURN_DENIED);
@@ -190,7 +190,7 @@ static void reminder_goes_with_the_next_request(void **state) {
   static const tp_contribution reminder = {
       .struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = TEXT("mind the gap")};
   act reminds = {.emits = &reminder, .emit_count = 1};
-  hook h = {.id = "reminds", .phase = TP_PHASE_TURN_STOP, .self = &reminds, .sub = {.priority = -1}};
+  hook h = {.id = "reminds", .phase = TP_PHASE_TURN_STOP, .ctx = &reminds, .sub = {.priority = -1}};
   world w = {.guard = {.denies = 1}};
   open_world(&w, answers, COUNT(answers), &h, 0, false);
   expect(&w, "go", TP_TURN_COMPLETED);
@@ -201,7 +201,7 @@ static void reminder_goes_with_the_next_request(void **state) {
 static void time_of_the_turn_ends_a_stop_that_does_not_answer(void **state) {
   (void)state;
   act never = {.defers = true};
-  hook h = {.id = "never", .phase = TP_PHASE_TURN_STOP, .self = &never, .sub = {.priority = -1, .limit_ms = 60000}};
+  hook h = {.id = "never", .phase = TP_PHASE_TURN_STOP, .ctx = &never, .sub = {.priority = -1, .limit_ms = 60000}};
   world w = {.guard = {.denies = ALWAYS}};
   open_world(&w, answers, COUNT(answers), &h, 0, false);
   const tp_turn_result *result = run_limited(&w, "go", (tp_turn_request){.limit_ms = 30});
@@ -220,7 +220,7 @@ static void denied_tool_batch_ends_the_turn_with_its_results(void **state) {
                                  .call_count = 1},
                                 {.text = "again"}};
   act ends = {.kind = TP_ANSWER_DENY, .reason = "enough"};
-  hook h = {.id = "ends", .phase = TP_PHASE_TOOL_BATCH, .self = &ends};
+  hook h = {.id = "ends", .phase = TP_PHASE_TOOL_BATCH, .ctx = &ends};
   world w = {.guard = {.denies = ALWAYS}};
   open_world(&w, calls, COUNT(calls), &h, 0, false);
   const tp_turn_result *result = run_limited(&w, "go", (tp_turn_request){0});

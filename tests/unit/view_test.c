@@ -21,8 +21,8 @@ typedef struct gathered {
 
 static void put(char *to, size_t size, tp_text text) { snprintf(to, size, "%.*s", (int)text.size, text.data); }
 
-static tp_answer look(void *self, tp_call *call) {
-  gathered *g = self;
+static tp_answer look(void *ctx, tp_call *call) {
+  gathered *g = ctx;
   *g = (gathered){.context_count = tp_call_context_count(call)};
   put(g->policy, sizeof g->policy, tp_call_policy(call, "memory", "recall"));
   put(g->missing, sizeof g->missing, tp_call_policy(call, "memory", "nothing"));
@@ -63,12 +63,12 @@ static void handlers_see_what_earlier_phases_have_merged(void **state) {
   gathered beside = {0}, inlined = {0}, slow = {0};
   tp_runtime *runtime = open_runtime(NULL);
   hook hooks[] = {
-      {.id = "off", .phase = TP_PHASE_TURN_PRE_POLICY, .self = &says_off},
-      {.id = "on", .phase = TP_PHASE_TURN_PRE_POLICY, .self = &says_on},
-      {.id = "contributes", .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, .self = &contributes},
-      {.id = "beside", .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, .run = look, .self = &beside, .after = "contributes"},
-      {.id = "inline", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .run = look, .self = &inlined},
-      {.id = "slow", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .run = look, .self = &slow, .slow = true}};
+      {.id = "off", .phase = TP_PHASE_TURN_PRE_POLICY, .ctx = &says_off},
+      {.id = "on", .phase = TP_PHASE_TURN_PRE_POLICY, .ctx = &says_on},
+      {.id = "contributes", .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, .ctx = &contributes},
+      {.id = "beside", .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, .run = look, .ctx = &beside, .after = "contributes"},
+      {.id = "inline", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .run = look, .ctx = &inlined},
+      {.id = "slow", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .run = look, .ctx = &slow, .slow = true}};
   add_hooks(runtime, hooks, COUNT(hooks));
   for (int turn_number = 0; turn_number < 2; turn_number++) { /* and a turn begins with nothing */
     tp_turn *turn = begin_bare(runtime, 0);
@@ -118,7 +118,7 @@ static void predicates_see_payload_ids_and_mode(void **state) {
   tp_runtime *runtime = open_runtime(NULL);
   hook hooks[] = {{.id = "text",
                    .phase = TP_PHASE_TURN_INTAKE,
-                   .self = &a,
+                   .ctx = &a,
                    .sub.match = &(const tp_match){.struct_size = sizeof(tp_match),
                                                   .matches = text_is_hello,
                                                   .ctx = &asked[0],
@@ -127,7 +127,7 @@ static void predicates_see_payload_ids_and_mode(void **state) {
                                                   .field_count = 1}},
                   {.id = "tenant",
                    .phase = TP_PHASE_TURN_INTAKE,
-                   .self = &a,
+                   .ctx = &a,
                    .sub.match = &(const tp_match){.struct_size = sizeof(tp_match),
                                                   .matches = tenant_is_acme,
                                                   .ctx = &asked[1],
@@ -136,7 +136,7 @@ static void predicates_see_payload_ids_and_mode(void **state) {
                                                   .field_count = 0}},
                   {.id = "mode",
                    .phase = TP_PHASE_TURN_INTAKE,
-                   .self = &a,
+                   .ctx = &a,
                    .sub.match = &(const tp_match){.struct_size = sizeof(tp_match),
                                                   .matches = mode_is_plan,
                                                   .ctx = &asked[2],
@@ -168,22 +168,22 @@ static void predicates_see_payload_ids_and_mode(void **state) {
 
 enum { FIELD_TITLE = TP_FIELD_HOST, FIELD_COUNT };
 
-static tp_answer replace_both(void *self, tp_call *call) {
-  (void)self;
+static tp_answer replace_both(void *ctx, tp_call *call) {
+  (void)ctx;
   tp_field fields[] = {{.id = FIELD_TITLE, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("new")},
                        {.id = FIELD_COUNT, .kind = TP_FIELD_KIND_INT, .number = 42}};
   return tp_call_replace(call, fields, 2) == TP_OK ? TP_ANSWER_DONE : tp_call_fail(call, 1, "not replaced");
 }
 
-static tp_answer replace_one_too_many(void *self, tp_call *call) {
+static tp_answer replace_one_too_many(void *ctx, tp_call *call) {
   tp_field fields[] = {{.id = FIELD_TITLE, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("lost")},
                        {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("no")}};
-  *(tp_status *)self = tp_call_replace(call, fields, 2);
+  *(tp_status *)ctx = tp_call_replace(call, fields, 2);
   return TP_ANSWER_DONE;
 }
 
-static tp_answer note_count(void *self, tp_call *call) {
-  *(int64_t *)self = tp_call_int(call, FIELD_COUNT);
+static tp_answer note_count(void *ctx, tp_call *call) {
+  *(int64_t *)ctx = tp_call_int(call, FIELD_COUNT);
   return TP_ANSWER_DONE;
 }
 
@@ -206,10 +206,9 @@ static void fields_are_replaced_together(void **state) {
   assert_null(tp_phase_get(runtime, TP_PHASE_HOST + 1));
   tp_status refused = TP_OK;
   int64_t count = 0;
-  hook hooks[] = {
-      {.id = "both", .phase = TP_PHASE_HOST, .run = replace_both},
-      {.id = "many", .phase = TP_PHASE_HOST, .run = replace_one_too_many, .self = &refused, .after = "both"},
-      {.id = "count", .phase = TP_PHASE_HOST, .run = note_count, .self = &count, .after = "many"}};
+  hook hooks[] = {{.id = "both", .phase = TP_PHASE_HOST, .run = replace_both},
+                  {.id = "many", .phase = TP_PHASE_HOST, .run = replace_one_too_many, .ctx = &refused, .after = "both"},
+                  {.id = "count", .phase = TP_PHASE_HOST, .run = note_count, .ctx = &count, .after = "many"}};
   add_hooks(runtime, hooks, 3);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_field given[] = {{.id = FIELD_TITLE, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("old")},
@@ -246,8 +245,8 @@ static void audit_has_commits_refusals_and_switches(void **state) {
   audit seen = {""};
   act a = {0};
   tp_runtime *runtime = open_runtime(NULL);
-  add_hooks(runtime, &(hook){.id = "a", .phase = TP_PHASE_TURN_INTAKE, .self = &a}, 1);
-  hook again = {.id = "a", .phase = TP_PHASE_TURN_INTAKE, .self = &a};
+  add_hooks(runtime, &(hook){.id = "a", .phase = TP_PHASE_TURN_INTAKE, .ctx = &a}, 1);
+  hook again = {.id = "a", .phase = TP_PHASE_TURN_INTAKE, .ctx = &a};
   assert_int_equal(hooks_add(runtime, &again, 1, NULL), TP_ERR_DUPLICATE_ID);
   assert_int_equal(tp_subscription_kill(runtime, "a", true, NULL), TP_OK);
   assert_int_equal(tp_runtime_audit(runtime, TP_VISIBILITY_INTERNAL, write_row, &seen), 3);

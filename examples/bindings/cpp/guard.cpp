@@ -49,7 +49,7 @@ static void subscribe(const runtime &of, handler run, match matches) {
   guard.struct_size = sizeof guard;
   guard.id = "strict";
   guard.run = run_handler;
-  guard.self = self.get();
+  guard.ctx = self.get();
   guard.destroy = destroy<handler>;
   guard.phases = &phase;
   guard.phase_count = 1;
@@ -88,7 +88,7 @@ static void play() {
     described.struct_size = sizeof described;
     described.name = "broken";
     described.run = run_tool;
-    described.self = &broken;
+    described.ctx = &broken;
     const tp_tool *tools[] = {&described};
     return tp_call_emit_tool_bundle(call, "tools", tools, 1) == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED;
   });

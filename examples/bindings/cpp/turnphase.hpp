@@ -36,16 +36,16 @@ using tool = std::function<tp_answer(tp_tool_run *)>;
 using match = std::function<bool(const tp_match_view *)>;
 using listener = std::function<void(const tp_event *)>;
 
-inline tp_answer run_handler(void *self, tp_call *call) noexcept {
+inline tp_answer run_handler(void *ctx, tp_call *call) noexcept {
   try {
-    return (*static_cast<handler *>(self))(call);
+    return (*static_cast<handler *>(ctx))(call);
   } catch (...) {
     return TP_ANSWER_NONE;
   }
 }
-inline tp_answer run_tool(void *self, tp_tool_run *run) noexcept {
+inline tp_answer run_tool(void *ctx, tp_tool_run *run) noexcept {
   try {
-    return (*static_cast<tool *>(self))(run);
+    return (*static_cast<tool *>(ctx))(run);
   } catch (...) {
     return TP_ANSWER_NONE;
   }
@@ -57,16 +57,16 @@ inline int32_t run_match(void *ctx, const tp_match_view *seen) noexcept {
     return TP_MATCH_NONE;
   }
 }
-inline void run_listener(void *self, const tp_event *event) noexcept {
+inline void run_listener(void *ctx, const tp_event *event) noexcept {
   try {
-    (*static_cast<listener *>(self))(event);
+    (*static_cast<listener *>(ctx))(event);
   } catch (...) {
     /* an event wants no answer */
   }
 }
 template <typename Kind>
-void destroy(void *self) {
-  delete static_cast<Kind *>(self);
+void destroy(void *ctx) {
+  delete static_cast<Kind *>(ctx);
 }
 
 class runtime {
@@ -84,7 +84,7 @@ class runtime {
     hook.id = id;
     hook.phase = phase;
     hook.run = run_handler;
-    hook.self = self.get();
+    hook.ctx = self.get();
     hook.destroy = destroy<handler>;
     hook.failure = failure;
     call(tp_hook_add, handle_, const_cast<const tp_hook *>(&hook));

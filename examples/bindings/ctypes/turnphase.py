@@ -77,11 +77,11 @@ P, S, U32, I32, U64, SIZE = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint32, 
                              ctypes.c_size_t)
 BYTE, I64 = ctypes.c_uint8, ctypes.c_int64
 
-Hook = growable('tp_hook', ('id', S), ('phase', S), ('run', ANSWER), ('inbox', P), ('self', P), ('destroy', P),
+Hook = growable('tp_hook', ('id', S), ('phase', S), ('run', ANSWER), ('inbox', P), ('ctx', P), ('destroy', P),
                 ('failure', U32), ('limit_ms', U32), ('placement', U32), ('reserved_', U32))
 Match = growable('tp_match', ('matches', ANSWER), ('destroy', P), ('ctx', P), ('description', S), ('fields', P),
                  ('field_count', SIZE))
-Handler = growable('tp_handler', ('id', S), ('summary', S), ('run', ANSWER), ('inbox', P), ('self', P), ('destroy', P),
+Handler = growable('tp_handler', ('id', S), ('summary', S), ('run', ANSWER), ('inbox', P), ('ctx', P), ('destroy', P),
                    ('phases', ctypes.POINTER(U32)), ('phase_count', SIZE), ('capabilities', U64),
                    ('contract_version', U32), ('placement', U32), ('idempotent', BYTE), ('reserved_', BYTE * 7))
 Subscription = growable('tp_subscription', ('id', S), ('handler', S), ('phase', U32), ('phase_name', S),
@@ -91,7 +91,7 @@ Subscription = growable('tp_subscription', ('id', S), ('handler', S), ('phase', 
                         ('sequential', U32), ('visibility', U32), ('after', P), ('before', P), ('needs', P),
                         ('after_count', SIZE), ('before_count', SIZE), ('needs_count', SIZE),
                         ('match', ctypes.POINTER(Match)), ('metadata', S))
-Tool = growable('tp_tool', ('name', S), ('description', S), ('schema', Text), ('run', ANSWER), ('self', P),
+Tool = growable('tp_tool', ('name', S), ('description', S), ('schema', Text), ('run', ANSWER), ('ctx', P),
                 ('placement', U32), ('idempotent', BYTE), ('max_concurrent', U32), ('limit_ms', U32),
                 ('result_bytes_max', U32), ('reserved_', U32))
 ToolCall = growable('tp_tool_call', ('id', Text), ('name', Text), ('arguments', Text), ('malformed', BYTE),

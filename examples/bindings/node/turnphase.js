@@ -38,15 +38,15 @@ const tp_fault = koffi.struct('tp_fault', {
   reserved_: 'uint32_t', reserved_words_: koffi.array('uint64_t', 12), subject: koffi.array('char', 129),
   message: koffi.array('char', 512), reserved_bytes_: koffi.array('uint8_t', 7),
 });
-koffi.proto('int32_t tp_callback(void *self, void *what)'); // a match or a tool
-growable('tp_work', { kind: 'uint32_t', reserved_: 'uint32_t', token: 'tp_token', self: 'void *', call: 'void *' });
+koffi.proto('int32_t tp_callback(void *ctx, void *what)'); // a match or a tool
+growable('tp_work', { kind: 'uint32_t', reserved_: 'uint32_t', token: 'tp_token', ctx: 'void *', call: 'void *' });
 growable('tp_outcome', {
   kind: 'int32_t', code: 'uint32_t', retryable: 'bool', reserved_: koffi.array('uint8_t', 3), why: 'uint32_t',
   reason: 'const char *', contributions: 'void *', contribution_count: 'size_t',
   replacements: 'void *', replacement_count: 'size_t',
 });
 growable('tp_hook', {
-  id: 'const char *', phase: 'const char *', run: 'void *', inbox: 'void *', self: 'void *', destroy: 'void *',
+  id: 'const char *', phase: 'const char *', run: 'void *', inbox: 'void *', ctx: 'void *', destroy: 'void *',
   failure: 'uint32_t', limit_ms: 'uint32_t', placement: 'uint32_t', reserved_: 'uint32_t',
 });
 growable('tp_match', {
@@ -54,7 +54,7 @@ growable('tp_match', {
   field_count: 'size_t',
 });
 growable('tp_handler', {
-  id: 'const char *', summary: 'const char *', run: 'void *', inbox: 'void *', self: 'void *', destroy: 'void *',
+  id: 'const char *', summary: 'const char *', run: 'void *', inbox: 'void *', ctx: 'void *', destroy: 'void *',
   phases: 'uint32_t *', phase_count: 'size_t', capabilities: 'uint64_t', contract_version: 'uint32_t',
   placement: 'uint32_t', idempotent: 'bool', reserved_: koffi.array('uint8_t', 7),
 });
@@ -67,7 +67,7 @@ growable('tp_subscription', {
   before_count: 'size_t', needs_count: 'size_t', match: 'tp_match *', metadata: 'const char *',
 });
 growable('tp_tool', {
-  name: 'const char *', description: 'const char *', schema: tp_text, run: 'tp_callback *', self: 'void *',
+  name: 'const char *', description: 'const char *', schema: tp_text, run: 'tp_callback *', ctx: 'void *',
   placement: 'uint32_t', idempotent: 'bool', max_concurrent: 'uint32_t', limit_ms: 'uint32_t',
   result_bytes_max: 'uint32_t', reserved_: 'uint32_t',
 });
@@ -164,7 +164,7 @@ function made(name, ...args) {
 
 /** Makes a match or a tool callable from C; one that throws returns 0. It stays until the process ends. */
 function callback(run) {
-  return koffi.register((self, what) => {
+  return koffi.register((ctx, what) => {
     try {
       return run(what);
     } catch {

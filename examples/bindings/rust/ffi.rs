@@ -84,11 +84,11 @@ structs! {
     }
     tp_hook {
         struct_size: usize, id: *const c_char, phase: *const c_char, run: Option<tp_answer_fn>, inbox: *mut c_void,
-        self_: *mut c_void, destroy: Option<tp_destroy_fn>, failure: u32, limit_ms: u32, placement: u32, reserved_: u32,
+        ctx: *mut c_void, destroy: Option<tp_destroy_fn>, failure: u32, limit_ms: u32, placement: u32, reserved_: u32,
     }
     tp_handler {
         struct_size: usize, id: *const c_char, summary: *const c_char, run: Option<tp_answer_fn>, inbox: *mut c_void,
-        self_: *mut c_void, destroy: Option<tp_destroy_fn>, phases: *const u32, phase_count: usize, capabilities: u64,
+        ctx: *mut c_void, destroy: Option<tp_destroy_fn>, phases: *const u32, phase_count: usize, capabilities: u64,
         contract_version: u32, placement: u32, idempotent: bool, reserved_: [u8; 7],
     }
     tp_match {
@@ -105,7 +105,7 @@ structs! {
     }
     tp_tool {
         struct_size: usize, name: *const c_char, description: *const c_char, schema: tp_text,
-        run: Option<tp_answer_fn>, self_: *mut c_void, placement: u32, idempotent: bool, max_concurrent: u32,
+        run: Option<tp_answer_fn>, ctx: *mut c_void, placement: u32, idempotent: bool, max_concurrent: u32,
         limit_ms: u32, result_bytes_max: u32, reserved_: u32,
     }
     tp_tool_call {

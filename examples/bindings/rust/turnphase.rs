@@ -61,7 +61,7 @@ impl Call {
         let described = made!(tp_tool {
             name: name.as_ptr(),
             run: Some(run_tool),
-            self_: &*tool.run as *const ToolFn as *mut c_void,
+            ctx: &*tool.run as *const ToolFn as *mut c_void,
         });
         let status = unsafe { tp_call_emit_tool_bundle(self.0, c("tools").as_ptr(), &(&described as *const _), 1) };
         if status == TP_OK { TP_ANSWER_DONE } else { TP_ANSWER_FAILED }
@@ -142,7 +142,7 @@ impl Runtime {
                 id: id.as_ptr(),
                 phase: phase.as_ptr(),
                 run: Some(run_handler),
-                self_: run,
+                ctx: run,
                 destroy: Some(destroy::<Handler>),
                 failure: failure,
             });
@@ -160,7 +160,7 @@ impl Runtime {
             let handler = made!(tp_handler {
                 id: id.as_ptr(),
                 run: Some(run_handler),
-                self_: run,
+                ctx: run,
                 destroy: Some(destroy::<Handler>),
                 phases: &phase,
                 phase_count: 1,

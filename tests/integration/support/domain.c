@@ -26,66 +26,66 @@ static bool is(tp_text text, const char *word) {
   return text.size == strlen(word) && memcmp(text.data, word, text.size) == 0;
 }
 
-static tp_answer done(void *self, tp_call *call) {
+static tp_answer done(void *ctx, tp_call *call) {
   (void)call;
-  (void)self;
+  (void)ctx;
   return TP_ANSWER_DONE;
 }
 
-static tp_answer fails(void *self, tp_call *call) {
-  (void)self;
+static tp_answer fails(void *ctx, tp_call *call) {
+  (void)ctx;
   return tp_call_fail(call, 7, "it always does");
 }
 
-static tp_answer fails_once(void *self, tp_call *call) {
-  (void)self;
+static tp_answer fails_once(void *ctx, tp_call *call) {
+  (void)ctx;
   return tp_call_attempt(call) == 1 ? tp_call_fail_retryable(call, 1, "at first") : TP_ANSWER_DONE;
 }
 
 /* The token is lost: its limit ends it. */
-static tp_answer never_answers(void *self, tp_call *call) {
-  (void)self;
+static tp_answer never_answers(void *ctx, tp_call *call) {
+  (void)ctx;
   tp_token token;
   return tp_call_defer(call, NULL, &token);
 }
 
-static tp_answer wants_call(void *self, tp_call *call) {
-  (void)self;
+static tp_answer wants_call(void *ctx, tp_call *call) {
+  (void)ctx;
   tp_text arguments = tp_call_text(call, TP_FIELD_ARGUMENTS);
   bool given = is(tp_call_text(call, TP_FIELD_TOOL), "hammer") && !tp_call_has(call, TP_FIELD_TASK_KEY) &&
                tp_value_int(tp_value_get(arguments, "blows"), 0) == 3;
   return given ? tp_call_allow(call) : tp_call_deny(call, "no hammer");
 }
 
-static tp_answer wants_number(void *self, tp_call *call) {
-  (void)self;
+static tp_answer wants_number(void *ctx, tp_call *call) {
+  (void)ctx;
   if (tp_call_int(call, TP_FIELD_CLOSED) == 1 && !tp_call_has(call, TP_FIELD_TOOL)) return TP_ANSWER_DONE;
   return tp_call_fail(call, 1, "not closed");
 }
 
 /* Inline handlers of one turn at a time are called by one thread: no lock is needed. */
-static tp_answer denies_every_third(void *self, tp_call *call) {
+static tp_answer denies_every_third(void *ctx, tp_call *call) {
   static unsigned calls;
-  (void)self;
+  (void)ctx;
   return ++calls % 3 == 0 ? tp_call_deny(call, "every third") : TP_ANSWER_DONE;
 }
 
 enum { TOGETHER = 4, TOGETHER_LIMIT_MS = 60000 };
 static pthread_barrier_t together; /* made before the handler is registered */
 
-static tp_answer waits_for_others(void *self, tp_call *call) {
+static tp_answer waits_for_others(void *ctx, tp_call *call) {
   (void)call;
-  (void)self;
+  (void)ctx;
   pthread_barrier_wait(&together);
   return TP_ANSWER_DONE;
 }
 
-static tp_answer writes_ledger(void *self, tp_call *call) {
+static tp_answer writes_ledger(void *ctx, tp_call *call) {
   const char *path = getenv("TURNPHASE_LEDGER"), *ms = getenv("TURNPHASE_LEDGER_MS");
   long time = ms ? atol(ms) : 0;
   struct timespec work = {time / 1000, time % 1000 * 1000000};
   FILE *file = fopen(path ? path : "/dev/null", "a");
-  (void)self;
+  (void)ctx;
   if (!file) return tp_call_fail(call, 1, "the ledger cannot be written");
   fprintf(file, "%llu %u\n", (unsigned long long)tp_call_job_id(call), tp_call_attempt(call));
   fclose(file);
@@ -93,14 +93,14 @@ static tp_answer writes_ledger(void *self, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static tp_answer run_tool(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer run_tool(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   return tp_tool_ok(run, tp_text_of("it ran"));
 }
 
 /* {"file_path": …, "content": …} */
-static tp_answer write_file(void *self, tp_tool_run *run) {
-  (void)self;
+static tp_answer write_file(void *ctx, tp_tool_run *run) {
+  (void)ctx;
   tp_text arguments = tp_tool_run_arguments(run);
   tp_text path = tp_value_text(tp_value_get(arguments, "file_path"));
   tp_text content = tp_value_text(tp_value_get(arguments, "content"));
@@ -120,9 +120,9 @@ static const tp_tool tools[] = {
     {.struct_size = sizeof(tp_tool), .name = "Write", .description = "writes a file", .run = write_file},
 };
 
-static tp_answer contributes_tools(void *self, tp_call *call) {
+static tp_answer contributes_tools(void *ctx, tp_call *call) {
   const tp_tool *list[] = {&tools[0], &tools[1], &tools[2], &tools[3]};
-  (void)self;
+  (void)ctx;
   return tp_call_emit_tool_bundle(call, "test", list, 4) == TP_OK ? TP_ANSWER_DONE : tp_call_fail(call, 1, "no tools");
 }
 
