@@ -263,8 +263,8 @@ static tp_answer run_file(const tp__hook *hook, tp_call *call) {
   int error = errno;
   free(line.bytes);
   if (is_written) return TP_ANSWER_DONE;
-  char reason[256], text[128];
-  snprintf(reason, sizeof reason, "the file cannot be written: %s", strerror_r(error, text, sizeof text));
+  char reason[256];
+  snprintf(reason, sizeof reason, "the file cannot be written: %s", strerror(error));
   return tp_call_fail(call, (uint32_t)error, reason);
 }
 

@@ -122,8 +122,7 @@ void tp_hooks_free(tp_hooks *hooks) {
 /* ---- files ---- */
 
 static tp_status refuse_io(tp_fault *fault, const char *path, int error) {
-  char text[128];
-  (void)!tp__refuse(fault, TP_ERR_IO, path, (tp__place){0}, "cannot be read: %s", strerror_r(error, text, sizeof text));
+  (void)!tp__refuse(fault, TP_ERR_IO, path, (tp__place){0}, "cannot be read: %s", strerror(error));
   if (fault) fault->system_error = error;
   return TP_ERR_IO;
 }

@@ -166,8 +166,7 @@ static void watch_free(tp_hooks_watch *watch) {
 }
 
 static tp_status system_error(tp_fault *fault, int error, const char *what) {
-  char text[128];
-  (void)!tp__refuse(fault, TP_ERR_SYSTEM, NULL, (tp__place){0}, "%s: %s", what, strerror_r(error, text, sizeof text));
+  (void)!tp__refuse(fault, TP_ERR_SYSTEM, NULL, (tp__place){0}, "%s: %s", what, strerror(error));
   if (fault) fault->system_error = error;
   return TP_ERR_SYSTEM;
 }

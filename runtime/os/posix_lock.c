@@ -65,7 +65,9 @@ tp_status tp__mutex_init(tp__mutex *mutex, tp__lock_rank rank) {
   pthread_mutexattr_t attributes;
   int error = pthread_mutexattr_init(&attributes);
   if (error != 0) return status_of(error);
+#ifdef __GLIBC__ /* musl's only kind looks for a while, too */
   error = pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ADAPTIVE_NP);
+#endif
   if (error == 0) error = pthread_mutex_init(&mutex->m, &attributes);
   pthread_mutexattr_destroy(&attributes);
   return status_of(error);

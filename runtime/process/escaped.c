@@ -7,10 +7,10 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/pidfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/process/pidfd.h"
 #include "runtime/process/process.h"
 
 static bool same_pipe(const struct stat *one, const struct stat *other) {
@@ -36,9 +36,9 @@ static bool holds(int proc, const char *pid, const struct stat *pipes, size_t co
 static bool kill_holder(int proc, const char *name, const struct stat *pipes, size_t count) {
   pid_t pid = (pid_t)strtol(name, NULL, 10);
   if (pid <= 1 || pid == getpid() || !holds(proc, name, pipes, count)) return false;
-  int pidfd = pidfd_open(pid, 0);
+  int pidfd = tp__pidfd_open(pid);
   if (pidfd < 0) return false;
-  bool killed = holds(proc, name, pipes, count) && pidfd_send_signal(pidfd, SIGKILL, NULL, 0) == 0;
+  bool killed = holds(proc, name, pipes, count) && tp__pidfd_send_signal(pidfd, SIGKILL) == 0;
   close(pidfd);
   return killed;
 }

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * spawn.c: posix_spawn (which shares the memory of the host until the program is loaded) and a pidfd. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/pidfd.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "runtime/process/pidfd.h"
 #include "runtime/process/process.h"
 
 /* pipes[i][0] is read from, pipes[i][1] is written to. The child has the other side of each than the host. */
@@ -47,13 +50,38 @@ static int open_pipes(int pipes[PIPES][2], bool is_resident) {
   return 0;
 }
 
+#ifdef __GLIBC__
+static int close_others(posix_spawn_file_actions_t *actions) {
+  return posix_spawn_file_actions_addclosefrom_np(actions, STDERR_FILENO + 1);
+}
+#else
+static bool is_inherited(int fd) {
+  int flags = fcntl(fd, F_GETFD);
+  return fd > STDERR_FILENO && flags >= 0 && !(flags & FD_CLOEXEC);
+}
+
+/* musl has no action for all of them: each descriptor that is open now has one of its own. The child inherits what
+ * another thread of the host opens from here on without O_CLOEXEC. */
+static int close_others(posix_spawn_file_actions_t *actions) {
+  DIR *open_now = opendir("/proc/self/fd");
+  if (!open_now) return errno;
+  int error = 0;
+  for (struct dirent *entry = readdir(open_now); entry && error == 0; entry = readdir(open_now)) {
+    int fd = (int)strtol(entry->d_name, NULL, 10); /* "." and "..": 0 */
+    if (is_inherited(fd)) error = posix_spawn_file_actions_addclose(actions, fd);
+  }
+  closedir(open_now);
+  return error;
+}
+#endif
+
 static int fill_actions(posix_spawn_file_actions_t *actions, int pipes[PIPES][2], const char *directory) {
   int error = 0;
   if (directory) error = posix_spawn_file_actions_addchdir_np(actions, directory);
   if (error == 0) error = posix_spawn_file_actions_adddup2(actions, pipes[INPUT][0], STDIN_FILENO);
   if (error == 0) error = posix_spawn_file_actions_adddup2(actions, pipes[OUTPUT][1], STDOUT_FILENO);
   if (error == 0) error = posix_spawn_file_actions_adddup2(actions, pipes[ERRORS][1], STDERR_FILENO);
-  if (error == 0) error = posix_spawn_file_actions_addclosefrom_np(actions, STDERR_FILENO + 1);
+  if (error == 0) error = close_others(actions);
   return error;
 }
 
@@ -96,7 +124,7 @@ static int spawn(const tp_process_options *options, int pipes[PIPES][2], pid_t *
 
 /* The pidfd is opened before the loop waits for the child, so that the number still means it. */
 static int watch(pid_t pid, int *ret_pidfd) {
-  *ret_pidfd = pidfd_open(pid, 0);
+  *ret_pidfd = tp__pidfd_open(pid);
   if (*ret_pidfd >= 0) return 0;
   int error = errno;
   kill(-pid, SIGKILL);
@@ -105,14 +133,12 @@ static int watch(pid_t pid, int *ret_pidfd) {
 }
 
 static tp_status refuse(const tp_process_options *options, int error, tp_fault *fault) {
-  char text[128];
-  const char *why = strerror_r(error, text, sizeof text);
   const char *remedy = "";
   if (error == ENOENT) remedy = " (the program, its interpreter or its directory)";
   if (error == EACCES) remedy = ": make it executable (chmod +x)";
   if (error == ENOEXEC) remedy = ": begin a script with #! and its interpreter";
   if (error == EMFILE || error == ENFILE) remedy = ": raise the limit of open files";
-  (void)!tp__fail(fault, TP_ERR_SYSTEM, NULL, "cannot start %s: %s%s", options->arguments[0], why, remedy);
+  (void)!tp__fail(fault, TP_ERR_SYSTEM, NULL, "cannot start %s: %s%s", options->arguments[0], strerror(error), remedy);
   if (fault) fault->system_error = error;
   return TP_ERR_SYSTEM;
 }

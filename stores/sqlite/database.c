@@ -142,10 +142,8 @@ static tp_status create_private(const char *path, tp_fault *fault) {
   else if (errno != EEXIST) error = errno;
   pthread_mutex_unlock(&birth);
   if (!error) return TP_OK;
-  char words[128];
   tp_status status = status_of_errno(error);
-  tp__sqlite_refuse(fault, status, path, "%s cannot be made: %s%s", path, strerror_r(error, words, sizeof words),
-                    remedy_of(status));
+  tp__sqlite_refuse(fault, status, path, "%s cannot be made: %s%s", path, strerror(error), remedy_of(status));
   if (fault) fault->system_error = error;
   return status;
 }
