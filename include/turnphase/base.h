@@ -31,6 +31,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#if UINTPTR_MAX < UINT64_MAX
+#error "turnphase runs on 64-bit machines only: compile without -m32, -mx32 and -mabi=ilp32"
+#endif
+
 #ifdef __cplusplus
 #define TP_BEGIN_DECLS extern "C" {
 #define TP_END_DECLS }
