@@ -200,6 +200,8 @@ def sched_is_tested_without_a_runtime(path, text, tree):
         return
     for include in INCLUDE.finditer(without_comments(text)):
         there = module_of(include.group(2))
+        if include.group(2) == 'tests/support/test.h':
+            continue
         if there not in [None] + MODULES[:MODULES.index('runtime/sched') + 1]:
             yield line_of(text, include.start()), \
                 'runtime/sched is tested without a runtime, not with %s' % include.group(2)
@@ -280,10 +282,15 @@ def follows_editorconfig(path, text, tree):
             yield line_of(text, match.start()), message
 
 
-def one_group(path, text, tree):
-    groups = r'\b_?cmocka_run_group_tests\w*\s*\('
-    if re.match(r'tests/\w+/\w+_test\.c$', path) and len(re.findall(groups, code_only(text))) != 1:
-        yield 1, 'one cmocka group per executable: a second one breaks the TAP plan'
+def cases_register_themselves(path, text, tree):
+    """A case that only a list of cmocka's names is in no program's --list, and a second list breaks the TAP plan."""
+    if not re.match(r'tests/\w+/\w+_test\.c$', path):
+        return
+    code = code_only(text)
+    for match in re.finditer(r'cmocka\.h>|\b_?cmocka_(?:run_group_tests|unit_test)\w*\s*\(', code):
+        yield line_of(code, match.start()), 'a case is a TEST() of tests/support/test.h'
+    if not re.search(r'^TEST(?:_WITH)?\(', code, re.M):
+        yield 1, 'a file of tests has a TEST()'
 
 
 def is_built(path, text, tree):
@@ -332,7 +339,7 @@ def seeds_name_tests(path, text, tree):
             yield line, '%s works, but no test is named that shows it' % number
         for kind, name, case in named if state == 'works' else ():
             test = tree.read('tests/%s/%s_test.c' % (kind, name))
-            if not re.search(r'^static void %s\(void \*\*' % case, test, re.M):
+            if not re.search(r'^TEST(?:_WITH)?\(%s\b' % case, test, re.M):
                 yield line, '%s: there is no case %s in tests/%s/%s_test.c' % (number, case, kind, name)
 
 
@@ -538,7 +545,8 @@ FUNCTIONS = [
     (follows_editorconfig, 'docs/x.md', 'Text. \n'),
     (follows_editorconfig, '.gitignore', '\tbuild\n'),
     (follows_editorconfig, 'examples/x.yaml', 'x' * 121 + '\n'),
-    (one_group, 'tests/unit/x_test.c', 'cmocka_run_group_tests(a); cmocka_run_group_tests(b);\n'),
+    (cases_register_themselves, 'tests/unit/x_test.c', 'TEST(a) {}\nint main(void) { cmocka_run_group_tests(a); }\n'),
+    (cases_register_themselves, 'tests/unit/x_test.c', 'static void a(void **state) {}\n'),
     (is_built, 'runtime/base/missing_zzz.c', '\n'),
     (is_built, 'tests/unit/missing_zzz_test.c', '\n'),
     (is_built, 'include/turnphase/missing_zzz.h', '\n'),

@@ -3,13 +3,7 @@
  * Every allocation on the way to a published snapshot is refused once, and each one from there on as well: the answer
  * is TP_ERR_NO_MEMORY, the old plan stays in force, the next try works, nothing leaks, and destroy is called exactly
  * once for what was taken and never for what was not. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/unit/plan_world.h"
 
 enum { HANDLERS = 12, SUBSCRIPTIONS = 40 };
@@ -140,23 +134,20 @@ static bool try_refusing(size_t n, bool rest) {
   return was_refused;
 }
 
-static void a_refused_allocation_anywhere_on_the_way_to_a_commit_changes_nothing(void **state) {
-  (void)state;
+TEST(a_refused_allocation_anywhere_on_the_way_to_a_commit_changes_nothing) {
   size_t n = 1;
   while (try_refusing(n, false)) n++;
   assert_true(n > 100);
 }
 
-static void memory_that_stays_refused_changes_nothing(void **state) {
-  (void)state;
+TEST(memory_that_stays_refused_changes_nothing) {
   size_t n = 1;
   while (try_refusing(n, true)) n++;
   assert_true(n > 100);
 }
 
 /* One commit is tried again and again, each time a little further: the edit must stay whole. */
-static void a_commit_that_was_refused_memory_can_be_tried_again(void **state) {
-  (void)state;
+TEST(a_commit_that_was_refused_memory_can_be_tried_again) {
   world *w = world_open();
   prepare(w);
   lives l = {0};
@@ -189,8 +180,7 @@ static bool last_row(void *ctx, const tp_audit *row) {
   return true;
 }
 
-static void a_commit_refused_for_memory_is_in_the_audit(void **state) {
-  (void)state;
+TEST(a_commit_refused_for_memory_is_in_the_audit) {
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
   w->count.asked = 0;
@@ -204,8 +194,7 @@ static void a_commit_refused_for_memory_is_in_the_audit(void **state) {
   world_close(w);
 }
 
-static void a_hook_without_memory_is_not_added(void **state) {
-  (void)state;
+TEST(a_hook_without_memory_is_not_added) {
   size_t n = 1;
   for (;; n++) {
     world *w = world_open();
@@ -225,8 +214,7 @@ static void a_hook_without_memory_is_not_added(void **state) {
   assert_true(n > 10);
 }
 
-static void a_registry_without_memory_is_not_made(void **state) {
-  (void)state;
+TEST(a_registry_without_memory_is_not_made) {
   static const uint32_t fields[] = {TP_FIELD_HOST};
   static const tp_phase rows[] = {
       {.struct_size = sizeof *rows, .name = "host.a", .mode = TP_MODE_GATHER, .fields = fields, .field_count = 1},
@@ -252,16 +240,4 @@ static void a_registry_without_memory_is_not_made(void **state) {
   }
   assert_true(n > 3);
   tp__registry_free(NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_refused_allocation_anywhere_on_the_way_to_a_commit_changes_nothing),
-      cmocka_unit_test(memory_that_stays_refused_changes_nothing),
-      cmocka_unit_test(a_commit_that_was_refused_memory_can_be_tried_again),
-      cmocka_unit_test(a_commit_refused_for_memory_is_in_the_audit),
-      cmocka_unit_test(a_hook_without_memory_is_not_added),
-      cmocka_unit_test(a_registry_without_memory_is_not_made),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

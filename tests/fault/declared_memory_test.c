@@ -2,16 +2,11 @@
  *
  * Every malloc refused in turn, those of libyaml included, by a malloc of this program's own. jansson is left out: from
  * some refusals it does not recover, which json.c makes rare by asking for memory beforehand. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/test.h"
 #include "turnphase/declared.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -122,29 +117,11 @@ static tp_status encode_json(tp_fault *fault) {
   return tp_json_encode((tp_text){value, sizeof value}, drop, &size, fault);
 }
 
-static void yaml_without_memory_is_refused_cleanly(void **state) {
-  (void)state;
-  assert_true(refuse_each(decode_yaml) > 50);
-}
+TEST(yaml_without_memory_is_refused_cleanly) { assert_true(refuse_each(decode_yaml) > 50); }
 
-static void script_without_memory_is_refused_cleanly(void **state) {
-  (void)state;
-  assert_true(refuse_each(load_script) > 30);
-}
+TEST(script_without_memory_is_refused_cleanly) { assert_true(refuse_each(load_script) > 30); }
 
-static void json_is_not_printed_without_memory_to_check_the_value(void **state) {
-  (void)state;
-  assert_true(refuse_each(encode_json) >= 1);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(yaml_without_memory_is_refused_cleanly),
-      cmocka_unit_test(script_without_memory_is_refused_cleanly),
-      cmocka_unit_test(json_is_not_printed_without_memory_to_check_the_value),
-  };
-  return cmocka_run_group_tests_name("declared_memory", tests, NULL, NULL);
-}
+TEST(json_is_not_printed_without_memory_to_check_the_value) { assert_true(refuse_each(encode_json) >= 1); }
 
 #else
 

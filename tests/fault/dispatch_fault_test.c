@@ -3,13 +3,7 @@
  * Memory refused in the middle of a dispatch, once and from there on: each call has one result all the same, and
  * nothing is left behind. The calls need memory in every way there is: ids, names, long answers, attempts that wait,
  * gates. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/model.h"
 
 enum { CALLS = 120, LONG = 5000 };
@@ -118,8 +112,7 @@ static bool dispatch_refusing(long n, bool rest, bool gated) {
   return refused;
 }
 
-static void every_allocation_of_a_dispatch_is_refused(void **state) {
-  (void)state;
+TEST(every_allocation_of_a_dispatch_is_refused) {
   static const char *const names[] = {"much", "later", "nobody"};
   memset(long_text, 'a', sizeof long_text);
   for (int i = 0; i < CALLS; i++)
@@ -131,9 +124,4 @@ static void every_allocation_of_a_dispatch_is_refused(void **state) {
       while (dispatch_refusing(n, rest, gated)) n++;
       assert_true(n > 5);
     }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation_of_a_dispatch_is_refused)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

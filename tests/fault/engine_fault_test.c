@@ -3,15 +3,10 @@
  * Every allocation of a runtime's whole life is refused once, and each one from there on as well; and so is every
  * thread. Each step may answer with an error of its own, nothing crashes or hangs, nothing leaks, and when memory is
  * back the next turn works. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <dlfcn.h>
 #include <errno.h>
 
+#include "tests/support/test.h"
 #include "tests/support/model.h"
 
 /* ---- an allocator and a thread library that refuse ---- */
@@ -265,23 +260,20 @@ static bool live_refusing(long n, bool rest) {
   return was_refused;
 }
 
-static void every_allocation_of_a_life_is_refused_once(void **state) {
-  (void)state;
+TEST(every_allocation_of_a_life_is_refused_once) {
   long n = 1;
   while (live_refusing(n, false)) n++;
   assert_true(n > 50);
 }
 
-static void every_allocation_from_the_nth_on_is_refused(void **state) {
-  (void)state;
+TEST(every_allocation_from_the_nth_on_is_refused) {
   long n = 1;
   while (live_refusing(n, true)) n++;
   assert_true(n > 50);
 }
 
 /* The drain and the end have no memory at all. */
-static void runtime_ends_without_memory(void **state) {
-  (void)state;
+TEST(runtime_ends_without_memory) {
   for (long n = 1; n <= 12; n++) {
     life l;
     begin_life(&l);
@@ -295,8 +287,7 @@ static void runtime_ends_without_memory(void **state) {
 }
 
 /* A commit beside running turns finds no memory: the old plans stay in force. */
-static void commit_without_memory_changes_nothing_for_turns(void **state) {
-  (void)state;
+TEST(commit_without_memory_changes_nothing_for_turns) {
   life l;
   begin_life(&l);
   refuse_nothing();
@@ -343,22 +334,10 @@ static bool live_without_thread(long n, bool rest) {
   return was_refused;
 }
 
-static void every_thread_is_refused(void **state) {
-  (void)state;
+TEST(every_thread_is_refused) {
   for (int rest = 0; rest < 2; rest++) {
     long n = 1;
     while (live_without_thread(n, rest)) n++;
     assert_true(n > 4); /* timer, two workers, jobs, and handler threads */
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_allocation_of_a_life_is_refused_once),
-      cmocka_unit_test(every_allocation_from_the_nth_on_is_refused),
-      cmocka_unit_test(runtime_ends_without_memory),
-      cmocka_unit_test(commit_without_memory_changes_nothing_for_turns),
-      cmocka_unit_test(every_thread_is_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

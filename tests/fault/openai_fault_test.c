@@ -2,13 +2,7 @@
  *
  * Each allocation of the provider refused, one after the other: while a model is made, and while turns run, on whatever
  * thread. A turn fails with no_memory or completes; nothing hangs, and nothing is left. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "providers/openai/text.h"
 #include "tests/support/json_value.h"
 #include "tests/support/provider.h"
@@ -37,8 +31,7 @@ static void shy_release(void *ctx, void *memory, size_t size) {
 
 static const tp_allocator shy = {shy_alloc, shy_release, NULL};
 
-static void a_model_is_made_or_refused(void **state) {
-  (void)state;
+TEST(a_model_is_made_or_refused) {
   const tp_allocator *before = tp__openai_memory;
   const tp_openai_price price = {.struct_size = sizeof price, .model = "m*", .input_micros = 1}, *const prices[] = {
                                                                                                      &price};
@@ -76,8 +69,7 @@ static void a_model_is_made_or_refused(void **state) {
   tp_writer_free(body);
 }
 
-static void a_turn_completes_or_fails(void **state) {
-  (void)state;
+TEST(a_turn_completes_or_fails) {
   static const endpoint_reply reply = {.body = CHAT_CALLS}, text_reply = {.body = CHAT_HELLO};
   const tp_allocator *before = tp__openai_memory;
   const endpoint_reply *const both[] = {&text_reply, &reply};
@@ -99,12 +91,4 @@ static void a_turn_completes_or_fails(void **state) {
     }
   }
   tp__openai_memory = before;
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_model_is_made_or_refused),
-      cmocka_unit_test(a_turn_completes_or_fails),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

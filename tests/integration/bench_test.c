@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * turnphase bench: counts that are exact, times that cannot be less than they are, refusals, and what people see. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/integration/support/command.h"
 #include "tests/integration/support/events.h"
 
@@ -71,8 +66,9 @@ static int64_t sum_of_buckets(tp_text figures) {
 
 /* ---- what is measured ---- */
 
-static void the_example_takes_as_long_as_it_sleeps(void **state) {
-  (void)state;
+FOR_ALL_TESTS(scratch_make, scratch_remove);
+
+TEST(the_example_takes_as_long_as_it_sleeps) {
   report r;
   bench(&r, 0, (const char *const[]){"--load", getenv("TURNPHASE_EXAMPLE"), "--no-memory", "--turns", "25", NULL});
   assert_int_equal(tp_value_count(tp_value_get(r.value, "phases")), 2);
@@ -95,8 +91,7 @@ static void the_example_takes_as_long_as_it_sleeps(void **state) {
 }
 
 /* The slow handler is the handlers' part; the phase before it, of microseconds, is not. */
-static void handlers_and_runtime_add_up_to_the_phase(void **state) {
-  (void)state;
+TEST(handlers_and_runtime_add_up_to_the_phase) {
   static const char *const phases[] = {"turn.intake", "turn.pre_prompt_context"};
   report r;
   bench(&r, 0, (const char *const[]){"--load", getenv("TURNPHASE_EXAMPLE"), "--no-memory", "--turns", "20", NULL});
@@ -113,8 +108,7 @@ static void handlers_and_runtime_add_up_to_the_phase(void **state) {
   report_free(&r);
 }
 
-static void the_report_says_where_and_how_it_was_measured(void **state) {
-  (void)state;
+TEST(the_report_says_where_and_how_it_was_measured) {
   report r;
   bench(&r, 0,
         (const char *const[]){"--load", getenv("TURNPHASE_EXAMPLE"), "--no-memory", "--turns", "3", "--warm-up", "2",
@@ -137,8 +131,7 @@ static void the_report_says_where_and_how_it_was_measured(void **state) {
   report_free(&r);
 }
 
-static void turns_at_once_are_all_counted(void **state) {
-  (void)state;
+TEST(turns_at_once_are_all_counted) {
   static const char *const at_once[] = {"2", "7", "64", "5000"};
   for (int i = 0; i < 4; i++) {
     report r;
@@ -158,8 +151,7 @@ static void turns_at_once_are_all_counted(void **state) {
 }
 
 /* Its handler waits till four turns have called it: one after the other they would wait for ever. */
-static void turns_at_once_overlap(void **state) {
-  (void)state;
+TEST(turns_at_once_overlap) {
   report r;
   setenv("TURNPHASE_TEST_DOMAIN", "together", 1);
   bench(&r, 0,
@@ -172,8 +164,7 @@ static void turns_at_once_overlap(void **state) {
   report_free(&r);
 }
 
-static void without_time_stamps_handlers_have_no_times(void **state) {
-  (void)state;
+TEST(without_time_stamps_handlers_have_no_times) {
   report r;
   bench(&r, 0,
         (const char *const[]){"--load", getenv("TURNPHASE_EXAMPLE"), "--no-memory", "--turns", "5", "--timestamps",
@@ -188,8 +179,7 @@ static void without_time_stamps_handlers_have_no_times(void **state) {
 
 /* ---- how runs end ---- */
 
-static void each_way_of_ending_is_counted(void **state) {
-  (void)state;
+TEST(each_way_of_ending_is_counted) {
   static const char *const context = "turn.pre_prompt_context";
   report r;
   setenv("TURNPHASE_TEST_DOMAIN", "endings", 1);
@@ -213,8 +203,7 @@ static void each_way_of_ending_is_counted(void **state) {
   report_free(&r);
 }
 
-static void people_read_how_runs_ended(void **state) {
-  (void)state;
+TEST(people_read_how_runs_ended) {
   command c = {.arguments = {"bench", "--load", getenv("TURNPHASE_DOMAIN"), "--no-memory", "--turns", "4"}};
   setenv("TURNPHASE_TEST_DOMAIN", "endings", 1);
   assert_status(&c, 0);
@@ -227,8 +216,7 @@ static void people_read_how_runs_ended(void **state) {
   command_free(&c);
 }
 
-static void denied_phases_are_results(void **state) {
-  (void)state;
+TEST(denied_phases_are_results) {
   report r;
   setenv("TURNPHASE_TEST_DOMAIN", "flaky", 1);
   bench(&r, 0,
@@ -239,8 +227,7 @@ static void denied_phases_are_results(void **state) {
   report_free(&r);
 }
 
-static void a_phase_that_fails_is_a_negative_answer(void **state) {
-  (void)state;
+TEST(a_phase_that_fails_is_a_negative_answer) {
   static const char *const at_once[] = {"1", "4"};
   setenv("TURNPHASE_TEST_DOMAIN", "required", 1);
   for (int i = 0; i < 2; i++) {
@@ -255,8 +242,7 @@ static void a_phase_that_fails_is_a_negative_answer(void **state) {
 
 /* ---- payloads ---- */
 
-static void a_payload_reaches_the_phases_that_carry_it(void **state) {
-  (void)state;
+TEST(a_payload_reaches_the_phases_that_carry_it) {
   static const char *const at_once[] = {"1", "4"};
   const char *given =
       scratch_string("payload.json", "{\"tool\": \"hammer\", \"arguments\": {\"blows\": 3}, \"closed\": 1}");
@@ -272,8 +258,7 @@ static void a_payload_reaches_the_phases_that_carry_it(void **state) {
   }
 }
 
-static void without_a_payload_there_is_none(void **state) {
-  (void)state;
+TEST(without_a_payload_there_is_none) {
   report r;
   setenv("TURNPHASE_TEST_DOMAIN", "payload", 1);
   bench(&r, 0, (const char *const[]){"--load", getenv("TURNPHASE_DOMAIN"), "--no-memory", "--turns", "6", NULL});
@@ -282,8 +267,7 @@ static void without_a_payload_there_is_none(void **state) {
   report_free(&r);
 }
 
-static void a_payload_may_be_standard_input(void **state) {
-  (void)state;
+TEST(a_payload_may_be_standard_input) {
   command c = {.arguments = {"bench", "--load", getenv("TURNPHASE_EXAMPLE"), "--phase", "onIntake", "--turns", "4",
                              "--payload", "-"},
                .input = "{\"text\": \"my secret\"}"};
@@ -292,8 +276,7 @@ static void a_payload_may_be_standard_input(void **state) {
   command_free(&c);
 }
 
-static void wrong_payloads_are_refused_with_their_place(void **state) {
-  (void)state;
+TEST(wrong_payloads_are_refused_with_their_place) {
   static const struct {
     const char *json, *words;
     int status;
@@ -334,8 +317,7 @@ static void assert_refused(const char *library, const char *domain, const char *
   command_free(&c);
 }
 
-static void libraries_that_cannot_be_used_are_refused_with_the_reason(void **state) {
-  (void)state;
+TEST(libraries_that_cannot_be_used_are_refused_with_the_reason) {
   const char *own = getenv("TURNPHASE_DOMAIN");
   assert_refused("/no/such/library.so", "", "cannot open");
   assert_refused(getenv("TURNPHASE_NO_DOMAIN"), "", "does not export tp_domain_export");
@@ -346,8 +328,7 @@ static void libraries_that_cannot_be_used_are_refused_with_the_reason(void **sta
   assert_refused(own, "missing", "t.nothing");
 }
 
-static void what_has_no_subscriptions_is_not_measured(void **state) {
-  (void)state;
+TEST(what_has_no_subscriptions_is_not_measured) {
   const char *example = getenv("TURNPHASE_EXAMPLE");
   command nothing = {.arguments = {"bench", "--no-memory"}};
   command phase = {
@@ -360,8 +341,7 @@ static void what_has_no_subscriptions_is_not_measured(void **state) {
   command_free(&phase);
 }
 
-static void a_report_that_cannot_be_written_is_an_error(void **state) {
-  (void)state;
+TEST(a_report_that_cannot_be_written_is_an_error) {
   command c = {.arguments = {"bench", "--turns", "2"}, .output_path = "/dev/full"};
   assert_status(&c, 74);
   assert_holds(&c.err, "No space left on device");
@@ -370,8 +350,7 @@ static void a_report_that_cannot_be_written_is_an_error(void **state) {
 
 /* ---- what people see ---- */
 
-static void people_see_tables(void **state) {
-  (void)state;
+TEST(people_see_tables) {
   static const char *const words[] = {"machine  ",
                                       "build  ",
                                       "measured  7 turns after 3 to warm up, one after the other",
@@ -403,8 +382,7 @@ static uint64_t sum_of_bars(const char *text) {
   return sum;
 }
 
-static void histograms_hold_every_turn(void **state) {
-  (void)state;
+TEST(histograms_hold_every_turn) {
   static const char *const which[] = {"phases", "all"};
   for (int i = 0; i < 2; i++) {
     command c = {.arguments = {"bench", "--load", getenv("TURNPHASE_EXAMPLE"), "--no-memory", "--turns", "400",
@@ -419,8 +397,7 @@ static void histograms_hold_every_turn(void **state) {
   }
 }
 
-static void the_memory_domain_is_measured_unless_it_is_left_out(void **state) {
-  (void)state;
+TEST(the_memory_domain_is_measured_unless_it_is_left_out) {
   report r;
   bench(&r, 0, (const char *const[]){"--turns", "3", "--phase", "turn.pre_policy", NULL});
   assert_int_equal(event_int(run_of(&r, "turn.pre_policy", "memory.policy_classifier"), "calls"), 3);
@@ -428,38 +405,10 @@ static void the_memory_domain_is_measured_unless_it_is_left_out(void **state) {
 }
 
 /* The same library, the same plan. */
-static void plan_shows_what_bench_measures(void **state) {
-  (void)state;
+TEST(plan_shows_what_bench_measures) {
   command c = {.arguments = {"plan", "--load", getenv("TURNPHASE_EXAMPLE"), "--no-memory", "turn.pre_prompt_context"}};
   assert_status(&c, 0);
   assert_holds(&c.out, "notes.look_up");
   assert_holds(&c.out, "notes.count");
   command_free(&c);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_example_takes_as_long_as_it_sleeps),
-      cmocka_unit_test(handlers_and_runtime_add_up_to_the_phase),
-      cmocka_unit_test(the_report_says_where_and_how_it_was_measured),
-      cmocka_unit_test(turns_at_once_are_all_counted),
-      cmocka_unit_test(turns_at_once_overlap),
-      cmocka_unit_test(without_time_stamps_handlers_have_no_times),
-      cmocka_unit_test(each_way_of_ending_is_counted),
-      cmocka_unit_test(people_read_how_runs_ended),
-      cmocka_unit_test(denied_phases_are_results),
-      cmocka_unit_test(a_phase_that_fails_is_a_negative_answer),
-      cmocka_unit_test(a_payload_reaches_the_phases_that_carry_it),
-      cmocka_unit_test(without_a_payload_there_is_none),
-      cmocka_unit_test(a_payload_may_be_standard_input),
-      cmocka_unit_test(wrong_payloads_are_refused_with_their_place),
-      cmocka_unit_test(libraries_that_cannot_be_used_are_refused_with_the_reason),
-      cmocka_unit_test(what_has_no_subscriptions_is_not_measured),
-      cmocka_unit_test(a_report_that_cannot_be_written_is_an_error),
-      cmocka_unit_test(people_see_tables),
-      cmocka_unit_test(histograms_hold_every_turn),
-      cmocka_unit_test(the_memory_domain_is_measured_unless_it_is_left_out),
-      cmocka_unit_test(plan_shows_what_bench_measures),
-  };
-  return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

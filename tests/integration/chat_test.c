@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * turnphase chat: what a person sees at a terminal, and what a script gets. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/integration/support/command.h"
 #include "tests/support/endpoint.h"
 #include "tests/support/streams.h"
@@ -27,6 +21,8 @@ static int prepare(void **state) {
   unsetenv("OPENAI_API_KEY");
   return 0;
 }
+
+FOR_ALL_TESTS(prepare, scratch_remove);
 
 static terminal *chat_at(int columns, const char *const *more) {
   const char *arguments[24] = {getenv("TURNPHASE"), "chat"};
@@ -74,8 +70,7 @@ static const struct {
      "columns\"}\n"},
 };
 
-static void a_turn_with_a_tool_call_is_seen_and_the_next_process_goes_on(void **state) {
-  (void)state;
+TEST(a_turn_with_a_tool_call_is_seen_and_the_next_process_goes_on) {
   const char *model = scratch_string("model.yaml", script);
   for (size_t i = 0; i < 2; i++) {
     char wanted[8192];
@@ -120,8 +115,7 @@ static void a_turn_with_a_tool_call_is_seen_and_the_next_process_goes_on(void **
   "> Hi\nOne two\nthr^C\n[cancelled]\n  # ms\n\n> Again\nHello, w\xc3\xb6rld\n  # ms \xc2\xb7 19 + 10 tokens\n\n"
 #define LEAVES "Ctrl-C once more leaves, as Ctrl-D and /quit do.\n> "
 
-static void ctrl_c_cancels_the_turn_and_not_the_program(void **state) {
-  (void)state;
+TEST(ctrl_c_cancels_the_turn_and_not_the_program) {
   static const char words[] = DELTA("{\"content\":\"One two\\nthr\"}");
   static const char all[] = DELTA("{\"content\":\"One two\\nthr\"}") CHAT_HELLO;
   const endpoint_reply replies[] = {{.body = all, .stops_at = sizeof words - 1, .then = ENDPOINT_WAITS},
@@ -154,8 +148,7 @@ static void ctrl_c_cancels_the_turn_and_not_the_program(void **state) {
   }
 }
 
-static void questions_about_calls_are_answered_in_place(void **state) {
-  (void)state;
+TEST(questions_about_calls_are_answered_in_place) {
   static const char writes[] =
       "responses:\n"
       "  - tool_calls: [{name: files_write, arguments: {path: a.txt, text: no}}]\n"
@@ -184,8 +177,7 @@ static void questions_about_calls_are_answered_in_place(void **state) {
   assert_int_equal(access(scratch_path("b.txt"), F_OK), 0);
 }
 
-static void ctrl_c_before_any_text_leaves_no_line_half_written(void **state) {
-  (void)state;
+TEST(ctrl_c_before_any_text_leaves_no_line_half_written) {
   const endpoint_reply reply = {.body = CHAT_HELLO, .waits_before = true};
   endpoint *e = endpoint_open(&reply, 1);
   terminal *t = CHAT_AT(80, "--model", "openai:m", "--base-url", e->url, "--no-memory");
@@ -205,8 +197,7 @@ static void ctrl_c_before_any_text_leaves_no_line_half_written(void **state) {
 #define PNG_URL "data:image/png;base64,iVBORw0KGgoh"
 
 /* The image goes with each request of the conversation, as long as the file is there. */
-static void an_image_is_attached(void **state) {
-  (void)state;
+TEST(an_image_is_attached) {
   const endpoint_reply reply = {.body = CHAT_HELLO};
   const char *image = scratch_write("a.png", PNG, sizeof PNG - 1), *data = scratch_path("attached");
   char line[700];
@@ -247,8 +238,7 @@ static void an_image_is_attached(void **state) {
   endpoint_close(e);
 }
 
-static void what_happened_is_looked_at_with_commands(void **state) {
-  (void)state;
+TEST(what_happened_is_looked_at_with_commands) {
   const char *model = scratch_string("model.yaml", script), *file = scratch_path("talk.md");
   char line[700];
   terminal *t = CHAT_AT(100, "--script", model, "--load", getenv("TURNPHASE_DOMAIN"), "--data", scratch_path("looked"));
@@ -310,8 +300,7 @@ static void what_happened_is_looked_at_with_commands(void **state) {
       strstr(saved, "wrap it.\n\nCalls `shell`.\n\n## Tool shell\n\nit ran\n\n## Assistant\n\nT\xc3\xbcr."));
 }
 
-static void what_was_recalled_is_seen_with_verbose_and_colours_can_be_off(void **state) {
-  (void)state;
+TEST(what_was_recalled_is_seen_with_verbose_and_colours_can_be_off) {
   const char *model = scratch_string("again.yaml", "repeat: true\nresponses: [{text: Yes.}]\n");
   setenv("NO_COLOR", "1", 1);
   terminal *t = CHAT_AT(90, "--script", model, "--load", getenv("TURNPHASE_EXAMPLE"), "--verbose");
@@ -331,8 +320,7 @@ static void what_was_recalled_is_seen_with_verbose_and_colours_can_be_off(void *
   unsetenv("NO_COLOR");
 }
 
-static void lines_are_edited_and_come_again(void **state) {
-  (void)state;
+TEST(lines_are_edited_and_come_again) {
   const char *model = scratch_string("again.yaml", "repeat: true\nresponses: [{text: Yes.}]\n");
   terminal *t = CHAT_AT(80, "--script", model, "--no-memory");
   terminal_await(t, PROMPT);
@@ -354,8 +342,7 @@ static void lines_are_edited_and_come_again(void **state) {
 
 /* ---- the key ---- */
 
-static void the_key_is_nowhere(void **state) {
-  (void)state;
+TEST(the_key_is_nowhere) {
   static const endpoint_reply replies[] = {
       {.body = CHAT_HELLO},
       {.status = 401,
@@ -391,8 +378,7 @@ static void the_key_is_nowhere(void **state) {
 
 /* ---- a script ---- */
 
-static void without_a_terminal_each_line_is_a_message(void **state) {
-  (void)state;
+TEST(without_a_terminal_each_line_is_a_message) {
   const char *model = scratch_string("model.yaml", script);
   command c = {.arguments = {"chat", "--script", model, "--load", getenv("TURNPHASE_DOMAIN"), "--no-memory"},
                .input = "one\r\n\n  \ntwo"};
@@ -408,8 +394,7 @@ static void without_a_terminal_each_line_is_a_message(void **state) {
   command_free(&c);
 }
 
-static void json_gives_the_events_of_run_and_takes_lines_as_they_stand(void **state) {
-  (void)state;
+TEST(json_gives_the_events_of_run_and_takes_lines_as_they_stand) {
   const char *model = scratch_string("model.yaml", script);
   command c = {.arguments = {"chat", "--script", model, "--load", getenv("TURNPHASE_DOMAIN"), "--json"},
                .input = "/quit\nsecond\n"};
@@ -429,8 +414,7 @@ static void json_gives_the_events_of_run_and_takes_lines_as_they_stand(void **st
   command_free(&c);
 }
 
-static void the_exit_status_says_what_went_wrong(void **state) {
-  (void)state;
+TEST(the_exit_status_says_what_went_wrong) {
   const char *one = scratch_string("one.yaml", "responses: [{text: Yes.}]\n");
   char *long_line = malloc((1 << 20) + 16);
   assert_non_null(long_line);
@@ -463,8 +447,7 @@ static void the_exit_status_says_what_went_wrong(void **state) {
   free(long_line);
 }
 
-static void skills_are_called_where_no_command_has_the_name(void **state) {
-  (void)state;
+TEST(skills_are_called_where_no_command_has_the_name) {
   const char *skills = scratch_path("skills");
   assert_int_equal(mkdir(skills, 0700), 0);
   scratch_string("skills/brief.md", "Be brief.\n");
@@ -486,8 +469,7 @@ static void skills_are_called_where_no_command_has_the_name(void **state) {
   }
 }
 
-static void sigint_ends_a_script(void **state) {
-  (void)state;
+TEST(sigint_ends_a_script) {
   static const char words[] = DELTA("{\"content\":\"One two\"}");
   static const char all[] = DELTA("{\"content\":\"One two\"}") CHAT_HELLO;
   const endpoint_reply flowing = {.body = all, .stops_at = sizeof words - 1, .then = ENDPOINT_WAITS};
@@ -500,24 +482,4 @@ static void sigint_ends_a_script(void **state) {
   endpoint_await(e, &e->left, 1);
   command_free(&c);
   endpoint_close(e);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_turn_with_a_tool_call_is_seen_and_the_next_process_goes_on),
-      cmocka_unit_test(ctrl_c_cancels_the_turn_and_not_the_program),
-      cmocka_unit_test(questions_about_calls_are_answered_in_place),
-      cmocka_unit_test(ctrl_c_before_any_text_leaves_no_line_half_written),
-      cmocka_unit_test(an_image_is_attached),
-      cmocka_unit_test(what_happened_is_looked_at_with_commands),
-      cmocka_unit_test(what_was_recalled_is_seen_with_verbose_and_colours_can_be_off),
-      cmocka_unit_test(lines_are_edited_and_come_again),
-      cmocka_unit_test(the_key_is_nowhere),
-      cmocka_unit_test(without_a_terminal_each_line_is_a_message),
-      cmocka_unit_test(json_gives_the_events_of_run_and_takes_lines_as_they_stand),
-      cmocka_unit_test(the_exit_status_says_what_went_wrong),
-      cmocka_unit_test(skills_are_called_where_no_command_has_the_name),
-      cmocka_unit_test(sigint_ends_a_script),
-  };
-  return cmocka_run_group_tests(tests, prepare, scratch_remove);
 }

@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The command's words: help, exit statuses, plans and phases, colours, and outputs that cannot be written. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/integration/support/command.h"
 #include "tests/integration/support/events.h"
 
@@ -15,8 +10,9 @@ static const char talk[] = "sessions:\n  - id: a\n    turns:\n      - {id: a1, u
 
 /* ---- help and usage ---- */
 
-static void help_begins_with_examples(void **state) {
-  (void)state;
+FOR_ALL_TESTS(scratch_make, scratch_remove);
+
+TEST(help_begins_with_examples) {
   static const char *const words[][3] = {{"--help"},           {"-h"},
                                          {"run", "--help"},    {"plan", "-h"},
                                          {"phases", "--help"}, {"exit-status", "--help"},
@@ -31,16 +27,14 @@ static void help_begins_with_examples(void **state) {
   }
 }
 
-static void version_is_printed(void **state) {
-  (void)state;
+TEST(version_is_printed) {
   command c = {.arguments = {"--version"}};
   assert_status(&c, 0);
   assert_int_equal(strncmp(c.out.data, "turnphase 0.", 12), 0);
   command_free(&c);
 }
 
-static void exit_statuses_are_listed(void **state) {
-  (void)state;
+TEST(exit_statuses_are_listed) {
   static const char *const numbers[] = {"\n   1  ", "\n   2  ", "\n  69  ", "\n  70  ", "\n  74  ",
                                         "\n  75  ", "\n  78  ", "\n 124  ", "\n 130  "};
   command c = {.arguments = {"exit-status"}};
@@ -49,8 +43,7 @@ static void exit_statuses_are_listed(void **state) {
   command_free(&c);
 }
 
-static void option_without_its_argument_does_not_take_the_next_option_for_it(void **state) {
-  (void)state;
+TEST(option_without_its_argument_does_not_take_the_next_option_for_it) {
   command c = {.arguments = {"run", "--model", "openai:m", "--key-env", "--base-url", "http://localhost:1"}};
   assert_status(&c, 2);
   assert_holds(&c.err, "'--key-env' needs an argument, and has the option --base-url");
@@ -61,8 +54,7 @@ static void option_without_its_argument_does_not_take_the_next_option_for_it(voi
   command_free(&c);
 }
 
-static void wrong_words_are_a_usage_error_on_standard_error(void **state) {
-  (void)state;
+TEST(wrong_words_are_a_usage_error_on_standard_error) {
   static const char *const words[][6] = {{NULL},
                                          {"bogus"},
                                          {"--bogus"},
@@ -118,8 +110,7 @@ static void wrong_words_are_a_usage_error_on_standard_error(void **state) {
   }
 }
 
-static void two_dashes_end_the_options(void **state) {
-  (void)state;
+TEST(two_dashes_end_the_options) {
   command c = {.arguments = {"run", "--script", "m.yaml", "--", "--no-such-file"}};
   assert_status(&c, 74);
   assert_holds(&c.err, "--no-such-file: ");
@@ -137,8 +128,7 @@ static tp_text decode(const command *c, tp_writer **ret_writer) {
   return value;
 }
 
-static void plan_of_one_phase_has_its_handlers(void **state) {
-  (void)state;
+TEST(plan_of_one_phase_has_its_handlers) {
   command c = {.arguments = {"plan", "turn.pre_prompt_context"}};
   assert_status(&c, 0);
   assert_holds(&c.out, "memory.deterministic_recall");
@@ -146,8 +136,7 @@ static void plan_of_one_phase_has_its_handlers(void **state) {
   command_free(&c);
 }
 
-static void plan_without_memory_is_empty(void **state) {
-  (void)state;
+TEST(plan_without_memory_is_empty) {
   command c = {.arguments = {"plan", "--no-memory", "--json"}};
   tp_writer *writer;
   assert_status(&c, 0);
@@ -158,8 +147,7 @@ static void plan_without_memory_is_empty(void **state) {
   command_free(&c);
 }
 
-static void plan_shows_a_loaded_library(void **state) {
-  (void)state;
+TEST(plan_shows_a_loaded_library) {
   command c = {.arguments = {"plan", "--load", getenv("TURNPHASE_DEMO"), "--dot", "tool.pre"}};
   assert_status(&c, 0);
   assert_int_equal(strncmp(c.out.data, "digraph", 7), 0);
@@ -167,8 +155,7 @@ static void plan_shows_a_loaded_library(void **state) {
   command_free(&c);
 }
 
-static void phases_are_24_with_their_subscriptions(void **state) {
-  (void)state;
+TEST(phases_are_24_with_their_subscriptions) {
   command c = {.arguments = {"phases", "--json"}}, table = {.arguments = {"phases"}};
   tp_writer *writer;
   size_t subscriptions = 0;
@@ -185,8 +172,7 @@ static void phases_are_24_with_their_subscriptions(void **state) {
   command_free(&table);
 }
 
-static void what_is_not_a_domain_is_not_loaded(void **state) {
-  (void)state;
+TEST(what_is_not_a_domain_is_not_loaded) {
   const char *text = scratch_string("text.so", "not a library");
   command missing = {.arguments = {"plan", "--load", "/no/such/library.so"}};
   command not_one = {.arguments = {"plan", "--load", text}};
@@ -204,8 +190,7 @@ static void what_is_not_a_domain_is_not_loaded(void **state) {
 
 /* ---- outputs ---- */
 
-static void a_full_disk_is_reported(void **state) {
-  (void)state;
+TEST(a_full_disk_is_reported) {
   const char *model = scratch_string("model.yaml", script), *conversation = scratch_string("talk.yaml", talk);
   command phases = {.arguments = {"phases"}, .output_path = "/dev/full"};
   command run = {.arguments = {"run", "--script", model, conversation}, .output_path = "/dev/full"};
@@ -217,8 +202,7 @@ static void a_full_disk_is_reported(void **state) {
   command_free(&run);
 }
 
-static void a_reader_that_goes_away_is_no_error(void **state) {
-  (void)state;
+TEST(a_reader_that_goes_away_is_no_error) {
   const char *model = scratch_string("model.yaml", script);
   bytes lines = {0};
   for (int i = 0; i < 2000; i++) bytes_string(&lines, "{\"session\": \"s\", \"user\": \"hello\"}\n");
@@ -229,8 +213,7 @@ static void a_reader_that_goes_away_is_no_error(void **state) {
   free(lines.data);
 }
 
-static void colours_only_where_they_are_wanted(void **state) {
-  (void)state;
+TEST(colours_only_where_they_are_wanted) {
   const char *model = scratch_string("model.yaml", script), *conversation = scratch_string("talk.yaml", talk);
   static const char *const when[] = {"auto", "never", "always"};
   for (int i = 0; i < 3; i++) {
@@ -242,8 +225,7 @@ static void colours_only_where_they_are_wanted(void **state) {
 }
 
 /* What was said may hold anything; a terminal must not obey it. */
-static void escapes_of_the_conversation_do_not_reach_the_terminal(void **state) {
-  (void)state;
+TEST(escapes_of_the_conversation_do_not_reach_the_terminal) {
   command c = {
       .arguments = {"run", "--script", scratch_string("model.yaml", script)},
       .input = "{\"session\": \"s\", \"user\": \"red \\u001b[31m bell \\u0007 csi \\u009b31m nul \\u0000 end\"}\n"};
@@ -253,25 +235,4 @@ static void escapes_of_the_conversation_do_not_reach_the_terminal(void **state) 
   assert_false(holds(&c.out, "\xC2\x9B"));
   assert_holds(&c.out, "end");
   command_free(&c);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(help_begins_with_examples),
-      cmocka_unit_test(version_is_printed),
-      cmocka_unit_test(exit_statuses_are_listed),
-      cmocka_unit_test(option_without_its_argument_does_not_take_the_next_option_for_it),
-      cmocka_unit_test(wrong_words_are_a_usage_error_on_standard_error),
-      cmocka_unit_test(two_dashes_end_the_options),
-      cmocka_unit_test(plan_of_one_phase_has_its_handlers),
-      cmocka_unit_test(plan_without_memory_is_empty),
-      cmocka_unit_test(plan_shows_a_loaded_library),
-      cmocka_unit_test(phases_are_24_with_their_subscriptions),
-      cmocka_unit_test(what_is_not_a_domain_is_not_loaded),
-      cmocka_unit_test(a_full_disk_is_reported),
-      cmocka_unit_test(a_reader_that_goes_away_is_no_error),
-      cmocka_unit_test(colours_only_where_they_are_wanted),
-      cmocka_unit_test(escapes_of_the_conversation_do_not_reach_the_terminal),
-  };
-  return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -2,12 +2,7 @@
  *
  * Wrong input is refused with its place before any turn is run, in both forms of a conversation; right input is taken
  * in all its forms. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/integration/support/command.h"
 #include "tests/integration/support/events.h"
 
@@ -25,8 +20,9 @@ static void plays(const char *name, const char *text, size_t turns) {
   command_free(&c);
 }
 
-static void both_forms_are_taken(void **state) {
-  (void)state;
+FOR_ALL_TESTS(scratch_make, scratch_remove);
+
+TEST(both_forms_are_taken) {
   plays("a.yaml", "sessions:\n  - id: a\n    turns:\n      - {id: a1, user: hello}\n      - user: and?\n", 2);
   plays("a.yml", "sessions: [{id: a, tenant: t, workspace: w, turns: [{user: \"\"}]}]\n", 1);
   plays("a.jsonl",
@@ -36,8 +32,7 @@ static void both_forms_are_taken(void **state) {
   plays("crlf.jsonl", "{\"session\": \"a\", \"user\": \"x\"}\r\n\r\n{\"session\": \"a\", \"user\": \"y\"}\r\n", 2);
 }
 
-static void time_of_saying_may_be_a_date_or_a_time(void **state) {
-  (void)state;
+TEST(time_of_saying_may_be_a_date_or_a_time) {
   static const char *const said[] = {"2023-05-08",           "2023-05-08T13:56",        "2023-05-08 13:56:07",
                                      "2024-02-29T13:56:07Z", "2023-05-08T13:56:07.25Z", "2023-05-08T13:56+02:00",
                                      "2000-02-29",           "2023-05-08T13:56:60-0930"};
@@ -50,8 +45,7 @@ static void time_of_saying_may_be_a_date_or_a_time(void **state) {
 }
 
 /* What was said in an old conversation is recalled with its own date. */
-static void time_of_saying_is_the_date_of_what_is_recalled(void **state) {
-  (void)state;
+TEST(time_of_saying_is_the_date_of_what_is_recalled) {
   command c = {.arguments = {"run", "--json", "--script", scratch_string("model.yaml", script),
                              scratch_string("a.yaml",
                                             "sessions:\n  - id: a\n    said: 2023-05-08\n    turns:\n"
@@ -65,8 +59,7 @@ static void time_of_saying_is_the_date_of_what_is_recalled(void **state) {
 }
 
 /* The same id in another session, or another tenant's session, is another turn. */
-static void ids_are_of_their_session(void **state) {
-  (void)state;
+TEST(ids_are_of_their_session) {
   plays(
       "a.jsonl",
       "{\"session\": \"a\", \"turn\": \"1\", \"user\": \"x\"}\n{\"session\": \"b\", \"turn\": \"1\", \"user\": \"x\"}\n"
@@ -96,8 +89,7 @@ static void is_refused(const char *name, const char *text, size_t size, const ch
 
 #define GOOD "{\"session\": \"s\", \"turn\": \"1\", \"user\": \"a\"}\n"
 
-static void wrong_lines_are_refused_with_line_and_column(void **state) {
-  (void)state;
+TEST(wrong_lines_are_refused_with_line_and_column) {
   static const wrong wrongs[] = {
       {GOOD "{\"session\": \"s\", \"user\": }\n", ":2:26: "},
       {GOOD GOOD, ":2: session s has a turn 1 already, in line 1"},
@@ -130,8 +122,7 @@ static void wrong_lines_are_refused_with_line_and_column(void **state) {
     is_refused("wrong.jsonl", wrongs[i].text, strlen(wrongs[i].text), wrongs[i].complaint);
 }
 
-static void wrong_yaml_is_refused_with_line_or_id(void **state) {
-  (void)state;
+TEST(wrong_yaml_is_refused_with_line_or_id) {
   static const wrong wrongs[] = {
       {"sessions: [\n", ":2:"},
       {"sessions: [*a]\n", ":1:12:"},
@@ -152,8 +143,7 @@ static void wrong_yaml_is_refused_with_line_or_id(void **state) {
     is_refused("wrong.yaml", wrongs[i].text, strlen(wrongs[i].text), wrongs[i].complaint);
 }
 
-static void bytes_that_are_not_utf8_are_refused_with_line_and_column(void **state) {
-  (void)state;
+TEST(bytes_that_are_not_utf8_are_refused_with_line_and_column) {
   static const wrong wrongs[] = {
       {GOOD "{\"session\": \"s\", \"user\": \"\xC3\xA9\xFF\"}\n", ":2:28: the byte 0xFF is not UTF-8"},
       {"\xC3", ":1:1: the byte 0xC3"},
@@ -164,8 +154,7 @@ static void bytes_that_are_not_utf8_are_refused_with_line_and_column(void **stat
   }
 }
 
-static void standard_input_is_checked_whole_before_the_first_turn(void **state) {
-  (void)state;
+TEST(standard_input_is_checked_whole_before_the_first_turn) {
   command c = {.arguments = {"run", "--script", scratch_string("model.yaml", script), "-"}, .input = GOOD GOOD};
   assert_status(&c, 78);
   assert_holds(&c.err, "turnphase: standard input:2: session s has a turn 1 already");
@@ -173,8 +162,7 @@ static void standard_input_is_checked_whole_before_the_first_turn(void **state) 
   command_free(&c);
 }
 
-static void more_than_64_mib_are_refused(void **state) {
-  (void)state;
+TEST(more_than_64_mib_are_refused) {
   size_t size = 64 * 1024 * 1024 + 1;
   char *text = malloc(size);
   assert_non_null(text);
@@ -187,8 +175,7 @@ static void more_than_64_mib_are_refused(void **state) {
   free(text);
 }
 
-static void files_that_are_not_there_are_named(void **state) {
-  (void)state;
+TEST(files_that_are_not_there_are_named) {
   const char *model = scratch_string("model.yaml", script), *talk = scratch_string("talk.jsonl", GOOD);
   command conversation = {.arguments = {"run", "--script", model, scratch_path("none.jsonl")}};
   command directory = {.arguments = {"run", "--script", model, scratch}};
@@ -204,8 +191,7 @@ static void files_that_are_not_there_are_named(void **state) {
   command_free(&no_model);
 }
 
-static void a_script_that_is_no_script_is_refused_with_its_place(void **state) {
-  (void)state;
+TEST(a_script_that_is_no_script_is_refused_with_its_place) {
   static const wrong wrongs[] = {{"responses: [\n", ":2:"},
                                  {"responses:\n  - txt: a\n", ":2:5:"},
                                  {"responses:\n  - text: a\n    tool_calls: [{id: a}]\n", ":3:"},
@@ -222,21 +208,4 @@ static void a_script_that_is_no_script_is_refused_with_its_place(void **state) {
     assert_int_equal(c.out.size, 0);
     command_free(&c);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(both_forms_are_taken),
-      cmocka_unit_test(time_of_saying_may_be_a_date_or_a_time),
-      cmocka_unit_test(time_of_saying_is_the_date_of_what_is_recalled),
-      cmocka_unit_test(ids_are_of_their_session),
-      cmocka_unit_test(wrong_lines_are_refused_with_line_and_column),
-      cmocka_unit_test(wrong_yaml_is_refused_with_line_or_id),
-      cmocka_unit_test(bytes_that_are_not_utf8_are_refused_with_line_and_column),
-      cmocka_unit_test(standard_input_is_checked_whole_before_the_first_turn),
-      cmocka_unit_test(more_than_64_mib_are_refused),
-      cmocka_unit_test(files_that_are_not_there_are_named),
-      cmocka_unit_test(a_script_that_is_no_script_is_refused_with_its_place),
-  };
-  return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -2,12 +2,7 @@
  *
  * The demonstration shows what it promises; asked of its events, not of its prose. The environment variable
  * TURNPHASE_DEMO holds the path of its domain. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/integration/support/command.h"
 #include "tests/integration/support/events.h"
 
@@ -35,12 +30,13 @@ static int teardown(void **state) {
   return 0;
 }
 
+FOR_ALL_TESTS(play, teardown);
+
 static tp_text session_of(const char *turn) {
   return tp_value_text(event_value(events_find(&seen, "turn_begin", turn, NULL, NULL), "ids.session"));
 }
 
-static void every_turn_ends_as_it_should(void **state) {
-  (void)state;
+TEST(every_turn_ends_as_it_should) {
   assert_int_equal(events_count(&seen, "turn_begin", NULL), 9);
   assert_int_equal(events_count(&seen, "result", NULL), 9);
   for (size_t i = 0; i < seen.count; i++) {
@@ -50,8 +46,7 @@ static void every_turn_ends_as_it_should(void **state) {
   }
 }
 
-static void facts_said_in_one_session_are_recalled_in_a_later_one(void **state) {
-  (void)state;
+TEST(facts_said_in_one_session_are_recalled_in_a_later_one) {
   assert_true(text_is(session_of("ideas-2"), "first-ideas"));
   assert_true(text_is(session_of("dinner-1"), "birthday-dinner"));
   assert_true(events_recalled(&seen, "dinner-1", "ideas-2"));
@@ -59,8 +54,7 @@ static void facts_said_in_one_session_are_recalled_in_a_later_one(void **state) 
   assert_false(events_recalled(&seen, "ideas-1", "ideas-2"));
 }
 
-static void nothing_of_an_earlier_session_reaches_the_model_but_by_recall(void **state) {
-  (void)state;
+TEST(nothing_of_an_earlier_session_reaches_the_model_but_by_recall) {
   tp_text first = events_find(&seen, "model_end", "dinner-1", NULL, NULL);
   assert_int_equal(event_int(first, "request.message_count"), 1);
 }
@@ -71,8 +65,7 @@ static int64_t call_time(const char *kind, const char *id, const char *path) {
   return event_int(event, path);
 }
 
-static void three_tools_run_at_once_and_end_in_another_order(void **state) {
-  (void)state;
+TEST(three_tools_run_at_once_and_end_in_another_order) {
   static const char *const called[] = {"call-train", "call-rooms", "call-weather"};
   int64_t last_begin = 0, first_end = INT64_MAX;
   assert_int_equal(events_count(&seen, "tool_end", "rooms-1"), 3);
@@ -86,8 +79,7 @@ static void three_tools_run_at_once_and_end_in_another_order(void **state) {
   assert_true(last_begin < first_end); /* all three were under way together */
 }
 
-static void events_of_tools_come_in_the_order_in_which_they_ended(void **state) {
-  (void)state;
+TEST(events_of_tools_come_in_the_order_in_which_they_ended) {
   int64_t order = 0;
   for (size_t i = 0; i < seen.count; i++) {
     tp_text event = event_at(&seen, i);
@@ -98,8 +90,7 @@ static void events_of_tools_come_in_the_order_in_which_they_ended(void **state) 
 }
 
 /* The request behind the calls, as the model had it. */
-static void the_model_reads_the_results_in_call_order(void **state) {
-  (void)state;
+TEST(the_model_reads_the_results_in_call_order) {
   static const char *const called[] = {"call-train", "call-rooms", "call-weather"};
   tp_text results = {0};
   for (size_t i = 0; i < seen.count; i++) {
@@ -110,8 +101,7 @@ static void the_model_reads_the_results_in_call_order(void **state) {
   for (size_t i = 0; i < 3; i++) assert_true(text_is(tp_value_text(tp_value_at(results, i)), called[i]));
 }
 
-static void a_handler_misses_its_deadline_and_the_turn_goes_on(void **state) {
-  (void)state;
+TEST(a_handler_misses_its_deadline_and_the_turn_goes_on) {
   tp_text run = events_find(&seen, "run", "rooms-1", "run.subscription", "trip.events");
   assert_true(event_is(run, "run.state", "timed_out"));
   assert_true(event_is(run, "run.reason", "timeout"));
@@ -123,15 +113,13 @@ static void a_handler_misses_its_deadline_and_the_turn_goes_on(void **state) {
   assert_true(event_is(events_find(&seen, "result", "rooms-1", NULL, NULL), "outcome", "completed"));
 }
 
-static void a_handler_whose_match_says_no_is_skipped(void **state) {
-  (void)state;
+TEST(a_handler_whose_match_says_no_is_skipped) {
   tp_text run = events_find(&seen, "run", "ideas-1", "run.subscription", "trip.events");
   assert_true(event_is(run, "run.state", "skipped"));
   assert_true(event_is(run, "run.reason", "match"));
 }
 
-static void a_guard_denies_a_call_and_the_turn_goes_on(void **state) {
-  (void)state;
+TEST(a_guard_denies_a_call_and_the_turn_goes_on) {
   tp_text end = events_find(&seen, "tool_end", "rooms-2", "tool_call.id", "call-suite");
   assert_true(event_is(end, "tool_result.kind", "denied"));
   assert_false(tp_value_bool(event_value(end, "tool_result.started"), true));
@@ -141,22 +129,19 @@ static void a_guard_denies_a_call_and_the_turn_goes_on(void **state) {
   assert_true(event_is(events_find(&seen, "result", "rooms-2", NULL, NULL), "outcome", "completed"));
 }
 
-static void a_call_within_the_limit_is_made(void **state) {
-  (void)state;
+TEST(a_call_within_the_limit_is_made) {
   tp_text end = events_find(&seen, "tool_end", "rooms-3", "tool_call.id", "call-pension");
   assert_true(event_is(end, "tool_result.kind", "ok"));
   assert_true(event_is(end, "tool_result.text", "booked: Pension Marija, 285 euros"));
 }
 
-static void a_guard_denies_a_turn_before_the_model_sees_it(void **state) {
-  (void)state;
+TEST(a_guard_denies_a_turn_before_the_model_sees_it) {
   tp_text result = events_find(&seen, "result", "dinner-2", NULL, NULL);
   assert_true(event_is(result, "code", "TP_ERR_DENIED"));
   assert_int_equal(events_count(&seen, "model_begin", "dinner-2"), 0);
 }
 
-static void each_session_ends_once_behind_its_turns(void **state) {
-  (void)state;
+TEST(each_session_ends_once_behind_its_turns) {
   static const char *const sessions[] = {"first-ideas", "tickets-and-rooms", "birthday-dinner"};
   size_t ended = 0;
   for (size_t i = 0; i < seen.count; i++) {
@@ -173,8 +158,7 @@ static void each_session_ends_once_behind_its_turns(void **state) {
   assert_int_equal(ended, 3);
 }
 
-static void the_timeline_for_people_shows_the_same(void **state) {
-  (void)state;
+TEST(the_timeline_for_people_shows_the_same) {
   command c = {.arguments = {"run", "--load", getenv("TURNPHASE_DEMO"), "--script", model, conversation}};
   assert_status(&c, 0);
   assert_holds(&c.err, "warning: failure of hook trip.events in turn.pre_prompt_context: timed_out"); /* the log */
@@ -188,23 +172,4 @@ static void the_timeline_for_people_shows_the_same(void **state) {
   assert_holds(&c.out, "missed its deadline");
   assert_holds(&c.out, "3 sessions, 9 turns: 8 completed, 1 denied");
   command_free(&c);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_turn_ends_as_it_should),
-      cmocka_unit_test(facts_said_in_one_session_are_recalled_in_a_later_one),
-      cmocka_unit_test(nothing_of_an_earlier_session_reaches_the_model_but_by_recall),
-      cmocka_unit_test(three_tools_run_at_once_and_end_in_another_order),
-      cmocka_unit_test(events_of_tools_come_in_the_order_in_which_they_ended),
-      cmocka_unit_test(the_model_reads_the_results_in_call_order),
-      cmocka_unit_test(a_handler_misses_its_deadline_and_the_turn_goes_on),
-      cmocka_unit_test(a_handler_whose_match_says_no_is_skipped),
-      cmocka_unit_test(a_guard_denies_a_call_and_the_turn_goes_on),
-      cmocka_unit_test(a_call_within_the_limit_is_made),
-      cmocka_unit_test(a_guard_denies_a_turn_before_the_model_sees_it),
-      cmocka_unit_test(each_session_ends_once_behind_its_turns),
-      cmocka_unit_test(the_timeline_for_people_shows_the_same),
-  };
-  return cmocka_run_group_tests(tests, play, teardown);
 }

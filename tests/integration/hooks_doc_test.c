@@ -2,12 +2,7 @@
  *
  * The examples of docs/hooks.md. Every block of YAML and of a script is taken out of the document, written where the
  * line above it says, and run: each hook alone, and all of them in a turn. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/integration/support/command.h"
 
 enum { FILES_MAX = 32 };
@@ -84,6 +79,8 @@ static int enter(void **state) {
 
 static int leave(void **state) { return chdir("/") == 0 ? scratch_remove(state) : -1; }
 
+FOR_EACH_TEST(enter, leave);
+
 static bool is_program(const char *name) {
   char line[128];
   snprintf(line, sizeof line, "command -v %s > /dev/null", name);
@@ -114,8 +111,7 @@ static const example examples[] = {
 
 enum { EXAMPLES = sizeof examples / sizeof examples[0] };
 
-static void each_hook_of_the_document_decides_as_it_says(void **state) {
-  (void)state;
+TEST(each_hook_of_the_document_decides_as_it_says) {
   for (size_t i = 0; i < EXAMPLES; i++) {
     const example *e = &examples[i];
     if (!is_program(e->program)) {
@@ -143,8 +139,7 @@ static bool is_tried(const char *path) {
 }
 
 /* A block that is added to the document needs a row above. */
-static void no_example_of_the_document_is_left_out(void **state) {
-  (void)state;
+TEST(no_example_of_the_document_is_left_out) {
   assert_true(path_count >= 8);
   for (size_t i = 0; i < path_count; i++)
     if (!is_tried(paths[i])) fail_msg("%s is run by no example", paths[i]);
@@ -162,8 +157,7 @@ static const char model[] =
     "      - {id: c4, name: shell, arguments: {command: ls}}\n"
     "  - text: Done.\n";
 
-static void the_hooks_of_the_document_hold_in_a_turn(void **state) {
-  (void)state;
+TEST(the_hooks_of_the_document_hold_in_a_turn) {
   if (!is_program("python3") || !is_program("node")) {
     print_message("# skipped: there is no python3 or no node\n");
     return;
@@ -180,15 +174,4 @@ static void the_hooks_of_the_document_hold_in_a_turn(void **state) {
   assert_holds(&c.out, "\"call_id\":\"c3\",\"name\":\"deploy\",\"kind\":\"denied\"");
   assert_holds(&c.out, "\"call_id\":\"c4\",\"name\":\"shell\",\"kind\":\"ok\"");
   command_free(&c);
-}
-
-#define OF_DOCUMENT(test) cmocka_unit_test_setup_teardown(test, enter, leave)
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      OF_DOCUMENT(each_hook_of_the_document_decides_as_it_says),
-      OF_DOCUMENT(no_example_of_the_document_is_left_out),
-      OF_DOCUMENT(the_hooks_of_the_document_hold_in_a_turn),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

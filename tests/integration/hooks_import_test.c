@@ -3,12 +3,7 @@
  * turnphase hooks import: the corpus of tests/hooks, written as people write hooks for other hosts, is imported and run
  * unchanged, alone and in a turn; and what becomes of entries that have no place, of malformed ones and of other files.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/integration/support/command.h"
 #include "tests/integration/support/events.h"
 
@@ -30,6 +25,8 @@ static int enter(void **state) {
 }
 
 static int leave(void **state) { return chdir("/") == 0 ? scratch_remove(state) : -1; }
+
+FOR_EACH_TEST(enter, leave);
 
 static bool is_program(const char *name) { return run_line("command -v %s > /dev/null%s", name, "") == 0; }
 
@@ -96,8 +93,7 @@ static void check_case(tp_text value) {
   free(payload.data);
 }
 
-static void the_corpus_decides_as_it_does_at_home(void **state) {
-  (void)state;
+TEST(the_corpus_decides_as_it_does_at_home) {
   command c;
   import(".claude/settings.json", "--json", 1, &c);
   command_free(&c);
@@ -125,8 +121,7 @@ static const char model[] =
     "      - {id: c4, name: Write, arguments: {file_path: .env, content: x}}\n"
     "  - text: Done.\n";
 
-static void the_corpus_runs_in_a_turn_under_the_names_of_our_tools(void **state) {
-  (void)state;
+TEST(the_corpus_runs_in_a_turn_under_the_names_of_our_tools) {
   if (!is_program("python3") || !is_program("node")) {
     print_message("# skipped: the corpus in a turn: there is no python3 or no node\n");
     return;
@@ -157,8 +152,7 @@ static void the_corpus_runs_in_a_turn_under_the_names_of_our_tools(void **state)
 
 /* ---- what has no place ---- */
 
-static void an_entry_without_a_place_costs_no_other(void **state) {
-  (void)state;
+TEST(an_entry_without_a_place_costs_no_other) {
   put("settings.json",
       "{\"hooks\": {\n"
       " \"PreToolUse\": [7, {\"hooks\": 7}, {\"hooks\": [7, {\"type\": \"command\"}, {\"command\": 7},\n"
@@ -211,8 +205,7 @@ static void an_entry_without_a_place_costs_no_other(void **state) {
   command_free(&c);
 }
 
-static void a_handler_of_type_http_becomes_a_webhook(void **state) {
-  (void)state;
+TEST(a_handler_of_type_http_becomes_a_webhook) {
   put("settings.json",
       "{\"hooks\": {\"PreToolUse\": [{\"matcher\": \"Bash\", \"hooks\": [\n"
       "  {\"type\": \"http\", \"url\": \"https://g.example:8443/hook?a=b\", \"timeout\": 5, \"allowedEnvVars\": "
@@ -254,8 +247,7 @@ static void a_handler_of_type_http_becomes_a_webhook(void **state) {
   unsetenv("GUARD_KEY");
 }
 
-static void limits_of_hooks_that_fail_open_end_with_their_phase(void **state) {
-  (void)state;
+TEST(limits_of_hooks_that_fail_open_end_with_their_phase) {
   static const struct {
     const char *timeout, *option, *budget;
     bool says, notes;
@@ -286,8 +278,7 @@ static void limits_of_hooks_that_fail_open_end_with_their_phase(void **state) {
   }
 }
 
-static void a_hook_behind_all_calls_ends_the_turn(void **state) {
-  (void)state;
+TEST(a_hook_behind_all_calls_ends_the_turn) {
   put("settings.json",
       "{\"hooks\": {\"PostToolBatch\": [{\"matcher\": \"x\", \"hooks\": [{\"type\": \"command\", \"command\":"
       " \"grep -q '\\\"tool_name\\\":\\\"Bash\\\".*\\\"tool_response\\\":\\\"two files\\\"' || exit 0; echo enough "
@@ -324,8 +315,7 @@ static void a_hook_behind_all_calls_ends_the_turn(void **state) {
   command_free(&c);
 }
 
-static void a_guard_fails_open_until_it_is_closed(void **state) {
-  (void)state;
+TEST(a_guard_fails_open_until_it_is_closed) {
   put("settings.json",
       "{\"hooks\": {\"PreToolUse\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"exit 1\"}]}],"
       "\"PostToolUse\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"a\"}]}]}}");
@@ -345,8 +335,7 @@ static void a_guard_fails_open_until_it_is_closed(void **state) {
 }
 
 /* What a hook rewrites is taken where the operator said so twice: at the import, and by trusting what it wrote. */
-static void a_rewrite_is_taken_only_when_it_was_granted(void **state) {
-  (void)state;
+TEST(a_rewrite_is_taken_only_when_it_was_granted) {
   put("settings.json",
       "{\"hooks\": {\"PreToolUse\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"echo "
       "'{\\\"hookSpecificOutput\\\": {\\\"hookEventName\\\": \\\"PreToolUse\\\", \\\"updatedInput\\\": "
@@ -372,8 +361,7 @@ static void a_rewrite_is_taken_only_when_it_was_granted(void **state) {
 
 /* ---- other files ---- */
 
-static void files_of_other_hosts_are_read_where_only_names_differ(void **state) {
-  (void)state;
+TEST(files_of_other_hosts_are_read_where_only_names_differ) {
   static const struct {
     const char *file, *text;
     int status;
@@ -425,8 +413,7 @@ static void files_of_other_hosts_are_read_where_only_names_differ(void **state) 
   }
 }
 
-static void a_text_of_settings_stays_itself_in_yaml(void **state) {
-  (void)state;
+TEST(a_text_of_settings_stays_itself_in_yaml) {
   put("settings.json",
       "{\"hooks\": {\"PreToolUse\": [{\"hooks\": [{\"type\": \"command\", \"command\": "
       "\"printf '%s' 'a\\\"b\\\\\\\\ #: \\u2028\\u0085\\t\\u00e9{' > said\"}]}]}}");
@@ -443,8 +430,7 @@ static void a_text_of_settings_stays_itself_in_yaml(void **state) {
   free(said.data);
 }
 
-static void a_file_that_is_none_is_refused_and_nothing_is_overwritten(void **state) {
-  (void)state;
+TEST(a_file_that_is_none_is_refused_and_nothing_is_overwritten) {
   static const struct {
     const char *text;
     int status;
@@ -474,24 +460,4 @@ static void a_file_that_is_none_is_refused_and_nothing_is_overwritten(void **sta
     if (command_run(&c) != 2) fail_msg("%s: %d", tools[i], c.status);
     command_free(&c);
   }
-}
-
-#define IN_PROJECT(test) cmocka_unit_test_setup_teardown(test, enter, leave)
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      IN_PROJECT(the_corpus_decides_as_it_does_at_home),
-      IN_PROJECT(the_corpus_runs_in_a_turn_under_the_names_of_our_tools),
-      IN_PROJECT(an_entry_without_a_place_costs_no_other),
-      IN_PROJECT(a_handler_of_type_http_becomes_a_webhook),
-      IN_PROJECT(limits_of_hooks_that_fail_open_end_with_their_phase),
-      IN_PROJECT(a_hook_behind_all_calls_ends_the_turn),
-      IN_PROJECT(a_guard_fails_open_until_it_is_closed),
-      IN_PROJECT(a_rewrite_is_taken_only_when_it_was_granted),
-      cmocka_unit_test(a_rewrite_is_taken_only_when_it_was_granted),
-      IN_PROJECT(files_of_other_hosts_are_read_where_only_names_differ),
-      IN_PROJECT(a_text_of_settings_stays_itself_in_yaml),
-      IN_PROJECT(a_file_that_is_none_is_refused_and_nothing_is_overwritten),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

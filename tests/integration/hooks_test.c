@@ -2,12 +2,7 @@
  *
  * The command hooks: scaffolds whose tests pass as printed, trust, refused directories, one hook alone, and directories
  * of hooks in a run. Each test works in a directory of its own and has its own file of trusted hashes. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/integration/support/command.h"
 #include "tests/integration/support/events.h"
 #include "tests/support/terminal.h"
@@ -24,6 +19,8 @@ static int leave(void **state) {
   unsetenv("TURNPHASE_DISABLE_HOOKS");
   return chdir("/") == 0 ? scratch_remove(state) : -1;
 }
+
+FOR_EACH_TEST(enter, leave);
 
 static void put(const char *name, const char *text, mode_t mode) {
   assert_int_equal(chmod(scratch_string(name, text), mode), 0);
@@ -61,8 +58,7 @@ static bool is_program(const char *name) {
   return system(line) == 0;
 }
 
-static void the_test_of_a_new_hook_passes_as_it_is_printed(void **state) {
-  (void)state;
+TEST(the_test_of_a_new_hook_passes_as_it_is_printed) {
   static const struct {
     const char *kind, *language, *program;
   } rows[] = {
@@ -94,8 +90,7 @@ static void the_test_of_a_new_hook_passes_as_it_is_printed(void **state) {
   }
 }
 
-static void a_new_hook_makes_the_folders_above_it(void **state) {
-  (void)state;
+TEST(a_new_hook_makes_the_folders_above_it) {
   command c = {.arguments = {"hooks", "new", "guard", "a", ".system/more/hooks"}};
   assert_status(&c, 0);
   assert_true(is_there(".system/more/hooks/a.yaml"));
@@ -107,8 +102,7 @@ static void a_new_hook_makes_the_folders_above_it(void **state) {
   command_free(&c);
 }
 
-static void a_new_hook_overwrites_nothing_and_leaves_nothing_behind(void **state) {
-  (void)state;
+TEST(a_new_hook_overwrites_nothing_and_leaves_nothing_behind) {
   put("hooks/a.sh", "mine\n", 0644);
   command c = {.arguments = {"hooks", "new", "guard", "a", "hooks"}};
   assert_status(&c, 78);
@@ -122,8 +116,7 @@ static void a_new_hook_overwrites_nothing_and_leaves_nothing_behind(void **state
 
 /* ---- trust ---- */
 
-static void nothing_of_a_directory_that_is_not_trusted_runs(void **state) {
-  (void)state;
+TEST(nothing_of_a_directory_that_is_not_trusted_runs) {
   put_guard("#!/bin/sh\ntouch ran\n");
   put("model.yaml", "responses:\n  - text: Hello.\n", 0644);
   put("talk.jsonl", "{\"session\": \"s\", \"user\": \"hi\"}\n", 0644);
@@ -149,8 +142,7 @@ static void nothing_of_a_directory_that_is_not_trusted_runs(void **state) {
   assert_true(is_there("ran"));
 }
 
-static void a_change_of_any_file_ends_the_trust(void **state) {
-  (void)state;
+TEST(a_change_of_any_file_ends_the_trust) {
   put_guard("#!/bin/sh\nexit 0\n");
   must(0, "trust", "hooks");
   put("hooks/guard.sh", "#!/bin/sh\ntouch ran\n", 0755);
@@ -175,8 +167,7 @@ static void must_refuse_trust(const char *words) {
   command_free(&c);
 }
 
-static void the_file_of_trusted_hashes_is_the_users_alone(void **state) {
-  (void)state;
+TEST(the_file_of_trusted_hashes_is_the_users_alone) {
   put_guard("#!/bin/sh\nexit 0\n");
   assert_int_equal(mkdir("other", 0755), 0);
   must(0, "trust", "other");
@@ -202,8 +193,7 @@ static void the_file_of_trusted_hashes_is_the_users_alone(void **state) {
   assert_true(is_there(".config/turnphase/trusted"));
 }
 
-static void the_kill_switch_leaves_hooks_out_and_says_so(void **state) {
-  (void)state;
+TEST(the_kill_switch_leaves_hooks_out_and_says_so) {
   put_guard("#!/bin/sh\ntouch ran\nexit 1\n");
   must(0, "trust", "hooks");
   setenv("TURNPHASE_DISABLE_HOOKS", "1", 1);
@@ -223,8 +213,7 @@ static void the_kill_switch_leaves_hooks_out_and_says_so(void **state) {
 
 /* ---- check and list ---- */
 
-static void check_says_what_a_commit_would_with_file_line_and_column(void **state) {
-  (void)state;
+TEST(check_says_what_a_commit_would_with_file_line_and_column) {
   put("hooks/a.yaml", "id: a\nevent: tool.pre\nhandler: {command: ./x}\ncolour: red\n", 0644);
   command c = {.arguments = {"hooks", "check", "hooks"}};
   assert_status(&c, 78);
@@ -247,8 +236,7 @@ static void check_says_what_a_commit_would_with_file_line_and_column(void **stat
   command_free(&c);
 }
 
-static void list_shows_what_holds_for_each_hook(void **state) {
-  (void)state;
+TEST(list_shows_what_holds_for_each_hook) {
   put("hooks/a.yaml",
       "id: one\nevent_type: PreAbilityCall\nmatch: {ability_scope: 'web.*'}\n"
       "handler: {command: ./x, timeout_ms: 700}\n",
@@ -275,8 +263,7 @@ static void list_shows_what_holds_for_each_hook(void **state) {
 
 /* ---- run ---- */
 
-static void one_hook_alone_shows_what_it_got_said_and_came_to(void **state) {
-  (void)state;
+TEST(one_hook_alone_shows_what_it_got_said_and_came_to) {
   static const struct {
     const char *script;
     int status;
@@ -304,8 +291,7 @@ static void one_hook_alone_shows_what_it_got_said_and_came_to(void **state) {
   }
 }
 
-static void a_hook_that_cannot_start_or_does_not_match_says_so(void **state) {
-  (void)state;
+TEST(a_hook_that_cannot_start_or_does_not_match_says_so) {
   put("hooks/a.yaml", "id: gone\nevent: tool.pre\nhandler: {command: ./no_such_program}\n", 0644);
   put("hooks/b.yaml", "id: web\nevent: tool.pre\nmatch: {ability_scope: 'web.*'}\nhandler: {command: ['true']}\n",
       0644);
@@ -334,8 +320,7 @@ static void a_hook_that_cannot_start_or_does_not_match_says_so(void **state) {
   command_free(&c);
 }
 
-static void people_see_one_hook_line_by_line(void **state) {
-  (void)state;
+TEST(people_see_one_hook_line_by_line) {
   put_guard("#!/bin/sh\nprintf 'no\\033[31m' >&2\nexit 3\n");
   must(0, "trust", "hooks");
   command c = {.arguments = {"hooks", "run", "hooks", "guard", "--payload", "-"}, .input = call_of_ls};
@@ -350,8 +335,7 @@ static void people_see_one_hook_line_by_line(void **state) {
 
 /* ---- in a turn ---- */
 
-static void a_run_has_the_hooks_of_a_trusted_directory(void **state) {
-  (void)state;
+TEST(a_run_has_the_hooks_of_a_trusted_directory) {
   put("hooks/a.yaml", "id: closed\nevent: turn.intake\nhandler: {command: [sh, -c, 'echo not today >&2; exit 1']}\n",
       0644);
   put("model.yaml", "responses:\n  - text: Hello.\n", 0644);
@@ -371,8 +355,7 @@ static void put_mark(const char *mark) {
   put("hooks/a.yaml", text, 0644);
 }
 
-static void a_chat_takes_a_change_of_its_hooks_once_it_is_trusted(void **state) {
-  (void)state;
+TEST(a_chat_takes_a_change_of_its_hooks_once_it_is_trusted) {
   setenv("TERM", "xterm", 1);
   put("model.yaml", "responses: [{text: First.}, {text: Second.}, {text: Third.}, {text: Fourth.}]\n", 0644);
   put_mark("three");
@@ -410,8 +393,7 @@ static void a_chat_takes_a_change_of_its_hooks_once_it_is_trusted(void **state) 
   terminal_close(t);
 }
 
-static void every_program_is_in_a_sandbox_where_the_operator_demands_it(void **state) {
-  (void)state;
+TEST(every_program_is_in_a_sandbox_where_the_operator_demands_it) {
   put("model.yaml", "responses:\n  - text: Hello.\n", 0644);
   put("talk.jsonl", "{\"session\": \"s\", \"user\": \"hi\"}\n", 0644);
   put_mark("ran");
@@ -452,8 +434,7 @@ static void every_program_is_in_a_sandbox_where_the_operator_demands_it(void **s
   command_free(&c);
 }
 
-static void webhooks_go_where_the_operator_allows(void **state) {
-  (void)state;
+TEST(webhooks_go_where_the_operator_allows) {
   put("hooks/a.yaml", "id: a\nevent: tool.pre\nhandler: {kind: webhook, url: 'https://g.example:8443/'}\n", 0644);
   command c = {.arguments = {"hooks", "check", "hooks"}};
   assert_status(&c, 78);
@@ -470,28 +451,4 @@ static void webhooks_go_where_the_operator_allows(void **state) {
   c = (command){.arguments = {"plan", "--webhook", "g.example"}};
   assert_status(&c, 2);
   command_free(&c);
-}
-
-#define IN_SCRATCH(test) cmocka_unit_test_setup_teardown(test, enter, leave)
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      IN_SCRATCH(the_test_of_a_new_hook_passes_as_it_is_printed),
-      IN_SCRATCH(a_new_hook_makes_the_folders_above_it),
-      IN_SCRATCH(a_new_hook_overwrites_nothing_and_leaves_nothing_behind),
-      IN_SCRATCH(nothing_of_a_directory_that_is_not_trusted_runs),
-      IN_SCRATCH(a_change_of_any_file_ends_the_trust),
-      IN_SCRATCH(the_file_of_trusted_hashes_is_the_users_alone),
-      IN_SCRATCH(the_kill_switch_leaves_hooks_out_and_says_so),
-      IN_SCRATCH(check_says_what_a_commit_would_with_file_line_and_column),
-      IN_SCRATCH(list_shows_what_holds_for_each_hook),
-      IN_SCRATCH(one_hook_alone_shows_what_it_got_said_and_came_to),
-      IN_SCRATCH(a_hook_that_cannot_start_or_does_not_match_says_so),
-      IN_SCRATCH(people_see_one_hook_line_by_line),
-      IN_SCRATCH(a_run_has_the_hooks_of_a_trusted_directory),
-      IN_SCRATCH(a_chat_takes_a_change_of_its_hooks_once_it_is_trusted),
-      IN_SCRATCH(webhooks_go_where_the_operator_allows),
-      IN_SCRATCH(every_program_is_in_a_sandbox_where_the_operator_demands_it),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,13 +2,9 @@
  *
  * The operator's commands on a turn: time, blame, critical-chain, explain and plot, on what the demonstration leaves in
  * a data directory. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
 #include <sqlite3.h>
 
+#include "tests/support/test.h"
 #include "tests/integration/support/command.h"
 #include "tests/integration/support/events.h"
 
@@ -26,6 +22,8 @@ static int play(void **state) {
   command_free(&c);
   return 0;
 }
+
+FOR_ALL_TESTS(play, scratch_remove);
 
 static command run_on(const char *directory, const char *what, const char *turn, const char *option) {
   command c = {.arguments = {what, directory, turn, option}};
@@ -50,8 +48,7 @@ static void assert_line(const command *c, const char *first, const char *second)
 
 /* ---- the demonstration ---- */
 
-static void explain_names_the_late_handler_and_the_guard_that_denied(void **state) {
-  (void)state;
+TEST(explain_names_the_late_handler_and_the_guard_that_denied) {
   command c = run_on(data, "explain", "rooms-1", NULL);
   assert_line(&c, "trip.events", "timed_out");
   assert_holds(&c.out, "why: missed its deadline of 60.0 ms by");
@@ -90,8 +87,7 @@ static tp_text member(tp_text list, const char *key, const char *is) {
   return (tp_text){NULL, 0};
 }
 
-static void blame_names_the_slowest_tool_and_the_late_handler_first(void **state) {
-  (void)state;
+TEST(blame_names_the_slowest_tool_and_the_late_handler_first) {
   command c = run_on(data, "blame", "rooms-1", "--json");
   tp_writer *writer;
   tp_text value = parse(&c, &writer), list = tp_value_get(value, "blame");
@@ -116,8 +112,7 @@ static void blame_names_the_slowest_tool_and_the_late_handler_first(void **state
   command_free(&c);
 }
 
-static void time_splits_the_turn_into_parts_that_add_up(void **state) {
-  (void)state;
+TEST(time_splits_the_turn_into_parts_that_add_up) {
   static const char *const parts[] = {"phases_ns", "model_ns", "tools_ns", "history_ns", "rest_ns"};
   command c = run_on(data, "time", "rooms-1", "--json");
   tp_writer *writer;
@@ -138,8 +133,7 @@ static void time_splits_the_turn_into_parts_that_add_up(void **state) {
 }
 
 /* From the end of the turn to its begin, and no link begins before the one below has ended. */
-static void critical_chain_leads_from_the_end_to_the_begin(void **state) {
-  (void)state;
+TEST(critical_chain_leads_from_the_end_to_the_begin) {
   command c = run_on(data, "critical-chain", "rooms-1", "--json");
   tp_writer *writer;
   tp_text value = parse(&c, &writer), chain = tp_value_get(value, "chain");
@@ -178,8 +172,7 @@ static command plot(const char *directory, const char *turn, const char *format)
   return c;
 }
 
-static void picture_has_lanes_bars_and_what_went_wrong(void **state) {
-  (void)state;
+TEST(picture_has_lanes_bars_and_what_went_wrong) {
   static const char *const formats[] = {"html", "svg"};
   static const char *const words[] = {"phases",
                                       ">turn thread<",
@@ -210,8 +203,7 @@ static void picture_has_lanes_bars_and_what_went_wrong(void **state) {
 }
 
 /* Bars of one lane do not overlap. */
-static void bars_lie_in_lanes_where_there_is_space(void **state) {
-  (void)state;
+TEST(bars_lie_in_lanes_where_there_is_space) {
   command c = plot(data, "rooms-1", "chrome-trace");
   tp_writer *writer;
   tp_text list = tp_value_get(parse(&c, &writer), "traceEvents");
@@ -273,8 +265,7 @@ static const char *copy_of_data(const char *name) {
 }
 
 /* A limit of execution Deadline counts from ready, else from the call; a denial is shown with the run that denied. */
-static void slack_and_reasons_are_those_of_the_run(void **state) {
-  (void)state;
+TEST(slack_and_reasons_are_those_of_the_run) {
   const char *path = copy_of_data("exact");
   sql(path,
       "UPDATE run SET queued_ns = 1000000000, started_ns = 1010000000, ended_ns = 1075000000, late_ns = 0"
@@ -300,8 +291,7 @@ static void slack_and_reasons_are_those_of_the_run(void **state) {
 }
 
 /* Names come from handlers and models: nothing of them is markup, or obeyed by a terminal. */
-static void names_in_a_picture_are_text(void **state) {
-  (void)state;
+TEST(names_in_a_picture_are_text) {
   const char *hostile = copy_of_data("hostile");
   sql(hostile,
       "UPDATE run SET late_ns = ended_ns + 5000000, subscription = '</title></text><script>alert(1)</script>\"''&'"
@@ -330,8 +320,7 @@ static void names_in_a_picture_are_text(void **state) {
   }
 }
 
-static void picture_is_written_where_it_is_asked_for(void **state) {
-  (void)state;
+TEST(picture_is_written_where_it_is_asked_for) {
   const char *path = scratch_path("turn.html");
   struct stat made;
   command c = {.arguments = {"plot", data, "rooms-2", "-o", path}};
@@ -361,8 +350,7 @@ static void assert_all(const char *directory, const char *turn, int status, cons
   }
 }
 
-static void wrong_words_are_refused_with_what_helps(void **state) {
-  (void)state;
+TEST(wrong_words_are_refused_with_what_helps) {
   const char *newer = copy_of_data("newer"), *none = scratch_path("none");
   sql(newer, "PRAGMA user_version = 99");
   assert_int_equal(mkdir(none, 0700), 0);
@@ -382,8 +370,7 @@ static void wrong_words_are_refused_with_what_helps(void **state) {
   command_free(&c);
 }
 
-static void turn_of_a_directory_that_cannot_be_written_is_shown(void **state) {
-  (void)state;
+TEST(turn_of_a_directory_that_cannot_be_written_is_shown) {
   char line[1200];
   const char *path = copy_of_data("read-only");
   assert_int_equal(chmod(scratch, 0755), 0);
@@ -400,8 +387,7 @@ static void turn_of_a_directory_that_cannot_be_written_is_shown(void **state) {
 }
 
 /* As it is in the file while the process lives, and after it was killed. */
-static void turn_that_has_not_ended_is_shown_as_far_as_it_came(void **state) {
-  (void)state;
+TEST(turn_that_has_not_ended_is_shown_as_far_as_it_came) {
   const char *path = copy_of_data("killed");
   sql(path,
       "DELETE FROM turn WHERE turn = 'rooms-1'; DELETE FROM entry WHERE turn = 'rooms-1' AND phase <> 7;"
@@ -424,8 +410,7 @@ static void turn_that_has_not_ended_is_shown_as_far_as_it_came(void **state) {
 }
 
 /* Another process is in the middle of a write, and none of the commands waits for it. */
-static void turn_is_shown_beside_a_process_that_writes(void **state) {
-  (void)state;
+TEST(turn_is_shown_beside_a_process_that_writes) {
   const char *path = copy_of_data("live");
   char file[600];
   sqlite3 *db = NULL;
@@ -440,8 +425,7 @@ static void turn_is_shown_beside_a_process_that_writes(void **state) {
 }
 
 /* A process is killed in the middle of a turn: what had ended before is shown. */
-static void directory_of_a_killed_process_is_read(void **state) {
-  (void)state;
+TEST(directory_of_a_killed_process_is_read) {
   char model[4096], conversation[4096], piece[4096];
   const char *source = getenv("TURNPHASE_SOURCE"), *path = scratch_path("struck");
   bytes out = {0};
@@ -482,8 +466,7 @@ static void read_until(int end, bytes *out, const char *words) {
   }
 }
 
-static void follow_shows_what_another_process_writes(void **state) {
-  (void)state;
+TEST(follow_shows_what_another_process_writes) {
   const char *path = copy_of_data("followed");
   bytes out = {0};
   int ends[3], status;
@@ -510,8 +493,7 @@ static void follow_shows_what_another_process_writes(void **state) {
 }
 
 /* Its end comes as a row of its own. */
-static void follow_shows_that_what_ran_has_ended(void **state) {
-  (void)state;
+TEST(follow_shows_that_what_ran_has_ended) {
   const char *path = copy_of_data("ending");
   bytes out = {0};
   int ends[3], status;
@@ -531,26 +513,4 @@ static void follow_shows_that_what_ran_has_ended(void **state) {
   assert_int_equal(waitpid(child, &status, 0), child);
   for (int i = 0; i < 3; i++) close(ends[i]);
   free(out.data);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(explain_names_the_late_handler_and_the_guard_that_denied),
-      cmocka_unit_test(blame_names_the_slowest_tool_and_the_late_handler_first),
-      cmocka_unit_test(time_splits_the_turn_into_parts_that_add_up),
-      cmocka_unit_test(critical_chain_leads_from_the_end_to_the_begin),
-      cmocka_unit_test(picture_has_lanes_bars_and_what_went_wrong),
-      cmocka_unit_test(bars_lie_in_lanes_where_there_is_space),
-      cmocka_unit_test(slack_and_reasons_are_those_of_the_run),
-      cmocka_unit_test(names_in_a_picture_are_text),
-      cmocka_unit_test(picture_is_written_where_it_is_asked_for),
-      cmocka_unit_test(wrong_words_are_refused_with_what_helps),
-      cmocka_unit_test(turn_of_a_directory_that_cannot_be_written_is_shown),
-      cmocka_unit_test(turn_that_has_not_ended_is_shown_as_far_as_it_came),
-      cmocka_unit_test(turn_is_shown_beside_a_process_that_writes),
-      cmocka_unit_test(directory_of_a_killed_process_is_read),
-      cmocka_unit_test(follow_shows_what_another_process_writes),
-      cmocka_unit_test(follow_shows_that_what_ran_has_ended),
-  };
-  return cmocka_run_group_tests(tests, play, scratch_remove);
 }

@@ -4,12 +4,7 @@
  * at which it was said, then asks its questions in a second process, each in a session of its own. What is recalled
  * must be as good as what the library recalls by itself: the share of the evidence among the first ten entries. The
  * data is not ours to ship: where it is not there, the test is skipped. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/integration/support/command.h"
 #include "tests/integration/support/events.h"
 
@@ -193,8 +188,9 @@ static void play(command *c, const bytes *lines) {
   assert_status(c, 0);
 }
 
-static void a_run_recalls_as_well_as_the_library_alone(void **state) {
-  (void)state;
+FOR_ALL_TESTS(scratch_make, scratch_remove);
+
+TEST(a_run_recalls_as_well_as_the_library_alone) {
   bytes said = {0}, asked = {0};
   command saying, asking;
   tp__memory_store *store = NULL;
@@ -240,13 +236,12 @@ static bool read_data(void) {
   return ok;
 }
 
-int main(void) {
+int main(int count, char **arguments) {
   if (!read_data()) {
     printf("1..0 # SKIP no data in %s\n", data_path);
     return 0;
   }
-  const struct CMUnitTest tests[] = {cmocka_unit_test(a_run_recalls_as_well_as_the_library_alone)};
-  int failed = cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+  int failed = test_main(count, arguments);
   tp_writer_free(data_writer);
   return failed;
 }

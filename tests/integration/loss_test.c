@@ -2,16 +2,12 @@
  *
  * What a run says, and ends with, when something could not be kept: a memory whose file another process has locked, a
  * disk that is full, a file that may not grow. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
 #include <sched.h>
 #include <sqlite3.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 
+#include "tests/support/test.h"
 #include "tests/integration/support/command.h"
 #include "tests/integration/support/events.h"
 
@@ -48,8 +44,9 @@ static sqlite3 *lock_file(const char *data, const char *name) {
   return db;
 }
 
-static void memory_that_is_locked_is_in_the_summary_and_in_the_exit_status(void **state) {
-  (void)state;
+FOR_ALL_TESTS(scratch_make, scratch_remove);
+
+TEST(memory_that_is_locked_is_in_the_summary_and_in_the_exit_status) {
   command c;
   const char *data = scratch_path("locked");
   play_once(data, statement, 0);
@@ -62,8 +59,7 @@ static void memory_that_is_locked_is_in_the_summary_and_in_the_exit_status(void 
   command_free(&c);
 }
 
-static void memory_that_is_locked_is_an_event(void **state) {
-  (void)state;
+TEST(memory_that_is_locked_is_an_event) {
   command c;
   const char *data = scratch_path("locked-json");
   play_once(data, statement, 0);
@@ -84,8 +80,7 @@ static void memory_that_is_locked_is_an_event(void **state) {
 }
 
 /* Each of them fails for two seconds: the wait for them is bounded, and what it leaves is counted. */
-static void many_memories_that_are_locked_are_waited_for_seconds(void **state) {
-  (void)state;
+TEST(many_memories_that_are_locked_are_waited_for_seconds) {
   command c;
   char input[TURNS * 80];
   size_t size = 0;
@@ -101,8 +96,7 @@ static void many_memories_that_are_locked_are_waited_for_seconds(void **state) {
   command_free(&c);
 }
 
-static void history_that_is_locked_ends_the_run(void **state) {
-  (void)state;
+TEST(history_that_is_locked_ends_the_run) {
   command c;
   const char *data = scratch_path("locked-history");
   play_once(data, statement, 0);
@@ -135,8 +129,7 @@ static size_t play_till_it_is_full(command *c, const char *data, bool json, int 
   return ended;
 }
 
-static void disk_that_is_full_is_said_and_ends_the_run(void **state) {
-  (void)state;
+TEST(disk_that_is_full_is_said_and_ends_the_run) {
   command c;
   char data[256];
   const char *disk = scratch_path("disk");
@@ -155,8 +148,7 @@ static void disk_that_is_full_is_said_and_ends_the_run(void **state) {
   assert_int_equal(umount2(disk, MNT_DETACH), 0);
 }
 
-static void file_that_may_not_grow_is_said_and_ends_the_run(void **state) {
-  (void)state;
+TEST(file_that_may_not_grow_is_said_and_ends_the_run) {
   command c;
   struct rlimit before, small;
   const char *data = scratch_path("small");
@@ -170,16 +162,4 @@ static void file_that_may_not_grow_is_said_and_ends_the_run(void **state) {
   assert_in_range(ended, 1, TURNS - 1);
   assert_holds(&c.err, "the rest is not played");
   command_free(&c);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(memory_that_is_locked_is_in_the_summary_and_in_the_exit_status),
-      cmocka_unit_test(memory_that_is_locked_is_an_event),
-      cmocka_unit_test(many_memories_that_are_locked_are_waited_for_seconds),
-      cmocka_unit_test(history_that_is_locked_ends_the_run),
-      cmocka_unit_test(disk_that_is_full_is_said_and_ends_the_run),
-      cmocka_unit_test(file_that_may_not_grow_is_said_and_ends_the_run),
-  };
-  return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

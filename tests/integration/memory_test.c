@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The command memory: its actions on what runs have kept, their output for people and programs, and what is refused. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/integration/support/command.h"
 
 static const char script[] = "repeat: true\nresponses:\n  - text: I see.\n";
@@ -35,8 +29,9 @@ static void says(command c, int status, const char *words) {
   command_free(&c);
 }
 
-static void memories_are_listed_searched_and_shown(void **state) {
-  (void)state;
+FOR_ALL_TESTS(scratch_make, scratch_remove);
+
+TEST(memories_are_listed_searched_and_shown) {
   const char *data = kept();
   says(MEMORY("list", data), 0, "2023-05-08  acme/workspace:home  a  user  Ingrid has a quagga.");
   says(MEMORY("list", data, "--limit", "1"), 0, "Ingrid has a quagga.");
@@ -54,8 +49,7 @@ static void memories_are_listed_searched_and_shown(void **state) {
   command_free(&none);
 }
 
-static void facts_of_a_model_are_listed_and_moved(void **state) {
-  (void)state;
+TEST(facts_of_a_model_are_listed_and_moved) {
   static const char facts[] =
       "repeat: true\nresponses:\n  - text: '{\"facts\": [{\"subject\": \"Ingrid\","
       " \"statement\": \"Ingrid has a quagga.\", \"quote\": \"has a quagga\"}]}'\n";
@@ -80,8 +74,7 @@ static void facts_of_a_model_are_listed_and_moved(void **state) {
   command_free(&without);
 }
 
-static void export_and_import_have_the_same_memories(void **state) {
-  (void)state;
+TEST(export_and_import_have_the_same_memories) {
   const char *data = kept();
   command exporting = MEMORY("export", data), again;
   assert_status(&exporting, 0);
@@ -99,8 +92,7 @@ static void export_and_import_have_the_same_memories(void **state) {
   command_free(&again);
 }
 
-static void what_is_forgotten_is_gone(void **state) {
-  (void)state;
+TEST(what_is_forgotten_is_gone) {
   const char *data = kept();
   says(MEMORY("forget", data, "2"), 0, "forgotten: memory:2");
   says(MEMORY("forget", data, "2"), 1, "there is no memory of the id 2");
@@ -110,8 +102,7 @@ static void what_is_forgotten_is_gone(void **state) {
   command_free(&c);
 }
 
-static void wrong_imports_are_refused_with_their_line_and_make_no_file(void **state) {
-  (void)state;
+TEST(wrong_imports_are_refused_with_their_line_and_make_no_file) {
 #define GOOD "{\"scope\": \"user\", \"text\": \"x\", \"said\": \"2023-05-08\"}\n"
   static const char *const wrongs[][2] = {
       {GOOD "{\n", ":2:"},
@@ -130,8 +121,7 @@ static void wrong_imports_are_refused_with_their_line_and_make_no_file(void **st
   }
 }
 
-static void wrong_command_lines_are_refused(void **state) {
-  (void)state;
+TEST(wrong_command_lines_are_refused) {
   const char *data = kept();
   says(MEMORY(NULL), 2, "needs an action");
   says(MEMORY("dream", data), 2, "has no action 'dream'");
@@ -143,16 +133,4 @@ static void wrong_command_lines_are_refused(void **state) {
   says(MEMORY("search", data, "quagga", "--limit", "0"), 78, "lower limit");
   says(MEMORY("list", scratch_path("nothing.db")), 74, "nothing.db");
   says(MEMORY("list", scratch_string("text.db", "This is a text and no database at all.")), 74, "text.db");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(memories_are_listed_searched_and_shown),
-      cmocka_unit_test(facts_of_a_model_are_listed_and_moved),
-      cmocka_unit_test(export_and_import_have_the_same_memories),
-      cmocka_unit_test(what_is_forgotten_is_gone),
-      cmocka_unit_test(wrong_imports_are_refused_with_their_line_and_make_no_file),
-      cmocka_unit_test(wrong_command_lines_are_refused),
-  };
-  return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

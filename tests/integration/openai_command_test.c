@@ -2,13 +2,7 @@
  *
  * turnphase run with a model behind the test endpoint: how it is named, what is printed while it answers, and where the
  * key is not. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/integration/support/command.h"
 #include "tests/support/endpoint.h"
 #include "tests/support/streams.h"
@@ -17,8 +11,9 @@
 #define KEY "sk-planted-0123456789abcdef"
 #define TALK "{\"session\": \"s\", \"turn\": \"t\", \"user\": \"Hi\"}\n"
 
-static void a_model_behind_a_url_is_named_in_one_word(void **state) {
-  (void)state;
+FOR_ALL_TESTS(scratch_make, scratch_remove);
+
+TEST(a_model_behind_a_url_is_named_in_one_word) {
   static const struct {
     const char *model, *key_header;
     endpoint_reply reply;
@@ -44,8 +39,7 @@ static void a_model_behind_a_url_is_named_in_one_word(void **state) {
   }
 }
 
-static void text_is_printed_while_it_comes_and_ctrl_c_ends_it(void **state) {
-  (void)state;
+TEST(text_is_printed_while_it_comes_and_ctrl_c_ends_it) {
   static const char words[] = DELTA("{\"content\":\"One two\\nthr\"}");
   static const char all[] = DELTA("{\"content\":\"One two\\nthr\"}") CHAT_HELLO;
   const endpoint_reply flowing = {.body = all, .stops_at = sizeof words - 1, .then = ENDPOINT_WAITS};
@@ -62,8 +56,7 @@ static void text_is_printed_while_it_comes_and_ctrl_c_ends_it(void **state) {
 }
 
 /* There lines are folded, which must not hold back what stands on the last one. */
-static void text_is_printed_while_it_comes_on_a_terminal(void **state) {
-  (void)state;
+TEST(text_is_printed_while_it_comes_on_a_terminal) {
   static const char words[] = DELTA("{\"content\":\"One two thr\"}");
   static const char all[] = DELTA("{\"content\":\"One two thr\"}") DELTA("{\"content\":\"ee\"}") FINISH("stop") DONE;
   const endpoint_reply flowing = {.body = all, .stops_at = sizeof words - 1, .then = ENDPOINT_WAITS};
@@ -87,8 +80,7 @@ static void text_is_printed_while_it_comes_on_a_terminal(void **state) {
   unlink(name);
 }
 
-static void a_failure_says_what_to_do_and_not_the_key(void **state) {
-  (void)state;
+TEST(a_failure_says_what_to_do_and_not_the_key) {
   static const endpoint_reply reply = {
       .status = 401,
       .type = "application/json",
@@ -108,8 +100,7 @@ static void a_failure_says_what_to_do_and_not_the_key(void **state) {
   }
 }
 
-static void memory_gets_vectors_of_an_embedder(void **state) {
-  (void)state;
+TEST(memory_gets_vectors_of_an_embedder) {
   static const char vector[] = "{\"data\":[{\"embedding\":[1,0]}]}";
   const endpoint_reply reply = {.body = vector, .type = "application/json"};
   endpoint *e = endpoint_open(&reply, 1);
@@ -127,8 +118,7 @@ static void memory_gets_vectors_of_an_embedder(void **state) {
   endpoint_close(e);
 }
 
-static void embedder_that_is_not_whole_is_refused(void **state) {
-  (void)state;
+TEST(embedder_that_is_not_whole_is_refused) {
   static const struct {
     const char *words[4], *says;
   } rows[] = {{{"--embedder", "openai:e"}, "--embedder needs --dimensions N"},
@@ -148,8 +138,7 @@ static const endpoint_reply down = {.status = 429, .headers = "Retry-After: 3600
 static const endpoint_reply claude = {.body = MESSAGES_HELLO};
 
 /* Each --base-url and --key-env belongs to the --model before it. */
-static void the_model_that_is_named_next_is_asked_when_one_is_down(void **state) {
-  (void)state;
+TEST(the_model_that_is_named_next_is_asked_when_one_is_down) {
   endpoint *first = endpoint_open(&down, 1), *second = endpoint_open(&claude, 1);
   setenv("TEST_KEY", KEY, 1);
   setenv("OTHER_KEY", "sk-other-0123456789", 1);
@@ -172,8 +161,7 @@ static void the_model_that_is_named_next_is_asked_when_one_is_down(void **state)
   endpoint_close(second);
 }
 
-static void agents_of_a_conversation_name_their_models(void **state) {
-  (void)state;
+TEST(agents_of_a_conversation_name_their_models) {
   char talk[2048];
   static const endpoint_reply gpt = {.body = CHAT_HELLO};
   endpoint *first = endpoint_open(&down, 1), *second = endpoint_open(&claude, 1), *own = endpoint_open(&gpt, 1);
@@ -203,8 +191,7 @@ static void agents_of_a_conversation_name_their_models(void **state) {
   endpoint_close(own);
 }
 
-static void an_agent_that_is_none_is_refused(void **state) {
-  (void)state;
+TEST(an_agent_that_is_none_is_refused) {
   static const struct {
     const char *agents, *agent;
     int status;
@@ -233,8 +220,7 @@ static void an_agent_that_is_none_is_refused(void **state) {
   }
 }
 
-static void deltas_are_events_of_their_own(void **state) {
-  (void)state;
+TEST(deltas_are_events_of_their_own) {
   static const endpoint_reply reply = {.body = CHAT_HELLO};
   endpoint *e = endpoint_open(&reply, 1);
   command c = {.arguments = {"run", "--model", "openai:m", "--base-url", e->url, "--json", "--no-memory"},
@@ -246,8 +232,7 @@ static void deltas_are_events_of_their_own(void **state) {
   endpoint_close(e);
 }
 
-static void a_model_that_is_none_is_refused(void **state) {
-  (void)state;
+TEST(a_model_that_is_none_is_refused) {
   static const struct {
     const char *arguments[8];
     int status;
@@ -276,21 +261,4 @@ static void a_model_that_is_none_is_refused(void **state) {
     assert_holds(&c.err, rows[i].says);
     command_free(&c);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_model_behind_a_url_is_named_in_one_word),
-      cmocka_unit_test(text_is_printed_while_it_comes_and_ctrl_c_ends_it),
-      cmocka_unit_test(text_is_printed_while_it_comes_on_a_terminal),
-      cmocka_unit_test(a_failure_says_what_to_do_and_not_the_key),
-      cmocka_unit_test(memory_gets_vectors_of_an_embedder),
-      cmocka_unit_test(embedder_that_is_not_whole_is_refused),
-      cmocka_unit_test(the_model_that_is_named_next_is_asked_when_one_is_down),
-      cmocka_unit_test(agents_of_a_conversation_name_their_models),
-      cmocka_unit_test(an_agent_that_is_none_is_refused),
-      cmocka_unit_test(deltas_are_events_of_their_own),
-      cmocka_unit_test(a_model_that_is_none_is_refused),
-  };
-  return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

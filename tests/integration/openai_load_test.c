@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Many requests: 64 streams at once on one I/O thread, and what 1,000 requests leave behind, which is nothing. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <dirent.h>
 #include <sys/wait.h>
 
+#include "tests/support/test.h"
 #include "providers/openai/text.h"
 #include "tests/support/counting.h"
 #include "tests/support/provider.h"
@@ -42,8 +37,7 @@ static int count_threads(const char *name) {
   return count;
 }
 
-static void sixty_four_streams_share_one_thread(void **state) {
-  (void)state;
+TEST(sixty_four_streams_share_one_thread) {
   const endpoint_reply reply = {.body = CHAT_HELLO, .stops_at = 300, .then = ENDPOINT_WAITS};
   provider *p = provider_open(&reply, 1, NULL, false);
   tp_session *sessions[STREAMS];
@@ -82,8 +76,7 @@ static void sixty_four_streams_share_one_thread(void **state) {
 }
 
 /* Memory comes from an allocator that counts; what libcurl has is the leak sanitizer's to count. */
-static void a_thousand_requests_leave_nothing_behind(void **state) {
-  (void)state;
+TEST(a_thousand_requests_leave_nothing_behind) {
   static const endpoint_reply replies[] = {
       {.body = CHAT_HELLO},
       {.body = CHAT_CALLS},
@@ -120,8 +113,7 @@ static void a_thousand_requests_leave_nothing_behind(void **state) {
 }
 
 /* The child begins anew: it has no I/O thread until it asks for something. */
-static void the_child_of_a_fork_has_an_io_thread_of_its_own(void **state) {
-  (void)state;
+TEST(the_child_of_a_fork_has_an_io_thread_of_its_own) {
   const endpoint_reply replies[] = {{.body = CHAT_HELLO, .stops_at = 300, .then = ENDPOINT_WAITS}};
   const endpoint_reply good = {.body = CHAT_HELLO};
   if (HAS_THREAD_SANITIZER) {
@@ -156,13 +148,4 @@ static void the_child_of_a_fork_has_an_io_thread_of_its_own(void **state) {
   assert_completed(provider_wait(p), "Hello, w\xc3\xb6rld");
   provider_close(p);
   endpoint_close(other);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(sixty_four_streams_share_one_thread),
-      cmocka_unit_test(a_thousand_requests_leave_nothing_behind),
-      cmocka_unit_test(the_child_of_a_fork_has_an_io_thread_of_its_own),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

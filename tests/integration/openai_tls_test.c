@@ -2,15 +2,10 @@
  *
  * A TLS endpoint with a certificate of its own making, by the command openssl: not trusted, trusted by ca_file, and of
  * another name. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <signal.h>
 #include <sys/wait.h>
 
+#include "tests/support/test.h"
 #include "tests/support/directory.h"
 #include "tests/support/provider.h"
 
@@ -68,8 +63,7 @@ static void ask(const char *host, const char *ca_file, char *reason, size_t size
   provider_close(p);
 }
 
-static void a_certificate_that_is_not_trusted_ends_the_request(void **state) {
-  (void)state;
+TEST(a_certificate_that_is_not_trusted_ends_the_request) {
   char reason[1024];
   int attempts;
   ask("127.0.0.1", NULL, reason, sizeof reason, &attempts);
@@ -77,16 +71,14 @@ static void a_certificate_that_is_not_trusted_ends_the_request(void **state) {
   assert_int_equal(attempts, 1);
 }
 
-static void ca_file_makes_it_trusted(void **state) {
-  (void)state;
+TEST(ca_file_makes_it_trusted) {
   char reason[1024];
   int attempts;
   ask("127.0.0.1", certificate, reason, sizeof reason, &attempts);
   assert_non_null(strstr(reason, "nothing of an answer came within")); /* openssl does not answer to a POST */
 }
 
-static void a_certificate_of_another_name_is_not_trusted(void **state) {
-  (void)state;
+TEST(a_certificate_of_another_name_is_not_trusted) {
   char reason[1024];
   int attempts;
   ask("localhost", certificate, reason, sizeof reason, &attempts);
@@ -100,16 +92,13 @@ static int stop_server(void **state) {
   return remove_directory(state);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_certificate_that_is_not_trusted_ends_the_request),
-      cmocka_unit_test(ca_file_makes_it_trusted),
-      cmocka_unit_test(a_certificate_of_another_name_is_not_trusted),
-  };
+FOR_ALL_TESTS(NULL, stop_server);
+
+int main(int count, char **arguments) {
   if (make_directory(NULL) != 0) return 1;
   if (!make_certificate() || !start_server()) {
     printf("1..0 # SKIP the command openssl is not installed\n");
     return remove_directory(NULL);
   }
-  return cmocka_run_group_tests(tests, NULL, stop_server);
+  return test_main(count, arguments);
 }

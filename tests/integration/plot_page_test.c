@@ -2,12 +2,7 @@
  *
  * The page of turnphase plot in a browser: its script runs without an error and leaves lanes, labels and the late
  * handler where they can be seen. Needs Chromium (./dev setup --plot); skipped without. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/integration/support/command.h"
 
 static const char *browser;
@@ -57,8 +52,9 @@ static int teardown(void **state) {
   return scratch_remove(state);
 }
 
-static void script_draws_to_its_end(void **state) {
-  (void)state;
+FOR_ALL_TESTS(draw, teardown);
+
+TEST(script_draws_to_its_end) {
   assert_holds(&page, "data-drawn=\"yes\"");
   assert_null(strstr(page.data, "NaN"));
   assert_null(strstr(page.data, "undefined\""));
@@ -76,8 +72,7 @@ static void assert_is_shown(const char *label) {
   assert_true(shown && shown < end);
 }
 
-static void lanes_and_labels_are_in_the_page(void **state) {
-  (void)state;
+TEST(lanes_and_labels_are_in_the_page) {
   static const char *const lanes[] = {"phases",  "turn thread", "model",   "tools 1",
                                       "tools 2", "tools 3",     "history", "behind the turn"};
   static const char *const labels[] = {"trip.events", "train_times", "find_room", "weather", "turn.pre_prompt_context"};
@@ -90,8 +85,7 @@ static void lanes_and_labels_are_in_the_page(void **state) {
   for (size_t i = 0; i < sizeof labels / sizeof labels[0]; i++) assert_is_shown(labels[i]);
 }
 
-static void late_handler_can_be_hovered_and_is_named_below(void **state) {
-  (void)state;
+TEST(late_handler_can_be_hovered_and_is_named_below) {
   assert_holds(&page, "data-tip=\"handler trip.events");
   assert_holds(&page, "missed its deadline of 60.0 ms by");
   const char *table = strstr(page.data, "What did not go well");
@@ -99,16 +93,11 @@ static void late_handler_can_be_hovered_and_is_named_below(void **state) {
   assert_non_null(strstr(table, "trip.events"));
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(script_draws_to_its_end),
-      cmocka_unit_test(lanes_and_labels_are_in_the_page),
-      cmocka_unit_test(late_handler_can_be_hovered_and_is_named_below),
-  };
+int main(int count, char **arguments) {
   browser = find_browser();
   if (!browser) {
     puts("1..0 # SKIP no Chromium here: ./dev setup --plot");
     return 0;
   }
-  return cmocka_run_group_tests(tests, draw, teardown);
+  return test_main(count, arguments);
 }

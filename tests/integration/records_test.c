@@ -2,13 +2,9 @@
  *
  * What a run leaves in its data directory, and the commands that read it: runs, show, jobs, store; also beside a
  * process that works on it, and on files that are damaged or of an earlier version. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
 #include <sqlite3.h>
 
+#include "tests/support/test.h"
 #include "tests/integration/support/command.h"
 #include "tests/integration/support/events.h"
 
@@ -42,8 +38,9 @@ static size_t count_of(const char *const words[], const char *data, int status) 
 }
 #define COUNT_OF(data, status, ...) count_of((const char *const[]){__VA_ARGS__, NULL}, data, status)
 
-static void run_is_recorded_by_default_and_listed_by_what_it_is(void **state) {
-  (void)state;
+FOR_ALL_TESTS(scratch_make, scratch_remove);
+
+TEST(run_is_recorded_by_default_and_listed_by_what_it_is) {
   const char *data = play("listed");
   size_t all = COUNT_OF(data, 0, "runs", "DIR", "--json");
   size_t one = COUNT_OF(data, 0, "runs", "DIR", "--json", "--session", "one");
@@ -61,8 +58,7 @@ static void run_is_recorded_by_default_and_listed_by_what_it_is(void **state) {
   assert_int_equal(COUNT_OF(data, 0, "jobs", "list", "DIR", "--json", "--state", "all"), 2);
 }
 
-static void turn_and_run_are_shown(void **state) {
-  (void)state;
+TEST(turn_and_run_are_shown) {
   const char *data = play("shown");
   command c = {.arguments = {"runs", data, "--json", "--turn", "t1", "--phase", "turn.pre_policy"}};
   char run[64] = "";
@@ -85,8 +81,7 @@ static void turn_and_run_are_shown(void **state) {
 }
 
 /* Records have no content of the conversation; the history has it. */
-static void records_do_not_hold_what_was_said(void **state) {
-  (void)state;
+TEST(records_do_not_hold_what_was_said) {
   const char *data = play("content");
   static const char *const commands[][3] = {{"runs", NULL}, {"show", "t2"}};
   for (size_t i = 0; i < 2; i++) {
@@ -107,8 +102,7 @@ static void sql(const char *data, const char *file, const char *statements) {
 }
 
 /* Who has a text finds where it passed through a phase. */
-static void hash_of_a_text_is_found_in_what_is_explained(void **state) {
-  (void)state;
+TEST(hash_of_a_text_is_found_in_what_is_explained) {
   const char *data = play("hashed");
   command hash = {.arguments = {"store", "hash", data, "-"}, .input = "A secret word: xylophone."};
   command explained = {.arguments = {"explain", data, "t2", "--json"}};
@@ -150,8 +144,7 @@ static void assert_not_in_file(const char *data, const char *file) {
 
 /* Said by the user and by the model, in the arguments and the result of a tool, and in the payload of a job. The
  * history has it, and so has the memory; what is left without them has not. */
-static void secret_is_in_no_record_log_plot_or_error(void **state) {
-  (void)state;
+TEST(secret_is_in_no_record_log_plot_or_error) {
   static const char planted[] =
       "responses:\n"
       "  - tool_calls:\n"
@@ -199,8 +192,7 @@ static void secret_is_in_no_record_log_plot_or_error(void **state) {
   }
 }
 
-static void dead_job_is_shown_redriven_and_discarded(void **state) {
-  (void)state;
+TEST(dead_job_is_shown_redriven_and_discarded) {
   const char *data = play("dead");
   sql(data, "turnphase.db", "UPDATE job SET state = 4, message = 'it broke', payload = 'secret' WHERE id = 1");
   command c = {.arguments = {"jobs", "list", data}};
@@ -225,8 +217,7 @@ static void dead_job_is_shown_redriven_and_discarded(void **state) {
   assert_int_equal(COUNT_OF(data, 0, "store", "verify", "DIR"), 0);
 }
 
-static void store_is_verified_and_counted(void **state) {
-  (void)state;
+TEST(store_is_verified_and_counted) {
   const char *data = play("verified");
   assert_int_equal(COUNT_OF(data, 0, "store", "verify", "DIR"), 0);
   assert_int_equal(COUNT_OF(data, 0, "store", "stats", "DIR", "--json"), 1);
@@ -264,8 +255,7 @@ static int64_t stat_of(const char *data, const char *name) {
 }
 
 /* History, open jobs and dead letters stay; what is free goes back to the file system. */
-static void records_are_pruned_by_age_and_size(void **state) {
-  (void)state;
+TEST(records_are_pruned_by_age_and_size) {
   const char *data = play("pruned");
   int64_t entries = stat_of(data, "entries"), turns = stat_of(data, "turns");
   assert_int_equal(COUNT_OF(data, 0, "store", "prune", "DIR", "--age", "1h"), 0);
@@ -292,8 +282,7 @@ static void records_are_pruned_by_age_and_size(void **state) {
 }
 
 /* A directory of an earlier version has its history in a file of its own, which becomes that of the store. */
-static void history_of_an_earlier_version_is_kept(void **state) {
-  (void)state;
+TEST(history_of_an_earlier_version_is_kept) {
   const char *data = play("earlier");
   char from[512], to[512];
   snprintf(from, sizeof from, "%s/turnphase.db", data);
@@ -320,8 +309,7 @@ static void history_of_an_earlier_version_is_kept(void **state) {
 }
 
 /* Another process has the file open and is in the middle of a write. */
-static void directory_is_read_beside_a_process_that_writes(void **state) {
-  (void)state;
+TEST(directory_is_read_beside_a_process_that_writes) {
   const char *data = play("live");
   char path[512];
   sqlite3 *db = NULL;
@@ -336,8 +324,7 @@ static void directory_is_read_beside_a_process_that_writes(void **state) {
   sqlite3_close(db);
 }
 
-static void wrong_words_are_refused_with_what_helps(void **state) {
-  (void)state;
+TEST(wrong_words_are_refused_with_what_helps) {
   const char *data = play("usage");
   static const struct {
     int status;
@@ -376,21 +363,4 @@ static void wrong_words_are_refused_with_what_helps(void **state) {
     command_free(&c);
   }
   assert_int_equal(access("/turnphase.db", F_OK), -1); /* nothing was made where nothing was */
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(run_is_recorded_by_default_and_listed_by_what_it_is),
-      cmocka_unit_test(turn_and_run_are_shown),
-      cmocka_unit_test(records_do_not_hold_what_was_said),
-      cmocka_unit_test(dead_job_is_shown_redriven_and_discarded),
-      cmocka_unit_test(store_is_verified_and_counted),
-      cmocka_unit_test(records_are_pruned_by_age_and_size),
-      cmocka_unit_test(hash_of_a_text_is_found_in_what_is_explained),
-      cmocka_unit_test(secret_is_in_no_record_log_plot_or_error),
-      cmocka_unit_test(history_of_an_earlier_version_is_kept),
-      cmocka_unit_test(directory_is_read_beside_a_process_that_writes),
-      cmocka_unit_test(wrong_words_are_refused_with_what_helps),
-  };
-  return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a run keeps, what it ends with, and what its events say. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/integration/support/command.h"
 #include "tests/integration/support/events.h"
 
@@ -33,30 +28,28 @@ static bool recalls(const char *input, const char *const options[]) {
 
 /* ---- what is kept ---- */
 
-static void without_a_directory_nothing_is_kept(void **state) {
-  (void)state;
+FOR_ALL_TESTS(scratch_make, scratch_remove);
+
+TEST(without_a_directory_nothing_is_kept) {
   const char *const none[] = {NULL};
   assert_false(recalls(statement, none));
   assert_false(recalls(asked, none));
 }
 
-static void what_is_said_is_recalled_in_a_later_run(void **state) {
-  (void)state;
+TEST(what_is_said_is_recalled_in_a_later_run) {
   const char *const kept[] = {"--data", scratch_path("kept"), NULL};
   assert_false(recalls(statement, kept));
   assert_true(recalls(asked, kept));
 }
 
-static void nothing_is_recalled_without_the_memory_domain(void **state) {
-  (void)state;
+TEST(nothing_is_recalled_without_the_memory_domain) {
   char both[512];
   const char *const none[] = {"--no-memory", NULL};
   snprintf(both, sizeof both, "%s%s", statement, asked);
   assert_false(recalls(both, none));
 }
 
-static void tenants_and_workspaces_know_nothing_of_each_other(void **state) {
-  (void)state;
+TEST(tenants_and_workspaces_know_nothing_of_each_other) {
   const char *data = scratch_path("tenants");
   const char *const mine[] = {"--data", data, "--tenant", "me", "--workspace", "w", NULL};
   const char *const other_tenant[] = {"--data", data, "--tenant", "you", "--workspace", "w", NULL};
@@ -69,8 +62,7 @@ static void tenants_and_workspaces_know_nothing_of_each_other(void **state) {
 
 #define LONG "The walnut tree behind the house of my aunt has grown taller than the roof since last spring"
 
-static void a_session_goes_on_where_it_ended(void **state) {
-  (void)state;
+TEST(a_session_goes_on_where_it_ended) {
   const char *const kept[] = {"--data", scratch_path("history"), "--no-memory", NULL};
   const char *inputs[] = {"{\"session\": \"s\", \"turn\": \"a\", \"user\": \"one\"}\n",
                           "{\"session\": \"s\", \"turn\": \"b\", \"user\": \"two\"}\n"};
@@ -86,8 +78,7 @@ static void a_session_goes_on_where_it_ended(void **state) {
 
 /* Also without a directory a session that comes again has what was said in it. */
 /* Three turns of some 30 tokens each, and space for two: the third is asked with fewer messages than came before it. */
-static void a_history_that_is_too_long_is_compacted(void **state) {
-  (void)state;
+TEST(a_history_that_is_too_long_is_compacted) {
   static const char talk[] = "{\"session\": \"s\", \"turn\": \"a\", \"user\": \"" LONG
                              "\"}\n"
                              "{\"session\": \"s\", \"turn\": \"b\", \"user\": \"" LONG
@@ -113,8 +104,7 @@ static void a_history_that_is_too_long_is_compacted(void **state) {
   command_free(&wrong);
 }
 
-static void a_session_that_comes_again_goes_on(void **state) {
-  (void)state;
+TEST(a_session_that_comes_again_goes_on) {
   command c;
   const char *const options[] = {"--no-memory", NULL};
   events e = play(
@@ -128,8 +118,7 @@ static void a_session_that_comes_again_goes_on(void **state) {
   command_free(&c);
 }
 
-static void what_is_kept_is_for_its_owner_alone(void **state) {
-  (void)state;
+TEST(what_is_kept_is_for_its_owner_alone) {
   const char *data = scratch_path("private");
   const char *const kept[] = {"--data", data, NULL};
   static const char *const files[] = {"", "/turnphase.db", "/memory.db"};
@@ -157,15 +146,13 @@ static void cannot_be_used(const char *data, int status, const char *words) {
   command_free(&c);
 }
 
-static void a_directory_that_cannot_be_written_is_named(void **state) {
-  (void)state;
+TEST(a_directory_that_cannot_be_written_is_named) {
   cannot_be_used(scratch_string("file", "x"), 74, "Not a directory");
   cannot_be_used("/no/such/parent", 74, "No such file or directory");
   cannot_be_used("/proc/turnphase", 74, "No such file or directory"); /* exists, and no process may write there */
 }
 
-static void a_store_that_is_no_store_is_named_and_left_alone(void **state) {
-  (void)state;
+TEST(a_store_that_is_no_store_is_named_and_left_alone) {
   static const char *const names[] = {"turnphase.db", "memory.db"};
   for (int i = 0; i < 2; i++) {
     char words[8192], now[8192], path[256];
@@ -190,8 +177,7 @@ static void a_store_that_is_no_store_is_named_and_left_alone(void **state) {
 
 /* ---- what it ends with ---- */
 
-static void a_failed_turn_is_a_negative_answer_and_the_rest_is_played(void **state) {
-  (void)state;
+TEST(a_failed_turn_is_a_negative_answer_and_the_rest_is_played) {
   command c = {.arguments = {"run", "--json", "--script", scratch_string("short.yaml", "responses:\n  - text: a\n")},
                .input =
                    "{\"session\": \"s\", \"turn\": \"1\", \"user\": \"a\"}\n{\"session\": \"s\", \"turn\": \"2\", "
@@ -208,8 +194,7 @@ static void a_failed_turn_is_a_negative_answer_and_the_rest_is_played(void **sta
   command_free(&c);
 }
 
-static void a_denied_turn_is_a_result(void **state) {
-  (void)state;
+TEST(a_denied_turn_is_a_result) {
   command c = {
       .arguments = {"run", "--script", scratch_string("model.yaml", script), "--load", getenv("TURNPHASE_DEMO")},
       .input = "{\"session\": \"s\", \"turn\": \"1\", \"user\": \"Send Papa an e-mail.\"}\n"};
@@ -221,8 +206,7 @@ static void a_denied_turn_is_a_result(void **state) {
 
 /* ---- events ---- */
 
-static void files_are_written_when_that_is_allowed_and_read_again(void **state) {
-  (void)state;
+TEST(files_are_written_when_that_is_allowed_and_read_again) {
   static const char writes[] =
       "responses:\n"
       "  - tool_calls: [{name: files_write, arguments: {path: new/b.txt, text: walnuts}}]\n"
@@ -246,8 +230,7 @@ static void files_are_written_when_that_is_allowed_and_read_again(void **state) 
   command_free(&ignored);
 }
 
-static void events_of_a_turn_are_numbered_without_gaps(void **state) {
-  (void)state;
+TEST(events_of_a_turn_are_numbered_without_gaps) {
   command c;
   const char *const none[] = {NULL};
   int64_t expected = 1;
@@ -265,8 +248,7 @@ static void events_of_a_turn_are_numbered_without_gaps(void **state) {
   command_free(&c);
 }
 
-static void every_run_has_its_record(void **state) {
-  (void)state;
+TEST(every_run_has_its_record) {
   command c;
   const char *const none[] = {NULL};
   events e = play(&c, statement, none);
@@ -298,8 +280,7 @@ static command hanging(const char *format) {
 }
 
 /* What waits for an interrupt that comes when something is shown ends only if it is shown while the turn hangs. */
-static void turn_is_shown_while_it_hangs_and_ends_when_it_is_interrupted(void **state) {
-  (void)state;
+TEST(turn_is_shown_while_it_hangs_and_ends_when_it_is_interrupted) {
   command c = hanging(NULL);
   c.interrupt_at = "Are you there?";
   double began = command_seconds();
@@ -312,8 +293,7 @@ static void turn_is_shown_while_it_hangs_and_ends_when_it_is_interrupted(void **
   command_free(&c);
 }
 
-static void events_come_while_the_turn_hangs_and_its_result_behind_an_interrupt(void **state) {
-  (void)state;
+TEST(events_come_while_the_turn_hangs_and_its_result_behind_an_interrupt) {
   command c = hanging("--json");
   c.interrupt_at = "\"phase_begin\"";
   assert_status(&c, 130);
@@ -325,8 +305,7 @@ static void events_come_while_the_turn_hangs_and_its_result_behind_an_interrupt(
 
 /* ---- for eyes ---- */
 
-static void what_a_terminal_would_obey_or_hide_is_shown_as_its_number(void **state) {
-  (void)state;
+TEST(what_a_terminal_would_obey_or_hide_is_shown_as_its_number) {
   command c = {.arguments = {"run", "--no-memory", "--script", scratch_string("model.yaml", script)},
                .input = "{\"session\": \"s\", \"user\": \"a\u202e b\\u001b[31m c\u200b\"}\n"};
   assert_status(&c, 0);
@@ -348,8 +327,7 @@ static size_t longest_line(const bytes *b) {
   return longest;
 }
 
-static void lines_are_folded_at_the_width_of_the_terminal(void **state) {
-  (void)state;
+TEST(lines_are_folded_at_the_width_of_the_terminal) {
   setenv("COLUMNS", "72", 1);
   command folded = {.arguments = {"phases"}}, data = {.arguments = {"phases", "--json"}};
   assert_status(&folded, 0);
@@ -366,8 +344,7 @@ static void lines_are_folded_at_the_width_of_the_terminal(void **state) {
   command_free(&phases);
 }
 
-static void phases_that_lasted_no_time_are_left_out_unless_all_is_wanted(void **state) {
-  (void)state;
+TEST(phases_that_lasted_no_time_are_left_out_unless_all_is_wanted) {
   for (int verbose = 0; verbose < 2; verbose++) {
     command c = {.arguments = {"run", "--script", scratch_string("model.yaml", script), verbose ? "--verbose" : NULL},
                  .input = statement};
@@ -382,30 +359,4 @@ static void phases_that_lasted_no_time_are_left_out_unless_all_is_wanted(void **
     if (verbose) assert_holds(&c.out, "turn.pre_prompt_compile");
     command_free(&c);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(without_a_directory_nothing_is_kept),
-      cmocka_unit_test(what_is_said_is_recalled_in_a_later_run),
-      cmocka_unit_test(nothing_is_recalled_without_the_memory_domain),
-      cmocka_unit_test(tenants_and_workspaces_know_nothing_of_each_other),
-      cmocka_unit_test(a_session_goes_on_where_it_ended),
-      cmocka_unit_test(a_history_that_is_too_long_is_compacted),
-      cmocka_unit_test(a_session_that_comes_again_goes_on),
-      cmocka_unit_test(what_is_kept_is_for_its_owner_alone),
-      cmocka_unit_test(a_directory_that_cannot_be_written_is_named),
-      cmocka_unit_test(a_store_that_is_no_store_is_named_and_left_alone),
-      cmocka_unit_test(a_failed_turn_is_a_negative_answer_and_the_rest_is_played),
-      cmocka_unit_test(a_denied_turn_is_a_result),
-      cmocka_unit_test(files_are_written_when_that_is_allowed_and_read_again),
-      cmocka_unit_test(events_of_a_turn_are_numbered_without_gaps),
-      cmocka_unit_test(every_run_has_its_record),
-      cmocka_unit_test(turn_is_shown_while_it_hangs_and_ends_when_it_is_interrupted),
-      cmocka_unit_test(events_come_while_the_turn_hangs_and_its_result_behind_an_interrupt),
-      cmocka_unit_test(what_a_terminal_would_obey_or_hide_is_shown_as_its_number),
-      cmocka_unit_test(lines_are_folded_at_the_width_of_the_terminal),
-      cmocka_unit_test(phases_that_lasted_no_time_are_left_out_unless_all_is_wanted),
-  };
-  return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The command tool: the tools of a turn, and one call with its gates, for people and for a pipeline. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <sys/stat.h>
 
+#include "tests/support/test.h"
 #include "tests/integration/support/command.h"
 
 static const char *files(void) {
@@ -19,8 +13,9 @@ static const char *files(void) {
   return path;
 }
 
-static void tools_are_listed_for_people_and_programs(void **state) {
-  (void)state;
+FOR_ALL_TESTS(scratch_make, scratch_remove);
+
+TEST(tools_are_listed_for_people_and_programs) {
   command c = {.arguments = {"tool", "list", "--no-memory", "--files", files()}};
   assert_status(&c, 0);
   assert_holds(&c.out, "files_read");
@@ -33,8 +28,7 @@ static void tools_are_listed_for_people_and_programs(void **state) {
   command_free(&c);
 }
 
-static void call_prints_what_the_tool_says(void **state) {
-  (void)state;
+TEST(call_prints_what_the_tool_says) {
   command c = {.arguments = {"tool", "call", "files_read", "--files", files(), "--arguments", "-"},
                .input = "{\"path\": \"note.txt\"}"};
   assert_status(&c, 0);
@@ -48,8 +42,7 @@ static void call_prints_what_the_tool_says(void **state) {
 }
 
 /* No person can be asked where there is no terminal. */
-static void call_that_is_denied_ends_with_a_status_of_its_own(void **state) {
-  (void)state;
+TEST(call_that_is_denied_ends_with_a_status_of_its_own) {
   command c = {.arguments = {"tool", "call", "files_write", "--files", files(), "-a", "-", "--caller", "ci"},
                .input = "{\"path\": \"new.txt\", \"text\": \"no\"}"};
   assert_status(&c, 77);
@@ -62,8 +55,7 @@ static void call_that_is_denied_ends_with_a_status_of_its_own(void **state) {
   command_free(&c);
 }
 
-static void what_cannot_be_called_is_distinguished_from_what_failed(void **state) {
-  (void)state;
+TEST(what_cannot_be_called_is_distinguished_from_what_failed) {
   static const struct {
     const char *tool, *arguments;
     int status;
@@ -98,8 +90,7 @@ static const char *declared(const char *script) {
   return path;
 }
 
-static void declared_tool_is_listed_and_called(void **state) {
-  (void)state;
+TEST(declared_tool_is_listed_and_called) {
   setenv("XDG_CONFIG_HOME", scratch_path("."), 1);
   const char *hooks = declared("cat; exit 0");
   command c = {.arguments = {"tool", "list", "--no-memory", "--hooks", hooks}};
@@ -131,8 +122,7 @@ static void declared_tool_is_listed_and_called(void **state) {
   command_free(&c);
 }
 
-static void task_is_created_and_run_by_two_commands(void **state) {
-  (void)state;
+TEST(task_is_created_and_run_by_two_commands) {
   char data[512];
   snprintf(data, sizeof data, "%s", scratch_path("kept"));
   command c = {
@@ -157,8 +147,7 @@ static void task_is_created_and_run_by_two_commands(void **state) {
 }
 
 /* A declared tool, whose program kills the command that runs it. */
-static void task_whose_command_died_is_not_run_again(void **state) {
-  (void)state;
+TEST(task_whose_command_died_is_not_run_again) {
   char data[512];
   setenv("XDG_CONFIG_HOME", scratch_path("."), 1);
   snprintf(data, sizeof data, "%s", scratch_path("died"));
@@ -179,8 +168,7 @@ static void task_whose_command_died_is_not_run_again(void **state) {
   command_free(&c);
 }
 
-static void wrong_words_are_refused(void **state) {
-  (void)state;
+TEST(wrong_words_are_refused) {
   const char *const wrong[][5] = {{"tool"},
                                   {"tool", "run"},
                                   {"tool", "run", "key"},
@@ -195,18 +183,4 @@ static void wrong_words_are_refused(void **state) {
     assert_status(&c, 2);
     command_free(&c);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(tools_are_listed_for_people_and_programs),
-      cmocka_unit_test(call_prints_what_the_tool_says),
-      cmocka_unit_test(call_that_is_denied_ends_with_a_status_of_its_own),
-      cmocka_unit_test(what_cannot_be_called_is_distinguished_from_what_failed),
-      cmocka_unit_test(declared_tool_is_listed_and_called),
-      cmocka_unit_test(task_is_created_and_run_by_two_commands),
-      cmocka_unit_test(task_whose_command_died_is_not_run_again),
-      cmocka_unit_test(wrong_words_are_refused),
-  };
-  return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Breakers of subscriptions in a real engine, in virtual time, over some seeds: a host notes, the test judges. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/support/test.h"
 #include "runtime/os/sim.h"
 #include "turnphase/turnphase.h"
 
@@ -231,10 +226,7 @@ static void play_optional(world *w, tp_placement placement) {
   EXPECT(w, w->calls == 52 && stats_of(w).breakers_opened == 1 && w->opened == 2); /* once again by the probe */
 }
 
-static void failing_handler_is_left_alone_and_probed(void **state) {
-  (void)state;
-  judge(play_optional);
-}
+TEST(failing_handler_is_left_alone_and_probed) { judge(play_optional); }
 
 static void play_guard(world *w, tp_placement placement) {
   add(w, PHASE, placement, TP_EXECUTION_BLOCKING, TP_FAILURE_REQUIRED);
@@ -246,10 +238,7 @@ static void play_guard(world *w, tp_placement placement) {
   EXPECT(w, !is_shown_open(w) && run_phase(w, PHASE).status == TP_OK && w->calls == 21);
 }
 
-static void guard_whose_breaker_is_open_denies_until_it_is_closed(void **state) {
-  (void)state;
-  judge(play_guard);
-}
+TEST(guard_whose_breaker_is_open_denies_until_it_is_closed) { judge(play_guard); }
 
 static void play_some(world *w, tp_placement placement) {
   add(w, GATHER, placement, TP_EXECUTION_BLOCKING, TP_FAILURE_BEST_EFFORT);
@@ -259,10 +248,7 @@ static void play_some(world *w, tp_placement placement) {
   EXPECT(w, is_refused(&o) && w->calls == 21); /* eleven of twenty-one, counted from the first */
 }
 
-static void successes_count_too(void **state) {
-  (void)state;
-  judge(play_some);
-}
+TEST(successes_count_too) { judge(play_some); }
 
 static void play_seldom(world *w, tp_placement placement) {
   add(w, GATHER, placement, TP_EXECUTION_BLOCKING, TP_FAILURE_BEST_EFFORT);
@@ -274,10 +260,7 @@ static void play_seldom(world *w, tp_placement placement) {
   EXPECT(w, w->opened == 0);
 }
 
-static void what_fails_seldom_is_called_each_time(void **state) {
-  (void)state;
-  judge(play_seldom);
-}
+TEST(what_fails_seldom_is_called_each_time) { judge(play_seldom); }
 
 static void play_detached(world *w, tp_placement placement) {
   add(w, GATHER, placement, TP_EXECUTION_FIRE_AND_RECORD, TP_FAILURE_BEST_EFFORT);
@@ -296,10 +279,7 @@ static void play_detached(world *w, tp_placement placement) {
   EXPECT(w, w->calls == 21 && w->closed == 1);
 }
 
-static void detached_run_is_refused_where_it_is_started(void **state) {
-  (void)state;
-  judge(play_detached);
-}
+TEST(detached_run_is_refused_where_it_is_started) { judge(play_detached); }
 
 static void play_job(world *w, tp_placement placement) {
   add(w, TP_PHASE_TURN_POST_TURN, placement, TP_EXECUTION_BACKGROUND, TP_FAILURE_BEST_EFFORT);
@@ -316,10 +296,7 @@ static void play_job(world *w, tp_placement placement) {
   EXPECT(w, stats_of(w).jobs_dead == 20);
 }
 
-static void job_is_stored_and_waits(void **state) {
-  (void)state;
-  judge(play_job);
-}
+TEST(job_is_stored_and_waits) { judge(play_job); }
 
 /* What it may not answer, and what is no answer. */
 static void play_wrong_answers(world *w, tp_placement placement) {
@@ -332,10 +309,7 @@ static void play_wrong_answers(world *w, tp_placement placement) {
   EXPECT(w, is_refused(&o) && w->calls == 20);
 }
 
-static void wrong_answers_are_failures(void **state) {
-  (void)state;
-  judge(play_wrong_answers);
-}
+TEST(wrong_answers_are_failures) { judge(play_wrong_answers); }
 
 static void play_retries(world *w, tp_placement placement) {
   w->attempts = 5;
@@ -346,10 +320,7 @@ static void play_retries(world *w, tp_placement placement) {
   EXPECT(w, is_refused(&o) && w->calls == 20);
 }
 
-static void each_attempt_counts(void **state) {
-  (void)state;
-  judge(play_retries);
-}
+TEST(each_attempt_counts) { judge(play_retries); }
 
 static void play_hangs(world *w, tp_placement placement) {
   if (placement != TP_PLACEMENT_THREAD) return;
@@ -364,10 +335,7 @@ static void play_hangs(world *w, tp_placement placement) {
   EXPECT(w, is_refused(&o) && w->calls == 20);
 }
 
-static void calls_that_take_too_long_count(void **state) {
-  (void)state;
-  judge(play_hangs);
-}
+TEST(calls_that_take_too_long_count) { judge(play_hangs); }
 
 /* Behind its probe it stays open, however long that takes: also when no call has ended since it opened. */
 static void play_slow_probe(world *w, tp_placement placement) {
@@ -387,10 +355,7 @@ static void play_slow_probe(world *w, tp_placement placement) {
   EXPECT(w, is_refused(&o) && w->calls == 21);
 }
 
-static void probe_that_takes_long_keeps_it_open(void **state) {
-  (void)state;
-  judge(play_slow_probe);
-}
+TEST(probe_that_takes_long_keeps_it_open) { judge(play_slow_probe); }
 
 static void play_starved(world *w, tp_placement placement) {
   if (placement != TP_PLACEMENT_THREAD) return;
@@ -401,10 +366,7 @@ static void play_starved(world *w, tp_placement placement) {
   EXPECT(w, w->calls == 0 && w->opened == 0);
 }
 
-static void time_that_is_spent_waiting_for_a_thread_does_not_count(void **state) {
-  (void)state;
-  judge(play_starved);
-}
+TEST(time_that_is_spent_waiting_for_a_thread_does_not_count) { judge(play_starved); }
 
 static void main_without(void *arg) {
   world *w = arg;
@@ -416,29 +378,10 @@ static void main_without(void *arg) {
   tp_runtime_free(w->runtime);
 }
 
-static void without_breakers_every_call_is_made(void **state) {
-  (void)state;
+TEST(without_breakers_every_call_is_made) {
   world w = {.calls = 0};
   const tp__sim_options options = {.seed = 1, .clock_jump_inverse = UINT32_MAX};
   tp__sim_report report = tp__sim_run(&options, main_without, &w);
   assert_string_equal(w.wrong, "");
   assert_int_equal(report.end, TP__SIM_DONE);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(failing_handler_is_left_alone_and_probed),
-      cmocka_unit_test(guard_whose_breaker_is_open_denies_until_it_is_closed),
-      cmocka_unit_test(successes_count_too),
-      cmocka_unit_test(what_fails_seldom_is_called_each_time),
-      cmocka_unit_test(detached_run_is_refused_where_it_is_started),
-      cmocka_unit_test(job_is_stored_and_waits),
-      cmocka_unit_test(wrong_answers_are_failures),
-      cmocka_unit_test(each_attempt_counts),
-      cmocka_unit_test(calls_that_take_too_long_count),
-      cmocka_unit_test(probe_that_takes_long_keeps_it_open),
-      cmocka_unit_test(time_that_is_spent_waiting_for_a_thread_does_not_count),
-      cmocka_unit_test(without_breakers_every_call_is_made),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

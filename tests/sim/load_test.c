@@ -2,16 +2,11 @@
  *
  * A runtime under more load than fits, in virtual time: what is shed, in which order; and how long the turns of others
  * take while one tenant sends a hundred times its share. A host notes, the test judges. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/test.h"
 #include "runtime/os/sim.h"
 #include "turnphase/turnphase.h"
 
@@ -200,8 +195,7 @@ static void main_of_shedding(void *arg) {
   tp_runtime_free(w->runtime);
 }
 
-static void background_goes_first_then_best_effort_then_new_turns(void **state) {
-  (void)state;
+TEST(background_goes_first_then_best_effort_then_new_turns) {
   for (uint64_t seed = 1; seed <= 20; seed++) judge(main_of_shedding, &(world){.open = false}, seed);
 }
 
@@ -330,8 +324,7 @@ static int64_t p99_of(flooded *f) {
   return f->durations_ns[f->count * 99 / 100];
 }
 
-static void others_take_at_most_twice_as_long_beside_a_flood(void **state) {
-  (void)state;
+TEST(others_take_at_most_twice_as_long_beside_a_flood) {
   for (uint64_t seed = 1; seed <= 3; seed++) {
     static flooded alone, beside;
     alone = (flooded){.floods = false};
@@ -348,12 +341,4 @@ static void others_take_at_most_twice_as_long_beside_a_flood(void **state) {
     /* records and histories of turns that ran; of some 37,000 that were refused nothing is left */
     assert_true(beside.bytes_late - beside.bytes_early <= 1024 * (beside.ended + TENANTS * TURNS));
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(background_goes_first_then_best_effort_then_new_turns),
-      cmocka_unit_test(others_take_at_most_twice_as_long_beside_a_flood),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,17 +2,12 @@
  *
  * The checker checked: a right program passes thousands of seeds, and wrong ones are found, each by the seed that it is
  * found with. Fibers record, the test judges after the run. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-
-#include <cmocka.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/test.h"
 #include "runtime/os/queue.h"
 #include "runtime/os/sim.h"
 
@@ -115,8 +110,7 @@ static uint64_t seeds(uint64_t count) {
   return count * (rounds ? strtoull(rounds, NULL, 10) : 1);
 }
 
-static void right_program_passes_every_seed(void **state) {
-  (void)state;
+TEST(right_program_passes_every_seed) {
   for (int p = 0; p < 2; p++) {
     for (uint64_t seed = 1; seed <= seeds(4000); seed++) {
       buffer b;
@@ -130,8 +124,7 @@ static void right_program_passes_every_seed(void **state) {
   assert_int_equal(tp__sim_bytes_open(), 0);
 }
 
-static void same_seed_gives_the_same_run(void **state) {
-  (void)state;
+TEST(same_seed_gives_the_same_run) {
   for (int p = 0; p < 2; p++) {
     for (uint64_t seed = 1; seed <= seeds(400); seed++) {
       buffer b;
@@ -188,8 +181,7 @@ static void flags_main(void *arg) {
   tp__parker_fini(&f->parker);
 }
 
-static void lost_wakeup_of_atomic_flags_is_found(void **state) {
-  (void)state;
+TEST(lost_wakeup_of_atomic_flags_is_found) {
   for (int p = 0; p < 2; p++) {
     flags wrong = {.right = false}, right = {.right = true};
     assert_true(found(500, policies[p], TP__SIM_DEADLOCK, flags_main, &wrong) > 0);
@@ -198,8 +190,7 @@ static void lost_wakeup_of_atomic_flags_is_found(void **state) {
 }
 
 /* With a deadline nothing hangs; the loss shows only in a sleep that was too long. */
-static void lost_wakeup_behind_a_deadline_is_found_by_the_oversleep(void **state) {
-  (void)state;
+TEST(lost_wakeup_behind_a_deadline_is_found_by_the_oversleep) {
   for (int p = 0; p < 2; p++) {
     uint64_t hits = 0;
     for (uint64_t seed = 1; seed <= 500; seed++) {
@@ -235,8 +226,7 @@ static void two_locks_main(void *arg) {
   tp__thread_join(other);
 }
 
-static void lock_inversion_is_found_and_its_trace_names_both(void **state) {
-  (void)state;
+TEST(lock_inversion_is_found_and_its_trace_names_both) {
   for (int p = 0; p < 2; p++) {
     two_locks t;
     uint64_t hits = 0;
@@ -261,8 +251,7 @@ static void take_against_the_rank(void *arg) {
   tp__mutex_lock(&t->a);
 }
 
-static void lock_of_a_lower_rank_aborts_a_run(void **state) {
-  (void)state;
+TEST(lock_of_a_lower_rank_aborts_a_run) {
   pid_t child = fork();
   if (child == 0) {
     two_locks t;
@@ -312,8 +301,7 @@ static uint64_t spoiled_slots(uint32_t clock_jump_inverse, tp__sim_policy policy
   return hits;
 }
 
-static void late_answer_is_found_because_the_clock_jumps_while_work_is_runnable(void **state) {
-  (void)state;
+TEST(late_answer_is_found_because_the_clock_jumps_while_work_is_runnable) {
   for (int p = 0; p < 2; p++) {
     assert_int_equal(spoiled_slots(UINT32_MAX, policies[p]), 0);
     assert_true(spoiled_slots(0, policies[p]) > 0);
@@ -330,8 +318,7 @@ static void livelock_main(void *arg) {
   tp__thread_join(start("spinner", spin_for_nothing, arg));
 }
 
-static void endless_spinning_is_given_up(void **state) {
-  (void)state;
+TEST(endless_spinning_is_given_up) {
   for (int p = 0; p < 2; p++) {
     tp__a32 never;
     tp__sim_options options = {.seed = 1, .policy = policies[p], .steps_max = 10000};
@@ -352,8 +339,7 @@ static void spin_main(void *arg) {
   tp__thread_join(setter);
 }
 
-static void spinner_does_not_starve_the_one_it_waits_for(void **state) {
-  (void)state;
+TEST(spinner_does_not_starve_the_one_it_waits_for) {
   for (int p = 0; p < 2; p++) {
     tp__a32 flag;
     assert_int_equal(found(200, policies[p], TP__SIM_DONE, spin_main, &flag), 200);
@@ -369,8 +355,7 @@ static void leaving_main(void *arg) {
   tp__thread_detach(start("sleeper", wait_for_ever, arg));
 }
 
-static void thread_that_main_leaves_waiting_is_reported(void **state) {
-  (void)state;
+TEST(thread_that_main_leaves_waiting_is_reported) {
   for (int p = 0; p < 2; p++) {
     tp__parker parker;
     tp__sim_report report = run_once(3, policies[p], leaving_main, &parker);
@@ -393,8 +378,7 @@ static void work_a_while(void *arg) {
 
 static void detaching_main(void *arg) { tp__thread_detach(start("helper", work_a_while, arg)); }
 
-static void detached_thread_runs_to_its_end_after_main(void **state) {
-  (void)state;
+TEST(detached_thread_runs_to_its_end_after_main) {
   for (uint64_t seed = 1; seed <= 100; seed++) {
     helper h = {0};
     tp__sim_report report = run_once(seed, policies[seed % 2], detaching_main, &h);
@@ -406,8 +390,7 @@ static void detached_thread_runs_to_its_end_after_main(void **state) {
 
 static void empty_main(void *arg) { (void)arg; }
 
-static void nothing_to_do_is_done_at_once(void **state) {
-  (void)state;
+TEST(nothing_to_do_is_done_at_once) {
   tp__sim_report report = run_once(0, TP__SIM_RANDOM, empty_main, NULL);
   assert_int_equal(report.end, TP__SIM_DONE);
   assert_string_equal(report.message, "");
@@ -439,8 +422,7 @@ static void enter(void *arg) {
   tp__mutex_unlock(&lasting_lock);
 }
 
-static void run_after_a_broken_one_starts_clean(void **state) {
-  (void)state;
+TEST(run_after_a_broken_one_starts_clean) {
   heir h = {false, NULL};
   assert_int_equal(tp__mutex_init(&lasting_lock, TP__RANK_NONE), TP_OK);
   assert_int_equal(run_once(1, TP__SIM_RANDOM, hold_and_hang, &h).end, TP__SIM_DEADLOCK);
@@ -466,8 +448,7 @@ static void use_lasting_memory(void *arg) {
   if (!lasting_memory) lasting_memory = tp__os_alloc_forever(100);
 }
 
-static void static_memory_is_cleared_between_runs(void **state) {
-  (void)state;
+TEST(static_memory_is_cleared_between_runs) {
   bool fresh = false;
   tp__sim_on_clear(count_reset);
   for (int i = 1; i <= 3; i++) {
@@ -496,8 +477,7 @@ static void sleep_an_hour(void *arg) {
   t->unix_after = tp__unix_ms();
 }
 
-static void an_hour_passes_in_a_few_steps(void **state) {
-  (void)state;
+TEST(an_hour_passes_in_a_few_steps) {
   times t;
   tp__sim_report report = run_once(1, TP__SIM_RANDOM, sleep_an_hour, &t);
   assert_int_equal(report.end, TP__SIM_DONE);
@@ -517,8 +497,7 @@ static void read_clocks(void *arg) {
   }
 }
 
-static void each_reading_of_the_clock_is_later(void **state) {
-  (void)state;
+TEST(each_reading_of_the_clock_is_later) {
   times t;
   assert_int_equal(run_once(1, TP__SIM_RANDOM, read_clocks, &t).end, TP__SIM_DONE);
   assert_false(t.went_back);
@@ -539,8 +518,7 @@ static void wait_on_nothing(void *arg) {
   tp__mutex_fini(&mutex);
 }
 
-static void timed_wait_ends_at_its_deadline_to_the_step(void **state) {
-  (void)state;
+TEST(timed_wait_ends_at_its_deadline_to_the_step) {
   for (uint64_t seed = 1; seed <= 300; seed++) {
     times t;
     assert_int_equal(run_once(seed, policies[seed % 2], wait_on_nothing, &t).end, TP__SIM_DONE);
@@ -554,8 +532,7 @@ static void wait_past_the_end_of_time(void *arg) {
   tp__parker_park_until(parker, TP__NEVER - 1);
 }
 
-static void deadline_at_the_end_of_time_is_never(void **state) {
-  (void)state;
+TEST(deadline_at_the_end_of_time_is_never) {
   tp__parker parker;
   assert_int_equal(run_once(1, TP__SIM_RANDOM, wait_past_the_end_of_time, &parker).end, TP__SIM_DEADLOCK);
 }
@@ -576,8 +553,7 @@ static void jump_the_wall(void *arg) {
   tp__parker_fini(&parker);
 }
 
-static void wall_clock_jumps_move_no_deadline(void **state) {
-  (void)state;
+TEST(wall_clock_jumps_move_no_deadline) {
   times t;
   assert_int_equal(run_once(1, TP__SIM_RANDOM, jump_the_wall, &t).end, TP__SIM_DONE);
   assert_true(t.unix_after - t.unix_before > INT64_C(9) * 365 * 86400 * 1000);
@@ -635,8 +611,7 @@ static void session_work_main(void *arg) {
   tp__mutex_fini(&c->mutex);
 }
 
-static void broadcast_wakes_all_in_every_order(void **state) {
-  (void)state;
+TEST(broadcast_wakes_all_in_every_order) {
   for (int p = 0; p < 2; p++) {
     bool first[4] = {false};
     for (uint64_t seed = 1; seed <= 300; seed++) {
@@ -682,8 +657,7 @@ static void early_main(void *arg) {
   tp__mutex_fini(&e->mutex);
 }
 
-static void waits_return_early_now_and_then(void **state) {
-  (void)state;
+TEST(waits_return_early_now_and_then) {
   early e = {.early_returns = 0};
   assert_int_equal(found(1000, TP__SIM_RANDOM, TP__SIM_DONE, early_main, &e), 1000);
   assert_in_range(e.early_returns, 5, 100);
@@ -713,8 +687,7 @@ static void locals_main(void *arg) {
   l->of_main = tp__here_get()->home == &mine ? l : NULL;
 }
 
-static void each_fiber_has_its_own_local_pointer(void **state) {
-  (void)state;
+TEST(each_fiber_has_its_own_local_pointer) {
   for (uint64_t seed = 1; seed <= 50; seed++) {
     locals l;
     assert_int_equal(run_once(seed, policies[seed % 2], locals_main, &l).end, TP__SIM_DONE);
@@ -743,8 +716,7 @@ static void start_many(void *arg) {
   }
 }
 
-static void thread_starts_are_refused_as_asked(void **state) {
-  (void)state;
+TEST(thread_starts_are_refused_as_asked) {
   refusals r = {0};
   tp__sim_options options = {.seed = 1, .thread_refuse_inverse = 5, .alloc_refuse_inverse = 5};
   assert_int_equal(tp__sim_run(&options, start_many, &r).end, TP__SIM_DONE);
@@ -779,8 +751,7 @@ static void horde_main(void *arg) {
   tp__parker_unpark(&h->parker); /* each passes it on */
 }
 
-static void too_many_threads_are_refused_and_the_others_end(void **state) {
-  (void)state;
+TEST(too_many_threads_are_refused_and_the_others_end) {
   horde h;
   tp__sim_report report = run_once(1, TP__SIM_RANDOM, horde_main, &h);
   assert_string_equal(report.message, "");
@@ -797,8 +768,7 @@ static uint32_t fill_stack(uint32_t depth) {
 
 static void go_deep(void *arg) { *(uint32_t *)arg = fill_stack(60); }
 
-static void fiber_has_room_for_real_work(void **state) {
-  (void)state;
+TEST(fiber_has_room_for_real_work) {
   uint32_t depth = 0;
   assert_int_equal(run_once(1, TP__SIM_RANDOM, go_deep, &depth).end, TP__SIM_DONE);
   assert_int_equal(depth, 60);
@@ -833,8 +803,7 @@ static requests ask(uint64_t seed, uint32_t inverse) {
   return r;
 }
 
-static void memory_is_refused_as_asked_and_counted(void **state) {
-  (void)state;
+TEST(memory_is_refused_as_asked_and_counted) {
   assert_int_equal(ask(1, 0).refused, 0);
   requests r = ask(1, 10);
   assert_in_range(r.refused, 50, 200);
@@ -846,8 +815,7 @@ static void memory_is_refused_as_asked_and_counted(void **state) {
   tp__release(&allocator, memory, 77);
 }
 
-static void randomness_comes_from_the_seed(void **state) {
-  (void)state;
+TEST(randomness_comes_from_the_seed) {
   requests a = ask(1, 10), b = ask(1, 10), c = ask(2, 10);
   assert_memory_equal(&a, &b, sizeof a);
   assert_memory_not_equal(a.bytes, c.bytes, sizeof a.bytes);
@@ -893,8 +861,7 @@ static void line_main(void *arg) {
   tp__queue_mpmc_free(l->queue);
 }
 
-static void queue_delivers_each_item_once(void **state) {
-  (void)state;
+TEST(queue_delivers_each_item_once) {
   for (uint64_t seed = 1; seed <= 200; seed++) {
     line l;
     assert_int_equal(run_once(seed, policies[seed % 2], line_main, &l).end, TP__SIM_DONE);
@@ -904,8 +871,7 @@ static void queue_delivers_each_item_once(void **state) {
 
 /* ---- outside of a run ---- */
 
-static void seam_works_uncontended_outside_of_a_run(void **state) {
-  (void)state;
+TEST(seam_works_uncontended_outside_of_a_run) {
   tp__mutex mutex;
   tp__cond cond;
   tp__parker parker;
@@ -927,48 +893,11 @@ static void seam_works_uncontended_outside_of_a_run(void **state) {
   tp__mutex_fini(&mutex);
 }
 
-static void no_thread_starts_outside_of_a_run(void **state) {
-  (void)state;
+TEST(no_thread_starts_outside_of_a_run) {
   assert_null(start("none", empty_main, NULL));
   assert_int_equal(tp__sim_bytes_open(), 0);
   tp__here_get()->home = &lasting_lock;
   assert_ptr_equal(tp__here_get()->home, &lasting_lock);
   tp__here_get()->home = NULL;
   assert_int_equal(tp__process_generation(), tp__process_generation());
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(right_program_passes_every_seed),
-      cmocka_unit_test(same_seed_gives_the_same_run),
-      cmocka_unit_test(lost_wakeup_of_atomic_flags_is_found),
-      cmocka_unit_test(lost_wakeup_behind_a_deadline_is_found_by_the_oversleep),
-      cmocka_unit_test(lock_inversion_is_found_and_its_trace_names_both),
-      cmocka_unit_test(lock_of_a_lower_rank_aborts_a_run),
-      cmocka_unit_test(late_answer_is_found_because_the_clock_jumps_while_work_is_runnable),
-      cmocka_unit_test(endless_spinning_is_given_up),
-      cmocka_unit_test(spinner_does_not_starve_the_one_it_waits_for),
-      cmocka_unit_test(thread_that_main_leaves_waiting_is_reported),
-      cmocka_unit_test(detached_thread_runs_to_its_end_after_main),
-      cmocka_unit_test(nothing_to_do_is_done_at_once),
-      cmocka_unit_test(run_after_a_broken_one_starts_clean),
-      cmocka_unit_test(static_memory_is_cleared_between_runs),
-      cmocka_unit_test(an_hour_passes_in_a_few_steps),
-      cmocka_unit_test(each_reading_of_the_clock_is_later),
-      cmocka_unit_test(timed_wait_ends_at_its_deadline_to_the_step),
-      cmocka_unit_test(deadline_at_the_end_of_time_is_never),
-      cmocka_unit_test(wall_clock_jumps_move_no_deadline),
-      cmocka_unit_test(broadcast_wakes_all_in_every_order),
-      cmocka_unit_test(waits_return_early_now_and_then),
-      cmocka_unit_test(each_fiber_has_its_own_local_pointer),
-      cmocka_unit_test(thread_starts_are_refused_as_asked),
-      cmocka_unit_test(too_many_threads_are_refused_and_the_others_end),
-      cmocka_unit_test(fiber_has_room_for_real_work),
-      cmocka_unit_test(memory_is_refused_as_asked_and_counted),
-      cmocka_unit_test(randomness_comes_from_the_seed),
-      cmocka_unit_test(queue_delivers_each_item_once),
-      cmocka_unit_test(seam_works_uncontended_outside_of_a_run),
-      cmocka_unit_test(no_thread_starts_outside_of_a_run),
-  };
-  return cmocka_run_group_tests_name("sim", tests, NULL, NULL);
 }

@@ -2,19 +2,13 @@
  *
  * A process that dies in a handler or a tool: the next one names it. A child of this program kills itself in the
  * function that its argument names. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <dirent.h>
 #include <signal.h>
 #include <sqlite3.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/test.h"
 #include "tests/support/directory.h"
 #include "tests/support/host.h"
 #include "turnphase/sqlite.h"
@@ -185,7 +179,7 @@ static suspects recover(void) {
 
 static bool was_killed(int status) { return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL; }
 
-static void handler_in_which_a_process_died_is_named(void **state) {
+TEST(handler_in_which_a_process_died_is_named) {
   static const struct {
     const char *name;
     tp_phase_id phase;
@@ -210,7 +204,7 @@ static void handler_in_which_a_process_died_is_named(void **state) {
   }
 }
 
-static void tool_in_which_a_process_died_is_named(void **state) {
+TEST(tool_in_which_a_process_died_is_named) {
   static const char *const names[] = {"inline_tool", "slow_tool"};
   for (size_t i = 0; i < COUNT(names); i++) {
     make_directory(state);
@@ -225,7 +219,7 @@ static void tool_in_which_a_process_died_is_named(void **state) {
   }
 }
 
-static void process_that_died_outside_of_them_names_none(void **state) {
+TEST(process_that_died_outside_of_them_names_none) {
   static const char *const moments[] = {"between", "nothing"};
   for (size_t i = 0; i < COUNT(moments); i++) {
     make_directory(state);
@@ -238,8 +232,7 @@ static void process_that_died_outside_of_them_names_none(void **state) {
 }
 
 /* Then it is no sign of anything that a function was called. */
-static void process_that_ended_with_its_machine_names_none(void **state) {
-  (void)state;
+TEST_WITH(process_that_ended_with_its_machine_names_none, make_directory, remove_directory) {
   sqlite3 *db;
   assert_true(was_killed(run_child("slow")));
   assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
@@ -249,14 +242,12 @@ static void process_that_ended_with_its_machine_names_none(void **state) {
   assert_int_equal(found.rows + found.entries + found.lines, 0);
 }
 
-static void process_that_ended_leaves_no_file(void **state) {
-  (void)state;
+TEST_WITH(process_that_ended_leaves_no_file, make_directory, remove_directory) {
   assert_int_equal(run_child("nobody"), 0);
   assert_int_equal(count_files(), 0);
 }
 
-static void file_that_is_there_already_is_refused(void **state) {
-  (void)state;
+TEST_WITH(file_that_is_there_already_is_refused, make_directory, remove_directory) {
   tp_sqlite_store_options options = {.struct_size = sizeof options, .path = path};
   tp_store *store = NULL;
   tp_breadcrumb *breadcrumbs = NULL;
@@ -275,14 +266,5 @@ int main(int count, char **arguments) {
   ssize_t size = readlink("/proc/self/exe", self, sizeof self - 1);
   if (size <= 0) return 1;
   own_path = self;
-#define CASE(name) cmocka_unit_test_setup_teardown(name, make_directory, remove_directory)
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(handler_in_which_a_process_died_is_named),
-      cmocka_unit_test(tool_in_which_a_process_died_is_named),
-      cmocka_unit_test(process_that_died_outside_of_them_names_none),
-      CASE(process_that_ended_with_its_machine_names_none),
-      CASE(process_that_ended_leaves_no_file),
-      CASE(file_that_is_there_already_is_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return test_main(count, arguments);
 }

@@ -8,13 +8,7 @@
  * is not idempotent ran twice; each turn is there once.
  *
  * TURNPHASE_ROUNDS plays so many seeds of each kind; TURNPHASE_SEED replays one. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/child.h"
 #include "tests/support/directory.h"
 #include "tests/support/dying_writes.h"
@@ -321,7 +315,7 @@ static uint32_t hold_conversation(bool summarizes, uint32_t *too_long) {
   return r.unknown + said.twice;
 }
 
-static void each_call_has_one_result_wherever_the_process_dies(void **state) {
+TEST(each_call_has_one_result_wherever_the_process_dies) {
   const char *given = getenv("TURNPHASE_SEED"), *rounds = getenv("TURNPHASE_ROUNDS");
   uint32_t first = given ? (uint32_t)strtoul(given, NULL, 10) : (uint32_t)now_ns(), met = 0, too_long = 0;
   int count = rounds && atoi(rounds) > 1 ? atoi(rounds) : 3;
@@ -339,6 +333,5 @@ int main(int count, char **arguments) {
   const char *words[CHILD_WORDS_MAX] = {NULL};
   if (child_is(count, arguments, words))
     return child_main(words[0], (uint32_t)strtoul(words[1], NULL, 10), words[2][0] == '1', atoi(words[3]));
-  const struct CMUnitTest tests[] = {cmocka_unit_test(each_call_has_one_result_wherever_the_process_dies)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return test_main(count, arguments);
 }

@@ -2,13 +2,7 @@
  *
  * What tp_runtime_options.durability promises, on the SQLite store: what is in the file, as another connection sees it,
  * when a phase has ended or a detached run begins; and what follows when the disk is full. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/directory.h"
 #include "tests/support/full_disk.h"
 #include "tests/support/host.h"
@@ -21,6 +15,8 @@ static int prepare(void **state) {
   disk_full = false;
   return make_directory(state);
 }
+
+FOR_EACH_TEST(prepare, remove_directory);
 
 /* ---- what a host has ---- */
 
@@ -69,8 +65,7 @@ static tp_sqlite_store_report counts(void) {
 
 /* ---- sync ---- */
 
-static void record_is_committed_when_a_phase_has_ended(void **state) {
-  (void)state;
+TEST(record_is_committed_when_a_phase_has_ended) {
   tp_runtime *runtime = open_durable(open_sqlite(), TP_DURABILITY_SYNC, 0);
   act inlined = {0}, slow = {0};
   add_hooks(runtime, &(hook){.id = "inline", .phase = PHASE, .ctx = &inlined}, 1);
@@ -91,8 +86,7 @@ static void record_is_committed_when_a_phase_has_ended(void **state) {
   close_runtime(runtime);
 }
 
-static void phase_with_a_required_subscription_fails_where_its_record_cannot_be_committed(void **state) {
-  (void)state;
+TEST(phase_with_a_required_subscription_fails_where_its_record_cannot_be_committed) {
   tp_runtime *runtime = open_durable(open_sqlite(), TP_DURABILITY_SYNC, 0);
   static const tp_contribution policy = {
       .struct_size = sizeof policy, .kind = TP_KIND_POLICY, .domain = TEXT("d"), .key = TEXT("k"), .text = TEXT("v")};
@@ -131,8 +125,7 @@ static void note_end(void *ctx, const tp_phase_result *result) {
   latch_hit(ctx);
 }
 
-static void engine_worker_does_not_wait_for_a_commit(void **state) {
-  (void)state;
+TEST(engine_worker_does_not_wait_for_a_commit) {
   commit_begun = commit_may_end = (latch)LATCH;
   tp_store *store = open_sqlite();
   real_commit = store->commit;
@@ -165,8 +158,7 @@ static hook detached(act *a, tp_failure failure) {
                 .sub = {.execution = TP_EXECUTION_FIRE_AND_RECORD, .failure = failure}};
 }
 
-static void detached_run_is_recorded_before_it_starts_and_at_its_end(void **state) {
-  (void)state;
+TEST(detached_run_is_recorded_before_it_starts_and_at_its_end) {
   latch entered = LATCH, may_go = LATCH;
   act a = {.entered = &entered, .waits_for = &may_go};
   tp_runtime *runtime = open_durable(open_sqlite(), TP_DURABILITY_SYNC, 0);
@@ -187,8 +179,7 @@ static void detached_run_is_recorded_before_it_starts_and_at_its_end(void **stat
   close_runtime(runtime);
 }
 
-static void detached_run_that_cannot_be_recorded_is_not_started(void **state) {
-  (void)state;
+TEST(detached_run_that_cannot_be_recorded_is_not_started) {
   act a = {0};
   tp_runtime *runtime = open_durable(open_sqlite(), TP_DURABILITY_SYNC, 0);
   hook h = detached(&a, TP_FAILURE_REQUIRED);
@@ -207,8 +198,7 @@ static void detached_run_that_cannot_be_recorded_is_not_started(void **state) {
 
 /* ---- async ---- */
 
-static void turns_never_wait_and_drops_are_counted_and_logged_once(void **state) {
-  (void)state;
+TEST(turns_never_wait_and_drops_are_counted_and_logged_once) {
   enum { TURNS = 200 };
   tp_runtime *runtime = open_durable(open_sqlite(), TP_DURABILITY_ASYNC, 8192);
   act guard = {0};
@@ -271,8 +261,7 @@ static attempt_list attempts_of(const char *subscription) {
   return l;
 }
 
-static void attempts_that_the_row_of_their_run_cannot_describe_are_kept(void **state) {
-  (void)state;
+TEST(attempts_that_the_row_of_their_run_cannot_describe_are_kept) {
   tp_runtime *runtime = open_durable(open_sqlite(), TP_DURABILITY_SYNC, 0);
   act flaky = {.kind = TP_ANSWER_FAILED, .reason = "no route", .code = 5, .retryable = true, .succeeds_at = 3};
   act silent = {0}, guard = {.kind = TP_ANSWER_DENY, .reason = "not on Sundays"};
@@ -336,8 +325,7 @@ static void assert_hash_is_of(const content_list *l, size_t index, const char *c
   assert_int_equal(l->items[index].bytes, strlen(content));
 }
 
-static void size_and_hash_of_what_passed_through_a_phase_are_kept(void **state) {
-  (void)state;
+TEST(size_and_hash_of_what_passed_through_a_phase_are_kept) {
   tp_runtime *runtime = open_with_hashes();
   const tp_contribution text = {.struct_size = sizeof text,
                                 .kind = TP_KIND_PROMPT_CONTEXT,
@@ -375,8 +363,7 @@ static void size_and_hash_of_what_passed_through_a_phase_are_kept(void **state) 
   assert_int_equal(system(search), 0);
 }
 
-static void phase_of_inline_handlers_has_the_hash_of_its_payload(void **state) {
-  (void)state;
+TEST(phase_of_inline_handlers_has_the_hash_of_its_payload) {
   tp_runtime *runtime = open_with_hashes();
   act silent = {0};
   add_hooks(runtime, &(hook){.id = "silent", .phase = PHASE, .ctx = &silent}, 1);
@@ -398,8 +385,7 @@ static void phase_of_inline_handlers_has_the_hash_of_its_payload(void **state) {
 }
 
 /* A key that cannot be used: what has no hash has its size. */
-static void without_a_key_sizes_are_kept_and_that_is_logged_once(void **state) {
-  (void)state;
+TEST(without_a_key_sizes_are_kept_and_that_is_logged_once) {
   char key[sizeof path + 8];
   snprintf(key, sizeof key, "%s-key", path);
   FILE *file = fopen(key, "w");
@@ -421,8 +407,7 @@ static void without_a_key_sizes_are_kept_and_that_is_logged_once(void **state) {
   tp_store_free(store);
 }
 
-static void attempts_go_with_their_entry(void **state) {
-  (void)state;
+TEST(attempts_go_with_their_entry) {
   tp_sqlite_store_options options = {.struct_size = sizeof options, .path = path, .records_max = 2};
   tp_store *store = NULL;
   assert_int_equal(tp_sqlite_store_open(&options, &store, NULL), TP_OK);
@@ -442,22 +427,7 @@ static void attempts_go_with_their_entry(void **state) {
   close_runtime(runtime);
 }
 
-int main(void) {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, prepare, remove_directory)
-  const struct CMUnitTest tests[] = {
-      CASE(record_is_committed_when_a_phase_has_ended),
-      CASE(phase_with_a_required_subscription_fails_where_its_record_cannot_be_committed),
-      CASE(engine_worker_does_not_wait_for_a_commit),
-      CASE(detached_run_is_recorded_before_it_starts_and_at_its_end),
-      CASE(detached_run_that_cannot_be_recorded_is_not_started),
-      CASE(attempts_that_the_row_of_their_run_cannot_describe_are_kept),
-      CASE(size_and_hash_of_what_passed_through_a_phase_are_kept),
-      CASE(phase_of_inline_handlers_has_the_hash_of_its_payload),
-      CASE(without_a_key_sizes_are_kept_and_that_is_logged_once),
-      CASE(attempts_go_with_their_entry),
-      CASE(turns_never_wait_and_drops_are_counted_and_logged_once),
-  };
-#undef CASE
+int main(int count, char **arguments) {
   if (!install_full_disk()) return 1;
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return test_main(count, arguments);
 }

@@ -2,16 +2,10 @@
  *
  * A disk that fills up while the SQLite store works: each operation says TP_ERR_STORE_FULL and changes nothing, and
  * works again when there is space, without a restart. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <sqlite3.h>
 #include <sys/stat.h>
 
+#include "tests/support/test.h"
 #include "tests/support/directory.h"
 #include "tests/support/full_disk.h"
 #include "tests/support/host.h"
@@ -21,6 +15,8 @@ static int prepare(void **state) {
   disk_full = false;
   return make_directory(state);
 }
+
+FOR_EACH_TEST(prepare, remove_directory);
 
 static tp_store *open_store(uint64_t bytes_max) {
   tp_sqlite_store_options options = {.struct_size = sizeof options, .path = path, .bytes_max = bytes_max};
@@ -101,8 +97,7 @@ static tp_status end_tool(tp_store *store) {
   return store->tool_end(store->ctx, &end, NULL);
 }
 
-static void each_operation_says_so_and_works_when_there_is_space(void **state) {
-  (void)state;
+TEST(each_operation_says_so_and_works_when_there_is_space) {
   static const struct {
     const char *name;
     tp_status (*run)(tp_store *store);
@@ -160,8 +155,7 @@ static off_t size_of(const char *end) {
 }
 
 /* There is space for the log, and none for the file that it is to be written back to. */
-static void log_that_cannot_be_written_back_is_written_back_later(void **state) {
-  (void)state;
+TEST(log_that_cannot_be_written_back_is_written_back_later) {
   enum { BATCHES = 40, EACH = 200 };
   tp_store *store = open_store(0);
   full_only = ".db";
@@ -182,8 +176,7 @@ static void log_that_cannot_be_written_back_is_written_back_later(void **state) 
   tp_store_free(store);
 }
 
-static void retention_goes_on_when_there_is_space(void **state) {
-  (void)state;
+TEST(retention_goes_on_when_there_is_space) {
   enum { BOUND = 1 << 20, BATCHES = 60, EACH = 200 };
   tp_store *store = open_store(BOUND);
   uint64_t id = 1;
@@ -215,14 +208,7 @@ static void retention_goes_on_when_there_is_space(void **state) {
   tp_store_free(store);
 }
 
-int main(void) {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, prepare, remove_directory)
-  const struct CMUnitTest tests[] = {
-      CASE(each_operation_says_so_and_works_when_there_is_space),
-      CASE(log_that_cannot_be_written_back_is_written_back_later),
-      CASE(retention_goes_on_when_there_is_space),
-  };
-#undef CASE
+int main(int count, char **arguments) {
   if (!install_full_disk()) return 1;
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return test_main(count, arguments);
 }

@@ -2,13 +2,7 @@
  *
  * A SQLite history whose turns do not wait for the disk: what they wait for instead, what a full disk and a kill leave,
  * and which callers are notified. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/child.h"
 #include "tests/support/directory.h"
 #include "tests/support/full_disk.h"
@@ -132,8 +126,10 @@ static int turns_in_file(int session) {
 
 /* ---- cases ---- */
 
+FOR_EACH_TEST(make_directory, remove_directory);
+
 /* Another process holds the file: no turn notices. */
-static void turns_end_while_nothing_can_be_written(void **state) {
+TEST(turns_end_while_nothing_can_be_written) {
   enum { TURNS = 20 };
   (void)state;
   talk t;
@@ -156,7 +152,7 @@ static void turns_end_while_nothing_can_be_written(void **state) {
   assert_string_equal(lines.text, "");
 }
 
-static void full_disk_fails_turns_once_the_queue_is_full_and_loses_none_that_it_accepted(void **state) {
+TEST(full_disk_fails_turns_once_the_queue_is_full_and_loses_none_that_it_accepted) {
   enum { QUEUE = 8192, MOST = 1000 };
   (void)state;
   talk t;
@@ -184,8 +180,7 @@ static void full_disk_fails_turns_once_the_queue_is_full_and_loses_none_that_it_
   assert_int_equal(turns_in_file(0), taken + 1);
 }
 
-static void turn_that_is_more_than_the_queue_fails_alone(void **state) {
-  (void)state;
+TEST(turn_that_is_more_than_the_queue_fails_alone) {
   static char much[20000];
   const tp_turn_request request = {.struct_size = sizeof request, .text = {much, sizeof much}};
   const tp_turn_result *result;
@@ -202,8 +197,7 @@ static void turn_that_is_more_than_the_queue_fails_alone(void **state) {
 }
 
 /* Nothing is said of a queue that is full, and what fits is taken as before, though half of the queue waits. */
-static void turn_that_is_more_than_the_queue_stops_no_other(void **state) {
-  (void)state;
+TEST(turn_that_is_more_than_the_queue_stops_no_other) {
   enum { QUEUE = 20000 };
   static char much[QUEUE];
   tp_turn_request request = {.struct_size = sizeof request, .text = {much, QUEUE * 3 / 5}};
@@ -226,8 +220,7 @@ static void turn_that_is_more_than_the_queue_stops_no_other(void **state) {
   assert_int_equal(turns_in_file(0), 1);
 }
 
-static void what_cannot_be_written_at_the_end_is_counted_in_the_log(void **state) {
-  (void)state;
+TEST(what_cannot_be_written_at_the_end_is_counted_in_the_log) {
   talk t;
   open_talk(&t, 0);
   disk_full = true;
@@ -238,8 +231,7 @@ static void what_cannot_be_written_at_the_end_is_counted_in_the_log(void **state
   assert_int_equal(turns_in_file(0), 0);
 }
 
-static void options_are_checked(void **state) {
-  (void)state;
+TEST(options_are_checked) {
   tp_history *history = NULL;
   tp_fault fault = {0};
   tp_sqlite_history_options options = {.struct_size = sizeof options};
@@ -277,7 +269,7 @@ static int be_child(const char *file) {
 }
 
 /* What is there are the first turns of all, each whole: none is missing before one that is there. */
-static void kill_takes_the_last_turns_alone(void **state) {
+TEST(kill_takes_the_last_turns_alone) {
   enum { KILLS = 8 };
   (void)state;
   int all = 0;
@@ -304,13 +296,5 @@ int main(int argc, char **argv) {
   const char *words[CHILD_WORDS_MAX];
   if (!install_full_disk()) return 1;
   if (child_is(argc, argv, words)) return be_child(words[0]);
-#define CASE(name) cmocka_unit_test_setup_teardown(name, make_directory, remove_directory)
-  const struct CMUnitTest tests[] = {CASE(turns_end_while_nothing_can_be_written),
-                                     CASE(full_disk_fails_turns_once_the_queue_is_full_and_loses_none_that_it_accepted),
-                                     CASE(turn_that_is_more_than_the_queue_fails_alone),
-                                     CASE(turn_that_is_more_than_the_queue_stops_no_other),
-                                     CASE(what_cannot_be_written_at_the_end_is_counted_in_the_log),
-                                     CASE(options_are_checked),
-                                     CASE(kill_takes_the_last_turns_alone)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return test_main(argc, argv);
 }

@@ -2,15 +2,9 @@
  *
  * The conformance suite of histories: what every history does, whatever it is made of. The memory history is the
  * reference. To add a history, add one line to the table `histories`. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <unistd.h>
 
+#include "tests/support/test.h"
 #include "tests/support/host.h"
 #include "turnphase/sqlite.h"
 
@@ -163,8 +157,7 @@ static listing list(tp_history *history, const tp_history_query *query, listing 
 
 /* ---- cases ---- */
 
-static void what_was_appended_is_loaded_in_order_and_by_tenant_and_session(void **state) {
-  (void)state;
+TEST(what_was_appended_is_loaded_in_order_and_by_tenant_and_session) {
   tp_history *history = open_history();
   assert_loads(history, "a", "s", "");
   append(history, "a", "s", "1");
@@ -178,8 +171,7 @@ static void what_was_appended_is_loaded_in_order_and_by_tenant_and_session(void 
   tp_history_free(history);
 }
 
-static void names_that_run_together_are_apart(void **state) {
-  (void)state;
+TEST(names_that_run_together_are_apart) {
   tp_history *history = open_history();
   append(history, "ab", "c", "1");
   append(history, "a", "bc", "2");
@@ -188,8 +180,7 @@ static void names_that_run_together_are_apart(void **state) {
   tp_history_free(history);
 }
 
-static void a_deleted_session_is_gone_and_the_others_stay(void **state) {
-  (void)state;
+TEST(a_deleted_session_is_gone_and_the_others_stay) {
   tp_history *history = open_history();
   tp_fault fault = {0};
   append(history, "a", "s", "1");
@@ -207,8 +198,7 @@ static void a_deleted_session_is_gone_and_the_others_stay(void **state) {
   tp_history_free(history);
 }
 
-static void sessions_are_listed_by_rising_number_with_their_messages(void **state) {
-  (void)state;
+TEST(sessions_are_listed_by_rising_number_with_their_messages) {
   tp_history *history = open_history();
   assert_string_equal(list(history, NULL, (listing){.count = 0}).names, "");
   append(history, "b", "s", "1");
@@ -224,8 +214,7 @@ static void sessions_are_listed_by_rising_number_with_their_messages(void **stat
   tp_history_free(history);
 }
 
-static void a_list_is_read_page_by_page(void **state) {
-  (void)state;
+TEST(a_list_is_read_page_by_page) {
   enum { SESSIONS = 200 };
   tp_history *history = open_history();
   for (int i = 0; i < SESSIONS; i++) {
@@ -245,8 +234,7 @@ static void a_list_is_read_page_by_page(void **state) {
   tp_history_free(history);
 }
 
-static void a_receiver_of_a_list_may_append_and_delete(void **state) {
-  (void)state;
+TEST(a_receiver_of_a_list_may_append_and_delete) {
   tp_history *history = open_history();
   append(history, "a", "s", "1");
   append(history, "a", "t", "2");
@@ -286,8 +274,7 @@ static void *use(void *arg) {
   return NULL;
 }
 
-static void sessions_are_used_by_several_threads_at_once(void **state) {
-  (void)state;
+TEST(sessions_are_used_by_several_threads_at_once) {
   enum { THREADS = 4 };
   tp_history *history = open_history();
   pthread_t threads[THREADS];
@@ -307,34 +294,20 @@ static void sessions_are_used_by_several_threads_at_once(void **state) {
 
 /* ---- each case with each history ---- */
 
-static const struct CMUnitTest cases[] = {
-    cmocka_unit_test(what_was_appended_is_loaded_in_order_and_by_tenant_and_session),
-    cmocka_unit_test(names_that_run_together_are_apart),
-    cmocka_unit_test(a_deleted_session_is_gone_and_the_others_stay),
-    cmocka_unit_test(sessions_are_listed_by_rising_number_with_their_messages),
-    cmocka_unit_test(a_list_is_read_page_by_page),
-    cmocka_unit_test(a_receiver_of_a_list_may_append_and_delete),
-    cmocka_unit_test(sessions_are_used_by_several_threads_at_once),
-};
-
 static int choose_kind(void **state) {
   kind = *state;
   return 0;
 }
 
-int main(void) {
-  struct CMUnitTest tests[COUNT(cases) * COUNT(histories)];
-  char names[COUNT(tests)][96];
+FOR_EACH_TEST(choose_kind, NULL);
+
+int main(int count, char **arguments) {
+  test_variant variants[COUNT(histories)];
   if (!mkdtemp(folder)) return 1;
-  for (size_t i = 0; i < COUNT(tests); i++) {
-    const struct CMUnitTest *one = &cases[i % COUNT(cases)];
-    const history_kind *of = &histories[i / COUNT(cases)];
-    snprintf(names[i], sizeof names[i], "%s: %s", of->name, one->name);
-    tests[i] = (struct CMUnitTest){
-        .name = names[i], .test_func = one->test_func, .setup_func = choose_kind, .initial_state = (void *)of};
-  }
-  int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  for (size_t i = 0; i < COUNT(variants); i++)
+    variants[i] = (test_variant){.name = histories[i].name, .state = (void *)(uintptr_t)&histories[i]};
+  int failed = test_main_for_each(count, arguments, variants, COUNT(variants));
   char command[64];
   snprintf(command, sizeof command, "rm -rf %s", folder);
-  return system(command) == 0 ? failed : failed + 1;
+  return system(command) == 0 ? failed : 1;
 }

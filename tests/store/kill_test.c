@@ -6,18 +6,12 @@
  * promised so far, by this child and those before it, is there. Then the next child goes on with the same file.
  *
  * 50 kill points; with TURNPHASE_ROUNDS 100 for each round. TURNPHASE_SEED replays a run. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <signal.h>
 #include <sqlite3.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/test.h"
 #include "tests/support/directory.h"
 #include "tests/support/host.h"
 #include "turnphase/sqlite.h"
@@ -273,8 +267,9 @@ static int points(void) {
   return count > 1 ? 2 * POINTS * count : POINTS;
 }
 
-static void nothing_that_was_promised_is_lost_or_done_twice(void **state) {
-  (void)state;
+FOR_EACH_TEST(make_directory, remove_directory);
+
+TEST(nothing_that_was_promised_is_lost_or_done_twice) {
   const char *given = getenv("TURNPHASE_SEED");
   uint32_t first = given ? (uint32_t)strtoul(given, NULL, 10) : (uint32_t)now_ns(), seed = first ? first : 1;
   int count = points();
@@ -305,7 +300,5 @@ int main(int count, char **arguments) {
   ssize_t size = readlink("/proc/self/exe", self, sizeof self - 1);
   if (size <= 0) return 1;
   own_path = self;
-  const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(nothing_that_was_promised_is_lost_or_done_twice,
-                                                                     make_directory, remove_directory)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return test_main(count, arguments);
 }

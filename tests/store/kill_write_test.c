@@ -7,13 +7,7 @@
  * one result, and the file is whole.
  *
  * 100 points; with TURNPHASE_ROUNDS 100 for each round. TURNPHASE_SEED replays a run. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/child.h"
 #include "tests/support/directory.h"
 #include "tests/support/dying_writes.h"
@@ -206,7 +200,7 @@ static uint32_t next_random(uint32_t *seed) {
   return *seed;
 }
 
-static void nothing_is_lost_or_done_twice_at_any_write(void **state) {
+TEST(nothing_is_lost_or_done_twice_at_any_write) {
   const char *given = getenv("TURNPHASE_SEED");
   uint32_t first = given ? (uint32_t)strtoul(given, NULL, 10) : (uint32_t)now_ns(), seed = first ? first : 1;
   assert_int_equal(make_directory_in_memory(state), 0);
@@ -237,6 +231,5 @@ static void nothing_is_lost_or_done_twice_at_any_write(void **state) {
 int main(int count, char **arguments) {
   const char *words[CHILD_WORDS_MAX] = {NULL};
   if (child_is(count, arguments, words)) return child_main(words[0], atoi(words[1]), atoi(words[2]), atoi(words[3]));
-  const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_is_lost_or_done_twice_at_any_write)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return test_main(count, arguments);
 }

@@ -5,18 +5,12 @@
  * whole, a turn that has returned is there with its fact, what was forgotten is not, an import is there whole or not at
  * all, and of facts that replace each other one holds. Killed at 50 points; with TURNPHASE_ROUNDS 100 for each round.
  * TURNPHASE_SEED replays a run. And two processes that write and recall in one file at the same time. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <signal.h>
 #include <sqlite3.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/test.h"
 #include "domains/memory/recall.h"
 #include "tests/support/directory.h"
 #include "tests/support/host.h"
@@ -318,8 +312,9 @@ static int points(void) {
   return count > 1 ? 2 * POINTS * count : POINTS;
 }
 
-static void a_killed_process_loses_nothing_and_restores_nothing(void **state) {
-  (void)state;
+FOR_EACH_TEST(make_directory, remove_directory);
+
+TEST(a_killed_process_loses_nothing_and_restores_nothing) {
   const char *given = getenv("TURNPHASE_SEED");
   uint32_t seed = given ? (uint32_t)strtoul(given, NULL, 10) : (uint32_t)now_ns(), random = seed;
   int count = points(), hits[OPERATIONS] = {0}, left = 0;
@@ -379,8 +374,7 @@ static void work(int process) {
   tp__memory_store_close(store);
 }
 
-static void two_processes_write_and_recall_in_one_file(void **state) {
-  (void)state;
+TEST(two_processes_write_and_recall_in_one_file) {
   pid_t children[2];
   for (int process = 0; process < 2; process++) {
     children[process] = fork();
@@ -403,13 +397,4 @@ static void two_processes_write_and_recall_in_one_file(void **state) {
   assert_int_equal(list.count, 2 * EACH);
   tp__memory_list_fini(&list);
   tp__memory_store_close(store);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(a_killed_process_loses_nothing_and_restores_nothing, make_directory,
-                                      remove_directory),
-      cmocka_unit_test_setup_teardown(two_processes_write_and_recall_in_one_file, make_directory, remove_directory),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,15 +7,9 @@
  * was promised before that moment.
  *
  * 100 states; with TURNPHASE_ROUNDS 100 for each round. TURNPHASE_SEED replays a run. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <sqlite3.h>
 
+#include "tests/support/test.h"
 #include "tests/support/directory.h"
 #include "tests/support/host.h"
 #include "tests/support/rows.h"
@@ -382,7 +376,7 @@ static int first_moment(void) {
   return first;
 }
 
-static void nothing_that_was_promised_is_lost_with_the_power(void **state) {
+TEST(nothing_that_was_promised_is_lost_with_the_power) {
   const char *given = getenv("TURNPHASE_SEED");
   uint32_t first_seed = given ? (uint32_t)strtoul(given, NULL, 10) : (uint32_t)now_ns();
   disk d;
@@ -410,8 +404,7 @@ static void nothing_that_was_promised_is_lost_with_the_power(void **state) {
   clear_events();
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_that_was_promised_is_lost_with_the_power)};
+int main(int count, char **arguments) {
   if (!install_vfs()) return 1;
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return test_main(count, arguments);
 }

@@ -2,14 +2,9 @@
  *
  * Questions that are kept in the file of a store: answered by any process that opens it, once, also after the process
  * that asked is gone. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <sqlite3.h>
 
+#include "tests/support/test.h"
 #include "tests/support/directory.h"
 #include "tests/support/model.h"
 #include "turnphase/sqlite.h"
@@ -133,8 +128,9 @@ static void await_end(world *w, int runs) {
 
 /* ---- cases ---- */
 
-static void an_answer_of_another_process_counts_once(void **state) {
-  (void)state;
+FOR_EACH_TEST(make_directory, remove_directory);
+
+TEST(an_answer_of_another_process_counts_once) {
   world w = {0};
   tp_fault fault;
   open_world(&w);
@@ -157,8 +153,7 @@ static void an_answer_of_another_process_counts_once(void **state) {
   close_world(&w);
 }
 
-static void a_denial_is_one_with_its_reason(void **state) {
-  (void)state;
+TEST(a_denial_is_one_with_its_reason) {
   world w = {0};
   open_world(&w);
   rows r = await_question();
@@ -169,8 +164,7 @@ static void a_denial_is_one_with_its_reason(void **state) {
 }
 
 /* The first process is gone before the answer, or behind it; the same turn is submitted again. */
-static void an_answer_survives_the_process_that_asked(void **state) {
-  (void)state;
+TEST_WITH(an_answer_survives_the_process_that_asked, NULL, NULL) {
   for (int answered_between = 0; answered_between < 2; answered_between++) {
     world w = {0}, again = {0};
     make_directory(NULL);
@@ -198,8 +192,7 @@ static void an_answer_survives_the_process_that_asked(void **state) {
 }
 
 /* The same turn, twice at once, as two processes run it: they wait for one row until it is answered. */
-static void an_answer_is_for_one_of_two_calls_that_wait(void **state) {
-  (void)state;
+TEST(an_answer_is_for_one_of_two_calls_that_wait) {
   world a = {0}, b = {0};
   open_world(&a);
   rows r = await_question();
@@ -221,8 +214,7 @@ static void an_answer_is_for_one_of_two_calls_that_wait(void **state) {
 }
 
 /* Answered in time, and its turn comes back after the question would have expired. */
-static void an_answer_in_time_counts_later(void **state) {
-  (void)state;
+TEST(an_answer_in_time_counts_later) {
   world w = {0}, again = {0};
   sqlite3 *db;
   open_world(&w);
@@ -239,8 +231,7 @@ static void an_answer_in_time_counts_later(void **state) {
   close_world(&again);
 }
 
-static void an_answer_to_other_arguments_is_refused(void **state) {
-  (void)state;
+TEST(an_answer_to_other_arguments_is_refused) {
   world w = {0};
   tp_fault fault;
   open_world(&w);
@@ -256,8 +247,7 @@ static void an_answer_to_other_arguments_is_refused(void **state) {
 }
 
 /* What cannot be written is denied, and the log says so. */
-static void a_file_that_is_gone_denies(void **state) {
-  (void)state;
+TEST(a_file_that_is_gone_denies) {
   world w = {0};
   char moved[200];
   const tp_sqlite_questions_options questions = {.struct_size = sizeof questions, .path = path};
@@ -279,8 +269,7 @@ static void a_file_that_is_gone_denies(void **state) {
   close_world(&w);
 }
 
-static void wrong_options_are_refused(void **state) {
-  (void)state;
+TEST(wrong_options_are_refused) {
   tp_sqlite_questions *questions = NULL;
   tp_sqlite_questions_options options = {.struct_size = sizeof options};
   assert_int_equal(tp_sqlite_questions_open(NULL, &questions, NULL), TP_ERR_USAGE);
@@ -294,18 +283,4 @@ static void wrong_options_are_refused(void **state) {
   assert_int_equal(tp_sqlite_questions_list("/nonexistent/turnphase.db", true, keep_row, NULL, NULL), TP_ERR_IO);
   assert_null(questions);
   tp_sqlite_questions_close(NULL);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(an_answer_of_another_process_counts_once, make_directory, remove_directory),
-      cmocka_unit_test_setup_teardown(a_denial_is_one_with_its_reason, make_directory, remove_directory),
-      cmocka_unit_test(an_answer_survives_the_process_that_asked),
-      cmocka_unit_test_setup_teardown(an_answer_is_for_one_of_two_calls_that_wait, make_directory, remove_directory),
-      cmocka_unit_test_setup_teardown(an_answer_in_time_counts_later, make_directory, remove_directory),
-      cmocka_unit_test_setup_teardown(an_answer_to_other_arguments_is_refused, make_directory, remove_directory),
-      cmocka_unit_test_setup_teardown(a_file_that_is_gone_denies, make_directory, remove_directory),
-      cmocka_unit_test_setup_teardown(wrong_options_are_refused, make_directory, remove_directory),
-  };
-  return cmocka_run_group_tests_name("questions in a file", tests, NULL, NULL);
 }

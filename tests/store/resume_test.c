@@ -4,18 +4,12 @@
  * with durability SYNC and kills itself at the n-th of its moments: around the commits of the start and of the result
  * of each tool call, and inside of the tool. A second one submits the turn again. For every n no function of a tool
  * that is not idempotent runs twice, and the model reads exactly one result of each call. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <signal.h>
 #include <sqlite3.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/test.h"
 #include "tests/support/directory.h"
 #include "tests/support/model.h"
 #include "turnphase/sqlite.h"
@@ -188,7 +182,7 @@ static void assert_file_is_whole_and_has_no_secret(void) {
   assert_int_equal(system(search), 0);
 }
 
-static void no_tool_runs_twice_wherever_the_process_dies(void **state) {
+TEST(no_tool_runs_twice_wherever_the_process_dies) {
   static ledger l;
   int interrupted = 0, stored = 0, status = 1;
   for (int at = 1; status != 0; at++) {
@@ -212,8 +206,7 @@ static void no_tool_runs_twice_wherever_the_process_dies(void **state) {
   assert_true(interrupted > 0 && stored > 0);
 }
 
-static void turn_that_has_ended_and_is_submitted_again_runs_no_tool(void **state) {
-  (void)state;
+TEST_WITH(turn_that_has_ended_and_is_submitted_again_runs_no_tool, make_directory, remove_directory) {
   static ledger l;
   l = (ledger){.ones = 0};
   assert_int_equal(run_child(0, &l), 0);
@@ -232,10 +225,5 @@ int main(int count, char **arguments) {
   ssize_t size = readlink("/proc/self/exe", self, sizeof self - 1);
   if (size <= 0) return 1;
   own_path = self;
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(no_tool_runs_twice_wherever_the_process_dies),
-      cmocka_unit_test_setup_teardown(turn_that_has_ended_and_is_submitted_again_runs_no_tool, make_directory,
-                                      remove_directory),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return test_main(count, arguments);
 }

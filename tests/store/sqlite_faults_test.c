@@ -3,13 +3,6 @@
  * The SQLite store when writing is refused: a file that another process has locked, a full disk, a limit of the file's
  * size, a file that cannot be written, that was removed, that is damaged, foreign or newer; a file of each earlier
  * schema; processes that are gone. A full disk is an answer of the system calls of SQLite's VFS. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -20,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/test.h"
 #include "tests/support/directory.h"
 #include "tests/support/full_disk.h"
 #include "tests/support/host.h"
@@ -29,6 +23,8 @@ static int prepare(void **state) {
   disk_full = false;
   return make_directory(state);
 }
+
+FOR_EACH_TEST(prepare, remove_directory);
 
 /* ---- what a host does ---- */
 
@@ -187,8 +183,7 @@ static void lock_file(int says) {
   (void)!write(says, "x", 1);
 }
 
-static void a_file_that_another_process_has_locked_is_busy_until_it_is_unlocked(void **state) {
-  (void)state;
+TEST(a_file_that_another_process_has_locked_is_busy_until_it_is_unlocked) {
   tp_fault fault = {0};
   uint64_t id;
   tp_store_free(open_with(0)); /* the child opens it before this process does: locks do not cross a fork */
@@ -207,8 +202,7 @@ static void a_file_that_another_process_has_locked_is_busy_until_it_is_unlocked(
 
 /* ---- a full disk ---- */
 
-static void a_full_disk_is_declared_and_recovered_from_without_a_restart(void **state) {
-  (void)state;
+TEST(a_full_disk_is_declared_and_recovered_from_without_a_restart) {
   tp_store *store = open_with(0);
   tp_fault fault = {0};
   uint64_t id;
@@ -237,8 +231,7 @@ static void a_full_disk_is_declared_and_recovered_from_without_a_restart(void **
   assert_non_null(strstr(lines.text, "written again"));
 }
 
-static void a_full_queue_drops_and_counts_and_takes_again(void **state) {
-  (void)state;
+TEST(a_full_queue_drops_and_counts_and_takes_again) {
   tp_store *store = open_with(4096);
   uint64_t taken = 0, refused = 0;
   disk_full = true;
@@ -261,8 +254,7 @@ static void a_full_queue_drops_and_counts_and_takes_again(void **state) {
   assert_non_null(strstr(lines.text, "5 were not"));
 }
 
-static void what_waits_when_a_store_is_closed_is_written_or_logged_as_lost(void **state) {
-  (void)state;
+TEST(what_waits_when_a_store_is_closed_is_written_or_logged_as_lost) {
   tp_store *store = open_with(0);
   for (uint64_t i = 1; i <= 3; i++) assert_int_equal(record(store, i), TP_OK);
   tp_store_free(store);
@@ -276,8 +268,7 @@ static void what_waits_when_a_store_is_closed_is_written_or_logged_as_lost(void 
 
 /* ---- files that are not taken ---- */
 
-static void a_newer_or_foreign_file_is_refused(void **state) {
-  (void)state;
+TEST(a_newer_or_foreign_file_is_refused) {
   tp_store_free(open_with(0));
   sql("PRAGMA user_version = 99");
   assert_refused(TP_ERR_STORE_SCHEMA, "newer turnphase");
@@ -285,8 +276,7 @@ static void a_newer_or_foreign_file_is_refused(void **state) {
   assert_refused(TP_ERR_STORE_SCHEMA, "another path");
 }
 
-static void a_broken_file_is_refused(void **state) {
-  (void)state;
+TEST(a_broken_file_is_refused) {
   tp_store *store = open_with(0);
   uint64_t id;
   for (int i = 0; i < 50; i++) {
@@ -371,8 +361,7 @@ static void read_schema(char *text, size_t size) {
   assert_true(strlen(text) > 1000 && strlen(text) < size - 1);
 }
 
-static void a_file_of_each_earlier_schema_is_upgraded_and_keeps_what_it_has(void **state) {
-  (void)state;
+TEST(a_file_of_each_earlier_schema_is_upgraded_and_keeps_what_it_has) {
   static char fresh[16384], upgraded[16384];
   tp_store_free(open_with(0));
   read_schema(fresh, sizeof fresh);
@@ -426,8 +415,7 @@ static void never_taken(void *ctx, const tp_task_record *task) {
 }
 
 /* What a person allowed is what runs: nothing changes it on the way. */
-static void a_task_whose_arguments_were_changed_is_not_taken(void **state) {
-  (void)state;
+TEST(a_task_whose_arguments_were_changed_is_not_taken) {
   tp_store *store = open_with(0);
   tp_task_record task = {.struct_size = sizeof task, .key = TEXT("one"), .tool = TEXT("t"), .arguments = TEXT("\x80")};
   assert_int_equal(store->task_put(store->ctx, &task, NULL), TP_OK);
@@ -441,8 +429,7 @@ static void a_task_whose_arguments_were_changed_is_not_taken(void **state) {
   tp_store_free(store);
 }
 
-static void an_upgrade_that_cannot_be_written_leaves_the_file_as_it_was(void **state) {
-  (void)state;
+TEST(an_upgrade_that_cannot_be_written_leaves_the_file_as_it_was) {
   sql(VERSION_1);
   disk_full = true;
   assert_refused(TP_ERR_STORE_FULL, "free space");
@@ -452,8 +439,7 @@ static void an_upgrade_that_cannot_be_written_leaves_the_file_as_it_was(void **s
 
 /* ---- what becomes of a file that is open ---- */
 
-static void a_limit_of_the_file_size_is_a_full_disk(void **state) {
-  (void)state;
+TEST(a_limit_of_the_file_size_is_a_full_disk) {
   tp_store *store = open_with(0);
   uint64_t id;
   tp_fault fault = {0};
@@ -482,8 +468,7 @@ static void a_limit_of_the_file_size_is_a_full_disk(void **state) {
   tp_store_free(store);
 }
 
-static void a_file_that_was_removed_takes_nothing_until_it_is_back(void **state) {
-  (void)state;
+TEST(a_file_that_was_removed_takes_nothing_until_it_is_back) {
   tp_store *store = open_with(0);
   uint64_t id;
   tp_fault fault = {0};
@@ -506,8 +491,7 @@ static void a_file_that_was_removed_takes_nothing_until_it_is_back(void **state)
 }
 
 /* Root may write every file, so the test takes another user's rights for a moment. */
-static void a_file_that_cannot_be_written_is_refused(void **state) {
-  (void)state;
+TEST(a_file_that_cannot_be_written_is_refused) {
   tp_store_free(open_with(0));
   assert_int_equal(chmod(directory, 0755), 0);
   assert_int_equal(chmod(path, 0444), 0);
@@ -517,8 +501,7 @@ static void a_file_that_cannot_be_written_is_refused(void **state) {
   if (is_root) assert_int_equal(seteuid(0), 0);
 }
 
-static void damage_that_is_found_later_is_declared(void **state) {
-  (void)state;
+TEST(damage_that_is_found_later_is_declared) {
   tp_store *store = open_with(0);
   uint64_t id;
   tp_fault fault = {0};
@@ -533,8 +516,7 @@ static void damage_that_is_found_later_is_declared(void **state) {
   tp_store_free(store);
 }
 
-static void only_an_existing_file_is_opened_where_that_is_asked_for(void **state) {
-  (void)state;
+TEST(only_an_existing_file_is_opened_where_that_is_asked_for) {
   tp_sqlite_store_options options = {.struct_size = sizeof options, .path = path, .existing_only = 1};
   tp_store *store = NULL;
   tp_fault fault = {0};
@@ -547,8 +529,7 @@ static void only_an_existing_file_is_opened_where_that_is_asked_for(void **state
 }
 
 /* Beside a store that writes, and never more than read. */
-static void file_that_is_opened_for_reading_is_read_alone(void **state) {
-  (void)state;
+TEST(file_that_is_opened_for_reading_is_read_alone) {
   tp_sqlite_store_options options = {.struct_size = sizeof options, .path = path, .read_only = 1};
   tp_store *store = NULL;
   tp_fault fault = {0};
@@ -584,8 +565,7 @@ static void file_that_is_opened_for_reading_is_read_alone(void **state) {
 
 /* ---- options ---- */
 
-static void options_that_make_no_sense_are_refused(void **state) {
-  (void)state;
+TEST(options_that_make_no_sense_are_refused) {
   tp_store *store = NULL;
   tp_fault fault = {0};
   tp_sqlite_store_options none = {.struct_size = sizeof none};
@@ -701,8 +681,7 @@ static void assert_recovered(tp_store *store) {
   assert_int_equal(again.owners + again.jobs_requeued + again.entries_interrupted, 0);
 }
 
-static void what_a_killed_process_left_running_is_requeued_or_interrupted(void **state) {
-  (void)state;
+TEST(what_a_killed_process_left_running_is_requeued_or_interrupted) {
   child c = start(run_until_killed);
   end(c, SIGKILL);
   tp_store *store = open_with(0);
@@ -710,8 +689,7 @@ static void what_a_killed_process_left_running_is_requeued_or_interrupted(void *
   tp_store_free(store);
 }
 
-static void a_process_that_was_killed_and_is_not_waited_for_is_gone(void **state) {
-  (void)state;
+TEST(a_process_that_was_killed_and_is_not_waited_for_is_gone) {
   child c = start(run_until_killed);
   siginfo_t info;
   kill(c.id, SIGKILL);
@@ -722,8 +700,7 @@ static void a_process_that_was_killed_and_is_not_waited_for_is_gone(void **state
   end(c, 0);
 }
 
-static void a_process_that_runs_keeps_what_it_runs(void **state) {
-  (void)state;
+TEST(a_process_that_runs_keeps_what_it_runs) {
   child c = start(run_until_killed);
   tp_store *store = open_with(0);
   tp_store_recovery found = recover(store);
@@ -735,8 +712,7 @@ static void a_process_that_runs_keeps_what_it_runs(void **state) {
 }
 
 /* Its number was given to another process, or the machine was started again: here, to this one. */
-static void a_process_is_known_by_its_number_its_start_and_the_boot(void **state) {
-  (void)state;
+TEST(a_process_is_known_by_its_number_its_start_and_the_boot) {
   for (int i = 0; i < 2; i++) {
     tp_store *left = open_with(0);
     assert_int_equal(own(left, i == 0 ? owner_of(11, getpid(), 1, "boot") : owner_of(11, getpid(), 0, "another boot")),
@@ -751,8 +727,7 @@ static void a_process_is_known_by_its_number_its_start_and_the_boot(void **state
   }
 }
 
-static void an_entry_that_ran_when_its_store_was_closed_is_interrupted_later(void **state) {
-  (void)state;
+TEST(an_entry_that_ran_when_its_store_was_closed_is_interrupted_later) {
   tp_store *left = open_with(0);
   assert_int_equal(own(left, owner_of(11, getpid(), 1, "boot")), TP_OK);
   assert_int_equal(record_state(left, 11, 1, TP_STATE_RUNNING, 0), TP_OK);
@@ -762,8 +737,7 @@ static void an_entry_that_ran_when_its_store_was_closed_is_interrupted_later(voi
   tp_store_free(store);
 }
 
-static void a_job_whose_last_attempt_was_killed_is_a_dead_letter(void **state) {
-  (void)state;
+TEST(a_job_whose_last_attempt_was_killed_is_a_dead_letter) {
   tp_store *left = open_with(0);
   uint64_t id;
   assert_int_equal(own(left, owner_of(11, getpid(), 1, "boot")), TP_OK);
@@ -794,8 +768,7 @@ static int problems_of(tp_store *store) {
   return problems;
 }
 
-static void what_is_in_the_file_is_counted(void **state) {
-  (void)state;
+TEST(what_is_in_the_file_is_counted) {
   tp_store *store = open_with(0), *memory = NULL;
   assert_true(leave_things_running(store, 7));
   tp_sqlite_store_stats stats = {.struct_size = sizeof stats};
@@ -815,8 +788,7 @@ static void what_is_in_the_file_is_counted(void **state) {
   tp_store_free(store);
 }
 
-static void rows_that_do_not_agree_are_found(void **state) {
-  (void)state;
+TEST(rows_that_do_not_agree_are_found) {
   static const char *const damages[] = {
       "DELETE FROM entry WHERE id = 1",
       "UPDATE counter SET value = 9 WHERE id = 2",
@@ -895,8 +867,7 @@ static tp_sqlite_store_stats stats_of(tp_store *store) {
   return stats;
 }
 
-static void records_that_are_too_old_are_deleted(void **state) {
-  (void)state;
+TEST(records_that_are_too_old_are_deleted) {
   enum { OLD = 50, YOUNG = 3 };
   tp_store *store = open_bounded(0, 3600);
   int64_t now_ms = unix_now_ms();
@@ -933,8 +904,7 @@ static off_t size_of_files(void) {
   return file.st_size + (stat(name, &log) == 0 ? log.st_size : 0);
 }
 
-static void file_stays_within_a_fifth_of_its_bound(void **state) {
-  (void)state;
+TEST(file_stays_within_a_fifth_of_its_bound) {
   enum { BOUND = 2 << 20, ROUNDS = 200, IN_ROUND = 40 };
   tp_store *store = open_bounded(BOUND, 0);
   uint64_t id = 0, job;
@@ -955,8 +925,7 @@ static void file_stays_within_a_fifth_of_its_bound(void **state) {
   tp_store_free(store);
 }
 
-static void pages_that_are_free_are_returned_to_the_file_system(void **state) {
-  (void)state;
+TEST(pages_that_are_free_are_returned_to_the_file_system) {
   tp_store *store = open_bounded(0, 0);
   for (uint64_t i = 1; i <= 4000; i++) record_at(store, i, 1);
   commit(store);
@@ -973,8 +942,7 @@ static void pages_that_are_free_are_returned_to_the_file_system(void **state) {
   tp_store_free(store);
 }
 
-static void bound_that_the_history_alone_passes_is_logged_once(void **state) {
-  (void)state;
+TEST(bound_that_the_history_alone_passes_is_logged_once) {
   tp_store *store = open_bounded(1 << 20, 0);
   static char large[2 << 20];
   tp_job job = {.struct_size = sizeof job,
@@ -997,8 +965,7 @@ static void bound_that_the_history_alone_passes_is_logged_once(void **state) {
 }
 
 /* Nothing of a payload is in the file when its job has ended and the file was closed. */
-static void payload_of_an_ended_job_is_gone(void **state) {
-  (void)state;
+TEST(payload_of_an_ended_job_is_gone) {
   tp_store *store = open_with(0);
   static char secret[20000];
   for (size_t i = 0; i + 9 <= sizeof secret; i += 9) memcpy(secret + i, "xylophone", 9);
@@ -1021,40 +988,7 @@ static void payload_of_an_ended_job_is_gone(void **state) {
   assert_null(memmem(bytes, size, "xylophone", 9));
 }
 
-int main(void) {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, prepare, remove_directory)
-  const struct CMUnitTest tests[] = {
-      CASE(a_file_that_another_process_has_locked_is_busy_until_it_is_unlocked),
-      CASE(a_full_disk_is_declared_and_recovered_from_without_a_restart),
-      CASE(a_full_queue_drops_and_counts_and_takes_again),
-      CASE(what_waits_when_a_store_is_closed_is_written_or_logged_as_lost),
-      CASE(a_newer_or_foreign_file_is_refused),
-      CASE(a_broken_file_is_refused),
-      CASE(a_file_of_each_earlier_schema_is_upgraded_and_keeps_what_it_has),
-      CASE(a_task_whose_arguments_were_changed_is_not_taken),
-      CASE(an_upgrade_that_cannot_be_written_leaves_the_file_as_it_was),
-      CASE(a_limit_of_the_file_size_is_a_full_disk),
-      CASE(a_file_that_was_removed_takes_nothing_until_it_is_back),
-      CASE(a_file_that_cannot_be_written_is_refused),
-      CASE(damage_that_is_found_later_is_declared),
-      CASE(only_an_existing_file_is_opened_where_that_is_asked_for),
-      CASE(file_that_is_opened_for_reading_is_read_alone),
-      CASE(options_that_make_no_sense_are_refused),
-      CASE(what_a_killed_process_left_running_is_requeued_or_interrupted),
-      CASE(a_process_that_was_killed_and_is_not_waited_for_is_gone),
-      CASE(a_process_that_runs_keeps_what_it_runs),
-      CASE(a_process_is_known_by_its_number_its_start_and_the_boot),
-      CASE(an_entry_that_ran_when_its_store_was_closed_is_interrupted_later),
-      CASE(what_is_in_the_file_is_counted),
-      CASE(rows_that_do_not_agree_are_found),
-      CASE(records_that_are_too_old_are_deleted),
-      CASE(file_stays_within_a_fifth_of_its_bound),
-      CASE(pages_that_are_free_are_returned_to_the_file_system),
-      CASE(bound_that_the_history_alone_passes_is_logged_once),
-      CASE(payload_of_an_ended_job_is_gone),
-      CASE(a_job_whose_last_attempt_was_killed_is_a_dead_letter),
-  };
-#undef CASE
+int main(int count, char **arguments) {
   if (!install_full_disk()) return 1;
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return test_main(count, arguments);
 }

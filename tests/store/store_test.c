@@ -2,15 +2,9 @@
  *
  * The conformance suite of stores: what every store does, whatever it is made of. The memory store is the reference. To
  * add a store, add one line to the table `stores`. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <unistd.h>
 
+#include "tests/support/test.h"
 #include "tests/support/host.h"
 #include "turnphase/sqlite.h"
 
@@ -202,8 +196,7 @@ static bool check_names(void *ctx, const tp_entry_record *record) {
   return true;
 }
 
-static void names_of_a_run_are_copied(void **state) {
-  (void)state;
+TEST(names_of_a_run_are_copied) {
   tp_store *store = open_store(100);
   named_run check = {.wrong = 0};
   for (uint64_t id = 1; id <= 50; id++) assert_int_equal(put_named(store, id), TP_OK);
@@ -214,8 +207,7 @@ static void names_of_a_run_are_copied(void **state) {
   tp_store_free(store);
 }
 
-static void newest_records_are_kept_newest_first(void **state) {
-  (void)state;
+TEST(newest_records_are_kept_newest_first) {
   tp_store *store = open_store(4);
   listing none = {.count = 0};
   assert_int_equal(read_newest(store, 10, &none), TP_OK);
@@ -242,8 +234,7 @@ static tp_status late(tp_store *store, uint64_t run_id, uint64_t entry_id, uint3
   return store->record_late(store->ctx, &note);
 }
 
-static void late_time_is_noted_where_the_entry_is_still_kept(void **state) {
-  (void)state;
+TEST(late_time_is_noted_where_the_entry_is_still_kept) {
   tp_store *store = open_store(2);
   for (uint64_t id = 1; id <= 3; id++) put_record(store, id, 2);
   assert_int_equal(late(store, RUN_ID, 1, 0, 77), TP_OK);     /* gone: no error */
@@ -258,8 +249,7 @@ static void late_time_is_noted_where_the_entry_is_still_kept(void **state) {
   tp_store_free(store);
 }
 
-static void records_are_read_page_by_page_and_by_what_they_are(void **state) {
-  (void)state;
+TEST(records_are_read_page_by_page_and_by_what_they_are) {
   tp_store *store = open_store(20);
   for (uint64_t id = 1; id <= 10; id++) put_record(store, id, 1);
   uint64_t before = 0, expected = 10;
@@ -372,8 +362,7 @@ static listing read_turns(tp_store *store, const tp_turn_query *query, size_t st
   return l;
 }
 
-static void newest_turns_are_kept_and_read_by_what_they_are(void **state) {
-  (void)state;
+TEST(newest_turns_are_kept_and_read_by_what_they_are) {
   enum { KEPT = 20, ALL = 47 };
   tp_store *store = open_store(KEPT);
   tp_turn_query all = {.struct_size = sizeof all};
@@ -500,8 +489,7 @@ static uint64_t open_jobs(tp_store *store, const char *order) {
   return count;
 }
 
-static void known_key_gives_its_job_again(void **state) {
-  (void)state;
+TEST(known_key_gives_its_job_again) {
   tp_store *store = open_store(0);
   uint64_t id = insert(store, "k", "o", false);
   assert_int_equal(insert(store, "k", "o", true), id);
@@ -517,8 +505,7 @@ static void known_key_gives_its_job_again(void **state) {
   tp_store_free(store);
 }
 
-static void only_the_oldest_of_an_order_key_is_claimable(void **state) {
-  (void)state;
+TEST(only_the_oldest_of_an_order_key_is_claimable) {
   tp_store *store = open_store(0);
   insert(store, "a1", "a", false);
   insert(store, "a2", "a", false);
@@ -539,8 +526,7 @@ static void only_the_oldest_of_an_order_key_is_claimable(void **state) {
   tp_store_free(store);
 }
 
-static void retry_waits_its_time_and_dies_after_the_last_attempt(void **state) {
-  (void)state;
+TEST(retry_waits_its_time_and_dies_after_the_last_attempt) {
   tp_store *store = open_store(0);
   insert(store, "k", "o", false);
   claimed c;
@@ -558,8 +544,7 @@ static void retry_waits_its_time_and_dies_after_the_last_attempt(void **state) {
   tp_store_free(store);
 }
 
-static void lease_that_ran_out_is_claimed_again_and_the_old_claim_is_stale(void **state) {
-  (void)state;
+TEST(lease_that_ran_out_is_claimed_again_and_the_old_claim_is_stale) {
   tp_store *store = open_store(0);
   insert(store, "k", "o", false);
   claimed first, second;
@@ -581,8 +566,7 @@ static tp_status renew(tp_store *store, uint64_t id, uint64_t token, int64_t now
   return store->job_renew(store->ctx, &request, NULL);
 }
 
-static void renewed_lease_ends_later_and_only_the_current_claim_renews(void **state) {
-  (void)state;
+TEST(renewed_lease_ends_later_and_only_the_current_claim_renews) {
   tp_store *store = open_store(0);
   uint64_t id = insert(store, "k", "o", false);
   claimed first, second;
@@ -605,8 +589,7 @@ static void renewed_lease_ends_later_and_only_the_current_claim_renews(void **st
   tp_store_free(store);
 }
 
-static void lease_of_the_last_attempt_that_ran_out_leaves_a_dead_letter(void **state) {
-  (void)state;
+TEST(lease_of_the_last_attempt_that_ran_out_leaves_a_dead_letter) {
   tp_store *store = open_store(0);
   insert(store, "k", "o", false);
   insert(store, "behind", "o", false);
@@ -621,8 +604,7 @@ static void lease_of_the_last_attempt_that_ran_out_leaves_a_dead_letter(void **s
   tp_store_free(store);
 }
 
-static void job_that_no_process_can_run_stays(void **state) {
-  (void)state;
+TEST(job_that_no_process_can_run_stays) {
   tp_store *store = open_store(0);
   insert(store, "k", "o", false);
   claimed c;
@@ -664,8 +646,7 @@ static job_list list_jobs(tp_store *store, const tp_job_query *query) {
   return l;
 }
 
-static void jobs_are_listed_by_id_and_filter_without_their_content(void **state) {
-  (void)state;
+TEST(jobs_are_listed_by_id_and_filter_without_their_content) {
   tp_store *store = open_store(0);
   uint64_t ids[4];
   const char *const keys[] = {"a", "b", "c", "d"}, *const orders[] = {"x", "y", "x", "y"};
@@ -697,8 +678,7 @@ static void jobs_are_listed_by_id_and_filter_without_their_content(void **state)
   tp_store_free(store);
 }
 
-static void list_may_be_meddled_with_from_inside(void **state) {
-  (void)state;
+TEST(list_may_be_meddled_with_from_inside) {
   tp_store *store = open_store(0);
   const char *const keys[] = {"a", "b", "c"};
   for (int i = 0; i < 3; i++) insert(store, keys[i], keys[i], false);
@@ -710,8 +690,7 @@ static void list_may_be_meddled_with_from_inside(void **state) {
   tp_store_free(store);
 }
 
-static void dead_letter_keeps_its_content_and_is_redriven_or_discarded(void **state) {
-  (void)state;
+TEST(dead_letter_keeps_its_content_and_is_redriven_or_discarded) {
   tp_store *store = open_store(0);
   uint64_t id = insert(store, "k", "o", false);
   claimed c;
@@ -743,8 +722,7 @@ static void dead_letter_keeps_its_content_and_is_redriven_or_discarded(void **st
   tp_store_free(store);
 }
 
-static void discarded_job_gives_way_to_the_next_of_its_key(void **state) {
-  (void)state;
+TEST(discarded_job_gives_way_to_the_next_of_its_key) {
   tp_store *store = open_store(0);
   uint64_t first = insert(store, "a1", "a", false);
   insert(store, "a2", "a", false);
@@ -756,8 +734,7 @@ static void discarded_job_gives_way_to_the_next_of_its_key(void **state) {
   tp_store_free(store);
 }
 
-static void released_attempt_does_not_count(void **state) {
-  (void)state;
+TEST(released_attempt_does_not_count) {
   tp_store *store = open_store(0);
   insert(store, "k", "o", false);
   claimed c;
@@ -784,8 +761,7 @@ static void note_dead(void *ctx, const tp_job *job) {
   l->dead_id = job->id;
 }
 
-static void job_whose_last_lease_ran_out_is_reported(void **state) {
-  (void)state;
+TEST(job_whose_last_lease_ran_out_is_reported) {
   tp_store *store = open_store(0);
   uint64_t id = insert(store, "k", "o", false);
   claimed c;
@@ -809,8 +785,7 @@ static bool accept_only_other(void *ctx, const tp_job *job) {
   return job->handler.size == 5;
 }
 
-static void filter_is_asked_once_for_each_handler(void **state) {
-  (void)state;
+TEST(filter_is_asked_once_for_each_handler) {
   tp_store *store = open_store(0);
   char key[16];
   for (int i = 0; i < 200; i++) {
@@ -832,8 +807,7 @@ static void filter_is_asked_once_for_each_handler(void **state) {
 }
 
 /* What claims and inserts cost does not depend on how many jobs there are. */
-static void many_jobs_are_inserted_and_run_in_order(void **state) {
-  (void)state;
+TEST(many_jobs_are_inserted_and_run_in_order) {
   enum { JOBS = 20000, ORDERS = 100 };
   tp_store *store = open_store(0);
   char key[32], order[32];
@@ -873,8 +847,7 @@ static void *insert_many(void *arg) {
   return NULL;
 }
 
-static void one_key_inserted_a_hundred_times_in_parallel_is_one_job(void **state) {
-  (void)state;
+TEST(one_key_inserted_a_hundred_times_in_parallel_is_one_job) {
   tp_store *store = open_store(0);
   _Atomic int new_ones = 0;
   inserter in = {store, &new_ones};
@@ -914,8 +887,7 @@ static tp_status append_two(tp_history *history, const char *tenant, const char 
   return history->append(history->ctx, &request, NULL);
 }
 
-static void history_is_kept_apart_by_tenant_and_session(void **state) {
-  (void)state;
+TEST(history_is_kept_apart_by_tenant_and_session) {
   tp_history *history;
   assert_int_equal(tp_history_memory_new(NULL, &history, NULL), TP_OK);
   assert_int_equal(append_two(history, "t1", "s"), TP_OK);
@@ -984,8 +956,7 @@ static audit_listing read_audits(tp_store *store, const tp_audit_query *query, s
   return l;
 }
 
-static void audit_rows_are_kept_whole_and_read_newest_first(void **state) {
-  (void)state;
+TEST(audit_rows_are_kept_whole_and_read_newest_first) {
   tp_store *store = open_store(64);
   assert_int_equal(store->audit != NULL, store->audits != NULL); /* a store that keeps them shows them */
   if (!store->audits) {
@@ -1057,8 +1028,7 @@ static last_entry read_entries(tp_store *store) {
   return e;
 }
 
-static void record_of_an_entry_that_runs_is_replaced_by_that_of_its_end(void **state) {
-  (void)state;
+TEST(record_of_an_entry_that_runs_is_replaced_by_that_of_its_end) {
   if (!kind->reopen) return;
   tp_store *store = open_store(64);
   put_state(store, 1, TP_STATE_RUNNING, 0, 1);
@@ -1078,8 +1048,7 @@ static void record_of_an_entry_that_runs_is_replaced_by_that_of_its_end(void **s
   tp_store_free(store);
 }
 
-static void what_was_committed_is_there_when_the_store_is_opened_again(void **state) {
-  (void)state;
+TEST(what_was_committed_is_there_when_the_store_is_opened_again) {
   if (!kind->reopen) return;
   tp_store *store = open_store(64);
   for (uint64_t i = 1; i <= 3; i++) {
@@ -1137,8 +1106,7 @@ static tp_status settle_task(tp_store *store, const char *key, bool stays) {
   return store->task_settle(store->ctx, tp_text_of(key), stays, NULL);
 }
 
-static void task_is_taken_once_until_it_is_settled(void **state) {
-  (void)state;
+TEST(task_is_taken_once_until_it_is_settled) {
   char text[64];
   tp_store *store = open_store(10);
   if (is_durable_kind(store->task_put && store->task_take && store->task_settle)) {
@@ -1165,8 +1133,7 @@ static void task_is_taken_once_until_it_is_settled(void **state) {
   tp_store_free(store);
 }
 
-static void tasks_are_there_when_the_store_is_opened_again(void **state) {
-  (void)state;
+TEST(tasks_are_there_when_the_store_is_opened_again) {
   char text[64];
   tp_store *store = open_store(10);
   bool keeps = store->task_put && kind->reopen;
@@ -1203,8 +1170,7 @@ static void *run_taker(void *arg) {
   return NULL;
 }
 
-static void task_that_many_threads_take_is_taken_once(void **state) {
-  (void)state;
+TEST(task_that_many_threads_take_is_taken_once) {
   taker takers[8];
   tp_store *store = open_store(10);
   tp_store *other = store->task_put && kind->reopen ? reopen_store(10) : NULL;
@@ -1265,8 +1231,7 @@ static bool keep_attempt(void *ctx, const tp_attempt_record *a) {
   return ++l->count != l->stop_at;
 }
 
-static void attempts_of_an_entry_are_read_in_plan_order(void **state) {
-  (void)state;
+TEST(attempts_of_an_entry_are_read_in_plan_order) {
   tp_store *store = open_store(10);
   if (is_durable_kind(store->attempt && store->attempts)) {
     attempt_list all = {.stop_at = 0}, two = {.stop_at = 2};
@@ -1314,8 +1279,7 @@ static uint64_t start_call(tp_store *store, uint64_t run, const char *turn, cons
   return id;
 }
 
-static void call_of_a_turn_that_runs_again_is_not_begun_again(void **state) {
-  (void)state;
+TEST(call_of_a_turn_that_runs_again_is_not_begun_again) {
   tp_store *store = open_store(10);
   if (is_durable_kind(store->tool_start && store->tool_end)) {
     earlier e;
@@ -1379,8 +1343,7 @@ static bool list_batched(void *ctx, const tp_entry_record *record) {
   return true;
 }
 
-static void entries_of_a_batch_are_kept_as_if_each_had_come_alone(void **state) {
-  (void)state;
+TEST(entries_of_a_batch_are_kept_as_if_each_had_come_alone) {
   tp_store *store = open_store(10);
   if (is_durable_kind(store->record_batch)) {
     uint64_t numbers[] = {3, 0, 4, 2};
@@ -1415,8 +1378,7 @@ static void entries_of_a_batch_are_kept_as_if_each_had_come_alone(void **state) 
   tp_store_free(store);
 }
 
-static void newest_records_are_kept_of_batches_too(void **state) {
-  (void)state;
+TEST(newest_records_are_kept_of_batches_too) {
   enum { MOST = 5, BATCHES = 40, EACH = 3 };
   tp_store *store = open_store(MOST);
   if (is_durable_kind(store->record_batch)) {
@@ -1449,56 +1411,16 @@ static void newest_records_are_kept_of_batches_too(void **state) {
   tp_store_free(store);
 }
 
-int main(void) {
-  static const struct CMUnitTest tests[] = {
-      cmocka_unit_test(newest_records_are_kept_newest_first),
-      cmocka_unit_test(names_of_a_run_are_copied),
-      cmocka_unit_test(late_time_is_noted_where_the_entry_is_still_kept),
-      cmocka_unit_test(records_are_read_page_by_page_and_by_what_they_are),
-      cmocka_unit_test(newest_turns_are_kept_and_read_by_what_they_are),
-      cmocka_unit_test(jobs_are_listed_by_id_and_filter_without_their_content),
-      cmocka_unit_test(list_may_be_meddled_with_from_inside),
-      cmocka_unit_test(dead_letter_keeps_its_content_and_is_redriven_or_discarded),
-      cmocka_unit_test(discarded_job_gives_way_to_the_next_of_its_key),
-      cmocka_unit_test(released_attempt_does_not_count),
-      cmocka_unit_test(job_whose_last_lease_ran_out_is_reported),
-      cmocka_unit_test(filter_is_asked_once_for_each_handler),
-      cmocka_unit_test(many_jobs_are_inserted_and_run_in_order),
-      cmocka_unit_test(known_key_gives_its_job_again),
-      cmocka_unit_test(only_the_oldest_of_an_order_key_is_claimable),
-      cmocka_unit_test(retry_waits_its_time_and_dies_after_the_last_attempt),
-      cmocka_unit_test(lease_that_ran_out_is_claimed_again_and_the_old_claim_is_stale),
-      cmocka_unit_test(renewed_lease_ends_later_and_only_the_current_claim_renews),
-      cmocka_unit_test(lease_of_the_last_attempt_that_ran_out_leaves_a_dead_letter),
-      cmocka_unit_test(job_that_no_process_can_run_stays),
-      cmocka_unit_test(one_key_inserted_a_hundred_times_in_parallel_is_one_job),
-      cmocka_unit_test(history_is_kept_apart_by_tenant_and_session),
-      cmocka_unit_test(task_is_taken_once_until_it_is_settled),
-      cmocka_unit_test(tasks_are_there_when_the_store_is_opened_again),
-      cmocka_unit_test(task_that_many_threads_take_is_taken_once),
-      cmocka_unit_test(attempts_of_an_entry_are_read_in_plan_order),
-      cmocka_unit_test(call_of_a_turn_that_runs_again_is_not_begun_again),
-      cmocka_unit_test(audit_rows_are_kept_whole_and_read_newest_first),
-      cmocka_unit_test(record_of_an_entry_that_runs_is_replaced_by_that_of_its_end),
-      cmocka_unit_test(entries_of_a_batch_are_kept_as_if_each_had_come_alone),
-      cmocka_unit_test(newest_records_are_kept_of_batches_too),
-      cmocka_unit_test(what_was_committed_is_there_when_the_store_is_opened_again),
-  };
-  /* One group, since a program has one plan of TAP: each case once for each store, which its setup chooses. */
-  static char names[COUNT(stores) * COUNT(tests)][128];
-  struct CMUnitTest all[COUNT(stores) * COUNT(tests)];
-  for (size_t i = 0; i < COUNT(all); i++) {
-    size_t which = i / COUNT(tests);
-    all[i] = tests[i % COUNT(tests)];
-    snprintf(names[i], sizeof names[i], "%s: %s", stores[which].name, all[i].name);
-    all[i].name = names[i];
-    all[i].setup_func = choose;
-    all[i].initial_state = (void *)(uintptr_t)&stores[which];
-  }
+FOR_EACH_TEST(choose, NULL);
+
+int main(int count, char **arguments) {
+  test_variant variants[COUNT(stores)];
+  for (size_t i = 0; i < COUNT(variants); i++)
+    variants[i] = (test_variant){.name = stores[i].name, .state = (void *)(uintptr_t)&stores[i]};
   /* Where a sync costs nothing: these cases commit tens of thousands of times. */
   snprintf(folder, sizeof folder, "%s/turnphase-store-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
   if (!mkdtemp(folder)) return 1;
-  int failed = cmocka_run_group_tests(all, NULL, NULL);
+  int failed = test_main_for_each(count, arguments, variants, COUNT(variants));
   char command[96];
   snprintf(command, sizeof command, "rm -rf '%s'", folder);
   return system(command) == 0 ? failed : 1;

@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Tasks that a store keeps: created in one runtime, run in another one of the same file, once. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/test.h"
 #include "tests/support/directory.h"
 #include "tests/support/model.h"
 #include "turnphase/sqlite.h"
@@ -94,8 +88,9 @@ static tp_status run(world *w, const char *key, tp_tool_result_kind want) {
 
 /* ---- the cases ---- */
 
-static void task_of_one_runtime_is_run_once_in_another(void **state) {
-  (void)state;
+FOR_EACH_TEST(make_directory, remove_directory);
+
+TEST(task_of_one_runtime_is_run_once_in_another) {
   world one = {0}, other = {0};
   char key[64], second[64];
   open_world(&one);
@@ -119,8 +114,7 @@ static void task_of_one_runtime_is_run_once_in_another(void **state) {
   close_runtime(other.runtime);
 }
 
-static void task_whose_run_was_denied_stays(void **state) {
-  (void)state;
+TEST(task_whose_run_was_denied_stays) {
   world w = {.denies = true};
   char key[64];
   open_world(&w);
@@ -134,8 +128,7 @@ static void task_whose_run_was_denied_stays(void **state) {
   close_runtime(later.runtime);
 }
 
-static void discarded_task_cannot_be_run(void **state) {
-  (void)state;
+TEST(discarded_task_cannot_be_run) {
   world one = {0}, other = {0};
   char key[64];
   open_world(&one);
@@ -155,8 +148,7 @@ static void add_agent(world *w, tp_text config) {
 }
 
 /* The scope is that of the process that runs it. */
-static void agent_of_a_kept_task_bounds_its_run(void **state) {
-  (void)state;
+TEST(agent_of_a_kept_task_bounds_its_run) {
   world one = {0}, limited = {0}, none = {0};
   open_world(&one);
   open_world(&limited);
@@ -182,8 +174,7 @@ static void *run_there(void *arg) {
   return NULL;
 }
 
-static void task_that_is_being_run_is_refused_elsewhere(void **state) {
-  (void)state;
+TEST(task_that_is_being_run_is_refused_elsewhere) {
   world one = {.waits = true}, other = {0};
   char key[64];
   pthread_t thread;
@@ -203,8 +194,7 @@ static void task_that_is_being_run_is_refused_elsewhere(void **state) {
 }
 
 /* Before any thread of this process begins. */
-static void task_whose_process_died_in_its_run_is_not_run_again(void **state) {
-  (void)state;
+TEST(task_whose_process_died_in_its_run_is_not_run_again) {
   pid_t child = fork();
   if (child == 0) {
     world w = {.dies = true};
@@ -226,8 +216,7 @@ static void task_whose_process_died_in_its_run_is_not_run_again(void **state) {
   close_runtime(w.runtime);
 }
 
-static void store_with_some_of_the_functions_is_refused(void **state) {
-  (void)state;
+TEST(store_with_some_of_the_functions_is_refused) {
   for (int left_out = 0; left_out < 3; left_out++) {
     tp_sqlite_store_options options = {.struct_size = sizeof options, .path = path};
     tp_store *store = NULL;
@@ -242,19 +231,4 @@ static void store_with_some_of_the_functions_is_refused(void **state) {
     assert_non_null(strstr(fault.message, "task_settle"));
     tp_store_free(store);
   }
-}
-
-#define IN_DIRECTORY(test) cmocka_unit_test_setup_teardown(test, make_directory, remove_directory)
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      IN_DIRECTORY(task_whose_process_died_in_its_run_is_not_run_again),
-      IN_DIRECTORY(task_of_one_runtime_is_run_once_in_another),
-      IN_DIRECTORY(task_whose_run_was_denied_stays),
-      IN_DIRECTORY(discarded_task_cannot_be_run),
-      IN_DIRECTORY(agent_of_a_kept_task_bounds_its_run),
-      IN_DIRECTORY(task_that_is_being_run_is_refused_elsewhere),
-      IN_DIRECTORY(store_with_some_of_the_functions_is_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

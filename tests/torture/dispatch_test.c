@@ -2,14 +2,9 @@
  *
  * Many deferred calls at once under real threads: strangers complete them in any order, look at tokens that are not
  * theirs, and a thread cancels the turn. Every call has one result, the one that the stranger saw. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <sched.h>
 
+#include "tests/support/test.h"
 #include "tests/support/model.h"
 
 enum { TOOLS = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, CALLS = 500, STRANGERS = 3, LONG = 300 };
@@ -77,8 +72,7 @@ static void *be_strange(void *arg) {
   return NULL;
 }
 
-static void every_call_of_many_at_once_has_one_result(void **state) {
-  (void)state;
+TEST(every_call_of_many_at_once_has_one_result) {
   static tp_tool_call calls[CALLS];
   static tp_tool_result results[CALLS];
   memset(long_text, 'x', LONG);
@@ -111,9 +105,4 @@ static void every_call_of_many_at_once_has_one_result(void **state) {
     tp_turn_end(c.turn);
   }
   close_runtime(runtime);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_call_of_many_at_once_has_one_result)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

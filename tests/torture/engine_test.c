@@ -2,15 +2,10 @@
  *
  * The engine under real threads: turns from several hosts, tokens completed by strangers, cancels at any moment, plans
  * that change beneath running turns, handlers that hang. What goes in is counted, and what comes out. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <sched.h>
 #include <unistd.h>
 
+#include "tests/support/test.h"
 #include "tests/support/model.h"
 
 enum { GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT };
@@ -229,13 +224,11 @@ static void run_party(bool cancels) {
   if (!cancels) assert_int_equal(s.stale, 0);
 }
 
-static void a_thousand_turns_from_several_hosts_end_exactly_once(void **state) {
-  (void)state;
+TEST(a_thousand_turns_from_several_hosts_end_exactly_once) {
   for (unsigned i = 0; i < rounds(); i++) run_party(false);
 }
 
-static void turns_cancelled_at_any_moment_end_exactly_once(void **state) {
-  (void)state;
+TEST(turns_cancelled_at_any_moment_end_exactly_once) {
   for (unsigned i = 0; i < rounds(); i++) run_party(true);
 }
 
@@ -270,8 +263,7 @@ static bool name_leak(void *ctx, const tp_leak *leak) {
   return true;
 }
 
-static void healthy_handlers_are_always_served_beside_hanging_ones(void **state) {
-  (void)state;
+TEST(healthy_handlers_are_always_served_beside_hanging_ones) {
   tp_runtime_options options = {.struct_size = sizeof options, .engine_workers = 4};
   tp_runtime *runtime = open_runtime(&options);
   static moody moods[HANDLERS];
@@ -369,8 +361,7 @@ static void *run_turns(void *arg) {
   return NULL;
 }
 
-static void turn_sees_one_version_while_plans_change_and_destructors_run_once(void **state) {
-  (void)state;
+TEST(turn_sees_one_version_while_plans_change_and_destructors_run_once) {
   changing c = {.runtime = open_runtime(NULL)};
   pthread_t changer, runners[3];
   pthread_create(&changer, NULL, change_plans, &c);
@@ -386,8 +377,7 @@ static void turn_sees_one_version_while_plans_change_and_destructors_run_once(vo
 
 /* ---- a runtime that ends while tokens are being completed ---- */
 
-static void runtime_ends_while_strangers_complete_its_tokens(void **state) {
-  (void)state;
+TEST(runtime_ends_while_strangers_complete_its_tokens) {
   for (unsigned i = 0; i < 30 * rounds(); i++) {
     strangers s = {.count = 0};
     start_strangers(&s);
@@ -470,8 +460,7 @@ static tp_answer hang(void *ctx, tp_call *call) {
   return tp_call_defer(call, &(tp_deferral){.struct_size = sizeof(tp_deferral)}, &token);
 }
 
-static void deadline_of_a_hanging_required_handler_holds_on_a_busy_machine(void **state) {
-  (void)state;
+TEST(deadline_of_a_hanging_required_handler_holds_on_a_busy_machine) {
   long cores = sysconf(_SC_NPROCESSORS_ONLN);
   pthread_t busy[64];
   int busy_count = cores * 2 < 64 ? (int)cores * 2 : 64;
@@ -508,16 +497,4 @@ static void deadline_of_a_hanging_required_handler_holds_on_a_busy_machine(void 
   close_runtime(runtime);
   assert_true(earliest_ns >= -1000000); /* never early: limits are in milliseconds, and two clocks are read */
   assert_true(held);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_thousand_turns_from_several_hosts_end_exactly_once),
-      cmocka_unit_test(turns_cancelled_at_any_moment_end_exactly_once),
-      cmocka_unit_test(healthy_handlers_are_always_served_beside_hanging_ones),
-      cmocka_unit_test(turn_sees_one_version_while_plans_change_and_destructors_run_once),
-      cmocka_unit_test(runtime_ends_while_strangers_complete_its_tokens),
-      cmocka_unit_test(deadline_of_a_hanging_required_handler_holds_on_a_busy_machine),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

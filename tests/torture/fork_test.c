@@ -2,15 +2,10 @@
  *
  * A process that forks while its threads open, complete and close tokens: the child makes a runtime of its own, and
  * nothing that another thread of the parent held at that moment is in its way. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/test.h"
 #include "tests/support/host.h"
 
 enum { GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, FORKS = 400, CHILD_SECONDS = 60 };
@@ -71,8 +66,7 @@ static void be_child(void) {
   _exit(ran ? 0 : 1);
 }
 
-static void child_makes_a_runtime_of_its_own_whatever_the_parent_was_doing(void **state) {
-  (void)state;
+TEST(child_makes_a_runtime_of_its_own_whatever_the_parent_was_doing) {
   user u = {.runtime = make()};
   assert_non_null(u.runtime);
   pthread_t threads[3];
@@ -92,13 +86,10 @@ static void child_makes_a_runtime_of_its_own_whatever_the_parent_was_doing(void 
   assert_int_equal(u.failed, 0);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(child_makes_a_runtime_of_its_own_whatever_the_parent_was_doing),
-  };
+int main(int count, char **arguments) {
   if (HAS_THREAD_SANITIZER) {
     puts("1..0 # SKIP ThreadSanitizer starts no threads in the child of a process that had some");
     return 0;
   }
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return test_main(count, arguments);
 }

@@ -2,15 +2,10 @@
  *
  * Real threads on one queue: every item is delivered once, each producer's items come in its order, and what was
  * written before a push is there after the pop. The ring is small, so that full and empty come all the time. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-
-#include <cmocka.h>
 #include <sched.h>
 #include <stdlib.h>
 
+#include "tests/support/test.h"
 #include "runtime/os/queue.h"
 
 enum { THREADS_MAX = 4, ITEMS_PER_PRODUCER = 5000, SOME_MAX = 4 };
@@ -103,23 +98,19 @@ static void play(uint32_t producers, uint32_t consumers, size_t capacity) {
   free(s.items);
 }
 
-static void one_producer_and_one_consumer(void **state) {
-  (void)state;
+TEST(one_producer_and_one_consumer) {
   for (uint32_t round = 0; round < rounds(); round++) play(1, 1, 3);
 }
 
-static void many_producers_and_one_consumer(void **state) {
-  (void)state;
+TEST(many_producers_and_one_consumer) {
   for (uint32_t round = 0; round < rounds(); round++) play(4, 1, 16);
 }
 
-static void one_producer_and_many_consumers(void **state) {
-  (void)state;
+TEST(one_producer_and_many_consumers) {
   for (uint32_t round = 0; round < rounds(); round++) play(1, 4, 16);
 }
 
-static void many_producers_and_many_consumers(void **state) {
-  (void)state;
+TEST(many_producers_and_many_consumers) {
   for (uint32_t round = 0; round < rounds(); round++) {
     play(4, 4, 1);
     play(4, 4, 64);
@@ -165,8 +156,7 @@ static void offer(sleepers *s, void *work) {
 
 /* One item at a time, and the next only when it was taken: each push meets a worker on its way to sleep. A lost wake-up
  * would hang here, and the test's time limit would name it. */
-static void no_wakeup_is_lost_on_the_way_to_sleep(void **state) {
-  (void)state;
+TEST(no_wakeup_is_lost_on_the_way_to_sleep) {
   tp_allocator allocator = tp__allocator_of(NULL);
   sleepers s = {0};
   tp__thread *threads[2];
@@ -190,13 +180,4 @@ static void no_wakeup_is_lost_on_the_way_to_sleep(void **state) {
   tp__cond_fini(&s.work);
   tp__mutex_fini(&s.mutex);
   tp__queue_mpmc_free(s.queue);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(one_producer_and_one_consumer),         cmocka_unit_test(many_producers_and_one_consumer),
-      cmocka_unit_test(one_producer_and_many_consumers),       cmocka_unit_test(many_producers_and_many_consumers),
-      cmocka_unit_test(no_wakeup_is_lost_on_the_way_to_sleep),
-  };
-  return cmocka_run_group_tests_name("queue torture", tests, NULL, NULL);
 }

@@ -2,14 +2,9 @@
  *
  * Handlers come and go from several threads while others pin snapshots as turns do. Each pin sees one whole version;
  * at the end every destroy was called exactly once. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <pthread.h>
 
+#include "tests/support/test.h"
 #include "tests/unit/plan_world.h"
 
 enum { WRITERS = 3, READERS = 3, ROUNDS = 400 };
@@ -98,8 +93,7 @@ static void *read_on(void *arg) {
   return NULL;
 }
 
-static void handlers_come_and_go_while_snapshots_are_pinned(void **state) {
-  (void)state;
+TEST(handlers_come_and_go_while_snapshots_are_pinned) {
   tp__registry *registry;
   tp_fault fault;
   tp__a32 stop = {0}, ended = {0};
@@ -128,11 +122,4 @@ static void handlers_come_and_go_while_snapshots_are_pinned(void **state) {
   assert_int_equal(last->version, 2 * WRITERS * ROUNDS);
   tp__snapshot_unpin(last);
   tp__registry_free(registry);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(handlers_come_and_go_while_snapshots_are_pinned),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,15 +4,10 @@
  * other threads, cancels and the kill switch at any moment. The behaviour of a node follows from its number and that of
  * the phase, so the results are known: each node is called at most once, none before the nodes it waits for; every
  * contribution is there, every entry is recorded, and no memory is left. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <sched.h>
 #include <unistd.h>
 
+#include "tests/support/test.h"
 #include "runtime/exec/runtime.h"
 #include "runtime/exec/share.h"
 #include "tests/support/counting.h"
@@ -438,32 +433,10 @@ static void run_parties(bool cancels, bool kills) {
       run_party(seed++ * 97 + (uint32_t)getpid(), workers, cancels, kills);
 }
 
-static void shared_nodes_run_once_in_order_and_nothing_is_lost(void **state) {
-  (void)state;
-  run_parties(false, false);
-}
+TEST(shared_nodes_run_once_in_order_and_nothing_is_lost) { run_parties(false, false); }
 
-static void shared_nodes_run_once_in_order_while_some_are_switched_off(void **state) {
-  (void)state;
-  run_parties(false, true);
-}
+TEST(shared_nodes_run_once_in_order_while_some_are_switched_off) { run_parties(false, true); }
 
-static void shared_nodes_run_once_in_order_while_turns_are_cancelled(void **state) {
-  (void)state;
-  run_parties(true, false);
-}
+TEST(shared_nodes_run_once_in_order_while_turns_are_cancelled) { run_parties(true, false); }
 
-static void shared_nodes_run_once_in_order_while_turns_are_cancelled_and_nodes_switched_off(void **state) {
-  (void)state;
-  run_parties(true, true);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(shared_nodes_run_once_in_order_and_nothing_is_lost),
-      cmocka_unit_test(shared_nodes_run_once_in_order_while_some_are_switched_off),
-      cmocka_unit_test(shared_nodes_run_once_in_order_while_turns_are_cancelled),
-      cmocka_unit_test(shared_nodes_run_once_in_order_while_turns_are_cancelled_and_nodes_switched_off),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST(shared_nodes_run_once_in_order_while_turns_are_cancelled_and_nodes_switched_off) { run_parties(true, true); }

@@ -2,13 +2,7 @@
  *
  * What functions that do not return may hold: threads up to one cap, memory up to another; what is reported when they
  * are reached, and how a host gets out. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "runtime/exec/runtime.h"
 #include "tests/support/host.h"
 
@@ -101,8 +95,7 @@ static void close_when_returned(tp_runtime *runtime, hanging *h) {
 
 /* ---- threads ---- */
 
-static void abandoned_functions_have_so_many_threads_more_and_then_handlers_fail(void **state) {
-  (void)state;
+TEST(abandoned_functions_have_so_many_threads_more_and_then_handlers_fail) {
   for (uint32_t cap = 1; cap <= 3; cap++) {
     hanging h;
     tp_runtime *runtime = open_small(cap, &h);
@@ -118,8 +111,7 @@ static void abandoned_functions_have_so_many_threads_more_and_then_handlers_fail
   }
 }
 
-static void handlers_run_again_when_a_function_has_returned(void **state) {
-  (void)state;
+TEST(handlers_run_again_when_a_function_has_returned) {
   hanging h;
   tp_runtime *runtime = open_small(0, &h);
   lose(runtime, &h, 2);
@@ -130,8 +122,7 @@ static void handlers_run_again_when_a_function_has_returned(void **state) {
   close_runtime(runtime);
 }
 
-static void host_grants_more_threads_while_functions_hang(void **state) {
-  (void)state;
+TEST(host_grants_more_threads_while_functions_hang) {
   hanging h;
   tp_runtime *runtime = open_small(0, &h);
   lose(runtime, &h, 2);
@@ -146,8 +137,7 @@ static void host_grants_more_threads_while_functions_hang(void **state) {
   close_when_returned(runtime, &h);
 }
 
-static void inline_handlers_go_on_without_threads(void **state) {
-  (void)state;
+TEST(inline_handlers_go_on_without_threads) {
   hanging h;
   tp_runtime *runtime = open_small(0, &h);
   add_hooks(runtime, &(hook){.id = "inline", .phase = TP_PHASE_TURN_PRE_POLICY, .run = answer}, 1);
@@ -177,8 +167,7 @@ static void submit(tp_turn *turn, uint32_t phase, ran *r) {
 }
 
 /* Before, it waited for its own deadline and ended as late. */
-static void what_is_queued_when_the_last_thread_is_lost_fails_with_the_reason(void **state) {
-  (void)state;
+TEST(what_is_queued_when_the_last_thread_is_lost_fails_with_the_reason) {
   hanging h;
   tp_runtime *runtime = open_small(0, &h);
   lose(runtime, &h, 1);
@@ -231,14 +220,12 @@ static void assert_counts_two_of_three(const tp_runtime_options *options, uint32
   close_runtime(runtime);
 }
 
-static void attempts_that_wait_for_a_thread_are_counted(void **state) {
-  (void)state;
+TEST(attempts_that_wait_for_a_thread_are_counted) {
   assert_counts_two_of_three(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .handler_threads = 1},
                              100);
 }
 
-static void attempts_that_wait_for_a_permit_are_counted(void **state) {
-  (void)state;
+TEST(attempts_that_wait_for_a_permit_are_counted) {
   assert_counts_two_of_three(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .handler_threads = 8}, 1);
 }
 
@@ -273,8 +260,7 @@ static tp_runtime *open_deferring(deferrer *d, const tp_runtime_options *options
   return runtime;
 }
 
-static void abandoned_attempts_of_one_entry_pin_its_block_once_and_give_all_of_it_back(void **state) {
-  (void)state;
+TEST(abandoned_attempts_of_one_entry_pin_its_block_once_and_give_all_of_it_back) {
   static deferrer d;
   static char ids[NODES][8];
   tp_runtime *runtime = open_deferring(&d, NULL, ids);
@@ -297,8 +283,7 @@ static void abandoned_attempts_of_one_entry_pin_its_block_once_and_give_all_of_i
   close_runtime(runtime);
 }
 
-static void attempts_fail_for_want_of_memory_until_it_is_freed_or_more_is_granted(void **state) {
-  (void)state;
+TEST(attempts_fail_for_want_of_memory_until_it_is_freed_or_more_is_granted) {
   for (int grants = 0; grants < 2; grants++) {
     static deferrer d;
     static char ids[NODES][8];
@@ -316,28 +301,11 @@ static void attempts_fail_for_want_of_memory_until_it_is_freed_or_more_is_grante
   }
 }
 
-static void where_threads_are_gone_the_reason_is_no_worker_whatever_memory_says(void **state) {
-  (void)state;
+TEST(where_threads_are_gone_the_reason_is_no_worker_whatever_memory_says) {
   hanging h;
   tp_runtime *runtime = open_small(0, &h);
   lose(runtime, &h, 2);
   assert_int_equal(tp_runtime_set_abandoned_max(runtime, 0, 1, NULL), TP_OK);
   assert_guard(runtime, TP_STATE_FAILED, TP_REASON_NO_WORKER);
   close_when_returned(runtime, &h);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(abandoned_functions_have_so_many_threads_more_and_then_handlers_fail),
-      cmocka_unit_test(handlers_run_again_when_a_function_has_returned),
-      cmocka_unit_test(host_grants_more_threads_while_functions_hang),
-      cmocka_unit_test(inline_handlers_go_on_without_threads),
-      cmocka_unit_test(what_is_queued_when_the_last_thread_is_lost_fails_with_the_reason),
-      cmocka_unit_test(attempts_that_wait_for_a_thread_are_counted),
-      cmocka_unit_test(attempts_that_wait_for_a_permit_are_counted),
-      cmocka_unit_test(abandoned_attempts_of_one_entry_pin_its_block_once_and_give_all_of_it_back),
-      cmocka_unit_test(attempts_fail_for_want_of_memory_until_it_is_freed_or_more_is_granted),
-      cmocka_unit_test(where_threads_are_gone_the_reason_is_no_worker_whatever_memory_says),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

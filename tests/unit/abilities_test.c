@@ -1,19 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The names of the tools that a session has used: each once, in order, with a bound. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "phases/abilities.h"
 #include "tests/support/host.h"
 #include "turnphase/value.h"
 
-static void names_are_listed_once_in_the_order_of_their_first_use(void **state) {
-  (void)state;
+TEST(names_are_listed_once_in_the_order_of_their_first_use) {
   tp_allocator allocator = tp__allocator_of(NULL);
   tp__abilities abilities;
   tp__arena arena;
@@ -34,8 +27,7 @@ static void names_are_listed_once_in_the_order_of_their_first_use(void **state) 
   tp__arena_fini(&arena);
 }
 
-static void names_above_the_bound_are_counted(void **state) {
-  (void)state;
+TEST(names_above_the_bound_are_counted) {
   tp_allocator allocator = tp__allocator_of(NULL);
   tp__abilities abilities;
   tp__abilities_init(&abilities, &allocator);
@@ -48,12 +40,4 @@ static void names_above_the_bound_are_counted(void **state) {
   assert_int_equal(abilities.count, TP__ABILITIES_MAX);
   assert_int_equal(abilities.dropped, 2);
   tp__abilities_fini(&abilities);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(names_are_listed_once_in_the_order_of_their_first_use),
-      cmocka_unit_test(names_above_the_bound_are_counted),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,13 +2,7 @@
  *
  * How many driven turns run at once, whose turn is next, and what is refused. The model answers when the test says so,
  * so that the order in which turns begin is the order in which it is asked. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/host.h"
 
 enum { SESSIONS_MAX = 16 };
@@ -114,8 +108,7 @@ static tp_turn_outcome outcome_of(const world *w, int n) {
 
 /* ---- whose turn is next ---- */
 
-static void tenants_that_wait_are_served_in_turn(void **state) {
-  (void)state;
+TEST(tenants_that_wait_are_served_in_turn) {
   world w = {.count = 0};
   open_world(&w, 1, 0);
   begin(&w, "a");
@@ -131,8 +124,7 @@ static void tenants_that_wait_are_served_in_turn(void **state) {
   close_world(&w);
 }
 
-static void as_many_run_at_once_as_there_is_capacity_for(void **state) {
-  (void)state;
+TEST(as_many_run_at_once_as_there_is_capacity_for) {
   world w = {.count = 0};
   open_world(&w, 3, 0);
   for (int i = 0; i < 5; i++) begin(&w, NULL);
@@ -159,8 +151,7 @@ static void *run_here(void *arg) {
   return ok ? w : NULL;
 }
 
-static void synchronous_turn_waits_for_capacity_as_well(void **state) {
-  (void)state;
+TEST(synchronous_turn_waits_for_capacity_as_well) {
   world w = {.count = 0};
   pthread_t thread;
   void *ok;
@@ -179,8 +170,7 @@ static void synchronous_turn_waits_for_capacity_as_well(void **state) {
 
 /* ---- a turn that waits ---- */
 
-static void turn_that_waits_ends_at_its_cancel_and_its_limit(void **state) {
-  (void)state;
+TEST(turn_that_waits_ends_at_its_cancel_and_its_limit) {
   world w = {.count = 0};
   tp_submission *behind;
   open_world(&w, 1, 0);
@@ -203,8 +193,7 @@ static void turn_that_waits_ends_at_its_cancel_and_its_limit(void **state) {
   close_world(&w);
 }
 
-static void drain_ends_turns_that_wait(void **state) {
-  (void)state;
+TEST(drain_ends_turns_that_wait) {
   world w = {.count = 0};
   open_world(&w, 1, 0);
   for (int i = 0; i < 4; i++) begin(&w, i % 2 ? "a" : "b");
@@ -220,8 +209,7 @@ static void drain_ends_turns_that_wait(void **state) {
 
 /* ---- refusal ---- */
 
-static void tenant_with_too_many_that_wait_is_refused_and_no_other(void **state) {
-  (void)state;
+TEST(tenant_with_too_many_that_wait_is_refused_and_no_other) {
   world w = {.count = 0};
   tp_fault fault = {0};
   tp_submission *none = NULL;
@@ -249,8 +237,7 @@ static void tenant_with_too_many_that_wait_is_refused_and_no_other(void **state)
   assert_null(strstr(line + 40, "wait no more"));
 }
 
-static void turn_that_would_wait_longer_than_its_limit_is_refused_at_once(void **state) {
-  (void)state;
+TEST(turn_that_would_wait_longer_than_its_limit_is_refused_at_once) {
   world w = {.count = 0};
   tp_fault fault = {0};
   tp_submission *none = NULL;
@@ -272,25 +259,10 @@ static void turn_that_would_wait_longer_than_its_limit_is_refused_at_once(void *
   close_world(&w);
 }
 
-static void options_that_do_not_fit_are_refused(void **state) {
-  (void)state;
+TEST(options_that_do_not_fit_are_refused) {
   const tp_runtime_options options = {.struct_size = sizeof options, .turns_waiting_max = 1};
   tp_runtime *runtime = NULL;
   tp_fault fault = {0};
   assert_int_equal(tp_runtime_new(&options, &runtime, &fault), TP_ERR_USAGE);
   assert_non_null(strstr(fault.message, "turns_running_max"));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(tenants_that_wait_are_served_in_turn),
-      cmocka_unit_test(as_many_run_at_once_as_there_is_capacity_for),
-      cmocka_unit_test(synchronous_turn_waits_for_capacity_as_well),
-      cmocka_unit_test(turn_that_waits_ends_at_its_cancel_and_its_limit),
-      cmocka_unit_test(drain_ends_turns_that_wait),
-      cmocka_unit_test(tenant_with_too_many_that_wait_is_refused_and_no_other),
-      cmocka_unit_test(turn_that_would_wait_longer_than_its_limit_is_refused_at_once),
-      cmocka_unit_test(options_that_do_not_fit_are_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

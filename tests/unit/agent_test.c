@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Agents: built, registered or refused, used by sessions, taken away. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/utsname.h>
 
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/model.h"
 
 static tp_agent_config config_of(const char *id) {
@@ -39,8 +34,7 @@ static tp_answer note_agent(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void agent_gives_its_sessions_system_text_and_model(void **state) {
-  (void)state;
+TEST(agent_gives_its_sessions_system_text_and_model) {
   tp_runtime *runtime = open_runtime(NULL);
   recorder *model = recorder_new(hello, 1);
   static const tp_contribution section = {.struct_size = sizeof(tp_contribution),
@@ -71,8 +65,7 @@ static void agent_gives_its_sessions_system_text_and_model(void **state) {
   recorder_free(model);
 }
 
-static void agent_that_is_refused_leaves_its_model_with_the_host(void **state) {
-  (void)state;
+TEST(agent_that_is_refused_leaves_its_model_with_the_host) {
   static const struct {
     act act;
     uint32_t phase;
@@ -111,8 +104,7 @@ static void agent_that_is_refused_leaves_its_model_with_the_host(void **state) {
   }
 }
 
-static void ids_of_agents_are_checked(void **state) {
-  (void)state;
+TEST(ids_of_agents_are_checked) {
   tp_runtime *runtime = open_runtime(NULL);
   act unregister = {0};
   add_hooks(runtime, &(hook){.id = "u", .phase = TP_PHASE_AGENT_UNREGISTER, .ctx = &unregister}, 1);
@@ -133,8 +125,7 @@ static void ids_of_agents_are_checked(void **state) {
   close_runtime(runtime);
 }
 
-static void agents_that_are_left_end_with_the_runtime(void **state) {
-  (void)state;
+TEST(agents_that_are_left_end_with_the_runtime) {
   tp_runtime *runtime = open_runtime(NULL);
   recorder *model = recorder_new(hello, 1);
   tp_agent_config config = config_of("a1");
@@ -191,8 +182,7 @@ static tp_answer read_config_of_turn(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void registration_and_turns_see_the_config_that_build_left(void **state) {
-  (void)state;
+TEST(registration_and_turns_see_the_config_that_build_left) {
   for (int slow = 0; slow < 2; slow++) {
     note n = {.text = ""};
     hook hooks[] = {{.id = "build", .phase = TP_PHASE_AGENT_BUILD, .run = replace_config, .ctx = &n},
@@ -234,8 +224,7 @@ static const tp_contribution fragment = {.struct_size = sizeof fragment,
                                          .title = TEXT("Memory"),
                                          .text = TEXT("Ask it.")};
 
-static void system_text_has_environment_fragments_hints_and_scope_in_this_order(void **state) {
-  (void)state;
+TEST(system_text_has_environment_fragments_hints_and_scope_in_this_order) {
   setenv("SHELL", "/bin/a shell", 1);
   note n = {.text = ""};
   act emits = {.emits = &fragment, .emit_count = 1};
@@ -272,8 +261,7 @@ static tp_status add_with(tp_runtime *runtime, const tp_agent_config *config, tp
   return status;
 }
 
-static void environment_is_the_process_or_the_hosts_own_and_without_a_shell_has_none(void **state) {
-  (void)state;
+TEST(environment_is_the_process_or_the_hosts_own_and_without_a_shell_has_none) {
   tp_runtime *runtime = open_runtime(NULL);
   tp_agent_config config = config_of("a1");
   tp_fault fault = {0};
@@ -302,8 +290,7 @@ static void environment_is_the_process_or_the_hosts_own_and_without_a_shell_has_
   close_runtime(runtime);
 }
 
-static void bad_configs_are_refused(void **state) {
-  (void)state;
+TEST(bad_configs_are_refused) {
   static const struct {
     tp_text extra;
     tp_status status;
@@ -352,8 +339,7 @@ static bool note_agent_id(void *ctx, tp_agent *agent) {
   return strcmp(tp_agent_id(agent), "a2") != 0;
 }
 
-static void agents_are_found_by_id_and_listed_in_order(void **state) {
-  (void)state;
+TEST(agents_are_found_by_id_and_listed_in_order) {
   tp_runtime *runtime = open_runtime(NULL);
   tp_agent *agents[3];
   static const char *const ids[] = {"a1", "a2", "a3"};
@@ -418,8 +404,7 @@ static void add_named(tp_runtime *runtime, named *n) {
   assert_int_equal(tp_edit_commit(edit, NULL, &fault), TP_OK);
 }
 
-static void refused_registration_unregisters_those_that_had_registered_in_reverse(void **state) {
-  (void)state;
+TEST(refused_registration_unregisters_those_that_had_registered_in_reverse) {
   note n = {.text = ""};
   named all[] = {{&n, "one", false}, {&n, "two", false}, {&n, "three", true}, {&n, "four", false}};
   tp_runtime *runtime = open_runtime(NULL);
@@ -441,8 +426,7 @@ static tp_answer note_unregistered(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void agents_that_are_left_are_unregistered_once_the_newest_first(void **state) {
-  (void)state;
+TEST(agents_that_are_left_are_unregistered_once_the_newest_first) {
   for (int removed = 0; removed < 2; removed++) {
     note n = {.text = ""};
     tp_runtime *runtime = open_runtime(NULL);
@@ -477,8 +461,7 @@ static void take_result(void *ctx, const tp_agent_result *result) {
   latch_hit(&t->ended);
 }
 
-static void submitted_agents_come_and_go_without_waiting(void **state) {
-  (void)state;
+TEST(submitted_agents_come_and_go_without_waiting) {
   taken t = {.ended = LATCH};
   note n = {.text = ""};
   named fine = {&n, "one", false}, judge = {&n, "two", false};
@@ -509,22 +492,4 @@ static void submitted_agents_come_and_go_without_waiting(void **state) {
   runtime = open_runtime(&options);
   assert_int_equal(tp_agent_add_submit(runtime, &config, take_result, &t, NULL), TP_ERR_USAGE);
   close_runtime(runtime);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(agent_gives_its_sessions_system_text_and_model),
-      cmocka_unit_test(agent_that_is_refused_leaves_its_model_with_the_host),
-      cmocka_unit_test(ids_of_agents_are_checked),
-      cmocka_unit_test(agents_that_are_left_end_with_the_runtime),
-      cmocka_unit_test(registration_and_turns_see_the_config_that_build_left),
-      cmocka_unit_test(system_text_has_environment_fragments_hints_and_scope_in_this_order),
-      cmocka_unit_test(environment_is_the_process_or_the_hosts_own_and_without_a_shell_has_none),
-      cmocka_unit_test(bad_configs_are_refused),
-      cmocka_unit_test(agents_are_found_by_id_and_listed_in_order),
-      cmocka_unit_test(refused_registration_unregisters_those_that_had_registered_in_reverse),
-      cmocka_unit_test(agents_that_are_left_are_unregistered_once_the_newest_first),
-      cmocka_unit_test(submitted_agents_come_and_go_without_waiting),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,13 +2,7 @@
  *
  * Aliases whose system shows nothing to the model: what is contributed through them for the model is dropped with a
  * diagnostic, and the rest of the answer stays. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/host.h"
 
 static tp_answer emit_two(void *ctx, tp_call *call) {
@@ -19,8 +13,7 @@ static tp_answer emit_two(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void reminders_and_signals_through_infra_aliases_are_dropped_and_the_rest_stays(void **state) {
-  (void)state;
+TEST(reminders_and_signals_through_infra_aliases_are_dropped_and_the_rest_stays) {
   static const struct {
     const char *alias;
     uint32_t phase;
@@ -59,11 +52,4 @@ static void reminders_and_signals_through_infra_aliases_are_dropped_and_the_rest
     tp_turn_end(turn);
     close_runtime(runtime);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(reminders_and_signals_through_infra_aliases_are_dropped_and_the_rest_stays),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

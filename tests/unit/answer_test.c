@@ -2,13 +2,7 @@
  *
  * An answer is an integer, and 0 is none: what a binding returns for a callback that raised must fail, be it a
  * handler's, a tool's or a match's. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/host.h"
 
 enum { GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, GUARDED = TP_PHASE_TOOL_PRE };
@@ -21,8 +15,7 @@ static tp_answer return_it(void *ctx, tp_call *call) {
   return *(const tp_answer *)ctx;
 }
 
-static void required_guard_without_an_answer_denies(void **state) {
-  (void)state;
+TEST(required_guard_without_an_answer_denies) {
   for (size_t i = 0; i < COUNT(no_answers); i++) {
     for (int slow = 0; slow < 2; slow++) {
       tp_runtime *runtime = open_runtime(NULL);
@@ -64,8 +57,7 @@ static tp_answer fail_then_deny(void *ctx, tp_call *call) {
 }
 
 /* What counts is what is returned; a kept reason belongs to an answer of its own kind alone. */
-static void reason_goes_with_the_answer_that_it_was_kept_for(void **state) {
-  (void)state;
+TEST(reason_goes_with_the_answer_that_it_was_kept_for) {
   static const struct {
     tp_handler_fn run;
     tp_state state;
@@ -114,8 +106,7 @@ static tp_phase_result run_matched(tp_runtime *runtime, tp_turn **ret_turn, int3
   return run_phase(*ret_turn, GUARDED, NULL);
 }
 
-static void match_without_an_answer_fails_as_its_handler_would_have(void **state) {
-  (void)state;
+TEST(match_without_an_answer_fails_as_its_handler_would_have) {
   static const int32_t answers[] = {TP_MATCH_NONE, 3, -1, INT32_MIN};
   static const struct {
     tp_failure failure;
@@ -137,8 +128,7 @@ static void match_without_an_answer_fails_as_its_handler_would_have(void **state
   }
 }
 
-static void match_that_answers_decides_whether_the_handler_is_called(void **state) {
-  (void)state;
+TEST(match_that_answers_decides_whether_the_handler_is_called) {
   static const int32_t answers[] = {TP_MATCH_YES, TP_MATCH_NO};
   for (size_t i = 0; i < COUNT(answers); i++) {
     tp_runtime *runtime = open_runtime(NULL);
@@ -159,8 +149,7 @@ static tp_answer tool_returns(void *ctx, tp_tool_run *run) {
   return *(const tp_answer *)ctx;
 }
 
-static void tool_without_an_answer_is_an_error(void **state) {
-  (void)state;
+TEST(tool_without_an_answer_is_an_error) {
   static const tp_answer answers[] = {TP_ANSWER_NONE, -1,        TP_ANSWER_ALLOW, TP_ANSWER_DENY,
                                       TP_ANSWER_ASK,  INT32_MAX, INT32_MIN};
   for (size_t i = 0; i < COUNT(answers); i++) {
@@ -199,8 +188,7 @@ static void note_end(void *ctx, const tp_phase_result *result) {
   latch_hit(ctx);
 }
 
-static void completion_that_is_no_answer_leaves_the_token_open(void **state) {
-  (void)state;
+TEST(completion_that_is_no_answer_leaves_the_token_open) {
   static const tp_answer kinds[] = {TP_ANSWER_NONE, TP_ANSWER_DEFERRED, -1, INT32_MAX};
   tp_runtime *runtime = open_runtime(NULL);
   latch deferred = LATCH;
@@ -223,16 +211,4 @@ static void completion_that_is_no_answer_leaves_the_token_open(void **state) {
   latch_wait(&deferred, 2);
   tp_turn_end(turn);
   close_runtime(runtime);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(required_guard_without_an_answer_denies),
-      cmocka_unit_test(reason_goes_with_the_answer_that_it_was_kept_for),
-      cmocka_unit_test(match_without_an_answer_fails_as_its_handler_would_have),
-      cmocka_unit_test(match_that_answers_decides_whether_the_handler_is_called),
-      cmocka_unit_test(tool_without_an_answer_is_an_error),
-      cmocka_unit_test(completion_that_is_no_answer_leaves_the_token_open),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What is refused, or harmless, through the public API. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/host.h"
 
 static tp_answer count_call(void *ctx, tp_tool_run *run) {
@@ -32,8 +26,7 @@ static tp_answer contribute_tool(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void tool_of_a_cancelled_turn_never_runs(void **state) {
-  (void)state;
+TEST(tool_of_a_cancelled_turn_never_runs) {
   for (int is_inline = 0; is_inline < 2; is_inline++) {
     tp_runtime *runtime = open_runtime(NULL);
     one_tool tool = {.is_inline = is_inline};
@@ -53,8 +46,7 @@ static void tool_of_a_cancelled_turn_never_runs(void **state) {
   }
 }
 
-static void phase_of_a_cancelled_turn_ends_as_cancelled(void **state) {
-  (void)state;
+TEST(phase_of_a_cancelled_turn_ends_as_cancelled) {
   tp_runtime *runtime = open_runtime(NULL);
   act a = {0};
   add_hooks(runtime, &(hook){.id = "a", .phase = TP_PHASE_TURN_INTAKE, .ctx = &a}, 1);
@@ -70,8 +62,7 @@ static void phase_of_a_cancelled_turn_ends_as_cancelled(void **state) {
 
 static void count_end(void *ctx) { ++*(int *)ctx; }
 
-static void report_without_a_size_is_refused_and_nothing_is_done(void **state) {
-  (void)state;
+TEST(report_without_a_size_is_refused_and_nothing_is_done) {
   tp_runtime *runtime = open_runtime(NULL);
   tp_drain_report drained = {.struct_size = 0};
   tp_commit_report committed = {.struct_size = 0};
@@ -91,8 +82,7 @@ static void report_without_a_size_is_refused_and_nothing_is_done(void **state) {
   close_runtime(runtime);
 }
 
-static void session_that_a_drain_ended_is_closed_by_its_host(void **state) {
-  (void)state;
+TEST(session_that_a_drain_ended_is_closed_by_its_host) {
   tp_runtime *runtime = open_runtime(NULL);
   act ends = {0};
   add_hooks(runtime, &(hook){.id = "e", .phase = TP_PHASE_SESSION_END, .ctx = &ends}, 1);
@@ -111,8 +101,7 @@ static void session_that_a_drain_ended_is_closed_by_its_host(void **state) {
   close_runtime(runtime);
 }
 
-static void what_is_not_utf8_or_too_long_is_refused(void **state) {
-  (void)state;
+TEST(what_is_not_utf8_or_too_long_is_refused) {
   tp_runtime *runtime = open_runtime(NULL);
   act a = {0};
   add_hooks(runtime, &(hook){.id = "a", .phase = TP_PHASE_TURN_INTAKE, .ctx = &a}, 1);
@@ -141,8 +130,7 @@ static tp_status no_record(void *ctx, const tp_entry_record *record) {
   return TP_OK;
 }
 
-static void store_of_another_size_or_without_its_functions_is_refused(void **state) {
-  (void)state;
+TEST(store_of_another_size_or_without_its_functions_is_refused) {
   unsigned char longer[sizeof(tp_store) + 8];
   tp_store store = {.record = no_record};
   tp_runtime_options options = {.struct_size = sizeof options, .store = &store};
@@ -162,8 +150,7 @@ static void store_of_another_size_or_without_its_functions_is_refused(void **sta
   assert_null(runtime);
 }
 
-static void reason_that_is_not_utf8_is_not_shown(void **state) {
-  (void)state;
+TEST(reason_that_is_not_utf8_is_not_shown) {
   tp_runtime *runtime = open_runtime(NULL);
   act a = {.kind = TP_ANSWER_DENY, .reason = "caf\xe9"};
   add_hooks(runtime, &(hook){.id = "a", .phase = TP_PHASE_TURN_INTAKE, .ctx = &a}, 1);
@@ -173,17 +160,4 @@ static void reason_that_is_not_utf8_is_not_shown(void **state) {
   assert_true(tp_utf8_valid(result.reason, NULL));
   tp_turn_end(turn);
   close_runtime(runtime);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(tool_of_a_cancelled_turn_never_runs),
-      cmocka_unit_test(phase_of_a_cancelled_turn_ends_as_cancelled),
-      cmocka_unit_test(report_without_a_size_is_refused_and_nothing_is_done),
-      cmocka_unit_test(session_that_a_drain_ended_is_closed_by_its_host),
-      cmocka_unit_test(what_is_not_utf8_or_too_long_is_refused),
-      cmocka_unit_test(store_of_another_size_or_without_its_functions_is_refused),
-      cmocka_unit_test(reason_that_is_not_utf8_is_not_shown),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-
-#include <cmocka.h>
 #include <stdlib.h>
 
+#include "tests/support/test.h"
 #include "runtime/base/base.h"
 
 typedef struct counting {
@@ -29,8 +24,7 @@ static void counting_release(void *ctx, void *memory, size_t size) {
 
 static tp_allocator allocator_over(counting *c) { return (tp_allocator){counting_alloc, counting_release, c}; }
 
-static void pieces_are_aligned_and_apart(void **state) {
-  (void)state;
+TEST(pieces_are_aligned_and_apart) {
   counting c = {0};
   tp_allocator allocator = allocator_over(&c);
   tp__arena arena;
@@ -50,8 +44,7 @@ static void pieces_are_aligned_and_apart(void **state) {
   assert_int_equal(c.open_bytes, 0);
 }
 
-static void chunks_are_few(void **state) {
-  (void)state;
+TEST(chunks_are_few) {
   counting c = {0};
   tp_allocator allocator = allocator_over(&c);
   tp__arena arena;
@@ -61,8 +54,7 @@ static void chunks_are_few(void **state) {
   tp__arena_fini(&arena);
 }
 
-static void first_buffer_is_used_before_any_chunk(void **state) {
-  (void)state;
+TEST(first_buffer_is_used_before_any_chunk) {
   counting c = {0};
   tp_allocator allocator = allocator_over(&c);
   _Alignas(8) char first[256];
@@ -78,8 +70,7 @@ static void first_buffer_is_used_before_any_chunk(void **state) {
   assert_int_equal(c.open_bytes, 0);
 }
 
-static void crooked_first_buffer_gives_aligned_memory(void **state) {
-  (void)state;
+TEST(crooked_first_buffer_gives_aligned_memory) {
   _Alignas(8) char first[64];
   for (size_t skew = 0; skew < 8; skew++) {
     for (size_t size = 0; size <= 64 - skew; size++) {
@@ -95,8 +86,7 @@ static void crooked_first_buffer_gives_aligned_memory(void **state) {
   }
 }
 
-static void arena_without_allocator_ends_with_its_buffer(void **state) {
-  (void)state;
+TEST(arena_without_allocator_ends_with_its_buffer) {
   _Alignas(8) char first[32];
   tp__arena arena;
   tp__arena_init(&arena, NULL, first, sizeof first, 0);
@@ -108,8 +98,7 @@ static void arena_without_allocator_ends_with_its_buffer(void **state) {
   tp__arena_fini(&arena);
 }
 
-static void nothing_is_still_somewhere(void **state) {
-  (void)state;
+TEST(nothing_is_still_somewhere) {
   counting c = {0};
   tp_allocator allocator = allocator_over(&c);
   tp__arena arena;
@@ -119,8 +108,7 @@ static void nothing_is_still_somewhere(void **state) {
   tp__arena_fini(&arena);
 }
 
-static void cap_bounds_what_is_taken(void **state) {
-  (void)state;
+TEST(cap_bounds_what_is_taken) {
   static const size_t caps[] = {1, 100, 1000, 1024, 5000, 100000};
   for (size_t i = 0; i < sizeof caps / sizeof caps[0]; i++) {
     counting c = {0};
@@ -136,8 +124,7 @@ static void cap_bounds_what_is_taken(void **state) {
   }
 }
 
-static void refused_size_does_not_spoil_smaller_ones(void **state) {
-  (void)state;
+TEST(refused_size_does_not_spoil_smaller_ones) {
   counting c = {0};
   tp_allocator allocator = allocator_over(&c);
   tp__arena arena;
@@ -151,8 +138,7 @@ static void refused_size_does_not_spoil_smaller_ones(void **state) {
   tp__arena_fini(&arena);
 }
 
-static void big_piece_leaves_the_current_chunk_in_use(void **state) {
-  (void)state;
+TEST(big_piece_leaves_the_current_chunk_in_use) {
   counting c = {0};
   tp_allocator allocator = allocator_over(&c);
   tp__arena arena;
@@ -164,8 +150,7 @@ static void big_piece_leaves_the_current_chunk_in_use(void **state) {
   tp__arena_fini(&arena);
 }
 
-static void allocation_refused_at_every_n_is_clean(void **state) {
-  (void)state;
+TEST(allocation_refused_at_every_n_is_clean) {
   for (size_t n = 1; n < 12; n++) {
     counting c = {.refuse_from = n};
     tp_allocator allocator = allocator_over(&c);
@@ -181,8 +166,7 @@ static void allocation_refused_at_every_n_is_clean(void **state) {
   }
 }
 
-static void arena_may_be_used_again_after_fini(void **state) {
-  (void)state;
+TEST(arena_may_be_used_again_after_fini) {
   counting c = {0};
   tp_allocator allocator = allocator_over(&c);
   tp__arena arena;
@@ -196,8 +180,7 @@ static void arena_may_be_used_again_after_fini(void **state) {
   assert_int_equal(c.open_bytes, 0);
 }
 
-static void zeroed_piece_is_zero(void **state) {
-  (void)state;
+TEST(zeroed_piece_is_zero) {
   _Alignas(8) char first[128];
   memset(first, 0xee, sizeof first);
   tp__arena arena;
@@ -206,8 +189,7 @@ static void zeroed_piece_is_zero(void **state) {
   for (int i = 0; i < 100; i++) assert_int_equal(memory[i], 0);
 }
 
-static void text_is_copied_with_a_nul_behind(void **state) {
-  (void)state;
+TEST(text_is_copied_with_a_nul_behind) {
   counting c = {0};
   tp_allocator allocator = allocator_over(&c);
   tp__arena arena;
@@ -231,8 +213,7 @@ static void text_is_copied_with_a_nul_behind(void **state) {
   tp__arena_fini(&arena);
 }
 
-static void refused_text_leaves_the_result_alone(void **state) {
-  (void)state;
+TEST(refused_text_leaves_the_result_alone) {
   tp__arena arena;
   tp__arena_init(&arena, NULL, NULL, 0, 0);
   tp_text copy = {"before", 6};
@@ -244,8 +225,7 @@ static void refused_text_leaves_the_result_alone(void **state) {
   assert_int_equal(tp__arena_printf(&arena, "%d", 1).size, 0);
 }
 
-static void printf_fits_what_it_writes(void **state) {
-  (void)state;
+TEST(printf_fits_what_it_writes) {
   counting c = {0};
   tp_allocator allocator = allocator_over(&c);
   tp__arena arena;
@@ -258,25 +238,4 @@ static void printf_fits_what_it_writes(void **state) {
   assert_int_equal(text.size, 0);
   assert_string_equal(text.data, "");
   tp__arena_fini(&arena);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(pieces_are_aligned_and_apart),
-      cmocka_unit_test(chunks_are_few),
-      cmocka_unit_test(first_buffer_is_used_before_any_chunk),
-      cmocka_unit_test(crooked_first_buffer_gives_aligned_memory),
-      cmocka_unit_test(arena_without_allocator_ends_with_its_buffer),
-      cmocka_unit_test(nothing_is_still_somewhere),
-      cmocka_unit_test(cap_bounds_what_is_taken),
-      cmocka_unit_test(refused_size_does_not_spoil_smaller_ones),
-      cmocka_unit_test(big_piece_leaves_the_current_chunk_in_use),
-      cmocka_unit_test(allocation_refused_at_every_n_is_clean),
-      cmocka_unit_test(arena_may_be_used_again_after_fini),
-      cmocka_unit_test(zeroed_piece_is_zero),
-      cmocka_unit_test(text_is_copied_with_a_nul_behind),
-      cmocka_unit_test(refused_text_leaves_the_result_alone),
-      cmocka_unit_test(printf_fits_what_it_writes),
-  };
-  return cmocka_run_group_tests_name("arena", tests, NULL, NULL);
 }

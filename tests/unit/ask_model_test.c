@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A handler asks a model: what it gets, what is refused, and what becomes of a request that was given up. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/model.h"
 
 /* ---- a handler that asks once ---- */
@@ -80,8 +74,7 @@ static void run_once(asker *a, bool on_thread) {
 
 /* ---- what it gets ---- */
 
-static void handler_gets_the_response(void **state) {
-  (void)state;
+TEST(handler_gets_the_response) {
   const reply replies[] = {{.text = "Hello",
                             .calls = {{.id = TEXT("1"), .name = TEXT("look"), .arguments = {"\x80", 1}}},
                             .call_count = 1,
@@ -102,8 +95,7 @@ static void handler_gets_the_response(void **state) {
   }
 }
 
-static void failure_comes_with_its_message(void **state) {
-  (void)state;
+TEST(failure_comes_with_its_message) {
   for (int retryable = 0; retryable < 2; retryable++) {
     const reply replies[] = {{.fails = TP_ERR_CONTEXT_LENGTH, .retryable = retryable != 0}};
     asker a = {.model = recorder_new(replies, 1)};
@@ -116,8 +108,7 @@ static void failure_comes_with_its_message(void **state) {
   }
 }
 
-static void background_job_may_ask(void **state) {
-  (void)state;
+TEST(background_job_may_ask) {
   const reply replies[] = {{.text = "Hello"}};
   asker a = {.model = recorder_new(replies, 1)};
   tp_runtime *runtime = open_with(&a, true, TP_EXECUTION_BACKGROUND, 0);
@@ -135,8 +126,7 @@ static void background_job_may_ask(void **state) {
 
 /* ---- what is refused ---- */
 
-static void wrong_requests_are_refused(void **state) {
-  (void)state;
+TEST(wrong_requests_are_refused) {
   static const tp_tool tool = {.struct_size = sizeof tool, .name = "t"};
   static const tp_tool *const tools[] = {&tool};
   static const tp_message broken = {.struct_size = sizeof broken, .role = TP_ROLE_USER, .text = TEXT("\xFF")};
@@ -167,8 +157,7 @@ static void wrong_requests_are_refused(void **state) {
   }
 }
 
-static void inline_handler_may_not_wait(void **state) {
-  (void)state;
+TEST(inline_handler_may_not_wait) {
   asker a = {.model = recorder_new(NULL, 0)};
   run_once(&a, false);
   assert_int_equal(a.status, TP_ERR_USAGE);
@@ -183,8 +172,7 @@ static void answer_to(recorder *r) {
   assert_int_equal(tp_model_complete(r->token, &late), TP_ERR_STALE);
 }
 
-static void request_ends_at_the_limit_of_the_handler(void **state) {
-  (void)state;
+TEST(request_ends_at_the_limit_of_the_handler) {
   const reply replies[] = {{.never = true}};
   asker a = {.model = recorder_new(replies, 1)};
   tp_runtime *runtime = open_with(&a, true, TP_EXECUTION_BLOCKING, 30);
@@ -210,8 +198,7 @@ static void *cancel_turn(void *turn_and_model) {
   return NULL;
 }
 
-static void request_ends_with_a_cancelled_turn(void **state) {
-  (void)state;
+TEST(request_ends_with_a_cancelled_turn) {
   const reply replies[] = {{.never = true}};
   asker a = {.model = recorder_new(replies, 1)};
   tp_runtime *runtime = open_with(&a, true, TP_EXECUTION_BLOCKING, 60000);
@@ -231,17 +218,4 @@ static void request_ends_with_a_cancelled_turn(void **state) {
   close_runtime(runtime);
   assert_int_equal(a.model->destroys, 1);
   recorder_free(a.model);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(handler_gets_the_response),
-      cmocka_unit_test(failure_comes_with_its_message),
-      cmocka_unit_test(background_job_may_ask),
-      cmocka_unit_test(wrong_requests_are_refused),
-      cmocka_unit_test(inline_handler_may_not_wait),
-      cmocka_unit_test(request_ends_at_the_limit_of_the_handler),
-      cmocka_unit_test(request_ends_with_a_cancelled_turn),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

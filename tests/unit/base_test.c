@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tests/support/test.h"
 #include "runtime/base/base.h"
 #include "turnphase/runtime.h"
 
@@ -39,8 +34,7 @@ static tp_allocator allocator_over(counting *c) { return (tp_allocator){counting
 
 /* ---- status ---- */
 
-static void every_status_has_its_name_text_and_category(void **state) {
-  (void)state;
+TEST(every_status_has_its_name_text_and_category) {
   assert_string_equal(tp_status_name(TP_OK), "TP_OK");
 #define TP_STATUS_ROW(name, number, category, text)        \
   assert_int_equal(name, number);                          \
@@ -51,8 +45,7 @@ static void every_status_has_its_name_text_and_category(void **state) {
 #undef TP_STATUS_ROW
 }
 
-static void hundreds_digit_of_a_status_is_its_category(void **state) {
-  (void)state;
+TEST(hundreds_digit_of_a_status_is_its_category) {
   static const char *const categories[] = {"",     "usage", "limit",  "timeout", "canceled",
                                            "hook", "store", "system", "internal"};
 #define TP_STATUS_ROW(name, number, category, text) assert_string_equal(categories[(number) / 100], category);
@@ -60,8 +53,7 @@ static void hundreds_digit_of_a_status_is_its_category(void **state) {
 #undef TP_STATUS_ROW
 }
 
-static void number_that_is_no_status_is_still_named(void **state) {
-  (void)state;
+TEST(number_that_is_no_status_is_still_named) {
   static const int numbers[] = {-1, 1, 99, 199, 999999};
   for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
     assert_string_equal(tp_status_name((tp_status)numbers[i]), "TP_ERR_UNKNOWN");
@@ -70,8 +62,7 @@ static void number_that_is_no_status_is_still_named(void **state) {
   }
 }
 
-static void number_of_an_unknown_status_is_kept(void **state) {
-  (void)state;
+TEST(number_of_an_unknown_status_is_kept) {
   char name[32], cut[8];
   assert_string_equal(tp_status_name_r(TP_ERR_CYCLE, name, sizeof name), "TP_ERR_CYCLE");
   assert_string_equal(tp_status_name_r(TP_OK, name, sizeof name), "TP_OK");
@@ -80,8 +71,7 @@ static void number_of_an_unknown_status_is_kept(void **state) {
   assert_string_equal(tp_status_name_r(TP_ERR_CYCLE, cut, sizeof cut), "TP_ERR_");
 }
 
-static void version_of_the_headers_and_of_the_library_agree(void **state) {
-  (void)state;
+TEST(version_of_the_headers_and_of_the_library_agree) {
   int major, minor, patch;
   assert_int_equal(sscanf(tp_version(), "%d.%d.%d", &major, &minor, &patch), 3);
   assert_int_equal(major, TP_VERSION_MAJOR);
@@ -91,8 +81,7 @@ static void version_of_the_headers_and_of_the_library_agree(void **state) {
   assert_int_equal(tp_version_number(), major << 16 | minor << 8 | patch);
 }
 
-static void feature_is_one_that_the_library_was_built_with(void **state) {
-  (void)state;
+TEST(feature_is_one_that_the_library_was_built_with) {
 #ifdef NDEBUG
   assert_false(tp_feature("assertions"));
 #else
@@ -104,8 +93,7 @@ static void feature_is_one_that_the_library_was_built_with(void **state) {
   assert_false(tp_feature(NULL));
 }
 
-static void log_levels_have_names(void **state) {
-  (void)state;
+TEST(log_levels_have_names) {
   assert_string_equal(tp_log_level_name(TP_LOG_ERROR), "error");
   assert_string_equal(tp_log_level_name(TP_LOG_WARNING), "warning");
   assert_string_equal(tp_log_level_name(TP_LOG_INFO), "info");
@@ -113,8 +101,7 @@ static void log_levels_have_names(void **state) {
   assert_string_equal(tp_log_level_name((tp_log_level)77), "unknown");
 }
 
-static void numbers_of_enums_have_words(void **state) {
-  (void)state;
+TEST(numbers_of_enums_have_words) {
   assert_string_equal(tp_execution_name(TP_EXECUTION_FIRE_AND_RECORD), "fire_and_record");
   assert_string_equal(tp_execution_name(TP_EXECUTION_DEFAULT), "default");
   assert_string_equal(tp_failure_name(TP_FAILURE_REQUIRED), "required");
@@ -133,8 +120,7 @@ static void numbers_of_enums_have_words(void **state) {
 
 /* ---- faults ---- */
 
-static void fail_fills_the_fault_and_returns_the_code(void **state) {
-  (void)state;
+TEST(fail_fills_the_fault_and_returns_the_code) {
   tp_fault fault;
   memset(&fault, 0xff, sizeof fault);
   assert_int_equal(tp__fail(&fault, TP_ERR_CYCLE, "guard", "%s -> %s", "a", "b"), TP_ERR_CYCLE);
@@ -147,20 +133,17 @@ static void fail_fills_the_fault_and_returns_the_code(void **state) {
   assert_int_equal(fault.system_error, 0);
 }
 
-static void fail_without_a_fault_gives_the_code_alone(void **state) {
-  (void)state;
+TEST(fail_without_a_fault_gives_the_code_alone) {
   assert_int_equal(tp__fail(NULL, TP_ERR_FULL, NULL, "no fault takes this %d", 1), TP_ERR_FULL);
 }
 
-static void fault_without_subject_has_an_empty_one(void **state) {
-  (void)state;
+TEST(fault_without_subject_has_an_empty_one) {
   tp_fault fault;
   (void)tp__fail(&fault, TP_ERR_IO, NULL, "x");
   assert_string_equal(fault.subject, "");
 }
 
-static void long_message_is_cut_at_a_code_point(void **state) {
-  (void)state;
+TEST(long_message_is_cut_at_a_code_point) {
   /* 511 bytes are kept; the two-byte letter begins at the last of them for an odd number of bytes before it. */
   for (int before = 505; before < 515; before++) {
     char text[600];
@@ -175,8 +158,7 @@ static void long_message_is_cut_at_a_code_point(void **state) {
   }
 }
 
-static void message_that_just_fits_is_whole(void **state) {
-  (void)state;
+TEST(message_that_just_fits_is_whole) {
   char text[TP_FAULT_MESSAGE_SIZE];
   memset(text, 'x', sizeof text - 1);
   text[sizeof text - 1] = '\0';
@@ -185,8 +167,7 @@ static void message_that_just_fits_is_whole(void **state) {
   assert_string_equal(fault.message, text);
 }
 
-static void long_subject_is_cut_at_a_code_point(void **state) {
-  (void)state;
+TEST(long_subject_is_cut_at_a_code_point) {
   char subject[200];
   memset(subject, 's', 126);
   snprintf(subject + 126, sizeof subject - 126, "%s", "\xe2\x82\xac tail");
@@ -195,8 +176,7 @@ static void long_subject_is_cut_at_a_code_point(void **state) {
   assert_int_equal(strlen(fault.subject), 126);
 }
 
-static void fault_may_wrap_its_own_message(void **state) {
-  (void)state;
+TEST(fault_may_wrap_its_own_message) {
   tp_fault fault;
   (void)tp__fail(&fault, TP_ERR_IO, "file", "no such file");
   (void)tp__fail(&fault, TP_ERR_STORE, fault.subject, "store: %s", fault.message);
@@ -216,15 +196,13 @@ typedef struct newer_options {
   int a, b, c, d;
 } newer_options;
 
-static void options_of_our_size_are_copied(void **state) {
-  (void)state;
+TEST(options_of_our_size_are_copied) {
   options ours, theirs = {sizeof theirs, 1, 2};
   assert_int_equal(tp__options_read(&ours, sizeof ours, &theirs, "tp_x", NULL), TP_OK);
   assert_memory_equal(&ours, &theirs, sizeof ours);
 }
 
-static void older_options_get_zeroes_for_what_they_do_not_have(void **state) {
-  (void)state;
+TEST(older_options_get_zeroes_for_what_they_do_not_have) {
   newer_options ours = {0, 7, 7, 7, 7}, theirs = {sizeof(options), 1, 2, 99, 99};
   assert_int_equal(tp__options_read(&ours, sizeof ours, &theirs, "tp_x", NULL), TP_OK);
   assert_int_equal(ours.struct_size, sizeof ours);
@@ -233,8 +211,7 @@ static void older_options_get_zeroes_for_what_they_do_not_have(void **state) {
   assert_int_equal(ours.d, 0);
 }
 
-static void newer_options_pass_only_with_zeroes_beyond_ours(void **state) {
-  (void)state;
+TEST(newer_options_pass_only_with_zeroes_beyond_ours) {
   options ours = {0};
   newer_options theirs = {sizeof theirs, 1, 2, 0, 0};
   assert_int_equal(tp__options_read(&ours, sizeof ours, &theirs, "tp_x", NULL), TP_OK);
@@ -249,8 +226,7 @@ static void newer_options_pass_only_with_zeroes_beyond_ours(void **state) {
                       "leave the newer field zero, or install a newer turnphase");
 }
 
-static void options_whose_size_was_not_set_are_refused_without_being_read(void **state) {
-  (void)state;
+TEST(options_whose_size_was_not_set_are_refused_without_being_read) {
   static const size_t sizes[] = {0, 3, sizeof(size_t) - 1, sizeof(size_t) + 1, 4097, 4104, 1u << 20, SIZE_MAX};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
     /* On the heap, so that ASan sees a byte that is read beyond it. */
@@ -268,8 +244,7 @@ static void options_whose_size_was_not_set_are_refused_without_being_read(void *
   }
 }
 
-static void no_options_are_all_zero(void **state) {
-  (void)state;
+TEST(no_options_are_all_zero) {
   options ours = {1, 2, 3};
   assert_int_equal(tp__options_read(&ours, sizeof ours, NULL, "tp_x", NULL), TP_OK);
   assert_int_equal(ours.struct_size, sizeof ours);
@@ -279,8 +254,7 @@ static void no_options_are_all_zero(void **state) {
 
 /* ---- allocation ---- */
 
-static void zero_allocator_is_the_c_library(void **state) {
-  (void)state;
+TEST(zero_allocator_is_the_c_library) {
   tp_allocator zero = {0};
   tp_allocator of_null = tp__allocator_of(NULL), of_zero = tp__allocator_of(&zero);
   assert_ptr_equal(of_null.alloc, of_zero.alloc);
@@ -290,8 +264,7 @@ static void zero_allocator_is_the_c_library(void **state) {
   tp__release(&of_null, memory, 100);
 }
 
-static void allocator_of_the_host_is_used(void **state) {
-  (void)state;
+TEST(allocator_of_the_host_is_used) {
   counting c = {0};
   tp_allocator given = allocator_over(&c), used = tp__allocator_of(&given);
   void *memory = tp__alloc(&used, 10);
@@ -300,8 +273,7 @@ static void allocator_of_the_host_is_used(void **state) {
   assert_int_equal(c.open_bytes, 0);
 }
 
-static void allocator_never_sees_size_zero(void **state) {
-  (void)state;
+TEST(allocator_never_sees_size_zero) {
   counting c = {0};
   tp_allocator allocator = allocator_over(&c);
   void *memory = tp__alloc_zero(&allocator, 0);
@@ -312,8 +284,7 @@ static void allocator_never_sees_size_zero(void **state) {
   assert_int_equal(c.open_bytes, 0);
 }
 
-static void zeroed_memory_is_zero(void **state) {
-  (void)state;
+TEST(zeroed_memory_is_zero) {
   counting c = {0};
   tp_allocator allocator = allocator_over(&c);
   unsigned char *memory = tp__alloc_zero(&allocator, 1000);
@@ -322,8 +293,7 @@ static void zeroed_memory_is_zero(void **state) {
   tp__release(&allocator, NULL, 1000); /* harmless */
 }
 
-static void strings_are_copied_and_freed_with_their_size(void **state) {
-  (void)state;
+TEST(strings_are_copied_and_freed_with_their_size) {
   counting c = {0};
   tp_allocator allocator = allocator_over(&c);
   char *copy;
@@ -340,8 +310,7 @@ static void strings_are_copied_and_freed_with_their_size(void **state) {
   assert_int_equal(c.open_bytes, 0);
 }
 
-static void refused_copy_leaves_the_result_alone(void **state) {
-  (void)state;
+TEST(refused_copy_leaves_the_result_alone) {
   counting c = {.refuse_at = 1};
   tp_allocator allocator = allocator_over(&c);
   char before[] = "before", *copy = before;
@@ -349,8 +318,7 @@ static void refused_copy_leaves_the_result_alone(void **state) {
   assert_ptr_equal(copy, before);
 }
 
-static void array_grows_and_keeps_its_items(void **state) {
-  (void)state;
+TEST(array_grows_and_keeps_its_items) {
   counting c = {0};
   tp_allocator allocator = allocator_over(&c);
   void *array = NULL;
@@ -367,8 +335,7 @@ static void array_grows_and_keeps_its_items(void **state) {
   assert_int_equal(c.open_bytes, 0);
 }
 
-static void array_that_cannot_grow_is_as_before(void **state) {
-  (void)state;
+TEST(array_that_cannot_grow_is_as_before) {
   counting c = {.refuse_at = 2};
   tp_allocator allocator = allocator_over(&c);
   void *array = NULL;
@@ -387,8 +354,7 @@ static void array_that_cannot_grow_is_as_before(void **state) {
 
 /* ---- lists ---- */
 
-static void list_keeps_the_order_of_pushes(void **state) {
-  (void)state;
+TEST(list_keeps_the_order_of_pushes) {
   tp__link head, items[3];
   tp__list_init(&head);
   assert_true(tp__list_empty(&head));
@@ -405,8 +371,7 @@ static void list_keeps_the_order_of_pushes(void **state) {
 
 /* ---- ids and text ---- */
 
-static void good_ids_are_valid(void **state) {
-  (void)state;
+TEST(good_ids_are_valid) {
   static const char *const ids[] = {
       "a", "memory.recall", "tool:fs/read", "\xc3\xa9t\xc3\xa9", "\xe4\xbd\xa0\xe5\xa5\xbd", "\xf0\x9f\x90\xb1",
       "!", "a\xcc\x81"};
@@ -420,8 +385,7 @@ static void good_ids_are_valid(void **state) {
   assert_false(tp__id_valid(longest));
 }
 
-static void bad_ids_are_refused(void **state) {
-  (void)state;
+TEST(bad_ids_are_refused) {
   static const char *const ids[] = {"",
                                     " ",
                                     "a b",
@@ -459,8 +423,7 @@ static void bad_ids_are_refused(void **state) {
   assert_false(tp__id_valid(NULL));
 }
 
-static void texts_are_compared_by_bytes(void **state) {
-  (void)state;
+TEST(texts_are_compared_by_bytes) {
   assert_true(tp__text_equal((tp_text){NULL, 0}, (tp_text){"x", 0}));
   assert_true(tp__text_equal(tp_text_of(NULL), tp_text_of("")));
   assert_true(tp__text_is((tp_text){"a\0b", 1}, "a"));
@@ -470,8 +433,7 @@ static void texts_are_compared_by_bytes(void **state) {
   assert_int_equal(tp_text_of("hello").size, 5);
 }
 
-static void cut_keeps_code_points_whole(void **state) {
-  (void)state;
+TEST(cut_keeps_code_points_whole) {
   tp_text text = tp_text_of("a\xc3\xa9\xe2\x82\xac\xf0\x9f\x90\xb1z"); /* boundaries at 0 1 3 6 10 11 */
   static const size_t cuts[] = {0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10, 11, 11, 11};
   for (size_t max = 0; max < sizeof cuts / sizeof cuts[0]; max++) assert_int_equal(tp__utf8_cut(text, max), cuts[max]);
@@ -479,8 +441,7 @@ static void cut_keeps_code_points_whole(void **state) {
   assert_int_equal(tp__utf8_cut((tp_text){NULL, 0}, 0), 0);
 }
 
-static void cut_of_what_is_not_utf8_still_ends(void **state) {
-  (void)state;
+TEST(cut_of_what_is_not_utf8_still_ends) {
   char bytes[64];
   memset(bytes, 0x80, sizeof bytes);
   for (size_t max = 0; max < sizeof bytes; max++) {
@@ -488,44 +449,4 @@ static void cut_of_what_is_not_utf8_still_ends(void **state) {
     assert_true(cut <= max);
     assert_true(max - cut <= 3);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_status_has_its_name_text_and_category),
-      cmocka_unit_test(hundreds_digit_of_a_status_is_its_category),
-      cmocka_unit_test(number_that_is_no_status_is_still_named),
-      cmocka_unit_test(number_of_an_unknown_status_is_kept),
-      cmocka_unit_test(version_of_the_headers_and_of_the_library_agree),
-      cmocka_unit_test(feature_is_one_that_the_library_was_built_with),
-      cmocka_unit_test(log_levels_have_names),
-      cmocka_unit_test(numbers_of_enums_have_words),
-      cmocka_unit_test(fail_fills_the_fault_and_returns_the_code),
-      cmocka_unit_test(fail_without_a_fault_gives_the_code_alone),
-      cmocka_unit_test(fault_without_subject_has_an_empty_one),
-      cmocka_unit_test(long_message_is_cut_at_a_code_point),
-      cmocka_unit_test(message_that_just_fits_is_whole),
-      cmocka_unit_test(long_subject_is_cut_at_a_code_point),
-      cmocka_unit_test(fault_may_wrap_its_own_message),
-      cmocka_unit_test(options_of_our_size_are_copied),
-      cmocka_unit_test(older_options_get_zeroes_for_what_they_do_not_have),
-      cmocka_unit_test(newer_options_pass_only_with_zeroes_beyond_ours),
-      cmocka_unit_test(options_whose_size_was_not_set_are_refused_without_being_read),
-      cmocka_unit_test(no_options_are_all_zero),
-      cmocka_unit_test(zero_allocator_is_the_c_library),
-      cmocka_unit_test(allocator_of_the_host_is_used),
-      cmocka_unit_test(allocator_never_sees_size_zero),
-      cmocka_unit_test(zeroed_memory_is_zero),
-      cmocka_unit_test(strings_are_copied_and_freed_with_their_size),
-      cmocka_unit_test(refused_copy_leaves_the_result_alone),
-      cmocka_unit_test(array_grows_and_keeps_its_items),
-      cmocka_unit_test(array_that_cannot_grow_is_as_before),
-      cmocka_unit_test(list_keeps_the_order_of_pushes),
-      cmocka_unit_test(good_ids_are_valid),
-      cmocka_unit_test(bad_ids_are_refused),
-      cmocka_unit_test(texts_are_compared_by_bytes),
-      cmocka_unit_test(cut_keeps_code_points_whole),
-      cmocka_unit_test(cut_of_what_is_not_utf8_still_ends),
-  };
-  return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }

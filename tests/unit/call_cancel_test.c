@@ -3,13 +3,7 @@
  * The cancel of one call and of all calls of a response: what it ends, what it leaves alone, and what comes behind it.
  * The calls of a dispatch begin before the owner reads a message that was pushed behind their submit, so that a cancel
  * that is asked for at once finds each where it waits. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/model.h"
 
 enum { TOOLS = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, CALLS_MAX = 8 };
@@ -206,8 +200,7 @@ static void cancel(world *w, const char *id) {
 
 /* ---- one call ---- */
 
-static void cancelled_call_ends_alone_and_its_siblings_go_on(void **state) {
-  (void)state;
+TEST(cancelled_call_ends_alone_and_its_siblings_go_on) {
   world w = {0};
   begin_turn(&w);
   submit(&w, (const char *const[]){"defers", "defers", "defers"}, 3);
@@ -229,8 +222,7 @@ static void cancelled_call_ends_alone_and_its_siblings_go_on(void **state) {
   assert_int_equal(w.destroys, 3);
 }
 
-static void call_that_waits_for_another_ends_and_never_runs(void **state) {
-  (void)state;
+TEST(call_that_waits_for_another_ends_and_never_runs) {
   world w = {0};
   begin_turn(&w);
   submit(&w, (const char *const[]){"writes", "writes", "writes", "defers"}, 4);
@@ -251,8 +243,7 @@ static void call_that_waits_for_another_ends_and_never_runs(void **state) {
   end_turn(&w);
 }
 
-static void call_that_has_run_keeps_its_result_while_tool_result_is_under_way(void **state) {
-  (void)state;
+TEST(call_that_has_run_keeps_its_result_while_tool_result_is_under_way) {
   latch deferred = LATCH;
   world w = {.filter = {.defers = true, .deferral = {.cancel = on_cancel}}};
   begin_turn(&w);
@@ -274,8 +265,7 @@ static void call_that_has_run_keeps_its_result_while_tool_result_is_under_way(vo
 
 /* ---- all calls of a response ---- */
 
-static void cancelled_response_ends_each_call_where_it_waits(void **state) {
-  (void)state;
+TEST(cancelled_response_ends_each_call_where_it_waits) {
   latch deferred = LATCH;
   world w = {0};
   begin_turn(&w);
@@ -343,8 +333,7 @@ static void end_driven(world *w, driven *d, const char *results) {
   recorder_free(d->model);
 }
 
-static void driven_turn_shows_the_cancelled_call_to_the_model_and_goes_on(void **state) {
-  (void)state;
+TEST(driven_turn_shows_the_cancelled_call_to_the_model_and_goes_on) {
   world w = {0};
   driven d;
   begin_driven(&w, &d, "defers");
@@ -355,8 +344,7 @@ static void driven_turn_shows_the_cancelled_call_to_the_model_and_goes_on(void *
   assert_int_equal(w.posted, 2);
 }
 
-static void call_whose_start_is_being_kept_is_not_run(void **state) {
-  (void)state;
+TEST(call_whose_start_is_being_kept_is_not_run) {
   world w = {.keeps = true};
   driven d;
   begin_driven(&w, &d, "inline");
@@ -371,8 +359,7 @@ static void call_whose_start_is_being_kept_is_not_run(void **state) {
 
 /* ---- what there is nothing of ---- */
 
-static void cancel_of_no_call_is_logged_and_changes_nothing(void **state) {
-  (void)state;
+TEST(cancel_of_no_call_is_logged_and_changes_nothing) {
   world w = {0};
   begin_turn(&w);
   submit(&w, (const char *const[]){"inline", "defers"}, 2);
@@ -390,17 +377,4 @@ static void cancel_of_no_call_is_logged_and_changes_nothing(void **state) {
   end_turn(&w);
   assert_non_null(strstr(w.log, "no call `c0` of the turn is under way"));
   assert_non_null(strstr(w.log, "no call `c9` of the turn is under way"));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(cancelled_call_ends_alone_and_its_siblings_go_on),
-      cmocka_unit_test(call_that_waits_for_another_ends_and_never_runs),
-      cmocka_unit_test(call_that_has_run_keeps_its_result_while_tool_result_is_under_way),
-      cmocka_unit_test(call_whose_start_is_being_kept_is_not_run),
-      cmocka_unit_test(cancelled_response_ends_each_call_where_it_waits),
-      cmocka_unit_test(driven_turn_shows_the_cancelled_call_to_the_model_and_goes_on),
-      cmocka_unit_test(cancel_of_no_call_is_logged_and_changes_nothing),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

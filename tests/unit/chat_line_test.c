@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The lines of turnphase chat as a script gives them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "cli/chat/line.h"
 
 /* Standard input is a pipe from here on. @return its other end. */
@@ -32,8 +27,7 @@ static void expect(cli_line *line, const char *wanted) {
   assert_memory_equal(text.data, wanted, text.size);
 }
 
-static void lines_come_one_by_one_with_either_end_and_without_the_last(void **state) {
-  (void)state;
+TEST(lines_come_one_by_one_with_either_end_and_without_the_last) {
   int end = feed("one\n\ntwo\r\nthr");
   cli_line *line = cli_line_open(false, -1);
   tp_text text;
@@ -49,8 +43,7 @@ static void lines_come_one_by_one_with_either_end_and_without_the_last(void **st
   cli_line_close(line);
 }
 
-static void the_bell_ends_the_wait_and_keeps_what_came(void **state) {
-  (void)state;
+TEST(the_bell_ends_the_wait_and_keeps_what_came) {
   uint64_t one = 1;
   int bell = eventfd(0, EFD_NONBLOCK), end = feed("");
   cli_line *line = cli_line_open(false, bell);
@@ -62,12 +55,4 @@ static void the_bell_ends_the_wait_and_keeps_what_came(void **state) {
   close(end);
   cli_line_close(line);
   close(bell);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(lines_come_one_by_one_with_either_end_and_without_the_last),
-      cmocka_unit_test(the_bell_ends_the_wait_and_keeps_what_came),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * When a breaker opens and closes, by times that the test makes up. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "runtime/plan/circuit.h"
 
 #define S ((int64_t)1000 * TP__NS_PER_MS)
@@ -28,8 +22,7 @@ static void opened(tp__circuit *circuit, int64_t *now_ns) {
   assert_int_equal(ended(circuit, 20, 20, now_ns).change, TP__CIRCUIT_OPENED);
 }
 
-static void opens_at_the_twentieth_call_that_fails(void **state) {
-  (void)state;
+TEST(opens_at_the_twentieth_call_that_fails) {
   tp__circuit circuit = {0};
   int64_t now_ns = FIRST;
   assert_int_equal(tp__circuit_suspect_until_ns(&circuit, now_ns), 0);
@@ -46,8 +39,7 @@ static void opens_at_the_twentieth_call_that_fails(void **state) {
   assert_int_equal(tp__circuit_suspect_until_ns(&circuit, now_ns), now_ns + 15 * S);
 }
 
-static void half_of_the_calls_is_enough_and_less_is_not(void **state) {
-  (void)state;
+TEST(half_of_the_calls_is_enough_and_less_is_not) {
   tp__circuit half = {0}, less = {0};
   int64_t now_ns = FIRST;
   tp__circuit_report report = {TP__CIRCUIT_SAME, 0, 0, 0};
@@ -68,8 +60,7 @@ static void half_of_the_calls_is_enough_and_less_is_not(void **state) {
     assert_int_equal(tp__circuit_ended(&less, i % 5 < 2, now_ns += TP__NS_PER_MS).change, TP__CIRCUIT_SAME);
 }
 
-static void success_without_a_failure_before_it_leaves_no_trace(void **state) {
-  (void)state;
+TEST(success_without_a_failure_before_it_leaves_no_trace) {
   tp__circuit circuit = {0};
   int64_t now_ns = FIRST;
   (void)ended(&circuit, 1000, 0, &now_ns);
@@ -77,8 +68,7 @@ static void success_without_a_failure_before_it_leaves_no_trace(void **state) {
   opened(&circuit, &now_ns); /* what came before the first failure is not counted */
 }
 
-static void what_failed_ten_seconds_ago_does_not_count(void **state) {
-  (void)state;
+TEST(what_failed_ten_seconds_ago_does_not_count) {
   tp__circuit circuit = {0}, other = {0};
   int64_t now_ns = FIRST;
   (void)ended(&circuit, 19, 19, &now_ns);
@@ -92,8 +82,7 @@ static void what_failed_ten_seconds_ago_does_not_count(void **state) {
   assert_int_equal(tp__circuit_suspect_until_ns(&other, now_ns), 0);
 }
 
-static void counts_do_not_run_over(void **state) {
-  (void)state;
+TEST(counts_do_not_run_over) {
   tp__circuit circuit = {0};
   int64_t now_ns = FIRST;
   assert_int_equal(tp__circuit_ended(&circuit, true, now_ns).change, TP__CIRCUIT_SAME);
@@ -108,8 +97,7 @@ static void counts_do_not_run_over(void **state) {
   assert_true(failures > 5000); /* so many it takes to outweigh what was counted, which was not lost */
 }
 
-static void one_probe_per_interval_and_a_success_closes(void **state) {
-  (void)state;
+TEST(one_probe_per_interval_and_a_success_closes) {
   tp__circuit circuit = {0};
   int64_t now_ns = FIRST;
   opened(&circuit, &now_ns);
@@ -126,8 +114,7 @@ static void one_probe_per_interval_and_a_success_closes(void **state) {
   opened(&circuit, &now_ns); /* it takes twenty again */
 }
 
-static void probe_that_fails_doubles_the_interval_up_to_five_minutes(void **state) {
-  (void)state;
+TEST(probe_that_fails_doubles_the_interval_up_to_five_minutes) {
   static const int seconds[] = {10, 20, 40, 80, 160, 300, 300};
   tp__circuit circuit = {0};
   int64_t now_ns = FIRST, interval_ns = 5 * S;
@@ -147,8 +134,7 @@ static void probe_that_fails_doubles_the_interval_up_to_five_minutes(void **stat
   assert_true(tp__circuit_admits(&circuit, now_ns + 5 * S)); /* and not five minutes */
 }
 
-static void call_that_began_before_says_nothing_while_it_is_open(void **state) {
-  (void)state;
+TEST(call_that_began_before_says_nothing_while_it_is_open) {
   tp__circuit circuit = {0};
   int64_t now_ns = FIRST;
   opened(&circuit, &now_ns);
@@ -158,8 +144,7 @@ static void call_that_began_before_says_nothing_while_it_is_open(void **state) {
   assert_true(tp__circuit_admits(&circuit, now_ns + 5 * S));
 }
 
-static void breaker_that_was_never_asked_is_closed(void **state) {
-  (void)state;
+TEST(breaker_that_was_never_asked_is_closed) {
   tp__circuit circuit = {0}, other = {0};
   int64_t now_ns = FIRST;
   opened(&circuit, &now_ns);
@@ -171,19 +156,4 @@ static void breaker_that_was_never_asked_is_closed(void **state) {
   assert_int_equal(tp__circuit_ended(&other, true, now_ns + 15 * S).change, TP__CIRCUIT_SAME); /* the first */
   now_ns += 15 * S;
   assert_int_equal(ended(&other, 19, 19, &now_ns).change, TP__CIRCUIT_OPENED);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(opens_at_the_twentieth_call_that_fails),
-      cmocka_unit_test(half_of_the_calls_is_enough_and_less_is_not),
-      cmocka_unit_test(success_without_a_failure_before_it_leaves_no_trace),
-      cmocka_unit_test(what_failed_ten_seconds_ago_does_not_count),
-      cmocka_unit_test(counts_do_not_run_over),
-      cmocka_unit_test(one_probe_per_interval_and_a_success_closes),
-      cmocka_unit_test(probe_that_fails_doubles_the_interval_up_to_five_minutes),
-      cmocka_unit_test(call_that_began_before_says_nothing_while_it_is_open),
-      cmocka_unit_test(breaker_that_was_never_asked_is_closed),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

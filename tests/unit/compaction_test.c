@@ -2,13 +2,7 @@
  *
  * Long conversations: what makes a history shorter, when, what the model is asked then, and what becomes of a
  * compaction that fails. The last case plays several hundred seeded turns. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/model.h"
 
 /* ---- a session, what was observed, and turns of 18 tokens ---- */
@@ -99,8 +93,7 @@ static const reply ok[] = {{.text = "ok"}};
 
 /* ---- dropping ---- */
 
-static void history_above_its_limit_loses_its_oldest_turns_before_the_request(void **state) {
-  (void)state;
+TEST(history_above_its_limit_loses_its_oldest_turns_before_the_request) {
   world w;
   open_world(&w, ok, 1, 40, tp_compact_drop_oldest, NULL);
   say_long(&w, 'a');
@@ -116,8 +109,7 @@ static void history_above_its_limit_loses_its_oldest_turns_before_the_request(vo
   close_world(&w);
 }
 
-static void denied_compaction_leaves_the_history_as_it_is(void **state) {
-  (void)state;
+TEST(denied_compaction_leaves_the_history_as_it_is) {
   static const reply too_long[] = {{.text = "ok"}, {.fails = TP_ERR_CONTEXT_LENGTH}};
   world w;
   open_world(&w, ok, 1, 40, tp_compact_drop_oldest, NULL);
@@ -138,8 +130,7 @@ static void denied_compaction_leaves_the_history_as_it_is(void **state) {
   close_world(&w);
 }
 
-static void history_of_exactly_its_limit_is_left_alone(void **state) {
-  (void)state;
+TEST(history_of_exactly_its_limit_is_left_alone) {
   world w;
   open_world(&w, ok, 1, 36, tp_compact_drop_oldest, NULL);
   for (int i = 0; i < 3; i++) say_long(&w, 'a');
@@ -147,8 +138,7 @@ static void history_of_exactly_its_limit_is_left_alone(void **state) {
   close_world(&w);
 }
 
-static void turn_that_has_its_own_messages_is_not_compacted(void **state) {
-  (void)state;
+TEST(turn_that_has_its_own_messages_is_not_compacted) {
   world w;
   open_world(&w, ok, 1, 1, tp_compact_drop_oldest, NULL);
   say_long(&w, 'a');
@@ -184,8 +174,7 @@ static tp_status drop(const tp_message *messages, size_t count, int64_t tokens_m
 #define SAID(role_, text_) \
   { .struct_size = sizeof(tp_message), .role = (role_), .text = TEXT(text_) }
 
-static void turns_without_ids_begin_at_the_users_messages(void **state) {
-  (void)state;
+TEST(turns_without_ids_begin_at_the_users_messages) {
   const tp_message messages[] = {SAID(TP_ROLE_USER, "aaaa"), SAID(TP_ROLE_ASSISTANT, "bbbb"),
                                  SAID(TP_ROLE_USER, "cccc"), SAID(TP_ROLE_ASSISTANT, "dddd"),
                                  SAID(TP_ROLE_END, "eeee")}; /* 5 each, the mark 0 */
@@ -204,8 +193,7 @@ static void turns_without_ids_begin_at_the_users_messages(void **state) {
   assert_string_equal(kept.text, "! ");
 }
 
-static void tokens_are_a_quarter_of_the_bytes_and_four(void **state) {
-  (void)state;
+TEST(tokens_are_a_quarter_of_the_bytes_and_four) {
   static const tp_tool_call call = {
       .struct_size = sizeof call, .name = TEXT("look"), .arguments = TEXT("\x81\xa1n\x01")};
   static const tp_tool_call *const calls[] = {&call};
@@ -224,8 +212,7 @@ static void tokens_are_a_quarter_of_the_bytes_and_four(void **state) {
 
 /* ---- what the provider says ---- */
 
-static void context_that_is_too_long_is_compacted_and_asked_again_once(void **state) {
-  (void)state;
+TEST(context_that_is_too_long_is_compacted_and_asked_again_once) {
   static const reply replies[] = {{.text = "ok"},
                                   {.text = "ok"},
                                   {.fails = TP_ERR_CONTEXT_LENGTH},
@@ -246,8 +233,7 @@ static void context_that_is_too_long_is_compacted_and_asked_again_once(void **st
   close_world(&w);
 }
 
-static void history_that_the_provider_refuses_is_halved_also_under_its_limit(void **state) {
-  (void)state;
+TEST(history_that_the_provider_refuses_is_halved_also_under_its_limit) {
   static const reply replies[] = {
       {.text = "ok"}, {.text = "ok"}, {.text = "ok"}, {.text = "ok"}, {.fails = TP_ERR_CONTEXT_LENGTH}, {.text = "ok"}};
   world w;
@@ -258,8 +244,7 @@ static void history_that_the_provider_refuses_is_halved_also_under_its_limit(voi
   close_world(&w);
 }
 
-static void each_request_of_a_turn_may_be_compacted_once(void **state) {
-  (void)state;
+TEST(each_request_of_a_turn_may_be_compacted_once) {
   static const reply replies[] = {{.text = "ok"},
                                   {.text = "ok"},
                                   {.text = "ok"},
@@ -278,8 +263,7 @@ static void each_request_of_a_turn_may_be_compacted_once(void **state) {
   close_world(&w);
 }
 
-static void without_a_way_to_compact_the_turn_fails_as_the_provider_says(void **state) {
-  (void)state;
+TEST(without_a_way_to_compact_the_turn_fails_as_the_provider_says) {
   static const reply replies[] = {{.text = "ok"}, {.fails = TP_ERR_CONTEXT_LENGTH}};
   world w;
   open_world(&w, replies, 2, 0, NULL, NULL);
@@ -293,8 +277,7 @@ static void without_a_way_to_compact_the_turn_fails_as_the_provider_says(void **
 
 /* ---- summaries ---- */
 
-static void summary_of_the_sessions_own_model_stands_for_the_old_turns(void **state) {
-  (void)state;
+TEST(summary_of_the_sessions_own_model_stands_for_the_old_turns) {
   static const reply replies[] = {{.text = "ok"},
                                   {.text = "ok"},
                                   {.text = "ok"},
@@ -320,8 +303,7 @@ static void summary_of_the_sessions_own_model_stands_for_the_old_turns(void **st
   close_world(&w);
 }
 
-static void summary_that_fails_or_is_empty_leaves_the_history(void **state) {
-  (void)state;
+TEST(summary_that_fails_or_is_empty_leaves_the_history) {
   static const reply failing[] = {
       {.text = "ok"}, {.text = "ok"}, {.text = "ok"}, {.fails = TP_ERR_MODEL}, {.text = "ok"}};
   static const reply empty[] = {{.text = "ok"}, {.text = "ok"}, {.text = "ok"}, {.text = ""}, {.text = "ok"}};
@@ -340,8 +322,7 @@ static void summary_that_fails_or_is_empty_leaves_the_history(void **state) {
   }
 }
 
-static void summary_is_the_librarys_own_to_run(void **state) {
-  (void)state;
+TEST(summary_is_the_librarys_own_to_run) {
   tp_compaction compaction = {.struct_size = sizeof compaction};
   assert_int_equal(tp_compact_summarize(NULL, &compaction, NULL), TP_ERR_USAGE);
 }
@@ -386,8 +367,7 @@ static const tp_tool_call *const two_calls[] = {&one_call, &other_call};
 #define RESULT(id_) \
   { .role = TP_ROLE_TOOL, .call_id = TEXT(id_), .text = TEXT("r") }
 
-static void history_that_is_not_whole_or_not_shorter_is_not_taken(void **state) {
-  (void)state;
+TEST(history_that_is_not_whole_or_not_shorter_is_not_taken) {
   const struct {
     script script;
     const char *why; /* NULL: taken */
@@ -422,8 +402,7 @@ static void history_that_is_not_whole_or_not_shorter_is_not_taken(void **state) 
   }
 }
 
-static void compaction_that_fails_after_the_provider_refused_fails_the_turn(void **state) {
-  (void)state;
+TEST(compaction_that_fails_after_the_provider_refused_fails_the_turn) {
   static const reply replies[] = {{.text = "ok"}, {.fails = TP_ERR_CONTEXT_LENGTH}};
   world w;
   script t = {.status = TP_ERR_IO, .left = LATCH};
@@ -438,8 +417,7 @@ static void compaction_that_fails_after_the_provider_refused_fails_the_turn(void
 }
 
 /* The callback that was given up reads its messages when the session has others long since. */
-static void turn_is_cancelled_while_its_history_is_compacted(void **state) {
-  (void)state;
+TEST(turn_is_cancelled_while_its_history_is_compacted) {
   world w;
   latch entered = LATCH, goes_on = LATCH;
   script t = {.entered = &entered, .waits_for = &goes_on, .keeps_all = true, .left = LATCH};
@@ -569,35 +547,11 @@ static void play_hundreds(uint64_t seed, tp_compact_fn compact, int64_t tokens_m
   close_runtime(runtime);
 }
 
-static void hundreds_of_turns_with_calls_complete_and_keep_pairs_whole(void **state) {
-  (void)state;
+TEST(hundreds_of_turns_with_calls_complete_and_keep_pairs_whole) {
   for (uint64_t seed = 1; seed <= 4; seed++) {
     play_hundreds(seed, tp_compact_drop_oldest, SESSION_TOKENS);
     play_hundreds(seed, tp_compact_drop_oldest, 0);
     play_hundreds(seed, tp_compact_summarize, SESSION_TOKENS);
     play_hundreds(seed, tp_compact_summarize, 0);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(history_above_its_limit_loses_its_oldest_turns_before_the_request),
-      cmocka_unit_test(denied_compaction_leaves_the_history_as_it_is),
-      cmocka_unit_test(history_of_exactly_its_limit_is_left_alone),
-      cmocka_unit_test(turn_that_has_its_own_messages_is_not_compacted),
-      cmocka_unit_test(turns_without_ids_begin_at_the_users_messages),
-      cmocka_unit_test(tokens_are_a_quarter_of_the_bytes_and_four),
-      cmocka_unit_test(context_that_is_too_long_is_compacted_and_asked_again_once),
-      cmocka_unit_test(history_that_the_provider_refuses_is_halved_also_under_its_limit),
-      cmocka_unit_test(each_request_of_a_turn_may_be_compacted_once),
-      cmocka_unit_test(without_a_way_to_compact_the_turn_fails_as_the_provider_says),
-      cmocka_unit_test(summary_of_the_sessions_own_model_stands_for_the_old_turns),
-      cmocka_unit_test(summary_that_fails_or_is_empty_leaves_the_history),
-      cmocka_unit_test(summary_is_the_librarys_own_to_run),
-      cmocka_unit_test(history_that_is_not_whole_or_not_shorter_is_not_taken),
-      cmocka_unit_test(compaction_that_fails_after_the_provider_refused_fails_the_turn),
-      cmocka_unit_test(turn_is_cancelled_while_its_history_is_compacted),
-      cmocka_unit_test(hundreds_of_turns_with_calls_complete_and_keep_pairs_whole),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

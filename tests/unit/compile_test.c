@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/edges.h"
 #include "tests/unit/plan_world.h"
 
@@ -44,8 +38,7 @@ static int edge_between(const tp__plan *plan, const char *from, const char *to) 
 
 /* ---- order ---- */
 
-static void all_six_registration_orders_give_one_order(void **state) {
-  (void)state;
+TEST(all_six_registration_orders_give_one_order) {
   static const char *const orders[] = {"ABC", "ACB", "BAC", "BCA", "CAB", "CBA"};
   for (uint32_t phase = GATHER; phase <= STOP; phase += STOP - GATHER) {
     for (size_t o = 0; o < 6; o++) {
@@ -63,8 +56,7 @@ static void all_six_registration_orders_give_one_order(void **state) {
   }
 }
 
-static void gather_breaks_ties_by_id_and_chains_by_registration(void **state) {
-  (void)state;
+TEST(gather_breaks_ties_by_id_and_chains_by_registration) {
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
   static const char *const ids[] = {"c", "a", "b"};
@@ -83,8 +75,7 @@ static void gather_breaks_ties_by_id_and_chains_by_registration(void **state) {
   world_close(w);
 }
 
-static void a_reverse_phase_runs_backwards_but_keeps_its_edges(void **state) {
-  (void)state;
+TEST(a_reverse_phase_runs_backwards_but_keeps_its_edges) {
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
   add(edit, subscription_of("one", REVERSE));
@@ -105,8 +96,7 @@ static void a_reverse_phase_runs_backwards_but_keeps_its_edges(void **state) {
   world_close(w);
 }
 
-static void sequential_ones_of_a_reverse_phase_stand_in_line_backwards(void **state) {
-  (void)state;
+TEST(sequential_ones_of_a_reverse_phase_stand_in_line_backwards) {
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
   for (const char *c = "abc"; *c; c++) {
@@ -123,8 +113,7 @@ static void sequential_ones_of_a_reverse_phase_stand_in_line_backwards(void **st
 
 /* ---- edges ---- */
 
-static void flat_arrays_hold_a_diamond(void **state) {
-  (void)state;
+TEST(flat_arrays_hold_a_diamond) {
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
   add(edit, after("d", GATHER, EDGES(EDGE("b", false), EDGE("c", false)), 2));
@@ -151,8 +140,7 @@ static void flat_arrays_hold_a_diamond(void **state) {
   world_close(w);
 }
 
-static void an_edge_named_twice_is_one_and_requires_wins(void **state) {
-  (void)state;
+TEST(an_edge_named_twice_is_one_and_requires_wins) {
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
   add(edit, before("a", GATHER, EDGES(EDGE("b", false), EDGE("b", true)), 2));
@@ -171,8 +159,7 @@ static void an_edge_named_twice_is_one_and_requires_wins(void **state) {
   world_close(w);
 }
 
-static void a_chain_has_an_edge_from_each_node_to_the_next(void **state) {
-  (void)state;
+TEST(a_chain_has_an_edge_from_each_node_to_the_next) {
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
   add(edit, subscription_of("a", STOP));
@@ -199,8 +186,7 @@ static void a_chain_has_an_edge_from_each_node_to_the_next(void **state) {
   world_close(w);
 }
 
-static void a_before_edge_orders_but_shows_no_result(void **state) {
-  (void)state;
+TEST(a_before_edge_orders_but_shows_no_result) {
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
   add(edit, before("z", GATHER, EDGES(EDGE("a", false)), 1));
@@ -214,8 +200,7 @@ static void a_before_edge_orders_but_shows_no_result(void **state) {
   world_close(w);
 }
 
-static void optional_edges_to_a_missing_or_disabled_one_are_ignored(void **state) {
-  (void)state;
+TEST(optional_edges_to_a_missing_or_disabled_one_are_ignored) {
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
   tp_subscription off = subscription_of("off", GATHER);
@@ -234,8 +219,7 @@ static void optional_edges_to_a_missing_or_disabled_one_are_ignored(void **state
   world_close(w);
 }
 
-static void sequential_ones_stand_in_line_and_none_waits_for_the_detached(void **state) {
-  (void)state;
+TEST(sequential_ones_stand_in_line_and_none_waits_for_the_detached) {
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
   static const char *const ids[] = {"c", "x", "b", "a"};
@@ -259,8 +243,7 @@ static void sequential_ones_stand_in_line_and_none_waits_for_the_detached(void *
   world_close(w);
 }
 
-static void an_alias_and_a_declared_owner_are_sequential_unless_they_say_otherwise(void **state) {
-  (void)state;
+TEST(an_alias_and_a_declared_owner_are_sequential_unless_they_say_otherwise) {
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
   static const char *const ids[] = {"d", "c", "b"};
@@ -279,8 +262,7 @@ static void an_alias_and_a_declared_owner_are_sequential_unless_they_say_otherwi
   world_close(w);
 }
 
-static void an_infra_alias_marks_its_nodes(void **state) {
-  (void)state;
+TEST(an_infra_alias_marks_its_nodes) {
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
   tp_subscription sub = subscription_of("a", TP_PHASE_NONE);
@@ -298,8 +280,7 @@ static void an_infra_alias_marks_its_nodes(void **state) {
 
 /* ---- policies ---- */
 
-static void zero_means_default(void **state) {
-  (void)state;
+TEST(zero_means_default) {
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
   tp_subscription sub = subscription_of("blocking", GATHER_REQUIRED);
@@ -333,8 +314,7 @@ static void zero_means_default(void **state) {
   world_close(w);
 }
 
-static void an_inline_handler_needs_no_permits_unless_asked_for(void **state) {
-  (void)state;
+TEST(an_inline_handler_needs_no_permits_unless_asked_for) {
   world *w = world_open();
   tp_edit *edit = edit_of(w);
   tp_handler inlined = handler_of("h");
@@ -355,8 +335,7 @@ static void an_inline_handler_needs_no_permits_unless_asked_for(void **state) {
   world_close(w);
 }
 
-static void what_a_node_may_emit_is_what_row_handler_and_detachment_allow(void **state) {
-  (void)state;
+TEST(what_a_node_may_emit_is_what_row_handler_and_detachment_allow) {
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
   tp_handler modest = handler_of("modest");
@@ -399,8 +378,7 @@ static tp_subscription timed(const char *id, uint32_t limit_ms, tp_failure failu
   return sub;
 }
 
-static void times_follow_from_the_longest_paths(void **state) {
-  (void)state;
+TEST(times_follow_from_the_longest_paths) {
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
   tp_handler inlined = handler_of("q");
@@ -431,8 +409,7 @@ static void times_follow_from_the_longest_paths(void **state) {
   world_close(w);
 }
 
-static void attempts_and_pauses_count_and_a_deadline_covers_them(void **state) {
-  (void)state;
+TEST(attempts_and_pauses_count_and_a_deadline_covers_them) {
   static const struct {
     tp_execution execution;
     uint32_t attempts;
@@ -468,8 +445,7 @@ static void attempts_and_pauses_count_and_a_deadline_covers_them(void **state) {
   }
 }
 
-static void times_saturate(void **state) {
-  (void)state;
+TEST(times_saturate) {
   world *w = world_open();
   tp_edit *edit = edit_of(w);
   tp_handler handler = handler_of("h");
@@ -493,8 +469,7 @@ static void times_saturate(void **state) {
   world_close(w);
 }
 
-static void the_pause_doubles_and_is_capped(void **state) {
-  (void)state;
+TEST(the_pause_doubles_and_is_capped) {
   tp_subscription desc = {.backoff = TP_BACKOFF_EXPONENTIAL, .backoff_ms = 1};
   assert_int_equal(tp__retry_pause_ns(&desc, 1), 1 * MS);
   assert_int_equal(tp__retry_pause_ns(&desc, 2), 2 * MS);
@@ -507,8 +482,7 @@ static void the_pause_doubles_and_is_capped(void **state) {
   assert_int_equal(tp__retry_pause_ns(&desc, 1), 0);
 }
 
-static void the_budget_is_the_hosts_else_capped_but_never_below_what_is_required(void **state) {
-  (void)state;
+TEST(the_budget_is_the_hosts_else_capped_but_never_below_what_is_required) {
   static const struct {
     uint32_t host_ms, best_effort_ms, required_ms;
     int64_t budget_ms;
@@ -533,8 +507,7 @@ static void the_budget_is_the_hosts_else_capped_but_never_below_what_is_required
   }
 }
 
-static void a_phase_in_which_nothing_is_awaited_has_its_rows_limit(void **state) {
-  (void)state;
+TEST(a_phase_in_which_nothing_is_awaited_has_its_rows_limit) {
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
   tp_subscription sub = subscription_of("a", GATHER);
@@ -551,8 +524,7 @@ static void a_phase_in_which_nothing_is_awaited_has_its_rows_limit(void **state)
   world_close(w);
 }
 
-static void a_path_above_the_budget_is_a_warning(void **state) {
-  (void)state;
+TEST(a_path_above_the_budget_is_a_warning) {
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
   add(edit, timed("a", 800, TP_FAILURE_BEST_EFFORT, NULL));
@@ -598,8 +570,7 @@ static int32_t never(void *ctx, const tp_match_view *view) {
   return TP_MATCH_NO;
 }
 
-static void the_hash_follows_behaviour_and_not_pointers(void **state) {
-  (void)state;
+TEST(the_hash_follows_behaviour_and_not_pointers) {
   enum { CASES = 17 };
   const tp_edge *const *to_other = EDGES(EDGE("other", false));
   const tp_match tools[] = {{.struct_size = sizeof(tp_match), .matches = always, .description = "tool is x"},
@@ -649,8 +620,7 @@ static void the_hash_follows_behaviour_and_not_pointers(void **state) {
 
 /* ---- size ---- */
 
-static void ten_thousand_subscriptions_compile(void **state) {
-  (void)state;
+TEST(ten_thousand_subscriptions_compile) {
   enum { COUNT = 10000 };
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
@@ -672,8 +642,7 @@ static void ten_thousand_subscriptions_compile(void **state) {
   world_close(w);
 }
 
-static void a_chain_of_a_thousand_compiles_in_order(void **state) {
-  (void)state;
+TEST(a_chain_of_a_thousand_compiles_in_order) {
   enum { COUNT = 1000 };
   static const uint32_t phases[] = {STOP, GATHER};
   for (size_t p = 0; p < 2; p++) {
@@ -703,8 +672,7 @@ static void a_chain_of_a_thousand_compiles_in_order(void **state) {
   }
 }
 
-static void a_fan_out_of_a_thousand_compiles(void **state) {
-  (void)state;
+TEST(a_fan_out_of_a_thousand_compiles) {
   enum { COUNT = 1000 };
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
@@ -731,8 +699,7 @@ static void a_fan_out_of_a_thousand_compiles(void **state) {
   world_close(w);
 }
 
-static void one_subscription_too_many_is_refused(void **state) {
-  (void)state;
+TEST(one_subscription_too_many_is_refused) {
   enum { COUNT = 65535 };
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
@@ -754,8 +721,7 @@ static void one_subscription_too_many_is_refused(void **state) {
   world_close(w);
 }
 
-static void one_edge_too_many_is_refused(void **state) {
-  (void)state;
+TEST(one_edge_too_many_is_refused) {
   enum { COUNT = 1001, EACH = 1000 };
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
@@ -774,38 +740,4 @@ static void one_edge_too_many_is_refused(void **state) {
   assert_non_null(strstr(w->fault.message, "1000000"));
   tp_edit_discard(edit);
   world_close(w);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(all_six_registration_orders_give_one_order),
-      cmocka_unit_test(gather_breaks_ties_by_id_and_chains_by_registration),
-      cmocka_unit_test(a_reverse_phase_runs_backwards_but_keeps_its_edges),
-      cmocka_unit_test(sequential_ones_of_a_reverse_phase_stand_in_line_backwards),
-      cmocka_unit_test(flat_arrays_hold_a_diamond),
-      cmocka_unit_test(an_edge_named_twice_is_one_and_requires_wins),
-      cmocka_unit_test(a_chain_has_an_edge_from_each_node_to_the_next),
-      cmocka_unit_test(a_before_edge_orders_but_shows_no_result),
-      cmocka_unit_test(optional_edges_to_a_missing_or_disabled_one_are_ignored),
-      cmocka_unit_test(sequential_ones_stand_in_line_and_none_waits_for_the_detached),
-      cmocka_unit_test(an_alias_and_a_declared_owner_are_sequential_unless_they_say_otherwise),
-      cmocka_unit_test(an_infra_alias_marks_its_nodes),
-      cmocka_unit_test(zero_means_default),
-      cmocka_unit_test(an_inline_handler_needs_no_permits_unless_asked_for),
-      cmocka_unit_test(what_a_node_may_emit_is_what_row_handler_and_detachment_allow),
-      cmocka_unit_test(times_follow_from_the_longest_paths),
-      cmocka_unit_test(attempts_and_pauses_count_and_a_deadline_covers_them),
-      cmocka_unit_test(times_saturate),
-      cmocka_unit_test(the_pause_doubles_and_is_capped),
-      cmocka_unit_test(the_budget_is_the_hosts_else_capped_but_never_below_what_is_required),
-      cmocka_unit_test(a_phase_in_which_nothing_is_awaited_has_its_rows_limit),
-      cmocka_unit_test(a_path_above_the_budget_is_a_warning),
-      cmocka_unit_test(the_hash_follows_behaviour_and_not_pointers),
-      cmocka_unit_test(ten_thousand_subscriptions_compile),
-      cmocka_unit_test(a_chain_of_a_thousand_compiles_in_order),
-      cmocka_unit_test(a_fan_out_of_a_thousand_compiles),
-      cmocka_unit_test(one_subscription_too_many_is_refused),
-      cmocka_unit_test(one_edge_too_many_is_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,13 +3,7 @@
  * Conflict keys: calls of one response whose keys conflict run in call order, the others at once; the results say what
  * waited, and for which key. The calls of a dispatch begin in call order on one thread, so that a call without keys
  * behind the others marks that all of them have begun or wait. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/model.h"
 
 enum { TOOLS = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, CALLS_MAX = 8, CHAIN = 10000, STACK_BYTES = 16384 };
@@ -127,8 +121,7 @@ static void complete(world *w, int n) {
 
 /* ---- order ---- */
 
-static void four_calls_on_two_keys_run_in_order_per_key_and_one_without_at_once(void **state) {
-  (void)state;
+TEST(four_calls_on_two_keys_run_in_order_per_key_and_one_without_at_once) {
   world w;
   open_world(&w, NULL, 0);
   static const char *const tools[] = {"a", "b", "a", "b", "free"};
@@ -179,8 +172,7 @@ static bool waits(plan earlier, plan later) {
   return waited;
 }
 
-static void keys_conflict_when_one_is_at_or_above_the_other(void **state) {
-  (void)state;
+TEST(keys_conflict_when_one_is_at_or_above_the_other) {
   static const struct {
     const char *one, *other;
     bool conflict;
@@ -193,8 +185,7 @@ static void keys_conflict_when_one_is_at_or_above_the_other(void **state) {
       fail_msg("%s and %s", pairs[i].one, pairs[i].other);
 }
 
-static void readers_share_a_key_and_a_writer_has_it_alone(void **state) {
-  (void)state;
+TEST(readers_share_a_key_and_a_writer_has_it_alone) {
   assert_false(waits((plan){.read = "a"}, (plan){.read = "a/b"}));
   assert_true(waits((plan){.read = "a"}, (plan){.write = "a/b"}));
   assert_true(waits((plan){.write = "a"}, (plan){.read = "a"}));
@@ -210,8 +201,7 @@ static tp_answer gate_of_the_first(void *ctx, tp_call *call) {
 }
 
 /* Whether it will conflict is not known: the tool of the earlier call computes its keys behind the gate. */
-static void call_waits_until_the_keys_of_an_earlier_one_are_known(void **state) {
-  (void)state;
+TEST(call_waits_until_the_keys_of_an_earlier_one_are_known) {
   world w;
   tp_token gate = {0};
   open_world(&w, &(hook){.id = "gate", .phase = TP_PHASE_TOOL_PRE, .run = gate_of_the_first, .ctx = &gate}, 1);
@@ -232,8 +222,7 @@ static void call_waits_until_the_keys_of_an_earlier_one_are_known(void **state) 
 }
 
 /* Fixed keys are known from the start. */
-static void call_does_not_wait_for_an_earlier_one_with_other_fixed_keys(void **state) {
-  (void)state;
+TEST(call_does_not_wait_for_an_earlier_one_with_other_fixed_keys) {
   world w;
   tp_token gate = {0};
   open_world(&w, &(hook){.id = "gate", .phase = TP_PHASE_TOOL_PRE, .run = gate_of_the_first, .ctx = &gate}, 1);
@@ -254,8 +243,7 @@ static void call_does_not_wait_for_an_earlier_one_with_other_fixed_keys(void **s
   close_world(&w);
 }
 
-static void ten_thousand_calls_that_wait_for_one_run_in_order_without_a_deep_stack(void **state) {
-  (void)state;
+TEST(ten_thousand_calls_that_wait_for_one_run_in_order_without_a_deep_stack) {
   world w;
   open_world(&w, NULL, 0);
   w.plans[0].defers = true;
@@ -280,8 +268,7 @@ static void ten_thousand_calls_that_wait_for_one_run_in_order_without_a_deep_sta
 
 /* ---- ends ---- */
 
-static void call_behind_one_that_was_given_up_is_shed(void **state) {
-  (void)state;
+TEST(call_behind_one_that_was_given_up_is_shed) {
   world w;
   latch leave = LATCH;
   open_world(&w, NULL, 0);
@@ -302,8 +289,7 @@ static void call_behind_one_that_was_given_up_is_shed(void **state) {
   close_world(&w);
 }
 
-static void cancelled_turn_ends_calls_that_wait(void **state) {
-  (void)state;
+TEST(cancelled_turn_ends_calls_that_wait) {
   world w;
   open_world(&w, NULL, 0);
   add_call(&w, "a", (plan){.defers = true});
@@ -327,8 +313,7 @@ static void cancelled_turn_ends_calls_that_wait(void **state) {
 
 static const char *const wrong_keys[] = {"", "a/", "//", "/a//b", "a//b", ".", "a/..", "./a", "a/./b", "\xc3(", "/a/"};
 
-static void call_whose_keys_cannot_be_computed_does_not_run(void **state) {
-  (void)state;
+TEST(call_whose_keys_cannot_be_computed_does_not_run) {
   for (size_t i = 0; i <= sizeof wrong_keys / sizeof *wrong_keys; i++) {
     world w;
     bool refuses = i == sizeof wrong_keys / sizeof *wrong_keys;
@@ -367,8 +352,7 @@ static tp_answer emit_tool(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void more_keys_than_fit_and_unknown_accesses_are_refused(void **state) {
-  (void)state;
+TEST(more_keys_than_fit_and_unknown_accesses_are_refused) {
   world w = {.begun = LATCH, .ended = LATCH, .mutex = PTHREAD_MUTEX_INITIALIZER, .runtime = open_runtime(NULL)};
   w.tools[0] = (tp_tool){.struct_size = sizeof(tp_tool),
                          .name = "many",
@@ -389,8 +373,7 @@ static void more_keys_than_fit_and_unknown_accesses_are_refused(void **state) {
   close_world(&w);
 }
 
-static void fixed_key_of_another_form_is_refused_with_its_tool(void **state) {
-  (void)state;
+TEST(fixed_key_of_another_form_is_refused_with_its_tool) {
   for (size_t i = 0; i < 2 * sizeof wrong_keys / sizeof *wrong_keys; i++) {
     world w = {.runtime = open_runtime(NULL)};
     const char *key = wrong_keys[i / 2];
@@ -427,8 +410,7 @@ static tp_answer run_on_thread(void *ctx, tp_tool_run *run) {
   return tp_tool_ok(run, tp_text_of("done"));
 }
 
-static void batch_report_says_which_calls_waited_and_for_which_key(void **state) {
-  (void)state;
+TEST(batch_report_says_which_calls_waited_and_for_which_key) {
 #define CALL(name_)                                                  \
   {                                                                  \
     .id = TEXT(name_), .name = TEXT("t"), .arguments = { "\x80", 1 } \
@@ -457,22 +439,4 @@ static void batch_report_says_which_calls_waited_and_for_which_key(void **state)
   tp_session_close(session, NULL, NULL);
   close_runtime(runtime);
   recorder_free(model);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(four_calls_on_two_keys_run_in_order_per_key_and_one_without_at_once),
-      cmocka_unit_test(keys_conflict_when_one_is_at_or_above_the_other),
-      cmocka_unit_test(readers_share_a_key_and_a_writer_has_it_alone),
-      cmocka_unit_test(call_waits_until_the_keys_of_an_earlier_one_are_known),
-      cmocka_unit_test(call_does_not_wait_for_an_earlier_one_with_other_fixed_keys),
-      cmocka_unit_test(ten_thousand_calls_that_wait_for_one_run_in_order_without_a_deep_stack),
-      cmocka_unit_test(call_behind_one_that_was_given_up_is_shed),
-      cmocka_unit_test(cancelled_turn_ends_calls_that_wait),
-      cmocka_unit_test(call_whose_keys_cannot_be_computed_does_not_run),
-      cmocka_unit_test(more_keys_than_fit_and_unknown_accesses_are_refused),
-      cmocka_unit_test(fixed_key_of_another_form_is_refused_with_its_tool),
-      cmocka_unit_test(batch_report_says_which_calls_waited_and_for_which_key),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

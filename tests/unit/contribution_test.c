@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "phases/contribution.h"
 #include "tests/support/counting.h"
 
@@ -22,6 +17,8 @@ static int teardown(void **state) {
   tp__arena_fini(&arena);
   return blocks_open == 0 ? 0 : -1;
 }
+
+FOR_EACH_TEST(setup, teardown);
 
 /* ---- short words ---- */
 
@@ -98,8 +95,7 @@ static tp_status take(const tp_contribution *in) {
   return tp__contribution_copy(&arena, in, &out);
 }
 
-static void a_struct_of_another_size_is_read_as_far_as_both_know_it(void **state) {
-  (void)state;
+TEST(a_struct_of_another_size_is_read_as_far_as_both_know_it) {
   struct {
     tp_contribution known;
     uint64_t newer;
@@ -128,8 +124,7 @@ static void refused(tp_contribution contribution, const char *message) {
 
 /* ---- the tests ---- */
 
-static void a_good_contribution_of_every_kind_is_taken(void **state) {
-  (void)state;
+TEST(a_good_contribution_of_every_kind_is_taken) {
   for (uint32_t kind = 1; kind < TP_KIND_COUNT; kind++) {
     tp_contribution in = good(kind), out = {0};
     assert_int_equal(tp__contribution_copy(&arena, &in, &out), TP_OK);
@@ -143,8 +138,7 @@ static void a_good_contribution_of_every_kind_is_taken(void **state) {
   }
 }
 
-static void the_copy_does_not_point_into_the_original(void **state) {
-  (void)state;
+TEST(the_copy_does_not_point_into_the_original) {
   char text[] = "likes tea", name[] = "weather", description[] = "sunny", schema[] = "\x80";
   tp_tool tool = good_tool;
   tool.name = name;
@@ -168,8 +162,7 @@ static void the_copy_does_not_point_into_the_original(void **state) {
   assert_ptr_equal(bundle_copy.tools[0]->run, tool_run);
 }
 
-static void fields_that_a_kind_does_not_use_are_left_behind(void **state) {
-  (void)state;
+TEST(fields_that_a_kind_does_not_use_are_left_behind) {
   tp_contribution in = good(TP_KIND_REMINDER), out;
   in.weight = 9;
   in.severity = TP_SEVERITY_ERROR;
@@ -185,8 +178,7 @@ static void fields_that_a_kind_does_not_use_are_left_behind(void **state) {
   assert_int_equal(out.tool_count, 0);
 }
 
-static void each_kind_names_the_field_that_is_missing(void **state) {
-  (void)state;
+TEST(each_kind_names_the_field_that_is_missing) {
   static const struct {
     uint32_t kind;
     size_t field;
@@ -218,8 +210,7 @@ static void each_kind_names_the_field_that_is_missing(void **state) {
   }
 }
 
-static void optional_fields_may_be_empty(void **state) {
-  (void)state;
+TEST(optional_fields_may_be_empty) {
   tp_contribution context = {
       .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = T("D1"), .text = T("x")};
   tp_contribution section = {
@@ -236,8 +227,7 @@ static void optional_fields_may_be_empty(void **state) {
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) assert_int_equal(take(all[i]), TP_OK);
 }
 
-static void a_number_that_is_no_kind_is_refused(void **state) {
-  (void)state;
+TEST(a_number_that_is_no_kind_is_refused) {
   refused((tp_contribution){.struct_size = sizeof(tp_contribution), .kind = 0}, "0 is no kind of contribution");
   refused((tp_contribution){.struct_size = sizeof(tp_contribution), .kind = TP_KIND_COUNT},
           "11 is no kind of contribution");
@@ -247,8 +237,7 @@ static void a_number_that_is_no_kind_is_refused(void **state) {
   assert_string_equal(tp__kind_name(UINT32_MAX), "unknown");
 }
 
-static void text_that_is_not_utf8_is_refused_wherever_it_stands(void **state) {
-  (void)state;
+TEST(text_that_is_not_utf8_is_refused_wherever_it_stands) {
   tp_contribution in = good(TP_KIND_PROMPT_CONTEXT);
   in.text = T("caf\xe9");
   refused(in, "prompt_context: text is not UTF-8");
@@ -260,15 +249,13 @@ static void text_that_is_not_utf8_is_refused_wherever_it_stands(void **state) {
   refused(in, "prompt_context: short_text is not UTF-8");
 }
 
-static void a_size_without_bytes_is_refused(void **state) {
-  (void)state;
+TEST(a_size_without_bytes_is_refused) {
   tp_contribution in = good(TP_KIND_REMINDER);
   in.text = (tp_text){NULL, 5};
   refused(in, "reminder: text has a size but no bytes");
 }
 
-static void names_are_short_and_of_one_line(void **state) {
-  (void)state;
+TEST(names_are_short_and_of_one_line) {
   static char longest[TP__JOB_KEY_BYTES_MAX + 1];
   memset(longest, 'k', sizeof longest);
   tp_contribution in = good(TP_KIND_PROMPT_SECTION);
@@ -286,8 +273,7 @@ static void names_are_short_and_of_one_line(void **state) {
   refused(in, "background_job: key is too long");
 }
 
-static void values_must_be_one_well_formed_msgpack_value(void **state) {
-  (void)state;
+TEST(values_must_be_one_well_formed_msgpack_value) {
   tp_contribution in = good(TP_KIND_SIGNAL);
   in.value = T("\xdd\x7f\xff\xff\xff"); /* five bytes that ask for two thousand million elements */
   refused(in, "signal: value is not one well-formed msgpack value");
@@ -298,8 +284,7 @@ static void values_must_be_one_well_formed_msgpack_value(void **state) {
   refused(in, "background_job: value is not one well-formed msgpack value");
 }
 
-static void sources_must_be_an_array_of_texts(void **state) {
-  (void)state;
+TEST(sources_must_be_an_array_of_texts) {
   tp_contribution in = good(TP_KIND_PROMPT_CONTEXT);
   in.sources = T("\x91\x01");
   refused(in, "prompt_context: sources must be an array of texts");
@@ -309,15 +294,13 @@ static void sources_must_be_an_array_of_texts(void **state) {
   assert_int_equal(take(&in), TP_OK);
 }
 
-static void a_severity_out_of_range_is_refused(void **state) {
-  (void)state;
+TEST(a_severity_out_of_range_is_refused) {
   tp_contribution in = good(TP_KIND_DIAGNOSTIC);
   in.severity = (tp_severity)3;
   refused(in, "diagnostic: severity is none of ours");
 }
 
-static void a_misspelt_policy_of_the_domain_tool_is_refused(void **state) {
-  (void)state;
+TEST(a_misspelt_policy_of_the_domain_tool_is_refused) {
   static const char *const words[] = {"deny", "ask", "allow"};
   tp_contribution in = {
       .struct_size = sizeof(tp_contribution), .kind = TP_KIND_POLICY, .domain = T("tool"), .key = T("shell")};
@@ -329,8 +312,7 @@ static void a_misspelt_policy_of_the_domain_tool_is_refused(void **state) {
   refused(in, "policy: text must be deny, ask or allow in the domain tool");
 }
 
-static void a_signal_has_one_payload_and_a_kind_of_its_phase(void **state) {
-  (void)state;
+TEST(a_signal_has_one_payload_and_a_kind_of_its_phase) {
   tp_contribution in = good(TP_KIND_SIGNAL);
   tp_fault fault = {0};
   assert_int_equal(tp__contribution_check(NULL, TP_PHASE_TURN_INTAKE, &in, &fault), TP_OK);
@@ -344,8 +326,7 @@ static void a_signal_has_one_payload_and_a_kind_of_its_phase(void **state) {
   refused(in, "signal: domain is no kind of signal");
 }
 
-static void tools_are_refused_with_their_name(void **state) {
-  (void)state;
+TEST(tools_are_refused_with_their_name) {
   tp_tool tool = good_tool;
   tp_contribution in = good(TP_KIND_TOOL_BUNDLE);
   const tp_tool *list[] = {&tool};
@@ -367,8 +348,7 @@ static void tools_are_refused_with_their_name(void **state) {
   refused(in, "tool_bundle: tools are more than 1024");
 }
 
-static void a_tool_name_twice_in_one_bundle_is_refused(void **state) {
-  (void)state;
+TEST(a_tool_name_twice_in_one_bundle_is_refused) {
   tp_tool tools[3] = {good_tool, good_tool, good_tool};
   tp_contribution in = good(TP_KIND_TOOL_BUNDLE);
   tools[1].name = "forecast";
@@ -380,8 +360,7 @@ static void a_tool_name_twice_in_one_bundle_is_refused(void **state) {
   assert_int_equal(take(&in), TP_OK);
 }
 
-static void a_tool_with_a_schema_outside_the_subset_has_a_code_of_its_own(void **state) {
-  (void)state;
+TEST(a_tool_with_a_schema_outside_the_subset_has_a_code_of_its_own) {
   tp_tool tool = good_tool;
   tp_contribution in = good(TP_KIND_TOOL_BUNDLE);
   tp_fault fault = {0};
@@ -398,8 +377,7 @@ static void a_tool_with_a_schema_outside_the_subset_has_a_code_of_its_own(void *
   assert_int_equal(take(&in), TP_ERR_BAD_SCHEMA);
 }
 
-static void tools_of_another_struct_size_are_read_by_their_own(void **state) {
-  (void)state;
+TEST(tools_of_another_struct_size_are_read_by_their_own) {
   struct newer {
     tp_tool tool;
     uint64_t more;
@@ -425,8 +403,7 @@ static void tools_of_another_struct_size_are_read_by_their_own(void **state) {
   refused(in, "tool_bundle: tools[1] is NULL");
 }
 
-static void out_is_untouched_when_the_copy_is_refused(void **state) {
-  (void)state;
+TEST(out_is_untouched_when_the_copy_is_refused) {
   tp_contribution in = {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER}, out = {.kind = 77};
   assert_int_equal(tp__contribution_copy(&arena, &in, &out), TP_ERR_MALFORMED);
   assert_int_equal(out.kind, 77);
@@ -445,8 +422,7 @@ static tp_text big_map(char *bytes) {
   return (tp_text){bytes, at};
 }
 
-static void every_refused_allocation_is_a_clean_error(void **state) {
-  (void)state;
+TEST(every_refused_allocation_is_a_clean_error) {
   char bytes[2048];
   tp_tool tool = good_tool;
   tool.schema = T("\x80");
@@ -471,37 +447,7 @@ static void every_refused_allocation_is_a_clean_error(void **state) {
   }
 }
 
-static void the_ops_take_in_a_phase_and_name_kinds(void **state) {
-  (void)state;
+TEST(the_ops_take_in_a_phase_and_name_kinds) {
   assert_ptr_equal(tp__contribution_ops_phases.copy, tp__contribution_take);
   assert_ptr_equal(tp__contribution_ops_phases.kind_name, tp__kind_name);
-}
-
-int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-  const struct CMUnitTest tests[] = {
-      TEST(a_good_contribution_of_every_kind_is_taken),
-      TEST(a_struct_of_another_size_is_read_as_far_as_both_know_it),
-      TEST(the_copy_does_not_point_into_the_original),
-      TEST(fields_that_a_kind_does_not_use_are_left_behind),
-      TEST(each_kind_names_the_field_that_is_missing),
-      TEST(optional_fields_may_be_empty),
-      TEST(a_number_that_is_no_kind_is_refused),
-      TEST(text_that_is_not_utf8_is_refused_wherever_it_stands),
-      TEST(a_size_without_bytes_is_refused),
-      TEST(names_are_short_and_of_one_line),
-      TEST(values_must_be_one_well_formed_msgpack_value),
-      TEST(sources_must_be_an_array_of_texts),
-      TEST(a_severity_out_of_range_is_refused),
-      TEST(a_misspelt_policy_of_the_domain_tool_is_refused),
-      TEST(a_signal_has_one_payload_and_a_kind_of_its_phase),
-      TEST(tools_are_refused_with_their_name),
-      TEST(a_tool_name_twice_in_one_bundle_is_refused),
-      TEST(a_tool_with_a_schema_outside_the_subset_has_a_code_of_its_own),
-      TEST(tools_of_another_struct_size_are_read_by_their_own),
-      TEST(out_is_untouched_when_the_copy_is_refused),
-      TEST(every_refused_allocation_is_a_clean_error),
-      TEST(the_ops_take_in_a_phase_and_name_kinds),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,13 +2,7 @@
  *
  * A turn that has its own messages, model, system text and parameters: what the model is asked, what the history
  * keeps, and what is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "runtime/os/os.h"
 #include "tests/support/model.h"
 
@@ -82,8 +76,7 @@ static tp_turn_request request_of(const char *text) {
 
 /* ---- what the model is asked ---- */
 
-static void messages_of_a_request_are_the_whole_history_of_its_turn(void **state) {
-  (void)state;
+TEST(messages_of_a_request_are_the_whole_history_of_its_turn) {
   static const reply replies[] = {{.text = "one"}, {.text = "two"}, {.text = "three"}};
   world w;
   open_world(&w, replies, 3, NULL, 0);
@@ -122,8 +115,7 @@ static void messages_of_a_request_are_the_whole_history_of_its_turn(void **state
   close_world(&w);
 }
 
-static void empty_list_of_messages_is_a_turn_without_a_past(void **state) {
-  (void)state;
+TEST(empty_list_of_messages_is_a_turn_without_a_past) {
   static const reply replies[] = {{.text = "one"}};
   world w;
   open_world(&w, replies, 1, NULL, 0);
@@ -137,8 +129,7 @@ static void empty_list_of_messages_is_a_turn_without_a_past(void **state) {
   close_world(&w);
 }
 
-static void context_and_reminders_join_the_messages_of_a_request(void **state) {
-  (void)state;
+TEST(context_and_reminders_join_the_messages_of_a_request) {
   static const reply replies[] = {{.text = "one"}};
   static const tp_contribution context = {
       .struct_size = sizeof context, .kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k"), .text = TEXT("known")};
@@ -186,8 +177,7 @@ static tp_answer see_pre(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void model_system_and_parameters_of_a_request_reach_the_model_and_the_phases(void **state) {
-  (void)state;
+TEST(model_system_and_parameters_of_a_request_reach_the_model_and_the_phases) {
   static const reply replies[] = {{.text = "one"}};
   static const tp_contribution section = {
       .struct_size = sizeof section, .kind = TP_KIND_PROMPT_SECTION, .key = TEXT("k"), .text = TEXT("A section.")};
@@ -253,8 +243,7 @@ static void refuse_messages(world *w, const tp_message *messages, size_t count, 
     refuse_messages(&w, refused_, COUNT(refused_), (status), (words)); \
   } while (0)
 
-static void messages_that_make_no_conversation_are_refused_with_their_place(void **state) {
-  (void)state;
+TEST(messages_that_make_no_conversation_are_refused_with_their_place) {
   static const reply replies[] = {{.text = "one"}};
   world w;
   open_world(&w, replies, 1, NULL, 0);
@@ -317,8 +306,7 @@ static void messages_that_make_no_conversation_are_refused_with_their_place(void
   close_world(&w);
 }
 
-static void model_system_and_parameters_that_cannot_be_are_refused(void **state) {
-  (void)state;
+TEST(model_system_and_parameters_that_cannot_be_are_refused) {
   static const reply replies[] = {{.text = "one"}};
   world w;
   open_world(&w, replies, 1, NULL, 0);
@@ -349,8 +337,7 @@ static tp_answer see_said(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void time_of_saying_reaches_post_turn_and_is_now_where_none_is_given(void **state) {
-  (void)state;
+TEST(time_of_saying_reaches_post_turn_and_is_now_where_none_is_given) {
   static const reply replies[] = {{.text = "one"}, {.text = "two"}};
   int64_t said = 0;
   const hook hooks[] = {{.id = "said", .phase = TP_PHASE_TURN_POST_TURN, .run = see_said, .ctx = &said}};
@@ -367,8 +354,7 @@ static void time_of_saying_reaches_post_turn_and_is_now_where_none_is_given(void
   close_world(&w);
 }
 
-static void time_of_saying_that_cannot_be_is_refused(void **state) {
-  (void)state;
+TEST(time_of_saying_that_cannot_be_is_refused) {
   static const reply replies[] = {{.text = "one"}};
   world w;
   open_world(&w, replies, 1, NULL, 0);
@@ -395,8 +381,7 @@ static void time_of_saying_that_cannot_be_is_refused(void **state) {
   close_world(&w);
 }
 
-static void begun_turn_refuses_what_only_a_driven_one_reads(void **state) {
-  (void)state;
+TEST(begun_turn_refuses_what_only_a_driven_one_reads) {
   static const reply replies[] = {{.text = "one"}};
   world w;
   open_world(&w, replies, 1, NULL, 0);
@@ -429,8 +414,7 @@ static tp_status append_nothing(void *ctx, const tp_history_append *request, tp_
   return TP_OK;
 }
 
-static void history_has_no_system_messages(void **state) {
-  (void)state;
+TEST(history_has_no_system_messages) {
   tp_runtime *runtime = open_runtime(NULL);
   tp_history history = {.struct_size = sizeof history, .load = load_system, .append = append_nothing};
   tp_session_options options = {.struct_size = sizeof options, .id = "s", .history = &history};
@@ -444,20 +428,4 @@ static void history_has_no_system_messages(void **state) {
   tp_turn_result_free(result);
   tp_session_close(session, NULL, NULL);
   close_runtime(runtime);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(messages_of_a_request_are_the_whole_history_of_its_turn),
-      cmocka_unit_test(empty_list_of_messages_is_a_turn_without_a_past),
-      cmocka_unit_test(context_and_reminders_join_the_messages_of_a_request),
-      cmocka_unit_test(model_system_and_parameters_of_a_request_reach_the_model_and_the_phases),
-      cmocka_unit_test(messages_that_make_no_conversation_are_refused_with_their_place),
-      cmocka_unit_test(model_system_and_parameters_that_cannot_be_are_refused),
-      cmocka_unit_test(time_of_saying_reaches_post_turn_and_is_now_where_none_is_given),
-      cmocka_unit_test(time_of_saying_that_cannot_be_is_refused),
-      cmocka_unit_test(begun_turn_refuses_what_only_a_driven_one_reads),
-      cmocka_unit_test(history_has_no_system_messages),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,13 +2,7 @@
  *
  * What a server finds again without tables of its own: its pointers in every callback, whose turn it is, the sessions
  * that are open, and the counters of all of them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/model.h"
 
 /* What one place saw. */
@@ -81,8 +75,7 @@ static tp_agent *add_agent(tp_runtime *runtime, const char *id) {
   return agent;
 }
 
-static void pointers_of_the_host_reach_every_callback_of_a_turn(void **state) {
-  (void)state;
+TEST(pointers_of_the_host_reach_every_callback_of_a_turn) {
   static const reply replies[] = {
       {.calls = {{.id = TEXT("c1"), .name = TEXT("fast")}, {.id = TEXT("c2"), .name = TEXT("slow")}}, .call_count = 2},
       {.text = "hi"}};
@@ -129,8 +122,7 @@ static void pointers_of_the_host_reach_every_callback_of_a_turn(void **state) {
   recorder_free(model.inner);
 }
 
-static void memory_of_a_turn_has_no_pointers_of_the_one_before(void **state) {
-  (void)state;
+TEST(memory_of_a_turn_has_no_pointers_of_the_one_before) {
   seen inlined = {0};
   tp_runtime *runtime = open_with_data();
   add_hooks(runtime, &(hook){.id = "inline", .phase = TP_PHASE_TURN_INTAKE, .run = see, .ctx = &inlined}, 1);
@@ -158,8 +150,7 @@ static void memory_of_a_turn_has_no_pointers_of_the_one_before(void **state) {
   close_runtime(runtime);
 }
 
-static void detached_runs_and_jobs_outlive_their_turn_and_see_the_runtime_alone(void **state) {
-  (void)state;
+TEST(detached_runs_and_jobs_outlive_their_turn_and_see_the_runtime_alone) {
   seen fire = {0}, job = {0};
   tp_runtime *runtime = open_with_data();
   hook hooks[] = {{.id = "fire",
@@ -192,8 +183,7 @@ static void detached_runs_and_jobs_outlive_their_turn_and_see_the_runtime_alone(
 
 /* ---- asking ---- */
 
-static void sessions_and_turns_say_what_they_were_made_with(void **state) {
-  (void)state;
+TEST(sessions_and_turns_say_what_they_were_made_with) {
   tp_runtime *runtime = open_with_data();
   tp_agent *agent = add_agent(runtime, "a1");
   tp_session *full, *bare;
@@ -234,8 +224,7 @@ static void sessions_and_turns_say_what_they_were_made_with(void **state) {
   close_runtime(runtime);
 }
 
-static void queue_of_a_session_has_a_length(void **state) {
-  (void)state;
+TEST(queue_of_a_session_has_a_length) {
   static const reply replies[] = {{.never = true}};
   tp_runtime *runtime = open_with_data();
   recorder *model = recorder_new(replies, 1);
@@ -261,8 +250,7 @@ static void queue_of_a_session_has_a_length(void **state) {
   recorder_free(model);
 }
 
-static void senseless_requests_and_options_are_refused_by_the_name_of_the_field(void **state) {
-  (void)state;
+TEST(senseless_requests_and_options_are_refused_by_the_name_of_the_field) {
   tp_runtime *runtime = open_with_data();
   tp_session *session = NULL;
   tp_fault fault = {0};
@@ -308,8 +296,7 @@ static bool note_session(void *ctx, tp_session *session) {
   return !w->stops_at || strcmp(w->stops_at, tp_session_id(session)) != 0;
 }
 
-static void walk_of_sessions_stands_closes_at_the_same_time(void **state) {
-  (void)state;
+TEST(walk_of_sessions_stands_closes_at_the_same_time) {
   tp_runtime *runtime = open_with_data();
   tp_session *sessions[5];
   for (int i = 0; i < 5; i++) {
@@ -335,8 +322,7 @@ static void walk_of_sessions_stands_closes_at_the_same_time(void **state) {
   close_runtime(runtime);
 }
 
-static void session_is_found_by_tenant_and_id_until_its_close(void **state) {
-  (void)state;
+TEST(session_is_found_by_tenant_and_id_until_its_close) {
   tp_runtime *runtime = open_with_data();
   assert_null(tp_session_find(runtime, NULL, "s"));
   tp_session *own, *other;
@@ -390,8 +376,7 @@ static tp_answer guard(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void statistics_count_turns_by_outcome_queues_sessions_and_denials(void **state) {
-  (void)state;
+TEST(statistics_count_turns_by_outcome_queues_sessions_and_denials) {
   static const reply replies[] = {{.text = "hi"}, {.fails = TP_ERR_MODEL}, {.never = true}};
   tp_runtime *runtime = open_with_data();
   hook hooks[] = {
@@ -441,8 +426,7 @@ static void statistics_count_turns_by_outcome_queues_sessions_and_denials(void *
   recorder_free(model);
 }
 
-static void statistics_are_filled_as_far_as_both_sides_know_them(void **state) {
-  (void)state;
+TEST(statistics_are_filled_as_far_as_both_sides_know_them) {
   tp_runtime *runtime = open_with_data();
   tp_turn *turn = begin_bare(runtime, 0);
   struct {
@@ -468,20 +452,4 @@ static void statistics_are_filled_as_far_as_both_sides_know_them(void **state) {
   assert_true(unset.turns_open == 0);
   tp_turn_end(turn);
   close_runtime(runtime);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(pointers_of_the_host_reach_every_callback_of_a_turn),
-      cmocka_unit_test(memory_of_a_turn_has_no_pointers_of_the_one_before),
-      cmocka_unit_test(detached_runs_and_jobs_outlive_their_turn_and_see_the_runtime_alone),
-      cmocka_unit_test(sessions_and_turns_say_what_they_were_made_with),
-      cmocka_unit_test(queue_of_a_session_has_a_length),
-      cmocka_unit_test(senseless_requests_and_options_are_refused_by_the_name_of_the_field),
-      cmocka_unit_test(walk_of_sessions_stands_closes_at_the_same_time),
-      cmocka_unit_test(session_is_found_by_tenant_and_id_until_its_close),
-      cmocka_unit_test(statistics_count_turns_by_outcome_queues_sessions_and_denials),
-      cmocka_unit_test(statistics_are_filled_as_far_as_both_sides_know_them),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,13 +2,6 @@
  *
  * The one piece of code that opens the files of the history and of the memory: what each asks of it, files that are the
  * other's, and refusals that say where and what helps. This program links both archives, which both hold it. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-
-#include <cmocka.h>
-
 #include <errno.h>
 #include <sqlite3.h>
 #include <stdio.h>
@@ -17,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/support/test.h"
 #include "domains/memory/database.h"
 #include "stores/sqlite/database.h"
 #include "stores/sqlite/statement.h"
@@ -49,8 +43,9 @@ static void assert_opened(sqlite3 *db, const char *journal, const char *busy_ms,
   sqlite3_close(db);
 }
 
-static void a_memory_waits_shortly_and_overwrites_what_is_deleted(void **state) {
-  (void)state;
+FOR_EACH_TEST(make_directory, remove_directory);
+
+TEST(a_memory_waits_shortly_and_overwrites_what_is_deleted) {
   sqlite3 *db = NULL;
   assert_int_equal(tp__memory_database_open(path, &db, NULL), TP_OK);
   assert_opened(db, "wal", "250", "1");
@@ -60,8 +55,7 @@ static void a_memory_waits_shortly_and_overwrites_what_is_deleted(void **state) 
   assert_opened(db, "memory", "250", "1");
 }
 
-static void a_schema_that_asks_for_nothing_waits_long_and_overwrites_what_costs_nothing(void **state) {
-  (void)state;
+TEST(a_schema_that_asks_for_nothing_waits_long_and_overwrites_what_costs_nothing) {
   sqlite3 *db = NULL;
   assert_int_equal(tp__sqlite_open(path, &minimal, &db, NULL), TP_OK);
   assert_opened(db, "wal", "5000", "2"); /* FAST */
@@ -83,8 +77,7 @@ static void assert_no_memory(tp_status code, const char *what, const char *remed
   assert_says(&fault, code, what, remedy);
 }
 
-static void a_memory_is_no_history_and_a_history_no_memory(void **state) {
-  (void)state;
+TEST(a_memory_is_no_history_and_a_history_no_memory) {
   tp_history *history = NULL;
   tp_fault fault = {0};
   make_memory("");
@@ -96,8 +89,7 @@ static void a_memory_is_no_history_and_a_history_no_memory(void **state) {
   assert_no_memory(TP_ERR_STORE_SCHEMA, "not a memory", "another path");
 }
 
-static void a_refused_memory_says_what_helps(void **state) {
-  (void)state;
+TEST(a_refused_memory_says_what_helps) {
   make_memory("PRAGMA user_version = 5");
   assert_no_memory(TP_ERR_STORE_SCHEMA, "a memory of schema version 5", "use a newer turnphase");
   unlink(path);
@@ -109,8 +101,7 @@ static void a_refused_memory_says_what_helps(void **state) {
 }
 
 /* Below a file there can be no other one, not even for root. */
-static void a_file_that_cannot_be_made_says_why_and_what_helps(void **state) {
-  (void)state;
+TEST(a_file_that_cannot_be_made_says_why_and_what_helps) {
   char below[sizeof path + 4];
   sqlite3 *db = NULL;
   tp_fault fault = {0};
@@ -124,8 +115,7 @@ static void a_file_that_cannot_be_made_says_why_and_what_helps(void **state) {
   assert_non_null(strstr(fault.message, "its directory is there"));
 }
 
-static void a_path_that_is_empty_is_a_wrong_use(void **state) {
-  (void)state;
+TEST(a_path_that_is_empty_is_a_wrong_use) {
   sqlite3 *db = NULL;
   tp_fault fault = {0};
   assert_int_equal(tp__memory_database_open("", &db, &fault), TP_ERR_USAGE);
@@ -134,8 +124,7 @@ static void a_path_that_is_empty_is_a_wrong_use(void **state) {
 }
 
 /* Every primary result code of SQLite, and the extended ones that mean something else than their class. */
-static void every_error_of_sqlite_has_its_status(void **state) {
-  (void)state;
+TEST(every_error_of_sqlite_has_its_status) {
   static const struct {
     int rc;
     tp_status status;
@@ -183,8 +172,7 @@ static void every_error_of_sqlite_has_its_status(void **state) {
 }
 
 /* Whatever ended it: else the file stays locked for all others. */
-static void a_transaction_that_ends_leaves_no_lock(void **state) {
-  (void)state;
+TEST(a_transaction_that_ends_leaves_no_lock) {
   sqlite3 *db = NULL;
   make_memory("CREATE TABLE extra (id INTEGER PRIMARY KEY);");
   assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
@@ -197,20 +185,4 @@ static void a_transaction_that_ends_leaves_no_lock(void **state) {
     assert_answer(db, "SELECT count(*) FROM extra", i == 0 ? "0" : "1");
   }
   sqlite3_close(db);
-}
-
-int main(void) {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, make_directory, remove_directory)
-  const struct CMUnitTest tests[] = {
-      CASE(a_transaction_that_ends_leaves_no_lock),
-      CASE(a_memory_waits_shortly_and_overwrites_what_is_deleted),
-      CASE(a_schema_that_asks_for_nothing_waits_long_and_overwrites_what_costs_nothing),
-      CASE(a_memory_is_no_history_and_a_history_no_memory),
-      CASE(a_refused_memory_says_what_helps),
-      CASE(a_file_that_cannot_be_made_says_why_and_what_helps),
-      CASE(a_path_that_is_empty_is_a_wrong_use),
-      CASE(every_error_of_sqlite_has_its_status),
-  };
-#undef CASE
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Dates as the command reads and writes them: each accepted form with its time, and what is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "cli/common/date.h"
 #include "cli/common/machine.h"
 
-static void dates_and_times_are_read_to_the_millisecond(void **state) {
-  (void)state;
+TEST(dates_and_times_are_read_to_the_millisecond) {
   static const struct {
     const char *text;
     int64_t unix_ms;
@@ -33,8 +26,7 @@ static void dates_and_times_are_read_to_the_millisecond(void **state) {
   }
 }
 
-static void what_is_no_date_is_refused(void **state) {
-  (void)state;
+TEST(what_is_no_date_is_refused) {
   static const char *const texts[] = {"",
                                       "2023",
                                       "2023-5-8",
@@ -66,8 +58,7 @@ static void what_is_no_date_is_refused(void **state) {
   }
 }
 
-static void what_is_written_is_read_again(void **state) {
-  (void)state;
+TEST(what_is_written_is_read_again) {
   static const int64_t times[] = {0, 1000, -1000, INT64_C(1683554167000), INT64_C(253402300799000)};
   for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
     char text[CLI_DATE_SIZE];
@@ -83,8 +74,7 @@ static void what_is_written_is_read_again(void **state) {
   assert_string_equal(text, "");
 }
 
-static void a_time_before_now_is_read_too(void **state) {
-  (void)state;
+TEST(a_time_before_now_is_read_too) {
   static const char *const refused[] = {"", "90", "s", "1.5h", "2h ", "-1d", "1w", "1234567890s", "1969-12-31"};
   int64_t before_ms = cli_unix_ms(), unix_ms = 0;
   assert_true(cli_date_read_since("90s", &unix_ms));
@@ -93,14 +83,4 @@ static void a_time_before_now_is_read_too(void **state) {
   assert_true(cli_date_read_since("2023-05-08T13:56", &unix_ms) && unix_ms == INT64_C(1683554160000));
   for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
     if (cli_date_read_since(refused[i], &unix_ms)) fail_msg("'%s' is taken", refused[i]);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(dates_and_times_are_read_to_the_millisecond),
-      cmocka_unit_test(what_is_no_date_is_refused),
-      cmocka_unit_test(what_is_written_is_read_again),
-      cmocka_unit_test(a_time_before_now_is_read_too),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,13 +2,7 @@
  *
  * Deadlines, limits and budgets on the real clock. Bounds are generous towards late (a loaded machine) and exact
  * towards early. How exact they are under load is measured in tests/torture. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/host.h"
 
 enum { GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, TOOL_PRE = TP_PHASE_TOOL_PRE, LATE_MS = 3000 };
@@ -31,8 +25,7 @@ static timed run_timed(tp_turn *turn, uint32_t phase, uint32_t budget_ms) {
 static const tp_contribution words = {
     .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k"), .text = TEXT("words")};
 
-static void required_deadline_handler_that_hangs_fails_the_phase_at_the_deadline(void **state) {
-  (void)state;
+TEST(required_deadline_handler_that_hangs_fails_the_phase_at_the_deadline) {
   tp_runtime *runtime = open_runtime(NULL);
   latch leave = LATCH;
   act hangs = {.waits_for = &leave}, other = {.emits = &words, .emit_count = 1};
@@ -56,8 +49,7 @@ static void required_deadline_handler_that_hangs_fails_the_phase_at_the_deadline
   close_runtime(runtime);
 }
 
-static void best_effort_handler_that_hangs_is_left_behind(void **state) {
-  (void)state;
+TEST(best_effort_handler_that_hangs_is_left_behind) {
   for (int blocking = 0; blocking < 2; blocking++) {
     tp_runtime *runtime = open_runtime(NULL);
     latch leave = LATCH;
@@ -89,8 +81,7 @@ static bool keep_late(void *ctx, const tp_entry_record *record) {
   return false;
 }
 
-static void late_answer_is_noted_in_the_record_and_nowhere_else(void **state) {
-  (void)state;
+TEST(late_answer_is_noted_in_the_record_and_nowhere_else) {
   tp_runtime *runtime = open_runtime(NULL);
   latch leave = LATCH;
   act hangs = {.waits_for = &leave, .emits = &words, .emit_count = 1};
@@ -126,8 +117,7 @@ static bool keep_late_second(void *ctx, const tp_entry_record *record) {
 }
 
 /* Its row has no thread and no limit: the one thing that a row cannot say of it comes behind the record. */
-static void late_answer_of_an_inline_handler_that_deferred_is_noted_in_the_record(void **state) {
-  (void)state;
+TEST(late_answer_of_an_inline_handler_that_deferred_is_noted_in_the_record) {
   tp_runtime *runtime = open_runtime(NULL);
   act first = {0}, late = {.defers = true};
   hook hooks[] = {{.id = "a", .phase = GATHER, .ctx = &first},
@@ -158,8 +148,7 @@ static void *run_other(void *arg) {
   return NULL;
 }
 
-static void waiting_for_a_permit_counts_for_a_deadline_and_not_for_a_blocking_limit(void **state) {
-  (void)state;
+TEST(waiting_for_a_permit_counts_for_a_deadline_and_not_for_a_blocking_limit) {
   for (int deadline = 0; deadline < 2; deadline++) {
     tp_runtime *runtime = open_runtime(NULL);
     latch in = LATCH, leave = LATCH;
@@ -192,8 +181,7 @@ static void waiting_for_a_permit_counts_for_a_deadline_and_not_for_a_blocking_li
   }
 }
 
-static void five_hanging_optional_handlers_end_with_the_budget(void **state) {
-  (void)state;
+TEST(five_hanging_optional_handlers_end_with_the_budget) {
   for (int chained = 0; chained < 2; chained++) {
     tp_runtime *runtime = open_runtime(NULL);
     latch leave = LATCH;
@@ -219,8 +207,7 @@ static void five_hanging_optional_handlers_end_with_the_budget(void **state) {
   }
 }
 
-static void optional_handler_leaves_time_for_the_required_one_behind_it(void **state) {
-  (void)state;
+TEST(optional_handler_leaves_time_for_the_required_one_behind_it) {
   tp_runtime *runtime = open_runtime(NULL);
   latch leave = LATCH;
   act hangs = {.waits_for = &leave}, guard = {.sleeps_ms = 5};
@@ -243,8 +230,7 @@ static void optional_handler_leaves_time_for_the_required_one_behind_it(void **s
   close_runtime(runtime);
 }
 
-static void inline_handler_that_overruns_its_limit_is_timed_out(void **state) {
-  (void)state;
+TEST(inline_handler_that_overruns_its_limit_is_timed_out) {
   tp_runtime *runtime = open_runtime(NULL);
   act slow = {.sleeps_ms = 15, .emits = &words, .emit_count = 1};
   add_hooks(runtime, &(hook){.id = "q", .phase = GATHER, .ctx = &slow, .sub = {.limit_ms = 3}}, 1);
@@ -258,8 +244,7 @@ static void inline_handler_that_overruns_its_limit_is_timed_out(void **state) {
 }
 
 /* A Deadline counts from ready, also while the owner calls another inline handler. */
-static void inline_deadline_handler_behind_a_long_one_is_not_called_any_more(void **state) {
-  (void)state;
+TEST(inline_deadline_handler_behind_a_long_one_is_not_called_any_more) {
   tp_runtime *runtime = open_runtime(NULL);
   act takes_long = {.sleeps_ms = 30}, waits = {0}, follows = {0};
   hook hooks[] = {
@@ -284,8 +269,7 @@ static void inline_deadline_handler_behind_a_long_one_is_not_called_any_more(voi
   close_runtime(runtime);
 }
 
-static void turn_deadline_bounds_every_phase(void **state) {
-  (void)state;
+TEST(turn_deadline_bounds_every_phase) {
   tp_runtime *runtime = open_runtime(NULL);
   latch leave = LATCH;
   act hangs = {.waits_for = &leave}, again = {0}, guard = {0};
@@ -309,8 +293,7 @@ static void turn_deadline_bounds_every_phase(void **state) {
   close_runtime(runtime);
 }
 
-static void hung_guard_blocks_and_heals_without_a_restart(void **state) {
-  (void)state;
+TEST(hung_guard_blocks_and_heals_without_a_restart) {
   tp_runtime *runtime = open_runtime(NULL);
   latch leave = LATCH;
   act guard = {.kind = TP_ANSWER_ALLOW, .waits_for = &leave};
@@ -356,8 +339,7 @@ static bool stop_at_once(void *ctx, const tp_leak *leak) {
   return false;
 }
 
-static void leaks_are_named(void **state) {
-  (void)state;
+TEST(leaks_are_named) {
   tp_runtime *runtime = open_runtime(NULL);
   latch leave = LATCH;
   act one = {.waits_for = &leave}, two = {.waits_for = &leave}, fine = {0};
@@ -383,8 +365,7 @@ static void leaks_are_named(void **state) {
 }
 
 /* A handler answers around its deadline: always exactly one outcome, and what is merged agrees with it. */
-static void answer_around_the_deadline_has_exactly_one_outcome(void **state) {
-  (void)state;
+TEST(answer_around_the_deadline_has_exactly_one_outcome) {
   const tp_runtime_options options = {.struct_size = sizeof options, .no_breakers = true};
   tp_runtime *runtime = open_runtime(&options);
   act edge = {.sleeps_ms = 2, .emits = &words, .emit_count = 1};
@@ -449,8 +430,7 @@ static tp_answer disarm(void *ctx, tp_call *call) {
 }
 
 /* The first attempt needs memory, so handing it to a thread takes long here; that was the next handler's time. */
-static void handing_a_sibling_to_a_thread_is_not_the_time_of_the_next_handler(void **state) {
-  (void)state;
+TEST(handing_a_sibling_to_a_thread_is_not_the_time_of_the_next_handler) {
   slow_memory memory = {.owner = pthread_self()};
   act sibling = {0};
   tp_runtime_options options = {.struct_size = sizeof options,
@@ -469,24 +449,4 @@ static void handing_a_sibling_to_a_thread_is_not_the_time_of_the_next_handler(vo
   assert_true(started_ns > memory.last_ended_ns - ALLOCATION_MS * 1000000 / 2);
   tp_turn_end(turn);
   close_runtime(runtime);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(required_deadline_handler_that_hangs_fails_the_phase_at_the_deadline),
-      cmocka_unit_test(best_effort_handler_that_hangs_is_left_behind),
-      cmocka_unit_test(late_answer_is_noted_in_the_record_and_nowhere_else),
-      cmocka_unit_test(late_answer_of_an_inline_handler_that_deferred_is_noted_in_the_record),
-      cmocka_unit_test(waiting_for_a_permit_counts_for_a_deadline_and_not_for_a_blocking_limit),
-      cmocka_unit_test(five_hanging_optional_handlers_end_with_the_budget),
-      cmocka_unit_test(optional_handler_leaves_time_for_the_required_one_behind_it),
-      cmocka_unit_test(inline_handler_that_overruns_its_limit_is_timed_out),
-      cmocka_unit_test(inline_deadline_handler_behind_a_long_one_is_not_called_any_more),
-      cmocka_unit_test(turn_deadline_bounds_every_phase),
-      cmocka_unit_test(hung_guard_blocks_and_heals_without_a_restart),
-      cmocka_unit_test(handing_a_sibling_to_a_thread_is_not_the_time_of_the_next_handler),
-      cmocka_unit_test(leaks_are_named),
-      cmocka_unit_test(answer_around_the_deadline_has_exactly_one_outcome),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

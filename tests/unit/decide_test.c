@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * decide(execution, failure, cause): every cell, written out. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "runtime/exec/decide.h"
 
 #define GO TP__DECIDE_GO_ON
@@ -60,8 +54,7 @@ static void assert_cells(tp_execution execution, tp_reason cause, const tp__deci
   }
 }
 
-static void every_cell_is_as_written(void **state) {
-  (void)state;
+TEST(every_cell_is_as_written) {
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
     assert_cells(TP_EXECUTION_BLOCKING, table[i].cause, table[i].blocking);
     assert_cells(TP_EXECUTION_DEADLINE, table[i].cause, table[i].deadline);
@@ -70,18 +63,9 @@ static void every_cell_is_as_written(void **state) {
   }
 }
 
-static void every_cause_has_a_row(void **state) {
-  (void)state;
+TEST(every_cause_has_a_row) {
   bool seen[64] = {0};
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) seen[table[i].cause] = true;
   for (int cause = TP_REASON_NONE; cause <= TP_REASON_CANCELLED; cause++) assert_true(seen[cause]);
   for (int cause = TP_REASON_MATCH; cause <= TP_REASON_KILL_SWITCH; cause++) assert_true(seen[cause]);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_cell_is_as_written),
-      cmocka_unit_test(every_cause_has_a_row),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,15 +3,10 @@
  * Declared hooks: what a file may say, what a program's end means, which failure it was, trust. */
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "domains/declared/glob.h"
 #include "domains/declared/sha256.h"
 #include "tests/support/hook_files.h"
@@ -140,8 +135,9 @@ static void check_settled_soon(const failing *row, const char *policy) {
   fail_msg("%s: settled %d ms after its end, where delays explain %d", row->name, (int)late_ms, (int)delay_ms);
 }
 
-static void a_guard_that_cannot_answer_denies_where_it_is_required_and_leaves_nothing(void **state) {
-  (void)state;
+FOR_EACH_TEST(make_directory, remove_directory);
+
+TEST(a_guard_that_cannot_answer_denies_where_it_is_required_and_leaves_nothing) {
   static const char *const policies[] = {"required", "best_effort"};
   snprintf(marker, sizeof marker, "TMPDIR=%s", directory);
   setenv("TMPDIR", directory, 1);
@@ -161,8 +157,7 @@ static void a_guard_that_cannot_answer_denies_where_it_is_required_and_leaves_no
   unsetenv("TMPDIR");
 }
 
-static void a_program_gets_the_documented_environment_and_three_descriptors(void **state) {
-  (void)state;
+TEST(a_program_gets_the_documented_environment_and_three_descriptors) {
   static const char *const names[] = {"PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TMPDIR", "TZ"};
   write_named("a.yaml",
               "id: a\nevent: tool.pre\nhandler: {command: [sh, -c, 'env | grep -v ^PWD= | sort > names; exec "
@@ -246,8 +241,7 @@ static void check_reminder(const said *row, const tp_phase_result *result) {
   assert_text(tp_merged_get(result->merged, TP_KIND_REMINDER, 0)->contribution->text, row->reminder);
 }
 
-static void the_strictest_of_exit_code_continue_and_signals_wins(void **state) {
-  (void)state;
+TEST(the_strictest_of_exit_code_continue_and_signals_wins) {
   for (size_t i = 0; i < sizeof saids / sizeof saids[0]; i++) {
     const said *row = &saids[i];
     char script[512];
@@ -271,8 +265,7 @@ static void the_strictest_of_exit_code_continue_and_signals_wins(void **state) {
 }
 
 /* session.start takes no verdicts and is best_effort by itself. */
-static void a_block_in_a_phase_without_verdicts_fails_it_where_the_policy_in_force_is_required(void **state) {
-  (void)state;
+TEST(a_block_in_a_phase_without_verdicts_fails_it_where_the_policy_in_force_is_required) {
   static const struct {
     tp_failure runtime;
     const char *own; /* YAML */
@@ -309,8 +302,7 @@ static void a_block_in_a_phase_without_verdicts_fails_it_where_the_policy_in_for
 
 /* ---- the context ---- */
 
-static void a_program_gets_one_line_of_json_with_ids_and_payload(void **state) {
-  (void)state;
+TEST(a_program_gets_one_line_of_json_with_ids_and_payload) {
   write_named("a.yaml", "id: keep\nevent_type: PreAbilityCall\nhandler: {command: [sh, -c, 'cat > got']}\n");
   tp_runtime *runtime = open_with_hooks(NULL);
   tp_turn *turn;
@@ -335,8 +327,7 @@ static void a_program_gets_one_line_of_json_with_ids_and_payload(void **state) {
                       "\"arguments\":{\"command\":\"rm -rf /\"}}}\n");
 }
 
-static void log_and_save_json_write_the_context_to_files(void **state) {
-  (void)state;
+TEST(log_and_save_json_write_the_context_to_files) {
   write_named("a.yaml", "id: log\nevent: tool.pre\nhandler: {kind: log, path: events.jsonl}\n");
   write_named("b.yaml", "id: save\nevent: tool.pre\nhandler: {kind: save_json, path: last.json}\n");
   tp_runtime *runtime = open_with_hooks(NULL);
@@ -352,8 +343,7 @@ static void log_and_save_json_write_the_context_to_files(void **state) {
 
 /* ---- activation and order ---- */
 
-static void approve_asks_a_person_about_the_calls_that_it_matches(void **state) {
-  (void)state;
+TEST(approve_asks_a_person_about_the_calls_that_it_matches) {
   static const struct {
     const char *more, *scope, *reason;
   } cases[] = {{"", "shell.*", "needs an approval"},
@@ -375,8 +365,7 @@ static void approve_asks_a_person_about_the_calls_that_it_matches(void **state) 
   }
 }
 
-static void match_decides_whether_a_hook_runs(void **state) {
-  (void)state;
+TEST(match_decides_whether_a_hook_runs) {
   write_named("b.yaml",
               "id: shell\nevent: tool.pre\nmatch: {ability_scope: ['web.*', 'shell.*']}\n"
               "handler: {command: [sh, -c, 'echo shell >&2; exit 1']}\n");
@@ -393,8 +382,7 @@ static void match_decides_whether_a_hook_runs(void **state) {
   close_runtime(runtime);
 }
 
-static void a_hook_that_no_phase_waits_for_runs_and_cannot_block(void **state) {
-  (void)state;
+TEST(a_hook_that_no_phase_waits_for_runs_and_cannot_block) {
   write_named("a.yaml",
               "id: late\nevent: tool.pre\nblocking: false\n"
               "handler: {command: [sh, -c, 'touch ran; echo hi; exit 1']}\n");
@@ -411,8 +399,7 @@ static void a_hook_that_no_phase_waits_for_runs_and_cannot_block(void **state) {
   close_runtime(runtime);
 }
 
-static void a_runtime_that_ends_kills_the_programs_of_its_hooks(void **state) {
-  (void)state;
+TEST(a_runtime_that_ends_kills_the_programs_of_its_hooks) {
   write_named("a.yaml", "id: slow\nevent: tool.pre\nblocking: false\nhandler: {command: [sleep, '100']}\n");
   tp_runtime *runtime = open_with_hooks(NULL);
   tp_turn *turn = begin_bare(runtime, 60000);
@@ -465,8 +452,7 @@ static const refused refuseds[] = {
     {"id: a\nevent: tool.pre\n  x: y\n", TP_ERR_MALFORMED, 0, 0, ""},
 };
 
-static void a_wrong_file_is_refused_with_its_place_and_a_remedy(void **state) {
-  (void)state;
+TEST(a_wrong_file_is_refused_with_its_place_and_a_remedy) {
   tp_runtime *runtime = open_runtime(NULL);
   for (size_t i = 0; i < sizeof refuseds / sizeof refuseds[0]; i++) {
     const refused *row = &refuseds[i];
@@ -491,8 +477,7 @@ static void keep_text(void *ctx, const char *text, size_t size) {
   page[used + size] = '\0';
 }
 
-static void registered_hook_says_its_file_line_and_kind(void **state) {
-  (void)state;
+TEST(registered_hook_says_its_file_line_and_kind) {
   write_named("a.yaml", "# a guard\nid: a\nevent: tool.pre\n" HANDLER);
   write_named("b.yaml", "event: turn.post_turn\nhandler: {kind: log, path: b.log}\nsummary: s\nid: b\n");
   tp_runtime *runtime = open_with_hooks(NULL);
@@ -507,8 +492,7 @@ static void registered_hook_says_its_file_line_and_kind(void **state) {
   tp_runtime_free(runtime);
 }
 
-static void a_directory_is_committed_whole_or_not_at_all(void **state) {
-  (void)state;
+TEST(a_directory_is_committed_whole_or_not_at_all) {
   write_named("a.yaml", "id: a\nevent: tool.pre\n" HANDLER);
   write_named("b.yaml", "id: b\nevent: tool.pre\nafter: nobody\n" HANDLER);
   tp_runtime *runtime = open_runtime(NULL);
@@ -528,8 +512,7 @@ static void a_directory_is_committed_whole_or_not_at_all(void **state) {
 
 /* ---- trust ---- */
 
-static void nothing_runs_of_a_directory_that_is_not_trusted(void **state) {
-  (void)state;
+TEST(nothing_runs_of_a_directory_that_is_not_trusted) {
   write_named("a.yaml", "id: a\nevent: tool.pre\nhandler: {command: ./guard.sh}\n");
   write_program("guard.sh", "#!/bin/sh\nexit 0\n");
   tp_runtime *runtime = open_runtime(NULL);
@@ -550,8 +533,7 @@ static void nothing_runs_of_a_directory_that_is_not_trusted(void **state) {
   tp_runtime_free(runtime);
 }
 
-static void a_program_that_changed_since_it_was_trusted_does_not_run(void **state) {
-  (void)state;
+TEST(a_program_that_changed_since_it_was_trusted_does_not_run) {
   write_named("a.yaml", "id: a\nevent: tool.pre\nhandler: {command: [sh, guard.sh]}\n");
   write_named("guard.sh", "exit 0\n");
   tp_runtime *runtime = open_with_hooks(NULL);
@@ -565,8 +547,7 @@ static void a_program_that_changed_since_it_was_trusted_does_not_run(void **stat
   close_runtime(runtime);
 }
 
-static void the_environment_switches_all_declared_hooks_off(void **state) {
-  (void)state;
+TEST(the_environment_switches_all_declared_hooks_off) {
   write_named("a.yaml", "id: a\nevent: tool.pre\nhandler: {command: ['false']}\n");
   setenv("TURNPHASE_DISABLE_HOOKS", "1", 1);
   tp_runtime *runtime = open_with_hooks(NULL);
@@ -588,8 +569,7 @@ static bool count_info(void *ctx, const tp_hook_info *info) {
   return true;
 }
 
-static void the_file_of_the_seed_is_read_with_all_its_keys(void **state) {
-  (void)state;
+TEST(the_file_of_the_seed_is_read_with_all_its_keys) {
   write_named("a.yaml",
               "id: ability_usage_tracker\nevent_type: PostAbilityCall\nenabled: true\nblocking: false\n"
               "summary: >\n  Track each ability call.\nmatch:\n  ability_scope: '*'\n"
@@ -625,8 +605,7 @@ static void watch(void *ctx, const tp_hook_program *program) {
   latch_hit(&w->ended);
 }
 
-static void one_hook_runs_alone_and_its_program_is_shown(void **state) {
-  (void)state;
+TEST(one_hook_runs_alone_and_its_program_is_shown) {
   write_named("a.yaml", "id: other\nevent: tool.pre\nhandler: {command: [sh, -c, 'touch ran']}\n");
   write_named("b.yaml",
               "id: guard\nenabled: false\nevent: tool.pre\nrequires: other\n"
@@ -666,8 +645,7 @@ static void one_hook_runs_alone_and_its_program_is_shown(void **state) {
   assert_int_equal(access(file, F_OK), -1);
 }
 
-static void after_the_free_of_hooks_no_program_is_shown(void **state) {
-  (void)state;
+TEST(after_the_free_of_hooks_no_program_is_shown) {
   write_named("a.yaml", "id: guard\nevent: tool.pre\nhandler: {command: ['true']}\n");
   tp_runtime *runtime = open_runtime(NULL);
   watcher w = {.ended = LATCH};
@@ -686,8 +664,7 @@ static void after_the_free_of_hooks_no_program_is_shown(void **state) {
 
 /* ---- globs and the hash ---- */
 
-static void a_glob_matches_folders_as_git_does(void **state) {
-  (void)state;
+TEST_WITH(a_glob_matches_folders_as_git_does, NULL, NULL) {
   static const struct {
     const char *pattern, *text;
     bool matches;
@@ -720,8 +697,7 @@ static void a_glob_matches_folders_as_git_does(void **state) {
   assert_false(tp__glob_matches((tp_text){stars, 254}, (tp_text){text, sizeof text}));
 }
 
-static void the_content_hash_is_sha256(void **state) {
-  (void)state;
+TEST_WITH(the_content_hash_is_sha256, NULL, NULL) {
   static const struct {
     const char *text, *hash;
   } rows[] = {
@@ -738,33 +714,4 @@ static void the_content_hash_is_sha256(void **state) {
     tp__sha256_finish(&hash, text);
     assert_string_equal(text, rows[i].hash);
   }
-}
-
-#define IN_DIRECTORY(test) cmocka_unit_test_setup_teardown(test, make_directory, remove_directory)
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      IN_DIRECTORY(a_guard_that_cannot_answer_denies_where_it_is_required_and_leaves_nothing),
-      IN_DIRECTORY(a_program_gets_the_documented_environment_and_three_descriptors),
-      IN_DIRECTORY(the_strictest_of_exit_code_continue_and_signals_wins),
-      IN_DIRECTORY(a_block_in_a_phase_without_verdicts_fails_it_where_the_policy_in_force_is_required),
-      IN_DIRECTORY(a_program_gets_one_line_of_json_with_ids_and_payload),
-      IN_DIRECTORY(log_and_save_json_write_the_context_to_files),
-      IN_DIRECTORY(approve_asks_a_person_about_the_calls_that_it_matches),
-      IN_DIRECTORY(match_decides_whether_a_hook_runs),
-      IN_DIRECTORY(a_hook_that_no_phase_waits_for_runs_and_cannot_block),
-      IN_DIRECTORY(a_runtime_that_ends_kills_the_programs_of_its_hooks),
-      IN_DIRECTORY(a_wrong_file_is_refused_with_its_place_and_a_remedy),
-      IN_DIRECTORY(registered_hook_says_its_file_line_and_kind),
-      IN_DIRECTORY(a_directory_is_committed_whole_or_not_at_all),
-      IN_DIRECTORY(nothing_runs_of_a_directory_that_is_not_trusted),
-      IN_DIRECTORY(a_program_that_changed_since_it_was_trusted_does_not_run),
-      IN_DIRECTORY(the_environment_switches_all_declared_hooks_off),
-      IN_DIRECTORY(the_file_of_the_seed_is_read_with_all_its_keys),
-      IN_DIRECTORY(one_hook_runs_alone_and_its_program_is_shown),
-      IN_DIRECTORY(after_the_free_of_hooks_no_program_is_shown),
-      cmocka_unit_test(a_glob_matches_folders_as_git_does),
-      cmocka_unit_test(the_content_hash_is_sha256),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

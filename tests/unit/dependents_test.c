@@ -2,13 +2,7 @@
  *
  * What a dependent does, cell by cell: how its dependency ended, along an `after` and along a `requires` edge, optional
  * ones too, with inline handlers and with such that leave the owner's thread. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/host.h"
 
 enum { GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT };
@@ -137,8 +131,7 @@ static void check_cell(const row *r, bool needs, bool slow) {
   close_runtime(runtime);
 }
 
-static void every_cell_of_the_table_holds(void **state) {
-  (void)state;
+TEST(every_cell_of_the_table_holds) {
   for (size_t i = 0; i < COUNT(table); i++) {
     if (table[i].ending == SKIPPED_NO_SLACK) continue; /* below: the dependent must be required to have slack itself */
     for (int needs = 0; needs < 2; needs++) {
@@ -149,8 +142,7 @@ static void every_cell_of_the_table_holds(void **state) {
 
 /* The dependency's deadline has passed when it becomes ready: its own end is the entry's less the required path behind
  * it. The dependent is required, and so may still run. */
-static void no_slack_of_the_dependency(void **state) {
-  (void)state;
+TEST(no_slack_of_the_dependency) {
   for (int needs = 0; needs < 2; needs++) {
     tp_runtime *runtime = open_runtime(NULL);
     act slow = {.sleeps_ms = 60}, dependency = {0}, dependent = {0};
@@ -183,8 +175,7 @@ static void no_slack_of_the_dependency(void **state) {
   }
 }
 
-static void required_dependent_that_is_skipped_fails_the_entry(void **state) {
-  (void)state;
+TEST(required_dependent_that_is_skipped_fails_the_entry) {
   static const ending endings[] = {FAILED_ERROR, FAILED_CAPABILITY, TIMED_OUT, SKIPPED_MATCH, SKIPPED_DEPENDENCY};
   for (size_t i = 0; i < COUNT(endings); i++) {
     world w;
@@ -202,8 +193,7 @@ static void required_dependent_that_is_skipped_fails_the_entry(void **state) {
   }
 }
 
-static void required_one_may_be_skipped_by_its_own_match_or_the_kill_switch(void **state) {
-  (void)state;
+TEST(required_one_may_be_skipped_by_its_own_match_or_the_kill_switch) {
   tp_runtime *runtime = open_runtime(NULL);
   act a = {0}, b = {0};
   hook hooks[] = {{.id = "unmatched",
@@ -248,8 +238,7 @@ static tp_answer look(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void handler_sees_its_direct_dependencies_and_nothing_else(void **state) {
-  (void)state;
+TEST(handler_sees_its_direct_dependencies_and_nothing_else) {
   static const tp_contribution mine = {
       .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("m"), .text = TEXT("mine")};
   for (int slow = 0; slow < 2; slow++) {
@@ -290,8 +279,7 @@ static void handler_sees_its_direct_dependencies_and_nothing_else(void **state) 
   }
 }
 
-static void chain_runs_in_plan_order_and_reverse_phases_backwards(void **state) {
-  (void)state;
+TEST(chain_runs_in_plan_order_and_reverse_phases_backwards) {
   static const uint32_t phases[] = {TP_PHASE_TURN_INTAKE, TP_PHASE_AGENT_UNREGISTER};
   for (int p = 0; p < 2; p++) {
     tp_runtime *runtime = open_runtime(NULL);
@@ -309,16 +297,4 @@ static void chain_runs_in_plan_order_and_reverse_phases_backwards(void **state) 
     tp_turn_end(turn);
     close_runtime(runtime);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_cell_of_the_table_holds),
-      cmocka_unit_test(no_slack_of_the_dependency),
-      cmocka_unit_test(required_dependent_that_is_skipped_fails_the_entry),
-      cmocka_unit_test(required_one_may_be_skipped_by_its_own_match_or_the_kill_switch),
-      cmocka_unit_test(handler_sees_its_direct_dependencies_and_nothing_else),
-      cmocka_unit_test(chain_runs_in_plan_order_and_reverse_phases_backwards),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,13 +4,8 @@
  * calls, policies, and tools that defer. On bare turns, mostly through tp_tools_run(). */
 #include <limits.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/model.h"
 
 enum { TOOLS = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, MANY = 64, CALLS_MAX = 300 };
@@ -190,8 +185,7 @@ static void run(tp_turn *turn, size_t count) {
 
 /* ---- memory ---- */
 
-static void a_steady_dispatch_allocates_nothing(void **state) {
-  (void)state;
+TEST(a_steady_dispatch_allocates_nothing) {
   static const char *const names[] = {"nothing", "id", "later", "fails", "nobody"};
   tp_runtime_options options = {.struct_size = sizeof options, .allocator = {asked_alloc, asked_release, NULL}};
   tp_runtime *runtime = open_with_tools(&options);
@@ -211,8 +205,7 @@ static void a_steady_dispatch_allocates_nothing(void **state) {
 }
 
 /* Results live till the turn's end: they alone make it grow, and in large pieces. */
-static void a_turn_that_dispatches_for_long_grows_by_its_results_alone(void **state) {
-  (void)state;
+TEST(a_turn_that_dispatches_for_long_grows_by_its_results_alone) {
   tp_runtime_options options = {.struct_size = sizeof options, .allocator = {asked_alloc, asked_release, NULL}};
   tp_runtime *runtime = open_with_tools(&options);
   tp_turn *turn = begin_with_tools(runtime, 0);
@@ -225,8 +218,7 @@ static void a_turn_that_dispatches_for_long_grows_by_its_results_alone(void **st
   close_runtime(runtime);
 }
 
-static void results_of_every_dispatch_stay_till_the_turn_ends(void **state) {
-  (void)state;
+TEST(results_of_every_dispatch_stay_till_the_turn_ends) {
   enum { ROUNDS = 50 };
   static tp_tool_result kept[ROUNDS][4];
   tp_runtime *runtime = open_with_tools(NULL);
@@ -258,8 +250,7 @@ static void results_of_every_dispatch_stay_till_the_turn_ends(void **state) {
 
 /* ---- names and order ---- */
 
-static void calls_without_ids_are_numbered(void **state) {
-  (void)state;
+TEST(calls_without_ids_are_numbered) {
   tp_runtime *runtime = open_with_tools(NULL);
   tp_turn *turn = begin_with_tools(runtime, 0);
   call_all(CALLS_MAX, NULL, "id");
@@ -290,8 +281,7 @@ static void submitted_ended(void *ctx, const tp_tool_result *const *all, size_t 
 }
 
 /* From the return of on_end on they are the host's, who changes them; the results have what they need. */
-static void borrowed_calls_are_read_until_their_end_and_not_after_it(void **state) {
-  (void)state;
+TEST(borrowed_calls_are_read_until_their_end_and_not_after_it) {
   tp_runtime *runtime = open_with_tools(NULL);
   for (int round = 0; round < 50; round++) {
     tp_turn *turn = begin_with_tools(runtime, 0);
@@ -349,8 +339,7 @@ static bool submit_with_grants(tp_turn *turn, long granted) {
   return true;
 }
 
-static void dispatch_without_memory_for_its_ids_is_not_begun(void **state) {
-  (void)state;
+TEST(dispatch_without_memory_for_its_ids_is_not_begun) {
   tp_runtime_options options = {.struct_size = sizeof options, .allocator = {asked_alloc, asked_release, NULL}};
   call_all(CALLS_MAX, NULL, "nothing");
   bool taken = false;
@@ -365,8 +354,7 @@ static void dispatch_without_memory_for_its_ids_is_not_begun(void **state) {
   assert_true(taken);
 }
 
-static void each_name_finds_its_tool(void **state) {
-  (void)state;
+TEST(each_name_finds_its_tool) {
   enum { COUNT_OF_TOOLS = 200 };
   static char names[COUNT_OF_TOOLS][40];
   static tp_tool many[COUNT_OF_TOOLS];
@@ -400,8 +388,7 @@ static void each_name_finds_its_tool(void **state) {
   close_runtime(runtime);
 }
 
-static void what_one_call_says_is_not_said_by_the_next(void **state) {
-  (void)state;
+TEST(what_one_call_says_is_not_said_by_the_next) {
   tp_runtime *runtime = open_with_tools(NULL);
   tp_turn *turn = begin_with_tools(runtime, 0);
   static const char *const names[] = {"id", "silent", "fails", "silent", "later", "silent", "both", "nothing"};
@@ -421,8 +408,7 @@ static void what_one_call_says_is_not_said_by_the_next(void **state) {
   close_runtime(runtime);
 }
 
-static void answers_of_every_length_come_whole(void **state) {
-  (void)state;
+TEST(answers_of_every_length_come_whole) {
   static char ids[40][48];
   tp_runtime *runtime = open_with_tools(NULL);
   tp_turn *turn = begin_with_tools(runtime, 0);
@@ -455,8 +441,7 @@ static tp_answer note_status(void *ctx, tp_call *call_of) {
   return TP_ANSWER_DONE;
 }
 
-static void answers_are_checked_and_cut_wherever_the_tool_runs(void **state) {
-  (void)state;
+TEST(answers_are_checked_and_cut_wherever_the_tool_runs) {
   static const tp_placement placements[] = {TP_PLACEMENT_INLINE, TP_PLACEMENT_THREAD};
   for (size_t i = 0; i < COUNT(placements); i++) {
     const tp_tool strict = {.struct_size = sizeof(tp_tool),
@@ -496,8 +481,7 @@ static void answers_are_checked_and_cut_wherever_the_tool_runs(void **state) {
 
 /* ---- deferral ---- */
 
-static void inline_tool_answers_through_its_token_alone(void **state) {
-  (void)state;
+TEST(inline_tool_answers_through_its_token_alone) {
   tp_runtime *runtime = open_with_tools(NULL);
   tp_turn *turn = begin_with_tools(runtime, 0);
   call(0, NULL, "both");
@@ -517,8 +501,7 @@ static void inline_tool_answers_through_its_token_alone(void **state) {
   close_runtime(runtime);
 }
 
-static void tool_on_a_thread_answers_through_its_token_alone(void **state) {
-  (void)state;
+TEST(tool_on_a_thread_answers_through_its_token_alone) {
   tp_runtime *runtime = open_with_tools(NULL);
   tp_turn *turn = begin_with_tools(runtime, 0);
   call(0, NULL, "both_apart");
@@ -533,8 +516,7 @@ static void tool_on_a_thread_answers_through_its_token_alone(void **state) {
   close_runtime(runtime);
 }
 
-static void token_that_is_taken_for_a_models_or_a_handlers_stays_open(void **state) {
-  (void)state;
+TEST(token_that_is_taken_for_a_models_or_a_handlers_stays_open) {
   tp_runtime *runtime = open_with_tools(NULL);
   tp_turn *turn = begin_with_tools(runtime, 0);
   call_all(3, NULL, "open");
@@ -549,8 +531,7 @@ static void token_that_is_taken_for_a_models_or_a_handlers_stays_open(void **sta
   close_runtime(runtime);
 }
 
-static void call_beyond_the_open_tokens_fails_with_that_reason(void **state) {
-  (void)state;
+TEST(call_beyond_the_open_tokens_fails_with_that_reason) {
   tp_runtime_options options = {.struct_size = sizeof options, .deferred_max = 1};
   tp_runtime *runtime = open_with_tools(&options);
   tp_turn *turn = begin_with_tools(runtime, 0);
@@ -567,8 +548,7 @@ static void call_beyond_the_open_tokens_fails_with_that_reason(void **state) {
 
 /* ---- cancel and deadline are looked at before each start ---- */
 
-static void inline_calls_behind_a_cancel_never_run(void **state) {
-  (void)state;
+TEST(inline_calls_behind_a_cancel_never_run) {
   tp_runtime *runtime = open_with_tools(NULL);
   turn_to_cancel = begin_with_tools(runtime, 0);
   runs = 0;
@@ -584,8 +564,7 @@ static void inline_calls_behind_a_cancel_never_run(void **state) {
   close_runtime(runtime);
 }
 
-static void inline_calls_behind_the_turns_deadline_never_run(void **state) {
-  (void)state;
+TEST(inline_calls_behind_the_turns_deadline_never_run) {
   for (int without = 0; without < 2; without++) {
     tp_runtime_options options = {.struct_size = sizeof options,
                                   .timestamps = without ? TP_TIMESTAMPS_COARSE : TP_TIMESTAMPS_FULL};
@@ -609,8 +588,7 @@ static void inline_calls_behind_the_turns_deadline_never_run(void **state) {
 
 /* ---- policies ---- */
 
-static void policy_that_comes_between_two_dispatches_counts(void **state) {
-  (void)state;
+TEST(policy_that_comes_between_two_dispatches_counts) {
   tp_contribution policy = {.struct_size = sizeof(tp_contribution),
                             .kind = TP_KIND_POLICY,
                             .domain = TEXT("tool"),
@@ -641,8 +619,7 @@ static tp_answer signal_for_the_first(void *ctx, tp_call *gate) {
   return tp_call_allow(gate);
 }
 
-static void signals_of_one_call_do_not_join_the_next(void **state) {
-  (void)state;
+TEST(signals_of_one_call_do_not_join_the_next) {
   _Atomic uint32_t seen = 0;
   tp_runtime *runtime = open_with_tools(NULL);
   add_hooks(runtime, &(hook){.id = "gate", .phase = TP_PHASE_TOOL_PRE, .run = signal_for_the_first, .ctx = &seen}, 1);
@@ -691,8 +668,7 @@ static void note(void *ctx, const tp_event *event) {
   l->unix_ms = event->unix_ms;
 }
 
-static void events_come_in_order_of_completion_with_times_that_never_go_back(void **state) {
-  (void)state;
+TEST(events_come_in_order_of_completion_with_times_that_never_go_back) {
   static log l;
   memset(&l, 0, sizeof l);
   tp_runtime *runtime = open_with_tools(NULL);
@@ -731,8 +707,7 @@ static void events_come_in_order_of_completion_with_times_that_never_go_back(voi
   close_runtime(runtime);
 }
 
-static void without_time_stamps_the_results_are_the_same(void **state) {
-  (void)state;
+TEST(without_time_stamps_the_results_are_the_same) {
   tp_runtime_options options = {.struct_size = sizeof options, .timestamps = TP_TIMESTAMPS_OFF};
   tp_runtime *runtime = open_with_tools(&options);
   tp_turn *turn = begin_with_tools(runtime, 0);
@@ -745,30 +720,4 @@ static void without_time_stamps_the_results_are_the_same(void **state) {
   }
   tp_turn_end(turn);
   close_runtime(runtime);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_steady_dispatch_allocates_nothing),
-      cmocka_unit_test(a_turn_that_dispatches_for_long_grows_by_its_results_alone),
-      cmocka_unit_test(results_of_every_dispatch_stay_till_the_turn_ends),
-      cmocka_unit_test(calls_without_ids_are_numbered),
-      cmocka_unit_test(dispatch_without_memory_for_its_ids_is_not_begun),
-      cmocka_unit_test(each_name_finds_its_tool),
-      cmocka_unit_test(what_one_call_says_is_not_said_by_the_next),
-      cmocka_unit_test(answers_of_every_length_come_whole),
-      cmocka_unit_test(borrowed_calls_are_read_until_their_end_and_not_after_it),
-      cmocka_unit_test(answers_are_checked_and_cut_wherever_the_tool_runs),
-      cmocka_unit_test(inline_tool_answers_through_its_token_alone),
-      cmocka_unit_test(tool_on_a_thread_answers_through_its_token_alone),
-      cmocka_unit_test(token_that_is_taken_for_a_models_or_a_handlers_stays_open),
-      cmocka_unit_test(call_beyond_the_open_tokens_fails_with_that_reason),
-      cmocka_unit_test(inline_calls_behind_a_cancel_never_run),
-      cmocka_unit_test(inline_calls_behind_the_turns_deadline_never_run),
-      cmocka_unit_test(policy_that_comes_between_two_dispatches_counts),
-      cmocka_unit_test(signals_of_one_call_do_not_join_the_next),
-      cmocka_unit_test(events_come_in_order_of_completion_with_times_that_never_go_back),
-      cmocka_unit_test(without_time_stamps_the_results_are_the_same),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

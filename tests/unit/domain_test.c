@@ -2,13 +2,7 @@
  *
  * Loaded domains: one that does not fit is refused before anything of it is called, and a refusal of its own is
  * reported apart from the library's. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/model.h"
 
 static int called;
@@ -61,8 +55,7 @@ static const tp_domain good = {.struct_size = sizeof(tp_domain),
                                .version = "2.5",
                                .register_with = add_one};
 
-static void a_domain_of_these_headers_registers(void **state) {
-  (void)state;
+TEST(a_domain_of_these_headers_registers) {
   tp_fault fault;
   tp_domain domain = good;
   assert_int_equal(add_domain(&domain, &fault), TP_OK);
@@ -72,8 +65,7 @@ static void a_domain_of_these_headers_registers(void **state) {
   assert_int_equal(called, 1);
 }
 
-static void a_domain_that_does_not_fit_is_refused_uncalled(void **state) {
-  (void)state;
+TEST(a_domain_that_does_not_fit_is_refused_uncalled) {
   const struct {
     uint32_t version;
     size_t size;
@@ -104,8 +96,7 @@ static void a_domain_that_does_not_fit_is_refused_uncalled(void **state) {
   assert_int_equal(add_domain(NULL, &fault), TP_ERR_USAGE);
 }
 
-static void a_refusal_of_its_own_says_so(void **state) {
-  (void)state;
+TEST(a_refusal_of_its_own_says_so) {
   tp_fault fault;
   tp_domain domain = good;
   domain.register_with = refuse_with_words;
@@ -158,8 +149,7 @@ static tp_status listen_and_act(const tp_domain_context *context, tp_fault *faul
   return status == TP_OK ? tp_runtime_listen(context->runtime, &listener, NULL, fault) : status;
 }
 
-static void a_domain_hears_every_event_and_acts_in_its_phases(void **state) {
-  (void)state;
+TEST(a_domain_hears_every_event_and_acts_in_its_phases) {
   static const reply replies[] = {{.text = "hello", .delta = "hel"}};
   tp_runtime *runtime = open_runtime(NULL);
   recorder *model = recorder_new(replies, 1);
@@ -182,14 +172,4 @@ static void a_domain_hears_every_event_and_acts_in_its_phases(void **state) {
   for (size_t i = 0; i < COUNT(wanted); i++) assert_true(heard.kinds >> wanted[i] & 1);
   assert_int_equal(heard.calls, 1);
   assert_int_equal(heard.destroys, 1);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_domain_hears_every_event_and_acts_in_its_phases),
-      cmocka_unit_test(a_domain_of_these_headers_registers),
-      cmocka_unit_test(a_domain_that_does_not_fit_is_refused_uncalled),
-      cmocka_unit_test(a_refusal_of_its_own_says_so),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

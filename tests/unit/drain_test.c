@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What only blocks, submitted: a drain and a wait for jobs. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/model.h"
 
 typedef struct drained {
@@ -33,8 +27,7 @@ static tp_session *open_session(tp_runtime *runtime, recorder *model) {
   return session;
 }
 
-static void submitted_drain_refuses_new_turns_at_once_and_reports_when_it_is_over(void **state) {
-  (void)state;
+TEST(submitted_drain_refuses_new_turns_at_once_and_reports_when_it_is_over) {
   static const reply replies[] = {{.never = true}};
   tp_runtime *runtime = open_runtime(NULL);
   recorder *model = recorder_new(replies, 1);
@@ -63,8 +56,7 @@ static void submitted_drain_refuses_new_turns_at_once_and_reports_when_it_is_ove
   recorder_free(model);
 }
 
-static void submitted_drain_cancels_behind_its_limit(void **state) {
-  (void)state;
+TEST(submitted_drain_cancels_behind_its_limit) {
   static const reply replies[] = {{.never = true}};
   tp_runtime *runtime = open_runtime(NULL);
   recorder *model = recorder_new(replies, 1);
@@ -87,8 +79,7 @@ static tp_answer drain_from_inside(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void handler_may_submit_a_drain(void **state) {
-  (void)state;
+TEST(handler_may_submit_a_drain) {
   static const reply replies[] = {{.text = "hi"}};
   tp_runtime *runtime = open_runtime(NULL);
   recorder *model = recorder_new(replies, 1);
@@ -110,8 +101,7 @@ static void *free_runtime(void *runtime) {
   return NULL;
 }
 
-static void free_waits_until_the_end_of_a_submitted_drain_was_notified(void **state) {
-  (void)state;
+TEST(free_waits_until_the_end_of_a_submitted_drain_was_notified) {
   tp_runtime *runtime = open_runtime(NULL);
   assert_int_equal(tp_runtime_start(runtime, NULL), TP_OK);
   drained d = {.ended = LATCH, .leave = LATCH, .waits = true, .runtime = runtime};
@@ -124,8 +114,7 @@ static void free_waits_until_the_end_of_a_submitted_drain_was_notified(void **st
   pthread_join(thread, NULL);
 }
 
-static void runtime_that_was_never_started_or_is_drained_takes_a_submitted_drain(void **state) {
-  (void)state;
+TEST(runtime_that_was_never_started_or_is_drained_takes_a_submitted_drain) {
   for (int drains = 0; drains < 2; drains++) {
     tp_runtime *runtime = open_runtime(NULL);
     if (drains) assert_int_equal(tp_runtime_drain(runtime, 0, NULL, NULL), TP_OK);
@@ -177,8 +166,7 @@ static void open_working(working *w) {
   latch_wait(&w->entered, 1);
 }
 
-static void submitted_wait_ends_when_the_order_key_has_no_open_job(void **state) {
-  (void)state;
+TEST(submitted_wait_ends_when_the_order_key_has_no_open_job) {
   working w;
   open_working(&w);
   waited all = {.ended = LATCH}, own = {.ended = LATCH}, other = {.ended = LATCH}, late = {.ended = LATCH};
@@ -206,8 +194,7 @@ static void submitted_wait_ends_when_the_order_key_has_no_open_job(void **state)
   close_runtime(w.runtime);
 }
 
-static void drain_ends_waits_for_jobs_that_it_does_not_run(void **state) {
-  (void)state;
+TEST(drain_ends_waits_for_jobs_that_it_does_not_run) {
   working w;
   open_working(&w);
   waited wait = {.ended = LATCH};
@@ -224,8 +211,7 @@ static void drain_ends_waits_for_jobs_that_it_does_not_run(void **state) {
   assert_int_equal(latch_count(&wait.ended), 1);
 }
 
-static void wait_without_a_callback_and_more_than_there_may_be_are_refused(void **state) {
-  (void)state;
+TEST(wait_without_a_callback_and_more_than_there_may_be_are_refused) {
   enum { MOST = 1024 };
   working w;
   open_working(&w);
@@ -242,18 +228,4 @@ static void wait_without_a_callback_and_more_than_there_may_be_are_refused(void 
   tp_session_close(w.session, NULL, NULL);
   close_runtime(w.runtime);
   assert_int_equal(latch_count(&wait.ended), MOST);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(submitted_drain_refuses_new_turns_at_once_and_reports_when_it_is_over),
-      cmocka_unit_test(submitted_drain_cancels_behind_its_limit),
-      cmocka_unit_test(handler_may_submit_a_drain),
-      cmocka_unit_test(free_waits_until_the_end_of_a_submitted_drain_was_notified),
-      cmocka_unit_test(runtime_that_was_never_started_or_is_drained_takes_a_submitted_drain),
-      cmocka_unit_test(submitted_wait_ends_when_the_order_key_has_no_open_job),
-      cmocka_unit_test(drain_ends_waits_for_jobs_that_it_does_not_run),
-      cmocka_unit_test(wait_without_a_callback_and_more_than_there_may_be_are_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * All subscriptions of an owner, or of a trust level, are switched off and on by one call of an edit. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/edges.h"
 #include "tests/unit/plan_world.h"
 
@@ -58,8 +52,7 @@ static void assert_refused(world *w, tp_edit *edit, tp_status status, const char
 
 static tp_edit *parts_edit(world *w) { return edit_by(w, "parts", TP_TRUST_BUILTIN, 0); }
 
-static void owner_is_switched_off_and_on_in_every_phase(void **state) {
-  (void)state;
+TEST(owner_is_switched_off_and_on_in_every_phase) {
   world *w = peopled();
   tp_edit *edit = edit_of(w);
   OWNER(edit, "host", false);
@@ -76,8 +69,7 @@ static void owner_is_switched_off_and_on_in_every_phase(void **state) {
   world_close(w);
 }
 
-static void trust_level_is_switched_off_by_what_is_built_in(void **state) {
-  (void)state;
+TEST(trust_level_is_switched_off_by_what_is_built_in) {
   world *w = peopled();
   tp_edit *edit = parts_edit(w);
   TRUST(edit, TP_TRUST_DECLARED, false);
@@ -91,8 +83,7 @@ static void trust_level_is_switched_off_by_what_is_built_in(void **state) {
   world_close(w);
 }
 
-static void owner_may_not_switch_off_another_one(void **state) {
-  (void)state;
+TEST(owner_may_not_switch_off_another_one) {
   world *w = peopled();
   tp_edit *edit = edit_of(w);
   OWNER(edit, "ext", false);
@@ -107,8 +98,7 @@ static void owner_may_not_switch_off_another_one(void **state) {
   world_close(w);
 }
 
-static void group_without_subscriptions_is_not_found(void **state) {
-  (void)state;
+TEST(group_without_subscriptions_is_not_found) {
   world *w = peopled();
   tp_edit *edit = parts_edit(w);
   OWNER(edit, "nobody", true);
@@ -129,8 +119,7 @@ static void group_without_subscriptions_is_not_found(void **state) {
   world_close(w);
 }
 
-static void last_call_about_a_subscription_counts(void **state) {
-  (void)state;
+TEST(last_call_about_a_subscription_counts) {
   world *w = peopled();
   tp_edit *edit = parts_edit(w);
   ONE(edit, "d1", true);
@@ -149,8 +138,7 @@ static void last_call_about_a_subscription_counts(void **state) {
   world_close(w);
 }
 
-static void what_the_edit_adds_is_reached_by_calls_behind_it(void **state) {
-  (void)state;
+TEST(what_the_edit_adds_is_reached_by_calls_behind_it) {
   world *w = peopled();
   tp_edit *edit = edit_of(w);
   subscribe(edit, "n1", GATHER, false);
@@ -171,8 +159,7 @@ static void what_the_edit_adds_is_reached_by_calls_behind_it(void **state) {
   world_close(w);
 }
 
-static void wrong_group_is_refused_at_once(void **state) {
-  (void)state;
+TEST(wrong_group_is_refused_at_once) {
   world *w = world_open();
   tp_edit *edit = edit_of(w);
   assert_int_equal(tp_edit_enable_owner(edit, NULL, true, &w->fault), TP_ERR_BAD_ID);
@@ -190,8 +177,7 @@ static void wrong_group_is_refused_at_once(void **state) {
 
 static bool last_row(void *ctx, const tp_audit *row) { return snprintf(ctx, 256, "%s", row->detail), true; }
 
-static void audit_counts_whom_a_group_has_switched(void **state) {
-  (void)state;
+TEST(audit_counts_whom_a_group_has_switched) {
   world *w = peopled();
   char detail[256] = "";
   tp_edit *edit = edit_of(w);
@@ -208,8 +194,7 @@ static void audit_counts_whom_a_group_has_switched(void **state) {
 }
 
 /* Every allocation of the call and of the commit is refused once: nothing has changed, and a repeat does it. */
-static void refused_memory_leaves_all_as_it_was(void **state) {
-  (void)state;
+TEST(refused_memory_leaves_all_as_it_was) {
   world *w = peopled();
   for (size_t at = 1;; at++) {
     tp_edit *edit = edit_of(w);
@@ -226,19 +211,4 @@ static void refused_memory_leaves_all_as_it_was(void **state) {
   }
   assert_enabled(w, "d1 d2");
   world_close(w);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(owner_is_switched_off_and_on_in_every_phase),
-      cmocka_unit_test(trust_level_is_switched_off_by_what_is_built_in),
-      cmocka_unit_test(owner_may_not_switch_off_another_one),
-      cmocka_unit_test(group_without_subscriptions_is_not_found),
-      cmocka_unit_test(last_call_about_a_subscription_counts),
-      cmocka_unit_test(what_the_edit_adds_is_reached_by_calls_behind_it),
-      cmocka_unit_test(wrong_group_is_refused_at_once),
-      cmocka_unit_test(audit_counts_whom_a_group_has_switched),
-      cmocka_unit_test(refused_memory_leaves_all_as_it_was),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/edges.h"
 #include "tests/unit/plan_world.h"
 
@@ -79,8 +73,7 @@ static world *peopled(void) {
   return w;
 }
 
-static void a_missing_handler_is_named(void **state) {
-  (void)state;
+TEST(a_missing_handler_is_named) {
   world *w = peopled();
   tp_edit *edit = edit_of(w);
   tp_subscription sub = subscription_of("new", GATHER);
@@ -91,8 +84,7 @@ static void a_missing_handler_is_named(void **state) {
   world_close(w);
 }
 
-static void a_handler_that_is_still_used_is_not_removed(void **state) {
-  (void)state;
+TEST(a_handler_that_is_still_used_is_not_removed) {
   world *w = peopled();
   tp_edit *edit = edit_of(w);
   assert_int_equal(tp_edit_remove_handler(edit, "h", NULL), TP_OK);
@@ -106,8 +98,7 @@ static void a_handler_that_is_still_used_is_not_removed(void **state) {
   world_close(w);
 }
 
-static void an_unsupported_phase_is_refused(void **state) {
-  (void)state;
+TEST(an_unsupported_phase_is_refused) {
   world *w = peopled();
   tp_edit *edit = edit_of(w);
   tp_handler handler = handler_of("limited");
@@ -134,8 +125,7 @@ static tp_edit *edit_with_edge(world *w, uint32_t phase, relation what, const ch
   return edit;
 }
 
-static void bad_edges_are_refused_each_with_its_code(void **state) {
-  (void)state;
+TEST(bad_edges_are_refused_each_with_its_code) {
   static const struct {
     uint32_t phase;
     relation what;
@@ -166,8 +156,7 @@ static void bad_edges_are_refused_each_with_its_code(void **state) {
   }
 }
 
-static void a_target_that_goes_or_is_disabled_takes_the_edge_with_it(void **state) {
-  (void)state;
+TEST(a_target_that_goes_or_is_disabled_takes_the_edge_with_it) {
   world *w = peopled();
   tp_edit *edit = edit_with_edge(w, GATHER, REQUIRES, "ok", false);
   commit(w, edit);
@@ -180,8 +169,7 @@ static void a_target_that_goes_or_is_disabled_takes_the_edge_with_it(void **stat
   world_close(w);
 }
 
-static void a_cycle_is_reported_with_its_members(void **state) {
-  (void)state;
+TEST(a_cycle_is_reported_with_its_members) {
   world *w = peopled();
   tp_edit *edit = edit_of(w);
   tp_subscription c = subscription_of("c", GATHER), a = subscription_of("a", GATHER), b = subscription_of("b", GATHER);
@@ -203,8 +191,7 @@ static void a_cycle_is_reported_with_its_members(void **state) {
   world_close(w);
 }
 
-static void a_cycle_that_the_line_of_sequential_ones_closes_is_reported(void **state) {
-  (void)state;
+TEST(a_cycle_that_the_line_of_sequential_ones_closes_is_reported) {
   for (uint32_t phase = GATHER; phase <= REVERSE; phase += REVERSE - GATHER) {
     world *w = world_open();
     tp_edit *edit = edit_with_handler(w);
@@ -224,8 +211,7 @@ static void a_cycle_that_the_line_of_sequential_ones_closes_is_reported(void **s
   }
 }
 
-static void the_middle_of_a_long_cycle_is_left_out(void **state) {
-  (void)state;
+TEST(the_middle_of_a_long_cycle_is_left_out) {
   enum { COUNT = 1000 };
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
@@ -242,8 +228,7 @@ static void the_middle_of_a_long_cycle_is_left_out(void **state) {
   world_close(w);
 }
 
-static void a_cycle_of_two_of_the_longest_ids_shows_both(void **state) {
-  (void)state;
+TEST(a_cycle_of_two_of_the_longest_ids_shows_both) {
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
   char ids[2][TP_ID_BYTES_MAX + 1] = {{0}};
@@ -258,8 +243,7 @@ static void a_cycle_of_two_of_the_longest_ids_shows_both(void **state) {
   world_close(w);
 }
 
-static void a_cycle_of_the_longest_ids_still_names_its_members(void **state) {
-  (void)state;
+TEST(a_cycle_of_the_longest_ids_still_names_its_members) {
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
   char ids[4][TP_ID_BYTES_MAX + 1];
@@ -278,8 +262,7 @@ static void a_cycle_of_the_longest_ids_still_names_its_members(void **state) {
   world_close(w);
 }
 
-static void trust_is_checked(void **state) {
-  (void)state;
+TEST(trust_is_checked) {
   static const struct {
     uint32_t phase;
     tp_trust trust;
@@ -302,8 +285,7 @@ static void trust_is_checked(void **state) {
   }
 }
 
-static void a_declared_handler_stays_declared_whichever_owner_subscribes_it(void **state) {
-  (void)state;
+TEST(a_declared_handler_stays_declared_whichever_owner_subscribes_it) {
   world *w = peopled();
   tp_edit *edit = edit_by(w, "files", TP_TRUST_DECLARED, 0);
   add_handler(edit, "script");
@@ -316,8 +298,7 @@ static void a_declared_handler_stays_declared_whichever_owner_subscribes_it(void
   world_close(w);
 }
 
-static void policies_that_do_not_go_together_are_refused(void **state) {
-  (void)state;
+TEST(policies_that_do_not_go_together_are_refused) {
   const tp_contribution context = {
       .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = {"k", 1}};
   const tp_contribution section = {
@@ -409,8 +390,7 @@ static void policies_that_do_not_go_together_are_refused(void **state) {
   }
 }
 
-static void policies_that_do_go_together_are_taken(void **state) {
-  (void)state;
+TEST(policies_that_do_go_together_are_taken) {
   const tp_contribution context = {
       .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = {"k", 1}};
   const tp_contribution diagnostic = {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_DIAGNOSTIC};
@@ -449,8 +429,7 @@ static void policies_that_do_go_together_are_taken(void **state) {
   world_close(w);
 }
 
-static void a_required_limit_above_the_hosts_budget_is_refused(void **state) {
-  (void)state;
+TEST(a_required_limit_above_the_hosts_budget_is_refused) {
   world *w = peopled();
   tp_edit *edit = edit_of(w);
   tp_subscription sub = subscription_of("new", GATHER);
@@ -493,8 +472,7 @@ static void a_required_limit_above_the_hosts_budget_is_refused(void **state) {
   world_close(w);
 }
 
-static void ids_that_are_taken_are_refused(void **state) {
-  (void)state;
+TEST(ids_that_are_taken_are_refused) {
   world *w = peopled();
   tp_edit *edit = edit_of(w);
   add(edit, subscription_of("ok", STOP)); /* ids are unique over all phases */
@@ -513,8 +491,7 @@ static void ids_that_are_taken_are_refused(void **state) {
   world_close(w);
 }
 
-static void what_is_not_there_is_not_changed(void **state) {
-  (void)state;
+TEST(what_is_not_there_is_not_changed) {
   world *w = peopled();
   tp_edit *edit = edit_of(w);
   assert_int_equal(tp_edit_remove_handler(edit, "ghost", NULL), TP_OK);
@@ -534,8 +511,7 @@ static void what_is_not_there_is_not_changed(void **state) {
   world_close(w);
 }
 
-static void an_owner_changes_only_its_own(void **state) {
-  (void)state;
+TEST(an_owner_changes_only_its_own) {
   world *w = peopled();
   tp_edit *edit = edit_by(w, "plugin", TP_TRUST_HOST, 0);
   assert_int_equal(tp_edit_remove_subscription(edit, "ok", NULL), TP_OK);
@@ -553,8 +529,7 @@ static void an_owner_changes_only_its_own(void **state) {
   world_close(w);
 }
 
-static void a_commit_that_came_in_between_is_a_conflict(void **state) {
-  (void)state;
+TEST(a_commit_that_came_in_between_is_a_conflict) {
   world *w = peopled();
   tp_edit *slow = edit_of(w), *fast = edit_of(w);
   add(slow, subscription_of("slow", GATHER));
@@ -565,8 +540,7 @@ static void a_commit_that_came_in_between_is_a_conflict(void **state) {
   world_close(w);
 }
 
-static void a_refused_edit_can_be_corrected(void **state) {
-  (void)state;
+TEST(a_refused_edit_can_be_corrected) {
   world *w = peopled();
   tp_edit *edit = edit_of(w);
   tp_subscription bad = subscription_of("new", GATHER);
@@ -587,8 +561,7 @@ static void a_refused_edit_can_be_corrected(void **state) {
 
 /* ---- refused at once ---- */
 
-static void bad_descriptors_are_refused_when_they_are_added(void **state) {
-  (void)state;
+TEST(bad_descriptors_are_refused_when_they_are_added) {
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
   static char long_id[TP_ID_BYTES_MAX + 2];
@@ -625,8 +598,7 @@ static tp_status try_subscription(tp_edit *edit, tp_subscription sub) {
   return tp_edit_add_subscription(edit, &sub, NULL);
 }
 
-static void other_nonsense_is_refused_when_it_is_added(void **state) {
-  (void)state;
+TEST(other_nonsense_is_refused_when_it_is_added) {
   world *w = world_open();
   tp_edit *edit = edit_of(w);
   tp_handler handler = handler_of("h");
@@ -711,8 +683,7 @@ static void other_nonsense_is_refused_when_it_is_added(void **state) {
   world_close(w);
 }
 
-static void an_older_shorter_descriptor_is_read_as_far_as_it_goes(void **state) {
-  (void)state;
+TEST(an_older_shorter_descriptor_is_read_as_far_as_it_goes) {
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
   union {
@@ -733,8 +704,7 @@ static void an_older_shorter_descriptor_is_read_as_far_as_it_goes(void **state) 
 
 /* ---- what an edit does ---- */
 
-static void nothing_is_seen_before_the_commit_and_all_of_it_after(void **state) {
-  (void)state;
+TEST(nothing_is_seen_before_the_commit_and_all_of_it_after) {
   world *w = world_open();
   tp__snapshot *empty = tp__registry_pin(w->registry);
   assert_int_equal(empty->version, 0);
@@ -759,8 +729,7 @@ static void nothing_is_seen_before_the_commit_and_all_of_it_after(void **state) 
   world_close(w);
 }
 
-static void subscriptions_are_disabled_and_enabled(void **state) {
-  (void)state;
+TEST(subscriptions_are_disabled_and_enabled) {
   world *w = peopled();
   tp_edit *edit = edit_of(w);
   assert_int_equal(tp_edit_enable(edit, "off", true, NULL), TP_OK);
@@ -778,8 +747,7 @@ static void subscriptions_are_disabled_and_enabled(void **state) {
   world_close(w);
 }
 
-static void a_phase_whose_subscriptions_are_all_disabled_has_no_plan(void **state) {
-  (void)state;
+TEST(a_phase_whose_subscriptions_are_all_disabled_has_no_plan) {
   world *w = peopled();
   tp_edit *edit = edit_of(w);
   assert_int_equal(tp_edit_enable(edit, "gate", false, NULL), TP_OK);
@@ -790,8 +758,7 @@ static void a_phase_whose_subscriptions_are_all_disabled_has_no_plan(void **stat
   world_close(w);
 }
 
-static void a_subscription_that_is_removed_and_added_again_is_a_new_one(void **state) {
-  (void)state;
+TEST(a_subscription_that_is_removed_and_added_again_is_a_new_one) {
   world *w = peopled();
   assert_int_equal(switch_off(w, "gate", true), TP_OK);
   tp__snapshot *before = tp__registry_pin(w->registry);
@@ -810,8 +777,7 @@ static void a_subscription_that_is_removed_and_added_again_is_a_new_one(void **s
   world_close(w);
 }
 
-static void a_kept_subscription_is_one_object_in_all_snapshots(void **state) {
-  (void)state;
+TEST(a_kept_subscription_is_one_object_in_all_snapshots) {
   world *w = peopled();
   tp__snapshot *before = tp__registry_pin(w->registry);
   tp_edit *edit = edit_of(w);
@@ -835,8 +801,7 @@ static void a_kept_subscription_is_one_object_in_all_snapshots(void **state) {
   world_close(w);
 }
 
-static void what_was_given_is_copied(void **state) {
-  (void)state;
+TEST(what_was_given_is_copied) {
   world *w = world_open();
   tp_edit *edit = edit_of(w);
   char id[] = "handler", sub_id[] = "subscription", target[] = "target", words[] = "words", text[] = "text";
@@ -914,8 +879,7 @@ static tp_subscription matching(const char *id, life *l) {
   return sub;
 }
 
-static void destroy_is_called_once_after_the_last_snapshot_is_freed(void **state) {
-  (void)state;
+TEST(destroy_is_called_once_after_the_last_snapshot_is_freed) {
   world *w = world_open();
   life handler_life = {0}, match_life = {0};
   tp_edit *edit = edit_of(w);
@@ -940,8 +904,7 @@ static void destroy_is_called_once_after_the_last_snapshot_is_freed(void **state
   assert_int_equal(match_life.ended, 1);
 }
 
-static void destroy_is_called_at_the_end_of_the_registry_and_at_discard(void **state) {
-  (void)state;
+TEST(destroy_is_called_at_the_end_of_the_registry_and_at_discard) {
   world *w = world_open();
   life kept = {0}, dropped = {0}, match_kept = {0}, match_dropped = {0}, refused = {0};
   tp_edit *edit = edit_of(w);
@@ -967,8 +930,7 @@ static void destroy_is_called_at_the_end_of_the_registry_and_at_discard(void **s
   assert_int_equal(refused.ended, 0);
 }
 
-static void what_an_edit_takes_back_is_destroyed_then(void **state) {
-  (void)state;
+TEST(what_an_edit_takes_back_is_destroyed_then) {
   world *w = world_open();
   life l = {0}, m = {0};
   tp_edit *edit = edit_of(w);
@@ -984,8 +946,7 @@ static void what_an_edit_takes_back_is_destroyed_then(void **state) {
   world_close(w);
 }
 
-static void a_handler_can_be_replaced_under_its_subscriptions(void **state) {
-  (void)state;
+TEST(a_handler_can_be_replaced_under_its_subscriptions) {
   world *w = world_open();
   life old = {0}, new_ = {0};
   tp_edit *edit = edit_of(w);
@@ -1021,8 +982,7 @@ static void look_around(void *ctx) {
   tp__snapshot_unpin(snapshot);
 }
 
-static void destroy_may_use_the_registry(void **state) {
-  (void)state;
+TEST(destroy_may_use_the_registry) {
   world *w = world_open();
   curious c = {.w = w};
   tp_edit *edit = edit_of(w);
@@ -1040,8 +1000,7 @@ static void destroy_may_use_the_registry(void **state) {
 
 /* ---- phases ---- */
 
-static void phases_are_found_by_name_and_alias(void **state) {
-  (void)state;
+TEST(phases_are_found_by_name_and_alias) {
   world *w = world_open();
   assert_int_equal(tp__registry_phase_find(w->registry, "test.stop"), STOP);
   assert_int_equal(tp__registry_phase_find(w->registry, "plainAlias"), GATHER);
@@ -1064,8 +1023,7 @@ static tp_status registry_with(world *w, const tp_phase *rows, size_t count, tp_
                           ret_registry, &w->fault);
 }
 
-static void phases_of_the_host_are_copied_and_numbered(void **state) {
-  (void)state;
+TEST(phases_of_the_host_are_copied_and_numbered) {
   world *w = calloc(1, sizeof *w);
   char name[] = "host.first";
   uint32_t fields[] = {TP_FIELD_HOST, TP_FIELD_TEXT};
@@ -1107,8 +1065,7 @@ static void phases_of_the_host_are_copied_and_numbered(void **state) {
   world_close(w);
 }
 
-static void rows_of_the_host_that_make_no_sense_are_refused(void **state) {
-  (void)state;
+TEST(rows_of_the_host_that_make_no_sense_are_refused) {
   static const uint32_t fields[] = {TP_FIELD_HOST}, strange[] = {0}, other[] = {TP_FIELD_TEXT};
   static const tp_phase good = {.struct_size = sizeof good,
                                 .name = "host.phase",
@@ -1171,8 +1128,7 @@ static void rows_of_the_host_that_make_no_sense_are_refused(void **state) {
 
 /* ---- hooks, jobs, audit ---- */
 
-static void a_hook_is_added_in_one_line(void **state) {
-  (void)state;
+TEST(a_hook_is_added_in_one_line) {
   world *w = world_open();
   int ctx;
   assert_int_equal(tp__hook_add(w->registry, HOOK("test.stop", no_run, &ctx), &w->fault), TP_OK);
@@ -1197,8 +1153,7 @@ static void a_hook_is_added_in_one_line(void **state) {
   world_close(w);
 }
 
-static void a_hook_finds_another_id_when_its_own_is_taken(void **state) {
-  (void)state;
+TEST(a_hook_finds_another_id_when_its_own_is_taken) {
   world *w = world_open();
   tp_edit *edit = edit_of(w);
   add_handler(edit, "hook-1");
@@ -1210,8 +1165,7 @@ static void a_hook_finds_another_id_when_its_own_is_taken(void **state) {
   world_close(w);
 }
 
-static void commits_are_notified_and_refusals_are_not(void **state) {
-  (void)state;
+TEST(commits_are_notified_and_refusals_are_not) {
   world *w = world_open();
   life heard = {0};
   tp__registry_on_commit(w->registry, end_life, &heard);
@@ -1225,8 +1179,7 @@ static void commits_are_notified_and_refusals_are_not(void **state) {
   world_close(w);
 }
 
-static void a_job_finds_its_handler(void **state) {
-  (void)state;
+TEST(a_job_finds_its_handler) {
   world *w = peopled();
   const tp__node *node;
   const tp__plan *plan;
@@ -1271,8 +1224,7 @@ static bool write_row(void *ctx, const tp_audit *row) {
   return true;
 }
 
-static void every_commit_refusal_and_switch_leaves_a_row(void **state) {
-  (void)state;
+TEST(every_commit_refusal_and_switch_leaves_a_row) {
   world *w = world_open();
   tp_edit *edit = edit_by(w, "memory", TP_TRUST_BUILTIN, TP_GRANT_PRIVILEGED_HOOKS);
   add_handler(edit, "h");
@@ -1308,8 +1260,7 @@ static bool first_and_last(void *ctx, const tp_audit *row) {
   return true;
 }
 
-static void the_audit_keeps_the_newest_1024_rows(void **state) {
-  (void)state;
+TEST(the_audit_keeps_the_newest_1024_rows) {
   world *w = peopled();
   for (int i = 0; i < 3000; i++) assert_int_equal(switch_off(w, i % 2 ? "ok" : "gate", true), TP_OK);
   assert_int_equal(switch_off(w, "fire", false), TP_OK);
@@ -1319,53 +1270,4 @@ static void the_audit_keeps_the_newest_1024_rows(void **state) {
   assert_string_equal(b.first, "subscription `ok` switched off");
   assert_string_equal(b.last, "subscription `fire` switched on again");
   world_close(w);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_missing_handler_is_named),
-      cmocka_unit_test(a_handler_that_is_still_used_is_not_removed),
-      cmocka_unit_test(an_unsupported_phase_is_refused),
-      cmocka_unit_test(bad_edges_are_refused_each_with_its_code),
-      cmocka_unit_test(a_target_that_goes_or_is_disabled_takes_the_edge_with_it),
-      cmocka_unit_test(a_cycle_is_reported_with_its_members),
-      cmocka_unit_test(a_cycle_that_the_line_of_sequential_ones_closes_is_reported),
-      cmocka_unit_test(the_middle_of_a_long_cycle_is_left_out),
-      cmocka_unit_test(a_cycle_of_two_of_the_longest_ids_shows_both),
-      cmocka_unit_test(a_cycle_of_the_longest_ids_still_names_its_members),
-      cmocka_unit_test(trust_is_checked),
-      cmocka_unit_test(a_declared_handler_stays_declared_whichever_owner_subscribes_it),
-      cmocka_unit_test(policies_that_do_not_go_together_are_refused),
-      cmocka_unit_test(policies_that_do_go_together_are_taken),
-      cmocka_unit_test(a_required_limit_above_the_hosts_budget_is_refused),
-      cmocka_unit_test(ids_that_are_taken_are_refused),
-      cmocka_unit_test(what_is_not_there_is_not_changed),
-      cmocka_unit_test(an_owner_changes_only_its_own),
-      cmocka_unit_test(a_commit_that_came_in_between_is_a_conflict),
-      cmocka_unit_test(a_refused_edit_can_be_corrected),
-      cmocka_unit_test(bad_descriptors_are_refused_when_they_are_added),
-      cmocka_unit_test(other_nonsense_is_refused_when_it_is_added),
-      cmocka_unit_test(an_older_shorter_descriptor_is_read_as_far_as_it_goes),
-      cmocka_unit_test(nothing_is_seen_before_the_commit_and_all_of_it_after),
-      cmocka_unit_test(subscriptions_are_disabled_and_enabled),
-      cmocka_unit_test(a_phase_whose_subscriptions_are_all_disabled_has_no_plan),
-      cmocka_unit_test(a_subscription_that_is_removed_and_added_again_is_a_new_one),
-      cmocka_unit_test(a_kept_subscription_is_one_object_in_all_snapshots),
-      cmocka_unit_test(what_was_given_is_copied),
-      cmocka_unit_test(destroy_is_called_once_after_the_last_snapshot_is_freed),
-      cmocka_unit_test(destroy_is_called_at_the_end_of_the_registry_and_at_discard),
-      cmocka_unit_test(what_an_edit_takes_back_is_destroyed_then),
-      cmocka_unit_test(a_handler_can_be_replaced_under_its_subscriptions),
-      cmocka_unit_test(destroy_may_use_the_registry),
-      cmocka_unit_test(phases_are_found_by_name_and_alias),
-      cmocka_unit_test(phases_of_the_host_are_copied_and_numbered),
-      cmocka_unit_test(rows_of_the_host_that_make_no_sense_are_refused),
-      cmocka_unit_test(a_hook_is_added_in_one_line),
-      cmocka_unit_test(a_hook_finds_another_id_when_its_own_is_taken),
-      cmocka_unit_test(commits_are_notified_and_refusals_are_not),
-      cmocka_unit_test(a_job_finds_its_handler),
-      cmocka_unit_test(every_commit_refusal_and_switch_leaves_a_row),
-      cmocka_unit_test(the_audit_keeps_the_newest_1024_rows),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

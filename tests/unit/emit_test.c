@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The short forms of tp_call_emit(), before a sink of the test's own. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "runtime/base/base.h"
 #include "turnphase/tool.h"
 
@@ -30,8 +25,7 @@ static void expect(tp_status status, uint32_t kind) {
   assert_int_equal(seen.kind, kind);
 }
 
-static void policy_and_context_and_section_fill_their_fields(void **state) {
-  (void)state;
+TEST(policy_and_context_and_section_fill_their_fields) {
   expect(tp_call_emit_policy(call(), "memory", "read", "allow", -3), TP_KIND_POLICY);
   assert_text(seen.domain, "memory");
   assert_text(seen.key, "read");
@@ -48,8 +42,7 @@ static void policy_and_context_and_section_fill_their_fields(void **state) {
   assert_int_equal(seen.weight, 1);
 }
 
-static void tool_bundle_passes_the_callers_tools(void **state) {
-  (void)state;
+TEST(tool_bundle_passes_the_callers_tools) {
   const tp_tool tool = {.struct_size = sizeof tool};
   const tp_tool *tools[] = {&tool, &tool};
   expect(tp_call_emit_tool_bundle(call(), "memory", tools, 2), TP_KIND_TOOL_BUNDLE);
@@ -58,14 +51,12 @@ static void tool_bundle_passes_the_callers_tools(void **state) {
   assert_int_equal(seen.tool_count, 2);
 }
 
-static void more_tools_than_a_bundle_can_count_stay_too_many(void **state) {
-  (void)state;
+TEST(more_tools_than_a_bundle_can_count_stay_too_many) {
   expect(tp_call_emit_tool_bundle(call(), "memory", NULL, (size_t)UINT32_MAX + 2), TP_KIND_TOOL_BUNDLE);
   assert_int_equal(seen.tool_count, UINT32_MAX);
 }
 
-static void signal_reminder_audit_and_diagnostic_fill_their_fields(void **state) {
-  (void)state;
+TEST(signal_reminder_audit_and_diagnostic_fill_their_fields) {
   expect(tp_call_emit_signal(call(), "ability_guard", "ABILITY_DENIED", TP_SEVERITY_ERROR, "no"), TP_KIND_SIGNAL);
   assert_text(seen.domain, "ability_guard");
   assert_text(seen.key, "ABILITY_DENIED");
@@ -83,8 +74,7 @@ static void signal_reminder_audit_and_diagnostic_fill_their_fields(void **state)
   assert_int_equal(seen.severity, TP_SEVERITY_WARNING);
 }
 
-static void background_job_names_handler_key_and_payload(void **state) {
-  (void)state;
+TEST(background_job_names_handler_key_and_payload) {
   expect(tp_call_emit_background_job(call(), "extract", "turn-1", (tp_text){"\x01", 1}), TP_KIND_BACKGROUND_JOB);
   assert_text(seen.domain, "extract");
   assert_text(seen.key, "turn-1");
@@ -92,22 +82,9 @@ static void background_job_names_handler_key_and_payload(void **state) {
   assert_int_equal(seen.text.size, 0);
 }
 
-static void null_strings_are_missing_fields(void **state) {
-  (void)state;
+TEST(null_strings_are_missing_fields) {
   expect(tp_call_emit_policy(call(), NULL, NULL, NULL, 0), TP_KIND_POLICY);
   assert_int_equal(seen.domain.size + seen.key.size + seen.text.size, 0);
   expect(tp_call_emit_reminder(call(), NULL), TP_KIND_REMINDER);
   assert_int_equal(seen.text.size, 0);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(policy_and_context_and_section_fill_their_fields),
-      cmocka_unit_test(tool_bundle_passes_the_callers_tools),
-      cmocka_unit_test(more_tools_than_a_bundle_can_count_stay_too_many),
-      cmocka_unit_test(signal_reminder_audit_and_diagnostic_fill_their_fields),
-      cmocka_unit_test(background_job_names_handler_key_and_payload),
-      cmocka_unit_test(null_strings_are_missing_fields),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

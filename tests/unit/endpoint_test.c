@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The test endpoint by itself, seen by a client that knows sockets only. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/endpoint.h"
 
 #define ONE_REPLY(...) endpoint_open((const endpoint_reply[]){__VA_ARGS__}, 1)
@@ -38,8 +32,7 @@ static int hear(int fd, const char *until, char *text, size_t size) {
   return 0;
 }
 
-static void a_request_is_kept_and_a_connection_serves_several(void **state) {
-  (void)state;
+TEST(a_request_is_kept_and_a_connection_serves_several) {
   char text[4096];
   const endpoint_reply replies[] = {{.body = "one"}, {.status = 429, .headers = "Retry-After: 7\r\n"}};
   endpoint *e = endpoint_open(replies, 2);
@@ -61,8 +54,7 @@ static void a_request_is_kept_and_a_connection_serves_several(void **state) {
   endpoint_close(e);
 }
 
-static void a_body_comes_in_pieces_and_may_be_cut(void **state) {
-  (void)state;
+TEST(a_body_comes_in_pieces_and_may_be_cut) {
   char text[4096];
   endpoint *e = ONE_REPLY({.body = "abcdef", .piece = 2, .pause_ms = 1, .stops_at = 3, .then = ENDPOINT_CLOSES});
   int fd = dial(e);
@@ -74,8 +66,7 @@ static void a_body_comes_in_pieces_and_may_be_cut(void **state) {
   endpoint_close(e);
 }
 
-static void a_connection_may_be_reset(void **state) {
-  (void)state;
+TEST(a_connection_may_be_reset) {
   char text[4096];
   endpoint *e = ONE_REPLY({.body = "abcdef", .stops_at = 3, .then = ENDPOINT_RESETS});
   int fd = dial(e);
@@ -85,8 +76,7 @@ static void a_connection_may_be_reset(void **state) {
   endpoint_close(e);
 }
 
-static void what_waits_goes_on_when_it_is_let(void **state) {
-  (void)state;
+TEST(what_waits_goes_on_when_it_is_let) {
   char text[4096];
   endpoint *e = ONE_REPLY({.body = "abcdef", .stops_at = 3, .then = ENDPOINT_WAITS});
   int fd = dial(e);
@@ -100,8 +90,7 @@ static void what_waits_goes_on_when_it_is_let(void **state) {
   endpoint_close(e);
 }
 
-static void a_client_that_leaves_is_noticed(void **state) {
-  (void)state;
+TEST(a_client_that_leaves_is_noticed) {
   char text[4096];
   endpoint *e = ONE_REPLY({.body = "abc", .then = ENDPOINT_REPEATS});
   int fd = dial(e);
@@ -112,23 +101,10 @@ static void a_client_that_leaves_is_noticed(void **state) {
   endpoint_close(e);
 }
 
-static void gzip_is_what_the_format_says(void **state) {
-  (void)state;
+TEST(gzip_is_what_the_format_says) {
   size_t size;
   char *packed = endpoint_pack("123456789", 9, &size);
   assert_int_equal(size, 10 + 5 + 9 + 8);
   assert_memory_equal(packed + 24, "\x26\x39\xf4\xcb", 4); /* the check value of CRC-32 */
   free(packed);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_request_is_kept_and_a_connection_serves_several),
-      cmocka_unit_test(a_body_comes_in_pieces_and_may_be_cut),
-      cmocka_unit_test(a_connection_may_be_reset),
-      cmocka_unit_test(what_waits_goes_on_when_it_is_let),
-      cmocka_unit_test(a_client_that_leaves_is_noticed),
-      cmocka_unit_test(gzip_is_what_the_format_says),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,16 +3,11 @@
  * Phases on a bare turn: what the rows, the outcome and the merged result of an entry say for everything that handlers
  * can do and that can happen to them. Deadlines are in deadline_test.c, tokens in token_test.c, what dependents do in
  * dependents_test.c, how policies and causes go together in policies_test.c. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/test.h"
 #include "tests/support/host.h"
 
 enum { GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, INTAKE = TP_PHASE_TURN_INTAKE, TOOL_PRE = TP_PHASE_TOOL_PRE };
@@ -34,8 +29,7 @@ static bool count_record(void *ctx, const tp_entry_record *record) {
   return true;
 }
 
-static void phase_without_subscriptions_gives_a_zero_result_and_writes_nothing(void **state) {
-  (void)state;
+TEST(phase_without_subscriptions_gives_a_zero_result_and_writes_nothing) {
   tp_runtime *runtime = open_runtime(NULL);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, INTAKE, "hello");
@@ -52,8 +46,7 @@ static void phase_without_subscriptions_gives_a_zero_result_and_writes_nothing(v
   close_runtime(runtime);
 }
 
-static void unknown_phase_is_refused(void **state) {
-  (void)state;
+TEST(unknown_phase_is_refused) {
   tp_runtime *runtime = open_runtime(NULL);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = {.struct_size = sizeof result};
@@ -91,8 +84,7 @@ static bool keep_newest(void *ctx, const tp_entry_record *record) {
   return false;
 }
 
-static void every_subscription_has_its_row_and_the_entry_its_record(void **state) {
-  (void)state;
+TEST(every_subscription_has_its_row_and_the_entry_its_record) {
   tp_runtime *runtime = open_runtime(NULL);
   act a = {.emits = &context_a, .emit_count = 1}, b = {.kind = TP_ANSWER_FAILED, .code = 77, .reason = "no luck"};
   act c = {.emits = &context_b, .emit_count = 1};
@@ -135,8 +127,7 @@ static void every_subscription_has_its_row_and_the_entry_its_record(void **state
   close_runtime(runtime);
 }
 
-static void handlers_of_a_gather_run_at_the_same_time(void **state) {
-  (void)state;
+TEST(handlers_of_a_gather_run_at_the_same_time) {
   tp_runtime *runtime = open_runtime(NULL);
   latch a_in = LATCH, b_in = LATCH;
   act a = {.entered = &a_in, .waits_for = &b_in}, b = {.entered = &b_in, .waits_for = &a_in}, c = {0};
@@ -155,8 +146,7 @@ static void handlers_of_a_gather_run_at_the_same_time(void **state) {
   close_runtime(runtime);
 }
 
-static void failing_observer_never_affects_another(void **state) {
-  (void)state;
+TEST(failing_observer_never_affects_another) {
   tp_runtime *runtime = open_runtime(NULL);
   static const tp_contribution reminder = {
       .struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = TEXT("think of it")};
@@ -214,8 +204,7 @@ static tp_answer read_all(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void handler_reads_payload_identity_and_time_left(void **state) {
-  (void)state;
+TEST(handler_reads_payload_identity_and_time_left) {
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
     reading r = {0};
@@ -253,8 +242,7 @@ typedef struct newer_result {
   uint64_t newer[2];
 } newer_result;
 
-static void result_is_filled_as_far_as_both_sides_know_it(void **state) {
-  (void)state;
+TEST(result_is_filled_as_far_as_both_sides_know_it) {
   act deny = {.kind = TP_ANSWER_DENY, .reason = "no"};
   tp_runtime *runtime = open_runtime(NULL);
   add_hooks(runtime, &(hook){.id = "a", .phase = TOOL_PRE, .ctx = &deny}, 1);
@@ -286,8 +274,7 @@ static void result_is_filled_as_far_as_both_sides_know_it(void **state) {
   close_runtime(runtime);
 }
 
-static void guard_that_denied_and_one_that_did_not_answer_are_distinguished(void **state) {
-  (void)state;
+TEST(guard_that_denied_and_one_that_did_not_answer_are_distinguished) {
   static const struct {
     act act;
     tp_state state;
@@ -319,8 +306,7 @@ static void guard_that_denied_and_one_that_did_not_answer_are_distinguished(void
   }
 }
 
-static void submit_without_on_end_is_refused(void **state) {
-  (void)state;
+TEST(submit_without_on_end_is_refused) {
   tp_runtime *runtime = open_runtime(NULL);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_fault fault = {0};
@@ -354,8 +340,7 @@ static const char *verdict_word(tp_answer kind) {
   return kind == A ? "allow" : kind == D ? "deny" : kind == Q ? "ask" : "none";
 }
 
-static void deny_beats_ask_beats_allow(void **state) {
-  (void)state;
+TEST(deny_beats_ask_beats_allow) {
   static const verdicts cases[] = {
       {N, N, N, N, 3, NULL}, {A, N, N, A, 3, NULL}, {N, A, A, A, 3, NULL}, {A, Q, A, Q, 3, "2"},
       {Q, Q, A, Q, 3, "1"},  {Q, A, N, Q, 3, "1"},  {D, A, A, D, 1, "1"},  {A, D, A, D, 2, "2"},
@@ -390,8 +375,7 @@ static void deny_beats_ask_beats_allow(void **state) {
   }
 }
 
-static void ask_outside_tool_phases_is_malformed(void **state) {
-  (void)state;
+TEST(ask_outside_tool_phases_is_malformed) {
   tp_runtime *runtime = open_runtime(NULL);
   act asks = {.kind = TP_ANSWER_ASK, .reason = "may I?"}, allows = {.kind = TP_ANSWER_ALLOW};
   hook hooks[] = {{.id = "asks", .phase = INTAKE, .ctx = &asks}, {.id = "allows", .phase = INTAKE, .ctx = &allows}};
@@ -405,8 +389,7 @@ static void ask_outside_tool_phases_is_malformed(void **state) {
   close_runtime(runtime);
 }
 
-static void verdict_in_a_phase_that_takes_none_is_refused(void **state) {
-  (void)state;
+TEST(verdict_in_a_phase_that_takes_none_is_refused) {
   tp_runtime *runtime = open_runtime(NULL);
   act denies = {.kind = TP_ANSWER_DENY, .reason = "no"}, with = denies;
   hook hooks[] = {{.id = "undeclared", .phase = GATHER, .ctx = &denies},
@@ -424,8 +407,7 @@ static void verdict_in_a_phase_that_takes_none_is_refused(void **state) {
   close_runtime(runtime);
 }
 
-static void required_failure_in_a_stop_chain_denies_with_it_as_the_reason(void **state) {
-  (void)state;
+TEST(required_failure_in_a_stop_chain_denies_with_it_as_the_reason) {
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
     act allows = {.kind = TP_ANSWER_ALLOW}, fails = {.kind = TP_ANSWER_FAILED, .reason = "the guard is ill"},
@@ -449,8 +431,7 @@ static void required_failure_in_a_stop_chain_denies_with_it_as_the_reason(void *
 
 /* ---- chains that replace ---- */
 
-static void rewriters_work_on_what_the_one_before_left(void **state) {
-  (void)state;
+TEST(rewriters_work_on_what_the_one_before_left) {
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
     act one = {.replaces = TP_FIELD_TEXT, .appends = "-1"}, two = {.replaces = TP_FIELD_TEXT, .appends = "-2"};
@@ -467,8 +448,7 @@ static void rewriters_work_on_what_the_one_before_left(void **state) {
 }
 
 /* What came before the replacement: an inline handler without contributions, whose call might serve again. */
-static void inline_handler_sees_what_one_on_a_thread_has_replaced(void **state) {
-  (void)state;
+TEST(inline_handler_sees_what_one_on_a_thread_has_replaced) {
   tp_runtime *runtime = open_runtime(NULL);
   act silent = {.kind = TP_ANSWER_DONE};
   act one = {.replaces = TP_FIELD_TEXT, .appends = "-1"}, two = {.replaces = TP_FIELD_TEXT, .appends = "-2"};
@@ -483,8 +463,7 @@ static void inline_handler_sees_what_one_on_a_thread_has_replaced(void **state) 
   close_runtime(runtime);
 }
 
-static void failed_late_or_absent_answer_leaves_the_previous_payload(void **state) {
-  (void)state;
+TEST(failed_late_or_absent_answer_leaves_the_previous_payload) {
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
     act first = {.replaces = TP_FIELD_TEXT, .appends = "-kept"};
@@ -511,8 +490,7 @@ static void failed_late_or_absent_answer_leaves_the_previous_payload(void **stat
   }
 }
 
-static void payload_that_was_not_replaced_is_readable_as_long_as_the_result(void **state) {
-  (void)state;
+TEST(payload_that_was_not_replaced_is_readable_as_long_as_the_result) {
   tp_runtime *runtime = open_runtime(NULL);
   static const char files[] = "\x91\xa1x"; /* ["x"] */
   act a = {.replaces = TP_FIELD_TEXT, .text = "new"};
@@ -547,8 +525,7 @@ static void note_end(void *ctx, const tp_phase_result *result) {
   latch_hit(&w->ended);
 }
 
-static void submitted_payload_is_copied_and_readable_at_the_end(void **state) {
-  (void)state;
+TEST(submitted_payload_is_copied_and_readable_at_the_end) {
   tp_runtime *runtime = open_runtime(NULL);
   act a = {.emits = &context_a, .emit_count = 1};
   add_hooks(runtime, &(hook){.id = "a", .phase = GATHER, .ctx = &a}, 1);
@@ -569,8 +546,7 @@ static void submitted_payload_is_copied_and_readable_at_the_end(void **state) {
 
 /* ---- an answer is taken whole or rejected whole ---- */
 
-static void one_undeclared_kind_rejects_the_whole_answer(void **state) {
-  (void)state;
+TEST(one_undeclared_kind_rejects_the_whole_answer) {
   static const tp_contribution mixed[] = {
       {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k"), .text = TEXT("good")},
       {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = TEXT("not allowed in this phase")},
@@ -615,8 +591,7 @@ static void one_undeclared_kind_rejects_the_whole_answer(void **state) {
   }
 }
 
-static void replacing_without_the_capability_rejects_the_answer(void **state) {
-  (void)state;
+TEST(replacing_without_the_capability_rejects_the_answer) {
   tp_runtime *runtime = open_runtime(NULL);
   act a = {.replaces = TP_FIELD_TEXT, .text = "new"};
   add_hooks(runtime, &(hook){.id = "a", .phase = INTAKE, .ctx = &a, .no_capability = true}, 1);
@@ -630,8 +605,7 @@ static void replacing_without_the_capability_rejects_the_answer(void **state) {
 
 /* ---- failing closed ---- */
 
-static void required_failure_in_a_gather_fails_closed_and_keeps_only_audit_and_diagnostic(void **state) {
-  (void)state;
+TEST(required_failure_in_a_gather_fails_closed_and_keeps_only_audit_and_diagnostic) {
   static const tp_contribution all[] = {
       {.struct_size = sizeof(tp_contribution),
        .kind = TP_KIND_PROMPT_CONTEXT,
@@ -673,8 +647,7 @@ static tp_answer until_cancelled(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void failing_closed_cancels_what_runs_and_waits_for_it(void **state) {
-  (void)state;
+TEST(failing_closed_cancels_what_runs_and_waits_for_it) {
   tp_runtime *runtime = open_runtime(NULL);
   latch entered = LATCH;
   patient p = {.entered = &entered};
@@ -693,8 +666,7 @@ static void failing_closed_cancels_what_runs_and_waits_for_it(void **state) {
   close_runtime(runtime);
 }
 
-static void first_failure_in_plan_order_is_reported(void **state) {
-  (void)state;
+TEST(first_failure_in_plan_order_is_reported) {
   tp_runtime *runtime = open_runtime(NULL);
   latch second_failed = LATCH;
   act first = {.kind = TP_ANSWER_FAILED, .reason = "one", .waits_for = &second_failed};
@@ -713,8 +685,7 @@ static void first_failure_in_plan_order_is_reported(void **state) {
 
 /* ---- retry ---- */
 
-static void retryable_error_is_tried_again_with_its_back_off(void **state) {
-  (void)state;
+TEST(retryable_error_is_tried_again_with_its_back_off) {
   for (int slow = 0; slow < 2; slow++) {
     for (int backoff = 0; backoff < 3; backoff++) {
       tp_runtime *runtime = open_runtime(NULL);
@@ -741,8 +712,7 @@ static void retryable_error_is_tried_again_with_its_back_off(void **state) {
   }
 }
 
-static void what_is_not_retryable_is_not_tried_again(void **state) {
-  (void)state;
+TEST(what_is_not_retryable_is_not_tried_again) {
   tp_runtime *runtime = open_runtime(NULL);
   act fails = {.kind = TP_ANSWER_FAILED}, slow = {.sleeps_ms = 20},
       exhausted = {.kind = TP_ANSWER_FAILED, .retryable = true};
@@ -767,8 +737,7 @@ static void what_is_not_retryable_is_not_tried_again(void **state) {
   close_runtime(runtime);
 }
 
-static void retry_without_time_left_is_not_made(void **state) {
-  (void)state;
+TEST(retry_without_time_left_is_not_made) {
   tp_runtime *runtime = open_runtime(NULL);
   act a = {.kind = TP_ANSWER_FAILED, .retryable = true};
   hook h = {.id = "a", .phase = GATHER, .ctx = &a, .idempotent = true};
@@ -810,8 +779,7 @@ static void *call_meanwhile(void *arg) {
   return NULL;
 }
 
-static void second_operation_of_a_turn_is_busy(void **state) {
-  (void)state;
+TEST(second_operation_of_a_turn_is_busy) {
   for (int submitted = 0; submitted < 2; submitted++) {
     tp_runtime *runtime = open_runtime(NULL);
     latch entered = LATCH, leave = LATCH;
@@ -856,8 +824,7 @@ static void submit_next(void *ctx, const tp_phase_result *result) {
   latch_hit(&c->done);
 }
 
-static void end_of_a_submitted_phase_may_begin_the_next_or_end_the_turn(void **state) {
-  (void)state;
+TEST(end_of_a_submitted_phase_may_begin_the_next_or_end_the_turn) {
   tp_runtime *runtime = open_runtime(NULL);
   act a = {0}, b = {0};
   hook hooks[] = {{.id = "a", .phase = GATHER, .ctx = &a}, {.id = "b", .phase = GATHER, .ctx = &b, .slow = true}};
@@ -887,8 +854,7 @@ static tp_answer call_from_inside(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void waiting_from_inside_a_handler_is_refused(void **state) {
-  (void)state;
+TEST(waiting_from_inside_a_handler_is_refused) {
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
     insider in = {.runtime = runtime};
@@ -906,8 +872,7 @@ static void waiting_from_inside_a_handler_is_refused(void **state) {
   }
 }
 
-static void submit_needs_engine_workers_and_run_does_not(void **state) {
-  (void)state;
+TEST(submit_needs_engine_workers_and_run_does_not) {
   tp_runtime *runtime =
       open_runtime(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .no_engine_workers = true});
   act a = {0}, b = {0};
@@ -937,8 +902,7 @@ static void *cancel_when(void *arg) {
   return NULL;
 }
 
-static void cancelling_the_turn_ends_the_phase_at_once(void **state) {
-  (void)state;
+TEST(cancelling_the_turn_ends_the_phase_at_once) {
   tp_runtime *runtime = open_runtime(NULL);
   latch entered = LATCH, leave = LATCH;
   act hangs = {.entered = &entered, .waits_for = &leave}, later = {0};
@@ -964,8 +928,7 @@ static void cancelling_the_turn_ends_the_phase_at_once(void **state) {
 
 /* ---- snapshots ---- */
 
-static void turn_keeps_the_plans_it_began_with(void **state) {
-  (void)state;
+TEST(turn_keeps_the_plans_it_began_with) {
   tp_runtime *runtime = open_runtime(NULL);
   act a = {0}, b = {0};
   add_hooks(runtime, &(hook){.id = "a", .phase = GATHER, .ctx = &a}, 1);
@@ -981,8 +944,7 @@ static void turn_keeps_the_plans_it_began_with(void **state) {
   close_runtime(runtime);
 }
 
-static void kill_switch_works_at_once_in_all_snapshots_and_back(void **state) {
-  (void)state;
+TEST(kill_switch_works_at_once_in_all_snapshots_and_back) {
   tp_runtime *runtime = open_runtime(NULL);
   act guard = {.kind = TP_ANSWER_DENY, .reason = "no"};
   add_hooks(runtime, &(hook){.id = "guard", .phase = TOOL_PRE, .ctx = &guard}, 1);
@@ -1001,8 +963,7 @@ static void kill_switch_works_at_once_in_all_snapshots_and_back(void **state) {
   close_runtime(runtime);
 }
 
-static void tripped_guard_denies_and_others_are_a_diagnostic_until_it_is_closed(void **state) {
-  (void)state;
+TEST(tripped_guard_denies_and_others_are_a_diagnostic_until_it_is_closed) {
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
     act guard = {0}, helper = {0};
@@ -1056,8 +1017,7 @@ static tp_answer remind(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void one_line_hooks_run_in_registration_order(void **state) {
-  (void)state;
+TEST(one_line_hooks_run_in_registration_order) {
   tp_runtime *runtime = open_runtime(NULL);
   static const char *const phases[] = {"turn.intake", "onIntake", "user.prompt.submit", "PromptSubmit", "preprocess"};
   static char digits[] = "1\0002\0003\0004\0005";
@@ -1072,8 +1032,7 @@ static void one_line_hooks_run_in_registration_order(void **state) {
   close_runtime(runtime);
 }
 
-static void reminders_through_an_infra_alias_are_dropped_with_a_diagnostic(void **state) {
-  (void)state;
+TEST(reminders_through_an_infra_alias_are_dropped_with_a_diagnostic) {
   tp_runtime *runtime = open_runtime(NULL);
   assert_int_equal(tp_hook_add(runtime, HOOK("PostAbilityCall", remind, NULL), NULL), TP_OK);
   tp_turn *turn = begin_bare(runtime, 0);
@@ -1092,8 +1051,7 @@ static void reminders_through_an_infra_alias_are_dropped_with_a_diagnostic(void 
 
 /* ---- life ---- */
 
-static void child_of_a_fork_is_refused_and_the_parent_goes_on(void **state) {
-  (void)state;
+TEST(child_of_a_fork_is_refused_and_the_parent_goes_on) {
   tp_runtime *runtime = open_runtime(NULL);
   act a = {0};
   add_hooks(runtime, &(hook){.id = "a", .phase = GATHER, .ctx = &a, .slow = true}, 1);
@@ -1141,8 +1099,7 @@ static void child_of_a_fork_is_refused_and_the_parent_goes_on(void **state) {
   close_runtime(runtime);
 }
 
-static void runtime_is_freed_with_a_turn_that_the_host_did_not_end(void **state) {
-  (void)state;
+TEST(runtime_is_freed_with_a_turn_that_the_host_did_not_end) {
   tp_runtime *runtime = open_runtime(NULL);
   act a = {.emits = &context_a, .emit_count = 1};
   add_hooks(runtime, &(hook){.id = "a", .phase = GATHER, .ctx = &a, .slow = true}, 1);
@@ -1151,8 +1108,7 @@ static void runtime_is_freed_with_a_turn_that_the_host_did_not_end(void **state)
   tp_runtime_free(runtime); /* sessions, agents and turns of the runtime are gone afterwards */
 }
 
-static void drain_does_not_wait_for_a_turn_that_rests_with_its_host(void **state) {
-  (void)state;
+TEST(drain_does_not_wait_for_a_turn_that_rests_with_its_host) {
   tp_runtime *runtime = open_runtime(NULL);
   act a = {.emits = &context_a, .emit_count = 1};
   add_hooks(runtime, &(hook){.id = "a", .phase = GATHER, .ctx = &a}, 1);
@@ -1166,8 +1122,7 @@ static void drain_does_not_wait_for_a_turn_that_rests_with_its_host(void **state
   close_runtime(runtime);
 }
 
-static void nothing_begins_after_a_drain(void **state) {
-  (void)state;
+TEST(nothing_begins_after_a_drain) {
   tp_runtime *runtime = open_runtime(NULL);
   act a = {0};
   add_hooks(runtime, &(hook){.id = "a", .phase = GATHER, .ctx = &a}, 1);
@@ -1185,8 +1140,7 @@ static void nothing_begins_after_a_drain(void **state) {
   tp_runtime_free(NULL);
 }
 
-static void runtime_that_was_never_started_is_drained_and_freed(void **state) {
-  (void)state;
+TEST(runtime_that_was_never_started_is_drained_and_freed) {
   tp_runtime *runtime = open_runtime(NULL);
   tp_drain_report report = {.struct_size = sizeof report};
   assert_int_equal(tp_runtime_drain(runtime, 0, &report, NULL), TP_OK);
@@ -1209,8 +1163,7 @@ static tp_answer play_later(void *ctx, tp_call *call) {
   return play(&j->base, call);
 }
 
-static void two_rewriters_with_swapped_delays_give_one_result_always(void **state) {
-  (void)state;
+TEST(two_rewriters_with_swapped_delays_give_one_result_always) {
   tp_runtime *runtime = open_runtime(NULL);
   jitter one = {.base = {.replaces = TP_FIELD_TEXT, .appends = "-1"}},
          two = {.base = {.replaces = TP_FIELD_TEXT, .appends = "-2"}};
@@ -1245,8 +1198,7 @@ static void merged_bytes_of(tp_turn *turn, tp_writer *writer, tp_text *ret_bytes
   assert_int_equal(tp_writer_finish(writer, ret_bytes), TP_OK);
 }
 
-static void merged_bytes_are_the_same_on_1_2_and_8_workers(void **state) {
-  (void)state;
+TEST(merged_bytes_are_the_same_on_1_2_and_8_workers) {
   static const uint32_t workers[] = {1, 2, 8};
   char *reference = NULL;
   size_t reference_size = 0;
@@ -1303,8 +1255,7 @@ static void merged_bytes_are_the_same_on_1_2_and_8_workers(void **state) {
 
 /* ---- limits of the runtime ---- */
 
-static void begin_above_the_limit_of_turns_is_refused(void **state) {
-  (void)state;
+TEST(begin_above_the_limit_of_turns_is_refused) {
   tp_runtime *runtime = open_runtime(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .turns_max = 2});
   tp_turn *one = begin_bare(runtime, 0), *two = begin_bare(runtime, 0), *three = NULL;
   assert_int_equal(tp_turn_begin_bare(runtime, NULL, &three, NULL), TP_ERR_FULL);
@@ -1315,8 +1266,7 @@ static void begin_above_the_limit_of_turns_is_refused(void **state) {
   close_runtime(runtime);
 }
 
-static void host_phase_works_like_ours(void **state) {
-  (void)state;
+TEST(host_phase_works_like_ours) {
   static const uint32_t fields[] = {TP_FIELD_HOST};
   tp_phase mine = {.struct_size = sizeof mine,
                    .name = "my.phase",
@@ -1342,55 +1292,4 @@ static void host_phase_works_like_ours(void **state) {
   assert_text(tp_merged_text(result.merged, TP_FIELD_HOST), "mine");
   tp_turn_end(turn);
   close_runtime(runtime);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(phase_without_subscriptions_gives_a_zero_result_and_writes_nothing),
-      cmocka_unit_test(unknown_phase_is_refused),
-      cmocka_unit_test(every_subscription_has_its_row_and_the_entry_its_record),
-      cmocka_unit_test(handlers_of_a_gather_run_at_the_same_time),
-      cmocka_unit_test(failing_observer_never_affects_another),
-      cmocka_unit_test(handler_reads_payload_identity_and_time_left),
-      cmocka_unit_test(deny_beats_ask_beats_allow),
-      cmocka_unit_test(ask_outside_tool_phases_is_malformed),
-      cmocka_unit_test(result_is_filled_as_far_as_both_sides_know_it),
-      cmocka_unit_test(guard_that_denied_and_one_that_did_not_answer_are_distinguished),
-      cmocka_unit_test(submit_without_on_end_is_refused),
-      cmocka_unit_test(verdict_in_a_phase_that_takes_none_is_refused),
-      cmocka_unit_test(required_failure_in_a_stop_chain_denies_with_it_as_the_reason),
-      cmocka_unit_test(rewriters_work_on_what_the_one_before_left),
-      cmocka_unit_test(inline_handler_sees_what_one_on_a_thread_has_replaced),
-      cmocka_unit_test(failed_late_or_absent_answer_leaves_the_previous_payload),
-      cmocka_unit_test(payload_that_was_not_replaced_is_readable_as_long_as_the_result),
-      cmocka_unit_test(submitted_payload_is_copied_and_readable_at_the_end),
-      cmocka_unit_test(one_undeclared_kind_rejects_the_whole_answer),
-      cmocka_unit_test(replacing_without_the_capability_rejects_the_answer),
-      cmocka_unit_test(required_failure_in_a_gather_fails_closed_and_keeps_only_audit_and_diagnostic),
-      cmocka_unit_test(failing_closed_cancels_what_runs_and_waits_for_it),
-      cmocka_unit_test(first_failure_in_plan_order_is_reported),
-      cmocka_unit_test(retryable_error_is_tried_again_with_its_back_off),
-      cmocka_unit_test(what_is_not_retryable_is_not_tried_again),
-      cmocka_unit_test(retry_without_time_left_is_not_made),
-      cmocka_unit_test(second_operation_of_a_turn_is_busy),
-      cmocka_unit_test(end_of_a_submitted_phase_may_begin_the_next_or_end_the_turn),
-      cmocka_unit_test(waiting_from_inside_a_handler_is_refused),
-      cmocka_unit_test(submit_needs_engine_workers_and_run_does_not),
-      cmocka_unit_test(cancelling_the_turn_ends_the_phase_at_once),
-      cmocka_unit_test(turn_keeps_the_plans_it_began_with),
-      cmocka_unit_test(kill_switch_works_at_once_in_all_snapshots_and_back),
-      cmocka_unit_test(tripped_guard_denies_and_others_are_a_diagnostic_until_it_is_closed),
-      cmocka_unit_test(one_line_hooks_run_in_registration_order),
-      cmocka_unit_test(reminders_through_an_infra_alias_are_dropped_with_a_diagnostic),
-      cmocka_unit_test(child_of_a_fork_is_refused_and_the_parent_goes_on),
-      cmocka_unit_test(runtime_is_freed_with_a_turn_that_the_host_did_not_end),
-      cmocka_unit_test(drain_does_not_wait_for_a_turn_that_rests_with_its_host),
-      cmocka_unit_test(nothing_begins_after_a_drain),
-      cmocka_unit_test(runtime_that_was_never_started_is_drained_and_freed),
-      cmocka_unit_test(two_rewriters_with_swapped_delays_give_one_result_always),
-      cmocka_unit_test(merged_bytes_are_the_same_on_1_2_and_8_workers),
-      cmocka_unit_test(begin_above_the_limit_of_turns_is_refused),
-      cmocka_unit_test(host_phase_works_like_ours),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,15 +4,9 @@
  * an inbox. No call of the library waits for anything but a lock that another thread is about to release, and 99 of
  * 100 calls take at most a millisecond. The allocator is the host's: what the loop sleeps in malloc() and free() is
  * printed beside it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <sys/resource.h>
 
+#include "tests/support/test.h"
 #include "tests/support/inbox.h"
 
 enum { TURNS = 2000, CALLS = 2, CALLS_TIMED_MAX = 64 * TURNS, ALLOWED_NS = 1000000, ROUNDS_MAX = 30, ROUNDS_GOOD = 8 };
@@ -208,8 +202,7 @@ static long hold_two_thousand_turns(loop *l) {
 /* A lock is held for some instructions. Where its holder is taken off its processor meanwhile, the loop sleeps for it:
  * on a machine that others use that happens, but not in one call of five thousand in most rounds. A library whose loop
  * sleeps has a good round now and then, not eight of thirty. */
-static void loop_of_two_thousand_turns_waits_for_nothing_in_a_call(void **state) {
-  (void)state;
+TEST(loop_of_two_thousand_turns_waits_for_nothing_in_a_call) {
   static loop l;
   int good = 0;
   if (HAS_THREAD_SANITIZER || HAS_ADDRESS_SANITIZER) { /* they have locks of their own, and hold ours for longer */
@@ -218,9 +211,4 @@ static void loop_of_two_thousand_turns_waits_for_nothing_in_a_call(void **state)
   }
   for (int i = 0; i < ROUNDS_MAX && good < ROUNDS_GOOD; i++) good += hold_two_thousand_turns(&l) <= l.count / 5000;
   assert_int_equal(good, ROUNDS_GOOD);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(loop_of_two_thousand_turns_waits_for_nothing_in_a_call)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

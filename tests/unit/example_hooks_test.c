@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The hooks of examples/hooks as a host loads them, in turns with calls. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/directory.h"
 #include "tests/support/model.h"
 
@@ -102,8 +96,9 @@ static const char *take_log(const char *name) {
       "\x81\xa9"         \
       "file_path" size path)
 
-static void calls_below_production_paths_are_denied(void **state) {
-  (void)state;
+FOR_ALL_TESTS(make_directory, remove_directory);
+
+TEST(calls_below_production_paths_are_denied) {
   world w;
   open_world(&w, "dev", "edit_file", (tp_text)PATH("\xab", "/srv/prod/x"));
   say(&w, "go");
@@ -115,8 +110,7 @@ static void calls_below_production_paths_are_denied(void **state) {
   assert_string_equal(take_log("archive.log"), "s ended: closed, last turn completed\n");
 }
 
-static void other_calls_run_and_are_tracked(void **state) {
-  (void)state;
+TEST(other_calls_run_and_are_tracked) {
   world w;
   open_world(&w, "dev", "edit_file", (tp_text)PATH("\xa9", "/srv/dev/"));
   say(&w, "go");
@@ -128,8 +122,7 @@ static void other_calls_run_and_are_tracked(void **state) {
   (void)take_log("archive.log");
 }
 
-static void edits_of_prod_config_are_asked_about(void **state) {
-  (void)state;
+TEST(edits_of_prod_config_are_asked_about) {
   world w;
   open_world(&w, "dev", "edit_file", (tp_text)PATH("\xad", "config/prod/x"));
   say(&w, "go");
@@ -139,8 +132,7 @@ static void edits_of_prod_config_are_asked_about(void **state) {
   (void)take_log("archive.log");
 }
 
-static void operations_are_not_available_in_prod(void **state) {
-  (void)state;
+TEST(operations_are_not_available_in_prod) {
   static const char *const environments[] = {"prod", "dev"};
   for (size_t i = 0; i < COUNT(environments); i++) {
     world w;
@@ -155,8 +147,7 @@ static void operations_are_not_available_in_prod(void **state) {
   }
 }
 
-static void request_about_signup_gets_routing_hints(void **state) {
-  (void)state;
+TEST(request_about_signup_gets_routing_hints) {
   world w;
   open_world(&w, "dev", NULL, no_arguments);
   say(&w, "run the signup tests");
@@ -169,8 +160,7 @@ static void request_about_signup_gets_routing_hints(void **state) {
   (void)take_log("archive.log");
 }
 
-static void build_is_checked_where_source_changed(void **state) {
-  (void)state;
+TEST(build_is_checked_where_source_changed) {
   const struct {
     tp_text changed;
     const char *log;
@@ -192,16 +182,4 @@ static void build_is_checked_where_source_changed(void **state) {
     assert_string_equal(take_log("build_check.log"), ends[i].log);
     assert_string_equal(take_log("archive.log"), "s ended: done, last turn none\n");
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(calls_below_production_paths_are_denied),
-      cmocka_unit_test(other_calls_run_and_are_tracked),
-      cmocka_unit_test(edits_of_prod_config_are_asked_about),
-      cmocka_unit_test(operations_are_not_available_in_prod),
-      cmocka_unit_test(request_about_signup_gets_routing_hints),
-      cmocka_unit_test(build_is_checked_where_source_changed),
-  };
-  return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }

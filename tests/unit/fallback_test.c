@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Models that stand in for one another: which one is asked, what the host sees of it, and the breaker of a provider. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "phases/session.h"
 #include "tests/support/model.h"
 #include "turnphase/inspect.h"
@@ -105,8 +99,7 @@ static void assert_fails(world *w, tp_status code) {
 
 /* ---- which one is asked ---- */
 
-static void the_next_is_asked_when_the_attempts_of_one_are_used_up(void **state) {
-  (void)state;
+TEST(the_next_is_asked_when_the_attempts_of_one_are_used_up) {
   const reply replies[] = {DOWN, DOWN, {.text = "I am c"}};
   const tp_runtime_options options = {.struct_size = sizeof options, .breaker_failures = 100};
   world w = open_world(replies, 3, &options);
@@ -125,8 +118,7 @@ static void the_next_is_asked_when_the_attempts_of_one_are_used_up(void **state)
   close_world(&w);
 }
 
-static void when_the_last_one_fails_the_turn_does(void **state) {
-  (void)state;
+TEST(when_the_last_one_fails_the_turn_does) {
   const reply replies[] = {DOWN, DOWN};
   world w = open_world(replies, 2, NULL);
   assert_fails(&w, TP_ERR_MODEL);
@@ -134,8 +126,7 @@ static void when_the_last_one_fails_the_turn_does(void **state) {
   close_world(&w);
 }
 
-static void what_asking_again_would_not_help_ends_the_turn(void **state) {
-  (void)state;
+TEST(what_asking_again_would_not_help_ends_the_turn) {
   static const tp_status codes[] = {TP_ERR_MODEL, TP_ERR_CONTEXT_LENGTH};
   for (size_t i = 0; i < COUNT(codes); i++) {
     const reply replies[] = {{.fails = codes[i]}, {.text = "I am b"}};
@@ -147,8 +138,7 @@ static void what_asking_again_would_not_help_ends_the_turn(void **state) {
   }
 }
 
-static void one_that_is_unavailable_is_asked_once(void **state) {
-  (void)state;
+TEST(one_that_is_unavailable_is_asked_once) {
   const reply replies[] = {{.fails = TP_ERR_MODEL_UNAVAILABLE}, {.text = "I am b"}};
   world w = open_world(replies, 2, NULL);
   assert_says(&w, "I am b");
@@ -159,8 +149,7 @@ static void one_that_is_unavailable_is_asked_once(void **state) {
   close_world(&alone);
 }
 
-static void behind_a_delta_no_other_is_asked(void **state) {
-  (void)state;
+TEST(behind_a_delta_no_other_is_asked) {
   const reply replies[] = {{.fails = TP_ERR_MODEL, .retryable = true, .delta = "I "}, {.text = "I am b"}};
   world w = open_world(replies, 2, NULL);
   assert_fails(&w, TP_ERR_MODEL);
@@ -169,8 +158,7 @@ static void behind_a_delta_no_other_is_asked(void **state) {
   close_world(&w);
 }
 
-static void a_turn_stays_with_the_one_that_it_came_to(void **state) {
-  (void)state;
+TEST(a_turn_stays_with_the_one_that_it_came_to) {
   const reply down = DOWN;
   const reply calls[] = {
       {.calls = {{.id = TEXT("1"), .name = TEXT("none"), .arguments = TEXT("\x80")}}, .call_count = 1},
@@ -215,8 +203,7 @@ static tp_answer keep_field(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void the_turns_model_name_is_the_first_ones_alone(void **state) {
-  (void)state;
+TEST(the_turns_model_name_is_the_first_ones_alone) {
   named first = {.model = ""}, second = {.model = ""}, seen = {.field = ""};
   const tp_model a = {.struct_size = sizeof a, .name = "a", .ctx = &first, .start = keep_name},
                  b = {.struct_size = sizeof b, .name = "b", .ctx = &second, .start = keep_name};
@@ -262,8 +249,7 @@ static bool keep_row(void *ctx, const tp_audit *row) {
   return true;
 }
 
-static void a_provider_that_is_down_is_skipped_until_it_answers_again(void **state) {
-  (void)state;
+TEST(a_provider_that_is_down_is_skipped_until_it_answers_again) {
   reply replies[] = {DOWN, {.text = "I am b"}};
   const tp_runtime_options options = {.struct_size = sizeof options, .breaker_failures = 4, .breaker_open_ms = 3600000};
   world w = open_world(replies, 2, &options);
@@ -292,8 +278,7 @@ static void a_provider_that_is_down_is_skipped_until_it_answers_again(void **sta
   close_world(&w);
 }
 
-static void the_last_one_is_asked_whatever_its_breaker_says(void **state) {
-  (void)state;
+TEST(the_last_one_is_asked_whatever_its_breaker_says) {
   const reply replies[] = {DOWN, DOWN};
   const tp_runtime_options options = {.struct_size = sizeof options, .breaker_failures = 1};
   world w = open_world(replies, 2, &options);
@@ -303,8 +288,7 @@ static void the_last_one_is_asked_whatever_its_breaker_says(void **state) {
   close_world(&w);
 }
 
-static void a_session_without_fallbacks_touches_no_breaker(void **state) {
-  (void)state;
+TEST(a_session_without_fallbacks_touches_no_breaker) {
   const reply replies[] = {DOWN};
   const tp_runtime_options options = {.struct_size = sizeof options, .breaker_failures = 1};
   world w = open_world(replies, 1, &options);
@@ -314,8 +298,7 @@ static void a_session_without_fallbacks_touches_no_breaker(void **state) {
   close_world(&w);
 }
 
-static void an_answer_that_refuses_the_request_is_an_answer(void **state) {
-  (void)state;
+TEST(an_answer_that_refuses_the_request_is_an_answer) {
   reply replies[] = {DOWN, {.text = "I am b"}};
   world w = open_world(replies, 2, NULL);
   assert_says(&w, "I am b");
@@ -327,8 +310,7 @@ static void an_answer_that_refuses_the_request_is_an_answer(void **state) {
 }
 
 /* Times are made up. */
-static void a_breaker_counts_failures_in_a_row_and_tries_once_per_interval(void **state) {
-  (void)state;
+TEST(a_breaker_counts_failures_in_a_row_and_tries_once_per_interval) {
   const tp_allocator allocator = tp__allocator_of(NULL);
   tp__breakers breakers;
   assert_int_equal(tp__breakers_init(&breakers, &allocator, 2, 10), TP_OK);
@@ -350,8 +332,7 @@ static void a_breaker_counts_failures_in_a_row_and_tries_once_per_interval(void 
   tp__breakers_fini(&breakers);
 }
 
-static void the_provider_that_failed_longest_ago_is_replaced_by_a_new_one(void **state) {
-  (void)state;
+TEST(the_provider_that_failed_longest_ago_is_replaced_by_a_new_one) {
   const tp_allocator allocator = tp__allocator_of(NULL);
   tp__breakers breakers;
   assert_int_equal(tp__breakers_init(&breakers, &allocator, 1, 0), TP_OK);
@@ -368,8 +349,7 @@ static void the_provider_that_failed_longest_ago_is_replaced_by_a_new_one(void *
 }
 
 /* Two models of one provider. */
-static void models_of_one_provider_share_a_breaker(void **state) {
-  (void)state;
+TEST(models_of_one_provider_share_a_breaker) {
   const reply replies[] = {DOWN, {.text = "never"}, {.text = "I am c"}};
   const tp_runtime_options options = {.struct_size = sizeof options, .breaker_failures = 1};
   tp_runtime *runtime = open_runtime(&options);
@@ -395,8 +375,7 @@ static void models_of_one_provider_share_a_breaker(void **state) {
 
 /* ---- what is refused ---- */
 
-static void a_list_that_is_none_is_refused_and_nothing_is_taken(void **state) {
-  (void)state;
+TEST(a_list_that_is_none_is_refused_and_nothing_is_taken) {
   const reply replies[] = {{.text = "x"}};
   recorder *r = recorder_new(replies, 1), *other = recorder_new(replies, 1);
   const tp_model *good = model_of(r, 0), *b = model_of(other, 1);
@@ -443,25 +422,4 @@ static void a_list_that_is_none_is_refused_and_nothing_is_taken(void **state) {
   assert_int_equal(r->destroys + other->destroys, 0);
   recorder_free(r);
   recorder_free(other);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_next_is_asked_when_the_attempts_of_one_are_used_up),
-      cmocka_unit_test(when_the_last_one_fails_the_turn_does),
-      cmocka_unit_test(what_asking_again_would_not_help_ends_the_turn),
-      cmocka_unit_test(one_that_is_unavailable_is_asked_once),
-      cmocka_unit_test(behind_a_delta_no_other_is_asked),
-      cmocka_unit_test(a_turn_stays_with_the_one_that_it_came_to),
-      cmocka_unit_test(the_turns_model_name_is_the_first_ones_alone),
-      cmocka_unit_test(a_provider_that_is_down_is_skipped_until_it_answers_again),
-      cmocka_unit_test(the_last_one_is_asked_whatever_its_breaker_says),
-      cmocka_unit_test(a_session_without_fallbacks_touches_no_breaker),
-      cmocka_unit_test(an_answer_that_refuses_the_request_is_an_answer),
-      cmocka_unit_test(a_breaker_counts_failures_in_a_row_and_tries_once_per_interval),
-      cmocka_unit_test(the_provider_that_failed_longest_ago_is_replaced_by_a_new_one),
-      cmocka_unit_test(models_of_one_provider_share_a_breaker),
-      cmocka_unit_test(a_list_that_is_none_is_refused_and_nothing_is_taken),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,21 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Payload fields: their names and kinds, and what a phase refuses to be given. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/host.h"
 
 enum { INTAKE = TP_PHASE_TURN_INTAKE, OWN_PHASE = TP_PHASE_HOST, OWN_FIELD = TP_FIELD_HOST };
 
 /* ---- names and kinds ---- */
 
-static void every_field_is_found_by_its_name_and_has_a_kind(void **state) {
-  (void)state;
+TEST(every_field_is_found_by_its_name_and_has_a_kind) {
   for (uint32_t field = 1; field <= TP_FIELD_STOP_DENIALS; field++) {
     const char *name = tp_field_name(field);
     assert_non_null(name);
@@ -28,8 +21,7 @@ static void every_field_is_found_by_its_name_and_has_a_kind(void **state) {
   assert_int_equal(tp_field_kind(TP_FIELD_ARGUMENTS), TP_FIELD_KIND_VALUE);
 }
 
-static void what_is_no_field_has_neither_name_nor_kind(void **state) {
-  (void)state;
+TEST(what_is_no_field_has_neither_name_nor_kind) {
   static const uint32_t strange[] = {0,         TP_FIELD_STOP_DENIALS + 1, 63, TP_FIELD_HOST, TP_FIELD_LIMIT, 47777,
                                      UINT32_MAX};
   for (size_t i = 0; i < COUNT(strange); i++) {
@@ -41,8 +33,7 @@ static void what_is_no_field_has_neither_name_nor_kind(void **state) {
   assert_int_equal(tp_field_find(NULL), 0);
 }
 
-static void fields_of_the_host_begin_behind_the_space_for_ours(void **state) {
-  (void)state;
+TEST(fields_of_the_host_begin_behind_the_space_for_ours) {
   assert_int_equal(TP_FIELD_HOST, 256);
   assert_int_equal(sizeof(tp_field), 32);
 }
@@ -161,8 +152,7 @@ static void assert_refused(const attempt *a, tp_status status, const tp_fault *f
     if (!strstr(fault->message, a->says[i])) fail_msg("no \"%s\" in: %s", a->says[i], fault->message);
 }
 
-static void phase_refuses_fields_that_it_does_not_take(void **state) {
-  (void)state;
+TEST(phase_refuses_fields_that_it_does_not_take) {
   for (int subscribed = 0; subscribed < 2; subscribed++) {
     world w = open_world(subscribed);
     for (size_t i = 0; i < COUNT(refused); i++) {
@@ -180,8 +170,7 @@ static void phase_refuses_fields_that_it_does_not_take(void **state) {
   }
 }
 
-static void fields_that_are_counted_but_not_given_are_refused(void **state) {
-  (void)state;
+TEST(fields_that_are_counted_but_not_given_are_refused) {
   world w = open_world(true);
   tp_phase_input input = {.struct_size = sizeof input, .field_count = 1};
   tp_phase_result result = {.struct_size = sizeof result};
@@ -189,8 +178,7 @@ static void fields_that_are_counted_but_not_given_are_refused(void **state) {
   close_world(&w);
 }
 
-static void phase_takes_what_is_right(void **state) {
-  (void)state;
+TEST(phase_takes_what_is_right) {
   static const attempt taken[] = {
       {.phase = INTAKE, .fields = {A_TEXT}, .count = 1},
       {.phase = INTAKE,
@@ -218,8 +206,7 @@ static void phase_takes_what_is_right(void **state) {
   close_world(&w);
 }
 
-static void row_of_the_host_names_only_fields_that_exist(void **state) {
-  (void)state;
+TEST(row_of_the_host_names_only_fields_that_exist) {
   static const uint32_t strange[] = {TP_FIELD_STOP_DENIALS + 1, 255, TP_FIELD_LIMIT};
   for (size_t i = 0; i < COUNT(strange); i++) {
     tp_phase row = {
@@ -245,8 +232,7 @@ static tp_answer replace(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void handler_is_refused_replacements_that_are_not_right(void **state) {
-  (void)state;
+TEST(handler_is_refused_replacements_that_are_not_right) {
   static const struct {
     replacer r;
     const char *says;
@@ -277,8 +263,7 @@ static void handler_is_refused_replacements_that_are_not_right(void **state) {
   }
 }
 
-static void handler_replaces_what_is_right(void **state) {
-  (void)state;
+TEST(handler_replaces_what_is_right) {
   replacer r = {.fields = {A_TEXT, {.id = TP_FIELD_FILES, .kind = TP_FIELD_KIND_VALUE, .text = TEXT("\x90")}},
                 .count = 2};
   tp_runtime *runtime = open_runtime(NULL);
@@ -328,8 +313,7 @@ static tp_phase_result run_model_pre(tp_turn *turn, const char *model, int64_t a
   return result;
 }
 
-static void payload_is_one_value_with_the_names_of_its_fields(void **state) {
-  (void)state;
+TEST(payload_is_one_value_with_the_names_of_its_fields) {
   for (int slow = 0; slow < 2; slow++) {
     payload_seen seen = {0};
     tp_runtime *runtime = open_runtime(NULL);
@@ -353,8 +337,7 @@ static void payload_is_one_value_with_the_names_of_its_fields(void **state) {
   }
 }
 
-static void handlers_that_run_at_once_share_one_payload(void **state) {
-  (void)state;
+TEST(handlers_that_run_at_once_share_one_payload) {
   enum { HANDLERS = 8 };
   latch entered = LATCH;
   payload_seen seen[HANDLERS];
@@ -378,8 +361,7 @@ static void handlers_that_run_at_once_share_one_payload(void **state) {
   close_runtime(runtime);
 }
 
-static void payload_behind_a_replacement_is_the_new_one(void **state) {
-  (void)state;
+TEST(payload_behind_a_replacement_is_the_new_one) {
   payload_seen before = {0}, after = {0};
   act replaces = {.replaces = TP_FIELD_TEXT, .text = "new"};
   tp_runtime *runtime = open_runtime(NULL);
@@ -409,8 +391,7 @@ static int32_t see_match(void *ctx, const tp_match_view *view) {
   return TP_MATCH_YES;
 }
 
-static void match_sees_who_asked_and_whose_turn_it_is(void **state) {
-  (void)state;
+TEST(match_sees_who_asked_and_whose_turn_it_is) {
   match_seen seen = {0};
   static act idle;
   tp_runtime *runtime = open_runtime(NULL);
@@ -428,23 +409,4 @@ static void match_sees_who_asked_and_whose_turn_it_is(void **state) {
   assert_true(seen.has[TP_ID_TURN]);
   tp_turn_end(turn);
   close_runtime(runtime);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_field_is_found_by_its_name_and_has_a_kind),
-      cmocka_unit_test(what_is_no_field_has_neither_name_nor_kind),
-      cmocka_unit_test(fields_of_the_host_begin_behind_the_space_for_ours),
-      cmocka_unit_test(phase_refuses_fields_that_it_does_not_take),
-      cmocka_unit_test(fields_that_are_counted_but_not_given_are_refused),
-      cmocka_unit_test(phase_takes_what_is_right),
-      cmocka_unit_test(row_of_the_host_names_only_fields_that_exist),
-      cmocka_unit_test(handler_is_refused_replacements_that_are_not_right),
-      cmocka_unit_test(handler_replaces_what_is_right),
-      cmocka_unit_test(payload_is_one_value_with_the_names_of_its_fields),
-      cmocka_unit_test(handlers_that_run_at_once_share_one_payload),
-      cmocka_unit_test(payload_behind_a_replacement_is_the_new_one),
-      cmocka_unit_test(match_sees_who_asked_and_whose_turn_it_is),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,13 +2,6 @@
  *
  * The tools of files as a model has them: called in turns, below a directory with hostile neighbours: links that lead
  * out, loops, FIFOs, large and binary files, directories that are replaced meanwhile. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -17,6 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "tests/support/test.h"
 #include "tests/support/directory.h"
 #include "tests/support/host.h"
 #include "turnphase/files.h"
@@ -177,10 +171,11 @@ static int prepare(void **state) {
   return f && fputs("hidden words\n", f) >= 0 && fclose(f) == 0 ? 0 : -1;
 }
 
+FOR_EACH_TEST(prepare, remove_directory);
+
 /* ---- cases ---- */
 
-static void files_are_listed_read_and_found(void **state) {
-  (void)state;
+TEST(files_are_listed_read_and_found) {
   make("docs");
   put_text("docs/notes.md", "one\ntwo walnuts\nthree\n");
   put_text("a.txt", "Walnuts\nwalnuts again\n");
@@ -204,8 +199,7 @@ static void files_are_listed_read_and_found(void **state) {
   close_all();
 }
 
-static void what_is_written_is_whole_and_in_its_place(void **state) {
-  (void)state;
+TEST(what_is_written_is_whole_and_in_its_place) {
   char file[256];
   struct stat is;
   put_text("script.sh", "echo old\n");
@@ -232,8 +226,7 @@ static void what_is_written_is_whole_and_in_its_place(void **state) {
   close_all();
 }
 
-static void no_path_leaves_the_directory(void **state) {
-  (void)state;
+TEST(no_path_leaves_the_directory) {
   char absolute[128];
   snprintf(absolute, sizeof absolute, "%s/secret", directory);
   make("sub");
@@ -258,8 +251,7 @@ static void no_path_leaves_the_directory(void **state) {
   close_all();
 }
 
-static void what_is_no_text_file_is_refused_by_its_kind(void **state) {
-  (void)state;
+TEST(what_is_no_text_file_is_refused_by_its_kind) {
   char file[256], *large = malloc(2 << 20), path_of_2000[2001];
   memset(large, 'x', 2 << 20);
   memset(path_of_2000, 'p', 2000);
@@ -292,8 +284,7 @@ static void what_is_no_text_file_is_refused_by_its_kind(void **state) {
   close_all();
 }
 
-static void long_answers_are_cut_and_say_so(void **state) {
-  (void)state;
+TEST(long_answers_are_cut_and_say_so) {
   char name[32];
   make("many");
   for (int i = 0; i < 1100; i++) {
@@ -309,8 +300,7 @@ static void long_answers_are_cut_and_say_so(void **state) {
   close_all();
 }
 
-static void a_write_asks_unless_it_is_allowed(void **state) {
-  (void)state;
+TEST(a_write_asks_unless_it_is_allowed) {
   open_with(TP_FILES_WRITES_ASK, 0);
   assert_says(TP_TOOL_DENIED, "files.write_guard", "files_write", "path", "x.txt", "text", "y");
   assert_int_equal(entries_of("."), 0);
@@ -319,8 +309,7 @@ static void a_write_asks_unless_it_is_allowed(void **state) {
   close_all();
 }
 
-static void wrong_options_are_refused(void **state) {
-  (void)state;
+TEST(wrong_options_are_refused) {
   tp_fault fault = {0};
   char nothing[256];
   below(nothing, sizeof nothing, "nothing");
@@ -363,8 +352,7 @@ static void *swap(void *unused) {
   return NULL;
 }
 
-static void a_directory_that_becomes_a_link_leads_nowhere(void **state) {
-  (void)state;
+TEST(a_directory_that_becomes_a_link_leads_nowhere) {
   pthread_t swapper;
   make("a");
   put_text("a/secret", "open words\n");
@@ -381,16 +369,4 @@ static void a_directory_that_becomes_a_link_leads_nowhere(void **state) {
   pthread_join(swapper, NULL);
   assert_holds_file("../secret", "hidden words\n");
   close_all();
-}
-
-int main(void) {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, prepare, remove_directory)
-  const struct CMUnitTest tests[] = {
-      CASE(files_are_listed_read_and_found), CASE(what_is_written_is_whole_and_in_its_place),
-      CASE(no_path_leaves_the_directory),    CASE(what_is_no_text_file_is_refused_by_its_kind),
-      CASE(long_answers_are_cut_and_say_so), CASE(a_write_asks_unless_it_is_allowed),
-      CASE(wrong_options_are_refused),       CASE(a_directory_that_becomes_a_link_leads_nowhere),
-  };
-#undef CASE
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,13 +2,7 @@
  *
  * files_test.c: the files of a turn request, on their way from the request through turn.intake to the phases that carry
  * them, to who reads the request, and to the provider. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/host.h"
 #include "tests/support/model.h"
 
@@ -94,36 +88,24 @@ static tp_turn_outcome run_turn(tp_text files, const tp_text *replace, tp_failur
   return outcome;
 }
 
-static void files_reach_the_phases_the_request_and_the_provider(void **state) {
-  (void)state;
+TEST(files_reach_the_phases_the_request_and_the_provider) {
   reader intake;
   assert_int_equal(run_turn(given, NULL, TP_FAILURE_REQUIRED, given, &intake), TP_TURN_COMPLETED);
   assert_int_equal(run_turn(none, NULL, TP_FAILURE_REQUIRED, none, &intake), TP_TURN_COMPLETED);
 }
 
-static void files_that_intake_replaced_are_what_comes_later(void **state) {
-  (void)state;
+TEST(files_that_intake_replaced_are_what_comes_later) {
   reader intake;
   assert_int_equal(run_turn(given, &replaced, TP_FAILURE_REQUIRED, replaced, &intake), TP_TURN_COMPLETED);
   assert_int_equal(intake.replacing, TP_OK);
   assert_int_equal(run_turn(none, &replaced, TP_FAILURE_REQUIRED, replaced, &intake), TP_TURN_COMPLETED);
 }
 
-static void files_that_are_no_list_of_texts_are_refused_where_they_are_given(void **state) {
-  (void)state;
+TEST(files_that_are_no_list_of_texts_are_refused_where_they_are_given) {
   static const tp_text number = TEXT("\x05"), numbers = TEXT("\x91\x05");
   reader intake;
   assert_int_equal(run_turn(given, &number, TP_FAILURE_BEST_EFFORT, given, &intake), TP_TURN_COMPLETED);
   assert_int_equal(intake.replacing, TP_ERR_MALFORMED);
   assert_int_equal(run_turn(given, &numbers, TP_FAILURE_REQUIRED, given, &intake), TP_TURN_DENIED);
   assert_int_equal(intake.replacing, TP_ERR_MALFORMED);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(files_reach_the_phases_the_request_and_the_provider),
-      cmocka_unit_test(files_that_intake_replaced_are_what_comes_later),
-      cmocka_unit_test(files_that_are_no_list_of_texts_are_refused_where_they_are_given),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,13 +3,7 @@
  * One tenant sends turns as fast as it can, far more than fit, beside five that send one after the other: its turns are
  * refused while few wait, and the others lose none. The model answers some 1 ms later, so that a known number of turns
  * fits. Latencies are figures: a machine under other load shows others. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/counting.h"
 #include "tests/support/host.h"
 
@@ -182,17 +176,11 @@ static int64_t run(bool floods) {
   return p99_ns;
 }
 
-static void flood_of_one_tenant_is_refused_and_the_others_lose_no_turn(void **state) {
-  (void)state;
+TEST(flood_of_one_tenant_is_refused_and_the_others_lose_no_turn) {
   int64_t alone_ns = run(false);
   assert_int_equal(blocks_open, 0);
   int64_t beside_ns = run(true);
   assert_int_equal(blocks_open, 0);
   printf("# p99 of a turn of the others: %.2f ms alone, %.2f ms beside the flood\n", (double)alone_ns / 1e6,
          (double)beside_ns / 1e6);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(flood_of_one_tenant_is_refused_and_the_others_lose_no_turn)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

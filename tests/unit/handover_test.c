@@ -2,14 +2,9 @@
  *
  * Which thread runs what: a turn goes on where its handler has answered; what may block next is run by the same thread;
  * what hangs keeps nothing of the turn. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <sys/resource.h>
 
+#include "tests/support/test.h"
 #include "tests/support/host.h"
 
 enum { GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, CHAIN = TP_PHASE_TURN_INTAKE, LONG_MS = 60000, MANY = 20 };
@@ -56,8 +51,7 @@ static void run_chain(tp_runtime *runtime) {
 }
 
 /* The caller may not have fallen asleep when the first one answers, and then goes on itself: that is rare. */
-static void turn_goes_on_on_the_thread_of_its_handler(void **state) {
-  (void)state;
+TEST(turn_goes_on_on_the_thread_of_its_handler) {
   place places[3];
   tp_runtime *runtime = open_chain(NULL, places);
   int tries = 0;
@@ -70,8 +64,7 @@ static void turn_goes_on_on_the_thread_of_its_handler(void **state) {
   close_runtime(runtime);
 }
 
-static void host_without_engine_workers_keeps_inline_handlers_on_its_thread(void **state) {
-  (void)state;
+TEST(host_without_engine_workers_keeps_inline_handlers_on_its_thread) {
   place places[3];
   tp_runtime_options options = {.struct_size = sizeof options, .no_engine_workers = true};
   tp_runtime *runtime = open_chain(&options, places);
@@ -94,8 +87,7 @@ static tp_answer meet(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void all_that_are_ready_run_at_once(void **state) {
-  (void)state;
+TEST(all_that_are_ready_run_at_once) {
   latch here = LATCH;
   place first = {.entered = NULL}, last = {.entered = NULL};
   tp_runtime *runtime = open_runtime(NULL);
@@ -118,8 +110,7 @@ static void all_that_are_ready_run_at_once(void **state) {
 }
 
 /* An inline handler is ready beside it, and waits for it (which none should): another thread runs what may block. */
-static void what_may_block_does_not_wait_for_inline_handlers_beside_it(void **state) {
-  (void)state;
+TEST(what_may_block_does_not_wait_for_inline_handlers_beside_it) {
   latch entered = LATCH;
   place first = {.entered = NULL}, blocking = {.entered = &entered}, beside = {.leaves = &entered};
   tp_runtime *runtime = open_runtime(NULL);
@@ -164,8 +155,7 @@ static tp_phase_result run_as(tp_turn *turn, bool submitted, latch *ended) {
 }
 
 /* The thread that hangs had run the turn until then. */
-static void turn_is_taken_from_a_thread_that_hangs(void **state) {
-  (void)state;
+TEST(turn_is_taken_from_a_thread_that_hangs) {
   for (int submitted = 0; submitted < 2; submitted++) {
     latch entered = LATCH, leaves = LATCH, ended = LATCH;
     place first = {.entered = NULL}, hangs = {.entered = &entered, .leaves = &leaves}, after = {.entered = NULL};
@@ -216,8 +206,7 @@ static tp_answer cancel_the_turn(void *ctx, tp_call *call) {
 /* The cancel comes when the next handler was submitted, before the caller sleeps: the idle thread is still to be
  * woken, or it would be lost, and the runtime would wait for it for ever. A thread that was about to go idle may take
  * the handler before. */
-static void thread_is_not_lost_when_its_work_is_withdrawn(void **state) {
-  (void)state;
+TEST(thread_is_not_lost_when_its_work_is_withdrawn) {
   canceller c = {NULL};
   place never = {.entered = NULL};
   tp_runtime *runtime = open_runtime(NULL);
@@ -246,8 +235,7 @@ static long sleeps_of_this_thread(void) {
   return usage.ru_nvcsw;
 }
 
-static void synchronous_caller_sleeps_once(void **state) {
-  (void)state;
+TEST(synchronous_caller_sleeps_once) {
   static char ids[MANY][8];
   tp_runtime *runtime = open_runtime(NULL);
   place places[MANY] = {{.entered = NULL}};
@@ -271,17 +259,4 @@ static void synchronous_caller_sleeps_once(void **state) {
   }
   assert_int_equal(least, 1);
   close_runtime(runtime);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(turn_goes_on_on_the_thread_of_its_handler),
-      cmocka_unit_test(host_without_engine_workers_keeps_inline_handlers_on_its_thread),
-      cmocka_unit_test(all_that_are_ready_run_at_once),
-      cmocka_unit_test(what_may_block_does_not_wait_for_inline_handlers_beside_it),
-      cmocka_unit_test(turn_is_taken_from_a_thread_that_hangs),
-      cmocka_unit_test(thread_is_not_lost_when_its_work_is_withdrawn),
-      cmocka_unit_test(synchronous_caller_sleeps_once),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

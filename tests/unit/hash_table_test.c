@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "runtime/base/hash_table.h"
 #include "tests/unit/value_support.h"
 
@@ -29,8 +23,7 @@ static size_t expected(uint64_t hash, size_t from) {
   return count;
 }
 
-static void links_are_found_by_their_hash_until_they_are_removed(void **state) {
-  (void)state;
+TEST(links_are_found_by_their_hash_until_they_are_removed) {
   static tp__hash_link links[LINKS];
   counting memory = {0};
   tp_allocator allocator = allocator_over(&memory);
@@ -53,8 +46,7 @@ static void links_are_found_by_their_hash_until_they_are_removed(void **state) {
   assert_false(memory.wrong_size);
 }
 
-static void table_that_cannot_grow_stays_as_it_is(void **state) {
-  (void)state;
+TEST(table_that_cannot_grow_stays_as_it_is) {
   static tp__hash_link links[LINKS];
   counting memory = {.refuse_at = 1};
   tp_allocator allocator = allocator_over(&memory);
@@ -71,21 +63,11 @@ static void table_that_cannot_grow_stays_as_it_is(void **state) {
   assert_int_equal(memory.open, 0);
 }
 
-static void hash_depends_on_the_text_and_on_what_comes_before(void **state) {
-  (void)state;
+TEST(hash_depends_on_the_text_and_on_what_comes_before) {
   uint64_t a = tp__hash_text(tp_text_of("a"), 0), empty = tp__hash_text((tp_text){NULL, 0}, 0);
   assert_true(a == tp__hash_text(tp_text_of("a"), 0));
   assert_true(empty == tp__hash_text(tp_text_of(""), 0));
   assert_true(a != empty);
   assert_true(a != tp__hash_text(tp_text_of("b"), 0));
   assert_true(a != tp__hash_text(tp_text_of("a"), 1));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(links_are_found_by_their_hash_until_they_are_removed),
-      cmocka_unit_test(table_that_cannot_grow_stays_as_it_is),
-      cmocka_unit_test(hash_depends_on_the_text_and_on_what_comes_before),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The histogram of the command against exact percentiles of the same values. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
 #include <stdlib.h>
 
+#include "tests/support/test.h"
 #include "cli/bench/histogram.h"
 
 enum { VALUES = 20000 };
@@ -55,8 +50,7 @@ static void assert_percentiles(int64_t *values, size_t count) {
   cli_histogram_free(&h);
 }
 
-static void percentiles_are_within_the_stated_error(void **state) {
-  (void)state;
+TEST(percentiles_are_within_the_stated_error) {
   static int64_t values[VALUES];
   uint64_t seed = 88172645463325252u;
   for (int shape = 0; shape < 4; shape++) {
@@ -81,8 +75,7 @@ static void percentiles_are_within_the_stated_error(void **state) {
   }
 }
 
-static void percentiles_of_few_values_are_those_values(void **state) {
-  (void)state;
+TEST(percentiles_of_few_values_are_those_values) {
   for (size_t count = 1; count < 40; count++) {
     int64_t values[40];
     for (size_t i = 0; i < count; i++) values[i] = (int64_t)(7 * i * i * i);
@@ -90,8 +83,7 @@ static void percentiles_of_few_values_are_those_values(void **state) {
   }
 }
 
-static void small_values_are_exact(void **state) {
-  (void)state;
+TEST(small_values_are_exact) {
   cli_histogram h = {0};
   for (int64_t value = 0; value < 128; value++) cli_histogram_add(&h, value);
   for (uint32_t per_mille = 1; per_mille <= 1000; per_mille++)
@@ -99,8 +91,7 @@ static void small_values_are_exact(void **state) {
   cli_histogram_free(&h);
 }
 
-static void an_empty_one_says_nothing(void **state) {
-  (void)state;
+TEST(an_empty_one_says_nothing) {
   cli_histogram h = {0};
   cli_bucket bucket = {0};
   assert_int_equal(h.count, 0);
@@ -109,8 +100,7 @@ static void an_empty_one_says_nothing(void **state) {
   cli_histogram_free(&h);
 }
 
-static void the_least_and_the_greatest_int_are_counted(void **state) {
-  (void)state;
+TEST(the_least_and_the_greatest_int_are_counted) {
   cli_histogram h = {0};
   cli_histogram_add(&h, INT64_MAX);
   cli_histogram_add(&h, -5);
@@ -124,8 +114,7 @@ static void the_least_and_the_greatest_int_are_counted(void **state) {
 }
 
 /* Buckets rise, do not overlap, hold every value once, and have at most the documented width. */
-static void the_walk_gives_every_value_once(void **state) {
-  (void)state;
+TEST(the_walk_gives_every_value_once) {
   cli_histogram h = {0};
   uint64_t seed = 4711, count = 0;
   int64_t end = 0;
@@ -140,8 +129,7 @@ static void the_walk_gives_every_value_once(void **state) {
   cli_histogram_free(&h);
 }
 
-static void a_value_is_within_its_bucket(void **state) {
-  (void)state;
+TEST(a_value_is_within_its_bucket) {
   uint64_t seed = 99;
   for (int i = 0; i < 2000; i++) {
     cli_histogram h = {0};
@@ -154,8 +142,7 @@ static void a_value_is_within_its_bucket(void **state) {
   }
 }
 
-static void merged_parts_are_the_whole(void **state) {
-  (void)state;
+TEST(merged_parts_are_the_whole) {
   cli_histogram whole = {0}, sum = {0}, parts[3] = {{0}};
   uint64_t seed = 1;
   for (int i = 0; i < VALUES; i++) {
@@ -173,18 +160,4 @@ static void merged_parts_are_the_whole(void **state) {
   cli_histogram_free(&whole);
   cli_histogram_free(&sum);
   for (int i = 0; i < 3; i++) cli_histogram_free(&parts[i]);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(percentiles_are_within_the_stated_error),
-      cmocka_unit_test(percentiles_of_few_values_are_those_values),
-      cmocka_unit_test(small_values_are_exact),
-      cmocka_unit_test(an_empty_one_says_nothing),
-      cmocka_unit_test(the_least_and_the_greatest_int_are_counted),
-      cmocka_unit_test(the_walk_gives_every_value_once),
-      cmocka_unit_test(a_value_is_within_its_bucket),
-      cmocka_unit_test(merged_parts_are_the_whole),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

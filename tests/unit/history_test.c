@@ -2,13 +2,7 @@
  *
  * Histories as sessions use them: one that many share, counted, whose sessions are deleted and listed; and one whose
  * append answers later. What a history does by itself is in store/history. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/counting.h"
 #include "tests/support/model.h"
 
@@ -106,8 +100,7 @@ static bool note_name(void *ctx, const tp_history_session *row) {
 
 /* ---- shared ---- */
 
-static void shared_history_is_destroyed_with_the_last_that_refers_to_it(void **state) {
-  (void)state;
+TEST(shared_history_is_destroyed_with_the_last_that_refers_to_it) {
   counted w;
   tp_shared_history *shared = share(count_calls(&w));
   tp_runtime_options options = {.struct_size = sizeof options, .shared_history = shared};
@@ -131,8 +124,7 @@ static void shared_history_is_destroyed_with_the_last_that_refers_to_it(void **s
   assert_null(tp_shared_history_ref(NULL));
 }
 
-static void sessions_of_a_shared_history_go_on_where_they_were(void **state) {
-  (void)state;
+TEST(sessions_of_a_shared_history_go_on_where_they_were) {
   static const reply replies[] = {{.text = "hi"}};
   counted w;
   tp_shared_history *shared = share(count_calls(&w));
@@ -153,8 +145,7 @@ static void sessions_of_a_shared_history_go_on_where_they_were(void **state) {
   assert_int_equal(w.destroys, 1);
 }
 
-static void what_is_refused_is_not_taken_and_not_referenced(void **state) {
-  (void)state;
+TEST(what_is_refused_is_not_taken_and_not_referenced) {
   counted w;
   const tp_history *history = count_calls(&w);
   tp_history wrong = *history;
@@ -187,8 +178,7 @@ static void what_is_refused_is_not_taken_and_not_referenced(void **state) {
 
 /* ---- delete ---- */
 
-static void session_is_deleted_when_it_is_closed_and_not_before(void **state) {
-  (void)state;
+TEST(session_is_deleted_when_it_is_closed_and_not_before) {
   counted w;
   tp_shared_history *shared = share(count_calls(&w));
   tp_runtime *runtime = open_runtime(NULL);
@@ -209,8 +199,7 @@ static void session_is_deleted_when_it_is_closed_and_not_before(void **state) {
 
 static void *delete_it(void *arg) { return (void *)(intptr_t)tp_shared_history_delete(arg, NULL, "s", NULL); }
 
-static void session_that_is_being_deleted_is_not_opened(void **state) {
-  (void)state;
+TEST(session_that_is_being_deleted_is_not_opened) {
   counted w;
   tp_shared_history *shared = share(count_calls(&w));
   tp_runtime *runtime = open_runtime(NULL);
@@ -234,8 +223,7 @@ static void session_that_is_being_deleted_is_not_opened(void **state) {
   tp_shared_history_unref(shared);
 }
 
-static void history_without_delete_and_list_says_so(void **state) {
-  (void)state;
+TEST(history_without_delete_and_list_says_so) {
   counted w;
   tp_history without_lists = *count_calls(&w);
   without_lists.delete_session = NULL;
@@ -289,8 +277,7 @@ static tp_status live_on(long allocations) {
   return status;
 }
 
-static void each_allocation_of_a_shared_memory_history_may_be_refused(void **state) {
-  (void)state;
+TEST(each_allocation_of_a_shared_memory_history_may_be_refused) {
   tp_status status = TP_ERR_NO_MEMORY;
   long n = 0;
   for (; status != TP_OK; n++) {
@@ -334,8 +321,7 @@ static tp_history later_history(later *l) {
   return (tp_history){.struct_size = sizeof(tp_history), .ctx = l, .load = load_nothing, .append_start = begin_append};
 }
 
-static void appends_that_answer_later_take_no_handler_thread(void **state) {
-  (void)state;
+TEST(appends_that_answer_later_take_no_handler_thread) {
   enum { SESSIONS = APPENDS_MAX };
   later l = {.begun = LATCH, .mutex = PTHREAD_MUTEX_INITIALIZER};
   tp_history history = later_history(&l);
@@ -378,8 +364,7 @@ typedef struct failing_append {
   const char *reason;
 } failing_append;
 
-static void append_that_fails_later_fails_its_turn_and_says_why(void **state) {
-  (void)state;
+TEST(append_that_fails_later_fails_its_turn_and_says_why) {
   static const reply replies[] = {{.text = "hi"}};
   static const failing_append cases[] = {
       {TP_OK, "not read", TP_TURN_COMPLETED, ""},
@@ -419,8 +404,7 @@ static void append_that_fails_later_fails_its_turn_and_says_why(void **state) {
   }
 }
 
-static void append_may_be_completed_before_its_start_returns(void **state) {
-  (void)state;
+TEST(append_may_be_completed_before_its_start_returns) {
   static const reply replies[] = {{.text = "hi"}};
   later l = {.begun = LATCH, .mutex = PTHREAD_MUTEX_INITIALIZER, .at_once = true};
   tp_history history = later_history(&l);
@@ -438,8 +422,7 @@ static void append_may_be_completed_before_its_start_returns(void **state) {
   recorder_free(model);
 }
 
-static void token_of_an_append_is_completed_by_tp_history_complete_alone(void **state) {
-  (void)state;
+TEST(token_of_an_append_is_completed_by_tp_history_complete_alone) {
   later l = {.begun = LATCH, .mutex = PTHREAD_MUTEX_INITIALIZER};
   tp_history history = later_history(&l);
   tp_runtime *runtime = open_runtime(NULL);
@@ -468,8 +451,7 @@ static void token_of_an_append_is_completed_by_tp_history_complete_alone(void **
   recorder_free(model);
 }
 
-static void history_has_one_way_to_append(void **state) {
-  (void)state;
+TEST(history_has_one_way_to_append) {
   counted w;
   tp_shared_history *shared = NULL;
   tp_fault fault = {0};
@@ -481,22 +463,4 @@ static void history_has_one_way_to_append(void **state) {
   history.append_start = NULL;
   assert_int_equal(tp_history_share(NULL, &history, &shared, &fault), TP_ERR_USAGE);
   tp_history_free(w.inner);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(shared_history_is_destroyed_with_the_last_that_refers_to_it),
-      cmocka_unit_test(sessions_of_a_shared_history_go_on_where_they_were),
-      cmocka_unit_test(what_is_refused_is_not_taken_and_not_referenced),
-      cmocka_unit_test(session_is_deleted_when_it_is_closed_and_not_before),
-      cmocka_unit_test(session_that_is_being_deleted_is_not_opened),
-      cmocka_unit_test(history_without_delete_and_list_says_so),
-      cmocka_unit_test(each_allocation_of_a_shared_memory_history_may_be_refused),
-      cmocka_unit_test(appends_that_answer_later_take_no_handler_thread),
-      cmocka_unit_test(append_that_fails_later_fails_its_turn_and_says_why),
-      cmocka_unit_test(append_may_be_completed_before_its_start_returns),
-      cmocka_unit_test(token_of_an_append_is_completed_by_tp_history_complete_alone),
-      cmocka_unit_test(history_has_one_way_to_append),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

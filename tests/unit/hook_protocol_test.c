@@ -3,15 +3,10 @@
  * Hooks of other hosts: what their programs get, what exit code and result mean, matchers, names of tools, and the
  * files that name a protocol. */
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "domains/declared/hook_protocol.h"
 #include "tests/support/hook_files.h"
 #include "tests/support/json_value.h"
@@ -223,8 +218,9 @@ static tp_phase_result run_row(const row *r, const char *more, tp_runtime **ret_
   return run_event(*ret_turn, r->event, "Bash", writer);
 }
 
-static void exit_code_and_stdout_mean_what_they_mean_there(void **state) {
-  (void)state;
+FOR_EACH_TEST(make_directory, remove_directory);
+
+TEST(exit_code_and_stdout_mean_what_they_mean_there) {
   tp_writer *writer;
   assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -244,8 +240,7 @@ static void exit_code_and_stdout_mean_what_they_mean_there(void **state) {
 }
 
 /* `failure: required` is that host's onFailure: block. */
-static void a_guard_that_gives_no_answer_denies_when_it_fails_closed(void **state) {
-  (void)state;
+TEST(a_guard_that_gives_no_answer_denies_when_it_fails_closed) {
   tp_writer *writer;
   assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -280,8 +275,7 @@ static void assert_got(const char *wanted) {
   assert_string_equal(got, filled);
 }
 
-static void a_program_gets_one_line_with_the_fields_of_its_host(void **state) {
-  (void)state;
+TEST(a_program_gets_one_line_with_the_fields_of_its_host) {
   static const struct {
     const char *event, *tool, *got;
   } gets[] = {
@@ -346,8 +340,7 @@ static void a_program_gets_one_line_with_the_fields_of_its_host(void **state) {
   tp_writer_free(writer);
 }
 
-static void paths_of_files_are_absolute_and_the_project_is_in_the_environment(void **state) {
-  (void)state;
+TEST(paths_of_files_are_absolute_and_the_project_is_in_the_environment) {
   write_named("a.yaml",
               "id: keep\nprotocol: claude-code\nevent: PreToolUse\nplugin_root: /plug\n"
               "handler: {command: [sh, -c, 'cat > got; echo $CLAUDE_PROJECT_DIR $CLAUDE_PLUGIN_ROOT >> got']}\n");
@@ -373,8 +366,7 @@ static void paths_of_files_are_absolute_and_the_project_is_in_the_environment(vo
 
 /* ---- matchers ---- */
 
-static void a_matcher_reads_as_it_does_there(void **state) {
-  (void)state;
+TEST_WITH(a_matcher_reads_as_it_does_there, NULL, NULL) {
   static const struct {
     const char *matcher, *name;
     bool fits;
@@ -427,8 +419,7 @@ static void a_matcher_reads_as_it_does_there(void **state) {
   }
 }
 
-static void a_hook_runs_for_the_names_that_tools_have_there(void **state) {
-  (void)state;
+TEST(a_hook_runs_for_the_names_that_tools_have_there) {
   static const struct {
     const char *event, *tool;
     bool runs;
@@ -463,8 +454,7 @@ static void a_hook_runs_for_the_names_that_tools_have_there(void **state) {
 }
 
 /* What the events that no tool is in are matched against. */
-static void a_matcher_of_another_event_is_about_its_source(void **state) {
-  (void)state;
+TEST(a_matcher_of_another_event_is_about_its_source) {
   static const struct {
     const char *event, *matcher;
     bool runs;
@@ -503,8 +493,7 @@ static void a_matcher_of_another_event_is_about_its_source(void **state) {
 
 /* Two guards of one call, the second behind the first. Where the first denies, the call is decided, and the plan starts
  * nothing more. */
-static void the_strictest_of_several_hooks_wins(void **state) {
-  (void)state;
+TEST(the_strictest_of_several_hooks_wins) {
   static const struct {
     const char *scripts[2];
     tp_status outcome;
@@ -582,8 +571,7 @@ static void keep_answer(void *ctx, const tp_hook_program *program) {
   }
 }
 
-static void a_text_has_at_most_10000_bytes(void **state) {
-  (void)state;
+TEST(a_text_has_at_most_10000_bytes) {
   static const struct {
     const char *event, *letter;
     int letters;
@@ -641,8 +629,7 @@ static bool keep_limit(void *ctx, const tp_hook_info *info) {
   return false;
 }
 
-static void a_hook_without_a_limit_has_that_of_its_host(void **state) {
-  (void)state;
+TEST(a_hook_without_a_limit_has_that_of_its_host) {
   static const struct {
     const char *event, *more;
     uint32_t limit_ms;
@@ -682,8 +669,7 @@ static void a_hook_without_a_limit_has_that_of_its_host(void **state) {
 
 /* ---- files ---- */
 
-static void a_wrong_file_of_a_protocol_is_refused_with_its_place(void **state) {
-  (void)state;
+TEST(a_wrong_file_of_a_protocol_is_refused_with_its_place) {
 #define HANDLER "handler: {command: ./x}\n"
   static const struct {
     const char *yaml;
@@ -715,8 +701,7 @@ static void a_wrong_file_of_a_protocol_is_refused_with_its_place(void **state) {
 }
 
 /* The script is what runs, though only a line of a shell names it. */
-static void a_trust_is_about_the_scripts_that_a_line_of_a_shell_names(void **state) {
-  (void)state;
+TEST(a_trust_is_about_the_scripts_that_a_line_of_a_shell_names) {
   static const char *const lines[] = {"sh $CLAUDE_PROJECT_DIR/x.sh", "sh \"$CLAUDE_PROJECT_DIR\"/x.sh",
                                       "cd / && sh '${CLAUDE_PROJECT_DIR}/x.sh'", "sh x.sh;true",
                                       "sh ${CLAUDE_PLUGIN_ROOT}/x.sh"};
@@ -748,24 +733,4 @@ static void a_trust_is_about_the_scripts_that_a_line_of_a_shell_names(void **sta
     rmdir(root);
   }
   tp_runtime_free(runtime);
-}
-
-#define IN_DIRECTORY(test) cmocka_unit_test_setup_teardown(test, make_directory, remove_directory)
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      IN_DIRECTORY(exit_code_and_stdout_mean_what_they_mean_there),
-      IN_DIRECTORY(a_guard_that_gives_no_answer_denies_when_it_fails_closed),
-      IN_DIRECTORY(a_program_gets_one_line_with_the_fields_of_its_host),
-      IN_DIRECTORY(paths_of_files_are_absolute_and_the_project_is_in_the_environment),
-      cmocka_unit_test(a_matcher_reads_as_it_does_there),
-      IN_DIRECTORY(a_hook_runs_for_the_names_that_tools_have_there),
-      IN_DIRECTORY(a_matcher_of_another_event_is_about_its_source),
-      IN_DIRECTORY(the_strictest_of_several_hooks_wins),
-      IN_DIRECTORY(a_text_has_at_most_10000_bytes),
-      IN_DIRECTORY(a_hook_without_a_limit_has_that_of_its_host),
-      IN_DIRECTORY(a_wrong_file_of_a_protocol_is_refused_with_its_place),
-      IN_DIRECTORY(a_trust_is_about_the_scripts_that_a_line_of_a_shell_names),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,14 +2,9 @@
  *
  * Hooks of other hosts that change what a tool is called with, or its result: one program for a call, and only where
  * the operator granted it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/hook_files.h"
 #include "tests/support/json_value.h"
 
@@ -140,8 +135,9 @@ static void write_hook(const char *event, const char *script, const char *more) 
   write_named("a.yaml", text);
 }
 
-static void one_program_rewrites_and_decides(void **state) {
-  (void)state;
+FOR_EACH_TEST(make_directory, remove_directory);
+
+TEST(one_program_rewrites_and_decides) {
   tp_writer *writer;
   assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
   for (size_t i = 0; i < COUNT(rows); i++) {
@@ -162,8 +158,7 @@ static void one_program_rewrites_and_decides(void **state) {
 }
 
 /* Of the two events behind a call one has those that succeeded, the other those that failed. */
-static void result_that_is_an_error_is_of_the_other_event(void **state) {
-  (void)state;
+TEST(result_that_is_an_error_is_of_the_other_event) {
   static const struct {
     const char *event;
     bool fails;
@@ -183,8 +178,7 @@ static void result_that_is_an_error_is_of_the_other_event(void **state) {
 }
 
 /* The second sees what the first made of it, also when it ends first. */
-static void rewrites_follow_the_plan_and_guards_see_the_last(void **state) {
-  (void)state;
+TEST(rewrites_follow_the_plan_and_guards_see_the_last) {
   write_hook("PreToolUse", "true", "rewrite: true\n");
   write_named("a.sh", "sleep 0.2\n" PRE("\"updatedInput\": {\"command\": \"first\"}") "\n");
   write_named("b.sh", "grep -q first && " PRE("\"updatedInput\": {\"command\": \"second\"}") "\n");
@@ -219,8 +213,7 @@ static void rewrites_follow_the_plan_and_guards_see_the_last(void **state) {
 
 /* ---- reminders of the two phases ---- */
 
-static void context_goes_to_the_model_from_there_too(void **state) {
-  (void)state;
+TEST(context_goes_to_the_model_from_there_too) {
   static const struct {
     const char *event, *script;
     uint32_t phase;
@@ -245,8 +238,7 @@ static void context_goes_to_the_model_from_there_too(void **state) {
 
 /* ---- who may ---- */
 
-static void rewriting_needs_the_grant_and_a_place(void **state) {
-  (void)state;
+TEST(rewriting_needs_the_grant_and_a_place) {
   static const struct {
     const char *event, *more;
     tp_grant grants;
@@ -285,8 +277,7 @@ static bool note_info(void *ctx, const tp_hook_info *info) {
   return true;
 }
 
-static void listing_says_who_rewrites(void **state) {
-  (void)state;
+TEST(listing_says_who_rewrites) {
   tp_runtime *runtime = open_runtime(NULL);
   for (int i = 0; i < 2; i++) {
     tp_hooks *hooks;
@@ -299,18 +290,4 @@ static void listing_says_who_rewrites(void **state) {
     tp_hooks_free(hooks);
   }
   tp_runtime_free(runtime);
-}
-
-#define IN_DIRECTORY(test) cmocka_unit_test_setup_teardown(test, make_directory, remove_directory)
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      IN_DIRECTORY(one_program_rewrites_and_decides),
-      IN_DIRECTORY(result_that_is_an_error_is_of_the_other_event),
-      IN_DIRECTORY(rewrites_follow_the_plan_and_guards_see_the_last),
-      IN_DIRECTORY(context_goes_to_the_model_from_there_too),
-      IN_DIRECTORY(rewriting_needs_the_grant_and_a_place),
-      IN_DIRECTORY(listing_says_who_rewrites),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,14 +2,9 @@
  *
  * What a program in a sandbox cannot do, who puts it there, and what becomes of it where there is none. */
 #include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "domains/declared/sandbox.h"
 #include "tests/support/hook_files.h"
 
@@ -82,8 +77,9 @@ static const row rows[] = {
     {"true", "python3 -c 'import socket; socket.socketpair()'", false},
 };
 
-static void program_cannot_do_what_its_sandbox_forbids(void **state) {
-  (void)state;
+FOR_EACH_TEST(make_directory, remove_directory);
+
+TEST(program_cannot_do_what_its_sandbox_forbids) {
   bool has_python = system("command -v python3 > /dev/null") == 0;
   for (size_t i = 0; i < COUNT(rows); i++) {
     const row *r = &rows[i];
@@ -142,8 +138,7 @@ static void *count_bomb(void *arg) {
 }
 
 /* The limit counts the processes of a user and does not hold for root: the bomb goes off as a user without any. */
-static void fork_bomb_is_bounded_and_gone_at_the_deadline(void **state) {
-  (void)state;
+TEST(fork_bomb_is_bounded_and_gone_at_the_deadline) {
   if (geteuid() != 0 || system("command -v setpriv > /dev/null") != 0 || processes_of(BOMB_USER) > 0) {
     print_message("# skipped: a user without processes is needed: root, and setpriv\n");
     return;
@@ -185,8 +180,7 @@ static void fork_bomb_is_bounded_and_gone_at_the_deadline(void **state) {
   assert_int_equal(processes_of(BOMB_USER), 0);
 }
 
-static void worker_runs_in_one_too(void **state) {
-  (void)state;
+TEST(worker_runs_in_one_too) {
   tp_runtime *runtime;
   tp_turn *turn;
   write_guard(
@@ -200,8 +194,7 @@ static void worker_runs_in_one_too(void **state) {
   close_runtime(runtime);
 }
 
-static void operator_demands_one_for_all(void **state) {
-  (void)state;
+TEST(operator_demands_one_for_all) {
   tp_runtime *runtime;
   tp_turn *turn;
   tp_hooks *hooks;
@@ -220,8 +213,7 @@ static void operator_demands_one_for_all(void **state) {
   close_runtime(runtime);
 }
 
-static void what_cannot_be_bounded_is_refused_at_the_commit(void **state) {
-  (void)state;
+TEST(what_cannot_be_bounded_is_refused_at_the_commit) {
   tp_runtime *runtime = open_runtime(NULL);
   tp_hooks *hooks;
   tp_fault fault = {0};
@@ -235,8 +227,7 @@ static void what_cannot_be_bounded_is_refused_at_the_commit(void **state) {
   tp_runtime_free(runtime);
 }
 
-static void wrong_sandbox_is_refused_with_its_place(void **state) {
-  (void)state;
+TEST(wrong_sandbox_is_refused_with_its_place) {
   static const struct {
     const char *sandbox, *part;
   } cases[] = {{"7", "true or false"},
@@ -259,21 +250,11 @@ static void wrong_sandbox_is_refused_with_its_place(void **state) {
   tp_runtime_free(runtime);
 }
 
-#define IN_DIRECTORY(test) cmocka_unit_test_setup_teardown(test, make_directory, remove_directory)
-
-int main(void) {
+int main(int count, char **arguments) {
   const char *lacks = tp__sandbox_lacks(helper());
   if (lacks) {
     printf("1..0 # SKIP %s\n", lacks);
     return 0;
   }
-  const struct CMUnitTest tests[] = {
-      IN_DIRECTORY(program_cannot_do_what_its_sandbox_forbids),
-      IN_DIRECTORY(fork_bomb_is_bounded_and_gone_at_the_deadline),
-      IN_DIRECTORY(worker_runs_in_one_too),
-      IN_DIRECTORY(operator_demands_one_for_all),
-      IN_DIRECTORY(what_cannot_be_bounded_is_refused_at_the_commit),
-      IN_DIRECTORY(wrong_sandbox_is_refused_with_its_place),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return test_main(count, arguments);
 }

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Hooks of other hosts in nested turns: which events a subagent has, what their programs get, and what a block does. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/hook_files.h"
 #include "tests/support/model.h"
 
@@ -90,8 +84,9 @@ static void assert_wrote(const char *name, const char *want) {
   assert_string_equal(got, expected);
 }
 
-static void each_event_is_of_its_kind_of_turn(void **state) {
-  (void)state;
+FOR_EACH_TEST(make_directory, remove_directory);
+
+TEST(each_event_is_of_its_kind_of_turn) {
   static const char *const events[] = {"UserPromptSubmit", "SessionStart", "Stop", "SubagentStart", "SubagentStop"};
   const reply replies[] = {{.text = "found"}};
   world w = {.status = TP_ERR_USAGE};
@@ -125,8 +120,7 @@ static void each_event_is_of_its_kind_of_turn(void **state) {
 }
 
 /* As Stop: its reason is what the model is asked next, and the second time its input says that it is active. */
-static void a_block_keeps_a_subagent_running(void **state) {
-  (void)state;
+TEST(a_block_keeps_a_subagent_running) {
   const reply replies[] = {{.text = "half"}, {.text = "whole"}};
   world w = {.status = TP_ERR_USAGE};
   add_hook_file("SubagentStop", "match: {matcher: research.*}\n", "grep -q true || { echo look again >&2; exit 2; }");
@@ -138,8 +132,7 @@ static void a_block_keeps_a_subagent_running(void **state) {
   close_world(&w);
 }
 
-static void the_matcher_is_asked_about_the_agent(void **state) {
-  (void)state;
+TEST(the_matcher_is_asked_about_the_agent) {
   const reply replies[] = {{.text = "half"}};
   world w = {.status = TP_ERR_USAGE};
   add_hook_file("SubagentStop", "match: {matcher: writer}\n", "echo look again >&2; exit 2");
@@ -151,8 +144,7 @@ static void the_matcher_is_asked_about_the_agent(void **state) {
 }
 
 /* What a start says goes into the subagent; a block of it is logged alone. */
-static void a_start_is_reported_and_not_asked_about(void **state) {
-  (void)state;
+TEST(a_start_is_reported_and_not_asked_about) {
   const reply replies[] = {{.text = "found"}};
   world w = {.status = TP_ERR_USAGE};
   add_hook_file("SubagentStart", "", "echo no >&2; exit 2");
@@ -166,14 +158,4 @@ static void a_start_is_reported_and_not_asked_about(void **state) {
   assert_non_null(strstr(w.sub_model->requests[0], "mind the step"));
   assert_null(strstr(w.model->requests[0], "mind the step"));
   close_world(&w);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(each_event_is_of_its_kind_of_turn, make_directory, remove_directory),
-      cmocka_unit_test_setup_teardown(a_block_keeps_a_subagent_running, make_directory, remove_directory),
-      cmocka_unit_test_setup_teardown(the_matcher_is_asked_about_the_agent, make_directory, remove_directory),
-      cmocka_unit_test_setup_teardown(a_start_is_reported_and_not_asked_about, make_directory, remove_directory),
-  };
-  return cmocka_run_group_tests_name("subagents of hooks", tests, NULL, NULL);
 }

@@ -2,15 +2,10 @@
  *
  * tp_hook_add(): one call makes a guard that denies, whatever its function does. The guard is the one of
  * examples/embed.c, which is compiled in: only its function is another. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 int embed_main(void);
 #define main embed_main
+#include "tests/support/test.h"
 #include "examples/embed.c"
 #undef main
 
@@ -60,30 +55,26 @@ static tp_status intake_guarded_by(tp_handler_fn run, latch *until, const char *
   return outcome;
 }
 
-static void the_guard_of_the_example_allows_and_denies(void **state) {
-  (void)state;
+TEST(the_guard_of_the_example_allows_and_denies) {
   tp_reason reason;
   assert_int_equal(intake_guarded_by(guard, NULL, "Good morning!", &reason), TP_OK);
   assert_int_equal(intake_guarded_by(guard, NULL, "Tell me a secret.", &reason), TP_ERR_DENIED);
 }
 
-static void a_guard_that_fails_denies(void **state) {
-  (void)state;
+TEST(a_guard_that_fails_denies) {
   tp_reason reason;
   assert_int_not_equal(intake_guarded_by(fails, NULL, "Good morning!", &reason), TP_OK);
   assert_string_equal(tp_reason_name(reason), "error");
 }
 
-static void a_guard_that_hangs_denies(void **state) {
-  (void)state;
+TEST(a_guard_that_hangs_denies) {
   tp_reason reason;
   latch until = LATCH;
   assert_int_not_equal(intake_guarded_by(hangs, &until, "Good morning!", &reason), TP_OK);
   assert_string_equal(tp_reason_name(reason), "timeout");
 }
 
-static void a_guard_that_answers_nonsense_denies(void **state) {
-  (void)state;
+TEST(a_guard_that_answers_nonsense_denies) {
   tp_reason reason;
   assert_int_not_equal(intake_guarded_by(answers_nonsense, NULL, "Good morning!", &reason), TP_OK);
   assert_string_equal(tp_reason_name(reason), "malformed");
@@ -98,8 +89,7 @@ static void assert_policies(tp_runtime *runtime, uint32_t phase, tp_failure fail
   tp_turn_end(turn);
 }
 
-static void the_runtimes_defaults_hold_for_hooks_that_name_none(void **state) {
-  (void)state;
+TEST(the_runtimes_defaults_hold_for_hooks_that_name_none) {
   latch until = LATCH;
   const struct {
     tp_failure runtime, hook, want;
@@ -130,8 +120,7 @@ static void the_runtimes_defaults_hold_for_hooks_that_name_none(void **state) {
   }
 }
 
-static void the_runtimes_defaults_hold_for_declared_subscriptions_too(void **state) {
-  (void)state;
+TEST(the_runtimes_defaults_hold_for_declared_subscriptions_too) {
   latch until = LATCH;
   tp_runtime_options options = {
       .struct_size = sizeof options, .hook_limit_ms = 15, .hook_failure = TP_FAILURE_REQUIRED};
@@ -156,8 +145,7 @@ static void the_runtimes_defaults_hold_for_declared_subscriptions_too(void **sta
   close_runtime(runtime);
 }
 
-static void a_hook_is_destroyed_once_and_a_refused_one_never(void **state) {
-  (void)state;
+TEST(a_hook_is_destroyed_once_and_a_refused_one_never) {
   int destroyed = 0;
   tp_fault fault = {0};
   tp_runtime *runtime = open_runtime(NULL);
@@ -178,8 +166,7 @@ static void a_hook_is_destroyed_once_and_a_refused_one_never(void **state) {
   assert_int_equal(destroyed, 1);
 }
 
-static void every_mistake_in_a_hook_is_named(void **state) {
-  (void)state;
+TEST(every_mistake_in_a_hook_is_named) {
   tp_runtime *runtime = open_runtime(NULL);
   const struct {
     tp_hook hook;
@@ -214,8 +201,7 @@ static void every_mistake_in_a_hook_is_named(void **state) {
   close_runtime(runtime);
 }
 
-static void a_default_that_no_hook_can_have_is_refused(void **state) {
-  (void)state;
+TEST(a_default_that_no_hook_can_have_is_refused) {
   tp_runtime *runtime;
   for (int i = 0; i < 2; i++) {
     tp_fault fault = {0};
@@ -224,19 +210,4 @@ static void a_default_that_no_hook_can_have_is_refused(void **state) {
     assert_int_equal(tp_runtime_new(&options, &runtime, &fault), TP_ERR_USAGE);
     assert_non_null(strstr(fault.message, "hook_failure"));
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_guard_of_the_example_allows_and_denies),
-      cmocka_unit_test(a_guard_that_fails_denies),
-      cmocka_unit_test(a_guard_that_hangs_denies),
-      cmocka_unit_test(a_guard_that_answers_nonsense_denies),
-      cmocka_unit_test(the_runtimes_defaults_hold_for_hooks_that_name_none),
-      cmocka_unit_test(the_runtimes_defaults_hold_for_declared_subscriptions_too),
-      cmocka_unit_test(a_hook_is_destroyed_once_and_a_refused_one_never),
-      cmocka_unit_test(every_mistake_in_a_hook_is_named),
-      cmocka_unit_test(a_default_that_no_hook_can_have_is_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

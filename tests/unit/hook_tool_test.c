@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Tools that are declared in a file: what each end of the program means, the keys of calls, what is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/hook_files.h"
 #include "turnphase/task.h"
 
@@ -33,8 +27,9 @@ static tp_tool_result_kind call(tp_runtime *runtime, tp_text arguments, char ret
   return kind;
 }
 
-static void end_of_the_program_is_the_result(void **state) {
-  (void)state;
+FOR_EACH_TEST(make_directory, remove_directory);
+
+TEST(end_of_the_program_is_the_result) {
   static const struct {
     const char *script, *more;
     tp_tool_result_kind kind;
@@ -75,8 +70,7 @@ static bool note_tool(void *ctx, const tp_tool_listing *shown) {
   return true;
 }
 
-static void file_says_what_the_tool_is(void **state) {
-  (void)state;
+TEST(file_says_what_the_tool_is) {
   char text[512] = "";
   tp_runtime *runtime =
       open_tool("true",
@@ -133,8 +127,7 @@ static void note_waited_key(void *ctx, const tp_tool_result *const *results) {
   snprintf(text, 64, "%.*s", (int)results[1]->waited_key.size, results[1]->waited_key.data);
 }
 
-static void calls_of_one_key_wait_for_each_other(void **state) {
-  (void)state;
+TEST(calls_of_one_key_wait_for_each_other) {
   static const struct {
     const char *key, *one, *other, *waited;
   } cases[] = {
@@ -179,8 +172,7 @@ static void note_kinds(void *ctx, const tp_tool_result *const *results) {
 }
 
 /* The first one ends when the second one runs. */
-static void calls_of_different_keys_run_at_once(void **state) {
-  (void)state;
+TEST(calls_of_different_keys_run_at_once) {
   tp_runtime *runtime = open_tool(
       "case $(cat) in *first*) until [ -e met ]; do sleep 0.01; done;; *) : >met;; esac\n"
       "echo met",
@@ -190,8 +182,7 @@ static void calls_of_different_keys_run_at_once(void **state) {
   close_runtime(runtime);
 }
 
-static void argument_that_is_too_long_means_all(void **state) {
-  (void)state;
+TEST(argument_that_is_too_long_means_all) {
   char more[] = "schema: {properties: {path: {}}}\nwrites: 'files/{path}'\n", waited[64];
   char longest[1100] = "{\"path\": \"", other[] = "{\"path\": \"z\"}";
   size_t size = strlen(longest);
@@ -210,8 +201,7 @@ static void argument_that_is_too_long_means_all(void **state) {
 
 /* ---- files ---- */
 
-static void what_is_wrong_is_refused_with_its_place(void **state) {
-  (void)state;
+TEST(what_is_wrong_is_refused_with_its_place) {
   static const struct {
     const char *text;
     tp_status status;
@@ -256,8 +246,7 @@ static void what_is_wrong_is_refused_with_its_place(void **state) {
   close_runtime(runtime);
 }
 
-static void schema_that_cannot_be_used_is_refused_at_the_commit(void **state) {
-  (void)state;
+TEST(schema_that_cannot_be_used_is_refused_at_the_commit) {
   tp_runtime *runtime = open_runtime(NULL);
   tp_hooks *hooks;
   tp_fault fault = {0};
@@ -272,8 +261,7 @@ static void schema_that_cannot_be_used_is_refused_at_the_commit(void **state) {
   close_runtime(runtime);
 }
 
-static void name_is_taken_once_in_a_directory(void **state) {
-  (void)state;
+TEST(name_is_taken_once_in_a_directory) {
   tp_runtime *runtime = open_runtime(NULL);
   tp_hooks *hooks;
   tp_fault fault = {0};
@@ -284,8 +272,7 @@ static void name_is_taken_once_in_a_directory(void **state) {
   close_runtime(runtime);
 }
 
-static void program_that_is_not_what_was_trusted_does_not_run(void **state) {
-  (void)state;
+TEST(program_that_is_not_what_was_trusted_does_not_run) {
   char text[512];
   tp_runtime *runtime = open_tool("echo good", "");
   assert_int_equal(call(runtime, (tp_text){0}, text), TP_TOOL_OK);
@@ -295,8 +282,7 @@ static void program_that_is_not_what_was_trusted_does_not_run(void **state) {
   close_runtime(runtime);
 }
 
-static void program_that_is_not_there_is_an_error_of_the_call(void **state) {
-  (void)state;
+TEST(program_that_is_not_there_is_an_error_of_the_call) {
   char text[512];
   write_named("a.yaml", HEAD "command: ./missing\n");
   tp_runtime *runtime = open_with_hooks(NULL);
@@ -327,8 +313,7 @@ static void hear(void *ctx, const tp_hook_program *program) {
   latch_hit(&h->ended);
 }
 
-static void hooks_show_tools_and_their_programs(void **state) {
-  (void)state;
+TEST(hooks_show_tools_and_their_programs) {
   heard h = {.ended = LATCH};
   char text[512];
   tp_hooks_options options = hooks_options();
@@ -352,8 +337,7 @@ static void hooks_show_tools_and_their_programs(void **state) {
   close_runtime(runtime);
 }
 
-static void call_that_is_given_up_ends_its_program(void **state) {
-  (void)state;
+TEST(call_that_is_given_up_ends_its_program) {
   heard h = {.ended = LATCH};
   char text[512];
   tp_hooks_options options = hooks_options();
@@ -371,8 +355,7 @@ static void call_that_is_given_up_ends_its_program(void **state) {
   close_runtime(runtime);
 }
 
-static void tool_is_replaced_with_its_file(void **state) {
-  (void)state;
+TEST(tool_is_replaced_with_its_file) {
   char text[512];
   tp_runtime *runtime = open_runtime(NULL);
   tp_hooks *before, *hooks;
@@ -390,25 +373,4 @@ static void tool_is_replaced_with_its_file(void **state) {
   assert_int_equal(call(runtime, (tp_text){0}, text), TP_TOOL_OK);
   assert_string_equal(text, "new");
   close_runtime(runtime);
-}
-
-#define IN_DIRECTORY(test) cmocka_unit_test_setup_teardown(test, make_directory, remove_directory)
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      IN_DIRECTORY(end_of_the_program_is_the_result),
-      IN_DIRECTORY(file_says_what_the_tool_is),
-      IN_DIRECTORY(calls_of_one_key_wait_for_each_other),
-      IN_DIRECTORY(calls_of_different_keys_run_at_once),
-      IN_DIRECTORY(argument_that_is_too_long_means_all),
-      IN_DIRECTORY(what_is_wrong_is_refused_with_its_place),
-      IN_DIRECTORY(schema_that_cannot_be_used_is_refused_at_the_commit),
-      IN_DIRECTORY(name_is_taken_once_in_a_directory),
-      IN_DIRECTORY(program_that_is_not_what_was_trusted_does_not_run),
-      IN_DIRECTORY(program_that_is_not_there_is_an_error_of_the_call),
-      IN_DIRECTORY(hooks_show_tools_and_their_programs),
-      IN_DIRECTORY(call_that_is_given_up_ends_its_program),
-      IN_DIRECTORY(tool_is_replaced_with_its_file),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Webhooks: what an endpoint's answer means, which endpoints may be asked, and files that are refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/endpoint.h"
 #include "tests/support/hook_files.h"
 #include "tests/support/json_value.h"
@@ -117,8 +112,9 @@ static const row rows[] = {
     {"for ever", {.body = "more and more ", .then = ENDPOINT_REPEATS}, "", DENY, TP_REASON_ERROR, "longer than 1 MiB"},
 };
 
-static void an_answer_is_judged_as_the_output_of_a_script(void **state) {
-  (void)state;
+FOR_EACH_TEST(make_directory, remove_directory);
+
+TEST(an_answer_is_judged_as_the_output_of_a_script) {
   memset(long_answer, ' ', sizeof long_answer - 1);
   memcpy(long_answer, "{}", 2);
   for (size_t i = 0; i < COUNT(rows); i++) {
@@ -142,8 +138,7 @@ static void an_answer_is_judged_as_the_output_of_a_script(void **state) {
 }
 
 /* As their type http: what is no answer lets the action go on. */
-static void an_answer_to_a_hook_of_another_host_is_judged_by_its_protocol(void **state) {
-  (void)state;
+TEST(an_answer_to_a_hook_of_another_host_is_judged_by_its_protocol) {
   static const struct {
     endpoint_reply reply;
     tp_status outcome;
@@ -181,8 +176,7 @@ static void an_answer_to_a_hook_of_another_host_is_judged_by_its_protocol(void *
   }
 }
 
-static void the_endpoint_gets_the_context_and_the_headers_of_the_file(void **state) {
-  (void)state;
+TEST(the_endpoint_gets_the_context_and_the_headers_of_the_file) {
   const endpoint_reply reply = {.body = ""};
   endpoint *e = endpoint_open(&reply, 1);
   setenv("GUARD_KEY", "secret:1", 1);
@@ -205,8 +199,7 @@ static void the_endpoint_gets_the_context_and_the_headers_of_the_file(void **sta
   endpoint_close(e);
 }
 
-static void an_endpoint_that_cannot_be_reached_could_not_be_started(void **state) {
-  (void)state;
+TEST(an_endpoint_that_cannot_be_reached_could_not_be_started) {
   const endpoint_reply reply = {.body = ""};
   endpoint *e = endpoint_open(&reply, 1);
   write_webhook(e, "", "");
@@ -220,8 +213,7 @@ static void an_endpoint_that_cannot_be_reached_could_not_be_started(void **state
   close_runtime(runtime);
 }
 
-static void an_endpoint_that_does_not_answer_is_left_at_the_deadline(void **state) {
-  (void)state;
+TEST(an_endpoint_that_does_not_answer_is_left_at_the_deadline) {
   const endpoint_reply reply = {.body = "{\"continue\": true}", .waits_before = true};
   endpoint *e = endpoint_open(&reply, 1);
   char text[256];
@@ -284,8 +276,7 @@ static const place places[] = {
     {"http://127.0.0.1.evil.example:80/", "127.0.0.1.evil.example:80", false, "this machine alone"},
 };
 
-static void hooks_ask_no_endpoint_that_the_operator_did_not_allow(void **state) {
-  (void)state;
+TEST(hooks_ask_no_endpoint_that_the_operator_did_not_allow) {
   tp_runtime *runtime = open_runtime(NULL);
   for (size_t i = 0; i < COUNT(places); i++) {
     const place *p = &places[i];
@@ -307,8 +298,7 @@ static void hooks_ask_no_endpoint_that_the_operator_did_not_allow(void **state) 
 }
 
 /* Two readers of one URL: what the library reads as the host is not what libcurl would go to. */
-static void the_helper_goes_to_no_host_that_it_reads_otherwise(void **state) {
-  (void)state;
+TEST(the_helper_goes_to_no_host_that_it_reads_otherwise) {
   const endpoint_reply reply = {.body = "{\"continue\": true}"};
   endpoint *e = endpoint_open(&reply, 1);
   char text[256];
@@ -331,8 +321,7 @@ static void the_helper_goes_to_no_host_that_it_reads_otherwise(void **state) {
 
 /* ---- what is refused ---- */
 
-static void wrong_webhook_is_refused_with_its_place(void **state) {
-  (void)state;
+TEST(wrong_webhook_is_refused_with_its_place) {
   static const struct {
     const char *handler;
     uint32_t column;
@@ -367,8 +356,7 @@ static void wrong_webhook_is_refused_with_its_place(void **state) {
   tp_runtime_free(runtime);
 }
 
-static void a_webhook_has_at_most_16_headers(void **state) {
-  (void)state;
+TEST(a_webhook_has_at_most_16_headers) {
   const char *const hosts[] = {"g.example", NULL};
   tp_hooks_options options = webhook_options(hosts);
   tp_runtime *runtime = open_runtime(NULL);
@@ -387,8 +375,7 @@ static void a_webhook_has_at_most_16_headers(void **state) {
   tp_runtime_free(runtime);
 }
 
-static void wrong_hosts_and_a_helper_that_is_not_there_are_refused(void **state) {
-  (void)state;
+TEST(wrong_hosts_and_a_helper_that_is_not_there_are_refused) {
   static const char *const wrong[] = {"https://g.example", "", "g.example:", "g.example:99999", "*.example", "a/b"};
   tp_runtime *runtime = open_runtime(NULL);
   tp_hooks *hooks;
@@ -411,8 +398,7 @@ static void wrong_hosts_and_a_helper_that_is_not_there_are_refused(void **state)
   tp_runtime_free(runtime);
 }
 
-static void watch_keeps_the_hosts_that_it_was_given(void **state) {
-  (void)state;
+TEST(watch_keeps_the_hosts_that_it_was_given) {
   const endpoint_reply reply = {.body = ""};
   endpoint *e = endpoint_open(&reply, 1);
   write_webhook(e, "", "");
@@ -437,25 +423,10 @@ static void watch_keeps_the_hosts_that_it_was_given(void **state) {
   endpoint_close(e);
 }
 
-#define IN_DIRECTORY(test) cmocka_unit_test_setup_teardown(test, make_directory, remove_directory)
-
-int main(void) {
+int main(int count, char **arguments) {
   if (!getenv("TURNPHASE_WEBHOOK")) {
     printf("1..0 # SKIP turnphase-webhook is not built: it needs libcurl\n");
     return 0;
   }
-  const struct CMUnitTest tests[] = {
-      IN_DIRECTORY(an_answer_is_judged_as_the_output_of_a_script),
-      IN_DIRECTORY(an_answer_to_a_hook_of_another_host_is_judged_by_its_protocol),
-      IN_DIRECTORY(the_endpoint_gets_the_context_and_the_headers_of_the_file),
-      IN_DIRECTORY(an_endpoint_that_cannot_be_reached_could_not_be_started),
-      IN_DIRECTORY(an_endpoint_that_does_not_answer_is_left_at_the_deadline),
-      IN_DIRECTORY(hooks_ask_no_endpoint_that_the_operator_did_not_allow),
-      IN_DIRECTORY(the_helper_goes_to_no_host_that_it_reads_otherwise),
-      IN_DIRECTORY(wrong_webhook_is_refused_with_its_place),
-      IN_DIRECTORY(a_webhook_has_at_most_16_headers),
-      IN_DIRECTORY(wrong_hosts_and_a_helper_that_is_not_there_are_refused),
-      IN_DIRECTORY(watch_keeps_the_hosts_that_it_was_given),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return test_main(count, arguments);
 }

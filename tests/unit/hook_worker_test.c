@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Workers: programs that stay, what each end of one does to its requests, and how a program is ended. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/hook_files.h"
 
 /* @param more  of the handler. The shell has the request's number in $id, and `say` answers it. */
@@ -50,8 +45,9 @@ static void ask_once(tp_runtime *runtime, tp_status outcome, char ret_reason[256
 
 /* ---- requests ---- */
 
-static void one_program_answers_all_requests(void **state) {
-  (void)state;
+FOR_EACH_TEST(make_directory, remove_directory);
+
+TEST(one_program_answers_all_requests) {
   tp_runtime *runtime = open_worker(
       "while next; do say \"{\\\"continue\\\": false, \\\"reason\\\": \\\"of $$\\\"}\"; "
       "next || exit; say '{}'; done",
@@ -85,8 +81,7 @@ static void *run_asker(void *arg) {
 }
 
 /* It answers when it has got both, the newer one first. */
-static void several_are_in_flight_and_answered_in_any_order(void **state) {
-  (void)state;
+TEST(several_are_in_flight_and_answered_in_any_order) {
   tp_runtime *runtime = open_worker(
       "next; one=$id; next; say '{\"continue\": false, \"reason\": \"second\"}'; "
       "id=$one; say '{\"continue\": false, \"reason\": \"first\"}'; cat",
@@ -104,8 +99,7 @@ static void several_are_in_flight_and_answered_in_any_order(void **state) {
 }
 
 /* Of no answer each is named by its own reason, and a required guard denies. */
-static void what_is_no_answer_denies_and_is_named(void **state) {
-  (void)state;
+TEST(what_is_no_answer_denies_and_is_named) {
   static const struct {
     const char *script;
     tp_reason why;
@@ -141,8 +135,7 @@ static void what_is_no_answer_denies_and_is_named(void **state) {
   }
 }
 
-static void program_that_cannot_start_denies(void **state) {
-  (void)state;
+TEST(program_that_cannot_start_denies) {
   write_named("a.yaml", "id: w\nevent_type: tool.pre\nhandler: {kind: worker, command: ./missing}\n");
   tp_runtime *runtime = open_with_hooks(NULL);
   tp_turn *turn = begin_bare(runtime, 60000);
@@ -153,8 +146,7 @@ static void program_that_cannot_start_denies(void **state) {
   close_runtime(runtime);
 }
 
-static void program_that_hangs_is_started_anew(void **state) {
-  (void)state;
+TEST(program_that_hangs_is_started_anew) {
   tp_runtime *runtime = open_worker(
       "next; say '{}'; [ -e hung ] || { touch hung; exec sleep 100; }\n"
       "while next; do say '{}'; done",
@@ -173,8 +165,7 @@ static void program_that_hangs_is_started_anew(void **state) {
 }
 
 /* One that is only slow with a request stays: another was answered meanwhile. */
-static void program_that_has_answered_others_is_not_ended(void **state) {
-  (void)state;
+TEST(program_that_has_answered_others_is_not_ended) {
   tp_runtime *runtime = open_worker(
       "next; next; say \"{\\\"continue\\\": false, \\\"reason\\\": \\\"$$\\\"}\"\n"
       "while next; do say \"{\\\"continue\\\": false, \\\"reason\\\": \\\"$$\\\"}\"; "
@@ -194,8 +185,7 @@ static void program_that_has_answered_others_is_not_ended(void **state) {
   close_runtime(runtime);
 }
 
-static void program_that_never_answers_is_given_pauses(void **state) {
-  (void)state;
+TEST(program_that_never_answers_is_given_pauses) {
   tp_runtime *runtime = open_worker("exit 1", "");
   bool paused = false;
   for (int i = 0; i < 20 && !paused; i++) {
@@ -212,8 +202,7 @@ static void program_that_never_answers_is_given_pauses(void **state) {
 
 /* ---- frames ---- */
 
-static void frames_of_msgpack_have_their_length_in_front(void **state) {
-  (void)state;
+TEST(frames_of_msgpack_have_their_length_in_front) {
   tp_runtime *runtime = open_worker(
       "dd bs=1 count=5 2>/dev/null > head\n"
       "printf '\\000\\000\\000\\015\\202\\242id\\001\\246result\\200'; cat > /dev/null",
@@ -240,8 +229,7 @@ static bool exists(const char *name) {
   return access(file, F_OK) == 0;
 }
 
-static void program_gets_end_of_file_and_time_to_finish(void **state) {
-  (void)state;
+TEST(program_gets_end_of_file_and_time_to_finish) {
   char reason[256];
   tp_runtime *runtime = open_worker("while next; do say '{}'; done; touch drained", "");
   ask_once(runtime, TP_OK, reason);
@@ -282,16 +270,14 @@ static void serve_with(const char *program, const char *text) {
   close_runtime(runtime);
 }
 
-static void worker_can_be_written_with_the_python_library(void **state) {
-  (void)state;
+TEST(worker_can_be_written_with_the_python_library) {
   serve_with("python3",
              "import sys\nsys.path.insert(0, '%s/examples/worker')\nimport turnphase_worker\n"
              "@turnphase_worker.serve\ndef guard(context):\n    print('a log')\n"
              "    return {'continue': False, 'reason': context['ability_id']}\n");
 }
 
-static void worker_can_be_written_with_the_javascript_library(void **state) {
-  (void)state;
+TEST(worker_can_be_written_with_the_javascript_library) {
   serve_with("node",
              "require('%s/examples/worker/turnphase_worker.js').serve(async (context) => {\n"
              "  console.log('a log');\n  return { continue: false, reason: context.ability_id };\n});\n");
@@ -299,8 +285,7 @@ static void worker_can_be_written_with_the_javascript_library(void **state) {
 
 /* ---- files ---- */
 
-static void wrong_file_of_a_worker_is_refused_with_its_place(void **state) {
-  (void)state;
+TEST(wrong_file_of_a_worker_is_refused_with_its_place) {
   static const struct {
     const char *yaml;
     uint32_t line;
@@ -325,26 +310,9 @@ static void wrong_file_of_a_worker_is_refused_with_its_place(void **state) {
   tp_runtime_free(runtime);
 }
 
-#define IN_DIRECTORY(test) cmocka_unit_test_setup_teardown(test, make_directory, remove_directory)
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      IN_DIRECTORY(one_program_answers_all_requests),
-      IN_DIRECTORY(several_are_in_flight_and_answered_in_any_order),
-      IN_DIRECTORY(what_is_no_answer_denies_and_is_named),
-      IN_DIRECTORY(program_that_cannot_start_denies),
-      IN_DIRECTORY(program_that_hangs_is_started_anew),
-      IN_DIRECTORY(program_that_has_answered_others_is_not_ended),
-      IN_DIRECTORY(program_that_never_answers_is_given_pauses),
-      IN_DIRECTORY(frames_of_msgpack_have_their_length_in_front),
-      IN_DIRECTORY(program_gets_end_of_file_and_time_to_finish),
-      IN_DIRECTORY(wrong_file_of_a_worker_is_refused_with_its_place),
-      IN_DIRECTORY(worker_can_be_written_with_the_python_library),
-      IN_DIRECTORY(worker_can_be_written_with_the_javascript_library),
-  };
-  size_t count = COUNT(tests); /* what this machine lacks is neither run nor counted */
-  if (!is_program("python3")) count = COUNT(tests) - 2;
-  else if (!is_program("node")) count = COUNT(tests) - 1;
-  if (count < COUNT(tests)) puts("# no python3 or no node here: not all libraries of workers are tested");
-  return _cmocka_run_group_tests("tests", tests, count, NULL, NULL);
+/* What this machine lacks is neither run nor counted. */
+int main(int count, char **arguments) {
+  if (!is_program("python3")) leave_out_test("worker_can_be_written_with_the_python_library");
+  if (!is_program("node")) leave_out_test("worker_can_be_written_with_the_javascript_library");
+  return test_main(count, arguments);
 }

@@ -2,15 +2,10 @@
  *
  * A directory of hooks that is followed: what a change on disk does, what a refused one leaves, and 1,000 reloads
  * beside 1,000 turns. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/hook_files.h"
 #include "tests/support/leftovers.h"
 
@@ -99,8 +94,9 @@ static int version_now(host *h) {
 
 /* ---- changes on disk ---- */
 
-static void change_is_picked_up_and_turns_that_run_keep_theirs(void **state) {
-  (void)state;
+FOR_EACH_TEST(make_directory, remove_directory);
+
+TEST(change_is_picked_up_and_turns_that_run_keep_theirs) {
   host h = {.mutex = PTHREAD_MUTEX_INITIALIZER};
   write_version("a", "tool.pre", 1);
   open_host(&h, SHORT_QUIET_MS);
@@ -122,8 +118,7 @@ static void change_is_picked_up_and_turns_that_run_keep_theirs(void **state) {
   close_host(&h);
 }
 
-static void refused_change_leaves_the_old_and_is_said(void **state) {
-  (void)state;
+TEST(refused_change_leaves_the_old_and_is_said) {
   host h = {.mutex = PTHREAD_MUTEX_INITIALIZER};
   write_version("a", "tool.pre", 1);
   open_host(&h, SHORT_QUIET_MS);
@@ -141,8 +136,7 @@ static void refused_change_leaves_the_old_and_is_said(void **state) {
   close_host(&h);
 }
 
-static void content_that_is_not_trusted_waits_for_its_trust(void **state) {
-  (void)state;
+TEST(content_that_is_not_trusted_waits_for_its_trust) {
   host h = {.mutex = PTHREAD_MUTEX_INITIALIZER};
   write_version("a", "tool.pre", 1);
   open_host(&h, SHORT_QUIET_MS);
@@ -161,8 +155,7 @@ static void content_that_is_not_trusted_waits_for_its_trust(void **state) {
   close_runtime(h.runtime);
 }
 
-static void folders_are_followed_and_a_directory_that_comes_back(void **state) {
-  (void)state;
+TEST(folders_are_followed_and_a_directory_that_comes_back) {
   host h = {.mutex = PTHREAD_MUTEX_INITIALIZER};
   char inner[160], away[160];
   snprintf(inner, sizeof inner, "%s/scripts", directory);
@@ -186,8 +179,7 @@ static void folders_are_followed_and_a_directory_that_comes_back(void **state) {
   close_host(&h);
 }
 
-static void switch_takes_hooks_away_at_the_next_reload(void **state) {
-  (void)state;
+TEST(switch_takes_hooks_away_at_the_next_reload) {
   host h = {.mutex = PTHREAD_MUTEX_INITIALIZER};
   write_version("a", "tool.pre", 1);
   open_host(&h, LONG_QUIET_MS);
@@ -200,8 +192,7 @@ static void switch_takes_hooks_away_at_the_next_reload(void **state) {
   close_host(&h);
 }
 
-static void bad_options_are_refused(void **state) {
-  (void)state;
+TEST(bad_options_are_refused) {
   const tp_hooks_options hooks = {.struct_size = sizeof hooks, .directory = directory};
   const tp_hooks_options only = {.struct_size = sizeof only, .directory = directory, .only = "a"};
   const tp_hooks_options none = {.struct_size = sizeof none};
@@ -275,8 +266,7 @@ static void *run_commits(void *arg) {
   return NULL;
 }
 
-static void each_turn_sees_one_version_while_hooks_are_reloaded(void **state) {
-  (void)state;
+TEST(each_turn_sees_one_version_while_hooks_are_reloaded) {
   host h = {.mutex = PTHREAD_MUTEX_INITIALIZER};
   size_t before = open_descriptors();
   runner runners[THREADS];
@@ -304,19 +294,4 @@ static void each_turn_sees_one_version_while_hooks_are_reloaded(void **state) {
   assert_int_equal(version_now(&h), RELOADS + 1);
   close_host(&h);
   assert_int_equal(open_descriptors(), before);
-}
-
-#define IN_DIRECTORY(test) cmocka_unit_test_setup_teardown(test, make_directory, remove_directory)
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      IN_DIRECTORY(change_is_picked_up_and_turns_that_run_keep_theirs),
-      IN_DIRECTORY(refused_change_leaves_the_old_and_is_said),
-      IN_DIRECTORY(content_that_is_not_trusted_waits_for_its_trust),
-      IN_DIRECTORY(folders_are_followed_and_a_directory_that_comes_back),
-      IN_DIRECTORY(switch_takes_hooks_away_at_the_next_reload),
-      IN_DIRECTORY(bad_options_are_refused),
-      IN_DIRECTORY(each_turn_sees_one_version_while_hooks_are_reloaded),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Listeners of an inbox: events come as copies, in order, and what found no space is counted where it is missing. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/inbox.h"
 
 enum { EVENTS_MAX = 64, JOBS = 1 << TP_EVENT_JOB };
@@ -93,8 +87,7 @@ static tp_event_kind take_kind(tp_inbox *inbox, uint64_t *ret_lost) {
 
 /* ---- events as copies ---- */
 
-static void events_of_a_turn_come_in_order_and_stay_readable_when_all_is_over(void **state) {
-  (void)state;
+TEST(events_of_a_turn_come_in_order_and_stay_readable_when_all_is_over) {
   const reply replies[] = {
       {.calls = {{.id = TEXT("c1"), .name = TEXT("nothing"), .arguments = no_arguments}}, .call_count = 1},
       {.text = "the end", .delta = "the "}};
@@ -144,8 +137,7 @@ static void events_of_a_turn_come_in_order_and_stay_readable_when_all_is_over(vo
   recorder_free(h.model);
 }
 
-static void sequence_of_a_turns_events_has_no_gap(void **state) {
-  (void)state;
+TEST(sequence_of_a_turns_events_has_no_gap) {
   const reply replies[] = {{.text = "ok"}};
   host h;
   open_host(&h, (tp_inbox_options){0}, (tp_listener){0}, replies, 1);
@@ -163,8 +155,7 @@ static void sequence_of_a_turns_events_has_no_gap(void **state) {
 
 /* ---- events without space ---- */
 
-static void what_finds_no_space_is_counted_where_it_is_missing(void **state) {
-  (void)state;
+TEST(what_finds_no_space_is_counted_where_it_is_missing) {
   const reply replies[] = {{.text = "ok"}};
   host h;
   tp_listener listener = {.kinds = UINT64_C(1) << TP_EVENT_TURN_BEGIN | UINT64_C(1) << TP_EVENT_MODEL_BEGIN |
@@ -209,8 +200,7 @@ static void what_finds_no_space_is_counted_where_it_is_missing(void **state) {
   close_host(&h);
 }
 
-static void gap_that_comes_while_the_host_has_a_marker_is_shown_when_it_returns_it(void **state) {
-  (void)state;
+TEST(gap_that_comes_while_the_host_has_a_marker_is_shown_when_it_returns_it) {
   tp_runtime *runtime = open_runtime(NULL);
   tp_inbox *inbox;
   tp_inbox_options options = {.struct_size = sizeof options, .event_capacity = 1};
@@ -238,8 +228,7 @@ static void gap_that_comes_while_the_host_has_a_marker_is_shown_when_it_returns_
   tp_inbox_free(inbox);
 }
 
-static void events_leave_the_capacity_of_work_alone(void **state) {
-  (void)state;
+TEST(events_leave_the_capacity_of_work_alone) {
   const reply replies[] = {{.text = "ok"}};
   host h;
   open_host(&h, (tp_inbox_options){.event_capacity = 1, .capacity = 1}, (tp_listener){0}, replies, 1);
@@ -281,8 +270,7 @@ static tp_answer without_memory(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void what_finds_no_memory_is_counted_too(void **state) {
-  (void)state;
+TEST(what_finds_no_memory_is_counted_too) {
   tp_runtime_options options = {.struct_size = sizeof options, .allocator = {scarce_alloc, scarce_release, NULL}};
   tp_runtime *runtime = open_runtime(&options);
   tp_inbox *inbox = open_inbox(runtime, 0);
@@ -305,8 +293,7 @@ static void what_finds_no_memory_is_counted_too(void **state) {
 
 /* ---- the end of a listener ---- */
 
-static void removed_listener_gets_no_event_any_more(void **state) {
-  (void)state;
+TEST(removed_listener_gets_no_event_any_more) {
   const reply replies[] = {{.text = "ok"}};
   host h;
   open_host(&h, (tp_inbox_options){.event_capacity = 2}, (tp_listener){0}, replies, 1);
@@ -321,8 +308,7 @@ static void removed_listener_gets_no_event_any_more(void **state) {
   close_host(&h);
 }
 
-static void freed_inbox_drops_its_events_and_later_ones(void **state) {
-  (void)state;
+TEST(freed_inbox_drops_its_events_and_later_ones) {
   const reply replies[] = {{.text = "ok"}};
   host h;
   open_host(&h, (tp_inbox_options){.event_capacity = 2}, (tp_listener){0}, replies, 1);
@@ -333,8 +319,7 @@ static void freed_inbox_drops_its_events_and_later_ones(void **state) {
   close_host(&h);
 }
 
-static void session_listener_may_name_an_inbox(void **state) {
-  (void)state;
+TEST(session_listener_may_name_an_inbox) {
   const reply replies[] = {{.text = "ok"}};
   host h;
   open_host(&h, (tp_inbox_options){0}, (tp_listener){.kinds = JOBS}, replies, 1);
@@ -346,8 +331,7 @@ static void session_listener_may_name_an_inbox(void **state) {
   close_host(&h);
 }
 
-static void bad_listeners_are_refused_and_say_why(void **state) {
-  (void)state;
+TEST(bad_listeners_are_refused_and_say_why) {
   tp_runtime *runtime = open_runtime(NULL), *other = open_runtime(NULL);
   tp_inbox *inbox = open_inbox(runtime, 0), *strange = open_inbox(other, 0);
   const struct {
@@ -374,20 +358,4 @@ static void bad_listeners_are_refused_and_say_why(void **state) {
   tp_inbox_free(strange);
   close_runtime(runtime);
   close_runtime(other);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(events_of_a_turn_come_in_order_and_stay_readable_when_all_is_over),
-      cmocka_unit_test(sequence_of_a_turns_events_has_no_gap),
-      cmocka_unit_test(what_finds_no_space_is_counted_where_it_is_missing),
-      cmocka_unit_test(gap_that_comes_while_the_host_has_a_marker_is_shown_when_it_returns_it),
-      cmocka_unit_test(events_leave_the_capacity_of_work_alone),
-      cmocka_unit_test(what_finds_no_memory_is_counted_too),
-      cmocka_unit_test(removed_listener_gets_no_event_any_more),
-      cmocka_unit_test(freed_inbox_drops_its_events_and_later_ones),
-      cmocka_unit_test(session_listener_may_name_an_inbox),
-      cmocka_unit_test(bad_listeners_are_refused_and_say_why),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A model of an inbox: the host takes its requests and answers them itself. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/inbox.h"
 
 enum { TOOLS = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION };
@@ -92,8 +86,7 @@ static tp_status complete(tp_token token, const char *text) {
 
 /* ---- a request that a host answers itself ---- */
 
-static void request_is_read_and_answered_by_the_thread_that_takes_it(void **state) {
-  (void)state;
+TEST(request_is_read_and_answered_by_the_thread_that_takes_it) {
   host h;
   open_host(&h, 0, NULL);
   tp_submission_unref(submit_turn(&h, "hello", LONG_MS));
@@ -121,8 +114,7 @@ static void request_is_read_and_answered_by_the_thread_that_takes_it(void **stat
   close_host(&h);
 }
 
-static void failure_that_may_be_tried_again_comes_as_another_request(void **state) {
-  (void)state;
+TEST(failure_that_may_be_tried_again_comes_as_another_request) {
   host h;
   open_host(&h, 0, NULL);
   tp_submission_unref(submit_turn(&h, "hello", LONG_MS));
@@ -136,8 +128,7 @@ static void failure_that_may_be_tried_again_comes_as_another_request(void **stat
   close_host(&h);
 }
 
-static void agents_model_may_be_of_an_inbox(void **state) {
-  (void)state;
+TEST(agents_model_may_be_of_an_inbox) {
   host h;
   open_host(&h, 0, NULL);
   tp_agent *agent;
@@ -201,8 +192,7 @@ static void end_with_pieces(host *h, pieces *p, const tp_work *work) {
   assert_string_equal(h->text, "whole");
 }
 
-static void pieces_are_joined_or_each_an_event_as_the_turn_says(void **state) {
-  (void)state;
+TEST(pieces_are_joined_or_each_an_event_as_the_turn_says) {
   for (int each = 0; each < 2; each++) {
     host h;
     pieces p;
@@ -217,8 +207,7 @@ static void pieces_are_joined_or_each_an_event_as_the_turn_says(void **state) {
   }
 }
 
-static void pieces_that_wait_have_a_bound(void **state) {
-  (void)state;
+TEST(pieces_that_wait_have_a_bound) {
   enum { PIECE = 1 << 20 };
   char *piece = malloc(PIECE);
   memset(piece, 'x', PIECE);
@@ -237,8 +226,7 @@ static void pieces_that_wait_have_a_bound(void **state) {
   free(piece);
 }
 
-static void begun_turn_refuses_each_delta(void **state) {
-  (void)state;
+TEST(begun_turn_refuses_each_delta) {
   tp_runtime *runtime = open_runtime(NULL);
   tp_turn_request request = {.struct_size = sizeof request, .each_delta = true};
   tp_turn *turn;
@@ -252,8 +240,7 @@ static void begun_turn_refuses_each_delta(void **state) {
 
 /* ---- requests that are not taken ---- */
 
-static void request_that_finds_the_inbox_full_fails_and_says_so(void **state) {
-  (void)state;
+TEST(request_that_finds_the_inbox_full_fails_and_says_so) {
   host h;
   open_host(&h, 1, NULL);
   add(h.runtime, "g", GATHER, h.inbox, (tp_subscription){.limit_ms = LONG_MS});
@@ -274,8 +261,7 @@ static void request_that_finds_the_inbox_full_fails_and_says_so(void **state) {
   close_host(&h);
 }
 
-static void freed_inbox_fails_the_request_that_waits_and_those_that_come(void **state) {
-  (void)state;
+TEST(freed_inbox_fails_the_request_that_waits_and_those_that_come) {
   host h;
   open_host(&h, 0, NULL);
   tp_submission_unref(submit_turn(&h, "hello", LONG_MS));
@@ -311,8 +297,7 @@ static tp_answer contribute_tool(void *ctx, tp_call *call) {
                                                                                      : TP_ANSWER_FAILED;
 }
 
-static void request_of_a_turn_that_is_over_can_be_read_until_it_is_completed(void **state) {
-  (void)state;
+TEST(request_of_a_turn_that_is_over_can_be_read_until_it_is_completed) {
   host h;
   open_host(&h, 0, NULL);
   add_hooks(h.runtime, &(hook){.id = "tools", .phase = TOOLS, .run = contribute_tool, .ctx = &h}, 1);
@@ -350,8 +335,7 @@ static void request_of_a_turn_that_is_over_can_be_read_until_it_is_completed(voi
   assert_int_equal(tools_destroyed, 2);
 }
 
-static void request_that_was_not_taken_goes_with_its_turn(void **state) {
-  (void)state;
+TEST(request_that_was_not_taken_goes_with_its_turn) {
   host h;
   open_host(&h, 0, NULL);
   tp_submission_unref(submit_turn(&h, "hello", 20));
@@ -373,8 +357,7 @@ static void cancel(void *ctx, tp_token token) {
   (void)token;
 }
 
-static void wrong_models_are_refused_and_say_why(void **state) {
-  (void)state;
+TEST(wrong_models_are_refused_and_say_why) {
   host h;
   open_host(&h, 0, NULL);
   tp_runtime *other = open_runtime(NULL);
@@ -411,21 +394,4 @@ static void wrong_models_are_refused_and_say_why(void **state) {
   tp_inbox_free(strange);
   close_runtime(other);
   close_host(&h);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(request_is_read_and_answered_by_the_thread_that_takes_it),
-      cmocka_unit_test(failure_that_may_be_tried_again_comes_as_another_request),
-      cmocka_unit_test(agents_model_may_be_of_an_inbox),
-      cmocka_unit_test(pieces_are_joined_or_each_an_event_as_the_turn_says),
-      cmocka_unit_test(pieces_that_wait_have_a_bound),
-      cmocka_unit_test(begun_turn_refuses_each_delta),
-      cmocka_unit_test(request_that_finds_the_inbox_full_fails_and_says_so),
-      cmocka_unit_test(freed_inbox_fails_the_request_that_waits_and_those_that_come),
-      cmocka_unit_test(request_of_a_turn_that_is_over_can_be_read_until_it_is_completed),
-      cmocka_unit_test(request_that_was_not_taken_goes_with_its_turn),
-      cmocka_unit_test(wrong_models_are_refused_and_say_why),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,21 +3,15 @@
  * An inbox: calls of handlers that a thread of the host takes and answers itself. The host here has one thread: it
  * polls the inbox's descriptor beside what it submitted. */
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/inbox.h"
 
 /* ---- a call that a host answers itself ---- */
 
-static void work_is_read_and_answered_by_the_thread_that_takes_it(void **state) {
-  (void)state;
+TEST(work_is_read_and_answered_by_the_thread_that_takes_it) {
   tp_runtime *runtime = open_runtime(NULL);
   tp_inbox *inbox = open_inbox(runtime, 0);
   add(runtime, "g", GATHER, inbox, (tp_subscription){.limit_ms = LONG_MS});
@@ -66,8 +60,7 @@ static void work_is_read_and_answered_by_the_thread_that_takes_it(void **state) 
   close_runtime(runtime);
 }
 
-static void guard_in_an_inbox_denies(void **state) {
-  (void)state;
+TEST(guard_in_an_inbox_denies) {
   tp_runtime *runtime = open_runtime(NULL);
   tp_inbox *inbox = open_inbox(runtime, 0);
   add(runtime, "guard", GUARD, inbox, (tp_subscription){.limit_ms = LONG_MS});
@@ -85,8 +78,7 @@ static void guard_in_an_inbox_denies(void **state) {
   close_runtime(runtime);
 }
 
-static void refused_emit_rejects_the_whole_answer(void **state) {
-  (void)state;
+TEST(refused_emit_rejects_the_whole_answer) {
   tp_runtime *runtime = open_runtime(NULL);
   tp_inbox *inbox = open_inbox(runtime, 0);
   add(runtime, "g", GATHER, inbox, (tp_subscription){.limit_ms = LONG_MS});
@@ -103,8 +95,7 @@ static void refused_emit_rejects_the_whole_answer(void **state) {
   close_runtime(runtime);
 }
 
-static void retried_attempt_is_work_of_its_own(void **state) {
-  (void)state;
+TEST(retried_attempt_is_work_of_its_own) {
   tp_runtime *runtime = open_runtime(NULL);
   tp_inbox *inbox = open_inbox(runtime, 0);
   assert_int_equal(add_status(runtime, "g", GATHER, inbox, (tp_handler){.idempotent = true},
@@ -128,8 +119,7 @@ static void retried_attempt_is_work_of_its_own(void **state) {
   close_runtime(runtime);
 }
 
-static void detached_run_goes_through_the_inbox(void **state) {
-  (void)state;
+TEST(detached_run_goes_through_the_inbox) {
   tp_runtime *runtime = open_runtime(NULL);
   tp_inbox *inbox = open_inbox(runtime, 0);
   add(runtime, "g", GATHER, inbox, (tp_subscription){.limit_ms = LONG_MS, .execution = TP_EXECUTION_FIRE_AND_RECORD});
@@ -146,8 +136,7 @@ static void detached_run_goes_through_the_inbox(void **state) {
 
 /* ---- bounds ---- */
 
-static void full_inbox_fails_the_attempt_and_keeps_what_is_in_it(void **state) {
-  (void)state;
+TEST(full_inbox_fails_the_attempt_and_keeps_what_is_in_it) {
   tp_runtime *runtime = open_runtime(NULL);
   tp_inbox *inbox = open_inbox(runtime, 1);
   add(runtime, "first", GATHER, inbox, (tp_subscription){.limit_ms = LONG_MS, .priority = 1});
@@ -169,8 +158,7 @@ static void full_inbox_fails_the_attempt_and_keeps_what_is_in_it(void **state) {
   close_runtime(runtime);
 }
 
-static void work_counts_as_an_open_token(void **state) {
-  (void)state;
+TEST(work_counts_as_an_open_token) {
   tp_runtime_options options = {.struct_size = sizeof options, .deferred_max = 1};
   tp_runtime *runtime = open_runtime(&options);
   tp_inbox *inbox = open_inbox(runtime, 0);
@@ -191,8 +179,7 @@ static void work_counts_as_an_open_token(void **state) {
 
 /* ---- attempts that are over ---- */
 
-static void deadline_removes_work_that_was_not_taken(void **state) {
-  (void)state;
+TEST(deadline_removes_work_that_was_not_taken) {
   tp_runtime *runtime = open_runtime(NULL);
   tp_inbox *inbox = open_inbox(runtime, 0);
   add(runtime, "guard", GUARD, inbox, (tp_subscription){.limit_ms = 5});
@@ -209,8 +196,7 @@ static void deadline_removes_work_that_was_not_taken(void **state) {
   close_runtime(runtime);
 }
 
-static void deadline_makes_the_token_of_taken_work_stale_and_leaves_it_readable(void **state) {
-  (void)state;
+TEST(deadline_makes_the_token_of_taken_work_stale_and_leaves_it_readable) {
   tp_runtime *runtime = open_runtime(NULL);
   tp_inbox *inbox = open_inbox(runtime, 0);
   add(runtime, "guard", GUARD, inbox, (tp_subscription){.limit_ms = 300});
@@ -232,8 +218,7 @@ static void deadline_makes_the_token_of_taken_work_stale_and_leaves_it_readable(
   close_runtime(runtime);
 }
 
-static void cancel_takes_work_out(void **state) {
-  (void)state;
+TEST(cancel_takes_work_out) {
   tp_runtime *runtime = open_runtime(NULL);
   tp_inbox *inbox = open_inbox(runtime, 0);
   add(runtime, "g", GATHER, inbox, (tp_subscription){.limit_ms = LONG_MS});
@@ -254,8 +239,7 @@ static void cancel_takes_work_out(void **state) {
 
 /* ---- the end of an inbox ---- */
 
-static void free_fails_the_work_in_it_and_all_that_comes_later(void **state) {
-  (void)state;
+TEST(free_fails_the_work_in_it_and_all_that_comes_later) {
   tp_runtime *runtime = open_runtime(NULL);
   tp_inbox *inbox = open_inbox(runtime, 0);
   add(runtime, "guard", GUARD, inbox, (tp_subscription){.limit_ms = LONG_MS});
@@ -280,8 +264,7 @@ static void free_fails_the_work_in_it_and_all_that_comes_later(void **state) {
   close_runtime(runtime);
 }
 
-static void inbox_may_be_freed_after_its_runtime(void **state) {
-  (void)state;
+TEST(inbox_may_be_freed_after_its_runtime) {
   tp_runtime *runtime = open_runtime(NULL);
   tp_inbox *inbox = open_inbox(runtime, 0);
   add(runtime, "guard", GUARD, inbox, (tp_subscription){.limit_ms = LONG_MS});
@@ -325,8 +308,7 @@ static void *take_and_answer(void *arg) {
   return NULL;
 }
 
-static void two_takers_share_an_inbox_and_each_work_is_taken_once(void **state) {
-  (void)state;
+TEST(two_takers_share_an_inbox_and_each_work_is_taken_once) {
   tp_runtime *runtime = open_runtime(NULL);
   tp_inbox *inbox = open_inbox(runtime, 0);
   add(runtime, "guard", GUARD, inbox, (tp_subscription){.limit_ms = LONG_MS});
@@ -357,8 +339,7 @@ static void two_takers_share_an_inbox_and_each_work_is_taken_once(void **state) 
 
 /* ---- what is refused ---- */
 
-static void what_does_not_go_together_is_refused(void **state) {
-  (void)state;
+TEST(what_does_not_go_together_is_refused) {
   tp_runtime *runtime = open_runtime(NULL), *other = open_runtime(NULL);
   tp_inbox *inbox = open_inbox(runtime, 0), *strange = open_inbox(other, 0);
   const tp_subscription unbounded = {0}, bounded = {.max_concurrent = 4};
@@ -385,8 +366,7 @@ static void what_does_not_go_together_is_refused(void **state) {
   close_runtime(other);
 }
 
-static void child_of_a_fork_leaves_the_inbox_alone(void **state) {
-  (void)state;
+TEST(child_of_a_fork_leaves_the_inbox_alone) {
   tp_runtime *runtime = open_runtime(NULL);
   tp_inbox *inbox = open_inbox(runtime, 0);
   pid_t child = fork();
@@ -401,25 +381,4 @@ static void child_of_a_fork_leaves_the_inbox_alone(void **state) {
   assert_true(WIFEXITED(ended) && WEXITSTATUS(ended) == 0);
   tp_inbox_free(inbox);
   close_runtime(runtime);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(work_is_read_and_answered_by_the_thread_that_takes_it),
-      cmocka_unit_test(guard_in_an_inbox_denies),
-      cmocka_unit_test(refused_emit_rejects_the_whole_answer),
-      cmocka_unit_test(retried_attempt_is_work_of_its_own),
-      cmocka_unit_test(detached_run_goes_through_the_inbox),
-      cmocka_unit_test(full_inbox_fails_the_attempt_and_keeps_what_is_in_it),
-      cmocka_unit_test(work_counts_as_an_open_token),
-      cmocka_unit_test(deadline_removes_work_that_was_not_taken),
-      cmocka_unit_test(deadline_makes_the_token_of_taken_work_stale_and_leaves_it_readable),
-      cmocka_unit_test(cancel_takes_work_out),
-      cmocka_unit_test(free_fails_the_work_in_it_and_all_that_comes_later),
-      cmocka_unit_test(inbox_may_be_freed_after_its_runtime),
-      cmocka_unit_test(two_takers_share_an_inbox_and_each_work_is_taken_once),
-      cmocka_unit_test(what_does_not_go_together_is_refused),
-      cmocka_unit_test(child_of_a_fork_leaves_the_inbox_alone),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

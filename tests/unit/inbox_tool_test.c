@@ -2,13 +2,8 @@
  *
  * Tools of an inbox: the host takes their calls and answers them itself, on the thread that submitted the calls. */
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/inbox.h"
 
 enum { TOOLS = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, CALLS_MAX = 16 };
@@ -83,8 +78,7 @@ static void submit_calls(host *h, size_t count) {
 
 /* ---- a call that a host answers itself ---- */
 
-static void call_is_read_and_answered_by_the_thread_that_takes_it(void **state) {
-  (void)state;
+TEST(call_is_read_and_answered_by_the_thread_that_takes_it) {
   host h;
   open_host(&h, 0, (tp_tool){.description = "d"}, NULL);
   submit_calls(&h, 1);
@@ -114,8 +108,7 @@ static void call_is_read_and_answered_by_the_thread_that_takes_it(void **state) 
   close_host(&h);
 }
 
-static void error_of_the_host_is_a_handler_error(void **state) {
-  (void)state;
+TEST(error_of_the_host_is_a_handler_error) {
   host h;
   open_host(&h, 0, (tp_tool){0}, NULL);
   submit_calls(&h, 2);
@@ -130,8 +123,7 @@ static void error_of_the_host_is_a_handler_error(void **state) {
 
 /* ---- bounds ---- */
 
-static void calls_above_max_concurrent_wait_for_those_that_were_taken(void **state) {
-  (void)state;
+TEST(calls_above_max_concurrent_wait_for_those_that_were_taken) {
   host h;
   open_host(&h, 0, (tp_tool){.max_concurrent = 2}, NULL);
   submit_calls(&h, 5);
@@ -149,8 +141,7 @@ static void calls_above_max_concurrent_wait_for_those_that_were_taken(void **sta
   close_host(&h);
 }
 
-static void call_that_finds_the_inbox_full_is_shed_at_once_and_says_so(void **state) {
-  (void)state;
+TEST(call_that_finds_the_inbox_full_is_shed_at_once_and_says_so) {
   host h;
   open_host(&h, 1, (tp_tool){0}, NULL);
   tp_turn *other = begin_with_tools(&h, LONG_MS);
@@ -168,8 +159,7 @@ static void call_that_finds_the_inbox_full_is_shed_at_once_and_says_so(void **st
   close_host(&h);
 }
 
-static void call_that_waited_for_others_is_shed_when_its_inbox_is_full_by_then(void **state) {
-  (void)state;
+TEST(call_that_waited_for_others_is_shed_when_its_inbox_is_full_by_then) {
   host h;
   open_host(&h, 1, (tp_tool){.max_concurrent = 1}, NULL);
   add(h.runtime, "g", GATHER, h.inbox, (tp_subscription){.limit_ms = LONG_MS});
@@ -191,8 +181,7 @@ static void call_that_waited_for_others_is_shed_when_its_inbox_is_full_by_then(v
   close_host(&h);
 }
 
-static void calls_of_a_freed_inbox_are_shed_those_that_waited_too(void **state) {
-  (void)state;
+TEST(calls_of_a_freed_inbox_are_shed_those_that_waited_too) {
   host h;
   open_host(&h, 0, (tp_tool){.max_concurrent = 1}, NULL);
   submit_calls(&h, CALLS_MAX);
@@ -210,8 +199,7 @@ static void calls_of_a_freed_inbox_are_shed_those_that_waited_too(void **state) 
   close_host(&h);
 }
 
-static void call_beyond_the_open_tokens_is_shed(void **state) {
-  (void)state;
+TEST(call_beyond_the_open_tokens_is_shed) {
   host h;
   open_host(&h, 0, (tp_tool){0}, &(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .deferred_max = 1});
   tp_turn *other = begin_with_tools(&h, LONG_MS);
@@ -229,8 +217,7 @@ static void call_beyond_the_open_tokens_is_shed(void **state) {
 
 /* ---- calls that are over ---- */
 
-static void limit_removes_a_call_that_was_not_taken(void **state) {
-  (void)state;
+TEST(limit_removes_a_call_that_was_not_taken) {
   host h;
   open_host(&h, 0, (tp_tool){.limit_ms = 5}, NULL);
   submit_calls(&h, 1);
@@ -244,8 +231,7 @@ static void limit_removes_a_call_that_was_not_taken(void **state) {
   close_host(&h);
 }
 
-static void call_that_was_given_up_stays_readable_and_keeps_its_permit(void **state) {
-  (void)state;
+TEST(call_that_was_given_up_stays_readable_and_keeps_its_permit) {
   host h;
   open_host(&h, 0, (tp_tool){.limit_ms = 200, .max_concurrent = 1}, NULL);
   submit_calls(&h, 2);
@@ -277,8 +263,7 @@ static void call_that_was_given_up_stays_readable_and_keeps_its_permit(void **st
   close_host(&h);
 }
 
-static void cancel_of_the_turn_takes_out_what_waits_and_what_waits_for_a_permit(void **state) {
-  (void)state;
+TEST(cancel_of_the_turn_takes_out_what_waits_and_what_waits_for_a_permit) {
   host h;
   open_host(&h, 0, (tp_tool){.max_concurrent = 1}, NULL);
   submit_calls(&h, 3);
@@ -291,8 +276,7 @@ static void cancel_of_the_turn_takes_out_what_waits_and_what_waits_for_a_permit(
   close_host(&h);
 }
 
-static void runtime_may_be_freed_under_a_call_that_was_taken(void **state) {
-  (void)state;
+TEST(runtime_may_be_freed_under_a_call_that_was_taken) {
   host h;
   open_host(&h, 0, (tp_tool){.limit_ms = 100}, NULL);
   submit_calls(&h, 1);
@@ -305,8 +289,7 @@ static void runtime_may_be_freed_under_a_call_that_was_taken(void **state) {
 }
 
 /* The tool of a turn keeps its inbox, whose host may give it up at once. */
-static void inbox_may_be_freed_before_the_turn_whose_tools_name_it(void **state) {
-  (void)state;
+TEST(inbox_may_be_freed_before_the_turn_whose_tools_name_it) {
   host h;
   open_host(&h, 0, (tp_tool){0}, NULL);
   tp_inbox_free(h.inbox);
@@ -320,8 +303,7 @@ static void inbox_may_be_freed_before_the_turn_whose_tools_name_it(void **state)
 
 /* ---- what is refused ---- */
 
-static void wrong_tools_are_refused(void **state) {
-  (void)state;
+TEST(wrong_tools_are_refused) {
   host h;
   open_host(&h, 0, (tp_tool){0}, NULL);
   tp_runtime *other = open_runtime(NULL);
@@ -340,23 +322,4 @@ static void wrong_tools_are_refused(void **state) {
   tp_inbox_free(strange);
   close_runtime(other);
   close_host(&h);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(call_is_read_and_answered_by_the_thread_that_takes_it),
-      cmocka_unit_test(error_of_the_host_is_a_handler_error),
-      cmocka_unit_test(calls_above_max_concurrent_wait_for_those_that_were_taken),
-      cmocka_unit_test(call_that_finds_the_inbox_full_is_shed_at_once_and_says_so),
-      cmocka_unit_test(call_that_waited_for_others_is_shed_when_its_inbox_is_full_by_then),
-      cmocka_unit_test(calls_of_a_freed_inbox_are_shed_those_that_waited_too),
-      cmocka_unit_test(call_beyond_the_open_tokens_is_shed),
-      cmocka_unit_test(limit_removes_a_call_that_was_not_taken),
-      cmocka_unit_test(call_that_was_given_up_stays_readable_and_keeps_its_permit),
-      cmocka_unit_test(cancel_of_the_turn_takes_out_what_waits_and_what_waits_for_a_permit),
-      cmocka_unit_test(runtime_may_be_freed_under_a_call_that_was_taken),
-      cmocka_unit_test(inbox_may_be_freed_before_the_turn_whose_tools_name_it),
-      cmocka_unit_test(wrong_tools_are_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

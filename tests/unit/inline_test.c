@@ -4,13 +4,7 @@
  * Its outcome must be that of the general path: most cases run on both, on turns
  * with and without an event callback, and the outcomes are compared line by
  * line. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "runtime/exec/runtime.h"
 #include "runtime/exec/share.h"
 #include "tests/support/counting.h"
@@ -409,38 +403,20 @@ static void compare_all(const behavior *behaviors, size_t count) {
     compare_all(behaviors_, COUNT(behaviors_));         \
   } while (0)
 
-static void phase_in_which_nothing_happens_ends_as_with_a_listener(void **state) {
-  (void)state;
-  COMPARE(SUCCEEDS);
-}
-static void phase_whose_third_node_contributes_ends_as_with_a_listener(void **state) {
-  (void)state;
-  COMPARE(EMITS, EMITS_WHAT_IT_MAY_NOT, REPLACES);
-}
-static void phase_whose_third_node_fails_ends_as_with_a_listener(void **state) {
-  (void)state;
+TEST(phase_in_which_nothing_happens_ends_as_with_a_listener) { COMPARE(SUCCEEDS); }
+TEST(phase_whose_third_node_contributes_ends_as_with_a_listener) { COMPARE(EMITS, EMITS_WHAT_IT_MAY_NOT, REPLACES); }
+TEST(phase_whose_third_node_fails_ends_as_with_a_listener) {
   COMPARE(FAILS, FAILS_REQUIRED, FAILS_TO_FALLBACK, FAILS_ONCE, TALKS_NONSENSE);
 }
-static void phase_whose_third_node_decides_ends_as_with_a_listener(void **state) {
-  (void)state;
-  COMPARE(DENIES, ALLOWS);
-}
-static void phase_whose_third_node_defers_ends_as_with_a_listener(void **state) {
-  (void)state;
+TEST(phase_whose_third_node_decides_ends_as_with_a_listener) { COMPARE(DENIES, ALLOWS); }
+TEST(phase_whose_third_node_defers_ends_as_with_a_listener) {
   COMPARE(DEFERS, DEFERS_AND_IS_ANSWERED_FIRST, DEFERS_FOR_EVER);
 }
-static void phase_whose_third_node_takes_too_long_ends_as_with_a_listener(void **state) {
-  (void)state;
+TEST(phase_whose_third_node_takes_too_long_ends_as_with_a_listener) {
   COMPARE(OVERRUNS_ITS_LIMIT, OVERRUNS_THE_BUDGET);
 }
-static void phase_whose_third_node_is_switched_off_meanwhile_ends_as_with_a_listener(void **state) {
-  (void)state;
-  COMPARE(KILLS_THE_THIRD);
-}
-static void phase_that_cancels_its_own_turn_ends_as_with_a_listener(void **state) {
-  (void)state;
-  COMPARE(CANCELS_THE_TURN);
-}
+TEST(phase_whose_third_node_is_switched_off_meanwhile_ends_as_with_a_listener) { COMPARE(KILLS_THE_THIRD); }
+TEST(phase_that_cancels_its_own_turn_ends_as_with_a_listener) { COMPARE(CANCELS_THE_TURN); }
 
 /* ---- what the comparison rests on: some of it, said outright ---- */
 
@@ -456,8 +432,7 @@ static void close_scene(scene *s) {
   close_runtime(s->runtime);
 }
 
-static void denial_of_the_third_in_a_chain_skips_the_rest_and_the_next_phase_is_whole(void **state) {
-  (void)state;
+TEST(denial_of_the_third_in_a_chain_skips_the_rest_and_the_next_phase_is_whole) {
   scene s;
   part parts[NODES];
   open_scene(&s, DENIES, CHAIN, APART, parts);
@@ -479,8 +454,7 @@ static void denial_of_the_third_in_a_chain_skips_the_rest_and_the_next_phase_is_
   close_scene(&s);
 }
 
-static void turn_that_was_cancelled_calls_nothing_more(void **state) {
-  (void)state;
+TEST(turn_that_was_cancelled_calls_nothing_more) {
   scene s;
   part parts[NODES];
   open_scene(&s, SUCCEEDS, GATHER, APART, parts);
@@ -499,8 +473,7 @@ static void turn_that_was_cancelled_calls_nothing_more(void **state) {
   close_scene(&s);
 }
 
-static void killed_subscription_is_skipped_from_the_next_phase_on_and_runs_again_when_restored(void **state) {
-  (void)state;
+TEST(killed_subscription_is_skipped_from_the_next_phase_on_and_runs_again_when_restored) {
   scene s;
   part parts[NODES];
   open_scene(&s, SUCCEEDS, GATHER, FANNED, parts);
@@ -520,8 +493,7 @@ static void killed_subscription_is_skipped_from_the_next_phase_on_and_runs_again
 
 /* ---- results that are kept ---- */
 
-static void result_stays_readable_while_the_next_phases_run(void **state) {
-  (void)state;
+TEST(result_stays_readable_while_the_next_phases_run) {
   enum { KEPT = 12 };
   scene s;
   part parts[NODES];
@@ -617,8 +589,7 @@ static void release_result(void *ctx, const tp_phase_result *result) {
   latch_hit(&m.second);
 }
 
-static void release_in_which_the_next_phase_ends_does_not_wait_for_itself(void **state) {
-  (void)state;
+TEST(release_in_which_the_next_phase_ends_does_not_wait_for_itself) {
   static const tp_allocator completing = {forward_alloc, release_and_complete, NULL};
   tp_runtime_options options = {.struct_size = sizeof options, .allocator = completing};
   tp_runtime *runtime = open_runtime(&options);
@@ -645,8 +616,7 @@ static void release_in_which_the_next_phase_ends_does_not_wait_for_itself(void *
   close_runtime(runtime);
 }
 
-static void row_behind_the_last_and_rows_of_a_released_result_are_empty(void **state) {
-  (void)state;
+TEST(row_behind_the_last_and_rows_of_a_released_result_are_empty) {
   scene s;
   part parts[NODES];
   open_scene(&s, SUCCEEDS, GATHER, APART, parts);
@@ -723,8 +693,7 @@ static void check_fast_phases(tp_timestamps timestamps) {
   close_runtime(s.runtime);
 }
 
-static void phases_on_the_fast_path_are_notified_and_recorded_right_with_every_kind_of_time_stamp(void **state) {
-  (void)state;
+TEST(phases_on_the_fast_path_are_notified_and_recorded_right_with_every_kind_of_time_stamp) {
   sleep_ms(25); /* by then the process knows its clock */
   for (int i = 0; i < 2; i++)
     for (tp_timestamps t = TP_TIMESTAMPS_FULL; t <= TP_TIMESTAMPS_OFF; t++) check_fast_phases(t);
@@ -740,8 +709,7 @@ static tp_phase_result overrun(scene *s, behavior third, part *parts) {
   return run_bare(s->turn, GATHER);
 }
 
-static void one_time_stamp_shows_the_time_of_all_nodes_and_enforces_no_limit_of_one(void **state) {
-  (void)state;
+TEST(one_time_stamp_shows_the_time_of_all_nodes_and_enforces_no_limit_of_one) {
   scene s;
   part parts[NODES];
   tp_phase_result result = overrun(&s, OVERRUNS_ITS_LIMIT, parts);
@@ -759,8 +727,7 @@ static void one_time_stamp_shows_the_time_of_all_nodes_and_enforces_no_limit_of_
   close_scene(&s);
 }
 
-static void one_time_stamp_shows_a_phase_that_overran_by_its_last_node(void **state) {
-  (void)state;
+TEST(one_time_stamp_shows_a_phase_that_overran_by_its_last_node) {
   scene s;
   part parts[NODES];
   tp_phase_result result = overrun(&s, OVERRUNS_THE_BUDGET, parts);
@@ -791,8 +758,7 @@ static tp_answer read_fields(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void phase_sees_its_own_payload_and_never_that_of_the_one_before(void **state) {
-  (void)state;
+TEST(phase_sees_its_own_payload_and_never_that_of_the_one_before) {
   tp_runtime *runtime = open_runtime(NULL);
   reader r;
   hook h = {.id = "reads", .phase = TP_PHASE_MODEL_PRE, .run = read_fields, .ctx = &r};
@@ -817,8 +783,7 @@ static void phase_sees_its_own_payload_and_never_that_of_the_one_before(void **s
   close_runtime(runtime);
 }
 
-static void payload_that_was_borrowed_is_copied_into_a_result_that_shows_it(void **state) {
-  (void)state;
+TEST(payload_that_was_borrowed_is_copied_into_a_result_that_shows_it) {
   scene s;
   part parts[NODES];
   open_scene(&s, EMITS, CHAIN, APART, parts);
@@ -864,8 +829,7 @@ static tp_answer intrude(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void handler_that_runs_a_phase_itself_is_refused_and_does_no_harm(void **state) {
-  (void)state;
+TEST(handler_that_runs_a_phase_itself_is_refused_and_does_no_harm) {
   tp_runtime *runtime = open_runtime(NULL);
   intruder in = {.own = NULL};
   hook h = {.id = "intrudes", .phase = GATHER, .run = intrude, .ctx = &in};
@@ -890,8 +854,7 @@ static void handler_that_runs_a_phase_itself_is_refused_and_does_no_harm(void **
 
 /* ---- memory ---- */
 
-static void steady_phase_takes_no_memory(void **state) {
-  (void)state;
+TEST(steady_phase_takes_no_memory) {
   enum { WARM = 20000, STEADY = 10000 };
   static const tp_timestamps kinds[] = {TP_TIMESTAMPS_FULL, TP_TIMESTAMPS_OFF};
   for (size_t k = 0; k < COUNT(kinds); k++) {
@@ -915,8 +878,7 @@ static void steady_phase_takes_no_memory(void **state) {
   }
 }
 
-static void results_that_are_not_released_go_with_their_turn(void **state) {
-  (void)state;
+TEST(results_that_are_not_released_go_with_their_turn) {
   enum { WARM = 200, STEADY = 1000, KEPT = 5 };
   tp_runtime_options options = {.struct_size = sizeof options, .allocator = counting, .timestamps = TP_TIMESTAMPS_OFF};
   scene s = {.runtime = open_alone(&options)};
@@ -933,32 +895,4 @@ static void results_that_are_not_released_go_with_their_turn(void **state) {
   if (takes_here > STEADY / 10) fail_msg("%ld calls of the allocator in %d turns", takes_here, STEADY);
   close_scene(&s);
   assert_int_equal(blocks_open, 0);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(phase_in_which_nothing_happens_ends_as_with_a_listener),
-      cmocka_unit_test(phase_whose_third_node_contributes_ends_as_with_a_listener),
-      cmocka_unit_test(phase_whose_third_node_fails_ends_as_with_a_listener),
-      cmocka_unit_test(phase_whose_third_node_decides_ends_as_with_a_listener),
-      cmocka_unit_test(phase_whose_third_node_defers_ends_as_with_a_listener),
-      cmocka_unit_test(phase_whose_third_node_takes_too_long_ends_as_with_a_listener),
-      cmocka_unit_test(phase_whose_third_node_is_switched_off_meanwhile_ends_as_with_a_listener),
-      cmocka_unit_test(phase_that_cancels_its_own_turn_ends_as_with_a_listener),
-      cmocka_unit_test(denial_of_the_third_in_a_chain_skips_the_rest_and_the_next_phase_is_whole),
-      cmocka_unit_test(turn_that_was_cancelled_calls_nothing_more),
-      cmocka_unit_test(killed_subscription_is_skipped_from_the_next_phase_on_and_runs_again_when_restored),
-      cmocka_unit_test(result_stays_readable_while_the_next_phases_run),
-      cmocka_unit_test(row_behind_the_last_and_rows_of_a_released_result_are_empty),
-      cmocka_unit_test(release_in_which_the_next_phase_ends_does_not_wait_for_itself),
-      cmocka_unit_test(phases_on_the_fast_path_are_notified_and_recorded_right_with_every_kind_of_time_stamp),
-      cmocka_unit_test(one_time_stamp_shows_the_time_of_all_nodes_and_enforces_no_limit_of_one),
-      cmocka_unit_test(one_time_stamp_shows_a_phase_that_overran_by_its_last_node),
-      cmocka_unit_test(phase_sees_its_own_payload_and_never_that_of_the_one_before),
-      cmocka_unit_test(payload_that_was_borrowed_is_copied_into_a_result_that_shows_it),
-      cmocka_unit_test(handler_that_runs_a_phase_itself_is_refused_and_does_no_harm),
-      cmocka_unit_test(steady_phase_takes_no_memory),
-      cmocka_unit_test(results_that_are_not_released_go_with_their_turn),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

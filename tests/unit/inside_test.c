@@ -2,15 +2,10 @@
  *
  * What handlers, callbacks and destructors may call of the runtime that calls them: a status, never an abort, never a
  * wait for themselves. Each destructor here calls every public function that takes a runtime. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/model.h"
 
 enum { GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT };
@@ -160,8 +155,7 @@ static void remove_both(tp_runtime *runtime, const char *id) {
 
 /* ---- destructors ---- */
 
-static void destructors_may_call_everything_in_a_commit_and_a_discard(void **state) {
-  (void)state;
+TEST(destructors_may_call_everything_in_a_commit_and_a_discard) {
   tp_runtime *runtime = open_runtime(NULL);
   caller h = {.runtime = runtime}, m = {.runtime = runtime}, dh = {.runtime = runtime}, dm = {.runtime = runtime};
   add_destroyed(runtime, "discarded", &dh, &dm, false);
@@ -174,8 +168,7 @@ static void destructors_may_call_everything_in_a_commit_and_a_discard(void **sta
   close_runtime(runtime);
 }
 
-static void destructors_may_call_everything_at_the_end_of_a_turn(void **state) {
-  (void)state;
+TEST(destructors_may_call_everything_at_the_end_of_a_turn) {
   tp_runtime *runtime = open_runtime(NULL);
   caller h = {.runtime = runtime}, m = {.runtime = runtime};
   add_destroyed(runtime, "removed", &h, &m, true);
@@ -311,8 +304,7 @@ static bool ignore_job(void *ctx, const tp_job *job) {
   return true;
 }
 
-static void functions_of_a_store_may_call_the_runtime_and_are_refused_what_waits(void **state) {
-  (void)state;
+TEST(functions_of_a_store_may_call_the_runtime_and_are_refused_what_waits) {
   calling_store s = {.runtime = NULL};
   assert_int_equal(tp_store_memory_new(NULL, NULL, &s.inner, NULL), TP_OK);
   tp_store store = {.struct_size = sizeof store,
@@ -367,8 +359,7 @@ static tp_answer defer_for_ever(void *ctx, tp_call *call) {
                        &deferred_token);
 }
 
-static void destructors_may_call_everything_while_the_runtime_is_freed(void **state) {
-  (void)state;
+TEST(destructors_may_call_everything_while_the_runtime_is_freed) {
   caller h = {.is_freed = true}, m = {.is_freed = true}, deferral = {.is_freed = true}, store = {.is_freed = true};
   tp_runtime_options options = {.struct_size = sizeof options, .store = make_store(&store)};
   tp_runtime *runtime = open_runtime(&options);
@@ -404,8 +395,7 @@ static tp_answer sleep_on(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void destructors_may_call_everything_when_an_abandoned_handler_returns_after_the_free(void **state) {
-  (void)state;
+TEST(destructors_may_call_everything_when_an_abandoned_handler_returns_after_the_free) {
   static caller h, m, store;
   static sleeper s = {LATCH, LATCH};
   h = m = store = (caller){.is_freed = true};
@@ -460,8 +450,7 @@ static tp_status append_nothing(void *ctx, const tp_history_append *request, tp_
 
 static void on_closed(void *ctx) { latch_hit(ctx); }
 
-static void destructors_of_a_model_and_a_history_may_call_everything(void **state) {
-  (void)state;
+TEST(destructors_of_a_model_and_a_history_may_call_everything) {
   static caller model, history;
   for (int freed = 0; freed < 2; freed++) {
     model = history = (caller){.is_freed = freed};
@@ -495,8 +484,7 @@ static void destructors_of_a_model_and_a_history_may_call_everything(void **stat
 
 static void ignore_event(void *ctx, const tp_event *event) { (void)ctx, (void)event; }
 
-static void destructor_of_a_listener_may_call_everything(void **state) {
-  (void)state;
+TEST(destructor_of_a_listener_may_call_everything) {
   tp_runtime *runtime = open_runtime(NULL);
   caller removed = {.runtime = runtime}, left = {.runtime = runtime, .is_freed = true};
   tp_listener listener = {
@@ -561,8 +549,7 @@ static tp_runtime *open_logged(ender *e) {
   return e->runtime;
 }
 
-static void free_from_a_handler_is_logged_and_frees_nothing(void **state) {
-  (void)state;
+TEST(free_from_a_handler_is_logged_and_frees_nothing) {
   for (int slow = 0; slow < 2; slow++) {
     ender e;
     tp_runtime *runtime = open_logged(&e);
@@ -577,8 +564,7 @@ static void free_from_a_handler_is_logged_and_frees_nothing(void **state) {
   }
 }
 
-static void free_from_a_callback_is_logged_and_frees_nothing(void **state) {
-  (void)state;
+TEST(free_from_a_callback_is_logged_and_frees_nothing) {
   ender e;
   tp_runtime *runtime = open_logged(&e);
   add_hooks(runtime, &(hook){.id = "h", .phase = GATHER, .run = silent_hook}, 1);
@@ -591,8 +577,7 @@ static void free_from_a_callback_is_logged_and_frees_nothing(void **state) {
   close_runtime(runtime);
 }
 
-static void free_from_the_destroy_of_a_completed_deferral_is_logged_and_frees_nothing(void **state) {
-  (void)state;
+TEST(free_from_the_destroy_of_a_completed_deferral_is_logged_and_frees_nothing) {
   ender e;
   tp_runtime *runtime = open_logged(&e);
   add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .run = end_when_completed, .ctx = &e, .slow = true}, 1);
@@ -654,8 +639,7 @@ static tp_answer use_another_runtime(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void handler_may_use_another_runtime_and_so_may_the_child_of_a_fork_in_it(void **state) {
-  (void)state;
+TEST(handler_may_use_another_runtime_and_so_may_the_child_of_a_fork_in_it) {
   for (int i = 0; i < 4; i++) {
     if (i % 2 && HAS_THREAD_SANITIZER) continue;
     tp_runtime *runtime = open_runtime(NULL);
@@ -681,21 +665,4 @@ static void handler_may_use_another_runtime_and_so_may_the_child_of_a_fork_in_it
     tp_turn_end(turn);
     close_runtime(runtime);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(destructors_may_call_everything_in_a_commit_and_a_discard),
-      cmocka_unit_test(destructors_may_call_everything_at_the_end_of_a_turn),
-      cmocka_unit_test(functions_of_a_store_may_call_the_runtime_and_are_refused_what_waits),
-      cmocka_unit_test(destructors_may_call_everything_while_the_runtime_is_freed),
-      cmocka_unit_test(destructors_may_call_everything_when_an_abandoned_handler_returns_after_the_free),
-      cmocka_unit_test(destructors_of_a_model_and_a_history_may_call_everything),
-      cmocka_unit_test(destructor_of_a_listener_may_call_everything),
-      cmocka_unit_test(free_from_a_handler_is_logged_and_frees_nothing),
-      cmocka_unit_test(free_from_a_callback_is_logged_and_frees_nothing),
-      cmocka_unit_test(free_from_the_destroy_of_a_completed_deferral_is_logged_and_frees_nothing),
-      cmocka_unit_test(handler_may_use_another_runtime_and_so_may_the_child_of_a_fork_in_it),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Background work: stored before it counts, run once, in the order of its session, tried again, then given up. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <unistd.h>
 
+#include "tests/support/test.h"
 #include "tests/support/host.h"
 
 enum { POST = TP_PHASE_TURN_POST_TURN };
@@ -83,8 +77,7 @@ static void post(tp_session *session, const char *outcome) {
   tp_turn_end(turn);
 }
 
-static void job_runs_with_its_payload_after_its_turn_is_gone(void **state) {
-  (void)state;
+TEST(job_runs_with_its_payload_after_its_turn_is_gone) {
   tp_runtime *runtime = open_runtime(NULL);
   notes n = NOTES;
   hook h = background(&n);
@@ -101,8 +94,7 @@ static void job_runs_with_its_payload_after_its_turn_is_gone(void **state) {
   close_runtime(runtime);
 }
 
-static void jobs_of_a_session_run_in_order_and_of_several_at_once(void **state) {
-  (void)state;
+TEST(jobs_of_a_session_run_in_order_and_of_several_at_once) {
   tp_runtime *runtime = open_runtime(NULL);
   latch leave = LATCH;
   notes n = NOTES;
@@ -155,8 +147,7 @@ static tp_runtime_stats stats_of(tp_runtime *runtime) {
   return stats;
 }
 
-static void retry_values_of_the_subscription_govern_its_jobs(void **state) {
-  (void)state;
+TEST(retry_values_of_the_subscription_govern_its_jobs) {
   static const struct {
     uint32_t attempts;
     bool retryable;
@@ -197,8 +188,7 @@ static void retry_values_of_the_subscription_govern_its_jobs(void **state) {
 
 /* What runs elsewhere has neither. */
 /* It was stored before its subscription was tripped: it waits, and loses no attempt. */
-static void job_whose_subscription_is_tripped_waits(void **state) {
-  (void)state;
+TEST(job_whose_subscription_is_tripped_waits) {
   tp_runtime *runtime = open_runtime(NULL);
   latch leave = LATCH;
   notes n = NOTES;
@@ -221,8 +211,7 @@ static void job_whose_subscription_is_tripped_waits(void **state) {
   close_runtime(runtime);
 }
 
-static void handler_that_is_no_job_has_no_id_and_key(void **state) {
-  (void)state;
+TEST(handler_that_is_no_job_has_no_id_and_key) {
   tp_runtime *runtime = open_runtime(NULL);
   notes n = NOTES;
   n.job_id = 99;
@@ -258,8 +247,7 @@ static found_jobs jobs_of(tp_runtime *runtime) {
   return found;
 }
 
-static void dead_letter_is_listed_redriven_and_discarded(void **state) {
-  (void)state;
+TEST(dead_letter_is_listed_redriven_and_discarded) {
   tp_runtime *runtime = open_runtime(NULL);
   notes n = NOTES;
   n.fails = 2;
@@ -288,8 +276,7 @@ static void dead_letter_is_listed_redriven_and_discarded(void **state) {
   close_runtime(runtime);
 }
 
-static void full_backlog_is_a_failure_that_is_counted_and_logged(void **state) {
-  (void)state;
+TEST(full_backlog_is_a_failure_that_is_counted_and_logged) {
   tp_runtime *runtime = open_logging((tp_runtime_options){.jobs_max = 2});
   latch leave = LATCH;
   notes n = NOTES;
@@ -324,8 +311,7 @@ static int32_t never_matches(void *ctx, const tp_match_view *view) {
 }
 
 /* The contribution names a handler, and the handler has a version. */
-static void contributed_job_is_run_whatever_its_handler_s_contract_version(void **state) {
-  (void)state;
+TEST(contributed_job_is_run_whatever_its_handler_s_contract_version) {
   static const tp_contribution asks = {.struct_size = sizeof(tp_contribution),
                                        .kind = TP_KIND_BACKGROUND_JOB,
                                        .key = TEXT("k"),
@@ -405,8 +391,7 @@ static bool same_process(void *ctx, const tp_entry_record *record) {
   return true;
 }
 
-static void store_is_opened_once_by_the_first_start_and_committed_by_a_drain(void **state) {
-  (void)state;
+TEST(store_is_opened_once_by_the_first_start_and_committed_by_a_drain) {
   tp_store *memory;
   assert_int_equal(tp_store_memory_new(NULL, NULL, &memory, NULL), TP_OK);
   tp_store store = *memory;
@@ -442,8 +427,7 @@ static void store_is_opened_once_by_the_first_start_and_committed_by_a_drain(voi
   close_runtime(runtime);
 }
 
-static void options_that_the_store_cannot_keep_are_refused(void **state) {
-  (void)state;
+TEST(options_that_the_store_cannot_keep_are_refused) {
   tp_store *memory;
   assert_int_equal(tp_store_memory_new(NULL, NULL, &memory, NULL), TP_OK);
   const struct {
@@ -468,8 +452,7 @@ static void options_that_the_store_cannot_keep_are_refused(void **state) {
   tp_store_free(memory);
 }
 
-static void job_whose_handler_is_gone_waits_for_a_commit_that_adds_it_again(void **state) {
-  (void)state;
+TEST(job_whose_handler_is_gone_waits_for_a_commit_that_adds_it_again) {
   tp_runtime *runtime = open_runtime(NULL);
   notes n = NOTES, again = NOTES;
   hook h = background(&n), g = background(&again);
@@ -496,8 +479,7 @@ static void job_whose_handler_is_gone_waits_for_a_commit_that_adds_it_again(void
   close_runtime(runtime);
 }
 
-static void detached_runs_and_jobs_may_ask_for_jobs(void **state) {
-  (void)state;
+TEST(detached_runs_and_jobs_may_ask_for_jobs) {
   static const tp_contribution first = {.struct_size = sizeof(tp_contribution),
                                         .kind = TP_KIND_BACKGROUND_JOB,
                                         .key = TEXT("1"),
@@ -526,8 +508,7 @@ static void detached_runs_and_jobs_may_ask_for_jobs(void **state) {
   close_runtime(runtime);
 }
 
-static void drain_runs_open_jobs_within_its_limit(void **state) {
-  (void)state;
+TEST(drain_runs_open_jobs_within_its_limit) {
   tp_runtime *runtime = open_runtime(NULL);
   notes n = NOTES;
   hook h = background(&n);
@@ -553,8 +534,7 @@ static tp_answer wait_for_cancel(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void drain_gives_up_jobs_behind_its_limit_and_reports_them_as_lost(void **state) {
-  (void)state;
+TEST(drain_gives_up_jobs_behind_its_limit_and_reports_them_as_lost) {
   for (int round = 0; round < 10; round++) {
     tp_runtime *runtime = open_logging((tp_runtime_options){0});
     patient p = {.runs = LATCH};
@@ -631,8 +611,7 @@ static void add_long(tp_runtime *runtime, long_job *job) {
   add_hooks(runtime, &h, 1);
 }
 
-static void claim_of_a_job_that_runs_longer_than_its_lease_is_renewed(void **state) {
-  (void)state;
+TEST(claim_of_a_job_that_runs_longer_than_its_lease_is_renewed) {
   tp_runtime *runtime = open_with_heart(TP_OK, NULL, NULL);
   long_job job = {.waits_for = 4}; /* a third of the lease each: it is over by then */
   add_long(runtime, &job);
@@ -654,8 +633,7 @@ static void note_line(void *ctx, const tp_log_record *record) {
   if (strstr(record->message, log->wanted)) latch_hit(&log->lines);
 }
 
-static void run_whose_claim_is_lost_is_cancelled(void **state) {
-  (void)state;
+TEST(run_whose_claim_is_lost_is_cancelled) {
   lease_log log = {.lines = LATCH, .wanted = "its lease ran out before it was renewed"};
   tp_runtime *runtime = open_with_heart(TP_ERR_STALE, note_line, &log);
   long_job job = {.waits_for = 1, .was_cancelled = true};
@@ -669,8 +647,7 @@ static void run_whose_claim_is_lost_is_cancelled(void **state) {
   close_runtime(runtime);
 }
 
-static void renewal_that_failed_is_logged_once_and_tried_again(void **state) {
-  (void)state;
+TEST(renewal_that_failed_is_logged_once_and_tried_again) {
   lease_log log = {.lines = LATCH, .wanted = "could not be renewed, and is tried again"};
   tp_runtime *runtime = open_with_heart(TP_ERR_STORE_BUSY, note_line, &log);
   long_job job = {.waits_for = 3};
@@ -699,8 +676,7 @@ static tp_runtime *open_on(tp_store *store, notes *n) {
 }
 
 /* A host opens a store in which an earlier one left a job, and does nothing but wait. */
-static void wait_for_jobs_starts_a_runtime_that_runs_them(void **state) {
-  (void)state;
+TEST(wait_for_jobs_starts_a_runtime_that_runs_them) {
   tp_store *store;
   notes n = NOTES;
   assert_int_equal(tp_store_memory_new(NULL, NULL, &store, NULL), TP_OK);
@@ -721,8 +697,7 @@ static void wait_for_jobs_starts_a_runtime_that_runs_them(void **state) {
   close_runtime(second);
 }
 
-static void lease_that_is_too_short_is_refused(void **state) {
-  (void)state;
+TEST(lease_that_is_too_short_is_refused) {
   tp_runtime *runtime;
   tp_fault fault = {0};
   const tp_runtime_options options = {.struct_size = sizeof options, .job_lease_ms = 299};
@@ -730,29 +705,4 @@ static void lease_that_is_too_short_is_refused(void **state) {
   assert_non_null(strstr(fault.message, "the least is 300"));
   const tp_runtime_options reserved = {.struct_size = sizeof reserved, .job_reserved_ = 1};
   assert_int_equal(tp_runtime_new(&reserved, &runtime, &fault), TP_ERR_USAGE);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(job_runs_with_its_payload_after_its_turn_is_gone),
-      cmocka_unit_test(jobs_of_a_session_run_in_order_and_of_several_at_once),
-      cmocka_unit_test(retry_values_of_the_subscription_govern_its_jobs),
-      cmocka_unit_test(job_whose_subscription_is_tripped_waits),
-      cmocka_unit_test(handler_that_is_no_job_has_no_id_and_key),
-      cmocka_unit_test(dead_letter_is_listed_redriven_and_discarded),
-      cmocka_unit_test(full_backlog_is_a_failure_that_is_counted_and_logged),
-      cmocka_unit_test(contributed_job_is_run_whatever_its_handler_s_contract_version),
-      cmocka_unit_test(store_is_opened_once_by_the_first_start_and_committed_by_a_drain),
-      cmocka_unit_test(options_that_the_store_cannot_keep_are_refused),
-      cmocka_unit_test(job_whose_handler_is_gone_waits_for_a_commit_that_adds_it_again),
-      cmocka_unit_test(detached_runs_and_jobs_may_ask_for_jobs),
-      cmocka_unit_test(drain_runs_open_jobs_within_its_limit),
-      cmocka_unit_test(drain_gives_up_jobs_behind_its_limit_and_reports_them_as_lost),
-      cmocka_unit_test(claim_of_a_job_that_runs_longer_than_its_lease_is_renewed),
-      cmocka_unit_test(run_whose_claim_is_lost_is_cancelled),
-      cmocka_unit_test(renewal_that_failed_is_logged_once_and_tried_again),
-      cmocka_unit_test(wait_for_jobs_starts_a_runtime_that_runs_them),
-      cmocka_unit_test(lease_that_is_too_short_is_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

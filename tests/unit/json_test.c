@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-
-#include <cmocka.h>
 #include <jansson.h>
 #include <math.h>
 
+#include "tests/support/test.h"
 #include "domains/declared/text.h"
 #include "tests/unit/value_support.h"
 #include "turnphase/declared.h"
@@ -59,8 +54,7 @@ static tp_text encoded(tp_text value, printed *p) {
 
 /* ---- decoding ---- */
 
-static void every_kind_is_decoded(void **state) {
-  (void)state;
+TEST(every_kind_is_decoded) {
   tp_writer *writer = new_writer();
   tp_text json = tp_text_of(
       " {\"n\": null, \"t\": true, \"f\": false, \"i\": -7, \"d\": 2.5, \"s\": \"caf\\u00e9\","
@@ -81,8 +75,7 @@ static void every_kind_is_decoded(void **state) {
   tp_writer_free(writer);
 }
 
-static void numbers_keep_their_kind_and_all_their_bits(void **state) {
-  (void)state;
+TEST(numbers_keep_their_kind_and_all_their_bits) {
   static const struct {
     const char *json;
     int64_t number;
@@ -120,16 +113,14 @@ static void numbers_keep_their_kind_and_all_their_bits(void **state) {
   tp_writer_free(writer);
 }
 
-static void nul_in_text_is_kept(void **state) {
-  (void)state;
+TEST(nul_in_text_is_kept) {
   tp_writer *writer = new_writer();
   assert_int_equal(decode(tp_text_of("\"a\\u0000b\""), writer, NULL), TP_OK);
   assert_true(same_bytes(tp_value_text(finished(writer)), (tp_text){"a\0b", 3}));
   tp_writer_free(writer);
 }
 
-static void bad_json_is_refused_with_line_and_column(void **state) {
-  (void)state;
+TEST(bad_json_is_refused_with_line_and_column) {
   static const struct {
     const char *json;
     tp_status status;
@@ -199,8 +190,7 @@ static void bad_json_is_refused_with_line_and_column(void **state) {
   tp_writer_free(writer);
 }
 
-static void raw_nul_is_refused(void **state) {
-  (void)state;
+TEST(raw_nul_is_refused) {
   static const char json[] = "[1,\0 2]";
   tp_writer *writer = new_writer();
   tp_fault fault = {0};
@@ -211,8 +201,7 @@ static void raw_nul_is_refused(void **state) {
 
 /* A NUL directly behind a number or a word was swallowed: what stood behind it was not read, or read as if it stood
  * alone. */
-static void raw_nul_behind_any_value_is_refused(void **state) {
-  (void)state;
+TEST(raw_nul_behind_any_value_is_refused) {
   static const tp_text texts[] = {{"{\"continue\":0\0}", 15},
                                   {"[true\0]", 7},
                                   {"[false\0,1]", 10},
@@ -237,8 +226,7 @@ static void raw_nul_behind_any_value_is_refused(void **state) {
   tp_writer_free(writer);
 }
 
-static void byte_order_mark_is_named(void **state) {
-  (void)state;
+TEST(byte_order_mark_is_named) {
   tp_writer *writer = new_writer();
   tp_fault fault = {0};
   assert_int_equal(decode(tp_text_of("\xEF\xBB\xBF{}"), writer, &fault), TP_ERR_MALFORMED);
@@ -246,8 +234,7 @@ static void byte_order_mark_is_named(void **state) {
   tp_writer_free(writer);
 }
 
-static void nesting_is_refused_from_the_33rd_level_on(void **state) {
-  (void)state;
+TEST(nesting_is_refused_from_the_33rd_level_on) {
   tp_writer *writer = new_writer();
   static const char *const opens[] = {"[", "{\"k\":"}, *const closes[] = {"]", "}"};
   for (size_t i = 0; i < 2; i++) {
@@ -269,8 +256,7 @@ static void nesting_is_refused_from_the_33rd_level_on(void **state) {
   tp_writer_free(writer);
 }
 
-static void bombs_are_refused_in_time_near_their_size(void **state) {
-  (void)state;
+TEST(bombs_are_refused_in_time_near_their_size) {
   static const struct {
     const char *unit;
     size_t count;
@@ -295,8 +281,7 @@ static void bombs_are_refused_in_time_near_their_size(void **state) {
   tp_writer_free(writer);
 }
 
-static void large_but_honest_json_is_decoded(void **state) {
-  (void)state;
+TEST(large_but_honest_json_is_decoded) {
   tp_writer *writer = new_writer();
   printed p = {0};
   gather(&p, "{", 1);
@@ -320,8 +305,7 @@ static void large_but_honest_json_is_decoded(void **state) {
   tp_writer_free(writer);
 }
 
-static void json_above_64_mib_is_too_large(void **state) {
-  (void)state;
+TEST(json_above_64_mib_is_too_large) {
   size_t size = ((size_t)64 << 20) + 1;
   char *json = calloc(1, size);
   assert_non_null(json);
@@ -335,8 +319,7 @@ static void json_above_64_mib_is_too_large(void **state) {
 
 /* ---- encoding ---- */
 
-static void values_are_written_compactly_in_their_order(void **state) {
-  (void)state;
+TEST(values_are_written_compactly_in_their_order) {
   static const char *const texts[] = {"null",
                                       "true",
                                       "false",
@@ -369,8 +352,7 @@ static void values_are_written_compactly_in_their_order(void **state) {
   tp_writer_free(writer);
 }
 
-static void bytes_become_base64(void **state) {
-  (void)state;
+TEST(bytes_become_base64) {
   static const char *const rows[][2] = {{"", "\"\""},
                                         {"f", "\"Zg==\""},
                                         {"fo", "\"Zm8=\""},
@@ -391,8 +373,7 @@ static void bytes_become_base64(void **state) {
   tp_writer_free(writer);
 }
 
-static void what_json_has_no_number_for_becomes_null(void **state) {
-  (void)state;
+TEST(what_json_has_no_number_for_becomes_null) {
   tp_writer *writer = new_writer();
   printed p = {0};
   tp_write_array(writer, 3);
@@ -405,8 +386,7 @@ static void what_json_has_no_number_for_becomes_null(void **state) {
   tp_writer_free(writer);
 }
 
-static void broken_value_prints_nothing(void **state) {
-  (void)state;
+TEST(broken_value_prints_nothing) {
   printed p = {0};
   tp_fault fault = {0};
   assert_int_equal(tp_json_encode((tp_text){"\x92\x01", 2}, gather, &p, &fault), TP_ERR_MALFORMED);
@@ -415,8 +395,7 @@ static void broken_value_prints_nothing(void **state) {
   assert_non_null(strstr(fault.message, "at byte 0 of 2"));
 }
 
-static void long_text_is_printed_whole(void **state) {
-  (void)state;
+TEST(long_text_is_printed_whole) {
   tp_writer *writer = new_writer();
   printed p = {0};
   for (size_t size = 1000; size < 1040; size++) { /* around the size of the buffer between */
@@ -435,8 +414,7 @@ static void long_text_is_printed_whole(void **state) {
   tp_writer_free(writer);
 }
 
-static void every_float_reads_back_as_the_same_float(void **state) {
-  (void)state;
+TEST(every_float_reads_back_as_the_same_float) {
   random_values random = {.state = 17};
   for (int i = 0; i < 50000; i++) {
     double number = random_double(&random);
@@ -455,8 +433,7 @@ static void canonical_into(tp_text value, tp_writer *writer) {
   assert_int_equal(tp_value_write_canonical(value, writer, NULL), TP_OK);
 }
 
-static void random_values_survive_the_way_through_json(void **state) {
-  (void)state;
+TEST(random_values_survive_the_way_through_json) {
   random_values random = {.state = 23};
   tp_writer *first = new_writer(), *second = new_writer(), *third = new_writer();
   printed p = {0};
@@ -492,8 +469,7 @@ static void jansson_release(void *memory) {
 
 /* Every token is shorter than jansson's first buffer for one: from the growth of that buffer jansson 2.14 does not
  * recover (its issue 362), and json.c asks for memory beforehand instead. */
-static void refused_memory_is_an_error_and_leaks_nothing(void **state) {
-  (void)state;
+TEST(refused_memory_is_an_error_and_leaks_nothing) {
   tp_text json = tp_text_of(
       "{\"a\": [1, 2.5, \"text\", {\"b\": null}], \"c\": {\"d\": [true, false]},"
       " \"e\": 12345678901}");
@@ -521,8 +497,7 @@ static void refused_memory_is_an_error_and_leaks_nothing(void **state) {
   assert_true(refusals > 20);
 }
 
-static void writer_without_memory_says_so_when_it_finishes(void **state) {
-  (void)state;
+TEST(writer_without_memory_says_so_when_it_finishes) {
   tp_text json = repeated("x", 100000);
   ((char *)json.data)[0] = ((char *)json.data)[json.size - 1] = '"';
   counting memory = {.refuse_at = 2};
@@ -535,30 +510,4 @@ static void writer_without_memory_says_so_when_it_finishes(void **state) {
   tp_writer_free(writer);
   assert_int_equal(memory.open, 0);
   exact_free(json);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_kind_is_decoded),
-      cmocka_unit_test(numbers_keep_their_kind_and_all_their_bits),
-      cmocka_unit_test(nul_in_text_is_kept),
-      cmocka_unit_test(bad_json_is_refused_with_line_and_column),
-      cmocka_unit_test(raw_nul_is_refused),
-      cmocka_unit_test(raw_nul_behind_any_value_is_refused),
-      cmocka_unit_test(byte_order_mark_is_named),
-      cmocka_unit_test(nesting_is_refused_from_the_33rd_level_on),
-      cmocka_unit_test(bombs_are_refused_in_time_near_their_size),
-      cmocka_unit_test(large_but_honest_json_is_decoded),
-      cmocka_unit_test(json_above_64_mib_is_too_large),
-      cmocka_unit_test(values_are_written_compactly_in_their_order),
-      cmocka_unit_test(bytes_become_base64),
-      cmocka_unit_test(what_json_has_no_number_for_becomes_null),
-      cmocka_unit_test(broken_value_prints_nothing),
-      cmocka_unit_test(long_text_is_printed_whole),
-      cmocka_unit_test(every_float_reads_back_as_the_same_float),
-      cmocka_unit_test(random_values_survive_the_way_through_json),
-      cmocka_unit_test(refused_memory_is_an_error_and_leaks_nothing),
-      cmocka_unit_test(writer_without_memory_says_so_when_it_finishes),
-  };
-  return cmocka_run_group_tests_name("json", tests, NULL, NULL);
 }

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Listeners: who receives which events, from when to when. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "phases/session.h"
 #include "tests/support/model.h"
 
@@ -83,8 +77,7 @@ static void listen_to_session(world *w, ear *e, const tp_listener *listener) {
 
 /* ---- which ---- */
 
-static void each_listener_receives_the_kinds_that_it_asked_for(void **state) {
-  (void)state;
+TEST(each_listener_receives_the_kinds_that_it_asked_for) {
   act pre = {0};
   hook h = {.id = "h", .phase = TP_PHASE_MODEL_PRE, .ctx = &pre};
   world w = open_world(&h, 1);
@@ -106,8 +99,7 @@ static void each_listener_receives_the_kinds_that_it_asked_for(void **state) {
   assert_int_equal(of_session.destroys, 1);
 }
 
-static void phases_of_a_listener_leave_out_the_events_of_the_others(void **state) {
-  (void)state;
+TEST(phases_of_a_listener_leave_out_the_events_of_the_others) {
   act pre = {0}, post = {0};
   hook hooks[] = {{.id = "pre", .phase = TP_PHASE_MODEL_PRE, .ctx = &pre},
                   {.id = "post", .phase = TP_PHASE_TURN_POST_TURN, .ctx = &post}};
@@ -124,8 +116,7 @@ static void phases_of_a_listener_leave_out_the_events_of_the_others(void **state
   close_world(&w);
 }
 
-static void runtime_listener_receives_bare_turns_and_those_of_agents(void **state) {
-  (void)state;
+TEST(runtime_listener_receives_bare_turns_and_those_of_agents) {
   act pre = {0};
   hook hooks[] = {{.id = "build", .phase = TP_PHASE_AGENT_BUILD, .ctx = &pre},
                   {.id = "pre", .phase = TP_PHASE_MODEL_PRE, .ctx = &pre}};
@@ -150,8 +141,7 @@ static void runtime_listener_receives_bare_turns_and_those_of_agents(void **stat
 
 /* ---- visibility ---- */
 
-static void events_of_subscriptions_below_the_listeners_visibility_are_left_out(void **state) {
-  (void)state;
+TEST(events_of_subscriptions_below_the_listeners_visibility_are_left_out) {
   static const tp_contribution reminder = {
       .struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = TEXT("remember")};
   act inside = {.emits = &reminder, .emit_count = 1}, shown = inside, denies = {.kind = TP_ANSWER_DENY, .reason = "x"};
@@ -181,8 +171,7 @@ static void events_of_subscriptions_below_the_listeners_visibility_are_left_out(
 
 /* ---- what handlers contribute ---- */
 
-static void audits_and_manifest_diagnostics_are_events(void **state) {
-  (void)state;
+TEST(audits_and_manifest_diagnostics_are_events) {
   static const tp_contribution contributed[] = {
       {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_AUDIT, .key = TEXT("a"), .text = TEXT("who did what")},
       {.struct_size = sizeof(tp_contribution),
@@ -207,8 +196,7 @@ static void keep_usage(void *ctx, const tp_event *event) {
   *sum = event->input_tokens * 100 + event->output_tokens * 10 + event->cost_micros;
 }
 
-static void end_of_a_model_call_has_its_usage_event(void **state) {
-  (void)state;
+TEST(end_of_a_model_call_has_its_usage_event) {
   world w = open_world(NULL, 0);
   int64_t usage = 0;
   tp_listener listener = {.struct_size = sizeof listener, .on_event = keep_usage, .ctx = &usage};
@@ -220,8 +208,7 @@ static void end_of_a_model_call_has_its_usage_event(void **state) {
 
 /* ---- from when to when ---- */
 
-static void removed_listener_is_not_called_again_also_in_a_turn_that_runs(void **state) {
-  (void)state;
+TEST(removed_listener_is_not_called_again_also_in_a_turn_that_runs) {
   world w = open_world(NULL, 0);
   ear leaves = {.unlistens = w.runtime}, stays = {0}, session = {0};
   tp_listener listeners[] = {listener_of(&leaves, 0), listener_of(&stays, 0), listener_of(&session, 0)};
@@ -247,8 +234,7 @@ static void removed_listener_is_not_called_again_also_in_a_turn_that_runs(void *
   assert_int_equal(leaves.destroys, 1);
 }
 
-static void listener_of_a_session_receives_a_turn_that_outlives_the_session(void **state) {
-  (void)state;
+TEST(listener_of_a_session_receives_a_turn_that_outlives_the_session) {
   act pre = {0};
   hook h = {.id = "h", .phase = TP_PHASE_MODEL_PRE, .ctx = &pre};
   world w = open_world(&h, 1);
@@ -285,8 +271,7 @@ static void expect_refused(world *w, ear *e, const tp_listener *listener, tp_sta
   assert_int_equal(e->destroys, 0); /* not taken */
 }
 
-static void bad_listeners_are_refused_and_not_taken(void **state) {
-  (void)state;
+TEST(bad_listeners_are_refused_and_not_taken) {
   world w = open_world(NULL, 0);
   ear e = {0};
   expect_refused(&w, &e, NULL, TP_ERR_USAGE, "tp_listener");
@@ -342,8 +327,7 @@ static void count_job(void *ctx, const tp_event *event) {
   if (event->kind == TP_EVENT_JOB) ++*(_Atomic int *)ctx;
 }
 
-static void listener_that_asks_for_jobs_hears_what_becomes_of_them(void **state) {
-  (void)state;
+TEST(listener_that_asks_for_jobs_hears_what_becomes_of_them) {
   static const struct {
     act act;
     const char *text;
@@ -381,8 +365,7 @@ static void listener_that_asks_for_jobs_hears_what_becomes_of_them(void **state)
   }
 }
 
-static void listener_of_jobs_alone_costs_turns_nothing(void **state) {
-  (void)state;
+TEST(listener_of_jobs_alone_costs_turns_nothing) {
   world w = open_world(NULL, 0);
   job_ear e = {.ended = LATCH};
   tp_listener jobs = {.struct_size = sizeof jobs, .on_event = note_job, .ctx = &e, .kinds = BIT(JOB)};
@@ -393,8 +376,7 @@ static void listener_of_jobs_alone_costs_turns_nothing(void **state) {
   close_world(&w);
 }
 
-static void listeners_have_a_bound(void **state) {
-  (void)state;
+TEST(listeners_have_a_bound) {
   world w = open_world(NULL, 0);
   ear e = {0};
   uint64_t ids[64];
@@ -408,22 +390,4 @@ static void listeners_have_a_bound(void **state) {
   assert_int_equal(strlen(e.text), 64 * strlen("turn_end "));
   close_world(&w);
   assert_int_equal(e.destroys, 65);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(each_listener_receives_the_kinds_that_it_asked_for),
-      cmocka_unit_test(phases_of_a_listener_leave_out_the_events_of_the_others),
-      cmocka_unit_test(runtime_listener_receives_bare_turns_and_those_of_agents),
-      cmocka_unit_test(events_of_subscriptions_below_the_listeners_visibility_are_left_out),
-      cmocka_unit_test(audits_and_manifest_diagnostics_are_events),
-      cmocka_unit_test(end_of_a_model_call_has_its_usage_event),
-      cmocka_unit_test(removed_listener_is_not_called_again_also_in_a_turn_that_runs),
-      cmocka_unit_test(listener_of_a_session_receives_a_turn_that_outlives_the_session),
-      cmocka_unit_test(listener_that_asks_for_jobs_hears_what_becomes_of_them),
-      cmocka_unit_test(listener_of_jobs_alone_costs_turns_nothing),
-      cmocka_unit_test(bad_listeners_are_refused_and_not_taken),
-      cmocka_unit_test(listeners_have_a_bound),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Subscriptions are walked as they are registered: in plans, disabled, killed, and through which alias they came. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/edges.h"
 #include "tests/unit/plan_world.h"
 
@@ -83,8 +77,7 @@ static world *peopled(void) {
   return w;
 }
 
-static void enabled_one_is_shown_with_its_resolved_policies(void **state) {
-  (void)state;
+TEST(enabled_one_is_shown_with_its_resolved_policies) {
   world *w = peopled();
   seen s = walk(w, NULL);
   assert_string_equal(ids_of(&s), "first second off guard theirs");
@@ -132,8 +125,7 @@ static void enabled_one_is_shown_with_its_resolved_policies(void **state) {
   world_close(w);
 }
 
-static void disabled_one_is_shown_with_what_it_would_be(void **state) {
-  (void)state;
+TEST(disabled_one_is_shown_with_what_it_would_be) {
   world *w = peopled();
   seen s = walk(w, NULL);
   const tp_subscription_info *info = &s.infos[2];
@@ -155,8 +147,7 @@ static void disabled_one_is_shown_with_what_it_would_be(void **state) {
   world_close(w);
 }
 
-static void killed_one_says_so_in_its_place(void **state) {
-  (void)state;
+TEST(killed_one_says_so_in_its_place) {
   world *w = peopled();
   bool was;
   assert_int_equal(tp__registry_switch(w->registry, "first", TP__SWITCH_KILL, true, &was, NULL), TP_OK);
@@ -169,8 +160,7 @@ static void killed_one_says_so_in_its_place(void **state) {
   world_close(w);
 }
 
-static void phase_with_nothing_enabled_is_walked_too(void **state) {
-  (void)state;
+TEST(phase_with_nothing_enabled_is_walked_too) {
   world *w = peopled();
   tp_edit *edit = edit_of(w);
   assert_int_equal(tp_edit_enable(edit, "guard", false, NULL), TP_OK);
@@ -184,8 +174,7 @@ static void phase_with_nothing_enabled_is_walked_too(void **state) {
 
 #define QUERY(...) (&(tp_subscription_query){.struct_size = sizeof(tp_subscription_query), __VA_ARGS__})
 
-static void query_leaves_out_what_does_not_fit(void **state) {
-  (void)state;
+TEST(query_leaves_out_what_does_not_fit) {
   world *w = peopled();
   const struct {
     const tp_subscription_query *query;
@@ -207,8 +196,7 @@ static void query_leaves_out_what_does_not_fit(void **state) {
   world_close(w);
 }
 
-static void each_may_stop_anywhere(void **state) {
-  (void)state;
+TEST(each_may_stop_anywhere) {
   world *w = peopled();
   for (size_t most = 1; most <= 5; most++) {
     seen s = {.most = most};
@@ -218,8 +206,7 @@ static void each_may_stop_anywhere(void **state) {
   world_close(w);
 }
 
-static void wrong_query_is_refused(void **state) {
-  (void)state;
+TEST(wrong_query_is_refused) {
   world *w = peopled();
   const struct {
     const tp_subscription_query *query;
@@ -262,8 +249,7 @@ static bool remove_all(void *ctx, const tp_subscription_info *info) {
   return keep(&m->seen, info) && strlen(info->id) > 0;
 }
 
-static void walk_stays_at_its_version_while_each_commits(void **state) {
-  (void)state;
+TEST(walk_stays_at_its_version_while_each_commits) {
   meddler m = {.w = peopled()};
   assert_int_equal(tp__registry_subscriptions(m.w->registry, NULL, remove_all, &m, NULL), TP_OK);
   assert_int_equal(m.seen.count, 5);
@@ -272,8 +258,7 @@ static void walk_stays_at_its_version_while_each_commits(void **state) {
   world_close(m.w);
 }
 
-static void walking_needs_no_memory(void **state) {
-  (void)state;
+TEST(walking_needs_no_memory) {
   world *w = peopled();
   w->count.refuse_at = 1;
   w->count.refuse_rest = true;
@@ -287,8 +272,7 @@ static void walking_needs_no_memory(void **state) {
 
 static tp_answer done(void *ctx, tp_call *call) { return (void)ctx, (void)call, TP_ANSWER_DONE; }
 
-static void runtime_walks_its_hooks(void **state) {
-  (void)state;
+TEST(runtime_walks_its_hooks) {
   tp_runtime *runtime;
   assert_int_equal(tp_runtime_new(NULL, &runtime, NULL), TP_OK);
   assert_int_equal(tp_hook_add(runtime, HOOK("PreAbilityCall", done, NULL), NULL), TP_OK);
@@ -300,20 +284,4 @@ static void runtime_walks_its_hooks(void **state) {
   assert_string_equal(s.infos[0].alias, "PreAbilityCall");
   assert_int_equal(tp_runtime_subscriptions(runtime, NULL, NULL, NULL, NULL), TP_ERR_USAGE);
   tp_runtime_free(runtime);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(enabled_one_is_shown_with_its_resolved_policies),
-      cmocka_unit_test(disabled_one_is_shown_with_what_it_would_be),
-      cmocka_unit_test(killed_one_says_so_in_its_place),
-      cmocka_unit_test(phase_with_nothing_enabled_is_walked_too),
-      cmocka_unit_test(query_leaves_out_what_does_not_fit),
-      cmocka_unit_test(each_may_stop_anywhere),
-      cmocka_unit_test(wrong_query_is_refused),
-      cmocka_unit_test(walk_stays_at_its_version_while_each_commits),
-      cmocka_unit_test(walking_needs_no_memory),
-      cmocka_unit_test(runtime_walks_its_hooks),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

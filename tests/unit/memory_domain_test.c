@@ -2,13 +2,6 @@
  *
  * The memory as a host has it: registered in a runtime, its six handlers run by turns and by phases alone, its five
  * tools called. And the rules by which a user's words restrict it. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-
-#include <cmocka.h>
-
 #include <pthread.h>
 #include <signal.h>
 #include <sqlite3.h>
@@ -19,6 +12,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "tests/support/test.h"
 #include "domains/memory/policy.h"
 #include "turnphase/memory.h"
 #include "turnphase/turnphase.h"
@@ -169,6 +163,8 @@ static int start_with_memory(void **state) {
   return 0;
 }
 
+FOR_EACH_TEST(start_with_memory, end_runtime);
+
 static tp_session *open_session(tp_session_options options) {
   tp_session *session = NULL;
   tp_fault fault = {0};
@@ -221,8 +217,7 @@ static void assert_lacks(const char *text, const char *words) {
 
 /* ---- turns ---- */
 
-static void what_was_said_in_one_session_is_recalled_in_another(void **state) {
-  (void)state;
+TEST(what_was_said_in_one_session_is_recalled_in_another) {
   say("one", "t1", "My sister Ingrid moved to Oslo in May.");
   assert_string_equal(noted.contexts, "");
   say("two", "t2", "Where does Ingrid live?");
@@ -233,8 +228,7 @@ static void what_was_said_in_one_session_is_recalled_in_another(void **state) {
   assert_string_equal(noted.diagnostics, "");
 }
 
-static void the_answer_that_shares_no_word_is_recalled_with_what_stands_before_it(void **state) {
-  (void)state;
+TEST(the_answer_that_shares_no_word_is_recalled_with_what_stands_before_it) {
   tp_session *session = open_session((tp_session_options){.id = "one", .tenant = "acme", .workspace = "home"});
   say_in(session, "t1", "Let me tell about the summer holiday.");
   say_in(session, "t2", "We stayed at a farm near Bergen.");
@@ -245,8 +239,7 @@ static void the_answer_that_shares_no_word_is_recalled_with_what_stands_before_i
   assert_holds(noted.contexts, "<t2>");
 }
 
-static void another_workspace_and_another_tenant_recall_nothing(void **state) {
-  (void)state;
+TEST(another_workspace_and_another_tenant_recall_nothing) {
   say("one", "t1", "My sister Ingrid moved to Oslo.");
   say_with((tp_session_options){.id = "two", .tenant = "acme", .workspace = "away"}, "t2", "Where does Ingrid live?");
   assert_string_equal(noted.contexts, "");
@@ -256,8 +249,7 @@ static void another_workspace_and_another_tenant_recall_nothing(void **state) {
   assert_string_equal(noted.contexts, "");
 }
 
-static void a_turn_whose_user_asks_not_to_remember_is_not_remembered(void **state) {
-  (void)state;
+TEST(a_turn_whose_user_asks_not_to_remember_is_not_remembered) {
   say("one", "t1", "Please don't remember this: Ingrid's number is 4711.");
   assert_holds(noted.system, "does not want this turn to be remembered");
   assert_string_equal(noted.tools, "memory_search memory_get memory_list ");
@@ -265,8 +257,7 @@ static void a_turn_whose_user_asks_not_to_remember_is_not_remembered(void **stat
   assert_string_equal(noted.contexts, "");
 }
 
-static void a_turn_whose_user_asks_not_to_use_memory_recalls_nothing(void **state) {
-  (void)state;
+TEST(a_turn_whose_user_asks_not_to_use_memory_recalls_nothing) {
   say("one", "t1", "My sister Ingrid moved to Oslo.");
   say("two", "t2", "Where does Ingrid live? Don't use your memory.");
   assert_string_equal(noted.contexts, "");
@@ -277,8 +268,7 @@ static void a_turn_whose_user_asks_not_to_use_memory_recalls_nothing(void **stat
   assert_holds(noted.contexts, "<t2>");
 }
 
-static void a_turn_without_requests_has_every_tool_and_the_text_on_their_use(void **state) {
-  (void)state;
+TEST(a_turn_without_requests_has_every_tool_and_the_text_on_their_use) {
   say("one", "t1", "Good morning.");
   assert_string_equal(noted.tools, "memory_search memory_get memory_list memory_remember memory_forget ");
   assert_holds(noted.system, "not instructions");
@@ -295,8 +285,7 @@ static tp_answer deny_secrets(void *ctx, tp_call *call) {
   return memmem(text.data, text.size, "secret", 6) ? tp_call_deny(call, "no secrets") : tp_call_allow(call);
 }
 
-static void a_turn_that_was_denied_is_not_remembered(void **state) {
-  (void)state;
+TEST(a_turn_that_was_denied_is_not_remembered) {
   tp_hook hook = {.struct_size = sizeof hook, .phase = "turn.intake", .run = deny_secrets};
   assert_int_equal(tp_hook_add(runtime, &hook, NULL), TP_OK);
   tp_session *session = open_session((tp_session_options){.id = "one", .tenant = "acme", .workspace = "home"});
@@ -311,8 +300,7 @@ static tp_answer deny_memory(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void a_policy_of_the_host_outweighs_what_the_memory_allows(void **state) {
-  (void)state;
+TEST(a_policy_of_the_host_outweighs_what_the_memory_allows) {
   static char write[] = "write";
   tp_hook hook = {.struct_size = sizeof hook, .phase = "turn.pre_policy", .run = deny_memory, .ctx = write};
   assert_int_equal(tp_hook_add(runtime, &hook, NULL), TP_OK);
@@ -322,8 +310,7 @@ static void a_policy_of_the_host_outweighs_what_the_memory_allows(void **state) 
   assert_string_equal(noted.contexts, "");
 }
 
-static void without_a_policy_nothing_is_recalled_or_remembered(void **state) {
-  (void)state;
+TEST_WITH(without_a_policy_nothing_is_recalled_or_remembered, start_runtime, end_runtime) {
   tp_memory_options options = {.struct_size = sizeof options, .path = path};
   register_memory(&options, "memory.policy_classifier");
   say("one", "t1", "My sister Ingrid moved to Oslo.");
@@ -333,8 +320,7 @@ static void without_a_policy_nothing_is_recalled_or_remembered(void **state) {
   assert_string_equal(noted.system, "");
 }
 
-static void blank_messages_are_not_remembered(void **state) {
-  (void)state;
+TEST(blank_messages_are_not_remembered) {
   say("one", "t1", " \n ");
   say("one", "t2", "Something.");
   say("two", "t3", "Was there something?");
@@ -342,8 +328,7 @@ static void blank_messages_are_not_remembered(void **state) {
 }
 
 /* The line of a long memory is cut to its words, so that sixteen of them fit the turn's budget. */
-static void long_memories_stay_within_the_budget_of_the_turn(void **state) {
-  (void)state;
+TEST(long_memories_stay_within_the_budget_of_the_turn) {
   char text[3500], turn[16];
   for (size_t i = 0; i < sizeof text - 1; i++) text[i] = i % 6 ? 'w' : ' ';
   text[sizeof text - 1] = '\0';
@@ -360,8 +345,7 @@ static void long_memories_stay_within_the_budget_of_the_turn(void **state) {
 }
 
 /* A job that finds the file locked is tried again by the runtime, without a word to the user. */
-static void what_could_not_be_kept_at_once_is_kept_later(void **state) {
-  (void)state;
+TEST(what_could_not_be_kept_at_once_is_kept_later) {
   sqlite3 *other = NULL;
   assert_int_equal(sqlite3_open(path, &other), SQLITE_OK);
   assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
@@ -416,8 +400,7 @@ static bool note_job(void *ctx, const tp_job *job) {
 }
 
 /* The file system takes no byte until the job has run once. */
-static void what_a_file_system_refused_is_kept_when_it_is_back(void **state) {
-  (void)state;
+TEST(what_a_file_system_refused_is_kept_when_it_is_back) {
   struct rlimit before, none = {0, 0};
   tp_runtime_stats stats = {.struct_size = sizeof stats};
   const tp_turn_result *result = NULL;
@@ -441,8 +424,7 @@ static void what_a_file_system_refused_is_kept_when_it_is_back(void **state) {
 }
 
 /* What is lost is said in the log and in the drain's report; it is kept when its job is run again. */
-static void what_could_not_be_kept_is_reported_and_kept_when_it_is_redriven(void **state) {
-  (void)state;
+TEST_WITH(what_could_not_be_kept_is_reported_and_kept_when_it_is_redriven, start_with_log, end_runtime) {
   tp_drain_report report = {.struct_size = sizeof report};
   uint64_t job = 0;
   change_file("CREATE TRIGGER refuse BEFORE INSERT ON memory BEGIN SELECT RAISE (ABORT, 'refused'); END");
@@ -471,20 +453,17 @@ static bool recalls(const char *scope, tp_session_options first, tp_session_opti
   return strstr(noted.contexts, "<t1>") != NULL;
 }
 
-static void the_scope_user_spans_the_workspaces_of_a_tenant(void **state) {
-  (void)state;
+TEST_WITH(the_scope_user_spans_the_workspaces_of_a_tenant, start_runtime, end_runtime) {
   assert_true(recalls("user", (tp_session_options){.tenant = "a", .workspace = "w"},
                       (tp_session_options){.tenant = "a", .workspace = "v"}));
 }
 
-static void the_scope_thread_parts_the_threads_of_a_workspace(void **state) {
-  (void)state;
+TEST_WITH(the_scope_thread_parts_the_threads_of_a_workspace, start_runtime, end_runtime) {
   assert_false(recalls("thread", (tp_session_options){.tenant = "a", .workspace = "w", .thread = "x"},
                        (tp_session_options){.tenant = "a", .workspace = "w", .thread = "y"}));
 }
 
-static void the_scope_agent_needs_no_agent(void **state) {
-  (void)state;
+TEST_WITH(the_scope_agent_needs_no_agent, start_runtime, end_runtime) {
   assert_true(recalls("agent", (tp_session_options){.tenant = "a", .workspace = "w"},
                       (tp_session_options){.tenant = "a", .workspace = "v"}));
 }
@@ -540,8 +519,7 @@ static size_t contexts_of(const tp_phase_result *result, const char *subscriptio
   return found;
 }
 
-static void a_job_that_runs_twice_remembers_once(void **state) {
-  (void)state;
+TEST(a_job_that_runs_twice_remembers_once) {
   hold_session("acme");
   begin_turn("t1", "A xylophone.");
   end_of_turn("A xylophone.");
@@ -553,8 +531,7 @@ static void a_job_that_runs_twice_remembers_once(void **state) {
 
 /* ---- the assistant ---- */
 
-static void what_the_assistant_said_is_kept_only_when_the_options_say_so(void **state) {
-  (void)state;
+TEST_WITH(what_the_assistant_said_is_kept_only_when_the_options_say_so, start_runtime, end_runtime) {
   register_memory(&(tp_memory_options){.struct_size = sizeof(tp_memory_options), .path = path}, NULL);
   assistant_words = "Try the xylophone.";
   say("one", "t1", "What shall I play?");
@@ -563,8 +540,7 @@ static void what_the_assistant_said_is_kept_only_when_the_options_say_so(void **
   assert_string_equal(noted.contexts, "");
 }
 
-static void what_the_assistant_said_is_recalled_as_its_own(void **state) {
-  (void)state;
+TEST_WITH(what_the_assistant_said_is_recalled_as_its_own, start_runtime, end_runtime) {
   register_memory(&(tp_memory_options){.struct_size = sizeof(tp_memory_options), .path = path, .keep_assistant = true},
                   NULL);
   assistant_words = "Try the xylophone.";
@@ -581,8 +557,7 @@ static void what_the_assistant_said_is_recalled_as_its_own(void **state) {
 }
 
 /* The two lines are alike but for their speaker. */
-static void a_question_for_what_one_of_them_said_prefers_that_one(void **state) {
-  (void)state;
+TEST_WITH(a_question_for_what_one_of_them_said_prefers_that_one, start_runtime, end_runtime) {
   register_memory(&(tp_memory_options){.struct_size = sizeof(tp_memory_options), .path = path, .keep_assistant = true},
                   NULL);
   assistant_words = "Jazz music from Oslo.";
@@ -604,8 +579,7 @@ static void a_question_for_what_one_of_them_said_prefers_that_one(void **state) 
   }
 }
 
-static void a_job_that_runs_twice_keeps_both_once(void **state) {
-  (void)state;
+TEST_WITH(a_job_that_runs_twice_keeps_both_once, start_runtime, end_runtime) {
   register_memory(&(tp_memory_options){.struct_size = sizeof(tp_memory_options), .path = path, .keep_assistant = true},
                   NULL);
   hold_session("acme");
@@ -616,8 +590,7 @@ static void a_job_that_runs_twice_keeps_both_once(void **state) {
   assert_int_equal(tp_merged_count(result.merged, TP_KIND_PROMPT_CONTEXT), 2);
 }
 
-static void deterministic_recall_has_all_and_active_recall_adds_nothing(void **state) {
-  (void)state;
+TEST(deterministic_recall_has_all_and_active_recall_adds_nothing) {
   char id[16];
   for (int i = 0; i < 8; i++) {
     snprintf(id, sizeof id, "x%d", i);
@@ -633,8 +606,7 @@ static void deterministic_recall_has_all_and_active_recall_adds_nothing(void **s
   assert_int_equal(contexts_of(&result, "memory.active_recall"), 0);
 }
 
-static void a_turn_recalls_sixty_four_entries_at_most(void **state) {
-  (void)state;
+TEST(a_turn_recalls_sixty_four_entries_at_most) {
   char id[16];
   tp_session *session = open_session((tp_session_options){.id = "one", .tenant = "acme", .workspace = "home"});
   for (int i = 0; i < 66; i++) {
@@ -648,8 +620,7 @@ static void a_turn_recalls_sixty_four_entries_at_most(void **state) {
   assert_int_equal(contexts_of(&result, "memory.deterministic_recall"), 64);
 }
 
-static void a_model_that_cannot_call_tools_is_given_none(void **state) {
-  (void)state;
+TEST(a_model_that_cannot_call_tools_is_given_none) {
   hold_session("acme");
   begin_turn("t1", "Hello.");
   tp_field field = {.id = TP_FIELD_CAN_CALL_TOOLS, .kind = TP_FIELD_KIND_INT, .number = 0};
@@ -706,8 +677,7 @@ static void begin_with_tools(const char *tenant, const char *text) {
   run_phase(TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, &field, 1);
 }
 
-static void a_model_remembers_searches_reads_lists_and_forgets(void **state) {
-  (void)state;
+TEST_WITH(a_model_remembers_searches_reads_lists_and_forgets, start_with_writer, end_with_writer) {
   begin_with_tools("acme", "Hello.");
   assert_ok("memory_list", arguments(NULL, NULL), "Nothing is remembered yet.");
   assert_ok("memory_remember", arguments("text", "Ingrid likes herring."), "Remembered as memory:1.");
@@ -723,8 +693,7 @@ static void a_model_remembers_searches_reads_lists_and_forgets(void **state) {
   assert_ok("memory_list", arguments("before", "memory:1"), "There are no older memories.");
 }
 
-static void wrong_arguments_are_answered_with_what_is_wrong(void **state) {
-  (void)state;
+TEST_WITH(wrong_arguments_are_answered_with_what_is_wrong, start_with_writer, end_with_writer) {
   char text[4200];
   memset(text, 'x', sizeof text - 1);
   text[sizeof text - 1] = '\0';
@@ -737,8 +706,7 @@ static void wrong_arguments_are_answered_with_what_is_wrong(void **state) {
   assert_error("memory_remember", arguments("text", text), "at most 4096 bytes");
 }
 
-static void a_tool_reaches_no_other_scope(void **state) {
-  (void)state;
+TEST_WITH(a_tool_reaches_no_other_scope, start_with_writer, end_with_writer) {
   say("one", "t0", "My sister Ingrid moved to Oslo.");
   begin_with_tools("other", "Hello.");
   assert_error("memory_get", arguments("id", "memory:1"), "no memory of that id");
@@ -746,8 +714,7 @@ static void a_tool_reaches_no_other_scope(void **state) {
   assert_ok("memory_search", arguments("query", "Ingrid"), "No memory matches.");
 }
 
-static void tools_that_the_policy_withholds_are_unknown(void **state) {
-  (void)state;
+TEST_WITH(tools_that_the_policy_withholds_are_unknown, start_with_writer, end_with_writer) {
   begin_with_tools("acme", "Never save this.");
   assert_used("memory_remember", arguments("text", "It."), TP_TOOL_UNKNOWN_TOOL, "");
   assert_ok("memory_list", arguments(NULL, NULL), "Nothing");
@@ -774,8 +741,7 @@ static void *talk(void *arg) {
   return well ? arg : NULL;
 }
 
-static void sessions_on_several_threads_share_one_memory(void **state) {
-  (void)state;
+TEST(sessions_on_several_threads_share_one_memory) {
   static char names[THREADS][16];
   pthread_t threads[THREADS];
   for (int i = 0; i < THREADS; i++) {
@@ -810,8 +776,7 @@ static void assert_not_registered(tp_memory_options options, tp_status expected,
   tp_edit_discard(edit);
 }
 
-static void wrong_options_are_refused_with_what_is_right(void **state) {
-  (void)state;
+TEST_WITH(wrong_options_are_refused_with_what_is_right, start_runtime, end_runtime) {
   const size_t size = sizeof(tp_memory_options);
   char missing[128];
   snprintf(missing, sizeof missing, "%s/none/memory.db", directory);
@@ -824,8 +789,7 @@ static void wrong_options_are_refused_with_what_is_right(void **state) {
   assert_not_registered((tp_memory_options){.struct_size = size, .path = ""}, TP_ERR_USAGE, "path");
 }
 
-static void options_of_an_older_and_of_a_newer_host_are_understood(void **state) {
-  (void)state;
+TEST_WITH(options_of_an_older_and_of_a_newer_host_are_understood, start_runtime, end_runtime) {
   struct newer {
     tp_memory_options options;
     char more[8];
@@ -845,8 +809,7 @@ static void options_of_an_older_and_of_a_newer_host_are_understood(void **state)
   tp_edit_discard(edit);
 }
 
-static void a_discarded_edit_closes_the_memory(void **state) {
-  (void)state;
+TEST_WITH(a_discarded_edit_closes_the_memory, start_runtime, end_runtime) {
   tp_memory_options options = {.struct_size = sizeof options, .path = path};
   sqlite3_int64 before = sqlite3_memory_used();
   tp_edit *edit = begin();
@@ -856,8 +819,7 @@ static void a_discarded_edit_closes_the_memory(void **state) {
   assert_int_equal(sqlite3_memory_used(), before);
 }
 
-static void a_removed_memory_is_closed_and_turns_go_on_without_it(void **state) {
-  (void)state;
+TEST_WITH(a_removed_memory_is_closed_and_turns_go_on_without_it, start_runtime, end_runtime) {
   static const char *const ids[] = {"memory.policy_classifier", "memory.deterministic_recall",
                                     "memory.active_recall",     "memory.tool_bundle",
                                     "memory.prompt_contract",   "memory.post_turn_extractor"};
@@ -879,8 +841,7 @@ static void a_removed_memory_is_closed_and_turns_go_on_without_it(void **state) 
   assert_int_equal(sqlite3_memory_used(), before);
 }
 
-static void each_allocation_of_the_registration_may_be_refused(void **state) {
-  (void)state;
+TEST_WITH(each_allocation_of_the_registration_may_be_refused, start_runtime, end_runtime) {
   tp_memory_options options = {.struct_size = sizeof options};
   sqlite3_int64 before = sqlite3_memory_used();
   bool was_refused = true;
@@ -898,8 +859,7 @@ static void each_allocation_of_the_registration_may_be_refused(void **state) {
 }
 
 /* A recall without memory is a diagnostic; a contract or tools without it fail the turn. The next turn is well. */
-static void each_allocation_of_a_turn_may_be_refused(void **state) {
-  (void)state;
+TEST(each_allocation_of_a_turn_may_be_refused) {
   tp_session *session = open_one = open_session((tp_session_options){.id = "one", .tenant = "a", .workspace = "w"});
   assert_int_equal(say_in(session, "t", "My sister Ingrid moved to Oslo."), TP_TURN_COMPLETED);
   bool was_refused = true;
@@ -914,8 +874,7 @@ static void each_allocation_of_a_turn_may_be_refused(void **state) {
   assert_holds(noted.contexts, "<t>");
 }
 
-static void a_second_memory_in_one_runtime_is_refused(void **state) {
-  (void)state;
+TEST(a_second_memory_in_one_runtime_is_refused) {
   tp_memory_options options = {.struct_size = sizeof options};
   tp_fault fault = {0};
   tp_edit *edit = begin();
@@ -934,8 +893,7 @@ static void assert_policy(const char *text, const char *expected) {
   if (strcmp(found, expected) != 0) fail_msg("%s is %s, not %s", text, found, expected);
 }
 
-static void words_that_request_nothing_allow_everything(void **state) {
-  (void)state;
+TEST_WITH(words_that_request_nothing_allow_everything, NULL, NULL) {
   assert_policy("", "rwt");
   assert_policy("I don't remember this.", "rwt");
   assert_policy("I do not remember that at all, do you?", "rwt");
@@ -948,8 +906,7 @@ static void words_that_request_nothing_allow_everything(void **state) {
   assert_policy("Don't remember where I left it.", "rwt");
 }
 
-static void requests_not_to_remember_deny_writing(void **state) {
-  (void)state;
+TEST_WITH(requests_not_to_remember_deny_writing, NULL, NULL) {
   assert_policy("Don't remember this.", "r-t");
   assert_policy("DO NOT REMEMBER THIS", "r-t");
   assert_policy("My PIN is 4711, please don\xe2\x80\x99t save that.", "r-t");
@@ -962,8 +919,7 @@ static void requests_not_to_remember_deny_writing(void **state) {
   assert_policy("Keep this out of your memory, please.", "r-t");
 }
 
-static void requests_not_to_use_memory_deny_reading(void **state) {
-  (void)state;
+TEST_WITH(requests_not_to_use_memory_deny_reading, NULL, NULL) {
   assert_policy("Don't use your memory.", "-wt");
   assert_policy("Please do not look into your memories for this.", "-wt");
   assert_policy("Answer without using your memory.", "-wt");
@@ -972,15 +928,13 @@ static void requests_not_to_use_memory_deny_reading(void **state) {
   assert_policy("Forget everything you know about me", "-wt");
 }
 
-static void requests_may_come_together(void **state) {
-  (void)state;
+TEST_WITH(requests_may_come_together, NULL, NULL) {
   assert_policy("Off the record, and without your memory: hello.", "---");
   assert_policy("Don't use your memory tools.", "rw-");
   assert_policy("Don't call any memory tools; don't remember this.", "r--");
 }
 
-static void a_request_at_either_end_of_a_long_text_is_found(void **state) {
-  (void)state;
+TEST_WITH(a_request_at_either_end_of_a_long_text_is_found, NULL, NULL) {
   enum { SIZE = 200000 };
   char *text = malloc(SIZE + 64);
   for (size_t i = 0; i < SIZE; i++) text[i] = i % 5 == 4 ? ' ' : 'w';
@@ -994,58 +948,7 @@ static void a_request_at_either_end_of_a_long_text_is_found(void **state) {
   free(text);
 }
 
-int main(void) {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, start_with_memory, end_runtime)
-#define BARE_CASE(name) cmocka_unit_test_setup_teardown(name, start_runtime, end_runtime)
-#define TOOL_CASE(name) cmocka_unit_test_setup_teardown(name, start_with_writer, end_with_writer)
-  const struct CMUnitTest tests[] = {
-      CASE(what_was_said_in_one_session_is_recalled_in_another),
-      CASE(the_answer_that_shares_no_word_is_recalled_with_what_stands_before_it),
-      CASE(another_workspace_and_another_tenant_recall_nothing),
-      CASE(a_turn_whose_user_asks_not_to_remember_is_not_remembered),
-      CASE(a_turn_whose_user_asks_not_to_use_memory_recalls_nothing),
-      CASE(a_turn_without_requests_has_every_tool_and_the_text_on_their_use),
-      CASE(a_turn_that_was_denied_is_not_remembered),
-      CASE(a_policy_of_the_host_outweighs_what_the_memory_allows),
-      BARE_CASE(without_a_policy_nothing_is_recalled_or_remembered),
-      CASE(blank_messages_are_not_remembered),
-      CASE(long_memories_stay_within_the_budget_of_the_turn),
-      CASE(what_could_not_be_kept_at_once_is_kept_later),
-      CASE(what_a_file_system_refused_is_kept_when_it_is_back),
-      cmocka_unit_test_setup_teardown(what_could_not_be_kept_is_reported_and_kept_when_it_is_redriven, start_with_log,
-                                      end_runtime),
-      BARE_CASE(the_scope_user_spans_the_workspaces_of_a_tenant),
-      BARE_CASE(the_scope_thread_parts_the_threads_of_a_workspace),
-      BARE_CASE(the_scope_agent_needs_no_agent),
-      CASE(a_job_that_runs_twice_remembers_once),
-      BARE_CASE(what_the_assistant_said_is_kept_only_when_the_options_say_so),
-      BARE_CASE(what_the_assistant_said_is_recalled_as_its_own),
-      BARE_CASE(a_question_for_what_one_of_them_said_prefers_that_one),
-      BARE_CASE(a_job_that_runs_twice_keeps_both_once),
-      CASE(deterministic_recall_has_all_and_active_recall_adds_nothing),
-      CASE(a_turn_recalls_sixty_four_entries_at_most),
-      CASE(a_model_that_cannot_call_tools_is_given_none),
-      TOOL_CASE(a_model_remembers_searches_reads_lists_and_forgets),
-      TOOL_CASE(wrong_arguments_are_answered_with_what_is_wrong),
-      TOOL_CASE(a_tool_reaches_no_other_scope),
-      TOOL_CASE(tools_that_the_policy_withholds_are_unknown),
-      CASE(sessions_on_several_threads_share_one_memory),
-      BARE_CASE(wrong_options_are_refused_with_what_is_right),
-      BARE_CASE(options_of_an_older_and_of_a_newer_host_are_understood),
-      BARE_CASE(a_discarded_edit_closes_the_memory),
-      BARE_CASE(a_removed_memory_is_closed_and_turns_go_on_without_it),
-      BARE_CASE(each_allocation_of_the_registration_may_be_refused),
-      CASE(each_allocation_of_a_turn_may_be_refused),
-      CASE(a_second_memory_in_one_runtime_is_refused),
-      cmocka_unit_test(words_that_request_nothing_allow_everything),
-      cmocka_unit_test(requests_not_to_remember_deny_writing),
-      cmocka_unit_test(requests_not_to_use_memory_deny_reading),
-      cmocka_unit_test(requests_may_come_together),
-      cmocka_unit_test(a_request_at_either_end_of_a_long_text_is_found),
-  };
-#undef CASE
-#undef BARE_CASE
-#undef TOOL_CASE
+int main(int count, char **arguments) {
   put_allocator_in_place();
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return test_main(count, arguments);
 }

@@ -2,13 +2,6 @@
  *
  * The memory with an embedder: what is recalled by meaning, what happens when the embedder is late, fails or changes,
  * and what becomes of the vectors of memories that are forgotten. The embedder of the test knows two meanings. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-
-#include <cmocka.h>
-
 #include <math.h>
 #include <sqlite3.h>
 #include <stdatomic.h>
@@ -17,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/support/test.h"
 #include "domains/memory/late.h"
 #include "tests/support/host.h"
 #include "tests/support/rows.h"
@@ -154,6 +148,8 @@ static int tear_down(void **state) {
   return system(command);
 }
 
+FOR_EACH_TEST(set_up, tear_down);
+
 static tp_phase_result run_in_turn(uint32_t phase, const tp_field *fields, size_t count) {
   tp_phase_input input = {.struct_size = sizeof input, .fields = fields, .field_count = count};
   tp_phase_result result = {.struct_size = sizeof result};
@@ -226,8 +222,7 @@ static void release_query(void) {
 
 /* ---- by meaning ---- */
 
-static void what_shares_no_word_is_recalled_by_its_meaning(void **state) {
-  (void)state;
+TEST(what_shares_no_word_is_recalled_by_its_meaning) {
   start("one", 20000);
   keep("t1", "My hound is ill.");
   keep("t2", "The sedan is blue.");
@@ -241,8 +236,7 @@ static void what_shares_no_word_is_recalled_by_its_meaning(void **state) {
 }
 
 /* memory:2 is alike by its word, and memory:1 by its word and its meaning. */
-static void meaning_is_one_more_term_of_the_sum(void **state) {
-  (void)state;
+TEST(meaning_is_one_more_term_of_the_sum) {
   start("one", 20000);
   keep("t1", "Walking in woods.");
   keep("t2", "Walking the hound.");
@@ -256,8 +250,7 @@ static void meaning_is_one_more_term_of_the_sum(void **state) {
   assert_null(strstr(two + 1, "memory:2 [")); /* once, though both handlers contributed it */
 }
 
-static void what_a_meaning_is_worth_does_not_depend_on_the_length_of_vectors(void **state) {
-  (void)state;
+TEST(what_a_meaning_is_worth_does_not_depend_on_the_length_of_vectors) {
   start("one", 20000);
   keep("t1", "My hound is ill.");
   recall("t2", "puppy");
@@ -265,8 +258,7 @@ static void what_a_meaning_is_worth_does_not_depend_on_the_length_of_vectors(voi
 }
 
 /* More memories are near than are looked at. */
-static void the_nearest_of_many_is_recalled_first(void **state) {
-  (void)state;
+TEST(the_nearest_of_many_is_recalled_first) {
   char id[16];
   start("one", 20000);
   for (int i = 0; i < 66; i++) {
@@ -277,8 +269,7 @@ static void the_nearest_of_many_is_recalled_first(void **state) {
   assert_int_equal(strncmp(recall("ask", "puppy"), "memory:67 [", 11), 0);
 }
 
-static void a_batch_that_another_process_overtook_is_not_kept(void **state) {
-  (void)state;
+TEST(a_batch_that_another_process_overtook_is_not_kept) {
   start("one", 20000);
   machine->overtaken = true;
   keep("t1", "My hound is ill.");
@@ -288,8 +279,7 @@ static void a_batch_that_another_process_overtook_is_not_kept(void **state) {
 
 /* ---- failing ---- */
 
-static void with_an_embedder_that_fails_words_recall_alone(void **state) {
-  (void)state;
+TEST(with_an_embedder_that_fails_words_recall_alone) {
   start("one", 20000);
   machine->status = TP_ERR_MODEL;
   keep("t1", "My hound is ill.");
@@ -302,8 +292,7 @@ static void with_an_embedder_that_fails_words_recall_alone(void **state) {
   assert_holds(recall("t4", "puppy"), "memory:1 [");
 }
 
-static void numbers_that_are_not_finite_are_a_failure(void **state) {
-  (void)state;
+TEST(numbers_that_are_not_finite_are_a_failure) {
   start("one", 20000);
   machine->gives_nan = true;
   keep("t1", "My hound is ill.");
@@ -322,8 +311,7 @@ static void recall_late(const char *id, const char *text) {
   assert_true(machine->stayed_wanted);
 }
 
-static void what_was_found_late_comes_with_the_next_turn_once_and_with_its_age(void **state) {
-  (void)state;
+TEST(what_was_found_late_comes_with_the_next_turn_once_and_with_its_age) {
   start("one", LATE_MS);
   keep("t1", "My hound is ill.");
   recall_late("t2", "Tell me of the puppy!");
@@ -334,8 +322,7 @@ static void what_was_found_late_comes_with_the_next_turn_once_and_with_its_age(v
   assert_lacks(recall("t4", "And the zebra?"), "recalled late");
 }
 
-static void what_was_found_late_is_dropped_when_the_next_turn_is_about_something_else(void **state) {
-  (void)state;
+TEST(what_was_found_late_is_dropped_when_the_next_turn_is_about_something_else) {
   start("one", LATE_MS);
   keep("t1", "My hound is ill.");
   recall_late("t2", "Tell me of the puppy!");
@@ -345,8 +332,7 @@ static void what_was_found_late_is_dropped_when_the_next_turn_is_about_something
   assert_lacks(recall("t4", "puppy"), "recalled late");
 }
 
-static void what_was_found_late_is_no_news_when_the_words_recall_it(void **state) {
-  (void)state;
+TEST(what_was_found_late_is_no_news_when_the_words_recall_it) {
   start("one", LATE_MS);
   keep("t1", "My hound is ill.");
   recall_late("t2", "Tell me of the puppy!");
@@ -355,16 +341,14 @@ static void what_was_found_late_is_no_news_when_the_words_recall_it(void **state
   assert_lacks(found, "late");
 }
 
-static void a_next_turn_without_words_is_about_the_same(void **state) {
-  (void)state;
+TEST(a_next_turn_without_words_is_about_the_same) {
   start("one", LATE_MS);
   keep("t1", "My hound is ill.");
   recall_late("t2", "Tell me of the puppy!");
   assert_holds(recall("t3", "And then?"), "recalled late");
 }
 
-static void what_was_forgotten_meanwhile_does_not_come_late(void **state) {
-  (void)state;
+TEST(what_was_forgotten_meanwhile_does_not_come_late) {
   tp_memory *memory = NULL;
   start("one", LATE_MS);
   keep("t1", "My hound is ill.");
@@ -380,8 +364,7 @@ static tp__memory_scope scope_of(const char *tenant) {
   return (tp__memory_scope){tp_text_of(tenant), tp_text_of("workspace"), tp_text_of("home")};
 }
 
-static void late_finds_are_of_one_session_and_bounded_in_number_and_age(void **state) {
-  (void)state;
+TEST(late_finds_are_of_one_session_and_bounded_in_number_and_age) {
   tp__memory_late *late = tp__memory_late_new();
   tp__memory_late_find find = {.count = 1}, found;
   const tp__memory_scope acme = scope_of("acme"), other = scope_of("other");
@@ -409,8 +392,7 @@ static void late_finds_are_of_one_session_and_bounded_in_number_and_age(void **s
 
 /* ---- the file ---- */
 
-static void vectors_are_made_anew_for_another_embedder(void **state) {
-  (void)state;
+TEST(vectors_are_made_anew_for_another_embedder) {
   start("one", 20000);
   keep("t1", "My hound is ill.");
   keep("t2", "The sedan is blue.");
@@ -428,8 +410,7 @@ static void vectors_are_made_anew_for_another_embedder(void **state) {
   assert_int_equal(machine->kept_texts, 2 + 3 + 1);
 }
 
-static void a_text_that_changed_gets_another_vector(void **state) {
-  (void)state;
+TEST(a_text_that_changed_gets_another_vector) {
   start("one", 20000);
   keep("t1", "My hound is ill.");
   keep("t1", "My sedan is blue.");
@@ -438,8 +419,7 @@ static void a_text_that_changed_gets_another_vector(void **state) {
   assert_lacks(recall("t3", "puppy"), "memory:1 [");
 }
 
-static void forgetting_deletes_the_vector(void **state) {
-  (void)state;
+TEST(forgetting_deletes_the_vector) {
   tp_memory *memory = NULL;
   start("one", 20000);
   keep("t1", "My hound is ill.");
@@ -452,8 +432,7 @@ static void forgetting_deletes_the_vector(void **state) {
   assert_int_equal(number_of("SELECT count(*) FROM vector WHERE memory = 1"), 0);
 }
 
-static void no_vector_crosses_to_another_scope(void **state) {
-  (void)state;
+TEST(no_vector_crosses_to_another_scope) {
   start("one", 20000);
   keep("t1", "My hound is ill.");
   latch closed = LATCH;
@@ -478,8 +457,7 @@ static void assert_refused(tp_memory_embedder embedder, tp_status expected, cons
   assert_int_equal(machine->destroyed, 0); /* it was not taken */
 }
 
-static void a_wrong_embedder_is_refused_with_what_is_right(void **state) {
-  (void)state;
+TEST(a_wrong_embedder_is_refused_with_what_is_right) {
   char name[160];
   memset(name, 'x', sizeof name);
   name[129] = '\0';
@@ -503,38 +481,10 @@ static void a_wrong_embedder_is_refused_with_what_is_right(void **state) {
   assert_refused(embedder, TP_ERR_USAGE, "at most 256");
 }
 
-static void an_embedder_is_destroyed_once(void **state) {
-  (void)state;
+TEST(an_embedder_is_destroyed_once) {
   start("one", 20000);
   keep("t1", "My hound is ill.");
   assert_int_equal(machine->destroyed, 0);
   stop();
   assert_int_equal(machine->destroyed, 1);
-}
-
-int main(void) {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-  const struct CMUnitTest tests[] = {
-      CASE(what_shares_no_word_is_recalled_by_its_meaning),
-      CASE(meaning_is_one_more_term_of_the_sum),
-      CASE(what_a_meaning_is_worth_does_not_depend_on_the_length_of_vectors),
-      CASE(the_nearest_of_many_is_recalled_first),
-      CASE(a_batch_that_another_process_overtook_is_not_kept),
-      CASE(with_an_embedder_that_fails_words_recall_alone),
-      CASE(numbers_that_are_not_finite_are_a_failure),
-      CASE(what_was_found_late_comes_with_the_next_turn_once_and_with_its_age),
-      CASE(what_was_found_late_is_dropped_when_the_next_turn_is_about_something_else),
-      CASE(what_was_found_late_is_no_news_when_the_words_recall_it),
-      CASE(a_next_turn_without_words_is_about_the_same),
-      CASE(what_was_forgotten_meanwhile_does_not_come_late),
-      CASE(late_finds_are_of_one_session_and_bounded_in_number_and_age),
-      CASE(vectors_are_made_anew_for_another_embedder),
-      CASE(a_text_that_changed_gets_another_vector),
-      CASE(forgetting_deletes_the_vector),
-      CASE(no_vector_crosses_to_another_scope),
-      CASE(a_wrong_embedder_is_refused_with_what_is_right),
-      CASE(an_embedder_is_destroyed_once),
-  };
-#undef CASE
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,18 +2,12 @@
  *
  * Facts that a model extracts from what the user said: which are kept, which replace others, what is recalled and shown
  * of them, and what becomes of a turn whose model failed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/support/test.h"
 #include "tests/support/model.h"
 #include "turnphase/memory.h"
 
@@ -96,6 +90,8 @@ static int tear_down(void **state) {
   return system(command);
 }
 
+FOR_EACH_TEST(set_up, tear_down);
+
 /* ---- what the file holds ---- */
 
 typedef struct listing {
@@ -129,8 +125,7 @@ static listing file_of(int64_t id, const char *search) {
 
 /* ---- what is kept ---- */
 
-static void fact_stands_beside_the_words_that_it_was_made_of(void **state) {
-  (void)state;
+TEST(fact_stands_beside_the_words_that_it_was_made_of) {
   static const reply replies[] = {{.text = "Here it is:\n```json\n{\"facts\": [{\"subject\": \"the user\","
                                            " \"statement\": \"The user lives in Munich.\","
                                            " \"quote\": \"i live\\n  in munich\", \"replaces\": null}]}\n```"}};
@@ -143,8 +138,7 @@ static void fact_stands_beside_the_words_that_it_was_made_of(void **state) {
                       "2|t1|the user|The user lives in Munich.|holds\n");
 }
 
-static void model_is_shown_the_words_and_what_is_known(void **state) {
-  (void)state;
+TEST(model_is_shown_the_words_and_what_is_known) {
   static const reply replies[] = {{.text = "{\"facts\": [{\"subject\": \"Rex\", \"statement\": \"Rex is a terrier.\","
                                            " \"quote\": \"Rex, my terrier\"}]}"},
                                   {.text = "{\"facts\": []}"}};
@@ -162,8 +156,7 @@ static void model_is_shown_the_words_and_what_is_known(void **state) {
   stop();
 }
 
-static void what_the_user_did_not_say_is_refused(void **state) {
-  (void)state;
+TEST(what_the_user_did_not_say_is_refused) {
   static const reply replies[] = {
       {.text = "{\"facts\": ["
                "{\"subject\": \"a\", \"statement\": \"Invented.\", \"quote\": \"I own a yacht\"},"
@@ -182,8 +175,7 @@ static void what_the_user_did_not_say_is_refused(void **state) {
   assert_string_equal(file_of(0, NULL).text, "1|t1||I live here.|holds\n2|t1|a|Sound.|holds\n");
 }
 
-static void sixteen_facts_of_a_turn_are_kept(void **state) {
-  (void)state;
+TEST(sixteen_facts_of_a_turn_are_kept) {
   static char many[4096];
   size_t used = (size_t)snprintf(many, sizeof many, "{\"facts\": [");
   for (int i = 0; i < 20; i++)
@@ -198,8 +190,7 @@ static void sixteen_facts_of_a_turn_are_kept(void **state) {
   assert_int_equal(file_of(0, NULL).count, 1 + 16);
 }
 
-static void same_sentence_is_kept_once(void **state) {
-  (void)state;
+TEST(same_sentence_is_kept_once) {
   static const reply replies[] = {
       {.text = "{\"facts\": [{\"subject\": \"a\", \"statement\": \"The user likes tea.\", \"quote\": \"I like tea\"},"
                "{\"subject\": \"a\", \"statement\": \"The user likes tea.\", \"quote\": \"like tea\"}]}"}};
@@ -223,8 +214,7 @@ static const reply moves[] = {
              " \"quote\": \"I moved to Rome\", \"replaces\": 4}]}"},
     {.text = "{\"facts\": []}"}};
 
-static void newer_fact_is_recalled_and_both_are_shown(void **state) {
-  (void)state;
+TEST(newer_fact_is_recalled_and_both_are_shown) {
   start(moves, COUNT(moves));
   say_at("I live in Munich.", DAY + 1000);
   say_at("I moved to Berlin.", DAY + 2000);
@@ -245,8 +235,7 @@ static void newer_fact_is_recalled_and_both_are_shown(void **state) {
   assert_int_equal(file_of(1, NULL).count, 1);
 }
 
-static void fact_said_earlier_does_not_replace_one_said_later(void **state) {
-  (void)state;
+TEST(fact_said_earlier_does_not_replace_one_said_later) {
   start(moves, COUNT(moves));
   say_at("I live in Munich.", DAY + 5000);
   say_at("I moved to Berlin.", DAY + 2000); /* an older conversation, mentioned later */
@@ -256,8 +245,7 @@ static void fact_said_earlier_does_not_replace_one_said_later(void **state) {
   assert_non_null(strstr(l.text, "The user lives in Berlin.|replaced"));
 }
 
-static void forgotten_fact_does_not_restore_the_one_before(void **state) {
-  (void)state;
+TEST(forgotten_fact_does_not_restore_the_one_before) {
   tp_memory *memory;
   start(moves, COUNT(moves));
   say_at("I live in Munich.", DAY + 1000);
@@ -278,8 +266,7 @@ static uint64_t dead_jobs(void) {
   return report.jobs_dead;
 }
 
-static void failed_model_loses_no_word_and_is_asked_again(void **state) {
-  (void)state;
+TEST(failed_model_loses_no_word_and_is_asked_again) {
   static const reply replies[] = {
       {.fails = TP_ERR_MODEL, .retryable = true},
       {.text = "I cannot."},
@@ -297,8 +284,7 @@ static void failed_model_loses_no_word_and_is_asked_again(void **state) {
   assert_non_null(strstr(l.text, "|t1|a|Kept.|holds\n"));
 }
 
-static void failure_for_good_is_a_dead_letter(void **state) {
-  (void)state;
+TEST(failure_for_good_is_a_dead_letter) {
   static const reply replies[] = {{.fails = TP_ERR_MODEL}};
   start(replies, 1);
   say("I live here.");
@@ -308,8 +294,7 @@ static void failure_for_good_is_a_dead_letter(void **state) {
   assert_string_equal(file_of(0, NULL).text, "1|t1||I live here.|holds\n");
 }
 
-static void model_that_hangs_is_given_up_at_the_limit_and_asked_again(void **state) {
-  (void)state;
+TEST(model_that_hangs_is_given_up_at_the_limit_and_asked_again) {
   static const reply replies[] = {
       {.never = true},
       {.text = "{\"facts\": [{\"subject\": \"a\", \"statement\": \"Kept.\", \"quote\": \"I live here\"}]}"}};
@@ -323,8 +308,7 @@ static void model_that_hangs_is_given_up_at_the_limit_and_asked_again(void **sta
   assert_int_equal(file_of(0, NULL).count, 2);
 }
 
-static void wrong_model_is_refused(void **state) {
-  (void)state;
+TEST(wrong_model_is_refused) {
   const tp_model models[] = {{.struct_size = sizeof(tp_model)}, {.struct_size = 4}};
   runtime = open_runtime(NULL);
   for (size_t i = 0; i < 2; i++) {
@@ -337,8 +321,7 @@ static void wrong_model_is_refused(void **state) {
   close_runtime(runtime);
 }
 
-static void model_is_destroyed_once(void **state) {
-  (void)state;
+TEST(model_is_destroyed_once) {
   start(moves, COUNT(moves));
   recorder *r = extractor;
   say("I live in Munich.");
@@ -353,8 +336,7 @@ static void model_is_destroyed_once(void **state) {
 
 /* ---- moving ---- */
 
-static void facts_are_imported(void **state) {
-  (void)state;
+TEST(facts_are_imported) {
   const tp_memory_entry entries[] = {{.struct_size = sizeof(tp_memory_entry),
                                       .said_unix_ms = 1,
                                       .scope = TEXT("workspace"),
@@ -381,24 +363,4 @@ static void facts_are_imported(void **state) {
   tp_memory_close(memory);
   assert_string_equal(file_of(0, "where does the user live").text, "2||the user|The user lives in Bern.|holds\n");
   assert_int_equal(file_of(0, NULL).count, 2);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(fact_stands_beside_the_words_that_it_was_made_of, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(model_is_shown_the_words_and_what_is_known, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(what_the_user_did_not_say_is_refused, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(sixteen_facts_of_a_turn_are_kept, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(same_sentence_is_kept_once, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(newer_fact_is_recalled_and_both_are_shown, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(fact_said_earlier_does_not_replace_one_said_later, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(forgotten_fact_does_not_restore_the_one_before, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(failed_model_loses_no_word_and_is_asked_again, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(failure_for_good_is_a_dead_letter, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(model_that_hangs_is_given_up_at_the_limit_and_asked_again, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(wrong_model_is_refused, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(model_is_destroyed_once, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(facts_are_imported, set_up, tear_down),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

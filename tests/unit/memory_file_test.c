@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The file of memories as an operator has it: what is kept, found, forgotten with all its traces, and refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/support/test.h"
 #include "turnphase/memory.h"
 
 enum { SAID = 1 };
@@ -37,6 +31,8 @@ static int close_memory(void **state) {
   snprintf(command, sizeof command, "rm -rf '%s'", directory);
   return system(command);
 }
+
+FOR_EACH_TEST(open_memory, close_memory);
 
 static bool note(void *ctx, const tp_memory_entry *entry) {
   (void)ctx;
@@ -72,8 +68,7 @@ static const char *list_all(const tp_memory_query *query) {
 
 /* ---- looking ---- */
 
-static void memories_are_listed_in_pages_from_either_end(void **state) {
-  (void)state;
+TEST(memories_are_listed_in_pages_from_either_end) {
   keep("home", "t1", "one");
   keep("away", "t1", "two");
   keep("home", "t2", "three");
@@ -98,8 +93,7 @@ static bool add_up(void *ctx, const tp_memory_entry *entry) {
   return true;
 }
 
-static void a_search_explains_each_score_and_is_in_one_scope(void **state) {
-  (void)state;
+TEST(a_search_explains_each_score_and_is_in_one_scope) {
   size_t count = 0;
   tp_fault fault = {0};
   keep("home", "t1", "A xylophone.");
@@ -118,8 +112,7 @@ static void a_search_explains_each_score_and_is_in_one_scope(void **state) {
 
 /* ---- keeping ---- */
 
-static void a_list_with_one_wrong_entry_is_refused_whole(void **state) {
-  (void)state;
+TEST(a_list_with_one_wrong_entry_is_refused_whole) {
   static char big[4097];
   memset(big, 'x', sizeof big);
   tp_memory_entry good = entry_of("home", "t1", "one"), wrong[6];
@@ -143,8 +136,7 @@ static void a_list_with_one_wrong_entry_is_refused_whole(void **state) {
   assert_string_equal(list_all(NULL), "");
 }
 
-static void the_same_key_is_kept_once(void **state) {
-  (void)state;
+TEST(the_same_key_is_kept_once) {
   keep("home", "t1", "one");
   keep("home", "t1", "two");
   assert_string_equal(list_all(NULL), "1:two|");
@@ -169,8 +161,7 @@ static bool any_file_holds(const char *words) {
 }
 
 /* The word stands in the text, in the full-text index and in the write-ahead log. */
-static void what_is_forgotten_stands_in_no_byte_of_the_files(void **state) {
-  (void)state;
+TEST(what_is_forgotten_stands_in_no_byte_of_the_files) {
   for (int i = 0; i < 200; i++) {
     char turn[16];
     snprintf(turn, sizeof turn, "t%d", i);
@@ -195,8 +186,7 @@ static void execute(sqlite3 *db, const char *sql) {
 }
 
 /* A reader keeps the log as it was when it began to read. */
-static void a_reader_that_keeps_the_log_is_said_and_forgetting_again_ends_it(void **state) {
-  (void)state;
+TEST(a_reader_that_keeps_the_log_is_said_and_forgetting_again_ends_it) {
   sqlite3 *reader = NULL;
   tp_fault fault = {0};
   keep("home", "t1", "The quagga lives in Uppsala.");
@@ -212,8 +202,7 @@ static void a_reader_that_keeps_the_log_is_said_and_forgetting_again_ends_it(voi
 
 /* ---- what is refused ---- */
 
-static void wrong_queries_and_paths_are_refused(void **state) {
-  (void)state;
+TEST(wrong_queries_and_paths_are_refused) {
   tp_fault fault = {0};
   tp_memory *other = NULL;
   assert_int_equal(tp_memory_open(NULL, &other, &fault), TP_ERR_USAGE);
@@ -230,19 +219,4 @@ static void wrong_queries_and_paths_are_refused(void **state) {
   query = (tp_memory_query){.struct_size = sizeof query, .limit = 1001};
   assert_int_equal(tp_memory_search(memory, &query, tp_text_of("x"), note, NULL, &fault), TP_ERR_USAGE);
   tp_memory_close(NULL);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, open_memory, close_memory)
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      CASE(memories_are_listed_in_pages_from_either_end),
-      CASE(a_search_explains_each_score_and_is_in_one_scope),
-      CASE(a_list_with_one_wrong_entry_is_refused_whole),
-      CASE(the_same_key_is_kept_once),
-      CASE(what_is_forgotten_stands_in_no_byte_of_the_files),
-      CASE(a_reader_that_keeps_the_log_is_said_and_forgetting_again_ends_it),
-      CASE(wrong_queries_and_paths_are_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,16 +3,10 @@
  * Random tenants, scopes, texts, changes and queries: a scope that shares its file with others recalls exactly what it
  * recalls in a file of its own, in the same order and with the same ranks. So nothing crosses from one to another, and
  * ranks do not change by what others store. A failure prints the seed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/support/test.h"
 #include "domains/memory/recall.h"
 
 enum { SCOPES = 6, SEEDS = 60, STEPS = 160, TEXT_SIZE = 256, RECALLED_MAX = 20 };
@@ -96,8 +90,7 @@ static void ask(world *w, uint32_t scope) {
   tp__memory_list_fini(&alone);
 }
 
-static void what_others_store_changes_nothing(void **state) {
-  (void)state;
+TEST(what_others_store_changes_nothing) {
   for (unsigned seed = 1; seed <= SEEDS; seed++) {
     world w = {.seed = seed};
     state_of_random = seed;
@@ -113,9 +106,4 @@ static void what_others_store_changes_nothing(void **state) {
     tp__memory_store_close(w.shared);
     for (int i = 0; i < SCOPES; i++) tp__memory_store_close(w.alone[i]);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(what_others_store_changes_nothing)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

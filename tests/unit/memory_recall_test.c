@@ -3,18 +3,12 @@
  * How good recall is on a real conversation: every utterance of LoCoMo's conversation 26 is remembered, then each
  * question whose evidence is named is asked, and counted when an utterance of its evidence is among what is recalled.
  * The conversation is no part of this tree; without it the test is skipped. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-
-#include <cmocka.h>
-
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/test.h"
 #include "domains/memory/recall.h"
 
 enum {
@@ -126,8 +120,7 @@ static void print_tally(const char *title, const tally *all) {
       title, all->all, all->questions, 100.0 * all->all / all->questions, FIRST_MAX, all->first, all->cut);
 }
 
-static void evidence_is_recalled_for_most_questions(void **state) {
-  (void)state;
+TEST(evidence_is_recalled_for_most_questions) {
   tp__memory_store *store = remember_everything();
   tally all = ask_everything(store, false);
   print_tally("questions not remembered", &all);
@@ -136,8 +129,7 @@ static void evidence_is_recalled_for_most_questions(void **state) {
 }
 
 /* As in a session that asks them one after the other: the earlier questions must not displace the answers. */
-static void earlier_questions_do_not_displace_the_evidence(void **state) {
-  (void)state;
+TEST(earlier_questions_do_not_displace_the_evidence) {
   tp__memory_store *store = remember_everything();
   tally all = ask_everything(store, true);
   print_tally("questions remembered as asked", &all);
@@ -145,18 +137,14 @@ static void earlier_questions_do_not_displace_the_evidence(void **state) {
   tp__memory_store_close(store);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(evidence_is_recalled_for_most_questions),
-      cmocka_unit_test(earlier_questions_do_not_displace_the_evidence),
-  };
+int main(int count, char **arguments) {
   conversation = read_conversation();
   if (!conversation) {
     puts("1..0 # SKIP the conversation (../shared/data/locomo/26.json) is not there");
     return 0;
   }
   if (sqlite3_open(":memory:", &reader) != SQLITE_OK) return 1;
-  int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  int failed = test_main(count, arguments);
   sqlite3_close(reader);
   free(conversation);
   return failed;

@@ -2,13 +2,6 @@
  *
  * What the memory keeps and what it recalls, without a runtime: keys and scopes, the two looks, texts that would mean
  * something to the index, files that are not ours, and a machine that refuses. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-
-#include <cmocka.h>
-
 #include <pthread.h>
 #include <sqlite3.h>
 #include <stdio.h>
@@ -17,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/support/test.h"
 #include "domains/memory/line.h"
 #include "domains/memory/recall.h"
 #include "domains/memory/score.h"
@@ -65,6 +59,8 @@ static int close_store(void **state) {
   store = NULL;
   return 0;
 }
+
+FOR_EACH_TEST(open_store, close_store);
 
 static tp_text text_of(const char *string) { return (tp_text){string, strlen(string)}; }
 
@@ -117,8 +113,7 @@ static const char *newest(const tp__memory_scope *scope, int64_t before, size_t 
 
 /* ---- keeping ---- */
 
-static void what_was_put_comes_back_whole(void **state) {
-  (void)state;
+TEST(what_was_put_comes_back_whole) {
   int64_t id = put_in(&home, "s1", "t1", "I live in Oslo.");
   tp__memory_list list = {0};
   assert_int_equal(tp__memory_get(store, &home, id, &list), TP_OK);
@@ -132,8 +127,7 @@ static void what_was_put_comes_back_whole(void **state) {
   tp__memory_list_fini(&list);
 }
 
-static void a_list_gives_the_newest_first_and_goes_on_before_an_id(void **state) {
-  (void)state;
+TEST(a_list_gives_the_newest_first_and_goes_on_before_an_id) {
   put("t1", "one");
   put("t2", "two");
   int64_t third = put("t3", "three");
@@ -143,8 +137,7 @@ static void a_list_gives_the_newest_first_and_goes_on_before_an_id(void **state)
   assert_string_equal(newest(&home, 1, 10), "");
 }
 
-static void a_repeated_turn_replaces_its_text_and_keeps_id_and_time(void **state) {
-  (void)state;
+TEST(a_repeated_turn_replaces_its_text_and_keeps_id_and_time) {
   int64_t id = put("t1", "The cat is grey.");
   put("t2", "Another.");
   tp__memory again = said("t1", "t1", "The cat is black.");
@@ -161,8 +154,7 @@ static void a_repeated_turn_replaces_its_text_and_keeps_id_and_time(void **state
   assert_string_equal(newest(&home, 0, 8), "t2 t1 ");
 }
 
-static void one_turn_may_have_several_parts(void **state) {
-  (void)state;
+TEST(one_turn_may_have_several_parts) {
   put("t1", "said");
   tp__memory note = said("t1", "t1", "noted");
   note.part = text_of("note-1");
@@ -170,8 +162,7 @@ static void one_turn_may_have_several_parts(void **state) {
   assert_string_equal(newest(&home, 0, 8), "t1 t1 ");
 }
 
-static void every_part_of_the_scope_keeps_memories_apart(void **state) {
-  (void)state;
+TEST(every_part_of_the_scope_keeps_memories_apart) {
   const tp__memory_scope others[] = {{text_of("other"), text_of("workspace"), text_of("home")},
                                      {text_of("acme"), text_of("thread"), text_of("home")},
                                      {text_of("acme"), text_of("workspace"), text_of("away")},
@@ -191,16 +182,14 @@ static void every_part_of_the_scope_keeps_memories_apart(void **state) {
   assert_string_equal(recalled(&home, "xylophone", 8), "t1 ");
 }
 
-static void empty_ids_are_a_scope_like_any_other(void **state) {
-  (void)state;
+TEST(empty_ids_are_a_scope_like_any_other) {
   const tp__memory_scope empty_scope = {.kind = text_of("workspace")};
   put_in(&empty_scope, "", "", "A word in the dark.");
   assert_string_equal(newest(&empty_scope, 0, 8), " ");
   assert_string_equal(newest(&home, 0, 8), "");
 }
 
-static void what_is_forgotten_is_found_nowhere_and_its_id_is_not_used_again(void **state) {
-  (void)state;
+TEST(what_is_forgotten_is_found_nowhere_and_its_id_is_not_used_again) {
   put("t1", "Keep the harbour.");
   int64_t id = put("t2", "Forget the harbour.");
   assert_int_equal(tp__memory_forget(store, &home, id), TP_OK);
@@ -214,8 +203,7 @@ static void what_is_forgotten_is_found_nowhere_and_its_id_is_not_used_again(void
 
 /* ---- the first look ---- */
 
-static void words_are_found_in_any_form_and_case(void **state) {
-  (void)state;
+TEST(words_are_found_in_any_form_and_case) {
   put("t1", "We painted a sunrise.");
   put("t2", "The caf\xc3\xa9 was closed.");
   put("t3", "Nothing at all.");
@@ -225,8 +213,7 @@ static void words_are_found_in_any_form_and_case(void **state) {
   assert_string_equal(recalled(&home, "umbrella", 8), "");
 }
 
-static void more_and_rarer_words_rank_higher(void **state) {
-  (void)state;
+TEST(more_and_rarer_words_rank_higher) {
   put("t1", "Anna: the garden is green.");
   put("t2", "Anna: the violin is in the garden.");
   put("t3", "Anna: the house is big.");
@@ -234,8 +221,7 @@ static void more_and_rarer_words_rank_higher(void **state) {
   assert_string_equal(recalled(&home, "Does Anna play the violin in the garden?", 1), "t2 ");
 }
 
-static void ranks_say_how_good_a_memory_is(void **state) {
-  (void)state;
+TEST(ranks_say_how_good_a_memory_is) {
   for (int i = 0; i < 20; i++) {
     char turn[16];
     snprintf(turn, sizeof turn, "f%d", i);
@@ -250,38 +236,31 @@ static void ranks_say_how_good_a_memory_is(void **state) {
   assert_string_equal(turns_of(&list), "all half ");
 }
 
-static void a_memory_that_only_asks_stands_behind_one_that_states(void **state) {
-  (void)state;
+TEST(a_memory_that_only_asks_stands_behind_one_that_states) {
   put("states", "Melanie painted a lake sunrise last year, I think it was in spring.");
   put("asks", "When did Melanie paint the sunrise?");
   put("other", "Hello there.");
   assert_string_equal(recalled(&home, "When did Melanie paint a sunrise?", 8), "states asks ");
 }
 
-static void of_equals_the_newest_comes_first(void **state) {
-  (void)state;
+TEST(of_equals_the_newest_comes_first) {
   put("t1", "The train is late.");
   put("t2", "The train is late.");
   put("t3", "The train is late.");
   assert_string_equal(recalled(&home, "train", 2), "t3 t2 ");
 }
 
-static void a_text_without_words_recalls_nothing(void **state) {
-  (void)state;
+TEST(a_text_without_words_recalls_nothing) {
   put("t1", "What is it that you were doing there?");
   assert_string_equal(recalled(&home, "", 8), "");
   assert_string_equal(recalled(&home, " ?! \xe2\x80\xa6 ", 8), "");
   assert_string_equal(recalled(&home, "what is it that you were doing", 8), "");
 }
 
-static void nothing_is_recalled_before_anything_was_kept(void **state) {
-  (void)state;
-  assert_string_equal(recalled(&home, "violin", 8), "");
-}
+TEST(nothing_is_recalled_before_anything_was_kept) { assert_string_equal(recalled(&home, "violin", 8), ""); }
 
 /* What others remember must not show in one's own ranks: neither their words nor how many they are. */
-static void other_tenants_change_no_rank(void **state) {
-  (void)state;
+TEST(other_tenants_change_no_rank) {
   const tp__memory_scope other = {text_of("other"), text_of("workspace"), text_of("home")};
   put("t1", "Violin lessons in town.");
   put("t2", "Piano lessons in town.");
@@ -301,16 +280,14 @@ static void other_tenants_change_no_rank(void **state) {
 }
 
 /* The id of a scope is a word of the index, too; a text that names it must not reach it. */
-static void the_number_of_a_scope_is_no_word_of_a_text(void **state) {
-  (void)state;
+TEST(the_number_of_a_scope_is_no_word_of_a_text) {
   put("t1", "Plain words.");
   assert_string_equal(recalled(&home, "1 2 3 4 5", 8), "");
   put("t2", "The answer is 42.");
   assert_string_equal(recalled(&home, "42", 8), "t2 ");
 }
 
-static void no_text_means_anything_to_the_index(void **state) {
-  (void)state;
+TEST(no_text_means_anything_to_the_index) {
   static const char *const texts[] = {"\"violin",
                                       "violin\"",
                                       "\"\"\"violin\"\"\"",
@@ -338,8 +315,7 @@ static void no_text_means_anything_to_the_index(void **state) {
 }
 
 /* A term that the index takes for no word at all must not shift the evidence of the terms behind it. */
-static void a_term_that_is_no_word_of_the_index_leaves_the_others_in_their_place(void **state) {
-  (void)state;
+TEST(a_term_that_is_no_word_of_the_index_leaves_the_others_in_their_place) {
   static const char *const strange[] = {
       "\xd8\x80", "\xe0\xa7\xb4\xe0\xa7\xb2", "\xe1\x8d\xa1", "\xf0\x9d\x84\x9e", "\xef\xbf\xbd", "\xcd\xbe",
       "\xc2\xaa"};
@@ -356,16 +332,14 @@ static void a_term_that_is_no_word_of_the_index_leaves_the_others_in_their_place
   }
 }
 
-static void a_text_with_nul_bytes_is_read_to_its_end(void **state) {
-  (void)state;
+TEST(a_text_with_nul_bytes_is_read_to_its_end) {
   put("t1", "A violin.");
   tp__memory_list list = {0};
   assert_int_equal(tp__memory_recall(store, &home, (tp_text){"one\0two\0violin", 14}, 8, &list), TP_OK);
   assert_string_equal(turns_of(&list), "t1 ");
 }
 
-static void a_huge_text_is_read_in_bounded_time(void **state) {
-  (void)state;
+TEST(a_huge_text_is_read_in_bounded_time) {
   enum { SIZE = 4 * 1024 * 1024 };
   put("t1", "A violin.");
   char *text = malloc(SIZE);
@@ -379,8 +353,7 @@ static void a_huge_text_is_read_in_bounded_time(void **state) {
 
 /* ---- long texts ---- */
 
-static void a_long_memory_is_cut_to_where_its_words_are(void **state) {
-  (void)state;
+TEST(a_long_memory_is_cut_to_where_its_words_are) {
   char text[3001];
   for (size_t i = 0; i < 3000; i += 10) memcpy(text + i, "filler \xc3\xbc\x20", 10);
   memcpy(text + 1500, "xylophone ", 10);
@@ -399,8 +372,7 @@ static void a_long_memory_is_cut_to_where_its_words_are(void **state) {
   tp__memory_list_fini(&list);
 }
 
-static void a_long_neighbour_is_cut_at_a_code_point(void **state) {
-  (void)state;
+TEST(a_long_neighbour_is_cut_at_a_code_point) {
   char text[2001];
   for (size_t i = 0; i < 1998; i += 3) memcpy(text + i, "\xe4\xb8\xad", 3);
   text[1998] = '\0';
@@ -416,8 +388,7 @@ static void a_long_neighbour_is_cut_at_a_code_point(void **state) {
 
 /* ---- the order of relevance ---- */
 
-static void the_answer_that_shares_no_word_is_recalled_with_its_question(void **state) {
-  (void)state;
+TEST(the_answer_that_shares_no_word_is_recalled_with_its_question) {
   put_in(&home, "s1", "t1", "Good morning to you.");
   put_in(&home, "s1", "ask", "Where did you spend the summer holiday?");
   put_in(&home, "s1", "answer", "At my aunt's farm near Bergen.");
@@ -428,24 +399,21 @@ static void the_answer_that_shares_no_word_is_recalled_with_its_question(void **
   assert_non_null(strstr(turns, "ask "));
 }
 
-static void neighbours_are_of_the_same_session_only(void **state) {
-  (void)state;
+TEST(neighbours_are_of_the_same_session_only) {
   put_in(&home, "s1", "a", "Alpha.");
   put_in(&home, "s2", "b", "The xylophone.");
   put_in(&home, "s1", "c", "Gamma.");
   assert_string_equal(recalled(&home, "xylophone", 8), "b ");
 }
 
-static void a_word_that_was_not_said_may_be_the_beginning_of_one_that_was_said(void **state) {
-  (void)state;
+TEST(a_word_that_was_not_said_may_be_the_beginning_of_one_that_was_said) {
   put("t1", "We looked at paintbrushes.");
   assert_string_equal(recalled(&home, "paint", 8), "t1 ");
   assert_string_equal(recalled(&home, "pain", 8), "");
 }
 
 /* A longer list begins with the shorter one: what comes later never pushes a better entry back. */
-static void a_longer_list_begins_with_the_shorter_one(void **state) {
-  (void)state;
+TEST(a_longer_list_begins_with_the_shorter_one) {
   char turn[16], longer[1024];
   for (int i = 0; i < 60; i++) {
     snprintf(turn, sizeof turn, "t%d", i);
@@ -458,8 +426,7 @@ static void a_longer_list_begins_with_the_shorter_one(void **state) {
   }
 }
 
-static void of_two_who_say_the_same_the_one_that_is_named_comes_first(void **state) {
-  (void)state;
+TEST(of_two_who_say_the_same_the_one_that_is_named_comes_first) {
   put("anna", "Anna: I bought a violin.");
   put("bert", "Bert: I bought a violin.");
   put("more", "Anna: Hello.");
@@ -474,8 +441,7 @@ static void put_at(int64_t said_ms, const char *turn) {
   assert_int_equal(tp__memory_put(store, &home, &memory, NULL), TP_OK);
 }
 
-static void a_date_in_the_text_prefers_what_was_said_then(void **state) {
-  (void)state;
+TEST(a_date_in_the_text_prefers_what_was_said_then) {
   put_at(INT64_C(1675339200000), "february"); /* 2023-02-02 */
   put_at(INT64_C(1683554160000), "may");      /* 2023-05-08 */
   put_at(INT64_C(1702029600000), "december"); /* 2023-12-08 */
@@ -484,8 +450,7 @@ static void a_date_in_the_text_prefers_what_was_said_then(void **state) {
   assert_string_equal(recalled(&home, "Which concert was in May 2022?", 1), "december ");
 }
 
-static void each_score_is_the_sum_of_its_parts(void **state) {
-  (void)state;
+TEST(each_score_is_the_sum_of_its_parts) {
   tp__memory_scope_row row = {0};
   tp__memory_index *index = NULL;
   tp__memory_scored *scored = NULL;
@@ -505,8 +470,7 @@ static void each_score_is_the_sum_of_its_parts(void **state) {
   sqlite3_free(scored);
 }
 
-static void the_same_store_and_text_give_the_same_list(void **state) {
-  (void)state;
+TEST(the_same_store_and_text_give_the_same_list) {
   char first[256];
   for (int i = 0; i < 30; i++) {
     char turn[16];
@@ -530,8 +494,7 @@ static void assert_terms(const char *text, const char *expected) {
   assert_string_equal(joined, expected);
 }
 
-static void terms_are_the_words_that_say_something(void **state) {
-  (void)state;
+TEST_WITH(terms_are_the_words_that_say_something, NULL, NULL) {
   assert_terms("When did Caroline go to the LGBTQ support group?", "Caroline go LGBTQ support group ");
   assert_terms("Don't you think it's Mel\xe2\x80\x99s?", "think Mel ");
   assert_terms("violin, VIOLIN; Violin.", "violin ");
@@ -545,8 +508,7 @@ static void terms_are_the_words_that_say_something(void **state) {
   assert_terms("yourselves a Yours were", "");
 }
 
-static void terms_are_bounded_in_number_and_length(void **state) {
-  (void)state;
+TEST_WITH(terms_are_bounded_in_number_and_length, NULL, NULL) {
   char text[4096] = "";
   for (int i = 0; i < 200; i++) {
     size_t used = strlen(text);
@@ -560,8 +522,7 @@ static void terms_are_bounded_in_number_and_length(void **state) {
   assert_terms(text, "fine ");
 }
 
-static void a_text_only_asks_when_every_sentence_does(void **state) {
-  (void)state;
+TEST_WITH(a_text_only_asks_when_every_sentence_does, NULL, NULL) {
   assert_true(tp__memory_only_asks(text_of("Where is it?")));
   assert_true(tp__memory_only_asks(text_of("Really? Where is version 3.5? \n")));
   assert_false(tp__memory_only_asks(text_of("I lost it. Where is it?")));
@@ -573,8 +534,7 @@ static void a_text_only_asks_when_every_sentence_does(void **state) {
 
 /* ---- lines ---- */
 
-static void ids_are_read_as_they_are_written(void **state) {
-  (void)state;
+TEST_WITH(ids_are_read_as_they_are_written, NULL, NULL) {
   char id[TP__MEMORY_ID_SIZE];
   tp__memory_id_write(INT64_C(123456789012345678), id);
   assert_string_equal(id, "memory:123456789012345678");
@@ -594,8 +554,7 @@ static void assert_line(const tp__memory *memory, size_t max, const char *expect
   sqlite3_free(text);
 }
 
-static void a_line_says_when_and_where_it_was_said(void **state) {
-  (void)state;
+TEST_WITH(a_line_says_when_and_where_it_was_said, NULL, NULL) {
   tp__memory memory = {.said_ms = 1683554160000, .session = text_of("s1"), .text = text_of("Gr\xc3\xbc\xc3\x9f dich")};
   assert_line(&memory, SIZE_MAX, "[2023-05-08, session s1] Gr\xc3\xbc\xc3\x9f dich");
   assert_line(&memory, 3, "[2023-05-08, session s1] Gr\xe2\x80\xa6");
@@ -623,8 +582,7 @@ static void sql(const char *statements) {
   sqlite3_close(db);
 }
 
-static void a_file_is_private_and_keeps_what_it_was_given(void **state) {
-  (void)state;
+TEST_WITH(a_file_is_private_and_keeps_what_it_was_given, make_directory, remove_directory) {
   struct stat about;
   mode_t before = umask(0);
   assert_int_equal(tp__memory_store_open(path, &store, NULL), TP_OK);
@@ -638,8 +596,7 @@ static void a_file_is_private_and_keeps_what_it_was_given(void **state) {
   tp__memory_store_close(store);
 }
 
-static void files_that_are_not_ours_or_newer_or_no_database_are_refused(void **state) {
-  (void)state;
+TEST_WITH(files_that_are_not_ours_or_newer_or_no_database_are_refused, make_directory, remove_directory) {
   sql("CREATE TABLE t (x)");
   assert_refused(TP_ERR_STORE_SCHEMA, "another program");
   unlink(path);
@@ -673,8 +630,7 @@ static const char to_version_1[] =
     "  INSERT INTO recall (recall, rowid, text, scope) VALUES ('delete', old.id, old.text, old.scope); END;"
     "PRAGMA user_version = 1;";
 
-static void a_file_of_the_first_version_is_upgraded_and_keeps_its_memories(void **state) {
-  (void)state;
+TEST_WITH(a_file_of_the_first_version_is_upgraded_and_keeps_its_memories, make_directory, remove_directory) {
   tp__memory_store *other = NULL;
   tp__memory memory = said("s", "t2", "A piano.");
   int64_t id = 0;
@@ -695,8 +651,7 @@ static void a_file_of_the_first_version_is_upgraded_and_keeps_its_memories(void 
 }
 
 /* The index in memory follows the file, whichever process writes it. */
-static void what_another_process_writes_changes_and_forgets_is_seen(void **state) {
-  (void)state;
+TEST_WITH(what_another_process_writes_changes_and_forgets_is_seen, make_directory, remove_directory) {
   tp__memory_store *other = NULL;
   tp__memory memory = said("s", "other", "A second violin.");
   int64_t id = 0;
@@ -716,8 +671,7 @@ static void what_another_process_writes_changes_and_forgets_is_seen(void **state
   tp__memory_store_close(store);
 }
 
-static void a_locked_file_is_busy_for_writers_and_open_to_readers(void **state) {
-  (void)state;
+TEST_WITH(a_locked_file_is_busy_for_writers_and_open_to_readers, make_directory, remove_directory) {
   assert_int_equal(tp__memory_store_open(path, &store, NULL), TP_OK);
   put("t1", "A violin.");
   sqlite3 *other = NULL;
@@ -756,8 +710,7 @@ static void *put_and_recall(void *arg) {
   return NULL;
 }
 
-static void several_threads_may_put_and_recall_at_once(void **state) {
-  (void)state;
+TEST(several_threads_may_put_and_recall_at_once) {
   pthread_t threads[THREADS];
   worker workers[THREADS];
   for (int i = 0; i < THREADS; i++) {
@@ -812,61 +765,12 @@ static void refuse_each_allocation(bool ever_after) {
   }
 }
 
-static void each_allocation_may_be_refused(void **state) {
-  (void)state;
+TEST_WITH(each_allocation_may_be_refused, NULL, NULL) {
   refuse_each_allocation(false);
   refuse_each_allocation(true);
 }
 
-int main(void) {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, open_store, close_store)
-#define FILE_CASE(name) cmocka_unit_test_setup_teardown(name, make_directory, remove_directory)
-  const struct CMUnitTest tests[] = {
-      CASE(what_was_put_comes_back_whole),
-      CASE(a_list_gives_the_newest_first_and_goes_on_before_an_id),
-      CASE(a_repeated_turn_replaces_its_text_and_keeps_id_and_time),
-      CASE(one_turn_may_have_several_parts),
-      CASE(every_part_of_the_scope_keeps_memories_apart),
-      CASE(empty_ids_are_a_scope_like_any_other),
-      CASE(what_is_forgotten_is_found_nowhere_and_its_id_is_not_used_again),
-      CASE(words_are_found_in_any_form_and_case),
-      CASE(more_and_rarer_words_rank_higher),
-      CASE(ranks_say_how_good_a_memory_is),
-      CASE(a_memory_that_only_asks_stands_behind_one_that_states),
-      CASE(of_equals_the_newest_comes_first),
-      CASE(a_text_without_words_recalls_nothing),
-      CASE(nothing_is_recalled_before_anything_was_kept),
-      CASE(other_tenants_change_no_rank),
-      CASE(the_number_of_a_scope_is_no_word_of_a_text),
-      CASE(no_text_means_anything_to_the_index),
-      CASE(a_term_that_is_no_word_of_the_index_leaves_the_others_in_their_place),
-      CASE(a_text_with_nul_bytes_is_read_to_its_end),
-      CASE(a_huge_text_is_read_in_bounded_time),
-      CASE(a_long_memory_is_cut_to_where_its_words_are),
-      CASE(a_long_neighbour_is_cut_at_a_code_point),
-      CASE(the_answer_that_shares_no_word_is_recalled_with_its_question),
-      CASE(neighbours_are_of_the_same_session_only),
-      CASE(a_word_that_was_not_said_may_be_the_beginning_of_one_that_was_said),
-      CASE(a_longer_list_begins_with_the_shorter_one),
-      CASE(of_two_who_say_the_same_the_one_that_is_named_comes_first),
-      CASE(a_date_in_the_text_prefers_what_was_said_then),
-      CASE(each_score_is_the_sum_of_its_parts),
-      CASE(the_same_store_and_text_give_the_same_list),
-      cmocka_unit_test(terms_are_the_words_that_say_something),
-      cmocka_unit_test(terms_are_bounded_in_number_and_length),
-      cmocka_unit_test(a_text_only_asks_when_every_sentence_does),
-      cmocka_unit_test(ids_are_read_as_they_are_written),
-      cmocka_unit_test(a_line_says_when_and_where_it_was_said),
-      FILE_CASE(a_file_is_private_and_keeps_what_it_was_given),
-      FILE_CASE(files_that_are_not_ours_or_newer_or_no_database_are_refused),
-      FILE_CASE(a_file_of_the_first_version_is_upgraded_and_keeps_its_memories),
-      FILE_CASE(what_another_process_writes_changes_and_forgets_is_seen),
-      FILE_CASE(a_locked_file_is_busy_for_writers_and_open_to_readers),
-      CASE(several_threads_may_put_and_recall_at_once),
-      cmocka_unit_test(each_allocation_may_be_refused),
-  };
-#undef CASE
-#undef FILE_CASE
+int main(int count, char **arguments) {
   put_allocator_in_place();
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return test_main(count, arguments);
 }

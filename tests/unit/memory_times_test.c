@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Words of time and what they mean, a row each, and how a recalled line shows them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/support/test.h"
 #include "domains/memory/line.h"
 #include "domains/memory/times.h"
 
@@ -44,8 +38,7 @@ typedef struct row {
 } row;
 
 /* Said on Friday, 2023-05-19. */
-static void words_of_time_mean_what_the_table_says(void **state) {
-  (void)state;
+TEST(words_of_time_mean_what_the_table_says) {
   static const row rows[] = {
       {"I saw her yesterday.", "yesterday=2023-05-18|"},
       {"YESTERDAY", "YESTERDAY=2023-05-18|"},
@@ -89,8 +82,7 @@ static void words_of_time_mean_what_the_table_says(void **state) {
     assert_means(rows[i].text, said_on(2023, 5, 19), rows[i].means);
 }
 
-static void what_is_ambiguous_or_no_time_is_left_alone(void **state) {
-  (void)state;
+TEST(what_is_ambiguous_or_no_time_is_left_alone) {
   static const char *const texts[] = {"",
                                       "on Friday",
                                       "a few days ago",
@@ -123,8 +115,7 @@ static void what_is_ambiguous_or_no_time_is_left_alone(void **state) {
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) assert_means(texts[i], said_on(2023, 5, 19), "");
 }
 
-static void months_and_years_are_crossed(void **state) {
-  (void)state;
+TEST(months_and_years_are_crossed) {
   assert_means("yesterday", said_on(2024, 3, 1), "yesterday=2024-02-29|");
   assert_means("yesterday", said_on(2023, 3, 1), "yesterday=2023-02-28|");
   assert_means("yesterday", said_on(2023, 1, 1), "yesterday=2022-12-31|");
@@ -134,8 +125,7 @@ static void months_and_years_are_crossed(void **state) {
   assert_means("this weekend", said_on(2023, 1, 1), "this weekend=weekend of 2022-12-31|");
 }
 
-static void days_and_dates_agree_over_the_centuries(void **state) {
-  (void)state;
+TEST(days_and_dates_agree_over_the_centuries) {
   int year = 1600, month = 1, day = 1;
   for (int64_t number = tp__memory_day(1600, 1, 1); number < tp__memory_day(2400, 1, 2); number++) {
     int y, m, d;
@@ -162,8 +152,7 @@ static void assert_line(const char *text, int64_t said_ms, size_t max, const cha
   sqlite3_free(words);
 }
 
-static void a_line_shows_the_dates_of_its_words_of_time(void **state) {
-  (void)state;
+TEST(a_line_shows_the_dates_of_its_words_of_time) {
   const int64_t said = said_on(2023, 5, 19);
   assert_line("I came last Friday, and she yesterday.", said, SIZE_MAX,
               "[2023-05-19] I came last Friday (2023-05-12), and she yesterday (2023-05-18).");
@@ -175,8 +164,7 @@ static void a_line_shows_the_dates_of_its_words_of_time(void **state) {
   assert_line("it rained yesterday", said, 12, "[2023-05-19] it rained ye\xE2\x80\xA6");
 }
 
-static void a_line_has_eight_dates_at_most_and_none_without_a_time_of_saying(void **state) {
-  (void)state;
+TEST(a_line_has_eight_dates_at_most_and_none_without_a_time_of_saying) {
   char text[256] = "", expected[512] = "[2023-05-19] ";
   for (int i = 0; i < 10; i++) {
     strcat(text, "today ");
@@ -184,16 +172,4 @@ static void a_line_has_eight_dates_at_most_and_none_without_a_time_of_saying(voi
   }
   assert_line(text, said_on(2023, 5, 19), SIZE_MAX, expected);
   assert_line("yesterday", 0, SIZE_MAX, "[1970-01-01] yesterday");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(words_of_time_mean_what_the_table_says),
-      cmocka_unit_test(what_is_ambiguous_or_no_time_is_left_alone),
-      cmocka_unit_test(months_and_years_are_crossed),
-      cmocka_unit_test(days_and_dates_agree_over_the_centuries),
-      cmocka_unit_test(a_line_shows_the_dates_of_its_words_of_time),
-      cmocka_unit_test(a_line_has_eight_dates_at_most_and_none_without_a_time_of_saying),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,12 +2,7 @@
  *
  * What holds of every merge, over random contributions: only plan order counts, merging again changes nothing, budgets
  * hold, and whatever a handler said is in the result, in an entry of it, or named by a diagnostic. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "phases/contribution.h"
 #include "phases/merge.h"
 #include "tests/support/counting.h"
@@ -256,8 +251,7 @@ static void check_accounts(const random_set *set, const tp_merged *result) {
   }
 }
 
-static void random_merges_are_ordered_by_the_plan_alone_idempotent_bounded_and_accounted_for(void **state) {
-  (void)state;
+TEST(random_merges_are_ordered_by_the_plan_alone_idempotent_bounded_and_accounted_for) {
   tp_writer *writer, *other;
   assert_int_equal(tp_writer_new(&counting, &writer), TP_OK);
   assert_int_equal(tp_writer_new(&counting, &other), TP_OK);
@@ -277,8 +271,7 @@ static void random_merges_are_ordered_by_the_plan_alone_idempotent_bounded_and_a
 }
 
 /* Entry after entry into one pair of sets: the budget holds for the whole turn, and no policy is lost. */
-static void a_turns_sets_keep_to_one_budget_over_random_entries(void **state) {
-  (void)state;
+TEST(a_turns_sets_keep_to_one_budget_over_random_entries) {
   for (uint64_t seed = 1; seed <= 200; seed++) {
     random_state = seed;
     tp__arena turn;
@@ -303,8 +296,7 @@ static void a_turns_sets_keep_to_one_budget_over_random_entries(void **state) {
 
 /* ---- refused memory ---- */
 
-static void every_refused_allocation_is_a_clean_error(void **state) {
-  (void)state;
+TEST(every_refused_allocation_is_a_clean_error) {
   random_set set;
   random_state = 4711;
   do {
@@ -341,13 +333,4 @@ static void every_refused_allocation_is_a_clean_error(void **state) {
   }
   assert_true(refusals > 5);
   tp__arena_fini(&set.memory);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(random_merges_are_ordered_by_the_plan_alone_idempotent_bounded_and_accounted_for),
-      cmocka_unit_test(a_turns_sets_keep_to_one_budget_over_random_entries),
-      cmocka_unit_test(every_refused_allocation_is_a_clean_error),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "phases/contribution.h"
 #include "phases/merge.h"
 #include "tests/support/counting.h"
@@ -32,6 +27,8 @@ static int teardown(void **state) {
   tp__arena_fini(&arena);
   return blocks_open == 0 ? 0 : -1;
 }
+
+FOR_EACH_TEST(setup, teardown);
 
 /* A contribution of a subscription of its own: "s0", "s1", …, owned by "owner". */
 static tp__merge_input *add(tp_contribution contribution) {
@@ -118,8 +115,7 @@ static void assert_diagnostic(size_t index, const char *subscription, const char
 
 /* ---- policies ---- */
 
-static void the_heavier_policy_wins_wherever_it_stands(void **state) {
-  (void)state;
+TEST(the_heavier_policy_wins_wherever_it_stands) {
   policy("memory", "read", "allow", 1);
   policy("memory", "read", "never", 2);
   policy("memory", "read", "maybe", -5);
@@ -134,16 +130,14 @@ static void the_heavier_policy_wins_wherever_it_stands(void **state) {
                     "policy memory/read: s1 with weight 2 stands over s2 with weight -5");
 }
 
-static void the_extremes_of_weight_compare_without_overflow(void **state) {
-  (void)state;
+TEST(the_extremes_of_weight_compare_without_overflow) {
   policy("d", "k", "light", INT32_MIN);
   policy("d", "k", "heavy", INT32_MAX);
   merge_in(TP_PHASE_TURN_PRE_POLICY);
   assert_text(at(TP_KIND_POLICY, 0)->text, "heavy");
 }
 
-static void equal_policies_merge_without_a_word(void **state) {
-  (void)state;
+TEST(equal_policies_merge_without_a_word) {
   policy("memory", "read", "allow", 1);
   policy("memory", "read", "allow", 1);
   policy("memory", "read", "allow", 0);
@@ -153,8 +147,7 @@ static void equal_policies_merge_without_a_word(void **state) {
   assert_count(TP_KIND_DIAGNOSTIC, 0);
 }
 
-static void policies_that_disagree_with_equal_weight_leave_a_conflict_without_values(void **state) {
-  (void)state;
+TEST(policies_that_disagree_with_equal_weight_leave_a_conflict_without_values) {
   policy("tool", "shell", "deny", 3);
   policy("tool", "shell", "allow", 3);
   merge_in(TP_PHASE_TURN_PRE_POLICY);
@@ -165,8 +158,7 @@ static void policies_that_disagree_with_equal_weight_leave_a_conflict_without_va
   assert_int_equal(at(TP_KIND_DIAGNOSTIC, 0)->severity, TP_SEVERITY_WARNING);
 }
 
-static void policies_stand_by_domain_and_key(void **state) {
-  (void)state;
+TEST(policies_stand_by_domain_and_key) {
   policy("b", "x", "1", 9);
   policy("a", "z", "2", 0);
   policy("a", "y", "3", 0);
@@ -178,8 +170,7 @@ static void policies_stand_by_domain_and_key(void **state) {
   assert_text(at(TP_KIND_POLICY, 3)->text, "1");
 }
 
-static void a_later_entry_adds_to_the_turns_policies(void **state) {
-  (void)state;
+TEST(a_later_entry_adds_to_the_turns_policies) {
   policy("memory", "read", "allow", 2);
   policy("memory", "write", "never", 2);
   merge_in(TP_PHASE_TURN_PRE_POLICY);
@@ -207,8 +198,7 @@ static void a_later_entry_adds_to_the_turns_policies(void **state) {
 
 /* ---- prompt context ---- */
 
-static void contexts_stand_by_weight_then_domain_then_id(void **state) {
-  (void)state;
+TEST(contexts_stand_by_weight_then_domain_then_id) {
   context("b", "1", "t", 0);
   context("a", "9", "t", 0);
   context("a", "10", "t", 0);
@@ -222,8 +212,7 @@ static void contexts_stand_by_weight_then_domain_then_id(void **state) {
   assert_count(TP_KIND_DIAGNOSTIC, 0);
 }
 
-static void one_context_id_is_there_once_the_heavier_else_the_first(void **state) {
-  (void)state;
+TEST(one_context_id_is_there_once_the_heavier_else_the_first) {
   context("a", "x", "first", 1);
   context("b", "x", "heavier", 2);
   context("a", "y", "first", 1);
@@ -240,8 +229,7 @@ static void one_context_id_is_there_once_the_heavier_else_the_first(void **state
   assert_diagnostic(1, "s3", "merge.duplicate", "prompt_context y: s2 contributed the same id and is used");
 }
 
-static void the_sixty_fifth_context_is_dropped_with_a_diagnostic(void **state) {
-  (void)state;
+TEST(the_sixty_fifth_context_is_dropped_with_a_diagnostic) {
   for (int i = 0; i < 66; i++) context("d", tp__arena_printf(&arena, "%02d", i).data, "t", 0);
   merge_in(TP_PHASE_TURN_PRE_PROMPT_CONTEXT);
   assert_count(TP_KIND_PROMPT_CONTEXT, 64);
@@ -250,8 +238,7 @@ static void the_sixty_fifth_context_is_dropped_with_a_diagnostic(void **state) {
                     "prompt_context 64: dropped: the turn's 64 prompt contexts stand before it");
 }
 
-static void contexts_are_cut_at_the_budget_and_the_rest_is_dropped(void **state) {
-  (void)state;
+TEST(contexts_are_cut_at_the_budget_and_the_rest_is_dropped) {
   context("d", "a", long_text('a', 11000), 3);
   context("d", "b", long_text('b', 5000), 2);
   context("d", "c", "c", 1);
@@ -262,8 +249,7 @@ static void contexts_are_cut_at_the_budget_and_the_rest_is_dropped(void **state)
   assert_diagnostic(1, "s2", "merge.dropped", "prompt_context c: dropped: nothing of it fits into the budget");
 }
 
-static void exactly_the_budget_is_whole(void **state) {
-  (void)state;
+TEST(exactly_the_budget_is_whole) {
   context("d", "a", long_text('a', TP__CONTEXT_BYTES_MAX - 1), 1);
   context("d", "b", "b", 0);
   merge_in(TP_PHASE_TURN_PRE_PROMPT_CONTEXT);
@@ -271,8 +257,7 @@ static void exactly_the_budget_is_whole(void **state) {
   assert_count(TP_KIND_DIAGNOSTIC, 0);
 }
 
-static void a_cut_does_not_split_a_code_point(void **state) {
-  (void)state;
+TEST(a_cut_does_not_split_a_code_point) {
   context("d", "a", long_text('a', 11998), 1);
   context("d", "b", "\xe2\x82\xac\xe2\x82\xac", 0); /* two bytes are left, one sign needs three */
   merge_in(TP_PHASE_TURN_PRE_PROMPT_CONTEXT);
@@ -293,8 +278,7 @@ static tp_contribution with_short_form(const char *text, const char *short_text)
                            .short_text = tp_text_of(short_text)};
 }
 
-static void the_short_form_stands_in_when_the_text_does_not_fit(void **state) {
-  (void)state;
+TEST(the_short_form_stands_in_when_the_text_does_not_fit) {
   context("", "a", long_text('a', 11990), 1);
   add(with_short_form("much too long", "short"));
   merge_in(TP_PHASE_TURN_PRE_PROMPT_CONTEXT);
@@ -310,16 +294,14 @@ static void the_short_form_stands_in_when_the_text_does_not_fit(void **state) {
   assert_diagnostic(0, "s1", "merge.cut", "prompt_context b: cut from 13 to 3 bytes by the budget");
 }
 
-static void a_short_form_that_is_longer_is_no_short_form(void **state) {
-  (void)state;
+TEST(a_short_form_that_is_longer_is_no_short_form) {
   context("", "a", long_text('a', 11997), 1);
   add(with_short_form("too long", "even longer than that"));
   merge_in(TP_PHASE_TURN_PRE_PROMPT_CONTEXT);
   assert_text(at(TP_KIND_PROMPT_CONTEXT, 1)->text, "too");
 }
 
-static void the_turns_contexts_share_one_budget_over_its_phases(void **state) {
-  (void)state;
+TEST(the_turns_contexts_share_one_budget_over_its_phases) {
   context("d", "a", long_text('a', 8000), 1);
   merge_in(TP_PHASE_SESSION_START);
   assert_int_equal(tp__turn_sets_take(&sets, &arena, merged), TP_OK);
@@ -336,8 +318,7 @@ static void the_turns_contexts_share_one_budget_over_its_phases(void **state) {
   assert_count(TP_KIND_PROMPT_CONTEXT, 1);
 }
 
-static void an_entry_that_contributes_no_context_does_not_repeat_the_turns(void **state) {
-  (void)state;
+TEST(an_entry_that_contributes_no_context_does_not_repeat_the_turns) {
   context("d", "a", "t", 1);
   merge_in(TP_PHASE_SESSION_START);
   assert_int_equal(tp__turn_sets_take(&sets, &arena, merged), TP_OK);
@@ -349,8 +330,7 @@ static void an_entry_that_contributes_no_context_does_not_repeat_the_turns(void 
   assert_int_equal(sets.contexts.count, 1);
 }
 
-static void the_turns_sets_outlive_the_entry(void **state) {
-  (void)state;
+TEST(the_turns_sets_outlive_the_entry) {
   tp__arena turn;
   tp__arena_init(&turn, &counting, NULL, 0, 0);
   policy("d", "k", "value", 0);
@@ -367,8 +347,7 @@ static void the_turns_sets_outlive_the_entry(void **state) {
 
 /* ---- sections ---- */
 
-static void sections_stand_by_weight_then_id(void **state) {
-  (void)state;
+TEST(sections_stand_by_weight_then_id) {
   section("b", "", "t", 0);
   section("a", "", "t", 0);
   section("c", "", "t", 1);
@@ -378,8 +357,7 @@ static void sections_stand_by_weight_then_id(void **state) {
   assert_text(at(TP_KIND_PROMPT_SECTION, 2)->key, "b");
 }
 
-static void sections_of_one_id_are_joined_by_a_blank_line_heaviest_first(void **state) {
-  (void)state;
+TEST(sections_of_one_id_are_joined_by_a_blank_line_heaviest_first) {
   section("x", "", "light", 0);
   section("y", "", "between", 1);
   section("x", "Title", "heavy", 2);
@@ -394,8 +372,7 @@ static void sections_of_one_id_are_joined_by_a_blank_line_heaviest_first(void **
   assert_count(TP_KIND_DIAGNOSTIC, 0);
 }
 
-static void differing_titles_of_one_section_are_diagnosed(void **state) {
-  (void)state;
+TEST(differing_titles_of_one_section_are_diagnosed) {
   section("x", "", "a", 0);
   section("x", "One", "b", 0);
   section("x", "Two", "c", 0);
@@ -406,8 +383,7 @@ static void differing_titles_of_one_section_are_diagnosed(void **state) {
                     "prompt_section x: s1 and s2 give it different titles: the first is used");
 }
 
-static void one_section_has_8000_bytes_and_all_have_16000(void **state) {
-  (void)state;
+TEST(one_section_has_8000_bytes_and_all_have_16000) {
   section("a", "", long_text('a', 9000), 3);
   section("b", "", long_text('b', 7000), 2);
   section("c", "", long_text('c', 7000), 1);
@@ -421,8 +397,7 @@ static void one_section_has_8000_bytes_and_all_have_16000(void **state) {
   assert_diagnostic(0, "s0", "merge.cut", "prompt_section a: cut from 9000 to 8000 bytes by the budget");
 }
 
-static void a_joined_section_keeps_to_its_budget_part_by_part(void **state) {
-  (void)state;
+TEST(a_joined_section_keeps_to_its_budget_part_by_part) {
   section("x", "", long_text('a', 7990), 0);
   section("x", "", long_text('b', 20), 0);
   section("x", "", "c", 0);
@@ -434,8 +409,7 @@ static void a_joined_section_keeps_to_its_budget_part_by_part(void **state) {
   assert_diagnostic(1, "s2", "merge.dropped", "prompt_section x: dropped: nothing of it fits into the budget");
 }
 
-static void a_section_whose_first_part_does_not_fit_is_dropped_whole(void **state) {
-  (void)state;
+TEST(a_section_whose_first_part_does_not_fit_is_dropped_whole) {
   section("a", "", long_text('a', 8000), 2);
   section("b", "", long_text('b', 7999), 2);
   section("x", "", "\xc3\xa9", 1);
@@ -447,8 +421,7 @@ static void a_section_whose_first_part_does_not_fit_is_dropped_whole(void **stat
   assert_diagnostic(1, "s3", "merge.dropped", "prompt_section x: dropped: the first part of its section does not fit");
 }
 
-static void the_seventeenth_section_is_dropped_with_all_its_parts(void **state) {
-  (void)state;
+TEST(the_seventeenth_section_is_dropped_with_all_its_parts) {
   for (int i = 0; i < 17; i++) section(tp__arena_printf(&arena, "%02d", i).data, "", "t", 0);
   section("16", "", "more", 0);
   merge_in(TP_PHASE_TURN_PRE_PROMPT_COMPILE);
@@ -480,8 +453,7 @@ static tp__merge_input *bundle(const char *owner, const char *handler, const cha
   return input;
 }
 
-static void bundles_keep_plan_order(void **state) {
-  (void)state;
+TEST(bundles_keep_plan_order) {
   bundle("o", "h1", "z", "t1", "t2");
   bundle("o", "h2", "a", "t3", NULL);
   merge_in(TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION);
@@ -490,8 +462,7 @@ static void bundles_keep_plan_order(void **state) {
   assert_count(TP_KIND_DIAGNOSTIC, 0);
 }
 
-static void a_bundle_id_that_a_handler_repeats_keeps_the_first(void **state) {
-  (void)state;
+TEST(a_bundle_id_that_a_handler_repeats_keeps_the_first) {
   bundle("o", "h", "b", "t1", NULL);
   bundle("o", "h", "b", "t2", NULL);
   bundle("o", "other", "b", "t3", NULL);
@@ -503,8 +474,7 @@ static void a_bundle_id_that_a_handler_repeats_keeps_the_first(void **state) {
                     "tool_bundle b: dropped: its handler contributed a bundle of this id before");
 }
 
-static void one_tool_name_from_two_owners_is_an_error_that_names_both(void **state) {
-  (void)state;
+TEST(one_tool_name_from_two_owners_is_an_error_that_names_both) {
   tp_fault fault = {0};
   bundle("alice", "h1", "b1", "t1", "shell");
   bundle("bob", "h2", "b2", "shell", NULL);
@@ -517,8 +487,7 @@ static void one_tool_name_from_two_owners_is_an_error_that_names_both(void **sta
       "tool shell is contributed by owner alice (subscription s0) and by owner bob (subscription s1): rename one");
 }
 
-static void one_tool_name_twice_from_one_owner_keeps_the_first(void **state) {
-  (void)state;
+TEST(one_tool_name_twice_from_one_owner_keeps_the_first) {
   bundle("o", "h1", "b1", "t1", "shell");
   bundle("o", "h2", "b2", "shell", "t2");
   merge_in(TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION);
@@ -529,8 +498,7 @@ static void one_tool_name_twice_from_one_owner_keeps_the_first(void **state) {
                     "tool_bundle b2: tool shell is left out: the owner contributed it before, through s0");
 }
 
-static void a_dropped_bundle_conflicts_with_none(void **state) {
-  (void)state;
+TEST(a_dropped_bundle_conflicts_with_none) {
   bundle("alice", "h", "b", "t1", NULL);
   bundle("alice", "h", "b", "shell", NULL);
   bundle("bob", "g", "b", "shell", NULL);
@@ -538,8 +506,7 @@ static void a_dropped_bundle_conflicts_with_none(void **state) {
   assert_count(TP_KIND_TOOL_BUNDLE, 2);
 }
 
-static void a_bundle_without_tools_is_kept(void **state) {
-  (void)state;
+TEST(a_bundle_without_tools_is_kept) {
   add((tp_contribution){
       .struct_size = sizeof(tp_contribution), .kind = TP_KIND_TOOL_BUNDLE, .key = tp_text_of("empty")});
   merge_in(TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION);
@@ -549,8 +516,7 @@ static void a_bundle_without_tools_is_kept(void **state) {
 
 /* ---- what stays in order ---- */
 
-static void signals_reminders_audits_and_diagnostics_keep_plan_order(void **state) {
-  (void)state;
+TEST(signals_reminders_audits_and_diagnostics_keep_plan_order) {
   signal_of("routing_hint", "B", "1");
   reminder("z");
   signal_of("normalized_intent", "A", "2");
@@ -575,8 +541,7 @@ static void signals_reminders_audits_and_diagnostics_keep_plan_order(void **stat
   assert_count(0, 8);
 }
 
-static void a_signal_in_a_phase_that_is_not_its_own_is_dropped(void **state) {
-  (void)state;
+TEST(a_signal_in_a_phase_that_is_not_its_own_is_dropped) {
   signal_of("ability_guard", "ABILITY_DENIED", "no");
   merge_in(TP_PHASE_TURN_INTAKE);
   assert_count(TP_KIND_SIGNAL, 0);
@@ -586,16 +551,14 @@ static void a_signal_in_a_phase_that_is_not_its_own_is_dropped(void **state) {
   assert_count(TP_KIND_SIGNAL, 1);
 }
 
-static void the_thirty_third_signal_is_dropped(void **state) {
-  (void)state;
+TEST(the_thirty_third_signal_is_dropped) {
   for (int i = 0; i < 33; i++) signal_of("routing_hint", "C", "t");
   merge_in(TP_PHASE_TURN_INTAKE);
   assert_count(TP_KIND_SIGNAL, 32);
   assert_diagnostic(0, "s32", "merge.dropped", "signal C: dropped: 32 signals stand before it");
 }
 
-static void a_signals_text_is_cut_and_its_value_is_whole_or_dropped(void **state) {
-  (void)state;
+TEST(a_signals_text_is_cut_and_its_value_is_whole_or_dropped) {
   char value[300] = "\xc5\x01\x27"; /* 295 bytes */
   signal_of("routing_hint", "A", long_text('a', 16100));
   add((tp_contribution){.struct_size = sizeof(tp_contribution),
@@ -614,8 +577,7 @@ static void a_signals_text_is_cut_and_its_value_is_whole_or_dropped(void **state
   assert_diagnostic(1, "s2", "merge.cut", "signal C: cut from 285 to 284 bytes by the budget");
 }
 
-static void reminders_keep_to_16_and_8000_bytes(void **state) {
-  (void)state;
+TEST(reminders_keep_to_16_and_8000_bytes) {
   reminder(long_text('a', 7000));
   reminder(long_text('b', 1200));
   reminder("c");
@@ -631,8 +593,7 @@ static void reminders_keep_to_16_and_8000_bytes(void **state) {
   assert_diagnostic(0, "s16", "merge.dropped", "reminder: dropped: there are 16 reminders without it");
 }
 
-static void why_something_was_blocked_is_never_cut(void **state) {
-  (void)state;
+TEST(why_something_was_blocked_is_never_cut) {
   reminder(long_text('a', 7000));
   for (int i = 0; i < 20; i++) reminder(long_text('b', 1000))->flags = TP__MERGE_BLOCK;
   reminder("late");
@@ -642,8 +603,7 @@ static void why_something_was_blocked_is_never_cut(void **state) {
   assert_count(TP_KIND_DIAGNOSTIC, 2);
 }
 
-static void a_blocks_reason_takes_from_the_budget_of_those_before_it(void **state) {
-  (void)state;
+TEST(a_blocks_reason_takes_from_the_budget_of_those_before_it) {
   reminder(long_text('a', 7000));
   reminder(long_text('b', 5000))->flags = TP__MERGE_BLOCK;
   merge_in(TP_PHASE_TOOL_PRE);
@@ -651,8 +611,7 @@ static void a_blocks_reason_takes_from_the_budget_of_those_before_it(void **stat
   assert_int_equal(at(TP_KIND_REMINDER, 1)->text.size, 5000);
 }
 
-static void an_alias_that_shows_nothing_to_the_model_drops_reminders_and_signals_alone(void **state) {
-  (void)state;
+TEST(an_alias_that_shows_nothing_to_the_model_drops_reminders_and_signals_alone) {
   reminder("r")->flags = TP__MERGE_INFRA;
   signal_of("routing_hint", "A", "t")->flags = TP__MERGE_INFRA;
   add((tp_contribution){.struct_size = sizeof(tp_contribution), .kind = TP_KIND_AUDIT, .key = tp_text_of("kept")})
@@ -676,8 +635,7 @@ static tp__merge_input *job(const char *key, const char *handler, const char *or
                                .text = tp_text_of(order_key)});
 }
 
-static void jobs_are_there_once_per_key(void **state) {
-  (void)state;
+TEST(jobs_are_there_once_per_key) {
   job("z", "h", "s");
   job("a", "h", "s");
   job("z", "h", "s");
@@ -690,8 +648,7 @@ static void jobs_are_there_once_per_key(void **state) {
   assert_diagnostic(0, "s3", "merge.duplicate", "background_job a: dropped: another job of this key stands before it");
 }
 
-static void a_failed_entry_keeps_audits_and_diagnostics_alone(void **state) {
-  (void)state;
+TEST(a_failed_entry_keeps_audits_and_diagnostics_alone) {
   policy("d", "k", "v", 0);
   reminder("r");
   add((tp_contribution){.struct_size = sizeof(tp_contribution), .kind = TP_KIND_AUDIT, .key = tp_text_of("a")});
@@ -706,8 +663,7 @@ static void a_failed_entry_keeps_audits_and_diagnostics_alone(void **state) {
 
 /* ---- reading ---- */
 
-static void reading_past_the_end_or_of_nothing_is_empty(void **state) {
-  (void)state;
+TEST(reading_past_the_end_or_of_nothing_is_empty) {
   assert_int_equal(tp_merged_count(NULL, 0), 0);
   assert_null(tp_merged_get(NULL, 0, 0));
   assert_int_equal(tp_merged_text(NULL, TP_FIELD_TEXT).size, 0);
@@ -722,8 +678,7 @@ static void reading_past_the_end_or_of_nothing_is_empty(void **state) {
   assert_int_equal(tp_merged_get(merged, 0, 0)->attempt, 1);
 }
 
-static void the_payload_is_read_as_the_chain_left_it(void **state) {
-  (void)state;
+TEST(the_payload_is_read_as_the_chain_left_it) {
   const tp__merged_field fields[] = {
       {{.id = TP_FIELD_FILES, .kind = TP_FIELD_KIND_VALUE, .text = {"\x90", 1}}, false},
       {{.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = {"new", 3}}, true},
@@ -750,8 +705,7 @@ static tp_text bytes_of(const tp_merged *result, tp_writer *writer) {
   return bytes;
 }
 
-static void canonical_bytes_are_canonical_and_show_everything(void **state) {
-  (void)state;
+TEST(canonical_bytes_are_canonical_and_show_everything) {
   tp_writer *writer, *again;
   assert_int_equal(tp_writer_new(&counting, &writer), TP_OK);
   assert_int_equal(tp_writer_new(&counting, &again), TP_OK);
@@ -789,8 +743,7 @@ static void canonical_bytes_are_canonical_and_show_everything(void **state) {
   tp_writer_free(again);
 }
 
-static void nothing_has_canonical_bytes_too(void **state) {
-  (void)state;
+TEST(nothing_has_canonical_bytes_too) {
   tp_writer *writer;
   assert_int_equal(tp_writer_new(&counting, &writer), TP_OK);
   assert_text(bytes_of(NULL, writer),
@@ -805,8 +758,7 @@ static void nothing_has_canonical_bytes_too(void **state) {
 /* ---- refused memory ---- */
 
 /* An arena that lives on a buffer alone is refused at every possible point, not only where a chunk begins. */
-static void every_size_of_buffer_is_enough_or_a_clean_error(void **state) {
-  (void)state;
+TEST(every_size_of_buffer_is_enough_or_a_clean_error) {
   static char buffer[64 * 1024];
   size_t enough = 0;
   policy("d", "k", "a", 0);
@@ -829,56 +781,4 @@ static void every_size_of_buffer_is_enough_or_a_clean_error(void **state) {
     else assert_int_equal(status, TP_ERR_NO_MEMORY);
   }
   assert_in_range(enough, 1000, sizeof buffer);
-}
-
-int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-  const struct CMUnitTest tests[] = {
-      TEST(the_heavier_policy_wins_wherever_it_stands),
-      TEST(the_extremes_of_weight_compare_without_overflow),
-      TEST(equal_policies_merge_without_a_word),
-      TEST(policies_that_disagree_with_equal_weight_leave_a_conflict_without_values),
-      TEST(policies_stand_by_domain_and_key),
-      TEST(a_later_entry_adds_to_the_turns_policies),
-      TEST(contexts_stand_by_weight_then_domain_then_id),
-      TEST(one_context_id_is_there_once_the_heavier_else_the_first),
-      TEST(the_sixty_fifth_context_is_dropped_with_a_diagnostic),
-      TEST(contexts_are_cut_at_the_budget_and_the_rest_is_dropped),
-      TEST(exactly_the_budget_is_whole),
-      TEST(a_cut_does_not_split_a_code_point),
-      TEST(the_short_form_stands_in_when_the_text_does_not_fit),
-      TEST(a_short_form_that_is_longer_is_no_short_form),
-      TEST(the_turns_contexts_share_one_budget_over_its_phases),
-      TEST(an_entry_that_contributes_no_context_does_not_repeat_the_turns),
-      TEST(the_turns_sets_outlive_the_entry),
-      TEST(sections_stand_by_weight_then_id),
-      TEST(sections_of_one_id_are_joined_by_a_blank_line_heaviest_first),
-      TEST(differing_titles_of_one_section_are_diagnosed),
-      TEST(one_section_has_8000_bytes_and_all_have_16000),
-      TEST(a_joined_section_keeps_to_its_budget_part_by_part),
-      TEST(a_section_whose_first_part_does_not_fit_is_dropped_whole),
-      TEST(the_seventeenth_section_is_dropped_with_all_its_parts),
-      TEST(bundles_keep_plan_order),
-      TEST(a_bundle_id_that_a_handler_repeats_keeps_the_first),
-      TEST(one_tool_name_from_two_owners_is_an_error_that_names_both),
-      TEST(one_tool_name_twice_from_one_owner_keeps_the_first),
-      TEST(a_dropped_bundle_conflicts_with_none),
-      TEST(a_bundle_without_tools_is_kept),
-      TEST(signals_reminders_audits_and_diagnostics_keep_plan_order),
-      TEST(a_signal_in_a_phase_that_is_not_its_own_is_dropped),
-      TEST(the_thirty_third_signal_is_dropped),
-      TEST(a_signals_text_is_cut_and_its_value_is_whole_or_dropped),
-      TEST(reminders_keep_to_16_and_8000_bytes),
-      TEST(why_something_was_blocked_is_never_cut),
-      TEST(a_blocks_reason_takes_from_the_budget_of_those_before_it),
-      TEST(an_alias_that_shows_nothing_to_the_model_drops_reminders_and_signals_alone),
-      TEST(jobs_are_there_once_per_key),
-      TEST(a_failed_entry_keeps_audits_and_diagnostics_alone),
-      TEST(reading_past_the_end_or_of_nothing_is_empty),
-      TEST(the_payload_is_read_as_the_chain_left_it),
-      TEST(canonical_bytes_are_canonical_and_show_everything),
-      TEST(nothing_has_canonical_bytes_too),
-      TEST(every_size_of_buffer_is_enough_or_a_clean_error),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

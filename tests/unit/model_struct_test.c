@@ -2,13 +2,7 @@
  *
  * The structs of models travel by pointer and are read by their struct_size: older ones, newer ones, and what is wrong
  * with one is said. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/model.h"
 
 static tp_runtime *runtime;
@@ -26,6 +20,8 @@ static int close_all(void **state) {
   close_runtime(runtime);
   return 0;
 }
+
+FOR_EACH_TEST(open_all, close_all);
 
 static void start(void *ctx, const tp_model_request *request, tp_token token) {
   (void)request;
@@ -63,8 +59,7 @@ static tp_model good(const tp_model_response *response) {
 
 /* ---- tp_model ---- */
 
-static void models_of_another_make_are_refused_and_not_taken(void **state) {
-  (void)state;
+TEST(models_of_another_make_are_refused_and_not_taken) {
   struct {
     tp_model model;
     uint64_t tail;
@@ -98,8 +93,7 @@ static void models_of_another_make_are_refused_and_not_taken(void **state) {
   assert_int_equal(destroyed, 0);
 }
 
-static void model_of_an_older_program_works_and_its_struct_is_copied(void **state) {
-  (void)state;
+TEST(model_of_an_older_program_works_and_its_struct_is_copied) {
   const tp_model_response hello = {.struct_size = sizeof hello, .text = TEXT("hello")};
   tp_model model;
   const tp_model whole = good(&hello);
@@ -115,8 +109,7 @@ static void model_of_an_older_program_works_and_its_struct_is_copied(void **stat
   assert_int_equal(destroyed, 1);
 }
 
-static void model_that_was_not_taken_is_freed_by_its_owner(void **state) {
-  (void)state;
+TEST(model_that_was_not_taken_is_freed_by_its_owner) {
   tp_model model = good(NULL);
   tp_model_free(NULL);
   tp_model_free(&model);
@@ -131,8 +124,7 @@ static void model_that_was_not_taken_is_freed_by_its_owner(void **state) {
 
 /* ---- tp_model_response ---- */
 
-static void script_reads_each_response_by_its_own_size(void **state) {
-  (void)state;
+TEST(script_reads_each_response_by_its_own_size) {
   struct {
     tp_model_response response;
     uint64_t tail[2];
@@ -152,8 +144,7 @@ static void script_reads_each_response_by_its_own_size(void **state) {
   tp_session_close(session, NULL, NULL);
 }
 
-static void script_refuses_responses_that_it_cannot_read(void **state) {
-  (void)state;
+TEST(script_refuses_responses_that_it_cannot_read) {
   struct {
     tp_model_response response;
     uint64_t tail;
@@ -173,15 +164,4 @@ static void script_refuses_responses_that_it_cannot_read(void **state) {
   }
   tp_model *script = NULL;
   assert_int_equal(tp_script_model_new(NULL, 1, false, &script, NULL), TP_ERR_USAGE);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(models_of_another_make_are_refused_and_not_taken, open_all, close_all),
-      cmocka_unit_test_setup_teardown(model_of_an_older_program_works_and_its_struct_is_copied, open_all, close_all),
-      cmocka_unit_test_setup_teardown(model_that_was_not_taken_is_freed_by_its_owner, open_all, close_all),
-      cmocka_unit_test_setup_teardown(script_reads_each_response_by_its_own_size, open_all, close_all),
-      cmocka_unit_test_setup_teardown(script_refuses_responses_that_it_cannot_read, open_all, close_all),
-  };
-  return cmocka_run_group_tests_name("model_struct", tests, NULL, NULL);
 }

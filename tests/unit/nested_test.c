@@ -4,13 +4,7 @@
  * up with their call, and refused where they would wait for themselves. The model answers "go 2" by a call of the tool
  * `delegate`, which runs a turn "go 1" in a session of its own; "go 0" is answered by "bottom", and a result of the
  * tool in brackets. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/model.h"
 
 enum { TOOLS = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, BEGINS_MAX = 64 };
@@ -222,8 +216,7 @@ static bool count_nested(void *ctx, const tp_turn_record *turn) {
 }
 
 /* One thread and one permit serve a chain of four: what waits has neither. */
-static void four_deep_with_one_thread_and_one_permit(void **state) {
-  (void)state;
+TEST(four_deep_with_one_thread_and_one_permit) {
   world w = {.tool.max_concurrent = 1};
   open_world(&w, (tp_runtime_options){.handler_threads = 1});
   run_turn(&w, "go 4", "<<<<bottom>>>>");
@@ -239,8 +232,7 @@ static void four_deep_with_one_thread_and_one_permit(void **state) {
   close_world(&w);
 }
 
-static void five_deep_is_refused(void **state) {
-  (void)state;
+TEST(five_deep_is_refused) {
   world w = {.tool.max_concurrent = 1};
   open_world(&w, (tp_runtime_options){.handler_threads = 1});
   run_turn(&w, "go 5", "<<<<<turns nest 4 deep: this call is of a turn at that depth>>>>>");
@@ -249,8 +241,7 @@ static void five_deep_is_refused(void **state) {
 }
 
 /* A call that has its turn waits for its permit before it goes on. */
-static void permits_hold_beside_nested_turns(void **state) {
-  (void)state;
+TEST(permits_hold_beside_nested_turns) {
   world w = {.tool.max_concurrent = 1, .calls = 4};
   open_world(&w, (tp_runtime_options){.handler_threads = 4});
   run_turn(&w, "go 2", "<<bottom>>");
@@ -259,24 +250,21 @@ static void permits_hold_beside_nested_turns(void **state) {
   close_world(&w);
 }
 
-static void a_nested_turn_takes_no_capacity(void **state) {
-  (void)state;
+TEST(a_nested_turn_takes_no_capacity) {
   world w = {0};
   open_world(&w, (tp_runtime_options){.turns_running_max = 1});
   run_turn(&w, "go 2", "<<bottom>>");
   close_world(&w);
 }
 
-static void it_runs_without_engine_workers(void **state) {
-  (void)state;
+TEST(it_runs_without_engine_workers) {
   world w = {0};
   open_world(&w, (tp_runtime_options){.no_engine_workers = true});
   run_turn(&w, "go 2", "<<bottom>>");
   close_world(&w);
 }
 
-static void a_tool_that_defers_submits_it(void **state) {
-  (void)state;
+TEST(a_tool_that_defers_submits_it) {
   world w = {.submits = true};
   open_world(&w, (tp_runtime_options){.handler_threads = 1});
   run_turn(&w, "go 3", "<<<bottom>>>");
@@ -303,8 +291,7 @@ static void turn_ended(void *ctx, const tp_turn_result *result) {
   latch_hit(&s->ended);
 }
 
-static void it_sees_the_registrations_of_its_call(void **state) {
-  (void)state;
+TEST(it_sees_the_registrations_of_its_call) {
   latch entered = LATCH, goes = LATCH;
   world w = {.entered = &entered, .goes = &goes};
   submitted s = {.ended = LATCH};
@@ -353,8 +340,7 @@ static tp_answer ask_subagent(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void a_handler_runs_one_in_which_it_is_subscribed(void **state) {
-  (void)state;
+TEST(a_handler_runs_one_in_which_it_is_subscribed) {
   world w = {0};
   asker a = {.w = &w, .done = LATCH};
   open_world(&w, (tp_runtime_options){.handler_threads = 1});
@@ -374,8 +360,7 @@ static void a_handler_runs_one_in_which_it_is_subscribed(void **state) {
   close_world(&w);
 }
 
-static void an_inline_handler_may_not_wait(void **state) {
-  (void)state;
+TEST(an_inline_handler_may_not_wait) {
   world w = {0};
   asker a = {.w = &w, .done = LATCH};
   open_world(&w, (tp_runtime_options){.handler_threads = 1});
@@ -390,8 +375,7 @@ static void an_inline_handler_may_not_wait(void **state) {
 
 /* Nothing waits for a background job: it may run a turn of the session that it comes from, and a chain of its own
  * begins with it. */
-static void a_background_job_runs_one_of_its_own_session(void **state) {
-  (void)state;
+TEST(a_background_job_runs_one_of_its_own_session) {
   for (int execution = TP_EXECUTION_FIRE_AND_RECORD; execution <= TP_EXECUTION_BACKGROUND; execution++) {
     world w = {0};
     asker a = {.w = &w, .status = TP_ERR_USAGE, .done = LATCH};
@@ -414,8 +398,7 @@ static void a_background_job_runs_one_of_its_own_session(void **state) {
 
 /* ---- what is refused, and what is given up ---- */
 
-static void a_session_that_waits_for_the_call_is_refused(void **state) {
-  (void)state;
+TEST(a_session_that_waits_for_the_call_is_refused) {
   world w = {.in_itself = true};
   open_world(&w, (tp_runtime_options){.handler_threads = 1});
   run_turn(&w, "go 1",
@@ -424,8 +407,7 @@ static void a_session_that_waits_for_the_call_is_refused(void **state) {
   close_world(&w);
 }
 
-static void a_session_of_another_runtime_is_refused(void **state) {
-  (void)state;
+TEST(a_session_of_another_runtime_is_refused) {
   world w = {0}, other = {0};
   asker a = {.w = &w, .done = LATCH};
   open_world(&w, (tp_runtime_options){.handler_threads = 1});
@@ -443,8 +425,7 @@ static void a_session_of_another_runtime_is_refused(void **state) {
 }
 
 /* The model never answers: the limit of the tool's call is the nested turn's. */
-static void it_ends_with_the_limit_of_its_call(void **state) {
-  (void)state;
+TEST(it_ends_with_the_limit_of_its_call) {
   world w = {.tool.limit_ms = 50};
   open_world(&w, (tp_runtime_options){.handler_threads = 1});
   const tp_turn_result *result;
@@ -457,8 +438,7 @@ static void it_ends_with_the_limit_of_its_call(void **state) {
   close_world(&w);
 }
 
-static void it_is_cancelled_with_its_call(void **state) {
-  (void)state;
+TEST(it_is_cancelled_with_its_call) {
   world w = {0};
   submitted s = {.ended = LATCH};
   tp_submission *submission;
@@ -475,8 +455,7 @@ static void it_is_cancelled_with_its_call(void **state) {
   close_world(&w);
 }
 
-static void a_drain_ends_it(void **state) {
-  (void)state;
+TEST(a_drain_ends_it) {
   world w = {0};
   submitted s = {.ended = LATCH};
   open_world(&w, (tp_runtime_options){.handler_threads = 1});
@@ -489,25 +468,4 @@ static void a_drain_ends_it(void **state) {
   await_abandoned(w.runtime);
   assert_string_equal(tp_turn_outcome_name(w.outcome), "cancelled");
   close_world(&w);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(four_deep_with_one_thread_and_one_permit),
-      cmocka_unit_test(five_deep_is_refused),
-      cmocka_unit_test(permits_hold_beside_nested_turns),
-      cmocka_unit_test(a_nested_turn_takes_no_capacity),
-      cmocka_unit_test(it_runs_without_engine_workers),
-      cmocka_unit_test(a_tool_that_defers_submits_it),
-      cmocka_unit_test(it_sees_the_registrations_of_its_call),
-      cmocka_unit_test(a_handler_runs_one_in_which_it_is_subscribed),
-      cmocka_unit_test(a_background_job_runs_one_of_its_own_session),
-      cmocka_unit_test(an_inline_handler_may_not_wait),
-      cmocka_unit_test(a_session_that_waits_for_the_call_is_refused),
-      cmocka_unit_test(a_session_of_another_runtime_is_refused),
-      cmocka_unit_test(it_ends_with_the_limit_of_its_call),
-      cmocka_unit_test(it_is_cancelled_with_its_call),
-      cmocka_unit_test(a_drain_ends_it),
-  };
-  return cmocka_run_group_tests_name("nested", tests, NULL, NULL);
 }

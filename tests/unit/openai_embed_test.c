@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The embedder behind an endpoint: what it sends, what it reads, what each failure becomes, and the memory with it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/endpoint.h"
 #include "tests/support/host.h"
 #include "turnphase/declared.h"
@@ -46,8 +40,7 @@ static tp_status embed_with(const tp_openai_options *options, bool (*cancelled)(
   return status;
 }
 
-static void texts_are_sent_and_vectors_come_in_their_order(void **state) {
-  (void)state;
+TEST(texts_are_sent_and_vectors_come_in_their_order) {
   const endpoint_reply reply = {.body = good, .type = "application/json"};
   endpoint *e = endpoint_open(&reply, 1);
   tp_openai_options options = options_for(e);
@@ -68,8 +61,7 @@ static void texts_are_sent_and_vectors_come_in_their_order(void **state) {
   endpoint_close(e);
 }
 
-static void each_failure_has_its_status(void **state) {
-  (void)state;
+TEST(each_failure_has_its_status) {
   const struct {
     endpoint_reply reply;
     tp_status status;
@@ -103,8 +95,7 @@ static void each_failure_has_its_status(void **state) {
   }
 }
 
-static void endpoint_that_is_silent_endless_or_absent_ends_the_call(void **state) {
-  (void)state;
+TEST(endpoint_that_is_silent_endless_or_absent_ends_the_call) {
   float vectors[4];
   const endpoint_reply silent = {.body = good, .waits_before = true},
                        endless = {.body = " ", .then = ENDPOINT_REPEATS, .stops_at = 1};
@@ -124,8 +115,7 @@ static void endpoint_that_is_silent_endless_or_absent_ends_the_call(void **state
   assert_int_equal(embed_with(&options, never, vectors), TP_ERR_MODEL_UNAVAILABLE);
 }
 
-static void wrong_options_are_refused(void **state) {
-  (void)state;
+TEST(wrong_options_are_refused) {
   const struct {
     tp_openai_options options;
     uint32_t dimensions;
@@ -149,8 +139,7 @@ static void wrong_options_are_refused(void **state) {
   assert_int_equal(tp_openai_embedder_new(NULL, 2, NULL, NULL), TP_ERR_USAGE);
 }
 
-static void name_says_what_vectors_depend_on(void **state) {
-  (void)state;
+TEST(name_says_what_vectors_depend_on) {
   tp_memory_embedder embedder;
   const tp_openai_options options = {.struct_size = sizeof options, .model = "m", .base_url = "http://h/v1"};
   assert_int_equal(tp_openai_embedder_new(&options, 256, &embedder, NULL), TP_OK);
@@ -159,8 +148,7 @@ static void name_says_what_vectors_depend_on(void **state) {
   embedder.destroy(embedder.ctx);
 }
 
-static void connections_are_used_again(void **state) {
-  (void)state;
+TEST(connections_are_used_again) {
   const endpoint_reply reply = {.body = good};
   endpoint *e = endpoint_open(&reply, 1);
   tp_openai_options options = options_for(e);
@@ -173,16 +161,4 @@ static void connections_are_used_again(void **state) {
   embedder.destroy(embedder.ctx);
   assert_int_equal(e->accepted, 1);
   endpoint_close(e);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(texts_are_sent_and_vectors_come_in_their_order),
-      cmocka_unit_test(each_failure_has_its_status),
-      cmocka_unit_test(endpoint_that_is_silent_endless_or_absent_ends_the_call),
-      cmocka_unit_test(wrong_options_are_refused),
-      cmocka_unit_test(name_says_what_vectors_depend_on),
-      cmocka_unit_test(connections_are_used_again),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Everything that an endpoint can do wrong, and how the turn ends: at once or after another attempt; in which words. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/provider.h"
 
 #define OPTIONS(...) (&(const tp_openai_options){__VA_ARGS__})
@@ -27,8 +21,7 @@ static int requests(provider *p) { return endpoint_count(p->endpoint, &p->endpoi
 
 /* ---- statuses ---- */
 
-static void statuses_are_retryable_or_not(void **state) {
-  (void)state;
+TEST(statuses_are_retryable_or_not) {
   static const struct {
     int status;
     int requests;
@@ -65,8 +58,7 @@ static void statuses_are_retryable_or_not(void **state) {
   }
 }
 
-static void a_refusal_that_passes_is_tried_again(void **state) {
-  (void)state;
+TEST(a_refusal_that_passes_is_tried_again) {
   const endpoint_reply replies[] = {{.status = 429, .headers = "retry-after-ms: 60\r\n", .body = "slow down"},
                                     {.status = 503, .body = "<html>busy</html>", .type = "text/html"},
                                     GOOD};
@@ -78,8 +70,7 @@ static void a_refusal_that_passes_is_tried_again(void **state) {
   provider_close(p);
 }
 
-static void retry_after_is_waited_for_up_to_its_limit(void **state) {
-  (void)state;
+TEST(retry_after_is_waited_for_up_to_its_limit) {
   const endpoint_reply replies[] = {{.status = 429, .headers = "Retry-After: 1\r\n", .body = "{}"}, GOOD};
   provider *p = provider_open(replies, 2, OPTIONS(.retry_wait_ms = 1), false);
   int64_t began_ns = now_ns();
@@ -93,8 +84,7 @@ static void retry_after_is_waited_for_up_to_its_limit(void **state) {
   provider_close(p);
 }
 
-static void a_pause_beyond_the_deadline_is_not_begun(void **state) {
-  (void)state;
+TEST(a_pause_beyond_the_deadline_is_not_begun) {
   const endpoint_reply replies[] = {{.status = 503, .body = "{}"}, GOOD};
   provider *p = provider_open(replies, 2, OPTIONS(.retry_wait_ms = 60000), false);
   assert_failed(provider_turn(p, &(tp_turn_request){.limit_ms = 30000}), TP_ERR_MODEL_UNAVAILABLE,
@@ -103,8 +93,7 @@ static void a_pause_beyond_the_deadline_is_not_begun(void **state) {
   provider_close(p);
 }
 
-static void codes_say_more_than_statuses(void **state) {
-  (void)state;
+TEST(codes_say_more_than_statuses) {
   static const struct {
     tp_openai_api api;
     int status;
@@ -150,8 +139,7 @@ static void codes_say_more_than_statuses(void **state) {
   }
 }
 
-static void a_redirect_is_named_and_not_followed(void **state) {
-  (void)state;
+TEST(a_redirect_is_named_and_not_followed) {
   const endpoint_reply replies[] = {{.status = 307, .headers = "Location: http://127.0.0.1:1/x\r\n"}, GOOD};
   provider *p = provider_open(replies, 2, NULL, false);
   assert_failed(
@@ -161,8 +149,7 @@ static void a_redirect_is_named_and_not_followed(void **state) {
   provider_close(p);
 }
 
-static void a_request_id_is_named(void **state) {
-  (void)state;
+TEST(a_request_id_is_named) {
   const endpoint_reply reply = {.status = 400, .headers = "X-Request-Id: req_7\r\n", .body = "{}"};
   provider *p = provider_open(&reply, 1, NULL, false);
   assert_failed(provider_turn(p, NULL), TP_ERR_MODEL, "(request req_7): no reason was given; ");
@@ -171,8 +158,7 @@ static void a_request_id_is_named(void **state) {
 
 /* ---- broken answers ---- */
 
-static void a_connection_that_breaks_is_made_anew(void **state) {
-  (void)state;
+TEST(a_connection_that_breaks_is_made_anew) {
   const endpoint_reply replies[] = {{.body = CHAT_HELLO, .stops_at = 20, .then = ENDPOINT_RESETS},
                                     {.body = CHAT_HELLO, .stops_at = 40, .then = ENDPOINT_CLOSES},
                                     GOOD};
@@ -182,8 +168,7 @@ static void a_connection_that_breaks_is_made_anew(void **state) {
   provider_close(p);
 }
 
-static void behind_a_delta_nothing_is_tried_again(void **state) {
-  (void)state;
+TEST(behind_a_delta_nothing_is_tried_again) {
   const endpoint_then ends[] = {ENDPOINT_RESETS, ENDPOINT_CLOSES};
   for (size_t i = 0; i < COUNT(ends); i++) {
     const endpoint_reply reply = {.body = CHAT_HELLO, .stops_at = first_delta_end(), .then = ends[i], .pause_ms = 1};
@@ -195,8 +180,7 @@ static void behind_a_delta_nothing_is_tried_again(void **state) {
   }
 }
 
-static void a_body_that_ends_too_soon_is_said(void **state) {
-  (void)state;
+TEST(a_body_that_ends_too_soon_is_said) {
   char half[4096];
   snprintf(half, sizeof half, "%.*s", (int)first_delta_end() - 9, CHAT_HELLO);
   const endpoint_reply replies[] = {{.body = half}, {.body = ""}, {.body = half}};
@@ -210,8 +194,7 @@ static void a_body_that_ends_too_soon_is_said(void **state) {
   provider_close(p);
 }
 
-static void what_is_no_answer_is_not_asked_for_again(void **state) {
-  (void)state;
+TEST(what_is_no_answer_is_not_asked_for_again) {
   const struct {
     endpoint_reply reply;
     const char *says;
@@ -229,8 +212,7 @@ static void what_is_no_answer_is_not_asked_for_again(void **state) {
   }
 }
 
-static void an_endless_answer_ends_at_its_limit(void **state) {
-  (void)state;
+TEST(an_endless_answer_ends_at_its_limit) {
   const endpoint_reply reply = {.body = DELTA("{\"content\":\"more and more\"}"), .then = ENDPOINT_REPEATS};
   provider *p = provider_open(&reply, 1, OPTIONS(.response_bytes_max = 10000), false);
   assert_failed(provider_turn(p, NULL), TP_ERR_MODEL,
@@ -239,8 +221,7 @@ static void an_endless_answer_ends_at_its_limit(void **state) {
   provider_close(p);
 }
 
-static void nothing_listens_there(void **state) {
-  (void)state;
+TEST(nothing_listens_there) {
   char url[64];
   const endpoint_reply good = GOOD;
   endpoint *gone = endpoint_open(&good, 1);
@@ -256,8 +237,7 @@ static void nothing_listens_there(void **state) {
 
 /* ---- time ---- */
 
-static void each_limit_ends_what_takes_longer(void **state) {
-  (void)state;
+TEST(each_limit_ends_what_takes_longer) {
   const struct {
     endpoint_reply reply;
     tp_openai_options options;
@@ -282,8 +262,7 @@ static void each_limit_ends_what_takes_longer(void **state) {
 }
 
 /* A server that never answers to TLS. */
-static void a_connection_has_its_limit_too(void **state) {
-  (void)state;
+TEST(a_connection_has_its_limit_too) {
   char url[64];
   const endpoint_reply good = GOOD;
   endpoint *silent = endpoint_open(&good, 1);
@@ -296,8 +275,7 @@ static void a_connection_has_its_limit_too(void **state) {
 
 /* ---- cancel ---- */
 
-static void a_turn_cancelled_in_mid_stream_closes_its_connection(void **state) {
-  (void)state;
+TEST(a_turn_cancelled_in_mid_stream_closes_its_connection) {
   const endpoint_reply reply = {.body = CHAT_HELLO, .stops_at = first_delta_end(), .then = ENDPOINT_WAITS};
   provider *p = provider_open(&reply, 1, NULL, false);
   provider_submit(p, NULL);
@@ -315,8 +293,7 @@ static void a_turn_cancelled_in_mid_stream_closes_its_connection(void **state) {
   provider_close(p);
 }
 
-static void a_turn_may_be_cancelled_before_the_first_byte_and_in_a_pause(void **state) {
-  (void)state;
+TEST(a_turn_may_be_cancelled_before_the_first_byte_and_in_a_pause) {
   const endpoint_reply waits = {.waits_before = true};
   provider *p = provider_open(&waits, 1, NULL, false);
   provider_submit(p, NULL);
@@ -337,8 +314,7 @@ static void a_turn_may_be_cancelled_before_the_first_byte_and_in_a_pause(void **
   provider_close(p);
 }
 
-static void the_turns_deadline_closes_the_connection(void **state) {
-  (void)state;
+TEST(the_turns_deadline_closes_the_connection) {
   const endpoint_reply reply = {.body = CHAT_HELLO, .stops_at = first_delta_end(), .then = ENDPOINT_WAITS};
   provider *p = provider_open(&reply, 1, NULL, false);
   const tp_turn_result *result = provider_turn(p, &(tp_turn_request){.limit_ms = 100});
@@ -347,37 +323,11 @@ static void the_turns_deadline_closes_the_connection(void **state) {
   provider_close(p);
 }
 
-static void a_session_that_closes_in_mid_stream_leaves_nothing(void **state) {
-  (void)state;
+TEST(a_session_that_closes_in_mid_stream_leaves_nothing) {
   const endpoint_reply reply = {.body = CHAT_HELLO, .stops_at = first_delta_end(), .then = ENDPOINT_WAITS};
   provider *p = provider_open(&reply, 1, NULL, false);
   provider_submit(p, NULL);
   latch_wait(&p->delta, 1);
   tp_submission_cancel(p->submission);
   provider_close(p); /* without waiting for the turn */
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(statuses_are_retryable_or_not),
-      cmocka_unit_test(a_refusal_that_passes_is_tried_again),
-      cmocka_unit_test(retry_after_is_waited_for_up_to_its_limit),
-      cmocka_unit_test(a_pause_beyond_the_deadline_is_not_begun),
-      cmocka_unit_test(codes_say_more_than_statuses),
-      cmocka_unit_test(a_redirect_is_named_and_not_followed),
-      cmocka_unit_test(a_request_id_is_named),
-      cmocka_unit_test(a_connection_that_breaks_is_made_anew),
-      cmocka_unit_test(behind_a_delta_nothing_is_tried_again),
-      cmocka_unit_test(a_body_that_ends_too_soon_is_said),
-      cmocka_unit_test(what_is_no_answer_is_not_asked_for_again),
-      cmocka_unit_test(an_endless_answer_ends_at_its_limit),
-      cmocka_unit_test(nothing_listens_there),
-      cmocka_unit_test(each_limit_ends_what_takes_longer),
-      cmocka_unit_test(a_connection_has_its_limit_too),
-      cmocka_unit_test(a_turn_cancelled_in_mid_stream_closes_its_connection),
-      cmocka_unit_test(a_turn_may_be_cancelled_before_the_first_byte_and_in_a_pause),
-      cmocka_unit_test(the_turns_deadline_closes_the_connection),
-      cmocka_unit_test(a_session_that_closes_in_mid_stream_leaves_nothing),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

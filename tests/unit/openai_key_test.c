@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The options of a model: what is refused, and where a key goes, which is nowhere but into its header. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <sys/stat.h>
 
+#include "tests/support/test.h"
 #include "tests/support/directory.h"
 #include "tests/support/json_value.h"
 #include "tests/support/provider.h"
@@ -37,8 +32,9 @@ static void write_key(const char *key, size_t size, mode_t mode) {
   assert_int_equal(chmod(path, mode), 0);
 }
 
-static void options_that_are_wrong_are_refused(void **state) {
-  (void)state;
+FOR_EACH_TEST(make_directory, remove_directory);
+
+TEST(options_that_are_wrong_are_refused) {
   tp_writer *writer;
   assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
   assert_refused(NULL, TP_ERR_USAGE, "a pointer to tp_openai_options is NULL");
@@ -75,8 +71,7 @@ static void options_that_are_wrong_are_refused(void **state) {
   tp_writer_free(writer);
 }
 
-static void a_key_is_read_from_the_environment_or_a_private_file(void **state) {
-  (void)state;
+TEST(a_key_is_read_from_the_environment_or_a_private_file) {
   unsetenv("OPENAI_API_KEY");
   unsetenv("ANTHROPIC_API_KEY");
   unsetenv("TEST_KEY");
@@ -103,8 +98,7 @@ static void a_key_is_read_from_the_environment_or_a_private_file(void **state) {
   free(large);
 }
 
-static void a_key_goes_into_its_header(void **state) {
-  (void)state;
+TEST(a_key_goes_into_its_header) {
   static const endpoint_reply good = {.body = CHAT_HELLO}, messages = {.body = MESSAGES_HELLO};
   tp_writer *writer;
   assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
@@ -132,8 +126,7 @@ static void a_key_goes_into_its_header(void **state) {
   tp_writer_free(writer);
 }
 
-static void an_http_proxy_is_used_when_it_is_named(void **state) {
-  (void)state;
+TEST_WITH(an_http_proxy_is_used_when_it_is_named, NULL, NULL) {
   static const endpoint_reply good = {.body = CHAT_HELLO};
   endpoint *proxy = endpoint_open(&good, 1);
   char url[64];
@@ -165,8 +158,7 @@ static bool look_at_audit(void *ctx, const tp_audit *audit) {
 }
 
 /* Every way in which an endpoint can say the key back, but for the model's own words. */
-static void a_planted_key_is_found_nowhere(void **state) {
-  (void)state;
+TEST_WITH(a_planted_key_is_found_nowhere, NULL, NULL) {
   static const endpoint_reply replies[] = {
       {.status = 401,
        .type = "application/json",
@@ -199,16 +191,4 @@ static void a_planted_key_is_found_nowhere(void **state) {
   assert_null(strstr(p->received, KEY));
   assert_non_null(strstr(endpoint_request(p->endpoint, 0), KEY)); /* it was sent */
   provider_close(p);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(options_that_are_wrong_are_refused, make_directory, remove_directory),
-      cmocka_unit_test_setup_teardown(a_key_is_read_from_the_environment_or_a_private_file, make_directory,
-                                      remove_directory),
-      cmocka_unit_test_setup_teardown(a_key_goes_into_its_header, make_directory, remove_directory),
-      cmocka_unit_test(an_http_proxy_is_used_when_it_is_named),
-      cmocka_unit_test(a_planted_key_is_found_nowhere),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Limits per minute: the bucket with times that are made up, and requests that wait, are cancelled or come too late. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "providers/openai/rate.h"
 #include "tests/support/provider.h"
 
@@ -21,8 +15,7 @@ static void assert_near(int64_t at_ns, int64_t wanted_ns) {
   if (at_ns < wanted_ns || at_ns > wanted_ns + 1000) fail_msg("%lld, not %lld", (long long)at_ns, (long long)wanted_ns);
 }
 
-static void a_sixth_goes_at_once_and_the_rest_in_its_turn(void **state) {
-  (void)state;
+TEST(a_sixth_goes_at_once_and_the_rest_in_its_turn) {
   tp__openai_rate rate;
   tp__openai_rate_init(&rate, 12, 0); /* one in 5 s */
   assert_int_equal(tp__openai_rate_take(&rate, 1, 0), 0);
@@ -36,8 +29,7 @@ static void a_sixth_goes_at_once_and_the_rest_in_its_turn(void **state) {
   assert_near(tp__openai_rate_take(&rate, 1, 600 * S), 605 * S); /* no more was saved up */
 }
 
-static void an_amount_above_the_capacity_waits_for_a_full_bucket(void **state) {
-  (void)state;
+TEST(an_amount_above_the_capacity_waits_for_a_full_bucket) {
   tp__openai_rate rate;
   tp__openai_rate_init(&rate, 600, 0); /* 10 in a second, 100 at once */
   assert_int_equal(tp__openai_rate_take(&rate, 300, 0), 0);
@@ -48,15 +40,13 @@ static void an_amount_above_the_capacity_waits_for_a_full_bucket(void **state) {
   assert_near(tp__openai_rate_take(&rate, 10, 0), 6 * S);
 }
 
-static void without_a_limit_nothing_waits(void **state) {
-  (void)state;
+TEST(without_a_limit_nothing_waits) {
   tp__openai_rate rate;
   tp__openai_rate_init(&rate, 0, 0);
   for (int i = 0; i < 100; i++) assert_int_equal(tp__openai_rate_take(&rate, 1e9, 7), 7);
 }
 
-static void a_request_over_the_limit_waits_and_can_be_cancelled(void **state) {
-  (void)state;
+TEST(a_request_over_the_limit_waits_and_can_be_cancelled) {
   provider *p = provider_open(&good, 1, OPTIONS(.requests_per_minute = 1), false);
   tp_openai_stats stats = {.struct_size = sizeof stats};
   assert_completed(provider_turn(p, NULL), "Hello, w\xc3\xb6rld");
@@ -77,8 +67,7 @@ static void a_request_over_the_limit_waits_and_can_be_cancelled(void **state) {
   provider_close(p);
 }
 
-static void one_that_would_come_too_late_fails_at_once(void **state) {
-  (void)state;
+TEST(one_that_would_come_too_late_fails_at_once) {
   provider *p = provider_open(&good, 1, OPTIONS(.requests_per_minute = 1), false);
   assert_completed(provider_turn(p, NULL), "Hello, w\xc3\xb6rld");
   int64_t began_ns = now_ns();
@@ -95,8 +84,7 @@ static void one_that_would_come_too_late_fails_at_once(void **state) {
 }
 
 /* What the endpoint counts takes the place of the estimate. */
-static void tokens_are_what_the_endpoint_says(void **state) {
-  (void)state;
+TEST(tokens_are_what_the_endpoint_says) {
   static const endpoint_reply large = {
       .body = DELTA("{\"content\":\"x\"}") FINISH(
           "stop") "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9000,\"completion_tokens\":3000}}\n\n" DONE};
@@ -111,25 +99,11 @@ static void tokens_are_what_the_endpoint_says(void **state) {
   provider_close(p);
 }
 
-static void attempts_count(void **state) {
-  (void)state;
+TEST(attempts_count) {
   static const endpoint_reply down = {.status = 503, .body = "{}"};
   provider *p = provider_open(&down, 1, OPTIONS(.requests_per_minute = 1, .retry_wait_ms = 1), false);
   assert_failed(provider_turn(p, &(tp_turn_request){.limit_ms = 30000}), TP_ERR_MODEL_UNAVAILABLE,
                 "attempt 2 would be");
   assert_int_equal(endpoint_count(p->endpoint, &p->endpoint->request_count), 1);
   provider_close(p);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_sixth_goes_at_once_and_the_rest_in_its_turn),
-      cmocka_unit_test(an_amount_above_the_capacity_waits_for_a_full_bucket),
-      cmocka_unit_test(without_a_limit_nothing_waits),
-      cmocka_unit_test(a_request_over_the_limit_waits_and_can_be_cancelled),
-      cmocka_unit_test(one_that_would_come_too_late_fails_at_once),
-      cmocka_unit_test(tokens_are_what_the_endpoint_says),
-      cmocka_unit_test(attempts_count),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The body of a request in the three forms: messages, tools, images, and what hosts add. No network. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/support/test.h"
 #include "providers/openai/request.h"
 #include "tests/support/directory.h"
 #include "tests/support/json_value.h"
@@ -93,8 +88,7 @@ static const tp_model_request with_tools = {.struct_size = sizeof with_tools,
                                             .tools = both,
                                             .tool_count = 2};
 
-static void a_conversation_with_tools_has_the_form_of_the_api(void **state) {
-  (void)state;
+TEST(a_conversation_with_tools_has_the_form_of_the_api) {
   assert_body(TP_OPENAI_CHAT, NULL, &with_tools,
               "{\"model\":\"m\",\"messages\":[{\"role\":\"system\",\"content\":\"Standing.\"},"
               "{\"role\":\"system\",\"content\":\"Be nice.\"},{\"role\":\"user\",\"content\":\"Weather?\"},"
@@ -167,8 +161,7 @@ static tp_model_request short_request(void) {
   return (tp_model_request){.struct_size = sizeof(tp_model_request), .messages = hi, .message_count = 1};
 }
 
-static void parameters_and_body_are_merged_in(void **state) {
-  (void)state;
+TEST(parameters_and_body_are_merged_in) {
   tp_writer *first, *second;
   assert_int_equal(tp_writer_new(NULL, &first), TP_OK);
   assert_int_equal(tp_writer_new(NULL, &second), TP_OK);
@@ -197,8 +190,7 @@ static void parameters_and_body_are_merged_in(void **state) {
   tp_writer_free(second);
 }
 
-static void a_request_needs_the_name_of_a_model(void **state) {
-  (void)state;
+TEST(a_request_needs_the_name_of_a_model) {
   tp__openai_config config = {0};
   tp_openai_options options = {.struct_size = sizeof options, .base_url = "http://h"};
   tp_model_request request = short_request();
@@ -221,8 +213,7 @@ static void write_image(const char *name, const char *bytes, size_t size) {
   fclose(file);
 }
 
-static void images_go_with_the_turns_message(void **state) {
-  (void)state;
+TEST(images_go_with_the_turns_message) {
   tp_writer *writer;
   assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
   assert_int_equal(make_directory(NULL), 0);
@@ -261,8 +252,7 @@ static void images_go_with_the_turns_message(void **state) {
   tp_writer_free(writer);
 }
 
-static void what_is_no_image_is_refused(void **state) {
-  (void)state;
+TEST(what_is_no_image_is_refused) {
   tp_writer *writer;
   char link[128];
   assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
@@ -300,8 +290,7 @@ static void what_is_no_image_is_refused(void **state) {
 }
 
 /* Text and images in the order in which they stand. */
-static void parts_are_written_in_their_order(void **state) {
-  (void)state;
+TEST(parts_are_written_in_their_order) {
   static const char *const wanted[] = {
       "\"content\":[{\"type\":\"text\",\"text\":\"Weather?\"},{\"type\":\"text\",\"text\":\"before\"},"
       "{\"type\":\"image_url\",\"image_url\":{\"url\":\"https://h/b.jpg\"}},"
@@ -330,8 +319,7 @@ static void parts_are_written_in_their_order(void **state) {
 }
 
 /* A session must not end because a file of long ago has gone. */
-static void an_older_image_that_cannot_be_read_is_left_out_with_a_word(void **state) {
-  (void)state;
+TEST(an_older_image_that_cannot_be_read_is_left_out_with_a_word) {
   tp_writer *first, *second;
   assert_int_equal(tp_writer_new(NULL, &first), TP_OK);
   assert_int_equal(tp_writer_new(NULL, &second), TP_OK);
@@ -365,8 +353,7 @@ static tp_message with_many(tp_writer *writer, int count) {
   return user;
 }
 
-static void the_newest_64_images_are_sent(void **state) {
-  (void)state;
+TEST(the_newest_64_images_are_sent) {
   tp_writer *first, *second;
   assert_int_equal(tp_writer_new(NULL, &first), TP_OK);
   assert_int_equal(tp_writer_new(NULL, &second), TP_OK);
@@ -391,8 +378,7 @@ static void the_newest_64_images_are_sent(void **state) {
 
 /* ---- memory ---- */
 
-static void no_memory_is_refused_at_every_allocation(void **state) {
-  (void)state;
+TEST(no_memory_is_refused_at_every_allocation) {
   const tp_allocator *before = tp__openai_memory;
   tp_writer *writer;
   assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
@@ -422,8 +408,7 @@ static void no_memory_is_refused_at_every_allocation(void **state) {
   tp_writer_free(writer);
 }
 
-static void apis_have_names(void **state) {
-  (void)state;
+TEST(apis_have_names) {
   tp_openai_api api;
   for (int i = 0; i < 3; i++) {
     assert_string_equal(tp_openai_api_name((tp_openai_api)i), api_names[i]);
@@ -433,20 +418,4 @@ static void apis_have_names(void **state) {
   assert_string_equal(tp_openai_api_name((tp_openai_api)3), "unknown");
   assert_int_equal(tp_openai_api_find("completions", &api), TP_ERR_NOT_FOUND);
   assert_int_equal(tp_openai_api_find(NULL, &api), TP_ERR_NOT_FOUND);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_conversation_with_tools_has_the_form_of_the_api),
-      cmocka_unit_test(parameters_and_body_are_merged_in),
-      cmocka_unit_test(a_request_needs_the_name_of_a_model),
-      cmocka_unit_test(images_go_with_the_turns_message),
-      cmocka_unit_test(what_is_no_image_is_refused),
-      cmocka_unit_test(parts_are_written_in_their_order),
-      cmocka_unit_test(an_older_image_that_cannot_be_read_is_left_out_with_a_word),
-      cmocka_unit_test(the_newest_64_images_are_sent),
-      cmocka_unit_test(no_memory_is_refused_at_every_allocation),
-      cmocka_unit_test(apis_have_names),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,14 +2,9 @@
  *
  * From the bytes of an answer to a response: the three forms, in whatever pieces the bytes come, and what is wrong with
  * them. No network. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdio.h>
 
+#include "tests/support/test.h"
 #include "providers/openai/stream.h"
 #include "tests/support/streams.h"
 #include "tests/unit/value_support.h"
@@ -99,8 +94,7 @@ static void assert_comes_to(tp_openai_api api, bool has_events, const char *byte
 
 /* ---- streams ---- */
 
-static void a_stream_is_the_same_in_whatever_pieces_it_comes(void **state) {
-  (void)state;
+TEST(a_stream_is_the_same_in_whatever_pieces_it_comes) {
   for (size_t i = 0; i < COUNT(recorded_streams); i++) {
     tp_text bytes = tp_text_of(recorded_streams[i].bytes);
     for (size_t split = 0; split <= bytes.size + 1; split += STEP) {
@@ -113,8 +107,7 @@ static void a_stream_is_the_same_in_whatever_pieces_it_comes(void **state) {
   }
 }
 
-static void line_ends_and_comments_may_be_of_any_kind(void **state) {
-  (void)state;
+TEST(line_ends_and_comments_may_be_of_any_kind) {
   static const char *const same[] = {
       "data: {\"choices\":[{\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n",
       "\xEF\xBB\xBF"
@@ -140,8 +133,7 @@ static void line_ends_and_comments_may_be_of_any_kind(void **state) {
   }
 }
 
-static void what_compatible_servers_do_otherwise_is_taken(void **state) {
-  (void)state;
+TEST(what_compatible_servers_do_otherwise_is_taken) {
   assert_comes_to(TP_OPENAI_CHAT, true, /* no index, and all at once */
                   DELTA("{\"tool_calls\":[{\"id\":\"a\",\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}},"
                         "{\"id\":\"b\",\"function\":{\"name\":\"g\",\"arguments\":\"{\\\"n\\\":1}\"}}]}") FINISH("stop")
@@ -165,8 +157,7 @@ static void what_compatible_servers_do_otherwise_is_taken(void **state) {
                   "I cannot.|content_filter|0,0");
 }
 
-static void arguments_that_are_no_object_are_raw_and_marked(void **state) {
-  (void)state;
+TEST(arguments_that_are_no_object_are_raw_and_marked) {
   assert_comes_to(TP_OPENAI_CHAT, true,
                   CALL_FRAGMENT("0", "\"id\":\"a\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"n\\\":\"}")
                       CALL_FRAGMENT("1", "\"id\":\"b\",\"function\":{\"name\":\"f\",\"arguments\":\"[1]\"}")
@@ -175,8 +166,7 @@ static void arguments_that_are_no_object_are_raw_and_marked(void **state) {
                   "|max_tokens|0,0|a f malformed {\"n\":|b f malformed [1]|c f {}");
 }
 
-static void why_a_response_is_incomplete_is_its_stop_reason(void **state) {
-  (void)state;
+TEST(why_a_response_is_incomplete_is_its_stop_reason) {
   assert_comes_to(TP_OPENAI_RESPONSES, true,
                   EVENT("response.output_text.delta", ",\"delta\":\"a\"")
                       EVENT("response.incomplete",
@@ -193,8 +183,7 @@ static void why_a_response_is_incomplete_is_its_stop_reason(void **state) {
 
 /* ---- whole answers ---- */
 
-static void answers_that_do_not_stream_are_read_as_a_whole(void **state) {
-  (void)state;
+TEST(answers_that_do_not_stream_are_read_as_a_whole) {
   assert_comes_to(
       TP_OPENAI_CHAT, false,
       "{\"id\":\"1\",\"object\":\"chat.completion\",\"choices\":[{\"index\":0,\"message\":{\"role\":"
@@ -218,8 +207,7 @@ static void answers_that_do_not_stream_are_read_as_a_whole(void **state) {
 
 /* ---- what is wrong ---- */
 
-static void a_stream_that_is_cut_anywhere_fails_and_may_be_tried_again(void **state) {
-  (void)state;
+TEST(a_stream_that_is_cut_anywhere_fails_and_may_be_tried_again) {
   for (size_t i = 0; i < COUNT(recorded_streams); i++) {
     tp_text bytes = tp_text_of(recorded_streams[i].bytes);
     bool chat = recorded_streams[i].api == TP_OPENAI_CHAT;
@@ -235,8 +223,7 @@ static void a_stream_that_is_cut_anywhere_fails_and_may_be_tried_again(void **st
   }
 }
 
-static void what_is_no_json_names_its_place(void **state) {
-  (void)state;
+TEST(what_is_no_json_names_its_place) {
   assert_comes_to(
       TP_OPENAI_CHAT, true, DELTA("{\"content\":\"a\"}") "data: {\"choices\": oops}\n\n",
       "TP_ERR_MODEL: event 2 of the endpoint, 1:16: not valid JSON: invalid token near 'oops'; check base_url "
@@ -252,8 +239,7 @@ static void what_is_no_json_names_its_place(void **state) {
                   "TP_ERR_MODEL: what the endpoint sent has no answer in it; check base_url and api");
 }
 
-static void errors_in_the_middle_of_a_stream_are_distinguished(void **state) {
-  (void)state;
+TEST(errors_in_the_middle_of_a_stream_are_distinguished) {
   assert_comes_to(TP_OPENAI_CHAT, true,
                   DELTA("{\"content\":\"a\"}") "data: {\"error\":{\"message\":\"Slow down\",\"type\":\"requests\","
                                                "\"code\":\"rate_limit_exceeded\"}}\n\n",
@@ -274,8 +260,7 @@ static void errors_in_the_middle_of_a_stream_are_distinguished(void **state) {
       "TP_ERR_MODEL retryable: the endpoint broke the answer off: Overloaded (overloaded_error); try again");
 }
 
-static void an_answer_has_a_limit_and_so_has_an_event(void **state) {
-  (void)state;
+TEST(an_answer_has_a_limit_and_so_has_an_event) {
   tp__openai_bytes bytes = {0};
   for (int i = 0; i < 20; i++) tp__openai_put_string(&bytes, DELTA("{\"content\":\"0123456789\"}"));
   for (size_t split = 0; split < 2; split++) {
@@ -297,8 +282,7 @@ static void an_answer_has_a_limit_and_so_has_an_event(void **state) {
   tp__openai_bytes_fini(&bytes);
 }
 
-static void a_piece_that_is_not_wanted_ends_the_answer(void **state) {
-  (void)state;
+TEST(a_piece_that_is_not_wanted_ends_the_answer) {
   refuse_delta_at = 2;
   assert_comes_to(TP_OPENAI_CHAT, true, CHAT_HELLO,
                   "TP_ERR_STALE: a piece of the answer was not taken: the token was completed, timed out or cancelled "
@@ -306,14 +290,12 @@ static void a_piece_that_is_not_wanted_ends_the_answer(void **state) {
   refuse_delta_at = 0;
 }
 
-static void a_call_without_a_name_is_refused(void **state) {
-  (void)state;
+TEST(a_call_without_a_name_is_refused) {
   assert_comes_to(TP_OPENAI_CHAT, true, CALL_FRAGMENT("0", "\"id\":\"a\",\"function\":{\"arguments\":\"{}\"}") DONE,
                   "TP_ERR_MODEL: tool call 1 of the answer has no name");
 }
 
-static void no_memory_is_an_answer_at_every_allocation(void **state) {
-  (void)state;
+TEST(no_memory_is_an_answer_at_every_allocation) {
   const tp_allocator *before = tp__openai_memory;
   for (size_t i = 0; i < COUNT(recorded_streams); i++) {
     bool refused = true;
@@ -346,21 +328,4 @@ static int free_deltas(void **state) {
   return 0;
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_stream_is_the_same_in_whatever_pieces_it_comes),
-      cmocka_unit_test(line_ends_and_comments_may_be_of_any_kind),
-      cmocka_unit_test(what_compatible_servers_do_otherwise_is_taken),
-      cmocka_unit_test(arguments_that_are_no_object_are_raw_and_marked),
-      cmocka_unit_test(why_a_response_is_incomplete_is_its_stop_reason),
-      cmocka_unit_test(answers_that_do_not_stream_are_read_as_a_whole),
-      cmocka_unit_test(a_stream_that_is_cut_anywhere_fails_and_may_be_tried_again),
-      cmocka_unit_test(what_is_no_json_names_its_place),
-      cmocka_unit_test(errors_in_the_middle_of_a_stream_are_distinguished),
-      cmocka_unit_test(an_answer_has_a_limit_and_so_has_an_event),
-      cmocka_unit_test(a_piece_that_is_not_wanted_ends_the_answer),
-      cmocka_unit_test(a_call_without_a_name_is_refused),
-      cmocka_unit_test(no_memory_is_an_answer_at_every_allocation),
-  };
-  return cmocka_run_group_tests(tests, NULL, free_deltas);
-}
+FOR_ALL_TESTS(NULL, free_deltas);

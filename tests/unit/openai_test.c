@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Turns with a model behind the test endpoint: streams, tools, usage and cost, and the same in the three forms. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/provider.h"
 
 #define OPTIONS(...) (&(const tp_openai_options){__VA_ARGS__})
@@ -19,8 +13,7 @@ static provider *open_one(const char *stream, const tp_openai_options *options) 
   return provider_open(&reply, 1, options, false);
 }
 
-static void a_stream_becomes_deltas_and_a_result(void **state) {
-  (void)state;
+TEST(a_stream_becomes_deltas_and_a_result) {
   provider *p = open_one(CHAT_HELLO, NULL);
   assert_completed(provider_turn(p, NULL), "Hello, w\xc3\xb6rld");
   assert_string_equal(p->deltas, "Hello, w\xc3\xb6rld");
@@ -37,8 +30,7 @@ static void a_stream_becomes_deltas_and_a_result(void **state) {
   provider_close(p);
 }
 
-static void the_three_forms_give_the_same_turn(void **state) {
-  (void)state;
+TEST(the_three_forms_give_the_same_turn) {
   for (size_t i = 0; i < COUNT(recorded_streams); i += 2) {
     const endpoint_reply replies[] = {{.body = recorded_streams[i + 1].bytes}, {.body = recorded_streams[i].bytes}};
     provider *p = provider_open(replies, 2, OPTIONS(.api = recorded_streams[i].api), true);
@@ -60,8 +52,7 @@ static void the_three_forms_give_the_same_turn(void **state) {
   }
 }
 
-static void one_byte_at_a_time_and_compressed_are_the_same(void **state) {
-  (void)state;
+TEST(one_byte_at_a_time_and_compressed_are_the_same) {
   const endpoint_reply replies[] = {{.body = CHAT_HELLO, .piece = 1},
                                     {.body = CHAT_HELLO, .gzip = true},
                                     {.body = CHAT_HELLO, .gzip = true, .piece = 3}};
@@ -71,8 +62,7 @@ static void one_byte_at_a_time_and_compressed_are_the_same(void **state) {
   provider_close(p);
 }
 
-static void a_slow_stream_delivers_its_deltas_as_they_come(void **state) {
-  (void)state;
+TEST(a_slow_stream_delivers_its_deltas_as_they_come) {
   const char *half = strstr(CHAT_HELLO,
                             "data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\","
                             "\"created\":1,\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\", w");
@@ -88,8 +78,7 @@ static void a_slow_stream_delivers_its_deltas_as_they_come(void **state) {
   provider_close(p);
 }
 
-static void an_answer_need_not_stream(void **state) {
-  (void)state;
+TEST(an_answer_need_not_stream) {
   static const char whole[] =
       "{\"choices\":[{\"index\":0,\"message\":{\"content\":\"Hi\"},\"finish_reason\":\"stop\"}],"
       "\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":4}}";
@@ -104,8 +93,7 @@ static void an_answer_need_not_stream(void **state) {
   }
 }
 
-static void the_first_price_that_fits_is_the_cost(void **state) {
-  (void)state;
+TEST(the_first_price_that_fits_is_the_cost) {
   const tp_openai_price other = {.struct_size = sizeof other, .model = "n*", .input_micros = 1000000000};
   const tp_openai_price mine = {.struct_size = sizeof mine,
                                 .model = "m*",
@@ -124,8 +112,7 @@ static void the_first_price_that_fits_is_the_cost(void **state) {
   provider_close(p);
 }
 
-static void models_come_and_go_while_others_work(void **state) {
-  (void)state;
+TEST(models_come_and_go_while_others_work) {
   const endpoint_reply reply = {.body = CHAT_HELLO, .stops_at = 200, .then = ENDPOINT_WAITS};
   provider *p = provider_open(&reply, 1, NULL, false);
   tp_openai_options options = {.struct_size = sizeof options, .base_url = "http://127.0.0.1:1"};
@@ -144,17 +131,4 @@ static void models_come_and_go_while_others_work(void **state) {
   endpoint_go(p->endpoint);
   assert_completed(provider_wait(p), "Hello, w\xc3\xb6rld");
   provider_close(p);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_stream_becomes_deltas_and_a_result),
-      cmocka_unit_test(the_three_forms_give_the_same_turn),
-      cmocka_unit_test(one_byte_at_a_time_and_compressed_are_the_same),
-      cmocka_unit_test(a_slow_stream_delivers_its_deltas_as_they_come),
-      cmocka_unit_test(an_answer_need_not_stream),
-      cmocka_unit_test(the_first_price_that_fits_is_the_cost),
-      cmocka_unit_test(models_come_and_go_while_others_work),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Text put together in two passes, and values as JSON. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <locale.h>
 #include <math.h>
-#include <setjmp.h>
-#include <cmocka.h>
 
+#include "tests/support/test.h"
 #include "phases/out.h"
 #include "tests/support/counting.h"
 #include "tests/support/json_value.h"
@@ -25,6 +21,8 @@ static int teardown(void **state) {
   tp_writer_free(writer);
   return blocks_open == 0 ? 0 : -1;
 }
+
+FOR_EACH_TEST(setup, teardown);
 
 /* What one call puts. */
 typedef struct put {
@@ -56,8 +54,7 @@ static void assert_double(double number, const char *expected) {
   assert_put(one, expected);
 }
 
-static void what_does_not_fit_is_counted_and_lost(void **state) {
-  (void)state;
+TEST(what_does_not_fit_is_counted_and_lost) {
   char text[5] = "....";
   tp__out out = {text, 3, 0};
   tp__out_string(&out, "ab");
@@ -68,8 +65,7 @@ static void what_does_not_fit_is_counted_and_lost(void **state) {
   assert_int_equal(out.size, 7);
 }
 
-static void numbers_are_put_whole(void **state) {
-  (void)state;
+TEST(numbers_are_put_whole) {
   put *one = start();
   tp__out_int(&one->out, INT64_MIN);
   tp__out_int(&one->out, INT64_MAX);
@@ -84,8 +80,7 @@ static void numbers_are_put_whole(void **state) {
   assert_double(-INFINITY, "null");
 }
 
-static void a_locale_with_a_comma_changes_no_number(void **state) {
-  (void)state;
+TEST(a_locale_with_a_comma_changes_no_number) {
   static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE"};
   const char *found = NULL;
   for (size_t i = 0; i < 4 && !found; i++) found = setlocale(LC_NUMERIC, names[i]);
@@ -93,16 +88,14 @@ static void a_locale_with_a_comma_changes_no_number(void **state) {
   setlocale(LC_NUMERIC, "C");
 }
 
-static void values_become_json(void **state) {
-  (void)state;
+TEST(values_become_json) {
   assert_json(json_value(writer, "{'a': [1, -2.5, true, false, null], 'b': {}, 'c': 'text', 'd': []}"),
               "{\"a\":[1,-2.5,true,false,null],\"b\":{},\"c\":\"text\",\"d\":[]}");
   assert_json((tp_text){NULL, 0}, "null");
   assert_json((tp_text){"\xc1", 1}, "null");
 }
 
-static void text_is_escaped_so_that_it_stays_in_its_string_its_line_and_its_block(void **state) {
-  (void)state;
+TEST(text_is_escaped_so_that_it_stays_in_its_string_its_line_and_its_block) {
   static const char hostile[] = "\"\\/\n\t\r\0\x1f\x7f<b>&\xe2\x80\xa8\xe2\x80\xa9\xe2\x80\xa7\xc3\xa9";
   put *one = start();
   tp__json_string(&one->out, (tp_text){hostile, sizeof hostile - 1});
@@ -110,20 +103,15 @@ static void text_is_escaped_so_that_it_stays_in_its_string_its_line_and_its_bloc
              "\"\\\"\\\\/\\n\\t\\u000d\\u0000\\u001f\\u007f\\u003cb\\u003e\\u0026\\u2028\\u2029\xe2\x80\xa7\xc3\xa9\"");
 }
 
-static void keys_are_escaped_as_text_is(void **state) {
-  (void)state;
-  assert_json((tp_text){"\x81\xa4</a>\x01", 7}, "{\"\\u003c/a\\u003e\":1}");
-}
+TEST(keys_are_escaped_as_text_is) { assert_json((tp_text){"\x81\xa4</a>\x01", 7}, "{\"\\u003c/a\\u003e\":1}"); }
 
-static void a_text_that_ends_within_a_line_end_is_not_read_past(void **state) {
-  (void)state;
+TEST(a_text_that_ends_within_a_line_end_is_not_read_past) {
   put *one = start();
   tp__json_string(&one->out, (tp_text){"\xe2\x80", 2});
   assert_put(one, "\"\xe2\x80\"");
 }
 
-static void bytes_become_base64(void **state) {
-  (void)state;
+TEST(bytes_become_base64) {
   assert_json((tp_text){"\xc4\x00", 2}, "\"\"");
   assert_json((tp_text){"\xc4\x01\xff", 3}, "\"/w==\"");
   assert_json((tp_text){"\xc4\x02"
@@ -143,8 +131,7 @@ static void bytes_become_base64(void **state) {
 
 static void put_twice(tp__out *out, const void *ctx) { tp__out_string(out, ctx); }
 
-static void two_passes_give_exactly_what_was_put(void **state) {
-  (void)state;
+TEST(two_passes_give_exactly_what_was_put) {
   tp__arena arena;
   tp_text text = {NULL, 0};
   tp__arena_init(&arena, &counting, NULL, 0, 0);
@@ -160,20 +147,4 @@ static void two_passes_give_exactly_what_was_put(void **state) {
   refuse_at = -1;
   assert_string_equal(text.data, "before");
   tp__arena_fini(&arena);
-}
-
-int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-  const struct CMUnitTest tests[] = {
-      TEST(what_does_not_fit_is_counted_and_lost),
-      TEST(numbers_are_put_whole),
-      TEST(a_locale_with_a_comma_changes_no_number),
-      TEST(values_become_json),
-      TEST(text_is_escaped_so_that_it_stays_in_its_string_its_line_and_its_block),
-      TEST(keys_are_escaped_as_text_is),
-      TEST(a_text_that_ends_within_a_line_end_is_not_read_past),
-      TEST(bytes_become_base64),
-      TEST(two_passes_give_exactly_what_was_put),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,13 +2,7 @@
  *
  * Parts of messages: text and files behind the text of a user's message, on their way from the host to the model and
  * into the history. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/model.h"
 
 #define FILE_A \
@@ -84,8 +78,7 @@ static const tp_text one_file = TEXT(
                          "a.png"),
                      none = {NULL, 0};
 
-static void files_of_a_turn_are_parts_of_its_message_and_stay_in_the_history(void **state) {
-  (void)state;
+TEST(files_of_a_turn_are_parts_of_its_message_and_stay_in_the_history) {
   tp_runtime *runtime = open_runtime(NULL);
   shown s = {.fails = false};
   tp_session *session = open_session(runtime, &s, NULL);
@@ -100,8 +93,7 @@ static void files_of_a_turn_are_parts_of_its_message_and_stay_in_the_history(voi
 }
 
 /* They may be why it failed. */
-static void files_of_a_turn_that_failed_are_not_kept(void **state) {
-  (void)state;
+TEST(files_of_a_turn_that_failed_are_not_kept) {
   tp_runtime *runtime = open_runtime(NULL);
   shown s = {.fails = true};
   tp_session *session = open_session(runtime, &s, NULL);
@@ -114,8 +106,7 @@ static void files_of_a_turn_that_failed_are_not_kept(void **state) {
   close_runtime(runtime);
 }
 
-static void parts_of_a_turns_own_messages_reach_the_model(void **state) {
-  (void)state;
+TEST(parts_of_a_turns_own_messages_reach_the_model) {
   const tp_message before = {
       .struct_size = sizeof before, .role = TP_ROLE_USER, .text = TEXT("x"), .parts = TEXT("\x92" TEXT_B FILE_A)};
   const tp_message *const messages[] = {&before};
@@ -147,8 +138,7 @@ static tp_status append(void *ctx, const tp_history_append *request, tp_fault *f
   return TP_OK;
 }
 
-static void a_history_gets_parts_and_gives_them(void **state) {
-  (void)state;
+TEST(a_history_gets_parts_and_gives_them) {
   book b = {
       .message = {
           .struct_size = sizeof(tp_message), .role = TP_ROLE_USER, .text = TEXT("old"), .parts = TEXT("\x91" TEXT_B)}};
@@ -163,8 +153,7 @@ static void a_history_gets_parts_and_gives_them(void **state) {
   close_runtime(runtime);
 }
 
-static void a_history_with_parts_that_are_none_fails_the_turn(void **state) {
-  (void)state;
+TEST(a_history_with_parts_that_are_none_fails_the_turn) {
   static const tp_message wrong[] = {
       {.struct_size = sizeof(tp_message), .role = TP_ROLE_USER, .parts = TEXT("\x91\x80")},
       {.struct_size = sizeof(tp_message), .role = TP_ROLE_ASSISTANT, .parts = TEXT("\x91" TEXT_B)}};
@@ -183,8 +172,7 @@ static void a_history_with_parts_that_are_none_fails_the_turn(void **state) {
 /* ---- escaping ---- */
 
 /* Where a block of the library's stands in a request, no part may look like one. */
-static void a_part_cannot_pass_for_a_block(void **state) {
-  (void)state;
+TEST(a_part_cannot_pass_for_a_block) {
   static const char reminder[] =
       "\x92\x81\xa4"
       "text\xb1"
@@ -211,16 +199,4 @@ static void a_part_cannot_pass_for_a_block(void **state) {
     tp_session_close(session, NULL, NULL);
     close_runtime(runtime);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(files_of_a_turn_are_parts_of_its_message_and_stay_in_the_history),
-      cmocka_unit_test(files_of_a_turn_that_failed_are_not_kept),
-      cmocka_unit_test(parts_of_a_turns_own_messages_reach_the_model),
-      cmocka_unit_test(a_history_gets_parts_and_gives_them),
-      cmocka_unit_test(a_history_with_parts_that_are_none_fails_the_turn),
-      cmocka_unit_test(a_part_cannot_pass_for_a_block),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

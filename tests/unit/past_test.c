@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a model is shown of a session's past: kept from request to request, and never changed while it is read. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "phases/past.h"
 #include "phases/phases.h"
 #include "tests/support/counting.h"
@@ -57,8 +51,7 @@ static const char *words(const request *r) {
   return text;
 }
 
-static void request_shows_what_came_before_and_what_is_new(void **state) {
-  (void)state;
+TEST(request_shows_what_came_before_and_what_is_new) {
   tp__past *past = tp__past_new(&counting);
   tp_message own = user_says("now"), later = user_says("later");
   request r = get_request(past, false, &own);
@@ -78,8 +71,7 @@ static void request_shows_what_came_before_and_what_is_new(void **state) {
   assert_int_equal(blocks_open, 0);
 }
 
-static void end_marks_and_what_was_denied_are_shown_to_no_model(void **state) {
-  (void)state;
+TEST(end_marks_and_what_was_denied_are_shown_to_no_model) {
   tp__past *past = tp__past_new(&counting);
   tp_message own = user_says("now");
   say(past, TP_ROLE_USER, "failed", "");
@@ -98,8 +90,7 @@ static void end_marks_and_what_was_denied_are_shown_to_no_model(void **state) {
   tp__past_unref(past);
 }
 
-static void list_without_a_reader_is_used_again(void **state) {
-  (void)state;
+TEST(list_without_a_reader_is_used_again) {
   tp__past *past = tp__past_new(&counting);
   tp_message own = user_says("now");
   say(past, TP_ROLE_USER, "one", "");
@@ -118,8 +109,7 @@ static void list_without_a_reader_is_used_again(void **state) {
 }
 
 /* A request that was given up reads on, while later ones have other messages at the same places. */
-static void list_that_is_read_stays_as_it_is(void **state) {
-  (void)state;
+TEST(list_that_is_read_stays_as_it_is) {
   tp__past *past = tp__past_new(&counting);
   request held[MOST];
   char said[MOST][MOST * 8];
@@ -141,8 +131,7 @@ static void list_that_is_read_stays_as_it_is(void **state) {
   assert_int_equal(blocks_open, 0);
 }
 
-static void what_looks_like_our_blocks_is_escaped_once(void **state) {
-  (void)state;
+TEST(what_looks_like_our_blocks_is_escaped_once) {
   tp__past *past = tp__past_new(&counting);
   tp_message own = user_says("<system-reminder>");
   say(past, TP_ROLE_USER, "plain", "");
@@ -169,8 +158,7 @@ static void what_looks_like_our_blocks_is_escaped_once(void **state) {
 }
 
 /* {"text": "<system-reminder>"} */
-static void parts_are_escaped_too(void **state) {
-  (void)state;
+TEST(parts_are_escaped_too) {
   static const tp_text parts = TEXT("\x91\x81\xa4text\xb1<system-reminder>");
   tp__past *past = tp__past_new(&counting);
   tp_message own = user_says("now"), with_parts = user_says("plain");
@@ -185,8 +173,7 @@ static void parts_are_escaped_too(void **state) {
   tp__past_unref(past);
 }
 
-static void sizes_are_those_of_all_messages(void **state) {
-  (void)state;
+TEST(sizes_are_those_of_all_messages) {
   tp__past *past = tp__past_new(&counting);
   size_t bytes = 0;
   int64_t tokens = 0;
@@ -206,8 +193,7 @@ static void sizes_are_those_of_all_messages(void **state) {
   tp__past_unref(past);
 }
 
-static void refused_memory_changes_nothing(void **state) {
-  (void)state;
+TEST(refused_memory_changes_nothing) {
   for (long granted = 0; granted < 20; granted++) {
     tp__past *past = tp__past_new(&counting);
     tp_message own = user_says("now");
@@ -283,7 +269,7 @@ static tp_model *model_with_two_calls(void) {
 
 /* A turn takes what its session keeps of it: four messages, in chunks that lie long, and pointers to them, in lists
  * that double. */
-static void turn_takes_what_its_session_keeps_however_long_that_is(void **state) {
+TEST(turn_takes_what_its_session_keeps_however_long_that_is) {
   enum { WARM = 2500, TURNS = 2000, KEPT_BYTES_MAX = 2000 }; /* warm: the store's rows of turns are as long as these */
   (void)state;
   tp_runtime_options options = {.struct_size = sizeof options, .allocator = measured};
@@ -333,8 +319,7 @@ static void read_slowly(void *ctx, const tp_model_request *asks, tp_token token)
   latch_hit(&r->compared);
 }
 
-static void request_stays_as_long_as_its_provider_reads(void **state) {
-  (void)state;
+TEST(request_stays_as_long_as_its_provider_reads) {
   tp_runtime_options options = {.struct_size = sizeof options, .allocator = counting};
   slow_reader r = {.next_asked = LATCH, .compared = LATCH};
   hook context = {.id = "context", .phase = GATHER, .run = give_context}; /* its contribution is in the request alone */
@@ -353,18 +338,4 @@ static void request_stays_as_long_as_its_provider_reads(void **state) {
   tp_session_close(session, NULL, NULL);
   close_runtime(runtime);
   assert_int_equal(blocks_open, 0);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(request_shows_what_came_before_and_what_is_new),
-                                     cmocka_unit_test(end_marks_and_what_was_denied_are_shown_to_no_model),
-                                     cmocka_unit_test(list_without_a_reader_is_used_again),
-                                     cmocka_unit_test(list_that_is_read_stays_as_it_is),
-                                     cmocka_unit_test(what_looks_like_our_blocks_is_escaped_once),
-                                     cmocka_unit_test(parts_are_escaped_too),
-                                     cmocka_unit_test(sizes_are_those_of_all_messages),
-                                     cmocka_unit_test(refused_memory_changes_nothing),
-                                     cmocka_unit_test(request_stays_as_long_as_its_provider_reads),
-                                     cmocka_unit_test(turn_takes_what_its_session_keeps_however_long_that_is)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

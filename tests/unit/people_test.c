@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * People who may be asked about tool calls: who is asked and when, what their answers do, and how a question ends. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/model.h"
 
 /* ---- a host with one tool, one hook in each gate, and a person ---- */
@@ -183,8 +177,7 @@ static void note_question(void *ctx, const tp_event *event) {
   v->events++;
 }
 
-static void question_is_an_event_before_the_channel_has_it(void **state) {
-  (void)state;
+TEST(question_is_an_event_before_the_channel_has_it) {
   world w = {.pre = {.kind = TP_ANSWER_ASK, .reason = "it looks odd"}, .person = {.answers = TP_VERDICT_ALLOW}};
   watch seen = {.person = &w.person};
   open_world(&w, (tp_runtime_options){0}, true, false);
@@ -222,8 +215,7 @@ static void question_is_an_event_before_the_channel_has_it(void **state) {
 
 /* ---- the options ---- */
 
-static void ctx_without_its_function_is_refused(void **state) {
-  (void)state;
+TEST(ctx_without_its_function_is_refused) {
   static const char *const names[] = {"ask_ctx", "permission_ctx", "ask_reserved_"};
   for (size_t i = 0; i < COUNT(names); i++) {
     tp_runtime_options options = {.struct_size = sizeof options};
@@ -251,8 +243,7 @@ static void ctx_without_its_function_is_refused(void **state) {
 
 /* ---- who is asked, and what comes of it ---- */
 
-static void asked_call_runs_when_a_person_allows_it(void **state) {
-  (void)state;
+TEST(asked_call_runs_when_a_person_allows_it) {
   world w = {.pre = {.kind = TP_ANSWER_ASK, .reason = "it looks odd"}, .person = {.answers = TP_VERDICT_ALLOW}};
   open_world(&w, (tp_runtime_options){0}, true, false);
   tp_tool_result result = call_n(&w, 7);
@@ -269,8 +260,7 @@ static void asked_call_runs_when_a_person_allows_it(void **state) {
   close_world(&w);
 }
 
-static void question_that_a_person_denies_denies_the_call_and_says_who_and_why(void **state) {
-  (void)state;
+TEST(question_that_a_person_denies_denies_the_call_and_says_who_and_why) {
   world w = {.pre = {.kind = TP_ANSWER_ASK, .reason = "it looks odd"},
              .person = {.answers = TP_VERDICT_DENY, .reason = "not today", .name = "ada"}};
   open_world(&w, (tp_runtime_options){0}, true, false);
@@ -285,8 +275,7 @@ static void question_that_a_person_denies_denies_the_call_and_says_who_and_why(v
   close_world(&w);
 }
 
-static void answer_to_other_arguments_or_a_failed_channel_denies(void **state) {
-  (void)state;
+TEST(answer_to_other_arguments_or_a_failed_channel_denies) {
   static const char *const words[] = {"the answer was given to other arguments",
                                       "the channel for questions gave no answer",
                                       "the arguments have changed since they were shown"};
@@ -322,8 +311,7 @@ static tp_tool_result call_with_signal(world *w, bool preflight, tp_contribution
   return call_n(w, 7);
 }
 
-static void signal_of_a_native_guard_denies_asks_or_allows(void **state) {
-  (void)state;
+TEST(signal_of_a_native_guard_denies_asks_or_allows) {
   static const struct {
     bool preflight;
     const char *code;
@@ -347,8 +335,7 @@ static void signal_of_a_native_guard_denies_asks_or_allows(void **state) {
   }
 }
 
-static void strictest_of_answer_and_signal_wins(void **state) {
-  (void)state;
+TEST(strictest_of_answer_and_signal_wins) {
   world denied = {.runs = 0}, allowed = {.runs = 0};
   tp_contribution deny = signal_of("ability_guard", "DENIED", "no"),
                   allow = signal_of("ability_guard", "ALLOWED", "yes");
@@ -358,8 +345,7 @@ static void strictest_of_answer_and_signal_wins(void **state) {
   close_world(&allowed);
 }
 
-static void reason_and_require_human_are_read_from_a_payload_that_is_a_value(void **state) {
-  (void)state;
+TEST(reason_and_require_human_are_read_from_a_payload_that_is_a_value) {
   /* {"require_human": true, "reason": "prod"} */
   static const char payload[] = "\x82\xadrequire_human\xc3\xa6reason\xa4prod";
   world w = {.runs = 0};
@@ -372,8 +358,7 @@ static void reason_and_require_human_are_read_from_a_payload_that_is_a_value(voi
 }
 
 /* A guard that cannot be understood is one that failed: required, it denies. */
-static void signal_with_an_unknown_code_fails_its_guard(void **state) {
-  (void)state;
+TEST(signal_with_an_unknown_code_fails_its_guard) {
   world w = {.runs = 0};
   tp_contribution signal = signal_of("ability_guard", "MAYBE", "who knows");
   assert_kind(call_with_signal(&w, false, &signal, TP_ANSWER_ALLOW), TP_TOOL_DENIED);
@@ -381,8 +366,7 @@ static void signal_with_an_unknown_code_fails_its_guard(void **state) {
   close_world(&w);
 }
 
-static void verdict_of_a_signal_is_read_by_kind_and_code(void **state) {
-  (void)state;
+TEST(verdict_of_a_signal_is_read_by_kind_and_code) {
   tp_verdict verdict;
   tp_text none = {0};
   assert_int_equal(tp_signal_verdict((tp_text)TEXT("routing_hint"), (tp_text)TEXT("DENIED"), none, &verdict), TP_OK);
@@ -393,8 +377,7 @@ static void verdict_of_a_signal_is_read_by_kind_and_code(void **state) {
                    TP_ERR_MALFORMED);
 }
 
-static void ask_without_a_channel_denies_with_its_own_reason(void **state) {
-  (void)state;
+TEST(ask_without_a_channel_denies_with_its_own_reason) {
   world w = {.pre = {.kind = TP_ANSWER_ASK, .reason = "it looks odd"}};
   open_world(&w, (tp_runtime_options){0}, false, false);
   tp_tool_result result = call_n(&w, 7);
@@ -403,8 +386,7 @@ static void ask_without_a_channel_denies_with_its_own_reason(void **state) {
   close_world(&w);
 }
 
-static void first_gate_that_asks_is_shown_and_a_later_deny_asks_no_person(void **state) {
-  (void)state;
+TEST(first_gate_that_asks_is_shown_and_a_later_deny_asks_no_person) {
   for (int denies = 0; denies < 2; denies++) {
     world w = {.create = {.kind = TP_ANSWER_ASK, .reason = "new"},
                .rewrite = {.kind = TP_ANSWER_ASK, .reason = "rewritten"},
@@ -429,8 +411,7 @@ static tp_answer ask_first(void *ctx, tp_call *call) {
   return ++((act *)ctx)->calls == 1 ? tp_call_ask(call, "first") : tp_call_allow(call);
 }
 
-static void question_of_one_call_is_not_that_of_the_next(void **state) {
-  (void)state;
+TEST(question_of_one_call_is_not_that_of_the_next) {
   world w = {.create_run = ask_first, .pre_run = deny_one, .person = {.answers = TP_VERDICT_ALLOW}};
   open_world(&w, (tp_runtime_options){0}, true, false);
   const tp_tool_call calls[] = {{.name = TEXT("t"), .arguments = TEXT("\x81\xa1n\x01")},
@@ -443,8 +424,7 @@ static void question_of_one_call_is_not_that_of_the_next(void **state) {
   close_world(&w);
 }
 
-static void permission_is_a_floor_that_no_gate_lifts(void **state) {
-  (void)state;
+TEST(permission_is_a_floor_that_no_gate_lifts) {
   static const struct {
     int32_t permission;
     tp_answer gate;
@@ -471,8 +451,7 @@ static void permission_is_a_floor_that_no_gate_lifts(void **state) {
   }
 }
 
-static void session_has_a_channel_and_a_permission_of_its_own(void **state) {
-  (void)state;
+TEST(session_has_a_channel_and_a_permission_of_its_own) {
   world w = {.permission = TP_PERMISSION_NEVER};
   open_world(&w, (tp_runtime_options){0}, true, true);
   person own = {.answers = TP_VERDICT_ALLOW, .put = LATCH};
@@ -526,8 +505,7 @@ static void *call_there(void *arg) {
   return NULL;
 }
 
-static void question_is_answered_once_from_another_thread(void **state) {
-  (void)state;
+TEST(question_is_answered_once_from_another_thread) {
   world w = {.pre = {.kind = TP_ANSWER_ASK}};
   open_world(&w, (tp_runtime_options){0}, true, false);
   asker a = {.w = &w};
@@ -545,8 +523,7 @@ static void question_is_answered_once_from_another_thread(void **state) {
   close_world(&w);
 }
 
-static void question_without_an_answer_expires_and_denies(void **state) {
-  (void)state;
+TEST(question_without_an_answer_expires_and_denies) {
   world w = {.pre = {.kind = TP_ANSWER_ASK}};
   open_world(&w, (tp_runtime_options){.ask_limit_ms = 5}, true, false);
   tp_tool_result result = call_n(&w, 7);
@@ -556,8 +533,7 @@ static void question_without_an_answer_expires_and_denies(void **state) {
   close_world(&w);
 }
 
-static void expired_question_frees_its_token(void **state) {
-  (void)state;
+TEST(expired_question_frees_its_token) {
   world w = {.pre = {.kind = TP_ANSWER_ASK}};
   open_world(&w, (tp_runtime_options){.ask_limit_ms = 5, .deferred_max = 1}, true, false);
   for (int i = 0; i < 3; i++) {
@@ -568,8 +544,7 @@ static void expired_question_frees_its_token(void **state) {
   close_world(&w);
 }
 
-static void question_without_a_free_token_denies(void **state) {
-  (void)state;
+TEST(question_without_a_free_token_denies) {
   world w = {.pre = {.kind = TP_ANSWER_ASK}};
   open_world(&w, (tp_runtime_options){.ask_limit_ms = 5, .deferred_max = 1}, true, false);
   const tp_tool_call calls[] = {{.name = TEXT("t"), .arguments = TEXT("\x80")},
@@ -581,8 +556,7 @@ static void question_without_a_free_token_denies(void **state) {
   close_world(&w);
 }
 
-static void cancel_ends_an_open_question(void **state) {
-  (void)state;
+TEST(cancel_ends_an_open_question) {
   world w = {.pre = {.kind = TP_ANSWER_ASK}};
   open_world(&w, (tp_runtime_options){0}, true, false);
   asker a = {.w = &w};
@@ -597,8 +571,7 @@ static void cancel_ends_an_open_question(void **state) {
   close_world(&w);
 }
 
-static void time_that_a_turn_waits_for_people_is_not_its_own(void **state) {
-  (void)state;
+TEST(time_that_a_turn_waits_for_people_is_not_its_own) {
   world w = {.pre = {.kind = TP_ANSWER_ASK}};
   open_world(&w, (tp_runtime_options){0}, true, false);
   tp_turn_end(w.turn);
@@ -619,8 +592,7 @@ static void time_that_a_turn_waits_for_people_is_not_its_own(void **state) {
 
 /* ---- tool.create, tool.rewrite, tool.result ---- */
 
-static void create_that_denies_stops_the_call_before_it_is_rewritten(void **state) {
-  (void)state;
+TEST(create_that_denies_stops_the_call_before_it_is_rewritten) {
   world w = {.create = {.kind = TP_ANSWER_DENY, .reason = "not in prod"}};
   open_world(&w, (tp_runtime_options){0}, false, false);
   tp_tool_result result = call_n(&w, 7);
@@ -631,8 +603,7 @@ static void create_that_denies_stops_the_call_before_it_is_rewritten(void **stat
   close_world(&w);
 }
 
-static void rewritten_arguments_are_what_is_asked_about_and_run(void **state) {
-  (void)state;
+TEST(rewritten_arguments_are_what_is_asked_about_and_run) {
   world w = {.rewrite = {.replaces = TP_FIELD_ARGUMENTS, .text = "\x81\xa1n\x09"},
              .pre = {.kind = TP_ANSWER_ASK},
              .person = {.answers = TP_VERDICT_ALLOW}};
@@ -645,8 +616,7 @@ static void rewritten_arguments_are_what_is_asked_about_and_run(void **state) {
   close_world(&w);
 }
 
-static void rewritten_arguments_are_checked_by_the_schema(void **state) {
-  (void)state;
+TEST(rewritten_arguments_are_checked_by_the_schema) {
   world w = {.rewrite = {.replaces = TP_FIELD_ARGUMENTS, .text = "\x91\x09"}};
   open_world(&w, (tp_runtime_options){0}, true, false);
   tp_tool_result result = call_n(&w, 7);
@@ -655,8 +625,7 @@ static void rewritten_arguments_are_checked_by_the_schema(void **state) {
   close_world(&w);
 }
 
-static void arguments_that_were_no_json_can_be_rewritten(void **state) {
-  (void)state;
+TEST(arguments_that_were_no_json_can_be_rewritten) {
   world w = {.rewrite = {.replaces = TP_FIELD_ARGUMENTS, .text = "\x81\xa1n\x09"}};
   open_world(&w, (tp_runtime_options){0}, true, false);
   tp_tool_call call = {.id = TEXT("c1"), .name = TEXT("t"), .arguments = TEXT("{\"n\": "), .malformed = true};
@@ -667,8 +636,7 @@ static void arguments_that_were_no_json_can_be_rewritten(void **state) {
   close_world(&w);
 }
 
-static void ready_result_stands_for_the_run_once_the_gates_allow_it(void **state) {
-  (void)state;
+TEST(ready_result_stands_for_the_run_once_the_gates_allow_it) {
   for (int denies = 0; denies < 2; denies++) {
     world w = {.rewrite = {.replaces = TP_FIELD_RESULT, .text = "from the cache"},
                .pre = {.kind = denies ? TP_ANSWER_DENY : TP_ANSWER_ALLOW}};
@@ -683,8 +651,7 @@ static void ready_result_stands_for_the_run_once_the_gates_allow_it(void **state
   }
 }
 
-static void rewriter_needs_the_grant(void **state) {
-  (void)state;
+TEST(rewriter_needs_the_grant) {
   static const struct {
     tp_trust trust;
     tp_grant grants;
@@ -712,8 +679,7 @@ static void rewriter_needs_the_grant(void **state) {
 }
 
 /* The grant is about tools: a phase of the host that is for code only stays closed. */
-static void grant_opens_no_phase_of_the_host(void **state) {
-  (void)state;
+TEST(grant_opens_no_phase_of_the_host) {
   static const uint32_t fields[] = {TP_FIELD_TEXT};
   static const tp_phase row = {.struct_size = sizeof row,
                                .name = "host.code",
@@ -735,8 +701,7 @@ static void grant_opens_no_phase_of_the_host(void **state) {
   close_runtime(runtime);
 }
 
-static void answer_is_read_strictly_and_finds_no_question(void **state) {
-  (void)state;
+TEST(answer_is_read_strictly_and_finds_no_question) {
   tp_fault fault = {0};
   tp_token token = {7};
   tp_decision decision = {.struct_size = sizeof decision, .verdict = TP_VERDICT_DENY, .reason = TEXT("no")};
@@ -763,39 +728,4 @@ static void answer_is_read_strictly_and_finds_no_question(void **state) {
   decision.struct_size = 1;
   assert_int_equal(tp_question_answer(token, &decision, &fault), TP_ERR_VERSION);
   assert_int_equal(tp_question_answer(token, NULL, &fault), TP_ERR_USAGE);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(question_is_an_event_before_the_channel_has_it),
-      cmocka_unit_test(ctx_without_its_function_is_refused),
-      cmocka_unit_test(asked_call_runs_when_a_person_allows_it),
-      cmocka_unit_test(question_that_a_person_denies_denies_the_call_and_says_who_and_why),
-      cmocka_unit_test(answer_to_other_arguments_or_a_failed_channel_denies),
-      cmocka_unit_test(signal_of_a_native_guard_denies_asks_or_allows),
-      cmocka_unit_test(strictest_of_answer_and_signal_wins),
-      cmocka_unit_test(reason_and_require_human_are_read_from_a_payload_that_is_a_value),
-      cmocka_unit_test(signal_with_an_unknown_code_fails_its_guard),
-      cmocka_unit_test(verdict_of_a_signal_is_read_by_kind_and_code),
-      cmocka_unit_test(ask_without_a_channel_denies_with_its_own_reason),
-      cmocka_unit_test(first_gate_that_asks_is_shown_and_a_later_deny_asks_no_person),
-      cmocka_unit_test(question_of_one_call_is_not_that_of_the_next),
-      cmocka_unit_test(permission_is_a_floor_that_no_gate_lifts),
-      cmocka_unit_test(session_has_a_channel_and_a_permission_of_its_own),
-      cmocka_unit_test(question_is_answered_once_from_another_thread),
-      cmocka_unit_test(question_without_an_answer_expires_and_denies),
-      cmocka_unit_test(expired_question_frees_its_token),
-      cmocka_unit_test(question_without_a_free_token_denies),
-      cmocka_unit_test(cancel_ends_an_open_question),
-      cmocka_unit_test(time_that_a_turn_waits_for_people_is_not_its_own),
-      cmocka_unit_test(create_that_denies_stops_the_call_before_it_is_rewritten),
-      cmocka_unit_test(rewritten_arguments_are_what_is_asked_about_and_run),
-      cmocka_unit_test(rewritten_arguments_are_checked_by_the_schema),
-      cmocka_unit_test(arguments_that_were_no_json_can_be_rewritten),
-      cmocka_unit_test(ready_result_stands_for_the_run_once_the_gates_allow_it),
-      cmocka_unit_test(rewriter_needs_the_grant),
-      cmocka_unit_test(grant_opens_no_phase_of_the_host),
-      cmocka_unit_test(answer_is_read_strictly_and_finds_no_question),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "runtime/sched/permits.h"
 
-static void as_many_functions_run_as_there_are_permits(void **state) {
-  (void)state;
+TEST(as_many_functions_run_as_there_are_permits) {
   tp__permits permits;
   tp__permits_init(&permits);
   assert_null(tp__permits_first(&permits));
@@ -22,8 +15,7 @@ static void as_many_functions_run_as_there_are_permits(void **state) {
   assert_true(tp__permits_try(&permits, 2));
 }
 
-static void function_that_wants_its_permit_back_comes_before_new_ones(void **state) {
-  (void)state;
+TEST(function_that_wants_its_permit_back_comes_before_new_ones) {
   tp__permits permits;
   tp__permits_init(&permits);
   assert_true(tp__permits_try(&permits, 1));
@@ -37,8 +29,7 @@ static void function_that_wants_its_permit_back_comes_before_new_ones(void **sta
   assert_false(tp__permits_try(&permits, 1));
 }
 
-static void abandoned_functions_hold_their_permits_until_they_return(void **state) {
-  (void)state;
+TEST(abandoned_functions_hold_their_permits_until_they_return) {
   tp__permits permits;
   tp__permits_init(&permits);
   assert_true(tp__permits_try(&permits, 2) && tp__permits_try(&permits, 2));
@@ -50,13 +41,4 @@ static void abandoned_functions_hold_their_permits_until_they_return(void **stat
   tp__permits_return(&permits, true);
   assert_false(tp__permits_are_lost(&permits, 2));
   assert_true(tp__permits_try(&permits, 2));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(as_many_functions_run_as_there_are_permits),
-      cmocka_unit_test(function_that_wants_its_permit_back_comes_before_new_ones),
-      cmocka_unit_test(abandoned_functions_hold_their_permits_until_they_return),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The default limit of a phase, set by the host in place of its row's. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/edges.h"
 #include "tests/unit/plan_world.h"
 
@@ -65,8 +59,7 @@ static bool limit_of_off(void *ctx, const tp_subscription_info *info) {
   return true;
 }
 
-static void limit_holds_for_those_that_name_none(void **state) {
-  (void)state;
+TEST(limit_holds_for_those_that_name_none) {
   world *w = peopled();
   uint64_t before = hash_of(w, GATHER), other = hash_of(w, STOP);
   assert_int_equal(set_limit(w, GATHER, 1234), TP_OK);
@@ -84,8 +77,7 @@ static void limit_holds_for_those_that_name_none(void **state) {
   world_close(w);
 }
 
-static void limit_stays_over_commits_until_it_is_taken_back(void **state) {
-  (void)state;
+TEST(limit_stays_over_commits_until_it_is_taken_back) {
   world *w = peopled();
   uint64_t before = hash_of(w, GATHER);
   assert_int_equal(set_limit(w, GATHER, 9), TP_OK);
@@ -107,8 +99,7 @@ static void limit_stays_over_commits_until_it_is_taken_back(void **state) {
   world_close(w);
 }
 
-static void limit_that_changes_nothing_leaves_the_hash(void **state) {
-  (void)state;
+TEST(limit_that_changes_nothing_leaves_the_hash) {
   world *w = peopled();
   uint64_t before = hash_of(w, GATHER);
   assert_int_equal(set_limit(w, GATHER, 5000), TP_OK); /* what the row says */
@@ -116,8 +107,7 @@ static void limit_that_changes_nothing_leaves_the_hash(void **state) {
   world_close(w);
 }
 
-static void limit_is_the_budget_where_nothing_is_awaited(void **state) {
-  (void)state;
+TEST(limit_is_the_budget_where_nothing_is_awaited) {
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
   tp_subscription fire = subscription_of("fire", GATHER);
@@ -130,8 +120,7 @@ static void limit_is_the_budget_where_nothing_is_awaited(void **state) {
   world_close(w);
 }
 
-static void limit_is_refused_above_a_budget_that_a_required_one_needs(void **state) {
-  (void)state;
+TEST(limit_is_refused_above_a_budget_that_a_required_one_needs) {
   world *w = peopled();
   tp_edit *edit = edit_of(w);
   assert_int_equal(tp_edit_set_budget(edit, STOP, 6000, NULL), TP_OK);
@@ -143,8 +132,7 @@ static void limit_is_refused_above_a_budget_that_a_required_one_needs(void **sta
   world_close(w);
 }
 
-static void hooks_of_the_runtime_have_their_own_default_before_it(void **state) {
-  (void)state;
+TEST(hooks_of_the_runtime_have_their_own_default_before_it) {
   world *w = world_open();
   tp__registry_hook_defaults(w->registry, 300, TP_FAILURE_DEFAULT);
   assert_int_equal(tp__hook_add(w->registry, HOOK("test.gather", no_run, NULL), NULL), TP_OK);
@@ -157,8 +145,7 @@ static void hooks_of_the_runtime_have_their_own_default_before_it(void **state) 
   world_close(w);
 }
 
-static void limit_is_the_hosts_to_set(void **state) {
-  (void)state;
+TEST(limit_is_the_hosts_to_set) {
   world *w = world_open();
   assert_int_equal(set_limit(w, 0, 1), TP_ERR_UNKNOWN_PHASE);
   assert_int_equal(set_limit(w, 63, 1), TP_ERR_UNKNOWN_PHASE);
@@ -178,8 +165,7 @@ static void limit_is_the_hosts_to_set(void **state) {
   world_close(w);
 }
 
-static void last_limit_of_an_edit_counts(void **state) {
-  (void)state;
+TEST(last_limit_of_an_edit_counts) {
   world *w = peopled();
   tp_edit *edit = edit_of(w);
   assert_int_equal(tp_edit_set_limit(edit, GATHER, 1, NULL), TP_OK);
@@ -205,8 +191,7 @@ static void keep_text(void *ctx, const char *text, size_t size) {
   page[used + size] = '\0';
 }
 
-static void limit_is_shown_as_the_hosts(void **state) {
-  (void)state;
+TEST(limit_is_shown_as_the_hosts) {
   world *w = peopled();
   static char page[32768];
   assert_int_equal(set_limit(w, GATHER, 2000), TP_OK);
@@ -234,28 +219,11 @@ static void limit_is_shown_as_the_hosts(void **state) {
 
 static bool last_row(void *ctx, const tp_audit *row) { return snprintf(ctx, 256, "%s", row->detail), true; }
 
-static void audit_counts_limits(void **state) {
-  (void)state;
+TEST(audit_counts_limits) {
   world *w = peopled();
   char detail[256] = "";
   assert_int_equal(set_limit(w, GATHER, 2000), TP_OK);
   tp__registry_audit(w->registry, TP_VISIBILITY_INTERNAL, last_row, detail);
   assert_non_null(strstr(detail, "budgets 0, limits 1"));
   world_close(w);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(limit_holds_for_those_that_name_none),
-      cmocka_unit_test(limit_stays_over_commits_until_it_is_taken_back),
-      cmocka_unit_test(limit_that_changes_nothing_leaves_the_hash),
-      cmocka_unit_test(limit_is_the_budget_where_nothing_is_awaited),
-      cmocka_unit_test(limit_is_refused_above_a_budget_that_a_required_one_needs),
-      cmocka_unit_test(hooks_of_the_runtime_have_their_own_default_before_it),
-      cmocka_unit_test(limit_is_the_hosts_to_set),
-      cmocka_unit_test(last_limit_of_an_edit_counts),
-      cmocka_unit_test(limit_is_shown_as_the_hosts),
-      cmocka_unit_test(audit_counts_limits),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/test.h"
 #include "phases/phases.h"
 
 enum { GATHER = TP_MODE_GATHER, CHAIN = TP_MODE_CHAIN, OBSERVE = TP_MODE_OBSERVE };
@@ -53,8 +49,7 @@ static unsigned traits_of(const tp_phase *row) {
          (row->rewrite_granted ? GRANTED : 0u);
 }
 
-static void every_row_says_what_the_design_says(void **state) {
-  (void)state;
+TEST(every_row_says_what_the_design_says) {
   assert_int_equal(PHASE_COUNT, TP_PHASE_TURN_STOP);
   for (uint32_t i = 0; i < PHASE_COUNT; i++) {
     const tp_phase *row = &tp__phase_rows[i + 1];
@@ -68,8 +63,7 @@ static void every_row_says_what_the_design_says(void **state) {
   }
 }
 
-static void the_row_of_no_phase_is_empty(void **state) {
-  (void)state;
+TEST(the_row_of_no_phase_is_empty) {
   assert_null(tp__phase_rows[TP_PHASE_NONE].name);
   assert_int_equal(tp__phase_rows[TP_PHASE_NONE].field_count, 0);
 }
@@ -81,8 +75,7 @@ static bool carries(const tp_phase *row, uint32_t field) {
   return false;
 }
 
-static void payload_fields_are_known_and_named_once(void **state) {
-  (void)state;
+TEST(payload_fields_are_known_and_named_once) {
   for (uint32_t phase = 1; phase <= PHASE_COUNT; phase++) {
     const tp_phase *row = &tp__phase_rows[phase];
     assert_true(row->field_count > 0);
@@ -93,8 +86,7 @@ static void payload_fields_are_known_and_named_once(void **state) {
   }
 }
 
-static void only_chains_that_replace_have_replaceable_fields_and_they_are_carried(void **state) {
-  (void)state;
+TEST(only_chains_that_replace_have_replaceable_fields_and_they_are_carried) {
   for (uint32_t phase = 1; phase <= PHASE_COUNT; phase++) {
     const tp_phase *row = &tp__phase_rows[phase];
     assert_int_equal(row->replaceable_count > 0, row->replace);
@@ -102,8 +94,7 @@ static void only_chains_that_replace_have_replaceable_fields_and_they_are_carrie
   }
 }
 
-static void only_chains_stop_replace_ask_and_reverse(void **state) {
-  (void)state;
+TEST(only_chains_stop_replace_ask_and_reverse) {
   for (uint32_t phase = 1; phase <= PHASE_COUNT; phase++) {
     const tp_phase *row = &tp__phase_rows[phase];
     if (row->mode != TP_MODE_CHAIN) assert_int_equal(traits_of(row), 0);
@@ -119,8 +110,7 @@ static const tp__alias *find_alias(const char *name) {
   return NULL;
 }
 
-static void every_alias_of_the_design_leads_to_its_phase(void **state) {
-  (void)state;
+TEST(every_alias_of_the_design_leads_to_its_phase) {
   static const struct {
     const char *name, *phase;
     uint32_t flags;
@@ -152,8 +142,7 @@ static void every_alias_of_the_design_leads_to_its_phase(void **state) {
   }
 }
 
-static void no_alias_is_a_phase_name_and_no_name_comes_twice(void **state) {
-  (void)state;
+TEST(no_alias_is_a_phase_name_and_no_name_comes_twice) {
   for (size_t i = 0; i < TP__PHASE_ALIAS_COUNT; i++) {
     assert_ptr_equal(find_alias(tp__phase_aliases[i].name), &tp__phase_aliases[i]);
     for (uint32_t phase = 1; phase <= PHASE_COUNT; phase++) {
@@ -162,8 +151,7 @@ static void no_alias_is_a_phase_name_and_no_name_comes_twice(void **state) {
   }
 }
 
-static void each_kind_of_signal_has_one_phase_of_ours_and_every_phase_of_a_host(void **state) {
-  (void)state;
+TEST(each_kind_of_signal_has_one_phase_of_ours_and_every_phase_of_a_host) {
   static const struct {
     const char *kind;
     uint32_t phase;
@@ -232,8 +220,7 @@ static void write_field_table(char *text) {
     add(text, "| %u | %s | %s |\n", field, tp_field_name(field), kinds[tp_field_kind(field)]);
 }
 
-static void the_document_has_every_phase_and_field(void **state) {
-  (void)state;
+TEST(the_document_has_every_phase_and_field) {
   static char document[DOC_SIZE], tables[2][DOC_SIZE];
   char path[4096];
   const char *source = getenv("TURNPHASE_SOURCE");
@@ -247,19 +234,4 @@ static void the_document_has_every_phase_and_field(void **state) {
   write_field_table(tables[1]);
   for (int i = 0; i < 2; i++)
     if (!strstr(document, tables[i])) fail_msg("docs/phases.md lacks this table of ours:\n%s", tables[i]);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_row_says_what_the_design_says),
-      cmocka_unit_test(the_row_of_no_phase_is_empty),
-      cmocka_unit_test(payload_fields_are_known_and_named_once),
-      cmocka_unit_test(only_chains_that_replace_have_replaceable_fields_and_they_are_carried),
-      cmocka_unit_test(only_chains_stop_replace_ask_and_reverse),
-      cmocka_unit_test(every_alias_of_the_design_leads_to_its_phase),
-      cmocka_unit_test(no_alias_is_a_phase_name_and_no_name_comes_twice),
-      cmocka_unit_test(each_kind_of_signal_has_one_phase_of_ours_and_every_phase_of_a_host),
-      cmocka_unit_test(the_document_has_every_phase_and_field),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,13 +2,7 @@
  *
  * Holds of the newest version that several count, each under a lock of its own: at a commit they are renewed one after
  * the other, and what happens in between is played here step by step. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "runtime/plan/registry.h"
 #include "tests/unit/plan_world.h"
 
@@ -74,8 +68,7 @@ static void begin_and_end(counters *c) {
   give(&c->second, taken);
 }
 
-static void version_that_only_some_know_outlives_one_return(void **state) {
-  (void)state;
+TEST(version_that_only_some_know_outlives_one_return) {
   stage *s = open_stage();
   s->c.between = begin_and_end;
   commit_version(s->w, &s->ends[1], "v1", "v0");
@@ -89,8 +82,7 @@ static void version_that_only_some_know_outlives_one_return(void **state) {
 
 static void take_while_it_is_old(counters *c) { c->held = tp__pins_take(&c->second); }
 
-static void version_that_is_taken_while_it_is_replaced_goes_with_its_last_holder(void **state) {
-  (void)state;
+TEST(version_that_is_taken_while_it_is_replaced_goes_with_its_last_holder) {
   stage *s = open_stage();
   s->c.between = take_while_it_is_old;
   commit_version(s->w, &s->ends[1], "v1", "v0");
@@ -100,8 +92,7 @@ static void version_that_is_taken_while_it_is_replaced_goes_with_its_last_holder
   close_stage(s, 2);
 }
 
-static void what_one_counter_took_another_may_return(void **state) {
-  (void)state;
+TEST(what_one_counter_took_another_may_return) {
   stage *s = open_stage();
   tp__snapshot *held[3];
   for (int i = 0; i < 3; i++) held[i] = tp__pins_take(&s->c.first);
@@ -113,13 +104,4 @@ static void what_one_counter_took_another_may_return(void **state) {
   give(&s->c.second, held[2]);
   assert_int_equal(s->ends[0], 1);
   close_stage(s, 2);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(version_that_only_some_know_outlives_one_return),
-      cmocka_unit_test(version_that_is_taken_while_it_is_replaced_goes_with_its_last_holder),
-      cmocka_unit_test(what_one_counter_took_another_may_return),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

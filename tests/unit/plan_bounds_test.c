@@ -2,13 +2,7 @@
  *
  * The ends of lists: what stands in memory behind the last element is not read. A registry's memory is full of what
  * would change the answer if it were. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "runtime/plan/registry.h"
 #include "tests/unit/plan_world.h"
 
@@ -21,8 +15,7 @@ static world *world_full_of(uint32_t word) {
 /* Long enough to lie in memory of its own, and odd, so that a word is left before the next thing. */
 enum { PHASES_LISTED = 127 };
 
-static void handler_supports_no_phase_behind_the_end_of_its_list(void **state) {
-  (void)state;
+TEST(handler_supports_no_phase_behind_the_end_of_its_list) {
   uint32_t phases[PHASES_LISTED];
   for (size_t i = 0; i < PHASES_LISTED; i++) phases[i] = i % 2 ? OBSERVE : GATHER;
   world *w = world_full_of(STOP);
@@ -43,8 +36,7 @@ static int32_t always(void *ctx, const tp_match_view *view) {
   return TP_MATCH_YES;
 }
 
-static void match_reads_no_field_behind_the_end_of_its_list(void **state) {
-  (void)state;
+TEST(match_reads_no_field_behind_the_end_of_its_list) {
   static const uint32_t fields[] = {TP_FIELD_TEXT};
   world *w = world_full_of(4711); /* no field */
   tp_edit *edit = edit_with_handler(w);
@@ -56,8 +48,7 @@ static void match_reads_no_field_behind_the_end_of_its_list(void **state) {
   world_close(w);
 }
 
-static void phase_carries_no_field_behind_the_end_of_its_list(void **state) {
-  (void)state;
+TEST(phase_carries_no_field_behind_the_end_of_its_list) {
   static const uint32_t fields[] = {TP_FIELD_TEXT, TP_FIELD_TOOL, TP_FIELD_RESULT}; /* the world's rows have two */
   world *w = world_full_of(TP_FIELD_RESULT);
   tp_edit *edit = edit_with_handler(w);
@@ -73,8 +64,7 @@ static void phase_carries_no_field_behind_the_end_of_its_list(void **state) {
   world_close(w);
 }
 
-static void fallback_has_no_contribution_behind_the_end_of_its_list(void **state) {
-  (void)state;
+TEST(fallback_has_no_contribution_behind_the_end_of_its_list) {
   static const tp_contribution context = {
       .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = {"k", 1}, .text = {"words", 5}};
   world *w = world_full_of(4711); /* no kind */
@@ -88,23 +78,11 @@ static void fallback_has_no_contribution_behind_the_end_of_its_list(void **state
   world_close(w);
 }
 
-static void policies_beyond_the_last_one_are_unknown(void **state) {
-  (void)state;
+TEST(policies_beyond_the_last_one_are_unknown) {
   assert_string_equal(tp_execution_name(TP_EXECUTION_BACKGROUND), "background");
   assert_string_equal(tp_failure_name(TP_FAILURE_REQUIRED), "required");
   for (int beyond = 1; beyond <= 3; beyond++) {
     assert_string_equal(tp_execution_name((tp_execution)(TP_EXECUTION_BACKGROUND + beyond)), "unknown");
     assert_string_equal(tp_failure_name((tp_failure)(TP_FAILURE_REQUIRED + beyond)), "unknown");
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(handler_supports_no_phase_behind_the_end_of_its_list),
-      cmocka_unit_test(match_reads_no_field_behind_the_end_of_its_list),
-      cmocka_unit_test(phase_carries_no_field_behind_the_end_of_its_list),
-      cmocka_unit_test(fallback_has_no_contribution_behind_the_end_of_its_list),
-      cmocka_unit_test(policies_beyond_the_last_one_are_unknown),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

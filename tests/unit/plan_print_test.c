@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/edges.h"
 #include "tests/unit/plan_world.h"
 
@@ -161,8 +155,7 @@ static world *peopled(void) {
   return w;
 }
 
-static void an_empty_registry_says_so(void **state) {
-  (void)state;
+TEST(an_empty_registry_says_so) {
   world *w = world_open();
   assert_string_equal(printed(w, 0, TP_PLAN_TABLE), "no subscriptions\n");
   assert_string_equal(printed(w, STOP, TP_PLAN_TABLE), "test.stop  no subscriptions\n");
@@ -180,8 +173,7 @@ static void an_empty_registry_says_so(void **state) {
   world_close(w);
 }
 
-static void the_table_says_all_about_a_plan(void **state) {
-  (void)state;
+TEST(the_table_says_all_about_a_plan) {
   world *w = peopled();
   const char *text = printed(w, GATHER, TP_PLAN_TABLE);
   static const char *const lines[] = {
@@ -210,8 +202,7 @@ static void the_table_says_all_about_a_plan(void **state) {
   world_close(w);
 }
 
-static void the_table_shows_switches_budgets_and_warnings(void **state) {
-  (void)state;
+TEST(the_table_shows_switches_budgets_and_warnings) {
   world *w = peopled();
   bool was;
   tp_edit *edit = edit_of(w);
@@ -225,8 +216,7 @@ static void the_table_shows_switches_budgets_and_warnings(void **state) {
   world_close(w);
 }
 
-static void handler_shows_its_kind_and_where_it_was_declared(void **state) {
-  (void)state;
+TEST(handler_shows_its_kind_and_where_it_was_declared) {
   world *w = world_open();
   tp_edit *edit = edit_by(w, "parts", TP_TRUST_BUILTIN, 0);
   char file[] = "hooks/say \"hi\".yaml";
@@ -264,16 +254,14 @@ static void handler_shows_its_kind_and_where_it_was_declared(void **state) {
   world_close(w);
 }
 
-static void kinds_of_handlers_have_names(void **state) {
-  (void)state;
+TEST(kinds_of_handlers_have_names) {
   static const char *const names[] = {"native", "native", "script", "worker", "builtin"};
   for (int i = 0; i < 5; i++) assert_string_equal(tp_handler_kind_name((tp_handler_kind)i), names[i]);
   assert_string_equal(tp_handler_kind_name((tp_handler_kind)5), "unknown");
   assert_string_equal(tp_handler_kind_name((tp_handler_kind)-1), "unknown");
 }
 
-static void json_is_json_whatever_the_words(void **state) {
-  (void)state;
+TEST(json_is_json_whatever_the_words) {
   world *w = peopled();
   const char *text = printed(w, 0, TP_PLAN_JSON);
   assert_json(text);
@@ -296,8 +284,7 @@ static void json_is_json_whatever_the_words(void **state) {
   world_close(w);
 }
 
-static void dot_draws_each_kind_of_edge_its_own_way(void **state) {
-  (void)state;
+TEST(dot_draws_each_kind_of_edge_its_own_way) {
   world *w = peopled();
   const char *text = printed(w, 0, TP_PLAN_DOT);
   static const char *const parts[] = {
@@ -315,8 +302,7 @@ static void dot_draws_each_kind_of_edge_its_own_way(void **state) {
   world_close(w);
 }
 
-static void phases_are_printed_with_aliases_and_counts(void **state) {
-  (void)state;
+TEST(phases_are_printed_with_aliases_and_counts) {
   world *w = peopled();
   const char *text = printed_phases(w, TP_PLAN_TABLE);
   assert_has(text,
@@ -367,8 +353,7 @@ static world *half_disabled(void) {
   return w;
 }
 
-static void table_has_the_disabled_ones_behind_the_plan_and_marked(void **state) {
-  (void)state;
+TEST(table_has_the_disabled_ones_behind_the_plan_and_marked) {
   world *w = half_disabled();
   assert_has(printed(w, GATHER, TP_PLAN_TABLE),
              "test.gather  gather, 2 subscriptions, 1 level, 4 disabled\n"
@@ -392,8 +377,7 @@ static void table_has_the_disabled_ones_behind_the_plan_and_marked(void **state)
   world_close(w);
 }
 
-static void json_has_the_disabled_ones_in_a_list_of_their_own(void **state) {
-  (void)state;
+TEST(json_has_the_disabled_ones_in_a_list_of_their_own) {
   world *w = half_disabled();
   const char *text = printed(w, 0, TP_PLAN_JSON);
   assert_json(text);
@@ -409,8 +393,7 @@ static void json_has_the_disabled_ones_in_a_list_of_their_own(void **state) {
   world_close(w);
 }
 
-static void dot_draws_the_disabled_ones_gray_and_without_arrows(void **state) {
-  (void)state;
+TEST(dot_draws_the_disabled_ones_gray_and_without_arrows) {
   world *w = half_disabled();
   const char *text = printed(w, 0, TP_PLAN_DOT);
   assert_has(text,
@@ -424,8 +407,7 @@ static void dot_draws_the_disabled_ones_gray_and_without_arrows(void **state) {
   world_close(w);
 }
 
-static void phases_count_what_is_disabled_and_what_came_through_an_alias(void **state) {
-  (void)state;
+TEST(phases_count_what_is_disabled_and_what_came_through_an_alias) {
   world *w = half_disabled();
   const char *text = printed_phases(w, TP_PLAN_TABLE);
   assert_has(text, "  6, 4 disabled, 2 switched off  prompt_context, background_job  plainAlias (3), inOrder\n");
@@ -439,8 +421,7 @@ static void phases_count_what_is_disabled_and_what_came_through_an_alias(void **
   world_close(w);
 }
 
-static void what_cannot_be_printed_is_refused(void **state) {
-  (void)state;
+TEST(what_cannot_be_printed_is_refused) {
   world *w = peopled();
   page.size = 0;
   assert_int_equal(tp__plan_print(w->registry, 63, TP_PLAN_TABLE, write_on, &page), TP_ERR_UNKNOWN_PHASE);
@@ -453,8 +434,7 @@ static void what_cannot_be_printed_is_refused(void **state) {
   world_close(w);
 }
 
-static void printing_needs_no_memory(void **state) {
-  (void)state;
+TEST(printing_needs_no_memory) {
   world *w = half_disabled();
   w->count.refuse_at = 1;
   w->count.refuse_rest = true;
@@ -463,24 +443,4 @@ static void printing_needs_no_memory(void **state) {
     assert_true(strlen(printed(w, 0, format)) > 100);
   assert_int_equal(w->count.asked, 0);
   world_close(w);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(an_empty_registry_says_so),
-      cmocka_unit_test(the_table_says_all_about_a_plan),
-      cmocka_unit_test(the_table_shows_switches_budgets_and_warnings),
-      cmocka_unit_test(handler_shows_its_kind_and_where_it_was_declared),
-      cmocka_unit_test(kinds_of_handlers_have_names),
-      cmocka_unit_test(json_is_json_whatever_the_words),
-      cmocka_unit_test(dot_draws_each_kind_of_edge_its_own_way),
-      cmocka_unit_test(phases_are_printed_with_aliases_and_counts),
-      cmocka_unit_test(table_has_the_disabled_ones_behind_the_plan_and_marked),
-      cmocka_unit_test(json_has_the_disabled_ones_in_a_list_of_their_own),
-      cmocka_unit_test(dot_draws_the_disabled_ones_gray_and_without_arrows),
-      cmocka_unit_test(phases_count_what_is_disabled_and_what_came_through_an_alias),
-      cmocka_unit_test(what_cannot_be_printed_is_refused),
-      cmocka_unit_test(printing_needs_no_memory),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

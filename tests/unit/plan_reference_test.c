@@ -2,13 +2,7 @@
  *
  * Order, cycles and layout against a reference that shares no code and no idea with the compiler: an adjacency matrix,
  * and "of all that may run, take the first" said as a search through everything, again and again. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/edges.h"
 #include "tests/unit/plan_world.h"
 
@@ -168,8 +162,7 @@ static uint32_t compare_sort(uint32_t number, const graph *g) {
   return 1;
 }
 
-static void order_and_cycles_agree_on_100000_random_graphs(void **state) {
-  (void)state;
+TEST(order_and_cycles_agree_on_100000_random_graphs) {
   random_state = 1;
   uint32_t cycles = 0;
   for (uint32_t number = 0; number < SORT_GRAPHS; number++) {
@@ -387,8 +380,7 @@ static bool compare_case(uint32_t number, case_ *c) {
   return whole;
 }
 
-static void plans_agree_on_random_registrations(void **state) {
-  (void)state;
+TEST(plans_agree_on_random_registrations) {
   random_state = 2;
   uint32_t whole = 0;
   for (uint32_t number = 0; number < PLAN_GRAPHS; number++) {
@@ -398,12 +390,4 @@ static void plans_agree_on_random_registrations(void **state) {
     whole += compare_case(number, &c);
   }
   assert_true(whole > PLAN_GRAPHS / 2 && whole < PLAN_GRAPHS - PLAN_GRAPHS / 20);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(order_and_cycles_agree_on_100000_random_graphs),
-      cmocka_unit_test(plans_agree_on_random_registrations),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,13 +2,7 @@
  *
  * Causes and failure policies, end to end: every cause that can be provoked here meets every failure policy, and the
  * entry comes to what decide() says. Then the detached executions. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/host.h"
 
 enum { GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, BEFORE = TP_PHASE_SESSION_START };
@@ -197,23 +191,20 @@ static void run_row(const row *r, tp_failure failure) {
   close_runtime(w.runtime);
 }
 
-static void every_cause_meets_every_failure_policy(void **state) {
-  (void)state;
+TEST(every_cause_meets_every_failure_policy) {
   static const tp_failure policies[] = {TP_FAILURE_BEST_EFFORT, TP_FAILURE_FALLBACK, TP_FAILURE_REQUIRED};
   for (size_t i = 0; i < COUNT(table); i++)
     for (size_t p = 0; p < COUNT(policies); p++) run_row(&table[i], policies[p]);
 }
 
 /* A required node has no slack to lose: without time it is timed out (deadline_test.c). */
-static void without_slack_the_optional_is_skipped(void **state) {
-  (void)state;
+TEST(without_slack_the_optional_is_skipped) {
   static const row late = {"no_slack", no_slack, TP_STATE_SKIPPED, TP_REASON_NO_SLACK, DUTY_LEFT};
   run_row(&late, TP_FAILURE_BEST_EFFORT);
   run_row(&late, TP_FAILURE_FALLBACK);
 }
 
-static void fallback_verdict_stands_in_a_chain(void **state) {
-  (void)state;
+TEST(fallback_verdict_stands_in_a_chain) {
   static const tp_verdict verdicts[] = {TP_VERDICT_ALLOW, TP_VERDICT_ASK, TP_VERDICT_DENY};
   for (int i = 0; i < 3; i++) {
     tp_runtime *runtime = open_runtime(NULL);
@@ -236,8 +227,7 @@ static void fallback_verdict_stands_in_a_chain(void **state) {
   }
 }
 
-static void best_effort_failure_in_a_stop_chain_abstains(void **state) {
-  (void)state;
+TEST(best_effort_failure_in_a_stop_chain_abstains) {
   tp_runtime *runtime = open_runtime(NULL);
   act fails = {.kind = TP_ANSWER_FAILED}, allows = {.kind = TP_ANSWER_ALLOW};
   hook hooks[] = {
@@ -273,8 +263,7 @@ static tp_answer keep_text(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void fire_and_record_is_not_waited_for_and_has_its_own_copy(void **state) {
-  (void)state;
+TEST(fire_and_record_is_not_waited_for_and_has_its_own_copy) {
   tp_runtime *runtime = open_runtime(NULL);
   latch leave = LATCH;
   kept k = {.done = LATCH};
@@ -327,8 +316,7 @@ static state_count states_of(tp_runtime *runtime, const char *subscription) {
   return c;
 }
 
-static void life_of_a_detached_run_is_recorded_and_drain_waits_for_it(void **state) {
-  (void)state;
+TEST(life_of_a_detached_run_is_recorded_and_drain_waits_for_it) {
   tp_runtime *runtime = open_runtime(NULL);
   act good = {.sleeps_ms = 20}, bad = {.kind = TP_ANSWER_FAILED, .sleeps_ms = 5}, late = {.sleeps_ms = 40},
       greedy = {.emits = &own, .emit_count = 1};
@@ -355,8 +343,7 @@ static void life_of_a_detached_run_is_recorded_and_drain_waits_for_it(void **sta
   close_runtime(runtime);
 }
 
-static void detached_run_that_is_not_accepted_fails_as_its_policy_says(void **state) {
-  (void)state;
+TEST(detached_run_that_is_not_accepted_fails_as_its_policy_says) {
   for (int required = 0; required < 2; required++) {
     tp_runtime *runtime =
         open_runtime(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .turns_max = 1});
@@ -384,8 +371,7 @@ static void detached_run_that_is_not_accepted_fails_as_its_policy_says(void **st
   }
 }
 
-static void drain_gives_up_detached_runs_behind_its_limit(void **state) {
-  (void)state;
+TEST(drain_gives_up_detached_runs_behind_its_limit) {
   tp_runtime *runtime = open_runtime(NULL);
   latch entered = LATCH, leave = LATCH;
   act d = {.entered = &entered, .waits_for = &leave};
@@ -416,8 +402,7 @@ static tp_status refuse_insert(void *ctx, const tp_job *job, uint64_t *ret_id, b
   return TP_ERR_STORE_FULL;
 }
 
-static void job_that_the_store_does_not_take_fails_as_its_policy_says(void **state) {
-  (void)state;
+TEST(job_that_the_store_does_not_take_fails_as_its_policy_says) {
   for (int required = 0; required < 2; required++) {
     tp_store *memory;
     assert_int_equal(tp_store_memory_new(NULL, NULL, &memory, NULL), TP_OK);
@@ -458,8 +443,7 @@ static void count_warning(void *ctx, const tp_log_record *record) {
   if (record->level == TP_LOG_WARNING && record->message[0] && whole) warnings++;
 }
 
-static void record_that_the_store_does_not_keep_is_a_warning(void **state) {
-  (void)state;
+TEST(record_that_the_store_does_not_keep_is_a_warning) {
   tp_store *memory;
   assert_int_equal(tp_store_memory_new(NULL, NULL, &memory, NULL), TP_OK);
   tp_store store = *memory;
@@ -474,20 +458,4 @@ static void record_that_the_store_does_not_keep_is_a_warning(void **state) {
   tp_turn_end(turn);
   close_runtime(runtime);
   assert_int_equal(warnings, 1);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_cause_meets_every_failure_policy),
-      cmocka_unit_test(without_slack_the_optional_is_skipped),
-      cmocka_unit_test(fallback_verdict_stands_in_a_chain),
-      cmocka_unit_test(best_effort_failure_in_a_stop_chain_abstains),
-      cmocka_unit_test(fire_and_record_is_not_waited_for_and_has_its_own_copy),
-      cmocka_unit_test(life_of_a_detached_run_is_recorded_and_drain_waits_for_it),
-      cmocka_unit_test(detached_run_that_is_not_accepted_fails_as_its_policy_says),
-      cmocka_unit_test(drain_gives_up_detached_runs_behind_its_limit),
-      cmocka_unit_test(job_that_the_store_does_not_take_fails_as_its_policy_says),
-      cmocka_unit_test(record_that_the_store_does_not_keep_is_a_warning),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

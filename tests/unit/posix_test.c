@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The seam on the real machine. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-
-#include <cmocka.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -14,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/test.h"
 #include "runtime/os/os.h"
 
 static tp_allocator libc;
@@ -24,10 +19,11 @@ static int set_up(void **state) {
   return 0;
 }
 
+FOR_ALL_TESTS(set_up, NULL);
+
 /* ---- clocks ---- */
 
-static void clock_never_goes_back(void **state) {
-  (void)state;
+TEST(clock_never_goes_back) {
   int64_t last = tp__now_ns();
   assert_true(last > 0);
   for (int i = 0; i < 100000; i++) {
@@ -37,13 +33,9 @@ static void clock_never_goes_back(void **state) {
   }
 }
 
-static void wall_clock_is_past_2020(void **state) {
-  (void)state;
-  assert_true(tp__unix_ms() > INT64_C(1577836800000));
-}
+TEST(wall_clock_is_past_2020) { assert_true(tp__unix_ms() > INT64_C(1577836800000)); }
 
-static void deadline_saturates(void **state) {
-  (void)state;
+TEST(deadline_saturates) {
   assert_int_equal(tp__deadline_after_ms(5, 0), 5);
   assert_int_equal(tp__deadline_after_ms(5, 3), 5 + 3 * TP__NS_PER_MS);
   assert_int_equal(tp__deadline_after_ms(5, UINT64_MAX), TP__NEVER);
@@ -69,8 +61,7 @@ static void add_often(void *arg) {
   }
 }
 
-static void mutex_lets_one_in_at_a_time(void **state) {
-  (void)state;
+TEST(mutex_lets_one_in_at_a_time) {
   counter c = {.value = 0};
   tp__thread *threads[4];
   assert_int_equal(tp__mutex_init(&c.mutex, TP__RANK_NONE), TP_OK);
@@ -95,8 +86,7 @@ static void end_waiting(waiting *w) {
   tp__mutex_fini(&w->mutex);
 }
 
-static void wait_ends_at_its_deadline_and_not_before(void **state) {
-  (void)state;
+TEST(wait_ends_at_its_deadline_and_not_before) {
   waiting w;
   start_waiting(&w);
   tp__mutex_lock(&w.mutex);
@@ -107,8 +97,7 @@ static void wait_ends_at_its_deadline_and_not_before(void **state) {
   end_waiting(&w);
 }
 
-static void deadline_in_the_past_ends_at_once(void **state) {
-  (void)state;
+TEST(deadline_in_the_past_ends_at_once) {
   static const int64_t past[] = {INT64_MIN, -1, 0, 1};
   waiting w;
   start_waiting(&w);
@@ -137,8 +126,7 @@ static void wait_for_lock(void *arg) {
   tp__mutex_unlock(&m->w.mutex);
 }
 
-static void broadcast_wakes_all(void **state) {
-  (void)state;
+TEST(broadcast_wakes_all) {
   meeting m = {.open = false};
   tp__thread *threads[3];
   start_waiting(&m.w);
@@ -175,8 +163,7 @@ static void play(match *m, int mine) {
 
 static void play_second(void *arg) { play(arg, 1); }
 
-static void no_signal_is_lost_before_the_sleep(void **state) {
-  (void)state;
+TEST(no_signal_is_lost_before_the_sleep) {
   match m = {.turn = 0};
   tp__thread *second;
   start_waiting(&m.w);
@@ -188,8 +175,7 @@ static void no_signal_is_lost_before_the_sleep(void **state) {
 
 /* ---- parker ---- */
 
-static void wakeup_before_the_sleep_is_kept_once(void **state) {
-  (void)state;
+TEST(wakeup_before_the_sleep_is_kept_once) {
   tp__parker parker;
   assert_int_equal(tp__parker_init(&parker), TP_OK);
   tp__parker_unpark(&parker);
@@ -201,8 +187,7 @@ static void wakeup_before_the_sleep_is_kept_once(void **state) {
   tp__parker_fini(&parker);
 }
 
-static void park_ends_at_its_deadline(void **state) {
-  (void)state;
+TEST(park_ends_at_its_deadline) {
   tp__parker parker;
   assert_int_equal(tp__parker_init(&parker), TP_OK);
   int64_t deadline = tp__now_ns() + 10 * TP__NS_PER_MS;
@@ -223,8 +208,7 @@ static void answer(void *arg) {
   }
 }
 
-static void two_threads_wake_each_other(void **state) {
-  (void)state;
+TEST(two_threads_wake_each_other) {
   ping_pong p;
   tp__thread *thread;
   assert_int_equal(tp__parker_init(&p.ping), TP_OK);
@@ -258,8 +242,7 @@ static void look_around(void *arg) {
   s->local_then = tp__here_get()->home;
 }
 
-static void thread_has_its_name_cut_to_fifteen_bytes(void **state) {
-  (void)state;
+TEST(thread_has_its_name_cut_to_fifteen_bytes) {
   static const char *const names[][2] = {{"tp-engine", "tp-engine"}, {"a name of more than 15", "a name of more "}};
   for (int i = 0; i < 2; i++) {
     seen s = {.local_then = NULL};
@@ -270,8 +253,7 @@ static void thread_has_its_name_cut_to_fifteen_bytes(void **state) {
   }
 }
 
-static void thread_blocks_all_signals_but_the_synchronous_ones(void **state) {
-  (void)state;
+TEST(thread_blocks_all_signals_but_the_synchronous_ones) {
   static const int open[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP};
   static const int blocked[] = {SIGINT,  SIGTERM, SIGHUP,  SIGCHLD, SIGPIPE,
                                 SIGALRM, SIGUSR1, SIGUSR2, SIGPROF, SIGWINCH};
@@ -289,8 +271,7 @@ static void thread_blocks_all_signals_but_the_synchronous_ones(void **state) {
   }
 }
 
-static void thread_local_pointer_is_one_per_thread(void **state) {
-  (void)state;
+TEST(thread_local_pointer_is_one_per_thread) {
   int mine;
   tp__here_get()->home = &mine;
   seen s;
@@ -321,8 +302,7 @@ static void block_release(void *ctx, void *memory, size_t size) {
 
 static void wait_for_the_word(void *arg) { tp__parker_park_until(arg, TP__NEVER); }
 
-static void detached_thread_frees_its_part_when_it_ends(void **state) {
-  (void)state;
+TEST(detached_thread_frees_its_part_when_it_ends) {
   tp_allocator counting = {block_alloc, block_release, NULL};
   for (int late = 0; late < 2; late++) { /* detached while it runs, and (most likely) after its end */
     tp__parker parker;
@@ -344,8 +324,7 @@ static void *refusing_alloc(void *ctx, size_t size) {
   return NULL;
 }
 
-static void thread_that_gets_no_memory_is_a_clean_error(void **state) {
-  (void)state;
+TEST(thread_that_gets_no_memory_is_a_clean_error) {
   tp_allocator refusing = {refusing_alloc, block_release, NULL};
   tp__thread *thread = NULL;
   assert_int_equal(tp__thread_start(&refusing, "none", wait_for_the_word, NULL, &thread), TP_ERR_NO_MEMORY);
@@ -354,13 +333,9 @@ static void thread_that_gets_no_memory_is_a_clean_error(void **state) {
 
 /* ---- the machine ---- */
 
-static void there_is_a_processor(void **state) {
-  (void)state;
-  assert_true(tp__cpu_count() >= 1);
-}
+TEST(there_is_a_processor) { assert_true(tp__cpu_count() >= 1); }
 
-static void random_bytes_fill_the_buffer_and_differ(void **state) {
-  (void)state;
+TEST(random_bytes_fill_the_buffer_and_differ) {
   unsigned char a[1000] = {0}, b[1000] = {0};
   tp__random(a, sizeof a);
   tp__random(b, sizeof b);
@@ -375,8 +350,7 @@ static void random_bytes_fill_the_buffer_and_differ(void **state) {
   assert_int_equal(guard[2], 7);
 }
 
-static void generation_changes_in_a_forked_child_only(void **state) {
-  (void)state;
+TEST(generation_changes_in_a_forked_child_only) {
   uint32_t before = tp__process_generation();
   assert_int_equal(tp__process_generation(), before);
   pid_t child = fork();
@@ -391,8 +365,7 @@ static void generation_changes_in_a_forked_child_only(void **state) {
   assert_int_equal(tp__process_generation(), before);
 }
 
-static void memory_for_ever_is_zeroed_and_aligned(void **state) {
-  (void)state;
+TEST(memory_for_ever_is_zeroed_and_aligned) {
   static unsigned char *for_ever;
   for_ever = tp__os_alloc_forever(10000);
   assert_non_null(for_ever);
@@ -403,8 +376,7 @@ static void memory_for_ever_is_zeroed_and_aligned(void **state) {
 
 /* ---- the order of locks ---- */
 
-static void locks_taken_in_rising_rank_are_fine_and_released_in_any_order(void **state) {
-  (void)state;
+TEST(locks_taken_in_rising_rank_are_fine_and_released_in_any_order) {
   tp__held_locks held = {.count = 0};
   tp__held_locks_add(&held, TP__RANK_runtime);
   tp__held_locks_add(&held, TP__RANK_pool);
@@ -417,8 +389,7 @@ static void locks_taken_in_rising_rank_are_fine_and_released_in_any_order(void *
   assert_int_equal(held.ranks[0], TP__RANK_slots);
 }
 
-static void lock_of_a_lower_rank_aborts(void **state) {
-  (void)state;
+TEST(lock_of_a_lower_rank_aborts) {
   pid_t child = fork();
   if (child == 0) {
     tp__held_locks held = {.count = 0};
@@ -489,8 +460,7 @@ static bool is_aborted(void (*take)(some_locks *locks)) {
   return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
 }
 
-static void mutexes_assert_who_holds_them_and_in_which_order(void **state) {
-  (void)state;
+TEST(mutexes_assert_who_holds_them_and_in_which_order) {
   assert_false(is_aborted(take_in_rising_rank));
   assert_true(is_aborted(take_against_the_rank));
   assert_true(is_aborted(wait_with_another_lock));
@@ -498,34 +468,3 @@ static void mutexes_assert_who_holds_them_and_in_which_order(void **state) {
   assert_true(is_aborted(call_a_locked_function_without_the_lock));
 }
 #endif
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(clock_never_goes_back),
-      cmocka_unit_test(wall_clock_is_past_2020),
-      cmocka_unit_test(deadline_saturates),
-      cmocka_unit_test(mutex_lets_one_in_at_a_time),
-      cmocka_unit_test(wait_ends_at_its_deadline_and_not_before),
-      cmocka_unit_test(deadline_in_the_past_ends_at_once),
-      cmocka_unit_test(broadcast_wakes_all),
-      cmocka_unit_test(no_signal_is_lost_before_the_sleep),
-      cmocka_unit_test(wakeup_before_the_sleep_is_kept_once),
-      cmocka_unit_test(park_ends_at_its_deadline),
-      cmocka_unit_test(two_threads_wake_each_other),
-      cmocka_unit_test(thread_has_its_name_cut_to_fifteen_bytes),
-      cmocka_unit_test(thread_blocks_all_signals_but_the_synchronous_ones),
-      cmocka_unit_test(thread_local_pointer_is_one_per_thread),
-      cmocka_unit_test(detached_thread_frees_its_part_when_it_ends),
-      cmocka_unit_test(thread_that_gets_no_memory_is_a_clean_error),
-      cmocka_unit_test(there_is_a_processor),
-      cmocka_unit_test(random_bytes_fill_the_buffer_and_differ),
-      cmocka_unit_test(generation_changes_in_a_forked_child_only),
-      cmocka_unit_test(memory_for_ever_is_zeroed_and_aligned),
-      cmocka_unit_test(locks_taken_in_rising_rank_are_fine_and_released_in_any_order),
-      cmocka_unit_test(lock_of_a_lower_rank_aborts),
-#ifdef TP_CHECKS
-      cmocka_unit_test(mutexes_assert_who_holds_them_and_in_which_order),
-#endif
-  };
-  return cmocka_run_group_tests_name("posix", tests, set_up, NULL);
-}

@@ -3,11 +3,7 @@
  * Child processes: the table of hostile children, exact environment and descriptors, and what becomes of a loop. */
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/host.h"
 #include "tests/support/leftovers.h"
 #include "turnphase/process.h"
@@ -155,8 +150,7 @@ static void check_settled_soon(const hostile *row, tp_process_loop *loop) {
   if (late_ms > SETTLE_MS) fail_msg("%s: settled %d ms after its end", row->name, (int)late_ms);
 }
 
-static void each_hostile_child_is_settled_and_leaves_nothing(void **state) {
-  (void)state;
+TEST(each_hostile_child_is_settled_and_leaves_nothing) {
   tp_process_loop *loop = open_loop();
   struct run first = {.ended = LATCH};
   assert_int_equal(start(loop, (tp_process_options){0}, "exit 0", &first, NULL, NULL), TP_OK);
@@ -187,8 +181,7 @@ static void check_run(tp_process_loop *loop, tp_process_options options, const c
   assert_string_equal(run.output, output);
 }
 
-static void a_child_gets_exactly_its_environment_and_three_descriptors(void **state) {
-  (void)state;
+TEST(a_child_gets_exactly_its_environment_and_three_descriptors) {
   tp_process_loop *loop = open_loop();
   setenv("TP_SECRET", "of the host", 1);
   int leaked = dup(STDOUT_FILENO); /* not close-on-exec */
@@ -201,8 +194,7 @@ static void a_child_gets_exactly_its_environment_and_three_descriptors(void **st
   tp_process_loop_free(loop);
 }
 
-static void a_child_gets_default_signals_and_the_host_keeps_its_own(void **state) {
-  (void)state;
+TEST(a_child_gets_default_signals_and_the_host_keeps_its_own) {
   sigset_t blocked, before;
   sigemptyset(&blocked);
   sigaddset(&blocked, SIGUSR1);
@@ -223,8 +215,7 @@ static void a_child_gets_default_signals_and_the_host_keeps_its_own(void **state
   pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-static void a_megabyte_goes_through_a_child_and_back(void **state) {
-  (void)state;
+TEST(a_megabyte_goes_through_a_child_and_back) {
   static char input[INPUT_SIZE];
   memset(input, 'y', sizeof input);
   tp_process_loop *loop = open_loop();
@@ -237,8 +228,7 @@ static void a_megabyte_goes_through_a_child_and_back(void **state) {
   tp_process_loop_free(loop);
 }
 
-static void output_at_the_limit_passes_and_one_byte_more_ends_the_child(void **state) {
-  (void)state;
+TEST(output_at_the_limit_passes_and_one_byte_more_ends_the_child) {
   tp_process_loop *loop = open_loop();
   check_run(loop, (tp_process_options){.output_max = 5}, "printf 12345", "12345");
   struct run run = {.ended = LATCH};
@@ -249,8 +239,7 @@ static void output_at_the_limit_passes_and_one_byte_more_ends_the_child(void **s
   tp_process_loop_free(loop);
 }
 
-static void a_child_that_ends_by_itself_within_the_grace_has_still_timed_out(void **state) {
-  (void)state;
+TEST(a_child_that_ends_by_itself_within_the_grace_has_still_timed_out) {
   tp_process_loop *loop = open_loop();
   struct run run = {.ended = LATCH};
   tp_process_options options = {.limit_ms = SHORT_MS, .grace_ms = 10000};
@@ -274,8 +263,7 @@ static long thread_count(void) {
   return count;
 }
 
-static void two_hundred_children_need_one_thread(void **state) {
-  (void)state;
+TEST(two_hundred_children_need_one_thread) {
   enum { COUNT = 200 };
   static struct run runs[COUNT];
   tp_process_loop *loop = open_loop();
@@ -292,8 +280,7 @@ static void two_hundred_children_need_one_thread(void **state) {
   tp_process_loop_free(loop);
 }
 
-static void a_cancelled_child_ends_at_once(void **state) {
-  (void)state;
+TEST(a_cancelled_child_ends_at_once) {
   tp_process_loop *loop = open_loop();
   struct run run = {.ended = LATCH};
   uint64_t id;
@@ -307,8 +294,7 @@ static void a_cancelled_child_ends_at_once(void **state) {
   assert_int_equal(run.calls, 1);
 }
 
-static void freeing_a_loop_kills_what_runs_and_reports_it(void **state) {
-  (void)state;
+TEST(freeing_a_loop_kills_what_runs_and_reports_it) {
   tp_process_loop *loop = open_loop();
   struct run runs[3] = {{.ended = LATCH}, {.ended = LATCH}, {.ended = LATCH}};
   for (size_t i = 0; i < 3; i++) {
@@ -344,8 +330,7 @@ static void chain_next(void *ctx, const tp_process_result *result) {
   latch_hit(&chain->ended);
 }
 
-static void an_end_may_start_the_next_child_and_free_the_loop(void **state) {
-  (void)state;
+TEST(an_end_may_start_the_next_child_and_free_the_loop) {
   struct chain chain = {.loop = open_loop(), .ended = LATCH, .left = 5};
   size_t descriptors = open_descriptors();
   chain_next(&chain, NULL);
@@ -356,8 +341,7 @@ static void an_end_may_start_the_next_child_and_free_the_loop(void **state) {
   assert_int_equal(open_descriptors(), descriptors - 2);
 }
 
-static void more_children_than_allowed_are_refused(void **state) {
-  (void)state;
+TEST(more_children_than_allowed_are_refused) {
   tp_process_loop *loop;
   tp_process_loop_options options = {.struct_size = sizeof options, .processes_max = 1};
   assert_int_equal(tp_process_loop_new(&options, &loop, NULL), TP_OK);
@@ -370,8 +354,7 @@ static void more_children_than_allowed_are_refused(void **state) {
   tp_process_loop_free(loop);
 }
 
-static void wrong_options_are_refused(void **state) {
-  (void)state;
+TEST(wrong_options_are_refused) {
   tp_process_loop *loop;
   tp_process_loop_options wrong = {.struct_size = sizeof wrong, .reserved_ = 1};
   assert_int_equal(tp_process_loop_new(&wrong, &loop, NULL), TP_ERR_USAGE);
@@ -393,8 +376,7 @@ static void wrong_options_are_refused(void **state) {
   assert_string_equal(tp_process_end_name(0), "unknown");
 }
 
-static void a_host_that_ignores_its_children_gets_a_lost_end(void **state) {
-  (void)state;
+TEST(a_host_that_ignores_its_children_gets_a_lost_end) {
   struct sigaction ignored = {.sa_handler = SIG_IGN}, was;
   sigaction(SIGCHLD, &ignored, &was);
   tp_process_loop *loop = open_loop();
@@ -440,8 +422,7 @@ static void wait_for_bytes(struct resident *r, size_t bytes) {
   for (uint32_t hits = 1; r->bytes < bytes; hits++) latch_wait(&r->answered, hits);
 }
 
-static void resident_child_answers_until_its_input_is_closed(void **state) {
-  (void)state;
+TEST(resident_child_answers_until_its_input_is_closed) {
   tp_process_loop *loop;
   struct resident r;
   assert_int_equal(tp_process_loop_new(NULL, &loop, NULL), TP_OK);
@@ -460,8 +441,7 @@ static void resident_child_answers_until_its_input_is_closed(void **state) {
 }
 
 /* More than a socket holds waits, and is bounded. */
-static void what_a_resident_child_does_not_read_waits(void **state) {
-  (void)state;
+TEST(what_a_resident_child_does_not_read_waits) {
   enum { PIECE = 1 << 20, PIECES = 8 };
   tp_process_loop *loop;
   struct resident r;
@@ -485,8 +465,7 @@ static void what_a_resident_child_does_not_read_waits(void **state) {
   free(piece);
 }
 
-static void resident_child_that_closes_its_input_or_talks_to_stderr_lives_on(void **state) {
-  (void)state;
+TEST(resident_child_that_closes_its_input_or_talks_to_stderr_lives_on) {
   tp_process_loop *loop;
   struct resident r;
   size_t before = open_descriptors();
@@ -503,8 +482,7 @@ static void resident_child_that_closes_its_input_or_talks_to_stderr_lives_on(voi
   assert_int_equal(marked_processes(), 0);
 }
 
-static void options_of_others_are_refused_for_a_resident_child(void **state) {
-  (void)state;
+TEST(options_of_others_are_refused_for_a_resident_child) {
   tp_process_loop *loop;
   struct run run = {.ended = LATCH};
   const char *const arguments[] = {"/bin/true", NULL};
@@ -519,27 +497,4 @@ static void options_of_others_are_refused_for_a_resident_child(void **state) {
   assert_int_equal(tp_process_write(loop, 1, (tp_text)TEXT("x")), TP_ERR_STALE);
   tp_process_close_input(loop, 1);
   tp_process_loop_free(loop);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(each_hostile_child_is_settled_and_leaves_nothing),
-      cmocka_unit_test(a_child_gets_exactly_its_environment_and_three_descriptors),
-      cmocka_unit_test(a_child_gets_default_signals_and_the_host_keeps_its_own),
-      cmocka_unit_test(a_megabyte_goes_through_a_child_and_back),
-      cmocka_unit_test(output_at_the_limit_passes_and_one_byte_more_ends_the_child),
-      cmocka_unit_test(a_child_that_ends_by_itself_within_the_grace_has_still_timed_out),
-      cmocka_unit_test(two_hundred_children_need_one_thread),
-      cmocka_unit_test(a_cancelled_child_ends_at_once),
-      cmocka_unit_test(freeing_a_loop_kills_what_runs_and_reports_it),
-      cmocka_unit_test(an_end_may_start_the_next_child_and_free_the_loop),
-      cmocka_unit_test(more_children_than_allowed_are_refused),
-      cmocka_unit_test(wrong_options_are_refused),
-      cmocka_unit_test(a_host_that_ignores_its_children_gets_a_lost_end),
-      cmocka_unit_test(resident_child_answers_until_its_input_is_closed),
-      cmocka_unit_test(what_a_resident_child_does_not_read_waits),
-      cmocka_unit_test(resident_child_that_closes_its_input_or_talks_to_stderr_lives_on),
-      cmocka_unit_test(options_of_others_are_refused_for_a_resident_child),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

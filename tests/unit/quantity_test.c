@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Numbers as the command shows them to people. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "cli/common/quantity.h"
 
-static void durations_have_three_digits_that_count(void **state) {
-  (void)state;
+TEST(durations_have_three_digits_that_count) {
   static const struct {
     double ns;
     const char *text;
@@ -23,19 +17,10 @@ static void durations_have_three_digits_that_count(void **state) {
     assert_string_equal(cli_duration(rows[i].ns).text, rows[i].text);
 }
 
-static void counts_have_commas(void **state) {
-  (void)state;
+TEST(counts_have_commas) {
   assert_string_equal(cli_count(0).text, "0");
   assert_string_equal(cli_count(999).text, "999");
   assert_string_equal(cli_count(1000).text, "1,000");
   assert_string_equal(cli_count(1234567).text, "1,234,567");
   assert_string_equal(cli_count(UINT64_MAX).text, "18,446,744,073,709,551,615");
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(durations_have_three_digits_that_count),
-      cmocka_unit_test(counts_have_commas),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

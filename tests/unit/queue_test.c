@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-
-#include <cmocka.h>
 #include <stdlib.h>
 
+#include "tests/support/test.h"
 #include "runtime/os/queue.h"
 
 static size_t open_bytes;
@@ -33,8 +28,7 @@ static tp__queue_mpmc *new_queue(size_t capacity) {
   return queue;
 }
 
-static void new_queue_is_empty(void **state) {
-  (void)state;
+TEST(new_queue_is_empty) {
   tp__queue_mpmc *queue = new_queue(10);
   assert_true(tp__queue_mpmc_empty(queue));
   assert_null(tp__queue_mpmc_pop(queue));
@@ -42,8 +36,7 @@ static void new_queue_is_empty(void **state) {
   assert_int_equal(open_bytes, 0);
 }
 
-static void first_in_is_first_out(void **state) {
-  (void)state;
+TEST(first_in_is_first_out) {
   int items[5];
   tp__queue_mpmc *queue = new_queue(5);
   for (int i = 0; i < 5; i++) assert_true(tp__queue_mpmc_push(queue, &items[i]));
@@ -53,8 +46,7 @@ static void first_in_is_first_out(void **state) {
   tp__queue_mpmc_free(queue);
 }
 
-static void queue_holds_at_least_its_capacity_and_then_says_full(void **state) {
-  (void)state;
+TEST(queue_holds_at_least_its_capacity_and_then_says_full) {
   static const size_t capacities[] = {0, 1, 2, 3, 4, 5, 7, 8, 63, 64, 1000};
   int item;
   for (size_t i = 0; i < sizeof capacities / sizeof capacities[0]; i++) {
@@ -71,8 +63,7 @@ static void queue_holds_at_least_its_capacity_and_then_says_full(void **state) {
   assert_int_equal(open_bytes, 0);
 }
 
-static void places_are_used_again_and_again(void **state) {
-  (void)state;
+TEST(places_are_used_again_and_again) {
   uintptr_t in = 0, out = 0;
   tp__queue_mpmc *queue = new_queue(6);
   for (int round = 0; round < 10000; round++) {
@@ -83,8 +74,7 @@ static void places_are_used_again_and_again(void **state) {
   tp__queue_mpmc_free(queue);
 }
 
-static void some_are_taken_at_once_and_in_order(void **state) {
-  (void)state;
+TEST(some_are_taken_at_once_and_in_order) {
   uintptr_t in = 0, out = 0;
   void *some[8];
   tp__queue_mpmc *queue = new_queue(4);
@@ -101,8 +91,7 @@ static void some_are_taken_at_once_and_in_order(void **state) {
   tp__queue_mpmc_free(queue);
 }
 
-static void queue_that_gets_no_memory_is_a_clean_error(void **state) {
-  (void)state;
+TEST(queue_that_gets_no_memory_is_a_clean_error) {
   tp__queue_mpmc *queue = NULL;
   refuse = true;
   tp_status status = tp__queue_mpmc_new(&allocator, 10, &queue);
@@ -111,8 +100,7 @@ static void queue_that_gets_no_memory_is_a_clean_error(void **state) {
   assert_null(queue);
 }
 
-static void senseless_capacity_is_refused_before_any_allocation(void **state) {
-  (void)state;
+TEST(senseless_capacity_is_refused_before_any_allocation) {
   tp__queue_mpmc *queue = NULL;
   assert_int_equal(tp__queue_mpmc_new(&allocator, SIZE_MAX, &queue), TP_ERR_TOO_LARGE);
   assert_int_equal(tp__queue_mpmc_new(&allocator, (size_t)1 << 28, &queue), TP_ERR_TOO_LARGE);
@@ -120,22 +108,7 @@ static void senseless_capacity_is_refused_before_any_allocation(void **state) {
   assert_int_equal(open_bytes, 0);
 }
 
-static void freeing_nothing_is_harmless(void **state) {
-  (void)state;
+TEST(freeing_nothing_is_harmless) {
   tp__queue_mpmc_free(NULL);
   assert_int_equal(open_bytes, 0);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(new_queue_is_empty),
-      cmocka_unit_test(first_in_is_first_out),
-      cmocka_unit_test(queue_holds_at_least_its_capacity_and_then_says_full),
-      cmocka_unit_test(places_are_used_again_and_again),
-      cmocka_unit_test(some_are_taken_at_once_and_in_order),
-      cmocka_unit_test(queue_that_gets_no_memory_is_a_clean_error),
-      cmocka_unit_test(senseless_capacity_is_refused_before_any_allocation),
-      cmocka_unit_test(freeing_nothing_is_harmless),
-  };
-  return cmocka_run_group_tests_name("queue", tests, NULL, NULL);
 }

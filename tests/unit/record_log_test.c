@@ -2,15 +2,10 @@
  *
  * The log of entry records, without a runtime: what it keeps, in which order it gives it, what it does at its bounds
  * and when memory is refused, and that it takes none once it is full. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <pthread.h>
 #include <stdio.h>
 
+#include "tests/support/test.h"
 #include "runtime/store/record_log.h"
 #include "tests/support/counting.h"
 
@@ -101,16 +96,14 @@ static void close_log(tp__record_log *log) {
 
 /* ---- order ---- */
 
-static void empty_log_gives_nothing(void **state) {
-  (void)state;
+TEST(empty_log_gives_nothing) {
   tp__record_log *log = open_log(10);
   assert_int_equal(read_all(log, 100), TP_OK);
   assert_int_equal(got.count, 0);
   close_log(log);
 }
 
-static void what_one_thread_adds_comes_back_newest_first(void **state) {
-  (void)state;
+TEST(what_one_thread_adds_comes_back_newest_first) {
   tp__record_log *log = open_log(3000);
   for (uint64_t i = 1; i <= 2500; i++) assert_int_equal(add(log, i, (uint32_t)(i % 4)), TP_OK); /* several segments */
   assert_int_equal(read_all(log, KEPT_MAX), TP_OK);
@@ -144,8 +137,7 @@ static void assert_of_threads(void) {
   }
 }
 
-static void threads_that_add_and_one_that_reads_do_not_disturb_each_other(void **state) {
-  (void)state;
+TEST(threads_that_add_and_one_that_reads_do_not_disturb_each_other) {
   static tp__record_log log; /* more threads than rings */
   tp_allocator allocator = tp__allocator_of(NULL);
   assert_int_equal(tp__record_log_init(&log, &allocator, KEPT_MAX), TP_OK);
@@ -168,8 +160,7 @@ static void threads_that_add_and_one_that_reads_do_not_disturb_each_other(void *
   tp__record_log_fini(&log);
 }
 
-static void rings_are_merged_by_time_and_equal_times_by_number(void **state) {
-  (void)state;
+TEST(rings_are_merged_by_time_and_equal_times_by_number) {
   tp__record_log *log = open_log(KEPT_MAX);
   adder adders[TP__RECORD_STRIPES];
   for (uint32_t i = 0; i < TP__RECORD_STRIPES; i++) { /* each on a thread, and so in a ring, of its own */
@@ -191,8 +182,7 @@ static void rings_are_merged_by_time_and_equal_times_by_number(void **state) {
 
 /* ---- how much ---- */
 
-static void no_more_than_the_limit_is_given_and_reading_stops_when_the_reader_says_so(void **state) {
-  (void)state;
+TEST(no_more_than_the_limit_is_given_and_reading_stops_when_the_reader_says_so) {
   tp__record_log *log = open_log(1000);
   for (uint64_t i = 1; i <= 1000; i++) assert_int_equal(add(log, i, 1), TP_OK);
   assert_int_equal(read_all(log, 0), TP_OK);
@@ -206,8 +196,7 @@ static void no_more_than_the_limit_is_given_and_reading_stops_when_the_reader_sa
   close_log(log);
 }
 
-static void newest_entries_are_kept_up_to_the_maximum(void **state) {
-  (void)state;
+TEST(newest_entries_are_kept_up_to_the_maximum) {
   static const size_t maxima[] = {1, 2, 100, 1023};
   for (size_t m = 0; m < sizeof maxima / sizeof *maxima; m++) {
     tp__record_log *log = open_log(maxima[m]);
@@ -221,8 +210,7 @@ static void newest_entries_are_kept_up_to_the_maximum(void **state) {
   }
 }
 
-static void batch_of_more_entries_than_are_kept_is_refused(void **state) {
-  (void)state;
+TEST(batch_of_more_entries_than_are_kept_is_refused) {
   tp__record_log *log = open_log(3);
   char memory[4 * sizeof(tp__packed_entry)];
   tp__record_batch batch = {.memory = memory, .capacity = sizeof memory};
@@ -247,8 +235,7 @@ static bool check_ids(void *ctx, const tp_entry_record *record) {
   return true;
 }
 
-static void ids_of_each_batch_come_back_with_its_entries(void **state) {
-  (void)state;
+TEST(ids_of_each_batch_come_back_with_its_entries) {
   tp__record_log *log = open_log(5000);
   for (uint64_t n = 1; n <= 3000; n++) {
     char texts[TP_ID_COUNT][64], memory[sizeof(tp__packed_entry)];
@@ -268,8 +255,7 @@ static void ids_of_each_batch_come_back_with_its_entries(void **state) {
   close_log(log);
 }
 
-static void ids_that_are_too_long_are_refused_and_the_longest_are_not(void **state) {
-  (void)state;
+TEST(ids_that_are_too_long_are_refused_and_the_longest_are_not) {
   tp__record_log *log = open_log(10);
   static char text[UINT16_MAX + 1];
   tp_text ids[TP_ID_COUNT] = {[TP_ID_TURN] = {text, UINT16_MAX}, [TP_ID_RUN] = {text, 1}};
@@ -299,8 +285,7 @@ static bool check_rows(void *ctx, const tp_entry_record *record) {
   return true;
 }
 
-static void entry_larger_than_a_segment_is_kept_among_small_ones(void **state) {
-  (void)state;
+TEST(entry_larger_than_a_segment_is_kept_among_small_ones) {
   tp__record_log *log = open_log(50);
   for (uint64_t i = 1; i <= 400; i++) assert_int_equal(add(log, i, i % 10 == 0 ? LARGE_RUNS : 3), TP_OK);
   assert_int_equal(read_all(log, 50), TP_OK);
@@ -311,8 +296,7 @@ static void entry_larger_than_a_segment_is_kept_among_small_ones(void **state) {
   close_log(log);
 }
 
-static void bytes_stay_bounded_and_the_newest_is_always_there(void **state) {
-  (void)state;
+TEST(bytes_stay_bounded_and_the_newest_is_always_there) {
   tp__record_log *log = open_log(1000000);
   enum { ENTRY_BYTES = HUGE_RUNS * RUN_BYTES, BOUND = 16 << 20 };
   for (uint64_t i = 1; i <= 20; i++) {
@@ -346,8 +330,7 @@ static bool keep_late_run(void *ctx, const tp_entry_record *record) {
   return record->entry_id != run->entry_id;
 }
 
-static void lateness_is_noted_in_details_alone(void **state) {
-  (void)state;
+TEST(lateness_is_noted_in_details_alone) {
   tp__record_log *log = open_log(3000);
   tp__run_names names = {0};
   uint32_t name;
@@ -382,8 +365,7 @@ static void lateness_is_noted_in_details_alone(void **state) {
 }
 
 /* The first ring that has the entry ends the search: what it answers must be right. */
-static void a_ring_says_whether_the_late_entry_is_its_own(void **state) {
-  (void)state;
+TEST(a_ring_says_whether_the_late_entry_is_its_own) {
   tp__a64 bytes;
   tp__record_ring ring;
   atomic_init(&bytes.v, 0);
@@ -411,8 +393,7 @@ static void *late_from_elsewhere(void *arg) {
   return NULL;
 }
 
-static void lateness_is_noted_from_any_thread(void **state) {
-  (void)state;
+TEST(lateness_is_noted_from_any_thread) {
   tp__record_log *log = open_log(10);
   assert_int_equal(add(log, 1, 1), TP_OK);
   for (int i = 0; i < TP__RECORD_STRIPES; i++) { /* wherever the threads' own rings are */
@@ -427,8 +408,7 @@ static void lateness_is_noted_from_any_thread(void **state) {
 
 /* ---- memory ---- */
 
-static void refused_memory_loses_one_batch_and_nothing_before_or_behind(void **state) {
-  (void)state;
+TEST(refused_memory_loses_one_batch_and_nothing_before_or_behind) {
   for (int n = 0; n < 8; n++) {
     tp__record_log *log = open_log(10000);
     size_t kept_count = 0;
@@ -451,8 +431,7 @@ static void refused_memory_loses_one_batch_and_nothing_before_or_behind(void **s
   }
 }
 
-static void refused_memory_stops_a_reader_and_leaves_the_log_as_it_was(void **state) {
-  (void)state;
+TEST(refused_memory_stops_a_reader_and_leaves_the_log_as_it_was) {
   tp__record_log *log = open_log(2500);
   adder adders[3];
   for (uint32_t i = 0; i < 3; i++) {
@@ -477,8 +456,7 @@ static void refused_memory_stops_a_reader_and_leaves_the_log_as_it_was(void **st
   close_log(log);
 }
 
-static void full_log_takes_no_memory(void **state) {
-  (void)state;
+TEST(full_log_takes_no_memory) {
   tp__record_log *log = malloc(sizeof *log);
   assert_int_equal(tp__record_log_init(log, &counting, 1000), TP_OK);
   for (uint64_t i = 1; i <= 5000; i++) assert_int_equal(add(log, i, (uint32_t)(i % 7)), TP_OK);
@@ -488,27 +466,4 @@ static void full_log_takes_no_memory(void **state) {
   assert_int_equal(read_all(log, 1000), TP_OK);
   assert_falling(50000, 1000);
   close_log(log);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(empty_log_gives_nothing),
-      cmocka_unit_test(what_one_thread_adds_comes_back_newest_first),
-      cmocka_unit_test(threads_that_add_and_one_that_reads_do_not_disturb_each_other),
-      cmocka_unit_test(rings_are_merged_by_time_and_equal_times_by_number),
-      cmocka_unit_test(ids_of_each_batch_come_back_with_its_entries),
-      cmocka_unit_test(ids_that_are_too_long_are_refused_and_the_longest_are_not),
-      cmocka_unit_test(no_more_than_the_limit_is_given_and_reading_stops_when_the_reader_says_so),
-      cmocka_unit_test(newest_entries_are_kept_up_to_the_maximum),
-      cmocka_unit_test(batch_of_more_entries_than_are_kept_is_refused),
-      cmocka_unit_test(entry_larger_than_a_segment_is_kept_among_small_ones),
-      cmocka_unit_test(bytes_stay_bounded_and_the_newest_is_always_there),
-      cmocka_unit_test(lateness_is_noted_in_details_alone),
-      cmocka_unit_test(a_ring_says_whether_the_late_entry_is_its_own),
-      cmocka_unit_test(lateness_is_noted_from_any_thread),
-      cmocka_unit_test(refused_memory_loses_one_batch_and_nothing_before_or_behind),
-      cmocka_unit_test(refused_memory_stops_a_reader_and_leaves_the_log_as_it_was),
-      cmocka_unit_test(full_log_takes_no_memory),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

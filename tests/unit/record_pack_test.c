@@ -2,14 +2,9 @@
  *
  * Packed rows and entries: what a row says is what its run was, what it cannot say is refused, and a batch of entries
  * with and without details is read as it was written. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdlib.h>
 
+#include "tests/support/test.h"
 #include "runtime/store/record_pack.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -36,6 +31,8 @@ static int free_names(void **state) {
   tp__run_names_fini(&names, &allocator);
   return 0;
 }
+
+FOR_ALL_TESTS(make_names, free_names);
 
 static void assert_same_run(const tp_run_record *run, const tp_run_record *want) {
   assert_string_equal(run->subscription, want->subscription);
@@ -113,16 +110,14 @@ static void assert_round_trip(const tp_run_record *run, uint32_t name) {
 
 /* ---- what fits ---- */
 
-static void every_field_survives(void **state) {
-  (void)state;
+TEST(every_field_survives) {
   for (uint32_t name = 0; name < NAMES; name++) {
     tp_run_record run = usual_run(name);
     assert_round_trip(&run, name);
   }
 }
 
-static void every_value_of_every_small_field_survives_beside_any_other(void **state) {
-  (void)state;
+TEST(every_value_of_every_small_field_survives_beside_any_other) {
   for (uint32_t full = 0; full < 2; full++) {
     tp_run_record base = usual_run(0);
     if (!full) {
@@ -168,8 +163,7 @@ static void every_value_of_every_small_field_survives_beside_any_other(void **st
   }
 }
 
-static void times_survive_up_to_the_last_one_that_fits(void **state) {
-  (void)state;
+TEST(times_survive_up_to_the_last_one_that_fits) {
   static const int64_t offsets[] = {0, 1, INT32_MAX, (int64_t)INT32_MAX + 1, UINT32_MAX};
   for (size_t i = 0; i < COUNT(offsets); i++) {
     for (size_t j = 0; j < COUNT(offsets); j++) {
@@ -181,8 +175,7 @@ static void times_survive_up_to_the_last_one_that_fits(void **state) {
   }
 }
 
-static void run_that_was_never_called_has_its_times_and_nothing_else(void **state) {
-  (void)state;
+TEST(run_that_was_never_called_has_its_times_and_nothing_else) {
   tp_run_record run = usual_run(2);
   run.attempts = 0;
   run.started_ns = run.ended_ns = 0;
@@ -193,8 +186,7 @@ static void run_that_was_never_called_has_its_times_and_nothing_else(void **stat
   assert_round_trip(&run, 2);
 }
 
-static void row_that_the_loop_writes_reads_as_a_run_that_was_done(void **state) {
-  (void)state;
+TEST(row_that_the_loop_writes_reads_as_a_run_that_was_done) {
   tp__row row;
   tp__row_put(&row, 1, 5, 7, tp__row_flags(TP_STATE_SUCCEEDED, 1, TP_EXECUTION_DEADLINE, TP_FAILURE_FALLBACK));
   tp_run_record run = tp__row_shown(&row, BEGIN_NS, tp__run_name_of(&names, 1));
@@ -212,8 +204,7 @@ static void row_that_the_loop_writes_reads_as_a_run_that_was_done(void **state) 
   assert_same_run(&run, &want);
 }
 
-static void rows_are_copied_one_like_the_other(void **state) {
-  (void)state;
+TEST(rows_are_copied_one_like_the_other) {
   tp__row from[9], to[10];
   for (uint32_t i = 0; i < COUNT(from); i++) tp__row_put(&from[i], i, 10 + i, 20 + i, 30 + i);
   for (uint32_t count = 0; count <= COUNT(from); count++) {
@@ -234,8 +225,7 @@ static void assert_refused(const tp_run_record *run) {
   assert_memory_equal(&row, &before, sizeof row);
 }
 
-static void what_a_row_cannot_say_is_refused(void **state) {
-  (void)state;
+TEST(what_a_row_cannot_say_is_refused) {
   tp_run_record run = usual_run(0);
   run.late_ns = BEGIN_NS + 100;
   assert_refused(&run);
@@ -276,8 +266,7 @@ static void what_a_row_cannot_say_is_refused(void **state) {
   assert_refused(&run);
 }
 
-static void times_that_a_row_cannot_say_are_refused(void **state) {
-  (void)state;
+TEST(times_that_a_row_cannot_say_are_refused) {
   tp_run_record run = usual_run(0);
   run.queued_ns--; /* it waited */
   assert_refused(&run);
@@ -303,8 +292,7 @@ static void times_that_a_row_cannot_say_are_refused(void **state) {
   assert_refused(&run);
 }
 
-static void run_that_was_never_called_and_yet_has_times_is_refused(void **state) {
-  (void)state;
+TEST(run_that_was_never_called_and_yet_has_times_is_refused) {
   tp_run_record run = usual_run(0);
   run.attempts = 0;
   assert_refused(&run);
@@ -320,8 +308,7 @@ static void run_that_was_never_called_and_yet_has_times_is_refused(void **state)
   assert_refused(&run);
 }
 
-static void run_drawn_at_random_survives_or_is_refused(void **state) {
-  (void)state;
+TEST(run_drawn_at_random_survives_or_is_refused) {
   unsigned seed = 20261122, kept = 0;
   for (int i = 0; i < 200000; i++) {
     tp_run_record run = usual_run((uint32_t)rand_r(&seed) % NAMES);
@@ -407,8 +394,7 @@ static void assert_entry(const tp__packed_entry *packed, uint32_t number, uint32
 }
 
 /* A row that a reader with a shorter struct asks for, or one with a longer struct. */
-static void row_is_shown_as_far_as_its_reader_reaches(void **state) {
-  (void)state;
+TEST(row_is_shown_as_far_as_its_reader_reaches) {
   static const tp_text ids[TP_ID_COUNT];
   enum { HALF = offsetof(tp_run_record, queued_ns), MORE = sizeof(tp_run_record) + 16 };
   for (int detailed = 0; detailed < 2; detailed++) {
@@ -439,8 +425,7 @@ static void row_is_shown_as_far_as_its_reader_reaches(void **state) {
   }
 }
 
-static void batch_of_entries_with_and_without_details_is_walked_entry_by_entry(void **state) {
-  (void)state;
+TEST(batch_of_entries_with_and_without_details_is_walked_entry_by_entry) {
   static const struct {
     uint32_t run_count;
     bool detailed;
@@ -455,8 +440,7 @@ static void batch_of_entries_with_and_without_details_is_walked_entry_by_entry(v
   free(batch.memory);
 }
 
-static void entry_goes_in_when_it_just_fits_and_not_with_a_byte_less(void **state) {
-  (void)state;
+TEST(entry_goes_in_when_it_just_fits_and_not_with_a_byte_less) {
   for (int detailed = 0; detailed < 2; detailed++) {
     size_t size = tp__packed_size(4, detailed ? 2 : 0), two = 2 * size;
     tp__record_batch batch = batch_of(two);
@@ -477,8 +461,7 @@ static void entry_goes_in_when_it_just_fits_and_not_with_a_byte_less(void **stat
   assert_null(tp__record_batch_add(&none, 0, 0));
 }
 
-static void batch_is_read_from_a_copy_of_its_struct_its_ids_and_its_bytes(void **state) {
-  (void)state;
+TEST(batch_is_read_from_a_copy_of_its_struct_its_ids_and_its_bytes) {
   enum { ENTRIES = 4, HALF = offsetof(tp_entry_record, phase) };
   tp__record_batch batch = batch_of(BATCH_BYTES);
   tp_text ids[TP_ID_COUNT] = {{0}}, copied_ids[TP_ID_COUNT];
@@ -518,24 +501,4 @@ static void batch_is_read_from_a_copy_of_its_struct_its_ids_and_its_bytes(void *
   tp_entry_record behind = {.struct_size = sizeof behind};
   assert_false(copy.entry(&copy, &offset, &behind));
   free(packed);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_field_survives),
-      cmocka_unit_test(every_value_of_every_small_field_survives_beside_any_other),
-      cmocka_unit_test(times_survive_up_to_the_last_one_that_fits),
-      cmocka_unit_test(run_that_was_never_called_has_its_times_and_nothing_else),
-      cmocka_unit_test(row_that_the_loop_writes_reads_as_a_run_that_was_done),
-      cmocka_unit_test(rows_are_copied_one_like_the_other),
-      cmocka_unit_test(what_a_row_cannot_say_is_refused),
-      cmocka_unit_test(times_that_a_row_cannot_say_are_refused),
-      cmocka_unit_test(run_that_was_never_called_and_yet_has_times_is_refused),
-      cmocka_unit_test(run_drawn_at_random_survives_or_is_refused),
-      cmocka_unit_test(row_is_shown_as_far_as_its_reader_reaches),
-      cmocka_unit_test(batch_of_entries_with_and_without_details_is_walked_entry_by_entry),
-      cmocka_unit_test(entry_goes_in_when_it_just_fits_and_not_with_a_byte_less),
-      cmocka_unit_test(batch_is_read_from_a_copy_of_its_struct_its_ids_and_its_bytes),
-  };
-  return cmocka_run_group_tests(tests, make_names, free_names);
 }

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Every mistake in an edit has a fault that names the id, the field and what to do. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/edges.h"
 #include "tests/unit/plan_world.h"
 
@@ -30,8 +24,7 @@ static void assert_fault(const tp_fault *fault, tp_status status, const refusal 
 #define HANDLER(...) \
   { .struct_size = sizeof(tp_handler), .id = "new", .run = no_run, __VA_ARGS__ }
 
-static void a_wrong_handler_is_named_with_its_field(void **state) {
-  (void)state;
+TEST(a_wrong_handler_is_named_with_its_field) {
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
   static const uint32_t phases[] = {GATHER, 99};
@@ -77,8 +70,7 @@ static void a_wrong_handler_is_named_with_its_field(void **state) {
   { .struct_size = sizeof(tp_subscription), .id = "new", .handler = "h", __VA_ARGS__ }
 #define GATHERED(...) SUBSCRIPTION(.phase = GATHER, __VA_ARGS__)
 
-static void a_wrong_subscription_is_named_with_its_field(void **state) {
-  (void)state;
+TEST(a_wrong_subscription_is_named_with_its_field) {
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
   add(edit, subscription_of("there", GATHER));
@@ -133,8 +125,7 @@ static void a_wrong_subscription_is_named_with_its_field(void **state) {
   world_close(w);
 }
 
-static void a_wrong_owner_is_named_with_its_field(void **state) {
-  (void)state;
+TEST(a_wrong_owner_is_named_with_its_field) {
   world *w = world_open();
   const struct {
     tp_owner owner;
@@ -158,8 +149,7 @@ static void a_wrong_owner_is_named_with_its_field(void **state) {
   world_close(w);
 }
 
-static void a_wrong_change_is_named_with_its_call(void **state) {
-  (void)state;
+TEST(a_wrong_change_is_named_with_its_call) {
   world *w = world_open();
   tp_edit *edit = edit_of(w);
   tp_fault *fault = &w->fault;
@@ -179,14 +169,4 @@ static void a_wrong_change_is_named_with_its_call(void **state) {
   assert_fault(fault, tp__registry_switch(w->registry, NULL, TP__SWITCH_KILL, true, &was, fault), &no_id);
   tp_edit_discard(edit);
   world_close(w);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_wrong_handler_is_named_with_its_field),
-      cmocka_unit_test(a_wrong_subscription_is_named_with_its_field),
-      cmocka_unit_test(a_wrong_owner_is_named_with_its_field),
-      cmocka_unit_test(a_wrong_change_is_named_with_its_call),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

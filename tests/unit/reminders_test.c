@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * reminders_test.c: what a session has to show the model: how much of it waits, and what is never left out. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdio.h>
 
+#include "tests/support/test.h"
 #include "phases/reminders.h"
 #include "tests/support/counting.h"
 
@@ -44,8 +39,7 @@ static size_t take(tp__reminders *reminders, const char *first) {
   return count;
 }
 
-static void the_oldest_goes_when_too_many_wait_but_never_the_reason_of_a_block(void **state) {
-  (void)state;
+TEST(the_oldest_goes_when_too_many_wait_but_never_the_reason_of_a_block) {
   tp__reminders reminders = open_reminders();
   add(&reminders, "blocked", 0, true);
   for (uint32_t i = 1; i < WAITING_MAX; i++) add(&reminders, "plain", i, false);
@@ -61,8 +55,7 @@ static void the_oldest_goes_when_too_many_wait_but_never_the_reason_of_a_block(v
   close_reminders(&reminders);
 }
 
-static void reasons_of_blocks_alone_are_all_kept_and_all_shown(void **state) {
-  (void)state;
+TEST(reasons_of_blocks_alone_are_all_kept_and_all_shown) {
   tp__reminders reminders = open_reminders();
   for (uint32_t i = 0; i < WAITING_MAX + 10; i++) add(&reminders, "blocked", i, true);
   assert_int_equal(reminders.count, WAITING_MAX + 10);
@@ -73,8 +66,7 @@ static void reasons_of_blocks_alone_are_all_kept_and_all_shown(void **state) {
   close_reminders(&reminders);
 }
 
-static void a_request_takes_so_many_and_leaves_the_rest_to_the_next(void **state) {
-  (void)state;
+TEST(a_request_takes_so_many_and_leaves_the_rest_to_the_next) {
   tp__reminders reminders = open_reminders();
   for (uint32_t i = 0; i < TP__REMINDER_COUNT_MAX + 3; i++) add(&reminders, "plain", i, false);
   assert_int_equal(take(&reminders, "plain 0"), TP__REMINDER_COUNT_MAX);
@@ -82,13 +74,4 @@ static void a_request_takes_so_many_and_leaves_the_rest_to_the_next(void **state
   assert_int_equal(reminders.count, 3);
   assert_int_equal(take(&reminders, "plain 16"), 3);
   close_reminders(&reminders);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_oldest_goes_when_too_many_wait_but_never_the_reason_of_a_block),
-      cmocka_unit_test(reasons_of_blocks_alone_are_all_kept_and_all_shown),
-      cmocka_unit_test(a_request_takes_so_many_and_leaves_the_rest_to_the_next),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

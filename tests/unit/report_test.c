@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What an operator sees of handlers: log lines and audit rows. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/model.h"
 
 /* ---- a log and an audit as text ---- */
@@ -106,8 +100,7 @@ static void assert_runs(tp_runtime *runtime, tp_visibility min, const char *expe
 }
 
 /* Once with rows as they are packed when all went well, once with one that failed. */
-static void rows_of_records_below_the_asked_visibility_are_left_out(void **state) {
-  (void)state;
+TEST(rows_of_records_below_the_asked_visibility_are_left_out) {
   for (int fails = 0; fails < 2; fails++) {
     notes n = {.mutex = PTHREAD_MUTEX_INITIALIZER};
     hook hooks[] = {
@@ -134,8 +127,7 @@ static void rows_of_records_below_the_asked_visibility_are_left_out(void **state
 
 /* ---- failures and denials ---- */
 
-static void failing_late_and_refused_handlers_leave_a_log_line_and_an_audit_row(void **state) {
-  (void)state;
+TEST(failing_late_and_refused_handlers_leave_a_log_line_and_an_audit_row) {
   static const tp_contribution policy = {.struct_size = sizeof(tp_contribution),
                                          .kind = TP_KIND_POLICY,
                                          .domain = TEXT("d"),
@@ -191,8 +183,7 @@ static void failing_late_and_refused_handlers_leave_a_log_line_and_an_audit_row(
   }
 }
 
-static void successful_skipped_and_cancelled_runs_are_not_reported(void **state) {
-  (void)state;
+TEST(successful_skipped_and_cancelled_runs_are_not_reported) {
   notes n = NOTES;
   act fine = {0}, allows = {.kind = TP_ANSWER_ALLOW};
   hook hooks[] = {{.id = "fine", .phase = TP_PHASE_TURN_INTAKE, .ctx = &fine},
@@ -207,8 +198,7 @@ static void successful_skipped_and_cancelled_runs_are_not_reported(void **state)
   close_runtime(runtime);
 }
 
-static void rows_of_runs_never_displace_those_of_registration(void **state) {
-  (void)state;
+TEST(rows_of_runs_never_displace_those_of_registration) {
   notes n = NOTES;
   act fails = {.kind = TP_ANSWER_FAILED};
   hook h = {.id = "h", .phase = TP_PHASE_MODEL_PRE, .ctx = &fails};
@@ -232,8 +222,7 @@ static tp_answer run_tool(void *ctx, tp_tool_run *run) {
   return tp_tool_ok(run, tp_text_of("did it"));
 }
 
-static void refused_contribution_says_which_field_and_why(void **state) {
-  (void)state;
+TEST(refused_contribution_says_which_field_and_why) {
   static const tp_tool with_ref = {
       .struct_size = sizeof(tp_tool), .name = "city", .run = run_tool, .schema = {"\x81\xA4$ref\xA1x", 8}};
   static const tp_tool *const tools[] = {&with_ref};
@@ -295,8 +284,7 @@ static void say(tp_runtime *runtime, const reply *replies, size_t count, const t
 
 static const reply calls_shell[] = {{.text = "", .calls = {CALL("a", "shell")}, .call_count = 1}, {.text = "ok"}};
 
-static void denial_says_which_tool_and_why(void **state) {
-  (void)state;
+TEST(denial_says_which_tool_and_why) {
   static const tp_tool shell = {.struct_size = sizeof(tp_tool), .name = "shell", .run = run_tool};
   static const tp_tool *const shells[] = {&shell};
   static const tp_contribution bundle = {.struct_size = sizeof(tp_contribution),
@@ -345,8 +333,7 @@ static void denial_says_which_tool_and_why(void **state) {
   }
 }
 
-static void each_attempt_is_logged_at_debug_and_none_at_info(void **state) {
-  (void)state;
+TEST(each_attempt_is_logged_at_debug_and_none_at_info) {
   static const reply hi[] = {{.text = "hi"}};
   for (int debug = 0; debug < 2; debug++) {
     notes n = NOTES;
@@ -370,8 +357,7 @@ static void each_attempt_is_logged_at_debug_and_none_at_info(void **state) {
 
 static void ignore(void *ctx, const tp_event *event) { (void)ctx, (void)event; }
 
-static void audits_are_rows_and_diagnostics_without_a_listener_are_logged(void **state) {
-  (void)state;
+TEST(audits_are_rows_and_diagnostics_without_a_listener_are_logged) {
   static const reply hi[] = {{.text = "hi"}};
   static const tp_contribution contributed[] = {
       {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_AUDIT, .key = TEXT("opened"), .text = TEXT("the safe")},
@@ -399,18 +385,4 @@ static void audits_are_rows_and_diagnostics_without_a_listener_are_logged(void *
     assert_string_equal(n.audit, "audit h 9 succeeded none TP_OK: opened: the safe\n");
     close_runtime(runtime);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(rows_of_records_below_the_asked_visibility_are_left_out),
-      cmocka_unit_test(failing_late_and_refused_handlers_leave_a_log_line_and_an_audit_row),
-      cmocka_unit_test(successful_skipped_and_cancelled_runs_are_not_reported),
-      cmocka_unit_test(refused_contribution_says_which_field_and_why),
-      cmocka_unit_test(rows_of_runs_never_displace_those_of_registration),
-      cmocka_unit_test(denial_says_which_tool_and_why),
-      cmocka_unit_test(each_attempt_is_logged_at_debug_and_none_at_info),
-      cmocka_unit_test(audits_are_rows_and_diagnostics_without_a_listener_are_logged),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,13 +2,7 @@
  *
  * What is reserved in a struct that a host fills must be zero, in each of its bytes: a newer host may mean something by
  * it, and nothing that is accepted is ignored. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/model.h"
 #include "turnphase/process.h"
 
@@ -273,8 +267,7 @@ static void check_case(fixture *h, const struct reserved_case *c) {
 
 static void ended(void *ctx, const tp_phase_result *result) { (void)result, latch_hit(ctx); }
 
-static void reserved_bytes_must_be_zero_in_every_struct_that_a_host_fills(void **state) {
-  (void)state;
+TEST(reserved_bytes_must_be_zero_in_every_struct_that_a_host_fills) {
   fixture h = {.runtime = open_runtime(NULL)};
   latch deferred = LATCH, end = LATCH;
   act later = {.defers = true, .deferred = &deferred};
@@ -297,11 +290,4 @@ static void reserved_bytes_must_be_zero_in_every_struct_that_a_host_fills(void *
   tp_edit_discard(h.edit);
   close_runtime(h.runtime);
   tp_store_free(h.store);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(reserved_bytes_must_be_zero_in_every_struct_that_a_host_fills),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The table of run names: numbers that rise, names that never move, and memory that is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "runtime/store/run_names.h"
 #include "tests/support/counting.h"
 
@@ -33,8 +27,7 @@ static void add(tp__run_names *names, uint32_t want_id) {
   assert_int_equal(id, want_id);
 }
 
-static void numbers_rise_across_chunks_and_names_never_move(void **state) {
-  (void)state;
+TEST(numbers_rise_across_chunks_and_names_never_move) {
   tp__run_names names = {0};
   const tp__run_name *at[MANY];
   for (uint32_t i = 0; i < MANY; i++) {
@@ -50,8 +43,7 @@ static void numbers_rise_across_chunks_and_names_never_move(void **state) {
   assert_int_equal(blocks_open, 0);
 }
 
-static void first_and_last_name_of_each_chunk_stand_beside_each_other(void **state) {
-  (void)state;
+TEST(first_and_last_name_of_each_chunk_stand_beside_each_other) {
   tp__run_names names = {0};
   for (uint32_t i = 0; i < MANY; i++) add(&names, i);
   uint32_t first = 0, size = TP__RUN_NAMES_FIRST;
@@ -64,8 +56,7 @@ static void first_and_last_name_of_each_chunk_stand_beside_each_other(void **sta
   assert_int_equal(blocks_open, 0);
 }
 
-static void refused_chunk_costs_no_number_and_none_of_the_names(void **state) {
-  (void)state;
+TEST(refused_chunk_costs_no_number_and_none_of_the_names) {
   tp__run_names names = {0};
   uint32_t border = 0, size = TP__RUN_NAMES_FIRST, added = 0, id = 77;
   for (int chunk = 0; chunk < 5; chunk++) {
@@ -88,8 +79,7 @@ static void refused_chunk_costs_no_number_and_none_of_the_names(void **state) {
   assert_int_equal(blocks_open, 0);
 }
 
-static void table_that_was_never_used_or_was_given_up_is_empty(void **state) {
-  (void)state;
+TEST(table_that_was_never_used_or_was_given_up_is_empty) {
   tp__run_names names = {0};
   tp__run_names_fini(&names, &counting);
   add(&names, 0);
@@ -103,23 +93,11 @@ static void table_that_was_never_used_or_was_given_up_is_empty(void **state) {
   assert_int_equal(blocks_open, 0);
 }
 
-static void there_is_no_number_behind_the_last(void **state) {
-  (void)state;
+TEST(there_is_no_number_behind_the_last) {
   uint32_t last = TP__RUN_NAMES_FIRST * ((UINT32_C(1) << TP__RUN_NAMES_CHUNKS) - 1), id = 77;
   tp__run_names names = {.count = last};
   assert_int_equal(tp__run_names_add(&names, &counting, name_of(0), &id), TP_ERR_TOO_LARGE);
   assert_int_equal(id, 77);
   assert_int_equal(names.count, last);
   assert_int_equal(blocks_open, 0);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(numbers_rise_across_chunks_and_names_never_move),
-      cmocka_unit_test(first_and_last_name_of_each_chunk_stand_beside_each_other),
-      cmocka_unit_test(refused_chunk_costs_no_number_and_none_of_the_names),
-      cmocka_unit_test(table_that_was_never_used_or_was_given_up_is_empty),
-      cmocka_unit_test(there_is_no_number_behind_the_last),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

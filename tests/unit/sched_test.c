@@ -2,16 +2,11 @@
  *
  * What runtime/sched does without a runtime and without a turn: one owner, timers, attempts on handler threads, tokens,
  * permits, and what a stop leaves. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
 
+#include "tests/support/test.h"
 #include "runtime/sched/attempt.h"
 #include "runtime/sched/sched.h"
 
@@ -130,8 +125,7 @@ static void fini_work(work *w) {
   sem_destroy(&w->may_return);
 }
 
-static void answer_comes_to_the_owner(void **state) {
-  (void)state;
+TEST(answer_comes_to_the_owner) {
   host h;
   open_host(&h, NULL);
   tp__strand *strand = new_strand(&h);
@@ -147,8 +141,7 @@ static void answer_comes_to_the_owner(void **state) {
   fini_work(&w);
 }
 
-static void attempt_that_hangs_expires_and_its_answer_is_late(void **state) {
-  (void)state;
+TEST(attempt_that_hangs_expires_and_its_answer_is_late) {
   host h;
   open_host(&h, NULL);
   tp__strand *strand = new_strand(&h);
@@ -167,8 +160,7 @@ static void attempt_that_hangs_expires_and_its_answer_is_late(void **state) {
   fini_work(&w);
 }
 
-static void token_is_completed_once(void **state) {
-  (void)state;
+TEST(token_is_completed_once) {
   host h;
   open_host(&h, NULL);
   tp__strand *strand = new_strand(&h);
@@ -191,8 +183,7 @@ static void token_is_completed_once(void **state) {
   fini_work(&w);
 }
 
-static void token_of_an_expired_attempt_is_stale_and_cancelled_once(void **state) {
-  (void)state;
+TEST(token_of_an_expired_attempt_is_stale_and_cancelled_once) {
   host h;
   open_host(&h, NULL);
   tp__strand *strand = new_strand(&h);
@@ -212,8 +203,7 @@ static void token_of_an_expired_attempt_is_stale_and_cancelled_once(void **state
   fini_work(&w);
 }
 
-static void permit_is_waited_for_in_line(void **state) {
-  (void)state;
+TEST(permit_is_waited_for_in_line) {
   host h;
   open_host(&h, NULL);
   tp__strand *strand = new_strand(&h);
@@ -236,8 +226,7 @@ static void permit_is_waited_for_in_line(void **state) {
   fini_work(&second);
 }
 
-static void work_is_refused_when_every_thread_is_held_by_abandoned_functions(void **state) {
-  (void)state;
+TEST(work_is_refused_when_every_thread_is_held_by_abandoned_functions) {
   host h;
   open_host(&h, &(tp__sched_options){.handler_threads = 1, .abandoned_max = 0, .tokens_max = 8});
   tp__pool_set_abandoned_max(&h.sched.pool, 0);
@@ -280,8 +269,7 @@ static int waiting(wanted *w) {
   return count;
 }
 
-static void every_thread_that_waits_becomes_the_owner(void **state) {
-  (void)state;
+TEST(every_thread_that_waits_becomes_the_owner) {
   host h;
   open_host(&h, NULL);
   for (int round = 0; round < ROUNDS; round++) {
@@ -313,8 +301,7 @@ static void ring(tp__timer_entry *timer, int64_t now_ns) {
   sem_post(&a->fired);
 }
 
-static void timer_of_a_strand_without_owner_fires_on_a_worker(void **state) {
-  (void)state;
+TEST(timer_of_a_strand_without_owner_fires_on_a_worker) {
   host h;
   open_host(&h, NULL);
   tp__strand *strand = new_strand(&h);
@@ -348,8 +335,7 @@ static void note_delivered(tp__message *message) {
 }
 
 /* The timer is stopped, and the workers: a message still finds an owner, the thread that pushes it. */
-static void message_behind_the_stop_is_delivered(void **state) {
-  (void)state;
+TEST(message_behind_the_stop_is_delivered) {
   host h;
   open_host(&h, NULL);
   note n = {.message = {NULL, note_delivered}, .strand = new_strand(&h)};
@@ -360,8 +346,7 @@ static void message_behind_the_stop_is_delivered(void **state) {
   close_host(&h);
 }
 
-static void ended_strand_takes_no_message(void **state) {
-  (void)state;
+TEST(ended_strand_takes_no_message) {
   host h;
   open_host(&h, NULL);
   tp__strand strand;
@@ -372,20 +357,4 @@ static void ended_strand_takes_no_message(void **state) {
   assert_false(tp__strand_push(&strand, &n.message));
   assert_false(n.delivered);
   close_host(&h);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(answer_comes_to_the_owner),
-      cmocka_unit_test(attempt_that_hangs_expires_and_its_answer_is_late),
-      cmocka_unit_test(token_is_completed_once),
-      cmocka_unit_test(token_of_an_expired_attempt_is_stale_and_cancelled_once),
-      cmocka_unit_test(permit_is_waited_for_in_line),
-      cmocka_unit_test(work_is_refused_when_every_thread_is_held_by_abandoned_functions),
-      cmocka_unit_test(every_thread_that_waits_becomes_the_owner),
-      cmocka_unit_test(timer_of_a_strand_without_owner_fires_on_a_worker),
-      cmocka_unit_test(message_behind_the_stop_is_delivered),
-      cmocka_unit_test(ended_strand_takes_no_message),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

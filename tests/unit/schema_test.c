@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <setjmp.h>
-#include <cmocka.h>
 
+#include "tests/support/test.h"
 #include "phases/schema.h"
 #include "runtime/base/base.h"
 #include "tests/support/json_value.h"
@@ -25,6 +21,8 @@ static int teardown(void **state) {
   tp_writer_free(arguments_writer);
   return 0;
 }
+
+FOR_EACH_TEST(setup, teardown);
 
 /* Appends, as far as the buffer of SCHEMA_SIZE bytes goes. */
 enum { SCHEMA_SIZE = 8192 };
@@ -52,8 +50,7 @@ static void refused(const char *schema, const char *message) {
   assert_int_equal(tp__schema_check(json_value(schema_writer, schema), &libc, NULL), TP_ERR_BAD_SCHEMA);
 }
 
-static void schemas_of_the_subset_are_accepted(void **state) {
-  (void)state;
+TEST(schemas_of_the_subset_are_accepted) {
   assert_int_equal(tp__schema_check((tp_text){NULL, 0}, &libc, NULL), TP_OK);
   accepted("{}");
   accepted(
@@ -66,8 +63,7 @@ static void schemas_of_the_subset_are_accepted(void **state) {
   accepted("{'minimum': 3, 'maximum': 3}");
 }
 
-static void anything_outside_the_subset_is_refused_with_its_path(void **state) {
-  (void)state;
+TEST(anything_outside_the_subset_is_refused_with_its_path) {
   static const char *const outside[] = {"pattern", "anyOf",   "$ref",  "additionalProperties",
                                         "format",  "default", "const", "Type"};
   for (size_t i = 0; i < sizeof outside / sizeof *outside; i++) {
@@ -81,8 +77,7 @@ static void anything_outside_the_subset_is_refused_with_its_path(void **state) {
   }
 }
 
-static void keywords_of_the_wrong_form_are_refused(void **state) {
-  (void)state;
+TEST(keywords_of_the_wrong_form_are_refused) {
   static const char types[] = "must be null, boolean, integer, number, string, array or object, or an array of these";
   char message[256];
   snprintf(message, sizeof message, "schema.type: %s", types);
@@ -107,20 +102,17 @@ static void keywords_of_the_wrong_form_are_refused(void **state) {
   refused("null", "schema: must be a schema, which is a map");
 }
 
-static void a_root_that_is_no_object_is_refused(void **state) {
-  (void)state;
+TEST(a_root_that_is_no_object_is_refused) {
   refused("{'type': 'array'}", "schema: type must be object, as arguments are a map");
   refused("{'type': ['object', 'null']}", "schema: type must be object, as arguments are a map");
 }
 
-static void not_a_number_is_no_bound(void **state) {
-  (void)state;
+TEST(not_a_number_is_no_bound) {
   tp_text nan = {"\x81\xa7minimum\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00", 18};
   assert_int_equal(tp__schema_check(nan, &libc, NULL), TP_ERR_BAD_SCHEMA);
 }
 
-static void broken_bytes_are_no_schema(void **state) {
-  (void)state;
+TEST(broken_bytes_are_no_schema) {
   static const tp_text broken[] = {
       {"\xc1", 1}, {"\x80\x80", 2}, {"\x82\xa4type\xa6object", 13}, {"\xdf\xff\xff\xff\xff", 5}};
   for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
@@ -130,8 +122,7 @@ static void broken_bytes_are_no_schema(void **state) {
   }
 }
 
-static void a_long_path_is_cut_at_a_code_point(void **state) {
-  (void)state;
+TEST(a_long_path_is_cut_at_a_code_point) {
   char schema[SCHEMA_SIZE] = "", message[TP_FAULT_MESSAGE_SIZE];
   append(schema, "{'properties': {'\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac': ", 14);
   append(schema, "1", 1);
@@ -174,8 +165,7 @@ static void fails(const char *schema, const char *arguments, const char *expecte
   assert_string_equal(message, expected);
 }
 
-static void each_type_takes_its_own(void **state) {
-  (void)state;
+TEST(each_type_takes_its_own) {
   static const char *const types[] = {"null", "boolean", "integer", "number", "string", "array", "object"};
   static const char *const values[] = {"null", "true", "7", "7.5", "'x'", "[1]", "{'a': 1}"};
   static const char *const got[] = {"null", "boolean", "integer", "number", "string", "array", "object"};
@@ -192,16 +182,14 @@ static void each_type_takes_its_own(void **state) {
   }
 }
 
-static void several_types_take_any_of_them(void **state) {
-  (void)state;
+TEST(several_types_take_any_of_them) {
   static const char schema[] = "{'properties': {'p': {'type': ['string', 'null']}}}";
   fits(schema, "{'p': null}");
   fits(schema, "{'p': ''}");
   fails(schema, "{'p': 3}", "arguments.p: expected string or null, got integer");
 }
 
-static void the_path_leads_through_maps_and_arrays(void **state) {
-  (void)state;
+TEST(the_path_leads_through_maps_and_arrays) {
   static const char schema[] =
       "{'properties': {'a': {'items': {'properties': {'b': {'items': {'type': 'integer'}}}}}}}";
   fits(schema, "{'a': [{'b': [1, 2]}, {'b': []}, {}]}");
@@ -209,16 +197,14 @@ static void the_path_leads_through_maps_and_arrays(void **state) {
         "arguments.a[2].b[3]: expected integer, got string");
 }
 
-static void a_missing_property_is_named(void **state) {
-  (void)state;
+TEST(a_missing_property_is_named) {
   static const char schema[] = "{'required': ['city'], 'properties': {'at': {'required': ['lat', 'lon']}}}";
   fits(schema, "{'city': null, 'more': 1}");
   fails(schema, "{'City': 'Oslo'}", "arguments.city: is required and missing");
   fails(schema, "{'city': 1, 'at': {'lat': 1}}", "arguments.at.lon: is required and missing");
 }
 
-static void a_property_is_required_once_however_often_it_is_named(void **state) {
-  (void)state;
+TEST(a_property_is_required_once_however_often_it_is_named) {
   static const char schema[] = "{'required': ['b', 'a', 'b'], 'properties': {'a': {'type': 'integer'}}}";
   fits(schema, "{'a': 1, 'b': 2, 'c': 3}");
   fits(schema, "{'b': 2, 'a': 1}");
@@ -226,8 +212,7 @@ static void a_property_is_required_once_however_often_it_is_named(void **state) 
   fails(schema, "{'b': 1, 'c': 2}", "arguments.a: is required and missing");
 }
 
-static void of_several_reasons_the_first_in_the_order_of_the_schema_is_given(void **state) {
-  (void)state;
+TEST(of_several_reasons_the_first_in_the_order_of_the_schema_is_given) {
   static const char schema[] =
       "{'properties': {'a': {'type': 'string', 'enum': ['x']}, 'b': {'items': {'minimum': 2}}}, 'required': ['c']}";
   fails(schema, "{'b': [1], 'a': 1}", "arguments.c: is required and missing");
@@ -236,8 +221,7 @@ static void of_several_reasons_the_first_in_the_order_of_the_schema_is_given(voi
   fails(schema, "{'b': [2, 1, 0], 'c': 0, 'a': 'x'}", "arguments.b[1]: is below the minimum 2");
 }
 
-static void enum_compares_as_json_does(void **state) {
-  (void)state;
+TEST(enum_compares_as_json_does) {
   static const char schema[] =
       "{'properties': {'p': {'enum': ['c', 1, 2.5, null, true, [1, 'x'], {'a': 1, 'b': [2]}]}}}";
   static const char *const good[] = {
@@ -256,8 +240,7 @@ static void enum_compares_as_json_does(void **state) {
   }
 }
 
-static void zero_is_nothing_but_zero(void **state) {
-  (void)state;
+TEST(zero_is_nothing_but_zero) {
   static const char *const others[] = {"null", "false", "''", "[]", "{}"};
   fits("{'properties': {'p': {'enum': [0]}}}", "{'p': 0.0}");
   for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
@@ -272,8 +255,7 @@ static void zero_is_nothing_but_zero(void **state) {
   }
 }
 
-static void bounds_are_inclusive_and_exact(void **state) {
-  (void)state;
+TEST(bounds_are_inclusive_and_exact) {
   static const char schema[] = "{'properties': {'n': {'minimum': 1, 'maximum': 9007199254740993}}}";
   fits(schema, "{'n': 1}");
   fits(schema, "{'n': 1.0}");
@@ -285,8 +267,7 @@ static void bounds_are_inclusive_and_exact(void **state) {
   fails("{'properties': {'n': {'maximum': 0.5}}}", "{'n': 1}", "arguments.n: is above the maximum 0.5");
 }
 
-static void not_a_number_is_outside_any_bound(void **state) {
-  (void)state;
+TEST(not_a_number_is_outside_any_bound) {
   tp_text schema = json_value(schema_writer, "{'properties': {'n': {'maximum': 5}}}");
   tp_text nan = {"\x81\xa1n\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00", 12};
   char message[64];
@@ -294,8 +275,7 @@ static void not_a_number_is_outside_any_bound(void **state) {
   assert_string_equal(message, "arguments.n: is above the maximum 5");
 }
 
-static void arguments_that_are_no_map_are_refused_by_any_schema(void **state) {
-  (void)state;
+TEST(arguments_that_are_no_map_are_refused_by_any_schema) {
   char message[64];
   tp_text none = {NULL, 0}, list = json_value(arguments_writer, "[1]");
   assert_int_equal(validate(none, list, message, sizeof message), TP_ERR_MALFORMED);
@@ -305,8 +285,7 @@ static void arguments_that_are_no_map_are_refused_by_any_schema(void **state) {
   assert_int_equal(validate(none, json_value(arguments_writer, "{'any': [1]}"), message, sizeof message), TP_OK);
 }
 
-static void arguments_that_are_cut_off_are_refused(void **state) {
-  (void)state;
+TEST(arguments_that_are_cut_off_are_refused) {
   tp_text whole = json_value(arguments_writer, "{'city': 'Oslo', 'days': [1, 2, 3]}");
   tp_text schema = json_value(schema_writer, "{'type': 'object'}");
   char message[64];
@@ -316,20 +295,17 @@ static void arguments_that_are_cut_off_are_refused(void **state) {
   }
 }
 
-static void the_message_holds_nothing_of_the_arguments(void **state) {
-  (void)state;
+TEST(the_message_holds_nothing_of_the_arguments) {
   fails("{'properties': {'p': {'type': 'integer'}}}", "{'p': 'secret', 'secret': 1}",
         "arguments.p: expected integer, got string");
   fails("{'properties': {'p': {'maximum': 3}}}", "{'p': 4711}", "arguments.p: is above the maximum 3");
 }
 
-static void controls_in_a_property_name_do_not_reach_the_message(void **state) {
-  (void)state;
+TEST(controls_in_a_property_name_do_not_reach_the_message) {
   fails("{'required': ['a\nb\x7f']}", "{}", "arguments.a?b?: is required and missing");
 }
 
-static void a_message_is_cut_to_the_callers_size_at_a_code_point(void **state) {
-  (void)state;
+TEST(a_message_is_cut_to_the_callers_size_at_a_code_point) {
   tp_text schema = json_value(schema_writer, "{'required': ['\xe2\x82\xac\xe2\x82\xac']}");
   tp_text arguments = json_value(arguments_writer, "{}");
   char message[40];
@@ -342,8 +318,7 @@ static void a_message_is_cut_to_the_callers_size_at_a_code_point(void **state) {
   assert_int_equal(validate(schema, arguments, NULL, 0), TP_ERR_MALFORMED);
 }
 
-static void a_long_enum_does_not_overrun_the_message(void **state) {
-  (void)state;
+TEST(a_long_enum_does_not_overrun_the_message) {
   char schema[SCHEMA_SIZE] = "{'properties': {'p': {'enum': ['first'", message[TP__SCHEMA_MESSAGE_SIZE];
   append(schema, ", '\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9'", 300);
   append(schema, "]}}}", 1);
@@ -355,8 +330,7 @@ static void a_long_enum_does_not_overrun_the_message(void **state) {
 }
 
 /* 31 containers inside each other are as deep as a checked value may be around a leaf of one more. */
-static void the_deepest_schema_and_arguments_are_walked(void **state) {
-  (void)state;
+TEST(the_deepest_schema_and_arguments_are_walked) {
   char schema[SCHEMA_SIZE] = "{'properties': {'a': ", arguments[SCHEMA_SIZE] = "{'a': ";
   char message[TP__SCHEMA_MESSAGE_SIZE];
   append(schema, "{'items': ", 29);
@@ -371,35 +345,4 @@ static void the_deepest_schema_and_arguments_are_walked(void **state) {
       validate(json_value(schema_writer, schema), json_value(arguments_writer, arguments), message, sizeof message),
       TP_ERR_MALFORMED);
   assert_non_null(strstr(message, "[0][0][0]: expected integer, got string"));
-}
-
-int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-  const struct CMUnitTest tests[] = {
-      TEST(schemas_of_the_subset_are_accepted),
-      TEST(anything_outside_the_subset_is_refused_with_its_path),
-      TEST(keywords_of_the_wrong_form_are_refused),
-      TEST(a_root_that_is_no_object_is_refused),
-      TEST(not_a_number_is_no_bound),
-      TEST(broken_bytes_are_no_schema),
-      TEST(a_long_path_is_cut_at_a_code_point),
-      TEST(each_type_takes_its_own),
-      TEST(several_types_take_any_of_them),
-      TEST(the_path_leads_through_maps_and_arrays),
-      TEST(a_missing_property_is_named),
-      TEST(a_property_is_required_once_however_often_it_is_named),
-      TEST(of_several_reasons_the_first_in_the_order_of_the_schema_is_given),
-      TEST(enum_compares_as_json_does),
-      TEST(zero_is_nothing_but_zero),
-      TEST(bounds_are_inclusive_and_exact),
-      TEST(not_a_number_is_outside_any_bound),
-      TEST(arguments_that_are_no_map_are_refused_by_any_schema),
-      TEST(arguments_that_are_cut_off_are_refused),
-      TEST(the_message_holds_nothing_of_the_arguments),
-      TEST(controls_in_a_property_name_do_not_reach_the_message),
-      TEST(a_message_is_cut_to_the_callers_size_at_a_code_point),
-      TEST(a_long_enum_does_not_overrun_the_message),
-      TEST(the_deepest_schema_and_arguments_are_walked),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,13 +2,7 @@
  *
  * scope_test.c: which tools an agent's turns may use: fixed by agent.build, shown to the model, checked at dispatch
  * before any gate. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/host.h"
 #include "tests/support/model.h"
 
@@ -122,8 +116,7 @@ static bool note_denial(void *ctx, const tp_audit *row) {
   return true;
 }
 
-static void tool_out_of_scope_is_not_shown_not_asked_for_and_not_run(void **state) {
-  (void)state;
+TEST(tool_out_of_scope_is_not_shown_not_asked_for_and_not_run) {
   world w;
   assert_int_equal(open_world(&w, only_read, NULL, NULL), TP_OK);
   run(&w);
@@ -141,8 +134,7 @@ static void tool_out_of_scope_is_not_shown_not_asked_for_and_not_run(void **stat
   close_world(&w);
 }
 
-static void agent_without_a_list_of_tools_may_use_all(void **state) {
-  (void)state;
+TEST(agent_without_a_list_of_tools_may_use_all) {
   const tp_text configs[] = {{NULL, 0}, with_skills};
   for (size_t i = 0; i < COUNT(configs); i++) {
     world w;
@@ -156,8 +148,7 @@ static void agent_without_a_list_of_tools_may_use_all(void **state) {
   }
 }
 
-static void agent_with_an_empty_list_may_use_none(void **state) {
-  (void)state;
+TEST(agent_with_an_empty_list_may_use_none) {
   world w;
   assert_int_equal(open_world(&w, no_tool, NULL, NULL), TP_OK);
   run(&w);
@@ -172,8 +163,7 @@ static tp_answer limit_scope(void *ctx, tp_call *call) {
   return tp_call_replace(call, &field, 1) == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED;
 }
 
-static void scope_is_what_agent_build_left(void **state) {
-  (void)state;
+TEST(scope_is_what_agent_build_left) {
   world w;
   tp_text config = no_tool;
   hook build = {.id = "build", .phase = TP_PHASE_AGENT_BUILD, .run = limit_scope, .ctx = &config};
@@ -183,8 +173,7 @@ static void scope_is_what_agent_build_left(void **state) {
   close_world(&w);
 }
 
-static void list_of_another_kind_that_agent_build_left_is_refused(void **state) {
-  (void)state;
+TEST(list_of_another_kind_that_agent_build_left_is_refused) {
   const tp_text configs[] = {TEXT("\x81\xa5tools\xa4read"), TEXT("\x81\xa5tools\xc0"), TEXT("\x81\xa6skills\x91\x01")};
   for (size_t i = 0; i < COUNT(configs); i++) {
     world w;
@@ -206,8 +195,7 @@ static bool note_listing(void *ctx, const tp_tool_listing *listing) {
   return strlen(r->text) < 40;
 }
 
-static void tools_of_the_runtime_and_of_an_agent_are_listed_without_a_turn(void **state) {
-  (void)state;
+TEST(tools_of_the_runtime_and_of_an_agent_are_listed_without_a_turn) {
   world w;
   size_t count = 0;
   assert_int_equal(open_world(&w, only_read, NULL, NULL), TP_OK);
@@ -239,8 +227,7 @@ static tp_answer list_from_inside(void *ctx, tp_call *call) {
                                                                            : tp_call_deny(call, "listed");
 }
 
-static void listing_that_cannot_be_made_says_why(void **state) {
-  (void)state;
+TEST(listing_that_cannot_be_made_says_why) {
   tp_runtime *runtime = open_runtime(NULL);
   size_t count = 7;
   assert_int_equal(tp_runtime_tools(runtime, NULL, NULL, &count, NULL), TP_OK); /* nothing contributes any */
@@ -258,17 +245,4 @@ static void listing_that_cannot_be_made_says_why(void **state) {
   assert_int_equal(result.outcome, TP_OK);
   tp_turn_end(turn);
   close_runtime(runtime);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(tool_out_of_scope_is_not_shown_not_asked_for_and_not_run),
-      cmocka_unit_test(agent_without_a_list_of_tools_may_use_all),
-      cmocka_unit_test(agent_with_an_empty_list_may_use_none),
-      cmocka_unit_test(scope_is_what_agent_build_left),
-      cmocka_unit_test(list_of_another_kind_that_agent_build_left_is_refused),
-      cmocka_unit_test(tools_of_the_runtime_and_of_an_agent_are_listed_without_a_turn),
-      cmocka_unit_test(listing_that_cannot_be_made_says_why),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What reaches tp_script_model_new(): it is replaced here by one that keeps a description of what it was given. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "domains/declared/yaml.h"
 #include "runtime/base/printf.h"
 #include "tests/unit/value_support.h"
@@ -81,8 +75,7 @@ static void assert_makes(const char *yaml, const char *expected) {
 
 /* ---- loading ---- */
 
-static void example_of_the_header_becomes_a_model(void **state) {
-  (void)state;
+TEST(example_of_the_header_becomes_a_model) {
   assert_makes(
       "repeat: true                      # optional\n"
       "responses:\n"
@@ -95,8 +88,7 @@ static void example_of_the_header_becomes_a_model(void **state) {
       "repeat 2[Hello.|end_turn|0,0,0][Let me look.|tool_use|10,5,0|c1 weather {\"city\":\"Oslo\"}]");
 }
 
-static void what_is_left_out_has_its_default(void **state) {
-  (void)state;
+TEST(what_is_left_out_has_its_default) {
   assert_makes("responses: []", "0");
   assert_makes("{repeat: false, responses: [{text: ''}]}", "1[|end_turn|0,0,0]");
   assert_makes("{responses: [{tool_calls: [{name: a}]}]}", "1[|tool_use|0,0,0| a {}]");
@@ -104,8 +96,7 @@ static void what_is_left_out_has_its_default(void **state) {
   assert_makes("{responses: [{text: a, stop_reason: max_tokens, usage: {output_tokens: 7}}]}", "1[a|max_tokens|0,7,0]");
 }
 
-static void every_call_gets_its_own_arguments(void **state) {
-  (void)state;
+TEST(every_call_gets_its_own_arguments) {
   assert_makes(
       "responses:\n"
       "  - tool_calls:\n"
@@ -120,8 +111,7 @@ static void every_call_gets_its_own_arguments(void **state) {
 
 /* ---- refusing ---- */
 
-static void wrong_scripts_are_refused_with_line_and_column(void **state) {
-  (void)state;
+TEST(wrong_scripts_are_refused_with_line_and_column) {
   static const struct {
     const char *yaml;
     uint32_t line, column;
@@ -179,8 +169,7 @@ static void wrong_scripts_are_refused_with_line_and_column(void **state) {
   assert_int_equal(wrong, 0);
 }
 
-static void refusal_of_the_model_itself_is_passed_on(void **state) {
-  (void)state;
+TEST(refusal_of_the_model_itself_is_passed_on) {
   memset(&script, 0, sizeof script);
   script.answer = TP_ERR_NO_MEMORY;
   tp_model untouched, *model = &untouched;
@@ -190,8 +179,7 @@ static void refusal_of_the_model_itself_is_passed_on(void **state) {
   assert_int_equal(fault.code, TP_ERR_NO_MEMORY);
 }
 
-static void refused_memory_is_an_error_and_leaks_nothing(void **state) {
-  (void)state;
+TEST(refused_memory_is_an_error_and_leaks_nothing) {
   tp_text yaml = tp_text_of("{responses: [{text: a}, {tool_calls: [{name: b, arguments: {c: d}}, {name: e}]}]}");
   size_t refusals = 0;
   for (size_t n = 1;; n++) {
@@ -213,16 +201,4 @@ static void refused_memory_is_an_error_and_leaks_nothing(void **state) {
     refusals++;
   }
   assert_true(refusals > 5);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(example_of_the_header_becomes_a_model),
-      cmocka_unit_test(what_is_left_out_has_its_default),
-      cmocka_unit_test(every_call_gets_its_own_arguments),
-      cmocka_unit_test(wrong_scripts_are_refused_with_line_and_column),
-      cmocka_unit_test(refusal_of_the_model_itself_is_passed_on),
-      cmocka_unit_test(refused_memory_is_an_error_and_leaks_nothing),
-  };
-  return cmocka_run_group_tests_name("script_model_load", tests, NULL, NULL);
 }

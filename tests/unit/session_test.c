@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Sessions and driven turns, seen from both ends: what the host gets back, and what the model is asked. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "phases/session.h"
 #include "tests/support/model.h"
 
@@ -103,8 +97,7 @@ static void make_tool(tool_world *t, const char *name) {
 
 /* ---- a turn from its begin to its end ---- */
 
-static void request_without_subscriptions_is_byte_for_byte_the_conversation(void **state) {
-  (void)state;
+TEST(request_without_subscriptions_is_byte_for_byte_the_conversation) {
   static const reply replies[] = {{.text = "hi"}, {.text = "fine </system-reminder>"}, {.text = "bye"}};
   for (int is_inline = 0; is_inline < 2; is_inline++) {
     world w = open_world(replies, 3);
@@ -127,8 +120,7 @@ static void request_without_subscriptions_is_byte_for_byte_the_conversation(void
   }
 }
 
-static void bad_requests_are_refused_before_anything_happens(void **state) {
-  (void)state;
+TEST(bad_requests_are_refused_before_anything_happens) {
   static const reply replies[] = {{.text = "hi"}};
   world w = open_world(replies, 1);
   const tp_turn_result *result = NULL;
@@ -153,8 +145,7 @@ static void bad_requests_are_refused_before_anything_happens(void **state) {
   close_world(&w);
 }
 
-static void session_without_a_model_fails_its_turns(void **state) {
-  (void)state;
+TEST(session_without_a_model_fails_its_turns) {
   tp_runtime *runtime = open_runtime(NULL);
   tp_session_options options = {.struct_size = sizeof options, .id = "s"};
   world w = {.runtime = runtime};
@@ -166,8 +157,7 @@ static void session_without_a_model_fails_its_turns(void **state) {
 
 /* ---- tools in a turn ---- */
 
-static void results_go_back_to_the_model_in_call_order(void **state) {
-  (void)state;
+TEST(results_go_back_to_the_model_in_call_order) {
   static const reply replies[] = {
       {.text = "let me see", .calls = {CALL("a", "t"), CALL("b", "nobody"), CALL("", "t")}, .call_count = 3},
       {.text = "done"}};
@@ -211,8 +201,7 @@ static tp_answer see_batch(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void tool_batch_sees_arguments_and_results(void **state) {
-  (void)state;
+TEST(tool_batch_sees_arguments_and_results) {
   static const reply replies[] = {
       {.text = "x",
        .calls = {CALL("a", "t"),
@@ -233,8 +222,7 @@ static void tool_batch_sees_arguments_and_results(void **state) {
   close_world(&w);
 }
 
-static void results_above_16_mib_keep_head_and_tail_in_tool_batch(void **state) {
-  (void)state;
+TEST(results_above_16_mib_keep_head_and_tail_in_tool_batch) {
   static const reply replies[] = {{.text = "x", .calls = {CALL("a", "t"), CALL("b", "t")}, .call_count = 2},
                                   {.text = "done"}};
   enum { SIZE = 9 << 20 };
@@ -260,8 +248,7 @@ static void results_above_16_mib_keep_head_and_tail_in_tool_batch(void **state) 
   free(text);
 }
 
-static void denied_call_adds_its_reason_and_a_reminder_to_the_next_request(void **state) {
-  (void)state;
+TEST(denied_call_adds_its_reason_and_a_reminder_to_the_next_request) {
   static const reply replies[] = {
       {.text = "", .calls = {CALL("a", "t")}, .call_count = 1}, {.text = "I see"}, {.text = "ok"}};
   tool_world t = {0};
@@ -281,8 +268,7 @@ static void denied_call_adds_its_reason_and_a_reminder_to_the_next_request(void 
 }
 
 /* Also of those that may change what it is called with, or its result. */
-static void reminders_of_every_phase_around_a_call_reach_the_next_request(void **state) {
-  (void)state;
+TEST(reminders_of_every_phase_around_a_call_reach_the_next_request) {
   static const reply replies[] = {{.calls = {CALL("a", "t")}, .call_count = 1}, {.text = "done"}};
   static const uint32_t phases[] = {TP_PHASE_TOOL_REWRITE, TP_PHASE_TOOL_PRE, TP_PHASE_TOOL_RESULT, TP_PHASE_TOOL_POST};
   for (size_t i = 0; i < COUNT(phases); i++) {
@@ -302,8 +288,7 @@ static void reminders_of_every_phase_around_a_call_reach_the_next_request(void *
 
 /* ---- what handlers contribute ---- */
 
-static void sections_contexts_and_reminders_reach_the_request_and_not_the_history(void **state) {
-  (void)state;
+TEST(sections_contexts_and_reminders_reach_the_request_and_not_the_history) {
   static const reply replies[] = {{.text = "one"}, {.text = "two"}};
   static const tp_contribution section = {.struct_size = sizeof(tp_contribution),
                                           .kind = TP_KIND_PROMPT_SECTION,
@@ -345,8 +330,7 @@ static size_t count_of(const char *text, const char *words) {
   return count;
 }
 
-static void repeated_request_carries_each_reminder_once(void **state) {
-  (void)state;
+TEST(repeated_request_carries_each_reminder_once) {
   static const reply replies[] = {{.fails = TP_ERR_MODEL, .retryable = true},
                                   {.fails = TP_ERR_MODEL, .retryable = true},
                                   {.text = "hi"},
@@ -365,8 +349,7 @@ static void repeated_request_carries_each_reminder_once(void **state) {
   close_world(&w);
 }
 
-static void context_of_model_pre_is_for_this_request_only(void **state) {
-  (void)state;
+TEST(context_of_model_pre_is_for_this_request_only) {
   static const reply replies[] = {{.text = "", .calls = {CALL("a", "t")}, .call_count = 1}, {.text = "done"}};
   static const tp_contribution context = {.struct_size = sizeof(tp_contribution),
                                           .kind = TP_KIND_PROMPT_CONTEXT,
@@ -387,8 +370,7 @@ static void context_of_model_pre_is_for_this_request_only(void **state) {
   close_world(&w);
 }
 
-static void intake_rewrites_what_the_model_and_the_history_get(void **state) {
-  (void)state;
+TEST(intake_rewrites_what_the_model_and_the_history_get) {
   static const reply replies[] = {{.text = "one"}, {.text = "two"}};
   act intake = {.replaces = TP_FIELD_TEXT, .appends = "!"},
       response = {.replaces = TP_FIELD_RESPONSE_TEXT, .appends = "?"};
@@ -436,8 +418,7 @@ static bool note_replacement(void *ctx, const tp_audit *row) {
   return true;
 }
 
-static void response_handler_drops_and_changes_calls_and_the_audit_shows_which(void **state) {
-  (void)state;
+TEST(response_handler_drops_and_changes_calls_and_the_audit_shows_which) {
   static const reply replies[] = {
       {.text = "x",
        .calls = {CALL("a", "t"),
@@ -473,8 +454,7 @@ static void response_handler_drops_and_changes_calls_and_the_audit_shows_which(v
   close_world(&w);
 }
 
-static void response_without_its_calls_ends_the_turn(void **state) {
-  (void)state;
+TEST(response_without_its_calls_ends_the_turn) {
   static const reply replies[] = {{.text = "x", .calls = {CALL("a", "t")}, .call_count = 1}};
   filter f = {VALUE("\x90"), ""};
   tool_world t = {0};
@@ -488,8 +468,7 @@ static void response_without_its_calls_ends_the_turn(void **state) {
   close_world(&w);
 }
 
-static void calls_that_the_response_has_not_fail_the_turn(void **state) {
-  (void)state;
+TEST(calls_that_the_response_has_not_fail_the_turn) {
   static const reply replies[] = {
       {.text = "x",
        .calls = {CALL("a", "t"), {.id = TEXT("b"), .name = TEXT("t"), .arguments = TEXT("{"), .malformed = true}},
@@ -662,14 +641,12 @@ static void check_outcome(const outcome_case *c) {
   close_world(&w);
 }
 
-static void every_outcome_has_post_turn_once_and_runtime_error_when_it_failed(void **state) {
-  (void)state;
+TEST(every_outcome_has_post_turn_once_and_runtime_error_when_it_failed) {
   for (size_t i = 0; i < COUNT(outcomes); i++) check_outcome(&outcomes[i]);
 }
 
 /* A server says 403 to the one and 503 to the other. */
-static void result_names_who_refused_and_whether_it_answered(void **state) {
-  (void)state;
+TEST(result_names_who_refused_and_whether_it_answered) {
   static const struct {
     act act;
     tp_turn_outcome outcome;
@@ -729,8 +706,7 @@ static const tp_history *borrow_history(void) {
   return &borrowed_history;
 }
 
-static void turn_that_does_not_complete_leaves_its_message_and_a_mark(void **state) {
-  (void)state;
+TEST(turn_that_does_not_complete_leaves_its_message_and_a_mark) {
   for (size_t i = 0; i < COUNT(outcomes); i++) {
     const outcome_case *c = &outcomes[i];
     assert_int_equal(tp_history_memory_new(NULL, &shared_history, NULL), TP_OK);
@@ -761,8 +737,7 @@ static void turn_that_does_not_complete_leaves_its_message_and_a_mark(void **sta
   }
 }
 
-static void end_marks_never_reach_the_model(void **state) {
-  (void)state;
+TEST(end_marks_never_reach_the_model) {
   static const reply replies[] = {{.fails = TP_ERR_MODEL}, {.text = "hi"}};
   world w = open_world(replies, 2);
   expect(&w, "one", TP_TURN_FAILED);
@@ -771,8 +746,7 @@ static void end_marks_never_reach_the_model(void **state) {
   close_world(&w);
 }
 
-static void history_outlives_its_session(void **state) {
-  (void)state;
+TEST(history_outlives_its_session) {
   static const reply replies[] = {{.text = "hi"}};
   assert_int_equal(tp_history_memory_new(NULL, &shared_history, NULL), TP_OK);
   for (int i = 0; i < 2; i++) {
@@ -785,8 +759,7 @@ static void history_outlives_its_session(void **state) {
   tp_history_free(shared_history);
 }
 
-static void history_of_a_wrong_size_or_without_its_functions_is_refused(void **state) {
-  (void)state;
+TEST(history_of_a_wrong_size_or_without_its_functions_is_refused) {
   tp_history *memory;
   assert_int_equal(tp_history_memory_new(NULL, &memory, NULL), TP_OK);
   tp_runtime *runtime = open_runtime(NULL);
@@ -825,8 +798,7 @@ static tp_status append_or_not(void *ctx, const tp_history_append *request, tp_f
   return shared_history->append(ctx, request, fault);
 }
 
-static void history_that_fails_fails_the_turn_and_the_next_works(void **state) {
-  (void)state;
+TEST(history_that_fails_fails_the_turn_and_the_next_works) {
   static const reply replies[] = {{.text = "hi"}};
   assert_int_equal(tp_history_memory_new(NULL, &shared_history, NULL), TP_OK);
   tp_session_options options = {.history = borrow_history()};
@@ -855,8 +827,7 @@ static void history_that_fails_fails_the_turn_and_the_next_works(void **state) {
 
 /* ---- the model ---- */
 
-static void failed_request_is_repeated_when_it_is_retryable_and_said_nothing_yet(void **state) {
-  (void)state;
+TEST(failed_request_is_repeated_when_it_is_retryable_and_said_nothing_yet) {
   static const struct {
     reply replies[4];
     uint32_t asked;
@@ -908,8 +879,7 @@ static void keep_event(void *ctx, const tp_event *event) {
   if (event->kind == TP_EVENT_MODEL_DELTA) strncat(log->delta, event->text.data, event->text.size);
 }
 
-static void events_report_the_turn_in_order_and_without_gaps(void **state) {
-  (void)state;
+TEST(events_report_the_turn_in_order_and_without_gaps) {
   static const reply replies[] = {{.calls = {CALL("a", "t")}, .call_count = 1}, {.text = "hi", .delta = "h"}};
   tool_world t = {0};
   make_tool(&t, "t");
@@ -951,8 +921,7 @@ static tp_submission *submit(world *w, const char *id, order *o) {
   return submission;
 }
 
-static void turns_of_a_session_run_one_at_a_time_in_order(void **state) {
-  (void)state;
+TEST(turns_of_a_session_run_one_at_a_time_in_order) {
   static const reply replies[] = {{.text = "hi"}};
   latch entered = LATCH, leave = LATCH;
   act intake = {.entered = &entered, .waits_for = &leave};
@@ -972,8 +941,7 @@ static void turns_of_a_session_run_one_at_a_time_in_order(void **state) {
   close_world(&w);
 }
 
-static void queue_has_a_bound(void **state) {
-  (void)state;
+TEST(queue_has_a_bound) {
   static const reply replies[] = {{.text = "hi"}};
   latch entered = LATCH, leave = LATCH;
   act intake = {.entered = &entered, .waits_for = &leave};
@@ -993,8 +961,7 @@ static void queue_has_a_bound(void **state) {
   close_world(&w);
 }
 
-static void running_and_queued_turns_can_be_cancelled(void **state) {
-  (void)state;
+TEST(running_and_queued_turns_can_be_cancelled) {
   static const reply replies[] = {{.never = true}, {.text = "hi"}};
   ends e = {0};
   hook hooks[] = {{.id = "post", .phase = TP_PHASE_TURN_POST_TURN, .run = note_post_turn, .ctx = &e},
@@ -1048,8 +1015,7 @@ static void *leave_later(void *arg) {
   return NULL;
 }
 
-static void wait_for_a_submission_comes_behind_its_callback(void **state) {
-  (void)state;
+TEST(wait_for_a_submission_comes_behind_its_callback) {
   static const reply replies[] = {{.text = "hi"}};
   world w = open_world_with(replies, 1, NULL, NULL, 0);
   slow_end e = {.entered = LATCH, .leave = LATCH};
@@ -1075,8 +1041,7 @@ static void wait_for_a_submission_comes_behind_its_callback(void **state) {
   close_world(&w);
 }
 
-static void submission_without_a_callback_outlives_its_runtime(void **state) {
-  (void)state;
+TEST(submission_without_a_callback_outlives_its_runtime) {
   static const reply replies[] = {{.text = "hi"}, {.never = true}};
   world w = open_world_with(replies, 2, NULL, NULL, 0);
   tp_submission *ended, *open;
@@ -1117,8 +1082,7 @@ static void wait_and_unref(void *ctx, const tp_turn_result *result) {
   latch_hit(&e->ended);
 }
 
-static void callback_cannot_wait_for_its_own_submission_but_unref_it(void **state) {
-  (void)state;
+TEST(callback_cannot_wait_for_its_own_submission_but_unref_it) {
   static const reply replies[] = {{.text = "hi"}};
   world w = open_world_with(replies, 1, NULL, NULL, 0);
   own_end e = {.ready = LATCH, .ended = LATCH};
@@ -1131,8 +1095,7 @@ static void callback_cannot_wait_for_its_own_submission_but_unref_it(void **stat
   close_world(&w);
 }
 
-static void result_that_is_not_wanted_is_not_made(void **state) {
-  (void)state;
+TEST(result_that_is_not_wanted_is_not_made) {
   static const reply replies[] = {{.text = "hi"}};
   world w = open_world_with(replies, 1, NULL, NULL, 0);
   tp_turn_request request = request_of("hello");
@@ -1141,8 +1104,7 @@ static void result_that_is_not_wanted_is_not_made(void **state) {
   close_world(&w);
 }
 
-static void cancel_in_the_middle_of_tools_ends_the_turn_without_a_call_in_the_history(void **state) {
-  (void)state;
+TEST(cancel_in_the_middle_of_tools_ends_the_turn_without_a_call_in_the_history) {
   static const reply replies[] = {{.calls = {CALL("a", "t")}, .call_count = 1}, {.text = "hi"}};
   tool_world t = {.text = "x"};
   make_tool(&t, "t");
@@ -1193,8 +1155,7 @@ static tp_answer note_session_end(void *ctx, tp_call *call) {
 
 static void hit(void *ctx) { latch_hit(ctx); }
 
-static void clients_that_left_free_capacity_in_the_queue(void **state) {
-  (void)state;
+TEST(clients_that_left_free_capacity_in_the_queue) {
   static const reply replies[] = {{.never = true}, {.text = "hi"}};
   enum { CLIENTS = 64 };
   world w = open_world_with(replies, 2, NULL, NULL, 0);
@@ -1230,8 +1191,7 @@ static void *run_with_a_short_limit(void *session) {
   return as_wanted ? session : NULL;
 }
 
-static void limit_of_a_turn_counts_in_the_queue(void **state) {
-  (void)state;
+TEST(limit_of_a_turn_counts_in_the_queue) {
   static const reply replies[] = {{.never = true}};
   latch closed = LATCH;
   world w = open_world_with(replies, 1, NULL, NULL, 0);
@@ -1261,8 +1221,7 @@ static void limit_of_a_turn_counts_in_the_queue(void **state) {
 
 /* ---- one session of a tenant and id ---- */
 
-static void turn_that_never_began_fires_neither_post_turn_nor_runtime_error(void **state) {
-  (void)state;
+TEST(turn_that_never_began_fires_neither_post_turn_nor_runtime_error) {
   static const reply replies[] = {{.never = true}};
   act intake = {0}, post = {0}, error = {0};
   hook hooks[] = {{.id = "intake", .phase = TP_PHASE_TURN_INTAKE, .ctx = &intake},
@@ -1293,8 +1252,7 @@ static void turn_that_never_began_fires_neither_post_turn_nor_runtime_error(void
   close_world(&w);
 }
 
-static void session_is_open_once(void **state) {
-  (void)state;
+TEST(session_is_open_once) {
   static const reply replies[] = {{.text = "hi"}};
   world w = open_world_with(replies, 1, NULL, NULL, 0);
   tp_session *second, *other;
@@ -1342,8 +1300,7 @@ static tp_status append_at_once(void *ctx, const tp_history_append *request, tp_
   return TP_OK;
 }
 
-static void history_that_is_slow_leaves_threads_to_other_tenants(void **state) {
-  (void)state;
+TEST(history_that_is_slow_leaves_threads_to_other_tenants) {
   enum { SESSIONS = 8 };
   slow_store store = {.entered = LATCH, .leave = LATCH};
   tp_runtime_options options = {.struct_size = sizeof options, .handler_threads = SESSIONS};
@@ -1384,8 +1341,7 @@ static void history_that_is_slow_leaves_threads_to_other_tenants(void **state) {
 }
 
 /* Looking for the next session was quadratic: 6.8 s of 20,000 with a limit of 5 s. */
-static void drain_of_many_idle_sessions_keeps_its_limit(void **state) {
-  (void)state;
+TEST(drain_of_many_idle_sessions_keeps_its_limit) {
   enum { SESSIONS = 20000, LIMIT_MS = 5000 };
   tp_runtime *runtime = open_runtime(NULL);
   for (int i = 0; i < SESSIONS; i++) {
@@ -1404,8 +1360,7 @@ static void drain_of_many_idle_sessions_keeps_its_limit(void **state) {
   close_runtime(runtime);
 }
 
-static void session_starts_once_with_its_first_turn_and_ends_once(void **state) {
-  (void)state;
+TEST(session_starts_once_with_its_first_turn_and_ends_once) {
   static const reply replies[] = {{.text = "hi"}};
   act start = {0};
   life l = {0};
@@ -1464,8 +1419,7 @@ static void let_finish(busy_session *b) {
   assert_int_equal(b->life.ends_, 1);
 }
 
-static void closing_comes_after_the_queue_and_refuses_what_follows(void **state) {
-  (void)state;
+TEST(closing_comes_after_the_queue_and_refuses_what_follows) {
   busy_session b;
   keep_busy(&b);
   tp_session_close(b.w.session, hit, &b.closed);
@@ -1483,8 +1437,7 @@ static void *drain_all(void *runtime) {
   return complete ? runtime : NULL;
 }
 
-static void host_that_closes_beside_a_drain_is_notified_behind_its_turns(void **state) {
-  (void)state;
+TEST(host_that_closes_beside_a_drain_is_notified_behind_its_turns) {
   busy_session b;
   keep_busy(&b);
   pthread_t drainer;
@@ -1512,8 +1465,7 @@ static void *run_stuck_turn(void *session) {
 }
 
 /* Its host's thread has the turn, and would for ten minutes. */
-static void drain_without_engine_workers_keeps_its_limit(void **state) {
-  (void)state;
+TEST(drain_without_engine_workers_keeps_its_limit) {
   static const reply replies[] = {{.never = true}};
   tp_runtime_options options = {.struct_size = sizeof options, .no_engine_workers = true};
   world w = {.runtime = open_runtime(&options), .model = recorder_new(replies, 1)};
@@ -1537,8 +1489,7 @@ static void drain_without_engine_workers_keeps_its_limit(void **state) {
 }
 
 /* More than there is capacity for closing turns: the drain waits for places. */
-static void drain_ends_every_session_of_thousands(void **state) {
-  (void)state;
+TEST(drain_ends_every_session_of_thousands) {
   enum { SESSIONS = 1500 };
   tp_session *sessions[SESSIONS];
   tp_runtime_options options = {.struct_size = sizeof options, .turns_max = 4};
@@ -1565,8 +1516,7 @@ static void drain_ends_every_session_of_thousands(void **state) {
   assert_int_equal(end.calls, SESSIONS);
 }
 
-static void drain_closes_what_is_open(void **state) {
-  (void)state;
+TEST(drain_closes_what_is_open) {
   static const reply replies[] = {{.text = "hi"}, {.never = true}};
   life l = {0};
   ends e = {0};
@@ -1598,8 +1548,7 @@ static void drain_closes_what_is_open(void **state) {
   "b"                    /* [a, b] */
 #define TASKS "\x91\x80" /* [{}] */
 
-static void end_of_a_session_reports_reason_lists_and_the_last_outcome(void **state) {
-  (void)state;
+TEST(end_of_a_session_reports_reason_lists_and_the_last_outcome) {
   static const reply replies[] = {{.text = "hi"}, {.fails = TP_ERR_MODEL}};
   life l = {0};
   hook h = {.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .ctx = &l, .slow = true};
@@ -1638,8 +1587,7 @@ static void end_of_a_session_reports_reason_lists_and_the_last_outcome(void **st
   recorder_free(w.model);
 }
 
-static void end_of_a_session_lists_the_tools_that_its_turns_ran_since_the_last_one(void **state) {
-  (void)state;
+TEST(end_of_a_session_lists_the_tools_that_its_turns_ran_since_the_last_one) {
   static const reply replies[] = {
       {.text = "", .calls = {CALL("a", "t"), CALL("b", "nobody"), CALL("", "t")}, .call_count = 3}, {.text = "done"}};
   life l = {0};
@@ -1656,8 +1604,7 @@ static void end_of_a_session_lists_the_tools_that_its_turns_ran_since_the_last_o
   close_world(&w);
 }
 
-static void end_of_a_session_that_is_malformed_is_refused_and_nothing_is_closed(void **state) {
-  (void)state;
+TEST(end_of_a_session_that_is_malformed_is_refused_and_nothing_is_closed) {
   static const reply replies[] = {{.text = "hi"}};
   life l = {0};
   hook h = {.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .ctx = &l};
@@ -1691,8 +1638,7 @@ static void end_of_a_session_that_is_malformed_is_refused_and_nothing_is_closed(
   assert_string_equal(l.reason, "closed");
 }
 
-static void drain_says_that_it_ended_a_session(void **state) {
-  (void)state;
+TEST(drain_says_that_it_ended_a_session) {
   static const reply replies[] = {{.text = "hi"}};
   life l = {0};
   hook h = {.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .ctx = &l};
@@ -1709,8 +1655,7 @@ static tp_status compact_nothing(void *ctx, const tp_compaction *compaction, tp_
   return TP_OK;
 }
 
-static void options_of_compaction_that_would_do_nothing_are_refused(void **state) {
-  (void)state;
+TEST(options_of_compaction_that_would_do_nothing_are_refused) {
   tp_runtime *runtime = open_runtime(NULL);
   const tp_session_options later[] = {
       {.struct_size = sizeof(tp_session_options), .id = "s", .history_tokens_max = 1},
@@ -1731,8 +1676,7 @@ static int32_t matches_nothing(void *ctx, const tp_match_view *view) {
   return TP_MATCH_NO;
 }
 
-static void jobs_of_post_turn_and_session_end_are_scheduled(void **state) {
-  (void)state;
+TEST(jobs_of_post_turn_and_session_end_are_scheduled) {
   static const reply replies[] = {{.text = "hi"}};
   static const tp_contribution job = {.struct_size = sizeof(tp_contribution),
                                       .kind = TP_KIND_BACKGROUND_JOB,
@@ -1766,8 +1710,7 @@ static void jobs_of_post_turn_and_session_end_are_scheduled(void **state) {
   assert_int_equal(after_end, 2);
 }
 
-static void without_engine_workers_everything_runs_on_the_caller(void **state) {
-  (void)state;
+TEST(without_engine_workers_everything_runs_on_the_caller) {
   static const reply replies[] = {{.text = "hi"}};
   tp_runtime_options options = {.struct_size = sizeof options, .no_engine_workers = true};
   world w = {.runtime = open_runtime(&options), .model = recorder_new(replies, 1)};
@@ -1788,8 +1731,7 @@ static void without_engine_workers_everything_runs_on_the_caller(void **state) {
   recorder_free(w.model);
 }
 
-static void script_model_plays_its_list(void **state) {
-  (void)state;
+TEST(script_model_plays_its_list) {
   static const tp_model_response list[] = {{.struct_size = sizeof(tp_model_response), .text = TEXT("one")},
                                            {.struct_size = sizeof(tp_model_response), .text = TEXT("two")}};
   static const tp_model_response *const pointers[] = {&list[0], &list[1]};
@@ -1832,8 +1774,7 @@ static void see_request(void *ctx, const tp_model_request *request, tp_token tok
   (void)!tp_model_complete(token, &response);
 }
 
-static void a_provider_reads_the_ids_of_the_turn_and_the_time_that_is_left(void **state) {
-  (void)state;
+TEST(a_provider_reads_the_ids_of_the_turn_and_the_time_that_is_left) {
   for (int placement = TP_PLACEMENT_THREAD; placement <= TP_PLACEMENT_INLINE; placement++) {
     tp_runtime *runtime = open_runtime(NULL);
     seer s;
@@ -1896,8 +1837,7 @@ static void cancel_a_turn(world *w, int nth) {
   assert_int_equal(w->model->cancels, nth);
 }
 
-static void a_turn_without_a_token_names_the_model_that_holds_them_and_the_host_abandons_them(void **state) {
-  (void)state;
+TEST(a_turn_without_a_token_names_the_model_that_holds_them_and_the_host_abandons_them) {
   static const reply replies[] = {{.never = true}};
   for (int is_inline = 0; is_inline < 2; is_inline++) {
     world w = open_world_of_tokens(replies, 2, is_inline, true);
@@ -1922,8 +1862,7 @@ static void a_turn_without_a_token_names_the_model_that_holds_them_and_the_host_
   }
 }
 
-static void the_token_of_a_model_without_destroy_ends_with_its_turn(void **state) {
-  (void)state;
+TEST(the_token_of_a_model_without_destroy_ends_with_its_turn) {
   static const reply replies[] = {{.never = true}};
   for (int is_inline = 0; is_inline < 2; is_inline++) {
     world w = open_world_of_tokens(replies, 1, is_inline, false);
@@ -1945,8 +1884,7 @@ static void *abandon_when_asked(void *arg) {
   return NULL;
 }
 
-static void abandoning_the_token_of_a_model_fails_the_turn_at_once(void **state) {
-  (void)state;
+TEST(abandoning_the_token_of_a_model_fails_the_turn_at_once) {
   static const reply replies[] = {{.never = true}};
   world w = open_world(replies, 1);
   pthread_t thread;
@@ -1958,66 +1896,4 @@ static void abandoning_the_token_of_a_model_fails_the_turn_at_once(void **state)
   assert_text(result->reason, "the model failed: the host abandoned its token");
   tp_turn_result_free(result);
   close_world(&w);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(request_without_subscriptions_is_byte_for_byte_the_conversation),
-      cmocka_unit_test(bad_requests_are_refused_before_anything_happens),
-      cmocka_unit_test(session_without_a_model_fails_its_turns),
-      cmocka_unit_test(results_go_back_to_the_model_in_call_order),
-      cmocka_unit_test(tool_batch_sees_arguments_and_results),
-      cmocka_unit_test(results_above_16_mib_keep_head_and_tail_in_tool_batch),
-      cmocka_unit_test(denied_call_adds_its_reason_and_a_reminder_to_the_next_request),
-      cmocka_unit_test(reminders_of_every_phase_around_a_call_reach_the_next_request),
-      cmocka_unit_test(sections_contexts_and_reminders_reach_the_request_and_not_the_history),
-      cmocka_unit_test(repeated_request_carries_each_reminder_once),
-      cmocka_unit_test(context_of_model_pre_is_for_this_request_only),
-      cmocka_unit_test(intake_rewrites_what_the_model_and_the_history_get),
-      cmocka_unit_test(response_handler_drops_and_changes_calls_and_the_audit_shows_which),
-      cmocka_unit_test(response_without_its_calls_ends_the_turn),
-      cmocka_unit_test(calls_that_the_response_has_not_fail_the_turn),
-      cmocka_unit_test(every_outcome_has_post_turn_once_and_runtime_error_when_it_failed),
-      cmocka_unit_test(result_names_who_refused_and_whether_it_answered),
-      cmocka_unit_test(turn_that_does_not_complete_leaves_its_message_and_a_mark),
-      cmocka_unit_test(end_marks_never_reach_the_model),
-      cmocka_unit_test(history_outlives_its_session),
-      cmocka_unit_test(history_of_a_wrong_size_or_without_its_functions_is_refused),
-      cmocka_unit_test(history_that_fails_fails_the_turn_and_the_next_works),
-      cmocka_unit_test(failed_request_is_repeated_when_it_is_retryable_and_said_nothing_yet),
-      cmocka_unit_test(events_report_the_turn_in_order_and_without_gaps),
-      cmocka_unit_test(turns_of_a_session_run_one_at_a_time_in_order),
-      cmocka_unit_test(queue_has_a_bound),
-      cmocka_unit_test(running_and_queued_turns_can_be_cancelled),
-      cmocka_unit_test(wait_for_a_submission_comes_behind_its_callback),
-      cmocka_unit_test(submission_without_a_callback_outlives_its_runtime),
-      cmocka_unit_test(callback_cannot_wait_for_its_own_submission_but_unref_it),
-      cmocka_unit_test(result_that_is_not_wanted_is_not_made),
-      cmocka_unit_test(cancel_in_the_middle_of_tools_ends_the_turn_without_a_call_in_the_history),
-      cmocka_unit_test(clients_that_left_free_capacity_in_the_queue),
-      cmocka_unit_test(limit_of_a_turn_counts_in_the_queue),
-      cmocka_unit_test(turn_that_never_began_fires_neither_post_turn_nor_runtime_error),
-      cmocka_unit_test(session_is_open_once),
-      cmocka_unit_test(history_that_is_slow_leaves_threads_to_other_tenants),
-      cmocka_unit_test(drain_of_many_idle_sessions_keeps_its_limit),
-      cmocka_unit_test(session_starts_once_with_its_first_turn_and_ends_once),
-      cmocka_unit_test(end_of_a_session_reports_reason_lists_and_the_last_outcome),
-      cmocka_unit_test(end_of_a_session_lists_the_tools_that_its_turns_ran_since_the_last_one),
-      cmocka_unit_test(end_of_a_session_that_is_malformed_is_refused_and_nothing_is_closed),
-      cmocka_unit_test(drain_says_that_it_ended_a_session),
-      cmocka_unit_test(options_of_compaction_that_would_do_nothing_are_refused),
-      cmocka_unit_test(closing_comes_after_the_queue_and_refuses_what_follows),
-      cmocka_unit_test(host_that_closes_beside_a_drain_is_notified_behind_its_turns),
-      cmocka_unit_test(drain_without_engine_workers_keeps_its_limit),
-      cmocka_unit_test(drain_ends_every_session_of_thousands),
-      cmocka_unit_test(drain_closes_what_is_open),
-      cmocka_unit_test(jobs_of_post_turn_and_session_end_are_scheduled),
-      cmocka_unit_test(without_engine_workers_everything_runs_on_the_caller),
-      cmocka_unit_test(script_model_plays_its_list),
-      cmocka_unit_test(a_provider_reads_the_ids_of_the_turn_and_the_time_that_is_left),
-      cmocka_unit_test(a_turn_without_a_token_names_the_model_that_holds_them_and_the_host_abandons_them),
-      cmocka_unit_test(the_token_of_a_model_without_destroy_ends_with_its_turn),
-      cmocka_unit_test(abandoning_the_token_of_a_model_fails_the_turn_at_once),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,13 +2,7 @@
  *
  * What neighbouring versions share and what they must not: plans of phases that were not changed, maps of ids. The
  * judge of sharing is a registry that was never edited: what many commits came to, one commit must come to as well. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "runtime/plan/registry.h"
 #include "tests/support/edges.h"
 #include "tests/unit/plan_world.h"
@@ -40,8 +34,7 @@ static world *two_phases(void) {
 
 static tp__snapshot *newest(world *w) { return tp__registry_pin(w->registry); }
 
-static void a_phase_that_no_requested_change_touches_keeps_its_plan(void **state) {
-  (void)state;
+TEST(a_phase_that_no_requested_change_touches_keeps_its_plan) {
   world *w = two_phases();
   tp__snapshot *before = newest(w);
   tp_edit *edit = edit_of(w);
@@ -61,8 +54,7 @@ static void a_phase_that_no_requested_change_touches_keeps_its_plan(void **state
   world_close(w);
 }
 
-static void a_requested_change_that_changes_nothing_touches_nothing(void **state) {
-  (void)state;
+TEST(a_requested_change_that_changes_nothing_touches_nothing) {
   world *w = two_phases();
   tp__snapshot *before = newest(w);
   tp_edit *edit = edit_of(w);
@@ -78,8 +70,7 @@ static void a_requested_change_that_changes_nothing_touches_nothing(void **state
   world_close(w);
 }
 
-static void a_budget_touches_its_own_phase(void **state) {
-  (void)state;
+TEST(a_budget_touches_its_own_phase) {
   world *w = two_phases();
   tp__snapshot *before = newest(w);
   tp_edit *edit = edit_of(w);
@@ -93,8 +84,7 @@ static void a_budget_touches_its_own_phase(void **state) {
   world_close(w);
 }
 
-static void a_replaced_handler_reaches_every_phase_that_names_it(void **state) {
-  (void)state;
+TEST(a_replaced_handler_reaches_every_phase_that_names_it) {
   world *w = two_phases();
   tp__snapshot *before = newest(w);
   tp_edit *edit = edit_of(w);
@@ -112,8 +102,7 @@ static void a_replaced_handler_reaches_every_phase_that_names_it(void **state) {
   world_close(w);
 }
 
-static void a_handler_that_an_untouched_phase_names_cannot_go(void **state) {
-  (void)state;
+TEST(a_handler_that_an_untouched_phase_names_cannot_go) {
   world *w = two_phases();
   tp_edit *edit = edit_of(w);
   assert_int_equal(tp_edit_remove_handler(edit, "h", NULL), TP_OK);
@@ -133,8 +122,7 @@ static void add_waiting_optional(world *w) {
   commit(w, edit);
 }
 
-static void an_id_that_was_named_in_vain_is_found_when_it_comes(void **state) {
-  (void)state;
+TEST(an_id_that_was_named_in_vain_is_found_when_it_comes) {
   world *w = two_phases();
   add_waiting_optional(w);
   assert_order(w, GATHER, "a.waiting gather.first gather.other");
@@ -145,8 +133,7 @@ static void an_id_that_was_named_in_vain_is_found_when_it_comes(void **state) {
   world_close(w);
 }
 
-static void an_id_that_was_named_in_vain_may_not_come_elsewhere(void **state) {
-  (void)state;
+TEST(an_id_that_was_named_in_vain_may_not_come_elsewhere) {
   world *w = two_phases();
   add_waiting_optional(w);
   tp_edit *edit = edit_of(w);
@@ -302,8 +289,7 @@ static bool commit_and_compare(world *w, model *m) {
   return true;
 }
 
-static void what_many_commits_came_to_is_what_one_commit_comes_to(void **state) {
-  (void)state;
+TEST(what_many_commits_came_to_is_what_one_commit_comes_to) {
   uint32_t granted = 0, refused = 0;
   for (uint64_t round = 0; round < ROUNDS; round++) {
     world *w = world_open();
@@ -367,8 +353,7 @@ static void assert_holds(const tp__map *map, member *members, const bool *there)
   assert_int_equal(map->count, count);
 }
 
-static void a_map_finds_what_it_has_while_others_share_and_change_it(void **state) {
-  (void)state;
+TEST(a_map_finds_what_it_has_while_others_share_and_change_it) {
   static member members[MEMBERS];
   static bool there[VERSIONS + 1][MEMBERS];
   static tp__map maps[VERSIONS + 1];
@@ -387,19 +372,4 @@ static void a_map_finds_what_it_has_while_others_share_and_change_it(void **stat
   assert_holds(&maps[VERSIONS], members, there[VERSIONS]);
   tp__map_fini(&maps[VERSIONS]);
   for (int i = 0; i < MEMBERS; i++) assert_int_equal(members[i].refs, 0);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_phase_that_no_requested_change_touches_keeps_its_plan),
-      cmocka_unit_test(a_requested_change_that_changes_nothing_touches_nothing),
-      cmocka_unit_test(a_budget_touches_its_own_phase),
-      cmocka_unit_test(a_replaced_handler_reaches_every_phase_that_names_it),
-      cmocka_unit_test(a_handler_that_an_untouched_phase_names_cannot_go),
-      cmocka_unit_test(an_id_that_was_named_in_vain_is_found_when_it_comes),
-      cmocka_unit_test(an_id_that_was_named_in_vain_may_not_come_elsewhere),
-      cmocka_unit_test(what_many_commits_came_to_is_what_one_commit_comes_to),
-      cmocka_unit_test(a_map_finds_what_it_has_while_others_share_and_change_it),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,14 +5,9 @@
  * run at once is an event, not a matter of time. The number of helpers is set
  * here, so that a machine with one processor shares too. tests/torture checks
  * the results of many such phases. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <sched.h>
 
+#include "tests/support/test.h"
 #include "phases/turn.h"
 #include "runtime/exec/runtime.h"
 #include "runtime/exec/share.h"
@@ -165,8 +160,7 @@ static tp_answer meet(stage *s, uint32_t index, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void idle_worker_calls_nodes_while_the_owner_calls_others(void **state) {
-  (void)state;
+TEST(idle_worker_calls_nodes_while_the_owner_calls_others) {
   for (int submitted = 0; submitted < 2; submitted++) {
     stage *s = open_stage(8, 1, 0);
     for (uint32_t tries = 1; s->together < 2; tries++) {
@@ -193,8 +187,7 @@ static void idle_worker_calls_nodes_while_the_owner_calls_others(void **state) {
   }
 }
 
-static void inline_nodes_stay_with_the_owner(void **state) {
-  (void)state;
+TEST(inline_nodes_stay_with_the_owner) {
   stage *s = open_inline_stage(8, 1);
   await_idle_worker(s);
   for (int i = 0; i < 20; i++) {
@@ -206,8 +199,7 @@ static void inline_nodes_stay_with_the_owner(void **state) {
   close_stage(s);
 }
 
-static void shared_phases_take_no_memory_once_they_are_steady(void **state) {
-  (void)state;
+TEST(shared_phases_take_no_memory_once_they_are_steady) {
   enum { WARM = 2000, STEADY = 1500, WORKERS = 2, MAGAZINE = 32, KEPT = WORKERS * 2 * 2 * MAGAZINE };
   stage *s = open_stage(8, 1, 0);
   for (int i = 0; i < WARM + STEADY; i++) {
@@ -234,8 +226,7 @@ static tp_answer meet_and_emit(stage *s, uint32_t index, tp_call *call) {
   return index % 5 == 4 ? tp_call_fail(call, index, "as it likes") : TP_ANSWER_DONE;
 }
 
-static void what_nodes_contribute_is_read_after_the_phase_whichever_thread_called_them(void **state) {
-  (void)state;
+TEST(what_nodes_contribute_is_read_after_the_phase_whichever_thread_called_them) {
   stage *s = open_stage(30, 2, 0);
   s->scene = meet_and_emit;
   await_idle_worker(s);
@@ -269,8 +260,7 @@ static tp_answer meet_and_defer(stage *s, uint32_t index, tp_call *call) {
   return outcome;
 }
 
-static void nodes_that_defer_are_answered_whichever_thread_called_them(void **state) {
-  (void)state;
+TEST(nodes_that_defer_are_answered_whichever_thread_called_them) {
   stage *s = open_stage(20, 1, 0);
   s->scene = meet_and_defer;
   await_idle_worker(s);
@@ -297,8 +287,7 @@ static tp_answer defer_and_answer(stage *s, uint32_t index, tp_call *call) {
   return outcome;
 }
 
-static void nodes_that_are_answered_before_they_return_count_once(void **state) {
-  (void)state;
+TEST(nodes_that_are_answered_before_they_return_count_once) {
   stage *s = open_stage(20, 1, 0);
   s->scene = defer_and_answer;
   for (int round = 0; round < 10; round++) {
@@ -327,8 +316,7 @@ static tp_answer fail_beside_another(stage *s, uint32_t index, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void cancelled_turn_waits_for_what_a_helper_calls_and_starts_no_other(void **state) {
-  (void)state;
+TEST(cancelled_turn_waits_for_what_a_helper_calls_and_starts_no_other) {
   stage *s = open_stage(20, 1, 0);
   s->scene = fail_beside_another;
   await_idle_worker(s);
@@ -359,8 +347,7 @@ static tp_answer kill_the_rest(stage *s, uint32_t index, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void nodes_that_are_switched_off_meanwhile_are_not_called_by_a_helper_either(void **state) {
-  (void)state;
+TEST(nodes_that_are_switched_off_meanwhile_are_not_called_by_a_helper_either) {
   stage *s = open_stage(30, 2, 0);
   s->scene = kill_the_rest;
   await_idle_worker(s);
@@ -416,8 +403,7 @@ static void *run_from_elsewhere(void *arg) {
   return NULL;
 }
 
-static void answer_of_a_helper_that_comes_after_the_cancel_is_too_late_whatever_it_contributes(void **state) {
-  (void)state;
+TEST(answer_of_a_helper_that_comes_after_the_cancel_is_too_late_whatever_it_contributes) {
   for (int contributes = 1; contributes >= 0; contributes--) {
     stage *s = open_stage(3, 1, 0);
     s->scene = be_cancelled;
@@ -437,8 +423,7 @@ static void answer_of_a_helper_that_comes_after_the_cancel_is_too_late_whatever_
   }
 }
 
-static void host_that_asked_for_no_engine_workers_gets_every_call_on_its_own_thread(void **state) {
-  (void)state;
+TEST(host_that_asked_for_no_engine_workers_gets_every_call_on_its_own_thread) {
   tp_runtime_options options = {.struct_size = sizeof options, .no_engine_workers = true};
   options.allocator = counting;
   tp_runtime *probe = open_runtime(&options);
@@ -464,8 +449,7 @@ static void keep_the_worker_busy(stage *s) {
 
 /* A worker that was woken counts as idle until it gets a processor. Here one
  * does for as long as the case likes. */
-static void worker_that_is_woken_and_does_not_run_yet_is_not_asked_without_bound(void **state) {
-  (void)state;
+TEST(worker_that_is_woken_and_does_not_run_yet_is_not_asked_without_bound) {
   enum { PHASES = 20000, TURNS_MAX = 4 };
   tp_runtime_options options = {.struct_size = sizeof options, .engine_workers = 1, .turns_max = TURNS_MAX};
   options.allocator = counting;
@@ -498,8 +482,7 @@ static tp_answer note_place(stage *s, uint32_t index, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void what_no_worker_takes_returns_to_its_place_in_the_plan(void **state) {
-  (void)state;
+TEST(what_no_worker_takes_returns_to_its_place_in_the_plan) {
   enum { NODES = 32 };
   tp_runtime_options options = {.struct_size = sizeof options, .engine_workers = 1};
   options.allocator = counting;
@@ -532,8 +515,7 @@ static tp_answer take_long_or_defer(stage *s, uint32_t index, tp_call *call) {
   return outcome;
 }
 
-static void node_that_ran_long_is_not_mistaken_for_one_that_defers_behind_it(void **state) {
-  (void)state;
+TEST(node_that_ran_long_is_not_mistaken_for_one_that_defers_behind_it) {
   stage *s = open_stage(31, 1, 20); /* no machine takes the first node's processor away for so long */
   s->scene = NULL;
   s->scene = take_long_or_defer;
@@ -546,23 +528,4 @@ static void node_that_ran_long_is_not_mistaken_for_one_that_defers_behind_it(voi
   assert_all_called_once(s);
   assert_all_succeeded(s);
   close_stage(s);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(idle_worker_calls_nodes_while_the_owner_calls_others),
-      cmocka_unit_test(inline_nodes_stay_with_the_owner),
-      cmocka_unit_test(shared_phases_take_no_memory_once_they_are_steady),
-      cmocka_unit_test(what_nodes_contribute_is_read_after_the_phase_whichever_thread_called_them),
-      cmocka_unit_test(nodes_that_defer_are_answered_whichever_thread_called_them),
-      cmocka_unit_test(nodes_that_are_answered_before_they_return_count_once),
-      cmocka_unit_test(cancelled_turn_waits_for_what_a_helper_calls_and_starts_no_other),
-      cmocka_unit_test(nodes_that_are_switched_off_meanwhile_are_not_called_by_a_helper_either),
-      cmocka_unit_test(answer_of_a_helper_that_comes_after_the_cancel_is_too_late_whatever_it_contributes),
-      cmocka_unit_test(host_that_asked_for_no_engine_workers_gets_every_call_on_its_own_thread),
-      cmocka_unit_test(worker_that_is_woken_and_does_not_run_yet_is_not_asked_without_bound),
-      cmocka_unit_test(what_no_worker_takes_returns_to_its_place_in_the_plan),
-      cmocka_unit_test(node_that_ran_long_is_not_mistaken_for_one_that_defers_behind_it),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

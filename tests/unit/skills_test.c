@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Skills: files that a user calls by name; what is listed for an agent, what a model reads, and what is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/support/test.h"
 #include "tests/support/directory.h"
 #include "tests/support/model.h"
 #include "turnphase/skills.h"
@@ -116,8 +110,9 @@ static void assert_last_message(const world *w, const char *text) {
 
 /* ---- what works ---- */
 
-static void called_skill_becomes_its_body_with_the_arguments_behind_it(void **state) {
-  (void)state;
+FOR_ALL_TESTS(make_directory, remove_directory);
+
+TEST(called_skill_becomes_its_body_with_the_arguments_behind_it) {
   world w;
   make_skills();
   open_world(&w, (tp_text){NULL, 0});
@@ -128,8 +123,7 @@ static void called_skill_becomes_its_body_with_the_arguments_behind_it(void **st
   close_world(&w);
 }
 
-static void several_skills_of_a_message_become_several_bodies(void **state) {
-  (void)state;
+TEST(several_skills_of_a_message_become_several_bodies) {
   world w;
   make_skills();
   open_world(&w, (tp_text){NULL, 0});
@@ -141,8 +135,7 @@ static void several_skills_of_a_message_become_several_bodies(void **state) {
   close_world(&w);
 }
 
-static void message_that_is_no_command_stays_as_it_is(void **state) {
-  (void)state;
+TEST(message_that_is_no_command_stays_as_it_is) {
   static const char *const texts[] = {"/etc/hosts is odd", " /review",    "/",   "/* x",
                                       "/ review",          "see /review", "/.x", "hi\n/review"};
   world w;
@@ -155,8 +148,7 @@ static void message_that_is_no_command_stays_as_it_is(void **state) {
   close_world(&w);
 }
 
-static void skills_are_listed_in_the_agents_system_text(void **state) {
-  (void)state;
+TEST(skills_are_listed_in_the_agents_system_text) {
   world w;
   make_skills();
   open_world(&w, (tp_text){NULL, 0});
@@ -173,8 +165,7 @@ static void note_missing(void *ctx, const tp_event *event) {
   snprintf(ctx, 256, "%.*s", (int)text.size, text.data);
 }
 
-static void agent_with_a_list_has_the_skills_of_the_list_alone(void **state) {
-  (void)state;
+TEST(agent_with_a_list_has_the_skills_of_the_list_alone) {
   /* {"skills": ["brief", "gone"]} */
   static const tp_text some = TEXT(
       "\x81\xa6skills\x92\xa5"
@@ -199,8 +190,7 @@ static void agent_with_a_list_has_the_skills_of_the_list_alone(void **state) {
 
 /* ---- what is refused ---- */
 
-static void names_without_a_skill_deny_the_turn_and_say_so(void **state) {
-  (void)state;
+TEST(names_without_a_skill_deny_the_turn_and_say_so) {
   world w;
   make_skills();
   open_world(&w, (tp_text){NULL, 0});
@@ -218,8 +208,7 @@ static void names_without_a_skill_deny_the_turn_and_say_so(void **state) {
   close_world(&w);
 }
 
-static void agent_is_refused_when_its_skills_cannot_be_read(void **state) {
-  (void)state;
+TEST(agent_is_refused_when_its_skills_cannot_be_read) {
   world w;
   make_skills();
   open_world(&w, (tp_text){NULL, 0});
@@ -232,8 +221,7 @@ static void agent_is_refused_when_its_skills_cannot_be_read(void **state) {
   close_world(&w);
 }
 
-static void directory_with_a_file_that_is_no_skill_is_refused(void **state) {
-  (void)state;
+TEST(directory_with_a_file_that_is_no_skill_is_refused) {
   static char large[256 * 1024 + 1];
   static const char with_nul[] = "a\0b";
   memset(large, 'x', sizeof large);
@@ -268,8 +256,7 @@ static void directory_with_a_file_that_is_no_skill_is_refused(void **state) {
   }
 }
 
-static void as_many_skills_as_there_may_be_are_taken_and_not_one_more(void **state) {
-  (void)state;
+TEST(as_many_skills_as_there_may_be_are_taken_and_not_one_more) {
   tp_runtime *runtime = open_runtime(NULL);
   tp_fault fault = {0};
   make_skills(); /* three */
@@ -286,8 +273,7 @@ static void as_many_skills_as_there_may_be_are_taken_and_not_one_more(void **sta
   close_runtime(runtime);
 }
 
-static void things_that_are_no_files_are_refused(void **state) {
-  (void)state;
+TEST(things_that_are_no_files_are_refused) {
   tp_runtime *runtime = open_runtime(NULL);
   tp_fault fault = {0};
   char fifo[256];
@@ -300,8 +286,7 @@ static void things_that_are_no_files_are_refused(void **state) {
   close_runtime(runtime);
 }
 
-static void options_that_are_wrong_are_refused(void **state) {
-  (void)state;
+TEST(options_that_are_wrong_are_refused) {
   tp_runtime *runtime = open_runtime(NULL);
   tp_fault fault = {0};
   make_skills();
@@ -324,21 +309,4 @@ static void options_that_are_wrong_are_refused(void **state) {
   grown.newer = NULL;
   assert_int_equal(register_from(runtime, &grown.options, &fault), TP_OK);
   close_runtime(runtime);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(called_skill_becomes_its_body_with_the_arguments_behind_it),
-      cmocka_unit_test(several_skills_of_a_message_become_several_bodies),
-      cmocka_unit_test(message_that_is_no_command_stays_as_it_is),
-      cmocka_unit_test(skills_are_listed_in_the_agents_system_text),
-      cmocka_unit_test(agent_with_a_list_has_the_skills_of_the_list_alone),
-      cmocka_unit_test(names_without_a_skill_deny_the_turn_and_say_so),
-      cmocka_unit_test(agent_is_refused_when_its_skills_cannot_be_read),
-      cmocka_unit_test(directory_with_a_file_that_is_no_skill_is_refused),
-      cmocka_unit_test(as_many_skills_as_there_may_be_are_taken_and_not_one_more),
-      cmocka_unit_test(things_that_are_no_files_are_refused),
-      cmocka_unit_test(options_that_are_wrong_are_refused),
-  };
-  return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }

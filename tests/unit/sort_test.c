@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/unit/plan_world.h"
 
 enum { NODES_MAX = 4096 };
@@ -40,22 +34,19 @@ static void assert_numbers(const uint32_t *numbers, const char *expected) {
   assert_string_equal(text, expected);
 }
 
-static void nothing_is_sorted_to_nothing(void **state) {
-  (void)state;
+TEST(nothing_is_sorted_to_nothing) {
   sort(NULL, 0, NULL, 0);
   assert_int_equal(result.status, TP_OK);
 }
 
-static void lower_priority_runs_earlier(void **state) {
-  (void)state;
+TEST(lower_priority_runs_earlier) {
   const tp__sort_node nodes[] = {{5, "a", 0}, {-5, "b", 0}, {0, "c", 0}, {INT32_MIN, "d", 0}, {INT32_MAX, "e", 0}};
   sort(nodes, 5, NULL, 0);
   assert_int_equal(result.status, TP_OK);
   assert_numbers(result.order, "3 1 2 0 4");
 }
 
-static void equal_priorities_are_ordered_by_id_bytewise(void **state) {
-  (void)state;
+TEST(equal_priorities_are_ordered_by_id_bytewise) {
   /* "a" < "a.b" < "ab" < "é", as bytes: 61, 61 2E 62, 61 62, C3 A9 */
   const tp__sort_node nodes[] = {{0, "\xC3\xA9", 1}, {0, "ab", 2}, {0, "a", 3}, {0, "a.b", 4}, {0, "B", 5}};
   sort(nodes, 5, NULL, 0);
@@ -69,8 +60,7 @@ static int compare_ids(const void *a, const void *b) {
 
 /* Letters from the ends of the range, behind beginnings shared by some or by all, so that ids end early, differ late,
  * and have sign bits. */
-static void however_much_ids_share_they_are_ordered_bytewise(void **state) {
-  (void)state;
+TEST(however_much_ids_share_they_are_ordered_bytewise) {
   enum { IDS = 300 };
   static char ids[IDS][40];
   static tp__sort_node nodes[IDS];
@@ -95,16 +85,14 @@ static void however_much_ids_share_they_are_ordered_bytewise(void **state) {
   }
 }
 
-static void without_ids_the_number_decides(void **state) {
-  (void)state;
+TEST(without_ids_the_number_decides) {
   const tp__sort_node nodes[] = {{0, NULL, 30}, {0, NULL, 10}, {0, NULL, 20}, {-1, NULL, 99}};
   sort(nodes, 4, NULL, 0);
   assert_int_equal(result.status, TP_OK);
   assert_numbers(result.order, "3 1 2 0");
 }
 
-static void an_edge_outweighs_priority(void **state) {
-  (void)state;
+TEST(an_edge_outweighs_priority) {
   const tp__sort_node nodes[] = {{100, "late", 0}, {0, "early", 0}, {50, "middle", 0}};
   const tp__sort_edge edges[] = {{0, 1}};
   sort(nodes, 3, edges, 1);
@@ -112,8 +100,7 @@ static void an_edge_outweighs_priority(void **state) {
   assert_numbers(result.order, "2 0 1");
 }
 
-static void a_repeated_edge_is_one_edge(void **state) {
-  (void)state;
+TEST(a_repeated_edge_is_one_edge) {
   const tp__sort_node nodes[] = {{0, "a", 0}, {0, "b", 0}};
   const tp__sort_edge edges[] = {{1, 0}, {1, 0}, {1, 0}};
   sort(nodes, 2, edges, 3);
@@ -121,8 +108,7 @@ static void a_repeated_edge_is_one_edge(void **state) {
   assert_numbers(result.order, "1 0");
 }
 
-static void a_diamond_is_ordered_by_ties_among_the_ready(void **state) {
-  (void)state;
+TEST(a_diamond_is_ordered_by_ties_among_the_ready) {
   const tp__sort_node nodes[] = {{0, "d", 0}, {0, "c", 0}, {0, "b", 0}, {0, "a", 0}};
   const tp__sort_edge edges[] = {{3, 1}, {3, 2}, {1, 0}, {2, 0}};
   sort(nodes, 4, edges, 4);
@@ -130,8 +116,7 @@ static void a_diamond_is_ordered_by_ties_among_the_ready(void **state) {
   assert_numbers(result.order, "3 2 1 0");
 }
 
-static void a_self_edge_is_a_cycle_of_one(void **state) {
-  (void)state;
+TEST(a_self_edge_is_a_cycle_of_one) {
   const tp__sort_node nodes[] = {{0, "a", 0}, {0, "b", 0}};
   const tp__sort_edge edges[] = {{1, 1}};
   sort(nodes, 2, edges, 1);
@@ -140,8 +125,7 @@ static void a_self_edge_is_a_cycle_of_one(void **state) {
   assert_numbers(result.cycle, "1 1");
 }
 
-static void a_cycle_is_given_along_its_edges_from_its_first_member(void **state) {
-  (void)state;
+TEST(a_cycle_is_given_along_its_edges_from_its_first_member) {
   const tp__sort_node nodes[] = {{0, "c", 0}, {0, "a", 0}, {0, "b", 0}};
   const tp__sort_edge edges[] = {{0, 1}, {1, 2}, {2, 0}}; /* c -> a -> b -> c */
   sort(nodes, 3, edges, 3);
@@ -150,8 +134,7 @@ static void a_cycle_is_given_along_its_edges_from_its_first_member(void **state)
   assert_numbers(result.cycle, "1 2 0 1");
 }
 
-static void nodes_behind_a_cycle_are_not_part_of_it(void **state) {
-  (void)state;
+TEST(nodes_behind_a_cycle_are_not_part_of_it) {
   /* a hangs behind the cycle y -> z -> y, and is first in order: the search begins at it. */
   const tp__sort_node nodes[] = {{0, "a", 0}, {0, "z", 0}, {0, "y", 0}, {0, "b", 0}};
   const tp__sort_edge edges[] = {{1, 2}, {2, 1}, {1, 3}, {3, 0}};
@@ -161,8 +144,7 @@ static void nodes_behind_a_cycle_are_not_part_of_it(void **state) {
   assert_numbers(result.cycle, "2 1 2");
 }
 
-static void a_ring_of_thousands_is_given_whole(void **state) {
-  (void)state;
+TEST(a_ring_of_thousands_is_given_whole) {
   static tp__sort_node nodes[NODES_MAX];
   static tp__sort_edge edges[NODES_MAX];
   for (uint32_t i = 0; i < NODES_MAX; i++) {
@@ -176,40 +158,18 @@ static void a_ring_of_thousands_is_given_whole(void **state) {
   assert_int_equal(result.cycle[NODES_MAX], 0);
 }
 
-static void wholly_equal_nodes_keep_the_order_of_their_indexes(void **state) {
-  (void)state;
+TEST(wholly_equal_nodes_keep_the_order_of_their_indexes) {
   const tp__sort_node nodes[] = {{0, "x", 0}, {0, "x", 0}, {0, "x", 0}};
   sort(nodes, 3, NULL, 0);
   assert_int_equal(result.status, TP_OK);
   assert_numbers(result.order, "0 1 2");
 }
 
-static void refused_memory_is_an_error_and_leaves_nothing(void **state) {
-  (void)state;
+TEST(refused_memory_is_an_error_and_leaves_nothing) {
   counter count = {.refuse_at = 1};
   const tp_allocator allocator = {.alloc = counted_alloc, .release = counted_release, .ctx = &count};
   const tp__sort_node nodes[] = {{0, "a", 0}};
   uint32_t order[1], cycle[2], cycle_count;
   assert_int_equal(tp__sort(&allocator, nodes, 1, NULL, 0, order, cycle, &cycle_count), TP_ERR_NO_MEMORY);
   assert_int_equal(count.blocks, 0);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(nothing_is_sorted_to_nothing),
-      cmocka_unit_test(lower_priority_runs_earlier),
-      cmocka_unit_test(equal_priorities_are_ordered_by_id_bytewise),
-      cmocka_unit_test(however_much_ids_share_they_are_ordered_bytewise),
-      cmocka_unit_test(without_ids_the_number_decides),
-      cmocka_unit_test(an_edge_outweighs_priority),
-      cmocka_unit_test(a_repeated_edge_is_one_edge),
-      cmocka_unit_test(a_diamond_is_ordered_by_ties_among_the_ready),
-      cmocka_unit_test(a_self_edge_is_a_cycle_of_one),
-      cmocka_unit_test(a_cycle_is_given_along_its_edges_from_its_first_member),
-      cmocka_unit_test(nodes_behind_a_cycle_are_not_part_of_it),
-      cmocka_unit_test(a_ring_of_thousands_is_given_whole),
-      cmocka_unit_test(wholly_equal_nodes_keep_the_order_of_their_indexes),
-      cmocka_unit_test(refused_memory_is_an_error_and_leaves_nothing),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

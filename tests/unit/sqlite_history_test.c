@@ -3,13 +3,6 @@
  * The history in a SQLite file: what was appended comes back, whatever happens in between, and a file that is not ours,
  * newer or damaged is refused and left alone. The machine's answers (a full disk, a lock that stays, no memory) are
  * given by SQLite's own seams: the system calls of its VFS, its sleep and its allocator. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-
-#include <cmocka.h>
-
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -23,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/test.h"
 #include "stores/sqlite/database.h"
 #include "turnphase/sqlite.h"
 
@@ -119,6 +113,8 @@ static int remove_directory(void **state) {
   snprintf(command, sizeof command, "rm -rf '%s'", directory);
   return system(command);
 }
+
+FOR_EACH_TEST(make_directory, remove_directory);
 
 static tp_history *open_history(void) {
   tp_history *history = NULL;
@@ -235,8 +231,7 @@ static tp_status count_only(void *ctx, const tp_message *message) {
   return TP_OK;
 }
 
-static void an_unknown_session_has_no_messages(void **state) {
-  (void)state;
+TEST(an_unknown_session_has_no_messages) {
   tp_history *history = open_history();
   size_t count = 0;
   assert_int_equal(load_with(history, count_only, &count, NULL), TP_OK);
@@ -244,8 +239,7 @@ static void an_unknown_session_has_no_messages(void **state) {
   tp_history_free(history);
 }
 
-static void messages_are_loaded_in_the_order_of_their_appends(void **state) {
-  (void)state;
+TEST(messages_are_loaded_in_the_order_of_their_appends) {
   tp_history *history = open_history();
   tp_message two[] = {said("t1", "one"), said("t1", "two")};
   assert_int_equal(append_batch(history, text_of("acme"), text_of("s"), two, 2, NULL), TP_OK);
@@ -255,8 +249,7 @@ static void messages_are_loaded_in_the_order_of_their_appends(void **state) {
   tp_history_free(history);
 }
 
-static void sessions_of_two_tenants_with_one_name_are_apart(void **state) {
-  (void)state;
+TEST(sessions_of_two_tenants_with_one_name_are_apart) {
   tp_history *history = open_history();
   append(history, "s", "of acme");
   assert_loads(history, "acme", "s", "of acme|");
@@ -265,8 +258,7 @@ static void sessions_of_two_tenants_with_one_name_are_apart(void **state) {
   tp_history_free(history);
 }
 
-static void what_was_appended_is_there_after_reopening(void **state) {
-  (void)state;
+TEST(what_was_appended_is_there_after_reopening) {
   tp_history *history = open_history();
   append(history, "s", "before");
   tp_history_free(history);
@@ -328,8 +320,7 @@ static tp_status compare(void *ctx, const tp_message *message) {
   return TP_OK;
 }
 
-static void every_field_of_every_kind_of_message_comes_back(void **state) {
-  (void)state;
+TEST(every_field_of_every_kind_of_message_comes_back) {
   char *long_text = malloc(300000);
   memset(long_text, 'x', 300000);
   const tp_message messages[] = {
@@ -356,8 +347,7 @@ static void every_field_of_every_kind_of_message_comes_back(void **state) {
 
 /* ---- unusual input ---- */
 
-static void an_empty_batch_changes_nothing(void **state) {
-  (void)state;
+TEST(an_empty_batch_changes_nothing) {
   tp_history *history = open_history();
   assert_int_equal(append_batch(history, text_of("acme"), text_of("s"), NULL, 0, NULL), TP_OK);
   assert_loads(history, "acme", "s", "");
@@ -369,8 +359,7 @@ static tp_status stop_at_second(void *ctx, const tp_message *message) {
   return ++*(size_t *)ctx == 2 ? TP_ERR_CANCELLED : TP_OK;
 }
 
-static void a_receiver_that_stops_has_its_status_returned(void **state) {
-  (void)state;
+TEST(a_receiver_that_stops_has_its_status_returned) {
   tp_history *history = open_history();
   for (int i = 0; i < 3; i++) append(history, "s", "x");
   size_t count = 0;
@@ -388,8 +377,7 @@ static tp_status append_and_load_again(void *ctx, const tp_message *message) {
   return message->text.size ? TP_OK : TP_ERR_INTERNAL;
 }
 
-static void a_receiver_may_append_and_load_and_sees_the_session_as_it_was(void **state) {
-  (void)state;
+TEST(a_receiver_may_append_and_load_and_sees_the_session_as_it_was) {
   tp_history *history = open_history();
   append(history, "s", "a");
   append(history, "s", "b");
@@ -407,8 +395,7 @@ static void assert_mode(const char *suffix, mode_t mode) {
   assert_int_equal(about.st_mode & 07777, mode);
 }
 
-static void the_file_and_its_journals_are_private_from_birth(void **state) {
-  (void)state;
+TEST(the_file_and_its_journals_are_private_from_birth) {
   mode_t before = umask(0);
   tp_history *history = open_history();
   append(history, "s", "x");
@@ -419,8 +406,7 @@ static void the_file_and_its_journals_are_private_from_birth(void **state) {
   tp_history_free(history);
 }
 
-static void names_that_mean_something_to_sqlite_are_names_of_files(void **state) {
-  (void)state;
+TEST(names_that_mean_something_to_sqlite_are_names_of_files) {
   static const char *const names[] = {":memory:", "file:x?mode=memory", "file::memory:"};
   char here[4096];
   assert_non_null(getcwd(here, sizeof here));
@@ -453,8 +439,7 @@ static bool held_by_another_process(const char *name) {
 }
 
 /* Closing any descriptor of a file drops every POSIX lock the process holds on it: the opening must not do so. */
-static void opening_a_file_again_keeps_the_locks_of_this_process(void **state) {
-  (void)state;
+TEST(opening_a_file_again_keeps_the_locks_of_this_process) {
   tp_history *first = open_history();
   append(first, "s", "x");
   assert_true(held_by_another_process(path));
@@ -468,8 +453,7 @@ static void opening_a_file_again_keeps_the_locks_of_this_process(void **state) {
 }
 
 /* The child is killed with the log not yet in the database: what append acknowledged must be there. */
-static void what_was_appended_survives_the_kill_of_its_process(void **state) {
-  (void)state;
+TEST(what_was_appended_survives_the_kill_of_its_process) {
   pid_t child = fork();
   if (child == 0) {
     tp_history *history = open_history();
@@ -507,8 +491,7 @@ static void *append_and_load(void *arg) {
   return NULL;
 }
 
-static void sessions_are_appended_to_and_loaded_from_several_threads_at_once(void **state) {
-  (void)state;
+TEST(sessions_are_appended_to_and_loaded_from_several_threads_at_once) {
   tp_history *history = open_history();
   pthread_t threads[THREADS];
   worker workers[THREADS];
@@ -537,8 +520,7 @@ static void *open_it(void *arg) {
   return NULL;
 }
 
-static void a_new_file_may_be_opened_by_several_threads_at_once(void **state) {
-  (void)state;
+TEST(a_new_file_may_be_opened_by_several_threads_at_once) {
   pthread_t threads[THREADS];
   opener openers[THREADS] = {0};
   for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, open_it, &openers[i]), 0);
@@ -553,8 +535,7 @@ static void a_new_file_may_be_opened_by_several_threads_at_once(void **state) {
 
 /* ---- hostile ---- */
 
-static void a_path_is_needed(void **state) {
-  (void)state;
+TEST(a_path_is_needed) {
   tp_history *history = NULL;
   tp_fault fault = {0};
   assert_int_equal(tp_sqlite_history_open(NULL, &history, &fault), TP_ERR_USAGE);
@@ -562,30 +543,26 @@ static void a_path_is_needed(void **state) {
   assert_int_equal(fault.code, TP_ERR_USAGE);
 }
 
-static void a_missing_directory_or_a_directory_is_an_io_error(void **state) {
-  (void)state;
+TEST(a_missing_directory_or_a_directory_is_an_io_error) {
   char name[128];
   snprintf(name, sizeof name, "%s/none/history.db", directory);
   assert_refused(name, TP_ERR_IO, "No such file");
   assert_refused(directory, TP_ERR_IO, "unable to open");
 }
 
-static void a_foreign_database_is_refused_and_left_alone(void **state) {
-  (void)state;
+TEST(a_foreign_database_is_refused_and_left_alone) {
   sql(path, "CREATE TABLE t (x); INSERT INTO t VALUES (1)");
   uint64_t before = digest_of_file(path);
   assert_refused(path, TP_ERR_STORE_SCHEMA, "another program");
   assert_int_equal(digest_of_file(path), before);
 }
 
-static void an_empty_database_that_bears_a_foreign_mark_is_refused(void **state) {
-  (void)state;
+TEST(an_empty_database_that_bears_a_foreign_mark_is_refused) {
   sql(path, "PRAGMA application_id = 7; CREATE TABLE t (x); DROP TABLE t");
   assert_refused(path, TP_ERR_STORE_SCHEMA, "another program");
 }
 
-static void a_newer_schema_is_refused_and_left_alone(void **state) {
-  (void)state;
+TEST(a_newer_schema_is_refused_and_left_alone) {
   tp_history *history = open_history();
   append(history, "s", "x");
   tp_history_free(history);
@@ -595,16 +572,14 @@ static void a_newer_schema_is_refused_and_left_alone(void **state) {
   assert_int_equal(digest_of_file(path), before);
 }
 
-static void a_version_that_never_was_is_refused(void **state) {
-  (void)state;
+TEST(a_version_that_never_was_is_refused) {
   tp_history *history = open_history();
   tp_history_free(history);
   sql(path, "PRAGMA user_version = -3");
   assert_refused(path, TP_ERR_STORE_CORRUPT, "never was");
 }
 
-static void a_file_that_is_no_database_is_refused_and_left_alone(void **state) {
-  (void)state;
+TEST(a_file_that_is_no_database_is_refused_and_left_alone) {
   char page[2048];
   memset(page, '#', sizeof page);
   page[sizeof page - 1] = '\0';
@@ -614,8 +589,7 @@ static void a_file_that_is_no_database_is_refused_and_left_alone(void **state) {
   assert_int_equal(digest_of_file(path), before);
 }
 
-static void a_damaged_page_is_found_at_open(void **state) {
-  (void)state;
+TEST(a_damaged_page_is_found_at_open) {
   tp_history *history = open_history();
   char text[2000];
   memset(text, 'y', sizeof text - 1);
@@ -631,8 +605,7 @@ static void a_damaged_page_is_found_at_open(void **state) {
 }
 
 /* Root writes what no other user may: so the test becomes the user `nobody` for a moment. */
-static void a_file_that_cannot_be_written_is_refused(void **state) {
-  (void)state;
+TEST(a_file_that_cannot_be_written_is_refused) {
   tp_history *history = open_history();
   append(history, "s", "x");
   tp_history_free(history);
@@ -649,8 +622,7 @@ static void a_file_that_cannot_be_written_is_refused(void **state) {
   }
 }
 
-static void a_lock_that_stays_is_waited_for_and_then_said_to_be_busy(void **state) {
-  (void)state;
+TEST(a_lock_that_stays_is_waited_for_and_then_said_to_be_busy) {
   tp_history *history = open_history();
   append(history, "s", "before");
   sqlite3 *other = NULL;
@@ -670,8 +642,7 @@ static void a_lock_that_stays_is_waited_for_and_then_said_to_be_busy(void **stat
   tp_history_free(history);
 }
 
-static void a_full_disk_refuses_the_whole_batch_and_heals(void **state) {
-  (void)state;
+TEST(a_full_disk_refuses_the_whole_batch_and_heals) {
   tp_history *history = open_history();
   append(history, "s", "before");
   tp_message batch[] = {said("t", "one"), said("t", "two")};
@@ -688,8 +659,7 @@ static void a_full_disk_refuses_the_whole_batch_and_heals(void **state) {
   tp_history_free(history);
 }
 
-static void a_full_disk_at_birth_is_an_error_and_no_database(void **state) {
-  (void)state;
+TEST(a_full_disk_at_birth_is_an_error_and_no_database) {
   disk_full = true;
   assert_refused(path, TP_ERR_STORE_FULL, "free space");
   disk_full = false;
@@ -699,8 +669,7 @@ static void a_full_disk_at_birth_is_an_error_and_no_database(void **state) {
   tp_history_free(history);
 }
 
-static void a_stored_role_that_does_not_exist_is_damage(void **state) {
-  (void)state;
+TEST(a_stored_role_that_does_not_exist_is_damage) {
   tp_history *history = open_history();
   append(history, "s", "x");
   sql(path, "UPDATE message SET role = 9");
@@ -762,13 +731,11 @@ static void refuse_each_allocation(bool ever_after) {
   assert_int_equal(messages_in_file(), acknowledged);
 }
 
-static void each_allocation_may_be_refused_once(void **state) {
-  (void)state;
+TEST_WITH(each_allocation_may_be_refused_once, make_directory_in_memory, remove_directory) {
   refuse_each_allocation(false);
 }
 
-static void each_allocation_may_be_the_first_of_all_that_are_refused(void **state) {
-  (void)state;
+TEST_WITH(each_allocation_may_be_the_first_of_all_that_are_refused, make_directory_in_memory, remove_directory) {
   refuse_each_allocation(true);
 }
 
@@ -777,8 +744,7 @@ static bool count_session(void *ctx, const tp_history_session *row) {
   return true;
 }
 
-static void each_allocation_of_a_list_and_a_deletion_may_be_refused(void **state) {
-  (void)state;
+TEST_WITH(each_allocation_of_a_list_and_a_deletion_may_be_refused, make_directory_in_memory, remove_directory) {
   tp_history *history = open_history();
   tp_history_query all = {.struct_size = sizeof all};
   tp_history_delete request = {.struct_size = sizeof request, .tenant = text_of("acme"), .session = text_of("s")};
@@ -802,43 +768,7 @@ static void each_allocation_of_a_list_and_a_deletion_may_be_refused(void **state
   tp_history_free(history);
 }
 
-int main(void) {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, make_directory, remove_directory)
-#define CASE_IN_MEMORY(name) cmocka_unit_test_setup_teardown(name, make_directory_in_memory, remove_directory)
-  const struct CMUnitTest tests[] = {
-      CASE(an_unknown_session_has_no_messages),
-      CASE(messages_are_loaded_in_the_order_of_their_appends),
-      CASE(sessions_of_two_tenants_with_one_name_are_apart),
-      CASE(what_was_appended_is_there_after_reopening),
-      CASE(every_field_of_every_kind_of_message_comes_back),
-      CASE(an_empty_batch_changes_nothing),
-      CASE(a_receiver_that_stops_has_its_status_returned),
-      CASE(a_receiver_may_append_and_load_and_sees_the_session_as_it_was),
-      CASE(the_file_and_its_journals_are_private_from_birth),
-      CASE(names_that_mean_something_to_sqlite_are_names_of_files),
-      CASE(opening_a_file_again_keeps_the_locks_of_this_process),
-      CASE(what_was_appended_survives_the_kill_of_its_process),
-      CASE(sessions_are_appended_to_and_loaded_from_several_threads_at_once),
-      CASE(a_new_file_may_be_opened_by_several_threads_at_once),
-      CASE(a_path_is_needed),
-      CASE(a_missing_directory_or_a_directory_is_an_io_error),
-      CASE(a_foreign_database_is_refused_and_left_alone),
-      CASE(an_empty_database_that_bears_a_foreign_mark_is_refused),
-      CASE(a_newer_schema_is_refused_and_left_alone),
-      CASE(a_version_that_never_was_is_refused),
-      CASE(a_file_that_is_no_database_is_refused_and_left_alone),
-      CASE(a_damaged_page_is_found_at_open),
-      CASE(a_file_that_cannot_be_written_is_refused),
-      CASE(a_lock_that_stays_is_waited_for_and_then_said_to_be_busy),
-      CASE(a_full_disk_refuses_the_whole_batch_and_heals),
-      CASE(a_full_disk_at_birth_is_an_error_and_no_database),
-      CASE(a_stored_role_that_does_not_exist_is_damage),
-      CASE_IN_MEMORY(each_allocation_may_be_refused_once),
-      CASE_IN_MEMORY(each_allocation_of_a_list_and_a_deletion_may_be_refused),
-      CASE_IN_MEMORY(each_allocation_may_be_the_first_of_all_that_are_refused),
-  };
-#undef CASE
-#undef CASE_IN_MEMORY
+int main(int count, char **arguments) {
   put_machine_in_place();
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return test_main(count, arguments);
 }

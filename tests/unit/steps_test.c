@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The table of the steps of a driven turn: what holds of each row, and that each order ends. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "phases/steps.h"
 
-static void row_is_a_phase_or_a_function(void **state) {
-  (void)state;
+TEST(row_is_a_phase_or_a_function) {
   for (int i = 1; i < TP__STEPS; i++) {
     const tp__step_row *row = &tp__step_rows[i];
     assert_true((row->run != NULL) != (row->phase != 0));
@@ -20,8 +13,7 @@ static void row_is_a_phase_or_a_function(void **state) {
   }
 }
 
-static void no_phase_has_two_rows(void **state) {
-  (void)state;
+TEST(no_phase_has_two_rows) {
   for (int i = 1; i < TP__STEPS; i++)
     for (int j = 1; j < i; j++)
       assert_true(!tp__step_rows[i].phase || tp__step_rows[i].phase != tp__step_rows[j].phase);
@@ -38,15 +30,13 @@ static uint32_t reached_from(uint32_t steps) {
   return steps;
 }
 
-static void turn_reaches_every_step_but_those_of_a_closing_one(void **state) {
-  (void)state;
+TEST(turn_reaches_every_step_but_those_of_a_closing_one) {
   uint32_t closing = 1u << TP__STEP_SESSION_END | 1u << TP__STEP_CLOSED, all = (1u << TP__STEPS) - 2;
   assert_int_equal(reached_from(1u << TP__STEP_LOAD), all & ~closing);
   assert_int_equal(reached_from(1u << TP__STEP_SESSION_END), closing);
 }
 
-static void every_step_leads_to_an_end(void **state) {
-  (void)state;
+TEST(every_step_leads_to_an_end) {
   uint32_t ends = 1u << TP__STEP_END | 1u << TP__STEP_CLOSED;
   for (uint32_t i = 1; i < TP__STEPS; i++) assert_true(reached_from(1u << i) & ends);
   for (uint32_t i = 1; i < TP__STEPS; i++) {
@@ -55,30 +45,16 @@ static void every_step_leads_to_an_end(void **state) {
   }
 }
 
-static void what_stops_a_turn_goes_to_the_commit_once(void **state) {
-  (void)state;
+TEST(what_stops_a_turn_goes_to_the_commit_once) {
   for (uint32_t i = 1; i < TP__STEPS; i++)
     assert_int_equal(tp__step_may_follow((tp__step)i, TP__STEP_COMMIT), i < TP__STEP_COMMIT);
 }
 
-static void order_that_the_table_does_not_have_is_refused(void **state) {
-  (void)state;
+TEST(order_that_the_table_does_not_have_is_refused) {
   assert_false(tp__step_may_follow(TP__STEP_NONE, TP__STEP_MODEL));
   assert_false(tp__step_may_follow(TP__STEP_INTAKE, TP__STEP_MODEL));
   assert_false(tp__step_may_follow(TP__STEP_MODEL, TP__STEP_TOOLS)); /* never around model.response */
   assert_false(tp__step_may_follow(TP__STEP_TOOLS, TP__STEP_MODEL_PRE));
   assert_false(tp__step_may_follow(TP__STEP_COMMIT, TP__STEP_END)); /* never around turn.post_turn */
   assert_false(tp__step_may_follow(TP__STEP_MODEL, TP__STEP_MODEL));
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(row_is_a_phase_or_a_function),
-      cmocka_unit_test(no_phase_has_two_rows),
-      cmocka_unit_test(turn_reaches_every_step_but_those_of_a_closing_one),
-      cmocka_unit_test(every_step_leads_to_an_end),
-      cmocka_unit_test(what_stops_a_turn_goes_to_the_commit_once),
-      cmocka_unit_test(order_that_the_table_does_not_have_is_refused),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,17 +2,11 @@
  *
  * The names of runs that the memory store copies from records that do not come from the core: found again, bounded, and
  * refused memory. That they are copied is a case of the suite of all stores. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/test.h"
 #include "turnphase/store.h"
 
 enum { NAMES_MAX = 65536, NAMES_BYTES_MAX = 16 << 20 };
@@ -109,8 +103,7 @@ static newest_run newest_of(tp_store *store) {
 
 /* ---- cases ---- */
 
-static void names_that_differ_in_one_part_alone_are_kept_apart(void **state) {
-  (void)state;
+TEST(names_that_differ_in_one_part_alone_are_kept_apart) {
   tp_store *store = open_store();
   const tp_run_record runs[] = {named("a", "b", "c"), named("x", "b", "c"), named("a", "x", "c"), named("a", "b", "x"),
                                 named("ab", "", "c"), named("", "ab", "c"), named("a", "bc", ""), named("abc", "", "")};
@@ -131,8 +124,7 @@ static void names_that_differ_in_one_part_alone_are_kept_apart(void **state) {
   close_store(store);
 }
 
-static void names_that_are_known_take_no_memory(void **state) {
-  (void)state;
+TEST(names_that_are_known_take_no_memory) {
   tp_store *store = open_store();
   tp_run_record run = named("sub", "handler", "owner");
   for (uint64_t id = 1; id <= 5000; id++) assert_int_equal(put(store, id, &run), TP_OK);
@@ -142,8 +134,7 @@ static void names_that_are_known_take_no_memory(void **state) {
   close_store(store);
 }
 
-static void more_names_than_the_bound_are_refused_and_known_ones_are_not(void **state) {
-  (void)state;
+TEST(more_names_than_the_bound_are_refused_and_known_ones_are_not) {
   tp_store *store = open_store();
   char subscription[16];
   for (uint64_t id = 1; id <= NAMES_MAX; id++) {
@@ -158,8 +149,7 @@ static void more_names_than_the_bound_are_refused_and_known_ones_are_not(void **
   close_store(store);
 }
 
-static void more_bytes_of_names_than_the_bound_are_refused_and_fewer_are_not(void **state) {
-  (void)state;
+TEST(more_bytes_of_names_than_the_bound_are_refused_and_fewer_are_not) {
   enum { LONG = 1 << 20 };
   tp_store *store = open_store();
   char *text = malloc(LONG + 1);
@@ -180,8 +170,7 @@ static void more_bytes_of_names_than_the_bound_are_refused_and_fewer_are_not(voi
   close_store(store);
 }
 
-static void refused_memory_is_reported_and_the_next_record_is_kept(void **state) {
-  (void)state;
+TEST(refused_memory_is_reported_and_the_next_record_is_kept) {
   for (long refused = 0;; refused++) {
     tp_store *store = open_store();
     tp_run_record run = named("sub", "handler", "owner");
@@ -200,22 +189,9 @@ static void refused_memory_is_reported_and_the_next_record_is_kept(void **state)
   }
 }
 
-static void run_without_a_name_is_malformed(void **state) {
-  (void)state;
+TEST(run_without_a_name_is_malformed) {
   tp_store *store = open_store();
   const tp_run_record runs[] = {named(NULL, "h", "o"), named("s", NULL, "o"), named("s", "h", NULL)};
   for (int i = 0; i < 3; i++) assert_int_equal(put(store, 1, &runs[i]), TP_ERR_MALFORMED);
   close_store(store);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(names_that_differ_in_one_part_alone_are_kept_apart),
-      cmocka_unit_test(names_that_are_known_take_no_memory),
-      cmocka_unit_test(more_names_than_the_bound_are_refused_and_known_ones_are_not),
-      cmocka_unit_test(more_bytes_of_names_than_the_bound_are_refused_and_fewer_are_not),
-      cmocka_unit_test(refused_memory_is_reported_and_the_next_record_is_kept),
-      cmocka_unit_test(run_without_a_name_is_malformed),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,13 +2,7 @@
  *
  * What a runtime gives its store beside entries and jobs: the record of each driven turn, and audit rows; and what it
  * refuses to be given, since it would not be called. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/model.h"
 
 static tp_session *open_session(tp_runtime *runtime, recorder *model, const char *id) {
@@ -51,8 +45,7 @@ static bool first_run_id(void *ctx, const tp_entry_record *record) {
   return false;
 }
 
-static void driven_turn_leaves_its_record_before_its_end_is_notified(void **state) {
-  (void)state;
+TEST(driven_turn_leaves_its_record_before_its_end_is_notified) {
   static const reply replies[] = {{.text = "hi", .input_tokens = 7, .output_tokens = 3, .cost_micros = 11}};
   tp_runtime *runtime = open_runtime(NULL);
   recorder *model = recorder_new(replies, 1);
@@ -89,8 +82,7 @@ static void driven_turn_leaves_its_record_before_its_end_is_notified(void **stat
   recorder_free(model);
 }
 
-static void record_of_a_denied_turn_says_who_and_why(void **state) {
-  (void)state;
+TEST(record_of_a_denied_turn_says_who_and_why) {
   tp_runtime *runtime = open_runtime(NULL);
   act deny = {.kind = TP_ANSWER_DENY, .reason = "not here"};
   add_hooks(runtime, &(hook){.id = "guard", .phase = TP_PHASE_TURN_INTAKE, .ctx = &deny}, 1);
@@ -198,8 +190,7 @@ static int count_of(const char *text, const char *what) {
   return count;
 }
 
-static void store_is_given_each_audit_row_once_and_in_order(void **state) {
-  (void)state;
+TEST(store_is_given_each_audit_row_once_and_in_order) {
   rows_store s;
   tp_runtime_options options = {.struct_size = sizeof options, .store = make_store(&s)};
   assert_int_equal(tp_runtime_new(&options, &s.runtime, NULL), TP_OK);
@@ -285,8 +276,7 @@ static void batch_destroy(void *ctx) {
   rows_destroy(ctx);
 }
 
-static void records_of_a_turn_come_in_batches_that_can_be_read_until_the_end_of_the_store(void **state) {
-  (void)state;
+TEST(records_of_a_turn_come_in_batches_that_can_be_read_until_the_end_of_the_store) {
   static batch_store s;
   (void)make_store(&s.rows);
   s.rows.face.record = batch_record;
@@ -322,8 +312,7 @@ static tp_status never_end(void *ctx, const tp_tool_end_record *end, tp_fault *f
   return (void)ctx, (void)end, (void)fault, TP_OK;
 }
 
-static void store_that_keeps_only_the_ends_of_tool_calls_is_refused(void **state) {
-  (void)state;
+TEST(store_that_keeps_only_the_ends_of_tool_calls_is_refused) {
   rows_store s;
   (void)make_store(&s);
   tp_store store = s.face;
@@ -336,8 +325,7 @@ static void store_that_keeps_only_the_ends_of_tool_calls_is_refused(void **state
   tp_store_free(&s.face);
 }
 
-static void store_that_sets_a_place_is_refused_and_not_taken(void **state) {
-  (void)state;
+TEST(store_that_sets_a_place_is_refused_and_not_taken) {
   static const char *const names[] = {"message", "decision", "task"};
   rows_store s;
   (void)make_store(&s);
@@ -419,8 +407,7 @@ static step_list *steps_of_a_turn(const reply *replies, size_t count, uint32_t i
   return list;
 }
 
-static void each_request_and_tool_call_is_a_step_of_the_record(void **state) {
-  (void)state;
+TEST(each_request_and_tool_call_is_a_step_of_the_record) {
   static const reply replies[] = {{.text = "",
                                    .calls = {{.id = {"1", 1}, .name = {"look", 4}, .arguments = {"\x80", 1}},
                                              {.id = {"2", 1}, .name = {"nope", 4}, .arguments = {"\x80", 1}}},
@@ -448,8 +435,7 @@ static void each_request_and_tool_call_is_a_step_of_the_record(void **state) {
   free(list);
 }
 
-static void steps_beyond_the_bound_are_counted(void **state) {
-  (void)state;
+TEST(steps_beyond_the_bound_are_counted) {
   enum { ROUNDS = 130 };
   reply many = {.text = "", .call_count = 8};
   for (int i = 0; i < 8; i++) many.calls[i] = (tp_tool_call){.name = {"look", 4}, .arguments = {"\x80", 1}};
@@ -458,18 +444,4 @@ static void steps_beyond_the_bound_are_counted(void **state) {
   assert_int_equal(list->dropped, ROUNDS * 9 - 1024);
   assert_string_equal(list->names[1023], list->items[1023].kind == TP_STEP_TOOL ? "look" : "");
   free(list);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(driven_turn_leaves_its_record_before_its_end_is_notified),
-      cmocka_unit_test(record_of_a_denied_turn_says_who_and_why),
-      cmocka_unit_test(store_is_given_each_audit_row_once_and_in_order),
-      cmocka_unit_test(records_of_a_turn_come_in_batches_that_can_be_read_until_the_end_of_the_store),
-      cmocka_unit_test(store_that_keeps_only_the_ends_of_tool_calls_is_refused),
-      cmocka_unit_test(store_that_sets_a_place_is_refused_and_not_taken),
-      cmocka_unit_test(each_request_and_tool_call_is_a_step_of_the_record),
-      cmocka_unit_test(steps_beyond_the_bound_are_counted),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,13 +2,7 @@
  *
  * Tasks: a call that is allowed is kept under a key and run later; a direct call does both; the gates are those of a
  * turn, whichever thread calls. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/model.h"
 
 /* ---- a host with one tool, a gate of creation and one of running ---- */
@@ -120,8 +114,7 @@ static const tp_task_result *run(world *w, const char *key) {
 
 /* ---- the way of a task ---- */
 
-static void task_is_kept_when_it_is_allowed_and_run_once(void **state) {
-  (void)state;
+TEST(task_is_kept_when_it_is_allowed_and_run_once) {
   world w = {0};
   char bytes[4];
   open_world(&w);
@@ -151,8 +144,7 @@ static void task_is_kept_when_it_is_allowed_and_run_once(void **state) {
   tp_task_result_free(NULL);
 }
 
-static void creation_that_is_denied_keeps_nothing_and_says_why(void **state) {
-  (void)state;
+TEST(creation_that_is_denied_keeps_nothing_and_says_why) {
   world w = {.create = {.kind = TP_ANSWER_DENY, .reason = "not in this environment"}};
   char bytes[4];
   open_world(&w);
@@ -170,8 +162,7 @@ static void creation_that_is_denied_keeps_nothing_and_says_why(void **state) {
   close_runtime(w.runtime);
 }
 
-static void run_that_is_denied_leaves_the_task_for_another(void **state) {
-  (void)state;
+TEST(run_that_is_denied_leaves_the_task_for_another) {
   world w = {.pre = {.kind = TP_ANSWER_DENY, .reason = "not now"}};
   char bytes[4];
   open_world(&w);
@@ -190,8 +181,7 @@ static void run_that_is_denied_leaves_the_task_for_another(void **state) {
   close_runtime(w.runtime);
 }
 
-static void direct_call_goes_through_both_gates(void **state) {
-  (void)state;
+TEST(direct_call_goes_through_both_gates) {
   world w = {0};
   char bytes[4];
   open_world(&w);
@@ -221,8 +211,7 @@ static void direct_call_goes_through_both_gates(void **state) {
   close_runtime(w.runtime);
 }
 
-static void runner_of_a_task_may_be_another_caller_than_its_creator(void **state) {
-  (void)state;
+TEST(runner_of_a_task_may_be_another_caller_than_its_creator) {
   world w = {0};
   char bytes[4];
   open_world(&w);
@@ -240,8 +229,7 @@ static void runner_of_a_task_may_be_another_caller_than_its_creator(void **state
 
 /* ---- people, policies, scope ---- */
 
-static void person_is_asked_before_the_task_is_kept(void **state) {
-  (void)state;
+TEST(person_is_asked_before_the_task_is_kept) {
   for (tp_verdict says = TP_VERDICT_ALLOW; says <= TP_VERDICT_DENY; says += 2) {
     world w = {.create = {.kind = TP_ANSWER_ASK, .reason = "in prod?"}, .person = says};
     char bytes[4];
@@ -258,8 +246,7 @@ static void person_is_asked_before_the_task_is_kept(void **state) {
   }
 }
 
-static void policy_of_the_turn_denies_creation(void **state) {
-  (void)state;
+TEST(policy_of_the_turn_denies_creation) {
   const tp_contribution policy = {.struct_size = sizeof policy,
                                   .kind = TP_KIND_POLICY,
                                   .domain = TEXT("tool"),
@@ -276,8 +263,7 @@ static void policy_of_the_turn_denies_creation(void **state) {
   close_runtime(w.runtime);
 }
 
-static void agent_of_a_task_bounds_its_tools(void **state) {
-  (void)state;
+TEST(agent_of_a_task_bounds_its_tools) {
   /* {"tools": ["other"]} */
   static const char config[] = "\x81\xa5tools\x91\xa5other";
   world w = {0};
@@ -300,8 +286,7 @@ static void agent_of_a_task_bounds_its_tools(void **state) {
 
 /* ---- what is refused ---- */
 
-static void specs_that_cannot_be_run_are_refused(void **state) {
-  (void)state;
+TEST(specs_that_cannot_be_run_are_refused) {
   world w = {0};
   char bytes[4];
   open_world(&w);
@@ -343,8 +328,7 @@ static tp_answer run_itself(void *ctx, tp_tool_run *run) {
   return tp_tool_ok(run, (tp_text)TEXT("tried"));
 }
 
-static void task_that_is_being_run_cannot_be_run_or_discarded(void **state) {
-  (void)state;
+TEST(task_that_is_being_run_cannot_be_run_or_discarded) {
   world w = {0};
   char bytes[4];
   nested n = {.w = &w};
@@ -356,20 +340,4 @@ static void task_that_is_being_run_cannot_be_run_or_discarded(void **state) {
   tp_task_result_free(run(&w, "k"));
   assert_string_equal(tp_status_name(n.status), tp_status_name(TP_ERR_BUSY));
   close_runtime(w.runtime);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(task_is_kept_when_it_is_allowed_and_run_once),
-      cmocka_unit_test(creation_that_is_denied_keeps_nothing_and_says_why),
-      cmocka_unit_test(run_that_is_denied_leaves_the_task_for_another),
-      cmocka_unit_test(direct_call_goes_through_both_gates),
-      cmocka_unit_test(runner_of_a_task_may_be_another_caller_than_its_creator),
-      cmocka_unit_test(person_is_asked_before_the_task_is_kept),
-      cmocka_unit_test(policy_of_the_turn_denies_creation),
-      cmocka_unit_test(agent_of_a_task_bounds_its_tools),
-      cmocka_unit_test(specs_that_cannot_be_run_are_refused),
-      cmocka_unit_test(task_that_is_being_run_cannot_be_run_or_discarded),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Deferral: a handler answers later, through a token, from any thread, or not at all. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/host.h"
 
 enum { GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, TOOL_PRE = TP_PHASE_TOOL_PRE };
@@ -65,8 +59,7 @@ static pthread_t start_completer(completer *c) {
 
 /* ---- answering through a token ---- */
 
-static void deferred_answer_joins_what_was_emitted_before(void **state) {
-  (void)state;
+TEST(deferred_answer_joins_what_was_emitted_before) {
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
     latch deferred = LATCH;
@@ -105,8 +98,7 @@ static tp_answer replace_and_defer(void *ctx, tp_call *call) {
   return play(ctx, call);
 }
 
-static void deferred_answer_replaces_fields_as_the_handler_could(void **state) {
-  (void)state;
+TEST(deferred_answer_replaces_fields_as_the_handler_could) {
   const struct {
     tp_field field;
     tp_reason why;
@@ -162,8 +154,7 @@ static tp_answer defer_and_complete_at_once(void *ctx, tp_call *call) {
   return outcome;
 }
 
-static void token_may_be_completed_before_the_handler_returns(void **state) {
-  (void)state;
+TEST(token_may_be_completed_before_the_handler_returns) {
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
     hasty h = {.status = TP_ERR_INTERNAL, .completed = LATCH};
@@ -180,8 +171,7 @@ static void token_may_be_completed_before_the_handler_returns(void **state) {
   }
 }
 
-static void answer_through_a_token_is_judged_like_any_other(void **state) {
-  (void)state;
+TEST(answer_through_a_token_is_judged_like_any_other) {
   static const tp_contribution foreign_one = {
       .struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = TEXT("not here")};
   static const tp_contribution broken_one = {
@@ -227,15 +217,13 @@ static void answer_through_a_token_is_judged_like_any_other(void **state) {
   }
 }
 
-static void token_that_never_was_is_stale(void **state) {
-  (void)state;
+TEST(token_that_never_was_is_stale) {
   assert_int_equal(tp_token_complete((tp_token){0}, &done), TP_ERR_STALE);
   assert_int_equal(tp_token_complete((tp_token){UINT64_MAX}, &done), TP_ERR_STALE);
   assert_int_equal(tp_token_complete((tp_token){0x12345678}, &done), TP_ERR_STALE);
 }
 
-static void an_answer_says_how_it_failed_only_when_it_did(void **state) {
-  (void)state;
+TEST(an_answer_says_how_it_failed_only_when_it_did) {
   static const struct {
     tp_answer kind;
     uint32_t why;
@@ -267,8 +255,7 @@ static tp_answer defer_twice(void *ctx, tp_call *call) {
   return outcome;
 }
 
-static void second_deferral_of_a_call_gives_no_token(void **state) {
-  (void)state;
+TEST(second_deferral_of_a_call_gives_no_token) {
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
     latch deferred = LATCH;
@@ -308,8 +295,7 @@ static tp_answer defer_and_answer(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void deferring_and_answering_all_the_same_is_malformed(void **state) {
-  (void)state;
+TEST(deferring_and_answering_all_the_same_is_malformed) {
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
     both b = {0};
@@ -327,8 +313,7 @@ static void deferring_and_answering_all_the_same_is_malformed(void **state) {
 
 /* ---- not answering in time ---- */
 
-static void token_that_times_out_is_cancelled_once_and_destroyed_when_it_comes_late(void **state) {
-  (void)state;
+TEST(token_that_times_out_is_cancelled_once_and_destroyed_when_it_comes_late) {
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
     counted d = {.handler = {0}};
@@ -375,8 +360,7 @@ static tp_answer defer_to_itself(void *ctx, tp_call *call) {
       &s->token);
 }
 
-static void cancel_may_complete_its_own_token(void **state) {
-  (void)state;
+TEST(cancel_may_complete_its_own_token) {
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
     self_completer s = {.status = TP_OK};
@@ -395,8 +379,7 @@ static void cancel_may_complete_its_own_token(void **state) {
   }
 }
 
-static void failing_closed_cancels_deferred_ones_and_takes_their_answer(void **state) {
-  (void)state;
+TEST(failing_closed_cancels_deferred_ones_and_takes_their_answer) {
   tp_runtime *runtime = open_runtime(NULL);
   self_completer s = {.status = TP_ERR_INTERNAL};
   act bad = {.kind = TP_ANSWER_FAILED};
@@ -417,8 +400,7 @@ static void failing_closed_cancels_deferred_ones_and_takes_their_answer(void **s
 
 /* ---- limits ---- */
 
-static void tokens_above_the_cap_are_refused(void **state) {
-  (void)state;
+TEST(tokens_above_the_cap_are_refused) {
   tp_runtime *runtime =
       open_runtime(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .deferred_max = 3});
   counted d[5];
@@ -467,8 +449,7 @@ static void *complete_all(void *arg) {
   return NULL;
 }
 
-static void a_refused_token_names_who_holds_the_others(void **state) {
-  (void)state;
+TEST(a_refused_token_names_who_holds_the_others) {
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime =
         open_runtime(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .deferred_max = 2});
@@ -499,8 +480,7 @@ static void a_refused_token_names_who_holds_the_others(void **state) {
   }
 }
 
-static void an_abandoned_token_frees_its_place_and_is_stale(void **state) {
-  (void)state;
+TEST(an_abandoned_token_frees_its_place_and_is_stale) {
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime =
         open_runtime(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .deferred_max = 1});
@@ -543,8 +523,7 @@ static void *abandon(void *arg) {
   return NULL;
 }
 
-static void abandoning_a_token_that_is_waited_for_fails_its_attempt_at_once(void **state) {
-  (void)state;
+TEST(abandoning_a_token_that_is_waited_for_fails_its_attempt_at_once) {
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
     latch deferred = LATCH;
@@ -571,8 +550,7 @@ static void abandoning_a_token_that_is_waited_for_fails_its_attempt_at_once(void
   }
 }
 
-static void waiting_attempts_need_no_thread(void **state) {
-  (void)state;
+TEST(waiting_attempts_need_no_thread) {
   tp_runtime_options options = {.struct_size = sizeof options, .engine_workers = 1, .handler_threads = 2};
   tp_runtime *runtime = open_runtime(&options);
   static completers c = {.deferred = LATCH};
@@ -600,8 +578,7 @@ static void waiting_attempts_need_no_thread(void **state) {
 
 /* ---- after everything ---- */
 
-static void token_is_harmless_after_the_turn_and_the_runtime_are_gone(void **state) {
-  (void)state;
+TEST(token_is_harmless_after_the_turn_and_the_runtime_are_gone) {
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
     counted d[4];
@@ -631,8 +608,7 @@ static void token_is_harmless_after_the_turn_and_the_runtime_are_gone(void **sta
   }
 }
 
-static void token_of_a_cancelled_turn_is_stale(void **state) {
-  (void)state;
+TEST(token_of_a_cancelled_turn_is_stale) {
   tp_runtime *runtime = open_runtime(NULL);
   latch deferred = LATCH;
   counted d = {.handler = {0}};
@@ -667,8 +643,7 @@ static void *fail_then_complete(void *arg) {
   return NULL;
 }
 
-static void deferred_retry_gets_a_new_token(void **state) {
-  (void)state;
+TEST(deferred_retry_gets_a_new_token) {
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
     retrier r = {.deferred = LATCH};
@@ -688,29 +663,4 @@ static void deferred_retry_gets_a_new_token(void **state) {
     tp_turn_end(turn);
     close_runtime(runtime);
   }
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(deferred_answer_joins_what_was_emitted_before),
-      cmocka_unit_test(deferred_answer_replaces_fields_as_the_handler_could),
-      cmocka_unit_test(token_may_be_completed_before_the_handler_returns),
-      cmocka_unit_test(answer_through_a_token_is_judged_like_any_other),
-      cmocka_unit_test(token_that_never_was_is_stale),
-      cmocka_unit_test(an_answer_says_how_it_failed_only_when_it_did),
-      cmocka_unit_test(second_deferral_of_a_call_gives_no_token),
-      cmocka_unit_test(deferring_and_answering_all_the_same_is_malformed),
-      cmocka_unit_test(token_that_times_out_is_cancelled_once_and_destroyed_when_it_comes_late),
-      cmocka_unit_test(cancel_may_complete_its_own_token),
-      cmocka_unit_test(failing_closed_cancels_deferred_ones_and_takes_their_answer),
-      cmocka_unit_test(tokens_above_the_cap_are_refused),
-      cmocka_unit_test(a_refused_token_names_who_holds_the_others),
-      cmocka_unit_test(an_abandoned_token_frees_its_place_and_is_stale),
-      cmocka_unit_test(abandoning_a_token_that_is_waited_for_fails_its_attempt_at_once),
-      cmocka_unit_test(waiting_attempts_need_no_thread),
-      cmocka_unit_test(token_is_harmless_after_the_turn_and_the_runtime_are_gone),
-      cmocka_unit_test(token_of_a_cancelled_turn_is_stale),
-      cmocka_unit_test(deferred_retry_gets_a_new_token),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * tp_tool.destroy: once each time that a tool is taken, and not before the last that could run it is over. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/inbox.h"
 
 enum { TOOLS = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION };
@@ -26,6 +20,8 @@ static int begin_case(void **state) {
   token.bits = 0;
   return 0;
 }
+
+FOR_EACH_TEST(begin_case, NULL);
 
 static void destroy(void *ctx) {
   assert_string_equal(ctx, "closure");
@@ -102,8 +98,7 @@ static void call_one(tp_turn *turn, tp_tool_result *result) {
 
 /* ---- the usual life ---- */
 
-static void tool_of_a_turn_is_destroyed_with_the_turn(void **state) {
-  (void)state;
+TEST(tool_of_a_turn_is_destroyed_with_the_turn) {
   bundle b;
   make(&b, "b", run_it, TP_PLACEMENT_INLINE, 2);
   tp_runtime *runtime = open_with(&b);
@@ -120,8 +115,7 @@ static void tool_of_a_turn_is_destroyed_with_the_turn(void **state) {
   assert_int_equal(destroyed, 6);
 }
 
-static void result_of_the_phase_keeps_its_tools(void **state) {
-  (void)state;
+TEST(result_of_the_phase_keeps_its_tools) {
   bundle b, other;
   make(&b, "b", run_it, TP_PLACEMENT_INLINE, 1);
   make(&other, "b", run_it, TP_PLACEMENT_INLINE, 1);
@@ -143,8 +137,7 @@ static void result_of_the_phase_keeps_its_tools(void **state) {
   assert_int_equal(destroyed, 1);
 }
 
-static void tools_of_a_driven_turn_are_destroyed_once_when_it_has_ended(void **state) {
-  (void)state;
+TEST(tools_of_a_driven_turn_are_destroyed_once_when_it_has_ended) {
   bundle b;
   make(&b, "b", run_it, TP_PLACEMENT_THREAD, 2);
   tp_runtime *runtime = open_with(&b);
@@ -171,8 +164,7 @@ static void tools_of_a_driven_turn_are_destroyed_once_when_it_has_ended(void **s
 
 /* ---- tools that no turn gets ---- */
 
-static void tool_that_the_merge_leaves_out_is_destroyed_like_the_others(void **state) {
-  (void)state;
+TEST(tool_that_the_merge_leaves_out_is_destroyed_like_the_others) {
   bundle b, again;
   make(&b, "b", run_it, TP_PLACEMENT_INLINE, 2);
   make(&again, "c", run_it, TP_PLACEMENT_INLINE, 1); /* the same owner's `t` once more */
@@ -189,8 +181,7 @@ static void tool_that_the_merge_leaves_out_is_destroyed_like_the_others(void **s
   assert_int_equal(destroyed, 5);
 }
 
-static void tools_of_an_attempt_that_failed_behind_the_emit_are_destroyed(void **state) {
-  (void)state;
+TEST(tools_of_an_attempt_that_failed_behind_the_emit_are_destroyed) {
   for (int threaded = 0; threaded < 2; threaded++) {
     bundle b;
     (void)begin_case(NULL);
@@ -212,8 +203,7 @@ static void tools_of_an_attempt_that_failed_behind_the_emit_are_destroyed(void *
   }
 }
 
-static void refused_emit_takes_nothing(void **state) {
-  (void)state;
+TEST(refused_emit_takes_nothing) {
   bundle b;
   make(&b, "b", run_it, TP_PLACEMENT_INLINE, 2);
   b.tools[1].name = "t"; /* twice in one bundle */
@@ -233,8 +223,7 @@ static tp_answer emit_behind_the_deferral(void *ctx, tp_call *call) {
   return deferred;
 }
 
-static void emit_behind_a_deferral_takes_nothing(void **state) {
-  (void)state;
+TEST(emit_behind_a_deferral_takes_nothing) {
   bundle b;
   make(&b, "b", run_it, TP_PLACEMENT_INLINE, 1);
   tp_runtime *runtime = open_runtime(NULL);
@@ -259,8 +248,7 @@ static tp_answer emit_late(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void tool_of_an_attempt_that_was_given_up_is_destroyed_when_it_returns(void **state) {
-  (void)state;
+TEST(tool_of_an_attempt_that_was_given_up_is_destroyed_when_it_returns) {
   bundle b;
   make(&b, "b", run_it, TP_PLACEMENT_INLINE, 1);
   tp_runtime *runtime = open_runtime(NULL);
@@ -291,8 +279,7 @@ static tp_status complete_with(const tp_contribution *const *contributions, size
                                                 .contribution_count = count});
 }
 
-static void tools_that_a_token_contributes_are_taken_with_ok_be_the_answer_refused_or_not(void **state) {
-  (void)state;
+TEST(tools_that_a_token_contributes_are_taken_with_ok_be_the_answer_refused_or_not) {
   bundle b, bad;
   make(&b, "b", run_it, TP_PLACEMENT_INLINE, 1);
   make(&bad, "c", run_it, TP_PLACEMENT_INLINE, 2);
@@ -339,8 +326,7 @@ static tp_status add_with_fallback(tp_runtime *runtime, const bundle *b, const t
   return status;
 }
 
-static void tool_among_the_fallbacks_lives_as_long_as_its_subscription(void **state) {
-  (void)state;
+TEST(tool_among_the_fallbacks_lives_as_long_as_its_subscription) {
   bundle b;
   make(&b, "b", run_it, TP_PLACEMENT_INLINE, 1);
   tp_contribution bad = {.struct_size = sizeof bad, .kind = TP_KIND_TOOL_BUNDLE}; /* it has no key */
@@ -380,8 +366,7 @@ static void hit(void *ctx, const tp_tool_result *const *results, size_t count) {
   latch_hit(ctx);
 }
 
-static void function_that_has_not_returned_keeps_its_tool(void **state) {
-  (void)state;
+TEST(function_that_has_not_returned_keeps_its_tool) {
   bundle b;
   make(&b, "b", hang, TP_PLACEMENT_THREAD, 1);
   tp_runtime *runtime = open_with(&b);
@@ -399,8 +384,7 @@ static void function_that_has_not_returned_keeps_its_tool(void **state) {
   assert_int_equal(destroyed, 1);
 }
 
-static void token_that_is_open_keeps_its_tool(void **state) {
-  (void)state;
+TEST(token_that_is_open_keeps_its_tool) {
   for (int apart = 0; apart < 2; apart++) {
     bundle b;
     (void)begin_case(NULL);
@@ -429,8 +413,7 @@ static void token_that_is_open_keeps_its_tool(void **state) {
   }
 }
 
-static void work_that_was_taken_keeps_its_tool(void **state) {
-  (void)state;
+TEST(work_that_was_taken_keeps_its_tool) {
   bundle b;
   make(&b, "b", NULL, TP_PLACEMENT_THREAD, 1);
   tp_runtime *runtime = open_with(&b);
@@ -452,8 +435,7 @@ static void work_that_was_taken_keeps_its_tool(void **state) {
   assert_int_equal(destroyed, 1);
 }
 
-static void end_of_the_runtime_destroys_the_tool_of_a_token_that_was_never_completed(void **state) {
-  (void)state;
+TEST(end_of_the_runtime_destroys_the_tool_of_a_token_that_was_never_completed) {
   bundle b;
   make(&b, "b", defer_it, TP_PLACEMENT_INLINE, 1);
   tp_runtime *runtime = open_with(&b);
@@ -494,8 +476,7 @@ static tp_answer emit_with_little(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void emit_without_memory_takes_nothing(void **state) {
-  (void)state;
+TEST(emit_without_memory_takes_nothing) {
   bundle b;
   make(&b, "b", run_it, TP_PLACEMENT_INLINE, 2);
   tp_runtime_options options = {.struct_size = sizeof options, .allocator = {scarce_alloc, scarce_release, NULL}};
@@ -512,26 +493,4 @@ static void emit_without_memory_takes_nothing(void **state) {
   }
   assert_in_range(refused, 1, 10);
   close_runtime(runtime);
-}
-
-int main(void) {
-#define TEST(name) cmocka_unit_test_setup(name, begin_case)
-  const struct CMUnitTest tests[] = {
-      TEST(tool_of_a_turn_is_destroyed_with_the_turn),
-      TEST(result_of_the_phase_keeps_its_tools),
-      TEST(tools_of_a_driven_turn_are_destroyed_once_when_it_has_ended),
-      TEST(tool_that_the_merge_leaves_out_is_destroyed_like_the_others),
-      TEST(tools_of_an_attempt_that_failed_behind_the_emit_are_destroyed),
-      TEST(refused_emit_takes_nothing),
-      TEST(emit_behind_a_deferral_takes_nothing),
-      TEST(tool_of_an_attempt_that_was_given_up_is_destroyed_when_it_returns),
-      TEST(tools_that_a_token_contributes_are_taken_with_ok_be_the_answer_refused_or_not),
-      TEST(tool_among_the_fallbacks_lives_as_long_as_its_subscription),
-      TEST(function_that_has_not_returned_keeps_its_tool),
-      TEST(token_that_is_open_keeps_its_tool),
-      TEST(work_that_was_taken_keeps_its_tool),
-      TEST(end_of_the_runtime_destroys_the_tool_of_a_token_that_was_never_completed),
-      TEST(emit_without_memory_takes_nothing),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

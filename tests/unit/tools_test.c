@@ -2,13 +2,7 @@
  *
  * The calls of one response: each gets exactly one result, in call order, and what happens to one leaves its siblings
  * alone. On bare turns, through tp_tools_run() and tp_tools_submit(). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/model.h"
 
 enum { TOOLS = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, TOOL_PRE = TP_PHASE_TOOL_PRE };
@@ -85,8 +79,7 @@ static tp_tool_call call_of(const char *id, const char *name) {
 
 /* ---- one call ---- */
 
-static void tool_gets_its_arguments_and_gives_its_text(void **state) {
-  (void)state;
+TEST(tool_gets_its_arguments_and_gives_its_text) {
   for (int is_inline = 0; is_inline < 2; is_inline++) {
     tp_runtime *runtime = open_runtime(NULL);
     bundle b = {.count = 0};
@@ -112,8 +105,7 @@ static void tool_gets_its_arguments_and_gives_its_text(void **state) {
   }
 }
 
-static void turn_without_materialization_has_no_tools(void **state) {
-  (void)state;
+TEST(turn_without_materialization_has_no_tools) {
   tp_runtime *runtime = open_runtime(NULL);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_tool_call call = call_of("", "t");
@@ -127,8 +119,7 @@ static void turn_without_materialization_has_no_tools(void **state) {
   close_runtime(runtime);
 }
 
-static void arguments_that_break_the_schema_or_are_not_decoded_show_the_model_why(void **state) {
-  (void)state;
+TEST(arguments_that_break_the_schema_or_are_not_decoded_show_the_model_why) {
   tp_runtime *runtime = open_runtime(NULL);
   bundle b = {.count = 0};
   job j = {.text = "done"};
@@ -194,8 +185,7 @@ static tp_answer deny_one(void *ctx, tp_call *call) {
   return tp_call_allow(call);
 }
 
-static void eight_parallel_calls_get_eight_results_in_call_order(void **state) {
-  (void)state;
+TEST(eight_parallel_calls_get_eight_results_in_call_order) {
   for (int cancel = 0; cancel < 2; cancel++) {
     tp_runtime *runtime = open_runtime(NULL);
     latch leave = LATCH, waiting = LATCH;
@@ -253,8 +243,7 @@ static void eight_parallel_calls_get_eight_results_in_call_order(void **state) {
   }
 }
 
-static void calls_run_at_the_same_time(void **state) {
-  (void)state;
+TEST(calls_run_at_the_same_time) {
   tp_runtime *runtime = open_runtime(NULL);
   latch a_in = LATCH, b_in = LATCH;
   bundle b = {.count = 0};
@@ -291,8 +280,7 @@ static tp_tool_result run_gated(const hook *hooks, size_t count, job *j) {
   return result;
 }
 
-static void policy_deny_beats_a_hook_that_allows(void **state) {
-  (void)state;
+TEST(policy_deny_beats_a_hook_that_allows) {
   static const char *const values[] = {"deny", "ask", "allow"};
   for (int i = 0; i < 3; i++) {
     tp_contribution policy = {.struct_size = sizeof(tp_contribution),
@@ -310,8 +298,7 @@ static void policy_deny_beats_a_hook_that_allows(void **state) {
   }
 }
 
-static void gate_that_denies_asks_or_fails_denies_the_call(void **state) {
-  (void)state;
+TEST(gate_that_denies_asks_or_fails_denies_the_call) {
   static const struct {
     act act;
     tp_tool_result_kind kind;
@@ -339,8 +326,7 @@ static void gate_that_denies_asks_or_fails_denies_the_call(void **state) {
   }
 }
 
-static void result_and_post_run_exactly_for_calls_that_started(void **state) {
-  (void)state;
+TEST(result_and_post_run_exactly_for_calls_that_started) {
   tp_runtime *runtime = open_runtime(NULL);
   act result_hook = {.replaces = TP_FIELD_RESULT, .appends = "+"}, post = {0};
   hook hooks[] = {{.id = "gate", .phase = TOOL_PRE, .run = deny_one},
@@ -365,8 +351,7 @@ static void result_and_post_run_exactly_for_calls_that_started(void **state) {
 
 /* ---- caps ---- */
 
-static void long_result_keeps_head_and_tail_cut_at_code_points(void **state) {
-  (void)state;
+TEST(long_result_keeps_head_and_tail_cut_at_code_points) {
   tp_runtime *runtime = open_runtime(NULL);
   bundle b = {.count = 0};
   static char text[3 * 1000 + 1];
@@ -389,8 +374,7 @@ static void long_result_keeps_head_and_tail_cut_at_code_points(void **state) {
   close_runtime(runtime);
 }
 
-static void answer_that_is_not_utf8_is_an_error(void **state) {
-  (void)state;
+TEST(answer_that_is_not_utf8_is_an_error) {
   tp_runtime *runtime = open_runtime(NULL);
   bundle b = {.count = 0};
   job j = {.text = "\xff\xfe"};
@@ -405,8 +389,7 @@ static void answer_that_is_not_utf8_is_an_error(void **state) {
   close_runtime(runtime);
 }
 
-static void permits_bound_one_tool(void **state) {
-  (void)state;
+TEST(permits_bound_one_tool) {
   tp_runtime *runtime = open_runtime(NULL);
   latch entered = LATCH, leave = LATCH;
   bundle b = {.count = 0};
@@ -435,8 +418,7 @@ static void permits_bound_one_tool(void **state) {
 
 static void count_up(void *ctx) { ++*(_Atomic int *)ctx; }
 
-static void tool_that_defers_is_completed_by_its_token(void **state) {
-  (void)state;
+TEST(tool_that_defers_is_completed_by_its_token) {
   for (int is_inline = 0; is_inline < 2; is_inline++) {
     tp_runtime *runtime = open_runtime(NULL);
     latch entered = LATCH;
@@ -515,8 +497,7 @@ static void *complete_every_other(void *arg) {
   return NULL;
 }
 
-static void ten_thousand_deferred_calls_complete_with_two_workers(void **state) {
-  (void)state;
+TEST(ten_thousand_deferred_calls_complete_with_two_workers) {
   tp_runtime_options options = {.struct_size = sizeof options,
                                 .engine_workers = 2,
                                 .handler_threads = 2,
@@ -559,8 +540,7 @@ static void ten_thousand_deferred_calls_complete_with_two_workers(void **state) 
   free(c.tokens);
 }
 
-static void sixty_four_calls_that_complete_in_reverse_have_their_results_in_call_order(void **state) {
-  (void)state;
+TEST(sixty_four_calls_that_complete_in_reverse_have_their_results_in_call_order) {
   for (int is_inline = 0; is_inline < 2; is_inline++) {
     tp_runtime_options options = {.struct_size = sizeof options, .engine_workers = 2, .handler_threads = 1};
     tp_runtime *runtime = open_runtime(&options);
@@ -612,8 +592,7 @@ static void *complete_as_a_tool(void *arg) {
   return NULL;
 }
 
-static void token_of_a_handler_is_not_a_tools(void **state) {
-  (void)state;
+TEST(token_of_a_handler_is_not_a_tools) {
   tp_runtime *runtime = open_runtime(NULL);
   mixer m = {.deferred = LATCH};
   m.handler = (act){.defers = true, .deferred = &m.deferred};
@@ -663,8 +642,7 @@ static tp_text accented(char *memory, size_t count) {
   return (tp_text){memory, used};
 }
 
-static void tool_post_shows_the_arguments_whole_and_as_json_cut_between_characters(void **state) {
-  (void)state;
+TEST(tool_post_shows_the_arguments_whole_and_as_json_cut_between_characters) {
   char seven[4], many[2048];
   const struct {
     tp_text arguments;
@@ -696,8 +674,7 @@ static void tool_post_shows_the_arguments_whole_and_as_json_cut_between_characte
 }
 
 /* Of several runs the least counts: a thread may be stopped at any moment. */
-static void time_that_the_check_of_large_arguments_takes_is_not_the_tools(void **state) {
-  (void)state;
+TEST(time_that_the_check_of_large_arguments_takes_is_not_the_tools) {
   enum { BYTES = 24 << 20 };
   char *memory = malloc(BYTES + 8);
   memcpy(memory, "\x81\xa1n\xdb", 4);
@@ -724,27 +701,4 @@ static void time_that_the_check_of_large_arguments_takes_is_not_the_tools(void *
   free(memory);
   if (least_ns > least_whole_ns / 4)
     fail_msg("the tool is charged %lld us of %lld us", (long long)least_ns / 1000, (long long)least_whole_ns / 1000);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(tool_post_shows_the_arguments_whole_and_as_json_cut_between_characters),
-      cmocka_unit_test(time_that_the_check_of_large_arguments_takes_is_not_the_tools),
-      cmocka_unit_test(tool_gets_its_arguments_and_gives_its_text),
-      cmocka_unit_test(turn_without_materialization_has_no_tools),
-      cmocka_unit_test(arguments_that_break_the_schema_or_are_not_decoded_show_the_model_why),
-      cmocka_unit_test(eight_parallel_calls_get_eight_results_in_call_order),
-      cmocka_unit_test(calls_run_at_the_same_time),
-      cmocka_unit_test(policy_deny_beats_a_hook_that_allows),
-      cmocka_unit_test(gate_that_denies_asks_or_fails_denies_the_call),
-      cmocka_unit_test(result_and_post_run_exactly_for_calls_that_started),
-      cmocka_unit_test(long_result_keeps_head_and_tail_cut_at_code_points),
-      cmocka_unit_test(answer_that_is_not_utf8_is_an_error),
-      cmocka_unit_test(permits_bound_one_tool),
-      cmocka_unit_test(tool_that_defers_is_completed_by_its_token),
-      cmocka_unit_test(ten_thousand_deferred_calls_complete_with_two_workers),
-      cmocka_unit_test(sixty_four_calls_that_complete_in_reverse_have_their_results_in_call_order),
-      cmocka_unit_test(token_of_a_handler_is_not_a_tools),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,13 +2,7 @@
  *
  * What observers see of a turn: model.post of each response, turn.post_turn of the whole, once it is in the
  * history and before the caller has it; and declared hooks that ask for calls of some length. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/hook_files.h"
 #include "tests/support/model.h"
 
@@ -103,8 +97,7 @@ static void play_turn(facts *f) {
   recorder_free(model);
 }
 
-static void model_post_reports_of_each_response_why_it_ended_and_what_it_cost(void **state) {
-  (void)state;
+TEST(model_post_reports_of_each_response_why_it_ended_and_what_it_cost) {
   facts f = {.responses = 0};
   play_turn(&f);
   assert_int_equal(f.responses, 2);
@@ -115,8 +108,7 @@ static void model_post_reports_of_each_response_why_it_ended_and_what_it_cost(vo
   assert_int_equal(f.calls, 2);
 }
 
-static void post_turn_gets_a_summary_behind_the_commit_and_before_the_return(void **state) {
-  (void)state;
+TEST(post_turn_gets_a_summary_behind_the_commit_and_before_the_return) {
   facts f = {.responses = 0};
   play_turn(&f);
   assert_string_equal(f.outcome, "completed");
@@ -139,8 +131,7 @@ static void post_a_call(tp_turn *turn, int64_t duration_ms, tp_state want, tp_re
   tp_phase_result_release(turn, &result);
 }
 
-static void hook_for_slow_calls_does_not_see_short_ones(void **state) {
-  (void)state;
+TEST_WITH(hook_for_slow_calls_does_not_see_short_ones, make_directory, remove_directory) {
   char text[4096];
   write_named("slow.yaml",
               "id: slow\nevent: tool.post\nblocking: true\nmatch: {min_duration_ms: 100}\n"
@@ -156,13 +147,4 @@ static void hook_for_slow_calls_does_not_see_short_ones(void **state) {
   read_back("slow.jsonl", text, sizeof text);
   assert_non_null(strchr(text, '\n'));
   assert_null(strchr(strchr(text, '\n') + 1, '\n')); /* one line */
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(model_post_reports_of_each_response_why_it_ended_and_what_it_cost),
-      cmocka_unit_test(post_turn_gets_a_summary_behind_the_commit_and_before_the_return),
-      cmocka_unit_test_setup_teardown(hook_for_slow_calls_does_not_see_short_ones, make_directory, remove_directory),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,13 +2,8 @@
  *
  * turn.stop: what keeps a turn from ending, how often, and what the model and the history get of it. */
 #include <assert.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/model.h"
 
 enum { ALWAYS = 1000 };
@@ -97,8 +92,7 @@ static void expect(world *w, const char *text, tp_turn_outcome outcome) {
 static const reply answers[] = {{.text = "one"}, {.text = "two"}, {.text = "three"}, {.text = "four"}};
 #define OBJECTION "U<hook guard does not let the turn end: finish the list>"
 
-static void reason_of_a_denial_is_what_the_model_is_asked_next_and_stays_in_the_history(void **state) {
-  (void)state;
+TEST(reason_of_a_denial_is_what_the_model_is_asked_next_and_stays_in_the_history) {
   for (int slow = 0; slow < 2; slow++) {
     world w = {.guard = {.denies = 2}};
     open_world(&w, answers, COUNT(answers), NULL, 0, slow);
@@ -121,8 +115,7 @@ static void reason_of_a_denial_is_what_the_model_is_asked_next_and_stays_in_the_
   }
 }
 
-static void ninth_denial_of_a_turn_is_overruled_and_said(void **state) {
-  (void)state;
+TEST(ninth_denial_of_a_turn_is_overruled_and_said) {
   world w = {.guard = {.denies = ALWAYS}};
   open_world(&w, answers, COUNT(answers), NULL, 0, false);
   expect(&w, "go", TP_TURN_COMPLETED);
@@ -136,8 +129,7 @@ static void ninth_denial_of_a_turn_is_overruled_and_said(void **state) {
   close_world(&w);
 }
 
-static void limits_of_the_turn_hold_for_what_a_denial_asks(void **state) {
-  (void)state;
+TEST(limits_of_the_turn_hold_for_what_a_denial_asks) {
   static const reply costs[] = {{.text = "one", .output_tokens = 6, .cost_micros = 6}};
   const tp_turn_request limits[] = {{.iterations_max = 3}, {.tokens_max = 13}, {.cost_micros_max = 13}};
   for (size_t i = 0; i < COUNT(limits); i++) {
@@ -152,8 +144,7 @@ static void limits_of_the_turn_hold_for_what_a_denial_asks(void **state) {
   }
 }
 
-static void failing_handler_keeps_the_turn_only_when_it_is_required(void **state) {
-  (void)state;
+TEST(failing_handler_keeps_the_turn_only_when_it_is_required) {
   static const struct {
     tp_failure failure;
     uint32_t asked;
@@ -168,8 +159,7 @@ static void failing_handler_keeps_the_turn_only_when_it_is_required(void **state
   }
 }
 
-static void turn_that_did_not_complete_is_not_asked(void **state) {
-  (void)state;
+TEST(turn_that_did_not_complete_is_not_asked) {
   static const reply broken[] = {{.fails = TP_ERR_MODEL}};
   world w = {.guard = {.denies = ALWAYS}};
   open_world(&w, broken, 1, NULL, 0, false);
@@ -185,8 +175,7 @@ static void turn_that_did_not_complete_is_not_asked(void **state) {
   close_world(&w);
 }
 
-static void reminder_goes_with_the_next_request(void **state) {
-  (void)state;
+TEST(reminder_goes_with_the_next_request) {
   static const tp_contribution reminder = {
       .struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = TEXT("mind the gap")};
   act reminds = {.emits = &reminder, .emit_count = 1};
@@ -198,8 +187,7 @@ static void reminder_goes_with_the_next_request(void **state) {
   close_world(&w);
 }
 
-static void time_of_the_turn_ends_a_stop_that_does_not_answer(void **state) {
-  (void)state;
+TEST(time_of_the_turn_ends_a_stop_that_does_not_answer) {
   act never = {.defers = true};
   hook h = {.id = "never", .phase = TP_PHASE_TURN_STOP, .ctx = &never, .sub = {.priority = -1, .limit_ms = 60000}};
   world w = {.guard = {.denies = ALWAYS}};
@@ -213,8 +201,7 @@ static void time_of_the_turn_ends_a_stop_that_does_not_answer(void **state) {
 
 /* ---- the two other ends that a hook may cause ---- */
 
-static void denied_tool_batch_ends_the_turn_with_its_results(void **state) {
-  (void)state;
+TEST(denied_tool_batch_ends_the_turn_with_its_results) {
   static const reply calls[] = {{.text = "let me",
                                  .calls = {{.id = TEXT("a"), .name = TEXT("nobody"), .arguments = {"\x80", 1}}},
                                  .call_count = 1},
@@ -235,18 +222,4 @@ static void denied_tool_batch_ends_the_turn_with_its_results(void **state) {
   assert_non_null(strstr(w.model->requests[1], "A<let me>C<nobody>T!<"));
   assert_non_null(strstr(w.model->requests[1], "U<next>"));
   close_world(&w);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(reason_of_a_denial_is_what_the_model_is_asked_next_and_stays_in_the_history),
-      cmocka_unit_test(ninth_denial_of_a_turn_is_overruled_and_said),
-      cmocka_unit_test(limits_of_the_turn_hold_for_what_a_denial_asks),
-      cmocka_unit_test(failing_handler_keeps_the_turn_only_when_it_is_required),
-      cmocka_unit_test(turn_that_did_not_complete_is_not_asked),
-      cmocka_unit_test(reminder_goes_with_the_next_request),
-      cmocka_unit_test(denied_tool_batch_ends_the_turn_with_its_results),
-      cmocka_unit_test(time_of_the_turn_ends_a_stop_that_does_not_answer),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/unit/value_support.h"
 
 static tp_text text_of(const char *bytes, size_t size) { return (tp_text){bytes, size}; }
@@ -21,8 +15,7 @@ static size_t valid_prefix(tp_text text) {
   return valid ? text.size : offset;
 }
 
-static void nothing_and_ascii_and_longer_forms_are_valid(void **state) {
-  (void)state;
+TEST(nothing_and_ascii_and_longer_forms_are_valid) {
   assert_true(tp_utf8_valid((tp_text){NULL, 0}, NULL));
   static const char *const texts[] = {"a",
                                       "caf\xc3\xa9",
@@ -37,8 +30,7 @@ static void nothing_and_ascii_and_longer_forms_are_valid(void **state) {
   assert_int_equal(valid_prefix(text_of("a\0b", 3)), 3);
 }
 
-static void first_bad_byte_is_named(void **state) {
-  (void)state;
+TEST(first_bad_byte_is_named) {
   static const struct {
     const char *text;
     size_t offset;
@@ -70,8 +62,7 @@ static void first_bad_byte_is_named(void **state) {
   }
 }
 
-static void place_does_not_depend_on_what_stands_before(void **state) {
-  (void)state;
+TEST(place_does_not_depend_on_what_stands_before) {
   for (size_t before = 0; before < 40; before++) {
     char text[64];
     memset(text, 'a', sizeof text);
@@ -83,8 +74,7 @@ static void place_does_not_depend_on_what_stands_before(void **state) {
 }
 
 /* ASCII is read some bytes at a time: one byte that is none is found wherever it stands in a text of any size. */
-static void bad_byte_is_found_at_each_place_of_each_size(void **state) {
-  (void)state;
+TEST(bad_byte_is_found_at_each_place_of_each_size) {
   size_t wrong = 0;
   char text[100];
   memset(text, 'a', sizeof text);
@@ -108,8 +98,7 @@ static size_t encode(uint32_t point, unsigned char *bytes) {
   return size;
 }
 
-static void every_code_point_but_surrogates_is_valid(void **state) {
-  (void)state;
+TEST(every_code_point_but_surrogates_is_valid) {
   size_t wrong = 0;
   for (uint32_t point = 0; point <= 0x11ffff; point++) {
     unsigned char bytes[4];
@@ -121,8 +110,7 @@ static void every_code_point_but_surrogates_is_valid(void **state) {
 }
 
 /* All sequences of up to three bytes: exactly those are valid that some code points encode to. */
-static void only_what_code_points_encode_to_is_valid(void **state) {
-  (void)state;
+TEST(only_what_code_points_encode_to_is_valid) {
   size_t valid[4] = {0};
   for (uint32_t bits = 0; bits < 1u << 24; bits++) {
     unsigned char bytes[3] = {(unsigned char)(bits >> 16), (unsigned char)(bits >> 8), (unsigned char)bits};
@@ -134,16 +122,4 @@ static void only_what_code_points_encode_to_is_valid(void **state) {
   assert_int_equal(valid[1], one);
   assert_int_equal(valid[2], one * one + two);
   assert_int_equal(valid[3], one * one * one + 2 * one * two + three);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(nothing_and_ascii_and_longer_forms_are_valid),
-      cmocka_unit_test(first_bad_byte_is_named),
-      cmocka_unit_test(place_does_not_depend_on_what_stands_before),
-      cmocka_unit_test(bad_byte_is_found_at_each_place_of_each_size),
-      cmocka_unit_test(every_code_point_but_surrogates_is_valid),
-      cmocka_unit_test(only_what_code_points_encode_to_is_valid),
-  };
-  return cmocka_run_group_tests_name("utf8", tests, NULL, NULL);
 }

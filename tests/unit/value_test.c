@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-
-#include <cmocka.h>
 #include <float.h>
 #include <math.h>
 
+#include "tests/support/test.h"
 #include "runtime/value/value.h"
 #include "tests/unit/value_support.h"
 
@@ -39,8 +34,7 @@ static void assert_bytes(tp_text actual, tp_text expected) {
 
 /* ---- written and read back ---- */
 
-static void scalars_read_back_as_written(void **state) {
-  (void)state;
+TEST(scalars_read_back_as_written) {
   tp_writer *writer = new_writer();
   tp_write_array(writer, 6);
   tp_write_null(writer);
@@ -61,8 +55,7 @@ static void scalars_read_back_as_written(void **state) {
   tp_writer_free(writer);
 }
 
-static void every_int_keeps_its_64_bits(void **state) {
-  (void)state;
+TEST(every_int_keeps_its_64_bits) {
   static const int64_t edges[] = {0,
                                   1,
                                   127,
@@ -101,8 +94,7 @@ static void every_int_keeps_its_64_bits(void **state) {
   tp_writer_free(writer);
 }
 
-static void ints_and_lengths_get_their_shortest_form(void **state) {
-  (void)state;
+TEST(ints_and_lengths_get_their_shortest_form) {
   static const struct {
     int64_t number;
     size_t size;
@@ -159,8 +151,7 @@ static tp_text write_sample(tp_writer *writer) {
   return finished(writer);
 }
 
-static void containers_are_read_by_index_key_and_walk(void **state) {
-  (void)state;
+TEST(containers_are_read_by_index_key_and_walk) {
   tp_writer *writer = new_writer();
   tp_text value = write_sample(writer);
   assert_int_equal(tp_value_kind_of(value), TP_VALUE_MAP);
@@ -185,8 +176,7 @@ static void containers_are_read_by_index_key_and_walk(void **state) {
   tp_writer_free(writer);
 }
 
-static void walk_that_ended_stays_at_its_end(void **state) {
-  (void)state;
+TEST(walk_that_ended_stays_at_its_end) {
   tp_text value = BYTES("\x92\x01\x02");
   tp_value_walk walk = {0};
   assert_true(tp_value_next(value, &walk));
@@ -198,8 +188,7 @@ static void walk_that_ended_stays_at_its_end(void **state) {
   }
 }
 
-static void what_is_not_there_or_of_another_kind_reads_as_nothing(void **state) {
-  (void)state;
+TEST(what_is_not_there_or_of_another_kind_reads_as_nothing) {
   tp_text text = BYTES("\xa1x"), number = BYTES("\x07"), map = BYTES("\x81\xa1k\x01"), none = {NULL, 0};
   tp_text all[] = {text, number, map, none, BYTES("\xc1"), BYTES("\xdb\xff\xff\xff\xff")};
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
@@ -222,8 +211,7 @@ static void what_is_not_there_or_of_another_kind_reads_as_nothing(void **state) 
   assert_int_equal(tp_value_int(BYTES("\xcb\x40\x1c\0\0\0\0\0\0"), -5), -5); /* a double as int does not */
 }
 
-static void every_spelling_of_a_number_is_read(void **state) {
-  (void)state;
+TEST(every_spelling_of_a_number_is_read) {
   const struct {
     tp_text bytes;
     int64_t number;
@@ -251,8 +239,7 @@ static void every_spelling_of_a_number_is_read(void **state) {
 
 /* ---- checking ---- */
 
-static void bad_bytes_are_refused_with_their_offset(void **state) {
-  (void)state;
+TEST(bad_bytes_are_refused_with_their_offset) {
   const struct {
     tp_text bytes;
     tp_status status;
@@ -299,14 +286,12 @@ static void bad_bytes_are_refused_with_their_offset(void **state) {
   }
 }
 
-static void same_key_in_different_maps_is_no_repetition(void **state) {
-  (void)state;
+TEST(same_key_in_different_maps_is_no_repetition) {
   assert_int_equal(check(BYTES("\x82\xa1k\x81\xa1k\x01\xa1l\x81\xa1k\x01"), NULL), TP_OK);
   assert_int_equal(check(BYTES("\x83\xa0\x01\xa1\0\x01\xa2\0\0\x01"), NULL), TP_OK); /* one begins the other */
 }
 
-static void five_bytes_that_declare_gigabytes_allocate_nothing(void **state) {
-  (void)state;
+TEST(five_bytes_that_declare_gigabytes_allocate_nothing) {
   const tp_text bombs[] = {
       BYTES("\xdd\x08\0\0\0"),
       BYTES("\xdd\xff\xff\xff\xff"),
@@ -343,8 +328,7 @@ static tp_text nested(const char *unit, size_t depth, const char *end) {
   return all;
 }
 
-static void nesting_is_refused_from_the_33rd_level_on(void **state) {
-  (void)state;
+TEST(nesting_is_refused_from_the_33rd_level_on) {
   static const char *const units[] = {"\x91", "\x81\xa1k"};
   for (size_t i = 0; i < 2; i++) {
     tp_text deep = nested(units[i], 32, "\x01"), deeper = nested(units[i], 32, "\x90");
@@ -359,8 +343,7 @@ static void nesting_is_refused_from_the_33rd_level_on(void **state) {
   }
 }
 
-static void nesting_bombs_cost_no_more_than_their_size(void **state) {
-  (void)state;
+TEST(nesting_bombs_cost_no_more_than_their_size) {
   tp_text arrays = nested("\x91", 1000000, "\x01"), maps = nested("\x81\xa1k", 300000, "\x01");
   double before = seconds();
   assert_int_equal(check(arrays, NULL), TP_ERR_TOO_DEEP);
@@ -386,8 +369,7 @@ static tp_text write_large_map(tp_writer *writer, size_t count, bool repeat_one)
   return finished(writer);
 }
 
-static void large_maps_are_checked_in_time_and_memory_near_their_size(void **state) {
-  (void)state;
+TEST(large_maps_are_checked_in_time_and_memory_near_their_size) {
   tp_writer *writer = new_writer();
   for (int repeat = 0; repeat < 2; repeat++) {
     counting memory = {0};
@@ -406,8 +388,7 @@ static void large_maps_are_checked_in_time_and_memory_near_their_size(void **sta
   tp_writer_free(writer);
 }
 
-static void value_above_64_mib_is_too_large(void **state) {
-  (void)state;
+TEST(value_above_64_mib_is_too_large) {
   size_t size = ((size_t)64 << 20) + 1;
   char *bytes = calloc(1, size);
   assert_non_null(bytes);
@@ -417,8 +398,7 @@ static void value_above_64_mib_is_too_large(void **state) {
   free(bytes);
 }
 
-static void no_prefix_of_a_value_is_a_value(void **state) {
-  (void)state;
+TEST(no_prefix_of_a_value_is_a_value) {
   random_values random = {.state = 7, .bytes = true};
   tp_writer *writer = new_writer();
   for (int i = 0; i < 200; i++) {
@@ -445,8 +425,7 @@ static size_t read_everything(tp_text value, size_t depth) {
   return sum;
 }
 
-static void readers_survive_any_bytes(void **state) {
-  (void)state;
+TEST(readers_survive_any_bytes) {
   random_values random = {.state = 11, .bytes = true, .not_finite = true};
   tp_writer *writer = new_writer();
   size_t refused = 0;
@@ -468,8 +447,7 @@ static void readers_survive_any_bytes(void **state) {
 
 /* ---- writers ---- */
 
-static void what_is_not_exactly_one_value_does_not_finish(void **state) {
-  (void)state;
+TEST(what_is_not_exactly_one_value_does_not_finish) {
   tp_writer *writer = new_writer();
   tp_text value = {"untouched", 9};
   assert_int_equal(tp_writer_finish(writer, &value), TP_ERR_MALFORMED); /* nothing */
@@ -493,8 +471,7 @@ static void what_is_not_exactly_one_value_does_not_finish(void **state) {
   tp_writer_free(writer);
 }
 
-static void only_whole_values_are_copied(void **state) {
-  (void)state;
+TEST(only_whole_values_are_copied) {
   const tp_text broken[] = {
       {NULL, 0}, BYTES("\x92\x01"), BYTES("\x01\x02"), BYTES("\xc1"), BYTES("\xdd\xff\xff\xff\xff")};
   tp_writer *writer = new_writer();
@@ -514,8 +491,7 @@ static void only_whole_values_are_copied(void **state) {
   tp_writer_free(writer);
 }
 
-static void what_cannot_fit_in_64_mib_is_refused_before_it_is_copied(void **state) {
-  (void)state;
+TEST(what_cannot_fit_in_64_mib_is_refused_before_it_is_copied) {
   size_t limit = (size_t)64 << 20;
   counting memory = {0};
   tp_allocator allocator = allocator_over(&memory);
@@ -563,8 +539,7 @@ static void what_cannot_fit_in_64_mib_is_refused_before_it_is_copied(void **stat
 }
 
 /* Piece by piece up to each size; the writer's own bytes end at TP__WRITER_BYTES_FIRST. */
-static void short_values_need_no_memory_but_the_writer(void **state) {
-  (void)state;
+TEST(short_values_need_no_memory_but_the_writer) {
   enum { HEAD = 3 /* of an array with more than 15 elements */ };
   for (size_t size = TP__WRITER_BYTES_FIRST - 1; size <= TP__WRITER_BYTES_FIRST + 1; size++) {
     counting memory = {0};
@@ -583,8 +558,7 @@ static void short_values_need_no_memory_but_the_writer(void **state) {
   }
 }
 
-static void reset_clears_and_keeps_the_memory(void **state) {
-  (void)state;
+TEST(reset_clears_and_keeps_the_memory) {
   counting memory = {0};
   tp_allocator allocator = allocator_over(&memory);
   tp_writer *writer;
@@ -610,8 +584,7 @@ static tp_text canonical_of(tp_text value, tp_writer *writer) {
   return finished(writer);
 }
 
-static void canonical_form_is_sorted_and_shortest(void **state) {
-  (void)state;
+TEST(canonical_form_is_sorted_and_shortest) {
   const struct {
     tp_text value, canonical;
   } rows[] = {
@@ -678,8 +651,7 @@ static void write_otherwise(random_values *random, tp_text value, tp_writer *wri
   }
 }
 
-static void values_with_the_same_content_have_the_same_canonical_bytes(void **state) {
-  (void)state;
+TEST(values_with_the_same_content_have_the_same_canonical_bytes) {
   random_values random = {.state = 3, .bytes = true, .not_finite = true};
   tp_writer *first = new_writer(), *second = new_writer(), *third = new_writer();
   for (int i = 0; i < 600; i++) {
@@ -701,8 +673,7 @@ static void values_with_the_same_content_have_the_same_canonical_bytes(void **st
   tp_writer_free(third);
 }
 
-static void refused_value_leaves_the_writer_as_it_was(void **state) {
-  (void)state;
+TEST(refused_value_leaves_the_writer_as_it_was) {
   tp_writer *writer = new_writer();
   tp_fault fault = {0};
   tp_write_array(writer, 2);
@@ -715,8 +686,7 @@ static void refused_value_leaves_the_writer_as_it_was(void **state) {
   tp_writer_free(writer);
 }
 
-static void canonical_form_of_hostile_maps_takes_time_near_their_size(void **state) {
-  (void)state;
+TEST(canonical_form_of_hostile_maps_takes_time_near_their_size) {
   tp_writer *from = new_writer(), *to = new_writer();
   tp_text large = write_large_map(from, 100000, false);
   double before = seconds();
@@ -767,8 +737,7 @@ static tp_status write_and_canonicalise(const tp_allocator *allocator) {
   return status;
 }
 
-static void refused_memory_is_an_error_and_leaks_nothing(void **state) {
-  (void)state;
+TEST(refused_memory_is_an_error_and_leaks_nothing) {
   size_t refusals = 0;
   for (size_t n = 1;; n++) {
     counting memory = {.refuse_at = n};
@@ -786,8 +755,7 @@ static void refused_memory_is_an_error_and_leaks_nothing(void **state) {
   assert_true(refusals > 10);
 }
 
-static void failed_check_for_want_of_memory_says_so(void **state) {
-  (void)state;
+TEST(failed_check_for_want_of_memory_says_so) {
   tp_writer *writer = new_writer();
   tp_text value = write_large_map(writer, 65, false);
   counting memory = {.refuse_at = 1};
@@ -798,37 +766,4 @@ static void failed_check_for_want_of_memory_says_so(void **state) {
   assert_int_equal(tp__value_check(value, &allocator, NULL), TP_OK); /* the second request is granted */
   assert_int_equal(memory.open, 0);
   tp_writer_free(writer);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(scalars_read_back_as_written),
-      cmocka_unit_test(every_int_keeps_its_64_bits),
-      cmocka_unit_test(ints_and_lengths_get_their_shortest_form),
-      cmocka_unit_test(containers_are_read_by_index_key_and_walk),
-      cmocka_unit_test(walk_that_ended_stays_at_its_end),
-      cmocka_unit_test(what_is_not_there_or_of_another_kind_reads_as_nothing),
-      cmocka_unit_test(every_spelling_of_a_number_is_read),
-      cmocka_unit_test(bad_bytes_are_refused_with_their_offset),
-      cmocka_unit_test(same_key_in_different_maps_is_no_repetition),
-      cmocka_unit_test(five_bytes_that_declare_gigabytes_allocate_nothing),
-      cmocka_unit_test(nesting_is_refused_from_the_33rd_level_on),
-      cmocka_unit_test(nesting_bombs_cost_no_more_than_their_size),
-      cmocka_unit_test(large_maps_are_checked_in_time_and_memory_near_their_size),
-      cmocka_unit_test(value_above_64_mib_is_too_large),
-      cmocka_unit_test(no_prefix_of_a_value_is_a_value),
-      cmocka_unit_test(readers_survive_any_bytes),
-      cmocka_unit_test(what_is_not_exactly_one_value_does_not_finish),
-      cmocka_unit_test(only_whole_values_are_copied),
-      cmocka_unit_test(what_cannot_fit_in_64_mib_is_refused_before_it_is_copied),
-      cmocka_unit_test(short_values_need_no_memory_but_the_writer),
-      cmocka_unit_test(reset_clears_and_keeps_the_memory),
-      cmocka_unit_test(canonical_form_is_sorted_and_shortest),
-      cmocka_unit_test(values_with_the_same_content_have_the_same_canonical_bytes),
-      cmocka_unit_test(refused_value_leaves_the_writer_as_it_was),
-      cmocka_unit_test(canonical_form_of_hostile_maps_takes_time_near_their_size),
-      cmocka_unit_test(refused_memory_is_an_error_and_leaks_nothing),
-      cmocka_unit_test(failed_check_for_want_of_memory_says_so),
-  };
-  return cmocka_run_group_tests_name("value", tests, NULL, NULL);
 }

@@ -2,13 +2,7 @@
  *
  * What may be looked at: by handlers, what the turn has gathered; by predicates, what an entry began with; by hosts,
  * who registered what. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/support/host.h"
 
 /* ---- what the turn has gathered ---- */
@@ -54,8 +48,7 @@ static void assert_gathered(const gathered *g, const char *policy, const char *c
   assert_false(g->beyond);
 }
 
-static void handlers_see_what_earlier_phases_have_merged(void **state) {
-  (void)state;
+TEST(handlers_see_what_earlier_phases_have_merged) {
   static const tp_contribution light = POLICY("off", 1), heavy = POLICY("on", 2);
   static const tp_contribution contexts[] = {CONTEXT("b", "second", 1), CONTEXT("a", "first", 5)};
   act says_off = {.emits = &light, .emit_count = 1}, says_on = {.emits = &heavy, .emit_count = 1};
@@ -110,8 +103,7 @@ static tp_state state_in(tp_turn *turn, const char *text, const char *id) {
   return run_of(&result, id).state;
 }
 
-static void predicates_see_payload_ids_and_mode(void **state) {
-  (void)state;
+TEST(predicates_see_payload_ids_and_mode) {
   static const uint32_t fields[] = {TP_FIELD_TEXT};
   int asked[3] = {0};
   act a = {0};
@@ -187,8 +179,7 @@ static tp_answer note_count(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static void fields_are_replaced_together(void **state) {
-  (void)state;
+TEST(fields_are_replaced_together) {
   static const uint32_t fields[] = {FIELD_TITLE, FIELD_COUNT};
   static const tp_phase row = {.struct_size = sizeof row,
                                .name = "host.replace",
@@ -240,8 +231,7 @@ static bool write_row(void *ctx, const tp_audit *row) {
   return true;
 }
 
-static void audit_has_commits_refusals_and_switches(void **state) {
-  (void)state;
+TEST(audit_has_commits_refusals_and_switches) {
   audit seen = {""};
   act a = {0};
   tp_runtime *runtime = open_runtime(NULL);
@@ -255,14 +245,4 @@ static void audit_has_commits_refusals_and_switches(void **state) {
                       "test commit TP_ERR_DUPLICATE_ID\n"
                       "operator kill_switch TP_OK\n");
   close_runtime(runtime);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(handlers_see_what_earlier_phases_have_merged),
-      cmocka_unit_test(predicates_see_payload_ids_and_mode),
-      cmocka_unit_test(fields_are_replaced_together),
-      cmocka_unit_test(audit_has_commits_refusals_and_switches),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Engine workers that find little to do. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <semaphore.h>
 #include <time.h>
 
+#include "tests/support/test.h"
 #include "runtime/sched/sched.h"
 
 enum { MESSAGES = 300, WORK_US = 5 };
@@ -26,8 +21,7 @@ static void delivered(tp__message *message) {
 }
 
 /* Work of some microseconds comes about once a millisecond. Before, a worker looked for 30 us after each. */
-static void looking_for_work_takes_less_time_than_the_work_that_is_found(void **state) {
-  (void)state;
+TEST(looking_for_work_takes_less_time_than_the_work_that_is_found) {
   tp_allocator allocator = tp__allocator_of(NULL);
   tp__sched_options options = {.owner = &allocator,
                                .allocator = &allocator,
@@ -58,11 +52,4 @@ static void looking_for_work_takes_less_time_than_the_work_that_is_found(void **
   assert_int_equal(tp__pool_stop(&sched.pool), 0);
   tp__sched_fini(&sched);
   sem_destroy(&w.done);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(looking_for_work_takes_less_time_than_the_work_that_is_found),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }

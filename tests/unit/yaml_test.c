@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-
-#include <cmocka.h>
 #include <math.h>
 #include <unistd.h>
 
+#include "tests/support/test.h"
 #include "domains/declared/yaml.h"
 #include "tests/unit/value_support.h"
 #include "turnphase/declared.h"
@@ -60,8 +55,7 @@ static void assert_decodes_to(const char *yaml, const char *json) {
 
 /* ---- decoding ---- */
 
-static void documents_become_values(void **state) {
-  (void)state;
+TEST(documents_become_values) {
   static const char *const rows[][2] = {
       {"a: 1\nb:\n  - x\n  - {c: [1, 2], d: }\n", "{\"a\":1,\"b\":[\"x\",{\"c\":[1,2],\"d\":null}]}"},
       {"- - 1\n  - 2\n-\n- []\n- {}\n", "[[1,2],null,[],{}]"},
@@ -93,8 +87,7 @@ static void documents_become_values(void **state) {
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) assert_decodes_to(rows[i][0], rows[i][1]);
 }
 
-static void plain_scalars_mean_what_the_core_schema_says(void **state) {
-  (void)state;
+TEST(plain_scalars_mean_what_the_core_schema_says) {
   static const char *const rows[][2] = {
       {"null", "null"},
       {"Null", "null"},
@@ -177,8 +170,7 @@ static void plain_scalars_mean_what_the_core_schema_says(void **state) {
   }
 }
 
-static void infinities_and_nan_are_floats(void **state) {
-  (void)state;
+TEST(infinities_and_nan_are_floats) {
   tp_writer *writer = new_writer();
   assert_int_equal(decode(tp_text_of("[.inf, -.inf, .nan]"), writer, NULL), TP_OK);
   tp_text value = finished(writer);
@@ -188,8 +180,7 @@ static void infinities_and_nan_are_floats(void **state) {
   tp_writer_free(writer);
 }
 
-static void items_know_their_places(void **state) {
-  (void)state;
+TEST(items_know_their_places) {
   tp_text text = tp_text_of("\"caf\xc3\xa9\": [1,\n  'two', {three: }]\n");
   static const struct {
     tp_value_kind kind;
@@ -217,8 +208,7 @@ static void items_know_their_places(void **state) {
 
 /* ---- refusing ---- */
 
-static void bad_yaml_is_refused_with_line_and_column(void **state) {
-  (void)state;
+TEST(bad_yaml_is_refused_with_line_and_column) {
   static const struct {
     const char *yaml;
     tp_status status;
@@ -303,8 +293,7 @@ static void bad_yaml_is_refused_with_line_and_column(void **state) {
   tp_writer_free(writer);
 }
 
-static void raw_nul_is_refused(void **state) {
-  (void)state;
+TEST(raw_nul_is_refused) {
   tp_writer *writer = new_writer();
   tp_fault fault = {0};
   assert_int_equal(decode((tp_text){"a: b\0c\n", 7}, writer, &fault), TP_ERR_MALFORMED);
@@ -313,8 +302,7 @@ static void raw_nul_is_refused(void **state) {
   tp_writer_free(writer);
 }
 
-static void nesting_is_refused_from_the_33rd_level_on(void **state) {
-  (void)state;
+TEST(nesting_is_refused_from_the_33rd_level_on) {
   static const struct { const char *open, *close; } rows[] = {{"[", "]"}, {"{k: ", "}"}, {"- ", ""}};
   tp_writer *writer = new_writer();
   for (size_t i = 0; i < 3; i++) {
@@ -334,8 +322,7 @@ static void nesting_is_refused_from_the_33rd_level_on(void **state) {
   tp_writer_free(writer);
 }
 
-static void bombs_are_refused_in_time_near_their_size(void **state) {
-  (void)state;
+TEST(bombs_are_refused_in_time_near_their_size) {
   static const char *const units[] = {
       "[",      "{",    "[{",  "[\n",      "- ",     "? ", "? - ", "a: ",          "[a: ",          "{a: ",
       "&a ",    "!a ",  "*a ", "\"",       ": ",     ", ", "[? ",  "- &a\n- *a\n", "a: |-\n x\n\n", "---\n",
@@ -359,8 +346,7 @@ static void bombs_are_refused_in_time_near_their_size(void **state) {
   tp_writer_free(writer);
 }
 
-static void large_but_honest_yaml_is_decoded(void **state) {
-  (void)state;
+TEST(large_but_honest_yaml_is_decoded) {
   tp_writer *writer = new_writer();
   size_t capacity = 16 << 20, size = 0;
   char *yaml = malloc(capacity);
@@ -379,8 +365,7 @@ static void large_but_honest_yaml_is_decoded(void **state) {
   tp_writer_free(writer);
 }
 
-static void yaml_above_16_mib_or_a_million_items_is_too_large(void **state) {
-  (void)state;
+TEST(yaml_above_16_mib_or_a_million_items_is_too_large) {
   tp_text yaml = repeated("x", (16 << 20) + 1), items = repeated("-\n", 1 << 20);
   tp_writer *writer = new_writer();
   tp_fault fault = {0};
@@ -396,8 +381,7 @@ static void yaml_above_16_mib_or_a_million_items_is_too_large(void **state) {
   tp_writer_free(writer);
 }
 
-static void long_name_and_long_key_are_cut_at_a_code_point(void **state) {
-  (void)state;
+TEST(long_name_and_long_key_are_cut_at_a_code_point) {
   tp_writer *writer = new_writer();
   tp_text name = repeated("\xc3\xa9", 100); /* 200 bytes, of which 128 fit */
   char yaml[1024];
@@ -414,8 +398,7 @@ static void long_name_and_long_key_are_cut_at_a_code_point(void **state) {
   tp_writer_free(writer);
 }
 
-static void nothing_is_printed(void **state) {
-  (void)state;
+TEST(nothing_is_printed) {
   int saved = dup(STDERR_FILENO), ends[2];
   assert_true(saved >= 0 && pipe(ends) == 0);
   tp_writer *writer = new_writer();
@@ -454,8 +437,7 @@ static void gather_all(void *ctx, const char *text, size_t size) {
   b->size += size;
 }
 
-static void random_values_survive_the_way_through_json_read_as_yaml(void **state) {
-  (void)state;
+TEST(random_values_survive_the_way_through_json_read_as_yaml) {
   random_values random = {.state = 29, .printable = true};
   tp_writer *first = new_writer(), *second = new_writer();
   buffer json = {0};
@@ -479,8 +461,7 @@ static void random_values_survive_the_way_through_json_read_as_yaml(void **state
 
 /* ---- memory refused ---- */
 
-static void refused_memory_is_an_error_and_leaks_nothing(void **state) {
-  (void)state;
+TEST(refused_memory_is_an_error_and_leaks_nothing) {
   buffer yaml = {0};
   for (int i = 0; i < 100; i++) {
     char line[64];
@@ -506,24 +487,4 @@ static void refused_memory_is_an_error_and_leaks_nothing(void **state) {
   }
   assert_true(refusals > 5);
   free(yaml.text);
-}
-
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(documents_become_values),
-      cmocka_unit_test(plain_scalars_mean_what_the_core_schema_says),
-      cmocka_unit_test(infinities_and_nan_are_floats),
-      cmocka_unit_test(items_know_their_places),
-      cmocka_unit_test(bad_yaml_is_refused_with_line_and_column),
-      cmocka_unit_test(raw_nul_is_refused),
-      cmocka_unit_test(nesting_is_refused_from_the_33rd_level_on),
-      cmocka_unit_test(bombs_are_refused_in_time_near_their_size),
-      cmocka_unit_test(large_but_honest_yaml_is_decoded),
-      cmocka_unit_test(yaml_above_16_mib_or_a_million_items_is_too_large),
-      cmocka_unit_test(long_name_and_long_key_are_cut_at_a_code_point),
-      cmocka_unit_test(nothing_is_printed),
-      cmocka_unit_test(random_values_survive_the_way_through_json_read_as_yaml),
-      cmocka_unit_test(refused_memory_is_an_error_and_leaks_nothing),
-  };
-  return cmocka_run_group_tests_name("yaml", tests, NULL, NULL);
 }
