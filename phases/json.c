@@ -55,21 +55,57 @@ static void put_base64(tp__out *out, tp_text bytes) {
   tp__out_char(out, '"');
 }
 
-static void put_container(tp__out *out, tp_text container, bool map) {
+/* Controls are the only bytes that JSON wants escaped, besides the quote and the backslash. */
+static void put_plain(tp__out *out, tp_text text) {
+  for (size_t at = 0; at < text.size; at++) {
+    unsigned char c = (unsigned char)text.data[at];
+    if (c < 0x20 || c == '"' || c == '\\') (void)put_char(out, text, at);
+    else tp__out_char(out, (char)c);
+  }
+}
+
+static bool continues_character(char byte) { return ((unsigned char)byte & 0xC0) == 0x80; }
+
+/* text_bytes 0: for a prompt, and whole. */
+static void put_string(tp__out *out, tp_text text, size_t text_bytes) {
+  if (text_bytes == 0) {
+    tp__json_string(out, text);
+    return;
+  }
+  tp__out_char(out, '"');
+  if (text.size > text_bytes) {
+    size_t head = tp__utf8_cut(text, text_bytes - text_bytes / 4), tail = text.size - text_bytes / 4;
+    while (tail < text.size && continues_character(text.data[tail])) tail++;
+    put_plain(out, (tp_text){text.data, head});
+    tp__out_string(out, "\xE2\x80\xA6"); /* … */
+    put_plain(out, (tp_text){text.data + tail, text.size - tail});
+  } else {
+    put_plain(out, text);
+  }
+  tp__out_char(out, '"');
+}
+
+static void put_value(tp__out *out, tp_text value, size_t text_bytes);
+
+static void put_container(tp__out *out, tp_text container, bool map, size_t text_bytes) {
   bool first = true;
   tp__out_char(out, map ? '{' : '[');
   for (tp_value_walk walk = {0}; tp_value_next(container, &walk); first = false) {
     if (!first) tp__out_char(out, ',');
     if (map) {
-      tp__json_string(out, walk.key);
+      put_string(out, walk.key, text_bytes);
       tp__out_char(out, ':');
     }
-    tp__json_value(out, walk.value);
+    put_value(out, walk.value, text_bytes);
   }
   tp__out_char(out, map ? '}' : ']');
 }
 
-void tp__json_value(tp__out *out, tp_text value) {
+void tp__json_value(tp__out *out, tp_text value) { put_value(out, value, 0); }
+
+void tp__json_summary(tp__out *out, tp_text value, size_t text_bytes) { put_value(out, value, text_bytes); }
+
+static void put_value(tp__out *out, tp_text value, size_t text_bytes) {
   switch (tp_value_kind_of(value)) {
     case TP_VALUE_BOOL:
       tp__out_string(out, tp_value_bool(value, false) ? "true" : "false");
@@ -81,16 +117,16 @@ void tp__json_value(tp__out *out, tp_text value) {
       tp__out_double(out, tp_value_double(value, 0));
       break;
     case TP_VALUE_TEXT:
-      tp__json_string(out, tp_value_text(value));
+      put_string(out, tp_value_text(value), text_bytes);
       break;
     case TP_VALUE_BYTES:
       put_base64(out, tp_value_text(value));
       break;
     case TP_VALUE_ARRAY:
-      put_container(out, value, false);
+      put_container(out, value, false, text_bytes);
       break;
     case TP_VALUE_MAP:
-      put_container(out, value, true);
+      put_container(out, value, true, text_bytes);
       break;
     case TP_VALUE_NONE:
     case TP_VALUE_FORCE_32:

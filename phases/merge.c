@@ -80,6 +80,7 @@ static tp_status deal_out(tp__merge_state *state, tp__merge_list lists[TP_KIND_C
                     .owner = input->owner,
                     .attempt = input->attempt},
           .handler = input->handler ? input->handler : input->subscription,
+          .event = input->event,
           .flags = j + 1 == input->count ? input->flags : input->flags & ~(uint32_t)TP__MERGE_FAILED,
           .order = (uint32_t)list->count,
           .visibility = input->visibility,

@@ -36,6 +36,7 @@ typedef struct tp__merge_input {
   const char *subscription;
   const char *owner;
   const char *handler; /* its id; NULL: the subscription stands for it */
+  const char *event;   /* the name that it subscribed with; NULL: the phase's */
   uint32_t attempt;
   uint32_t flags; /* TP__MERGE_* */
   const tp_contribution *items;
@@ -46,7 +47,7 @@ typedef struct tp__merge_input {
 /** An entry of the result. The public part is first. */
 typedef struct tp__merged_item {
   tp_merged_entry entry;
-  const char *handler;
+  const char *handler, *event;
   uint32_t flags; /* TP__MERGE_*, and the merge's own */
   uint32_t order; /* its place in plan order among its kind */
   tp_visibility visibility;

@@ -31,5 +31,8 @@ tp_status tp__out_twice(tp__arena *arena, void (*write)(tp__out *out, const void
  *  of Unicode: no content can form a tag or leave its line. Bytes become base64 text, NaN and infinities null. */
 void tp__json_value(tp__out *out, tp_text value);
 void tp__json_string(tp__out *out, tp_text text);
+/** A value as JSON that programs read: only what JSON demands is escaped. Of a text above text_bytes (at least 16) the
+ *  head and the tail are left, with an ellipsis between them. */
+void tp__json_summary(tp__out *out, tp_text value, size_t text_bytes);
 
 #endif

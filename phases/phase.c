@@ -59,6 +59,7 @@ static bool make_inputs(tp__entry *e, tp__merge *merge) {
     inputs[i] = (tp__merge_input){.subscription = node->subscription_name,
                                   .owner = node->owner_name,
                                   .handler = node->handler_name,
+                                  .event = node->sub->desc.phase_name,
                                   .attempt = tp__entry_run(e, i).attempts,
                                   .flags = node->flags & TP__NODE_INFRA ? TP__MERGE_INFRA : 0,
                                   .visibility = node->sub->desc.visibility};

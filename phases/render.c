@@ -168,7 +168,7 @@ tp_status tp__render_context(tp__arena *arena, const tp__merged_list *lists, siz
 /* ---- signals ---- */
 
 typedef struct signal_list {
-  const char *source_event;
+  const char *phase;
   const tp__merged_list *signals;
 } signal_list;
 
@@ -179,10 +179,11 @@ static void put_member(tp__out *out, const char *name, tp_text text) {
   tp__out_char(out, ',');
 }
 
-static void put_signal(tp__out *out, const char *source_event, const tp_merged_entry *entry) {
+static void put_signal(tp__out *out, const char *phase, const tp__merged_item *item) {
+  const tp_merged_entry *entry = &item->entry;
   const tp_contribution *signal = entry->contribution;
   tp__out_char(out, '{');
-  put_member(out, "source_event", tp_text_of(source_event));
+  put_member(out, "source_event", tp_text_of(item->event ? item->event : phase));
   put_member(out, "hook_id", tp_text_of(entry->subscription));
   put_member(out, "kind", signal->domain);
   put_member(out, "code", signal->key);
@@ -198,14 +199,13 @@ static void write_signals(tp__out *out, const void *ctx) {
   tp__out_string(out, "<hook-signals>\n[");
   for (size_t i = 0; i < list->signals->count; i++) {
     if (i > 0) tp__out_char(out, ',');
-    put_signal(out, list->source_event, &list->signals->items[i].entry);
+    put_signal(out, list->phase, &list->signals->items[i]);
   }
   tp__out_string(out, "]\n</hook-signals>");
 }
 
-tp_status tp__render_signals(tp__arena *arena, const char *source_event, const tp__merged_list *signals,
-                             tp_text *ret_text) {
-  signal_list list = {source_event, signals};
+tp_status tp__render_signals(tp__arena *arena, const char *phase, const tp__merged_list *signals, tp_text *ret_text) {
+  signal_list list = {phase, signals};
   if (signals->count) return tp__out_twice(arena, write_signals, &list, ret_text);
   *ret_text = empty;
   return TP_OK;

@@ -34,11 +34,10 @@ tp_status tp__render_context(tp__arena *arena, const tp__merged_list *lists, siz
 
 /** The signals as one line of JSON in a block, escaped; empty when there are none:
  *    <hook-signals>
- *    [{"source_event":"turn.intake","hook_id":…,"kind":…,"code":…,"severity":…,"payload":…}]
+ *    [{"source_event":"PromptSubmit","hook_id":…,"kind":…,"code":…,"severity":…,"payload":…}]
  *    </hook-signals>
- *  @param source_event  the phase's name. */
-tp_status tp__render_signals(tp__arena *arena, const char *source_event, const tp__merged_list *signals,
-                             tp_text *ret_text);
+ *  @param phase  its name: the source of signals whose subscription has no other name for it. */
+tp_status tp__render_signals(tp__arena *arena, const char *phase, const tp__merged_list *signals, tp_text *ret_text);
 
 /** Each reminder in a frame of its own; empty when there are none:
  *    <system-reminder>

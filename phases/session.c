@@ -38,6 +38,7 @@ static void free_session(tp_session *session) {
   tp__string_free(allocator, session->tenant);
   tp__string_free(allocator, session->workspace);
   tp__string_free(allocator, session->thread);
+  tp__string_free(allocator, session->environment);
   tp__release(allocator, session, sizeof *session);
 }
 
@@ -50,7 +51,8 @@ static tp_status copy_strings(tp_session *session, const tp_session_options *opt
   TP__TRY(tp__string_copy(allocator, options->id, &session->id));
   TP__TRY(tp__string_copy(allocator, options->tenant, &session->tenant));
   TP__TRY(tp__string_copy(allocator, options->workspace, &session->workspace));
-  return tp__string_copy(allocator, options->thread, &session->thread);
+  TP__TRY(tp__string_copy(allocator, options->thread, &session->thread));
+  return tp__string_copy(allocator, options->environment, &session->environment);
 }
 
 /* What is the host's is taken last, when nothing else can fail any more. */
@@ -173,7 +175,7 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
   TP__TRY(tp__options_read(&options, sizeof options, theirs, "tp_session_options", fault));
   if (!options.id || !tp__id_valid(options.id))
     return tp__fail(fault, TP_ERR_BAD_ID, options.id, "a session needs an id of 1 to 128 bytes without white space");
-  const char *names[] = {options.tenant, options.workspace, options.thread};
+  const char *names[] = {options.tenant, options.workspace, options.thread, options.environment};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) TP__TRY(tp__name_check(names[i], fault));
   if (options.reserved_ != 0)
     return tp__fail(fault, TP_ERR_USAGE, options.id, "tp_session_options.reserved_ must be zero");

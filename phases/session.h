@@ -20,7 +20,7 @@ struct tp_session {
   tp__agent_layer *layer;
   tp_runtime *runtime;
   /* never change after open */
-  char *id, *tenant, *workspace, *thread;
+  char *id, *tenant, *workspace, *thread, *environment;
   tp_agent *agent;   /* NULL: bare */
   tp__models models; /* the session's or the agent's */
   bool owns_models;
@@ -68,6 +68,7 @@ static inline tp__turn_ids tp__session_ids(tp_session *session) {
                         .workspace = session->workspace,
                         .session = session->id,
                         .thread = session->thread,
+                        .environment = session->environment,
                         .of = session,
                         .session_data = session->data,
                         .listeners = &session->listeners,

@@ -270,8 +270,8 @@ static tp_status read_spec(const tp_task_spec *theirs, tp_task_spec *spec, tp_fa
                   "tp_task_spec.arguments must be one value, a map");
 }
 
-static tp__task_view view_of(tp__task_stage stage, const char *key, const char *environment) {
-  return (tp__task_view){.stage = stage, .key = tp_text_of(key), .environment = tp_text_of(environment)};
+static tp__task_view view_of(tp__task_stage stage, const char *key) {
+  return (tp__task_view){.stage = stage, .key = tp_text_of(key)};
 }
 
 /* The key is taken before the gates are asked, so that no two creations come to one key. */
@@ -300,7 +300,7 @@ tp_status tp_task_create(tp_runtime *runtime, const tp_task_spec *theirs, const 
   TP__TRY(read_spec(theirs, &spec, fault));
   TP__TRY(tp__runtime_usable(runtime, fault));
   TP__TRY(reserve(runtime, &spec, &task, fault));
-  tp__task_view view = view_of(TP__TASK_CREATE, task->key, spec.environment);
+  tp__task_view view = view_of(TP__TASK_CREATE, task->key);
   const tp_task_result *made = NULL;
   tp_status status = run_in_turn(runtime, &spec, &view, &made, &kept, fault);
   if (status == TP_OK && kept && keeps_tasks(runtime)) {
@@ -321,7 +321,7 @@ tp_status tp_task_call(tp_runtime *runtime, const tp_task_spec *theirs, const tp
   if (spec.key)
     return tp__fail(fault, TP_ERR_USAGE, spec.key, "a direct call keeps no task: leave tp_task_spec.key NULL");
   TP__TRY(tp__runtime_usable(runtime, fault));
-  tp__task_view view = view_of(TP__TASK_WHOLE, NULL, spec.environment);
+  tp__task_view view = view_of(TP__TASK_WHOLE, NULL);
   return run_in_turn(runtime, &spec, &view, ret_result, &kept, fault);
 }
 
@@ -352,7 +352,7 @@ tp_status tp_task_run(tp_runtime *runtime, const char *key, const tp_turn_reques
                        .arguments = task->arguments,
                        .agent = task->agent,
                        .request = request};
-  tp__task_view view = view_of(TP__TASK_RUN, task->key, NULL);
+  tp__task_view view = view_of(TP__TASK_RUN, task->key);
   tp_status status = run_in_turn(runtime, &spec, &view, ret_result, &kept, fault);
   if (is_stored) {
     settle(runtime, task->key, kept);

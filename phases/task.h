@@ -17,7 +17,7 @@ typedef enum tp__task_stage {
 /** What the gates of a turn's calls see of its task. Lives as long as the turn. */
 typedef struct tp__task_view {
   tp__task_stage stage;
-  tp_text key, environment; /* empty: none */
+  tp_text key; /* empty: none */
 } tp__task_view;
 
 enum { TP__TASK_BUCKETS = 256 };

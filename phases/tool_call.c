@@ -74,6 +74,7 @@ void tp__toolcall_settle(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text 
   assert(!slot->settled);
   slot->settled = true;
   if (d->stale) tp__toolcall_look_at_clock(d);
+  if (slot->gate) slot->gate->bare = text;
   bool whole = join_signals(slot, &text);
   result->kind = whole ? kind : TP_TOOL_HANDLER_ERROR;
   result->text = whole ? text : tp_text_of("no memory for the result");

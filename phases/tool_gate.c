@@ -7,7 +7,8 @@
 #include "phases/schema.h"
 #include "phases/tool_call.h"
 
-enum { SUMMARY_BYTES = 512 };
+enum { SUMMARY_BYTES = 512 };                            /* of a result */
+enum { INPUT_BYTES = 16384, SUMMARY_TEXT_BYTES = 1024 }; /* of arguments, and of one text among them */
 enum { ARGUMENT_BYTES_FREE = 64 }; /* the check of longer ones takes time that is not the tool's */
 
 static void put_text(tp__tool_slot *slot, uint32_t *count, uint32_t id, tp_text text) {
@@ -101,16 +102,17 @@ static void gate_ended(tp__phase_run *run, const char *phase,
 }
 
 static void write_arguments(tp__out *out, const void *ctx) {
-  tp__json_value(out, ((const tp_tool_call *)ctx)->arguments);
+  tp__json_summary(out, ((const tp_tool_call *)ctx)->arguments, SUMMARY_TEXT_BYTES);
 }
 
-/* The arguments as JSON, bounded; empty where there is no memory for it. */
+/* The arguments as JSON whose long texts keep head and tail, so that a long argument hides no other one; empty where
+ * there is no memory for it. */
 static tp_text input_summary(tp__tool_slot *slot) {
   tp_text text = tp__toolcall_of(slot)->arguments;
   if (!tp__toolcall_of(slot)->malformed &&
       tp__out_twice(&slot->dispatch->texts, write_arguments, tp__toolcall_of(slot), &text) != TP_OK)
     return (tp_text){NULL, 0};
-  return (tp_text){text.data, tp__utf8_cut(text, SUMMARY_BYTES)};
+  return (tp_text){text.data, tp__utf8_cut(text, INPUT_BYTES)};
 }
 
 /* ---- tool.pre ---- */
@@ -121,6 +123,7 @@ static void begin_pre(tp__tool_slot *slot) {
   uint32_t count = 0;
   put_text(slot, &count, TP_FIELD_TOOL, tp__toolcall_of(slot)->name);
   put_arguments(slot, &count);
+  put_text(slot, &count, TP_FIELD_INPUT_SUMMARY, input_summary(slot));
   put_task_key(slot, &count);
   begin_phase(slot, TP_PHASE_TOOL_PRE, count, false, pre_ended);
 }
@@ -221,9 +224,12 @@ void tp__toolcall_create(tp__tool_slot *slot) {
   if (tp__toolcall_stopped(slot)) return;
   uint32_t count = 0;
   put_text(slot, &count, TP_FIELD_ABILITY_REF, tp__toolcall_of(slot)->name);
+  put_text(slot, &count, TP_FIELD_ABILITY_KIND,
+           tp_text_of(slot->tool && slot->tool->tool->is_operation ? "operation_key" : "ability_id"));
   put_text(slot, &count, TP_FIELD_INPUT_SUMMARY, input_summary(slot));
-  const tp__task_view *task = slot->dispatch->turn->task;
-  if (task && task->environment.size) put_text(slot, &count, TP_FIELD_ENVIRONMENT, task->environment);
+  put_arguments(slot, &count);
+  tp_text environment = slot->dispatch->turn->core.environment;
+  if (environment.size > 0) put_text(slot, &count, TP_FIELD_ENVIRONMENT, environment);
   begin_phase(slot, TP_PHASE_TOOL_CREATE, count, false, create_ended);
 }
 
@@ -272,7 +278,7 @@ static void post_ended(tp__phase_run *run) {
 void tp__toolcall_post(tp__tool_slot *slot) {
   const tp_tool_result *result = tp__toolcall_result(slot);
   bool ok = result->kind == TP_TOOL_OK;
-  tp_text preview = {result->text.data, tp__utf8_cut(result->text, SUMMARY_BYTES)};
+  tp_text bare = slot->gate->bare, preview = {bare.data, tp__utf8_cut(bare, SUMMARY_BYTES)};
   uint32_t count = 0;
   put_text(slot, &count, TP_FIELD_TOOL, tp__toolcall_of(slot)->name);
   put_text(slot, &count, TP_FIELD_STATUS, tp_text_of(!ok ? "failure" : slot->is_partial ? "partial" : "success"));
@@ -281,7 +287,7 @@ void tp__toolcall_post(tp__tool_slot *slot) {
   put_text(slot, &count, TP_FIELD_OUTPUT_SUMMARY, ok ? preview : (tp_text){NULL, 0});
   put_text(slot, &count, TP_FIELD_ERROR_MESSAGE, ok ? (tp_text){NULL, 0} : preview);
   put_arguments(slot, &count);
-  put_text(slot, &count, TP_FIELD_RESULT, result->text);
+  put_text(slot, &count, TP_FIELD_RESULT, bare);
   put_task_key(slot, &count);
   begin_phase(slot, TP_PHASE_TOOL_POST, count, true, post_ended);
 }

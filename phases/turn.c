@@ -100,7 +100,7 @@ tp_status tp__request_read(const tp_turn_request *theirs, tp_turn_request *ours,
   size_t at;
   if (!tp_utf8_valid(ours->text, &at))
     return tp__fail(fault, TP_ERR_UTF8, ours->id, "the user's text is not UTF-8 at byte %zu", at);
-  const char *names[] = {ours->task, ours->run, ours->mode, ours->caller_job, ours->triggered_by};
+  const char *names[] = {ours->task, ours->run, ours->mode, ours->caller_job, ours->triggered_by, ours->environment};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) TP__TRY(tp__name_check(names[i], fault));
   if (ours->files.size > 0) TP__TRY(tp_value_check(ours->files, fault));
   if (ours->files.size > 0 && !tp__is_list_of(ours->files, TP_VALUE_TEXT))
@@ -183,9 +183,17 @@ static tp_status take_memory(tp_runtime *runtime, tp__turn_kind kind, tp_turn **
   return TP_OK;
 }
 
+/* The turn's own, else the session's, else that of the turn which it is nested in. */
+static tp_text environment_of(const tp__turn_ids *ids, const tp_turn_request *request) {
+  if (request->environment) return tp_text_of(request->environment);
+  if (ids->environment) return tp_text_of(ids->environment);
+  return ids->nesting ? ids->nesting->parent->environment : tp_text_of(NULL);
+}
+
 static bool has_ids(const tp__turn_ids *ids, const tp_turn_request *request) {
   return ids->tenant || ids->agent || ids->workspace || ids->session || ids->thread || request->id || request->task ||
-         request->run || request->mode || request->caller_job || request->triggered_by;
+         request->run || request->mode || request->caller_job || request->triggered_by ||
+         environment_of(ids, request).size > 0;
 }
 
 static tp_status turn_init(tp_turn *turn, tp_runtime *runtime, const tp__turn_ids *ids, const tp_turn_request *request,
@@ -203,6 +211,7 @@ static tp_status turn_init(tp_turn *turn, tp_runtime *runtime, const tp__turn_id
   spec->mode = tp_text_of(request->mode);
   spec->caller_job = tp_text_of(request->caller_job);
   spec->triggered_by = tp_text_of(request->triggered_by);
+  spec->environment = environment_of(ids, request);
   return tp__turn_init(&turn->core, runtime, spec);
 }
 

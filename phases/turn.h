@@ -101,7 +101,7 @@ typedef struct tp__nesting {
 } tp__nesting;
 
 typedef struct tp__turn_ids {
-  const char *tenant, *agent, *workspace, *session, *thread;
+  const char *tenant, *agent, *workspace, *session, *thread, *environment;
   tp_session *of; /* NULL: bare */
   void *session_data;
   tp__listeners *listeners;   /* the session's; NULL: none but the runtime's */

@@ -158,7 +158,6 @@ static void submit_last(cli_chat *chat) {
   cli_need(tp_writer_finish(chat->last_files, &files));
   tp_turn_request request = {.struct_size = sizeof request,
                              .id = id,
-                             .caller = TP_CALLER_MANUAL_CLI,
                              .text = {chat->last, chat->last_size},
                              .files = tp_value_count(files) > 0 ? files : (tp_text){NULL, 0}};
   tp_fault fault = {0};
@@ -265,6 +264,7 @@ static int open_session(cli_chat *chat) {
                                 .id = chat->session_id,
                                 .tenant = chat->arguments->tenant,
                                 .workspace = chat->arguments->workspace,
+                                .environment = cli_environment(chat->arguments),
                                 .agent = cli_talk_find_agent(&chat->talk, NULL),
                                 .shared_history = chat->talk.history,
                                 .on_event = on_event,

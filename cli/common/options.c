@@ -242,6 +242,11 @@ uint32_t cli_limit(const cli_arguments *arguments, uint32_t usual) {
   return arguments->limit ? arguments->limit : UINT32_MAX;
 }
 
+const char *cli_environment(const cli_arguments *arguments) {
+  const char *name = arguments->environment ? arguments->environment : getenv("TURNPHASE_ENVIRONMENT");
+  return name && name[0] ? name : NULL;
+}
+
 static int bad_usage(const cli_command *command) {
   cli_error("see: turnphase %s --help", command->name);
   return CLI_USAGE;

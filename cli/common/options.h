@@ -95,7 +95,7 @@ typedef struct cli_arguments {
   tp_files_writes files_writes;
   tp_caller caller;           /* MANUAL_CLI without --caller */
   const char *call_arguments; /* a file; NULL: not given */
-  const char *environment, *key;
+  const char *environment, *key, *job_id, *triggered_by;
   cli_colour colour;
   uint32_t turns, warm_up, concurrency;
   uint32_t jobs, lease_s;  /* 0: not given */
@@ -129,6 +129,8 @@ void cli_arguments_free(cli_arguments *arguments);
 cli_model_name *cli_model_names_add(cli_model_names *models);
 /** How many rows are shown at most: as --limit says, UINT32_MAX for 0, and `usual` without it. */
 uint32_t cli_limit(const cli_arguments *arguments, uint32_t usual);
+/** --environment, else TURNPHASE_ENVIRONMENT; NULL: neither names one. */
+const char *cli_environment(const cli_arguments *arguments);
 /** Prints a command's help: examples, usage, options. */
 void cli_help(const cli_command *command, cli_output *output);
 

@@ -177,11 +177,8 @@ static void check_stored(player *p, const tp_turn_result *result) {
 }
 
 static int play_turn(player *p, tp_session *session, const cli_turn *turn) {
-  tp_turn_request request = {.struct_size = sizeof request,
-                             .id = turn->id,
-                             .caller = TP_CALLER_MANUAL_CLI,
-                             .text = turn->user,
-                             .said_unix_ms = turn->said_unix_ms};
+  tp_turn_request request = {
+      .struct_size = sizeof request, .id = turn->id, .text = turn->user, .said_unix_ms = turn->said_unix_ms};
   const tp_turn_result *result = NULL;
   tp_submission *submission;
   tp_fault fault = {0};
@@ -211,6 +208,7 @@ static int open_session(player *p, const cli_turn *turn, tp_session **ret_sessio
                                 .id = turn->session,
                                 .tenant = turn->tenant,
                                 .workspace = turn->workspace,
+                                .environment = cli_environment(p->arguments),
                                 .agent = cli_talk_find_agent(&p->talk, turn->agent),
                                 .shared_history = p->talk.history,
                                 .on_event = on_event,

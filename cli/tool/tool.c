@@ -114,13 +114,13 @@ static void print_result(const tp_task_result *result, tool_action action, const
 static tp_status act(tp_runtime *runtime, tool_action action, const cli_arguments *arguments, tp_text value,
                      const tp_task_result **ret_result, tp_fault *fault) {
   const char *name = arguments->operands[1];
-  tp_turn_request request = {.struct_size = sizeof request, .caller = arguments->caller};
-  tp_task_spec spec = {.struct_size = sizeof spec,
-                       .tool = name,
-                       .key = arguments->key,
-                       .arguments = value,
-                       .environment = arguments->environment,
-                       .request = &request};
+  tp_turn_request request = {.struct_size = sizeof request,
+                             .caller = arguments->caller,
+                             .caller_job = arguments->job_id,
+                             .triggered_by = arguments->triggered_by,
+                             .environment = cli_environment(arguments)};
+  tp_task_spec spec = {
+      .struct_size = sizeof spec, .tool = name, .key = arguments->key, .arguments = value, .request = &request};
   if (action == RUN) return tp_task_run(runtime, name, &request, ret_result, fault);
   return action == CREATE ? tp_task_create(runtime, &spec, ret_result, fault)
                           : tp_task_call(runtime, &spec, ret_result, fault);
@@ -161,7 +161,6 @@ static int check_options(const cli_arguments *arguments, tool_action action) {
   if (is_task && !arguments->data) return refuse("tool create and tool run keep the task in --data DIR: name one");
   if (arguments->key && action != CREATE) return refuse("--key is for tool create");
   if (action == RUN && arguments->call_arguments) return refuse("--arguments is for tool create, which keeps them");
-  if (action == RUN && arguments->environment) return refuse("--environment is for tool.create: tool run has none");
   return CLI_OK;
 }
 

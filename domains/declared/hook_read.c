@@ -16,7 +16,7 @@
   "verdict, effects, protocol, tools, plugin_root, rewrite"
 #define TOOL_KEYS                                                                                          \
   "kind, name, enabled, summary, description, schema, command, timeout_ms, result_bytes_max, idempotent, " \
-  "max_concurrent, reads, writes, sandbox"
+  "max_concurrent, reads, writes, operation, sandbox"
 #define MATCH_KEYS "ability_scope, min_duration_ms, only_if_changed_paths, agent, mode, matcher"
 #define HANDLER_KEYS "kind, command, path, timeout_ms, frames, sandbox, question, url, headers"
 
@@ -865,6 +865,7 @@ static tp_status read_tool(struct reader *reader, tp__hook *hook) {
                   "a tool needs a description: a model decides by it");
   TRY(read_schema(reader, &tool->schema));
   TRY(read_bool(reader, 0, "idempotent", &tool->idempotent));
+  TRY(read_bool(reader, 0, "operation", &tool->is_operation));
   TRY(read_tool_numbers(reader, hook));
   TRY(read_tool_keys(reader, hook->tool, "reads", TP_TOOL_READ));
   TRY(read_tool_keys(reader, hook->tool, "writes", TP_TOOL_WRITE));

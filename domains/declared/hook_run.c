@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "domains/declared/glob.h"
@@ -85,35 +86,56 @@ void tp__input_bool(tp__input *in, const char *key, bool value) {
   if (tp__input_begin(in, key)) tp_write_bool(in->writer, value);
 }
 
-/* The names under which the seeds' events have what is in the payload. */
-struct alias {
+/* The names under which the events of the hooks have what is in the payload. */
+static const struct alias {
   uint32_t phase, field;
   const char *name;
+  bool is_time; /* shown as ISO 8601 */
+} aliases[] = {
+    {TP_PHASE_TURN_INTAKE, TP_FIELD_TEXT, "user_raw_input", false},
+    {TP_PHASE_TURN_INTAKE, TP_FIELD_FILES, "current_files", false},
+    {TP_PHASE_TOOL_CREATE, TP_FIELD_ABILITY_REF, "ability_id", false},
+    {TP_PHASE_TOOL_CREATE, TP_FIELD_INPUT_SUMMARY, "input_summary", false},
+    {TP_PHASE_TOOL_PRE, TP_FIELD_TOOL, "ability_id", false},
+    {TP_PHASE_TOOL_PRE, TP_FIELD_TASK_KEY, "task_key", false},
+    {TP_PHASE_TOOL_PRE, TP_FIELD_INPUT_SUMMARY, "args_summary", false},
+    {TP_PHASE_TOOL_POST, TP_FIELD_TOOL, "ability_id", false},
+    {TP_PHASE_TOOL_POST, TP_FIELD_TASK_KEY, "task_key", false},
+    {TP_PHASE_TOOL_POST, TP_FIELD_STATUS, "status", false},
+    {TP_PHASE_TOOL_POST, TP_FIELD_DURATION_MS, "duration_ms", false},
+    {TP_PHASE_TOOL_POST, TP_FIELD_INPUT_SUMMARY, "input_summary", false},
+    {TP_PHASE_TOOL_POST, TP_FIELD_OUTPUT_SUMMARY, "output_summary", false},
+    {TP_PHASE_TOOL_POST, TP_FIELD_ERROR_MESSAGE, "error_message", false},
+    {TP_PHASE_SESSION_END, TP_FIELD_CHANGED_FILES, "changed_files", false},
+    {TP_PHASE_SESSION_END, TP_FIELD_ABILITIES_USED, "abilities_used", false},
+    {TP_PHASE_SESSION_END, TP_FIELD_TASKS_SUMMARY, "tasks_summary", false},
+    {TP_PHASE_SESSION_END, TP_FIELD_STARTED_AT, "started_at", true},
+    {TP_PHASE_SESSION_END, TP_FIELD_ENDED_AT, "ended_at", true},
 };
-static const struct alias aliases[] = {
-    {TP_PHASE_TURN_INTAKE, TP_FIELD_TEXT, "user_raw_input"},
-    {TP_PHASE_TURN_INTAKE, TP_FIELD_FILES, "current_files"},
-    {TP_PHASE_TOOL_CREATE, TP_FIELD_INPUT_SUMMARY, "input_summary"},
-    {TP_PHASE_TOOL_CREATE, TP_FIELD_ENVIRONMENT, "environment"},
-    {TP_PHASE_TOOL_PRE, TP_FIELD_TOOL, "ability_id"},
-    {TP_PHASE_TOOL_PRE, TP_FIELD_TASK_KEY, "task_key"},
-    {TP_PHASE_TOOL_POST, TP_FIELD_TOOL, "ability_id"},
-    {TP_PHASE_TOOL_POST, TP_FIELD_TASK_KEY, "task_key"},
-    {TP_PHASE_TOOL_POST, TP_FIELD_STATUS, "status"},
-    {TP_PHASE_TOOL_POST, TP_FIELD_DURATION_MS, "duration_ms"},
-    {TP_PHASE_TOOL_POST, TP_FIELD_INPUT_SUMMARY, "input_summary"},
-    {TP_PHASE_TOOL_POST, TP_FIELD_OUTPUT_SUMMARY, "output_summary"},
-    {TP_PHASE_TOOL_POST, TP_FIELD_ERROR_MESSAGE, "error_message"},
-    {TP_PHASE_SESSION_END, TP_FIELD_CHANGED_FILES, "changed_files"},
-    {TP_PHASE_SESSION_END, TP_FIELD_ABILITIES_USED, "abilities_used"},
-    {TP_PHASE_SESSION_END, TP_FIELD_TASKS_SUMMARY, "tasks_summary"},
-};
+
+/* 2026-11-26T11:33:02.250Z */
+static void add_time(tp__input *in, const char *name, int64_t unix_ms) {
+  char seconds[32], text[48] = "";
+  time_t time = (time_t)(unix_ms / 1000);
+  struct tm parts;
+  if (gmtime_r(&time, &parts) && strftime(seconds, sizeof seconds, "%Y-%m-%dT%H:%M:%S", &parts) > 0)
+    snprintf(text, sizeof text, "%s.%03dZ", seconds, (int)(unix_ms % 1000));
+  tp__input_string(in, name, text);
+}
+
+/* An optional text that the phase has left empty is no member. */
+static bool is_left_out(tp_text value) {
+  return value.size == 0 || (tp_value_kind_of(value) == TP_VALUE_TEXT && tp_value_text(value).size == 0);
+}
 
 static void add_aliases(tp__input *in, tp_text payload) {
   for (size_t i = 0; i < sizeof aliases / sizeof aliases[0]; i++) {
-    if (aliases[i].phase != tp_call_phase(in->call)) continue;
-    tp_text value = tp_value_get(payload, tp_field_name(aliases[i].field));
-    if (value.size > 0 && tp__input_begin(in, aliases[i].name)) tp_write_value(in->writer, value);
+    const struct alias *alias = &aliases[i];
+    if (alias->phase != tp_call_phase(in->call)) continue;
+    tp_text value = tp_value_get(payload, tp_field_name(alias->field));
+    if (alias->field != TP_FIELD_TEXT && is_left_out(value)) continue;
+    if (alias->is_time) add_time(in, alias->name, tp_value_int(value, 0));
+    else if (tp__input_begin(in, alias->name)) tp_write_value(in->writer, value);
   }
 }
 
@@ -128,6 +150,11 @@ static void add_caller(tp__input *in) {
   add_said(in, "triggered_by", tp_call_triggered_by(in->call));
 }
 
+static void add_ability(tp__input *in) {
+  tp__input_text(in, "kind", tp_call_text(in->call, TP_FIELD_ABILITY_KIND));
+  tp__input_text(in, "value", tp_call_text(in->call, TP_FIELD_ABILITY_REF));
+}
+
 static void add_context(tp__input *in) {
   const tp_call *call = in->call;
   tp_text payload = tp_call_payload(call);
@@ -136,8 +163,11 @@ static void add_context(tp__input *in) {
   tp__input_string(in, "phase", in->hook->row->name);
   for (uint32_t id = 0; id < TP_ID_COUNT; id++) add_said(in, id_names[id], tp_call_id(call, id));
   if (tp__input_begin(in, "caller")) tp__input_write(in->hook, call, in->writer, add_caller);
+  add_said(in, "environment", tp_call_environment(call));
   tp__input_text(in, "mode", tp_call_mode(call));
   tp__input_int(in, "attempt", tp_call_attempt(call));
+  if (tp_call_phase(call) == TP_PHASE_TOOL_CREATE && tp__input_begin(in, "ability_ref"))
+    tp__input_write(in->hook, call, in->writer, add_ability);
   add_aliases(in, payload);
   if (!tp__input_begin(in, "payload")) return;
   if (payload.size > 0) tp_write_value(in->writer, payload);

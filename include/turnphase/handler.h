@@ -75,15 +75,16 @@ enum {
   TP_FIELD_COST_MICROS = 18,       /* int: millionths of a dollar */
   TP_FIELD_CALL_COUNT = 19,        /* int */
   TP_FIELD_ABILITY_REF = 20,       /* text */
-  TP_FIELD_INPUT_SUMMARY = 21,     /* text */
+  TP_FIELD_INPUT_SUMMARY = 21,     /* text: the arguments as JSON, at most 16 KiB; of a text in it that is longer than
+                                      1,024 bytes the head and the tail */
   TP_FIELD_ENVIRONMENT = 22,       /* text */
   TP_FIELD_TOOL = 23,              /* text: tool name */
   TP_FIELD_ARGUMENTS = 24,         /* value: map; a text when the provider could not decode it */
   TP_FIELD_TASK_KEY = 25,          /* text */
-  TP_FIELD_RESULT = 26,            /* text: what the model will read */
+  TP_FIELD_RESULT = 26,            /* text: what the model will read of the tool, without the signals of gates */
   TP_FIELD_STATUS = 27,            /* text: success, failure, partial (it was cut to the tool's result_bytes_max) */
   TP_FIELD_DURATION_MS = 28,       /* int */
-  TP_FIELD_OUTPUT_SUMMARY = 29,    /* text */
+  TP_FIELD_OUTPUT_SUMMARY = 29,    /* text: the first 512 bytes of the result */
   TP_FIELD_ERROR_MESSAGE = 30,     /* text */
   TP_FIELD_CALLS = 31,             /* value: array of maps. model.response: id, tool, and arguments or
                                      malformed (true); replaced, each names a call of the response by its id, in their
@@ -113,6 +114,7 @@ enum {
   TP_FIELD_CALL_ID = 49,           /* text: the model's id of the call */
   TP_FIELD_IS_ERROR = 50,          /* int: 0 or 1 */
   TP_FIELD_STOP_DENIALS = 51,      /* int: how often turn.stop was denied in this turn before */
+  TP_FIELD_ABILITY_KIND = 52,      /* text: of ability_ref: ability_id, or operation_key (tp_tool.is_operation) */
   TP_FIELD_HOST = 256,             /* a host's own phases number their fields from here */
   TP_FIELD_LIMIT = 512             /* ids are below this */
 };
@@ -316,11 +318,16 @@ TP_API tp_text tp_call_id(const tp_call *call, tp_id_kind id);
 TP_API void *tp_call_data(const tp_call *call, tp_id_kind id);
 /** What submitted the turn: tp_turn_request.caller. Threads: that of the call. */
 TP_API tp_caller tp_call_caller(const tp_call *call);
-/** caller_job and triggered_by of the turn's request; empty where the request has none, and in a detached run. Borrowed
- *  till the handler returns.
+/** caller_job and triggered_by of the turn's request; empty where the request has none, and in a background job.
+ *  Borrowed till the handler returns.
  *  Threads: that of the call. */
 TP_API tp_text tp_call_caller_job(const tp_call *call);
 TP_API tp_text tp_call_triggered_by(const tp_call *call);
+/** Where the turn works, such as dev, staging or prod: tp_turn_request.environment, else that of the session, else
+ *  that of the turn whose call runs it; empty where none of them has one, and in a background job. Borrowed till the
+ *  handler returns.
+ *  Threads: that of the call. */
+TP_API tp_text tp_call_environment(const tp_call *call);
 /** tp_turn_request.mode ("plan", "auto", …); may be empty. Threads: that of the call. */
 TP_API tp_text tp_call_mode(const tp_call *call);
 /** The phase, and the subscription's own id. Threads: that of the call. */
@@ -613,6 +620,8 @@ TP_API int64_t tp_match_int(const tp_match_view *view, tp_field_id field);
 TP_API tp_text tp_match_id(const tp_match_view *view, tp_id_kind id);
 /** As tp_call_data(). Threads: that of the match. */
 TP_API void *tp_match_data(const tp_match_view *view, tp_id_kind id);
+/** As tp_call_environment(). Threads: that of the match. */
+TP_API tp_text tp_match_environment(const tp_match_view *view);
 /** As tp_call_caller(), and as tp_call_mode(). Threads: that of the match. */
 TP_API tp_caller tp_match_caller(const tp_match_view *view);
 TP_API tp_text tp_match_mode(const tp_match_view *view);

@@ -29,8 +29,8 @@ typedef struct tp_task_spec {
   tp_text arguments;              /* value: a map; empty: one without members */
   const char *key;                /* of tp_task_create(): 1–128 bytes, no white space or control; NULL: generated */
   const char *agent;              /* a registered agent, whose scope holds; NULL: none */
-  const char *environment;        /* dev, staging, prod, …: TP_FIELD_ENVIRONMENT of tool.create; NULL: not set */
-  const tp_turn_request *request; /* caller, ids, mode and limit_ms; as of tp_turn_begin_bare(). NULL: default */
+  const tp_turn_request *request; /* caller, ids, mode, environment and limit_ms; as of tp_turn_begin_bare(). NULL:
+                                     default */
 } tp_task_spec;
 
 /** The result of a task. Made by the library. */

@@ -72,6 +72,8 @@ typedef struct tp_tool {
                                    process died. When false, and durability is SYNC, the start and the result of a call
                                    are committed: a turn that is submitted again gets the stored result, or
                                    TP_TOOL_INTERRUPTED, and the function is not called */
+  bool is_operation;                /* the name is the key of a low-level operation, such as db.write.user_row, and no
+                                   ability's: the kind that tool.create reads (TP_FIELD_ABILITY_KIND) */
   uint32_t max_concurrent;          /* 0 means 16 */
   uint32_t limit_ms;                /* of one call, from when it got a thread or came into the inbox; 0 means 120,000 */
   uint32_t result_bytes_max;        /* 0 means 100,000: longer results keep head and tail */

@@ -318,6 +318,7 @@ typedef struct tp_session_options {
                                    (tp_runtime_options.breaker_failures); never after a first delta. It does not go
                                    back. They get no model_name: each has its own name */
   size_t fallback_count;
+  const char *environment; /* of its turns that name none (tp_turn_request.environment); NULL: none */
 } tp_session_options;
 
 /** Opens a session. The history is loaded, and session.start run, in the first step of its first driven turn. An id is
@@ -461,6 +462,9 @@ typedef struct tp_turn_request {
                                    of tp_call_job_id(), or that of a pipeline; read by tp_call_caller_job() */
   const char *triggered_by; /* what started the caller: a person, a schedule, a commit; read by
                                    tp_call_triggered_by(). At most 128 bytes, as an id */
+  const char *environment;  /* where the turn works, such as dev, staging or prod: tp_call_environment(), and
+                                   TP_FIELD_ENVIRONMENT of tool.create. At most 128 bytes, as an id. NULL: the
+                                   session's; of a nested turn whose session has none, that of the turn around it */
 } tp_turn_request;
 
 /** The result of a turn. Made by the library. */

@@ -22,6 +22,7 @@ tp_caller tp_call_caller(const tp_call *call) { return call->entry->turn->caller
 tp_text tp_call_caller_job(const tp_call *call) { return call->entry->turn->caller_job; }
 
 tp_text tp_call_triggered_by(const tp_call *call) { return call->entry->turn->triggered_by; }
+tp_text tp_call_environment(const tp_call *call) { return call->entry->turn->environment; }
 tp_text tp_call_mode(const tp_call *call) { return call->entry->turn->mode; }
 uint32_t tp_call_phase(const tp_call *call) { return call->entry->plan->phase; }
 const char *tp_call_subscription(const tp_call *call) { return node_of(call)->subscription_name; }

@@ -95,6 +95,9 @@ static tp_status begin_turn(detached *d, tp_runtime *runtime, const tp__detached
   d->parent = spec->parent;
   if (!d->parent) return TP_OK;
   tp__turn_hold(d->parent);
+  d->turn.caller_job = d->parent->caller_job;
+  d->turn.triggered_by = d->parent->triggered_by;
+  d->turn.environment = d->parent->environment;
   d->turn.depth = d->parent->depth;
   d->turn.parent = d->parent->parent;
   if (d->turn.parent) tp__turn_hold(d->turn.parent);

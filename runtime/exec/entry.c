@@ -152,6 +152,7 @@ tp_text tp_match_id(const tp_match_view *view, uint32_t id) {
 
 tp_caller tp_match_caller(const tp_match_view *view) { return view->entry->turn->caller; }
 
+tp_text tp_match_environment(const tp_match_view *view) { return view->entry->turn->environment; }
 tp_text tp_match_mode(const tp_match_view *view) { return view->entry->turn->mode; }
 
 static bool is_killed(const tp__entry *e, const tp__node *node) {

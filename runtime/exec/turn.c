@@ -65,7 +65,7 @@ static const tp_text empty = {"", 0};
 
 static void clear_ids(tp__turn *turn, tp_runtime *runtime) {
   for (uint32_t id = 0; id < TP_ID_COUNT; id++) turn->ids[id] = empty;
-  turn->mode = turn->caller_job = turn->triggered_by = empty;
+  turn->mode = turn->caller_job = turn->triggered_by = turn->environment = empty;
   turn->has_ids = false;
   const tp_allocator *allocator = &tp__runtime_blocks(runtime)->as_allocator;
   tp__arena_init(&turn->arena, allocator, turn->identity, sizeof turn->identity, ARENA_BYTES_MAX);
@@ -104,9 +104,10 @@ static void reset(tp__turn *turn) {
 static bool copy_identity(tp__turn *turn, const tp__turn_spec *spec) {
   for (uint32_t id = 0; id < TP_ID_COUNT; id++)
     if (spec->ids[id].size > 0 && !tp__arena_text(&turn->arena, spec->ids[id], &turn->ids[id])) return false;
-  tp_text job = spec->caller_job, by = spec->triggered_by;
+  tp_text job = spec->caller_job, by = spec->triggered_by, environment = spec->environment;
   if (job.size > 0 && !tp__arena_text(&turn->arena, job, &turn->caller_job)) return false;
   if (by.size > 0 && !tp__arena_text(&turn->arena, by, &turn->triggered_by)) return false;
+  if (environment.size > 0 && !tp__arena_text(&turn->arena, environment, &turn->environment)) return false;
   return spec->mode.size == 0 || tp__arena_text(&turn->arena, spec->mode, &turn->mode);
 }
 

@@ -68,8 +68,8 @@ struct tp__turn {
   char own_id[48];  /* of a turn that was given none */
   tp_text ids[TP_ID_COUNT];
   tp_text mode;
-  tp_text caller_job, triggered_by; /* of the request; like the ids */
-  char identity[208];               /* the arena's first bytes: ids seldom need more */
+  tp_text caller_job, triggered_by, environment; /* of the request; like the ids */
+  char identity[192];                            /* the arena's first bytes: ids seldom need more */
 };
 _Static_assert(offsetof(tp__turn, runtime) % 64 == 0 && offsetof(tp__turn, records) == offsetof(tp__turn, runtime) + 64,
                "what a begin writes is one line");
@@ -81,8 +81,8 @@ typedef struct tp__turn_spec {
   int64_t deadline_ns; /* absolute */
   tp__turn_kind kind;
   bool in_table;
-  tp__snapshot *snapshot; /* held for it; NULL: the newest */
-  tp_text caller_job, triggered_by;
+  tp__snapshot *snapshot;                        /* held for it; NULL: the newest */
+  tp_text caller_job, triggered_by, environment; /* copied */
   tp__turn *parent; /* of a nested turn, which uses its snapshot; the caller has a reference to it */
 } tp__turn_spec;
 

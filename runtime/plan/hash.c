@@ -76,7 +76,7 @@ static void add_offers(digest *d, const tp_contribution *bundle) {
     add_string(d, offer->name);
     add_string(d, offer->description);
     add_text(d, offer->schema);
-    add_number(d, (uint64_t)offer->placement << 1 | offer->idempotent);
+    add_number(d, (uint64_t)offer->placement << 2 | (uint64_t)offer->is_operation << 1 | offer->idempotent);
     add_number(d, offer->max_concurrent);
     add_number(d, offer->limit_ms);
     add_number(d, offer->result_bytes_max);

@@ -36,7 +36,7 @@ static tp__merge_input *add(tp_contribution contribution) {
   assert_int_equal(tp__contribution_copy(&arena, &contribution, item), TP_OK);
   tp__merge_input *input = &inputs[input_count];
   const char *subscription = tp__arena_printf(&arena, "s%zu", input_count).data;
-  *input = (tp__merge_input){subscription, "owner", subscription, 1, 0, item, 1, 0};
+  *input = (tp__merge_input){subscription, "owner", subscription, NULL, 1, 0, item, 1, 0};
   input_count++;
   return input;
 }

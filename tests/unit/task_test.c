@@ -119,7 +119,8 @@ TEST(task_is_kept_when_it_is_allowed_and_run_once) {
   char bytes[4];
   open_world(&w);
   tp_task_spec spec = spec_of(bytes, 7, NULL);
-  spec.environment = "staging";
+  tp_turn_request request = {.struct_size = sizeof request, .environment = "staging"};
+  spec.request = &request;
   const tp_task_result *made = create(&w, &spec);
   assert_kind(made, TP_TOOL_OK);
   assert_false(made->started);

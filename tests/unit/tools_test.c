@@ -613,7 +613,7 @@ TEST(token_of_a_handler_is_not_a_tools) {
 /* ---- what tool.post shows ---- */
 
 typedef struct shown {
-  char summary[1024];
+  char summary[2048];
   size_t size;
   int calls;
   tp_text arguments; /* what it must get whole */
@@ -650,7 +650,7 @@ TEST(tool_post_shows_the_arguments_whole_and_as_json_cut_between_characters) {
     size_t size;
   } cases[] = {{argument_n(seven, 7), "{\"n\":7}", 7},
                {no_arguments, "{}", 2},
-               {accented(many, 700), "{\"n\":\"\xc3\xa9\xc3\xa9", 512}}; /* 6 bytes, then whole characters */
+               {accented(many, 700), "{\"n\":\"\xc3\xa9\xc3\xa9", 6 + 768 + 3 + 256 + 2}}; /* head, ellipsis, tail */
   for (size_t i = 0; i < COUNT(cases); i++) {
     shown seen = {.arguments = cases[i].arguments};
     job j = {.text = "done"};

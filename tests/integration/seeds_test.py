@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The examples of the seed documents (tests/seeds/, each as its document has it), played by the command: turnphase chat
+and run with a model that is an endpoint of this process, and turnphase tool. Each case has a copy of the recipes as a
+repository of its own. Every context that a hook gets is checked against the TypeScript interface of its event."""
+import glob
+import http.server
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+
+COMMAND = os.path.abspath(sys.argv[1])
+SEEDS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'seeds')
+LIMIT_S = 120
+
+
+# ---- the interfaces ----
+
+def schema(name):
+    with open(f'{SEEDS}/s4/interfaces/{name}.schema.json') as file:
+        return json.load(file)
+
+
+KINDS = {'object': dict, 'array': list, 'string': str, 'boolean': bool, 'number': (int, float)}
+
+
+def violation(value, rule, path='$'):
+    """@return where and how a value breaks a JSON schema of the subset that the interfaces need; None: it fits."""
+    if 'const' in rule and value != rule['const']:
+        return f'{path} is {value!r}, not {rule["const"]!r}'
+    if 'enum' in rule and value not in rule['enum']:
+        return f'{path} is {value!r}, none of {rule["enum"]}'
+    kind = rule.get('type')
+    if kind and (not isinstance(value, KINDS[kind]) or (kind == 'number' and isinstance(value, bool))):
+        return f'{path} is {value!r}, no {kind}'
+    if kind == 'object':
+        missing = [name for name in rule.get('required', []) if name not in value]
+        if missing:
+            return f'{path} lacks {missing}'
+        for name, inner in rule.get('properties', {}).items():
+            found = name in value and violation(value[name], inner, f'{path}.{name}')
+            if found:
+                return found
+    if kind == 'array':
+        for index, item in enumerate(value):
+            found = violation(item, rule.get('items', {}), f'{path}[{index}]')
+            if found:
+                return found
+    return None
+
+
+def uncommented(text):
+    """A .jsonc of the document as a value."""
+    return json.loads(re.sub(r'^\s*//.*$', '', text, flags=re.M))
+
+
+# ---- a model ----
+
+class Model:
+    """An endpoint of Chat Completions that gives the answers in their order and keeps what it was asked."""
+
+    def __init__(self, *answers):
+        self.requests = []
+        model, left = self, list(answers)
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                model.requests.append(json.loads(self.rfile.read(int(self.headers['content-length']))))
+                answer = left.pop(0) if left else 'Nothing more.'
+                message = {'role': 'assistant', 'content': answer if isinstance(answer, str) else None}
+                if not isinstance(answer, str):
+                    message['tool_calls'] = [
+                        {'id': f'c{len(left)}_{i}', 'type': 'function',
+                         'function': {'name': name, 'arguments': json.dumps(arguments)}}
+                        for i, (name, arguments) in enumerate(answer)]
+                body = json.dumps({'id': 'x', 'model': 'm', 'choices': [{
+                    'index': 0, 'message': message,
+                    'finish_reason': 'stop' if isinstance(answer, str) else 'tool_calls'}],
+                    'usage': {'prompt_tokens': 1, 'completion_tokens': 1, 'total_tokens': 2}}).encode()
+                self.send_response(200)
+                self.send_header('content-type', 'application/json')
+                self.send_header('content-length', str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def options(self):
+        return ['--model', 'openai:m', '--base-url', f'http://127.0.0.1:{self.server.server_port}/v1']
+
+    def results(self):
+        """What the model was shown of its calls, in all requests."""
+        return [message['content'] for message in self.requests[-1]['messages'] if message['role'] == 'tool']
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def text_of(content):
+    return content if isinstance(content, str) else ''.join(part.get('text', '') for part in content)
+
+
+# ---- a repository ----
+
+class Repository:
+    def __init__(self, directory):
+        self.directory = directory
+        shutil.copytree(f'{SEEDS}/s4/recipes', directory, dirs_exist_ok=True)
+        for path in glob.glob(f'{SEEDS}/s4/tools/*.yaml'):
+            shutil.copy(path, f'{directory}/.system/hooks')
+        shutil.copy(f'{SEEDS}/s4/tools/edit_file.py', f'{directory}/scripts')
+        os.makedirs(f'{directory}/contexts')
+        self.environment = {**os.environ, 'HOME': directory, 'XDG_CONFIG_HOME': directory + '/config',
+                            'OPENAI_API_KEY': 'sk-test'}
+        self.environment.pop('TURNPHASE_ENVIRONMENT', None)
+        self.trust()
+
+    def trust(self):
+        ran = self.command('hooks', 'trust', '.system/hooks')
+        assert ran.returncode == 0, ran
+
+    def command(self, *words, text='', **environment):
+        return subprocess.run([COMMAND, *words], cwd=self.directory, env={**self.environment, **environment},
+                              input=text, capture_output=True, text=True, timeout=LIMIT_S)
+
+    def write(self, name, text):
+        path = f'{self.directory}/{name}'
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, 'w') as file:
+            file.write(text)
+
+    def read(self, name):
+        with open(f'{self.directory}/{name}') as file:
+            return file.read()
+
+    def exists(self, name):
+        return os.path.exists(f'{self.directory}/{name}')
+
+    def contexts(self, event):
+        return [json.loads(line) for line in self.read(f'contexts/{event}.jsonl').splitlines()]
+
+    def converse(self, how, model, said, *options, **environment):
+        """One user message, by chat or by run. @return what was printed."""
+        common = ['--no-memory', '--hooks', '.system/hooks', *model.options(), *options]
+        if how == 'chat':
+            ran = self.command('chat', '--session', 's', *common, text=said + '\n', **environment)
+        else:
+            self.write('talk.jsonl', json.dumps({'session': 's', 'user': said}) + '\n')
+            ran = self.command('run', *common, 'talk.jsonl', **environment)
+        assert ran.returncode == 0, ran
+        return ran.stdout + ran.stderr
+
+    def call(self, tool, arguments, *options, **environment):
+        return self.command('tool', 'call', tool, '--no-memory', '--hooks', '.system/hooks', '-a', '-', *options,
+                            text=json.dumps(arguments), **environment)
+
+    def check_contexts(self, at_least):
+        """Every context that hooks were given is what the document's interface says. @return how many."""
+        count = 0
+        for event in ('PromptSubmit', 'PreAbilityCreate', 'PreAbilityCall', 'PostAbilityCall', 'SessionStop'):
+            rule = schema(event + 'Context')
+            if not self.exists(f'contexts/{event}.jsonl'):
+                continue
+            for context in self.contexts(event):
+                found = violation(context, rule)
+                assert not found, f'{event}: {found}: {context}'
+                count += 1
+        assert count >= at_least, count
+        return count
+
+
+PROD, DEV = {'path': 'config/prod.yaml', 'text': 'x'}, {'path': 'config/dev.yaml', 'text': 'x'}
+CONVERSATIONS = ('chat', 'run')
+
+
+# ---- the recipes ----
+
+def prod_config_guard(repository):
+    """Denies what an AI edits in prod, and nothing else; a person at the command line may."""
+    for how in CONVERSATIONS:
+        model = Model([('edit_file', PROD), ('edit_file', DEV)], 'Done.')
+        repository.converse(how, model, 'Edit both.')
+        denied, edited = model.results()
+        assert 'Editing prod config files is not allowed from ai_session.' in denied, denied
+        assert 'edited config/dev.yaml' in edited, edited
+        assert not repository.exists('config/prod.yaml'), how
+        os.unlink(f'{repository.directory}/config/dev.yaml')
+        model.close()
+    context = next(one for one in repository.contexts('PreAbilityCall') if 'prod' in one['args_summary'])
+    assert context['args_summary'] == '{"path":"config/prod.yaml","text":"x"}', context
+    assert context['caller']['source'] == 'ai_session', context
+    assert context['ability_id'] == 'edit_file' and context['session_id'] == 's', context
+    ran = repository.call('edit_file', PROD)
+    assert ran.returncode == 0 and repository.exists('config/prod.yaml'), ran
+    assert repository.contexts('PreAbilityCall')[-1]['caller'] == {'source': 'manual_cli'}
+    repository.check_contexts(5)
+
+
+def summary_of_long_arguments(repository):
+    """A long argument in front of the others hides none of them from the guard."""
+    model = Model([('edit_file', {'aa': 'x' * 100000, 'text': 'y' * 5000, **PROD})], 'Done.')
+    repository.converse('run', model, 'Edit it.')
+    assert 'not allowed from ai_session' in model.results()[0], model.results()
+    assert len(repository.contexts('PreAbilityCall')[0]['args_summary']) < 4096
+    model.close()
+
+
+def nonprod_availability_check(repository):
+    """Refuses an operation in prod by the environment of the session, of the call and of the variable."""
+    row = ('db.write.user_row', {'id': 7})
+    for how in CONVERSATIONS:
+        for option, variables, refused in ((['--environment', 'prod'], {}, True),
+                                           ([], {'TURNPHASE_ENVIRONMENT': 'prod'}, True),
+                                           (['--environment', 'dev'], {'TURNPHASE_ENVIRONMENT': 'prod'}, False),
+                                           ([], {}, False)):
+            model = Model([row], 'Done.')
+            repository.converse(how, model, 'Write the row.', *option, **variables)
+            result = model.results()[0]
+            assert ('Operation is not enabled in prod environments.' in result) == refused, (how, option, result)
+            assert ('written' in result) != refused, (how, option, result)
+            model.close()
+    ran = repository.call(*row, '--environment', 'prod')
+    assert ran.returncode == 77 and 'not enabled in prod' in ran.stdout, ran
+    ran = repository.call(*row, '--environment', 'prod', '--caller', 'ci', '--job-id', '4711', '--triggered-by',
+                          'nightly')
+    context = repository.contexts('PreAbilityCreate')[-1]
+    assert context['caller'] == {'source': 'ci_pipeline', 'job_id': '4711', 'triggered_by': 'nightly'}, context
+    assert context['ability_ref'] == {'kind': 'operation_key', 'value': 'db.write.user_row'}, context
+    assert context['environment'] == 'prod' and context['input_summary'] == '{"id":7}', context
+    ran = repository.call('edit_file', DEV, '--environment', 'prod')
+    assert ran.returncode == 0, ran
+    context = repository.contexts('PreAbilityCreate')[-1]
+    assert context['ability_ref'] == {'kind': 'ability_id', 'value': 'edit_file'}, context
+    repository.check_contexts(12)
+
+
+def prompt_router(repository):
+    """Its signals are in the model's first request, with the document's names for event and hook."""
+    with open(f'{SEEDS}/s4/signals/routing_hint.jsonc') as file:
+        example = uncommented(file.read())
+    for how in CONVERSATIONS:
+        model = Model('Done.')
+        repository.converse(how, model, 'Run the signup regression.')
+        said = text_of(model.requests[0]['messages'][-1]['content'])
+        found = re.search(r'<hook-signals>\n(.*)\n</hook-signals>', said)
+        signals = json.loads(found.group(1))
+        assert all(not violation(signal, schema('HookSignal')) for signal in signals), signals
+        assert [signal['kind'] for signal in signals] == ['normalized_intent', 'routing_hint'], signals
+        assert {**example, 'severity': 'info'} == signals[1], signals
+        model.close()
+    repository.check_contexts(2)
+
+
+def ability_usage_tracker(repository):
+    """Counts every call, whoever made it; its context has summaries and neither signals nor the whole."""
+    for how in CONVERSATIONS:
+        model = Model([('edit_file', DEV)], [('edit_file', {'path': '/proc/none/x'})], 'Done.')
+        repository.converse(how, model, 'Edit.')
+        model.close()
+    repository.call('edit_file', DEV)
+    usage = json.loads(repository.read('.system/cache/ability_usage.json'))
+    assert usage == {'edit_file': {'calls': 5, 'failures': 2}}, usage
+    contexts = repository.contexts('PostAbilityCall')
+    assert [context['status'] for context in contexts].count('failure') == 2, contexts
+    for context in contexts:
+        assert 'hook-signals' not in context.get('output_summary', ''), context
+        assert ('error_message' in context) == (context['status'] == 'failure'), context
+    assert contexts[-1]['output_summary'] == 'edited config/dev.yaml', contexts[-1]
+    repository.check_contexts(5)
+
+
+CASES = [prod_config_guard, summary_of_long_arguments, nonprod_availability_check, prompt_router, ability_usage_tracker]
+
+
+def main():
+    print(f'1..{len(CASES)}')
+    failed = False
+    wanted = sys.argv[2:]
+    for number, case in enumerate(CASES, 1):
+        if wanted and case.__name__ not in wanted:
+            continue
+        with tempfile.TemporaryDirectory() as directory:
+            try:
+                case(Repository(directory))
+                print(f'ok {number} - {case.__name__}', flush=True)
+            except Exception as error:  # also what a child or a file says
+                failed = True
+                print(f'not ok {number} - {case.__name__}', flush=True)
+                line = error.__traceback__.tb_next.tb_lineno
+                print(f'# {type(error).__name__}: {error} (line {line})'.replace('\n', '\n# '), flush=True)
+    return failed
+
+
+if __name__ == '__main__':
+    sys.exit(main())
