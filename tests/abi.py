@@ -5,7 +5,7 @@
     python3 tests/abi.py symbols ROOT [--write | --copy FILE]
     python3 tests/abi.py structs ROOT
     python3 tests/abi.py threads ROOT
-    python3 tests/abi.py layout ROOT [--write] COMPILER…
+    python3 tests/abi.py describe ROOT [--write] COMPILER…
     python3 tests/abi.py grow ROOT FOLDER
     python3 tests/abi.py fill INCLUDE FILE
 
@@ -15,15 +15,18 @@ right (the build links with that copy).
 structs: every struct is frozen or obeys the growth rule of base.h, every enum is closed with …_FORCE_32. Each rule is
 tried on a planted breach first.
 threads: every function and callback type has a Threads: line in its comment; declarations in a row share a comment.
-layout: sizes and offsets of every public struct are those of tests/headers/layout.txt, growable ones have no padding at
-their end, and -fshort-enums changes nothing. --write writes the file.
+describe: turnphase.abi.json says what the public headers declare: structs with offsets, enums, constants, callbacks,
+functions with their rules of ownership and threads. Growable structs have no padding at their end, and -fshort-enums
+changes nothing. --write writes the file.
 grow: writes the public headers to FOLDER with one more field at the end of each growable struct.
 fill: writes a C header with, for each struct that is not frozen, fill_tp_x(), 0xee everywhere and then every field
 zero; GROWS_tp_x, whether grow lets it grow; and set_grown_tp_x(), which sets the field that it has grown by.
 Exit: 0 all is as it should be, 1 it is not, 2 usage or the checks themselves are broken.
 """
 
+import ast
 import difflib
+import json
 import os
 import re
 import subprocess
@@ -294,7 +297,7 @@ def threads(root, words):
     return 1 if missing else 0
 
 
-# ---- layout ---------------------------------------------------------------------------------------------------------
+# ---- compiling ------------------------------------------------------------------------------------------------------
 
 
 def compile_and_run(compiler, include, text, options=(), run=True, language='c'):
@@ -313,55 +316,414 @@ def includes(include):
     return ''.join('#include "turnphase/%s"\n' % name for name, _ in headers(include))
 
 
-LAYOUT_HEAD = '''# Written by ./dev symbols from the public headers, for a 64-bit machine (docs/abi.md).
-# Of each struct its size; of each of its fields offset, size and name.
+
+# ---- description ----------------------------------------------------------------------------------------------------
+
+DESCRIPTION = 'turnphase.abi.json'
+FIRST_SENTENCE = re.compile(r'(.*?[.!?])(?=\s+[A-Z0-9@"(]|\s*$)', re.S)
+PIECE = re.compile(r'(?P<comment>/\*.*?\*/)|(?P<macro>^[ \t]*#(?:[^\n]*\\\n)*[^\n]*)|'
+                   r'(?P<open>[{(\[])|(?P<close>[})\]])|(?P<end>;)|(?P<string>"(?:\\.|[^"\\])*")', re.S | re.M)
+NUMBERS = {'bool': ('bool', 1), 'char': ('char', 1), 'double': ('float', 8), 'int': ('int', 4), 'size_t': ('uint', 8)}
+for bits in 8, 16, 32, 64:
+    NUMBERS['int%d_t' % bits], NUMBERS['uint%d_t' % bits] = ('int', bits // 8), ('uint', bits // 8)
+RULE = re.compile(r'\bThreads:\s*((?:[^.]|\.(?=\w))+)\.')
+BLOCKS = re.compile(r'\bBlocks:\s*((?:[^.]|\.(?=\w))+)\.')
+PARAMETER = re.compile(r'@param\s+((?:\w+,\s*)*\w+)\s+(.*?)(?=@\w|\bThreads:|\bBlocks:|\bFrom a |\Z)', re.S)
+OWNERSHIP = re.compile(r'\b(borrowed|kept|taken|copied)\b', re.I)
+
+
+def words_of(comment):
+    """What a comment says, without its stars, on one line."""
+    text = re.sub(r'^\s*/\*+|\*+/\s*$', '', comment)
+    return ' '.join(re.sub(r'^\s*\*(?!\w)', '', line).strip() for line in text.split('\n')).strip()
+
+
+def about(comment):
+    """The first sentence of a comment."""
+    text = re.split(r'\s*(?:\bThreads:|@)', words_of(comment))[0]
+    sentence = FIRST_SENTENCE.match(text)
+    return sentence.group(1).strip() if sentence else text
+
+
+def with_tables(text):
+    """The text with the names of each table that it includes (status.def) in the place of the #include."""
+    return re.sub(r'^#include "turnphase/(\w+\.def)"$', lambda m: '@@' + m.group(1) + '@@', text, flags=re.M)
+
+
+def declarations(text):
+    """Yields (comment, declaration): declarations in a row share a comment; comments within a declaration stay."""
+    comment, begin, depth = '', 0, 0
+    for piece in PIECE.finditer(text):
+        kind = piece.lastgroup
+        depth += (kind == 'open') - (kind == 'close')
+        if depth == 0 and kind == 'comment':
+            comment = piece.group() if piece.group().startswith('/**') else ''
+            begin = piece.end()
+        elif depth == 0 and kind == 'macro':
+            begin = piece.end()
+        elif depth == 0 and kind == 'end':
+            code = re.sub(r'\bTP_(?:BEGIN|END)_DECLS\b', '', text[begin:piece.start()]).strip()
+            begin = piece.end()
+            if code:
+                yield comment, code
+        elif kind == 'open' and depth == 1 and text[begin:piece.start()].strip() == 'extern "C"':
+            depth = 0
+
+
+def c_type(base, declarator):
+    """(name, type, array lengths) of one declarator, the type as C writes it: "const tp_text *"."""
+    function = re.search(r'\(\s*\*\s*(\w+)\s*\)', declarator)
+    if function:
+        text = (base + ' ' + declarator).replace(function.group(), '(*)', 1)
+        return function.group(1), tidy(text), []
+    name = re.search(r'(\w+)\s*((?:\[[^\]]*\]\s*)*)$', declarator)
+    arrays = [part.strip() for part in re.findall(r'\[([^\]]*)\]', name.group(2))]
+    return name.group(1), tidy(base + ' ' + declarator[:name.start()]), arrays
+
+
+def tidy(text):
+    text = re.sub(r'\s+', ' ', text.strip())
+    return re.sub(r'\* (?=[*)])', '*', re.sub(r'(?<=\w)\*', ' *', text)).replace('( *', '(*').strip()
+
+
+def declared_names(declaration):
+    """[(name, type, array lengths)] of one declaration without its semicolon."""
+    first, *others = split_at(',', declaration)
+    if re.search(r'\(\s*\*', first):
+        base, declarator = re.match(r'(.*?)(\(\s*\*.*)', first, re.S).groups()
+        return [c_type(base, declarator)]
+    base, declarator = DECLARATION.match(first).groups()
+    return [c_type(base, declarator)] + [c_type(re.sub(r'\s*\*\s*const\b', '', base), other) for other in others]
+
+
+def signature(text):
+    """(type, [(name, type, arrays), …]) of "ret (*)(params)" or of "ret name(params)"."""
+    match = (re.match(r'([^(]*?)\s*\(\s*\*\s*\w*\s*\)\s*\((.*)\)\s*$', text, re.S) or
+             re.match(r'(.*?)\b\w+\s*\((.*)\)\s*(?:TP_MUST_USE)?\s*$', text, re.S))
+    parameters = [] if match.group(2).strip() in ('', 'void') else split_at(',', match.group(2))
+    return tidy(match.group(1)), [declared_names(parameter)[0] for parameter in parameters]
+
+
+def member_comments(body):
+    """Yields (declaration, comment) of a struct's body: a comment on the line of a declaration's end belongs to it, any
+    other to what follows it."""
+    above, last, begin, depth, pending = '', None, 0, 0, None
+    for piece in PIECE.finditer(body):
+        kind = piece.lastgroup
+        depth += (kind == 'open') - (kind == 'close')
+        if depth or kind in ('open', 'close', 'string'):
+            continue
+        if kind == 'comment':
+            on_line = pending is not None and '\n' not in body[last:piece.start()]
+            if on_line:
+                yield pending, piece.group()
+                pending = None
+                above = ''
+            else:
+                if pending is not None:
+                    yield pending, above
+                    pending = None
+                above = piece.group()
+            begin = piece.end()
+        elif kind == 'end':
+            if pending is not None:
+                yield pending, above
+                above = ''
+            pending, last, begin = body[begin:piece.start()].strip(), piece.end(), piece.end()
+    if pending is not None:
+        yield pending, above
+
+
+class Description:
+    """What the public headers declare, as the file has it."""
+
+    def __init__(self):
+        self.headers, self.types, self.handles, self.structs = {}, {}, {}, {}
+        self.enums, self.constants, self.callbacks, self.functions = {}, {}, {}, {}
+
+    def read(self, root):
+        include = os.path.join(root, 'include')
+        build = read(root, 'meson.build')
+        core = re.search(r'^core_headers = .*?^\)', build, re.S | re.M)[0]
+        core = set(re.findall(r"include/turnphase/(\w+\.h)'", core))
+        tables = {name: re.findall(r'^TP_\w+_ROW\((TP_\w+)', read(include, 'turnphase', name), re.M)
+                  for name in os.listdir(os.path.join(include, 'turnphase')) if name.endswith('.def')}
+        for name, text in headers(include):
+            self.headers[name] = 'turnphase' if name in core else 'turnphase-' + name[:-2]
+            self.header(name, text, tables)
+
+    def header(self, name, text, tables):
+        for macro in re.findall(r'^#define (TP_\w+)[ \t]+(?:\\\n)?[^\n]*', text, re.M):
+            if not re.match(r'TP_(API|MUST_USE|BEGIN_DECLS|END_DECLS|\w+_ROW)$', macro):
+                self.constants[macro] = {'header': name}
+        before = ''
+        for comment, code in declarations(with_tables(text)):
+            code = re.sub(r'@@(\w+\.def)@@', lambda m: ', '.join(tables[m.group(1)]) + ',', code)
+            before = self.declaration(name, comment, code, before) or ''
+
+    def declaration(self, header, comment, code, before):
+        """@return the name of a plain number's type, to which an unnamed enum after it belongs."""
+        plain = COMMENT.sub(' ', code)
+        entry = {'header': header, 'about': about(comment)} if comment else {'header': header}
+        struct = re.match(r'(?:typedef )?struct (tp_\w+)\s*\{', code)
+        enum = re.match(r'(?:typedef )?enum(?:\s+(tp_\w+))?\s*\{', code)
+        if struct:
+            body = code[struct.end():code.rindex('}')]
+            entry['members'] = [self.member(one, note) for line, note in member_comments(body)
+                                for one in declared_names(COMMENT.sub(' ', line))]
+            self.structs[struct.group(1)] = entry
+        elif enum:
+            body = re.sub(r'=[^,]*', '=', plain[enum.end():plain.rindex('}')])
+            constants = re.findall(r'\b(TP_\w+)\b(?=\s*(?:=|,|$))', body)
+            name = enum.group(1) or before
+            if name:
+                self.enums[name] = {**entry, 'type': self.types.pop(name, {}).get('type', 'enum'), 'values': constants}
+            else:
+                self.constants.update({one: {'header': header} for one in constants})
+        elif re.match(r'typedef struct tp_\w+ tp_\w+$', plain):
+            self.handles[plain.split()[-1]] = entry
+        elif re.match(r'typedef .*\(\s*\*\s*tp_\w+\s*\)\s*\(', plain, re.S):
+            name = re.search(r'\(\s*\*\s*(tp_\w+)', plain).group(1)
+            self.callbacks[name] = {**entry, **self.function(comment, plain[len('typedef '):])}
+        elif re.match(r'typedef \w+ tp_\w+$', plain):
+            name = plain.split()[-1]
+            self.types[name] = {**entry, 'type': plain.split()[1]}
+            return name
+        elif 'TP_API' in plain:
+            plain = re.sub(r'\bTP_API\s+', '', plain)
+            name = re.search(r'\b(tp_\w+)\s*\(', plain).group(1)
+            self.functions[name] = {**entry, **self.function(comment, plain)}
+        return None
+
+    def function(self, comment, text):
+        returns, parameters = signature(text)
+        notes = words_of(comment)
+        owners = {}
+        for names, note in PARAMETER.findall(notes):
+            for name in re.split(r',\s*', names):
+                owners[name] = note
+        entry = {'returns': returns, 'parameters': []}
+        for name, kind, arrays in parameters:
+            one = {'name': name, 'type': kind + ''.join('[%s]' % length for length in arrays)}
+            owner = OWNERSHIP.search(owners.get(name, ''))
+            if owner:
+                one['ownership'] = owner.group(1).lower()
+            if 'may be NULL' in owners.get(name, ''):
+                one['nullable'] = True
+            entry['parameters'].append(one)
+        for key, rule in ('threads', RULE), ('blocks', BLOCKS):
+            found = rule.search(notes)
+            if found:
+                entry[key] = found.group(1).strip()
+        return entry
+
+    def member(self, declared, comment):
+        name, kind, arrays = declared
+        entry = {'name': name, 'type': kind}
+        if arrays:
+            entry['length'] = arrays
+        if comment:
+            entry['about'] = about(comment)
+        return entry
+
+    def kind_of(self, kind):
+        """bool, char, int, uint, float, enum, string (with a NUL), pointer, callback or struct."""
+        if kind in self.callbacks or '(*)' in kind:
+            return 'callback'
+        if kind.count('*'):
+            return 'string' if kind == 'const char *' else 'pointer'
+        kind = kind.replace('const ', '')
+        if kind in self.structs:
+            return 'struct'
+        if kind in self.enums:
+            return 'enum'
+        return NUMBERS[self.types.get(kind, {'type': kind})['type']][0]
+
+    def program(self, include):
+        """A C program that prints a Python dict of sizes, offsets and values."""
+        lines = []
+        for name, struct in self.structs.items():
+            lines.append('  printf("(\'%s\',): %%zu,\\n", sizeof(%s));' % (name, name))
+            for member in struct['members']:
+                pair = name, member['name']
+                lines.append('  printf("(\'%s\', \'%s\'): (%%zu, %%zu, %%zu),\\n", offsetof(%s, %s), '
+                             'sizeof(((%s *)0)->%s), sizeof(((%s *)0)->%s%s));' %
+                             (pair * 4 + ('[0]' * len(member.get('length', [])),)))
+        values = [*self.constants, *(one for enum in self.enums.values() for one in enum['values'])]
+        for name in values:
+            lines.append('  VALUE(%s);' % name)
+        return '''#include <inttypes.h>
+#include <stdio.h>
+%s
+#define ROW(type, format) printf("'%%s': ('" type "', %%" format "),\\n", name, value)
+static void text(const char *name, const char *value) { printf("'%%s': ('const char *', '%%s'),\\n", name, value); }
+static void u64(const char *name, uint64_t value) { ROW("uint64_t", PRIu64); }
+static void u32(const char *name, uint32_t value) { ROW("uint32_t", PRIu32); }
+static void i32(const char *name, int32_t value) { ROW("int32_t", PRId32); }
+#define VALUE(x) _Generic((x), char *: text, uint64_t: u64, uint32_t: u32, int32_t: i32)(#x, x)
+int main(void) {
+  printf("{\\n");
+%s
+  printf("}\\n");
+  return 0;
+}
+''' % (includes(include), '\n'.join(lines))
+
+    def measure(self, measured):
+        for name, struct in self.structs.items():
+            struct['size'] = measured[(name,)]
+            if name in FROZEN:
+                struct['frozen'] = True
+            for member in struct['members']:
+                offset, size, element = measured[name, member['name']]
+                member['kind'] = self.kind_of(member['type'])
+                if member['name'] == 'data' and member['kind'] == 'string':
+                    member['kind'] = 'pointer'  # to bytes, with a size beside it
+                member['offset'], member['size'] = offset, size
+                if 'length' in member:
+                    member['length'] = size // element
+        for name in self.constants:
+            self.constants[name] = {**self.constants[name], 'type': measured[name][0], 'value': measured[name][1]}
+        for enum in self.enums.values():
+            enum['values'] = {one: measured[one][1] for one in enum['values'] if not one.endswith('_FORCE_32')}
+
+    def text(self, version):
+        """One struct member, constant, parameter list, … a line; every table in the order of the alphabet."""
+        line = lambda entry: json.dumps(entry, ensure_ascii=False)
+        parts = [
+            '"about": "Written by ./dev symbols from the public headers, for 64-bit machines (docs/abi.md)."',
+            '"format": 1', '"version": "%s"' % version]
+
+        def table(name, entries, inner=None):
+            rows = []
+            for key in sorted(entries):
+                entry = dict(entries[key])
+                lines = entry.pop(inner, None) if inner else None
+                if lines is None:
+                    rows.append('"%s": %s' % (key, line(entry)))
+                    continue
+                head = line(entry)[:-1] + (', ' if entry else '')
+                if isinstance(lines, dict):
+                    body = ',\n'.join('  "%s": %s' % pair for pair in lines.items())
+                    rows.append('"%s": %s"%s": {\n%s\n}}' % (key, head, inner, body))
+                else:
+                    body = ',\n'.join('  ' + line(one) for one in lines)
+                    rows.append('"%s": %s"%s": [\n%s\n]}' % (key, head, inner, body))
+            parts.append('"%s": {\n%s\n}' % (name, ',\n'.join(rows)))
+
+        table('headers', {name: {'library': library} for name, library in self.headers.items()})
+        table('types', self.types)
+        table('handles', {name: entry for name, entry in self.handles.items() if name not in self.structs})
+        table('structs', self.structs, 'members')
+        table('enums', self.enums, 'values')
+        table('constants', self.constants)
+        table('callbacks', self.callbacks)
+        table('functions', self.functions)
+        return '{\n%s\n}\n' % ',\n'.join(parts)
+
+
+PLANTED_HEADER = '''/* head */
+TP_BEGIN_DECLS
+/** An id. Of what. */
+typedef uint32_t tp_x_id;
+enum { TP_X_NONE = 0, TP_X_ONE = 1 << 4, /* not this */ };
+/** One {thing; of "it"}. More. */
+typedef struct tp_x {
+  size_t struct_size;
+  const char *name, *other; /* of the x; may be
+                               NULL. Not more */
+  /** Above. Not more. */
+  tp_x_id *const *ids[2][3];
+  int32_t (*each)(void *ctx, const tp_x *x); /* called */
+} tp_x;
+/** Makes one.
+ *  @param one   borrowed; may be NULL.
+ *  @param end, ctx  kept until (x.h) it ends.
+ *  Threads: any, also after x.y().  Blocks: no.  From a hook: yes. */
+TP_API tp_x *tp_x_new(const tp_x *one, void (*end)(void *ctx), void *ctx) TP_MUST_USE;
+TP_API void tp_x_row(void);
 '''
 
 
-def layout(root, words):
+def misread():
+    """Yields what the reader of headers gets wrong of a planted one."""
+    described = Description()
+    described.header('x.h', PLANTED_HEADER, {})
+    x, new, row = described.structs['tp_x'], described.functions['tp_x_new'], described.functions['tp_x_row']
+    members = [(one['name'], one['type'], one.get('length'), one.get('about')) for one in x['members']]
+    parameters = [tuple(one.values()) for one in new['parameters']]
+    for is_read, wanted in [
+            (described.enums['tp_x_id'], {'header': 'x.h', 'about': 'An id.', 'type': 'uint32_t',
+                                          'values': ['TP_X_NONE', 'TP_X_ONE']}),
+            (x['about'], 'One {thing; of "it"}.'),
+            (members, [('struct_size', 'size_t', None, None),
+                       ('name', 'const char *', None, 'of the x; may be NULL.'),
+                       ('other', 'const char *', None, 'of the x; may be NULL.'),
+                       ('ids', 'tp_x_id *const *', ['2', '3'], 'Above.'),
+                       ('each', 'int32_t (*)(void *ctx, const tp_x *x)', None, 'called')]),
+            ((new['returns'], new['about'], new['threads'], new['blocks']),
+             ('tp_x *', 'Makes one.', 'any, also after x.y()', 'no')),
+            (parameters, [('one', 'const tp_x *', 'borrowed', True), ('end', 'void (*)(void *ctx)', 'kept'),
+                          ('ctx', 'void *', 'kept')]),
+            ((row['about'], row['threads'], row['parameters']), ('Makes one.', 'any, also after x.y()', []))]:
+        if is_read != wanted:
+            yield '%s, not %s' % (is_read, wanted)
+
+
+def incomplete(root, described):
+    """Yields what the headers declare, as the other verbs read them, and the description does not have."""
+    texts = [text for _, text in headers(os.path.join(root, 'include'))]
+    for functions in declared_functions(root).values():
+        yield from (name for name in functions if name not in described.functions)
+    for name, members in structs_in(texts).items():
+        there = [member['name'] for member in described.structs.get(name, {'members': []})['members']]
+        yield from ('%s.%s' % (name, member.name) for member in members if member.name not in there)
+    for text in texts:
+        yield from (name for name in re.findall(r'\btypedef [^;{]*?\(\s*\*\s*(tp_\w+)\s*\)', code_of(text))
+                    if name not in described.callbacks)
+        known = {*described.constants, *(one for enum in described.enums.values() for one in enum['values'])}
+        for _, body, _ in ENUM.findall(code_of(text)):
+            yield from (one for one in re.findall(r'\bTP_\w+(?=\s*=)', body) if one not in known)
+
+
+def describe(root, words):
     write_it = words[:1] == ['--write']
     compiler = words[1:] if write_it else words
     if not compiler:
         return usage()
     include = os.path.join(root, 'include')
-    found = structs_in([text for _, text in headers(include)])
-    lines, asserts = [], []
-    for name in sorted(found):
-        last = found[name][-1].name
-        lines.append('  printf("%s %%zu%s\\n", sizeof(%s));' % (name, ' frozen' if name in FROZEN else '', name))
-        for member in found[name]:
-            place = '(%s, %s)' % (name, member.name)
-            size = 'sizeof(((%s *)0)->%s)' % (name, member.name)
-            lines.append('  printf("  %%zu %%zu %s\\n", offsetof%s, %s);' % (member.name, place, size))
-        if name not in FROZEN:
-            end = 'offsetof(%s, %s) + sizeof(((%s *)0)->%s)' % (name, last, name, last)
-            lines.append('  if (%s != sizeof(%s))' % (end, name))
-            lines.append('    printf("^ padding at the end\\n");')
-    status, text = compile_and_run(compiler, include, includes(include) + '#include <stdio.h>\nint main(void) {\n' +
-                                   '\n'.join(lines) + '\n  return 0;\n}\n')
+    described = Description()
+    described.read(root)
+    wrong = list(misread()) or list(incomplete(root, described))
+    if wrong:
+        print('abi.py does not read headers rightly:\n  ' + '\n  '.join(wrong))
+        return 2
+    status, text = compile_and_run(compiler, include, described.program(include))
     if status:
         print(text)
         return 1
-    padded = re.findall(r'^(tp_\w+) \d+\n(?:  .*\n)*\^ padding', text, re.M)
-    for name in padded:
-        print('%s has padding at its end: name it reserved_ (must be zero)' % name)
-    text = LAYOUT_HEAD + text
-    file = os.path.join(root, 'tests/headers/layout.txt')
+    described.measure(ast.literal_eval(text))
+    version = re.search(r"^  version: '(.*)',$", read(root, 'meson.build'), re.M).group(1)
+    text, failed = described.text(version), False
+    for name, struct in described.structs.items():
+        last = struct['members'][-1]
+        if name not in FROZEN and last['offset'] + last['size'] != struct['size']:
+            failed = True
+            print('%s has padding at its end: name it reserved_ (must be zero)' % name)
     if write_it:
-        write(text, file)
-    elif read(file) != text:
-        was, now = read(file).splitlines(), text.splitlines()
-        print('\n'.join(difflib.unified_diff(was, now, 'tests/headers/layout.txt', 'the headers', lineterm='', n=2)))
-        print('a public struct has changed: look at it, run ./dev symbols and commit tests/headers/layout.txt')
+        write(text, root, DESCRIPTION)
+    elif read(root, DESCRIPTION) != text:
+        was, now = read(root, DESCRIPTION).splitlines(), text.splitlines()
+        print('\n'.join(difflib.unified_diff(was, now, DESCRIPTION, 'the headers', lineterm='', n=1)))
+        print('a public header has changed: look at it, run ./dev symbols and commit ' + DESCRIPTION)
         return 1
-    for match in re.finditer(r'^(tp_\w+) (\d+)', text, re.M):
-        name, size = match.groups()
-        asserts.append('TP_STATIC_ASSERT(sizeof(%s) == %s, "%s");' % (name, size, name))
+    asserts = ['TP_STATIC_ASSERT(sizeof(%s) == %s, "%s");' % (name, struct['size'], name)
+               for name, struct in described.structs.items()]
     status, text = compile_and_run(compiler, include, includes(include) + '\n'.join(asserts) + '\n',
                                    ['-std=c11', '-fshort-enums'], run=False)
     if status:
         print(text)
-    return 1 if padded or status else 0
+    return 1 if failed or status else 0
 
 
 # ---- growing --------------------------------------------------------------------------------------------------------
@@ -414,7 +776,8 @@ def usage():
 
 
 def main(words):
-    verbs = {'symbols': symbols, 'structs': structs, 'threads': threads, 'layout': layout, 'grow': grow, 'fill': fill}
+    verbs = {'symbols': symbols, 'structs': structs, 'threads': threads, 'describe': describe, 'grow': grow,
+             'fill': fill}
     if len(words) < 2 or words[0] not in verbs:
         return usage()
     return verbs[words[0]](words[1], words[2:])

@@ -6,8 +6,8 @@ set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 language=$1 library=$2 sanitizer=$3 made=$4/$1
 folder=$root/examples/bindings/$language
-layout=$root/tests/headers/layout.txt
-export TURNPHASE_LIBRARY="$library" TURNPHASE_INCLUDE="$root/include" PYTHONDONTWRITEBYTECODE=1
+abi=$root/turnphase.abi.json
+export TURNPHASE_LIBRARY="$library" TURNPHASE_INCLUDE="$root/include" TURNPHASE_ABI="$abi" PYTHONDONTWRITEBYTECODE=1
 
 skip() {
   echo "skipped: $*"
@@ -39,33 +39,49 @@ fetch_koffi() {
   flock -u 9
 }
 
+# The extension module, built once for each description of the API.
+build_cffi() { # PYTHON
+  mkdir -p "$made"
+  exec 9>"$made/lock"
+  flock 9
+  if ! cat "$abi" "$folder/build.py" | cmp -s - "$made/built"; then
+    "$1" "$folder/build.py" "$made" >"$made/build.log" 2>&1 || { cat "$made/build.log"; exit 1; }
+    cat "$abi" "$folder/build.py" >"$made/built"
+  fi
+  flock -u 9
+}
+
 # A sanitizer's run-time library must be loaded before all else, so by the program.
 [ "$sanitizer" = none ] || skip "a library with a sanitizer ($sanitizer) does not load into a program without"
 
 case $language in
   ctypes)
     installed python3
-    exec python3 "$folder/guard.py" "$layout" ;;
+    exec python3 "$folder/guard.py" ;;
   cffi)
     installed python3 cc
     for python in python3 /usr/bin/python3; do # Debian's module is for Debian's Python
-      ! "$python" -c 'import cffi' 2>/dev/null || exec "$python" "$folder/guard.py"
+      "$python" -c 'import cffi; cffi.FFI().compile' 2>/dev/null || continue
+      build_cffi "$python"
+      PYTHONPATH=$made exec "$python" "$folder/guard.py"
     done
     skip "no cffi for Python here (./dev setup --bindings)" ;;
   luajit)
-    installed luajit cc
+    installed luajit
     exec luajit "$folder/guard.lua" ;;
   node)
     installed node npm
     fetch_koffi
-    NODE_PATH=$made/node_modules exec node "$folder/guard.js" "$layout" ;;
+    NODE_PATH=$made/node_modules exec node "$folder/guard.js" ;;
   rust)
-    installed rustc cc
+    installed rustc cc python3
     mkdir -p "$made"
     build=$(mktemp -d "$made/XXXXXX")
     trap 'rm -rf "$build"' EXIT
-    rustc --edition 2021 "$folder/guard.rs" -o "$build/guard" -L "native=$(dirname "$library")"
-    LD_LIBRARY_PATH=$(dirname "$library") "$build/guard" "$layout" ;;
+    cp "$folder/guard.rs" "$folder/turnphase.rs" "$build"
+    python3 "$folder/generate.py" "$abi" >"$build/ffi.rs"
+    rustc --edition 2021 "$build/guard.rs" -o "$build/guard" -L "native=$(dirname "$library")"
+    LD_LIBRARY_PATH=$(dirname "$library") "$build/guard" ;;
   *)
     echo "binding.sh: there is no '$language'" >&2
     exit 2 ;;

@@ -40,6 +40,13 @@ command_runs() {
   "$command" phases | grep -q 'turn\.intake'
 }
 
+# Under DESTDIR the path begins with the sysroot, or pkg-config puts it there.
+description_is_there() {
+  named=$(pkg-config --variable=abi turnphase)
+  [ -f "$named" ] || named=${PKG_CONFIG_SYSROOT_DIR-}$named
+  grep -q "^\"version\": \"$version\",$" "$named" && grep -q '^"tp_turn_run": ' "$named"
+}
+
 # The guard of the example denies its second turn, and nothing else fails.
 host_runs() {
   (cd "$place" && "$1") >"$place/said"
@@ -96,6 +103,7 @@ cmake_consumer() {
 cp "$source" "$place/embed.c" || exit 1
 guides=$(dirname "$source")/guides
 check 'turnphase --version, phases' command_runs
+check 'the description of the API by pkg-config' description_is_there
 for library in $libraries; do check "a host by pkg-config with $library" pkg_config_host "$library" "$@"; done
 check 'the programs of the guides by pkg-config' guides_compile "$@"
 if command -v cmake >/dev/null; then

@@ -1,58 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
 """A guard, a match and a tool in Python through cffi, each of which also raises: denied, denied, handler_error.
 
-    TURNPHASE_LIBRARY=/usr/local/lib/x86_64-linux-gnu/libturnphase.so.0.1 python3 guard.py
+    python3 build.py && python3 guard.py
 """
 
 import sys
 
-import turnphase
-from turnphase import call, ffi, lib, made, struct, text, words
+from turnphase import call, ctx_of, ffi, lib, made, raised, struct, text, words
 
 NULL = ffi.NULL
-raised = []  # what the callbacks raised
-kinds = []   # of the results of tool calls
+kinds = []  # of the results of tool calls
 
 
-def callback(kind):
-    """Makes a function callable from C; one that raises returns 0."""
-    return ffi.callback(kind, onerror=lambda error, value, traceback: raised.append(str(value)))
-
-
-@callback('tp_handler_fn')
-def guard(_, entry):
+def guard(entry):
     message = words(lib.tp_call_text(entry, lib.TP_FIELD_TEXT))
     if message == 'raise':
         raise ValueError('a guard that raises')
     return lib.tp_call_deny(entry, b'not today') if message == 'deny' else lib.tp_call_allow(entry)
 
 
-@callback('tp_handler_fn')
-def deny_always(_, entry):
+def deny_always(entry):
     return lib.tp_call_deny(entry, b'never')
 
 
-@callback('int32_t(void *, const tp_match_view *)')
-def match_raises(_, view):
+def match_raises(view):
     raise ValueError('a match that raises')
 
 
-@callback('tp_tool_fn')
-def tool_raises(_, run):
+def tool_raises(run):
     raise ValueError('a tool that raises')
 
 
-tool = struct('tp_tool', name='broken', run=tool_raises)
-
-
-@callback('tp_handler_fn')
-def emit_tools(_, entry):
+def emit_tools(entry):
+    tool = struct('tp_tool', name='broken', run=lib.tpy_tool, ctx=ctx_of(tool_raises), destroy=lib.tpy_destroy)
     status = lib.tp_call_emit_tool_bundle(entry, b'tools', ffi.new('const tp_tool *[]', [tool]), 1)
     return lib.TP_ANSWER_DONE if status == lib.TP_OK else lib.TP_ANSWER_FAILED
 
 
-@callback('tp_event_fn')
-def see_event(_, event):
+def see_event(event):
     if event.kind == lib.TP_EVENT_TOOL_END:
         kinds.append(event.tool_result.kind)
 
@@ -63,10 +48,16 @@ def script_model():
     return made('tp_model', lib.tp_script_model_new, ffi.new('const tp_model_response *[]', [asks, says]), 2, True)
 
 
+def add_hook(runtime, name, phase, run, **fields):
+    call(lib.tp_hook_add, runtime, struct('tp_hook', id=name, phase=phase, run=lib.tpy_handler, ctx=ctx_of(run),
+                                          destroy=lib.tpy_destroy, **fields))
+
+
 def subscribe_with_match(runtime):
-    handler = struct('tp_handler', id='strict', run=deny_always, phases=[lib.TP_PHASE_TURN_INTAKE], phase_count=1,
-                     capabilities=turnphase.DECIDE)
-    match = struct('tp_match', matches=match_raises, description='a match that raises')
+    handler = struct('tp_handler', id='strict', run=lib.tpy_handler, ctx=ctx_of(deny_always), destroy=lib.tpy_destroy,
+                     phases=[lib.TP_PHASE_TURN_INTAKE], phase_count=1, capabilities=lib.TP_CAPABILITY_DECIDE)
+    match = struct('tp_match', matches=lib.tpy_match, ctx=ctx_of(match_raises), destroy=lib.tpy_destroy,
+                   description='a match that raises')
     subscription = struct('tp_subscription', id='strict', handler='strict', phase=lib.TP_PHASE_TURN_INTAKE,
                           failure=lib.TP_FAILURE_REQUIRED, match=match)
     edit = made('tp_edit', lib.tp_edit_begin, runtime, NULL)
@@ -98,11 +89,10 @@ def check(what, holds):
 
 def main():
     runtime = made('tp_runtime', lib.tp_runtime_new, NULL)
-    call(lib.tp_hook_add, runtime, struct('tp_hook', id='guard', phase='turn.intake', run=guard,
-                                          failure=lib.TP_FAILURE_REQUIRED))
-    call(lib.tp_hook_add, runtime, struct('tp_hook', id='tools', phase='turn.pre_tool_materialization',
-                                          run=emit_tools))
-    options = struct('tp_session_options', id='first', model=script_model(), on_event=see_event)
+    add_hook(runtime, 'guard', 'turn.intake', guard, failure=lib.TP_FAILURE_REQUIRED)
+    add_hook(runtime, 'tools', 'turn.pre_tool_materialization', emit_tools)
+    options = struct('tp_session_options', id='first', model=script_model(), on_event=lib.tpy_event,
+                     event_ctx=ctx_of(see_event))
     session = made('tp_session', lib.tp_session_open, runtime, options)
 
     turn = Turn(session, 'hello')

@@ -1,45 +1,59 @@
 # SPDX-License-Identifier: Apache-2.0
-"""turnphase through cffi (1.15 or later) in ABI mode: every struct, enum and function of the headers, none of them
-declared by hand. The C preprocessor makes the text that cffi reads out of the headers that are installed here.
+"""turnphase through cffi (1.15 or later) in API mode: every struct, enum and function of the core. build.py makes the
+module _turnphase, which this one needs.
 
 A callback returns an integer, and 0 is no answer: cffi returns 0 for a callback that raised, so a required guard that
-raises denies, and a tool that raises is a handler_error. What is handed to the library is kept by its maker.
+raises denies, and a tool that raises is a handler_error. What is handed to the library lives until the library destroys
+it.
 """
 
-import os
-import shlex
-import subprocess
-import tempfile
 import weakref
 
-import cffi
-
-DECIDE = 1 << 32  # TP_CAPABILITY_DECIDE: a macro, which cffi does not see
-
-
-def header_text():
-    """turnphase.h with all that it includes, as C without compiler extensions and without the headers of the system,
-    whose types cffi knows."""
-    include = os.environ.get('TURNPHASE_INCLUDE') or subprocess.check_output(
-        ['pkg-config', '--variable=includedir', 'turnphase'], text=True).strip()
-    with tempfile.TemporaryDirectory() as empty:
-        for name in 'stdbool.h', 'stddef.h', 'stdint.h':
-            open(os.path.join(empty, name), 'w').close()
-        return subprocess.run(shlex.split(os.environ.get('CC', 'cc')) +
-                              ['-E', '-P', '-std=c99', '-U__GNUC__', '-nostdinc', '-I', empty, '-I', include, '-'],
-                              input='#include <turnphase/turnphase.h>\n', stdout=subprocess.PIPE, text=True,
-                              check=True).stdout
-
-
-ffi = cffi.FFI()
-ffi.cdef(header_text())
-lib = ffi.dlopen(os.environ.get('TURNPHASE_LIBRARY', 'libturnphase.so.0.1'))
+from _turnphase import ffi, lib
 
 kept = weakref.WeakKeyDictionary()  # what a struct points to lives as long as the struct
+handles = set()                     # of the functions that the library calls, until it destroys them
+raised = []                         # what the callbacks raised; a host logs it
+
+
+def note(error, value, traceback):
+    raised.append(str(value))
+
+
+@ffi.def_extern(onerror=note)
+def tpy_handler(ctx, call):
+    return ffi.from_handle(ctx)(call)
+
+
+@ffi.def_extern(onerror=note)
+def tpy_tool(ctx, run):
+    return ffi.from_handle(ctx)(run)
+
+
+@ffi.def_extern(onerror=note)
+def tpy_match(ctx, view):
+    return ffi.from_handle(ctx)(view)
+
+
+@ffi.def_extern(onerror=note)
+def tpy_event(ctx, event):
+    ffi.from_handle(ctx)(event)
+
+
+@ffi.def_extern()
+def tpy_destroy(ctx):
+    handles.discard(ctx)
 
 
 class Error(Exception):
     pass
+
+
+def ctx_of(function):
+    """What the library gives back to tpy_handler() and the others, until tpy_destroy()."""
+    handle = ffi.new_handle(function)
+    handles.add(handle)
+    return handle
 
 
 def text(words):

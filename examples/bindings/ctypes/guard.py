@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A guard, a match and a tool in Python through ctypes, each of which also raises: denied, denied, handler_error.
 
-    TURNPHASE_LIBRARY=/usr/local/lib/x86_64-linux-gnu/libturnphase.so.0.1 python3 guard.py [LAYOUT]
+    TURNPHASE_LIBRARY=/usr/local/lib/x86_64-linux-gnu/libturnphase.so.0.1 python3 guard.py
 """
 
 import ctypes
@@ -13,75 +13,78 @@ library = tp.Library()
 kinds = []
 
 
-@tp.answer
+@tp.answer('tp_handler_fn')
 def guard(_, call):
-    text = str(library.c.tp_call_text(call, tp.FIELD_TEXT))
+    text = str(library.c.tp_call_text(call, tp.TP_FIELD_TEXT))
     if text == 'raise':
         raise ValueError('a guard that raises')
     return library.c.tp_call_deny(call, b'not today') if text == 'deny' else library.c.tp_call_allow(call)
 
 
-@tp.answer
+@tp.answer('tp_handler_fn')
 def deny_always(_, call):
     return library.c.tp_call_deny(call, b'never')
 
 
-@tp.answer
+@tp.answer('int32_t (*)(void *ctx, const tp_match_view *view)')
 def match_raises(_, view):
     raise ValueError('a match that raises')
 
 
-@tp.answer
+@tp.answer('tp_tool_fn')
 def tool_raises(_, run):
     raise ValueError('a tool that raises')
 
 
-tool = tp.Tool(name=b'broken', run=tool_raises)
-tools = (ctypes.POINTER(tp.Tool) * 1)(ctypes.pointer(tool))
+tool = tp.tp_tool(name='broken', run=tool_raises)
+tools = (ctypes.POINTER(tp.tp_tool) * 1)(ctypes.pointer(tool))
 
 
-@tp.answer
+@tp.answer('tp_handler_fn')
 def emit_tools(_, call):
-    return tp.DONE if library.c.tp_call_emit_tool_bundle(call, b'tools', tools, 1) == 0 else 5
+    status = library.c.tp_call_emit_tool_bundle(call, b'tools', tools, 1)
+    return tp.TP_ANSWER_DONE if status == tp.TP_OK else tp.TP_ANSWER_FAILED
 
 
-@tp.ON_EVENT
+@tp.answer('tp_event_fn')
 def see_event(_, event):
-    if event[0].kind == tp.TOOL_END:
+    if event[0].kind == tp.TP_EVENT_TOOL_END:
         kinds.append(event[0].tool_result[0].kind)
 
 
 def script_model():
-    wanted = tp.ToolCall(name=tp.Text('broken'))
-    calls = (ctypes.POINTER(tp.ToolCall) * 1)(ctypes.pointer(wanted))
-    asks = tp.ModelResponse(calls=calls, call_count=1)
-    says = tp.ModelResponse(text=tp.Text('It is done.'))
-    responses = (ctypes.POINTER(tp.ModelResponse) * 2)(ctypes.pointer(asks), ctypes.pointer(says))
-    model = ctypes.c_void_p()
-    library.call('tp_script_model_new', responses, ctypes.c_size_t(2), ctypes.c_bool(True), ctypes.byref(model))
-    return model
+    asks = tp.tp_model_response(calls=[tp.tp_tool_call(name='broken')], call_count=1)
+    says = tp.tp_model_response(text='It is done.')
+    responses = (ctypes.POINTER(tp.tp_model_response) * 2)(ctypes.pointer(asks), ctypes.pointer(says))
+    return library.made('tp_script_model_new', responses, 2, True)
 
 
 def subscribe_with_match(runtime):
-    edit, phases = ctypes.c_void_p(), (ctypes.c_uint32 * 1)(library.c.tp_phase_find(runtime, b'turn.intake'))
-    match = tp.Match(matches=match_raises, description=b'a match that raises')
-    handler = tp.Handler(id=b'strict', run=deny_always, phases=phases, phase_count=1, capabilities=tp.DECIDE)
-    subscription = tp.Subscription(id=b'strict', handler=b'strict', phase_name=b'turn.intake', failure=tp.REQUIRED,
-                                   match=ctypes.pointer(match))
-    library.call('tp_edit_begin', runtime, None, ctypes.byref(edit))
-    library.call('tp_edit_add_handler', edit, ctypes.byref(handler))
-    library.call('tp_edit_add_subscription', edit, ctypes.byref(subscription))
+    match = tp.tp_match(matches=match_raises, description='a match that raises')
+    handler = tp.tp_handler(id='strict', run=deny_always, phases=[tp.TP_PHASE_TURN_INTAKE], phase_count=1,
+                            capabilities=tp.TP_CAPABILITY_DECIDE)
+    subscription = tp.tp_subscription(id='strict', handler='strict', phase=tp.TP_PHASE_TURN_INTAKE,
+                                      failure=tp.TP_FAILURE_REQUIRED, match=match)
+    edit = library.made('tp_edit_begin', runtime, None)
+    library.call('tp_edit_add_handler', edit, handler)
+    library.call('tp_edit_add_subscription', edit, subscription)
     library.call('tp_edit_commit', edit, None)
 
 
-def turn(session, words):
-    request, result = tp.TurnRequest(text=tp.Text(words)), ctypes.POINTER(tp.TurnResult)()
-    library.call('tp_turn_run', session, ctypes.byref(request), ctypes.byref(result))
-    ended = result[0]
-    seen = (ended.outcome, str(ended.text), str(ended.subscription), str(ended.bare_reason),
-            (ended.state == tp.SUCCEEDED, ended.why))
-    library.c.tp_turn_result_free(result)
-    return seen
+class Turn:
+    """Runs a turn: what came of it."""
+
+    def __init__(self, session, message):
+        result = library.made('tp_turn_run', session, tp.tp_turn_request(text=message))
+        ended = result[0]
+        self.text, self.reason = str(ended.text), str(ended.bare_reason)
+        self.is_completed = ended.outcome == tp.TP_TURN_COMPLETED
+        is_denied, by = ended.outcome == tp.TP_TURN_DENIED, str(ended.subscription)
+        answered = ended.state == tp.TP_STATE_SUCCEEDED and ended.why == tp.TP_REASON_NONE
+        failed = ended.state == tp.TP_STATE_FAILED and ended.why == tp.TP_REASON_MALFORMED
+        self.denied_by = by if is_denied and answered else None  # a server says 403
+        self.failed_by = by if is_denied and failed else None    # a server says 503
+        library.c.tp_turn_result_free(result)
 
 
 def check(what, holds):
@@ -91,30 +94,24 @@ def check(what, holds):
 
 
 def main():
-    if len(sys.argv) > 1:
-        tp.check_layout(sys.argv[1])
     tp.on_error = lambda error: None  # what the callbacks raise is meant
-    runtime, session = ctypes.c_void_p(), ctypes.c_void_p()
-    library.call('tp_runtime_new', None, ctypes.byref(runtime))
-    for name, phase, run, failure in ((b'guard', b'turn.intake', guard, tp.REQUIRED),
-                                      (b'tools', b'turn.pre_tool_materialization', emit_tools, 0)):
-        hook = tp.Hook(id=name, phase=phase, run=run, failure=failure)
-        library.call('tp_hook_add', runtime, ctypes.byref(hook))
-    options = tp.SessionOptions(id=b'first', model=script_model(), on_event=see_event)
-    library.call('tp_session_open', runtime, ctypes.byref(options), ctypes.byref(session))
+    runtime = library.made('tp_runtime_new', None)
+    library.call('tp_hook_add', runtime, tp.tp_hook(id='guard', phase='turn.intake', run=guard,
+                                                    failure=tp.TP_FAILURE_REQUIRED))
+    library.call('tp_hook_add', runtime, tp.tp_hook(id='tools', phase='turn.pre_tool_materialization',
+                                                    run=emit_tools))
+    options = tp.tp_session_options(id='first', model=script_model(), on_event=see_event)
+    session = library.made('tp_session_open', runtime, options)
 
-    answered, failed = (True, tp.NO_REASON), (False, tp.MALFORMED)  # a server says 403, or 503
-    outcome, text, _, _, _ = turn(session, 'hello')
-    check('a turn completes', outcome == tp.COMPLETED and text == 'It is done.')
-    check('a tool that raises is a handler_error', kinds == [tp.HANDLER_ERROR])
-    outcome, _, who, why, how = turn(session, 'deny')
-    check('a guard denies', outcome == tp.DENIED and (who, why) == ('guard', 'not today') and how == answered)
-    outcome, _, who, _, how = turn(session, 'raise')
-    check('a guard that raises denies', outcome == tp.DENIED and who == 'guard' and how == failed)
+    turn = Turn(session, 'hello')
+    check('a turn completes', turn.is_completed and turn.text == 'It is done.')
+    check('a tool that raises is a handler_error', kinds == [tp.TP_TOOL_HANDLER_ERROR])
+    turn = Turn(session, 'deny')
+    check('a guard denies', turn.denied_by == 'guard' and turn.reason == 'not today')
+    check('a guard that raises denies', Turn(session, 'raise').failed_by == 'guard')
     subscribe_with_match(runtime)
-    outcome, _, who, _, how = turn(session, 'hello')
-    check('a match that raises denies', outcome == tp.DENIED and who == 'strict' and how == failed)
-    library.c.tp_session_close(session, None, None)
+    check('a match that raises denies', Turn(session, 'hello').failed_by == 'strict')
+    library.c.tp_session_close(session, tp.c_type('void (*)(void *ctx)')(), None)
     library.c.tp_runtime_free(runtime)
 
 

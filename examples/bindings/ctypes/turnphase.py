@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""turnphase through ctypes: the structs and functions that a guard, a match, a tool and a turn need.
+"""turnphase through ctypes: every struct, constant, callback type and function of the core, none of them declared by
+hand. turnphase.abi.json, which is installed with the library, describes them.
 
 A callback returns an integer, and 0 is no answer. What ctypes returns for a callback that raised is undefined, so each
 is made by answer(), which returns 0 then: a required guard that raises denies, and a tool that raises is a
@@ -8,23 +9,120 @@ handler_error. The host keeps a reference to each callback that it registers.
 
 import ctypes
 import functools
+import json
 import os
 import re
+import subprocess
 import traceback
 
-ALLOW, DENY = 2, 3                 # tp_answer
-DONE = 1
-YES, NO = 1, 2                     # what a match returns
-REQUIRED = 3                       # tp_failure
-DECIDE = 1 << 32                   # TP_CAPABILITY_DECIDE
-COMPLETED, DENIED = 1, 3           # tp_turn_outcome
-SUCCEEDED = 3                      # tp_state
-NO_REASON, MALFORMED = 0, 6        # tp_reason
-HANDLER_ERROR = 2                  # tp_tool_result_kind
-TOOL_END = 9                       # tp_event_kind
-FIELD_TEXT = 1                     # TP_FIELD_*
 
-ANSWER = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
+def abi_path():
+    return os.environ.get('TURNPHASE_ABI') or subprocess.check_output(
+        ['pkg-config', '--variable=abi', 'turnphase'], text=True).strip()
+
+
+with open(abi_path(), encoding='utf-8') as file:
+    ABI = json.load(file)
+
+NUMBERS = {'bool': ctypes.c_bool, 'enum': ctypes.c_uint32, 'char': ctypes.c_char, 'double': ctypes.c_double,
+           'int': ctypes.c_int, 'size_t': ctypes.c_size_t, 'void': None, 'float': ctypes.c_float,
+           'unsigned char': ctypes.c_uint8}
+for bits in 8, 16, 32, 64:
+    NUMBERS['int%d_t' % bits] = getattr(ctypes, 'c_int%d' % bits)
+    NUMBERS['uint%d_t' % bits] = getattr(ctypes, 'c_uint%d' % bits)
+
+# TP_FAILURE_REQUIRED and all others are names of this module.
+for enum in ABI['enums'].values():
+    globals().update(enum['values'])
+globals().update({name: constant['value'] for name, constant in ABI['constants'].items()})
+
+
+class Struct(ctypes.Structure):
+    """One that may grow has its struct_size set. A str becomes UTF-8; a list becomes an array of pointers."""
+
+    def __init__(self, **values):
+        self.kept = []
+        if self._fields_[0][0] == 'struct_size':
+            values['struct_size'] = ctypes.sizeof(self)
+        types = dict(self._fields_)
+        super().__init__(**{name: self.value(types[name], value) for name, value in values.items()})
+
+    def value(self, kind, value):
+        if isinstance(value, str):
+            value = value.encode() if kind is ctypes.c_char_p else text(value)
+        elif isinstance(value, list):
+            made = [self.value(kind._type_, one) for one in value]
+            value = (kind._type_ * len(made))(*made)
+        elif isinstance(value, Struct) and not issubclass(kind, Struct):
+            value = ctypes.pointer(value)
+        self.kept.append(value)
+        return ctypes.cast(value, kind) if isinstance(value, ctypes.Array) else value
+
+    def __str__(self):
+        """Of a tp_text what it says."""
+        return ctypes.string_at(self.data, self.size).decode() if self.size else ''
+
+
+structs = {name: type(name, (Struct,), {}) for name in ABI['structs']}
+callbacks = {}
+
+
+def function_type(returns, parameters):
+    return ctypes.CFUNCTYPE(c_type(returns), *(c_type(parameter) for parameter in parameters))
+
+
+def c_type(words):
+    """The type that C writes so: "const tp_text *"."""
+    words = re.sub(r'\b(?:const|struct)\b\s*', '', words).strip()
+    pointer = re.fullmatch(r'(.*?)\s*\(\*\)\((.*)\)', words)
+    if pointer:
+        return function_type(pointer[1], [re.sub(r'\w+$', '', one).strip() or one for one in pointer[2].split(', ')])
+    if words.endswith(']'):
+        return ctypes.POINTER(c_type(words[:words.index('[')]))
+    if words.endswith('*'):
+        target = words[:-1].strip()
+        if target == 'char':
+            return ctypes.c_char_p
+        return ctypes.c_void_p if target == 'void' or target in ABI['handles'] else ctypes.POINTER(c_type(target))
+    if words in ABI['callbacks']:
+        if words not in callbacks:
+            described = ABI['callbacks'][words]
+            callbacks[words] = function_type(described['returns'], [one['type'] for one in described['parameters']])
+        return callbacks[words]
+    if words in structs:
+        return structs[words]
+    if words in ABI['types'] or words in ABI['enums']:
+        words = ABI['types'].get(words, ABI['enums'].get(words))['type']
+    return NUMBERS[words]
+
+
+def lay_out(name):
+    """Gives a struct its fields, those of structs inside of it first, and compares sizes and offsets."""
+    struct, described = structs[name], ABI['structs'][name]
+    if '_fields_' in struct.__dict__:
+        return
+    fields = []
+    for member in described['members']:
+        if member['kind'] == 'struct':
+            lay_out(member['type'])
+        kind = c_type(member['type'])
+        fields.append((member['name'], kind * member['length'] if 'length' in member else kind))
+    struct._fields_ = fields
+    places = [(getattr(struct, one['name']).offset, getattr(struct, one['name']).size) for one in described['members']]
+    if places != [(one['offset'], one['size']) for one in described['members']] or \
+       ctypes.sizeof(struct) != described['size']:
+        raise ImportError('%s does not lie as %s says' % (name, abi_path()))
+
+
+for name in structs:
+    lay_out(name)
+    globals()[name] = structs[name]
+
+
+def text(words):
+    """A tp_text."""
+    data = words.encode() if isinstance(words, str) else words
+    return tp_text(data=data, size=len(data))
 
 
 def on_error(error):
@@ -32,118 +130,18 @@ def on_error(error):
     traceback.print_exception(type(error), error, error.__traceback__)
 
 
-def answer(function):
-    """Makes a callback of a guard, match or tool."""
-    @functools.wraps(function)
-    def call(self, context):
-        try:
-            return function(self, context)
-        except BaseException as error:
-            on_error(error)
-            return 0
-    return ANSWER(call)
-
-
-class Text(ctypes.Structure):
-    _fields_ = [('data', ctypes.c_char_p), ('size', ctypes.c_size_t)]
-
-    def __init__(self, words=''):
-        self.bytes = words.encode() if isinstance(words, str) else words
-        super().__init__(self.bytes, len(self.bytes))
-
-    def __str__(self):
-        return ctypes.string_at(self.data, self.size).decode() if self.size else ''
-
-
-class Fault(ctypes.Structure):
-    _fields_ = [('code', ctypes.c_int32), ('phase', ctypes.c_uint32), ('line', ctypes.c_uint32),
-                ('column', ctypes.c_uint32), ('system_error', ctypes.c_int32), ('reserved_', ctypes.c_uint32),
-                ('reserved_words_', ctypes.c_uint64 * 12), ('subject', ctypes.c_char * 129),
-                ('message', ctypes.c_char * 512), ('reserved_bytes_', ctypes.c_uint8 * 7)]
-
-
-class Growable(ctypes.Structure):
-    """A struct that may grow: its maker sets struct_size."""
-
-    def __init__(self, **values):
-        super().__init__(struct_size=ctypes.sizeof(self), **values)
-
-
-def growable(name, *fields):
-    return type(name, (Growable,), {'_fields_': [('struct_size', ctypes.c_size_t)] + list(fields)})
-
-
-P, S, U32, I32, U64, SIZE = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint32, ctypes.c_int32, ctypes.c_uint64,
-                             ctypes.c_size_t)
-BYTE, I64 = ctypes.c_uint8, ctypes.c_int64
-
-Hook = growable('tp_hook', ('id', S), ('phase', S), ('run', ANSWER), ('inbox', P), ('ctx', P), ('destroy', P),
-                ('failure', U32), ('limit_ms', U32), ('placement', U32), ('reserved_', U32))
-Match = growable('tp_match', ('matches', ANSWER), ('destroy', P), ('ctx', P), ('description', S), ('fields', P),
-                 ('field_count', SIZE))
-Handler = growable('tp_handler', ('id', S), ('summary', S), ('run', ANSWER), ('inbox', P), ('ctx', P), ('destroy', P),
-                   ('phases', ctypes.POINTER(U32)), ('phase_count', SIZE), ('capabilities', U64),
-                   ('contract_version', U32), ('placement', U32), ('idempotent', BYTE), ('reserved_', BYTE * 7))
-Subscription = growable('tp_subscription', ('id', S), ('handler', S), ('phase', U32), ('phase_name', S),
-                        ('disabled', BYTE), ('priority', I32), ('execution', U32), ('limit_ms', U32),
-                        ('failure', U32), ('fallback_verdict', U32), ('fallback', P), ('fallback_count', SIZE),
-                        ('attempts', U32), ('backoff', U32), ('backoff_ms', U32), ('max_concurrent', U32),
-                        ('sequential', U32), ('visibility', U32), ('after', P), ('before', P), ('needs', P),
-                        ('after_count', SIZE), ('before_count', SIZE), ('needs_count', SIZE),
-                        ('match', ctypes.POINTER(Match)), ('metadata', S))
-Tool = growable('tp_tool', ('name', S), ('description', S), ('schema', Text), ('run', ANSWER), ('ctx', P),
-                ('placement', U32), ('idempotent', BYTE), ('max_concurrent', U32), ('limit_ms', U32),
-                ('result_bytes_max', U32), ('reserved_', U32))
-ToolCall = growable('tp_tool_call', ('id', Text), ('name', Text), ('arguments', Text), ('malformed', BYTE),
-                    ('reserved_', U32))
-ModelResponse = growable('tp_model_response', ('text', Text), ('calls', ctypes.POINTER(ctypes.POINTER(ToolCall))),
-                         ('call_count', SIZE), ('stop_reason', Text), ('input_tokens', I64), ('output_tokens', I64),
-                         ('cost_micros', I64))
-ToolResult = growable('tp_tool_result', ('kind', U32), ('started', BYTE), ('completion_order', U32),
-                      ('reserved_', U32), ('call_id', Text), ('name', Text), ('text', Text), ('duration_ns', I64))
-# What stands behind the last field here is left out: an older and shorter struct is as good.
-Event = growable('tp_event', ('kind', U32), ('phase', U32), ('sequence', U64), ('time_ns', I64), ('unix_ms', I64),
-                 ('ids', P), ('id_count', U32), ('status', U32), ('visibility', U32), ('call_index', U32),
-                 ('text', Text), ('subscription', S), ('run', P), ('contribution', P), ('tool_call', P),
-                 ('tool_result', ctypes.POINTER(ToolResult)))
-ON_EVENT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(Event))
-SessionOptions = growable('tp_session_options', ('id', S), ('tenant', S), ('workspace', S), ('thread', S),
-                          ('agent', P), ('model', P), ('history', P), ('shared_history', P), ('on_event', ON_EVENT),
-                          ('event_ctx', P))
-TurnRequest = growable('tp_turn_request', ('id', S), ('task', S), ('run', S), ('mode', S), ('caller', U32),
-                       ('text', Text))
-TurnResult = growable('tp_turn_result', ('outcome', U32), ('code', U32), ('text', Text), ('reason', Text),
-                      ('turn_id', Text), ('phase', U32), ('state', U32), ('why', U32), ('iterations', U32),
-                      ('tool_calls', U32), ('reserved_', U32), ('subscription', Text), ('bare_reason', Text))
-
-STRUCTS = [Hook, Match, Handler, Subscription, Tool, ToolCall, ToolResult, ModelResponse, Event, SessionOptions,
-           TurnRequest, TurnResult]
-
-
-def check_layout(path):
-    """Whether the structs above lie as those of the headers do (tests/headers/layout.txt of the source tree)."""
-    places, sizes, name = {}, {}, None
-    try:
-        with open(path, errors='replace') as file:
-            lines = file.readlines()
-    except OSError as error:
-        raise SystemExit('%s: %s; name tests/headers/layout.txt of the source tree' % (path, error.strerror))
-    for line in lines:
-        if re.match(r'tp_\w+ \d+', line):
-            name = line.split()[0]
-            sizes[name] = int(line.split()[1])
-        elif re.match(r'  \d+ \d+ \w+', line):
-            offset, size, field = line.split()
-            places[name, field] = int(offset), int(size)
-    if 'tp_text' not in sizes:
-        raise SystemExit('%s has no table of structs; name tests/headers/layout.txt of the source tree' % path)
-    for name, struct in [('tp_text', Text), ('tp_fault', Fault)] + [(s.__name__, s) for s in STRUCTS]:
-        for field, _ in struct._fields_:
-            here = getattr(struct, field)
-            if places.get((name, field)) != (here.offset, here.size):
-                raise SystemExit('%s.%s does not lie as the header says' % (name, field))
-    if ctypes.sizeof(Fault) != sizes['tp_fault']:  # the library writes all of it
-        raise SystemExit('tp_fault has another size than the header says')
+def answer(kind):
+    """Makes a function a callback of a named type, or of a type that C writes out."""
+    def decorate(function):
+        @functools.wraps(function)
+        def call(*arguments):
+            try:
+                return function(*arguments)
+            except BaseException as error:
+                on_error(error)
+                return 0
+        return c_type(kind)(call)
+    return decorate
 
 
 class Error(Exception):
@@ -151,24 +149,25 @@ class Error(Exception):
 
 
 class Library:
-    """The functions; those that may fail raise Error with the words of the fault."""
+    """The functions of the core; call() and made() raise Error with the words of the fault."""
 
     def __init__(self, path=None):
         self.c = ctypes.CDLL(path or os.environ.get('TURNPHASE_LIBRARY', 'libturnphase.so.0.1'))
-        self.c.tp_call_text.restype = Text
-        self.c.tp_call_text.argtypes = [P, U32]
-        self.c.tp_call_allow.argtypes = [P]
-        self.c.tp_call_deny.argtypes = [P, S]
-        self.c.tp_call_emit_tool_bundle.argtypes = [P, S, P, SIZE]
-        for name in ('tp_runtime_free', 'tp_turn_result_free'):
-            getattr(self.c, name).argtypes = [P]
-            getattr(self.c, name).restype = None
-        self.c.tp_session_close.argtypes = [P, P, P]
-        self.c.tp_session_close.restype = None
+        for name, described in ABI['functions'].items():
+            if ABI['headers'][described['header']]['library'] == 'turnphase':
+                function = getattr(self.c, name)
+                function.restype = c_type(described['returns'])
+                function.argtypes = [c_type(parameter['type']) for parameter in described['parameters']]
 
     def call(self, name, *arguments):
         """Calls a function whose last parameter is a fault."""
-        fault = Fault()
-        status = getattr(self.c, name)(*arguments, ctypes.byref(fault))
-        if status:
+        fault = tp_fault()
+        arguments = [ctypes.byref(one) if isinstance(one, Struct) else one for one in arguments]
+        if getattr(self.c, name)(*arguments, ctypes.byref(fault)) != TP_OK:
             raise Error('%s: %s' % (name, fault.message.decode(errors='replace')))
+
+    def made(self, name, *arguments):
+        """What a function gives through the parameter before its fault."""
+        result = getattr(self.c, name).argtypes[-2]._type_()
+        self.call(name, *arguments, ctypes.byref(result))
+        return result

@@ -50,7 +50,7 @@ end
 local function subscribe_with_match(runtime)
   local handler = struct('tp_handler', {
     id = 'strict', run = deny_always, phases = ffi.new('tp_phase_id[1]', c.TP_PHASE_TURN_INTAKE), phase_count = 1,
-    capabilities = tp.DECIDE, placement = c.TP_PLACEMENT_INLINE,
+    capabilities = tp.TP_CAPABILITY_DECIDE, placement = c.TP_PLACEMENT_INLINE,
   })
   local subscription = struct('tp_subscription', {
     id = 'strict', handler = 'strict', phase = c.TP_PHASE_TURN_INTAKE, failure = c.TP_FAILURE_REQUIRED,

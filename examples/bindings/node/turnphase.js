@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* turnphase through koffi 3, for Node's one thread: the structs and functions that a guard, a match, a tool and a turn
- * need.
+/* turnphase through koffi 3, for Node's one thread: every struct, constant and function of the core, none of them
+ * declared by hand. turnphase.abi.json, which is installed with the library, describes them.
  *
  * Handlers come out of an inbox: libuv polls its descriptor with the rest of Node's loop, and no thread waits. A turn
  * is submitted; its end is awaited on a thread of libuv's pool, which calls no JavaScript. A match and a tool have no
@@ -11,122 +11,75 @@
  */
 'use strict';
 
+const { execFileSync } = require('node:child_process');
 const fs = require('node:fs');
 const { promisify } = require('node:util');
 const koffi = require('koffi');
 
-const ANSWER = { NONE: 0, DONE: 1, ALLOW: 2, DENY: 3, FAILED: 5 }; // tp_answer
-const MATCH = { NONE: 0, YES: 1, NO: 2 };                          // TP_MATCH_*
-const OUTCOME = { COMPLETED: 1, DENIED: 3 };                       // tp_turn_outcome
-const STATE = { SUCCEEDED: 3, FAILED: 4 };                         // tp_state
-const REASON = { NONE: 0, ERROR: 1, MALFORMED: 6 };                // tp_reason
-const REQUIRED = 3;                                                // tp_failure
-const DECIDE = 1n << 32n;                                          // TP_CAPABILITY_DECIDE
-const FIELD = { TEXT: 1, CALLS: 31 };                              // TP_FIELD_*
-
-const structs = {}; // those with struct_size
-
-function growable(name, fields) {
-  structs[name] = koffi.struct(name, { struct_size: 'size_t', ...fields });
-}
-
-// A pointer is a BigInt, null, or what koffi copies for the time of the call: an object, an array, a Buffer.
-const tp_text = koffi.struct('tp_text', { data: 'void *', size: 'size_t' });
-const tp_token = koffi.struct('tp_token', { bits: 'uint64_t' });
-const tp_fault = koffi.struct('tp_fault', {
-  code: 'int32_t', phase: 'uint32_t', line: 'uint32_t', column: 'uint32_t', system_error: 'int32_t',
-  reserved_: 'uint32_t', reserved_words_: koffi.array('uint64_t', 12), subject: koffi.array('char', 129),
-  message: koffi.array('char', 512), reserved_bytes_: koffi.array('uint8_t', 7),
-});
-koffi.proto('int32_t tp_callback(void *ctx, void *what)'); // a match or a tool
-growable('tp_work', { kind: 'uint32_t', reserved_: 'uint32_t', token: 'tp_token', ctx: 'void *', call: 'void *' });
-growable('tp_outcome', {
-  kind: 'int32_t', code: 'uint32_t', retryable: 'bool', reserved_: koffi.array('uint8_t', 3), why: 'uint32_t',
-  reason: 'const char *', contributions: 'void *', contribution_count: 'size_t',
-  replacements: 'void *', replacement_count: 'size_t',
-});
-growable('tp_hook', {
-  id: 'const char *', phase: 'const char *', run: 'void *', inbox: 'void *', ctx: 'void *', destroy: 'void *',
-  failure: 'uint32_t', limit_ms: 'uint32_t', placement: 'uint32_t', reserved_: 'uint32_t',
-});
-growable('tp_match', {
-  matches: 'tp_callback *', destroy: 'void *', ctx: 'void *', description: 'const char *', fields: 'void *',
-  field_count: 'size_t',
-});
-growable('tp_handler', {
-  id: 'const char *', summary: 'const char *', run: 'void *', inbox: 'void *', ctx: 'void *', destroy: 'void *',
-  phases: 'uint32_t *', phase_count: 'size_t', capabilities: 'uint64_t', contract_version: 'uint32_t',
-  placement: 'uint32_t', idempotent: 'bool', reserved_: koffi.array('uint8_t', 7),
-});
-growable('tp_subscription', {
-  id: 'const char *', handler: 'const char *', phase: 'uint32_t', phase_name: 'const char *', disabled: 'bool',
-  priority: 'int32_t', execution: 'uint32_t', limit_ms: 'uint32_t', failure: 'uint32_t',
-  fallback_verdict: 'uint32_t', fallback: 'void *', fallback_count: 'size_t', attempts: 'uint32_t',
-  backoff: 'uint32_t', backoff_ms: 'uint32_t', max_concurrent: 'uint32_t', sequential: 'uint32_t',
-  visibility: 'uint32_t', after: 'void *', before: 'void *', needs: 'void *', after_count: 'size_t',
-  before_count: 'size_t', needs_count: 'size_t', match: 'tp_match *', metadata: 'const char *',
-});
-growable('tp_tool', {
-  name: 'const char *', description: 'const char *', schema: tp_text, run: 'tp_callback *', ctx: 'void *',
-  placement: 'uint32_t', idempotent: 'bool', max_concurrent: 'uint32_t', limit_ms: 'uint32_t',
-  result_bytes_max: 'uint32_t', reserved_: 'uint32_t',
-});
-growable('tp_tool_call', {
-  id: tp_text, name: tp_text, arguments: tp_text, malformed: 'bool', reserved_: 'uint32_t',
-});
-growable('tp_model_response', {
-  text: tp_text, calls: 'tp_tool_call **', call_count: 'size_t', stop_reason: tp_text, input_tokens: 'int64_t',
-  output_tokens: 'int64_t', cost_micros: 'int64_t',
-});
-// What stands behind the last field of these is left out: an older and shorter struct is as good.
-growable('tp_session_options', {
-  id: 'const char *', tenant: 'const char *', workspace: 'const char *', thread: 'const char *', agent: 'void *',
-  model: 'void *',
-});
-growable('tp_turn_request', {
-  id: 'const char *', task: 'const char *', run: 'const char *', mode: 'const char *', caller: 'uint32_t',
-  text: tp_text,
-});
-growable('tp_turn_result', {
-  outcome: 'uint32_t', code: 'uint32_t', text: tp_text, reason: tp_text, turn_id: tp_text, phase: 'uint32_t',
-  state: 'uint32_t', why: 'uint32_t', iterations: 'uint32_t', tool_calls: 'uint32_t', reserved_: 'uint32_t',
-  subscription: tp_text, bare_reason: tp_text,
-});
-
+const abiPath = process.env.TURNPHASE_ABI ??
+  execFileSync('pkg-config', ['--variable=abi', 'turnphase'], { encoding: 'utf8' }).trim();
+const abi = JSON.parse(fs.readFileSync(abiPath, 'utf8'));
 const library = koffi.load(process.env.TURNPHASE_LIBRARY ?? 'libturnphase.so.0.1');
-const lib = {};
-for (const declaration of [
-  'int32_t tp_runtime_new(void *options, _Out_ void **runtime, _Out_ tp_fault *fault)',
-  'void tp_runtime_free(void *runtime)',
-  'int32_t tp_inbox_new(void *runtime, void *options, _Out_ void **inbox, _Out_ tp_fault *fault)',
-  'int tp_inbox_fd(void *inbox)',
-  'int32_t tp_inbox_next(void *inbox, _Out_ void **work)',
-  'void tp_inbox_free(void *inbox)',
-  'int32_t tp_hook_add(void *runtime, tp_hook *hook, _Out_ tp_fault *fault)',
-  'uint32_t tp_phase_find(void *runtime, const char *name)',
-  'int32_t tp_edit_begin(void *runtime, void *owner, _Out_ void **edit, _Out_ tp_fault *fault)',
-  'int32_t tp_edit_add_handler(void *edit, tp_handler *handler, _Out_ tp_fault *fault)',
-  'int32_t tp_edit_add_subscription(void *edit, tp_subscription *subscription, _Out_ tp_fault *fault)',
-  'int32_t tp_edit_commit(void *edit, void *report, _Out_ tp_fault *fault)',
-  'int32_t tp_script_model_new(tp_model_response **responses, size_t count, bool repeat, _Out_ void **model, ' +
-    '_Out_ tp_fault *fault)',
-  'int32_t tp_session_open(void *runtime, tp_session_options *options, _Out_ void **session, _Out_ tp_fault *fault)',
-  'void tp_session_close(void *session, void *on_end, void *ctx)',
-  'int32_t tp_turn_submit(void *session, tp_turn_request *request, void *on_end, void *ctx, ' +
-    '_Out_ void **submission, _Out_ tp_fault *fault)',
-  'int32_t tp_submission_wait(void *submission, uint32_t limit_ms, _Out_ void **result, _Out_ tp_fault *fault)',
-  'void tp_submission_unref(void *submission)',
-  'const char *tp_call_subscription(void *call)',
-  'tp_text tp_call_text(void *call, uint32_t field)',
-  'int32_t tp_call_emit_tool_bundle(void *call, const char *id, tp_tool **tools, size_t count)',
-  'int32_t tp_token_complete(tp_token token, tp_outcome *outcome)',
-  'size_t tp_value_count(tp_text value)',
-  'tp_text tp_value_at(tp_text value, size_t index)',
-  'tp_text tp_value_get(tp_text value, const char *key)',
-  'tp_text tp_value_text(tp_text value)',
-]) {
-  lib[/(tp_\w+)\(/.exec(declaration)[1]] = library.func(declaration);
+
+// Every constant: C.TP_FAILURE_REQUIRED. One of 64 bits is a BigInt.
+const C = Object.assign({}, ...Object.values(abi.enums).map(({ values }) => values));
+for (const [name, { type, value }] of Object.entries(abi.constants)) {
+  C[name] = type === 'uint64_t' ? BigInt(value) : value;
 }
+
+const structs = {};
+
+/* What koffi calls a type of C. A pointer to a struct is what koffi copies for the time of the call: an object; a list,
+ * an array of them. Any other pointer is a BigInt, null or a Buffer. */
+function typeOf(words) {
+  const plain = words.replace(/\b(const|struct)\b\s*/g, '').replace(/\s/g, '').replace(/\[.*\]$/, '*');
+  const [, name, stars] = /^(\w+)(\**)/.exec(plain);
+  if (plain.includes('(*)') || name in abi.callbacks) return 'void *';
+  if (name in abi.handles) return `void *${stars.slice(1)}`;
+  if (name === 'char' && stars === '*') return 'const char *';
+  if (name in abi.structs) return struct_(name) ? `${name} ${stars}` : 'void *';
+  const { type } = abi.types[name] ?? abi.enums[name] ?? { type: plain };
+  const number = type === 'enum' ? 'uint32_t' : type.replace(/\*.*/, '');
+  return `${number === 'unsignedchar' ? 'uint8_t' : number} ${stars}`;
+}
+
+/* Makes the struct, and those that it names. @return false inside of a cycle of pointers. */
+function struct_(name) {
+  if (structs[name] !== undefined) return structs[name] !== null;
+  structs[name] = null;
+  const fields = {};
+  for (const { name: field, type, kind, length } of abi.structs[name].members) {
+    fields[field] = length ? koffi.array(typeOf(type).trim(), length) : kind === 'pointer' && type === 'const char *'
+      ? 'void *' : typeOf(type);
+  }
+  structs[name] = koffi.struct(name, fields);
+  for (const { name: field, offset, size } of abi.structs[name].members) {
+    const member = koffi.type(structs[name]).members[field];
+    if (member.offset !== offset || koffi.sizeof(member.type) !== size) {
+      throw new Error(`${name}.${field} does not lie as ${abiPath} says`);
+    }
+  }
+  return true;
+}
+for (const name of Object.keys(abi.structs)) struct_(name);
+koffi.proto('int32_t tp_callback(void *ctx, void *what)'); // a match or a tool
+
+/* Every function, declared when it is first named. What begins with ret_, and a fault, is an array or an object that
+ * the function fills. */
+const lib = new Proxy({}, {
+  get(known, name) {
+    if (!(name in known)) {
+      const described = abi.functions[name];
+      const parameters = described.parameters.map(({ name: parameter, type }) => {
+        const isResult = /^ret_/.test(parameter);
+        const kind = isResult && /\*\s*(const\s*)?\*$/.test(type) ? 'void **' : typeOf(type);
+        return `${isResult || parameter === 'fault' ? '_Out_ ' : ''}${kind} ${parameter}`;
+      });
+      known[name] = library.func(`${typeOf(described.returns)} ${name}(${parameters.join(', ') || 'void'})`);
+    }
+    return known[name];
+  },
+});
 const submissionWait = promisify(lib.tp_submission_wait.async);
 
 /** A struct that may grow: struct_size is set, and koffi fills with zero what is not named. */
@@ -195,7 +148,7 @@ class Inbox {
     try {
       outcome = await this.handlers[lib.tp_call_subscription(work.call)](work.call);
     } catch (error) {
-      outcome = { kind: ANSWER.FAILED, reason: error.message };
+      outcome = { kind: C.TP_ANSWER_FAILED, reason: error.message };
     }
     lib.tp_token_complete(work.token, struct('tp_outcome', outcome)); // TP_ERR_STALE: it came too late
   }
@@ -221,38 +174,4 @@ async function turn(session, message) {
   }
 }
 
-/** Whether the structs above lie as those of the headers do (tests/headers/layout.txt of the source tree). */
-function checkLayout(path) {
-  const places = new Map();
-  let name;
-  let lines;
-  try {
-    lines = fs.readFileSync(path, 'utf8').split('\n');
-  } catch (error) {
-    throw new Error(`${path}: ${error.code}; name tests/headers/layout.txt of the source tree`);
-  }
-  for (const line of lines) {
-    const [, struct, size] = /^(tp_\w+) (\d+)/.exec(line) ?? [];
-    if (struct) places.set(name = struct, size);
-    const [, offset, bytes, field] = /^ {2}(\d+) (\d+) (\w+)/.exec(line) ?? [];
-    if (field) places.set(`${name}.${field}`, `${offset} ${bytes}`);
-  }
-  if (!places.has('tp_text')) {
-    throw new Error(`${path} has no table of structs; name tests/headers/layout.txt of the source tree`);
-  }
-  for (const [name, type] of Object.entries({ ...structs, tp_text, tp_token, tp_fault })) {
-    for (const [field, member] of Object.entries(koffi.type(type).members)) {
-      if (places.get(`${name}.${field}`) !== `${member.offset} ${koffi.sizeof(member.type)}`) {
-        throw new Error(`${name}.${field} does not lie as the header says`);
-      }
-    }
-  }
-  if (places.get('tp_fault') !== String(koffi.sizeof(tp_fault))) { // the library writes all of it
-    throw new Error('tp_fault has another size than the header says');
-  }
-}
-
-module.exports = {
-  ANSWER, MATCH, OUTCOME, STATE, REASON, REQUIRED, DECIDE, FIELD, Inbox, call, callback, checkLayout, lib, made, struct,
-  text, turn, words,
-};
+module.exports = { C, Inbox, call, callback, lib, made, struct, text, turn, words };

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A guard, a match and a tool in Rust, each of which also panics: denied, denied, handler_error. No crate is needed.
 //!
-//!     rustc --edition 2021 guard.rs $(pkg-config --libs-only-L turnphase) && ./guard [LAYOUT]
+//!     python3 generate.py >ffi.rs
+//!     rustc --edition 2021 guard.rs $(pkg-config --libs-only-L turnphase) && ./guard
 
 mod ffi;
 mod turnphase;
 
 use ffi::*;
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use turnphase::{Error, Model, Result, Runtime, Session, Tool, Turn};
 
@@ -16,41 +16,6 @@ fn check(what: &str, holds: bool) {
     if !holds {
         std::process::exit(1);
     }
-}
-
-/// Whether the structs of ffi.rs lie as those of the headers do (tests/headers/layout.txt of the source tree).
-fn check_layout(path: &str) -> Result<()> {
-    let remedy = "name tests/headers/layout.txt of the source tree";
-    let table = std::fs::read(path).map_err(|error| Error(format!("{}: {}; {}", path, error, remedy)))?;
-    let mut places = HashMap::new(); // "tp_hook" -> (0, size); "tp_hook.id" -> (offset, size)
-    let mut name = String::new();
-    for line in String::from_utf8_lossy(&table).lines() {
-        let cells: Vec<&str> = line.split_whitespace().collect();
-        let number = |index: usize| cells.get(index).and_then(|cell| cell.parse::<usize>().ok());
-        if let (true, Some(size)) = (line.starts_with("tp_"), number(1)) {
-            name = cells[0].into();
-            places.insert(name.clone(), (0, size));
-        } else if let (Some(offset), Some(size), 3) = (number(0), number(1), cells.len()) {
-            places.insert(format!("{}.{}", name, cells[2]), (offset, size));
-        }
-    }
-    if !places.contains_key("tp_text") {
-        return Err(Error(format!("{} has no table of structs; {}", path, remedy)));
-    }
-    for (name, size, fields) in ffi::places() {
-        for (field, offset, size) in fields {
-            // self and match are words of Rust's own
-            let field = if field.starts_with("reserved_") { field } else { field.trim_end_matches('_') };
-            if places.get(&format!("{}.{}", name, field)) != Some(&(offset, size)) {
-                return Err(Error(format!("{}.{} does not lie as the header says", name, field)));
-            }
-        }
-        // The library writes all of a fault.
-        if name == "tp_fault" && places.get(name) != Some(&(0, size)) {
-            return Err(Error(format!("{} has another size than the header says", name)));
-        }
-    }
-    Ok(())
 }
 
 fn denied_by(turn: &Turn, subscription: &str) -> bool {
@@ -68,8 +33,8 @@ fn failed(turn: &Turn) -> bool {
 }
 
 fn play() -> Result<()> {
-    if let Some(path) = std::env::args().nth(1) {
-        check_layout(&path)?;
+    if let Some(field) = ffi::misplaced() {
+        return Err(Error(format!("{} does not lie as the header says", field)));
     }
     std::panic::set_hook(Box::new(|_| {})); // the panics of the callbacks are meant
     let kinds = Arc::new(Mutex::new(Vec::new()));

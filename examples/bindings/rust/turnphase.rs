@@ -16,7 +16,7 @@ pub struct Error(pub String);
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Calls a function whose last parameter is a fault.
-fn call(function: impl FnOnce(*mut tp_fault) -> i32) -> Result<()> {
+fn call(function: impl FnOnce(*mut tp_fault) -> tp_status) -> Result<()> {
     let mut fault = tp_fault::default();
     match function(&mut fault) {
         TP_OK => Ok(()),
@@ -98,7 +98,7 @@ unsafe extern "C" fn run_tool(run: *mut c_void, _: *mut c_void) -> i32 {
     answer(|| (*(run as *const ToolFn))())
 }
 
-unsafe extern "C" fn run_match(run: *mut c_void, _: *mut c_void) -> i32 {
+unsafe extern "C" fn run_match(run: *mut c_void, _: *const c_void) -> i32 {
     answer(|| if (*(run as *const Match))() { TP_MATCH_YES } else { TP_MATCH_NO }) // NONE is 0, too
 }
 
@@ -201,7 +201,7 @@ impl Drop for Runtime {
 }
 
 /// A model that asks for one tool, then says a sentence, and so on.
-pub struct Model(*mut c_void);
+pub struct Model(*mut tp_model);
 
 impl Model {
     pub fn script(tool: &str, sentence: &str) -> Result<Model> {
