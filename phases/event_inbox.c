@@ -87,7 +87,8 @@ static bool copy_question(copy *c, const tp_question *question) {
   c->question.call = &c->call;
   return tp__arena_text(&c->arena, question->subscription, &c->question.subscription) &&
          tp__arena_text(&c->arena, question->reason, &c->question.reason) &&
-         tp__arena_text(&c->arena, question->arguments_hash, &c->question.arguments_hash);
+         tp__arena_text(&c->arena, question->arguments_hash, &c->question.arguments_hash) &&
+         tp__arena_text(&c->arena, question->key, &c->question.key);
 }
 
 static bool copy_event(copy *c, const tp_event *event) {

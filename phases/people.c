@@ -85,9 +85,27 @@ static void end_waiting(tp_turn *turn) {
 
 /* ---- the question ---- */
 
-static void hash_of(tp_text arguments, char *ret_hex) {
-  XXH128_hash_t hash = XXH3_128bits(arguments.data, arguments.size);
+static void put_hash(XXH128_hash_t hash, char *ret_hex) {
   snprintf(ret_hex, HASH_BYTES + 1, "%016llx%016llx", (unsigned long long)hash.high64, (unsigned long long)hash.low64);
+}
+
+static void hash_of(tp_text arguments, char *ret_hex) {
+  put_hash(XXH3_128bits(arguments.data, arguments.size), ret_hex);
+}
+
+/* Each text with its size in front, so that no two questions come to the same bytes. */
+static void key_of(const tp__question *q, char *ret_hex) {
+  const tp_text *ids = q->turn->core.ids;
+  const tp_text texts[] = {ids[TP_ID_TENANT], ids[TP_ID_SESSION], ids[TP_ID_TURN],
+                           q->spec.call->id,  q->spec.call->name, {q->hash, HASH_BYTES}};
+  XXH3_state_t state;
+  XXH3_128bits_reset(&state);
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    uint64_t size = texts[i].size;
+    XXH3_128bits_update(&state, &size, sizeof size);
+    if (size > 0) XXH3_128bits_update(&state, texts[i].data, texts[i].size);
+  }
+  put_hash(XXH3_128bits_digest(&state), ret_hex);
 }
 
 static void accept(tp__attempt *base, const tp__answer *answer, const void *extra) {
@@ -181,6 +199,8 @@ static tp_status new_question(tp_turn *turn, const tp__question_spec *spec, tp__
 /* The channel is called on the owner. Its answer comes as a message, also one that it gives before it returns. */
 static void ask(tp__question *q, tp_token token, uint32_t limit_ms) {
   tp__people people = people_of(q->turn);
+  char key[HASH_BYTES + 1];
+  key_of(q, key);
   tp_question question = {.struct_size = sizeof question,
                           .token = token,
                           .ids = q->turn->core.ids,
@@ -190,7 +210,8 @@ static void ask(tp__question *q, tp_token token, uint32_t limit_ms) {
                           .reason = q->spec.reason,
                           .call = q->spec.call,
                           .arguments_hash = {q->hash, HASH_BYTES},
-                          .expires_unix_ms = tp__unix_ms() + limit_ms};
+                          .expires_unix_ms = tp__unix_ms() + limit_ms,
+                          .key = {key, HASH_BYTES}};
   tp__event(q->turn, &(tp_event){.kind = TP_EVENT_QUESTION,
                                  .phase = question.phase,
                                  .visibility = TP_VISIBILITY_USER_VISIBLE,

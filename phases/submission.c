@@ -17,6 +17,7 @@ tp_submission *tp__submission_new(const tp_allocator *allocator, tp__turn *turn)
   }
   s->allocator = *allocator;
   s->process_generation = tp__process_generation();
+  s->has_result = turn->kind == TP__TURN_DRIVEN;
   tp__result_init(&s->result, allocator);
   atomic_init(&s->refs.v, 2);
   tp__turn_hold(turn);
@@ -55,6 +56,8 @@ void tp__submission_ended(tp_submission *s) {
 
 tp_status tp_submission_wait(tp_submission *s, uint32_t limit_ms, const tp_turn_result **ret_result, tp_fault *fault) {
   if (s->process_generation != tp__process_generation()) return tp__fail_forked(fault);
+  if (ret_result && !s->has_result)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "the submission of a task has no result of a turn: its on_end has it");
   if (limit_ms > 0) TP__TRY(tp__may_block(s->runtime, fault, "tp_submission_wait"));
   int64_t deadline_ns = limit_ms > 0 ? tp__deadline_after_ms(tp__now_ns(), limit_ms) : 0;
   tp__mutex_lock(&s->mutex);

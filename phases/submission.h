@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * submission: what the submitter of a turn holds: it can wait for the turn, cancel it, and read its result. It outlives
- * the turn, which it refers to only until that has ended. Lock: `submission`. References: the submitter's, and the
- * turn's until its end was reported. */
+ * submission: what the submitter of a turn or a task holds: it can wait for it, cancel it, and read a turn's result. It
+ * outlives the turn, which it refers to only until that has ended. Lock: `submission`. References: the submitter's, and
+ * the turn's until its end was reported. */
 #ifndef TP__SUBMISSION_H
 #define TP__SUBMISSION_H
 
@@ -16,6 +16,7 @@ struct tp_submission {
   tp_allocator allocator;
   const tp_runtime *runtime; /* compared, never followed: the submission may outlive it */
   uint32_t process_generation;
+  bool has_result; /* false: it is of a task, whose result its on_end gets */
   /* atomic */
   tp__a32 refs;
   /* under mutex */

@@ -1,157 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * task.c: each public function begins a turn without session, gathers policies and tools in it, dispatches one call
- * whose stage the turn says, and ends it. A task is in the table while it is created and run; between these it is in
- * the store, where the store keeps tasks. */
+ * task.c: the run of a task: a turn without session in which policies and tools are gathered, one call is dispatched
+ * whose stage the turn says, and the store keeps the outcome. Each step begins the next one from its end, on the owner
+ * of the turn: the caller of a synchronous function, or an engine worker. */
 #include "turnphase/task.h"
 
 #include <stdio.h>
 
 #include "phases/agent.h"
-#include "runtime/base/hash_table.h"
+#include "phases/people.h"
+#include "phases/store_call.h"
+#include "phases/submission.h"
+#include "phases/tool_call.h"
 
-typedef struct tp__task {
-  struct tp__task *next; /* in its bucket */
-  bool running;          /* one thread runs it */
-  size_t size;
-  tp_text arguments;
-  const char *key, *tool, *agent; /* agent NULL: none */
-} tp__task;
-
-void tp__tasks_fini(tp__tasks *tasks, const tp_allocator *allocator) {
-  for (size_t i = 0; i < TP__TASK_BUCKETS; i++) {
-    for (tp__task *task = tasks->buckets[i], *next; task; task = next) {
-      next = task->next;
-      tp__release(allocator, task, task->size);
-    }
-  }
-  tp__mutex_fini(&tasks->mutex);
-}
-
-/* ---- the table ---- */
+/** One run of a task, from its begin until its end was reported. */
+typedef struct task_work {
+  /* never change after the begin */
+  tp_runtime *runtime;
+  tp_turn *turn;
+  tp_submission *submission; /* NULL: the caller of a synchronous function waits */
+  tp_task_fn on_end, on_asked;
+  void *ctx, *on_asked_ctx;
+  char key[TP_ID_BYTES_MAX + 1]; /* of a task that is the store's */
+  /* the owner's */
+  bool is_stored; /* the task is the store's, and not in the table */
+  tp__task *task; /* NULL: the store has not given it yet */
+  tp__task_view view;
+  tp__phase_run phase;
+  tp_tool_call call;
+  const tp_tool_call *calls[1];
+  tp_tool_result came;
+  tp__dispatch *dispatch; /* ended, with the texts of `came`; NULL: the call was not dispatched */
+  bool kept;              /* the task may be run later */
+  bool done;
+  tp_status status;
+  tp_fault fault;
+} task_work;
 
 static tp__tasks *tasks_of(tp_runtime *runtime) { return &tp__agent_layer_of(runtime)->tasks; }
-
-/* Where the task is, or would be. */
-static tp__task **place_of(tp__tasks *tasks, const char *key) {
-  tp__task **place = &tasks->buckets[tp__hash_text(tp_text_of(key), 0) % TP__TASK_BUCKETS];
-  while (*place && strcmp((*place)->key, key) != 0) place = &(*place)->next;
-  return place;
-}
-
-static char *put(char *space, const char *string, const char **ret_copy) {
-  size_t size = strlen(string) + 1;
-  memcpy(space, string, size);
-  *ret_copy = space;
-  return space + size;
-}
-
-static tp__task *new_task(const tp_allocator *allocator, const tp_task_spec *spec, const char *key) {
-  size_t agent_size = spec->agent ? strlen(spec->agent) + 1 : 0;
-  size_t size = sizeof(tp__task) + strlen(key) + strlen(spec->tool) + 2 + agent_size + spec->arguments.size;
-  tp__task *task = tp__alloc_zero(allocator, size);
-  if (!task) return NULL;
-  char *space = put(put((char *)(task + 1), key, &task->key), spec->tool, &task->tool);
-  if (spec->agent) space = put(space, spec->agent, &task->agent);
-  if (spec->arguments.size) memcpy(space, spec->arguments.data, spec->arguments.size);
-  task->arguments = (tp_text){space, spec->arguments.size};
-  task->size = size;
-  return task;
-}
-
-/* The key is the task's from here on: that of the host, or the next free one. */
-static tp_status add_locked(tp__tasks *tasks, tp__task *task, tp_fault *fault) {
-  TP__LOCKED(&tasks->mutex);
-  if (tasks->count >= TP_TASKS_MAX)
-    return tp__fail(fault, TP_ERR_FULL, NULL, "there are %d tasks: run or discard some", TP_TASKS_MAX);
-  tp__task **place = place_of(tasks, task->key);
-  if (*place) return tp__fail(fault, TP_ERR_DUPLICATE_ID, task->key, "there is a task of this key");
-  *place = task;
-  tasks->count++;
-  return TP_OK;
-}
-
-static tp_status find_locked(tp__tasks *tasks, const char *key, tp__task ***ret_place, tp_fault *fault) {
-  TP__LOCKED(&tasks->mutex);
-  *ret_place = place_of(tasks, key);
-  if (!**ret_place)
-    return tp__fail(fault, TP_ERR_NOT_FOUND, key, "there is no task of this key: it was run, or never created");
-  if ((**ret_place)->running) return tp__fail(fault, TP_ERR_BUSY, key, "the task is being created or run");
-  return TP_OK;
-}
-
-static void remove_locked(tp__tasks *tasks, const char *key, const tp_allocator *allocator) {
-  TP__LOCKED(&tasks->mutex);
-  tp__task **place = place_of(tasks, key), *task = *place;
-  *place = task->next;
-  tasks->count--;
-  tp__release(allocator, task, task->size);
-}
-
-/* The thread that has the task gives it up. */
-static void leave(tp_runtime *runtime, tp__task *task, bool stays) {
-  tp__tasks *tasks = tasks_of(runtime);
-  tp__mutex_lock(&tasks->mutex);
-  if (stays) task->running = false;
-  else remove_locked(tasks, task->key, tp__runtime_allocator(runtime));
-  tp__mutex_unlock(&tasks->mutex);
-}
-
-/* ---- the store ---- */
-
+static const tp_allocator *allocator_of(const task_work *w) { return tp__runtime_allocator(w->runtime); }
 static bool keeps_tasks(const tp_runtime *runtime) { return tp__runtime_store(runtime)->task_put != NULL; }
-
-static tp_status store_task(tp_runtime *runtime, const tp__task *task, tp_fault *fault) {
-  tp_task_record record = {.struct_size = sizeof record,
-                           .created_unix_ms = tp__unix_ms(),
-                           .key = tp_text_of(task->key),
-                           .tool = tp_text_of(task->tool),
-                           .arguments = task->arguments,
-                           .agent = tp_text_of(task->agent)};
-  const tp_store *store = tp__runtime_store(runtime);
-  return store->task_put(store->ctx, &record, fault);
-}
-
-typedef struct taking {
-  const tp_allocator *allocator;
-  const char *key;
-  tp__task *task; /* NULL: no memory */
-} taking;
-
-static void copy_taken(void *ctx, const tp_task_record *record) {
-  taking *t = ctx;
-  char tool[TP_ID_BYTES_MAX + 1], agent[TP_ID_BYTES_MAX + 1];
-  snprintf(tool, sizeof tool, "%.*s", (int)record->tool.size, record->tool.data);
-  snprintf(agent, sizeof agent, "%.*s", (int)record->agent.size, record->agent.size ? record->agent.data : "");
-  tp_task_spec spec = {.struct_size = sizeof spec,
-                       .tool = tool,
-                       .arguments = record->arguments,
-                       .agent = record->agent.size ? agent : NULL};
-  t->task = new_task(t->allocator, &spec, t->key);
-}
-
-/* What became of a task that was taken. When this fails it stays begun, so that it is not run twice. */
-static void settle(tp_runtime *runtime, const char *key, bool stays) {
-  tp_fault fault = {0};
-  const tp_store *store = tp__runtime_store(runtime);
-  tp_status status = store->task_settle(store->ctx, tp_text_of(key), stays, &fault);
-  if (status != TP_OK)
-    tp__log(runtime, TP_LOG_ERROR, &(tp__log_subject){.status = status},
-            "what became of the task `%s` was not kept, so it stays begun: %s", key, fault.message);
-}
-
-/* Begins a task that this process, or another one, put into the store. */
-static tp_status take_stored(tp_runtime *runtime, const char *key, tp__task **ret_task, tp_fault *fault) {
-  taking t = {.allocator = tp__runtime_allocator(runtime), .key = key};
-  const tp_store *store = tp__runtime_store(runtime);
-  TP__TRY(tp__may_block(runtime, fault, "a task"));
-  TP__TRY(tp__runtime_ready(runtime, fault));
-  TP__TRY(store->task_take(store->ctx, tp_text_of(key), copy_taken, &t, fault));
-  *ret_task = t.task;
-  if (t.task) return TP_OK;
-  settle(runtime, key, true);
-  return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the task");
-}
+static bool is_in_table(const task_work *w) { return w->view.stage != TP__TASK_WHOLE && !w->is_stored; }
 
 /* ---- results ---- */
 
@@ -161,21 +50,32 @@ typedef struct result {
   size_t size;
 } result;
 
-static tp_task_result *make_result(tp_runtime *runtime, const tp_tool_result *from, const char *key) {
-  size_t key_size = key ? strlen(key) : 0, size = sizeof(result) + key_size + from->text.size + 2;
-  result *r = tp__alloc_zero(tp__runtime_allocator(runtime), size);
+static tp_task_result result_of(const task_work *w) {
+  bool has_key = w->status == TP_OK && w->kept && w->task;
+  return (tp_task_result){.struct_size = sizeof(tp_task_result),
+                          .status = w->status,
+                          .kind = w->status == TP_OK ? w->came.kind : TP_TOOL_NONE,
+                          .started = w->came.started,
+                          .key = has_key ? tp_text_of(w->task->key) : (tp_text){"", 0},
+                          .text = w->status == TP_OK ? w->came.text : (tp_text){"", 0},
+                          .duration_ns = w->came.duration_ns,
+                          .fault = w->status == TP_OK ? NULL : &w->fault};
+}
+
+/* For the caller of a synchronous function. @return NULL without memory. */
+static const tp_task_result *copy_result(const task_work *w) {
+  tp_task_result from = result_of(w);
+  size_t size = sizeof(result) + from.key.size + from.text.size + 2;
+  result *r = tp__alloc_zero(allocator_of(w), size);
   if (!r) return NULL;
   char *space = (char *)(r + 1);
-  r->allocator = *tp__runtime_allocator(runtime);
+  r->allocator = *allocator_of(w);
   r->size = size;
-  if (key_size) memcpy(space, key, key_size);
-  if (from->text.size) memcpy(space + key_size + 1, from->text.data, from->text.size);
-  r->shown = (tp_task_result){.struct_size = sizeof r->shown,
-                              .kind = from->kind,
-                              .started = from->started,
-                              .key = {space, key_size},
-                              .text = {space + key_size + 1, from->text.size},
-                              .duration_ns = from->duration_ns};
+  r->shown = from;
+  if (from.key.size) memcpy(space, from.key.data, from.key.size);
+  if (from.text.size) memcpy(space + from.key.size + 1, from.text.data, from.text.size);
+  r->shown.key.data = space;
+  r->shown.text.data = space + from.key.size + 1;
   return &r->shown;
 }
 
@@ -186,78 +86,326 @@ void tp_task_result_free(const tp_task_result *shown) {
   tp__release(&allocator, r, r->size);
 }
 
-/* ---- a turn for one call ---- */
+/* ---- the end ---- */
 
-static tp_status begin_turn(tp_runtime *runtime, const tp_turn_request *theirs, const char *agent_id,
-                            tp_turn **ret_turn, tp_fault *fault) {
-  tp_turn_request request;
-  TP__TRY(tp__request_read_held(theirs, &request, fault));
-  TP__TRY(tp__runtime_ready(runtime, fault));
-  tp_agent *agent = agent_id ? tp_agent_find(runtime, agent_id) : NULL;
-  if (agent_id && !agent)
-    return tp__fail(fault, TP_ERR_NOT_FOUND, agent_id, "there is no agent of this id: add it with tp_agent_add()");
-  tp__turn_ids ids = {.agent = agent_id, .used_agent = agent};
-  tp_status status = tp__turn_new_held(runtime, &ids, &request, TP__TURN_HELD, ret_turn, fault);
-  tp_agent_unref(agent);
-  return status;
+/* A task that was put into the store leaves the table. */
+static void free_work(task_work *w) {
+  const tp_allocator *allocator = allocator_of(w);
+  bool stays = w->kept && !(w->view.stage == TP__TASK_CREATE && keeps_tasks(w->runtime));
+  if (w->turn) w->turn->task = NULL;
+  if (w->task && is_in_table(w)) tp__tasks_leave(tasks_of(w->runtime), allocator, w->task, stays);
+  else tp__task_free(allocator, w->task);
+  tp__release(allocator, w, sizeof *w);
 }
 
-static tp_status gather(tp_turn *turn, uint32_t phase, const char *what, tp_fault *fault) {
-  tp_phase_result ended = {.struct_size = sizeof ended};
-  TP__TRY(tp_phase_run(turn, phase, NULL, &ended, fault));
-  tp_status status = TP_OK;
-  if (ended.outcome != TP_OK)
-    status = tp__fail(fault, TP_ERR_HOOK, ended.subscription, "the %s of the call could not be gathered: %.*s", what,
-                      (int)ended.reason.size, ended.reason.size ? ended.reason.data : "");
-  tp_phase_result_release(turn, &ended);
-  return status;
-}
-
-/* What one call came to; *ret_result lives as long as the turn. */
-static tp_status run_call(tp_turn *turn, const tp_task_spec *spec, const tp__task_view *view,
-                          const tp_tool_result **ret_result, tp_fault *fault) {
-  static const char no_members = '\x80';
-  tp_tool_call call = {.struct_size = sizeof call,
-                       .id = view->key,
-                       .name = tp_text_of(spec->tool),
-                       .arguments = spec->arguments.size ? spec->arguments : (tp_text){&no_members, 1}};
-  const tp_tool_call *calls[] = {&call};
-  const tp_tool_result *const *results;
-  TP__TRY(gather(turn, TP_PHASE_TURN_PRE_POLICY, "policies", fault));
-  TP__TRY(gather(turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, "tools", fault));
-  turn->task = view;
-  TP__TRY(tp_tools_run(turn, calls, 1, &results, fault));
-  *ret_result = results[0];
-  return TP_OK;
-}
-
-/* @param ret_kept  whether a task of this call may be run later: one that was created is allowed, or one whose run
- *                  did not start its tool. */
-static tp_status run_in_turn(tp_runtime *runtime, const tp_task_spec *spec, const tp__task_view *view,
-                             const tp_task_result **ret_result, bool *ret_kept, tp_fault *fault) {
-  tp_turn *turn;
-  const tp_tool_result *came;
-  tp_task_result *made = NULL;
-  TP__TRY(tp__may_block(runtime, fault, "a task"));
-  TP__TRY(begin_turn(runtime, spec->request, spec->agent, &turn, fault));
-  tp_status status = run_call(turn, spec, view, &came, fault);
-  if (status == TP_OK) {
-    *ret_kept = view->stage == TP__TASK_CREATE ? came->kind == TP_TOOL_OK : !came->started && came->kind != TP_TOOL_OK;
-    const char *key = view->key.size && *ret_kept ? view->key.data : NULL;
-    if (ret_result && !(made = make_result(runtime, came, key)))
-      status = tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the result of the call");
-  }
+/* Everything is settled. The caller of a synchronous function goes on; a submitted task is reported here. */
+static void finish(task_work *w) {
+  TP__OWNED(&w->turn->core.strand);
+  TP__ASSERT(!w->done);
+  w->done = true;
+  if (!w->submission) return;
+  tp_turn *turn = w->turn;
+  tp_submission *submission = w->submission;
+  tp__dispatch *dispatch = w->dispatch;
+  tp_task_result shown = result_of(w);
+  char key[TP_ID_BYTES_MAX + 1];
+  snprintf(key, sizeof key, "%.*s", (int)shown.key.size, shown.key.data);
+  shown.key.data = key;
+  tp_task_fn on_end = w->on_end;
+  void *ctx = w->ctx;
+  tp_fault fault = w->fault;
+  if (shown.fault) shown.fault = &fault;
+  free_work(w); /* before the end is heard: then the task may be run, or its key used again */
+  on_end(ctx, &shown);
+  tp__submission_ended(submission);
+  tp__dispatch_free(dispatch);
+  tp__a32_store_release(&turn->core.busy, 0);
   tp_turn_end(turn);
-  if (made) *ret_result = made;
-  return status;
 }
 
-/* ---- the public functions ---- */
+/* ---- the store ---- */
+
+/** A call of the store for a task. */
+typedef struct task_call {
+  tp__store_call base;
+  task_work *work;
+  tp_text key;
+  tp_task_record record; /* of a put */
+  bool stays;            /* of a settle */
+  tp__task *taken;       /* of a take; NULL: no memory */
+} task_call;
+
+static task_call *call_of(tp__store_call *call) { return TP__CONTAINER(call, task_call, base); }
+
+/* @return NULL without memory. */
+static task_call *new_call(task_work *w, const char *key) {
+  tp__store_call *call = tp__store_call_new(w->turn, sizeof(task_call), "task");
+  if (!call) return NULL;
+  call_of(call)->work = w;
+  if (tp__arena_text(&call->arena, tp_text_of(key), &call_of(call)->key)) return call_of(call);
+  tp__store_call_drop(call);
+  return NULL;
+}
+
+/* It has no limit of its own: a take that was given up would begin the task all the same. */
+static void start_call(task_call *c, tp_status (*work)(tp__store_call *call, void *store, tp_fault *fault),
+                       void (*on_end)(tp__store_call *call, tp_status status)) {
+  c->base.work = work;
+  c->base.on_end = on_end;
+  tp__store_call_start(&c->base, TP__NEVER);
+}
+
+static void take_fault(task_work *w, const tp__store_call *call, tp_status status) {
+  w->status = status;
+  if (status == TP_OK) return;
+  w->fault = call->fault;
+  if (!w->fault.message[0]) (void)!tp__fail(&w->fault, status, w->key, "the store: %s", tp_status_text(status));
+}
+
+static const tp_store *store_of(const tp__store_call *call) { return tp__runtime_store(call->turn->runtime); }
+
+static tp_status put_task(tp__store_call *call, void *store, tp_fault *fault) {
+  return store_of(call)->task_put(store, &call_of(call)->record, fault);
+}
+
+static void put_ended(tp__store_call *call, tp_status status) {
+  take_fault(call_of(call)->work, call, status);
+  finish(call_of(call)->work);
+}
+
+/* The record points to the task, which stays until the work ends. */
+static void put(task_work *w) {
+  const tp__task *task = w->task;
+  task_call *c = new_call(w, task->key);
+  if (!c) {
+    w->status = tp__fail(&w->fault, TP_ERR_NO_MEMORY, task->key, "no memory to keep the task");
+    finish(w);
+    return;
+  }
+  c->record = (tp_task_record){.struct_size = sizeof c->record,
+                               .created_unix_ms = tp__unix_ms(),
+                               .key = c->key,
+                               .tool = tp_text_of(task->tool),
+                               .arguments = task->arguments,
+                               .agent = tp_text_of(task->agent)};
+  start_call(c, put_task, put_ended);
+}
+
+static tp_status settle_task(tp__store_call *call, void *store, tp_fault *fault) {
+  return store_of(call)->task_settle(store, call_of(call)->key, call_of(call)->stays, fault);
+}
+
+static void log_unsettled(const task_work *w, tp_status status, const tp_fault *fault) {
+  tp__log(w->runtime, TP_LOG_ERROR, &(tp__log_subject){.status = status},
+          "the end of the task `%s` was not kept, so it stays begun: %s", w->key,
+          fault && fault->message[0] ? fault->message : tp_status_text(status));
+}
+
+static void settle_ended(tp__store_call *call, tp_status status) {
+  if (status != TP_OK) log_unsettled(call_of(call)->work, status, &call->fault);
+  finish(call_of(call)->work);
+}
+
+/* When this fails the task stays begun, so that it is not run twice. */
+static void settle(task_work *w) {
+  task_call *c = new_call(w, w->key);
+  if (!c) {
+    log_unsettled(w, TP_ERR_NO_MEMORY, NULL);
+    finish(w);
+    return;
+  }
+  c->stays = w->kept;
+  start_call(c, settle_task, settle_ended);
+}
+
+/* ---- the call ---- */
+
+/* `came`, status and kept are set. */
+static void settle_and_finish(task_work *w) {
+  bool puts = w->view.stage == TP__TASK_CREATE && w->status == TP_OK && w->kept && keeps_tasks(w->runtime);
+  if (puts) put(w);
+  else if (w->is_stored) settle(w);
+  else finish(w);
+}
+
+/* A task that was created is allowed; one that was run stays when its tool was not started. */
+static void came_to(task_work *w) {
+  const tp_tool_result *came = &w->came;
+  w->kept = w->view.stage == TP__TASK_CREATE ? came->kind == TP_TOOL_OK : !came->started && came->kind != TP_TOOL_OK;
+  settle_and_finish(w);
+}
+
+static void call_ended(tp__dispatch *dispatch) {
+  task_work *w = dispatch->ctx;
+  w->dispatch = dispatch;
+  came_to(w);
+}
+
+static void stop(task_work *w, tp_tool_result_kind kind) {
+  w->came = (tp_tool_result){.struct_size = sizeof w->came, .kind = kind, .text = tp__toolcall_unanswered(kind)};
+  came_to(w);
+}
+
+static void fail(task_work *w, tp_status status) {
+  w->status = status;
+  settle_and_finish(w);
+}
+
+static void dispatch(task_work *w) {
+  static const char no_members = '\x80';
+  const tp__task *task = w->task;
+  tp__dispatch *unused;
+  w->call = (tp_tool_call){.struct_size = sizeof w->call,
+                           .id = w->view.key,
+                           .name = tp_text_of(task->tool),
+                           .arguments = task->arguments.size ? task->arguments : (tp_text){&no_members, 1}};
+  w->calls[0] = &w->call;
+  w->turn->task = &w->view;
+  if (tp__dispatch_begin(w->turn, w->calls, 1, &w->came, NULL, call_ended, w, &unused) != TP_OK)
+    fail(w, tp__fail(&w->fault, TP_ERR_NO_MEMORY, NULL, "no memory for the call"));
+}
+
+/* ---- what a call needs: policies, tools ---- */
+
+static void gather(task_work *w, tp_phase_id phase, void (*on_end)(tp__phase_run *run)) {
+  w->phase = (tp__phase_run){.turn = w->turn, .phase = phase, .on_end = on_end, .ctx = w};
+  tp__phase_begin(&w->phase);
+}
+
+/* @return NONE: neither a cancel nor the limit of the request is why a phase failed. */
+static tp_tool_result_kind why_over(const tp__turn *turn) {
+  if (tp__a32_load_relaxed(&turn->cancel_asked)) return TP_TOOL_CANCELLED;
+  return tp__now_ns() >= turn->deadline_ns ? TP_TOOL_TIMED_OUT : TP_TOOL_NONE;
+}
+
+/* @return whether the task goes on; else it has ended. */
+static bool gathered(task_work *w, tp__phase_run *run, const char *what) {
+  const tp_phase_result *r = &run->result;
+  tp_status status = run->status;
+  tp_tool_result_kind over = TP_TOOL_NONE;
+  if (status != TP_OK) {
+    (void)!tp__fail(&w->fault, status, NULL, "the %s of the call could not be gathered: %s", what,
+                    tp_status_text(status));
+  } else if (r->outcome != TP_OK && (over = why_over(&w->turn->core)) == TP_TOOL_NONE) {
+    status = tp__fail(&w->fault, TP_ERR_HOOK, r->subscription, "the %s of the call could not be gathered: %.*s", what,
+                      (int)r->reason.size, r->reason.size ? r->reason.data : "");
+  }
+  tp__phase_let_go(&run->result);
+  if (over) stop(w, over);
+  else if (status != TP_OK) fail(w, status);
+  return !over && status == TP_OK;
+}
+
+static void tools_ended(tp__phase_run *run) {
+  task_work *w = run->ctx;
+  if (gathered(w, run, "tools")) dispatch(w);
+}
+
+static void policies_ended(tp__phase_run *run) {
+  task_work *w = run->ctx;
+  if (gathered(w, run, "policies")) gather(w, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, tools_ended);
+}
+
+/* ---- a task that this process, or another one, put into the store ---- */
+
+static void copy_taken(void *ctx, const tp_task_record *record) {
+  task_call *c = ctx;
+  char key[TP_ID_BYTES_MAX + 1], tool[TP_ID_BYTES_MAX + 1], agent[TP_ID_BYTES_MAX + 1];
+  snprintf(key, sizeof key, "%.*s", (int)c->key.size, c->key.data);
+  snprintf(tool, sizeof tool, "%.*s", (int)record->tool.size, record->tool.data);
+  snprintf(agent, sizeof agent, "%.*s", (int)record->agent.size, record->agent.size ? record->agent.data : "");
+  tp_task_spec spec = {.struct_size = sizeof spec,
+                       .tool = tool,
+                       .arguments = record->arguments,
+                       .agent = record->agent.size ? agent : NULL};
+  c->taken = tp__task_new(tp__runtime_allocator(c->base.turn->runtime), &spec, key);
+}
+
+static tp_status take_task(tp__store_call *call, void *store, tp_fault *fault) {
+  return store_of(call)->task_take(store, call_of(call)->key, copy_taken, call_of(call), fault);
+}
+
+static tp_status no_such_agent(const char *id, tp_fault *fault) {
+  return tp__fail(fault, TP_ERR_NOT_FOUND, id, "there is no agent of this id: add it with tp_agent_add()");
+}
+
+/* The turn began without the agent, which only the store knew. */
+static tp_status adopt_agent(task_work *w) {
+  tp_turn *turn = w->turn;
+  if (!w->task->agent) return TP_OK;
+  tp_agent *agent = tp_agent_find(w->runtime, w->task->agent);
+  if (!agent) return no_such_agent(w->task->agent, &w->fault);
+  turn->agent = agent; /* the turn's reference */
+  turn->core.has_ids = true;
+  if (tp__arena_text(&turn->core.arena, tp_text_of(w->task->agent), &turn->core.ids[TP_ID_AGENT])) return TP_OK;
+  return tp__fail(&w->fault, TP_ERR_NO_MEMORY, NULL, "no memory for the task");
+}
+
+static void take_ended(tp__store_call *call, tp_status status) {
+  task_work *w = call_of(call)->work;
+  w->task = call_of(call)->taken;
+  take_fault(w, call, status);
+  if (status != TP_OK) { /* it is not begun */
+    finish(w);
+    return;
+  }
+  w->kept = true;
+  if (!w->task) fail(w, tp__fail(&w->fault, TP_ERR_NO_MEMORY, NULL, "no memory for the task"));
+  else if ((status = adopt_agent(w)) != TP_OK) fail(w, status);
+  else gather(w, TP_PHASE_TURN_PRE_POLICY, policies_ended);
+}
+
+/* ---- the begin ---- */
+
+static void begin_work(task_work *w) {
+  task_call *c;
+  if (w->task) gather(w, TP_PHASE_TURN_PRE_POLICY, policies_ended);
+  else if ((c = new_call(w, w->key))) start_call(c, take_task, take_ended);
+  else {
+    w->status = tp__fail(&w->fault, TP_ERR_NO_MEMORY, NULL, "no memory for the task");
+    finish(w);
+  }
+}
+
+static void delivered(tp__message *message) {
+  begin_work(TP__CONTAINER(message, tp_turn, operation.message)->operation.ctx);
+}
+
+/* The host hears of the question first, so that an answer that the channel gives at once does not come before it. */
+static void asked(void *ctx, const tp_question *question) {
+  task_work *w = ctx;
+  const tp_runtime_options *options = tp__runtime_options(w->runtime);
+  tp_task_result shown = {.struct_size = sizeof shown, .asked = true, .key = w->view.key, .question = question};
+  w->on_asked(w->on_asked_ctx, &shown);
+  if (options->ask) options->ask(options->ask_ctx, question);
+}
+
+static tp_status begin_turn(task_work *w, const tp_turn_request *theirs, tp_fault *fault) {
+  tp_turn_request request;
+  const char *agent_id = w->task ? w->task->agent : NULL;
+  tp_agent *agent = agent_id ? tp_agent_find(w->runtime, agent_id) : NULL;
+  if (agent_id && !agent) return no_such_agent(agent_id, fault);
+  tp__turn_ids ids = {.agent = agent_id, .used_agent = agent};
+  tp_status status = tp__request_read_held(theirs, &request, fault);
+  if (status == TP_OK) status = tp__turn_new_held(w->runtime, &ids, &request, TP__TURN_HELD, &w->turn, fault);
+  tp_agent_unref(agent);
+  if (status == TP_OK && w->on_asked) {
+    w->turn->people.ask = asked;
+    w->turn->people.ask_ctx = w;
+  }
+  return status;
+}
 
 static tp_status read_spec(const tp_task_spec *theirs, tp_task_spec *spec, tp_fault *fault) {
   memset(spec, 0, sizeof *spec);
   if (!theirs) return tp__fail(fault, TP_ERR_USAGE, NULL, "a task needs a tp_task_spec");
   TP__TRY(tp__options_read(spec, sizeof *spec, theirs, "tp_task_spec", fault));
+  if (spec->on_asked || !spec->on_asked_ctx) return TP_OK;
+  return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_task_spec.on_asked_ctx is set, but on_asked is NULL");
+}
+
+/* What create and call need; a run finds it in the task. */
+static tp_status check_call(const tp_task_spec *spec, tp_fault *fault) {
   if (!spec->tool || !tp__id_valid(spec->tool))
     return tp__fail(fault, TP_ERR_BAD_ID, spec->tool, "tp_task_spec.tool must be 1 to 128 bytes without white space");
   if (spec->key && !tp__id_valid(spec->key))
@@ -270,111 +418,168 @@ static tp_status read_spec(const tp_task_spec *theirs, tp_task_spec *spec, tp_fa
                   "tp_task_spec.arguments must be one value, a map");
 }
 
-static tp__task_view view_of(tp__task_stage stage, const char *key) {
-  return (tp__task_view){.stage = stage, .key = tp_text_of(key)};
+static tp_status check_run(const tp_task_spec *spec, tp_fault *fault) {
+  const char *member = spec->tool ? "tool" : spec->arguments.size ? "arguments" : spec->agent ? "agent" : NULL;
+  if (!spec->key) return tp__fail(fault, TP_ERR_USAGE, NULL, "to run a task needs its key");
+  if (!member) return TP_OK;
+  return tp__fail(fault, TP_ERR_USAGE, spec->key,
+                  "tp_task_spec.%s was given when the task was created: a run takes the key, the request and on_asked",
+                  member);
 }
 
-/* The key is taken before the gates are asked, so that no two creations come to one key. */
-static tp_status reserve(tp_runtime *runtime, const tp_task_spec *spec, tp__task **ret_task, tp_fault *fault) {
-  char generated[40];
-  tp__tasks *tasks = tasks_of(runtime);
-  tp__mutex_lock(&tasks->mutex);
-  if (!spec->key)
-    snprintf(generated, sizeof generated, "task-%016llx-%llu", (unsigned long long)tp__runtime_run_id(runtime),
-             (unsigned long long)++tasks->created);
-  tp__task *task = new_task(tp__runtime_allocator(runtime), spec, spec->key ? spec->key : generated);
-  tp_status status = task ? add_locked(tasks, task, fault) : TP_ERR_NO_MEMORY;
-  if (status == TP_OK) task->running = true;
-  tp__mutex_unlock(&tasks->mutex);
-  if (!task) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the task");
-  if (status != TP_OK) tp__release(tp__runtime_allocator(runtime), task, task->size);
-  *ret_task = task;
+static tp_status check_spec(tp_task_operation operation, const tp_task_spec *spec, tp_fault *fault) {
+  switch (operation) {
+    case TP_TASK_CREATE:
+      return check_call(spec, fault);
+    case TP_TASK_RUN:
+      return check_run(spec, fault);
+    case TP_TASK_CALL:
+      TP__TRY(check_call(spec, fault));
+      if (!spec->key) return TP_OK;
+      return tp__fail(fault, TP_ERR_USAGE, spec->key, "a direct call keeps no task: leave tp_task_spec.key NULL");
+    default:
+      return tp__fail(fault, TP_ERR_USAGE, NULL, "there is no operation %d of a task", (int)operation);
+  }
+}
+
+/* The task of a run: in the table, or, later, the store's. */
+static tp_status take(task_work *w, const char *key, tp_fault *fault) {
+  tp_status status = tp__tasks_take(tasks_of(w->runtime), key, &w->task, fault);
+  w->is_stored = status == TP_ERR_NOT_FOUND && keeps_tasks(w->runtime) && tp__id_valid(key);
+  if (w->is_stored) snprintf(w->key, sizeof w->key, "%s", key);
+  else if (status == TP_OK) w->kept = true; /* what does not begin may be run again */
+  return w->is_stored ? TP_OK : status;
+}
+
+static tp_status find_task(task_work *w, tp_task_operation operation, const tp_task_spec *spec, tp_fault *fault) {
+  const tp_allocator *allocator = allocator_of(w);
+  tp__task_stage stage = operation == TP_TASK_CREATE ? TP__TASK_CREATE
+                         : operation == TP_TASK_RUN  ? TP__TASK_RUN
+                                                     : TP__TASK_WHOLE;
+  tp_status status = TP_OK;
+  w->view.stage = stage;
+  if (operation == TP_TASK_CREATE)
+    status = tp__tasks_reserve(tasks_of(w->runtime), allocator, spec, tp__runtime_run_id(w->runtime), &w->task, fault);
+  else if (operation == TP_TASK_RUN) status = take(w, spec->key, fault);
+  else if (!(w->task = tp__task_new(allocator, spec, NULL)))
+    status = tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the call");
+  if (status != TP_OK) return status;
+  w->view.key = tp_text_of(w->task ? w->task->key : w->key);
+  return TP_OK;
+}
+
+/* Everything that may be refused without a gate or a store. The turn is the caller's. */
+static tp_status prepare(tp_runtime *runtime, tp_task_operation operation, const tp_task_spec *spec,
+                         task_work **ret_work, tp_fault *fault) {
+  TP__TRY(check_spec(operation, spec, fault));
+  TP__TRY(tp__runtime_ready(runtime, fault));
+  task_work *w = tp__alloc_zero(tp__runtime_allocator(runtime), sizeof *w);
+  if (!w) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the task");
+  w->runtime = runtime;
+  w->on_asked = spec->on_asked;
+  w->on_asked_ctx = spec->on_asked_ctx;
+  tp_status status = find_task(w, operation, spec, fault);
+  if (status == TP_OK) status = begin_turn(w, spec->request, fault);
+  if (status == TP_OK) *ret_work = w;
+  else free_work(w);
+  return status;
+}
+
+/* ---- the public functions ---- */
+
+/* The calling thread owns the turn. */
+static tp_status wait_here(task_work *w, const tp__inside *frame, tp_fault *fault) {
+  tp_status status = tp__turn_enter(w->turn);
+  if (status == TP_OK) {
+    begin_work(w);
+    tp__strand_wait(&w->turn->core.strand, &w->done);
+    tp__turn_exit(w->turn);
+  }
+  tp__inside_leave(frame);
+  if (status != TP_OK) return tp__fail(fault, status, NULL, "the task was not run: %s", tp_status_text(status));
+  if (w->status != TP_OK && fault) *fault = w->fault;
+  return w->status;
+}
+
+static tp_status run(tp_runtime *runtime, tp_task_operation operation, const tp_task_spec *spec,
+                     const tp_task_result **ret_result, tp_fault *fault) {
+  task_work *w;
+  tp__inside frame;
+  TP__TRY(tp__runtime_usable(runtime, fault));
+  TP__TRY(prepare(runtime, operation, spec, &w, fault));
+  tp_status status = tp__become_owner(runtime, &frame, fault, "a task");
+  if (status == TP_OK) status = wait_here(w, &frame, fault);
+  const tp_task_result *made = status == TP_OK && ret_result ? copy_result(w) : NULL;
+  if (status == TP_OK && ret_result && !made)
+    status = tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the result of the call");
+  tp_turn *turn = w->turn;
+  tp__dispatch_free(w->dispatch);
+  free_work(w);
+  tp_turn_end(turn);
+  if (made) *ret_result = made;
   return status;
 }
 
 tp_status tp_task_create(tp_runtime *runtime, const tp_task_spec *theirs, const tp_task_result **ret_result,
                          tp_fault *fault) {
   tp_task_spec spec;
-  tp__task *task = NULL;
-  bool kept = false;
   TP__TRY(read_spec(theirs, &spec, fault));
-  TP__TRY(tp__runtime_usable(runtime, fault));
-  TP__TRY(reserve(runtime, &spec, &task, fault));
-  tp__task_view view = view_of(TP__TASK_CREATE, task->key);
-  const tp_task_result *made = NULL;
-  tp_status status = run_in_turn(runtime, &spec, &view, &made, &kept, fault);
-  if (status == TP_OK && kept && keeps_tasks(runtime)) {
-    status = store_task(runtime, task, fault);
-    kept = false; /* here */
-  }
-  leave(runtime, task, status == TP_OK && kept);
-  if (status == TP_OK && ret_result) *ret_result = made;
-  else tp_task_result_free(made);
-  return status;
+  return run(runtime, TP_TASK_CREATE, &spec, ret_result, fault);
 }
 
 tp_status tp_task_call(tp_runtime *runtime, const tp_task_spec *theirs, const tp_task_result **ret_result,
                        tp_fault *fault) {
   tp_task_spec spec;
-  bool kept;
   TP__TRY(read_spec(theirs, &spec, fault));
-  if (spec.key)
-    return tp__fail(fault, TP_ERR_USAGE, spec.key, "a direct call keeps no task: leave tp_task_spec.key NULL");
-  TP__TRY(tp__runtime_usable(runtime, fault));
-  tp__task_view view = view_of(TP__TASK_WHOLE, NULL);
-  return run_in_turn(runtime, &spec, &view, ret_result, &kept, fault);
-}
-
-/* @param ret_is_stored  it is the store's, and not in the table. */
-static tp_status take(tp_runtime *runtime, const char *key, tp__task **ret_task, bool *ret_is_stored, tp_fault *fault) {
-  tp__task **place;
-  tp__tasks *tasks = tasks_of(runtime);
-  tp__mutex_lock(&tasks->mutex);
-  tp_status status = find_locked(tasks, key, &place, fault);
-  if (status == TP_OK) {
-    *ret_task = *place;
-    (*place)->running = true;
-  }
-  tp__mutex_unlock(&tasks->mutex);
-  *ret_is_stored = status == TP_ERR_NOT_FOUND && keeps_tasks(runtime);
-  return *ret_is_stored ? take_stored(runtime, key, ret_task, fault) : status;
+  return run(runtime, TP_TASK_CALL, &spec, ret_result, fault);
 }
 
 tp_status tp_task_run(tp_runtime *runtime, const char *key, const tp_turn_request *request,
                       const tp_task_result **ret_result, tp_fault *fault) {
-  tp__task *task = NULL;
-  bool is_stored, kept = true; /* what did not begin may be run again */
+  tp_task_spec spec = {.struct_size = sizeof spec, .key = key, .request = request};
+  return run(runtime, TP_TASK_RUN, &spec, ret_result, fault);
+}
+
+tp_status tp_task_submit(tp_runtime *runtime, tp_task_operation operation, const tp_task_spec *theirs,
+                         tp_task_fn on_end, void *ctx, tp_submission **ret_submission, tp_fault *fault) {
+  task_work *w;
+  tp_task_spec spec;
+  TP__TRY(read_spec(theirs, &spec, fault));
+  if (!on_end) return tp__fail(fault, TP_ERR_USAGE, spec.key, "on_end is missing: nothing else gives the result");
   TP__TRY(tp__runtime_usable(runtime, fault));
-  if (!key) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_task_run needs a key");
-  TP__TRY(take(runtime, key, &task, &is_stored, fault));
-  tp_task_spec spec = {.struct_size = sizeof spec,
-                       .tool = task->tool,
-                       .arguments = task->arguments,
-                       .agent = task->agent,
-                       .request = request};
-  tp__task_view view = view_of(TP__TASK_RUN, task->key);
-  tp_status status = run_in_turn(runtime, &spec, &view, ret_result, &kept, fault);
-  if (is_stored) {
-    settle(runtime, task->key, kept);
-    tp__release(tp__runtime_allocator(runtime), task, task->size);
-  } else {
-    leave(runtime, task, kept);
+  if (tp__runtime_options(runtime)->no_engine_workers)
+    return tp__fail(fault, TP_ERR_USAGE, spec.key,
+                    "the runtime has no engine workers: use tp_task_call() and its like");
+  TP__TRY(prepare(runtime, operation, &spec, &w, fault));
+  tp_turn *turn = w->turn;
+  w->on_end = on_end;
+  w->ctx = ctx;
+  tp_status status = TP_ERR_NO_MEMORY;
+  w->submission = tp__submission_new(allocator_of(w), &turn->core);
+  if (w->submission) status = tp__turn_begin_operation(&turn->core);
+  if (status != TP_OK) {
+    if (w->submission) tp__submission_abort(w->submission);
+    free_work(w);
+    tp_turn_end(turn);
+    return tp__fail(fault, status, NULL, "the task was not begun: %s", tp_status_text(status));
   }
-  return status;
+  if (ret_submission) *ret_submission = w->submission;
+  else tp_submission_unref(w->submission);
+  turn->operation.ctx = w;
+  turn->operation.message.deliver = delivered;
+  tp__turn_submit(turn, &turn->operation.message);
+  return TP_OK;
 }
 
 tp_status tp_task_discard(tp_runtime *runtime, const char *key, tp_fault *fault) {
-  tp__task **place;
   TP__TRY(tp__runtime_usable(runtime, fault));
   if (!key) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_task_discard needs a key");
-  tp__tasks *tasks = tasks_of(runtime);
-  tp__mutex_lock(&tasks->mutex);
-  tp_status status = find_locked(tasks, key, &place, fault);
-  if (status == TP_OK) remove_locked(tasks, key, tp__runtime_allocator(runtime));
-  tp__mutex_unlock(&tasks->mutex);
+  tp_status status = tp__tasks_discard(tasks_of(runtime), tp__runtime_allocator(runtime), key, fault);
   if (status != TP_ERR_NOT_FOUND || !keeps_tasks(runtime)) return status;
   TP__TRY(tp__may_block(runtime, fault, "a task"));
   TP__TRY(tp__runtime_ready(runtime, fault));
   const tp_store *store = tp__runtime_store(runtime);
-  return store->task_settle(store->ctx, tp_text_of(key), false, fault);
+  tp__inside frame;
+  void *store_ctx = tp__store_enter(&frame, runtime);
+  return tp__store_left(&frame, store->task_settle(store_ctx, tp_text_of(key), false, fault));
 }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * task: tool calls that were allowed and may be run later. A task is in the table of its runtime from its creation
- * until its tool has been started or it is discarded; one thread at a time runs it. Lock: `tasks`. */
+ * task: tool calls without a conversation. A task is in the table of its runtime from its creation until its tool has
+ * been started or it is discarded; one run at a time has it. task_table.c owns the table, task.c runs tasks. Lock:
+ * `tasks`. */
 #ifndef TP__TASK_H
 #define TP__TASK_H
 
 #include "runtime/os/os.h"
+#include "turnphase/task.h"
 
 /** Which part of a call's way a dispatch goes. */
 typedef enum tp__task_stage {
@@ -20,17 +22,41 @@ typedef struct tp__task_view {
   tp_text key; /* empty: none */
 } tp__task_view;
 
+/** What is called. One block of memory. */
+typedef struct tp__task {
+  struct tp__task *next; /* in its bucket */
+  bool running;          /* under the table's mutex: it is being created or run */
+  size_t size;
+  tp_text arguments;
+  const char *key, *tool, *agent; /* agent NULL: none */
+} tp__task;
+
 enum { TP__TASK_BUCKETS = 256 };
 
 typedef struct tp__tasks {
   tp__mutex mutex;
   /* under mutex */
-  struct tp__task *buckets[TP__TASK_BUCKETS];
+  tp__task *buckets[TP__TASK_BUCKETS];
   uint32_t count;
   uint64_t created; /* of generated keys */
 } tp__tasks;
 
+/** A copy of what the spec says. @param key  in place of the spec's. @return NULL without memory. */
+tp__task *tp__task_new(const tp_allocator *allocator, const tp_task_spec *spec, const char *key);
+void tp__task_free(const tp_allocator *allocator, tp__task *task);
+
 /** Zero-filled, its mutex is made by the layer; frees both. */
 void tp__tasks_fini(tp__tasks *tasks, const tp_allocator *allocator);
+/** Makes a running task under the spec's key, or a generated one, so that no two creations come to one key.
+ *  @param run_id  of the runtime: part of generated keys.
+ *  @return TP_OK; TP_ERR_FULL, TP_ERR_DUPLICATE_ID, TP_ERR_NO_MEMORY. */
+tp_status tp__tasks_reserve(tp__tasks *tasks, const tp_allocator *allocator, const tp_task_spec *spec, uint64_t run_id,
+                            tp__task **ret_task, tp_fault *fault);
+/** Marks a task as running. @return TP_OK; TP_ERR_NOT_FOUND, TP_ERR_BUSY. */
+tp_status tp__tasks_take(tp__tasks *tasks, const char *key, tp__task **ret_task, tp_fault *fault);
+/** The run that has the task gives it up. @param stays  false: it is deleted. */
+void tp__tasks_leave(tp__tasks *tasks, const tp_allocator *allocator, tp__task *task, bool stays);
+/** Deletes a task that is not running. @return TP_OK; TP_ERR_NOT_FOUND, TP_ERR_BUSY. */
+tp_status tp__tasks_discard(tp__tasks *tasks, const tp_allocator *allocator, const char *key, tp_fault *fault);
 
 #endif

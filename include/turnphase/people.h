@@ -30,6 +30,10 @@ typedef struct tp_question {
   const tp_tool_call *call;     /* as it will run */
   tp_text arguments_hash;       /* of its arguments as they are shown: an answer to others does not count */
   int64_t expires_unix_ms;      /* then it is denied */
+  tp_text key;                  /* 32 hexadecimal digits: the same when the same call is asked about again, also by
+                                   another process: of the same tenant, session, turn id, call id, tool and arguments.
+                                   It is the name of the question where its token means nothing: for another machine,
+                                   or for a client that asks again */
 } tp_question;
 
 /** Passes a question to a person and returns at once. One tp_question_answer() follows, from any thread, also before

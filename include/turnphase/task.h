@@ -4,23 +4,53 @@
  * two steps: tp_task_create() runs the gate of creation (tool.create, and the question to a person that it asks) and
  * keeps the call under a key only when it is allowed; tp_task_run() runs the rest (tool.rewrite, schema, tool.pre,
  * permission, the tool, tool.result, tool.post). tp_task_call() runs both. The tools, the policies and all gates are
- * those of a turn: each function begins a turn of its own, without session, and runs turn.pre_policy and
- * turn.pre_tool_materialization in it first.
+ * those of a turn: each of them begins a turn of its own, without session, and runs turn.pre_policy and
+ * turn.pre_tool_materialization in it first. tp_task_submit() does any of the three without waiting.
  *
  * Tasks live as long as the runtime, at most TP_TASKS_MAX of them; with a store that keeps tasks (tp_store.task_put, as
  * SQLite's) they live as long as its file, and any process that has it may run them, once. A task is deleted
- * when its tool has been started, or by tp_task_discard(). A task whose run was denied stays, and may be run again. A
- * task whose process died while it ran stays, too, and is refused, since it is not known how much of it was done.
+ * when its tool has been started, or by tp_task_discard(). A task whose run was denied or cancelled stays, and may be
+ * run again. A task whose process died while it ran stays, too, and is refused, since it is not known how much of it
+ * was done.
  * Threads: any. */
 #ifndef TURNPHASE_TASK_H
 #define TURNPHASE_TASK_H
 
-#include "turnphase/tool.h"
+#include "turnphase/people.h"
 #include "turnphase/turn.h"
 
 TP_BEGIN_DECLS
 
 enum { TP_TASKS_MAX = 65536 };
+
+/** What is done with a task. */
+typedef enum tp_task_operation {
+  TP_TASK_CREATE = 1, /* as tp_task_create() */
+  TP_TASK_RUN = 2,    /* as tp_task_run() */
+  TP_TASK_CALL = 3,   /* as tp_task_call() */
+  TP_TASK_OPERATION_FORCE_32 = 0x7fffffff
+} tp_task_operation;
+
+/** The result of a task, or the notice that a person is asked about it. Made by the library. */
+typedef struct tp_task_result {
+  size_t struct_size;
+  tp_status status;         /* TP_OK: its gates were asked, and kind says what came of it. Else why they were not: as
+                               tp_task_create() and tp_task_run() return */
+  tp_tool_result_kind kind; /* TP_TOOL_OK: allowed and kept, or run; TP_TOOL_DENIED and the others: as of any call;
+                               TP_TOOL_NONE while a person is asked and where status is not TP_OK */
+  bool started;             /* the tool was called */
+  bool asked;               /* not the end: a person is asked, `question` is set, and the task waits for the answer */
+  uint8_t reserved_[6];
+  tp_text key;                 /* of create and run; empty: none was kept */
+  tp_text text;                /* what the tool answered, or why it was not called: for the caller */
+  int64_t duration_ns;         /* of the tool */
+  const tp_question *question; /* with asked: its key, its token for tp_question_answer(), the call. Else NULL */
+  const tp_fault *fault;       /* of a status that is not TP_OK, in the result of a submitted task. Else NULL */
+} tp_task_result;
+
+/** Receives the result of a submitted task, or that a person is asked about it. Borrowed until it returns.
+ *  Threads: the one that owns the task's turn; it must not block. */
+typedef void (*tp_task_fn)(void *ctx, const tp_task_result *result);
 
 /** A call of a tool. Zero means default; copied. */
 typedef struct tp_task_spec {
@@ -31,20 +61,30 @@ typedef struct tp_task_spec {
   const char *agent;              /* a registered agent, whose scope holds; NULL: none */
   const tp_turn_request *request; /* caller, ids, mode, environment and limit_ms; as of tp_turn_begin_bare(). NULL:
                                      default */
+  /** Is called once with `asked` set, when a person is asked about the call, before the question is passed to the
+   *  channel of the runtime (tp_runtime_options.ask). A task that has on_asked needs no channel: without one the host
+   *  answers the question by its token. NULL: only the channel gets the question. */
+  tp_task_fn on_asked;
+  void *on_asked_ctx;
 } tp_task_spec;
 
-/** The result of a task. Made by the library. */
-typedef struct tp_task_result {
-  size_t struct_size;
-  tp_tool_result_kind kind; /* TP_TOOL_OK: allowed and kept, or run; TP_TOOL_DENIED and the others: as of any call */
-  bool started;             /* the tool was called */
-  uint8_t reserved_[3];
-  tp_text key;         /* of tp_task_create() and tp_task_run(); empty: none was kept */
-  tp_text text;        /* what the tool answered, or why it was not called: for the caller */
-  int64_t duration_ns; /* of the tool */
-} tp_task_result;
+/** Begins a task and returns; the task goes on without a thread while it waits for a person, a token or a store.
+ *  @param operation  TP_TASK_RUN takes of the spec the key, the request and on_asked, and refuses the other members:
+ *                    they were given when the task was created.
+ *  @param on_end     required. Called once, also before this returns; the submission has ended when it has returned.
+ *                    After a cancel the result's kind is TP_TOOL_CANCELLED, unless the task ended before.
+ *  @param ret_submission  to cancel it (tp_submission_cancel()) or wait for its end (tp_submission_wait(), whose
+ *                    ret_result must be NULL: the result is on_end's); ended by tp_submission_unref(). May be NULL.
+ *  @return TP_OK; TP_ERR_USAGE without on_end, for a wrong operation, a wrong spec, and in a runtime without engine
+ *          workers; and what tp_task_create(), tp_task_run() and tp_task_call() return, except what is known only when
+ *          the gates or the store are asked: that is the result's status. With anything but TP_OK on_end is not called.
+ *  Threads: any.  Blocks: no.  From a handler or callback: yes. */
+TP_API tp_status tp_task_submit(tp_runtime *runtime, tp_task_operation operation, const tp_task_spec *spec,
+                                tp_task_fn on_end, void *ctx, tp_submission **ret_submission,
+                                tp_fault *fault) TP_MUST_USE;
 
-/** Asks whether the call may be made, and keeps it. Blocks: also while a person is asked.
+/** Asks whether the call may be made, and keeps it. Blocks: also while a person is asked. The calling thread runs the
+ *  steps of the task.
  *  @param ret_result  freed by tp_task_result_free(); untouched when nothing was asked. May be NULL.
  *  @return whether it was asked: TP_OK and a result, whatever its kind; TP_ERR_USAGE (no tool, arguments that are no
  *          map, or from inside a handler or a callback), TP_ERR_BAD_ID, TP_ERR_DUPLICATE_ID for a key that is

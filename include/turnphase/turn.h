@@ -504,8 +504,8 @@ TP_API tp_status tp_turn_run(tp_session *session, const tp_turn_request *request
 /** Receives a submitted turn's result, once, on the thread that owns the turn; borrowed till return.
  *  Threads: the one that owns the turn. */
 typedef void (*tp_turn_end_fn)(void *ctx, const tp_turn_result *result);
-/** A reference to a submitted turn. It stays valid after the turn's end, and may be ended by tp_submission_unref()
- *  after tp_runtime_free(), as long as the runtime's allocator can be used. */
+/** A reference to a submitted turn or task (task.h). It stays valid after the end, and may be ended by
+ *  tp_submission_unref() after tp_runtime_free(), as long as the runtime's allocator can be used. */
 typedef struct tp_submission tp_submission;
 /** Queues a turn. While it waits for the turns before it, a cancel or its limit ends it at once: it runs no phase, its
  *  message enters no history, and its end is reported before the ends of those turns.
@@ -516,9 +516,9 @@ TP_API tp_status tp_turn_submit(tp_session *session, const tp_turn_request *requ
                                 tp_submission **ret_submission, tp_fault *fault) TP_MUST_USE;
 /** Waits until the turn has ended and its on_end has returned.
  *  @param limit_ms  0: does not wait.
- *  @param ret_result  valid till tp_submission_unref(); untouched unless TP_OK. May be NULL.
+ *  @param ret_result  valid till tp_submission_unref(); untouched unless TP_OK. May be NULL; of a task it must be.
  *  @return TP_OK; TP_ERR_TIMEOUT when it has not; TP_ERR_USAGE from inside a handler or a callback, unless limit_ms is
- *          0; TP_ERR_FORKED.
+ *          0, and for ret_result of a task; TP_ERR_FORKED.
  *  Threads: any, several at once. Blocks: up to limit_ms. */
 TP_API tp_status tp_submission_wait(tp_submission *submission, uint32_t limit_ms, const tp_turn_result **ret_result,
                                     tp_fault *fault) TP_MUST_USE;

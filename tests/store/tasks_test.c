@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tasks that a store keeps: created in one runtime, run in another one of the same file, once. */
+ * Tasks that a store keeps: created in one runtime, run in another one of the same file, once; by the functions that
+ * wait and by tp_task_submit(). */
+#include "tests/support/test.h"
+
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/support/test.h"
 #include "tests/support/directory.h"
 #include "tests/support/model.h"
 #include "turnphase/sqlite.h"
@@ -21,7 +23,11 @@ typedef struct world {
   latch entered, go; /* go: the tool waits for it when waits is set */
   bool waits;
   char caller[32], key[64];
+  bool asks;
+  tp_sqlite_questions *questions;
 } world;
+
+static bool submits; /* the cases are run with both forms */
 
 static tp_answer run_tool(void *ctx, tp_tool_run *run) {
   world *w = ctx;
@@ -46,6 +52,7 @@ static tp_answer at_pre(void *ctx, tp_call *call) {
   tp_text key = tp_call_text(call, TP_FIELD_TASK_KEY);
   snprintf(w->caller, sizeof w->caller, "%s", tp_caller_name(tp_call_caller(call)));
   snprintf(w->key, sizeof w->key, "%.*s", (int)key.size, key.data);
+  if (w->asks) return tp_call_ask(call, "in prod?");
   return w->denies ? tp_call_deny(call, "not now") : tp_call_allow(call);
 }
 
@@ -55,6 +62,12 @@ static void open_world(world *w) {
   tp_fault fault = {0};
   if (tp_sqlite_store_open(&options, &store, &fault) != TP_OK) fail_msg("%s", fault.message);
   tp_runtime_options runtime_options = {.struct_size = sizeof runtime_options, .store = store};
+  if (w->asks) {
+    tp_sqlite_questions_options box = {.struct_size = sizeof box, .path = path, .poll_ms = 10};
+    assert_int_equal(tp_sqlite_questions_open(&box, &w->questions, NULL), TP_OK);
+    runtime_options.ask = tp_sqlite_questions_put;
+    runtime_options.ask_ctx = w->questions;
+  }
   w->entered = w->go = (latch)LATCH;
   w->runtime = open_runtime(&runtime_options);
   const hook hooks[] = {{.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .run = contribute, .ctx = w},
@@ -62,33 +75,93 @@ static void open_world(world *w) {
   add_hooks(w->runtime, hooks, 2);
 }
 
+/** What came of a task, by either form. */
+typedef struct outcome {
+  latch ended;
+  tp_status status;
+  tp_tool_result_kind kind;
+  bool started;
+  char key[64], fault[TP_FAULT_MESSAGE_SIZE];
+  tp_submission *submission;
+} outcome;
+
+static void note(outcome *o, const tp_task_result *result) {
+  o->kind = result->kind;
+  o->started = result->started;
+  snprintf(o->key, sizeof o->key, "%.*s", (int)result->key.size, result->key.data);
+}
+
+static void on_end(void *ctx, const tp_task_result *result) {
+  outcome *o = ctx;
+  o->status = result->status;
+  note(o, result);
+  if (result->fault) snprintf(o->fault, sizeof o->fault, "%s", result->fault->message);
+  latch_hit(&o->ended);
+}
+
+static void begin(world *w, tp_task_operation operation, const tp_task_spec *spec, outcome *o) {
+  tp_fault fault = {0};
+  *o = (outcome){.status = TP_ERR_INTERNAL};
+  o->ended = (latch)LATCH;
+  tp_status status = tp_task_submit(w->runtime, operation, spec, on_end, o, &o->submission, &fault);
+  if (status == TP_OK) return;
+  o->status = status;
+  snprintf(o->fault, sizeof o->fault, "%s", fault.message);
+  latch_hit(&o->ended);
+}
+
+static void await(outcome *o) {
+  latch_wait(&o->ended, 1);
+  if (o->submission) assert_int_equal(tp_submission_wait(o->submission, 60000, NULL, NULL), TP_OK);
+  tp_submission_unref(o->submission);
+  assert_int_equal(latch_count(&o->ended), 1);
+}
+
+static void do_task(world *w, tp_task_operation operation, const tp_task_spec *spec, outcome *o) {
+  const tp_task_result *result = NULL;
+  tp_fault fault = {0};
+  if (submits) {
+    begin(w, operation, spec, o);
+    await(o);
+    return;
+  }
+  *o = (outcome){.status = TP_ERR_INTERNAL};
+  o->status = operation == TP_TASK_CREATE ? tp_task_create(w->runtime, spec, &result, &fault)
+                                          : tp_task_run(w->runtime, spec->key, spec->request, &result, &fault);
+  assert_true(!result == (o->status != TP_OK));
+  if (result) note(o, result);
+  snprintf(o->fault, sizeof o->fault, "%s", fault.message);
+  tp_task_result_free(result);
+}
+
 static tp_status create(world *w, const char *key, char ret_key[64]) {
   tp_task_spec spec = {.struct_size = sizeof spec, .tool = "deploy", .key = key, .arguments = TEXT("\x81\xa1n\x07")};
-  const tp_task_result *result = NULL;
-  tp_status status = tp_task_create(w->runtime, &spec, &result, NULL);
-  if (status != TP_OK) {
-    assert_null(result);
-    return status;
-  }
-  assert_int_equal(result->kind, TP_TOOL_OK);
-  assert_false(result->started);
-  snprintf(ret_key, 64, "%.*s", (int)result->key.size, result->key.data);
-  tp_task_result_free(result);
+  outcome o;
+  do_task(w, TP_TASK_CREATE, &spec, &o);
+  if (o.status != TP_OK) return o.status;
+  assert_int_equal(o.kind, TP_TOOL_OK);
+  assert_false(o.started);
+  snprintf(ret_key, 64, "%s", o.key);
   return TP_OK;
 }
 
 static tp_status run(world *w, const char *key, tp_tool_result_kind want) {
   tp_turn_request request = {.struct_size = sizeof request, .caller = TP_CALLER_CI_PIPELINE};
-  const tp_task_result *result = NULL;
-  tp_status status = tp_task_run(w->runtime, key, &request, &result, NULL);
-  if (status == TP_OK) assert_int_equal(result->kind, want);
-  tp_task_result_free(result);
-  return status;
+  tp_task_spec spec = {.struct_size = sizeof spec, .key = key, .request = &request};
+  outcome o;
+  do_task(w, TP_TASK_RUN, &spec, &o);
+  if (o.status == TP_OK) assert_int_equal(o.kind, want);
+  return o.status;
 }
 
 /* ---- the cases ---- */
 
-FOR_EACH_TEST(make_directory, remove_directory);
+static int set_up(void **state) {
+  submits = *state != NULL;
+  return make_directory(state);
+}
+
+FOR_EACH_TEST(set_up, remove_directory);
 
 TEST(task_of_one_runtime_is_run_once_in_another) {
   world one = {0}, other = {0};
@@ -156,11 +229,14 @@ TEST(agent_of_a_kept_task_bounds_its_run) {
   add_agent(&one, (tp_text){0});
   add_agent(&limited, (tp_text)TEXT("\x81\xa5tools\x91\xa5other"));
   tp_task_spec spec = {.struct_size = sizeof spec, .tool = "deploy", .key = "d1", .agent = "ops"};
-  assert_int_equal(tp_task_create(one.runtime, &spec, NULL, NULL), TP_OK);
+  outcome o;
+  do_task(&one, TP_TASK_CREATE, &spec, &o);
+  assert_int_equal(o.status, TP_OK);
   assert_int_equal(run(&limited, "d1", TP_TOOL_OUT_OF_SCOPE), TP_OK);
-  tp_fault fault = {0};
-  assert_int_equal(tp_task_run(none.runtime, "d1", NULL, NULL, &fault), TP_ERR_NOT_FOUND);
-  assert_non_null(strstr(fault.message, "no agent of this id"));
+  spec = (tp_task_spec){.struct_size = sizeof spec, .key = "d1"};
+  do_task(&none, TP_TASK_RUN, &spec, &o);
+  assert_int_equal(o.status, TP_ERR_NOT_FOUND);
+  assert_non_null(strstr(o.fault, "no agent of this id"));
   assert_int_equal(run(&one, "d1", TP_TOOL_OK), TP_OK); /* it stayed */
   assert_int_equal(one.n, -1);                          /* without arguments */
   close_runtime(one.runtime);
@@ -231,4 +307,87 @@ TEST(store_with_some_of_the_functions_is_refused) {
     assert_non_null(strstr(fault.message, "task_settle"));
     tp_store_free(store);
   }
+}
+
+/* ---- a store and people ---- */
+
+static bool allow_every_second(void *ctx, const tp_sqlite_question *question) {
+  tp_decision decision = {.struct_size = sizeof decision,
+                          .verdict = question->number % 2 ? TP_VERDICT_ALLOW : TP_VERDICT_DENY,
+                          .arguments_hash = question->arguments_hash,
+                          .person = TEXT("ann")};
+  *(int *)ctx += tp_sqlite_question_answer(path, question->number, &decision, NULL) == TP_OK;
+  return true;
+}
+
+static bool count_one(void *ctx, const tp_sqlite_question *question) {
+  (void)question;
+  ++*(int *)ctx;
+  return true;
+}
+
+/* The answers are written into the file, as by another process. */
+TEST(questions_of_submitted_tasks_are_answered_in_the_file) {
+  enum { TASKS = 60 };
+  world w = {.asks = true};
+  outcome *tasks = calloc(TASKS, sizeof *tasks);
+  char key[64];
+  open_world(&w);
+  for (int i = 0; i < TASKS; i++) {
+    snprintf(key, sizeof key, "d%d", i);
+    assert_int_equal(create(&w, key, key), TP_OK); /* the gate of its run asks */
+    tp_task_spec spec = {.struct_size = sizeof spec, .key = key};
+    begin(&w, TP_TASK_RUN, &spec, &tasks[i]);
+  }
+  for (int answered = 0; answered < TASKS; sleep_ms(1))
+    assert_int_equal(tp_sqlite_questions_list(path, true, allow_every_second, &answered, NULL), TP_OK);
+  int ran = 0;
+  for (int i = 0; i < TASKS; i++) {
+    await(&tasks[i]);
+    assert_int_equal(tasks[i].status, TP_OK);
+    assert_int_equal(tasks[i].kind, tasks[i].started ? TP_TOOL_OK : TP_TOOL_DENIED);
+    snprintf(key, sizeof key, "d%d", i);
+    assert_string_equal(tasks[i].key, tasks[i].started ? "" : key);
+    assert_int_equal(tp_task_discard(w.runtime, key, NULL), tasks[i].started ? TP_ERR_NOT_FOUND : TP_OK);
+    ran += tasks[i].started;
+  }
+  assert_int_equal(ran, TASKS / 2);
+  assert_int_equal(w.runs, ran);
+  close_runtime(w.runtime);
+  tp_sqlite_questions_close(w.questions);
+  free(tasks);
+}
+
+/* Also by a drain and by the end of the runtime. */
+TEST(run_that_is_cancelled_leaves_the_task_to_another_process) {
+  for (int how = 0; how < 3; how++) {
+    world w = {.asks = true}, later = {0};
+    outcome o;
+    char key[64];
+    int open = 0;
+    open_world(&w);
+    assert_int_equal(create(&w, "d1", key), TP_OK);
+    tp_task_spec spec = {.struct_size = sizeof spec, .key = "d1"};
+    begin(&w, TP_TASK_RUN, &spec, &o);
+    while (!open) assert_int_equal(tp_sqlite_questions_list(path, true, count_one, &open, NULL), TP_OK);
+    assert_int_equal(run(&w, "d1", TP_TOOL_OK), TP_ERR_BUSY);
+    if (how == 0) tp_submission_cancel(o.submission);
+    if (how == 1) assert_int_equal(tp_runtime_drain(w.runtime, 1, NULL, NULL), TP_OK);
+    if (how < 2) await(&o);
+    close_runtime(w.runtime);
+    if (how == 2) await(&o);
+    assert_int_equal(o.kind, TP_TOOL_CANCELLED);
+    assert_string_equal(o.key, "d1");
+    tp_sqlite_questions_close(w.questions);
+    open_world(&later);
+    assert_int_equal(run(&later, "d1", TP_TOOL_OK), TP_OK);
+    assert_int_equal(later.runs, 1);
+    close_runtime(later.runtime);
+    assert_int_equal(remove(path), 0);
+  }
+}
+
+int main(int count, char **arguments) {
+  const test_variant variants[] = {{"functions that wait", NULL}, {"submitted", &submits}};
+  return test_main_for_each(count, arguments, variants, COUNT(variants));
 }
