@@ -9,7 +9,7 @@ enum { INTAKE = TP_PHASE_TURN_INTAKE, OWN_PHASE = TP_PHASE_HOST, OWN_FIELD = TP_
 /* ---- names and kinds ---- */
 
 TEST(every_field_is_found_by_its_name_and_has_a_kind) {
-  for (uint32_t field = 1; field <= TP_FIELD_STOP_DENIALS; field++) {
+  for (uint32_t field = 1; field <= TP_FIELD_ABILITY_KIND; field++) {
     const char *name = tp_field_name(field);
     assert_non_null(name);
     assert_int_equal(tp_field_find(name), field);
@@ -22,7 +22,7 @@ TEST(every_field_is_found_by_its_name_and_has_a_kind) {
 }
 
 TEST(what_is_no_field_has_neither_name_nor_kind) {
-  static const uint32_t strange[] = {0,         TP_FIELD_STOP_DENIALS + 1, 63, TP_FIELD_HOST, TP_FIELD_LIMIT, 47777,
+  static const uint32_t strange[] = {0,         TP_FIELD_ABILITY_KIND + 1, 63, TP_FIELD_HOST, TP_FIELD_LIMIT, 47777,
                                      UINT32_MAX};
   for (size_t i = 0; i < COUNT(strange); i++) {
     assert_null(tp_field_name(strange[i]));
@@ -86,7 +86,10 @@ static const attempt refused[] = {
      .count = 1,
      .says = {"47777", "turn.intake", "unknown"}},
     {.phase = INTAKE, .fields = {{.id = 0, .kind = TP_FIELD_KIND_TEXT}}, .count = 1, .says = {"unknown"}},
-    {.phase = INTAKE, .fields = {{.id = 52, .kind = TP_FIELD_KIND_TEXT}}, .count = 1, .says = {"52", "unknown"}},
+    {.phase = INTAKE,
+     .fields = {{.id = TP_FIELD_ABILITY_KIND + 1, .kind = TP_FIELD_KIND_TEXT}},
+     .count = 1,
+     .says = {"53", "unknown"}},
     {.phase = INTAKE,
      .fields = {{.id = TP_FIELD_TEXT, .text = TEXT("hello")}},
      .count = 1,
@@ -207,7 +210,7 @@ TEST(phase_takes_what_is_right) {
 }
 
 TEST(row_of_the_host_names_only_fields_that_exist) {
-  static const uint32_t strange[] = {TP_FIELD_STOP_DENIALS + 1, 255, TP_FIELD_LIMIT};
+  static const uint32_t strange[] = {TP_FIELD_ABILITY_KIND + 1, 255, TP_FIELD_LIMIT};
   for (size_t i = 0; i < COUNT(strange); i++) {
     tp_phase row = {
         .struct_size = sizeof row, .name = "own", .mode = TP_MODE_OBSERVE, .fields = &strange[i], .field_count = 1};
