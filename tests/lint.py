@@ -291,6 +291,8 @@ def cases_register_themselves(path, text, tree):
     code = code_only(text)
     for match in re.finditer(r'cmocka\.h>|\b_?cmocka_(?:run_group_tests|unit_test)\w*\s*\(', code):
         yield line_of(code, match.start()), 'a case is a TEST() of tests/support/test.h'
+    for match in re.finditer(r'^int main\(', code, re.M):
+        yield line_of(code, match.start()), 'a file of tests has a TEST_MAIN: its program has other files, too'
     if not re.search(r'^TEST(?:_WITH)?\(', code, re.M):
         yield 1, 'a file of tests has a TEST()'
 
@@ -551,6 +553,7 @@ FUNCTIONS = [
     (follows_editorconfig, 'examples/x.yaml', 'x' * 121 + '\n'),
     (cases_register_themselves, 'tests/unit/x_test.c', 'TEST(a) {}\nint main(void) { cmocka_run_group_tests(a); }\n'),
     (cases_register_themselves, 'tests/unit/x_test.c', 'static void a(void **state) {}\n'),
+    (cases_register_themselves, 'tests/unit/x_test.c', 'TEST(a) {}\nint main(void) { return 0; }\n'),
     (is_built, 'runtime/base/missing_zzz.c', '\n'),
     (is_built, 'tests/unit/missing_zzz_test.c', '\n'),
     (is_built, 'include/turnphase/missing_zzz.h', '\n'),

@@ -236,7 +236,7 @@ static bool read_data(void) {
   return ok;
 }
 
-int main(int count, char **arguments) {
+TEST_MAIN(count, arguments) {
   if (!read_data()) {
     printf("1..0 # SKIP no data in %s\n", data_path);
     return 0;

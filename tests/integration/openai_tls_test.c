@@ -94,7 +94,7 @@ static int stop_server(void **state) {
 
 FOR_ALL_TESTS(NULL, stop_server);
 
-int main(int count, char **arguments) {
+TEST_MAIN(count, arguments) {
   if (make_directory(NULL) != 0) return 1;
   if (!make_certificate() || !start_server()) {
     printf("1..0 # SKIP the command openssl is not installed\n");

@@ -93,7 +93,7 @@ TEST(late_handler_can_be_hovered_and_is_named_below) {
   assert_non_null(strstr(table, "trip.events"));
 }
 
-int main(int count, char **arguments) {
+TEST_MAIN(count, arguments) {
   browser = find_browser();
   if (!browser) {
     puts("1..0 # SKIP no Chromium here: ./dev setup --plot");

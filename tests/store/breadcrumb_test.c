@@ -102,7 +102,7 @@ static int run_child(const char *name) {
   int status;
   pid_t id = fork();
   if (id == 0) {
-    execl(own_path, own_path, "--child", path, name, (char *)NULL);
+    execl(own_path, own_path, test_file_name(__FILE__), "--child", path, name, (char *)NULL);
     _exit(127);
   }
   assert_int_equal(waitpid(id, &status, 0), id);
@@ -260,7 +260,7 @@ TEST_WITH(file_that_is_there_already_is_refused, make_directory, remove_director
   tp_store_free(store);
 }
 
-int main(int count, char **arguments) {
+TEST_MAIN(count, arguments) {
   static char self[4096];
   if (count == 4 && strcmp(arguments[1], "--child") == 0) return child_main(arguments[2], arguments[3]);
   ssize_t size = readlink("/proc/self/exe", self, sizeof self - 1);

@@ -329,7 +329,7 @@ TEST(each_call_has_one_result_wherever_the_process_dies) {
   assert_true(met > 0); /* some died between the start of a call and its turn's end */
 }
 
-int main(int count, char **arguments) {
+TEST_MAIN(count, arguments) {
   const char *words[CHILD_WORDS_MAX] = {NULL};
   if (child_is(count, arguments, words))
     return child_main(words[0], (uint32_t)strtoul(words[1], NULL, 10), words[2][0] == '1', atoi(words[3]));

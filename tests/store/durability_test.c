@@ -427,7 +427,7 @@ TEST(attempts_go_with_their_entry) {
   close_runtime(runtime);
 }
 
-int main(int count, char **arguments) {
+TEST_MAIN(count, arguments) {
   if (!install_full_disk()) return 1;
   return test_main(count, arguments);
 }

@@ -208,7 +208,7 @@ TEST(retention_goes_on_when_there_is_space) {
   tp_store_free(store);
 }
 
-int main(int count, char **arguments) {
+TEST_MAIN(count, arguments) {
   if (!install_full_disk()) return 1;
   return test_main(count, arguments);
 }

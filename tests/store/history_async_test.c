@@ -292,7 +292,7 @@ TEST(kill_takes_the_last_turns_alone) {
   assert_true(all > 0);
 }
 
-int main(int argc, char **argv) {
+TEST_MAIN(argc, argv) {
   const char *words[CHILD_WORDS_MAX];
   if (!install_full_disk()) return 1;
   if (child_is(argc, argv, words)) return be_child(words[0]);

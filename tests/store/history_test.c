@@ -301,7 +301,7 @@ static int choose_kind(void **state) {
 
 FOR_EACH_TEST(choose_kind, NULL);
 
-int main(int count, char **arguments) {
+TEST_MAIN(count, arguments) {
   test_variant variants[COUNT(histories)];
   if (!mkdtemp(folder)) return 1;
   for (size_t i = 0; i < COUNT(variants); i++)

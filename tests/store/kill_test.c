@@ -168,7 +168,7 @@ static child start_child(int generation, int turns) {
   pid_t id = fork();
   if (id == 0) {
     close(fds[0]);
-    execl(own_path, own_path, "--child", path, number, count, fd, (char *)NULL);
+    execl(own_path, own_path, test_file_name(__FILE__), "--child", path, number, count, fd, (char *)NULL);
     _exit(127);
   }
   close(fds[1]);
@@ -293,7 +293,7 @@ TEST(nothing_that_was_promised_is_lost_or_done_twice) {
   free(promised.turns);
 }
 
-int main(int count, char **arguments) {
+TEST_MAIN(count, arguments) {
   static char self[4096];
   if (count == 6 && strcmp(arguments[1], "--child") == 0)
     return child_main(arguments[2], arguments[3], atoi(arguments[4]), atoi(arguments[5]));

@@ -228,7 +228,7 @@ TEST(nothing_is_lost_or_done_twice_at_any_write) {
   assert_true(killed > count * 8 / 10);
 }
 
-int main(int count, char **arguments) {
+TEST_MAIN(count, arguments) {
   const char *words[CHILD_WORDS_MAX] = {NULL};
   if (child_is(count, arguments, words)) return child_main(words[0], atoi(words[1]), atoi(words[2]), atoi(words[3]));
   return test_main(count, arguments);

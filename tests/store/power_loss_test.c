@@ -404,7 +404,7 @@ TEST(nothing_that_was_promised_is_lost_with_the_power) {
   clear_events();
 }
 
-int main(int count, char **arguments) {
+TEST_MAIN(count, arguments) {
   if (!install_vfs()) return 1;
   return test_main(count, arguments);
 }

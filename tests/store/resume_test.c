@@ -143,7 +143,7 @@ static int run_child(int at, ledger *l) {
   pid_t id = fork();
   if (id == 0) {
     close(fds[0]);
-    execl(own_path, own_path, "--child", path, death, fd, (char *)NULL);
+    execl(own_path, own_path, test_file_name(__FILE__), "--child", path, death, fd, (char *)NULL);
     _exit(127);
   }
   close(fds[1]);
@@ -218,7 +218,7 @@ TEST_WITH(turn_that_has_ended_and_is_submitted_again_runs_no_tool, make_director
   assert_file_is_whole_and_has_no_secret();
 }
 
-int main(int count, char **arguments) {
+TEST_MAIN(count, arguments) {
   static char self[4096];
   if (count == 5 && strcmp(arguments[1], "--child") == 0)
     return child_main(arguments[2], atoi(arguments[3]), atoi(arguments[4]));

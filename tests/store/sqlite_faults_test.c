@@ -988,7 +988,7 @@ TEST(payload_of_an_ended_job_is_gone) {
   assert_null(memmem(bytes, size, "xylophone", 9));
 }
 
-int main(int count, char **arguments) {
+TEST_MAIN(count, arguments) {
   if (!install_full_disk()) return 1;
   return test_main(count, arguments);
 }

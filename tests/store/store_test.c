@@ -1413,7 +1413,7 @@ TEST(newest_records_are_kept_of_batches_too) {
 
 FOR_EACH_TEST(choose, NULL);
 
-int main(int count, char **arguments) {
+TEST_MAIN(count, arguments) {
   test_variant variants[COUNT(stores)];
   for (size_t i = 0; i < COUNT(variants); i++)
     variants[i] = (test_variant){.name = stores[i].name, .state = (void *)(uintptr_t)&stores[i]};

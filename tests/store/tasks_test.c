@@ -387,7 +387,7 @@ TEST(run_that_is_cancelled_leaves_the_task_to_another_process) {
   }
 }
 
-int main(int count, char **arguments) {
+TEST_MAIN(count, arguments) {
   const test_variant variants[] = {{"functions that wait", NULL}, {"submitted", &submits}};
   return test_main_for_each(count, arguments, variants, COUNT(variants));
 }

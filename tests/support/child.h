@@ -14,6 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/test.h"
+
 enum { CHILD_WORDS_MAX = 8, CHILD_LINE = 20000 };
 
 /* ---- the child ---- */
@@ -51,15 +53,15 @@ typedef struct child {
 /* @param words  ended by NULL. */
 static inline child child_start(const char *const *words) {
   static char self[4096];
-  const char *arguments[CHILD_WORDS_MAX + 4] = {self, "--child"};
-  int fds[2], count = 3;
+  const char *arguments[CHILD_WORDS_MAX + 5] = {self, test_file_name(__BASE_FILE__), "--child"};
+  int fds[2], count = 4;
   char fd[16];
   ssize_t size = readlink("/proc/self/exe", self, sizeof self - 1);
   if (size <= 0 || pipe(fds) != 0) abort();
   self[size] = '\0';
   snprintf(fd, sizeof fd, "%d", fds[1]);
-  arguments[2] = fd;
-  while (*words && count < CHILD_WORDS_MAX + 3) arguments[count++] = *words++;
+  arguments[3] = fd;
+  while (*words && count < CHILD_WORDS_MAX + 4) arguments[count++] = *words++;
   pid_t id = fork();
   if (id == 0) {
     close(fds[0]);

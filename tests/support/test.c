@@ -1,27 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Cases register themselves before main() (test.h); here they are put in order, chosen and run: the cases of a file are
- * one group of cmocka's. */
+ * one group of cmocka's, in a process of their own. */
 #include "tests/support/test.h"
 
 #include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static test_case *cases;
 static test_fixture *fixtures;
-static size_t case_count;
+static test_file_with_main *mains;
 
 void test_add_case(test_case *one) {
   one->next = cases;
   cases = one;
-  case_count++;
 }
 
 void test_add_fixture(test_fixture *one) {
   one->next = fixtures;
   fixtures = one;
+}
+
+void test_add_main(test_file_with_main *one) {
+  one->next = mains;
+  mains = one;
+}
+
+const char *test_file_name(const char *file) {
+  static char name[128];
+  const char *base = strrchr(file, '/');
+  snprintf(name, sizeof name, "%s", base ? base + 1 : file);
+  char *end = strstr(name, "_test.c");
+  if (end) *end = '\0';
+  return name;
+}
+
+void test_leave_out(const char *name) {
+  for (test_case **at = &cases; *at; at = &(*at)->next) {
+    if (strcmp((*at)->name, name) != 0) continue;
+    *at = (*at)->next;
+    return;
+  }
+  fprintf(stderr, "no case is called %s\n", name);
+  abort();
 }
 
 static int by_file_and_line(const void *a, const void *b) {
@@ -30,95 +55,113 @@ static int by_file_and_line(const void *a, const void *b) {
   return order ? order : (first->line > second->line) - (first->line < second->line);
 }
 
-/* The cases in order; the caller frees. NULL ends them. */
-static test_case **sorted_cases(void) {
-  test_case **sorted = calloc(case_count + 1, sizeof *sorted);
+/* The cases of the file of that name, or of all files when it is NULL, that a pattern matches, or all without patterns;
+ * in order. The caller frees. */
+static test_case **choose(const char *file_name, int pattern_count, char **patterns, size_t *ret_count) {
   size_t count = 0;
-  for (test_case *one = cases; sorted && one; one = one->next) sorted[count++] = one;
-  if (sorted) qsort(sorted, count, sizeof *sorted, by_file_and_line);
-  return sorted;
+  for (test_case *one = cases; one; one = one->next) count++;
+  test_case **chosen = calloc(count + 1, sizeof *chosen);
+  if (!chosen) abort();
+  *ret_count = 0;
+  for (test_case *one = cases; one; one = one->next) {
+    bool matches = pattern_count == 0;
+    if (file_name && strcmp(file_name, test_file_name(one->file)) != 0) continue;
+    for (int i = 0; i < pattern_count; i++) matches = matches || fnmatch(patterns[i], one->name, 0) == 0;
+    if (matches) chosen[(*ret_count)++] = one;
+  }
+  qsort(chosen, *ret_count, sizeof *chosen, by_file_and_line);
+  return chosen;
 }
 
-/* "session" of ".../unit/session_test.c". The next call overwrites it. */
-static const char *stem_of(const char *file) {
-  static char stem[128];
-  const char *base = strrchr(file, '/');
-  snprintf(stem, sizeof stem, "%s", base ? base + 1 : file);
-  char *end = strstr(stem, "_test.c");
-  if (end) *end = '\0';
-  return stem;
-}
+/* ---- one file, in this process ---- */
 
-static const test_fixture *fixture_of(const char *file, bool is_for_all) {
+static test_fixture fixture_of(const char *file, const char *kind) {
   for (const test_fixture *one = fixtures; one; one = one->next)
-    if (one->is_for_all == is_for_all && strcmp(one->file, file) == 0) return one;
-  return NULL;
-}
-
-static bool is_chosen(const test_case *one, int count, char **arguments) {
-  for (int i = 1; i < count; i++)
-    if (strcmp(arguments[i], stem_of(one->file)) == 0 || fnmatch(arguments[i], one->name, 0) == 0) return true;
-  return count <= 1;
-}
-
-void leave_out_test(const char *name) {
-  for (test_case **at = &cases; *at; at = &(*at)->next) {
-    if (strcmp((*at)->name, name) != 0) continue;
-    *at = (*at)->next;
-    case_count--;
-    return;
-  }
-  fprintf(stderr, "no case is called %s\n", name);
-  abort();
-}
-
-/* Runs the cases of one file, each once for each variant. @return how many failed */
-static int run_file(test_case **chosen, size_t count, const test_variant *variants, size_t variant_count) {
-  const test_fixture *each = fixture_of(chosen[0]->file, false), *all = fixture_of(chosen[0]->file, true);
-  struct CMUnitTest *tests = calloc(count * variant_count, sizeof *tests);
-  char(*names)[160] = calloc(count * variant_count, sizeof *names);
-  if (!tests || !names) abort();
-  for (size_t i = 0; i < count * variant_count; i++) {
-    const test_case *one = chosen[i % count];
-    const test_variant *variant = &variants[i / count];
-    snprintf(names[i], sizeof names[i], "%s%s%s", variant->name, *variant->name ? ": " : "", one->name);
-    tests[i] = (struct CMUnitTest){.name = names[i],
-                                   .test_func = one->function,
-                                   .setup_func = one->has_own_fixture ? one->set_up
-                                                 : each               ? each->set_up
-                                                                      : NULL,
-                                   .teardown_func = one->has_own_fixture ? one->tear_down
-                                                    : each               ? each->tear_down
-                                                                         : NULL,
-                                   .initial_state = variant->state};
-  }
-  int failed = _cmocka_run_group_tests(stem_of(chosen[0]->file), tests, count * variant_count, all ? all->set_up : NULL,
-                                       all ? all->tear_down : NULL);
-  free(tests);
-  free(names);
-  return failed;
+    if (strcmp(one->kind, kind) == 0 && strcmp(one->file, file) == 0) return *one;
+  return (test_fixture){.file = file};
 }
 
 int test_main_for_each(int count, char **arguments, const test_variant *variants, size_t variant_count) {
-  bool is_list = count == 2 && strcmp(arguments[1], "--list") == 0;
-  test_case **sorted = sorted_cases();
-  if (!sorted) abort();
-  size_t chosen = 0;
-  for (size_t i = 0; sorted[i]; i++)
-    if (is_list || is_chosen(sorted[i], count, arguments)) sorted[chosen++] = sorted[i];
-  int failed = 0;
-  for (size_t begin = 0, end; begin < chosen; begin = end) {
-    for (end = begin; end < chosen && strcmp(sorted[end]->file, sorted[begin]->file) == 0; end++)
-      for (size_t v = 0; is_list && v < variant_count; v++)
-        printf("%s: %s%s%s\n", stem_of(sorted[end]->file), variants[v].name, *variants[v].name ? ": " : "",
-               sorted[end]->name);
-    if (!is_list) failed += run_file(&sorted[begin], end - begin, variants, variant_count);
+  size_t chosen_count;
+  test_case **chosen = choose(arguments[0], count - 1, arguments + 1, &chosen_count);
+  size_t test_count = chosen_count * variant_count;
+  struct CMUnitTest *tests = calloc(test_count + 1, sizeof *tests);
+  char(*names)[160] = calloc(test_count + 1, sizeof *names);
+  if (!tests || !names) abort();
+  if (test_count == 0) {
+    fprintf(stderr, "%s has no such case (--list prints them)\n", arguments[0]);
+    exit(2);
   }
-  free(sorted);
-  if (chosen == 0) fprintf(stderr, "%s has no such case (--list prints them)\n", arguments[0]);
-  return chosen == 0 || failed ? 1 : 0;
+  test_fixture each = fixture_of(chosen[0]->file, "each"), all = fixture_of(chosen[0]->file, "all");
+  for (size_t i = 0; i < test_count; i++) {
+    const test_case *one = chosen[i % chosen_count];
+    const test_variant *variant = &variants[i / chosen_count];
+    snprintf(names[i], sizeof names[i], "%s%s%s", variant->name, *variant->name ? ": " : "", one->name);
+    tests[i] = (struct CMUnitTest){.name = names[i],
+                                   .test_func = one->function,
+                                   .setup_func = one->has_own_fixture ? one->set_up : each.set_up,
+                                   .teardown_func = one->has_own_fixture ? one->tear_down : each.tear_down,
+                                   .initial_state = variant->state};
+  }
+  int failed = _cmocka_run_group_tests(arguments[0], tests, test_count, all.set_up, all.tear_down);
+  free(names);
+  free(tests);
+  free(chosen);
+  return failed ? 1 : 0;
 }
 
 int test_main(int count, char **arguments) {
   return test_main_for_each(count, arguments, &(test_variant){.name = ""}, 1);
+}
+
+static int run_file(int count, char **arguments) {
+  for (const test_file_with_main *one = mains; one; one = one->next)
+    if (strcmp(test_file_name(one->file), arguments[0]) == 0) return one->run(count, arguments);
+  return test_main(count, arguments);
+}
+
+/* ---- several files, each in a process of its own ---- */
+
+/* Runs this program with the name of the file and the patterns. @return whether all passed */
+static bool spawn_file(const char *program, const char *file, int pattern_count, char **patterns) {
+  char **arguments = calloc((size_t)pattern_count + 3, sizeof *arguments);
+  if (!arguments) abort();
+  arguments[0] = (char *)(uintptr_t)program;
+  arguments[1] = strdup(test_file_name(file));
+  for (int i = 0; i < pattern_count; i++) arguments[2 + i] = patterns[i];
+  fflush(stdout);
+  pid_t child = fork();
+  if (child == 0) {
+    execv("/proc/self/exe", arguments);
+    _exit(127);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  if (status != 0) fprintf(stderr, "# %s failed\n", arguments[1]);
+  free(arguments[1]);
+  free(arguments);
+  return status == 0;
+}
+
+static bool is_file(const char *name) {
+  for (const test_case *one = cases; one; one = one->next)
+    if (strcmp(test_file_name(one->file), name) == 0) return true;
+  for (const test_file_with_main *one = mains; one; one = one->next)
+    if (strcmp(test_file_name(one->file), name) == 0) return true;
+  return false;
+}
+
+int main(int count, char **arguments) {
+  if (count > 1 && is_file(arguments[1])) return run_file(count - 1, arguments + 1);
+  bool is_list = count == 2 && strcmp(arguments[1], "--list") == 0, passed = true;
+  size_t chosen_count;
+  test_case **chosen = choose(NULL, is_list ? 0 : count - 1, arguments + 1, &chosen_count);
+  for (size_t i = 0; i < chosen_count; i++) {
+    if (is_list) printf("%s %s\n", test_file_name(chosen[i]->file), chosen[i]->name);
+    else if (i == 0 || strcmp(chosen[i - 1]->file, chosen[i]->file) != 0)
+      passed = spawn_file(arguments[0], chosen[i]->file, count - 1, arguments + 1) && passed;
+  }
+  free(chosen);
+  if (chosen_count == 0) fprintf(stderr, "%s has no such case (--list prints them)\n", arguments[0]);
+  return chosen_count == 0 ? 2 : passed ? 0 : 1;
 }

@@ -1,13 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a file of tests begins with: cmocka with the headers that it wants before it, and cases that register
- * themselves. A file of tests is a list of cases, and main() comes from tests/support/main.c:
+ * themselves. A file of tests is a list of cases:
  *
  *     TEST(what_holds_is_a_sentence) {
  *       assert_int_equal(1 + 1, 2);
  *     }
  *
- * The cases of a file run in the order of their lines; those of a program in the order of its files, by name. */
+ * Files are linked together into few programs (tests/meson.build), and each file runs in a process of its own: what a
+ * file does to its process, no other file meets. The cases of a file run in the order of their lines.
+ *
+ *     PROGRAM                   every file, one after the other
+ *     PROGRAM session           the cases of session_test.c
+ *     PROGRAM session 'queue*'  those of its cases that match, as in the shell
+ *     PROGRAM queue_has_a_bound the cases of that name in any file
+ *     PROGRAM --list            the names of all cases */
 #ifndef TESTS_SUPPORT_TEST_H
 #define TESTS_SUPPORT_TEST_H
 
@@ -26,27 +33,37 @@
 #define TEST_WITH(name, set_up, tear_down) TEST_CASE(name, true, set_up, tear_down)
 
 /* Once in a file: runs before and after each TEST of the file. Each may be NULL. */
-#define FOR_EACH_TEST(set_up, tear_down) TEST_FIXTURE(each, false, set_up, tear_down)
+#define FOR_EACH_TEST(set_up, tear_down) TEST_FIXTURE(each, set_up, tear_down)
 
 /* Once in a file: runs before the first case of the file and after its last. Each may be NULL. */
-#define FOR_ALL_TESTS(set_up, tear_down) TEST_FIXTURE(all, true, set_up, tear_down)
+#define FOR_ALL_TESTS(set_up, tear_down) TEST_FIXTURE(all, set_up, tear_down)
 
-/* One way to run the cases: with its name before theirs, and its state as their initial state. */
+/* Once in a file: the main() of its process, where it does something before its cases run. The first argument is the
+ * name of the file. It ends with `return test_main(count, arguments);`. To skip the file, since the machine lacks what
+ * it needs, it prints "1..0 # SKIP why" and returns 0. */
+#define TEST_MAIN(count, arguments)                                                                     \
+  static int test_file_main(int count, char **arguments);                                               \
+  static test_file_with_main test_this_file = {.file = __FILE__, .run = test_file_main};                \
+  __attribute__((constructor)) static void test_add_this_file(void) { test_add_main(&test_this_file); } \
+  static int test_file_main(__attribute__((unused)) int count, __attribute__((unused)) char **arguments)
+
+/* Runs the cases of the file that the arguments choose. @return the exit status: 0 all passed. */
+int test_main(int count, char **arguments);
+
+/* One way to run the cases of a file: with its name before theirs, and its state as their initial state. */
 typedef struct test_variant {
   const char *name;
   void *state;
 } test_variant;
 
-/* For a file that has a main() of its own. Runs the cases that the arguments name, as `session`, the name of their file
- * without _test.c, or as a case, with `*` and `?` as in the shell; without arguments all. `--list` prints them.
- * @return the exit status: 0 all passed. */
-int test_main(int count, char **arguments);
-
 /* Runs each case once for each variant. */
 int test_main_for_each(int count, char **arguments, const test_variant *variants, size_t variant_count);
 
-/* Before test_main: leaves out the case of this name, since the machine lacks what it needs. */
-void leave_out_test(const char *name);
+/* In TEST_MAIN, before test_main: leaves out the case of this name, since the machine lacks what it needs. */
+void test_leave_out(const char *name);
+
+/* "session" of ".../unit/session_test.c". The next call overwrites it. */
+const char *test_file_name(const char *file);
 
 /* ---- what the macros are made of ---- */
 
@@ -61,14 +78,20 @@ typedef struct test_case {
 } test_case;
 
 typedef struct test_fixture {
-  const char *file;
-  bool is_for_all;
+  const char *file, *kind; /* "each" or "all" */
   CMFixtureFunction set_up, tear_down;
   struct test_fixture *next;
 } test_fixture;
 
+typedef struct test_file_with_main {
+  const char *file;
+  int (*run)(int count, char **arguments);
+  struct test_file_with_main *next;
+} test_file_with_main;
+
 void test_add_case(test_case *one);
 void test_add_fixture(test_fixture *one);
+void test_add_main(test_file_with_main *one);
 
 #define TEST_CASE(case_name, is_own, set_up_, tear_down_)                                                           \
   static void case_name(void **state);                                                                              \
@@ -82,12 +105,12 @@ void test_add_fixture(test_fixture *one);
   __attribute__((constructor)) static void test_add_##case_name(void) { test_add_case(&test_case_of_##case_name); } \
   static void case_name(__attribute__((unused)) void **state)
 
-#define TEST_FIXTURE(which, is_all, set_up_, tear_down_)                                   \
-  static test_fixture test_fixture_for_##which = {                                         \
-      .file = __FILE__, .is_for_all = is_all, .set_up = set_up_, .tear_down = tear_down_}; \
-  __attribute__((constructor)) static void test_add_fixture_for_##which(void) {            \
-    test_add_fixture(&test_fixture_for_##which);                                           \
-  }                                                                                        \
+#define TEST_FIXTURE(which, set_up_, tear_down_)                                     \
+  static test_fixture test_fixture_for_##which = {                                   \
+      .file = __FILE__, .kind = #which, .set_up = set_up_, .tear_down = tear_down_}; \
+  __attribute__((constructor)) static void test_add_fixture_for_##which(void) {      \
+    test_add_fixture(&test_fixture_for_##which);                                     \
+  }                                                                                  \
   struct test_fixture
 
 #endif

@@ -86,7 +86,7 @@ TEST(child_makes_a_runtime_of_its_own_whatever_the_parent_was_doing) {
   assert_int_equal(u.failed, 0);
 }
 
-int main(int count, char **arguments) {
+TEST_MAIN(count, arguments) {
   if (HAS_THREAD_SANITIZER) {
     puts("1..0 # SKIP ThreadSanitizer starts no threads in the child of a process that had some");
     return 0;

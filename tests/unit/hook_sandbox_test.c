@@ -250,7 +250,7 @@ TEST(wrong_sandbox_is_refused_with_its_place) {
   tp_runtime_free(runtime);
 }
 
-int main(int count, char **arguments) {
+TEST_MAIN(count, arguments) {
   const char *lacks = tp__sandbox_lacks(helper());
   if (lacks) {
     printf("1..0 # SKIP %s\n", lacks);

@@ -423,7 +423,7 @@ TEST(watch_keeps_the_hosts_that_it_was_given) {
   endpoint_close(e);
 }
 
-int main(int count, char **arguments) {
+TEST_MAIN(count, arguments) {
   if (!getenv("TURNPHASE_WEBHOOK")) {
     printf("1..0 # SKIP turnphase-webhook is not built: it needs libcurl\n");
     return 0;

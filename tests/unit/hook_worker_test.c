@@ -311,8 +311,8 @@ TEST(wrong_file_of_a_worker_is_refused_with_its_place) {
 }
 
 /* What this machine lacks is neither run nor counted. */
-int main(int count, char **arguments) {
-  if (!is_program("python3")) leave_out_test("worker_can_be_written_with_the_python_library");
-  if (!is_program("node")) leave_out_test("worker_can_be_written_with_the_javascript_library");
+TEST_MAIN(count, arguments) {
+  if (!is_program("python3")) test_leave_out("worker_can_be_written_with_the_python_library");
+  if (!is_program("node")) test_leave_out("worker_can_be_written_with_the_javascript_library");
   return test_main(count, arguments);
 }

@@ -948,7 +948,7 @@ TEST_WITH(a_request_at_either_end_of_a_long_text_is_found, NULL, NULL) {
   free(text);
 }
 
-int main(int count, char **arguments) {
+TEST_MAIN(count, arguments) {
   put_allocator_in_place();
   return test_main(count, arguments);
 }

@@ -137,7 +137,7 @@ TEST(earlier_questions_do_not_displace_the_evidence) {
   tp__memory_store_close(store);
 }
 
-int main(int count, char **arguments) {
+TEST_MAIN(count, arguments) {
   conversation = read_conversation();
   if (!conversation) {
     puts("1..0 # SKIP the conversation (../shared/data/locomo/26.json) is not there");

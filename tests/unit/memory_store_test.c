@@ -770,7 +770,7 @@ TEST_WITH(each_allocation_may_be_refused, NULL, NULL) {
   refuse_each_allocation(true);
 }
 
-int main(int count, char **arguments) {
+TEST_MAIN(count, arguments) {
   put_allocator_in_place();
   return test_main(count, arguments);
 }

@@ -768,7 +768,7 @@ TEST_WITH(each_allocation_of_a_list_and_a_deletion_may_be_refused, make_director
   tp_history_free(history);
 }
 
-int main(int count, char **arguments) {
+TEST_MAIN(count, arguments) {
   put_machine_in_place();
   return test_main(count, arguments);
 }
