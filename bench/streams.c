@@ -17,7 +17,6 @@
 #include "bench/report.h"
 #include "tests/support/endpoint.h"
 #include "tests/support/streams.h"
-#include "turnphase/declared.h"
 #include "turnphase/openai.h"
 
 #define ROWS "streams "

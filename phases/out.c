@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/out.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
+
+#include "runtime/value/value.h"
 
 void tp__out_text(tp__out *out, tp_text text) {
   if (out->size < out->capacity && text.size) {
@@ -23,23 +23,21 @@ void tp__out_int(tp__out *out, int64_t number) {
   tp__out_text(out, (tp_text){digits, (size_t)size});
 }
 
-void tp__out_double(tp__out *out, double number) {
-  if (!isfinite(number)) {
-    tp__out_string(out, "null");
-    return;
-  }
-  char digits[64];
-  for (int precision = 15; precision <= 17; precision++) {
-    snprintf(digits, sizeof digits, "%.*g", precision, number);
-    if (strtod(digits, NULL) == number) break;
-  }
-  /* A locale may have put a point of its own, of one byte or more, between the digits. */
-  bool point = false;
-  for (const char *c = digits; *c; c++) {
-    bool is_number_char = (*c >= '0' && *c <= '9') || *c == '-' || *c == '+' || *c == 'e';
-    if (is_number_char || !point) tp__out_char(out, is_number_char ? *c : '.');
-    point = point || !is_number_char;
-  }
+static void put_piece(void *out, const char *text, size_t size) { tp__out_text(out, (tp_text){text, size}); }
+
+void tp__out_json(tp__out *out, tp_text value) {
+  const tp__json_out json = {.put = put_piece, .ctx = out, .without_tags = true};
+  tp__json_put_value(&json, value);
+}
+
+void tp__out_json_string(tp__out *out, tp_text text) {
+  const tp__json_out json = {.put = put_piece, .ctx = out, .without_tags = true};
+  tp__json_put_string(&json, text);
+}
+
+void tp__out_json_summary(tp__out *out, tp_text value, size_t text_bytes) {
+  const tp__json_out json = {.put = put_piece, .ctx = out, .text_bytes = text_bytes};
+  tp__json_put_value(&json, value);
 }
 
 tp_status tp__out_twice(tp__arena *arena, void (*write)(tp__out *out, const void *ctx), const void *ctx,

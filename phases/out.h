@@ -18,21 +18,17 @@ void tp__out_text(tp__out *out, tp_text text);
 void tp__out_string(tp__out *out, const char *string);
 void tp__out_char(tp__out *out, char byte);
 void tp__out_int(tp__out *out, int64_t number);
-/** The shortest decimal form that reads back as the same number, whatever the host's locale; "null" where JSON has no
- *  number for it. */
-void tp__out_double(tp__out *out, double number);
 
 /** Runs write twice and gives what it put, in the arena, with a NUL behind it.
  *  @return TP_OK; TP_ERR_NO_MEMORY. */
 tp_status tp__out_twice(tp__arena *arena, void (*write)(tp__out *out, const void *ctx), const void *ctx,
                         tp_text *ret_text);
 
-/** A value as JSON, or a text as a JSON string. `<`, `>` and `&` are escaped, and so are all controls and the line ends
- *  of Unicode: no content can form a tag or leave its line. Bytes become base64 text, NaN and infinities null. */
-void tp__json_value(tp__out *out, tp_text value);
-void tp__json_string(tp__out *out, tp_text text);
-/** A value as JSON that programs read: only what JSON demands is escaped. Of a text above text_bytes (at least 16) the
- *  head and the tail are left, with an ellipsis between them. */
-void tp__json_summary(tp__out *out, tp_text value, size_t text_bytes);
+/** A value as JSON, or a text as a JSON string, for a prompt: tp__json_out.without_tags. */
+void tp__out_json(tp__out *out, tp_text value);
+void tp__out_json_string(tp__out *out, tp_text text);
+/** A value as JSON that programs read. Of a text above text_bytes (at least 16) the head and the tail are left, with an
+ *  ellipsis between them. */
+void tp__out_json_summary(tp__out *out, tp_text value, size_t text_bytes);
 
 #endif

@@ -82,7 +82,7 @@ typedef struct map_parts {
 static void put_line(tp__out *out, tp_text name, tp_text value) {
   tp__out_text(out, name);
   tp__out_string(out, ": ");
-  tp__json_value(out, value);
+  tp__out_json(out, value);
   tp__out_char(out, '\n');
 }
 
@@ -173,9 +173,9 @@ typedef struct signal_list {
 } signal_list;
 
 static void put_member(tp__out *out, const char *name, tp_text text) {
-  tp__json_string(out, tp_text_of(name));
+  tp__out_json_string(out, tp_text_of(name));
   tp__out_char(out, ':');
-  tp__json_string(out, text);
+  tp__out_json_string(out, text);
   tp__out_char(out, ',');
 }
 
@@ -189,8 +189,8 @@ static void put_signal(tp__out *out, const char *phase, const tp__merged_item *i
   put_member(out, "code", signal->key);
   put_member(out, "severity", tp_text_of(tp_severity_name(signal->severity)));
   tp__out_string(out, "\"payload\":");
-  if (signal->text.size) tp__json_string(out, signal->text);
-  else tp__json_value(out, signal->value); /* none is null */
+  if (signal->text.size) tp__out_json_string(out, signal->text);
+  else tp__out_json(out, signal->value); /* none is null */
   tp__out_char(out, '}');
 }
 

@@ -381,13 +381,13 @@ static void explain_enum(tp__out *why, tp_text values) {
   tp__out_string(why, ": must be one of ");
   for (tp_value_walk walk = {0}; tp_value_next(values, &walk); first = false) {
     if (!first) tp__out_string(why, ", ");
-    tp__json_value(why, walk.value);
+    tp__out_json(why, walk.value);
   }
 }
 
 static void explain_bound(tp__out *why, const char *words, tp_text bound) {
   tp__out_string(why, words);
-  tp__json_value(why, bound);
+  tp__out_json(why, bound);
 }
 
 static void explain(tp__out *why, const step *at, const tp__schema *s, tp_text value);

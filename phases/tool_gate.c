@@ -102,7 +102,7 @@ static void gate_ended(tp__phase_run *run, const char *phase,
 }
 
 static void write_arguments(tp__out *out, const void *ctx) {
-  tp__json_summary(out, ((const tp_tool_call *)ctx)->arguments, SUMMARY_TEXT_BYTES);
+  tp__out_json_summary(out, ((const tp_tool_call *)ctx)->arguments, SUMMARY_TEXT_BYTES);
 }
 
 /* The arguments as JSON whose long texts keep head and tail, so that a long argument hides no other one; empty where

@@ -10,7 +10,6 @@
 #include "cli/common/visible.h"
 #include "cli/run/event.h"
 #include "cli/run/timeline.h"
-#include "turnphase/declared.h"
 
 enum { WIDTH = 80, DURATION_SIZE = 32, NAME_MAX_SHOWN = 40 };
 
@@ -87,7 +86,7 @@ static void show_tool_begin(screen *s, tp_text event) {
   if (tp_value_bool(tp_value_get(call, "malformed"), false)) {
     cli_print_string(s->output, " ");
     print_rest(s, tp_value_text(arguments), used + 1);
-  } else if (tp_value_count(arguments) > 0 && tp_json_encode(arguments, cli_buffer_add, &json, NULL) == TP_OK) {
+  } else if (tp_value_count(arguments) > 0 && cli_buffer_add_json(&json, arguments, NULL) == TP_OK) {
     cli_print_string(s->output, " ");
     print_rest(s, (tp_text){json.bytes, json.size}, used + 1);
   }

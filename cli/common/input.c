@@ -11,7 +11,6 @@
 #include "cli/common/exit_status.h"
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
-#include "turnphase/declared.h"
 
 static bool is_stdin(const char *path) { return !path || strcmp(path, "-") == 0; }
 

@@ -7,7 +7,6 @@
 #include "cli/common/exit_status.h"
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
-#include "turnphase/declared.h"
 
 static void add(cli_map *map, cli_map_item item) {
   map->items = cli_reserve(map->items, map->count, &map->capacity, sizeof *map->items);
@@ -114,12 +113,13 @@ void cli_map_write(cli_map *map, tp_writer *writer) {
 
 int cli_map_print(cli_map *map, cli_output *output) {
   tp_writer *writer;
-  tp_text value;
+  tp_text value, json;
   tp_fault fault = {0};
   cli_need(tp_writer_new(NULL, &writer));
   cli_map_write(map, writer);
   tp_status status = tp_writer_finish(writer, &value);
-  if (status == TP_OK) status = tp_json_encode(value, cli_print, output, &fault);
+  if (status == TP_OK) status = tp_json_encode(value, writer, &json, &fault);
+  if (status == TP_OK) cli_print(output, json.data, json.size);
   if (status == TP_OK) cli_print(output, "\n", 1);
   tp_writer_free(writer);
   return status == TP_OK ? CLI_OK : cli_fault("JSON", status, &fault);

@@ -45,6 +45,17 @@ void cli_need(tp_status status) {
   if (status != TP_OK) or_end(NULL);
 }
 
+tp_status cli_buffer_add_json(cli_buffer *buffer, tp_text value, tp_fault *fault) {
+  tp_writer *writer;
+  tp_text json;
+  cli_need(tp_writer_new(NULL, &writer));
+  tp_status status = tp_json_encode(value, writer, &json, fault);
+  if (status == TP_OK) cli_buffer_add(buffer, json.data, json.size);
+  tp_writer_free(writer);
+  if (status == TP_ERR_NO_MEMORY) cli_need(status);
+  return status;
+}
+
 char *cli_pool_copy(cli_pool *pool, tp_text text) {
   size_t need = text.size + 1;
   struct cli_chunk *chunk = pool->chunks;

@@ -18,6 +18,8 @@ typedef struct cli_buffer {
 } cli_buffer;
 /** A tp_print_fn: adds to the buffer that ctx is. */
 void cli_buffer_add(void *ctx, const char *bytes, size_t size);
+/** Adds a value as JSON. @return as tp_json_encode(), but for memory, without which the process ends. */
+tp_status cli_buffer_add_json(cli_buffer *buffer, tp_text value, tp_fault *fault);
 /** Ends the process as cli_alloc() does when the library found no memory. */
 void cli_need(tp_status status);
 

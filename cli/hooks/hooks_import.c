@@ -24,28 +24,15 @@ enum { PATH_SIZE = 4096, BUDGET_MS = 30000 /* of a phase in which nothing requir
 
 static void put_string(cli_buffer *t, const char *string) { cli_buffer_add(t, string, strlen(string)); }
 
-/* In quotes, with escapes for all that YAML does not take as it is: control characters, U+0085, U+2028, U+2029, U+FEFF,
- * and the C1 controls. */
+/* A JSON string is a double-quoted scalar of YAML. */
 static void put_quoted(cli_buffer *t, const char *string, size_t size) {
-  const unsigned char *end = (const unsigned char *)string + size;
-  cli_buffer_add(t, "\"", 1);
-  for (const unsigned char *at = (const unsigned char *)string; at < end; at++) {
-    char escape[16];
-    size_t bytes = 1;
-    uint32_t code = *at;
-    if (at[0] == 0xc2 && at[1] < 0xa0) code = at[1], bytes = 2;
-    else if (at[0] == 0xe2 && at[1] == 0x80 && (at[2] == 0xa8 || at[2] == 0xa9))
-      code = 0x2028u + at[2] - 0xa8u, bytes = 3;
-    else if (at[0] == 0xef && at[1] == 0xbb && at[2] == 0xbf) code = 0xfeff, bytes = 3;
-    if (bytes == 1 && code >= 0x20 && code != 0x7f) {
-      if (code == '"' || code == '\\') cli_buffer_add(t, "\\", 1);
-      cli_buffer_add(t, (const char *)at, 1);
-    } else {
-      cli_buffer_add(t, escape, (size_t)snprintf(escape, sizeof escape, "\\u%04x", code));
-    }
-    at += bytes - 1;
-  }
-  cli_buffer_add(t, "\"", 1);
+  tp_writer *writer;
+  tp_text value;
+  cli_need(tp_writer_new(NULL, &writer));
+  tp_write_text(writer, (tp_text){string, size});
+  cli_need(tp_writer_finish(writer, &value));
+  cli_need(cli_buffer_add_json(t, value, NULL));
+  tp_writer_free(writer);
 }
 
 static void put_pair(cli_buffer *t, const char *key, const char *value) {
@@ -85,7 +72,7 @@ static bool is_pair(const char *word, size_t size) {
 
 static bool check_tool(const char *word) {
   size_t head = strcspn(word, ":");
-  bool is_good = strlen(word) < 256 && is_pair(word, head);
+  bool is_good = strlen(word) < 256 && tp_utf8_valid(tp_text_of(word), NULL) && is_pair(word, head);
   for (const char *at = word[head] ? word + head + 1 : NULL; is_good && at;) {
     size_t size = strcspn(at, ",");
     is_good = is_pair(at, size);

@@ -14,7 +14,6 @@
 #include "cli/common/message.h"
 #include "cli/hooks/hooks_import.h"
 #include "cli/run/event.h"
-#include "turnphase/declared.h"
 
 enum { TIMEOUT_MS_MAX = 86400000, ARGUMENTS_MAX = 60, SUSPICIOUS_S = 1000 };
 

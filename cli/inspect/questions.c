@@ -9,7 +9,6 @@
 #include "cli/common/map.h"
 #include "cli/common/message.h"
 #include "cli/run/timeline.h"
-#include "turnphase/declared.h"
 #include "turnphase/sqlite.h"
 
 typedef struct listing {
@@ -53,17 +52,16 @@ static void print_text(cli_output *output, const char *label, tp_text text) {
 }
 
 /* What a terminal would obey or hide is written as its number: a person decides by what stands here. */
-static void print_visible(void *ctx, const char *data, size_t size) {
-  cli_print_cut(ctx, (tp_text){data, size}, SIZE_MAX);
-}
-
 static void print_question(cli_output *output, const tp_sqlite_question *q) {
   char time[40];
   cli_printf(output, "%llu  %s  %-7s ", (unsigned long long)q->number, cli_data_time(q->asked_unix_ms, time),
              state_of(q));
   print_text(output, " ", q->tool);
   cli_print_string(output, " ");
-  if (q->arguments.size) (void)!tp_json_encode(q->arguments, print_visible, output, NULL);
+  cli_buffer json = {0};
+  if (q->arguments.size && cli_buffer_add_json(&json, q->arguments, NULL) == TP_OK)
+    cli_print_cut(output, (tp_text){json.bytes, json.size}, SIZE_MAX);
+  free(json.bytes);
   print_text(output, "  turn ", q->turn);
   print_text(output, "  session ", q->session);
   cli_print_string(output, "\n");

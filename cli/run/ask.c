@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "cli/common/message.h"
+#include "cli/common/pool.h"
 #include "cli/common/visible.h"
-#include "turnphase/declared.h"
 
 enum { LOOK_MS = 100, LINE_BYTES = 64 };
 
@@ -33,9 +33,7 @@ static void free_question(cli_question *q) {
 /* ---- the text ---- */
 
 /* What a terminal would obey or hide is written as its number. */
-static void put_visible(void *ctx, const char *data, size_t size) {
-  FILE *out = ctx;
-  tp_text text = {data, size};
+static void put_visible(FILE *out, tp_text text) {
   while (text.size > 0) {
     uint32_t code;
     cli_visibility visibility;
@@ -49,9 +47,12 @@ static void put_visible(void *ctx, const char *data, size_t size) {
 }
 
 static void put_arguments(FILE *out, const tp_tool_call *call) {
+  cli_buffer json = {0};
   bool encoded =
-      !call->malformed && call->arguments.size > 0 && tp_json_encode(call->arguments, put_visible, out, NULL) == TP_OK;
-  if (!encoded) put_visible(out, call->arguments.data, call->malformed ? call->arguments.size : 0);
+      !call->malformed && call->arguments.size > 0 && cli_buffer_add_json(&json, call->arguments, NULL) == TP_OK;
+  if (encoded) put_visible(out, (tp_text){json.bytes, json.size});
+  else if (call->malformed) put_visible(out, call->arguments);
+  free(json.bytes);
 }
 
 static char *shown_text(const tp_question *question, size_t *ret_size) {
@@ -59,13 +60,13 @@ static char *shown_text(const tp_question *question, size_t *ret_size) {
   FILE *out = open_memstream(&text, ret_size);
   if (!out) return NULL;
   fputs("turnphase: hook ", out);
-  put_visible(out, question->subscription.data, question->subscription.size);
+  put_visible(out, question->subscription);
   fputs(" asks: may this call run?\n  tool: ", out);
-  put_visible(out, question->call->name.data, question->call->name.size);
+  put_visible(out, question->call->name);
   fputs("\n  arguments: ", out);
   put_arguments(out, question->call);
   fputs("\n  reason: ", out);
-  put_visible(out, question->reason.data, question->reason.size);
+  put_visible(out, question->reason);
   fputs("\nRun it? y (once), n, or always (this tool, until the run ends): ", out);
   if (fclose(out) == 0) return text;
   free(text);

@@ -7,7 +7,6 @@
 #include "cli/common/data.h"
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
-#include "turnphase/declared.h"
 
 /* ---- words ---- */
 
@@ -187,9 +186,12 @@ bool cli_text_is(tp_text text, const char *word) {
 void cli_events_print(const cli_events *events, cli_output *output) {
   for (size_t i = 0; i < events->count; i++) {
     tp_fault fault = {0};
-    tp_status status = tp_json_encode(cli_events_get(events, i), cli_print, output, &fault);
-    if (status == TP_OK) cli_print(output, "\n", 1);
-    else cli_error("warning: event %zu of a turn is left out: %s", i + 1, fault.message);
+    cli_buffer line = {0};
+    tp_status status = cli_buffer_add_json(&line, cli_events_get(events, i), &fault);
+    cli_buffer_add(&line, "\n", 1);
+    if (status == TP_OK) cli_print(output, line.bytes, line.size);
+    free(line.bytes);
+    if (status != TP_OK) cli_error("warning: event %zu of a turn is left out: %s", i + 1, fault.message);
   }
 }
 

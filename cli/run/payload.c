@@ -9,7 +9,6 @@
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
 #include "cli/run/event.h"
-#include "turnphase/declared.h"
 
 static uint32_t find(tp_text name) {
   char text[64];
@@ -70,7 +69,7 @@ static void add_response(cli_payload *payload, const tp_phase *phase, tp_text va
   cli_buffer json = {0};
   if (tp_value_kind_of(value) == TP_VALUE_TEXT) {
     add_text(payload, phase, TP_FIELD_RESULT, value);
-  } else if (tp_json_encode(value, cli_buffer_add, &json, NULL) == TP_OK) {
+  } else if (cli_buffer_add_json(&json, value, NULL) == TP_OK) {
     payload->text = json.bytes;
     payload->fields[payload->count++] =
         (tp_field){.id = TP_FIELD_RESULT, .kind = TP_FIELD_KIND_TEXT, .text = {json.bytes, json.size}};

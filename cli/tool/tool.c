@@ -16,7 +16,6 @@
 #include "cli/common/quantity.h"
 #include "cli/run/ask.h"
 #include "cli/run/host.h"
-#include "turnphase/declared.h"
 #include "turnphase/sqlite.h"
 
 enum { DRAIN_LIMIT_MS = 30000, NAME_WIDTH = 24, OWNER_WIDTH = 14 };

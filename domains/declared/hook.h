@@ -149,8 +149,9 @@ struct tp__line {
   size_t size, capacity;
   bool failed; /* there was no memory for all of them */
 };
-/** A tp_print_fn; ctx is a struct tp__line. */
-void tp__line_add(void *ctx, const char *bytes, size_t size);
+void tp__line_add(struct tp__line *line, const char *bytes, size_t size);
+/** Adds a value as JSON, and the end of the line. @param writer  gets the text; its value stays as it is. */
+tp_status tp__line_add_json(struct tp__line *line, tp_text value, tp_writer *writer);
 
 /** Whether the files that a command names are what was hashed. */
 bool tp__hook_is_as_it_was(const tp__hook *hook);
@@ -210,9 +211,8 @@ typedef struct tp__judged {
   tp_contribution contributions[TP__JUDGED_MAX];
   const tp_contribution *list[TP__JUDGED_MAX];
   char texts[TP__JUDGED_MAX][128]; /* of diagnostics that are made here */
-  tp_writer *writer;               /* has the object that the program printed */
+  tp_writer *writer;               /* has the object that the program printed, and what replaces a result */
   tp_writer *other;                /* has what replaces arguments; or NULL */
-  char *text;                      /* what replaces a result; or NULL */
   tp_field replacement;
 } tp__judged;
 

@@ -322,7 +322,6 @@ static void judged_init(tp__judged *judged) {
   judged->outcome = (tp_outcome){.struct_size = sizeof judged->outcome};
   judged->reason[0] = '\0';
   judged->writer = judged->other = NULL;
-  judged->text = NULL;
   judged->replacement = (tp_field){0};
 }
 
@@ -361,5 +360,4 @@ void tp__hook_judge_reply(const tp__hook *hook, const tp__asked *asked, tp_text 
 void tp__judged_fini(tp__judged *judged) {
   tp_writer_free(judged->writer);
   tp_writer_free(judged->other);
-  free(judged->text);
 }

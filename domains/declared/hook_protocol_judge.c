@@ -203,8 +203,6 @@ static void replace_arguments(tp__judge *judge, tp_text input) {
   else tp__judge_fail(judge, TP_REASON_MALFORMED, "the rewritten arguments name one argument twice");
 }
 
-static void print_to(void *ctx, const char *bytes, size_t size) { fwrite(bytes, 1, size, ctx); }
-
 /* Of the forms that tools of that host have, what is text in them. */
 static tp_text text_in(tp_text output) {
   static const char *const keys[] = {"stdout", "llmContent"};
@@ -219,16 +217,12 @@ static tp_text text_in(tp_text output) {
 static void replace_result(tp__judge *judge, tp_text output) {
   tp__judged *judged = judge->judged;
   tp_text text = text_in(output);
-  size_t size = 0;
-  FILE *stream = text.data ? NULL : open_memstream(&judged->text, &size);
-  if (!text.data) {
-    bool is_written = stream && tp_json_encode(output, print_to, stream, NULL) == TP_OK;
-    if (stream && fclose(stream) != 0) is_written = false;
-    if (!is_written) {
-      no_memory(judge);
-      return;
-    }
-    text = (tp_text){judged->text, size};
+  tp_writer **writer = &judged->writer;
+  bool is_written = text.data || ((*writer || tp_writer_new(NULL, writer) == TP_OK) &&
+                                  tp_json_encode(output, *writer, &text, NULL) == TP_OK);
+  if (!is_written) {
+    no_memory(judge);
+    return;
   }
   judged->replacement = (tp_field){.id = TP_FIELD_RESULT, .kind = TP_FIELD_KIND_TEXT, .text = text};
 }

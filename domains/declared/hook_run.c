@@ -43,8 +43,7 @@ int32_t tp__hook_matches(void *ctx, const tp_match_view *view) {
 
 /* ---- the context: one line of JSON ---- */
 
-void tp__line_add(void *ctx, const char *bytes, size_t size) {
-  struct tp__line *line = ctx;
+void tp__line_add(struct tp__line *line, const char *bytes, size_t size) {
   void *grown = line->bytes;
   if (line->failed || !tp__grow(&tp__malloc_allocator, &grown, &line->capacity, line->size + size, 1)) {
     line->failed = true;
@@ -53,6 +52,15 @@ void tp__line_add(void *ctx, const char *bytes, size_t size) {
   line->bytes = grown;
   if (size > 0) memcpy(line->bytes + line->size, bytes, size);
   line->size += size;
+}
+
+tp_status tp__line_add_json(struct tp__line *line, tp_text value, tp_writer *writer) {
+  tp_text json;
+  tp_status status = tp_json_encode(value, writer, &json, NULL);
+  if (status != TP_OK) return status;
+  tp__line_add(line, json.data, json.size);
+  tp__line_add(line, "\n", 1);
+  return TP_OK;
 }
 
 static const char *const id_names[TP_ID_COUNT] = {"tenant_id", "agent_id", "workspace_id", "session_id",
@@ -188,8 +196,7 @@ static tp_status context_line(const tp__hook *hook, const tp_call *call, struct 
   tp_text value;
   struct tp__line line = {0};
   status = tp_writer_finish(writer, &value);
-  if (status == TP_OK) status = tp_json_encode(value, tp__line_add, &line, NULL);
-  if (status == TP_OK) tp__line_add(&line, "\n", 1);
+  if (status == TP_OK) status = tp__line_add_json(&line, value, writer);
   tp_writer_free(writer);
   if (status == TP_OK && line.failed) status = TP_ERR_NO_MEMORY;
   if (status == TP_OK) *ret_line = line;

@@ -161,8 +161,9 @@ static void call_unstarted(const tp__job *job, const char *reason, int32_t syste
 /* @return a line with its newline; failed without memory. */
 static struct tp__line arguments_line(tp_text arguments) {
   struct tp__line line = {0};
-  if (tp_json_encode(arguments, tp__line_add, &line, NULL) != TP_OK) line.failed = true;
-  tp__line_add(&line, "\n", 1);
+  tp_writer *writer = NULL;
+  if (tp_writer_new(NULL, &writer) != TP_OK || tp__line_add_json(&line, arguments, writer) != TP_OK) line.failed = true;
+  tp_writer_free(writer);
   return line;
 }
 

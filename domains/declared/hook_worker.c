@@ -310,8 +310,7 @@ static tp_status make_frame(const tp__hook *hook, const tp_call *call, uint64_t 
     tp__line_add(&frame, (const char *)head, sizeof head);
     tp__line_add(&frame, value.data, value.size);
   } else if (status == TP_OK) {
-    status = tp_json_encode(value, tp__line_add, &frame, NULL);
-    tp__line_add(&frame, "\n", 1);
+    status = tp__line_add_json(&frame, value, writer);
   }
   tp_writer_free(writer);
   if (status == TP_OK && frame.failed) status = TP_ERR_NO_MEMORY;

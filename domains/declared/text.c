@@ -69,33 +69,6 @@ tp_status tp__refuse(tp_fault *fault, tp_status code, const char *name, tp__plac
   return code;
 }
 
-/* The locale's decimal point, which may be several bytes, becomes a point; a whole number gets ".0" to stay a float. */
-static void in_c_locale(const char *printed, char *ret_text) {
-  size_t size = 0;
-  bool is_float = false;
-  for (const char *at = printed; *at; at++) {
-    if (strchr("0123456789+-", *at)) {
-      ret_text[size++] = *at;
-    } else if (*at == 'e') {
-      is_float = true;
-      ret_text[size++] = 'e';
-    } else if (!is_float) {
-      is_float = true;
-      ret_text[size++] = '.';
-    }
-  }
-  memcpy(ret_text + size, is_float ? "" : ".0", is_float ? 1 : 3);
-}
-
-void tp__double_print(double real, char ret_text[TP__DOUBLE_TEXT_SIZE]) {
-  char printed[TP__DOUBLE_TEXT_SIZE];
-  for (int digits = 15; digits <= 17; digits++) {
-    snprintf(printed, sizeof printed, "%.*g", digits, real);
-    if (strtod(printed, NULL) == real) break;
-  }
-  in_c_locale(printed, ret_text);
-}
-
 static void *malloc_alloc(void *ctx, size_t size) {
   (void)ctx;
   return malloc(size);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * text: what JSON and YAML share: places in a text, refusals that name them, numbers as text, growing arrays. The room
- * knows the core by its public headers only. It has no lock and no state. */
+ * text: places in a text, refusals that name them, growing arrays. The module knows the core by its public headers
+ * only. It has no lock and no state. */
 #ifndef TP__DECLARED_TEXT_H
 #define TP__DECLARED_TEXT_H
 
@@ -26,11 +26,6 @@ int tp__cut(tp_text text, int max);
 /** Fills fault (may be NULL) and returns code. name is the fault's subject and may be NULL. */
 tp_status tp__refuse(tp_fault *fault, tp_status code, const char *name, tp__place place, const char *format, ...)
     TP__PRINTF(5, 6);
-
-enum { TP__DOUBLE_TEXT_SIZE = 40 };
-/** The shortest of 15 to 17 digits that reads back as the same number, with a point or an exponent, in any locale.
- *  @param real  finite. */
-void tp__double_print(double real, char ret_text[TP__DOUBLE_TEXT_SIZE]);
 
 /** malloc and free, for the public functions, which are given no allocator. */
 extern const tp_allocator tp__malloc_allocator;

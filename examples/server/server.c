@@ -56,7 +56,6 @@ static void put(bytes *b, const char *data, size_t size) {
 }
 
 static void put_string(bytes *b, const char *string) { put(b, string, strlen(string)); }
-static void print_bytes(void *ctx, const char *text, size_t size) { put(ctx, text, size); }
 
 /* ---- a client: one connection with one request ---- */
 
@@ -145,8 +144,9 @@ static void put_head(bytes *to, int status, const char *type, const size_t *size
 /* Ends the value that the writer has and frees the writer. */
 static bytes json_of(tp_writer *writer) {
   bytes json = {NULL, 0, 0};
-  tp_text value;
-  if (tp_writer_finish(writer, &value) == TP_OK) (void)!tp_json_encode(value, print_bytes, &json, NULL);
+  tp_text value, text;
+  if (tp_writer_finish(writer, &value) == TP_OK && tp_json_encode(value, writer, &text, NULL) == TP_OK)
+    put(&json, text.data, text.size);
   tp_writer_free(writer);
   return json;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * declared.h: the library turnphase-declared: JSON and YAML to and from values, and what is declared in YAML files.
- * Uses jansson and libyaml; the core does not. Threads: any. */
+ * declared.h: the library turnphase-declared: YAML to values, and what is declared in YAML files. Uses libyaml.
+ * Threads: any. */
 #ifndef TURNPHASE_DECLARED_H
 #define TURNPHASE_DECLARED_H
 
@@ -10,22 +10,6 @@
 
 TP_BEGIN_DECLS
 
-/** Decodes one JSON text (RFC 8259) into a value. Refused with line and column (in code points; of the last character
- *  of the part that was not accepted): bad UTF-8, escapes of lone surrogates, duplicate keys, keys with a NUL in them,
- *  numbers out of range (integers outside int64, floats outside double), trailing text, depth over 32, more than
- *  1,048,576 commas and opening brackets; and more than 64 MiB. Numbers without point and exponent become ints, all
- *  others floats.
- *  @param writer  gets the value, keys in the order of the text; untouched when the JSON is refused. TP_ERR_NO_MEMORY
- *                 and its limit are stored in it, as with every tp_write_…
- *  @return TP_OK; TP_ERR_MALFORMED, TP_ERR_UTF8, TP_ERR_TOO_DEEP, TP_ERR_TOO_LARGE, TP_ERR_NO_MEMORY.
- *  Threads: any. */
-TP_API tp_status tp_json_decode(tp_text json, tp_writer *writer, tp_fault *fault) TP_MUST_USE;
-/** Writes a value as compact JSON, map order kept. Bytes become base64 text (RFC 4648); NaN and infinities become null;
- *  every other float reads back as the same float.
- *  @param value  checked before anything is printed, as by tp_value_check(), whose errors are returned.
- *  Threads: any. */
-TP_API tp_status tp_json_encode(tp_text value, tp_print_fn print, void *ctx, tp_fault *fault) TP_MUST_USE;
-
 /** Decodes one YAML 1.2 document (core schema) into a value. Refused with line and column (in code points): syntax
  *  errors, duplicate keys, anchors and aliases, merge keys, tags, keys that are missing or not scalars, no document or
  *  more than one, a %YAML line of another version, numbers out of range, bad UTF-8, control characters and others that
@@ -33,7 +17,8 @@ TP_API tp_status tp_json_encode(tp_text value, tp_print_fn print, void *ctx, tp_
  *  and more than 16 MiB. Plain scalars are null, bool, int or float when the core schema says so; all others are text,
  *  and so is every key.
  *  @param name    of the file, for fault->subject; may be NULL.
- *  @param writer  as of tp_json_decode().
+ *  @param writer  gets the value, keys in the order of the text; untouched when the YAML is refused. TP_ERR_NO_MEMORY
+ *                 and its limit are stored in it, as with every tp_write_…
  *  @return TP_OK; TP_ERR_MALFORMED, TP_ERR_UTF8, TP_ERR_TOO_DEEP, TP_ERR_TOO_LARGE, TP_ERR_NO_MEMORY.
  *  Threads: any. */
 TP_API tp_status tp_yaml_decode(tp_text yaml, const char *name, tp_writer *writer, tp_fault *fault) TP_MUST_USE;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * openai.h: the library turnphase-openai: models behind an HTTP endpoint that speaks the chat completions, the
- * responses or the Anthropic messages form. It uses libcurl and turnphase-declared (JSON); the core uses neither.
+ * responses or the Anthropic messages form. It uses libcurl; the core does not.
  *
  * Threads. All requests of all models of the process share one I/O thread. It is started by the first request and ends
  * with the last model. The child of a fork has none, and its first request starts one. Every signal is blocked in it.

@@ -3,8 +3,9 @@
  * value.h: structured data. A value is one msgpack value, held as its bytes in a tp_text; a value inside a value is a
  * slice of the same bytes, so reading allocates nothing. Readers accept any bytes and never read past them: what is
  * not there or not of the asked kind reads as TP_VALUE_NONE, empty or 0. Check bytes from outside once with
- * tp_value_check(). Limits: 32 containers inside each other, 64 MiB. Source of the format: the msgpack specification;
- * extension types are refused, and so are unsigned integers above INT64_MAX, which an int64_t cannot hold.
+ * tp_value_check(), or make a value from JSON with tp_json_decode(). Limits: 32 containers inside each other, 64 MiB.
+ * Source of the format: the msgpack specification; extension types are refused, and so are unsigned integers above
+ * INT64_MAX, which an int64_t cannot hold.
  * Threads: any; a writer is used by one thread at a time. */
 #ifndef TURNPHASE_VALUE_H
 #define TURNPHASE_VALUE_H
@@ -111,6 +112,29 @@ TP_API void tp_writer_reset(tp_writer *writer);
  *  @param writer  gets one value. Untouched when the value is refused; TP_ERR_NO_MEMORY and its limit are stored in it.
  *  Threads: one at a time for each writer. */
 TP_API tp_status tp_value_write_canonical(tp_text value, tp_writer *writer, tp_fault *fault) TP_MUST_USE;
+
+/* ---- JSON ---- */
+
+/** Decodes one JSON text (RFC 8259) into a value. Refused with line and column (in code points) of the first character
+ *  that cannot be taken: bad UTF-8, a byte-order mark, escapes of lone surrogates, trailing text; and of the beginning
+ *  of a repeated key and of a number out of range (integers outside int64, floats outside double). Also refused: depth
+ *  over 32, more than 1,048,576 commas and opening brackets, and more than 64 MiB. Numbers without point and exponent
+ *  become ints, all others floats, each the nearest double in every locale.
+ *  @param writer  gets the value, keys in the order of the text; it may be the element of a container that was begun.
+ *                 Untouched when the JSON is refused. TP_ERR_NO_MEMORY and its limit are stored in it, as with every
+ *                 tp_write_…, and returned.
+ *  @return TP_OK; TP_ERR_MALFORMED, TP_ERR_UTF8, TP_ERR_TOO_DEEP, TP_ERR_TOO_LARGE, TP_ERR_NO_MEMORY.
+ *  Threads: one at a time for each writer. */
+TP_API tp_status tp_json_decode(tp_text json, tp_writer *writer, tp_fault *fault) TP_MUST_USE;
+/** Writes a value as compact JSON on one line, map order kept. Bytes become base64 text (RFC 4648); NaN and infinities
+ *  become null; every other float reads back as the same float. Control characters, the line ends of Unicode, U+FEFF,
+ *  U+FFFE and U+FFFF become escapes, so the text is also YAML, and harmless on a terminal.
+ *  @param value     checked first, as by tp_value_check(), whose errors are returned. It may be the writer's own.
+ *  @param writer    its memory holds the text, beside its value, which stays as it is.
+ *  @param ret_json  with a NUL after it, which the size does not count; borrowed until the next tp_json_encode() with
+ *                   this writer or its end.
+ *  Threads: one at a time for each writer. */
+TP_API tp_status tp_json_encode(tp_text value, tp_writer *writer, tp_text *ret_json, tp_fault *fault) TP_MUST_USE;
 
 /** True when the bytes are well-formed UTF-8 (RFC 3629: no surrogates, no overlong forms, at most U+10FFFF).
  *  @param ret_offset  where it first is not; may be NULL.

@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "turnphase/declared.h"
-
 void tp__openai_answer_init(tp__openai_answer *answer) { answer->usage = (tp__openai_usage){-1, -1, -1, -1}; }
 
 static void free_response(tp__openai_answer *answer) {
@@ -140,10 +138,13 @@ void tp__openai_answer_arguments(tp__openai_answer *answer, tp__openai_draft *dr
 }
 
 void tp__openai_answer_arguments_value(tp__openai_answer *answer, tp__openai_draft *draft, tp_text value) {
-  tp__openai_bytes json = {0};
-  if (tp_json_encode(value, tp__openai_print, &json, NULL) != TP_OK || json.failed) no_memory(answer);
-  else tp__openai_answer_arguments(answer, draft, tp__openai_bytes_text(&json));
-  tp__openai_bytes_fini(&json);
+  tp_writer *writer = NULL;
+  tp_text json;
+  bool is_encoded =
+      tp_writer_new(tp__openai_memory, &writer) == TP_OK && tp_json_encode(value, writer, &json, NULL) == TP_OK;
+  if (is_encoded) tp__openai_answer_arguments(answer, draft, json);
+  else no_memory(answer);
+  tp_writer_free(writer);
 }
 
 /* ---- the response ---- */

@@ -10,7 +10,6 @@
 #include "providers/openai/config.h"
 #include "providers/openai/failure.h"
 #include "providers/openai/io.h"
-#include "turnphase/declared.h"
 
 enum { HANDLES_KEPT_MAX = 4, MS_PER_S = 1000, DIMENSIONS_MAX = 4096 };
 
@@ -68,12 +67,13 @@ static void write_body(tp_writer *writer, const embedder *e, const tp_memory_emb
 
 static tp_status make_body(const embedder *e, const tp_memory_embed_request *request, tp__openai_bytes *body) {
   tp_writer *writer;
-  tp_text value;
+  tp_text value, json;
   tp_status status = tp_writer_new(tp__openai_memory, &writer);
   if (status != TP_OK) return status;
   write_body(writer, e, request);
   status = tp_writer_finish(writer, &value);
-  if (status == TP_OK) status = tp_json_encode(value, tp__openai_print, body, NULL);
+  if (status == TP_OK) status = tp_json_encode(value, writer, &json, NULL);
+  if (status == TP_OK) tp__openai_put_text(body, json);
   tp_writer_free(writer);
   return status == TP_OK && body->failed ? TP_ERR_NO_MEMORY : status;
 }

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "turnphase/declared.h"
-
 enum { SAID_SIZE = 300, EXCERPT_SIZE = 160, SECRET_SIZE_MIN = 4 };
 
 tp_status tp__openai_fail(tp__openai_failure *failure, tp_status code, bool retryable, const char *format, ...) {

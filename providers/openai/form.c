@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "turnphase/declared.h"
-
 static const tp__openai_form *const forms[] = {
     [TP_OPENAI_CHAT] = &tp__openai_form_chat,
     [TP_OPENAI_RESPONSES] = &tp__openai_form_responses,
@@ -50,11 +48,10 @@ void tp__openai_write_arguments(tp__openai_draft_request *draft, const tp_tool_c
   } else if (call->arguments.size == 0) {
     tp_write_string(draft->writer, "{}");
   } else {
-    tp__openai_bytes_clear(&draft->scratch);
-    tp_status status = tp_json_encode(call->arguments, tp__openai_print, &draft->scratch, NULL);
-    if (draft->scratch.failed) status = TP_ERR_NO_MEMORY;
+    tp_text json = {NULL, 0};
+    tp_status status = tp_json_encode(call->arguments, draft->writer, &json, NULL);
     if (status != TP_OK && draft->status == TP_OK) draft->status = status;
-    tp_write_text(draft->writer, tp__openai_bytes_text(&draft->scratch));
+    tp_write_text(draft->writer, json);
   }
 }
 

@@ -9,8 +9,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "turnphase/declared.h"
-
 enum { SHOWN_SIZE = 96 };
 
 static tp_status refuse(tp_fault *fault, tp_status code, tp_text file, int system_error, const char *why) {
@@ -74,16 +72,14 @@ static tp_status read_all(int fd, tp_text file, tp__openai_bytes *bytes, tp_faul
 /* The JSON of bytes is their base64 in quotes. */
 static tp_status put_base64(tp__openai_bytes *url, tp_text bytes) {
   tp_writer *writer;
-  tp_text value;
-  tp__openai_bytes json = {0};
+  tp_text value, json;
   tp_status status = tp_writer_new(tp__openai_memory, &writer);
   if (status != TP_OK) return status;
   tp_write_bytes(writer, bytes);
   status = tp_writer_finish(writer, &value);
-  if (status == TP_OK) status = tp_json_encode(value, tp__openai_print, &json, NULL);
-  if (status == TP_OK && json.size >= 2) tp__openai_put(url, json.data + 1, json.size - 2);
-  if (json.failed || url->failed) status = TP_ERR_NO_MEMORY;
-  tp__openai_bytes_fini(&json);
+  if (status == TP_OK) status = tp_json_encode(value, writer, &json, NULL);
+  if (status == TP_OK) tp__openai_put(url, json.data + 1, json.size - 2);
+  if (url->failed) status = TP_ERR_NO_MEMORY;
   tp_writer_free(writer);
   return status;
 }

@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "turnphase/declared.h"
-
 enum { SHOWN_SIZE = 96 };
 
 tp_text tp__openai_request_model(const tp__openai_config *config, const tp_model_request *request) {
@@ -110,10 +108,11 @@ static void write_fields(tp__openai_draft_request *draft, const extras *extra) {
 
 static tp_status encode(tp__openai_draft_request *draft, tp__openai_bytes *json, tp_fault *fault) {
   tp_fault why = {.code = TP_OK};
-  tp_text value;
+  tp_text value, text;
   tp_status status = draft->status;
   if (status == TP_OK) status = tp_writer_finish(draft->writer, &value);
-  if (status == TP_OK) status = tp_json_encode(value, tp__openai_print, json, &why);
+  if (status == TP_OK) status = tp_json_encode(value, draft->writer, &text, &why);
+  if (status == TP_OK) tp__openai_put_text(json, text);
   if (json->failed) status = TP_ERR_NO_MEMORY;
   if (status == TP_OK) return TP_OK;
   return tp__openai_refuse(fault, status, NULL, "the request cannot be written as JSON: %s",

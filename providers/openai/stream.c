@@ -3,8 +3,6 @@
 
 #include <stdio.h>
 
-#include "turnphase/declared.h"
-
 static tp__openai_failure *failure_of(tp__openai_stream *stream) { return &stream->answer.failure; }
 static bool is_good(const tp__openai_stream *stream) {
   return stream->answer.done && stream->answer.failure.code == TP_OK;

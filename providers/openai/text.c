@@ -71,8 +71,6 @@ void tp__openai_put_text(tp__openai_bytes *bytes, tp_text text) { tp__openai_put
 void tp__openai_put_string(tp__openai_bytes *bytes, const char *string) {
   tp__openai_put(bytes, string, strlen(string));
 }
-void tp__openai_print(void *bytes, const char *text, size_t size) { tp__openai_put(bytes, text, size); }
-
 tp_text tp__openai_bytes_text(const tp__openai_bytes *bytes) { return (tp_text){bytes->data, bytes->size}; }
 
 const char *tp__openai_bytes_string(tp__openai_bytes *bytes) {

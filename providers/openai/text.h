@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * text: what the files of the provider share: bytes that grow, comparisons, faults. The module knows the core and
- * turnphase-declared by their public headers only. It has no lock; the objects belong to one thread at a time. */
+ * text: what the files of the provider share: bytes that grow, comparisons, faults. The module knows the core
+ * by its public headers only. It has no lock; the objects belong to one thread at a time. */
 #ifndef TP__OPENAI_TEXT_H
 #define TP__OPENAI_TEXT_H
 
@@ -29,8 +29,6 @@ typedef struct tp__openai_bytes {
 void tp__openai_put(tp__openai_bytes *bytes, const char *data, size_t size);
 void tp__openai_put_text(tp__openai_bytes *bytes, tp_text text);
 void tp__openai_put_string(tp__openai_bytes *bytes, const char *string);
-/** A tp_print_fn; ctx is the bytes. */
-void tp__openai_print(void *bytes, const char *text, size_t size);
 tp_text tp__openai_bytes_text(const tp__openai_bytes *bytes);
 /** With a NUL; "" when there is no memory. Borrowed till the next change. */
 const char *tp__openai_bytes_string(tp__openai_bytes *bytes);

@@ -5,6 +5,8 @@
 
 #include <stdio.h>
 
+#include "runtime/value/value.h"
+
 /* ---- pieces ---- */
 
 void tp__print_text(const tp__printer *printer, const char *string) {
@@ -21,18 +23,8 @@ void tp__print_format(const tp__printer *printer, const char *format, ...) {
 }
 
 void tp__print_quoted(const tp__printer *printer, const char *string) {
-  tp__print_text(printer, "\"");
-  for (const char *at = string; *at;) {
-    size_t unescaped = 0;
-    while ((unsigned char)at[unescaped] >= 0x20 && at[unescaped] != '"' && at[unescaped] != '\\') unescaped++;
-    if (unescaped > 0) printer->print(printer->ctx, at, unescaped);
-    at += unescaped;
-    if (!*at) break;
-    if (*at == '"' || *at == '\\') tp__print_format(printer, "\\%c", *at);
-    else tp__print_format(printer, "\\u%04x", (unsigned)(unsigned char)*at);
-    at++;
-  }
-  tp__print_text(printer, "\"");
+  const tp__json_out out = {.put = printer->print, .ctx = printer->ctx};
+  tp__json_put_string(&out, tp_text_of(string));
 }
 
 const char *tp__duration(int64_t ns, char *buffer) {

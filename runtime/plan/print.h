@@ -15,7 +15,7 @@ typedef struct tp__printer {
 void tp__print_text(const tp__printer *printer, const char *string);
 /** For short things: at most 255 bytes come out. */
 void tp__print_format(const tp__printer *printer, const char *format, ...) TP__PRINTF(2, 3);
-/** In double quotes; a quote and a backslash get a backslash, control bytes their JSON form. text is UTF-8. */
+/** As a JSON string, which is also one of DOT. */
 void tp__print_quoted(const tp__printer *printer, const char *string);
 
 /** "5 s", "250 ms". */

@@ -2,7 +2,8 @@
  *
  * value: msgpack values behind turnphase/value.h. One function, tp__head_read(), knows the format and decides what is
  * within the bytes; everything else walks from head to head. Reading allocates nothing and never recurses over bytes
- * that were not checked. Writing goes through msgpack-c's packer. The module owns nothing but writers, and no lock. */
+ * that were not checked. Writing goes through msgpack-c's packer. JSON is read straight into a writer, and written from
+ * the bytes of a value. The module owns nothing but writers, and no lock. */
 #ifndef TP__VALUE_H
 #define TP__VALUE_H
 
@@ -109,6 +110,8 @@ struct tp_writer {
   size_t size, capacity;
   size_t missing;   /* values that must still come before there is exactly one; 1 at the start */
   tp_status status; /* the first error; nothing is written after it */
+  char *json;       /* text of the last tp_json_encode(); NULL: none */
+  size_t json_capacity;
   char first[TP__WRITER_BYTES_FIRST];
 };
 
@@ -121,5 +124,26 @@ void tp__writer_stick(tp_writer *writer, tp_status status);
 tp_status tp__writer_status(const tp_writer *writer);
 /** The allocator that it was made with; lives as long as the writer. */
 const tp_allocator *tp__writer_allocator(const tp_writer *writer);
+/** Begins a text of the size, whose bytes the caller writes. NULL when the writer has failed. */
+char *tp__writer_text(tp_writer *writer, size_t size);
+/** Takes back what was written since the writer, which has not failed, had this size and as many missing values. */
+void tp__writer_return(tp_writer *writer, size_t size, size_t missing);
+
+/* ---- JSON ---- */
+
+/** Where JSON goes: put gets each piece, which is never empty. */
+typedef struct tp__json_out {
+  void (*put)(void *ctx, const char *text, size_t size);
+  void *ctx;
+  bool without_tags; /* `<`, `>` and `&` become escapes, too: no content can form a tag */
+  size_t text_bytes; /* of a longer text the head and the tail are left, with an ellipsis between them; 0: all of it */
+} tp__json_out;
+
+/** A text as a JSON string: controls (C0, U+007F to U+009F), the line ends of Unicode, U+FEFF, U+FFFE and U+FFFF become
+ *  escapes, so that the string is one line for every reader, harmless on a terminal, and a double-quoted scalar of
+ *  YAML. */
+void tp__json_put_string(const tp__json_out *out, tp_text text);
+/** As tp_json_encode(), of a value that need not be checked: what is broken becomes null. */
+void tp__json_put_value(const tp__json_out *out, tp_text value);
 
 #endif

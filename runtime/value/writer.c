@@ -20,19 +20,23 @@ static tp_status grow(tp_writer *writer, size_t need) {
   return TP_OK;
 }
 
-/* The packer's callback. It calls again after an error, since not every piece's result is looked at. */
-static int append(void *data, const char *bytes, size_t size) {
-  tp_writer *writer = data;
-  if (writer->status != TP_OK) return -1;
+/* Room for that many bytes, which count as written; NULL after an error. */
+static char *extend(tp_writer *writer, size_t size) {
+  if (writer->status != TP_OK) return NULL;
   tp_status status = size > TP__VALUE_BYTES_MAX - writer->size ? TP_ERR_TOO_LARGE
                      : size > writer->capacity - writer->size  ? grow(writer, writer->size + size)
                                                                : TP_OK;
-  if (status != TP_OK) {
-    tp__writer_stick(writer, status);
-    return -1;
-  }
-  if (size > 0) memcpy(writer->bytes + writer->size, bytes, size);
+  tp__writer_stick(writer, status);
+  if (status != TP_OK) return NULL;
   writer->size += size;
+  return writer->bytes + writer->size - size;
+}
+
+/* The packer's callback. It calls again after an error, since not every piece's result is looked at. */
+static int append(void *data, const char *bytes, size_t size) {
+  char *room = extend(data, size);
+  if (!room) return -1;
+  if (size > 0) memcpy(room, bytes, size);
   return 0;
 }
 
@@ -53,11 +57,14 @@ void tp__value_writer_init(tp_writer *writer, const tp_allocator *allocator) {
   writer->allocator = *allocator;
   writer->bytes = writer->first;
   writer->capacity = sizeof writer->first;
+  writer->json = NULL;
+  writer->json_capacity = 0;
   tp_writer_reset(writer);
 }
 
 void tp__value_writer_fini(tp_writer *writer) {
   if (writer->bytes != writer->first) tp__release(&writer->allocator, writer->bytes, writer->capacity);
+  tp__release(&writer->allocator, writer->json, writer->json_capacity);
 }
 
 tp_status tp_writer_new(const tp_allocator *allocator, tp_writer **ret_writer) {
@@ -114,6 +121,13 @@ void tp_write_text(tp_writer *writer, tp_text text) {
   append(writer, text.data, text.size);
 }
 
+char *tp__writer_text(tp_writer *writer, size_t size) {
+  msgpack_packer packer = packer_of(writer);
+  if (!begin_content(writer, (tp_text){NULL, size})) return NULL;
+  msgpack_pack_str(&packer, size);
+  return extend(writer, size);
+}
+
 void tp_write_string(tp_writer *writer, const char *string) { tp_write_text(writer, tp_text_of(string)); }
 
 void tp_write_bytes(tp_writer *writer, tp_text bytes) {
@@ -150,6 +164,12 @@ void tp_writer_reset(tp_writer *writer) {
   writer->size = 0;
   writer->missing = 1;
   writer->status = TP_OK;
+}
+
+void tp__writer_return(tp_writer *writer, size_t size, size_t missing) {
+  assert(writer->status == TP_OK && size <= writer->size);
+  writer->size = size;
+  writer->missing = missing;
 }
 
 tp_status tp__writer_status(const tp_writer *writer) { return writer->status; }

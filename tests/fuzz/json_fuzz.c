@@ -3,7 +3,6 @@
  * Any bytes as JSON: refused with a place, or decoded to a value that is accepted, printed and decoded again to the
  * same. Any bytes as a value: what the check accepts is printed as JSON, and once printed and decoded it stays. */
 #include "tests/fuzz/must.h"
-#include "turnphase/declared.h"
 
 static tp_text canonical_of(tp_text value, tp_writer *writer) {
   tp_text canonical;
@@ -15,16 +14,14 @@ static tp_text canonical_of(tp_text value, tp_writer *writer) {
 /* A value that came from JSON: it is one, and the way through JSON changes nothing. */
 static void must_survive(tp_text value) {
   tp_writer *decoded, *first, *second;
-  gathered json = {0};
-  tp_text again;
+  tp_text json, again;
   MUST(tp_writer_new(NULL, &decoded) == TP_OK && tp_writer_new(NULL, &first) == TP_OK);
   MUST(tp_writer_new(NULL, &second) == TP_OK);
   MUST(tp_value_check(value, NULL) == TP_OK);
-  MUST(tp_json_encode(value, gather, &json, NULL) == TP_OK);
-  MUST(tp_json_decode((tp_text){json.text, json.size}, decoded, NULL) == TP_OK);
+  MUST(tp_json_encode(value, first, &json, NULL) == TP_OK);
+  MUST(tp_json_decode(json, decoded, NULL) == TP_OK);
   MUST(tp_writer_finish(decoded, &again) == TP_OK);
   MUST(same_bytes(canonical_of(value, first), canonical_of(again, second)));
-  free(json.text);
   tp_writer_free(decoded);
   tp_writer_free(first);
   tp_writer_free(second);
@@ -49,23 +46,18 @@ static void must_decode_or_name_the_place(tp_text json) {
 }
 
 static void must_print_what_is_checked(tp_text value) {
-  gathered json = {0};
   tp_writer *writer;
-  tp_text decoded;
-  if (tp_json_encode(value, gather, &json, NULL) != TP_OK) {
-    MUST(json.size == 0);
-    return;
-  }
+  tp_text json, decoded;
   MUST(tp_writer_new(NULL, &writer) == TP_OK);
-  tp_status status = tp_json_decode((tp_text){json.text, json.size}, writer, NULL);
+  tp_status status = tp_json_encode(value, writer, &json, NULL);
+  MUST(status == tp_value_check(value, NULL));
   if (status == TP_OK) {
+    MUST(json.data[json.size] == '\0' && !memchr(json.data, '\n', json.size));
+    MUST(tp_json_decode(json, writer, NULL) == TP_OK);
     MUST(tp_writer_finish(writer, &decoded) == TP_OK);
     must_survive(decoded);
-  } else {
-    MUST(memmem(json.text, json.size, "\\u0000", 6) != NULL); /* a key with a NUL is all that does not come back */
   }
   tp_writer_free(writer);
-  free(json.text);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

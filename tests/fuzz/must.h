@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "turnphase/base.h"
+#include "turnphase/value.h"
 
 #define MUST(condition)                                                          \
   do {                                                                           \
@@ -25,7 +25,7 @@ static inline bool same_bytes(tp_text a, tp_text b) {
   return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
 }
 
-/* Printed text, gathered. */
+/* Text, gathered. */
 typedef struct gathered {
   char *text;
   size_t size, capacity;

@@ -4,7 +4,6 @@
  * whatever pieces they come, they give the same response, or the same failure; the text is what the deltas were. */
 #include "providers/openai/stream.h"
 #include "tests/fuzz/must.h"
-#include "turnphase/declared.h"
 
 enum { BYTES_MAX = 4096 };
 

@@ -8,7 +8,6 @@
 #include "tests/support/endpoint.h"
 #include "tests/support/host.h"
 #include "tests/support/streams.h"
-#include "turnphase/declared.h"
 #include "turnphase/openai.h"
 
 enum { RECEIVED_SIZE = 1 << 20 };

@@ -4,7 +4,6 @@
 #include "tests/support/test.h"
 #include "tests/support/endpoint.h"
 #include "tests/support/host.h"
-#include "turnphase/declared.h"
 #include "turnphase/openai.h"
 
 enum { DIMENSIONS = 2, TEXTS = 2 };

@@ -4,6 +4,7 @@
 #include "tests/support/test.h"
 #include "domains/declared/yaml.h"
 #include "runtime/base/printf.h"
+#include "tests/support/json_text.h"
 #include "tests/unit/value_support.h"
 
 /* ---- the model that is made ---- */
@@ -25,11 +26,6 @@ static void describe(const char *format, ...) {
   if (script.size >= sizeof script.text) abort();
 }
 
-static void describe_json(void *ctx, const char *text, size_t size) {
-  (void)ctx;
-  describe("%.*s", (int)size, text);
-}
-
 static void describe_response(const tp_model_response *response) {
   describe("[%.*s|%.*s|%lld,%lld,%lld", (int)response->text.size, response->text.data, (int)response->stop_reason.size,
            response->stop_reason.data, (long long)response->input_tokens, (long long)response->output_tokens,
@@ -37,7 +33,9 @@ static void describe_response(const tp_model_response *response) {
   for (size_t i = 0; i < response->call_count; i++) {
     const tp_tool_call *call = response->calls[i];
     describe("|%.*s %.*s ", (int)call->id.size, call->id.data, (int)call->name.size, call->name.data);
-    if (call->malformed || tp_json_encode(call->arguments, describe_json, NULL, NULL) != TP_OK) describe("BROKEN");
+    char *json = json_text(call->arguments);
+    describe("%s", call->malformed ? "BROKEN" : json);
+    free(json);
   }
   describe("%s]", response->struct_size == sizeof *response ? "" : "SIZE");
 }

@@ -79,7 +79,6 @@ typedef struct random_values {
   uint64_t state;
   bool bytes;      /* bytes may occur */
   bool not_finite; /* NaN may occur */
-  bool printable;  /* only what may stand in YAML as it is, or is escaped in JSON */
 } random_values;
 
 static inline uint64_t random_bits(random_values *r) {
@@ -110,8 +109,10 @@ static inline size_t random_code_point(random_values *r, bool nul, char *at) {
                                      "\xc2\x80",
                                      "\xc2\x85",
                                      "\xe2\x80\xa8",
-                                     "\xef\xbf\xbf"};
-  size_t choices = sizeof hard / sizeof hard[0] - (r->printable ? 5 : 0);
+                                     "\xef\xbf\xbf",
+                                     "\xef\xbb\xbf",
+                                     "\xef\xbf\xbe"};
+  size_t choices = sizeof hard / sizeof hard[0];
   if (nul && random_below(r, 24) == 0) {
     *at = '\0';
     return 1;

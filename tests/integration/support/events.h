@@ -4,7 +4,7 @@
 #ifndef TEST_EVENTS_H
 #define TEST_EVENTS_H
 
-#include "turnphase/declared.h"
+#include "turnphase/value.h"
 
 typedef struct events {
   tp_writer **lines;
