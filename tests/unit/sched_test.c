@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
+#include <stdlib.h>
 
 #include "tests/support/test.h"
 #include "runtime/sched/attempt.h"
