@@ -91,7 +91,7 @@ typedef struct tp__hook {
   size_t argument_count, name_count;
   tp__edges after, before, needs;
   tp__patterns scopes, changed_paths, agents, modes;
-  int64_t duration_ms_min; /* -1: any */
+  int64_t duration_ms_min; /* 0: any */
   tp__protocol protocol;   /* NONE: our own, and what follows is zero */
   const tp__protocol_event *protocol_event;
   tp__matcher *matcher; /* NULL: any */
@@ -197,7 +197,7 @@ tp_status tp__hook_read(tp_hooks *hooks, const char *file, tp_text text, tp__hoo
 /** The handler's function and its destroy; ctx is a tp__hook, whose hooks hold a reference for it. */
 tp_answer tp__hook_run(void *ctx, tp_call *call);
 void tp__hook_destroy(void *ctx);
-/** The match function; ctx is a tp__hook. */
+/** The match function of a hook of another host's protocol; ctx is a tp__hook. */
 int32_t tp__hook_matches(void *ctx, const tp_match_view *view);
 
 /* ---- what the end of a program means ---- */

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "domains/declared/glob.h"
 #include "domains/declared/hook_tool.h"
 #include "domains/declared/yaml.h"
 
@@ -166,9 +165,9 @@ static tp_status read_patterns(struct reader *reader, uint32_t map, const char *
                                uint32_t *ret_index) {
   TRY(read_texts(reader, map, key, patterns->items, TP__HOOK_PATTERNS_MAX, &patterns->count, ret_index));
   for (size_t i = 0; i < patterns->count; i++) {
-    if (strlen(patterns->items[i]) > TP__GLOB_BYTES_MAX)
+    if (strlen(patterns->items[i]) > TP_PATTERN_BYTES_MAX)
       return REFUSE(reader, TP_ERR_TOO_LARGE, *ret_index, "a pattern of %s is longer than %d bytes", key,
-                    TP__GLOB_BYTES_MAX);
+                    TP_PATTERN_BYTES_MAX);
   }
   return TP_OK;
 }
@@ -239,7 +238,6 @@ static tp_status describe_event(struct reader *reader, tp__hook *hook) {
 }
 
 static tp_status read_match(struct reader *reader, tp__hook *hook) {
-  hook->duration_ms_min = -1;
   hook->match = "";
   uint32_t map = tp__yaml_get(&reader->yaml, 0, "match"), index;
   if (map == 0) return describe_event(reader, hook);
@@ -253,8 +251,9 @@ static tp_status read_match(struct reader *reader, tp__hook *hook) {
   TRY(read_patterns(reader, map, "agent", &hook->agents, &index));
   TRY(read_patterns(reader, map, "mode", &hook->modes, &index));
   TRY(read_number(reader, map, "min_duration_ms", 0, INT64_MAX, &hook->duration_ms_min));
-  if (hook->duration_ms_min >= 0 && !carries(hook->row, TP_FIELD_DURATION_MS))
-    return no_such_key(reader, hook, tp__yaml_get(&reader->yaml, map, "min_duration_ms"), "min_duration_ms");
+  index = tp__yaml_get(&reader->yaml, map, "min_duration_ms");
+  if (index != 0 && !carries(hook->row, TP_FIELD_DURATION_MS))
+    return no_such_key(reader, hook, index, "min_duration_ms");
   TRY(read_matcher(reader, hook, map));
   if (reader->yaml.items[map].count > 0) TRY(describe_match(reader, hook, map));
   return describe_event(reader, hook);
@@ -855,7 +854,6 @@ static tp_status read_tool(struct reader *reader, tp__hook *hook) {
   hook->event = hook->row->name;
   hook->summary = hook->match = "";
   hook->is_enabled = hook->is_blocking = true;
-  hook->duration_ms_min = -1;
   hook->failure = TP_FAILURE_FALLBACK; /* the bundle again: its handler may lack memory alone */
   TRY(read_bool(reader, 0, "enabled", &hook->is_enabled));
   TRY(read_text(reader, 0, "summary", &hook->summary));

@@ -9,36 +9,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "domains/declared/glob.h"
 #include "domains/declared/hook_job.h"
 #include "domains/declared/hook_worker.h"
 
 /* ---- match ---- */
 
-static bool any_matches(const tp__patterns *patterns, tp_text text) {
-  for (size_t i = 0; i < patterns->count; i++) {
-    if (tp__glob_matches(tp_text_of(patterns->items[i]), text)) return true;
-  }
-  return patterns->count == 0;
-}
-
-static bool any_path_matches(const tp__patterns *patterns, tp_text paths) {
-  for (tp_value_walk walk = {0}; tp_value_next(paths, &walk);) {
-    if (any_matches(patterns, tp_value_text(walk.value))) return true;
-  }
-  return patterns->count == 0;
-}
-
 int32_t tp__hook_matches(void *ctx, const tp_match_view *view) {
-  const tp__hook *hook = ctx;
-  tp_text ability = tp_match_text(view, TP_FIELD_TOOL);
-  if (ability.size == 0) ability = tp_match_text(view, TP_FIELD_ABILITY_REF);
-  bool matches = any_matches(&hook->scopes, ability) && any_matches(&hook->agents, tp_match_id(view, TP_ID_AGENT)) &&
-                 any_matches(&hook->modes, tp_match_mode(view)) &&
-                 any_path_matches(&hook->changed_paths, tp_match_text(view, TP_FIELD_CHANGED_FILES)) &&
-                 (hook->duration_ms_min < 0 || tp_match_int(view, TP_FIELD_DURATION_MS) >= hook->duration_ms_min) &&
-                 (!hook->protocol || tp__protocol_matches(hook, view));
-  return matches ? TP_MATCH_YES : TP_MATCH_NO;
+  return tp__protocol_matches(ctx, view) ? TP_MATCH_YES : TP_MATCH_NO;
 }
 
 /* ---- the context: one line of JSON ---- */

@@ -485,7 +485,19 @@ static tp_status add_handler(tp_edit *edit, tp__hook *hook, tp_fault *fault) {
 
 static tp_status add_subscription(tp_edit *edit, tp__hook *hook, tp_fault *fault) {
   bool alone = hook->hooks->only != NULL;
-  tp_match match = {.struct_size = sizeof match, .matches = tp__hook_matches, .ctx = hook, .description = hook->match};
+  tp_match match = {.struct_size = sizeof match,
+                    .tools = hook->scopes.items,
+                    .tool_count = hook->scopes.count,
+                    .agents = hook->agents.items,
+                    .agent_count = hook->agents.count,
+                    .modes = hook->modes.items,
+                    .mode_count = hook->modes.count,
+                    .changed_paths = hook->changed_paths.items,
+                    .changed_path_count = hook->changed_paths.count,
+                    .duration_ms_min = hook->duration_ms_min,
+                    .matches = hook->protocol ? tp__hook_matches : NULL,
+                    .ctx = hook,
+                    .description = hook->match};
   tp_subscription subscription = {.struct_size = sizeof subscription,
                                   .id = hook->id,
                                   .handler = hook->id,

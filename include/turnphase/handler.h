@@ -160,7 +160,8 @@ enum {
 };
 
 /** What a handler may do: bits, declared in tp_handler.capabilities, checked at commit and at every emit. Contributing
- *  kind K needs the bit 1 << K; diagnostics need none. The bits from 32 are no kinds. */
+ *  kind K needs the bit 1 << K; diagnostics need none. The bits from 32 are no kinds. A handler that declares none may do
+ *  all that its phase allows. */
 typedef uint64_t tp_capability;
 #define TP_CAPABILITY_CONTRIBUTE_POLICY (UINT64_C(1) << TP_KIND_POLICY)
 #define TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT (UINT64_C(1) << TP_KIND_PROMPT_CONTEXT)
@@ -542,7 +543,7 @@ typedef struct tp_handler {
   void (*destroy)(void *ctx); /* exactly once, without lock, after the last attempt returned; may be NULL */
   const tp_phase_id *phases;  /* the phases it supports */
   size_t phase_count;
-  tp_capability capabilities; /* TP_CAPABILITY_* */
+  tp_capability capabilities; /* TP_CAPABILITY_*; 0: all that a phase allows, in each of its phases */
   uint32_t contract_version;  /* stored with jobs; 0 means 1 */
   tp_placement placement;     /* where run is called; 0: TP_PLACEMENT_THREAD */
   bool idempotent;            /* may be retried */
@@ -634,15 +635,41 @@ enum {
   TP_MATCH_NO = 2    /* it is skipped */
 };
 
-/** Activation, never routing: a pure function (placement inline) of the payload that the entry began with, evaluated
- *  once per entry, on the thread that owns the turn. fields lists the payload fields it reads: a field that the phase
- *  does not carry is refused at commit. */
+enum { TP_PATTERNS_MAX = 64, TP_PATTERN_BYTES_MAX = 255 };
+
+/** Activation, never routing: whether a subscription runs in an entry. Every condition that is set must hold; it is
+ *  evaluated once per entry, on the thread that owns the turn, from the payload that the entry began with.
+ *
+ *  A list of patterns holds when one of them fits: `?` is one character but `/`, `*` any number of them, `**` any number
+ *  of all, and `**` with a slash after it any number of whole folders. At most TP_PATTERNS_MAX patterns of 1 to
+ *  TP_PATTERN_BYTES_MAX bytes of UTF-8. A condition on a field that the phase does not carry is refused at commit
+ *  (TP_ERR_MATCH_KEY). */
 typedef struct tp_match {
   size_t struct_size;
-  int32_t (*matches)(void *ctx, const tp_match_view *view); /* TP_MATCH_* */
-  void (*destroy)(void *ctx);                               /* exactly once; may be NULL */
+  /** Patterns of the name of the tool: of the field tool, or ability_ref. */
+  const char *const *tools;
+  size_t tool_count;
+  /** Patterns of the id of the turn's agent, which is empty without one. */
+  const char *const *agents;
+  size_t agent_count;
+  /** Patterns of tp_turn_request.mode, which may be empty. */
+  const char *const *modes;
+  size_t mode_count;
+  /** Patterns of paths: one of the changed_files fits one of them. */
+  const char *const *changed_paths;
+  size_t changed_path_count;
+  /** How the field text begins, byte by byte. NULL: any. */
+  const char *text_prefix;
+  /** The least duration_ms. 0: any. */
+  int64_t duration_ms_min;
+  /** A pure function, asked when all conditions hold (TP_MATCH_*); inline. NULL: the conditions decide. */
+  int32_t (*matches)(void *ctx, const tp_match_view *view);
+  /** Is called exactly once; may be NULL. */
+  void (*destroy)(void *ctx);
   void *ctx;
-  const char *description; /* "tool is shell_*"; required with matches */
+  /** For people: "tool is shell_*". Required with matches. NULL: made of the conditions. */
+  const char *description;
+  /** The payload fields that matches reads. */
   const tp_field_id *fields;
   size_t field_count;
 } tp_match;

@@ -341,31 +341,77 @@ TP_API tp_status tp_edit_commit(tp_edit *edit, tp_commit_report *ret_report, tp_
  *  uses the edit. */
 TP_API void tp_edit_discard(tp_edit *edit);
 
-/** One function in one phase, for tp_hook_add(). Zero always means default. Strings are copied.
+/** One function in one phase, for tp_hook_add(): a handler and its subscription. Zero always means default. Strings are
+ *  copied. Members that a tp_handler or a tp_subscription has, too, mean the same.
  *  A function that returns within microseconds and waits for nothing sets TP_PLACEMENT_INLINE: its call then costs some
  *  nanoseconds. Otherwise the function may block, its limit is enforced also when it does not return, and its call
  *  costs some microseconds; the first such call of a turn also wakes a thread. */
 typedef struct tp_hook {
   size_t struct_size;
-  const char *id;    /* of the handler and the subscription; NULL: a generated one ("hook-1") */
-  const char *phase; /* a name or an alias */
-  tp_handler_fn run; /* exactly one of run and inbox */
-  tp_inbox *inbox;   /* as in tp_handler */
+  /** Of the handler and the subscription. NULL: a generated one ("hook-1"). */
+  const char *id;
+  /** A name or an alias. */
+  const char *phase;
+  /** Exactly one of run and inbox. */
+  tp_handler_fn run;
+  /** As in tp_handler. */
+  tp_inbox *inbox;
   void *ctx;
-  void (*destroy)(void *ctx); /* exactly once, without lock, after the last attempt returned; may be NULL */
-  tp_failure failure;         /* 0: the runtime's hook_failure, else the phase's. A guard sets TP_FAILURE_REQUIRED:
-                                   then a turn is denied also when the guard fails, exceeds its limit or returns an
-                                   invalid answer. TP_FAILURE_FALLBACK is refused: a hook has no fallback */
-  uint32_t limit_ms;          /* 0: the runtime's hook_limit_ms, else the phase's */
-  tp_placement placement;     /* where run is called; 0: TP_PLACEMENT_THREAD */
-  uint32_t reserved_;         /* zero */
+  /** Is called exactly once, without lock, after the last attempt returned; may be NULL. */
+  void (*destroy)(void *ctx);
+  /** 0: the runtime's hook_failure, else the phase's. A guard sets TP_FAILURE_REQUIRED: then a turn is denied also when
+   *  the guard fails, exceeds its limit or returns an invalid answer. */
+  tp_failure failure;
+  /** 0: the runtime's hook_limit_ms, else the phase's; of a detached execution the default of that. */
+  uint32_t limit_ms;
+  /** Where run is called. 0: TP_PLACEMENT_THREAD. */
+  tp_placement placement;
+  tp_execution execution;
+  /** Lower runs earlier among those that no edge orders. */
+  int32_t priority;
+  /** 0: on for a hook without edges and priority, which then runs after the hooks that were added before it; off for one
+   *  that says its place. */
+  tp_sequential sequential;
+  tp_visibility visibility;
+  /** How often in all it is tried; above 1 its function may run twice for one entry. 0: 1. */
+  uint32_t attempts;
+  tp_backoff backoff;
+  uint32_t backoff_ms;
+  uint32_t max_concurrent;
+  /** With TP_FAILURE_FALLBACK, in a phase with verdicts. */
+  tp_verdict fallback_verdict;
+  /** With TP_FAILURE_FALLBACK: fallback_count contributions. */
+  const tp_contribution *const *fallback;
+  size_t fallback_count;
+  /** TP_CAPABILITY_*. 0: all that the phase allows. */
+  tp_capability capabilities;
+  /** TP_GRANT_*: tool.rewrite needs TP_GRANT_REWRITE, a privileged phase TP_GRANT_PRIVILEGED_HOOKS. */
+  tp_grant grants;
+  /** When it runs. NULL: always. Copied. */
+  const tp_match *match;
+  const tp_edge *const *after;
+  const tp_edge *const *before;
+  const tp_edge *const *needs;
+  size_t after_count, before_count, needs_count;
+  /** For people: one line; any text; and where it was declared. */
+  const char *summary;
+  const char *metadata;
+  const char *origin_file;
+  uint32_t origin_line;
+  tp_handler_kind kind;
 } tp_hook;
 
-/** Registers one function: owner "host", trust host, every capability that the phase's row allows, sequential, one
- *  commit. The hook is taken on success only: after a refusal its destroy is not called.
- *  @return TP_OK; what tp_edit_add_handler(), tp_edit_add_subscription() and tp_edit_commit() return, but for
- *          TP_ERR_CONFLICT: beside another commit it tries again. Threads: any. */
+/** Registers one function in one commit: owner "host", trust host. The hook, its match and the tools of its fallback are
+ *  taken on success only: after a refusal no destroy is called.
+ *  @return TP_OK; what tp_edit_add_handler(), tp_edit_add_subscription() and tp_edit_commit() return, except
+ *          TP_ERR_CONFLICT: after another commit it tries again. Threads: any. */
 TP_API tp_status tp_hook_add(tp_runtime *runtime, const tp_hook *hook, tp_fault *fault) TP_MUST_USE;
+
+/** Removes what tp_hook_add() registered, in one commit. Turns that run keep their hooks; its destroy is called when the
+ *  last of them has ended.
+ *  @return TP_OK; TP_ERR_NOT_FOUND, TP_ERR_BAD_ID; what tp_edit_commit() returns, except TP_ERR_CONFLICT, such as a code
+ *          for an edge of another subscription that leads to it.  Threads: any. */
+TP_API tp_status tp_hook_remove(tp_runtime *runtime, const char *id, tp_fault *fault) TP_MUST_USE;
 
 /** The operator's kill switch: the subscription is skipped (kill_switch) from now on in all snapshots, or runs again.
  *  @return TP_OK; TP_ERR_NOT_FOUND; TP_ERR_USAGE without an id; TP_ERR_FORKED. Threads: any. */

@@ -165,10 +165,7 @@ static tp_reason skip_reason(const tp__entry *e, const tp__node *node, uint32_t 
   if (is_killed(e, node)) return TP_REASON_KILL_SWITCH;
   if (e->state != TP__ENTRY_OPEN) return TP_REASON_PHASE_FAILED;
   int32_t matches = TP_MATCH_YES;
-  if (node->flags & TP__NODE_MATCH) {
-    const tp_match *match = &node->sub->match;
-    matches = match->matches(match->ctx, &(tp_match_view){e});
-  }
+  if (node->flags & TP__NODE_MATCH) matches = tp__match(&node->sub->match, &(tp_match_view){e});
   if (matches == TP_MATCH_NO || (e->marks[index] & TP__MARK_SKIPPED)) return TP_REASON_MATCH;
   if (e->marks[index] & TP__MARK_BLOCKED) return TP_REASON_DEPENDENCY;
   if (matches != TP_MATCH_YES) return TP_REASON_MALFORMED;

@@ -96,6 +96,8 @@ struct tp_call {
 struct tp_match_view {
   const tp__entry *entry;
 };
+/** match.c: the answer of a match, which the node has: TP_MATCH_*. */
+int32_t tp__match(const tp_match *match, const tp_match_view *view);
 
 typedef void (*tp__entry_fn)(tp__entry *entry);
 

@@ -21,6 +21,11 @@ tp_status tp_hook_add(tp_runtime *runtime, const tp_hook *hook, tp_fault *fault)
   return tp__hook_add(runtime->registry, hook, fault);
 }
 
+tp_status tp_hook_remove(tp_runtime *runtime, const char *id, tp_fault *fault) {
+  TP__TRY(tp__runtime_usable(runtime, fault));
+  return tp__hook_remove(runtime->registry, id, fault);
+}
+
 static tp_status switch_subscription(tp_runtime *runtime, const char *subscription, tp__operator_switch which, bool on,
                                      tp_fault *fault) {
   TP__TRY(tp__runtime_usable(runtime, fault));

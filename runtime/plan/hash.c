@@ -2,7 +2,7 @@
  *
  * hash.c: one number for all that decides what a plan does, so that a record shows under which plan it was made. Equal
  * on every machine and in every process: numbers are hashed in little-endian form, texts with their length, pointers
- * never; a match counts with its description and fields, a handler with its id and contract version. */
+ * never; a match counts with its description, conditions and fields, a handler with its id and contract version. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -93,6 +93,8 @@ static void add_contribution(digest *d, const tp_contribution *contribution) {
   add_offers(d, contribution);
 }
 
+static void add_condition(void *ctx, const char *text) { add_string(ctx, text); }
+
 static void add_policies(digest *d, const tp__subscription *sub) {
   const tp_subscription *desc = &sub->desc;
   add_number(d, desc->attempts > 1 ? desc->attempts : 1);
@@ -103,6 +105,8 @@ static void add_policies(digest *d, const tp__subscription *sub) {
   add_number(d, desc->fallback_count);
   for (size_t i = 0; i < desc->fallback_count; i++) add_contribution(d, desc->fallback[i]);
   add_string(d, sub->match.description);
+  tp__match_each_condition(&sub->match, add_condition, d);
+  if (sub->match.duration_ms_min) add_number(d, (uint64_t)sub->match.duration_ms_min);
   add_numbers(d, sub->match.fields, sub->match.field_count);
 }
 

@@ -246,6 +246,8 @@ void tp__snapshot_unpin(tp__snapshot *snapshot);
 /** What tp_edit_begin() and its siblings in runtime.h do, over a registry instead of a runtime. */
 tp_status tp__edit_new(tp__registry *registry, const tp_owner *owner, tp_edit **ret_edit, tp_fault *fault);
 tp_status tp__hook_add(tp__registry *registry, const tp_hook *hook, tp_fault *fault);
+/** tp_hook_remove(). */
+tp_status tp__hook_remove(tp__registry *registry, const char *id, tp_fault *fault);
 /** Limit and failure policy of hooks that name none (tp_runtime_options); 0: the phase's. Before the first edit. */
 void tp__registry_hook_defaults(tp__registry *registry, uint32_t limit_ms, tp_failure failure);
 /** What an operator does to a subscription in all snapshots at once. */

@@ -226,18 +226,23 @@ tp__snapshot *tp__registry_find_handler(tp__registry *registry, tp_text handler_
 
 /* ---- one hook, one commit ---- */
 
-/* A hook may do all that the phase's row allows: tp_hook declares no capabilities. */
-static tp_capability row_capabilities(const tp_phase *row) {
-  tp_capability capabilities = row->kinds | TP_CAPABILITY_EMIT_AUDIT;
-  if (row->stop) capabilities |= TP_CAPABILITY_DECIDE;
-  if (row->replace) capabilities |= TP_CAPABILITY_REPLACE_PAYLOAD;
-  return capabilities;
+static bool hook_is_awaited(const tp_hook *hook) {
+  return hook->execution != TP_EXECUTION_FIRE_AND_RECORD && hook->execution != TP_EXECUTION_BACKGROUND;
 }
 
-/* The failure policy of a hook that sets none is the runtime's, but nothing that observes is required. */
+/* The failure policy of a hook that sets none is the runtime's, but nothing that observes or is detached is required. */
 static tp_failure hook_failure(const tp__registry *registry, const tp_hook *hook, const tp_phase *row) {
-  if (hook->failure != TP_FAILURE_DEFAULT || row->mode == TP_MODE_OBSERVE) return hook->failure;
+  if (hook->failure != TP_FAILURE_DEFAULT || row->mode == TP_MODE_OBSERVE || !hook_is_awaited(hook))
+    return hook->failure;
   return registry->hook_failure;
+}
+
+/* In the line of the sequential ones a priority would have no effect, and an edge to one that was added before would
+ * close a cycle. */
+static tp_sequential hook_sequential(const tp_hook *hook) {
+  bool says_its_place = hook->priority != 0 || hook->after_count + hook->before_count + hook->needs_count > 0;
+  if (hook->sequential != TP_SEQUENTIAL_DEFAULT) return hook->sequential;
+  return says_its_place ? TP_SEQUENTIAL_OFF : TP_SEQUENTIAL_ON;
 }
 
 static tp_status hook_fill(tp_edit *edit, uint32_t phase, const tp_hook *hook, const char *id, tp_fault *fault) {
@@ -245,6 +250,7 @@ static tp_status hook_fill(tp_edit *edit, uint32_t phase, const tp_hook *hook, c
   const tp_phase *row = registry->phases[phase];
   tp_handler handler = {.struct_size = sizeof handler,
                         .id = id,
+                        .summary = hook->summary,
                         .run = hook->run,
                         .inbox = hook->inbox,
                         .placement = hook->placement,
@@ -252,22 +258,49 @@ static tp_status hook_fill(tp_edit *edit, uint32_t phase, const tp_hook *hook, c
                         .destroy = hook->destroy,
                         .phases = &phase,
                         .phase_count = 1,
-                        .capabilities = row_capabilities(row)};
-  tp_subscription subscription = {.struct_size = sizeof subscription,
-                                  .id = id,
-                                  .handler = id,
-                                  .phase_name = hook->phase,
-                                  .failure = hook_failure(registry, hook, row),
-                                  .limit_ms = hook->limit_ms ? hook->limit_ms : registry->hook_limit_ms,
-                                  .sequential = TP_SEQUENTIAL_ON};
+                        .capabilities = hook->capabilities,
+                        .idempotent = hook->attempts > 1,
+                        .origin_file = hook->origin_file,
+                        .origin_line = hook->origin_line,
+                        .kind = hook->kind};
+  tp_subscription subscription = {
+      .struct_size = sizeof subscription,
+      .id = id,
+      .handler = id,
+      .phase_name = hook->phase,
+      .priority = hook->priority,
+      .execution = hook->execution,
+      .limit_ms = hook->limit_ms || !hook_is_awaited(hook) ? hook->limit_ms : registry->hook_limit_ms,
+      .failure = hook_failure(registry, hook, row),
+      .fallback_verdict = hook->fallback_verdict,
+      .fallback = hook->fallback,
+      .fallback_count = hook->fallback_count,
+      .attempts = hook->attempts,
+      .backoff = hook->backoff,
+      .backoff_ms = hook->backoff_ms,
+      .max_concurrent = hook->max_concurrent,
+      .sequential = hook_sequential(hook),
+      .visibility = hook->visibility,
+      .after = hook->after,
+      .before = hook->before,
+      .needs = hook->needs,
+      .after_count = hook->after_count,
+      .before_count = hook->before_count,
+      .needs_count = hook->needs_count,
+      .match = hook->match,
+      .metadata = hook->metadata};
   TP__TRY(tp_edit_add_handler(edit, &handler, fault));
   return tp_edit_add_subscription(edit, &subscription, fault);
 }
 
 /* A refused hook stays the caller's, so the edit must not destroy it. */
-static void hook_clear_destroy(tp_edit *edit, const char *id) {
+static void hook_give_back(tp_edit *edit, const char *id) {
   tp__change *change = tp__changes_find(&edit->handlers, id);
   if (change && change->handler) change->handler->desc.destroy = NULL;
+  change = tp__changes_find(&edit->subscriptions, id);
+  if (!change || !change->sub) return;
+  change->sub->match.destroy = NULL;
+  tp__closures_cancel(&change->sub->closures);
 }
 
 static tp_status hook_try(tp__registry *registry, uint32_t phase, const tp_hook *hook, tp_fault *fault) {
@@ -278,12 +311,13 @@ static tp_status hook_try(tp__registry *registry, uint32_t phase, const tp_hook 
              (unsigned long long)tp__a64_add_relaxed(&registry->hooks, 1) + 1);
     id = generated;
   }
+  const tp_owner owner = {.struct_size = sizeof owner, .name = "host", .trust = TP_TRUST_HOST, .grants = hook->grants};
   tp_edit *edit;
-  TP__TRY(tp__edit_new(registry, NULL, &edit, fault));
+  TP__TRY(tp__edit_new(registry, &owner, &edit, fault));
   tp_status status = hook_fill(edit, phase, hook, id, fault);
   if (status == TP_OK) status = tp_edit_commit(edit, NULL, fault);
   if (status != TP_OK) {
-    hook_clear_destroy(edit, id);
+    hook_give_back(edit, id);
     tp_edit_discard(edit);
   }
   return status;
@@ -300,14 +334,26 @@ tp_status tp__hook_add(tp__registry *registry, const tp_hook *theirs, tp_fault *
   }
   if (!hook.run && !hook.inbox)
     return tp__fail(fault, TP_ERR_USAGE, hook.id, "a hook of %s needs a function (run), or an inbox", hook.phase);
-  if (hook.reserved_ != 0)
-    return tp__fail(fault, TP_ERR_VERSION, hook.id, "tp_hook.reserved_ is %u: leave it zero", hook.reserved_);
-  if (hook.failure == TP_FAILURE_FALLBACK)
-    return tp__fail(fault, TP_ERR_USAGE, hook.id,
-                    "a hook of %s has no fallback: use best_effort or required, or subscribe a handler", hook.phase);
   for (;;) {
     tp_status status = hook_try(registry, phase, &hook, fault);
     /* Another thread's commit came in between, or uses the generated id: both pass by trying again. */
     if (status != TP_ERR_CONFLICT && !(status == TP_ERR_DUPLICATE_ID && !hook.id)) return status;
   }
+}
+
+static tp_status hook_try_remove(tp__registry *registry, const char *id, tp_fault *fault) {
+  tp_edit *edit;
+  TP__TRY(tp__edit_new(registry, NULL, &edit, fault));
+  tp_status status = tp_edit_remove_subscription(edit, id, fault);
+  if (status == TP_OK) status = tp_edit_remove_handler(edit, id, fault);
+  if (status == TP_OK) status = tp_edit_commit(edit, NULL, fault);
+  if (status != TP_OK) tp_edit_discard(edit);
+  return status;
+}
+
+tp_status tp__hook_remove(tp__registry *registry, const char *id, tp_fault *fault) {
+  tp_status status;
+  do status = hook_try_remove(registry, id, fault);
+  while (status == TP_ERR_CONFLICT);
+  return status;
 }

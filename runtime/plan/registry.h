@@ -77,6 +77,17 @@ bool tp__subscription_sequential(const tp__subscription *subscription);
 /** The name of its phase by which it was subscribed; empty: the phase's own. */
 const char *tp__subscription_alias(const tp__registry *registry, const tp__subscription *subscription);
 
+/* ---- match.c ---- */
+
+/** @param id  of the subscription. @param match  NULL: nothing is wrong. */
+tp_status tp__match_check(const char *id, const tp_match *match, tp_fault *fault);
+/** A copy of a match that was checked. @return false without memory. */
+bool tp__match_copy(tp__arena *arena, const tp_match *match, tp_match *ret_match);
+/** @return the field that the match reads and the phase does not carry; TP_FIELD_NONE. */
+tp_field_id tp__match_missing_field(const tp__registry *registry, tp_phase_id phase, const tp_match *match);
+/** The texts of the conditions, in a fixed order. */
+void tp__match_each_condition(const tp_match *match, void (*each)(void *ctx, const char *text), void *ctx);
+
 /* ---- intern.c: ids that live as long as the registry, each stored once. Records refer to them, also when the
  * subscription is gone; they grow with the number of different ids ever used, not with the number of commits ---- */
 

@@ -67,22 +67,6 @@ static tp_status edges_check(const tp_subscription *desc, const tp_edge *const *
   return TP_OK;
 }
 
-static tp_status match_check(const tp_subscription *desc, tp_fault *fault) {
-  if (!desc->match) return TP_OK;
-  tp_match match;
-  TP__TRY(tp__options_read(&match, sizeof match, desc->match, "tp_match", fault));
-  if (match.field_count > TP_FIELD_LIMIT)
-    return REFUSE(desc, TP_ERR_USAGE, "match.field_count is %zu: at most %d", match.field_count, TP_FIELD_LIMIT);
-  if (match.field_count > 0 && !match.fields)
-    return REFUSE(desc, TP_ERR_USAGE, "match.field_count is %zu, but match.fields is NULL", match.field_count);
-  if (!match.matches) return REFUSE(desc, TP_ERR_USAGE, "match.matches is NULL: set it, or leave match NULL");
-  if (!match.description)
-    return REFUSE(desc, TP_ERR_USAGE, "match.matches needs match.description: say in words what it matches");
-  return tp_utf8_valid(tp_text_of(match.description), NULL)
-             ? TP_OK
-             : REFUSE(desc, TP_ERR_UTF8, "match.description is not UTF-8");
-}
-
 tp_status tp__subscription_check(const tp__registry *registry, tp_subscription *desc, uint32_t *ret_flags,
                                  tp_fault *fault) {
   TP__TRY(tp__id_check(desc->id, "tp_subscription.id", fault));
@@ -95,7 +79,7 @@ tp_status tp__subscription_check(const tp__registry *registry, tp_subscription *
   TP__TRY(edges_check(desc, desc->after, desc->after_count, "after", fault));
   TP__TRY(edges_check(desc, desc->before, desc->before_count, "before", fault));
   TP__TRY(edges_check(desc, desc->needs, desc->needs_count, "needs", fault));
-  TP__TRY(match_check(desc, fault));
+  TP__TRY(tp__match_check(desc->id, desc->match, fault));
   return phase_resolve(registry, desc, ret_flags, fault);
 }
 
@@ -115,15 +99,9 @@ static bool copy_edges(tp__arena *arena, const tp_edge *const *from, size_t coun
 }
 
 static bool copy_match(tp__subscription *sub) {
-  tp_match *match = &sub->match;
   if (!sub->desc.match) return true;
-  if (tp__options_read(match, sizeof *match, sub->desc.match, "tp_match", NULL) != TP_OK)
-    return false; /* was checked */
-  uint32_t *fields = tp__arena_alloc(&sub->arena, match->field_count * sizeof *fields);
-  if (!fields || !tp__arena_string(&sub->arena, match->description, &match->description)) return false;
-  if (match->field_count > 0) memcpy(fields, match->fields, match->field_count * sizeof *fields);
-  match->fields = fields;
-  sub->desc.match = match;
+  if (!tp__match_copy(&sub->arena, sub->desc.match, &sub->match)) return false;
+  sub->desc.match = &sub->match;
   return true;
 }
 

@@ -79,12 +79,20 @@ static tp_capability kinds_of(const tp__node *node, const tp_phase *row) {
   return kinds;
 }
 
+/* Of a handler that declares none. */
+static tp_capability all_capabilities(const tp_phase *row) {
+  tp_capability capabilities = row->kinds | TP_CAPABILITY_EMIT_AUDIT;
+  if (row->stop) capabilities |= TP_CAPABILITY_DECIDE;
+  if (row->replace) capabilities |= TP_CAPABILITY_REPLACE_PAYLOAD;
+  return capabilities;
+}
+
 static void resolve(const tp__registry *registry, const tp__set *set, tp__subscription *sub, tp__handler *handler,
                     const tp_phase *row, tp__node *ret_node) {
   const tp_subscription *desc = &sub->desc;
   tp__node node = {.run = handler->desc.run,
                    .ctx = handler->desc.ctx,
-                   .capabilities = handler->desc.capabilities,
+                   .capabilities = handler->desc.capabilities ? handler->desc.capabilities : all_capabilities(row),
                    .sub = sub,
                    .handler = handler};
   node.execution = execution_of(desc);
@@ -233,12 +241,11 @@ static tp_status check_fallback(const checker *c) {
 
 static tp_status check_match(const checker *c) {
   const tp_match *match = &c->sub->match;
-  for (size_t i = 0; i < match->field_count; i++) {
-    if (tp__phase_carries(c->registry, c->sub->desc.phase, match->fields[i])) continue;
-    return REFUSE(c, TP_ERR_MATCH_KEY, "its match `%s` reads payload field %u, which the phase does not carry",
-                  match->description ? match->description : "", match->fields[i]);
-  }
-  return TP_OK;
+  tp_field_id field = tp__match_missing_field(c->registry, c->sub->desc.phase, match);
+  if (field == TP_FIELD_NONE) return TP_OK;
+  const char *name = tp_field_name(field);
+  return REFUSE(c, TP_ERR_MATCH_KEY, "its match `%s` reads payload field %u%s%s, which the phase does not carry",
+                match->description, field, name ? ", " : "", name ? name : "");
 }
 
 static tp_status check_budget(const checker *c) {

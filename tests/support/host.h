@@ -211,26 +211,18 @@ typedef struct hook {
   bool slow; /* placement thread */
   bool parallel;
   bool idempotent;
-  bool no_capability;
+  bool no_capability; /* but to emit audits */
   tp_capability capabilities; /* 0: all that the phase allows */
   void (*destroy)(void *ctx);
   const char *after, *needs, *optional_after, *optional_requires;
   tp_subscription sub; /* everything else; id, handler and phase are filled in */
 } hook;
 
-static inline tp_capability capabilities_of(const tp_runtime *runtime, uint32_t phase) {
-  const tp_phase *row = tp_phase_get(runtime, phase);
-  tp_capability all = row->kinds | TP_CAPABILITY_EMIT_AUDIT;
-  if (row->stop) all |= TP_CAPABILITY_DECIDE;
-  if (row->replace) all |= TP_CAPABILITY_REPLACE_PAYLOAD;
-  return all;
-}
-
 static inline tp_placement placement_of(const hook *h) {
   return h->slow ? TP_PLACEMENT_THREAD : h->parallel ? TP_PLACEMENT_PARALLEL : TP_PLACEMENT_INLINE;
 }
 
-static inline tp_status hook_add(tp_runtime *runtime, tp_edit *edit, const hook *h) {
+static inline tp_status hook_add(tp_edit *edit, const hook *h) {
   tp_handler handler = {.struct_size = sizeof handler,
                         .id = h->id,
                         .run = h->run ? h->run : play,
@@ -239,8 +231,8 @@ static inline tp_status hook_add(tp_runtime *runtime, tp_edit *edit, const hook 
                         .phases = &h->phase,
                         .phase_count = 1,
                         .placement = placement_of(h),
-                        .idempotent = h->idempotent};
-  handler.capabilities = h->no_capability ? 0 : h->capabilities ? h->capabilities : capabilities_of(runtime, h->phase);
+                        .idempotent = h->idempotent,
+                        .capabilities = h->no_capability ? TP_CAPABILITY_EMIT_AUDIT : h->capabilities};
   tp_status status = tp_edit_add_handler(edit, &handler, NULL);
   if (status != TP_OK) return status;
   const tp_edge *after[2], *needs[2];
@@ -264,7 +256,7 @@ static inline tp_status hooks_add(tp_runtime *runtime, const hook *hooks, size_t
   tp_edit *edit;
   tp_status status = tp_edit_begin(runtime, &owner, &edit, fault);
   if (status != TP_OK) return status;
-  for (size_t i = 0; i < count && status == TP_OK; i++) status = hook_add(runtime, edit, &hooks[i]);
+  for (size_t i = 0; i < count && status == TP_OK; i++) status = hook_add(edit, &hooks[i]);
   if (status == TP_OK) status = tp_edit_commit(edit, NULL, fault);
   if (status != TP_OK) tp_edit_discard(edit);
   return status;

@@ -60,7 +60,6 @@ static inline tp_status add_status(tp_runtime *runtime, const char *id, uint32_t
   handler.inbox = inbox;
   handler.phases = &phase;
   handler.phase_count = 1;
-  handler.capabilities = capabilities_of(runtime, phase);
   tp_status status = tp_edit_add_handler(edit, &handler, NULL);
   sub.struct_size = sizeof sub;
   sub.id = sub.handler = id;

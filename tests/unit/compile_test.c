@@ -339,8 +339,11 @@ TEST(what_a_node_may_emit_is_what_row_handler_and_detachment_allow) {
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
   tp_handler modest = handler_of("modest");
-  modest.capabilities = 0;
+  modest.capabilities = TP_CAPABILITY_DECIDE;
   assert_int_equal(tp_edit_add_handler(edit, &modest, NULL), TP_OK);
+  tp_handler silent = handler_of("silent");
+  silent.capabilities = 0;
+  assert_int_equal(tp_edit_add_handler(edit, &silent, NULL), TP_OK);
   add(edit, subscription_of("a", GATHER));
   tp_subscription b = subscription_of("b", GATHER);
   b.execution = TP_EXECUTION_BACKGROUND;
@@ -348,6 +351,9 @@ TEST(what_a_node_may_emit_is_what_row_handler_and_detachment_allow) {
   tp_subscription c = subscription_of("c", GATHER);
   c.handler = "modest";
   add(edit, c);
+  tp_subscription d = subscription_of("d", GATHER);
+  d.handler = "silent"; /* declares nothing: all that the row allows */
+  add(edit, d);
   commit(w, edit);
   tp__snapshot *snapshot;
   const tp__plan *plan = pin_plan(w, GATHER, &snapshot);
@@ -355,6 +361,7 @@ TEST(what_a_node_may_emit_is_what_row_handler_and_detachment_allow) {
   assert_int_equal(node_of(plan, "a")->kinds, always | audit | job | 1 << TP_KIND_PROMPT_CONTEXT);
   assert_int_equal(node_of(plan, "b")->kinds, always | audit | job);
   assert_int_equal(node_of(plan, "c")->kinds, always);
+  assert_true((node_of(plan, "d")->kinds & node_of(plan, "a")->kinds) == node_of(plan, "a")->kinds);
   tp__snapshot_unpin(snapshot);
   world_close(w);
 }

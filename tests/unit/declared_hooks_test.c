@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "tests/support/test.h"
-#include "domains/declared/glob.h"
 #include "domains/declared/sha256.h"
 #include "tests/support/hook_files.h"
 #include "tests/support/leftovers.h"
@@ -662,40 +661,7 @@ TEST(after_the_free_of_hooks_no_program_is_shown) {
   assert_int_equal(w.ended.count, 0);
 }
 
-/* ---- globs and the hash ---- */
-
-TEST_WITH(a_glob_matches_folders_as_git_does, NULL, NULL) {
-  static const struct {
-    const char *pattern, *text;
-    bool matches;
-  } rows[] = {
-      {"services/**/x.c", "services/x.c", true},
-      {"services/**/x.c", "services/a/b/x.c", true},
-      {"services/**/x.c", "services/ax.c", false},
-      {"apps/*", "apps/a", true},
-      {"apps/*", "apps/a/b", false},
-      {"apps/**", "apps/a/b", true},
-      {"**/x", "x", true},
-      {"**/x", "a/b/x", true},
-      {"*", "", true},
-      {"?", "/", false},
-      {"a?c", "abc", true},
-      {"", "", true},
-      {"", "a", false},
-      {"*.c", "a.cc", false},
-      {"shell.*", "shell.run", true},
-      {"**", "a/b/c", true},
-  };
-  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-    if (tp__glob_matches(tp_text_of(rows[i].pattern), tp_text_of(rows[i].text)) != rows[i].matches)
-      fail_msg("%s %s", rows[i].pattern, rows[i].text);
-  }
-  char stars[255], text[4096];
-  for (size_t i = 0; i < sizeof stars; i++) stars[i] = i % 2 ? 'a' : '*';
-  memset(text, 'a', sizeof text);
-  text[sizeof text - 1] = 'b';
-  assert_false(tp__glob_matches((tp_text){stars, 254}, (tp_text){text, sizeof text}));
-}
+/* ---- the hash ---- */
 
 TEST_WITH(the_content_hash_is_sha256, NULL, NULL) {
   static const struct {

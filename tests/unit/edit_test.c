@@ -375,7 +375,7 @@ TEST(policies_that_do_not_go_together_are_refused) {
     for (int disabled = 0; disabled <= 1; disabled++) { /* a disabled one must be sound as well */
       tp_edit *edit = edit_of(w);
       tp_handler modest = handler_of("modest");
-      modest.capabilities = 0;
+      modest.capabilities = TP_CAPABILITY_EMIT_AUDIT;
       assert_int_equal(tp_edit_add_handler(edit, &modest, NULL), TP_OK);
       tp_subscription sub = rows[i].sub;
       sub.struct_size = sizeof sub;
@@ -412,7 +412,7 @@ TEST(policies_that_do_go_together_are_taken) {
   world *w = peopled();
   tp_edit *edit = edit_of(w);
   tp_handler modest = handler_of("modest"), again = handler_of("again");
-  modest.capabilities = 0;
+  modest.capabilities = TP_CAPABILITY_EMIT_AUDIT;
   again.idempotent = true;
   assert_int_equal(tp_edit_add_handler(edit, &modest, NULL), TP_OK);
   assert_int_equal(tp_edit_add_handler(edit, &again, NULL), TP_OK);

@@ -10,6 +10,7 @@ int embed_main(void);
 #undef main
 
 #include "tests/support/host.h"
+#include "turnphase/inspect.h"
 
 enum { INTAKE = TP_PHASE_TURN_INTAKE, MODEL_POST = TP_PHASE_MODEL_POST };
 
@@ -178,8 +179,8 @@ TEST(every_mistake_in_a_hook_is_named) {
       {{.struct_size = sizeof(tp_hook), .phase = "nowhere", .run = allows}, TP_ERR_UNKNOWN_PHASE, "`nowhere`"},
       {{.struct_size = sizeof(tp_hook), .phase = "turn.intake"}, TP_ERR_USAGE, "run"},
       {{.struct_size = sizeof(tp_hook), .phase = "turn.intake", .run = allows, .failure = TP_FAILURE_FALLBACK},
-       TP_ERR_USAGE,
-       "fallback"},
+       TP_ERR_BAD_FALLBACK,
+       "no contributions and no verdict"},
       {{.struct_size = sizeof(tp_hook), .phase = "turn.intake", .run = allows, .failure = (tp_failure)9},
        TP_ERR_USAGE,
        "failure is 9"},
@@ -209,5 +210,221 @@ TEST(a_default_that_no_hook_can_have_is_refused) {
                                   .hook_failure = i ? (tp_failure)9 : TP_FAILURE_FALLBACK};
     assert_int_equal(tp_runtime_new(&options, &runtime, &fault), TP_ERR_USAGE);
     assert_non_null(strstr(fault.message, "hook_failure"));
+  }
+}
+
+/* ---- what a subscription has, a hook has ---- */
+
+static tp_answer fails_again(void *ctx, tp_call *call) {
+  ++*(int *)ctx;
+  return tp_call_fail_retryable(call, 1, "not yet");
+}
+
+TEST(hook_is_tried_again_and_then_falls_back) {
+  tp_runtime *runtime = open_runtime(NULL);
+  int calls = 0;
+  tp_hook one = {.struct_size = sizeof one,
+                 .id = "retried",
+                 .phase = "turn.intake",
+                 .run = fails_again,
+                 .ctx = &calls,
+                 .attempts = 3,
+                 .backoff = TP_BACKOFF_FIXED,
+                 .backoff_ms = 1,
+                 .failure = TP_FAILURE_FALLBACK,
+                 .fallback_verdict = TP_VERDICT_DENY};
+  assert_int_equal(tp_hook_add(runtime, &one, NULL), TP_OK);
+  tp_turn *turn = begin_bare(runtime, 0);
+  tp_phase_result result = run_phase(turn, INTAKE, "hi");
+  assert_int_equal(result.outcome, TP_ERR_DENIED);
+  assert_int_equal(calls, 3);
+  assert_true(run_of(&result, "retried").fallback_used);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+static tp_answer note_order(void *ctx, tp_call *call) {
+  char *order = ctx;
+  strcat(order, tp_call_subscription(call));
+  return TP_ANSWER_DONE;
+}
+
+/* Each is added after the ones that it is to run before, which the line of sequential hooks would forbid. */
+TEST(hooks_say_their_place_by_edges_and_priority) {
+  const tp_edge to_a = {.struct_size = sizeof to_a, .target = "a"};
+  const tp_edge *const edges[] = {&to_a};
+  const tp_edge to_none = {.struct_size = sizeof to_none, .target = "none", .optional = true};
+  const tp_edge *const optional[] = {&to_none};
+  static const char *const wants[] = {"ab", "ba", "ba", "ab", "ab", "ba"};
+  for (int i = 0; i < 6; i++) {
+    tp_runtime *runtime = open_runtime(NULL);
+    char order[16] = "";
+    tp_hook a = {.struct_size = sizeof a,
+                 .id = "a",
+                 .phase = "turn.pre_prompt_context",
+                 .run = note_order,
+                 .ctx = order,
+                 .placement = TP_PLACEMENT_INLINE};
+    tp_hook b = a;
+    b.id = "b";
+    if (i == 1) b.before = edges, b.before_count = 1;
+    if (i == 2) a.priority = 9, b.priority = -1;
+    if (i == 3) b.after = edges, b.after_count = 1;
+    if (i == 4) b.needs = edges, b.needs_count = 1;
+    if (i == 5) a.priority = 2, b.before = optional, b.before_count = 1;
+    tp_fault fault = {0};
+    if (tp_hook_add(runtime, &a, &fault) != TP_OK || tp_hook_add(runtime, &b, &fault) != TP_OK)
+      fail_msg("%d: %s", i, fault.message);
+    tp_turn *turn = begin_bare(runtime, 0);
+    run_phase(turn, TP_PHASE_TURN_PRE_PROMPT_CONTEXT, NULL);
+    tp_turn_end(turn);
+    if (strcmp(order, wants[i]) != 0) fail_msg("%d: %s", i, order);
+    close_runtime(runtime);
+  }
+}
+
+static bool check_shown(void *ctx, const tp_subscription_info *info) {
+  *(bool *)ctx = true;
+  assert_int_equal(info->execution, TP_EXECUTION_FIRE_AND_RECORD);
+  assert_int_equal(info->failure, TP_FAILURE_BEST_EFFORT);
+  assert_int_equal(info->limit_ms, 30000);
+  assert_int_equal(info->visibility, TP_VISIBILITY_USER_VISIBLE);
+  assert_int_equal(info->max_concurrent, 2);
+  assert_string_equal(info->metadata, "any text");
+  assert_string_equal(info->origin_file, "hooks.py");
+  assert_int_equal(info->origin_line, 12);
+  return true;
+}
+
+TEST(hook_may_be_detached_and_is_shown_as_it_was_given) {
+  tp_runtime_options options = {.struct_size = sizeof options, .hook_limit_ms = 7, .hook_failure = TP_FAILURE_REQUIRED};
+  tp_runtime *runtime = open_runtime(&options);
+  tp_hook one = {.struct_size = sizeof one,
+                 .id = "detached",
+                 .phase = "turn.intake",
+                 .run = allows,
+                 .execution = TP_EXECUTION_FIRE_AND_RECORD,
+                 .visibility = TP_VISIBILITY_USER_VISIBLE,
+                 .max_concurrent = 2,
+                 .summary = "one line",
+                 .metadata = "any text",
+                 .origin_file = "hooks.py",
+                 .origin_line = 12,
+                 .kind = TP_HANDLER_KIND_SCRIPT};
+  tp_fault fault = {0};
+  if (tp_hook_add(runtime, &one, &fault) != TP_OK) fail_msg("%s", fault.message); /* nothing detached is required */
+  tp_turn *turn = begin_bare(runtime, 0);
+  tp_phase_result result = run_phase(turn, INTAKE, "hi");
+  assert_int_equal(result.outcome, TP_OK);
+  assert_int_equal(run_of(&result, "detached").state, TP_STATE_BACKGROUNDED);
+  tp_turn_end(turn);
+  bool seen = false;
+  assert_int_equal(tp_runtime_subscriptions(runtime, NULL, check_shown, &seen, NULL), TP_OK);
+  assert_true(seen);
+  close_runtime(runtime);
+}
+
+TEST(hook_enters_a_privileged_phase_and_rewrites_by_its_grants) {
+  static const struct {
+    const char *phase;
+    tp_grant grants;
+    tp_status want;
+  } cases[] = {{"tool.rewrite", 0, TP_ERR_PRIVILEGED},
+               {"tool.rewrite", TP_GRANT_REWRITE, TP_OK},
+               {"tool.rewrite", TP_GRANT_PRIVILEGED_HOOKS, TP_ERR_PRIVILEGED},
+               {"model.response", 0, TP_ERR_PRIVILEGED},
+               {"model.response", TP_GRANT_REWRITE, TP_ERR_PRIVILEGED},
+               {"model.response", TP_GRANT_PRIVILEGED_HOOKS, TP_OK},
+               {"tool.pre", TP_GRANT_REWRITE, TP_OK},
+               {"tool.pre", UINT64_C(1) << 40, TP_ERR_USAGE}};
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    tp_runtime *runtime = open_runtime(NULL);
+    tp_fault fault = {0};
+    tp_hook one = {.struct_size = sizeof one, .phase = cases[i].phase, .run = fails, .grants = cases[i].grants};
+    tp_status status = tp_hook_add(runtime, &one, &fault);
+    if (status != cases[i].want) fail_msg("%zu: %s: %s", i, tp_status_name(status), fault.message);
+    close_runtime(runtime);
+  }
+}
+
+static tp_answer contributes(void *ctx, tp_call *call) {
+  *(tp_status *)ctx = tp_call_emit_prompt_context(call, "k", "text", 0);
+  return TP_ANSWER_DONE;
+}
+
+TEST(hook_that_declares_capabilities_has_no_others) {
+  static const struct {
+    tp_capability capabilities;
+    tp_status want;
+  } cases[] = {{0, TP_OK},
+               {TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT, TP_OK},
+               {TP_CAPABILITY_EMIT_AUDIT, TP_ERR_CAPABILITY},
+               {TP_CAPABILITY_EMIT_SIGNAL, TP_ERR_CAPABILITY}};
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    tp_runtime *runtime = open_runtime(NULL);
+    tp_status emitted = TP_ERR_INTERNAL;
+    tp_hook one = {.struct_size = sizeof one,
+                   .phase = "turn.pre_prompt_context",
+                   .run = contributes,
+                   .ctx = &emitted,
+                   .capabilities = cases[i].capabilities};
+    assert_int_equal(tp_hook_add(runtime, &one, NULL), TP_OK);
+    tp_turn *turn = begin_bare(runtime, 0);
+    run_phase(turn, TP_PHASE_TURN_PRE_PROMPT_CONTEXT, NULL);
+    tp_turn_end(turn);
+    assert_int_equal(emitted, cases[i].want);
+    close_runtime(runtime);
+  }
+}
+
+static tp_answer runs_tool(void *ctx, tp_tool_run *run) {
+  (void)ctx;
+  return tp_tool_ok(run, tp_text_of("ran"));
+}
+
+static int32_t always(void *ctx, const tp_match_view *view) {
+  (void)ctx;
+  (void)view;
+  return TP_MATCH_YES;
+}
+
+/* What a hook holds of the host's: itself, its match, the tools of its fallback. */
+TEST(refused_hook_takes_nothing_and_a_removed_one_gives_all_back) {
+  for (int refused = 0; refused < 2; refused++) {
+    tp_runtime *runtime = open_runtime(NULL);
+    int self = 0, match_ends = 0, tool_ends = 0;
+    tp_match match = {.struct_size = sizeof match,
+                      .matches = always,
+                      .destroy = count_destroy,
+                      .ctx = &match_ends,
+                      .description = "always"};
+    tp_tool tool = {
+        .struct_size = sizeof tool, .name = "t", .run = runs_tool, .ctx = &tool_ends, .destroy = count_destroy};
+    const tp_tool *const tools[] = {&tool};
+    tp_contribution bundle = {
+        .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = tools, .tool_count = 1};
+    const tp_contribution *const fallback[] = {&bundle};
+    const tp_edge missing = {.struct_size = sizeof missing, .target = "nothing"};
+    const tp_edge *const edges[] = {&missing};
+    tp_hook one = {.struct_size = sizeof one,
+                   .id = "h",
+                   .phase = "turn.pre_tool_materialization",
+                   .run = allows,
+                   .ctx = &self,
+                   .destroy = count_destroy,
+                   .failure = TP_FAILURE_FALLBACK,
+                   .fallback = fallback,
+                   .fallback_count = 1,
+                   .match = &match,
+                   .after = edges,
+                   .after_count = refused};
+    tp_status status = tp_hook_add(runtime, &one, NULL);
+    assert_string_equal(tp_status_name(status), tp_status_name(refused ? TP_ERR_MISSING_DEPENDENCY : TP_OK));
+    assert_int_equal(self + match_ends + tool_ends, 0);
+    if (!refused) assert_int_equal(tp_hook_remove(runtime, "h", NULL), TP_OK);
+    assert_int_equal(self + match_ends + tool_ends, refused ? 0 : 3);
+    assert_int_equal(tp_hook_remove(runtime, "h", NULL), TP_ERR_NOT_FOUND);
+    close_runtime(runtime);
+    assert_int_equal(self + match_ends + tool_ends, refused ? 0 : 3);
   }
 }

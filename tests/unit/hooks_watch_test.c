@@ -254,9 +254,8 @@ static void *run_commits(void *arg) {
   for (bool is_there = false; !c->stops;) {
     tp_edit *edit;
     if (tp_edit_begin(c->runtime, NULL, &edit, NULL) != TP_OK) continue;
-    tp_status status =
-        is_there ? tp_edit_remove_subscription(edit, "other", NULL)
-                 : hook_add(c->runtime, edit, &(hook){.id = "other", .phase = TP_PHASE_MODEL_POST, .ctx = &c->act});
+    tp_status status = is_there ? tp_edit_remove_subscription(edit, "other", NULL)
+                                : hook_add(edit, &(hook){.id = "other", .phase = TP_PHASE_MODEL_POST, .ctx = &c->act});
     if (status == TP_OK && is_there) status = tp_edit_remove_handler(edit, "other", NULL);
     if (status == TP_OK) status = tp_edit_commit(edit, NULL, NULL);
     if (status == TP_OK) is_there = !is_there;

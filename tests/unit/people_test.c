@@ -670,7 +670,7 @@ TEST(rewriter_needs_the_grant) {
     tp_edit *edit;
     tp_fault fault = {0};
     assert_int_equal(tp_edit_begin(runtime, &owner, &edit, NULL), TP_OK);
-    assert_int_equal(hook_add(runtime, edit, &(hook){.id = "r", .phase = TP_PHASE_TOOL_REWRITE, .ctx = &a}), TP_OK);
+    assert_int_equal(hook_add(edit, &(hook){.id = "r", .phase = TP_PHASE_TOOL_REWRITE, .ctx = &a}), TP_OK);
     assert_int_equal(tp_edit_commit(edit, NULL, &fault), cases[i].want);
     if (cases[i].want == TP_ERR_PRIVILEGED) assert_non_null(strstr(fault.message, "nor granted rewrite"));
     if (cases[i].want != TP_OK) tp_edit_discard(edit);
@@ -695,7 +695,7 @@ TEST(grant_opens_no_phase_of_the_host) {
   act a = {0};
   tp_edit *edit;
   assert_int_equal(tp_edit_begin(runtime, &owner, &edit, NULL), TP_OK);
-  assert_int_equal(hook_add(runtime, edit, &(hook){.id = "r", .phase = TP_PHASE_HOST, .ctx = &a}), TP_OK);
+  assert_int_equal(hook_add(edit, &(hook){.id = "r", .phase = TP_PHASE_HOST, .ctx = &a}), TP_OK);
   assert_int_equal(tp_edit_commit(edit, NULL, NULL), TP_ERR_CODE_ONLY);
   tp_edit_discard(edit);
   close_runtime(runtime);

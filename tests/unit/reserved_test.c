@@ -72,10 +72,6 @@ static tp_status offer_owner(fixture *h, const void *given, tp_fault *fault) {
   return status;
 }
 
-static tp_status offer_hook(fixture *h, const void *given, tp_fault *fault) {
-  return tp_hook_add(h->runtime, given, fault);
-}
-
 static tp_status register_nothing(const tp_domain_context *context, tp_fault *fault) {
   return (void)context, (void)fault, TP_OK;
 }
@@ -185,8 +181,6 @@ static const tp_handler a_handler = {
 static const tp_edge an_edge = {.struct_size = sizeof an_edge, .target = "t", .optional = true};
 static const tp_store a_store = {.struct_size = sizeof a_store};
 static const tp_owner an_owner = {.struct_size = sizeof an_owner, .name = "me", .trust = TP_TRUST_HOST};
-static act silent;
-static const tp_hook a_hook = {.struct_size = sizeof a_hook, .phase = "turn.intake", .run = play, .ctx = &silent};
 static const tp_domain a_domain = {.struct_size = sizeof a_domain,
                                    .header_version = TP_VERSION_NUMBER,
                                    .name = "d",
@@ -227,7 +221,6 @@ static const struct reserved_case {
     CASE(tp_tool, a_tool, offer_tool, TP_ERR_MALFORMED, TP_OK, false),
     CASE(tp_store, a_store, offer_store, TP_ERR_USAGE, TP_OK, true),
     CASE(tp_owner, an_owner, offer_owner, TP_ERR_VERSION, TP_OK, true),
-    CASE(tp_hook, a_hook, offer_hook, TP_ERR_VERSION, TP_OK, true),
     CASE(tp_domain, a_domain, offer_domain, TP_ERR_VERSION, TP_OK, true),
     CASE(tp_tool_call, a_call, offer_call, TP_ERR_USAGE, TP_OK, true),
     CASE(tp_model, a_model, offer_model, TP_ERR_USAGE, TP_OK, true),

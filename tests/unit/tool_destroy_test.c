@@ -316,11 +316,10 @@ static tp_status add_with_fallback(tp_runtime *runtime, const bundle *b, const t
   static const tp_owner owner = {.struct_size = sizeof owner, .name = "test", .trust = TP_TRUST_BUILTIN};
   assert_int_equal(tp_edit_begin(runtime, &owner, &edit, NULL), TP_OK);
   tp_status status = hook_add(
-      runtime, edit,
-      &(hook){.id = "f",
-              .phase = TOOLS,
-              .ctx = fails,
-              .sub = {.failure = TP_FAILURE_FALLBACK, .fallback = fallback, .fallback_count = second ? 2 : 1}});
+      edit, &(hook){.id = "f",
+                    .phase = TOOLS,
+                    .ctx = fails,
+                    .sub = {.failure = TP_FAILURE_FALLBACK, .fallback = fallback, .fallback_count = second ? 2 : 1}});
   if (status == TP_OK && commit) assert_int_equal(tp_edit_commit(edit, NULL, NULL), TP_OK);
   else tp_edit_discard(edit);
   return status;

@@ -2,13 +2,13 @@
  *
  * glob.c: all positions of the pattern that the text read so far can have led to are kept at once, so nothing is ever
  * tried twice. */
-#include "domains/declared/glob.h"
+#include "runtime/base/glob.h"
 
 #include <string.h>
 
 struct glob {
   tp_text pattern;
-  bool at[TP__GLOB_BYTES_MAX + 1]; /* behind so many bytes of the pattern */
+  bool at[TP_PATTERN_BYTES_MAX + 1]; /* behind so many bytes of the pattern */
 };
 
 static bool is_stars(tp_text pattern, size_t at) {
@@ -49,7 +49,7 @@ static void step_one(struct glob *next, size_t at, char byte) {
 }
 
 bool tp__glob_matches(tp_text pattern, tp_text text) {
-  if (pattern.size > TP__GLOB_BYTES_MAX) return false;
+  if (pattern.size > TP_PATTERN_BYTES_MAX) return false;
   struct glob now = {.pattern = pattern};
   reach(&now, 0);
   for (size_t i = 0; i < text.size; i++) {

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * match.c: what a match says of the payload that an entry began with. */
+#include "runtime/base/glob.h"
+#include "runtime/exec/entry.h"
+#include "turnphase/value.h"
+
+static bool any_fits(const char *const *patterns, size_t count, tp_text text) {
+  for (size_t i = 0; i < count; i++)
+    if (tp__glob_matches(tp_text_of(patterns[i]), text)) return true;
+  return count == 0;
+}
+
+static bool any_path_fits(const tp_match *match, const tp_match_view *view) {
+  if (match->changed_path_count == 0) return true;
+  tp_text paths = tp_match_text(view, TP_FIELD_CHANGED_FILES);
+  for (tp_value_walk walk = {0}; tp_value_next(paths, &walk);)
+    if (any_fits(match->changed_paths, match->changed_path_count, tp_value_text(walk.value))) return true;
+  return false;
+}
+
+static tp_text tool_of(const tp_match_view *view) {
+  tp_text tool = tp_match_text(view, TP_FIELD_TOOL);
+  return tool.size ? tool : tp_match_text(view, TP_FIELD_ABILITY_REF);
+}
+
+static bool text_fits(const tp_match *match, const tp_match_view *view) {
+  if (!match->text_prefix) return true;
+  tp_text text = tp_match_text(view, TP_FIELD_TEXT), prefix = tp_text_of(match->text_prefix);
+  return text.size >= prefix.size && memcmp(text.data, prefix.data, prefix.size) == 0;
+}
+
+int32_t tp__match(const tp_match *match, const tp_match_view *view) {
+  bool fits =
+      (match->tool_count == 0 || any_fits(match->tools, match->tool_count, tool_of(view))) &&
+      (match->agent_count == 0 || any_fits(match->agents, match->agent_count, tp_match_id(view, TP_ID_AGENT))) &&
+      (match->mode_count == 0 || any_fits(match->modes, match->mode_count, tp_match_mode(view))) &&
+      (match->duration_ms_min == 0 || tp_match_int(view, TP_FIELD_DURATION_MS) >= match->duration_ms_min) &&
+      text_fits(match, view) && any_path_fits(match, view);
+  if (!fits) return TP_MATCH_NO;
+  return match->matches ? match->matches(match->ctx, view) : TP_MATCH_YES;
+}
