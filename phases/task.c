@@ -222,6 +222,7 @@ static void settle(task_work *w) {
 
 /* `came`, status and kept are set. */
 static void settle_and_finish(task_work *w) {
+  TP__ASSERT(!w->turn->dispatch && (w->task || w->status != TP_OK));
   bool puts = w->view.stage == TP__TASK_CREATE && w->status == TP_OK && w->kept && keeps_tasks(w->runtime);
   if (puts) put(w);
   else if (w->is_stored) settle(w);
@@ -252,6 +253,7 @@ static void fail(task_work *w, tp_status status) {
 }
 
 static void dispatch(task_work *w) {
+  TP__ASSERT(w->task && !w->dispatch);
   static const char no_members = '\x80';
   const tp__task *task = w->task;
   tp__dispatch *unused;
@@ -374,6 +376,7 @@ static void delivered(tp__message *message) {
 /* The host hears of the question first, so that an answer that the channel gives at once does not come before it. */
 static void asked(void *ctx, const tp_question *question) {
   task_work *w = ctx;
+  TP__ASSERT(w->on_asked && !w->done);
   const tp_runtime_options *options = tp__runtime_options(w->runtime);
   tp_task_result shown = {.struct_size = sizeof shown, .asked = true, .key = w->view.key, .question = question};
   w->on_asked(w->on_asked_ctx, &shown);

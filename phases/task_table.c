@@ -78,6 +78,7 @@ static tp_status find_locked(tp__tasks *tasks, const char *key, tp__task ***ret_
 static void remove_locked(tp__tasks *tasks, const tp_allocator *allocator, const char *key) {
   TP__LOCKED(&tasks->mutex);
   tp__task **place = place_of(tasks, key), *task = *place;
+  TP__ASSERT(task && tasks->count > 0);
   *place = task->next;
   tasks->count--;
   tp__task_free(allocator, task);

@@ -160,8 +160,8 @@ enum {
 };
 
 /** What a handler may do: bits, declared in tp_handler.capabilities, checked at commit and at every emit. Contributing
- *  kind K needs the bit 1 << K; diagnostics need none. The bits from 32 are no kinds. A handler that declares none may do
- *  all that its phase allows. */
+ *  kind K needs the bit 1 << K; diagnostics need none. The bits from 32 are no kinds. A handler that declares none may
+ *  do all that its phase allows. */
 typedef uint64_t tp_capability;
 #define TP_CAPABILITY_CONTRIBUTE_POLICY (UINT64_C(1) << TP_KIND_POLICY)
 #define TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT (UINT64_C(1) << TP_KIND_PROMPT_CONTEXT)
@@ -640,8 +640,8 @@ enum { TP_PATTERNS_MAX = 64, TP_PATTERN_BYTES_MAX = 255 };
 /** Activation, never routing: whether a subscription runs in an entry. Every condition that is set must hold; it is
  *  evaluated once per entry, on the thread that owns the turn, from the payload that the entry began with.
  *
- *  A list of patterns holds when one of them fits: `?` is one character but `/`, `*` any number of them, `**` any number
- *  of all, and `**` with a slash after it any number of whole folders. At most TP_PATTERNS_MAX patterns of 1 to
+ *  A list of patterns holds when one of them fits: `?` is one character but `/`, `*` any number of them, `**` any
+ *  number of all, and `**` with a slash after it any number of whole folders. At most TP_PATTERNS_MAX patterns of 1 to
  *  TP_PATTERN_BYTES_MAX bytes of UTF-8. A condition on a field that the phase does not carry is refused at commit
  *  (TP_ERR_MATCH_KEY). */
 typedef struct tp_match {

@@ -369,8 +369,8 @@ typedef struct tp_hook {
   tp_execution execution;
   /** Lower runs earlier among those that no edge orders. */
   int32_t priority;
-  /** 0: on for a hook without edges and priority, which then runs after the hooks that were added before it; off for one
-   *  that says its place. */
+  /** 0: on for a hook without edges and priority, which then runs after the hooks that were added before it; off for
+   *  one that says its place. */
   tp_sequential sequential;
   tp_visibility visibility;
   /** How often in all it is tried; above 1 its function may run twice for one entry. 0: 1. */
@@ -401,17 +401,28 @@ typedef struct tp_hook {
   tp_handler_kind kind;
 } tp_hook;
 
-/** Registers one function in one commit: owner "host", trust host. The hook, its match and the tools of its fallback are
- *  taken on success only: after a refusal no destroy is called.
+/** Registers one function in one commit: owner "host", trust host. The hook, its match and the tools of its fallback
+ *  are taken on success only: after a refusal no destroy is called.
  *  @return TP_OK; what tp_edit_add_handler(), tp_edit_add_subscription() and tp_edit_commit() return, except
  *          TP_ERR_CONFLICT: after another commit it tries again. Threads: any. */
 TP_API tp_status tp_hook_add(tp_runtime *runtime, const tp_hook *hook, tp_fault *fault) TP_MUST_USE;
 
-/** Removes what tp_hook_add() registered, in one commit. Turns that run keep their hooks; its destroy is called when the
- *  last of them has ended.
- *  @return TP_OK; TP_ERR_NOT_FOUND, TP_ERR_BAD_ID; what tp_edit_commit() returns, except TP_ERR_CONFLICT, such as a code
- *          for an edge of another subscription that leads to it.  Threads: any. */
+/** Removes what tp_hook_add() registered, in one commit. Turns that run keep their hooks; its destroy is called when
+ *  the last of them has ended.
+ *  @return TP_OK; TP_ERR_NOT_FOUND, TP_ERR_BAD_ID; what tp_edit_commit() returns, except TP_ERR_CONFLICT, such as
+ *          TP_ERR_MISSING_DEPENDENCY when an edge of another subscription leads to it.  Threads: any. */
 TP_API tp_status tp_hook_remove(tp_runtime *runtime, const char *id, tp_fault *fault) TP_MUST_USE;
+
+/** Registers one tool in one commit: every turn that begins afterwards has it. Owner "host", trust host; the library's
+ *  own inline handler `tool:NAME` contributes it in turn.pre_tool_materialization.
+ *  @param tool  copied. It is taken on success only, and once: its destroy is called after tp_tool_remove(), or the end
+ *               of the runtime, when the last turn that has it has ended.
+ *  @return TP_OK; TP_ERR_BAD_ID for its name (at most 123 bytes); TP_ERR_DUPLICATE_ID when it was added before;
+ *          TP_ERR_BAD_SCHEMA, TP_ERR_MALFORMED, TP_ERR_VERSION for what is wrong with the struct; TP_ERR_NO_MEMORY, and
+ *          what tp_edit_commit() returns, except TP_ERR_CONFLICT.  Threads: any. */
+TP_API tp_status tp_tool_add(tp_runtime *runtime, const struct tp_tool *tool, tp_fault *fault) TP_MUST_USE;
+/** Removes a tool of tp_tool_add(). Turns that run keep it. @return as tp_hook_remove().  Threads: any. */
+TP_API tp_status tp_tool_remove(tp_runtime *runtime, const char *name, tp_fault *fault) TP_MUST_USE;
 
 /** The operator's kill switch: the subscription is skipped (kill_switch) from now on in all snapshots, or runs again.
  *  @return TP_OK; TP_ERR_NOT_FOUND; TP_ERR_USAGE without an id; TP_ERR_FORKED. Threads: any. */

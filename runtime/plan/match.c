@@ -141,6 +141,7 @@ static bool copy_description(tp__arena *arena, tp_match *match) {
 }
 
 static bool copy_patterns(tp__arena *arena, tp_match *match, const patterns *p) {
+  TP__ASSERT(count_of(match, p) <= TP_PATTERNS_MAX);
   size_t count = count_of(match, p);
   const char **copy = tp__arena_alloc(arena, (count + 1) * sizeof *copy);
   if (!copy) return false;
@@ -151,6 +152,7 @@ static bool copy_patterns(tp__arena *arena, tp_match *match, const patterns *p) 
 }
 
 bool tp__match_copy(tp__arena *arena, const tp_match *theirs, tp_match *ret_match) {
+  TP__ASSERT(theirs && tp__match_check("", theirs, NULL) == TP_OK);
   tp_match match;
   if (tp__options_read(&match, sizeof match, theirs, "tp_match", NULL) != TP_OK) return false; /* was checked */
   tp_field_id *fields = tp__arena_alloc(arena, (match.field_count + 1) * sizeof *fields);

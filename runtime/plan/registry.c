@@ -230,7 +230,8 @@ static bool hook_is_awaited(const tp_hook *hook) {
   return hook->execution != TP_EXECUTION_FIRE_AND_RECORD && hook->execution != TP_EXECUTION_BACKGROUND;
 }
 
-/* The failure policy of a hook that sets none is the runtime's, but nothing that observes or is detached is required. */
+/* The failure policy of a hook that sets none is the runtime's, but nothing that observes or is detached is
+ * required. */
 static tp_failure hook_failure(const tp__registry *registry, const tp_hook *hook, const tp_phase *row) {
   if (hook->failure != TP_FAILURE_DEFAULT || row->mode == TP_MODE_OBSERVE || !hook_is_awaited(hook))
     return hook->failure;

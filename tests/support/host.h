@@ -211,7 +211,7 @@ typedef struct hook {
   bool slow; /* placement thread */
   bool parallel;
   bool idempotent;
-  bool no_capability; /* but to emit audits */
+  bool no_capability;         /* but to emit audits */
   tp_capability capabilities; /* 0: all that the phase allows */
   void (*destroy)(void *ctx);
   const char *after, *needs, *optional_after, *optional_requires;

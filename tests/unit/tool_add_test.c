@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tp_tool_add(): one call registers a tool, which every later turn has until it is removed; it is taken once, on
+ * success only. */
+#include "tests/support/test.h"
+
+#include "tests/support/host.h"
+#include "turnphase/inbox.h"
+#include "turnphase/task.h"
+
+typedef struct thing {
+  _Atomic int runs, destroys;
+  latch entered, go;
+  bool waits;
+} thing;
+
+static tp_answer run_thing(void *ctx, tp_tool_run *run) {
+  thing *t = ctx;
+  t->runs++;
+  latch_hit(&t->entered);
+  if (t->waits) latch_wait(&t->go, 1);
+  return tp_tool_ok(run, tp_text_of("ran"));
+}
+
+static void destroy_thing(void *ctx) { ((thing *)ctx)->destroys++; }
+
+static thing new_thing(void) { return (thing){.entered = LATCH, .go = LATCH}; }
+
+static tp_tool tool_of(const char *name, thing *t) {
+  return (tp_tool){.struct_size = sizeof(tp_tool),
+                   .name = name,
+                   .description = "does it",
+                   .run = run_thing,
+                   .ctx = t,
+                   .destroy = destroy_thing};
+}
+
+static tp_tool_result_kind call(tp_runtime *runtime, const char *name) {
+  tp_task_spec spec = {.struct_size = sizeof spec, .tool = name};
+  const tp_task_result *result = NULL;
+  tp_fault fault = {0};
+  if (tp_task_call(runtime, &spec, &result, &fault) != TP_OK) fail_msg("%s", fault.message);
+  tp_tool_result_kind kind = result->kind;
+  tp_task_result_free(result);
+  return kind;
+}
+
+#define assert_calls(runtime, name, want) \
+  assert_string_equal(tp_tool_result_name(call(runtime, name)), tp_tool_result_name(want))
+
+TEST(tool_is_there_from_its_add_until_its_remove) {
+  tp_runtime *runtime = open_runtime(NULL);
+  thing t = new_thing();
+  tp_tool tool = tool_of("deploy", &t);
+  assert_calls(runtime, "deploy", TP_TOOL_UNKNOWN_TOOL);
+  assert_int_equal(tp_tool_add(runtime, &tool, NULL), TP_OK);
+  for (int i = 0; i < 3; i++) assert_calls(runtime, "deploy", TP_TOOL_OK);
+  assert_int_equal(t.runs, 3);
+  assert_int_equal(t.destroys, 0);
+  assert_int_equal(tp_tool_remove(runtime, "deploy", NULL), TP_OK);
+  assert_calls(runtime, "deploy", TP_TOOL_UNKNOWN_TOOL);
+  assert_int_equal(t.destroys, 1);
+  assert_int_equal(tp_tool_remove(runtime, "deploy", NULL), TP_ERR_NOT_FOUND);
+  assert_int_equal(tp_tool_add(runtime, &tool, NULL), TP_OK); /* its name is free again */
+  close_runtime(runtime);
+  assert_int_equal(t.destroys, 2);
+}
+
+TEST(many_tools_stand_beside_each_other_and_beside_bundles) {
+  enum { TOOLS = 40 };
+  static thing things[TOOLS];
+  tp_runtime *runtime = open_runtime(NULL);
+  char names[TOOLS][16];
+  for (int i = 0; i < TOOLS; i++) {
+    things[i] = new_thing();
+    snprintf(names[i], sizeof names[i], "t%d", i);
+    tp_tool tool = tool_of(names[i], &things[i]);
+    tool.placement = i % 2 ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD;
+    assert_int_equal(tp_tool_add(runtime, &tool, NULL), TP_OK);
+  }
+  for (int i = 0; i < TOOLS; i++) assert_calls(runtime, names[i], TP_TOOL_OK);
+  for (int i = 0; i < TOOLS; i += 2) assert_int_equal(tp_tool_remove(runtime, names[i], NULL), TP_OK);
+  for (int i = 0; i < TOOLS; i++) assert_calls(runtime, names[i], i % 2 ? TP_TOOL_OK : TP_TOOL_UNKNOWN_TOOL);
+  close_runtime(runtime);
+  for (int i = 0; i < TOOLS; i++) assert_int_equal(things[i].destroys, 1);
+}
+
+/* What a submitted task comes to. */
+typedef struct end {
+  latch ended;
+  tp_tool_result_kind kind;
+} end;
+
+static void on_end(void *ctx, const tp_task_result *result) {
+  end *e = ctx;
+  e->kind = result->kind;
+  latch_hit(&e->ended);
+}
+
+TEST(turn_that_runs_keeps_a_tool_that_is_removed) {
+  tp_runtime *runtime = open_runtime(NULL);
+  thing t = new_thing();
+  end e = {.ended = LATCH};
+  t.waits = true;
+  tp_tool tool = tool_of("slow", &t);
+  assert_int_equal(tp_tool_add(runtime, &tool, NULL), TP_OK);
+  tp_task_spec spec = {.struct_size = sizeof spec, .tool = "slow"};
+  assert_int_equal(tp_task_submit(runtime, TP_TASK_CALL, &spec, on_end, &e, NULL, NULL), TP_OK);
+  latch_wait(&t.entered, 1);
+  assert_int_equal(tp_tool_remove(runtime, "slow", NULL), TP_OK);
+  assert_int_equal(t.destroys, 0);
+  latch_hit(&t.go);
+  latch_wait(&e.ended, 1);
+  assert_int_equal(e.kind, TP_TOOL_OK);
+  close_runtime(runtime);
+  assert_int_equal(t.destroys, 1);
+}
+
+/* The function is given up, and goes on after the turn and the tool. */
+TEST(abandoned_run_keeps_its_tool) {
+  tp_runtime *runtime = open_runtime(NULL);
+  thing t = new_thing();
+  t.waits = true;
+  tp_tool tool = tool_of("stuck", &t);
+  tool.limit_ms = 20;
+  assert_int_equal(tp_tool_add(runtime, &tool, NULL), TP_OK);
+  assert_calls(runtime, "stuck", TP_TOOL_TIMED_OUT);
+  assert_int_equal(tp_tool_remove(runtime, "stuck", NULL), TP_OK);
+  assert_int_equal(t.destroys, 0);
+  latch_hit(&t.go);
+  close_runtime(runtime);
+  assert_int_equal(t.destroys, 1);
+}
+
+TEST(tool_with_an_inbox_waits_there) {
+  tp_runtime *runtime = open_runtime(NULL);
+  thing t = new_thing();
+  end e = {.ended = LATCH};
+  tp_inbox *inbox;
+  const tp_work *work = NULL;
+  assert_int_equal(tp_inbox_new(runtime, NULL, &inbox, NULL), TP_OK);
+  tp_tool tool = tool_of("mail", &t);
+  tool.run = NULL;
+  tool.inbox = inbox;
+  assert_int_equal(tp_tool_add(runtime, &tool, NULL), TP_OK);
+  tp_task_spec spec = {.struct_size = sizeof spec, .tool = "mail"};
+  assert_int_equal(tp_task_submit(runtime, TP_TASK_CALL, &spec, on_end, &e, NULL, NULL), TP_OK);
+  while (!work) assert_int_equal(tp_inbox_next(inbox, &work), TP_OK);
+  assert_int_equal(work->kind, TP_WORK_TOOL);
+  assert_ptr_equal(work->ctx, &t);
+  assert_int_equal(tp_tool_complete(work->token, false, tp_text_of("by mail")), TP_OK);
+  latch_wait(&e.ended, 1);
+  assert_int_equal(e.kind, TP_TOOL_OK);
+  tp_inbox_free(inbox); /* the tool goes on, and is shed */
+  assert_calls(runtime, "mail", TP_TOOL_SHED);
+  close_runtime(runtime);
+  assert_int_equal(t.destroys, 1);
+}
+
+TEST(wrong_tools_are_refused_and_not_taken) {
+  tp_runtime *runtime = open_runtime(NULL), *other = open_runtime(NULL);
+  thing t = new_thing();
+  tp_inbox *inbox, *foreign;
+  char long_name[TP_ID_BYTES_MAX + 1];
+  memset(long_name, 'n', sizeof long_name - 1);
+  long_name[sizeof long_name - 1] = '\0';
+  assert_int_equal(tp_inbox_new(runtime, NULL, &inbox, NULL), TP_OK);
+  assert_int_equal(tp_inbox_new(other, NULL, &foreign, NULL), TP_OK);
+  tp_tool tools[12];
+  for (size_t i = 0; i < COUNT(tools); i++) tools[i] = tool_of("t", &t);
+  tools[0].name = NULL;
+  tools[1].name = "a b";
+  tools[2].name = long_name;
+  tools[3].run = NULL;
+  tools[4].inbox = inbox;
+  tools[5].placement = TP_PLACEMENT_PARALLEL;
+  tools[6].schema = (tp_text)TEXT("\x91\x01");
+  tools[7].read_key = "a//b";
+  tools[8].description = "\xc0\x80";
+  tools[9].struct_size = 3;
+  tools[10].name = "there";
+  tools[11].run = NULL;
+  tools[11].inbox = foreign;
+  const struct {
+    tp_status want;
+    const char *words;
+  } wants[COUNT(tools)] = {
+      {TP_ERR_BAD_ID, "name"},           {TP_ERR_BAD_ID, "name"},        {TP_ERR_BAD_ID, "123"},
+      {TP_ERR_MALFORMED, "no function"}, {TP_ERR_MALFORMED, "one of"},   {TP_ERR_MALFORMED, "placement"},
+      {TP_ERR_BAD_SCHEMA, "t"},          {TP_ERR_MALFORMED, "read_key"}, {TP_ERR_MALFORMED, "UTF-8"},
+      {TP_ERR_VERSION, "tp_tool"},       {TP_ERR_DUPLICATE_ID, "there"}, {TP_ERR_MALFORMED, "another runtime"}};
+  tp_tool there = tool_of("there", NULL);
+  there.destroy = NULL;
+  assert_int_equal(tp_tool_add(runtime, &there, NULL), TP_OK);
+  for (size_t i = 0; i < COUNT(tools); i++) {
+    tp_fault fault = {0};
+    tp_status status = tp_tool_add(runtime, &tools[i], &fault);
+    if (status != wants[i].want || !strstr(fault.message, wants[i].words))
+      fail_msg("%zu: %s: %s", i, tp_status_name(status), fault.message);
+  }
+  assert_int_equal(tp_tool_add(runtime, NULL, NULL), TP_ERR_USAGE);
+  assert_int_equal(tp_tool_remove(runtime, "a b", NULL), TP_ERR_BAD_ID);
+  assert_int_equal(tp_tool_remove(runtime, NULL, NULL), TP_ERR_BAD_ID);
+  close_runtime(runtime);
+  close_runtime(other);
+  tp_inbox_free(inbox);
+  tp_inbox_free(foreign);
+  assert_int_equal(t.destroys, 0);
+}
+
+static void *add_and_remove(void *ctx) {
+  tp_runtime *runtime = ctx;
+  static _Atomic int number;
+  for (int i = 0; i < 50; i++) {
+    char name[16];
+    snprintf(name, sizeof name, "x%d", ++number);
+    tp_tool tool = tool_of(name, NULL);
+    tool.destroy = NULL;
+    if (tp_tool_add(runtime, &tool, NULL) != TP_OK || tp_tool_remove(runtime, name, NULL) != TP_OK) abort();
+  }
+  return NULL;
+}
+
+TEST(threads_that_add_and_remove_at_once_all_succeed) {
+  tp_runtime *runtime = open_runtime(NULL);
+  pthread_t threads[4];
+  for (size_t i = 0; i < COUNT(threads); i++)
+    assert_int_equal(pthread_create(&threads[i], NULL, add_and_remove, runtime), 0);
+  for (size_t i = 0; i < COUNT(threads); i++) pthread_join(threads[i], NULL);
+  close_runtime(runtime);
+}
