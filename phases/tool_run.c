@@ -294,6 +294,7 @@ tp_reason tp__tool_run_start(const tp_tool_run *run, const tp__tool_entry *tool,
   base->pool_item.lane = TP__LANE_LAYER;
   base->pool_item.permits = tool->permits;
   base->pool_item.permits_max = tool->concurrent_max;
+  base->pool_item.keeps_permit = tool->tool->max_concurrent > 0;
   base->pool_item.phase = TP_PHASE_TOOL_PRE;
   base->pool_item.inbox = tool->inbox;
   base->inbox_item.work =

@@ -196,8 +196,9 @@ static int check_entry(importer *m, cli_entry *entry) {
     return CLI_OK;
   }
   tp_hooks_each(hooks, take_info, &info);
-  entry->phase = tp_phase_get(m->runtime, info.phase)->name;
-  entry->is_cut = !entry->fails_closed && info.blocking && info.limit_ms > BUDGET_MS;
+  const tp_phase *row = tp_phase_get(m->runtime, info.phase);
+  entry->phase = row->name;
+  entry->is_cut = !entry->fails_closed && info.blocking && info.limit_ms > BUDGET_MS && row->mode != TP_MODE_OBSERVE;
   if (entry->is_cut && entry->timeout_ms > 0 && entry->note_count < CLI_NOTES_MAX)
     entry->notes[entry->note_count++] = "it gets the 30 s of its phase, whatever its own limit is";
   m->taken++;
@@ -340,7 +341,7 @@ static void print_report(const importer *m) {
                      "(--rewrite takes it)\n");
   if (any_cut(m))
     cli_print_string(m->output,
-                     "limits above 30 s are those of hooks that fail closed: the others get the 30 s of "
+                     "limits above 30 s are those of hooks that fail closed, or observe: the others get the 30 s of "
                      "their phase, and then the action goes on\n");
   if (m->settings.disabled)
     cli_print_string(m->output, "disableAllHooks: all of them are written with enabled: false\n");

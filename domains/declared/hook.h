@@ -82,6 +82,8 @@ typedef struct tp__hook {
   tp_failure failure;
   uint32_t limit_ms; /* 0: the phase's */
   int32_t priority;
+  uint32_t max_concurrent; /* 0: the default */
+  tp_sequential sequential;
   const char *arguments[TP__HOOK_ARGUMENTS_MAX + 1];
   const char *names[TP__HOOK_FILES_MAX]; /* the path behind each argument; NULL: it is none. Behind them the files that
                                             a line of a shell names */

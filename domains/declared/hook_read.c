@@ -12,7 +12,7 @@
 
 #define KEYS                                                                                                        \
   "id, event_type, event, enabled, blocking, summary, priority, after, before, requires, match, handler, failure, " \
-  "verdict, effects, protocol, tools, plugin_root, rewrite"
+  "verdict, effects, protocol, tools, plugin_root, rewrite, max_concurrent, sequential"
 #define TOOL_KEYS                                                                                          \
   "kind, name, enabled, summary, description, schema, command, timeout_ms, result_bytes_max, idempotent, " \
   "max_concurrent, reads, writes, operation, sandbox"
@@ -761,6 +761,17 @@ static tp_status read_id(struct reader *reader, tp__hook *hook, const char *key,
   return TP_OK;
 }
 
+static tp_status read_concurrency(struct reader *reader, tp__hook *hook) {
+  int64_t concurrent = 0;
+  bool sequential = false;
+  TRY(read_number(reader, 0, "max_concurrent", 1, 1024, &concurrent));
+  TRY(read_bool(reader, 0, "sequential", &sequential));
+  hook->max_concurrent = (uint32_t)concurrent;
+  if (tp__yaml_get(&reader->yaml, 0, "sequential") != 0)
+    hook->sequential = sequential ? TP_SEQUENTIAL_ON : TP_SEQUENTIAL_OFF;
+  return TP_OK;
+}
+
 static tp_status read_hook(struct reader *reader, tp__hook *hook) {
   TRY(expect_map(reader, 0, "a hook", KEYS));
   TRY(read_id(reader, hook, "id", "a hook needs an id"));
@@ -781,6 +792,7 @@ static tp_status read_hook(struct reader *reader, tp__hook *hook) {
   int64_t priority = 0;
   TRY(read_number(reader, 0, "priority", INT32_MIN, INT32_MAX, &priority));
   hook->priority = (int32_t)priority;
+  TRY(read_concurrency(reader, hook));
   TRY(read_edges(reader, "after", &hook->after));
   TRY(read_edges(reader, "before", &hook->before));
   TRY(read_edges(reader, "requires", &hook->needs));
@@ -835,7 +847,7 @@ static tp_status read_tool_numbers(struct reader *reader, tp__hook *hook) {
   TRY(read_number(reader, 0, "max_concurrent", 1, 1024, &concurrent));
   TRY(read_number(reader, 0, "result_bytes_max", 1, TP__TOOL_RESULT_BYTES_MAX, &bytes));
   hook->limit_ms = limit_ms > 0 ? (uint32_t)limit_ms : TP__TOOL_LIMIT_MS;
-  hook->tool->tool.max_concurrent = (uint32_t)concurrent;
+  hook->tool->tool.max_concurrent = concurrent > 0 ? (uint32_t)concurrent : TP__TOOL_CONCURRENT;
   hook->tool->tool.result_bytes_max = (uint32_t)bytes;
   return TP_OK;
 }

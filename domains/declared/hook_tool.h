@@ -11,7 +11,8 @@ enum {
   TP__TOOL_KEYS_MAX = 16, /* that read, and as many that write */
   TP__TOOL_KEY_BYTES_MAX = 1024,
   TP__TOOL_RESULT_BYTES_MAX = 1 << 20,
-  TP__TOOL_LIMIT_MS = 120000
+  TP__TOOL_LIMIT_MS = 120000,
+  TP__TOOL_CONCURRENT = 16
 };
 
 /** A key of each call: a path, with an argument at its end where one is named. */

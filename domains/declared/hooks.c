@@ -454,12 +454,20 @@ size_t tp_hooks_each(const tp_hooks *hooks, tp_hook_info_fn each, void *ctx) {
 
 /* ---- the commit ---- */
 
-static tp_status add_handler(tp_edit *edit, tp__hook *hook, tp_fault *fault) {
+/* What a hook needs of this machine. One that is disabled needs nothing. */
+static tp_status check_helpers(const tp__hook *hook, tp_fault *fault) {
+  if (!hook->hooks->only && !hook->is_enabled) return TP_OK;
   const char *lacks = hook->sandbox.is_on ? tp__sandbox_lacks(hook->hooks->helper) : NULL;
   if (lacks) return tp__refuse(fault, TP_ERR_SYSTEM, hook->id, hook->place, "it demands a sandbox, and %s", lacks);
   if (hook->kind == TP__HOOK_WEBHOOK && access(hook->hooks->webhook_helper, X_OK) != 0)
     return tp__refuse(fault, TP_ERR_SYSTEM, hook->id, hook->place,
                       "a webhook needs turnphase-webhook, which is not there: it is built where libcurl is");
+  return TP_OK;
+}
+
+static tp_status add_handler(tp_edit *edit, tp__hook *hook, tp_fault *fault) {
+  tp_status helped = check_helpers(hook, fault);
+  if (helped != TP_OK) return helped;
   if (hook->kind == TP__HOOK_WORKER && !hook->worker) hook->worker = tp__worker_new(hook);
   if (hook->kind == TP__HOOK_WORKER && !hook->worker) return refuse_memory(fault);
   tp_handler handler = {.struct_size = sizeof handler,
@@ -502,10 +510,13 @@ static tp_status add_subscription(tp_edit *edit, tp__hook *hook, tp_fault *fault
                                   .id = hook->id,
                                   .handler = hook->id,
                                   .phase_name = hook->protocol ? hook->row->name : hook->event,
+                                  .disabled = !alone && !hook->is_enabled,
                                   .priority = hook->priority,
                                   .execution = hook->is_blocking ? TP_EXECUTION_BLOCKING : TP_EXECUTION_FIRE_AND_RECORD,
                                   .limit_ms = hook->limit_ms,
                                   .failure = hook->failure,
+                                  .max_concurrent = hook->max_concurrent,
+                                  .sequential = hook->sequential,
                                   .after = hook->after.list,
                                   .after_count = alone ? 0 : hook->after.count,
                                   .before = hook->before.list,
@@ -545,9 +556,10 @@ static tp_status check_trust(const tp_hooks *hooks, const char *trusted, tp_faul
                     trusted ? "another one" : "none");
 }
 
+/* A hook that is disabled is registered as such: an edge to it is refused by that name, and a plan shows it. */
 static bool is_wanted(const tp__hook *hook) {
   const char *only = hook->hooks->only;
-  return only ? strcmp(hook->id, only) == 0 : hook->is_enabled;
+  return only ? strcmp(hook->id, only) == 0 : hook->is_enabled || !hook->tool;
 }
 
 static tp_status remove_all(tp_edit *edit, const tp_hooks *before, tp_fault *fault) {

@@ -598,7 +598,7 @@ typedef enum tp_visibility {
 
 /** Whether a subscription runs after those that are sequential, too, and were registered before it. */
 typedef enum tp_sequential {
-  TP_SEQUENTIAL_DEFAULT = 0, /* on for declared hooks, and for an alias that says so; off for others */
+  TP_SEQUENTIAL_DEFAULT = 0, /* on for an alias that says so; off for others */
   TP_SEQUENTIAL_ON = 1,
   TP_SEQUENTIAL_OFF = 2,
   TP_SEQUENTIAL_FORCE_32 = 0x7fffffff
@@ -692,7 +692,8 @@ typedef struct tp_subscription {
   uint32_t attempts; /* retry: how often in all; 0 means 1 */
   tp_backoff backoff;
   uint32_t backoff_ms;     /* first pause; capped at 60,000 */
-  uint32_t max_concurrent; /* permits; 0 means 16, but at most a quarter of the handler threads, for
+  uint32_t max_concurrent; /* permits: how many of its runs there are at once, deferred ones included. 0 means 16, but
+                                     at most a quarter of the handler threads, and not counting what has deferred, for
                                      handlers of placement thread, and none for others */
   tp_sequential sequential;
   tp_visibility visibility;

@@ -74,7 +74,8 @@ typedef struct tp_tool {
                                    TP_TOOL_INTERRUPTED, and the function is not called */
   bool is_operation;                /* the name is the key of a low-level operation, such as db.write.user_row, and no
                                    ability's: the kind that tool.create reads (TP_FIELD_ABILITY_KIND) */
-  uint32_t max_concurrent;          /* 0 means 16 */
+  uint32_t max_concurrent;          /* how many of its runs there are at once, deferred ones included. 0 means 16, not
+                                   counting what has deferred */
   uint32_t limit_ms;                /* of one call, from when it got a thread or came into the inbox; 0 means 120,000 */
   uint32_t result_bytes_max;        /* 0 means 100,000: longer results keep head and tail */
   uint32_t reserved_;               /* must be zero */

@@ -286,6 +286,7 @@ tp_reason tp__node_submit(tp__entry *e, uint32_t index, int64_t deadline_ns, int
   a->base.pool_item.lane = e->detached_run ? TP__LANE_DETACHED : TP__LANE_AWAITED;
   a->base.pool_item.permits = node->permits ? &node->sub->permits : NULL;
   a->base.pool_item.permits_max = permits_of(e->turn->runtime, node);
+  a->base.pool_item.keeps_permit = node->sub->desc.max_concurrent > 0;
   a->base.pool_item.queue_max = shed_above(e, node);
   a->base.pool_item.phase = e->plan->phase;
   tp_reason refused = tp__attempt_start(&a->base, deadline_ns, timeout_ns);

@@ -174,8 +174,9 @@ typedef struct tp__plan {
   int64_t host_budget_ns;   /* what the host set; 0: nothing */
   int64_t default_limit_ns; /* of handlers that name none: the host's, else the row's */
   bool limit_set;           /* by the host */
-  int64_t budget_ns;        /* of an entry: the host's, else worst_ns capped at 30 s but not below required_ns; the
-                                 default limit when nothing is awaited; at most a quarter of TP__NEVER */
+  int64_t budget_ns;        /* of an entry: the host's, else worst_ns (unless the phase observes capped at 30 s, but not
+                                 below required_ns); the default limit when nothing is awaited; at most a quarter of
+                                 TP__NEVER */
   uint32_t levels;
   uint32_t detached_count;
   bool all_inline;                /* every awaited node is inline */

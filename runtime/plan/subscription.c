@@ -188,7 +188,7 @@ void tp__subscription_unref(tp__subscription *subscription) {
 
 bool tp__subscription_sequential(const tp__subscription *subscription) {
   if (subscription->desc.sequential != TP_SEQUENTIAL_DEFAULT) return subscription->desc.sequential == TP_SEQUENTIAL_ON;
-  return (subscription->alias_flags & TP__ALIAS_SEQUENTIAL) || subscription->trust == TP_TRUST_DECLARED;
+  return (subscription->alias_flags & TP__ALIAS_SEQUENTIAL) != 0;
 }
 
 const char *tp__subscription_alias(const tp__registry *registry, const tp__subscription *subscription) {

@@ -86,11 +86,13 @@ static void mark_critical(tp__plan *plan, const int64_t *behind) {
   }
 }
 
-/* Far from TP__NEVER, so that an entry adds it to the time without looking. */
+/* Far from TP__NEVER, so that an entry adds it to the time without looking. An observing phase has the time of its
+ * longest path: nothing in it is required, and each observer has its own limit. */
 static int64_t budget_of(const tp__plan *plan) {
   if (plan->host_budget_ns > 0) return plan->host_budget_ns;
   if (plan->detached_count == plan->node_count) return plan->default_limit_ns;
-  int64_t budget = plan->worst_ns < BUDGET_CAP_NS ? plan->worst_ns : BUDGET_CAP_NS;
+  bool is_capped = plan->row->mode != TP_MODE_OBSERVE && plan->worst_ns > BUDGET_CAP_NS;
+  int64_t budget = is_capped ? BUDGET_CAP_NS : plan->worst_ns;
   if (budget < plan->required_ns) budget = plan->required_ns;
   return budget < BUDGET_MAX_NS ? budget : BUDGET_MAX_NS;
 }

@@ -70,7 +70,8 @@ static void token_gone(tp__attempt *attempt) {
     bool in_cancel = (old & TP__ATTEMPT_CANCELLING) && !(old & TP__ATTEMPT_NOTIFIED);
     if (!in_cancel) destroy_ctx(attempt);
   }
-  if (attempt->pool_item.inbox) tp__pool_token_ended(&attempt->sched->pool, &attempt->pool_item);
+  if (attempt->pool_item.inbox || attempt->pool_item.keeps_permit)
+    tp__pool_token_ended(&attempt->sched->pool, &attempt->pool_item);
   uncount_token(attempt->sched);
   tp__attempt_unref(attempt);
 }

@@ -170,6 +170,10 @@ void tp__attempt_refuse(tp__attempt *attempt, tp_reason reason);
 static inline tp__attempt *tp__attempt_of(tp__pool_item *item) { return TP__CONTAINER(item, tp__attempt, pool_item); }
 void tp__attempt_unref(tp__attempt *attempt);
 bool tp__attempt_is_cancelled(const tp__attempt *attempt);
+/** Whether its function has called tp__attempt_defer(). */
+static inline bool tp__attempt_deferred(const tp__attempt *attempt) {
+  return (tp__a32_load_acquire(&attempt->flags) & TP__ATTEMPT_DEFERRED) != 0; /* pairs with tp__attempt_defer() */
+}
 /** Completes every abandoned token of a sched that goes away. */
 void tp__attempts_end_abandoned(const struct tp__sched *sched);
 

@@ -198,15 +198,17 @@ static void permit_back_locked(tp__pool *pool, tp__pool_item *item) {
   else serve_line_locked(pool, permits);
 }
 
-static void end_running_locked(tp__pool *pool, tp__pool_item *item) {
+/* deferred: its function has returned, and the token may be open. */
+static void end_running_locked(tp__pool *pool, tp__pool_item *item, bool deferred) {
+  bool keeps = deferred && item->keeps_permit && !item->token_ended;
   tp__list_remove(&item->running_link);
   tp__list_remove(&item->link); /* of the offered */
-  item->place = TP__POOL_OUTSIDE;
+  item->place = keeps ? TP__POOL_DEFERRED : TP__POOL_OUTSIDE;
   if (item->abandoned) {
     pool->abandoned_count--;
     pool->is_exhausted = false;
   } else vacate_locked(pool, item->lane);
-  permit_back_locked(pool, item);
+  if (!keeps) permit_back_locked(pool, item);
 }
 
 /* ---- idle threads: woken after the lock, since they would wait for it ---- */
@@ -289,7 +291,7 @@ static tp__pool_item *take_offer(tp__pool_thread *thread) { return tp__aptr_exch
 static bool withdraw_locked(tp__pool *pool, tp__pool_item *item) {
   void *expected = item;
   if (!item->thread || !tp__aptr_cas_acq_rel(&item->thread->offer, &expected, NULL)) return false;
-  end_running_locked(pool, item);
+  end_running_locked(pool, item, false);
   return true;
 }
 
@@ -346,7 +348,7 @@ static void run_item(tp__pool_thread *self, tp__pool_item *item) {
   item->ran_on = self->number;
   tp__strand *owned = tp__attempt_call(attempt);
   tp__mutex_lock(&pool->mutex);
-  end_running_locked(pool, item);
+  end_running_locked(pool, item, tp__attempt_deferred(attempt));
   bool any_unput = !tp__list_empty(&pool->unput);
   if (owned && tp__pool_queued_count(pool) > 0) {
     (void)staff_locked(pool); /* this thread is there in any case */
@@ -528,8 +530,10 @@ tp_reason tp__pool_offer(tp__pool *pool, tp__pool_item *item) {
 
 void tp__pool_token_ended(tp__pool *pool, tp__pool_item *item) {
   tp__mutex_lock(&pool->mutex);
-  bool had_permit = item->place == TP__POOL_IN_INBOX;
-  item->place = TP__POOL_OUTSIDE;
+  bool is_running = item->place == TP__POOL_RUNNING || item->place == TP__POOL_PAUSED;
+  bool had_permit = item->place == TP__POOL_IN_INBOX || item->place == TP__POOL_DEFERRED;
+  if (is_running) item->token_ended = true;
+  else item->place = TP__POOL_OUTSIDE;
   if (had_permit) permit_back_locked(pool, item);
   unlock_and_wake(pool);
   if (had_permit) refuse_unput(pool); /* else it was one of these itself */
@@ -616,6 +620,7 @@ bool tp__pool_abandon(tp__pool *pool, tp__pool_item *item) {
       pool->paused_abandoned_count++;
       if (pool->returning_count > 0) tp__cond_broadcast(&pool->may_resume);
       break;
+    case TP__POOL_DEFERRED: /* its token gives the permit back */
     case TP__POOL_OUTSIDE:
       break;
   }

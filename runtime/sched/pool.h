@@ -50,7 +50,8 @@ typedef enum tp__pool_place {
   TP__POOL_QUEUED = 2,
   TP__POOL_RUNNING = 3,
   TP__POOL_IN_INBOX = 4, /* or taken from it: with a permit, until its token is completed */
-  TP__POOL_PAUSED = 5    /* running, and it waits: without a permit and a place in its lane */
+  TP__POOL_PAUSED = 5,   /* running, and it waits: without a permit and a place in its lane */
+  TP__POOL_DEFERRED = 6  /* keeps_permit: its function has returned and deferred, and its token is open */
 } tp__pool_place;
 
 /** The pool's part of an attempt. */
@@ -60,12 +61,14 @@ typedef struct tp__pool_item {
   tp__permits *permits; /* NULL: needs none */
   uint32_t permits_max;
   uint32_t queue_max; /* it is shed where so many wait for a thread already; 0: never */
+  bool keeps_permit;  /* also while its token is open after a deferral */
   tp_inbox *inbox;    /* not NULL: it goes there when there is a permit, and never to a thread. Kept by the owner */
   const char *name;   /* for people: what runs */
   uint32_t phase;
   /* under the pool's lock */
   tp__pool_place place;
   bool abandoned;
+  bool token_ended;      /* keeps_permit: the token was completed before the function returned */
   tp__link link;         /* in the permits' line, a lane's, pool->offered or pool->unput */
   tp__link running_link; /* in pool->running */
   uint16_t ran_on;       /* the number of the thread that runs it: written before its function is called; 0: not yet */
@@ -136,7 +139,7 @@ void tp__pool_wake(struct tp__pool_thread *threads);
  *  @return NONE: it is in the inbox, or will be when there is a permit; NO_PERMIT; NO_WORKER (full or closed);
  *          SHUTDOWN. */
 tp_reason tp__pool_offer(tp__pool *pool, tp__pool_item *item);
-/** The token of an item with an inbox has ended: its permit goes to the next in line. */
+/** The token of an item with an inbox, or that keeps its permit, has ended: the permit goes to the next in line. */
 void tp__pool_token_ended(tp__pool *pool, tp__pool_item *item);
 /** The owner no longer waits for it.
  *  @return true when it was still waiting or queued: it will never run. Attempts of the same permits that can now never

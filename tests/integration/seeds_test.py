@@ -278,7 +278,22 @@ def ability_usage_tracker(repository):
     repository.check_contexts(5)
 
 
-CASES = [prod_config_guard, summary_of_long_arguments, nonprod_availability_check, prompt_router, ability_usage_tracker]
+def usage_of_parallel_calls(repository):
+    """The tracker reads and writes its whole file: with one run at a time it counts 64 of 64 parallel calls."""
+    for other in ('nonprod_availability_check', 'prod_config_guard'):  # 64 programs of theirs at once need their time
+        os.unlink(f'{repository.directory}/.system/hooks/{other}.yaml')
+    with open(f'{repository.directory}/.system/hooks/ability_usage_tracker.yaml', 'a') as file:
+        file.write('max_concurrent: 1\n')
+    repository.trust()
+    model = Model([('edit_file', {'path': f'files/{i}', 'text': 'x'}) for i in range(64)], 'Done.')
+    repository.converse('run', model, 'Edit them.')
+    model.close()
+    usage = json.loads(repository.read('.system/cache/ability_usage.json'))
+    assert usage == {'edit_file': {'calls': 64, 'failures': 0}}, usage
+
+
+CASES = [prod_config_guard, summary_of_long_arguments, nonprod_availability_check, prompt_router, ability_usage_tracker,
+         usage_of_parallel_calls]
 
 
 def main():

@@ -83,7 +83,7 @@ TEST(file_says_what_the_tool_is) {
   close_runtime(runtime);
   runtime = open_tool("true", "");
   assert_int_equal(tp_runtime_tools(runtime, note_tool, text, NULL, NULL), TP_OK);
-  assert_string_equal(text, "t|A tool.|declared|0|0|120000|0||");
+  assert_string_equal(text, "t|A tool.|declared|0|16|120000|0||");
   close_runtime(runtime);
   runtime = open_tool("true", "enabled: false\n");
   assert_int_equal(call(runtime, (tp_text){0}, text), TP_TOOL_UNKNOWN_TOOL);
