@@ -186,7 +186,7 @@ static void complete(timers *t, uint32_t n) {
   tp_token token = {0};
   /* Pairs with answer_later(): nearly always there, for a millisecond. */
   while (!(token.bits = atomic_exchange_explicit(&t->tokens[n], 0, memory_order_acq_rel))) {}
-  bench_must(tp_tool_complete(token, false, tp_text_of("done")), NULL);
+  bench_must(tp_tool_complete(token, false, tp_text_of("done"), NULL), NULL);
 }
 
 static void play_round(timers *t) {

@@ -28,7 +28,7 @@ static tp_answer contribute_tools(void *ctx, tp_call *call) {
       .struct_size = sizeof weather, .name = "weather", .run = tool, .placement = TP_PLACEMENT_INLINE};
   const tp_tool *tools[] = {&weather};
   (void)ctx;
-  (void)tp_call_emit_tool_bundle(call, "bench", tools, 1);
+  (void)tp_call_emit_tool_bundle(call, "bench", tools, 1, NULL);
   return TP_ANSWER_DONE;
 }
 

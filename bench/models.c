@@ -84,7 +84,7 @@ static void answer_all(host *h) {
     exchange *e = &h->exchanges[i];
     bench_sleep_until(began + (int64_t)i * 1000000000 / ANSWERS_PER_SECOND);
     e->answered_ns = bench_now_ns();
-    bench_must(tp_model_complete(e->token, &response), NULL);
+    bench_must(tp_model_complete(e->token, &response, NULL), NULL);
   }
   bench_latch_wait(&h->ended);
 }

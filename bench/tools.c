@@ -25,7 +25,7 @@ void bench_ignore_event(void *ctx, const tp_event *event) {
 static tp_answer contribute_tool(void *ctx, tp_call *call) {
   bench_tools *t = ctx;
   const tp_tool *tools[] = {&t->tool};
-  (void)tp_call_emit_tool_bundle(call, "bench", tools, 1);
+  (void)tp_call_emit_tool_bundle(call, "bench", tools, 1, NULL);
   return TP_ANSWER_DONE;
 }
 

@@ -374,7 +374,7 @@ static void wait_memory(bench_program *program) {
   size_t held = atomic_load(&memory.bytes) - before;
   for (uint32_t i = 0; i < count; i++)
     bench_must(tp_token_complete(all_waiting[i].token,
-                                 &(tp_outcome){.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DONE}),
+                                 &(tp_outcome){.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DONE}, NULL),
                NULL);
   bench_latch_wait(&ended);
   tp_runtime_free(runtime);

@@ -75,9 +75,9 @@ static void emit_tools(const host *h, const tp_work *work) {
   const tp_tool read = {.struct_size = sizeof read, .name = "read_file", .inbox = h->inbox};
   const tp_tool delete = {.struct_size = sizeof delete, .name = "delete_file", .inbox = h->inbox};
   const tp_tool *const tools[] = {&read, &delete};
-  tp_status status = tp_call_emit_tool_bundle(work->call, "files", tools, 2);
+  tp_status status = tp_call_emit_tool_bundle(work->call, "files", tools, 2, NULL);
   tp_outcome outcome = {.struct_size = sizeof outcome, .kind = status == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED};
-  (void)tp_token_complete(work->token, &outcome);
+  (void)tp_token_complete(work->token, &outcome, NULL);
 }
 
 static void guard(const tp_work *work) {
@@ -87,12 +87,12 @@ static void guard(const tp_work *work) {
                         .kind = denied ? TP_ANSWER_DENY : TP_ANSWER_ALLOW,
                         .reason = denied ? "files are not deleted here" : NULL};
   printf("guard: %.*s is %s\n", (int)tool.size, tool.data, denied ? "denied" : "allowed");
-  (void)tp_token_complete(work->token, &outcome);
+  (void)tp_token_complete(work->token, &outcome, NULL);
 }
 
 static void run_tool(const tp_work *work) {
   printf("tool: reads the file\n");
-  (void)tp_tool_complete(work->token, false, tp_text_of("the file's text"));
+  (void)tp_tool_complete(work->token, false, tp_text_of("the file's text"), NULL);
 }
 
 /* The provider is asked, and the loop goes on. The token is all that is kept of the work. */
@@ -150,9 +150,9 @@ static void model_answered(host *h) {
     response.call_count = 2;
   } else {
     response.text = tp_text_of("I have read it, and it is still there.");
-    (void)tp_model_delta(h->asked, response.text);
+    (void)tp_model_delta(h->asked, response.text, NULL);
   }
-  (void)tp_model_complete(h->asked, &response);
+  (void)tp_model_complete(h->asked, &response, NULL);
 }
 
 static void loop(host *h) {

@@ -64,7 +64,7 @@ static tp_answer emit_tools(void *ctx, tp_call *call) {
   tp_text agent = tp_call_id(call, TP_ID_AGENT);
   const tp_tool *tools[] = {&h->tools[0], &h->tools[1]};
   if (agent.size != 4 || memcmp(agent.data, "lead", 4) != 0) return TP_ANSWER_DONE;
-  tp_status status = tp_call_emit_tool_bundle(call, "team", tools, 2);
+  tp_status status = tp_call_emit_tool_bundle(call, "team", tools, 2, NULL);
   return status == TP_OK ? TP_ANSWER_DONE : tp_call_fail(call, (uint32_t)status, "no tools");
 }
 

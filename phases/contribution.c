@@ -67,7 +67,9 @@ static tp_status check_name(const tp_contribution *in, size_t index, tp_fault *f
   const tp_text *text = text_at(in, index);
   bool job_key = in->kind == TP_KIND_BACKGROUND_JOB && texts[index].bit == KEY;
   size_t bytes_max = job_key ? TP__JOB_KEY_BYTES_MAX : TP__NAME_BYTES_MAX;
-  if (text->size > bytes_max) return refuse(fault, in, texts[index].name, "is too long");
+  if (text->size > bytes_max)
+    return tp__fail(fault, TP_ERR_MALFORMED, NULL, "%s: %s has %zu bytes, and may have %zu", tp__kind_name(in->kind),
+                    texts[index].name, text->size, bytes_max);
   if (has_control(*text)) return refuse(fault, in, texts[index].name, "holds control bytes or line breaks");
   return TP_OK;
 }
@@ -75,9 +77,11 @@ static tp_status check_name(const tp_contribution *in, size_t index, tp_fault *f
 static tp_status check_encoded(const tp_allocator *allocator, const tp_contribution *in, size_t index,
                                tp_fault *fault) {
   const tp_text *text = text_at(in, index);
-  tp_status status = text->size ? tp__value_check(*text, allocator, NULL) : TP_OK;
+  tp_fault why;
+  tp_status status = text->size ? tp__value_check(*text, allocator, &why) : TP_OK;
   if (status == TP_OK || status == TP_ERR_NO_MEMORY) return status;
-  return refuse(fault, in, texts[index].name, "is not one well-formed msgpack value");
+  return tp__fail(fault, TP_ERR_MALFORMED, NULL, "%s: %s is not one well-formed msgpack value: %s",
+                  tp__kind_name(in->kind), texts[index].name, why.message);
 }
 
 static tp_status check_text(const tp_allocator *allocator, const tp_contribution *in, size_t index, tp_fault *fault) {
@@ -87,7 +91,10 @@ static tp_status check_text(const tp_allocator *allocator, const tp_contribution
     return refuse(fault, in, texts[index].name, "is missing");
   }
   if (texts[index].form == ENCODED) return check_encoded(allocator, in, index, fault);
-  if (!tp_utf8_valid(*text, NULL)) return refuse(fault, in, texts[index].name, "is not UTF-8");
+  size_t at;
+  if (!tp_utf8_valid(*text, &at))
+    return tp__fail(fault, TP_ERR_MALFORMED, NULL, "%s: %s is not UTF-8 at byte %zu", tp__kind_name(in->kind),
+                    texts[index].name, at);
   return texts[index].form == NAME ? check_name(in, index, fault) : TP_OK;
 }
 

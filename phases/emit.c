@@ -4,7 +4,8 @@
  * kind cannot do without is refused by the sink. */
 #include "turnphase/handler.h"
 
-tp_status tp_call_emit_policy(tp_call *call, const char *domain, const char *key, const char *value, int32_t weight) {
+tp_status tp_call_emit_policy(tp_call *call, const char *domain, const char *key, const char *value, int32_t weight,
+                              tp_fault *fault) {
   tp_contribution contribution = {
       .struct_size = sizeof(tp_contribution),
       .kind = TP_KIND_POLICY,
@@ -13,10 +14,11 @@ tp_status tp_call_emit_policy(tp_call *call, const char *domain, const char *key
       .text = tp_text_of(value),
       .weight = weight,
   };
-  return tp_call_emit(call, &contribution);
+  return tp_call_emit(call, &contribution, fault);
 }
 
-tp_status tp_call_emit_prompt_context(tp_call *call, const char *id, const char *text, int32_t weight) {
+tp_status tp_call_emit_prompt_context(tp_call *call, const char *id, const char *text, int32_t weight,
+                                      tp_fault *fault) {
   tp_contribution contribution = {
       .struct_size = sizeof(tp_contribution),
       .kind = TP_KIND_PROMPT_CONTEXT,
@@ -24,11 +26,11 @@ tp_status tp_call_emit_prompt_context(tp_call *call, const char *id, const char 
       .text = tp_text_of(text),
       .weight = weight,
   };
-  return tp_call_emit(call, &contribution);
+  return tp_call_emit(call, &contribution, fault);
 }
 
 tp_status tp_call_emit_prompt_section(tp_call *call, const char *id, const char *title, const char *text,
-                                      int32_t weight) {
+                                      int32_t weight, tp_fault *fault) {
   tp_contribution contribution = {
       .struct_size = sizeof(tp_contribution),
       .kind = TP_KIND_PROMPT_SECTION,
@@ -37,10 +39,11 @@ tp_status tp_call_emit_prompt_section(tp_call *call, const char *id, const char 
       .text = tp_text_of(text),
       .weight = weight,
   };
-  return tp_call_emit(call, &contribution);
+  return tp_call_emit(call, &contribution, fault);
 }
 
-tp_status tp_call_emit_tool_bundle(tp_call *call, const char *id, const struct tp_tool *const *tools, size_t count) {
+tp_status tp_call_emit_tool_bundle(tp_call *call, const char *id, const struct tp_tool *const *tools, size_t count,
+                                   tp_fault *fault) {
   tp_contribution contribution = {
       .struct_size = sizeof(tp_contribution),
       .kind = TP_KIND_TOOL_BUNDLE,
@@ -48,11 +51,11 @@ tp_status tp_call_emit_tool_bundle(tp_call *call, const char *id, const struct t
       .tools = tools,
       .tool_count = count < UINT32_MAX ? (uint32_t)count : UINT32_MAX, /* as many are too many in any case */
   };
-  return tp_call_emit(call, &contribution);
+  return tp_call_emit(call, &contribution, fault);
 }
 
 tp_status tp_call_emit_signal(tp_call *call, const char *signal_kind, const char *code, tp_severity severity,
-                              const char *text) {
+                              const char *text, tp_fault *fault) {
   tp_contribution contribution = {
       .struct_size = sizeof(tp_contribution),
       .kind = TP_KIND_SIGNAL,
@@ -61,22 +64,23 @@ tp_status tp_call_emit_signal(tp_call *call, const char *signal_kind, const char
       .severity = severity,
       .text = tp_text_of(text),
   };
-  return tp_call_emit(call, &contribution);
+  return tp_call_emit(call, &contribution, fault);
 }
 
-tp_status tp_call_emit_reminder(tp_call *call, const char *text) {
+tp_status tp_call_emit_reminder(tp_call *call, const char *text, tp_fault *fault) {
   tp_contribution contribution = {
       .struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = tp_text_of(text)};
-  return tp_call_emit(call, &contribution);
+  return tp_call_emit(call, &contribution, fault);
 }
 
-tp_status tp_call_emit_audit(tp_call *call, const char *code, const char *text) {
+tp_status tp_call_emit_audit(tp_call *call, const char *code, const char *text, tp_fault *fault) {
   tp_contribution contribution = {
       .struct_size = sizeof(tp_contribution), .kind = TP_KIND_AUDIT, .key = tp_text_of(code), .text = tp_text_of(text)};
-  return tp_call_emit(call, &contribution);
+  return tp_call_emit(call, &contribution, fault);
 }
 
-tp_status tp_call_emit_diagnostic(tp_call *call, tp_severity severity, const char *code, const char *text) {
+tp_status tp_call_emit_diagnostic(tp_call *call, tp_severity severity, const char *code, const char *text,
+                                  tp_fault *fault) {
   tp_contribution contribution = {
       .struct_size = sizeof(tp_contribution),
       .kind = TP_KIND_DIAGNOSTIC,
@@ -84,11 +88,11 @@ tp_status tp_call_emit_diagnostic(tp_call *call, tp_severity severity, const cha
       .key = tp_text_of(code),
       .text = tp_text_of(text),
   };
-  return tp_call_emit(call, &contribution);
+  return tp_call_emit(call, &contribution, fault);
 }
 
-tp_status tp_call_emit_background_job(tp_call *call, const char *handler, const char *idempotency_key,
-                                      tp_text payload) {
+tp_status tp_call_emit_background_job(tp_call *call, const char *handler, const char *idempotency_key, tp_text payload,
+                                      tp_fault *fault) {
   tp_contribution contribution = {
       .struct_size = sizeof(tp_contribution),
       .kind = TP_KIND_BACKGROUND_JOB,
@@ -96,5 +100,5 @@ tp_status tp_call_emit_background_job(tp_call *call, const char *handler, const 
       .key = tp_text_of(idempotency_key),
       .value = payload,
   };
-  return tp_call_emit(call, &contribution);
+  return tp_call_emit(call, &contribution, fault);
 }

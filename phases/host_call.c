@@ -77,6 +77,7 @@ static void release(tp__attempt *attempt) {
 }
 
 static const tp__attempt_class class = {.what = "history",
+                                        .complete_with = "tp_history_complete()",
                                         .call = call,
                                         .accept = accept,
                                         .abandoned = abandoned,
@@ -160,8 +161,9 @@ void tp__host_call_drop(tp__host_call *c) {
   tp__attempt_unref(&c->base);
 }
 
-tp_status tp_history_complete(tp_token token, tp_status status, const tp_fault *fault) {
-  if (!tp__status_is_known(status)) return TP_ERR_USAGE;
-  completion theirs = {status, fault};
-  return tp__token_answer(token, &class, &(tp__answer){.kind = TP_ANSWER_DONE}, &theirs);
+tp_status tp_history_complete(tp_token token, tp_status status, const tp_fault *why, tp_fault *fault) {
+  if (!tp__status_is_known(status))
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "status %d is no tp_status: the token stays open", (int)status);
+  completion theirs = {status, why};
+  return tp__token_answer(token, &class, &(tp__answer){.kind = TP_ANSWER_DONE}, &theirs, fault);
 }

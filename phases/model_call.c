@@ -53,11 +53,15 @@ static void delta_delivered(tp__message *message) {
   tp__attempt_unref(&c->base); /* the message's */
 }
 
-static tp_status add_piece_locked(tp__model_call *c, tp_text piece) {
+static tp_status add_piece_locked(tp__model_call *c, tp_text piece, tp_fault *fault) {
   TP__LOCKED(&c->mutex);
   void *pieces = c->pieces;
   uint64_t size = piece.size;
-  if (size > PIECES_BYTES_MAX || c->pieces_size + sizeof size + piece.size > PIECES_BYTES_MAX) return TP_ERR_FULL;
+  if (size > PIECES_BYTES_MAX || c->pieces_size + sizeof size + piece.size > PIECES_BYTES_MAX)
+    return tp__fail(fault, TP_ERR_FULL, NULL,
+                    "%zu bytes of pieces wait for the turn's owner and this piece has %zu more: at most %d may wait; "
+                    "emit it again later",
+                    c->pieces_size, piece.size, PIECES_BYTES_MAX);
   TP__TRY(tp__array_grow(tp__runtime_allocator(tp__attempt_runtime(&c->base)), &pieces, &c->pieces_capacity,
                          c->pieces_size + sizeof size + piece.size, 1));
   c->pieces = pieces;
@@ -209,8 +213,13 @@ static void release(tp__attempt *attempt) {
   tp__turn_unref(turn);
 }
 
-static const tp__attempt_class class = {
-    .what = "model", .call = call, .accept = accept, .abandoned = abandoned, .settled = settled, .release = release};
+static const tp__attempt_class class = {.what = "model",
+                                        .complete_with = "tp_model_complete() or tp_model_fail()",
+                                        .call = call,
+                                        .accept = accept,
+                                        .abandoned = abandoned,
+                                        .settled = settled,
+                                        .release = release};
 
 tp__model_call *tp__model_call_new(tp__turn *turn, tp__toolset *tools, tp_session *session, const tp_model *model,
                                    const tp_model_request *request) {
@@ -285,23 +294,27 @@ void tp__model_call_cancel(tp__model_call *c) { tp__attempt_expire(&c->base, TP_
 
 /* ---- the API of providers ---- */
 
-tp_status tp_model_complete(tp_token token, const tp_model_response *response) {
-  return tp__token_answer(token, &class, &(tp__answer){.kind = TP_ANSWER_DONE}, response);
+tp_status tp_model_complete(tp_token token, const tp_model_response *response, tp_fault *fault) {
+  return tp__token_answer(token, &class, &(tp__answer){.kind = TP_ANSWER_DONE}, response, fault);
 }
 
-tp_status tp_model_fail(tp_token token, tp_status code, const char *message, bool retryable) {
+tp_status tp_model_fail(tp_token token, tp_status code, const char *message, bool retryable, tp_fault *fault) {
   tp__answer answer = {.kind = TP_ANSWER_FAILED, .code = (uint32_t)code, .reason = message, .retryable = retryable};
-  return tp__token_answer(token, &class, &answer, NULL);
+  return tp__token_answer(token, &class, &answer, NULL, fault);
 }
 
-tp_status tp_model_delta(tp_token token, tp_text piece) {
-  if (!tp_utf8_valid(piece, NULL)) return TP_ERR_UTF8;
+tp_status tp_model_delta(tp_token token, tp_text piece, tp_fault *fault) {
+  size_t at;
+  if (!tp_utf8_valid(piece, &at))
+    return tp__fail(fault, TP_ERR_UTF8, NULL,
+                    "the piece is not UTF-8 at byte %zu of %zu: keep the bytes of a character together", at,
+                    piece.size);
   if (piece.size == 0) return TP_OK;
   tp__attempt *attempt = tp__token_hold(token, &class);
-  if (!attempt) return TP_ERR_STALE;
+  if (!attempt) return tp__token_refuse(token, &class, fault);
   tp__model_call *c = of(attempt);
   tp__mutex_lock(&c->mutex);
-  tp_status status = add_piece_locked(c, piece);
+  tp_status status = add_piece_locked(c, piece, fault);
   bool push = status == TP_OK && !c->delta_pending;
   if (push) c->delta_pending = true;
   tp__mutex_unlock(&c->mutex);

@@ -174,8 +174,12 @@ static void release(tp__attempt *base) {
   tp__turn_unref(&turn->core);
 }
 
-static const tp__attempt_class class = {
-    .what = "question", .accept = accept, .settled = settled, .abandoned = abandoned, .release = release};
+static const tp__attempt_class class = {.what = "question",
+                                        .complete_with = "tp_question_answer()",
+                                        .accept = accept,
+                                        .settled = settled,
+                                        .abandoned = abandoned,
+                                        .release = release};
 
 static tp_status new_question(tp_turn *turn, const tp__question_spec *spec, tp__question **ret_question) {
   tp_runtime *runtime = turn->core.runtime;
@@ -277,7 +281,7 @@ tp_status tp_question_answer(tp_token token, const tp_decision *theirs, tp_fault
   if (!theirs) return tp__fail(fault, TP_ERR_USAGE, NULL, "an answer needs a tp_decision");
   TP__TRY(tp__options_read(&decision, sizeof decision, theirs, "tp_decision", fault));
   TP__TRY(check_decision(&decision, fault));
-  tp_status status = tp__token_answer(token, &class, &(tp__answer){.kind = TP_ANSWER_DONE}, &decision);
+  tp_status status = tp__token_answer(token, &class, &(tp__answer){.kind = TP_ANSWER_DONE}, &decision, NULL);
   if (status == TP_OK) return TP_OK;
   if (status == TP_ERR_USAGE)
     return tp__fail(fault, status, NULL, "token %llx is open, but is none of a question",

@@ -21,8 +21,8 @@ static void start(void *ctx, const tp_model_request *request, tp_token token) {
   uint64_t n = tp__a64_add_acq_rel(&s->next, 1);
   if (s->repeat && s->count > 0) n %= s->count;
   /* A token that was abandoned meanwhile is stale: this answer is not wanted any more. */
-  if (n < s->count) (void)tp_model_complete(token, &s->responses[n]);
-  else (void)tp_model_fail(token, TP_ERR_MODEL, "the script has no more responses", false);
+  if (n < s->count) (void)tp_model_complete(token, &s->responses[n], NULL);
+  else (void)tp_model_fail(token, TP_ERR_MODEL, "the script has no more responses", false, NULL);
 }
 
 static void destroy(void *ctx) {

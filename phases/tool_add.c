@@ -27,7 +27,7 @@ static tp_answer emit_tool(void *ctx, tp_call *call) {
   (void)ctx;
   const tp_subscription *mine = &call->entry->plan->nodes[call->index].sub->desc;
   TP__ASSERT(mine->fallback_count == 1);
-  return tp_call_emit(call, mine->fallback[0]) == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED;
+  return tp_call_emit(call, mine->fallback[0], NULL) == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED;
 }
 
 tp_status tp_tool_add(tp_runtime *runtime, const tp_tool *theirs, tp_fault *fault) {

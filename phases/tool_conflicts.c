@@ -59,11 +59,22 @@ bool tp__tool_key_valid(tp_text path) {
   }
 }
 
-static tp_status add(tp_tool_keys *keys, tp_tool_access access, tp_text path) {
-  if ((access != TP_TOOL_READ && access != TP_TOOL_WRITE) || !tp__tool_key_valid(path)) return TP_ERR_USAGE;
-  if (keys->count == KEYS_MAX) return TP_ERR_FULL;
+static tp_status add(tp_tool_keys *keys, tp_tool_access access, tp_text path, tp_fault *fault) {
+  if (access != TP_TOOL_READ && access != TP_TOOL_WRITE)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "the access of a key is %u: it must be TP_TOOL_READ or TP_TOOL_WRITE",
+                    (unsigned)access);
+  if (!tp__tool_key_valid(path))
+    return tp__fail(
+        fault, TP_ERR_USAGE, NULL,
+        "the key, of %zu bytes, must be a path of 1 to %d bytes of UTF-8 without empty names, `.`, `..` and "
+        "a `/` at its end",
+        path.size, KEY_BYTES_MAX);
+  if (keys->count == KEYS_MAX)
+    return tp__fail(fault, TP_ERR_FULL, NULL, "the call has %d keys, which is the most: name an ancestor of several",
+                    KEYS_MAX);
   key *k = tp__arena_alloc(keys->arena, sizeof *k);
-  if (!k || !tp__arena_text(keys->arena, path, &k->path)) return TP_ERR_NO_MEMORY;
+  if (!k || !tp__arena_text(keys->arena, path, &k->path))
+    return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a key of %zu bytes", path.size);
   k->writes = access == TP_TOOL_WRITE;
   k->next = keys->first;
   keys->first = k;
@@ -71,8 +82,8 @@ static tp_status add(tp_tool_keys *keys, tp_tool_access access, tp_text path) {
   return TP_OK;
 }
 
-tp_status tp_tool_keys_add(tp_tool_keys *keys, tp_tool_access access, tp_text path) {
-  tp_status status = add(keys, access, path);
+tp_status tp_tool_keys_add(tp_tool_keys *keys, tp_tool_access access, tp_text path, tp_fault *fault) {
+  tp_status status = add(keys, access, path, fault);
   if (keys->status == TP_OK) keys->status = status;
   return status;
 }
@@ -182,8 +193,8 @@ bool tp__order_add(tp__tool_slot *slot) {
   order->is_known = !tool->keys;
   tp__list_init(&order->waiters);
   tp__list_init(&order->wait_link);
-  if (tool->read_key && add(&order->keys, TP_TOOL_READ, tp_text_of(tool->read_key)) != TP_OK) return false;
-  if (tool->write_key && add(&order->keys, TP_TOOL_WRITE, tp_text_of(tool->write_key)) != TP_OK) return false;
+  if (tool->read_key && add(&order->keys, TP_TOOL_READ, tp_text_of(tool->read_key), NULL) != TP_OK) return false;
+  if (tool->write_key && add(&order->keys, TP_TOOL_WRITE, tp_text_of(tool->write_key), NULL) != TP_OK) return false;
   tp__list_push(&d->ordered, &order->link);
   slot->order = order;
   return true;

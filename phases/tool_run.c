@@ -171,6 +171,7 @@ static int64_t deadline_of(const tp__attempt *base, int64_t offered_ns) {
 static void offered(tp__attempt *base, int64_t now_ns) { of(base)->run.deadline_ns = deadline_of(base, now_ns); }
 
 static const tp__attempt_class class = {.what = "tool",
+                                        .complete_with = "tp_tool_complete()",
                                         .offered = offered,
                                         .abandoned = abandoned,
                                         .call = call,
@@ -178,9 +179,9 @@ static const tp__attempt_class class = {.what = "tool",
                                         .settled = settled,
                                         .release = release};
 
-tp_status tp_tool_complete(tp_token token, bool is_error, tp_text text) {
+tp_status tp_tool_complete(tp_token token, bool is_error, tp_text text, tp_fault *fault) {
   tp__answer answer = {.kind = is_error ? TP_ANSWER_FAILED : TP_ANSWER_DONE};
-  return tp__token_answer(token, &class, &answer, &text);
+  return tp__token_answer(token, &class, &answer, &text, fault);
 }
 
 static tp__tool_attempt *new_attempt(const tp_tool_run *run) {

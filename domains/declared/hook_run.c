@@ -187,12 +187,12 @@ static void script_ended(tp__job *job, const tp_process_result *result) {
   tp__judged *judged = malloc(sizeof *judged);
   if (!judged) {
     tp_outcome outcome = {.struct_size = sizeof outcome, .kind = TP_ANSWER_FAILED, .reason = "no memory to judge it"};
-    (void)!tp_token_complete(job->token, &outcome);
+    (void)!tp_token_complete(job->token, &outcome, NULL);
     return;
   }
   tp__hook_judge(job->hook, &job->asked, result, judged);
   tp__job_notify(job, result, &judged->outcome);
-  (void)!tp_token_complete(job->token, &judged->outcome); /* stale: the attempt was given up meanwhile */
+  (void)!tp_token_complete(job->token, &judged->outcome, NULL); /* stale: the attempt was given up meanwhile */
   tp__judged_fini(judged);
   free(judged);
 }
@@ -203,7 +203,7 @@ static void script_unstarted(const tp__job *job, const char *reason, int32_t sys
                         .why = TP_REASON_CANNOT_START,
                         .code = (uint32_t)system_error,
                         .reason = reason};
-  (void)!tp_token_complete(job->token, &outcome);
+  (void)!tp_token_complete(job->token, &outcome, NULL);
 }
 
 /* What the answer of a hook that rewrites is read with, when the call is gone. Arguments that could not be decoded are

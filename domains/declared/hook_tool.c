@@ -83,7 +83,7 @@ static bool add_names(struct path *path, tp_text names) {
 /* An argument that names nothing under the key's own path, such as one that is missing, means all of it: two calls
  * never run at once because one of them could not be understood. */
 static tp_status add_key(const tp__tool_key *key, tp_text arguments, tp_tool_keys *keys) {
-  if (!key->argument) return tp_tool_keys_add(keys, key->access, key->path);
+  if (!key->argument) return tp_tool_keys_add(keys, key->access, key->path, NULL);
   struct path path = {.size = key->path.size, .fixed_size = key->path.size};
   if (key->path.size > 0) memcpy(path.bytes, key->path.data, key->path.size);
   tp_text value = tp_value_get(arguments, key->argument), names = tp_value_text(value);
@@ -94,7 +94,7 @@ static tp_status add_key(const tp__tool_key *key, tp_text arguments, tp_tool_key
   }
   if (!add_names(&path, names)) path.size = path.fixed_size;
   if (path.size == 0) path.bytes[path.size++] = '/';
-  return tp_tool_keys_add(keys, key->access, (tp_text){path.bytes, path.size});
+  return tp_tool_keys_add(keys, key->access, (tp_text){path.bytes, path.size}, NULL);
 }
 
 static tp_status add_keys(void *ctx, tp_text arguments, tp_tool_keys *keys) {
@@ -148,14 +148,14 @@ static void call_ended(tp__job *job, const tp_process_result *result) {
                         .kind = is_error ? TP_ANSWER_FAILED : TP_ANSWER_DONE,
                         .reason = is_error ? text : NULL};
   tp__job_notify(job, result, &outcome);
-  (void)!tp_tool_complete(job->token, is_error, said); /* stale: the call was given up meanwhile */
+  (void)!tp_tool_complete(job->token, is_error, said, NULL); /* stale: the call was given up meanwhile */
 }
 
 static void call_unstarted(const tp__job *job, const char *reason, int32_t system_error) {
   char text[512];
   (void)system_error; /* the reason names it */
   snprintf(text, sizeof text, "the program of the tool was not started: %s", reason);
-  (void)!tp_tool_complete(job->token, true, tp_text_of(text));
+  (void)!tp_tool_complete(job->token, true, tp_text_of(text), NULL);
 }
 
 /* @return a line with its newline; failed without memory. */
@@ -206,7 +206,7 @@ tp_contribution tp__hook_tool_bundle(const tp__hook *hook) {
 
 static tp_answer emit_tool(void *ctx, tp_call *call) {
   tp_contribution bundle = tp__hook_tool_bundle(ctx);
-  tp_status status = tp_call_emit(call, &bundle);
+  tp_status status = tp_call_emit(call, &bundle, NULL);
   return status == TP_OK ? TP_ANSWER_DONE : tp_call_fail(call, (uint32_t)status, "the tool could not be contributed");
 }
 

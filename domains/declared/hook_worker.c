@@ -120,7 +120,7 @@ static void complete(struct request *request, const tp_outcome *outcome, tp_text
                              .outcome = outcome,
                              .end = TP_PROCESS_EXITED};
   tp__hooks_notify(hook->hooks, &program);
-  (void)!tp_token_complete(request->token, outcome);
+  (void)!tp_token_complete(request->token, outcome, NULL);
   request_unref(request);
 }
 
@@ -354,7 +354,7 @@ static void send_request(struct request *request, tp_text frame) {
                           .why = TP_REASON_CANNOT_START,
                           .code = (uint32_t)fault.system_error,
                           .reason = fault.message};
-    (void)!tp_token_complete(request->token, &outcome);
+    (void)!tp_token_complete(request->token, &outcome, NULL);
     return;
   }
   status = tp_process_write(worker->hook->hooks->loop, process, frame);

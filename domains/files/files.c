@@ -27,8 +27,8 @@ typedef struct domain {
 static tp_answer emit_tools(void *ctx, tp_call *call) {
   const domain *d = ctx;
   size_t count = d->writes == TP_FILES_WRITES_NEVER ? TP__FILES_LOOKING_TOOLS : TP__FILES_TOOL_COUNT;
-  return tp_call_emit_tool_bundle(call, "files", d->files.tool_list, count) == TP_OK ? TP_ANSWER_DONE
-                                                                                     : TP_ANSWER_FAILED;
+  return tp_call_emit_tool_bundle(call, "files", d->files.tool_list, count, NULL) == TP_OK ? TP_ANSWER_DONE
+                                                                                           : TP_ANSWER_FAILED;
 }
 
 static tp_answer ask_to_write(void *ctx, tp_call *call) {

@@ -55,7 +55,7 @@ static tp_status keep_facts(tp__memory_domain *domain, tp_call *call, const tp__
   if (status != TP_OK || facts->count + facts->refused == 0) return status;
   snprintf(words, sizeof words, "%zu kept, %zu known already, %zu refused: without a quote of the user, or too long",
            kept, facts->count - kept, facts->refused);
-  return tp_call_emit_audit(call, "memory.facts", words);
+  return tp_call_emit_audit(call, "memory.facts", words, NULL);
 }
 
 tp_status tp__memory_extract_facts(tp__memory_domain *domain, tp_call *call, const tp__memory_scope *scope,

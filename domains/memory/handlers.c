@@ -45,7 +45,7 @@ static tp_answer answer(tp_call *call, tp_status status) {
 
 static tp_status emit_policy(tp_call *call, const char *key, bool allow) {
   enum { WEIGHT_OF_A_REQUEST = 100 }; /* above what others allow without a weight; a host may weigh more */
-  return tp_call_emit_policy(call, memory_word, key, allow ? "allow" : "deny", allow ? 0 : WEIGHT_OF_A_REQUEST);
+  return tp_call_emit_policy(call, memory_word, key, allow ? "allow" : "deny", allow ? 0 : WEIGHT_OF_A_REQUEST, NULL);
 }
 
 static tp_answer policy_classifier(void *ctx, tp_call *call) {
@@ -55,7 +55,8 @@ static tp_answer policy_classifier(void *ctx, tp_call *call) {
   if (status == TP_OK) status = emit_policy(call, "write", policy.write);
   if (status == TP_OK) status = emit_policy(call, "tools", policy.tools);
   if (status == TP_OK && !(policy.read && policy.write && policy.tools))
-    status = tp_call_emit_audit(call, "memory.policy", "the user's words restrict the use of memory in this turn");
+    status =
+        tp_call_emit_audit(call, "memory.policy", "the user's words restrict the use of memory in this turn", NULL);
   return answer(call, status);
 }
 
@@ -96,7 +97,7 @@ static tp_status emit_lines(tp_call *call, const tp__memory *memory, tp_text sou
                            .text = {sqlite3_str_value(line), (size_t)sqlite3_str_length(line)},
                            .short_text = {sqlite3_str_value(brief), (size_t)sqlite3_str_length(brief)},
                            .sources = sources};
-  return tp_call_emit(call, &entry);
+  return tp_call_emit(call, &entry, NULL);
 }
 
 /* @param ret_size  the bytes of its line; untouched when there are more than left, and nothing is emitted. */
@@ -157,7 +158,7 @@ static tp_status take_late(tp__memory_domain *domain, tp_call *call, const tp__m
   tp_status status = tp__memory_is_related(domain->store, question, tp_call_text(call, TP_FIELD_TEXT), &related);
   if (status != TP_OK || related) return status;
   ret_find->count = 0;
-  return tp_call_emit_audit(call, "memory.late_recall.dropped", "the message is about something else");
+  return tp_call_emit_audit(call, "memory.late_recall.dropped", "the message is about something else", NULL);
 }
 
 static tp_status emit_late(tp__memory_domain *domain, tp_call *call, const tp__memory_scope *scope,
@@ -170,7 +171,7 @@ static tp_status emit_late(tp__memory_domain *domain, tp_call *call, const tp__m
     snprintf(words, sizeof words, "%zu memories, looked for %lld ms ago for an earlier message", late.count,
              (long long)age_ms);
     status = emit_list(call, &late, writer, age_ms, TP__MEMORY_LATE_BYTES_MAX);
-    if (status == TP_OK) status = tp_call_emit_audit(call, "memory.late_recall", words);
+    if (status == TP_OK) status = tp_call_emit_audit(call, "memory.late_recall", words, NULL);
   }
   tp__memory_list_fini(&late);
   return status;
@@ -259,14 +260,15 @@ static tp_status fuse(tp__memory_domain *domain, tp_call *call, const tp__memory
 
 /* An embedder that fails costs the turn nothing: the search of the words has answered. */
 static tp_status embedder_failed(tp_call *call, tp_status status) {
-  return tp_call_emit_audit(call, "memory.embedder.failed", tp_status_text(status));
+  return tp_call_emit_audit(call, "memory.embedder.failed", tp_status_text(status), NULL);
 }
 
 static tp_answer active_recall(void *ctx, tp_call *call) {
   tp__memory_domain *domain = ctx;
   if (!allowed(call, "read") || is_unwanted(call)) return TP_ANSWER_DONE;
   if (!domain->embedder.name)
-    return answer(call, tp_call_emit_audit(call, "memory.active_recall.skipped", "the search of the words has it all"));
+    return answer(call,
+                  tp_call_emit_audit(call, "memory.active_recall.skipped", "the search of the words has it all", NULL));
   tp_text text = tp_call_text(call, TP_FIELD_TEXT);
   if (tp__memory_is_blank(text)) return TP_ANSWER_DONE;
   tp__memory_scope scope = scope_of(domain, call);
@@ -288,7 +290,7 @@ static tp_answer tool_bundle(void *ctx, tp_call *call) {
   if (!callable || !allowed(call, "tools") || !(read || write)) return TP_ANSWER_DONE;
   const tp_tool *const *first = domain->tool_list + (read ? 0 : TP__MEMORY_LOOKING_TOOLS);
   const tp_tool *const *end = domain->tool_list + (write ? TP__MEMORY_TOOL_COUNT : TP__MEMORY_LOOKING_TOOLS);
-  return answer(call, tp_call_emit_tool_bundle(call, memory_word, first, (size_t)(end - first)));
+  return answer(call, tp_call_emit_tool_bundle(call, memory_word, first, (size_t)(end - first), NULL));
 }
 
 /* ---- prompt_contract ---- */
@@ -324,7 +326,7 @@ static tp_answer prompt_contract(void *ctx, tp_call *call) {
                                                         : may_write,
                                tools && write ? " " : "", tools && write ? may_change_with_tools : "");
   tp_status status = TP_ERR_NO_MEMORY;
-  if (text) status = tp_call_emit_prompt_section(call, memory_word, "Memory", text, 0);
+  if (text) status = tp_call_emit_prompt_section(call, memory_word, "Memory", text, 0, NULL);
   sqlite3_free(text);
   return answer(call, status);
 }
@@ -351,7 +353,8 @@ static tp_answer post_turn_extractor(void *ctx, tp_call *call) {
   tp__memory_domain *domain = ctx;
   tp__memory_scope scope = scope_of(domain, call);
   if (!allowed(call, "write") || is(tp_call_text(call, TP_FIELD_OUTCOME), "denied"))
-    return answer(call, tp_call_emit_audit(call, "memory.not_kept", "by the turn's policy, or because it was denied"));
+    return answer(call,
+                  tp_call_emit_audit(call, "memory.not_kept", "by the turn's policy, or because it was denied", NULL));
   int64_t said_ms = tp_call_has(call, TP_FIELD_SAID_AT) ? tp_call_int(call, TP_FIELD_SAID_AT) : tp__memory_now_ms();
   if (said_ms <= 0)
     return tp_call_fail(call, TP_ERR_USAGE, "said_at is not a time: give Unix milliseconds above 0, or leave it out");

@@ -85,7 +85,7 @@ static void diagnose_missing(tp_call *call, const tp__skill_names *names, tp_tex
     if (has_name(names, name)) continue;
     snprintf(text, sizeof text, "the config names the skill %.*s, and there is no file of it",
              (int)(name.size < TP__SKILL_NAME_MAX ? name.size : TP__SKILL_NAME_MAX), name.data);
-    (void)!tp_call_emit_diagnostic(call, TP_SEVERITY_WARNING, "skill_missing", text);
+    (void)!tp_call_emit_diagnostic(call, TP_SEVERITY_WARNING, "skill_missing", text, NULL);
   }
 }
 
@@ -97,7 +97,7 @@ static tp_answer emit_list(tp_call *call, const buffer *list) {
                                    .key = tp_text_of("skills"),
                                    .title = tp_text_of("Skills"),
                                    .text = text_of(list)};
-  return tp_call_emit(call, &section) == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED;
+  return tp_call_emit(call, &section, NULL) == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED;
 }
 
 static tp_answer list_skills(void *ctx, tp_call *call) {
@@ -194,7 +194,7 @@ static tp_answer call_skills(void *ctx, tp_call *call) {
   if (!begins_like_a_name(command_at(text, 0))) return TP_ANSWER_DONE; /* an interceptor before this one changed it */
   if (put_message(ctx, text, allowed, &message, &fault) == TP_OK) {
     tp_field field = {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = text_of(&message)};
-    if (tp_call_replace(call, &field, 1) != TP_OK) answer = TP_ANSWER_FAILED;
+    if (tp_call_replace(call, &field, 1, NULL) != TP_OK) answer = TP_ANSWER_FAILED;
   } else {
     answer = tp_call_deny(call, fault.message);
   }

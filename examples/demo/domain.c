@@ -128,7 +128,7 @@ static tp_answer emit_tools(void *ctx, tp_call *call) {
   trip *t = ctx;
   const tp_tool *tools[TOOL_COUNT];
   for (int i = 0; i < TOOL_COUNT; i++) tools[i] = &t->tools[i];
-  tp_call_emit_tool_bundle(call, "trip", tools, TOOL_COUNT); /* refused, it fails the attempt by itself */
+  tp_call_emit_tool_bundle(call, "trip", tools, TOOL_COUNT, NULL); /* refused, it fails the attempt by itself */
   return TP_ANSWER_DONE;
 }
 
@@ -146,7 +146,7 @@ static tp_answer events(void *ctx, tp_call *call) {
     if (tp_call_cancelled(call)) return tp_call_fail(call, 1, "the call was cancelled while it waited for the server");
     sleep_ms(5);
   }
-  tp_call_emit_prompt_context(call, "trip.events", "In town: the wine festival in the old streets.", 0);
+  tp_call_emit_prompt_context(call, "trip.events", "In town: the wine festival in the old streets.", 0, NULL);
   return TP_ANSWER_DONE;
 }
 
@@ -175,7 +175,7 @@ static tp_answer spending_limit(void *ctx, tp_call *call) {
 
 static tp_answer diary(void *ctx, tp_call *call) {
   (void)ctx;
-  tp_call_emit_audit(call, "trip.diary", "a day of planning has ended");
+  tp_call_emit_audit(call, "trip.diary", "a day of planning has ended", NULL);
   return TP_ANSWER_DONE;
 }
 

@@ -27,7 +27,7 @@ static tp_answer look_up(void *ctx, tp_call *call) {
   (void)ctx;
   struct timespec left = {.tv_nsec = SERVER_NEEDS_NS};
   while (nanosleep(&left, &left) != 0 && errno == EINTR) continue;
-  if (tp_call_emit_prompt_context(call, "notes.server", "The cat is called Muri.", 10) != TP_OK)
+  if (tp_call_emit_prompt_context(call, "notes.server", "The cat is called Muri.", 10, NULL) != TP_OK)
     return tp_call_fail(call, 1, "what the server said was refused");
   return TP_ANSWER_DONE;
 }
@@ -38,7 +38,7 @@ static tp_answer count(void *ctx, tp_call *call) {
   tp_dependency looked_up = {.struct_size = sizeof looked_up};
   if (!tp_call_dependency(call, 0, &looked_up)) return tp_call_fail(call, 2, "nothing was looked up");
   snprintf(words, sizeof words, "%u notes were found.", looked_up.contribution_count);
-  if (tp_call_emit_prompt_context(call, "notes.count", words, 0) != TP_OK)
+  if (tp_call_emit_prompt_context(call, "notes.count", words, 0, NULL) != TP_OK)
     return tp_call_fail(call, 1, "the count was refused");
   return TP_ANSWER_DONE;
 }

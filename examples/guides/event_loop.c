@@ -105,10 +105,10 @@ static void contribute_tools(const host *h, const tp_work *work) {
   const tp_tool clock = {.struct_size = sizeof clock, .name = "clock", .inbox = h->inbox};
   const tp_tool thermometer = {.struct_size = sizeof thermometer, .name = "thermometer", .inbox = h->inbox};
   const tp_tool *tools[] = {&clock, &thermometer};
-  tp_status status = tp_call_emit_tool_bundle(work->call, "senses", tools, 2);
+  tp_status status = tp_call_emit_tool_bundle(work->call, "senses", tools, 2, NULL);
   const tp_outcome outcome = {.struct_size = sizeof outcome,
                               .kind = status == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED};
-  (void)tp_token_complete(work->token, &outcome);
+  (void)tp_token_complete(work->token, &outcome, NULL);
 }
 
 static void answer(const host *h, const tp_work *work) {
@@ -117,7 +117,7 @@ static void answer(const host *h, const tp_work *work) {
       contribute_tools(h, work);
       break;
     case TP_WORK_TOOL:
-      (void)tp_tool_complete(work->token, false, tp_text_of("it is 12"));
+      (void)tp_tool_complete(work->token, false, tp_text_of("it is 12"), NULL);
       break;
     default: /* of a newer library */
       (void)tp_token_abandon(work->token, NULL);

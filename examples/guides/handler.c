@@ -19,7 +19,7 @@ static tp_answer guard(void *ctx, tp_call *call) {
 
 static tp_answer calendar(void *ctx, tp_call *call) {
   (void)ctx;
-  tp_status status = tp_call_emit_prompt_context(call, "calendar", "Today is a holiday.", 10);
+  tp_status status = tp_call_emit_prompt_context(call, "calendar", "Today is a holiday.", 10, NULL);
   if (status != TP_OK) return tp_call_fail(call, (uint32_t)status, "the calendar was not taken");
   return TP_ANSWER_DONE;
 }

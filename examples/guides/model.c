@@ -40,7 +40,7 @@ static void start(void *ctx, const tp_model_request *request, tp_token token) {
   printf("attempt %u: %.*s\n", request->attempt, (int)said.size, said.data);
   stream *s = calloc(1, sizeof *s);
   if (!s) {
-    (void)tp_model_fail(token, TP_ERR_MODEL, "no memory for the stream", false);
+    (void)tp_model_fail(token, TP_ERR_MODEL, "no memory for the stream", false, NULL);
     return;
   }
   s->token = token;
@@ -78,19 +78,20 @@ static void play(provider *p, stream *s) {
                                 .input_tokens = 12,
                                 .output_tokens = 6};
   if (s->is_endless) {
-    (void)tp_model_delta(s->token, tp_text_of("one"));
+    (void)tp_model_delta(s->token, tp_text_of("one"), NULL);
     wait_for_cancel(p, s);
-    p->late = tp_model_complete(s->token, &response);
+    p->late = tp_model_complete(s->token, &response, NULL);
     return;
   }
   if (s->attempt == 1) {
-    (void)tp_model_fail(s->token, TP_ERR_MODEL, "the server is overloaded", true);
+    (void)tp_model_fail(s->token, TP_ERR_MODEL, "the server is overloaded", true, NULL);
     return;
   }
-  p->utf8 = tp_model_delta(s->token, tp_text_of("\xff"));
+  p->utf8 = tp_model_delta(s->token, tp_text_of("\xff"), NULL);
   for (int i = 0; i < 3; i++)
-    if (tp_model_delta(s->token, tp_text_of(pieces[i])) == TP_ERR_STALE) return; /* cancelled: read no more of it */
-  (void)tp_model_complete(s->token, &response);
+    if (tp_model_delta(s->token, tp_text_of(pieces[i]), NULL) == TP_ERR_STALE)
+      return; /* cancelled: read no more of it */
+  (void)tp_model_complete(s->token, &response, NULL);
 }
 
 static void end_stream(provider *p, stream *s) {

@@ -98,7 +98,7 @@ static tp_status line_store_new(FILE *file, tp_store *ret_store, tp_fault *fault
 static tp_answer summarize(void *ctx, tp_call *call) {
   (void)ctx;
   if (tp_call_job_id(call) != 0) return TP_ANSWER_DONE; /* the job, in the background */
-  tp_status status = tp_call_emit_background_job(call, "summarize", "summary-1", (tp_text){0});
+  tp_status status = tp_call_emit_background_job(call, "summarize", "summary-1", (tp_text){0}, NULL);
   return status == TP_OK ? TP_ANSWER_DONE : tp_call_fail(call, (uint32_t)status, tp_status_text(status));
 }
 

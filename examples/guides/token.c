@@ -92,7 +92,7 @@ static tp_answer contribute(void *ctx, tp_call *call) {
                             .placement = TP_PLACEMENT_INLINE,
                             .limit_ms = 50};
   const tp_tool *tools[] = {&in_time, &too_late};
-  tp_status status = tp_call_emit_tool_bundle(call, "web", tools, 2);
+  tp_status status = tp_call_emit_tool_bundle(call, "web", tools, 2, NULL);
   return status == TP_OK ? TP_ANSWER_DONE : tp_call_fail(call, (uint32_t)status, tp_status_text(status));
 }
 
@@ -111,16 +111,16 @@ static void *answer_requests(void *ctx) {
     tp_token token = r->token; /* r is freed when the token is completed */
     switch (r->kind) {
       case REVIEW:
-        (void)tp_token_complete(token, &allow);
-        *twice = tp_token_complete(token, &allow);
+        (void)tp_token_complete(token, &allow, NULL);
+        *twice = tp_token_complete(token, &allow, NULL);
         break;
       case FETCH:
-        *wrong = tp_token_complete(token, &allow); /* of a handler */
-        (void)tp_tool_complete(token, false, tp_text_of("the page"));
+        *wrong = tp_token_complete(token, &allow, NULL); /* of a handler */
+        (void)tp_tool_complete(token, false, tp_text_of("the page"), NULL);
         break;
       case FETCH_TOO_LATE:
         wait_for_cancel(r);
-        *late = tp_tool_complete(token, false, tp_text_of("the page"));
+        *late = tp_tool_complete(token, false, tp_text_of("the page"), NULL);
         break;
     }
   }

@@ -40,7 +40,7 @@ static tp_status write_schema(tp_writer *writer, tp_text *ret_schema) {
 
 static tp_answer contribute(void *ctx, tp_call *call) {
   const tp_tool *tools[] = {ctx};
-  tp_status status = tp_call_emit_tool_bundle(call, "weather", tools, 1);
+  tp_status status = tp_call_emit_tool_bundle(call, "weather", tools, 1, NULL);
   return status == TP_OK ? TP_ANSWER_DONE : tp_call_fail(call, (uint32_t)status, tp_status_text(status));
 }
 

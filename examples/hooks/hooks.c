@@ -72,8 +72,8 @@ static tp_answer prompt_router(void *ctx, tp_call *call) {
   tp_text text = tp_call_text(call, TP_FIELD_TEXT);
   if (text.size == 0 || !memmem(text.data, text.size, "signup", 6)) return TP_ANSWER_DONE;
   if (tp_call_emit_signal(call, "routing_hint", "ROUTE_SUGGESTION", TP_SEVERITY_INFO,
-                          "ability signup_e2e_test, document integration/ROUTING.md") != TP_OK ||
-      tp_call_emit_signal(call, "normalized_intent", "INTENT", TP_SEVERITY_INFO, "test the signup") != TP_OK)
+                          "ability signup_e2e_test, document integration/ROUTING.md", NULL) != TP_OK ||
+      tp_call_emit_signal(call, "normalized_intent", "INTENT", TP_SEVERITY_INFO, "test the signup", NULL) != TP_OK)
     return tp_call_fail(call, 2, "a signal was refused");
   return TP_ANSWER_DONE;
 }

@@ -326,14 +326,14 @@ static void echo_start(void *ctx, const tp_model_request *request, tp_token toke
   put_string(&text, words);
   put(&text, " ", 1);
   put(&text, last.data, last.size);
-  tp_status status = tp_model_delta(token, tp_text_of(words));
-  if (status == TP_OK) status = tp_model_delta(token, (tp_text){text.data + strlen(words), last.size + 1});
+  tp_status status = tp_model_delta(token, tp_text_of(words), NULL);
+  if (status == TP_OK) status = tp_model_delta(token, (tp_text){text.data + strlen(words), last.size + 1}, NULL);
   tp_model_response response = {.struct_size = sizeof response,
                                 .text = {text.data, text.size},
                                 .stop_reason = tp_text_of("end_turn"),
                                 .input_tokens = (int64_t)last.size,
                                 .output_tokens = (int64_t)text.size};
-  if (status == TP_OK) (void)!tp_model_complete(token, &response);
+  if (status == TP_OK) (void)!tp_model_complete(token, &response, NULL);
   free(text.data);
 }
 

@@ -415,25 +415,28 @@ TP_API tp_answer tp_call_fail_retryable(tp_call *call, uint32_t code, const char
  *  @return TP_OK; TP_ERR_CAPABILITY when the handler did not declare the kind or the phase does not take it;
  *          TP_ERR_MALFORMED for a contribution without its key or with bad UTF-8 or msgpack; TP_ERR_BAD_SCHEMA for a
  *          tool whose schema is outside the subset; TP_ERR_NO_MEMORY;
- *          TP_ERR_TOO_LARGE past 1 MiB per attempt.
+ *          TP_ERR_TOO_LARGE past 1 MiB per attempt; TP_ERR_USAGE after tp_call_defer(). The fault names the member, and
+ *          its subject is the subscription or the tool.
  *  Threads: that of the call. */
-TP_API tp_status tp_call_emit(tp_call *call, const tp_contribution *contribution);
+TP_API tp_status tp_call_emit(tp_call *call, const tp_contribution *contribution, tp_fault *fault);
 
 /** Short forms of tp_call_emit(). Strings are NUL-terminated and copied. Threads: that of the call. */
 TP_API tp_status tp_call_emit_policy(tp_call *call, const char *domain, const char *key, const char *value,
-                                     int32_t weight);
-TP_API tp_status tp_call_emit_prompt_context(tp_call *call, const char *id, const char *text, int32_t weight);
+                                     int32_t weight, tp_fault *fault);
+TP_API tp_status tp_call_emit_prompt_context(tp_call *call, const char *id, const char *text, int32_t weight,
+                                             tp_fault *fault);
 TP_API tp_status tp_call_emit_prompt_section(tp_call *call, const char *id, const char *title, const char *text,
-                                             int32_t weight);
+                                             int32_t weight, tp_fault *fault);
 TP_API tp_status tp_call_emit_tool_bundle(tp_call *call, const char *id, const struct tp_tool *const *tools,
-                                          size_t count);
+                                          size_t count, tp_fault *fault);
 TP_API tp_status tp_call_emit_signal(tp_call *call, const char *signal_kind, const char *code, tp_severity severity,
-                                     const char *text);
-TP_API tp_status tp_call_emit_reminder(tp_call *call, const char *text);
-TP_API tp_status tp_call_emit_audit(tp_call *call, const char *code, const char *text);
-TP_API tp_status tp_call_emit_diagnostic(tp_call *call, tp_severity severity, const char *code, const char *text);
+                                     const char *text, tp_fault *fault);
+TP_API tp_status tp_call_emit_reminder(tp_call *call, const char *text, tp_fault *fault);
+TP_API tp_status tp_call_emit_audit(tp_call *call, const char *code, const char *text, tp_fault *fault);
+TP_API tp_status tp_call_emit_diagnostic(tp_call *call, tp_severity severity, const char *code, const char *text,
+                                         tp_fault *fault);
 TP_API tp_status tp_call_emit_background_job(tp_call *call, const char *handler, const char *idempotency_key,
-                                             tp_text payload);
+                                             tp_text payload, tp_fault *fault);
 
 /** The verdict of a signal. Of ability_preflight the codes are AVAILABLE (allow), UNAVAILABLE (deny) and
  *  REQUIRES_HUMAN (ask), of ability_guard ALLOWED, DENIED and REQUIRES_HUMAN; ABILITY_ before a code changes nothing,
@@ -450,10 +453,10 @@ TP_API tp_status tp_signal_verdict(tp_text signal_kind, tp_text code, tp_text va
 
 /** Replaces payload fields in a `chain replace` phase; taken when the attempt succeeds. Needs
  *  TP_CAPABILITY_REPLACE_PAYLOAD. Only fields that the phase's row marks replaceable, each of its own kind and at most
- *  once in a call; of several calls the last one counts. Copied. Errors as tp_call_emit(); the attempt's message in the
- *  record and the diagnostic name the field at fault. Threads: that of the call. */
-TP_API tp_status tp_call_replace(tp_call *call, const tp_field *fields, size_t count) TP_MUST_USE;
-TP_API tp_status tp_call_replace_text(tp_call *call, tp_field_id field, const char *text) TP_MUST_USE;
+ *  once in a call; of several calls the last one counts. Copied. Errors as tp_call_emit(); the fault, the attempt's
+ *  message in the record and the diagnostic name the field at fault. Threads: that of the call. */
+TP_API tp_status tp_call_replace(tp_call *call, const tp_field *fields, size_t count, tp_fault *fault) TP_MUST_USE;
+TP_API tp_status tp_call_replace_text(tp_call *call, tp_field_id field, const char *text, tp_fault *fault) TP_MUST_USE;
 
 /** The callbacks of a deferred answer. cancel is called at most once, when the attempt is cancelled or its deadline has
  *  passed, by the thread that owns the turn: it must return within microseconds, and may complete the token. destroy is
@@ -479,8 +482,9 @@ TP_API tp_answer tp_call_defer(tp_call *call, const tp_deferral *deferral, tp_to
  *          not one of the listed reasons or comes with another kind than FAILED, for contributions or replacements that
  *          are NULL, for a reserved_ that is not zero, and for the token of a tool, model or history, which have
  *          functions of their own; TP_ERR_VERSION for a wrong struct_size. After these two the token is still open.
+ *          A contribution or replacement that is refused fails the attempt, and TP_OK is returned.
  *  Threads: any, at any time, also after tp_runtime_free().  Blocks: no. */
-TP_API tp_status tp_token_complete(tp_token token, const tp_outcome *outcome);
+TP_API tp_status tp_token_complete(tp_token token, const tp_outcome *outcome, tp_fault *fault);
 
 /** Abandons a token that will never be completed, of a handler, a tool, a model or the append of a history. Its
  *  deferral is destroyed, and it no longer counts among the open tokens (tp_runtime_options.deferred_max). Where the

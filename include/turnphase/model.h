@@ -104,22 +104,24 @@ typedef struct tp_model {
  *  must not be used afterwards. Accepts NULL. Threads: any. */
 TP_API void tp_model_free(tp_model *model);
 
-/** Ends a request; everything is copied. Returns as tp_token_complete(). Threads: any. */
-TP_API tp_status tp_model_complete(tp_token token, const tp_model_response *response);
+/** Ends a request; everything is copied.
+ *  @return as tp_token_complete(). A response that the library cannot use (text that is not UTF-8, a call without a
+ *          name, …) fails the turn, whose fault names the member; that is TP_OK here.  Threads: any. */
+TP_API tp_status tp_model_complete(tp_token token, const tp_model_response *response, tp_fault *fault);
 /** Ends a request that failed.
  *  @param code  TP_ERR_CONTEXT_LENGTH when the context is too long; TP_ERR_MODEL_UNAVAILABLE when the provider is down
  *               and must not be asked again in this turn; the next of tp_session_options.fallbacks is asked then; else
  *               TP_ERR_MODEL.
  *  @param retryable  whether the same request may succeed when it is sent again.
- *  Threads: any. */
-TP_API tp_status tp_model_fail(tp_token token, tp_status code, const char *message, bool retryable);
+ *  @return as tp_token_complete().  Threads: any. */
+TP_API tp_status tp_model_fail(tp_token token, tp_status code, const char *message, bool retryable, tp_fault *fault);
 /** Emits a piece of the answer's text as an event; copied. Pieces that come faster than the turn's owner
  *  takes them are joined: a TP_EVENT_MODEL_DELTA has the text of one piece or of several, in their order. In a turn
  *  with tp_turn_request.each_delta each has an event of its own.
  *  @return as tp_token_complete(); TP_ERR_UTF8; TP_ERR_NO_MEMORY; TP_ERR_FULL when more than 16 MiB would wait for
  *          the turn's owner, each piece counted with 8 bytes more. A refused piece has no event and changes
  *          nothing of the answer; an empty one is TP_OK and has none.  Threads: any. */
-TP_API tp_status tp_model_delta(tp_token token, tp_text piece);
+TP_API tp_status tp_model_delta(tp_token token, tp_text piece, tp_fault *fault);
 
 /** Sends a request to a model from a handler and waits for the answer: for jobs that extract or summarize, and handlers
  *  that classify. The model belongs to the caller. No phase is run, nothing is repeated, and no event, step, token sum

@@ -87,11 +87,11 @@ typedef struct tp_history {
 
 /** Ends an append that append_start began.
  *  @param status  TP_OK, or why nothing of the batch was appended.
- *  @param fault   with a status other than TP_OK: its message, which should be safe to show, is copied. May be NULL.
+ *  @param why     with a status other than TP_OK: its message, which should be safe to show, is copied. May be NULL.
  *  @return TP_OK; TP_ERR_STALE when the append was completed before, or the turn no longer waits for it;
  *          TP_ERR_USAGE for a token of something else, and for a number that is no status: nothing is completed.
  *  Threads: any, at any time.  Blocks: no. */
-TP_API tp_status tp_history_complete(tp_token token, tp_status status, const tp_fault *fault);
+TP_API tp_status tp_history_complete(tp_token token, tp_status status, const tp_fault *why, tp_fault *fault);
 
 /** A history in memory. Give it to tp_session_options.history or tp_history_share(), which take it, or free it with
  *  tp_history_free().

@@ -45,7 +45,7 @@ typedef tp_status (*tp_tool_keys_fn)(void *ctx, tp_text arguments, tp_tool_keys 
  *          TP_ERR_NO_MEMORY. Whatever the keys function returns then, the call ends as handler_error; without memory
  *          it is shed.
  *  Threads: the one that runs the keys function, while it runs. */
-TP_API tp_status tp_tool_keys_add(tp_tool_keys *keys, tp_tool_access access, tp_text key);
+TP_API tp_status tp_tool_keys_add(tp_tool_keys *keys, tp_tool_access access, tp_text key, tp_fault *fault);
 
 /** A tool. It is passed by pointer: the function that takes it copies the struct, its strings and its schema. What run
  *  and ctx point to must stay valid until destroy is called or, where destroy is NULL, while the handler that
@@ -116,7 +116,7 @@ TP_API tp_answer tp_tool_error(tp_tool_run *run, tp_text text);
 TP_API tp_answer tp_tool_defer(tp_tool_run *run, const tp_deferral *deferral, tp_token *ret_token);
 /** Completes a deferred run, or one that was taken from an inbox; text is copied. Returns as tp_token_complete().
  *  Threads: any, at any time. */
-TP_API tp_status tp_tool_complete(tp_token token, bool is_error, tp_text text);
+TP_API tp_status tp_tool_complete(tp_token token, bool is_error, tp_text text, tp_fault *fault);
 
 /** A tool call of a model's response. It is passed by pointer, in lists of pointers. */
 typedef struct tp_tool_call {

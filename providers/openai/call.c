@@ -70,7 +70,7 @@ static void drop_transfer(call *c, CURLM *multi) {
 
 static void fail_token(call *c) {
   tp__openai_failure *failure = &c->failure;
-  (void)tp_model_fail(c->token, failure->code, failure->message, failure->retryable);
+  (void)tp_model_fail(c->token, failure->code, failure->message, failure->retryable, NULL);
 }
 
 static void pass_on_text(call *c) {
@@ -78,7 +78,7 @@ static void pass_on_text(call *c) {
   uint32_t size;
   for (size_t at = 0; status == TP_OK && at < c->pieces.size; at += sizeof size + size) {
     memcpy(&size, c->pieces.data + at, sizeof size);
-    status = tp_model_delta(c->token, (tp_text){c->pieces.data + at + sizeof size, size});
+    status = tp_model_delta(c->token, (tp_text){c->pieces.data + at + sizeof size, size}, NULL);
   }
   tp__openai_bytes_clear(&c->pieces);
   if (status != TP_OK)
@@ -115,7 +115,7 @@ static void complete(call *c, CURLM *multi, int64_t now_ns) {
     tp__openai_rate_give(&c->core->tokens, c->tokens - (double)response.input_tokens - (double)response.output_tokens);
   c->state = c->easy ? TP__OPENAI_ANSWERED : TP__OPENAI_OVER;
   c->answered_ns = now_ns;
-  (void)tp_model_complete(c->token, &response);
+  (void)tp_model_complete(c->token, &response, NULL);
 }
 
 /* It will not be sent. */

@@ -8,7 +8,7 @@
 
 static void fail(tp_token token, tp_status status, const char *message) {
   tp_status code = status == TP_ERR_NO_MEMORY || status == TP_ERR_NO_THREAD ? status : TP_ERR_MODEL;
-  (void)tp_model_fail(token, code, message, false);
+  (void)tp_model_fail(token, code, message, false, NULL);
 }
 
 static void start(void *ctx, const tp_model_request *request, tp_token token) {

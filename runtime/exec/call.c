@@ -178,11 +178,16 @@ static tp_status refuse(tp__output *output, tp_status status) {
   return status;
 }
 
-/* The same; the sentence becomes the attempt's message. Without memory it has none. */
-static tp_status refuse_saying(tp__output *output, tp__arena *arena, tp_status status, const char *sentence) {
+/* The first refusal's message becomes the attempt's; without memory it has none. */
+static tp_status refuse_with(tp__output *output, tp__arena *arena, const tp_fault *why) {
   bool first = output->refused == TP_OK;
-  if (first && !tp__arena_string(arena, sentence, &output->refusal)) output->refusal = NULL;
-  return refuse(output, status);
+  if (first && !tp__arena_string(arena, why->message, &output->refusal)) output->refusal = NULL;
+  return refuse(output, why->code);
+}
+
+static tp_status refuse_sealed(const tp_call *call, tp_fault *fault) {
+  return tp__fail(fault, TP_ERR_USAGE, tp_call_subscription(call),
+                  "the call was deferred: what it contributes and replaces goes to tp_token_complete()");
 }
 
 static size_t bytes_of(const tp_contribution *c) {
@@ -190,31 +195,37 @@ static size_t bytes_of(const tp_contribution *c) {
          c->sources.size;
 }
 
-tp_status tp__output_emit(tp__output *output, tp__arena *arena, tp__entry *entry, uint32_t index,
-                          const tp_contribution *contribution) {
+static const char *kind_name(const tp__contribution_ops *ops, const tp_contribution *contribution) {
+  return ops->kind_name ? ops->kind_name(contribution->kind) : "contribution";
+}
+
+/* Checks and copies; fills *why when it refuses. */
+static tp_status emit(tp__output *output, tp__arena *arena, tp__entry *entry, uint32_t index,
+                      const tp_contribution *contribution, tp_fault *why) {
   const tp__contribution_ops *ops = tp__runtime_layer_ops(entry->turn->runtime)->contributions;
-  tp_capability kinds = entry->plan->nodes[index].kinds;
-  tp_fault fault = {0};
-  if (contribution->kind >= TP_KIND_COUNT || !(kinds & 1u << contribution->kind)) {
-    const char *kind = ops->kind_name ? ops->kind_name(contribution->kind) : "this kind";
-    (void)tp__fail(&fault, TP_ERR_CAPABILITY, NULL, "it contributes %s, which its capabilities do not allow", kind);
-    return refuse_saying(output, arena, TP_ERR_CAPABILITY, fault.message);
-  }
+  const tp__node *node = &entry->plan->nodes[index];
+  if (!contribution) return tp__fail(why, TP_ERR_USAGE, NULL, "the contribution is NULL");
+  if (contribution->kind >= TP_KIND_COUNT || !(node->kinds & 1u << contribution->kind))
+    return tp__fail(why, TP_ERR_CAPABILITY, NULL, "it contributes %s, which its capabilities do not allow",
+                    kind_name(ops, contribution));
   output->bytes += sizeof(tp__emitted) + bytes_of(contribution);
   if (output->bytes > OUTPUT_BYTES_MAX)
-    return refuse_saying(output, arena, TP_ERR_TOO_LARGE, "what it contributes has more than 1 MiB");
+    return tp__fail(why, TP_ERR_TOO_LARGE, NULL,
+                    "what it contributes has more than 1 MiB: with this %s %zu bytes, and %d are the most",
+                    kind_name(ops, contribution), output->bytes, OUTPUT_BYTES_MAX);
   tp__emitted *emitted = tp__arena_zero(arena, sizeof *emitted);
-  if (!emitted) return refuse(output, TP_ERR_NO_MEMORY);
-  bool infra = entry->plan->nodes[index].flags & TP__NODE_INFRA; /* the merge drops a signal of whatever phase */
+  if (!emitted) return tp__fail(why, TP_ERR_NO_MEMORY, NULL, "no memory for a contribution");
+  bool infra = node->flags & TP__NODE_INFRA; /* the merge drops a signal of whatever phase */
   uint32_t phase = infra ? (uint32_t)TP_PHASE_NONE : entry->plan->phase;
   tp_runtime *runtime = entry->turn->runtime;
   tp__closure_home home = {.allocator = tp__runtime_allocator(runtime),
                            .inside_of = runtime,
                            .inbox_owner = tp__runtime_registry(runtime),
                            .closures = &entry->closures};
-  tp_status status = ops->copy(arena, phase, &home, contribution, &emitted->contribution, &fault);
-  if (status == TP_ERR_NO_MEMORY) return refuse(output, status);
-  if (status != TP_OK) return refuse_saying(output, arena, status, fault.message);
+  tp_status status = ops->copy(arena, phase, &home, contribution, &emitted->contribution, why);
+  if (status == TP_ERR_NO_MEMORY)
+    return tp__fail(why, status, NULL, "no memory for a %s", kind_name(ops, contribution));
+  if (status != TP_OK) return status;
   if (output->last) output->last->next = emitted;
   else output->first = emitted;
   output->last = emitted;
@@ -222,9 +233,27 @@ tp_status tp__output_emit(tp__output *output, tp__arena *arena, tp__entry *entry
   return TP_OK;
 }
 
-tp_status tp_call_emit(tp_call *call, const tp_contribution *contribution) {
-  if (call->sealed) return TP_ERR_USAGE;
-  return tp__output_emit(touch(call), call->arena, call->entry, call->index, contribution);
+/* Passes a refusal to the output, and to the caller's fault, which names the subscription where it names nothing. */
+static tp_status refuse_output(tp__output *output, tp__arena *arena, const tp__entry *entry, uint32_t index,
+                               const tp_fault *why, tp_fault *fault) {
+  if (why->code == TP_ERR_NO_MEMORY) (void)!refuse(output, why->code); /* the arena has none for a sentence */
+  else (void)!refuse_with(output, arena, why);
+  const char *subject = why->subject[0] ? why->subject : entry->plan->nodes[index].subscription_name;
+  (void)!tp__fail(fault, why->code, subject, "%s", why->message);
+  if (fault) fault->phase = entry->plan->phase;
+  return why->code;
+}
+
+tp_status tp__output_emit(tp__output *output, tp__arena *arena, tp__entry *entry, uint32_t index,
+                          const tp_contribution *contribution, tp_fault *fault) {
+  tp_fault why;
+  if (emit(output, arena, entry, index, contribution, &why) == TP_OK) return TP_OK;
+  return refuse_output(output, arena, entry, index, &why, fault);
+}
+
+tp_status tp_call_emit(tp_call *call, const tp_contribution *contribution, tp_fault *fault) {
+  if (call->sealed) return refuse_sealed(call, fault);
+  return tp__output_emit(touch(call), call->arena, call->entry, call->index, contribution, fault);
 }
 
 tp_status tp__output_join(tp__output *output, tp__arena *arena, const tp_field *fields, uint32_t count) {
@@ -237,26 +266,38 @@ tp_status tp__output_join(tp__output *output, tp__arena *arena, const tp_field *
   return TP_OK;
 }
 
-tp_status tp__output_replace(tp__output *output, tp__arena *arena, const tp__entry *entry, uint32_t index,
-                             const tp_field *fields, size_t count) {
-  if (!entry->plan->row->replace || !(entry->plan->nodes[index].capabilities & TP_CAPABILITY_REPLACE_PAYLOAD))
-    return refuse(output, TP_ERR_CAPABILITY);
+static tp_status replace(tp__output *output, tp__arena *arena, const tp__entry *entry, uint32_t index,
+                         const tp_field *fields, size_t count, tp_fault *why) {
+  const tp_phase *row = entry->plan->row;
+  if (!row->replace)
+    return tp__fail(why, TP_ERR_CAPABILITY, NULL, "phase `%s` has no field that may be replaced", row->name);
+  if (!(entry->plan->nodes[index].capabilities & TP_CAPABILITY_REPLACE_PAYLOAD))
+    return tp__fail(why, TP_ERR_CAPABILITY, NULL, "it replaces fields, which needs TP_CAPABILITY_REPLACE_PAYLOAD");
   const tp__registry *registry = tp__runtime_registry(entry->turn->runtime);
-  tp_fault fault;
-  if (tp__fields_check(registry, entry->plan->phase, TP__FIELDS_REPLACE, fields, count, &fault) != TP_OK)
-    return refuse_saying(output, arena, TP_ERR_MALFORMED, fault.message);
+  if (tp__fields_check(registry, entry->plan->phase, TP__FIELDS_REPLACE, fields, count, why) != TP_OK)
+    return why->code = TP_ERR_MALFORMED;
   tp_field *added;
-  if (!tp__fields_copy(arena, fields, (uint32_t)count, &added)) return refuse(output, TP_ERR_NO_MEMORY);
-  return tp__output_join(output, arena, added, (uint32_t)count);
+  if (tp__fields_copy(arena, fields, (uint32_t)count, &added) &&
+      tp__output_join(output, arena, added, (uint32_t)count) == TP_OK)
+    return TP_OK;
+  return tp__fail(why, TP_ERR_NO_MEMORY, NULL, "no memory for %zu replaced fields", count);
 }
 
-tp_status tp_call_replace(tp_call *call, const tp_field *fields, size_t count) {
-  if (call->sealed) return TP_ERR_USAGE;
-  return tp__output_replace(touch(call), call->arena, call->entry, call->index, fields, count);
+tp_status tp__output_replace(tp__output *output, tp__arena *arena, const tp__entry *entry, uint32_t index,
+                             const tp_field *fields, size_t count, tp_fault *fault) {
+  tp_fault why;
+  if (replace(output, arena, entry, index, fields, count, &why) == TP_OK) return TP_OK;
+  return refuse_output(output, arena, entry, index, &why, fault);
 }
 
-tp_status tp_call_replace_text(tp_call *call, uint32_t field, const char *text) {
-  return tp_call_replace(call, &(tp_field){.id = field, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(text)}, 1);
+tp_status tp_call_replace(tp_call *call, const tp_field *fields, size_t count, tp_fault *fault) {
+  if (call->sealed) return refuse_sealed(call, fault);
+  return tp__output_replace(touch(call), call->arena, call->entry, call->index, fields, count, fault);
+}
+
+tp_status tp_call_replace_text(tp_call *call, uint32_t field, const char *text, tp_fault *fault) {
+  tp_field replaced = {.id = field, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(text)};
+  return tp_call_replace(call, &replaced, 1, fault);
 }
 
 tp_answer tp_call_defer(tp_call *call, const tp_deferral *theirs, tp_token *ret_token) {
@@ -281,21 +322,34 @@ tp_answer tp_call_defer(tp_call *call, const tp_deferral *theirs, tp_token *ret_
   return answer(call, &(tp__answer){.kind = TP_ANSWER_FAILED, .code = (uint32_t)status, .reason = reason});
 }
 
-/* An answer has a reason only when it failed, and only one that the library could not have seen itself. */
-static bool why_is_legal(const tp_outcome *outcome) {
-  if (outcome->why == 0) return true;
-  return outcome->kind == TP_ANSWER_FAILED && outcome->why >= TP_REASON_ERROR && outcome->why <= TP_REASON_MALFORMED;
+/* Refuses what no attempt's answer may have: the token stays open. */
+static tp_status check_outcome(const tp_outcome *outcome, tp_fault *fault) {
+  if (outcome->kind < TP_ANSWER_DONE || outcome->kind > TP_ANSWER_FAILED)
+    return tp__fail(fault, TP_ERR_USAGE, NULL,
+                    "tp_outcome.kind is %d: it must be TP_ANSWER_DONE, ALLOW, DENY, ASK or FAILED", (int)outcome->kind);
+  if (outcome->reserved_[0] | outcome->reserved_[1] | outcome->reserved_[2])
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_outcome.reserved_ must be zero: zero-fill the struct");
+  if (outcome->why != 0 && outcome->kind != TP_ANSWER_FAILED)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_outcome.why is set: it goes with kind TP_ANSWER_FAILED only");
+  if (outcome->why != 0 && (outcome->why < TP_REASON_ERROR || outcome->why > TP_REASON_MALFORMED))
+    return tp__fail(fault, TP_ERR_USAGE, NULL,
+                    "tp_outcome.why is %d, which the library finds itself: it must be one of TP_REASON_ERROR to "
+                    "TP_REASON_MALFORMED, or 0",
+                    (int)outcome->why);
+  if (outcome->contribution_count > 0 && !outcome->contributions)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_outcome.contributions is NULL, and contribution_count is %zu",
+                    outcome->contribution_count);
+  if (outcome->replacement_count > 0 && !outcome->replacements)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_outcome.replacements is NULL, and replacement_count is %zu",
+                    outcome->replacement_count);
+  return TP_OK;
 }
 
-tp_status tp_token_complete(tp_token token, const tp_outcome *theirs) {
+tp_status tp_token_complete(tp_token token, const tp_outcome *theirs, tp_fault *fault) {
   tp_outcome outcome;
-  if (!theirs) return TP_ERR_USAGE;
-  TP__TRY(tp__options_read(&outcome, sizeof outcome, theirs, "tp_outcome", NULL));
-  if (outcome.kind < TP_ANSWER_DONE || outcome.kind > TP_ANSWER_FAILED) return TP_ERR_USAGE;
-  if (outcome.reserved_[0] | outcome.reserved_[1] | outcome.reserved_[2]) return TP_ERR_USAGE;
-  if (!why_is_legal(&outcome)) return TP_ERR_USAGE;
-  if (outcome.contribution_count > 0 && !outcome.contributions) return TP_ERR_USAGE;
-  if (outcome.replacement_count > 0 && !outcome.replacements) return TP_ERR_USAGE;
+  if (!theirs) return tp__fail(fault, TP_ERR_USAGE, NULL, "an answer needs a tp_outcome");
+  TP__TRY(tp__options_read(&outcome, sizeof outcome, theirs, "tp_outcome", fault));
+  TP__TRY(check_outcome(&outcome, fault));
   tp__answer answer = {.kind = outcome.kind,
                        .code = outcome.code,
                        .retryable = outcome.retryable,
@@ -305,5 +359,5 @@ tp_status tp_token_complete(tp_token token, const tp_outcome *theirs) {
                        .contribution_count = outcome.contribution_count,
                        .replacements = outcome.replacements,
                        .replacement_count = outcome.replacement_count};
-  return tp__token_answer(token, &tp__node_attempt_class, &answer, NULL);
+  return tp__token_answer(token, &tp__node_attempt_class, &answer, NULL, fault);
 }

@@ -12,12 +12,12 @@ tp__answer tp__call_answer(const tp_call *call, tp_answer kind);
 /** When the call must have answered. */
 int64_t tp__call_deadline(const tp_call *call);
 /** Checks one contribution against what the node may emit and adds a deep copy of it. A refusal sticks to the
- *  output. */
+ *  output. fault may be NULL. */
 tp_status tp__output_emit(tp__output *output, tp__arena *arena, tp__entry *entry, uint32_t index,
-                          const tp_contribution *contribution);
+                          const tp_contribution *contribution, tp_fault *fault);
 /** Adds fields to replace, copied; checked as for tp_call_replace(). */
 tp_status tp__output_replace(tp__output *output, tp__arena *arena, const tp__entry *entry, uint32_t index,
-                             const tp_field *fields, size_t count);
+                             const tp_field *fields, size_t count, tp_fault *fault);
 /** Adds fields that were checked and copied. @return TP_ERR_NO_MEMORY, which stands in the output, too. */
 tp_status tp__output_join(tp__output *output, tp__arena *arena, const tp_field *fields, uint32_t count);
 

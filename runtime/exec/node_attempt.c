@@ -49,7 +49,7 @@ static tp_status copy_contributions(node_attempt *a, const tp__answer *answer, t
   for (size_t i = 0; i < answer->contribution_count; i++) {
     const tp_contribution *contribution = answer->contributions[i];
     if (status == TP_OK)
-      status = tp__output_emit(&a->answer_output, &a->answer_arena, a->entry, a->index, contribution);
+      status = tp__output_emit(&a->answer_output, &a->answer_arena, a->entry, a->index, contribution, NULL);
     if (status != TP_OK && ops->discard) ops->discard(contribution);
   }
   return status;
@@ -65,7 +65,7 @@ static void accept(tp__attempt *attempt, const tp__answer *answer, const void *e
   status = copy_contributions(a, answer, status);
   if (status == TP_OK && answer->replacement_count > 0)
     status = tp__output_replace(&a->answer_output, &a->answer_arena, a->entry, a->index, answer->replacements,
-                                answer->replacement_count);
+                                answer->replacement_count, NULL);
   if (status != TP_OK) a->answer_output.refused = status;
   attempt->answer.reason = reason;
 }
@@ -198,8 +198,13 @@ static void release(tp__attempt *attempt) {
   tp__entry_unref(e);
 }
 
-const tp__attempt_class tp__node_attempt_class = {
-    .what = "handler", .call = call, .accept = accept, .settled = settled, .late = late, .release = release};
+const tp__attempt_class tp__node_attempt_class = {.what = "handler",
+                                                  .complete_with = "tp_token_complete()",
+                                                  .call = call,
+                                                  .accept = accept,
+                                                  .settled = settled,
+                                                  .late = late,
+                                                  .release = release};
 
 static bool is_memory_pinned(tp_runtime *runtime) {
   const tp__counters *counters = tp__runtime_counters(runtime);

@@ -429,15 +429,28 @@ static void end_late(tp__attempt *attempt, bool notes) {
   tp__slot_close(token); /* last: until then tp__attempts_end_abandoned() waits */
 }
 
-tp_status tp__token_answer(tp_token token, const tp__attempt_class *class, const tp__answer *theirs,
-                           const void *extra) {
+tp_status tp__token_refuse(tp_token token, const tp__attempt_class *class, tp_fault *fault) {
+  const tp__attempt_class *other = tp__slot_of_another(token, class);
+  if (other && other->complete_with)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "token %llx is of a %s: complete it with %s",
+                    (unsigned long long)token.bits, other->what, other->complete_with);
+  if (other) return tp__fail(fault, TP_ERR_USAGE, NULL, "the token is one of the library's own");
+  if (token.bits == 0) return tp__fail(fault, TP_ERR_STALE, NULL, "the token is 0: no call has it");
+  return tp__fail(fault, TP_ERR_STALE, NULL,
+                  "token %llx is not open: it was completed, timed out, cancelled or abandoned before; the answer is "
+                  "dropped",
+                  (unsigned long long)token.bits);
+}
+
+tp_status tp__token_answer(tp_token token, const tp__attempt_class *class, const tp__answer *theirs, const void *extra,
+                           tp_fault *fault) {
   tp__inside frame; /* the end of a token drops references, which may call the host's destructors */
-  if (tp__slot_is_of_another(token, class)) return TP_ERR_USAGE;
+  if (tp__slot_of_another(token, class)) return tp__token_refuse(token, class, fault);
   tp__attempt *attempt = tp__slot_claim(token);
   if (!attempt) {
     attempt = tp__slot_late(token);
     if (attempt) end_late(attempt, true);
-    return TP_ERR_STALE;
+    return tp__token_refuse(token, class, fault);
   }
   assert(attempt->class == class); /* a slot's class does not change while its token is open */
   begin_answer(attempt, &frame, theirs);

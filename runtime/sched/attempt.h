@@ -39,7 +39,8 @@ typedef struct tp__answer {
 } tp__answer;
 
 typedef struct tp__attempt_class {
-  const char *what; /* "handler": for messages, before the name */
+  const char *what;          /* "handler": for messages, before the name */
+  const char *complete_with; /* the function that completes a token of the class; NULL: a host never has one */
   /** Runs the function on a handler thread. @return its answer; DEFERRED when tp__attempt_defer() was called. */
   tp__answer (*call)(tp__attempt *attempt);
   /** A token's holder answered: copy what answer and extra point to, and may change attempt->answer. Any thread, which
@@ -156,10 +157,13 @@ bool tp__attempt_revoke(tp__attempt *attempt);
 
 /** Any thread: answers as tp_token_complete() does, with more for the class's accept. Its kind is DONE to FAILED.
  *  @param class  which the token must be of, else TP_ERR_USAGE, and the token stays open. */
-tp_status tp__token_answer(tp_token token, const tp__attempt_class *class, const tp__answer *answer, const void *extra);
+tp_status tp__token_answer(tp_token token, const tp__attempt_class *class, const tp__answer *answer, const void *extra,
+                           tp_fault *fault);
 /** Any thread: the attempt of an open token of this class, held with its sched until tp__token_release(); NULL: stale
  *  or of another class. */
 tp__attempt *tp__token_hold(tp_token token, const tp__attempt_class *class);
+/** Why a token is not an open one of the class: TP_ERR_USAGE for one of another class, else TP_ERR_STALE. */
+tp_status tp__token_refuse(tp_token token, const tp__attempt_class *class, tp_fault *fault);
 void tp__token_release(tp__attempt *attempt);
 
 /** For the pool: calls the function and delivers its answer.

@@ -15,7 +15,7 @@ typedef struct slot {
   tp__a64 word;                /* generation << STATE_BITS | state; acq_rel: publishes attempt and answer */
   struct tp__attempt *attempt; /* written before OPEN is published, read by the thread that moved the word */
   const tp__sched *sched;      /* likewise */
-  tp__aptr class;              /* the attempt's; released by its opener, acquired by tp__slot_is_of_another() */
+  tp__aptr class;              /* the attempt's; released by its opener, acquired by tp__slot_of_another() */
   uint32_t next_free;          /* under the lock: index + 1 */
 } slot;
 
@@ -181,10 +181,10 @@ bool tp__slot_is_open(tp_token token) {
 
 /* The class belongs to the token if the slot was the token's before and after it was read: a class of a later opening
  * means that the token was closed before. */
-bool tp__slot_is_of_another(tp_token token, const struct tp__attempt_class *class) {
-  if (!tp__slot_is_open(token)) return false;
-  const void *found = tp__aptr_load_acquire(&slot_at(index_of(token))->class);
-  return found != class && tp__slot_is_open(token);
+const struct tp__attempt_class *tp__slot_of_another(tp_token token, const struct tp__attempt_class *class) {
+  if (!tp__slot_is_open(token)) return NULL;
+  const struct tp__attempt_class *found = tp__aptr_load_acquire(&slot_at(index_of(token))->class);
+  return found != class && tp__slot_is_open(token) ? found : NULL;
 }
 
 void tp__slot_close(tp_token token) {

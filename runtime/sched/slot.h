@@ -36,7 +36,7 @@ struct tp__attempt *tp__slot_hold(tp_token token);
 /** Any thread: a look. */
 bool tp__slot_is_open(tp_token token);
 /** Any thread: a look. @return true when the token is open and its attempt is of another class. */
-bool tp__slot_is_of_another(tp_token token, const struct tp__attempt_class *class);
+const struct tp__attempt_class *tp__slot_of_another(tp_token token, const struct tp__attempt_class *class);
 /** Any thread: each attempt of the sched whose token may still be completed, in time or late. Under the lock: `each`
  *  is short and calls nothing else of here. */
 void tp__slots_each_deferred(const struct tp__sched *sched, void (*each)(void *ctx, const struct tp__attempt *attempt),

@@ -214,7 +214,7 @@ static tp_status queue(history *h, const tp_history_append *request, tp_fault *f
 static void history_append_start(void *ctx, const tp_history_append *request, tp_token token) {
   tp_fault fault = {0};
   tp_status status = request->message_count ? queue(ctx, request, &fault) : TP_OK;
-  (void)!tp_history_complete(token, status, &fault);
+  (void)!tp_history_complete(token, status, &fault, NULL);
 }
 
 static bool same(tp_text a, tp_text b) {

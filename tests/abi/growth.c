@@ -109,7 +109,7 @@ static tp_answer give_context(void *ctx, tp_call *call) {
   c.kind = TP_KIND_PROMPT_CONTEXT;
   c.key = text_of("weather");
   c.text = text_of("It rains.");
-  OK(tp_call_emit(call, &c));
+  OK(tp_call_emit(call, &c, NULL));
   return TP_ANSWER_DONE;
 }
 
@@ -144,7 +144,7 @@ static tp_answer give_tools(void *ctx, tp_call *call) {
   second.name = "clock";
   first.run = second.run = tool_runs;
   const tp_tool *const tools[] = {&first, &second};
-  OK(tp_call_emit_tool_bundle(call, "b", tools, 2));
+  OK(tp_call_emit_tool_bundle(call, "b", tools, 2, NULL));
   return TP_ANSWER_DONE;
 }
 

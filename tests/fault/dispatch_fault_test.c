@@ -42,7 +42,7 @@ static tp_answer say_much_later(void *ctx, tp_tool_run *run) {
   (void)ctx;
   tp_token token;
   tp_answer outcome = tp_tool_defer(run, NULL, &token);
-  if (token.bits) (void)tp_tool_complete(token, false, (tp_text){long_text, sizeof long_text});
+  if (token.bits) (void)tp_tool_complete(token, false, (tp_text){long_text, sizeof long_text}, NULL);
   return outcome;
 }
 

@@ -32,8 +32,8 @@ static void answer(ask_note *note) {
       .struct_size = sizeof response, .text = tp_text_of("as it was asked"), .stop_reason = tp_text_of("end_turn")};
   if (note->way == ASK_ABANDONS) (void)!tp_token_abandon(note->token, NULL);
   else if (note->way == ASK_FAILS)
-    note_completion(note, tp_model_fail(note->token, TP_ERR_MODEL, "as the model fails", false));
-  else note_completion(note, tp_model_complete(note->token, &response));
+    note_completion(note, tp_model_fail(note->token, TP_ERR_MODEL, "as the model fails", false, NULL));
+  else note_completion(note, tp_model_complete(note->token, &response, NULL));
 }
 
 static void answer_later(void *arg) {

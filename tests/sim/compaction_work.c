@@ -90,14 +90,14 @@ static void say(tp_token token, const char *text, uint32_t count) {
   }
   const tp_model_response response = {
       .struct_size = sizeof response, .text = tp_text_of(text), .calls = count ? list : NULL, .call_count = count};
-  (void)!tp_model_complete(token, &response);
+  (void)!tp_model_complete(token, &response, NULL);
 }
 
 static void summarize(compaction_work *c, tp_token token) {
   bool fault_free = world_is_fault_free(c->w);
   if (!fault_free && world_one_in(8)) return; /* never */
   if (!fault_free && world_one_in(6)) {
-    (void)!tp_model_fail(token, TP_ERR_MODEL, "no summary", false);
+    (void)!tp_model_fail(token, TP_ERR_MODEL, "no summary", false, NULL);
     return;
   }
   c->may_shrink = true;
@@ -119,7 +119,7 @@ static void model_start(void *ctx, const tp_model_request *request, tp_token tok
   const tp_message *last = request->messages[request->message_count - 1];
   if (!fault_free && world_one_in(30)) return;
   if (too_long && last->role == TP_ROLE_USER && (!fault_free || c->compact == tp_compact_drop_oldest)) {
-    (void)!tp_model_fail(token, TP_ERR_CONTEXT_LENGTH, "too long", false);
+    (void)!tp_model_fail(token, TP_ERR_CONTEXT_LENGTH, "too long", false, NULL);
     return;
   }
   bool calls = last->role == TP_ROLE_USER && request->tool_count > 0 && world_one_in(2);
@@ -185,7 +185,7 @@ static tp_answer emit_tools(void *ctx, tp_call *call) {
                         .ctx = c,
                         .placement = world_one_in(2) ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
   const tp_tool *list[] = {&tool};
-  if (tp_call_emit_tool_bundle(call, "k", list, 1) != TP_OK) return tp_call_fail(call, 1, "no tools");
+  if (tp_call_emit_tool_bundle(call, "k", list, 1, NULL) != TP_OK) return tp_call_fail(call, 1, "no tools");
   return TP_ANSWER_DONE;
 }
 

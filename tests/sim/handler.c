@@ -82,7 +82,7 @@ tp_status handler_complete(call_note *note) {
   outcome.contribution_count = p.count;
   note_answer(note);
   bool was_over = note->token_over;
-  tp_status status = tp_token_complete(note->token, &outcome);
+  tp_status status = tp_token_complete(note->token, &outcome, NULL);
   note->token_over = true;
   if (status == TP_OK) {
     note->accepted++;
@@ -306,11 +306,11 @@ static void play_work(const call_note *note, const tp_call *call) {
 static void say(call_note *note, tp_call *call, bool defers) {
   pieces p;
   make_pieces(&p, note, true, !defers);
-  for (uint32_t i = 0; i < p.count; i++) (void)!tp_call_emit(call, &p.items[i]);
+  for (uint32_t i = 0; i < p.count; i++) (void)!tp_call_emit(call, &p.items[i], NULL);
   if (note->move->answer == ANSWER_REPLACE) {
     char text[TEXT_SIZE];
     snprintf(text, sizeof text, "o%u n%d a%u", note->op, note->node, note->attempt);
-    (void)!tp_call_replace_text(call, SCRIPT_FIELD_TEXT, text);
+    (void)!tp_call_replace_text(call, SCRIPT_FIELD_TEXT, text, NULL);
   }
 }
 

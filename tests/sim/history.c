@@ -77,8 +77,8 @@ static void complete(history_call *call) {
   world *w = call->w;
   static const tp_fault full = {.code = TP_ERR_STORE_FULL, .message = "as the history says"};
   call->running = false; /* before the completion is known */
-  tp_status status = call->fails ? tp_history_complete(call->token, TP_ERR_STORE_FULL, &full)
-                                 : tp_history_complete(call->token, TP_OK, NULL);
+  tp_status status = call->fails ? tp_history_complete(call->token, TP_ERR_STORE_FULL, &full, NULL)
+                                 : tp_history_complete(call->token, TP_OK, NULL, NULL);
   call->answered = true;
   if (status != TP_OK && status != TP_ERR_STALE)
     world_fail(w, "a completion is taken or stale", "of an append: %s", tp_status_name(status));

@@ -79,7 +79,7 @@ static void answer_at_once(void *ctx, const tp_model_request *request, tp_token 
   (void)request;
   const tp_model_response response = {
       .struct_size = sizeof response, .text = {"ok", 2}, .stop_reason = {"end_turn", 8}};
-  (void)!tp_model_complete(token, &response);
+  (void)!tp_model_complete(token, &response, NULL);
 }
 
 static tp_answer pass(void *ctx, tp_call *call) {
@@ -226,7 +226,7 @@ static void start_model(void *ctx, const tp_model_request *request, tp_token tok
   pass_us(800 + (int64_t)tp__sim_random(400));
   const tp_model_response response = {
       .struct_size = sizeof response, .text = {"ok", 2}, .stop_reason = {"end_turn", 8}};
-  (void)!tp_model_complete(token, &response);
+  (void)!tp_model_complete(token, &response, NULL);
 }
 
 static tp_session *open_session(flooded *f, const char *name, const char *id) {

@@ -96,7 +96,7 @@ typedef struct late_answer {
 static void answer(tp_token token) {
   const tp_model_response response = {
       .struct_size = sizeof response, .text = tp_text_of("ok"), .stop_reason = tp_text_of("end_turn")};
-  (void)!tp_model_complete(token, &response);
+  (void)!tp_model_complete(token, &response, NULL);
 }
 
 static void answer_later(void *arg) {

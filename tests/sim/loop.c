@@ -41,9 +41,11 @@ static tp_status complete_model(const loop_answer *a) {
   for (uint32_t i = 0; i < count; i++) list[i] = &calls[tp__sim_random(2)];
   tp_model_response response = {
       .struct_size = sizeof response, .text = tp_text_of("as the loop says"), .calls = list, .call_count = count};
-  for (uint64_t pieces = tp__sim_random(4); pieces > 0; pieces--) (void)tp_model_delta(a->token, tp_text_of("as "));
-  if (is_rough(a->l) && world_one_in(8)) return tp_model_fail(a->token, TP_ERR_MODEL, "as it fails", world_one_in(2));
-  return tp_model_complete(a->token, &response);
+  for (uint64_t pieces = tp__sim_random(4); pieces > 0; pieces--)
+    (void)tp_model_delta(a->token, tp_text_of("as "), NULL);
+  if (is_rough(a->l) && world_one_in(8))
+    return tp_model_fail(a->token, TP_ERR_MODEL, "as it fails", world_one_in(2), NULL);
+  return tp_model_complete(a->token, &response, NULL);
 }
 
 /* The token is over before the permit may go to another call, whose taker looks at the count. */
@@ -61,7 +63,7 @@ static void complete(loop_answer *a) {
   a->over = true;
   tp_status status = a->kind == TP_WORK_MODEL
                          ? complete_model(a)
-                         : tp_tool_complete(a->token, world_one_in(8), tp_text_of("as the loop's tool says"));
+                         : tp_tool_complete(a->token, world_one_in(8), tp_text_of("as the loop's tool says"), NULL);
   if (status != TP_OK && status != TP_ERR_STALE)
     world_fail(w, "a completion is taken or stale", "of the loop: it gave %s", tp_status_name(status));
   if (status == TP_OK && (++a->accepted > 1 || w->freed))
@@ -134,7 +136,7 @@ static tp_answer emit_tools(void *ctx, tp_call *call) {
   const tp_tool *const tools[] = {&concurrent, &single};
   if (!concurrent.inbox) return TP_ANSWER_DONE; /* freed: there is nothing to name */
   l->tools_taken += 2;                          /* one may be destroyed before the emit returns */
-  if (tp_call_emit_tool_bundle(call, "loop", tools, 2) == TP_OK)
+  if (tp_call_emit_tool_bundle(call, "loop", tools, 2, NULL) == TP_OK)
     return is_rough(l) && world_one_in(16) ? tp_call_fail(call, 1, "behind the emit") : TP_ANSWER_DONE;
   l->tools_taken -= 2;
   return tp_call_fail(call, 1, "no tools");

@@ -36,7 +36,7 @@ static void answer(tp_token token, bool calls, uint32_t count) {
                                       .text = tp_text_of("nested"),
                                       .calls = calls ? list : NULL,
                                       .call_count = calls ? count : 0};
-  (void)!tp_model_complete(token, &response);
+  (void)!tp_model_complete(token, &response, NULL);
 }
 
 /* A turn calls the tool once or several times, then ends. Some models never answer. */
@@ -96,7 +96,7 @@ typedef struct submitted {
 static void submitted_ended(void *ctx, const tp_turn_result *result) {
   submitted *s = ctx;
   turn_ended(s->n, result);
-  (void)!tp_tool_complete(s->token, false, tp_text_of("submitted"));
+  (void)!tp_tool_complete(s->token, false, tp_text_of("submitted"), NULL);
   free(s);
 }
 
@@ -117,7 +117,7 @@ static tp_answer submit(struct nested_work *n, tp_tool_run *run, tp_session *ses
   if (status == TP_OK) return deferred;
   n->begun--;
   free(s);
-  (void)!tp_tool_complete(token, true, tp_text_of("refused"));
+  (void)!tp_tool_complete(token, true, tp_text_of("refused"), NULL);
   return deferred;
 }
 
@@ -158,7 +158,7 @@ static tp_answer emit_tools(void *ctx, tp_call *call) {
   const tp_tool tool = {
       .struct_size = sizeof tool, .name = "nest", .run = nest, .ctx = n, .max_concurrent = n->permits};
   const tp_tool *list[] = {&tool};
-  if (tp_call_emit_tool_bundle(call, "nested", list, 1) != TP_OK) return tp_call_fail(call, 1, "no tools");
+  if (tp_call_emit_tool_bundle(call, "nested", list, 1, NULL) != TP_OK) return tp_call_fail(call, 1, "no tools");
   return TP_ANSWER_DONE;
 }
 

@@ -17,7 +17,7 @@ typedef struct answer {
 
 static void answer_now(answer *a) {
   tp_model_response response = {.struct_size = sizeof response, .text = tp_text_of("as the model says")};
-  tp_status status = tp_model_complete(a->token, &response);
+  tp_status status = tp_model_complete(a->token, &response, NULL);
   if (status != TP_OK && status != TP_ERR_STALE)
     world_fail(a->c->w, "a completion is taken or stale", "of a session workload: %s", tp_status_name(status));
   free(a);

@@ -17,17 +17,17 @@
 /* Through a function that is not a tool's: the token stays as it is. */
 static void give_by_mistake(const tool_work_call *call) {
   tp_outcome outcome = {.struct_size = sizeof outcome, .kind = TP_ANSWER_DONE, .reason = "by mistake"};
-  tp_status status = call->hand == HAND_MODEL ? tp_model_fail(call->token, TP_ERR_MODEL, "by mistake", false)
-                                              : tp_token_complete(call->token, &outcome);
+  tp_status status = call->hand == HAND_MODEL ? tp_model_fail(call->token, TP_ERR_MODEL, "by mistake", false, NULL)
+                                              : tp_token_complete(call->token, &outcome, NULL);
   if (status != TP_ERR_USAGE && status != TP_ERR_STALE)
     FAIL(call, "a tool's token is a tool's alone", "it gave %s", tp_status_name(status));
 }
 
 static tp_status give(const tool_work_call *call, tool_work_words words) {
   tp_text text = {call->text, call->text_size};
-  if (words == WORDS_SECOND) return tp_tool_complete(call->token, false, tp_text_of(tool_work_second_words));
+  if (words == WORDS_SECOND) return tp_tool_complete(call->token, false, tp_text_of(tool_work_second_words), NULL);
   if (call->hand != HAND_TOOL) give_by_mistake(call);
-  return tp_tool_complete(call->token, call->fails, text);
+  return tp_tool_complete(call->token, call->fails, text, NULL);
 }
 
 static void complete(tool_work_call *call, tool_work_words words) {
@@ -199,12 +199,12 @@ static tp_answer tool_run(void *ctx, tp_tool_run *run) {
 
 static tp_status read_key(void *ctx, tp_text arguments, tp_tool_keys *keys) {
   (void)ctx;
-  return tp_tool_keys_add(keys, TP_TOOL_READ, tp_text_of(tool_work_key(arguments)));
+  return tp_tool_keys_add(keys, TP_TOOL_READ, tp_text_of(tool_work_key(arguments)), NULL);
 }
 
 static tp_status write_key(void *ctx, tp_text arguments, tp_tool_keys *keys) {
   (void)ctx;
-  return tp_tool_keys_add(keys, TP_TOOL_WRITE, tp_text_of(tool_work_key(arguments)));
+  return tp_tool_keys_add(keys, TP_TOOL_WRITE, tp_text_of(tool_work_key(arguments)), NULL);
 }
 
 /* {"properties": {"n": {"type": "integer"}}, "required": ["n"]} */
@@ -244,7 +244,7 @@ static tp_answer emit_tools(void *ctx, tp_call *call) {
     describe(e, &tools[i], (tool_work_tool)i);
     list[i] = &tools[i];
   }
-  if (tp_call_emit_tool_bundle(call, "workload", list, TOOL_WORK_TOOLS) != TP_OK)
+  if (tp_call_emit_tool_bundle(call, "workload", list, TOOL_WORK_TOOLS, NULL) != TP_OK)
     return tp_call_fail(call, 1, "no tools");
   return TP_ANSWER_DONE;
 }

@@ -56,15 +56,15 @@ static tp_status complete_model(token_note *note) {
                                 .calls = list,
                                 .call_count = note->calls,
                                 .stop_reason = tp_text_of(note->calls ? "tool_use" : "end_turn")};
-  if (note->fails) return tp_model_fail(note->token, TP_ERR_MODEL, "as the model fails", note->retryable);
-  tp_status status = tp_model_delta(note->token, tp_text_of("as "));
+  if (note->fails) return tp_model_fail(note->token, TP_ERR_MODEL, "as the model fails", note->retryable, NULL);
+  tp_status status = tp_model_delta(note->token, tp_text_of("as "), NULL);
   if (status != TP_OK && status != TP_ERR_STALE && status != TP_ERR_NO_MEMORY)
     world_fail(note->d->w, "a completion is taken or stale", "a delta gave %s", tp_status_name(status));
-  return tp_model_complete(note->token, &response);
+  return tp_model_complete(note->token, &response, NULL);
 }
 
 static tp_status complete_tool(token_note *note) {
-  return tp_tool_complete(note->token, note->fails, tp_text_of("as the tool says"));
+  return tp_tool_complete(note->token, note->fails, tp_text_of("as the tool says"), NULL);
 }
 
 static void complete(token_note *note) {
@@ -245,7 +245,7 @@ static tp_answer emit_tools(void *ctx, tp_call *call) {
                          .ctx = ctx,
                          .limit_ms = i ? 60 : 0,
                          .max_concurrent = i ? 1 : 0};
-  if (tp_call_emit_tool_bundle(call, "tools", list, 2) != TP_OK) return tp_call_fail(call, 1, "no tools");
+  if (tp_call_emit_tool_bundle(call, "tools", list, 2, NULL) != TP_OK) return tp_call_fail(call, 1, "no tools");
   return TP_ANSWER_DONE;
 }
 

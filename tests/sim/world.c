@@ -628,7 +628,7 @@ static void poke_run(void *arg) {
         token = note->token;
         break;
       }
-    if (tp_token_complete(token, &done) != TP_ERR_STALE)
+    if (tp_token_complete(token, &done, NULL) != TP_ERR_STALE)
       world_fail(w, "a stale token is harmless", "completing one that was over was not refused");
   }
 }

@@ -90,7 +90,7 @@ static void complete(tp_token token, const char *text, const tp_tool_call *const
                                       .calls = calls,
                                       .call_count = count,
                                       .stop_reason = tp_text_of(count ? "tool_use" : "end_turn")};
-  (void)!tp_model_complete(token, &response);
+  (void)!tp_model_complete(token, &response, NULL);
 }
 
 static void call_tools(tp_token token, uint32_t turn, uint32_t round) {
@@ -125,7 +125,7 @@ static void answer(void *ctx, const tp_model_request *request, tp_token token) {
   }
   if (tokens_of(request) > CONTEXT_MAX && request->message_count > 8) {
     child_say("L\n");
-    (void)!tp_model_fail(token, TP_ERR_CONTEXT_LENGTH, "the context is too long", false);
+    (void)!tp_model_fail(token, TP_ERR_CONTEXT_LENGTH, "the context is too long", false, NULL);
     return;
   }
   for (size_t i = request->message_count; i > 0; i--) {

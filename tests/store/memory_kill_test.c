@@ -56,7 +56,7 @@ static void name_turn(char into[32], int life, int step, int part) { snprintf(in
 
 static void answer(tp_token token, const char *text) {
   tp_model_response response = {.struct_size = sizeof response, .text = tp_text_of(text)};
-  need(tp_model_complete(token, &response) == TP_OK);
+  need(tp_model_complete(token, &response, NULL) == TP_OK);
 }
 
 static void answer_yes(void *ctx, const tp_model_request *request, tp_token token) {

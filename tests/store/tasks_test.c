@@ -44,7 +44,7 @@ static tp_answer contribute(void *ctx, tp_call *call) {
   const tp_tool *const tools[] = {&tool};
   tp_contribution bundle = {
       .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("t"), .tools = tools, .tool_count = 1};
-  return tp_call_emit(call, &bundle) == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED;
+  return tp_call_emit(call, &bundle, NULL) == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED;
 }
 
 static tp_answer at_pre(void *ctx, tp_call *call) {

@@ -130,7 +130,7 @@ static inline void replace_as_set(const act *a, tp_call *call) {
     tp_text old = tp_call_text(call, a->replaces);
     snprintf(text, sizeof text, "%.*s%s", (int)old.size, old.size ? old.data : "", a->appends);
   }
-  (void)!tp_call_replace_text(call, a->replaces, a->appends ? text : a->text);
+  (void)!tp_call_replace_text(call, a->replaces, a->appends ? text : a->text, NULL);
 }
 
 static inline tp_answer play(void *ctx, tp_call *call) {
@@ -140,7 +140,7 @@ static inline tp_answer play(void *ctx, tp_call *call) {
   if (a->entered) latch_hit(a->entered);
   if (a->waits_for) latch_wait(a->waits_for, 1);
   if (a->sleeps_ms) sleep_ms(a->sleeps_ms);
-  for (size_t i = 0; i < a->emit_count; i++) (void)!tp_call_emit(call, &a->emits[i]);
+  for (size_t i = 0; i < a->emit_count; i++) (void)!tp_call_emit(call, &a->emits[i], NULL);
   replace_as_set(a, call);
   if (!a->defers) return answer_of(a, call);
   tp_deferral deferral = a->deferral;

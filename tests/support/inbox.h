@@ -46,7 +46,7 @@ static inline const tp_work *take_next(tp_inbox *inbox) {
 
 static inline tp_status answer(const tp_work *work, tp_answer kind, const char *reason) {
   return tp_token_complete(work->token,
-                           &(tp_outcome){.struct_size = sizeof(tp_outcome), .kind = kind, .reason = reason});
+                           &(tp_outcome){.struct_size = sizeof(tp_outcome), .kind = kind, .reason = reason}, NULL);
 }
 
 /* A handler without a function, and one subscription of it. */

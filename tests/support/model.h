@@ -66,8 +66,8 @@ static inline void recorder_start(void *ctx, const tp_model_request *request, tp
   r->token = token;
   const reply *a = r->count ? &r->replies[n < r->count ? n : r->count - 1] : NULL;
   pthread_mutex_unlock(&r->mutex);
-  if (a && a->delta) (void)!tp_model_delta(token, tp_text_of(a->delta));
-  if (a && a->fails) (void)!tp_model_fail(token, a->fails, "as set", a->retryable);
+  if (a && a->delta) (void)!tp_model_delta(token, tp_text_of(a->delta), NULL);
+  if (a && a->fails) (void)!tp_model_fail(token, a->fails, "as set", a->retryable, NULL);
   if (a && !a->fails && !a->never) {
     tp_tool_call calls[8];
     const tp_tool_call *list[8];
@@ -84,7 +84,7 @@ static inline void recorder_start(void *ctx, const tp_model_request *request, tp
                                   .input_tokens = a->input_tokens,
                                   .output_tokens = a->output_tokens,
                                   .cost_micros = a->cost_micros};
-    (void)!tp_model_complete(token, &response);
+    (void)!tp_model_complete(token, &response, NULL);
   }
   latch_hit(&r->started);
 }

@@ -44,8 +44,10 @@ static void pass_to_strangers(strangers *s, tp_token token, bool is_tool) {
 
 static void complete_one(strangers *s, tp_token token, bool is_tool) {
   tp_outcome done = {.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DONE};
-  tp_status first = is_tool ? tp_tool_complete(token, false, tp_text_of("done")) : tp_token_complete(token, &done);
-  tp_status second = is_tool ? tp_tool_complete(token, false, tp_text_of("again")) : tp_token_complete(token, &done);
+  tp_status first =
+      is_tool ? tp_tool_complete(token, false, tp_text_of("done"), NULL) : tp_token_complete(token, &done, NULL);
+  tp_status second =
+      is_tool ? tp_tool_complete(token, false, tp_text_of("again"), NULL) : tp_token_complete(token, &done, NULL);
   if (first == TP_OK) s->in_time++;
   else if (first == TP_ERR_STALE) s->stale++;
   else s->other++;

@@ -20,7 +20,7 @@ static tp_answer complete_at_once(void *ctx, tp_call *call) {
   (void)ctx;
   tp_token token;
   tp_answer outcome = tp_call_defer(call, &(tp_deferral){.struct_size = sizeof(tp_deferral)}, &token);
-  (void)!tp_token_complete(token, &done);
+  (void)!tp_token_complete(token, &done, NULL);
   return outcome;
 }
 

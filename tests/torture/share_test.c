@@ -120,7 +120,7 @@ static void complete(const open_token *o) {
                      .contributions = (const tp_contribution *[]){&c},
                      .contribution_count = o->contributes};
   o->h->over[o->node] = ++o->h->clock;
-  (void)!tp_token_complete(o->token, &done);
+  (void)!tp_token_complete(o->token, &done, NULL);
   o->h->tokens_out--;
 }
 
@@ -152,7 +152,7 @@ static void hand_to_strangers(const open_token *o) {
 static void emit(const host *h, uint32_t node, tp_call *call, uint32_t count) {
   char text[64];
   snprintf(text, sizeof text, "h%u p%u n%u", h->number, h->phase, node);
-  for (uint32_t i = 0; i < count; i++) (void)!tp_call_emit_audit(call, "call", text);
+  for (uint32_t i = 0; i < count; i++) (void)!tp_call_emit_audit(call, "call", text, NULL);
 }
 
 static tp_answer defer(host *h, uint32_t node, tp_call *call, way w) {

@@ -59,7 +59,7 @@ static void must(tp_status status, const char *what) {
 
 static tp_answer context(void *ctx, tp_call *call) {
   (void)ctx;
-  must(tp_call_emit_prompt_context(call, "note", "the user prefers short answers", 0), "a context");
+  must(tp_call_emit_prompt_context(call, "note", "the user prefers short answers", 0, NULL), "a context");
   return TP_ANSWER_DONE;
 }
 
@@ -78,7 +78,7 @@ static const tp_tool tool = {.struct_size = sizeof tool, .name = "read", .run = 
 static tp_answer tools(void *ctx, tp_call *call) {
   (void)ctx;
   static const tp_tool *const list[] = {&tool};
-  must(tp_call_emit_tool_bundle(call, "files", list, 1), "tp_call_emit_tool_bundle");
+  must(tp_call_emit_tool_bundle(call, "files", list, 1, NULL), "tp_call_emit_tool_bundle");
   return TP_ANSWER_DONE;
 }
 
@@ -93,7 +93,7 @@ static void *answer(void *unused) {
   static const tp_tool_call *const calls[] = {&first, &second};
   const tp_model_response with_calls = {.struct_size = sizeof with_calls, .calls = calls, .call_count = 2},
                           last = {.struct_size = sizeof last, .text = {"both were read", 14}};
-  must(tp_model_complete(asked, has_results ? &last : &with_calls), "tp_model_complete");
+  must(tp_model_complete(asked, has_results ? &last : &with_calls, NULL), "tp_model_complete");
   return NULL;
 }
 

@@ -270,7 +270,7 @@ TEST(abandoned_attempts_of_one_entry_pin_its_block_once_and_give_all_of_it_back)
   tp_turn_end(turn);
   uint64_t all = pinned(runtime), left = all, each = 0;
   for (int i = 0; i < NODES - 1; i++) {
-    assert_int_equal(tp_token_complete(d.tokens[i], &done), TP_ERR_STALE);
+    assert_int_equal(tp_token_complete(d.tokens[i], &done, NULL), TP_ERR_STALE);
     uint64_t now = pinned(runtime);
     if (i > 0) assert_int_equal(left - now, each);
     each = left - now;
@@ -278,7 +278,7 @@ TEST(abandoned_attempts_of_one_entry_pin_its_block_once_and_give_all_of_it_back)
   }
   assert_true(each > 0);
   assert_true(left > each); /* the entry's block, still, beside the last attempt's own */
-  assert_int_equal(tp_token_complete(d.tokens[NODES - 1], &done), TP_ERR_STALE);
+  assert_int_equal(tp_token_complete(d.tokens[NODES - 1], &done, NULL), TP_ERR_STALE);
   assert_int_equal(pinned(runtime), 0);
   close_runtime(runtime);
 }
@@ -295,7 +295,8 @@ TEST(attempts_fail_for_want_of_memory_until_it_is_freed_or_more_is_granted) {
     tp_turn_end(turn);
     assert_guard(runtime, TP_STATE_FAILED, TP_REASON_NO_MEMORY);
     if (grants) assert_int_equal(tp_runtime_set_abandoned_max(runtime, 0, 1 << 30, NULL), TP_OK);
-    for (int i = 0; i < NODES && !grants; i++) assert_int_equal(tp_token_complete(d.tokens[i], &done), TP_ERR_STALE);
+    for (int i = 0; i < NODES && !grants; i++)
+      assert_int_equal(tp_token_complete(d.tokens[i], &done, NULL), TP_ERR_STALE);
     assert_guard(runtime, TP_STATE_SUCCEEDED, TP_REASON_NONE);
     close_runtime(runtime);
   }

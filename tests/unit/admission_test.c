@@ -80,7 +80,7 @@ static void answer(world *w, int n) {
   pthread_mutex_lock(&w->mutex);
   tp_token token = w->tokens[n];
   pthread_mutex_unlock(&w->mutex);
-  assert_int_equal(tp_model_complete(token, &response), TP_OK);
+  assert_int_equal(tp_model_complete(token, &response, NULL), TP_OK);
 }
 
 static void on_closed(void *ctx) { latch_hit(&((world *)ctx)->closed); }

@@ -160,14 +160,14 @@ static const tp_text built_config = TEXT(
 static tp_answer replace_config_with_a_number(void *ctx, tp_call *call) {
   (void)ctx;
   tp_field field = {.id = TP_FIELD_AGENT_CONFIG, .kind = TP_FIELD_KIND_VALUE, .text = TEXT("\x07")};
-  (void)!tp_call_replace(call, &field, 1);
+  (void)!tp_call_replace(call, &field, 1, NULL);
   return TP_ANSWER_DONE;
 }
 
 static tp_answer replace_config(void *ctx, tp_call *call) {
   append(ctx, "build:", of_config(tp_call_text(call, TP_FIELD_AGENT_CONFIG), "color"));
   tp_field field = {.id = TP_FIELD_AGENT_CONFIG, .kind = TP_FIELD_KIND_VALUE, .text = built_config};
-  (void)!tp_call_replace(call, &field, 1);
+  (void)!tp_call_replace(call, &field, 1, NULL);
   return TP_ANSWER_DONE;
 }
 

@@ -6,9 +6,9 @@
 #include "tests/support/host.h"
 
 static tp_answer emit_two(void *ctx, tp_call *call) {
-  tp_status audit = tp_call_emit_audit(call, "kept", "this stays");
-  tp_status status = ctx ? tp_call_emit_reminder(call, "remember")
-                         : tp_call_emit_signal(call, "ability_guard", "ALLOWED", TP_SEVERITY_INFO, "y");
+  tp_status audit = tp_call_emit_audit(call, "kept", "this stays", NULL);
+  tp_status status = ctx ? tp_call_emit_reminder(call, "remember", NULL)
+                         : tp_call_emit_signal(call, "ability_guard", "ALLOWED", TP_SEVERITY_INFO, "y", NULL);
   if (audit != TP_OK || status != TP_OK) return tp_call_fail(call, 1, "an emit was refused");
   return TP_ANSWER_DONE;
 }

@@ -199,15 +199,15 @@ TEST(completion_that_is_no_answer_leaves_the_token_open) {
   latch_wait(&deferred, 1);
   for (size_t i = 0; i < COUNT(kinds); i++) {
     tp_outcome wrong = {.struct_size = sizeof wrong, .kind = kinds[i]};
-    assert_int_equal(tp_token_complete(later.token, &wrong), TP_ERR_USAGE);
+    assert_int_equal(tp_token_complete(later.token, &wrong, NULL), TP_ERR_USAGE);
   }
   tp_outcome nothing = {.struct_size = sizeof nothing, .kind = TP_ANSWER_DONE, .contribution_count = 1};
-  assert_int_equal(tp_token_complete(later.token, &nothing), TP_ERR_USAGE);
+  assert_int_equal(tp_token_complete(later.token, &nothing, NULL), TP_ERR_USAGE);
   tp_outcome sizeless = {.kind = TP_ANSWER_DONE};
-  assert_int_equal(tp_token_complete(later.token, &sizeless), TP_ERR_VERSION);
-  assert_int_equal(tp_token_complete(later.token, NULL), TP_ERR_USAGE);
+  assert_int_equal(tp_token_complete(later.token, &sizeless, NULL), TP_ERR_VERSION);
+  assert_int_equal(tp_token_complete(later.token, NULL, NULL), TP_ERR_USAGE);
   tp_outcome right = {.struct_size = sizeof right, .kind = TP_ANSWER_DONE};
-  assert_int_equal(tp_token_complete(later.token, &right), TP_OK);
+  assert_int_equal(tp_token_complete(later.token, &right, NULL), TP_OK);
   latch_wait(&deferred, 2);
   tp_turn_end(turn);
   close_runtime(runtime);

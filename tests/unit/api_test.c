@@ -22,7 +22,7 @@ static tp_answer contribute_tool(void *ctx, tp_call *call) {
                   .ctx = &t->calls,
                   .placement = t->is_inline ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
   const tp_tool *tools[] = {&tool};
-  (void)tp_call_emit_tool_bundle(call, "b", tools, 1);
+  (void)tp_call_emit_tool_bundle(call, "b", tools, 1, NULL);
   return TP_ANSWER_DONE;
 }
 

@@ -169,7 +169,7 @@ TEST(inline_handler_may_not_wait) {
 
 static void answer_to(recorder *r) {
   const tp_model_response late = {.struct_size = sizeof late, .text = TEXT("late")};
-  assert_int_equal(tp_model_complete(r->token, &late), TP_ERR_STALE);
+  assert_int_equal(tp_model_complete(r->token, &late, NULL), TP_ERR_STALE);
 }
 
 TEST(request_ends_at_the_limit_of_the_handler) {

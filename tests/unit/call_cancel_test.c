@@ -206,8 +206,8 @@ TEST(cancelled_call_ends_alone_and_its_siblings_go_on) {
   submit(&w, (const char *const[]){"defers", "defers", "defers"}, 3);
   latch_wait(&w.begun, 3); /* the gate is on a thread */
   cancel(&w, "c1");
-  assert_int_equal(tp_tool_complete(w.tokens[0], false, tp_text_of("first")), TP_OK);
-  assert_int_equal(tp_tool_complete(w.tokens[2], false, tp_text_of("third")), TP_OK);
+  assert_int_equal(tp_tool_complete(w.tokens[0], false, tp_text_of("first"), NULL), TP_OK);
+  assert_int_equal(tp_tool_complete(w.tokens[2], false, tp_text_of("third"), NULL), TP_OK);
   latch_wait(&w.ended, 1);
   assert_kind(w.results[0], TP_TOOL_OK);
   assert_kind(w.results[1], TP_TOOL_CANCELLED);
@@ -217,7 +217,7 @@ TEST(cancelled_call_ends_alone_and_its_siblings_go_on) {
   assert_int_equal(w.cancels, 1);
   assert_int_equal(w.filtered, 3);
   assert_int_equal(w.posted, 3);
-  assert_int_equal(tp_tool_complete(w.tokens[1], false, tp_text_of("late")), TP_ERR_STALE);
+  assert_int_equal(tp_tool_complete(w.tokens[1], false, tp_text_of("late"), NULL), TP_ERR_STALE);
   end_turn(&w);
   assert_int_equal(w.destroys, 3);
 }
@@ -230,9 +230,9 @@ TEST(call_that_waits_for_another_ends_and_never_runs) {
   cancel(&w, "c1");
   cancel(&w, "c3");
   latch_wait(&w.settled, 2); /* while the first call runs */
-  assert_int_equal(tp_tool_complete(w.tokens[0], false, tp_text_of("first")), TP_OK);
+  assert_int_equal(tp_tool_complete(w.tokens[0], false, tp_text_of("first"), NULL), TP_OK);
   latch_wait(&w.begun, 3); /* the third call goes on: the second was not given up, it never began */
-  assert_int_equal(tp_tool_complete(w.tokens[2], false, tp_text_of("third")), TP_OK);
+  assert_int_equal(tp_tool_complete(w.tokens[2], false, tp_text_of("third"), NULL), TP_OK);
   latch_wait(&w.ended, 1);
   assert_kind(w.results[0], TP_TOOL_OK);
   assert_kind(w.results[1], TP_TOOL_CANCELLED);
@@ -255,7 +255,7 @@ TEST(call_that_has_run_keeps_its_result_while_tool_result_is_under_way) {
   cancel(&w, "c7");
   await_log(&w, "no call `c7`"); /* the first cancel was delivered before it */
   const tp_outcome done = {.struct_size = sizeof done, .kind = TP_ANSWER_DONE};
-  assert_int_equal(tp_token_complete(w.filter.token, &done), TP_OK);
+  assert_int_equal(tp_token_complete(w.filter.token, &done, NULL), TP_OK);
   latch_wait(&w.ended, 1);
   assert_kind(w.results[0], TP_TOOL_OK);
   assert_int_equal(w.cancels, 0);
@@ -339,7 +339,7 @@ TEST(driven_turn_shows_the_cancelled_call_to_the_model_and_goes_on) {
   begin_driven(&w, &d, "defers");
   latch_wait(&w.begun, 2);
   assert_int_equal(tp_submission_cancel_calls(w.submission, tp_text_of("c1"), NULL), TP_OK);
-  assert_int_equal(tp_tool_complete(w.tokens[0], false, tp_text_of("first")), TP_OK);
+  assert_int_equal(tp_tool_complete(w.tokens[0], false, tp_text_of("first"), NULL), TP_OK);
   end_driven(&w, &d, "T<first>=<c0>T!<the call was cancelled>=<c1>");
   assert_int_equal(w.posted, 2);
 }
@@ -367,7 +367,7 @@ TEST(cancel_of_no_call_is_logged_and_changes_nothing) {
   while (w.posted == 0) sleep_ms(1);
   cancel(&w, "c0");
   cancel(&w, "c9");
-  assert_int_equal(tp_tool_complete(w.tokens[1], false, tp_text_of("said")), TP_OK);
+  assert_int_equal(tp_tool_complete(w.tokens[1], false, tp_text_of("said"), NULL), TP_OK);
   latch_wait(&w.ended, 1);
   assert_kind(w.results[0], TP_TOOL_OK);
   assert_kind(w.results[1], TP_TOOL_OK);

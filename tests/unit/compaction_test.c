@@ -484,7 +484,7 @@ static void generate(void *ctx, const tp_model_request *request, tp_token token)
   if (request->system.size > 0) g->summaries++;
   else if (tokens > CONTEXT_TOKENS) {
     g->refused++;
-    (void)!tp_model_fail(token, TP_ERR_CONTEXT_LENGTH, "too long", false);
+    (void)!tp_model_fail(token, TP_ERR_CONTEXT_LENGTH, "too long", false, NULL);
     return;
   }
   char ids[4][16];
@@ -504,7 +504,7 @@ static void generate(void *ctx, const tp_model_request *request, tp_token token)
   memset(text, 'm', sizeof text);
   tp_model_response response = {
       .struct_size = sizeof response, .text = {text, 1 + draw(g, 200)}, .calls = list, .call_count = count};
-  (void)!tp_model_complete(token, &response);
+  (void)!tp_model_complete(token, &response, NULL);
 }
 
 static tp_answer look(void *ctx, tp_tool_run *run) {

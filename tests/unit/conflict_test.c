@@ -58,8 +58,8 @@ static tp_answer run_tool(void *ctx, tp_tool_run *run) {
 static tp_status compute_keys(void *ctx, tp_text arguments, tp_tool_keys *keys) {
   world *w = ctx;
   const plan *p = &w->plans[tp_value_int(tp_value_get(arguments, "n"), 0)];
-  if (p->read) w->refused = tp_tool_keys_add(keys, TP_TOOL_READ, tp_text_of(p->read));
-  if (p->write) w->refused = tp_tool_keys_add(keys, TP_TOOL_WRITE, tp_text_of(p->write));
+  if (p->read) w->refused = tp_tool_keys_add(keys, TP_TOOL_READ, tp_text_of(p->read), NULL);
+  if (p->write) w->refused = tp_tool_keys_add(keys, TP_TOOL_WRITE, tp_text_of(p->write), NULL);
   return w->says;
 }
 
@@ -116,7 +116,7 @@ static void submit(world *w) {
 }
 
 static void complete(world *w, int n) {
-  assert_int_equal(tp_tool_complete(w->tokens[n], false, tp_text_of("done")), TP_OK);
+  assert_int_equal(tp_tool_complete(w->tokens[n], false, tp_text_of("done"), NULL), TP_OK);
 }
 
 /* ---- order ---- */
@@ -212,7 +212,7 @@ TEST(call_waits_until_the_keys_of_an_earlier_one_are_known) {
   latch_wait(&w.begun, 1);
   assert_int_equal(w.order[0], 2);
   tp_outcome done = {.struct_size = sizeof done, .kind = TP_ANSWER_DONE};
-  assert_int_equal(tp_token_complete(gate, &done), TP_OK);
+  assert_int_equal(tp_token_complete(gate, &done, NULL), TP_OK);
   latch_wait(&w.begun, 3); /* the second does not wait for the end of the first */
   complete(&w, 0);
   latch_wait(&w.ended, 1);
@@ -235,7 +235,7 @@ TEST(call_does_not_wait_for_an_earlier_one_with_other_fixed_keys) {
   assert_int_equal(w.order[0], 1);
   assert_int_equal(w.order[1], 3);
   tp_outcome deny = {.struct_size = sizeof deny, .kind = TP_ANSWER_DENY, .reason = "no"};
-  assert_int_equal(tp_token_complete(gate, &deny), TP_OK);
+  assert_int_equal(tp_token_complete(gate, &deny, NULL), TP_OK);
   latch_wait(&w.ended, 1); /* a call that is denied is in no other's way */
   assert_kind(w.results[0], TP_TOOL_DENIED);
   assert_kind(w.results[2], TP_TOOL_OK);
@@ -338,17 +338,17 @@ static tp_status add_many_keys(void *ctx, tp_text arguments, tp_tool_keys *keys)
   char name[16];
   for (int i = 0; i < 65; i++) {
     snprintf(name, sizeof name, "k%d", i);
-    w->refused = tp_tool_keys_add(keys, i % 2 ? TP_TOOL_READ : TP_TOOL_WRITE, tp_text_of(name));
+    w->refused = tp_tool_keys_add(keys, i % 2 ? TP_TOOL_READ : TP_TOOL_WRITE, tp_text_of(name), NULL);
     if ((w->refused != TP_OK) != (i == 64)) w->says = TP_ERR_BUSY;
   }
-  if (tp_tool_keys_add(keys, (tp_tool_access)3, tp_text_of("a")) != TP_ERR_USAGE) w->says = TP_ERR_BUSY;
+  if (tp_tool_keys_add(keys, (tp_tool_access)3, tp_text_of("a"), NULL) != TP_ERR_USAGE) w->says = TP_ERR_BUSY;
   return TP_OK;
 }
 
 static tp_answer emit_tool(void *ctx, tp_call *call) {
   world *w = ctx;
   const tp_tool *list[] = {&w->tools[0]};
-  w->refused = tp_call_emit_tool_bundle(call, "own", list, 1);
+  w->refused = tp_call_emit_tool_bundle(call, "own", list, 1, NULL);
   return TP_ANSWER_DONE;
 }
 

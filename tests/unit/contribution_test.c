@@ -240,13 +240,13 @@ TEST(a_number_that_is_no_kind_is_refused) {
 TEST(text_that_is_not_utf8_is_refused_wherever_it_stands) {
   tp_contribution in = good(TP_KIND_PROMPT_CONTEXT);
   in.text = T("caf\xe9");
-  refused(in, "prompt_context: text is not UTF-8");
+  refused(in, "prompt_context: text is not UTF-8 at byte 3");
   in = good(TP_KIND_PROMPT_CONTEXT);
   in.key = T("\xed\xa0\x80"); /* a surrogate */
-  refused(in, "prompt_context: key is not UTF-8");
+  refused(in, "prompt_context: key is not UTF-8 at byte 0");
   in = good(TP_KIND_PROMPT_CONTEXT);
   in.short_text = T("\xc0\xaf"); /* overlong */
-  refused(in, "prompt_context: short_text is not UTF-8");
+  refused(in, "prompt_context: short_text is not UTF-8 at byte 0");
 }
 
 TEST(a_size_without_bytes_is_refused) {
@@ -262,7 +262,7 @@ TEST(names_are_short_and_of_one_line) {
   in.key = (tp_text){longest, TP__NAME_BYTES_MAX};
   assert_int_equal(take(&in), TP_OK);
   in.key.size++;
-  refused(in, "prompt_section: key is too long");
+  refused(in, "prompt_section: key has 129 bytes, and may have 128");
   in = good(TP_KIND_PROMPT_SECTION);
   in.title = T("a\nb");
   refused(in, "prompt_section: title holds control bytes or line breaks");
@@ -270,18 +270,24 @@ TEST(names_are_short_and_of_one_line) {
   in.key = (tp_text){longest, TP__JOB_KEY_BYTES_MAX};
   assert_int_equal(take(&in), TP_OK);
   in.key.size++;
-  refused(in, "background_job: key is too long");
+  refused(in, "background_job: key has 513 bytes, and may have 512");
 }
 
 TEST(values_must_be_one_well_formed_msgpack_value) {
   tp_contribution in = good(TP_KIND_SIGNAL);
   in.value = T("\xdd\x7f\xff\xff\xff"); /* five bytes that ask for two thousand million elements */
-  refused(in, "signal: value is not one well-formed msgpack value");
+  refused(in,
+          "signal: value is not one well-formed msgpack value: not a valid msgpack value: more is declared than there "
+          "are bytes at byte 0 of 5");
   in.value = T("\x01\x02");
-  refused(in, "signal: value is not one well-formed msgpack value");
+  refused(in,
+          "signal: value is not one well-formed msgpack value: not a valid msgpack value: the value ends, but bytes "
+          "follow at byte 1 of 2");
   in = good(TP_KIND_BACKGROUND_JOB);
   in.value = T("\xc1");
-  refused(in, "background_job: value is not one well-formed msgpack value");
+  refused(in,
+          "background_job: value is not one well-formed msgpack value: not a valid msgpack value: the byte 0xc1 begins "
+          "no value: it stands at byte 0 of 1");
 }
 
 TEST(sources_must_be_an_array_of_texts) {

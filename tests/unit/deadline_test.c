@@ -127,7 +127,7 @@ TEST(late_answer_of_an_inline_handler_that_deferred_is_noted_in_the_record) {
   timed t = run_timed(turn, GATHER, 60000);
   assert_run(&t.result, "b", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
   tp_outcome outcome = {.struct_size = sizeof outcome, .kind = TP_ANSWER_DONE};
-  assert_int_equal(tp_token_complete(late.token, &outcome), TP_ERR_STALE);
+  assert_int_equal(tp_token_complete(late.token, &outcome, NULL), TP_ERR_STALE);
   await_abandoned(runtime);
   tp_turn_end(turn);
   int64_t late_ns = 0;

@@ -65,7 +65,7 @@ static tp_answer be_unlucky(void *ctx, tp_tool_run *run) {
 static tp_answer defer_and_complete(void *ctx, tp_tool_run *run) {
   (void)ctx;
   tp_answer outcome = tp_tool_defer(run, NULL, &last_token);
-  completed = tp_tool_complete(last_token, false, tp_text_of("later"));
+  completed = tp_tool_complete(last_token, false, tp_text_of("later"), NULL);
   return outcome;
 }
 
@@ -80,7 +80,7 @@ static tp_answer defer_twice(void *ctx, tp_tool_run *run) {
   tp_token again;
   tp_answer outcome = tp_tool_defer(run, NULL, &last_token);
   (void)tp_tool_defer(run, NULL, &again);
-  completed = again.bits ? TP_OK : tp_tool_complete(last_token, false, tp_text_of("once"));
+  completed = again.bits ? TP_OK : tp_tool_complete(last_token, false, tp_text_of("once"), NULL);
   return outcome;
 }
 
@@ -97,16 +97,16 @@ static tp_answer open_one(void *ctx, tp_tool_run *run) {
 
 static tp_answer close_one(void *ctx, tp_tool_run *run) {
   (void)ctx;
-  completed = tp_tool_complete(open_token, false, tp_text_of("closed"));
+  completed = tp_tool_complete(open_token, false, tp_text_of("closed"), NULL);
   return tp_tool_ok(run, (tp_text){NULL, 0});
 }
 
 static tp_answer mistake_it(void *ctx, tp_tool_run *run) {
   (void)ctx;
   tp_outcome done = {.struct_size = sizeof done, .kind = TP_ANSWER_DONE};
-  completed = tp_model_fail(open_token, TP_ERR_HOOK, "not a model's", false);
-  if (completed == TP_ERR_USAGE) completed = tp_token_complete(open_token, &done);
-  if (tp_tool_complete(open_token, false, tp_text_of("closed")) != TP_OK) completed = TP_ERR_STALE;
+  completed = tp_model_fail(open_token, TP_ERR_HOOK, "not a model's", false, NULL);
+  if (completed == TP_ERR_USAGE) completed = tp_token_complete(open_token, &done, NULL);
+  if (tp_tool_complete(open_token, false, tp_text_of("closed"), NULL) != TP_OK) completed = TP_ERR_STALE;
   return tp_tool_ok(run, (tp_text){NULL, 0});
 }
 
@@ -491,7 +491,7 @@ TEST(inline_tool_answers_through_its_token_alone) {
     assert_kind(results[i], TP_TOOL_HANDLER_ERROR);
     assert_text(results[i].text, "the tool deferred and answered at once");
   }
-  assert_int_equal(tp_tool_complete(last_token, false, tp_text_of("late")), TP_ERR_STALE);
+  assert_int_equal(tp_tool_complete(last_token, false, tp_text_of("late"), NULL), TP_ERR_STALE);
   call(0, NULL, "twice");
   run(turn, 1);
   assert_int_equal(completed, TP_OK);
@@ -511,7 +511,7 @@ TEST(tool_on_a_thread_answers_through_its_token_alone) {
     assert_kind(results[i], TP_TOOL_HANDLER_ERROR);
     assert_text(results[i].text, "the tool deferred and answered at once");
   }
-  assert_int_equal(tp_tool_complete(last_token, false, tp_text_of("late")), TP_ERR_STALE);
+  assert_int_equal(tp_tool_complete(last_token, false, tp_text_of("late"), NULL), TP_ERR_STALE);
   tp_turn_end(turn);
   close_runtime(runtime);
 }
@@ -615,7 +615,7 @@ TEST(policy_that_comes_between_two_dispatches_counts) {
 static tp_answer signal_for_the_first(void *ctx, tp_call *gate) {
   _Atomic uint32_t *calls_seen = ctx;
   if ((*calls_seen)++ == 0)
-    (void)tp_call_emit_signal(gate, "ability_guard", "ALLOWED", TP_SEVERITY_WARNING, "only of the first");
+    (void)tp_call_emit_signal(gate, "ability_guard", "ALLOWED", TP_SEVERITY_WARNING, "only of the first", NULL);
   return tp_call_allow(gate);
 }
 

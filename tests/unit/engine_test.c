@@ -1005,7 +1005,7 @@ static tp_answer append_digit(void *ctx, tp_call *call) {
   char text[64];
   tp_text old = tp_call_text(call, TP_FIELD_TEXT);
   snprintf(text, sizeof text, "%.*s%s", (int)old.size, old.data, (const char *)ctx);
-  if (tp_call_replace_text(call, TP_FIELD_TEXT, text) != TP_OK) return tp_call_fail(call, 1, "not replaced");
+  if (tp_call_replace_text(call, TP_FIELD_TEXT, text, NULL) != TP_OK) return tp_call_fail(call, 1, "not replaced");
   return TP_ANSWER_DONE;
 }
 
@@ -1013,7 +1013,7 @@ static tp_answer remind(void *ctx, tp_call *call) {
   (void)ctx;
   static const tp_contribution reminder = {
       .struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = TEXT("think of it")};
-  if (tp_call_emit(call, &reminder) != TP_OK) return tp_call_fail(call, 1, "not taken");
+  if (tp_call_emit(call, &reminder, NULL) != TP_OK) return tp_call_fail(call, 1, "not taken");
   return TP_ANSWER_DONE;
 }
 

@@ -82,8 +82,8 @@ static void contribute_tools(loop *l, const tp_work *work) {
                         .limit_ms = LONG_MS};
   const tp_tool *const tools[] = {&read};
   const tp_outcome done = {.struct_size = sizeof done, .kind = TP_ANSWER_DONE};
-  TIMED(l, tp_call_emit_tool_bundle(work->call, "files", tools, 1));
-  TIMED(l, tp_token_complete(work->token, &done));
+  TIMED(l, tp_call_emit_tool_bundle(work->call, "files", tools, 1, NULL));
+  TIMED(l, tp_token_complete(work->token, &done, NULL));
 }
 
 static void answer_with_calls(loop *l, tp_token token) {
@@ -92,14 +92,14 @@ static void answer_with_calls(loop *l, tp_token token) {
       {.struct_size = sizeof calls[1], .id = TEXT("b"), .name = TEXT("read"), .arguments = TEXT("\x80")}};
   static const tp_tool_call *const list[CALLS] = {&calls[0], &calls[1]};
   const tp_model_response response = {.struct_size = sizeof response, .calls = list, .call_count = CALLS};
-  TIMED(l, tp_model_complete(token, &response));
+  TIMED(l, tp_model_complete(token, &response, NULL));
 }
 
 /* The first requests wait for one another, so that all turns are in flight at once. */
 static void answer_model(loop *l, const tp_work *work) {
   static const tp_model_response last = {.struct_size = sizeof last, .text = TEXT("both were read")};
   if (work->request->messages[work->request->message_count - 1]->role == TP_ROLE_TOOL) {
-    TIMED(l, tp_model_complete(work->token, &last));
+    TIMED(l, tp_model_complete(work->token, &last, NULL));
     return;
   }
   l->waiting[l->waiting_count++] = work->token;
@@ -122,11 +122,11 @@ static void take_work(loop *l, const tp_work *work) {
         return;
       }
       l->guards++;
-      TIMED(l, tp_token_complete(work->token, &allowed));
+      TIMED(l, tp_token_complete(work->token, &allowed, NULL));
       return;
     case TP_WORK_TOOL:
       l->tools++;
-      TIMED(l, tp_tool_complete(work->token, false, tp_text_of("its text")));
+      TIMED(l, tp_tool_complete(work->token, false, tp_text_of("its text"), NULL));
       return;
     case TP_WORK_MODEL:
       answer_model(l, work);

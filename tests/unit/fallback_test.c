@@ -193,7 +193,7 @@ static void keep_name(void *ctx, const tp_model_request *request, tp_token token
   named *n = ctx;
   snprintf(n->model, sizeof n->model, "<%.*s>", (int)request->model.size,
            request->model.size ? request->model.data : "");
-  (void)!tp_model_fail(token, TP_ERR_MODEL, "as set", true);
+  (void)!tp_model_fail(token, TP_ERR_MODEL, "as set", true, NULL);
 }
 
 static tp_answer keep_field(void *ctx, tp_call *call) {

@@ -231,7 +231,7 @@ typedef struct replacer {
 
 static tp_answer replace(void *ctx, tp_call *call) {
   replacer *r = ctx;
-  r->status = tp_call_replace(call, r->fields, r->count);
+  r->status = tp_call_replace(call, r->fields, r->count, NULL);
   return TP_ANSWER_DONE;
 }
 

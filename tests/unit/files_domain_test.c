@@ -43,7 +43,7 @@ static void start(void *ctx, const tp_model_request *request, tp_token token) {
     response.calls = calls;
     response.call_count = 1;
   }
-  assert_int_equal(tp_model_complete(token, &response), TP_OK);
+  assert_int_equal(tp_model_complete(token, &response, NULL), TP_OK);
 }
 
 static const tp_model model = {

@@ -29,7 +29,7 @@ static tp_answer read_files(void *ctx, tp_call *call) {
   r->bad += !same(files, r->want);
   if (!r->replace) return TP_ANSWER_DONE;
   const tp_field field = {.id = TP_FIELD_FILES, .kind = TP_FIELD_KIND_VALUE, .text = *r->replace};
-  r->replacing = tp_call_replace(call, &field, 1);
+  r->replacing = tp_call_replace(call, &field, 1, NULL);
   return TP_ANSWER_DONE;
 }
 
@@ -44,7 +44,7 @@ static void start(void *ctx, const tp_model_request *request, tp_token token) {
   p->calls++;
   p->bad += !same(request->files, p->want);
   const tp_model_response response = {.struct_size = sizeof response, .text = TEXT("done")};
-  (void)!tp_model_complete(token, &response);
+  (void)!tp_model_complete(token, &response, NULL);
 }
 
 /* A turn whose intake is given `files` and replaces them by `replace`; the others then read `left`. */

@@ -50,7 +50,7 @@ static void *answer_all(void *arg) {
     w->count--;
     pthread_mutex_unlock(&w->mutex);
     if (left_ns > 0) nanosleep(&(struct timespec){0, left_ns}, NULL);
-    (void)!tp_model_complete(token, &response);
+    (void)!tp_model_complete(token, &response, NULL);
     pthread_mutex_lock(&w->mutex);
   }
   pthread_mutex_unlock(&w->mutex);

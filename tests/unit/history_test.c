@@ -313,7 +313,7 @@ static void begin_append(void *ctx, const tp_history_append *request, tp_token t
   l->tokens[l->count] = token;
   l->texts[l->count++] = request->messages[0]->text;
   pthread_mutex_unlock(&l->mutex);
-  if (l->at_once && tp_history_complete(token, TP_OK, NULL) != TP_OK) abort();
+  if (l->at_once && tp_history_complete(token, TP_OK, NULL, NULL) != TP_OK) abort();
   latch_hit(&l->begun);
 }
 
@@ -343,8 +343,8 @@ TEST(appends_that_answer_later_take_no_handler_thread) {
   }
   for (int i = 0; i < SESSIONS; i++) { /* in the order in which they began, which need not be that of the turns */
     assert_true(l.texts[i].size == 5 && memcmp(l.texts[i].data, "hello", 5) == 0);
-    assert_int_equal(tp_history_complete(l.tokens[i], TP_OK, NULL), TP_OK);
-    assert_int_equal(tp_history_complete(l.tokens[i], TP_OK, NULL), TP_ERR_STALE);
+    assert_int_equal(tp_history_complete(l.tokens[i], TP_OK, NULL, NULL), TP_OK);
+    assert_int_equal(tp_history_complete(l.tokens[i], TP_OK, NULL, NULL), TP_ERR_STALE);
   }
   for (int i = 0; i < SESSIONS; i++) {
     const tp_turn_result *result;
@@ -388,9 +388,9 @@ TEST(append_that_fails_later_fails_its_turn_and_says_why) {
     latch_wait(&l.begun, 1);
     tp_fault fault = {.code = TP_ERR_IO};
     if (cases[i].message) strcpy(fault.message, cases[i].message);
-    assert_int_equal(tp_history_complete(l.tokens[0], (tp_status)4711, NULL), TP_ERR_USAGE);
+    assert_int_equal(tp_history_complete(l.tokens[0], (tp_status)4711, NULL, NULL), TP_ERR_USAGE);
     assert_true(tp_token_open(l.tokens[0])); /* that completed nothing */
-    assert_int_equal(tp_history_complete(l.tokens[0], cases[i].status, cases[i].message ? &fault : NULL), TP_OK);
+    assert_int_equal(tp_history_complete(l.tokens[0], cases[i].status, cases[i].message ? &fault : NULL, NULL), TP_OK);
     const tp_turn_result *result;
     assert_int_equal(tp_submission_wait(turn, 60000, &result, NULL), TP_OK);
     assert_int_equal(result->outcome, cases[i].outcome);
@@ -437,11 +437,11 @@ TEST(token_of_an_append_is_completed_by_tp_history_complete_alone) {
   assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
   assert_int_equal(tp_turn_submit(session, &request, NULL, NULL, &turn, NULL), TP_OK);
   latch_wait(&l.begun, 1);
-  assert_int_equal(tp_token_complete(l.tokens[0], &done), TP_ERR_USAGE);
-  assert_int_equal(tp_tool_complete(l.tokens[0], false, tp_text_of("done")), TP_ERR_USAGE);
-  assert_int_equal(tp_model_fail(l.tokens[0], TP_ERR_MODEL, "no", false), TP_ERR_USAGE);
+  assert_int_equal(tp_token_complete(l.tokens[0], &done, NULL), TP_ERR_USAGE);
+  assert_int_equal(tp_tool_complete(l.tokens[0], false, tp_text_of("done"), NULL), TP_ERR_USAGE);
+  assert_int_equal(tp_model_fail(l.tokens[0], TP_ERR_MODEL, "no", false, NULL), TP_ERR_USAGE);
   assert_true(tp_token_open(l.tokens[0]));
-  assert_int_equal(tp_history_complete(l.tokens[0], TP_OK, NULL), TP_OK);
+  assert_int_equal(tp_history_complete(l.tokens[0], TP_OK, NULL, NULL), TP_OK);
   const tp_turn_result *result;
   assert_int_equal(tp_submission_wait(turn, 60000, &result, NULL), TP_OK);
   assert_int_equal(result->outcome, TP_TURN_COMPLETED);

@@ -348,7 +348,7 @@ TEST(hook_enters_a_privileged_phase_and_rewrites_by_its_grants) {
 }
 
 static tp_answer contributes(void *ctx, tp_call *call) {
-  *(tp_status *)ctx = tp_call_emit_prompt_context(call, "k", "text", 0);
+  *(tp_status *)ctx = tp_call_emit_prompt_context(call, "k", "text", 0, NULL);
   return TP_ANSWER_DONE;
 }
 

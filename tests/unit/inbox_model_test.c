@@ -80,8 +80,8 @@ static tp_submission *submit_turn(host *h, const char *text, uint32_t limit_ms) 
 }
 
 static tp_status complete(tp_token token, const char *text) {
-  return tp_model_complete(token,
-                           &(tp_model_response){.struct_size = sizeof(tp_model_response), .text = tp_text_of(text)});
+  return tp_model_complete(
+      token, &(tp_model_response){.struct_size = sizeof(tp_model_response), .text = tp_text_of(text)}, NULL);
 }
 
 /* ---- a request that a host answers itself ---- */
@@ -100,8 +100,8 @@ TEST(request_is_read_and_answered_by_the_thread_that_takes_it) {
   assert_string_equal(asked, "S<>U<hello>");
   assert_in_range(work->request->time_left_ms, 1, LONG_MS);
   assert_int_equal(work->request->attempt, 1);
-  assert_int_equal(tp_model_delta(work->token, tp_text_of("he")), TP_OK);
-  assert_int_equal(tp_model_delta(work->token, tp_text_of("y")), TP_OK);
+  assert_int_equal(tp_model_delta(work->token, tp_text_of("he"), NULL), TP_OK);
+  assert_int_equal(tp_model_delta(work->token, tp_text_of("y"), NULL), TP_OK);
   assert_int_equal(answer(work, TP_ANSWER_DONE, NULL), TP_ERR_USAGE);
   tp_token token = work->token;
   assert_int_equal(complete(token, "hey"), TP_OK);
@@ -118,7 +118,7 @@ TEST(failure_that_may_be_tried_again_comes_as_another_request) {
   host h;
   open_host(&h, 0, NULL);
   tp_submission_unref(submit_turn(&h, "hello", LONG_MS));
-  assert_int_equal(tp_model_fail(take_next(h.inbox)->token, TP_ERR_MODEL, "busy", true), TP_OK);
+  assert_int_equal(tp_model_fail(take_next(h.inbox)->token, TP_ERR_MODEL, "busy", true, NULL), TP_OK);
   const tp_work *again = take_next(h.inbox);
   assert_int_equal(again->request->attempt, 2);
   assert_int_equal(tp_token_abandon(again->token, NULL), TP_OK);
@@ -180,7 +180,7 @@ static const tp_work *begin_with_pieces(host *h, pieces *p, bool each) {
   tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("go"), .each_delta = each};
   assert_int_equal(tp_turn_submit(h->session, &request, turn_ended, h, NULL, NULL), TP_OK);
   const tp_work *work = take_next(h->inbox);
-  assert_int_equal(tp_model_delta(work->token, tp_text_of("a")), TP_OK);
+  assert_int_equal(tp_model_delta(work->token, tp_text_of("a"), NULL), TP_OK);
   latch_wait(&p->entered, 1);
   return work;
 }
@@ -197,10 +197,10 @@ TEST(pieces_are_joined_or_each_an_event_as_the_turn_says) {
     host h;
     pieces p;
     const tp_work *work = begin_with_pieces(&h, &p, each);
-    assert_int_equal(tp_model_delta(work->token, tp_text_of("bc")), TP_OK);
-    assert_int_equal(tp_model_delta(work->token, tp_text_of("")), TP_OK);
-    assert_int_equal(tp_model_delta(work->token, tp_text_of("d")), TP_OK);
-    assert_int_equal(tp_model_delta(work->token, (tp_text)TEXT("\xff")), TP_ERR_UTF8);
+    assert_int_equal(tp_model_delta(work->token, tp_text_of("bc"), NULL), TP_OK);
+    assert_int_equal(tp_model_delta(work->token, tp_text_of(""), NULL), TP_OK);
+    assert_int_equal(tp_model_delta(work->token, tp_text_of("d"), NULL), TP_OK);
+    assert_int_equal(tp_model_delta(work->token, (tp_text)TEXT("\xff"), NULL), TP_ERR_UTF8);
     end_with_pieces(&h, &p, work);
     assert_string_equal(p.text, each ? "[a][bc][d]" : "[a][bcd]");
     close_host(&h);
@@ -215,9 +215,9 @@ TEST(pieces_that_wait_have_a_bound) {
     host h;
     pieces p;
     const tp_work *work = begin_with_pieces(&h, &p, each);
-    for (int i = 0; i < 15; i++) assert_int_equal(tp_model_delta(work->token, (tp_text){piece, PIECE}), TP_OK);
-    assert_int_equal(tp_model_delta(work->token, (tp_text){piece, PIECE}), TP_ERR_FULL);
-    assert_int_equal(tp_model_delta(work->token, tp_text_of("small")), TP_OK);
+    for (int i = 0; i < 15; i++) assert_int_equal(tp_model_delta(work->token, (tp_text){piece, PIECE}, NULL), TP_OK);
+    assert_int_equal(tp_model_delta(work->token, (tp_text){piece, PIECE}, NULL), TP_ERR_FULL);
+    assert_int_equal(tp_model_delta(work->token, tp_text_of("small"), NULL), TP_OK);
     end_with_pieces(&h, &p, work);
     assert_int_equal(p.count, each ? 17 : 2);
     assert_int_equal(p.bytes, 1 + 15 * PIECE + 5);
@@ -293,8 +293,8 @@ static tp_answer contribute_tool(void *ctx, tp_call *call) {
                         .name = "a_tool_with_a_name_that_lies_in_memory_of_its_turn",
                         .inbox = ((host *)ctx)->inbox,
                         .destroy = destroy_tool};
-  return tp_call_emit_tool_bundle(call, "b", (const tp_tool *[]){&tool}, 1) == TP_OK ? TP_ANSWER_DONE
-                                                                                     : TP_ANSWER_FAILED;
+  return tp_call_emit_tool_bundle(call, "b", (const tp_tool *[]){&tool}, 1, NULL) == TP_OK ? TP_ANSWER_DONE
+                                                                                           : TP_ANSWER_FAILED;
 }
 
 TEST(request_of_a_turn_that_is_over_can_be_read_until_it_is_completed) {
@@ -316,7 +316,7 @@ TEST(request_of_a_turn_that_is_over_can_be_read_until_it_is_completed) {
   assert_string_equal(asked, "S<>U<hello>");
   assert_int_equal(work->request->tool_count, 1);
   assert_string_equal(work->request->tools[0]->name, "a_tool_with_a_name_that_lies_in_memory_of_its_turn");
-  assert_int_equal(tp_model_delta(work->token, tp_text_of("late")), TP_ERR_STALE);
+  assert_int_equal(tp_model_delta(work->token, tp_text_of("late"), NULL), TP_ERR_STALE);
   assert_int_equal(complete(second->token, "ok"), TP_OK);
   latch_wait(&h.ended, 2);
   close_session(&h);

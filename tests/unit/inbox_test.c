@@ -31,7 +31,7 @@ TEST(work_is_read_and_answered_by_the_thread_that_takes_it) {
   assert_in_range(tp_call_time_left_ms(work->call), 1, LONG_MS);
   assert_false(tp_call_cancelled(work->call));
   assert_true(tp_token_open(work->token));
-  assert_int_equal(tp_call_emit_prompt_context(work->call, "first", "emitted", 0), TP_OK);
+  assert_int_equal(tp_call_emit_prompt_context(work->call, "first", "emitted", 0, NULL), TP_OK);
   tp_token token;
   assert_int_equal(tp_call_defer(work->call, NULL, &token), TP_ANSWER_FAILED);
   assert_int_equal(token.bits, 0);
@@ -40,13 +40,16 @@ TEST(work_is_read_and_answered_by_the_thread_that_takes_it) {
                           .key = TEXT("second"),
                           .text = TEXT("contributed")};
   token = work->token;
-  assert_int_equal(tp_token_complete(token, &(tp_outcome){.struct_size = sizeof(tp_outcome),
-                                                          .kind = TP_ANSWER_DONE,
-                                                          .contributions = (const tp_contribution *[]){&more},
-                                                          .contribution_count = 1}),
+  assert_int_equal(tp_token_complete(token,
+                                     &(tp_outcome){.struct_size = sizeof(tp_outcome),
+                                                   .kind = TP_ANSWER_DONE,
+                                                   .contributions = (const tp_contribution *[]){&more},
+                                                   .contribution_count = 1},
+                                     NULL),
                    TP_OK);
-  assert_int_equal(tp_token_complete(token, &(tp_outcome){.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DONE}),
-                   TP_ERR_STALE);
+  assert_int_equal(
+      tp_token_complete(token, &(tp_outcome){.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DONE}, NULL),
+      TP_ERR_STALE);
   assert_false(tp_token_open(token));
   latch_wait(&r.ended, 1);
   assert_run(&r.result, "g", TP_STATE_SUCCEEDED, TP_REASON_NONE);
@@ -86,7 +89,7 @@ TEST(refused_emit_rejects_the_whole_answer) {
   ran r;
   submit(turn, GATHER, NULL, &r);
   const tp_work *work = take_next(inbox);
-  assert_int_equal(tp_call_emit_reminder(work->call, "not here"), TP_ERR_CAPABILITY);
+  assert_int_equal(tp_call_emit_reminder(work->call, "not here", NULL), TP_ERR_CAPABILITY);
   assert_int_equal(answer(work, TP_ANSWER_DONE, NULL), TP_OK);
   latch_wait(&r.ended, 1);
   assert_run(&r.result, "g", TP_STATE_FAILED, TP_REASON_CAPABILITY);
@@ -107,7 +110,8 @@ TEST(retried_attempt_is_work_of_its_own) {
   const tp_work *work = take_next(inbox);
   assert_int_equal(
       tp_token_complete(work->token,
-                        &(tp_outcome){.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_FAILED, .retryable = 1}),
+                        &(tp_outcome){.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_FAILED, .retryable = 1},
+                        NULL),
       TP_OK);
   work = take_next(inbox);
   assert_int_equal(tp_call_attempt(work->call), 2);
@@ -277,8 +281,9 @@ TEST(inbox_may_be_freed_after_its_runtime) {
   tp_turn_end(turn);
   tp_runtime_free(runtime);
   assert_false(tp_token_open(token));
-  assert_int_equal(tp_token_complete(token, &(tp_outcome){.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DONE}),
-                   TP_ERR_STALE);
+  assert_int_equal(
+      tp_token_complete(token, &(tp_outcome){.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DONE}, NULL),
+      TP_ERR_STALE);
   assert_null(take(inbox));
   tp_inbox_free(inbox);
   tp_inbox_free(NULL);
@@ -301,8 +306,9 @@ static void *take_and_answer(void *arg) {
     struct pollfd polled = {.fd = tp_inbox_fd(t->inbox), .events = POLLIN};
     const tp_work *work = NULL;
     if (poll(&polled, 1, 1) < 1 || tp_inbox_next(t->inbox, &work) != TP_OK || !work) continue;
-    t->taken += tp_token_complete(work->token,
-                                  &(tp_outcome){.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_ALLOW}) == TP_OK;
+    t->taken +=
+        tp_token_complete(work->token, &(tp_outcome){.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_ALLOW},
+                          NULL) == TP_OK;
     --*t->left;
   }
   return NULL;

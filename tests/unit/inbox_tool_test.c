@@ -98,8 +98,8 @@ TEST(call_is_read_and_answered_by_the_thread_that_takes_it) {
   (void)tp_tool_error(work->run, tp_text_of("answers nothing here"));
   assert_int_equal(answer(work, TP_ANSWER_DONE, NULL), TP_ERR_USAGE);
   tp_token token = work->token;
-  assert_int_equal(tp_tool_complete(token, false, tp_text_of("by the host")), TP_OK);
-  assert_int_equal(tp_tool_complete(token, false, tp_text_of("twice")), TP_ERR_STALE);
+  assert_int_equal(tp_tool_complete(token, false, tp_text_of("by the host"), NULL), TP_OK);
+  assert_int_equal(tp_tool_complete(token, false, tp_text_of("twice"), NULL), TP_ERR_STALE);
   latch_wait(&h.ended, 1);
   assert_kind(h.results[0], TP_TOOL_OK);
   assert_true(h.results[0].started);
@@ -112,7 +112,7 @@ TEST(error_of_the_host_is_a_handler_error) {
   host h;
   open_host(&h, 0, (tp_tool){0}, NULL);
   submit_calls(&h, 2);
-  assert_int_equal(tp_tool_complete(take_next(h.inbox)->token, true, tp_text_of("no luck")), TP_OK);
+  assert_int_equal(tp_tool_complete(take_next(h.inbox)->token, true, tp_text_of("no luck"), NULL), TP_OK);
   assert_int_equal(tp_token_abandon(take_next(h.inbox)->token, NULL), TP_OK);
   latch_wait(&h.ended, 1);
   assert_kind(h.results[0], TP_TOOL_HANDLER_ERROR);
@@ -130,12 +130,12 @@ TEST(calls_above_max_concurrent_wait_for_those_that_were_taken) {
   const tp_work *first = take_next(h.inbox), *second = take_next(h.inbox);
   assert_null(take(h.inbox));
   for (int i = 0; i < 3; i++) {
-    assert_int_equal(tp_tool_complete(i % 2 ? second->token : first->token, false, tp_text_of("ok")), TP_OK);
+    assert_int_equal(tp_tool_complete(i % 2 ? second->token : first->token, false, tp_text_of("ok"), NULL), TP_OK);
     *(i % 2 ? &second : &first) = take_next(h.inbox); /* the next came with the completion */
     assert_null(take(h.inbox));
   }
-  assert_int_equal(tp_tool_complete(first->token, false, tp_text_of("ok")), TP_OK);
-  assert_int_equal(tp_tool_complete(second->token, false, tp_text_of("ok")), TP_OK);
+  assert_int_equal(tp_tool_complete(first->token, false, tp_text_of("ok"), NULL), TP_OK);
+  assert_int_equal(tp_tool_complete(second->token, false, tp_text_of("ok"), NULL), TP_OK);
   latch_wait(&h.ended, 1);
   for (int i = 0; i < 5; i++) assert_kind(h.results[i], TP_TOOL_OK);
   close_host(&h);
@@ -152,7 +152,7 @@ TEST(call_that_finds_the_inbox_full_is_shed_at_once_and_says_so) {
   assert_kind(result, TP_TOOL_SHED);
   assert_false(result.started);
   assert_text(result.text, "too many calls wait for the host of this tool; try again later");
-  assert_int_equal(tp_tool_complete(take_next(h.inbox)->token, false, tp_text_of("ok")), TP_OK);
+  assert_int_equal(tp_tool_complete(take_next(h.inbox)->token, false, tp_text_of("ok"), NULL), TP_OK);
   latch_wait(&h.ended, 1);
   assert_kind(h.results[0], TP_TOOL_OK);
   tp_turn_end(other);
@@ -169,7 +169,7 @@ TEST(call_that_waited_for_others_is_shed_when_its_inbox_is_full_by_then) {
   ran r;
   submit(other, GATHER, NULL, &r);
   wait_readable(h.inbox); /* the handler's call: now it is full */
-  assert_int_equal(tp_tool_complete(first->token, false, tp_text_of("ok")), TP_OK);
+  assert_int_equal(tp_tool_complete(first->token, false, tp_text_of("ok"), NULL), TP_OK);
   latch_wait(&h.ended, 1);
   assert_kind(h.results[0], TP_TOOL_OK);
   assert_kind(h.results[1], TP_TOOL_SHED);
@@ -208,7 +208,7 @@ TEST(call_beyond_the_open_tokens_is_shed) {
   wait_readable(h.inbox);
   assert_int_equal(tools_run(other, h.calls, 1, &result, NULL), TP_OK);
   assert_kind(result, TP_TOOL_SHED);
-  assert_int_equal(tp_tool_complete(take_next(h.inbox)->token, false, tp_text_of("ok")), TP_OK);
+  assert_int_equal(tp_tool_complete(take_next(h.inbox)->token, false, tp_text_of("ok"), NULL), TP_OK);
   latch_wait(&h.ended, 1);
   assert_kind(h.results[0], TP_TOOL_OK);
   tp_turn_end(other);
@@ -253,11 +253,11 @@ TEST(call_that_was_given_up_stays_readable_and_keeps_its_permit) {
   assert_true(tp_tool_run_cancelled(work->run));
   assert_text(tp_tool_run_call_id(work->run), "the id");
   assert_true(tp_tool_run_id(work->run, TP_ID_TURN).size > 0);
-  assert_int_equal(tp_tool_complete(work->token, false, tp_text_of("late")), TP_ERR_STALE);
+  assert_int_equal(tp_tool_complete(work->token, false, tp_text_of("late"), NULL), TP_ERR_STALE);
   assert_int_equal(open_tokens(h.runtime), 0);
   h.turn = begin_with_tools(&h, LONG_MS);
   submit_calls(&h, 1);
-  assert_int_equal(tp_tool_complete(take_next(h.inbox)->token, false, tp_text_of("ok")), TP_OK);
+  assert_int_equal(tp_tool_complete(take_next(h.inbox)->token, false, tp_text_of("ok"), NULL), TP_OK);
   latch_wait(&h.ended, 2);
   assert_kind(h.results[0], TP_TOOL_OK);
   close_host(&h);
@@ -284,7 +284,7 @@ TEST(runtime_may_be_freed_under_a_call_that_was_taken) {
   latch_wait(&h.ended, 1);
   tp_turn_end(h.turn);
   tp_runtime_free(h.runtime);
-  assert_int_equal(tp_tool_complete(token, false, tp_text_of("late")), TP_ERR_STALE);
+  assert_int_equal(tp_tool_complete(token, false, tp_text_of("late"), NULL), TP_ERR_STALE);
   tp_inbox_free(h.inbox);
 }
 

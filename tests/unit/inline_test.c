@@ -93,7 +93,7 @@ static void *complete(void *arg) {
                         .kind = TP_ANSWER_DONE,
                         .contributions = (const tp_contribution *[]){&late_words},
                         .contribution_count = 1};
-  (void)!tp_token_complete(s->token, &outcome);
+  (void)!tp_token_complete(s->token, &outcome, NULL);
   return NULL;
 }
 
@@ -124,17 +124,17 @@ static tp_answer behave(scene *s, tp_call *call) {
     case BEHAVIORS:
       break;
     case EMITS:
-      (void)!tp_call_emit_audit(call, "a", "first");
-      (void)!tp_call_emit_prompt_context(call, "c", "some words", 3);
+      (void)!tp_call_emit_audit(call, "a", "first", NULL);
+      (void)!tp_call_emit_prompt_context(call, "c", "some words", 3, NULL);
       break;
     case EMITS_WHAT_IT_MAY_NOT:
-      (void)!tp_call_emit_audit(call, "a", "first");
-      (void)!tp_call_emit_policy(call, "d", "k", "v", 1);
+      (void)!tp_call_emit_audit(call, "a", "first", NULL);
+      (void)!tp_call_emit_policy(call, "d", "k", "v", 1, NULL);
       break;
     case FAILS:
     case FAILS_REQUIRED:
     case FAILS_TO_FALLBACK:
-      (void)!tp_call_emit_audit(call, "a", "is discarded");
+      (void)!tp_call_emit_audit(call, "a", "is discarded", NULL);
       return tp_call_fail(call, 77, "no luck");
     case FAILS_ONCE:
       return tp_call_attempt(call) == 1 ? tp_call_fail_retryable(call, 78, "once") : TP_ANSWER_DONE;
@@ -143,14 +143,14 @@ static tp_answer behave(scene *s, tp_call *call) {
     case ALLOWS:
       return tp_call_allow(call);
     case REPLACES:
-      (void)!tp_call_replace_text(call, TP_FIELD_TEXT, "replaced");
+      (void)!tp_call_replace_text(call, TP_FIELD_TEXT, "replaced", NULL);
       break;
     case TALKS_NONSENSE:
       return 99;
     case DEFERS:
     case DEFERS_AND_IS_ANSWERED_FIRST:
     case DEFERS_FOR_EVER:
-      (void)!tp_call_emit_audit(call, "early", "before the deferral");
+      (void)!tp_call_emit_audit(call, "early", "before the deferral", NULL);
       return defer(s, call);
     case OVERRUNS_ITS_LIMIT:
     case OVERRUNS_THE_BUDGET:
@@ -551,7 +551,7 @@ static void release_and_complete(void *ctx, void *memory, size_t size) {
   free(memory);
   if (!completes) return;
   completes = false;
-  assert_int_equal(tp_token_complete(m.token, &done), TP_OK);
+  assert_int_equal(tp_token_complete(m.token, &done, NULL), TP_OK);
 }
 
 static void *forward_alloc(void *ctx, size_t size) {
@@ -567,7 +567,7 @@ static tp_answer say_or_defer(void *ctx, tp_call *call) {
                                        .text = TEXT("so that the result shows the payload")};
   (void)ctx;
   if (!m.defers) {
-    assert_int_equal(tp_call_emit(call, &said), TP_OK);
+    assert_int_equal(tp_call_emit(call, &said, NULL), TP_OK);
     return TP_ANSWER_DONE;
   }
   tp_answer outcome = tp_call_defer(call, &(tp_deferral){.struct_size = sizeof(tp_deferral)}, &m.token);

@@ -433,7 +433,7 @@ static void model_destroy(void *ctx) { destroy_once(ctx); }
 static void start_nothing(void *ctx, const tp_model_request *request, tp_token token) {
   (void)ctx;
   (void)request;
-  (void)!tp_model_fail(token, TP_ERR_MODEL, "none", false);
+  (void)!tp_model_fail(token, TP_ERR_MODEL, "none", false, NULL);
 }
 
 static void history_destroy(void *ctx) { destroy_once(ctx); }
@@ -585,7 +585,7 @@ TEST(free_from_the_destroy_of_a_completed_deferral_is_logged_and_frees_nothing) 
   ender ended = {.runtime = runtime, .ended = LATCH};
   assert_int_equal(tp_phase_submit(turn, GATHER, NULL, end_in_phase_end, &ended, NULL), TP_OK);
   latch_wait(&e.ended, 1);
-  assert_int_equal(tp_token_complete(e.token, &done), TP_OK);
+  assert_int_equal(tp_token_complete(e.token, &done, NULL), TP_OK);
   assert_int_equal(e.drained, TP_ERR_USAGE);
   latch_wait(&ended.ended, 1);
   assert_int_equal(logged, 2);

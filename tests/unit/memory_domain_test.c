@@ -94,7 +94,7 @@ static void note_request(notes *n, const tp_model_request *request) {
 static void answer_yes(void *ctx, const tp_model_request *request, tp_token token) {
   if (ctx) note_request(ctx, request);
   tp_model_response yes = {.struct_size = sizeof yes, .text = tp_text_of(assistant_words)};
-  if (tp_model_complete(token, &yes) != TP_OK) abort();
+  if (tp_model_complete(token, &yes, NULL) != TP_OK) abort();
 }
 
 static tp_model model_of(notes *n) {
@@ -296,7 +296,7 @@ TEST(a_turn_that_was_denied_is_not_remembered) {
 }
 
 static tp_answer deny_memory(void *ctx, tp_call *call) {
-  if (tp_call_emit_policy(call, "memory", ctx, "deny", 1) != TP_OK) return tp_call_fail(call, 1, NULL);
+  if (tp_call_emit_policy(call, "memory", ctx, "deny", 1, NULL) != TP_OK) return tp_call_fail(call, 1, NULL);
   return TP_ANSWER_DONE;
 }
 

@@ -115,7 +115,7 @@ static void stop(void) {
 static void answer_yes(void *ctx, const tp_model_request *request, tp_token token) {
   (void)ctx, (void)request;
   tp_model_response yes = {.struct_size = sizeof yes, .text = TEXT("Yes.")};
-  if (tp_model_complete(token, &yes) != TP_OK) abort();
+  if (tp_model_complete(token, &yes, NULL) != TP_OK) abort();
 }
 
 static void start(const char *name, uint32_t active_recall_ms) {

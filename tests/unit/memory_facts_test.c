@@ -24,7 +24,7 @@ static void answer_yes(void *ctx, const tp_model_request *request, tp_token toke
   (void)ctx;
   write_request(context, request);
   tp_model_response yes = {.struct_size = sizeof yes, .text = TEXT("Yes.")};
-  if (tp_model_complete(token, &yes) != TP_OK) abort();
+  if (tp_model_complete(token, &yes, NULL) != TP_OK) abort();
 }
 
 static uint32_t extract_ms; /* 0: the default */

@@ -27,7 +27,7 @@ static void start(void *ctx, const tp_model_request *request, tp_token token) {
   (void)request;
   started++;
   const tp_model_response *response = ctx;
-  (void)!tp_model_complete(token, response);
+  (void)!tp_model_complete(token, response, NULL);
 }
 
 static void destroy(void *ctx) {

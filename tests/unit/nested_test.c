@@ -38,7 +38,7 @@ static void answer_text(tp_token token, const char *before, tp_text text, const 
   char answer[256];
   snprintf(answer, sizeof answer, "%s%.*s%s", before, (int)text.size, text.size ? text.data : "", behind);
   const tp_model_response response = {.struct_size = sizeof response, .text = tp_text_of(answer)};
-  (void)!tp_model_complete(token, &response);
+  (void)!tp_model_complete(token, &response, NULL);
 }
 
 static void answer_calls(tp_token token, int n, uint32_t count) {
@@ -55,7 +55,7 @@ static void answer_calls(tp_token token, int n, uint32_t count) {
     list[i] = &calls[i];
   }
   const tp_model_response response = {.struct_size = sizeof response, .calls = list, .call_count = count};
-  (void)!tp_model_complete(token, &response);
+  (void)!tp_model_complete(token, &response, NULL);
 }
 
 static void start_model(void *ctx, const tp_model_request *request, tp_token token) {
@@ -97,7 +97,7 @@ typedef struct deferred {
 static void nested_ended(void *ctx, const tp_turn_result *result) {
   deferred *d = ctx;
   d->w->outcome = result->outcome;
-  (void)!tp_tool_complete(d->token, false, result->text);
+  (void)!tp_tool_complete(d->token, false, result->text, NULL);
   free(d);
 }
 
@@ -110,7 +110,7 @@ static tp_answer submit(world *w, tp_tool_run *run, tp_session *session, const t
   tp_token token = d->token;
   if (tp_tool_submit_turn(run, session, request, nested_ended, d, NULL, &fault) == TP_OK) return answer;
   free(d);
-  (void)!tp_tool_complete(token, true, tp_text_of(fault.message));
+  (void)!tp_tool_complete(token, true, tp_text_of(fault.message), NULL);
   return answer;
 }
 

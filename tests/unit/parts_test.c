@@ -45,8 +45,8 @@ static void start(void *ctx, const tp_model_request *request, tp_token token) {
   for (tp_value_walk walk = {0}; tp_value_next(request->files, &walk);)
     put(s->files, sizeof s->files, "", tp_value_text(walk.value), ";");
   tp_model_response response = {.struct_size = sizeof response, .text = TEXT("yes")};
-  if (s->fails) (void)!tp_model_fail(token, TP_ERR_MODEL, "as set", false);
-  else (void)!tp_model_complete(token, &response);
+  if (s->fails) (void)!tp_model_fail(token, TP_ERR_MODEL, "as set", false, NULL);
+  else (void)!tp_model_complete(token, &response, NULL);
 }
 
 static tp_session *open_session(tp_runtime *runtime, shown *s, const tp_session_options *more) {

@@ -227,7 +227,7 @@ static tp_answer contribute_tool(void *ctx, tp_call *call) {
       .struct_size = sizeof read, .name = "read", .run = read_it, .placement = TP_PLACEMENT_INLINE};
   static const tp_tool *const tools[] = {&read};
   (void)ctx;
-  assert_int_equal(tp_call_emit_tool_bundle(call, "files", tools, 1), TP_OK);
+  assert_int_equal(tp_call_emit_tool_bundle(call, "files", tools, 1, NULL), TP_OK);
   return TP_ANSWER_DONE;
 }
 
@@ -238,7 +238,7 @@ static tp_answer give_context(void *ctx, tp_call *call) {
                                           .key = TEXT("k"),
                                           .text = TEXT("it rains")};
   (void)ctx;
-  assert_int_equal(tp_call_emit(call, &context), TP_OK);
+  assert_int_equal(tp_call_emit(call, &context, NULL), TP_OK);
   return TP_ANSWER_DONE;
 }
 
@@ -308,7 +308,7 @@ static void read_slowly(void *ctx, const tp_model_request *asks, tp_token token)
   bool first = r->asked++ == 0;
   request shown = {.messages = asks->messages, .count = asks->message_count};
   if (first) snprintf(before, sizeof before, "%s", words(&shown));
-  assert_int_equal(tp_model_complete(token, &answer), TP_OK);
+  assert_int_equal(tp_model_complete(token, &answer, NULL), TP_OK);
   if (!first) {
     latch_hit(&r->next_asked);
     return;

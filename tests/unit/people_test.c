@@ -78,7 +78,7 @@ static tp_answer rewrite(void *ctx, tp_call *call) {
                           .kind = a->replaces == TP_FIELD_RESULT ? TP_FIELD_KIND_TEXT : TP_FIELD_KIND_VALUE,
                           .text = tp_text_of(a->text)};
   a->calls++;
-  if (a->replaces && tp_call_replace(call, &field, 1) != TP_OK) return TP_ANSWER_FAILED;
+  if (a->replaces && tp_call_replace(call, &field, 1, NULL) != TP_OK) return TP_ANSWER_FAILED;
   return answer_of(a, call);
 }
 
@@ -513,7 +513,7 @@ TEST(question_is_answered_once_from_another_thread) {
   tp_fault fault = {0};
   pthread_create(&thread, NULL, call_there, &a);
   latch_wait(&w.person.put, 1);
-  assert_int_equal(tp_tool_complete(w.person.token, false, (tp_text)TEXT("no")), TP_ERR_USAGE);
+  assert_int_equal(tp_tool_complete(w.person.token, false, (tp_text)TEXT("no"), NULL), TP_ERR_USAGE);
   assert_int_equal(answer(&w.person, TP_VERDICT_ALLOW, &fault), TP_OK);
   assert_int_equal(answer(&w.person, TP_VERDICT_DENY, &fault), TP_ERR_STALE);
   assert_non_null(strstr(fault.message, "was answered"));

@@ -134,7 +134,7 @@ static tp_status offer_decision(fixture *h, const void *given, tp_fault *fault) 
 
 static tp_status offer_outcome(fixture *h, const void *given, tp_fault *fault) {
   (void)fault;
-  return tp_token_complete(h->token, given);
+  return tp_token_complete(h->token, given, NULL);
 }
 
 static bool stop_entries(void *ctx, const tp_entry_record *record) { return (void)ctx, (void)record, false; }

@@ -172,9 +172,9 @@ TEST(token_is_completed_once) {
   assert_true(tp_token_open(w.token));
   tp__answer answer = {.kind = TP_ANSWER_ALLOW};
   static const tp__attempt_class other = {.what = "other"};
-  assert_int_equal(tp__token_answer(w.token, &other, &answer, NULL), TP_ERR_USAGE);
-  assert_int_equal(tp__token_answer(w.token, &work_class, &answer, NULL), TP_OK);
-  assert_int_equal(tp__token_answer(w.token, &work_class, &answer, NULL), TP_ERR_STALE);
+  assert_int_equal(tp__token_answer(w.token, &other, &answer, NULL, NULL), TP_ERR_USAGE);
+  assert_int_equal(tp__token_answer(w.token, &work_class, &answer, NULL, NULL), TP_OK);
+  assert_int_equal(tp__token_answer(w.token, &work_class, &answer, NULL, NULL), TP_ERR_STALE);
   tp__strand_wait(strand, &w.done);
   assert_int_equal(w.end, TP__ANSWERED);
   assert_int_equal(w.answer, TP_ANSWER_ALLOW);
@@ -196,7 +196,8 @@ TEST(token_of_an_expired_attempt_is_stale_and_cancelled_once) {
   assert_int_equal(w.end, TP__EXPIRED);
   assert_int_equal(w.cancels, 1);
   assert_int_equal(tp__a32_load_acquire(&h.sched.tokens_open), 1);
-  assert_int_equal(tp__token_answer(w.token, &work_class, &(tp__answer){.kind = TP_ANSWER_DONE}, NULL), TP_ERR_STALE);
+  assert_int_equal(tp__token_answer(w.token, &work_class, &(tp__answer){.kind = TP_ANSWER_DONE}, NULL, NULL),
+                   TP_ERR_STALE);
   assert_int_equal(w.lates, 1);
   assert_int_equal(tp__a32_load_acquire(&h.sched.tokens_open), 0);
   close_strand(strand);

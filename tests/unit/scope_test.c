@@ -160,7 +160,7 @@ TEST(agent_with_an_empty_list_may_use_none) {
 static tp_answer limit_scope(void *ctx, tp_call *call) {
   const tp_text *config = ctx;
   const tp_field field = {.id = TP_FIELD_AGENT_CONFIG, .kind = TP_FIELD_KIND_VALUE, .text = *config};
-  return tp_call_replace(call, &field, 1) == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED;
+  return tp_call_replace(call, &field, 1, NULL) == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED;
 }
 
 TEST(scope_is_what_agent_build_left) {

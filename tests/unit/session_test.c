@@ -406,7 +406,8 @@ static tp_answer filter_calls(void *ctx, tp_call *call) {
              tp_value_bool(tp_value_get(walk.value, "malformed"), false) ? "!" : "");
   }
   tp_field field = {.id = TP_FIELD_CALLS, .kind = TP_FIELD_KIND_VALUE, .text = {f->calls, f->size}};
-  return !f->calls || !f->seen[0] || tp_call_replace(call, &field, 1) == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED;
+  return !f->calls || !f->seen[0] || tp_call_replace(call, &field, 1, NULL) == TP_OK ? TP_ANSWER_DONE
+                                                                                     : TP_ANSWER_FAILED;
 }
 
 #define VALUE(bytes) bytes, sizeof(bytes) - 1
@@ -1771,7 +1772,7 @@ static void see_request(void *ctx, const tp_model_request *request, tp_token tok
              request->ids[i].data ? request->ids[i].data : "");
   s->time_left_ms = request->time_left_ms;
   tp_model_response response = {.struct_size = sizeof response, .text = TEXT("seen")};
-  (void)!tp_model_complete(token, &response);
+  (void)!tp_model_complete(token, &response, NULL);
 }
 
 TEST(a_provider_reads_the_ids_of_the_turn_and_the_time_that_is_left) {
@@ -1855,7 +1856,7 @@ TEST(a_turn_without_a_token_names_the_model_that_holds_them_and_the_host_abandon
     tp_turn_result_free(result);
     for (int i = 0; i < 2; i++) assert_int_equal(tp_token_abandon(tokens[i], NULL), TP_OK);
     assert_int_equal(open_tokens(w.runtime), 0);
-    assert_int_equal(tp_model_fail(tokens[0], TP_ERR_MODEL, NULL, false), TP_ERR_STALE);
+    assert_int_equal(tp_model_fail(tokens[0], TP_ERR_MODEL, NULL, false, NULL), TP_ERR_STALE);
     w.model->replies = (const reply[]){{.text = "fine"}};
     expect(&w, "again", TP_TURN_COMPLETED);
     close_world(&w);

@@ -222,7 +222,7 @@ static tp_answer meet_and_emit(stage *s, uint32_t index, tp_call *call) {
   meet(s, index, call);
   char key[16];
   snprintf(key, sizeof key, "k%02u", index);
-  if (index % 3 != 0) (void)!tp_call_emit_audit(call, key, "from wherever it was called");
+  if (index % 3 != 0) (void)!tp_call_emit_audit(call, key, "from wherever it was called", NULL);
   return index % 5 == 4 ? tp_call_fail(call, index, "as it likes") : TP_ANSWER_DONE;
 }
 
@@ -254,7 +254,7 @@ TEST(what_nodes_contribute_is_read_after_the_phase_whichever_thread_called_them)
 
 static tp_answer meet_and_defer(stage *s, uint32_t index, tp_call *call) {
   meet(s, index, call);
-  (void)!tp_call_emit_audit(call, "early", "a word");
+  (void)!tp_call_emit_audit(call, "early", "a word", NULL);
   tp_answer outcome = tp_call_defer(call, &(tp_deferral){.struct_size = sizeof(tp_deferral)}, &s->tokens[index]);
   latch_hit(&s->leave);
   return outcome;
@@ -268,7 +268,7 @@ TEST(nodes_that_defer_are_answered_whichever_thread_called_them) {
   latch_wait(&s->leave, (int)s->node_count);
   tp_outcome done = {
       .struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DONE, .contributions = words, .contribution_count = 1};
-  for (uint32_t i = 0; i < s->node_count; i++) assert_int_equal(tp_token_complete(s->tokens[i], &done), TP_OK);
+  for (uint32_t i = 0; i < s->node_count; i++) assert_int_equal(tp_token_complete(s->tokens[i], &done, NULL), TP_OK);
   latch_wait(&s->ended, 1);
   assert_all_called_once(s);
   assert_all_succeeded(s);
@@ -281,7 +281,7 @@ static tp_answer defer_and_answer(stage *s, uint32_t index, tp_call *call) {
   tp_answer outcome = tp_call_defer(call, &(tp_deferral){.struct_size = sizeof(tp_deferral)}, &s->tokens[index]);
   tp_outcome done = {
       .struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DONE, .contributions = words, .contribution_count = 1};
-  if (tp_token_complete(s->tokens[index], &done) != TP_OK) latch_hit(&s->leave);
+  if (tp_token_complete(s->tokens[index], &done, NULL) != TP_OK) latch_hit(&s->leave);
   spin_us(index % 2 * 50); /* the owner may hear of the answer before the helper
                               has published it */
   return outcome;
@@ -391,7 +391,7 @@ static tp_answer be_cancelled(stage *s, uint32_t index, tp_call *call) {
   s->by_helper = index;
   latch_hit(&s->entered);
   latch_wait(&s->leave, 1);
-  if (s->contributes) (void)!tp_call_emit_audit(call, "k", "too late");
+  if (s->contributes) (void)!tp_call_emit_audit(call, "k", "too late", NULL);
   return TP_ANSWER_DONE;
 }
 
@@ -523,7 +523,7 @@ TEST(node_that_ran_long_is_not_mistaken_for_one_that_defers_behind_it) {
   submit_stage(s);
   latch_wait(&s->deferred, 15);
   tp_outcome done = {.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DONE};
-  for (uint32_t i = 2; i < s->node_count; i += 2) assert_int_equal(tp_token_complete(s->tokens[i], &done), TP_OK);
+  for (uint32_t i = 2; i < s->node_count; i += 2) assert_int_equal(tp_token_complete(s->tokens[i], &done, NULL), TP_OK);
   latch_wait(&s->ended, 1);
   assert_all_called_once(s);
   assert_all_succeeded(s);

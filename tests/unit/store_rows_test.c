@@ -382,7 +382,7 @@ static tp_answer contribute_look(void *ctx, tp_call *call) {
                                .idempotent = true,
                                .placement = TP_PLACEMENT_INLINE};
   const tp_tool *tools[] = {&tool};
-  tp_call_emit_tool_bundle(call, "b", tools, 1);
+  tp_call_emit_tool_bundle(call, "b", tools, 1, NULL);
   return TP_ANSWER_DONE;
 }
 

@@ -41,7 +41,7 @@ static tp_answer run_tool(void *ctx, tp_tool_run *run) {
 static tp_answer contribute(void *ctx, tp_call *call) {
   world *w = ctx;
   const tp_tool *const tools[] = {&w->tool};
-  return tp_call_emit_tool_bundle(call, "b", tools, 1) == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED;
+  return tp_call_emit_tool_bundle(call, "b", tools, 1, NULL) == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED;
 }
 
 static void answer(tp_token token, tp_text hash, tp_verdict verdict) {
@@ -240,12 +240,12 @@ TEST(cancelled_task_has_one_end_wherever_it_waits) {
     print_message("# %s\n", p->name);
     wait_at(p, &w, &h);
     tp_submission_cancel(h.submission);
-    if (ends_late(p)) assert_int_equal(tp_token_complete(w.gates[p->gate].token, &outcome), TP_OK);
+    if (ends_late(p)) assert_int_equal(tp_token_complete(w.gates[p->gate].token, &outcome, NULL), TP_OK);
     end(&h, p->want);
     assert_int_equal(h.started, p->started);
     assert_int_equal(w.runs, p->started);
-    if (p->gate >= 0 && !ends_late(p)) (void)!tp_token_complete(w.gates[p->gate].token, &outcome);
-    if (p->tool_defers) (void)!tp_tool_complete(w.token, false, tp_text_of("late"));
+    if (p->gate >= 0 && !ends_late(p)) (void)!tp_token_complete(w.gates[p->gate].token, &outcome, NULL);
+    if (p->tool_defers) (void)!tp_tool_complete(w.token, false, tp_text_of("late"), NULL);
     if (p->operation != TP_TASK_CALL) {
       assert_string_equal(h.key, p->stays ? "k" : "");
       tp_status left = tp_task_discard(w.runtime, "k", NULL);
@@ -272,8 +272,8 @@ TEST(drain_cancels_what_waits_and_hears_each_end) {
     assert_int_equal(submit(&more, &w, TP_TASK_CALL, NULL, NULL), TP_ERR_SHUTDOWN);
     assert_int_equal(latch_count(&more.ends), 0);
     tp_outcome outcome = done();
-    if (p->gate >= 0) (void)!tp_token_complete(w.gates[p->gate].token, &outcome);
-    if (p->tool_defers) (void)!tp_tool_complete(w.token, false, tp_text_of("late"));
+    if (p->gate >= 0) (void)!tp_token_complete(w.gates[p->gate].token, &outcome, NULL);
+    if (p->tool_defers) (void)!tp_tool_complete(w.token, false, tp_text_of("late"), NULL);
     close_runtime(w.runtime);
   }
 }
@@ -351,7 +351,7 @@ TEST(limit_of_the_request_ends_a_task) {
     latch_wait(&w.entered, 1);
     end(&h, TP_TOOL_TIMED_OUT);
     tp_outcome outcome = done();
-    (void)!tp_token_complete(w.gates[p->gate].token, &outcome);
+    (void)!tp_token_complete(w.gates[p->gate].token, &outcome, NULL);
     close_runtime(w.runtime);
   }
 }

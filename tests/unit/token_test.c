@@ -46,8 +46,8 @@ typedef struct completer {
 static void *complete(void *arg) {
   completer *c = arg;
   latch_wait(c->when, 1);
-  c->first = tp_token_complete(*c->token, &c->outcome);
-  c->second = tp_token_complete(*c->token, &c->outcome);
+  c->first = tp_token_complete(*c->token, &c->outcome, NULL);
+  c->second = tp_token_complete(*c->token, &c->outcome, NULL);
   return NULL;
 }
 
@@ -94,7 +94,7 @@ TEST(deferred_answer_joins_what_was_emitted_before) {
 
 /* In a chain that replaces: what the handler replaced before it deferred comes first, the token's answer last. */
 static tp_answer replace_and_defer(void *ctx, tp_call *call) {
-  if (tp_call_replace_text(call, TP_FIELD_TEXT, "at first") != TP_OK) return TP_ANSWER_FAILED;
+  if (tp_call_replace_text(call, TP_FIELD_TEXT, "at first", NULL) != TP_OK) return TP_ANSWER_FAILED;
   return play(ctx, call);
 }
 
@@ -136,7 +136,7 @@ TEST(deferred_answer_replaces_fields_as_the_handler_could) {
     close_runtime(runtime);
   }
   tp_outcome none = {.struct_size = sizeof none, .kind = TP_ANSWER_DONE, .replacement_count = 1};
-  assert_int_equal(tp_token_complete((tp_token){0}, &none), TP_ERR_USAGE);
+  assert_int_equal(tp_token_complete((tp_token){0}, &none, NULL), TP_ERR_USAGE);
 }
 
 typedef struct hasty {
@@ -149,7 +149,7 @@ static tp_answer defer_and_complete_at_once(void *ctx, tp_call *call) {
   tp_token token;
   tp_answer outcome = tp_call_defer(call, NULL, &token);
   h->status = tp_token_complete(
-      token, &(tp_outcome){.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DENY, .reason = "at once"});
+      token, &(tp_outcome){.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DENY, .reason = "at once"}, NULL);
   latch_hit(&h->completed);
   return outcome;
 }
@@ -218,9 +218,9 @@ TEST(answer_through_a_token_is_judged_like_any_other) {
 }
 
 TEST(token_that_never_was_is_stale) {
-  assert_int_equal(tp_token_complete((tp_token){0}, &done), TP_ERR_STALE);
-  assert_int_equal(tp_token_complete((tp_token){UINT64_MAX}, &done), TP_ERR_STALE);
-  assert_int_equal(tp_token_complete((tp_token){0x12345678}, &done), TP_ERR_STALE);
+  assert_int_equal(tp_token_complete((tp_token){0}, &done, NULL), TP_ERR_STALE);
+  assert_int_equal(tp_token_complete((tp_token){UINT64_MAX}, &done, NULL), TP_ERR_STALE);
+  assert_int_equal(tp_token_complete((tp_token){0x12345678}, &done, NULL), TP_ERR_STALE);
 }
 
 TEST(an_answer_says_how_it_failed_only_when_it_did) {
@@ -235,7 +235,7 @@ TEST(an_answer_says_how_it_failed_only_when_it_did) {
   };
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
     tp_outcome outcome = {.struct_size = sizeof outcome, .kind = rows[i].kind, .why = rows[i].why};
-    assert_int_equal(tp_token_complete((tp_token){0}, &outcome), rows[i].status);
+    assert_int_equal(tp_token_complete((tp_token){0}, &outcome, NULL), rows[i].status);
   }
 }
 
@@ -250,7 +250,7 @@ static tp_answer defer_twice(void *ctx, tp_call *call) {
   twice *t = ctx;
   tp_answer outcome = tp_call_defer(call, NULL, &t->first);
   t->second_kind = tp_call_defer(call, NULL, &t->second);
-  t->emit = tp_call_emit(call, &before);
+  t->emit = tp_call_emit(call, &before, NULL);
   latch_hit(t->deferred);
   return outcome;
 }
@@ -303,7 +303,7 @@ TEST(deferring_and_answering_all_the_same_is_malformed) {
     tp_turn *turn = begin_bare(runtime, 0);
     tp_phase_result result = run_phase(turn, GATHER, NULL);
     assert_int_equal(run_of(&result, "d").state, TP_STATE_FAILED);
-    assert_int_equal(tp_token_complete(b.token, &done), TP_ERR_STALE);
+    assert_int_equal(tp_token_complete(b.token, &done, NULL), TP_ERR_STALE);
     tp_turn_end(turn);
     close_runtime(runtime);
     assert_int_equal(b.d.cancels, 0);
@@ -327,9 +327,9 @@ TEST(token_that_times_out_is_cancelled_once_and_destroyed_when_it_comes_late) {
     assert_int_equal(d.destroys, 0); /* a thread may still hold the token */
     tp_outcome late = {
         .struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DONE, .contributions = after, .contribution_count = 2};
-    assert_int_equal(tp_token_complete(d.handler.token, &late), TP_ERR_STALE);
+    assert_int_equal(tp_token_complete(d.handler.token, &late, NULL), TP_ERR_STALE);
     assert_int_equal(d.destroys, 1);
-    assert_int_equal(tp_token_complete(d.handler.token, &late), TP_ERR_STALE);
+    assert_int_equal(tp_token_complete(d.handler.token, &late, NULL), TP_ERR_STALE);
     assert_int_equal(d.cancels, 1);
     assert_int_equal(d.destroys, 1);
     assert_int_equal(tp_merged_count(result.merged, TP_KIND_PROMPT_CONTEXT), 0);
@@ -348,7 +348,7 @@ typedef struct self_completer {
 static void complete_in_cancel(void *ctx) {
   self_completer *s = ctx;
   s->cancels++;
-  s->status = tp_token_complete(s->token, &done);
+  s->status = tp_token_complete(s->token, &done, NULL);
 }
 static void count_end(void *ctx) { ((self_completer *)ctx)->destroys++; }
 
@@ -427,7 +427,7 @@ TEST(tokens_above_the_cap_are_refused) {
   assert_int_equal(timed_out, 3);
   assert_int_equal(refused, 2);
   assert_int_equal(open_tokens(runtime), 3);
-  for (int i = 0; i < 5; i++) assert_int_equal(tp_token_complete(d[i].handler.token, &done), TP_ERR_STALE);
+  for (int i = 0; i < 5; i++) assert_int_equal(tp_token_complete(d[i].handler.token, &done, NULL), TP_ERR_STALE);
   assert_int_equal(open_tokens(runtime), 0);
   tp_turn_end(turn);
   close_runtime(runtime);
@@ -445,7 +445,7 @@ static void *complete_all(void *arg) {
   completers *c = arg;
   latch_wait(&c->deferred, MANY);
   for (int i = MANY; i-- > 0;)
-    if (tp_token_complete(c->acts[i].token, &done) != TP_OK) c->bad++;
+    if (tp_token_complete(c->acts[i].token, &done, NULL) != TP_OK) c->bad++;
   return NULL;
 }
 
@@ -499,7 +499,7 @@ TEST(an_abandoned_token_frees_its_place_and_is_stale) {
       assert_int_equal(tp_token_abandon(d.handler.token, &fault), TP_OK);
       assert_int_equal(open_tokens(runtime), 0);
       assert_int_equal(d.destroys, i);
-      assert_int_equal(tp_token_complete(d.handler.token, &done), TP_ERR_STALE);
+      assert_int_equal(tp_token_complete(d.handler.token, &done, NULL), TP_ERR_STALE);
       assert_int_equal(tp_token_abandon(d.handler.token, &fault), TP_ERR_STALE);
       assert_non_null(strstr(fault.message, "abandoned"));
     }
@@ -592,16 +592,16 @@ TEST(token_is_harmless_after_the_turn_and_the_runtime_are_gone) {
     add_hooks(runtime, hooks, 4);
     tp_turn *turn = begin_bare(runtime, 0);
     run_phase(turn, GATHER, NULL);
-    assert_int_equal(tp_token_complete(d[0].handler.token, &done), TP_ERR_STALE);
+    assert_int_equal(tp_token_complete(d[0].handler.token, &done, NULL), TP_ERR_STALE);
     tp_turn_end(turn);
-    assert_int_equal(tp_token_complete(d[1].handler.token, &done), TP_ERR_STALE);
+    assert_int_equal(tp_token_complete(d[1].handler.token, &done, NULL), TP_ERR_STALE);
     tp_drain_report report = {.struct_size = sizeof report};
     assert_int_equal(tp_runtime_drain(runtime, 100, &report, NULL), TP_OK);
     assert_int_equal(report.leaks, 0); /* no function is running: tokens are no leaks */
-    assert_int_equal(tp_token_complete(d[2].handler.token, &done), TP_ERR_STALE);
+    assert_int_equal(tp_token_complete(d[2].handler.token, &done, NULL), TP_ERR_STALE);
     close_runtime(runtime);
     for (int i = 0; i < 4; i++) {
-      assert_int_equal(tp_token_complete(d[i].handler.token, &done), TP_ERR_STALE);
+      assert_int_equal(tp_token_complete(d[i].handler.token, &done, NULL), TP_ERR_STALE);
       assert_int_equal(d[i].cancels, 1);
       assert_int_equal(d[i].destroys, 1); /* the last one's by the end of the runtime */
     }
@@ -636,10 +636,10 @@ static void *fail_then_complete(void *arg) {
   latch_wait(&r->deferred, 1);
   tp_token first = r->handler.token;
   r->first = tp_token_complete(
-      first, &(tp_outcome){.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_FAILED, .retryable = 1});
+      first, &(tp_outcome){.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_FAILED, .retryable = 1}, NULL);
   latch_wait(&r->deferred, 2);
-  r->again = tp_token_complete(first, &done);
-  r->second = tp_token_complete(r->handler.token, &done);
+  r->again = tp_token_complete(first, &done, NULL);
+  r->second = tp_token_complete(r->handler.token, &done, NULL);
   return NULL;
 }
 

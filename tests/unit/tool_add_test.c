@@ -148,7 +148,7 @@ TEST(tool_with_an_inbox_waits_there) {
   while (!work) assert_int_equal(tp_inbox_next(inbox, &work), TP_OK);
   assert_int_equal(work->kind, TP_WORK_TOOL);
   assert_ptr_equal(work->ctx, &t);
-  assert_int_equal(tp_tool_complete(work->token, false, tp_text_of("by mail")), TP_OK);
+  assert_int_equal(tp_tool_complete(work->token, false, tp_text_of("by mail"), NULL), TP_OK);
   latch_wait(&e.ended, 1);
   assert_int_equal(e.kind, TP_TOOL_OK);
   tp_inbox_free(inbox); /* the tool goes on, and is shed */

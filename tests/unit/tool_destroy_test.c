@@ -218,7 +218,7 @@ TEST(refused_emit_takes_nothing) {
 
 static tp_answer emit_behind_the_deferral(void *ctx, tp_call *call) {
   tp_answer deferred = tp_call_defer(call, NULL, &token);
-  said = tp_call_emit(call, ctx);
+  said = tp_call_emit(call, ctx, NULL);
   latch_hit(&entered);
   return deferred;
 }
@@ -233,8 +233,8 @@ TEST(emit_behind_a_deferral_takes_nothing) {
   submit(turn, TOOLS, NULL, &r);
   latch_wait(&entered, 1);
   assert_int_equal(said, TP_ERR_USAGE);
-  assert_int_equal(tp_token_complete(token, &(tp_outcome){.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DONE}),
-                   TP_OK);
+  assert_int_equal(
+      tp_token_complete(token, &(tp_outcome){.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DONE}, NULL), TP_OK);
   latch_wait(&r.ended, 1);
   tp_turn_end(turn);
   close_runtime(runtime);
@@ -244,7 +244,7 @@ TEST(emit_behind_a_deferral_takes_nothing) {
 static tp_answer emit_late(void *ctx, tp_call *call) {
   latch_hit(&entered);
   latch_wait(&go_on, 1);
-  said = tp_call_emit(call, ctx);
+  said = tp_call_emit(call, ctx, NULL);
   return TP_ANSWER_DONE;
 }
 
@@ -273,10 +273,12 @@ TEST(tool_of_an_attempt_that_was_given_up_is_destroyed_when_it_returns) {
 /* ---- what comes through a token ---- */
 
 static tp_status complete_with(const tp_contribution *const *contributions, size_t count) {
-  return tp_token_complete(token, &(tp_outcome){.struct_size = sizeof(tp_outcome),
-                                                .kind = TP_ANSWER_DONE,
-                                                .contributions = contributions,
-                                                .contribution_count = count});
+  return tp_token_complete(token,
+                           &(tp_outcome){.struct_size = sizeof(tp_outcome),
+                                         .kind = TP_ANSWER_DONE,
+                                         .contributions = contributions,
+                                         .contribution_count = count},
+                           NULL);
 }
 
 TEST(tools_that_a_token_contributes_are_taken_with_ok_be_the_answer_refused_or_not) {
@@ -397,12 +399,12 @@ TEST(token_that_is_open_keeps_its_tool) {
     latch_wait(&ended, 1);
     tp_turn_end(turn);
     assert_int_equal(destroyed, 0);
-    assert_int_equal(tp_tool_complete(token, false, tp_text_of("late")), TP_ERR_STALE);
+    assert_int_equal(tp_tool_complete(token, false, tp_text_of("late"), NULL), TP_ERR_STALE);
     latch_wait(&gone, 1);
     tp_turn *next = begin_with(runtime, TP_OK); /* and one that is completed in time */
     submit_one(next, hit, &ended);
     latch_wait(&entered, 2);
-    assert_int_equal(tp_tool_complete(token, false, tp_text_of("in time")), TP_OK);
+    assert_int_equal(tp_tool_complete(token, false, tp_text_of("in time"), NULL), TP_OK);
     latch_wait(&ended, 2);
     assert_int_equal(destroyed, 1);
     tp_turn_end(next);
@@ -428,7 +430,7 @@ TEST(work_that_was_taken_keeps_its_tool) {
   tp_inbox_free(inbox);
   assert_string_equal(work->ctx, "closure");
   assert_int_equal(destroyed, 0);
-  assert_int_equal(tp_tool_complete(work->token, false, tp_text_of("late")), TP_ERR_STALE);
+  assert_int_equal(tp_tool_complete(work->token, false, tp_text_of("late"), NULL), TP_ERR_STALE);
   latch_wait(&gone, 1); /* here, or where a worker leaves the turn */
   close_runtime(runtime);
   assert_int_equal(destroyed, 1);
@@ -470,7 +472,7 @@ static void scarce_release(void *ctx, void *memory, size_t size) {
 static tp_answer emit_with_little(void *ctx, tp_call *call) {
   const bundle *b = ctx;
   grants = (long)b->contributes.kind;
-  said = tp_call_emit(call, &b->contribution);
+  said = tp_call_emit(call, &b->contribution, NULL);
   grants = -1;
   return TP_ANSWER_DONE;
 }

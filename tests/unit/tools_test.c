@@ -436,11 +436,11 @@ TEST(tool_that_defers_is_completed_by_its_token) {
     assert_int_equal(tools_run(turn, &call, 1, &result, NULL), TP_OK);
     assert_kind(result, TP_TOOL_TIMED_OUT);
     assert_int_equal(cancels, 1);
-    assert_int_equal(tp_tool_complete(never.token, false, tp_text_of("late")), TP_ERR_STALE);
+    assert_int_equal(tp_tool_complete(never.token, false, tp_text_of("late"), NULL), TP_ERR_STALE);
     assert_kind(result, TP_TOOL_TIMED_OUT);
     tp_turn_end(turn);
     close_runtime(runtime);
-    assert_int_equal(tp_tool_complete(never.token, false, tp_text_of("later")), TP_ERR_STALE);
+    assert_int_equal(tp_tool_complete(never.token, false, tp_text_of("later"), NULL), TP_ERR_STALE);
   }
 }
 
@@ -493,7 +493,7 @@ static void *complete_every_other(void *arg) {
   many_calls *c = arg;
   latch_wait(&c->entered, CALLS);
   for (uint32_t i = 1; i < CALLS; i += 2)
-    if (tp_tool_complete(c->tokens[i], false, tp_text_of("done")) != TP_OK) c->bad++;
+    if (tp_tool_complete(c->tokens[i], false, tp_text_of("done"), NULL) != TP_OK) c->bad++;
   return NULL;
 }
 
@@ -524,7 +524,8 @@ TEST(ten_thousand_deferred_calls_complete_with_two_workers) {
   printf("# %d calls wait: %lld bytes for each\n", CALLS, (long long)bytes_each);
   assert_in_range(bytes_each, 1, WAITING_BYTES_MAX);
   int bad = 0;
-  for (uint32_t i = 0; i < CALLS; i += 2) bad += tp_tool_complete(c.tokens[i], false, tp_text_of("done")) != TP_OK;
+  for (uint32_t i = 0; i < CALLS; i += 2)
+    bad += tp_tool_complete(c.tokens[i], false, tp_text_of("done"), NULL) != TP_OK;
   pthread_join(thread, NULL);
   latch_wait(&c.ended, 1);
   assert_int_equal(bad + c.bad, 0);
@@ -561,7 +562,7 @@ TEST(sixty_four_calls_that_complete_in_reverse_have_their_results_in_call_order)
     for (int i = REVERSED - 1; i >= 0; i--) {
       char text[16];
       snprintf(text, sizeof text, "says %d", i);
-      assert_int_equal(tp_tool_complete(tokens[i], false, tp_text_of(text)), TP_OK);
+      assert_int_equal(tp_tool_complete(tokens[i], false, tp_text_of(text), NULL), TP_OK);
     }
     latch_wait(&c.ended, 1);
     for (int i = 0; i < REVERSED; i++) {
@@ -586,9 +587,9 @@ typedef struct mixer {
 static void *complete_as_a_tool(void *arg) {
   mixer *m = arg;
   latch_wait(&m->deferred, 1);
-  m->wrong = tp_tool_complete(m->handler.token, false, tp_text_of("not a tool's"));
-  m->right =
-      tp_token_complete(m->handler.token, &(tp_outcome){.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_ALLOW});
+  m->wrong = tp_tool_complete(m->handler.token, false, tp_text_of("not a tool's"), NULL);
+  m->right = tp_token_complete(m->handler.token,
+                               &(tp_outcome){.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_ALLOW}, NULL);
   return NULL;
 }
 

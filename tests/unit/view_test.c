@@ -164,13 +164,13 @@ static tp_answer replace_both(void *ctx, tp_call *call) {
   (void)ctx;
   tp_field fields[] = {{.id = FIELD_TITLE, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("new")},
                        {.id = FIELD_COUNT, .kind = TP_FIELD_KIND_INT, .number = 42}};
-  return tp_call_replace(call, fields, 2) == TP_OK ? TP_ANSWER_DONE : tp_call_fail(call, 1, "not replaced");
+  return tp_call_replace(call, fields, 2, NULL) == TP_OK ? TP_ANSWER_DONE : tp_call_fail(call, 1, "not replaced");
 }
 
 static tp_answer replace_one_too_many(void *ctx, tp_call *call) {
   tp_field fields[] = {{.id = FIELD_TITLE, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("lost")},
                        {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("no")}};
-  *(tp_status *)ctx = tp_call_replace(call, fields, 2);
+  *(tp_status *)ctx = tp_call_replace(call, fields, 2, NULL);
   return TP_ANSWER_DONE;
 }
 

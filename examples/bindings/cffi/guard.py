@@ -33,7 +33,7 @@ def tool_raises(run):
 
 def emit_tools(entry):
     tool = struct('tp_tool', name='broken', run=lib.tpy_tool, ctx=ctx_of(tool_raises), destroy=lib.tpy_destroy)
-    status = lib.tp_call_emit_tool_bundle(entry, b'tools', ffi.new('const tp_tool *[]', [tool]), 1)
+    status = lib.tp_call_emit_tool_bundle(entry, b'tools', ffi.new('const tp_tool *[]', [tool]), 1, ffi.NULL)
     return lib.TP_ANSWER_DONE if status == lib.TP_OK else lib.TP_ANSWER_FAILED
 
 

@@ -90,7 +90,7 @@ static void play() {
     described.run = run_tool;
     described.ctx = &broken;
     const tp_tool *tools[] = {&described};
-    return tp_call_emit_tool_bundle(call, "tools", tools, 1) == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED;
+    return tp_call_emit_tool_bundle(call, "tools", tools, 1, NULL) == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED;
   });
   session talk(host, "first", script_model(), [&](const tp_event *event) {
     if (event->kind == TP_EVENT_TOOL_END) kinds.push_back(event->tool_result->kind);

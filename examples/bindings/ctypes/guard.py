@@ -42,7 +42,7 @@ tools = (ctypes.POINTER(tp.tp_tool) * 1)(ctypes.pointer(tool))
 
 @tp.answer('tp_handler_fn')
 def emit_tools(_, call):
-    status = library.c.tp_call_emit_tool_bundle(call, b'tools', tools, 1)
+    status = library.c.tp_call_emit_tool_bundle(call, b'tools', tools, 1, None)
     return tp.TP_ANSWER_DONE if status == tp.TP_OK else tp.TP_ANSWER_FAILED
 
 

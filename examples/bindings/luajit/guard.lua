@@ -32,7 +32,7 @@ local tool = struct('tp_tool', {name = 'broken', run = tool_raises, placement = 
 local tools = tp.list('tp_tool', tool)
 
 local bring_tools = tp.callback('tp_handler_fn', function(_, entry)
-  local is_brought = c.tp_call_emit_tool_bundle(entry, 'tools', tools, 1) == c.TP_OK
+  local is_brought = c.tp_call_emit_tool_bundle(entry, 'tools', tools, 1, nil) == c.TP_OK
   return is_brought and c.TP_ANSWER_DONE or c.TP_ANSWER_FAILED
 end)
 

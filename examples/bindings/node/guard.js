@@ -22,7 +22,7 @@ const handlers = {
   strict: () => ({ kind: C.TP_ANSWER_DENY, reason: 'never' }),
   tools(entry) {
     const tool = struct('tp_tool', { name: 'broken', run: toolThrows });
-    const isBrought = lib.tp_call_emit_tool_bundle(entry, 'tools', [tool], 1) === 0;
+    const isBrought = lib.tp_call_emit_tool_bundle(entry, 'tools', [tool], 1, null) === 0;
     return { kind: isBrought ? C.TP_ANSWER_DONE : C.TP_ANSWER_FAILED };
   },
   batch(entry) {

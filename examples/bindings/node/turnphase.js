@@ -150,7 +150,7 @@ class Inbox {
     } catch (error) {
       outcome = { kind: C.TP_ANSWER_FAILED, reason: error.message };
     }
-    lib.tp_token_complete(work.token, struct('tp_outcome', outcome)); // TP_ERR_STALE: it came too late
+    lib.tp_token_complete(work.token, struct('tp_outcome', outcome), null); // TP_ERR_STALE: it came too late
   }
 
   close() {

@@ -63,7 +63,8 @@ impl Call {
             run: Some(run_tool),
             ctx: &*tool.run as *const ToolFn as *mut c_void,
         });
-        let status = unsafe { tp_call_emit_tool_bundle(self.0, c("tools").as_ptr(), &(&described as *const _), 1) };
+        let tools = &(&described as *const _);
+        let status = unsafe { tp_call_emit_tool_bundle(self.0, c("tools").as_ptr(), tools, 1, ptr::null_mut()) };
         if status == TP_OK { TP_ANSWER_DONE } else { TP_ANSWER_FAILED }
     }
 }

@@ -123,7 +123,8 @@ static const tp_tool tools[] = {
 static tp_answer contributes_tools(void *ctx, tp_call *call) {
   const tp_tool *list[] = {&tools[0], &tools[1], &tools[2], &tools[3]};
   (void)ctx;
-  return tp_call_emit_tool_bundle(call, "test", list, 4) == TP_OK ? TP_ANSWER_DONE : tp_call_fail(call, 1, "no tools");
+  return tp_call_emit_tool_bundle(call, "test", list, 4, NULL) == TP_OK ? TP_ANSWER_DONE
+                                                                        : tp_call_fail(call, 1, "no tools");
 }
 
 static int32_t matches_nothing(void *ctx, const tp_match_view *view) {
