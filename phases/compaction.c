@@ -138,21 +138,3 @@ tp_text tp__compaction_transcript(tp__arena *arena, const tp_message *const *mes
   }
   return tp__out_twice(arena, write_transcript, &t, &text) == TP_OK ? text : (tp_text){NULL, 0};
 }
-
-/* ---- what a host can give as tp_session_options.compact ---- */
-
-tp_status tp_compact_drop_oldest(void *ctx, const tp_compaction *compaction, tp_fault *fault) {
-  (void)ctx;
-  (void)fault;
-  for (size_t i = tp__compaction_kept_half(compaction->messages, compaction->message_count, compaction->tokens_max);
-       i < compaction->message_count; i++)
-    TP__TRY(compaction->each(compaction->each_ctx, compaction->messages[i]));
-  return TP_OK;
-}
-
-tp_status tp_compact_summarize(void *ctx, const tp_compaction *compaction, tp_fault *fault) {
-  (void)ctx;
-  (void)compaction;
-  return tp__fail(fault, TP_ERR_USAGE, NULL,
-                  "tp_compact_summarize() is for tp_session_options.compact: the library runs it itself");
-}

@@ -2,7 +2,8 @@
  *
  * compaction_step.c: the steps of a turn that make its session's history shorter: before the first request when the
  * history is longer than the session allows, and once for each request whose context the provider calls too long.
- * turn.pre_compaction first; then the host's callback on a handler thread, or the session's own model. What was there
+ * turn.pre_compaction first; then what tp_session_options.compaction names: the newest turns stay, or the session's own
+ * model is asked for a summary of the others, or the host's callback, on a handler thread. What was there
  * stays readable for requests that were made of it. */
 #include "phases/compaction.h"
 #include "phases/steps.h"
@@ -17,7 +18,8 @@ static tp_session *session_of(const tp__drive *d) { return d->session; }
 /* ---- whether ---- */
 
 bool tp__compaction_may(const tp__drive *d) {
-  return session_of(d)->compact && !d->own_past && !d->compacted && session_of(d)->past->list.count > 0;
+  return session_of(d)->compaction != TP_COMPACTION_NONE && !d->own_past && !d->compacted &&
+         session_of(d)->past->list.count > 0;
 }
 
 /* What the new history may hold. A provider that calls the context too long has seen more than its tokens. */
@@ -116,19 +118,43 @@ static void ask_host(tp__drive *d, int64_t tokens) {
     return;
   }
   call->past = tp__past_ref(session->past);
-  call->compaction = (tp_compaction){.struct_size = sizeof call->compaction,
-                                     .session = session,
-                                     .tokens = tokens,
-                                     .tokens_max = allowed_tokens(d, tokens),
-                                     .messages = pointers_of(session->past),
-                                     .message_count = session->past->list.count,
-                                     .each = keep,
-                                     .each_ctx = &call->made->list};
+  call->compaction = (tp_compaction_request){.struct_size = sizeof call->compaction,
+                                             .session = session,
+                                             .tokens = tokens,
+                                             .tokens_max = allowed_tokens(d, tokens),
+                                             .messages = pointers_of(session->past),
+                                             .message_count = session->past->list.count,
+                                             .each = keep,
+                                             .each_ctx = &call->made->list};
   call->work = call_host;
   call->on_end = host_ended;
   call->ctx = d;
   d->host_call = call;
   tp__host_call_start(call, d->turn->core.deadline_ns);
+}
+
+/* ---- the newest turns ---- */
+
+static tp_status add_kept(const tp__messages *past, size_t from, tp__messages *list) {
+  for (size_t i = from; i < past->count; i++) TP__TRY(tp__messages_add(list, past->items[i]));
+  return TP_OK;
+}
+
+/* Goes on with the past that was made of the session's, or without. */
+static void end_with(tp__drive *d, tp__past *made, tp_status status) {
+  if (status == TP_OK) {
+    replace_past(d, made);
+    return;
+  }
+  tp__past_unref(made);
+  failed(d, status, NULL);
+}
+
+static void drop_oldest(tp__drive *d, int64_t tokens) {
+  const tp__past *past = session_of(d)->past;
+  size_t from = tp__compaction_kept_half(pointers_of(past), past->list.count, allowed_tokens(d, tokens));
+  tp__past *made = tp__past_new(tp__runtime_allocator(session_of(d)->runtime));
+  end_with(d, made, made ? add_kept(&past->list, from, &made->list) : TP_ERR_NO_MEMORY);
 }
 
 /* ---- the session's own model ---- */
@@ -141,8 +167,7 @@ static tp_status add_summarized(tp__drive *d, tp_text summary, tp__messages *lis
                       .text = tp__arena_printf(&d->arena, "%s%.*s", summary_head, (int)summary.size, summary.data)};
   if (!first.text.data) return TP_ERR_NO_MEMORY;
   TP__TRY(tp__messages_add(list, &first));
-  for (size_t i = d->kept_from; i < past->count; i++) TP__TRY(tp__messages_add(list, past->items[i]));
-  return TP_OK;
+  return add_kept(past, d->kept_from, list);
 }
 
 static void model_ended(tp__model_call *call, tp_status status) {
@@ -155,13 +180,7 @@ static void model_ended(tp__model_call *call, tp_status status) {
   }
   tp__drive_count(d, &call->response);
   tp__past *made = tp__past_new(tp__runtime_allocator(session_of(d)->runtime));
-  status = made ? add_summarized(d, call->response.text, &made->list) : TP_ERR_NO_MEMORY;
-  if (status == TP_OK) {
-    replace_past(d, made);
-  } else {
-    tp__past_unref(made);
-    failed(d, status, NULL);
-  }
+  end_with(d, made, made ? add_summarized(d, call->response.text, &made->list) : TP_ERR_NO_MEMORY);
 }
 
 /* In the drive's memory, which lasts as long as the request. @return false without any. */
@@ -237,6 +256,15 @@ tp__step tp__denial_of_compaction(tp__drive *d) {
 
 void tp__step_shorten(tp__drive *d) {
   int64_t tokens = tp__past_tokens(session_of(d)->past);
-  if (session_of(d)->compact == tp_compact_summarize) ask_model(d, tokens);
-  else ask_host(d, tokens);
+  switch (session_of(d)->compaction) {
+    case TP_COMPACTION_DROP_OLDEST:
+      drop_oldest(d, tokens);
+      break;
+    case TP_COMPACTION_SUMMARIZE:
+      ask_model(d, tokens);
+      break;
+    default:
+      TP__ASSERT(session_of(d)->compaction == TP_COMPACTION_HOST);
+      ask_host(d, tokens);
+  }
 }

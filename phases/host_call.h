@@ -17,7 +17,7 @@ struct tp__host_call {
   tp_session *session;                    /* referenced */
   tp__arena arena;                        /* the work's */
   tp_status (*work)(tp__host_call *call); /* on a handler thread; NULL: append_start */
-  tp_compaction compaction;               /* of a compaction */
+  tp_compaction_request compaction;       /* of a compaction */
   tp__past *past;                         /* referenced: what the work reads; NULL: nothing */
   tp__past *made;                         /* referenced: what it makes: loaded or compacted; NULL: nothing */
   tp_history_append request;              /* of append_start: lives till its token is completed */

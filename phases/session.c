@@ -69,6 +69,7 @@ static tp_status take_options(tp_session *session, const tp_session_options *opt
   session->history = *history;
   session->shared = tp_shared_history_ref(shared);
   session->history_tokens_max = options->history_tokens_max;
+  session->compaction = options->compaction;
   session->compact = options->compact;
   session->compact_ctx = options->compact_ctx;
   session->queued_max = options->turns_queued_max ? options->turns_queued_max : QUEUED_MAX;
@@ -163,8 +164,13 @@ static tp_status say_refused(tp_status status, const char *id, tp_fault *fault) 
 static tp_status check_compaction(const tp_session_options *options, tp_fault *fault) {
   const char *wrong = NULL;
   if (options->history_tokens_max < 0) wrong = "history_tokens_max is negative";
-  else if (options->history_tokens_max > 0 && !options->compact)
-    wrong = "history_tokens_max is set without compact, which makes a history shorter";
+  else if ((unsigned)options->compaction > TP_COMPACTION_HOST) wrong = "compaction is no tp_compaction";
+  else if (options->history_tokens_max > 0 && options->compaction == TP_COMPACTION_NONE)
+    wrong = "history_tokens_max is set without compaction, which makes a history shorter";
+  else if (options->compaction == TP_COMPACTION_HOST && !options->compact)
+    wrong = "compaction is TP_COMPACTION_HOST, which needs compact";
+  else if (options->compact && options->compaction != TP_COMPACTION_HOST)
+    wrong = "compact is set, which goes with compaction TP_COMPACTION_HOST only";
   else if (options->compact_ctx && !options->compact) wrong = "compact_ctx is set without compact";
   return wrong ? tp__fail(fault, TP_ERR_USAGE, options->id, "tp_session_options: %s", wrong) : TP_OK;
 }
@@ -177,8 +183,6 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
     return tp__fail(fault, TP_ERR_BAD_ID, options.id, "a session needs an id of 1 to 128 bytes without white space");
   const char *names[] = {options.tenant, options.workspace, options.thread, options.environment};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) TP__TRY(tp__name_check(names[i], fault));
-  if (options.reserved_ != 0)
-    return tp__fail(fault, TP_ERR_USAGE, options.id, "tp_session_options.reserved_ must be zero");
   TP__TRY(tp__people_check("tp_session_options", options.ask, options.ask_ctx, options.permission,
                            options.permission_ctx, fault));
   TP__TRY(check_compaction(&options, fault));

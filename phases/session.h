@@ -29,7 +29,8 @@ struct tp_session {
   tp__history_user history_user; /* of shared; under its lock */
   tp__people people;             /* its own; NULL: the runtime's */
   int64_t history_tokens_max;    /* 0: none */
-  tp_compact_fn compact;         /* NULL: none */
+  tp_compaction compaction;
+  tp_compact_fn compact; /* NULL: none */
   void *compact_ctx;
   uint32_t queued_max;
   tp__tenant *tenant_queue; /* NULL: the runtime does not limit how many turns run */

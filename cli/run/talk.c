@@ -118,7 +118,7 @@ int cli_talk_open(cli_talk *talk, const cli_arguments *arguments, cli_models *mo
 
 void cli_talk_compact(const cli_arguments *arguments, tp_session_options *options) {
   if (arguments->compact == CLI_COMPACT_NONE) return;
-  options->compact = arguments->compact == CLI_COMPACT_DROP ? tp_compact_drop_oldest : tp_compact_summarize;
+  options->compaction = arguments->compact == CLI_COMPACT_DROP ? TP_COMPACTION_DROP_OLDEST : TP_COMPACTION_SUMMARIZE;
   options->history_tokens_max = arguments->history_tokens;
 }
 

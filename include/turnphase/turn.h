@@ -250,8 +250,23 @@ TP_API tp_status tp_agent_tools(tp_agent *agent, tp_tool_listing_fn each, void *
 
 /* ---- sessions -------------------------------------------------------------------------------------------------- */
 
-/** The request to a compaction callback. Made by the library; borrowed till the callback returns. */
-typedef struct tp_compaction {
+/** What makes a session's history shorter. */
+typedef enum tp_compaction {
+  TP_COMPACTION_NONE = 0, /* nothing: the history grows */
+  /** Keeps the newest whole turns that together have at most half of the bound, at least the newest one where it fits,
+   *  and drops the others. */
+  TP_COMPACTION_DROP_OLDEST = 1,
+  /** Keeps the same turns, and puts before them one message of the user with a summary of the others. The session's own
+   *  model makes the summary, without tools, from the newest of them that fit into half of the bound. The turn's tokens
+   *  and cost include this request. */
+  TP_COMPACTION_SUMMARIZE = 2,
+  /** Calls tp_session_options.compact. */
+  TP_COMPACTION_HOST = 3,
+  TP_COMPACTION_FORCE_32 = 0x7fffffff
+} tp_compaction;
+
+/** The request to a compaction callback. Made by the library; borrowed until the callback returns. */
+typedef struct tp_compaction_request {
   size_t struct_size;
   tp_session *session;
   int64_t tokens, tokens_max; /* what the history holds, as tp_message_tokens() counts, and its bound: the session's
@@ -261,26 +276,16 @@ typedef struct tp_compaction {
   size_t message_count;
   tp_message_fn each; /* called for each message that replaces them, in order */
   void *each_ctx;
-} tp_compaction;
+} tp_compaction_request;
 /** Shortens a history: the messages that it passes to each, which may be none, replace it. The results of the calls of
  *  an assistant's message must directly follow it, exactly one for each call, and the whole must have fewer tokens than
  *  before. Otherwise the history stays as it is, as with any status but TP_OK, and when the callback takes longer than
  *  30 s.
  *  Threads: a handler thread, one call per session at a time; may block. */
-typedef tp_status (*tp_compact_fn)(void *ctx, const tp_compaction *compaction, tp_fault *fault);
+typedef tp_status (*tp_compact_fn)(void *ctx, const tp_compaction_request *request, tp_fault *fault);
 /** An estimate without a tokenizer: a quarter of the bytes of text, names and arguments, rounded up, and 4; 0 for an
  *  end mark, which no model reads.  Threads: any. */
 TP_API int64_t tp_message_tokens(const tp_message *message);
-/** A tp_compact_fn: keeps the newest whole turns that together have at most half of tokens_max, at least the newest one
- *  where it fits, and drops the others. ctx is not used. Threads: as of a tp_compact_fn. */
-TP_API tp_status tp_compact_drop_oldest(void *ctx, const tp_compaction *compaction, tp_fault *fault);
-/** A tp_compact_fn that only the library runs: keeps the same turns as tp_compact_drop_oldest(), and puts before them
- *  one message of the user with a summary of the others. The session's own model makes the summary, without tools, from
- *  the newest of them that fit into half of tokens_max. The turn's tokens and cost include this request. ctx is not
- *  used.
- *  @return TP_ERR_USAGE, when a host calls it.
- *  Threads: as of a tp_compact_fn. */
-TP_API tp_status tp_compact_summarize(void *ctx, const tp_compaction *compaction, tp_fault *fault);
 
 /** Options of a session. Strings are copied; on success model and history are taken, shared_history is referenced. */
 typedef struct tp_session_options {
@@ -295,17 +300,17 @@ typedef struct tp_session_options {
   tp_event_fn on_event;              /* short for a tp_session_listen() of everything; NULL: none */
   void *event_ctx;
   uint32_t turns_queued_max;        /* submitted turns that wait; 0: 64 */
-  uint32_t reserved_;               /* must be zero */
-  void *data;                       /* the host's: tp_call_data(TP_ID_SESSION), tp_session_data() */
-  int64_t history_tokens_max;       /* a longer history is compacted before a turn's first request; 0: none.
-                                   TP_ERR_USAGE without compact */
-  tp_compact_fn compact;            /* makes the session's history shorter, after turn.pre_compaction: above that limit,
-                                   and once for a request whose context the provider calls too long
+  tp_compaction compaction;         /* makes the session's history shorter, after turn.pre_compaction: above
+                                   history_tokens_max, and once for a request whose context the provider calls too long
                                    (TP_ERR_CONTEXT_LENGTH), which is then repeated from model.pre on. Where it fails,
                                    a turn above the limit goes on with the long history and a diagnostic, and a turn
                                    with a refused request fails with the provider's error. The stored history is not
                                    changed: a session that is opened again is compacted again. Not for turns with
                                    tp_turn_request.messages */
+  void *data;                       /* the host's: tp_call_data(TP_ID_SESSION), tp_session_data() */
+  int64_t history_tokens_max;       /* a longer history is compacted before a turn's first request; 0: none.
+                                   TP_ERR_USAGE without compaction */
+  tp_compact_fn compact;            /* with TP_COMPACTION_HOST, and with nothing else */
   void *compact_ctx;                /* TP_ERR_USAGE without compact */
   tp_question_fn ask;               /* the channel for questions (people.h); NULL: the runtime's */
   void *ask_ctx;                    /* TP_ERR_USAGE without ask */

@@ -10,7 +10,7 @@ struct compaction_work {
   world *w;
   tp_session *session;
   tp__parker parker;
-  tp_compact_fn compact;
+  tp_compaction compaction;
   uint32_t turn;   /* that runs */
   uint32_t oldest; /* the first turn that the last request had */
   bool may_shrink; /* a compaction may have succeeded since */
@@ -118,7 +118,7 @@ static void model_start(void *ctx, const tp_model_request *request, tp_token tok
   bool too_long = request->attempt == 1 && request->message_count > MANY_MESSAGES && world_one_in(3);
   const tp_message *last = request->messages[request->message_count - 1];
   if (!fault_free && world_one_in(30)) return;
-  if (too_long && last->role == TP_ROLE_USER && (!fault_free || c->compact == tp_compact_drop_oldest)) {
+  if (too_long && last->role == TP_ROLE_USER && (!fault_free || c->compaction == TP_COMPACTION_DROP_OLDEST)) {
     (void)!tp_model_fail(token, TP_ERR_CONTEXT_LENGTH, "too long", false, NULL);
     return;
   }
@@ -128,13 +128,13 @@ static void model_start(void *ctx, const tp_model_request *request, tp_token tok
 
 /* ---- a host's own compaction ---- */
 
-static size_t second_turn(const tp_compaction *compaction, size_t from) {
+static size_t second_turn(const tp_compaction_request *compaction, size_t from) {
   size_t i = from + 1;
   while (i < compaction->message_count && compaction->messages[i]->role != TP_ROLE_USER) i++;
   return i;
 }
 
-static tp_status compact_here(void *ctx, const tp_compaction *compaction, tp_fault *fault) {
+static tp_status compact_here(void *ctx, const tp_compaction_request *compaction, tp_fault *fault) {
   compaction_work *c = ctx;
   bool fault_free = world_is_fault_free(c->w);
   size_t from = second_turn(compaction, 0);
@@ -164,7 +164,7 @@ static tp_answer before_compaction(void *ctx, tp_call *call) {
   compaction_work *c = of(ctx);
   if (!c || !tp__text_is(tp_call_id(call, TP_ID_SESSION), "k")) return TP_ANSWER_DONE;
   if (!world_is_fault_free(c->w) && world_one_in(6)) return tp_call_deny(call, "not now");
-  if (c->compact == tp_compact_drop_oldest) c->may_shrink = true;
+  if (c->compaction == TP_COMPACTION_DROP_OLDEST) c->may_shrink = true;
   return TP_ANSWER_DONE;
 }
 
@@ -210,8 +210,8 @@ tp_status compaction_work_register(world *w, tp_edit *edit) {
 /* ---- the host ---- */
 
 static tp_session *open_session(compaction_work *c) {
-  static const tp_compact_fn ways[] = {tp_compact_drop_oldest, tp_compact_summarize, compact_here};
-  c->compact = ways[tp__sim_random(3)];
+  c->compaction = (tp_compaction)(TP_COMPACTION_DROP_OLDEST + tp__sim_random(3));
+  bool is_hosts = c->compaction == TP_COMPACTION_HOST;
   const tp_model model = {.struct_size = sizeof model,
                           .name = "k",
                           .ctx = c,
@@ -221,8 +221,9 @@ static tp_session *open_session(compaction_work *c) {
                                       .id = "k",
                                       .model = &model,
                                       .history_tokens_max = TOKENS_MAX,
-                                      .compact = c->compact,
-                                      .compact_ctx = c->compact == compact_here ? c : NULL};
+                                      .compaction = c->compaction,
+                                      .compact = is_hosts ? compact_here : NULL,
+                                      .compact_ctx = is_hosts ? c : NULL};
   tp_session *session = NULL;
   world_check_status(c->w, "a session whose history is compacted",
                      tp_session_open(c->w->runtime, &options, &session, NULL));

@@ -191,7 +191,7 @@ static tp_session *open_session(tp_runtime *runtime, bool summarizes, uint32_t *
                                       .model = &model,
                                       .history = history,
                                       .history_tokens_max = TOKENS_MAX,
-                                      .compact = summarizes ? tp_compact_summarize : tp_compact_drop_oldest};
+                                      .compaction = summarizes ? TP_COMPACTION_SUMMARIZE : TP_COMPACTION_DROP_OLDEST};
   return tp_session_open(runtime, &options, &session, NULL) == TP_OK ? session : NULL;
 }
 

@@ -3,6 +3,7 @@
  * Long conversations: what makes a history shorter, when, what the model is asked then, and what becomes of a
  * compaction that fails. The last case plays several hundred seeded turns. */
 #include "tests/support/test.h"
+#include "phases/compaction.h"
 #include "tests/support/model.h"
 
 /* ---- a session, what was observed, and turns of 18 tokens ---- */
@@ -44,7 +45,9 @@ typedef struct world {
   observed seen;
 } world;
 
-static void open_world(world *w, const reply *replies, size_t count, int64_t tokens_max, tp_compact_fn compact,
+static tp_status compact_as_set(void *ctx, const tp_compaction_request *compaction, tp_fault *fault);
+
+static void open_world(world *w, const reply *replies, size_t count, int64_t tokens_max, tp_compaction compaction,
                        void *compact_ctx) {
   *w = (world){.runtime = open_runtime(NULL), .model = recorder_new(replies, count)};
   const hook hooks[] = {{.id = "pre", .phase = TP_PHASE_MODEL_PRE, .run = observe, .ctx = &w->seen},
@@ -56,7 +59,8 @@ static void open_world(world *w, const reply *replies, size_t count, int64_t tok
                                 .on_event = note_diagnostic,
                                 .event_ctx = &w->seen,
                                 .history_tokens_max = tokens_max,
-                                .compact = compact,
+                                .compaction = compaction,
+                                .compact = compact_ctx ? compact_as_set : NULL,
                                 .compact_ctx = compact_ctx};
   assert_int_equal(tp_session_open(w->runtime, &options, &w->session, NULL), TP_OK);
 }
@@ -95,7 +99,7 @@ static const reply ok[] = {{.text = "ok"}};
 
 TEST(history_above_its_limit_loses_its_oldest_turns_before_the_request) {
   world w;
-  open_world(&w, ok, 1, 40, tp_compact_drop_oldest, NULL);
+  open_world(&w, ok, 1, 40, TP_COMPACTION_DROP_OLDEST, NULL);
   say_long(&w, 'a');
   say_long(&w, 'b');
   say_long(&w, 'c'); /* 36 tokens before it */
@@ -112,7 +116,7 @@ TEST(history_above_its_limit_loses_its_oldest_turns_before_the_request) {
 TEST(denied_compaction_leaves_the_history_as_it_is) {
   static const reply too_long[] = {{.text = "ok"}, {.fails = TP_ERR_CONTEXT_LENGTH}};
   world w;
-  open_world(&w, ok, 1, 40, tp_compact_drop_oldest, NULL);
+  open_world(&w, ok, 1, 40, TP_COMPACTION_DROP_OLDEST, NULL);
   w.seen.denies = true;
   for (char letter = 'a'; letter <= 'd'; letter++) say_long(&w, letter);
   assert_string_equal(w.seen.text,
@@ -120,7 +124,7 @@ TEST(denied_compaction_leaves_the_history_as_it_is) {
                       "! the history was not compacted: hook c: keep it pre1 ");
   assert_string_equal(w.model->requests[3], "S<>U<" A36 ">A<ok>U<" B36 ">A<ok>U<" C36 ">A<ok>U<" D36 ">");
   close_world(&w);
-  open_world(&w, too_long, 2, 0, tp_compact_drop_oldest, NULL);
+  open_world(&w, too_long, 2, 0, TP_COMPACTION_DROP_OLDEST, NULL);
   w.seen.denies = true;
   say_long(&w, 'a');
   const tp_turn_result *result = say(&w, "go", TP_TURN_FAILED);
@@ -132,7 +136,7 @@ TEST(denied_compaction_leaves_the_history_as_it_is) {
 
 TEST(history_of_exactly_its_limit_is_left_alone) {
   world w;
-  open_world(&w, ok, 1, 36, tp_compact_drop_oldest, NULL);
+  open_world(&w, ok, 1, 36, TP_COMPACTION_DROP_OLDEST, NULL);
   for (int i = 0; i < 3; i++) say_long(&w, 'a');
   assert_string_equal(w.seen.text, "pre1 pre1 pre1 ");
   close_world(&w);
@@ -140,7 +144,7 @@ TEST(history_of_exactly_its_limit_is_left_alone) {
 
 TEST(turn_that_has_its_own_messages_is_not_compacted) {
   world w;
-  open_world(&w, ok, 1, 1, tp_compact_drop_oldest, NULL);
+  open_world(&w, ok, 1, 1, TP_COMPACTION_DROP_OLDEST, NULL);
   say_long(&w, 'a');
   const tp_message own = {.struct_size = sizeof own, .role = TP_ROLE_USER, .text = TEXT("before")};
   const tp_message *const messages[] = {&own};
@@ -153,22 +157,12 @@ TEST(turn_that_has_its_own_messages_is_not_compacted) {
 
 /* ---- dropping, alone ---- */
 
-static tp_status note_kept(void *ctx, const tp_message *message) {
-  note(ctx, "%.*s ", (int)message->text.size, message->text.data);
-  return message->text.data[0] == '!' ? TP_ERR_FULL : TP_OK;
-}
-
-static tp_status drop(const tp_message *messages, size_t count, int64_t tokens_max, observed *ret_kept) {
+static void drop(const tp_message *messages, size_t count, int64_t tokens_max, observed *ret_kept) {
   const tp_message *pointers[8];
   for (size_t i = 0; i < count; i++) pointers[i] = &messages[i];
-  tp_compaction compaction = {.struct_size = sizeof compaction,
-                              .tokens_max = tokens_max,
-                              .messages = pointers,
-                              .message_count = count,
-                              .each = note_kept,
-                              .each_ctx = ret_kept};
   ret_kept->text[0] = '\0';
-  return tp_compact_drop_oldest(NULL, &compaction, NULL);
+  for (size_t i = tp__compaction_kept_half(pointers, count, tokens_max); i < count; i++)
+    note(ret_kept, "%.*s ", (int)messages[i].text.size, messages[i].text.data);
 }
 
 #define SAID(role_, text_) \
@@ -179,18 +173,15 @@ TEST(turns_without_ids_begin_at_the_users_messages) {
                                  SAID(TP_ROLE_USER, "cccc"), SAID(TP_ROLE_ASSISTANT, "dddd"),
                                  SAID(TP_ROLE_END, "eeee")}; /* 5 each, the mark 0 */
   observed kept;
-  assert_int_equal(drop(messages, 5, 40, &kept), TP_OK);
+  drop(messages, 5, 40, &kept);
   assert_string_equal(kept.text, "aaaa bbbb cccc dddd eeee ");
-  assert_int_equal(drop(messages, 5, 39, &kept), TP_OK);
+  drop(messages, 5, 39, &kept);
   assert_string_equal(kept.text, "cccc dddd eeee ");
-  assert_int_equal(drop(messages, 5, 10, &kept), TP_OK); /* not in half of it, but in all */
+  drop(messages, 5, 10, &kept); /* not in half of it, but in all */
   assert_string_equal(kept.text, "cccc dddd eeee ");
-  assert_int_equal(drop(messages, 5, 9, &kept), TP_OK);
+  drop(messages, 5, 9, &kept);
   assert_string_equal(kept.text, "");
-  assert_int_equal(drop(messages, 0, 9, &kept), TP_OK);
-  const tp_message refused[] = {SAID(TP_ROLE_USER, "!"), SAID(TP_ROLE_ASSISTANT, "b")};
-  assert_int_equal(drop(refused, 2, 100, &kept), TP_ERR_FULL);
-  assert_string_equal(kept.text, "! ");
+  drop(messages, 0, 9, &kept);
 }
 
 TEST(tokens_are_a_quarter_of_the_bytes_and_four) {
@@ -220,7 +211,7 @@ TEST(context_that_is_too_long_is_compacted_and_asked_again_once) {
                                   {.fails = TP_ERR_CONTEXT_LENGTH},
                                   {.fails = TP_ERR_CONTEXT_LENGTH}};
   world w;
-  open_world(&w, replies, COUNT(replies), 0, tp_compact_drop_oldest, NULL);
+  open_world(&w, replies, COUNT(replies), 0, TP_COMPACTION_DROP_OLDEST, NULL);
   say_long(&w, 'a');
   say_long(&w, 'b');
   say_long(&w, 'c'); /* 36 before it: 18 may stay, the newest turn */
@@ -237,7 +228,7 @@ TEST(history_that_the_provider_refuses_is_halved_also_under_its_limit) {
   static const reply replies[] = {
       {.text = "ok"}, {.text = "ok"}, {.text = "ok"}, {.text = "ok"}, {.fails = TP_ERR_CONTEXT_LENGTH}, {.text = "ok"}};
   world w;
-  open_world(&w, replies, COUNT(replies), 80, tp_compact_drop_oldest, NULL);
+  open_world(&w, replies, COUNT(replies), 80, TP_COMPACTION_DROP_OLDEST, NULL);
   for (char c = 'a'; c <= 'd'; c++) say_long(&w, c);
   say_long(&w, 'e'); /* 72 before it, under the limit of 80 */
   assert_non_null(strstr(w.seen.text, "context_length 72>36 pre2 "));
@@ -254,7 +245,7 @@ TEST(each_request_of_a_turn_may_be_compacted_once) {
                                   {.fails = TP_ERR_CONTEXT_LENGTH},
                                   {.text = "ok"}};
   world w;
-  open_world(&w, replies, COUNT(replies), 0, tp_compact_drop_oldest, NULL);
+  open_world(&w, replies, COUNT(replies), 0, TP_COMPACTION_DROP_OLDEST, NULL);
   for (char c = 'a'; c <= 'd'; c++) say_long(&w, c);
   tp_turn_result_free(say(&w, "e", TP_TURN_COMPLETED));
   assert_non_null(strstr(w.seen.text, "context_length 72>36 pre2 pre1 context_length 18>9 pre2 "));
@@ -284,7 +275,7 @@ TEST(summary_of_the_sessions_own_model_stands_for_the_old_turns) {
                                   {.text = "They said a, b.", .input_tokens = 5, .cost_micros = 7},
                                   {.text = "ok", .input_tokens = 1}};
   world w;
-  open_world(&w, replies, COUNT(replies), 40, tp_compact_summarize, NULL);
+  open_world(&w, replies, COUNT(replies), 40, TP_COMPACTION_SUMMARIZE, NULL);
   for (char c = 'a'; c <= 'c'; c++) say_long(&w, c);
   const tp_turn_result *result = say(&w, "now", TP_TURN_COMPLETED);
   assert_int_equal(result->input_tokens, 6); /* that of the summary is the turn's, too */
@@ -314,17 +305,12 @@ TEST(summary_that_fails_or_is_empty_leaves_the_history) {
               {empty, "! the history was not compacted: the model's summary is empty pre1 "}};
   for (size_t i = 0; i < COUNT(rows); i++) {
     world w;
-    open_world(&w, rows[i].replies, 5, 40, tp_compact_summarize, NULL);
+    open_world(&w, rows[i].replies, 5, 40, TP_COMPACTION_SUMMARIZE, NULL);
     for (char c = 'a'; c <= 'd'; c++) say_long(&w, c);
     assert_non_null(strstr(w.seen.text, rows[i].why));
     assert_non_null(strstr(w.model->requests[4], "U<" A36 ">"));
     close_world(&w);
   }
-}
-
-TEST(summary_is_the_librarys_own_to_run) {
-  tp_compaction compaction = {.struct_size = sizeof compaction};
-  assert_int_equal(tp_compact_summarize(NULL, &compaction, NULL), TP_ERR_USAGE);
 }
 
 /* ---- callbacks of the host ---- */
@@ -339,7 +325,7 @@ typedef struct script {
   size_t bytes; /* read of the messages behind waits_for */
 } script;
 
-static tp_status compact_as_set(void *ctx, const tp_compaction *compaction, tp_fault *fault) {
+static tp_status compact_as_set(void *ctx, const tp_compaction_request *compaction, tp_fault *fault) {
   script *t = ctx;
   (void)fault;
   if (t->entered) latch_hit(t->entered);
@@ -392,7 +378,7 @@ TEST(history_that_is_not_whole_or_not_shorter_is_not_taken) {
     world w;
     script t = rows[i].script;
     t.left = (latch)LATCH;
-    open_world(&w, ok, 1, 40, compact_as_set, &t);
+    open_world(&w, ok, 1, 40, TP_COMPACTION_HOST, &t);
     for (char c = 'a'; c <= 'd'; c++) say_long(&w, c);
     bool kept = strstr(w.model->requests[3], "U<" A36 ">") != NULL;
     assert_int_equal(kept, rows[i].why != NULL);
@@ -406,7 +392,7 @@ TEST(compaction_that_fails_after_the_provider_refused_fails_the_turn) {
   static const reply replies[] = {{.text = "ok"}, {.fails = TP_ERR_CONTEXT_LENGTH}};
   world w;
   script t = {.status = TP_ERR_IO, .left = LATCH};
-  open_world(&w, replies, 2, 0, compact_as_set, &t);
+  open_world(&w, replies, 2, 0, TP_COMPACTION_HOST, &t);
   say_long(&w, 'a');
   const tp_turn_result *result = say(&w, "b", TP_TURN_FAILED);
   assert_int_equal(result->code, TP_ERR_CONTEXT_LENGTH);
@@ -421,7 +407,7 @@ TEST(turn_is_cancelled_while_its_history_is_compacted) {
   world w;
   latch entered = LATCH, goes_on = LATCH;
   script t = {.entered = &entered, .waits_for = &goes_on, .keeps_all = true, .left = LATCH};
-  open_world(&w, ok, 1, 10, compact_as_set, &t);
+  open_world(&w, ok, 1, 10, TP_COMPACTION_HOST, &t);
   say_long(&w, 'a');
   tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("b")};
   tp_submission *submission;
@@ -514,7 +500,7 @@ static tp_answer look(void *ctx, tp_tool_run *run) {
   return tp_tool_ok(run, (tp_text){text, 1 + tp_tool_run_call_id(run).size * 40});
 }
 
-static void play_hundreds(uint64_t seed, tp_compact_fn compact, int64_t tokens_max) {
+static void play_hundreds(uint64_t seed, tp_compaction compaction, int64_t tokens_max) {
   generator g = {.seed = seed * UINT64_C(0x9E3779B97F4A7C15)};
   const tp_tool tool = {.struct_size = sizeof tool, .name = "look", .run = look, .placement = TP_PLACEMENT_INLINE};
   const tp_tool *const tools[] = {&tool};
@@ -525,8 +511,11 @@ static void play_hundreds(uint64_t seed, tp_compact_fn compact, int64_t tokens_m
       .struct_size = sizeof model, .name = "generator", .ctx = &g, .start = generate, .placement = TP_PLACEMENT_INLINE};
   tp_runtime *runtime = open_runtime(NULL);
   add_hooks(runtime, &(hook){.id = "t", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .ctx = &contributes}, 1);
-  tp_session_options options = {
-      .struct_size = sizeof options, .id = "s", .model = &model, .history_tokens_max = tokens_max, .compact = compact};
+  tp_session_options options = {.struct_size = sizeof options,
+                                .id = "s",
+                                .model = &model,
+                                .history_tokens_max = tokens_max,
+                                .compaction = compaction};
   tp_session *session;
   assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
   for (int i = 0; i < TURNS; i++) {
@@ -542,16 +531,16 @@ static void play_hundreds(uint64_t seed, tp_compact_fn compact, int64_t tokens_m
     tp_turn_result_free(result);
   }
   if (tokens_max == 0) assert_true(g.refused > 10);
-  if (compact == tp_compact_summarize) assert_true(g.summaries > 10);
+  if (compaction == TP_COMPACTION_SUMMARIZE) assert_true(g.summaries > 10);
   tp_session_close(session, NULL, NULL);
   close_runtime(runtime);
 }
 
 TEST(hundreds_of_turns_with_calls_complete_and_keep_pairs_whole) {
   for (uint64_t seed = 1; seed <= 4; seed++) {
-    play_hundreds(seed, tp_compact_drop_oldest, SESSION_TOKENS);
-    play_hundreds(seed, tp_compact_drop_oldest, 0);
-    play_hundreds(seed, tp_compact_summarize, SESSION_TOKENS);
-    play_hundreds(seed, tp_compact_summarize, 0);
+    play_hundreds(seed, TP_COMPACTION_DROP_OLDEST, SESSION_TOKENS);
+    play_hundreds(seed, TP_COMPACTION_DROP_OLDEST, 0);
+    play_hundreds(seed, TP_COMPACTION_SUMMARIZE, SESSION_TOKENS);
+    play_hundreds(seed, TP_COMPACTION_SUMMARIZE, 0);
   }
 }

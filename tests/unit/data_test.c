@@ -254,10 +254,10 @@ TEST(senseless_requests_and_options_are_refused_by_the_name_of_the_field) {
   tp_runtime *runtime = open_with_data();
   tp_session *session = NULL;
   tp_fault fault = {0};
-  tp_session_options options = {.struct_size = sizeof options, .id = "s1", .reserved_ = 1};
+  tp_session_options options = {.struct_size = sizeof options, .id = "s1", .compaction = (tp_compaction)9};
   assert_int_equal(tp_session_open(runtime, &options, &session, &fault), TP_ERR_USAGE);
-  assert_non_null(strstr(fault.message, "reserved_"));
-  options.reserved_ = 0;
+  assert_non_null(strstr(fault.message, "compaction"));
+  options.compaction = TP_COMPACTION_NONE;
   assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
   const tp_turn_request wrong[] = {{.struct_size = sizeof(tp_turn_request), .tokens_max = -5},
                                    {.struct_size = sizeof(tp_turn_request), .cost_micros_max = -1},

@@ -1651,7 +1651,7 @@ TEST(drain_says_that_it_ended_a_session) {
   close_world(&w);
 }
 
-static tp_status compact_nothing(void *ctx, const tp_compaction *compaction, tp_fault *fault) {
+static tp_status compact_nothing(void *ctx, const tp_compaction_request *compaction, tp_fault *fault) {
   (void)ctx, (void)compaction, (void)fault;
   return TP_OK;
 }
@@ -1660,13 +1660,34 @@ TEST(options_of_compaction_that_would_do_nothing_are_refused) {
   tp_runtime *runtime = open_runtime(NULL);
   const tp_session_options later[] = {
       {.struct_size = sizeof(tp_session_options), .id = "s", .history_tokens_max = 1},
-      {.struct_size = sizeof(tp_session_options), .id = "s", .history_tokens_max = -1, .compact = compact_nothing},
-      {.struct_size = sizeof(tp_session_options), .id = "s", .compact_ctx = runtime}};
+      {.struct_size = sizeof(tp_session_options), .id = "s", .history_tokens_max = -1},
+      {.struct_size = sizeof(tp_session_options), .id = "s", .compact_ctx = runtime},
+      {.struct_size = sizeof(tp_session_options), .id = "s", .compaction = TP_COMPACTION_HOST},
+      {.struct_size = sizeof(tp_session_options), .id = "s", .compact = compact_nothing},
+      {.struct_size = sizeof(tp_session_options),
+       .id = "s",
+       .compact = compact_nothing,
+       .compaction = TP_COMPACTION_SUMMARIZE},
+      {.struct_size = sizeof(tp_session_options),
+       .id = "s",
+       .compact = compact_nothing,
+       .compaction = TP_COMPACTION_DROP_OLDEST},
+      {.struct_size = sizeof(tp_session_options), .id = "s", .compaction = (tp_compaction)4},
+      {.struct_size = sizeof(tp_session_options), .id = "s", .compaction = (tp_compaction)-1},
+      {.struct_size = sizeof(tp_session_options),
+       .id = "s",
+       .compact_ctx = runtime,
+       .compaction = TP_COMPACTION_DROP_OLDEST}};
+  static const char *const why[] = {"without compaction",      "is negative",
+                                    "without compact",         "needs compact",
+                                    "TP_COMPACTION_HOST only", "TP_COMPACTION_HOST only",
+                                    "TP_COMPACTION_HOST only", "is no tp_compaction",
+                                    "is no tp_compaction",     "without compact"};
   for (size_t i = 0; i < COUNT(later); i++) {
     tp_session *session = NULL;
     tp_fault fault = {0};
     assert_int_equal(tp_session_open(runtime, &later[i], &session, &fault), TP_ERR_USAGE);
-    assert_non_null(strstr(fault.message, i == 1 ? "is negative" : "without compact"));
+    if (!strstr(fault.message, why[i])) fail_msg("case %zu: `%s` is not in `%s`", i, why[i], fault.message);
   }
   close_runtime(runtime);
 }
