@@ -40,32 +40,26 @@
   "  UPDATE scope SET changes = changes + 1 WHERE id = new.scope; END;"                           \
   "CREATE TRIGGER fact_removed AFTER DELETE ON memory BEGIN DELETE FROM fact WHERE memory = old.id; END;"
 
-static const char schema_sql[] =
-    "CREATE TABLE scope (id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL,"
-    "  memories INTEGER NOT NULL, changes INTEGER NOT NULL DEFAULT 0, UNIQUE (tenant, kind, name));"
-    "CREATE TABLE memory (id INTEGER PRIMARY KEY AUTOINCREMENT, scope INTEGER NOT NULL, session TEXT NOT NULL,"
-    "  turn TEXT NOT NULL, part TEXT NOT NULL, said_ms INTEGER NOT NULL, asks INTEGER NOT NULL, text TEXT NOT NULL,"
-    "  UNIQUE (scope, session, turn, part));"
-    "CREATE INDEX memory_scope ON memory (scope);"
-    "CREATE INDEX memory_session ON memory (scope, session);"
-    "CREATE VIRTUAL TABLE recall USING fts5 (text, scope, content='memory', content_rowid='id',"
-    "  tokenize='porter unicode61 remove_diacritics 2');"
-    "CREATE TRIGGER memory_added AFTER INSERT ON memory BEGIN"
-    "  UPDATE scope SET memories = memories + 1 WHERE id = new.scope;"
-    "  INSERT INTO recall (rowid, text, scope) VALUES (new.id, new.text, new.scope); END;" COUNTING_TRIGGERS
-        VECTOR_TABLES FACT_TABLE;
+#define MEMORY_TABLES                                                                                              \
+  "CREATE TABLE scope (id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL,"      \
+  "  memories INTEGER NOT NULL, changes INTEGER NOT NULL DEFAULT 0, UNIQUE (tenant, kind, name));"                 \
+  "CREATE TABLE memory (id INTEGER PRIMARY KEY AUTOINCREMENT, scope INTEGER NOT NULL, session TEXT NOT NULL,"      \
+  "  turn TEXT NOT NULL, part TEXT NOT NULL, said_ms INTEGER NOT NULL, asks INTEGER NOT NULL, text TEXT NOT NULL," \
+  "  UNIQUE (scope, session, turn, part));"                                                                        \
+  "CREATE INDEX memory_scope ON memory (scope);"                                                                   \
+  "CREATE INDEX memory_session ON memory (scope, session);"                                                        \
+  "CREATE VIRTUAL TABLE recall USING fts5 (text, scope, content='memory', content_rowid='id',"                     \
+  "  tokenize='porter unicode61 remove_diacritics 2');"                                                            \
+  "CREATE TRIGGER memory_added AFTER INSERT ON memory BEGIN"                                                       \
+  "  UPDATE scope SET memories = memories + 1 WHERE id = new.scope;"                                               \
+  "  INSERT INTO recall (rowid, text, scope) VALUES (new.id, new.text, new.scope); END;"
 
-/* To version 2: what changes is counted. To 3: vectors. To 4: facts. */
-static const char *const upgrades[] = {
-    "ALTER TABLE scope ADD COLUMN changes INTEGER NOT NULL DEFAULT 0;"
-    "DROP TRIGGER memory_changed; DROP TRIGGER memory_removed;" COUNTING_TRIGGERS,
-    VECTOR_TABLES, FACT_TABLE};
+static const char *const tables[] = {MEMORY_TABLES, COUNTING_TRIGGERS, VECTOR_TABLES, FACT_TABLE, NULL};
 
 static const tp__sqlite_schema schema = {.noun = "a memory",
                                          .application_id = 0x54704d65, /* "TpMe" */
-                                         .version = 4,
-                                         .sql = schema_sql,
-                                         .upgrades = upgrades,
+                                         .version = 1,
+                                         .sql = tables,
                                          .busy_ms = 250, /* a job or a model can try again, a turn cannot wait */
                                          .overwrites_deleted = true};
 

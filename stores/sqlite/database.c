@@ -196,39 +196,36 @@ static int read_identity(sqlite3 *db, identity *ret_identity) {
   return rc == SQLITE_OK ? end : rc;
 }
 
-/* Whose file it is: an empty one (*ret_version is 0), ours of this version or an earlier one, or refused. */
-static tp_status identify(sqlite3 *db, const char *path, const tp__sqlite_schema *schema, int *ret_version,
+/* Whether the file is empty or has this schema; any other file is refused. */
+static tp_status identify(sqlite3 *db, const char *path, const tp__sqlite_schema *schema, bool *ret_is_empty,
                           tp_fault *fault) {
   identity is = {0};
   int rc = read_identity(db, &is);
   if (rc != SQLITE_OK) return tp__sqlite_fail(db, path, "read its header", rc, fault);
-  *ret_version = 0;
-  if (is.application_id == 0 && is.version == 0 && is.objects == 0) return TP_OK;
+  *ret_is_empty = is.application_id == 0 && is.version == 0 && is.objects == 0;
+  if (*ret_is_empty) return TP_OK;
   if (is.application_id != schema->application_id)
     return tp__sqlite_refuse(fault, TP_ERR_STORE_SCHEMA, path,
                              "%s is a SQLite file of another program, not %s; give another path", path, schema->noun);
-  if (is.version > schema->version)
+  if (is.version > 0 && is.version != schema->version)
     return tp__sqlite_refuse(fault, TP_ERR_STORE_SCHEMA, path,
-                             "%s is %s of schema version %lld, and this library knows versions up to %d; use a newer "
-                             "turnphase",
+                             "%s is %s of schema version %lld, and this library has version %d; use the turnphase that "
+                             "wrote it, or give another path",
                              path, schema->noun, (long long)is.version, (int)schema->version);
-  if (is.version < (schema->upgrades ? 1 : schema->version))
+  if (is.version <= 0)
     return tp__sqlite_refuse(fault, TP_ERR_STORE_CORRUPT, path,
                              "%s says it is %s of schema version %lld, which there never was%s", path, schema->noun,
                              (long long)is.version, remedy_of(TP_ERR_STORE_CORRUPT));
-  *ret_version = (int)is.version;
   return TP_OK;
 }
 
-/* Makes the tables, or those that the file's version lacks. */
-static int make_version(sqlite3 *db, const tp__sqlite_schema *schema, int version) {
+static int create_tables(sqlite3 *db, const tp__sqlite_schema *schema) {
   char numbers[96];
   snprintf(numbers, sizeof numbers, "PRAGMA application_id = %d; PRAGMA user_version = %d;",
            (int)schema->application_id, (int)schema->version);
-  int rc = version == 0 ? sqlite3_exec(db, schema->sql, NULL, NULL, NULL) : SQLITE_OK;
-  if (version == 0 && schema->grows_from_first) version = 1;
-  for (int i = version; rc == SQLITE_OK && i > 0 && i < schema->version; i++)
-    rc = sqlite3_exec(db, schema->upgrades[i - 1], NULL, NULL, NULL);
+  int rc = SQLITE_OK;
+  for (const char *const *sql = schema->sql; rc == SQLITE_OK && *sql; sql++)
+    rc = sqlite3_exec(db, *sql, NULL, NULL, NULL);
   if (rc == SQLITE_OK) rc = sqlite3_exec(db, numbers, NULL, NULL, NULL);
   return rc == SQLITE_OK ? sqlite3_exec(db, "COMMIT", NULL, NULL, NULL) : rc;
 }
@@ -237,10 +234,10 @@ static int make_version(sqlite3 *db, const tp__sqlite_schema *schema, int versio
 static tp_status make_tables(sqlite3 *db, const char *path, const tp__sqlite_schema *schema, tp_fault *fault) {
   int rc = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
   if (rc != SQLITE_OK) return tp__sqlite_fail(db, path, "begin", rc, fault);
-  int version = 0;
-  tp_status status = identify(db, path, schema, &version, fault);
-  if (status == TP_OK && version < schema->version) {
-    rc = make_version(db, schema, version);
+  bool is_empty;
+  tp_status status = identify(db, path, schema, &is_empty, fault);
+  if (status == TP_OK && is_empty) {
+    rc = create_tables(db, schema);
     if (rc != SQLITE_OK) status = tp__sqlite_fail(db, path, "make its tables", rc, fault);
   }
   if (!sqlite3_get_autocommit(db)) sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
@@ -286,12 +283,12 @@ static tp_status check_pages(sqlite3 *db, const char *path, tp_fault *fault) {
 }
 
 static tp_status check_and_set_up(sqlite3 *db, const char *path, const tp__sqlite_schema *schema, tp_fault *fault) {
-  int version = 0;
+  bool is_empty;
   if (sqlite3_db_readonly(db, "main") == 1) return tp__sqlite_fail(NULL, path, "open", SQLITE_READONLY, fault);
-  tp_status status = identify(db, path, schema, &version, fault);
-  if (status == TP_OK && version > 0) status = check_pages(db, path, fault);
-  if (status == TP_OK) status = set_durable(db, path, schema, version == 0, fault);
-  if (status == TP_OK && version < schema->version) status = make_tables(db, path, schema, fault);
+  tp_status status = identify(db, path, schema, &is_empty, fault);
+  if (status == TP_OK && !is_empty) status = check_pages(db, path, fault);
+  if (status == TP_OK) status = set_durable(db, path, schema, is_empty, fault);
+  if (status == TP_OK && is_empty) status = make_tables(db, path, schema, fault);
   if (status == TP_OK && schema->busy_ms) sqlite3_busy_timeout(db, schema->busy_ms);
   return status;
 }

@@ -16,16 +16,13 @@ enum { TP__SQLITE_BUSY_MS = 5000 };
 
 /** What a file of ours holds, and how. Both numbers stand in its header (PRAGMA application_id, user_version). */
 typedef struct tp__sqlite_schema {
-  const char *noun;            /* "a history of sessions" */
-  int32_t application_id;      /* never 0 */
-  int32_t version;             /* from 1 */
-  const char *sql;             /* makes the tables of this version in an empty file */
-  const char *const *upgrades; /* version - 1 of them: the one at i makes version i + 2 of version i + 1; NULL: an
-                              earlier version is refused */
-  int busy_ms;                 /* how long a statement waits for a lock once the file is open; 0: as long as opening */
-  bool overwrites_deleted;     /* whatever is deleted, else only where that costs no write more */
-  bool grows_from_first;       /* sql makes version 1, and upgrades make the rest of it, in an empty file, too */
-  bool shrinks;                /* the file may lose its free pages (auto_vacuum = INCREMENTAL); of a new file only */
+  const char *noun;        /* "a history of sessions" */
+  int32_t application_id;  /* never 0 */
+  int32_t version;         /* from 1; a file of another version is refused */
+  const char *const *sql;  /* makes the tables in an empty file: pieces, run in their order; NULL ends them */
+  int busy_ms;             /* how long a statement waits for a lock once the file is open; 0: as long as opening */
+  bool overwrites_deleted; /* whatever is deleted, else only where that costs no write more */
+  bool shrinks;            /* the file may lose its free pages (auto_vacuum = INCREMENTAL); of a new file only */
 } tp__sqlite_schema;
 
 /** What a SQLite result code means to a host. */

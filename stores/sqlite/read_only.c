@@ -49,9 +49,9 @@ static tp_status check(sqlite3 *db, const char *path, tp_fault *fault) {
     return tp__sqlite_refuse(fault, TP_ERR_STORE_SCHEMA, path, "%s is not %s; give another path", path, schema->noun);
   if (version == schema->version) return TP_OK;
   return tp__sqlite_refuse(
-      fault, TP_ERR_STORE_SCHEMA, path, "%s is of schema version %lld, and this library reads version %d; %s", path,
-      (long long)version, (int)schema->version,
-      version > schema->version ? "use a newer turnphase" : "open it once where it can be written, which upgrades it");
+      fault, TP_ERR_STORE_SCHEMA, path,
+      "%s is of schema version %lld, and this library reads version %d; use the turnphase that wrote it", path,
+      (long long)version, (int)schema->version);
 }
 
 tp_status tp__sqlite_open_read_only(const char *path, sqlite3 **ret_db, tp_fault *fault) {

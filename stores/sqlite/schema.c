@@ -23,7 +23,7 @@
   "  UNIQUE (tenant, name));"                                                                                   \
   "CREATE TABLE message (id INTEGER PRIMARY KEY, session INTEGER NOT NULL, role INTEGER NOT NULL,"              \
   "  is_error INTEGER NOT NULL, turn TEXT NOT NULL, text TEXT NOT NULL, call_id TEXT NOT NULL,"                 \
-  "  name TEXT NOT NULL);"                                                                                      \
+  "  name TEXT NOT NULL, parts BLOB NOT NULL);"                                                                 \
   "CREATE INDEX message_session ON message (session);"                                                          \
   "CREATE TABLE tool_call (message INTEGER NOT NULL, position INTEGER NOT NULL, id TEXT NOT NULL,"              \
   "  name TEXT NOT NULL, malformed INTEGER NOT NULL, arguments BLOB NOT NULL, PRIMARY KEY (message, position))" \
@@ -46,7 +46,8 @@
   "  ended_ns INTEGER NOT NULL, late_ns INTEGER NOT NULL, code INTEGER NOT NULL,"                                    \
   "  contribution_count INTEGER NOT NULL, attempts INTEGER NOT NULL, state INTEGER NOT NULL,"                        \
   "  reason INTEGER NOT NULL, verdict INTEGER NOT NULL, execution INTEGER NOT NULL, failure INTEGER NOT NULL,"       \
-  "  fallback_used INTEGER NOT NULL, visibility INTEGER NOT NULL, PRIMARY KEY (entry, position)) WITHOUT ROWID;"     \
+  "  fallback_used INTEGER NOT NULL, visibility INTEGER NOT NULL, limit_ms INTEGER NOT NULL,"                        \
+  "  handler_thread INTEGER NOT NULL, PRIMARY KEY (entry, position)) WITHOUT ROWID;"                                 \
   "CREATE TABLE audit (row INTEGER PRIMARY KEY, process INTEGER NOT NULL, unix_ms INTEGER NOT NULL,"                 \
   "  status INTEGER NOT NULL, phase INTEGER NOT NULL, snapshot_hash INTEGER NOT NULL, duration_ns INTEGER NOT NULL," \
   "  state INTEGER NOT NULL, reason INTEGER NOT NULL, visibility INTEGER NOT NULL, owner TEXT NOT NULL,"             \
@@ -58,7 +59,8 @@
   "  tool_calls INTEGER NOT NULL, input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL,"                    \
   "  cost_micros INTEGER NOT NULL, phase INTEGER NOT NULL, subscription TEXT NOT NULL, reason TEXT NOT NULL,"        \
   "  tenant TEXT NOT NULL, agent TEXT NOT NULL, workspace TEXT NOT NULL, session TEXT NOT NULL,"                     \
-  "  thread TEXT NOT NULL, turn TEXT NOT NULL, task TEXT NOT NULL, run TEXT NOT NULL);"                              \
+  "  thread TEXT NOT NULL, turn TEXT NOT NULL, task TEXT NOT NULL, run TEXT NOT NULL,"                               \
+  "  steps_dropped INTEGER NOT NULL, parent_turn TEXT NOT NULL);"                                                    \
   "CREATE INDEX turn_number ON turn (process, number);"                                                              \
   "CREATE INDEX turn_session ON turn (session);"                                                                     \
   "CREATE INDEX turn_turn ON turn (turn);"
@@ -93,9 +95,7 @@
   "CREATE TABLE step (turn INTEGER NOT NULL, position INTEGER NOT NULL, kind INTEGER NOT NULL,"              \
   "  round INTEGER NOT NULL, place INTEGER NOT NULL, outcome INTEGER NOT NULL, started_ns INTEGER NOT NULL," \
   "  ended_ns INTEGER NOT NULL, name TEXT NOT NULL, PRIMARY KEY (turn, position)) WITHOUT ROWID;"            \
-  "CREATE TRIGGER turn_deleted AFTER DELETE ON turn BEGIN DELETE FROM step WHERE turn = OLD.row; END;"       \
-  "ALTER TABLE turn ADD COLUMN steps_dropped INTEGER NOT NULL DEFAULT 0;"                                    \
-  "ALTER TABLE run ADD COLUMN limit_ms INTEGER NOT NULL DEFAULT 0;"
+  "CREATE TRIGGER turn_deleted AFTER DELETE ON turn BEGIN DELETE FROM step WHERE turn = OLD.row; END;"
 
 #define ATTEMPT_TABLES                                                                                             \
   "CREATE TABLE attempt (row INTEGER PRIMARY KEY, process INTEGER NOT NULL, entry INTEGER NOT NULL,"               \
@@ -113,8 +113,6 @@
   "  arguments BLOB NOT NULL, result TEXT);"                                                                           \
   "CREATE INDEX tool_start_turn ON tool_start (turn, session, tenant);"
 
-#define PARTS "ALTER TABLE message ADD COLUMN parts BLOB NOT NULL DEFAULT x'';"
-
 #define CONTENT_TABLES                                                                                  \
   "CREATE TABLE content (row INTEGER PRIMARY KEY, process INTEGER NOT NULL, entry INTEGER NOT NULL,"    \
   "  position INTEGER NOT NULL, field INTEGER NOT NULL, kind INTEGER NOT NULL, bytes INTEGER NOT NULL," \
@@ -122,8 +120,6 @@
   "CREATE INDEX content_entry ON content (process, entry);"                                             \
   "CREATE TRIGGER entry_content_deleted AFTER DELETE ON entry BEGIN"                                    \
   "  DELETE FROM content WHERE process = OLD.process AND entry = OLD.id; END;"
-
-#define NESTED "ALTER TABLE turn ADD COLUMN parent_turn TEXT NOT NULL DEFAULT '';"
 
 #define QUESTION_TABLES                                                                                               \
   "CREATE TABLE question (number INTEGER PRIMARY KEY AUTOINCREMENT, state INTEGER NOT NULL, waits INTEGER NOT NULL,"  \
@@ -137,19 +133,12 @@
   "CREATE TABLE task (key TEXT PRIMARY KEY, is_begun INTEGER NOT NULL, created_unix_ms INTEGER NOT NULL," \
   "  tool TEXT NOT NULL, agent TEXT NOT NULL, arguments BLOB NOT NULL, hash BLOB NOT NULL) WITHOUT ROWID;"
 
-#define THREADS "ALTER TABLE run ADD COLUMN handler_thread INTEGER NOT NULL DEFAULT 0;"
-
-/* Version 1 is the history alone, 2 has the records, 3 the jobs, 4 the steps of turns and the limits of runs, 5 the
- * attempts, 6 the starts of tool calls, 7 the parts of messages, 8 the hashes of content, 9 nested turns,
- * 10 questions, 11 tasks, 12 the threads of runs. */
-static const char *const upgrades[] = {RECORD_TABLES,  JOB_TABLES, STEP_TABLES,     ATTEMPT_TABLES, TOOL_TABLES, PARTS,
-                                       CONTENT_TABLES, NESTED,     QUESTION_TABLES, TASK_TABLES,    THREADS};
+static const char *const tables[] = {HISTORY_TABLES, RECORD_TABLES,  JOB_TABLES,      STEP_TABLES, ATTEMPT_TABLES,
+                                     TOOL_TABLES,    CONTENT_TABLES, QUESTION_TABLES, TASK_TABLES, NULL};
 
 const tp__sqlite_schema tp__sqlite_store_schema = {.noun = "a store of turnphase",
                                                    .application_id = 0x54704869, /* "TpHi" */
-                                                   .version = 12,
-                                                   .sql = HISTORY_TABLES,
-                                                   .upgrades = upgrades,
-                                                   .grows_from_first = true,
+                                                   .version = 1,
+                                                   .sql = tables,
                                                    .overwrites_deleted = true,
                                                    .shrinks = true};

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The SQLite store when writing is refused: a file that another process has locked, a full disk, a limit of the file's
- * size, a file that cannot be written, that was removed, that is damaged, foreign or newer; a file of each earlier
- * schema; processes that are gone. A full disk is an answer of the system calls of SQLite's VFS. */
+ * size, a file that cannot be written, that was removed, that is damaged, foreign or of another version; processes that are gone. A full disk is an answer of the system calls of SQLite's VFS. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -268,11 +267,15 @@ TEST(what_waits_when_a_store_is_closed_is_written_or_logged_as_lost) {
 
 /* ---- files that are not taken ---- */
 
-TEST(a_newer_or_foreign_file_is_refused) {
+TEST(a_file_of_another_version_or_program_is_refused) {
   tp_store_free(open_with(0));
   sql("PRAGMA user_version = 99");
-  assert_refused(TP_ERR_STORE_SCHEMA, "newer turnphase");
-  sql("PRAGMA user_version = 3; PRAGMA application_id = 7");
+  assert_refused(TP_ERR_STORE_SCHEMA, "of schema version 99, and this library has version 1; use the turnphase");
+  sql("PRAGMA user_version = 12");
+  assert_refused(TP_ERR_STORE_SCHEMA, "use the turnphase that wrote it");
+  sql("PRAGMA user_version = 0");
+  assert_refused(TP_ERR_STORE_CORRUPT, "never was");
+  sql("PRAGMA user_version = 1; PRAGMA application_id = 7");
   assert_refused(TP_ERR_STORE_SCHEMA, "another path");
 }
 
@@ -291,122 +294,6 @@ TEST(a_broken_file_is_refused) {
   for (int page = 1; page < 12; page++) assert_int_equal(pwrite(fd, noise, sizeof noise, page * 4096), 4096);
   close(fd);
   assert_refused(TP_ERR_STORE_CORRUPT, "restore a copy");
-}
-
-static bool one_session(void *ctx, const tp_history_session *session) {
-  *(size_t *)ctx += session->message_count;
-  return true;
-}
-
-#define VERSION_1                                                                                                   \
-  "CREATE TABLE session (id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, name TEXT NOT NULL, UNIQUE (tenant, name));" \
-  "CREATE TABLE message (id INTEGER PRIMARY KEY, session INTEGER NOT NULL, role INTEGER NOT NULL,"                  \
-  "  is_error INTEGER NOT NULL, turn TEXT NOT NULL, text TEXT NOT NULL, call_id TEXT NOT NULL,"                     \
-  "  name TEXT NOT NULL);"                                                                                          \
-  "CREATE INDEX message_session ON message (session);"                                                              \
-  "CREATE TABLE tool_call (message INTEGER NOT NULL, position INTEGER NOT NULL, id TEXT NOT NULL,"                  \
-  "  name TEXT NOT NULL, malformed INTEGER NOT NULL, arguments BLOB NOT NULL, PRIMARY KEY (message, position))"     \
-  "  WITHOUT ROWID;"                                                                                                \
-  "INSERT INTO session VALUES (1, 'acme', 's');"                                                                    \
-  "INSERT INTO message VALUES (1, 1, 1, 0, 't', 'kept', '', '');"                                                   \
-  "PRAGMA application_id = 1416644713; PRAGMA user_version = 1;"
-
-/* What versions 11 to 3 added is taken away: the tables of the records are as they were. */
-#define BACK_TO_VERSION_11 "ALTER TABLE run DROP COLUMN handler_thread; PRAGMA user_version = 11;"
-#define BACK_TO_VERSION_10 BACK_TO_VERSION_11 "DROP TABLE task; PRAGMA user_version = 10;"
-#define BACK_TO_VERSION_9 BACK_TO_VERSION_10 "DROP TABLE question; PRAGMA user_version = 9;"
-#define BACK_TO_VERSION_8 BACK_TO_VERSION_9 "ALTER TABLE turn DROP COLUMN parent_turn; PRAGMA user_version = 8;"
-#define BACK_TO_VERSION_7 \
-  BACK_TO_VERSION_8 "DROP TABLE content; DROP TRIGGER entry_content_deleted; PRAGMA user_version = 7;"
-#define BACK_TO_VERSION_6 BACK_TO_VERSION_7 "ALTER TABLE message DROP COLUMN parts; PRAGMA user_version = 6;"
-#define BACK_TO_VERSION_5 BACK_TO_VERSION_6 "DROP TABLE tool_start; PRAGMA user_version = 5;"
-#define BACK_TO_VERSION_4 BACK_TO_VERSION_5 "DROP TABLE attempt; DROP TRIGGER entry_deleted; PRAGMA user_version = 4;"
-#define BACK_TO_VERSION_3                                                                   \
-  BACK_TO_VERSION_4                                                                         \
-  "DROP TABLE step; DROP TRIGGER turn_deleted; ALTER TABLE turn DROP COLUMN steps_dropped;" \
-  "ALTER TABLE run DROP COLUMN limit_ms; PRAGMA user_version = 3;"
-#define BACK_TO_VERSION_2 BACK_TO_VERSION_3 "DROP TABLE job; DROP TABLE counter; PRAGMA user_version = 2;"
-
-static void assert_all_is_there(void) {
-  tp_store *store = open_with(0);
-  uint64_t id;
-  assert_int_equal(insert(store, "a", &id, NULL), TP_OK);
-  assert_int_equal(open_jobs(store), 1);
-  assert_int_equal(record(store, 2), TP_OK);
-  assert_true(records_of(store) >= 1);
-  tp_history *history = NULL;
-  assert_int_equal(tp_sqlite_history_open(path, &history, NULL), TP_OK);
-  tp_history_query query = {.struct_size = sizeof query};
-  size_t messages = 0;
-  assert_int_equal(history->list_sessions(history->ctx, &query, one_session, &messages, NULL), TP_OK);
-  assert_int_equal(messages, 1);
-  tp_history_free(history);
-  tp_store_free(store);
-}
-
-/* A file that was upgraded has the tables, indexes and triggers of a new one. */
-static void read_schema(char *text, size_t size) {
-  sqlite3 *db = NULL;
-  sqlite3_stmt *rows = NULL;
-  text[0] = '\0';
-  assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-  static const char question[] = "SELECT replace(coalesce(sql, name), '  ', ' ') FROM sqlite_schema ORDER BY 1";
-  assert_int_equal(sqlite3_prepare_v2(db, question, -1, &rows, NULL), SQLITE_OK);
-  while (sqlite3_step(rows) == SQLITE_ROW) {
-    size_t used = strlen(text);
-    snprintf(text + used, size - used, "%s\n", (const char *)sqlite3_column_text(rows, 0));
-  }
-  sqlite3_finalize(rows);
-  sqlite3_close(db);
-  assert_true(strlen(text) > 1000 && strlen(text) < size - 1);
-}
-
-TEST(a_file_of_each_earlier_schema_is_upgraded_and_keeps_what_it_has) {
-  static char fresh[16384], upgraded[16384];
-  tp_store_free(open_with(0));
-  read_schema(fresh, sizeof fresh);
-  remove_directory(NULL);
-  make_directory(NULL);
-  sql(VERSION_1);
-  assert_all_is_there();
-  read_schema(upgraded, sizeof upgraded);
-  assert_string_equal(upgraded, fresh);
-  sql(BACK_TO_VERSION_2);
-  assert_all_is_there();
-  read_schema(upgraded, sizeof upgraded);
-  assert_string_equal(upgraded, fresh);
-  sql("DELETE FROM job; UPDATE counter SET value = 0;" BACK_TO_VERSION_3);
-  assert_all_is_there();
-  read_schema(upgraded, sizeof upgraded);
-  assert_string_equal(upgraded, fresh);
-  sql("DELETE FROM job; UPDATE counter SET value = 0;" BACK_TO_VERSION_5);
-  assert_all_is_there();
-  read_schema(upgraded, sizeof upgraded);
-  assert_string_equal(upgraded, fresh);
-  sql("DELETE FROM job; UPDATE counter SET value = 0;" BACK_TO_VERSION_4);
-  assert_all_is_there();
-  read_schema(upgraded, sizeof upgraded);
-  assert_string_equal(upgraded, fresh);
-  sql("DELETE FROM job; UPDATE counter SET value = 0;" BACK_TO_VERSION_6);
-  assert_all_is_there();
-  read_schema(upgraded, sizeof upgraded);
-  assert_string_equal(upgraded, fresh);
-  sql("DELETE FROM job; UPDATE counter SET value = 0;" BACK_TO_VERSION_7);
-  assert_all_is_there();
-  read_schema(upgraded, sizeof upgraded);
-  assert_string_equal(upgraded, fresh);
-  sql("DELETE FROM job; UPDATE counter SET value = 0;" BACK_TO_VERSION_10);
-  assert_all_is_there();
-  read_schema(upgraded, sizeof upgraded);
-  assert_string_equal(upgraded, fresh);
-  sql("DELETE FROM job; UPDATE counter SET value = 0;" BACK_TO_VERSION_9);
-  assert_all_is_there();
-  read_schema(upgraded, sizeof upgraded);
-  assert_string_equal(upgraded, fresh);
-  sql("DELETE FROM job; UPDATE counter SET value = 0;" BACK_TO_VERSION_8);
-  assert_all_is_there();
-  read_schema(upgraded, sizeof upgraded);
-  assert_string_equal(upgraded, fresh);
 }
 
 static void never_taken(void *ctx, const tp_task_record *task) {
@@ -429,12 +316,14 @@ TEST(a_task_whose_arguments_were_changed_is_not_taken) {
   tp_store_free(store);
 }
 
-TEST(an_upgrade_that_cannot_be_written_leaves_the_file_as_it_was) {
-  sql(VERSION_1);
+TEST(a_new_file_that_cannot_be_written_stays_empty_and_is_made_later) {
   disk_full = true;
   assert_refused(TP_ERR_STORE_FULL, "free space");
   disk_full = false;
-  assert_all_is_there();
+  tp_store *store = open_with(0);
+  assert_int_equal(record(store, 1), TP_OK);
+  assert_int_equal(records_of(store), 1);
+  tp_store_free(store);
 }
 
 /* ---- what becomes of a file that is open ---- */
@@ -553,12 +442,9 @@ TEST(file_that_is_opened_for_reading_is_read_alone) {
   assert_int_equal(tp_runtime_new(&runtime_options, &runtime, &fault), TP_ERR_USAGE);
   tp_store_free(store);
   tp_store_free(writer);
-  sql(BACK_TO_VERSION_3);
-  assert_int_equal(tp_sqlite_store_open(&options, &store, &fault), TP_ERR_STORE_SCHEMA);
-  assert_non_null(strstr(fault.message, "upgrades it"));
   sql("PRAGMA user_version = 99");
   assert_int_equal(tp_sqlite_store_open(&options, &store, &fault), TP_ERR_STORE_SCHEMA);
-  assert_non_null(strstr(fault.message, "newer turnphase"));
+  assert_non_null(strstr(fault.message, "use the turnphase that wrote it"));
   options.read_only = 2;
   assert_int_equal(tp_sqlite_store_open(&options, &store, &fault), TP_ERR_USAGE);
 }
@@ -777,7 +663,7 @@ TEST(what_is_in_the_file_is_counted) {
   assert_int_equal(stats.runs, 2);
   assert_int_equal(stats.jobs_queued, 1);
   assert_int_equal(stats.jobs_running, 1);
-  assert_int_equal(stats.schema_version, 12);
+  assert_int_equal(stats.schema_version, 1);
   assert_true(stats.file_bytes >= 4096 && stats.free_bytes <= stats.file_bytes);
   assert_int_equal(tp_store_memory_new(NULL, NULL, &memory, NULL), TP_OK);
   assert_int_equal(tp_sqlite_store_stats_get(memory, &stats, NULL), TP_ERR_USAGE);

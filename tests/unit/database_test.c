@@ -17,8 +17,8 @@
 #include "tests/support/directory.h"
 #include "turnphase/sqlite.h"
 
-static const tp__sqlite_schema minimal = {
-    .noun = "a list", .application_id = 7, .version = 2, .sql = "CREATE TABLE entry (id INTEGER PRIMARY KEY);"};
+static const char *const tables[] = {"CREATE TABLE entry (id INTEGER PRIMARY KEY);", NULL};
+static const tp__sqlite_schema minimal = {.noun = "a list", .application_id = 7, .version = 2, .sql = tables};
 
 static void make_memory(const char *more) {
   sqlite3 *db = NULL;
@@ -91,7 +91,8 @@ TEST(a_memory_is_no_history_and_a_history_no_memory) {
 
 TEST(a_refused_memory_says_what_helps) {
   make_memory("PRAGMA user_version = 5");
-  assert_no_memory(TP_ERR_STORE_SCHEMA, "a memory of schema version 5", "use a newer turnphase");
+  assert_no_memory(TP_ERR_STORE_SCHEMA, "a memory of schema version 5, and this library has version 1",
+                   "use the turnphase that wrote it");
   unlink(path);
   make_memory("PRAGMA user_version = 0");
   assert_no_memory(TP_ERR_STORE_CORRUPT, "never was", "restore a copy");

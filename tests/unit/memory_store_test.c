@@ -617,39 +617,6 @@ TEST_WITH(files_that_are_not_ours_or_newer_or_no_database_are_refused, make_dire
   assert_refused(TP_ERR_IO, "cannot be made");
 }
 
-/* As turnphase made it before changes were counted. */
-static const char to_version_1[] =
-    "DROP TRIGGER fact_replaced; DROP TRIGGER fact_removed; DROP TABLE fact;"
-    "DROP TRIGGER vector_changed; DROP TRIGGER vector_removed; DROP TABLE vector; DROP TABLE embedded;"
-    "DROP TRIGGER memory_changed; DROP TRIGGER memory_removed; ALTER TABLE scope DROP COLUMN changes;"
-    "CREATE TRIGGER memory_changed AFTER UPDATE OF text ON memory BEGIN"
-    "  INSERT INTO recall (recall, rowid, text, scope) VALUES ('delete', old.id, old.text, old.scope);"
-    "  INSERT INTO recall (rowid, text, scope) VALUES (new.id, new.text, new.scope); END;"
-    "CREATE TRIGGER memory_removed AFTER DELETE ON memory BEGIN"
-    "  UPDATE scope SET memories = memories - 1 WHERE id = old.scope;"
-    "  INSERT INTO recall (recall, rowid, text, scope) VALUES ('delete', old.id, old.text, old.scope); END;"
-    "PRAGMA user_version = 1;";
-
-TEST_WITH(a_file_of_the_first_version_is_upgraded_and_keeps_its_memories, make_directory, remove_directory) {
-  tp__memory_store *other = NULL;
-  tp__memory memory = said("s", "t2", "A piano.");
-  int64_t id = 0;
-  assert_int_equal(tp__memory_store_open(path, &store, NULL), TP_OK);
-  put("t1", "A violin.");
-  tp__memory_store_close(store);
-  sql(to_version_1);
-  assert_int_equal(tp__memory_store_open(path, &store, NULL), TP_OK);
-  assert_string_equal(recalled(&home, "violin", 8), "t1 ");
-  assert_int_equal(tp__memory_store_open(path, &other, NULL), TP_OK);
-  assert_int_equal(tp__memory_put(other, &home, &memory, &id), TP_OK);
-  assert_string_equal(recalled(&home, "piano", 8), "t2 ");
-  memory.text = tp_text_of("A trumpet."); /* a change is counted, so that the index is made anew */
-  assert_int_equal(tp__memory_put(other, &home, &memory, &id), TP_OK);
-  assert_string_equal(recalled(&home, "trumpet", 8), "t2 ");
-  tp__memory_store_close(other);
-  tp__memory_store_close(store);
-}
-
 /* The index in memory follows the file, whichever process writes it. */
 TEST_WITH(what_another_process_writes_changes_and_forgets_is_seen, make_directory, remove_directory) {
   tp__memory_store *other = NULL;

@@ -562,13 +562,13 @@ TEST(an_empty_database_that_bears_a_foreign_mark_is_refused) {
   assert_refused(path, TP_ERR_STORE_SCHEMA, "another program");
 }
 
-TEST(a_newer_schema_is_refused_and_left_alone) {
+TEST(another_schema_is_refused_and_left_alone) {
   tp_history *history = open_history();
   append(history, "s", "x");
   tp_history_free(history);
   sql(path, "PRAGMA user_version = 99");
   uint64_t before = digest_of_file(path);
-  assert_refused(path, TP_ERR_STORE_SCHEMA, "newer turnphase");
+  assert_refused(path, TP_ERR_STORE_SCHEMA, "use the turnphase that wrote it");
   assert_int_equal(digest_of_file(path), before);
 }
 
