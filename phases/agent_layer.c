@@ -118,8 +118,6 @@ tp_status tp_runtime_new(const tp_runtime_options *options, tp_runtime **ret_run
   const tp_runtime_options *read = tp__runtime_options(runtime);
   tp_status status =
       tp__people_check("tp_runtime_options", read->ask, read->ask_ctx, read->permission, read->permission_ctx, fault);
-  if (status == TP_OK && read->ask_reserved_)
-    status = tp__fail(fault, TP_ERR_USAGE, NULL, "tp_runtime_options.ask_reserved_ must be zero");
   if (status != TP_OK) {
     tp__runtime_free_unstarted(runtime);
     return status;

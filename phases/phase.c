@@ -241,9 +241,6 @@ static void run_settled(tp__entry *e, uint32_t index) {
 
 static const tp_phase_result nothing = {.struct_size = sizeof nothing, .verdict = TP_VERDICT_NONE};
 
-/* tp_phase_result as it was first released: an older program has no more. */
-enum { RESULT_SIZE_FIRST = offsetof(tp_phase_result, entry) + sizeof(void *) };
-
 /* A caller's struct may be an older and shorter one. */
 static inline void clear(tp_phase_result *result) {
   if (result->struct_size == sizeof *result || result->struct_size == 0) *result = nothing;
@@ -413,8 +410,7 @@ tp_status tp_phase_run(tp_turn *turn, uint32_t phase, const tp_phase_input *inpu
                        tp_fault *fault) {
   const tp__plan *plan = phase < TP_PHASE_LIMIT ? tp__turn_plan(&turn->core, phase) : NULL;
   if (!plan) TP__TRY(check_phase(turn, phase, fault));
-  if (result->struct_size != sizeof *result)
-    TP__TRY(tp__shown_check(result, RESULT_SIZE_FIRST, "tp_phase_result", fault));
+  if (result->struct_size != sizeof *result) TP__TRY(tp__size_check(result, "tp_phase_result", fault));
   if (!plan) return run_empty(turn, phase, input, result, fault);
   tp__inside frame;
   TP__TRY(enter(turn, &frame, fault));

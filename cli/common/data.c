@@ -14,39 +14,13 @@
 #include "cli/common/pool.h"
 #include "turnphase/sqlite.h"
 
-static const char file_name[] = "turnphase.db", earlier_name[] = "history.db";
+static const char file_name[] = "turnphase.db";
 
 char *cli_data_path(const char *directory, const char *file) {
   size_t size = strlen(directory) + strlen(file) + 2;
   char *path = cli_alloc(size);
   snprintf(path, size, "%s/%s", directory, file);
   return path;
-}
-
-/* Opening and closing it writes its log back, unless another process has it open: then it must not be renamed. */
-static int rename_earlier(const char *earlier, const char *path) {
-  char log[4096 + 8];
-  tp_fault fault = {0};
-  tp_history *history;
-  tp_status status = tp_sqlite_history_open(earlier, &history, &fault);
-  if (status != TP_OK) return cli_fault(earlier, status, &fault);
-  tp_history_free(history);
-  snprintf(log, sizeof log, "%s-wal", earlier);
-  if (access(log, F_OK) == 0) {
-    cli_error_at(earlier, 0, 0, "another process has it open; end that process, and try again");
-    return CLI_RETRY;
-  }
-  if (rename(earlier, path) == 0) return CLI_OK;
-  cli_error_at(earlier, 0, 0, "it cannot be renamed to %s: %s", path, strerror(errno));
-  return CLI_IO;
-}
-
-int cli_data_adopt(const char *directory) {
-  char *path = cli_data_path(directory, file_name), *earlier = cli_data_path(directory, earlier_name);
-  int status = access(path, F_OK) != 0 && access(earlier, F_OK) == 0 ? rename_earlier(earlier, path) : CLI_OK;
-  free(earlier);
-  free(path);
-  return status;
 }
 
 static int refuse_directory(const char *directory, int error) {
@@ -78,7 +52,6 @@ int cli_data_open(const char *directory, cli_data *data) {
   errno = 0;
   int checked = check_directory(directory);
   bool can_write = access(directory, W_OK) == 0;
-  if (checked == CLI_OK && can_write) checked = cli_data_adopt(directory);
   if (checked != CLI_OK) return checked;
   data->path = cli_data_path(directory, file_name);
   data->read_only = !can_write || (access(data->path, W_OK) != 0 && errno != ENOENT);

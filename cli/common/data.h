@@ -18,9 +18,6 @@ typedef struct cli_data {
 
 /** The path of a file in a directory; freed by free(). */
 char *cli_data_path(const char *directory, const char *file);
-/** Names the file in which earlier versions kept the history alone as this one does, where there is no newer one.
- *  @return CLI_OK, or an exit status after saying what is wrong. */
-int cli_data_adopt(const char *directory);
 /** Makes a directory, where it is not there, for its owner alone, since what is kept there is private.
  *  @return CLI_OK; CLI_IO after saying why it cannot be used. */
 int cli_data_make(const char *directory);

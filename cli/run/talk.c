@@ -43,7 +43,7 @@ static int open_data(cli_talk *talk) {
   if (status != CLI_OK) return status;
   talk->store_path = cli_data_path(directory, "turnphase.db");
   talk->memory_path = cli_data_path(directory, "memory.db");
-  return cli_data_adopt(directory);
+  return CLI_OK;
 }
 
 static int open_history(cli_talk *talk) {

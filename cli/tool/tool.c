@@ -186,7 +186,6 @@ static int open_data(const cli_arguments *arguments, char **ret_memory_path, tp_
   *ret_memory_path = NULL;
   if (!arguments->data) return CLI_OK;
   int status = cli_data_make(arguments->data);
-  if (status == CLI_OK) status = cli_data_adopt(arguments->data);
   if (status != CLI_OK) return status;
   char *path = cli_data_path(arguments->data, "turnphase.db");
   tp_sqlite_store_options options = {.struct_size = sizeof options,

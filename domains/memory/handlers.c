@@ -432,11 +432,6 @@ static void domain_unref(void *ctx) {
 static tp_status read_options(const tp_memory_options *theirs, tp_memory_options *ours, tp_fault *fault) {
   tp_status status = tp__domain_read(ours, sizeof *ours, theirs, "tp_memory_options", fault);
   if (status != TP_OK) return status;
-  for (size_t i = 0; i < sizeof ours->reserved_; i++)
-    if (ours->reserved_[i])
-      return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_memory_options.reserved_ must be zero");
-  if (ours->reserved_2)
-    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_memory_options.reserved_2 must be zero");
   if (ours->recall_max <= TP__MEMORY_RECALL_MAX) return TP_OK;
   return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "recall_max is %u, and a turn takes at most %d entries",
                            (unsigned)ours->recall_max, TP__MEMORY_RECALL_MAX);

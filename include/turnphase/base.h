@@ -102,6 +102,41 @@ TP_API const char *tp_status_category(tp_status status);
  *  Threads: any. */
 TP_API char *tp_status_name_r(tp_status status, char *buffer, size_t size);
 
+/* ---- phases ----------------------------------------------------------------------------------------------------- */
+
+/** Phase ids. phases/phases.def has their rows; tp_phase_find() turns a name or alias into an id. Numbers are written
+ *  to stores. Phases that a host adds are numbered from TP_PHASE_HOST in the order of tp_runtime_options.phases. */
+typedef uint32_t tp_phase_id;
+enum {
+  TP_PHASE_NONE = 0,
+  TP_PHASE_AGENT_BUILD = 1,
+  TP_PHASE_AGENT_REGISTER = 2,
+  TP_PHASE_AGENT_UNREGISTER = 3,
+  TP_PHASE_SESSION_START = 4,
+  TP_PHASE_TURN_INTAKE = 5,
+  TP_PHASE_TURN_PRE_POLICY = 6,
+  TP_PHASE_TURN_PRE_PROMPT_CONTEXT = 7,
+  TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION = 8,
+  TP_PHASE_TURN_PRE_PROMPT_COMPILE = 9,
+  TP_PHASE_TURN_POST_PROMPT_COMPILE = 10,
+  TP_PHASE_MODEL_PRE = 11,
+  TP_PHASE_MODEL_RESPONSE = 12,
+  TP_PHASE_MODEL_POST = 13,
+  TP_PHASE_TOOL_CREATE = 14,
+  TP_PHASE_TOOL_REWRITE = 15,
+  TP_PHASE_TOOL_PRE = 16,
+  TP_PHASE_TOOL_RESULT = 17,
+  TP_PHASE_TOOL_POST = 18,
+  TP_PHASE_TOOL_BATCH = 19,
+  TP_PHASE_TURN_PRE_COMPACTION = 20,
+  TP_PHASE_TURN_POST_TURN = 21,
+  TP_PHASE_SESSION_END = 22,
+  TP_PHASE_RUNTIME_ERROR = 23,
+  TP_PHASE_TURN_STOP = 24,
+  TP_PHASE_HOST = 64,
+  TP_PHASE_LIMIT = 128 /* ids are below this */
+};
+
 /* ---- text, faults, memory, log, tokens -------------------------------------------------------------------------- */
 
 /** Borrowed bytes. Not NUL-terminated. data may be NULL when size is 0. */
@@ -124,7 +159,7 @@ enum {
  *  all of its 768 bytes, so it need not be initialised, and it never grows. */
 typedef struct tp_fault {
   tp_status code;
-  uint32_t phase;                      /* TP_PHASE_*, 0 when the failure has none */
+  tp_phase_id phase;                   /* TP_PHASE_*, 0 when the failure has none */
   uint32_t line, column;               /* from 1; 0 when the failure has no position in a text */
   int32_t system_error;                /* errno, or 0 */
   uint32_t reserved_;                  /* 0 */
@@ -166,7 +201,7 @@ typedef struct tp_log_record {
   const char *message;      /* one sentence, without raw content of turns; never NULL */
   const char *subscription; /* its id, or the name of what denied a tool call */
   tp_text turn_id, session_id;
-  uint32_t phase;     /* TP_PHASE_* */
+  tp_phase_id phase;  /* TP_PHASE_* */
   uint32_t reserved_; /* 0 */
 } tp_log_record;
 

@@ -13,39 +13,6 @@
 
 TP_BEGIN_DECLS
 
-/** Phase ids. phases/phases.def has their rows; tp_phase_find() turns a name or alias into an id. Numbers are written
- *  to stores. Phases that a host adds are numbered from TP_PHASE_HOST in the order of tp_runtime_options.phases. */
-typedef uint32_t tp_phase_id;
-enum {
-  TP_PHASE_NONE = 0,
-  TP_PHASE_AGENT_BUILD = 1,
-  TP_PHASE_AGENT_REGISTER = 2,
-  TP_PHASE_AGENT_UNREGISTER = 3,
-  TP_PHASE_SESSION_START = 4,
-  TP_PHASE_TURN_INTAKE = 5,
-  TP_PHASE_TURN_PRE_POLICY = 6,
-  TP_PHASE_TURN_PRE_PROMPT_CONTEXT = 7,
-  TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION = 8,
-  TP_PHASE_TURN_PRE_PROMPT_COMPILE = 9,
-  TP_PHASE_TURN_POST_PROMPT_COMPILE = 10,
-  TP_PHASE_MODEL_PRE = 11,
-  TP_PHASE_MODEL_RESPONSE = 12,
-  TP_PHASE_MODEL_POST = 13,
-  TP_PHASE_TOOL_CREATE = 14,
-  TP_PHASE_TOOL_REWRITE = 15,
-  TP_PHASE_TOOL_PRE = 16,
-  TP_PHASE_TOOL_RESULT = 17,
-  TP_PHASE_TOOL_POST = 18,
-  TP_PHASE_TOOL_BATCH = 19,
-  TP_PHASE_TURN_PRE_COMPACTION = 20,
-  TP_PHASE_TURN_POST_TURN = 21,
-  TP_PHASE_SESSION_END = 22,
-  TP_PHASE_RUNTIME_ERROR = 23,
-  TP_PHASE_TURN_STOP = 24,
-  TP_PHASE_HOST = 64,
-  TP_PHASE_LIMIT = 128 /* ids are below this */
-};
-
 /** Fields of payloads. docs/phases.md says which phase carries which, and which a chain may replace. The comment gives
  *  the kind of a field and what it holds. Numbers are written to stores. Fields that a host's own phases add are
  *  numbered from TP_FIELD_HOST; they have no name and may be of any kind. */

@@ -53,12 +53,10 @@ typedef struct tp_memory_options {
                                     their memories, with "user" those of the same tenant; NULL: workspace */
   bool keep_assistant;       /* store the assistant's messages, too, as memories of their own; false: only the
                                     user's messages */
-  uint8_t reserved_[7];      /* must be zero */
+  uint32_t extract_ms;       /* limit of a job of post_turn_extractor; 0: 60,000 with a model, else the phase's */
   const tp_memory_embedder *embedder; /* active_recall compares vectors, too; NULL: words alone */
   const tp_model *model; /* post_turn_extractor also extracts facts with it; with start, without inbox. Taken on
                                     success. NULL: messages are stored, and no facts are extracted */
-  uint32_t extract_ms;   /* limit of a job of post_turn_extractor; 0: 60,000 with a model, else the phase's */
-  uint32_t reserved_2;   /* must be zero */
 } tp_memory_options;
 
 /** Opens the file and adds to the edit:

@@ -82,9 +82,9 @@ typedef struct tp_runtime_options {
                                    hold; 0: as many as handler_threads. See tp_runtime_set_abandoned_max() */
   uint32_t turns_max;             /* turns in flight; 0: 65,536; begin and submit forms return TP_ERR_FULL above it */
   uint32_t deferred_max;          /* open tokens; 0: 16,384 */
-  uint64_t abandoned_bytes_max;   /* memory pinned by abandoned attempts; 0: 64 MiB; then attempts that need a thread or
-                                   a token fail no_memory */
   tp_timestamps timestamps;
+  uint64_t abandoned_bytes_max; /* memory pinned by abandoned attempts; 0: 64 MiB; then attempts that need a thread or
+                                   a token fail no_memory */
   const tp_phase *const
       *phases;             /* phases of the host, phase_count pointers; the id of phases[i] is TP_PHASE_HOST + i */
   size_t phase_count;      /* at most 64 */
@@ -107,7 +107,6 @@ typedef struct tp_runtime_options {
   tp_permission_fn permission; /* of sessions that name none, and of turns without a session; NULL: auto */
   void *permission_ctx;        /* TP_ERR_USAGE without permission */
   uint32_t ask_limit_ms;       /* how long a question waits for its answer; 0: 30 min */
-  uint32_t ask_reserved_;      /* must be zero */
   uint32_t breaker_failures;   /* of sessions with fallbacks: so many failed requests in a row to the models of one
                                    provider open its breaker, and the next model of the list is asked at once; 0: 5.
                                    Opening and closing leave a log line and an audit row. */
@@ -116,7 +115,6 @@ typedef struct tp_runtime_options {
   uint32_t job_lease_ms;       /* how long a claim of a job holds without a heartbeat, which comes every third of it;
                                    then any worker may claim the job. Longer than a process may be stopped or a store
                                    be locked; 0: 60,000; at least 300 */
-  uint32_t job_reserved_;      /* must be zero */
   uint32_t turns_running_max;  /* driven turns that run at once; the others wait, and are begun round robin between
                                    their tenants (tp_session_options.tenant), the oldest of a tenant first. A turn whose
                                    expected wait, by the mean duration of recent turns, is longer than its limit_ms is
@@ -125,14 +123,13 @@ typedef struct tp_runtime_options {
                                    of its own */
   uint32_t turns_waiting_max;  /* of one tenant: above it its turns are refused; 0: 1,024. TP_ERR_USAGE without
                                    turns_running_max */
+  bool no_breakers;            /* the breaker of a subscription is opened by the operator alone: see
+                                   tp_subscription_trip() */
   uint32_t handler_queue_max;  /* when so many calls are ready and wait for a handler thread, new turns are refused
                                    with TP_ERR_FULL; nested turns are not. From half of it on FireAndRecord runs are
                                    shed and stored jobs wait; from three quarters on best_effort handlers that need a
                                    thread are shed, too. A shed run is a failure (shed) in its row. Required handlers,
                                    tools, and the phases at the end of every turn are never shed. 0: 16,384 */
-  bool no_breakers;            /* the breaker of a subscription is opened by the operator alone: see
-                                   tp_subscription_trip() */
-  uint8_t breakers_reserved_[3]; /* must be zero */
 } tp_runtime_options;
 
 /** Makes a runtime. Starts no thread and opens nothing: tp_runtime_start() does.
@@ -260,13 +257,12 @@ typedef enum tp_trust {
   TP_TRUST_FORCE_32 = 0x7fffffff
 } tp_trust;
 
-/** What an owner may do beyond its trust: bits. A grant that has no effect yet is refused. */
+/** What an owner may do beyond its trust: bits. An unknown bit is refused. */
 typedef uint64_t tp_grant;
 #define TP_GRANT_PRIVILEGED_HOOKS (UINT64_C(1) << 0) /* subscribe in privileged phases */
 #define TP_GRANT_REWRITE \
-  (UINT64_C(1) << 1)                        /* subscribe to tool.rewrite: replace what a tool is called with;
+  (UINT64_C(1) << 1) /* subscribe to tool.rewrite: replace what a tool is called with;
                                                         of trust declared: to tool.result, too */
-#define TP_GRANT_NETWORK (UINT64_C(1) << 2) /* not yet used: refused */
 
 /** The owner of registrations; set by the host, never by the handler. Strings are copied. */
 typedef struct tp_owner {

@@ -373,7 +373,7 @@ typedef struct tp_audit_query {
   size_t struct_size;
   size_t limit;                     /* at most so many; 0: all */
   int64_t from_unix_ms, to_unix_ms; /* unix_ms lies in it, both ends included; to 0: no end */
-  uint32_t phase;
+  tp_phase_id phase;
   uint32_t reserved_; /* zero */
 } tp_audit_query;
 
@@ -421,27 +421,6 @@ typedef struct tp_content_query {
   uint64_t process_run_id, entry_id;
 } tp_content_query;
 
-/* ---- reserved: not yet used ---- */
-
-/** One message of a turn. Not yet used: messages are a tp_history's. */
-typedef struct tp_message_record {
-  size_t struct_size;
-  uint64_t process_run_id, turn_number, index; /* index in the turn, from 0 */
-  const tp_text *ids;
-  size_t id_count;
-  const tp_message *message;
-} tp_message_record;
-
-/** The decision of a person. Not yet used. */
-typedef struct tp_decision_record {
-  size_t struct_size;
-  uint64_t process_run_id, turn_number;
-  int64_t asked_unix_ms, decided_unix_ms;
-  uint32_t verdict, reserved_; /* tp_verdict */
-  tp_text call_id, tool, person, reason;
-  tp_text arguments_hash; /* of the arguments as shown */
-} tp_decision_record;
-
 /* ---- tasks ---- */
 
 /** A task: a tool call that was allowed and may be run later, once (task.h). Borrowed till the call or callback
@@ -449,12 +428,9 @@ typedef struct tp_decision_record {
 typedef struct tp_task_record {
   size_t struct_size;
   int64_t created_unix_ms;
-  int64_t expires_unix_ms;   /* not yet used: 0 */
-  uint32_t state, reserved_; /* not yet used: zero */
   tp_text key, tool;
-  tp_text arguments;      /* a value: a map, or empty */
-  tp_text arguments_hash; /* not yet used: empty */
-  tp_text agent;          /* empty: none */
+  tp_text arguments; /* a value: a map, or empty */
+  tp_text agent;     /* empty: none */
 } tp_task_record;
 /** Receives the task that was taken. Threads: the calling one. */
 typedef void (*tp_task_record_fn)(void *ctx, const tp_task_record *record);
@@ -638,104 +614,131 @@ typedef enum tp_durability {
   TP_DURABILITY_FORCE_32 = 0x7fffffff
 } tp_durability;
 
-/** A store of records and jobs. Filled by the host, or made by the library. Its functions may block; one that is not
- *  marked required may be NULL: then the store does not support it. The function that takes it copies the struct, on
- *  success only; destroy is called exactly once. Structs that the library passes have the library's struct_size: a
- *  store reads no further. A store can be read without a runtime, by its functions. They may call the runtime that
- *  called them, but functions that wait return TP_ERR_USAGE there, and so does tp_runtime_start() in open and recover.
+/** A store of records and jobs. Filled by the host, or made by the library. The function record and the group jobs are
+ *  required; a store may lack the rest, and then the library keeps nothing of that kind. Each of the groups jobs, dead
+ *  letters, tool calls and tasks is whole or absent: a store with part of one is refused (TP_ERR_USAGE), and the fault
+ *  names the missing function. The functions may block. The function that takes a store copies the struct, on success
+ *  only; destroy is called exactly once. Structs that the library passes have the library's struct_size: a store reads
+ *  no further. A store can be read without a runtime, by its functions. They may call the runtime that called them, but
+ *  functions that wait return TP_ERR_USAGE there, and so does tp_runtime_start() in open and recover.
+ *
  *  Threads: every function may be called from any thread, several at once. */
 typedef struct tp_store {
   size_t struct_size;
   void *ctx;
   const char *name;
+  uint32_t durable; /* 1: what is committed survives the process; else 0 */
+
+  /* ---- the store ---- */
+
   /** Called by tp_runtime_start() before any other function: makes the owner's row. When it fails, the start does. */
   tp_status (*open)(void *ctx, const tp_store_owner *owner, tp_fault *fault);
   /** Called once after open: marks what processes that have ended left running as interrupted, or requeues it, as its
    *  policy says. */
   tp_status (*recover)(void *ctx, tp_store_recovery *ret_recovery, tp_fault *fault);
+  /** Commits what was recorded so far: durable at the return if the store is durable. */
+  tp_status (*commit)(void *ctx, tp_fault *fault);
+  /** With durability ASYNC and SYNC, called once after recover: returns memory for `count` breadcrumbs, all zero, which
+   *  stays until destroy. After the death of the process a recovery reads it. Each of the first `count` threads writes
+   *  one breadcrumb of its own. */
+  tp_status (*breadcrumbs)(void *ctx, size_t count, tp_breadcrumb **ret_breadcrumbs, tp_fault *fault);
+  /** Exactly once. */
+  void (*destroy)(void *ctx);
+
+  /* ---- records of entries, and of their attempts ---- */
+
   /** Required. Keeps one entry record, borrowed till return. O(1) whatever the store holds. A turn passes its
    *  records in batches, the last ones at its end. With durability ASYNC and SYNC a record may be replaced
    *  by a later one of the same name; ended_ns is 0 in that of an entry that runs. */
   tp_status (*record)(void *ctx, const tp_entry_record *record);
+  /** In place of record, for what a turn passes together: keeps the entries of a batch, as record would each. O(1)
+   *  for each entry. May be NULL: then each comes to record, as that of an entry that runs always does; so a copy of a
+   *  store's struct with another record function has NULL here. On the thread that owns the turn.
+   *  @return TP_OK; else the whole batch counts as refused, and is not given again. */
+  tp_status (*record_batch)(void *ctx, const tp_entry_batch *batch);
   /** An entry that is no longer kept is not an error. */
   tp_status (*record_late)(void *ctx, const tp_late_record *late);
-  /** Commits what was recorded so far: durable at the return if the store is durable. */
-  tp_status (*commit)(void *ctx, tp_fault *fault);
   /** Passes the matching records to each, newest first. */
   tp_status (*records)(void *ctx, const tp_record_query *query, tp_record_fn each, void *each_ctx, tp_fault *fault);
+  /** Keeps the record of an attempt. O(1) whatever the store holds. On the thread that owns the turn, before the record
+   *  of its entry. */
+  tp_status (*attempt)(void *ctx, const tp_attempt_record *record);
+  /** Passes the attempts of an entry to each, in plan order. */
+  tp_status (*attempts)(void *ctx, const tp_attempt_query *query, tp_attempt_record_fn each, void *each_ctx,
+                        tp_fault *fault);
+
+  /* ---- records of driven turns ---- */
+
   /** Keeps the record of a driven turn. O(1) whatever the store holds. On the thread that owns the turn, before its end
    *  is notified. */
   tp_status (*turn_record)(void *ctx, const tp_turn_record *record);
   /** Passes the matching turn records to each, newest first. */
   tp_status (*turns)(void *ctx, const tp_turn_query *query, tp_turn_record_fn each, void *each_ctx, tp_fault *fault);
+
+  /* ---- audit rows: registrations, failures, denials, and what people decided ---- */
+
   /** Keeps an audit row. Rows come once each, in order, on any thread; rows from before the start of the runtime come
    *  after open. Rows that are lost before that (more than 1,024 of registration, or of runs) are logged. */
   tp_status (*audit)(void *ctx, const tp_audit *row);
-  /** Keeps the record of an attempt. O(1) whatever the store holds. On the thread that owns the turn, before the record
-   *  of its entry. */
-  tp_status (*attempt)(void *ctx, const tp_attempt_record *record);
-  /** Reserved, not yet used: tp_runtime_new() refuses a store that sets it (TP_ERR_USAGE), since it would not be
-   *  called. */
-  tp_status (*message)(void *ctx, const tp_message_record *record);
+  /** Passes the matching audit rows to each, newest first. */
+  tp_status (*audits)(void *ctx, const tp_audit_query *query, tp_audit_fn each, void *each_ctx, tp_fault *fault);
+
+  /* ---- the size and the hash of content ---- */
+
   /** Keeps the size and the hash of content, which is borrowed till return. On the thread that owns the turn, before
    *  the record of its entry: its duration is added to that of every phase. */
   tp_status (*content)(void *ctx, const tp_content_record *record);
-  /** Reserved, as message; task_put is used in place of task. */
-  tp_status (*decision)(void *ctx, const tp_decision_record *record);
-  tp_status (*task)(void *ctx, const tp_task_record *record);
-  /** Commits the start of a tool call. When an earlier run of the same turn (tenant, session and turn of ids) had a
-   *  call of the same tool with the same arguments, and no call of this run was matched with it, the two are matched
-   *  instead: the earlier result is passed to `earlier` (TP_TOOL_INTERRUPTED when it is not known or no longer kept),
-   *  and no start is committed. Set together with tool_end. May block.
-   *  @param ret_start_id  not 0; set when the call is new. */
-  tp_status (*tool_start)(void *ctx, const tp_tool_start_record *record, uint64_t *ret_start_id, tp_tool_end_fn earlier,
-                          void *earlier_ctx, tp_fault *fault);
-  /** Required. Inserts and commits a queued job; id, claim, state and attempt are not read. A key that is known already
+  /** Passes the records of content to each. */
+  tp_status (*contents)(void *ctx, const tp_content_query *query, tp_content_record_fn each, void *each_ctx,
+                        tp_fault *fault);
+
+  /* ---- jobs ---- */
+
+  /** Inserts and commits a queued job; id, claim, state and attempt are not read. A key that is known already
    *  changes nothing and gives its id with *ret_existed = true.
    *  @return TP_OK; TP_ERR_FULL when as many jobs are open as the store takes. */
   tp_status (*job_insert)(void *ctx, const tp_job *job, uint64_t *ret_id, bool *ret_existed, tp_fault *fault);
-  /** Required. Claims the oldest claimable job that the filter accepts: attempt + 1, a new claim token, a lease. A
+  /** Claims the oldest claimable job that the filter accepts: attempt + 1, a new claim token, a lease. A
    *  claim whose lease ran out may be claimed anew, or is a dead letter after its last attempt.
    *  @return TP_OK after take was called once; TP_ERR_NOT_FOUND with *ret_next_ms = when to ask again (0: unknown). */
   tp_status (*job_claim)(void *ctx, const tp_job_claim *request, int64_t *ret_next_ms, tp_fault *fault);
-  /** Required. Ends a claim. The payload of a job that succeeded is deleted; a dead letter keeps it.
+  /** Moves the end of a claim's lease: the heartbeat of a job that runs, every third of the lease.
+   *  @return TP_OK; TP_ERR_STALE when the claim is not the current one; TP_ERR_NOT_FOUND. */
+  tp_status (*job_renew)(void *ctx, const tp_job_renew *request, tp_fault *fault);
+  /** Ends a claim. The payload of a job that succeeded is deleted; a dead letter keeps it.
    *  @param ret_state  tp_job_state that the job is in now.
    *  @return TP_OK; TP_ERR_STALE when the claim is not the current one; TP_ERR_NOT_FOUND. */
   tp_status (*job_finish)(void *ctx, const tp_job_finish *request, uint32_t *ret_state, tp_fault *fault);
-  /** Required. How many jobs of the key are open (queued or running); an empty key counts all. */
+  /** How many jobs of the key are open (queued or running); an empty key counts all. */
   tp_status (*job_open)(void *ctx, tp_text order_key, uint64_t *ret_count, tp_fault *fault);
-  /** Lists jobs by rising id. A concurrent change may be seen or not. */
+  /** Lists jobs by rising id. May be NULL. A concurrent change may be seen or not. */
   tp_status (*jobs)(void *ctx, const tp_job_query *query, tp_job_each_fn each, void *each_ctx, tp_fault *fault);
+
+  /* ---- dead letters ---- */
+
   /** A dead letter becomes the newest open job of its order key, with all its attempts before it.
    *  @return TP_OK; TP_ERR_NOT_FOUND when it is no dead letter; TP_ERR_FULL. */
   tp_status (*job_redrive)(void *ctx, uint64_t id, int64_t now_ms, tp_fault *fault);
   /** Discards a job that waits, or a dead letter, and deletes its payload.
    *  @return TP_OK; TP_ERR_NOT_FOUND when it has ended; TP_ERR_BUSY while it runs. */
   tp_status (*job_discard)(void *ctx, uint64_t id, int64_t now_ms, tp_fault *fault);
-  /** Exactly once. */
-  void (*destroy)(void *ctx);
-  uint32_t durable;   /* 1: what is committed survives the process */
-  uint32_t reserved_; /* zero */
-  /** Passes the matching audit rows to each, newest first. */
-  tp_status (*audits)(void *ctx, const tp_audit_query *query, tp_audit_fn each, void *each_ctx, tp_fault *fault);
-  /** Passes the attempts of an entry to each, in plan order. */
-  tp_status (*attempts)(void *ctx, const tp_attempt_query *query, tp_attempt_record_fn each, void *each_ctx,
-                        tp_fault *fault);
+
+  /* ---- tool calls that are not idempotent ---- */
+
+  /** Commits the start of a tool call. When an earlier run of the same turn (tenant, session and turn of ids) had a
+   *  call of the same tool with the same arguments, and no call of this run was matched with it, the two are matched
+   *  instead: the earlier result is passed to `earlier` (TP_TOOL_INTERRUPTED when it is not known or no longer kept),
+   *  and no start is committed. May block.
+   *  @param ret_start_id  not 0; set when the call is new. */
+  tp_status (*tool_start)(void *ctx, const tp_tool_start_record *record, uint64_t *ret_start_id, tp_tool_end_fn earlier,
+                          void *earlier_ctx, tp_fault *fault);
   /** Commits the end of a call that tool_start began. The text is kept until the record of its turn comes: from then on
    *  the history has it. May block. */
   tp_status (*tool_end)(void *ctx, const tp_tool_end_record *record, tp_fault *fault);
-  /** Required. Moves the end of a claim's lease: the heartbeat of a job that runs, every third of the lease.
-   *  @return TP_OK; TP_ERR_STALE when the claim is not the current one; TP_ERR_NOT_FOUND. */
-  tp_status (*job_renew)(void *ctx, const tp_job_renew *request, tp_fault *fault);
-  /** With durability ASYNC and SYNC, called once after recover: returns memory for `count` breadcrumbs, all zero, which
-   *  stays until destroy. After the death of the process a recovery reads it. Each of the first `count` threads writes
-   *  one breadcrumb of its own. */
-  tp_status (*breadcrumbs)(void *ctx, size_t count, tp_breadcrumb **ret_breadcrumbs, tp_fault *fault);
-  /** Passes the records of content to each. */
-  tp_status (*contents)(void *ctx, const tp_content_query *query, tp_content_record_fn each, void *each_ctx,
-                        tp_fault *fault);
-  /** Keeps a task and commits it: any process with the same store may take it. Set together with task_take and
-   *  task_settle. May block.
+
+  /* ---- tasks ---- */
+
+  /** Keeps a task and commits it: any process with the same store may take it. May block.
    *  @return TP_OK; TP_ERR_DUPLICATE_ID for a key that is kept; TP_ERR_USAGE for a record without key or tool. */
   tp_status (*task_put)(void *ctx, const tp_task_record *record, tp_fault *fault);
   /** Begins a task, as one commit: one caller, of all processes, gets it, until it is settled. When its process dies it
@@ -747,11 +750,6 @@ typedef struct tp_store {
    *  @param stays  true: the task may be taken again; false: it is deleted, begun or not.
    *  @return TP_OK; TP_ERR_NOT_FOUND. */
   tp_status (*task_settle)(void *ctx, tp_text key, bool stays, tp_fault *fault);
-  /** In place of record, for what a turn passes together: keeps the entries of a batch, as record would each. O(1)
-   *  for each entry. May be NULL: then each comes to record, as that of an entry that runs always does; so a copy of a
-   *  store's struct with another record function has NULL here. On the thread that owns the turn.
-   *  @return TP_OK; else the whole batch counts as refused, and is not given again. */
-  tp_status (*record_batch)(void *ctx, const tp_entry_batch *batch);
 } tp_store;
 
 /** Options of the memory store; zero means default. */

@@ -63,9 +63,6 @@ bool tp__shown_fill(void *theirs, const void *ours, size_t our_size);
 
 /** Checks that struct_size of a struct that the caller wants filled was set. @return TP_OK; TP_ERR_VERSION. */
 tp_status tp__size_check(const void *theirs, const char *name, tp_fault *fault);
-/** Checks a growable struct that the caller wants filled: struct_size must be set, and reach as far as ours does.
- *  @return TP_OK; TP_ERR_VERSION. */
-tp_status tp__shown_check(const void *theirs, size_t our_size, const char *name, tp_fault *fault);
 
 /* ---- allocation ---- */
 

@@ -56,13 +56,6 @@ tp_status tp__size_check(const void *theirs, const char *name, tp_fault *fault) 
   return tp__fail(fault, TP_ERR_VERSION, NULL, "%s: struct_size is %zu; set it to sizeof(%s)", name, size, name);
 }
 
-tp_status tp__shown_check(const void *theirs, size_t our_size, const char *name, tp_fault *fault) {
-  size_t size;
-  memcpy(&size, theirs, sizeof size);
-  if (size >= our_size && size <= TP__STRUCT_SIZE_MAX && size % sizeof size == 0) return TP_OK;
-  return tp__fail(fault, TP_ERR_VERSION, NULL, "%s: struct_size is %zu; set it to sizeof(%s)", name, size, name);
-}
-
 bool tp__shown_fill(void *theirs, const void *ours, size_t our_size) {
   size_t size;
   memcpy(&size, theirs, sizeof size);

@@ -184,11 +184,6 @@ static tp_status resolve(tp_runtime_options *options, const tp_runtime_options *
   if (options->job_lease_ms < JOB_LEASE_MS_LEAST)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_runtime_options.job_lease_ms is %u: the least is %d",
                     options->job_lease_ms, JOB_LEASE_MS_LEAST);
-  if (options->job_reserved_ != 0)
-    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_runtime_options.job_reserved_ must be zero");
-  for (size_t i = 0; i < sizeof options->breakers_reserved_; i++)
-    if (options->breakers_reserved_[i] != 0)
-      return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_runtime_options.breakers_reserved_ must be zero");
   if (options->turns_waiting_max != 0 && options->turns_running_max == 0)
     return tp__fail(fault, TP_ERR_USAGE, NULL,
                     "tp_runtime_options.turns_waiting_max bounds turns that wait to run: set turns_running_max, too");
@@ -229,29 +224,59 @@ static tp_status check_durability(const tp_runtime_options *options, const tp_st
 }
 
 /* @param ret_store  zero-filled where the host has none. */
+/* The functions of a store that go together. */
+typedef struct store_group {
+  const char *what;
+  bool is_required;
+  struct {
+    const char *name;
+    size_t offset;
+  } members[5];
+} store_group;
+
+#define MEMBER(name) \
+  { #name, offsetof(tp_store, name) }
+static const store_group store_groups[] = {
+    {"records", true, {MEMBER(record)}},
+    {"jobs", true, {MEMBER(job_insert), MEMBER(job_claim), MEMBER(job_renew), MEMBER(job_finish), MEMBER(job_open)}},
+    {"dead letters", false, {MEMBER(job_redrive), MEMBER(job_discard)}},
+    {"tool calls", false, {MEMBER(tool_start), MEMBER(tool_end)}},
+    {"tasks", false, {MEMBER(task_put), MEMBER(task_take), MEMBER(task_settle)}},
+};
+#undef MEMBER
+
+static bool has_function(const tp_store *store, size_t offset) {
+  void (*function)(void);
+  memcpy(&function, (const char *)store + offset, sizeof function);
+  return function != NULL;
+}
+
+/* Each group is whole or absent; a required one is whole. */
+static tp_status check_group(const tp_store *store, const store_group *group, tp_fault *fault) {
+  const char *present = NULL, *missing = NULL;
+  for (size_t i = 0; i < sizeof group->members / sizeof *group->members && group->members[i].name; i++) {
+    const char *name = group->members[i].name;
+    if (has_function(store, group->members[i].offset)) present = present ? present : name;
+    else missing = missing ? missing : name;
+  }
+  if (!missing || (!present && !group->is_required)) return TP_OK;
+  if (present)
+    return tp__fail(fault, TP_ERR_USAGE, store->name,
+                    "tp_store.%s is set and tp_store.%s is not: the functions of %s go together; set both", present,
+                    missing, group->what);
+  return tp__fail(fault, TP_ERR_USAGE, store->name, "tp_store.%s is not set: every store keeps %s", missing,
+                  group->what);
+}
+
 static tp_status resolve_store(tp_store *ret_store, const tp_store *theirs, tp_fault *fault) {
   *ret_store = (tp_store){0};
   if (!theirs) return TP_OK;
   TP__TRY(tp__options_read(ret_store, sizeof *ret_store, theirs, "tp_store", fault));
   const tp_store *store = ret_store;
-  if (!(store->record && store->job_insert && store->job_claim && store->job_renew && store->job_finish &&
-        store->job_open))
-    return tp__fail(fault, TP_ERR_USAGE, store->name,
-                    "tp_store lacks one of record, job_insert, job_claim, job_renew, job_finish and job_open");
-  const char *place = store->message ? "message" : store->decision ? "decision" : store->task ? "task" : NULL;
-  if (place)
-    return tp__fail(fault, TP_ERR_USAGE, store->name,
-                    "tp_store.%s is not yet used: nothing calls it; leave it NULL until a turnphase says that it does",
-                    place);
-  if (!store->tool_start != !store->tool_end)
-    return tp__fail(fault, TP_ERR_USAGE, store->name,
-                    "tp_store has one of tool_start and tool_end: set both, or leave both NULL");
-  if (!store->task_put != !store->task_take || !store->task_put != !store->task_settle)
-    return tp__fail(fault, TP_ERR_USAGE, store->name,
-                    "tp_store has some of task_put, task_take and task_settle: set all, or leave all NULL");
+  for (size_t i = 0; i < sizeof store_groups / sizeof *store_groups; i++)
+    TP__TRY(check_group(store, &store_groups[i], fault));
   if (store->durable > 1)
     return tp__fail(fault, TP_ERR_USAGE, store->name, "tp_store.durable is %u: it must be 0 or 1", store->durable);
-  if (store->reserved_ != 0) return tp__fail(fault, TP_ERR_USAGE, store->name, "tp_store.reserved_ is not zero");
   return TP_OK;
 }
 

@@ -91,14 +91,10 @@ tp_status tp__id_check(const char *id, const char *field, tp_fault *fault) {
 /* ---- life ---- */
 
 static tp_status grants_check(const tp_owner *owner, tp_fault *fault) {
-  const tp_grant known = TP_GRANT_PRIVILEGED_HOOKS | TP_GRANT_REWRITE | TP_GRANT_NETWORK;
+  const tp_grant known = TP_GRANT_PRIVILEGED_HOOKS | TP_GRANT_REWRITE;
   if (owner->grants & ~known)
     return tp__fail(fault, TP_ERR_USAGE, owner->name,
                     "owner `%s`: grants 0x%llx holds a bit that is none of TP_GRANT_*", owner->name,
-                    (unsigned long long)owner->grants);
-  if (owner->grants & TP_GRANT_NETWORK)
-    return tp__fail(fault, TP_ERR_USAGE, owner->name,
-                    "owner `%s`: grants 0x%llx: network has no effect yet and is refused: leave it out", owner->name,
                     (unsigned long long)owner->grants);
   return TP_OK;
 }

@@ -31,7 +31,7 @@ tp_status tp__sqlite_task_put(void *ctx, const tp_task_record *theirs, tp_fault 
   bool is_new = true;
   tp_status status = tp__sqlite_read(&task, sizeof task, theirs, "tp_task_record", fault);
   if (status != TP_OK) return status;
-  if (!task.key.size || !task.tool.size || task.expires_unix_ms || task.state || task.arguments_hash.size)
+  if (!task.key.size || !task.tool.size)
     return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "a task has a key and a tool, and its places are empty");
   int rc = tp__store_begin(s);
   tp_status hashed = rc == SQLITE_OK ? tp__sqlite_hash_locked(s, task.arguments, hash, fault) : TP_OK;

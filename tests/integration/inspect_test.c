@@ -357,7 +357,7 @@ TEST(wrong_words_are_refused_with_what_helps) {
   assert_all(data, "no-such-turn", 1, "there is no turn 'no-such-turn'");
   assert_all(data, NULL, 2, "needs a data directory and a turn");
   assert_all(data, "", 2, "needs a data directory and a turn"); /* not the runs of all turns as one */
-  assert_all(newer, "rooms-1", 78, "use a newer turnphase");
+  assert_all(newer, "rooms-1", 78, "use the turnphase that wrote it");
   assert_all(none, "rooms-1", 74, "there is no such file");
   assert_all("/no/such/place", "rooms-1", 74, "--data");
   command c = {.arguments = {"plot", data, "rooms-1", "--format", "png"}};

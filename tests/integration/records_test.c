@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a run leaves in its data directory, and the commands that read it: runs, show, jobs, store; also beside a
- * process that works on it, and on files that are damaged or of an earlier version. */
+ * process that works on it, and on files that are damaged. */
 #include <sqlite3.h>
 
 #include "tests/support/test.h"
@@ -279,33 +279,6 @@ TEST(records_are_pruned_by_age_and_size) {
   assert_true(stat_of(data, "audits") > 100);
   assert_int_equal(stat_of(data, "messages"), 4);
   assert_int_equal(COUNT_OF(data, 0, "store", "verify", "DIR"), 0);
-}
-
-/* A directory of an earlier version has its history in a file of its own, which becomes that of the store. */
-TEST(history_of_an_earlier_version_is_kept) {
-  const char *data = play("earlier");
-  char from[512], to[512];
-  snprintf(from, sizeof from, "%s/turnphase.db", data);
-  snprintf(to, sizeof to, "%s/history.db", data);
-  sql(data, "turnphase.db",
-      "DROP TABLE process; DROP TABLE entry; DROP TABLE run; DROP TABLE turn; DROP TABLE audit; DROP TABLE job;"
-      "DROP TABLE counter; DROP TABLE step; DROP TABLE attempt; DROP TABLE tool_start; DROP TABLE content;"
-      "DROP TABLE question;"
-      "DROP TABLE task;"
-      "ALTER TABLE message DROP COLUMN parts; PRAGMA user_version = 1");
-  assert_int_equal(rename(from, to), 0);
-  command c = {.arguments = {"store", "stats", data}};
-  assert_status(&c, 0);
-  assert_holds(&c.out, "4 messages of 2 sessions");
-  command_free(&c);
-  assert_int_equal(access(to, F_OK), -1);
-  command again = {.arguments = {"run", "--script", scratch_string("model.yaml", script), "--data", data, "--json"},
-                   .input = "{\"session\": \"one\", \"turn\": \"t3\", \"user\": \"And now?\"}\n"};
-  assert_status(&again, 0);
-  events e = events_read(&again.out);
-  assert_int_equal(event_int(events_find(&e, "model_end", "t3", NULL, NULL), "request.message_count"), 3);
-  events_free(&e);
-  command_free(&again);
 }
 
 /* Another process has the file open and is in the middle of a write. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The SQLite store when writing is refused: a file that another process has locked, a full disk, a limit of the file's
- * size, a file that cannot be written, that was removed, that is damaged, foreign or of another version; processes that are gone. A full disk is an answer of the system calls of SQLite's VFS. */
+ * size, a file that cannot be written, that was removed, that is damaged, foreign or of another version; processes that
+ * are gone. A full disk is an answer of the system calls of SQLite's VFS. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

@@ -257,7 +257,7 @@ TEST(each_request_of_a_turn_may_be_compacted_once) {
 TEST(without_a_way_to_compact_the_turn_fails_as_the_provider_says) {
   static const reply replies[] = {{.text = "ok"}, {.fails = TP_ERR_CONTEXT_LENGTH}};
   world w;
-  open_world(&w, replies, 2, 0, NULL, NULL);
+  open_world(&w, replies, 2, 0, TP_COMPACTION_NONE, NULL);
   say_long(&w, 'a');
   const tp_turn_result *result = say(&w, "b", TP_TURN_FAILED);
   assert_int_equal(result->code, TP_ERR_CONTEXT_LENGTH);

@@ -703,6 +703,4 @@ TEST(lease_that_is_too_short_is_refused) {
   const tp_runtime_options options = {.struct_size = sizeof options, .job_lease_ms = 299};
   assert_int_equal(tp_runtime_new(&options, &runtime, &fault), TP_ERR_USAGE);
   assert_non_null(strstr(fault.message, "the least is 300"));
-  const tp_runtime_options reserved = {.struct_size = sizeof reserved, .job_reserved_ = 1};
-  assert_int_equal(tp_runtime_new(&reserved, &runtime, &fault), TP_ERR_USAGE);
 }

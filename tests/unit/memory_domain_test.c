@@ -781,8 +781,6 @@ TEST_WITH(wrong_options_are_refused_with_what_is_right, start_runtime, end_runti
   char missing[128];
   snprintf(missing, sizeof missing, "%s/none/memory.db", directory);
   assert_not_registered((tp_memory_options){0}, TP_ERR_VERSION, "struct_size");
-  assert_not_registered((tp_memory_options){.struct_size = size, .reserved_ = {[6] = 1}}, TP_ERR_USAGE,
-                        "reserved_ must be zero");
   assert_not_registered((tp_memory_options){.struct_size = size, .scope = "galaxy"}, TP_ERR_USAGE, "agent or task");
   assert_not_registered((tp_memory_options){.struct_size = size, .recall_max = 65}, TP_ERR_USAGE, "at most 64");
   assert_not_registered((tp_memory_options){.struct_size = size, .path = missing}, TP_ERR_IO, missing);

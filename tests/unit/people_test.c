@@ -216,12 +216,11 @@ TEST(question_is_an_event_before_the_channel_has_it) {
 /* ---- the options ---- */
 
 TEST(ctx_without_its_function_is_refused) {
-  static const char *const names[] = {"ask_ctx", "permission_ctx", "ask_reserved_"};
+  static const char *const names[] = {"ask_ctx", "permission_ctx"};
   for (size_t i = 0; i < COUNT(names); i++) {
     tp_runtime_options options = {.struct_size = sizeof options};
     if (i == 0) options.ask_ctx = &options;
     if (i == 1) options.permission_ctx = &options;
-    if (i == 2) options.ask_reserved_ = 1;
     tp_runtime *runtime = NULL;
     tp_fault fault = {0};
     assert_int_equal(tp_runtime_new(&options, &runtime, &fault), TP_ERR_USAGE);

@@ -48,23 +48,6 @@ static tp_status offer_tool(fixture *h, const void *given, tp_fault *fault) {
   return status == TP_OK ? tp_edit_remove_subscription(h->edit, "s", NULL) : status;
 }
 
-static tp_status runtime_of(const tp_runtime_options *options, tp_fault *fault) {
-  tp_runtime *runtime;
-  tp_status status = tp_runtime_new(options, &runtime, fault);
-  if (status == TP_OK) tp_runtime_free(runtime);
-  return status;
-}
-
-static void store_stays(void *ctx) { (void)ctx; }
-
-/* A store that is not to be freed. */
-static tp_status offer_store(fixture *h, const void *given, tp_fault *fault) {
-  tp_store store = *h->store;
-  store.reserved_ = ((const tp_store *)given)->reserved_;
-  store.destroy = store_stays;
-  return runtime_of(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .store = &store}, fault);
-}
-
 static tp_status offer_owner(fixture *h, const void *given, tp_fault *fault) {
   tp_edit *edit;
   tp_status status = tp_edit_begin(h->runtime, given, &edit, fault);
@@ -179,7 +162,6 @@ static const tp_phase_id tool_phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION;
 static const tp_handler a_handler = {
     .struct_size = sizeof a_handler, .id = "offered", .run = play, .phases = &tool_phase, .phase_count = 1};
 static const tp_edge an_edge = {.struct_size = sizeof an_edge, .target = "t", .optional = true};
-static const tp_store a_store = {.struct_size = sizeof a_store};
 static const tp_owner an_owner = {.struct_size = sizeof an_owner, .name = "me", .trust = TP_TRUST_HOST};
 static const tp_domain a_domain = {.struct_size = sizeof a_domain,
                                    .header_version = TP_VERSION_NUMBER,
@@ -189,7 +171,6 @@ static tp_answer run_tool(void *ctx, tp_tool_run *run) { return (void)ctx, tp_to
 static const tp_tool a_tool = {.struct_size = sizeof a_tool, .name = "t", .run = run_tool};
 static const tp_tool_call a_call = {.struct_size = sizeof a_call, .name = TEXT("nobody")};
 static const tp_model a_model = {.struct_size = sizeof a_model, .start = start_nothing};
-static const tp_session_options a_session = {.struct_size = sizeof a_session, .id = "s"};
 static const tp_listener a_listener = {.struct_size = sizeof a_listener, .on_event = ignore_event};
 static const tp_turn_request a_request = {.struct_size = sizeof a_request};
 static const tp_phase_input an_input = {.struct_size = sizeof an_input};
@@ -219,12 +200,10 @@ static const struct reserved_case {
     CASE(tp_handler, a_handler, offer_handler, TP_ERR_USAGE, TP_OK, true),
     CASE(tp_edge, an_edge, offer_edge, TP_ERR_USAGE, TP_OK, true),
     CASE(tp_tool, a_tool, offer_tool, TP_ERR_MALFORMED, TP_OK, false),
-    CASE(tp_store, a_store, offer_store, TP_ERR_USAGE, TP_OK, true),
     CASE(tp_owner, an_owner, offer_owner, TP_ERR_VERSION, TP_OK, true),
     CASE(tp_domain, a_domain, offer_domain, TP_ERR_VERSION, TP_OK, true),
     CASE(tp_tool_call, a_call, offer_call, TP_ERR_USAGE, TP_OK, true),
     CASE(tp_model, a_model, offer_model, TP_ERR_USAGE, TP_OK, true),
-    CASE(tp_session_options, a_session, offer_session, TP_ERR_USAGE, TP_OK, true),
     CASE(tp_listener, a_listener, offer_listener, TP_ERR_USAGE, TP_OK, true),
     CASE(tp_turn_request, a_request, offer_request, TP_ERR_USAGE, TP_OK, true),
     CASE(tp_phase_input, an_input, offer_input, TP_ERR_USAGE, TP_OK, true),
