@@ -31,12 +31,6 @@ def tool_raises(run):
     raise ValueError('a tool that raises')
 
 
-def emit_tools(entry):
-    tool = struct('tp_tool', name='broken', run=lib.tpy_tool, ctx=ctx_of(tool_raises), destroy=lib.tpy_destroy)
-    status = lib.tp_call_emit_tool_bundle(entry, b'tools', ffi.new('const tp_tool *[]', [tool]), 1, ffi.NULL)
-    return lib.TP_ANSWER_DONE if status == lib.TP_OK else lib.TP_ANSWER_FAILED
-
-
 def see_event(event):
     if event.kind == lib.TP_EVENT_TOOL_END:
         kinds.append(event.tool_result.kind)
@@ -51,19 +45,6 @@ def script_model():
 def add_hook(runtime, name, phase, run, **fields):
     call(lib.tp_hook_add, runtime, struct('tp_hook', id=name, phase=phase, run=lib.tpy_handler, ctx=ctx_of(run),
                                           destroy=lib.tpy_destroy, **fields))
-
-
-def subscribe_with_match(runtime):
-    handler = struct('tp_handler', id='strict', run=lib.tpy_handler, ctx=ctx_of(deny_always), destroy=lib.tpy_destroy,
-                     phases=[lib.TP_PHASE_TURN_INTAKE], phase_count=1, capabilities=lib.TP_CAPABILITY_DECIDE)
-    match = struct('tp_match', matches=lib.tpy_match, ctx=ctx_of(match_raises), destroy=lib.tpy_destroy,
-                   description='a match that raises')
-    subscription = struct('tp_subscription', id='strict', handler='strict', phase=lib.TP_PHASE_TURN_INTAKE,
-                          failure=lib.TP_FAILURE_REQUIRED, match=match)
-    edit = made('tp_edit', lib.tp_edit_begin, runtime, NULL)
-    call(lib.tp_edit_add_handler, edit, handler)
-    call(lib.tp_edit_add_subscription, edit, subscription)
-    call(lib.tp_edit_commit, edit, NULL)
 
 
 class Turn:
@@ -90,7 +71,8 @@ def check(what, holds):
 def main():
     runtime = made('tp_runtime', lib.tp_runtime_new, NULL)
     add_hook(runtime, 'guard', 'turn.intake', guard, failure=lib.TP_FAILURE_REQUIRED)
-    add_hook(runtime, 'tools', 'turn.pre_tool_materialization', emit_tools)
+    call(lib.tp_tool_add, runtime, struct('tp_tool', name='broken', run=lib.tpy_tool, ctx=ctx_of(tool_raises),
+                                          destroy=lib.tpy_destroy))
     options = struct('tp_session_options', id='first', model=script_model(), on_event=lib.tpy_event,
                      event_ctx=ctx_of(see_event))
     session = made('tp_session', lib.tp_session_open, runtime, options)
@@ -101,7 +83,9 @@ def main():
     turn = Turn(session, 'deny')
     check('a guard denies', turn.denied_by == 'guard' and turn.reason == 'not today')
     check('a guard that raises denies', Turn(session, 'raise').failed_by == 'guard')
-    subscribe_with_match(runtime)
+    match = struct('tp_match', matches=lib.tpy_match, ctx=ctx_of(match_raises), destroy=lib.tpy_destroy,
+                   description='a match that raises')
+    add_hook(runtime, 'strict', 'turn.intake', deny_always, failure=lib.TP_FAILURE_REQUIRED, match=match)
     check('a match that raises denies', Turn(session, 'hello').failed_by == 'strict')
     check('each of them raised', raised == ['a tool that raises', 'a guard that raises', 'a match that raises'])
     lib.tp_session_close(session, NULL, NULL)

@@ -39,59 +39,15 @@ static tp_model *script_model() {
   return model;
 }
 
-/* A required guard that always denies, behind a match. */
-static void subscribe(const runtime &of, handler run, match matches) {
-  uint32_t phase = tp_phase_find(of.get(), "turn.intake");
-  auto self = std::make_unique<handler>(std::move(run));
-  auto ctx = std::make_unique<match>(std::move(matches));
-  tp_edit *edit = nullptr;
-  tp_handler guard{};
-  guard.struct_size = sizeof guard;
-  guard.id = "strict";
-  guard.run = run_handler;
-  guard.ctx = self.get();
-  guard.destroy = destroy<handler>;
-  guard.phases = &phase;
-  guard.phase_count = 1;
-  guard.capabilities = TP_CAPABILITY_DECIDE;
-  tp_match matching{};
-  matching.struct_size = sizeof matching;
-  matching.matches = run_match;
-  matching.destroy = destroy<match>;
-  matching.ctx = ctx.get();
-  matching.description = "a match that throws";
-  tp_subscription subscription{};
-  subscription.struct_size = sizeof subscription;
-  subscription.id = subscription.handler = "strict";
-  subscription.phase = phase;
-  subscription.failure = TP_FAILURE_REQUIRED;
-  subscription.match = &matching;
-  call(tp_edit_begin, of.get(), static_cast<const tp_owner *>(nullptr), &edit);
-  call(tp_edit_add_handler, edit, const_cast<const tp_handler *>(&guard));
-  (void)self.release();
-  call(tp_edit_add_subscription, edit, const_cast<const tp_subscription *>(&subscription));
-  (void)ctx.release();
-  call(tp_edit_commit, edit, static_cast<tp_commit_report *>(nullptr));
-}
-
 static void play() {
   std::vector<tp_tool_result_kind> kinds;
-  tool broken = [](tp_tool_run *) -> tp_answer { throw std::runtime_error("a tool that throws"); };
   runtime host;
   host.add("guard", "turn.intake", TP_FAILURE_REQUIRED, [](tp_call *call) {
     std::string_view words = view(tp_call_text(call, TP_FIELD_TEXT));
     if (words == "throw") throw std::runtime_error("a guard that throws");
     return words == "deny" ? tp_call_deny(call, "not today") : tp_call_allow(call);
   });
-  host.add("tools", "turn.pre_tool_materialization", TP_FAILURE_DEFAULT, [&](tp_call *call) {
-    tp_tool described{};
-    described.struct_size = sizeof described;
-    described.name = "broken";
-    described.run = run_tool;
-    described.ctx = &broken;
-    const tp_tool *tools[] = {&described};
-    return tp_call_emit_tool_bundle(call, "tools", tools, 1, NULL) == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED;
-  });
+  host.add_tool("broken", [](tp_tool_run *) -> tp_answer { throw std::runtime_error("a tool that throws"); });
   session talk(host, "first", script_model(), [&](const tp_event *event) {
     if (event->kind == TP_EVENT_TOOL_END) kinds.push_back(event->tool_result->kind);
   });
@@ -104,8 +60,8 @@ static void play() {
                               denied->state == TP_STATE_SUCCEEDED && denied->why == TP_REASON_NONE);
   auto thrown = talk.run("throw");
   check("a guard that throws denies", denied_by(*thrown, "guard") && failed(*thrown));
-  subscribe(
-      host, [](tp_call *call) { return tp_call_deny(call, "never"); },
+  host.add(
+      "strict", "turn.intake", TP_FAILURE_REQUIRED, [](tp_call *call) { return tp_call_deny(call, "never"); },
       [](const tp_match_view *) -> bool { throw std::runtime_error("a match that throws"); });
   auto unmatched = talk.run("hello");
   check("a match that throws denies", denied_by(*unmatched, "strict") && failed(*unmatched));

@@ -77,8 +77,15 @@ class runtime {
   runtime &operator=(const runtime &) = delete;
   tp_runtime *get() const { return handle_; }
 
-  void add(const char *id, const char *phase, tp_failure failure, handler run) {
+  void add(const char *id, const char *phase, tp_failure failure, handler run, match matches = nullptr) {
     auto self = std::make_unique<handler>(std::move(run));
+    auto ctx = std::make_unique<match>(std::move(matches));
+    tp_match matching{};
+    matching.struct_size = sizeof matching;
+    matching.matches = run_match;
+    matching.destroy = destroy<match>;
+    matching.ctx = ctx.get();
+    matching.description = "a closure";
     tp_hook hook{};
     hook.struct_size = sizeof hook;
     hook.id = id;
@@ -87,8 +94,22 @@ class runtime {
     hook.ctx = self.get();
     hook.destroy = destroy<handler>;
     hook.failure = failure;
+    if (*ctx) hook.match = &matching;
     call(tp_hook_add, handle_, const_cast<const tp_hook *>(&hook));
     (void)self.release(); /* taken on success only */
+    if (hook.match) (void)ctx.release();
+  }
+
+  void add_tool(const char *name, tool run) {
+    auto self = std::make_unique<tool>(std::move(run));
+    tp_tool described{};
+    described.struct_size = sizeof described;
+    described.name = name;
+    described.run = run_tool;
+    described.ctx = self.get();
+    described.destroy = destroy<tool>;
+    call(tp_tool_add, handle_, const_cast<const tp_tool *>(&described));
+    (void)self.release();
   }
 
  private:

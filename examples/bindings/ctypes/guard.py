@@ -36,16 +36,6 @@ def tool_raises(_, run):
     raise ValueError('a tool that raises')
 
 
-tool = tp.tp_tool(name='broken', run=tool_raises)
-tools = (ctypes.POINTER(tp.tp_tool) * 1)(ctypes.pointer(tool))
-
-
-@tp.answer('tp_handler_fn')
-def emit_tools(_, call):
-    status = library.c.tp_call_emit_tool_bundle(call, b'tools', tools, 1, None)
-    return tp.TP_ANSWER_DONE if status == tp.TP_OK else tp.TP_ANSWER_FAILED
-
-
 @tp.answer('tp_event_fn')
 def see_event(_, event):
     if event[0].kind == tp.TP_EVENT_TOOL_END:
@@ -57,18 +47,6 @@ def script_model():
     says = tp.tp_model_response(text='It is done.')
     responses = (ctypes.POINTER(tp.tp_model_response) * 2)(ctypes.pointer(asks), ctypes.pointer(says))
     return library.made('tp_script_model_new', responses, 2, True)
-
-
-def subscribe_with_match(runtime):
-    match = tp.tp_match(matches=match_raises, description='a match that raises')
-    handler = tp.tp_handler(id='strict', run=deny_always, phases=[tp.TP_PHASE_TURN_INTAKE], phase_count=1,
-                            capabilities=tp.TP_CAPABILITY_DECIDE)
-    subscription = tp.tp_subscription(id='strict', handler='strict', phase=tp.TP_PHASE_TURN_INTAKE,
-                                      failure=tp.TP_FAILURE_REQUIRED, match=match)
-    edit = library.made('tp_edit_begin', runtime, None)
-    library.call('tp_edit_add_handler', edit, handler)
-    library.call('tp_edit_add_subscription', edit, subscription)
-    library.call('tp_edit_commit', edit, None)
 
 
 class Turn:
@@ -98,8 +76,7 @@ def main():
     runtime = library.made('tp_runtime_new', None)
     library.call('tp_hook_add', runtime, tp.tp_hook(id='guard', phase='turn.intake', run=guard,
                                                     failure=tp.TP_FAILURE_REQUIRED))
-    library.call('tp_hook_add', runtime, tp.tp_hook(id='tools', phase='turn.pre_tool_materialization',
-                                                    run=emit_tools))
+    library.call('tp_tool_add', runtime, tp.tp_tool(name='broken', run=tool_raises))
     options = tp.tp_session_options(id='first', model=script_model(), on_event=see_event)
     session = library.made('tp_session_open', runtime, options)
 
@@ -109,7 +86,9 @@ def main():
     turn = Turn(session, 'deny')
     check('a guard denies', turn.denied_by == 'guard' and turn.reason == 'not today')
     check('a guard that raises denies', Turn(session, 'raise').failed_by == 'guard')
-    subscribe_with_match(runtime)
+    match = tp.tp_match(matches=match_raises, description='a match that raises')
+    library.call('tp_hook_add', runtime, tp.tp_hook(id='strict', phase='turn.intake', run=deny_always, match=match,
+                                                    failure=tp.TP_FAILURE_REQUIRED))
     check('a match that raises denies', Turn(session, 'hello').failed_by == 'strict')
     library.c.tp_session_close(session, tp.c_type('void (*)(void *ctx)')(), None)
     library.c.tp_runtime_free(runtime)

@@ -28,14 +28,6 @@ local tool_raises = tp.callback('tp_tool_fn', function()
   error('a tool that raises')
 end)
 
-local tool = struct('tp_tool', {name = 'broken', run = tool_raises, placement = c.TP_PLACEMENT_INLINE})
-local tools = tp.list('tp_tool', tool)
-
-local bring_tools = tp.callback('tp_handler_fn', function(_, entry)
-  local is_brought = c.tp_call_emit_tool_bundle(entry, 'tools', tools, 1, nil) == c.TP_OK
-  return is_brought and c.TP_ANSWER_DONE or c.TP_ANSWER_FAILED
-end)
-
 local see_event = tp.listener(function(event)
   if event.kind == c.TP_EVENT_TOOL_END then kinds[#kinds + 1] = tonumber(event.tool_result.kind) end
 end)
@@ -45,21 +37,6 @@ local function script_model()
   local asks = struct('tp_model_response', {calls = wanted, call_count = 1})
   local says = struct('tp_model_response', {text = text('It is done.')})
   return tp.made('tp_model', 'tp_script_model_new', tp.list('tp_model_response', asks, says), 2, true)
-end
-
-local function subscribe_with_match(runtime)
-  local handler = struct('tp_handler', {
-    id = 'strict', run = deny_always, phases = ffi.new('tp_phase_id[1]', c.TP_PHASE_TURN_INTAKE), phase_count = 1,
-    capabilities = tp.TP_CAPABILITY_DECIDE, placement = c.TP_PLACEMENT_INLINE,
-  })
-  local subscription = struct('tp_subscription', {
-    id = 'strict', handler = 'strict', phase = c.TP_PHASE_TURN_INTAKE, failure = c.TP_FAILURE_REQUIRED,
-    match = struct('tp_match', {matches = match_raises, description = 'a match that raises'}),
-  })
-  local edit = tp.made('tp_edit', 'tp_edit_begin', runtime, nil)
-  tp.call('tp_edit_add_handler', edit, handler)
-  tp.call('tp_edit_add_subscription', edit, subscription)
-  tp.call('tp_edit_commit', edit, nil)
 end
 
 -- Runs a turn: what came of it.
@@ -91,8 +68,8 @@ local function main()
     id = 'guard', phase = 'turn.intake', run = guard, failure = c.TP_FAILURE_REQUIRED,
     placement = c.TP_PLACEMENT_INLINE,
   }))
-  tp.call('tp_hook_add', runtime, struct('tp_hook', {
-    id = 'tools', phase = 'turn.pre_tool_materialization', run = bring_tools, placement = c.TP_PLACEMENT_INLINE,
+  tp.call('tp_tool_add', runtime, struct('tp_tool', {
+    name = 'broken', run = tool_raises, placement = c.TP_PLACEMENT_INLINE,
   }))
   local options = struct('tp_session_options', {id = 'first', model = script_model(), on_event = see_event})
   local session = tp.made('tp_session', 'tp_session_open', runtime, options)
@@ -103,7 +80,11 @@ local function main()
   ended = turn(session, 'deny')
   check('a guard denies', ended.denied_by == 'guard' and ended.reason == 'not today')
   check('a guard that raises denies', turn(session, 'raise').failed_by == 'guard')
-  subscribe_with_match(runtime)
+  tp.call('tp_hook_add', runtime, struct('tp_hook', {
+    id = 'strict', phase = 'turn.intake', run = deny_always, failure = c.TP_FAILURE_REQUIRED,
+    placement = c.TP_PLACEMENT_INLINE,
+    match = struct('tp_match', {matches = match_raises, description = 'a match that raises'}),
+  }))
   check('a match that raises denies', turn(session, 'hello').failed_by == 'strict')
   c.tp_session_close(session, nil, nil)
   c.tp_runtime_free(runtime)

@@ -9,7 +9,7 @@ mod turnphase;
 
 use ffi::*;
 use std::sync::{Arc, Mutex};
-use turnphase::{Error, Model, Result, Runtime, Session, Tool, Turn};
+use turnphase::{Error, Model, Result, Runtime, Session, Turn};
 
 fn check(what: &str, holds: bool) {
     println!("{}: {}", if holds { "ok" } else { "WRONG" }, what);
@@ -44,8 +44,7 @@ fn play() -> Result<()> {
         "deny" => call.deny("not today"),
         _ => call.allow(),
     })?;
-    let broken = Tool::new("broken", || panic!("a tool that panics"));
-    host.add("tools", "turn.pre_tool_materialization", TP_FAILURE_DEFAULT, move |call| call.bring(&broken))?;
+    host.add_tool("broken", || panic!("a tool that panics"))?;
     let seen = Arc::clone(&kinds);
     let session = Session::open(&host, "first", Model::script("broken", "It is done.")?, move |event| {
         if event.kind == TP_EVENT_TOOL_END {

@@ -55,18 +55,6 @@ impl Call {
     pub fn deny(&self, reason: &str) -> i32 {
         unsafe { tp_call_deny(self.0, c(reason).as_ptr()) }
     }
-    /// Brings a tool to the turn.
-    pub fn bring(&self, tool: &Tool) -> i32 {
-        let name = c(&tool.name);
-        let described = made!(tp_tool {
-            name: name.as_ptr(),
-            run: Some(run_tool),
-            ctx: &*tool.run as *const ToolFn as *mut c_void,
-        });
-        let tools = &(&described as *const _);
-        let status = unsafe { tp_call_emit_tool_bundle(self.0, c("tools").as_ptr(), tools, 1, ptr::null_mut()) };
-        if status == TP_OK { TP_ANSWER_DONE } else { TP_ANSWER_FAILED }
-    }
 }
 
 /// They come on any thread of the library, several at once.
@@ -74,18 +62,6 @@ pub type Handler = Box<dyn Fn(&Call) -> i32 + Send + Sync>;
 pub type Match = Box<dyn Fn() -> bool + Send + Sync>;
 pub type ToolFn = Box<dyn Fn() -> i32 + Send + Sync>;
 pub type Listener = Box<dyn Fn(&tp_event) + Send + Sync>;
-
-/// A tool. The handler that brings it owns it, since the library calls it as long as that handler is registered.
-pub struct Tool {
-    name: String,
-    run: Box<ToolFn>,
-}
-
-impl Tool {
-    pub fn new(name: &str, run: impl Fn() -> i32 + Send + Sync + 'static) -> Tool {
-        Tool { name: name.into(), run: Box::new(Box::new(run)) }
-    }
-}
 
 fn answer(run: impl FnOnce() -> i32) -> i32 {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or(TP_ANSWER_NONE)
@@ -151,25 +127,11 @@ impl Runtime {
         })
     }
 
-    /// A required guard of turn.intake behind a match.
+    /// A required guard of turn.intake with a match.
     pub fn add_with_match(&self, id: &str, run: impl Fn(&Call) -> i32 + Send + Sync + 'static,
                           matches: impl Fn() -> bool + Send + Sync + 'static) -> Result<()> {
-        let mut edit = ptr::null_mut();
-        call(|fault| unsafe { tp_edit_begin(self.0, ptr::null(), &mut edit, fault) })?;
-        let (id, description, phase) = (c(id), c("a closure"), TP_PHASE_TURN_INTAKE);
-        let added = give::<Handler>(Box::new(run), |run| {
-            let handler = made!(tp_handler {
-                id: id.as_ptr(),
-                run: Some(run_handler),
-                ctx: run,
-                destroy: Some(destroy::<Handler>),
-                phases: &phase,
-                phase_count: 1,
-                capabilities: TP_CAPABILITY_DECIDE,
-            });
-            call(|fault| unsafe { tp_edit_add_handler(edit, &handler, fault) })
-        })
-        .and_then(|()| {
+        let (id, phase, description) = (c(id), c("turn.intake"), c("a closure"));
+        give::<Handler>(Box::new(run), |run| {
             give::<Match>(Box::new(matches), |matches| {
                 let matching = made!(tp_match {
                     matches: Some(run_match),
@@ -177,21 +139,32 @@ impl Runtime {
                     ctx: matches,
                     description: description.as_ptr(),
                 });
-                let subscription = made!(tp_subscription {
+                let hook = made!(tp_hook {
                     id: id.as_ptr(),
-                    handler: id.as_ptr(),
-                    phase: phase,
+                    phase: phase.as_ptr(),
+                    run: Some(run_handler),
+                    ctx: run,
+                    destroy: Some(destroy::<Handler>),
                     failure: TP_FAILURE_REQUIRED,
                     match_: &matching,
                 });
-                call(|fault| unsafe { tp_edit_add_subscription(edit, &subscription, fault) })
+                call(|fault| unsafe { tp_hook_add(self.0, &hook, fault) })
             })
         })
-        .and_then(|()| call(|fault| unsafe { tp_edit_commit(edit, ptr::null_mut(), fault) }));
-        if added.is_err() {
-            unsafe { tp_edit_discard(edit) };
-        }
-        added
+    }
+
+    /// A tool that every turn has.
+    pub fn add_tool(&self, name: &str, run: impl Fn() -> i32 + Send + Sync + 'static) -> Result<()> {
+        let name = c(name);
+        give::<ToolFn>(Box::new(run), |run| {
+            let tool = made!(tp_tool {
+                name: name.as_ptr(),
+                run: Some(run_tool),
+                ctx: run,
+                destroy: Some(destroy::<ToolFn>),
+            });
+            call(|fault| unsafe { tp_tool_add(self.0, &tool, fault) })
+        })
     }
 }
 
