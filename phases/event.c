@@ -28,22 +28,26 @@ bool tp__turn_wants(const tp_turn *turn, tp_event_kind kind) {
   return false;
 }
 
-void tp__turn_notify(const tp_turn *turn, const tp_event *event) {
-  tp__listener_set_notify(turn->listeners[0], event);
-  if (turn->listeners[1]) tp__listener_set_notify(turn->listeners[1], event);
+void tp__turn_notify(const tp_turn *turn, const tp_event *event, tp__listeners_of which) {
+  tp__listener_set_notify(turn->listeners[0], event, which);
+  if (turn->listeners[1]) tp__listener_set_notify(turn->listeners[1], event, which);
 }
 
-void tp__event(tp_turn *turn, tp_event *event) {
+void tp__event_to(tp_turn *turn, tp_event *event, tp__listeners_of which) {
   if (!tp__turn_has_listener(turn)) return;
-  event->struct_size = sizeof *event;
-  event->sequence = ++turn->event_sequence;
-  event->time_ns = tp__now_ns();
-  event->unix_ms = tp__unix_ms();
-  event->ids = turn->core.ids;
-  event->id_count = TP_ID_COUNT;
-  event->turn = &turn->core;
-  tp__turn_notify(turn, event);
+  if (!event->struct_size) {
+    event->struct_size = sizeof *event;
+    event->sequence = ++turn->event_sequence;
+    event->time_ns = tp__now_ns();
+    event->unix_ms = tp__unix_ms();
+    event->ids = turn->core.ids;
+    event->id_count = TP_ID_COUNT;
+    event->turn = &turn->core;
+  }
+  tp__turn_notify(turn, event, which);
 }
+
+void tp__event(tp_turn *turn, tp_event *event) { tp__event_to(turn, event, TP__LISTENERS_ALL); }
 
 static void each_of(tp_turn *turn, const tp_phase_result *result, uint32_t phase, uint32_t kind, tp_event_kind event) {
   if (!result->merged) return;

@@ -16,13 +16,13 @@ struct tp__event_inbox {
   bool marker_waits; /* in the inbox */
   bool marker_taken; /* and not returned */
   /* the marker: of who puts it, then of who takes it */
-  tp__inbox_event marker;
+  tp__inbox_note marker;
   tp_event lost_event;
 };
 
 /* An event that waits or was taken. */
 typedef struct copy {
-  tp__inbox_event in_inbox;
+  tp__inbox_note in_inbox;
   tp__listener *listener; /* referenced */
   tp_allocator allocator;
   tp__arena arena;
@@ -120,7 +120,7 @@ static void copy_free(copy *c) {
 
 /* ---- an event in the inbox ---- */
 
-static void copy_end(tp__inbox_event *event) {
+static void copy_end(tp__inbox_note *event) {
   copy *c = TP__CONTAINER(event, copy, in_inbox);
   tp__listener *listener = c->listener;
   tp_inbox *inbox = event->item.inbox;
@@ -133,7 +133,7 @@ static bool is_removed(const tp__listener *listener) {
   return tp__a32_load_acquire(&((tp__listener *)(uintptr_t)listener)->removed); /* as wants() */
 }
 
-static bool copy_take(tp__inbox_event *event) {
+static bool copy_take(tp__inbox_note *event) {
   if (!is_removed(TP__CONTAINER(event, copy, in_inbox)->listener)) return true;
   copy_end(event);
   return false;
@@ -146,7 +146,7 @@ static copy *copy_new(tp__listener *listener, const tp_event *event) {
   c->allocator = listener->allocator;
   c->listener = listener;
   tp__arena_init(&c->arena, &c->allocator, c->first, sizeof c->first, 0);
-  c->in_inbox = (tp__inbox_event){.take = copy_take, .end = copy_end};
+  c->in_inbox = (tp__inbox_note){.take = copy_take, .end = copy_end};
   c->in_inbox.item.work =
       (tp_work){.struct_size = sizeof(tp_work), .kind = TP_WORK_EVENT, .ctx = listener->ctx, .event = &c->event};
   if (!copy_event(c, event)) {
@@ -175,9 +175,9 @@ static void lose_locked(tp__event_inbox *through) {
   put_marker_locked(through);
 }
 
-static tp__event_inbox *of_marker(tp__inbox_event *event) { return TP__CONTAINER(event, tp__event_inbox, marker); }
+static tp__event_inbox *of_marker(tp__inbox_note *event) { return TP__CONTAINER(event, tp__event_inbox, marker); }
 
-static void marker_end(tp__inbox_event *event) {
+static void marker_end(tp__inbox_note *event) {
   tp__event_inbox *through = of_marker(event);
   tp_inbox *inbox = event->item.inbox; /* the put acquired a reference */
   tp__mutex_lock(&through->mutex);
@@ -189,7 +189,7 @@ static void marker_end(tp__inbox_event *event) {
 }
 
 /* From here on events are put again, behind it. */
-static bool marker_take(tp__inbox_event *event) {
+static bool marker_take(tp__inbox_note *event) {
   tp__event_inbox *through = of_marker(event);
   static const tp_text no_ids[TP_ID_COUNT];
   if (is_removed(through->listener)) {
@@ -227,7 +227,7 @@ tp__event_inbox *tp__event_inbox_new(tp__listener *listener, tp_inbox *inbox) {
   through->listener = listener;
   through->inbox = inbox;
   tp__inbox_ref(inbox);
-  through->marker = (tp__inbox_event){.take = marker_take, .end = marker_end};
+  through->marker = (tp__inbox_note){.take = marker_take, .end = marker_end};
   through->marker.item.work = (tp_work){
       .struct_size = sizeof(tp_work), .kind = TP_WORK_EVENT, .ctx = listener->ctx, .event = &through->lost_event};
   return through;

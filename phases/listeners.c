@@ -3,6 +3,7 @@
 
 #include "phases/agent_layer.h"
 #include "phases/event_inbox.h"
+#include "runtime/inbox/destroy.h"
 
 enum { EVENT_KINDS_END = TP_EVENT_JOB + 1 };
 static const uint64_t jobs = UINT64_C(1) << TP_EVENT_JOB; /* of no turn: only for who asks for them */
@@ -19,6 +20,7 @@ void tp__listener_unref(tp__listener *listener) {
     listener->destroy(listener->ctx);
     tp__inside_leave(&frame);
   }
+  tp__destroy_now(listener->destroys);
   tp__event_inbox_free(listener->through);
   tp_allocator allocator = listener->allocator;
   tp__release(&allocator, listener, sizeof *listener);
@@ -122,6 +124,26 @@ static tp_status add_locked(tp__agent_layer *layer, tp__listeners *listeners, tp
   return TP_OK;
 }
 
+/* Its events and its destroy come through the inbox. @return false without memory. */
+static bool goes_through(tp__listener *listener, tp_inbox *inbox) {
+  if (listener->destroy) {
+    listener->destroys =
+        tp__destroy_new(&listener->allocator, listener->runtime, inbox, listener->ctx, listener->destroy);
+    if (!listener->destroys) return false;
+    listener->destroy = NULL;
+  }
+  listener->through = tp__event_inbox_new(listener, inbox);
+  if (!listener->through) tp__destroy_cancel(listener->destroys);
+  return listener->through != NULL;
+}
+
+/* Refused: it stays the host's. */
+static void stays_theirs(tp__listener *listener) {
+  listener->destroy = NULL;
+  tp__destroy_cancel(listener->destroys);
+  listener->destroys = NULL;
+}
+
 tp_status tp__listeners_add(tp__agent_layer *layer, tp__listeners *listeners, const tp_listener *theirs,
                             uint64_t *ret_id, tp_fault *fault) {
   const tp_allocator *allocator = tp__runtime_allocator(layer->runtime);
@@ -135,7 +157,7 @@ tp_status tp__listeners_add(tp__agent_layer *layer, tp__listeners *listeners, co
   listener->allocator = *allocator;
   listener->runtime = layer->runtime;
   atomic_init(&listener->refs.v, 1);
-  if (inbox && !(listener->through = tp__event_inbox_new(listener, inbox))) {
+  if (inbox && !goes_through(listener, inbox)) {
     tp__release(allocator, listener, sizeof *listener);
     return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a listener");
   }
@@ -145,8 +167,8 @@ tp_status tp__listeners_add(tp__agent_layer *layer, tp__listeners *listeners, co
   uint64_t id = listener->id;
   tp__mutex_unlock(&layer->listeners_mutex);
   tp__listener_set_unref(before);
-  if (status != TP_OK) listener->destroy = NULL; /* refused: it stays the host's */
-  tp__listener_unref(listener);                  /* the set has it */
+  if (status != TP_OK) stays_theirs(listener);
+  tp__listener_unref(listener); /* the set has it */
   if (status == TP_ERR_FULL)
     return tp__fail(fault, status, NULL, "there are %d listeners already: remove one", TP__LISTENERS_MAX);
   if (status != TP_OK) return tp__fail(fault, status, NULL, "no memory for a listener");
@@ -219,10 +241,11 @@ static void deliver(const tp__listener *listener, const tp_event *event) {
   else listener->on_event(listener->ctx, event);
 }
 
-void tp__listener_set_notify(const tp__listener_set *set, const tp_event *event) {
+void tp__listener_set_notify(const tp__listener_set *set, const tp_event *event, tp__listeners_of which) {
   if (!(set->kinds >> event->kind & 1)) return;
   for (uint32_t i = 0; i < set->count; i++) {
     const tp__listener *listener = set->items[i];
+    if (!(which & (listener->through ? TP__LISTENERS_THROUGH : TP__LISTENERS_CALLED))) continue;
     if (!wants(listener, event)) continue;
     if (event->visibility >= listener->visibility_min) {
       deliver(listener, event);
@@ -252,7 +275,7 @@ void tp__listeners_notify_job(tp_runtime *runtime, const tp_job *job) {
                     .id_count = TP_ID_COUNT,
                     .visibility = TP_VISIBILITY_USER_VISIBLE,
                     .job = job};
-  tp__listener_set_notify(set, &event);
+  tp__listener_set_notify(set, &event, TP__LISTENERS_ALL);
   tp__listener_set_unref(set);
 }
 

@@ -29,6 +29,7 @@ typedef struct tp__listener {
   uint64_t phases[TP_PHASE_LIMIT / 64];
   tp_visibility visibility_min;
   struct tp__event_inbox *through; /* event_inbox.c: in place of on_event; NULL: on_event */
+  struct tp__destroy *destroys;    /* in place of destroy, with an inbox; NULL: none */
   /* atomic */
   tp__a32 refs;
   tp__a32 removed; /* release by the remove, acquire before each call: no call begins after it was seen */
@@ -65,8 +66,14 @@ void tp__listener_set_unref(tp__listener_set *set);
 void tp__listener_ref(tp__listener *listener);
 void tp__listener_unref(tp__listener *listener);
 
-/** Delivers an event to every listener of the set that wants it. */
-void tp__listener_set_notify(const tp__listener_set *set, const tp_event *event);
+/** Which listeners an event is delivered to. */
+typedef enum tp__listeners_of {
+  TP__LISTENERS_CALLED = 1,  /* those with a callback */
+  TP__LISTENERS_THROUGH = 2, /* those with an inbox */
+  TP__LISTENERS_ALL = 3
+} tp__listeners_of;
+/** Delivers an event to every listener of the set that wants it and is one of these. */
+void tp__listener_set_notify(const tp__listener_set *set, const tp_event *event, tp__listeners_of which);
 /** tp__layer_ops: what became of a background job. On a thread that is marked as inside the runtime; no lock. */
 void tp__listeners_notify_job(tp_runtime *runtime, const tp_job *job);
 

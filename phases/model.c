@@ -2,6 +2,7 @@
 #include "phases/model.h"
 
 #include "phases/parts.h"
+#include "runtime/inbox/destroy.h"
 
 static tp_status read_struct(void *ours, size_t size, const void *theirs, const char *name, tp_fault *fault) {
   if (!theirs) return tp__fail(fault, TP_ERR_USAGE, NULL, "a pointer to %s is NULL", name);
@@ -72,19 +73,28 @@ tp_status tp__models_check(const char *config, const tp_model *first, const tp_m
   return TP_OK;
 }
 
-static void take(tp_model *to, const tp_model *theirs) {
+/* @return false without memory: its inbox is kept all the same, and its destroy is not taken. */
+static bool take(tp__models *models, const tp_allocator *allocator, const void *inside_of, size_t index,
+                 const tp_model *theirs) {
+  tp_model *to = index == 0 ? &models->first : &models->others[index - 1];
   (void)!tp__options_read(to, sizeof *to, theirs, "tp_model", NULL); /* as it was when it was checked */
-  if (to->inbox) tp__inbox_ref(to->inbox);
+  if (!to->inbox) return true;
+  tp__inbox_ref(to->inbox);
+  if (!to->destroy) return true;
+  models->destroys[index] = tp__destroy_new(allocator, inside_of, to->inbox, to->ctx, to->destroy);
+  return models->destroys[index] != NULL;
 }
 
-tp_status tp__models_take(tp__models *models, const tp_allocator *allocator, const tp_model *first,
-                          const tp_model *const *others, size_t count) {
+tp_status tp__models_take(tp__models *models, const tp_allocator *allocator, const void *inside_of,
+                          const tp_model *first, const tp_model *const *others, size_t count) {
   *models = (tp__models){.other_count = count};
   if (count > 0 && !(models->others = tp__alloc_zero(allocator, count * sizeof *models->others)))
     return TP_ERR_NO_MEMORY;
-  if (first) take(&models->first, first);
-  for (size_t i = 0; i < count; i++) take(&models->others[i], others[i]);
-  return TP_OK;
+  bool taken = !first || take(models, allocator, inside_of, 0, first);
+  for (size_t i = 0; i < count && taken; i++) taken = take(models, allocator, inside_of, i + 1, others[i]);
+  if (taken) return TP_OK;
+  tp__models_untake(models, allocator);
+  return TP_ERR_NO_MEMORY;
 }
 
 static void free_list(tp__models *models, const tp_allocator *allocator) {
@@ -93,14 +103,19 @@ static void free_list(tp__models *models, const tp_allocator *allocator) {
 }
 
 void tp__models_untake(tp__models *models, const tp_allocator *allocator) {
-  for (size_t i = 0; i <= models->other_count; i++) tp__inbox_unref(tp__models_at(models, i)->inbox);
+  for (size_t i = 0; i <= models->other_count; i++) {
+    tp__inbox_unref(tp__models_at(models, i)->inbox);
+    tp__destroy_cancel(models->destroys[i]);
+  }
   free_list(models, allocator);
 }
 
 void tp__models_drop(tp__models *models, const tp_allocator *allocator) {
   for (size_t i = 0; i <= models->other_count; i++) {
     const tp_model *model = tp__models_at(models, i);
-    if (model->destroy) model->destroy(model->ctx);
+    if (models->destroys[i]) tp__destroy_now(models->destroys[i]);
+    else if (model->destroy) model->destroy(model->ctx);
+    models->destroys[i] = NULL;
   }
   tp__models_untake(models, allocator);
 }

@@ -21,6 +21,7 @@ typedef struct tp__models {
   tp_model first;   /* neither start nor inbox: none */
   tp_model *others; /* NULL: none */
   size_t other_count;
+  struct tp__destroy *destroys[TP__FALLBACKS_MAX + 1]; /* with an inbox, in place of the call of destroy */
 } tp__models;
 
 /** Whether the models of a session or agent may be taken.
@@ -28,9 +29,11 @@ typedef struct tp__models {
  *  @param config    the struct's name, for the fault.  @return as tp__model_read(); TP_ERR_USAGE; TP_ERR_BAD_ID. */
 tp_status tp__models_check(const char *config, const tp_model *first, const tp_model *const *others, size_t count,
                            const void *inbox_owner, tp_fault *fault);
-/** Copies models that were checked, and keeps their inboxes. @return TP_OK; TP_ERR_NO_MEMORY: nothing was taken. */
-tp_status tp__models_take(tp__models *models, const tp_allocator *allocator, const tp_model *first,
-                          const tp_model *const *others, size_t count);
+/** Copies models that were checked, and keeps their inboxes.
+ *  @param inside_of  what a thread that calls destroy is inside of: compared, never followed.
+ *  @return TP_OK; TP_ERR_NO_MEMORY: nothing was taken. */
+tp_status tp__models_take(tp__models *models, const tp_allocator *allocator, const void *inside_of,
+                          const tp_model *first, const tp_model *const *others, size_t count);
 /** They stay their host's after all. Accepts zero-filled ones. */
 void tp__models_untake(tp__models *models, const tp_allocator *allocator);
 /** Their end: each is destroyed, once. Accepts zero-filled ones. Inside of the runtime's frame, without any lock. */

@@ -60,7 +60,8 @@ static tp_status take_options(tp_session *session, const tp_session_options *opt
                               tp_shared_history *shared) {
   if (options->model) {
     const tp_allocator *allocator = tp__runtime_allocator(session->runtime);
-    TP__TRY(tp__models_take(&session->models, allocator, options->model, options->fallbacks, options->fallback_count));
+    TP__TRY(tp__models_take(&session->models, allocator, session->runtime, options->model, options->fallbacks,
+                            options->fallback_count));
     session->owns_models = true;
   }
   session->agent = options->agent;

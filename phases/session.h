@@ -49,6 +49,7 @@ struct tp_session {
   uint32_t leaving; /* drives that were taken out of the queue and whose end is being reported */
   bool over_waits;  /* for the last of these */
   tp__drive *running;
+  bool ending;  /* the end of the running one is being reported: its place in the queue is free */
   bool closing; /* nothing is queued any more */
   bool over;    /* closing, and all that was queued has ended */
   bool closed;  /* the handle is gone; the second of over and closed frees the session */
@@ -94,6 +95,8 @@ void tp__session_delist(tp_session *session);
 /** The running drive has ended: starts the next. @return whether it was the last: then tp__session_over() when its turn
  *  has gone. */
 bool tp__session_next(tp_session *session);
+/** Before the end of the running turn is reported: a host that hears of it may queue another one. */
+void tp__session_ending(tp_session *session);
 /** Frees the session and notifies its host if the host has closed it; else the close does both. */
 void tp__session_over(tp_session *session);
 /** tp__layer_ops: closes every session that is open. */

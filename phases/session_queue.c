@@ -18,7 +18,7 @@ void tp__session_check_locked(const tp_session *session) {
   assert(count == TP__CHECK_ITEMS_MAX || count == session->queued);
   /* Turns wait for one that runs; beside those that may wait there is one that closes the session. */
   assert(session->queued == 0 || session->running);
-  assert(session->queued <= session->queued_max + 1);
+  assert(session->queued <= session->queued_max + session->ending + 1);
   /* A session is over when it accepts no turn, and the ends of all accepted turns were reported. */
   assert(!session->over || (session->closing && !session->running && session->queued == 0 && session->leaving == 0));
   assert(!session->over_waits || session->closing);
@@ -58,7 +58,7 @@ static tp_status enqueue(tp_session *session, tp__drive *drive, bool last, bool 
   } else if (!session->running) {
     session->running = drive;
     start = true;
-  } else if (session->queued >= session->queued_max && !last) {
+  } else if (session->queued >= session->queued_max + session->ending && !last) {
     status = TP_ERR_FULL;
   } else {
     session->queued++;
@@ -74,6 +74,13 @@ static tp_status enqueue(tp_session *session, tp__drive *drive, bool last, bool 
   return status;
 }
 
+void tp__session_ending(tp_session *session) {
+  tp__mutex_lock(&session->mutex);
+  TP__ASSERT(session->running && !session->ending);
+  session->ending = true;
+  tp__mutex_unlock(&session->mutex);
+}
+
 bool tp__session_next(tp_session *session) {
   tp__drive *next = NULL;
   tp__mutex_lock(&session->mutex);
@@ -86,6 +93,7 @@ bool tp__session_next(tp_session *session) {
     count_queued(session, (uint64_t)-1);
   }
   session->running = next;
+  session->ending = false;
   bool last = !next && session->closing;
   TP__CHECK(tp__session_check_locked(session));
   tp__mutex_unlock(&session->mutex);

@@ -40,7 +40,7 @@ static void emit(tp__tool_slot *slot, tp_event *event) {
   event->call_index = slot->index;
   event->sequence = ++d->turn->event_sequence;
   event->time_ns = d->now_ns;
-  tp__turn_notify(d->turn, event);
+  tp__turn_notify(d->turn, event, TP__LISTENERS_ALL);
 }
 
 static void emit_end(tp__tool_slot *slot) {

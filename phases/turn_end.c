@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * turn_end.c: the end of a driven turn: its result, its record, who is notified, and the next one of its session. */
+#include "phases/end.h"
 #include "phases/session.h"
 #include "phases/steps.h"
 #include "runtime/exec/records.h"
@@ -62,53 +63,58 @@ static void record_end(const tp__drive *d, const tp_turn_result *result) {
   tp__turn_record_give(runtime, &record);
 }
 
-static void report_end(tp__drive *d, const tp_turn_result *result) {
-  record_end(d, result);
+/* A callback is called before on_end, which may free what it reads; what a host finds in an inbox comes after the end
+ * of the submission, where it looks for the result. */
+static void report_end(tp__drive *d) {
+  tp_turn_result result;
+  tp__ends ends;
+  fill_result(d, &result);
+  tp_event event = {.kind = TP_EVENT_TURN_END,
+                    .visibility = TP_VISIBILITY_USER_VISIBLE,
+                    .status = d->code,
+                    .text = tp_text_of(tp_turn_outcome_name(d->outcome)),
+                    .started_ns = result.started_ns,
+                    .ended_ns = result.ended_ns};
+  tp__event_to(d->turn, &event, TP__LISTENERS_CALLED);
+  record_end(d, &result);
   tp__thread_caches_count(tp__runtime_caches(d->session->runtime), (uint32_t)d->outcome, 1);
-  if (d->result) tp__result_fill(d->result, result);
-  if (d->submission) tp__result_fill(&d->submission->result, result);
-  if (d->on_end) d->on_end(d->ctx, result);
+  if (d->result) tp__result_fill(d->result, &result);
+  if (d->submission) tp__result_fill(&d->submission->result, &result);
+  tp__ends_hold(&ends);
+  if (d->on_end) d->on_end(d->ctx, &result);
+  if (d->submission) tp__submission_ended(d->submission);
+  tp__event_to(d->turn, &event, TP__LISTENERS_THROUGH);
+  tp__ends_put(&ends);
 }
 
 static void end_turn(tp__drive *d) {
-  if (d->submission) tp__submission_ended(d->submission);
   if (d->done) *d->done = true;
   tp__turn_over(d->turn);
 }
 
 void tp__step_end(tp__drive *d) {
-  tp_turn_result result;
-  fill_result(d, &result);
-  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_TURN_END,
-                                 .visibility = TP_VISIBILITY_USER_VISIBLE,
-                                 .status = d->code,
-                                 .text = tp_text_of(tp_turn_outcome_name(d->outcome)),
-                                 .started_ns = result.started_ns,
-                                 .ended_ns = result.ended_ns});
-  report_end(d, &result); /* before the next one starts: ends are reported in the order of the turns */
   tp_session *session = d->session;
   session->last_outcome = d->outcome;
   session->last_code = d->code;
+  if (d->on_end || d->submission) tp__session_ending(session);
+  report_end(d); /* before the next one starts: ends are reported in the order of the turns */
   bool last = tp__session_next(session);
-  tp__drive_release_quota(d); /* behind it: the session's next turn waits like the others */
+  tp__drive_release_quota(d); /* after it: the session's next turn waits like the others */
   end_turn(d);
   if (last) tp__session_over(session);
 }
 
 void tp__drive_end_unbegun(tp__drive *d) {
-  tp_turn_result result;
   tp_session *session = d->session;
-  fill_result(d, &result);
-  report_end(d, &result);
+  report_end(d);
   end_turn(d);
   tp__session_left(session);
 }
 
 void tp__drive_end_unadmitted(tp__drive *d) {
-  tp_turn_result result;
   tp_session *session = d->session;
-  fill_result(d, &result);
-  report_end(d, &result);
+  if (d->on_end || d->submission) tp__session_ending(session);
+  report_end(d);
   bool last = tp__session_next(session);
   end_turn(d);
   if (last) tp__session_over(session);

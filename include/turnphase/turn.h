@@ -39,13 +39,15 @@ typedef enum tp_event_kind {
   TP_EVENT_REMINDER = 11,   /* contribution, subscription */
   TP_EVENT_DIAGNOSTIC = 12, /* contribution (of kind diagnostic or manifest_diagnostic), subscription. One with
                                    the key model.fallback says that another model is asked, and why */
-  TP_EVENT_TURN_END = 13,   /* status */
-  TP_EVENT_AUDIT = 14,      /* contribution of kind audit, subscription */
-  TP_EVENT_QUESTION = 15,   /* question: it is put to the channel now (people.h); tool_call; subscription; text: the
+  TP_EVENT_TURN_END = 13, /* status. For every turn that was submitted, also for one that never began (started_ns is 0,
+                               and no TURN_BEGIN came). A callback gets it before on_end; in an inbox it can be taken
+                               when the submission has ended */
+  TP_EVENT_AUDIT = 14,    /* contribution of kind audit, subscription */
+  TP_EVENT_QUESTION = 15, /* question: it is put to the channel now (people.h); tool_call; subscription; text: the
                                reason. No event marks its end: the audit has a row for the answer, and the call ends */
-  TP_EVENT_JOB = 16,        /* job: it was stored, or an attempt of it has ended, as its state says: QUEUED,
+  TP_EVENT_JOB = 16,      /* job: it was stored, or an attempt of it has ended, as its state says: QUEUED,
                                    SUCCEEDED or DEAD. Of no turn: see tp_runtime_listen() */
-  TP_EVENT_LOST = 17,       /* of a listener with an inbox: at this point `lost` events of its turns and jobs were
+  TP_EVENT_LOST = 17,     /* of a listener with an inbox: at this point `lost` events of its turns and jobs were
                                dropped, because the inbox was full or memory was short. Of no turn; not filtered */
   TP_EVENT_FORCE_32 = 0x7fffffff
 } tp_event_kind;

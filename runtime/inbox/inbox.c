@@ -15,9 +15,10 @@ struct tp_inbox {
   tp__a32 refs; /* acq_rel */
   tp__mutex mutex;
   /* under mutex */
-  tp__pollable pollable; /* set while anything waits and the inbox is not closed */
-  tp__link waiting;      /* tp__inbox_item, oldest first */
-  uint32_t count, event_count;
+  tp__pollable pollable;       /* set while anything waits and the inbox is not closed */
+  tp__link waiting;            /* tp__inbox_item, oldest first */
+  uint32_t count, event_count; /* of what may be refused */
+  uint32_t note_count;         /* of the rest: ends, cancels, destroys */
   bool is_closed;
 };
 
@@ -82,6 +83,8 @@ void tp__inbox_unref(tp_inbox *inbox) {
   tp__release(&allocator, inbox, sizeof *inbox);
 }
 
+const tp_allocator *tp__inbox_allocator(const tp_inbox *inbox) { return &inbox->allocator; }
+
 bool tp__inbox_is_of(const tp_inbox *inbox, const void *owner) { return inbox->owner == owner; }
 
 bool tp__inbox_is_forked(const tp_inbox *inbox) { return inbox->process_generation != tp__process_generation(); }
@@ -96,7 +99,8 @@ bool tp__inbox_is_closed(tp_inbox *inbox) {
 /* ---- the queue ---- */
 
 static uint32_t *count_of(tp_inbox *inbox, tp__inbox_item *item) {
-  return tp__inbox_event_of(item) ? &inbox->event_count : &inbox->count;
+  if (!tp__inbox_note_of(item)) return &inbox->count;
+  return item->work.kind == TP_WORK_EVENT ? &inbox->event_count : &inbox->note_count;
 }
 
 #ifdef TP_CHECKS
@@ -109,8 +113,8 @@ static void inbox_check_locked(const tp_inbox *inbox) {
     /* What lies in it waits, and is its own. */
     assert(item->waits && item->inbox == inbox);
   }
-  /* Each item is counted, as work or as an event; of work there is no more than it takes. */
-  assert(count == TP__CHECK_ITEMS_MAX || count == inbox->count + inbox->event_count);
+  /* Each item is counted, as work, as an event or as a note; of work there is no more than it takes. */
+  assert(count == TP__CHECK_ITEMS_MAX || count == inbox->count + inbox->event_count + inbox->note_count);
   assert(inbox->count <= inbox->capacity);
 }
 #endif
@@ -135,7 +139,17 @@ bool tp__inbox_put(tp_inbox *inbox, tp__inbox_item *item) {
   return put;
 }
 
-tp__inbox_put_end tp__inbox_put_event(tp_inbox *inbox, tp__inbox_event *event, uint32_t beyond) {
+bool tp__inbox_put_note(tp_inbox *inbox, tp__inbox_note *note) {
+  TP__ASSERT(note->item.work.kind > TP_WORK_EVENT);
+  if (tp__inbox_is_forked(inbox)) return false;
+  tp__mutex_lock(&inbox->mutex);
+  bool put = !inbox->is_closed;
+  if (put) put_locked(inbox, &note->item);
+  tp__mutex_unlock(&inbox->mutex);
+  return put;
+}
+
+tp__inbox_put_end tp__inbox_put_event(tp_inbox *inbox, tp__inbox_note *event, uint32_t beyond) {
   tp__inbox_put_end end = TP__INBOX_PUT;
   if (tp__inbox_is_forked(inbox)) return TP__INBOX_CLOSED;
   tp__mutex_lock(&inbox->mutex);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * inbox: a bounded queue from which threads of a host take work, with a descriptor that shows whether there is any. It
- * knows items, not what they are of; events have a bound of their own. References: the host's handle, each registered
- * thing that names the inbox, each item that was put in and not yet released. Lock: `inbox`; nothing else is called
- * under it but the event. */
+ * knows items, not what they are of; events have a bound of their own, and ends, cancels and destroys have none: each
+ * has its memory before it is needed. References: the host's handle, each registered thing that names the inbox, each
+ * item that was put in and not yet released. Lock: `inbox`; nothing else is called under it but the descriptor. */
 #ifndef TP__INBOX_H
 #define TP__INBOX_H
 
@@ -18,25 +18,26 @@ typedef struct tp__inbox_item {
   tp_work work;
 } tp__inbox_item;
 
-/** An item that is no attempt's. */
-typedef struct tp__inbox_event {
+/** An item that is no attempt's, and that the host releases. */
+typedef struct tp__inbox_note {
   tp__inbox_item item;
   /** It was taken out. @return whether the host gets it, which ends it by tp_work_release(); false: it has ended. Any
    *  thread, without a lock. */
-  bool (*take)(struct tp__inbox_event *event);
+  bool (*take)(struct tp__inbox_note *note);
   /** The host released it, or the inbox has ended with it. Any thread, without a lock. */
-  void (*end)(struct tp__inbox_event *event);
-} tp__inbox_event;
+  void (*end)(struct tp__inbox_note *note);
+} tp__inbox_note;
 
 /** @return NULL: the item is an attempt's. */
-static inline tp__inbox_event *tp__inbox_event_of(tp__inbox_item *item) {
-  return item->work.kind == TP_WORK_EVENT ? TP__CONTAINER(item, tp__inbox_event, item) : NULL;
+static inline tp__inbox_note *tp__inbox_note_of(tp__inbox_item *item) {
+  return item->work.kind >= TP_WORK_EVENT ? TP__CONTAINER(item, tp__inbox_note, item) : NULL;
 }
 
 /** Reads the options and makes an inbox. @param owner  the runtime that may register it; compared, never followed. */
 tp_status tp__inbox_new(const tp_allocator *allocator, const void *owner, const tp_inbox_options *options,
                         tp_inbox **ret_inbox, tp_fault *fault);
 void tp__inbox_ref(tp_inbox *inbox);
+const tp_allocator *tp__inbox_allocator(const tp_inbox *inbox);
 /** Accepts NULL. */
 void tp__inbox_unref(tp_inbox *inbox);
 bool tp__inbox_is_of(const tp_inbox *inbox, const void *owner);
@@ -49,7 +50,9 @@ bool tp__inbox_is_forked(const tp_inbox *inbox);
 bool tp__inbox_put(tp_inbox *inbox, tp__inbox_item *item);
 typedef enum tp__inbox_put_end { TP__INBOX_PUT = 0, TP__INBOX_FULL = 1, TP__INBOX_CLOSED = 2 } tp__inbox_put_end;
 /** The same for an event. @param beyond  how many may wait above the capacity for events. */
-tp__inbox_put_end tp__inbox_put_event(tp_inbox *inbox, tp__inbox_event *event, uint32_t beyond);
+tp__inbox_put_end tp__inbox_put_event(tp_inbox *inbox, tp__inbox_note *event, uint32_t beyond);
+/** The same for an end, a cancel or a destroy, for which there is always space. @return false: closed. */
+bool tp__inbox_put_note(tp_inbox *inbox, tp__inbox_note *note);
 /** @return whether the item was still waiting: it will not be taken. */
 bool tp__inbox_withdraw(tp__inbox_item *item);
 /** The item that waited longest, NULL when none does. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/plan/closure.h"
 
+#include "runtime/inbox/destroy.h"
+
 struct tp__closure {
   /* never changes after new */
   tp_allocator allocator;
@@ -8,6 +10,7 @@ struct tp__closure {
   tp_inbox *inbox; /* referenced */
   void *ctx;
   void (*destroy)(void *ctx);
+  tp__destroy *through; /* in place of destroy, with an inbox; NULL: none */
   /* of the one home that it is in */
   tp__closure *next;
   /* atomic */
@@ -17,6 +20,14 @@ struct tp__closure {
 tp__closure *tp__closure_new(const tp__closure_home *home, tp_inbox *inbox, void *ctx, void (*destroy)(void *ctx)) {
   tp__closure *closure = tp__alloc_zero(home->allocator, sizeof *closure);
   if (!closure) return NULL;
+  if (inbox && destroy) {
+    closure->through = tp__destroy_new(home->allocator, home->inside_of, inbox, ctx, destroy);
+    if (!closure->through) {
+      tp__release(home->allocator, closure, sizeof *closure);
+      return NULL;
+    }
+    destroy = NULL;
+  }
   closure->allocator = *home->allocator;
   closure->inside_of = home->inside_of;
   closure->inbox = inbox;
@@ -35,6 +46,7 @@ tp__closure *tp__closure_ref(tp__closure *closure) {
 void tp__closure_cancel(tp__closure *closure) {
   if (!closure) return;
   tp_allocator allocator = closure->allocator;
+  tp__destroy_cancel(closure->through);
   tp__inbox_unref(closure->inbox);
   tp__release(&allocator, closure, sizeof *closure);
 }
@@ -47,6 +59,8 @@ void tp__closure_unref(tp__closure *closure) {
     closure->destroy(closure->ctx);
     tp__inside_leave(&frame);
   }
+  tp__destroy_now(closure->through);
+  closure->through = NULL;
   tp__closure_cancel(closure);
 }
 

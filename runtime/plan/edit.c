@@ -168,8 +168,8 @@ tp_status tp_edit_add_handler(tp_edit *edit, const tp_handler *handler, tp_fault
   const tp__change *before = tp__changes_find(&edit->handlers, desc.id);
   if (before && before->handler) return added_twice("handler", desc.id, fault);
   if (changes_reserve(edit, &edit->handlers, desc.id, &id) != TP_OK) return no_memory(desc.id, fault);
-  if (tp__handler_new(&edit->registry->allocator, &desc, &edit->owner, &copy) != TP_OK) return no_memory(id, fault);
-  copy->inside_of = edit->registry->inside_of;
+  if (tp__handler_new(&edit->registry->allocator, edit->registry->inside_of, &desc, &edit->owner, &copy) != TP_OK)
+    return no_memory(id, fault);
   changes_append(&edit->handlers, id)->handler = copy;
   return TP_OK;
 }

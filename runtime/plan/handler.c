@@ -3,6 +3,7 @@
  * handler.c: a registered handler: a copy of its descriptor, counted. */
 #include <stdio.h>
 
+#include "runtime/inbox/destroy.h"
 #include "runtime/plan/registry.h"
 #include "turnphase/value.h"
 
@@ -96,12 +97,13 @@ static void handler_free(tp__handler *handler) {
   tp__release(handler->allocator, TP__CONTAINER(handler, handler_block, handler), sizeof(handler_block));
 }
 
-tp_status tp__handler_new(const tp_allocator *allocator, const tp_handler *desc, const tp_owner *owner,
-                          tp__handler **ret_handler) {
+tp_status tp__handler_new(const tp_allocator *allocator, const void *inside_of, const tp_handler *desc,
+                          const tp_owner *owner, tp__handler **ret_handler) {
   handler_block *block = tp__alloc_zero(allocator, sizeof *block);
   if (!block) return TP_ERR_NO_MEMORY;
   tp__handler *handler = &block->handler;
   handler->allocator = allocator;
+  handler->inside_of = inside_of;
   handler->trust = owner->trust;
   handler->grants = owner->grants;
   tp__a32_store_relaxed(&handler->refs, 1);
@@ -109,6 +111,13 @@ tp_status tp__handler_new(const tp_allocator *allocator, const tp_handler *desc,
   if (!copy_desc(handler, desc, owner)) {
     handler_free(handler);
     return TP_ERR_NO_MEMORY;
+  }
+  if (desc->inbox && desc->destroy) {
+    handler->destroys = tp__destroy_new(allocator, inside_of, desc->inbox, desc->ctx, desc->destroy);
+    if (!handler->destroys) {
+      handler_free(handler);
+      return TP_ERR_NO_MEMORY;
+    }
   }
   if (desc->inbox) tp__inbox_ref(desc->inbox);
   *ret_handler = handler;
@@ -119,10 +128,16 @@ void tp__handler_ref(tp__handler *handler) { tp__a32_add_relaxed(&handler->refs,
 
 void tp__handler_unref(tp__handler *handler) {
   if (!handler || tp__a32_sub_acq_rel(&handler->refs, 1) > 1) return;
-  tp__inside frame;
-  tp__inside_enter(&frame, handler->inside_of, TP__INSIDE_CALLBACK);
-  if (handler->desc.destroy) handler->desc.destroy(handler->desc.ctx);
-  tp__inside_leave(&frame);
+  if (!handler->desc.destroy) {
+    tp__destroy_cancel(handler->destroys);
+  } else if (handler->destroys) {
+    tp__destroy_now(handler->destroys);
+  } else {
+    tp__inside frame;
+    tp__inside_enter(&frame, handler->inside_of, TP__INSIDE_CALLBACK);
+    handler->desc.destroy(handler->desc.ctx);
+    tp__inside_leave(&frame);
+  }
   tp__inbox_unref(handler->desc.inbox);
   handler_free(handler);
 }

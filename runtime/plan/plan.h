@@ -66,6 +66,7 @@ typedef struct tp__handler {
   tp__a32 refs;
   const tp_allocator *allocator; /* the rest never changes after registration */
   const void *inside_of;         /* what a thread that runs its destroy is inside of */
+  struct tp__destroy *destroys;  /* with an inbox, in place of the call of desc.destroy */
   tp__arena arena;               /* holds every copy below */
   tp_handler desc;               /* strings and arrays are copies */
   const char *owner;

@@ -59,8 +59,8 @@ tp_status tp__refuse_desc(tp_fault *fault, tp_status code, const char *noun, con
 tp_status tp__handler_check(const tp__registry *registry, const tp_handler *desc, const tp_owner *owner,
                             tp_fault *fault);
 /** A copy with one reference. On failure nothing of desc was taken. */
-tp_status tp__handler_new(const tp_allocator *allocator, const tp_handler *desc, const tp_owner *owner,
-                          tp__handler **ret_handler);
+tp_status tp__handler_new(const tp_allocator *allocator, const void *inside_of, const tp_handler *desc,
+                          const tp_owner *owner, tp__handler **ret_handler);
 void tp__handler_ref(tp__handler *handler);
 /** The last one calls destroy: no lock may be held. Accepts NULL. */
 void tp__handler_unref(tp__handler *handler);

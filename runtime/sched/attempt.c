@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "runtime/sched/bug.h"
 #include "runtime/sched/sched.h"
 
 #ifdef TP_CHECKS
@@ -31,10 +32,60 @@ static void hold(tp__attempt *attempt) {
   (void)before;
 }
 
+/* ---- the cancel of work that was taken from an inbox: work of its own, with memory of its own ---- */
+
+typedef struct tp__cancel_note {
+  tp_allocator allocator;
+  tp__inbox_note in_inbox;
+} cancel_note;
+
+static void free_cancel_note(cancel_note *note) {
+  if (!note) return;
+  tp_allocator allocator = note->allocator;
+  tp__release(&allocator, note, sizeof *note);
+}
+
+/* A host that has answered is not told. */
+static bool cancel_taken(tp__inbox_note *note) {
+  if (tp__slot_is_unanswered(note->item.work.token)) return true;
+  note->end(note);
+  return false;
+}
+
+static void cancel_released(tp__inbox_note *note) {
+  tp_inbox *inbox = note->item.inbox; /* the put acquired a reference */
+  free_cancel_note(TP__CONTAINER(note, cancel_note, in_inbox));
+  tp__inbox_unref(inbox);
+}
+
+/* Before the host can take the work: a cancel needs no memory. @return false without it. */
+static bool make_cancel_note(tp__attempt *attempt) {
+  const tp_allocator *allocator = attempt->sched->options.allocator;
+  cancel_note *note = tp__alloc(allocator, sizeof *note);
+  if (!note) return false;
+  *note = (cancel_note){.allocator = *allocator, .in_inbox = {.take = cancel_taken, .end = cancel_released}};
+  note->in_inbox.item.work = (tp_work){.struct_size = sizeof(tp_work),
+                                       .kind = TP_WORK_CANCEL,
+                                       .token = attempt->token,
+                                       .ctx = attempt->inbox_item.work.ctx};
+  attempt->cancel_note = note;
+  return true;
+}
+
+/* The caller has set the second of TAKEN and CANCELLED. */
+static void put_cancel_note(tp__attempt *attempt) {
+  cancel_note *note = attempt->cancel_note;
+  TP__ASSERT(note);
+  attempt->cancel_note = NULL;
+  if (TP__BUG(TP__BUG_LOST_CANCEL) || !tp__inbox_put_note(attempt->inbox_item.inbox, &note->in_inbox))
+    free_cancel_note(note); /* the inbox was freed */
+}
+
 void tp__attempt_unref(tp__attempt *attempt) {
   TP__CHECK(tp__attempt_check(attempt));
   if (tp__a32_sub_acq_rel(&attempt->refs, 1) != 1) return;
   tp_inbox *inbox = attempt->inbox_item.inbox;
+  free_cancel_note(attempt->cancel_note);
   attempt->class->release(attempt);
   tp__inbox_unref(inbox);
 }
@@ -147,7 +198,7 @@ tp_reason tp__attempt_start(tp__attempt *attempt, int64_t deadline_ns, int64_t t
 
 /* Only tp__slots_each_deferred() knows the attempt before it is in the inbox, whose lock publishes everything. */
 tp_reason tp__attempt_offer(tp__attempt *attempt, tp_inbox *inbox, int64_t deadline_ns) {
-  bool counted = count_token(attempt->sched);
+  bool counted = make_cancel_note(attempt) && count_token(attempt->sched);
   if (counted) {
     hold(attempt);                                                /* the token's */
     tp__a32_store_release(&attempt->flags, TP__ATTEMPT_DEFERRED); /* pairs with tp__slots_each_deferred() */
@@ -172,7 +223,7 @@ bool tp__attempt_put(tp__attempt *attempt) {
 /* As above; here the pool's lock publishes. */
 tp_reason tp__attempt_offer_permitted(tp__attempt *attempt, int64_t deadline_ns, int64_t timeout_ns) {
   tp_reason refused = TP_REASON_NO_WORKER;
-  bool counted = count_token(attempt->sched);
+  bool counted = make_cancel_note(attempt) && count_token(attempt->sched);
   if (counted) {
     hold(attempt);                                                /* the token's */
     tp__a32_store_release(&attempt->flags, TP__ATTEMPT_DEFERRED); /* pairs with tp__slots_each_deferred() */
@@ -199,6 +250,7 @@ void tp__attempt_await(tp__attempt *attempt, int64_t deadline_ns) {
 
 void tp__attempt_cancel(tp__attempt *attempt) {
   uint32_t old = tp__a32_or_acq_rel(&attempt->flags, TP__ATTEMPT_CANCELLED);
+  if ((old & TP__ATTEMPT_TAKEN) && !(old & TP__ATTEMPT_CANCELLED)) put_cancel_note(attempt);
   if (old & TP__ATTEMPT_DEFERRED) notify_cancel(attempt);
 }
 
@@ -553,28 +605,37 @@ bool tp_token_open(tp_token token) { return tp__slot_is_open(token); }
 
 static tp__attempt *of_item(tp__inbox_item *item) { return TP__CONTAINER(item, tp__attempt, inbox_item); }
 
+/* @return false: it has ended, and the host is not given it. */
+static bool is_handed_out(tp__inbox_item *item) {
+  tp__inbox_note *note = tp__inbox_note_of(item);
+  if (note) return note->take(note);
+  tp__attempt *attempt = of_item(item);
+  if (!tp__slot_is_open(attempt->token)) {
+    end_untaken(attempt); /* given up a moment ago, and the owner found it gone */
+    return false;
+  }
+  tp__a64_store_release(&attempt->started_ns, (uint64_t)tp__now_ns());
+  uint32_t old = tp__a32_or_acq_rel(&attempt->flags, TP__ATTEMPT_TAKEN);
+  if (old & TP__ATTEMPT_CANCELLED) put_cancel_note(attempt); /* it may still answer within its limit */
+  return true;
+}
+
 tp_status tp_inbox_next(tp_inbox *inbox, const tp_work **ret_work) {
   if (!inbox) return TP_ERR_USAGE;
   if (tp__inbox_is_forked(inbox)) return TP_ERR_FORKED;
   tp__inbox_item *item;
-  while ((item = tp__inbox_take(inbox))) {
-    tp__inbox_event *event = tp__inbox_event_of(item);
-    if (event && event->take(event)) break;
-    if (event) continue;
-    tp__attempt *attempt = of_item(item);
-    if (tp__slot_is_open(attempt->token)) break;
-    end_untaken(attempt); /* given up a moment ago, and the owner found it gone */
-  }
-  if (item && !tp__inbox_event_of(item)) tp__a64_store_release(&of_item(item)->started_ns, (uint64_t)tp__now_ns());
+  do item = tp__inbox_take(inbox);
+  while (item && !is_handed_out(item));
   *ret_work = item ? &item->work : NULL;
   return TP_OK;
 }
 
 tp_status tp_work_release(const tp_work *work) {
-  if (!work || work->kind != TP_WORK_EVENT) return TP_ERR_USAGE;
-  tp__inbox_item *item = TP__CONTAINER((tp_work *)(uintptr_t)work, tp__inbox_item, work);
-  tp__inbox_event *event = tp__inbox_event_of(item);
-  event->end(event);
+  if (!work) return TP_ERR_USAGE;
+  tp__inbox_note *note = tp__inbox_note_of(TP__CONTAINER((tp_work *)(uintptr_t)work, tp__inbox_item, work));
+  if (!note) return TP_ERR_USAGE;
+  if (TP__BUG(TP__BUG_LOST_DESTROY) && work->kind == TP_WORK_DESTROY) return TP_OK;
+  note->end(note);
   return TP_OK;
 }
 
@@ -582,8 +643,8 @@ void tp_inbox_free(tp_inbox *inbox) {
   if (!inbox || tp__inbox_is_forked(inbox)) return;
   tp__inbox_close(inbox);
   for (tp__inbox_item *item; (item = tp__inbox_take(inbox));) {
-    tp__inbox_event *event = tp__inbox_event_of(item);
-    if (event) event->end(event);
+    tp__inbox_note *note = tp__inbox_note_of(item);
+    if (note) note->end(note);
     else refuse_untaken(of_item(item), TP_REASON_NO_WORKER);
   }
   tp__inbox_unref(inbox);

@@ -68,7 +68,8 @@ enum {
   TP__ATTEMPT_GONE = 16,      /* the token was completed: ctx is destroyed by the last thread that uses it */
   TP__ATTEMPT_RETURNED = 32,  /* the function that deferred has returned; of attempts that end with their turn */
   TP__ATTEMPT_EXPIRED = 64,   /* it lost its slot: a function that was not called by then never is */
-  TP__ATTEMPT_CALLED = 128    /* the function was called, or is about to be */
+  TP__ATTEMPT_CALLED = 128,   /* the function was called, or is about to be */
+  TP__ATTEMPT_TAKEN = 256     /* the host took it out of its inbox: a cancel comes there as work */
 };
 
 /** The reason of an attempt whose token the host abandoned. */
@@ -89,6 +90,8 @@ struct tp__attempt {
   /* of one of these, or of both where an inbox is reached by a permit */
   tp__pool_item pool_item;   /* the pool's */
   tp__inbox_item inbox_item; /* the inbox's, where there is one */
+  /* of the thread that sets the second of TAKEN and CANCELLED, which puts it; then NULL */
+  struct tp__cancel_note *cancel_note;
   /* atomic */
   tp__a32 refs;       /* acq_rel */
   tp__a32 flags;      /* acq_rel: publishes deferral */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bug: five known bugs that the simulator's own test plants, to see that the checker finds them. They exist in the
+ * bug: known bugs that the simulator's own test plants, to see that the checker finds them. They exist in the
  * simulated library only; elsewhere TP__BUG() is a constant 0. */
 #ifndef TP__BUG_H
 #define TP__BUG_H
@@ -11,7 +11,10 @@ enum tp__bug {
   TP__BUG_RECYCLED_SLOT = 2, /* a closed slot keeps its generation: a late answer looks like one in time */
   TP__BUG_LEFT_QUEUED = 3,   /* drain does not wait for what it cancelled: engine workers stop with strands queued */
   TP__BUG_TWO_OWNERS = 4,    /* a handler thread runs the turn of its answer on, whether that has an owner or not */
-  TP__BUG_NOT_WOKEN = 5      /* an owner that leaves does not wake the handler threads that it was to wake */
+  TP__BUG_NOT_WOKEN = 5,     /* an owner that leaves does not wake the handler threads that it was to wake */
+  TP__BUG_EARLY_END = 6,     /* the end of a turn is put before its submission has ended */
+  TP__BUG_LOST_CANCEL = 7,   /* a cancel of taken work is not put */
+  TP__BUG_LOST_DESTROY = 8   /* the release of a destroy does not call it */
 };
 
 #ifdef TP_SIM

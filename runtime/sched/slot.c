@@ -179,6 +179,13 @@ bool tp__slot_is_open(tp_token token) {
   return s && tp__a64_load_acquire(&s->word) == word_of(generation_of(token), OPEN);
 }
 
+bool tp__slot_is_unanswered(tp_token token) {
+  const slot *s = token.bits ? slot_at(index_of(token)) : NULL;
+  if (!s) return false;
+  uint64_t word = tp__a64_load_acquire(&s->word);
+  return word == word_of(generation_of(token), OPEN) || word == word_of(generation_of(token), ABANDONED);
+}
+
 /* The class belongs to the token if the slot was the token's before and after it was read: a class of a later opening
  * means that the token was closed before. */
 const struct tp__attempt_class *tp__slot_of_another(tp_token token, const struct tp__attempt_class *class) {

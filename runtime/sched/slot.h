@@ -35,6 +35,8 @@ struct tp__attempt *tp__slot_late(tp_token token);
 struct tp__attempt *tp__slot_hold(tp_token token);
 /** Any thread: a look. */
 bool tp__slot_is_open(tp_token token);
+/** Any thread: a look. @return true when no answer has come yet, in time or late. */
+bool tp__slot_is_unanswered(tp_token token);
 /** Any thread: a look. @return true when the token is open and its attempt is of another class. */
 const struct tp__attempt_class *tp__slot_of_another(tp_token token, const struct tp__attempt_class *class);
 /** Any thread: each attempt of the sched whose token may still be completed, in time or late. Under the lock: `each`

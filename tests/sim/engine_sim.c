@@ -21,8 +21,8 @@ typedef struct arguments {
   bool prove, replay, verbose;
 } arguments;
 
-static const char *const bug_names[] = {"none",        "lost_wakeup", "recycled_slot",
-                                        "left_queued", "two_owners",  "not_woken"};
+static const char *const bug_names[] = {"none",      "lost_wakeup", "recycled_slot", "left_queued", "two_owners",
+                                        "not_woken", "early_end",   "lost_cancel",   "lost_destroy"};
 static const char *const policy_names[] = {"random", "pct", "both"};
 static const char *program;
 static arguments args = {.seeds = 10000, .seed = 1, .nodes_max = 12, .policy = -1};
@@ -172,7 +172,7 @@ static bool is_found(enum tp__bug bug) {
 
 static int prove(void) {
   int missed = 0;
-  for (int bug = TP__BUG_LOST_WAKEUP; bug <= TP__BUG_NOT_WOKEN; bug++) {
+  for (int bug = TP__BUG_LOST_WAKEUP; bug <= TP__BUG_LOST_DESTROY; bug++) {
     if (is_found((enum tp__bug)bug)) continue;
     printf("%s was NOT found in %llu seeds\n", bug_names[bug], (unsigned long long)args.seeds);
     missed++;

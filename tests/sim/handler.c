@@ -83,6 +83,7 @@ tp_status handler_complete(call_note *note) {
   note_answer(note);
   bool was_over = note->token_over;
   tp_status status = tp_token_complete(note->token, &outcome, NULL);
+  if (!was_over) note->over_at = note->w->looks;
   note->token_over = true;
   if (status == TP_OK) {
     note->accepted++;
@@ -361,4 +362,24 @@ call_note *handler_take(const tp_work *work) {
   if (actor->destroys > 0) world_fail(actor->w, "destroy after the last attempt", "node %d is taken", actor->index);
   note->finished_ns = tp__now_ns();
   return note;
+}
+
+static call_note *note_of(const world *w, tp_token token) {
+  call_note *note = w->calls;
+  while (note && !(note->in_inbox && note->token.bits == token.bits)) note = note->next;
+  return note;
+}
+
+/* Another taker may have its work in hand, and not have noted it, or still read it: then that one answers. */
+void handler_cancel(world *w, const tp_work *work, uint64_t looks) {
+  call_note *note;
+  for (int i = 0; !(note = note_of(w, work->token)) && i < 1000; i++) tp__sim_sleep_ns(TP__NS_PER_US);
+  if (!note || note->cancels > 0) {
+    world_fail(w, "the cancel of taken work comes once", "%s", note ? "it came again" : "for nothing that was taken");
+    return;
+  }
+  if (note->token_over && note->over_at < looks)
+    world_fail(w, "a host that has answered hears of no cancel", "node %d", note->node);
+  note->cancels++;
+  if (note->move->way == WAY_DEFER_ON_CANCEL && note->finished_ns) (void)!handler_complete(note);
 }

@@ -16,6 +16,7 @@ struct loop_answer {
   tp_work_kind kind;
   loop_tool *tool; /* of the call, until it is answered */
   bool over;       /* the token was completed or abandoned */
+  bool cancelled;  /* and the inbox said so */
   int64_t delay_ns;
   uint32_t accepted;
 };
@@ -251,6 +252,38 @@ static void free_inbox(loop *l) {
   tp_inbox_free(inbox);
 }
 
+static void take_cancel(loop *l, const tp_work *work) {
+  loop_answer *a = l->answers;
+  while (a && a->token.bits != work->token.bits) a = a->next;
+  if (!a || a->cancelled)
+    world_fail(l->w, "the cancel of taken work comes once", "of the loop: %s", a ? "again" : "for nothing");
+  if (a) a->cancelled = true;
+}
+
+static void ended(loop_turn *turn, const tp_turn_result *result) {
+  loop *l = turn->l;
+  if (turn->ended) world_fail(l->w, "a turn ends once", "of the loop");
+  turn->ended = true;
+  l->ended++;
+  if (is_certain(l) && !l->w->draining && result->outcome != TP_TURN_COMPLETED)
+    world_fail(l->w, "what is answered completes", "a turn of the loop is %s: %.*s",
+               tp_turn_outcome_name(result->outcome), (int)result->reason.size, result->reason.data);
+}
+
+static void take_end(loop *l, const tp_work *work) {
+  const tp_turn_result *result;
+  if (work->ctx == l && work->end->kind == TP_END_SESSION) {
+    l->closed = true;
+    return;
+  }
+  loop_turn *turn = work->ctx;
+  if (work->token.bits || work->end->kind != TP_END_TURN || !turn->by_inbox)
+    world_fail(l->w, "work says what it is", "an end is of kind %d", (int)work->end->kind);
+  if (tp_submission_wait(turn->submission, 0, &result, NULL) != TP_OK)
+    world_fail(l->w, "no end before its submission has ended", "of the loop");
+  ended(turn, work->end->turn);
+}
+
 /* @return whether there was work. */
 static bool take_one(loop *l) {
   const tp_work *work = NULL;
@@ -258,41 +291,80 @@ static bool take_one(loop *l) {
   if (status != TP_OK) world_fail(l->w, "an inbox gives what it has", "it gave %s", tp_status_name(status));
   if (!work) return false;
   if (work->struct_size != sizeof *work) world_fail(l->w, "work says what it is", "%zu bytes", work->struct_size);
-  if (work->kind == TP_WORK_EVENT) take_event(l, work);
-  else take_work(l, work);
+  switch (work->kind) {
+    case TP_WORK_EVENT:
+      take_event(l, work);
+      return true;
+    case TP_WORK_END:
+      take_end(l, work);
+      break;
+    case TP_WORK_CANCEL:
+      take_cancel(l, work);
+      break;
+    case TP_WORK_DESTROY:
+      break;
+    default:
+      take_work(l, work);
+      return true;
+  }
+  if (tp_work_release(work) != TP_OK) world_fail(l->w, "work without an answer is released", "%d", (int)work->kind);
   return true;
 }
 
 static void turn_ended(void *ctx, const tp_turn_result *result) {
-  loop *l = ctx;
-  if (++l->ended > l->begun) world_fail(l->w, "a turn ends once", "%u of %u", l->ended, l->begun);
-  if (is_certain(l) && !l->w->draining && result->outcome != TP_TURN_COMPLETED)
-    world_fail(l->w, "what is answered completes", "a turn of the loop is %s: %.*s",
-               tp_turn_outcome_name(result->outcome), (int)result->reason.size, result->reason.data);
-  tp__parker_unpark(&l->parker);
+  loop_turn *turn = ctx;
+  ended(turn, result);
+  tp__parker_unpark(&turn->l->parker);
 }
 
-static void run_turn(loop *l, int64_t close_ns) {
+/* The inbox is gone, and with it what was to come there. */
+static void wait_without_inbox(loop *l) {
+  const tp_turn_result *result;
+  for (loop_turn *turn = l->turns; turn; turn = turn->next) {
+    if (turn->ended || !turn->by_inbox) continue;
+    while (tp_submission_wait(turn->submission, UINT32_MAX, &result, NULL) != TP_OK) {} /* the clock jumped */
+    ended(turn, result);
+  }
+}
+
+/* @return NULL: it was refused. */
+static loop_turn *submit_turn(loop *l) {
   tp_turn_request request = {.struct_size = sizeof request,
                              .text = tp_text_of("hello"),
                              .limit_ms = is_rough(l) ? TURN_LIMIT_MS : 0,
                              .each_delta = world_one_in(2)};
-  tp_submission *submission = NULL;
-  l->requests = 0;
+  loop_turn *turn = calloc(1, sizeof *turn);
+  tp_end *end = NULL;
+  if (!turn) abort();
+  *turn = (loop_turn){.l = l, .next = l->turns};
+  if (l->inbox && world_one_in(2))
+    world_check_status(l->w, "an end of the loop", tp_end_new(l->inbox, turn, &end, NULL));
+  turn->by_inbox = end != NULL;
   l->begun++; /* it may end before the submit returns */
-  tp_status status = tp_turn_submit(l->session, &request, turn_ended, l, &submission, NULL);
+  tp_status status = tp_turn_submit(l->session, &request, end ? tp_end_of_turn : turn_ended, end ? (void *)end : turn,
+                                    &turn->submission, NULL);
   world_check_status(l->w, "a turn of the loop", status);
   if (status != TP_OK) {
     l->begun--;
-    return;
+    tp_end_free(end);
+    free(turn);
+    return NULL;
   }
-  if (is_rough(l) && world_one_in(6)) tp_submission_cancel(submission);
-  tp_submission_unref(submission);
+  return l->turns = turn;
+}
+
+static void run_turn(loop *l, int64_t close_ns) {
+  l->requests = 0;
+  const loop_turn *first = submit_turn(l), *second = first && world_one_in(3) ? submit_turn(l) : NULL;
+  if (first && is_rough(l) && world_one_in(6)) tp_submission_cancel(first->submission);
+  if (second && is_rough(l) && world_one_in(2)) tp_submission_cancel(second->submission); /* it may wait in the queue */
   while (l->ended < l->begun) {
     int64_t now_ns = tp__now_ns(), look_ns = tp__deadline_after_ms(now_ns, LOOK_MS);
     if (l->inbox && now_ns >= close_ns) {
       l->freed_early = true;
       free_inbox(l);
+      wait_without_inbox(l);
+      continue;
     }
     if (!l->inbox) tp__parker_park_until(&l->parker, TP__NEVER);
     else if (tp__inbox_wait_until(l->inbox, look_ns < close_ns ? look_ns : close_ns)) (void)take_one(l);
@@ -340,8 +412,13 @@ void loop_run(void *arg) {
   uint32_t turns = 1 + (uint32_t)tp__sim_random(LOOP_TURNS_MAX);
   for (uint32_t i = 0; l->listener_taken && i < turns; i++) run_turn(l, close_ns);
   if (!l->session) return;
-  tp_session_close(l->session, session_closed, l);
-  while (!l->closed) tp__parker_park_until(&l->parker, TP__NEVER);
+  tp_end *end = NULL;
+  if (l->inbox && world_one_in(2)) world_check_status(l->w, "an end of the loop", tp_end_new(l->inbox, l, &end, NULL));
+  tp_session_close(l->session, end ? tp_end_of_session : session_closed, end ? (void *)end : l);
+  while (!l->closed) {
+    if (!end) tp__parker_park_until(&l->parker, TP__NEVER);
+    else if (tp__inbox_wait_until(l->inbox, tp__deadline_after_ms(tp__now_ns(), LOOK_MS))) (void)take_one(l);
+  }
 }
 
 /* ---- the end ---- */
@@ -352,6 +429,12 @@ void loop_after_free(loop *l) {
   while (l->event_count > 0) give_back(l, 0);
   for (loop_answer *a = l->answers; a; a = a->next)
     if (!a->over) complete(a);
+  while (l->turns) {
+    loop_turn *turn = l->turns;
+    l->turns = turn->next;
+    tp_submission_unref(turn->submission);
+    free(turn);
+  }
 }
 
 void loop_ended(loop *l) {

@@ -30,6 +30,15 @@ typedef struct loop_heard {
 
 typedef struct loop_answer loop_answer;
 
+/** A turn that was submitted. */
+typedef struct loop_turn {
+  struct loop *l;
+  struct loop_turn *next;
+  tp_submission *submission;
+  bool by_inbox; /* its end comes there */
+  bool ended;
+} loop_turn;
+
 struct loop {
   world *w;
   tp_inbox *inbox; /* NULL: none, or freed */
@@ -39,6 +48,7 @@ struct loop {
   uint32_t turn, requests;
   uint32_t begun, ended; /* turns: submitted, and reported to on_end */
   uint32_t ends_heard;   /* by event */
+  loop_turn *turns;      /* newest first */
   uint64_t gaps, lost;   /* sequence numbers that are missing, and what markers say */
   uint32_t tools_taken, tools_destroyed;
   loop_tool *tools; /* newest first */

@@ -781,6 +781,7 @@ static void play(void *arg) {
   w->takers_stop = true;
   for (uint32_t i = 0; i < SCRIPT_TAKERS_MAX; i++)
     if (takers[i]) tp__thread_join(takers[i]);
+  if (w->registered) taker_look_at_cancels(w);
   if (w->registered) look_at_tokens(w);
   if (w->waits_ended != w->waits_submitted)
     world_fail(w, "a wait for jobs ends once", "%u were submitted, %u have ended", w->waits_submitted, w->waits_ended);

@@ -50,7 +50,8 @@ typedef struct call_note {
   int text_of;                                  /* chain replace: whose text the call found; -1: the first one */
   bool in_inbox;                                /* taken by a host: it has a token, and no deferral */
   bool deferred;
-  bool token_over; /* a completion has come back: from now on the token is stale */
+  bool token_over;  /* a completion has come back: from now on the token is stale */
+  uint64_t over_at; /* how often takers had looked by then */
   bool in_cancel;
   tp_token token;
   uint32_t accepted; /* completions that were taken */
@@ -125,6 +126,7 @@ struct world {
   uint32_t idle_opened, idle_ended;
   tp_inbox *inbox; /* NULL: none, or freed */
   bool takers_stop;
+  uint64_t looks;                            /* of takers, into the inbox */
   uint64_t jobs_seen, turns_seen;            /* by the observer */
   uint32_t waits_submitted, waits_ended;     /* for jobs */
   world_listener listeners[WORLD_LISTENERS]; /* the observer's, of the runtime */
@@ -195,9 +197,13 @@ tp_status handler_complete(call_note *note);
 void handler_complete_later(call_note *note);
 /** handler.c: what a host does with a call that it accepted: all but the answer. @return the note of it. */
 call_note *handler_take(const tp_work *work);
+/** Its answer is not wanted any more. looks: w->looks before it was taken. */
+void handler_cancel(world *w, const tp_work *work, uint64_t looks);
 /** taker.c: the inbox, and a host that takes from it. arg: the world. */
 tp_status taker_open(world *w);
 void taker_run(void *arg);
+/** When all is drained: each call that waits for its cancel has had it. */
+void taker_look_at_cancels(const world *w);
 /** No taker is in a call of it any more. */
 void taker_close(world *w);
 /** destructor.c: a destructor of the host's, which calls the runtime. */

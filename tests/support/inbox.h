@@ -37,11 +37,29 @@ static inline const tp_work *take(tp_inbox *inbox) {
 }
 
 /* Waits until there is work, and takes it. */
-static inline const tp_work *take_next(tp_inbox *inbox) {
-  wait_readable(inbox);
-  const tp_work *work = take(inbox);
-  assert_non_null(work);
+static inline const tp_work *take_any(tp_inbox *inbox) {
+  const tp_work *work;
+  do wait_readable(inbox);
+  while (!(work = take(inbox))); /* what has ended meanwhile is skipped */
   return work;
+}
+
+/* The same for a host that asks tp_token_open() instead of looking at cancels. */
+static inline const tp_work *take_next(tp_inbox *inbox) {
+  for (;;) {
+    const tp_work *work = take_any(inbox);
+    if (work->kind != TP_WORK_CANCEL) return work;
+    assert_int_equal(tp_work_release(work), TP_OK);
+  }
+}
+
+/* Waits until the object of this ctx is not used any more, and has its destroy called. */
+static inline void take_destroy(tp_inbox *inbox, const void *ctx) {
+  const tp_work *work = take_next(inbox);
+  assert_int_equal(work->kind, TP_WORK_DESTROY);
+  assert_int_equal(work->token.bits, 0);
+  assert_ptr_equal(work->ctx, ctx);
+  assert_int_equal(tp_work_release(work), TP_OK);
 }
 
 static inline tp_status answer(const tp_work *work, tp_answer kind, const char *reason) {

@@ -9,11 +9,9 @@ enum { TOOLS = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION };
 /* ---- a host whose model has no function ---- */
 
 static _Atomic int destroyed;
-static latch gone;
 static void destroy(void *ctx) {
   (void)ctx;
   destroyed++;
-  latch_hit(&gone);
 }
 
 typedef struct host {
@@ -36,7 +34,6 @@ static void on_event(void *ctx, const tp_event *event) {
 
 static void open_host(host *h, uint32_t capacity, const tp_runtime_options *options) {
   destroyed = 0;
-  gone = (latch)LATCH;
   *h = (host){.runtime = open_runtime(options), .ended = LATCH};
   h->inbox = open_inbox(h->runtime, capacity);
   h->model = (tp_model){.struct_size = sizeof h->model, .name = "host", .ctx = h, .inbox = h->inbox};
@@ -135,7 +132,7 @@ TEST(agents_model_may_be_of_an_inbox) {
   tp_agent_config config = {.struct_size = sizeof config, .id = "a", .system = "be short", .model = &h.model};
   assert_int_equal(tp_agent_add(h.runtime, &config, &agent, NULL), TP_OK);
   close_session(&h);
-  latch_wait(&gone, 1); /* before the session's on_end or after */
+  take_destroy(h.inbox, &h); /* before the session's on_end or after */
   destroyed = 0;
   tp_session_options opens = {.struct_size = sizeof opens, .id = "t", .agent = agent};
   assert_int_equal(tp_session_open(h.runtime, &opens, &h.session, NULL), TP_OK);
@@ -320,14 +317,13 @@ TEST(request_of_a_turn_that_is_over_can_be_read_until_it_is_completed) {
   assert_int_equal(complete(second->token, "ok"), TP_OK);
   latch_wait(&h.ended, 2);
   close_session(&h);
-  assert_int_equal(destroyed, 0);           /* the request holds the model, and the tools that it shows */
-  while (tools_destroyed == 0) sleep_ms(1); /* the second turn's */
+  assert_int_equal(destroyed, 0); /* the request holds the model, and the tools that it shows */
+  take_destroy(h.inbox, NULL);    /* the second turn's */
   assert_int_equal(tools_destroyed, 1);
   write_request(asked, work->request);
   assert_string_equal(asked, "S<>U<hello>");
   assert_int_equal(open_tokens(h.runtime), 1);
   assert_int_equal(complete(work->token, "late"), TP_ERR_STALE);
-  latch_wait(&gone, 1);
   assert_int_equal(open_tokens(h.runtime), 0);
   tp_inbox_free(h.inbox);
   close_runtime(h.runtime);
