@@ -129,18 +129,20 @@ enum {
 /** What a handler may do: bits, declared in tp_handler.capabilities, checked at commit and at every emit. Contributing
  *  kind K needs the bit 1 << K; diagnostics need none. The bits from 32 are no kinds. A handler that declares none may
  *  do all that its phase allows. */
-typedef uint64_t tp_capability;
-#define TP_CAPABILITY_CONTRIBUTE_POLICY (UINT64_C(1) << TP_KIND_POLICY)
-#define TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT (UINT64_C(1) << TP_KIND_PROMPT_CONTEXT)
-#define TP_CAPABILITY_CONTRIBUTE_PROMPT_SECTION (UINT64_C(1) << TP_KIND_PROMPT_SECTION)
-#define TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE (UINT64_C(1) << TP_KIND_TOOL_BUNDLE)
-#define TP_CAPABILITY_EMIT_SIGNAL (UINT64_C(1) << TP_KIND_SIGNAL)
-#define TP_CAPABILITY_EMIT_REMINDER (UINT64_C(1) << TP_KIND_REMINDER)
-#define TP_CAPABILITY_EMIT_AUDIT (UINT64_C(1) << TP_KIND_AUDIT)
-#define TP_CAPABILITY_CONTRIBUTE_PROMPT_MANIFEST_DIAGNOSTIC (UINT64_C(1) << TP_KIND_MANIFEST_DIAGNOSTIC)
-#define TP_CAPABILITY_SCHEDULE_BACKGROUND_JOB (UINT64_C(1) << TP_KIND_BACKGROUND_JOB)
-#define TP_CAPABILITY_DECIDE (UINT64_C(1) << 32)          /* verdicts */
-#define TP_CAPABILITY_REPLACE_PAYLOAD (UINT64_C(1) << 33) /* tp_call_replace() */
+typedef uint32_t tp_capability;
+enum {
+  TP_CAPABILITY_CONTRIBUTE_POLICY = 1 << TP_KIND_POLICY,
+  TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT = 1 << TP_KIND_PROMPT_CONTEXT,
+  TP_CAPABILITY_CONTRIBUTE_PROMPT_SECTION = 1 << TP_KIND_PROMPT_SECTION,
+  TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE = 1 << TP_KIND_TOOL_BUNDLE,
+  TP_CAPABILITY_EMIT_SIGNAL = 1 << TP_KIND_SIGNAL,
+  TP_CAPABILITY_EMIT_REMINDER = 1 << TP_KIND_REMINDER,
+  TP_CAPABILITY_EMIT_AUDIT = 1 << TP_KIND_AUDIT,
+  TP_CAPABILITY_CONTRIBUTE_PROMPT_MANIFEST_DIAGNOSTIC = 1 << TP_KIND_MANIFEST_DIAGNOSTIC,
+  TP_CAPABILITY_SCHEDULE_BACKGROUND_JOB = 1 << TP_KIND_BACKGROUND_JOB,
+  TP_CAPABILITY_DECIDE = 1 << 24,         /* verdicts */
+  TP_CAPABILITY_REPLACE_PAYLOAD = 1 << 25 /* tp_call_replace() */
+};
 
 /** Severity of a signal or diagnostic. */
 typedef enum tp_severity {
@@ -518,7 +520,7 @@ typedef struct tp_handler {
   uint32_t contract_version;  /* stored with jobs; 0 means 1 */
   tp_placement placement;     /* where run is called; 0: TP_PLACEMENT_THREAD */
   bool idempotent;            /* may be retried */
-  uint8_t reserved_[7];       /* zero */
+  uint8_t reserved_[3];       /* zero */
   const char *origin_file;    /* where it was declared, for people: a path, UTF-8; copied. NULL: not known */
   uint32_t origin_line;       /* from 1; 0: not known, and where origin_file is NULL */
   tp_handler_kind kind;       /* 0: TP_HANDLER_KIND_NATIVE */

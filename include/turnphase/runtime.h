@@ -258,19 +258,19 @@ typedef enum tp_trust {
 } tp_trust;
 
 /** What an owner may do beyond its trust: bits. An unknown bit is refused. */
-typedef uint64_t tp_grant;
-#define TP_GRANT_PRIVILEGED_HOOKS (UINT64_C(1) << 0) /* subscribe in privileged phases */
-#define TP_GRANT_REWRITE \
-  (UINT64_C(1) << 1) /* subscribe to tool.rewrite: replace what a tool is called with;
-                                                        of trust declared: to tool.result, too */
+typedef uint32_t tp_grant;
+enum {
+  TP_GRANT_PRIVILEGED_HOOKS = 1 << 0, /* subscribe in privileged phases */
+  TP_GRANT_REWRITE = 1 << 1           /* subscribe to tool.rewrite: replace what a tool is called with; of trust
+                                         declared: to tool.result, too */
+};
 
 /** The owner of registrations; set by the host, never by the handler. Strings are copied. */
 typedef struct tp_owner {
   size_t struct_size;
-  const char *name;   /* as an id */
-  tp_trust trust;     /* TP_TRUST_NONE is refused */
-  uint32_t reserved_; /* zero */
-  tp_grant grants;    /* TP_GRANT_* */
+  const char *name; /* as an id */
+  tp_trust trust;   /* TP_TRUST_NONE is refused */
+  tp_grant grants;  /* TP_GRANT_* */
 } tp_owner;
 
 /** Begins an edit of the registry. One thread uses an edit at a time; several edits may be open.

@@ -110,8 +110,6 @@ static tp_status owner_read(const tp_owner *theirs, tp_edit *edit, tp_fault *fau
   if ((unsigned)owner.trust > TP_TRUST_DECLARED)
     return tp__fail(fault, TP_ERR_USAGE, owner.name, "owner `%s`: trust %d is none of TP_TRUST_*", owner.name,
                     (int)owner.trust);
-  if (owner.reserved_ != 0)
-    return tp__fail(fault, TP_ERR_VERSION, owner.name, "owner `%s`: reserved_ must be zero", owner.name);
   TP__TRY(grants_check(&owner, fault));
   snprintf(edit->owner_name, sizeof edit->owner_name, "%s", owner.name);
   edit->owner = owner;

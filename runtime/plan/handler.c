@@ -8,7 +8,7 @@
 #include "turnphase/value.h"
 
 enum { FIRST_BYTES = 192 /* enough for the strings of most handlers, so that one allocation holds all */ };
-#define CAPABILITIES_KNOWN (((UINT64_C(1) << TP_KIND_COUNT) - 2) | TP_CAPABILITY_DECIDE | TP_CAPABILITY_REPLACE_PAYLOAD)
+#define CAPABILITIES_KNOWN (((1u << TP_KIND_COUNT) - 2) | TP_CAPABILITY_DECIDE | TP_CAPABILITY_REPLACE_PAYLOAD)
 
 typedef struct handler_block {
   tp__handler handler;

@@ -336,7 +336,7 @@ TEST(hook_enters_a_privileged_phase_and_rewrites_by_its_grants) {
                {"model.response", TP_GRANT_REWRITE, TP_ERR_PRIVILEGED},
                {"model.response", TP_GRANT_PRIVILEGED_HOOKS, TP_OK},
                {"tool.pre", TP_GRANT_REWRITE, TP_OK},
-               {"tool.pre", UINT64_C(1) << 40, TP_ERR_USAGE}};
+               {"tool.pre", 1u << 31, TP_ERR_USAGE}};
   for (size_t i = 0; i < COUNT(cases); i++) {
     tp_runtime *runtime = open_runtime(NULL);
     tp_fault fault = {0};

@@ -135,8 +135,8 @@ TEST(a_wrong_owner_is_named_with_its_field) {
       {{.struct_size = sizeof(tp_owner), .trust = TP_TRUST_HOST}, {TP_ERR_BAD_ID, NULL, {"tp_owner.name is not set"}}},
       {{.struct_size = sizeof(tp_owner), .name = "x", .trust = (tp_trust)9}, {TP_ERR_USAGE, "x", {"`x`", "trust 9"}}},
       {{.struct_size = sizeof(tp_owner), .name = "x"}, {TP_ERR_USAGE, "x", {"`x`", "trust is not set"}}},
-      {{.struct_size = sizeof(tp_owner), .name = "x", .trust = TP_TRUST_HOST, .grants = UINT64_C(1) << 40},
-       {TP_ERR_USAGE, "x", {"grants", "0x10000000000"}}},
+      {{.struct_size = sizeof(tp_owner), .name = "x", .trust = TP_TRUST_HOST, .grants = 1u << 31},
+       {TP_ERR_USAGE, "x", {"grants", "0x80000000"}}},
       {{.struct_size = sizeof(tp_owner), .name = "x", .trust = TP_TRUST_BUILTIN, .grants = TP_GRANT_REWRITE << 1},
        {TP_ERR_USAGE, "x", {"none of TP_GRANT_*"}}},
   };

@@ -48,13 +48,6 @@ static tp_status offer_tool(fixture *h, const void *given, tp_fault *fault) {
   return status == TP_OK ? tp_edit_remove_subscription(h->edit, "s", NULL) : status;
 }
 
-static tp_status offer_owner(fixture *h, const void *given, tp_fault *fault) {
-  tp_edit *edit;
-  tp_status status = tp_edit_begin(h->runtime, given, &edit, fault);
-  if (status == TP_OK) tp_edit_discard(edit);
-  return status;
-}
-
 static tp_status register_nothing(const tp_domain_context *context, tp_fault *fault) {
   return (void)context, (void)fault, TP_OK;
 }
@@ -162,7 +155,6 @@ static const tp_phase_id tool_phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION;
 static const tp_handler a_handler = {
     .struct_size = sizeof a_handler, .id = "offered", .run = play, .phases = &tool_phase, .phase_count = 1};
 static const tp_edge an_edge = {.struct_size = sizeof an_edge, .target = "t", .optional = true};
-static const tp_owner an_owner = {.struct_size = sizeof an_owner, .name = "me", .trust = TP_TRUST_HOST};
 static const tp_domain a_domain = {.struct_size = sizeof a_domain,
                                    .header_version = TP_VERSION_NUMBER,
                                    .name = "d",
@@ -200,7 +192,6 @@ static const struct reserved_case {
     CASE(tp_handler, a_handler, offer_handler, TP_ERR_USAGE, TP_OK, true),
     CASE(tp_edge, an_edge, offer_edge, TP_ERR_USAGE, TP_OK, true),
     CASE(tp_tool, a_tool, offer_tool, TP_ERR_MALFORMED, TP_OK, false),
-    CASE(tp_owner, an_owner, offer_owner, TP_ERR_VERSION, TP_OK, true),
     CASE(tp_domain, a_domain, offer_domain, TP_ERR_VERSION, TP_OK, true),
     CASE(tp_tool_call, a_call, offer_call, TP_ERR_USAGE, TP_OK, true),
     CASE(tp_model, a_model, offer_model, TP_ERR_USAGE, TP_OK, true),

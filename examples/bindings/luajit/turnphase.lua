@@ -135,7 +135,7 @@ end)
 
 local M = {c = ffi.load(os.getenv('TURNPHASE_LIBRARY') or 'libturnphase.so.0.1')}
 
--- The constants that are no enums: M.TP_CAPABILITY_DECIDE.
+-- The constants that are no enums: M.TP_VERSION_NUMBER.
 each('constants', function(name, entry)
   M[name] = type(entry.value) == 'number' and ffi.cast('uint64_t', entry.value) or entry.value
 end)
