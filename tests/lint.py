@@ -9,6 +9,7 @@ the tree is read every rule is tried on its breach: a rule that cannot fail prov
 for each breach. Exit: 0 none, 1 some, 2 the lint itself is broken.
 """
 
+import functools
 import os
 import re
 import subprocess
@@ -28,10 +29,12 @@ def blank(text):
     return re.sub(r'[^\n]', ' ', text)
 
 
+@functools.lru_cache(maxsize=8)  # every rule looks at the same view of a file
 def without_comments(text):
     return TOKEN.sub(lambda m: blank(m.group()) if m.group()[0] == '/' else m.group(), text)
 
 
+@functools.lru_cache(maxsize=8)
 def code_only(text):
     return TOKEN.sub(lambda m: blank(m.group()), text)
 

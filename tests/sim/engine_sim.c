@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "runtime/sched/bug.h"
@@ -15,6 +16,7 @@
 
 typedef struct arguments {
   uint64_t seeds, seed;
+  uint64_t seconds; /* then no further seed begins; 0: however long it takes */
   uint32_t nodes_max;
   int policy; /* -1: both */
   enum tp__bug bug;
@@ -142,9 +144,11 @@ static int play_all(void) {
   bool held = !args.replay || first;
   tp__planted_bug = args.bug;
   watch_crashes();
+  time_t began = time(NULL);
   for (uint64_t i = 0; held && i < args.seeds; i++) {
     held = play_seed(args.seed + i);
     if (first) first[i] = traces;
+    if (args.seconds && time(NULL) - began >= (time_t)args.seconds) args.seeds = i + 1;
   }
   if (held && first) held = replay_all(first);
   free(first);
@@ -192,6 +196,7 @@ static const char help[] =
     "Usage: engine_sim [OPTION...]\n"
     "  --seeds N          how many; 10,000\n"
     "  --seed S           the first; 1\n"
+    "  --seconds T        begins no further seed after so long\n"
     "  --nodes-max K      the largest graph; 12, at most 64\n"
     "  --policy P         random, pct or both (drawn by the seed)\n"
     "  --bug NAME         plants lost_wakeup, recycled_slot, left_queued, two_owners or\n"
@@ -223,6 +228,8 @@ static bool read_option(int option) {
       return read_number(optarg, 1, UINT64_MAX, &args.seeds);
     case 's':
       return read_number(optarg, 0, UINT64_MAX, &args.seed);
+    case 't':
+      return read_number(optarg, 1, UINT32_MAX, &args.seconds);
     case 'k':
       if (!read_number(optarg, 1, SCRIPT_NODES_MAX, &nodes_max)) return false;
       args.nodes_max = (uint32_t)nodes_max;
@@ -252,6 +259,7 @@ static bool read_option(int option) {
 int main(int argc, char **argv) {
   static const struct option options[] = {{"seeds", required_argument, NULL, 'n'},
                                           {"seed", required_argument, NULL, 's'},
+                                          {"seconds", required_argument, NULL, 't'},
                                           {"nodes-max", required_argument, NULL, 'k'},
                                           {"policy", required_argument, NULL, 'p'},
                                           {"bug", required_argument, NULL, 'b'},
