@@ -22,10 +22,6 @@ typedef struct host {
   bool ended;
 } host;
 
-static bool is(tp_text text, const char *word) {
-  return text.size == strlen(word) && memcmp(text.data, word, text.size) == 0;
-}
-
 /* ---- what the agent is made of: each part names the inbox in place of a function ---- */
 
 static tp_status subscribe(tp_runtime *runtime, host *h, tp_fault *fault) {
@@ -82,7 +78,7 @@ static void emit_tools(const host *h, const tp_work *work) {
 
 static void guard(const tp_work *work) {
   tp_text tool = tp_call_text(work->call, TP_FIELD_TOOL);
-  bool denied = is(tool, "delete_file");
+  bool denied = tp_text_is(tool, "delete_file");
   tp_outcome outcome = {.struct_size = sizeof outcome,
                         .kind = denied ? TP_ANSWER_DENY : TP_ANSWER_ALLOW,
                         .reason = denied ? "files are not deleted here" : NULL};

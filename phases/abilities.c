@@ -15,7 +15,7 @@ void tp__abilities_fini(tp__abilities *abilities) {
 
 static bool has(const tp__abilities *abilities, tp_text name) {
   for (size_t i = 0; i < abilities->count; i++)
-    if (tp__text_equal(abilities->items[i], name)) return true;
+    if (tp_text_equal(abilities->items[i], name)) return true;
   return false;
 }
 

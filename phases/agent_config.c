@@ -53,8 +53,8 @@ tp_status tp__agent_extra_check(const tp_agent_config *config, tp_fault *fault) 
   if (tp_value_kind_of(config->extra) != TP_VALUE_MAP)
     return tp__fail(fault, TP_ERR_MALFORMED, config->id, "tp_agent_config: extra must be a map");
   for (tp_value_walk walk = {0}; tp_value_next(config->extra, &walk);) {
-    if (tp__text_is(walk.key, "system") || tp__text_is(walk.key, "model") ||
-        (config->environment && tp__text_is(walk.key, "environment")))
+    if (tp_text_is(walk.key, "system") || tp_text_is(walk.key, "model") ||
+        (config->environment && tp_text_is(walk.key, "environment")))
       return tp__fail(fault, TP_ERR_MALFORMED, config->id,
                       "tp_agent_config: extra has the key %.*s, which has a field of its own", (int)walk.key.size,
                       walk.key.data);

@@ -31,7 +31,7 @@ int64_t tp__messages_tokens(const tp_message *const *messages, size_t count) {
 static bool begins_turn(const tp_message *const *messages, size_t i) {
   if (i == 0) return true;
   if (messages[i]->role == TP_ROLE_TOOL || messages[i]->role == TP_ROLE_END) return false;
-  return messages[i]->role == TP_ROLE_USER || !tp__text_equal(messages[i]->turn_id, messages[i - 1]->turn_id);
+  return messages[i]->role == TP_ROLE_USER || !tp_text_equal(messages[i]->turn_id, messages[i - 1]->turn_id);
 }
 
 size_t tp__compaction_kept_from(const tp_message *const *messages, size_t count, int64_t tokens_max) {
@@ -56,13 +56,13 @@ size_t tp__compaction_kept_half(const tp_message *const *messages, size_t count,
 
 static bool answers_one_of(const tp_message *asked, tp_text call_id) {
   for (size_t i = 0; i < asked->call_count; i++)
-    if (tp__text_equal(asked->calls[i]->id, call_id)) return true;
+    if (tp_text_equal(asked->calls[i]->id, call_id)) return true;
   return false;
 }
 
 static bool is_answered_by(const tp_message *const *results, size_t count, tp_text call_id) {
   for (size_t i = 0; i < count; i++)
-    if (tp__text_equal(results[i]->call_id, call_id)) return true;
+    if (tp_text_equal(results[i]->call_id, call_id)) return true;
   return false;
 }
 

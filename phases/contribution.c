@@ -100,8 +100,8 @@ static tp_status check_text(const tp_allocator *allocator, const tp_contribution
 
 /* Silence would be the worst answer to a misspelt "deny": the policies of the domain `tool` have three words. */
 static tp_status check_policy(const tp_contribution *in, tp_fault *fault) {
-  if (!tp__text_is(in->domain, "tool")) return TP_OK;
-  if (tp__text_is(in->text, "deny") || tp__text_is(in->text, "ask") || tp__text_is(in->text, "allow")) return TP_OK;
+  if (!tp_text_is(in->domain, "tool")) return TP_OK;
+  if (tp_text_is(in->text, "deny") || tp_text_is(in->text, "ask") || tp_text_is(in->text, "allow")) return TP_OK;
   return refuse(fault, in, "text", "must be deny, ask or allow in the domain tool");
 }
 
@@ -128,9 +128,9 @@ tp_status tp_signal_verdict(tp_text signal_kind, tp_text code, tp_text value, tp
   bool decides = false;
   *ret_verdict = TP_VERDICT_NONE;
   for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
-    if (!tp__text_is(signal_kind, codes[i].kind)) continue;
+    if (!tp_text_is(signal_kind, codes[i].kind)) continue;
     decides = true;
-    if (tp__text_is(short_code(code), codes[i].code)) *ret_verdict = codes[i].verdict;
+    if (tp_text_is(short_code(code), codes[i].code)) *ret_verdict = codes[i].verdict;
   }
   if (decides && tp_value_bool(tp_value_get(value, "require_human"), false)) *ret_verdict = TP_VERDICT_ASK;
   return decides && *ret_verdict == TP_VERDICT_NONE ? TP_ERR_MALFORMED : TP_OK;

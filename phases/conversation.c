@@ -70,7 +70,7 @@ static tp_text id_of(const tp_message *m, size_t call) {
 /* @return its place; call_count: there is none. */
 static size_t find_call(const tp_message *m, size_t count, tp_text id) {
   size_t k = 0;
-  while (k < count && !tp__text_equal(id_of(m, k), id)) k++;
+  while (k < count && !tp_text_equal(id_of(m, k), id)) k++;
   return k;
 }
 
@@ -107,7 +107,7 @@ static tp_status check_calls(check *c, size_t i, const tp_message *m) {
 static bool is_answered(const check *c, size_t i, tp_text id) {
   tp_message m;
   for (size_t k = c->asked_at + 1; k < i; k++)
-    if (read_message(c->messages[k], &m, k, NULL) == TP_OK && tp__text_equal(m.call_id, id)) return true;
+    if (read_message(c->messages[k], &m, k, NULL) == TP_OK && tp_text_equal(m.call_id, id)) return true;
   return false;
 }
 

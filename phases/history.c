@@ -83,7 +83,7 @@ static bool has_locked(const tp_shared_history *shared, const tp__link *list, co
   TP__LOCKED(&shared->mutex);
   for (tp__link *link = list->next; link != list; link = link->next) {
     const tp__history_user *other = TP__CONTAINER(link, tp__history_user, link);
-    if (tp__text_equal(other->session, user->session) && tp__text_equal(other->tenant, user->tenant)) return true;
+    if (tp_text_equal(other->session, user->session) && tp_text_equal(other->tenant, user->tenant)) return true;
   }
   return false;
 }

@@ -37,7 +37,7 @@ static conversation *of(tp__hash_link *link) { return TP__CONTAINER(link, conver
 static conversation *find_locked(memory_history *h, tp_text tenant, tp_text session) {
   TP__LOCKED(&h->mutex);
   tp__hash_link *link = tp__hash_table_first(&h->table, hash_of(tenant, session));
-  while (link && !(tp__text_equal(of(link)->session, session) && tp__text_equal(of(link)->tenant, tenant)))
+  while (link && !(tp_text_equal(of(link)->session, session) && tp_text_equal(of(link)->tenant, tenant)))
     link = tp__hash_table_next(link);
   return link ? of(link) : NULL;
 }
@@ -170,7 +170,7 @@ static conversation *next_listed(memory_history *h, const tp_history_query *quer
   for (size_t i = index_above_locked(h, after); i < h->count && !found; i++) {
     conversation *c = h->list[i];
     if (c->message_count == 0) continue; /* its first batch is being appended */
-    if (query->tenant.size == 0 || tp__text_equal(query->tenant, c->tenant)) found = c;
+    if (query->tenant.size == 0 || tp_text_equal(query->tenant, c->tenant)) found = c;
   }
   if (found) {
     found->refs++;

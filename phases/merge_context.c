@@ -13,8 +13,8 @@ static int compare_for_place(const tp__merged_item *a, const tp__merged_item *b)
 static tp_status yield(tp__merge_state *state, const tp__merged_item *winner, tp__merged_item *loser) {
   const tp_contribution *kept = winner->entry.contribution, *lost = loser->entry.contribution;
   loser->flags |= TP__MERGE_DROPPED;
-  if (tp__text_equal(kept->text, lost->text) && tp__text_equal(kept->domain, lost->domain) &&
-      tp__text_equal(kept->sources, lost->sources)) {
+  if (tp_text_equal(kept->text, lost->text) && tp_text_equal(kept->domain, lost->domain) &&
+      tp_text_equal(kept->sources, lost->sources)) {
     return TP_OK;
   }
   return tp__merge_note_add(state, loser, TP_SEVERITY_INFO, "merge.duplicate", "%s contributed the same id and is used",

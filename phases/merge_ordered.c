@@ -67,7 +67,7 @@ tp_status tp__merge_reminders(tp__merge_state *state, tp__merge_list *list) {
 /* ---- jobs ---- */
 
 static bool same_job(const tp_contribution *a, const tp_contribution *b) {
-  return tp__text_equal(a->domain, b->domain) && tp__text_equal(a->value, b->value) && tp__text_equal(a->text, b->text);
+  return tp_text_equal(a->domain, b->domain) && tp_text_equal(a->value, b->value) && tp_text_equal(a->text, b->text);
 }
 
 static tp_status drop_job(tp__merge_state *state, const tp__merged_item *first, tp__merged_item *job) {

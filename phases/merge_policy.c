@@ -12,7 +12,7 @@ static int compare_name(const tp__merged_item *a, const tp__merged_item *b) {
 /* The diagnostics hold no values: they may be the very thing that a policy protects. */
 static tp_status yield(tp__merge_state *state, const tp__merged_item *winner, tp__merged_item *loser) {
   loser->flags |= TP__MERGE_DROPPED;
-  if (tp__text_equal(winner->entry.contribution->text, loser->entry.contribution->text)) return TP_OK;
+  if (tp_text_equal(winner->entry.contribution->text, loser->entry.contribution->text)) return TP_OK;
   int weight = (int)winner->entry.contribution->weight;
   if (tp__compare_weight(winner, loser) != 0) {
     return tp__merge_note_add(state, loser, TP_SEVERITY_INFO, "merge.policy_overridden",

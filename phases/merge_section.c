@@ -29,7 +29,7 @@ static tp_status pick_title(tp__merge_state *state, const tp__merged_item *head,
     tp_text title = part->entry.contribution->title;
     if (title.size == 0) continue;
     if (!titled) titled = part;
-    if (tp__text_equal(titled->entry.contribution->title, title)) continue;
+    if (tp_text_equal(titled->entry.contribution->title, title)) continue;
     TP__TRY(tp__merge_note_add(state, part, TP_SEVERITY_WARNING, "merge.title_conflict",
                                "%s and %s give it different titles: the first is used", titled->entry.subscription,
                                part->entry.subscription));

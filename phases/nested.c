@@ -9,8 +9,8 @@
 #include "runtime/exec/entry.h"
 
 static bool is_of(const tp__turn *turn, const tp_session *session) {
-  return tp__text_equal(turn->ids[TP_ID_TENANT], tp_text_of(session->tenant)) &&
-         tp__text_equal(turn->ids[TP_ID_SESSION], tp_text_of(session->id));
+  return tp_text_equal(turn->ids[TP_ID_TENANT], tp_text_of(session->tenant)) &&
+         tp_text_equal(turn->ids[TP_ID_SESSION], tp_text_of(session->id));
 }
 
 /* A turn that its host drives is not in its session's queue. */

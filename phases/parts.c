@@ -17,7 +17,7 @@ tp_status tp__parts_check(tp_text parts, const char *where, tp_fault *fault) {
     bool one = tp_value_kind_of(walk.value) == TP_VALUE_MAP && tp_value_count(walk.value) == 1 &&
                tp_value_next(walk.value, &pair);
     if (!one || tp_value_kind_of(pair.value) != TP_VALUE_TEXT ||
-        !(tp__text_is(pair.key, "text") || tp__text_is(pair.key, "file")))
+        !(tp_text_is(pair.key, "text") || tp_text_is(pair.key, "file")))
       return tp__fail(fault, TP_ERR_USAGE, NULL, "%s.parts[%zu] must be a map with one key, text or file, and a text",
                       where, i);
   }
@@ -69,7 +69,7 @@ tp_status tp__parts_escaped(tp__arena *arena, tp_text parts, tp_text *ret_parts)
     tp_value_walk pair = {0};
     (void)tp_value_next(walk.value, &pair);
     tp_text text = tp_value_text(pair.value);
-    if (tp__text_is(pair.key, "text")) status = tp__render_escaped(arena, text, &text);
+    if (tp_text_is(pair.key, "text")) status = tp__render_escaped(arena, text, &text);
     write_part(writer, pair.key, text);
   }
   if (status == TP_OK) return finish(arena, writer, ret_parts);

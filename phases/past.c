@@ -80,7 +80,7 @@ int64_t tp__past_tokens(tp__past *past) {
 /* End marks are the history's own. What a handler denied is kept in it, but no model ever reads it. */
 static bool is_for_the_model(const tp__messages *list, size_t i) {
   const tp_message *message = list->items[i], *next = i + 1 < list->count ? list->items[i + 1] : NULL;
-  bool denied = message->role == TP_ROLE_USER && next && next->role == TP_ROLE_END && tp__text_is(next->name, "denied");
+  bool denied = message->role == TP_ROLE_USER && next && next->role == TP_ROLE_END && tp_text_is(next->name, "denied");
   return message->role != TP_ROLE_END && !denied;
 }
 

@@ -113,7 +113,7 @@ static void accept(tp__attempt *base, const tp__answer *answer, const void *extr
   const tp_decision *decision = extra;
   (void)answer;
   q->allowed = decision->verdict == TP_VERDICT_ALLOW;
-  q->of_others = !tp__text_is(decision->arguments_hash, q->hash);
+  q->of_others = !tp_text_is(decision->arguments_hash, q->hash);
   if (!tp__arena_text(&q->arena, decision->reason, &q->reason)) q->reason = (tp_text){NULL, 0};
   if (!tp__arena_text(&q->arena, decision->person, &q->person)) q->person = (tp_text){NULL, 0};
 }

@@ -62,7 +62,7 @@ bool tp__phase_takes_signal(uint32_t phase, tp_text kind) {
       {"ability_guard", TP_PHASE_TOOL_PRE},
   };
   for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-    if (tp__text_is(kind, places[i].kind)) return phase == places[i].phase || phase >= TP_PHASE_HOST;
+    if (tp_text_is(kind, places[i].kind)) return phase == places[i].phase || phase >= TP_PHASE_HOST;
   }
   return false;
 }

@@ -18,8 +18,8 @@ static void report(const tp__drive *d, tp_text tool, const char *what) {
 }
 
 static void report_change(const tp__drive *d, const tp_tool_call *was, const tp_tool_call *is) {
-  if (!tp__text_equal(was->name, is->name)) report(d, was->name, "the call became one of another tool");
-  if (was->malformed != is->malformed || !tp__text_equal(was->arguments, is->arguments))
+  if (!tp_text_equal(was->name, is->name)) report(d, was->name, "the call became one of another tool");
+  if (was->malformed != is->malformed || !tp_text_equal(was->arguments, is->arguments))
     report(d, was->name, "the arguments of the call were changed");
 }
 
@@ -40,7 +40,7 @@ static const char *read_call(tp_text map, const tp_tool_call *was, tp_tool_call 
 
 /* The place of the call of this id from `from` on; the count: there is none. */
 static size_t find(const tp__drive *d, tp_text id, size_t from) {
-  while (from < d->call_count && !tp__text_equal(d->calls[from]->id, id)) from++;
+  while (from < d->call_count && !tp_text_equal(d->calls[from]->id, id)) from++;
   return from;
 }
 

@@ -32,9 +32,6 @@ static void put_path(tp__out *out, const step *at) {
 
 static step into(const step *from, tp_text name) { return (step){from, {name.data ? name.data : "", name.size}, 0}; }
 
-/* Most names differ in size already. */
-static inline bool same(tp_text a, tp_text b) { return a.size == b.size && memcmp(a.data, b.data, a.size) == 0; }
-
 #define NAME(string) \
   { string, sizeof(string) - 1 }
 static const struct {
@@ -53,7 +50,7 @@ static uint32_t kinds_of(tp_text type) {
   if (tp_value_kind_of(type) != TP_VALUE_TEXT) return 0;
   tp_text name = tp_value_text(type);
   for (size_t i = 0; i < TYPE_COUNT; i++) {
-    if (same(name, types[i].name)) return types[i].kinds;
+    if (tp_text_equal(name, types[i].name)) return types[i].kinds;
   }
   return 0;
 }
@@ -137,7 +134,7 @@ enum { KEYWORD_COUNT = sizeof keywords / sizeof *keywords };
 
 static tp_status check_keyword(const step *at, tp_text value, tp_fault *fault) {
   for (size_t i = 0; i < KEYWORD_COUNT; i++) {
-    if (tp__text_is(at->name, keywords[i].name)) return keywords[i].check(at, value, fault);
+    if (tp_text_is(at->name, keywords[i].name)) return keywords[i].check(at, value, fault);
   }
   return refuse(fault, at, "is not in the subset: type, properties, required, items, enum, minimum, maximum");
 }
@@ -162,7 +159,7 @@ tp_status tp__schema_check(tp_text schema, const tp_allocator *allocator, tp_fau
   if (status != TP_OK) return refuse(fault, &root, "is not one well-formed value");
   TP__TRY(check_schema(&root, schema, fault));
   tp_text type = tp_value_get(schema, "type");
-  if (type.size == 0 || tp__text_is(tp_value_text(type), "object")) return TP_OK;
+  if (type.size == 0 || tp_text_is(tp_value_text(type), "object")) return TP_OK;
   return refuse(fault, &root, "type must be object, as arguments are a map");
 }
 
@@ -201,7 +198,7 @@ static void read_rules(tp_text schema, rule_set *ret_rules) {
   *ret_rules = (rule_set){0};
   for (tp_value_walk walk = {0}; tp_value_next(schema, &walk);) {
     for (size_t i = 0; i < RULES; i++)
-      if (same(walk.key, names[i])) ret_rules->of[i] = walk.value;
+      if (tp_text_equal(walk.key, names[i])) ret_rules->of[i] = walk.value;
   }
 }
 
@@ -219,7 +216,7 @@ static property *find_property(const tp__schema *s, tp_text name, uint32_t *next
   for (uint32_t i = 0; i < s->property_count; i++) {
     property *at = &s->properties[*next];
     *next = *next + 1 < s->property_count ? *next + 1 : 0;
-    if (same(at->name, name)) return at;
+    if (tp_text_equal(at->name, name)) return at;
   }
   return NULL;
 }
@@ -269,7 +266,7 @@ tp_status tp__schema_compile(tp_text schema, tp__arena *arena, const tp__schema 
 
 static tp_text member(tp_text map, tp_text key) {
   for (tp_value_walk walk = {0}; tp_value_next(map, &walk);) {
-    if (tp__text_equal(walk.key, key)) return walk.value;
+    if (tp_text_equal(walk.key, key)) return walk.value;
   }
   return (tp_text){NULL, 0};
 }
@@ -280,7 +277,7 @@ static bool equal(tp_text a, tp_text b) {
   tp_value_kind kind = tp_value_kind_of(a);
   if (is_number(a) && is_number(b)) return !above(a, b) && !above(b, a);
   if (kind != tp_value_kind_of(b)) return false;
-  if (kind == TP_VALUE_TEXT || kind == TP_VALUE_BYTES) return tp__text_equal(tp_value_text(a), tp_value_text(b));
+  if (kind == TP_VALUE_TEXT || kind == TP_VALUE_BYTES) return tp_text_equal(tp_value_text(a), tp_value_text(b));
   if (kind == TP_VALUE_BOOL) return tp_value_bool(a, false) == tp_value_bool(b, false);
   if (kind != TP_VALUE_ARRAY && kind != TP_VALUE_MAP) return kind == TP_VALUE_NULL;
   if (tp_value_count(a) != tp_value_count(b)) return false;

@@ -8,7 +8,7 @@ static uint64_t hash_of(const char *tenant, const char *id) {
 }
 
 static tp_session *of(tp__hash_link *link) { return TP__CONTAINER(link, tp_session, in_table); }
-static bool same(const char *a, const char *b) { return tp__text_equal(tp_text_of(a), tp_text_of(b)); }
+static bool same(const char *a, const char *b) { return tp_text_equal(tp_text_of(a), tp_text_of(b)); }
 
 tp_session *tp__session_table_find(const tp__hash_table *table, const char *tenant, const char *id) {
   tp__hash_link *link = tp__hash_table_first(table, hash_of(tenant, id));

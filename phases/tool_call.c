@@ -355,7 +355,7 @@ static tp__tool_policy policy_of(const tp__dispatch *d, tp__tool_entry *tool) {
   if (tool->sets == sets) return tool->policy;
   tp_text word = sets ? tp__turn_sets_policy(sets, tp_text_of("tool"), tool->name) : no_text;
   tool->sets = sets;
-  tool->policy = tp__text_is(word, "deny") ? TP__TOOL_DENY : tp__text_is(word, "ask") ? TP__TOOL_ASK : TP__TOOL_FREE;
+  tool->policy = tp_text_is(word, "deny") ? TP__TOOL_DENY : tp_text_is(word, "ask") ? TP__TOOL_ASK : TP__TOOL_FREE;
   return tool->policy;
 }
 

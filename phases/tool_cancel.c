@@ -25,7 +25,7 @@ static void cancel_slot(tp__tool_slot *slot) {
 
 static bool is_meant(const tp__tool_slot *slot, tp_text call_id) {
   if (slot->settled) return false;
-  return call_id.size == 0 || tp__text_equal(tp__toolcall_result(slot)->call_id, call_id);
+  return call_id.size == 0 || tp_text_equal(tp__toolcall_result(slot)->call_id, call_id);
 }
 
 /* Those that wait for one that ends here must not begin before they are ended, too: first all are marked. */

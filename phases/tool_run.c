@@ -33,6 +33,23 @@ static tp__tool_attempt *of(tp__attempt *attempt) { return TP__CONTAINER(attempt
 /* ---- what the tool sees ---- */
 
 tp_text tp_tool_run_arguments(const tp_tool_run *run) { return *run->arguments; }
+
+tp_status tp_tool_run_argument_text(const tp_tool_run *run, const char *name, tp_text *ret_text, tp_fault *fault) {
+  return tp_value_get_text(*run->arguments, name, ret_text, fault);
+}
+
+tp_status tp_tool_run_argument_int(const tp_tool_run *run, const char *name, int64_t *ret_int, tp_fault *fault) {
+  return tp_value_get_int(*run->arguments, name, ret_int, fault);
+}
+
+tp_status tp_tool_run_argument_double(const tp_tool_run *run, const char *name, double *ret_double, tp_fault *fault) {
+  return tp_value_get_double(*run->arguments, name, ret_double, fault);
+}
+
+tp_status tp_tool_run_argument_bool(const tp_tool_run *run, const char *name, bool *ret_bool, tp_fault *fault) {
+  return tp_value_get_bool(*run->arguments, name, ret_bool, fault);
+}
+
 tp_text tp_tool_run_id(const tp_tool_run *run, uint32_t id) {
   return id < TP_ID_COUNT ? run->turn->ids[id] : (tp_text){NULL, 0};
 }

@@ -41,7 +41,7 @@ void tp__toolcall_unref(tp__dispatch *d) {
 
 /* Calls of one tool often follow each other. */
 static tp__tool_entry *find_tool(tp__dispatch *d, tp_text name) {
-  if (d->last && tp__text_equal(d->last->name, name)) return d->last;
+  if (d->last && tp_text_equal(d->last->name, name)) return d->last;
   return d->last = tp__toolset_find(d->turn->toolset, name);
 }
 

@@ -92,7 +92,7 @@ tp__tool_entry *tp__toolset_find(const tp__toolset *set, tp_text name) {
   if (!set) return NULL;
   for (uint32_t place = hash_of(name) & set->mask; set->places[place]; place = (place + 1) & set->mask) {
     tp__tool_entry *entry = &set->entries[set->places[place] - 1];
-    if (tp__text_equal(entry->name, name)) return entry;
+    if (tp_text_equal(entry->name, name)) return entry;
   }
   return NULL;
 }
@@ -151,7 +151,7 @@ static bool reserve(tp__toolset *set, size_t count) {
 static bool is_in(tp_text scope, tp_text name) {
   if (scope.size == 0) return true;
   for (tp_value_walk walk = {0}; tp_value_next(scope, &walk);)
-    if (tp__text_equal(tp_value_text(walk.value), name)) return true;
+    if (tp_text_equal(tp_value_text(walk.value), name)) return true;
   return false;
 }
 

@@ -38,10 +38,6 @@ typedef struct trip {
   tp_tool tools[TOOL_COUNT];              /* never change after init */
 } trip;
 
-static bool is(tp_text text, const char *word) {
-  return text.size == strlen(word) && memcmp(text.data, word, text.size) == 0;
-}
-
 static bool holds(tp_text text, const char *words) {
   size_t size = strlen(words);
   return text.size >= size && memmem(text.data, text.size, words, size) != NULL;
@@ -67,7 +63,7 @@ static void sleep_ms(int64_t ms) {
 static void wait_for_tool(trip *t, const tp_tool_run *run, int tool) {
   struct timespec now, end = after_ms(WAIT_MAX_MS);
   pthread_mutex_lock(&t->mutex);
-  while (!(is(tp_tool_run_id(run, TP_ID_TURN), t->turn) && t->finished[tool]) && !tp_tool_run_cancelled(run)) {
+  while (!(tp_text_is(tp_tool_run_id(run, TP_ID_TURN), t->turn) && t->finished[tool]) && !tp_tool_run_cancelled(run)) {
     struct timespec until = after_ms(20);
     pthread_cond_timedwait(&t->changed, &t->mutex, &until);
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -81,13 +77,13 @@ static tp_answer finished(void *ctx, tp_call *call) {
   trip *t = ctx;
   tp_text turn = tp_call_id(call, TP_ID_TURN), tool = tp_call_text(call, TP_FIELD_TOOL);
   pthread_mutex_lock(&t->mutex);
-  if (!is(turn, t->turn) && turn.size < sizeof t->turn) {
+  if (!tp_text_is(turn, t->turn) && turn.size < sizeof t->turn) {
     memcpy(t->turn, turn.data, turn.size);
     t->turn[turn.size] = '\0';
     memset(t->finished, 0, sizeof t->finished);
   }
   for (int i = 0; i < TOOL_COUNT; i++)
-    if (is(tool, tool_names[i])) t->finished[i] = true;
+    if (tp_text_is(tool, tool_names[i])) t->finished[i] = true;
   pthread_cond_broadcast(&t->changed);
   pthread_mutex_unlock(&t->mutex);
   return TP_ANSWER_DONE;
@@ -162,7 +158,7 @@ static tp_answer surprise(void *ctx, tp_call *call) {
 
 static tp_answer spending_limit(void *ctx, tp_call *call) {
   (void)ctx;
-  if (!is(tp_call_text(call, TP_FIELD_TOOL), "book_room")) return TP_ANSWER_DONE; /* abstains */
+  if (!tp_text_is(tp_call_text(call, TP_FIELD_TOOL), "book_room")) return TP_ANSWER_DONE; /* abstains */
   int64_t euros = tp_value_int(tp_value_get(tp_call_text(call, TP_FIELD_ARGUMENTS), "euros"), INT64_MAX);
   if (euros <= EUROS_MAX) return tp_call_allow(call);
   char reason[128];

@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <turnphase/turnphase.h>
 
@@ -22,7 +21,7 @@ static bool write_run(line_store *s, const tp_entry_record *entry, size_t index)
   tp_run_record run = {.struct_size = sizeof run};
   tp_text turn = entry->ids[TP_ID_TURN];
   if (!entry->run(entry->source, index, &run)) return true;
-  if (turn.size == strlen(s->full_for) && memcmp(turn.data, s->full_for, turn.size) == 0) return false;
+  if (tp_text_is(turn, s->full_for)) return false;
   return fprintf(s->file, "%.*s: phase %u, %s of %s, %s\n", (int)turn.size, turn.data, entry->phase, run.subscription,
                  run.owner, tp_state_name((tp_state)run.state)) > 0;
 }

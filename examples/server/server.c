@@ -393,7 +393,7 @@ static void read_message(conversation *v, tp_text message) {
   tp_message *m = &v->messages[v->count];
   *m = (tp_message){.struct_size = sizeof *m, .text = tp_value_text(content)};
   for (int r = 1; r <= TP_ROLE_SYSTEM; r++)
-    if (roles[r] && role.size == strlen(roles[r]) && memcmp(role.data, roles[r], role.size) == 0) m->role = (tp_role)r;
+    if (roles[r] && tp_text_is(role, roles[r])) m->role = (tp_role)r;
   if (content.size > 0 && tp_value_kind_of(content) != TP_VALUE_TEXT && tp_value_kind_of(content) != TP_VALUE_NULL)
     v->wrong = "the content of a message must be a string";
   if (m->role == TP_ROLE_TOOL) m->call_id = tp_value_text(tp_value_get(message, "tool_call_id"));

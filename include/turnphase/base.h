@@ -148,6 +148,10 @@ TP_STATIC_ASSERT(sizeof(tp_text) == 2 * sizeof(void *), "tp_text is frozen");
 
 /** The view of a NUL-terminated string; NULL gives the empty text. Threads: any. */
 TP_API tp_text tp_text_of(const char *string);
+/** Whether the text has exactly the bytes of a NUL-terminated string; NULL is the empty text. Threads: any. */
+TP_API bool tp_text_is(tp_text text, const char *string);
+/** Whether both texts have the same bytes. Threads: any. */
+TP_API bool tp_text_equal(tp_text a, tp_text b);
 
 /** Sizes. */
 enum {

@@ -96,6 +96,17 @@ typedef struct tp_tool {
 /** The arguments: a value, a map that the schema accepted. Borrowed as long as the run is valid.
  *  Threads: that of the run. */
 TP_API tp_text tp_tool_run_arguments(const tp_tool_run *run);
+/** An argument by its name, of one kind; as tp_value_get_text() and its like, whose fault a tool can answer with:
+ *  tp_tool_error(run, tp_text_of(fault.message)). What the schema requires is there, and of its type; for others that
+ *  have a default, tp_value_int(tp_value_get(tp_tool_run_arguments(run), name), fallback). Threads: that of the run. */
+TP_API tp_status tp_tool_run_argument_text(const tp_tool_run *run, const char *name, tp_text *ret_text,
+                                           tp_fault *fault) TP_MUST_USE;
+TP_API tp_status tp_tool_run_argument_int(const tp_tool_run *run, const char *name, int64_t *ret_int,
+                                          tp_fault *fault) TP_MUST_USE;
+TP_API tp_status tp_tool_run_argument_double(const tp_tool_run *run, const char *name, double *ret_double,
+                                             tp_fault *fault) TP_MUST_USE;
+TP_API tp_status tp_tool_run_argument_bool(const tp_tool_run *run, const char *name, bool *ret_bool,
+                                           tp_fault *fault) TP_MUST_USE;
 /** One of TP_ID_*. Borrowed as long as the run is valid. Threads: that of the run. */
 TP_API tp_text tp_tool_run_id(const tp_tool_run *run, tp_id_kind id);
 /** The host's own pointer, as tp_call_data(). Threads: that of the run. */

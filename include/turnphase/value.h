@@ -54,6 +54,17 @@ TP_API int64_t tp_value_int(tp_text value, int64_t fallback);
 TP_API double tp_value_double(tp_text value, double fallback);
 TP_API bool tp_value_bool(tp_text value, bool fallback);
 
+/** What a map has under a key, when it is of the kind: for arguments and other data that others wrote. An int is also
+ *  a double. NULL is as if the key were not there.
+ *  @param ret_text  (and the like) untouched on failure.
+ *  @param fault     names the key and the kind that it has: "city must be text, not a map".
+ *  @return TP_OK; TP_ERR_NOT_FOUND when the map has no such key, or is no map; TP_ERR_MALFORMED for another kind.
+ *  Threads: any. */
+TP_API tp_status tp_value_get_text(tp_text map, const char *key, tp_text *ret_text, tp_fault *fault) TP_MUST_USE;
+TP_API tp_status tp_value_get_int(tp_text map, const char *key, int64_t *ret_int, tp_fault *fault) TP_MUST_USE;
+TP_API tp_status tp_value_get_double(tp_text map, const char *key, double *ret_double, tp_fault *fault) TP_MUST_USE;
+TP_API tp_status tp_value_get_bool(tp_text map, const char *key, bool *ret_bool, tp_fault *fault) TP_MUST_USE;
+
 /** Walks the elements or pairs in order. A step costs the size of the element stepped over, so a whole walk is linear.
  *  Start with a zero-filled walk. Frozen: it never grows. */
 typedef struct tp_value_walk {

@@ -132,8 +132,6 @@ bool tp__status_is_known(tp_status status);
 bool tp__id_valid(const char *id);
 /** Copies a text to *at, which moves behind it. */
 tp_text tp__text_put(char **at, tp_text text);
-bool tp__text_equal(tp_text a, tp_text b);
-bool tp__text_is(tp_text text, const char *string);
 /** The word for a value of an enum, from a table by value; otherwise where the table has none. */
 static inline const char *tp__name_at(const char *const *names, size_t count, size_t value, const char *otherwise) {
   return value < count && names[value] ? names[value] : otherwise;

@@ -12,11 +12,11 @@ tp_text tp__text_put(char **at, tp_text text) {
   return copy;
 }
 
-bool tp__text_equal(tp_text a, tp_text b) {
+bool tp_text_equal(tp_text a, tp_text b) {
   return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
 }
 
-bool tp__text_is(tp_text text, const char *string) { return tp__text_equal(text, tp_text_of(string)); }
+bool tp_text_is(tp_text text, const char *string) { return tp_text_equal(text, tp_text_of(string)); }
 
 size_t tp__utf8_cut(tp_text text, size_t max) {
   if (text.size <= max) return text.size;

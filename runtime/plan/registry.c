@@ -199,7 +199,7 @@ static const tp__node *job_node(const tp__plan *plan, tp_text handler_id, uint32
   for (uint32_t i = 0; i < plan->node_count; i++) {
     const tp__node *node = &plan->nodes[i];
     if (contract_version && node->handler->desc.contract_version != contract_version) continue;
-    if (!tp__text_is(handler_id, node->handler->desc.id)) continue;
+    if (!tp_text_is(handler_id, node->handler->desc.id)) continue;
     if (node->flags & TP__NODE_BACKGROUND) return node;
     if (!found) found = node;
   }

@@ -112,8 +112,7 @@ void tp__job_queue_check(const tp__job_queue *queue) {
 
 static tp__job_order *find_order(const tp__job_queue *queue, tp_text key) {
   tp__hash_link *link = tp__hash_table_first(&queue->orders, hash_of(queue, key));
-  while (link && !tp__text_equal(TP__CONTAINER(link, tp__job_order, by_key)->key, key))
-    link = tp__hash_table_next(link);
+  while (link && !tp_text_equal(TP__CONTAINER(link, tp__job_order, by_key)->key, key)) link = tp__hash_table_next(link);
   return link ? TP__CONTAINER(link, tp__job_order, by_key) : NULL;
 }
 
@@ -139,8 +138,7 @@ static void leave_order(tp__job_queue *queue, tp__job_order *order) {
 static tp__job_class *make_class(tp__job_queue *queue, const tp_job *desc) {
   for (tp__link *link = queue->classes.next; link != &queue->classes; link = link->next) {
     tp__job_class *class = TP__CONTAINER(link, tp__job_class, link);
-    if (class->contract_version == desc->contract_version && tp__text_equal(class->handler, desc->handler))
-      return class;
+    if (class->contract_version == desc->contract_version && tp_text_equal(class->handler, desc->handler)) return class;
   }
   tp__job_class *class = tp__alloc_zero(queue->allocator, sizeof *class + desc->handler.size);
   if (!class) return NULL;
@@ -264,7 +262,7 @@ static void end_job(tp__job_queue *queue, tp__queued_job *job, tp_job_state stat
 
 static tp__queued_job *find_key(const tp__job_queue *queue, tp_text key, uint64_t hash) {
   tp__hash_link *link = tp__hash_table_first(&queue->by_key, hash);
-  while (link && !tp__text_equal(by_key(link)->desc.idempotency_key, key)) link = tp__hash_table_next(link);
+  while (link && !tp_text_equal(by_key(link)->desc.idempotency_key, key)) link = tp__hash_table_next(link);
   return link ? by_key(link) : NULL;
 }
 

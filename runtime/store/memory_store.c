@@ -321,8 +321,8 @@ static tp_status job_open(void *ctx, tp_text order_key, uint64_t *ret_count, tp_
 static bool job_fits(const tp_job *job, const tp_job_query *query) {
   uint32_t states = query->states ? query->states : 1u << TP_JOB_QUEUED | 1u << TP_JOB_RUNNING | 1u << TP_JOB_DEAD;
   return (!query->id || job->id == query->id) && (states & 1u << job->state) &&
-         (query->handler.size == 0 || tp__text_equal(query->handler, job->handler)) &&
-         (query->order_key.size == 0 || tp__text_equal(query->order_key, job->order_key));
+         (query->handler.size == 0 || tp_text_equal(query->handler, job->handler)) &&
+         (query->order_key.size == 0 || tp_text_equal(query->order_key, job->order_key));
 }
 
 static tp_status jobs(void *ctx, const tp_job_query *theirs, tp_job_each_fn each, void *each_ctx, tp_fault *fault) {

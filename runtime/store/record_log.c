@@ -121,7 +121,7 @@ static cursor *newest(cursor *cursors) {
 static bool has_ids(const tp_entry_record *record, const tp_record_query *query) {
   for (size_t i = 0; i < query->id_count; i++) {
     if (query->ids[i].size == 0) continue;
-    if (i >= record->id_count || !tp__text_equal(query->ids[i], record->ids[i])) return false;
+    if (i >= record->id_count || !tp_text_equal(query->ids[i], record->ids[i])) return false;
   }
   return true;
 }

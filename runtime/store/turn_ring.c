@@ -123,7 +123,7 @@ static bool fits(const tp_turn_record *record, const tp_turn_query *query) {
   if (record->ended_unix_ms < query->from_unix_ms) return false;
   if (query->to_unix_ms && record->ended_unix_ms > query->to_unix_ms) return false;
   for (size_t i = 0; i < query->id_count && i < TP_ID_COUNT; i++)
-    if (query->ids[i].size > 0 && !tp__text_equal(query->ids[i], record->ids[i])) return false;
+    if (query->ids[i].size > 0 && !tp_text_equal(query->ids[i], record->ids[i])) return false;
   return true;
 }
 

@@ -95,7 +95,51 @@ tp_text tp_value_get(tp_text value, const char *key) {
   if (!key || tp_value_kind_of(value) != TP_VALUE_MAP) return nothing;
   tp_value_walk walk = {0};
   while (tp_value_next(value, &walk)) {
-    if (tp__text_is(walk.key, key)) return walk.value;
+    if (tp_text_is(walk.key, key)) return walk.value;
   }
   return nothing;
+}
+
+/* The value under the key, which must be of the kind. */
+static tp_status get_of_kind(tp_text map, const char *key, tp_value_kind kind, tp_text *ret_value, tp_fault *fault) {
+  static const char *const names[] = {
+      [TP_VALUE_NULL] = "null",       [TP_VALUE_BOOL] = "true or false", [TP_VALUE_INT] = "an int",
+      [TP_VALUE_DOUBLE] = "a number", [TP_VALUE_TEXT] = "text",          [TP_VALUE_BYTES] = "bytes",
+      [TP_VALUE_ARRAY] = "a list",    [TP_VALUE_MAP] = "a map"};
+  tp_text value = tp_value_get(map, key);
+  tp_value_kind found = tp_value_kind_of(value);
+  if (found == TP_VALUE_NONE || found == TP_VALUE_NULL)
+    return tp__fail(fault, TP_ERR_NOT_FOUND, NULL, "%s is missing", key ? key : "a key");
+  if (found != kind && !(kind == TP_VALUE_DOUBLE && found == TP_VALUE_INT))
+    return tp__fail(fault, TP_ERR_MALFORMED, NULL, "%s must be %s, not %s", key, names[kind], names[found]);
+  *ret_value = value;
+  return TP_OK;
+}
+
+tp_status tp_value_get_text(tp_text map, const char *key, tp_text *ret_text, tp_fault *fault) {
+  tp_text value;
+  TP__TRY(get_of_kind(map, key, TP_VALUE_TEXT, &value, fault));
+  *ret_text = tp_value_text(value);
+  return TP_OK;
+}
+
+tp_status tp_value_get_int(tp_text map, const char *key, int64_t *ret_int, tp_fault *fault) {
+  tp_text value;
+  TP__TRY(get_of_kind(map, key, TP_VALUE_INT, &value, fault));
+  *ret_int = tp_value_int(value, 0);
+  return TP_OK;
+}
+
+tp_status tp_value_get_double(tp_text map, const char *key, double *ret_double, tp_fault *fault) {
+  tp_text value;
+  TP__TRY(get_of_kind(map, key, TP_VALUE_DOUBLE, &value, fault));
+  *ret_double = tp_value_double(value, 0);
+  return TP_OK;
+}
+
+tp_status tp_value_get_bool(tp_text map, const char *key, bool *ret_bool, tp_fault *fault) {
+  tp_text value;
+  TP__TRY(get_of_kind(map, key, TP_VALUE_BOOL, &value, fault));
+  *ret_bool = tp_value_bool(value, false);
+  return TP_OK;
 }

@@ -47,8 +47,8 @@ TEST(every_turn_ends_as_it_should) {
 }
 
 TEST(facts_said_in_one_session_are_recalled_in_a_later_one) {
-  assert_true(text_is(session_of("ideas-2"), "first-ideas"));
-  assert_true(text_is(session_of("dinner-1"), "birthday-dinner"));
+  assert_true(tp_text_is(session_of("ideas-2"), "first-ideas"));
+  assert_true(tp_text_is(session_of("dinner-1"), "birthday-dinner"));
   assert_true(events_recalled(&seen, "dinner-1", "ideas-2"));
   assert_true(events_recalled(&seen, "dinner-3", "ideas-3"));
   assert_false(events_recalled(&seen, "ideas-1", "ideas-2"));
@@ -98,7 +98,7 @@ TEST(the_model_reads_the_results_in_call_order) {
     if (event_is(event, "ids.turn", "rooms-1") && tp_value_count(list) > 0) results = list;
   }
   assert_int_equal(tp_value_count(results), 3);
-  for (size_t i = 0; i < 3; i++) assert_true(text_is(tp_value_text(tp_value_at(results, i)), called[i]));
+  for (size_t i = 0; i < 3; i++) assert_true(tp_text_is(tp_value_text(tp_value_at(results, i)), called[i]));
 }
 
 TEST(a_handler_misses_its_deadline_and_the_turn_goes_on) {

@@ -83,7 +83,7 @@ static tp_text parse(const command *c, tp_writer **ret_writer) {
 
 static tp_text member(tp_text list, const char *key, const char *is) {
   for (tp_value_walk walk = {0}; tp_value_next(list, &walk);)
-    if (text_is(tp_value_text(tp_value_get(walk.value, key)), is)) return walk.value;
+    if (tp_text_is(tp_value_text(tp_value_get(walk.value, key)), is)) return walk.value;
   return (tp_text){NULL, 0};
 }
 
@@ -92,9 +92,9 @@ TEST(blame_names_the_slowest_tool_and_the_late_handler_first) {
   tp_writer *writer;
   tp_text value = parse(&c, &writer), list = tp_value_get(value, "blame");
   tp_text slowest = member(list, "what", "tool"); /* the first of them */
-  assert_true(text_is(tp_value_text(tp_value_get(slowest, "name")), "train_times"));
+  assert_true(tp_text_is(tp_value_text(tp_value_get(slowest, "name")), "train_times"));
   tp_text late = member(list, "name", "trip.events");
-  assert_true(text_is(tp_value_text(tp_value_get(late, "outcome")), "timed_out"));
+  assert_true(tp_text_is(tp_value_text(tp_value_get(late, "outcome")), "timed_out"));
   assert_true(tp_value_int(tp_value_get(late, "duration_ns"), 0) > 0);
   assert_true(tp_value_int(tp_value_get(late, "queued_ns"), 0) > 0);
   int64_t before = INT64_MAX;
@@ -216,12 +216,12 @@ TEST(bars_lie_in_lanes_where_there_is_space) {
     size_t lane = (size_t)tp_value_int(tp_value_get(walk.value, "tid"), 0);
     double ts = tp_value_double(tp_value_get(walk.value, "ts"), -1);
     assert_in_range(lane, 1, 63);
-    deadlines += text_is(ph, "i");
+    deadlines += tp_text_is(ph, "i");
     tp_text args = tp_value_get(walk.value, "args"), name = tp_value_text(tp_value_get(args, "name"));
-    bool names_lane = text_is(tp_value_text(tp_value_get(walk.value, "name")), "thread_name");
+    bool names_lane = tp_text_is(tp_value_text(tp_value_get(walk.value, "name")), "thread_name");
     names += names_lane;
     if (names_lane) snprintf(lane_names[lane], sizeof lane_names[lane], "%.*s", (int)name.size, name.data);
-    if (!text_is(ph, "X")) continue;
+    if (!tp_text_is(ph, "X")) continue;
     int64_t thread = tp_value_int(tp_value_get(args, "thread"), 0);
     if (thread > 0) threads[lane] = thread;
     assert_true(ts >= until[lane] - 0.001);
@@ -281,7 +281,7 @@ TEST(slack_and_reasons_are_those_of_the_run) {
   assert_int_equal(tp_value_int(tp_value_get(late, "slack_ns"), 0), -15000000);
   assert_int_equal(tp_value_int(tp_value_get(late, "queued_ns"), 0), 10000000);
   assert_int_equal(tp_value_int(tp_value_get(late, "ran_ns"), 0), 65000000);
-  assert_true(text_is(tp_value_text(tp_value_get(late, "why")), "missed its deadline of 60.0 ms by 15.0 ms"));
+  assert_true(tp_text_is(tp_value_text(tp_value_get(late, "why")), "missed its deadline of 60.0 ms by 15.0 ms"));
   tp_text blocking = member(runs, "subscription", "memory.deterministic_recall");
   assert_int_equal(tp_value_int(tp_value_get(blocking, "slack_ns"), 0), 8000000);
   assert_null(strstr(c.out.data, "not of this run"));

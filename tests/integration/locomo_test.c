@@ -139,7 +139,7 @@ static void read_questions(void) {
 
 static bool is_evidence(const question *q, tp_text turn) {
   for (size_t i = 0; i < q->evidence_count; i++)
-    if (text_is(turn, q->evidence[i])) return true;
+    if (tp_text_is(turn, q->evidence[i])) return true;
   return false;
 }
 

@@ -46,7 +46,7 @@ static void model_start(void *ctx, const tp_model_request *request, tp_token tok
   ask_note *note = ctx;
   note->token = token;
   if (++note->starts > 1) world_fail(note->w, "a handler's request is made once", "%u times", note->starts);
-  if (request->message_count != 1 || !tp__text_is(request->messages[0]->text, "who is right?"))
+  if (request->message_count != 1 || !tp_text_is(request->messages[0]->text, "who is right?"))
     world_fail(note->w, "a model reads what the handler asks", "%zu messages", request->message_count);
   if (note->way == ASK_NEVER) return;
   if (note->delay_ns == 0 || !world_start("asked model", answer_later, note)) answer(note);
@@ -77,7 +77,7 @@ static void check(ask_note *note, tp_status status, const tp_model_response *res
   bool ok = false;
   switch (status) {
     case TP_OK:
-      ok = answers && tp__text_is(response->text, "as it was asked");
+      ok = answers && tp_text_is(response->text, "as it was asked");
       break;
     case TP_ERR_MODEL:
       ok = note->way == ASK_FAILS || note->way == ASK_ABANDONS;

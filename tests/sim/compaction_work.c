@@ -32,7 +32,7 @@ static uint32_t number_of(tp_text text) {
 
 static bool answers(const tp_message *asked, tp_text call_id) {
   for (size_t i = 0; i < asked->call_count; i++)
-    if (tp__text_equal(asked->calls[i]->id, call_id)) return true;
+    if (tp_text_equal(asked->calls[i]->id, call_id)) return true;
   return false;
 }
 
@@ -162,7 +162,7 @@ static tp_status compact_here(void *ctx, const tp_compaction_request *compaction
 
 static tp_answer before_compaction(void *ctx, tp_call *call) {
   compaction_work *c = of(ctx);
-  if (!c || !tp__text_is(tp_call_id(call, TP_ID_SESSION), "k")) return TP_ANSWER_DONE;
+  if (!c || !tp_text_is(tp_call_id(call, TP_ID_SESSION), "k")) return TP_ANSWER_DONE;
   if (!world_is_fault_free(c->w) && world_one_in(6)) return tp_call_deny(call, "not now");
   if (c->compaction == TP_COMPACTION_DROP_OLDEST) c->may_shrink = true;
   return TP_ANSWER_DONE;
@@ -178,7 +178,7 @@ static tp_answer run_tool(void *ctx, tp_tool_run *run) {
 
 static tp_answer emit_tools(void *ctx, tp_call *call) {
   compaction_work *c = of(ctx);
-  if (!c || !tp__text_is(tp_call_id(call, TP_ID_SESSION), "k")) return TP_ANSWER_DONE;
+  if (!c || !tp_text_is(tp_call_id(call, TP_ID_SESSION), "k")) return TP_ANSWER_DONE;
   const tp_tool tool = {.struct_size = sizeof tool,
                         .name = "k.tool",
                         .run = run_tool,

@@ -123,7 +123,7 @@ static loop_tool *new_tool(loop *l, bool single) {
 static tp_answer emit_tools(void *ctx, tp_call *call) {
   world *w = ctx;
   loop *l = w->loop;
-  if (!l || !tp__text_is(tp_call_id(call, TP_ID_SESSION), "loop")) return TP_ANSWER_DONE;
+  if (!l || !tp_text_is(tp_call_id(call, TP_ID_SESSION), "loop")) return TP_ANSWER_DONE;
   const tp_tool concurrent = {.struct_size = sizeof concurrent,
                               .name = "l-concurrent",
                               .ctx = new_tool(l, false),
@@ -155,7 +155,7 @@ tp_status loop_register(world *w, tp_edit *edit) {
 static void look_at_tool(loop *l, const tp_work *work) {
   const loop_tool *tool = work->ctx;
   bool whole = tool->l == l && !tool->destroys && work->run && !work->call && !work->request && !work->event;
-  if (!whole || !tp__text_is(tp_tool_run_id(work->run, TP_ID_SESSION), "loop") ||
+  if (!whole || !tp_text_is(tp_tool_run_id(work->run, TP_ID_SESSION), "loop") ||
       tp_tool_run_arguments(work->run).size != 1)
     world_fail(l->w, "work says what it is", "a tool's call of the loop is %s", whole ? "another's" : "not whole");
   tp_token token;
@@ -166,7 +166,7 @@ static void look_at_tool(loop *l, const tp_work *work) {
 static void look_at_request(loop *l, const tp_work *work) {
   const tp_model_request *request = work->request;
   bool whole = work->ctx == l && request && !work->call && !work->run && !work->event;
-  if (!whole || !request->message_count || !tp__text_is(request->ids[TP_ID_SESSION], "loop"))
+  if (!whole || !request->message_count || !tp_text_is(request->ids[TP_ID_SESSION], "loop"))
     world_fail(l->w, "work says what it is", "a request of the loop is %s", whole ? "another's" : "not whole");
   for (size_t i = 0; whole && i < request->tool_count; i++)
     if (request->tools[i]->destroy || !*request->tools[i]->name)
@@ -195,7 +195,7 @@ static void take_work(loop *l, const tp_work *work) {
 
 static loop_heard *heard_of(loop *l, tp_text turn) {
   for (uint32_t i = 0; i < l->heard_count; i++)
-    if (tp__text_is(turn, l->heard[i].turn)) return &l->heard[i];
+    if (tp_text_is(turn, l->heard[i].turn)) return &l->heard[i];
   if (l->heard_count == LOOP_KNOWN_MAX) return NULL;
   loop_heard *heard = &l->heard[l->heard_count++];
   snprintf(heard->turn, sizeof heard->turn, "%.*s", (int)turn.size, turn.data);

@@ -116,7 +116,7 @@ static bool look_at_job(void *ctx, const tp_job *job) {
   if (!job->id || !has_state || !job->handler.size || job->payload.size || job->attempt > job->attempts_max)
     world_fail(w, "a job is whole", "job %llu is %s", (unsigned long long)job->id, tp_job_state_name(job->state));
   /* Without faults every detached job must have run. The jobs of the session workload run in the order of the turns. */
-  if (w->s->fault_level == FAULTS_NONE || tp__text_is(job->handler, "y.job")) return true;
+  if (w->s->fault_level == FAULTS_NONE || tp_text_is(job->handler, "y.job")) return true;
   if (tp__sim_random(4) == 0) (void)!tp_job_redrive(w->runtime, job->id, NULL);
   if (tp__sim_random(8) == 0) (void)!tp_job_discard(w->runtime, job->id, NULL);
   return tp__sim_random(8) > 0;

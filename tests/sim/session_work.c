@@ -46,13 +46,13 @@ static void model_destroy(void *ctx) {
 
 static session_work *heard(void *ctx, const tp_call *call) {
   session_work *c = ((world *)ctx)->session_work;
-  return c && tp__text_is(tp_call_id(call, TP_ID_SESSION), "q") ? c : NULL;
+  return c && tp_text_is(tp_call_id(call, TP_ID_SESSION), "q") ? c : NULL;
 }
 
 static session_work_turn *turn_of(session_work *c, tp_text id) {
   for (uint32_t h = 0; h < c->host_count; h++)
     for (uint32_t i = 0; i < SESSION_WORK_TURNS_MAX; i++)
-      if (tp__text_is(id, c->hosts[h].turns[i].id)) return &c->hosts[h].turns[i];
+      if (tp_text_is(id, c->hosts[h].turns[i].id)) return &c->hosts[h].turns[i];
   return NULL;
 }
 

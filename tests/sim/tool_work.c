@@ -116,7 +116,7 @@ static tp_answer defer(tool_work_call *call, tp_tool_run *run) {
 
 static void look_at_run(const tool_work_call *call, const tp_tool_run *run) {
   char buffer[16];
-  if (!tp__text_equal(tp_tool_run_call_id(run), tool_work_id(call, buffer)))
+  if (!tp_text_equal(tp_tool_run_call_id(run), tool_work_id(call, buffer)))
     FAIL(call, "a tool sees its own call", "another's id, %.*s", (int)tp_tool_run_call_id(run).size,
          tp_tool_run_call_id(run).data);
   if (!tool_work_arguments_are(call, tp_tool_run_arguments(run)))
@@ -259,7 +259,7 @@ tp_status tool_work_register(world *w, tp_edit *edit) {
 }
 
 tp_answer tool_work_gate(tp_call *call) {
-  bool barred = tp__text_is(tp_call_text(call, TP_FIELD_TOOL), tool_work_tool_name(TOOL_BARRED));
+  bool barred = tp_text_is(tp_call_text(call, TP_FIELD_TOOL), tool_work_tool_name(TOOL_BARRED));
   if (world_one_in(3)) tp__sim_sleep_ns((int64_t)tp__sim_random(2 * TP__NS_PER_MS));
   return barred ? tp_call_deny(call, "it is barred") : TP_ANSWER_DONE;
 }

@@ -62,7 +62,7 @@ static void ask(void *ctx, const tp_question *question) {
 
 static int32_t permit(void *ctx, const tp_permission_request *request) {
   (void)ctx;
-  bool asked = tp__text_is(request->call->name, tool_work_tool_name(TOOL_ASKED));
+  bool asked = tp_text_is(request->call->name, tool_work_tool_name(TOOL_ASKED));
   return asked ? TP_PERMISSION_ASK : TP_PERMISSION_AUTO;
 }
 

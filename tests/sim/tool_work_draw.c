@@ -221,8 +221,8 @@ static size_t put_arguments(const tool_work_call *call, char *buffer) {
 
 bool tool_work_arguments_are(const tool_work_call *call, tp_text arguments) {
   char buffer[PAD_BYTES + 32];
-  if (call->arguments == ARGUMENTS_EMPTY) return tp__text_is(arguments, "\x80"); /* none: an empty map */
-  return tp__text_equal(arguments, (tp_text){buffer, put_arguments(call, buffer)});
+  if (call->arguments == ARGUMENTS_EMPTY) return tp_text_is(arguments, "\x80"); /* none: an empty map */
+  return tp_text_equal(arguments, (tp_text){buffer, put_arguments(call, buffer)});
 }
 
 tp_tool_call *tool_work_letter(const tool_work_batch *batch) {

@@ -113,12 +113,12 @@ static bool is_first(const tool_work_call *call, const tp_tool_result *result) {
   tp_text text = {call->text, call->text_size};
   if ((result->kind == TP_TOOL_HANDLER_ERROR) != fails) return false;
   if (call->no_utf8) text = tp_text_of(utf8_words);
-  if (call->tool != TOOL_TERSE || text.size <= TOOL_WORK_TERSE_BYTES) return tp__text_equal(result->text, text);
+  if (call->tool != TOOL_TERSE || text.size <= TOOL_WORK_TERSE_BYTES) return tp_text_equal(result->text, text);
   char cut[TOOL_WORK_TERSE_BYTES + 64];
   int half = TOOL_WORK_TERSE_BYTES / 2;
   snprintf(cut, sizeof cut, "%.*s\n[… %zu bytes left out …]\n%.*s", half, text.data, text.size - TOOL_WORK_TERSE_BYTES,
            half, text.data + text.size - half);
-  return tp__text_is(result->text, cut);
+  return tp_text_is(result->text, cut);
 }
 
 static bool begins(tp_text text, const char *with) {
@@ -129,9 +129,9 @@ static tool_work_words words_of(const tool_work_call *call, const tp_tool_result
   bool failed = result->kind == TP_TOOL_HANDLER_ERROR;
   if (!is_answer(result->kind)) return WORDS_NONE;
   if (is_first(call, result)) return WORDS_FIRST;
-  if (!failed && tp__text_is(result->text, tool_work_second_words)) return WORDS_SECOND;
-  if (failed && tp__text_is(result->text, malformed_words)) return WORDS_MALFORMED;
-  if (failed && tp__text_is(result->text, refused_words)) return WORDS_REFUSED;
+  if (!failed && tp_text_is(result->text, tool_work_second_words)) return WORDS_SECOND;
+  if (failed && tp_text_is(result->text, malformed_words)) return WORDS_MALFORMED;
+  if (failed && tp_text_is(result->text, refused_words)) return WORDS_REFUSED;
   if (failed && begins(result->text, "no memory for the ")) return WORDS_NO_MEMORY;
   return WORDS_STRANGE;
 }
@@ -186,7 +186,7 @@ static bool was_cancelled_alone(const tool_work_call *call) {
   const tool_work *e = call->batch->e;
   char buffers[2][16];
   if (!e->calls_cancelled) return false;
-  return !e->to_cancel || tp__text_equal(tool_work_id(e->to_cancel, buffers[0]), tool_work_id(call, buffers[1]));
+  return !e->to_cancel || tp_text_equal(tool_work_id(e->to_cancel, buffers[0]), tool_work_id(call, buffers[1]));
 }
 
 static bool has_reason(const tool_work_call *call, const tp_tool_result *result) {
@@ -218,11 +218,11 @@ static bool has_reason(const tool_work_call *call, const tp_tool_result *result)
 static void check_name(const tool_work_call *call, const tp_tool_result *result) {
   char buffer[16];
   tp_text id = tool_work_id(call, buffer);
-  if (!tp__text_equal(result->call_id, id))
+  if (!tp_text_equal(result->call_id, id))
     FAIL(call, "a result is that of its call", "it has the id '%.*s'", (int)result->call_id.size,
          result->call_id.data ? result->call_id.data : "");
   bool lost = result->name.size == 0 && may_want_memory(call) && (call->tool == TOOL_UNKNOWN || !call->batch->sure);
-  if (!lost && !tp__text_is(result->name, tool_work_tool_name(call->tool)))
+  if (!lost && !tp_text_is(result->name, tool_work_tool_name(call->tool)))
     FAIL(call, "a result is that of its call", "it has the name '%.*s'", (int)result->name.size, result->name.data);
 }
 
@@ -357,7 +357,7 @@ static void heard_end(tool_work_call *call, const tp_event *event) {
   if (++call->event_ends > 1) FAIL(call, "one begin and one end a call", "%u ends", call->event_ends);
   if (event->tool_result->completion_order != batch->event_ends++)
     FAIL(call, "events of ends come in the order of completion", "%u", event->tool_result->completion_order);
-  if (!tp__text_equal(event->text, event->tool_result->text))
+  if (!tp_text_equal(event->text, event->tool_result->text))
     FAIL(call, "an event shows its result", "%zu bytes", event->text.size);
   check_name(call, event->tool_result);
 }
@@ -373,8 +373,7 @@ void tool_work_heard(tool_work *e, const tp_event *event) {
   }
   tool_work_call *call = &batch->calls[event->call_index];
   tp_text id = call->id ? tp_text_of(call->id) : (tp_text){"", 0};
-  if (!tp__text_equal(event->tool_call->id, id) ||
-      !tp__text_is(event->tool_call->name, tool_work_tool_name(call->tool)))
+  if (!tp_text_equal(event->tool_call->id, id) || !tp_text_is(event->tool_call->name, tool_work_tool_name(call->tool)))
     FAIL(call, "an event shows its call", "'%.*s'", (int)event->tool_call->name.size, event->tool_call->name.data);
   if (event->kind == TP_EVENT_TOOL_BEGIN) heard_begin(call, event);
   else heard_end(call, event);

@@ -119,7 +119,7 @@ static void check_history(turn_work *d, uint32_t turn, const tp_model_request *r
   for (size_t i = 0; i < request->message_count; i++)
     has_system = has_system || request->messages[i]->role == TP_ROLE_SYSTEM;
   bool wanted = turn < TURN_WORK_TURNS_MAX && d->has_messages[turn];
-  bool named = tp__text_is(request->model, "own");
+  bool named = tp_text_is(request->model, "own");
   if (has_system != wanted || named != (wanted && !is_fallback) || (wanted && request->message_count < 5))
     world_fail(d->w, "a turn's own messages are its history", "turn %u of turn workload %u: %zu messages", turn,
                d->index, request->message_count);
@@ -328,7 +328,7 @@ static tp_status history_load(void *ctx, const tp_history_load *request, tp_faul
 
 static bool has_result(const tp_history_append *batch, size_t from, tp_text id) {
   for (size_t i = from; i < batch->message_count && batch->messages[i]->role == TP_ROLE_TOOL; i++)
-    if (tp__text_equal(batch->messages[i]->call_id, id)) return true;
+    if (tp_text_equal(batch->messages[i]->call_id, id)) return true;
   return false;
 }
 

@@ -405,7 +405,7 @@ static tp_status build(world *w, uint32_t workers, tp_fault *fault) {
 /* ---- hosts ---- */
 
 bool world_heard(world *w, event_order *order, const tp_event *event) {
-  bool own = tp__text_equal(event->ids[TP_ID_TURN], event->ids[TP_ID_SESSION]);
+  bool own = tp_text_equal(event->ids[TP_ID_TURN], event->ids[TP_ID_SESSION]);
   uint64_t *last = own ? &order->turns : &order->ends;
   if (event->sequence != *last + 1)
     world_fail(w, "events in order", "event %llu follows %llu", (unsigned long long)event->sequence,

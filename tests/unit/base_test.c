@@ -424,12 +424,12 @@ TEST(bad_ids_are_refused) {
 }
 
 TEST(texts_are_compared_by_bytes) {
-  assert_true(tp__text_equal((tp_text){NULL, 0}, (tp_text){"x", 0}));
-  assert_true(tp__text_equal(tp_text_of(NULL), tp_text_of("")));
-  assert_true(tp__text_is((tp_text){"a\0b", 1}, "a"));
-  assert_false(tp__text_is((tp_text){"a\0b", 3}, "a"));
-  assert_false(tp__text_is((tp_text){"ab", 2}, "ac"));
-  assert_true(tp__text_is((tp_text){"abc", 2}, "ab"));
+  assert_true(tp_text_equal((tp_text){NULL, 0}, (tp_text){"x", 0}));
+  assert_true(tp_text_equal(tp_text_of(NULL), tp_text_of("")));
+  assert_true(tp_text_is((tp_text){"a\0b", 1}, "a"));
+  assert_false(tp_text_is((tp_text){"a\0b", 3}, "a"));
+  assert_false(tp_text_is((tp_text){"ab", 2}, "ac"));
+  assert_true(tp_text_is((tp_text){"abc", 2}, "ab"));
   assert_int_equal(tp_text_of("hello").size, 5);
 }
 
@@ -449,4 +449,16 @@ TEST(cut_of_what_is_not_utf8_still_ends) {
     assert_true(cut <= max);
     assert_true(max - cut <= 3);
   }
+}
+
+TEST(texts_are_compared_by_their_bytes) {
+  assert_true(tp_text_is(tp_text_of("abc"), "abc"));
+  assert_false(tp_text_is(tp_text_of("abc"), "ab"));
+  assert_false(tp_text_is(tp_text_of("ab"), "abc"));
+  assert_true(tp_text_is((tp_text){NULL, 0}, ""));
+  assert_true(tp_text_is((tp_text){"x", 0}, NULL));
+  assert_false(tp_text_is((tp_text){"a\0b", 3}, "a"));
+  assert_true(tp_text_equal((tp_text){"a\0b", 3}, (tp_text){"a\0b", 3}));
+  assert_false(tp_text_equal((tp_text){"a\0b", 3}, (tp_text){"a\0c", 3}));
+  assert_true(tp_text_equal((tp_text){NULL, 0}, (tp_text){"x", 0}));
 }

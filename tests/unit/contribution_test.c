@@ -129,9 +129,9 @@ TEST(a_good_contribution_of_every_kind_is_taken) {
     tp_contribution in = good(kind), out = {0};
     assert_int_equal(tp__contribution_copy(&arena, &in, &out), TP_OK);
     assert_int_equal(out.kind, kind);
-    assert_true(tp__text_equal(in.key, out.key) && tp__text_equal(in.text, out.text) &&
-                tp__text_equal(in.domain, out.domain));
-    assert_true(tp__text_equal(in.value, out.value) && tp__text_equal(in.sources, out.sources));
+    assert_true(tp_text_equal(in.key, out.key) && tp_text_equal(in.text, out.text) &&
+                tp_text_equal(in.domain, out.domain));
+    assert_true(tp_text_equal(in.value, out.value) && tp_text_equal(in.sources, out.sources));
     assert_int_equal(out.weight, in.weight);
     assert_int_equal(out.severity, in.severity);
     assert_string_not_equal(tp__kind_name(kind), "unknown");
@@ -155,10 +155,10 @@ TEST(the_copy_does_not_point_into_the_original) {
   memset(description, 'x', sizeof description);
   schema[0] = '\xc1';
   memset(&tool, 0xff, sizeof tool);
-  assert_true(tp__text_is(copy.text, "likes tea"));
+  assert_true(tp_text_is(copy.text, "likes tea"));
   assert_string_equal(bundle_copy.tools[0]->name, "weather");
   assert_string_equal(bundle_copy.tools[0]->description, "sunny");
-  assert_true(tp__text_is(bundle_copy.tools[0]->schema, "\x80"));
+  assert_true(tp_text_is(bundle_copy.tools[0]->schema, "\x80"));
   assert_ptr_equal(bundle_copy.tools[0]->run, tool_run);
 }
 

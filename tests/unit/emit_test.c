@@ -19,7 +19,7 @@ tp_status tp_call_emit(tp_call *call, const tp_contribution *contribution, tp_fa
 
 static tp_call *call(void) { return (tp_call *)(void *)&call_stand_in; }
 
-#define assert_text(text, string) assert_true(tp__text_is((text), (string)))
+#define assert_text(text, string) assert_true(tp_text_is((text), (string)))
 
 static void expect(tp_status status, uint32_t kind) {
   assert_int_equal(status, TP_ERR_TOO_LARGE);

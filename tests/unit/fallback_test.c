@@ -32,7 +32,7 @@ static void note_event(void *ctx, const tp_event *event) {
   notes *n = ctx;
   if (event->kind == TP_EVENT_MODEL_BEGIN) add_text(n->begins, sizeof n->begins, event->model);
   if (event->kind == TP_EVENT_MODEL_END) add_text(n->ends, sizeof n->ends, event->model);
-  if (event->kind == TP_EVENT_DIAGNOSTIC && tp__text_is(event->contribution->key, "model.fallback"))
+  if (event->kind == TP_EVENT_DIAGNOSTIC && tp_text_is(event->contribution->key, "model.fallback"))
     add_text(n->fallbacks, sizeof n->fallbacks, event->contribution->text);
 }
 

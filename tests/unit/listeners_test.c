@@ -53,7 +53,7 @@ static void hear(void *ctx, const tp_event *event) {
            event->subscription ? "[" : "", event->subscription ? event->subscription : "",
            event->subscription ? "]" : "");
   if (event->struct_size != sizeof *event || event->id_count != TP_ID_COUNT || event->sequence == 0) e->bad++;
-  if (e->session && !tp__text_is(event->ids[TP_ID_SESSION], e->session)) e->bad++;
+  if (e->session && !tp_text_is(event->ids[TP_ID_SESSION], e->session)) e->bad++;
   if (e->unlistens && tp_runtime_unlisten(e->unlistens, e->id, NULL) != TP_OK) e->bad++;
   e->unlistens = NULL;
 }
@@ -315,8 +315,8 @@ static void note_job(void *ctx, const tp_event *event) {
     return;
   }
   size_t used = strlen(e->text);
-  bool is_ours = tp__text_is(job->handler, "b") && tp__text_is(job->subscription, "b") &&
-                 tp__text_is(job->order_key, "s1") && job->idempotency_key.size > 0;
+  bool is_ours = tp_text_is(job->handler, "b") && tp_text_is(job->subscription, "b") &&
+                 tp_text_is(job->order_key, "s1") && job->idempotency_key.size > 0;
   if (!is_ours || job->payload.size || !job->id || event->sequence || event->ids[TP_ID_SESSION].size) e->bad++;
   snprintf(e->text + used, sizeof e->text - used, "%s/%u%s%.*s ", tp_job_state_name(job->state), job->attempt,
            job->message.size ? ":" : "", (int)job->message.size, job->message.size ? job->message.data : "");

@@ -157,7 +157,7 @@ static void check_order_of_production(const random_set *set, const tp_merged *re
   tp__arena_init(&memory, &counting, NULL, 0, 0);
   produce_again(set, &memory, copies);
   const tp_merged *again = merge_set(set, copies, set->count, &memory);
-  assert_true(tp__text_equal(bytes_of(result, writer), bytes_of(again, other)));
+  assert_true(tp_text_equal(bytes_of(result, writer), bytes_of(again, other)));
   tp__arena_fini(&memory);
 }
 
@@ -188,7 +188,7 @@ static void check_idempotence(const random_set *set, const tp_merged *result, tp
   tp__merge merge = {.phase = TP_PHASE_TURN_INTAKE, .inputs = entries, .input_count = count, .sets = &none};
   tp_merged *again = NULL;
   assert_int_equal(tp__merge_run(&merge, &memory, &again, NULL), TP_OK);
-  assert_true(tp__text_equal(bytes_of(result, writer), bytes_of(again, other)));
+  assert_true(tp_text_equal(bytes_of(result, writer), bytes_of(again, other)));
   tp__arena_fini(&memory);
 }
 
@@ -219,8 +219,8 @@ static void check_budgets(const tp_merged *result) {
 }
 
 static bool same_content(const tp_contribution *a, const tp_contribution *b) {
-  return a->kind == b->kind && tp__text_equal(a->key, b->key) && tp__text_equal(a->text, b->text) &&
-         tp__text_equal(a->domain, b->domain) && tp__text_equal(a->value, b->value);
+  return a->kind == b->kind && tp_text_equal(a->key, b->key) && tp_text_equal(a->text, b->text) &&
+         tp_text_equal(a->domain, b->domain) && tp_text_equal(a->value, b->value);
 }
 
 static bool contains(tp_text text, tp_text part) {
@@ -235,7 +235,7 @@ static bool is_accounted_for(const tp_merged *result, const tp__merge_input *inp
     const tp_contribution *found = entry->contribution;
     if (found == item || same_content(found, item)) return true;
     bool section = found->kind == TP_KIND_PROMPT_SECTION && item->kind == TP_KIND_PROMPT_SECTION;
-    if (section && tp__text_equal(found->key, item->key) && contains(found->text, item->text)) return true;
+    if (section && tp_text_equal(found->key, item->key) && contains(found->text, item->text)) return true;
     bool ours = found->kind == TP_KIND_DIAGNOSTIC && found->key.size > 6 && memcmp(found->key.data, "merge.", 6) == 0;
     if (!ours || strcmp(entry->subscription, input->subscription) != 0) continue;
     if (contains(found->text, tp_text_of(tp__kind_name(item->kind))) && contains(found->text, named)) return true;

@@ -102,7 +102,7 @@ static const tp_contribution *at(uint32_t kind, size_t index) {
 }
 
 #define assert_count(kind, n) assert_int_equal(tp_merged_count(merged, (kind)), (n))
-#define assert_text(text, string) assert_true(tp__text_is((text), (string)))
+#define assert_text(text, string) assert_true(tp_text_is((text), (string)))
 
 static void assert_diagnostic(size_t index, const char *subscription, const char *code, const char *text) {
   const tp_merged_entry *entry = tp_merged_get(merged, TP_KIND_DIAGNOSTIC, index);
@@ -727,7 +727,7 @@ TEST(canonical_bytes_are_canonical_and_show_everything) {
   tp_text bytes = bytes_of(merged, writer), canonical = {NULL, 0};
   assert_int_equal(tp_value_write_canonical(bytes, again, NULL), TP_OK);
   assert_int_equal(tp_writer_finish(again, &canonical), TP_OK);
-  assert_true(tp__text_equal(bytes, canonical));
+  assert_true(tp_text_equal(bytes, canonical));
   tp_text contributions = tp_value_get(bytes, "contributions"), replaced = tp_value_get(bytes, "replaced");
   assert_int_equal(tp_value_count(contributions), 3);
   tp_text first = tp_value_at(contributions, 0);

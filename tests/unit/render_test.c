@@ -11,7 +11,7 @@
 #include "tests/support/counting.h"
 
 #define T(string) ((tp_text){(string), sizeof(string) - 1})
-#define assert_text(text, string) assert_true(tp__text_is((text), (string)))
+#define assert_text(text, string) assert_true(tp_text_is((text), (string)))
 
 static tp__arena arena;
 
@@ -230,7 +230,7 @@ TEST(an_escaped_text_needs_no_second_escaping) {
     tp_text once, twice;
     assert_int_equal(tp__render_escaped(&arena, tp_text_of(hostile[i]), &once), TP_OK);
     assert_int_equal(tp__render_escaped(&arena, once, &twice), TP_OK);
-    assert_true(tp__text_equal(once, twice));
+    assert_true(tp_text_equal(once, twice));
   }
 }
 

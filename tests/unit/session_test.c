@@ -1290,7 +1290,7 @@ static tp_status load_nothing(void *ctx, const tp_history_load *request, tp_faul
 static tp_status append_when_let(void *ctx, const tp_history_append *request, tp_fault *fault) {
   slow_store *store = ctx;
   (void)fault;
-  if (!tp__text_is(request->tenant, "slow")) return TP_OK;
+  if (!tp_text_is(request->tenant, "slow")) return TP_OK;
   latch_hit(&store->entered);
   latch_wait(&store->leave, 1);
   return TP_OK;

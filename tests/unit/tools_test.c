@@ -2,6 +2,8 @@
  *
  * The calls of one response: each gets exactly one result, in call order, and what happens to one leaves its siblings
  * alone. On bare turns, through tp_tools_run() and tp_tools_submit(). */
+#include <assert.h>
+
 #include "tests/support/test.h"
 #include "tests/support/model.h"
 
@@ -27,7 +29,15 @@ static tp_answer work(void *ctx, tp_tool_run *run) {
   if (j->calls++ == 0) { /* only the first call notes: a tool may run several times at once */
     tp_text id = tp_tool_run_call_id(run);
     snprintf(j->seen_call_id, sizeof j->seen_call_id, "%.*s", (int)id.size, id.data);
-    j->seen_n = tp_value_int(tp_value_get(tp_tool_run_arguments(run), "n"), -1);
+    double real = -1;
+    bool flag;
+    tp_text text;
+    j->seen_n = -1;
+    if (tp_tool_run_argument_int(run, "n", &j->seen_n, NULL) == TP_OK) {
+      assert(tp_tool_run_argument_double(run, "n", &real, NULL) == TP_OK && real == (double)j->seen_n);
+      assert(tp_tool_run_argument_bool(run, "n", &flag, NULL) == TP_ERR_MALFORMED);
+      assert(tp_tool_run_argument_text(run, "n", &text, NULL) == TP_ERR_MALFORMED);
+    }
     j->left_ms = tp_tool_run_time_left_ms(run);
   }
   if (j->defers) {

@@ -767,3 +767,50 @@ TEST(failed_check_for_want_of_memory_says_so) {
   assert_int_equal(memory.open, 0);
   tp_writer_free(writer);
 }
+
+TEST(members_are_read_by_name_and_kind) {
+  static const char *const keys[] = {"text", "int", "real", "yes", "null", "list", "map", "none"};
+  tp_writer *writer;
+  tp_text map;
+  assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
+  assert_int_equal(tp_json_decode(tp_text_of("{\"text\":\"a\",\"int\":7,\"real\":2.5,\"yes\":true,\"null\":null,"
+                                             "\"list\":[],\"map\":{}}"),
+                                  writer, NULL),
+                   TP_OK);
+  assert_int_equal(tp_writer_finish(writer, &map), TP_OK);
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    bool is_missing = i == 4 || i == 7;
+    tp_text text = {"x", 1};
+    int64_t number = -1;
+    double real = -1;
+    bool flag = false;
+    tp_status otherwise = is_missing ? TP_ERR_NOT_FOUND : TP_ERR_MALFORMED;
+    assert_int_equal(tp_value_get_text(map, keys[i], &text, NULL), i == 0 ? TP_OK : otherwise);
+    assert_true(tp_text_is(text, i == 0 ? "a" : "x"));
+    assert_int_equal(tp_value_get_int(map, keys[i], &number, NULL), i == 1 ? TP_OK : otherwise);
+    assert_int_equal(number, i == 1 ? 7 : -1);
+    assert_int_equal(tp_value_get_double(map, keys[i], &real, NULL), i == 1 || i == 2 ? TP_OK : otherwise);
+    assert_true(real == (i == 1 ? 7 : i == 2 ? 2.5 : -1));
+    assert_int_equal(tp_value_get_bool(map, keys[i], &flag, NULL), i == 3 ? TP_OK : otherwise);
+    assert_int_equal(flag, i == 3);
+  }
+  tp_writer_free(writer);
+}
+
+TEST(fault_of_a_member_names_key_and_kind) {
+  tp_fault fault;
+  tp_text text;
+  double real;
+  static const tp_text map = {
+      "\x81\xa4"
+      "city\x80",
+      7};
+  assert_int_equal(tp_value_get_text(map, "city", &text, &fault), TP_ERR_MALFORMED);
+  assert_string_equal(fault.message, "city must be text, not a map");
+  assert_int_equal(tp_value_get_double(map, "city", &real, &fault), TP_ERR_MALFORMED);
+  assert_string_equal(fault.message, "city must be a number, not a map");
+  assert_int_equal(tp_value_get_text(map, "day", &text, &fault), TP_ERR_NOT_FOUND);
+  assert_string_equal(fault.message, "day is missing");
+  assert_int_equal(tp_value_get_text((tp_text){"\x07", 1}, "day", &text, &fault), TP_ERR_NOT_FOUND);
+  assert_int_equal(tp_value_get_text(map, NULL, &text, &fault), TP_ERR_NOT_FOUND);
+}

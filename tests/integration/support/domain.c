@@ -22,10 +22,6 @@
 
 #include "turnphase/turnphase.h"
 
-static bool is(tp_text text, const char *word) {
-  return text.size == strlen(word) && memcmp(text.data, word, text.size) == 0;
-}
-
 static tp_answer done(void *ctx, tp_call *call) {
   (void)call;
   (void)ctx;
@@ -52,7 +48,7 @@ static tp_answer never_answers(void *ctx, tp_call *call) {
 static tp_answer wants_call(void *ctx, tp_call *call) {
   (void)ctx;
   tp_text arguments = tp_call_text(call, TP_FIELD_ARGUMENTS);
-  bool given = is(tp_call_text(call, TP_FIELD_TOOL), "hammer") && !tp_call_has(call, TP_FIELD_TASK_KEY) &&
+  bool given = tp_text_is(tp_call_text(call, TP_FIELD_TOOL), "hammer") && !tp_call_has(call, TP_FIELD_TASK_KEY) &&
                tp_value_int(tp_value_get(arguments, "blows"), 0) == 3;
   return given ? tp_call_allow(call) : tp_call_deny(call, "no hammer");
 }

@@ -43,10 +43,6 @@ static inline tp_text event_at(const events *e, size_t index) {
   return value;
 }
 
-static inline bool text_is(tp_text text, const char *word) {
-  return text.size == strlen(word) && memcmp(text.data, word, text.size) == 0;
-}
-
 /* The text at a path: event_text(event, "ids.turn"). */
 static inline tp_text event_value(tp_text event, const char *path) {
   char key[64];
@@ -59,7 +55,7 @@ static inline tp_text event_value(tp_text event, const char *path) {
 }
 
 static inline bool event_is(tp_text event, const char *path, const char *word) {
-  return text_is(tp_value_text(event_value(event, path)), word);
+  return tp_text_is(tp_value_text(event_value(event, path)), word);
 }
 
 static inline int64_t event_int(tp_text event, const char *path) {
@@ -69,7 +65,7 @@ static inline int64_t event_int(tp_text event, const char *path) {
 /* A list of texts has the word. */
 static inline bool list_has(tp_text list, const char *word) {
   for (tp_value_walk walk = {0}; tp_value_next(list, &walk);)
-    if (text_is(tp_value_text(walk.value), word)) return true;
+    if (tp_text_is(tp_value_text(walk.value), word)) return true;
   return false;
 }
 
