@@ -111,9 +111,14 @@ static void write_yaml(const cli_settings *settings, const cli_arguments *argume
   if (entry->is_async) put_string(t, "blocking: false\n");
   put_string(t, entry->fails_closed ? "failure: required       # no answer stops the action\n"
                                     : "failure: best_effort    # no answer lets the action go on\n");
+  if (entry->matcher || entry->rule) put_string(t, "match:\n");
   if (entry->matcher) {
-    put_string(t, "match:\n  ");
+    put_string(t, "  ");
     put_pair(t, "matcher", entry->matcher);
+  }
+  if (entry->rule) {
+    put_string(t, "  ");
+    put_pair(t, "if", entry->rule);
   }
   if (rewrites(arguments, entry)) put_string(t, "rewrite: true          # it may change arguments and results\n");
   if (settings->plugin_root) put_pair(t, "plugin_root", settings->plugin_root);
@@ -300,6 +305,8 @@ static void print_entry(const importer *m, const cli_entry *entry) {
   cli_print_string(m->output, "  ");
   if (entry->matcher) print_string(m, entry->matcher);
   if (entry->matcher) cli_print_string(m->output, "  ");
+  if (entry->rule) print_string(m, entry->rule);
+  if (entry->rule) cli_print_string(m->output, "  ");
   print_string(m, entry->command);
   cli_print_string(m->output, "\n  ");
   if (entry->left_out) {
@@ -355,6 +362,7 @@ static void add_entry(cli_map *p, const cli_entry *entry) {
   cli_map_open(p, NULL);
   cli_map_add_string(p, "event", entry->event);
   cli_map_add_string(p, "matcher", entry->matcher ? entry->matcher : "");
+  cli_map_add_string(p, "if", entry->rule ? entry->rule : "");
   cli_map_add_string(p, "command", entry->command);
   cli_map_add_bool(p, "has_place", !entry->left_out);
   if (entry->left_out) cli_map_add_string(p, "left_out", entry->left_out);

@@ -14,6 +14,7 @@ enum { CLI_NOTES_MAX = 12, CLI_HEADERS_MAX = 16 };
 typedef struct cli_entry {
   const char *event;    /* as the file names it */
   const char *matcher;  /* NULL: none */
+  const char *rule;     /* `if`: such as Bash(git push*); NULL: none */
   const char *command;  /* for people */
   const char *left_out; /* why it has no place; NULL: it has one */
   const char *notes[CLI_NOTES_MAX];

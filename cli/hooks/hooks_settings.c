@@ -174,10 +174,11 @@ static bool read_key(reader *r, const char *key, tp_text value, const char **ret
   else if (strcmp(key, "continueOnBlock") == 0) {
     read_flag(r, key, value, &ignored);
     note(entry, "continueOnBlock: a block behind a call is always a reminder");
-  } else if (is_among(key, "if env cwd exec powershell loop_limit"))
-    leave_out(entry, strcmp(key, "if") == 0 ? "if has no place, and without it the hook would run for other calls: "
-                                              "test it in the script"
-                                            : format_text(r->settings, "%s has no place", key));
+  } else if (strcmp(key, "if") == 0) {
+    entry->rule = text_of(r, value);
+    if (!entry->rule) need_text(r, "if");
+  } else if (is_among(key, "env cwd exec powershell loop_limit"))
+    leave_out(entry, format_text(r->settings, "%s has no place", key));
   else return false;
   return true;
 }

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
+#include "domains/declared/condition.h"
 #include "domains/declared/hook_protocol.h"
 #include "domains/declared/sandbox.h"
 #include "domains/declared/text.h"
@@ -32,7 +33,10 @@ typedef enum tp__hook_kind {
   TP__HOOK_WORKER = 4,
   TP__HOOK_APPROVE = 5,
   TP__HOOK_WEBHOOK = 6,
-  TP__HOOK_TOOL = 7
+  TP__HOOK_TOOL = 7,
+  TP__HOOK_DENY = 8,
+  TP__HOOK_ALLOW = 9,
+  TP__HOOK_PERMISSIONS = 10
 } tp__hook_kind;
 
 /** A tool that is a program (hook_tool.h). */
@@ -52,6 +56,12 @@ typedef struct tp__patterns {
   size_t count;
 } tp__patterns;
 
+/** Lists of tools, each with what becomes of a call. The strictest list that a tool is in counts. */
+typedef struct tp__permissions {
+  tp__patterns never, ask, automatic;
+  const char *otherwise; /* of a tool in none of them: never, ask or auto */
+} tp__permissions;
+
 /** A file that a command names, as it was when it was hashed. */
 typedef struct tp__hook_program {
   bool exists;
@@ -66,9 +76,11 @@ typedef struct tp__hook {
   tp_hooks *hooks;
   struct tp__hook *next;
   const char *id, *file, *event, *summary, *match;
-  const char *path;     /* of a kind that writes a file */
-  const char *question; /* of the kind that asks a person */
-  const char *url;      /* of the kind that asks an endpoint */
+  const char *path;                 /* of a kind that writes a file */
+  const char *question;             /* of the kinds that ask a person, deny or allow: the reason */
+  tp__permissions *permissions;     /* of the file of a profile */
+  const tp__conditions *conditions; /* of the arguments; NULL: none */
+  const char *url;                  /* of the kind that asks an endpoint */
   tp__hook_kind kind;
   const char *kind_name;
   bool is_msgpack;     /* of a worker: its frames; else JSON Lines */
@@ -92,7 +104,8 @@ typedef struct tp__hook {
   const char *const *started; /* what is started: arguments, or the sandbox's helper with them */
   size_t argument_count, name_count;
   tp__edges after, before, needs;
-  tp__patterns scopes, changed_paths, agents, modes;
+  tp__patterns scopes, changed_paths, agents, modes, environments;
+  const char *rule_tools;  /* of `if` of another host: its names, with blanks between them; NULL: any */
   int64_t duration_ms_min; /* 0: any */
   tp__protocol protocol;   /* NONE: our own, and what follows is zero */
   const tp__protocol_event *protocol_event;
@@ -199,7 +212,13 @@ tp_status tp__hook_read(tp_hooks *hooks, const char *file, tp_text text, tp__hoo
 /** The handler's function and its destroy; ctx is a tp__hook, whose hooks hold a reference for it. */
 tp_answer tp__hook_run(void *ctx, tp_call *call);
 void tp__hook_destroy(void *ctx);
-/** The match function of a hook of another host's protocol; ctx is a tp__hook. */
+/** Whether it decides by what it was given, without a program and without waiting. */
+static inline bool tp__hook_is_native(const tp__hook *hook) {
+  return hook->kind == TP__HOOK_APPROVE || hook->kind == TP__HOOK_DENY || hook->kind == TP__HOOK_ALLOW ||
+         hook->kind == TP__HOOK_PERMISSIONS;
+}
+/** What a match asks that tp_match has no list for: the protocol, the environment, the arguments. ctx is a tp__hook. */
+bool tp__hook_has_matches(const tp__hook *hook);
 int32_t tp__hook_matches(void *ctx, const tp_match_view *view);
 
 /* ---- what the end of a program means ---- */

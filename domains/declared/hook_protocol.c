@@ -61,6 +61,14 @@ static tp_text argument_ours(const tp__tool_name *name, tp_text their_name) {
   return their_name;
 }
 
+tp_text tp__protocol_argument(const tp__hook *hook, tp_text tool, tp_text ours) {
+  return argument_theirs(name_of(hook, tool), ours);
+}
+
+bool tp__protocol_is_tool(const tp__hook *hook, tp_text tool, const char *names) {
+  return tp__is_one_of(theirs(hook, tool), names);
+}
+
 /* ---- match ---- */
 
 static tp_text subject(const tp__hook *hook, const tp_match_view *view) {

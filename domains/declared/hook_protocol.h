@@ -82,6 +82,10 @@ typedef struct tp__tool_name {
 } tp__tool_name;
 
 struct tp__hook;
+/** How an argument of the tool is called there. */
+tp_text tp__protocol_argument(const struct tp__hook *hook, tp_text tool, tp_text ours);
+/** Whether the tool has one of these names there; an empty list: no. */
+bool tp__protocol_is_tool(const struct tp__hook *hook, tp_text tool, const char *names);
 /** What matchers are asked about: the tool by its name there, the source of a session, … */
 bool tp__protocol_matches(const struct tp__hook *hook, const tp_match_view *view);
 /** Writes what a program of the hook gets. */

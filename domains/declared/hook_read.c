@@ -16,8 +16,14 @@
 #define TOOL_KEYS                                                                                          \
   "kind, name, enabled, summary, description, schema, command, timeout_ms, result_bytes_max, idempotent, " \
   "max_concurrent, reads, writes, operation, sandbox"
-#define MATCH_KEYS "ability_scope, min_duration_ms, only_if_changed_paths, agent, mode, matcher"
-#define HANDLER_KEYS "kind, command, path, timeout_ms, frames, sandbox, question, url, headers"
+#define MATCH_KEYS \
+  "ability_scope, min_duration_ms, only_if_changed_paths, agent, mode, environment, arguments, matcher, if"
+#define HANDLER_KEYS "kind, command, path, timeout_ms, frames, sandbox, question, reason, url, headers"
+#define PERMISSION_KEYS "kind, id, enabled, summary, agent, mode, environment, never, ask, auto, otherwise"
+#define CONDITION_KEYS "glob, not, runs, min, max, exists"
+
+/* Before the hooks that give no number. */
+enum { PERMISSIONS_PRIORITY = -1000000 };
 
 struct reader {
   tp_hooks *hooks;
@@ -172,6 +178,168 @@ static tp_status read_patterns(struct reader *reader, uint32_t map, const char *
   return TP_OK;
 }
 
+/* ---- match: what a call is called with ---- */
+
+/* A number or a truth value stands for the text that it is compared by. */
+static tp_status add_pattern(struct reader *reader, uint32_t index, const char *key, tp__condition_patterns *patterns) {
+  const tp__yaml_item *item = &reader->yaml.items[index];
+  char text[40] = "";
+  const char *pattern = text;
+  if (item->kind == TP_VALUE_INT) snprintf(text, sizeof text, "%lld", (long long)item->as.integer);
+  else if (item->kind == TP_VALUE_BOOL) snprintf(text, sizeof text, "%s", item->as.boolean ? "true" : "false");
+  else if (item->kind == TP_VALUE_DOUBLE) snprintf(text, sizeof text, "%.15g", item->as.real);
+  else TRY(take_text(reader, index, key, &pattern));
+  if (patterns->count == TP__CONDITION_PATTERNS_MAX)
+    return REFUSE(reader, TP_ERR_TOO_LARGE, index, "%s has more than %d patterns", key, TP__CONDITION_PATTERNS_MAX);
+  if (strlen(pattern) > TP_PATTERN_BYTES_MAX)
+    return REFUSE(reader, TP_ERR_TOO_LARGE, index, "a pattern of %s is longer than %d bytes", key,
+                  TP_PATTERN_BYTES_MAX);
+  patterns->items[patterns->count] = tp__hooks_copy(reader->hooks, tp_text_of(pattern));
+  return patterns->items[patterns->count++] ? TP_OK : no_memory(reader);
+}
+
+static tp_status add_patterns(struct reader *reader, uint32_t index, const char *key,
+                              tp__condition_patterns *patterns) {
+  if (reader->yaml.items[index].kind != TP_VALUE_ARRAY) return add_pattern(reader, index, key, patterns);
+  if (reader->yaml.items[index].count == 0)
+    return REFUSE(reader, TP_ERR_MALFORMED, index, "%s has no pattern: nothing would fit", key);
+  for (uint32_t at = index + 1; at < reader->yaml.items[index].end; at = reader->yaml.items[at].end)
+    TRY(add_pattern(reader, at, key, patterns));
+  return TP_OK;
+}
+
+static tp_status read_bound(struct reader *reader, uint32_t map, const char *key, bool *ret_has, double *ret_bound) {
+  uint32_t index = tp__yaml_get(&reader->yaml, map, key);
+  if (index == 0) return TP_OK;
+  const tp__yaml_item *item = &reader->yaml.items[index];
+  if (item->kind != TP_VALUE_INT && item->kind != TP_VALUE_DOUBLE)
+    return REFUSE(reader, TP_ERR_MALFORMED, index, "%s must be a number", key);
+  *ret_has = true;
+  *ret_bound = item->kind == TP_VALUE_INT ? (double)item->as.integer : item->as.real;
+  return TP_OK;
+}
+
+static tp_status read_condition_map(struct reader *reader, uint32_t map, tp__condition *condition) {
+  static const char *const keys[] = {"glob", "not", "runs"};
+  tp__condition_patterns *const lists[] = {&condition->globs, &condition->nots, &condition->runs};
+  bool exists = true;
+  TRY(expect_map(reader, map, "a condition", CONDITION_KEYS));
+  if (reader->yaml.items[map].count == 0)
+    return REFUSE(reader, TP_ERR_MALFORMED, map, "a condition has one of: %s", CONDITION_KEYS);
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+    uint32_t index = tp__yaml_get(&reader->yaml, map, keys[i]);
+    if (index != 0) TRY(add_patterns(reader, index, keys[i], lists[i]));
+  }
+  TRY(read_bound(reader, map, "min", &condition->has_min, &condition->min));
+  TRY(read_bound(reader, map, "max", &condition->has_max, &condition->max));
+  if (condition->has_min && condition->has_max && condition->min > condition->max)
+    return REFUSE(reader, TP_ERR_MALFORMED, map, "min is above max: no number would fit");
+  TRY(read_bool(reader, map, "exists", &exists));
+  condition->is_absent = !exists;
+  if (exists || reader->yaml.items[map].count == 1) return TP_OK;
+  return REFUSE(reader, TP_ERR_MALFORMED, map, "exists: false stands by itself: what is not there has no value");
+}
+
+static tp_status make_conditions(struct reader *reader, tp__hook *hook, tp__conditions **ret_conditions) {
+  if (!hook->conditions) {
+    tp__conditions *made = tp__hooks_alloc(reader->hooks, sizeof *made);
+    if (!made) return no_memory(reader);
+    made->root = reader->hooks->root;
+    hook->conditions = made;
+  }
+  *ret_conditions = (tp__conditions *)(uintptr_t)hook->conditions; /* while it is read */
+  return TP_OK;
+}
+
+static tp_status add_condition(struct reader *reader, tp__hook *hook, uint32_t index, const char *path,
+                               tp__condition **ret_condition) {
+  tp__conditions *conditions;
+  TRY(make_conditions(reader, hook, &conditions));
+  if (conditions->count == TP__CONDITIONS_MAX)
+    return REFUSE(reader, TP_ERR_TOO_LARGE, index, "more than %d arguments", TP__CONDITIONS_MAX);
+  *ret_condition = &conditions->items[conditions->count++];
+  const char *wrong = tp__condition_set_path(*ret_condition, path);
+  return wrong ? REFUSE(reader, TP_ERR_MALFORMED, index, "%s", wrong) : TP_OK;
+}
+
+static tp_status read_arguments(struct reader *reader, tp__hook *hook, uint32_t match) {
+  uint32_t map = tp__yaml_get(&reader->yaml, match, "arguments");
+  if (map == 0) return TP_OK;
+  TRY(expect(reader, map, "arguments", TP_VALUE_MAP, "a map from paths of arguments to what holds of them"));
+  for (uint32_t key = map + 1; key < reader->yaml.items[map].end; key = reader->yaml.items[key + 1].end) {
+    const char *path;
+    tp__condition *condition;
+    TRY(take_text(reader, key, "the path of an argument", &path));
+    TRY(add_condition(reader, hook, key, path, &condition));
+    if (reader->yaml.items[key + 1].kind == TP_VALUE_MAP) TRY(read_condition_map(reader, key + 1, condition));
+    else TRY(add_patterns(reader, key + 1, path, &condition->globs));
+  }
+  return TP_OK;
+}
+
+/* ---- match: the rule of another host, such as Bash(git push*) ---- */
+
+static tp_status keep_pattern(struct reader *reader, uint32_t index, tp__condition_patterns *patterns,
+                              const char *pattern) {
+  if (strlen(pattern) > TP_PATTERN_BYTES_MAX)
+    return REFUSE(reader, TP_ERR_TOO_LARGE, index, "the pattern of if is longer than %d bytes", TP_PATTERN_BYTES_MAX);
+  patterns->items[patterns->count] = tp__hooks_copy(reader->hooks, tp_text_of(pattern));
+  return patterns->items[patterns->count++] ? TP_OK : no_memory(reader);
+}
+
+/* `git push:*` is the command with any arguments. */
+static tp_status keep_command(struct reader *reader, uint32_t index, tp__condition *condition, const char *pattern) {
+  char text[TP_PATTERN_BYTES_MAX + 3];
+  size_t size = strlen(pattern);
+  bool is_prefix = size > 2 && strcmp(pattern + size - 2, ":*") == 0;
+  snprintf(text, sizeof text, is_prefix ? "%.*s *" : "%.*s", (int)(is_prefix ? size - 2 : size), pattern);
+  return keep_pattern(reader, index, &condition->runs, text);
+}
+
+/* //etc is absolute, ~/x of the home, /x and ./x of the project; a name without a slash is at any depth. */
+static tp_status keep_path(struct reader *reader, uint32_t index, tp__condition *condition, const char *pattern) {
+  char text[4096];
+  const char *home = getenv("HOME");
+  if (strncmp(pattern, "//", 2) == 0) snprintf(text, sizeof text, "%s", pattern + 1);
+  else if (strncmp(pattern, "~/", 2) == 0 && home) snprintf(text, sizeof text, "%s%s", home, pattern + 1);
+  else if (pattern[0] == '/') snprintf(text, sizeof text, "%s", pattern + 1);
+  else if (strncmp(pattern, "./", 2) == 0) snprintf(text, sizeof text, "%s", pattern + 2);
+  else snprintf(text, sizeof text, "%s%s", strchr(pattern, '/') ? "" : "**/", pattern);
+  return keep_pattern(reader, index, &condition->globs, text);
+}
+
+static tp_status read_if(struct reader *reader, tp__hook *hook, uint32_t match) {
+  static const struct {
+    const char *rule, *tools, *argument;
+    bool is_command;
+  } rows[] = {{"Bash", "Bash", "command", true},
+              {"Edit", "Edit Write MultiEdit NotebookEdit", "file_path", false},
+              {"Write", "Write", "file_path", false},
+              {"Read", "Read", "file_path", false}};
+  uint32_t index = tp__yaml_get(&reader->yaml, match, "if");
+  const char *rule = NULL;
+  TRY(read_text(reader, match, "if", &rule));
+  if (!rule) return TP_OK;
+  if (hook->protocol != TP__PROTOCOL_CLAUDE_CODE)
+    return REFUSE(reader, TP_ERR_MALFORMED, index, "if belongs to the protocol claude-code: use arguments");
+  size_t name = strcspn(rule, "("), size = strlen(rule);
+  hook->rule_tools = tp__hooks_copy(reader->hooks, (tp_text){rule, name});
+  if (!hook->rule_tools) return no_memory(reader);
+  if (name == size) return TP_OK; /* every call of the tool */
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    tp__condition *condition;
+    if (strlen(rows[i].rule) != name || memcmp(rows[i].rule, rule, name) != 0 || rule[size - 1] != ')') continue;
+    const char *pattern = tp__hooks_copy(reader->hooks, (tp_text){rule + name + 1, size - name - 2});
+    if (!pattern) return no_memory(reader);
+    hook->rule_tools = rows[i].tools;
+    TRY(add_condition(reader, hook, index, rows[i].argument, &condition));
+    return rows[i].is_command ? keep_command(reader, index, condition, pattern)
+                              : keep_path(reader, index, condition, pattern);
+  }
+  return REFUSE(reader, TP_ERR_MALFORMED, index,
+                "if: %s has no place: Bash(words), Edit(path), Write(path), Read(path), or the name of a tool", rule);
+}
+
 static tp_status no_such_key(struct reader *reader, const tp__hook *hook, uint32_t index, const char *key) {
   return REFUSE(reader, TP_ERR_MATCH_KEY, index, "%s cannot be asked of %s: its payload does not say", key,
                 hook->row->name);
@@ -183,6 +351,10 @@ static tp_status describe_match(struct reader *reader, tp__hook *hook, uint32_t 
     tp_text name = tp__yaml_text(&reader->yaml, key);
     const tp__yaml_item *value = &reader->yaml.items[key + 1];
     char shown[96] = "";
+    if (value->kind == TP_VALUE_MAP && value->count > 0) {
+      tp_text argument = tp__yaml_text(&reader->yaml, key + 2);
+      snprintf(shown, sizeof shown, "%.*s%s", tp__cut(argument, 64), argument.data, value->count > 1 ? ", …" : "");
+    }
     if (value->kind == TP_VALUE_INT) snprintf(shown, sizeof shown, "%lld", (long long)value->as.integer);
     uint32_t first = value->kind == TP_VALUE_ARRAY && value->count > 0 ? key + 2 : key + 1;
     if (reader->yaml.items[first].kind == TP_VALUE_TEXT) {
@@ -254,6 +426,11 @@ static tp_status read_match(struct reader *reader, tp__hook *hook) {
   index = tp__yaml_get(&reader->yaml, map, "min_duration_ms");
   if (index != 0 && !carries(hook->row, TP_FIELD_DURATION_MS))
     return no_such_key(reader, hook, index, "min_duration_ms");
+  TRY(read_patterns(reader, map, "environment", &hook->environments, &index));
+  TRY(read_arguments(reader, hook, map));
+  TRY(read_if(reader, hook, map));
+  if ((hook->conditions || hook->rule_tools) && !carries(hook->row, TP_FIELD_ARGUMENTS))
+    return no_such_key(reader, hook, map, hook->rule_tools ? "if" : "arguments");
   TRY(read_matcher(reader, hook, map));
   if (reader->yaml.items[map].count > 0) TRY(describe_match(reader, hook, map));
   return describe_event(reader, hook);
@@ -483,14 +660,19 @@ static tp_status read_path(struct reader *reader, tp__hook *hook, uint32_t map) 
 
 static tp_status read_question(struct reader *reader, tp__hook *hook, uint32_t map) {
   uint32_t kind = tp__yaml_get(&reader->yaml, map, "kind");
-  if (!hook->row->ask || !hook->is_blocking)
+  bool asks = hook->kind == TP__HOOK_APPROVE;
+  if (asks && (!hook->row->ask || !hook->is_blocking))
     return REFUSE(reader, TP_ERR_MALFORMED, kind,
-                  "approve needs blocking: true and a phase that may ask: tool.pre, "
-                  "tool.create");
-  hook->question = "needs an approval";
-  TRY(read_text(reader, map, "question", &hook->question));
-  if (hook->question[0]) return TP_OK;
-  return REFUSE(reader, TP_ERR_MALFORMED, tp__yaml_get(&reader->yaml, map, "question"), "question is empty");
+                  "%s needs blocking: true and a phase that may ask: tool.pre, tool.create", hook->kind_name);
+  if (!asks && (!hook->row->stop || !hook->is_blocking))
+    return REFUSE(reader, TP_ERR_MALFORMED, kind,
+                  "%s needs blocking: true and a phase with verdicts, such as tool.pre, tool.create, turn.intake",
+                  hook->kind_name);
+  const char *key = strcmp(hook->kind_name, "approve") == 0 ? "question" : "reason";
+  hook->question = asks ? "needs an approval" : hook->kind == TP__HOOK_DENY ? "it is not allowed" : "";
+  TRY(read_text(reader, map, key, &hook->question));
+  if (hook->question[0] || hook->kind == TP__HOOK_ALLOW) return TP_OK;
+  return REFUSE(reader, TP_ERR_MALFORMED, tp__yaml_get(&reader->yaml, map, key), "%s is empty", key);
 }
 
 /* ---- sandbox ---- */
@@ -639,6 +821,9 @@ static const struct kind {
              {"log", TP__HOOK_LOG, "path"},
              {"save_json", TP__HOOK_SAVE_JSON, "path"},
              {"approve", TP__HOOK_APPROVE, "question"},
+             {"ask", TP__HOOK_APPROVE, "reason"},
+             {"deny", TP__HOOK_DENY, "reason"},
+             {"allow", TP__HOOK_ALLOW, "reason"},
              {"webhook", TP__HOOK_WEBHOOK, "url headers"}};
 
 static const struct kind *find_kind(const char *name) {
@@ -673,8 +858,8 @@ static tp_status read_handler(struct reader *reader, tp__hook *hook) {
   const struct kind *row = find_kind(kind);
   if (!row)
     return REFUSE(reader, TP_ERR_MALFORMED, tp__yaml_get(&reader->yaml, map, "kind"),
-                  "there is no kind \"%s\": script, worker, log, save_json, approve, webhook", kind);
-  static const char *const own[] = {"command", "path", "frames", "sandbox", "question", "url", "headers"};
+                  "there is no kind \"%s\": script, worker, log, save_json, approve, ask, deny, allow, webhook", kind);
+  static const char *const own[] = {"command", "path", "frames", "sandbox", "question", "reason", "url", "headers"};
   for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
     uint32_t index = tp__yaml_get(&reader->yaml, map, own[i]);
     if (index != 0 && !strstr(row->keys, own[i]))
@@ -683,7 +868,7 @@ static tp_status read_handler(struct reader *reader, tp__hook *hook) {
   hook->kind = row->kind;
   hook->kind_name = row->name;
   if (hook->kind == TP__HOOK_WORKER) TRY(read_frames(reader, hook, map));
-  if (hook->kind == TP__HOOK_APPROVE) return read_question(reader, hook, map);
+  if (tp__hook_is_native(hook)) return read_question(reader, hook, map);
   if (hook->kind == TP__HOOK_WEBHOOK) return read_webhook(reader, hook, map);
   if (!strstr(row->keys, "command")) return read_path(reader, hook, map);
   TRY(read_command(reader, hook, map));
@@ -885,14 +1070,50 @@ static tp_status read_tool(struct reader *reader, tp__hook *hook) {
   return TP_OK;
 }
 
+/* ---- the lists of a profile ---- */
+
+static tp_status read_permissions(struct reader *reader, tp__hook *hook) {
+  uint32_t index;
+  TRY(expect_map(reader, 0, "a file of permissions", PERMISSION_KEYS));
+  TRY(read_id(reader, hook, "id", "a file of permissions needs an id"));
+  hook->kind = TP__HOOK_PERMISSIONS;
+  hook->kind_name = hook->event = "permissions";
+  hook->permissions = tp__hooks_alloc(reader->hooks, sizeof *hook->permissions);
+  if (!hook->permissions) return no_memory(reader);
+  tp__permissions *lists = hook->permissions;
+  hook->phase = TP_PHASE_TOOL_PRE;
+  hook->row = tp_phase_get(reader->hooks->runtime, hook->phase);
+  TRY(copy_row(reader, hook));
+  hook->event = hook->row->name;
+  hook->summary = hook->match = hook->question = "";
+  hook->is_enabled = hook->is_blocking = true;
+  hook->priority = PERMISSIONS_PRIORITY;
+  lists->otherwise = "auto";
+  TRY(read_bool(reader, 0, "enabled", &hook->is_enabled));
+  TRY(read_text(reader, 0, "summary", &hook->summary));
+  TRY(read_patterns(reader, 0, "agent", &hook->agents, &index));
+  TRY(read_patterns(reader, 0, "mode", &hook->modes, &index));
+  TRY(read_patterns(reader, 0, "environment", &hook->environments, &index));
+  TRY(read_patterns(reader, 0, "never", &lists->never, &index));
+  TRY(read_patterns(reader, 0, "ask", &lists->ask, &index));
+  TRY(read_patterns(reader, 0, "auto", &lists->automatic, &index));
+  TRY(read_text(reader, 0, "otherwise", &lists->otherwise));
+  hook->match = hook->agents.count + hook->modes.count + hook->environments.count > 0 ? "the profile's" : "";
+  if (tp__is_one_of(tp_text_of(lists->otherwise), "never ask auto")) return TP_OK;
+  return REFUSE(reader, TP_ERR_MALFORMED, tp__yaml_get(&reader->yaml, 0, "otherwise"),
+                "otherwise is never, ask or auto, not \"%s\"", lists->otherwise);
+}
+
 static tp_status read_any(struct reader *reader, tp__hook *hook) {
   uint32_t index = reader->yaml.items[0].kind == TP_VALUE_MAP ? tp__yaml_get(&reader->yaml, 0, "kind") : 0;
   const char *kind = NULL;
   if (index == 0) return read_hook(reader, hook);
   TRY(take_text(reader, index, "kind", &kind));
   if (strcmp(kind, "tool") == 0) return read_tool(reader, hook);
+  if (strcmp(kind, "permissions") == 0) return read_permissions(reader, hook);
   return REFUSE(reader, TP_ERR_MALFORMED, index,
-                "kind is tool, or left out in the file of a hook (its handler has a kind), not \"%s\"", kind);
+                "kind is tool or permissions, or left out in the file of a hook (its handler has a kind), not \"%s\"",
+                kind);
 }
 
 tp_status tp__hook_read(tp_hooks *hooks, const char *file, tp_text text, tp__hook **ret_hook, tp_fault *fault) {

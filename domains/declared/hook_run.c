@@ -14,8 +14,43 @@
 
 /* ---- match ---- */
 
+static bool is_listed(const tp__patterns *patterns, tp_text text) {
+  for (size_t i = 0; i < patterns->count; i++)
+    if (tp_pattern_fits(tp_text_of(patterns->items[i]), text)) return true;
+  return false;
+}
+
+/* Of the call whose arguments are looked at by their names in another host. */
+struct call_names {
+  const tp__hook *hook;
+  tp_text tool;
+};
+
+static tp_text name_there(void *ctx, tp_text ours) {
+  const struct call_names *names = ctx;
+  return tp__protocol_argument(names->hook, names->tool, ours);
+}
+
+/* Arguments that the provider could not decode are text, and no condition holds of them. */
+static bool arguments_hold(const tp__hook *hook, const tp_match_view *view) {
+  if (hook->rule_tools && !tp__protocol_is_tool(hook, tp_match_text(view, TP_FIELD_TOOL), hook->rule_tools))
+    return false;
+  if (!hook->conditions) return true;
+  tp_text arguments = tp_match_text(view, TP_FIELD_ARGUMENTS);
+  if (tp_value_kind_of(arguments) != TP_VALUE_MAP || tp_value_check(arguments, NULL) != TP_OK) arguments.size = 0;
+  struct call_names names = {hook, tp_match_text(view, TP_FIELD_TOOL)};
+  return tp__conditions_hold(hook->conditions, arguments, hook->protocol ? name_there : NULL, &names);
+}
+
+bool tp__hook_has_matches(const tp__hook *hook) {
+  return hook->protocol || hook->environments.count > 0 || hook->conditions || hook->rule_tools;
+}
+
 int32_t tp__hook_matches(void *ctx, const tp_match_view *view) {
-  return tp__protocol_matches(ctx, view) ? TP_MATCH_YES : TP_MATCH_NO;
+  const tp__hook *hook = ctx;
+  bool is_there = hook->environments.count == 0 || is_listed(&hook->environments, tp_match_environment(view));
+  bool matches = is_there && (!hook->protocol || tp__protocol_matches(hook, view)) && arguments_hold(hook, view);
+  return matches ? TP_MATCH_YES : TP_MATCH_NO;
 }
 
 /* ---- the context: one line of JSON ---- */
@@ -282,9 +317,27 @@ static tp_answer run_file(const tp__hook *hook, tp_call *call) {
   return tp_call_fail(call, (uint32_t)error, reason);
 }
 
+static tp_answer run_permissions(const tp__hook *hook, tp_call *call) {
+  const tp__permissions *lists = hook->permissions;
+  tp_text tool = tp_call_text(call, TP_FIELD_TOOL);
+  char reason[256];
+  const char *what = is_listed(&lists->never, tool)       ? "never"
+                     : is_listed(&lists->ask, tool)       ? "ask"
+                     : is_listed(&lists->automatic, tool) ? "auto"
+                                                          : lists->otherwise;
+  if (strcmp(what, "auto") == 0) return tp_call_allow(call);
+  bool asks = strcmp(what, "ask") == 0;
+  snprintf(reason, sizeof reason, "%s %s the tool %.*s", hook->id, asks ? "asks before" : "never lets run",
+           tp__cut(tool, 128), tool.size > 0 ? tool.data : "");
+  return asks ? tp_call_ask(call, reason) : tp_call_deny(call, reason);
+}
+
 tp_answer tp__hook_run(void *ctx, tp_call *call) {
   const tp__hook *hook = ctx;
   if (hook->kind == TP__HOOK_APPROVE) return tp_call_ask(call, hook->question);
+  if (hook->kind == TP__HOOK_DENY) return tp_call_deny(call, hook->question);
+  if (hook->kind == TP__HOOK_ALLOW) return tp_call_allow(call);
+  if (hook->kind == TP__HOOK_PERMISSIONS) return run_permissions(hook, call);
   if (hook->kind == TP__HOOK_WORKER) return tp__worker_run(hook->worker, call);
   return hook->started ? run_script(hook, call) : run_file(hook, call);
 }

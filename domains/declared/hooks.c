@@ -426,7 +426,7 @@ static bool is_program(const tp__hook *hook) {
 
 static const char *target_of(const tp__hook *hook) {
   if (is_program(hook)) return hook->arguments[0];
-  return hook->kind == TP__HOOK_WEBHOOK ? hook->url : hook->kind == TP__HOOK_APPROVE ? hook->question : hook->path;
+  return hook->kind == TP__HOOK_WEBHOOK ? hook->url : tp__hook_is_native(hook) ? hook->question : hook->path;
 }
 
 size_t tp_hooks_each(const tp_hooks *hooks, tp_hook_info_fn each, void *ctx) {
@@ -481,7 +481,7 @@ static tp_status add_handler(tp_edit *edit, tp__hook *hook, tp_fault *fault) {
                         .capabilities = (hook->row->kinds & (TP_CAPABILITY_EMIT_SIGNAL | TP_CAPABILITY_EMIT_REMINDER)) |
                                         (hook->row->stop ? TP_CAPABILITY_DECIDE : 0) |
                                         (hook->rewrites ? TP_CAPABILITY_REPLACE_PAYLOAD : 0),
-                        .placement = TP_PLACEMENT_THREAD,
+                        .placement = tp__hook_is_native(hook) ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD,
                         .origin_file = hook->file,
                         .origin_line = hook->place.line,
                         .kind = is_program(hook) ? TP_HANDLER_KIND_SCRIPT : TP_HANDLER_KIND_NATIVE};
@@ -503,7 +503,7 @@ static tp_status add_subscription(tp_edit *edit, tp__hook *hook, tp_fault *fault
                     .changed_paths = hook->changed_paths.items,
                     .changed_path_count = hook->changed_paths.count,
                     .duration_ms_min = hook->duration_ms_min,
-                    .matches = hook->protocol ? tp__hook_matches : NULL,
+                    .matches = tp__hook_has_matches(hook) ? tp__hook_matches : NULL,
                     .ctx = hook,
                     .description = hook->match};
   tp_subscription subscription = {.struct_size = sizeof subscription,

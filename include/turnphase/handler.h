@@ -610,6 +610,10 @@ enum {
 
 enum { TP_PATTERNS_MAX = 64, TP_PATTERN_BYTES_MAX = 255 };
 
+/** Whether a pattern fits a text, as those of tp_match do. A pattern above TP_PATTERN_BYTES_MAX fits none.
+ *  Threads: any. */
+TP_API bool tp_pattern_fits(tp_text pattern, tp_text text) TP_MUST_USE;
+
 /** Activation, never routing: whether a subscription runs in an entry. Every condition that is set must hold; it is
  *  evaluated once per entry, on the thread that owns the turn, from the payload that the entry began with.
  *

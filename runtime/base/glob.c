@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * glob.c: all positions of the pattern that the text read so far can have led to are kept at once, so nothing is ever
- * tried twice. */
+ * glob.c: all positions of the pattern that the text read so far can have led to are kept at once, one bit each, so
+ * nothing is ever tried twice. */
 #include "runtime/base/glob.h"
 
 #include <string.h>
 
+enum { WORDS = (TP_PATTERN_BYTES_MAX + 64) / 64 };
+
 struct glob {
   tp_text pattern;
-  bool at[TP_PATTERN_BYTES_MAX + 1]; /* behind so many bytes of the pattern */
+  uint64_t at[WORDS]; /* behind so many bytes of the pattern */
 };
 
 static bool is_stars(tp_text pattern, size_t at) {
@@ -21,23 +23,22 @@ static bool is_folders(tp_text pattern, size_t at) {
          (at == 0 || pattern.data[at - 1] == '/');
 }
 
+static void put(struct glob *glob, size_t at) { glob->at[at / 64] |= UINT64_C(1) << (at % 64); }
+
 /* What needs no character is passed at once. */
 static void reach(struct glob *glob, size_t at) {
-  if (glob->at[at]) return;
-  glob->at[at] = true;
+  if (glob->at[at / 64] >> (at % 64) & 1) return;
+  put(glob, at);
   if (at == glob->pattern.size || glob->pattern.data[at] != '*') return;
-  if (is_folders(glob->pattern, at)) {
-    reach(glob, at + 3);
-  } else {
-    reach(glob, at + (is_stars(glob->pattern, at) ? 2 : 1));
-  }
+  if (is_folders(glob->pattern, at)) reach(glob, at + 3);
+  else reach(glob, at + (is_stars(glob->pattern, at) ? 2 : 1));
 }
 
 static void step_one(struct glob *next, size_t at, char byte) {
   tp_text pattern = next->pattern;
   char wanted = pattern.data[at];
   if (is_folders(pattern, at)) {
-    next->at[at] = true; /* without what reach() would pass: the folder has not ended */
+    put(next, at); /* without what reach() would pass: the folder has not ended */
     if (byte == '/') reach(next, at + 3);
   } else if (is_stars(pattern, at)) {
     reach(next, at);
@@ -48,16 +49,30 @@ static void step_one(struct glob *next, size_t at, char byte) {
   }
 }
 
-bool tp__glob_matches(tp_text pattern, tp_text text) {
-  if (pattern.size > TP_PATTERN_BYTES_MAX) return false;
-  struct glob now = {.pattern = pattern};
-  reach(&now, 0);
-  for (size_t i = 0; i < text.size; i++) {
-    struct glob next = {.pattern = pattern};
-    for (size_t at = 0; at < pattern.size; at++) {
-      if (now.at[at]) step_one(&next, at, text.data[i]);
+/* @return false when no position is left. */
+static bool step(struct glob *now, char byte) {
+  struct glob next = {.pattern = now->pattern};
+  uint64_t any = 0;
+  for (size_t word = 0; word <= now->pattern.size / 64; word++) {
+    for (uint64_t left = now->at[word]; left; left &= left - 1) {
+      size_t at = word * 64 + (size_t)__builtin_ctzll(left);
+      if (at < now->pattern.size) step_one(&next, at, byte);
     }
-    now = next;
   }
-  return now.at[pattern.size];
+  for (size_t word = 0; word < WORDS; word++) any |= next.at[word];
+  *now = next;
+  return any != 0;
+}
+
+bool tp__glob_matches(tp_text pattern, tp_text text) {
+  size_t literal = 0; /* what every text that fits begins with */
+  if (pattern.size > TP_PATTERN_BYTES_MAX) return false;
+  while (literal < pattern.size && pattern.data[literal] != '*' && pattern.data[literal] != '?') literal++;
+  if (text.size < literal || (literal > 0 && memcmp(pattern.data, text.data, literal) != 0)) return false;
+  if (literal == pattern.size) return text.size == literal;
+  struct glob now = {.pattern = pattern};
+  reach(&now, literal);
+  for (size_t i = literal; i < text.size; i++)
+    if (!step(&now, text.data[i])) return false;
+  return now.at[pattern.size / 64] >> (pattern.size % 64) & 1;
 }

@@ -12,6 +12,8 @@ static bool any_fits(const char *const *patterns, size_t count, tp_text text) {
   return count == 0;
 }
 
+bool tp_pattern_fits(tp_text pattern, tp_text text) { return tp__glob_matches(pattern, text); }
+
 static bool any_path_fits(const tp_match *match, const tp_match_view *view) {
   if (match->changed_path_count == 0) return true;
   tp_text paths = tp_match_text(view, TP_FIELD_CHANGED_FILES);

@@ -161,7 +161,7 @@ TEST(an_entry_without_a_place_costs_no_other) {
       "\"command\": \"a\", \"timeout\": -1},\n"
       "   {\"type\": \"command\", \"command\": \"a\", \"shell\": \"powershell\"},\n"
       "   {\"type\": \"command\", \"command\": \"a\", \"asyncRewake\": true},\n"
-      "   {\"type\": \"command\", \"command\": \"a\", \"if\": \"Bash(git *)\"},\n"
+      "   {\"type\": \"command\", \"command\": \"a\", \"if\": \"WebFetch(domain:x)\"},\n"
       "   {\"type\": \"command\", \"command\": \"a\", \"args\": [1]}]},\n"
       "  {\"matcher\": 7, \"hooks\": [{\"type\": \"command\", \"command\": \"a\"}]},\n"
       "  {\"matcher\": \"(?=x)\", \"hooks\": [{\"type\": \"command\", \"command\": \"a\"}]},\n"
@@ -183,7 +183,7 @@ TEST(an_entry_without_a_place_costs_no_other) {
       "malformed: timeout is not a number",
       "the shell powershell has no place",
       "asyncRewake has no place",
-      "if has no place",
+      "if: WebFetch(domain:x) has no place",
       "malformed: args is not a list",
       "malformed: matcher is not a text",
       "the matcher cannot be used: of groups with (? only (?: is known",

@@ -292,8 +292,69 @@ def usage_of_parallel_calls(repository):
     assert usage == {'edit_file': {'calls': 64, 'failures': 0}}, usage
 
 
+def signals_of_the_document(repository):
+    """Each example of a signal, as it is printed in the document, does what the document says of it."""
+    hooks = f'{repository.directory}/.system/hooks'
+    for name in os.listdir(hooks):
+        if not name.startswith(('edit_file', 'db_write')):
+            os.unlink(f'{hooks}/{name}')
+    events = {'routing_hint': 'PromptSubmit', 'ability_preflight': 'PreAbilityCreate',
+              'ability_guard': 'PreAbilityCall'}
+    for name, event in events.items():
+        shutil.copy(f'{SEEDS}/s4/signals/{name}.jsonc', repository.directory)
+        scope = {'PreAbilityCreate': 'db.*', 'PreAbilityCall': 'edit_file'}.get(event)
+        line = f"echo '{{\"hook_signals\": ['; cat {name}.jsonc; echo ']}}'"
+        repository.write(f'.system/hooks/{name}.yaml', f'id: {name}\nevent_type: {event}\n' +
+                         (f"match: {{ability_scope: '{scope}'}}\n" if scope else '') +
+                         'handler:\n  command: [sh, -c, ' + json.dumps(line) + ']\n')
+    repository.trust()
+    model = Model([('db.write.user_row', {}), ('edit_file', DEV)], 'Done.')
+    repository.converse('run', model, 'Go on.')
+    assert '"suggested_documents":[{"path":"integration/ROUTING.md"' in text_of(
+        model.requests[0]['messages'][-1]['content']).replace(' ', ''), model.requests[0]
+    unavailable, denied = model.results()
+    assert 'Operation is not enabled in prod environments.' in unavailable, unavailable
+    assert 'Editing prod config files is not allowed from ai_session.' in denied, denied
+    model.close()
+
+
+def declaration(repository):
+    """The file of the document's section 2, with every key."""
+    shutil.copy(f'{SEEDS}/s4/declaration/.system/hooks/ability_usage_tracker.yaml',
+                f'{repository.directory}/.system/hooks')
+    repository.trust()
+    assert repository.call('edit_file', DEV).returncode == 0
+    assert json.loads(repository.read('.system/cache/ability_usage.json'))['edit_file']['calls'] == 1
+
+
+def guards_without_a_program(repository):
+    """match.arguments with kind deny, and the lists of a profile, in chat, run, tool and plan."""
+    hooks = f'{repository.directory}/.system/hooks'
+    for name in os.listdir(hooks):
+        if not name.startswith(('edit_file', 'db_write')):
+            os.unlink(f'{hooks}/{name}')
+    repository.write('.system/hooks/no_prod.yaml',
+                     "id: no_prod\nevent_type: PreAbilityCall\n"
+                     "match: {ability_scope: edit_file, arguments: {path: '**/prod*'}}\n"
+                     "handler: {kind: deny, reason: prod is edited by people}\n")
+    repository.write('.system/hooks/floor.yaml', "kind: permissions\nid: floor\nnever: 'db.*'\nauto: edit_file\n")
+    repository.trust()
+    for how in CONVERSATIONS:
+        model = Model([('edit_file', PROD), ('edit_file', DEV), ('db.write.user_row', {})], 'Done.')
+        repository.converse(how, model, 'Go on.')
+        denied, edited, never = model.results()
+        assert 'prod is edited by people' in denied and 'edited' in edited, (denied, edited)
+        assert 'floor never lets run the tool db.write.user_row' in never, never
+        model.close()
+    ran = repository.call('edit_file', {'path': './config/../config/prod.yaml'})
+    assert ran.returncode == 77 and 'prod is edited by people' in ran.stdout, ran
+    assert repository.call('db.write.user_row', {}).returncode == 77
+    plan = repository.command('plan', '--no-memory', '--hooks', '.system/hooks', 'tool.pre').stdout
+    assert plan.index('floor') < plan.index('no_prod'), plan
+
+
 CASES = [prod_config_guard, summary_of_long_arguments, nonprod_availability_check, prompt_router, ability_usage_tracker,
-         usage_of_parallel_calls]
+         usage_of_parallel_calls, signals_of_the_document, declaration, guards_without_a_program]
 
 
 def main():

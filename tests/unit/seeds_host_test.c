@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The recipes of tests/seeds/s4, unchanged, in a host: the directory is read, committed and asked about calls by
+ * tp_task_call(). tests/integration/seeds_test.py plays them by the command. */
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/support/test.h"
+#include "tests/support/hook_files.h"
+#include "turnphase/task.h"
+
+typedef struct host {
+  tp_runtime *runtime;
+} host;
+
+static void shell(const char *format, const char *one, const char *two) {
+  char line[1024];
+  snprintf(line, sizeof line, format, one, two);
+  if (system(line) != 0) fail_msg("%s", line);
+}
+
+/* A copy of the recipes as a repository of its own. */
+static host open_host(void) {
+  const char *source = getenv("TURNPHASE_SOURCE");
+  host h = {0};
+  tp_hooks *hooks;
+  tp_fault fault = {0};
+  static char hooks_path[200];
+  assert_non_null(source);
+  shell("cp -r %s/tests/seeds/s4/recipes/. %s", source, directory);
+  shell("cp %s/tests/seeds/s4/tools/*.yaml %s/.system/hooks", source, directory);
+  shell("cp %s/tests/seeds/s4/tools/edit_file.py %s/scripts", source, directory);
+  shell("mkdir -p %s/%s", directory, "contexts");
+  snprintf(hooks_path, sizeof hooks_path, "%s/.system/hooks", directory);
+  tp_hooks_options options = {.struct_size = sizeof options, .directory = hooks_path, .root = directory};
+  h.runtime = open_runtime(NULL);
+  if (tp_hooks_read(h.runtime, &options, &hooks, &fault) != TP_OK) fail_msg("%s: %s", fault.subject, fault.message);
+  if (tp_hooks_commit(hooks, NULL, tp_hooks_hash(hooks), NULL, &fault) != TP_OK) fail_msg("%s", fault.message);
+  tp_hooks_free(hooks);
+  return h;
+}
+
+static int remove_repository(void **state) {
+  shell("rm -rf %s/%s", directory, "*");
+  shell("rm -rf %s/%s", directory, ".system");
+  return remove_directory(state);
+}
+
+typedef struct asked {
+  const char *tool, *arguments; /* JSON */
+  tp_caller caller;
+  const char *environment;
+} asked;
+
+static void assert_call(host *h, asked a, tp_tool_result_kind kind, const char *says) {
+  tp_writer *writer;
+  tp_text arguments;
+  assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
+  assert_int_equal(tp_json_decode(tp_text_of(a.arguments), writer, NULL), TP_OK);
+  assert_int_equal(tp_writer_finish(writer, &arguments), TP_OK);
+  tp_turn_request request = {.struct_size = sizeof request, .caller = a.caller, .environment = a.environment};
+  tp_task_spec spec = {.struct_size = sizeof spec, .tool = a.tool, .arguments = arguments, .request = &request};
+  const tp_task_result *result = NULL;
+  tp_fault fault = {0};
+  if (tp_task_call(h->runtime, &spec, &result, &fault) != TP_OK) fail_msg("%s", fault.message);
+  char text[1024];
+  snprintf(text, sizeof text, "%.*s", (int)result->text.size, result->text.data);
+  if (result->kind != kind || !strstr(text, says))
+    fail_msg("%s %s: %s: %s", a.tool, a.arguments, tp_tool_result_name(result->kind), text);
+  tp_task_result_free(result);
+  tp_writer_free(writer);
+}
+
+FOR_EACH_TEST(make_directory, remove_repository);
+
+TEST(guard_of_the_document_denies_an_ai_and_lets_others_edit) {
+  host h = open_host();
+  static const char prod[] = "{\"path\":\"config/prod.yaml\"}", dev[] = "{\"path\":\"config/dev.yaml\"}";
+  assert_call(&h, (asked){"edit_file", prod, TP_CALLER_AI_SESSION, NULL}, TP_TOOL_DENIED,
+              "Editing prod config files is not allowed from ai_session.");
+  assert_call(&h, (asked){"edit_file", dev, TP_CALLER_AI_SESSION, NULL}, TP_TOOL_OK, "edited config/dev.yaml");
+  assert_call(&h, (asked){"edit_file", prod, TP_CALLER_MANUAL_CLI, NULL}, TP_TOOL_OK, "edited config/prod.yaml");
+  close_runtime(h.runtime);
+}
+
+TEST(preflight_of_the_document_knows_the_environment_and_the_kind_of_an_ability) {
+  host h = open_host();
+  static const char row[] = "{\"id\":7}";
+  assert_call(&h, (asked){"db.write.user_row", row, TP_CALLER_AI_SESSION, "prod"}, TP_TOOL_DENIED,
+              "Operation is not enabled in prod environments.");
+  assert_call(&h, (asked){"db.write.user_row", row, TP_CALLER_CI_PIPELINE, "staging"}, TP_TOOL_OK, "written");
+  assert_call(&h, (asked){"db.write.user_row", row, TP_CALLER_CI_PIPELINE, NULL}, TP_TOOL_OK, "written");
+  assert_call(&h, (asked){"edit_file", "{\"path\":\"a\"}", TP_CALLER_CI_PIPELINE, "prod"}, TP_TOOL_OK, "edited a");
+  close_runtime(h.runtime);
+}
+
+TEST(tracker_of_the_document_counts_what_ran) {
+  host h = open_host();
+  assert_call(&h, (asked){"edit_file", "{\"path\":\"a\"}", TP_CALLER_AI_SESSION, NULL}, TP_TOOL_OK, "edited");
+  assert_call(&h, (asked){"edit_file", "{\"path\":\"config/prod\"}", TP_CALLER_AI_SESSION, NULL}, TP_TOOL_DENIED, "");
+  tp_drain_report report = {.struct_size = sizeof report};
+  assert_int_equal(tp_runtime_drain(h.runtime, 60000, &report, NULL), TP_OK);
+  char usage[200];
+  read_back(".system/cache/ability_usage.json", usage, sizeof usage);
+  assert_string_equal(usage, "{\"edit_file\": {\"calls\": 1, \"failures\": 0}}");
+  tp_runtime_free(h.runtime);
+}
