@@ -184,6 +184,28 @@ static const char *tool_flaw(const tp_tool *tool) {
   return NULL;
 }
 
+/* Decodes schema_json into a writer, where it is set. @param ret_schema  borrowed from the writer, or from the tool. */
+static tp_status read_schema(const tp_tool *tool, tp_writer *writer, tp_text *ret_schema, tp_fault *fault) {
+  *ret_schema = tool->schema;
+  if (!tool->schema_json) return TP_OK;
+  tp_status status = tp_json_decode(tp_text_of(tool->schema_json), writer, fault);
+  return status == TP_OK ? tp_writer_finish(writer, ret_schema) : status;
+}
+
+static tp_status check_schema(const tp_allocator *allocator, const tp_tool *tool, tp_fault *fault) {
+  tp_fault why = {0};
+  tp_writer writer;
+  tp_text schema;
+  tp__value_writer_init(&writer, allocator);
+  tp_status status = read_schema(tool, &writer, &schema, &why);
+  bool is_read = status == TP_OK;
+  if (is_read) status = tp__schema_check(schema, allocator, &why);
+  tp__value_writer_fini(&writer);
+  if (status == TP_OK) return TP_OK;
+  if (!is_read && status != TP_ERR_NO_MEMORY) status = TP_ERR_BAD_SCHEMA;
+  return tp__fail(fault, status, tool->name, "tool %s: %s%s", tool->name, is_read ? "" : "schema_json: ", why.message);
+}
+
 static tp_status check_tool(const tp_allocator *allocator, const tp_contribution *in, const tp_tool *tool,
                             tp_fault *fault) {
   if (!tp__id_valid(tool->name)) {
@@ -202,10 +224,10 @@ static tp_status check_tool(const tp_allocator *allocator, const tp_contribution
   if (!tp_utf8_valid(tp_text_of(tool->description), NULL)) {
     return tp__fail(fault, TP_ERR_MALFORMED, tool->name, "the description of tool %s is not UTF-8", tool->name);
   }
-  tp_fault why = {0};
-  tp_status status = tp__schema_check(tool->schema, allocator, &why);
-  if (status == TP_OK) return TP_OK;
-  return tp__fail(fault, status, tool->name, "tool %s: %s", tool->name, why.message);
+  if (tool->schema.size && tool->schema_json)
+    return tp__fail(fault, TP_ERR_MALFORMED, tool->name, "tool %s: schema and schema_json are set: set one of the two",
+                    tool->name);
+  return check_schema(allocator, tool, fault);
 }
 
 static tp_status check_tools(const tp_allocator *allocator, const tp_contribution *in, tp_fault *fault) {
@@ -267,12 +289,25 @@ tp_status tp__contribution_check(const tp_allocator *allocator, uint32_t phase, 
 
 /* ---- copying ---- */
 
+/* Of a tool that was checked. Its JSON becomes a value, so that nothing behind here knows of JSON. */
+static tp_status copy_schema(tp__arena *arena, tp_tool *tool) {
+  tp_allocator allocator = tp__allocator_of(arena->allocator);
+  tp_writer writer;
+  tp_text schema;
+  tp__value_writer_init(&writer, &allocator);
+  tp_status status = read_schema(tool, &writer, &schema, NULL);
+  if (status == TP_OK && !tp__arena_text(arena, schema, &tool->schema)) status = TP_ERR_NO_MEMORY;
+  tp__value_writer_fini(&writer);
+  tool->schema_json = NULL;
+  return status;
+}
+
 tp_status tp__tool_copy_texts(tp__arena *arena, tp_tool *tool) {
   if (!tp__arena_string(arena, tool->name, &tool->name)) return TP_ERR_NO_MEMORY;
   if (!tp__arena_string(arena, tool->description, &tool->description)) return TP_ERR_NO_MEMORY;
   if (tool->read_key && !tp__arena_string(arena, tool->read_key, &tool->read_key)) return TP_ERR_NO_MEMORY;
   if (tool->write_key && !tp__arena_string(arena, tool->write_key, &tool->write_key)) return TP_ERR_NO_MEMORY;
-  return tp__arena_text(arena, tool->schema, &tool->schema) ? TP_OK : TP_ERR_NO_MEMORY;
+  return copy_schema(arena, tool);
 }
 
 static tp_status make_closure(const tp__closure_home *home, tp__tool_copy *copy, tp_fault *fault) {

@@ -91,6 +91,9 @@ typedef struct tp_tool {
                                    still run, the later one is shed */
   tp_tool_keys_fn keys; /* computed keys, beside the fixed ones; NULL: none. Called with ctx. A later call that
                                    has keys waits until those of an earlier one are known */
+  /** The schema as JSON text, in place of schema: "{\"type\": \"object\", …}"; NULL: schema has it. A struct that the
+   *  library passes out has it in schema. */
+  const char *schema_json;
 } tp_tool;
 
 /** The arguments: a value, a map that the schema accepted. Borrowed as long as the run is valid.

@@ -229,3 +229,67 @@ TEST(threads_that_add_and_remove_at_once_all_succeed) {
   for (size_t i = 0; i < COUNT(threads); i++) pthread_join(threads[i], NULL);
   close_runtime(runtime);
 }
+
+static tp_tool_result_kind call_with(tp_runtime *runtime, const char *name, const char *json) {
+  tp_task_spec spec = {.struct_size = sizeof spec, .tool = name};
+  const tp_task_result *result = NULL;
+  tp_writer *writer;
+  assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
+  assert_int_equal(tp_json_decode(tp_text_of(json), writer, NULL), TP_OK);
+  assert_int_equal(tp_writer_finish(writer, &spec.arguments), TP_OK);
+  assert_int_equal(tp_task_call(runtime, &spec, &result, NULL), TP_OK);
+  tp_tool_result_kind kind = result->kind;
+  tp_task_result_free(result);
+  tp_writer_free(writer);
+  return kind;
+}
+
+TEST(schema_in_json_checks_arguments) {
+  tp_runtime *runtime = open_runtime(NULL);
+  thing t = new_thing();
+  tp_tool tool = tool_of("forecast", &t);
+  char json[] =
+      "{\"type\": \"object\", \"required\": [\"city\"], \"properties\": {\"city\": {\"type\": \"string\"},"
+      " \"days\": {\"type\": \"integer\", \"minimum\": 1}}}";
+  tool.schema_json = json;
+  assert_int_equal(tp_tool_add(runtime, &tool, NULL), TP_OK);
+  memset(json, 'x', sizeof json - 1); /* it was copied */
+  assert_int_equal(call_with(runtime, "forecast", "{\"city\": \"Oslo\", \"days\": 2}"), TP_TOOL_OK);
+  assert_int_equal(call_with(runtime, "forecast", "{\"city\": 7}"), TP_TOOL_INVALID_ARGUMENTS);
+  assert_int_equal(call_with(runtime, "forecast", "{\"city\": \"Oslo\", \"days\": 0}"), TP_TOOL_INVALID_ARGUMENTS);
+  assert_int_equal(call_with(runtime, "forecast", "{}"), TP_TOOL_INVALID_ARGUMENTS);
+  assert_int_equal(t.runs, 1);
+  close_runtime(runtime);
+}
+
+TEST(schema_in_json_that_is_wrong_is_refused) {
+  static const struct {
+    const char *json, *words;
+  } rows[] = {{"", "a value must stand here"},
+              {"{\"type\": \"object\"", "',' or '}' must stand here"},
+              {"{\n\"type\": 'object'}", "double quotes"},
+              {"{\"type\": \"object\", \"type\": \"object\"}", "in this object already"},
+              {"{} {}", "only blanks"},
+              {"[]", "schema"},
+              {"\"object\"", "schema"},
+              {"{\"type\": \"thing\"}", "schema"},
+              {"{\"minLength\": 1}", "schema.minLength"},
+              {"{\"required\": [1]}", "schema"}};
+  tp_runtime *runtime = open_runtime(NULL);
+  thing t = new_thing();
+  tp_tool tool = tool_of("forecast", &t);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    tp_fault fault = {0};
+    tool.schema_json = rows[i].json;
+    tp_status status = tp_tool_add(runtime, &tool, &fault);
+    bool is_refused = status == TP_ERR_BAD_SCHEMA && strstr(fault.message, rows[i].words) != NULL;
+    if (!is_refused) fail_msg("%s: %s: %s", rows[i].json, tp_status_name(status), fault.message);
+  }
+  tool.schema_json = "{}";
+  tool.schema = (tp_text){"\x80", 1};
+  tp_fault fault = {0};
+  assert_int_equal(tp_tool_add(runtime, &tool, &fault), TP_ERR_MALFORMED);
+  assert_non_null(strstr(fault.message, "set one of the two"));
+  assert_int_equal(t.destroys, 0);
+  close_runtime(runtime);
+}
