@@ -1,10 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# binding.sh LANGUAGE LIBRARY SANITIZER FOLDER: runs examples/bindings/LANGUAGE with the library, or says why it cannot
-# be run here (exit 77). SANITIZER is meson's b_sanitize. What is fetched or built stands in FOLDER/LANGUAGE.
+# binding.sh LANGUAGE LIBRARY SANITIZER FOLDER [EXAMPLE]: runs EXAMPLE (guard) of examples/bindings/LANGUAGE with the
+# library, or says why it cannot be run here (exit 77). SANITIZER is meson's b_sanitize. What is fetched or built stands
+# in FOLDER/LANGUAGE.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
-language=$1 library=$2 sanitizer=$3 made=$4/$1
+language=$1 library=$2 sanitizer=$3 made=$4/$1 example=${5:-guard}
 folder=$root/examples/bindings/$language
 abi=$root/turnphase.abi.json
 export TURNPHASE_LIBRARY="$library" TURNPHASE_INCLUDE="$root/include" TURNPHASE_ABI="$abi" PYTHONDONTWRITEBYTECODE=1
@@ -63,7 +64,7 @@ case $language in
     for python in python3 /usr/bin/python3; do # Debian's module is for Debian's Python
       "$python" -c 'import cffi; cffi.FFI().compile' 2>/dev/null || continue
       build_cffi "$python"
-      PYTHONPATH=$made exec "$python" "$folder/guard.py"
+      PYTHONPATH=$made exec "$python" "$folder/$example.py"
     done
     skip "no cffi for Python here (./dev setup --bindings)" ;;
   luajit)
@@ -72,7 +73,7 @@ case $language in
   node)
     installed node npm
     fetch_koffi
-    NODE_PATH=$made/node_modules exec node "$folder/guard.js" ;;
+    NODE_PATH=$made/node_modules exec node "$folder/$example.js" ;;
   rust)
     installed rustc cc python3
     mkdir -p "$made"

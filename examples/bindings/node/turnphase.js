@@ -2,18 +2,18 @@
 /* turnphase through koffi 3, for Node's one thread: every struct, constant and function of the core, none of them
  * declared by hand. turnphase.abi.json, which is installed with the library, describes them.
  *
- * Handlers come out of an inbox: libuv polls its descriptor with the rest of Node's loop, and no thread waits. A turn
- * is submitted; its end is awaited on a thread of libuv's pool, which calls no JavaScript. A match and a tool have no
- * inbox: koffi has their thread of the library wait until Node's loop calls them, so a turn that has some must be
- * submitted, and Node's thread must not be in a synchronous call that waits for the runtime meanwhile.
+ * Everything comes out of one inbox, whose descriptor libuv polls with the rest of Node's loop: calls of handlers,
+ * tools and models, their cancels, and the ends of what was submitted. No thread waits for anything, neither of the
+ * library nor of libuv's pool, so a guard may read a file however many turns there are. Only a match has no inbox:
+ * koffi has its thread of the library wait until Node's loop calls it, so that Node's thread must not be in a
+ * synchronous call that waits for the runtime meanwhile.
  *
- * No exception crosses C: a callback that throws returns 0, which is no answer, and a handler that throws has failed.
+ * No exception crosses C: a match that throws returns 0, which is no answer, and a handler that throws has failed.
  */
 'use strict';
 
 const { execFileSync } = require('node:child_process');
 const fs = require('node:fs');
-const { promisify } = require('node:util');
 const koffi = require('koffi');
 
 const abiPath = process.env.TURNPHASE_ABI ??
@@ -62,7 +62,8 @@ function struct_(name) {
   return true;
 }
 for (const name of Object.keys(abi.structs)) struct_(name);
-koffi.proto('int32_t tp_callback(void *ctx, void *what)'); // a match or a tool
+koffi.proto('int32_t tp_callback(void *ctx, void *what)'); // a match
+koffi.proto('void tp_destroyed(void *ctx)');
 
 /* Every function, declared when it is first named. What begins with ret_, and a fault, is an array or an object that
  * the function fills. */
@@ -80,7 +81,6 @@ const lib = new Proxy({}, {
     return known[name];
   },
 });
-const submissionWait = promisify(lib.tp_submission_wait.async);
 
 /** A struct that may grow: struct_size is set, and koffi fills with zero what is not named. */
 function struct(name, fields) {
@@ -115,7 +115,7 @@ function made(name, ...args) {
   return result[0];
 }
 
-/** Makes a match or a tool callable from C; one that throws returns 0. It stays until the process ends. */
+/** Makes a match callable from C; one that throws returns 0. It stays until the process ends. */
 function callback(run) {
   return koffi.register((ctx, what) => {
     try {
@@ -126,52 +126,157 @@ function callback(run) {
   }, 'tp_callback *');
 }
 
-/** Calls the handlers whose work comes into the inbox, by the ids of their subscriptions: each returns the fields of
- *  its tp_outcome, now or later (a promise). One that throws has failed. */
-class Inbox {
-  constructor(runtime, handlers) {
-    this.handle = made('tp_inbox_new', runtime, null);
-    this.handlers = handlers;
+/** A runtime in Node's loop. What is called is a function of the host: of a handler's call, a tool's run or a model's
+ *  request, and of { signal }, an AbortSignal for when the answer is no longer wanted. It returns the fields of a
+ *  tp_outcome, a text, or the fields of a tp_model_response, now or later (a promise). One that throws has failed. */
+class Host {
+  constructor(options = {}) {
+    this.runtime = made('tp_runtime_new', struct('tp_runtime_options', options));
+    this.inbox = made('tp_inbox_new', this.runtime, struct('tp_inbox_options', { capacity: 65536 }));
+    this.known = new Map(); // what a ctx stands for: a function, or what to call with an end
+    this.open = new Map();  // an AbortController for each taken call, by token
+    this.cancels = 0;       // how many calls were no longer wanted
+    this.next = 1n;
+    this.destroy = koffi.register((ctx) => { this.known.delete(ctx); }, 'tp_destroyed *');
     // uv_poll of libuv; koffi has it without a page in its manual, which is one reason to pin koffi's version.
-    this.poll = koffi.node.poll(lib.tp_inbox_fd(this.handle), () => this.takeAll());
+    this.poll = koffi.node.poll(lib.tp_inbox_fd(this.inbox), () => this.take());
   }
 
-  takeAll() {
-    const work = [null];
-    while (lib.tp_inbox_next(this.handle, work) === 0 && work[0] !== null) {
-      void this.answer(koffi.decode(work[0], structs.tp_work));
+  /* The ctx of something that the library gives back. */
+  ctxOf(value) {
+    this.known.set(this.next, value);
+    return this.next++;
+  }
+
+  take() {
+    const taken = [null];
+    while (lib.tp_inbox_next(this.inbox, taken) === C.TP_OK && taken[0] !== null) {
+      const work = koffi.decode(taken[0], structs.tp_work);
+      if (work.kind >= C.TP_WORK_HANDLER && work.kind <= C.TP_WORK_MODEL) {
+        void this.answer(work);
+        continue;
+      }
+      if (work.kind === C.TP_WORK_CANCEL) {
+        this.cancels++;
+        this.open.get(String(work.token.bits))?.abort();
+      } else if (work.kind === C.TP_WORK_END) {
+        const ended = koffi.decode(work.end, structs.tp_work_end);
+        const resolve = this.known.get(BigInt(work.ctx));
+        this.known.delete(BigInt(work.ctx));
+        resolve(ended.kind === C.TP_END_TURN ? turnOf(ended.turn) : undefined);
+      }
+      lib.tp_work_release(taken[0]); // of a DESTROY it calls destroy
     }
   }
 
   async answer(work) {
-    let outcome;
+    const token = String(work.token.bits);
+    const controller = new AbortController();
+    this.open.set(token, controller);
+    const what = [, work.call, work.run, work.request][work.kind];
+    let answer, problem;
     try {
-      outcome = await this.handlers[lib.tp_call_subscription(work.call)](work.call);
+      answer = await this.known.get(BigInt(work.ctx))(what, controller);
     } catch (error) {
-      outcome = { kind: C.TP_ANSWER_FAILED, reason: error.message };
+      problem = String(error?.message ?? error);
     }
-    lib.tp_token_complete(work.token, struct('tp_outcome', outcome), null); // TP_ERR_STALE: it came too late
+    this.open.delete(token);
+    // What these return is TP_ERR_STALE when the answer came too late.
+    if (work.kind === C.TP_WORK_HANDLER) {
+      const failed = { kind: C.TP_ANSWER_FAILED, reason: problem };
+      lib.tp_token_complete(work.token, struct('tp_outcome', problem === undefined ? answer : failed), null);
+    } else if (work.kind === C.TP_WORK_TOOL) {
+      lib.tp_tool_complete(work.token, problem !== undefined, text(problem ?? answer), null);
+    } else if (problem === undefined) {
+      lib.tp_model_complete(work.token, struct('tp_model_response', answer), null);
+    } else {
+      lib.tp_model_fail(work.token, C.TP_ERR_MODEL, problem, false, null);
+    }
   }
 
-  close() {
+  /* Submits something whose last parameters are on_end and ctx. @return a promise of its end. */
+  ended(kind, submit) {
+    let settle;
+    const promise = new Promise((resolve) => { settle = resolve; });
+    const ctx = this.ctxOf(settle);
+    const end = made('tp_end_new', this.inbox, ctx);
+    try {
+      submit(library.symbol(`tp_end_of_${kind}`, 'void'), end);
+    } catch (error) {
+      lib.tp_end_free(end);
+      this.known.delete(ctx);
+      throw error;
+    }
+    return promise;
+  }
+
+  hook(id, phase, run, fields = {}) {
+    call('tp_hook_add', this.runtime, struct('tp_hook', {
+      id, phase, inbox: this.inbox, ctx: this.ctxOf(run), destroy: this.destroy, ...fields,
+    }));
+  }
+
+  /** A tool that every turn has. */
+  tool(name, run, fields = {}) {
+    call('tp_tool_add', this.runtime, struct('tp_tool', {
+      name, inbox: this.inbox, ctx: this.ctxOf(run), destroy: this.destroy, max_concurrent: 65536, ...fields,
+    }));
+  }
+
+  session(id, model, fields = {}) {
+    const described = typeof model === 'function'
+      ? struct('tp_model', { name: id, inbox: this.inbox, ctx: this.ctxOf(model), destroy: this.destroy })
+      : model;
+    return new Session(this, made('tp_session_open', this.runtime, struct('tp_session_options', {
+      id, model: described, ...fields,
+    })));
+  }
+
+  /** Drains the runtime and ends it. */
+  async close() {
+    await this.ended('drain', (onEnd, end) => call('tp_runtime_drain_submit', this.runtime, 10000, onEnd, end));
+    lib.tp_runtime_free(this.runtime);
+    this.take(); // what the end of the runtime put there: destroys
     this.poll.close();
-    lib.tp_inbox_free(this.handle);
+    lib.tp_inbox_free(this.inbox);
   }
 }
 
-/** Runs a turn; Node's loop runs on meanwhile. Resolves with what came of it. */
-async function turn(session, message) {
-  const submission = made('tp_turn_submit', session, struct('tp_turn_request', { text: text(message) }), null, null);
-  const result = [null], fault = {};
-  try {
-    if (await submissionWait(submission, 0xffffffff, result, fault) !== 0) throw new Error(fault.message);
-    const ended = koffi.decode(result[0], structs.tp_turn_result);
+class Session {
+  constructor(host, handle) {
+    this.host = host;
+    this.handle = handle;
+  }
+
+  /** Submits a turn. end: a promise of what came of it; cancel(): ends it now. */
+  turn(message, fields = {}) {
+    const submission = [null];
+    const end = this.host.ended('turn', (onEnd, ctx) => call('tp_turn_submit', this.handle,
+      struct('tp_turn_request', { text: text(message), ...fields }), onEnd, ctx, submission));
+    const unref = () => { lib.tp_submission_unref(submission[0]); submission[0] = null; };
     return {
-      ...ended, text: words(ended.text), subscription: words(ended.subscription), reason: words(ended.bare_reason),
+      end: end.finally(unref),
+      cancel: () => lib.tp_submission_cancel(submission[0]), // accepts null
     };
-  } finally {
-    lib.tp_submission_unref(submission);
+  }
+
+  /** @return a promise: the id may be opened again. */
+  close() {
+    return this.host.ended('session', (onEnd, end) => lib.tp_session_close(this.handle, onEnd, end));
   }
 }
 
-module.exports = { C, Inbox, call, callback, lib, made, struct, text, turn, words };
+function turnOf(result) {
+  const ended = koffi.decode(result, structs.tp_turn_result);
+  return {
+    ...ended, text: words(ended.text), subscription: words(ended.subscription), reason: words(ended.bare_reason),
+  };
+}
+
+/** The messages of a model's request. */
+function messages(request) {
+  const { messages: list, message_count: count } = koffi.decode(request, structs.tp_model_request);
+  return koffi.decode(list, 'void *', Number(count)).map((message) => koffi.decode(message, structs.tp_message));
+}
+
+module.exports = { C, Host, call, callback, lib, made, messages, struct, text, words };
