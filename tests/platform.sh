@@ -127,7 +127,7 @@ END
     tests='--suite unit --suite sim --suite fuzz'
     # What fails under the emulator: it has no openat2, says of a program that cannot be started that it was, aborts in
     # the child of a fork of many threads, and is slower than the bounds of a loop.
-    cannot='files_domain declared_hooks hook_tool hook_worker inside event_loop' ;;
+    cannot='files_domain declared_hooks hook_tool hook_worker process inside event_loop' ;;
   *)
     echo "platform.sh: there is no '$platform'" >&2
     exit 2 ;;
