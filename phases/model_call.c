@@ -166,7 +166,7 @@ static tp_status refused_status(tp__model_call *c, tp_reason reason) {
   if (reason == TP_REASON_SHUTDOWN) return TP_ERR_SHUTDOWN;
   if (!c->model.inbox) return TP_ERR_NO_THREAD;
   bool closed = tp__inbox_is_closed(c->model.inbox);
-  c->failure_message = closed ? "its inbox was freed" : "its inbox is full, or too many tokens are open";
+  c->failure_message = closed ? "its inbox was freed" : "too many tokens are open";
   return closed ? TP_ERR_MODEL : TP_ERR_FULL;
 }
 

@@ -59,6 +59,12 @@ void tp__tool_permits_free(tp__agent_layer *layer) {
 
 enum { RESULT_BYTES_MAX = 100000, LIMIT_MS = 120000, CONCURRENT_MAX = 16 };
 
+/* Where the tool has no number of its own. Through an inbox it uses no thread: then nothing needs a bound. */
+static uint32_t concurrent_max(const tp_tool *tool) {
+  if (tool->max_concurrent) return tool->max_concurrent;
+  return tool->inbox ? UINT32_MAX : CONCURRENT_MAX;
+}
+
 static size_t count_tools(const tp_merged *merged) {
   size_t count = 0;
   for (size_t i = 0; i < tp_merged_count(merged, TP_KIND_TOOL_BUNDLE); i++)
@@ -119,7 +125,7 @@ static tp_status add_tool(tp__toolset *set, tp__agent_layer *layer, const char *
                        .owner = owner,
                        .name = tp_text_of(name),
                        .permits = permits,
-                       .concurrent_max = tool->max_concurrent ? tool->max_concurrent : CONCURRENT_MAX,
+                       .concurrent_max = concurrent_max(tool),
                        .result_bytes_max = tool->result_bytes_max ? tool->result_bytes_max : RESULT_BYTES_MAX,
                        .timeout_ns = (int64_t)(tool->limit_ms ? tool->limit_ms : LIMIT_MS) * TP__NS_PER_MS};
   enter(set, (uint32_t)set->count++);

@@ -29,9 +29,11 @@ TP_BEGIN_DECLS
 /** Options of an inbox. Zero means default. */
 typedef struct tp_inbox_options {
   size_t struct_size;
-  uint32_t capacity;       /* how much work may wait to be taken; 0: 1,024; at most 1,048,576 */
-  uint32_t event_capacity; /* how many events may wait besides; 0: 1,024; at most 1,048,576. 65,536 more ends of
-                                   turns may wait */
+  uint32_t capacity;       /* how many calls may wait to be taken; 0: what may be deferred
+                                   (tp_runtime_options.deferred_max); at most 1,048,576. A call that finds the inbox
+                                   full waits in line, in the order of arrival, until its limit; it is not refused */
+  uint32_t event_capacity; /* how many events may wait besides; 0: 1,024; at most 1,048,576. 65,536 more events TURN_END
+                                   may wait. Ends, cancels and destroys need no space */
 } tp_inbox_options;
 
 /** Makes an inbox for handlers, tools, models and listeners of this runtime. It belongs to the process that makes it:
@@ -132,6 +134,13 @@ typedef struct tp_work {
  *  Threads: any.
  *  Blocks: no.  From a hook: yes. */
 TP_API tp_status tp_inbox_next(tp_inbox *inbox, const tp_work **ret_work) TP_MUST_USE;
+
+/** Takes the work that has waited longest, and what follows, at most `max` pieces: as tp_inbox_next() in a loop.
+ *  @param works      max pointers, of which *ret_count are set. May be NULL when max is 0.
+ *  @return as tp_inbox_next(); TP_ERR_USAGE without works or ret_count.
+ *  Threads: any.
+ *  Blocks: no.  From a hook: yes. */
+TP_API tp_status tp_inbox_take(tp_inbox *inbox, const tp_work **works, size_t max, size_t *ret_count) TP_MUST_USE;
 
 /** Releases work that was taken and is not answered: an EVENT, END, CANCEL or DESTROY, each exactly once. For a
  *  DESTROY it calls `destroy`. The inbox may have been freed.

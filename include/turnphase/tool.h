@@ -75,13 +75,13 @@ typedef struct tp_tool {
   bool is_operation;                /* the name is the key of a low-level operation, such as db.write.user_row, and no
                                    ability's: the kind that tool.create reads (TP_FIELD_ABILITY_KIND) */
   uint32_t max_concurrent;          /* how many of its runs there are at once, deferred ones included. 0 means 16, not
-                                   counting what has deferred */
+                                   counting what has deferred; with an inbox 0 is no limit */
   uint32_t limit_ms;                /* of one call, from when it got a thread or came into the inbox; 0 means 120,000 */
   uint32_t result_bytes_max;        /* 0 means 100,000: longer results keep head and tail */
   uint32_t reserved_;               /* must be zero */
   tp_inbox *inbox;                  /* of this runtime (inbox.h): its calls wait there until a thread of the host takes
                                    them, at most max_concurrent at once, taken ones included; the others wait for these.
-                                   When the inbox is full or freed the call is shed at once. Kept as long as the tool */
+                                   When the inbox was freed the call is shed at once. Kept as long as the tool */
   void (*destroy)(void *ctx);       /* exactly once each time the tool is taken; without any lock, from any thread; must
                                    not block. May be NULL */
   const char *read_key, *write_key; /* fixed keys of every call, of the form of tp_tool_keys_add(); NULL: none. Calls of

@@ -13,7 +13,8 @@ tp_status tp_edit_begin(tp_runtime *runtime, const tp_owner *owner, tp_edit **re
 
 tp_status tp_inbox_new(tp_runtime *runtime, const tp_inbox_options *options, tp_inbox **ret_inbox, tp_fault *fault) {
   TP__TRY(tp__runtime_usable(runtime, fault));
-  return tp__inbox_new(&runtime->allocator, runtime->registry, options, ret_inbox, fault);
+  return tp__inbox_new(&runtime->allocator, runtime->registry, options, runtime->options.deferred_max, ret_inbox,
+                       fault);
 }
 
 tp_status tp_hook_add(tp_runtime *runtime, const tp_hook *hook, tp_fault *fault) {

@@ -17,6 +17,7 @@ struct tp_inbox {
   /* under mutex */
   tp__pollable pollable;       /* set while anything waits and the inbox is not closed */
   tp__link waiting;            /* tp__inbox_item, oldest first */
+  tp__link line;               /* work that found it full: it comes in when other work is taken */
   uint32_t count, event_count; /* of what may be refused */
   uint32_t note_count;         /* of the rest: ends, cancels, destroys */
   bool is_closed;
@@ -24,10 +25,11 @@ struct tp_inbox {
 
 /* ---- life ---- */
 
-static tp_status options_read(tp_inbox_options *options, const tp_inbox_options *theirs, tp_fault *fault) {
+static tp_status options_read(tp_inbox_options *options, const tp_inbox_options *theirs, uint32_t capacity,
+                              tp_fault *fault) {
   *options = (tp_inbox_options){0};
   if (theirs) TP__TRY(tp__options_read(options, sizeof *options, theirs, "tp_inbox_options", fault));
-  if (options->capacity == 0) options->capacity = CAPACITY;
+  if (options->capacity == 0) options->capacity = capacity < CAPACITY_MAX ? capacity : CAPACITY_MAX;
   if (options->event_capacity == 0) options->event_capacity = CAPACITY;
   if (options->event_capacity > CAPACITY_MAX)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_inbox_options.event_capacity is %u: at most %d",
@@ -46,9 +48,9 @@ static tp_status no_descriptor(tp_fault *fault) {
 }
 
 tp_status tp__inbox_new(const tp_allocator *allocator, const void *owner, const tp_inbox_options *theirs,
-                        tp_inbox **ret_inbox, tp_fault *fault) {
+                        uint32_t capacity, tp_inbox **ret_inbox, tp_fault *fault) {
   tp_inbox_options options;
-  TP__TRY(options_read(&options, theirs, fault));
+  TP__TRY(options_read(&options, theirs, capacity, fault));
   tp_inbox *inbox = tp__alloc_zero(allocator, sizeof *inbox);
   if (!inbox) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the inbox");
   inbox->allocator = *allocator;
@@ -57,6 +59,7 @@ tp_status tp__inbox_new(const tp_allocator *allocator, const void *owner, const 
   inbox->event_capacity = options.event_capacity;
   inbox->process_generation = tp__process_generation();
   tp__list_init(&inbox->waiting);
+  tp__list_init(&inbox->line);
   tp__a32_store_relaxed(&inbox->refs, 1);
   tp_status status = tp__mutex_init(&inbox->mutex, TP__RANK_inbox);
   if (status != TP_OK) {
@@ -77,7 +80,7 @@ void tp__inbox_ref(tp_inbox *inbox) { tp__a32_add_relaxed(&inbox->refs, 1); }
 
 void tp__inbox_unref(tp_inbox *inbox) {
   if (!inbox || tp__a32_sub_acq_rel(&inbox->refs, 1) > 1) return;
-  assert(tp__list_empty(&inbox->waiting));
+  assert(tp__list_empty(&inbox->waiting) && tp__list_empty(&inbox->line));
   tp_allocator allocator = inbox->allocator;
   tp__mutex_fini(&inbox->mutex);
   tp__release(&allocator, inbox, sizeof *inbox);
@@ -116,6 +119,8 @@ static void inbox_check_locked(const tp_inbox *inbox) {
   /* Each item is counted, as work, as an event or as a note; of work there is no more than it takes. */
   assert(count == TP__CHECK_ITEMS_MAX || count == inbox->count + inbox->event_count + inbox->note_count);
   assert(inbox->count <= inbox->capacity);
+  /* Work stands in line for a full inbox only. */
+  assert(tp__list_empty(&inbox->line) || inbox->count == inbox->capacity);
 }
 #endif
 
@@ -130,11 +135,34 @@ static void put_locked(tp_inbox *inbox, tp__inbox_item *item) {
   TP__CHECK(inbox_check_locked(inbox));
 }
 
+static void line_up_locked(tp_inbox *inbox, tp__inbox_item *item) {
+  TP__LOCKED(&inbox->mutex);
+  tp__inbox_ref(inbox);
+  item->inbox = inbox;
+  item->waits = item->in_line = true;
+  tp__list_push(&inbox->line, &item->link);
+  TP__CHECK(inbox_check_locked(inbox));
+}
+
+/* The reference of the item in line stays its own. */
+static void serve_line_locked(tp_inbox *inbox) {
+  TP__LOCKED(&inbox->mutex);
+  while (!tp__list_empty(&inbox->line) && inbox->count < inbox->capacity) {
+    tp__inbox_item *item = TP__CONTAINER(inbox->line.next, tp__inbox_item, link);
+    tp__list_remove(&item->link);
+    item->in_line = false;
+    if (tp__list_empty(&inbox->waiting) && !inbox->is_closed) tp__pollable_set(&inbox->pollable);
+    tp__list_push(&inbox->waiting, &item->link);
+    inbox->count++;
+  }
+}
+
 bool tp__inbox_put(tp_inbox *inbox, tp__inbox_item *item) {
   if (tp__inbox_is_forked(inbox)) return false;
   tp__mutex_lock(&inbox->mutex);
-  bool put = !inbox->is_closed && inbox->count < inbox->capacity;
-  if (put) put_locked(inbox, item);
+  bool put = !inbox->is_closed;
+  if (put && inbox->count < inbox->capacity) put_locked(inbox, item);
+  else if (put) line_up_locked(inbox, item);
   tp__mutex_unlock(&inbox->mutex);
   return put;
 }
@@ -164,8 +192,13 @@ static void remove_locked(tp_inbox *inbox, tp__inbox_item *item) {
   TP__LOCKED(&inbox->mutex);
   tp__list_remove(&item->link);
   item->waits = false;
+  if (item->in_line) {
+    item->in_line = false;
+    return;
+  }
   TP__ASSERT(*count_of(inbox, item) > 0);
   *count_of(inbox, item) -= 1;
+  serve_line_locked(inbox);
   TP__CHECK(inbox_check_locked(inbox));
   if (tp__list_empty(&inbox->waiting) && !inbox->is_closed) tp__pollable_clear(&inbox->pollable);
 }

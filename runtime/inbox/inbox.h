@@ -14,7 +14,8 @@
 typedef struct tp__inbox_item {
   tp_inbox *inbox; /* referenced, from the put on */
   tp__link link;   /* under the inbox's lock, as waits */
-  bool waits;      /* in the queue */
+  bool waits;      /* in the queue, or in the line for it */
+  bool in_line;
   tp_work work;
 } tp__inbox_item;
 
@@ -33,9 +34,11 @@ static inline tp__inbox_note *tp__inbox_note_of(tp__inbox_item *item) {
   return item->work.kind >= TP_WORK_EVENT ? TP__CONTAINER(item, tp__inbox_note, item) : NULL;
 }
 
-/** Reads the options and makes an inbox. @param owner  the runtime that may register it; compared, never followed. */
+/** Reads the options and makes an inbox.
+ *  @param owner  the runtime that may register it; compared, never followed.
+ *  @param capacity  where the options have none. */
 tp_status tp__inbox_new(const tp_allocator *allocator, const void *owner, const tp_inbox_options *options,
-                        tp_inbox **ret_inbox, tp_fault *fault);
+                        uint32_t capacity, tp_inbox **ret_inbox, tp_fault *fault);
 void tp__inbox_ref(tp_inbox *inbox);
 const tp_allocator *tp__inbox_allocator(const tp_inbox *inbox);
 /** Accepts NULL. */
@@ -46,7 +49,8 @@ bool tp__inbox_is_closed(tp_inbox *inbox);
 /** In the child of a fork the descriptor is shared with the parent. */
 bool tp__inbox_is_forked(const tp_inbox *inbox);
 
-/** Any thread may take the item from here on. @return false when the inbox is full or closed: nothing was done. */
+/** Any thread may take the item from here on, or, when the inbox is full, when it has come to its end of the line.
+ *  @return false when the inbox is closed: nothing was done. */
 bool tp__inbox_put(tp_inbox *inbox, tp__inbox_item *item);
 typedef enum tp__inbox_put_end { TP__INBOX_PUT = 0, TP__INBOX_FULL = 1, TP__INBOX_CLOSED = 2 } tp__inbox_put_end;
 /** The same for an event. @param beyond  how many may wait above the capacity for events. */

@@ -630,6 +630,19 @@ tp_status tp_inbox_next(tp_inbox *inbox, const tp_work **ret_work) {
   return TP_OK;
 }
 
+tp_status tp_inbox_take(tp_inbox *inbox, const tp_work **works, size_t max, size_t *ret_count) {
+  size_t count = 0;
+  if (!inbox || !ret_count || (max > 0 && !works)) return TP_ERR_USAGE;
+  if (tp__inbox_is_forked(inbox)) return TP_ERR_FORKED;
+  while (count < max) {
+    tp__inbox_item *item = tp__inbox_take(inbox);
+    if (!item) break;
+    if (is_handed_out(item)) works[count++] = &item->work;
+  }
+  *ret_count = count;
+  return TP_OK;
+}
+
 tp_status tp_work_release(const tp_work *work) {
   if (!work) return TP_ERR_USAGE;
   tp__inbox_note *note = tp__inbox_note_of(TP__CONTAINER((tp_work *)(uintptr_t)work, tp__inbox_item, work));

@@ -136,7 +136,7 @@ tp_reason tp__pool_submit(tp__pool *pool, tp__pool_item *item, struct tp__pool_t
                           struct tp__pool_thread **later);
 void tp__pool_wake(struct tp__pool_thread *threads);
 /** The same for an item with an inbox.
- *  @return NONE: it is in the inbox, or will be when there is a permit; NO_PERMIT; NO_WORKER (full or closed);
+ *  @return NONE: it is in the inbox, or will be when there is a permit; NO_PERMIT; NO_WORKER (closed);
  *          SHUTDOWN. */
 tp_reason tp__pool_offer(tp__pool *pool, tp__pool_item *item);
 /** The token of an item with an inbox, or that keeps its permit, has ended: the permit goes to the next in line. */

@@ -140,24 +140,113 @@ TEST(detached_run_goes_through_the_inbox) {
 
 /* ---- bounds ---- */
 
-TEST(full_inbox_fails_the_attempt_and_keeps_what_is_in_it) {
+TEST(attempt_that_finds_the_inbox_full_waits_in_the_order_of_arrival) {
+  enum { TURNS = 20 };
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_inbox *inbox = open_inbox(runtime, 2);
+  add(runtime, "g", GATHER, inbox, (tp_subscription){.limit_ms = LONG_MS});
+  tp_turn *turns[TURNS];
+  ran r[TURNS];
+  char texts[TURNS][4];
+  for (int i = 0; i < TURNS; i++) {
+    snprintf(texts[i], sizeof texts[i], "%d", i);
+    turns[i] = begin_bare(runtime, 0);
+    submit(turns[i], GATHER, texts[i], &r[i]);
+    while (open_tokens(runtime) < (uint64_t)i + 1) sleep_ms(1); /* it has come: the next one is after it */
+  }
+  for (int i = 0; i < TURNS; i++) {
+    const tp_work *work = take(inbox);
+    assert_non_null(work);
+    assert_text(tp_call_text(work->call, TP_FIELD_TEXT), texts[i]);
+    assert_int_equal(answer(work, TP_ANSWER_DONE, NULL), TP_OK);
+  }
+  assert_false(is_readable(inbox));
+  for (int i = 0; i < TURNS; i++) {
+    latch_wait(&r[i].ended, 1);
+    assert_run(&r[i].result, "g", TP_STATE_SUCCEEDED, TP_REASON_NONE);
+    tp_turn_end(turns[i]);
+  }
+  assert_int_equal(open_tokens(runtime), 0);
+  tp_inbox_free(inbox);
+  close_runtime(runtime);
+}
+
+TEST(attempt_in_line_for_a_full_inbox_ends_at_its_limit) {
   tp_runtime *runtime = open_runtime(NULL);
   tp_inbox *inbox = open_inbox(runtime, 1);
-  add(runtime, "first", GATHER, inbox, (tp_subscription){.limit_ms = LONG_MS, .priority = 1});
-  add(runtime, "guard", GUARD, inbox, (tp_subscription){.limit_ms = LONG_MS});
-  tp_turn *waiting = begin_bare(runtime, 0), *refused = begin_bare(runtime, 0);
+  add(runtime, "first", GATHER, inbox, (tp_subscription){.limit_ms = LONG_MS});
+  add(runtime, "guard", GUARD, inbox, (tp_subscription){.limit_ms = 20});
+  tp_turn *waiting = begin_bare(runtime, 0), *late = begin_bare(runtime, 0);
   ran r;
   submit(waiting, GATHER, NULL, &r);
   wait_readable(inbox);
-  tp_phase_result result = run_phase(refused, GUARD, NULL);
-  assert_run(&result, "guard", TP_STATE_FAILED, TP_REASON_NO_WORKER);
+  tp_phase_result result = run_phase(late, GUARD, NULL);
+  assert_run(&result, "guard", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
   assert_int_equal(result.outcome, TP_ERR_DENIED); /* required: it fails closed */
   assert_int_equal(answer(take_next(inbox), TP_ANSWER_DONE, NULL), TP_OK);
   latch_wait(&r.ended, 1);
   assert_run(&r.result, "first", TP_STATE_SUCCEEDED, TP_REASON_NONE);
+  assert_false(is_readable(inbox));
   assert_int_equal(open_tokens(runtime), 0);
   tp_turn_end(waiting);
-  tp_turn_end(refused);
+  tp_turn_end(late);
+  tp_inbox_free(inbox);
+  close_runtime(runtime);
+}
+
+TEST(attempts_in_line_for_a_freed_inbox_fail) {
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_inbox *inbox = open_inbox(runtime, 1);
+  add(runtime, "g", GATHER, inbox, (tp_subscription){.limit_ms = LONG_MS});
+  tp_turn *turns[3];
+  ran r[3];
+  for (int i = 0; i < 3; i++) {
+    turns[i] = begin_bare(runtime, 0);
+    submit(turns[i], GATHER, NULL, &r[i]);
+  }
+  while (open_tokens(runtime) < 3) sleep_ms(1);
+  tp_inbox_free(inbox);
+  for (int i = 0; i < 3; i++) {
+    latch_wait(&r[i].ended, 1);
+    assert_run(&r[i].result, "g", TP_STATE_FAILED, TP_REASON_NO_WORKER);
+    tp_turn_end(turns[i]);
+  }
+  assert_int_equal(open_tokens(runtime), 0);
+  close_runtime(runtime);
+}
+
+TEST(many_pieces_are_taken_at_a_time) {
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_inbox *inbox = open_inbox(runtime, 3);
+  add(runtime, "g", GATHER, inbox, (tp_subscription){.limit_ms = LONG_MS});
+  const tp_work *works[8];
+  size_t count = 99;
+  assert_int_equal(tp_inbox_take(NULL, works, 8, &count), TP_ERR_USAGE);
+  assert_int_equal(tp_inbox_take(inbox, NULL, 8, &count), TP_ERR_USAGE);
+  assert_int_equal(tp_inbox_take(inbox, works, 8, NULL), TP_ERR_USAGE);
+  assert_int_equal(count, 99);
+  assert_int_equal(tp_inbox_take(inbox, works, 8, &count), TP_OK);
+  assert_int_equal(count, 0);
+  tp_turn *turns[5];
+  ran r[5];
+  for (int i = 0; i < 5; i++) {
+    turns[i] = begin_bare(runtime, 0);
+    submit(turns[i], GATHER, NULL, &r[i]);
+  }
+  while (open_tokens(runtime) < 5) sleep_ms(1);
+  assert_int_equal(tp_inbox_take(inbox, NULL, 0, &count), TP_OK);
+  assert_int_equal(count, 0);
+  assert_int_equal(tp_inbox_take(inbox, works, 2, &count), TP_OK);
+  assert_int_equal(count, 2);
+  assert_true(is_readable(inbox));
+  assert_int_equal(tp_inbox_take(inbox, works + 2, 6, &count), TP_OK); /* those in line come in meanwhile */
+  assert_int_equal(count, 3);
+  assert_false(is_readable(inbox));
+  for (int i = 0; i < 5; i++) assert_int_equal(answer(works[i], TP_ANSWER_DONE, NULL), TP_OK);
+  for (int i = 0; i < 5; i++) {
+    latch_wait(&r[i].ended, 1);
+    tp_turn_end(turns[i]);
+  }
   tp_inbox_free(inbox);
   close_runtime(runtime);
 }
