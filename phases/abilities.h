@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * abilities: the names of the tools that a session has used since it began, or since its last session.end, each once,
- * in the order of their first use. No lock: the owner of the session's running turn. */
+ * abilities: names that a session lists in session.end: of the tools that it has used, and of the files that they have
+ * changed. Each is listed once, in the order of their first use, since the session began or since its last session.end.
+ * No lock: the owner of the session's running turn. */
 #ifndef TP__ABILITIES_H
 #define TP__ABILITIES_H
 

@@ -32,6 +32,7 @@ static void free_session(tp_session *session) {
   tp__admission_part(&session->layer->admission, session->tenant_queue);
   tp__reminders_fini(&session->reminders);
   tp__abilities_fini(&session->abilities);
+  tp__abilities_fini(&session->changed);
   tp__past_unref(session->past);
   tp__mutex_fini(&session->mutex);
   tp__string_free(allocator, session->id);
@@ -205,6 +206,7 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
   tp__list_init(&session->history_user.link);
   tp__reminders_init(&session->reminders, tp__runtime_allocator(runtime));
   tp__abilities_init(&session->abilities, tp__runtime_allocator(runtime));
+  tp__abilities_init(&session->changed, tp__runtime_allocator(runtime));
   tp_status status = tp__mutex_init(&session->mutex, TP__RANK_session);
   if (status != TP_OK) {
     tp__release(tp__runtime_allocator(runtime), session, sizeof *session);

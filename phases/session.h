@@ -62,6 +62,7 @@ struct tp_session {
   tp__past *past; /* referenced */
   tp__reminders reminders;
   tp__abilities abilities;
+  tp__abilities changed; /* files: what write keys below files/ have named */
 };
 
 static inline tp__turn_ids tp__session_ids(tp_session *session) {

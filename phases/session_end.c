@@ -11,30 +11,28 @@ static void put_value(tp__drive *d, uint32_t field, tp_text value) {
   if (value.size > 0) tp__drive_value(d, field, value);
 }
 
-static void log_abilities(const tp__drive *d, const char *what) {
+static void log_list(const tp__drive *d, const char *what, const char *why) {
   tp__log_subject subject = {.status = TP_ERR_FULL, .phase = TP_PHASE_SESSION_END, .ids = d->turn->core.ids};
-  tp__log(d->session->runtime, TP_LOG_WARNING, &subject, "session.end of `%s`: abilities_used %s", d->session->id,
-          what);
+  tp__log(d->session->runtime, TP_LOG_WARNING, &subject, "session.end of `%s`: %s is %s", d->session->id, what, why);
 }
 
-/* What the host says, else the tools that turns of the session have run since it began, or since its last end. */
-static void put_abilities(tp__drive *d) {
-  tp__abilities *own = &d->session->abilities;
-  tp_text used = d->end.abilities_used;
-  if (used.size == 0 && !tp__abilities_write(own, &d->arena, &used)) log_abilities(d, "is missing: no memory");
-  else if (own->dropped > 0) log_abilities(d, "is not complete: more tools were run than a session lists");
-  put_value(d, TP_FIELD_ABILITIES_USED, used);
+/* What the host says, else what turns of the session have added since it began, or since its last end. */
+static void put_list(tp__drive *d, uint32_t field, tp__abilities *own, tp_text said) {
+  const char *name = tp_field_name(field);
+  if (said.size == 0 && !tp__abilities_write(own, &d->arena, &said)) log_list(d, name, "missing: no memory");
+  else if (own->dropped > 0) log_list(d, name, "not complete: there are more than a session lists");
+  put_value(d, field, said);
   tp__abilities_fini(own);
   tp__abilities_init(own, tp__runtime_allocator(d->session->runtime));
 }
 
 bool tp__fill_session_end(tp__drive *d) {
-  const tp_session *session = d->session;
+  tp_session *session = d->session;
   tp__drive_text(d, TP_FIELD_SESSION_ID, tp_text_of(session->id));
   tp__drive_text(d, TP_FIELD_REASON, d->user_text);
   tp__drive_int(d, TP_FIELD_CLOSED, d->closes_session);
-  put_value(d, TP_FIELD_CHANGED_FILES, d->end.changed_files);
-  put_abilities(d);
+  put_list(d, TP_FIELD_CHANGED_FILES, &session->changed, d->end.changed_files);
+  put_list(d, TP_FIELD_ABILITIES_USED, &session->abilities, d->end.abilities_used);
   put_value(d, TP_FIELD_TASKS_SUMMARY, d->end.tasks_summary);
   tp__drive_int(d, TP_FIELD_STARTED_AT, session->opened_unix_ms);
   tp__drive_int(d, TP_FIELD_ENDED_AT, tp__unix_ms());

@@ -8,6 +8,8 @@
  *
  * Calls that may go on do so in one loop, not one inside the other: a chain of inline calls needs no stack. */
 #include "phases/contribution.h"
+#include "phases/drive.h"
+#include "phases/session.h"
 #include "phases/tool_call.h"
 
 enum { KEYS_MAX = 64, KEY_BYTES_MAX = 1024 };
@@ -234,10 +236,22 @@ bool tp__order_cancel(tp__tool_slot *slot) {
   return true;
 }
 
+/* A write key below files/ names a file that the call may have changed. */
+static void note_changes(const tp__tool_slot *slot) {
+  static const char below[] = "files/";
+  tp__drive *drive = slot->dispatch->turn->drive;
+  if (!drive || !tp__toolcall_result((tp__tool_slot *)(uintptr_t)slot)->started) return;
+  for (const key *k = slot->order->keys.first; k; k = k->next)
+    if (k->writes && k->path.size > sizeof below - 1 && memcmp(k->path.data, below, sizeof below - 1) == 0)
+      tp__abilities_add(&drive->session->changed,
+                        (tp_text){k->path.data + sizeof below - 1, k->path.size - (sizeof below - 1)});
+}
+
 void tp__order_over(tp__tool_slot *slot) {
   TP__ASSERT(slot->order && !slot->order->is_over && !slot->order->waits);
   tp__tool_order *order = slot->order;
   order->is_over = true;
+  note_changes(slot);
   if (!order->given_up) tp__list_remove(&order->link);
   wake(order);
 }

@@ -369,6 +369,26 @@ static tp_answer files_write(void *ctx, tp_tool_run *run) {
   return answer(run, &t);
 }
 
+enum { KEY_BYTES_MAX = 1024 }; /* as tp_tool_keys_add() takes them */
+
+/* Calls that write one file run in their order, and the end of the session lists the file. A path that has no key is
+ * refused by the call itself. */
+static tp_status write_keys(void *ctx, tp_text arguments, tp_tool_keys *keys) {
+  (void)ctx;
+  char path[TP__FILES_PATH_MAX], key[TP__FILES_PATH_MAX + sizeof "files/"] = "files";
+  size_t used = strlen(key);
+  if (!tp__files_path(tp_value_text(tp_value_get(arguments, "path")), path)) return TP_OK;
+  for (const char *part = path; *part;) {
+    size_t size = strcspn(part, "/");
+    bool is_dot = size == 0 || (size == 1 && part[0] == '.');
+    if (size == 2 && memcmp(part, "..", 2) == 0) return TP_OK;
+    if (!is_dot) used += (size_t)snprintf(key + used, sizeof key - used, "/%.*s", (int)size, part);
+    part += size + (part[size] == '/');
+  }
+  bool is_key = used > strlen("files") && used <= KEY_BYTES_MAX && tp_utf8_valid((tp_text){key, used}, NULL);
+  return is_key ? tp_tool_keys_add(keys, TP_TOOL_WRITE, (tp_text){key, used}, NULL) : TP_OK;
+}
+
 /* ---- their descriptions ---- */
 
 #define PATH(what) \
@@ -407,6 +427,7 @@ tp_status tp__files_tools_init(tp__files *files) {
     if (status == TP_OK)
       status = tp__domain_tool_make(&tool_rows[i], files, files->schema_writers[i], &files->tools[i]);
   }
+  files->tools[TP__FILES_TOOL_COUNT - 1].keys = write_keys; /* of files_write */
   return status;
 }
 

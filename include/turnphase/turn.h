@@ -349,7 +349,8 @@ TP_API void tp_session_close(tp_session *session, void (*on_end)(void *ctx), voi
 typedef struct tp_session_end {
   size_t struct_size;
   const char *reason;     /* TP_FIELD_REASON; NULL: "closed" at a close, "phase" at the end of a phase */
-  tp_text changed_files;  /* value: array of texts, at most 1 MiB; TP_FIELD_CHANGED_FILES */
+  tp_text changed_files;  /* value: array of texts, at most 1 MiB; TP_FIELD_CHANGED_FILES. Empty: what write keys of
+                                   the form files/PATH of the calls have named (tool.h), each once; at most 1,000 */
   tp_text abilities_used; /* the same; TP_FIELD_ABILITIES_USED. Empty: the tools whose functions turns of the
                                    session have called since its last session.end, each once; at most 1,000 */
   tp_text tasks_summary;  /* value: array of maps, at most 1 MiB; TP_FIELD_TASKS_SUMMARY */

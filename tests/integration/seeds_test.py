@@ -353,8 +353,33 @@ def guards_without_a_program(repository):
     assert plan.index('floor') < plan.index('no_prod'), plan
 
 
+def session_stop_build_check(repository):
+    """Runs where services or apps were changed, by a tool that declares what it writes or by the domain files."""
+    for how, call, options, found in (
+            ('chat', ('edit_file', {'path': './services/a/x.c', 'text': 'fine'}), [], 'services/a/x.c'),
+            ('run', ('edit_file', {'path': 'services/b.c', 'text': 'SYNTAX_ERROR'}), [], 'services/b.c'),
+            ('run', ('files_write', {'path': 'apps/c.c', 'text': 'x'}), ['--files', '.', '--files-writes', 'allow'],
+             'apps/c.c'),
+            ('chat', ('edit_file', {'path': 'docs/d.md', 'text': 'x'}), [], None)):
+        before = repository.read('.system/logs/build_check.log') if repository.exists(
+            '.system/logs/build_check.log') else ''
+        model = Model([call], 'Done.')
+        repository.converse(how, model, 'Edit.', *options)
+        model.close()
+        log = repository.read('.system/logs/build_check.log')
+        assert (log != before) == (found is not None), (how, call, log)
+        if found:
+            context = json.loads(repository.read('.system/logs/session_stop.json'))
+            assert context['changed_files'] == [found], context
+            assert context['abilities_used'] == [call[0]], context
+            assert re.fullmatch(r'\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z', context['started_at']), context
+    assert repository.read('.system/logs/build_check.log').split('\n')[:2] == ['build passed', 'build broken']
+    repository.check_contexts(8)
+
+
 CASES = [prod_config_guard, summary_of_long_arguments, nonprod_availability_check, prompt_router, ability_usage_tracker,
-         usage_of_parallel_calls, signals_of_the_document, declaration, guards_without_a_program]
+         usage_of_parallel_calls, signals_of_the_document, declaration, guards_without_a_program,
+         session_stop_build_check]
 
 
 def main():
