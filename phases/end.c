@@ -5,6 +5,7 @@
 #include "runtime/exec/runtime.h"
 #include "runtime/inbox/inbox.h"
 #include "runtime/sched/bug.h"
+#include "turnphase/task.h"
 
 struct tp_end {
   /* never changes after new */
@@ -23,6 +24,14 @@ struct tp_end {
     } agent;
     tp_drain_report drain;
     tp_jobs_wait_result jobs;
+    struct {
+      tp_task_result result;
+      tp_fault fault;
+      tp__arena arena; /* of the texts */
+      tp_question question;
+      tp_tool_call call;
+      tp_text ids[TP_ID_COUNT];
+    } task;
   };
 };
 
@@ -31,6 +40,7 @@ static tp_end *of(tp__inbox_note *note) { return TP__CONTAINER(note, tp_end, not
 static void free_end(tp_end *end) {
   tp_allocator allocator = end->allocator;
   if (end->shown.kind == TP_END_TURN) tp__result_fini(&end->turn);
+  if (end->shown.kind == TP_END_TASK) tp__arena_fini(&end->task.arena);
   tp__inbox_unref(end->inbox);
   tp__release(&allocator, end, sizeof *end);
 }
@@ -150,4 +160,40 @@ void tp_end_of_jobs(void *ctx, const tp_jobs_wait_result *result) {
   end->jobs = *result;
   end->shown.jobs = &end->jobs;
   put_or_hold(end, TP_END_JOBS);
+}
+
+/* Empty where memory is short. */
+static void copy_text(tp_end *end, tp_text *text) {
+  if (!tp__arena_text(&end->task.arena, *text, text)) *text = (tp_text){"", 0};
+}
+
+static void copy_question(tp_end *end, const tp_question *question) {
+  tp_question *q = &end->task.question;
+  *q = *question;
+  end->task.call = *question->call;
+  for (size_t i = 0; i < TP_ID_COUNT; i++) {
+    end->task.ids[i] = question->ids[i];
+    copy_text(end, &end->task.ids[i]);
+  }
+  q->ids = end->task.ids;
+  q->call = &end->task.call;
+  tp_text *texts[] = {&q->subscription,   &q->reason,           &q->arguments_hash,       &q->key,
+                      &end->task.call.id, &end->task.call.name, &end->task.call.arguments};
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) copy_text(end, texts[i]);
+  end->task.result.question = q;
+}
+
+void tp_end_of_task(void *ctx, const tp_task_result *result) {
+  tp_end *end = ctx;
+  tp__arena_init(&end->task.arena, &end->allocator, NULL, 0, 0);
+  end->task.result = *result;
+  copy_text(end, &end->task.result.key);
+  copy_text(end, &end->task.result.text);
+  if (result->fault) {
+    end->task.fault = *result->fault;
+    end->task.result.fault = &end->task.fault;
+  }
+  if (result->question) copy_question(end, result->question);
+  end->shown.task = &end->task.result;
+  put_or_hold(end, TP_END_TASK);
 }

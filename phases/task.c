@@ -8,10 +8,12 @@
 #include <stdio.h>
 
 #include "phases/agent.h"
+#include "phases/end.h"
 #include "phases/people.h"
 #include "phases/store_call.h"
 #include "phases/submission.h"
 #include "phases/tool_call.h"
+#include "runtime/sched/bug.h"
 
 /** One run of a task, from its begin until its end was reported. */
 typedef struct task_work {
@@ -112,12 +114,16 @@ static void finish(task_work *w) {
   snprintf(key, sizeof key, "%.*s", (int)shown.key.size, shown.key.data);
   shown.key.data = key;
   tp_task_fn on_end = w->on_end;
+  tp__ends ends;
   void *ctx = w->ctx;
   tp_fault fault = w->fault;
   if (shown.fault) shown.fault = &fault;
-  free_work(w); /* before the end is heard: then the task may be run, or its key used again */
+  if (!TP__BUG(TP__BUG_TASK_HELD)) free_work(w); /* before its end is reported, which may run it or use its key again */
+  tp__ends_hold(&ends); /* a host that takes it from an inbox finds that the submission has ended */
   on_end(ctx, &shown);
+  if (TP__BUG(TP__BUG_TASK_HELD)) free_work(w);
   tp__submission_ended(submission);
+  tp__ends_put(&ends);
   tp__dispatch_free(dispatch);
   tp__a32_store_release(&turn->core.busy, 0);
   tp_turn_end(turn);

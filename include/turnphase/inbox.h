@@ -83,6 +83,7 @@ typedef enum tp_end_kind {
   TP_END_AGENT = 5,   /* agent is set: tp_agent_add_submit(), tp_agent_remove_submit() */
   TP_END_DRAIN = 6,   /* drain is set: tp_runtime_drain_submit() */
   TP_END_JOBS = 7,    /* jobs is set: tp_jobs_wait_submit() */
+  TP_END_TASK = 8,    /* task is set: tp_task_submit(), its end or the notice of tp_task_spec.on_asked */
   TP_END_KIND_FORCE_32 = 0x7fffffff
 } tp_end_kind;
 
@@ -100,6 +101,7 @@ typedef struct tp_work_end {
   const tp_agent_result *agent;
   const tp_drain_report *drain;
   const tp_jobs_wait_result *jobs;
+  const struct tp_task_result *task; /* task.h */
 } tp_work_end;
 
 /** One piece of work, made by the library, which sets struct_size. A HANDLER, TOOL or MODEL, and everything it points
@@ -203,6 +205,9 @@ TP_API void tp_end_of_agent(void *end, const tp_agent_result *result);
 TP_API void tp_end_of_drain(void *end, const tp_drain_report *report);
 /** The same for a wait for jobs. Threads: any. */
 TP_API void tp_end_of_jobs(void *end, const tp_jobs_wait_result *result);
+/** The same for a submitted task. As tp_task_spec.on_asked, with another tp_end, it delivers the question of the task:
+ *  a host frees that one by tp_end_free() when the task ended without a question. Threads: any. */
+TP_API void tp_end_of_task(void *end, const struct tp_task_result *result);
 
 TP_END_DECLS
 #endif

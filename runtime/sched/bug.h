@@ -14,7 +14,8 @@ enum tp__bug {
   TP__BUG_NOT_WOKEN = 5,     /* an owner that leaves does not wake the handler threads that it was to wake */
   TP__BUG_EARLY_END = 6,     /* the end of a turn is put before its submission has ended */
   TP__BUG_LOST_CANCEL = 7,   /* a cancel of taken work is not put */
-  TP__BUG_LOST_DESTROY = 8   /* the release of a destroy does not call it */
+  TP__BUG_LOST_DESTROY = 8,  /* the release of a destroy does not call it */
+  TP__BUG_TASK_HELD = 9      /* a task is given up after its end was reported: its run from there is refused */
 };
 
 #ifdef TP_SIM

@@ -7,6 +7,7 @@
 #include <dirent.h>
 
 #include "tests/support/model.h"
+#include "turnphase/inbox.h"
 #include "turnphase/task.h"
 
 /* ---- a host with one tool and a gate in each phase of its way ---- */
@@ -651,4 +652,62 @@ TEST(handler_may_submit_a_task) {
   assert_int_equal(f.status, TP_OK);
   end(&f.h, TP_TOOL_OK);
   close_runtime(w.runtime);
+}
+
+/* ---- by an inbox ---- */
+
+/* A host that takes everything from one inbox, on one thread: questions, ends, and runs of what was created. */
+TEST(ends_and_questions_of_tasks_come_through_an_inbox) {
+  enum { TASKS = 30 };
+  world w = {.gates[CREATE] = asks};
+  tp_submission *submissions[TASKS];
+  tp_end *notices[TASKS];
+  int kinds[TASKS] = {0}, questions = 0, ends = 0;
+  tp_inbox *inbox;
+  open_world(&w, false);
+  assert_int_equal(tp_inbox_new(w.runtime, NULL, &inbox, NULL), TP_OK);
+  for (int i = 0; i < TASKS; i++) {
+    tp_end *end;
+    assert_int_equal(tp_end_new(inbox, &kinds[i], &end, NULL), TP_OK);
+    assert_int_equal(tp_end_new(inbox, &kinds[i], &notices[i], NULL), TP_OK);
+    tp_task_spec spec = {.struct_size = sizeof spec,
+                         .tool = i % 3 == 2 ? "other" : "t",
+                         .on_asked = tp_end_of_task,
+                         .on_asked_ctx = notices[i]};
+    tp_task_operation operation = i % 2 ? TP_TASK_CREATE : TP_TASK_CALL;
+    assert_int_equal(tp_task_submit(w.runtime, operation, &spec, tp_end_of_task, end, &submissions[i], NULL), TP_OK);
+  }
+  while (ends < TASKS) {
+    const tp_work *work;
+    assert_int_equal(tp_inbox_next(inbox, &work), TP_OK);
+    if (!work) continue;
+    assert_int_equal(work->kind, TP_WORK_END);
+    assert_int_equal(work->end->kind, TP_END_TASK);
+    const tp_task_result *result = work->end->task;
+    int index = (int)((int *)work->ctx - kinds);
+    if (result->asked) {
+      assert_int_equal(tp_submission_wait(submissions[index], 0, NULL, NULL), TP_ERR_TIMEOUT);
+      assert_int_equal(result->question->key.size, 32);
+      assert_text(result->question->call->name, "t");
+      answer(result->question->token, result->question->arguments_hash, TP_VERDICT_ALLOW);
+      notices[index] = NULL;
+      questions++;
+    } else {
+      assert_int_equal(tp_submission_wait(submissions[index], 0, NULL, NULL), TP_OK);
+      assert_int_equal(result->kind, index % 3 == 2 ? TP_TOOL_UNKNOWN_TOOL : TP_TOOL_OK);
+      assert_int_equal(result->key.size > 0, index % 3 != 2 && index % 2);
+      if (index % 3 != 2 && index % 2 == 0) assert_text(result->text, "ran");
+      kinds[index]++;
+      ends++;
+    }
+    assert_int_equal(tp_work_release(work), TP_OK);
+  }
+  assert_int_equal(questions, TASKS / 3 * 2);
+  for (int i = 0; i < TASKS; i++) {
+    assert_int_equal(kinds[i], 1);
+    tp_end_free(notices[i]); /* of a task that no gate asked about */
+    tp_submission_unref(submissions[i]);
+  }
+  close_runtime(w.runtime);
+  tp_inbox_free(inbox);
 }
