@@ -5,6 +5,7 @@
  * is, and the tools of a turn have it also when there was no memory to emit it. */
 #include <stdio.h>
 
+#include "phases/contribution.h"
 #include "phases/tools.h"
 #include "runtime/exec/call.h"
 #include "runtime/exec/entry.h"
@@ -43,6 +44,8 @@ tp_status tp_tool_add(tp_runtime *runtime, const tp_tool *theirs, tp_fault *faul
                                   .tools = &theirs,
                                   .tool_count = 1};
   const tp_contribution *const fallback[] = {&bundle};
+  TP__TRY(
+      tp__contribution_check(tp__runtime_allocator(runtime), TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, &bundle, fault));
   const tp_hook hook = {.struct_size = sizeof hook,
                         .id = id,
                         .phase = "turn.pre_tool_materialization",

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "phases/agent.h"
 #include "phases/tools.h"
 #include "runtime/exec/blocks.h"
 #include "runtime/exec/breadcrumb.h"
@@ -52,6 +53,13 @@ tp_status tp_tool_run_argument_bool(const tp_tool_run *run, const char *name, bo
 
 tp_text tp_tool_run_id(const tp_tool_run *run, uint32_t id) {
   return id < TP_ID_COUNT ? run->turn->ids[id] : (tp_text){NULL, 0};
+}
+tp_text tp_tool_run_name(const tp_tool_run *run) { return tp_text_of(run->name); }
+tp_text tp_tool_run_mode(const tp_tool_run *run) { return run->turn->mode; }
+tp_caller tp_tool_run_caller(const tp_tool_run *run) { return (tp_caller)run->turn->caller; }
+tp_text tp_tool_run_agent_config(const tp_tool_run *run) {
+  const tp_agent *agent = tp__turn_of(run->turn)->agent;
+  return agent ? agent->config : (tp_text){NULL, 0};
 }
 tp_text tp_tool_run_call_id(const tp_tool_run *run) { return *run->call_id; }
 

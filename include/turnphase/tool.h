@@ -110,6 +110,14 @@ TP_API tp_status tp_tool_run_argument_double(const tp_tool_run *run, const char 
                                              tp_fault *fault) TP_MUST_USE;
 TP_API tp_status tp_tool_run_argument_bool(const tp_tool_run *run, const char *name, bool *ret_bool,
                                            tp_fault *fault) TP_MUST_USE;
+/** The name of the tool that is run, so that one function can serve several. Borrowed as long as the run is valid.
+ *  Threads: that of the run. */
+TP_API tp_text tp_tool_run_name(const tp_tool_run *run);
+/** As tp_call_mode(), tp_call_caller(), and tp_call_agent_config(). Borrowed as long as the run is valid.
+ *  Threads: that of the run. */
+TP_API tp_text tp_tool_run_mode(const tp_tool_run *run);
+TP_API tp_caller tp_tool_run_caller(const tp_tool_run *run);
+TP_API tp_text tp_tool_run_agent_config(const tp_tool_run *run);
 /** One of TP_ID_*. Borrowed as long as the run is valid. Threads: that of the run. */
 TP_API tp_text tp_tool_run_id(const tp_tool_run *run, tp_id_kind id);
 /** The host's own pointer, as tp_call_data(). Threads: that of the run. */

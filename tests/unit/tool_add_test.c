@@ -7,6 +7,7 @@
 #include "tests/support/host.h"
 #include "turnphase/inbox.h"
 #include "turnphase/task.h"
+#include "turnphase/value.h"
 
 typedef struct thing {
   _Atomic int runs, destroys;
@@ -291,5 +292,61 @@ TEST(schema_in_json_that_is_wrong_is_refused) {
   assert_int_equal(tp_tool_add(runtime, &tool, &fault), TP_ERR_MALFORMED);
   assert_non_null(strstr(fault.message, "set one of the two"));
   assert_int_equal(t.destroys, 0);
+  close_runtime(runtime);
+}
+
+/* ---- what a run reads of its turn ---- */
+
+typedef struct seen {
+  char name[32], mode[32], agent[64];
+  tp_caller caller;
+  _Atomic int runs;
+} seen;
+
+static void copy(char *to, size_t size, tp_text text) {
+  snprintf(to, size, "%.*s", (int)text.size, text.size ? text.data : "");
+}
+
+static tp_answer look(void *ctx, tp_tool_run *run) {
+  seen *s = ctx;
+  copy(s->name, sizeof s->name, tp_tool_run_name(run));
+  copy(s->mode, sizeof s->mode, tp_tool_run_mode(run));
+  copy(s->agent, sizeof s->agent, tp_value_text(tp_value_get(tp_tool_run_agent_config(run), "system")));
+  s->caller = tp_tool_run_caller(run);
+  s->runs++;
+  return tp_tool_ok(run, tp_text_of("seen"));
+}
+
+TEST(one_function_serves_several_tools_and_reads_its_turn) {
+  tp_runtime *runtime = open_runtime(NULL);
+  seen s = {.runs = 0};
+  const char *const names[] = {"first", "second", "third"};
+  tp_agent_config config = {.struct_size = sizeof config, .id = "ops", .system = "be brief"};
+  tp_agent *agent;
+  assert_int_equal(tp_agent_add(runtime, &config, &agent, NULL), TP_OK);
+  for (size_t i = 0; i < COUNT(names); i++) {
+    tp_tool tool = {.struct_size = sizeof tool,
+                    .name = names[i],
+                    .run = look,
+                    .ctx = &s,
+                    .placement = i % 2 ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
+    assert_int_equal(tp_tool_add(runtime, &tool, NULL), TP_OK);
+  }
+  for (size_t i = 0; i < 2 * COUNT(names); i++) {
+    bool has_more = i >= COUNT(names);
+    tp_turn_request request = {.struct_size = sizeof request,
+                               .mode = has_more ? "plan" : NULL,
+                               .caller = has_more ? TP_CALLER_CI_PIPELINE : TP_CALLER_AI_SESSION};
+    tp_task_spec spec = {.struct_size = sizeof spec,
+                         .tool = names[i % COUNT(names)],
+                         .agent = has_more ? "ops" : NULL,
+                         .request = &request};
+    assert_int_equal(tp_task_call(runtime, &spec, NULL, NULL), TP_OK);
+    assert_int_equal(s.runs, i + 1);
+    assert_string_equal(s.name, names[i % COUNT(names)]);
+    assert_string_equal(s.mode, has_more ? "plan" : "");
+    assert_string_equal(s.agent, has_more ? "be brief" : "");
+    assert_int_equal(s.caller, request.caller);
+  }
   close_runtime(runtime);
 }
