@@ -23,8 +23,8 @@ typedef struct arguments {
   bool prove, replay, verbose;
 } arguments;
 
-static const char *const bug_names[] = {"none",      "lost_wakeup", "recycled_slot", "left_queued", "two_owners",
-                                        "not_woken", "early_end",   "lost_cancel",   "lost_destroy"};
+static const char *const bug_names[] = {"none",      "lost_wakeup", "recycled_slot", "left_queued",  "two_owners",
+                                        "not_woken", "early_end",   "lost_cancel",   "lost_destroy", "task_held"};
 static const char *const policy_names[] = {"random", "pct", "both"};
 static const char *program;
 static arguments args = {.seeds = 10000, .seed = 1, .nodes_max = 12, .policy = -1};
@@ -176,7 +176,7 @@ static bool is_found(enum tp__bug bug) {
 
 static int prove(void) {
   int missed = 0;
-  for (int bug = TP__BUG_LOST_WAKEUP; bug <= TP__BUG_LOST_DESTROY; bug++) {
+  for (int bug = TP__BUG_LOST_WAKEUP; bug <= TP__BUG_TASK_HELD; bug++) {
     if (is_found((enum tp__bug)bug)) continue;
     printf("%s was NOT found in %llu seeds\n", bug_names[bug], (unsigned long long)args.seeds);
     missed++;
@@ -199,8 +199,8 @@ static const char help[] =
     "  --seconds T        begins no further seed after so long\n"
     "  --nodes-max K      the largest graph; 12, at most 64\n"
     "  --policy P         random, pct or both (drawn by the seed)\n"
-    "  --bug NAME         plants lost_wakeup, recycled_slot, left_queued, two_owners or\n"
-    "                        not_woken\n"
+    "  --bug NAME         plants lost_wakeup, recycled_slot, left_queued, two_owners,\n"
+    "                        not_woken or task_held\n"
     "  --prove            plants each in turn; 0 when all are found within the seeds\n"
     "  --replay           plays the seeds once more, last first, and wants the same traces\n"
     "  --verbose          a line for each run\n"

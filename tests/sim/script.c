@@ -348,4 +348,5 @@ void script_draw(script *s, uint64_t seed, uint32_t nodes_max, int policy) {
   s->idle_sessions = one_in(&d, 400) ? 500 + (uint32_t)below(&d, 1500) : one_in(&d, 8) ? (uint32_t)below(&d, 30) : 0;
   s->nested = one_in(&d, 4);
   s->compaction = one_in(&d, 4);
+  s->tasks = one_in(&d, 4) && !s->options.no_engine_workers;
 }

@@ -145,6 +145,7 @@ typedef struct script {
   bool session_work;         /* a session that several hosts use */
   bool nested;               /* a session whose turns run turns of others */
   bool compaction;           /* a session whose history is made shorter */
+  bool tasks;                /* tasks are submitted */
   int history;               /* that sessions share: 0: none; 1: appends at once; 2: later */
   bool destructors_call;     /* the runtime that destroys their object */
   uint32_t idle_sessions;    /* opened and left to the drain */

@@ -10,6 +10,7 @@
 #include "load_work.h"
 #include "compaction_work.h"
 #include "nested_work.h"
+#include "task_work.h"
 #include "loop.h"
 #include "runtime/exec/runtime.h"
 #include "runtime/exec/share.h"
@@ -354,6 +355,7 @@ static tp_status add_all(world *w, tp_edit *edit, tp_fault *fault) {
   if (ask_work_applies(w)) TP__TRY(ask_work_register(w, edit));
   if (w->session_work) TP__TRY(session_work_register(w, edit));
   if (w->s->nested) TP__TRY(nested_work_register(w, edit));
+  if (w->s->tasks) TP__TRY(task_work_register(w, edit));
   if (w->s->compaction) TP__TRY(compaction_work_register(w, edit));
   if (w->loop) TP__TRY(loop_register(w, edit));
   if (w->s->idle_sessions) TP__TRY(idle_register(w, edit));
@@ -393,6 +395,7 @@ static tp_status build(world *w, uint32_t workers, tp_fault *fault) {
   options.store = &w->store;
   options.shared_history = w->history;
   tool_work_set_people(w, &options);
+  if (w->s->tasks) options.ask_limit_ms = TASK_WORK_ASK_MS;
   tp_status status = tp_runtime_new(&options, &w->runtime, fault);
   w->store_taken = status == TP_OK;
   if (!w->store_taken) tp_store_free(w->inner);
@@ -698,7 +701,7 @@ static void drain_again(void *arg) {
 
 static void run_hosts(world *w) {
   tp__thread *threads[SCRIPT_TURNS_MAX + SCRIPT_TURN_WORKS_MAX + SCRIPT_TOOL_WORKS_MAX + SCRIPT_EDITORS_MAX +
-                      SCRIPT_READERS_MAX + 10] = {NULL};
+                      SCRIPT_READERS_MAX + 11] = {NULL};
   uint32_t count = 0;
   for (uint32_t i = 0; i < w->s->turn_count; i++) threads[count++] = world_start_joined("host", host_run, &w->turns[i]);
   for (uint32_t i = 0; i < w->s->turn_work_count; i++)
@@ -713,6 +716,7 @@ static void run_hosts(world *w) {
     threads[count++] = world_start_joined("reader", commit_work_read, &w->readers[i]);
   if (w->session_work) threads[count++] = world_start_joined("shared", session_work_run, w->session_work);
   if (w->nested) threads[count++] = world_start_joined("nested", nested_work_run, w);
+  if (w->tasks) threads[count++] = world_start_joined("tasks", task_work_run, w);
   if (w->compaction) threads[count++] = world_start_joined("compaction", compaction_work_run, w);
   if (w->loop) threads[count++] = world_start_joined("loop", loop_run, w->loop);
   if (w->s->idle_sessions) threads[count++] = world_start_joined("idler", idle_run, w);
@@ -738,7 +742,7 @@ static void look_after_drain(world *w) {
 static void look_at_tokens(world *w) {
   uint32_t held = 0;
   if (w->s->turn_work_count || w->s->tool_work_count || w->session_work || w->loop || w->s->history) return;
-  if (w->load || w->nested || w->compaction) return;
+  if (w->load || w->nested || w->compaction || w->tasks) return;
   for (const call_note *note = w->calls; note; note = note->next) held += note->token.bits && !note->token_over;
   uint32_t open = tp__a32_load_relaxed(&tp__runtime_sched(w->runtime)->tokens_open);
   for (int i = 0; i < 1000 && open > held; i++) { /* a completion of one that is over may not have returned yet */
@@ -880,6 +884,7 @@ void world_play(world *w, const script *s, uint32_t workers) {
     ask_work_ended(w);
     load_work_ended(w);
     nested_work_ended(w);
+    task_work_ended(w);
     compaction_work_ended(w);
     for (uint32_t i = 0; i < s->editor_count; i++) commit_work_ended(&w->editors[i]);
     if (w->session_work) session_work_ended(w->session_work);
@@ -900,6 +905,8 @@ void world_fini(world *w) {
   w->load = NULL;
   free(w->nested);
   w->nested = NULL;
+  free(w->tasks);
+  w->tasks = NULL;
   free(w->compaction);
   w->compaction = NULL;
   free(w->session_work);

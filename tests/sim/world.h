@@ -110,6 +110,7 @@ struct world {
   struct turn_work *turn_works;       /* s->turn_work_count of them */
   struct load_work *load;             /* the turns that wait for each other; NULL: there is no limit */
   struct nested_work *nested;         /* NULL: none */
+  struct task_work *tasks;            /* NULL: none */
   struct compaction_work *compaction; /* NULL: none */
   struct ask_note *asks;              /* what handlers asked models */
   struct tool_work *tool_works;       /* s->tool_work_count */
