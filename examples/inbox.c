@@ -24,34 +24,13 @@ typedef struct host {
 
 /* ---- what the agent is made of: each part names the inbox in place of a function ---- */
 
-static tp_status subscribe(tp_runtime *runtime, host *h, tp_fault *fault) {
-  const uint32_t guarded = TP_PHASE_TOOL_PRE, bundles = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION;
-  const tp_handler handlers[] = {{.struct_size = sizeof(tp_handler),
-                                  .id = "guard",
-                                  .inbox = h->inbox,
-                                  .phases = &guarded,
-                                  .phase_count = 1,
-                                  .capabilities = TP_CAPABILITY_DECIDE},
-                                 {.struct_size = sizeof(tp_handler),
-                                  .id = "files",
-                                  .inbox = h->inbox,
-                                  .phases = &bundles,
-                                  .phase_count = 1,
-                                  .capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE}};
-  tp_edit *edit;
-  tp_status status = tp_edit_begin(runtime, NULL, &edit, fault);
-  if (status != TP_OK) return status;
-  for (int i = 0; i < 2 && status == TP_OK; i++) {
-    tp_subscription subscription = {.struct_size = sizeof subscription,
-                                    .id = handlers[i].id,
-                                    .handler = handlers[i].id,
-                                    .phase = handlers[i].phases[0]};
-    status = tp_edit_add_handler(edit, &handlers[i], fault);
-    if (status == TP_OK) status = tp_edit_add_subscription(edit, &subscription, fault);
-  }
-  if (status == TP_OK) status = tp_edit_commit(edit, NULL, fault);
-  if (status != TP_OK) tp_edit_discard(edit);
-  return status;
+static tp_status subscribe(tp_runtime *runtime, const host *h, tp_fault *fault) {
+  const tp_hook guards = {.struct_size = sizeof guards, .id = "guard", .phase = "tool.pre", .inbox = h->inbox};
+  const tp_tool reads = {.struct_size = sizeof reads, .name = "read_file", .inbox = h->inbox};
+  const tp_tool deletes = {.struct_size = sizeof deletes, .name = "delete_file", .inbox = h->inbox};
+  tp_status status = tp_hook_add(runtime, &guards, fault);
+  if (status == TP_OK) status = tp_tool_add(runtime, &reads, fault);
+  return status == TP_OK ? tp_tool_add(runtime, &deletes, fault) : status;
 }
 
 static tp_status open_session(tp_runtime *runtime, host *h, tp_session **ret_session, tp_fault *fault) {
@@ -66,15 +45,6 @@ static tp_status open_session(tp_runtime *runtime, host *h, tp_session **ret_ses
 }
 
 /* ---- what comes through the inbox ---- */
-
-static void emit_tools(const host *h, const tp_work *work) {
-  const tp_tool read = {.struct_size = sizeof read, .name = "read_file", .inbox = h->inbox};
-  const tp_tool delete = {.struct_size = sizeof delete, .name = "delete_file", .inbox = h->inbox};
-  const tp_tool *const tools[] = {&read, &delete};
-  tp_status status = tp_call_emit_tool_bundle(work->call, "files", tools, 2, NULL);
-  tp_outcome outcome = {.struct_size = sizeof outcome, .kind = status == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED};
-  (void)tp_token_complete(work->token, &outcome, NULL);
-}
 
 static void guard(const tp_work *work) {
   tp_text tool = tp_call_text(work->call, TP_FIELD_TOOL);
@@ -114,8 +84,7 @@ static void show_event(host *h, const tp_event *event) {
 static void take(host *h, const tp_work *work) {
   switch (work->kind) {
     case TP_WORK_HANDLER:
-      if (strcmp(tp_call_subscription(work->call), "guard") == 0) guard(work);
-      else emit_tools(h, work);
+      guard(work);
       break;
     case TP_WORK_TOOL:
       run_tool(work);

@@ -58,12 +58,9 @@ static tp_answer ask_user(void *ctx, tp_tool_run *run) {
   return tp_tool_ok(run, tp_text_of(line));
 }
 
-/* For the lead alone: the researcher could give tasks on, four deep, if it had the tool. */
 static tp_answer emit_tools(void *ctx, tp_call *call) {
   host *h = ctx;
-  tp_text agent = tp_call_id(call, TP_ID_AGENT);
   const tp_tool *tools[] = {&h->tools[0], &h->tools[1]};
-  if (agent.size != 4 || memcmp(agent.data, "lead", 4) != 0) return TP_ANSWER_DONE;
   tp_status status = tp_call_emit_tool_bundle(call, "team", tools, 2, NULL);
   return status == TP_OK ? TP_ANSWER_DONE : tp_call_fail(call, (uint32_t)status, "no tools");
 }
@@ -162,11 +159,15 @@ int main(void) {
                          .description = "asks the user a question",
                          .run = ask_user,
                          .ctx = &h};
+  /* The researcher could give tasks on, four deep, if it had the tool. */
+  const char *const agents[] = {"lead"};
+  const tp_match only_lead = {.struct_size = sizeof only_lead, .agents = agents, .agent_count = 1};
   const tp_hook team = {.struct_size = sizeof team,
                         .phase = "turn.pre_tool_materialization",
                         .run = emit_tools,
                         .ctx = &h,
-                        .placement = TP_PLACEMENT_INLINE};
+                        .placement = TP_PLACEMENT_INLINE,
+                        .match = &only_lead};
   const tp_listener listener = {.struct_size = sizeof listener,
                                 .on_event = show,
                                 .kinds = UINT64_C(1) << TP_EVENT_TURN_BEGIN | UINT64_C(1) << TP_EVENT_TOOL_END};

@@ -81,8 +81,7 @@ static tp_answer fetch(void *ctx, tp_tool_run *run) {
   return answer;
 }
 
-static tp_answer contribute(void *ctx, tp_call *call) {
-  (void)ctx;
+static tp_status add_tools(tp_runtime *runtime, tp_fault *fault) {
   const tp_tool in_time = {
       .struct_size = sizeof in_time, .name = "fetch", .run = fetch, .placement = TP_PLACEMENT_INLINE};
   const tp_tool too_late = {.struct_size = sizeof too_late,
@@ -91,9 +90,8 @@ static tp_answer contribute(void *ctx, tp_call *call) {
                             .ctx = (void *)"too late",
                             .placement = TP_PLACEMENT_INLINE,
                             .limit_ms = 50};
-  const tp_tool *tools[] = {&in_time, &too_late};
-  tp_status status = tp_call_emit_tool_bundle(call, "web", tools, 2, NULL);
-  return status == TP_OK ? TP_ANSWER_DONE : tp_call_fail(call, (uint32_t)status, tp_status_text(status));
+  tp_status status = tp_tool_add(runtime, &in_time, fault);
+  return status == TP_OK ? tp_tool_add(runtime, &too_late, fault) : status;
 }
 
 /* ---- the thread that answers ---- */
@@ -170,11 +168,6 @@ int main(void) {
                          .failure = TP_FAILURE_REQUIRED,
                          .limit_ms = 30000,
                          .placement = TP_PLACEMENT_INLINE};
-  const tp_hook tools = {.struct_size = sizeof tools,
-                         .id = "web",
-                         .phase = "turn.pre_tool_materialization",
-                         .run = contribute,
-                         .placement = TP_PLACEMENT_INLINE};
   tp_session_options options = {.struct_size = sizeof options, .id = "first", .on_event = show};
   tp_status statuses[3] = {TP_OK, TP_OK, TP_OK}; /* twice, wrong, late */
   tp_model *model = NULL;
@@ -184,7 +177,7 @@ int main(void) {
   pthread_t thread;
   if (pthread_create(&thread, NULL, answer_requests, statuses) != 0) return 1;
   bool ok = make_model(&model, &fault) == TP_OK && tp_runtime_new(NULL, &runtime, &fault) == TP_OK &&
-            tp_hook_add(runtime, &guard, &fault) == TP_OK && tp_hook_add(runtime, &tools, &fault) == TP_OK;
+            tp_hook_add(runtime, &guard, &fault) == TP_OK && add_tools(runtime, &fault) == TP_OK;
   options.model = model;
   bool opened = ok && tp_session_open(runtime, &options, &session, &fault) == TP_OK;
   if (!opened) tp_model_free(model); /* no session has taken it */

@@ -26,12 +26,6 @@ static const char schema[] =
     "{\"type\": \"object\", \"required\": [\"city\"], \"properties\": {"
     "\"city\": {\"type\": \"string\"}, \"days\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 7}}}";
 
-static tp_answer contribute(void *ctx, tp_call *call) {
-  const tp_tool *tools[] = {ctx};
-  tp_status status = tp_call_emit_tool_bundle(call, "weather", tools, 1, NULL);
-  return status == TP_OK ? TP_ANSWER_DONE : tp_call_fail(call, (uint32_t)status, tp_status_text(status));
-}
-
 /* ---- the host: its model is a script, which calls the tool once in each response ---- */
 
 enum { CALL_COUNT = 6 };
@@ -83,45 +77,41 @@ static bool run_turn(tp_session *session, tp_fault *fault) {
   return true;
 }
 
+/* A tool whose schema has more than the subset is refused. */
+static void add_broken(tp_runtime *runtime) {
+  const tp_tool unchecked = {
+      .struct_size = sizeof unchecked, .name = "unchecked", .schema_json = "{\"minLength\": 1}", .run = forecast};
+  tp_fault fault = {0};
+  tp_status status = tp_tool_add(runtime, &unchecked, &fault);
+  printf("%s: %s\n", tp_status_name(status), fault.message);
+}
+
 int main(void) {
-  tp_tool tool = {.struct_size = sizeof tool,
-                  .name = "forecast",
-                  .description = "The weather of the next days.",
-                  .run = forecast,
-                  .limit_ms = 2000,
-                  .idempotent = true,
-                  .read_key = "weather"};
-  const tp_hook hook = {.struct_size = sizeof hook,
-                        .id = "weather",
-                        .phase = "turn.pre_tool_materialization",
-                        .run = contribute,
-                        .ctx = &tool,
-                        .placement = TP_PLACEMENT_INLINE};
-  tp_tool unchecked = {.struct_size = sizeof unchecked, .name = "unchecked", .run = forecast};
-  const tp_hook broken = {.struct_size = sizeof broken,
-                          .id = "broken",
-                          .phase = "turn.pre_tool_materialization",
-                          .run = contribute,
-                          .ctx = &unchecked};
+  const tp_tool tool = {.struct_size = sizeof tool,
+                        .name = "forecast",
+                        .description = "The weather of the next days.",
+                        .schema_json = schema,
+                        .run = forecast,
+                        .limit_ms = 2000,
+                        .idempotent = true,
+                        .read_key = "weather"};
   tp_session_options options = {.struct_size = sizeof options, .id = "first", .on_event = show};
-  tp_writer *writers[3] = {NULL};
+  tp_writer *writer = NULL;
   tp_text calls;
   tp_model *model = NULL;
   tp_runtime *runtime = NULL;
   tp_session *session = NULL;
   tp_fault fault = {.message = "no memory for a value"};
-  bool ok = value_of(schema, &writers[0], &tool.schema, &fault) && value_of(arguments, &writers[1], &calls, &fault) &&
-            value_of("{\"minLength\": 1}", &writers[2], &unchecked.schema, &fault) &&
-            make_model(calls, &model, &fault) == TP_OK && tp_runtime_new(NULL, &runtime, &fault) == TP_OK &&
-            tp_hook_add(runtime, &hook, &fault) == TP_OK;
+  bool ok = value_of(arguments, &writer, &calls, &fault) && make_model(calls, &model, &fault) == TP_OK &&
+            tp_runtime_new(NULL, &runtime, &fault) == TP_OK && tp_tool_add(runtime, &tool, &fault) == TP_OK;
   options.model = model;
   bool opened = ok && tp_session_open(runtime, &options, &session, &fault) == TP_OK;
   if (!opened) tp_model_free(model); /* no session has taken it */
-  ok = opened && run_turn(session, &fault) && tp_hook_add(runtime, &broken, &fault) == TP_OK &&
-       run_turn(session, &fault);
-  if (!ok) fprintf(stderr, "%s\n", fault.message);
+  ok = opened && run_turn(session, &fault);
+  if (ok) add_broken(runtime);
+  else fprintf(stderr, "%s\n", fault.message);
   tp_session_close(session, NULL, NULL);
   tp_runtime_free(runtime);
-  for (int i = 0; i < 3; i++) tp_writer_free(writers[i]);
+  tp_writer_free(writer);
   return ok ? 0 : 1;
 }
