@@ -176,6 +176,7 @@ def modules_look_down(path, text, tree):
 
 # Headers of none of the sources that a reader would open first, and why.
 LEADS_ELSEWHERE = {
+    'runtime/base/check.h': 'macros and nothing else, also for modules that use nothing else of ours',
     'runtime/base/printf.h': 'a macro and nothing else, also for modules that use nothing else of ours',
     'runtime/exec/runtime_object.h': 'the object that runtime.c makes; runtime.h is what others use',
     'runtime/os/sim_internal.h': 'between the files sim_*.c; os.h and sim.h are what others use',

@@ -5,41 +5,14 @@
 #ifndef TP__BASE_H
 #define TP__BASE_H
 
-#include <assert.h>
 #include <stdarg.h>
 #include <string.h>
 
+#include "runtime/base/check.h"
 #include "runtime/base/printf.h"
 #include "turnphase/base.h"
 
 #define TP__CONTAINER(pointer, type, member) ((type *)((char *)(pointer)-offsetof(type, member)))
-#define TP__TRY(expression)                       \
-  do {                                            \
-    tp_status tp__status_ = (expression);         \
-    if (tp__status_ != TP_OK) return tp__status_; \
-  } while (0)
-
-/* ---- checks of our own invariants ----
- *
- * A state that only a fault of this library can reach ends at an assertion. assert() is for what costs little beside
- * the function that it stands in, and stays in release builds. The two macros below are for the rest: they do nothing,
- * and evaluate nothing, unless TP_CHECKS is defined. meson.build defines it for debug builds and those with a
- * sanitizer; the simulator always has it.
- *
- * A long-lived object has a function tp__NOUN_check() beside its code, which asserts its invariants one by one, each
- * below a sentence that states it. It is called behind every change of the object's state, by a thread that may read
- * all that it reads: the owner, or the holder of the lock (then it ends in _check_locked). It changes nothing. */
-#if defined(TP_SIM) && !defined(TP_CHECKS)
-#define TP_CHECKS 1
-#endif
-#ifdef TP_CHECKS
-#define TP__ASSERT(condition) assert(condition)
-#define TP__CHECK(call) (call)
-enum { TP__CHECK_ITEMS_MAX = 32 }; /* so many items of a list or an array a check looks at after each change */
-#else
-#define TP__ASSERT(condition) ((void)(0 && (condition)))
-#define TP__CHECK(call) ((void)0)
-#endif
 
 /* ---- faults ---- */
 

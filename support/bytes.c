@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "support/bytes.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/check.h"
+
+static void *malloc_alloc(void *ctx, size_t size) {
+  (void)ctx;
+  return malloc(size);
+}
+
+static void malloc_release(void *ctx, void *memory, size_t size) {
+  (void)ctx;
+  (void)size;
+  free(memory);
+}
+
+const tp_allocator tp__malloc_allocator = {.alloc = malloc_alloc, .release = malloc_release};
+const tp_allocator *tp__heap = &tp__malloc_allocator;
+
+void *tp__heap_alloc(size_t size) {
+  assert(size > 0);
+  void *memory = tp__heap->alloc(tp__heap->ctx, size);
+  if (memory) memset(memory, 0, size);
+  return memory;
+}
+
+void tp__heap_free(void *memory, size_t size) {
+  if (memory) tp__heap->release(tp__heap->ctx, memory, size);
+}
+
+char *tp__heap_copy(tp_text text) {
+  char *copy = tp__heap_alloc(text.size + 1);
+  if (copy && text.size > 0) memcpy(copy, text.data, text.size);
+  return copy;
+}
+
+void tp__heap_string_free(char *string) {
+  if (string) tp__heap_free(string, strlen(string) + 1);
+}
+
+bool tp__grow(const tp_allocator *allocator, void **array, size_t *capacity, size_t need, size_t item_size) {
+  assert(item_size > 0 && (*array || *capacity == 0));
+  if (need <= *capacity) return true;
+  if (need > SIZE_MAX / 2 / item_size) return false; /* so that doubling ends */
+  size_t items = *capacity > 0 ? *capacity : 64;
+  while (items < need) items *= 2;
+  void *grown = allocator->alloc(allocator->ctx, items * item_size);
+  if (!grown) return false;
+  if (*array) {
+    memcpy(grown, *array, *capacity * item_size);
+    allocator->release(allocator->ctx, *array, *capacity * item_size);
+  }
+  *array = grown;
+  *capacity = items;
+  return true;
+}
+
+/* ---- bytes ---- */
+
+static void check(const tp__bytes *bytes) {
+  /* There is space for a NUL. */
+  assert(bytes->size < bytes->capacity || bytes->capacity == 0);
+  /* Nothing is counted that is not there. */
+  assert(bytes->data ? bytes->capacity > 0 : bytes->capacity == 0 && bytes->size == 0);
+}
+
+bool tp__bytes_reserve(tp__bytes *bytes, size_t size) {
+  TP__CHECK(check(bytes));
+  void *data = bytes->data;
+  if (bytes->failed) return false;
+  if (size > SIZE_MAX / 2 - bytes->size || !tp__grow(tp__heap, &data, &bytes->capacity, bytes->size + size + 1, 1)) {
+    bytes->failed = true;
+    return false;
+  }
+  bytes->data = data;
+  TP__CHECK(check(bytes));
+  return true;
+}
+
+void tp__bytes_put(tp__bytes *bytes, const char *data, size_t size) {
+  assert(data || size == 0);
+  if (!tp__bytes_reserve(bytes, size)) return;
+  if (size > 0) memcpy(bytes->data + bytes->size, data, size);
+  bytes->size += size;
+}
+
+void tp__bytes_put_text(tp__bytes *bytes, tp_text text) { tp__bytes_put(bytes, text.data, text.size); }
+void tp__bytes_put_string(tp__bytes *bytes, const char *string) { tp__bytes_put(bytes, string, strlen(string)); }
+void tp__bytes_print(void *ctx, const char *data, size_t size) { tp__bytes_put(ctx, data, size); }
+
+void tp__bytes_printf(tp__bytes *bytes, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  int size = vsnprintf(NULL, 0, format, args);
+  va_end(args);
+  assert(size >= 0);
+  if (!tp__bytes_reserve(bytes, (size_t)size)) return;
+  va_start(args, format);
+  vsnprintf(bytes->data + bytes->size, (size_t)size + 1, format, args);
+  va_end(args);
+  bytes->size += (size_t)size;
+}
+
+tp_text tp__bytes_text(const tp__bytes *bytes) {
+  TP__CHECK(check(bytes));
+  return (tp_text){bytes->data, bytes->size};
+}
+
+const char *tp__bytes_string(tp__bytes *bytes) {
+  if (!tp__bytes_reserve(bytes, 0)) return "";
+  bytes->data[bytes->size] = '\0';
+  return bytes->data;
+}
+
+void tp__bytes_clear(tp__bytes *bytes) {
+  bytes->size = 0;
+  bytes->failed = false;
+}
+
+void tp__bytes_fini(tp__bytes *bytes) {
+  TP__CHECK(check(bytes));
+  tp__heap_free(bytes->data, bytes->capacity);
+  *bytes = (tp__bytes){0};
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * clock: the two clocks of the modules outside the core. No state. */
+#ifndef TP__SUPPORT_CLOCK_H
+#define TP__SUPPORT_CLOCK_H
+
+#include <stdint.h>
+
+enum { TP__NS_IN_MS = 1000000 };
+
+/** Monotonic; the wall clock never moves it. Deadlines are on this clock. */
+int64_t tp__monotonic_ns(void);
+int64_t tp__monotonic_ms(void);
+/** The wall clock: unix time. For what is shown, written and compared with other machines; never for a wait. */
+int64_t tp__wall_ms(void);
+
+#endif

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * lock: a mutex that knows its class, and a condition on the monotonic clock. With TP_CHECKS a lock knows its owner,
+ * and a thread that takes locks against their ranks (lock.def), releases a lock of another thread, or waits on a
+ * condition with a second lock held, ends at an assertion. Each library has its own list of the locks that a thread
+ * holds, so ranks are compared within a library and, in tests that link archives, across all of them. */
+#ifndef TP__SUPPORT_LOCK_H
+#define TP__SUPPORT_LOCK_H
+
+#include <pthread.h>
+
+#include "runtime/base/check.h"
+#include "turnphase/base.h"
+
+typedef enum tp__lock_class {
+#define X(name, rank, guards) TP__LOCK_##name = rank,
+#include "support/lock.def"
+#undef X
+} tp__lock_class;
+
+typedef struct tp__lock {
+  pthread_mutex_t mutex;
+#ifdef TP_CHECKS
+  tp__lock_class class;
+  const void *owner; /* written by the owner only; NULL: free */
+#endif
+} tp__lock;
+
+/** For a lock that lives as long as the process. */
+#ifdef TP_CHECKS
+#define TP__LOCK_INITIALIZER(class) \
+  { PTHREAD_MUTEX_INITIALIZER, class, NULL }
+#else
+#define TP__LOCK_INITIALIZER(class) \
+  { PTHREAD_MUTEX_INITIALIZER }
+#endif
+
+/** Cannot fail: a mutex with default attributes needs no memory. */
+void tp__lock_init(tp__lock *lock, tp__lock_class class);
+/** The lock is free. */
+void tp__lock_fini(tp__lock *lock);
+void tp__lock_acquire(tp__lock *lock);
+void tp__lock_release(tp__lock *lock);
+#ifdef TP_CHECKS
+/** Whether the calling thread holds the lock. */
+bool tp__lock_is_mine(const tp__lock *lock);
+#endif
+/** The first statement of a function whose name ends in _locked: its caller holds the lock. */
+#define TP__LOCKED(lock) TP__CHECK(assert(tp__lock_is_mine(lock)))
+
+/** What a thread waits for is stated under a lock. */
+typedef struct tp__condition {
+  pthread_cond_t cond;
+} tp__condition;
+
+/** For a condition that lives as long as the process, on which no thread waits with a deadline. */
+#define TP__CONDITION_INITIALIZER \
+  { PTHREAD_COND_INITIALIZER }
+
+void tp__condition_init(tp__condition *condition);
+void tp__condition_fini(tp__condition *condition);
+/** Waits until a signal, or for no reason: the caller checks in a loop. The lock is the only one that it holds. */
+void tp__condition_wait(tp__condition *condition, tp__lock *lock);
+/** @param deadline_ns  on the clock of tp__monotonic_ns().   @return false when it has passed. */
+bool tp__condition_wait_until(tp__condition *condition, tp__lock *lock, int64_t deadline_ns);
+void tp__condition_signal(tp__condition *condition);
+void tp__condition_broadcast(tp__condition *condition);
+
+/** Starts a thread in which every signal is blocked from its first moment on: the signals of a host are for the
+ *  threads of the host.   @return 0 or an errno. */
+int tp__thread_spawn(pthread_t *ret_thread, void *(*run)(void *), void *ctx);
+
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "support/text.h"
+
+#include <assert.h>
+#include <string.h>
+#include <strings.h>
+
+#include "turnphase/value.h"
+
+bool tp__same(tp_text a, tp_text b) {
+  assert((a.data || a.size == 0) && (b.data || b.size == 0));
+  return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
+}
+
+bool tp__is_word(tp_text text, const char *word) { return tp__same(text, (tp_text){word, strlen(word)}); }
+
+bool tp__is_one_of(tp_text text, const char *words) {
+  for (size_t size; *words; words += size + strspn(words + size, ", ")) {
+    size = strcspn(words, ", ");
+    if (tp__same(text, (tp_text){words, size})) return true;
+  }
+  return false;
+}
+
+bool tp__begins(tp_text text, const char *prefix) {
+  size_t size = strlen(prefix);
+  return text.size >= size && tp__same((tp_text){text.data, size}, (tp_text){prefix, size});
+}
+
+bool tp__ends(tp_text text, const char *suffix) {
+  size_t size = strlen(suffix);
+  if (size == 0) return true;
+  return text.size >= size && memcmp(text.data + (text.size - size), suffix, size) == 0;
+}
+
+bool tp__contains(tp_text text, const char *string) {
+  size_t size = strlen(string);
+  for (size_t at = 0; at + size <= text.size; at++)
+    if (strncasecmp(text.data + at, string, size) == 0) return true;
+  return false;
+}
+
+/* ---- showing ---- */
+
+static bool continues(char byte) { return ((unsigned char)byte & 0xc0) == 0x80; }
+
+int tp__cut(tp_text text, int max) {
+  assert(max >= 0);
+  if (text.size <= (size_t)max) return (int)text.size;
+  while (max > 0 && continues(text.data[max])) max--;
+  return max;
+}
+
+size_t tp__copy_cut(char *buffer, size_t size, tp_text text) {
+  assert(size > 0);
+  size_t end = text.size;
+  if (end >= size)
+    for (end = size - 1; end > 0 && continues(text.data[end]);) end--;
+  if (end > 0) memcpy(buffer, text.data, end);
+  buffer[end] = '\0';
+  return end;
+}
+
+void tp__make_printable(char *string) {
+  for (char *at = string; *at; at++)
+    if ((unsigned char)*at < 0x20 || *at == 0x7f) *at = *at == '\n' ? ' ' : '?';
+  for (size_t bad; !tp_utf8_valid(tp_text_of(string), &bad);) string[bad] = '?';
+}
+
+void tp__show(char *buffer, size_t size, tp_text text) {
+  size_t end = tp__copy_cut(buffer, size, text);
+  for (size_t i = 0; i < end; i++)
+    if (buffer[i] == '\0') buffer[i] = '?';
+  tp__make_printable(buffer);
+}
+
+tp__place tp__place_of(tp_text text, size_t offset) {
+  assert(offset <= text.size);
+  tp__place place = {1, 1};
+  while (offset > 0 && offset < text.size && continues(text.data[offset])) offset--;
+  for (size_t i = 0; i < offset; i++) {
+    if (text.data[i] == '\n') {
+      place.line++;
+      place.column = 1;
+    } else if (!continues(text.data[i])) {
+      place.column++;
+    }
+  }
+  return place;
+}
