@@ -80,20 +80,20 @@ void tp__lock_release(tp__lock *lock) {
 
 /* ---- conditions ---- */
 
-void tp__condition_init(tp__condition *condition) {
+void tp__lock_condition_init(tp__lock_condition *condition) {
   pthread_condattr_t attributes;
   must(pthread_condattr_init(&attributes));
   must(pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC));
   must(pthread_cond_init(&condition->cond, &attributes));
   must(pthread_condattr_destroy(&attributes));
 }
-void tp__condition_fini(tp__condition *condition) { must(pthread_cond_destroy(&condition->cond)); }
-void tp__condition_wait(tp__condition *condition, tp__lock *lock) {
+void tp__lock_condition_fini(tp__lock_condition *condition) { must(pthread_cond_destroy(&condition->cond)); }
+void tp__lock_condition_wait(tp__lock_condition *condition, tp__lock *lock) {
   released_to_wait(lock);
   must(pthread_cond_wait(&condition->cond, &lock->mutex));
   acquired_after_wait(lock);
 }
-bool tp__condition_wait_until(tp__condition *condition, tp__lock *lock, int64_t deadline_ns) {
+bool tp__lock_condition_wait_until(tp__lock_condition *condition, tp__lock *lock, int64_t deadline_ns) {
   const int64_t second = INT64_C(1000000000);
   if (deadline_ns < 0) deadline_ns = 0;
   const struct timespec until = {.tv_sec = (time_t)(deadline_ns / second), .tv_nsec = (long)(deadline_ns % second)};
@@ -103,8 +103,8 @@ bool tp__condition_wait_until(tp__condition *condition, tp__lock *lock, int64_t 
   assert(error == 0 || error == ETIMEDOUT);
   return error == 0;
 }
-void tp__condition_signal(tp__condition *condition) { must(pthread_cond_signal(&condition->cond)); }
-void tp__condition_broadcast(tp__condition *condition) { must(pthread_cond_broadcast(&condition->cond)); }
+void tp__lock_condition_signal(tp__lock_condition *condition) { must(pthread_cond_signal(&condition->cond)); }
+void tp__lock_condition_broadcast(tp__lock_condition *condition) { must(pthread_cond_broadcast(&condition->cond)); }
 
 /* ---- threads ---- */
 

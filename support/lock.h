@@ -49,22 +49,22 @@ bool tp__lock_is_mine(const tp__lock *lock);
 #define TP__LOCKED(lock) TP__CHECK(assert(tp__lock_is_mine(lock)))
 
 /** What a thread waits for is stated under a lock. */
-typedef struct tp__condition {
+typedef struct tp__lock_condition {
   pthread_cond_t cond;
-} tp__condition;
+} tp__lock_condition;
 
 /** For a condition that lives as long as the process, on which no thread waits with a deadline. */
-#define TP__CONDITION_INITIALIZER \
+#define TP__LOCK_CONDITION_INITIALIZER \
   { PTHREAD_COND_INITIALIZER }
 
-void tp__condition_init(tp__condition *condition);
-void tp__condition_fini(tp__condition *condition);
+void tp__lock_condition_init(tp__lock_condition *condition);
+void tp__lock_condition_fini(tp__lock_condition *condition);
 /** Waits until a signal, or for no reason: the caller checks in a loop. The lock is the only one that it holds. */
-void tp__condition_wait(tp__condition *condition, tp__lock *lock);
+void tp__lock_condition_wait(tp__lock_condition *condition, tp__lock *lock);
 /** @param deadline_ns  on the clock of tp__monotonic_ns().   @return false when it has passed. */
-bool tp__condition_wait_until(tp__condition *condition, tp__lock *lock, int64_t deadline_ns);
-void tp__condition_signal(tp__condition *condition);
-void tp__condition_broadcast(tp__condition *condition);
+bool tp__lock_condition_wait_until(tp__lock_condition *condition, tp__lock *lock, int64_t deadline_ns);
+void tp__lock_condition_signal(tp__lock_condition *condition);
+void tp__lock_condition_broadcast(tp__lock_condition *condition);
 
 /** Starts a thread in which every signal is blocked from its first moment on: the signals of a host are for the
  *  threads of the host.   @return 0 or an errno. */

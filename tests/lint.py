@@ -15,7 +15,9 @@ import re
 import subprocess
 import sys
 
-LIBRARY = r'(runtime|phases|providers|stores|domains)/.*\.[ch]$'
+import count_support
+
+LIBRARY = r'(runtime|phases|support|providers|stores|domains)/.*\.[ch]$'
 PROGRAMS = r'domains/declared/(sandbox|webhook)_main\.c$'  # a helper that a library starts
 CORE = r'(runtime|phases)/.*\.[ch]$'
 ANY_C = r'.*\.[ch]$'
@@ -125,15 +127,13 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
 # see only that and themselves.
 MODULES = ['include/turnphase', 'runtime/base', 'runtime/os', 'runtime/value', 'runtime/store', 'runtime/record',
            'runtime/inbox', 'runtime/sched', 'runtime/plan', 'runtime/exec', 'runtime/process', 'phases']
-PUBLIC_FACE_ONLY = ['providers', 'stores', 'domains/common', 'domains/declared', 'domains/files', 'domains/memory',
+PUBLIC_FACE_ONLY = ['support', 'providers', 'stores', 'domains/declared', 'domains/files', 'domains/memory',
                     'domains/skills', 'cli', 'examples']
 # One piece of code in several libraries (docs/architecture.md): these headers of another module, and no other.
 SHARED_HEADERS = {
-    'domains/files': ('domains/common/domain.h',),
-    'domains/memory': ('domains/common/domain.h', 'stores/sqlite/database.h', 'stores/sqlite/statement.h'),
-    'domains/skills': ('domains/common/domain.h',),
+    'domains/memory': ('stores/sqlite/database.h', 'stores/sqlite/statement.h'),
 }
-FOR_ALL = 'runtime/base/printf.h'  # a macro and nothing else
+FOR_ALL = ('runtime/base/check.h', 'runtime/base/printf.h')  # macros and nothing else
 PLAIN_HEADERS = {'stdarg.h', 'stdbool.h', 'stddef.h', 'stdint.h'}
 
 
@@ -170,7 +170,8 @@ def modules_look_down(path, text, tree):
         if here in MODULES and (there not in MODULES or MODULES.index(there) > MODULES.index(here)):
             yield line, '%s may not know %s: modules look only at those above them' % (here, there)
         elif here in PUBLIC_FACE_ONLY and there not in ('include/turnphase', here) and \
-                name not in (*SHARED_HEADERS.get(here, ()), FOR_ALL):
+                not (name.startswith('support/') and here != 'examples') and \
+                name not in (*SHARED_HEADERS.get(here, ()), *FOR_ALL):
             yield line, '%s stands on the public headers alone, not on %s' % (here, there)
 
 
@@ -303,7 +304,7 @@ def cases_register_themselves(path, text, tree):
 
 def is_built(path, text, tree):
     """Nothing is left out: sources, tests and public headers stand in a meson.build."""
-    match = re.match(r'(runtime|phases|stores|domains/\w+|providers/\w+|cli)/(.+\.c)$', path)
+    match = re.match(r'(runtime|phases|support|stores|domains/\w+|providers/\w+|cli)/(.+\.c)$', path)
     if match and "'%s'" % match.group(2) not in tree.read(match.group(1) + '/meson.build'):
         yield 1, 'not listed in %s/meson.build' % match.group(1)
     match = re.match(r'tests/(\w+)/(\w+)_test\.c$', path)
@@ -439,6 +440,15 @@ def core_asserts_what_holds(path, text, tree):
             assertions, functions, ASSERTIONS_PER_FUNCTION)
 
 
+def modules_use_support(path, text, tree):
+    """The modules outside the core have locks, faults, buffers, clocks and files of support/, and assert what holds."""
+    yield from count_support.breaches(path, text)
+    if path == 'support/lock.c':  # once for the tree
+        lack = count_support.lacks_assertions(tree.files, lambda file: text if file == path else tree.read(file))
+        if lack:
+            yield 1, lack
+
+
 # ---- words: one standard term for one concept, in what users read ----
 
 READ_BY_USERS = re.compile(r'include/.*\.(h|def)$|docs/.*\.md$|(README|CONTRIBUTING|SECURITY)\.md$|bench/README\.md$')
@@ -569,6 +579,18 @@ FUNCTIONS = [
     (seeds_name_tests, 'docs/seeds.md', '| S9.1 | it works | works | by itself |\n'),
     (architecture_shows_the_steps, 'docs/architecture.md', '# Architecture\n'),
     (core_asserts_what_holds, 'runtime/base/base.h', 'void f(void) {\n}\n' * 10000),
+    (modules_use_support, 'support/lock.c', 'void f(void) {\n}\n' * 10000),
+    (modules_use_support, 'stores/sqlite/x.c', 'void f(void) {\n  pthread_mutex_lock(&x->mutex);\n}\n'),
+    (modules_use_support, 'cli/run/x.c', 'void f(void) {\n  pthread_cond_wait(&x->c, &x->mutex);\n}\n'),
+    (modules_use_support, 'domains/memory/x.c', 'static int put_locked(store *s) {\n  return s->x;\n}\n'),
+    (modules_use_support, 'phases/x.c', 'void f(void) {\n  printf("\\\\u%04x", c);\n}\n'),
+    (modules_use_support, 'domains/skills/x.c', 'struct b {\n  char *data;\n  size_t size, capacity;\n};\n'),
+    (modules_use_support, 'cli/x.c', 'void f(tp_fault *fault, ...) {\n  vsnprintf(m, n, format, args);\n}\n'),
+    (modules_use_support, 'cli/x.c', 'void f(void) {\n  clock_gettime(CLOCK_MONOTONIC, &now);\n}\n'),
+    (modules_use_support, 'cli/x.c', 'void f(void) {\n  int fd = open(path, O_RDONLY | O_CLOEXEC);\n}\n'),
+    (modules_use_support, 'cli/x.c', 'bool f(tp_text a) {\n  return a.size == b.size && memcmp(a.data, b.data, 1);\n}'),
+    (modules_use_support, 'cli/x.c', '#define TRY(expression) expression\n'),
+    (modules_use_support, 'cli/x.c', 'void f(void) {\n  pthread_create(&t, NULL, run, NULL);\n}\n'),
     (names_are_standard_terms, 'cli/x.c', 'int told_zzz;\n'),
     (words_are_standard_terms, 'docs/x.md', 'The thread that ends first is told so.\n'),
     (decisions_have_a_status, 'docs/decisions/gate.md', '# Title\n\n**Question.** Why?\n'),

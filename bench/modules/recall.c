@@ -230,7 +230,7 @@ static void write_features(tp__memory_store *store, tp_text text, const float he
   tp__memory_index *index = NULL;
   tp__memory_scored *scored = NULL;
   size_t count = 0;
-  pthread_mutex_lock(&store->mutex);
+  tp__lock_acquire(&store->mutex);
   int rc = tp__memory_find_scope_locked(store, &scope, &row);
   if (rc == SQLITE_OK) rc = tp__memory_index_get(store, &row, &index);
   if (rc == SQLITE_OK) rc = tp__memory_score(store, index, text, SIZE_MAX, &scored, &count);
@@ -245,7 +245,7 @@ static void write_features(tp__memory_store *store, tp_text text, const float he
     fwrite(scored[i].parts, sizeof(float), TP__MEMORY_PART_COUNT, features);
     tp__memory_list_fini(&one);
   }
-  pthread_mutex_unlock(&store->mutex);
+  tp__lock_release(&store->mutex);
   sqlite3_free(scored);
 }
 

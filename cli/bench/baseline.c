@@ -5,8 +5,8 @@
 
 #include "cli/bench/histogram.h"
 #include "cli/common/exit_status.h"
-#include "cli/common/machine.h"
 #include "cli/common/message.h"
+#include "support/clock.h"
 
 /* A batch is a turn of about as many phases as turns have; the median of many ignores what came in between. */
 enum { BATCHES = 501, WARM_UP = 50, PER_BATCH = 10, READINGS = 100, MANY = 17 };
@@ -78,9 +78,9 @@ static tp_status make_runtime(tp_timestamps timestamps, tp_runtime **ret_runtime
 static void measure_clock(cli_baseline *baseline) {
   cli_histogram duration = {0}, steps = {0};
   for (int batch = 0; batch < BATCHES; batch++) {
-    int64_t began_ns = cli_now_ns(), last_ns = began_ns, now_ns;
+    int64_t began_ns = tp__monotonic_ns(), last_ns = began_ns, now_ns;
     for (int i = 0; i < READINGS; i++, last_ns = now_ns) {
-      now_ns = cli_now_ns();
+      now_ns = tp__monotonic_ns();
       if (now_ns > last_ns) cli_histogram_add(&steps, now_ns - last_ns);
     }
     cli_histogram_add(&duration, last_ns - began_ns);
@@ -118,14 +118,14 @@ typedef struct batch {
 
 static tp_status run_batch(tp_runtime *runtime, uint32_t phase, cli_histogram *steps, batch *ret, tp_fault *fault) {
   tp_turn *turn;
-  int64_t began_ns = cli_now_ns();
+  int64_t began_ns = tp__monotonic_ns();
   tp_status status = tp_turn_begin_bare(runtime, NULL, &turn, fault);
   if (status != TP_OK) return status;
-  int64_t inside_ns = cli_now_ns();
+  int64_t inside_ns = tp__monotonic_ns();
   status = run_phases(turn, phase, steps, fault);
-  int64_t ending_ns = cli_now_ns();
+  int64_t ending_ns = tp__monotonic_ns();
   tp_turn_end(turn);
-  *ret = (batch){.phases_ns = ending_ns - inside_ns, .turn_ns = inside_ns - began_ns + cli_now_ns() - ending_ns};
+  *ret = (batch){.phases_ns = ending_ns - inside_ns, .turn_ns = inside_ns - began_ns + tp__monotonic_ns() - ending_ns};
   return status;
 }
 

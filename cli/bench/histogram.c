@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "cli/common/pool.h"
+#include "runtime/base/check.h"
 
 enum { SLOT_BITS = CLI_HISTOGRAM_SLOT_BITS, SLOTS = CLI_HISTOGRAM_SLOTS, OCTAVES = CLI_HISTOGRAM_OCTAVES };
 
@@ -35,6 +36,7 @@ static void widen(cli_histogram *histogram, int64_t least, int64_t greatest) {
 }
 
 void cli_histogram_add(cli_histogram *histogram, int64_t value) {
+  assert(histogram->least <= histogram->greatest);
   if (value < 0) value = 0;
   uint32_t index = index_of((uint64_t)value);
   widen(histogram, value, value);
@@ -44,6 +46,7 @@ void cli_histogram_add(cli_histogram *histogram, int64_t value) {
 }
 
 void cli_histogram_merge(cli_histogram *into, const cli_histogram *from) {
+  assert(into != from);
   if (from->count == 0) return;
   widen(into, from->least, from->greatest);
   for (uint32_t octave = 0; octave < OCTAVES; octave++) {
@@ -72,6 +75,7 @@ static uint64_t rank_of(uint64_t count, uint32_t per_mille) {
 }
 
 int64_t cli_histogram_at(const cli_histogram *histogram, uint32_t per_mille) {
+  assert(per_mille >= 1 && per_mille <= 1000);
   if (histogram->count == 0) return 0;
   uint64_t rank = rank_of(histogram->count, per_mille), seen = 0;
   if (rank >= histogram->count) return histogram->greatest;

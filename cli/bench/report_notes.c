@@ -4,6 +4,7 @@
 
 #include "cli/bench/report.h"
 #include "cli/common/quantity.h"
+#include "runtime/base/check.h"
 #include "runtime/base/printf.h"
 
 /* What is less than this share of a figure is not worth a word. */
@@ -14,6 +15,7 @@ static void note(cli_notes *notes, const char *format, ...) {
   va_list args;
   if (notes->count == CLI_NOTES_MAX) return;
   va_start(args, format);
+  assert(notes->count < sizeof notes->lines / sizeof *notes->lines);
   vsnprintf(notes->lines[notes->count++], CLI_NOTE_SIZE, format, args);
   va_end(args);
 }

@@ -5,13 +5,13 @@
  * each thread writes statistics of its own, and clients share nothing till they have ended. */
 #include "cli/bench/round.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "cli/common/exit_status.h"
-#include "cli/common/machine.h"
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
+#include "support/lock.h"
+#include "support/clock.h"
 
 /** A turn under way, and its times so far. */
 typedef struct request_run {
@@ -21,16 +21,16 @@ typedef struct request_run {
 
 static tp_status begin_turn(const cli_round *round, request_run *r, tp_fault *fault) {
   tp_turn_request request = {.struct_size = sizeof request, .caller = TP_CALLER_MANUAL_CLI};
-  int64_t began_ns = cli_now_ns();
+  int64_t began_ns = tp__monotonic_ns();
   tp_status status = tp_turn_begin_bare(round->runtime, &request, &r->turn, fault);
-  r->turn_ns = r->begin_ns = cli_now_ns() - began_ns;
+  r->turn_ns = r->begin_ns = tp__monotonic_ns() - began_ns;
   return status;
 }
 
 static void end_turn(request_run *r, cli_statistics *statistics) {
-  int64_t began_ns = cli_now_ns();
+  int64_t began_ns = tp__monotonic_ns();
   tp_turn_end(r->turn);
-  int64_t end_ns = cli_now_ns() - began_ns;
+  int64_t end_ns = tp__monotonic_ns() - began_ns;
   if (!statistics) return;
   cli_histogram_add(&statistics->begin, r->begin_ns);
   cli_histogram_add(&statistics->end, end_ns);
@@ -55,9 +55,9 @@ static void record(cli_statistics *statistics, request_run *r, size_t at, int64_
 static tp_status run_phase(const cli_round *round, request_run *r, size_t at, tp_fault *fault) {
   const cli_round_phase *phase = &round->phases[at];
   tp_phase_result result = {.struct_size = sizeof result};
-  int64_t began_ns = cli_now_ns();
+  int64_t began_ns = tp__monotonic_ns();
   tp_status status = tp_phase_run(r->turn, phase->phase, &phase->input, &result, fault);
-  int64_t duration_ns = cli_now_ns() - began_ns;
+  int64_t duration_ns = tp__monotonic_ns() - began_ns;
   if (status == TP_OK) record(round->statistics, r, at, duration_ns, &result);
   return status;
 }
@@ -73,9 +73,9 @@ static tp_status run_turn(const cli_round *round, tp_fault *fault) {
 
 static tp_status run_here(cli_round *round, tp_fault *fault) {
   tp_status status = TP_OK;
-  int64_t began_ns = cli_now_ns();
+  int64_t began_ns = tp__monotonic_ns();
   for (uint32_t i = 0; status == TP_OK && i < round->turns; i++) status = run_turn(round, fault);
-  round->elapsed_ns = cli_now_ns() - began_ns;
+  round->elapsed_ns = tp__monotonic_ns() - began_ns;
   return status;
 }
 
@@ -85,8 +85,8 @@ static tp_status run_here(cli_round *round, tp_fault *fault) {
 typedef struct load {
   const cli_round *round;
   uint64_t number; /* unlike that of any other; from 1 */
-  pthread_mutex_t mutex;
-  pthread_cond_t ended;
+  tp__lock mutex;
+  tp__lock_condition ended;
   uint32_t clients_left;          /* under mutex */
   tp_status status;               /* under mutex: the first failure */
   tp_fault fault;                 /* under mutex */
@@ -109,21 +109,22 @@ static cli_statistics *statistics_of_thread(load *t) {
   if (!total || my_number == t->number) return total ? my_statistics : NULL;
   my_statistics = cli_statistics_new(total->phase_count, total->step_ns, total->timed);
   my_number = t->number;
-  pthread_mutex_lock(&t->mutex);
+  tp__lock_acquire(&t->mutex);
   my_statistics->next = t->all_statistics;
   t->all_statistics = my_statistics;
-  pthread_mutex_unlock(&t->mutex);
+  tp__lock_release(&t->mutex);
   return my_statistics;
 }
 
 static void client_ended(load *t, tp_status status, const tp_fault *fault) {
-  pthread_mutex_lock(&t->mutex);
+  TP__ASSERT(t->clients_left > 0);
+  tp__lock_acquire(&t->mutex);
   if (status != TP_OK && t->status == TP_OK) {
     t->status = status;
     t->fault = *fault;
   }
-  if (--t->clients_left == 0) pthread_cond_signal(&t->ended);
-  pthread_mutex_unlock(&t->mutex);
+  if (--t->clients_left == 0) tp__lock_condition_signal(&t->ended);
+  tp__lock_release(&t->mutex);
 }
 
 static void phase_ended(void *ctx, const tp_phase_result *result);
@@ -131,7 +132,7 @@ static void phase_ended(void *ctx, const tp_phase_result *result);
 /* From its success on the client belongs to the thread that ends the phase. */
 static tp_status submit_phase(client *l, tp_fault *fault) {
   const cli_round_phase *phase = &l->load->round->phases[l->at];
-  l->submitted_ns = cli_now_ns();
+  l->submitted_ns = tp__monotonic_ns();
   return tp_phase_submit(l->request_run.turn, phase->phase, &phase->input, phase_ended, l, fault);
 }
 
@@ -158,7 +159,7 @@ static void begin_next(client *l) {
 }
 
 static void phase_ended(void *ctx, const tp_phase_result *theirs) {
-  int64_t ended_ns = cli_now_ns();
+  int64_t ended_ns = tp__monotonic_ns();
   client *l = ctx;
   cli_statistics *statistics = statistics_of_thread(l->load);
   tp_phase_result result = *theirs;
@@ -178,9 +179,9 @@ static void phase_ended(void *ctx, const tp_phase_result *theirs) {
 }
 
 static void wait_for_clients(load *t) {
-  pthread_mutex_lock(&t->mutex);
-  while (t->clients_left > 0) pthread_cond_wait(&t->ended, &t->mutex);
-  pthread_mutex_unlock(&t->mutex);
+  tp__lock_acquire(&t->mutex);
+  while (t->clients_left > 0) tp__lock_condition_wait(&t->ended, &t->mutex);
+  tp__lock_release(&t->mutex);
 }
 
 static void add_up(load *t) {
@@ -197,25 +198,26 @@ static tp_status run_in_clients(cli_round *round, tp_fault *fault) {
   uint32_t count = round->concurrency < round->turns ? round->concurrency : round->turns;
   load t = {.round = round,
             .number = ++last_number,
-            .mutex = PTHREAD_MUTEX_INITIALIZER,
-            .ended = PTHREAD_COND_INITIALIZER,
+            .mutex = TP__LOCK_INITIALIZER(TP__LOCK_round),
+            .ended = TP__LOCK_CONDITION_INITIALIZER,
             .clients_left = count};
   client *clients = cli_alloc(count * sizeof *clients);
-  int64_t began_ns = cli_now_ns();
+  int64_t began_ns = tp__monotonic_ns();
   for (uint32_t i = 0; i < count; i++)
     clients[i] = (client){.load = &t, .turns_left = round->turns / count + (i < round->turns % count)};
   for (uint32_t i = 0; i < count; i++) begin_next(&clients[i]);
   wait_for_clients(&t);
-  round->elapsed_ns = cli_now_ns() - began_ns;
+  round->elapsed_ns = tp__monotonic_ns() - began_ns;
   add_up(&t);
-  pthread_cond_destroy(&t.ended);
-  pthread_mutex_destroy(&t.mutex);
+  tp__lock_condition_fini(&t.ended);
+  tp__lock_fini(&t.mutex);
   free(clients);
   *fault = t.fault;
   return t.status;
 }
 
 int cli_round_run(cli_round *round) {
+  assert(round->phase_count > 0 && round->turns > 0);
   tp_fault fault = {0};
   tp_status status = round->concurrency > 1 ? run_in_clients(round, &fault) : run_here(round, &fault);
   return status == TP_OK ? CLI_OK : cli_fault(NULL, status, &fault);

@@ -10,8 +10,10 @@
 #include <stdlib.h>
 
 #include "cli/common/pool.h"
+#include "runtime/base/check.h"
 
 const char *cli_ending_name(cli_ending ending) {
+  assert(ending >= 0 && ending < CLI_ENDING_COUNT);
   static const char *const names[] = {"ok", "denied", "failed", "cancelled"};
   return names[ending];
 }
@@ -136,6 +138,7 @@ static cli_ending ending_of(tp_status outcome) {
 }
 
 void cli_statistics_add(cli_statistics *statistics, size_t index, int64_t duration_ns, const tp_phase_result *result) {
+  assert(index < statistics->phase_count && result);
   cli_statistics_phase *phase = &statistics->phases[index];
   phase->endings[ending_of(result->outcome)]++;
   cli_histogram_add(&phase->duration, duration_ns);
@@ -167,6 +170,7 @@ static void merge_phase(cli_statistics_phase *into, const cli_statistics_phase *
 }
 
 void cli_statistics_merge(cli_statistics *into, const cli_statistics *from) {
+  assert(into != from && into->phase_count == from->phase_count);
   for (size_t i = 0; i < into->phase_count; i++) merge_phase(&into->phases[i], &from->phases[i]);
   cli_histogram_merge(&into->turn, &from->turn);
   cli_histogram_merge(&into->begin, &from->begin);

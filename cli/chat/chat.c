@@ -12,9 +12,9 @@
 #include "cli/chat/slash.h"
 #include "cli/common/data.h"
 #include "cli/common/exit_status.h"
-#include "cli/common/machine.h"
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
+#include "support/clock.h"
 
 /* Leaving waits for what is to be remembered, but not for long: a later process does the rest. */
 enum { JOBS_LIMIT_MS = 10000, JOBS_LOOK_MS = 100, JOBS_SILENT_MS = 1000, DRAIN_LIMIT_MS = 5000, WAIT_MS = 60000 };
@@ -67,7 +67,7 @@ static void on_event(void *ctx, const tp_event *event) {
 
 /* A time that a person can read, and no other turn of the session has: also not one of an earlier process. */
 static void make_turn_id(cli_chat *chat, char ret_id[40]) {
-  int64_t ms = cli_unix_ms();
+  int64_t ms = tp__wall_ms();
   chat->last_id_ms = ms > chat->last_id_ms ? ms : chat->last_id_ms + 1;
   cli_data_time(chat->last_id_ms, ret_id);
 }
@@ -302,12 +302,12 @@ static void greet(cli_chat *chat) {
 
 /* Ctrl-C ends the wait. */
 static void wait_for_jobs(cli_chat *chat) {
-  int64_t began_ns = cli_now_ns(), waited_ms = 0;
+  int64_t began_ns = tp__monotonic_ns(), waited_ms = 0;
   bool reported = false;
   tp_status status;
   do {
     status = tp_jobs_wait(chat->talk.runtime, chat->session_id, JOBS_LOOK_MS, NULL);
-    waited_ms = (cli_now_ns() - began_ns) / 1000000;
+    waited_ms = (tp__monotonic_ns() - began_ns) / 1000000;
     if (status != TP_ERR_TIMEOUT || reported || waited_ms < JOBS_SILENT_MS) continue;
     cli_error("waiting for the background work of session %s", chat->session_id);
     reported = true;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "cli/common/pool.h"
+#include "runtime/base/check.h"
 
 #ifdef CLI_LIBEDIT
 #include <histedit.h>
@@ -57,6 +58,7 @@ static ssize_t read_more(cli_line *line) {
 }
 
 static cli_line_kind give(cli_line *line, size_t end, bool too_long, tp_text *ret_text) {
+  assert(end <= line->size);
   size_t size = end;
   line->used = end < line->size ? end + 1 : end;
   if (too_long || size > CLI_LINE_BYTES_MAX) return CLI_LINE_TOO_LONG;
@@ -174,6 +176,7 @@ cli_line *cli_line_open(bool edits, int bell) {
 }
 
 cli_line_kind cli_line_read(cli_line *line, const char *prompt, tp_text *ret_text) {
+  assert(prompt && ret_text);
   *ret_text = (tp_text){0};
   line->prompt = prompt ? prompt : "";
 #ifdef CLI_LIBEDIT

@@ -82,15 +82,15 @@ static void print_faint(screen *s, const char *text) {
 static void show_tool_begin(screen *s, tp_text event) {
   tp_text call = tp_value_get(event, "tool_call"), arguments = tp_value_get(call, "arguments");
   size_t used = print_left(s, CLI_NOTE, "▸", cli_event_text(call, "name"));
-  cli_buffer json = {0};
+  tp__bytes json = {0};
   if (tp_value_bool(tp_value_get(call, "malformed"), false)) {
     cli_print_string(s->output, " ");
     print_rest(s, tp_value_text(arguments), used + 1);
   } else if (tp_value_count(arguments) > 0 && cli_buffer_add_json(&json, arguments, NULL) == TP_OK) {
     cli_print_string(s->output, " ");
-    print_rest(s, (tp_text){json.bytes, json.size}, used + 1);
+    print_rest(s, tp__bytes_text(&json), used + 1);
   }
-  free(json.bytes);
+  tp__bytes_fini(&json);
   cli_print_string(s->output, "\n");
 }
 

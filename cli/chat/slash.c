@@ -12,6 +12,7 @@
 #include "cli/common/data.h"
 #include "cli/common/pool.h"
 #include "cli/run/timeline.h"
+#include "support/text.h"
 #include "turnphase/memory.h"
 
 enum {
@@ -58,8 +59,9 @@ typedef struct phase_row {
 } phase_row;
 
 static phase_row *row_of(phase_row *rows, size_t *count, tp_text name) {
+  assert(*count <= PHASES_MAX);
   for (size_t i = 0; i < *count; i++)
-    if (rows[i].name.size == name.size && memcmp(rows[i].name.data, name.data, name.size) == 0) return &rows[i];
+    if (tp__same(rows[i].name, name)) return &rows[i];
   if (*count == PHASES_MAX) return NULL;
   rows[*count] = (phase_row){.name = name};
   return &rows[(*count)++];

@@ -12,11 +12,13 @@
 #include "cli/common/exit_status.h"
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
+#include "runtime/base/check.h"
 #include "turnphase/sqlite.h"
 
 static const char file_name[] = "turnphase.db";
 
 char *cli_data_path(const char *directory, const char *file) {
+  assert(directory && *directory && file && !strchr(file, '/'));
   size_t size = strlen(directory) + strlen(file) + 2;
   char *path = cli_alloc(size);
   snprintf(path, size, "%s/%s", directory, file);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/common/date.h"
+#include "runtime/base/check.h"
+#include "support/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#include "cli/common/machine.h"
 
 /** What is still to be read; ok is false once something was not as it must be. */
 typedef struct cursor {
@@ -74,6 +74,7 @@ static int64_t read_zone(cursor *c) {
 }
 
 bool cli_date_read(tp_text text, int64_t *ret_unix_ms) {
+  assert(ret_unix_ms);
   cursor c = {text.data, text.size ? text.data + text.size : text.data, text.size > 0};
   int64_t unix_ms = read_day(&c);
   if (c.ok && c.at < c.end) {
@@ -102,7 +103,7 @@ static bool read_age(const char *text, int64_t *ret_ms) {
 }
 
 bool cli_date_read_since(const char *text, int64_t *ret_unix_ms) {
-  int64_t age_ms, now_ms = cli_unix_ms();
+  int64_t age_ms, now_ms = tp__wall_ms();
   if (!read_age(text, &age_ms)) return cli_date_read(tp_text_of(text), ret_unix_ms) && *ret_unix_ms >= 0;
   *ret_unix_ms = now_ms > age_ms ? now_ms - age_ms : 0;
   return true;

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/common/exit_status.h"
 
+#include "runtime/base/check.h"
+
 cli_exit cli_exit_of(tp_status status) {
+  assert(status >= TP_OK);
   static const struct {
     tp_status status;
     cli_exit exit;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/common/fold.h"
 
+#include "runtime/base/check.h"
+
 /* The bytes of a code point, or of an escape: ESC [ … letter. */
 static size_t step(const char *line, size_t size, size_t *ret_columns) {
   size_t at = 1;
@@ -15,6 +17,7 @@ static size_t step(const char *line, size_t size, size_t *ret_columns) {
 }
 
 size_t cli_fold_at(const char *line, size_t size, size_t width) {
+  assert(line || size == 0);
   size_t column = 0, blank = 0, at = 0;
   while (at < size && line[at] == ' ') at++, column++; /* there is no break in the indentation */
   size_t begin = at;
@@ -29,6 +32,7 @@ size_t cli_fold_at(const char *line, size_t size, size_t width) {
 }
 
 size_t cli_fold_indent(const char *line, size_t size, size_t width) {
+  assert(line || size == 0);
   size_t indent = 0;
   while (indent < size && line[indent] == ' ') indent++;
   return indent + 4 < width / 2 ? indent + 4 : width / 2;

@@ -2,7 +2,6 @@
 #include "cli/common/input.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,45 +10,27 @@
 #include "cli/common/exit_status.h"
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
+#include "runtime/base/check.h"
+#include "support/file.h"
 
 static bool is_stdin(const char *path) { return !path || strcmp(path, "-") == 0; }
 
 const char *cli_input_name(const char *path) { return is_stdin(path) ? "standard input" : path; }
 
-/* Reads till the end. @return 0 or errno; EFBIG past the limit. */
-static int read_all(int file, char **ret_bytes, size_t *ret_size) {
-  size_t capacity = 64 * 1024, size = 0;
-  char *bytes = cli_alloc(capacity);
-  int error = 0;
-  for (;;) {
-    if (size == capacity) bytes = cli_realloc(bytes, capacity *= 2);
-    ssize_t got = read(file, bytes + size, capacity - size);
-    if (got == 0) break;
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) error = errno;
-    else size += (size_t)got;
-    if (size > CLI_INPUT_BYTES_MAX) error = EFBIG;
-    if (error) break;
-  }
-  *ret_bytes = bytes;
-  *ret_size = size;
-  return error;
-}
-
 /* Says where the first byte is that is not UTF-8; columns count code points from 1. */
 static int refuse_utf8(const char *name, tp_text text, size_t offset) {
-  uint32_t line = 1, column = 1;
-  for (size_t i = 0; i < offset; i++) {
-    if (text.data[i] == '\n') line++, column = 1;
-    else if (((unsigned char)text.data[i] & 0xC0) != 0x80) column++;
-  }
-  cli_error_at(name, line, column, "the byte 0x%02X is not UTF-8", (unsigned)(unsigned char)text.data[offset]);
+  assert(offset < text.size);
+  tp__place place = tp__place_of(text, offset);
+  cli_error_at(name, place.line, place.column, "the byte 0x%02X is not UTF-8",
+               (unsigned)(unsigned char)text.data[offset]);
   return CLI_CONFIG;
 }
 
 static int refuse_read(const char *name, int error) {
-  if (error != EFBIG) {
-    cli_error_at(name, 0, 0, "%s", strerror(error));
+  assert(error < 0);
+  if (error == -ENOMEM) cli_need(TP_ERR_NO_MEMORY);
+  if (error != -EFBIG) {
+    cli_error_at(name, 0, 0, "%s", strerror(-error));
     return CLI_IO;
   }
   cli_error_at(name, 0, 0, "larger than %d MiB: split it", CLI_INPUT_BYTES_MAX >> 20);
@@ -58,18 +39,18 @@ static int refuse_read(const char *name, int error) {
 
 int cli_input_read(const char *path, tp_text *ret_text) {
   const char *name = cli_input_name(path);
-  int file = is_stdin(path) ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return refuse_read(name, errno);
+  int file = is_stdin(path) ? STDIN_FILENO : tp__file_open_stream(path);
+  if (file < 0) return refuse_read(name, file);
   if (is_stdin(path) && isatty(file)) cli_error("reading from the terminal; end with Ctrl-D on a line of its own");
-  char *bytes;
-  size_t size, offset;
-  int error = read_all(file, &bytes, &size);
+  tp__bytes bytes = {0};
+  size_t offset;
+  int error = tp__file_read_open(file, CLI_INPUT_BYTES_MAX, &bytes);
   if (!is_stdin(path)) close(file);
-  tp_text text = {bytes, size};
+  tp_text text = tp__bytes_text(&bytes);
   int status = error ? refuse_read(name, error) : CLI_OK;
   if (status == CLI_OK && !tp_utf8_valid(text, &offset)) status = refuse_utf8(name, text, offset);
   if (status == CLI_OK) *ret_text = text;
-  else free(bytes);
+  else tp__bytes_fini(&bytes);
   return status;
 }
 

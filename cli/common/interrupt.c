@@ -20,10 +20,10 @@ static sigset_t only_sigint(void) {
 
 static void interrupt_first(cli_interrupt *interrupt) {
   cli_error("interrupted: the turn is cancelled; once more to end at once");
-  pthread_mutex_lock(&interrupt->mutex);
+  tp__lock_acquire(&interrupt->mutex);
   interrupt->interrupted = true;
   tp_submission_cancel(interrupt->submission);
-  pthread_mutex_unlock(&interrupt->mutex);
+  tp__lock_release(&interrupt->mutex);
 }
 
 static void ring(const cli_interrupt *interrupt) {
@@ -33,21 +33,21 @@ static void ring(const cli_interrupt *interrupt) {
 
 /* @return false when it is for the run, not for the turn. */
 static bool interrupt_turn(cli_interrupt *interrupt) {
-  pthread_mutex_lock(&interrupt->mutex);
+  tp__lock_acquire(&interrupt->mutex);
   bool turns_only = interrupt->turns_only;
   if (turns_only) {
     if (!interrupt->submission) ring(interrupt);
     else if (++interrupt->count == ENDS_AT) _exit(CLI_INTERRUPTED);
     tp_submission_cancel(interrupt->submission);
   }
-  pthread_mutex_unlock(&interrupt->mutex);
+  tp__lock_release(&interrupt->mutex);
   return turns_only;
 }
 
 static bool is_stopping(cli_interrupt *interrupt) {
-  pthread_mutex_lock(&interrupt->mutex);
+  tp__lock_acquire(&interrupt->mutex);
   bool stopping = interrupt->stopping;
-  pthread_mutex_unlock(&interrupt->mutex);
+  tp__lock_release(&interrupt->mutex);
   return stopping;
 }
 
@@ -70,47 +70,49 @@ static bool is_ignored(void) {
 }
 
 void cli_interrupt_start(cli_interrupt *interrupt) {
-  *interrupt = (cli_interrupt){.mutex = PTHREAD_MUTEX_INITIALIZER, .bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  *interrupt = (cli_interrupt){.mutex = TP__LOCK_INITIALIZER(TP__LOCK_interrupt),
+                               .bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   if (is_ignored()) return;
   sigset_t set = only_sigint();
   pthread_sigmask(SIG_BLOCK, &set, NULL);
-  interrupt->runs = pthread_create(&interrupt->thread, NULL, wait_for_signals, interrupt) == 0;
+  interrupt->runs = tp__thread_spawn(&interrupt->thread, wait_for_signals, interrupt) == 0;
   if (!interrupt->runs) pthread_sigmask(SIG_UNBLOCK, &set, NULL); /* then it ends the process, as it does by itself */
 }
 
 void cli_interrupt_turns_only(cli_interrupt *interrupt) {
-  pthread_mutex_lock(&interrupt->mutex);
+  tp__lock_acquire(&interrupt->mutex);
   interrupt->turns_only = true;
-  pthread_mutex_unlock(&interrupt->mutex);
+  tp__lock_release(&interrupt->mutex);
 }
 
 void cli_interrupt_watch(cli_interrupt *interrupt, tp_submission *submission) {
-  pthread_mutex_lock(&interrupt->mutex);
+  tp__lock_acquire(&interrupt->mutex);
   interrupt->submission = submission;
   interrupt->count = 0;
   if (interrupt->interrupted) tp_submission_cancel(submission);
-  pthread_mutex_unlock(&interrupt->mutex);
+  tp__lock_release(&interrupt->mutex);
 }
 
 bool cli_interrupted_turn(cli_interrupt *interrupt) {
-  pthread_mutex_lock(&interrupt->mutex);
+  tp__lock_acquire(&interrupt->mutex);
   bool interrupted = interrupt->count > 0;
-  pthread_mutex_unlock(&interrupt->mutex);
+  tp__lock_release(&interrupt->mutex);
   return interrupted;
 }
 
 bool cli_interrupted(cli_interrupt *interrupt) {
-  pthread_mutex_lock(&interrupt->mutex);
+  tp__lock_acquire(&interrupt->mutex);
   bool interrupted = interrupt->interrupted;
-  pthread_mutex_unlock(&interrupt->mutex);
+  tp__lock_release(&interrupt->mutex);
   return interrupted;
 }
 
 void cli_interrupt_stop(cli_interrupt *interrupt) {
+  assert(interrupt->runs || !interrupt->submission);
   if (interrupt->runs) {
-    pthread_mutex_lock(&interrupt->mutex);
+    tp__lock_acquire(&interrupt->mutex);
     interrupt->stopping = true;
-    pthread_mutex_unlock(&interrupt->mutex);
+    tp__lock_release(&interrupt->mutex);
     pthread_kill(interrupt->thread, SIGINT); /* which it waits for */
     pthread_join(interrupt->thread, NULL);
   }

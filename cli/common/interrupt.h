@@ -7,14 +7,13 @@
 #ifndef CLI_INTERRUPT_H
 #define CLI_INTERRUPT_H
 
-#include <pthread.h>
-
+#include "support/lock.h"
 #include "turnphase/turnphase.h"
 
 typedef struct cli_interrupt {
   pthread_t thread; /* never changes while it runs */
   bool runs;
-  pthread_mutex_t mutex;
+  tp__lock mutex;
   tp_submission *submission; /* under mutex: the turn under way, or NULL */
   bool interrupted;          /* under mutex */
   bool stopping;             /* under mutex: the next SIGINT is that of cli_interrupt_stop() */

@@ -67,12 +67,3 @@ cli_machine cli_machine_read(void) {
 #endif
   return machine;
 }
-
-static int64_t read_clock(clockid_t clock) {
-  struct timespec now;
-  clock_gettime(clock, &now);
-  return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-}
-
-int64_t cli_now_ns(void) { return read_clock(CLOCK_MONOTONIC); }
-int64_t cli_unix_ms(void) { return read_clock(CLOCK_REALTIME) / 1000000; }

@@ -21,8 +21,4 @@ typedef struct cli_machine {
 
 cli_machine cli_machine_read(void);
 
-/** The monotonic clock, as the command measures, and the time of day. */
-int64_t cli_now_ns(void);
-int64_t cli_unix_ms(void);
-
 #endif

@@ -7,6 +7,7 @@
 #include "cli/common/exit_status.h"
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
+#include "runtime/base/check.h"
 
 static void add(cli_map *map, cli_map_item item) {
   map->items = cli_reserve(map->items, map->count, &map->capacity, sizeof *map->items);
@@ -44,6 +45,7 @@ void cli_map_add_value(cli_map *map, const char *key, tp_text value) {
 static void open_item(cli_map *map, cli_map_item item) {
   assert(map->depth < CLI_MAP_DEPTH_MAX);
   add(map, item);
+  assert(map->depth < sizeof map->open / sizeof *map->open);
   map->open[map->depth++] = map->count - 1;
 }
 

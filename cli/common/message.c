@@ -7,6 +7,7 @@
 
 #include "cli/common/exit_status.h"
 #include "cli/common/visible.h"
+#include "runtime/base/check.h"
 
 /* Names and texts of others are in messages: what a terminal would obey or hide is shown as its number. */
 static void show(const char *message, char *ret_shown, size_t size) {
@@ -53,6 +54,7 @@ void cli_error_at(const char *file, uint32_t line, uint32_t column, const char *
 }
 
 int cli_fault(const char *what, tp_status status, const tp_fault *fault) {
+  assert(status != TP_OK);
   const char *message = fault->message[0] ? fault->message : tp_status_text(status);
   bool begins = what && strncmp(message, what, strlen(what)) == 0; /* the library has named it already */
   if (what && !begins) cli_error_at(what, fault->line, fault->column, "%s", message);

@@ -10,6 +10,7 @@
 #include "cli/common/exit_status.h"
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
+#include "runtime/base/check.h"
 
 enum { WORDS_MAX = 4 };
 
@@ -268,6 +269,7 @@ static bool is_option(const char *word, const char *argument) {
 }
 
 int cli_arguments_read(const cli_command *command, int argc, char **argv, cli_arguments *arguments) {
+  assert(argc >= 0 && argv && arguments);
   struct option table[OPTION_COUNT + 1];
   char letters[2 * OPTION_COUNT + 2];
   *arguments = (cli_arguments){.turns = TURNS,
@@ -303,6 +305,7 @@ int cli_arguments_read(const cli_command *command, int argc, char **argv, cli_ar
 }
 
 void cli_arguments_free(cli_arguments *arguments) {
+  assert(arguments->operand_count <= sizeof arguments->operands / sizeof *arguments->operands);
   free(arguments->loads.items);
   free(arguments->phases.items);
   free(arguments->tools.items);

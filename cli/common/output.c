@@ -13,6 +13,7 @@
 #include "cli/common/fold.h"
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
+#include "runtime/base/check.h"
 
 static bool is_set(const char *variable) {
   const char *value = getenv(variable);
@@ -35,13 +36,14 @@ void cli_output_fold(cli_output *output) {
 }
 
 static void write_out(cli_output *output, const char *text, size_t size) {
+  assert(text || size == 0);
   if (output->error || size == 0) return;
   if (fwrite(text, 1, size, stdout) != size) output->error = errno ? errno : EIO;
 }
 
 /* The line that was gathered, without a line end, in as many lines as it takes. */
 static void write_folded(cli_output *output) {
-  const char *line = output->line.bytes;
+  const char *line = tp__bytes_string(&output->line);
   size_t size = output->line.size, indent = cli_fold_indent(line, size, output->width);
   size_t at = cli_fold_at(line, size, output->width);
   write_out(output, line, at);
@@ -56,7 +58,7 @@ static void write_folded(cli_output *output) {
     write_out(output, line + at, bytes);
     at += bytes;
   }
-  output->line.size = 0;
+  tp__bytes_clear(&output->line);
 }
 
 /* Where lines are folded, one is gathered till its end is there. */
@@ -113,7 +115,7 @@ void cli_flush(cli_output *output) {
 int cli_output_finish(cli_output *output, int exit_status) {
   if (output->line.size) write_folded(output);
   cli_flush(output);
-  free(output->line.bytes);
+  tp__bytes_fini(&output->line);
   if (!output->error && fclose(stdout) != 0) output->error = errno ? errno : EIO;
   if (!output->error) return exit_status;
   if (output->error != EPIPE) cli_error("standard output: %s", strerror(output->error));

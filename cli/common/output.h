@@ -12,9 +12,9 @@
 typedef struct cli_output {
   int error; /* errno of the first write that failed, or 0 */
   bool colour;
-  size_t width;    /* lines are folded at it; 0: they are not */
-  bool streams;    /* the caller breaks lines itself while this is set: they are not folded */
-  cli_buffer line; /* what was printed since the last line end, where lines are folded */
+  size_t width;   /* lines are folded at it; 0: they are not */
+  bool streams;   /* the caller breaks lines itself while this is set: they are not folded */
+  tp__bytes line; /* what was printed since the last line end, where lines are folded */
 } cli_output;
 
 enum { CLI_WIDTH_MIN = 20, CLI_WIDTH_MAX = 1024 };

@@ -7,6 +7,7 @@
 
 #include "cli/common/exit_status.h"
 #include "cli/common/message.h"
+#include "runtime/base/check.h"
 
 enum { CHUNK_BYTES = 64 * 1024 };
 
@@ -27,25 +28,23 @@ void *cli_alloc(size_t size) { return or_end(calloc(1, size ? size : 1)); }
 void *cli_realloc(void *memory, size_t size) { return or_end(realloc(memory, size ? size : 1)); }
 
 void *cli_reserve(void *array, size_t count, size_t *capacity, size_t item_size) {
+  assert(item_size > 0 && (array || *capacity == 0) && count <= *capacity);
   if (count < *capacity) return array;
   *capacity = *capacity ? 2 * *capacity : 16;
   return cli_realloc(array, *capacity * item_size);
 }
 
 void cli_buffer_add(void *ctx, const char *bytes, size_t size) {
-  cli_buffer *buffer = ctx;
-  while (buffer->size + size >= buffer->capacity)
-    buffer->bytes = cli_reserve(buffer->bytes, buffer->capacity, &buffer->capacity, 1);
-  if (size > 0) memcpy(buffer->bytes + buffer->size, bytes, size);
-  buffer->size += size;
-  buffer->bytes[buffer->size] = '\0';
+  tp__bytes *buffer = ctx;
+  tp__bytes_put(buffer, bytes, size);
+  if (buffer->failed) or_end(NULL);
 }
 
 void cli_need(tp_status status) {
   if (status != TP_OK) or_end(NULL);
 }
 
-tp_status cli_buffer_add_json(cli_buffer *buffer, tp_text value, tp_fault *fault) {
+tp_status cli_buffer_add_json(tp__bytes *buffer, tp_text value, tp_fault *fault) {
   tp_writer *writer;
   tp_text json;
   cli_need(tp_writer_new(NULL, &writer));
@@ -57,6 +56,7 @@ tp_status cli_buffer_add_json(cli_buffer *buffer, tp_text value, tp_fault *fault
 }
 
 char *cli_pool_copy(cli_pool *pool, tp_text text) {
+  assert(text.data || text.size == 0);
   size_t need = text.size + 1;
   struct cli_chunk *chunk = pool->chunks;
   if (!chunk || chunk->size - chunk->used < need) {

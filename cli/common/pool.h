@@ -4,6 +4,7 @@
 #ifndef CLI_POOL_H
 #define CLI_POOL_H
 
+#include "support/bytes.h"
 #include "turnphase/turnphase.h"
 
 /** Zero-filled memory, and realloc; both end the process (CLI_UNAVAILABLE) when there is none. Freed by free(). */
@@ -11,15 +12,10 @@ void *cli_alloc(size_t size);
 void *cli_realloc(void *memory, size_t size);
 /** Reserves space for one more item of an array that grows by doubling. */
 void *cli_reserve(void *array, size_t count, size_t *capacity, size_t item_size);
-/** Bytes that grow. Zero-filled means empty; bytes is freed by free(). */
-typedef struct cli_buffer {
-  char *bytes; /* with a NUL behind them; NULL: nothing was added yet */
-  size_t size, capacity;
-} cli_buffer;
-/** A tp_print_fn: adds to the buffer that ctx is. */
+/** A tp_print_fn: adds to the tp__bytes that ctx is, and ends the process when there is no memory. */
 void cli_buffer_add(void *ctx, const char *bytes, size_t size);
 /** Adds a value as JSON. @return as tp_json_encode(), but for memory, without which the process ends. */
-tp_status cli_buffer_add_json(cli_buffer *buffer, tp_text value, tp_fault *fault);
+tp_status cli_buffer_add_json(tp__bytes *buffer, tp_text value, tp_fault *fault);
 /** Ends the process as cli_alloc() does when the library found no memory. */
 void cli_need(tp_status status);
 

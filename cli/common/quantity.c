@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/common/quantity.h"
 
+#include <math.h>
 #include <stdio.h>
 
+#include "runtime/base/check.h"
+
 cli_quantity cli_duration(double ns) {
+  assert(!isnan(ns));
   static const struct {
     double size_ns;
     const char *name;

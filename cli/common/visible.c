@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "runtime/base/check.h"
+
 static uint32_t decode(const unsigned char *bytes, size_t size) {
   if (size == 1) return bytes[0];
   uint32_t code = bytes[0] & (0x7Fu >> size);
@@ -26,6 +28,7 @@ static bool is_hidden(uint32_t code) {
 }
 
 size_t cli_visible_step(tp_text text, uint32_t *ret_code, cli_visibility *ret_visibility) {
+  assert(text.size > 0);
   const unsigned char *bytes = (const unsigned char *)text.data;
   size_t size = bytes[0] < 0x80 ? 1 : bytes[0] < 0xE0 ? 2 : bytes[0] < 0xF0 ? 3 : 4;
   if (size > text.size) size = text.size;

@@ -22,10 +22,10 @@ enum { PATH_SIZE = 4096, BUDGET_MS = 30000 /* of a phase in which nothing requir
 
 /* ---- YAML ---- */
 
-static void put_string(cli_buffer *t, const char *string) { cli_buffer_add(t, string, strlen(string)); }
+static void put_string(tp__bytes *t, const char *string) { cli_buffer_add(t, string, strlen(string)); }
 
 /* A JSON string is a double-quoted scalar of YAML. */
-static void put_quoted(cli_buffer *t, const char *string, size_t size) {
+static void put_quoted(tp__bytes *t, const char *string, size_t size) {
   tp_writer *writer;
   tp_text value;
   cli_need(tp_writer_new(NULL, &writer));
@@ -35,7 +35,7 @@ static void put_quoted(cli_buffer *t, const char *string, size_t size) {
   tp_writer_free(writer);
 }
 
-static void put_pair(cli_buffer *t, const char *key, const char *value) {
+static void put_pair(tp__bytes *t, const char *key, const char *value) {
   put_string(t, key);
   put_string(t, ": ");
   put_quoted(t, value, strlen(value));
@@ -45,7 +45,7 @@ static void put_pair(cli_buffer *t, const char *key, const char *value) {
 static bool is_of_tools(const cli_entry *entry) { return strstr(entry->event, "Tool") != NULL; }
 
 /* "shell=Bash" or "shell=Bash:cmd=command,dir=path". */
-static void put_tool(cli_buffer *t, const char *word) {
+static void put_tool(tp__bytes *t, const char *word) {
   size_t ours = strcspn(word, "="), theirs = strcspn(word + ours + 1, ":");
   const char *name = word + ours + 1, *arguments = name[theirs] ? name + theirs + 1 : NULL;
   put_string(t, "  ");
@@ -87,7 +87,7 @@ static bool rewrites(const cli_arguments *arguments, const cli_entry *entry) {
   return arguments->rewrite && has_something && !entry->is_async;
 }
 
-static void put_endpoint(cli_buffer *t, const cli_entry *entry) {
+static void put_endpoint(tp__bytes *t, const cli_entry *entry) {
   put_string(t, "  ");
   put_pair(t, "url", entry->url);
   if (entry->header_count > 0) put_string(t, "  headers:\n");
@@ -101,7 +101,7 @@ static void put_endpoint(cli_buffer *t, const cli_entry *entry) {
 }
 
 static void write_yaml(const cli_settings *settings, const cli_arguments *arguments, const cli_entry *entry,
-                       cli_buffer *t) {
+                       tp__bytes *t) {
   char number[64];
   put_string(t, "# Written by turnphase hooks import.\n");
   put_pair(t, "id", entry->id);
@@ -239,10 +239,10 @@ static int prepare_entry(importer *m, size_t index) {
   write_name(entry->event, name, sizeof name);
   snprintf(id, sizeof id, "%s-%zu", name, index + 1);
   entry->id = copy(m, id);
-  cli_buffer t = {0};
+  tp__bytes t = {0};
   write_yaml(&m->settings, m->arguments, entry, &t);
-  entry->yaml = copy(m, t.bytes);
-  free(t.bytes);
+  entry->yaml = copy(m, tp__bytes_string(&t));
+  tp__bytes_fini(&t);
   return check_entry(m, entry);
 }
 

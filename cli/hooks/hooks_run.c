@@ -2,7 +2,6 @@
  *
  * hooks_run.c: one hook of a trusted directory, alone in a runtime of its own: what it got, what it wrote, how it ended
  * and how that was judged. */
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +15,8 @@
 #include "cli/hooks/hooks.h"
 #include "cli/run/host.h"
 #include "cli/run/payload.h"
+#include "support/clock.h"
+#include "support/lock.h"
 
 /* How long a program that was given up is waited for; how long a hook that no phase waits for may take. */
 enum { GIVEN_UP_MS = 2000, DETACHED_MS = 60000 };
@@ -35,8 +36,8 @@ typedef struct trial {
   bool has_record;
   tp_run_record record; /* its names are not used */
   cli_pool pool;
-  pthread_mutex_t mutex;
-  pthread_cond_t ended;
+  tp__lock mutex;
+  tp__lock_condition ended;
   /* under mutex */
   bool has_program;
   tp_hook_program program; /* its texts are in pool */
@@ -48,7 +49,7 @@ static tp_text copy_text(trial *t, tp_text text) { return (tp_text){cli_pool_cop
 
 static void on_program(void *ctx, const tp_hook_program *program) {
   trial *t = ctx;
-  pthread_mutex_lock(&t->mutex);
+  tp__lock_acquire(&t->mutex);
   t->program = *program;
   t->program.input = copy_text(t, program->input);
   t->program.output = copy_text(t, program->output);
@@ -56,8 +57,8 @@ static void on_program(void *ctx, const tp_hook_program *program) {
   t->answer = program->outcome->kind;
   t->reason = program->outcome->reason ? copy_text(t, tp_text_of(program->outcome->reason)).data : "";
   t->has_program = true;
-  pthread_cond_signal(&t->ended);
-  pthread_mutex_unlock(&t->mutex);
+  tp__lock_condition_signal(&t->ended);
+  tp__lock_release(&t->mutex);
 }
 
 static bool find_hook(void *ctx, const tp_hook_info *info) {
@@ -125,12 +126,10 @@ static int run_phase(trial *t) {
 }
 
 static void wait_for_program(trial *t, int64_t limit_ms) {
-  struct timespec end;
-  clock_gettime(CLOCK_MONOTONIC, &end);
-  end.tv_sec += limit_ms / 1000;
-  pthread_mutex_lock(&t->mutex);
-  while (!t->has_program && pthread_cond_timedwait(&t->ended, &t->mutex, &end) == 0) continue;
-  pthread_mutex_unlock(&t->mutex);
+  int64_t deadline_ns = tp__monotonic_ns() + limit_ms * TP__NS_IN_MS;
+  tp__lock_acquire(&t->mutex);
+  while (!t->has_program && tp__lock_condition_wait_until(&t->ended, &t->mutex, deadline_ns)) continue;
+  tp__lock_release(&t->mutex);
 }
 
 static const tp_run_record *record_of(const trial *t) { return t->has_record ? &t->record : NULL; }
@@ -297,14 +296,6 @@ static void print_trial(const trial *t) {
 
 /* ---- the action ---- */
 
-static void init_condition(pthread_cond_t *condition) {
-  pthread_condattr_t attributes;
-  pthread_condattr_init(&attributes);
-  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-  pthread_cond_init(condition, &attributes);
-  pthread_condattr_destroy(&attributes);
-}
-
 static int try_hook(trial *t) {
   int status = open_hook(t);
   if (status == CLI_OK)
@@ -323,9 +314,11 @@ static int try_hook(trial *t) {
 int cli_hooks_run(const cli_arguments *arguments, cli_output *output) {
   cli_arguments alone = *arguments;
   alone.no_memory = true;
-  trial t = {
-      .arguments = arguments, .output = output, .id = arguments->operands[2], .mutex = PTHREAD_MUTEX_INITIALIZER};
-  init_condition(&t.ended);
+  trial t = {.arguments = arguments,
+             .output = output,
+             .id = arguments->operands[2],
+             .mutex = TP__LOCK_INITIALIZER(TP__LOCK_hook_try)};
+  tp__lock_condition_init(&t.ended);
   int status = cli_host_open(&alone, NULL, NULL, &t.runtime);
   if (status == CLI_OK) status = try_hook(&t);
   tp_hooks_free(t.hooks);
@@ -333,7 +326,7 @@ int cli_hooks_run(const cli_arguments *arguments, cli_output *output) {
   tp_runtime_free(t.runtime);
   cli_payload_free(&t.payload);
   cli_pool_free(&t.pool);
-  pthread_cond_destroy(&t.ended);
-  pthread_mutex_destroy(&t.mutex);
+  tp__lock_condition_fini(&t.ended);
+  tp__lock_fini(&t.mutex);
   return status;
 }

@@ -14,6 +14,8 @@
 #include "cli/common/message.h"
 #include "cli/hooks/hooks_import.h"
 #include "cli/run/event.h"
+#include "runtime/base/check.h"
+#include "support/text.h"
 
 enum { TIMEOUT_MS_MAX = 86400000, ARGUMENTS_MAX = 60, SUSPICIOUS_S = 1000 };
 
@@ -230,8 +232,7 @@ static void read_command(reader *r, tp_text handler, const char *shell) {
 
 static bool is_listed(tp_text names, const char *name, size_t size) {
   for (tp_value_walk walk = {0}; tp_value_next(names, &walk);) {
-    tp_text one = tp_value_text(walk.value);
-    if (one.size == size && memcmp(one.data, name, size) == 0) return true;
+    if (tp__same(tp_value_text(walk.value), (tp_text){name, size})) return true;
   }
   return false;
 }
@@ -246,6 +247,7 @@ static const char *convert_header(reader *r, const char *value, tp_text names) {
     const char *name = value + 1 + has_brace;
     size_t size = value[0] == '$' ? strspn(name, legal) : 0;
     if (size == 0 || size > 200 || (has_brace && name[size] != '}')) {
+      assert(used < sizeof text / sizeof *text);
       text[used++] = *value++;
       continue;
     }
@@ -271,6 +273,7 @@ static void read_headers(reader *r, tp_text headers, tp_text names) {
     if (!value) leave_out(entry, "malformed: headers is not an object of at most 16 texts");
     if (!value) return;
     entry->headers[entry->header_count][0] = cli_pool_copy(&r->settings->pool, walk.key);
+    assert(entry->header_count < sizeof entry->headers / sizeof *entry->headers);
     entry->headers[entry->header_count++][1] = convert_header(r, value, names);
   }
 }
@@ -321,10 +324,7 @@ static void check_event(reader *r) {
   else leave_out(r->entry, why_no_phase(event));
 }
 
-static bool is_http(tp_text handler) {
-  tp_text type = tp_value_text(tp_value_get(handler, "type"));
-  return type.size == 4 && memcmp(type.data, "http", 4) == 0;
-}
+static bool is_http(tp_text handler) { return tp__is_word(tp_value_text(tp_value_get(handler, "type")), "http"); }
 
 static void read_handler(cli_settings *settings, const char *event, tp_text matcher, tp_text handler, bool is_flat) {
   reader r = {.settings = settings, .entry = add_entry(settings, event), .is_flat = is_flat};

@@ -15,6 +15,8 @@
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
 #include "cli/hooks/hooks.h"
+#include "runtime/base/check.h"
+#include "support/file.h"
 
 enum { PATH_SIZE = 4096, FILE_BYTES_MAX = 1 << 20 };
 
@@ -50,45 +52,38 @@ static int make_folders(char *folder) {
 
 /* ---- reading ---- */
 
-static int check_owner(int fd, const char *path) {
-  struct stat found;
-  if (fstat(fd, &found) != 0) return refuse(path, strerror(errno));
-  if (!S_ISREG(found.st_mode)) return refuse(path, "is not a file");
-  if (found.st_uid == geteuid() && !(found.st_mode & (S_IWGRP | S_IWOTH))) return CLI_OK;
+static int check_owner(const struct stat *found, const char *path) {
+  if (found->st_uid == geteuid() && !(found->st_mode & (S_IWGRP | S_IWOTH))) return CLI_OK;
   cli_error_at(path, 0, 0, "another user may have written it: look at it, then chown it and chmod 600");
   return CLI_CONFIG;
 }
 
 static int read_text(int fd, const char *path, char **ret_text) {
-  char *text = cli_alloc(FILE_BYTES_MAX + 1);
-  size_t size = 0;
-  ssize_t got = 1;
-  while (size < FILE_BYTES_MAX && got != 0) {
-    got = read(fd, text + size, FILE_BYTES_MAX - size);
-    if (got < 0 && errno != EINTR) break;
-    if (got > 0) size += (size_t)got;
-  }
-  text[size] = '\0';
-  int status = got < 0 ? refuse(path, strerror(errno)) : CLI_OK;
-  if (status == CLI_OK && (size == FILE_BYTES_MAX || strlen(text) != size)) {
+  tp__bytes text = {0};
+  int error = tp__file_read_open(fd, FILE_BYTES_MAX - 1, &text), status = CLI_OK;
+  if (error == -ENOMEM) cli_need(TP_ERR_NO_MEMORY);
+  if (error && error != -EFBIG) {
+    status = refuse(path, strerror(-error));
+  } else if (error || strlen(tp__bytes_string(&text)) != text.size) {
     cli_error_at(path, 0, 0, "is no list of trusted directories");
     status = CLI_CONFIG;
   }
-  if (status == CLI_OK) *ret_text = text;
-  else free(text);
+  if (status == CLI_OK) *ret_text = text.data;
+  else tp__bytes_fini(&text);
   return status;
 }
 
 /* The whole file; an empty text when there is none. */
 static int read_file(const char *path, char **ret_text) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-  if (fd < 0 && errno == ENOENT) {
+  struct stat found;
+  int fd = tp__file_open(AT_FDCWD, path, &found);
+  if (fd == -ENOENT) {
     *ret_text = cli_alloc(1);
-    **ret_text = '\0';
     return CLI_OK;
   }
-  if (fd < 0) return refuse(path, strerror(errno));
-  int status = check_owner(fd, path);
+  if (fd == -ENOTSUP || fd == -EISDIR) return refuse(path, "is not a file");
+  if (fd < 0) return refuse(path, strerror(-fd));
+  int status = check_owner(&found, path);
   if (status == CLI_OK) status = read_text(fd, path, ret_text);
   close(fd);
   return status;
@@ -100,6 +95,7 @@ static bool is_line(const char *line, size_t size) {
 }
 
 static bool is_of(const char *line, size_t size, const char *directory) {
+  assert(size > CLI_HASH_SIZE);
   return size - CLI_HASH_SIZE == strlen(directory) &&
          memcmp(line + CLI_HASH_SIZE, directory, size - CLI_HASH_SIZE) == 0;
 }
@@ -226,6 +222,7 @@ static int change(const char *path, const char *directory, const char *hash, boo
 }
 
 int cli_trust_set(const char *directory, const char *hash, bool *ret_was) {
+  assert(strlen(hash) == CLI_HASH_SIZE - 1 && directory[0] == '/');
   char folder[PATH_SIZE], path[PATH_SIZE + 16];
   int lock, status = find_folder(folder);
   if (status == CLI_OK) status = make_folders(folder);

@@ -12,6 +12,7 @@
 #include "cli/common/exit_status.h"
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
+#include "runtime/base/check.h"
 
 /** An entry that was read, to be shown in the order in which it was written. */
 typedef struct entry_copy {
@@ -177,6 +178,7 @@ static bool wait_for_change(int watch, int *pause_ms) {
 
 int cli_follow(const cli_data *data, const char *directory, const tp_record_query *query, size_t first,
                cli_follow_fn each, void *ctx) {
+  assert(query && each);
   tp_fault fault = {0};
   bool goes_on = true;
   int pause_ms = 10;

@@ -10,6 +10,7 @@
 
 #include "cli/common/exit_status.h"
 #include "cli/common/message.h"
+#include "runtime/base/check.h"
 
 /* ---- bars ---- */
 
@@ -178,6 +179,7 @@ static void free_plot(cli_plot *plot) {
 /* ---- words ---- */
 
 const char *cli_plot_lane_name(const cli_plot_lane *lane, char *buffer, size_t size) {
+  assert(lane->group < CLI_PLOT_GROUPS && size > 0);
   static const char *const names[CLI_PLOT_GROUPS] = {"phases", "turn thread", "handlers",       "model",
                                                      "tools",  "history",     "behind the turn"};
   if (!lane->number) return names[lane->group];
@@ -186,12 +188,14 @@ const char *cli_plot_lane_name(const cli_plot_lane *lane, char *buffer, size_t s
 }
 
 const char *cli_plot_bar_kind(const cli_plot_bar *bar) {
+  assert(bar->entry || bar->step);
   if (bar->run) return "handler";
   if (bar->entry) return "phase";
   return bar->step->kind == TP_STEP_TOOL ? "tool" : bar->step->kind == TP_STEP_MODEL ? "model" : "history";
 }
 
 const char *cli_plot_bar_outcome(const cli_plot_bar *bar) {
+  assert(bar->entry || bar->step);
   if (bar->run) return cli_run_outcome(&bar->run->row);
   if (bar->step) return cli_step_outcome(bar->step);
   if (!bar->entry->ended_ns) return bar->entry->status ? "interrupted" : "running";

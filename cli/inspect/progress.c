@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/inspect/progress.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli/common/quantity.h"
+#include "support/clock.h"
 
 enum { EACH_MS = 200 };
 
@@ -22,46 +21,39 @@ static void print_line(const cli_progress *p, unsigned rounds) {
 static void *show(void *ctx) {
   cli_progress *p = ctx;
   unsigned rounds = 0;
-  struct timespec until;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  pthread_mutex_lock(&p->mutex);
+  int64_t until_ns = tp__monotonic_ns();
+  tp__lock_acquire(&p->mutex);
   while (!p->ended) {
-    until.tv_nsec += EACH_MS * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    while (!p->ended && pthread_cond_timedwait(&p->ended_changed, &p->mutex, &until) != ETIMEDOUT) continue;
+    until_ns += EACH_MS * TP__NS_IN_MS;
+    while (!p->ended && tp__lock_condition_wait_until(&p->ended_changed, &p->mutex, until_ns)) continue;
     if (!p->ended) print_line(p, ++rounds);
   }
-  pthread_mutex_unlock(&p->mutex);
+  tp__lock_release(&p->mutex);
   if (rounds) (void)!write(STDERR_FILENO, "\r\033[K", 4);
   return NULL;
 }
 
 void cli_progress_start(cli_progress *p, const char *doing) {
-  pthread_condattr_t monotonic;
   *p = (cli_progress){.doing = doing};
   if (!isatty(STDERR_FILENO)) return;
-  pthread_mutex_init(&p->mutex, NULL);
-  pthread_condattr_init(&monotonic);
-  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-  pthread_cond_init(&p->ended_changed, &monotonic);
-  pthread_condattr_destroy(&monotonic);
-  p->runs = pthread_create(&p->thread, NULL, show, p) == 0;
+  tp__lock_init(&p->mutex, TP__LOCK_progress);
+  tp__lock_condition_init(&p->ended_changed);
+  p->runs = tp__thread_spawn(&p->thread, show, p) == 0;
 }
 
 void cli_progress_note(cli_progress *p, uint64_t rows) {
   if (!p->runs) return;
-  pthread_mutex_lock(&p->mutex);
+  tp__lock_acquire(&p->mutex);
   p->rows = rows;
-  pthread_mutex_unlock(&p->mutex);
+  tp__lock_release(&p->mutex);
 }
 
 void cli_progress_stop(cli_progress *p) {
   if (!p->runs) return;
-  pthread_mutex_lock(&p->mutex);
+  tp__lock_acquire(&p->mutex);
   p->ended = true;
-  pthread_cond_signal(&p->ended_changed);
-  pthread_mutex_unlock(&p->mutex);
+  tp__lock_condition_signal(&p->ended_changed);
+  tp__lock_release(&p->mutex);
   pthread_join(p->thread, NULL);
   p->runs = false;
 }

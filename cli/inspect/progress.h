@@ -5,16 +5,14 @@
 #ifndef CLI_INSPECT_PROGRESS_H
 #define CLI_INSPECT_PROGRESS_H
 
-#include <pthread.h>
-#include <stdbool.h>
-#include <stdint.h>
+#include "support/lock.h"
 
 typedef struct cli_progress {
   const char *doing; /* "verifying"; never changes while it runs */
   pthread_t thread;
   bool runs;
-  pthread_mutex_t mutex;
-  pthread_cond_t ended_changed;
+  tp__lock mutex;
+  tp__lock_condition ended_changed;
   bool ended;    /* under mutex */
   uint64_t rows; /* under mutex: 0: not said */
 } cli_progress;

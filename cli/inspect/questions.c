@@ -58,10 +58,10 @@ static void print_question(cli_output *output, const tp_sqlite_question *q) {
              state_of(q));
   print_text(output, " ", q->tool);
   cli_print_string(output, " ");
-  cli_buffer json = {0};
+  tp__bytes json = {0};
   if (q->arguments.size && cli_buffer_add_json(&json, q->arguments, NULL) == TP_OK)
-    cli_print_cut(output, (tp_text){json.bytes, json.size}, SIZE_MAX);
-  free(json.bytes);
+    cli_print_cut(output, (tp_text){json.data, json.size}, SIZE_MAX);
+  tp__bytes_fini(&json);
   print_text(output, "  turn ", q->turn);
   print_text(output, "  session ", q->session);
   cli_print_string(output, "\n");

@@ -16,6 +16,7 @@
 #include "cli/inspect/follow.h"
 #include "cli/inspect/trace.h"
 #include "cli/run/timeline.h"
+#include "runtime/base/check.h"
 
 enum { NAME_SIZE = 48, TURN_WIDTH = 20, PHASE_WIDTH = 30, SUBSCRIPTION_WIDTH = 30, STATE_WIDTH = 22 };
 
@@ -136,6 +137,7 @@ static int read_phases(listing *list) {
       cli_error("there is no phase '%s'; see: turnphase phases", words->items[i]);
       return CLI_USAGE;
     }
+    assert(list->phase_count < sizeof list->phases / sizeof *list->phases);
     list->phases[list->phase_count++] = phase;
   }
   return CLI_OK;

@@ -7,6 +7,7 @@
 #include "cli/common/quantity.h"
 #include "cli/inspect/trace.h"
 #include "cli/run/timeline.h"
+#include "runtime/base/check.h"
 
 /* ---- a run ---- */
 
@@ -82,6 +83,7 @@ static void add_deadline(const tp_run_record *run, char *buffer, size_t size) {
 }
 
 const char *cli_run_why(const cli_trace_run *from, char *buffer, size_t size) {
+  assert(size > 0);
   const tp_run_record *run = &from->row;
   char words[96];
   buffer[0] = '\0';
@@ -110,6 +112,7 @@ const char *cli_run_why(const cli_trace_run *from, char *buffer, size_t size) {
 /* ---- a step ---- */
 
 const char *cli_step_name(const tp_turn_step *step, char *buffer, size_t size) {
+  assert(size > 0);
   if (step->kind == TP_STEP_TOOL) return step->name.data;
   if (step->kind == TP_STEP_MODEL)
     snprintf(buffer, size, "model request %u%s%.64s", step->round, step->name.size > 0 ? ", " : "",

@@ -9,13 +9,13 @@
 #include "cli/common/date.h"
 #include "cli/common/exit_status.h"
 #include "cli/common/input.h"
-#include "cli/common/machine.h"
 #include "cli/common/map.h"
 #include "cli/common/message.h"
 #include "cli/common/quantity.h"
 #include "cli/inspect/progress.h"
 #include "cli/run/job.h"
 #include "cli/run/timeline.h"
+#include "support/clock.h"
 #include "turnphase/sqlite.h"
 
 /** What a command works on. */
@@ -95,7 +95,7 @@ static int change_job(work *w, uint64_t id, const char *done,
     cli_error_at(w->data.path, 0, 0, "it cannot be written, so the job stays as it is");
     return cli_exit_of(TP_ERR_STORE_READONLY);
   }
-  tp_status status = change(w->data.store->ctx, id, cli_unix_ms(), &fault);
+  tp_status status = change(w->data.store->ctx, id, tp__wall_ms(), &fault);
   if (status == TP_OK) {
     cli_error("job %llu was %s", (unsigned long long)id, done);
     return w->arguments->json ? jobs_show(w, id) : CLI_OK;

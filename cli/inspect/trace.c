@@ -11,6 +11,7 @@
 
 #include "cli/common/exit_status.h"
 #include "cli/common/message.h"
+#include "runtime/base/check.h"
 
 /** What is gathered while the store is read. */
 typedef struct reading {
@@ -279,6 +280,7 @@ int cli_trace_read(const char *command, const cli_arguments *arguments, cli_trac
 }
 
 int cli_trace_run_command(const cli_trace_command *command, const cli_arguments *arguments, cli_output *output) {
+  assert(command->print && command->print_json);
   cli_trace trace;
   int status = cli_trace_read(command->name, arguments, &trace);
   if (status == CLI_OK && arguments->json) command->print_json(&trace, output);

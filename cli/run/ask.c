@@ -47,12 +47,12 @@ static void put_visible(FILE *out, tp_text text) {
 }
 
 static void put_arguments(FILE *out, const tp_tool_call *call) {
-  cli_buffer json = {0};
+  tp__bytes json = {0};
   bool encoded =
       !call->malformed && call->arguments.size > 0 && cli_buffer_add_json(&json, call->arguments, NULL) == TP_OK;
-  if (encoded) put_visible(out, (tp_text){json.bytes, json.size});
+  if (encoded) put_visible(out, (tp_text){json.data, json.size});
   else if (call->malformed) put_visible(out, call->arguments);
-  free(json.bytes);
+  tp__bytes_fini(&json);
 }
 
 static char *shown_text(const tp_question *question, size_t *ret_size) {
@@ -95,28 +95,28 @@ void cli_ask_put(void *ctx, const tp_question *question) {
     (void)!tp_token_abandon(question->token, NULL);
     return;
   }
-  pthread_mutex_lock(&ask->mutex);
+  tp__lock_acquire(&ask->mutex);
   cli_question **last = &ask->first;
   while (*last) last = &(*last)->next;
   *last = q;
-  pthread_cond_signal(&ask->changed);
-  pthread_mutex_unlock(&ask->mutex);
+  tp__lock_condition_signal(&ask->changed);
+  tp__lock_release(&ask->mutex);
 }
 
 static bool stops(cli_ask *ask) {
-  pthread_mutex_lock(&ask->mutex);
+  tp__lock_acquire(&ask->mutex);
   bool stopping = ask->stops;
-  pthread_mutex_unlock(&ask->mutex);
+  tp__lock_release(&ask->mutex);
   return stopping;
 }
 
 /* @return NULL: it stops. */
 static cli_question *next_question(cli_ask *ask) {
-  pthread_mutex_lock(&ask->mutex);
-  while (!ask->first && !ask->stops) pthread_cond_wait(&ask->changed, &ask->mutex);
+  tp__lock_acquire(&ask->mutex);
+  while (!ask->first && !ask->stops) tp__lock_condition_wait(&ask->changed, &ask->mutex);
   cli_question *q = ask->stops ? NULL : ask->first;
   if (q) ask->first = q->next;
-  pthread_mutex_unlock(&ask->mutex);
+  tp__lock_release(&ask->mutex);
   return q;
 }
 
@@ -198,20 +198,21 @@ static void *serve(void *arg) {
 /* ---- life ---- */
 
 bool cli_ask_start(cli_ask *ask) {
-  *ask = (cli_ask){.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .terminal = -1};
+  *ask =
+      (cli_ask){.mutex = TP__LOCK_INITIALIZER(TP__LOCK_ask), .changed = TP__LOCK_CONDITION_INITIALIZER, .terminal = -1};
   if (!isatty(STDERR_FILENO)) return false;
   ask->terminal = open("/dev/tty", O_RDONLY | O_CLOEXEC | O_NOCTTY);
   if (ask->terminal < 0) return false;
-  ask->runs = pthread_create(&ask->thread, NULL, serve, ask) == 0;
+  ask->runs = tp__thread_spawn(&ask->thread, serve, ask) == 0;
   if (!ask->runs) cli_error("warning: no thread for questions: calls that ask are denied");
   return ask->runs;
 }
 
 void cli_ask_stop(cli_ask *ask) {
-  pthread_mutex_lock(&ask->mutex);
+  tp__lock_acquire(&ask->mutex);
   ask->stops = true;
-  pthread_cond_signal(&ask->changed);
-  pthread_mutex_unlock(&ask->mutex);
+  tp__lock_condition_signal(&ask->changed);
+  tp__lock_release(&ask->mutex);
   if (ask->runs) pthread_join(ask->thread, NULL);
   for (cli_question *q; (q = ask->first);) {
     ask->first = q->next;

@@ -6,8 +6,7 @@
 #ifndef CLI_ASK_H
 #define CLI_ASK_H
 
-#include <pthread.h>
-
+#include "support/lock.h"
 #include "turnphase/turnphase.h"
 
 typedef struct cli_question cli_question;
@@ -16,8 +15,8 @@ typedef struct cli_ask {
   pthread_t thread; /* never changes while it runs, like the next two */
   bool runs;
   int terminal;
-  pthread_mutex_t mutex;
-  pthread_cond_t changed;
+  tp__lock mutex;
+  tp__lock_condition changed;
   cli_question *first; /* under mutex: the oldest */
   bool stops;          /* under mutex */
   char **always;       /* the thread's: names of tools that need no answer any more */

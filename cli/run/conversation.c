@@ -18,6 +18,7 @@
 #include "cli/common/visible.h"
 #include "cli/run/event.h"
 #include "cli/run/model.h"
+#include "runtime/base/check.h"
 #include "runtime/base/printf.h"
 #include "turnphase/declared.h"
 
@@ -298,6 +299,7 @@ static bool is_yaml(const char *name, tp_text text) {
 static int compare(const char *a, const char *b) { return strcmp(a ? a : "", b ? b : ""); }
 
 bool cli_turn_same_session(const cli_turn *a, const cli_turn *b) {
+  assert(a->session && b->session);
   return compare(a->tenant, b->tenant) == 0 && strcmp(a->session, b->session) == 0;
 }
 

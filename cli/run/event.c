@@ -7,6 +7,8 @@
 #include "cli/common/data.h"
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
+#include "runtime/base/check.h"
+#include "support/text.h"
 
 /* ---- words ---- */
 
@@ -171,26 +173,25 @@ void cli_events_add_background(cli_events *events, uint64_t jobs_dead, uint64_t 
 }
 
 tp_text cli_events_get(const cli_events *events, size_t index) {
+  assert(index < events->count && events->ends[index] <= events->values.size);
   size_t begins = index > 0 ? events->ends[index - 1] : 0;
-  return (tp_text){events->values.bytes + begins, events->ends[index] - begins};
+  return (tp_text){events->values.data + begins, events->ends[index] - begins};
 }
 
 tp_text cli_event_text(tp_text event, const char *key) { return tp_value_text(tp_value_get(event, key)); }
 
 int64_t cli_event_int(tp_text event, const char *key) { return tp_value_int(tp_value_get(event, key), 0); }
 
-bool cli_text_is(tp_text text, const char *word) {
-  return word && text.size == strlen(word) && memcmp(text.data, word, text.size) == 0;
-}
+bool cli_text_is(tp_text text, const char *word) { return word && tp__is_word(text, word); }
 
 void cli_events_print(const cli_events *events, cli_output *output) {
   for (size_t i = 0; i < events->count; i++) {
     tp_fault fault = {0};
-    cli_buffer line = {0};
+    tp__bytes line = {0};
     tp_status status = cli_buffer_add_json(&line, cli_events_get(events, i), &fault);
     cli_buffer_add(&line, "\n", 1);
-    if (status == TP_OK) cli_print(output, line.bytes, line.size);
-    free(line.bytes);
+    if (status == TP_OK) cli_print(output, line.data, line.size);
+    tp__bytes_fini(&line);
     if (status != TP_OK) cli_error("warning: event %zu of a turn is left out: %s", i + 1, fault.message);
   }
 }
@@ -199,6 +200,6 @@ void cli_events_clear(cli_events *events) { events->values.size = events->count 
 
 void cli_events_free(cli_events *events) {
   tp_writer_free(events->writer);
-  free(events->values.bytes);
+  tp__bytes_fini(&events->values);
   free(events->ends);
 }

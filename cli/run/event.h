@@ -12,8 +12,8 @@
  *  between: the library passes the turn from one to the other, so no lock is needed. Zero-filled means empty. */
 typedef struct cli_events {
   tp_writer *writer;
-  cli_buffer values; /* one behind the other */
-  size_t *ends;      /* where each ends in values */
+  tp__bytes values; /* one behind the other */
+  size_t *ends;     /* where each ends in values */
   size_t count, ends_capacity;
 } cli_events;
 

@@ -5,6 +5,7 @@
 #include "cli/common/map.h"
 #include "cli/common/quantity.h"
 #include "cli/run/timeline.h"
+#include "runtime/base/check.h"
 
 static void print_json(cli_output *output, const tp_job *job) {
   cli_map p = {0};
@@ -50,6 +51,7 @@ static void print_job(cli_output *output, const tp_job *job) {
 }
 
 void cli_job_print(cli_output *output, const tp_job *job, bool json) {
+  assert(job);
   if (json) print_json(output, job);
   else print_job(output, job);
 }

@@ -9,6 +9,7 @@
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
 #include "cli/run/event.h"
+#include "runtime/base/check.h"
 
 static uint32_t find(tp_text name) {
   char text[64];
@@ -66,13 +67,13 @@ static void add_text(cli_payload *payload, const tp_phase *phase, uint32_t field
 
 /* A result of ours is a text; one that is an object there becomes its JSON. */
 static void add_response(cli_payload *payload, const tp_phase *phase, tp_text value) {
-  cli_buffer json = {0};
+  tp__bytes json = {0};
   if (tp_value_kind_of(value) == TP_VALUE_TEXT) {
     add_text(payload, phase, TP_FIELD_RESULT, value);
   } else if (cli_buffer_add_json(&json, value, NULL) == TP_OK) {
-    payload->text = json.bytes;
+    payload->text = json.data;
     payload->fields[payload->count++] =
-        (tp_field){.id = TP_FIELD_RESULT, .kind = TP_FIELD_KIND_TEXT, .text = {json.bytes, json.size}};
+        (tp_field){.id = TP_FIELD_RESULT, .kind = TP_FIELD_KIND_TEXT, .text = {json.data, json.size}};
   }
 }
 
@@ -159,12 +160,14 @@ void cli_payload_free(cli_payload *payload) {
 /* ---- what a phase gets ---- */
 
 bool cli_phase_carries(const tp_phase *phase, uint32_t field) {
+  assert(phase);
   for (size_t i = 0; i < phase->field_count; i++)
     if (phase->fields[i] == field) return true;
   return false;
 }
 
 tp_field *cli_payload_for(const cli_payload *payload, const tp_phase *phase, size_t *ret_count) {
+  assert(phase && ret_count);
   tp_field *fields = NULL;
   size_t count = 0, capacity = 0;
   for (size_t i = 0; i < payload->count; i++) {

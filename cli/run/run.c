@@ -12,7 +12,6 @@
 #include "cli/common/exit_status.h"
 #include "cli/common/input.h"
 #include "cli/common/interrupt.h"
-#include "cli/common/machine.h"
 #include "cli/common/message.h"
 #include "cli/run/ask.h"
 #include "cli/run/conversation.h"
@@ -20,6 +19,7 @@
 #include "cli/run/summary.h"
 #include "cli/run/talk.h"
 #include "cli/run/timeline.h"
+#include "support/clock.h"
 #include "turnphase/sqlite.h"
 
 /* A job of ours may run for three minutes, and one that failed is tried again. Where something cannot be kept, waiting
@@ -162,7 +162,7 @@ static bool went_wrong(tp_turn_outcome outcome) {
 
 /* From here on, whatever is left has so long together. */
 static void give_up_soon(player *p) {
-  if (!p->give_up_ns) p->give_up_ns = cli_now_ns() + ABANDONED_LIMIT_MS * INT64_C(1000000);
+  if (!p->give_up_ns) p->give_up_ns = tp__monotonic_ns() + ABANDONED_LIMIT_MS * INT64_C(1000000);
 }
 
 /* A file that takes one turn no more takes none behind it. */
@@ -224,7 +224,7 @@ static int open_session(player *p, const cli_turn *turn, tp_session **ret_sessio
   return status == TP_OK ? CLI_OK : cli_fault(turn->session, status, &fault);
 }
 
-static bool is_before(int64_t began_ns, int64_t limit_ms) { return cli_now_ns() - began_ns < limit_ms * 1000000; }
+static bool is_before(int64_t began_ns, int64_t limit_ms) { return tp__monotonic_ns() - began_ns < limit_ms * 1000000; }
 
 static void look_for_dead(player *p) {
   tp_runtime_stats stats = {.struct_size = sizeof stats};
@@ -237,12 +237,12 @@ static void look_for_dead(player *p) {
 static bool waits_on(player *p, int64_t began_ns) {
   if (cli_interrupted(&p->interrupt) || !is_before(began_ns, JOBS_LIMIT_MS)) return false;
   look_for_dead(p);
-  return !p->give_up_ns || cli_now_ns() < p->give_up_ns;
+  return !p->give_up_ns || tp__monotonic_ns() < p->give_up_ns;
 }
 
 /* What the background did not do in time may still be done, but the next session would not know of it. */
 static int64_t wait_for_jobs(player *p, const char *session) {
-  int64_t began_ns = cli_now_ns();
+  int64_t began_ns = tp__monotonic_ns();
   bool reported = false;
   tp_status status;
   do {
@@ -258,7 +258,7 @@ static int64_t wait_for_jobs(player *p, const char *session) {
     p->any_background = false; /* none that could be said to be done */
     note(p, cli_interrupted(&p->interrupt) ? CLI_INTERRUPTED : cli_exit_of(status));
   }
-  return cli_now_ns() - began_ns;
+  return tp__monotonic_ns() - began_ns;
 }
 
 static void end_session(player *p, const char *name, tp_session *session) {
@@ -341,7 +341,7 @@ static void play(player *p) {
 }
 
 int cli_run(const cli_arguments *arguments, cli_output *output) {
-  player p = {.arguments = arguments, .output = output, .began_ms = cli_unix_ms()};
+  player p = {.arguments = arguments, .output = output, .began_ms = tp__wall_ms()};
   cli_interrupt_start(&p.interrupt);
   p.may_ask = !arguments->keeps_questions && cli_ask_start(&p.ask);
   p.timeline = (cli_timeline){.output = output, .events = &p.events, .verbose = arguments->verbose};

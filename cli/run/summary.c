@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/run/timeline.h"
+#include "runtime/base/check.h"
 #include "runtime/base/printf.h"
 
 /* ---- sentences ---- */
@@ -114,6 +115,7 @@ static void batch_end(cli_summary *summary, batch *b) {
 }
 
 void cli_summary_add(cli_summary *summary, const cli_events *events, tp_turn_outcome outcome) {
+  assert(outcome >= 0);
   recall r = {.count = 0};
   batch b = {.count = 0};
   tp_text turn = {0};

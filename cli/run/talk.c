@@ -2,7 +2,6 @@
 #include "cli/run/talk.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 #include "cli/common/pool.h"
 #include "cli/run/conversation.h"
 #include "cli/run/host.h"
+#include "support/lock.h"
 #include "turnphase/sqlite.h"
 
 /* ---- opening ---- */
@@ -136,27 +136,27 @@ tp_status cli_talk_load(const cli_talk *talk, const char *session, tp_message_fn
 
 /** Waits for the end of a session, which the library reports from a thread of its own. */
 typedef struct closing {
-  pthread_mutex_t mutex;
-  pthread_cond_t ended;
+  tp__lock mutex;
+  tp__lock_condition ended;
   bool done;
 } closing;
 
 static void on_closed(void *ctx) {
   closing *c = ctx;
-  pthread_mutex_lock(&c->mutex);
+  tp__lock_acquire(&c->mutex);
   c->done = true;
-  pthread_cond_signal(&c->ended);
-  pthread_mutex_unlock(&c->mutex);
+  tp__lock_condition_signal(&c->ended);
+  tp__lock_release(&c->mutex);
 }
 
 void cli_talk_close_session(tp_session *session) {
-  closing c = {.mutex = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER};
+  closing c = {.mutex = TP__LOCK_INITIALIZER(TP__LOCK_talk), .ended = TP__LOCK_CONDITION_INITIALIZER};
   tp_session_close(session, on_closed, &c);
-  pthread_mutex_lock(&c.mutex);
-  while (!c.done) pthread_cond_wait(&c.ended, &c.mutex);
-  pthread_mutex_unlock(&c.mutex);
-  pthread_cond_destroy(&c.ended);
-  pthread_mutex_destroy(&c.mutex);
+  tp__lock_acquire(&c.mutex);
+  while (!c.done) tp__lock_condition_wait(&c.ended, &c.mutex);
+  tp__lock_release(&c.mutex);
+  tp__lock_condition_fini(&c.ended);
+  tp__lock_fini(&c.mutex);
 }
 
 /* ---- the end ---- */

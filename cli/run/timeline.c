@@ -11,6 +11,7 @@
 #include "cli/common/pool.h"
 #include "cli/common/quantity.h"
 #include "cli/common/visible.h"
+#include "support/text.h"
 
 enum { NAME_WIDTH_MIN = 24, RUN_WIDTH = 98 }; /* of a run's line, with a name of NAME_WIDTH */
 enum { SHOWN_NS = 5000 };                     /* "0.01 ms" from here on */
@@ -147,20 +148,18 @@ static void print_run(timeline *t, tp_text event) {
   cli_print(t->output, "\n", 1);
 }
 
-static bool same_text(tp_text a, tp_text b) { return a.size == b.size && memcmp(a.data, b.data, a.size) == 0; }
-
 /* Of several entries of a phase that are under way together (the gates of tool calls) each has one run of every
  * subscription: the first of each that is left belongs to the entry that ended. */
 static bool seen_in(const timeline *t, const size_t *taken, size_t count, tp_text subscription) {
   for (size_t i = 0; i < count; i++) {
     tp_text other = cli_event_text(tp_value_get(cli_events_get(t->events, taken[i]), "run"), "subscription");
-    if (same_text(other, subscription)) return true;
+    if (tp__same(other, subscription)) return true;
   }
   return false;
 }
 
 static bool same_phase(tp_text a, tp_text b) {
-  return same_text(cli_event_text(a, "phase"), cli_event_text(b, "phase"));
+  return tp__same(cli_event_text(a, "phase"), cli_event_text(b, "phase"));
 }
 
 static size_t take_runs(timeline *t, tp_text phase_end, size_t *ret_taken) {
@@ -213,7 +212,7 @@ static bool is_trouble_of(tp_text event, tp_text other, tp_text subscription) {
   tp_text run = tp_value_get(event, "run"), id = cli_event_text(run, "subscription");
   if (!cli_text_is(cli_event_text(event, "event"), "run") || !same_phase(event, other)) return false;
   if (cli_text_is(cli_event_text(run, "state"), "succeeded")) return false;
-  return same_text(id, subscription);
+  return tp__same(id, subscription);
 }
 
 /* That a handler failed stands in its own line; the library's diagnostic of it says nothing more. */
@@ -360,7 +359,7 @@ static void print_calls(timeline *t) {
 static tp_text call_of(const timeline *t, tp_text id) {
   for (size_t i = 0; i < t->calls.count; i++) {
     tp_text event = cli_events_get(t->events, t->calls.items[i]);
-    if (same_text(cli_event_text(tp_value_get(event, "tool_call"), "id"), id)) return event;
+    if (tp__same(cli_event_text(tp_value_get(event, "tool_call"), "id"), id)) return event;
   }
   return (tp_text){0};
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "domains/declared/shell_line.h"
+#include "support/text.h"
 
 enum { NUMBER_SIZE = 40, STACK_BYTES = 512 };
 
@@ -160,10 +161,6 @@ typedef struct reach {
   void *ctx;
 } reach;
 
-static bool is_part(tp_text part, tp_text key) {
-  return part.size == key.size && memcmp(part.data, key.data, key.size) == 0;
-}
-
 /* Of a list that a path ends at each item is looked at. */
 static bool value_fits(const reach *r, tp_text value) {
   if (r->condition->is_absent) return true;
@@ -187,7 +184,7 @@ static bool leads(const reach *r, size_t index, tp_text value) {
     char text[24];
     if (is_list) snprintf(text, sizeof text, "%zu", number);
     tp_text key = is_list ? tp_text_of(text) : index == 0 && r->name ? r->name(r->ctx, walk.key) : walk.key;
-    if ((is_any || is_part(part, key)) && leads(r, index + 1, walk.value)) return true;
+    if ((is_any || tp__same(part, key)) && leads(r, index + 1, walk.value)) return true;
   }
   return false;
 }

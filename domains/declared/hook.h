@@ -7,14 +7,19 @@
 #ifndef TP__DECLARED_HOOK_H
 #define TP__DECLARED_HOOK_H
 
-#include <pthread.h>
 #include <sys/stat.h>
 
 #include "domains/declared/condition.h"
 #include "domains/declared/hook_protocol.h"
 #include "domains/declared/sandbox.h"
-#include "domains/declared/text.h"
 #include "domains/declared/webhook.h"
+#include "runtime/base/check.h"
+#include "support/bytes.h"
+#include "support/clock.h"
+#include "support/fault.h"
+#include "support/file.h"
+#include "support/lock.h"
+#include "turnphase/declared.h"
 #include "turnphase/process.h"
 
 enum {
@@ -134,8 +139,8 @@ struct tp_hooks {
   char hash[65];
   struct tp__block *blocks; /* memory of all that was read */
   tp_process_loop *loop;
-  pthread_mutex_t mutex;
-  pthread_cond_t notified;
+  tp__lock mutex;
+  tp__lock_condition notified;
   /* under mutex; of the loop, from its first callback on */
   pthread_t loop_thread;
   bool has_loop_thread;
@@ -155,18 +160,8 @@ void tp__hooks_notify(tp_hooks *hooks, const tp_hook_program *program);
 void tp__hooks_note_loop(tp_hooks *hooks);
 bool tp__hooks_in_loop(tp_hooks *hooks);
 
-/** The monotonic clock. */
-int64_t tp__hooks_now_ms(void);
-
-/** Bytes that grow; zero-filled: none. */
-struct tp__line {
-  char *bytes;
-  size_t size, capacity;
-  bool failed; /* there was no memory for all of them */
-};
-void tp__line_add(struct tp__line *line, const char *bytes, size_t size);
 /** Adds a value as JSON, and the end of the line. @param writer  gets the text; its value stays as it is. */
-tp_status tp__line_add_json(struct tp__line *line, tp_text value, tp_writer *writer);
+tp_status tp__line_add_json(tp__bytes *line, tp_text value, tp_writer *writer);
 
 /** Whether the files that a command names are what was hashed. */
 bool tp__hook_is_as_it_was(const tp__hook *hook);

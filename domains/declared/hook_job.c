@@ -18,12 +18,11 @@ static tp_text put_behind(char **at, tp_text text) {
 }
 
 tp__job *tp__job_new(const tp__job_kind *kind, const tp__hook *hook, const tp__asked *asked) {
+  assert(kind && kind->ended && kind->unstarted && hook);
   size_t behind_size = asked ? asked->tool.size + asked->arguments.size : 0;
   tp__job *job = calloc(1, sizeof *job + behind_size);
-  if (!job || pthread_mutex_init(&job->mutex, NULL) != 0) {
-    free(job);
-    return NULL;
-  }
+  if (!job) return NULL;
+  tp__lock_init(&job->mutex, TP__LOCK_job);
   char *behind = (char *)(job + 1);
   if (asked) {
     job->asked = *asked;
@@ -37,36 +36,51 @@ tp__job *tp__job_new(const tp__job_kind *kind, const tp__hook *hook, const tp__a
   return job;
 }
 
+#ifdef TP_CHECKS
+static void job_check_locked(const tp__job *job) {
+  TP__LOCKED(&job->mutex);
+  /* The starter, the deferral and the running program have one each. */
+  assert(job->references > 0 && job->references <= 3);
+  /* Its texts lie behind the job. */
+  assert(job->asked.tool.size == 0 || job->asked.tool.data >= (const char *)(job + 1));
+  assert(job->kind && job->hook);
+}
+#endif
+
 static void job_unref(tp__job *job) {
-  pthread_mutex_lock(&job->mutex);
+  tp__lock_acquire(&job->mutex);
+  TP__CHECK(job_check_locked(job));
   int left = --job->references;
-  pthread_mutex_unlock(&job->mutex);
+  tp__lock_release(&job->mutex);
   if (left > 0) return;
   tp_hooks *hooks = job->hook->hooks;
-  pthread_mutex_destroy(&job->mutex);
-  free(job->input.bytes);
+  tp__lock_fini(&job->mutex);
+  tp__bytes_fini(&job->input);
   free(job);
   tp__hooks_unref(hooks);
 }
 
 static void job_ref(tp__job *job) {
-  pthread_mutex_lock(&job->mutex);
+  tp__lock_acquire(&job->mutex);
   job->references++;
-  pthread_mutex_unlock(&job->mutex);
+  TP__CHECK(job_check_locked(job));
+  tp__lock_release(&job->mutex);
 }
 
 static void job_destroy(void *ctx) { job_unref(ctx); }
 
 static void job_cancel(void *ctx) {
   tp__job *job = ctx;
-  pthread_mutex_lock(&job->mutex);
+  tp__lock_acquire(&job->mutex);
   job->is_cancelled = true;
+  TP__CHECK(job_check_locked(job));
   uint64_t process = job->process;
-  pthread_mutex_unlock(&job->mutex);
+  tp__lock_release(&job->mutex);
   if (process != 0) tp_process_cancel(job->hook->hooks->loop, process);
 }
 
 tp_deferral tp__job_deferral(tp__job *job) {
+  assert(job->token.bits == 0); /* the deferral gives it */
   return (tp_deferral){.struct_size = sizeof(tp_deferral), .cancel = job_cancel, .destroy = job_destroy, .ctx = job};
 }
 
@@ -76,7 +90,7 @@ void tp__job_notify(const tp__job *job, const tp_process_result *result, const t
   tp_hook_program program = {.struct_size = sizeof program,
                              .hook = job->hook->id,
                              .arguments = job->hook->arguments,
-                             .input = {job->input.bytes, job->input.size},
+                             .input = {job->input.data, job->input.size},
                              .output = result->output,
                              .errors = result->errors,
                              .outcome = outcome,
@@ -119,7 +133,8 @@ static uint32_t process_limit_ms(int64_t left_ms) {
   return (uint32_t)left_ms + BEHIND_DEADLINE_MS;
 }
 
-static void start_program(tp__job *job, const struct tp__line *line, int64_t left_ms) {
+static void start_program(tp__job *job, const tp__bytes *line, int64_t left_ms) {
+  assert(job->token.bits != 0 && job->hook->started);
   const tp__hook *hook = job->hook;
   if (!tp__hook_is_as_it_was(hook)) {
     job->kind->unstarted(job, tp__hook_changed, 0);
@@ -129,7 +144,7 @@ static void start_program(tp__job *job, const struct tp__line *line, int64_t lef
                                 .arguments = hook->started,
                                 .environment = hook->environment,
                                 .directory = hook->hooks->root,
-                                .input = {line->bytes, line->size},
+                                .input = {line->data, line->size},
                                 .limit_ms = process_limit_ms(left_ms),
                                 .output_max = OUTPUT_MAX,
                                 .errors_max = ERRORS_MAX};
@@ -142,18 +157,19 @@ static void start_program(tp__job *job, const struct tp__line *line, int64_t lef
     job_unref(job);
     return;
   }
-  pthread_mutex_lock(&job->mutex);
+  tp__lock_acquire(&job->mutex);
   job->process = process;
+  TP__CHECK(job_check_locked(job));
   bool is_cancelled = job->is_cancelled;
-  pthread_mutex_unlock(&job->mutex);
+  tp__lock_release(&job->mutex);
   if (is_cancelled) tp_process_cancel(hook->hooks->loop, process);
 }
 
-void tp__job_start(tp__job *job, struct tp__line line, int64_t left_ms) {
+void tp__job_start(tp__job *job, tp__bytes line, int64_t left_ms) {
   bool kept = tp__hooks_have_listener(job->hook->hooks);
   if (kept) job->input = line;
   if (job->token.bits != 0) start_program(job, &line, left_ms);
   else job_unref(job);
   job_unref(job);
-  if (!kept) free(line.bytes);
+  if (!kept) tp__bytes_fini(&line);
 }

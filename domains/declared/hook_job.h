@@ -21,10 +21,10 @@ typedef struct tp__job_kind {
 struct tp__job {
   const tp__job_kind *kind;
   const tp__hook *hook;
-  tp_token token;        /* bits 0: it could not be deferred */
-  tp__asked asked;       /* its texts lie behind the job */
-  struct tp__line input; /* for on_program; empty without one */
-  pthread_mutex_t mutex;
+  tp_token token;  /* bits 0: it could not be deferred */
+  tp__asked asked; /* its texts lie behind the job */
+  tp__bytes input; /* for on_program; empty without one */
+  tp__lock mutex;
   /* under mutex */
   uint64_t process; /* 0: not started yet */
   bool is_cancelled;
@@ -38,7 +38,7 @@ tp_deferral tp__job_deferral(tp__job *job);
 /** Starts the program, unless it could not be deferred. The job is the starter's no more.
  *  @param line     what the program can read; taken.
  *  @param left_ms  until the deadline of the attempt, behind which that of the program lies. */
-void tp__job_start(tp__job *job, struct tp__line line, int64_t left_ms);
+void tp__job_start(tp__job *job, tp__bytes line, int64_t left_ms);
 /** Shows an end to on_program. */
 void tp__job_notify(const tp__job *job, const tp_process_result *result, const tp_outcome *outcome);
 

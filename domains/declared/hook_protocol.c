@@ -31,6 +31,7 @@ tp__protocol tp__protocol_find(const char *name) {
 const char *tp__protocol_name(tp__protocol protocol) { return protocols[protocol]; }
 
 const tp__protocol_event *tp__protocol_event_find(tp__protocol protocol, const char *name) {
+  assert(protocol != TP__PROTOCOL_NONE && name);
   for (size_t i = 0; i < sizeof events / sizeof events[0]; i++)
     if (events[i].names[protocol] && strcmp(events[i].names[protocol], name) == 0) return &events[i];
   return NULL;
@@ -84,6 +85,7 @@ static bool is_of(const tp__protocol_event *event, const tp_match_view *view) {
 }
 
 bool tp__protocol_matches(const tp__hook *hook, const tp_match_view *view) {
+  assert(hook->protocol && hook->protocol_event);
   const tp__protocol_event *event = hook->protocol_event;
   if (!is_of(event, view)) return false;
   bool succeeded = hook->phase == TP_PHASE_TOOL_RESULT ? tp_match_int(view, TP_FIELD_IS_ERROR) == 0
@@ -140,8 +142,7 @@ static void write_input(const tp__hook *hook, tp_text tool, tp_text arguments, t
 static bool is_kept(const tp__hook *hook, tp_text key, const tp__tool_name *name, tp_text input) {
   if (hook->protocol != TP__PROTOCOL_GEMINI) return false;
   for (tp_value_walk walk = {0}; tp_value_next(input, &walk);) {
-    tp_text ours = argument_ours(name, walk.key);
-    if (ours.size == key.size && memcmp(ours.data, key.data, key.size) == 0) return false;
+    if (tp__same(argument_ours(name, walk.key), key)) return false;
   }
   return true;
 }
@@ -226,10 +227,9 @@ static void write_batch(const tp__hook *hook, const tp_call *call, tp_writer *wr
 
 static void add_timestamp(tp__input *in) {
   char text[32];
-  struct timespec now;
   struct tm parts;
-  clock_gettime(CLOCK_REALTIME, &now);
-  gmtime_r(&now.tv_sec, &parts);
+  time_t now = (time_t)(tp__wall_ms() / 1000);
+  gmtime_r(&now, &parts);
   strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
   tp__input_string(in, "timestamp", text);
 }
@@ -323,5 +323,6 @@ static void add_all(tp__input *in) {
 }
 
 void tp__protocol_write(const tp__hook *hook, const tp_call *call, tp_writer *writer) {
+  assert(hook->protocol && hook->protocol_event);
   tp__input_write(hook, call, writer, add_all);
 }

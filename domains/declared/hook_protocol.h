@@ -9,7 +9,9 @@
 
 #include <regex.h>
 
-#include "domains/declared/text.h"
+#include "support/bytes.h"
+#include "support/fault.h"
+#include "turnphase/declared.h"
 
 typedef enum tp__protocol {
   TP__PROTOCOL_NONE = 0, /* our own */

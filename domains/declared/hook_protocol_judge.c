@@ -337,6 +337,7 @@ static void judge_object(tp__judge *judge, const tp_process_result *result, bool
 }
 
 bool tp__protocol_judge(tp__judge *judge, const tp_process_result *result) {
+  assert(judge->hook->protocol && judge->hook->protocol_event);
   if (result->end != TP_PROCESS_EXITED && result->end != TP_PROCESS_KILLED) return false;
   bool exited = result->end == TP_PROCESS_EXITED, blocks = exited && result->exit_code == BLOCKS;
   tp_text output = tp__judge_trimmed(result->output), object;

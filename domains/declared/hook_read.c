@@ -33,17 +33,11 @@ struct reader {
 };
 
 static tp_status no_memory(struct reader *reader) {
-  return tp__refuse(reader->fault, TP_ERR_NO_MEMORY, reader->file, (tp__place){0}, "no memory for a hook");
+  return tp__refuse(reader->fault, TP_ERR_NO_MEMORY, reader->file, "no memory for a hook");
 }
 
 #define REFUSE(reader, code, index, ...) \
-  tp__refuse((reader)->fault, (code), (reader)->file, (reader)->yaml.items[index].place, __VA_ARGS__)
-
-#define TRY(expression)                           \
-  do {                                            \
-    tp_status try_status_ = (expression);         \
-    if (try_status_ != TP_OK) return try_status_; \
-  } while (0)
+  tp__refuse_at((reader)->fault, (code), (reader)->file, (reader)->yaml.items[index].place, __VA_ARGS__)
 
 /* ---- fields ---- */
 
@@ -53,12 +47,12 @@ static tp_status expect(struct reader *reader, uint32_t index, const char *key, 
 }
 
 static tp_status expect_map(struct reader *reader, uint32_t index, const char *what, const char *known) {
-  TRY(expect(reader, index, what, TP_VALUE_MAP, "a map"));
+  TP__TRY(expect(reader, index, what, TP_VALUE_MAP, "a map"));
   return tp__yaml_check_map(&reader->yaml, index, what, known, reader->file, reader->fault);
 }
 
 static tp_status take_text(struct reader *reader, uint32_t index, const char *key, const char **ret_text) {
-  TRY(expect(reader, index, key, TP_VALUE_TEXT, "text: put it into quotes"));
+  TP__TRY(expect(reader, index, key, TP_VALUE_TEXT, "text: put it into quotes"));
   tp_text text = tp__yaml_text(&reader->yaml, index);
   if (memchr(text.data, '\0', text.size)) return REFUSE(reader, TP_ERR_MALFORMED, index, "%s has a NUL in it", key);
   *ret_text = tp__hooks_copy(reader->hooks, text);
@@ -73,7 +67,7 @@ static tp_status read_text(struct reader *reader, uint32_t map, const char *key,
 static tp_status read_bool(struct reader *reader, uint32_t map, const char *key, bool *ret_bool) {
   uint32_t index = tp__yaml_get(&reader->yaml, map, key);
   if (index == 0) return TP_OK;
-  TRY(expect(reader, index, key, TP_VALUE_BOOL, "true or false"));
+  TP__TRY(expect(reader, index, key, TP_VALUE_BOOL, "true or false"));
   *ret_bool = reader->yaml.items[index].as.boolean;
   return TP_OK;
 }
@@ -82,7 +76,7 @@ static tp_status read_number(struct reader *reader, uint32_t map, const char *ke
                              int64_t *ret_number) {
   uint32_t index = tp__yaml_get(&reader->yaml, map, key);
   if (index == 0) return TP_OK;
-  TRY(expect(reader, index, key, TP_VALUE_INT, "an integer"));
+  TP__TRY(expect(reader, index, key, TP_VALUE_INT, "an integer"));
   *ret_number = reader->yaml.items[index].as.integer;
   if (*ret_number >= least && *ret_number <= most) return TP_OK;
   return REFUSE(reader, TP_ERR_MALFORMED, index, "%s must be from %lld to %lld", key, (long long)least,
@@ -100,10 +94,10 @@ static tp_status read_texts(struct reader *reader, uint32_t map, const char *key
     *ret_count = 1;
     return take_text(reader, index, key, &items[0]);
   }
-  TRY(expect(reader, index, key, TP_VALUE_ARRAY, "text or a list of texts"));
+  TP__TRY(expect(reader, index, key, TP_VALUE_ARRAY, "text or a list of texts"));
   if (item->count > max) return REFUSE(reader, TP_ERR_TOO_LARGE, index, "%s has more than %zu items", key, max);
   for (uint32_t at = index + 1; at < reader->yaml.items[index].end; at = reader->yaml.items[at].end) {
-    TRY(take_text(reader, at, key, &items[*ret_count]));
+    TP__TRY(take_text(reader, at, key, &items[*ret_count]));
     (*ret_count)++;
   }
   return TP_OK;
@@ -137,7 +131,7 @@ static tp_status read_event(struct reader *reader, tp__hook *hook) {
     return REFUSE(reader, TP_ERR_MALFORMED, other, "event and event_type are one: keep one");
   if (index == 0) index = other;
   if (index == 0) return REFUSE(reader, TP_ERR_MALFORMED, 0, "a hook needs event_type: the name of a phase or event");
-  TRY(take_text(reader, index, "event_type", &hook->event));
+  TP__TRY(take_text(reader, index, "event_type", &hook->event));
   if (hook->protocol) {
     hook->protocol_event = tp__protocol_event_find(hook->protocol, hook->event);
     if (!hook->protocol_event)
@@ -146,7 +140,7 @@ static tp_status read_event(struct reader *reader, tp__hook *hook) {
                     tp__protocol_name(hook->protocol));
   }
   hook->phase = hook->protocol ? hook->protocol_event->phase : tp_phase_find(reader->hooks->runtime, hook->event);
-  if (hook->rewrites) TRY(find_rewritten(reader, hook));
+  if (hook->rewrites) TP__TRY(find_rewritten(reader, hook));
   hook->row = hook->phase ? tp_phase_get(reader->hooks->runtime, hook->phase) : NULL;
   if (!hook->row)
     return REFUSE(reader, TP_ERR_UNKNOWN_PHASE, index, "no phase or event \"%s\": see turnphase phases", hook->event);
@@ -169,7 +163,7 @@ static bool carries(const tp_phase *row, uint32_t field) {
 
 static tp_status read_patterns(struct reader *reader, uint32_t map, const char *key, tp__patterns *patterns,
                                uint32_t *ret_index) {
-  TRY(read_texts(reader, map, key, patterns->items, TP__HOOK_PATTERNS_MAX, &patterns->count, ret_index));
+  TP__TRY(read_texts(reader, map, key, patterns->items, TP__HOOK_PATTERNS_MAX, &patterns->count, ret_index));
   for (size_t i = 0; i < patterns->count; i++) {
     if (strlen(patterns->items[i]) > TP_PATTERN_BYTES_MAX)
       return REFUSE(reader, TP_ERR_TOO_LARGE, *ret_index, "a pattern of %s is longer than %d bytes", key,
@@ -188,7 +182,7 @@ static tp_status add_pattern(struct reader *reader, uint32_t index, const char *
   if (item->kind == TP_VALUE_INT) snprintf(text, sizeof text, "%lld", (long long)item->as.integer);
   else if (item->kind == TP_VALUE_BOOL) snprintf(text, sizeof text, "%s", item->as.boolean ? "true" : "false");
   else if (item->kind == TP_VALUE_DOUBLE) snprintf(text, sizeof text, "%.15g", item->as.real);
-  else TRY(take_text(reader, index, key, &pattern));
+  else TP__TRY(take_text(reader, index, key, &pattern));
   if (patterns->count == TP__CONDITION_PATTERNS_MAX)
     return REFUSE(reader, TP_ERR_TOO_LARGE, index, "%s has more than %d patterns", key, TP__CONDITION_PATTERNS_MAX);
   if (strlen(pattern) > TP_PATTERN_BYTES_MAX)
@@ -204,7 +198,7 @@ static tp_status add_patterns(struct reader *reader, uint32_t index, const char 
   if (reader->yaml.items[index].count == 0)
     return REFUSE(reader, TP_ERR_MALFORMED, index, "%s has no pattern: nothing would fit", key);
   for (uint32_t at = index + 1; at < reader->yaml.items[index].end; at = reader->yaml.items[at].end)
-    TRY(add_pattern(reader, at, key, patterns));
+    TP__TRY(add_pattern(reader, at, key, patterns));
   return TP_OK;
 }
 
@@ -223,18 +217,18 @@ static tp_status read_condition_map(struct reader *reader, uint32_t map, tp__con
   static const char *const keys[] = {"glob", "not", "runs"};
   tp__condition_patterns *const lists[] = {&condition->globs, &condition->nots, &condition->runs};
   bool exists = true;
-  TRY(expect_map(reader, map, "a condition", CONDITION_KEYS));
+  TP__TRY(expect_map(reader, map, "a condition", CONDITION_KEYS));
   if (reader->yaml.items[map].count == 0)
     return REFUSE(reader, TP_ERR_MALFORMED, map, "a condition has one of: %s", CONDITION_KEYS);
   for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
     uint32_t index = tp__yaml_get(&reader->yaml, map, keys[i]);
-    if (index != 0) TRY(add_patterns(reader, index, keys[i], lists[i]));
+    if (index != 0) TP__TRY(add_patterns(reader, index, keys[i], lists[i]));
   }
-  TRY(read_bound(reader, map, "min", &condition->has_min, &condition->min));
-  TRY(read_bound(reader, map, "max", &condition->has_max, &condition->max));
+  TP__TRY(read_bound(reader, map, "min", &condition->has_min, &condition->min));
+  TP__TRY(read_bound(reader, map, "max", &condition->has_max, &condition->max));
   if (condition->has_min && condition->has_max && condition->min > condition->max)
     return REFUSE(reader, TP_ERR_MALFORMED, map, "min is above max: no number would fit");
-  TRY(read_bool(reader, map, "exists", &exists));
+  TP__TRY(read_bool(reader, map, "exists", &exists));
   condition->is_absent = !exists;
   if (exists || reader->yaml.items[map].count == 1) return TP_OK;
   return REFUSE(reader, TP_ERR_MALFORMED, map, "exists: false stands by itself: what is not there has no value");
@@ -254,7 +248,7 @@ static tp_status make_conditions(struct reader *reader, tp__hook *hook, tp__cond
 static tp_status add_condition(struct reader *reader, tp__hook *hook, uint32_t index, const char *path,
                                tp__condition **ret_condition) {
   tp__conditions *conditions;
-  TRY(make_conditions(reader, hook, &conditions));
+  TP__TRY(make_conditions(reader, hook, &conditions));
   if (conditions->count == TP__CONDITIONS_MAX)
     return REFUSE(reader, TP_ERR_TOO_LARGE, index, "more than %d arguments", TP__CONDITIONS_MAX);
   *ret_condition = &conditions->items[conditions->count++];
@@ -265,14 +259,14 @@ static tp_status add_condition(struct reader *reader, tp__hook *hook, uint32_t i
 static tp_status read_arguments(struct reader *reader, tp__hook *hook, uint32_t match) {
   uint32_t map = tp__yaml_get(&reader->yaml, match, "arguments");
   if (map == 0) return TP_OK;
-  TRY(expect(reader, map, "arguments", TP_VALUE_MAP, "a map from paths of arguments to what holds of them"));
+  TP__TRY(expect(reader, map, "arguments", TP_VALUE_MAP, "a map from paths of arguments to what holds of them"));
   for (uint32_t key = map + 1; key < reader->yaml.items[map].end; key = reader->yaml.items[key + 1].end) {
     const char *path;
     tp__condition *condition;
-    TRY(take_text(reader, key, "the path of an argument", &path));
-    TRY(add_condition(reader, hook, key, path, &condition));
-    if (reader->yaml.items[key + 1].kind == TP_VALUE_MAP) TRY(read_condition_map(reader, key + 1, condition));
-    else TRY(add_patterns(reader, key + 1, path, &condition->globs));
+    TP__TRY(take_text(reader, key, "the path of an argument", &path));
+    TP__TRY(add_condition(reader, hook, key, path, &condition));
+    if (reader->yaml.items[key + 1].kind == TP_VALUE_MAP) TP__TRY(read_condition_map(reader, key + 1, condition));
+    else TP__TRY(add_patterns(reader, key + 1, path, &condition->globs));
   }
   return TP_OK;
 }
@@ -318,7 +312,7 @@ static tp_status read_if(struct reader *reader, tp__hook *hook, uint32_t match) 
               {"Read", "Read", "file_path", false}};
   uint32_t index = tp__yaml_get(&reader->yaml, match, "if");
   const char *rule = NULL;
-  TRY(read_text(reader, match, "if", &rule));
+  TP__TRY(read_text(reader, match, "if", &rule));
   if (!rule) return TP_OK;
   if (hook->protocol != TP__PROTOCOL_CLAUDE_CODE)
     return REFUSE(reader, TP_ERR_MALFORMED, index, "if belongs to the protocol claude-code: use arguments");
@@ -332,7 +326,7 @@ static tp_status read_if(struct reader *reader, tp__hook *hook, uint32_t match) 
     const char *pattern = tp__hooks_copy(reader->hooks, (tp_text){rule + name + 1, size - name - 2});
     if (!pattern) return no_memory(reader);
     hook->rule_tools = rows[i].tools;
-    TRY(add_condition(reader, hook, index, rows[i].argument, &condition));
+    TP__TRY(add_condition(reader, hook, index, rows[i].argument, &condition));
     return rows[i].is_command ? keep_command(reader, index, condition, pattern)
                               : keep_path(reader, index, condition, pattern);
   }
@@ -372,7 +366,7 @@ static tp_status describe_match(struct reader *reader, tp__hook *hook, uint32_t 
 static tp_status read_matcher(struct reader *reader, tp__hook *hook, uint32_t map) {
   uint32_t index = tp__yaml_get(&reader->yaml, map, "matcher");
   const char *text = NULL, *why = "";
-  TRY(read_text(reader, map, "matcher", &text));
+  TP__TRY(read_text(reader, map, "matcher", &text));
   if (!text) return TP_OK;
   if (!hook->protocol)
     return REFUSE(reader, TP_ERR_MALFORMED, index, "matcher belongs to a protocol: name it, or use ability_scope");
@@ -413,26 +407,26 @@ static tp_status read_match(struct reader *reader, tp__hook *hook) {
   hook->match = "";
   uint32_t map = tp__yaml_get(&reader->yaml, 0, "match"), index;
   if (map == 0) return describe_event(reader, hook);
-  TRY(expect_map(reader, map, "match", MATCH_KEYS));
-  TRY(read_patterns(reader, map, "ability_scope", &hook->scopes, &index));
+  TP__TRY(expect_map(reader, map, "match", MATCH_KEYS));
+  TP__TRY(read_patterns(reader, map, "ability_scope", &hook->scopes, &index));
   if (index != 0 && !carries(hook->row, TP_FIELD_TOOL) && !carries(hook->row, TP_FIELD_ABILITY_REF))
     return no_such_key(reader, hook, index, "ability_scope");
-  TRY(read_patterns(reader, map, "only_if_changed_paths", &hook->changed_paths, &index));
+  TP__TRY(read_patterns(reader, map, "only_if_changed_paths", &hook->changed_paths, &index));
   if (index != 0 && !carries(hook->row, TP_FIELD_CHANGED_FILES))
     return no_such_key(reader, hook, index, "only_if_changed_paths");
-  TRY(read_patterns(reader, map, "agent", &hook->agents, &index));
-  TRY(read_patterns(reader, map, "mode", &hook->modes, &index));
-  TRY(read_number(reader, map, "min_duration_ms", 0, INT64_MAX, &hook->duration_ms_min));
+  TP__TRY(read_patterns(reader, map, "agent", &hook->agents, &index));
+  TP__TRY(read_patterns(reader, map, "mode", &hook->modes, &index));
+  TP__TRY(read_number(reader, map, "min_duration_ms", 0, INT64_MAX, &hook->duration_ms_min));
   index = tp__yaml_get(&reader->yaml, map, "min_duration_ms");
   if (index != 0 && !carries(hook->row, TP_FIELD_DURATION_MS))
     return no_such_key(reader, hook, index, "min_duration_ms");
-  TRY(read_patterns(reader, map, "environment", &hook->environments, &index));
-  TRY(read_arguments(reader, hook, map));
-  TRY(read_if(reader, hook, map));
+  TP__TRY(read_patterns(reader, map, "environment", &hook->environments, &index));
+  TP__TRY(read_arguments(reader, hook, map));
+  TP__TRY(read_if(reader, hook, map));
   if ((hook->conditions || hook->rule_tools) && !carries(hook->row, TP_FIELD_ARGUMENTS))
     return no_such_key(reader, hook, map, hook->rule_tools ? "if" : "arguments");
-  TRY(read_matcher(reader, hook, map));
-  if (reader->yaml.items[map].count > 0) TRY(describe_match(reader, hook, map));
+  TP__TRY(read_matcher(reader, hook, map));
+  if (reader->yaml.items[map].count > 0) TP__TRY(describe_match(reader, hook, map));
   return describe_event(reader, hook);
 }
 
@@ -440,7 +434,7 @@ static tp_status read_match(struct reader *reader, tp__hook *hook) {
 
 static tp_status read_protocol(struct reader *reader, tp__hook *hook) {
   const char *name = NULL;
-  TRY(read_text(reader, 0, "protocol", &name));
+  TP__TRY(read_text(reader, 0, "protocol", &name));
   if (!name) {
     static const char *const needs[] = {"tools", "plugin_root", "rewrite"};
     for (size_t i = 0; i < sizeof needs / sizeof needs[0]; i++) {
@@ -450,7 +444,7 @@ static tp_status read_protocol(struct reader *reader, tp__hook *hook) {
     return TP_OK;
   }
   hook->protocol = tp__protocol_find(name);
-  TRY(read_bool(reader, 0, "rewrite", &hook->rewrites));
+  TP__TRY(read_bool(reader, 0, "rewrite", &hook->rewrites));
   if (hook->protocol) return read_text(reader, 0, "plugin_root", &hook->plugin_root);
   return REFUSE(reader, TP_ERR_MALFORMED, tp__yaml_get(&reader->yaml, 0, "protocol"),
                 "there is no protocol \"%s\": claude-code, gemini", name);
@@ -460,23 +454,24 @@ static tp_status read_protocol(struct reader *reader, tp__hook *hook) {
 static tp_status read_argument_names(struct reader *reader, uint32_t map, tp__tool_name *name) {
   uint32_t arguments = tp__yaml_get(&reader->yaml, map, "arguments");
   if (arguments == 0) return TP_OK;
-  TRY(expect(reader, arguments, "arguments", TP_VALUE_MAP, "a map of argument names"));
+  TP__TRY(expect(reader, arguments, "arguments", TP_VALUE_MAP, "a map of argument names"));
   if (reader->yaml.items[arguments].count > TP__ARGUMENT_NAMES_MAX)
     return REFUSE(reader, TP_ERR_TOO_LARGE, arguments, "more than %d arguments", TP__ARGUMENT_NAMES_MAX);
   for (uint32_t key = arguments + 1; key < reader->yaml.items[arguments].end; key = reader->yaml.items[key + 1].end) {
+    assert(name->argument_count < sizeof name->arguments / sizeof *name->arguments);
     const char **pair = name->arguments[name->argument_count++];
-    TRY(take_text(reader, key, "the name of an argument", &pair[0]));
-    TRY(take_text(reader, key + 1, "the name of an argument", &pair[1]));
+    TP__TRY(take_text(reader, key, "the name of an argument", &pair[0]));
+    TP__TRY(take_text(reader, key + 1, "the name of an argument", &pair[1]));
   }
   return TP_OK;
 }
 
 static tp_status read_tool_name(struct reader *reader, uint32_t key, tp__tool_name *name) {
   uint32_t value = key + 1;
-  TRY(take_text(reader, key, "the name of a tool", &name->ours));
+  TP__TRY(take_text(reader, key, "the name of a tool", &name->ours));
   if (reader->yaml.items[value].kind == TP_VALUE_TEXT) return take_text(reader, value, name->ours, &name->theirs);
-  TRY(expect_map(reader, value, name->ours, "name, arguments"));
-  TRY(read_text(reader, value, "name", &name->theirs));
+  TP__TRY(expect_map(reader, value, name->ours, "name, arguments"));
+  TP__TRY(read_text(reader, value, "name", &name->theirs));
   if (!name->theirs) name->theirs = name->ours;
   return read_argument_names(reader, value, name);
 }
@@ -484,14 +479,14 @@ static tp_status read_tool_name(struct reader *reader, uint32_t key, tp__tool_na
 static tp_status read_tool_names(struct reader *reader, tp__hook *hook) {
   uint32_t map = tp__yaml_get(&reader->yaml, 0, "tools");
   if (map == 0) return TP_OK;
-  TRY(expect(reader, map, "tools", TP_VALUE_MAP, "a map from the names of your tools to theirs"));
+  TP__TRY(expect(reader, map, "tools", TP_VALUE_MAP, "a map from the names of your tools to theirs"));
   uint32_t count = reader->yaml.items[map].count;
   if (count > TP__TOOL_NAMES_MAX)
     return REFUSE(reader, TP_ERR_TOO_LARGE, map, "more than %d tools", TP__TOOL_NAMES_MAX);
   hook->tool_names = tp__hooks_alloc(reader->hooks, (count + 1) * sizeof *hook->tool_names);
   if (!hook->tool_names) return no_memory(reader);
   for (uint32_t key = map + 1; key < reader->yaml.items[map].end; key = reader->yaml.items[key + 1].end)
-    TRY(read_tool_name(reader, key, &hook->tool_names[hook->tool_name_count++]));
+    TP__TRY(read_tool_name(reader, key, &hook->tool_names[hook->tool_name_count++]));
   return TP_OK;
 }
 
@@ -617,6 +612,7 @@ static tp_status find_scripts(struct reader *reader, tp__hook *hook) {
         if (hook->name_count == TP__HOOK_FILES_MAX)
           return REFUSE(reader, TP_ERR_TOO_LARGE, 0, "the line of the shell names more than %d files",
                         TP__HOOK_FILES_MAX - TP__HOOK_ARGUMENTS_MAX);
+        assert(hook->name_count < sizeof hook->names / sizeof *hook->names);
         hook->names[hook->name_count++] = path;
       }
     }
@@ -627,7 +623,7 @@ static tp_status find_scripts(struct reader *reader, tp__hook *hook) {
 
 static tp_status read_command(struct reader *reader, tp__hook *hook, uint32_t map) {
   uint32_t index;
-  TRY(read_texts(reader, map, "command", hook->arguments, TP__HOOK_ARGUMENTS_MAX, &hook->argument_count, &index));
+  TP__TRY(read_texts(reader, map, "command", hook->arguments, TP__HOOK_ARGUMENTS_MAX, &hook->argument_count, &index));
   if (hook->argument_count == 0 || hook->arguments[0][0] == '\0')
     return REFUSE(reader, TP_ERR_MALFORMED, map,
                   "what is run needs command: a path, or a list of a program and its "
@@ -639,7 +635,7 @@ static tp_status read_command(struct reader *reader, tp__hook *hook, uint32_t ma
                   "[sh, -c, \"…\"] or [python3, guard.py]");
   hook->name_count = hook->argument_count;
   bool is_shell = is_shell_line(hook);
-  if (hook->protocol && !is_shell) TRY(expand_arguments(reader, hook));
+  if (hook->protocol && !is_shell) TP__TRY(expand_arguments(reader, hook));
   for (size_t i = 0; i < hook->argument_count; i++) {
     bool is_looked_up = i == 0 && !strchr(hook->arguments[0], '/');
     hook->names[i] =
@@ -652,7 +648,7 @@ static tp_status read_command(struct reader *reader, tp__hook *hook, uint32_t ma
 
 static tp_status read_path(struct reader *reader, tp__hook *hook, uint32_t map) {
   const char *path = NULL;
-  TRY(read_text(reader, map, "path", &path));
+  TP__TRY(read_text(reader, map, "path", &path));
   if (!path || !path[0]) return REFUSE(reader, TP_ERR_MALFORMED, map, "this kind needs path: the file that is written");
   hook->path = path_of(reader->hooks, path);
   return hook->path ? TP_OK : no_memory(reader);
@@ -670,7 +666,7 @@ static tp_status read_question(struct reader *reader, tp__hook *hook, uint32_t m
                   hook->kind_name);
   const char *key = strcmp(hook->kind_name, "approve") == 0 ? "question" : "reason";
   hook->question = asks ? "needs an approval" : hook->kind == TP__HOOK_DENY ? "it is not allowed" : "";
-  TRY(read_text(reader, map, key, &hook->question));
+  TP__TRY(read_text(reader, map, key, &hook->question));
   if (hook->question[0] || hook->kind == TP__HOOK_ALLOW) return TP_OK;
   return REFUSE(reader, TP_ERR_MALFORMED, tp__yaml_get(&reader->yaml, map, key), "%s is empty", key);
 }
@@ -680,7 +676,7 @@ static tp_status read_question(struct reader *reader, tp__hook *hook, uint32_t m
 static tp_status read_sandbox_paths(struct reader *reader, uint32_t map, const char *key, const char **paths,
                                     size_t *ret_count) {
   uint32_t index;
-  TRY(read_texts(reader, map, key, paths, TP__SANDBOX_PATHS_MAX, ret_count, &index));
+  TP__TRY(read_texts(reader, map, key, paths, TP__SANDBOX_PATHS_MAX, ret_count, &index));
   for (size_t i = 0; i < *ret_count; i++) {
     paths[i] = path_of(reader->hooks, paths[i]);
     if (!paths[i]) return no_memory(reader);
@@ -692,14 +688,14 @@ static tp_status read_sandbox_paths(struct reader *reader, uint32_t map, const c
 
 static tp_status read_sandbox_map(struct reader *reader, tp__sandbox *sandbox, uint32_t map) {
   static const char *const numbers[TP__SANDBOX_NUMBERS] = {"memory_mib", "cpu_s", "processes", "file_mib"};
-  TRY(expect_map(reader, map, "sandbox", "read, write, network, memory_mib, cpu_s, processes, file_mib"));
-  TRY(read_sandbox_paths(reader, map, "read", sandbox->reads, &sandbox->read_count));
-  TRY(read_sandbox_paths(reader, map, "write", sandbox->writes, &sandbox->write_count));
-  TRY(read_bool(reader, map, "network", &sandbox->network));
+  TP__TRY(expect_map(reader, map, "sandbox", "read, write, network, memory_mib, cpu_s, processes, file_mib"));
+  TP__TRY(read_sandbox_paths(reader, map, "read", sandbox->reads, &sandbox->read_count));
+  TP__TRY(read_sandbox_paths(reader, map, "write", sandbox->writes, &sandbox->write_count));
+  TP__TRY(read_bool(reader, map, "network", &sandbox->network));
   for (size_t i = 0; i < TP__SANDBOX_NUMBERS; i++) {
     int64_t number = 0;
     char text[32];
-    TRY(read_number(reader, map, numbers[i], 1, 1 << 20, &number));
+    TP__TRY(read_number(reader, map, numbers[i], 1, 1 << 20, &number));
     if (number == 0) continue;
     snprintf(text, sizeof text, "%lld", (long long)number);
     sandbox->numbers[i] = tp__hooks_copy(reader->hooks, tp_text_of(text));
@@ -712,8 +708,8 @@ static tp_status read_sandbox(struct reader *reader, tp__hook *hook, uint32_t ha
   tp__sandbox *sandbox = &hook->sandbox;
   uint32_t index = tp__yaml_get(&reader->yaml, handler, "sandbox");
   sandbox->is_on = index != 0 || reader->hooks->sandboxes_all;
-  if (index != 0 && reader->yaml.items[index].kind == TP_VALUE_MAP) TRY(read_sandbox_map(reader, sandbox, index));
-  else TRY(read_bool(reader, handler, "sandbox", &sandbox->is_on));
+  if (index != 0 && reader->yaml.items[index].kind == TP_VALUE_MAP) TP__TRY(read_sandbox_map(reader, sandbox, index));
+  else TP__TRY(read_bool(reader, handler, "sandbox", &sandbox->is_on));
   if (!sandbox->is_on && reader->hooks->sandboxes_all)
     return REFUSE(reader, TP_ERR_PRIVILEGED, index, "the operator demands a sandbox for every program");
   hook->started = hook->arguments;
@@ -729,13 +725,13 @@ static tp_status read_sandbox(struct reader *reader, tp__hook *hook, uint32_t ha
 /* ---- webhook ---- */
 
 /* "Bearer ${NAME}", with the host's own environment. */
-static tp_status read_header_value(struct reader *reader, uint32_t index, struct tp__line *line) {
+static tp_status read_header_value(struct reader *reader, uint32_t index, tp__bytes *line) {
   const char *text;
-  TRY(take_text(reader, index, "the value of a header", &text));
+  TP__TRY(take_text(reader, index, "the value of a header", &text));
   while (*text) {
     const char *end = text[0] == '$' && text[1] == '{' ? strchr(text, '}') : NULL;
     if (!end) {
-      tp__line_add(line, text++, 1);
+      tp__bytes_put(line, text++, 1);
       continue;
     }
     const char *name = tp__hooks_copy(reader->hooks, (tp_text){text + 2, (size_t)(end - text - 2)});
@@ -743,7 +739,7 @@ static tp_status read_header_value(struct reader *reader, uint32_t index, struct
     if (!value)
       return REFUSE(reader, TP_ERR_MALFORMED, index, "a header needs the environment variable %s, which is not set",
                     name ? name : "");
-    tp__line_add(line, value, strlen(value));
+    tp__bytes_put(line, value, strlen(value));
     text = end + 1;
   }
   return TP_OK;
@@ -760,20 +756,20 @@ static bool is_header_name(tp_text name) {
 static tp_status read_header(struct reader *reader, tp__hook *hook, uint32_t key, size_t number, size_t at) {
   tp_text name = tp__yaml_text(&reader->yaml, key);
   char start[64];
-  struct tp__line line = {0};
+  tp__bytes line = {0};
   if (!is_header_name(name))
     return REFUSE(reader, TP_ERR_MALFORMED, key, "the name of a header has letters, digits and - alone");
   snprintf(start, sizeof start, TP__WEBHOOK_HEADER "%zu=", number);
-  tp__line_add(&line, start, strlen(start));
-  tp__line_add(&line, name.data, name.size);
-  tp__line_add(&line, ": ", 2);
+  tp__bytes_put(&line, start, strlen(start));
+  tp__bytes_put(&line, name.data, name.size);
+  tp__bytes_put(&line, ": ", 2);
   tp_status status = read_header_value(reader, key + 1, &line);
   if (status == TP_OK && line.failed) status = no_memory(reader);
-  if (status == TP_OK && (memchr(line.bytes, '\n', line.size) || memchr(line.bytes, '\r', line.size)))
+  if (status == TP_OK && (memchr(line.data, '\n', line.size) || memchr(line.data, '\r', line.size)))
     status = REFUSE(reader, TP_ERR_MALFORMED, key + 1, "the value of a header has a line end in it");
-  if (status == TP_OK) hook->environment[at] = tp__hooks_copy(reader->hooks, (tp_text){line.bytes, line.size});
+  if (status == TP_OK) hook->environment[at] = tp__hooks_copy(reader->hooks, (tp_text){line.data, line.size});
   if (status == TP_OK && !hook->environment[at]) status = no_memory(reader);
-  free(line.bytes);
+  tp__bytes_fini(&line);
   return status;
 }
 
@@ -782,12 +778,12 @@ static tp_status read_headers(struct reader *reader, tp__hook *hook, uint32_t ha
   size_t at = 0;
   while (hook->environment[at]) at++;
   if (map == 0) return TP_OK;
-  TRY(expect(reader, map, "headers", TP_VALUE_MAP, "a map of headers"));
+  TP__TRY(expect(reader, map, "headers", TP_VALUE_MAP, "a map of headers"));
   if (reader->yaml.items[map].count > TP__WEBHOOK_HEADERS_MAX)
     return REFUSE(reader, TP_ERR_TOO_LARGE, map, "more than %d headers", TP__WEBHOOK_HEADERS_MAX);
   size_t number = 0;
   for (uint32_t key = map + 1; key < reader->yaml.items[map].end; key = reader->yaml.items[key + 1].end)
-    TRY(read_header(reader, hook, key, number++, at++));
+    TP__TRY(read_header(reader, hook, key, number++, at++));
   return TP_OK;
 }
 
@@ -795,7 +791,7 @@ static tp_status read_headers(struct reader *reader, tp__hook *hook, uint32_t ha
 static tp_status read_webhook(struct reader *reader, tp__hook *hook, uint32_t map) {
   uint32_t index = tp__yaml_get(&reader->yaml, map, "url");
   if (index == 0) return REFUSE(reader, TP_ERR_MALFORMED, map, "a webhook needs url: https://…");
-  TRY(take_text(reader, index, "url", &hook->url));
+  TP__TRY(take_text(reader, index, "url", &hook->url));
   tp__webhook_url url;
   const char *wrong = tp__webhook_read_url(hook->url, &url);
   if (wrong) return REFUSE(reader, TP_ERR_MALFORMED, index, "the url cannot be used: %s", wrong);
@@ -803,7 +799,7 @@ static tp_status read_webhook(struct reader *reader, tp__hook *hook, uint32_t ma
     return REFUSE(reader, TP_ERR_PRIVILEGED, index,
                   "the operator does not allow webhooks to %s:%u (tp_hooks_options.webhook_hosts, --webhook)", url.host,
                   url.port);
-  TRY(read_headers(reader, hook, map));
+  TP__TRY(read_headers(reader, hook, map));
   hook->arguments[0] = reader->hooks->webhook_helper;
   hook->arguments[1] = tp__hooks_copy(reader->hooks, tp_text_of(url.host));
   hook->arguments[2] = hook->url;
@@ -837,7 +833,7 @@ static tp_status read_frames(struct reader *reader, tp__hook *hook, uint32_t map
   if (hook->protocol)
     return REFUSE(reader, TP_ERR_MALFORMED, tp__yaml_get(&reader->yaml, map, "kind"),
                   "a worker speaks our own protocol: a hook of another host is a script");
-  TRY(read_text(reader, map, "frames", &frames));
+  TP__TRY(read_text(reader, map, "frames", &frames));
   hook->is_msgpack = strcmp(frames, "msgpack") == 0;
   if (hook->is_msgpack || strcmp(frames, "json") == 0) return TP_OK;
   return REFUSE(reader, TP_ERR_MALFORMED, tp__yaml_get(&reader->yaml, map, "frames"),
@@ -847,11 +843,11 @@ static tp_status read_frames(struct reader *reader, tp__hook *hook, uint32_t map
 static tp_status read_handler(struct reader *reader, tp__hook *hook) {
   uint32_t map = tp__yaml_get(&reader->yaml, 0, "handler");
   if (map == 0) return REFUSE(reader, TP_ERR_MALFORMED, 0, "a hook needs handler: {kind: script, command: …}");
-  TRY(expect_map(reader, map, "handler", HANDLER_KEYS));
+  TP__TRY(expect_map(reader, map, "handler", HANDLER_KEYS));
   const char *kind = "script";
-  TRY(read_text(reader, map, "kind", &kind));
+  TP__TRY(read_text(reader, map, "kind", &kind));
   int64_t limit_ms = 0;
-  TRY(read_number(reader, map, "timeout_ms", 1, TP__HOOK_LIMIT_MS_MAX, &limit_ms));
+  TP__TRY(read_number(reader, map, "timeout_ms", 1, TP__HOOK_LIMIT_MS_MAX, &limit_ms));
   hook->limit_ms = (uint32_t)limit_ms;
   if (limit_ms == 0 && hook->protocol)
     hook->limit_ms = hook->protocol == TP__PROTOCOL_GEMINI ? TP__GEMINI_LIMIT_MS : hook->protocol_event->limit_ms;
@@ -867,11 +863,11 @@ static tp_status read_handler(struct reader *reader, tp__hook *hook) {
   }
   hook->kind = row->kind;
   hook->kind_name = row->name;
-  if (hook->kind == TP__HOOK_WORKER) TRY(read_frames(reader, hook, map));
+  if (hook->kind == TP__HOOK_WORKER) TP__TRY(read_frames(reader, hook, map));
   if (tp__hook_is_native(hook)) return read_question(reader, hook, map);
   if (hook->kind == TP__HOOK_WEBHOOK) return read_webhook(reader, hook, map);
   if (!strstr(row->keys, "command")) return read_path(reader, hook, map);
-  TRY(read_command(reader, hook, map));
+  TP__TRY(read_command(reader, hook, map));
   return read_sandbox(reader, hook, map);
 }
 
@@ -879,7 +875,7 @@ static tp_status read_handler(struct reader *reader, tp__hook *hook) {
 
 static tp_status read_failure(struct reader *reader, tp__hook *hook) {
   const char *name = NULL;
-  TRY(read_text(reader, 0, "failure", &name));
+  TP__TRY(read_text(reader, 0, "failure", &name));
   if (!hook->is_blocking || hook->protocol) hook->failure = TP_FAILURE_BEST_EFFORT;
   if (!name) return TP_OK;
   uint32_t index = tp__yaml_get(&reader->yaml, 0, "failure");
@@ -899,7 +895,7 @@ static tp_status read_failure(struct reader *reader, tp__hook *hook) {
 
 static tp_status read_verdict(struct reader *reader, tp__hook *hook) {
   const char *verdict = NULL;
-  TRY(read_text(reader, 0, "verdict", &verdict));
+  TP__TRY(read_text(reader, 0, "verdict", &verdict));
   if (!verdict) return TP_OK;
   uint32_t index = tp__yaml_get(&reader->yaml, 0, "verdict");
   if (hook->protocol) return REFUSE(reader, TP_ERR_MALFORMED, index, "verdict belongs to our own protocol");
@@ -914,7 +910,7 @@ static tp_status read_edges(struct reader *reader, const char *key, tp__edges *e
   const char *targets[TP__HOOK_EDGES_MAX];
   size_t count = 0;
   uint32_t index;
-  TRY(read_texts(reader, 0, key, targets, TP__HOOK_EDGES_MAX, &count, &index));
+  TP__TRY(read_texts(reader, 0, key, targets, TP__HOOK_EDGES_MAX, &count, &index));
   for (size_t i = 0; i < count; i++) {
     edges->items[i] = (tp_edge){.struct_size = sizeof edges->items[i], .target = targets[i]};
     edges->list[i] = &edges->items[i];
@@ -933,7 +929,7 @@ static bool id_is_legal(const char *id) {
 
 /* @param key  under which it stands: id, or name.   @param missing  what is said without it. */
 static tp_status read_id(struct reader *reader, tp__hook *hook, const char *key, const char *missing) {
-  TRY(read_text(reader, 0, key, &hook->id));
+  TP__TRY(read_text(reader, 0, key, &hook->id));
   if (!hook->id) return REFUSE(reader, TP_ERR_MALFORMED, 0, "%s", missing);
   uint32_t index = tp__yaml_get(&reader->yaml, 0, key);
   if (!id_is_legal(hook->id))
@@ -949,8 +945,8 @@ static tp_status read_id(struct reader *reader, tp__hook *hook, const char *key,
 static tp_status read_concurrency(struct reader *reader, tp__hook *hook) {
   int64_t concurrent = 0;
   bool sequential = false;
-  TRY(read_number(reader, 0, "max_concurrent", 1, 1024, &concurrent));
-  TRY(read_bool(reader, 0, "sequential", &sequential));
+  TP__TRY(read_number(reader, 0, "max_concurrent", 1, 1024, &concurrent));
+  TP__TRY(read_bool(reader, 0, "sequential", &sequential));
   hook->max_concurrent = (uint32_t)concurrent;
   if (tp__yaml_get(&reader->yaml, 0, "sequential") != 0)
     hook->sequential = sequential ? TP_SEQUENTIAL_ON : TP_SEQUENTIAL_OFF;
@@ -958,32 +954,32 @@ static tp_status read_concurrency(struct reader *reader, tp__hook *hook) {
 }
 
 static tp_status read_hook(struct reader *reader, tp__hook *hook) {
-  TRY(expect_map(reader, 0, "a hook", KEYS));
-  TRY(read_id(reader, hook, "id", "a hook needs an id"));
-  TRY(read_protocol(reader, hook));
-  TRY(read_event(reader, hook));
+  TP__TRY(expect_map(reader, 0, "a hook", KEYS));
+  TP__TRY(read_id(reader, hook, "id", "a hook needs an id"));
+  TP__TRY(read_protocol(reader, hook));
+  TP__TRY(read_event(reader, hook));
   if (hook->protocol) {
-    TRY(read_tool_names(reader, hook));
-    TRY(make_environment(reader, hook));
+    TP__TRY(read_tool_names(reader, hook));
+    TP__TRY(make_environment(reader, hook));
   }
   hook->is_enabled = hook->is_blocking = true;
   hook->summary = "";
-  TRY(read_bool(reader, 0, "enabled", &hook->is_enabled));
-  TRY(read_bool(reader, 0, "blocking", &hook->is_blocking));
+  TP__TRY(read_bool(reader, 0, "enabled", &hook->is_enabled));
+  TP__TRY(read_bool(reader, 0, "blocking", &hook->is_blocking));
   if (hook->rewrites && !hook->is_blocking)
     return REFUSE(reader, TP_ERR_MALFORMED, tp__yaml_get(&reader->yaml, 0, "rewrite"),
                   "rewrite: true needs blocking: true, since otherwise nothing waits for it");
-  TRY(read_text(reader, 0, "summary", &hook->summary));
+  TP__TRY(read_text(reader, 0, "summary", &hook->summary));
   int64_t priority = 0;
-  TRY(read_number(reader, 0, "priority", INT32_MIN, INT32_MAX, &priority));
+  TP__TRY(read_number(reader, 0, "priority", INT32_MIN, INT32_MAX, &priority));
   hook->priority = (int32_t)priority;
-  TRY(read_concurrency(reader, hook));
-  TRY(read_edges(reader, "after", &hook->after));
-  TRY(read_edges(reader, "before", &hook->before));
-  TRY(read_edges(reader, "requires", &hook->needs));
-  TRY(read_match(reader, hook));
-  TRY(read_handler(reader, hook));
-  TRY(read_failure(reader, hook));
+  TP__TRY(read_concurrency(reader, hook));
+  TP__TRY(read_edges(reader, "after", &hook->after));
+  TP__TRY(read_edges(reader, "before", &hook->before));
+  TP__TRY(read_edges(reader, "requires", &hook->needs));
+  TP__TRY(read_match(reader, hook));
+  TP__TRY(read_handler(reader, hook));
+  TP__TRY(read_failure(reader, hook));
   return read_verdict(reader, hook);
 }
 
@@ -997,8 +993,9 @@ static tp_status read_tool_keys(struct reader *reader, tp__hook_tool *tool, cons
   const char *texts[TP__TOOL_KEYS_MAX];
   size_t count = 0;
   uint32_t index;
-  TRY(read_texts(reader, 0, key, texts, TP__TOOL_KEYS_MAX, &count, &index));
+  TP__TRY(read_texts(reader, 0, key, texts, TP__TOOL_KEYS_MAX, &count, &index));
   for (size_t i = 0; i < count; i++) {
+    assert(tool->key_count < sizeof tool->keys / sizeof *tool->keys);
     tp__tool_key *made = &tool->keys[tool->key_count++];
     made->access = access;
     if (!tp__tool_key_read(reader->hooks, texts[i], made))
@@ -1017,7 +1014,7 @@ static tp_status read_schema(struct reader *reader, tp_text *ret_schema) {
   tp_writer *writer;
   tp_text value;
   if (index == 0) return TP_OK;
-  TRY(expect(reader, index, "schema", TP_VALUE_MAP, "a map: {type: object, properties: {…}}"));
+  TP__TRY(expect(reader, index, "schema", TP_VALUE_MAP, "a map: {type: object, properties: {…}}"));
   if (tp_writer_new(NULL, &writer) != TP_OK) return no_memory(reader);
   tp__yaml_write(&reader->yaml, index, writer);
   const char *copy = tp_writer_finish(writer, &value) == TP_OK ? tp__hooks_copy(reader->hooks, value) : NULL;
@@ -1028,9 +1025,9 @@ static tp_status read_schema(struct reader *reader, tp_text *ret_schema) {
 
 static tp_status read_tool_numbers(struct reader *reader, tp__hook *hook) {
   int64_t limit_ms = 0, concurrent = 0, bytes = 0;
-  TRY(read_number(reader, 0, "timeout_ms", 1, TP__HOOK_LIMIT_MS_MAX, &limit_ms));
-  TRY(read_number(reader, 0, "max_concurrent", 1, 1024, &concurrent));
-  TRY(read_number(reader, 0, "result_bytes_max", 1, TP__TOOL_RESULT_BYTES_MAX, &bytes));
+  TP__TRY(read_number(reader, 0, "timeout_ms", 1, TP__HOOK_LIMIT_MS_MAX, &limit_ms));
+  TP__TRY(read_number(reader, 0, "max_concurrent", 1, 1024, &concurrent));
+  TP__TRY(read_number(reader, 0, "result_bytes_max", 1, TP__TOOL_RESULT_BYTES_MAX, &bytes));
   hook->limit_ms = limit_ms > 0 ? (uint32_t)limit_ms : TP__TOOL_LIMIT_MS;
   hook->tool->tool.max_concurrent = concurrent > 0 ? (uint32_t)concurrent : TP__TOOL_CONCURRENT;
   hook->tool->tool.result_bytes_max = (uint32_t)bytes;
@@ -1038,8 +1035,8 @@ static tp_status read_tool_numbers(struct reader *reader, tp__hook *hook) {
 }
 
 static tp_status read_tool(struct reader *reader, tp__hook *hook) {
-  TRY(expect_map(reader, 0, "a tool", TOOL_KEYS));
-  TRY(read_id(reader, hook, "name", "a tool needs a name"));
+  TP__TRY(expect_map(reader, 0, "a tool", TOOL_KEYS));
+  TP__TRY(read_id(reader, hook, "name", "a tool needs a name"));
   hook->kind = TP__HOOK_TOOL;
   hook->kind_name = "tool";
   hook->tool = tp__hooks_alloc(reader->hooks, sizeof *hook->tool);
@@ -1047,25 +1044,25 @@ static tp_status read_tool(struct reader *reader, tp__hook *hook) {
   tp_tool *tool = &hook->tool->tool;
   hook->phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION;
   hook->row = tp_phase_get(reader->hooks->runtime, hook->phase);
-  TRY(copy_row(reader, hook));
+  TP__TRY(copy_row(reader, hook));
   hook->event = hook->row->name;
   hook->summary = hook->match = "";
   hook->is_enabled = hook->is_blocking = true;
   hook->failure = TP_FAILURE_FALLBACK; /* the bundle again: its handler may lack memory alone */
-  TRY(read_bool(reader, 0, "enabled", &hook->is_enabled));
-  TRY(read_text(reader, 0, "summary", &hook->summary));
-  TRY(read_text(reader, 0, "description", &tool->description));
+  TP__TRY(read_bool(reader, 0, "enabled", &hook->is_enabled));
+  TP__TRY(read_text(reader, 0, "summary", &hook->summary));
+  TP__TRY(read_text(reader, 0, "description", &tool->description));
   if (!tool->description || !tool->description[0])
     return REFUSE(reader, TP_ERR_MALFORMED, tp__yaml_get(&reader->yaml, 0, "description"),
                   "a tool needs a description: a model decides by it");
-  TRY(read_schema(reader, &tool->schema));
-  TRY(read_bool(reader, 0, "idempotent", &tool->idempotent));
-  TRY(read_bool(reader, 0, "operation", &tool->is_operation));
-  TRY(read_tool_numbers(reader, hook));
-  TRY(read_tool_keys(reader, hook->tool, "reads", TP_TOOL_READ));
-  TRY(read_tool_keys(reader, hook->tool, "writes", TP_TOOL_WRITE));
-  TRY(read_command(reader, hook, 0));
-  TRY(read_sandbox(reader, hook, 0));
+  TP__TRY(read_schema(reader, &tool->schema));
+  TP__TRY(read_bool(reader, 0, "idempotent", &tool->idempotent));
+  TP__TRY(read_bool(reader, 0, "operation", &tool->is_operation));
+  TP__TRY(read_tool_numbers(reader, hook));
+  TP__TRY(read_tool_keys(reader, hook->tool, "reads", TP_TOOL_READ));
+  TP__TRY(read_tool_keys(reader, hook->tool, "writes", TP_TOOL_WRITE));
+  TP__TRY(read_command(reader, hook, 0));
+  TP__TRY(read_sandbox(reader, hook, 0));
   tp__hook_tool_finish(hook);
   return TP_OK;
 }
@@ -1074,8 +1071,8 @@ static tp_status read_tool(struct reader *reader, tp__hook *hook) {
 
 static tp_status read_permissions(struct reader *reader, tp__hook *hook) {
   uint32_t index;
-  TRY(expect_map(reader, 0, "a file of permissions", PERMISSION_KEYS));
-  TRY(read_id(reader, hook, "id", "a file of permissions needs an id"));
+  TP__TRY(expect_map(reader, 0, "a file of permissions", PERMISSION_KEYS));
+  TP__TRY(read_id(reader, hook, "id", "a file of permissions needs an id"));
   hook->kind = TP__HOOK_PERMISSIONS;
   hook->kind_name = hook->event = "permissions";
   hook->permissions = tp__hooks_alloc(reader->hooks, sizeof *hook->permissions);
@@ -1083,21 +1080,21 @@ static tp_status read_permissions(struct reader *reader, tp__hook *hook) {
   tp__permissions *lists = hook->permissions;
   hook->phase = TP_PHASE_TOOL_PRE;
   hook->row = tp_phase_get(reader->hooks->runtime, hook->phase);
-  TRY(copy_row(reader, hook));
+  TP__TRY(copy_row(reader, hook));
   hook->event = hook->row->name;
   hook->summary = hook->match = hook->question = "";
   hook->is_enabled = hook->is_blocking = true;
   hook->priority = PERMISSIONS_PRIORITY;
   lists->otherwise = "auto";
-  TRY(read_bool(reader, 0, "enabled", &hook->is_enabled));
-  TRY(read_text(reader, 0, "summary", &hook->summary));
-  TRY(read_patterns(reader, 0, "agent", &hook->agents, &index));
-  TRY(read_patterns(reader, 0, "mode", &hook->modes, &index));
-  TRY(read_patterns(reader, 0, "environment", &hook->environments, &index));
-  TRY(read_patterns(reader, 0, "never", &lists->never, &index));
-  TRY(read_patterns(reader, 0, "ask", &lists->ask, &index));
-  TRY(read_patterns(reader, 0, "auto", &lists->automatic, &index));
-  TRY(read_text(reader, 0, "otherwise", &lists->otherwise));
+  TP__TRY(read_bool(reader, 0, "enabled", &hook->is_enabled));
+  TP__TRY(read_text(reader, 0, "summary", &hook->summary));
+  TP__TRY(read_patterns(reader, 0, "agent", &hook->agents, &index));
+  TP__TRY(read_patterns(reader, 0, "mode", &hook->modes, &index));
+  TP__TRY(read_patterns(reader, 0, "environment", &hook->environments, &index));
+  TP__TRY(read_patterns(reader, 0, "never", &lists->never, &index));
+  TP__TRY(read_patterns(reader, 0, "ask", &lists->ask, &index));
+  TP__TRY(read_patterns(reader, 0, "auto", &lists->automatic, &index));
+  TP__TRY(read_text(reader, 0, "otherwise", &lists->otherwise));
   hook->match = hook->agents.count + hook->modes.count + hook->environments.count > 0 ? "the profile's" : "";
   if (tp__is_one_of(tp_text_of(lists->otherwise), "never ask auto")) return TP_OK;
   return REFUSE(reader, TP_ERR_MALFORMED, tp__yaml_get(&reader->yaml, 0, "otherwise"),
@@ -1108,7 +1105,7 @@ static tp_status read_any(struct reader *reader, tp__hook *hook) {
   uint32_t index = reader->yaml.items[0].kind == TP_VALUE_MAP ? tp__yaml_get(&reader->yaml, 0, "kind") : 0;
   const char *kind = NULL;
   if (index == 0) return read_hook(reader, hook);
-  TRY(take_text(reader, index, "kind", &kind));
+  TP__TRY(take_text(reader, index, "kind", &kind));
   if (strcmp(kind, "tool") == 0) return read_tool(reader, hook);
   if (strcmp(kind, "permissions") == 0) return read_permissions(reader, hook);
   return REFUSE(reader, TP_ERR_MALFORMED, index,

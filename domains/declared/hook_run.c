@@ -55,23 +55,12 @@ int32_t tp__hook_matches(void *ctx, const tp_match_view *view) {
 
 /* ---- the context: one line of JSON ---- */
 
-void tp__line_add(struct tp__line *line, const char *bytes, size_t size) {
-  void *grown = line->bytes;
-  if (line->failed || !tp__grow(&tp__malloc_allocator, &grown, &line->capacity, line->size + size, 1)) {
-    line->failed = true;
-    return;
-  }
-  line->bytes = grown;
-  if (size > 0) memcpy(line->bytes + line->size, bytes, size);
-  line->size += size;
-}
-
-tp_status tp__line_add_json(struct tp__line *line, tp_text value, tp_writer *writer) {
+tp_status tp__line_add_json(tp__bytes *line, tp_text value, tp_writer *writer) {
   tp_text json;
   tp_status status = tp_json_encode(value, writer, &json, NULL);
   if (status != TP_OK) return status;
-  tp__line_add(line, json.data, json.size);
-  tp__line_add(line, "\n", 1);
+  tp__bytes_put(line, json.data, json.size);
+  tp__bytes_put(line, "\n", 1);
   return TP_OK;
 }
 
@@ -199,20 +188,20 @@ void tp__hook_write_context(const tp__hook *hook, const tp_call *call, tp_writer
 }
 
 /* @return TP_OK and a line with its newline, to be freed. */
-static tp_status context_line(const tp__hook *hook, const tp_call *call, struct tp__line *ret_line) {
+static tp_status context_line(const tp__hook *hook, const tp_call *call, tp__bytes *ret_line) {
   tp_writer *writer;
   tp_status status = tp_writer_new(NULL, &writer);
   if (status != TP_OK) return status;
   if (hook->protocol) tp__protocol_write(hook, call, writer);
   else tp__hook_write_context(hook, call, writer);
   tp_text value;
-  struct tp__line line = {0};
+  tp__bytes line = {0};
   status = tp_writer_finish(writer, &value);
   if (status == TP_OK) status = tp__line_add_json(&line, value, writer);
   tp_writer_free(writer);
   if (status == TP_OK && line.failed) status = TP_ERR_NO_MEMORY;
   if (status == TP_OK) *ret_line = line;
-  else free(line.bytes);
+  else tp__bytes_fini(&line);
   return status;
 }
 
@@ -255,13 +244,13 @@ static tp__asked asked_of(const tp__hook *hook, const tp_call *call) {
 
 static tp_answer run_script(const tp__hook *hook, tp_call *call) {
   static const tp__job_kind script = {script_ended, script_unstarted};
-  struct tp__line line;
+  tp__bytes line;
   tp_status status = context_line(hook, call, &line);
   if (status != TP_OK) return tp_call_fail(call, (uint32_t)status, "the context could not be written as JSON");
   tp__asked asked = asked_of(hook, call);
   tp__job *job = tp__job_new(&script, hook, &asked);
   if (!job) {
-    free(line.bytes);
+    tp__bytes_fini(&line);
     return tp_call_fail(call, TP_ERR_NO_MEMORY, "no memory for the program");
   }
   tp_deferral deferral = tp__job_deferral(job);
@@ -272,10 +261,10 @@ static tp_answer run_script(const tp__hook *hook, tp_call *call) {
 
 /* ---- files ---- */
 
-static bool write_all(int fd, const struct tp__line *line) {
+static bool write_all(int fd, const tp__bytes *line) {
   size_t written = 0;
   while (written < line->size) {
-    ssize_t size = write(fd, line->bytes + written, line->size - written);
+    ssize_t size = write(fd, line->data + written, line->size - written);
     if (size < 0 && errno == EINTR) continue;
     if (size <= 0) return false;
     written += (size_t)size;
@@ -284,7 +273,7 @@ static bool write_all(int fd, const struct tp__line *line) {
 }
 
 /* One write at the end of the file, so that lines of several programs do not mix. */
-static bool append_line(const char *path, const struct tp__line *line) {
+static bool append_line(const char *path, const tp__bytes *line) {
   int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return false;
   bool is_written = write_all(fd, line);
@@ -292,7 +281,7 @@ static bool append_line(const char *path, const struct tp__line *line) {
 }
 
 /* Readers see the old file or the new one. */
-static bool replace_file(const char *path, const struct tp__line *line) {
+static bool replace_file(const char *path, const tp__bytes *line) {
   char name[4200];
   int size = snprintf(name, sizeof name, "%s.XXXXXX", path);
   if (size < 0 || (size_t)size >= sizeof name) return false;
@@ -305,12 +294,12 @@ static bool replace_file(const char *path, const struct tp__line *line) {
 }
 
 static tp_answer run_file(const tp__hook *hook, tp_call *call) {
-  struct tp__line line;
+  tp__bytes line;
   tp_status status = context_line(hook, call, &line);
   if (status != TP_OK) return tp_call_fail(call, (uint32_t)status, "the context could not be written as JSON");
   bool is_written = hook->kind == TP__HOOK_LOG ? append_line(hook->path, &line) : replace_file(hook->path, &line);
   int error = errno;
-  free(line.bytes);
+  tp__bytes_fini(&line);
   if (is_written) return TP_ANSWER_DONE;
   char reason[256];
   snprintf(reason, sizeof reason, "the file cannot be written: %s", strerror(error));

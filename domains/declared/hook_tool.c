@@ -159,8 +159,8 @@ static void call_unstarted(const tp__job *job, const char *reason, int32_t syste
 }
 
 /* @return a line with its newline; failed without memory. */
-static struct tp__line arguments_line(tp_text arguments) {
-  struct tp__line line = {0};
+static tp__bytes arguments_line(tp_text arguments) {
+  tp__bytes line = {0};
   tp_writer *writer = NULL;
   if (tp_writer_new(NULL, &writer) != TP_OK || tp__line_add_json(&line, arguments, writer) != TP_OK) line.failed = true;
   tp_writer_free(writer);
@@ -169,10 +169,10 @@ static struct tp__line arguments_line(tp_text arguments) {
 
 static tp_answer run_tool(void *ctx, tp_tool_run *run) {
   static const tp__job_kind call = {call_ended, call_unstarted};
-  struct tp__line line = arguments_line(tp_tool_run_arguments(run));
+  tp__bytes line = arguments_line(tp_tool_run_arguments(run));
   tp__job *job = line.failed ? NULL : tp__job_new(&call, ctx, NULL);
   if (!job) {
-    free(line.bytes);
+    tp__bytes_fini(&line);
     return tp_tool_error(run, tp_text_of("no memory for the program of the tool"));
   }
   tp_deferral deferral = tp__job_deferral(job);
@@ -185,6 +185,7 @@ static tp_answer run_tool(void *ctx, tp_tool_run *run) {
 /* ---- the handler ---- */
 
 void tp__hook_tool_finish(tp__hook *hook) {
+  assert(hook->kind == TP__HOOK_TOOL && hook->tool);
   tp_tool *tool = &hook->tool->tool;
   tool->struct_size = sizeof *tool;
   tool->name = hook->id;
@@ -197,6 +198,7 @@ void tp__hook_tool_finish(tp__hook *hook) {
 }
 
 tp_contribution tp__hook_tool_bundle(const tp__hook *hook) {
+  assert(hook->kind == TP__HOOK_TOOL && hook->tool);
   return (tp_contribution){.struct_size = sizeof(tp_contribution),
                            .kind = TP_KIND_TOOL_BUNDLE,
                            .key = tp_text_of(hook->id),

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "domains/declared/hook_worker.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum {
   FRAME_BYTES_MAX = 1 << 20, /* of a reply */
@@ -22,7 +20,7 @@ struct request {
   uint64_t id;
   tp_token token;
   tp__asked asked;
-  struct tp__line input; /* for on_program; empty without one */
+  tp__bytes input; /* for on_program; empty without one */
   int64_t deadline_ms;
   uint64_t replies_before;
   int references; /* under the worker's mutex */
@@ -30,8 +28,8 @@ struct request {
 
 struct tp__worker {
   const tp__hook *hook;
-  pthread_mutex_t mutex;
-  pthread_cond_t ended;
+  tp__lock mutex;
+  tp__lock_condition ended;
   /* under mutex */
   uint64_t process; /* 0: none runs */
   uint64_t last_id;
@@ -41,31 +39,45 @@ struct tp__worker {
   int64_t not_before_ms;
   bool is_stopping;
   /* the loop's thread only */
-  struct tp__line frame;
+  tp__bytes frame;
   const char *broken; /* what the program wrote that is no reply; it is being ended */
 };
 
+#ifdef TP_CHECKS
+static void worker_check_locked(const tp__worker *worker) {
+  TP__LOCKED(&worker->mutex);
+  size_t looked = 0;
+  /* Without a program nothing waits for its answer. */
+  assert(worker->process != 0 || !worker->open);
+  /* What the program answered is a part of what all programs did. */
+  assert(worker->replies_of_program <= worker->replies);
+  /* A pause follows a failure. */
+  assert(worker->failures > 0 || worker->not_before_ms <= tp__monotonic_ms());
+  for (const struct request *each = worker->open; each && looked < TP__CHECK_ITEMS_MAX; each = each->next, looked++) {
+    /* Each open request is of this worker, has an id that was given, and the list's reference. */
+    assert(each->worker == worker);
+    assert(each->id > 0 && each->id <= worker->last_id);
+    assert(each->references > 0);
+  }
+}
+#endif
+
 tp__worker *tp__worker_new(const tp__hook *hook) {
+  assert(hook->kind == TP__HOOK_WORKER && hook->started);
   tp__worker *worker = calloc(1, sizeof *worker);
-  pthread_condattr_t attributes;
   if (!worker) return NULL;
   worker->hook = hook;
-  if (pthread_mutex_init(&worker->mutex, NULL) != 0) {
-    free(worker);
-    return NULL;
-  }
-  pthread_condattr_init(&attributes);
-  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-  pthread_cond_init(&worker->ended, &attributes);
-  pthread_condattr_destroy(&attributes);
+  tp__lock_init(&worker->mutex, TP__LOCK_worker);
+  tp__lock_condition_init(&worker->ended);
   return worker;
 }
 
 void tp__worker_free(tp__worker *worker) {
+  assert(!worker || (worker->process == 0 && !worker->open));
   if (!worker) return;
-  free(worker->frame.bytes);
-  pthread_cond_destroy(&worker->ended);
-  pthread_mutex_destroy(&worker->mutex);
+  tp__bytes_fini(&worker->frame);
+  tp__lock_condition_fini(&worker->ended);
+  tp__lock_fini(&worker->mutex);
   free(worker);
 }
 
@@ -73,12 +85,13 @@ void tp__worker_free(tp__worker *worker) {
 
 static void request_unref(struct request *request) {
   tp__worker *worker = request->worker;
-  pthread_mutex_lock(&worker->mutex);
+  tp__lock_acquire(&worker->mutex);
+  assert(request->references > 0);
   int left = --request->references;
-  pthread_mutex_unlock(&worker->mutex);
+  tp__lock_release(&worker->mutex);
   if (left > 0) return;
   tp_hooks *hooks = worker->hook->hooks;
-  free(request->input.bytes);
+  tp__bytes_fini(&request->input);
   free(request);
   tp__hooks_unref(hooks);
 }
@@ -87,6 +100,8 @@ static void request_destroy(void *ctx) { request_unref(ctx); }
 
 /* @return NULL: it was answered, or given up. The list's reference is then the caller's. */
 static struct request *take_locked(tp__worker *worker, uint64_t id) {
+  TP__LOCKED(&worker->mutex);
+  TP__CHECK(worker_check_locked(worker));
   for (struct request **at = &worker->open; *at; at = &(*at)->next) {
     struct request *request = *at;
     if (request->id != id) continue;
@@ -101,11 +116,11 @@ static struct request *take_locked(tp__worker *worker, uint64_t id) {
 static void request_cancel(void *ctx) {
   struct request *request = ctx;
   tp__worker *worker = request->worker;
-  pthread_mutex_lock(&worker->mutex);
+  tp__lock_acquire(&worker->mutex);
   struct request *taken = take_locked(worker, request->id);
-  bool hangs = taken && worker->replies == request->replies_before && tp__hooks_now_ms() >= request->deadline_ms;
+  bool hangs = taken && worker->replies == request->replies_before && tp__monotonic_ms() >= request->deadline_ms;
   uint64_t process = worker->process;
-  pthread_mutex_unlock(&worker->mutex);
+  tp__lock_release(&worker->mutex);
   if (hangs && process != 0) tp_process_cancel(worker->hook->hooks->loop, process);
   if (taken) request_unref(taken);
 }
@@ -115,7 +130,7 @@ static void complete(struct request *request, const tp_outcome *outcome, tp_text
   tp_hook_program program = {.struct_size = sizeof program,
                              .hook = hook->id,
                              .arguments = hook->arguments,
-                             .input = {request->input.bytes, request->input.size},
+                             .input = {request->input.data, request->input.size},
                              .output = reply,
                              .outcome = outcome,
                              .end = TP_PROCESS_EXITED};
@@ -136,12 +151,12 @@ static void fail(struct request *request, tp_reason why, const char *reason) {
 static const char *answer(tp__worker *worker, tp_text reply, tp_text frame) {
   tp_text id_value = tp_value_get(reply, "id");
   uint64_t id = tp_value_kind_of(id_value) == TP_VALUE_INT ? (uint64_t)tp_value_int(id_value, 0) : 0;
-  pthread_mutex_lock(&worker->mutex);
+  tp__lock_acquire(&worker->mutex);
   bool is_known = id != 0 && id <= worker->last_id;
   struct request *request = is_known ? take_locked(worker, id) : NULL;
   worker->replies += is_known;
   worker->replies_of_program += is_known;
-  pthread_mutex_unlock(&worker->mutex);
+  tp__lock_release(&worker->mutex);
   if (!is_known) return "a reply without the id of a request";
   if (!request) return NULL; /* it was given up */
   tp__judged *judged = malloc(sizeof *judged);
@@ -192,7 +207,7 @@ static size_t frame_size(const tp__worker *worker, tp_text bytes, tp_text *ret_f
 
 static void take_frames(tp__worker *worker) {
   size_t used = 0, size;
-  tp_text frame, rest = {worker->frame.bytes, worker->frame.size};
+  tp_text frame, rest = {worker->frame.data, worker->frame.size};
   while (!worker->broken && (size = frame_size(worker, rest, &frame)) > 0) {
     if (frame.size > FRAME_BYTES_MAX) worker->broken = "a reply above 1 MiB";
     else worker->broken = worker->hook->is_msgpack ? take_msgpack(worker, frame) : take_json(worker, frame);
@@ -200,7 +215,7 @@ static void take_frames(tp__worker *worker) {
     used += size;
     rest = (tp_text){rest.data + size, rest.size - size};
   }
-  if (used > 0) memmove(worker->frame.bytes, worker->frame.bytes + used, worker->frame.size - used);
+  if (used > 0) memmove(worker->frame.data, worker->frame.data + used, worker->frame.size - used);
   worker->frame.size -= used;
 }
 
@@ -208,14 +223,14 @@ static void program_wrote(void *ctx, tp_text piece) {
   tp__worker *worker = ctx;
   tp__hooks_note_loop(worker->hook->hooks);
   if (worker->broken) return;
-  tp__line_add(&worker->frame, piece.data, piece.size);
+  tp__bytes_put(&worker->frame, piece.data, piece.size);
   if (worker->frame.failed) worker->broken = "more than there is memory for";
   else take_frames(worker);
   if (!worker->broken && worker->frame.size > FRAME_BYTES_MAX + 4) worker->broken = "a reply above 1 MiB";
   if (!worker->broken) return;
-  pthread_mutex_lock(&worker->mutex);
+  tp__lock_acquire(&worker->mutex);
   uint64_t process = worker->process;
-  pthread_mutex_unlock(&worker->mutex);
+  tp__lock_release(&worker->mutex);
   tp_process_cancel(worker->hook->hooks->loop, process);
 }
 
@@ -234,6 +249,7 @@ static void say_end(const tp__worker *worker, const tp_process_result *result, c
 }
 
 static int64_t pause_ms(uint32_t failures) {
+  assert(failures < UINT32_MAX);
   if (failures == 0) return 0;
   int64_t pause = (int64_t)PAUSE_MS << (failures < 16 ? failures - 1 : 15);
   return pause < PAUSE_MS_MAX ? pause : PAUSE_MS_MAX;
@@ -248,14 +264,15 @@ static void program_ended(void *ctx, const tp_process_result *result) {
   worker->frame.size = 0;
   worker->frame.failed = false;
   worker->broken = NULL;
-  pthread_mutex_lock(&worker->mutex);
+  tp__lock_acquire(&worker->mutex);
   struct request *open = worker->open;
   worker->open = NULL;
   worker->process = 0;
   worker->failures = worker->replies_of_program > 0 ? 0 : worker->failures + 1;
-  worker->not_before_ms = tp__hooks_now_ms() + pause_ms(worker->failures);
-  pthread_cond_broadcast(&worker->ended);
-  pthread_mutex_unlock(&worker->mutex);
+  worker->not_before_ms = tp__monotonic_ms() + pause_ms(worker->failures);
+  tp__lock_condition_broadcast(&worker->ended);
+  TP__CHECK(worker_check_locked(worker));
+  tp__lock_release(&worker->mutex);
   while (open) {
     struct request *next = open->next;
     fail(open, TP_REASON_CRASH, reason);
@@ -266,16 +283,17 @@ static void program_ended(void *ctx, const tp_process_result *result) {
 
 /* on_end may come before this returns, on the loop's thread, and waits for the lock. */
 static tp_status start_locked(tp__worker *worker, tp_fault *fault) {
+  TP__LOCKED(&worker->mutex);
+  TP__CHECK(worker_check_locked(worker));
   const tp__hook *hook = worker->hook;
   if (worker->process != 0) return TP_OK;
-  int64_t left_ms = worker->not_before_ms - tp__hooks_now_ms();
-  if (worker->is_stopping) return tp__refuse(fault, TP_ERR_SHUTDOWN, NULL, (tp__place){0}, "the worker is being ended");
+  int64_t left_ms = worker->not_before_ms - tp__monotonic_ms();
+  if (worker->is_stopping) return tp__refuse(fault, TP_ERR_SHUTDOWN, NULL, "the worker is being ended");
   if (left_ms > 0)
-    return tp__refuse(fault, TP_ERR_SYSTEM, NULL, (tp__place){0},
+    return tp__refuse(fault, TP_ERR_SYSTEM, NULL,
                       "the worker ended without an answer %u times in a row: it is started again in %lld ms",
                       worker->failures, (long long)left_ms);
-  if (!tp__hook_is_as_it_was(hook))
-    return tp__refuse(fault, TP_ERR_SYSTEM, NULL, (tp__place){0}, "%s", tp__hook_changed);
+  if (!tp__hook_is_as_it_was(hook)) return tp__refuse(fault, TP_ERR_SYSTEM, NULL, "%s", tp__hook_changed);
   tp_process_options options = {.struct_size = sizeof options,
                                 .arguments = hook->started,
                                 .environment = hook->hooks->environment,
@@ -292,10 +310,10 @@ static tp_status start_locked(tp__worker *worker, tp_fault *fault) {
 
 /* ---- the handler ---- */
 
-static tp_status make_frame(const tp__hook *hook, const tp_call *call, uint64_t id, struct tp__line *ret_frame) {
+static tp_status make_frame(const tp__hook *hook, const tp_call *call, uint64_t id, tp__bytes *ret_frame) {
   tp_writer *writer;
   tp_text value;
-  struct tp__line frame = {0};
+  tp__bytes frame = {0};
   tp_status status = tp_writer_new(NULL, &writer);
   if (status != TP_OK) return status;
   tp_write_map(writer, 2);
@@ -307,15 +325,15 @@ static tp_status make_frame(const tp__hook *hook, const tp_call *call, uint64_t 
   if (status == TP_OK && hook->is_msgpack) {
     const unsigned char head[] = {(unsigned char)(value.size >> 24), (unsigned char)(value.size >> 16),
                                   (unsigned char)(value.size >> 8), (unsigned char)value.size};
-    tp__line_add(&frame, (const char *)head, sizeof head);
-    tp__line_add(&frame, value.data, value.size);
+    tp__bytes_put(&frame, (const char *)head, sizeof head);
+    tp__bytes_put(&frame, value.data, value.size);
   } else if (status == TP_OK) {
     status = tp__line_add_json(&frame, value, writer);
   }
   tp_writer_free(writer);
   if (status == TP_OK && frame.failed) status = TP_ERR_NO_MEMORY;
   if (status == TP_OK) *ret_frame = frame;
-  else free(frame.bytes);
+  else tp__bytes_fini(&frame);
   return status;
 }
 
@@ -323,13 +341,13 @@ static struct request *request_new(tp__worker *worker, const tp_call *call) {
   struct request *request = calloc(1, sizeof *request);
   if (!request) return NULL;
   int64_t left_ms = tp_call_time_left_ms(call);
-  pthread_mutex_lock(&worker->mutex);
+  tp__lock_acquire(&worker->mutex);
   *request = (struct request){.worker = worker,
                               .id = ++worker->last_id,
                               .asked = {.is_required = tp_call_failure(call) == TP_FAILURE_REQUIRED},
-                              .deadline_ms = left_ms < TP__HOOK_LIMIT_MS_MAX ? tp__hooks_now_ms() + left_ms : INT64_MAX,
+                              .deadline_ms = left_ms < TP__HOOK_LIMIT_MS_MAX ? tp__monotonic_ms() + left_ms : INT64_MAX,
                               .references = 2};
-  pthread_mutex_unlock(&worker->mutex);
+  tp__lock_release(&worker->mutex);
   tp__hooks_ref(worker->hook->hooks);
   return request;
 }
@@ -338,7 +356,7 @@ static struct request *request_new(tp__worker *worker, const tp_call *call) {
 static void send_request(struct request *request, tp_text frame) {
   tp__worker *worker = request->worker;
   tp_fault fault = {0};
-  pthread_mutex_lock(&worker->mutex);
+  tp__lock_acquire(&worker->mutex);
   tp_status status = start_locked(worker, &fault);
   uint64_t process = worker->process;
   if (status == TP_OK) {
@@ -347,7 +365,8 @@ static void send_request(struct request *request, tp_text frame) {
     request->next = worker->open;
     worker->open = request;
   }
-  pthread_mutex_unlock(&worker->mutex);
+  TP__CHECK(worker_check_locked(worker));
+  tp__lock_release(&worker->mutex);
   if (status != TP_OK) {
     tp_outcome outcome = {.struct_size = sizeof outcome,
                           .kind = TP_ANSWER_FAILED,
@@ -359,14 +378,14 @@ static void send_request(struct request *request, tp_text frame) {
   }
   status = tp_process_write(worker->hook->hooks->loop, process, frame);
   if (status == TP_OK || status == TP_ERR_STALE) return; /* it is ending, and its end will say how; or it hangs */
-  pthread_mutex_lock(&worker->mutex);
+  tp__lock_acquire(&worker->mutex);
   struct request *taken = take_locked(worker, request->id);
-  pthread_mutex_unlock(&worker->mutex);
+  tp__lock_release(&worker->mutex);
   if (taken) fail(taken, TP_REASON_CRASH, "the worker does not read: 16 MiB of requests wait for it");
 }
 
 tp_answer tp__worker_run(tp__worker *worker, tp_call *call) {
-  struct tp__line frame;
+  tp__bytes frame;
   struct request *request = request_new(worker, call);
   if (!request) return tp_call_fail(call, TP_ERR_NO_MEMORY, "no memory for a request");
   tp_status status = make_frame(worker->hook, call, request->id, &frame);
@@ -380,9 +399,9 @@ tp_answer tp__worker_run(tp__worker *worker, tp_call *call) {
   bool kept = tp__hooks_have_listener(worker->hook->hooks);
   if (kept) request->input = frame;
   tp_answer answer = tp_call_defer(call, &deferral, &request->token);
-  if (request->token.bits != 0) send_request(request, (tp_text){frame.bytes, frame.size});
+  if (request->token.bits != 0) send_request(request, (tp_text){frame.data, frame.size});
   else request_unref(request);
-  if (!kept) free(frame.bytes);
+  if (!kept) tp__bytes_fini(&frame);
   request_unref(request);
   return answer;
 }
@@ -390,24 +409,22 @@ tp_answer tp__worker_run(tp__worker *worker, tp_call *call) {
 /* ---- the end ---- */
 
 static void wait_for_end_locked(tp__worker *worker, int64_t limit_ms) {
-  struct timespec until;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_sec += limit_ms / 1000;
-  until.tv_nsec += limit_ms % 1000 * 1000000;
-  if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
-  while (worker->process != 0 && pthread_cond_timedwait(&worker->ended, &worker->mutex, &until) == 0) {}
+  TP__LOCKED(&worker->mutex);
+  TP__CHECK(worker_check_locked(worker));
+  int64_t deadline_ns = tp__monotonic_ns() + limit_ms * TP__NS_IN_MS;
+  while (worker->process != 0 && tp__lock_condition_wait_until(&worker->ended, &worker->mutex, deadline_ns)) {}
 }
 
 void tp__worker_stop(tp__worker *worker) {
   tp_process_loop *loop = worker->hook->hooks->loop;
   bool is_inside = tp__hooks_in_loop(worker->hook->hooks);
-  pthread_mutex_lock(&worker->mutex);
+  tp__lock_acquire(&worker->mutex);
   worker->is_stopping = true;
   uint64_t process = worker->process;
   if (process != 0) tp_process_close_input(loop, process);
   if (!is_inside) wait_for_end_locked(worker, DRAIN_MS);
   bool runs = worker->process != 0;
   if (runs) tp_process_cancel(loop, process);
-  while (!is_inside && worker->process != 0) pthread_cond_wait(&worker->ended, &worker->mutex);
-  pthread_mutex_unlock(&worker->mutex);
+  while (!is_inside && worker->process != 0) tp__lock_condition_wait(&worker->ended, &worker->mutex);
+  tp__lock_release(&worker->mutex);
 }

@@ -8,15 +8,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "domains/declared/hook_tool.h"
 #include "domains/declared/hook_worker.h"
-#include "domains/declared/sha256.h"
+#include "support/sha256.h"
 #include "domains/declared/yaml.h"
 
-enum { HOOKS_MAX = 1024, HASHED_FILES_MAX = 10000 };
+enum { HOOKS_MAX = 1024, HASHED_FILES_MAX = 10000, HASHED_BYTES_MAX = 256 << 20 };
 
 /* ---- memory of what was read ---- */
 
@@ -26,6 +25,7 @@ struct tp__block {
 };
 
 void *tp__hooks_alloc(tp_hooks *hooks, size_t size) {
+  assert(size > 0);
   struct tp__block *block = calloc(1, sizeof *block + size);
   if (!block) return NULL;
   block->next = hooks->blocks;
@@ -40,22 +40,42 @@ const char *tp__hooks_copy(tp_hooks *hooks, tp_text text) {
 }
 
 const char *tp__hooks_pair(tp_hooks *hooks, const char *name, const char *value) {
+  assert(*name && !strchr(name, '='));
   size_t size = strlen(name) + strlen(value) + 2;
   char *pair = tp__hooks_alloc(hooks, size);
   if (pair) snprintf(pair, size, "%s=%s", name, value);
   return pair;
 }
 
+#ifdef TP_CHECKS
+static void hooks_check_locked(const tp_hooks *hooks) {
+  TP__LOCKED(&hooks->mutex);
+  size_t looked = 0;
+  /* The caller holds a reference. */
+  assert(hooks->references > 0);
+  /* As many hooks are counted as stand in the list. */
+  for (const tp__hook *hook = hooks->first; hook && looked < TP__CHECK_ITEMS_MAX; hook = hook->next, looked++) {
+    assert(hook->hooks == hooks && hook->id && hook->file);
+    assert(hook->name_count <= TP__HOOK_FILES_MAX && hook->argument_count <= TP__HOOK_ARGUMENTS_MAX);
+    assert(!hook->worker || hook->kind == TP__HOOK_WORKER);
+    assert(!hook->tool || hook->kind == TP__HOOK_TOOL);
+  }
+  assert(looked == TP__CHECK_ITEMS_MAX || looked == hooks->count);
+}
+#endif
+
 void tp__hooks_ref(tp_hooks *hooks) {
-  pthread_mutex_lock(&hooks->mutex);
+  tp__lock_acquire(&hooks->mutex);
+  TP__CHECK(hooks_check_locked(hooks));
   hooks->references++;
-  pthread_mutex_unlock(&hooks->mutex);
+  tp__lock_release(&hooks->mutex);
 }
 
 void tp__hooks_unref(tp_hooks *hooks) {
-  pthread_mutex_lock(&hooks->mutex);
+  tp__lock_acquire(&hooks->mutex);
+  assert(hooks->references > 0);
   size_t left = --hooks->references;
-  pthread_mutex_unlock(&hooks->mutex);
+  tp__lock_release(&hooks->mutex);
   if (left > 0) return;
   tp_process_loop_free(hooks->loop);
   for (tp__hook *hook = hooks->first; hook; hook = hook->next) tp__worker_free(hook->worker);
@@ -65,99 +85,69 @@ void tp__hooks_unref(tp_hooks *hooks) {
     hooks->blocks = block->next;
     free(block);
   }
-  pthread_cond_destroy(&hooks->notified);
-  pthread_mutex_destroy(&hooks->mutex);
+  tp__lock_condition_fini(&hooks->notified);
+  tp__lock_fini(&hooks->mutex);
   free(hooks);
 }
 
-int64_t tp__hooks_now_ms(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 void tp__hooks_note_loop(tp_hooks *hooks) {
-  pthread_mutex_lock(&hooks->mutex);
+  tp__lock_acquire(&hooks->mutex);
   hooks->loop_thread = pthread_self();
   hooks->has_loop_thread = true;
-  pthread_mutex_unlock(&hooks->mutex);
+  tp__lock_release(&hooks->mutex);
 }
 
 bool tp__hooks_in_loop(tp_hooks *hooks) {
-  pthread_mutex_lock(&hooks->mutex);
+  tp__lock_acquire(&hooks->mutex);
   bool is_inside = hooks->has_loop_thread && pthread_equal(hooks->loop_thread, pthread_self());
-  pthread_mutex_unlock(&hooks->mutex);
+  tp__lock_release(&hooks->mutex);
   return is_inside;
 }
 
 bool tp__hooks_have_listener(tp_hooks *hooks) {
-  pthread_mutex_lock(&hooks->mutex);
+  tp__lock_acquire(&hooks->mutex);
   bool has_listener = hooks->on_program != NULL;
-  pthread_mutex_unlock(&hooks->mutex);
+  tp__lock_release(&hooks->mutex);
   return has_listener;
 }
 
 void tp__hooks_notify(tp_hooks *hooks, const tp_hook_program *program) {
-  pthread_mutex_lock(&hooks->mutex);
+  tp__lock_acquire(&hooks->mutex);
   tp_hook_program_fn on_program = hooks->on_program;
   void *ctx = hooks->program_ctx;
   if (on_program) hooks->notifying++;
-  pthread_mutex_unlock(&hooks->mutex);
+  tp__lock_release(&hooks->mutex);
   if (!on_program) return;
   on_program(ctx, program);
-  pthread_mutex_lock(&hooks->mutex);
-  if (--hooks->notifying == 0) pthread_cond_broadcast(&hooks->notified);
-  pthread_mutex_unlock(&hooks->mutex);
+  tp__lock_acquire(&hooks->mutex);
+  assert(hooks->notifying > 0);
+  if (--hooks->notifying == 0) tp__lock_condition_broadcast(&hooks->notified);
+  tp__lock_release(&hooks->mutex);
 }
 
 void tp_hooks_free(tp_hooks *hooks) {
   if (!hooks) return;
-  pthread_mutex_lock(&hooks->mutex);
+  tp__lock_acquire(&hooks->mutex);
+  TP__CHECK(hooks_check_locked(hooks));
   hooks->on_program = NULL;
-  while (hooks->notifying > 0) pthread_cond_wait(&hooks->notified, &hooks->mutex);
-  pthread_mutex_unlock(&hooks->mutex);
+  while (hooks->notifying > 0) tp__lock_condition_wait(&hooks->notified, &hooks->mutex);
+  tp__lock_release(&hooks->mutex);
   tp__hooks_unref(hooks);
 }
 
 /* ---- files ---- */
 
 static tp_status refuse_io(tp_fault *fault, const char *path, int error) {
-  (void)!tp__refuse(fault, TP_ERR_IO, path, (tp__place){0}, "cannot be read: %s", strerror(error));
-  if (fault) fault->system_error = error;
-  return TP_ERR_IO;
+  return tp__refuse_errno(fault, TP_ERR_IO, path, error, "cannot be read");
+}
+
+static tp_status refuse_large(tp_fault *fault, const char *path) {
+  return tp__refuse(fault, TP_ERR_TOO_LARGE, path, "has more than %d MiB: keep it outside of the directory of hooks",
+                    HASHED_BYTES_MAX >> 20);
 }
 
 static tp_status refuse_memory(tp_fault *fault) {
-  return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, (tp__place){0}, "no memory for the hooks");
-}
-
-static tp_status read_whole(FILE *file, const char *path, char **ret_bytes, size_t *ret_size, tp_fault *fault) {
-  size_t capacity = 0, size = 0;
-  void *bytes = NULL;
-  for (;;) {
-    if (!tp__grow(&tp__malloc_allocator, &bytes, &capacity, size + 4096, 1)) {
-      free(bytes);
-      return refuse_memory(fault);
-    }
-    size_t got = fread((char *)bytes + size, 1, capacity - size, file);
-    size += got;
-    if (size > TP__YAML_BYTES_MAX || got == 0) break;
-  }
-  if (ferror(file)) {
-    free(bytes);
-    return refuse_io(fault, path, errno);
-  }
-  *ret_bytes = bytes;
-  *ret_size = size;
-  return TP_OK;
-}
-
-static tp_status read_file(const char *path, char **ret_bytes, size_t *ret_size, tp_fault *fault) {
-  FILE *file = fopen(path, "re");
-  if (!file) return refuse_io(fault, path, errno);
-  tp_status status = read_whole(file, path, ret_bytes, ret_size, fault);
-  fclose(file);
-  return status;
+  return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the hooks");
 }
 
 static int is_yaml(const struct dirent *entry) {
@@ -174,13 +164,12 @@ static tp_status read_one(tp_hooks *hooks, const char *name, tp__hook ***last, t
   int size = snprintf(path, sizeof path, "%s/%s", hooks->directory, name);
   const char *file = size > 0 && (size_t)size < sizeof path ? tp__hooks_copy(hooks, tp_text_of(path)) : NULL;
   if (!file) return refuse_memory(fault);
-  char *bytes = NULL;
-  size_t count = 0;
-  tp_status status = read_file(file, &bytes, &count, fault);
-  if (status != TP_OK) return status;
+  tp__bytes text = {0};
   tp__hook *hook;
-  status = tp__hook_read(hooks, file, (tp_text){bytes, count}, &hook, fault);
-  free(bytes);
+  int error = tp__file_read(AT_FDCWD, file, TP__YAML_BYTES_MAX, &text);
+  tp_status status = error ? tp__file_refuse(fault, file, error, TP__YAML_BYTES_MAX, "cannot be read")
+                           : tp__hook_read(hooks, file, tp__bytes_text(&text), &hook, fault);
+  tp__bytes_fini(&text);
   if (status != TP_OK) return status;
   **last = hook;
   *last = &hook->next;
@@ -195,7 +184,7 @@ static tp_status read_all(tp_hooks *hooks, tp_fault *fault) {
   tp__hook **last = &hooks->first;
   tp_status status = TP_OK;
   if (count > HOOKS_MAX)
-    status = tp__refuse(fault, TP_ERR_TOO_LARGE, hooks->directory, (tp__place){0}, "more than %d hooks", HOOKS_MAX);
+    status = tp__refuse(fault, TP_ERR_TOO_LARGE, hooks->directory, "more than %d hooks", HOOKS_MAX);
   for (int i = 0; i < count; i++) {
     if (status == TP_OK) status = read_one(hooks, names[i]->d_name, &last, fault);
     free(names[i]);
@@ -232,35 +221,45 @@ static const struct digest *find_digest(const struct hashing *h, const struct st
   return digest;
 }
 
-static tp_status read_digest(FILE *file, const char *path, struct digest *digest, tp_fault *fault) {
+static tp_status read_digest(int fd, const char *path, struct digest *digest, tp_fault *fault) {
   tp__sha256 content;
   tp__sha256_init(&content);
   char bytes[16384];
-  for (size_t size; (size = fread(bytes, 1, sizeof bytes, file)) > 0;) tp__sha256_add(&content, bytes, size);
-  if (ferror(file)) return refuse_io(fault, path, EIO);
+  for (int64_t left = HASHED_BYTES_MAX + 1;;) {
+    ssize_t size = read(fd, bytes, sizeof bytes);
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) return refuse_io(fault, path, errno);
+    if (size == 0) break;
+    if ((left -= size) <= 0) return refuse_large(fault, path); /* it grew */
+    tp__sha256_add(&content, bytes, (size_t)size);
+  }
   tp__sha256_finish(&content, digest->text);
   return TP_OK;
 }
 
+static tp_status add_digest(struct hashing *h, int fd, const char *path, const struct stat *found,
+                            const struct digest **ret_digest, tp_fault *fault) {
+  struct digest *made = calloc(1, sizeof *made);
+  if (!made) return refuse_memory(fault);
+  made->stat = *found;
+  made->next = h->digests;
+  h->digests = made;
+  *ret_digest = made;
+  return read_digest(fd, path, made, fault);
+}
+
 /* @param ret_stat  of what was read, whatever the path means by now; may be NULL. */
 static tp_status hash_content(struct hashing *h, const char *path, struct stat *ret_stat, tp_fault *fault) {
-  FILE *file = fopen(path, "re");
   struct stat found;
-  if (!file) return refuse_io(fault, path, errno);
-  tp_status status = fstat(fileno(file), &found) == 0 ? TP_OK : refuse_io(fault, path, errno);
-  const struct digest *known = status == TP_OK ? find_digest(h, &found) : NULL;
-  struct digest *made = status == TP_OK && !known ? calloc(1, sizeof *made) : NULL;
-  if (status == TP_OK && !known && !made) status = refuse_memory(fault);
-  if (made) {
-    status = read_digest(file, path, made, fault);
-    made->stat = found;
-    made->next = h->digests;
-    h->digests = made;
-    known = made;
-  }
-  fclose(file);
+  int fd = tp__file_open(AT_FDCWD, path, &found);
+  if (fd < 0) return tp__file_refuse(fault, path, fd, 0, "cannot be read");
+  const struct digest *digest = find_digest(h, &found);
+  tp_status status = TP_OK;
+  if (!digest && found.st_size > HASHED_BYTES_MAX) status = refuse_large(fault, path);
+  else if (!digest) status = add_digest(h, fd, path, &found, &digest, fault);
+  close(fd);
   if (status != TP_OK) return status;
-  hash_text(&h->all, known->text, 64);
+  hash_text(&h->all, digest->text, 64);
   if (ret_stat) *ret_stat = found;
   return TP_OK;
 }
@@ -289,7 +288,7 @@ static tp_status hash_directory(struct hashing *h, tp_hooks *hooks, tp_fault *fa
   size_t files = 0;
   for (FTSENT *entry = fts_read(tree); entry && status == TP_OK; entry = fts_read(tree)) {
     if (++files > HASHED_FILES_MAX)
-      status = tp__refuse(fault, TP_ERR_TOO_LARGE, hooks->directory, (tp__place){0},
+      status = tp__refuse(fault, TP_ERR_TOO_LARGE, hooks->directory,
                           "more than %d files to hash: keep programs in a folder of their own", HASHED_FILES_MAX);
     else status = hash_entry(h, hooks, entry, fault);
   }
@@ -298,6 +297,7 @@ static tp_status hash_directory(struct hashing *h, tp_hooks *hooks, tp_fault *fa
 }
 
 static tp_status hash_program(struct hashing *h, tp__hook *hook, size_t index, tp_fault *fault) {
+  assert(index < hook->name_count);
   const char *path = hook->names[index];
   tp__hook_program *program = &hook->programs[index];
   if (!path || stat(path, &program->stat) != 0 || !S_ISREG(program->stat.st_mode)) return TP_OK;
@@ -372,44 +372,36 @@ static tp_status options_read(const tp_hooks_options *theirs, tp_hooks_options *
   *options = (tp_hooks_options){0};
   size_t size = theirs ? theirs->struct_size : 0;
   if (size < offsetof(tp_hooks_options, only) || size > 4096)
-    return tp__refuse(fault, TP_ERR_VERSION, NULL, (tp__place){0}, "tp_hooks_options.struct_size is not set");
+    return tp__refuse(fault, TP_ERR_VERSION, NULL, "tp_hooks_options.struct_size is not set");
   for (size_t i = sizeof *options; i < size; i++) {
     if (((const char *)theirs)[i] != 0)
-      return tp__refuse(fault, TP_ERR_VERSION, NULL, (tp__place){0}, "tp_hooks_options has a field that is newer");
+      return tp__refuse(fault, TP_ERR_VERSION, NULL, "tp_hooks_options has a field that is newer");
   }
   memcpy(options, theirs, size < sizeof *options ? size : sizeof *options);
   if (options->grants & ~TP_GRANT_REWRITE)
-    return tp__refuse(fault, TP_ERR_USAGE, NULL, (tp__place){0},
+    return tp__refuse(fault, TP_ERR_USAGE, NULL,
                       "tp_hooks_options.grants takes TP_GRANT_REWRITE alone: hooks have no other");
   for (size_t i = 0; i < sizeof options->reserved_; i++) {
     if (options->reserved_[i] != 0)
-      return tp__refuse(fault, TP_ERR_USAGE, NULL, (tp__place){0}, "tp_hooks_options.reserved_ must be zero");
+      return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_hooks_options.reserved_ must be zero");
   }
   const char *wrong = tp__webhook_wrong_host(options->webhook_hosts);
   if (wrong)
-    return tp__refuse(fault, TP_ERR_USAGE, NULL, (tp__place){0},
-                      "tp_hooks_options.webhook_hosts has \"%s\": host, or host:port", wrong);
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_hooks_options.webhook_hosts has \"%s\": host, or host:port",
+                      wrong);
   if (options->directory && options->directory[0]) return TP_OK;
-  return tp__refuse(fault, TP_ERR_USAGE, NULL, (tp__place){0}, "tp_hooks_options.directory is missing");
+  return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_hooks_options.directory is missing");
 }
 
 tp_status tp_hooks_read(tp_runtime *runtime, const tp_hooks_options *theirs, tp_hooks **ret_hooks, tp_fault *fault) {
   tp_hooks_options options;
   tp_status status = options_read(theirs, &options, fault);
-  if (status == TP_OK && !runtime)
-    status = tp__refuse(fault, TP_ERR_USAGE, NULL, (tp__place){0}, "hooks are read for a runtime");
+  if (status == TP_OK && !runtime) status = tp__refuse(fault, TP_ERR_USAGE, NULL, "hooks are read for a runtime");
   if (status != TP_OK) return status;
   tp_hooks *hooks = calloc(1, sizeof *hooks);
   if (!hooks) return refuse_memory(fault);
-  if (pthread_mutex_init(&hooks->mutex, NULL) != 0) {
-    free(hooks);
-    return refuse_memory(fault);
-  }
-  if (pthread_cond_init(&hooks->notified, NULL) != 0) {
-    pthread_mutex_destroy(&hooks->mutex);
-    free(hooks);
-    return refuse_memory(fault);
-  }
+  tp__lock_init(&hooks->mutex, TP__LOCK_hooks);
+  tp__lock_condition_init(&hooks->notified);
   hooks->references = 1;
   hooks->runtime = runtime;
   status = fill(hooks, &options, fault);
@@ -458,10 +450,10 @@ size_t tp_hooks_each(const tp_hooks *hooks, tp_hook_info_fn each, void *ctx) {
 static tp_status check_helpers(const tp__hook *hook, tp_fault *fault) {
   if (!hook->hooks->only && !hook->is_enabled) return TP_OK;
   const char *lacks = hook->sandbox.is_on ? tp__sandbox_lacks(hook->hooks->helper) : NULL;
-  if (lacks) return tp__refuse(fault, TP_ERR_SYSTEM, hook->id, hook->place, "it demands a sandbox, and %s", lacks);
+  if (lacks) return tp__refuse_at(fault, TP_ERR_SYSTEM, hook->id, hook->place, "it demands a sandbox, and %s", lacks);
   if (hook->kind == TP__HOOK_WEBHOOK && access(hook->hooks->webhook_helper, X_OK) != 0)
-    return tp__refuse(fault, TP_ERR_SYSTEM, hook->id, hook->place,
-                      "a webhook needs turnphase-webhook, which is not there: it is built where libcurl is");
+    return tp__refuse_at(fault, TP_ERR_SYSTEM, hook->id, hook->place,
+                         "a webhook needs turnphase-webhook, which is not there: it is built where libcurl is");
   return TP_OK;
 }
 
@@ -551,7 +543,7 @@ static void name_file(const tp_hooks *hooks, tp_fault *fault) {
 
 static tp_status check_trust(const tp_hooks *hooks, const char *trusted, tp_fault *fault) {
   if (trusted && strcmp(trusted, hooks->hash) == 0) return TP_OK;
-  return tp__refuse(fault, TP_ERR_USAGE, hooks->directory, (tp__place){0},
+  return tp__refuse(fault, TP_ERR_USAGE, hooks->directory,
                     "the content has the hash %s, and %s was trusted: look at it, then trust this hash", hooks->hash,
                     trusted ? "another one" : "none");
 }
@@ -582,13 +574,13 @@ static tp_status add_all(tp_edit *edit, const tp_hooks *hooks, tp_fault *fault) 
     if (status == TP_OK) status = add_subscription(edit, hook, fault);
   }
   if (status == TP_OK && hooks->only && !found)
-    status = tp__refuse(fault, TP_ERR_NOT_FOUND, hooks->directory, (tp__place){0}, "there is no hook %s", hooks->only);
+    status = tp__refuse(fault, TP_ERR_NOT_FOUND, hooks->directory, "there is no hook %s", hooks->only);
   return status;
 }
 
 tp_status tp_hooks_replace(tp_hooks *hooks, const tp_hooks *before, const char *owner_name, const char *trusted,
                            tp_commit_report *ret_report, tp_fault *fault) {
-  if (!hooks) return tp__refuse(fault, TP_ERR_USAGE, NULL, (tp__place){0}, "no hooks were read");
+  if (!hooks) return tp__refuse(fault, TP_ERR_USAGE, NULL, "no hooks were read");
   const char *disabled = getenv("TURNPHASE_DISABLE_HOOKS");
   bool is_off = disabled && strcmp(disabled, "1") == 0;
   if (is_off && !before) return TP_OK;

@@ -7,8 +7,6 @@
 #include <errno.h>
 #include <fts.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +35,7 @@ struct tp_hooks_watch {
   char **webhook_hosts; /* ended by NULL; NULL: none */
   int inotify, stop;
   pthread_t thread;
-  pthread_mutex_t mutex;
+  tp__lock mutex;
   /* under mutex */
   tp_hooks *hooks; /* committed last; NULL: none yet */
 };
@@ -60,7 +58,7 @@ static tp_status replace(tp_hooks_watch *watch, tp_hooks *hooks, tp_fault *fault
 /* @param if_changed  what was committed last is not committed again. */
 static tp_status reload(tp_hooks_watch *watch, bool if_changed, bool *ret_did, tp_fault *fault) {
   tp_hooks *hooks = NULL;
-  pthread_mutex_lock(&watch->mutex);
+  tp__lock_acquire(&watch->mutex);
   tp_status status = tp_hooks_read(watch->runtime, &watch->hooks_options, &hooks, fault);
   bool is_same =
       status == TP_OK && if_changed && watch->hooks && strcmp(tp_hooks_hash(hooks), tp_hooks_hash(watch->hooks)) == 0;
@@ -70,14 +68,14 @@ static tp_status reload(tp_hooks_watch *watch, bool if_changed, bool *ret_did, t
     gone = watch->hooks;
     watch->hooks = hooks;
   }
-  pthread_mutex_unlock(&watch->mutex);
+  tp__lock_release(&watch->mutex);
   tp_hooks_free(gone);
   if (ret_did) *ret_did = !is_same;
   return status;
 }
 
 tp_status tp_hooks_watch_reload(tp_hooks_watch *watch, tp_fault *fault) {
-  if (!watch) return tp__refuse(fault, TP_ERR_USAGE, NULL, (tp__place){0}, "there is no watch");
+  if (!watch) return tp__refuse(fault, TP_ERR_USAGE, NULL, "there is no watch");
   return reload(watch, false, NULL, fault);
 }
 
@@ -112,9 +110,9 @@ static bool wait_for(const tp_hooks_watch *watch, int limit_ms, bool *ret_change
 /* Editors write a file in several steps, and people several files. */
 static bool wait_for_quiet(const tp_hooks_watch *watch) {
   int quiet_ms = (int)watch->options.quiet_ms;
-  int64_t latest_ms = tp__hooks_now_ms() + DELAY_MS_MAX + quiet_ms;
+  int64_t latest_ms = tp__monotonic_ms() + DELAY_MS_MAX + quiet_ms;
   bool goes_on = true, changed = true;
-  while (goes_on && changed && tp__hooks_now_ms() < latest_ms) goes_on = wait_for(watch, quiet_ms, &changed);
+  while (goes_on && changed && tp__monotonic_ms() < latest_ms) goes_on = wait_for(watch, quiet_ms, &changed);
   return goes_on;
 }
 
@@ -138,23 +136,13 @@ static void *watch_run(void *arg) {
   return NULL;
 }
 
-/* The host's signals are for the host's threads. */
-static int start_thread(tp_hooks_watch *watch) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  int error = pthread_create(&watch->thread, NULL, watch_run, watch);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  return error;
-}
-
 /* ---- life ---- */
 
 static void watch_free(tp_hooks_watch *watch) {
   tp_hooks_free(watch->hooks);
   if (watch->inotify >= 0) close(watch->inotify);
   if (watch->stop >= 0) close(watch->stop);
-  pthread_mutex_destroy(&watch->mutex);
+  tp__lock_fini(&watch->mutex);
   free(watch->directory);
   free(watch->root);
   free(watch->owner);
@@ -166,9 +154,7 @@ static void watch_free(tp_hooks_watch *watch) {
 }
 
 static tp_status system_error(tp_fault *fault, int error, const char *what) {
-  (void)!tp__refuse(fault, TP_ERR_SYSTEM, NULL, (tp__place){0}, "%s: %s", what, strerror(error));
-  if (fault) fault->system_error = error;
-  return TP_ERR_SYSTEM;
+  return tp__refuse_errno(fault, TP_ERR_SYSTEM, NULL, error, "%s", what);
 }
 
 static bool copy_text(const char *text, char **ret_copy) {
@@ -197,7 +183,7 @@ static tp_status open_watch(tp_hooks_watch *watch, tp_fault *fault) {
       !copy_text(options->sandbox_helper, &watch->helper) ||
       !copy_text(options->webhook_helper, &watch->webhook_helper) || !copy_hosts(watch, options->webhook_hosts) ||
       !copy_text(watch->options.owner, &watch->owner))
-    return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, (tp__place){0}, "no memory to watch hooks");
+    return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory to watch hooks");
   options->directory = watch->directory;
   options->root = watch->root;
   options->sandbox_helper = watch->helper;
@@ -210,7 +196,7 @@ static tp_status open_watch(tp_hooks_watch *watch, tp_fault *fault) {
   (void)watch_folders(watch); /* first, so that nothing is missed */
   tp_status status = reload(watch, false, NULL, fault);
   if (status != TP_OK) return status;
-  int error = start_thread(watch);
+  int error = tp__thread_spawn(&watch->thread, watch_run, watch);
   return error == 0 ? TP_OK : system_error(fault, error, "no thread to watch hooks");
 }
 
@@ -225,7 +211,7 @@ static tp_status check_options(const tp_hooks_watch_options *options, tp_fault *
   else if (options->hooks->only) wrong = "hooks->only is for a hook alone, which is not watched";
   else if (options->quiet_ms > QUIET_MS_MAX) wrong = "quiet_ms is at most 60,000";
   if (!wrong) return TP_OK;
-  return tp__refuse(fault, TP_ERR_USAGE, NULL, (tp__place){0}, "tp_hooks_watch_options: %s", wrong);
+  return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_hooks_watch_options: %s", wrong);
 }
 
 tp_status tp_hooks_watch_new(tp_runtime *runtime, const tp_hooks_watch_options *options, tp_hooks_watch **ret_watch,
@@ -233,10 +219,8 @@ tp_status tp_hooks_watch_new(tp_runtime *runtime, const tp_hooks_watch_options *
   tp_status status = check_options(options, fault);
   if (status != TP_OK) return status;
   tp_hooks_watch *watch = calloc(1, sizeof *watch);
-  if (!watch || pthread_mutex_init(&watch->mutex, NULL) != 0) {
-    free(watch);
-    return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, (tp__place){0}, "no memory to watch hooks");
-  }
+  if (!watch) return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory to watch hooks");
+  tp__lock_init(&watch->mutex, TP__LOCK_hooks_watch);
   watch->runtime = runtime;
   watch->options = *options;
   if (watch->options.quiet_ms == 0) watch->options.quiet_ms = QUIET_MS;

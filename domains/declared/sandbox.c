@@ -7,7 +7,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "runtime/base/check.h"
+
 const char *tp__sandbox_lacks(const char *helper) {
+  assert(helper);
   uint32_t action = SECCOMP_RET_ERRNO;
   if (access(helper, X_OK) != 0) return "its helper turnphase-sandbox is not there";
   if (syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION) < 1)
@@ -41,6 +44,7 @@ static void add_system(list *l) {
 bool tp__sandbox_arguments(const tp__sandbox *sandbox, const char *helper, const char *const *programs,
                            size_t program_count, const char *const *arguments,
                            const char *ret_arguments[TP__SANDBOX_ARGUMENTS_MAX]) {
+  assert(sandbox->is_on && helper && arguments[0]);
   static const char *const options[TP__SANDBOX_NUMBERS] = {"-m", "-c", "-p", "-f"};
   list l = {.items = ret_arguments};
   add(&l, helper);

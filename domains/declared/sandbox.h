@@ -5,7 +5,9 @@
 #ifndef TP__DECLARED_SANDBOX_H
 #define TP__DECLARED_SANDBOX_H
 
-#include "domains/declared/text.h"
+#include "support/bytes.h"
+#include "support/fault.h"
+#include "turnphase/declared.h"
 
 enum { TP__SANDBOX_PATHS_MAX = 16, TP__SANDBOX_ARGUMENTS_MAX = 160, TP__SANDBOX_NUMBERS = 4 };
 

@@ -4,7 +4,6 @@
  * of all arguments are written into one array and given to the calls as slices of it. */
 #include <string.h>
 
-#include "domains/declared/text.h"
 #include "domains/declared/yaml.h"
 
 /* A script on its way. */
@@ -23,11 +22,11 @@ struct script {
 };
 
 static tp_status refuse_at(struct script *script, uint32_t index, const char *what) {
-  return tp__refuse(script->fault, TP_ERR_MALFORMED, script->name, script->yaml.items[index].place, "%s", what);
+  return tp__refuse_at(script->fault, TP_ERR_MALFORMED, script->name, script->yaml.items[index].place, "%s", what);
 }
 
 static tp_status refuse_memory(struct script *script) {
-  return tp__refuse(script->fault, TP_ERR_NO_MEMORY, script->name, (tp__place){0}, "no memory for the script");
+  return tp__refuse(script->fault, TP_ERR_NO_MEMORY, script->name, "no memory for the script");
 }
 
 /* ---- fields of a map ---- */
@@ -44,9 +43,9 @@ static tp_status expect_kind(struct script *script, uint32_t index, const char *
   const tp__yaml_item *item = &script->yaml.items[index];
   if (item->kind == kind) return TP_OK;
   bool is_scalar = item->kind != TP_VALUE_ARRAY && item->kind != TP_VALUE_MAP && item->kind != TP_VALUE_NULL;
-  return tp__refuse(script->fault, TP_ERR_MALFORMED, script->name, item->place, "%s must be %s, not %s%s", field,
-                    kind_name(kind), kind_name(item->kind),
-                    kind == TP_VALUE_TEXT && is_scalar ? ": put it into quotes" : "");
+  return tp__refuse_at(script->fault, TP_ERR_MALFORMED, script->name, item->place, "%s must be %s, not %s%s", field,
+                       kind_name(kind), kind_name(item->kind),
+                       kind == TP_VALUE_TEXT && is_scalar ? ": put it into quotes" : "");
 }
 
 /* Finds a field of the given kind; *ret_index is 0 when it is not there. */
@@ -183,8 +182,7 @@ static tp_status give_arguments(struct script *script) {
   tp_text all;
   tp_status status = tp_writer_finish(script->arguments, &all);
   if (status != TP_OK) {
-    return tp__refuse(script->fault, status, script->name, (tp__place){0}, "the arguments of the calls: %s",
-                      tp_status_text(status));
+    return tp__refuse(script->fault, status, script->name, "the arguments of the calls: %s", tp_status_text(status));
   }
   tp_value_walk walk = {0};
   for (size_t i = 0; tp_value_next(all, &walk); i++) script->calls[i].arguments = walk.value;

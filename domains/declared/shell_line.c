@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/text.h"
+
 enum { WORDS_MAX = 64, LINES_MAX = 4, SUBSTITUTIONS_MAX = 32, STACK_BYTES = 1024 };
 
 /* One command at a time: its words lie behind one another in `bytes`, each with a space after it. */
@@ -98,7 +100,7 @@ static bool command_matches(const struct scan *s, size_t first) {
   if (asks(s, first)) return true;
   tp_text program = without_folders(word_at(s, first));
   if (s->lines_left > 0 && is_shell(program) && runs_line(s, first)) return true;
-  if (s->lines_left > 0 && program.size == 4 && memcmp(program.data, "eval", 4) == 0 && first + 1 < s->word_count) {
+  if (s->lines_left > 0 && tp__is_word(program, "eval") && first + 1 < s->word_count) {
     size_t begin = s->begins[first + 1];
     return scan_line((tp_text){s->bytes + begin, s->size - begin - 1}, s->matches, s->ctx, s->lines_left - 1);
   }

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "runtime/base/check.h"
+
 enum { HTTP_PORT = 80, HTTPS_PORT = 443, PORT_MAX = 65535 };
 
 #define DIGITS "0123456789"
@@ -34,6 +36,7 @@ static bool is_this_machine(const char *host) {
 }
 
 const char *tp__webhook_read_url(const char *url, tp__webhook_url *ret_url) {
+  assert(url && ret_url);
   bool is_https = strncasecmp(url, "https://", 8) == 0;
   if (!is_https && strncasecmp(url, "http://", 7) != 0) return "it begins with https://";
   const char *rest = url + (is_https ? 8 : 7);

@@ -10,42 +10,26 @@
 #include <strings.h>
 
 #include "domains/declared/webhook.h"
-
-typedef struct bytes {
-  char *data;
-  size_t size, capacity;
-} bytes;
+#include "support/bytes.h"
 
 static int refuse(int status, const char *what, const char *why) {
   fprintf(stderr, "%s%s%s\n", what, why ? ": " : "", why ? why : "");
   return status;
 }
 
-static bool add(bytes *b, const char *data, size_t size) {
-  if (b->size + size > b->capacity) {
-    size_t capacity = 2 * (b->size + size);
-    char *grown = realloc(b->data, capacity);
-    if (!grown) return false;
-    b->data = grown;
-    b->capacity = capacity;
-  }
-  memcpy(b->data + b->size, data, size);
-  b->size += size;
-  return true;
-}
-
-static bool read_input(bytes *b) {
+static bool read_input(tp__bytes *b) {
   char piece[65536];
-  for (size_t size; (size = fread(piece, 1, sizeof piece, stdin)) > 0;)
-    if (!add(b, piece, size)) return false;
-  return !ferror(stdin);
+  for (size_t size; (size = fread(piece, 1, sizeof piece, stdin)) > 0;) tp__bytes_put(b, piece, size);
+  return !b->failed && !ferror(stdin);
 }
 
 /* Anything but the size ends the transfer. */
 static size_t on_body(char *data, size_t one, size_t size, void *ctx) {
-  bytes *b = ctx;
+  tp__bytes *b = ctx;
   (void)one;
-  return b->size + size <= TP__WEBHOOK_ANSWER_MAX && add(b, data, size) ? size : 0;
+  if (b->size + size <= TP__WEBHOOK_ANSWER_MAX) tp__bytes_put(b, data, size);
+  else b->failed = true;
+  return b->failed ? 0 : size;
 }
 
 /* What was allowed is the host as turnphase reads the URL; libcurl must read the same. */
@@ -69,7 +53,7 @@ static struct curl_slist *read_headers(void) {
   return headers;
 }
 
-static void set_options(CURL *easy, CURLU *url, struct curl_slist *headers, const bytes *input, bytes *answer) {
+static void set_options(CURL *easy, CURLU *url, struct curl_slist *headers, const tp__bytes *input, tp__bytes *answer) {
   curl_easy_setopt(easy, CURLOPT_CURLU, url);
   curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
@@ -91,7 +75,7 @@ static int refuse_status(CURL *easy, long status) {
   return refuse(TP__WEBHOOK_UNANSWERED, what, to ? to : NULL);
 }
 
-static int judge(CURL *easy, CURLcode code, const bytes *answer) {
+static int judge(CURL *easy, CURLcode code, const tp__bytes *answer) {
   long status = 0;
   curl_off_t connected_us = 0;
   curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
@@ -107,7 +91,7 @@ static int judge(CURL *easy, CURLcode code, const bytes *answer) {
 }
 
 static int post(const char *host, const char *text) {
-  bytes input = {0}, answer = {0};
+  tp__bytes input = {0}, answer = {0};
   CURL *easy = curl_easy_init();
   CURLU *url = curl_url();
   struct curl_slist *headers = read_headers();
@@ -123,8 +107,8 @@ static int post(const char *host, const char *text) {
   curl_slist_free_all(headers);
   curl_easy_cleanup(easy);
   curl_url_cleanup(url);
-  free(input.data);
-  free(answer.data);
+  tp__bytes_fini(&input);
+  tp__bytes_fini(&answer);
   return status;
 }
 

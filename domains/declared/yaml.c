@@ -10,6 +10,8 @@
 
 #include "domains/declared/yaml.h"
 
+#include "runtime/base/check.h"
+
 enum { KEY_SHOWN_BYTES_MAX = 64 };
 
 /* A container that is not at its end. */
@@ -33,11 +35,11 @@ struct reader {
 /* ---- refusing ---- */
 
 static tp_status refuse(struct reader *reader, tp__place place, const char *what) {
-  return tp__refuse(reader->fault, TP_ERR_MALFORMED, reader->name, place, "not YAML as it is read here: %s", what);
+  return tp__refuse_at(reader->fault, TP_ERR_MALFORMED, reader->name, place, "not YAML as it is read here: %s", what);
 }
 
 static tp_status refuse_memory(struct reader *reader) {
-  return tp__refuse(reader->fault, TP_ERR_NO_MEMORY, reader->name, (tp__place){0}, "no memory to decode YAML");
+  return tp__refuse(reader->fault, TP_ERR_NO_MEMORY, reader->name, "no memory to decode YAML");
 }
 
 static tp__place place_of_mark(yaml_mark_t mark) {
@@ -50,20 +52,34 @@ static tp_status refuse_syntax(struct reader *reader) {
   tp__place place = place_of_mark(parser->problem_mark), begin = place_of_mark(parser->context_mark);
   const char *problem = parser->problem ? parser->problem : "the syntax is wrong";
   if (!parser->context || (begin.line == place.line && begin.column == place.column)) {
-    return tp__refuse(reader->fault, TP_ERR_MALFORMED, reader->name, place, "not valid YAML: %s", problem);
+    return tp__refuse_at(reader->fault, TP_ERR_MALFORMED, reader->name, place, "not valid YAML: %s", problem);
   }
-  return tp__refuse(reader->fault, TP_ERR_MALFORMED, reader->name, place,
-                    "not valid YAML: %s (%s from line %u, column %u)", problem, parser->context, begin.line,
-                    begin.column);
+  return tp__refuse_at(reader->fault, TP_ERR_MALFORMED, reader->name, place,
+                       "not valid YAML: %s (%s from line %u, column %u)", problem, parser->context, begin.line,
+                       begin.column);
 }
+
+#ifdef TP_CHECKS
+static void yaml_check(const tp__yaml *yaml) {
+  assert(yaml->count <= yaml->items_capacity && yaml->text_size <= yaml->text_capacity);
+  for (size_t i = 0; i < yaml->count && i < TP__CHECK_ITEMS_MAX; i++) {
+    const tp__yaml_item *item = &yaml->items[i];
+    /* An item ends after it begins, and within its document. */
+    assert(item->end > i && item->end <= yaml->count);
+    /* Only a container has items in it. */
+    assert(item->end == i + 1 || item->kind == TP_VALUE_ARRAY || item->kind == TP_VALUE_MAP);
+    assert(item->kind != TP_VALUE_TEXT || (size_t)item->as.text.offset + item->as.text.size <= yaml->text_size);
+  }
+}
+#endif
 
 /* ---- items ---- */
 
 static tp_status add_item(struct reader *reader, tp__yaml_item item) {
   tp__yaml *yaml = reader->yaml;
   if (yaml->count == TP__YAML_ITEMS_MAX) {
-    return tp__refuse(reader->fault, TP_ERR_TOO_LARGE, reader->name, item.place,
-                      "YAML has more than %d keys and values", TP__YAML_ITEMS_MAX);
+    return tp__refuse_at(reader->fault, TP_ERR_TOO_LARGE, reader->name, item.place,
+                         "YAML has more than %d keys and values", TP__YAML_ITEMS_MAX);
   }
   void *array = yaml->items;
   if (!tp__grow(yaml->allocator, &array, &yaml->items_capacity, yaml->count + 1, sizeof item)) {
@@ -103,8 +119,8 @@ static bool begin_item(struct reader *reader) {
 static tp_status open_container(struct reader *reader, tp_value_kind kind, tp__place place) {
   if (begin_item(reader)) return refuse(reader, place, "a key must be a scalar, not a list or a map");
   if (reader->depth == TP__YAML_DEPTH_MAX) {
-    return tp__refuse(reader->fault, TP_ERR_TOO_DEEP, reader->name, place, "YAML is nested deeper than %d levels",
-                      TP__YAML_DEPTH_MAX);
+    return tp__refuse_at(reader->fault, TP_ERR_TOO_DEEP, reader->name, place, "YAML is nested deeper than %d levels",
+                         TP__YAML_DEPTH_MAX);
   }
   uint32_t index = (uint32_t)reader->yaml->count;
   tp_status status = add_item(reader, (tp__yaml_item){.kind = kind, .place = place});
@@ -114,13 +130,14 @@ static tp_status open_container(struct reader *reader, tp_value_kind kind, tp__p
 }
 
 static void close_container(struct reader *reader) {
+  assert(reader->depth > 0);
   struct frame *top = &reader->frames[--reader->depth];
   reader->yaml->items[top->item].end = (uint32_t)reader->yaml->count;
 }
 
 static tp_status read_key(struct reader *reader, tp__yaml_item item, bool is_bare, const char *text, size_t size) {
   if (is_bare && size == 0) return refuse(reader, item.place, "a key is missing before ':'");
-  if (is_bare && size == 2 && memcmp(text, "<<", 2) == 0) {
+  if (is_bare && tp__is_word((tp_text){text, size}, "<<")) {
     return refuse(reader, item.place, "merge keys are not supported: write out the keys that '<<' would merge");
   }
   return add_text(reader, item, text, size);
@@ -201,10 +218,6 @@ struct key {
   tp__place place;
 };
 
-static bool same_text(tp_text left, tp_text right) {
-  return left.size == right.size && (left.size == 0 || memcmp(left.data, right.data, left.size) == 0);
-}
-
 static int compare_keys(const void *left_key, const void *right_key) {
   const struct key *left = left_key, *right = right_key;
   size_t common = left->text.size < right->text.size ? left->text.size : right->text.size;
@@ -225,10 +238,10 @@ static tp_status check_map(struct reader *reader, uint32_t map, struct key *keys
   gather_keys(reader->yaml, map, keys);
   qsort(keys, count, sizeof keys[0], compare_keys);
   for (uint32_t i = 1; i < count; i++) {
-    if (!same_text(keys[i - 1].text, keys[i].text)) continue;
-    return tp__refuse(reader->fault, TP_ERR_MALFORMED, reader->name, keys[i].place,
-                      "the key \"%.*s\" is repeated: it stands in line %u already",
-                      tp__cut(keys[i].text, KEY_SHOWN_BYTES_MAX), keys[i].text.data, keys[i - 1].place.line);
+    if (!tp__same(keys[i - 1].text, keys[i].text)) continue;
+    return tp__refuse_at(reader->fault, TP_ERR_MALFORMED, reader->name, keys[i].place,
+                         "the key \"%.*s\" is repeated: it stands in line %u already",
+                         tp__cut(keys[i].text, KEY_SHOWN_BYTES_MAX), keys[i].text.data, keys[i - 1].place.line);
   }
   return TP_OK;
 }
@@ -266,7 +279,7 @@ static bool is_excluded(const unsigned char *at, size_t left) {
 static tp_status check_text(struct reader *reader, tp_text text) {
   size_t bad;
   if (!tp_utf8_valid(text, &bad)) {
-    return tp__refuse(reader->fault, TP_ERR_UTF8, reader->name, tp__place_of(text, bad), "YAML is not UTF-8");
+    return tp__refuse_at(reader->fault, TP_ERR_UTF8, reader->name, tp__place_of(text, bad), "YAML is not UTF-8");
   }
   for (size_t i = 0; i < text.size; i++) {
     if (!is_excluded((const unsigned char *)text.data + i, text.size - i)) continue;
@@ -295,7 +308,7 @@ static tp_text without_byte_order_mark(tp_text text) {
 tp_status tp__yaml_read(tp_text text, const char *name, const tp_allocator *allocator, tp__yaml *ret_yaml,
                         tp_fault *fault) {
   if (text.size > TP__YAML_BYTES_MAX) {
-    return tp__refuse(fault, TP_ERR_TOO_LARGE, name, (tp__place){0},
+    return tp__refuse(fault, TP_ERR_TOO_LARGE, name,
                       "YAML of %zu bytes is above the limit of %d: split it, or write it as JSON Lines", text.size,
                       TP__YAML_BYTES_MAX);
   }
@@ -303,6 +316,7 @@ tp_status tp__yaml_read(tp_text text, const char *name, const tp_allocator *allo
   struct reader reader = {.yaml = &yaml, .name = name, .fault = fault};
   tp_status status = read_text(&reader, without_byte_order_mark(text));
   if (status == TP_OK) {
+    TP__CHECK(yaml_check(&yaml));
     *ret_yaml = yaml;
   } else {
     tp__yaml_fini(&yaml);
@@ -319,12 +333,14 @@ void tp__yaml_fini(tp__yaml *yaml) {
 /* ---- using ---- */
 
 tp_text tp__yaml_text(const tp__yaml *yaml, uint32_t index) {
+  assert(index < yaml->count && yaml->items[index].kind == TP_VALUE_TEXT);
   const tp__yaml_item *item = &yaml->items[index];
   if (item->as.text.size == 0) return (tp_text){"", 0};
   return (tp_text){yaml->text + item->as.text.offset, item->as.text.size};
 }
 
 uint32_t tp__yaml_get(const tp__yaml *yaml, uint32_t map, const char *key) {
+  assert(map < yaml->count && yaml->items[map].kind == TP_VALUE_MAP && key);
   for (uint32_t at = map + 1; at < yaml->items[map].end; at = yaml->items[at + 1].end)
     if (tp__is_word(tp__yaml_text(yaml, at), key)) return at + 1;
   return 0;
@@ -332,16 +348,18 @@ uint32_t tp__yaml_get(const tp__yaml *yaml, uint32_t map, const char *key) {
 
 tp_status tp__yaml_check_map(const tp__yaml *yaml, uint32_t map, const char *what, const char *known, const char *name,
                              tp_fault *fault) {
+  assert(map < yaml->count && yaml->items[map].kind == TP_VALUE_MAP && known);
   for (uint32_t key = map + 1; key < yaml->items[map].end; key = yaml->items[key + 1].end) {
     tp_text text = tp__yaml_text(yaml, key);
     if (tp__is_one_of(text, known)) continue;
-    return tp__refuse(fault, TP_ERR_MALFORMED, name, yaml->items[key].place, "%s has no key \"%.*s\", only %s", what,
-                      tp__cut(text, KEY_SHOWN_BYTES_MAX), text.data, known);
+    return tp__refuse_at(fault, TP_ERR_MALFORMED, name, yaml->items[key].place, "%s has no key \"%.*s\", only %s", what,
+                         tp__cut(text, KEY_SHOWN_BYTES_MAX), text.data, known);
   }
   return TP_OK;
 }
 
 void tp__yaml_write(const tp__yaml *yaml, uint32_t index, tp_writer *writer) {
+  assert(index < yaml->count);
   for (uint32_t at = index; at < yaml->items[index].end; at++) {
     const tp__yaml_item *item = &yaml->items[at];
     switch (item->kind) {

@@ -6,7 +6,9 @@
 #ifndef TP__DECLARED_YAML_H
 #define TP__DECLARED_YAML_H
 
-#include "domains/declared/text.h"
+#include "support/bytes.h"
+#include "support/fault.h"
+#include "turnphase/declared.h"
 
 enum { TP__YAML_BYTES_MAX = 16 << 20, TP__YAML_ITEMS_MAX = 1 << 20, TP__YAML_DEPTH_MAX = 32 };
 

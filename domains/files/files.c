@@ -9,7 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "domains/common/domain.h"
+#include "support/fault.h"
+#include "support/references.h"
 #include "domains/files/root.h"
 #include "domains/files/tools.h"
 
@@ -19,7 +20,7 @@ enum { READ_BYTES = 65536, READ_BYTES_MAX = 1 << 20 };
 typedef struct domain {
   tp__files files;
   tp_files_writes writes;
-  tp__domain_refs refs;
+  tp__references refs;
 } domain;
 
 /* ---- the handlers ---- */
@@ -42,17 +43,14 @@ static tp_answer ask_to_write(void *ctx, tp_call *call) {
 
 static int32_t is_write(void *ctx, const tp_match_view *view) {
   (void)ctx;
-  tp_text tool = tp_match_text(view, TP_FIELD_TOOL);
-  static const char name[] = "files_write";
-  bool is = tool.size == sizeof name - 1 && memcmp(tool.data, name, tool.size) == 0;
-  return is ? TP_MATCH_YES : TP_MATCH_NO;
+  return tp__is_word(tp_match_text(view, TP_FIELD_TOOL), "files_write") ? TP_MATCH_YES : TP_MATCH_NO;
 }
 
 /* ---- registration ---- */
 
 static void unref(void *ctx) {
   domain *d = ctx;
-  if (!tp__domain_unref(&d->refs)) return;
+  if (!tp__references_unref(&d->refs)) return;
   tp__files_tools_fini(&d->files);
   if (d->files.root >= 0) close(d->files.root);
   free(d);
@@ -68,7 +66,7 @@ static tp_status add_handler(tp_edit *edit, domain *d, const tp_handler *row, tp
   handler.placement = TP_PLACEMENT_INLINE;
   handler.idempotent = true;
   tp_status status = tp_edit_add_handler(edit, &handler, fault);
-  if (status == TP_OK) tp__domain_ref(&d->refs); /* a handler that was not taken is not destroyed */
+  if (status == TP_OK) tp__references_ref(&d->refs); /* a handler that was not taken is not destroyed */
   return status;
 }
 
@@ -112,19 +110,18 @@ static tp_status add_guard(tp_edit *edit, domain *d, tp_fault *fault) {
 }
 
 static tp_status read_options(const tp_files_options *theirs, tp_files_options *ours, tp_fault *fault) {
-  tp_status status = tp__domain_read(ours, sizeof *ours, theirs, "tp_files_options", fault);
+  tp_status status = tp__struct_read(ours, sizeof *ours, theirs, "tp_files_options", fault);
   if (status != TP_OK) return status;
   if (!ours->root || !ours->root[0])
-    return tp__domain_fail(fault, TP_ERR_USAGE, NULL,
-                           "tp_files_options.root is empty: name the directory of the files");
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_files_options.root is empty: name the directory of the files");
   if ((unsigned)ours->writes > TP_FILES_WRITES_NEVER)
-    return tp__domain_fail(fault, TP_ERR_USAGE, NULL,
-                           "tp_files_options.writes is %u, and there is no such value: it is ask, allow "
-                           "or never (0 to 2)",
-                           (unsigned)ours->writes);
+    return tp__refuse(fault, TP_ERR_USAGE, NULL,
+                      "tp_files_options.writes is %u, and there is no such value: it is ask, allow "
+                      "or never (0 to 2)",
+                      (unsigned)ours->writes);
   if (ours->read_bytes_max > READ_BYTES_MAX)
-    return tp__domain_fail(fault, TP_ERR_USAGE, NULL, "tp_files_options.read_bytes_max is %u; it is at most %d",
-                           (unsigned)ours->read_bytes_max, READ_BYTES_MAX);
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_files_options.read_bytes_max is %u; it is at most %d",
+                      (unsigned)ours->read_bytes_max, READ_BYTES_MAX);
   if (!ours->read_bytes_max) ours->read_bytes_max = READ_BYTES;
   return TP_OK;
 }
@@ -134,11 +131,11 @@ static tp_status open_root(const char *path, int *ret_root, tp_fault *fault) {
   *ret_root = root;
   if (root >= 0) return TP_OK;
   if (root == -ENOSYS)
-    return tp__domain_fail(
+    return tp__refuse(
         fault, TP_ERR_SYSTEM, path,
         "the kernel has no openat2 (Linux 5.6), or a seccomp filter refuses it: without it the tools could be led "
         "out of the directory");
-  return tp__domain_fail(fault, TP_ERR_IO, path, "%s: %s", path, strerror(-root));
+  return tp__refuse(fault, TP_ERR_IO, path, "%s: %s", path, strerror(-root));
 }
 
 static tp_status domain_new(const tp_files_options *options, domain **ret_domain, tp_fault *fault) {
@@ -148,16 +145,16 @@ static tp_status domain_new(const tp_files_options *options, domain **ret_domain
   domain *d = calloc(1, sizeof *d);
   if (!d) {
     close(root);
-    return tp__domain_fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the tools of files");
+    return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the tools of files");
   }
-  tp__domain_refs_init(&d->refs);
+  tp__references_init(&d->refs);
   d->writes = options->writes;
   d->files.root = root;
   d->files.read_bytes_max = options->read_bytes_max;
   status = tp__files_tools_init(&d->files);
   if (status == TP_OK) *ret_domain = d;
   else unref(d);
-  return status == TP_OK ? TP_OK : tp__domain_fail(fault, status, NULL, "no memory for the tools of files");
+  return status == TP_OK ? TP_OK : tp__refuse(fault, status, NULL, "no memory for the tools of files");
 }
 
 tp_status tp_files_register(tp_edit *edit, const tp_files_options *options, tp_fault *fault) {

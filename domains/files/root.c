@@ -11,6 +11,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "runtime/base/check.h"
+#include "support/file.h"
+
 enum { RACES_MAX = 128, NAMES_MAX = 16 };
 
 bool tp__files_path(tp_text path, char into[TP__FILES_PATH_MAX]) {
@@ -22,6 +25,7 @@ bool tp__files_path(tp_text path, char into[TP__FILES_PATH_MAX]) {
 }
 
 int tp__files_open(int root, const char *path, int flags) {
+  assert(root >= 0 && path && *path);
   struct open_how how = {.flags = (uint64_t)(flags | O_CLOEXEC | O_NONBLOCK),
                          .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
   if (flags & O_PATH) how.flags &= ~(uint64_t)O_NONBLOCK;
@@ -46,19 +50,19 @@ int tp__files_open_root(const char *path) {
   return probe == -EPERM ? -ENOSYS : probe; /* a seccomp filter says EPERM */
 }
 
-int tp__files_open_to_read(int root, const char *path, size_t *ret_size) {
-  struct stat found;
+int tp__files_open_to_read(int root, const char *path) {
   int fd = tp__files_open(root, path, O_RDONLY | O_NOCTTY);
   if (fd < 0) return fd == -ENXIO ? -EINVAL : fd;
-  int error = fstat(fd, &found) != 0 ? -errno : S_ISDIR(found.st_mode) ? -EISDIR : S_ISREG(found.st_mode) ? 0 : -EINVAL;
-  if (error) close(fd);
-  *ret_size = error ? 0 : (size_t)found.st_size;
-  return error ? error : fd;
+  int error = tp__file_check_type(fd, NULL);
+  if (!error) return fd;
+  close(fd);
+  return error == -ENOTSUP ? -EINVAL : error;
 }
 
 /* ---- writing ---- */
 
 static int write_whole(int fd, tp_text text) {
+  assert(fd >= 0);
   while (text.size) {
     ssize_t size = write(fd, text.data, text.size);
     if (size < 0 && errno == EINTR) continue;
@@ -97,6 +101,7 @@ static int open_parent(int root, char *path) {
 }
 
 static int create_temporary(int directory, char name[64]) {
+  assert(directory >= 0);
   for (int i = 0; i < NAMES_MAX; i++) {
     uint64_t random = 0;
     if (getrandom(&random, sizeof random, 0) != sizeof random) return -errno;
@@ -110,6 +115,7 @@ static int create_temporary(int directory, char name[64]) {
 
 /* What is replaced must be a file, and its mode stays. A link is replaced itself, never what it leads to. */
 static int keep_mode(int directory, const char *name, int fd) {
+  assert(directory >= 0 && fd >= 0 && !strchr(name, '/'));
   struct stat found;
   if (fstatat(directory, name, &found, AT_SYMLINK_NOFOLLOW) != 0) return errno == ENOENT ? 0 : -errno;
   if (S_ISDIR(found.st_mode)) return -EISDIR;
@@ -132,6 +138,7 @@ static int replace_in(int directory, const char *name, tp_text text) {
 }
 
 int tp__files_write(int root, const char *path, tp_text text) {
+  assert(root >= 0 && path && (text.data || text.size == 0));
   char copy[TP__FILES_PATH_MAX];
   size_t size = strlen(path);
   if (size >= sizeof copy) return -ENAMETOOLONG;

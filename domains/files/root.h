@@ -19,7 +19,7 @@ int tp__files_open_root(const char *path);
 /** Opens a path below. flags as open(2); O_CLOEXEC and O_NONBLOCK are added. */
 int tp__files_open(int root, const char *path, int flags);
 /** Opens a regular file to read. @return -EISDIR for a directory, -EINVAL for what is neither. */
-int tp__files_open_to_read(int root, const char *path, size_t *ret_size);
+int tp__files_open_to_read(int root, const char *path);
 /** Writes a whole file: under a temporary name in its directory, synced, then renamed. Missing directories are made.
  *  The mode of a file that is there is kept, else it is 0666 less the umask. @return 0; -EISDIR; -EINVAL. */
 int tp__files_write(int root, const char *path, tp_text text);

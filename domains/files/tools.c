@@ -6,15 +6,16 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "domains/common/domain.h"
+#include "support/file.h"
+#include "support/tool_row.h"
 #include "domains/files/root.h"
+#include "runtime/base/check.h"
 
 enum {
   ENTRIES_MAX = 1000,
@@ -25,51 +26,16 @@ enum {
   FILE_BYTES_MAX = 1 << 20
 };
 
-/* ---- text that grows ---- */
-
-typedef struct text {
-  char *data;
-  size_t size, capacity;
-  bool failed; /* no memory: what follows is ignored */
-} text;
-
-static bool reserve(text *t, size_t size) {
-  if (t->failed) return false;
-  if (t->size + size <= t->capacity) return true;
-  size_t capacity = 2 * t->capacity > t->size + size ? 2 * t->capacity : t->size + size + 1024;
-  char *data = realloc(t->data, capacity);
-  t->failed = !data;
-  if (!data) return false;
-  t->data = data;
-  t->capacity = capacity;
-  return true;
-}
-
-static void add(text *t, const char *bytes, size_t size) {
-  if (size == 0 || !reserve(t, size)) return;
-  memcpy(t->data + t->size, bytes, size);
-  t->size += size;
-}
-
-__attribute__((format(printf, 2, 3))) static void addf(text *t, const char *format, ...) {
-  char words[TP__FILES_PATH_MAX + 512];
-  va_list args;
-  va_start(args, format);
-  int size = vsnprintf(words, sizeof words, format, args);
-  va_end(args);
-  if (size > 0) add(t, words, (size_t)size < sizeof words ? (size_t)size : sizeof words - 1);
-}
-
 /* A name of a file as one line: a control byte is a question mark. */
-static void add_name(text *t, const char *name) {
-  for (; *name; name++) add(t, (unsigned char)*name < 0x20 || *name == 0x7f ? "?" : name, 1);
+static void add_name(tp__bytes *t, const char *name) {
+  for (; *name; name++) tp__bytes_put(t, (unsigned char)*name < 0x20 || *name == 0x7f ? "?" : name, 1);
 }
 
 /* Answers with the text, and frees it. */
-static tp_answer answer(tp_tool_run *run, text *t) {
+static tp_answer answer(tp_tool_run *run, tp__bytes *t) {
   tp_answer given = t->failed ? tp_tool_error(run, tp_text_of("There is no memory for the answer."))
-                              : tp_tool_ok(run, (tp_text){t->data, t->size});
-  free(t->data);
+                              : tp_tool_ok(run, tp__bytes_text(t));
+  tp__bytes_fini(t);
   return given;
 }
 
@@ -80,6 +46,7 @@ static tp_answer refuse(tp_tool_run *run, const char *path, const char *why) {
 }
 
 static const char *words_for(int error) {
+  assert(error < 0);
   static const struct {
     int error;
     const char *words;
@@ -120,6 +87,7 @@ static void free_names(char **names, size_t count) {
 
 /* The entries of a directory but "." and "..", sorted. The stream is closed. @return 0 or a negative errno. */
 static int read_names(DIR *directory, char ***ret_names, size_t *ret_count, size_t most) {
+  assert(directory && most > 0);
   char **names = calloc(most, sizeof *names);
   size_t count = 0;
   int error = names ? 0 : -ENOMEM;
@@ -150,15 +118,15 @@ static int open_names(int root, const char *path, char ***ret_names, size_t *ret
   return error;
 }
 
-static void add_entry(text *t, int directory, const char *name) {
+static void add_entry(tp__bytes *t, int directory, const char *name) {
   struct stat found;
   add_name(t, name);
-  if (fstatat(directory, name, &found, AT_SYMLINK_NOFOLLOW) != 0) add(t, "  (gone)", 8);
-  else if (S_ISDIR(found.st_mode)) add(t, "/", 1);
-  else if (S_ISLNK(found.st_mode)) add(t, "  (symbolic link)", 17);
-  else if (S_ISREG(found.st_mode)) addf(t, "  %lld bytes", (long long)found.st_size);
-  else add(t, "  (no file)", 11);
-  add(t, "\n", 1);
+  if (fstatat(directory, name, &found, AT_SYMLINK_NOFOLLOW) != 0) tp__bytes_put(t, "  (gone)", 8);
+  else if (S_ISDIR(found.st_mode)) tp__bytes_put(t, "/", 1);
+  else if (S_ISLNK(found.st_mode)) tp__bytes_put(t, "  (symbolic link)", 17);
+  else if (S_ISREG(found.st_mode)) tp__bytes_printf(t, "  %lld bytes", (long long)found.st_size);
+  else tp__bytes_put(t, "  (no file)", 11);
+  tp__bytes_put(t, "\n", 1);
 }
 
 static tp_answer files_list(void *ctx, tp_tool_run *run) {
@@ -170,10 +138,11 @@ static tp_answer files_list(void *ctx, tp_tool_run *run) {
   int error = open_names(files->root, path, &names, &count, ENTRIES_MAX + 1);
   if (error) return refuse(run, path, words_for(error));
   int directory = tp__files_open(files->root, path, O_PATH | O_DIRECTORY);
-  text t = {0};
+  tp__bytes t = {0};
   for (size_t i = 0; i < count && i < ENTRIES_MAX; i++) add_entry(&t, directory, names[i]);
-  if (count > ENTRIES_MAX) addf(&t, "There are more than %d entries; these are some of them.\n", ENTRIES_MAX);
-  if (count == 0) addf(&t, "%s is empty.", path);
+  if (count > ENTRIES_MAX)
+    tp__bytes_printf(&t, "There are more than %d entries; these are some of them.\n", ENTRIES_MAX);
+  if (count == 0) tp__bytes_printf(&t, "%s is empty.", path);
   if (directory >= 0) close(directory);
   free_names(names, count);
   return answer(run, &t);
@@ -182,28 +151,16 @@ static tp_answer files_list(void *ctx, tp_tool_run *run) {
 /* ---- files_read ---- */
 
 /* Reads a file of at most FILE_BYTES_MAX. @return 0 or a negative errno; -EFBIG. */
-static int read_file(int root, const char *path, text *t) {
-  size_t size;
-  int fd = tp__files_open_to_read(root, path, &size);
+static int read_file(int root, const char *path, tp__bytes *t) {
+  int fd = tp__files_open_to_read(root, path);
   if (fd < 0) return fd;
-  int error = size > FILE_BYTES_MAX ? -EFBIG : 0;
-  while (!error && t->size <= FILE_BYTES_MAX) {
-    if (!reserve(t, 65536)) break;
-    ssize_t got = read(fd, t->data + t->size, 65536);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) {
-      error = got < 0 ? -errno : 0;
-      break;
-    }
-    t->size += (size_t)got;
-  }
+  int error = tp__file_read_open(fd, FILE_BYTES_MAX, t);
   close(fd);
-  if (t->failed) return -ENOMEM;
-  return !error && t->size > FILE_BYTES_MAX ? -EFBIG : error;
+  return error;
 }
 
-static bool is_text(const text *t) {
-  return (t->size == 0 || !memchr(t->data, '\0', t->size)) && tp_utf8_valid((tp_text){t->data, t->size}, NULL);
+static bool is_text(const tp__bytes *t) {
+  return (t->size == 0 || !memchr(t->data, '\0', t->size)) && tp_utf8_valid(tp__bytes_text(t), NULL);
 }
 
 static const char *line_end(const char *at, const char *end) {
@@ -212,7 +169,7 @@ static const char *line_end(const char *at, const char *end) {
 }
 
 /* Lines from first on, as many as are wanted and fit: whole ones, and at least one, which may be cut. */
-static void add_lines(text *into, const text *from, int64_t first, int64_t lines, size_t bytes_max) {
+static void add_lines(tp__bytes *into, const tp__bytes *from, int64_t first, int64_t lines, size_t bytes_max) {
   const char *at = from->data, *end = from->data + from->size;
   int64_t line = 1;
   for (; at < end && line < first; line++) at = line_end(at, end);
@@ -225,13 +182,13 @@ static void add_lines(text *into, const text *from, int64_t first, int64_t lines
   if (at == begin && at < end && lines > 0) { /* one line alone is too long */
     size_t cut = bytes_max;
     while (cut > 0 && ((unsigned char)begin[cut] & 0xc0) == 0x80) cut--;
-    add(into, begin, cut);
-    addf(into, "\n(line %lld is cut here: it is longer than %zu bytes)", (long long)line, bytes_max);
+    tp__bytes_put(into, begin, cut);
+    tp__bytes_printf(into, "\n(line %lld is cut here: it is longer than %zu bytes)", (long long)line, bytes_max);
     return;
   }
-  add(into, begin, (size_t)(at - begin));
-  if (at < end) addf(into, "(there is more: go on with first_line %lld)", (long long)line);
-  else if (begin == end) addf(into, "(the file has %lld lines)", (long long)line - 1);
+  tp__bytes_put(into, begin, (size_t)(at - begin));
+  if (at < end) tp__bytes_printf(into, "(there is more: go on with first_line %lld)", (long long)line);
+  else if (begin == end) tp__bytes_printf(into, "(the file has %lld lines)", (long long)line - 1);
 }
 
 static tp_answer files_read(void *ctx, tp_tool_run *run) {
@@ -239,11 +196,11 @@ static tp_answer files_read(void *ctx, tp_tool_run *run) {
   tp_text arguments = tp_tool_run_arguments(run);
   char path[TP__FILES_PATH_MAX];
   tp_answer given;
-  text whole = {0}, shown = {0};
+  tp__bytes whole = {0}, shown = {0};
   if (!take_path(run, path, &given)) return given;
   int error = read_file(files->root, path, &whole);
   if (error || !is_text(&whole)) {
-    free(whole.data);
+    tp__bytes_fini(&whole);
     return refuse(run, path,
                   error == -EFBIG ? "the file is larger than 1 MiB; these tools do not read it."
                   : error         ? words_for(error)
@@ -251,7 +208,7 @@ static tp_answer files_read(void *ctx, tp_tool_run *run) {
   }
   add_lines(&shown, &whole, tp_value_int(tp_value_get(arguments, "first_line"), 1),
             tp_value_int(tp_value_get(arguments, "lines"), FILE_BYTES_MAX), files->read_bytes_max);
-  free(whole.data);
+  tp__bytes_fini(&whole);
   return answer(run, &shown);
 }
 
@@ -261,7 +218,7 @@ typedef struct search {
   const tp_tool_run *run;
   int root;
   tp_text needle;
-  text found;
+  tp__bytes found;
   size_t matches, looked_at, passed_over; /* passed over: too large, no text, or not readable */
   bool stopped;
 } search;
@@ -279,14 +236,14 @@ static void add_match(search *s, const char *path, size_t line, const char *at, 
   if (cut)
     for (size = SHOWN_BYTES_MAX; size > 0 && ((unsigned char)at[size] & 0xc0) == 0x80;) size--;
   add_name(&s->found, path);
-  addf(&s->found, ":%zu: ", line);
-  add(&s->found, at, size);
-  add(&s->found, cut ? "…\n" : "\n", strlen(cut ? "…\n" : "\n"));
+  tp__bytes_printf(&s->found, ":%zu: ", line);
+  tp__bytes_put(&s->found, at, size);
+  tp__bytes_put(&s->found, cut ? "…\n" : "\n", strlen(cut ? "…\n" : "\n"));
   s->matches++;
 }
 
 static void search_file(search *s, const char *path) {
-  text whole = {0};
+  tp__bytes whole = {0};
   s->looked_at++;
   if (read_file(s->root, path, &whole) != 0 || !is_text(&whole)) {
     s->passed_over++;
@@ -298,7 +255,7 @@ static void search_file(search *s, const char *path) {
       at = next;
     }
   }
-  free(whole.data);
+  tp__bytes_fini(&whole);
 }
 
 static void search_below(search *s, const char *path, int depth);
@@ -344,12 +301,14 @@ static tp_answer files_search(void *ctx, tp_tool_run *run) {
   if (error) return refuse(run, path, words_for(error));
   if (S_ISDIR(is.st_mode)) search_below(&s, path, 0);
   else search_file(&s, path);
-  if (s.matches == 0) addf(&s.found, "No line holds that text.\n");
+  if (s.matches == 0) tp__bytes_printf(&s.found, "No line holds that text.\n");
   if (s.stopped)
-    addf(&s.found, "The search ended after %zu lines that were found and %zu files; look below a directory.\n",
-         s.matches, s.looked_at);
+    tp__bytes_printf(&s.found,
+                     "The search ended after %zu lines that were found and %zu files; look below a directory.\n",
+                     s.matches, s.looked_at);
   if (s.passed_over)
-    addf(&s.found, "%zu files were passed over: larger than 1 MiB, no text, or not readable.\n", s.passed_over);
+    tp__bytes_printf(&s.found, "%zu files were passed over: larger than 1 MiB, no text, or not readable.\n",
+                     s.passed_over);
   return answer(run, &s.found);
 }
 
@@ -364,8 +323,8 @@ static tp_answer files_write(void *ctx, tp_tool_run *run) {
   if (words.size > FILE_BYTES_MAX) return refuse(run, path, "the text is longer than 1 MiB.");
   int error = tp__files_write(files->root, path, words);
   if (error) return refuse(run, path, words_for(error));
-  text t = {0};
-  addf(&t, "Wrote %zu bytes to %s.", words.size, path);
+  tp__bytes t = {0};
+  tp__bytes_printf(&t, "Wrote %zu bytes to %s.", words.size, path);
   return answer(run, &t);
 }
 
@@ -394,7 +353,7 @@ static tp_status write_keys(void *ctx, tp_text arguments, tp_tool_keys *keys) {
 #define PATH(what) \
   { "path", what, 0, true }
 
-static const tp__domain_tool tool_rows[TP__FILES_TOOL_COUNT] = {
+static const tp__tool_row tool_rows[TP__FILES_TOOL_COUNT] = {
     {"files_list",
      "List the files and directories in a directory.",
      files_list,
@@ -424,8 +383,7 @@ tp_status tp__files_tools_init(tp__files *files) {
   for (size_t i = 0; status == TP_OK && i < TP__FILES_TOOL_COUNT; i++) {
     files->tool_list[i] = &files->tools[i];
     status = tp_writer_new(NULL, &files->schema_writers[i]);
-    if (status == TP_OK)
-      status = tp__domain_tool_make(&tool_rows[i], files, files->schema_writers[i], &files->tools[i]);
+    if (status == TP_OK) status = tp__tool_row_make(&tool_rows[i], files, files->schema_writers[i], &files->tools[i]);
   }
   files->tools[TP__FILES_TOOL_COUNT - 1].keys = write_keys; /* of files_write */
   return status;

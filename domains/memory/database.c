@@ -10,6 +10,7 @@
  * extracted, about whom, and what replaced them: a replaced one is no longer recalled. */
 #include "domains/memory/database.h"
 
+#include "runtime/base/check.h"
 #include "stores/sqlite/database.h"
 
 #define COUNTING_TRIGGERS                                                                             \
@@ -64,8 +65,9 @@ static const tp__sqlite_schema schema = {.noun = "a memory",
                                          .overwrites_deleted = true};
 
 tp_status tp__memory_database_open(const char *path, sqlite3 **ret_db, tp_fault *fault) {
+  assert(ret_db);
   if (path && !path[0])
-    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL,
-                             "the path of the memory is empty; give one, or NULL to keep nothing on disk");
+    return tp__refuse(fault, TP_ERR_USAGE, NULL,
+                      "the path of the memory is empty; give one, or NULL to keep nothing on disk");
   return tp__sqlite_open(path, &schema, ret_db, fault);
 }

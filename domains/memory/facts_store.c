@@ -44,6 +44,7 @@ tp_status tp__memory_facts_known(tp__memory_store *store, const tp__memory_scope
 
 /* @param ret_known  whether another turn's fact that holds says the same. */
 static int is_known_locked(tp__memory_store *store, int64_t scope, const tp__memory *memory, bool *ret_known) {
+  TP__LOCKED(&store->mutex);
   sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_SAME_FACT];
   int rc = sqlite3_bind_int64(s, 1, scope);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(s, 2, memory->text);
@@ -56,12 +57,15 @@ static int is_known_locked(tp__memory_store *store, int64_t scope, const tp__mem
 }
 
 static int replace_locked(tp__memory_store *store, int64_t scope, int64_t older, int64_t newer) {
+  TP__LOCKED(&store->mutex);
+  assert(older > 0 && newer > 0 && older != newer);
   sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_REPLACE];
   return tp__sqlite_run(s, tp__sqlite_bind_ints(s, (const int64_t[]){older, newer, scope}, 3));
 }
 
 static int put_one_locked(tp__memory_store *store, const tp__memory_scope *scope, const tp__memory *said,
                           const tp__memory_fact *fact, size_t *kept) {
+  TP__LOCKED(&store->mutex);
   char part[TP__MEMORY_PART_SIZE];
   tp__memory_scope_row row = {0};
   bool known = false;
@@ -85,14 +89,14 @@ static int put_one_locked(tp__memory_store *store, const tp__memory_scope *scope
 tp_status tp__memory_facts_put(tp__memory_store *store, const tp__memory_scope *scope, const tp__memory *said,
                                const tp__memory_facts *facts, size_t *ret_kept) {
   *ret_kept = 0;
-  pthread_mutex_lock(&store->mutex);
+  tp__lock_acquire(&store->mutex);
   int rc = tp__memory_begin_locked(store);
   if (rc == SQLITE_OK) {
     for (size_t i = 0; rc == SQLITE_OK && i < facts->count; i++)
       rc = put_one_locked(store, scope, said, &facts->items[i], ret_kept);
     rc = tp__memory_end_locked(store, rc);
   }
-  pthread_mutex_unlock(&store->mutex);
+  tp__lock_release(&store->mutex);
   return tp__sqlite_status(rc);
 }
 

@@ -21,7 +21,7 @@ struct tp_memory {
 };
 
 tp_status tp_memory_open(const char *path, tp_memory **ret_memory, tp_fault *fault) {
-  if (!path || !path[0]) return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "the memory needs a path of a file");
+  if (!path || !path[0]) return tp__refuse(fault, TP_ERR_USAGE, NULL, "the memory needs a path of a file");
   tp_memory *memory = sqlite3_malloc64(sizeof *memory);
   char *copy = sqlite3_mprintf("%s", path);
   tp_status status = TP_ERR_NO_MEMORY;
@@ -29,7 +29,7 @@ tp_status tp_memory_open(const char *path, tp_memory **ret_memory, tp_fault *fau
     *memory = (tp_memory){.path = copy};
     status = tp__memory_store_open(path, &memory->store, fault);
   } else {
-    tp__sqlite_refuse(fault, status, path, "no memory to open %s", path);
+    tp__refuse(fault, status, path, "no memory to open %s", path);
   }
   if (status == TP_OK) {
     *ret_memory = memory;
@@ -51,16 +51,16 @@ void tp_memory_close(tp_memory *memory) {
 
 static tp_status answer(const tp_memory *memory, tp_status status, const char *doing, tp_fault *fault) {
   if (status == TP_OK) return status;
-  return tp__sqlite_refuse(fault, status, memory->path, "%s: %s: %s", memory->path, doing, tp_status_text(status));
+  return tp__refuse(fault, status, memory->path, "%s: %s: %s", memory->path, doing, tp_status_text(status));
 }
 
 static tp_status read_query(const tp_memory_query *theirs, tp_memory_query *ours, tp_fault *fault) {
-  tp_status status = tp__domain_read(ours, sizeof *ours, theirs, "tp_memory_query", fault);
+  tp_status status = tp__struct_read(ours, sizeof *ours, theirs, "tp_memory_query", fault);
   if (status != TP_OK) return status;
   if (ours->reserved_[0] || ours->reserved_[1] || ours->reserved_[2])
-    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_memory_query.reserved_ must be zero");
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_memory_query.reserved_ must be zero");
   if (ours->beyond < 0)
-    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_memory_query.beyond is negative; 0 is from the end");
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_memory_query.beyond is negative; 0 is from the end");
   if (ours->limit == 0) ours->limit = LIMIT_DEFAULT;
   return TP_OK;
 }
@@ -128,8 +128,8 @@ tp_status tp_memory_get(tp_memory *memory, int64_t id, tp_memory_entry_fn each, 
   if (status == TP_OK) status = add_history(memory->store, &list);
   show(&list, each, ctx);
   if (status == TP_ERR_NOT_FOUND)
-    return tp__sqlite_refuse(fault, status, memory->path, "%s: there is no memory of the id %lld", memory->path,
-                             (long long)id);
+    return tp__refuse(fault, status, memory->path, "%s: there is no memory of the id %lld", memory->path,
+                      (long long)id);
   return answer(memory, status, "read", fault);
 }
 
@@ -149,9 +149,7 @@ tp_status tp_memory_scopes(tp_memory *memory, tp_memory_scope_fn each, void *ctx
 
 /* ---- searching ---- */
 
-static bool fits(tp_text text, const char *wanted) {
-  return !wanted || (text.size == strlen(wanted) && memcmp(text.data, wanted, text.size) == 0);
-}
+static bool fits(tp_text text, const char *wanted) { return !wanted || tp__is_word(text, wanted); }
 
 /* Keeps those that fit and hold something; frees the others. */
 static void keep_fitting(tp__memory_list *scopes, const tp_memory_query *query) {
@@ -175,9 +173,9 @@ static tp_status refuse_several(const tp_memory *memory, const tp__memory_list *
                         (int)s->kind.size, s->kind.data, (int)s->name.size, s->name.data);
   }
   char *words = sqlite3_str_finish(names);
-  tp_status status = tp__sqlite_refuse(fault, TP_ERR_USAGE, memory->path,
-                                       "%s: %zu scopes fit, and a search is in one: say which of %s%s", memory->path,
-                                       scopes->count, words ? words : "", scopes->count > NAMED_MAX ? " …" : "");
+  tp_status status =
+      tp__refuse(fault, TP_ERR_USAGE, memory->path, "%s: %zu scopes fit, and a search is in one: say which of %s%s",
+                 memory->path, scopes->count, words ? words : "", scopes->count > NAMED_MAX ? " …" : "");
   sqlite3_free(words);
   return status;
 }
@@ -212,18 +210,17 @@ tp_status tp_memory_search(tp_memory *memory, const tp_memory_query *theirs, tp_
   tp_status status = read_query(theirs, &query, fault);
   if (status != TP_OK) return status;
   if (query.oldest_first || query.beyond || query.limit > SEARCH_MAX)
-    return tp__sqlite_refuse(fault, TP_ERR_USAGE, memory->path,
-                             "a search is in the order of relevance and has at most %d entries: leave beyond and "
-                             "oldest_first zero, and lower limit",
-                             SEARCH_MAX);
+    return tp__refuse(fault, TP_ERR_USAGE, memory->path,
+                      "a search is in the order of relevance and has at most %d entries: leave beyond and "
+                      "oldest_first zero, and lower limit",
+                      SEARCH_MAX);
   status = answer(memory, tp__memory_scopes(memory->store, &scopes), "read its scopes", fault);
   if (status != TP_OK) return status;
   keep_fitting(&scopes, &query);
   if (scopes.count == 1)
     status = answer(memory, search_in(memory, &scopes.items[0], query.limit, text, each, ctx), "search", fault);
   else if (scopes.count == 0)
-    status =
-        tp__sqlite_refuse(fault, TP_ERR_NOT_FOUND, memory->path, "%s: no scope that holds memories fits", memory->path);
+    status = tp__refuse(fault, TP_ERR_NOT_FOUND, memory->path, "%s: no scope that holds memories fits", memory->path);
   else status = refuse_several(memory, &scopes, fault);
   tp__memory_list_fini(&scopes);
   return status;
@@ -248,19 +245,19 @@ tp_status tp_memory_forget(tp_memory *memory, int64_t id, tp_fault *fault) {
   if (status == TP_OK || gone) status = tp__memory_forget(memory->store, &scope, id);
   tp__memory_list_fini(&list);
   if (status == TP_ERR_NOT_FOUND)
-    return tp__sqlite_refuse(fault, status, memory->path, "%s: there is no memory of the id %lld", memory->path,
-                             (long long)id);
+    return tp__refuse(fault, status, memory->path, "%s: there is no memory of the id %lld", memory->path,
+                      (long long)id);
   return answer(memory, status, "forget", fault);
 }
 
 static tp_status wrong_entry(size_t index, tp_status status, const char *what, tp_fault *fault) {
-  return tp__sqlite_refuse(fault, status, NULL, "entries[%zu]: %s", index, what);
+  return tp__refuse(fault, status, NULL, "entries[%zu]: %s", index, what);
 }
 
 static tp_status read_entry(const tp_memory_entry *theirs, size_t index, tp__memory *ret_memory, tp_fault *fault) {
   tp_memory_entry e;
   if (!theirs) return wrong_entry(index, TP_ERR_USAGE, "is NULL", fault);
-  tp_status status = tp__domain_read(&e, sizeof e, theirs, "tp_memory_entry", fault);
+  tp_status status = tp__struct_read(&e, sizeof e, theirs, "tp_memory_entry", fault);
   if (status != TP_OK) return status;
   const tp_text texts[] = {e.tenant, e.scope, e.name, e.session, e.turn, e.part, e.text, e.subject};
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
@@ -291,7 +288,7 @@ static tp_status read_entry(const tp_memory_entry *theirs, size_t index, tp__mem
 
 tp_status tp_memory_import(tp_memory *memory, const tp_memory_entry *const *entries, size_t count, tp_fault *fault) {
   if (count == 0) return TP_OK;
-  if (!entries) return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "entries is NULL, and count is %zu", count);
+  if (!entries) return tp__refuse(fault, TP_ERR_USAGE, NULL, "entries is NULL, and count is %zu", count);
   tp__memory *memories = sqlite3_malloc64(count * sizeof *memories);
   tp_status status = TP_OK;
   if (!memories) return answer(memory, TP_ERR_NO_MEMORY, "import", fault);

@@ -23,12 +23,8 @@ static tp__memory_scope scope_of(const tp__memory_domain *domain, const tp_call 
   return (tp__memory_scope){tp_call_id(call, TP_ID_TENANT), tp_text_of(domain->kind->name), name};
 }
 
-static bool is(tp_text text, const char *words) {
-  return text.size == strlen(words) && memcmp(text.data, words, text.size) == 0;
-}
-
 static bool allowed(const tp_call *call, const char *key) {
-  return is(tp_call_policy(call, memory_word, key), "allow");
+  return tp__is_word(tp_call_policy(call, memory_word, key), "allow");
 }
 
 /* A store that is busy, full, read-only or out of reach may be better soon. The message is the status' own: SQLite's
@@ -152,7 +148,7 @@ static tp_status take_late(tp__memory_domain *domain, tp_call *call, const tp__m
                            tp__memory_late_find *ret_find) {
   bool related = false;
   if (!domain->late ||
-      !tp__memory_late_take(domain->late, scope, tp_call_id(call, TP_ID_SESSION), tp__memory_ticks_ms(), ret_find))
+      !tp__memory_late_take(domain->late, scope, tp_call_id(call, TP_ID_SESSION), tp__monotonic_ms(), ret_find))
     return TP_OK;
   tp_text question = {ret_find->question, ret_find->question_size};
   tp_status status = tp__memory_is_related(domain->store, question, tp_call_text(call, TP_FIELD_TEXT), &related);
@@ -166,7 +162,7 @@ static tp_status emit_late(tp__memory_domain *domain, tp_call *call, const tp__m
   tp__memory_list late = {0};
   tp_status status = read_late(domain, scope, find, recalled, &late);
   if (status == TP_OK && late.count > 0) {
-    const int64_t age_ms = tp__memory_ticks_ms() - find->asked_ms;
+    const int64_t age_ms = tp__monotonic_ms() - find->asked_ms;
     char words[128];
     snprintf(words, sizeof words, "%zu memories, looked for %lld ms ago for an earlier message", late.count,
              (long long)age_ms);
@@ -211,7 +207,7 @@ static bool is_unwanted(const tp_call *call) { return tp_call_cancelled(call) &&
 static bool query_cancelled(const void *ctx) {
   enum { QUERY_MS_MAX = 5000 };
   const query_work *work = ctx;
-  return is_unwanted(work->call) || tp__memory_ticks_ms() - work->begun_ms > QUERY_MS_MAX;
+  return is_unwanted(work->call) || tp__monotonic_ms() - work->begun_ms > QUERY_MS_MAX;
 }
 
 static bool was_recalled(const tp_call *call, int64_t id) {
@@ -222,7 +218,7 @@ static bool was_recalled(const tp_call *call, int64_t id) {
     if (!tp_call_dependency(call, d, &dependency)) continue;
     for (size_t i = 0; i < dependency.contribution_count; i++) {
       const tp_contribution *entry = tp_call_dependency_contribution(call, d, i);
-      if (entry->kind == TP_KIND_PROMPT_CONTEXT && is(entry->key, key)) return true;
+      if (entry->kind == TP_KIND_PROMPT_CONTEXT && tp__is_word(entry->key, key)) return true;
     }
   }
   return false;
@@ -273,7 +269,7 @@ static tp_answer active_recall(void *ctx, tp_call *call) {
   if (tp__memory_is_blank(text)) return TP_ANSWER_DONE;
   tp__memory_scope scope = scope_of(domain, call);
   float vector[TP__MEMORY_DIMENSIONS_MAX];
-  const query_work query = {call, tp__memory_ticks_ms()};
+  const query_work query = {call, tp__monotonic_ms()};
   const tp__memory_embed_work work = {query_cancelled, &query};
   text.size = tp__memory_cut(text, TP__MEMORY_TERMS_TEXT_MAX);
   tp_status status = tp__memory_embed_query(&domain->embedder, &work, text, vector);
@@ -352,10 +348,10 @@ static tp_status keep(tp__memory_domain *domain, const tp__memory_scope *scope, 
 static tp_answer post_turn_extractor(void *ctx, tp_call *call) {
   tp__memory_domain *domain = ctx;
   tp__memory_scope scope = scope_of(domain, call);
-  if (!allowed(call, "write") || is(tp_call_text(call, TP_FIELD_OUTCOME), "denied"))
+  if (!allowed(call, "write") || tp__is_word(tp_call_text(call, TP_FIELD_OUTCOME), "denied"))
     return answer(call,
                   tp_call_emit_audit(call, "memory.not_kept", "by the turn's policy, or because it was denied", NULL));
-  int64_t said_ms = tp_call_has(call, TP_FIELD_SAID_AT) ? tp_call_int(call, TP_FIELD_SAID_AT) : tp__memory_now_ms();
+  int64_t said_ms = tp_call_has(call, TP_FIELD_SAID_AT) ? tp_call_int(call, TP_FIELD_SAID_AT) : tp__wall_ms();
   if (said_ms <= 0)
     return tp_call_fail(call, TP_ERR_USAGE, "said_at is not a time: give Unix milliseconds above 0, or leave it out");
   tp__memory memory = {.said_ms = said_ms,
@@ -413,13 +409,13 @@ static const struct handler_row {
 
 bool tp__memory_is_scope_kind(tp_text name) {
   for (size_t i = 0; i < sizeof scope_kinds / sizeof scope_kinds[0]; i++)
-    if (is(name, scope_kinds[i].name)) return true;
+    if (tp__is_word(name, scope_kinds[i].name)) return true;
   return false;
 }
 
 static void domain_unref(void *ctx) {
   tp__memory_domain *domain = ctx;
-  if (!tp__domain_unref(&domain->refs)) return;
+  if (!tp__references_unref(&domain->refs)) return;
   tp__memory_tools_fini(domain);
   tp__memory_store_close(domain->store);
   tp__memory_late_free(domain->late);
@@ -430,34 +426,33 @@ static void domain_unref(void *ctx) {
 }
 
 static tp_status read_options(const tp_memory_options *theirs, tp_memory_options *ours, tp_fault *fault) {
-  tp_status status = tp__domain_read(ours, sizeof *ours, theirs, "tp_memory_options", fault);
+  tp_status status = tp__struct_read(ours, sizeof *ours, theirs, "tp_memory_options", fault);
   if (status != TP_OK) return status;
   if (ours->recall_max <= TP__MEMORY_RECALL_MAX) return TP_OK;
-  return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "recall_max is %u, and a turn takes at most %d entries",
-                           (unsigned)ours->recall_max, TP__MEMORY_RECALL_MAX);
+  return tp__refuse(fault, TP_ERR_USAGE, NULL, "recall_max is %u, and a turn takes at most %d entries",
+                    (unsigned)ours->recall_max, TP__MEMORY_RECALL_MAX);
 }
 
 static tp_status read_embedder(const tp_memory_embedder *theirs, tp_memory_embedder *ours, tp_fault *fault) {
   *ours = (tp_memory_embedder){.struct_size = sizeof *ours};
   if (!theirs) return TP_OK;
   if (theirs->struct_size != sizeof *theirs)
-    return tp__sqlite_refuse(fault, TP_ERR_VERSION, NULL,
-                             "tp_memory_embedder: struct_size is %zu; set it to sizeof(tp_memory_embedder)",
-                             theirs->struct_size);
+    return tp__refuse(fault, TP_ERR_VERSION, NULL,
+                      "tp_memory_embedder: struct_size is %zu; set it to sizeof(tp_memory_embedder)",
+                      theirs->struct_size);
   const char *name = theirs->name;
   if (!name || !name[0] || strlen(name) > TP__MEMORY_EMBEDDER_NAME_MAX)
-    return tp__sqlite_refuse(fault, TP_ERR_USAGE, name,
-                             "the embedder's name has 1 to %d bytes, and names the model and what else its vectors "
-                             "depend on",
-                             TP__MEMORY_EMBEDDER_NAME_MAX);
-  if (!theirs->embed)
-    return tp__sqlite_refuse(fault, TP_ERR_USAGE, name, "the embedder \"%s\" has no function embed", name);
+    return tp__refuse(fault, TP_ERR_USAGE, name,
+                      "the embedder's name has 1 to %d bytes, and names the model and what else its vectors "
+                      "depend on",
+                      TP__MEMORY_EMBEDDER_NAME_MAX);
+  if (!theirs->embed) return tp__refuse(fault, TP_ERR_USAGE, name, "the embedder \"%s\" has no function embed", name);
   if (theirs->dimensions == 0 || theirs->dimensions > TP__MEMORY_DIMENSIONS_MAX)
-    return tp__sqlite_refuse(fault, TP_ERR_USAGE, name, "the embedder \"%s\" has %u dimensions: give 1 to %d", name,
-                             (unsigned)theirs->dimensions, TP__MEMORY_DIMENSIONS_MAX);
+    return tp__refuse(fault, TP_ERR_USAGE, name, "the embedder \"%s\" has %u dimensions: give 1 to %d", name,
+                      (unsigned)theirs->dimensions, TP__MEMORY_DIMENSIONS_MAX);
   if (theirs->batch_max > TP__MEMORY_BATCH_MAX)
-    return tp__sqlite_refuse(fault, TP_ERR_USAGE, name, "the embedder \"%s\" has a batch_max of %u: at most %d", name,
-                             (unsigned)theirs->batch_max, TP__MEMORY_BATCH_MAX);
+    return tp__refuse(fault, TP_ERR_USAGE, name, "the embedder \"%s\" has a batch_max of %u: at most %d", name,
+                      (unsigned)theirs->batch_max, TP__MEMORY_BATCH_MAX);
   *ours = *theirs;
   return TP_OK;
 }
@@ -466,11 +461,11 @@ static tp_status read_embedder(const tp_memory_embedder *theirs, tp_memory_embed
 static tp_status check_model(const tp_model *model, tp_fault *fault) {
   if (!model) return TP_OK;
   if (model->struct_size != sizeof *model)
-    return tp__sqlite_refuse(fault, TP_ERR_VERSION, NULL, "tp_model: struct_size is %zu; set it to sizeof(tp_model)",
-                             model->struct_size);
+    return tp__refuse(fault, TP_ERR_VERSION, NULL, "tp_model: struct_size is %zu; set it to sizeof(tp_model)",
+                      model->struct_size);
   if (model->start && !model->inbox) return TP_OK;
-  return tp__sqlite_refuse(fault, TP_ERR_USAGE, model->name,
-                           "tp_memory_options.model needs the function start, and takes no inbox");
+  return tp__refuse(fault, TP_ERR_USAGE, model->name,
+                    "tp_memory_options.model needs the function start, and takes no inbox");
 }
 
 /* What the domain takes of an embedder once nothing more can fail. The name is a copy. */
@@ -502,12 +497,12 @@ static tp_status domain_new(const tp_memory_options *options, const tp_memory_em
   const char *scope = options->scope ? options->scope : "workspace";
   const tp__memory_scope_kind *kind = find_kind(scope);
   if (!kind)
-    return tp__sqlite_refuse(fault, TP_ERR_USAGE, scope,
-                             "there is no scope \"%s\": it is user, workspace, thread, agent or task", scope);
+    return tp__refuse(fault, TP_ERR_USAGE, scope,
+                      "there is no scope \"%s\": it is user, workspace, thread, agent or task", scope);
   tp__memory_domain *domain = sqlite3_malloc64(sizeof *domain);
-  if (!domain) return tp__sqlite_refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory to open the memory");
+  if (!domain) return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory to open the memory");
   memset(domain, 0, sizeof *domain);
-  tp__domain_refs_init(&domain->refs);
+  tp__references_init(&domain->refs);
   domain->kind = kind;
   domain->keep_assistant = options->keep_assistant;
   domain->recall_max = options->recall_max ? options->recall_max : TP__MEMORY_RECALL_MAX;
@@ -515,7 +510,7 @@ static tp_status domain_new(const tp_memory_options *options, const tp_memory_em
   if (status == TP_OK) {
     status = tp__memory_tools_init(domain);
     if (status == TP_OK) status = take_embedder(domain, embedder);
-    if (status != TP_OK) tp__sqlite_refuse(fault, status, NULL, "no memory for the memory's tools and embedder");
+    if (status != TP_OK) tp__refuse(fault, status, NULL, "no memory for the memory's tools and embedder");
   }
   if (status == TP_OK) *ret_domain = domain;
   else domain_unref(domain);
@@ -536,7 +531,7 @@ static tp_status add_handler(tp_edit *edit, const struct handler_row *row, tp__m
                         .placement = row->is_inline ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD,
                         .idempotent = row->idempotent};
   tp_status status = tp_edit_add_handler(edit, &handler, fault);
-  if (status == TP_OK) tp__domain_ref(&domain->refs); /* a handler that was not taken is not destroyed */
+  if (status == TP_OK) tp__references_ref(&domain->refs); /* a handler that was not taken is not destroyed */
   return status;
 }
 

@@ -41,8 +41,7 @@ static tp_text name_at(const tp__memory_names *names, int32_t number) {
 static size_t slot_of(const tp__memory_names *names, tp_text name) {
   size_t mask = names->slot_count - 1, at = hash_of(name) & mask;
   for (; names->slots[at] != TP__MEMORY_NONE; at = (at + 1) & mask) {
-    tp_text other = name_at(names, names->slots[at]);
-    if (other.size == name.size && memcmp(other.data, name.data, name.size) == 0) break;
+    if (tp__same(name_at(names, names->slots[at]), name)) break;
   }
   return at;
 }
@@ -93,7 +92,10 @@ int32_t tp__memory_term_find(const tp__memory_index *index, tp_text stem) {
   return names_find(&index->terms_names, stem);
 }
 
-tp_text tp__memory_term_text(const tp__memory_index *index, int32_t term) { return name_at(&index->terms_names, term); }
+tp_text tp__memory_term_text(const tp__memory_index *index, int32_t term) {
+  assert(term >= 0 && (size_t)term < index->terms_names.count);
+  return name_at(&index->terms_names, term);
+}
 
 /* ---- stems ---- */
 
@@ -293,7 +295,24 @@ static void bound_bytes(tp__memory_store *store) {
   }
 }
 
+#ifdef TP_CHECKS
+static void index_check(const tp__memory_index *index) {
+  assert(index->scope > 0);
+  assert(index->line_count <= index->line_capacity && index->line_count <= index->link_capacity);
+  assert(index->terms_names.count <= index->term_capacity && index->session_names.count <= index->session_capacity);
+  for (size_t i = 0; i < index->line_count && i < TP__CHECK_ITEMS_MAX; i++) {
+    const tp__memory_line *line = &index->lines[i];
+    /* Ids rise; neighbours are lines; the session and the speaker have names. */
+    assert(line->id > 0 && (i == 0 || line->id > index->lines[i - 1].id));
+    assert(index->links[i].previous < (int32_t)i && index->links[i].next < (int32_t)index->line_count);
+    assert(line->session >= 0 && (size_t)line->session < index->session_names.count);
+    assert(line->speaker == TP__MEMORY_NONE || (size_t)line->speaker < index->terms_names.count);
+  }
+}
+#endif
+
 int tp__memory_index_get(tp__memory_store *store, const tp__memory_scope_row *scope, tp__memory_index **ret_index) {
+  assert(scope->id > 0 && ret_index);
   tp__memory_index *index = take_out(store, scope->id);
   if (index && index->changes != scope->changes) {
     index_free(index);
@@ -309,6 +328,7 @@ int tp__memory_index_get(tp__memory_store *store, const tp__memory_scope_row *sc
     index_free(index);
     return rc;
   }
+  TP__CHECK(index_check(index));
   index->older = store->indexes;
   store->indexes = index;
   bound_bytes(store);

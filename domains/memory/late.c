@@ -3,20 +3,21 @@
 
 #include <sqlite3.h>
 #include <string.h>
-#include <time.h>
+
+#include "support/text.h"
 
 tp__memory_late *tp__memory_late_new(void) {
   tp__memory_late *late = sqlite3_malloc64(sizeof *late);
   if (!late) return NULL;
   memset(late, 0, sizeof *late);
-  pthread_mutex_init(&late->mutex, NULL); /* cannot fail with default attributes on Linux */
+  tp__lock_init(&late->mutex, TP__LOCK_memory_late);
   return late;
 }
 
 void tp__memory_late_free(tp__memory_late *late) {
   if (!late) return;
   for (size_t i = 0; i < TP__MEMORY_LATE_SESSIONS_MAX; i++) sqlite3_free(late->slots[i].key);
-  pthread_mutex_destroy(&late->mutex);
+  tp__lock_fini(&late->mutex);
   sqlite3_free(late);
 }
 
@@ -39,13 +40,16 @@ static char *key_of(const tp__memory_scope *scope, tp_text session, size_t *ret_
 
 /* @return the slot of the key; TP__MEMORY_LATE_SESSIONS_MAX: none. */
 static size_t find_locked(const tp__memory_late *late, const char *key, size_t size) {
+  TP__LOCKED(&late->mutex);
   size_t i = 0;
   for (; i < TP__MEMORY_LATE_SESSIONS_MAX; i++)
-    if (late->slots[i].key && late->slots[i].key_size == size && memcmp(late->slots[i].key, key, size) == 0) break;
+    if (late->slots[i].key && tp__same((tp_text){late->slots[i].key, late->slots[i].key_size}, (tp_text){key, size}))
+      break;
   return i;
 }
 
 static size_t free_or_oldest_locked(const tp__memory_late *late) {
+  TP__LOCKED(&late->mutex);
   size_t oldest = 0;
   for (size_t i = 0; i < TP__MEMORY_LATE_SESSIONS_MAX; i++) {
     if (!late->slots[i].key) return i;
@@ -54,19 +58,34 @@ static size_t free_or_oldest_locked(const tp__memory_late *late) {
   return oldest;
 }
 
+#ifdef TP_CHECKS
+static void late_check_locked(const tp__memory_late *late) {
+  TP__LOCKED(&late->mutex);
+  for (size_t i = 0; i < TP__MEMORY_LATE_SESSIONS_MAX; i++) {
+    if (!late->slots[i].key) continue;
+    /* A key begins with the size of its first text. */
+    assert(late->slots[i].key_size >= sizeof(size_t));
+    assert(late->slots[i].find.count <= TP__MEMORY_LATE_ENTRIES_MAX);
+    assert(late->slots[i].find.question_size <= TP__MEMORY_LATE_QUESTION_MAX);
+  }
+}
+#endif
+
 bool tp__memory_late_put(tp__memory_late *late, const tp__memory_scope *scope, tp_text session,
                          const tp__memory_late_find *find) {
+  assert(find->count <= TP__MEMORY_LATE_ENTRIES_MAX && find->question_size <= TP__MEMORY_LATE_QUESTION_MAX);
   size_t size = 0;
   char *key = key_of(scope, session, &size);
   if (!key) return false;
-  pthread_mutex_lock(&late->mutex);
+  tp__lock_acquire(&late->mutex);
   size_t at = find_locked(late, key, size);
   if (at == TP__MEMORY_LATE_SESSIONS_MAX) at = free_or_oldest_locked(late);
   char *old = late->slots[at].key;
   late->slots[at].key = key;
   late->slots[at].key_size = size;
   late->slots[at].find = *find;
-  pthread_mutex_unlock(&late->mutex);
+  TP__CHECK(late_check_locked(late));
+  tp__lock_release(&late->mutex);
   sqlite3_free(old);
   return true;
 }
@@ -76,21 +95,16 @@ bool tp__memory_late_take(tp__memory_late *late, const tp__memory_scope *scope, 
   size_t size = 0;
   char *key = key_of(scope, session, &size), *old = NULL;
   if (!key) return false;
-  pthread_mutex_lock(&late->mutex);
+  tp__lock_acquire(&late->mutex);
   size_t at = find_locked(late, key, size);
   if (at < TP__MEMORY_LATE_SESSIONS_MAX) {
     old = late->slots[at].key;
     late->slots[at].key = NULL;
     *ret_find = late->slots[at].find;
   }
-  pthread_mutex_unlock(&late->mutex);
+  TP__CHECK(late_check_locked(late));
+  tp__lock_release(&late->mutex);
   sqlite3_free(key);
   sqlite3_free(old);
   return old && now_ms - ret_find->asked_ms <= TP__MEMORY_LATE_AGE_MS_MAX;
-}
-
-int64_t tp__memory_ticks_ms(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }

@@ -6,9 +6,8 @@
 #ifndef TP__MEMORY_LATE_H
 #define TP__MEMORY_LATE_H
 
-#include <pthread.h>
-
 #include "domains/memory/store.h"
+#include "support/lock.h"
 
 enum {
   TP__MEMORY_LATE_SESSIONS_MAX = 64,
@@ -28,7 +27,7 @@ typedef struct tp__memory_late_find {
 } tp__memory_late_find;
 
 typedef struct tp__memory_late {
-  pthread_mutex_t mutex;
+  tp__lock mutex;
   /* ---- under mutex */
   struct {
     char *key; /* scope and session; NULL: free */
@@ -48,8 +47,5 @@ bool tp__memory_late_put(tp__memory_late *late, const tp__memory_scope *scope, t
 /** Takes what is kept for the session. @return false when there is nothing, or it is too old. */
 bool tp__memory_late_take(tp__memory_late *late, const tp__memory_scope *scope, tp_text session, int64_t now_ms,
                           tp__memory_late_find *ret_find);
-
-/** Monotonic milliseconds. */
-int64_t tp__memory_ticks_ms(void);
 
 #endif

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "domains/memory/times.h"
+#include "runtime/base/check.h"
 
 static const char id_prefix[] = "memory:";
 
@@ -90,6 +91,7 @@ void tp__memory_part_write(const char *kind, tp_text text, char into[TP__MEMORY_
 }
 
 void tp__memory_id_write(int64_t id, char into[TP__MEMORY_ID_SIZE]) {
+  assert(id > 0);
   snprintf(into, TP__MEMORY_ID_SIZE, "%s%lld", id_prefix, (long long)id);
 }
 

@@ -6,9 +6,12 @@
 #ifndef TP__MEMORY_H
 #define TP__MEMORY_H
 
-#include "domains/common/domain.h"
 #include "domains/memory/late.h"
 #include "domains/memory/store.h"
+#include "support/clock.h"
+#include "support/fault.h"
+#include "support/references.h"
+#include "support/tool_row.h"
 #include "turnphase/memory.h"
 
 enum {
@@ -35,7 +38,7 @@ typedef struct tp__memory_domain {
   tp_writer *schema_writers[TP__MEMORY_TOOL_COUNT]; /* own the schemas */
   tp_tool tools[TP__MEMORY_TOOL_COUNT];             /* those that look first, then those that change */
   const tp_tool *tool_list[TP__MEMORY_TOOL_COUNT];  /* their addresses */
-  tp__domain_refs refs;
+  tp__references refs;
 } tp__memory_domain;
 
 /** The number of tools that only look: they stand first. */
@@ -50,8 +53,5 @@ bool tp__memory_is_scope_kind(tp_text name);
 
 /** The memory of SQLite as an allocator of turnphase. */
 extern const tp_allocator tp__memory_allocator;
-
-/** The present, unix milliseconds. */
-int64_t tp__memory_now_ms(void);
 
 #endif

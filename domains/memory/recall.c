@@ -24,6 +24,7 @@ static char *write_query(tp__memory_store *store, int64_t scope, tp_text text) {
 }
 
 size_t tp__memory_cut(tp_text text, size_t max) {
+  assert(text.data || text.size == 0);
   if (text.size <= max) return text.size;
   while (max > 0 && ((unsigned char)text.data[max] & 0xC0) == 0x80) max--;
   return max;
@@ -66,6 +67,7 @@ static int shorten(look *l, bool matches, tp__memory *memory) {
 /* ---- the search ---- */
 
 static int32_t rank_of(double score) {
+  assert(score >= 0);
   double rank = round(1000 * score);
   return rank < 1 ? 1 : rank > 1000000 ? 1000000 : (int32_t)rank;
 }
@@ -91,6 +93,7 @@ static int fetch_back(look *l, const tp__memory_scored *scored, size_t count, tp
 }
 
 static int search_locked(look *l, const tp__memory_scope *scope, size_t max, tp__memory_list *list) {
+  TP__LOCKED(&l->store->mutex);
   tp__memory_index *index = NULL;
   tp__memory_scored *scored = NULL;
   size_t count = 0;
@@ -108,9 +111,9 @@ tp_status tp__memory_recall_explained(tp__memory_store *store, const tp__memory_
                                       tp__memory_list *list, double *ret_parts) {
   look l = {.store = store, .text = text, .parts = ret_parts};
   size_t count = list->count;
-  pthread_mutex_lock(&store->mutex);
+  tp__lock_acquire(&store->mutex);
   int rc = search_locked(&l, scope, max, list);
-  pthread_mutex_unlock(&store->mutex);
+  tp__lock_release(&store->mutex);
   tp_status status = tp__sqlite_status(rc);
   if (status != TP_OK) tp__memory_list_cut(list, count);
   return status;
@@ -135,6 +138,7 @@ static int note_stem(void *ctx, tp_text stem, tp_text word) {
   (void)word;
   if (seen->count == TP__MEMORY_TERMS_MAX || stem.size > TP__MEMORY_TERM_BYTES_MAX) return SQLITE_OK;
   memcpy(seen->bytes[seen->count], stem.data, stem.size);
+  assert(seen->count < sizeof seen->sizes / sizeof *seen->sizes);
   seen->sizes[seen->count++] = stem.size;
   return SQLITE_OK;
 }
@@ -153,12 +157,12 @@ tp_status tp__memory_is_related(tp__memory_store *store, tp_text a, tp_text b, b
   int rc = SQLITE_OK;
   tp__memory_terms_of(a, &first);
   tp__memory_terms_of(b, &second);
-  pthread_mutex_lock(&store->mutex);
+  tp__lock_acquire(&store->mutex);
   for (size_t i = 0; rc == SQLITE_OK && i < first.count; i++)
     rc = tp__memory_stems(store, first.items[i], note_stem, &seen);
   for (size_t i = 0; rc == SQLITE_OK && i < second.count; i++)
     rc = tp__memory_stems(store, second.items[i], look_for_stem, &seen);
-  pthread_mutex_unlock(&store->mutex);
+  tp__lock_release(&store->mutex);
   if (rc == SQLITE_OK) *ret_related = seen.shared || first.count == 0 || second.count == 0;
   return tp__sqlite_status(rc);
 }

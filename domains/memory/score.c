@@ -346,6 +346,7 @@ static bool find_scratch(tp__memory_index *index, scorer *s) {
 
 int tp__memory_score(tp__memory_store *store, tp__memory_index *index, tp_text text, size_t max,
                      tp__memory_scored **ret_scored, size_t *ret_count) {
+  assert(index->line_count <= index->line_capacity && ret_scored && ret_count);
   question q;
   *ret_scored = NULL;
   *ret_count = 0;

@@ -75,9 +75,7 @@ static const char *const sql_texts[TP__MEMORY_SQL_COUNT] = {
 
 const char tp__memory_assistant[] = "assistant";
 
-bool tp__memory_is_assistant(tp_text part) {
-  return part.size == strlen(tp__memory_assistant) && memcmp(part.data, tp__memory_assistant, part.size) == 0;
-}
+bool tp__memory_is_assistant(tp_text part) { return tp__is_word(part, tp__memory_assistant); }
 
 /* ---- life ---- */
 
@@ -108,7 +106,7 @@ tp_status tp__memory_store_open(const char *path, tp__memory_store **ret_store, 
   tp__memory_store *store = sqlite3_malloc64(sizeof *store);
   if (!store) return tp__sqlite_fail(NULL, path, "open", SQLITE_NOMEM, fault);
   memset(store, 0, sizeof *store);
-  pthread_mutex_init(&store->mutex, NULL); /* cannot fail with default attributes on Linux */
+  tp__lock_init(&store->mutex, TP__LOCK_memory);
   tp_status status = tp__memory_database_open(path, &store->db, fault);
   if (status == TP_OK) {
     int rc = make_stemmer(store);
@@ -126,7 +124,7 @@ void tp__memory_store_close(tp__memory_store *store) {
   if (store->stemmer) store->tokenizer.xDelete(store->stemmer);
   for (int i = 0; i < TP__MEMORY_SQL_COUNT; i++) sqlite3_finalize(store->statements[i]);
   sqlite3_close(store->db);
-  pthread_mutex_destroy(&store->mutex);
+  tp__lock_fini(&store->mutex);
   sqlite3_free(store);
 }
 
@@ -140,6 +138,7 @@ static int bind_scope(sqlite3_stmt *statement, const tp__memory_scope *scope) {
 
 int tp__memory_find_scope_locked(tp__memory_store *store, const tp__memory_scope *scope,
                                  tp__memory_scope_row *ret_row) {
+  TP__LOCKED(&store->mutex);
   sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_FIND_SCOPE];
   int rc = bind_scope(s, scope);
   if (rc == SQLITE_OK) rc = sqlite3_step(s);
@@ -153,16 +152,19 @@ int tp__memory_find_scope_locked(tp__memory_store *store, const tp__memory_scope
 /* ---- lists ---- */
 
 void tp__memory_list_fini(tp__memory_list *list) {
+  assert(list->count <= list->capacity);
   for (size_t i = 0; i < list->count; i++) sqlite3_free((char *)list->items[i].session.data);
   sqlite3_free(list->items);
   *list = (tp__memory_list){0};
 }
 
 void tp__memory_list_cut(tp__memory_list *list, size_t count) {
+  assert(count <= list->count && list->count <= list->capacity);
   while (list->count > count) sqlite3_free((char *)list->items[--list->count].session.data);
 }
 
 static int list_grow(tp__memory_list *list) {
+  assert(list->count <= list->capacity);
   if (list->count < list->capacity) return SQLITE_OK;
   size_t capacity = list->capacity ? 2 * list->capacity : 16;
   tp__memory *items = sqlite3_realloc64(list->items, capacity * sizeof *items);
@@ -211,6 +213,7 @@ int tp__memory_list_rows(tp__memory_list *list, sqlite3_stmt *s, int rc) {
 /* ---- writing ---- */
 
 static int add_scope_locked(tp__memory_store *store, const tp__memory_scope *scope, int64_t *ret_id) {
+  TP__LOCKED(&store->mutex);
   sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_ADD_SCOPE];
   int rc = tp__sqlite_run(s, bind_scope(s, scope));
   if (rc != SQLITE_OK) return rc;
@@ -221,6 +224,7 @@ static int add_scope_locked(tp__memory_store *store, const tp__memory_scope *sco
 }
 
 static int put_fact_locked(tp__memory_store *store, int64_t scope, int64_t id, const tp__memory *memory) {
+  TP__LOCKED(&store->mutex);
   sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_PUT_FACT];
   int rc = tp__sqlite_bind_ints(s, (const int64_t[]){id, scope}, 2);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(s, 3, memory->subject);
@@ -230,6 +234,8 @@ static int put_fact_locked(tp__memory_store *store, int64_t scope, int64_t id, c
 
 int tp__memory_put_locked(tp__memory_store *store, const tp__memory_scope *scope, const tp__memory *memory,
                           int64_t *ret_id) {
+  TP__LOCKED(&store->mutex);
+  assert(memory->turn.data || memory->turn.size == 0);
   sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_PUT];
   int64_t scope_id = 0;
   int rc = add_scope_locked(store, scope, &scope_id);
@@ -251,11 +257,13 @@ int tp__memory_put_locked(tp__memory_store *store, const tp__memory_scope *scope
 }
 
 int tp__memory_begin_locked(tp__memory_store *store) {
+  TP__LOCKED(&store->mutex);
   return sqlite3_exec(store->db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
 }
 
 /* Commits what went well and takes back what did not; some failures have ended the transaction by themselves. */
 int tp__memory_end_locked(tp__memory_store *store, int rc) {
+  TP__LOCKED(&store->mutex);
   if (rc == SQLITE_OK) rc = sqlite3_exec(store->db, "COMMIT", NULL, NULL, NULL);
   if (!sqlite3_get_autocommit(store->db)) sqlite3_exec(store->db, "ROLLBACK", NULL, NULL, NULL);
   return rc;
@@ -264,16 +272,17 @@ int tp__memory_end_locked(tp__memory_store *store, int rc) {
 tp_status tp__memory_put(tp__memory_store *store, const tp__memory_scope *scope, const tp__memory *memory,
                          int64_t *ret_id) {
   int64_t id = 0;
-  pthread_mutex_lock(&store->mutex);
+  tp__lock_acquire(&store->mutex);
   int rc = tp__memory_begin_locked(store);
   if (rc == SQLITE_OK) rc = tp__memory_end_locked(store, tp__memory_put_locked(store, scope, memory, &id));
-  pthread_mutex_unlock(&store->mutex);
+  tp__lock_release(&store->mutex);
   if (rc == SQLITE_OK && ret_id) *ret_id = id;
   return tp__sqlite_status(rc);
 }
 
 /* @return SQLITE_DONE when there was nothing to delete. */
 static int delete_locked(tp__memory_store *store, const tp__memory_scope *scope, int64_t id) {
+  TP__LOCKED(&store->mutex);
   tp__memory_scope_row row = {0};
   int rc = tp__memory_find_scope_locked(store, scope, &row);
   if (rc != SQLITE_OK) return rc;
@@ -290,11 +299,13 @@ static int delete_locked(tp__memory_store *store, const tp__memory_scope *scope,
 
 /* One segment of the full-text index without what was deleted: its words stand in the old ones until then. */
 static int delete_words_locked(tp__memory_store *store) {
+  TP__LOCKED(&store->mutex);
   return sqlite3_exec(store->db, "INSERT INTO recall (recall) VALUES ('optimize')", NULL, NULL, NULL);
 }
 
 /* Moves the write-ahead log into the file and empties it. @return SQLITE_BUSY when another process reads. */
 static int truncate_log_locked(tp__memory_store *store) {
+  TP__LOCKED(&store->mutex);
   sqlite3_stmt *s = NULL;
   int rc = sqlite3_prepare_v2(store->db, "PRAGMA wal_checkpoint(TRUNCATE)", -1, &s, NULL);
   if (rc == SQLITE_OK) rc = sqlite3_step(s);
@@ -305,7 +316,7 @@ static int truncate_log_locked(tp__memory_store *store) {
 }
 
 tp_status tp__memory_forget(tp__memory_store *store, const tp__memory_scope *scope, int64_t id) {
-  pthread_mutex_lock(&store->mutex);
+  tp__lock_acquire(&store->mutex);
   int rc = tp__memory_begin_locked(store);
   if (rc == SQLITE_OK) {
     rc = delete_locked(store, scope, id);
@@ -313,13 +324,13 @@ tp_status tp__memory_forget(tp__memory_store *store, const tp__memory_scope *sco
     rc = tp__memory_end_locked(store, rc);
   }
   int log = rc == SQLITE_OK || rc == SQLITE_DONE ? truncate_log_locked(store) : SQLITE_OK;
-  pthread_mutex_unlock(&store->mutex);
+  tp__lock_release(&store->mutex);
   if (rc == SQLITE_OK || (rc == SQLITE_DONE && log == SQLITE_BUSY)) return tp__sqlite_status(log);
   return rc == SQLITE_DONE ? TP_ERR_NOT_FOUND : tp__sqlite_status(rc);
 }
 
 tp_status tp__memory_put_all(tp__memory_store *store, const tp__memory *memories, size_t count) {
-  pthread_mutex_lock(&store->mutex);
+  tp__lock_acquire(&store->mutex);
   int rc = tp__memory_begin_locked(store);
   if (rc == SQLITE_OK) {
     for (size_t i = 0; rc == SQLITE_OK && i < count; i++) {
@@ -329,13 +340,15 @@ tp_status tp__memory_put_all(tp__memory_store *store, const tp__memory *memories
     }
     rc = tp__memory_end_locked(store, rc);
   }
-  pthread_mutex_unlock(&store->mutex);
+  tp__lock_release(&store->mutex);
   return tp__sqlite_status(rc);
 }
 
 /* ---- reading ---- */
 
 int tp__memory_read_locked(tp__memory_store *store, int64_t scope, int64_t id, tp__memory_list *list) {
+  TP__LOCKED(&store->mutex);
+  assert(scope > 0);
   sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_GET];
   int rc = tp__sqlite_bind_ints(s, (const int64_t[]){id, scope}, 2);
   if (rc == SQLITE_OK) rc = sqlite3_step(s);
@@ -346,16 +359,16 @@ int tp__memory_read_locked(tp__memory_store *store, int64_t scope, int64_t id, t
 
 tp_status tp__memory_get(tp__memory_store *store, const tp__memory_scope *scope, int64_t id, tp__memory_list *list) {
   tp__memory_scope_row row = {0};
-  pthread_mutex_lock(&store->mutex);
+  tp__lock_acquire(&store->mutex);
   int rc = tp__memory_find_scope_locked(store, scope, &row);
   if (rc == SQLITE_OK) rc = tp__memory_read_locked(store, row.id, id, list);
-  pthread_mutex_unlock(&store->mutex);
+  tp__lock_release(&store->mutex);
   return rc == SQLITE_DONE ? TP_ERR_NOT_FOUND : tp__sqlite_status(rc);
 }
 
 /* The end of a use of the store that adds to a list: what could not be added whole is taken back. */
 static tp_status listed(tp__memory_store *store, tp__memory_list *list, size_t count_before, int rc) {
-  pthread_mutex_unlock(&store->mutex);
+  tp__lock_release(&store->mutex);
   tp_status status = tp__sqlite_status(rc);
   if (status != TP_OK) tp__memory_list_cut(list, count_before);
   return status;
@@ -363,10 +376,11 @@ static tp_status listed(tp__memory_store *store, tp__memory_list *list, size_t c
 
 tp_status tp__memory_list_scope(tp__memory_store *store, const tp__memory_scope *scope, tp__memory_sql sql,
                                 const int64_t *values, int value_count, tp__memory_list *list) {
+  assert(sql < TP__MEMORY_SQL_COUNT && value_count >= 0);
   sqlite3_stmt *s = store->statements[sql];
   tp__memory_scope_row row = {0};
   size_t count = list->count;
-  pthread_mutex_lock(&store->mutex);
+  tp__lock_acquire(&store->mutex);
   int rc = tp__memory_find_scope_locked(store, scope, &row);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 1, row.id);
   for (int i = 0; rc == SQLITE_OK && i < value_count; i++) rc = sqlite3_bind_int64(s, i + 2, values[i]);
@@ -390,6 +404,7 @@ static int bind_filter(sqlite3_stmt *s, const tp__memory_filter *filter) {
 
 static int page_locked(tp__memory_store *store, const tp__memory_filter *filter, int64_t beyond, bool oldest_first,
                        size_t limit, tp__memory_list *list) {
+  TP__LOCKED(&store->mutex);
   sqlite3_stmt *s = store->statements[oldest_first ? TP__MEMORY_SQL_NEWER : TP__MEMORY_SQL_OLDER];
   int rc = bind_filter(s, filter);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 4, beyond || oldest_first ? beyond : INT64_MAX);
@@ -400,22 +415,23 @@ static int page_locked(tp__memory_store *store, const tp__memory_filter *filter,
 tp_status tp__memory_page(tp__memory_store *store, const tp__memory_filter *filter, int64_t beyond, bool oldest_first,
                           size_t limit, tp__memory_list *list) {
   size_t count = list->count;
-  pthread_mutex_lock(&store->mutex);
+  tp__lock_acquire(&store->mutex);
   return listed(store, list, count, page_locked(store, filter, beyond, oldest_first, limit, list));
 }
 
 tp_status tp__memory_find(tp__memory_store *store, int64_t id, tp__memory_list *list) {
-  pthread_mutex_lock(&store->mutex);
+  tp__lock_acquire(&store->mutex);
   sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_FIND];
   int rc = sqlite3_bind_int64(s, 1, id);
   if (rc == SQLITE_OK) rc = sqlite3_step(s);
   if (rc == SQLITE_ROW) rc = list_add(list, s);
   tp__sqlite_release(s);
-  pthread_mutex_unlock(&store->mutex);
+  tp__lock_release(&store->mutex);
   return rc == SQLITE_DONE ? TP_ERR_NOT_FOUND : tp__sqlite_status(rc);
 }
 
 static int scopes_locked(tp__memory_store *store, tp__memory_list *list) {
+  TP__LOCKED(&store->mutex);
   sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_SCOPES];
   int rc = SQLITE_OK;
   while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) {
@@ -436,6 +452,6 @@ static int scopes_locked(tp__memory_store *store, tp__memory_list *list) {
 
 tp_status tp__memory_scopes(tp__memory_store *store, tp__memory_list *list) {
   size_t count = list->count;
-  pthread_mutex_lock(&store->mutex);
+  tp__lock_acquire(&store->mutex);
   return listed(store, list, count, scopes_locked(store, list));
 }

@@ -4,10 +4,12 @@
 #ifndef TP__MEMORY_STORE_INTERNAL_H
 #define TP__MEMORY_STORE_INTERNAL_H
 
-#include <pthread.h>
 #include <sqlite3.h>
 
 #include "domains/memory/store.h"
+#include "runtime/base/check.h"
+#include "support/lock.h"
+#include "support/text.h"
 
 /** The prepared statements; store.c has their text. */
 typedef enum tp__memory_sql {
@@ -37,7 +39,7 @@ typedef enum tp__memory_sql {
 } tp__memory_sql;
 
 struct tp__memory_store {
-  pthread_mutex_t mutex;
+  tp__lock mutex;
   /* ---- under mutex */
   sqlite3 *db;
   sqlite3_stmt *statements[TP__MEMORY_SQL_COUNT];

@@ -18,6 +18,7 @@ static int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b < 0); 
 int64_t tp__memory_day_of(int64_t unix_ms) { return floor_divide(unix_ms, INT64_C(1000) * DAY_S); }
 
 int64_t tp__memory_day(int year, int month, int day) {
+  assert(month >= 1 && month <= 12 && day >= 1 && day <= 31);
   struct tm date = {.tm_year = year - 1900, .tm_mon = month - 1, .tm_mday = day};
   return timegm(&date) / DAY_S;
 }

@@ -101,7 +101,7 @@ static tp_answer memory_remember(void *ctx, tp_tool_run *run) {
   tp__memory_scope scope = scope_of(domain, run);
   char part[TP__MEMORY_PART_SIZE];
   tp__memory_part_write("note-", text, part);
-  tp__memory memory = {.said_ms = tp__memory_now_ms(),
+  tp__memory memory = {.said_ms = tp__wall_ms(),
                        .session = tp_tool_run_id(run, TP_ID_SESSION),
                        .turn = tp_tool_run_id(run, TP_ID_TURN),
                        .part = tp_text_of(part),
@@ -126,7 +126,7 @@ static tp_answer memory_forget(void *ctx, tp_tool_run *run) {
 
 /* ---- their descriptions ---- */
 
-static const tp__domain_tool tool_rows[TP__MEMORY_TOOL_COUNT] = {
+static const tp__tool_row tool_rows[TP__MEMORY_TOOL_COUNT] = {
     {"memory_search",
      "Search what was said in earlier conversations. Give the words that the answer would hold.",
      memory_search,
@@ -160,7 +160,7 @@ tp_status tp__memory_tools_init(tp__memory_domain *domain) {
     domain->tool_list[i] = &domain->tools[i];
     status = tp_writer_new(&tp__memory_allocator, &domain->schema_writers[i]);
     if (status == TP_OK)
-      status = tp__domain_tool_make(&tool_rows[i], domain, domain->schema_writers[i], &domain->tools[i]);
+      status = tp__tool_row_make(&tool_rows[i], domain, domain->schema_writers[i], &domain->tools[i]);
   }
   return status;
 }
@@ -183,9 +183,3 @@ static void sqlite_release(void *ctx, void *memory, size_t size) {
 }
 
 const tp_allocator tp__memory_allocator = {.alloc = sqlite_alloc, .release = sqlite_release};
-
-int64_t tp__memory_now_ms(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}

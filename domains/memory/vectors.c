@@ -41,6 +41,7 @@ static tp_status embed(const tp_memory_embedder *embedder, const tp__memory_embe
 
 tp_status tp__memory_embed_query(const tp_memory_embedder *embedder, const tp__memory_embed_work *work, tp_text text,
                                  float *ret_vector) {
+  assert(embedder->embed && embedder->dimensions > 0);
   return embed(embedder, work, &text, 1, true, ret_vector);
 }
 
@@ -48,6 +49,7 @@ tp_status tp__memory_embed_query(const tp_memory_embedder *embedder, const tp__m
 
 /* Up to which memory the scope has vectors of the embedder: 0 when it has none. */
 static int read_upto_locked(tp__memory_store *store, int64_t scope, const char *embedder, int64_t *ret_upto) {
+  TP__LOCKED(&store->mutex);
   sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_EMBEDDED];
   int rc = sqlite3_bind_int64(s, 1, scope);
   if (rc == SQLITE_OK) rc = sqlite3_bind_text(s, 2, embedder, -1, SQLITE_STATIC);
@@ -58,6 +60,7 @@ static int read_upto_locked(tp__memory_store *store, int64_t scope, const char *
 }
 
 static int write_upto_locked(tp__memory_store *store, int64_t scope, const char *embedder, int64_t upto) {
+  TP__LOCKED(&store->mutex);
   sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_SET_EMBEDDED];
   int rc = sqlite3_bind_int64(s, 1, scope);
   if (rc == SQLITE_OK) rc = sqlite3_bind_text(s, 2, embedder, -1, SQLITE_STATIC);
@@ -68,6 +71,7 @@ static int write_upto_locked(tp__memory_store *store, int64_t scope, const char 
 /* A memory that was deleted or changed meanwhile gets none. */
 static int put_vector_locked(tp__memory_store *store, const tp__memory *memory, const float *vector,
                              size_t dimensions) {
+  TP__LOCKED(&store->mutex);
   signed char bytes[TP__MEMORY_DIMENSIONS_MAX];
   float most = 0;
   for (size_t i = 0; i < dimensions; i++) most = fmaxf(most, fabsf(vector[i]));
@@ -89,6 +93,8 @@ typedef struct batch {
 
 static int read_batch_locked(tp__memory_store *store, const tp__memory_scope *scope, const char *embedder, size_t max,
                              batch *b) {
+  TP__LOCKED(&store->mutex);
+  assert(max > 0);
   tp__memory_scope_row row = {0};
   int rc = tp__memory_find_scope_locked(store, scope, &row);
   if (rc == SQLITE_OK) rc = read_upto_locked(store, row.id, embedder, &b->upto);
@@ -102,6 +108,7 @@ static int read_batch_locked(tp__memory_store *store, const tp__memory_scope *sc
 /* Nothing is kept when another job has been here meanwhile: what it left is what counts. */
 static int write_batch_locked(tp__memory_store *store, const batch *b, const tp_memory_embedder *embedder,
                               const float *vectors) {
+  TP__LOCKED(&store->mutex);
   int64_t upto = 0;
   int rc = tp__memory_begin_locked(store);
   if (rc != SQLITE_OK) return rc;
@@ -123,9 +130,9 @@ static tp_status embed_batch(tp__memory_store *store, const tp_memory_embedder *
   for (size_t i = 0; i < count; i++) texts[i] = b->list.items[i].text;
   tp_status status = embed(embedder, work, texts, count, false, vectors);
   if (status == TP_OK) {
-    pthread_mutex_lock(&store->mutex);
+    tp__lock_acquire(&store->mutex);
     status = tp__sqlite_status(write_batch_locked(store, b, embedder, vectors));
-    pthread_mutex_unlock(&store->mutex);
+    tp__lock_release(&store->mutex);
   }
   sqlite3_free(vectors);
   return status;
@@ -133,15 +140,16 @@ static tp_status embed_batch(tp__memory_store *store, const tp_memory_embedder *
 
 tp_status tp__memory_embed_missing(tp__memory_store *store, const tp__memory_scope *scope,
                                    const tp_memory_embedder *embedder, const tp__memory_embed_work *work) {
+  assert(embedder->embed && embedder->dimensions > 0 && embedder->name);
   enum { TEXTS_MAX = 4096 }; /* of one job */
   tp_status status = TP_OK;
   size_t count = 1;
   for (size_t made = 0; status == TP_OK && count > 0 && made < TEXTS_MAX; made += count) {
     batch b = {0};
     if (work->cancelled(work->ctx)) return TP_ERR_CANCELLED;
-    pthread_mutex_lock(&store->mutex);
+    tp__lock_acquire(&store->mutex);
     status = tp__sqlite_status(read_batch_locked(store, scope, embedder->name, embedder->batch_max, &b));
-    pthread_mutex_unlock(&store->mutex);
+    tp__lock_release(&store->mutex);
     count = b.list.count;
     if (status == TP_OK && count > 0) status = embed_batch(store, embedder, work, &b);
     tp__memory_list_fini(&b.list);
@@ -203,6 +211,7 @@ static void measure(nearness *n, sqlite3_stmt *row) {
 /* @param last  the memory behind which to go on; 0 at the end. */
 static int measure_some_locked(tp__memory_store *store, const tp__memory_scope *scope, const char *embedder,
                                nearness *n, int64_t *last) {
+  TP__LOCKED(&store->mutex);
   tp__memory_scope_row row = {0};
   int64_t upto = 0, behind = *last;
   int rc = tp__memory_find_scope_locked(store, scope, &row);
@@ -236,13 +245,14 @@ static tp_status read_near(tp__memory_store *store, const tp__memory_scope *scop
 tp_status tp__memory_recall_fused(tp__memory_store *store, const tp__memory_scope *scope, tp_text text,
                                   const tp_memory_embedder *embedder, const float *vector, size_t max,
                                   tp__memory_list *list) {
+  assert(vector && embedder->dimensions > 0);
   nearness n = {.vector = vector, .dimensions = embedder->dimensions, .by_words = list};
   tp_status status = tp__memory_recall(store, scope, text, BY_WORDS_MAX, list);
   if (list->count) qsort(list->items, list->count, sizeof *list->items, compare_ids);
   for (int64_t last = 0; status == TP_OK;) {
-    pthread_mutex_lock(&store->mutex);
+    tp__lock_acquire(&store->mutex);
     status = tp__sqlite_status(measure_some_locked(store, scope, embedder->name, &n, &last));
-    pthread_mutex_unlock(&store->mutex);
+    tp__lock_release(&store->mutex);
     if (last == 0) break;
   }
   if (status == TP_OK) status = read_near(store, scope, &n, list);

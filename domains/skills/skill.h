@@ -4,12 +4,12 @@
 #ifndef TP__SKILL_H
 #define TP__SKILL_H
 
-#include "turnphase/base.h"
+#include "support/bytes.h"
 
 enum { TP__SKILL_NAME_MAX = 64, TP__SKILLS_MAX = 256, TP__SKILL_BYTES_MAX = 256 * 1024 };
 
 typedef struct tp__skill {
-  char *content;         /* the whole file; of the caller: free() */
+  tp__bytes content;     /* the whole file */
   tp_text body, summary; /* in content */
 } tp__skill;
 
@@ -22,6 +22,7 @@ bool tp__skill_name_valid(tp_text name);
 /** @param name  a valid one. @return TP_OK; TP_ERR_NOT_FOUND; TP_ERR_IO, TP_ERR_UTF8, TP_ERR_MALFORMED,
  *          TP_ERR_TOO_LARGE, TP_ERR_NO_MEMORY, with the file in the fault. */
 tp_status tp__skill_read(int directory, const char *name, tp__skill *ret_skill, tp_fault *fault);
+void tp__skill_fini(tp__skill *skill);
 /** @return TP_OK; TP_ERR_IO, TP_ERR_BAD_ID, TP_ERR_FULL. */
 tp_status tp__skill_list(int directory, tp__skill_names *ret_names, tp_fault *fault);
 

@@ -10,70 +10,44 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "domains/common/domain.h"
+#include "support/bytes.h"
+#include "support/fault.h"
+#include "support/references.h"
 #include "domains/skills/skill.h"
 #include "turnphase/value.h"
 
 /* What the handlers share: each holds a reference, and so does tp_skills_register() while it runs. */
 typedef struct domain {
   int directory;
-  tp__domain_refs refs;
+  tp__references refs;
 } domain;
 
-/* ---- a text that grows ---- */
-
-typedef struct buffer {
-  char *data;
-  size_t size, capacity;
-  bool failed;
-} buffer;
-
-static void put(buffer *b, tp_text text) {
-  if (b->size + text.size > b->capacity && !b->failed) {
-    size_t capacity = 2 * (b->size + text.size);
-    char *data = realloc(b->data, capacity);
-    b->failed = !data;
-    if (data) b->data = data;
-    if (data) b->capacity = capacity;
-  }
-  if (b->failed || text.size == 0) return;
-  memcpy(b->data + b->size, text.data, text.size);
-  b->size += text.size;
-}
-
-static void put_string(buffer *b, const char *string) { put(b, (tp_text){string, strlen(string)}); }
-static tp_text text_of(const buffer *b) { return (tp_text){b->data, b->size}; }
-
 /* ---- what an agent may use ---- */
-
-static bool text_equal(tp_text a, tp_text b) {
-  return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
-}
 
 static bool is_allowed(tp_text allowed, tp_text name) {
   if (allowed.size == 0) return true; /* no list */
   for (tp_value_walk walk = {0}; tp_value_next(allowed, &walk);)
-    if (text_equal(tp_value_text(walk.value), name)) return true;
+    if (tp__same(tp_value_text(walk.value), name)) return true;
   return false;
 }
 
 /* ---- agent.build ---- */
 
-static tp_status put_summary(const domain *d, const char *name, buffer *list, tp_fault *fault) {
+static tp_status put_summary(const domain *d, const char *name, tp__bytes *list, tp_fault *fault) {
   tp__skill skill;
   tp_status status = tp__skill_read(d->directory, name, &skill, fault);
   if (status != TP_OK) return status;
-  put_string(list, list->size ? "\n- /" : "- /");
-  put_string(list, name);
-  put_string(list, ": ");
-  put(list, skill.summary);
-  free(skill.content);
+  tp__bytes_put_string(list, list->size ? "\n- /" : "- /");
+  tp__bytes_put_string(list, name);
+  tp__bytes_put_string(list, ": ");
+  tp__bytes_put_text(list, skill.summary);
+  tp__skill_fini(&skill);
   return TP_OK;
 }
 
 static bool has_name(const tp__skill_names *names, tp_text name) {
   for (size_t i = 0; i < names->count; i++)
-    if (text_equal((tp_text){names->items[i], strlen(names->items[i])}, name)) return true;
+    if (tp__is_word(name, names->items[i])) return true;
   return false;
 }
 
@@ -89,21 +63,21 @@ static void diagnose_missing(tp_call *call, const tp__skill_names *names, tp_tex
   }
 }
 
-static tp_answer emit_list(tp_call *call, const buffer *list) {
+static tp_answer emit_list(tp_call *call, const tp__bytes *list) {
   if (list->failed) return tp_call_fail(call, TP_ERR_NO_MEMORY, "no memory for the list of skills");
   if (list->size == 0) return TP_ANSWER_DONE;
   const tp_contribution section = {.struct_size = sizeof section,
                                    .kind = TP_KIND_PROMPT_SECTION,
                                    .key = tp_text_of("skills"),
                                    .title = tp_text_of("Skills"),
-                                   .text = text_of(list)};
+                                   .text = tp__bytes_text(list)};
   return tp_call_emit(call, &section, NULL) == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED;
 }
 
 static tp_answer list_skills(void *ctx, tp_call *call) {
   const domain *d = ctx;
   tp_fault fault = {0};
-  buffer list = {0};
+  tp__bytes list = {0};
   tp_text allowed = tp_value_get(tp_call_text(call, TP_FIELD_AGENT_CONFIG), "skills");
   tp__skill_names *names = malloc(sizeof *names);
   if (!names) return tp_call_fail(call, TP_ERR_NO_MEMORY, "no memory for the list of skills");
@@ -113,7 +87,7 @@ static tp_answer list_skills(void *ctx, tp_call *call) {
   if (status == TP_OK) diagnose_missing(call, names, allowed);
   tp_answer answer = status == TP_OK ? emit_list(call, &list) : tp_call_fail(call, (uint32_t)status, fault.message);
   free(names);
-  free(list.data);
+  tp__bytes_fini(&list);
   return answer;
 }
 
@@ -149,11 +123,11 @@ static tp_text trim(tp_text text) {
 }
 
 static tp_status refuse(tp_fault *fault, tp_text word, const char *why) {
-  return tp__domain_fail(fault, TP_ERR_NOT_FOUND, NULL, "/%.*s: %s; begin the message with a blank to send it as it is",
-                         (int)(word.size < TP__SKILL_NAME_MAX ? word.size : TP__SKILL_NAME_MAX), word.data, why);
+  return tp__refuse(fault, TP_ERR_NOT_FOUND, NULL, "/%.*s: %s; begin the message with a blank to send it as it is",
+                    (int)(word.size < TP__SKILL_NAME_MAX ? word.size : TP__SKILL_NAME_MAX), word.data, why);
 }
 
-static tp_status put_skill(const domain *d, tp_text word, tp_text allowed, buffer *message, tp_fault *fault) {
+static tp_status put_skill(const domain *d, tp_text word, tp_text allowed, tp__bytes *message, tp_fault *fault) {
   char name[TP__SKILL_NAME_MAX + 1] = "";
   tp__skill skill;
   if (!tp__skill_name_valid(word)) return refuse(fault, word, "no skill can have this name");
@@ -162,43 +136,43 @@ static tp_status put_skill(const domain *d, tp_text word, tp_text allowed, buffe
   tp_status status = tp__skill_read(d->directory, name, &skill, fault);
   if (status == TP_ERR_NOT_FOUND) return refuse(fault, word, "there is no such skill");
   if (status != TP_OK) return status;
-  put_string(message, message->size ? "\n\n<skill name=\"" : "<skill name=\"");
-  put_string(message, name);
-  put_string(message, "\">\n");
-  put(message, skill.body);
-  put_string(message, "\n</skill>");
-  free(skill.content);
+  tp__bytes_put_string(message, message->size ? "\n\n<skill name=\"" : "<skill name=\"");
+  tp__bytes_put_string(message, name);
+  tp__bytes_put_string(message, "\">\n");
+  tp__bytes_put_text(message, skill.body);
+  tp__bytes_put_string(message, "\n</skill>");
+  tp__skill_fini(&skill);
   return TP_OK;
 }
 
-static tp_status put_message(const domain *d, tp_text text, tp_text allowed, buffer *message, tp_fault *fault) {
+static tp_status put_message(const domain *d, tp_text text, tp_text allowed, tp__bytes *message, tp_fault *fault) {
   for (size_t at = 0; at < text.size;) {
     tp_text word = command_at(text, at);
     size_t behind = at + 1 + word.size, next = next_command(text, behind);
     tp_status status = put_skill(d, word, allowed, message, fault);
     if (status != TP_OK) return status;
     tp_text arguments = trim((tp_text){text.data + behind, next - behind});
-    if (arguments.size) put_string(message, "\n\n");
-    put(message, arguments);
+    if (arguments.size) tp__bytes_put_string(message, "\n\n");
+    tp__bytes_put_text(message, arguments);
     at = next;
   }
   if (!message->failed) return TP_OK;
-  return tp__domain_fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the skills of a message");
+  return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the skills of a message");
 }
 
 static tp_answer call_skills(void *ctx, tp_call *call) {
   tp_fault fault = {0};
-  buffer message = {0};
+  tp__bytes message = {0};
   tp_answer answer = TP_ANSWER_DONE;
   tp_text text = tp_call_text(call, TP_FIELD_TEXT), allowed = tp_value_get(tp_call_agent_config(call), "skills");
   if (!begins_like_a_name(command_at(text, 0))) return TP_ANSWER_DONE; /* an interceptor before this one changed it */
   if (put_message(ctx, text, allowed, &message, &fault) == TP_OK) {
-    tp_field field = {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = text_of(&message)};
+    tp_field field = {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = tp__bytes_text(&message)};
     if (tp_call_replace(call, &field, 1, NULL) != TP_OK) answer = TP_ANSWER_FAILED;
   } else {
     answer = tp_call_deny(call, fault.message);
   }
-  free(message.data);
+  tp__bytes_fini(&message);
   return answer;
 }
 
@@ -206,7 +180,7 @@ static tp_answer call_skills(void *ctx, tp_call *call) {
 
 static void unref(void *ctx) {
   domain *d = ctx;
-  if (!tp__domain_unref(&d->refs)) return;
+  if (!tp__references_unref(&d->refs)) return;
   close(d->directory);
   free(d);
 }
@@ -227,7 +201,7 @@ static tp_status add(tp_edit *edit, domain *d, const tp_handler *row, const tp_m
   handler.idempotent = true;
   tp_status status = tp_edit_add_handler(edit, &handler, fault);
   if (status != TP_OK) return status; /* a handler that was not taken is not destroyed */
-  tp__domain_ref(&d->refs);
+  tp__references_ref(&d->refs);
   const tp_subscription subscription = {.struct_size = sizeof subscription,
                                         .id = row->id,
                                         .handler = row->id,
@@ -260,22 +234,22 @@ static tp_status add_handlers(tp_edit *edit, domain *d, tp_fault *fault) {
 }
 
 static tp_status read_options(const tp_skills_options *theirs, tp_skills_options *ours, tp_fault *fault) {
-  tp_status status = tp__domain_read(ours, sizeof *ours, theirs, "tp_skills_options", fault);
+  tp_status status = tp__struct_read(ours, sizeof *ours, theirs, "tp_skills_options", fault);
   if (status != TP_OK) return status;
   if (ours->directory && ours->directory[0]) return TP_OK;
-  return tp__domain_fail(fault, TP_ERR_USAGE, NULL,
-                         "tp_skills_options.directory is empty: name the directory of the skills");
+  return tp__refuse(fault, TP_ERR_USAGE, NULL,
+                    "tp_skills_options.directory is empty: name the directory of the skills");
 }
 
 static tp_status domain_new(const char *path, domain **ret_domain, tp_fault *fault) {
   int directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (directory < 0) return tp__domain_fail(fault, TP_ERR_IO, path, "%s: %s", path, strerror(errno));
+  if (directory < 0) return tp__refuse(fault, TP_ERR_IO, path, "%s: %s", path, strerror(errno));
   domain *d = calloc(1, sizeof *d);
   if (!d) {
     close(directory);
-    return tp__domain_fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the skills");
+    return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the skills");
   }
-  tp__domain_refs_init(&d->refs);
+  tp__references_init(&d->refs);
   d->directory = directory;
   *ret_domain = d;
   return TP_OK;
@@ -283,12 +257,12 @@ static tp_status domain_new(const char *path, domain **ret_domain, tp_fault *fau
 
 static tp_status check_all(const domain *d, tp_fault *fault) {
   tp__skill_names *names = malloc(sizeof *names);
-  if (!names) return tp__domain_fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the names of the skills");
+  if (!names) return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the names of the skills");
   tp_status status = tp__skill_list(d->directory, names, fault);
   for (size_t i = 0; status == TP_OK && i < names->count; i++) {
     tp__skill skill = {0};
     status = tp__skill_read(d->directory, names->items[i], &skill, fault);
-    free(skill.content);
+    tp__skill_fini(&skill);
   }
   free(names);
   return status;

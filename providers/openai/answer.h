@@ -13,7 +13,7 @@ enum { TP__OPENAI_CALLS_MAX = 1024 };
 /** A tool call of which fragments have come. */
 typedef struct tp__openai_draft {
   int64_t index; /* the endpoint's; -1: it gave none */
-  tp__openai_bytes id, name, arguments;
+  tp__bytes id, name, arguments;
 } tp__openai_draft;
 
 /** Token counts as endpoints give them; below 0: not given. */
@@ -29,8 +29,8 @@ typedef struct tp__openai_answer {
   void *ctx;
   const char *secret; /* cut out of failures; may be NULL */
   size_t bytes;       /* of text and calls */
-  tp__openai_bytes text;
-  tp__openai_bytes stop; /* as tp_model_response.stop_reason has it */
+  tp__bytes text;
+  tp__bytes stop; /* as tp_model_response.stop_reason has it */
   tp__openai_draft *drafts;
   size_t draft_count, draft_capacity;
   tp__openai_usage usage;

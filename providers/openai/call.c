@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "providers/openai/call.h"
+#include "runtime/base/check.h"
+#include "support/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,47 +18,41 @@ enum {
   PAUSE_MS_MAX = 60000,
   BYTES_PER_TOKEN = 4
 };
-#define NS_PER_MS INT64_C(1000000)
 
 typedef tp__openai_call call;
-
-int64_t tp__openai_now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 static const tp__openai_config *config_of(const call *c) { return &c->core->config; }
 
 /* ---- making ---- */
 
 tp__openai_call *tp__openai_call_new(tp__openai_core *core, const tp_model_request *request, tp_token token,
-                                     tp__openai_bytes *body) {
-  call *c = tp__openai_alloc(sizeof *c);
+                                     tp__bytes *body) {
+  assert(core && token.bits != 0);
+  call *c = tp__heap_alloc(sizeof *c);
   tp_text model = tp__openai_request_model(&core->config, request);
-  char *name = c ? tp__openai_copy(model) : NULL;
+  char *name = c ? tp__heap_copy(model) : NULL;
   if (!name) {
-    tp__openai_free(c, sizeof *c);
+    tp__heap_free(c, sizeof *c);
     return NULL;
   }
   c->core = core;
   c->token = token;
   c->body = *body;
-  *body = (tp__openai_bytes){NULL, 0, 0, false};
+  *body = (tp__bytes){0};
   c->model = name;
   c->attempt = request->attempt;
-  int64_t now_ns = tp__openai_now_ns(), left_ms = request->time_left_ms;
-  c->deadline_ns = left_ms < (INT64_MAX - now_ns) / NS_PER_MS ? now_ns + left_ms * NS_PER_MS : INT64_MAX;
+  int64_t now_ns = tp__monotonic_ns(), left_ms = request->time_left_ms;
+  c->deadline_ns = left_ms < (INT64_MAX - now_ns) / TP__NS_IN_MS ? now_ns + left_ms * TP__NS_IN_MS : INT64_MAX;
   return c;
 }
 
 void tp__openai_call_free(tp__openai_call *c) {
   if (c->reads) tp__openai_stream_fini(&c->stream);
-  tp__openai_bytes_fini(&c->body);
-  tp__openai_bytes_fini(&c->pieces);
-  tp__openai_bytes_fini(&c->refusal);
-  tp__openai_string_free(c->model);
-  tp__openai_free(c, sizeof *c);
+  tp__bytes_fini(&c->body);
+  tp__bytes_fini(&c->pieces);
+  tp__bytes_fini(&c->refusal);
+  tp__heap_string_free(c->model);
+  tp__heap_free(c, sizeof *c);
 }
 
 /* ---- the end ---- */
@@ -80,7 +76,7 @@ static void pass_on_text(call *c) {
     memcpy(&size, c->pieces.data + at, sizeof size);
     status = tp_model_delta(c->token, (tp_text){c->pieces.data + at + sizeof size, size}, NULL);
   }
-  tp__openai_bytes_clear(&c->pieces);
+  tp__bytes_clear(&c->pieces);
   if (status != TP_OK)
     (void)tp__openai_fail(&c->failure, status, false, "a piece of the answer was not taken: %s",
                           tp_status_text(status));
@@ -143,15 +139,15 @@ void tp__openai_call_abort(tp__openai_call *c, CURLM *multi) {
 static tp_status on_text(void *ctx, tp_text piece) {
   call *c = ctx;
   uint32_t size = (uint32_t)piece.size;
-  tp__openai_put(&c->pieces, (const char *)&size, sizeof size);
-  tp__openai_put(&c->pieces, piece.data, piece.size);
+  tp__bytes_put(&c->pieces, (const char *)&size, sizeof size);
+  tp__bytes_put(&c->pieces, piece.data, piece.size);
   return c->pieces.failed ? TP_ERR_NO_MEMORY : TP_OK;
 }
 
 /* Whether the body is server-sent events. Some servers omit the content type of events; none omits that of JSON. */
 static bool has_events(const call *c, tp_text type) {
-  if (tp__openai_has(type, "event-stream")) return true;
-  return !config_of(c)->no_stream && !tp__openai_has(type, "json");
+  if (tp__contains(type, "event-stream")) return true;
+  return !config_of(c)->no_stream && !tp__contains(type, "json");
 }
 
 static bool begin_reading(call *c) {
@@ -168,7 +164,7 @@ static bool begin_reading(call *c) {
   c->reads = true;
   if (tp__openai_stream_init(&c->stream) != TP_OK)
     (void)tp__openai_fail(&c->failure, TP_ERR_NO_MEMORY, false, "no memory for the model's answer");
-  else if (tp__openai_has(type, "html"))
+  else if (tp__contains(type, "html"))
     (void)tp__openai_fail(&c->failure, TP_ERR_MODEL, false,
                           "%s answered with a page for people (text/html): check base_url", config->place);
   return c->failure.code == TP_OK;
@@ -177,11 +173,11 @@ static bool begin_reading(call *c) {
 static size_t on_body(char *bytes, size_t one, size_t count, void *ctx) {
   call *c = ctx;
   size_t size = one * count;
-  c->byte_ns = tp__openai_now_ns();
+  c->byte_ns = tp__monotonic_ns();
   if (c->status == 0) curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &c->status);
   if (c->status < 200 || c->status > 299) {
     size_t left = REFUSAL_BYTES_MAX - c->refusal.size;
-    tp__openai_put(&c->refusal, bytes, size < left ? size : left);
+    tp__bytes_put(&c->refusal, bytes, size < left ? size : left);
     return size;
   }
   if (!c->reads && !begin_reading(c)) return CURL_WRITEFUNC_ERROR;
@@ -195,7 +191,7 @@ static int on_connected(void *ctx, char *to, char *from, int to_port, int from_p
   (void)from;
   (void)to_port;
   (void)from_port;
-  c->connected_ns = tp__openai_now_ns();
+  c->connected_ns = tp__monotonic_ns();
   return CURL_PREREQFUNC_OK;
 }
 
@@ -241,7 +237,7 @@ static int64_t after_pause_ns(const call *c, int64_t now_ns) {
   uint32_t doublings = c->attempt - 2 < 16 ? c->attempt - 2 : 16;
   uint64_t pause_ms = (uint64_t)config_of(c)->retry_wait_ms << doublings;
   if (pause_ms > PAUSE_MS_MAX) pause_ms = PAUSE_MS_MAX;
-  int64_t start_ns = now_ns + (int64_t)pause_ms * NS_PER_MS;
+  int64_t start_ns = now_ns + (int64_t)pause_ms * TP__NS_IN_MS;
   return c->core->not_before_ns > start_ns ? c->core->not_before_ns : start_ns;
 }
 
@@ -258,18 +254,19 @@ static int64_t reserve_ns(call *c, int64_t now_ns) {
 
 static void fail_late(call *c, const char *why, int64_t now_ns) {
   (void)tp__openai_fail(&c->failure, TP_ERR_MODEL_UNAVAILABLE, false, "%s: attempt %u would be sent in %lld ms, %s",
-                        config_of(c)->place, c->attempt, (long long)((c->start_ns - now_ns) / NS_PER_MS), why);
+                        config_of(c)->place, c->attempt, (long long)((c->start_ns - now_ns) / TP__NS_IN_MS), why);
   unreserve(c);
 }
 
 void tp__openai_call_plan(tp__openai_call *c, int64_t now_ns) {
+  assert(c->state == TP__OPENAI_WAITS && !c->easy);
   int64_t rate_ns = reserve_ns(c, now_ns);
   c->start_ns = after_pause_ns(c, now_ns);
   bool by_rate = rate_ns > c->start_ns;
   if (by_rate) c->start_ns = rate_ns;
   if (c->start_ns == now_ns) return;
   if (c->start_ns > c->deadline_ns) fail_late(c, "behind the turn's deadline; give turns more time (limit_ms)", now_ns);
-  else if (by_rate && rate_ns - now_ns > config_of(c)->retry_after_ms_max * NS_PER_MS)
+  else if (by_rate && rate_ns - now_ns > config_of(c)->retry_after_ms_max * TP__NS_IN_MS)
     fail_late(c, "behind retry_after_ms_max: raise requests_per_minute or tokens_per_minute, or ask less often",
               now_ns);
 }
@@ -279,13 +276,13 @@ void tp__openai_call_plan(tp__openai_call *c, int64_t now_ns) {
 /* Which limit passes first. */
 static int64_t limit_of(const call *c, const char **ret_name, uint32_t *ret_ms, const char **ret_what) {
   const tp__openai_config *config = config_of(c);
-  int64_t next_ns = c->sent_ns + config->total_ms * NS_PER_MS, other_ns = INT64_MAX;
+  int64_t next_ns = c->sent_ns + config->total_ms * TP__NS_IN_MS, other_ns = INT64_MAX;
   *ret_name = "total_ms";
   *ret_ms = config->total_ms;
   *ret_what = "the answer was not whole";
   uint32_t ms = c->byte_ns ? config->idle_ms : config->first_byte_ms;
-  if (c->byte_ns) other_ns = c->byte_ns + ms * NS_PER_MS;
-  else if (c->connected_ns) other_ns = c->connected_ns + ms * NS_PER_MS;
+  if (c->byte_ns) other_ns = c->byte_ns + ms * TP__NS_IN_MS;
+  else if (c->connected_ns) other_ns = c->connected_ns + ms * TP__NS_IN_MS;
   if (other_ns >= next_ns) return next_ns;
   *ret_name = c->byte_ns ? "idle_ms" : "first_byte_ms";
   *ret_ms = ms;
@@ -294,6 +291,7 @@ static int64_t limit_of(const call *c, const char **ret_name, uint32_t *ret_ms, 
 }
 
 int64_t tp__openai_call_next_ns(const tp__openai_call *c) {
+  assert(c->state != TP__OPENAI_OVER);
   const char *name, *what;
   uint32_t ms;
   switch (c->state) {
@@ -302,7 +300,7 @@ int64_t tp__openai_call_next_ns(const tp__openai_call *c) {
     case TP__OPENAI_SENT:
       return limit_of(c, &name, &ms, &what);
     case TP__OPENAI_ANSWERED:
-      return c->answered_ns + LINGER_MS * NS_PER_MS;
+      return c->answered_ns + LINGER_MS * TP__NS_IN_MS;
     case TP__OPENAI_OVER:
       break;
   }
@@ -328,6 +326,7 @@ static void step_sent(call *c, CURLM *multi, int64_t now_ns) {
 }
 
 void tp__openai_call_step(tp__openai_call *c, CURLM *multi, int64_t now_ns) {
+  assert(now_ns > 0);
   if (c->gone) tp__openai_call_abort(c, multi);
   switch (c->state) {
     case TP__OPENAI_WAITS:
@@ -349,10 +348,10 @@ void tp__openai_call_step(tp__openai_call *c, CURLM *multi, int64_t now_ns) {
 
 /* Without the key, and short. */
 static void show(const call *c, const char *text, char *buffer, size_t size) {
-  tp__openai_bytes clean = {0};
+  tp__bytes clean = {0};
   tp__openai_put_without(&clean, tp_text_of(text), config_of(c)->key);
-  tp__openai_show(buffer, size, tp__openai_bytes_text(&clean));
-  tp__openai_bytes_fini(&clean);
+  tp__show(buffer, size, tp__bytes_text(&clean));
+  tp__bytes_fini(&clean);
 }
 
 static const char *header_of(call *c, const char *name) {
@@ -383,7 +382,7 @@ static void note_retry_after(call *c, int64_t now_ns) {
   int64_t after_ms = retry_after_ms(c);
   if (!c->failure.retryable || after_ms <= 0) return;
   if (after_ms <= config_of(c)->retry_after_ms_max) {
-    int64_t until_ns = now_ns + after_ms * NS_PER_MS;
+    int64_t until_ns = now_ns + after_ms * TP__NS_IN_MS;
     if (until_ns > c->core->not_before_ns) c->core->not_before_ns = until_ns;
     return;
   }
@@ -406,7 +405,7 @@ static void fail_with_status(call *c, int64_t now_ns) {
                           place, shown);
     return;
   }
-  tp__openai_fail_said(&c->failure, place, c->status, tp__openai_bytes_text(&c->refusal), config_of(c)->key);
+  tp__openai_fail_said(&c->failure, place, c->status, tp__bytes_text(&c->refusal), config_of(c)->key);
   note_retry_after(c, now_ns);
 }
 

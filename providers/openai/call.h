@@ -19,7 +19,7 @@ typedef struct tp__openai_call {
   /* never change */
   tp__openai_core *core; /* one reference */
   tp_token token;
-  tp__openai_bytes body;
+  tp__bytes body;
   char *model; /* as it is sent */
   uint32_t attempt;
   int64_t deadline_ns; /* the turn's; INT64_MAX: none */
@@ -38,8 +38,8 @@ typedef struct tp__openai_call {
   long status;                                                   /* 0: no head yet */
   bool reads;                                                    /* stream is there */
   tp__openai_stream stream;
-  tp__openai_bytes pieces;  /* of text, which the turn has not heard of: each behind its size, a uint32_t */
-  tp__openai_bytes refusal; /* the body of an answer that is none */
+  tp__bytes pieces;  /* of text, which the turn has not heard of: each behind its size, a uint32_t */
+  tp__bytes refusal; /* the body of an answer that is none */
   tp__openai_failure failure;
   char curl_error[CURL_ERROR_SIZE];
   uint64_t *connections; /* counts those that are opened */
@@ -47,7 +47,7 @@ typedef struct tp__openai_call {
 
 /** @param body  taken on success. @return NULL when there is no memory. */
 tp__openai_call *tp__openai_call_new(tp__openai_core *core, const tp_model_request *request, tp_token token,
-                                     tp__openai_bytes *body);
+                                     tp__bytes *body);
 /** Everything but the reference of core. */
 void tp__openai_call_free(tp__openai_call *call);
 
@@ -61,7 +61,5 @@ int64_t tp__openai_call_next_ns(const tp__openai_call *call);
 void tp__openai_call_ended(tp__openai_call *call, CURLM *multi, CURLcode code, int64_t now_ns);
 /** Ends it at once; the token is failed if it is not completed. */
 void tp__openai_call_abort(tp__openai_call *call, CURLM *multi);
-
-int64_t tp__openai_now_ns(void);
 
 #endif

@@ -7,8 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 #include <unistd.h>
+
+#include "runtime/base/check.h"
+#include "support/file.h"
 
 enum {
   CONNECT_MS = 10000,
@@ -20,50 +22,31 @@ enum {
   RESPONSE_BYTES_MAX = 16 << 20,
   RESPONSE_BYTES_LIMIT = 64 << 20,
   KEY_BYTES_MAX = 8192,
-  PRICES_MAX = 10000,
-  STRUCT_SIZE_MAX = 4096
+  PRICES_MAX = 10000
 };
 
 static tp_status no_memory(tp_fault *fault) {
-  return tp__openai_refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a model");
+  return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a model");
 }
 
 static tp_status usage(tp_fault *fault, const char *option, const char *what) {
-  return tp__openai_refuse(fault, TP_ERR_USAGE, option, "tp_openai_options.%s: %s", option, what);
+  return tp__refuse(fault, TP_ERR_USAGE, option, "tp_openai_options.%s: %s", option, what);
 }
 
 /* ---- the struct ---- */
 
+/* @param what  cannot be done with it. */
 static tp_status read_struct(void *ours, size_t our_size, const void *theirs, const char *name, tp_fault *fault) {
-  size_t size = 0;
-  const char *bytes = theirs;
-  if (!theirs) return tp__openai_refuse(fault, TP_ERR_USAGE, NULL, "a pointer to %s is NULL", name);
-  memcpy(&size, theirs, sizeof size);
-  if (size < sizeof size || size > STRUCT_SIZE_MAX || size % sizeof size != 0)
-    return tp__openai_refuse(fault, TP_ERR_VERSION, NULL, "%s: struct_size is %zu; set it to sizeof(%s)", name, size,
-                             name);
-  for (size_t i = our_size; i < size; i++)
-    if (bytes[i])
-      return tp__openai_refuse(fault, TP_ERR_VERSION, NULL,
-                               "%s: byte %zu is set, but this library (%s) knows the first %zu bytes only; leave the "
-                               "newer field zero, or install a newer turnphase",
-                               name, i, tp_version(), our_size);
-  memset(ours, 0, our_size);
-  memcpy(ours, theirs, size < our_size ? size : our_size);
-  return TP_OK;
+  if (!theirs) return tp__refuse(fault, TP_ERR_USAGE, NULL, "a pointer to %s is NULL", name);
+  return tp__struct_read(ours, our_size, theirs, name, fault);
 }
 
-/* @param what  cannot be done with it. */
-static tp_status refuse_io(tp_fault *fault, const char *option, const char *path, const char *what) {
-  int error = errno;
-  (void)tp__openai_refuse(fault, TP_ERR_IO, path, "tp_openai_options.%s: %s%s: %s", option, path, what,
-                          strerror(error));
-  if (fault) fault->system_error = error;
-  return TP_ERR_IO;
+static tp_status refuse_io(tp_fault *fault, const char *option, const char *path, int error, const char *what) {
+  return tp__refuse_errno(fault, TP_ERR_IO, path, error, "tp_openai_options.%s: %s%s", option, path, what);
 }
 
 static bool copy_string(char **to, const char *string) {
-  if (string) *to = tp__openai_copy(tp_text_of(string));
+  if (string) *to = tp__heap_copy(tp_text_of(string));
   return !string || *to;
 }
 
@@ -80,55 +63,63 @@ static bool is_key(const char *key) {
 static tp_status take_key(tp__openai_config *config, const char *option, const char *from, const char *key,
                           tp_fault *fault) {
   if (!is_key(key))
-    return tp__openai_refuse(fault, TP_ERR_USAGE, from,
-                             "tp_openai_options.%s: the key in %s is empty, or has white space "
-                             "or characters that are not ASCII in it",
-                             option, from);
+    return tp__refuse(fault, TP_ERR_USAGE, from,
+                      "tp_openai_options.%s: the key in %s is empty, or has white space "
+                      "or characters that are not ASCII in it",
+                      option, from);
   return copy_string(&config->key, key) ? TP_OK : no_memory(fault);
 }
 
 static tp_status read_key_env(tp__openai_config *config, const char *name, tp_fault *fault) {
   const char *key = getenv(name);
   if (!key)
-    return tp__openai_refuse(fault, TP_ERR_NOT_FOUND, name,
-                             "tp_openai_options.key_env: %s is not set in the environment: export it with the key",
-                             name);
+    return tp__refuse(fault, TP_ERR_NOT_FOUND, name,
+                      "tp_openai_options.key_env: %s is not set in the environment: export it with the key", name);
   return take_key(config, "key_env", name, key, fault);
 }
 
-static tp_status check_key_file(int fd, const char *path, tp_fault *fault) {
-  struct stat found;
-  if (fstat(fd, &found) != 0) return refuse_io(fault, "key_file", path, " cannot be read");
-  if (!S_ISREG(found.st_mode))
-    return tp__openai_refuse(fault, TP_ERR_USAGE, path, "tp_openai_options.key_file: %s is not a regular file", path);
-  if (found.st_mode & 077)
-    return tp__openai_refuse(fault, TP_ERR_USAGE, path,
-                             "tp_openai_options.key_file: %s has mode %04o, so others than its owner may use the key: "
-                             "chmod 600 it",
-                             path, (unsigned)found.st_mode & 07777);
-  if (found.st_uid != geteuid() && found.st_uid != 0)
-    return tp__openai_refuse(fault, TP_ERR_USAGE, path, "tp_openai_options.key_file: %s belongs to another user (%u)",
-                             path, (unsigned)found.st_uid);
+static tp_status check_key_file(const struct stat *found, const char *path, tp_fault *fault) {
+  if (found->st_mode & 077)
+    return tp__refuse(fault, TP_ERR_USAGE, path,
+                      "tp_openai_options.key_file: %s has mode %04o, so others than its owner may use the key: "
+                      "chmod 600 it",
+                      path, (unsigned)found->st_mode & 07777);
+  if (found->st_uid != geteuid() && found->st_uid != 0)
+    return tp__refuse(fault, TP_ERR_USAGE, path, "tp_openai_options.key_file: %s belongs to another user (%u)", path,
+                      (unsigned)found->st_uid);
   return TP_OK;
 }
 
+static tp_status open_key_file(const char *path, int *ret_fd, tp_fault *fault) {
+  struct stat found;
+  int fd = tp__file_open(AT_FDCWD, path, &found);
+  if (fd == -EISDIR || fd == -ENOTSUP)
+    return tp__refuse(fault, TP_ERR_USAGE, path, "tp_openai_options.key_file: %s is not a regular file", path);
+  if (fd < 0) return refuse_io(fault, "key_file", path, -fd, " cannot be opened");
+  tp_status status = check_key_file(&found, path, fault);
+  if (status == TP_OK) *ret_fd = fd;
+  else close(fd);
+  return status;
+}
+
+/* Into a buffer that is wiped: bytes that grow would leave copies of the key. */
 static tp_status read_key_file(tp__openai_config *config, const char *path, tp_fault *fault) {
   char key[KEY_BYTES_MAX + 2];
   size_t size = 0;
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-  if (fd < 0) return refuse_io(fault, "key_file", path, " cannot be opened");
-  tp_status status = check_key_file(fd, path, fault);
+  int fd = -1;
+  tp_status status = open_key_file(path, &fd, fault);
+  if (status != TP_OK) return status;
   for (ssize_t got = 1; status == TP_OK && got != 0 && size < sizeof key - 1;) {
     got = read(fd, key + size, sizeof key - 1 - size);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) status = refuse_io(fault, "key_file", path, " cannot be read");
+    if (got < 0) status = refuse_io(fault, "key_file", path, errno, " cannot be read");
     else size += (size_t)got;
     if (got < 0) break;
   }
   close(fd);
   if (status == TP_OK && size > KEY_BYTES_MAX)
-    status = tp__openai_refuse(fault, TP_ERR_TOO_LARGE, path, "tp_openai_options.key_file: %s has more than %d bytes",
-                               path, KEY_BYTES_MAX);
+    status = tp__refuse(fault, TP_ERR_TOO_LARGE, path, "tp_openai_options.key_file: %s has more than %d bytes", path,
+                        KEY_BYTES_MAX);
   while (size > 0 && strchr(" \t\r\n", key[size - 1]) && key[size - 1]) size--;
   key[size] = '\0';
   if (status == TP_OK && strlen(key) != size) key[0] = '\0'; /* a NUL in it: no key */
@@ -170,20 +161,21 @@ static tp_status make_url(tp__openai_config *config, const char *given, tp_fault
     return usage(fault, "base_url", "it must have no user or password in it: use key_env");
   while (size > least && base[size - 1] == '/') size--;
   size_t url_size = size + strlen(config->form->path) + 1;
-  config->url = tp__openai_alloc(url_size);
+  config->url = tp__heap_alloc(url_size);
   if (!config->url) return no_memory(fault);
   snprintf(config->url, url_size, "%.*s%s", (int)size, base, config->form->path);
-  config->place = tp__openai_copy((tp_text){host, host_size});
+  config->place = tp__heap_copy((tp_text){host, host_size});
   return config->place ? TP_OK : no_memory(fault);
 }
 
 tp_status tp__openai_embeddings_url(tp__openai_config *config, tp_fault *fault) {
+  assert(config->url);
   static const char path[] = "/embeddings";
   size_t base = strlen(config->url) - strlen(config->form->path);
-  char *url = tp__openai_alloc(base + sizeof path);
+  char *url = tp__heap_alloc(base + sizeof path);
   if (!url) return no_memory(fault);
   snprintf(url, base + sizeof path, "%.*s%s", (int)base, config->url, path);
-  tp__openai_string_free(config->url);
+  tp__heap_string_free(config->url);
   config->url = url;
   return TP_OK;
 }
@@ -221,16 +213,16 @@ static bool is_ours(const tp__openai_config *config, tp_text name, const char *k
 
 static tp_status add_header(tp__openai_config *config, const char *name, size_t name_size, const char *prefix,
                             tp_text value, tp_fault *fault) {
-  tp__openai_bytes line = {0};
-  tp__openai_put(&line, name, name_size);
-  tp__openai_put_string(&line, value.size > 0 || *prefix ? ": " : ";"); /* libcurl's way to send an empty one */
-  tp__openai_put_string(&line, prefix);
-  tp__openai_put_text(&line, value);
-  const char *text = tp__openai_bytes_string(&line);
+  tp__bytes line = {0};
+  tp__bytes_put(&line, name, name_size);
+  tp__bytes_put_string(&line, value.size > 0 || *prefix ? ": " : ";"); /* libcurl's way to send an empty one */
+  tp__bytes_put_string(&line, prefix);
+  tp__bytes_put_text(&line, value);
+  const char *text = tp__bytes_string(&line);
   struct curl_slist *grown = line.failed ? NULL : curl_slist_append(config->headers, text);
   if (grown) config->headers = grown;
   if (line.data) explicit_bzero(line.data, line.size);
-  tp__openai_bytes_fini(&line);
+  tp__bytes_fini(&line);
   return grown ? TP_OK : no_memory(fault);
 }
 
@@ -245,7 +237,7 @@ static tp_status check_map(tp_text value, const char *option, tp_fault *fault) {
   tp_fault why = {.code = TP_OK};
   if (value.size == 0) return TP_OK;
   tp_status status = tp_value_check(value, &why);
-  if (status != TP_OK) return tp__openai_refuse(fault, status, option, "tp_openai_options.%s: %s", option, why.message);
+  if (status != TP_OK) return tp__refuse(fault, status, option, "tp_openai_options.%s: %s", option, why.message);
   return tp_value_kind_of(value) == TP_VALUE_MAP ? TP_OK : usage(fault, option, "it must be a map");
 }
 
@@ -281,7 +273,7 @@ static tp_status take_headers(tp__openai_config *config, const tp_openai_options
 bool tp__openai_is_fixed(tp_text field) {
   static const char *const fixed[] = {"model", "messages", "input", "instructions", "system", "tools", "stream"};
   for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
-    if (tp__openai_is(field, fixed[i])) return true;
+    if (tp__is_word(field, fixed[i])) return true;
   return false;
 }
 
@@ -291,7 +283,7 @@ static tp_status take_body(tp__openai_config *config, tp_text body, tp_fault *fa
   for (tp_value_walk walk = {0}; tp_value_next(body, &walk);)
     if (tp__openai_is_fixed(walk.key))
       return usage(fault, "body", "model, messages, input, instructions, system, tools and stream are the request's");
-  config->body = tp__openai_copy(body);
+  config->body = tp__heap_copy(body);
   config->body_size = body.size;
   return config->body ? TP_OK : no_memory(fault);
 }
@@ -300,7 +292,7 @@ static tp_status take_prices(tp__openai_config *config, const tp_openai_options 
   if (options->price_count == 0) return TP_OK;
   if (!options->prices) return usage(fault, "prices", "it is NULL, but price_count is not 0");
   if (options->price_count > PRICES_MAX) return usage(fault, "prices", "there may be 10,000");
-  config->prices = tp__openai_alloc(options->price_count * sizeof *config->prices);
+  config->prices = tp__heap_alloc(options->price_count * sizeof *config->prices);
   if (!config->prices) return no_memory(fault);
   config->price_count = options->price_count;
   for (size_t i = 0; i < options->price_count; i++) {
@@ -344,12 +336,12 @@ static tp_status open_directory(tp__openai_config *config, const char *path, tp_
   if (!path) return TP_OK;
   config->files_directory = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (config->files_directory >= 0) return TP_OK;
-  return refuse_io(fault, "files_directory", path, "");
+  return refuse_io(fault, "files_directory", path, errno, "");
 }
 
 static tp_status check_ca_file(const char *path, tp_fault *fault) {
   if (!path || access(path, R_OK) == 0) return TP_OK;
-  return refuse_io(fault, "ca_file", path, "");
+  return refuse_io(fault, "ca_file", path, errno, "");
 }
 
 static bool is_zero(const uint8_t *bytes, size_t size) {
@@ -359,6 +351,7 @@ static bool is_zero(const uint8_t *bytes, size_t size) {
 }
 
 tp_status tp__openai_config_init(tp__openai_config *config, const tp_openai_options *given, tp_fault *fault) {
+  assert(!config->form && !config->url); /* zero-filled */
   tp_openai_options options;
   config->files_directory = -1;
   tp_status status = read_struct(&options, sizeof options, given, "tp_openai_options", fault);
@@ -382,7 +375,8 @@ tp_status tp__openai_config_init(tp__openai_config *config, const tp_openai_opti
   return status;
 }
 
-void tp__openai_set_request(const tp__openai_config *config, CURL *easy, const tp__openai_bytes *body) {
+void tp__openai_set_request(const tp__openai_config *config, CURL *easy, const tp__bytes *body) {
+  assert(config->url && config->headers);
   curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
@@ -407,16 +401,16 @@ void tp__openai_config_fini(tp__openai_config *config) {
   if (config->key) {
     size_t size = strlen(config->key) + 1;
     wipe(config->key);
-    tp__openai_free(config->key, size);
+    tp__heap_free(config->key, size);
   }
-  for (size_t i = 0; i < config->price_count; i++) tp__openai_string_free(config->prices[i].model);
-  tp__openai_free(config->prices, config->price_count * sizeof *config->prices);
-  tp__openai_string_free(config->model);
-  tp__openai_string_free(config->url);
-  tp__openai_string_free(config->place);
-  tp__openai_string_free(config->proxy);
-  tp__openai_string_free(config->ca_file);
-  if (config->body) tp__openai_free(config->body, config->body_size + 1);
+  for (size_t i = 0; i < config->price_count; i++) tp__heap_string_free(config->prices[i].model);
+  tp__heap_free(config->prices, config->price_count * sizeof *config->prices);
+  tp__heap_string_free(config->model);
+  tp__heap_string_free(config->url);
+  tp__heap_string_free(config->place);
+  tp__heap_string_free(config->proxy);
+  tp__heap_string_free(config->ca_file);
+  if (config->body) tp__heap_free(config->body, config->body_size + 1);
   if (config->files_directory >= 0) close(config->files_directory);
   *config = (tp__openai_config){.files_directory = -1};
 }
@@ -426,7 +420,7 @@ void tp__openai_config_fini(tp__openai_config *config) {
 static bool fits(const char *pattern, tp_text model) {
   if (!pattern) return true;
   size_t size = strlen(pattern);
-  if (size == 0 || pattern[size - 1] != '*') return tp__openai_is(model, pattern);
+  if (size == 0 || pattern[size - 1] != '*') return tp__is_word(model, pattern);
   return model.size >= size - 1 && memcmp(model.data, pattern, size - 1) == 0;
 }
 

@@ -42,7 +42,7 @@ void tp__openai_config_fini(tp__openai_config *config);
 tp_status tp__openai_embeddings_url(tp__openai_config *config, tp_fault *fault);
 
 /** Says to libcurl where and how a request is posted. @param body  borrowed while it is sent. */
-void tp__openai_set_request(const tp__openai_config *config, CURL *easy, const tp__openai_bytes *body);
+void tp__openai_set_request(const tp__openai_config *config, CURL *easy, const tp__bytes *body);
 
 /** Whether hosts may not set a field of requests. */
 bool tp__openai_is_fixed(tp_text field);

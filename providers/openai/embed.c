@@ -3,20 +3,20 @@
  * embed.c: an embedder for the memory behind POST BASE/embeddings. The memory calls it on threads that may wait, so
  * each call is one transfer of its own; connections are kept in a pool of handles. */
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "providers/openai/config.h"
 #include "providers/openai/failure.h"
 #include "providers/openai/io.h"
+#include "support/lock.h"
 
 enum { HANDLES_KEPT_MAX = 4, MS_PER_S = 1000, DIMENSIONS_MAX = 4096 };
 
 typedef struct embedder {
   tp__openai_config config;
   char *name; /* of tp_memory_embedder */
-  pthread_mutex_t mutex;
+  tp__lock mutex;
   /* under mutex */
   CURL *handles[HANDLES_KEPT_MAX];
   size_t handle_count;
@@ -25,18 +25,20 @@ typedef struct embedder {
 /* ---- handles ---- */
 
 static CURL *take_handle(embedder *e) {
-  pthread_mutex_lock(&e->mutex);
+  tp__lock_acquire(&e->mutex);
   CURL *easy = e->handle_count > 0 ? e->handles[--e->handle_count] : NULL;
-  pthread_mutex_unlock(&e->mutex);
+  tp__lock_release(&e->mutex);
   return easy ? easy : curl_easy_init();
 }
 
 static void give_handle(embedder *e, CURL *easy) {
+  assert(easy);
   curl_easy_reset(easy); /* connections stay */
-  pthread_mutex_lock(&e->mutex);
+  tp__lock_acquire(&e->mutex);
+  assert(e->handle_count <= HANDLES_KEPT_MAX);
   bool kept = e->handle_count < HANDLES_KEPT_MAX;
   if (kept) e->handles[e->handle_count++] = easy;
-  pthread_mutex_unlock(&e->mutex);
+  tp__lock_release(&e->mutex);
   if (!kept) curl_easy_cleanup(easy);
 }
 
@@ -65,15 +67,15 @@ static void write_body(tp_writer *writer, const embedder *e, const tp_memory_emb
   }
 }
 
-static tp_status make_body(const embedder *e, const tp_memory_embed_request *request, tp__openai_bytes *body) {
+static tp_status make_body(const embedder *e, const tp_memory_embed_request *request, tp__bytes *body) {
   tp_writer *writer;
   tp_text value, json;
-  tp_status status = tp_writer_new(tp__openai_memory, &writer);
+  tp_status status = tp_writer_new(tp__heap, &writer);
   if (status != TP_OK) return status;
   write_body(writer, e, request);
   status = tp_writer_finish(writer, &value);
   if (status == TP_OK) status = tp_json_encode(value, writer, &json, NULL);
-  if (status == TP_OK) tp__openai_put_text(body, json);
+  if (status == TP_OK) tp__bytes_put_text(body, json);
   tp_writer_free(writer);
   return status == TP_OK && body->failed ? TP_ERR_NO_MEMORY : status;
 }
@@ -83,7 +85,7 @@ static tp_status make_body(const embedder *e, const tp_memory_embed_request *req
 typedef struct transfer {
   const embedder *e;
   const tp_memory_embed_request *request;
-  tp__openai_bytes answer;
+  tp__bytes answer;
   bool too_large;
 } transfer;
 
@@ -91,7 +93,7 @@ static size_t on_bytes(char *bytes, size_t one, size_t count, void *ctx) {
   transfer *t = ctx;
   t->too_large = t->answer.size + one * count > t->e->config.response_bytes_max;
   if (t->too_large) return 0;
-  tp__openai_put(&t->answer, bytes, one * count);
+  tp__bytes_put(&t->answer, bytes, one * count);
   return t->answer.failed ? 0 : one * count;
 }
 
@@ -101,7 +103,7 @@ static int on_progress(void *ctx, curl_off_t to, curl_off_t down, curl_off_t up,
   return t->request->cancelled(t->request->ctx); /* libcurl asks once a second, and with every piece */
 }
 
-static void set_up(CURL *easy, transfer *t, const tp__openai_bytes *body) {
+static void set_up(CURL *easy, transfer *t, const tp__bytes *body) {
   tp__openai_set_request(&t->e->config, easy, body);
   curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)t->e->config.total_ms);
   curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_bytes);
@@ -122,7 +124,7 @@ static tp_status status_of(const transfer *t, CURLcode code, long http) {
   return http >= 200 && http <= 299 ? TP_OK : TP_ERR_MODEL;
 }
 
-static tp_status send_request(embedder *e, const tp__openai_bytes *body, transfer *t) {
+static tp_status send_request(embedder *e, const tp__bytes *body, transfer *t) {
   long http = 0;
   CURL *easy = take_handle(e);
   if (!easy) return TP_ERR_NO_MEMORY;
@@ -149,7 +151,7 @@ static bool read_vector(tp_text numbers, uint32_t dimensions, float *ret_vector)
 static tp_status read_vectors(tp_text data, const tp_memory_embed_request *request, float *ret_vectors) {
   size_t next = 0;
   if (tp_value_kind_of(data) != TP_VALUE_ARRAY || tp_value_count(data) != request->text_count) return TP_ERR_MALFORMED;
-  char *seen = tp__openai_alloc(request->text_count + 1);
+  char *seen = tp__heap_alloc(request->text_count + 1);
   if (!seen) return TP_ERR_NO_MEMORY;
   tp_status status = TP_OK;
   for (tp_value_walk walk = {0}; status == TP_OK && tp_value_next(data, &walk); next++) {
@@ -160,16 +162,16 @@ static tp_status read_vectors(tp_text data, const tp_memory_embed_request *reque
                                ret_vectors + (size_t)index * request->dimensions))
       status = TP_ERR_MALFORMED;
   }
-  tp__openai_free(seen, request->text_count + 1);
+  tp__heap_free(seen, request->text_count + 1);
   return status;
 }
 
 static tp_status read_answer(const transfer *t, float *ret_vectors) {
   tp_writer *writer;
   tp_text value;
-  tp_status status = tp_writer_new(tp__openai_memory, &writer);
+  tp_status status = tp_writer_new(tp__heap, &writer);
   if (status != TP_OK) return status;
-  status = tp_json_decode(tp__openai_bytes_text(&t->answer), writer, NULL);
+  status = tp_json_decode(tp__bytes_text(&t->answer), writer, NULL);
   if (status == TP_OK) status = tp_writer_finish(writer, &value);
   if (status == TP_OK) status = read_vectors(tp_value_get(value, "data"), t->request, ret_vectors);
   else if (status != TP_ERR_NO_MEMORY) status = TP_ERR_MALFORMED;
@@ -179,13 +181,13 @@ static tp_status read_answer(const transfer *t, float *ret_vectors) {
 
 static tp_status embed(void *ctx, const tp_memory_embed_request *request, float *ret_vectors) {
   embedder *e = ctx;
-  tp__openai_bytes body = {0};
+  tp__bytes body = {0};
   transfer t = {.e = e, .request = request};
   tp_status status = make_body(e, request, &body);
   if (status == TP_OK) status = send_request(e, &body, &t);
   if (status == TP_OK) status = read_answer(&t, ret_vectors);
-  tp__openai_bytes_fini(&body);
-  tp__openai_bytes_fini(&t.answer);
+  tp__bytes_fini(&body);
+  tp__bytes_fini(&t.answer);
   return status;
 }
 
@@ -194,17 +196,17 @@ static tp_status embed(void *ctx, const tp_memory_embed_request *request, float 
 static void destroy(void *ctx) {
   embedder *e = ctx;
   for (size_t i = 0; i < e->handle_count; i++) curl_easy_cleanup(e->handles[i]);
-  pthread_mutex_destroy(&e->mutex);
+  tp__lock_fini(&e->mutex);
   tp__openai_config_fini(&e->config);
-  tp__openai_string_free(e->name);
-  tp__openai_free(e, sizeof *e);
+  tp__heap_string_free(e->name);
+  tp__heap_free(e, sizeof *e);
 }
 
 /* Vectors depend on the model, their dimensions and the further fields; not on where it runs. */
 static char *make_name(const embedder *e, uint32_t dimensions) {
   char name[129];
   snprintf(name, sizeof name, "%.100s:%u", e->config.model, (unsigned)dimensions);
-  return tp__openai_copy(tp_text_of(name));
+  return tp__heap_copy(tp_text_of(name));
 }
 
 static tp_status check(const embedder *e, const tp_openai_options *options, uint32_t dimensions, tp_fault *fault) {
@@ -216,7 +218,7 @@ static tp_status check(const embedder *e, const tp_openai_options *options, uint
     wrong = "dimensions must be 1 to 4,096: how many numbers the model's vectors have";
   else if (options->requests_per_minute || options->tokens_per_minute)
     wrong = "tp_openai_options: limits per minute are for models";
-  return wrong ? tp__openai_refuse(fault, TP_ERR_USAGE, options->model, "%s", wrong) : TP_OK;
+  return wrong ? tp__refuse(fault, TP_ERR_USAGE, options->model, "%s", wrong) : TP_OK;
 }
 
 static tp_status init(embedder *e, const tp_openai_options *options, uint32_t dimensions, tp_fault *fault) {
@@ -227,20 +229,20 @@ static tp_status init(embedder *e, const tp_openai_options *options, uint32_t di
   if (status != TP_OK) return status;
   if (!options->total_ms) e->config.total_ms = TOTAL_MS;
   e->name = make_name(e, dimensions);
-  return e->name ? TP_OK : tp__openai_refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for an embedder");
+  return e->name ? TP_OK : tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for an embedder");
 }
 
 tp_status tp_openai_embedder_new(const tp_openai_options *options, uint32_t dimensions,
                                  tp_memory_embedder *ret_embedder, tp_fault *fault) {
   if (!options || !ret_embedder)
-    return tp__openai_refuse(fault, TP_ERR_USAGE, NULL, "tp_openai_embedder_new: options or ret_embedder is NULL");
-  embedder *e = tp__openai_alloc(sizeof *e);
-  if (!e) return tp__openai_refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for an embedder");
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_openai_embedder_new: options or ret_embedder is NULL");
+  embedder *e = tp__heap_alloc(sizeof *e);
+  if (!e) return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for an embedder");
   e->config.files_directory = -1;
-  pthread_mutex_init(&e->mutex, NULL); /* cannot fail with default attributes on Linux */
+  tp__lock_init(&e->mutex, TP__LOCK_embedder);
   tp_status status = tp__openai_io_ready();
   if (status == TP_OK) status = init(e, options, dimensions, fault);
-  else (void)tp__openai_refuse(fault, status, NULL, "libcurl cannot be used: curl_global_init() failed");
+  else (void)tp__refuse(fault, status, NULL, "libcurl cannot be used: curl_global_init() failed");
   if (status != TP_OK) {
     destroy(e);
     return status;

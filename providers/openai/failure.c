@@ -5,9 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/base/check.h"
+#include "turnphase/value.h"
+
 enum { SAID_SIZE = 300, EXCERPT_SIZE = 160, SECRET_SIZE_MIN = 4 };
 
 tp_status tp__openai_fail(tp__openai_failure *failure, tp_status code, bool retryable, const char *format, ...) {
+  assert(code != TP_OK);
   if (failure->code != TP_OK) return failure->code;
   char message[TP_FAULT_MESSAGE_SIZE + 4];
   va_list args;
@@ -16,11 +20,11 @@ tp_status tp__openai_fail(tp__openai_failure *failure, tp_status code, bool retr
   va_end(args);
   failure->code = code;
   failure->retryable = retryable;
-  tp__openai_show(failure->message, sizeof failure->message, tp_text_of(message));
+  tp__show(failure->message, sizeof failure->message, tp_text_of(message));
   return code;
 }
 
-void tp__openai_put_without(tp__openai_bytes *bytes, tp_text text, const char *secret) {
+void tp__openai_put_without(tp__bytes *bytes, tp_text text, const char *secret) {
   size_t size = secret ? strlen(secret) : 0;
   size_t from = 0;
   for (size_t at = 0; size >= SECRET_SIZE_MIN && at + size <= text.size;) {
@@ -28,11 +32,11 @@ void tp__openai_put_without(tp__openai_bytes *bytes, tp_text text, const char *s
       at++;
       continue;
     }
-    tp__openai_put(bytes, text.data + from, at - from);
-    tp__openai_put_string(bytes, "[key]");
+    tp__bytes_put(bytes, text.data + from, at - from);
+    tp__bytes_put_string(bytes, "[key]");
     from = at += size;
   }
-  if (from < text.size) tp__openai_put(bytes, text.data + from, text.size - from);
+  if (from < text.size) tp__bytes_put(bytes, text.data + from, text.size - from);
 }
 
 /* ---- what endpoints say ---- */
@@ -103,15 +107,15 @@ static const struct row *row_of(long status) {
 
 static const struct word *word_of(tp_text code, tp_text type) {
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-    if (tp__openai_is(code, words[i].word)) return &words[i];
+    if (tp__is_word(code, words[i].word)) return &words[i];
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-    if (tp__openai_is(type, words[i].word)) return &words[i];
+    if (tp__is_word(type, words[i].word)) return &words[i];
   return NULL;
 }
 
 static bool says_too_long(tp_text message) {
   for (size_t i = 0; i < sizeof too_long / sizeof *too_long; i++)
-    if (tp__openai_has(message, too_long[i])) return true;
+    if (tp__contains(message, too_long[i])) return true;
   return false;
 }
 
@@ -130,7 +134,7 @@ static void fail_with(tp__openai_failure *failure, const char *place, long statu
                       tp_text type, const char *secret) {
   const struct row *row = row_of(status);
   const struct word *word = word_of(code, type);
-  tp__openai_bytes said = {0};
+  tp__bytes said = {0};
   char shown[SAID_SIZE];
   tp_status which = word ? word->code : TP_ERR_MODEL;
   bool retryable = word ? word->retryable : row->retryable;
@@ -145,12 +149,12 @@ static void fail_with(tp__openai_failure *failure, const char *place, long statu
                                                       : row->remedy;
   tp__openai_put_without(&said, message, secret);
   if (code.size > 0 || type.size > 0) {
-    tp__openai_put_string(&said, " (");
+    tp__bytes_put_string(&said, " (");
     tp__openai_put_without(&said, code.size > 0 ? code : type, secret);
-    tp__openai_put_string(&said, ")");
+    tp__bytes_put_string(&said, ")");
   }
-  tp__openai_show(shown, sizeof shown, tp__openai_bytes_text(&said));
-  tp__openai_bytes_fini(&said);
+  tp__show(shown, sizeof shown, tp__bytes_text(&said));
+  tp__bytes_fini(&said);
   (void)tp__openai_fail(failure, which, retryable, "%s: %s; %s", place, shown[0] ? shown : "no reason was given",
                         remedy);
 }
@@ -166,7 +170,7 @@ void tp__openai_fail_said(tp__openai_failure *failure, const char *place, long s
                           const char *secret) {
   tp_writer *writer;
   tp_text value = {NULL, 0};
-  if (tp_writer_new(tp__openai_memory, &writer) != TP_OK) {
+  if (tp_writer_new(tp__heap, &writer) != TP_OK) {
     (void)tp__openai_fail(failure, TP_ERR_NO_MEMORY, false, "%s, and no memory to read why", place);
     return;
   }
@@ -174,11 +178,11 @@ void tp__openai_fail_said(tp__openai_failure *failure, const char *place, long s
       tp_value_kind_of(value) == TP_VALUE_MAP) {
     tp__openai_fail_value(failure, place, status, value, secret);
   } else {
-    tp__openai_bytes clean = {0};
+    tp__bytes clean = {0};
     tp__openai_put_without(&clean, body, secret);
     if (clean.size > EXCERPT_SIZE) clean.size = EXCERPT_SIZE;
-    fail_with(failure, place, status, tp__openai_bytes_text(&clean), (tp_text){NULL, 0}, (tp_text){NULL, 0}, NULL);
-    tp__openai_bytes_fini(&clean);
+    fail_with(failure, place, status, tp__bytes_text(&clean), (tp_text){NULL, 0}, (tp_text){NULL, 0}, NULL);
+    tp__bytes_fini(&clean);
   }
   tp_writer_free(writer);
 }

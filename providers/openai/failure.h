@@ -5,7 +5,8 @@
 #ifndef TP__OPENAI_FAILURE_H
 #define TP__OPENAI_FAILURE_H
 
-#include "providers/openai/text.h"
+#include "support/bytes.h"
+#include "support/fault.h"
 
 typedef struct tp__openai_failure {
   tp_status code; /* TP_OK: none */
@@ -29,6 +30,6 @@ void tp__openai_fail_value(tp__openai_failure *failure, const char *place, long 
                            const char *secret);
 
 /** Appends text with every occurrence of the secret as "[key]". */
-void tp__openai_put_without(tp__openai_bytes *bytes, tp_text text, const char *secret);
+void tp__openai_put_without(tp__bytes *bytes, tp_text text, const char *secret);
 
 #endif

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "runtime/base/check.h"
+
 static const tp__openai_form *const forms[] = {
     [TP_OPENAI_CHAT] = &tp__openai_form_chat,
     [TP_OPENAI_RESPONSES] = &tp__openai_form_responses,
@@ -92,14 +94,17 @@ void tp__openai_write_typed(tp_writer *writer, const char *type, const char *key
 }
 
 size_t tp__openai_part_count(const tp__openai_draft_request *draft, size_t message) {
+  assert(message < draft->request->message_count);
   return draft->first_part[message + 1] - draft->first_part[message];
 }
 
 size_t tp__openai_content_count(const tp__openai_draft_request *draft, size_t message) {
+  assert(message < draft->request->message_count);
   return (draft->request->messages[message]->text.size > 0) + tp__openai_part_count(draft, message);
 }
 
 void tp__openai_write_content(tp__openai_draft_request *draft, size_t message, const tp__openai_content *content) {
+  assert(message < draft->request->message_count);
   tp_text text = draft->request->messages[message]->text;
   if (text.size > 0) content->text(draft->writer, text);
   for (size_t i = draft->first_part[message]; i < draft->first_part[message + 1]; i++) {

@@ -11,9 +11,9 @@
 
 /** An image of a message. */
 typedef struct tp__openai_image {
-  tp__openai_bytes url; /* data: or https: */
-  tp_text media;        /* "image/png"; empty for https: */
-  tp_text base64;       /* part of url; empty for https: */
+  tp__bytes url;  /* data: or https: */
+  tp_text media;  /* "image/png"; empty for https: */
+  tp_text base64; /* part of url; empty for https: */
 } tp__openai_image;
 
 /** What stands in a message behind its text: text, or an image. */
@@ -30,7 +30,7 @@ typedef struct tp__openai_draft_request {
   const tp__openai_part *parts; /* of all messages */
   const size_t *first_part;     /* by message, and one more behind the last */
   tp_writer *writer;
-  tp__openai_bytes scratch;
+  tp__bytes scratch;
   tp_status status; /* of what could not be written */
 } tp__openai_draft_request;
 

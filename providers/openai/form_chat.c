@@ -13,7 +13,7 @@ static void write_image(tp_writer *writer, const tp__openai_image *image) {
   tp__openai_write_pair(writer, "type", "image_url");
   tp_write_string(writer, "image_url");
   tp_write_map(writer, 1);
-  tp__openai_write_pair_text(writer, "url", tp__openai_bytes_text(&image->url));
+  tp__openai_write_pair_text(writer, "url", tp__bytes_text(&image->url));
 }
 
 static const tp__openai_content content_form = {write_text, write_image};
@@ -125,7 +125,7 @@ static void take_content(tp__openai_answer *answer, tp_text content) {
   tp__openai_answer_text(answer, tp_value_kind_of(content) == TP_VALUE_TEXT ? tp_value_text(content) : (tp_text){0});
   if (tp_value_kind_of(content) != TP_VALUE_ARRAY) return;
   for (tp_value_walk walk = {0}; tp_value_next(content, &walk);)
-    if (tp__openai_is(tp__openai_text(walk.value, "type"), "text"))
+    if (tp__is_word(tp__openai_text(walk.value, "type"), "text"))
       tp__openai_answer_text(answer, tp__openai_text(walk.value, "text"));
 }
 
@@ -145,7 +145,7 @@ static void take_finish(tp__openai_answer *answer, tp_text reason) {
   } reasons[] = {
       {"stop", "end_turn"}, {"length", "max_tokens"}, {"tool_calls", "tool_use"}, {"function_call", "tool_use"}};
   for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++) {
-    if (!tp__openai_is(reason, reasons[i].theirs)) continue;
+    if (!tp__is_word(reason, reasons[i].theirs)) continue;
     tp__openai_answer_stop(answer, reasons[i].ours);
     return;
   }
@@ -161,7 +161,7 @@ typedef struct pick {
 static void pick_all(tp_text map, pick *picks, size_t count) {
   for (tp_value_walk walk = {0}; tp_value_next(map, &walk);)
     for (size_t i = 0; i < count; i++)
-      if (tp__openai_is(walk.key, picks[i].key)) picks[i].value = walk.value;
+      if (tp__is_word(walk.key, picks[i].key)) picks[i].value = walk.value;
 }
 
 /* What was said: a piece, or all of it. */

@@ -18,8 +18,7 @@ static void write_image(tp_writer *writer, const tp__openai_image *image) {
   tp_write_map(writer, has_data ? 3 : 2);
   tp__openai_write_pair(writer, "type", has_data ? "base64" : "url");
   if (has_data) tp__openai_write_pair_text(writer, "media_type", image->media);
-  tp__openai_write_pair_text(writer, has_data ? "data" : "url",
-                             has_data ? image->base64 : tp__openai_bytes_text(&image->url));
+  tp__openai_write_pair_text(writer, has_data ? "data" : "url", has_data ? image->base64 : tp__bytes_text(&image->url));
 }
 
 static const tp__openai_content content_form = {write_text, write_image};
@@ -101,16 +100,16 @@ static bool has_system(const tp__openai_draft_request *draft) {
 }
 
 static void write_system(tp__openai_draft_request *draft) {
-  tp__openai_bytes_clear(&draft->scratch);
-  tp__openai_put_text(&draft->scratch, draft->request->system);
+  tp__bytes_clear(&draft->scratch);
+  tp__bytes_put_text(&draft->scratch, draft->request->system);
   for (size_t i = 0; i < draft->request->message_count; i++) {
     const tp_message *message = draft->request->messages[i];
     if (message->role != TP_ROLE_SYSTEM || message->text.size == 0) continue;
-    if (draft->scratch.size > 0) tp__openai_put_string(&draft->scratch, "\n\n");
-    tp__openai_put_text(&draft->scratch, message->text);
+    if (draft->scratch.size > 0) tp__bytes_put_string(&draft->scratch, "\n\n");
+    tp__bytes_put_text(&draft->scratch, message->text);
   }
   if (draft->scratch.failed) draft->status = TP_ERR_NO_MEMORY;
-  tp_write_text(draft->writer, tp__openai_bytes_text(&draft->scratch));
+  tp_write_text(draft->writer, tp__bytes_text(&draft->scratch));
 }
 
 static void write_tools(tp__openai_draft_request *draft) {
@@ -154,8 +153,8 @@ static void take_usage(tp__openai_answer *answer, tp_text usage) {
 /* A block that begins, or is whole. */
 static void take_block(tp__openai_answer *answer, int64_t index, tp_text block) {
   tp_text type = tp__openai_text(block, "type"), none = {NULL, 0};
-  if (tp__openai_is(type, "text")) tp__openai_answer_text(answer, tp__openai_text(block, "text"));
-  if (!tp__openai_is(type, "tool_use")) return;
+  if (tp__is_word(type, "text")) tp__openai_answer_text(answer, tp__openai_text(block, "text"));
+  if (!tp__is_word(type, "tool_use")) return;
   tp_text id = tp__openai_text(block, "id"), input = tp_value_get(block, "input");
   tp__openai_draft *draft = tp__openai_answer_draft(answer, index, id);
   tp__openai_answer_fragment(answer, draft, id, tp__openai_text(block, "name"), none);
@@ -172,8 +171,8 @@ static void take_block_start(tp__openai_answer *answer, tp_text event) {
 
 static void take_delta(tp__openai_answer *answer, tp_text event) {
   tp_text delta = tp_value_get(event, "delta"), type = tp__openai_text(delta, "type"), none = {NULL, 0};
-  if (tp__openai_is(type, "text_delta")) tp__openai_answer_text(answer, tp__openai_text(delta, "text"));
-  if (!tp__openai_is(type, "input_json_delta")) return;
+  if (tp__is_word(type, "text_delta")) tp__openai_answer_text(answer, tp__openai_text(delta, "text"));
+  if (!tp__is_word(type, "input_json_delta")) return;
   tp__openai_draft *draft = tp__openai_answer_draft(answer, tp__openai_count(event, "index"), none);
   tp__openai_answer_fragment(answer, draft, none, none, tp__openai_text(delta, "partial_json"));
 }

@@ -8,7 +8,7 @@
 static void write_text(tp_writer *writer, tp_text text) { tp__openai_write_typed(writer, "input_text", "text", text); }
 
 static void write_image(tp_writer *writer, const tp__openai_image *image) {
-  tp__openai_write_typed(writer, "input_image", "image_url", tp__openai_bytes_text(&image->url));
+  tp__openai_write_typed(writer, "input_image", "image_url", tp__bytes_text(&image->url));
 }
 
 static const tp__openai_content content_form = {write_text, write_image};
@@ -106,7 +106,7 @@ static void take_text(tp__openai_answer *answer, tp_text event) {
 
 /* An item that begins, or is whole. @param whole  its arguments are all there are. */
 static void take_call(tp__openai_answer *answer, int64_t index, tp_text item, bool whole) {
-  if (!tp__openai_is(tp__openai_text(item, "type"), "function_call")) return;
+  if (!tp__is_word(tp__openai_text(item, "type"), "function_call")) return;
   tp_text id = tp__openai_text(item, "call_id"), arguments = tp__openai_text(item, "arguments");
   tp__openai_draft *draft = tp__openai_answer_draft(answer, index, id);
   tp__openai_answer_fragment(answer, draft, id, tp__openai_text(item, "name"), (tp_text){NULL, 0});
@@ -146,14 +146,14 @@ static void take_output(tp__openai_answer *answer, tp_text output) {
   int64_t index = 0;
   if (answer->text.size > 0 || answer->draft_count > 0) return;
   for (tp_value_walk walk = {0}; tp_value_next(output, &walk); index++) {
-    if (tp__openai_is(tp__openai_text(walk.value, "type"), "message")) take_message(answer, walk.value);
+    if (tp__is_word(tp__openai_text(walk.value, "type"), "message")) take_message(answer, walk.value);
     take_call(answer, index, walk.value, true);
   }
 }
 
 static void take_reason(tp__openai_answer *answer, tp_text response) {
   tp_text reason = tp__openai_text(tp_value_get(response, "incomplete_details"), "reason");
-  if (tp__openai_is(reason, "max_output_tokens")) tp__openai_answer_stop(answer, "max_tokens");
+  if (tp__is_word(reason, "max_output_tokens")) tp__openai_answer_stop(answer, "max_tokens");
   else if (reason.size > 0) tp__openai_answer_stop_text(answer, reason);
   else tp__openai_answer_stop(answer, answer->draft_count > 0 ? "tool_use" : "end_turn");
 }
@@ -161,7 +161,7 @@ static void take_reason(tp__openai_answer *answer, tp_text response) {
 static void take_response(tp__openai_answer *answer, tp_text response) {
   tp_text usage = tp_value_get(response, "usage");
   if (tp_value_kind_of(tp_value_get(response, "error")) == TP_VALUE_MAP ||
-      tp__openai_is(tp__openai_text(response, "status"), "failed")) {
+      tp__is_word(tp__openai_text(response, "status"), "failed")) {
     tp__openai_take_error(answer, response);
     return;
   }

@@ -9,13 +9,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "runtime/base/check.h"
+
 enum { SHOWN_SIZE = 96 };
 
 static tp_status refuse(tp_fault *fault, tp_status code, tp_text file, int system_error, const char *why) {
   char shown[SHOWN_SIZE];
-  tp__openai_show(shown, sizeof shown, file);
-  (void)tp__openai_refuse(fault, code, shown, "file \"%s\": %s%s%s", shown, why, system_error ? ": " : "",
-                          system_error ? strerror(system_error) : "");
+  tp__show(shown, sizeof shown, file);
+  (void)tp__refuse(fault, code, shown, "file \"%s\": %s%s%s", shown, why, system_error ? ": " : "",
+                   system_error ? strerror(system_error) : "");
   if (fault) fault->system_error = system_error;
   return code;
 }
@@ -33,7 +35,7 @@ static bool is_base64(tp_text text) {
 
 /* data:image/png;base64,… */
 static tp_status split_data(tp__openai_image *image, tp_text file, tp_fault *fault) {
-  const char *url = tp__openai_bytes_string(&image->url), *comma = strchr(url, ',');
+  const char *url = tp__bytes_string(&image->url), *comma = strchr(url, ',');
   size_t head = comma ? (size_t)(comma - url) : 0;
   if (image->url.failed) return refuse(fault, TP_ERR_NO_MEMORY, file, 0, "no memory for it");
   if (head < 7 || memcmp(comma - 7, ";base64", 7) != 0 || strncmp(url, "data:image/", 11) != 0)
@@ -47,22 +49,21 @@ static tp_status split_data(tp__openai_image *image, tp_text file, tp_fault *fau
 /* ---- files ---- */
 
 static const char *media_of(tp_text bytes) {
-  if (tp__openai_begins(bytes, "\x89PNG\r\n\x1a\n")) return "image/png";
-  if (tp__openai_begins(bytes, "\xff\xd8\xff")) return "image/jpeg";
-  if (tp__openai_begins(bytes, "GIF8")) return "image/gif";
-  if (tp__openai_begins(bytes, "RIFF") && bytes.size > 12 && memcmp(bytes.data + 8, "WEBP", 4) == 0)
-    return "image/webp";
+  if (tp__begins(bytes, "\x89PNG\r\n\x1a\n")) return "image/png";
+  if (tp__begins(bytes, "\xff\xd8\xff")) return "image/jpeg";
+  if (tp__begins(bytes, "GIF8")) return "image/gif";
+  if (tp__begins(bytes, "RIFF") && bytes.size > 12 && memcmp(bytes.data + 8, "WEBP", 4) == 0) return "image/webp";
   return NULL;
 }
 
-static tp_status read_all(int fd, tp_text file, tp__openai_bytes *bytes, tp_fault *fault) {
+static tp_status read_all(int fd, tp_text file, tp__bytes *bytes, tp_fault *fault) {
   char part[65536];
   for (;;) {
     ssize_t size = read(fd, part, sizeof part);
     if (size < 0 && errno == EINTR) continue;
     if (size < 0) return refuse(fault, TP_ERR_IO, file, errno, "cannot be read");
     if (size == 0) return TP_OK;
-    tp__openai_put(bytes, part, (size_t)size);
+    tp__bytes_put(bytes, part, (size_t)size);
     if (bytes->failed) return refuse(fault, TP_ERR_NO_MEMORY, file, 0, "no memory for it");
     if (bytes->size > TP__OPENAI_IMAGE_BYTES_MAX)
       return refuse(fault, TP_ERR_TOO_LARGE, file, 0, "an image may have 20 MiB");
@@ -70,15 +71,15 @@ static tp_status read_all(int fd, tp_text file, tp__openai_bytes *bytes, tp_faul
 }
 
 /* The JSON of bytes is their base64 in quotes. */
-static tp_status put_base64(tp__openai_bytes *url, tp_text bytes) {
+static tp_status put_base64(tp__bytes *url, tp_text bytes) {
   tp_writer *writer;
   tp_text value, json;
-  tp_status status = tp_writer_new(tp__openai_memory, &writer);
+  tp_status status = tp_writer_new(tp__heap, &writer);
   if (status != TP_OK) return status;
   tp_write_bytes(writer, bytes);
   status = tp_writer_finish(writer, &value);
   if (status == TP_OK) status = tp_json_encode(value, writer, &json, NULL);
-  if (status == TP_OK) tp__openai_put(url, json.data + 1, json.size - 2);
+  if (status == TP_OK) tp__bytes_put(url, json.data + 1, json.size - 2);
   if (url->failed) status = TP_ERR_NO_MEMORY;
   tp_writer_free(writer);
   return status;
@@ -86,22 +87,22 @@ static tp_status put_base64(tp__openai_bytes *url, tp_text bytes) {
 
 static tp_status take_file(int fd, tp_text file, tp__openai_image *image, tp_fault *fault) {
   struct stat found;
-  tp__openai_bytes bytes = {0};
+  tp__bytes bytes = {0};
   if (fstat(fd, &found) != 0) return refuse(fault, TP_ERR_IO, file, errno, "cannot be read");
   if (!S_ISREG(found.st_mode)) return refuse(fault, TP_ERR_USAGE, file, 0, "not a regular file");
   tp_status status = read_all(fd, file, &bytes, fault);
-  const char *media = media_of(tp__openai_bytes_text(&bytes));
+  const char *media = media_of(tp__bytes_text(&bytes));
   if (status == TP_OK && !media)
     status = refuse(fault, TP_ERR_USAGE, file, 0, "neither PNG, JPEG, GIF nor WebP, which are all that is sent");
   if (status == TP_OK) {
-    tp__openai_put_string(&image->url, "data:");
-    tp__openai_put_string(&image->url, media);
-    tp__openai_put_string(&image->url, ";base64,");
-    status = put_base64(&image->url, tp__openai_bytes_text(&bytes));
+    tp__bytes_put_string(&image->url, "data:");
+    tp__bytes_put_string(&image->url, media);
+    tp__bytes_put_string(&image->url, ";base64,");
+    status = put_base64(&image->url, tp__bytes_text(&bytes));
     if (status != TP_OK) (void)refuse(fault, status, file, 0, tp_status_text(status));
     else status = split_data(image, file, fault);
   }
-  tp__openai_bytes_fini(&bytes);
+  tp__bytes_fini(&bytes);
   return status;
 }
 
@@ -110,12 +111,12 @@ static tp_status read_file(tp_text file, int directory, tp__openai_image *image,
                          .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
   if (directory < 0)
     return refuse(fault, TP_ERR_USAGE, file, 0, "a path is read only beneath files_directory, which is not set");
-  char *path = tp__openai_copy(file);
+  char *path = tp__heap_copy(file);
   if (!path) return refuse(fault, TP_ERR_NO_MEMORY, file, 0, "no memory for its path");
   bool whole = strlen(path) == file.size;
   int fd = whole ? (int)syscall(SYS_openat2, directory, path, &how, sizeof how) : -1;
   int error = whole ? errno : EINVAL;
-  tp__openai_free(path, file.size + 1);
+  tp__heap_free(path, file.size + 1);
   if (fd < 0)
     return refuse(fault, TP_ERR_IO, file, error,
                   error == EXDEV ? "leads out of files_directory" : "cannot be opened beneath files_directory");
@@ -125,14 +126,15 @@ static tp_status read_file(tp_text file, int directory, tp__openai_image *image,
 }
 
 tp_status tp__openai_image_read(tp_text file, int directory, tp__openai_image *image, tp_fault *fault) {
-  bool is_data = tp__openai_begins(file, "data:");
-  if (!is_data && !tp__openai_begins(file, "https://")) return read_file(file, directory, image, fault);
-  tp__openai_put_text(&image->url, file);
+  assert(directory >= -1);
+  bool is_data = tp__begins(file, "data:");
+  if (!is_data && !tp__begins(file, "https://")) return read_file(file, directory, image, fault);
+  tp__bytes_put_text(&image->url, file);
   if (is_data) return split_data(image, file, fault);
   return image->url.failed ? refuse(fault, TP_ERR_NO_MEMORY, file, 0, "no memory for it") : TP_OK;
 }
 
 void tp__openai_image_fini(tp__openai_image *image) {
-  tp__openai_bytes_fini(&image->url);
+  tp__bytes_fini(&image->url);
   *image = (tp__openai_image){.media = {NULL, 0}};
 }

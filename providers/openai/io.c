@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "providers/openai/io.h"
 
-#include <assert.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "providers/openai/call.h"
+#include "support/clock.h"
+#include "support/lock.h"
 
 enum { CONNECTIONS_KEPT_MAX = 64, POLL_MS_MAX = 60000 };
 
 typedef enum io_state { IO_IDLE, IO_RUNS, IO_STOPS } io_state;
 
 static struct {
-  pthread_mutex_t mutex;
-  pthread_cond_t changed; /* state */
+  tp__lock mutex;
+  tp__lock_condition changed; /* state */
   /* under mutex */
   io_state state;
   bool ready; /* libcurl is, and the child of a fork begins anew */
@@ -29,17 +28,18 @@ static struct {
   /* the I/O thread's */
   tp__openai_call *active;
   uint64_t connections_here;
-} io = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+} io = {.mutex = TP__LOCK_INITIALIZER(TP__LOCK_openai_io), .changed = TP__LOCK_CONDITION_INITIALIZER};
 
 /* ---- fork ---- */
 
-static void before_fork(void) { pthread_mutex_lock(&io.mutex); }
-static void parent_forked(void) { pthread_mutex_unlock(&io.mutex); }
+static void before_fork(void) { tp__lock_acquire(&io.mutex); }
+static void parent_forked(void) { tp__lock_release(&io.mutex); }
 
 /* What is under way, and its connections, belong to the parent. */
 static void child_forked(void) {
-  pthread_mutex_init(&io.mutex, NULL);
-  pthread_cond_init(&io.changed, NULL);
+  tp__lock_release(&io.mutex);
+  tp__lock_init(&io.mutex, TP__LOCK_openai_io);
+  tp__lock_condition_init(&io.changed);
   io.state = IO_IDLE;
   io.multi = NULL;
   io.calls = io.first_new = io.last_new = io.active = NULL;
@@ -49,11 +49,33 @@ static void child_forked(void) {
 
 /* ---- lists ---- */
 
+#ifdef TP_CHECKS
+static void io_check_locked(void) {
+  TP__LOCKED(&io.mutex);
+  size_t looked = 0;
+  /* A thread that does not run has no transfer and no handle. */
+  assert(io.state != IO_IDLE || (!io.calls && !io.multi));
+  /* The inbox has both ends or none. */
+  assert(!io.first_new == !io.last_new);
+  assert(!io.last_new || !io.last_new->next_new);
+  assert(io.ended <= io.started);
+  for (const tp__openai_call *call = io.calls; call && looked < TP__CHECK_ITEMS_MAX; call = call->next, looked++) {
+    assert(!call->next || call->next->previous == call);
+    assert(call->core->refs > 0 && call->token.bits != 0);
+  }
+}
+#endif
+
 static void wake_locked(void) {
+  TP__LOCKED(&io.mutex);
+  TP__CHECK(io_check_locked());
   if (io.multi) curl_multi_wakeup(io.multi);
 }
 
 static void link_locked(tp__openai_call *call) {
+  TP__LOCKED(&io.mutex);
+  assert(!call->previous && !call->next && !call->next_new);
+  assert(io.state == IO_RUNS && !io.first_new == !io.last_new);
   call->next = io.calls;
   if (io.calls) io.calls->previous = call;
   io.calls = call;
@@ -64,6 +86,9 @@ static void link_locked(tp__openai_call *call) {
 }
 
 static void unlink_locked(tp__openai_call *call) {
+  TP__LOCKED(&io.mutex);
+  assert(call->previous ? call->previous->next == call : io.calls == call);
+  assert(io.ended < io.started);
   if (call->previous) call->previous->next = call->next;
   else io.calls = call->next;
   if (call->next) call->next->previous = call->previous;
@@ -71,37 +96,43 @@ static void unlink_locked(tp__openai_call *call) {
 }
 
 /* @return the model when it was the last reference: to be freed without the mutex. */
-static tp__openai_core *unref_locked(tp__openai_core *core) { return --core->refs == 0 ? core : NULL; }
+static tp__openai_core *unref_locked(tp__openai_core *core) {
+  TP__LOCKED(&io.mutex);
+  assert(core->refs > 0);
+  return --core->refs == 0 ? core : NULL;
+}
 
 static void free_core(tp__openai_core *core) {
   if (!core) return;
   tp__openai_config_fini(&core->config);
-  tp__openai_free(core, sizeof *core);
+  tp__heap_free(core, sizeof *core);
 }
 
 /* ---- the I/O thread ---- */
 
 static void free_call(tp__openai_call *call) {
   tp__openai_core *core = call->core;
-  pthread_mutex_lock(&io.mutex);
+  tp__lock_acquire(&io.mutex);
   unlink_locked(call);
   core = unref_locked(core);
-  pthread_mutex_unlock(&io.mutex);
+  TP__CHECK(io_check_locked());
+  tp__lock_release(&io.mutex);
   tp__openai_call_free(call);
   free_core(core);
 }
 
 /* Takes what was cancelled, whose share of the rates is free again, and then what is new. @return whether to go on. */
 static bool take_orders(CURLM *multi, int64_t now_ns) {
-  pthread_mutex_lock(&io.mutex);
+  tp__lock_acquire(&io.mutex);
   tp__openai_call *call = io.first_new;
   io.first_new = io.last_new = NULL;
   bool goes_on = io.state == IO_RUNS;
+  TP__CHECK(io_check_locked());
   io.connections = io.connections_here;
   for (tp__openai_call *each = io.any_cancelled ? io.calls : NULL; each; each = each->next)
     each->gone = each->cancelled;
   io.any_cancelled = false;
-  pthread_mutex_unlock(&io.mutex);
+  tp__lock_release(&io.mutex);
   for (tp__openai_call *each = io.active; each; each = each->next_active)
     if (each->gone) tp__openai_call_abort(each, multi);
   while (call) {
@@ -147,15 +178,15 @@ static void take_ended(CURLM *multi, int64_t now_ns) {
 /* What is left has no reader any more. */
 static void abort_all(CURLM *multi) {
   for (tp__openai_call *call = io.active; call; call = call->next_active) tp__openai_call_abort(call, multi);
-  (void)step_all(multi, tp__openai_now_ns());
+  (void)step_all(multi, tp__monotonic_ns());
   assert(!io.active);
 }
 
 static void work(CURLM *multi) {
   int running;
-  while (take_orders(multi, tp__openai_now_ns())) {
+  while (take_orders(multi, tp__monotonic_ns())) {
     curl_multi_perform(multi, &running);
-    int64_t now_ns = tp__openai_now_ns();
+    int64_t now_ns = tp__monotonic_ns();
     take_ended(multi, now_ns);
     int64_t next_ns = step_all(multi, now_ns), left_ms = POLL_MS_MAX;
     if (next_ns - now_ns < left_ms * 1000000) left_ms = next_ns <= now_ns ? 0 : (next_ns - now_ns + 999999) / 1000000;
@@ -167,31 +198,29 @@ static void *run(void *multi) {
   pthread_setname_np(pthread_self(), "tp-openai");
   work(multi);
   abort_all(multi);
-  pthread_mutex_lock(&io.mutex);
+  tp__lock_acquire(&io.mutex);
   io.multi = NULL;
-  pthread_mutex_unlock(&io.mutex);
+  tp__lock_release(&io.mutex);
   curl_multi_cleanup(multi);
-  pthread_mutex_lock(&io.mutex);
+  tp__lock_acquire(&io.mutex);
   io.state = IO_IDLE;
-  pthread_cond_broadcast(&io.changed);
-  pthread_mutex_unlock(&io.mutex);
+  TP__CHECK(io_check_locked());
+  tp__lock_condition_broadcast(&io.changed);
+  tp__lock_release(&io.mutex);
   return NULL;
 }
 
-/* Every signal is blocked in it from its first moment on: the host's handlers run on the host's threads, and a
- * connection that breaks while TLS writes raises nothing. */
+/* A connection that breaks while TLS writes raises nothing there: every signal is blocked. */
 static tp_status start_thread_locked(void) {
-  sigset_t all, before;
+  TP__LOCKED(&io.mutex);
+  assert(io.state == IO_IDLE && !io.multi && !io.calls);
   CURLM *multi = curl_multi_init();
   if (!multi) return TP_ERR_NO_MEMORY;
   curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS, (long)CONNECTIONS_KEPT_MAX);
   io.multi = multi;
   io.state = IO_RUNS;
   io.started = io.ended = io.connections = io.connections_here = 0;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  int error = pthread_create(&io.thread, NULL, run, multi);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  int error = tp__thread_spawn(&io.thread, run, multi);
   if (error == 0) return TP_OK;
   io.multi = NULL;
   io.state = IO_IDLE;
@@ -202,6 +231,7 @@ static tp_status start_thread_locked(void) {
 /* ---- what other threads call ---- */
 
 static bool be_ready_locked(void) {
+  TP__LOCKED(&io.mutex);
   if (!io.ready)
     io.ready = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK &&
                pthread_atfork(before_fork, parent_forked, child_forked) == 0;
@@ -209,30 +239,32 @@ static bool be_ready_locked(void) {
 }
 
 tp_status tp__openai_io_ready(void) {
-  pthread_mutex_lock(&io.mutex);
+  tp__lock_acquire(&io.mutex);
   bool ready = be_ready_locked();
-  pthread_mutex_unlock(&io.mutex);
+  tp__lock_release(&io.mutex);
   return ready ? TP_OK : TP_ERR_SYSTEM;
 }
 
 tp_status tp__openai_io_join(void) {
-  pthread_mutex_lock(&io.mutex);
+  tp__lock_acquire(&io.mutex);
   bool ready = be_ready_locked();
   if (ready) io.models++;
-  pthread_mutex_unlock(&io.mutex);
+  TP__CHECK(io_check_locked());
+  tp__lock_release(&io.mutex);
   return ready ? TP_OK : TP_ERR_SYSTEM;
 }
 
 void tp__openai_io_leave(tp__openai_core *core) {
-  pthread_mutex_lock(&io.mutex);
+  tp__lock_acquire(&io.mutex);
   for (tp__openai_call *call = io.calls; call; call = call->next)
     if (call->core == core) call->cancelled = io.any_cancelled = true;
+  assert(io.models > 0);
   bool stops = --io.models == 0 && io.state == IO_RUNS;
   if (stops) io.state = IO_STOPS;
   pthread_t thread = io.thread;
   wake_locked();
   core = unref_locked(core);
-  pthread_mutex_unlock(&io.mutex);
+  tp__lock_release(&io.mutex);
   free_core(core);
   if (!stops) return;
   if (pthread_equal(thread, pthread_self())) pthread_detach(thread); /* it cannot wait for itself, and ends soon */
@@ -240,36 +272,36 @@ void tp__openai_io_leave(tp__openai_core *core) {
 }
 
 tp_status tp__openai_io_submit(tp__openai_core *core, const tp_model_request *request, tp_token token,
-                               tp__openai_bytes *body) {
+                               tp__bytes *body) {
   tp__openai_call *call = tp__openai_call_new(core, request, token, body);
-  tp__openai_bytes_fini(body);
+  tp__bytes_fini(body);
   if (!call) return TP_ERR_NO_MEMORY;
-  pthread_mutex_lock(&io.mutex);
-  while (io.state == IO_STOPS) pthread_cond_wait(&io.changed, &io.mutex);
+  tp__lock_acquire(&io.mutex);
+  while (io.state == IO_STOPS) tp__lock_condition_wait(&io.changed, &io.mutex);
   tp_status status = io.state == IO_IDLE ? start_thread_locked() : TP_OK;
   if (status == TP_OK) {
     core->refs++;
     link_locked(call);
     wake_locked();
   }
-  pthread_mutex_unlock(&io.mutex);
+  tp__lock_release(&io.mutex);
   if (status != TP_OK) tp__openai_call_free(call);
   return status;
 }
 
 void tp__openai_io_cancel(tp_token token) {
-  pthread_mutex_lock(&io.mutex);
+  tp__lock_acquire(&io.mutex);
   for (tp__openai_call *call = io.calls; call; call = call->next) {
     if (call->token.bits != token.bits) continue;
     call->cancelled = io.any_cancelled = true;
     wake_locked();
     break;
   }
-  pthread_mutex_unlock(&io.mutex);
+  tp__lock_release(&io.mutex);
 }
 
 void tp__openai_io_stats(tp_openai_stats *ret_stats) {
-  pthread_mutex_lock(&io.mutex);
+  tp__lock_acquire(&io.mutex);
   *ret_stats = (tp_openai_stats){.struct_size = sizeof *ret_stats, .models = (uint32_t)io.models};
   if (io.state != IO_IDLE) {
     ret_stats->requests_started = io.started;
@@ -277,5 +309,5 @@ void tp__openai_io_stats(tp_openai_stats *ret_stats) {
     ret_stats->connections_opened = io.connections;
     ret_stats->threads = 1;
   }
-  pthread_mutex_unlock(&io.mutex);
+  tp__lock_release(&io.mutex);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "providers/openai/call.h"
+#include "support/clock.h"
 
 static void fail(tp_token token, tp_status status, const char *message) {
   tp_status code = status == TP_ERR_NO_MEMORY || status == TP_ERR_NO_THREAD ? status : TP_ERR_MODEL;
@@ -13,11 +14,11 @@ static void fail(tp_token token, tp_status status, const char *message) {
 
 static void start(void *ctx, const tp_model_request *request, tp_token token) {
   tp__openai_core *core = ctx;
-  tp__openai_bytes body = {0};
+  tp__bytes body = {0};
   tp_fault fault = {.code = TP_OK};
   tp_status status = tp__openai_request_write(&core->config, request, &body, &fault);
   if (status != TP_OK) {
-    tp__openai_bytes_fini(&body);
+    tp__bytes_fini(&body);
     fail(token, status, fault.message);
     return;
   }
@@ -34,13 +35,13 @@ static void cancel(void *ctx, tp_token token) {
 static void destroy(void *ctx) { tp__openai_io_leave(ctx); }
 
 tp_status tp_openai_model_new(const tp_openai_options *options, tp_model **ret_model, tp_fault *fault) {
-  if (!ret_model) return tp__openai_refuse(fault, TP_ERR_USAGE, NULL, "tp_openai_model_new: ret_model is NULL");
-  tp__openai_core *core = tp__openai_alloc(sizeof *core);
-  if (!core) return tp__openai_refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a model");
+  if (!ret_model) return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_openai_model_new: ret_model is NULL");
+  tp__openai_core *core = tp__heap_alloc(sizeof *core);
+  if (!core) return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a model");
   tp_status status = tp__openai_io_join();
   if (status != TP_OK) {
-    tp__openai_free(core, sizeof *core);
-    return tp__openai_refuse(fault, status, NULL, "libcurl cannot be used: curl_global_init() failed");
+    tp__heap_free(core, sizeof *core);
+    return tp__refuse(fault, status, NULL, "libcurl cannot be used: curl_global_init() failed");
   }
   core->refs = 1;
   status = tp__openai_config_init(&core->config, options, fault);
@@ -57,8 +58,8 @@ tp_status tp_openai_model_new(const tp_openai_options *options, tp_model **ret_m
                           .placement = TP_PLACEMENT_THREAD,
                           .no_tools = core->config.no_tools,
                           .provider = core->config.place};
-  tp__openai_rate_init(&core->requests, core->config.requests_per_minute, tp__openai_now_ns());
-  tp__openai_rate_init(&core->tokens, core->config.tokens_per_minute, tp__openai_now_ns());
+  tp__openai_rate_init(&core->requests, core->config.requests_per_minute, tp__monotonic_ns());
+  tp__openai_rate_init(&core->tokens, core->config.tokens_per_minute, tp__monotonic_ns());
   *ret_model = &core->face;
   return TP_OK;
 }

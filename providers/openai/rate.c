@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "providers/openai/rate.h"
 
+#include "runtime/base/check.h"
+
 static const double NS_PER_MINUTE = 60e9;
 enum { CAPACITIES_PER_MINUTE = 6 };
 
@@ -14,6 +16,7 @@ void tp__openai_rate_init(tp__openai_rate *rate, uint32_t per_minute, int64_t no
 }
 
 int64_t tp__openai_rate_take(tp__openai_rate *rate, double amount, int64_t now_ns) {
+  assert(amount >= 0 && rate->capacity >= 1);
   if (rate->per_ns == 0) return now_ns;
   rate->level = least(rate->level + (double)(now_ns - rate->at_ns) * rate->per_ns, rate->capacity);
   rate->at_ns = now_ns;

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "runtime/base/check.h"
+
 enum { SHOWN_SIZE = 96 };
 
 tp_text tp__openai_request_model(const tp__openai_config *config, const tp_model_request *request) {
@@ -20,13 +22,13 @@ typedef struct extras {
 /* Text without data: the API has none of that name. */
 static tp_text api_name(const tp__openai_form *form, tp_text parameter) {
   for (const tp__openai_rename *row = form->renames; row->from; row++)
-    if (tp__openai_is(parameter, row->from)) return tp_text_of(row->to);
+    if (tp__is_word(parameter, row->from)) return tp_text_of(row->to);
   return parameter;
 }
 
 static bool in_parameters(const extras *extra, tp_text name, tp_text *ret_value) {
   for (tp_value_walk walk = {0}; tp_value_next(extra->parameters, &walk);) {
-    if (!tp__openai_same(api_name(extra->form, walk.key), name)) continue;
+    if (!tp__same(api_name(extra->form, walk.key), name)) continue;
     *ret_value = walk.value;
     return true;
   }
@@ -36,7 +38,7 @@ static bool in_parameters(const extras *extra, tp_text name, tp_text *ret_value)
 static bool find_extra(const extras *extra, tp_text name, tp_text *ret_value) {
   if (in_parameters(extra, name, ret_value)) return true;
   for (tp_value_walk walk = {0}; tp_value_next(extra->body, &walk);) {
-    if (!tp__openai_same(walk.key, name)) continue;
+    if (!tp__same(walk.key, name)) continue;
     *ret_value = walk.value;
     return true;
   }
@@ -46,20 +48,19 @@ static bool find_extra(const extras *extra, tp_text name, tp_text *ret_value) {
 static tp_status check_parameters(const extras *extra, tp_fault *fault) {
   for (tp_value_walk walk = {0}; tp_value_next(extra->parameters, &walk);) {
     char shown[SHOWN_SIZE];
-    tp__openai_show(shown, sizeof shown, walk.key);
+    tp__show(shown, sizeof shown, walk.key);
     if (tp__openai_is_fixed(walk.key))
-      return tp__openai_refuse(fault, TP_ERR_USAGE, shown, "parameters.%s: it is the request's own and cannot be set",
-                               shown);
+      return tp__refuse(fault, TP_ERR_USAGE, shown, "parameters.%s: it is the request's own and cannot be set", shown);
     if (!api_name(extra->form, walk.key).data)
-      return tp__openai_refuse(fault, TP_ERR_USAGE, shown,
-                               "parameters.%s: the API %s has nothing like it: leave it out", shown, extra->form->name);
+      return tp__refuse(fault, TP_ERR_USAGE, shown, "parameters.%s: the API %s has nothing like it: leave it out",
+                        shown, extra->form->name);
   }
   return TP_OK;
 }
 
 static bool is_field(const tp__openai_form *form, tp_text name) {
   for (const tp__openai_field *row = form->fields; row->name; row++)
-    if (tp__openai_is(name, row->name)) return true;
+    if (tp__is_word(name, row->name)) return true;
   return false;
 }
 
@@ -106,17 +107,17 @@ static void write_fields(tp__openai_draft_request *draft, const extras *extra) {
   (void)write_others(extra, draft->writer);
 }
 
-static tp_status encode(tp__openai_draft_request *draft, tp__openai_bytes *json, tp_fault *fault) {
+static tp_status encode(tp__openai_draft_request *draft, tp__bytes *json, tp_fault *fault) {
   tp_fault why = {.code = TP_OK};
   tp_text value, text;
   tp_status status = draft->status;
   if (status == TP_OK) status = tp_writer_finish(draft->writer, &value);
   if (status == TP_OK) status = tp_json_encode(value, draft->writer, &text, &why);
-  if (status == TP_OK) tp__openai_put_text(json, text);
+  if (status == TP_OK) tp__bytes_put_text(json, text);
   if (json->failed) status = TP_ERR_NO_MEMORY;
   if (status == TP_OK) return TP_OK;
-  return tp__openai_refuse(fault, status, NULL, "the request cannot be written as JSON: %s",
-                           why.message[0] ? why.message : tp_status_text(status));
+  return tp__refuse(fault, status, NULL, "the request cannot be written as JSON: %s",
+                    why.message[0] ? why.message : tp_status_text(status));
 }
 
 /* ---- parts ---- */
@@ -143,28 +144,28 @@ static size_t last_user(const tp_model_request *request) {
 
 static bool reserve(parts *p, const tp_model_request *request) {
   p->message_count = request->message_count;
-  p->first = tp__openai_alloc((p->message_count + 1) * sizeof *p->first);
+  p->first = tp__heap_alloc((p->message_count + 1) * sizeof *p->first);
   if (!p->first) return false;
   for (size_t i = 0; i < p->message_count; i++) {
     p->first[i] = p->count;
     p->count += tp_value_count(request->messages[i]->parts);
   }
   p->first[p->message_count] = p->count;
-  p->items = tp__openai_alloc((p->count + 1) * sizeof *p->items);
-  p->images = tp__openai_alloc((p->count + 1) * sizeof *p->images);
+  p->items = tp__heap_alloc((p->count + 1) * sizeof *p->items);
+  p->images = tp__heap_alloc((p->count + 1) * sizeof *p->images);
   return p->items && p->images;
 }
 
 static void free_parts(parts *p) {
   for (size_t i = 0; p->images && i < p->count; i++) tp__openai_image_fini(&p->images[i]);
-  tp__openai_free(p->images, (p->count + 1) * sizeof *p->images);
-  tp__openai_free(p->items, (p->count + 1) * sizeof *p->items);
-  tp__openai_free(p->first, (p->message_count + 1) * sizeof *p->first);
+  tp__heap_free(p->images, (p->count + 1) * sizeof *p->images);
+  tp__heap_free(p->items, (p->count + 1) * sizeof *p->items);
+  tp__heap_free(p->first, (p->message_count + 1) * sizeof *p->first);
 }
 
 static tp_status too_many(tp_fault *fault) {
-  return tp__openai_refuse(fault, TP_ERR_TOO_LARGE, "files", "a message takes at most %d images, and 64 MiB of them",
-                           TP__OPENAI_IMAGES_MAX);
+  return tp__refuse(fault, TP_ERR_TOO_LARGE, "files", "a message takes at most %d images, and 64 MiB of them",
+                    TP__OPENAI_IMAGES_MAX);
 }
 
 static tp_status read_image(const tp__openai_config *config, parts *p, tp_text file, tp__openai_image *image,
@@ -199,42 +200,43 @@ static tp_status read_part(const tp__openai_config *config, parts *p, size_t at,
 static tp_status read_parts(const tp__openai_config *config, const tp_model_request *request, parts *p,
                             tp_fault *fault) {
   size_t newest = last_user(request);
-  if (!reserve(p, request)) return tp__openai_refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a request");
+  if (!reserve(p, request)) return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a request");
   for (size_t i = request->message_count; i > 0; i--) {
     size_t at = p->first[i - 1];
     for (tp_value_walk walk = {0}; tp_value_next(request->messages[i - 1]->parts, &walk); at++) {
       tp_status status = read_part(config, p, at, walk.value, i - 1 == newest, fault);
       if (status == TP_ERR_NO_MEMORY && fault && fault->code == TP_OK)
-        return tp__openai_refuse(fault, status, NULL, "no memory for a request");
+        return tp__refuse(fault, status, NULL, "no memory for a request");
       if (status != TP_OK) return status;
     }
   }
   return TP_OK;
 }
 
-static tp_status write_with(const tp__openai_config *config, tp__openai_draft_request *draft, tp__openai_bytes *json,
+static tp_status write_with(const tp__openai_config *config, tp__openai_draft_request *draft, tp__bytes *json,
                             tp_fault *fault) {
   extras extra = {
       .form = config->form, .parameters = draft->request->parameters, .body = {config->body, config->body_size}};
   tp_status status = check_parameters(&extra, fault);
   if (status != TP_OK) return status;
-  status = tp_writer_new(tp__openai_memory, &draft->writer);
-  if (status != TP_OK) return tp__openai_refuse(fault, status, NULL, "no memory for a request");
+  status = tp_writer_new(tp__heap, &draft->writer);
+  if (status != TP_OK) return tp__refuse(fault, status, NULL, "no memory for a request");
   write_fields(draft, &extra);
   status = encode(draft, json, fault);
-  tp__openai_bytes_fini(&draft->scratch);
+  tp__bytes_fini(&draft->scratch);
   tp_writer_free(draft->writer);
   return status;
 }
 
-tp_status tp__openai_request_write(const tp__openai_config *config, const tp_model_request *request,
-                                   tp__openai_bytes *json, tp_fault *fault) {
+tp_status tp__openai_request_write(const tp__openai_config *config, const tp_model_request *request, tp__bytes *json,
+                                   tp_fault *fault) {
+  assert(config->form && json->size == 0);
   parts p = {.images_left = TP__OPENAI_IMAGES_MAX, .bytes_left = IMAGES_BYTES_MAX};
   tp__openai_draft_request draft = {
       .request = request, .model = tp__openai_request_model(config, request), .streams = !config->no_stream};
   if (draft.model.size == 0)
-    return tp__openai_refuse(fault, TP_ERR_USAGE, NULL,
-                             "no model is named: set tp_openai_options.model, or the turn's or agent's model_name");
+    return tp__refuse(fault, TP_ERR_USAGE, NULL,
+                      "no model is named: set tp_openai_options.model, or the turn's or agent's model_name");
   tp_status status = read_parts(config, request, &p, fault);
   draft.parts = p.items;
   draft.first_part = p.first;

@@ -9,8 +9,8 @@
 
 /** @param json  gets the body.
  *  @return TP_OK, or why not, with a message that names the part: as the fault says. */
-tp_status tp__openai_request_write(const tp__openai_config *config, const tp_model_request *request,
-                                   tp__openai_bytes *json, tp_fault *fault);
+tp_status tp__openai_request_write(const tp__openai_config *config, const tp_model_request *request, tp__bytes *json,
+                                   tp_fault *fault);
 /** The name of the model that the request goes to; empty: none is named. */
 tp_text tp__openai_request_model(const tp__openai_config *config, const tp_model_request *request);
 

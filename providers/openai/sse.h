@@ -6,7 +6,8 @@
 #ifndef TP__OPENAI_SSE_H
 #define TP__OPENAI_SSE_H
 
-#include "providers/openai/text.h"
+#include "support/bytes.h"
+#include "support/text.h"
 
 /** Gets the data of each event. @return false to stop. */
 typedef bool (*tp__openai_event_fn)(void *ctx, tp_text data);
@@ -16,8 +17,8 @@ typedef struct tp__openai_sse {
   tp__openai_event_fn on_event;
   void *ctx;
   size_t event_bytes_max; /* of one event; above it feeding stops with too_large */
-  tp__openai_bytes line;  /* the part of a line that has come */
-  tp__openai_bytes data;
+  tp__bytes line;         /* the part of a line that has come */
+  tp__bytes data;
   bool has_data, past_first_line, after_cr, too_large;
 } tp__openai_sse;
 

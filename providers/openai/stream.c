@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "runtime/base/check.h"
+
 static tp__openai_failure *failure_of(tp__openai_stream *stream) { return &stream->answer.failure; }
 static bool is_good(const tp__openai_stream *stream) {
   return stream->answer.done && stream->answer.failure.code == TP_OK;
@@ -18,7 +20,7 @@ static void no_memory(tp__openai_stream *stream) {
 static void take_event(tp__openai_stream *stream, tp_text event) {
   tp_text type = stream->form->events->type ? tp__openai_text(event, "type") : (tp_text){NULL, 0};
   for (const tp__openai_event *row = stream->form->events; row->take; row++) {
-    if (row->type && !tp__openai_is(type, row->type)) continue;
+    if (row->type && !tp__is_word(type, row->type)) continue;
     row->take(&stream->answer, event);
     return;
   }
@@ -31,18 +33,18 @@ static bool decode(tp__openai_stream *stream, tp_text json, const char *what, tp
   tp_writer_reset(stream->writer);
   tp_status status = tp_json_decode(json, stream->writer, &fault);
   if (status == TP_OK && (status = tp_writer_finish(stream->writer, ret_value)) != TP_OK)
-    (void)tp__openai_refuse(&fault, status, NULL, "%s", tp_status_text(status));
+    (void)tp__refuse(&fault, status, NULL, "%s", tp_status_text(status));
   if (status == TP_ERR_NO_MEMORY) {
     no_memory(stream);
   } else if (status != TP_OK) {
     char place[48] = "";
-    tp__openai_bytes why = {0};
+    tp__bytes why = {0};
     tp__openai_put_without(&why, tp_text_of(fault.message), stream->secret); /* it may quote the text */
     if (stream->has_events) snprintf(place, sizeof place, " %llu", (unsigned long long)stream->events);
     (void)tp__openai_fail(failure_of(stream), TP_ERR_MODEL, false,
                           "%s%s of the endpoint, %u:%u: %s; check base_url and api, and what stands between", what,
-                          place, fault.line, fault.column, tp__openai_bytes_string(&why));
-    tp__openai_bytes_fini(&why);
+                          place, fault.line, fault.column, tp__bytes_string(&why));
+    tp__bytes_fini(&why);
   } else if (tp_value_kind_of(*ret_value) != TP_VALUE_MAP) {
     (void)tp__openai_fail(failure_of(stream), TP_ERR_MODEL, false,
                           "the %s of the endpoint is no JSON object; check base_url and api", what);
@@ -64,7 +66,7 @@ static bool on_event(void *ctx, tp_text data) {
   tp__openai_stream *stream = ctx;
   tp_text event;
   stream->events++;
-  if (stream->form->last_event && tp__openai_is(data, stream->form->last_event)) {
+  if (stream->form->last_event && tp__is_word(data, stream->form->last_event)) {
     stream->answer.done = has_answer(stream);
     if (!stream->answer.done) no_answer(stream);
     return false;
@@ -80,13 +82,13 @@ tp_status tp__openai_stream_init(tp__openai_stream *stream) {
                                        .secret = stream->secret};
   stream->sse = (tp__openai_sse){.on_event = on_event, .ctx = stream, .event_bytes_max = stream->bytes_max};
   tp__openai_answer_init(&stream->answer);
-  return tp_writer_new(tp__openai_memory, &stream->writer);
+  return tp_writer_new(tp__heap, &stream->writer);
 }
 
 void tp__openai_stream_fini(tp__openai_stream *stream) {
   tp__openai_answer_fini(&stream->answer);
   tp__openai_sse_fini(&stream->sse);
-  tp__openai_bytes_fini(&stream->whole);
+  tp__bytes_fini(&stream->whole);
   tp_writer_free(stream->writer);
   stream->writer = NULL;
 }
@@ -102,11 +104,12 @@ static void feed_whole(tp__openai_stream *stream, const char *bytes, size_t size
     too_large(stream);
     return;
   }
-  tp__openai_put(&stream->whole, bytes, size);
+  tp__bytes_put(&stream->whole, bytes, size);
   if (stream->whole.failed) no_memory(stream);
 }
 
 bool tp__openai_stream_feed(tp__openai_stream *stream, const char *bytes, size_t size) {
+  assert(bytes || size == 0);
   if (is_over(stream)) return false;
   if (!stream->has_events) {
     feed_whole(stream, bytes, size);
@@ -119,7 +122,7 @@ bool tp__openai_stream_feed(tp__openai_stream *stream, const char *bytes, size_t
 
 static void end_whole(tp__openai_stream *stream) {
   tp_text value;
-  if (!decode(stream, tp__openai_bytes_text(&stream->whole), "answer", &value)) return;
+  if (!decode(stream, tp__bytes_text(&stream->whole), "answer", &value)) return;
   stream->form->take_whole(&stream->answer, value);
   if (stream->answer.failure.code != TP_OK) return;
   stream->answer.done = has_answer(stream);

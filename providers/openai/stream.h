@@ -17,7 +17,7 @@ typedef struct tp__openai_stream {
   const char *secret;
   tp__openai_answer answer;
   tp__openai_sse sse;
-  tp__openai_bytes whole;
+  tp__bytes whole;
   tp_writer *writer;
   uint64_t events; /* that have come */
 } tp__openai_stream;

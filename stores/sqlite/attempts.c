@@ -15,6 +15,7 @@ tp_status tp__sqlite_attempt(void *ctx, const tp_attempt_record *theirs) {
 }
 
 int tp__sqlite_write_attempt_locked(tp__sqlite_store *s, const tp_attempt_record *a, int64_t *ret_row) {
+  TP__LOCKED(&s->mutex);
   sqlite3_stmt *statement = s->statements[TP__INSERT_ATTEMPT];
   int rc = tp__sqlite_run(statement, tp__sqlite_bind_struct(statement, 1, &attempts, a));
   *ret_row = sqlite3_last_insert_rowid(s->db);

@@ -41,9 +41,9 @@ tp_status tp__sqlite_breadcrumbs(void *ctx, size_t count, tp_breadcrumb **ret_br
   int error = name_file(s, s->process_run_id, name, sizeof name);
   if (!error) error = make_file(name, size, &memory);
   if (error)
-    return tp__sqlite_refuse(fault, error == ENOSPC ? TP_ERR_STORE_FULL : TP_ERR_IO, s->path,
-                             "%s-running-…, which says what runs when the process dies, cannot be made: %s", s->path,
-                             strerror(error));
+    return tp__refuse(fault, error == ENOSPC ? TP_ERR_STORE_FULL : TP_ERR_IO, s->path,
+                      "%s-running-…, which says what runs when the process dies, cannot be made: %s", s->path,
+                      strerror(error));
   s->breadcrumbs = *ret_breadcrumbs = memory;
   s->breadcrumb_count = count;
   return TP_OK;
@@ -61,6 +61,7 @@ void tp__sqlite_breadcrumbs_fini(tp__sqlite_store *s) {
 
 /* The record of a phase that has none, since it was not written before its process died: with this one run. */
 static int write_entry_locked(tp__sqlite_store *s, int64_t process, const tp_breadcrumb *b, int64_t unix_ms) {
+  TP__LOCKED(&s->mutex);
   tp_run_record run = {.struct_size = sizeof run,
                        .subscription = b->subscription,
                        .handler = b->handler,
@@ -89,6 +90,7 @@ static int write_entry_locked(tp__sqlite_store *s, int64_t process, const tp_bre
 }
 
 static int write_audit_locked(tp__sqlite_store *s, const tp_breadcrumb *b, int64_t unix_ms) {
+  TP__LOCKED(&s->mutex);
   char detail[TP_ID_BYTES_MAX + 128];
   snprintf(detail, sizeof detail, "%s `%s` was called when its process died", b->phase ? "the function of" : "the tool",
            b->subscription);
@@ -114,22 +116,24 @@ static void end_texts(tp_breadcrumb *b) {
 }
 
 static int recover_one_locked(tp__sqlite_store *s, int64_t process, const tp_breadcrumb *b) {
-  int64_t unix_ms = tp__sqlite_ms_of(CLOCK_REALTIME) - (tp__sqlite_ms_of(CLOCK_MONOTONIC) - b->started_ns / 1000000);
+  TP__LOCKED(&s->mutex);
+  int64_t unix_ms = tp__wall_ms() - (tp__monotonic_ms() - b->started_ns / 1000000);
   int64_t is_known = b->phase == 0;
   int rc = SQLITE_OK;
   if (!is_known)
     rc = tp__sqlite_once(s->db, "SELECT 1 FROM entry WHERE process = ?1 AND id = ?2",
                          (const int64_t[]){process, (int64_t)b->entry_id}, 2, &is_known);
   if (rc == SQLITE_OK && !is_known) rc = write_entry_locked(s, process, b, unix_ms);
-  return rc == SQLITE_OK ? write_audit_locked(s, b, tp__sqlite_ms_of(CLOCK_REALTIME)) : rc;
+  return rc == SQLITE_OK ? write_audit_locked(s, b, tp__wall_ms()) : rc;
 }
 
 int tp__sqlite_breadcrumbs_recover_locked(tp__sqlite_store *s, int64_t process, uint64_t *ret_count) {
+  TP__LOCKED(&s->mutex);
   char name[4160];
   tp_breadcrumb b;
   int rc = SQLITE_OK;
   if (name_file(s, (uint64_t)process, name, sizeof name) != 0) return SQLITE_OK;
-  int fd = open(name, O_RDONLY | O_CLOEXEC);
+  int fd = tp__file_open(AT_FDCWD, name, NULL);
   while (fd >= 0 && rc == SQLITE_OK && read(fd, &b, sizeof b) == (ssize_t)sizeof b) {
     if (b.is_running != 1) continue;
     end_texts(&b);
@@ -143,12 +147,14 @@ int tp__sqlite_breadcrumbs_recover_locked(tp__sqlite_store *s, int64_t process, 
 /* ---- files of processes that died ---- */
 
 static bool has_process_locked(tp__sqlite_store *s, int64_t process) {
+  TP__LOCKED(&s->mutex);
   int64_t has = 0;
   int rc = tp__sqlite_once(s->db, "SELECT 1 FROM process WHERE id = ?1", &process, 1, &has);
   return has || rc != SQLITE_OK; /* also when the file cannot be read */
 }
 
 void tp__sqlite_breadcrumbs_sweep_locked(tp__sqlite_store *s) {
+  TP__LOCKED(&s->mutex);
   const char *slash = strrchr(s->path, '/');
   char prefix[4160], folder[4160];
   snprintf(prefix, sizeof prefix, "%s-running-", slash ? slash + 1 : s->path);

@@ -26,6 +26,7 @@ static void log_once_without_key(tp__sqlite_store *s, tp_status status, const tp
 }
 
 int tp__sqlite_write_content_locked(tp__sqlite_store *s, const tp_content_record *c, int64_t *ret_row) {
+  TP__LOCKED(&s->mutex);
   sqlite3_stmt *statement = s->statements[TP__INSERT_CONTENT];
   unsigned char hash[TP__HASH_BYTES];
   tp_fault fault = {0};
@@ -69,9 +70,9 @@ tp_status tp__sqlite_contents(void *ctx, const tp_content_query *theirs, tp_cont
 tp_status tp_sqlite_store_hash(const tp_store *store, tp_text content, unsigned char ret_hash[32], tp_fault *fault) {
   tp__sqlite_store *s = tp__sqlite_store_of(store);
   if (!s || !ret_hash || s->options.read_only)
-    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_store_hash needs a writable store and a buffer");
-  pthread_mutex_lock(&s->mutex);
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_store_hash needs a writable store and a buffer");
+  tp__lock_acquire(&s->mutex);
   tp_status status = tp__sqlite_hash_locked(s, content, ret_hash, fault);
-  pthread_mutex_unlock(&s->mutex);
+  tp__lock_release(&s->mutex);
   return status;
 }

@@ -3,36 +3,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "support/lock.h"
+
 /* ---- faults ---- */
-
-/* Copies what fits, and never half a code point. */
-static void copy_cut(char *into, size_t into_size, const char *text) {
-  size_t size = strlen(text);
-  if (size >= into_size)
-    for (size = into_size - 1; size > 0 && ((unsigned char)text[size] & 0xC0) == 0x80;) size--;
-  memcpy(into, text, size);
-  into[size] = '\0';
-}
-
-tp_status tp__sqlite_refuse(tp_fault *fault, tp_status code, const char *subject, const char *format, ...) {
-  if (!fault) return code;
-  char message[2 * TP_FAULT_MESSAGE_SIZE];
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(message, sizeof message, format, arguments);
-  va_end(arguments);
-  memset(fault, 0, sizeof *fault);
-  fault->code = code;
-  copy_cut(fault->subject, sizeof fault->subject, subject ? subject : "");
-  copy_cut(fault->message, sizeof fault->message, message);
-  return code;
-}
 
 tp_status tp__sqlite_status(int rc) {
   if (rc == SQLITE_IOERR_NOMEM) return TP_ERR_NO_MEMORY;
@@ -88,18 +66,22 @@ static const char *remedy_of(tp_status status) {
 /* Of these errors a connection keeps errno until the next of them, also past a rollback. ENOSPC of a write is a full
  * disk to SQLite; a quota, a limit of the file's size and the file of shared memory are errors of input and output. */
 static bool has_errno(int rc) { return (rc & 0xff) == SQLITE_IOERR || (rc & 0xff) == SQLITE_CANTOPEN; }
-static bool is_full(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
+static bool is_full(int error) {
+  assert(error >= 0);
+  return error == ENOSPC || error == EDQUOT || error == EFBIG;
+}
 
 static const char *name_of(const char *path) { return path ? path : "memory"; }
 
 tp_status tp__sqlite_fail(sqlite3 *db, const char *path, const char *doing, int rc, tp_fault *fault) {
+  assert(tp__sqlite_status(rc) != TP_OK);
   tp_status status = tp__sqlite_status(rc);
   bool known_there = db && sqlite3_extended_errcode(db) == rc; /* else the connection remembers something later */
   const char *words = known_there ? sqlite3_errmsg(db) : sqlite3_errstr(rc);
   int system_error = db && has_errno(rc) ? sqlite3_system_errno(db) : 0;
   if (rc == SQLITE_READONLY_DBMOVED) words = "the file was removed, moved or replaced while it was open";
   if (status == TP_ERR_IO && is_full(system_error)) status = TP_ERR_STORE_FULL;
-  tp__sqlite_refuse(fault, status, name_of(path), "%s: %s: %s%s", name_of(path), doing, words, remedy_of(status));
+  tp__refuse(fault, status, name_of(path), "%s: %s: %s%s", name_of(path), doing, words, remedy_of(status));
   if (fault) fault->system_error = system_error;
   return status;
 }
@@ -127,23 +109,23 @@ static tp_status status_of_errno(int error) {
  * the file is made here. Only a file that was not there is opened: closing any descriptor of a file drops every POSIX
  * lock that this process holds on it, those of other connections included. The mutex keeps a second opener of the same
  * new file from taking such a lock between our open and our close; a child is not born with it held. */
-static pthread_mutex_t birth = PTHREAD_MUTEX_INITIALIZER;
-static void lock_birth(void) { pthread_mutex_lock(&birth); }
-static void unlock_birth(void) { pthread_mutex_unlock(&birth); }
+static tp__lock birth = TP__LOCK_INITIALIZER(TP__LOCK_database_birth);
+static void lock_birth(void) { tp__lock_acquire(&birth); }
+static void unlock_birth(void) { tp__lock_release(&birth); }
 __attribute__((constructor)) static void watch_forks(void) {
   (void)!pthread_atfork(lock_birth, unlock_birth, unlock_birth);
 }
 
 static tp_status create_private(const char *path, tp_fault *fault) {
-  pthread_mutex_lock(&birth);
+  tp__lock_acquire(&birth);
   int error = 0;
   int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd >= 0) close(fd);
   else if (errno != EEXIST) error = errno;
-  pthread_mutex_unlock(&birth);
+  tp__lock_release(&birth);
   if (!error) return TP_OK;
   tp_status status = status_of_errno(error);
-  tp__sqlite_refuse(fault, status, path, "%s cannot be made: %s%s", path, strerror(error), remedy_of(status));
+  (void)!tp__refuse(fault, status, path, "%s cannot be made: %s%s", path, strerror(error), remedy_of(status));
   if (fault) fault->system_error = error;
   return status;
 }
@@ -154,7 +136,16 @@ static char *path_without_uri(const char *path) {
   return sqlite3_mprintf("%s%s", path[0] == '/' ? "" : "./", path);
 }
 
+/* SQLite would wait for the other end of a FIFO. A look, no descriptor: closing one drops the locks of this process. */
+tp_status tp__sqlite_check_type(const char *path, tp_fault *fault) {
+  struct stat found;
+  if (!path || stat(path, &found) != 0 || S_ISREG(found.st_mode) || S_ISDIR(found.st_mode)) return TP_OK;
+  return tp__refuse(fault, TP_ERR_IO, path, "%s is not a regular file; give another path", path);
+}
+
 static tp_status connect_to(const char *path, sqlite3 **ret_db, tp_fault *fault) {
+  tp_status status = tp__sqlite_check_type(path, fault);
+  if (status != TP_OK) return status;
   char *without_uri = path_without_uri(path);
   if (!without_uri) return tp__sqlite_fail(NULL, path, "open", SQLITE_NOMEM, fault);
   sqlite3 *db = NULL;
@@ -162,7 +153,7 @@ static tp_status connect_to(const char *path, sqlite3 **ret_db, tp_fault *fault)
   sqlite3_free(without_uri);
   if (rc == SQLITE_OK) rc = sqlite3_busy_timeout(db, TP__SQLITE_BUSY_MS);
   if (rc != SQLITE_OK) {
-    tp_status status = tp__sqlite_fail(db, path, "open", rc, fault);
+    status = tp__sqlite_fail(db, path, "open", rc, fault);
     sqlite3_close(db);
     return status;
   }
@@ -171,6 +162,7 @@ static tp_status connect_to(const char *path, sqlite3 **ret_db, tp_fault *fault)
 }
 
 int tp__sqlite_once(sqlite3 *db, const char *sql, const int64_t *values, int count, int64_t *ret_number) {
+  assert(sql && count >= 0 && (values || count == 0));
   sqlite3_stmt *statement = NULL;
   int rc = sqlite3_prepare_v2(db, sql, -1, &statement, NULL);
   for (int i = 0; i < count && rc == SQLITE_OK; i++) rc = sqlite3_bind_int64(statement, i + 1, values[i]);
@@ -205,17 +197,17 @@ static tp_status identify(sqlite3 *db, const char *path, const tp__sqlite_schema
   *ret_is_empty = is.application_id == 0 && is.version == 0 && is.objects == 0;
   if (*ret_is_empty) return TP_OK;
   if (is.application_id != schema->application_id)
-    return tp__sqlite_refuse(fault, TP_ERR_STORE_SCHEMA, path,
-                             "%s is a SQLite file of another program, not %s; give another path", path, schema->noun);
+    return tp__refuse(fault, TP_ERR_STORE_SCHEMA, path,
+                      "%s is a SQLite file of another program, not %s; give another path", path, schema->noun);
   if (is.version > 0 && is.version != schema->version)
-    return tp__sqlite_refuse(fault, TP_ERR_STORE_SCHEMA, path,
-                             "%s is %s of schema version %lld, and this library has version %d; use the turnphase that "
-                             "wrote it, or give another path",
-                             path, schema->noun, (long long)is.version, (int)schema->version);
+    return tp__refuse(fault, TP_ERR_STORE_SCHEMA, path,
+                      "%s is %s of schema version %lld, and this library has version %d; use the turnphase that "
+                      "wrote it, or give another path",
+                      path, schema->noun, (long long)is.version, (int)schema->version);
   if (is.version <= 0)
-    return tp__sqlite_refuse(fault, TP_ERR_STORE_CORRUPT, path,
-                             "%s says it is %s of schema version %lld, which there never was%s", path, schema->noun,
-                             (long long)is.version, remedy_of(TP_ERR_STORE_CORRUPT));
+    return tp__refuse(fault, TP_ERR_STORE_CORRUPT, path,
+                      "%s says it is %s of schema version %lld, which there never was%s", path, schema->noun,
+                      (long long)is.version, remedy_of(TP_ERR_STORE_CORRUPT));
   return TP_OK;
 }
 
@@ -270,8 +262,8 @@ static tp_status check_pages_once(sqlite3 *db, const char *path, tp_fault *fault
   if (rc != SQLITE_ROW) status = tp__sqlite_fail(db, path, "check its pages", rc, fault);
   else if (!verdict) status = tp__sqlite_fail(db, path, "check its pages", SQLITE_NOMEM, fault);
   else if (strcmp(verdict, "ok") != 0)
-    status = tp__sqlite_refuse(fault, TP_ERR_STORE_CORRUPT, path, "%s is damaged: %s%s", path, verdict,
-                               remedy_of(TP_ERR_STORE_CORRUPT));
+    status = tp__refuse(fault, TP_ERR_STORE_CORRUPT, path, "%s is damaged: %s%s", path, verdict,
+                        remedy_of(TP_ERR_STORE_CORRUPT));
   sqlite3_finalize(statement);
   return status;
 }
@@ -294,6 +286,7 @@ static tp_status check_and_set_up(sqlite3 *db, const char *path, const tp__sqlit
 }
 
 tp_status tp__sqlite_open(const char *path, const tp__sqlite_schema *schema, sqlite3 **ret_db, tp_fault *fault) {
+  assert(schema->version >= 1 && schema->application_id != 0 && ret_db);
   sqlite3 *db = NULL;
   tp_status status = path ? create_private(path, fault) : TP_OK;
   if (status == TP_OK) status = connect_to(path, &db, fault);

@@ -8,8 +8,7 @@
 
 #include <sqlite3.h>
 
-#include "runtime/base/printf.h"
-#include "turnphase/base.h"
+#include "support/fault.h"
 
 /** How long opening waits for a lock that another process holds. */
 enum { TP__SQLITE_BUSY_MS = 5000 };
@@ -34,10 +33,6 @@ tp_status tp__sqlite_status(int rc);
  *  @param path  NULL: in memory. */
 tp_status tp__sqlite_fail(sqlite3 *db, const char *path, const char *doing, int rc, tp_fault *fault);
 
-/** Fills fault (may be NULL) with one sentence; returns code. subject may be NULL. */
-tp_status tp__sqlite_refuse(tp_fault *fault, tp_status code, const char *subject, const char *format, ...)
-    TP__PRINTF(4, 5);
-
 /** Opens the file for writing, making it (mode 0600 from birth) when there is none: WAL, synchronous FULL, checked.
  *  @param path    NULL: in memory, gone with the connection.
  *  @param ret_db  close with sqlite3_close(); used by one thread at a time (opened without SQLite's own mutexes).
@@ -50,6 +45,10 @@ tp_status tp__sqlite_open(const char *path, const tp__sqlite_schema *schema, sql
  *  @param ret_number  the first column of its row; 0: it gave none, or NULL. May be NULL.
  *  @return SQLITE_OK or the error. */
 int tp__sqlite_once(sqlite3 *db, const char *sql, const int64_t *values, int count, int64_t *ret_number);
+
+/** @return TP_OK; TP_ERR_IO: the path is a FIFO, a socket or a device, which SQLite would wait for. What SQLite says of
+ *          a directory and of a file that is not there stands. */
+tp_status tp__sqlite_check_type(const char *path, tp_fault *fault);
 
 /** Opens one more connection to a file that tp__sqlite_open() accepted, for reading only. */
 tp_status tp__sqlite_open_reader(const char *path, sqlite3 **ret_db, tp_fault *fault);

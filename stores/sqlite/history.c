@@ -38,12 +38,12 @@ typedef struct history {
   tp_history face;   /* what its maker gave out; a taker has a copy */
   char *path;        /* never changes after open */
   tp__writer writer; /* of an asynchronous one */
-  pthread_mutex_t mutex;
+  tp__lock mutex;
   /* ---- under mutex */
   sqlite3 *db;
   sqlite3_stmt *statements[WRITE_STATEMENTS];
   /* ---- under lists_mutex */
-  pthread_mutex_t lists_mutex;
+  tp__lock lists_mutex;
   reader *idle;       /* kept for the next load; NULL while one is using it */
   tp__batch *waiting; /* batches that are not written yet */
 } history;
@@ -96,6 +96,7 @@ static int bind_session(sqlite3_stmt *statement, tp_text tenant, tp_text session
 
 /* @return SQLITE_ROW with its id; SQLITE_DONE when there is no such session. */
 static int find_session_locked(history *h, tp_text tenant, tp_text session, int64_t *ret_id) {
+  TP__LOCKED(&h->mutex);
   sqlite3_stmt *find = h->statements[FIND_SESSION];
   int rc = bind_session(find, tenant, session);
   if (rc == SQLITE_OK) rc = sqlite3_step(find);
@@ -105,6 +106,7 @@ static int find_session_locked(history *h, tp_text tenant, tp_text session, int6
 }
 
 static int session_id_locked(history *h, tp_text tenant, tp_text session, int64_t *ret_id) {
+  TP__LOCKED(&h->mutex);
   sqlite3_stmt *insert = h->statements[INSERT_SESSION];
   int rc = tp__sqlite_run(insert, bind_session(insert, tenant, session));
   if (rc == SQLITE_OK) rc = find_session_locked(h, tenant, session, ret_id);
@@ -112,6 +114,8 @@ static int session_id_locked(history *h, tp_text tenant, tp_text session, int64_
 }
 
 static int insert_call_locked(history *h, int64_t message, size_t position, const tp_tool_call *call) {
+  TP__LOCKED(&h->mutex);
+  assert(message > 0);
   sqlite3_stmt *s = h->statements[INSERT_CALL];
   int rc = tp__sqlite_bind_ints(s, (const int64_t[]){message, (int64_t)position}, 2);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_struct(s, 3, &calls, call);
@@ -119,6 +123,8 @@ static int insert_call_locked(history *h, int64_t message, size_t position, cons
 }
 
 static int insert_message_locked(history *h, int64_t session, const tp_message *message) {
+  TP__LOCKED(&h->mutex);
+  assert(session > 0);
   sqlite3_stmt *s = h->statements[INSERT_MESSAGE];
   int rc = sqlite3_bind_int64(s, 1, session);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_struct(s, 2, &messages, message);
@@ -130,6 +136,7 @@ static int insert_message_locked(history *h, int64_t session, const tp_message *
 }
 
 static int insert_batch_locked(history *h, const tp_history_append *request) {
+  TP__LOCKED(&h->mutex);
   int64_t session_id = 0;
   int rc = session_id_locked(h, request->tenant, request->session, &session_id);
   for (size_t i = 0; rc == SQLITE_OK && i < request->message_count; i++)
@@ -139,6 +146,7 @@ static int insert_batch_locked(history *h, const tp_history_append *request) {
 
 /* Some failures end the transaction by themselves, the others here: nothing of it stays. */
 static tp_status end_locked(history *h, int rc, const char *doing, tp_fault *fault) {
+  TP__LOCKED(&h->mutex);
   tp_status status = rc == SQLITE_OK ? TP_OK : tp__sqlite_fail(h->db, h->path, doing, rc, fault);
   int end = tp__sqlite_end(h->db, rc);
   return rc == SQLITE_OK && end != SQLITE_OK ? tp__sqlite_fail(h->db, h->path, doing, end, fault) : status;
@@ -147,42 +155,57 @@ static tp_status end_locked(history *h, int rc, const char *doing, tp_fault *fau
 static tp_status history_append(void *ctx, const tp_history_append *request, tp_fault *fault) {
   history *h = ctx;
   if (request->message_count == 0) return TP_OK;
-  pthread_mutex_lock(&h->mutex);
+  tp__lock_acquire(&h->mutex);
   int rc = tp__sqlite_begin(h->db);
   if (rc == SQLITE_OK) rc = insert_batch_locked(h, request);
   tp_status status = end_locked(h, rc, "append to a session", fault);
-  pthread_mutex_unlock(&h->mutex);
+  tp__lock_release(&h->mutex);
   return status;
 }
 
 /* ---- append, later ---- */
 
 static void list_locked(history *h, tp__batch *batch) {
+  TP__LOCKED(&h->lists_mutex);
+  assert(batch != h->waiting);
   batch->before = NULL;
   batch->after = h->waiting;
   if (h->waiting) h->waiting->before = batch;
   h->waiting = batch;
 }
 
+#ifdef TP_CHECKS
+static void history_check_lists_locked(const history *h) {
+  TP__LOCKED(&h->lists_mutex);
+  size_t looked = 0;
+  assert(!h->waiting || !h->waiting->before);
+  for (const tp__batch *each = h->waiting; each && looked < TP__CHECK_ITEMS_MAX; each = each->after, looked++)
+    assert(!each->after || each->after->before == each);
+}
+#endif
+
 static void unlist_locked(history *h, tp__batch *batch) {
+  TP__LOCKED(&h->lists_mutex);
+  assert(batch->before ? batch->before->after == batch : h->waiting == batch);
   if (batch->before) batch->before->after = batch->after;
   else h->waiting = batch->after;
   if (batch->after) batch->after->before = batch->before;
+  TP__CHECK(history_check_lists_locked(h));
 }
 
 /* On the writer's thread. */
 static tp_status write_list(void *ctx, tp__queued *list, tp_fault *fault) {
   history *h = ctx;
-  pthread_mutex_lock(&h->mutex);
+  tp__lock_acquire(&h->mutex);
   int rc = tp__sqlite_begin(h->db);
   for (tp__queued *node = list; node && rc == SQLITE_OK; node = node->next)
     rc = insert_batch_locked(h, &((tp__batch *)node)->request);
   tp_status status = end_locked(h, rc, "append to a session", fault);
-  pthread_mutex_unlock(&h->mutex);
+  tp__lock_release(&h->mutex);
   if (status != TP_OK) return status;
-  pthread_mutex_lock(&h->lists_mutex);
+  tp__lock_acquire(&h->lists_mutex);
   for (tp__queued *node = list; node; node = node->next) unlist_locked(h, (tp__batch *)node);
-  pthread_mutex_unlock(&h->lists_mutex);
+  tp__lock_release(&h->lists_mutex);
   return TP_OK;
 }
 
@@ -195,20 +218,20 @@ static tp_status queue(history *h, const tp_history_append *request, tp_fault *f
   size_t bytes = batch->queued.bytes, bytes_max = h->writer.bytes_max; /* which never changes */
   if (bytes > bytes_max) { /* not as a queue that is full, which takes no others for a while */
     sqlite3_free(batch);
-    return tp__sqlite_refuse(fault, TP_ERR_TOO_LARGE, h->path,
-                             "%s: a turn of %zu bytes is more than the queue takes (queue_bytes_max is %zu)", h->path,
-                             bytes, bytes_max);
+    return tp__refuse(fault, TP_ERR_TOO_LARGE, h->path,
+                      "%s: a turn of %zu bytes is more than the queue takes (queue_bytes_max is %zu)", h->path, bytes,
+                      bytes_max);
   }
-  pthread_mutex_lock(&h->lists_mutex);
+  tp__lock_acquire(&h->lists_mutex);
   list_locked(h, batch);
-  pthread_mutex_unlock(&h->lists_mutex);
+  tp__lock_release(&h->lists_mutex);
   if (tp__writer_add(&h->writer, &batch->queued) == TP_OK) return TP_OK;
-  pthread_mutex_lock(&h->lists_mutex);
+  tp__lock_acquire(&h->lists_mutex);
   unlist_locked(h, batch);
-  pthread_mutex_unlock(&h->lists_mutex);
+  tp__lock_release(&h->lists_mutex);
   sqlite3_free(batch);
-  return tp__sqlite_refuse(fault, TP_ERR_STORE_FULL, h->path, "%s: the queue of turns that wait to be written is full",
-                           h->path);
+  return tp__refuse(fault, TP_ERR_STORE_FULL, h->path, "%s: the queue of turns that wait to be written is full",
+                    h->path);
 }
 
 static void history_append_start(void *ctx, const tp_history_append *request, tp_token token) {
@@ -217,18 +240,14 @@ static void history_append_start(void *ctx, const tp_history_append *request, tp
   (void)!tp_history_complete(token, status, &fault, NULL);
 }
 
-static bool same(tp_text a, tp_text b) {
-  return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
-}
-
 /* Whether something of the session waits; with an empty name, of any of the tenant's; with both empty, anything. */
 static bool waits(history *h, tp_text tenant, tp_text session) {
-  pthread_mutex_lock(&h->lists_mutex);
+  tp__lock_acquire(&h->lists_mutex);
   const tp__batch *batch = h->waiting;
-  while (batch && !((session.size == 0 || same(batch->request.session, session)) &&
-                    (same(batch->request.tenant, tenant) || (session.size == 0 && tenant.size == 0))))
+  while (batch && !((session.size == 0 || tp__same(batch->request.session, session)) &&
+                    (tp__same(batch->request.tenant, tenant) || (session.size == 0 && tenant.size == 0))))
     batch = batch->after;
-  pthread_mutex_unlock(&h->lists_mutex);
+  tp__lock_release(&h->lists_mutex);
   return batch != NULL;
 }
 
@@ -241,10 +260,12 @@ static tp_status finish_appends(history *h, tp_text tenant, tp_text session, tp_
 /* ---- delete ---- */
 
 static int delete_rows_locked(history *h, int statement, int64_t session) {
+  TP__LOCKED(&h->mutex);
   return tp__sqlite_run(h->statements[statement], sqlite3_bind_int64(h->statements[statement], 1, session));
 }
 
 static int delete_locked(history *h, const tp_history_delete *request, bool *ret_found) {
+  TP__LOCKED(&h->mutex);
   int64_t session = 0;
   int rc = tp__sqlite_begin(h->db);
   if (rc == SQLITE_OK) rc = find_session_locked(h, request->tenant, request->session, &session);
@@ -260,12 +281,12 @@ static tp_status history_delete(void *ctx, const tp_history_delete *request, tp_
   bool found = false;
   tp_status status = finish_appends(h, request->tenant, request->session, fault);
   if (status != TP_OK) return status;
-  pthread_mutex_lock(&h->mutex);
+  tp__lock_acquire(&h->mutex);
   int rc = delete_locked(h, request, &found);
   status = end_locked(h, rc, "delete a session", fault);
-  pthread_mutex_unlock(&h->mutex);
+  tp__lock_release(&h->mutex);
   if (status != TP_OK || found) return status;
-  return tp__sqlite_refuse(fault, TP_ERR_NOT_FOUND, h->path, "the history has no messages of such a session");
+  return tp__refuse(fault, TP_ERR_NOT_FOUND, h->path, "the history has no messages of such a session");
 }
 
 /* ---- load ---- */
@@ -294,10 +315,10 @@ static tp_status reader_new(const char *path, reader **ret_reader, tp_fault *fau
 }
 
 static tp_status take_reader(history *h, reader **ret_reader, tp_fault *fault) {
-  pthread_mutex_lock(&h->lists_mutex);
+  tp__lock_acquire(&h->lists_mutex);
   reader *r = h->idle;
   h->idle = NULL;
-  pthread_mutex_unlock(&h->lists_mutex);
+  tp__lock_release(&h->lists_mutex);
   if (!r) return reader_new(h->path, ret_reader, fault);
   *ret_reader = r;
   return TP_OK;
@@ -306,10 +327,10 @@ static tp_status take_reader(history *h, reader **ret_reader, tp_fault *fault) {
 static void give_back_reader(history *h, reader *r) {
   tp__sqlite_release(r->calls);
   tp__sqlite_release(r->messages);
-  pthread_mutex_lock(&h->lists_mutex);
+  tp__lock_acquire(&h->lists_mutex);
   reader *surplus = h->idle ? r : NULL;
   if (!surplus) h->idle = r;
-  pthread_mutex_unlock(&h->lists_mutex);
+  tp__lock_release(&h->lists_mutex);
   reader_free(surplus);
 }
 
@@ -400,8 +421,8 @@ static void history_destroy(void *ctx) {
   reader_free(h->idle);
   for (int i = 0; i < WRITE_STATEMENTS; i++) sqlite3_finalize(h->statements[i]);
   sqlite3_close(h->db);
-  pthread_mutex_destroy(&h->lists_mutex);
-  pthread_mutex_destroy(&h->mutex);
+  tp__lock_fini(&h->lists_mutex);
+  tp__lock_fini(&h->mutex);
   sqlite3_free(h->path);
   sqlite3_free(h);
 }
@@ -419,9 +440,10 @@ static history *history_new(const char *path) {
   if (!h) return NULL;
   memset(h, 0, sizeof *h);
   h->path = sqlite3_mprintf("%s", path);
-  if (h->path && pthread_mutex_init(&h->mutex, NULL) == 0) {
-    if (pthread_mutex_init(&h->lists_mutex, NULL) == 0) return h;
-    pthread_mutex_destroy(&h->mutex);
+  if (h->path) {
+    tp__lock_init(&h->mutex, TP__LOCK_history);
+    tp__lock_init(&h->lists_mutex, TP__LOCK_history_list);
+    return h;
   }
   sqlite3_free(h->path);
   sqlite3_free(h);
@@ -429,7 +451,7 @@ static history *history_new(const char *path) {
 }
 
 static tp_status open_history(const char *path, history **ret_history, tp_fault *fault) {
-  if (!path || !path[0]) return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "a history needs the path of its file");
+  if (!path || !path[0]) return tp__refuse(fault, TP_ERR_USAGE, NULL, "a history needs the path of its file");
   history *h = history_new(path);
   if (!h) return tp__sqlite_fail(NULL, path, "open", SQLITE_NOMEM, fault);
   tp_status status = tp__sqlite_open(path, &tp__sqlite_store_schema, &h->db, fault);
@@ -451,7 +473,7 @@ static tp_status open_history(const char *path, history **ret_history, tp_fault 
 
 tp_status tp_sqlite_history_open(const char *path, tp_history **ret_history, tp_fault *fault) {
   history *h;
-  if (!ret_history) return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_history_open: ret_history is NULL");
+  if (!ret_history) return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_history_open: ret_history is NULL");
   tp_status status = open_history(path, &h, fault);
   if (status == TP_OK) *ret_history = &h->face;
   return status;
@@ -463,9 +485,8 @@ tp_status tp_sqlite_history_open_async(const tp_sqlite_history_options *theirs, 
   tp_sqlite_history_options options;
   history *h;
   if (!theirs || !ret_history)
-    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL,
-                             "tp_sqlite_history_open_async: options and ret_history are needed");
-  tp_status status = tp__sqlite_read(&options, sizeof options, theirs, "tp_sqlite_history_options", fault);
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_history_open_async: options and ret_history are needed");
+  tp_status status = tp__struct_read(&options, sizeof options, theirs, "tp_sqlite_history_options", fault);
   if (status == TP_OK) status = open_history(options.path, &h, fault);
   if (status != TP_OK) return status;
   if (!options.queue_bytes_max) options.queue_bytes_max = QUEUE_BYTES_MAX;

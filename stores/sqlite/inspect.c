@@ -59,7 +59,7 @@ tp_status tp_sqlite_store_stats_get(const tp_store *store, tp_sqlite_store_stats
       {"SELECT user_version FROM pragma_user_version", &version},
   };
   if (!s || !ret_stats)
-    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_store_stats_get: this is no store of this library");
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_store_stats_get: this is no store of this library");
   tp_status status = begin_reading(s, &db, fault);
   if (status != TP_OK) return status;
   int rc = SQLITE_OK;
@@ -71,7 +71,7 @@ tp_status tp_sqlite_store_stats_get(const tp_store *store, tp_sqlite_store_stats
   if (status != TP_OK) return status;
   status = tp__sqlite_show(ret_stats, &stats, sizeof stats);
   return status == TP_OK ? TP_OK
-                         : tp__sqlite_refuse(fault, status, NULL, "tp_sqlite_store_stats: set struct_size to its size");
+                         : tp__refuse(fault, status, NULL, "tp_sqlite_store_stats: set struct_size to its size");
 }
 
 /* ---- whether it is whole ---- */
@@ -110,7 +110,7 @@ tp_status tp_sqlite_store_verify(const tp_store *store, tp_sqlite_problem_fn eac
   tp__sqlite_store *s = tp__sqlite_store_of(store);
   sqlite3 *db = NULL;
   uint64_t problems = 0;
-  if (!s) return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_store_verify: no store of this library");
+  if (!s) return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_store_verify: no store of this library");
   tp_status status = begin_reading(s, &db, fault);
   if (status != TP_OK) return status;
   int rc = SQLITE_OK;
@@ -119,8 +119,8 @@ tp_status tp_sqlite_store_verify(const tp_store *store, tp_sqlite_problem_fn eac
   if (rc != SQLITE_OK) status = tp__store_fail(s, db, "verify it", rc, fault);
   end_reading(s, db);
   if (status != TP_OK || problems == 0) return status;
-  return tp__sqlite_refuse(fault, TP_ERR_STORE_CORRUPT, s->path,
-                           "%s: %llu things are wrong; keep the file, and restore"
-                           " a copy",
-                           s->path, (unsigned long long)problems);
+  return tp__refuse(fault, TP_ERR_STORE_CORRUPT, s->path,
+                    "%s: %llu things are wrong; keep the file, and restore"
+                    " a copy",
+                    s->path, (unsigned long long)problems);
 }

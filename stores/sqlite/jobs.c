@@ -53,21 +53,24 @@ static int fetch_number(sqlite3_stmt *statement, int rc, int64_t *ret_number) {
 static int expect_row(int rc) { return rc == SQLITE_ROW ? SQLITE_OK : rc == SQLITE_DONE ? SQLITE_CORRUPT : rc; }
 
 static int count_open_locked(tp__sqlite_store *s, int64_t *ret_count) {
+  TP__LOCKED(&s->mutex);
   return expect_row(fetch_number(s->statements[TP__COUNT_OPEN], SQLITE_OK, ret_count));
 }
 
 static int next_place_locked(tp__sqlite_store *s, int64_t *ret_place) {
+  TP__LOCKED(&s->mutex);
   return expect_row(fetch_number(s->statements[TP__NEXT_PLACE], SQLITE_OK, ret_place));
 }
 
 static tp_status full(const tp__sqlite_store *s, tp_fault *fault) {
-  return tp__sqlite_refuse(fault, TP_ERR_FULL, s->path, "%s: %zu jobs are open, the most that it takes (jobs_max)",
-                           s->path, s->options.jobs_max);
+  return tp__refuse(fault, TP_ERR_FULL, s->path, "%s: %zu jobs are open, the most that it takes (jobs_max)", s->path,
+                    s->options.jobs_max);
 }
 
 /* ---- inserting ---- */
 
 static int insert_row_locked(tp__sqlite_store *s, const tp_job *job) {
+  TP__LOCKED(&s->mutex);
   sqlite3_stmt *statement = s->statements[TP__INSERT_JOB];
   int64_t place = 0;
   int rc = next_place_locked(s, &place);
@@ -81,6 +84,7 @@ static int insert_row_locked(tp__sqlite_store *s, const tp_job *job) {
 }
 
 static int insert_locked(tp__sqlite_store *s, const tp_job *job, int64_t *ret_id, bool *ret_existed, bool *ret_full) {
+  TP__LOCKED(&s->mutex);
   sqlite3_stmt *find = s->statements[TP__FIND_KEY];
   int64_t open = 0;
   int rc = fetch_number(find, tp__sqlite_bind_text(find, 1, job->idempotency_key), ret_id);
@@ -98,7 +102,7 @@ tp_status tp__sqlite_job_insert(void *ctx, const tp_job *theirs, uint64_t *ret_i
   tp_job job;
   int64_t id = 0;
   bool existed = false, is_full = false;
-  tp_status status = tp__sqlite_read(&job, sizeof job, theirs, "tp_job", fault);
+  tp_status status = tp__struct_read(&job, sizeof job, theirs, "tp_job", fault);
   if (status != TP_OK) return status;
   int rc = tp__store_begin(s);
   if (rc == SQLITE_OK) rc = insert_locked(s, &job, &id, &existed, &is_full);
@@ -113,12 +117,14 @@ tp_status tp__sqlite_job_insert(void *ctx, const tp_job *theirs, uint64_t *ret_i
 /* ---- how a job goes on or ends ---- */
 
 static int trim_locked(tp__sqlite_store *s, uint32_t state) {
+  TP__LOCKED(&s->mutex);
   sqlite3_stmt *trim = s->statements[state == TP_JOB_DEAD ? TP__TRIM_DEAD : TP__TRIM_DONE];
   const int64_t most = (int64_t)s->options.jobs_ended_max;
   return tp__sqlite_run(trim, tp__sqlite_bind_ints(trim, &most, 1));
 }
 
 static int end_locked(tp__sqlite_store *s, const tp__job_change *change) {
+  TP__LOCKED(&s->mutex);
   sqlite3_stmt *end = s->statements[TP__END_JOB], *promote = s->statements[TP__PROMOTE_JOB];
   const int64_t id = (int64_t)change->id, values[] = {id, change->state, change->reason, change->code, change->at_ms};
   int rc = tp__sqlite_bind_ints(end, values, 5);
@@ -129,6 +135,8 @@ static int end_locked(tp__sqlite_store *s, const tp__job_change *change) {
 }
 
 int tp__sqlite_job_change_locked(tp__sqlite_store *s, const tp__job_change *change) {
+  TP__LOCKED(&s->mutex);
+  assert(change->id > 0 && change->state >= TP_JOB_QUEUED && change->state != TP_JOB_RUNNING);
   if (change->state != TP_JOB_QUEUED) return end_locked(s, change);
   sqlite3_stmt *requeue = s->statements[TP__REQUEUE_JOB];
   const int64_t values[] = {(int64_t)change->id, change->attempts_back, change->reason, change->code, change->at_ms};
@@ -150,9 +158,7 @@ typedef struct refused_list {
 
 static bool is_refused(const refused_list *list, tp_text handler, uint32_t version) {
   for (size_t i = 0; i < list->count; i++)
-    if (list->items[i].version == version && list->items[i].handler.size == handler.size &&
-        memcmp(list->items[i].handler.data, handler.data, handler.size) == 0)
-      return true;
+    if (list->items[i].version == version && tp__same(list->items[i].handler, handler)) return true;
   return false;
 }
 
@@ -184,6 +190,7 @@ static int first_of_class(tp__sqlite_store *s, tp_text handler, int64_t version,
 /* The oldest job that may run, of the classes that were not refused; each class is looked up by its name and version
  * behind the one before. @return SQLITE_ROW, SQLITE_DONE or an error. */
 static int candidate_locked(tp__sqlite_store *s, const refused_list *refused, int64_t now_ms, int64_t *ret_id) {
+  TP__LOCKED(&s->mutex);
   sqlite3_stmt *next = s->statements[TP__NEXT_CLASS];
   int64_t best = 0, id = 0, version = -1;
   char *handler = NULL; /* of the class before */
@@ -219,11 +226,13 @@ static int candidate_locked(tp__sqlite_store *s, const refused_list *refused, in
 }
 
 static int find_locked(tp__sqlite_store *s, int64_t id, tp_job **ret_job) {
+  TP__LOCKED(&s->mutex);
   sqlite3_stmt *find = s->statements[TP__FIND_JOB];
   return fetch_job(find, tp__sqlite_bind_ints(find, &id, 1), ret_job);
 }
 
 static int lost_locked(tp__sqlite_store *s, int64_t now_ms, tp_job **ret_job) {
+  TP__LOCKED(&s->mutex);
   sqlite3_stmt *lost = s->statements[TP__LOST_JOB];
   return fetch_job(lost, tp__sqlite_bind_ints(lost, &now_ms, 1), ret_job);
 }
@@ -231,6 +240,7 @@ static int lost_locked(tp__sqlite_store *s, int64_t now_ms, tp_job **ret_job) {
 /* Ends one job whose last lease ran out; it may have been ended meanwhile, so it is looked for under the file's lock.
  * @return SQLITE_ROW with it, SQLITE_DONE or an error. */
 static int bury_one_locked(tp__sqlite_store *s, int64_t now_ms, tp_job **ret_job) {
+  TP__LOCKED(&s->mutex);
   int rc = lost_locked(s, now_ms, ret_job);
   if (rc != SQLITE_ROW) return rc;
   sqlite3_free(*ret_job);
@@ -260,14 +270,15 @@ static int bury_one_locked(tp__sqlite_store *s, int64_t now_ms, tp_job **ret_job
 }
 
 static int bury_lost_locked(tp__sqlite_store *s, const tp_job_claim *request) {
+  TP__LOCKED(&s->mutex);
   tp_job *job;
   int rc;
   while ((rc = bury_one_locked(s, request->now_ms, &job)) == SQLITE_ROW) {
     if (request->dead) {
       job->payload = (tp_text){NULL, 0};
-      pthread_mutex_unlock(&s->mutex);
+      tp__lock_release(&s->mutex);
       request->dead(request->ctx, job);
-      pthread_mutex_lock(&s->mutex);
+      tp__lock_acquire(&s->mutex);
     }
     sqlite3_free(job);
   }
@@ -277,6 +288,7 @@ static int bury_lost_locked(tp__sqlite_store *s, const tp_job_claim *request) {
 /* The filter takes locks of its own, so it is asked between two locked parts. */
 static int ask_locked(tp__sqlite_store *s, const tp_job_claim *request, int64_t id, bool *ret_accepted,
                       refused_list *refused) {
+  TP__LOCKED(&s->mutex);
   *ret_accepted = true;
   if (!request->filter) return SQLITE_OK;
   tp_job *job;
@@ -284,9 +296,9 @@ static int ask_locked(tp__sqlite_store *s, const tp_job_claim *request, int64_t 
   *ret_accepted = false;
   if (rc != SQLITE_ROW) return rc == SQLITE_DONE ? SQLITE_OK : rc;
   job->payload = (tp_text){NULL, 0};
-  pthread_mutex_unlock(&s->mutex);
+  tp__lock_release(&s->mutex);
   *ret_accepted = request->filter(request->ctx, job);
-  pthread_mutex_lock(&s->mutex);
+  tp__lock_acquire(&s->mutex);
   rc = *ret_accepted ? SQLITE_OK : refuse(refused, job);
   sqlite3_free(job);
   return rc;
@@ -294,6 +306,7 @@ static int ask_locked(tp__sqlite_store *s, const tp_job_claim *request, int64_t 
 
 /* @return SQLITE_ROW with the job; SQLITE_DONE when it cannot be claimed any more; an error. */
 static int claim_one_locked(tp__sqlite_store *s, const tp_job_claim *request, int64_t id, tp_job **ret_job) {
+  TP__LOCKED(&s->mutex);
   sqlite3_stmt *claim = s->statements[TP__CLAIM_JOB];
   const int64_t values[] = {id, request->now_ms, request->lease_ms, (int64_t)s->process_run_id};
   int rc = tp__sqlite_begin(s->db);
@@ -306,6 +319,7 @@ static int claim_one_locked(tp__sqlite_store *s, const tp_job_claim *request, in
 }
 
 static int claim_locked(tp__sqlite_store *s, const tp_job_claim *request, tp_job **ret_job, int64_t *ret_next_ms) {
+  TP__LOCKED(&s->mutex);
   refused_list refused = {0};
   int64_t id = 0;
   bool accepted = false;
@@ -329,12 +343,12 @@ tp_status tp__sqlite_job_claim(void *ctx, const tp_job_claim *theirs, int64_t *r
   tp__sqlite_store *s = ctx;
   tp_job_claim request;
   tp_job *job = NULL;
-  tp_status status = tp__sqlite_read(&request, sizeof request, theirs, "tp_job_claim", fault);
+  tp_status status = tp__struct_read(&request, sizeof request, theirs, "tp_job_claim", fault);
   if (status != TP_OK) return status;
-  pthread_mutex_lock(&s->mutex);
+  tp__lock_acquire(&s->mutex);
   int rc = claim_locked(s, &request, &job, ret_next_ms);
   if (rc != SQLITE_ROW && rc != SQLITE_DONE) status = tp__store_fail(s, s->db, "claim a job", rc, fault);
-  pthread_mutex_unlock(&s->mutex);
+  tp__lock_release(&s->mutex);
   if (rc == SQLITE_DONE) return TP_ERR_NOT_FOUND;
   if (status != TP_OK) return status;
   request.take(request.ctx, job);
@@ -345,15 +359,14 @@ tp_status tp__sqlite_job_claim(void *ctx, const tp_job_claim *theirs, int64_t *r
 /* ---- going on ---- */
 
 static tp_status stale(const tp__sqlite_store *s, uint64_t id, tp_status refusal, tp_fault *fault) {
-  return tp__sqlite_refuse(fault, refusal, s->path, "the claim of job %llu is not the current one",
-                           (unsigned long long)id);
+  return tp__refuse(fault, refusal, s->path, "the claim of job %llu is not the current one", (unsigned long long)id);
 }
 
 tp_status tp__sqlite_job_renew(void *ctx, const tp_job_renew *theirs, tp_fault *fault) {
   tp__sqlite_store *s = ctx;
   tp_job_renew request;
   int64_t id = 0;
-  tp_status status = tp__sqlite_read(&request, sizeof request, theirs, "tp_job_renew", fault);
+  tp_status status = tp__struct_read(&request, sizeof request, theirs, "tp_job_renew", fault);
   if (status != TP_OK) return status;
   const int64_t values[] = {(int64_t)request.id, (int64_t)request.claim, request.now_ms, request.lease_ms};
   sqlite3_stmt *renew = s->statements[TP__RENEW_JOB];
@@ -384,6 +397,7 @@ static tp__job_change change_of(const tp_job_finish *request, const tp_job *job)
 /* @param ret_refusal  TP_OK when the claim was ended. */
 static int finish_locked(tp__sqlite_store *s, const tp_job_finish *request, uint32_t *ret_state,
                          tp_status *ret_refusal) {
+  TP__LOCKED(&s->mutex);
   tp_job *job;
   int rc = find_locked(s, (int64_t)request->id, &job);
   if (rc != SQLITE_ROW && rc != SQLITE_DONE) return rc;
@@ -406,11 +420,10 @@ tp_status tp__sqlite_job_finish(void *ctx, const tp_job_finish *theirs, uint32_t
   tp__sqlite_store *s = ctx;
   tp_job_finish request;
   uint32_t state = 0;
-  tp_status refusal = TP_OK, status = tp__sqlite_read(&request, sizeof request, theirs, "tp_job_finish", fault);
+  tp_status refusal = TP_OK, status = tp__struct_read(&request, sizeof request, theirs, "tp_job_finish", fault);
   if (status != TP_OK) return status;
   if (request.end < TP_JOB_END_SUCCEEDED || request.end > TP_JOB_END_RELEASED)
-    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_job_finish.end is %u: it must be a tp_job_end",
-                             request.end);
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_job_finish.end is %u: it must be a tp_job_end", request.end);
   int rc = tp__store_begin(s);
   if (rc == SQLITE_OK) rc = finish_locked(s, &request, &state, &refusal);
   status = tp__store_end(s, rc, "finish a job", fault);
@@ -426,12 +439,12 @@ tp_status tp__sqlite_job_open(void *ctx, tp_text order_key, uint64_t *ret_count,
   tp__sqlite_store *s = ctx;
   int64_t count = 0;
   tp_status status = TP_OK;
-  pthread_mutex_lock(&s->mutex);
+  tp__lock_acquire(&s->mutex);
   sqlite3_stmt *of_key = s->statements[TP__COUNT_ORDER];
   int rc = order_key.size == 0 ? count_open_locked(s, &count)
                                : expect_row(fetch_number(of_key, tp__sqlite_bind_text(of_key, 1, order_key), &count));
   if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "count jobs", rc, fault);
-  pthread_mutex_unlock(&s->mutex);
+  tp__lock_release(&s->mutex);
   if (status == TP_OK) *ret_count = (uint64_t)count;
   return status;
 }
@@ -457,7 +470,7 @@ static bool show(sqlite3_stmt *row, const tp__rows *parts, void *ctx) {
 
 tp_status tp__sqlite_jobs(void *ctx, const tp_job_query *theirs, tp_job_each_fn each, void *each_ctx, tp_fault *fault) {
   tp_job_query query;
-  tp_status status = tp__sqlite_read(&query, sizeof query, theirs, "tp_job_query", fault);
+  tp_status status = tp__struct_read(&query, sizeof query, theirs, "tp_job_query", fault);
   if (status != TP_OK) return status;
   uint32_t states = query.states ? query.states : 1u << TP_JOB_QUEUED | 1u << TP_JOB_RUNNING | 1u << TP_JOB_DEAD;
   uint64_t after_id = query.id > query.after_id ? query.id - 1 : query.after_id;
@@ -476,6 +489,7 @@ tp_status tp__sqlite_jobs(void *ctx, const tp_job_query *theirs, tp_job_each_fn 
 }
 
 static int redrive_locked(tp__sqlite_store *s, const tp_job *job, bool *ret_full) {
+  TP__LOCKED(&s->mutex);
   int64_t open = 0, place = 0;
   int rc = count_open_locked(s, &open);
   *ret_full = rc == SQLITE_OK && open >= (int64_t)s->options.jobs_max;
@@ -491,6 +505,7 @@ static int redrive_locked(tp__sqlite_store *s, const tp_job *job, bool *ret_full
 typedef enum operation { REDRIVE, DISCARD } operation;
 
 static int operate_locked(tp__sqlite_store *s, operation what, uint64_t id, int64_t now_ms, tp_status *ret_refusal) {
+  TP__LOCKED(&s->mutex);
   tp_job *job = NULL;
   bool is_full = false;
   int rc = id > INT64_MAX ? SQLITE_DONE : find_locked(s, (int64_t)id, &job);
@@ -526,8 +541,8 @@ static tp_status operate(tp__sqlite_store *s, operation what, uint64_t id, int64
   if (status != TP_OK || refusal == TP_OK) return status;
   if (refusal == TP_ERR_FULL) return full(s, fault);
   if (what == REDRIVE) missing = "there is no such dead letter";
-  return tp__sqlite_refuse(fault, refusal, s->path, "job %llu cannot be %s: %s", (unsigned long long)id, doing,
-                           refusal == TP_ERR_BUSY ? "it is running" : missing);
+  return tp__refuse(fault, refusal, s->path, "job %llu cannot be %s: %s", (unsigned long long)id, doing,
+                    refusal == TP_ERR_BUSY ? "it is running" : missing);
 }
 
 tp_status tp__sqlite_job_redrive(void *ctx, uint64_t id, int64_t now_ms, tp_fault *fault) {

@@ -13,8 +13,9 @@
 #include "stores/sqlite/sqlite.h"
 
 static int read_key(const char *path, unsigned char key[TP__KEY_BYTES]) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return errno;
+  int fd = tp__file_open(AT_FDCWD, path, NULL);
+  if (fd == -EISDIR || fd == -ENOTSUP) return EINVAL;
+  if (fd < 0) return -fd;
   ssize_t size = read(fd, key, TP__KEY_BYTES);
   int error = size == TP__KEY_BYTES ? 0 : size < 0 ? errno : EINVAL;
   close(fd);
@@ -45,6 +46,7 @@ static int make_key(const char *path) {
 }
 
 static int load_key(const char *path, unsigned char key[TP__KEY_BYTES]) {
+  assert(path && *path);
   int error = read_key(path, key);
   if (error == ENOENT) error = make_key(path);
   else return error;
@@ -53,19 +55,20 @@ static int load_key(const char *path, unsigned char key[TP__KEY_BYTES]) {
 
 tp_status tp__sqlite_hash_locked(tp__sqlite_store *s, tp_text content, unsigned char ret_hash[TP__HASH_BYTES],
                                  tp_fault *fault) {
+  TP__LOCKED(&s->mutex);
   char path[4160];
   if (!s->has_key) {
     int size = snprintf(path, sizeof path, "%s-key", s->path);
     int error = (size_t)size < sizeof path ? load_key(path, s->key) : ENAMETOOLONG;
     if (error)
-      return tp__sqlite_refuse(fault, error == ENOSPC ? TP_ERR_STORE_FULL : TP_ERR_IO, s->path,
-                               "%s-key, the key of its hashes, cannot be %s (error %d)%s", s->path,
-                               error == EINVAL ? "used" : "read or made", error,
-                               error == EINVAL ? ": it is not of 32 bytes; restore it, or remove it" : "");
+      return tp__refuse(fault, error == ENOSPC ? TP_ERR_STORE_FULL : TP_ERR_IO, s->path,
+                        "%s-key, the key of its hashes, cannot be %s (error %d)%s", s->path,
+                        error == EINVAL ? "used" : "read or made", error,
+                        error == EINVAL ? ": it is not of 32 bytes; restore it, or remove it" : "");
     s->has_key = true;
   }
   static const unsigned char none[1];
   const unsigned char *bytes = content.size ? (const unsigned char *)content.data : none;
   if (HMAC(EVP_sha256(), s->key, TP__KEY_BYTES, bytes, content.size, ret_hash, NULL)) return TP_OK;
-  return tp__sqlite_refuse(fault, TP_ERR_NO_MEMORY, s->path, "%s: no memory for a hash", s->path);
+  return tp__refuse(fault, TP_ERR_NO_MEMORY, s->path, "%s: no memory for a hash", s->path);
 }

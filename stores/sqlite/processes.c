@@ -28,10 +28,11 @@ static const char *skip_fields(const char *at, int count) {
 /* Of the line of a process the second field is in parentheses and may hold anything; the third is its state, the 20th
  * how many threads it has (one whose first thread alone has ended is a zombie, too), the 22nd when it started. */
 static process_look look_at(int64_t process_id) {
+  assert(process_id >= 0);
   enum { TO_STATE = 1, TO_THREADS = 18, TO_START = 20 };
   char name[64], line[1024];
   snprintf(name, sizeof name, "/proc/%lld/stat", (long long)process_id);
-  int fd = open(name, O_RDONLY | O_CLOEXEC);
+  int fd = tp__file_open(AT_FDCWD, name, NULL);
   if (fd < 0) return (process_look){0};
   ssize_t size = read(fd, line, sizeof line - 1);
   close(fd);
@@ -45,7 +46,7 @@ static process_look look_at(int64_t process_id) {
 
 static bool is_of_other_boot(const tp__sqlite_store *s, tp_text boot_id) {
   size_t own = strlen(s->boot_id);
-  return own && boot_id.size && (own != boot_id.size || memcmp(s->boot_id, boot_id.data, own) != 0);
+  return own && boot_id.size && !tp__same(boot_id, (tp_text){s->boot_id, own});
 }
 
 static bool is_gone(const tp__sqlite_store *s, int64_t process_id, int64_t process_started, tp_text boot_id) {
@@ -59,9 +60,9 @@ tp_status tp__sqlite_store_own(void *ctx, const tp_store_owner *theirs, tp_fault
   tp__sqlite_store *s = ctx;
   tp_store_owner owner;
   sqlite3_stmt *insert = NULL;
-  tp_status status = tp__sqlite_read(&owner, sizeof owner, theirs, "tp_store_owner", fault);
+  tp_status status = tp__struct_read(&owner, sizeof owner, theirs, "tp_store_owner", fault);
   if (status != TP_OK) return status;
-  pthread_mutex_lock(&s->mutex);
+  tp__lock_acquire(&s->mutex);
   int rc = sqlite3_prepare_v2(s->db, "INSERT OR REPLACE INTO process VALUES (?1, ?2, ?3, ?4, ?5)", -1, &insert, NULL);
   const int64_t values[] = {(int64_t)owner.process_run_id, owner.process_id, owner.process_started,
                             owner.opened_unix_ms};
@@ -77,18 +78,19 @@ tp_status tp__sqlite_store_own(void *ctx, const tp_store_owner *theirs, tp_fault
   } else {
     status = tp__store_fail(s, s->db, "name its process", rc, fault);
   }
-  pthread_mutex_unlock(&s->mutex);
+  tp__lock_release(&s->mutex);
   return status;
 }
 
 /* One job of a process that is gone. */
 static int recover_job_locked(tp__sqlite_store *s, sqlite3_stmt *row, tp_store_recovery *recovery) {
+  TP__LOCKED(&s->mutex);
   bool may_go_on = sqlite3_column_int64(row, 1) < sqlite3_column_int64(row, 2);
   static const char why[] = "its process ended while it ran";
   tp__job_change change = {.id = (uint64_t)sqlite3_column_int64(row, 0),
                            .state = may_go_on ? TP_JOB_QUEUED : TP_JOB_DEAD,
                            .reason = TP_REASON_CRASH,
-                           .at_ms = may_go_on ? 0 : tp__sqlite_ms_of(CLOCK_REALTIME),
+                           .at_ms = may_go_on ? 0 : tp__wall_ms(),
                            .message = {why, sizeof why - 1}};
   if (may_go_on) recovery->jobs_requeued++;
   else recovery->jobs_dead++;
@@ -97,6 +99,7 @@ static int recover_job_locked(tp__sqlite_store *s, sqlite3_stmt *row, tp_store_r
 
 /* A job at a time, since each change moves the rows that are read. */
 static int recover_jobs_locked(tp__sqlite_store *s, int64_t process, tp_store_recovery *recovery) {
+  TP__LOCKED(&s->mutex);
   sqlite3_stmt *rows = NULL;
   static const char sql[] =
       "SELECT id, attempt, attempts_max FROM job WHERE state = 2 AND process = ?1 ORDER BY id LIMIT 1";
@@ -114,6 +117,7 @@ static int recover_jobs_locked(tp__sqlite_store *s, int64_t process, tp_store_re
 
 /* Entries that ran have failed, and their runs were interrupted. That they never ended stays in their rows. */
 static int interrupt_entries_locked(tp__sqlite_store *s, int64_t process, tp_store_recovery *recovery) {
+  TP__LOCKED(&s->mutex);
   char runs[192], entries[128];
   snprintf(runs, sizeof runs,
            "UPDATE run SET state = %d, reason = %d WHERE state IN (%d, %d) AND entry IN"
@@ -129,6 +133,7 @@ static int interrupt_entries_locked(tp__sqlite_store *s, int64_t process, tp_sto
 /* @param ret_by_itself  the machine goes on since. @return SQLITE_ROW with the next one whose process is gone,
  * SQLITE_DONE or an error. */
 static int next_gone_locked(tp__sqlite_store *s, sqlite3_stmt *rows, int64_t *ret_process, bool *ret_by_itself) {
+  TP__LOCKED(&s->mutex);
   int rc;
   while ((rc = sqlite3_step(rows)) == SQLITE_ROW) {
     *ret_process = sqlite3_column_int64(rows, 0);
@@ -141,6 +146,7 @@ static int next_gone_locked(tp__sqlite_store *s, sqlite3_stmt *rows, int64_t *re
 }
 
 static int recover_locked(tp__sqlite_store *s, tp_store_recovery *recovery) {
+  TP__LOCKED(&s->mutex);
   sqlite3_stmt *rows = NULL;
   int64_t process = 0;
   bool by_itself = false;
@@ -163,13 +169,13 @@ tp_status tp__sqlite_store_recover(void *ctx, tp_store_recovery *ret_recovery, t
   tp__sqlite_store *s = ctx;
   tp_store_recovery found = {.struct_size = sizeof found};
   tp_status status = TP_OK;
-  pthread_mutex_lock(&s->mutex);
+  tp__lock_acquire(&s->mutex);
   int rc = tp__sqlite_begin(s->db);
   if (rc == SQLITE_OK) rc = recover_locked(s, &found);
   rc = tp__sqlite_end(s->db, rc);
   if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "recover what processes left that are gone", rc, fault);
   else tp__sqlite_breadcrumbs_sweep_locked(s);
-  pthread_mutex_unlock(&s->mutex);
+  tp__lock_release(&s->mutex);
   if (status != TP_OK) return status;
   return tp__sqlite_show(ret_recovery, &found, sizeof found);
 }

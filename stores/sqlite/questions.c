@@ -27,8 +27,8 @@ struct tp_sqlite_questions {
   void *log_ctx;
   uint32_t poll_ms;
   pthread_t thread;
-  pthread_mutex_t mutex;
-  pthread_cond_t changed;
+  tp__lock mutex;
+  tp__lock_condition changed;
   /* under mutex */
   waiting *put, **put_last; /* the oldest first */
   bool ends;
@@ -37,8 +37,6 @@ struct tp_sqlite_questions {
   waiting *open;
   bool is_failing;
 };
-
-static int64_t now_ms(void) { return tp__sqlite_ms_of(CLOCK_REALTIME); }
 
 /* ---- what is put ---- */
 
@@ -78,11 +76,11 @@ void tp_sqlite_questions_put(void *questions, const tp_question *question) {
     (void)!tp_token_abandon(question->token, NULL);
     return;
   }
-  pthread_mutex_lock(&box->mutex);
+  tp__lock_acquire(&box->mutex);
   *box->put_last = w;
   box->put_last = &w->next;
-  pthread_cond_signal(&box->changed);
-  pthread_mutex_unlock(&box->mutex);
+  tp__lock_condition_signal(&box->changed);
+  tp__lock_release(&box->mutex);
 }
 
 /* ---- the rows ---- */
@@ -97,7 +95,7 @@ static int find_row(sqlite3 *db, waiting *w) {
                             " AND used_ms = 0 AND (state <> 0 OR expires_ms > ?7) ORDER BY number DESC LIMIT 1";
   int rc = sqlite3_prepare_v2(db, sql, -1, &find, NULL);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_struct(find, 1, &calls, w);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(find, 7, now_ms());
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(find, 7, tp__wall_ms());
   if (rc == SQLITE_OK) rc = sqlite3_step(find);
   if (rc == SQLITE_ROW) w->number = sqlite3_column_int64(find, 0);
   sqlite3_finalize(find);
@@ -113,7 +111,7 @@ static int insert_row(sqlite3 *db, waiting *w) {
       " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, 0, 1, 0, 0, '', '')",
       -1, &insert, NULL);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_struct(insert, 1, &question_row, w);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(insert, 1 + question_row.count, now_ms());
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(insert, 1 + question_row.count, tp__wall_ms());
   if (rc == SQLITE_OK) rc = sqlite3_step(insert);
   sqlite3_finalize(insert);
   if (rc != SQLITE_DONE) return rc;
@@ -147,7 +145,7 @@ static void note(tp_sqlite_questions *box, const char *doing, int rc) {
 /* An answer counts as used before a call has it, and for one call: @return whether it is this one's. */
 static bool use_answer(sqlite3 *db, int64_t number, int *ret_rc) {
   *ret_rc = update(db, "UPDATE question SET used_ms = ?2, waits = 0, arguments = x'' WHERE number = ?1 AND used_ms = 0",
-                   number, now_ms());
+                   number, tp__wall_ms());
   return *ret_rc == SQLITE_OK && sqlite3_changes(db) == 1;
 }
 
@@ -223,27 +221,39 @@ static void take(tp_sqlite_questions *box, waiting *list) {
 }
 
 static void wait_locked(tp_sqlite_questions *box) {
+  TP__LOCKED(&box->mutex);
+  assert(!box->put && !box->ends); /* else there is work */
   if (!box->open) {
-    pthread_cond_wait(&box->changed, &box->mutex);
+    tp__lock_condition_wait(&box->changed, &box->mutex);
     return;
   }
-  struct timespec until = tp__sqlite_after_ms(box->poll_ms);
-  pthread_cond_timedwait(&box->changed, &box->mutex, &until);
+  (void)tp__lock_condition_wait_until(&box->changed, &box->mutex, tp__monotonic_ns() + box->poll_ms * TP__NS_IN_MS);
 }
+
+#ifdef TP_CHECKS
+static void questions_check_locked(const tp_sqlite_questions *box) {
+  TP__LOCKED(&box->mutex);
+  /* The end of an empty queue is its begin. */
+  assert(box->put ? box->put_last != &box->put : box->put_last == &box->put);
+  assert(!*box->put_last);
+  assert(box->poll_ms > 0);
+}
+#endif
 
 static void *run(void *ctx) {
   tp_sqlite_questions *box = ctx;
-  pthread_mutex_lock(&box->mutex);
+  tp__lock_acquire(&box->mutex);
   for (;;) {
+    TP__CHECK(questions_check_locked(box));
     waiting *list = box->put;
     box->put = NULL;
     box->put_last = &box->put;
     bool ends = box->ends;
-    pthread_mutex_unlock(&box->mutex);
+    tp__lock_release(&box->mutex);
     take(box, list);
     look(box);
     if (ends) return NULL;
-    pthread_mutex_lock(&box->mutex);
+    tp__lock_acquire(&box->mutex);
     if (!box->put && !box->ends) wait_locked(box);
   }
 }
@@ -258,7 +268,7 @@ static void free_box(tp_sqlite_questions *box) {
 
 static int delete_old(sqlite3 *db) {
   return update(db, "DELETE FROM question WHERE expires_ms < ?2 OR number = ?1", 0,
-                now_ms() - (int64_t)KEPT_DAYS * 86400000);
+                tp__wall_ms() - (int64_t)KEPT_DAYS * 86400000);
 }
 
 static tp_status start(tp_sqlite_questions *box, tp_fault *fault) {
@@ -266,37 +276,33 @@ static tp_status start(tp_sqlite_questions *box, tp_fault *fault) {
   int rc = status == TP_OK ? delete_old(box->db) : SQLITE_OK;
   if (rc != SQLITE_OK) return tp__sqlite_fail(box->db, box->path, "delete old questions", rc, fault);
   if (status != TP_OK) return status;
-  bool has_mutex = pthread_mutex_init(&box->mutex, NULL) == 0;
-  if (!has_mutex || tp__sqlite_cond_init(&box->changed) != 0) {
-    if (has_mutex) pthread_mutex_destroy(&box->mutex);
-    return tp__sqlite_refuse(fault, TP_ERR_NO_MEMORY, box->path, "no memory for questions");
-  }
-  if (tp__sqlite_start_thread(&box->thread, run, box) == 0) return TP_OK;
-  pthread_cond_destroy(&box->changed);
-  pthread_mutex_destroy(&box->mutex);
-  return tp__sqlite_refuse(fault, TP_ERR_NO_THREAD, box->path, "%s: no thread for questions", box->path);
+  tp__lock_init(&box->mutex, TP__LOCK_questions);
+  tp__lock_condition_init(&box->changed);
+  if (tp__thread_spawn(&box->thread, run, box) == 0) return TP_OK;
+  tp__lock_condition_fini(&box->changed);
+  tp__lock_fini(&box->mutex);
+  return tp__refuse(fault, TP_ERR_NO_THREAD, box->path, "%s: no thread for questions", box->path);
 }
 
 tp_status tp_sqlite_questions_open(const tp_sqlite_questions_options *theirs, tp_sqlite_questions **ret_questions,
                                    tp_fault *fault) {
   tp_sqlite_questions_options options = {.struct_size = 0};
   if (!theirs || !ret_questions)
-    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_questions_options and ret_questions are required");
-  tp_status status = tp__sqlite_read(&options, sizeof options, theirs, "tp_sqlite_questions_options", fault);
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_questions_options and ret_questions are required");
+  tp_status status = tp__struct_read(&options, sizeof options, theirs, "tp_sqlite_questions_options", fault);
   if (status != TP_OK) return status;
   if (!options.path || !*options.path)
-    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_questions_options.path is required");
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_questions_options.path is required");
   if (options.reserved_)
-    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_questions_options.reserved_ must be zero");
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_questions_options.reserved_ must be zero");
   tp_sqlite_questions *box = sqlite3_malloc64(sizeof *box);
-  if (!box) return tp__sqlite_refuse(fault, TP_ERR_NO_MEMORY, options.path, "no memory for questions");
+  if (!box) return tp__refuse(fault, TP_ERR_NO_MEMORY, options.path, "no memory for questions");
   *box = (tp_sqlite_questions){.path = sqlite3_mprintf("%s", options.path),
                                .log = options.log,
                                .log_ctx = options.log_ctx,
                                .poll_ms = options.poll_ms ? options.poll_ms : POLL_MS};
   box->put_last = &box->put;
-  status = box->path ? start(box, fault)
-                     : tp__sqlite_refuse(fault, TP_ERR_NO_MEMORY, options.path, "no memory for questions");
+  status = box->path ? start(box, fault) : tp__refuse(fault, TP_ERR_NO_MEMORY, options.path, "no memory for questions");
   if (status == TP_OK) *ret_questions = box;
   else free_box(box);
   return status;
@@ -304,10 +310,10 @@ tp_status tp_sqlite_questions_open(const tp_sqlite_questions_options *theirs, tp
 
 void tp_sqlite_questions_close(tp_sqlite_questions *box) {
   if (!box) return;
-  pthread_mutex_lock(&box->mutex);
+  tp__lock_acquire(&box->mutex);
   box->ends = true;
-  pthread_cond_signal(&box->changed);
-  pthread_mutex_unlock(&box->mutex);
+  tp__lock_condition_signal(&box->changed);
+  tp__lock_release(&box->mutex);
   pthread_join(box->thread, NULL);
   while (box->open) {
     waiting *w = box->open;
@@ -316,8 +322,8 @@ void tp_sqlite_questions_close(tp_sqlite_questions *box) {
     (void)!tp_token_abandon(w->token, NULL);
     sqlite3_free(w);
   }
-  pthread_cond_destroy(&box->changed);
-  pthread_mutex_destroy(&box->mutex);
+  tp__lock_condition_fini(&box->changed);
+  tp__lock_fini(&box->mutex);
   free_box(box);
 }
 
@@ -361,7 +367,7 @@ static bool show(sqlite3_stmt *row, const tp__rows *parts, void *ctx) {
 tp_status tp_sqlite_questions_list(const char *path, bool open_only, tp_sqlite_question_fn each, void *ctx,
                                    tp_fault *fault) {
   sqlite3 *db = NULL;
-  if (!path || !each) return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "a path and a callback are required");
+  if (!path || !each) return tp__refuse(fault, TP_ERR_USAGE, NULL, "a path and a callback are required");
   tp_status status = tp__sqlite_open_read_only(path, &db, fault);
   if (status != TP_OK) return status;
   static const char sql[] =
@@ -369,7 +375,7 @@ tp_status tp_sqlite_questions_list(const char *path, bool open_only, tp_sqlite_q
       " call_id, arguments, hash, subscription, reason, person, answer"
       " FROM question WHERE ?1 = 0 OR (state = 0 AND expires_ms > ?2) ORDER BY number";
   const tp__listing listing = {.sql = sql,
-                               .values = (const int64_t[]){open_only, now_ms()},
+                               .values = (const int64_t[]){open_only, tp__wall_ms()},
                                .count = 2,
                                .show = show,
                                .ctx = &(receiver){each, ctx}};
@@ -381,20 +387,18 @@ tp_status tp_sqlite_questions_list(const char *path, bool open_only, tp_sqlite_q
 
 static tp_status check_text(tp_text text, size_t bytes_max, const char *field, tp_fault *fault) {
   if (text.size > bytes_max)
-    return tp__sqlite_refuse(fault, TP_ERR_TOO_LARGE, NULL, "tp_decision.%s has %zu bytes, more than %zu", field,
-                             text.size, bytes_max);
-  if (!tp_utf8_valid(text, NULL))
-    return tp__sqlite_refuse(fault, TP_ERR_UTF8, NULL, "tp_decision.%s is not UTF-8", field);
+    return tp__refuse(fault, TP_ERR_TOO_LARGE, NULL, "tp_decision.%s has %zu bytes, more than %zu", field, text.size,
+                      bytes_max);
+  if (!tp_utf8_valid(text, NULL)) return tp__refuse(fault, TP_ERR_UTF8, NULL, "tp_decision.%s is not UTF-8", field);
   return TP_OK;
 }
 
 static tp_status read_decision(const tp_decision *theirs, tp_decision *decision, tp_fault *fault) {
-  if (!theirs) return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "an answer needs a tp_decision");
-  tp_status status = tp__sqlite_read(decision, sizeof *decision, theirs, "tp_decision", fault);
+  if (!theirs) return tp__refuse(fault, TP_ERR_USAGE, NULL, "an answer needs a tp_decision");
+  tp_status status = tp__struct_read(decision, sizeof *decision, theirs, "tp_decision", fault);
   if (status != TP_OK) return status;
   if ((decision->verdict != TP_VERDICT_ALLOW && decision->verdict != TP_VERDICT_DENY) || decision->reserved_)
-    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL,
-                             "tp_decision.verdict must be allow or deny, and reserved_ zero");
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_decision.verdict must be allow or deny, and reserved_ zero");
   status = check_text(decision->reason, REASON_BYTES_MAX, "reason", fault);
   return status == TP_OK ? check_text(decision->person, TP_ID_BYTES_MAX, "person", fault) : status;
 }
@@ -402,7 +406,7 @@ static tp_status read_decision(const tp_decision *theirs, tp_decision *decision,
 static int write_answer(sqlite3 *db, int64_t number, const tp_decision *d, int *ret_changed) {
   sqlite3_stmt *write;
   bool allowed = d->verdict == TP_VERDICT_ALLOW;
-  const int64_t values[] = {number, allowed ? TP_SQLITE_QUESTION_ALLOWED : TP_SQLITE_QUESTION_DENIED, now_ms()};
+  const int64_t values[] = {number, allowed ? TP_SQLITE_QUESTION_ALLOWED : TP_SQLITE_QUESTION_DENIED, tp__wall_ms()};
   int rc = sqlite3_prepare_v2(db,
                               "UPDATE question SET state = ?2, answered_ms = ?3, person = ?4, answer = ?5"
                               " WHERE number = ?1 AND state = 0 AND expires_ms > ?3 AND (?6 = '' OR hash = ?6)",
@@ -422,19 +426,19 @@ static tp_status why_not(sqlite3 *db, const char *path, uint64_t number, tp_faul
   static const char *const whys[] = {"", "was answered before", "has expired: its call was denied",
                                      "was asked with other arguments"};
   int64_t why = 0;
-  int rc = tp__sqlite_once(db, sql, (const int64_t[]){(int64_t)number, now_ms()}, 2, &why);
+  int rc = tp__sqlite_once(db, sql, (const int64_t[]){(int64_t)number, tp__wall_ms()}, 2, &why);
   if (rc != SQLITE_OK) return tp__sqlite_fail(db, path, "read a question", rc, fault);
   if (why == 0)
-    return tp__sqlite_refuse(fault, TP_ERR_NOT_FOUND, path, "there is no question %llu in %s",
-                             (unsigned long long)number, path);
-  return tp__sqlite_refuse(fault, TP_ERR_STALE, path, "question %llu %s", (unsigned long long)number, whys[why]);
+    return tp__refuse(fault, TP_ERR_NOT_FOUND, path, "there is no question %llu in %s", (unsigned long long)number,
+                      path);
+  return tp__refuse(fault, TP_ERR_STALE, path, "question %llu %s", (unsigned long long)number, whys[why]);
 }
 
 tp_status tp_sqlite_question_answer(const char *path, uint64_t number, const tp_decision *theirs, tp_fault *fault) {
   tp_decision decision = {.struct_size = 0};
   sqlite3 *db = NULL;
   int changed = 0;
-  if (!path) return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "a path is required");
+  if (!path) return tp__refuse(fault, TP_ERR_USAGE, NULL, "a path is required");
   tp_status status = read_decision(theirs, &decision, fault);
   if (status == TP_OK) status = tp__sqlite_open_read_only(path, &db, fault); /* it is a store, and there */
   sqlite3_close(db);

@@ -21,6 +21,7 @@ static char *uri_of(const char *path, const char *options) {
 }
 
 static int connect_with(const char *path, const char *options, sqlite3 **ret_db) {
+  assert(path && *path && options[0] == '?');
   char *uri = uri_of(path, options);
   if (!uri) return SQLITE_NOMEM;
   int rc = sqlite3_open_v2(uri, ret_db,
@@ -46,16 +47,17 @@ static tp_status check(sqlite3 *db, const char *path, tp_fault *fault) {
   if (rc == SQLITE_OK) rc = tp__sqlite_once(db, "PRAGMA user_version", NULL, 0, &version);
   if (rc != SQLITE_OK) return tp__sqlite_fail(db, path, "read its header", rc, fault);
   if (id != schema->application_id)
-    return tp__sqlite_refuse(fault, TP_ERR_STORE_SCHEMA, path, "%s is not %s; give another path", path, schema->noun);
+    return tp__refuse(fault, TP_ERR_STORE_SCHEMA, path, "%s is not %s; give another path", path, schema->noun);
   if (version == schema->version) return TP_OK;
-  return tp__sqlite_refuse(
-      fault, TP_ERR_STORE_SCHEMA, path,
-      "%s is of schema version %lld, and this library reads version %d; use the turnphase that wrote it", path,
-      (long long)version, (int)schema->version);
+  return tp__refuse(fault, TP_ERR_STORE_SCHEMA, path,
+                    "%s is of schema version %lld, and this library reads version %d; use the turnphase that wrote it",
+                    path, (long long)version, (int)schema->version);
 }
 
 tp_status tp__sqlite_open_read_only(const char *path, sqlite3 **ret_db, tp_fault *fault) {
   sqlite3 *db = NULL;
+  tp_status status = tp__sqlite_check_type(path, fault);
+  if (status != TP_OK) return status;
   int rc = connect_with(path, "?mode=ro", &db);
   bool lacks_memory = (rc & 0xff) == SQLITE_CANTOPEN || (rc & 0xff) == SQLITE_READONLY;
   if (lacks_memory && !has_log(path)) {
@@ -63,7 +65,7 @@ tp_status tp__sqlite_open_read_only(const char *path, sqlite3 **ret_db, tp_fault
     db = NULL;
     rc = connect_with(path, "?mode=ro&immutable=1", &db);
   }
-  tp_status status = rc == SQLITE_OK ? check(db, path, fault) : tp__sqlite_fail(db, path, "read it", rc, fault);
+  status = rc == SQLITE_OK ? check(db, path, fault) : tp__sqlite_fail(db, path, "read it", rc, fault);
   if (status == TP_OK) *ret_db = db;
   else sqlite3_close(db);
   return status;

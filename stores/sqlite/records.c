@@ -84,9 +84,10 @@ static tp__waiting *node_new(int kind, const tp_text *ids, size_t id_count, size
 }
 
 tp_status tp__sqlite_queue_copy(void *ctx, int kind, const tp__columns *columns, const char *name, const void *theirs) {
+  assert(kind >= 0 && kind < TP__WAITS_KINDS);
   tp__waiting taken;
   char *at;
-  tp_status status = tp__sqlite_read(&taken.record, columns->size, theirs, name, NULL);
+  tp_status status = tp__struct_read(&taken.record, columns->size, theirs, name, NULL);
   if (status != TP_OK) return status;
   tp__waiting *node = node_new(kind, NULL, 0, 0, tp__sqlite_texts_bytes(columns, &taken.record), &at);
   if (!node) return TP_ERR_NO_MEMORY;
@@ -123,7 +124,7 @@ tp_status tp__sqlite_record(void *ctx, const tp_entry_record *theirs) {
   tp_entry_record record;
   tp_run_record few[RUNS_ON_STACK], *list = few;
   tp__waiting *node = NULL;
-  tp_status status = tp__sqlite_read(&record, sizeof record, theirs, "tp_entry_record", NULL);
+  tp_status status = tp__struct_read(&record, sizeof record, theirs, "tp_entry_record", NULL);
   if (status != TP_OK) return status;
   if (record.run_count > RUNS_ON_STACK) list = sqlite3_malloc64(record.run_count * sizeof *list);
   status = list ? copy_record(&record, list, &node) : TP_ERR_NO_MEMORY;
@@ -135,7 +136,7 @@ tp_status tp__sqlite_record(void *ctx, const tp_entry_record *theirs) {
 tp_status tp__sqlite_record_batch(void *ctx, const tp_entry_batch *theirs) {
   tp_entry_batch batch;
   char *at;
-  tp_status status = tp__sqlite_read(&batch, sizeof batch, theirs, "tp_entry_batch", NULL);
+  tp_status status = tp__struct_read(&batch, sizeof batch, theirs, "tp_entry_batch", NULL);
   if (status != TP_OK) return status;
   if (!batch.entry || batch.entry_count == 0) return TP_ERR_MALFORMED;
   tp__waiting *node = node_new(TP__WAITS_ENTRIES, batch.ids, batch.id_count, batch.packed_bytes, 0, &at);
@@ -163,7 +164,7 @@ tp_status tp__sqlite_turn_record(void *ctx, const tp_turn_record *theirs) {
   tp_turn_record record;
   tp_turn_step step;
   char *at;
-  tp_status status = tp__sqlite_read(&record, sizeof record, theirs, "tp_turn_record", NULL);
+  tp_status status = tp__struct_read(&record, sizeof record, theirs, "tp_turn_record", NULL);
   if (status != TP_OK) return status;
   size_t bytes = tp__sqlite_texts_bytes(&turns, &record);
   for (size_t i = 0; i < record.step_count; i++) {
@@ -190,6 +191,7 @@ tp_status tp__sqlite_audit(void *ctx, const tp_audit *theirs) {
 /* ---- on the writer's thread ---- */
 
 static int write_run_locked(tp__sqlite_store *s, int64_t entry, int64_t position, const tp_run_record *run) {
+  TP__LOCKED(&s->mutex);
   sqlite3_stmt *statement = s->statements[TP__INSERT_RUN];
   int rc = tp__sqlite_bind_ints(statement, (const int64_t[]){entry, position}, 2);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_struct(statement, 3, &runs, run);
@@ -197,12 +199,14 @@ static int write_run_locked(tp__sqlite_store *s, int64_t entry, int64_t position
 }
 
 static int delete_runs_locked(tp__sqlite_store *s, int64_t entry) {
+  TP__LOCKED(&s->mutex);
   sqlite3_stmt *statement = s->statements[TP__DELETE_RUNS];
   return tp__sqlite_run(statement, tp__sqlite_bind_ints(statement, &entry, 1));
 }
 
 /* A record with the name of an earlier one replaces it: the earlier one was of an entry that ran. */
 static int write_entry_locked(tp__sqlite_store *s, const tp_entry_record *record, int64_t *ret_number) {
+  TP__LOCKED(&s->mutex);
   sqlite3_stmt *statement = s->statements[TP__INSERT_ENTRY];
   tp_run_record run;
   int rc = tp__sqlite_bind_struct(statement, 1, &entries, record);
@@ -222,6 +226,7 @@ static int write_entry_locked(tp__sqlite_store *s, const tp_entry_record *record
 }
 
 static int write_batch_locked(tp__sqlite_store *s, const tp_entry_batch *batch, int64_t *ret_number) {
+  TP__LOCKED(&s->mutex);
   tp_entry_record record = {.struct_size = sizeof record};
   size_t offset = 0;
   int rc = SQLITE_OK;
@@ -231,11 +236,13 @@ static int write_batch_locked(tp__sqlite_store *s, const tp_entry_batch *batch, 
 }
 
 static int write_late_locked(tp__sqlite_store *s, const tp_late_record *late) {
+  TP__LOCKED(&s->mutex);
   sqlite3_stmt *statement = s->statements[TP__NOTE_LATE];
   return tp__sqlite_run(statement, tp__sqlite_bind_struct(statement, 1, &late_runs, late));
 }
 
 static int write_step_locked(tp__sqlite_store *s, int64_t row, int64_t position, const tp_turn_step *step) {
+  TP__LOCKED(&s->mutex);
   sqlite3_stmt *statement = s->statements[TP__INSERT_STEP];
   int rc = tp__sqlite_bind_ints(statement, (const int64_t[]){row, position}, 2);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_struct(statement, 3, &steps, step);
@@ -243,6 +250,7 @@ static int write_step_locked(tp__sqlite_store *s, int64_t row, int64_t position,
 }
 
 static int write_turn_locked(tp__sqlite_store *s, const tp__waiting *node, int64_t *ret_row) {
+  TP__LOCKED(&s->mutex);
   const tp_turn_record *turn = &node->turn;
   sqlite3_stmt *statement = s->statements[TP__INSERT_TURN];
   int rc = tp__sqlite_bind_struct(statement, 1, &turns, turn);
@@ -255,6 +263,7 @@ static int write_turn_locked(tp__sqlite_store *s, const tp__waiting *node, int64
 }
 
 static int write_audit_locked(tp__sqlite_store *s, const tp_audit *audit, int64_t *ret_row) {
+  TP__LOCKED(&s->mutex);
   sqlite3_stmt *statement = s->statements[TP__INSERT_AUDIT];
   int rc = sqlite3_bind_int64(statement, 1, (int64_t)s->process_run_id);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_struct(statement, 2, &audits, audit);
@@ -266,6 +275,7 @@ static int write_audit_locked(tp__sqlite_store *s, const tp_audit *audit, int64_
 
 /* Deletes the rows that are older than the newest `most` when the newest has this number. */
 static int trim_below_locked(tp__sqlite_store *s, int statement, int64_t newest, size_t most) {
+  TP__LOCKED(&s->mutex);
   int64_t last = newest - (int64_t)most;
   if (last <= 0) return SQLITE_OK;
   return tp__sqlite_run(s->statements[statement], tp__sqlite_bind_ints(s->statements[statement], &last, 1));
@@ -275,6 +285,7 @@ enum { CONTENTS_OF_ENTRY = 8 }; /* on average; those of an entry go with it */
 
 /* @param newest  by kind: the number of the newest row; 0: none was written. */
 static int trim_locked(tp__sqlite_store *s, const int64_t newest[TP__WAITS_KINDS]) {
+  TP__LOCKED(&s->mutex);
   const tp_sqlite_store_options *o = &s->options;
   const struct {
     int statement, kind;
@@ -292,6 +303,7 @@ static int trim_locked(tp__sqlite_store *s, const int64_t newest[TP__WAITS_KINDS
 }
 
 static int write_one_locked(tp__sqlite_store *s, const tp__waiting *node, int64_t *ret_row) {
+  TP__LOCKED(&s->mutex);
   switch (node->kind) {
     case TP__WAITS_ENTRY:
       return write_entry_locked(s, &node->record, ret_row);
@@ -314,6 +326,7 @@ static int write_one_locked(tp__sqlite_store *s, const tp__waiting *node, int64_
 }
 
 int tp__sqlite_write_locked(tp__sqlite_store *s, const tp__waiting *first) {
+  TP__LOCKED(&s->mutex);
   int64_t newest[TP__WAITS_KINDS] = {0};
   int rc = SQLITE_OK;
   for (const tp__waiting *node = first; node && rc == SQLITE_OK; node = (const tp__waiting *)node->queued.next)

@@ -67,7 +67,7 @@ static int delete_before(tp__sqlite_store *s, int64_t oldest_ms) {
 }
 
 static int delete_by_age(tp__sqlite_store *s) {
-  return delete_before(s, tp__sqlite_ms_of(CLOCK_REALTIME) - (int64_t)s->options.age_max_s * 1000);
+  return delete_before(s, tp__wall_ms() - (int64_t)s->options.age_max_s * 1000);
 }
 
 /* ---- by size ---- */
@@ -131,7 +131,7 @@ static int ask_for_none_left(sqlite3 *db, bool *ret_none_left) {
 
 static bool should_check_age(tp__sqlite_store *s) {
   enum { LOOK_EVERY_MS = 1000 };
-  int64_t now_ms = tp__sqlite_ms_of(CLOCK_REALTIME);
+  int64_t now_ms = tp__wall_ms();
   if (!s->options.age_max_s) return false;
   if (now_ms >= s->age_looked_at_ms && now_ms - s->age_looked_at_ms < LOOK_EVERY_MS && !s->age_has_more) return false;
   s->age_looked_at_ms = now_ms;
@@ -143,7 +143,7 @@ tp_status tp__sqlite_retain(tp__sqlite_store *s, bool *ret_none_left, tp_fault *
   tp_status status = TP_OK;
   *ret_none_left = false;
   if (!s->options.age_max_s && !s->options.bytes_max) return TP_OK;
-  pthread_mutex_lock(&s->mutex);
+  tp__lock_acquire(&s->mutex);
   int rc = measure(s->db, &e);
   bool by_age = should_check_age(s);
   int64_t before = sqlite3_total_changes64(s->db);
@@ -152,7 +152,7 @@ tp_status tp__sqlite_retain(tp__sqlite_store *s, bool *ret_none_left, tp_fault *
   if (rc == SQLITE_OK) rc = shrink_file(s, &e);
   if (rc == SQLITE_OK && is_too_large(s, &e)) rc = ask_for_none_left(s->db, ret_none_left);
   if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "delete old records", rc, fault);
-  pthread_mutex_unlock(&s->mutex);
+  tp__lock_release(&s->mutex);
   return status;
 }
 
@@ -194,14 +194,14 @@ static int give_all_back(tp__sqlite_store *s) {
   int rc;
   do {
     before = e.pages;
-    pthread_mutex_lock(&s->mutex);
+    tp__lock_acquire(&s->mutex);
     rc = shrink_file(s, &e);
     if (rc == SQLITE_OK) rc = measure(s->db, &e);
-    pthread_mutex_unlock(&s->mutex);
+    tp__lock_release(&s->mutex);
   } while (rc == SQLITE_OK && e.free_pages > FREE_PAGES_KEPT && e.pages != before);
-  pthread_mutex_lock(&s->mutex);
+  tp__lock_acquire(&s->mutex);
   if (rc == SQLITE_OK) (void)sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
-  pthread_mutex_unlock(&s->mutex);
+  tp__lock_release(&s->mutex);
   return rc;
 }
 
@@ -211,17 +211,16 @@ tp_status tp_sqlite_store_prune(const tp_store *store, const tp_sqlite_prune *th
   tp_sqlite_prune request;
   uint64_t rows = 0, deleted = 0;
   int rc;
-  if (!s || !theirs)
-    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_store_prune: no store of this library");
-  tp_status status = tp__sqlite_read(&request, sizeof request, theirs, "tp_sqlite_prune", fault);
+  if (!s || !theirs) return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_store_prune: no store of this library");
+  tp_status status = tp__struct_read(&request, sizeof request, theirs, "tp_sqlite_prune", fault);
   if (status != TP_OK) return status;
   if (s->options.read_only)
-    return tp__sqlite_refuse(fault, TP_ERR_STORE_READONLY, s->path, "%s is open for reading alone", s->path);
+    return tp__refuse(fault, TP_ERR_STORE_READONLY, s->path, "%s is open for reading alone", s->path);
   do {
-    pthread_mutex_lock(&s->mutex);
+    tp__lock_acquire(&s->mutex);
     rc = prune_step(s, &request, &rows);
     if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "delete records", rc, fault);
-    pthread_mutex_unlock(&s->mutex);
+    tp__lock_release(&s->mutex);
     deleted += rows;
     if (request.progress) request.progress(request.ctx, deleted);
   } while (rc == SQLITE_OK && rows > 0);

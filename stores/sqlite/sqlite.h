@@ -8,10 +8,11 @@
 #ifndef TP__SQLITE_H
 #define TP__SQLITE_H
 
-#include <pthread.h>
-
+#include "runtime/base/check.h"
 #include "stores/sqlite/statement.h"
 #include "stores/sqlite/writer.h"
+#include "support/clock.h"
+#include "support/file.h"
 #include "turnphase/sqlite.h"
 
 enum {
@@ -96,7 +97,7 @@ typedef struct tp__sqlite_store {
   tp_sqlite_store_options options; /* without zeros */
   tp__writer writer;
   bool retention_failed, too_large, has_no_key; /* of the writer's thread alone: logged already */
-  pthread_mutex_t mutex;
+  tp__lock mutex;
   /* ---- under mutex */
   sqlite3 *db;
   sqlite3_stmt *statements[TP__STATEMENTS];

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/base/check.h"
 #include "stores/sqlite/statement.h"
 
 #include <errno.h>
@@ -7,24 +8,29 @@
 #include "stores/sqlite/database.h"
 
 int tp__sqlite_prepare(sqlite3 *db, const char *sql, sqlite3_stmt **ret_statement) {
+  assert(db && sql && ret_statement);
   return sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, ret_statement, NULL);
 }
 
 int tp__sqlite_bind_text(sqlite3_stmt *statement, int index, tp_text text) {
+  assert(index >= 1 && (text.data || text.size == 0));
   return sqlite3_bind_text64(statement, index, text.size ? text.data : "", text.size, SQLITE_STATIC, SQLITE_UTF8);
 }
 
 int tp__sqlite_bind_blob(sqlite3_stmt *statement, int index, tp_text bytes) {
+  assert(index >= 1 && (bytes.data || bytes.size == 0));
   return sqlite3_bind_blob64(statement, index, bytes.size ? bytes.data : "", bytes.size, SQLITE_STATIC);
 }
 
 int tp__sqlite_bind_ints(sqlite3_stmt *statement, const int64_t *values, int count) {
+  assert(count >= 0 && count <= sqlite3_bind_parameter_count(statement));
   int rc = SQLITE_OK;
   for (int i = 0; i < count && rc == SQLITE_OK; i++) rc = sqlite3_bind_int64(statement, i + 1, values[i]);
   return rc;
 }
 
 int tp__sqlite_bind_texts(sqlite3_stmt *statement, int first, const tp_text *texts, int count) {
+  assert(first >= 1 && count >= 0);
   int rc = SQLITE_OK;
   for (int i = 0; i < count && rc == SQLITE_OK; i++) rc = tp__sqlite_bind_text(statement, first + i, texts[i]);
   return rc;
@@ -48,6 +54,7 @@ static int64_t int_of(const tp__column *column, const void *at) {
 }
 
 int tp__sqlite_bind_struct(sqlite3_stmt *statement, int first, const tp__columns *columns, const void *from) {
+  assert(first >= 1 && from);
   int rc = SQLITE_OK;
   for (int i = 0; i < columns->count && rc == SQLITE_OK; i++) {
     const tp__column *column = &columns->items[i];
@@ -79,6 +86,7 @@ static bool is_moved(sqlite3 *db) {
 }
 
 int tp__sqlite_begin(sqlite3 *db) {
+  assert(db);
   int rc = SQLITE_OK;
   if (!sqlite3_get_autocommit(db)) rc = sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
   if (rc == SQLITE_OK && is_moved(db)) return SQLITE_READONLY_DBMOVED;
@@ -94,6 +102,7 @@ int tp__sqlite_end(sqlite3 *db, int rc) {
 }
 
 tp_text tp__sqlite_column(sqlite3_stmt *statement, int index) {
+  assert(index >= 0 && index < sqlite3_column_count(statement));
   const char *data = (const char *)sqlite3_column_blob(statement, index);
   return (tp_text){data ? data : "", (size_t)sqlite3_column_bytes(statement, index)};
 }
@@ -119,6 +128,7 @@ static void put_int(const tp__column *column, void *at, int64_t value) {
 }
 
 void tp__sqlite_read_struct(sqlite3_stmt *row, int first, const tp__columns *columns, void *ret_struct) {
+  assert(first >= 0 && first + columns->count <= sqlite3_column_count(row));
   memset(ret_struct, 0, columns->size);
   memcpy(ret_struct, &columns->size, sizeof columns->size);
   for (int i = 0; i < columns->count; i++) {
@@ -159,6 +169,7 @@ void tp__sqlite_put_texts(const tp__columns *columns, void *of, char **at) {
 }
 
 void *tp__sqlite_copy_struct(sqlite3_stmt *row, int first, const tp__columns *columns) {
+  assert(columns->size >= sizeof(size_t));
   size_t bytes = columns->size;
   for (int i = 0; i < columns->count; i++)
     if (columns->items[i].type >= TP__COLUMN_STRING) bytes += (size_t)sqlite3_column_bytes(row, first + i) + 1;
@@ -178,6 +189,7 @@ static void clear_rows(tp__rows *rows) {
 }
 
 void tp__rows_fini(tp__rows *rows) {
+  assert(rows->count <= rows->capacity);
   clear_rows(rows);
   sqlite3_free(rows->items);
 }
@@ -197,6 +209,7 @@ static int add_row(tp__rows *rows, sqlite3_stmt *row) {
 }
 
 int tp__rows_read(tp__rows *rows, sqlite3_stmt *statement, int64_t number) {
+  assert(rows->columns && rows->count <= rows->capacity);
   clear_rows(rows);
   int rc = sqlite3_bind_int64(statement, 1, number);
   while (rc == SQLITE_OK && (rc = sqlite3_step(statement)) == SQLITE_ROW) rc = add_row(rows, statement);
@@ -216,6 +229,7 @@ static int bind_listing(sqlite3_stmt *statement, const tp__listing *listing) {
 }
 
 int tp__sqlite_list(sqlite3 *db, const tp__listing *listing) {
+  assert(listing->sql && listing->show && listing->count >= 0);
   sqlite3_stmt *row = NULL, *part = NULL;
   tp__rows parts = {.columns = listing->parts};
   int rc = sqlite3_prepare_v2(db, listing->sql, -1, &row, NULL);
@@ -233,27 +247,8 @@ int tp__sqlite_list(sqlite3 *db, const tp__listing *listing) {
 
 enum { SIZE_LIMIT = 4096 };
 
-tp_status tp__sqlite_read(void *ours, size_t our_size, const void *theirs, const char *name, tp_fault *fault) {
-  size_t size = our_size;
-  if (theirs) memcpy(&size, theirs, sizeof size);
-  if (size < sizeof size || size > SIZE_LIMIT || size % sizeof size != 0)
-    return tp__sqlite_refuse(fault, TP_ERR_VERSION, NULL, "%s: struct_size is %zu; set it to sizeof(%s)", name, size,
-                             name);
-  const char *bytes = theirs;
-  for (size_t i = our_size; i < size; i++) {
-    if (bytes[i] == 0) continue;
-    return tp__sqlite_refuse(fault, TP_ERR_VERSION, NULL,
-                             "%s: byte %zu is set, but this library knows the first %zu bytes only; leave the newer "
-                             "field zero, or install a newer turnphase",
-                             name, i, our_size);
-  }
-  memset(ours, 0, our_size);
-  if (theirs) memcpy(ours, theirs, size < our_size ? size : our_size);
-  memcpy(ours, &our_size, sizeof our_size);
-  return TP_OK;
-}
-
 tp_status tp__sqlite_show(void *theirs, void *ours, size_t our_size) {
+  assert(our_size >= sizeof(size_t));
   size_t size;
   memcpy(&size, theirs, sizeof size);
   if (size < sizeof size || size > SIZE_LIMIT || size % sizeof size != 0) return TP_ERR_VERSION;

@@ -116,9 +116,6 @@ typedef struct tp__listing {
 /** Shows row after row. */
 int tp__sqlite_list(sqlite3 *db, const tp__listing *listing);
 
-/** Copies a struct of the caller's that begins with its struct_size, by the rule of growth.
- *  @return TP_OK; TP_ERR_VERSION for a size or a tail that this library does not know. */
-tp_status tp__sqlite_read(void *ours, size_t our_size, const void *theirs, const char *name, tp_fault *fault);
 /** Fills a struct of the caller's as far as its struct_size reaches, and says there how far; a longer one's rest is
  *  zeroed.
  *  @return TP_OK; TP_ERR_VERSION for a size that no caller can mean. */

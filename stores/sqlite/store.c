@@ -140,14 +140,14 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
 /* ---- for the other files ---- */
 
 int tp__store_begin(tp__sqlite_store *s) {
-  pthread_mutex_lock(&s->mutex);
+  tp__lock_acquire(&s->mutex);
   return tp__sqlite_begin(s->db);
 }
 
 tp_status tp__store_end(tp__sqlite_store *s, int rc, const char *doing, tp_fault *fault) {
   rc = tp__sqlite_end(s->db, rc);
   tp_status status = rc == SQLITE_OK ? TP_OK : tp__store_fail(s, s->db, doing, rc, fault);
-  pthread_mutex_unlock(&s->mutex);
+  tp__lock_release(&s->mutex);
   return status;
 }
 
@@ -156,10 +156,10 @@ tp_status tp__store_fail(const tp__sqlite_store *s, sqlite3 *db, const char *doi
 }
 
 tp_status tp__store_take_reader(tp__sqlite_store *s, sqlite3 **ret_db, tp_fault *fault) {
-  pthread_mutex_lock(&s->mutex);
+  tp__lock_acquire(&s->mutex);
   sqlite3 *db = s->reader;
   s->reader = NULL;
-  pthread_mutex_unlock(&s->mutex);
+  tp__lock_release(&s->mutex);
   if (!db && s->options.read_only) return tp__sqlite_open_read_only(s->path, ret_db, fault);
   if (!db) return tp__sqlite_open_reader(s->path, ret_db, fault);
   *ret_db = db;
@@ -167,21 +167,24 @@ tp_status tp__store_take_reader(tp__sqlite_store *s, sqlite3 **ret_db, tp_fault 
 }
 
 void tp__store_return_reader(tp__sqlite_store *s, sqlite3 *db) {
-  pthread_mutex_lock(&s->mutex);
+  assert(db && db != s->db);
+  tp__lock_acquire(&s->mutex);
   sqlite3 *surplus = s->reader ? db : NULL;
   if (!surplus) s->reader = db;
-  pthread_mutex_unlock(&s->mutex);
+  tp__lock_release(&s->mutex);
   sqlite3_close(surplus);
 }
 
 tp_status tp__store_read_query(tp__sqlite_store *s, void *query, size_t size, const void *theirs, const char *name,
                                tp_fault *fault) {
-  tp_status status = tp__sqlite_read(query, size, theirs, name, fault);
+  assert(size >= sizeof(size_t));
+  tp_status status = tp__struct_read(query, size, theirs, name, fault);
   if (status == TP_OK) (void)!tp__sqlite_commit(s, NULL);
   return status;
 }
 
 tp_status tp__store_list(tp__sqlite_store *s, const tp__listing *listing, const char *doing, tp_fault *fault) {
+  assert(listing->show && doing);
   sqlite3 *db = NULL;
   tp_status status = tp__store_take_reader(s, &db, fault);
   if (status != TP_OK) return status;
@@ -200,7 +203,7 @@ tp_status tp_sqlite_store_counts(const tp_store *store, tp_sqlite_store_report *
   tp__sqlite_store *s = tp__sqlite_store_of(store);
   if (!s || !ret_report) return TP_ERR_USAGE;
   tp__writer *w = &s->writer;
-  pthread_mutex_lock(&w->mutex);
+  tp__lock_acquire(&w->mutex);
   tp_sqlite_store_report report = {.struct_size = sizeof report,
                                    .records_queued = w->queued,
                                    .records_written = w->written,
@@ -209,7 +212,7 @@ tp_status tp_sqlite_store_counts(const tp_store *store, tp_sqlite_store_report *
                                    .queue_bytes = w->bytes,
                                    .last_failure = w->failures ? w->status : TP_OK,
                                    .is_failing = w->is_failing};
-  pthread_mutex_unlock(&w->mutex);
+  tp__lock_release(&w->mutex);
   return tp__sqlite_show(ret_report, &report, sizeof report);
 }
 
@@ -217,13 +220,13 @@ tp_status tp_sqlite_store_counts(const tp_store *store, tp_sqlite_store_report *
 
 static tp_status write_list(void *ctx, tp__queued *list, tp_fault *fault) {
   tp__sqlite_store *s = ctx;
-  pthread_mutex_lock(&s->mutex);
+  tp__lock_acquire(&s->mutex);
   int rc = tp__sqlite_begin(s->db);
   if (rc == SQLITE_OK) rc = tp__sqlite_write_locked(s, (const tp__waiting *)list);
   tp_status status = rc == SQLITE_OK ? TP_OK : tp__store_fail(s, s->db, "write records", rc, fault);
   int end = tp__sqlite_end(s->db, rc);
   if (status == TP_OK && end != SQLITE_OK) status = tp__store_fail(s, s->db, "commit records", end, fault);
-  pthread_mutex_unlock(&s->mutex);
+  tp__lock_release(&s->mutex);
   return status;
 }
 
@@ -249,6 +252,7 @@ static const tp__writer_class writer_class = {
     .noun = "records", .refused = "are dropped", .write = write_list, .written = retain};
 
 tp_status tp__sqlite_queue(void *ctx, tp__waiting *node) {
+  assert(node->kind < TP__WAITS_KINDS && node->queued.bytes > 0);
   tp_status status = tp__writer_add(&((tp__sqlite_store *)ctx)->writer, &node->queued);
   if (status != TP_OK) sqlite3_free(node);
   return status;
@@ -274,39 +278,38 @@ static void destroy(void *ctx) {
   for (int i = 0; i < TP__STATEMENTS; i++) sqlite3_finalize(s->statements[i]);
   sqlite3_close(s->reader);
   sqlite3_close(s->db);
-  pthread_mutex_destroy(&s->mutex);
+  tp__lock_fini(&s->mutex);
   sqlite3_free(s->path);
   sqlite3_free(s);
 }
 
 static tp_status read_options(tp_sqlite_store_options *options, const tp_sqlite_store_options *theirs,
                               tp_fault *fault) {
-  tp_status status = tp__sqlite_read(options, sizeof *options, theirs, "tp_sqlite_store_options", fault);
+  tp_status status = tp__struct_read(options, sizeof *options, theirs, "tp_sqlite_store_options", fault);
   if (status != TP_OK) return status;
   if (!options->path || !options->path[0])
-    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL,
-                             "tp_sqlite_store_options.path: a store needs the path of its file; give one");
+    return tp__refuse(fault, TP_ERR_USAGE, NULL,
+                      "tp_sqlite_store_options.path: a store needs the path of its file; give one");
   if (options->busy_ms > BUSY_MS_MAX)
-    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_store_options.busy_ms is %u: give at most %d",
-                             options->busy_ms, BUSY_MS_MAX);
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_store_options.busy_ms is %u: give at most %d",
+                      options->busy_ms, BUSY_MS_MAX);
   if (options->read_only > 1)
-    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_store_options.read_only is %u: it must be 0 or 1",
-                             options->read_only);
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_store_options.read_only is %u: it must be 0 or 1",
+                      options->read_only);
   if (options->bytes_max && options->bytes_max < BYTES_MAX_LEAST)
-    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL,
-                             "tp_sqlite_store_options.bytes_max is %llu: give at least %d (1 MiB), or 0 for no bound",
-                             (unsigned long long)options->bytes_max, BYTES_MAX_LEAST);
+    return tp__refuse(fault, TP_ERR_USAGE, NULL,
+                      "tp_sqlite_store_options.bytes_max is %llu: give at least %d (1 MiB), or 0 for no bound",
+                      (unsigned long long)options->bytes_max, BYTES_MAX_LEAST);
   if (options->existing_only > 1)
-    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL,
-                             "tp_sqlite_store_options.existing_only is %u: it must be 0 or 1", options->existing_only);
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_store_options.existing_only is %u: it must be 0 or 1",
+                      options->existing_only);
   if (options->content_hashes > 1)
-    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL,
-                             "tp_sqlite_store_options.content_hashes is %u: it must be 0 or 1",
-                             options->content_hashes);
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_store_options.content_hashes is %u: it must be 0 or 1",
+                      options->content_hashes);
   if (options->page_cache_bytes && options->page_cache_bytes < PAGE_CACHE_LEAST)
-    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL,
-                             "tp_sqlite_store_options.page_cache_bytes is %u: give at least %d (64 KiB), or 0",
-                             options->page_cache_bytes, PAGE_CACHE_LEAST);
+    return tp__refuse(fault, TP_ERR_USAGE, NULL,
+                      "tp_sqlite_store_options.page_cache_bytes is %u: give at least %d (64 KiB), or 0",
+                      options->page_cache_bytes, PAGE_CACHE_LEAST);
   size_t *counts[] = {&options->records_max, &options->turns_max, &options->audits_max, &options->jobs_max,
                       &options->jobs_ended_max};
   for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
@@ -327,7 +330,8 @@ static tp__sqlite_store *store_new(const tp_sqlite_store_options *options) {
   memset(s, 0, sizeof *s);
   s->options = *options;
   s->path = sqlite3_mprintf("%s", options->path);
-  if (s->path && pthread_mutex_init(&s->mutex, NULL) == 0) {
+  if (s->path) {
+    tp__lock_init(&s->mutex, TP__LOCK_store);
     s->options.path = s->path;
     return s;
   }
@@ -346,8 +350,7 @@ static int set_page_cache(sqlite3 *db, uint32_t bytes) {
 static tp_status open_file(tp__sqlite_store *s, tp_fault *fault) {
   tp__sqlite_schema schema = tp__sqlite_store_schema;
   if ((s->options.existing_only || s->options.read_only) && access(s->path, F_OK) != 0)
-    return tp__sqlite_refuse(fault, TP_ERR_NOT_FOUND, s->path, "%s: there is no such file; give the path of a store",
-                             s->path);
+    return tp__refuse(fault, TP_ERR_NOT_FOUND, s->path, "%s: there is no such file; give the path of a store", s->path);
   if (s->options.read_only) {
     tp_status status = tp__sqlite_open_read_only(s->path, &s->reader, fault);
     return status == TP_OK ? start_writer(s, fault) : status;
@@ -367,7 +370,7 @@ static tp_status open_file(tp__sqlite_store *s, tp_fault *fault) {
 tp_status tp_sqlite_store_open(const tp_sqlite_store_options *theirs, tp_store **ret_store, tp_fault *fault) {
   tp_sqlite_store_options options;
   if (!theirs || !ret_store)
-    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_store_open: options and ret_store are needed");
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_store_open: options and ret_store are needed");
   tp_status status = read_options(&options, theirs, fault);
   if (status != TP_OK) return status;
   tp__sqlite_store *s = store_new(&options);

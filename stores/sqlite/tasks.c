@@ -7,7 +7,7 @@
 #include "stores/sqlite/sqlite.h"
 
 static tp_status no_such_task(tp_text key, tp_fault *fault) {
-  return tp__sqlite_refuse(fault, TP_ERR_NOT_FOUND, NULL, "there is no task %.*s", (int)key.size, key.data);
+  return tp__refuse(fault, TP_ERR_NOT_FOUND, NULL, "there is no task %.*s", (int)key.size, key.data);
 }
 
 #define TASK(member) TP__COLUMN(tp_task_record, member)
@@ -18,6 +18,7 @@ static const tp__columns tasks = TP__COLUMNS(tp_task_record, task_columns);
 /* ---- put ---- */
 
 static int insert_locked(tp__sqlite_store *s, const tp_task_record *task, const unsigned char *hash) {
+  TP__LOCKED(&s->mutex);
   sqlite3_stmt *insert = s->statements[TP__INSERT_TASK];
   int rc = tp__sqlite_bind_struct(insert, 1, &tasks, task);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_blob(insert, 6, (tp_text){(const char *)hash, TP__HASH_BYTES});
@@ -29,10 +30,10 @@ tp_status tp__sqlite_task_put(void *ctx, const tp_task_record *theirs, tp_fault 
   tp_task_record task;
   unsigned char hash[TP__HASH_BYTES];
   bool is_new = true;
-  tp_status status = tp__sqlite_read(&task, sizeof task, theirs, "tp_task_record", fault);
+  tp_status status = tp__struct_read(&task, sizeof task, theirs, "tp_task_record", fault);
   if (status != TP_OK) return status;
   if (!task.key.size || !task.tool.size)
-    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "a task has a key and a tool, and its places are empty");
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "a task has a key and a tool, and its places are empty");
   int rc = tp__store_begin(s);
   tp_status hashed = rc == SQLITE_OK ? tp__sqlite_hash_locked(s, task.arguments, hash, fault) : TP_OK;
   if (rc == SQLITE_OK && hashed == TP_OK) {
@@ -42,8 +43,7 @@ tp_status tp__sqlite_task_put(void *ctx, const tp_task_record *theirs, tp_fault 
   status = tp__store_end(s, rc, "keep a task", fault);
   if (hashed != TP_OK) return hashed;
   if (status == TP_OK && !is_new)
-    return tp__sqlite_refuse(fault, TP_ERR_DUPLICATE_ID, NULL, "there is a task %.*s", (int)task.key.size,
-                             task.key.data);
+    return tp__refuse(fault, TP_ERR_DUPLICATE_ID, NULL, "there is a task %.*s", (int)task.key.size, task.key.data);
   return status;
 }
 
@@ -65,6 +65,7 @@ static int copy_row(sqlite3_stmt *row, found *f) {
 }
 
 static int find_locked(tp__sqlite_store *s, tp_text key, found *f) {
+  TP__LOCKED(&s->mutex);
   sqlite3_stmt *find = s->statements[TP__FIND_TASK];
   int rc = tp__sqlite_bind_text(find, 1, key);
   if (rc == SQLITE_OK) rc = sqlite3_step(find);
@@ -74,6 +75,7 @@ static int find_locked(tp__sqlite_store *s, tp_text key, found *f) {
 }
 
 static int mark_locked(tp__sqlite_store *s, tp_text key, int64_t is_begun) {
+  TP__LOCKED(&s->mutex);
   sqlite3_stmt *mark = s->statements[TP__MARK_TASK];
   int rc = tp__sqlite_bind_ints(mark, &is_begun, 1);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(mark, 2, key);
@@ -82,17 +84,18 @@ static int mark_locked(tp__sqlite_store *s, tp_text key, int64_t is_begun) {
 
 /* Whether a task that was found may begin. */
 static tp_status judge_locked(tp__sqlite_store *s, tp_text key, const found *f, tp_fault *fault) {
+  TP__LOCKED(&s->mutex);
   unsigned char hash[TP__HASH_BYTES];
   if (!f->task) return no_such_task(key, fault);
   if (f->is_begun)
-    return tp__sqlite_refuse(fault, TP_ERR_BUSY, NULL,
-                             "the task %.*s is being run, or was when its process died: then discard it", (int)key.size,
-                             key.data);
+    return tp__refuse(fault, TP_ERR_BUSY, NULL,
+                      "the task %.*s is being run, or was when its process died: then discard it", (int)key.size,
+                      key.data);
   tp_status status = tp__sqlite_hash_locked(s, f->task->arguments, hash, fault);
   if (status != TP_OK || memcmp(hash, f->hash, sizeof hash) == 0) return status;
-  return tp__sqlite_refuse(fault, TP_ERR_STORE_CORRUPT, s->path,
-                           "the arguments of the task %.*s are not those that were allowed: discard it", (int)key.size,
-                           key.data);
+  return tp__refuse(fault, TP_ERR_STORE_CORRUPT, s->path,
+                    "the arguments of the task %.*s are not those that were allowed: discard it", (int)key.size,
+                    key.data);
 }
 
 tp_status tp__sqlite_task_take(void *ctx, tp_text key, tp_task_record_fn take, void *take_ctx, tp_fault *fault) {
@@ -113,6 +116,7 @@ tp_status tp__sqlite_task_take(void *ctx, tp_text key, tp_task_record_fn take, v
 /* ---- settle ---- */
 
 static int delete_locked(tp__sqlite_store *s, tp_text key) {
+  TP__LOCKED(&s->mutex);
   sqlite3_stmt *delete = s->statements[TP__DELETE_TASK];
   return tp__sqlite_run(delete, tp__sqlite_bind_text(delete, 1, key));
 }

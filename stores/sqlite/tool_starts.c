@@ -28,6 +28,7 @@ static const tp__columns ends = TP__COLUMNS(tp_tool_end_record, end_columns);
 /* A copy, so that its receiver is called without the lock. @param ret_end  NULL: there is none. */
 static int take_earlier_locked(tp__sqlite_store *s, const tp_tool_start_record *start, const unsigned char *hash,
                                tp_tool_end_record **ret_end) {
+  TP__LOCKED(&s->mutex);
   sqlite3_stmt *take = s->statements[TP__TAKE_TOOL_START];
   int rc = bind_call(take, start, hash);
   if (rc == SQLITE_OK) rc = sqlite3_step(take);
@@ -45,6 +46,7 @@ static int take_earlier_locked(tp__sqlite_store *s, const tp_tool_start_record *
 
 static int insert_locked(tp__sqlite_store *s, const tp_tool_start_record *start, const unsigned char *hash,
                          int64_t *ret_row) {
+  TP__LOCKED(&s->mutex);
   sqlite3_stmt *insert = s->statements[TP__INSERT_TOOL_START], *trim = s->statements[TP__TRIM_TOOL_STARTS];
   int rc = bind_call(insert, start, hash);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(insert, 8, start->call_id);
@@ -63,7 +65,7 @@ tp_status tp__sqlite_tool_start(void *ctx, const tp_tool_start_record *theirs, u
   unsigned char hash[TP__HASH_BYTES];
   tp_tool_end_record *end = NULL;
   int64_t row = 0;
-  tp_status status = tp__sqlite_read(&start, sizeof start, theirs, "tp_tool_start_record", fault);
+  tp_status status = tp__struct_read(&start, sizeof start, theirs, "tp_tool_start_record", fault);
   if (status != TP_OK) return status;
   int rc = tp__store_begin(s);
   tp_status hashed = rc == SQLITE_OK ? tp__sqlite_hash_locked(s, start.arguments, hash, fault) : TP_OK;
@@ -84,7 +86,7 @@ tp_status tp__sqlite_tool_start(void *ctx, const tp_tool_start_record *theirs, u
 tp_status tp__sqlite_tool_end(void *ctx, const tp_tool_end_record *theirs, tp_fault *fault) {
   tp__sqlite_store *s = ctx;
   tp_tool_end_record end;
-  tp_status status = tp__sqlite_read(&end, sizeof end, theirs, "tp_tool_end_record", fault);
+  tp_status status = tp__struct_read(&end, sizeof end, theirs, "tp_tool_end_record", fault);
   if (status != TP_OK) return status;
   sqlite3_stmt *statement = s->statements[TP__END_TOOL_START];
   int rc = tp__store_begin(s);
@@ -93,6 +95,7 @@ tp_status tp__sqlite_tool_end(void *ctx, const tp_tool_end_record *theirs, tp_fa
 }
 
 int tp__sqlite_clear_results_locked(tp__sqlite_store *s, const tp_text *ids) {
+  TP__LOCKED(&s->mutex);
   sqlite3_stmt *clear = s->statements[TP__CLEAR_TOOL_RESULTS];
   const tp_text texts[] = {ids[TP_ID_TENANT], ids[TP_ID_SESSION], ids[TP_ID_TURN]};
   return tp__sqlite_run(clear, tp__sqlite_bind_texts(clear, 1, texts, 3));

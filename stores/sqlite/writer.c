@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "stores/sqlite/writer.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
+
+#include "support/clock.h"
 
 enum { RETRY_MS = 200, GATHER_MS = 5 };
 
@@ -17,28 +16,10 @@ static void free_list(tp__queued *node) {
   }
 }
 
-int64_t tp__sqlite_ms_of(clockid_t clock) {
-  struct timespec now;
-  clock_gettime(clock, &now);
-  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-struct timespec tp__sqlite_after_ms(int64_t ms) {
-  struct timespec until;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  int64_t ns = until.tv_nsec + ms * 1000000;
-  until.tv_sec += (time_t)(ns / 1000000000);
-  until.tv_nsec = (long)(ns % 1000000000);
-  return until;
-}
-
 void tp__sqlite_log(tp_log_fn log, void *log_ctx, tp_log_level level, tp_status status, const char *message) {
   if (!log) return;
-  const tp_log_record record = {.struct_size = sizeof record,
-                                .level = level,
-                                .status = status,
-                                .unix_ms = tp__sqlite_ms_of(CLOCK_REALTIME),
-                                .message = message};
+  const tp_log_record record = {
+      .struct_size = sizeof record, .level = level, .status = status, .unix_ms = tp__wall_ms(), .message = message};
   log(log_ctx, &record);
 }
 
@@ -46,16 +27,33 @@ void tp__writer_log(const tp__writer *w, tp_log_level level, tp_status status, c
   tp__sqlite_log(w->log, w->log_ctx, level, status, message);
 }
 
+#ifdef TP_CHECKS
+static void writer_check_locked(const tp__writer *w) {
+  TP__LOCKED(&w->mutex);
+  /* The end of an empty queue is its begin. */
+  assert(w->first ? w->last != &w->first : w->last == &w->first);
+  assert(!*w->last);
+  /* Nothing is written, and no attempt fails, that did not begin. */
+  assert(w->written <= w->queued && w->failed <= w->begun && w->failures <= w->begun);
+  /* What waits has a size; what does not wait has none. */
+  assert(w->bytes > 0 || !w->first);
+  assert(w->written < w->queued || w->bytes == 0);
+}
+#endif
+
 /* A queue that was full takes records again when half of it is free: not a small record that just fits, between others
  * that do not. */
 static bool fits_locked(const tp__writer *w, size_t bytes) {
+  TP__LOCKED(&w->mutex);
+  TP__CHECK(writer_check_locked(w));
   if (w->dropped_in_row > 0 && w->bytes > w->bytes_max / 2) return false;
   return w->bytes + bytes <= w->bytes_max;
 }
 
 tp_status tp__writer_add(tp__writer *w, tp__queued *node) {
+  assert(node->bytes >= sizeof *node && node->count > 0);
   char message[TP_FAULT_MESSAGE_SIZE];
-  pthread_mutex_lock(&w->mutex);
+  tp__lock_acquire(&w->mutex);
   bool fits = fits_locked(w, node->bytes);
   bool first_dropped = !fits && w->dropped_in_row == 0;
   uint64_t ended = fits ? w->dropped_in_row : 0;
@@ -68,12 +66,13 @@ tp_status tp__writer_add(tp__writer *w, tp__queued *node) {
     w->bytes += node->bytes;
     w->queued += node->count;
     w->dropped_in_row = 0;
-    if (is_first || half_full) pthread_cond_signal(&w->wanted);
+    if (is_first || half_full) tp__lock_condition_signal(&w->wanted);
   } else {
     w->dropped += node->count;
     w->dropped_in_row += node->count;
   }
-  pthread_mutex_unlock(&w->mutex);
+  TP__CHECK(writer_check_locked(w));
+  tp__lock_release(&w->mutex);
   if (first_dropped || ended > 0) {
     if (first_dropped)
       snprintf(message, sizeof message, "%s: the queue of %s is full (%zu bytes): those that come now %s", w->path,
@@ -87,31 +86,37 @@ tp_status tp__writer_add(tp__writer *w, tp__queued *node) {
 }
 
 void tp__writer_bound(tp__writer *w, size_t bytes_max) {
-  pthread_mutex_lock(&w->mutex);
+  tp__lock_acquire(&w->mutex);
   w->bytes_max = bytes_max;
-  pthread_mutex_unlock(&w->mutex);
+  TP__CHECK(writer_check_locked(w));
+  tp__lock_release(&w->mutex);
 }
 
 /* ---- the thread ---- */
 
 /* At most so long; not while a commit is waited for, nor at the end, nor when the queue is fuller than that. */
 static void wait_locked(tp__writer *w, int64_t ms, size_t bytes_max) {
-  struct timespec until = tp__sqlite_after_ms(ms);
+  TP__LOCKED(&w->mutex);
+  TP__CHECK(writer_check_locked(w));
+  int64_t deadline_ns = tp__monotonic_ns() + ms * TP__NS_IN_MS;
   while (!w->hurry && !w->ending && w->bytes <= bytes_max &&
-         pthread_cond_timedwait(&w->wanted, &w->mutex, &until) != ETIMEDOUT)
+         tp__lock_condition_wait_until(&w->wanted, &w->mutex, deadline_ns))
     continue;
 }
 
 static void count_attempt_locked(tp__writer *w, uint64_t attempt, tp_status status, const tp_fault *fault,
                                  tp__queued *list) {
+  TP__LOCKED(&w->mutex);
   size_t bytes = 0;
   uint64_t count = 0;
   for (; status == TP_OK && list; list = list->next) {
     bytes += list->bytes;
     count += list->count;
   }
+  assert(bytes <= w->bytes && count <= w->queued - w->written);
   w->written += count;
   w->bytes -= bytes;
+  TP__CHECK(writer_check_locked(w));
   if (status != TP_OK) {
     w->failed = attempt;
     w->failures++;
@@ -119,7 +124,7 @@ static void count_attempt_locked(tp__writer *w, uint64_t attempt, tp_status stat
     w->fault = *fault;
   }
   w->is_failing = status != TP_OK;
-  pthread_cond_broadcast(&w->changed);
+  tp__lock_condition_broadcast(&w->changed);
 }
 
 /* The first failure of a row of them, and its end. */
@@ -133,6 +138,8 @@ static void log_change(const tp__writer *w, bool was_failing, tp_status status, 
 
 /* One transaction with all that waits; list is what an attempt before left. @return what is left now. */
 static tp__queued *attempt_locked(tp__writer *w, tp__queued *list) {
+  TP__LOCKED(&w->mutex);
+  TP__CHECK(writer_check_locked(w));
   bool was_failing = w->is_failing;
   uint64_t attempt = ++w->begun;
   tp_fault fault = {0};
@@ -142,24 +149,24 @@ static tp__queued *attempt_locked(tp__writer *w, tp__queued *list) {
   w->first = NULL;
   w->last = &w->first;
   w->hurry = false;
-  pthread_mutex_unlock(&w->mutex);
+  tp__lock_release(&w->mutex);
   tp_status status = w->class->write(w->ctx, list, &fault);
   log_change(w, was_failing, status, &fault);
-  pthread_mutex_lock(&w->mutex);
+  tp__lock_acquire(&w->mutex);
   count_attempt_locked(w, attempt, status, &fault, list);
   if (status != TP_OK) return list;
-  pthread_mutex_unlock(&w->mutex);
+  tp__lock_release(&w->mutex);
   free_list(list);
-  pthread_mutex_lock(&w->mutex);
+  tp__lock_acquire(&w->mutex);
   return NULL;
 }
 
 static void *write_all(void *ctx) {
   tp__writer *w = ctx;
   tp__queued *list = NULL;
-  pthread_mutex_lock(&w->mutex);
+  tp__lock_acquire(&w->mutex);
   for (;;) {
-    while (!list && !w->first && !w->ending) pthread_cond_wait(&w->wanted, &w->mutex);
+    while (!list && !w->first && !w->ending) tp__lock_condition_wait(&w->wanted, &w->mutex);
     if (!list && !w->first) break;
     if (!list) wait_locked(w, GATHER_MS, w->bytes_max / 2);
     bool last_attempt = w->ending;
@@ -170,14 +177,14 @@ static void *write_all(void *ctx) {
       continue;
     }
     if (!w->class->written) continue;
-    pthread_mutex_unlock(&w->mutex);
+    tp__lock_release(&w->mutex);
     w->class->written(w->ctx);
-    pthread_mutex_lock(&w->mutex);
+    tp__lock_acquire(&w->mutex);
   }
   uint64_t lost = w->queued - w->written;
   w->dropped += lost;
   tp_status status = w->status;
-  pthread_mutex_unlock(&w->mutex);
+  tp__lock_release(&w->mutex);
   free_list(list);
   if (lost == 0) return NULL;
   char message[TP_FAULT_MESSAGE_SIZE];
@@ -188,74 +195,48 @@ static void *write_all(void *ctx) {
 }
 
 tp_status tp__writer_commit(tp__writer *w, tp_fault *fault) {
-  pthread_mutex_lock(&w->mutex);
+  tp__lock_acquire(&w->mutex);
   uint64_t target = w->queued, begun = w->begun;
   tp_status status = TP_OK;
   while (w->written < target && w->failed <= begun) {
     w->hurry = true;
-    pthread_cond_signal(&w->wanted);
-    pthread_cond_wait(&w->changed, &w->mutex);
+    tp__lock_condition_signal(&w->wanted);
+    tp__lock_condition_wait(&w->changed, &w->mutex);
   }
   if (w->written < target) {
     status = w->status;
     if (fault) *fault = w->fault;
   }
-  pthread_mutex_unlock(&w->mutex);
+  tp__lock_release(&w->mutex);
   return status;
 }
 
 /* ---- life ---- */
 
-int tp__sqlite_start_thread(pthread_t *ret_thread, void *(*run)(void *), void *ctx) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  int error = pthread_create(ret_thread, NULL, run, ctx);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  return error;
-}
-
-int tp__sqlite_cond_init(pthread_cond_t *condition) {
-  pthread_condattr_t attributes;
-  int error = pthread_condattr_init(&attributes);
-  if (error) return error;
-  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-  error = pthread_cond_init(condition, &attributes);
-  pthread_condattr_destroy(&attributes);
-  return error;
-}
-
-static int init_conditions(tp__writer *w) {
-  int error = tp__sqlite_cond_init(&w->wanted);
-  if (!error && (error = tp__sqlite_cond_init(&w->changed)) != 0) pthread_cond_destroy(&w->wanted);
-  return error;
-}
-
 tp_status tp__writer_init(tp__writer *w, const tp__writer_class *class, void *ctx, const char *path, size_t bytes_max,
                           tp_log_fn log, void *log_ctx, tp_fault *fault) {
+  assert(class->noun && class->refused && class->write && path);
   *w = (tp__writer){.class = class, .ctx = ctx, .path = path, .log = log, .log_ctx = log_ctx, .bytes_max = bytes_max};
   w->last = &w->first;
-  if (pthread_mutex_init(&w->mutex, NULL) != 0) return tp__sqlite_fail(NULL, path, "open", SQLITE_NOMEM, fault);
-  if (init_conditions(w) != 0) {
-    pthread_mutex_destroy(&w->mutex);
-    return tp__sqlite_fail(NULL, path, "open", SQLITE_NOMEM, fault);
-  }
-  w->started = tp__sqlite_start_thread(&w->thread, write_all, w) == 0;
+  tp__lock_init(&w->mutex, TP__LOCK_writer);
+  tp__lock_condition_init(&w->wanted);
+  tp__lock_condition_init(&w->changed);
+  w->started = tp__thread_spawn(&w->thread, write_all, w) == 0;
   if (w->started) return TP_OK;
-  pthread_cond_destroy(&w->changed);
-  pthread_cond_destroy(&w->wanted);
-  pthread_mutex_destroy(&w->mutex);
-  return tp__sqlite_refuse(fault, TP_ERR_NO_THREAD, path, "%s: no thread to write %s", path, class->noun);
+  tp__lock_condition_fini(&w->changed);
+  tp__lock_condition_fini(&w->wanted);
+  tp__lock_fini(&w->mutex);
+  return tp__refuse(fault, TP_ERR_NO_THREAD, path, "%s: no thread to write %s", path, class->noun);
 }
 
 void tp__writer_fini(tp__writer *w) {
   if (!w->started) return;
-  pthread_mutex_lock(&w->mutex);
+  tp__lock_acquire(&w->mutex);
   w->ending = true;
-  pthread_cond_signal(&w->wanted);
-  pthread_mutex_unlock(&w->mutex);
+  tp__lock_condition_signal(&w->wanted);
+  tp__lock_release(&w->mutex);
   pthread_join(w->thread, NULL);
-  pthread_cond_destroy(&w->changed);
-  pthread_cond_destroy(&w->wanted);
-  pthread_mutex_destroy(&w->mutex);
+  tp__lock_condition_fini(&w->changed);
+  tp__lock_condition_fini(&w->wanted);
+  tp__lock_fini(&w->mutex);
 }

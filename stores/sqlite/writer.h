@@ -8,10 +8,8 @@
 #ifndef TP__SQLITE_WRITER_H
 #define TP__SQLITE_WRITER_H
 
-#include <pthread.h>
-#include <time.h>
-
 #include "stores/sqlite/database.h"
+#include "support/lock.h"
 #include "turnphase/runtime.h"
 
 /** The head of what waits, at the start of a block of sqlite3_malloc64(). */
@@ -39,9 +37,9 @@ typedef struct tp__writer {
   void *log_ctx;
   pthread_t thread;
   bool started;
-  pthread_mutex_t mutex;
-  pthread_cond_t wanted;  /* something waits, a commit is asked for, or it ends */
-  pthread_cond_t changed; /* an attempt to write ended */
+  tp__lock mutex;
+  tp__lock_condition wanted;  /* something waits, a commit is asked for, or it ends */
+  tp__lock_condition changed; /* an attempt to write ended */
   /* ---- under mutex */
   tp__queued *first, **last;
   uint64_t queued, written; /* how many records were ever */
@@ -55,12 +53,6 @@ typedef struct tp__writer {
   tp_fault fault;
 } tp__writer;
 
-int64_t tp__sqlite_ms_of(clockid_t clock);
-/** For a wait on a condition of tp__sqlite_cond_init(). */
-struct timespec tp__sqlite_after_ms(int64_t ms);
-int tp__sqlite_cond_init(pthread_cond_t *condition);
-/** Signals are the host's: none is delivered to the thread. @return 0 or the error. */
-int tp__sqlite_start_thread(pthread_t *ret_thread, void *(*run)(void *), void *ctx);
 /** Notifies the host. @param log  may be NULL. */
 void tp__sqlite_log(tp_log_fn log, void *log_ctx, tp_log_level level, tp_status status, const char *message);
 

@@ -3,7 +3,7 @@
  * Each allocation of the provider refused, one after the other: while a model is made, and while turns run, on whatever
  * thread. A turn fails with no_memory or completes; nothing hangs, and nothing is left. */
 #include "tests/support/test.h"
-#include "providers/openai/text.h"
+#include "support/bytes.h"
 #include "tests/support/json_value.h"
 #include "tests/support/provider.h"
 
@@ -32,7 +32,7 @@ static void shy_release(void *ctx, void *memory, size_t size) {
 static const tp_allocator shy = {shy_alloc, shy_release, NULL};
 
 TEST(a_model_is_made_or_refused) {
-  const tp_allocator *before = tp__openai_memory;
+  const tp_allocator *before = tp__heap;
   const tp_openai_price price = {.struct_size = sizeof price, .model = "m*", .input_micros = 1}, *const prices[] = {
                                                                                                      &price};
   tp_writer *headers, *body;
@@ -50,7 +50,7 @@ TEST(a_model_is_made_or_refused) {
                                .prices = prices,
                                .price_count = 1};
   setenv("TEST_KEY", "k", 1);
-  tp__openai_memory = &shy;
+  tp__heap = &shy;
   bool refused = true;
   for (long at = 0; refused; at++) {
     tp_model *model = NULL;
@@ -64,16 +64,16 @@ TEST(a_model_is_made_or_refused) {
     assert_int_equal(blocks, 0);
     assert_int_equal(wrong_sizes, 0);
   }
-  tp__openai_memory = before;
+  tp__heap = before;
   tp_writer_free(headers);
   tp_writer_free(body);
 }
 
 TEST(a_turn_completes_or_fails) {
   static const endpoint_reply reply = {.body = CHAT_CALLS}, text_reply = {.body = CHAT_HELLO};
-  const tp_allocator *before = tp__openai_memory;
+  const tp_allocator *before = tp__heap;
   const endpoint_reply *const both[] = {&text_reply, &reply};
-  tp__openai_memory = &shy;
+  tp__heap = &shy;
   for (int i = 0; i < 2; i++) {
     bool refused = true;
     for (long at = 0; refused; at++) {
@@ -90,5 +90,5 @@ TEST(a_turn_completes_or_fails) {
       assert_int_equal(wrong_sizes, 0);
     }
   }
-  tp__openai_memory = before;
+  tp__heap = before;
 }

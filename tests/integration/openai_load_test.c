@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 
 #include "tests/support/test.h"
-#include "providers/openai/text.h"
+#include "support/bytes.h"
 #include "tests/support/counting.h"
 #include "tests/support/provider.h"
 
@@ -86,9 +86,9 @@ TEST(a_thousand_requests_leave_nothing_behind) {
   };
   static endpoint_reply many[REQUESTS];
   for (int i = 0; i < REQUESTS; i++) many[i] = replies[i % COUNT(replies)];
-  const tp_allocator *before = tp__openai_memory;
+  const tp_allocator *before = tp__heap;
   int descriptors = count_entries("/proc/self/fd"), threads = count_entries("/proc/self/task");
-  tp__openai_memory = &counting;
+  tp__heap = &counting;
   provider *p = provider_open(many, REQUESTS, NULL, true);
   tp_turn_request request = {.model_attempts = 1};
   int turns = 0;
@@ -109,7 +109,7 @@ TEST(a_thousand_requests_leave_nothing_behind) {
   assert_int_equal(count_entries("/proc/self/fd"), descriptors);
   while (count_threads("tp-openai") > 0) sleep_ms(1);
   assert_true(count_entries("/proc/self/task") <= threads);
-  tp__openai_memory = before;
+  tp__heap = before;
 }
 
 /* The child begins anew: it has no I/O thread until it asks for something. */

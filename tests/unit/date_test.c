@@ -3,7 +3,7 @@
  * Dates as the command reads and writes them: each accepted form with its time, and what is refused. */
 #include "tests/support/test.h"
 #include "cli/common/date.h"
-#include "cli/common/machine.h"
+#include "support/clock.h"
 
 TEST(dates_and_times_are_read_to_the_millisecond) {
   static const struct {
@@ -76,9 +76,9 @@ TEST(what_is_written_is_read_again) {
 
 TEST(a_time_before_now_is_read_too) {
   static const char *const refused[] = {"", "90", "s", "1.5h", "2h ", "-1d", "1w", "1234567890s", "1969-12-31"};
-  int64_t before_ms = cli_unix_ms(), unix_ms = 0;
+  int64_t before_ms = tp__wall_ms(), unix_ms = 0;
   assert_true(cli_date_read_since("90s", &unix_ms));
-  assert_true(unix_ms >= before_ms - 90000 && unix_ms <= cli_unix_ms() - 90000);
+  assert_true(unix_ms >= before_ms - 90000 && unix_ms <= tp__wall_ms() - 90000);
   assert_true(cli_date_read_since("999999999d", &unix_ms) && unix_ms == 0);
   assert_true(cli_date_read_since("2023-05-08T13:56", &unix_ms) && unix_ms == INT64_C(1683554160000));
   for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "tests/support/test.h"
-#include "domains/declared/sha256.h"
+#include "support/sha256.h"
 #include "tests/support/hook_files.h"
 #include "tests/support/leftovers.h"
 

@@ -31,22 +31,22 @@ static tp__openai_config configure(tp_openai_api api, const tp_openai_options *m
 static void assert_body(tp_openai_api api, const tp_openai_options *options, const tp_model_request *request,
                         const char *expected) {
   tp__openai_config config = configure(api, options);
-  tp__openai_bytes json = {0};
+  tp__bytes json = {0};
   tp_fault fault = {0};
   if (tp__openai_request_write(&config, request, &json, &fault) != TP_OK) fail_msg("%s", fault.message);
-  assert_string_equal(tp__openai_bytes_string(&json), expected);
-  tp__openai_bytes_fini(&json);
+  assert_string_equal(tp__bytes_string(&json), expected);
+  tp__bytes_fini(&json);
   tp__openai_config_fini(&config);
 }
 
 static void assert_refused(tp_openai_api api, const tp_openai_options *options, const tp_model_request *request,
                            const char *expected) {
   tp__openai_config config = configure(api, options);
-  tp__openai_bytes json = {0};
+  tp__bytes json = {0};
   tp_fault fault = {0};
   assert_int_not_equal(tp__openai_request_write(&config, request, &json, &fault), TP_OK);
   if (!strstr(fault.message, expected)) fail_msg("\"%s\" is not in \"%s\"", expected, fault.message);
-  tp__openai_bytes_fini(&json);
+  tp__bytes_fini(&json);
   tp__openai_config_fini(&config);
 }
 
@@ -194,7 +194,7 @@ TEST(a_request_needs_the_name_of_a_model) {
   tp__openai_config config = {0};
   tp_openai_options options = {.struct_size = sizeof options, .base_url = "http://h"};
   tp_model_request request = short_request();
-  tp__openai_bytes json = {0};
+  tp__bytes json = {0};
   tp_fault fault;
   assert_int_equal(tp__openai_config_init(&config, &options, &fault), TP_OK);
   assert_int_equal(tp__openai_request_write(&config, &request, &json, &fault), TP_ERR_USAGE);
@@ -243,10 +243,10 @@ TEST(images_go_with_the_turns_message) {
       "{\"type\":\"image\",\"source\":{\"type\":\"url\",\"url\":\"https://h/b.jpg\"}}]}],\"stream\":true}");
   request.message_count = 5; /* later in the turn the image still stands with the user's words */
   tp__openai_config config = configure(TP_OPENAI_CHAT, &options);
-  tp__openai_bytes json = {0};
+  tp__bytes json = {0};
   assert_int_equal(tp__openai_request_write(&config, &request, &json, NULL), TP_OK);
-  assert_non_null(strstr(tp__openai_bytes_string(&json), "{\"role\":\"user\",\"content\":[{\"type\":\"text\""));
-  tp__openai_bytes_fini(&json);
+  assert_non_null(strstr(tp__bytes_string(&json), "{\"role\":\"user\",\"content\":[{\"type\":\"text\""));
+  tp__bytes_fini(&json);
   tp__openai_config_fini(&config);
   remove_directory(NULL);
   tp_writer_free(writer);
@@ -309,10 +309,10 @@ TEST(parts_are_written_in_their_order) {
   tp_model_request request = {.struct_size = sizeof request, .messages = messages, .message_count = 1};
   for (int api = 0; api < 3; api++) {
     tp__openai_config config = configure((tp_openai_api)api, NULL);
-    tp__openai_bytes json = {0};
+    tp__bytes json = {0};
     assert_int_equal(tp__openai_request_write(&config, &request, &json, NULL), TP_OK);
-    if (!strstr(tp__openai_bytes_string(&json), wanted[api])) fail_msg("%s", tp__openai_bytes_string(&json));
-    tp__openai_bytes_fini(&json);
+    if (!strstr(tp__bytes_string(&json), wanted[api])) fail_msg("%s", tp__bytes_string(&json));
+    tp__bytes_fini(&json);
     tp__openai_config_fini(&config);
   }
   tp_writer_free(writer);
@@ -361,14 +361,14 @@ TEST(the_newest_64_images_are_sent) {
   const tp_message *const messages[] = {&older, &newest};
   tp_model_request request = {.struct_size = sizeof request, .messages = messages, .message_count = 2};
   tp__openai_config config = configure(TP_OPENAI_CHAT, NULL);
-  tp__openai_bytes json = {0};
+  tp__bytes json = {0};
   assert_int_equal(tp__openai_request_write(&config, &request, &json, NULL), TP_OK);
   int images = 0, words = 0;
-  for (const char *at = tp__openai_bytes_string(&json); (at = strstr(at, "\"image_url\":{")); at++) images++;
-  for (const char *at = tp__openai_bytes_string(&json); (at = strstr(at, "not sent any more")); at++) words++;
+  for (const char *at = tp__bytes_string(&json); (at = strstr(at, "\"image_url\":{")); at++) images++;
+  for (const char *at = tp__bytes_string(&json); (at = strstr(at, "not sent any more")); at++) words++;
   assert_int_equal(images, 64);
   assert_int_equal(words, 1);
-  tp__openai_bytes_fini(&json);
+  tp__bytes_fini(&json);
   tp__openai_config_fini(&config);
   newest = with_many(second, 65);
   assert_refused(TP_OPENAI_CHAT, NULL, &request, "a message takes at most 64 images");
@@ -379,7 +379,7 @@ TEST(the_newest_64_images_are_sent) {
 /* ---- memory ---- */
 
 TEST(no_memory_is_refused_at_every_allocation) {
-  const tp_allocator *before = tp__openai_memory;
+  const tp_allocator *before = tp__heap;
   tp_writer *writer;
   assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
   tp_model_request request = with_tools;
@@ -394,11 +394,11 @@ TEST(no_memory_is_refused_at_every_allocation) {
       tp__openai_config config = configure((tp_openai_api)api, NULL);
       counting counter = {.refuse_at = at};
       tp_allocator allocator = allocator_over(&counter);
-      tp__openai_bytes json = {0};
-      tp__openai_memory = &allocator;
+      tp__bytes json = {0};
+      tp__heap = &allocator;
       tp_status status = tp__openai_request_write(&config, &request, &json, NULL);
-      tp__openai_bytes_fini(&json);
-      tp__openai_memory = before;
+      tp__bytes_fini(&json);
+      tp__heap = before;
       refused = counter.requests >= at;
       assert_int_equal(status, refused ? TP_ERR_NO_MEMORY : TP_OK);
       assert_int_equal(counter.open, 0);

@@ -19,60 +19,60 @@ enum { STEP = 13 };
 enum { STEP = 1 };
 #endif
 
-static tp__openai_bytes deltas;
+static tp__bytes deltas;
 static size_t delta_count, refuse_delta_at;
 
 static tp_status on_text(void *ctx, tp_text piece) {
   (void)ctx;
-  tp__openai_put_text(&deltas, piece);
+  tp__bytes_put_text(&deltas, piece);
   return ++delta_count == refuse_delta_at ? TP_ERR_STALE : TP_OK;
 }
 
 static tp__openai_stream begin(tp_openai_api api, bool has_events, size_t bytes_max) {
-  tp__openai_bytes_clear(&deltas);
+  tp__bytes_clear(&deltas);
   delta_count = 0;
   return (tp__openai_stream){
       .form = tp__openai_form_of(api), .has_events = has_events, .bytes_max = bytes_max, .on_text = on_text};
 }
 
-static void put_json(tp__openai_bytes *to, tp_text value) {
+static void put_json(tp__bytes *to, tp_text value) {
   char *json = json_text(value);
-  tp__openai_put_string(to, json);
+  tp__bytes_put_string(to, json);
   free(json);
 }
 
-static void describe_call(const tp_tool_call *call, tp__openai_bytes *to) {
-  tp__openai_put_string(to, "|");
-  tp__openai_put_text(to, call->id);
-  tp__openai_put_string(to, " ");
-  tp__openai_put_text(to, call->name);
-  tp__openai_put_string(to, call->malformed ? " malformed " : " ");
-  if (call->malformed) tp__openai_put_text(to, call->arguments);
+static void describe_call(const tp_tool_call *call, tp__bytes *to) {
+  tp__bytes_put_string(to, "|");
+  tp__bytes_put_text(to, call->id);
+  tp__bytes_put_string(to, " ");
+  tp__bytes_put_text(to, call->name);
+  tp__bytes_put_string(to, call->malformed ? " malformed " : " ");
+  if (call->malformed) tp__bytes_put_text(to, call->arguments);
   else put_json(to, call->arguments);
 }
 
 /* "text|stop|input,output|id name arguments…" */
-static void describe(tp__openai_stream *stream, tp__openai_bytes *to) {
+static void describe(tp__openai_stream *stream, tp__bytes *to) {
   tp_model_response response;
   char counts[64];
   if (tp__openai_answer_response(&stream->answer, &response) != TP_OK) {
     const tp__openai_failure *failure = &stream->answer.failure;
-    tp__openai_put_string(to, tp_status_name(failure->code));
-    tp__openai_put_string(to, failure->retryable ? " retryable: " : ": ");
-    tp__openai_put_string(to, failure->message);
+    tp__bytes_put_string(to, tp_status_name(failure->code));
+    tp__bytes_put_string(to, failure->retryable ? " retryable: " : ": ");
+    tp__bytes_put_string(to, failure->message);
     return;
   }
-  tp__openai_put_text(to, response.text);
-  tp__openai_put_string(to, "|");
-  tp__openai_put_text(to, response.stop_reason);
+  tp__bytes_put_text(to, response.text);
+  tp__bytes_put_string(to, "|");
+  tp__bytes_put_text(to, response.stop_reason);
   snprintf(counts, sizeof counts, "|%lld,%lld", (long long)response.input_tokens, (long long)response.output_tokens);
-  tp__openai_put_string(to, counts);
+  tp__bytes_put_string(to, counts);
   for (size_t i = 0; i < response.call_count; i++) describe_call(response.calls[i], to);
 }
 
 /* Feeds the bytes in two parts, or each byte alone (split above the size). @return what it comes to; to be freed. */
 static char *come_to(tp__openai_stream *stream, tp_text bytes, size_t split) {
-  tp__openai_bytes seen = {0};
+  tp__bytes seen = {0};
   assert_int_equal(tp__openai_stream_init(stream), TP_OK);
   tp_text exact = exact_copy(bytes);
   bool goes_on = true;
@@ -86,8 +86,8 @@ static char *come_to(tp__openai_stream *stream, tp_text bytes, size_t split) {
   describe(stream, &seen);
   tp__openai_stream_fini(stream);
   exact_free(exact);
-  char *copy = strdup(tp__openai_bytes_string(&seen));
-  tp__openai_bytes_fini(&seen);
+  char *copy = strdup(tp__bytes_string(&seen));
+  tp__bytes_fini(&seen);
   return copy;
 }
 
@@ -267,25 +267,25 @@ TEST(errors_in_the_middle_of_a_stream_are_distinguished) {
 }
 
 TEST(an_answer_has_a_limit_and_so_has_an_event) {
-  tp__openai_bytes bytes = {0};
-  for (int i = 0; i < 20; i++) tp__openai_put_string(&bytes, DELTA("{\"content\":\"0123456789\"}"));
+  tp__bytes bytes = {0};
+  for (int i = 0; i < 20; i++) tp__bytes_put_string(&bytes, DELTA("{\"content\":\"0123456789\"}"));
   for (size_t split = 0; split < 2; split++) {
     tp__openai_stream stream = begin(TP_OPENAI_CHAT, true, 195);
-    char *seen = come_to(&stream, tp__openai_bytes_text(&bytes), split ? bytes.size + 1 : 0);
+    char *seen = come_to(&stream, tp__bytes_text(&bytes), split ? bytes.size + 1 : 0);
     assert_string_equal(seen,
                         "TP_ERR_MODEL: the answer is longer than 195 bytes: raise response_bytes_max, or ask for "
                         "fewer tokens");
     free(seen);
   }
-  tp__openai_bytes_clear(&bytes);
-  for (int i = 0; i < 300; i++) tp__openai_put_string(&bytes, "x");
+  tp__bytes_clear(&bytes);
+  for (int i = 0; i < 300; i++) tp__bytes_put_string(&bytes, "x");
   for (size_t i = 0; i < 2; i++) { /* a line without end, a whole answer */
     tp__openai_stream stream = begin(TP_OPENAI_CHAT, i == 0, 200);
-    char *seen = come_to(&stream, tp__openai_bytes_text(&bytes), 100);
+    char *seen = come_to(&stream, tp__bytes_text(&bytes), 100);
     assert_non_null(strstr(seen, "of more than 200 bytes: raise response_bytes_max"));
     free(seen);
   }
-  tp__openai_bytes_fini(&bytes);
+  tp__bytes_fini(&bytes);
 }
 
 TEST(a_piece_that_is_not_wanted_ends_the_answer) {
@@ -302,13 +302,13 @@ TEST(a_call_without_a_name_is_refused) {
 }
 
 TEST(no_memory_is_an_answer_at_every_allocation) {
-  const tp_allocator *before = tp__openai_memory;
+  const tp_allocator *before = tp__heap;
   for (size_t i = 0; i < COUNT(recorded_streams); i++) {
     bool refused = true;
     for (size_t at = 1; refused; at++) {
       counting counter = {.refuse_at = at};
       tp_allocator allocator = allocator_over(&counter);
-      tp__openai_memory = &allocator;
+      tp__heap = &allocator;
       tp__openai_stream stream = {
           .form = tp__openai_form_of(recorded_streams[i].api), .has_events = true, .bytes_max = 1 << 20};
       tp_model_response response;
@@ -325,12 +325,12 @@ TEST(no_memory_is_an_answer_at_every_allocation) {
       assert_false(counter.wrong_size);
     }
   }
-  tp__openai_memory = before;
+  tp__heap = before;
 }
 
 static int free_deltas(void **state) {
   (void)state;
-  tp__openai_bytes_fini(&deltas);
+  tp__bytes_fini(&deltas);
   return 0;
 }
 

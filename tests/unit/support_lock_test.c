@@ -15,20 +15,20 @@
 #include "support/lock.h"
 
 static tp__lock low, high, other;
-static tp__condition condition;
+static tp__lock_condition condition;
 
 static int make_locks(void **state) {
   (void)state;
   tp__lock_init(&low, TP__LOCK_hooks_watch);
   tp__lock_init(&high, TP__LOCK_references);
   tp__lock_init(&other, TP__LOCK_hooks_watch);
-  tp__condition_init(&condition);
+  tp__lock_condition_init(&condition);
   return 0;
 }
 
 static int end_locks(void **state) {
   (void)state;
-  tp__condition_fini(&condition);
+  tp__lock_condition_fini(&condition);
   tp__lock_fini(&other);
   tp__lock_fini(&high);
   tp__lock_fini(&low);
@@ -59,7 +59,7 @@ static void release_the_lower_first(void) {
 
 static void wait_with_one(void) {
   tp__lock_acquire(&low);
-  if (tp__condition_wait_until(&condition, &low, tp__monotonic_ns())) abort();
+  if (tp__lock_condition_wait_until(&condition, &low, tp__monotonic_ns())) abort();
   TP__LOCKED(&low);
   tp__lock_release(&low);
 }
@@ -110,17 +110,17 @@ static void claim_what_was_released(void) {
   TP__LOCKED(&low);
 }
 
-static void wait_without(void) { (void)tp__condition_wait_until(&condition, &low, tp__monotonic_ns()); }
+static void wait_without(void) { (void)tp__lock_condition_wait_until(&condition, &low, tp__monotonic_ns()); }
 
 static void wait_with_two(void) {
   tp__lock_acquire(&low);
   tp__lock_acquire(&high);
-  (void)tp__condition_wait_until(&condition, &high, tp__monotonic_ns());
+  (void)tp__lock_condition_wait_until(&condition, &high, tp__monotonic_ns());
 }
 
 static void wait_with_the_wrong_one(void) {
   tp__lock_acquire(&low);
-  (void)tp__condition_wait_until(&condition, &high, tp__monotonic_ns());
+  (void)tp__lock_condition_wait_until(&condition, &high, tp__monotonic_ns());
 }
 
 #endif
@@ -177,7 +177,7 @@ static bool is_ready; /* under low */
 static void *make_ready(void *ctx) {
   tp__lock_acquire(&low);
   is_ready = true;
-  tp__condition_broadcast(&condition);
+  tp__lock_condition_broadcast(&condition);
   tp__lock_release(&low);
   return ctx;
 }
@@ -187,7 +187,7 @@ TEST(a_signal_ends_a_wait) {
   tp__lock_acquire(&low);
   is_ready = false;
   assert_int_equal(tp__thread_spawn(&thread, make_ready, NULL), 0);
-  while (!is_ready) tp__condition_wait(&condition, &low);
+  while (!is_ready) tp__lock_condition_wait(&condition, &low);
   TP__LOCKED(&low);
   tp__lock_release(&low);
   pthread_join(thread, NULL);
@@ -198,10 +198,10 @@ TEST(a_wait_ends_at_its_deadline) {
   tp__lock_acquire(&low);
   for (size_t i = 0; i < sizeof left_ns / sizeof *left_ns; i++) {
     int64_t deadline_ns = tp__monotonic_ns() + left_ns[i];
-    while (tp__condition_wait_until(&condition, &low, deadline_ns)) continue;
+    while (tp__lock_condition_wait_until(&condition, &low, deadline_ns)) continue;
     assert_true(tp__monotonic_ns() >= deadline_ns);
   }
-  assert_false(tp__condition_wait_until(&condition, &low, INT64_MIN));
+  assert_false(tp__lock_condition_wait_until(&condition, &low, INT64_MIN));
   tp__lock_release(&low);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sha256: FIPS 180-4, for the content hash of a directory. */
-#ifndef TP__DECLARED_SHA256_H
-#define TP__DECLARED_SHA256_H
+ * sha256: FIPS 180-4. */
+#ifndef TP__SUPPORT_SHA256_H
+#define TP__SUPPORT_SHA256_H
 
 #include "turnphase/base.h"
 

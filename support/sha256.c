@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "domains/declared/sha256.h"
+#include "support/sha256.h"
 
 #include <stdio.h>
 #include <string.h>
