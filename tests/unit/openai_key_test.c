@@ -51,7 +51,7 @@ TEST(options_that_are_wrong_are_refused) {
   static const char *const urls[] = {"ftp://h", "h", "http://", "http://u:p@h/v1", "http://h/v1?x=1", "http://h/a b"};
   for (size_t i = 0; i < COUNT(urls); i++)
     assert_refused(OPTIONS(.base_url = urls[i]), TP_ERR_USAGE, "tp_openai_options.base_url: it ");
-  static const char *const headers[] = {"[]",       "{'a b': 'x'}", "{'a': 1}", "{'a': 'x\ny'}", "{'Host': 'x'}",
+  static const char *const headers[] = {"[]",       "{'a b': 'x'}", "{'a': 1}", "{'a': 'x\\ny'}", "{'Host': 'x'}",
                                         "{'': 'x'}"};
   for (size_t i = 0; i < COUNT(headers); i++)
     assert_refused(OPTIONS(URL, .headers = json_value(writer, headers[i])), TP_ERR_USAGE,
