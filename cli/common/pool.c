@@ -28,7 +28,7 @@ void *cli_alloc(size_t size) { return or_end(calloc(1, size ? size : 1)); }
 void *cli_realloc(void *memory, size_t size) { return or_end(realloc(memory, size ? size : 1)); }
 
 void *cli_reserve(void *array, size_t count, size_t *capacity, size_t item_size) {
-  assert(item_size > 0 && (array || *capacity == 0) && count <= *capacity);
+  assert(item_size > 0);
   if (count < *capacity) return array;
   *capacity = *capacity ? 2 * *capacity : 16;
   return cli_realloc(array, *capacity * item_size);

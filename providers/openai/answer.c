@@ -130,7 +130,7 @@ tp__openai_draft *tp__openai_answer_draft(tp__openai_answer *answer, int64_t ind
 
 void tp__openai_answer_fragment(tp__openai_answer *answer, tp__openai_draft *draft, tp_text id, tp_text name,
                                 tp_text arguments) {
-  assert(draft >= answer->drafts && draft < answer->drafts + answer->draft_count);
+  assert(!draft || (draft >= answer->drafts && draft < answer->drafts + answer->draft_count));
   if (!draft) return;
   if (draft->id.size == 0) (void)append(answer, &draft->id, id);
   if (draft->name.size == 0) (void)append(answer, &draft->name, name);
@@ -138,7 +138,7 @@ void tp__openai_answer_fragment(tp__openai_answer *answer, tp__openai_draft *dra
 }
 
 void tp__openai_answer_arguments(tp__openai_answer *answer, tp__openai_draft *draft, tp_text text) {
-  assert(draft >= answer->drafts && draft < answer->drafts + answer->draft_count);
+  assert(!draft || (draft >= answer->drafts && draft < answer->drafts + answer->draft_count));
   if (!draft) return;
   answer->bytes -= draft->arguments.size;
   tp__bytes_clear(&draft->arguments);
@@ -146,7 +146,7 @@ void tp__openai_answer_arguments(tp__openai_answer *answer, tp__openai_draft *dr
 }
 
 void tp__openai_answer_arguments_value(tp__openai_answer *answer, tp__openai_draft *draft, tp_text value) {
-  assert(draft >= answer->drafts && draft < answer->drafts + answer->draft_count);
+  assert(!draft || (draft >= answer->drafts && draft < answer->drafts + answer->draft_count));
   tp_writer *writer = NULL;
   tp_text json;
   bool is_encoded = tp_writer_new(tp__heap, &writer) == TP_OK && tp_json_encode(value, writer, &json, NULL) == TP_OK;
