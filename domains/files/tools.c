@@ -340,7 +340,7 @@ static tp_status write_keys(void *ctx, tp_text arguments, tp_tool_keys *keys) {
   for (const char *part = path; *part;) {
     size_t size = strcspn(part, "/");
     bool is_dot = size == 0 || (size == 1 && part[0] == '.');
-    if (size == 2 && memcmp(part, "..", 2) == 0) return TP_OK;
+    if (tp__is_word((tp_text){part, size}, "..")) return TP_OK;
     if (!is_dot) used += (size_t)snprintf(key + used, sizeof key - used, "/%.*s", (int)size, part);
     part += size + (part[size] == '/');
   }
