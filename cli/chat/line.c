@@ -176,7 +176,7 @@ cli_line *cli_line_open(bool edits, int bell) {
 }
 
 cli_line_kind cli_line_read(cli_line *line, const char *prompt, tp_text *ret_text) {
-  assert(prompt && ret_text);
+  assert(ret_text);
   *ret_text = (tp_text){0};
   line->prompt = prompt ? prompt : "";
 #ifdef CLI_LIBEDIT
