@@ -222,7 +222,7 @@ static int change(const char *path, const char *directory, const char *hash, boo
 }
 
 int cli_trust_set(const char *directory, const char *hash, bool *ret_was) {
-  assert(strlen(hash) == CLI_HASH_SIZE - 1 && directory[0] == '/');
+  assert((!hash || strlen(hash) == CLI_HASH_SIZE - 1) && directory[0] == '/');
   char folder[PATH_SIZE], path[PATH_SIZE + 16];
   int lock, status = find_folder(folder);
   if (status == CLI_OK) status = make_folders(folder);

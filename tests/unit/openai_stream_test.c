@@ -232,7 +232,7 @@ TEST(a_stream_that_is_cut_anywhere_fails_and_may_be_tried_again) {
 TEST(what_is_no_json_names_its_place) {
   assert_comes_to(
       TP_OPENAI_CHAT, true, DELTA("{\"content\":\"a\"}") "data: {\"choices\": oops}\n\n",
-      "TP_ERR_MODEL: event 2 of the endpoint, 1:16: not valid JSON: invalid token near 'oops'; check base_url "
+      "TP_ERR_MODEL: event 2 of the endpoint, 1:13: not valid JSON: a value must stand here, not 'o'; check base_url "
       "and api, and what stands between");
   assert_comes_to(TP_OPENAI_CHAT, true, "data: [1]\n\n",
                   "TP_ERR_MODEL: the event of the endpoint is no JSON object; check base_url and api");
