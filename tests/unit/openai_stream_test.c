@@ -237,8 +237,8 @@ TEST(what_is_no_json_names_its_place) {
   assert_comes_to(TP_OPENAI_CHAT, true, "data: [1]\n\n",
                   "TP_ERR_MODEL: the event of the endpoint is no JSON object; check base_url and api");
   assert_comes_to(TP_OPENAI_CHAT, false, "",
-                  "TP_ERR_MODEL: answer of the endpoint, 1:1: not valid JSON: unexpected token near end of file; check "
-                  "base_url and api, and what stands between");
+                  "TP_ERR_MODEL: answer of the endpoint, 1:1: not valid JSON: a value must stand here, but the text "
+                  "ends; check base_url and api, and what stands between");
   assert_comes_to(TP_OPENAI_MESSAGES, false, "{\"ok\": true}",
                   "TP_ERR_MODEL: what the endpoint sent has no answer in it; check base_url and api");
   assert_comes_to(TP_OPENAI_CHAT, true, DONE,
