@@ -29,14 +29,21 @@ void tp_agent_unref(tp_agent *agent) {
   if (agent) tp__agent_unref(agent);
 }
 
-const char *tp_agent_id(const tp_agent *agent) { return agent->id; }
-tp_text tp_agent_config_get(const tp_agent *agent) { return agent->config; }
+const char *tp_agent_id(const tp_agent *agent) {
+  if (!agent) return NULL;
+  return agent->id;
+}
+tp_text tp_agent_config_get(const tp_agent *agent) {
+  if (!agent) return (tp_text){0};
+  return agent->config;
+}
 
 /* ---- the list ---- */
 
 static tp_agent *agent_of(const tp__link *link) { return TP__CONTAINER((tp__link *)(uintptr_t)link, tp_agent, link); }
 
 tp_agent *tp_agent_find(tp_runtime *runtime, const char *id) {
+  if (!runtime) return NULL;
   tp__agent_layer *layer = tp__agent_layer_of(runtime);
   tp_agent *found = NULL;
   if (!id || tp__runtime_is_forked(runtime)) return NULL;
@@ -63,6 +70,7 @@ static tp_agent *next_of(tp__agent_layer *layer, tp_agent *after) {
 }
 
 size_t tp_runtime_agents(tp_runtime *runtime, tp_agent_fn each, void *ctx) {
+  if (!runtime) return 0;
   size_t count = 0;
   bool more = true;
   if (tp__runtime_is_forked(runtime)) return 0;
@@ -89,6 +97,7 @@ void tp__agents_free_all(tp_runtime *runtime) {
 /* ---- for handlers ---- */
 
 tp_text tp_call_agent_config(const tp_call *call) {
+  if (!call) return (tp_text){0};
   const tp__turn *core = call->entry->turn;
   if (core->kind == TP__TURN_DETACHED) return (tp_text){NULL, 0}; /* its turn is the engine's alone */
   const tp_agent *agent = tp__turn_of((tp__turn *)(uintptr_t)core)->agent;

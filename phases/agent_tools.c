@@ -55,10 +55,12 @@ static tp_status list_tools(tp_runtime *runtime, const tp__turn_ids *ids, const 
 
 tp_status tp_runtime_tools(tp_runtime *runtime, tp_tool_listing_fn each, void *ctx, size_t *ret_count,
                            tp_fault *fault) {
+  if (!runtime) return tp__fail_null(fault, "runtime");
   return list_tools(runtime, &(tp__turn_ids){0}, &(listing){each, ctx, ret_count}, "tp_runtime_tools", fault);
 }
 
 tp_status tp_agent_tools(tp_agent *agent, tp_tool_listing_fn each, void *ctx, size_t *ret_count, tp_fault *fault) {
+  if (!agent) return tp__fail_null(fault, "agent");
   tp__turn_ids ids = {.agent = agent->id, .used_agent = agent};
   return list_tools(agent->layer->runtime, &ids, &(listing){each, ctx, ret_count}, "tp_agent_tools", fault);
 }

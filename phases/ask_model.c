@@ -206,6 +206,7 @@ static tp_status take_end(ask *a, tp_call *call, tp_model_response *ret_response
 
 tp_status tp_call_ask_model(tp_call *call, const tp_model *theirs, const tp_model_request *request,
                             tp_model_response *ret_response, bool *ret_retryable, tp_fault *fault) {
+  if (!call) return tp__fail_null(fault, "call");
   if (ret_retryable) *ret_retryable = false;
   if (!call->attempt)
     return tp__fail(fault, TP_ERR_USAGE, NULL,

@@ -23,22 +23,45 @@ static void *data_of(const tp__turn *core, uint32_t id) {
   }
 }
 
-void *tp_call_data(const tp_call *call, uint32_t id) { return data_of(call->entry->turn, id); }
-void *tp_match_data(const tp_match_view *view, uint32_t id) { return data_of(view->entry->turn, id); }
-void *tp_tool_run_data(const tp_tool_run *run, uint32_t id) { return data_of(run->turn, id); }
+void *tp_call_data(const tp_call *call, uint32_t id) {
+  if (!call) return NULL;
+  return data_of(call->entry->turn, id);
+}
+void *tp_match_data(const tp_match_view *view, uint32_t id) {
+  if (!view) return NULL;
+  return data_of(view->entry->turn, id);
+}
+void *tp_tool_run_data(const tp_tool_run *run, uint32_t id) {
+  if (!run) return NULL;
+  return data_of(run->turn, id);
+}
 
 /* The library sets the turn, or the data where the event is a copy; a struct of a host's own has neither. */
 void *tp_event_data(const tp_event *event, uint32_t id) {
+  if (!event) return NULL;
   if (event->turn) return data_of(event->turn, id);
   const tp__event_data *data = event->copied;
   if (!data) return NULL;
   return id == TP_ID_RUNTIME ? data->of_runtime : id < TP_ID_COUNT ? data->of_ids[id] : NULL;
 }
 void *tp_model_request_data(const tp_model_request *request, uint32_t id) {
+  if (!request) return NULL;
   return request->turn ? data_of(request->turn, id) : NULL;
 }
 
-void *tp_runtime_data(const tp_runtime *runtime) { return tp__runtime_options(runtime)->data; }
-void *tp_agent_data(const tp_agent *agent) { return agent->data; }
-void *tp_session_data(const tp_session *session) { return session->data; }
-void *tp_turn_data(const tp_turn *turn) { return turn->data; }
+void *tp_runtime_data(const tp_runtime *runtime) {
+  if (!runtime) return NULL;
+  return tp__runtime_options(runtime)->data;
+}
+void *tp_agent_data(const tp_agent *agent) {
+  if (!agent) return NULL;
+  return agent->data;
+}
+void *tp_session_data(const tp_session *session) {
+  if (!session) return NULL;
+  return session->data;
+}
+void *tp_turn_data(const tp_turn *turn) {
+  if (!turn) return NULL;
+  return turn->data;
+}

@@ -115,16 +115,20 @@ static void put_or_hold(tp_end *end, tp_end_kind kind) {
 
 void tp_end_of_turn(void *ctx, const tp_turn_result *result) {
   tp_end *end = ctx;
+  if (!end || !result) return;
   tp__result_init(&end->turn, &end->allocator);
   tp__result_fill(&end->turn, result);
   end->shown.turn = &end->turn.shown;
   put_or_hold(end, TP_END_TURN);
 }
 
-void tp_end_of_session(void *end) { put_or_hold(end, TP_END_SESSION); }
+void tp_end_of_session(void *end) {
+  if (end) put_or_hold(end, TP_END_SESSION);
+}
 
 void tp_end_of_phase(void *ctx, const tp_phase_result *result) {
   tp_end *end = ctx;
+  if (!end || !result) return;
   end->phase = *result;
   end->shown.phase = &end->phase;
   put_or_hold(end, TP_END_PHASE);
@@ -132,6 +136,7 @@ void tp_end_of_phase(void *ctx, const tp_phase_result *result) {
 
 void tp_end_of_tools(void *ctx, const tp_tool_result *const *results, size_t count) {
   tp_end *end = ctx;
+  if (!end) return;
   end->shown.results = results;
   end->shown.result_count = count;
   put_or_hold(end, TP_END_TOOLS);
@@ -139,6 +144,7 @@ void tp_end_of_tools(void *ctx, const tp_tool_result *const *results, size_t cou
 
 void tp_end_of_agent(void *ctx, const tp_agent_result *result) {
   tp_end *end = ctx;
+  if (!end || !result) return;
   end->agent.result = *result;
   if (result->fault) {
     end->agent.fault = *result->fault;
@@ -150,6 +156,7 @@ void tp_end_of_agent(void *ctx, const tp_agent_result *result) {
 
 void tp_end_of_drain(void *ctx, const tp_drain_report *report) {
   tp_end *end = ctx;
+  if (!end || !report) return;
   end->drain = *report;
   end->shown.drain = &end->drain;
   put_or_hold(end, TP_END_DRAIN);
@@ -157,6 +164,7 @@ void tp_end_of_drain(void *ctx, const tp_drain_report *report) {
 
 void tp_end_of_jobs(void *ctx, const tp_jobs_wait_result *result) {
   tp_end *end = ctx;
+  if (!end || !result) return;
   end->jobs = *result;
   end->shown.jobs = &end->jobs;
   put_or_hold(end, TP_END_JOBS);
@@ -185,6 +193,7 @@ static void copy_question(tp_end *end, const tp_question *question) {
 
 void tp_end_of_task(void *ctx, const tp_task_result *result) {
   tp_end *end = ctx;
+  if (!end || !result) return;
   tp__arena_init(&end->task.arena, &end->allocator, NULL, 0, 0);
   end->task.result = *result;
   copy_text(end, &end->task.result.key);

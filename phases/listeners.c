@@ -282,11 +282,13 @@ void tp__listeners_notify_job(tp_runtime *runtime, const tp_job *job) {
 /* ---- the public functions ---- */
 
 tp_status tp_runtime_listen(tp_runtime *runtime, const tp_listener *listener, uint64_t *ret_id, tp_fault *fault) {
+  if (!runtime) return tp__fail_null(fault, "runtime");
   tp__agent_layer *layer = tp__agent_layer_of(runtime);
   return tp__listeners_add(layer, &layer->listeners, listener, ret_id, fault);
 }
 
 tp_status tp_runtime_unlisten(tp_runtime *runtime, uint64_t id, tp_fault *fault) {
+  if (!runtime) return tp__fail_null(fault, "runtime");
   tp__agent_layer *layer = tp__agent_layer_of(runtime);
   return tp__listeners_remove(layer, &layer->listeners, id, fault);
 }

@@ -80,12 +80,16 @@ static tp__nesting of_tool(const tp_tool_run *run_of) {
 
 tp_status tp_call_run_turn(tp_call *call, tp_session *session, const tp_turn_request *request,
                            const tp_turn_result **ret_result, tp_fault *fault) {
+  if (!call) return tp__fail_null(fault, "call");
+  if (!session) return tp__fail_null(fault, "session");
   tp__nesting nesting = of_call(call);
   return run(&nesting, session, request, ret_result, fault);
 }
 
 tp_status tp_tool_run_turn(tp_tool_run *tool_run, tp_session *session, const tp_turn_request *request,
                            const tp_turn_result **ret_result, tp_fault *fault) {
+  if (!tool_run) return tp__fail_null(fault, "run");
+  if (!session) return tp__fail_null(fault, "session");
   tp__nesting nesting = of_tool(tool_run);
   return run(&nesting, session, request, ret_result, fault);
 }
@@ -99,13 +103,23 @@ static tp_status submit(tp__nesting nesting, tp_session *session, const tp_turn_
 
 tp_status tp_call_submit_turn(tp_call *call, tp_session *session, const tp_turn_request *request, tp_turn_end_fn on_end,
                               void *ctx, tp_submission **ret_submission, tp_fault *fault) {
+  if (!call) return tp__fail_null(fault, "call");
+  if (!session) return tp__fail_null(fault, "session");
   return submit(of_call(call), session, request, on_end, ctx, ret_submission, fault);
 }
 
 tp_status tp_tool_submit_turn(tp_tool_run *tool_run, tp_session *session, const tp_turn_request *request,
                               tp_turn_end_fn on_end, void *ctx, tp_submission **ret_submission, tp_fault *fault) {
+  if (!tool_run) return tp__fail_null(fault, "run");
+  if (!session) return tp__fail_null(fault, "session");
   return submit(of_tool(tool_run), session, request, on_end, ctx, ret_submission, fault);
 }
 
-tp_text tp_call_parent_turn(const tp_call *call) { return tp__turn_parent_id(call->entry->turn); }
-tp_text tp_match_parent_turn(const tp_match_view *view) { return tp__turn_parent_id(view->entry->turn); }
+tp_text tp_call_parent_turn(const tp_call *call) {
+  if (!call) return (tp_text){0};
+  return tp__turn_parent_id(call->entry->turn);
+}
+tp_text tp_match_parent_turn(const tp_match_view *view) {
+  if (!view) return (tp_text){0};
+  return tp__turn_parent_id(view->entry->turn);
+}

@@ -408,6 +408,7 @@ static inline tp_status enter(tp_turn *turn, tp__inside *frame, tp_fault *fault)
 
 tp_status tp_phase_run(tp_turn *turn, uint32_t phase, const tp_phase_input *input, tp_phase_result *result,
                        tp_fault *fault) {
+  if (!turn) return tp__fail_null(fault, "turn");
   const tp__plan *plan = phase < TP_PHASE_LIMIT ? tp__turn_plan(&turn->core, phase) : NULL;
   if (!plan) TP__TRY(check_phase(turn, phase, fault));
   if (result->struct_size != sizeof *result) TP__TRY(tp__size_check(result, "tp_phase_result", fault));
@@ -471,6 +472,7 @@ static bool copy_payload(tp_turn *turn, const tp__phase_run *run) {
 
 tp_status tp_phase_submit(tp_turn *turn, uint32_t phase, const tp_phase_input *input, tp_phase_end_fn on_end, void *ctx,
                           tp_fault *fault) {
+  if (!turn) return tp__fail_null(fault, "turn");
   bool is_known = phase < TP_PHASE_LIMIT && tp__turn_plan(&turn->core, phase); /* who has a plan is */
   if (!is_known) TP__TRY(check_phase(turn, phase, fault));
   if (!on_end)
@@ -516,10 +518,12 @@ static __attribute__((noinline)) void release_entry(tp_turn *turn, tp_phase_resu
 }
 
 void tp_phase_result_release(tp_turn *turn, tp_phase_result *result) {
+  if (!turn) return;
   if (result->entry) release_entry(turn, result);
 }
 
 const tp_run_record *tp_phase_result_run(const tp_phase_result *result, uint32_t index) {
+  if (!result) return NULL;
   if (!result->entry || index >= result->run_count) return NULL;
   const tp_run_record *rows = tp__entry_runs(result->entry);
   return rows ? &rows[index] : NULL;

@@ -51,6 +51,7 @@ tp_status tp__session_run(tp_session *session, const tp_turn_request *request, c
 
 tp_status tp_turn_run(tp_session *session, const tp_turn_request *request, const tp_turn_result **ret_result,
                       tp_fault *fault) {
+  if (!session) return tp__fail_null(fault, "session");
   TP__TRY(tp__may_block(session->runtime, fault, "tp_turn_run"));
   return tp__session_run(session, request, NULL, ret_result, fault);
 }
@@ -82,10 +83,12 @@ tp_status tp__session_submit(tp_session *session, const tp_turn_request *request
 
 tp_status tp_turn_submit(tp_session *session, const tp_turn_request *request, tp_turn_end_fn on_end, void *ctx,
                          tp_submission **ret_submission, tp_fault *fault) {
+  if (!session) return tp__fail_null(fault, "session");
   return tp__session_submit(session, request, NULL, on_end, ctx, ret_submission, fault);
 }
 
 tp_status tp_turn_begin(tp_session *session, const tp_turn_request *theirs, tp_turn **ret_turn, tp_fault *fault) {
+  if (!session) return tp__fail_null(fault, "session");
   tp_turn_request request;
   TP__TRY(tp__request_read_held(theirs, &request, fault));
   TP__TRY(tp__runtime_ready(session->runtime, fault));

@@ -93,6 +93,7 @@ static tp_status listen_short(tp_session *session, const tp_session_options *opt
 }
 
 tp_status tp_session_listen(tp_session *session, const tp_listener *listener, uint64_t *ret_id, tp_fault *fault) {
+  if (!session) return tp__fail_null(fault, "session");
   size_t kinds_end = offsetof(tp_listener, kinds) + sizeof listener->kinds;
   if (listener && listener->struct_size >= kinds_end && listener->kinds >> TP_EVENT_JOB & 1)
     return tp__fail(fault, TP_ERR_USAGE, session->id, "tp_listener: jobs are of the runtime: use tp_runtime_listen()");
@@ -100,6 +101,7 @@ tp_status tp_session_listen(tp_session *session, const tp_listener *listener, ui
 }
 
 tp_status tp_session_unlisten(tp_session *session, uint64_t id, tp_fault *fault) {
+  if (!session) return tp__fail_null(fault, "session");
   return tp__listeners_remove(session->layer, &session->listeners, id, fault);
 }
 
@@ -236,14 +238,33 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
 /* ---- asking it ---- */
 
 static const char *or_empty(const char *string) { return string ? string : ""; }
-const char *tp_session_id(const tp_session *session) { return session->id; }
-const char *tp_session_tenant(const tp_session *session) { return or_empty(session->tenant); }
-const char *tp_session_workspace(const tp_session *session) { return or_empty(session->workspace); }
-const char *tp_session_thread(const tp_session *session) { return or_empty(session->thread); }
-tp_agent *tp_session_agent(const tp_session *session) { return session->agent; }
-tp_runtime *tp_session_runtime(const tp_session *session) { return session->runtime; }
+const char *tp_session_id(const tp_session *session) {
+  if (!session) return NULL;
+  return session->id;
+}
+const char *tp_session_tenant(const tp_session *session) {
+  if (!session) return NULL;
+  return or_empty(session->tenant);
+}
+const char *tp_session_workspace(const tp_session *session) {
+  if (!session) return NULL;
+  return or_empty(session->workspace);
+}
+const char *tp_session_thread(const tp_session *session) {
+  if (!session) return NULL;
+  return or_empty(session->thread);
+}
+tp_agent *tp_session_agent(const tp_session *session) {
+  if (!session) return NULL;
+  return session->agent;
+}
+tp_runtime *tp_session_runtime(const tp_session *session) {
+  if (!session) return NULL;
+  return session->runtime;
+}
 
 size_t tp_session_queue_length(const tp_session *shown, bool *ret_running) {
+  if (!shown) return 0;
   tp_session *session = (tp_session *)(uintptr_t)shown;
   if (tp__runtime_is_forked(session->runtime)) return 0;
   tp__mutex_lock(&session->mutex);
@@ -291,6 +312,7 @@ static tp_session *next_of(tp__agent_layer *layer, tp_session *after) {
 }
 
 size_t tp_runtime_sessions(tp_runtime *runtime, tp_session_fn each, void *ctx) {
+  if (!runtime) return 0;
   if (tp__runtime_usable(runtime, NULL) != TP_OK) return 0;
   tp__agent_layer *layer = tp__agent_layer_of(runtime);
   size_t count = 0;

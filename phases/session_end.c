@@ -179,6 +179,7 @@ tp_status tp_session_close_with(tp_session *session, const tp_session_end *their
 }
 
 tp_status tp_session_end_phase(tp_session *session, const tp_session_end *theirs, tp_fault *fault) {
+  if (!session) return tp__fail_null(fault, "session");
   tp_session_end end;
   tp__drive *drive;
   TP__TRY(read_end(theirs, "phase", &end, fault));
@@ -190,6 +191,7 @@ tp_status tp_session_end_phase(tp_session *session, const tp_session_end *theirs
 
 tp_status tp_session_end_phase_submit(tp_session *session, const tp_session_end *theirs, void (*on_end)(void *ctx),
                                       void *ctx, tp_fault *fault) {
+  if (!session) return tp__fail_null(fault, "session");
   tp_session_end end;
   tp__drive *drive;
   TP__TRY(read_end(theirs, "phase", &end, fault));

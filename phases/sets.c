@@ -21,12 +21,17 @@ tp_status tp__sets_advance(tp__turn *turn, const tp_merged *merged) {
 /* ---- as handlers read them ---- */
 
 tp_text tp_call_policy(const tp_call *call, const char *domain, const char *key) {
+  if (!call) return (tp_text){0};
   return tp__turn_sets_policy(sets_of(call), tp_text_of(domain), tp_text_of(key));
 }
 
-size_t tp_call_context_count(const tp_call *call) { return sets_of(call)->contexts.count; }
+size_t tp_call_context_count(const tp_call *call) {
+  if (!call) return 0;
+  return sets_of(call)->contexts.count;
+}
 
 const tp_contribution *tp_call_context(const tp_call *call, size_t index) {
+  if (!call) return NULL;
   const tp__merged_list *contexts = &sets_of(call)->contexts;
   return index < contexts->count ? contexts->items[index].entry.contribution : NULL;
 }

@@ -55,6 +55,7 @@ void tp__submission_ended(tp_submission *s) {
 }
 
 tp_status tp_submission_wait(tp_submission *s, uint32_t limit_ms, const tp_turn_result **ret_result, tp_fault *fault) {
+  if (!s) return tp__fail_null(fault, "submission");
   if (s->process_generation != tp__process_generation()) return tp__fail_forked(fault);
   if (ret_result && !s->has_result)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "the submission of a task has no result of a turn: its on_end has it");

@@ -545,6 +545,7 @@ tp_status tp_task_call(tp_runtime *runtime, const tp_task_spec *theirs, const tp
 
 tp_status tp_task_run(tp_runtime *runtime, const char *key, const tp_turn_request *request,
                       const tp_task_result **ret_result, tp_fault *fault) {
+  if (!runtime) return tp__fail_null(fault, "runtime");
   tp_task_spec spec = {.struct_size = sizeof spec, .key = key, .request = request};
   return run(runtime, TP_TASK_RUN, &spec, ret_result, fault);
 }
@@ -581,6 +582,7 @@ tp_status tp_task_submit(tp_runtime *runtime, tp_task_operation operation, const
 }
 
 tp_status tp_task_discard(tp_runtime *runtime, const char *key, tp_fault *fault) {
+  if (!runtime) return tp__fail_null(fault, "runtime");
   TP__TRY(tp__runtime_usable(runtime, fault));
   if (!key) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_task_discard needs a key");
   tp_status status = tp__tasks_discard(tasks_of(runtime), tp__runtime_allocator(runtime), key, fault);

@@ -32,6 +32,7 @@ static tp_answer emit_tool(void *ctx, tp_call *call) {
 }
 
 tp_status tp_tool_add(tp_runtime *runtime, const tp_tool *theirs, tp_fault *fault) {
+  if (!runtime) return tp__fail_null(fault, "runtime");
   tp_tool tool;
   tool_id id;
   TP__TRY(tp__runtime_usable(runtime, fault));
@@ -62,6 +63,7 @@ tp_status tp_tool_add(tp_runtime *runtime, const tp_tool *theirs, tp_fault *faul
 }
 
 tp_status tp_tool_remove(tp_runtime *runtime, const char *name, tp_fault *fault) {
+  if (!runtime) return tp__fail_null(fault, "runtime");
   tool_id id;
   TP__TRY(tp__runtime_usable(runtime, fault));
   TP__TRY(make_id(name, id, fault));

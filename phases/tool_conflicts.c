@@ -85,6 +85,7 @@ static tp_status add(tp_tool_keys *keys, tp_tool_access access, tp_text path, tp
 }
 
 tp_status tp_tool_keys_add(tp_tool_keys *keys, tp_tool_access access, tp_text path, tp_fault *fault) {
+  if (!keys) return tp__fail_null(fault, "keys");
   tp_status status = add(keys, access, path, fault);
   if (keys->status == TP_OK) keys->status = status;
   return status;

@@ -33,42 +33,55 @@ static tp__tool_attempt *of(tp__attempt *attempt) { return TP__CONTAINER(attempt
 
 /* ---- what the tool sees ---- */
 
-tp_text tp_tool_run_arguments(const tp_tool_run *run) { return *run->arguments; }
+tp_text tp_tool_run_arguments(const tp_tool_run *run) {
+  if (!run) return (tp_text){0};
+  return *run->arguments;
+}
 
 tp_status tp_tool_run_argument_text(const tp_tool_run *run, const char *name, tp_text *ret_text, tp_fault *fault) {
+  if (!run) return tp__fail_null(fault, "run");
   return tp_value_get_text(*run->arguments, name, ret_text, fault);
 }
 
 tp_status tp_tool_run_argument_int(const tp_tool_run *run, const char *name, int64_t *ret_int, tp_fault *fault) {
+  if (!run) return tp__fail_null(fault, "run");
   return tp_value_get_int(*run->arguments, name, ret_int, fault);
 }
 
 tp_status tp_tool_run_argument_double(const tp_tool_run *run, const char *name, double *ret_double, tp_fault *fault) {
+  if (!run) return tp__fail_null(fault, "run");
   return tp_value_get_double(*run->arguments, name, ret_double, fault);
 }
 
 tp_status tp_tool_run_argument_bool(const tp_tool_run *run, const char *name, bool *ret_bool, tp_fault *fault) {
+  if (!run) return tp__fail_null(fault, "run");
   return tp_value_get_bool(*run->arguments, name, ret_bool, fault);
 }
 
 tp_text tp_tool_run_id(const tp_tool_run *run, uint32_t id) {
+  if (!run) return (tp_text){0};
   return id < TP_ID_COUNT ? run->turn->ids[id] : (tp_text){NULL, 0};
 }
-tp_text tp_tool_run_name(const tp_tool_run *run) { return tp_text_of(run->name); }
-tp_text tp_tool_run_mode(const tp_tool_run *run) { return run->turn->mode; }
-tp_caller tp_tool_run_caller(const tp_tool_run *run) { return (tp_caller)run->turn->caller; }
+tp_text tp_tool_run_name(const tp_tool_run *run) { return run ? tp_text_of(run->name) : (tp_text){0}; }
+tp_text tp_tool_run_mode(const tp_tool_run *run) { return run ? run->turn->mode : (tp_text){0}; }
+tp_caller tp_tool_run_caller(const tp_tool_run *run) { return run ? (tp_caller)run->turn->caller : (tp_caller)0; }
 tp_text tp_tool_run_agent_config(const tp_tool_run *run) {
-  const tp_agent *agent = tp__turn_of(run->turn)->agent;
-  return agent ? agent->config : (tp_text){NULL, 0};
+  const tp_agent *agent = run ? tp__turn_of(run->turn)->agent : NULL;
+  return agent ? agent->config : (tp_text){0};
 }
-tp_text tp_tool_run_call_id(const tp_tool_run *run) { return *run->call_id; }
+tp_text tp_tool_run_call_id(const tp_tool_run *run) {
+  if (!run) return (tp_text){0};
+  return *run->call_id;
+}
 
 int64_t tp_tool_run_time_left_ms(const tp_tool_run *run) {
+  if (!run) return 0;
   int64_t left_ns = run->deadline_ns - tp__now_ns();
   return left_ns > 0 ? left_ns / TP__NS_PER_MS : 0;
 }
 
 bool tp_tool_run_cancelled(const tp_tool_run *run) {
+  if (!run) return true;
   if (run->attempt && tp__attempt_is_cancelled(&run->attempt->base)) return true;
   return tp__now_ns() >= run->deadline_ns;
 }
@@ -104,8 +117,14 @@ static tp_answer answer(tp_tool_run *run, bool is_error, tp_text text) {
   return run->reply.flaws & TP__REPLY_ERROR ? TP_ANSWER_FAILED : TP_ANSWER_DONE;
 }
 
-tp_answer tp_tool_ok(tp_tool_run *run, tp_text text) { return answer(run, false, text); }
-tp_answer tp_tool_error(tp_tool_run *run, tp_text text) { return answer(run, true, text); }
+tp_answer tp_tool_ok(tp_tool_run *run, tp_text text) {
+  if (!run) return TP_ANSWER_FAILED;
+  return answer(run, false, text);
+}
+tp_answer tp_tool_error(tp_tool_run *run, tp_text text) {
+  if (!run) return TP_ANSWER_FAILED;
+  return answer(run, true, text);
+}
 
 /* What a tool's function may return; verdicts are a handler's. */
 static bool is_answer(tp_answer kind) {
@@ -253,6 +272,7 @@ static tp_status defer_here(tp_tool_run *run, const tp_deferral *deferral, tp_to
 }
 
 tp_answer tp_tool_defer(tp_tool_run *run, const tp_deferral *theirs, tp_token *ret_token) {
+  if (!run) return TP_ANSWER_FAILED;
   ret_token->bits = 0;
   tp_deferral deferral;
   tp_fault fault = {.message = "too many calls are waiting"}, full;

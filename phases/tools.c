@@ -278,6 +278,7 @@ static bool borrow_calls(tp__dispatch *d) {
 
 tp_status tp_tools_run(tp_turn *turn, const tp_tool_call *const *calls, size_t count,
                        const tp_tool_result *const **ret_results, tp_fault *fault) {
+  if (!turn) return tp__fail_null(fault, "turn");
   tp__inside frame;
   TP__TRY(check_calls(calls, count, fault));
   TP__TRY(tp__become_owner(turn->core.runtime, &frame, fault, "tp_tools_run"));

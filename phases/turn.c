@@ -276,6 +276,7 @@ void tp__turn_over(tp_turn *turn) {
 /* ---- the public API of a turn that its host drives ---- */
 
 tp_status tp_turn_begin_bare(tp_runtime *runtime, const tp_turn_request *theirs, tp_turn **ret_turn, tp_fault *fault) {
+  if (!runtime) return tp__fail_null(fault, "runtime");
   tp_turn_request request;
   TP__TRY(tp__request_read_held(theirs, &request, fault));
   TP__TRY(tp__runtime_ready(runtime, fault));
@@ -352,8 +353,15 @@ void tp_turn_cancel(tp_turn *turn) {
 }
 
 tp_text tp_turn_id(tp_turn *turn) {
+  if (!turn) return (tp_text){0};
   if (!turn->core.is_named) tp__turn_name(&turn->core);
   return turn->core.ids[TP_ID_TURN];
 }
-tp_session *tp_turn_session(const tp_turn *turn) { return turn->session; }
-tp_runtime *tp_turn_runtime(const tp_turn *turn) { return turn->core.runtime; }
+tp_session *tp_turn_session(const tp_turn *turn) {
+  if (!turn) return NULL;
+  return turn->session;
+}
+tp_runtime *tp_turn_runtime(const tp_turn *turn) {
+  if (!turn) return NULL;
+  return turn->core.runtime;
+}

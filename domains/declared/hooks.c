@@ -422,6 +422,7 @@ static const char *target_of(const tp__hook *hook) {
 }
 
 size_t tp_hooks_each(const tp_hooks *hooks, tp_hook_info_fn each, void *ctx) {
+  if (!hooks) return 0;
   for (const tp__hook *hook = hooks->first; hook && each; hook = hook->next) {
     tp_hook_info info = {.struct_size = sizeof info,
                          .id = hook->id,

@@ -20,6 +20,10 @@ struct tp_memory {
   char *path;
 };
 
+static tp_status refuse_null(tp_fault *fault) {
+  return tp__refuse(fault, TP_ERR_USAGE, NULL, "memory is NULL: the function needs an object");
+}
+
 tp_status tp_memory_open(const char *path, tp_memory **ret_memory, tp_fault *fault) {
   if (!path || !path[0]) return tp__refuse(fault, TP_ERR_USAGE, NULL, "the memory needs a path of a file");
   tp_memory *memory = sqlite3_malloc64(sizeof *memory);
@@ -99,6 +103,7 @@ static void show(tp__memory_list *list, tp_memory_entry_fn each, void *ctx) {
 
 tp_status tp_memory_list(tp_memory *memory, const tp_memory_query *theirs, tp_memory_entry_fn each, void *ctx,
                          tp_fault *fault) {
+  if (!memory) return refuse_null(fault);
   tp_memory_query query;
   tp__memory_list list = {0};
   tp_status status = read_query(theirs, &query, fault);
@@ -123,6 +128,7 @@ static tp_status add_history(tp__memory_store *store, tp__memory_list *list) {
 }
 
 tp_status tp_memory_get(tp_memory *memory, int64_t id, tp_memory_entry_fn each, void *ctx, tp_fault *fault) {
+  if (!memory) return refuse_null(fault);
   tp__memory_list list = {0};
   tp_status status = tp__memory_find(memory->store, id, &list);
   if (status == TP_OK) status = add_history(memory->store, &list);
@@ -134,6 +140,7 @@ tp_status tp_memory_get(tp_memory *memory, int64_t id, tp_memory_entry_fn each, 
 }
 
 tp_status tp_memory_scopes(tp_memory *memory, tp_memory_scope_fn each, void *ctx, tp_fault *fault) {
+  if (!memory) return refuse_null(fault);
   tp__memory_list list = {0};
   tp_status status = tp__memory_scopes(memory->store, &list);
   bool more = true;
@@ -205,6 +212,7 @@ static tp_status search_in(tp_memory *memory, const tp__memory *in, size_t limit
 
 tp_status tp_memory_search(tp_memory *memory, const tp_memory_query *theirs, tp_text text, tp_memory_entry_fn each,
                            void *ctx, tp_fault *fault) {
+  if (!memory) return refuse_null(fault);
   tp_memory_query query;
   tp__memory_list scopes = {0};
   tp_status status = read_query(theirs, &query, fault);
@@ -237,6 +245,7 @@ const char *tp_memory_part_summary(size_t index) {
 /* ---- changing ---- */
 
 tp_status tp_memory_forget(tp_memory *memory, int64_t id, tp_fault *fault) {
+  if (!memory) return refuse_null(fault);
   tp__memory_list list = {0};
   tp__memory_scope scope = {0};
   tp_status status = tp__memory_find(memory->store, id, &list);
@@ -287,6 +296,7 @@ static tp_status read_entry(const tp_memory_entry *theirs, size_t index, tp__mem
 }
 
 tp_status tp_memory_import(tp_memory *memory, const tp_memory_entry *const *entries, size_t count, tp_fault *fault) {
+  if (!memory) return refuse_null(fault);
   if (count == 0) return TP_OK;
   if (!entries) return tp__refuse(fault, TP_ERR_USAGE, NULL, "entries is NULL, and count is %zu", count);
   tp__memory *memories = sqlite3_malloc64(count * sizeof *memories);

@@ -17,6 +17,8 @@
  *  - Taken on success only: what a declaration calls taken (a handler, a model, a history, a store, a match, a hook)
  *    belongs to the library from the moment at which the call returns TP_OK; the struct itself is copied, and its
  *    destroy function is called exactly once, later. When the call fails nothing was taken and destroy is not called.
+ *  - NULL where a function needs an object is refused: TP_ERR_USAGE. A function without a status returns 0, NULL, false
+ *    or an empty text, or does nothing; a call that is NULL counts as cancelled, and its answer is a failure.
  *  - What is accepted is read. An unknown enum value, a nonsense number and a reserved field that is not zero are
  *    refused. A field that is marked "not yet used" is reserved for later work, and is refused when it is not zero.
  *  - Enums have 32 bits. A newer library may return unknown values: treat them as "other". The …_FORCE_32 constants are

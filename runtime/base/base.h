@@ -19,6 +19,8 @@
 /** Fills fault (may be NULL) and returns code, so that a refusal is one line: return tp__fail(fault, …). subject may be
  *  NULL; it is cut to fit, and so is the message, both at a code point. */
 tp_status tp__fail(tp_fault *fault, tp_status code, const char *subject, const char *format, ...) TP__PRINTF(4, 5);
+/** The refusal of NULL where a public function needs an object, by the name of the parameter. @return TP_ERR_USAGE. */
+tp_status tp__fail_null(tp_fault *fault, const char *parameter);
 
 enum { TP__STRUCT_SIZE_MAX = 4096 }; /* a larger struct_size is an uninitialised one */
 

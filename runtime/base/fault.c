@@ -28,6 +28,10 @@ tp_status tp__fail(tp_fault *fault, tp_status code, const char *subject, const c
   return code;
 }
 
+tp_status tp__fail_null(tp_fault *fault, const char *parameter) {
+  return tp__fail(fault, TP_ERR_USAGE, NULL, "%s is NULL: the function needs an object", parameter);
+}
+
 tp_status tp__options_read(void *ours, size_t our_size, const void *theirs, const char *name, tp_fault *fault) {
   assert(our_size % sizeof(size_t) == 0 && our_size <= TP__STRUCT_SIZE_MAX);
   size_t size = our_size;

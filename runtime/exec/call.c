@@ -16,18 +16,45 @@ static const tp__node *node_of(const tp_call *call) { return &call->entry->plan-
 
 /* ---- reading ---- */
 
-tp_text tp_call_id(const tp_call *call, uint32_t id) { return id < TP_ID_COUNT ? call->entry->turn->ids[id] : empty; }
-tp_caller tp_call_caller(const tp_call *call) { return call->entry->turn->caller; }
+tp_text tp_call_id(const tp_call *call, uint32_t id) {
+  if (!call) return (tp_text){0};
+  return id < TP_ID_COUNT ? call->entry->turn->ids[id] : empty;
+}
+tp_caller tp_call_caller(const tp_call *call) {
+  if (!call) return TP_CALLER_AI_SESSION;
+  return call->entry->turn->caller;
+}
 
-tp_text tp_call_caller_job(const tp_call *call) { return call->entry->turn->caller_job; }
+tp_text tp_call_caller_job(const tp_call *call) {
+  if (!call) return (tp_text){0};
+  return call->entry->turn->caller_job;
+}
 
-tp_text tp_call_triggered_by(const tp_call *call) { return call->entry->turn->triggered_by; }
-tp_text tp_call_environment(const tp_call *call) { return call->entry->turn->environment; }
-tp_text tp_call_mode(const tp_call *call) { return call->entry->turn->mode; }
-uint32_t tp_call_phase(const tp_call *call) { return call->entry->plan->phase; }
-const char *tp_call_subscription(const tp_call *call) { return node_of(call)->subscription_name; }
+tp_text tp_call_triggered_by(const tp_call *call) {
+  if (!call) return (tp_text){0};
+  return call->entry->turn->triggered_by;
+}
+tp_text tp_call_environment(const tp_call *call) {
+  if (!call) return (tp_text){0};
+  return call->entry->turn->environment;
+}
+tp_text tp_call_mode(const tp_call *call) {
+  if (!call) return (tp_text){0};
+  return call->entry->turn->mode;
+}
+uint32_t tp_call_phase(const tp_call *call) {
+  if (!call) return 0;
+  return call->entry->plan->phase;
+}
+const char *tp_call_subscription(const tp_call *call) {
+  if (!call) return NULL;
+  return node_of(call)->subscription_name;
+}
 
-tp_failure tp_call_failure(const tp_call *call) { return node_of(call)->failure; }
+tp_failure tp_call_failure(const tp_call *call) {
+  if (!call) return TP_FAILURE_DEFAULT;
+  return node_of(call)->failure;
+}
 
 /* NULL: the call is not one of a job. */
 static const tp__detached_job *job_of(const tp_call *call) {
@@ -36,18 +63,24 @@ static const tp__detached_job *job_of(const tp_call *call) {
 }
 
 uint32_t tp_call_attempt(const tp_call *call) {
+  if (!call) return 0;
   const tp__detached_job *job = job_of(call);
   return job ? job->attempt : call->attempt_number;
 }
 uint64_t tp_call_job_id(const tp_call *call) {
+  if (!call) return 0;
   const tp__detached_job *job = job_of(call);
   return job ? job->id : 0;
 }
 tp_text tp_call_idempotency_key(const tp_call *call) {
+  if (!call) return (tp_text){0};
   const tp__detached_job *job = job_of(call);
   return job ? job->key : empty;
 }
-uint64_t tp_call_plan_hash(const tp_call *call) { return call->entry->plan->hash; }
+uint64_t tp_call_plan_hash(const tp_call *call) {
+  if (!call) return 0;
+  return call->entry->plan->hash;
+}
 
 /* An entry's own call is made by the owner, and its run knows when its node became ready, where that matters; any other
  * call has its own deadline. */
@@ -67,6 +100,7 @@ int64_t tp__call_deadline(const tp_call *call) {
 }
 
 int64_t tp_call_time_left_ms(const tp_call *call) {
+  if (!call) return 0;
   int64_t deadline_ns = tp__call_deadline(call);
   if (deadline_ns == TP__NEVER) return INT64_MAX;
   int64_t left_ns = deadline_ns - tp__now_ns();
@@ -74,6 +108,7 @@ int64_t tp_call_time_left_ms(const tp_call *call) {
 }
 
 bool tp_call_cancelled(const tp_call *call) {
+  if (!call) return true;
   if (call->attempt && tp__attempt_is_cancelled(call->attempt)) return true;
   if (!call->attempt && !call->entry->ignores_cancel && tp__a32_load_acquire(&call->entry->turn->cancel_asked))
     return true;
@@ -84,14 +119,19 @@ static const tp_field *field_of(const tp_call *call, uint32_t field) {
   return tp__fields_find(call->fields, call->field_count, field);
 }
 
-bool tp_call_has(const tp_call *call, uint32_t field) { return field_of(call, field) != NULL; }
+bool tp_call_has(const tp_call *call, uint32_t field) {
+  if (!call) return false;
+  return field_of(call, field) != NULL;
+}
 
 tp_text tp_call_text(const tp_call *call, uint32_t field) {
+  if (!call) return (tp_text){0};
   const tp_field *f = field_of(call, field);
   return f ? f->text : empty;
 }
 
 int64_t tp_call_int(const tp_call *call, uint32_t field) {
+  if (!call) return 0;
   const tp_field *f = field_of(call, field);
   return f ? f->number : 0;
 }
@@ -102,9 +142,13 @@ static uint32_t dependency_index(const tp_call *call, size_t index) {
   return call->entry->plan->deps[node_of(call)->first_dep + index];
 }
 
-size_t tp_call_dependency_count(const tp_call *call) { return node_of(call)->dep_count; }
+size_t tp_call_dependency_count(const tp_call *call) {
+  if (!call) return 0;
+  return node_of(call)->dep_count;
+}
 
 bool tp_call_dependency(const tp_call *call, size_t index, tp_dependency *ret_dependency) {
+  if (!call) return false;
   if (index >= node_of(call)->dep_count) return false;
   uint32_t target = dependency_index(call, index);
   const tp__run *run = tp__entry_more(call->entry, target);
@@ -116,6 +160,7 @@ bool tp_call_dependency(const tp_call *call, size_t index, tp_dependency *ret_de
 }
 
 const tp_contribution *tp_call_dependency_contribution(const tp_call *call, size_t dependency, size_t index) {
+  if (!call) return NULL;
   uint32_t target = dependency_index(call, dependency);
   const tp__run *run = tp__entry_more(call->entry, target);
   if (!run || index >= run->row.contribution_count) return NULL;
@@ -155,15 +200,19 @@ tp_answer tp_call_allow(tp_call *call) {
   return TP_ANSWER_ALLOW;
 }
 tp_answer tp_call_deny(tp_call *call, const char *reason) {
+  if (!call) return TP_ANSWER_DENY;
   return answer(call, &(tp__answer){.kind = TP_ANSWER_DENY, .reason = copy_reason(call, reason)});
 }
 tp_answer tp_call_ask(tp_call *call, const char *reason) {
+  if (!call) return TP_ANSWER_ASK;
   return answer(call, &(tp__answer){.kind = TP_ANSWER_ASK, .reason = copy_reason(call, reason)});
 }
 tp_answer tp_call_fail(tp_call *call, uint32_t code, const char *message) {
+  if (!call) return TP_ANSWER_FAILED;
   return answer(call, &(tp__answer){.kind = TP_ANSWER_FAILED, .code = code, .reason = copy_reason(call, message)});
 }
 tp_answer tp_call_fail_retryable(tp_call *call, uint32_t code, const char *message) {
+  if (!call) return TP_ANSWER_FAILED;
   return answer(
       call,
       &(tp__answer){.kind = TP_ANSWER_FAILED, .code = code, .retryable = true, .reason = copy_reason(call, message)});
@@ -252,6 +301,7 @@ tp_status tp__output_emit(tp__output *output, tp__arena *arena, tp__entry *entry
 }
 
 tp_status tp_call_emit(tp_call *call, const tp_contribution *contribution, tp_fault *fault) {
+  if (!call) return tp__fail_null(fault, "call");
   if (call->sealed) return refuse_sealed(call, fault);
   return tp__output_emit(touch(call), call->arena, call->entry, call->index, contribution, fault);
 }
@@ -291,16 +341,19 @@ tp_status tp__output_replace(tp__output *output, tp__arena *arena, const tp__ent
 }
 
 tp_status tp_call_replace(tp_call *call, const tp_field *fields, size_t count, tp_fault *fault) {
+  if (!call) return tp__fail_null(fault, "call");
   if (call->sealed) return refuse_sealed(call, fault);
   return tp__output_replace(touch(call), call->arena, call->entry, call->index, fields, count, fault);
 }
 
 tp_status tp_call_replace_text(tp_call *call, uint32_t field, const char *text, tp_fault *fault) {
+  if (!call) return tp__fail_null(fault, "call");
   tp_field replaced = {.id = field, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(text)};
   return tp_call_replace(call, &replaced, 1, fault);
 }
 
 tp_answer tp_call_defer(tp_call *call, const tp_deferral *theirs, tp_token *ret_token) {
+  if (!call) return TP_ANSWER_FAILED;
   ret_token->bits = 0;
   if (call->attempt && call->attempt->inbox_item.inbox) /* deferred from the start; what it emitted stands */
     return TP_ANSWER_FAILED;

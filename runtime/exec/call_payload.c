@@ -65,6 +65,7 @@ static const struct tp__call_payload *add_locked(const tp_call *call) {
 }
 
 tp_text tp_call_payload(const tp_call *call) {
+  if (!call) return (tp_text){0};
   tp_runtime *runtime = call->entry->turn->runtime;
   const struct tp__call_payload *p = find(call);
   if (!p) {

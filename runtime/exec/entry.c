@@ -137,23 +137,35 @@ tp_status tp__entry_new(tp__turn *turn, const tp__entry_spec *spec, tp__entry **
 /* ---- a node's turn ---- */
 
 tp_text tp_match_text(const tp_match_view *view, uint32_t field) {
+  if (!view) return (tp_text){0};
   const tp_field *f = tp__fields_find(view->entry->begin_fields, view->entry->begin_field_count, field);
   return f ? f->text : (tp_text){NULL, 0};
 }
 
 int64_t tp_match_int(const tp_match_view *view, uint32_t field) {
+  if (!view) return 0;
   const tp_field *f = tp__fields_find(view->entry->begin_fields, view->entry->begin_field_count, field);
   return f ? f->number : 0;
 }
 
 tp_text tp_match_id(const tp_match_view *view, uint32_t id) {
+  if (!view) return (tp_text){0};
   return id < TP_ID_COUNT ? view->entry->turn->ids[id] : (tp_text){NULL, 0};
 }
 
-tp_caller tp_match_caller(const tp_match_view *view) { return view->entry->turn->caller; }
+tp_caller tp_match_caller(const tp_match_view *view) {
+  if (!view) return TP_CALLER_AI_SESSION;
+  return view->entry->turn->caller;
+}
 
-tp_text tp_match_environment(const tp_match_view *view) { return view->entry->turn->environment; }
-tp_text tp_match_mode(const tp_match_view *view) { return view->entry->turn->mode; }
+tp_text tp_match_environment(const tp_match_view *view) {
+  if (!view) return (tp_text){0};
+  return view->entry->turn->environment;
+}
+tp_text tp_match_mode(const tp_match_view *view) {
+  if (!view) return (tp_text){0};
+  return view->entry->turn->mode;
+}
 
 static bool is_killed(const tp__entry *e, const tp__node *node) {
   return tp__a32_load_relaxed(&e->turn->runtime->breaker_state.stopped_subscriptions) &&

@@ -198,6 +198,7 @@ static void threads_exhausted(const void *runtime, uint32_t abandoned) {
 }
 
 tp_status tp_runtime_set_abandoned_max(tp_runtime *runtime, uint32_t threads, uint64_t bytes, tp_fault *fault) {
+  if (!runtime) return tp__fail_null(fault, "runtime");
   TP__TRY(tp__runtime_usable(runtime, fault));
   if (threads > 0) tp__pool_set_abandoned_max(&runtime->sched.pool, threads);
   if (bytes > 0) tp__a64_store_relaxed(&runtime->counters.abandoned_bytes_max, bytes);
@@ -581,6 +582,7 @@ static tp_status open_store_once(tp_runtime *runtime, tp_fault *fault) {
 }
 
 tp_status tp_runtime_start(tp_runtime *runtime, tp_fault *fault) {
+  if (!runtime) return tp__fail_null(fault, "runtime");
   tp_status status = TP_OK;
   TP__TRY(tp__runtime_usable(runtime, fault));
   TP__TRY(open_store_once(runtime, fault));
@@ -787,6 +789,7 @@ static tp_drain_report drain(tp_runtime *runtime, bool is_first, int64_t deadlin
 }
 
 tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_report *ret_report, tp_fault *fault) {
+  if (!runtime) return tp__fail_null(fault, "runtime");
   TP__TRY(tp__runtime_usable(runtime, fault));
   TP__TRY(tp__may_block(runtime, fault, "tp_runtime_drain"));
   if (ret_report) TP__TRY(tp__size_check(ret_report, "tp_drain_report", fault));
@@ -827,6 +830,7 @@ static void drain_thread_run(void *arg) {
 /* The thread is there before anything is refused: without one nothing has happened. */
 tp_status tp_runtime_drain_submit(tp_runtime *runtime, uint32_t limit_ms, tp_drain_end_fn on_end, void *ctx,
                                   tp_fault *fault) {
+  if (!runtime) return tp__fail_null(fault, "runtime");
   TP__TRY(tp__runtime_usable(runtime, fault));
   submitted_drain *d = tp__alloc_zero(&runtime->allocator, sizeof *d);
   if (!d) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a drain");

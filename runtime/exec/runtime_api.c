@@ -7,22 +7,26 @@
 static tp_runtime *writable(const tp_runtime *runtime) { return (tp_runtime *)(uintptr_t)runtime; }
 
 tp_status tp_edit_begin(tp_runtime *runtime, const tp_owner *owner, tp_edit **ret_edit, tp_fault *fault) {
+  if (!runtime) return tp__fail_null(fault, "runtime");
   TP__TRY(tp__runtime_usable(runtime, fault));
   return tp__edit_new(runtime->registry, owner, ret_edit, fault);
 }
 
 tp_status tp_inbox_new(tp_runtime *runtime, const tp_inbox_options *options, tp_inbox **ret_inbox, tp_fault *fault) {
+  if (!runtime) return tp__fail_null(fault, "runtime");
   TP__TRY(tp__runtime_usable(runtime, fault));
   return tp__inbox_new(&runtime->allocator, runtime->registry, options, runtime->options.deferred_max, ret_inbox,
                        fault);
 }
 
 tp_status tp_hook_add(tp_runtime *runtime, const tp_hook *hook, tp_fault *fault) {
+  if (!runtime) return tp__fail_null(fault, "runtime");
   TP__TRY(tp__runtime_usable(runtime, fault));
   return tp__hook_add(runtime->registry, hook, fault);
 }
 
 tp_status tp_hook_remove(tp_runtime *runtime, const char *id, tp_fault *fault) {
+  if (!runtime) return tp__fail_null(fault, "runtime");
   TP__TRY(tp__runtime_usable(runtime, fault));
   return tp__hook_remove(runtime->registry, id, fault);
 }
@@ -40,10 +44,12 @@ static tp_status switch_subscription(tp_runtime *runtime, const char *subscripti
 }
 
 tp_status tp_subscription_kill(tp_runtime *runtime, const char *subscription, bool killed, tp_fault *fault) {
+  if (!runtime) return tp__fail_null(fault, "runtime");
   return switch_subscription(runtime, subscription, TP__SWITCH_KILL, killed, fault);
 }
 
 tp_status tp_subscription_trip(tp_runtime *runtime, const char *subscription, bool tripped, tp_fault *fault) {
+  if (!runtime) return tp__fail_null(fault, "runtime");
   return switch_subscription(runtime, subscription, TP__SWITCH_TRIP, tripped, fault);
 }
 
@@ -51,17 +57,20 @@ tp_status tp_subscription_trip(tp_runtime *runtime, const char *subscription, bo
 static bool is_freed(const tp_runtime *runtime) { return tp__a32_load_acquire(&runtime->state.life) == TP__LIFE_FREED; }
 
 uint32_t tp_phase_find(const tp_runtime *runtime, const char *name_or_alias) {
+  if (!runtime) return 0;
   if (is_freed(runtime)) return TP_PHASE_NONE;
   return tp__registry_phase_find(runtime->registry, name_or_alias);
 }
 
 const tp_phase *tp_phase_get(const tp_runtime *runtime, uint32_t phase) {
+  if (!runtime) return NULL;
   if (is_freed(runtime)) return NULL;
   return tp__registry_phase(runtime->registry, phase);
 }
 
 tp_status tp_plan_print(const tp_runtime *runtime, uint32_t phase, tp_plan_format format, tp_print_fn print,
                         void *ctx) {
+  if (!runtime) return tp__fail_null(NULL, "runtime");
   TP__TRY(tp__runtime_usable(runtime, NULL));
   tp__inside frame;
   tp__inside_enter(&frame, writable(runtime), TP__INSIDE_CALLBACK);
@@ -71,6 +80,7 @@ tp_status tp_plan_print(const tp_runtime *runtime, uint32_t phase, tp_plan_forma
 }
 
 tp_status tp_phases_print(const tp_runtime *runtime, tp_plan_format format, tp_print_fn print, void *ctx) {
+  if (!runtime) return tp__fail_null(NULL, "runtime");
   TP__TRY(tp__runtime_usable(runtime, NULL));
   tp__inside frame;
   tp__inside_enter(&frame, writable(runtime), TP__INSIDE_CALLBACK);
@@ -81,6 +91,7 @@ tp_status tp_phases_print(const tp_runtime *runtime, tp_plan_format format, tp_p
 
 tp_status tp_runtime_subscriptions(const tp_runtime *runtime, const tp_subscription_query *query,
                                    tp_subscription_fn each, void *ctx, tp_fault *fault) {
+  if (!runtime) return tp__fail_null(fault, "runtime");
   TP__TRY(tp__runtime_usable(runtime, fault));
   tp__inside frame;
   tp__inside_enter(&frame, writable(runtime), TP__INSIDE_CALLBACK);
@@ -90,6 +101,7 @@ tp_status tp_runtime_subscriptions(const tp_runtime *runtime, const tp_subscript
 }
 
 size_t tp_runtime_audit(const tp_runtime *runtime, tp_visibility visibility_min, tp_audit_fn each, void *ctx) {
+  if (!runtime) return 0;
   if (tp__runtime_usable(runtime, NULL) != TP_OK) return 0;
   tp__inside frame;
   tp__inside_enter(&frame, writable(runtime), TP__INSIDE_CALLBACK);
@@ -154,6 +166,7 @@ static tp_status check_visibility(const tp_record_query *query, uint32_t *ret_mi
 
 tp_status tp_runtime_records(const tp_runtime *runtime, const tp_record_query *query, tp_record_fn each, void *ctx,
                              tp_fault *fault) {
+  if (!runtime) return tp__fail_null(fault, "runtime");
   static const tp_record_query all = {.struct_size = sizeof all};
   TP__TRY(tp__runtime_usable(runtime, fault));
   if (!runtime->store.records) return lacks(runtime, "records", fault);
@@ -176,6 +189,7 @@ static tp_status check_turn_query(const tp_turn_query *query, tp_fault *fault) {
 
 tp_status tp_runtime_turns(const tp_runtime *runtime, const tp_turn_query *query, tp_turn_record_fn each, void *ctx,
                            tp_fault *fault) {
+  if (!runtime) return tp__fail_null(fault, "runtime");
   static const tp_turn_query all = {.struct_size = sizeof all};
   TP__TRY(tp__runtime_usable(runtime, fault));
   if (!runtime->store.turns) return lacks(runtime, "turns", fault);
@@ -186,6 +200,7 @@ tp_status tp_runtime_turns(const tp_runtime *runtime, const tp_turn_query *query
 }
 
 tp_status tp_runtime_records_commit(tp_runtime *runtime, tp_fault *fault) {
+  if (!runtime) return tp__fail_null(fault, "runtime");
   TP__TRY(tp__runtime_usable(runtime, fault));
   if (!runtime->store.commit) return TP_OK;
   tp__inside frame;
@@ -194,6 +209,7 @@ tp_status tp_runtime_records_commit(tp_runtime *runtime, tp_fault *fault) {
 
 tp_status tp_jobs_list(const tp_runtime *runtime, const tp_job_query *query, tp_job_each_fn each, void *ctx,
                        tp_fault *fault) {
+  if (!runtime) return tp__fail_null(fault, "runtime");
   static const tp_job_query all = {.struct_size = sizeof all};
   TP__TRY(tp__runtime_usable(runtime, fault));
   if (!runtime->store.jobs) return lacks(runtime, "jobs", fault);
@@ -214,16 +230,19 @@ static tp_status change_job(tp_runtime *runtime,
 }
 
 tp_status tp_job_redrive(tp_runtime *runtime, uint64_t id, tp_fault *fault) {
+  if (!runtime) return tp__fail_null(fault, "runtime");
   TP__TRY(tp__runtime_usable(runtime, fault));
   return change_job(runtime, runtime->store.job_redrive, "job_redrive", id, fault);
 }
 
 tp_status tp_job_discard(tp_runtime *runtime, uint64_t id, tp_fault *fault) {
+  if (!runtime) return tp__fail_null(fault, "runtime");
   TP__TRY(tp__runtime_usable(runtime, fault));
   return change_job(runtime, runtime->store.job_discard, "job_discard", id, fault);
 }
 
 size_t tp_runtime_leaks(const tp_runtime *runtime, bool (*each)(void *ctx, const tp_leak *leak), void *ctx) {
+  if (!runtime) return 0;
   if (tp__runtime_usable(runtime, NULL) != TP_OK) return 0;
   tp__inside frame;
   tp__inside_enter(&frame, writable(runtime), TP__INSIDE_CALLBACK);
@@ -233,6 +252,7 @@ size_t tp_runtime_leaks(const tp_runtime *runtime, bool (*each)(void *ctx, const
 }
 
 tp_status tp_jobs_wait(tp_runtime *runtime, const char *order_key, uint32_t limit_ms, tp_fault *fault) {
+  if (!runtime) return tp__fail_null(fault, "runtime");
   TP__TRY(tp__runtime_usable(runtime, fault));
   TP__TRY(tp__may_block(runtime, fault, "tp_jobs_wait"));
   tp_fault why = {0};
@@ -279,6 +299,7 @@ static void count_all(tp_runtime *runtime, tp_runtime_stats *all) {
 }
 
 void tp_runtime_stats_get(const tp_runtime *runtime, tp_runtime_stats *stats) {
+  if (!runtime) return;
   tp_runtime_stats all = {.struct_size = sizeof all};
   if (tp__runtime_usable(runtime, NULL) == TP_OK) count_all(writable(runtime), &all);
   (void)tp__shown_fill(stats, &all, sizeof all);

@@ -510,6 +510,7 @@ static tp_status check_bytes(const struct reader *r) {
 }
 
 tp_status tp_json_decode(tp_text json, tp_writer *writer, tp_fault *fault) {
+  if (!writer) return tp__fail_null(fault, "writer");
   struct reader r;
   r.json = json;
   r.writer = writer;

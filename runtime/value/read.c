@@ -49,6 +49,7 @@ static bool walk_end(tp_value_walk *walk) {
 }
 
 bool tp_value_next(tp_text container, tp_value_walk *walk) {
+  if (!walk) return false;
   tp__head head = head_of(container);
   if (!walk->started) {
     walk->started = 1;

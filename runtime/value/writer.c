@@ -84,11 +84,13 @@ void tp_writer_free(tp_writer *writer) {
 }
 
 void tp_write_null(tp_writer *writer) {
+  if (!writer) return;
   msgpack_packer packer = packer_of(writer);
   if (begin(writer, 0)) msgpack_pack_nil(&packer);
 }
 
 void tp_write_bool(tp_writer *writer, bool value) {
+  if (!writer) return;
   msgpack_packer packer = packer_of(writer);
   if (!begin(writer, 0)) return;
   if (value) {
@@ -99,11 +101,13 @@ void tp_write_bool(tp_writer *writer, bool value) {
 }
 
 void tp_write_int(tp_writer *writer, int64_t value) {
+  if (!writer) return;
   msgpack_packer packer = packer_of(writer);
   if (begin(writer, 0)) msgpack_pack_int64(&packer, value);
 }
 
 void tp_write_double(tp_writer *writer, double value) {
+  if (!writer) return;
   msgpack_packer packer = packer_of(writer);
   if (begin(writer, 0)) msgpack_pack_double(&packer, value);
 }
@@ -115,6 +119,7 @@ static bool begin_content(tp_writer *writer, tp_text content) {
 }
 
 void tp_write_text(tp_writer *writer, tp_text text) {
+  if (!writer) return;
   msgpack_packer packer = packer_of(writer);
   if (!begin_content(writer, text)) return;
   msgpack_pack_str(&packer, text.size);
@@ -128,9 +133,13 @@ char *tp__writer_text(tp_writer *writer, size_t size) {
   return extend(writer, size);
 }
 
-void tp_write_string(tp_writer *writer, const char *string) { tp_write_text(writer, tp_text_of(string)); }
+void tp_write_string(tp_writer *writer, const char *string) {
+  if (!writer) return;
+  tp_write_text(writer, tp_text_of(string));
+}
 
 void tp_write_bytes(tp_writer *writer, tp_text bytes) {
+  if (!writer) return;
   msgpack_packer packer = packer_of(writer);
   if (!begin_content(writer, bytes)) return;
   msgpack_pack_bin(&packer, bytes.size);
@@ -138,22 +147,26 @@ void tp_write_bytes(tp_writer *writer, tp_text bytes) {
 }
 
 void tp_write_array(tp_writer *writer, size_t count) {
+  if (!writer) return;
   msgpack_packer packer = packer_of(writer);
   if (begin(writer, count)) msgpack_pack_array(&packer, count);
 }
 
 void tp_write_map(tp_writer *writer, size_t count) {
+  if (!writer) return;
   msgpack_packer packer = packer_of(writer);
   if (count > TP__VALUE_BYTES_MAX) tp__writer_stick(writer, TP_ERR_TOO_LARGE); /* twice as many must not overflow */
   if (begin(writer, 2 * count)) msgpack_pack_map(&packer, count);
 }
 
 void tp_write_value(tp_writer *writer, tp_text value) {
+  if (!writer) return;
   if (value.size == 0 || tp__value_size(value, 0) != value.size) tp__writer_stick(writer, TP_ERR_MALFORMED);
   if (begin(writer, 0)) append(writer, value.data, value.size);
 }
 
 tp_status tp_writer_finish(tp_writer *writer, tp_text *ret_value) {
+  if (!writer) return tp__fail_null(NULL, "writer");
   if (writer->status != TP_OK) return writer->status;
   if (writer->missing > 0) return TP_ERR_MALFORMED;
   *ret_value = (tp_text){writer->bytes, writer->size};
@@ -161,6 +174,7 @@ tp_status tp_writer_finish(tp_writer *writer, tp_text *ret_value) {
 }
 
 void tp_writer_reset(tp_writer *writer) {
+  if (!writer) return;
   writer->size = 0;
   writer->missing = 1;
   writer->status = TP_OK;

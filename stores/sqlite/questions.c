@@ -70,6 +70,7 @@ static waiting *copy_question(const tp_question *q) {
 }
 
 void tp_sqlite_questions_put(void *questions, const tp_question *question) {
+  if (!question) return;
   tp_sqlite_questions *box = questions;
   waiting *w = copy_question(question);
   if (!w) {
