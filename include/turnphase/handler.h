@@ -506,24 +506,38 @@ typedef enum tp_handler_kind {
 /** A handler: code with an id. */
 typedef struct tp_handler {
   size_t struct_size;
-  const char *id;      /* 1–128 bytes, no white space or control */
-  const char *summary; /* one line for people; may be NULL */
-  tp_handler_fn run;   /* exactly one of run and inbox */
-  tp_inbox *inbox;     /* of this runtime: its calls wait there until a thread of the host takes them. It
-                                     uses no handler thread, so that max_concurrent must be 0 in its subscriptions: the
-                                     inbox's capacity is the bound. Kept until the handler is destroyed */
+  /** 1–128 bytes, no white space or control. */
+  const char *id;
+  /** One line for people; may be NULL. */
+  const char *summary;
+  /** Exactly one of run and inbox. */
+  tp_handler_fn run;
+  /** Of this runtime: its calls wait there until a thread of the host takes them. It uses no handler thread, so that
+   *  max_concurrent must be 0 in its subscriptions: the inbox's capacity is the bound. Kept until the handler is
+   *  destroyed. */
+  tp_inbox *inbox;
   void *ctx;
-  void (*destroy)(void *ctx); /* exactly once, without lock, after the last attempt returned; may be NULL */
-  const tp_phase_id *phases;  /* the phases it supports */
+  /** Exactly once, without lock, after the last attempt returned; may be NULL. */
+  void (*destroy)(void *ctx);
+  /** The phases it supports. */
+  const tp_phase_id *phases;
   size_t phase_count;
-  tp_capability capabilities; /* TP_CAPABILITY_*; 0: all that a phase allows, in each of its phases */
-  uint32_t contract_version;  /* stored with jobs; 0 means 1 */
-  tp_placement placement;     /* where run is called; 0: TP_PLACEMENT_THREAD */
-  bool idempotent;            /* may be retried */
-  uint8_t reserved_[3];       /* zero */
-  const char *origin_file;    /* where it was declared, for people: a path, UTF-8; copied. NULL: not known */
-  uint32_t origin_line;       /* from 1; 0: not known, and where origin_file is NULL */
-  tp_handler_kind kind;       /* 0: TP_HANDLER_KIND_NATIVE */
+  /** TP_CAPABILITY_*; 0: all that a phase allows, in each of its phases. */
+  tp_capability capabilities;
+  /** Stored with jobs; 0 means 1. */
+  uint32_t contract_version;
+  /** Where run is called; 0: TP_PLACEMENT_THREAD. */
+  tp_placement placement;
+  /** Set when a run may be repeated. */
+  bool idempotent;
+  /** Zero. */
+  uint8_t reserved_[3];
+  /** Where it was declared, for people: a path, UTF-8; copied. NULL: not known. */
+  const char *origin_file;
+  /** From 1; 0: not known, and where origin_file is NULL. */
+  uint32_t origin_line;
+  /** 0: TP_HANDLER_KIND_NATIVE. */
+  tp_handler_kind kind;
 } tp_handler;
 
 /** Whether and how long an entry waits for a handler. */
@@ -655,32 +669,46 @@ typedef struct tp_match {
 typedef struct tp_subscription {
   size_t struct_size;
   const char *id;
-  const char *handler;    /* a handler's id */
-  tp_phase_id phase;      /* or 0 and phase_name */
-  const char *phase_name; /* a name or an alias; an alias has the guarantees of the system that it comes from */
+  /** A handler's id. */
+  const char *handler;
+  /** The phase; or 0, with phase_name. */
+  tp_phase_id phase;
+  /** A name or an alias; an alias has the guarantees of the system that it comes from. */
+  const char *phase_name;
   bool disabled;
-  int32_t priority; /* lower runs earlier among those that no edge orders */
+  /** Lower runs earlier among those that no edge orders. */
+  int32_t priority;
   tp_execution execution;
-  uint32_t limit_ms; /* Blocking: of each attempt; Deadline: from ready; detached: of the run */
+  /** Blocking: of each attempt; Deadline: from ready; detached: of the run. */
+  uint32_t limit_ms;
   tp_failure failure;
-  tp_verdict fallback_verdict; /* with FALLBACK in a chain with verdicts: ALLOW, DENY or ASK; 0 or NONE: no verdict */
-  const tp_contribution *const *fallback; /* with FALLBACK: fallback_count pointers */
+  /** With FALLBACK in a chain with verdicts: ALLOW, DENY or ASK; 0 or NONE: no verdict. */
+  tp_verdict fallback_verdict;
+  /** With FALLBACK: fallback_count pointers. */
+  const tp_contribution *const *fallback;
   size_t fallback_count;
-  uint32_t attempts; /* retry: how often in all; 0 means 1 */
+  /** Retry: how often in all; 0 means 1. */
+  uint32_t attempts;
   tp_backoff backoff;
-  uint32_t backoff_ms;     /* first pause; capped at 60,000 */
-  uint32_t max_concurrent; /* permits: how many of its runs there are at once, deferred ones included. 0 means 16, but
-                                     at most a quarter of the handler threads, and not counting what has deferred, for
-                                     handlers of placement thread, and none for others */
+  /** First pause; capped at 60,000. */
+  uint32_t backoff_ms;
+  /** Permits: how many of its runs there are at once, deferred ones included. 0 means 16, but at most a quarter of the
+   *  handler threads, and not counting what has deferred, for handlers of placement thread, and none for others. */
+  uint32_t max_concurrent;
   tp_sequential sequential;
   tp_visibility visibility;
-  const tp_edge *const *after;  /* runs behind these: after_count pointers */
-  const tp_edge *const *before; /* runs ahead of these */
-  const tp_edge *const *needs;  /* as after, and only if these succeeded */
+  /** Runs after these: after_count pointers. */
+  const tp_edge *const *after;
+  /** Runs before these. */
+  const tp_edge *const *before;
+  /** As after, and only if these succeeded. */
+  const tp_edge *const *needs;
   size_t after_count, before_count, needs_count;
-  const tp_match *match; /* NULL: always. The struct is copied, and the match taken, when the add succeeds:
-                                     destroy is called also when the edit is discarded */
-  const char *metadata;  /* any text of the owner, shown by inspection */
+  /** NULL: always. The struct is copied, and the match taken, when the add succeeds: destroy is called also when the
+   *  edit is discarded. */
+  const tp_match *match;
+  /** Any text of the owner, shown by inspection. */
+  const char *metadata;
 } tp_subscription;
 
 /* ---- names ------------------------------------------------------------------------------------------------------ */

@@ -68,68 +68,87 @@ typedef struct tp_runtime_options {
   tp_allocator allocator;
   tp_log_fn log;
   void *log_ctx;
-  tp_log_level log_level;    /* what is logged; 0: TP_LOG_INFO. With TP_LOG_DEBUG each attempt has a line, and no
-                                   phase takes its fast path: a phase of some ns takes some us */
-  uint32_t engine_workers;   /* 0: as many as cores */
-  bool no_engine_workers;    /* submit functions return TP_ERR_USAGE, synchronous functions work, and inline handlers
-                                   are called on the thread of their caller alone */
-  uint32_t handler_threads;  /* 0: 64. At most a quarter (at least 2) for load and append of
-                                   histories, half of these for one tenant; an append_start takes none */
-  uint32_t detached_threads; /* at most so many of them run detached attempts and jobs; 0: 16; capped at
-                                   a quarter of handler_threads */
-  uint32_t tool_threads;     /* at most so many of them run tools; 0: 32; capped at half of handler_threads */
-  uint32_t abandoned_threads_max; /* how many more threads may be started in place of those that abandoned attempts
-                                   hold; 0: as many as handler_threads. See tp_runtime_set_abandoned_max() */
-  uint32_t turns_max;             /* turns in flight; 0: 65,536; begin and submit forms return TP_ERR_FULL above it */
-  uint32_t deferred_max;          /* open tokens; 0: 16,384 */
+  /** What is logged; 0: TP_LOG_INFO. With TP_LOG_DEBUG each attempt has a line, and no phase takes its fast path: a
+   *  phase of some ns takes some us. */
+  tp_log_level log_level;
+  /** 0: as many as cores. */
+  uint32_t engine_workers;
+  /** When set, submit functions return TP_ERR_USAGE, synchronous functions work, and inline handlers are called on the
+   *  thread of their caller only. */
+  bool no_engine_workers;
+  /** 0: 64. At most a quarter (at least 2) for load and append of histories, half of these for one tenant; an
+   *  append_start takes none. */
+  uint32_t handler_threads;
+  /** At most this many handler threads run detached attempts and jobs. 0: 16; at most a quarter of handler_threads. */
+  uint32_t detached_threads;
+  /** At most this many handler threads run tools. 0: 32; at most half of handler_threads. */
+  uint32_t tool_threads;
+  /** How many more threads may be started in place of those that abandoned attempts hold; 0: as many as
+   *  handler_threads. See tp_runtime_set_abandoned_max(). */
+  uint32_t abandoned_threads_max;
+  /** Turns in flight; 0: 65,536; begin and submit forms return TP_ERR_FULL above it. */
+  uint32_t turns_max;
+  /** Open tokens; 0: 16,384. */
+  uint32_t deferred_max;
   tp_timestamps timestamps;
-  uint64_t abandoned_bytes_max; /* memory pinned by abandoned attempts; 0: 64 MiB; then attempts that need a thread or
-                                   a token fail no_memory */
-  const tp_phase *const
-      *phases;             /* phases of the host, phase_count pointers; the id of phases[i] is TP_PHASE_HOST + i */
-  size_t phase_count;      /* at most 64 */
-  uint32_t hook_limit_ms;  /* limit of hooks without one of their own: those of tp_hook_add(), and awaited
-                                   subscriptions of owners of trust declared; 0: the phase's */
-  tp_failure hook_failure; /* their failure policy: BEST_EFFORT or REQUIRED; 0: the phase's. In a phase that
-                                   observes they stay best_effort */
-  const tp_store *store;   /* taken on success only, and the struct copied; NULL: the memory store */
-  tp_shared_history *shared_history; /* of sessions that name no history; referenced on success, until the runtime is
-                                   freed; NULL: none */
-  size_t jobs_max;             /* open background jobs that the runtime's own memory store takes; 0: 65,536. A store
-                                   of the host's has a bound of its own: TP_ERR_USAGE with one */
-  tp_durability durability;    /* of entry records; ASYNC and SYNC need a durable store: else TP_ERR_USAGE */
-  uint32_t record_queue_bytes; /* bounds a durable store's queue of records; 0: its own bound. TP_ERR_USAGE without
-                                   such a store */
-  void *data;                  /* the host's: tp_call_data(TP_ID_RUNTIME), tp_runtime_data() */
-  tp_question_fn ask;          /* the channel for questions (people.h) of sessions that name none, and of turns without
-                                   a session; without one an ask is a denial */
-  void *ask_ctx;               /* TP_ERR_USAGE without ask */
-  tp_permission_fn permission; /* of sessions that name none, and of turns without a session; NULL: auto */
-  void *permission_ctx;        /* TP_ERR_USAGE without permission */
-  uint32_t ask_limit_ms;       /* how long a question waits for its answer; 0: 30 min */
-  uint32_t breaker_failures;   /* of sessions with fallbacks: so many failed requests in a row to the models of one
-                                   provider open its breaker, and the next model of the list is asked at once; 0: 5.
-                                   Opening and closing leave a log line and an audit row. */
-  uint32_t breaker_open_ms;    /* for so long; then one request per interval is let through, and an answer closes the
-                                   breaker; 0: 30,000 */
-  uint32_t job_lease_ms;       /* how long a claim of a job holds without a heartbeat, which comes every third of it;
-                                   then any worker may claim the job. Longer than a process may be stopped or a store
-                                   be locked; 0: 60,000; at least 300 */
-  uint32_t turns_running_max;  /* driven turns that run at once; the others wait, and are begun round robin between
-                                   their tenants (tp_session_options.tenant), the oldest of a tenant first. A turn whose
-                                   expected wait, by the mean duration of recent turns, is longer than its limit_ms is
-                                   refused with TP_ERR_FULL before any of it was made. 0: no limit, and none waits. A
-                                   turn that waits for the end of another turn counts, so the other one needs a place
-                                   of its own */
-  uint32_t turns_waiting_max;  /* of one tenant: above it its turns are refused; 0: 1,024. TP_ERR_USAGE without
-                                   turns_running_max */
-  bool no_breakers;            /* the breaker of a subscription is opened by the operator alone: see
-                                   tp_subscription_trip() */
-  uint32_t handler_queue_max;  /* when so many calls are ready and wait for a handler thread, new turns are refused
-                                   with TP_ERR_FULL; nested turns are not. From half of it on FireAndRecord runs are
-                                   shed and stored jobs wait; from three quarters on best_effort handlers that need a
-                                   thread are shed, too. A shed run is a failure (shed) in its row. Required handlers,
-                                   tools, and the phases at the end of every turn are never shed. 0: 16,384 */
+  /** Memory pinned by abandoned attempts; 0: 64 MiB; then attempts that need a thread or a token fail no_memory. */
+  uint64_t abandoned_bytes_max;
+  /** Phases of the host, phase_count pointers; the id of phases[i] is TP_PHASE_HOST + i. */
+  const tp_phase *const *phases;
+  /** At most 64. */
+  size_t phase_count;
+  /** Limit of hooks without one of their own: those of tp_hook_add(), and awaited subscriptions of owners of trust
+   *  declared; 0: the phase's. */
+  uint32_t hook_limit_ms;
+  /** The failure policy of these hooks: BEST_EFFORT or REQUIRED; 0: the phase's. In a phase that observes they stay
+   *  best_effort. */
+  tp_failure hook_failure;
+  /** Taken on success only, and the struct copied; NULL: the memory store. */
+  const tp_store *store;
+  /** Of sessions that name no history; referenced on success, until the runtime is freed; NULL: none. */
+  tp_shared_history *shared_history;
+  /** Open background jobs that the runtime's own memory store takes; 0: 65,536. A store of the host's has a bound of
+   *  its own: TP_ERR_USAGE with one. */
+  size_t jobs_max;
+  /** Of entry records; ASYNC and SYNC need a durable store: else TP_ERR_USAGE. */
+  tp_durability durability;
+  /** Bounds a durable store's queue of records; 0: its own bound. TP_ERR_USAGE without such a store. */
+  uint32_t record_queue_bytes;
+  /** The host's: tp_call_data(TP_ID_RUNTIME), tp_runtime_data(). */
+  void *data;
+  /** The channel for questions (people.h) of sessions that name none, and of turns without a session; without one an
+   *  ask is a denial. */
+  tp_question_fn ask;
+  /** TP_ERR_USAGE without ask. */
+  void *ask_ctx;
+  /** Of sessions that name none, and of turns without a session; NULL: auto. */
+  tp_permission_fn permission;
+  /** TP_ERR_USAGE without permission. */
+  void *permission_ctx;
+  /** How long a question waits for its answer; 0: 30 min. */
+  uint32_t ask_limit_ms;
+  /** Of sessions with fallbacks: this many failed requests in a row to the models of one provider open its breaker, and
+   *  the next model of the list is asked at once; 0: 5. Opening and closing leave a log line and an audit row. */
+  uint32_t breaker_failures;
+  /** How long a breaker stays open, in ms; then one request per interval passes, and an answer closes it. 0: 30,000. */
+  uint32_t breaker_open_ms;
+  /** How long a claim of a job holds without a heartbeat, which comes every third of it; then any worker may claim the
+   *  job. Longer than a process may be stopped or a store be locked; 0: 60,000; at least 300. */
+  uint32_t job_lease_ms;
+  /** Driven turns that run at once; the others wait, and are begun round robin between their tenants
+   *  (tp_session_options.tenant), the oldest of a tenant first. A turn whose expected wait, by the mean duration of
+   *  recent turns, is longer than its limit_ms is refused with TP_ERR_FULL before any of it was made. 0: no limit, and
+   *  none waits. A turn that waits for the end of another turn counts, so the other one needs a place of its own. */
+  uint32_t turns_running_max;
+  /** How many turns of one tenant may wait: more are refused; 0: 1,024. TP_ERR_USAGE without turns_running_max. */
+  uint32_t turns_waiting_max;
+  /** Only the operator opens the breaker of a subscription: see tp_subscription_trip(). */
+  bool no_breakers;
+  /** When this many calls are ready and wait for a handler thread, new turns are refused with TP_ERR_FULL; nested turns
+   *  are not. From half of it on FireAndRecord runs are shed and stored jobs wait; from three quarters on best_effort
+   *  handlers that need a thread are shed, too. A shed run is a failure (shed) in its row. Required handlers, tools,
+   *  and the phases at the end of every turn are never shed. 0: 16,384. */
+  uint32_t handler_queue_max;
 } tp_runtime_options;
 
 /** Makes a runtime. Starts no thread and opens nothing: tp_runtime_start() does.

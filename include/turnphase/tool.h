@@ -61,36 +61,47 @@ TP_API tp_status tp_tool_keys_add(tp_tool_keys *keys, tp_tool_access access, tp_
  *  copy whose destroy is NULL: do not emit it. */
 typedef struct tp_tool {
   size_t struct_size;
-  const char *name; /* 1–128 bytes, no white space or control */
+  /** 1–128 bytes, no white space or control. */
+  const char *name;
   const char *description;
-  tp_text schema; /* value: a JSON schema of the subset type, properties, required, items, enum, minimum,
-                                   maximum (and description, title); empty: any map */
-  tp_tool_fn run; /* exactly one of run and inbox */
+  /** value: a JSON schema of the subset type, properties, required, items, enum, minimum, maximum (and description,
+   *  title); empty: any map. */
+  tp_text schema;
+  /** Exactly one of run and inbox. */
+  tp_tool_fn run;
   void *ctx;
-  tp_placement placement;           /* as tp_handler.placement; parallel is refused, and with an inbox inline, too */
-  bool idempotent;                  /* the function may run twice for one call, when a turn is submitted again after its
-                                   process died. When false, and durability is SYNC, the start and the result of a call
-                                   are committed: a turn that is submitted again gets the stored result, or
-                                   TP_TOOL_INTERRUPTED, and the function is not called */
-  bool is_operation;                /* the name is the key of a low-level operation, such as db.write.user_row, and no
-                                   ability's: the kind that tool.create reads (TP_FIELD_ABILITY_KIND) */
-  uint32_t max_concurrent;          /* how many of its runs there are at once, deferred ones included. 0 means 16, not
-                                   counting what has deferred; with an inbox 0 is no limit */
-  uint32_t limit_ms;                /* of one call, from when it got a thread or came into the inbox; 0 means 120,000 */
-  uint32_t result_bytes_max;        /* 0 means 100,000: longer results keep head and tail */
-  uint32_t reserved_;               /* must be zero */
-  tp_inbox *inbox;                  /* of this runtime (inbox.h): its calls wait there until a thread of the host takes
-                                   them, at most max_concurrent at once, taken ones included; the others wait for these.
-                                   When the inbox was freed the call is shed at once. Kept as long as the tool */
-  void (*destroy)(void *ctx);       /* exactly once each time the tool is taken; without any lock, from any thread; must
-                                   not block. May be NULL */
-  const char *read_key, *write_key; /* fixed keys of every call, of the form of tp_tool_keys_add(); NULL: none. Calls of
-                                   one response whose keys conflict run in call order, the later one when tool.post of
-                                   the earlier one has ended; all others run at once. A call waits for lower indexes
-                                   only. When the earlier one was abandoned (timed_out, cancelled) and its function may
-                                   still run, the later one is shed */
-  tp_tool_keys_fn keys; /* computed keys, beside the fixed ones; NULL: none. Called with ctx. A later call that
-                                   has keys waits until those of an earlier one are known */
+  /** As tp_handler.placement; parallel is refused, and with an inbox inline, too. */
+  tp_placement placement;
+  /** The function may run twice for one call, when a turn is submitted again after its process died. When false, and
+   *  durability is SYNC, the start and the result of a call are committed: a turn that is submitted again gets the
+   *  stored result, or TP_TOOL_INTERRUPTED, and the function is not called. */
+  bool idempotent;
+  /** The name is the key of a low-level operation, such as db.write.user_row, and no ability's: the kind that
+   *  tool.create reads (TP_FIELD_ABILITY_KIND). */
+  bool is_operation;
+  /** How many of its runs there are at once, deferred ones included. 0 means 16, not counting what has deferred; with
+   *  an inbox 0 is no limit. */
+  uint32_t max_concurrent;
+  /** Of one call, from when it got a thread or came into the inbox; 0 means 120,000. */
+  uint32_t limit_ms;
+  /** 0 means 100,000: longer results keep head and tail. */
+  uint32_t result_bytes_max;
+  /** Must be zero. */
+  uint32_t reserved_;
+  /** Of this runtime (inbox.h): its calls wait there until a thread of the host takes them, at most max_concurrent at
+   *  once, taken ones included; the others wait for these. When the inbox was freed the call is shed at once. Kept
+   *  as long as the tool. */
+  tp_inbox *inbox;
+  /** Exactly once each time the tool is taken; without any lock, from any thread; must not block. May be NULL. */
+  void (*destroy)(void *ctx);
+  /** Fixed keys of every call, of the form of tp_tool_keys_add(); NULL: none. Calls of one response whose keys conflict
+   *  run in call order, the later one when tool.post of the earlier one has ended; all others run at once. A call waits
+   *  for lower indexes only. When the earlier one was abandoned (timed_out, cancelled) and its function may still run,
+   *  the later one is shed. */
+  const char *read_key, *write_key;
+  /** Computed keys, beside the fixed ones; NULL: none. Called with ctx. A later call that has keys waits until those of
+   *  an earlier one are known. */
+  tp_tool_keys_fn keys;
   /** The schema as JSON text, in place of schema: "{\"type\": \"object\", …}"; NULL: schema has it. A struct that the
    *  library passes out has it in schema. */
   const char *schema_json;

@@ -100,22 +100,27 @@ typedef void (*tp_event_fn)(void *ctx, const tp_event *event);
 /** A receiver of events, and its filter. */
 typedef struct tp_listener {
   size_t struct_size;
-  tp_event_fn on_event; /* exactly one of on_event and inbox */
+  /** Exactly one of on_event and inbox. */
+  tp_event_fn on_event;
   void *ctx;
-  void (*destroy)(void *ctx); /* called exactly once, after the last call of on_event: when the last turn that
-                                   has the listener has ended; with an inbox not before the last event that was
-                                   taken is released. On any thread, without any lock; must not block. Taken on
-                                   success only; may be NULL */
-  uint64_t kinds;             /* bits 1 << TP_EVENT_*; 0: all kinds but JOB */
-  const tp_phase_id *phases;  /* TP_PHASE_*: filters the events that have a phase; NULL: all. Copied */
+  /** Called exactly once, after the last call of on_event: when the last turn that has the listener has ended; with an
+   *  inbox not before the last event that was taken is released. On any thread, without any lock; must not block. Taken
+   *  on success only; may be NULL. */
+  void (*destroy)(void *ctx);
+  /** Bits 1 << TP_EVENT_*; 0: all kinds but JOB. */
+  uint64_t kinds;
+  /** TP_PHASE_*: filters the events that have a phase; NULL: all. Copied. */
+  const tp_phase_id *phases;
   size_t phase_count;
-  tp_visibility visibility_min; /* events that come from a subscription of lower visibility are left out. A PHASE_END
-                                   that such a subscription decided comes without subscription and reason */
-  uint32_t reserved_;           /* must be zero */
-  tp_inbox *inbox;              /* of this runtime (inbox.h): copies of its events wait there, in the order in which the
-                                   library delivers them. When the inbox is full, this event and all later ones but
-                                   ends of turns are dropped and counted, until the host has taken the TP_EVENT_LOST
-                                   that has their number. Kept as long as the listener */
+  /** Events that come from a subscription of lower visibility are left out. A PHASE_END that such a subscription
+   *  decided comes without subscription and reason. */
+  tp_visibility visibility_min;
+  /** Must be zero. */
+  uint32_t reserved_;
+  /** Of this runtime (inbox.h): copies of its events wait there, in the order in which the library delivers them. When
+   *  the inbox is full, this event and all later ones but ends of turns are dropped and counted, until the host has
+   *  taken the TP_EVENT_LOST that has their number. Kept as long as the listener. */
+  tp_inbox *inbox;
 } tp_listener;
 
 /** Adds a listener to every turn of the runtime that begins from now on, bare turns and those of agents among them.
@@ -148,25 +153,28 @@ TP_API tp_status tp_session_unlisten(tp_session *session, uint64_t id, tp_fault 
 typedef struct tp_agent_config {
   size_t struct_size;
   const char *id;
-  const char *system; /* standing system text */
+  /** Standing system text. */
+  const char *system;
   const char *model_name;
-  const tp_model *model;            /* taken on success; NULL: the session's */
-  tp_text extra;                    /* value: a map whose pairs stand in TP_FIELD_AGENT_CONFIG beside system and model:
-                                   tools and skills (arrays of text), resources, and any key that the host and its
-                                   handlers agree on. Empty: none. As agent.build leaves it, tools is the agent's scope:
-                                   its turns show no other tool to the model, and a call of another one is out_of_scope
-                                   before any gate; without the key they may use all. Where tools or skills are given
-                                   the system text ends with both lists in a scope block. resources is a map of arrays
-                                   of texts, such as {mcp_servers: […], skills: […]}: what there is, as a block before
-                                   the scope. environment is a map of texts, as a block right behind `system` */
-  void *data;                       /* the host's: tp_call_data(TP_ID_AGENT), tp_agent_data() */
-  const tp_model *const *fallbacks; /* fallback_count pointers, as tp_session_options.fallbacks; with model alone.
-                                   */
+  /** Taken on success; NULL: the session's. */
+  const tp_model *model;
+  /** value: a map whose pairs stand in TP_FIELD_AGENT_CONFIG beside system and model: tools and skills (arrays of
+   *  text), resources, and any key that the host and its handlers agree on. Empty: none. As agent.build leaves it,
+   *  tools is the agent's scope: its turns show no other tool to the model, and a call of another one is out_of_scope
+   *  before any gate; without the key they may use all. Where tools or skills are given the system text ends with both
+   *  lists in a scope block. resources is a map of arrays of texts, such as {mcp_servers: […], skills: […]}: what there
+   *  is, as a block before the scope. environment is a map of texts, as a block right after `system`. */
+  tp_text extra;
+  /** The host's: tp_call_data(TP_ID_AGENT), tp_agent_data(). */
+  void *data;
+  /** fallback_count pointers, as tp_session_options.fallbacks; only with model. */
+  const tp_model *const *fallbacks;
   size_t fallback_count;
-  bool environment;     /* the config begins with the key environment: os and platform (uname(2)) and shell
-                                   ($SHELL, read with getenv()) of this process; a host whose tools run elsewhere gives
-                                   the key in extra instead */
-  uint8_t reserved_[7]; /* must be zero */
+  /** The config begins with the key environment: os and platform (uname(2)) and shell ($SHELL, read with getenv()) of
+   *  this process; a host whose tools run elsewhere gives the key in extra instead. */
+  bool environment;
+  /** Must be zero. */
+  uint8_t reserved_[7];
 } tp_agent_config;
 
 /** Adds an agent: runs agent.build, then agent.register, which reads the built config and may refuse it, then makes the
@@ -292,40 +300,53 @@ TP_API int64_t tp_message_tokens(const tp_message *message);
 /** Options of a session. Strings are copied; on success model and history are taken, shared_history is referenced. */
 typedef struct tp_session_options {
   size_t struct_size;
-  const char *id; /* required */
+  /** Required. */
+  const char *id;
   const char *tenant, *workspace, *thread;
-  tp_agent *agent;                   /* may be NULL: a bare agent without system text */
-  const tp_model *model;             /* taken on success; NULL: the agent's */
-  const tp_history *history;         /* NULL: shared_history */
-  tp_shared_history *shared_history; /* TP_ERR_USAGE beside history. NULL: the runtime's; where that has none, in
-                                   memory, for as long as the session */
-  tp_event_fn on_event;              /* short for a tp_session_listen() of everything; NULL: none */
+  /** May be NULL: a bare agent without system text. */
+  tp_agent *agent;
+  /** Taken on success; NULL: the agent's. */
+  const tp_model *model;
+  /** NULL: shared_history. */
+  const tp_history *history;
+  /** TP_ERR_USAGE beside history. NULL: the runtime's; where that has none, in memory, for as long as the session. */
+  tp_shared_history *shared_history;
+  /** Short for a tp_session_listen() of everything; NULL: none. */
+  tp_event_fn on_event;
   void *event_ctx;
-  uint32_t turns_queued_max;        /* submitted turns that wait; 0: 64 */
-  tp_compaction compaction;         /* makes the session's history shorter, after turn.pre_compaction: above
-                                   history_tokens_max, and once for a request whose context the provider calls too long
-                                   (TP_ERR_CONTEXT_LENGTH), which is then repeated from model.pre on. Where it fails,
-                                   a turn above the limit goes on with the long history and a diagnostic, and a turn
-                                   with a refused request fails with the provider's error. The stored history is not
-                                   changed: a session that is opened again is compacted again. Not for turns with
-                                   tp_turn_request.messages */
-  void *data;                       /* the host's: tp_call_data(TP_ID_SESSION), tp_session_data() */
-  int64_t history_tokens_max;       /* a longer history is compacted before a turn's first request; 0: none.
-                                   TP_ERR_USAGE without compaction */
-  tp_compact_fn compact;            /* with TP_COMPACTION_HOST, and with nothing else */
-  void *compact_ctx;                /* TP_ERR_USAGE without compact */
-  tp_question_fn ask;               /* the channel for questions (people.h); NULL: the runtime's */
-  void *ask_ctx;                    /* TP_ERR_USAGE without ask */
-  tp_permission_fn permission;      /* NULL: the runtime's */
-  void *permission_ctx;             /* TP_ERR_USAGE without permission */
-  const tp_model *const *fallbacks; /* fallback_count pointers, at most 16, each to another model, taken as model is:
-                                   TP_ERR_USAGE without model. The turn goes on to the next one in their order when a
-                                   request failed with a retryable error and has no attempt left, when it failed with
-                                   TP_ERR_MODEL_UNAVAILABLE, or when the breaker of the provider is open
-                                   (tp_runtime_options.breaker_failures); never after a first delta. It does not go
-                                   back. They get no model_name: each has its own name */
+  /** Submitted turns that wait; 0: 64. */
+  uint32_t turns_queued_max;
+  /** Makes the session's history shorter, after turn.pre_compaction: above history_tokens_max, and once for a request
+   *  whose context the provider calls too long (TP_ERR_CONTEXT_LENGTH), which is then repeated from model.pre on. Where
+   *  it fails, a turn above the limit goes on with the long history and a diagnostic, and a turn with a refused request
+   *  fails with the provider's error. The stored history is not changed: a session that is opened again is compacted
+   *  again. Not for turns with tp_turn_request.messages. */
+  tp_compaction compaction;
+  /** The host's: tp_call_data(TP_ID_SESSION), tp_session_data(). */
+  void *data;
+  /** A longer history is compacted before a turn's first request; 0: none. TP_ERR_USAGE without compaction. */
+  int64_t history_tokens_max;
+  /** With TP_COMPACTION_HOST, and with nothing else. */
+  tp_compact_fn compact;
+  /** TP_ERR_USAGE without compact. */
+  void *compact_ctx;
+  /** The channel for questions (people.h); NULL: the runtime's. */
+  tp_question_fn ask;
+  /** TP_ERR_USAGE without ask. */
+  void *ask_ctx;
+  /** NULL: the runtime's. */
+  tp_permission_fn permission;
+  /** TP_ERR_USAGE without permission. */
+  void *permission_ctx;
+  /** fallback_count pointers, at most 16, each to another model, taken as model is: TP_ERR_USAGE without model. The
+   *  turn goes on to the next one in their order when a request failed with a retryable error and has no attempt left,
+   *  when it failed with TP_ERR_MODEL_UNAVAILABLE, or when the breaker of the provider is open
+   *  (tp_runtime_options.breaker_failures); never after a first delta. It does not go back. They get no model_name:
+   *  each has its own name. */
+  const tp_model *const *fallbacks;
   size_t fallback_count;
-  const char *environment; /* of its turns that name none (tp_turn_request.environment); NULL: none */
+  /** Of its turns that name none (tp_turn_request.environment); NULL: none. */
+  const char *environment;
 } tp_session_options;
 
 /** Opens a session. The history is loaded, and session.start run, in the first step of its first driven turn. An id is
@@ -430,49 +451,66 @@ TP_API const char *tp_turn_outcome_name(tp_turn_outcome outcome);
 /** One turn. Copied at begin. Limits: 0 means default. */
 typedef struct tp_turn_request {
   size_t struct_size;
-  const char *id;         /* turn id; NULL: generated */
-  const char *task, *run; /* ids */
+  /** Turn id; NULL: generated. */
+  const char *id;
+  /** Ids. */
+  const char *task, *run;
   const char *mode;
   tp_caller caller;
-  tp_text text;            /* the user's message, UTF-8 */
-  tp_text files;           /* value: array of str; may be empty. As turn.intake left them they are parts of the
-                                   user's message (tp_message.parts), and stay in the history of a turn that
-                                   completed */
-  uint32_t limit_ms;       /* wall clock; 0: 600,000. What comes at the end of every turn has its own limits:
-                                   tool.result, tool.post, the history's append, runtime.error, turn.post_turn */
-  uint32_t iterations_max; /* model requests; 0: 50 */
-  uint32_t tool_calls_max; /* 0: 1,000 */
-  int64_t tokens_max;      /* input and output together; 0: none */
-  int64_t cost_micros_max; /* 0: none */
-  uint32_t model_attempts; /* 0: 3 */
-  bool each_delta;         /* each piece of tp_model_delta() is an event of its own, in order; false: pieces that
-                                   come faster than they are taken are joined. tp_turn_begin() refuses it, as those
-                                   below */
-  uint8_t reserved_[3];    /* must be zero */
-  void *data;              /* the host's: tp_call_data(TP_ID_TURN), tp_turn_data() */
+  /** The user's message, UTF-8. */
+  tp_text text;
+  /** value: array of str; may be empty. As turn.intake left them they are parts of the user's message
+   *  (tp_message.parts), and stay in the history of a turn that completed. */
+  tp_text files;
+  /** Wall clock; 0: 600,000. What comes at the end of every turn has its own limits: tool.result, tool.post, the
+   *  history's append, runtime.error, turn.post_turn. */
+  uint32_t limit_ms;
+  /** Model requests; 0: 50. */
+  uint32_t iterations_max;
+  /** 0: 1,000. */
+  uint32_t tool_calls_max;
+  /** Input and output together; 0: none. */
+  int64_t tokens_max;
+  /** 0: none. */
+  int64_t cost_micros_max;
+  /** 0: 3. */
+  uint32_t model_attempts;
+  /** Each piece of tp_model_delta() is an event of its own, in order; false: pieces that come faster than they are
+   *  taken are joined. tp_turn_begin() refuses it, as those below. */
+  bool each_delta;
+  /** Must be zero. */
+  uint8_t reserved_[3];
+  /** The host's: tp_call_data(TP_ID_TURN), tp_turn_data(). */
+  void *data;
   /* Of turns that the library drives: tp_turn_begin() refuses them. */
-  const tp_message *const *messages; /* message_count pointers: the whole history of the turn, in place of the
-                                   session's; `text` follows them and must not be empty. Roles user, assistant, tool
-                                   and system; each call of an assistant has exactly one result right behind it. At
-                                   most 100,000 and 64 MiB. NULL: the session's history. The turn's own exchange is
-                                   appended to that all the same, these messages are not */
+  /** message_count pointers: the whole history of the turn, in place of the session's; `text` follows them and must not
+   *  be empty. Roles user, assistant, tool and system; each call of an assistant has exactly one result right behind
+   *  it. At most 100,000 and 64 MiB. NULL: the session's history. The turn's own exchange is appended to that all the
+   *  same, these messages are not. */
+  const tp_message *const *messages;
   size_t message_count;
-  const char *model_name;   /* for this turn, in place of the agent's; at most 128 bytes */
-  tp_text system;           /* standing system text for this turn, in place of the agent's; empty: the agent's */
-  tp_text parameters;       /* value: a map of at most 1 MiB, for the provider (tp_model_request.parameters) and for
-                                   turn.post_prompt_compile (`parameters` in TP_FIELD_REQUEST); empty: none */
-  int64_t said_unix_ms;     /* when the user said the text, Unix milliseconds (UTC), to replay an old
-                                   conversation: TP_FIELD_SAID_AT of turn.post_turn, with which the memory dates its
-                                   entries. Events and records have the time of the replay. From 1973-03-03 (a smaller
-                                   number is a time in seconds) to five minutes ahead of the machine's clock. 0: the
-                                   time at which the turn is submitted */
-  const char *caller_job;   /* of a caller that is a job (background_job, ci_pipeline): its id, such as a number
-                                   of tp_call_job_id(), or that of a pipeline; read by tp_call_caller_job() */
-  const char *triggered_by; /* what started the caller: a person, a schedule, a commit; read by
-                                   tp_call_triggered_by(). At most 128 bytes, as an id */
-  const char *environment;  /* where the turn works, such as dev, staging or prod: tp_call_environment(), and
-                                   TP_FIELD_ENVIRONMENT of tool.create. At most 128 bytes, as an id. NULL: the
-                                   session's; of a nested turn whose session has none, that of the turn around it */
+  /** For this turn, in place of the agent's; at most 128 bytes. */
+  const char *model_name;
+  /** Standing system text for this turn, in place of the agent's; empty: the agent's. */
+  tp_text system;
+  /** value: a map of at most 1 MiB, for the provider (tp_model_request.parameters) and for turn.post_prompt_compile
+   *  (`parameters` in TP_FIELD_REQUEST); empty: none. */
+  tp_text parameters;
+  /** When the user said the text, Unix milliseconds (UTC), to replay an old conversation: TP_FIELD_SAID_AT of
+   *  turn.post_turn, with which the memory dates its entries. Events and records have the time of the replay. From
+   *  1973-03-03 (a smaller number is a time in seconds) to five minutes ahead of the machine's clock. 0: the time at
+   *  which the turn is submitted. */
+  int64_t said_unix_ms;
+  /** Of a caller that is a job (background_job, ci_pipeline): its id, such as a number of tp_call_job_id(), or that of
+   *  a pipeline; read by tp_call_caller_job(). */
+  const char *caller_job;
+  /** What started the caller: a person, a schedule, a commit; read by tp_call_triggered_by(). At most 128 bytes, as an
+   *  id. */
+  const char *triggered_by;
+  /** Where the turn works, such as dev, staging or prod: tp_call_environment(), and TP_FIELD_ENVIRONMENT of
+   *  tool.create. At most 128 bytes, as an id. NULL: the session's; of a nested turn whose session has none, that of
+   *  the turn around it. */
+  const char *environment;
 } tp_turn_request;
 
 /** The result of a turn. Made by the library. */
