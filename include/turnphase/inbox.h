@@ -69,7 +69,8 @@ typedef enum tp_work_kind {
   /** A handler, hook, tool, model or listener that names this inbox and has a function `destroy` is not used any more:
    *  ctx is its own, and token is 0. Once for each, after its last use. tp_work_release() calls `destroy` with ctx, on
    *  its own thread. Never lost: tp_inbox_free() calls `destroy` for what was not taken, and after that it is called
-   *  where the last use ends, as without an inbox. */
+   *  where the last use ends, as without an inbox. Either may come after tp_runtime_free(): then `destroy` must not
+   *  use the runtime, which is gone. */
   TP_WORK_DESTROY = 7,
   TP_WORK_KIND_FORCE_32 = 0x7fffffff
 } tp_work_kind;

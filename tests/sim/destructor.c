@@ -69,6 +69,10 @@ static void call_session(world *w) {
   if (status == TP_OK) tp_session_close(session, NULL, NULL);
 }
 
+void world_destructor_by_host(world *w) {
+  if (!w->freed) world_destructor(w);
+}
+
 void world_destructor(world *w) {
   if (!w->runtime || !w->s->destructors_call) return;
   switch (tp__sim_random(8)) {

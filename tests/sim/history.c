@@ -137,7 +137,7 @@ static tp_status delete_session(void *ctx, const tp_history_delete *request, tp_
 static void destroy(void *ctx) {
   world *w = ctx;
   w->history_destroys++;
-  if (!w->freed) world_destructor(w); /* else the last reference was ours, and the runtime is gone */
+  world_destructor_by_host(w); /* the last reference may be ours */
 }
 
 static bool any_unanswered(const world *w, const char *session) {

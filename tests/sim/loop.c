@@ -108,9 +108,9 @@ static void destroy_tool(void *ctx) {
   loop *l = tool->l;
   l->tools_destroyed++;
   if (++tool->destroys > 1) world_fail(l->w, "a tool is destroyed once", "%u times", tool->destroys);
-  if (tool->open > 0 && tp__runtime_life(l->w->runtime) != TP__LIFE_FREED)
+  if (tool->open > 0 && !l->w->freed && tp__runtime_life(l->w->runtime) != TP__LIFE_FREED)
     world_fail(l->w, "a tool is destroyed behind its calls", "%u are open", tool->open);
-  world_destructor(l->w);
+  world_destructor_by_host(l->w);
 }
 
 static loop_tool *new_tool(loop *l, bool single) {

@@ -220,7 +220,8 @@ static tp_status make_store(world *w) {
 static void handler_destroyed(void *ctx) {
   node_actor *actor = ctx;
   actor->destroys++;
-  world_destructor(actor->w);
+  if (actor->w->s->nodes[actor->index].inbox) world_destructor_by_host(actor->w);
+  else world_destructor(actor->w);
 }
 static void match_destroyed(void *ctx) {
   node_actor *actor = ctx;
