@@ -144,14 +144,14 @@ static void line_up_locked(tp_inbox *inbox, tp__inbox_item *item) {
   TP__CHECK(inbox_check_locked(inbox));
 }
 
-/* The reference of the item in line stays its own. */
+/* Behind a removal from the queue, for which the descriptor is set still. The reference of the item in line stays its
+ * own. */
 static void serve_line_locked(tp_inbox *inbox) {
   TP__LOCKED(&inbox->mutex);
   while (!tp__list_empty(&inbox->line) && inbox->count < inbox->capacity) {
     tp__inbox_item *item = TP__CONTAINER(inbox->line.next, tp__inbox_item, link);
     tp__list_remove(&item->link);
     item->in_line = false;
-    if (tp__list_empty(&inbox->waiting) && !inbox->is_closed) tp__pollable_set(&inbox->pollable);
     tp__list_push(&inbox->waiting, &item->link);
     inbox->count++;
   }
