@@ -96,8 +96,8 @@ static void take(host *h, const tp_work *work) {
       show_event(h, work->event);
       (void)tp_work_release(work);
       break;
-    default: /* of a newer library */
-      (void)tp_token_abandon(work->token, NULL);
+    default: /* a cancel, an end or a destroy; or of a newer library */
+      if (tp_work_release(work) != TP_OK) (void)tp_token_abandon(work->token, NULL);
   }
 }
 

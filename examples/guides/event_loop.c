@@ -119,8 +119,8 @@ static void answer(const host *h, const tp_work *work) {
     case TP_WORK_TOOL:
       (void)tp_tool_complete(work->token, false, tp_text_of("it is 12"), NULL);
       break;
-    default: /* of a newer library */
-      (void)tp_token_abandon(work->token, NULL);
+    default: /* a cancel, an end or a destroy; or of a newer library */
+      if (tp_work_release(work) != TP_OK) (void)tp_token_abandon(work->token, NULL);
   }
 }
 
