@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * nested.c: turns of other sessions that a call of a handler or tool runs. A call that waits is paused meanwhile, so
- * that it occupies neither a thread of the pool's count nor a permit; its thread is the owner of the nested turn. */
+ * that it occupies neither a thread of the pool's count nor a permit; its thread is the owner of the nested turn. One
+ * that submits its turn has no permit from when its function has returned: the turn may call the same tool. */
 #include "phases/session.h"
 #include "phases/tool_run.h"
 #include "runtime/exec/breadcrumb.h"
@@ -96,9 +97,12 @@ tp_status tp_tool_run_turn(tp_tool_run *tool_run, tp_session *session, const tp_
 
 static tp_status submit(tp__nesting nesting, tp_session *session, const tp_turn_request *request, tp_turn_end_fn on_end,
                         void *ctx, tp_submission **ret_submission, tp_fault *fault) {
+  tp__attempt *attempt = nesting.attempt;
   nesting.attempt = NULL;
   TP__TRY(check(nesting.parent, session, fault));
-  return tp__session_submit(session, request, &nesting, on_end, ctx, ret_submission, fault);
+  TP__TRY(tp__session_submit(session, request, &nesting, on_end, ctx, ret_submission, fault));
+  if (attempt) tp__attempt_yield_permit(attempt);
+  return TP_OK;
 }
 
 tp_status tp_call_submit_turn(tp_call *call, tp_session *session, const tp_turn_request *request, tp_turn_end_fn on_end,

@@ -692,8 +692,9 @@ typedef struct tp_subscription {
   tp_backoff backoff;
   /** First pause; capped at 60,000. */
   uint32_t backoff_ms;
-  /** Permits: how many of its runs there are at once, deferred ones included. 0 means 16, but at most a quarter of the
-   *  handler threads, and not counting what has deferred, for handlers of placement thread, and none for others. */
+  /** Permits: how many of its runs there are at once, deferred ones included, but for those that have submitted
+   *  a nested turn (turn.h). 0 means 16, but at most a quarter of the handler threads, and not counting what has
+   *  deferred, for handlers of placement thread, and none for others. */
   uint32_t max_concurrent;
   tp_sequential sequential;
   tp_visibility visibility;

@@ -79,8 +79,8 @@ typedef struct tp_tool {
   /** The name is the key of a low-level operation, such as db.write.user_row, and no ability's: the kind that
    *  tool.create reads (TP_FIELD_ABILITY_KIND). */
   bool is_operation;
-  /** How many of its runs there are at once, deferred ones included. 0 means 16, not counting what has deferred; with
-   *  an inbox 0 is no limit. */
+  /** How many of its runs there are at once, deferred ones included, but for those that have submitted a nested turn
+   *  (turn.h). 0 means 16, not counting what has deferred; with an inbox 0 is no limit. */
   uint32_t max_concurrent;
   /** Of one call, from when it got a thread or came into the inbox; 0 means 120,000. */
   uint32_t limit_ms;

@@ -610,8 +610,9 @@ TP_API tp_status tp_tool_run_turn(tp_tool_run *run, tp_session *session, const t
                                   const tp_turn_result **ret_result, tp_fault *fault) TP_MUST_USE;
 /** tp_call_run_turn() and tp_tool_run_turn() without waiting, for calls that defer, are inline or come from an inbox.
  *  on_end gets the result, and may complete the call's token. The nested turn ends at the call's deadline. To end it
- *  when the call is cancelled, the host's tp_deferral.cancel calls tp_submission_cancel(). A call from an inbox keeps
- *  its permit meanwhile.
+ *  when the call is cancelled, the host's tp_deferral.cancel calls tp_submission_cancel(). A call that
+ *  defers returns its permit with its function, also where max_concurrent counts deferred runs, so that the nested turn
+ *  may use it, and takes no other one. A call from an inbox keeps its permit meanwhile.
  *  @return as tp_turn_submit() and tp_call_run_turn().
  *  Threads: that of the call, as long as its function runs; of an inbox, until its token is completed.  Blocks: no. */
 TP_API tp_status tp_call_submit_turn(tp_call *call, tp_session *session, const tp_turn_request *request,

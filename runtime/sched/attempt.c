@@ -441,6 +441,10 @@ tp_status tp__attempt_pause(tp__attempt *attempt) {
 
 void tp__attempt_resume(tp__attempt *attempt) { tp__pool_resume(&attempt->sched->pool, &attempt->pool_item); }
 
+void tp__attempt_yield_permit(tp__attempt *attempt) {
+  if (attempt->pool_item.keeps_permit) tp__pool_yield_permit(&attempt->sched->pool, &attempt->pool_item);
+}
+
 bool tp__attempt_revoke(tp__attempt *attempt) {
   if (!tp__slot_claim(attempt->token)) return false;
   tp__slot_close(attempt->token);

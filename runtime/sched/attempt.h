@@ -154,6 +154,9 @@ tp_status tp__attempt_defer(tp__attempt *attempt, const tp_deferral *deferral, t
  *  @return as tp__pool_pause(); TP_ERR_USAGE when it has deferred. */
 tp_status tp__attempt_pause(tp__attempt *attempt);
 void tp__attempt_resume(tp__attempt *attempt);
+/** The thread that runs the function: it has submitted something of this sched that its token waits for, if it defers.
+ *  As tp__pool_yield_permit(). */
+void tp__attempt_yield_permit(tp__attempt *attempt);
 /** The owner's thread, when a function that was called there deferred and then answered all the same: takes the token
  *  back. @return false when it was completed already and its answer is on its way. */
 bool tp__attempt_revoke(tp__attempt *attempt);

@@ -200,7 +200,7 @@ static void permit_back_locked(tp__pool *pool, tp__pool_item *item) {
 
 /* deferred: its function has returned, and the token may be open. */
 static void end_running_locked(tp__pool *pool, tp__pool_item *item, bool deferred) {
-  bool keeps = deferred && item->keeps_permit && !item->token_ended;
+  bool keeps = deferred && item->keeps_permit && !item->token_ended && !item->yields_permit;
   tp__list_remove(&item->running_link);
   tp__list_remove(&item->link); /* of the offered */
   item->place = keeps ? TP__POOL_DEFERRED : TP__POOL_OUTSIDE;
@@ -537,6 +537,12 @@ void tp__pool_token_ended(tp__pool *pool, tp__pool_item *item) {
   if (had_permit) permit_back_locked(pool, item);
   unlock_and_wake(pool);
   if (had_permit) refuse_unput(pool); /* else it was one of these itself */
+}
+
+void tp__pool_yield_permit(tp__pool *pool, tp__pool_item *item) {
+  tp__mutex_lock(&pool->mutex);
+  if (item->place == TP__POOL_RUNNING) item->yields_permit = true;
+  tp__mutex_unlock(&pool->mutex);
 }
 
 static tp__pool_item *take_queued_locked(tp__pool *pool) {

@@ -13,7 +13,8 @@
  * it when it has left the turn, and no other one is woken.
  *
  * A function that waits for something of its own runtime is paused (tp__pool_pause): it occupies no permit and another
- * thread may be started in its place, so that what it waits for finds both. It gets both back before it goes on.
+ * thread may be started in its place, so that what it waits for finds both. It gets both back before it goes on. One
+ * that defers and leaves the waiting to its token, and would keep its permit, yields it (tp__pool_yield_permit).
  *
  * A thread that has nothing to do takes over what is offered to a thread that was woken and has not taken it yet: a
  * wake-up may take longer than the work. The woken thread counts as idle again, and is not woken for its next offer. */
@@ -69,6 +70,7 @@ typedef struct tp__pool_item {
   tp__pool_place place;
   bool abandoned;
   bool token_ended;      /* keeps_permit: the token was completed before the function returned */
+  bool yields_permit;    /* keeps_permit: only until the function returns */
   tp__link link;         /* in the permits' line, a lane's, pool->offered or pool->unput */
   tp__link running_link; /* in pool->running */
   uint16_t ran_on;       /* the number of the thread that runs it: written before its function is called; 0: not yet */
@@ -141,6 +143,9 @@ void tp__pool_wake(struct tp__pool_thread *threads);
 tp_reason tp__pool_offer(tp__pool *pool, tp__pool_item *item);
 /** The token of an item with an inbox, or that keeps its permit, has ended: the permit goes to the next in line. */
 void tp__pool_token_ended(tp__pool *pool, tp__pool_item *item);
+/** The thread that runs the item: its deferral will wait for something that may need a permit of its own. Whatever
+ *  keeps_permit says, the permit goes to the next in line when the function returns. */
+void tp__pool_yield_permit(tp__pool *pool, tp__pool_item *item);
 /** The owner no longer waits for it.
  *  @return true when it was still waiting or queued: it will never run. Attempts of the same permits that can now never
  *  get one are refused with NO_PERMIT, and what waits for a thread with NO_WORKER where none is left. */

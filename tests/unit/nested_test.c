@@ -20,6 +20,7 @@ typedef struct world {
   uint32_t calls;        /* that "go N" is answered by; 0: one */
   bool in_itself;        /* nested turns are run in the session "root" */
   bool submits;          /* the tool defers and submits the turn */
+  bool on_thread;        /* also then: on a handler thread */
   latch *entered, *goes; /* the tool hits the one and waits for the other */
   _Atomic int sessions, inside, inside_most, hook_runs;
   _Atomic tp_status refusal;       /* what the last nested turn that was not run was refused with */
@@ -179,7 +180,7 @@ static void open_world(world *w, tp_runtime_options options) {
                       .ctx = w,
                       .max_concurrent = w->tool.max_concurrent,
                       .limit_ms = w->tool.limit_ms,
-                      .placement = w->submits ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
+                      .placement = w->submits && !w->on_thread ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
   w->list[0] = &w->tool;
   w->bundle = (tp_contribution){.struct_size = sizeof w->bundle,
                                 .kind = TP_KIND_TOOL_BUNDLE,
@@ -272,6 +273,15 @@ TEST(a_tool_that_defers_submits_it) {
   close_world(&w);
 }
 
+/* max_concurrent counts deferred runs, but not those whose turn needs the permit. */
+TEST(a_tool_that_submits_it_has_no_permit_meanwhile) {
+  world w = {.submits = true, .on_thread = true, .tool.max_concurrent = 1, .calls = 2};
+  open_world(&w, (tp_runtime_options){.handler_threads = 1});
+  run_turn(&w, "go 3", "<<<bottom>>>");
+  assert_int_equal(w.begin_count, 1 + 2 + 4 + 8);
+  close_world(&w);
+}
+
 static tp_answer count_run(void *ctx, tp_call *call) {
   (void)call;
   ((world *)ctx)->hook_runs++;
@@ -357,6 +367,49 @@ TEST(a_handler_runs_one_in_which_it_is_subscribed) {
   assert_string_equal(a.text, "bottom");
   assert_string_equal(a.parent, "t");
   tp_session_close(a.session, NULL, NULL);
+  close_world(&w);
+}
+
+/* As ask_subagent(), without waiting. */
+static void subagent_ended(void *ctx, const tp_turn_result *result) {
+  deferred *d = ctx;
+  const tp_outcome done = {.struct_size = sizeof done, .kind = TP_ANSWER_DONE};
+  d->w->outcome = result->outcome;
+  (void)!tp_token_complete(d->token, &done, NULL);
+}
+
+typedef struct submitter {
+  deferred deferred;
+  tp_session *session;
+  tp_status status;
+} submitter;
+
+static tp_answer submit_subagent(void *ctx, tp_call *call) {
+  submitter *s = ctx;
+  const tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("go 0")};
+  if (tp_call_parent_turn(call).size > 0) return TP_ANSWER_DONE;
+  tp_answer answer = tp_call_defer(call, NULL, &s->deferred.token);
+  s->status = tp_call_submit_turn(call, s->session, &request, subagent_ended, &s->deferred, NULL, NULL);
+  return answer;
+}
+
+TEST(a_handler_submits_one_in_which_it_is_subscribed) {
+  world w = {0};
+  submitter s = {.deferred.w = &w};
+  w.outcome = TP_TURN_TIMED_OUT;
+  open_world(&w, (tp_runtime_options){.handler_threads = 1});
+  s.session = open_own(&w);
+  const hook submits = {.id = "submits",
+                        .phase = TP_PHASE_TURN_INTAKE,
+                        .run = submit_subagent,
+                        .ctx = &s,
+                        .slow = true,
+                        .sub = {.max_concurrent = 1, .limit_ms = 30000}};
+  add_hooks(w.runtime, &submits, 1);
+  run_turn(&w, "go 0", "bottom");
+  assert_int_equal(s.status, TP_OK);
+  assert_int_equal(w.outcome, TP_TURN_COMPLETED);
+  tp_session_close(s.session, NULL, NULL);
   close_world(&w);
 }
 
