@@ -6,7 +6,8 @@
 
 #include <stdint.h>
 
-enum { TP__NS_IN_MS = 1000000 };
+/** 64 bits wide, as an enumerator is not: a product with 32 bits of milliseconds does not wrap. */
+#define TP__NS_IN_MS INT64_C(1000000)
 
 /** Monotonic; the wall clock never moves it. Deadlines are on this clock. */
 int64_t tp__monotonic_ns(void);

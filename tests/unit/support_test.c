@@ -323,6 +323,12 @@ TEST(the_clocks_are_those_of_their_names) {
   assert_in_range(tp__wall_ms(), wall_ms - 1000, wall_ms + 60000);
 }
 
+TEST(milliseconds_of_any_length_are_nanoseconds) {
+  uint32_t minute_ms = 60000, longest_ms = UINT32_MAX;
+  assert_true(minute_ms * TP__NS_IN_MS == INT64_C(60000000000));
+  assert_true(longest_ms * TP__NS_IN_MS == INT64_C(4294967295000000));
+}
+
 /* ---- files ---- */
 
 enum { BOUND = 1000 };
