@@ -140,7 +140,8 @@ static bool take_orders(CURLM *multi, int64_t now_ns) {
     call->connections = &io.connections_here;
     call->next_active = io.active;
     io.active = call;
-    tp__openai_call_plan(call, now_ns);
+    if (call->gone) tp__openai_call_abort(call, multi); /* it takes nothing from the rates */
+    else tp__openai_call_plan(call, now_ns);
     call = next;
   }
   return goes_on;

@@ -199,7 +199,11 @@ TEST(what_is_no_answer_is_not_asked_for_again) {
     endpoint_reply reply;
     const char *says;
   } rows[] = {
-      {{.body = "data: {oops\n\n"}, "event 1 of the endpoint, 1:5: not valid JSON"},
+      {{.body = "data: {oops\n\n"}, "event 1 of the endpoint, 1:2: not valid JSON: a key in double quotes "},
+      {{.body = "Bad gateway", .type = "application/json"},
+       "answer of the endpoint, 1:1: not valid JSON: a value must stand here, not 'B'; check base_url and api"},
+      {{.body = "{\"choices\": [", .type = "application/json"}, "answer of the endpoint, 1:14: not valid JSON: "},
+      {{.body = "[]", .type = "application/json"}, "the answer of the endpoint is no JSON object; check base_url"},
       {{.body = "{\"ok\": 1}", .type = "application/json"}, "has no answer in it"},
       {{.body = "<html>Log in</html>", .type = "text/html"}, "a page for people (text/html): check base_url"},
       {{.body = "this is no gzip", .headers = "Content-Encoding: gzip\r\n"}, "not compressed as it says"},
