@@ -82,7 +82,8 @@ static int put_one_locked(tp__memory_store *store, const tp__memory_scope *scope
   if ((rc != SQLITE_OK && rc != SQLITE_DONE) || known) return rc;
   rc = tp__memory_put_locked(store, scope, &memory, &id);
   if (rc == SQLITE_OK) ++*kept;
-  if (rc == SQLITE_OK && fact->replaces) rc = replace_locked(store, row.id, fact->replaces, id);
+  /* a turn whose job runs again has its own fact among the known ones; none replaces itself */
+  if (rc == SQLITE_OK && fact->replaces && fact->replaces != id) rc = replace_locked(store, row.id, fact->replaces, id);
   return rc;
 }
 

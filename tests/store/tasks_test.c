@@ -293,6 +293,8 @@ TEST(task_whose_process_died_in_its_run_is_not_run_again) {
 }
 
 TEST(store_with_some_of_the_functions_is_refused) {
+  static const char *const missing[] = {"tp_store.task_put is not", "tp_store.task_take is not",
+                                        "tp_store.task_settle is not"};
   for (int left_out = 0; left_out < 3; left_out++) {
     tp_sqlite_store_options options = {.struct_size = sizeof options, .path = path};
     tp_store *store = NULL;
@@ -304,7 +306,7 @@ TEST(store_with_some_of_the_functions_is_refused) {
     if (left_out == 2) store->task_settle = NULL;
     tp_runtime_options runtime_options = {.struct_size = sizeof runtime_options, .store = store};
     assert_int_equal(tp_runtime_new(&runtime_options, &runtime, &fault), TP_ERR_USAGE);
-    assert_non_null(strstr(fault.message, "task_settle"));
+    if (!strstr(fault.message, missing[left_out])) fail_msg("`%s` is not in `%s`", missing[left_out], fault.message);
     tp_store_free(store);
   }
 }

@@ -245,6 +245,22 @@ TEST(fact_said_earlier_does_not_replace_one_said_later) {
   assert_non_null(strstr(l.text, "The user lives in Berlin.|replaced"));
 }
 
+TEST(fact_of_a_turn_that_is_repeated_does_not_replace_itself) {
+  static const reply replies[] = {
+      {.text = "{\"facts\": [{\"subject\": \"the user\", \"statement\": \"The user lives in Munich.\","
+               " \"quote\": \"I live in Munich\"}]}"},
+      {.text = "{\"facts\": [{\"subject\": \"the user\", \"statement\": \"The user lives in Munich.\","
+               " \"quote\": \"I live in Munich\", \"replaces\": 2}]}"}};
+  start(replies, COUNT(replies));
+  say("I live in Munich.");
+  turns = 0;
+  say("I live in Munich.");
+  assert_int_equal(extractor->asked, 2);
+  stop();
+  assert_string_equal(file_of(0, NULL).text,
+                      "1|t1||I live in Munich.|holds\n2|t1|the user|The user lives in Munich.|holds\n");
+}
+
 TEST(forgotten_fact_does_not_restore_the_one_before) {
   tp_memory *memory;
   start(moves, COUNT(moves));

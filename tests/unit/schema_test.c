@@ -302,7 +302,8 @@ TEST(the_message_holds_nothing_of_the_arguments) {
 }
 
 TEST(controls_in_a_property_name_do_not_reach_the_message) {
-  fails("{'required': ['a\nb\x7f']}", "{}", "arguments.a?b?: is required and missing");
+  fails("{'required': ['a\\nb\x7f']}", "{}", "arguments.a?b?: is required and missing");
+  fails("{'required': ['a\\u0000b']}", "{}", "arguments.a?b: is required and missing");
 }
 
 TEST(a_message_is_cut_to_the_callers_size_at_a_code_point) {
