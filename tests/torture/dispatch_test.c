@@ -62,8 +62,10 @@ static void *be_strange(void *arg) {
     while (over = c.stop, !(bits = c.tokens[i]) && !over) sched_yield();
     if (!bits) continue; /* it never began */
     tp_token token = {bits}, another = {c.tokens[(i * 7 + 3) % CALLS]};
-    if (tp_model_delta(another, tp_text_of("not a model's"), NULL) != TP_ERR_STALE) c.other++;
-    tp_status status = tp_tool_complete(token, false, answer_of_call(i), NULL);
+    /* No model's: refused by name while it is open. */
+    tp_status status = tp_model_delta(another, tp_text_of("not a model's"), NULL);
+    if (status != TP_ERR_USAGE && status != TP_ERR_STALE) c.other++;
+    status = tp_tool_complete(token, false, answer_of_call(i), NULL);
     if (status == TP_OK) c.in_time++;
     else if (status == TP_ERR_STALE) c.stale++;
     else c.other++;

@@ -266,7 +266,7 @@ TEST(json_is_json_whatever_the_words) {
   const char *text = printed(w, 0, TP_PLAN_JSON);
   assert_json(text);
   static const char *const parts[] = {
-      "\"summary\":\"says \\\"hi\\\"\\\\\\u000a\\u0009twice \\u0001\"",
+      "\"summary\":\"says \\\"hi\\\"\\\\\\n\\ttwice \\u0001\"",
       "\"subscription\":\"th\\\"ird\\\\\"",
       "\"metadata\":\"{\\\"a\\\": \\\"b\\\"}\"",
       "\"after\":[{\"target\":\"nobody\",\"optional\":true}],\"needs\":[{\"target\":\"first\",\"optional\":false}]",
