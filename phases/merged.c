@@ -123,9 +123,8 @@ static tp_status write_replaced(tp_writer *writer, const tp_merged *merged) {
 }
 
 tp_status tp_merged_write(const tp_merged *merged, tp_writer *writer) {
-  if (!merged) return tp__fail_null(NULL, "merged");
-  if (!writer) return tp__fail_null(NULL, "writer");
   static const tp_merged nothing;
+  if (!writer) return tp__fail_null(NULL, "writer");
   if (!merged) merged = &nothing;
   size_t count = tp_merged_count(merged, 0);
   tp_write_map(writer, 2);

@@ -747,7 +747,8 @@ TP_API const tp_merged_entry *tp_merged_get(const tp_merged *merged, tp_kind kin
 TP_API tp_text tp_merged_text(const tp_merged *merged, tp_field_id field);
 TP_API bool tp_merged_replaced(const tp_merged *merged, tp_field_id field);
 /** The canonical bytes of the merged result: equal for equal plans, payloads and attempt outcomes, whatever the number
- *  of threads. Written to the writer. Threads: one at a time for each result. */
+ *  of threads. Written to the writer. @param merged  NULL: nothing was merged. Threads: one at a time for each
+ *  result. */
 TP_API tp_status tp_merged_write(const tp_merged *merged, tp_writer *writer) TP_MUST_USE;
 
 /* ---- tools ------------------------------------------------------------------------------------------------------ */
