@@ -35,6 +35,7 @@ bool tp__ends(tp_text text, const char *suffix) {
 
 bool tp__contains(tp_text text, const char *string) {
   size_t size = strlen(string);
+  if (size == 0) return true;
   for (size_t at = 0; at + size <= text.size; at++)
     if (strncasecmp(text.data + at, string, size) == 0) return true;
   return false;
