@@ -55,9 +55,8 @@ TP_API double tp_value_double(tp_text value, double fallback);
 TP_API bool tp_value_bool(tp_text value, bool fallback);
 
 /** What a map has under a key, when it is of the kind: for arguments and other data that others wrote. An int is also
- *  a double. NULL is as if the key were not there.
- *  @param ret_text  (and the like) untouched on failure.
- *  @param fault     names the key and the kind that it has: "city must be text, not a map".
+ *  a double. NULL is as if the key were not there. The result is untouched on failure.
+ *  @param fault  names the key and the kind that it has: "city must be text, not a map".
  *  @return TP_OK; TP_ERR_NOT_FOUND when the map has no such key, or is no map; TP_ERR_MALFORMED for another kind.
  *  Threads: any. */
 TP_API tp_status tp_value_get_text(tp_text map, const char *key, tp_text *ret_text, tp_fault *fault) TP_MUST_USE;
