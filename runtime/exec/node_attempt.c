@@ -28,7 +28,7 @@ typedef struct node_attempt {
   size_t block_size;
 } node_attempt;
 
-_Static_assert(sizeof(node_attempt) + 192 <= BLOCK_BYTES, "a small answer fits behind its attempt");
+_Static_assert(sizeof(node_attempt) + 160 <= BLOCK_BYTES, "a small answer fits behind its attempt");
 
 static node_attempt *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, node_attempt, base); }
 
