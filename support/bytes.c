@@ -62,7 +62,7 @@ bool tp__grow(const tp_allocator *allocator, void **array, size_t *capacity, siz
 
 /* ---- bytes ---- */
 
-static void check(const tp__bytes *bytes) {
+__attribute__((unused)) static void check(const tp__bytes *bytes) {
   /* There is space for a NUL. */
   assert(bytes->size < bytes->capacity || bytes->capacity == 0);
   /* Nothing is counted that is not there. */

@@ -262,7 +262,7 @@ static tp_status read_arguments(struct reader *reader, tp__hook *hook, uint32_t 
   TP__TRY(expect(reader, map, "arguments", TP_VALUE_MAP, "a map from paths of arguments to what holds of them"));
   for (uint32_t key = map + 1; key < reader->yaml.items[map].end; key = reader->yaml.items[key + 1].end) {
     const char *path;
-    tp__condition *condition;
+    tp__condition *condition = NULL;
     TP__TRY(take_text(reader, key, "the path of an argument", &path));
     TP__TRY(add_condition(reader, hook, key, path, &condition));
     if (reader->yaml.items[key + 1].kind == TP_VALUE_MAP) TP__TRY(read_condition_map(reader, key + 1, condition));
@@ -321,7 +321,7 @@ static tp_status read_if(struct reader *reader, tp__hook *hook, uint32_t match) 
   if (!hook->rule_tools) return no_memory(reader);
   if (name == size) return TP_OK; /* every call of the tool */
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-    tp__condition *condition;
+    tp__condition *condition = NULL;
     if (strlen(rows[i].rule) != name || memcmp(rows[i].rule, rule, name) != 0 || rule[size - 1] != ')') continue;
     const char *pattern = tp__hooks_copy(reader->hooks, (tp_text){rule + name + 1, size - name - 2});
     if (!pattern) return no_memory(reader);
