@@ -12,7 +12,7 @@
  *  between: the library passes the turn from one to the other, so no lock is needed. Zero-filled means empty. */
 typedef struct cli_events {
   tp_writer *writer;
-  tp__bytes values; /* one behind the other */
+  tp__bytes values; /* one after the other */
   size_t *ends;     /* where each ends in values */
   size_t count, ends_capacity;
 } cli_events;

@@ -41,7 +41,7 @@ static void job_check_locked(const tp__job *job) {
   TP__LOCKED(&job->mutex);
   /* The starter, the deferral and the running program have one each. */
   assert(job->references > 0 && job->references <= 3);
-  /* Its texts lie behind the job. */
+  /* Its texts follow the job. */
   assert(job->asked.tool.size == 0 || job->asked.tool.data >= (const char *)(job + 1));
   assert(job->kind && job->hook);
 }

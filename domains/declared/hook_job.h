@@ -22,7 +22,7 @@ struct tp__job {
   const tp__job_kind *kind;
   const tp__hook *hook;
   tp_token token;  /* bits 0: it could not be deferred */
-  tp__asked asked; /* its texts lie behind the job */
+  tp__asked asked; /* its texts follow the job */
   tp__bytes input; /* for on_program; empty without one */
   tp__lock mutex;
   /* under mutex */

@@ -8,7 +8,7 @@
 
 enum { WORDS_MAX = 64, LINES_MAX = 4, SUBSTITUTIONS_MAX = 32, STACK_BYTES = 1024 };
 
-/* One command at a time: its words lie behind one another in `bytes`, each with a space after it. */
+/* One command at a time: its words follow one another in `bytes`, each with a space after it. */
 struct scan {
   tp_text line;
   size_t at;
@@ -133,7 +133,7 @@ static void end_command(struct scan *s) {
 
 /* ---- bytes ---- */
 
-/* Words behind the last one that is counted are one. */
+/* Words after the last one that is counted are one. */
 static void begin_word(struct scan *s) {
   if (s->in_word) return;
   s->in_word = true;

@@ -273,7 +273,7 @@ typedef tp_answer (*tp_handler_fn)(void *ctx, tp_call *call);
 
 /* ---- reading ------------------------------------------------------------------------------------------------- */
 
-/** One of TP_ID_*: empty when the turn has none. Borrowed till the handler returns. Threads: that of the call. */
+/** One of TP_ID_*: empty when the turn has none. Borrowed until the handler returns. Threads: that of the call. */
 TP_API tp_text tp_call_id(const tp_call *call, tp_id_kind id);
 /** The host's own pointer: `data` in the options of the object that the id names. TP_ID_RUNTIME, TP_ID_AGENT,
  *  TP_ID_SESSION and TP_ID_TURN have one; any other id gives NULL. The library does not read what it points to. That
@@ -289,7 +289,7 @@ TP_API void *tp_call_data(const tp_call *call, tp_id_kind id);
 /** What submitted the turn: tp_turn_request.caller. Threads: that of the call. */
 TP_API tp_caller tp_call_caller(const tp_call *call);
 /** caller_job and triggered_by of the turn's request; empty where the request has none, and in a background job.
- *  Borrowed till the handler returns.
+ *  Borrowed until the handler returns.
  *  Threads: that of the call. */
 TP_API tp_text tp_call_caller_job(const tp_call *call);
 TP_API tp_text tp_call_triggered_by(const tp_call *call);
@@ -308,7 +308,7 @@ TP_API uint32_t tp_call_attempt(const tp_call *call);
 /** The id of the background job that this call is an attempt of; 0 when it is none. Threads: that of the call. */
 TP_API uint64_t tp_call_job_id(const tp_call *call);
 /** The idempotency key of the job, or the empty text. It is the same in every attempt, so that the handler can make an
- *  external effect once. Borrowed till the handler returns. Threads: that of the call. */
+ *  external effect once. Borrowed until the handler returns. Threads: that of the call. */
 TP_API tp_text tp_call_idempotency_key(const tp_call *call);
 /** The plan's hash, as records carry it. Threads: that of the call. */
 TP_API uint64_t tp_call_plan_hash(const tp_call *call);
@@ -320,7 +320,7 @@ TP_API int64_t tp_call_time_left_ms(const tp_call *call);
 TP_API bool tp_call_cancelled(const tp_call *call);
 
 /** Payload fields. A missing field gives false, the empty text or 0. In a chain they show what earlier handlers
- *  replaced. Borrowed till the handler returns. Threads: that of the call. */
+ *  replaced. Borrowed until the handler returns. Threads: that of the call. */
 TP_API bool tp_call_has(const tp_call *call, tp_field_id field);
 TP_API tp_text tp_call_text(const tp_call *call, tp_field_id field);
 TP_API int64_t tp_call_int(const tp_call *call, tp_field_id field);
@@ -349,7 +349,7 @@ TP_API size_t tp_call_dependency_count(const tp_call *call);
  *  @return false, with the struct untouched, when there is no such dependency or its struct_size is wrong.
  *  Threads: that of the call. */
 TP_API bool tp_call_dependency(const tp_call *call, size_t index, tp_dependency *ret_dependency) TP_MUST_USE;
-/** A sealed contribution of a direct dependency; index < its contribution_count. Borrowed till the handler returns.
+/** A sealed contribution of a direct dependency; index < its contribution_count. Borrowed until the handler returns.
  *  Threads: that of the call. */
 TP_API const tp_contribution *tp_call_dependency_contribution(const tp_call *call, size_t dependency, size_t index);
 
@@ -359,7 +359,7 @@ TP_API const tp_contribution *tp_call_dependency_contribution(const tp_call *cal
 TP_API tp_text tp_call_agent_config(const tp_call *call);
 /** The policy value merged so far in this turn, or the empty text. Threads: that of the call. */
 TP_API tp_text tp_call_policy(const tp_call *call, const char *domain, const char *key);
-/** The prompt-context entries merged so far in this turn, in merged order. Borrowed till the handler returns.
+/** The prompt-context entries merged so far in this turn, in merged order. Borrowed until the handler returns.
  *  Threads: that of the call. */
 TP_API size_t tp_call_context_count(const tp_call *call);
 TP_API const tp_contribution *tp_call_context(const tp_call *call, size_t index);

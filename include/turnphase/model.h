@@ -85,7 +85,7 @@ typedef struct tp_model {
    *  the host calls tp_token_open() instead. */
   void (*cancel)(void *ctx, tp_token token);
   /** Exactly once, when no turn or session uses the model and each of its tokens is completed or abandoned: on any
-   *  thread, also within the last tp_model_complete() or tp_model_fail(), behind which ctx is not to be used. May be
+   *  thread, also within the last tp_model_complete() or tp_model_fail(), after which ctx is not to be used. May be
    *  NULL: then a token ends with its turn, and one that is never completed needs no tp_token_abandon(), except that of
    *  a request that was taken from an inbox. */
   void (*destroy)(void *ctx);

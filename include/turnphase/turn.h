@@ -484,7 +484,7 @@ typedef struct tp_turn_request {
   void *data;
   /* Of turns that the library drives: tp_turn_begin() refuses them. */
   /** message_count pointers: the whole history of the turn, in place of the session's; `text` follows them and must not
-   *  be empty. Roles user, assistant, tool and system; each call of an assistant has exactly one result right behind
+   *  be empty. Roles user, assistant, tool and system; each call of an assistant has exactly one result right after
    *  it. At most 100,000 and 64 MiB. NULL: the session's history. The turn's own exchange is appended to that all the
    *  same, these messages are not. */
   const tp_message *const *messages;

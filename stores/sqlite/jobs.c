@@ -147,7 +147,7 @@ int tp__sqlite_job_change_locked(tp__sqlite_store *s, const tp__job_change *chan
 
 /* ---- claiming ---- */
 
-/** Which handlers and versions a filter refused, one behind the other in memory. */
+/** Which handlers and versions a filter refused, one after the other in memory. */
 typedef struct refused_list {
   struct refused {
     tp_text handler;
