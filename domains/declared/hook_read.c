@@ -234,21 +234,19 @@ static tp_status read_condition_map(struct reader *reader, uint32_t map, tp__con
   return REFUSE(reader, TP_ERR_MALFORMED, map, "exists: false stands by itself: what is not there has no value");
 }
 
-static tp_status make_conditions(struct reader *reader, tp__hook *hook, tp__conditions **ret_conditions) {
-  if (!hook->conditions) {
-    tp__conditions *made = tp__hooks_alloc(reader->hooks, sizeof *made);
-    if (!made) return no_memory(reader);
-    made->root = reader->hooks->root;
-    hook->conditions = made;
-  }
-  *ret_conditions = (tp__conditions *)(uintptr_t)hook->conditions; /* while it is read */
-  return TP_OK;
+/* The hook's conditions, made at the first call; NULL without memory. */
+static tp__conditions *conditions_of(struct reader *reader, tp__hook *hook) {
+  if (hook->conditions) return (tp__conditions *)(uintptr_t)hook->conditions; /* while it is read */
+  tp__conditions *made = tp__hooks_alloc(reader->hooks, sizeof *made);
+  if (made) made->root = reader->hooks->root;
+  hook->conditions = made;
+  return made;
 }
 
 static tp_status add_condition(struct reader *reader, tp__hook *hook, uint32_t index, const char *path,
                                tp__condition **ret_condition) {
-  tp__conditions *conditions;
-  TP__TRY(make_conditions(reader, hook, &conditions));
+  tp__conditions *conditions = conditions_of(reader, hook);
+  if (!conditions) return no_memory(reader);
   if (conditions->count == TP__CONDITIONS_MAX)
     return REFUSE(reader, TP_ERR_TOO_LARGE, index, "more than %d arguments", TP__CONDITIONS_MAX);
   *ret_condition = &conditions->items[conditions->count++];
