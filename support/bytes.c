@@ -78,6 +78,7 @@ bool tp__bytes_reserve(tp__bytes *bytes, size_t size) {
     return false;
   }
   bytes->data = data;
+  assert(bytes->size + size < bytes->capacity); /* and a NUL */
   TP__CHECK(check(bytes));
   return true;
 }
