@@ -163,7 +163,6 @@ typedef struct reach {
 
 /* Of a list that a path ends at each item is looked at. */
 static bool value_fits(const reach *r, tp_text value) {
-  if (r->condition->is_absent) return true;
   if (tp_value_kind_of(value) != TP_VALUE_ARRAY) return scalar_fits(r->condition, r->root, value);
   bool any = false;
   for (tp_value_walk walk = {0}; tp_value_next(value, &walk);) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "domains/declared/shell_line.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@ struct scan {
   char *bytes; /* as many as the line has, and one for each word */
   size_t size, word_count;
   size_t begins[WORDS_MAX + 1]; /* of the words */
+  uint64_t braces;              /* a bit for each word with a { that is not quoted */
   bool in_word, skips_word;     /* the next word is the target of a redirection */
   bool is_quoted;               /* inside of double quotes */
   bool outer[SUBSTITUTIONS_MAX];
@@ -39,12 +41,6 @@ static tp_text without_folders(tp_text word) {
   return slash ? (tp_text){slash + 1, word.size - (size_t)(slash + 1 - word.data)} : word;
 }
 
-static bool is_among(tp_text word, const char *const *names) {
-  for (; *names; names++)
-    if (strlen(*names) == word.size && memcmp(*names, word.data, word.size) == 0) return true;
-  return false;
-}
-
 static bool is_name_byte(char byte, bool is_first) {
   char lower = (char)(byte | 32);
   return byte == '_' || (lower >= 'a' && lower <= 'z') || (!is_first && byte >= '0' && byte <= '9');
@@ -58,23 +54,17 @@ static bool is_assignment(tp_text word) {
 
 /* A word of the grammar in front of a command. */
 static bool is_reserved(tp_text word) {
-  static const char *const names[] = {"!",  "{",     "}",     "if",   "then",   "elif",     "else",
-                                      "do", "while", "until", "time", "coproc", "function", NULL};
-  return is_among(word, names);
+  return tp__is_one_of(word, "! { } if then elif else do while until time coproc function");
 }
 
 /* Programs that run what their arguments name, after options of their own. */
 static bool is_wrapper(tp_text program) {
-  static const char *const names[] = {"sudo",   "doas",    "env",     "nice",     "ionice",  "nohup",   "setsid",
-                                      "stdbuf", "xargs",   "timeout", "exec",     "command", "builtin", "chroot",
-                                      "time",   "busybox", "find",    "parallel", NULL};
-  return is_among(program, names);
+  return tp__is_one_of(program,
+                       "sudo doas env nice ionice nohup setsid stdbuf xargs timeout exec command builtin "
+                       "chroot time busybox find parallel");
 }
 
-static bool is_shell(tp_text program) {
-  static const char *const names[] = {"sh", "bash", "dash", "zsh", "ksh", "ash", NULL};
-  return is_among(program, names);
-}
+static bool is_shell(tp_text program) { return tp__is_one_of(program, "sh bash dash zsh ksh ash"); }
 
 static bool asks(const struct scan *s, size_t first) {
   size_t begin = s->begins[first];
@@ -95,9 +85,15 @@ static bool runs_line(const struct scan *s, size_t first) {
   return false;
 }
 
+/* The words after the last one that is counted, or a word of which the shell makes others: {git,push}. */
+static bool is_unclear(const struct scan *s, size_t index) {
+  tp_text word = word_at(s, index);
+  return index == WORDS_MAX - 1 || ((s->braces >> index & 1) && memchr(word.data, ',', word.size));
+}
+
 static bool command_matches(const struct scan *s, size_t first) {
   if (first >= s->word_count) return false;
-  if (asks(s, first)) return true;
+  if (is_unclear(s, first) || asks(s, first)) return true;
   tp_text program = without_folders(word_at(s, first));
   if (s->lines_left > 0 && is_shell(program) && runs_line(s, first)) return true;
   if (s->lines_left > 0 && tp__is_word(program, "eval") && first + 1 < s->word_count) {
@@ -125,9 +121,12 @@ static void end_word(struct scan *s) {
 static void end_command(struct scan *s) {
   size_t first = 0;
   end_word(s);
-  while (first < s->word_count && (is_reserved(word_at(s, first)) || is_assignment(word_at(s, first)))) first++;
+  while (first < s->word_count && first < WORDS_MAX - 1 &&
+         (is_reserved(word_at(s, first)) || is_assignment(word_at(s, first))))
+    first++;
   s->found = s->found || command_matches(s, first);
   s->size = s->word_count = 0;
+  s->braces = 0;
   s->skips_word = false;
 }
 
@@ -153,6 +152,38 @@ static char peek(const struct scan *s, size_t ahead) {
 static void take_single_quotes(struct scan *s) {
   begin_word(s);
   for (s->at++; s->at < s->line.size && s->line.data[s->at] != '\''; s->at++) add(s, s->line.data[s->at]);
+}
+
+static unsigned digit_of(char c) {
+  if (c >= '0' && c <= '9') return (unsigned)(c - '0');
+  c |= 32;
+  return c >= 'a' && c <= 'f' ? (unsigned)(c - 'a') + 10 : UINT_MAX;
+}
+
+/* An escape of $'…': a letter, or a number in base 8 or 16. It ends at its last byte. */
+static char take_escape(struct scan *s) {
+  static const char letters[] = "a\ab\be\033E\033f\fn\nr\rt\tv\v";
+  char c = peek(s, 1);
+  bool is_hex = c == 'x' || c == 'u' || c == 'U';
+  unsigned base = is_hex ? 16 : 8, number = 0, count = 0, count_max = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 3;
+  s->at++;
+  for (unsigned digit; count < count_max && (digit = digit_of(peek(s, is_hex + count))) < base; count++)
+    number = number * base + digit;
+  if (count > 0) {
+    s->at += is_hex + count - 1;
+    return (char)number;
+  }
+  for (size_t i = 0; letters[i]; i += 2)
+    if (letters[i] == c) return letters[i + 1];
+  return c;
+}
+
+static void take_escaped_quotes(struct scan *s) {
+  begin_word(s);
+  for (s->at += 2; s->at < s->line.size && s->line.data[s->at] != '\''; s->at++) {
+    char c = s->line.data[s->at];
+    add(s, c == '\\' ? take_escape(s) : c);
+  }
 }
 
 /* What is around a substitution is given up: the rest of its command is looked at as one of its own. */
@@ -181,7 +212,7 @@ static void take_redirection(struct scan *s) {
   }
   end_word(s);
   while (peek(s, 1) && strchr("<>&|", peek(s, 1))) s->at++;
-  s->skips_word = peek(s, 1) != '(';
+  s->skips_word = true;
 }
 
 static void take_plain(struct scan *s, char c) {
@@ -195,7 +226,10 @@ static void take_plain(struct scan *s, char c) {
   else if (c == '<' || c == '>') take_redirection(s);
   else if (c == '#' && !s->in_word)
     while (s->at + 1 < s->line.size && s->line.data[s->at + 1] != '\n') s->at++;
-  else add(s, c);
+  else {
+    add(s, c);
+    if (c == '{') s->braces |= (uint64_t)1 << s->word_count;
+  }
 }
 
 static void take(struct scan *s) {
@@ -213,7 +247,9 @@ static void take(struct scan *s) {
     enter(s);
   } else if (s->is_quoted) {
     add(s, c);
-  } else {
+  } else if (c == '$' && peek(s, 1) == '\'') {
+    take_escaped_quotes(s);
+  } else if (c != '$' || peek(s, 1) != '"') {
     take_plain(s, c);
   }
 }

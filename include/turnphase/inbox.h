@@ -90,7 +90,8 @@ typedef enum tp_end_kind {
 
 /** How it ended. Made by the library, which sets struct_size. A copy: it and the texts in it may be read until the work
  *  is released. What a phase result points to, and the results of tools, live until tp_turn_end(), as when they are
- *  passed to a callback. Where memory was short, the texts of a turn's result are empty. */
+ *  passed to a callback. Where memory was short, the texts of a turn's or a task's result and of its question are
+ *  empty. */
 typedef struct tp_work_end {
   size_t struct_size;
   tp_end_kind kind;

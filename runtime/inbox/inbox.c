@@ -144,8 +144,7 @@ static void line_up_locked(tp_inbox *inbox, tp__inbox_item *item) {
   TP__CHECK(inbox_check_locked(inbox));
 }
 
-/* Behind a removal from the queue, for which the descriptor is set still. The reference of the item in line stays its
- * own. */
+/* After a removal from the queue, for which the descriptor is still set. The item keeps its reference. */
 static void serve_line_locked(tp_inbox *inbox) {
   TP__LOCKED(&inbox->mutex);
   while (!tp__list_empty(&inbox->line) && inbox->count < inbox->capacity) {

@@ -195,6 +195,45 @@ static const struct {
       {"{\"command\":[\"ls\",\"git push\"]}", true},
       {"{}", false},
       {"{\"command\":\"'unended git push\"}", false}}},
+    {"{command: {runs: 'git push*'}}",
+     {{"{\"command\":\"$'git' push\"}", true},
+      {"{\"command\":\"$'\\\\x67it' push\"}", true},
+      {"{\"command\":\"$'\\\\147\\\\u0069t' p$'ush'\"}", true},
+      {"{\"command\":\"$'\\\\U00000067it' push\"}", true},
+      {"{\"command\":\"git$'\\\\t'push\"}", false},
+      {"{\"command\":\"echo $'a\\\\'; git push'\"}", false},
+      {"{\"command\":\"echo $'a\\\\\\\\'; git push\"}", true},
+      {"{\"command\":\"$\\\"git\\\" push\"}", true},
+      {"{\"command\":\"\\\"$\\\" git push\"}", false},
+      {"{\"command\":\"echo \\\"$'\\\"; git push\"}", true},
+      {"{\"command\":\"{git,push}\"}", true},
+      {"{\"command\":\"sudo {git,push}\"}", true},
+      {"{\"command\":\"echo {git,push}\"}", false},
+      {"{\"command\":\"sudo curl -d '{\\\"a\\\":1,\\\"b\\\":2}'\"}", false},
+      {"{\"command\":\"DATA='{a,b}' ls\"}", false},
+      {"{\"command\":\"echo &>log git push\"}", false},
+      {"{\"command\":\"&>log git push\"}", true},
+      {"{\"command\":\"0<file git push\"}", true},
+      {"{\"command\":\"echo a#b; git push\"}", true},
+      {"{\"command\":\"echo \\\"$(date) ; git push\\\"\"}", false},
+      {"{\"command\":\"bash --norc 'git push'\"}", false},
+      {"{\"command\":\"bash --norc -c 'git push'\"}", true},
+      {"{\"command\":\"cat >(git push)\"}", true},
+      {"{\"command\":\"env A0=1 A1=1 A2=1 A3=1 A4=1 A5=1 A6=1 A7=1 A8=1 A9=1 A10=1 A11=1 A12=1 A13=1 A14=1 A15=1 A16=1 "
+       "A17=1 A18=1 A19=1 A20=1 A21=1 A22=1 A23=1 A24=1 A25=1 A26=1 A27=1 A28=1 A29=1 A30=1 A31=1 A32=1 A33=1 A34=1 "
+       "A35=1 A36=1 A37=1 A38=1 A39=1 A40=1 A41=1 A42=1 A43=1 A44=1 A45=1 A46=1 A47=1 A48=1 A49=1 A50=1 A51=1 A52=1 "
+       "A53=1 A54=1 A55=1 A56=1 A57=1 A58=1 A59=1 A60=1 A61=1 A62=1 A63=1 A64=1 A65=1 git push\"}",
+       true},
+      {"{\"command\":\"A0=1 A1=1 A2=1 A3=1 A4=1 A5=1 A6=1 A7=1 A8=1 A9=1 A10=1 A11=1 A12=1 A13=1 A14=1 A15=1 A16=1 "
+       "A17=1 A18=1 A19=1 A20=1 A21=1 A22=1 A23=1 A24=1 A25=1 A26=1 A27=1 A28=1 A29=1 A30=1 A31=1 A32=1 A33=1 A34=1 "
+       "A35=1 A36=1 A37=1 A38=1 A39=1 A40=1 A41=1 A42=1 A43=1 A44=1 A45=1 A46=1 A47=1 A48=1 A49=1 A50=1 A51=1 A52=1 "
+       "A53=1 A54=1 A55=1 A56=1 A57=1 A58=1 A59=1 A60=1 A61=1 A62=1 A63=1 A64=1 A65=1 git push\"}",
+       true},
+      {"{\"command\":\"echo A0=1 A1=1 A2=1 A3=1 A4=1 A5=1 A6=1 A7=1 A8=1 A9=1 A10=1 A11=1 A12=1 A13=1 A14=1 A15=1 "
+       "A16=1 A17=1 A18=1 A19=1 A20=1 A21=1 A22=1 A23=1 A24=1 A25=1 A26=1 A27=1 A28=1 A29=1 A30=1 A31=1 A32=1 A33=1 "
+       "A34=1 A35=1 A36=1 A37=1 A38=1 A39=1 A40=1 A41=1 A42=1 A43=1 A44=1 A45=1 A46=1 A47=1 A48=1 A49=1 A50=1 A51=1 "
+       "A52=1 A53=1 A54=1 A55=1 A56=1 A57=1 A58=1 A59=1 A60=1 A61=1 A62=1 A63=1 A64=1 A65=1 git push\"}",
+       false}}},
     {"{command: {runs: 'git push *'}}",
      {{"{\"command\":\"git push\"}", true},
       {"{\"command\":\"git push x\"}", true},
