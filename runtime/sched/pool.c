@@ -626,7 +626,11 @@ bool tp__pool_abandon(tp__pool *pool, tp__pool_item *item) {
       pool->paused_abandoned_count++;
       if (pool->returning_count > 0) tp__cond_broadcast(&pool->may_resume);
       break;
-    case TP__POOL_DEFERRED: /* its token gives the permit back */
+    case TP__POOL_DEFERRED: /* its token gives the permit back, if it ever ends */
+      item->abandoned = true;
+      line = item->permits;
+      tp__permits_abandon(line);
+      break;
     case TP__POOL_OUTSIDE:
       break;
   }

@@ -293,6 +293,33 @@ TEST(turn_deadline_bounds_every_phase) {
   close_runtime(runtime);
 }
 
+/* A deferred run that nobody completes holds its permit as a function that does not return holds it. */
+TEST(deferral_that_is_never_completed_blocks_until_its_token_ends) {
+  tp_runtime *runtime = open_runtime(NULL);
+  act guard = {.kind = TP_ANSWER_ALLOW, .defers = true};
+  hook h = {
+      .id = "guard", .phase = TOOL_PRE, .ctx = &guard, .slow = true, .sub = {.limit_ms = 10, .max_concurrent = 1}};
+  add_hooks(runtime, &h, 1);
+  tp_turn *turn = begin_bare(runtime, 0);
+  tp_phase_result result = run_phase(turn, TOOL_PRE, NULL);
+  assert_run(&result, "guard", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
+  result = run_phase(turn, TOOL_PRE, NULL);
+  assert_run(&result, "guard", TP_STATE_FAILED, TP_REASON_NO_PERMIT); /* at once: its turn has no limit */
+  assert_int_equal(result.outcome, TP_ERR_DENIED);
+  assert_int_equal(guard.calls, 1);
+  const tp_outcome late = {.struct_size = sizeof late, .kind = TP_ANSWER_ALLOW};
+  assert_int_equal(tp_token_complete(guard.token, &late, NULL), TP_ERR_STALE);
+  guard.defers = false;
+  for (int i = 0; i < 100; i++) { /* a loaded machine may need more than 10 ms for a wake-up */
+    result = run_phase(turn, TOOL_PRE, NULL);
+    if (result.outcome == TP_OK) break;
+    await_abandoned(runtime);
+  }
+  assert_int_equal(result.outcome, TP_OK);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
 TEST(hung_guard_blocks_and_heals_without_a_restart) {
   tp_runtime *runtime = open_runtime(NULL);
   latch leave = LATCH;
