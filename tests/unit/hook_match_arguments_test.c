@@ -209,6 +209,7 @@ static const struct {
       {"{\"command\":\"{git,push}\"}", true},
       {"{\"command\":\"sudo {git,push}\"}", true},
       {"{\"command\":\"echo {git,push}\"}", false},
+      {"{\"command\":\"echo {a,b}; sudo x,y\"}", false},
       {"{\"command\":\"sudo curl -d '{\\\"a\\\":1,\\\"b\\\":2}'\"}", false},
       {"{\"command\":\"DATA='{a,b}' ls\"}", false},
       {"{\"command\":\"echo &>log git push\"}", false},
