@@ -528,23 +528,6 @@ tp_reason tp__pool_offer(tp__pool *pool, tp__pool_item *item) {
   return refused;
 }
 
-void tp__pool_token_ended(tp__pool *pool, tp__pool_item *item) {
-  tp__mutex_lock(&pool->mutex);
-  bool is_running = item->place == TP__POOL_RUNNING || item->place == TP__POOL_PAUSED;
-  bool had_permit = item->place == TP__POOL_IN_INBOX || item->place == TP__POOL_DEFERRED;
-  if (is_running) item->token_ended = true;
-  else item->place = TP__POOL_OUTSIDE;
-  if (had_permit) permit_back_locked(pool, item);
-  unlock_and_wake(pool);
-  if (had_permit) refuse_unput(pool); /* else it was one of these itself */
-}
-
-void tp__pool_yield_permit(tp__pool *pool, tp__pool_item *item) {
-  tp__mutex_lock(&pool->mutex);
-  if (item->place == TP__POOL_RUNNING) item->yields_permit = true;
-  tp__mutex_unlock(&pool->mutex);
-}
-
 static tp__pool_item *take_queued_locked(tp__pool *pool) {
   for (int lane = 0; lane < TP__LANES; lane++) {
     if (tp__list_empty(&pool->lanes[lane])) continue;
@@ -568,6 +551,26 @@ static void refuse_queued(tp__pool *pool) {
     tp__attempt_refuse(tp__attempt_of(item), TP_REASON_NO_WORKER);
     refuse_unput(pool);
   }
+}
+
+void tp__pool_token_ended(tp__pool *pool, tp__pool_item *item) {
+  tp__mutex_lock(&pool->mutex);
+  bool is_running = item->place == TP__POOL_RUNNING || item->place == TP__POOL_PAUSED;
+  bool had_permit = item->place == TP__POOL_IN_INBOX || item->place == TP__POOL_DEFERRED;
+  if (is_running) item->token_ended = true;
+  else item->place = TP__POOL_OUTSIDE;
+  if (had_permit) permit_back_locked(pool, item);
+  bool any_unput = had_permit && !tp__list_empty(&pool->unput); /* without a permit it was one of these itself */
+  bool staffed = tp__pool_queued_count(pool) == 0 || staff_locked(pool); /* all threads may have gone meanwhile */
+  unlock_and_wake(pool);
+  if (any_unput) refuse_unput(pool);
+  if (!staffed) refuse_queued(pool);
+}
+
+void tp__pool_yield_permit(tp__pool *pool, tp__pool_item *item) {
+  tp__mutex_lock(&pool->mutex);
+  if (item->place == TP__POOL_RUNNING) item->yields_permit = true;
+  tp__mutex_unlock(&pool->mutex);
 }
 
 /* All permits are held by abandoned attempts: those in line will not get one. */
