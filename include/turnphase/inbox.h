@@ -48,7 +48,8 @@ TP_API tp_status tp_inbox_new(tp_runtime *runtime, const tp_inbox_options *optio
 
 /** The descriptor to poll: readable while work or events wait (level-triggered; an eventfd). The host only polls it and
  *  never reads, writes or closes it. It stays the same until tp_inbox_free(). It costs one write when the first work
- *  comes into an empty inbox, and one read when the last is taken. Threads: any. */
+ *  comes into an empty inbox, and one read when the last is taken. A host that takes work on while it comes may find
+ *  the descriptor readable once with nothing to take. Threads: any. */
 TP_API int tp_inbox_fd(const tp_inbox *inbox);
 
 /** The kind of work. A newer library may pass unknown values: abandon the token, or release the work if it has none. */

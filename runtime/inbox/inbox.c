@@ -12,10 +12,12 @@ struct tp_inbox {
   uint32_t capacity, event_capacity;
   uint32_t process_generation;
   /* atomic */
-  tp__a32 refs; /* acq_rel */
+  tp__a32 refs;            /* acq_rel */
+  tp__a32 descriptor_refs; /* acq_rel; of the open inbox, and of each put that is about to set the descriptor */
+  tp__pollable pollable;   /* by whom holds a reference of it */
   tp__mutex mutex;
   /* under mutex */
-  tp__pollable pollable;       /* set while anything waits and the inbox is not closed */
+  bool is_signalled;           /* the descriptor is set, or a put that has released the mutex is about to set it */
   tp__link waiting;            /* tp__inbox_item, oldest first */
   tp__link line;               /* work that found it full: it comes in when other work is taken */
   uint32_t count, event_count; /* of what may be refused */
@@ -61,6 +63,7 @@ tp_status tp__inbox_new(const tp_allocator *allocator, const void *owner, const 
   tp__list_init(&inbox->waiting);
   tp__list_init(&inbox->line);
   tp__a32_store_relaxed(&inbox->refs, 1);
+  tp__a32_store_relaxed(&inbox->descriptor_refs, 1);
   tp_status status = tp__mutex_init(&inbox->mutex, TP__RANK_inbox);
   if (status != TP_OK) {
     tp__release(allocator, inbox, sizeof *inbox);
@@ -99,7 +102,7 @@ bool tp__inbox_is_closed(tp_inbox *inbox) {
   return closed;
 }
 
-/* ---- the queue ---- */
+/* ---- what the queue is ---- */
 
 static uint32_t *count_of(tp_inbox *inbox, tp__inbox_item *item) {
   if (!tp__inbox_note_of(item)) return &inbox->count;
@@ -124,12 +127,44 @@ static void inbox_check_locked(const tp_inbox *inbox) {
 }
 #endif
 
+/* ---- the descriptor: set after the mutex was released, since the thread that it wakes takes the mutex at once ---- */
+
+static void descriptor_unref(tp_inbox *inbox) {
+  if (tp__a32_sub_acq_rel(&inbox->descriptor_refs, 1) == 1) tp__pollable_fini(&inbox->pollable);
+}
+
+/* What was put may be taken, and its reference of the inbox released, before the descriptor is set. */
+static bool to_signal_locked(tp_inbox *inbox) {
+  TP__LOCKED(&inbox->mutex);
+  if (inbox->is_signalled || tp__list_empty(&inbox->waiting)) return false;
+  inbox->is_signalled = true;
+  tp__inbox_ref(inbox);
+  tp__a32_add_relaxed(&inbox->descriptor_refs, 1);
+  return true;
+}
+
+static void signal_unlocked(tp_inbox *inbox) {
+  tp__pollable_set(&inbox->pollable);
+  descriptor_unref(inbox);
+  tp__inbox_unref(inbox);
+}
+
+/* Nothing waits. Where a put has yet to set the descriptor, it does so later: whom that wakes finds nothing, and clears
+ * it. Where none has, and it is not set, the host read it against the contract. */
+static void clear_signal_locked(tp_inbox *inbox) {
+  TP__LOCKED(&inbox->mutex);
+  if (!inbox->is_signalled || inbox->is_closed) return;
+  bool all_have_set = tp__a32_load_acquire(&inbox->descriptor_refs) == 1;
+  if (tp__pollable_clear(&inbox->pollable) || all_have_set) inbox->is_signalled = false;
+}
+
+/* ---- the queue ---- */
+
 static void put_locked(tp_inbox *inbox, tp__inbox_item *item) {
   TP__LOCKED(&inbox->mutex);
   tp__inbox_ref(inbox);
   item->inbox = inbox;
   item->waits = true;
-  if (tp__list_empty(&inbox->waiting)) tp__pollable_set(&inbox->pollable);
   tp__list_push(&inbox->waiting, &item->link);
   *count_of(inbox, item) += 1;
   TP__CHECK(inbox_check_locked(inbox));
@@ -144,7 +179,7 @@ static void line_up_locked(tp_inbox *inbox, tp__inbox_item *item) {
   TP__CHECK(inbox_check_locked(inbox));
 }
 
-/* After a removal from the queue, for which the descriptor is still set. The item keeps its reference. */
+/* After a removal from the queue. The item keeps its reference. */
 static void serve_line_locked(tp_inbox *inbox) {
   TP__LOCKED(&inbox->mutex);
   while (!tp__list_empty(&inbox->line) && inbox->count < inbox->capacity) {
@@ -162,7 +197,9 @@ bool tp__inbox_put(tp_inbox *inbox, tp__inbox_item *item) {
   bool put = !inbox->is_closed;
   if (put && inbox->count < inbox->capacity) put_locked(inbox, item);
   else if (put) line_up_locked(inbox, item);
+  bool signals = to_signal_locked(inbox);
   tp__mutex_unlock(&inbox->mutex);
+  if (signals) signal_unlocked(inbox);
   return put;
 }
 
@@ -172,7 +209,9 @@ bool tp__inbox_put_note(tp_inbox *inbox, tp__inbox_note *note) {
   tp__mutex_lock(&inbox->mutex);
   bool put = !inbox->is_closed;
   if (put) put_locked(inbox, &note->item);
+  bool signals = to_signal_locked(inbox);
   tp__mutex_unlock(&inbox->mutex);
+  if (signals) signal_unlocked(inbox);
   return put;
 }
 
@@ -183,7 +222,9 @@ tp__inbox_put_end tp__inbox_put_event(tp_inbox *inbox, tp__inbox_note *event, ui
   if (inbox->is_closed) end = TP__INBOX_CLOSED;
   else if (inbox->event_count >= (uint64_t)inbox->event_capacity + beyond) end = TP__INBOX_FULL;
   else put_locked(inbox, &event->item);
+  bool signals = to_signal_locked(inbox);
   tp__mutex_unlock(&inbox->mutex);
+  if (signals) signal_unlocked(inbox);
   return end;
 }
 
@@ -199,7 +240,7 @@ static void remove_locked(tp_inbox *inbox, tp__inbox_item *item) {
   *count_of(inbox, item) -= 1;
   serve_line_locked(inbox);
   TP__CHECK(inbox_check_locked(inbox));
-  if (tp__list_empty(&inbox->waiting) && !inbox->is_closed) tp__pollable_clear(&inbox->pollable);
+  if (tp__list_empty(&inbox->waiting)) clear_signal_locked(inbox);
 }
 
 bool tp__inbox_withdraw(tp__inbox_item *item) {
@@ -218,6 +259,8 @@ tp__inbox_item *tp__inbox_take(tp_inbox *inbox) {
   if (!tp__list_empty(&inbox->waiting)) {
     item = TP__CONTAINER(inbox->waiting.next, tp__inbox_item, link);
     remove_locked(inbox, item);
+  } else {
+    clear_signal_locked(inbox);
   }
   tp__mutex_unlock(&inbox->mutex);
   return item;
@@ -227,8 +270,8 @@ void tp__inbox_close(tp_inbox *inbox) {
   tp__mutex_lock(&inbox->mutex);
   assert(!inbox->is_closed); /* its descriptor is closed once */
   inbox->is_closed = true;
-  tp__pollable_fini(&inbox->pollable);
   tp__mutex_unlock(&inbox->mutex);
+  descriptor_unref(inbox);
 }
 
 int tp_inbox_fd(const tp_inbox *inbox) { return inbox ? tp__pollable_fd(&inbox->pollable) : -1; }

@@ -267,9 +267,10 @@ typedef struct tp__pollable {
 /** @return TP_OK, the flag not set; TP_ERR_SYSTEM when the process has no descriptor left, with errno. */
 tp_status tp__pollable_init(tp__pollable *pollable);
 void tp__pollable_fini(tp__pollable *pollable);
-/** Each is called when the flag changes, under a lock of the caller's that orders them. */
+/** One system call, also when the flag is set (in the simulator it must not be). */
 void tp__pollable_set(tp__pollable *pollable);
-void tp__pollable_clear(tp__pollable *pollable);
+/** @return false when the flag was not set. */
+bool tp__pollable_clear(tp__pollable *pollable);
 /** The descriptor; -1 in the simulator, which has none. */
 int tp__pollable_fd(const tp__pollable *pollable);
 

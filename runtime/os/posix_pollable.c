@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * posix_pollable.c: a flag as an eventfd. Its counter is 1 while the flag is set and 0 while it is not, so poll() is
+ * posix_pollable.c: a flag as an eventfd. Its counter is 0 while the flag is not set, so poll() is
  * level-triggered by the kernel's own rule. */
 #include <errno.h>
 #include <sys/eventfd.h>
@@ -18,16 +18,18 @@ void tp__pollable_fini(tp__pollable *pollable) {
   pollable->fd = -1;
 }
 
-/* Neither blocks nor fails: the counter is 0 before it is written and 1 before it is read, unless the host reads the
- * descriptor against the contract; then the flag is not set, and the next change sets it again. */
+/* Neither blocks nor fails: the descriptor does not block, and the counter is far from its greatest value. */
 void tp__pollable_set(tp__pollable *pollable) {
   uint64_t one = 1;
   while (write(pollable->fd, &one, sizeof one) < 0 && errno == EINTR) {}
 }
 
-void tp__pollable_clear(tp__pollable *pollable) {
+bool tp__pollable_clear(tp__pollable *pollable) {
   uint64_t count;
-  while (read(pollable->fd, &count, sizeof count) < 0 && errno == EINTR) {}
+  ssize_t length;
+  do length = read(pollable->fd, &count, sizeof count);
+  while (length < 0 && errno == EINTR);
+  return length > 0;
 }
 
 int tp__pollable_fd(const tp__pollable *pollable) { return pollable->fd; }

@@ -16,16 +16,21 @@ void tp__pollable_fini(tp__pollable *pollable) {
   tp__mutex_fini(&pollable->mutex);
 }
 
-static void change(tp__pollable *pollable, bool is_set) {
+void tp__pollable_set(tp__pollable *pollable) {
   tp__mutex_lock(&pollable->mutex);
-  assert(pollable->is_set != is_set); /* one write for each change, and none beside it */
-  pollable->is_set = is_set;
-  if (is_set) tp__cond_broadcast(&pollable->cond);
+  assert(!pollable->is_set); /* one write for each change, and none next to it */
+  pollable->is_set = true;
+  tp__cond_broadcast(&pollable->cond);
   tp__mutex_unlock(&pollable->mutex);
 }
 
-void tp__pollable_set(tp__pollable *pollable) { change(pollable, true); }
-void tp__pollable_clear(tp__pollable *pollable) { change(pollable, false); }
+bool tp__pollable_clear(tp__pollable *pollable) {
+  tp__mutex_lock(&pollable->mutex);
+  bool was_set = pollable->is_set;
+  pollable->is_set = false;
+  tp__mutex_unlock(&pollable->mutex);
+  return was_set;
+}
 
 bool tp__pollable_wait_until(tp__pollable *pollable, int64_t deadline_ns) {
   tp__mutex_lock(&pollable->mutex);

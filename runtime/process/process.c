@@ -354,7 +354,7 @@ static void child_ended(tp_process_loop *loop, struct child *child, bool is_last
 
 static bool take_incoming(tp_process_loop *loop) {
   tp__mutex_lock(&loop->mutex);
-  tp__pollable_clear(&loop->wake);
+  (void)tp__pollable_clear(&loop->wake);
   while (!tp__list_empty(&loop->incoming)) {
     tp__link *link = loop->incoming.next;
     tp__list_remove(link);
