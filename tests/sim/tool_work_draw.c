@@ -101,6 +101,12 @@ static void settle_brief(tool_work_call *call) {
   if (call->before_ns) call->way = WAY_RETURN;
 }
 
+/* Without faults its only permit comes back: else it depends on who was first which of the others are refused. */
+static void settle_single(tool_work_call *call) {
+  bool keeps = call->way == WAY_DEFER_NEVER || call->way == WAY_DEFER_AFTER_FREE;
+  if (call->tool == TOOL_SINGLE && keeps) call->way = WAY_DEFER_ON_CANCEL;
+}
+
 static void draw_call(tool_work *e, tool_work_call *call, tool_work_tool favourite, script_way habit) {
   call->tool = one_in(e, 3) ? (tool_work_tool)below(e, TOOL_WORK_TOOLS + 1) : favourite;
   call->way = one_in(e, 2) ? draw_way(e, call->tool) : habit;
@@ -117,6 +123,7 @@ static void draw_call(tool_work *e, tool_work_call *call, tool_work_tool favouri
   draw_id(e, call, (tool_work_is_threaded(call->tool) || call->tool == TOOL_ASKED) && !found);
   draw_text(e, call);
   if (is_fault_free(e)) settle_brief(call);
+  if (is_fault_free(e)) settle_single(call);
 }
 
 /* ---- a tool workload ---- */
