@@ -37,8 +37,8 @@ static bool add(world *w) {
                                .max_concurrent = 1,
                                .failure = TP_FAILURE_BEST_EFFORT};
   return tp_edit_begin(w->runtime, &owner, &edit, NULL) == TP_OK &&
-         tp_edit_add_handler(edit, &handler, NULL) == TP_OK &&
-         tp_edit_add_subscription(edit, &sub, NULL) == TP_OK && tp_edit_commit(edit, NULL, NULL) == TP_OK;
+         tp_edit_add_handler(edit, &handler, NULL) == TP_OK && tp_edit_add_subscription(edit, &sub, NULL) == TP_OK &&
+         tp_edit_commit(edit, NULL, NULL) == TP_OK;
 }
 
 /* Only one fiber runs at a time: what they count needs no lock. */

@@ -9,7 +9,14 @@
 #include "tests/support/test.h"
 #include "tests/support/inbox.h"
 
-enum { TURNS = 2000, CALLS = 2, CALLS_TIMED_MAX = 64 * TURNS, ALLOWED_NS = 1000000, ROUNDS_MAX = 5, SLEEPS_MAX = TURNS / 10 };
+enum {
+  TURNS = 2000,
+  CALLS = 2,
+  CALLS_TIMED_MAX = 64 * TURNS,
+  ALLOWED_NS = 1000000,
+  ROUNDS_MAX = 5,
+  SLEEPS_MAX = TURNS / 10
+};
 
 typedef struct loop {
   tp_runtime *runtime;
