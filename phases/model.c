@@ -147,9 +147,13 @@ tp_status tp__message_read(const tp_message *theirs, tp_message *ret_message, tp
   TP__TRY(read_struct(&message, sizeof message, theirs, "tp_message", fault));
   if (message.role < TP_ROLE_USER || message.role > TP_ROLE_END)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "%d is no tp_message.role of a history", (int)message.role);
-  TP__TRY(tp__parts_check(message.parts, "tp_message", fault));
-  if (message.parts.size > 0 && message.role != TP_ROLE_USER)
-    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_message.parts: only a user's message has some");
+  TP__TRY(tp__parts_check(message.parts, "tp_message.parts", fault));
+  if (message.parts.size > 0 && message.role != TP_ROLE_USER && message.role != TP_ROLE_TOOL)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_message.parts: only messages of a user and a tool have some");
+  if (message.value.size > 0 && message.role != TP_ROLE_TOOL)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_message.value: only a tool's result has one");
+  if (message.value.size > 0 && tp_value_check(message.value, NULL) != TP_OK)
+    return tp__fail(fault, TP_ERR_MALFORMED, NULL, "tp_message.value is no well-formed value");
   TP__TRY(check_calls(message.calls, message.call_count, fault));
   *ret_message = message;
   return TP_OK;

@@ -31,9 +31,10 @@ typedef struct tp_message {
   size_t call_count;
   tp_text call_id; /* tool: which call it answers */
   tp_text name;    /* tool: the tool's name; end: the outcome */
-  tp_text parts;   /* user: further parts after the text, in order; or empty. Value: an array of maps with
-                                   one pair each, {"text": str} or {"file": str}. A file is a data: or https: URL, or
-                                   what host and provider agree on. TP_ERR_USAGE for other roles */
+  tp_text parts;   /* user, tool: further parts after the text, in order; or empty. Value: an array of parts
+                                   (part.h). TP_ERR_USAGE for other roles */
+  tp_text value;   /* tool: the structured result, for programs: a model reads text and parts; or empty. Value.
+                                   TP_ERR_USAGE for other roles */
 } tp_message;
 
 /** A request to a model. Made by the library; borrowed till tp_model.start returns, or, taken from an inbox, until its

@@ -8,6 +8,7 @@
 #define TURNPHASE_TOOL_H
 
 #include "turnphase/handler.h"
+#include "turnphase/part.h"
 #include "turnphase/value.h"
 
 TP_BEGIN_DECLS

@@ -9,6 +9,7 @@
 #include "turnphase/inbox.h"
 #include "turnphase/inspect.h"
 #include "turnphase/model.h"
+#include "turnphase/part.h"
 #include "turnphase/people.h"
 #include "turnphase/process.h"
 #include "turnphase/runtime.h"

@@ -182,10 +182,13 @@ static tp_status read_image(const tp__openai_config *config, parts *p, tp_text f
 /* An image of the user's newest message must be sent; an older one, which no turn can change any more, need not. */
 static tp_status read_part(const tp__openai_config *config, parts *p, size_t at, tp_text value, bool is_newest,
                            tp_fault *fault) {
-  tp_text file = tp_value_text(tp_value_get(value, "file"));
-  p->items[at] = (tp__openai_part){.text = tp_value_text(tp_value_get(value, "text"))};
-  if (!tp_value_get(value, "file").data) return TP_OK;
-  tp_status status = read_image(config, p, file, &p->images[at], is_newest ? fault : NULL);
+  tp_part part = {.struct_size = sizeof part};
+  if (tp_part_read(value, &part, fault) != TP_OK) return TP_ERR_USAGE;
+  p->items[at] = (tp__openai_part){.text = part.text};
+  if (part.kind == TP_PART_TEXT) return TP_OK;
+  if (part.kind != TP_PART_FILE || part.uri.size == 0)
+    return tp__refuse(fault, TP_ERR_USAGE, "parts", "a part of kind %s cannot be sent", tp_part_kind_name(part.kind));
+  tp_status status = read_image(config, p, part.uri, &p->images[at], is_newest ? fault : NULL);
   if (status == TP_OK) {
     p->items[at].image = &p->images[at];
   } else if (!is_newest && status != TP_ERR_NO_MEMORY) {

@@ -45,6 +45,7 @@ static tp_message put_message(block *b, const tp_message *from) {
   message.call_id = put(b, from->call_id);
   message.name = put(b, from->name);
   message.parts = put(b, from->parts);
+  message.value = put(b, from->value);
   message.calls = from->call_count ? put_calls(b, from) : NULL;
   return message;
 }

@@ -277,16 +277,19 @@ TEST(messages_that_make_no_conversation_are_refused_with_their_place) {
   REFUSED(TP_ERR_USAGE, "call_id", MESSAGE(USER, .call_id = TEXT("c1")));
   REFUSED(TP_ERR_USAGE, "is_error", MESSAGE(SYSTEM, .is_error = true));
   REFUSED(TP_ERR_USAGE, "a name", MESSAGE(ASSISTANT, .name = TEXT("n")));
-  REFUSED(TP_ERR_USAGE, "parts: only a user's message", MESSAGE(ASSISTANT, .parts = TEXT("\x90")));
+  REFUSED(TP_ERR_USAGE, "parts: only messages of a user and a tool", MESSAGE(ASSISTANT, .parts = TEXT("\x90")));
+  REFUSED(TP_ERR_USAGE, "a value: only a tool's result", MESSAGE(USER, .value = TEXT("\x01")));
   REFUSED(TP_ERR_MALFORMED, "messages[0].parts are no well-formed value", MESSAGE(USER, .parts = TEXT("\x91")));
   REFUSED(TP_ERR_USAGE, "messages[0].parts must be an array of maps", MESSAGE(USER, .parts = TEXT("\x80")));
-  REFUSED(TP_ERR_USAGE, "messages[0].parts[1] must be a map with one key, text or file",
+  REFUSED(TP_ERR_USAGE, "messages[0].parts[1] is no part (turnphase/part.h): a key is none of",
           MESSAGE(USER, .parts = TEXT("\x92\x81\xa4text\xa1x\x81\xa4page\xa1x")));
-  REFUSED(TP_ERR_USAGE, "messages[0].parts[0] must be a map", MESSAGE(USER, .parts = TEXT("\x91\x80")));
-  REFUSED(TP_ERR_USAGE, "messages[0].parts[0] must be a map",
+  REFUSED(TP_ERR_USAGE, "messages[0].parts[0] is no part (turnphase/part.h): none of text",
+          MESSAGE(USER, .parts = TEXT("\x91\x80")));
+  REFUSED(TP_ERR_USAGE, "messages[0].parts[0] is no part (turnphase/part.h): two of text",
           MESSAGE(USER, .parts = TEXT("\x91\x82\xa4text\xa1x\xa4"
                                       "file\xa1x")));
-  REFUSED(TP_ERR_USAGE, "messages[0].parts[0] must be a map", MESSAGE(USER, .parts = TEXT("\x91\x81\xa4text\x01")));
+  REFUSED(TP_ERR_USAGE, "messages[0].parts[0] is no part (turnphase/part.h): its content",
+          MESSAGE(USER, .parts = TEXT("\x91\x81\xa4text\x01")));
   REFUSED(TP_ERR_USAGE, "list is NULL", MESSAGE(ASSISTANT, .call_count = 2));
   REFUSED(TP_ERR_VERSION, "struct_size", {.role = TP_ROLE_USER});
   tp_turn_request request = request_of("now");

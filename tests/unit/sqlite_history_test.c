@@ -296,6 +296,7 @@ static void assert_same_message(const tp_message *a, const tp_message *b) {
   assert_same_text(a->call_id, b->call_id);
   assert_same_text(a->name, b->name);
   assert_same_text(a->parts, b->parts);
+  assert_same_text(a->value, b->value);
   assert_int_equal(a->call_count, b->call_count);
   for (size_t i = 0; i < a->call_count; i++) {
     assert_same_text(a->calls[i]->id, b->calls[i]->id);
@@ -332,6 +333,10 @@ TEST(every_field_of_every_kind_of_message_comes_back) {
                  11}},
       {.role = TP_ROLE_ASSISTANT, .turn_id = text_of("t1"), .text = text_of("Wait."), .calls = calls, .call_count = 3},
       {.role = TP_ROLE_TOOL, .text = {"a\0b", 3}, .call_id = text_of("c1"), .name = text_of("weather")},
+      {.role = TP_ROLE_TOOL,
+       .call_id = text_of("c2"),
+       .parts = {"\x91\x82\xa5image\xc4\x03\x89\0P\xaamedia_type\xa9image/png", 34},
+       .value = {"\x81\xa1n\0", 4}},
       {.role = TP_ROLE_TOOL, .text = text_of("no"), .name = text_of("clock"), .is_error = true},
       {.role = TP_ROLE_ASSISTANT, .turn_id = text_of("t1"), .text = {long_text, 300000}},
       {.role = TP_ROLE_END, .turn_id = text_of("t2"), .name = text_of("timed_out")}};
