@@ -186,7 +186,7 @@ static tp_status read_part(const tp__openai_config *config, parts *p, size_t at,
   if (tp_part_read(value, &part, fault) != TP_OK) return TP_ERR_USAGE;
   p->items[at] = (tp__openai_part){.text = part.text};
   if (part.kind == TP_PART_TEXT) return TP_OK;
-  if (part.kind != TP_PART_FILE || part.uri.size == 0)
+  if (part.kind != TP_PART_FILE || part.bytes.size > 0)
     return tp__refuse(fault, TP_ERR_USAGE, "parts", "a part of kind %s cannot be sent", tp_part_kind_name(part.kind));
   tp_status status = read_image(config, p, part.uri, &p->images[at], is_newest ? fault : NULL);
   if (status == TP_OK) {
