@@ -13,28 +13,12 @@
 #include <time.h>
 
 #include "tests/support/edges.h"
+#include "tests/support/test.h"
 #include "turnphase/turnphase.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 #define TEXT(string) \
   { (string), sizeof(string) - 1 }
-
-/* ThreadSanitizer starts no threads in the child of a process that has some: cases that fork ask for it. */
-#if defined(__has_feature)
-#define HAS_THREAD_SANITIZER __has_feature(thread_sanitizer)
-#define HAS_ADDRESS_SANITIZER __has_feature(address_sanitizer)
-#else
-#ifdef __SANITIZE_THREAD__
-#define HAS_THREAD_SANITIZER 1
-#else
-#define HAS_THREAD_SANITIZER 0
-#endif
-#ifdef __SANITIZE_ADDRESS__
-#define HAS_ADDRESS_SANITIZER 1
-#else
-#define HAS_ADDRESS_SANITIZER 0
-#endif
-#endif
 
 /* ---- latch: a number that goes up, and threads that wait until it has ---- */
 

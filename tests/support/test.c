@@ -55,6 +55,11 @@ static int by_file_and_line(const void *a, const void *b) {
   return order ? order : (first->line > second->line) - (first->line < second->line);
 }
 
+long test_refusal_step(void) {
+  if (getenv("TURNPHASE_ROUNDS")) return 1;
+  return HAS_THREAD_SANITIZER ? 41 : HAS_ADDRESS_SANITIZER ? 7 : 3;
+}
+
 /* The cases of the file of that name, or of all files when it is NULL, that a pattern matches, or all without patterns;
  * in order. The caller frees. */
 static test_case **choose(const char *file_name, int pattern_count, char **patterns, size_t *ret_count) {

@@ -62,8 +62,30 @@ int test_main_for_each(int count, char **arguments, const test_variant *variants
 /* In TEST_MAIN, before test_main: leaves out the case of this name, since the machine lacks what it needs. */
 void test_leave_out(const char *name);
 
+/* A loop that plays the same thing again and again, and refuses its first allocation, its second and so on, refuses one
+ * of so many: each with TURNPHASE_ROUNDS set, as in ./dev test --long; every third without a sanitizer; fewer with one,
+ * and hardly any where ThreadSanitizer would look at a single thread. Much of what it refuses is SQLite's own. */
+long test_refusal_step(void);
+
 /* "session" of ".../unit/session_test.c". The next call overwrites it. */
 const char *test_file_name(const char *file);
+
+/* ThreadSanitizer starts no threads in the child of a process that has some: cases that fork ask for it. */
+#if defined(__has_feature)
+#define HAS_THREAD_SANITIZER __has_feature(thread_sanitizer)
+#define HAS_ADDRESS_SANITIZER __has_feature(address_sanitizer)
+#else
+#ifdef __SANITIZE_THREAD__
+#define HAS_THREAD_SANITIZER 1
+#else
+#define HAS_THREAD_SANITIZER 0
+#endif
+#ifdef __SANITIZE_ADDRESS__
+#define HAS_ADDRESS_SANITIZER 1
+#else
+#define HAS_ADDRESS_SANITIZER 0
+#endif
+#endif
 
 /* ---- what the macros are made of ---- */
 

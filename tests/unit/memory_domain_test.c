@@ -843,7 +843,7 @@ TEST_WITH(each_allocation_of_the_registration_may_be_refused, start_runtime, end
   tp_memory_options options = {.struct_size = sizeof options};
   sqlite3_int64 before = sqlite3_memory_used();
   bool was_refused = true;
-  for (long n = 0; was_refused; n++) {
+  for (long n = 0; was_refused; n += test_refusal_step()) {
     tp_fault fault = {0};
     tp_edit *edit = begin();
     atomic_store(&allocations_left, n);
@@ -861,7 +861,7 @@ TEST(each_allocation_of_a_turn_may_be_refused) {
   tp_session *session = open_one = open_session((tp_session_options){.id = "one", .tenant = "a", .workspace = "w"});
   assert_int_equal(say_in(session, "t", "My sister Ingrid moved to Oslo."), TP_TURN_COMPLETED);
   bool was_refused = true;
-  for (long n = 0; was_refused; n++) {
+  for (long n = 0; was_refused; n += test_refusal_step()) {
     atomic_store(&allocations_left, n);
     tp_turn_outcome outcome = say_in(session, "again", "Where does Ingrid live, and what about her sister?");
     was_refused = atomic_exchange(&allocations_left, -1) < 0;

@@ -723,7 +723,7 @@ static void refuse_each_allocation(bool ever_after) {
   sqlite3_int64 before = sqlite3_memory_used();
   bool reached = true;
   refuse_ever_after = ever_after;
-  for (long n = 0; reached; n++) {
+  for (long n = 0; reached; n += test_refusal_step()) {
     allocations_left = n;
     tp_status status = live();
     reached = allocations_left <= 0;

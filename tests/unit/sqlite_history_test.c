@@ -726,7 +726,7 @@ static void refuse_each_allocation(bool ever_after) {
   bool reached = true;
   refuse_ever_after = ever_after;
   sqlite3_int64 before = sqlite3_memory_used();
-  for (int n = 0; reached; n++) {
+  for (long n = 0; reached; n += test_refusal_step()) {
     tp_status worst = TP_OK;
     /* A life without memory leaves its log, which the next ones read: some lives have one, and none has all of them. */
     if (n % 16 == 0) sql(path, "PRAGMA wal_checkpoint(TRUNCATE)");
@@ -758,7 +758,7 @@ TEST_WITH(each_allocation_of_a_list_and_a_deletion_may_be_refused, make_director
   bool reached = true;
   append(history, "s", "hello");
   refuse_ever_after = true;
-  for (int n = 0; reached; n++) {
+  for (long n = 0; reached; n += test_refusal_step()) {
     size_t count = 0;
     allocations_left = n;
     tp_status listed = history->list_sessions(history->ctx, &all, count_session, &count, NULL);
