@@ -45,6 +45,7 @@ static bool put_model(tp__drive *d) {
 
 bool tp__fill_session_start(tp__drive *d) {
   tp__drive_text(d, TP_FIELD_SESSION_ID, tp_text_of(d->session->id));
+  tp__drive_text(d, TP_FIELD_SOURCE, tp_text_of(d->session->past->list.count > 0 ? "resume" : "startup"));
   return put_model(d);
 }
 

@@ -28,6 +28,10 @@ static void put_arguments(tp__tool_slot *slot, uint32_t *count) {
                                               .text = call->arguments};
 }
 
+static void put_call_id(tp__tool_slot *slot, uint32_t *count) {
+  put_text(slot, count, TP_FIELD_CALL_ID, tp__toolcall_result(slot)->call_id);
+}
+
 static void put_int(tp__tool_slot *slot, uint32_t *count, uint32_t id, int64_t number) {
   slot->gate->fields[(*count)++] = (tp_field){.id = id, .kind = TP_FIELD_KIND_INT, .number = number};
 }
@@ -125,6 +129,7 @@ static void begin_pre(tp__tool_slot *slot) {
   put_arguments(slot, &count);
   put_text(slot, &count, TP_FIELD_INPUT_SUMMARY, input_summary(slot));
   put_task_key(slot, &count);
+  put_call_id(slot, &count);
   begin_phase(slot, TP_PHASE_TOOL_PRE, count, false, pre_ended);
 }
 
@@ -209,6 +214,7 @@ static void begin_rewrite(tp__tool_slot *slot) {
   uint32_t count = 0;
   put_text(slot, &count, TP_FIELD_TOOL, tp__toolcall_of(slot)->name);
   put_arguments(slot, &count);
+  put_call_id(slot, &count);
   begin_phase(slot, TP_PHASE_TOOL_REWRITE, count, false, rewrite_ended);
 }
 
@@ -260,7 +266,7 @@ void tp__toolcall_filter(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text 
   uint32_t count = 0;
   put_text(slot, &count, TP_FIELD_TOOL, tp__toolcall_of(slot)->name);
   put_text(slot, &count, TP_FIELD_RESULT, text);
-  put_text(slot, &count, TP_FIELD_CALL_ID, result->call_id);
+  put_call_id(slot, &count);
   put_arguments(slot, &count);
   put_int(slot, &count, TP_FIELD_IS_ERROR, kind != TP_TOOL_OK);
   begin_phase(slot, TP_PHASE_TOOL_RESULT, count, true, filter_ended);
@@ -289,5 +295,6 @@ void tp__toolcall_post(tp__tool_slot *slot) {
   put_arguments(slot, &count);
   put_text(slot, &count, TP_FIELD_RESULT, bare);
   put_task_key(slot, &count);
+  put_call_id(slot, &count);
   begin_phase(slot, TP_PHASE_TOOL_POST, count, true, post_ended);
 }

@@ -72,10 +72,14 @@ bool tp__protocol_is_tool(const tp__hook *hook, tp_text tool, const char *names)
 
 /* ---- match ---- */
 
+/* A host that runs the phase itself may leave it out. */
+static tp_text source_of(tp_text source) { return source.size > 0 ? source : tp_text_of("startup"); }
+
 static tp_text subject(const tp__hook *hook, const tp_match_view *view) {
   const tp__protocol_event *event = hook->protocol_event;
   if (event->subject) return tp_text_of(event->subject);
   if (event->of == TP__EVENT_OF_SUBAGENT) return tp_match_id(view, TP_ID_AGENT);
+  if (event->id == TP__EVENT_SESSION_START) return source_of(tp_match_text(view, TP_FIELD_SOURCE));
   return theirs(hook, tp_match_text(view, TP_FIELD_TOOL));
 }
 
@@ -264,6 +268,8 @@ static void add_call(tp__input *in) {
   tp__input_text(in, "tool_name", theirs(in->hook, tool));
   if (tp__input_begin(in, "tool_input"))
     write_input(in->hook, tool, tp_call_text(call, TP_FIELD_ARGUMENTS), in->writer);
+  if (in->hook->protocol != TP__PROTOCOL_GEMINI && tp_call_has(call, TP_FIELD_CALL_ID))
+    tp__input_text(in, "tool_use_id", tp_call_text(call, TP_FIELD_CALL_ID));
   if (event == TP__EVENT_PRE_TOOL) return;
   if (event == TP__EVENT_POST_TOOL) {
     if (tp__input_begin(in, "tool_response")) write_response(in->hook, call, in->writer);
@@ -288,7 +294,7 @@ static void add_own(tp__input *in) {
       tp__input_text(in, "prompt", tp_call_text(call, TP_FIELD_TEXT));
       break;
     case TP__EVENT_SESSION_START:
-      tp__input_string(in, "source", "startup");
+      tp__input_text(in, "source", source_of(tp_call_text(call, TP_FIELD_SOURCE)));
       if (tp_call_has(call, TP_FIELD_MODEL)) tp__input_text(in, "model", tp_call_text(call, TP_FIELD_MODEL));
       break;
     case TP__EVENT_SESSION_END:

@@ -42,7 +42,7 @@ typedef struct tp__protocol_event {
   uint32_t limit_ms; /* of Claude Code, where the file names none; of Gemini each event has the same */
   unsigned is;
   tp__event_of of;
-  const char *subject; /* what matchers are asked about; NULL: the agent, or the tool */
+  const char *subject; /* what matchers are asked about; NULL: the agent, the source, or the tool */
 } tp__protocol_event;
 
 /** Whether its denial lets the model go on. */

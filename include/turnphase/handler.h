@@ -82,6 +82,7 @@ enum {
   TP_FIELD_IS_ERROR = 50,          /* int: 0 or 1 */
   TP_FIELD_STOP_DENIALS = 51,      /* int: how often turn.stop was denied in this turn before */
   TP_FIELD_ABILITY_KIND = 52,      /* text: of ability_ref: ability_id, or operation_key (tp_tool.is_operation) */
+  TP_FIELD_SOURCE = 53,            /* text: of a session: startup, or resume where its history had messages */
   TP_FIELD_HOST = 256,             /* a host's own phases number their fields from here */
   TP_FIELD_LIMIT = 512             /* ids are below this */
 };

@@ -19,7 +19,7 @@ static const char batch_calls[] =
 
 /* Runs the phase of an event with what it carries. */
 static tp_phase_result run_event(tp_turn *turn, const char *event, const char *tool, tp_writer *writer) {
-  tp_field fields[4];
+  tp_field fields[5];
   size_t count = 0;
   uint32_t phase = strstr(event, "Batch")                                    ? TP_PHASE_TOOL_BATCH
                    : strstr(event, "PreComp")                                ? TP_PHASE_TURN_PRE_COMPACTION
@@ -49,6 +49,7 @@ static tp_phase_result run_event(tp_turn *turn, const char *event, const char *t
     fields[count++] = (tp_field){.id = TP_FIELD_TOOL, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(tool)};
     fields[count++] =
         (tp_field){.id = TP_FIELD_ARGUMENTS, .kind = TP_FIELD_KIND_VALUE, .text = json_value(writer, shell_call)};
+    fields[count++] = (tp_field){.id = TP_FIELD_CALL_ID, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of("toolu_7")};
   }
   if (phase == TP_PHASE_TOOL_POST) {
     fields[count++] = status;
@@ -282,20 +283,21 @@ TEST(a_program_gets_one_line_with_the_fields_of_its_host) {
       {PRE, "Bash",
        "{\"session_id\":\"\",\"transcript_path\":\"\",\"cwd\":\"@\",\"prompt_id\":\"\",\"permission_mode\":\"default\","
        "\"hook_event_name\":\"PreToolUse\",\"tool_name\":\"Bash\",\"tool_input\":{\"command\":\"rm -rf /\",\"cmd\":"
-       "\"x\"}}\n"},
+       "\"x\"},\"tool_use_id\":\"toolu_7\"}\n"},
       {PRE, "shell",
        "{\"session_id\":\"\",\"transcript_path\":\"\",\"cwd\":\"@\",\"prompt_id\":\"\",\"permission_mode\":\"default\","
        "\"hook_event_name\":\"PreToolUse\",\"tool_name\":\"Bash\",\"tool_input\":{\"command\":\"rm -rf /\",\"timeout\":"
-       "\"x\"}}\n"},
+       "\"x\"},\"tool_use_id\":\"toolu_7\"}\n"},
       {"PostToolUse", "shell",
        "{\"session_id\":\"\",\"transcript_path\":\"\",\"cwd\":\"@\",\"prompt_id\":\"\",\"permission_mode\":\"default\","
        "\"hook_event_name\":\"PostToolUse\",\"tool_name\":\"Bash\",\"tool_input\":{\"command\":\"rm -rf "
        "/\",\"timeout\":"
-       "\"x\"},\"tool_response\":{\"stdout\":\"done\",\"stderr\":\"\",\"interrupted\":false,\"isImage\":false}}\n"},
+       "\"x\"},\"tool_use_id\":\"toolu_7\",\"tool_response\":{\"stdout\":\"done\",\"stderr\":\"\",\"interrupted\":"
+       "false,\"isImage\":false}}\n"},
       {"PostToolUseFailure", "other",
        "{\"session_id\":\"\",\"transcript_path\":\"\",\"cwd\":\"@\",\"prompt_id\":\"\",\"permission_mode\":\"default\","
        "\"hook_event_name\":\"PostToolUseFailure\",\"tool_name\":\"other\",\"tool_input\":{\"command\":\"rm -rf /\","
-       "\"cmd\":\"x\"},\"error\":\"done\",\"is_interrupt\":false}\n"},
+       "\"cmd\":\"x\"},\"tool_use_id\":\"toolu_7\",\"error\":\"done\",\"is_interrupt\":false}\n"},
       {"UserPromptSubmit", "",
        "{\"session_id\":\"\",\"transcript_path\":\"\",\"cwd\":\"@\",\"prompt_id\":\"\",\"permission_mode\":\"default\","
        "\"hook_event_name\":\"UserPromptSubmit\",\"prompt\":\"hello\"}\n"},
