@@ -30,6 +30,7 @@ typedef struct tp__agent_layer {
   tp__listeners listeners;  /* of every turn of the runtime */
   bool logs_attempts;       /* never changes: turns take no fast path, as if they had a listener */
   tp__a64 turns_ended;      /* relaxed: driven turns that were recorded */
+  tp__a64 turns_once;       /* relaxed: of tp_turn_once() and tp_script_play(), for the ids of their sessions */
   uint64_t listener_number; /* under listeners_mutex: ids are never used twice */
   tp__tasks tasks;
   tp__admission admission; /* of driven turns */

@@ -48,8 +48,10 @@ static tp_text failure_text(tp__drive *d) {
   if (!result->subscription)
     return tp__arena_printf(&d->arena, "%s: %.*s", doing, (int)result->reason.size,
                             result->reason.data ? result->reason.data : "failed");
-  return tp__arena_printf(&d->arena, "%s: hook %s: %.*s", doing, result->subscription, (int)result->reason.size,
-                          result->reason.data ? result->reason.data : "");
+  tp_text reason = result->reason;
+  if (reason.size == 0)
+    reason = tp_text_of(result->outcome == TP_ERR_DENIED ? "denied without a reason" : "failed without a reason");
+  return tp__arena_printf(&d->arena, "%s: hook %s: %.*s", doing, result->subscription, (int)reason.size, reason.data);
 }
 
 /* Whose subscription ends the turn. Without memory for its words they are lost, not that it did. */

@@ -7,6 +7,7 @@
 enum { BLOCK_BYTES = 1024 };
 #define MALFORMED_WORDS "the tool deferred and answered at once"
 #define NO_ANSWER_WORDS "the tool gave no answer"
+#define NO_ARGUMENT_WORDS "no memory for an argument"
 
 /* What a function on another thread needs is copied: the toolset and the dispatch may be gone before it returns. */
 struct tp__tool_attempt {
@@ -56,6 +57,18 @@ tp_status tp_tool_run_argument_double(const tp_tool_run *run, const char *name, 
 tp_status tp_tool_run_argument_bool(const tp_tool_run *run, const char *name, bool *ret_bool, tp_fault *fault) {
   if (!run) return tp__fail_null(fault, "run");
   return tp_value_get_bool(*run->arguments, name, ret_bool, fault);
+}
+
+const char *tp_tool_run_string(tp_tool_run *run, const char *name) {
+  if (!run) return "";
+  TP__ASSERT(run->arena);
+  tp_text value = tp_value_get(*run->arguments, name), copy;
+  if (tp_value_kind_of(value) != TP_VALUE_TEXT) return "";
+  tp_text text = tp_value_text(value);
+  if (text.size == 0 || memchr(text.data, '\0', text.size)) return "";
+  if (tp__arena_text(run->arena, text, &copy)) return copy.data;
+  run->lost_argument = true;
+  return "";
 }
 
 tp_text tp_tool_run_id(const tp_tool_run *run, uint32_t id) {
@@ -112,8 +125,12 @@ tp_text tp__tool_reply_text(const tp__tool_reply *reply) {
   return reply->flaws & TP__REPLY_NO_MEMORY ? tp_text_of("no memory for the tool's answer") : reply->text;
 }
 
+static const tp__tool_reply no_argument = {.flaws = TP__REPLY_ERROR,
+                                           .text = {NO_ARGUMENT_WORDS, sizeof NO_ARGUMENT_WORDS - 1}};
+
 static tp_answer answer(tp_tool_run *run, bool is_error, tp_text text) {
   set_reply(&run->reply, run->arena, run->bytes_max, is_error, text);
+  if (run->lost_argument) run->reply = no_argument;
   return run->reply.flaws & TP__REPLY_ERROR ? TP_ANSWER_FAILED : TP_ANSWER_DONE;
 }
 
@@ -124,6 +141,16 @@ tp_answer tp_tool_ok(tp_tool_run *run, tp_text text) {
 tp_answer tp_tool_error(tp_tool_run *run, tp_text text) {
   if (!run) return TP_ANSWER_FAILED;
   return answer(run, true, text);
+}
+
+tp_answer tp_tool_printf(tp_tool_run *run, const char *format, ...) {
+  if (!run || !format) return TP_ANSWER_FAILED;
+  va_list arguments;
+  va_start(arguments, format);
+  tp_text text = tp__arena_vprintf(run->arena, format, arguments);
+  va_end(arguments);
+  if (!text.data) return tp_tool_error(run, tp_text_of("no memory for the tool's answer, or a wrong format"));
+  return tp_tool_ok(run, text);
 }
 
 /* What a tool's function may return; verdicts are a handler's. */

@@ -33,6 +33,7 @@ struct tp_tool_run {
   tp__arena *arena;          /* of the answer; the thread's that runs the function */
   tp__tool_attempt *attempt; /* NULL: on the owner, and it has not deferred */
   int64_t started_ns;        /* on the owner */
+  bool lost_argument;        /* there was no memory for a copy of one: no answer counts */
   tp__tool_reply reply;
 };
 

@@ -399,9 +399,9 @@ def declared_names(declaration):
 def signature(text):
     """(type, [(name, type, arrays), …]) of "ret (*)(params)" or of "ret name(params)"."""
     match = (re.match(r'([^(]*?)\s*\(\s*\*\s*\w*\s*\)\s*\((.*)\)\s*$', text, re.S) or
-             re.match(r'(.*?)\b\w+\s*\((.*)\)\s*(?:TP_MUST_USE)?\s*$', text, re.S))
+             re.match(r'(.*?)\b\w+\s*\((.*?)\)\s*(?:TP_MUST_USE|TP_PRINTF\(\d, \d\))?\s*$', text, re.S))
     parameters = [] if match.group(2).strip() in ('', 'void') else split_at(',', match.group(2))
-    return tidy(match.group(1)), [declared_names(parameter)[0] for parameter in parameters]
+    return tidy(match.group(1)), [declared_names(parameter)[0] for parameter in parameters if parameter != '...']
 
 
 def member_comments(body):
@@ -511,6 +511,8 @@ class Description:
             if 'may be NULL' in owners.get(name, ''):
                 one['nullable'] = True
             entry['parameters'].append(one)
+        if re.search(r',\s*\.\.\.\s*\)', text):
+            entry['variadic'] = True
         for key, rule in ('threads', RULE), ('blocks', BLOCKS):
             found = rule.search(notes)
             if found:
@@ -642,6 +644,7 @@ typedef struct tp_x {
  *  Threads: any, also after x.y().  Blocks: no.  From a hook: yes. */
 TP_API tp_x *tp_x_new(const tp_x *one, void (*end)(void *ctx), void *ctx) TP_MUST_USE;
 TP_API void tp_x_row(void);
+TP_API int32_t tp_x_printf(tp_x *x, const char *format, ...) TP_PRINTF(2, 3);
 '''
 
 
@@ -650,6 +653,7 @@ def misread():
     described = Description()
     described.header('x.h', PLANTED_HEADER, {})
     x, new, row = described.structs['tp_x'], described.functions['tp_x_new'], described.functions['tp_x_row']
+    shown = described.functions['tp_x_printf']
     members = [(one['name'], one['type'], one.get('length'), one.get('about')) for one in x['members']]
     parameters = [tuple(one.values()) for one in new['parameters']]
     for is_read, wanted in [
@@ -665,7 +669,9 @@ def misread():
              ('tp_x *', 'Makes one.', 'any, also after x.y()', 'no')),
             (parameters, [('one', 'const tp_x *', 'borrowed', True), ('end', 'void (*)(void *ctx)', 'kept'),
                           ('ctx', 'void *', 'kept')]),
-            ((row['about'], row['threads'], row['parameters']), ('Makes one.', 'any, also after x.y()', []))]:
+            ((row['about'], row['threads'], row['parameters']), ('Makes one.', 'any, also after x.y()', [])),
+            ((shown['returns'], shown['variadic'], [one['name'] for one in shown['parameters']]),
+             ('int32_t', True, ['x', 'format']))]:
         if is_read != wanted:
             yield '%s, not %s' % (is_read, wanted)
     ends = [{'size': size, 'members': [{'offset': 8, 'size': 4}]} for size in (12, 16)]

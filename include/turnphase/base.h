@@ -48,9 +48,11 @@
 #if defined(__GNUC__)
 #define TP_API __attribute__((visibility("default")))
 #define TP_MUST_USE __attribute__((warn_unused_result))
+#define TP_PRINTF(format_index, first_index) __attribute__((format(printf, format_index, first_index)))
 #else
 #define TP_API
 #define TP_MUST_USE
+#define TP_PRINTF(format_index, first_index)
 #endif
 
 #if defined(__cplusplus) && __cplusplus >= 201103L

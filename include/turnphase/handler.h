@@ -326,6 +326,11 @@ TP_API bool tp_call_has(const tp_call *call, tp_field_id field);
 TP_API tp_text tp_call_text(const tp_call *call, tp_field_id field);
 TP_API int64_t tp_call_int(const tp_call *call, tp_field_id field);
 
+/** Whether a field has the bytes of a NUL-terminated string somewhere: for guards that look for a word. Of a field that
+ *  is a value its bytes are searched, in which texts and keys stand as they are. A missing field has none, and NULL and
+ *  "" are in none. Upper and lower case differ. Threads: that of the call. */
+TP_API bool tp_call_contains(const tp_call *call, tp_field_id field, const char *string);
+
 /** The whole payload as one value, for handlers that pass it on: a map from field names (tp_field_name(); "field_300"
  *  for a host's own) to their values, by rising field number. The first call makes it, for all calls
  *  of the entry that see the same payload; in a chain it is made again after each replacement.

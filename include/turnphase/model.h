@@ -150,5 +150,21 @@ TP_API tp_status tp_call_ask_model(tp_call *call, const tp_model *model, const t
 TP_API tp_status tp_script_model_new(const tp_model_response *const *responses, size_t count, bool repeat,
                                      tp_model **ret_model, tp_fault *fault) TP_MUST_USE;
 
+/** Makes a script model from JSON text, a map:
+ *      {"responses": [{"text": "Let me look.",
+ *                      "tool_calls": [{"id": "c1", "name": "search", "arguments": {"city": "Oslo"}}],
+ *                      "stop_reason": "tool_use",
+ *                      "usage": {"input_tokens": 10, "output_tokens": 5, "cost_micros": 0}},
+ *                     {"text": "Rain."}],
+ *       "repeat": true}
+ *  Only responses is required, of a call its name, and of a response text or tool_calls. Unknown keys and wrong types
+ *  are refused. It is the form of tp_script_model_load() (declared.h).
+ *  @param json  NUL-terminated.
+ *  @param ret_model  as of tp_script_model_new().
+ *  @return TP_OK; TP_ERR_MALFORMED with the place: "responses[0].tool_calls[1] needs a name"; as tp_json_decode() and
+ *          tp_script_model_new().
+ *  Threads: any. */
+TP_API tp_status tp_script_model_decode(const char *json, tp_model **ret_model, tp_fault *fault) TP_MUST_USE;
+
 TP_END_DECLS
 #endif

@@ -422,8 +422,19 @@ typedef struct tp_hook {
  *          TP_ERR_CONFLICT: after another commit it tries again. Threads: any. */
 TP_API tp_status tp_hook_add(tp_runtime *runtime, const tp_hook *hook, tp_fault *fault) TP_MUST_USE;
 
-/** Removes what tp_hook_add() registered, in one commit. Turns that run keep their hooks; its destroy is called when
- *  the last of them has ended.
+/** Registers a guard: short for a tp_hook_add() with TP_FAILURE_REQUIRED. What the guard watches over is denied when it
+ *  denies, and also when it fails, exceeds the phase's limit or returns an invalid answer.
+ *  @param id     of the hook, for tp_hook_remove() too; NULL: a generated one.
+ *  @param phase  a name or an alias of a phase with verdicts, such as "turn.intake" (the user's message) and "tool.pre"
+ *                (a tool call).
+ *  @param run    required; on a handler thread, where it may block.
+ *  @param ctx    of run; kept until the guard is removed and the last turn that has it has ended.
+ *  @return as tp_hook_add(). Threads: any. */
+TP_API tp_status tp_guard_add(tp_runtime *runtime, const char *id, const char *phase, tp_handler_fn run, void *ctx,
+                              tp_fault *fault) TP_MUST_USE;
+
+/** Removes what tp_hook_add() or tp_guard_add() registered, in one commit. Turns that run keep their hooks; its destroy
+ *  is called when the last of them has ended.
  *  @return TP_OK; TP_ERR_NOT_FOUND, TP_ERR_BAD_ID; what tp_edit_commit() returns, except TP_ERR_CONFLICT, such as
  *          TP_ERR_MISSING_DEPENDENCY when an edge of another subscription leads to it.  Threads: any. */
 TP_API tp_status tp_hook_remove(tp_runtime *runtime, const char *id, tp_fault *fault) TP_MUST_USE;

@@ -122,6 +122,11 @@ TP_API tp_status tp_tool_run_argument_double(const tp_tool_run *run, const char 
                                              tp_fault *fault) TP_MUST_USE;
 TP_API tp_status tp_tool_run_argument_bool(const tp_tool_run *run, const char *name, bool *ret_bool,
                                            tp_fault *fault) TP_MUST_USE;
+/** A text argument as a NUL-terminated copy, for functions of C: "" where it is missing, of another kind, or has a NUL
+ *  inside, which would hide what follows it. Without memory it is "", too, and an answer of tp_tool_ok() or
+ *  tp_tool_printf() becomes a handler_error; a run that answers by its token uses tp_tool_run_argument_text() instead.
+ *  Borrowed as long as the run is valid. Threads: that of the run. */
+TP_API const char *tp_tool_run_string(tp_tool_run *run, const char *name);
 /** The name of the tool that is run, so that one function can serve several. Borrowed as long as the run is valid.
  *  Threads: that of the run. */
 TP_API tp_text tp_tool_run_name(const tp_tool_run *run);
@@ -144,6 +149,9 @@ TP_API bool tp_tool_run_cancelled(const tp_tool_run *run);
  *  Threads: that of the run. */
 TP_API tp_answer tp_tool_ok(tp_tool_run *run, tp_text text);
 TP_API tp_answer tp_tool_error(tp_tool_run *run, tp_text text);
+/** tp_tool_ok() with a text that printf() would print: tp_tool_printf(run, "%s: %d mm", city, rain).
+ *  Threads: that of the run. */
+TP_API tp_answer tp_tool_printf(tp_tool_run *run, const char *format, ...) TP_PRINTF(2, 3);
 /** Answers later; as tp_call_defer(). A run that was taken from an inbox is deferred already: then ret_token->bits is
  *  0 and TP_ANSWER_FAILED is returned, and the run is as it was; tp_tool_ok() and tp_tool_error() answer nothing
  *  there. Threads: that of the run. */

@@ -547,6 +547,25 @@ TP_API void tp_turn_result_free(const tp_turn_result *result);
 TP_API tp_status tp_turn_run(tp_session *session, const tp_turn_request *request, const tp_turn_result **ret_result,
                              tp_fault *fault) TP_MUST_USE;
 
+/** Runs one turn in a session of its own and gives the text of its answer: for small programs and tests. Short for
+ *  tp_session_open() with a generated id and a history in memory, tp_turn_run() and tp_session_close(). Its session.end
+ *  may still run when this returns. A conversation needs a session, which the host opens.
+ *  @param model   kept until tp_runtime_free(), and not taken: several calls may use it. tp_model_free() frees it then.
+ *  @param text    the user's message; NULL: empty.
+ *  @param answer  gets the text with a NUL, cut to size bytes at a character. Untouched on failure.
+ *  @param size    at least 1.
+ *  @return TP_OK when the turn completed; else tp_turn_result.code, such as TP_ERR_DENIED, with the result's reason,
+ *          phase and subscription in the fault; as tp_session_open() and tp_turn_run().
+ *  Threads: any.  Blocks: as tp_turn_run(). */
+TP_API tp_status tp_turn_once(tp_runtime *runtime, const tp_model *model, const char *text, char *answer, size_t size,
+                              tp_fault *fault) TP_MUST_USE;
+/** tp_turn_once() with a script in the model's place, for a first look at tools and hooks without a network.
+ *  @param script  JSON text, as of tp_script_model_decode(). Each call plays it from its start.
+ *  @return as tp_turn_once() and tp_script_model_decode().
+ *  Threads: any.  Blocks: as tp_turn_run(). */
+TP_API tp_status tp_script_play(tp_runtime *runtime, const char *script, const char *text, char *answer, size_t size,
+                                tp_fault *fault) TP_MUST_USE;
+
 /** Receives a submitted turn's result, once, on the thread that owns the turn; borrowed till return.
  *  Threads: the one that owns the turn. */
 typedef void (*tp_turn_end_fn)(void *ctx, const tp_turn_result *result);

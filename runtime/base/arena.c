@@ -101,14 +101,20 @@ bool tp__arena_string(tp__arena *arena, const char *string, const char **ret_cop
   return true;
 }
 
-tp_text tp__arena_printf(tp__arena *arena, const char *format, ...) {
-  va_list args, again;
-  va_start(args, format);
-  va_copy(again, args);
-  int length = vsnprintf(NULL, 0, format, args);
+tp_text tp__arena_vprintf(tp__arena *arena, const char *format, va_list arguments) {
+  va_list again;
+  va_copy(again, arguments);
+  int length = vsnprintf(NULL, 0, format, arguments);
   char *text = length < 0 ? NULL : tp__arena_alloc(arena, (size_t)length + 1);
   if (text) vsnprintf(text, (size_t)length + 1, format, again);
   va_end(again);
-  va_end(args);
   return text ? (tp_text){text, (size_t)length} : (tp_text){NULL, 0};
+}
+
+tp_text tp__arena_printf(tp__arena *arena, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  tp_text text = tp__arena_vprintf(arena, format, arguments);
+  va_end(arguments);
+  return text;
 }

@@ -76,6 +76,7 @@ bool tp__arena_text(tp__arena *arena, tp_text text, tp_text *ret_copy);
 bool tp__arena_string(tp__arena *arena, const char *string, const char **ret_copy);
 /** printf into the arena; empty text when refused. */
 tp_text tp__arena_printf(tp__arena *arena, const char *format, ...) TP__PRINTF(2, 3);
+tp_text tp__arena_vprintf(tp__arena *arena, const char *format, va_list arguments) TP__PRINTF(2, 0);
 
 /* ---- intrusive doubly linked list with a head ---- */
 

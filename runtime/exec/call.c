@@ -130,6 +130,11 @@ tp_text tp_call_text(const tp_call *call, uint32_t field) {
   return f ? f->text : empty;
 }
 
+bool tp_call_contains(const tp_call *call, uint32_t field, const char *string) {
+  tp_text text = tp_call_text(call, field), word = tp_text_of(string);
+  return word.size > 0 && text.size > 0 && memmem(text.data, text.size, word.data, word.size);
+}
+
 int64_t tp_call_int(const tp_call *call, uint32_t field) {
   if (!call) return 0;
   const tp_field *f = field_of(call, field);

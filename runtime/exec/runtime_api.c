@@ -25,6 +25,13 @@ tp_status tp_hook_add(tp_runtime *runtime, const tp_hook *hook, tp_fault *fault)
   return tp__hook_add(runtime->registry, hook, fault);
 }
 
+tp_status tp_guard_add(tp_runtime *runtime, const char *id, const char *phase, tp_handler_fn run, void *ctx,
+                       tp_fault *fault) {
+  const tp_hook guard = {
+      .struct_size = sizeof guard, .id = id, .phase = phase, .run = run, .ctx = ctx, .failure = TP_FAILURE_REQUIRED};
+  return tp_hook_add(runtime, &guard, fault);
+}
+
 tp_status tp_hook_remove(tp_runtime *runtime, const char *id, tp_fault *fault) {
   if (!runtime) return tp__fail_null(fault, "runtime");
   TP__TRY(tp__runtime_usable(runtime, fault));
