@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The smallest host: one guard, one session, two turns of a scripted model. */
+ * A small host: one guard, one session, two turns of a scripted model. The smallest is examples/guides/hello.c. */
 #include <stdio.h>
 #include <string.h>
 
