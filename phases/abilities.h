@@ -2,7 +2,7 @@
  *
  * abilities: names that a session lists in session.end: of the tools that it has used, and of the files that they have
  * changed. Each is listed once, in the order of their first use, since the session began or since its last session.end.
- * No lock: the owner of the session's running turn. */
+ * No lock: the session's. */
 #ifndef TP__ABILITIES_H
 #define TP__ABILITIES_H
 

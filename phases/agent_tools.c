@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * agent_tools.c: which tools a turn of the runtime or of an agent would have, without such a turn: the phase that
- * contributes them is run alone. */
+ * contributes them is run alone. And which ones the turn of a call has. */
 #include "phases/agent.h"
 #include "phases/tools.h"
 
@@ -63,4 +63,15 @@ tp_status tp_agent_tools(tp_agent *agent, tp_tool_listing_fn each, void *ctx, si
   if (!agent) return tp__fail_null(fault, "agent");
   tp__turn_ids ids = {.agent = agent->id, .used_agent = agent};
   return list_tools(agent->layer->runtime, &ids, &(listing){each, ctx, ret_count}, "tp_agent_tools", fault);
+}
+
+/* On the owner of the turn, whose toolset it is. */
+tp_status tp_tool_run_tools(const tp_tool_run *run, tp_tool_listing_fn each, void *ctx, size_t *ret_count,
+                            tp_fault *fault) {
+  if (!run) return tp__fail_null(fault, "run");
+  if (run->attempt)
+    return tp__fail(fault, TP_ERR_USAGE, run->name,
+                    "only a tool of placement inline that has not deferred may list the tools of its turn");
+  show_tools(tp__turn_of(run->turn)->toolset, &(listing){each, ctx, ret_count});
+  return TP_OK;
 }

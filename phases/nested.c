@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nested.c: turns of other sessions that a call of a handler or tool runs. A call that waits is paused meanwhile, so
- * that it occupies neither a thread of the pool's count nor a permit; its thread is the owner of the nested turn. One
- * that submits its turn has no permit from when its function has returned: the turn may call the same tool. */
+ * nested.c: turns of other sessions, and tasks, that a call of a handler or tool runs. A call that waits is paused
+ * meanwhile, so that it occupies neither a thread of the pool's count nor a permit; its thread is the owner of the
+ * nested turn. One that submits its turn has no permit from when its function has returned: the turn may call the same
+ * tool. */
 #include "phases/session.h"
 #include "phases/tool_run.h"
 #include "runtime/exec/breadcrumb.h"
@@ -117,6 +118,17 @@ tp_status tp_tool_submit_turn(tp_tool_run *tool_run, tp_session *session, const 
   if (!tool_run) return tp__fail_null(fault, "run");
   if (!session) return tp__fail_null(fault, "session");
   return submit(of_tool(tool_run), session, request, on_end, ctx, ret_submission, fault);
+}
+
+tp_status tp_tool_submit_task(tp_tool_run *tool_run, tp_task_operation operation, const tp_task_spec *spec,
+                              tp_task_fn on_end, void *ctx, tp_submission **ret_submission, tp_fault *fault) {
+  if (!tool_run) return tp__fail_null(fault, "run");
+  tp__nesting nesting = of_tool(tool_run);
+  tp__attempt *attempt = nesting.attempt;
+  nesting.attempt = NULL;
+  TP__TRY(tp__task_submit(nesting.parent->runtime, &nesting, operation, spec, on_end, ctx, ret_submission, fault));
+  if (attempt) tp__attempt_yield_permit(attempt);
+  return TP_OK;
 }
 
 tp_text tp_call_parent_turn(const tp_call *call) {

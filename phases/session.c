@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/session.h"
 
+#include <stdio.h>
+
 #include "phases/people.h"
 #include "phases/drive.h"
 
@@ -33,6 +35,7 @@ static void free_session(tp_session *session) {
   tp__reminders_fini(&session->reminders);
   tp__abilities_fini(&session->abilities);
   tp__abilities_fini(&session->changed);
+  tp__task_list_fini(&session->tasks);
   tp__past_unref(session->past);
   tp__mutex_fini(&session->mutex);
   tp__string_free(allocator, session->id);
@@ -209,6 +212,7 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
   tp__reminders_init(&session->reminders, tp__runtime_allocator(runtime));
   tp__abilities_init(&session->abilities, tp__runtime_allocator(runtime));
   tp__abilities_init(&session->changed, tp__runtime_allocator(runtime));
+  tp__task_list_init(&session->tasks, tp__runtime_allocator(runtime));
   tp_status status = tp__mutex_init(&session->mutex, TP__RANK_session);
   if (status != TP_OK) {
     tp__release(tp__runtime_allocator(runtime), session, sizeof *session);
@@ -285,6 +289,19 @@ tp_session *tp_session_find(tp_runtime *runtime, const char *tenant, const char 
   return session;
 }
 
+tp_session *tp__session_hold_of(tp_runtime *runtime, tp_text tenant, tp_text id) {
+  char tenant_copy[TP_ID_BYTES_MAX + 1], id_copy[TP_ID_BYTES_MAX + 1];
+  if (id.size == 0 || id.size > TP_ID_BYTES_MAX || tenant.size > TP_ID_BYTES_MAX) return NULL;
+  snprintf(tenant_copy, sizeof tenant_copy, "%.*s", (int)tenant.size, tenant.size ? tenant.data : "");
+  snprintf(id_copy, sizeof id_copy, "%.*s", (int)id.size, id.data);
+  tp__agent_layer *layer = tp__agent_layer_of(runtime);
+  tp__mutex_lock(&layer->sessions_mutex);
+  tp_session *session = tp__session_table_find(&layer->session_table, tenant_copy, id_copy);
+  if (session) tp__session_hold(session);
+  tp__mutex_unlock(&layer->sessions_mutex);
+  return session;
+}
+
 void tp_session_unref(tp_session *session) {
   if (session) tp__session_unref(session);
 }
@@ -326,4 +343,24 @@ size_t tp_runtime_sessions(tp_runtime *runtime, tp_session_fn each, void *ctx) {
     session = next;
   }
   return count;
+}
+
+/* ---- what session.end lists ---- */
+
+void tp__session_note_tool(tp_session *session, tp_text name) {
+  tp__mutex_lock(&session->mutex);
+  tp__abilities_add(&session->abilities, name);
+  tp__mutex_unlock(&session->mutex);
+}
+
+void tp__session_note_file(tp_session *session, tp_text path) {
+  tp__mutex_lock(&session->mutex);
+  tp__abilities_add(&session->changed, path);
+  tp__mutex_unlock(&session->mutex);
+}
+
+void tp__session_note_task(tp_session *session, tp_text key, tp_text ability, tp__task_status status) {
+  tp__mutex_lock(&session->mutex);
+  tp__task_list_put(&session->tasks, key, ability, status);
+  tp__mutex_unlock(&session->mutex);
 }

@@ -12,6 +12,7 @@
 #include "phases/past.h"
 #include "phases/model.h"
 #include "phases/reminders.h"
+#include "phases/task_list.h"
 #include "phases/turn.h"
 
 struct tp_session {
@@ -53,6 +54,9 @@ struct tp_session {
   bool closing; /* nothing is queued any more */
   bool over;    /* closing, and all that was queued has ended */
   bool closed;  /* the handle is gone; the second of over and closed frees the session */
+  tp__abilities abilities;
+  tp__abilities changed; /* files: what write keys below files/ have named */
+  tp__task_list tasks;
   void (*on_end)(void *ctx);
   void *on_end_ctx;
   /* the running turn's owner */
@@ -61,8 +65,6 @@ struct tp_session {
   tp_status last_code;
   tp__past *past; /* referenced */
   tp__reminders reminders;
-  tp__abilities abilities;
-  tp__abilities changed; /* files: what write keys below files/ have named */
 };
 
 static inline tp__turn_ids tp__session_ids(tp_session *session) {
@@ -82,6 +84,13 @@ static inline tp__turn_ids tp__session_ids(tp_session *session) {
 void tp__session_check_locked(const tp_session *session);
 void tp__session_hold(tp_session *session);
 void tp__session_unref(tp_session *session);
+/** The session of these ids, held, also while it is being closed. @return NULL: there is none. Any thread. */
+tp_session *tp__session_hold_of(tp_runtime *runtime, tp_text tenant, tp_text id);
+/** What session.end will list: a tool whose function was called, a file that a call may have changed, a task that was
+ *  created or run. Any thread that holds the session. */
+void tp__session_note_tool(tp_session *session, tp_text name);
+void tp__session_note_file(tp_session *session, tp_text path);
+void tp__session_note_task(tp_session *session, tp_text key, tp_text ability, tp__task_status status);
 /** A turn that has left the queue, and was not begun, has reported its end. */
 void tp__session_left(tp_session *session);
 /** tp_turn_run() and tp_turn_submit(), with what a nested turn is run for; NULL: it is none. */

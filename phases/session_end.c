@@ -17,13 +17,37 @@ static void log_list(const tp__drive *d, const char *what, const char *why) {
 }
 
 /* What the host says, else what turns of the session have added since it began, or since its last end. */
-static void put_list(tp__drive *d, uint32_t field, tp__abilities *own, tp_text said) {
-  const char *name = tp_field_name(field);
-  if (said.size == 0 && !tp__abilities_write(own, &d->arena, &said)) log_list(d, name, "missing: no memory");
-  else if (own->dropped > 0) log_list(d, name, "not complete: there are more than a session lists");
-  put_value(d, field, said);
-  tp__abilities_fini(own);
-  tp__abilities_init(own, tp__runtime_allocator(d->session->runtime));
+static void put_list(tp__drive *d, uint32_t field, tp_text said, bool written, tp_text own, uint64_t dropped) {
+  if (said.size == 0 && !written) log_list(d, tp_field_name(field), "missing: no memory");
+  else if (dropped > 0) log_list(d, tp_field_name(field), "not complete: there are more than a session lists");
+  put_value(d, field, said.size > 0 ? said : own);
+}
+
+/* Takes the list from the session, which begins another one. */
+static void put_names(tp__drive *d, uint32_t field, tp__abilities *own, tp_text said) {
+  tp_session *session = d->session;
+  tp__abilities taken;
+  tp_text value;
+  tp__mutex_lock(&session->mutex);
+  taken = *own;
+  tp__abilities_init(own, tp__runtime_allocator(session->runtime));
+  tp__mutex_unlock(&session->mutex);
+  bool written = tp__abilities_write(&taken, &d->arena, &value);
+  put_list(d, field, said, written, value, taken.dropped);
+  tp__abilities_fini(&taken);
+}
+
+static void put_tasks(tp__drive *d, tp_text said) {
+  tp_session *session = d->session;
+  tp__task_list taken;
+  tp_text value;
+  tp__mutex_lock(&session->mutex);
+  taken = session->tasks;
+  tp__task_list_init(&session->tasks, tp__runtime_allocator(session->runtime));
+  tp__mutex_unlock(&session->mutex);
+  bool written = tp__task_list_write(&taken, &d->arena, &value);
+  put_list(d, TP_FIELD_TASKS_SUMMARY, said, written, value, taken.dropped);
+  tp__task_list_fini(&taken);
 }
 
 bool tp__fill_session_end(tp__drive *d) {
@@ -31,9 +55,9 @@ bool tp__fill_session_end(tp__drive *d) {
   tp__drive_text(d, TP_FIELD_SESSION_ID, tp_text_of(session->id));
   tp__drive_text(d, TP_FIELD_REASON, d->user_text);
   tp__drive_int(d, TP_FIELD_CLOSED, d->closes_session);
-  put_list(d, TP_FIELD_CHANGED_FILES, &session->changed, d->end.changed_files);
-  put_list(d, TP_FIELD_ABILITIES_USED, &session->abilities, d->end.abilities_used);
-  put_value(d, TP_FIELD_TASKS_SUMMARY, d->end.tasks_summary);
+  put_names(d, TP_FIELD_CHANGED_FILES, &session->changed, d->end.changed_files);
+  put_names(d, TP_FIELD_ABILITIES_USED, &session->abilities, d->end.abilities_used);
+  put_tasks(d, d->end.tasks_summary);
   tp__drive_int(d, TP_FIELD_STARTED_AT, session->opened_unix_ms);
   tp__drive_int(d, TP_FIELD_ENDED_AT, tp__unix_ms());
   if (session->last_outcome != TP_TURN_NONE) {

@@ -202,7 +202,7 @@ static bool take_results(tp__drive *d) {
     result->text = d->messages.items[d->messages.count - 1]->text;
     if (!tp__arena_text(&d->arena, result->waited_key, &result->waited_key)) return false;
     d->tool_event_count++;
-    if (result->started) tp__abilities_add(&d->session->abilities, d->calls[i]->name);
+    if (result->started) tp__session_note_tool(d->session, d->calls[i]->name);
   }
   return true;
 }

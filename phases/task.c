@@ -10,6 +10,7 @@
 #include "phases/agent.h"
 #include "phases/end.h"
 #include "phases/people.h"
+#include "phases/session.h"
 #include "phases/store_call.h"
 #include "phases/submission.h"
 #include "phases/tool_call.h"
@@ -90,6 +91,19 @@ void tp_task_result_free(const tp_task_result *shown) {
 
 /* ---- the end ---- */
 
+/* What the end of the session lists. */
+static void note_task(const task_work *w) {
+  tp_session *session = w->turn ? w->turn->session : NULL;
+  if (!session || !w->task || w->status != TP_OK) return;
+  tp_text tool = tp_text_of(w->task->tool);
+  if (w->came.started) tp__session_note_tool(session, tool);
+  if (w->view.stage == TP__TASK_WHOLE || (w->view.stage == TP__TASK_CREATE && !w->kept)) return;
+  tp__task_status status = w->view.stage == TP__TASK_CREATE ? TP__TASK_PARTIAL
+                           : w->came.kind == TP_TOOL_OK     ? TP__TASK_SUCCESS
+                                                            : TP__TASK_FAILURE;
+  tp__session_note_task(session, tp_text_of(w->task->key), tool, status);
+}
+
 /* A task that was put into the store leaves the table. */
 static void free_work(task_work *w) {
   const tp_allocator *allocator = allocator_of(w);
@@ -105,6 +119,7 @@ static void finish(task_work *w) {
   TP__OWNED(&w->turn->core.strand);
   TP__ASSERT(!w->done);
   w->done = true;
+  note_task(w);
   if (!w->submission) return;
   tp_turn *turn = w->turn;
   tp_submission *submission = w->submission;
@@ -340,7 +355,7 @@ static tp_status no_such_agent(const char *id, tp_fault *fault) {
 /* The turn began without the agent, which only the store knew. */
 static tp_status adopt_agent(task_work *w) {
   tp_turn *turn = w->turn;
-  if (!w->task->agent) return TP_OK;
+  if (!w->task->agent || turn->session) return TP_OK; /* of a session that has its own, or none */
   tp_agent *agent = tp_agent_find(w->runtime, w->task->agent);
   if (!agent) return no_such_agent(w->task->agent, &w->fault);
   turn->agent = agent; /* the turn's reference */
@@ -389,15 +404,42 @@ static void asked(void *ctx, const tp_question *question) {
   if (options->ask) options->ask(options->ask_ctx, question);
 }
 
-static tp_status begin_turn(task_work *w, const tp_turn_request *theirs, tp_fault *fault) {
-  tp_turn_request request;
+/* The turn's reference to its session lives as long as the turn. */
+static void release_with_session(tp__turn *core) {
+  tp_session *session = tp__turn_of(core)->session;
+  tp__turn_release(core);
+  tp__session_unref(session);
+}
+
+/* A session has listeners of its own, which are called for one turn of it at a time: not for this one, which runs
+ * beside them. */
+static tp_status begin_turn_of(task_work *w, tp_session *session, const tp__nesting *nesting,
+                               const tp_turn_request *request, tp_fault *fault) {
+  tp__turn_ids ids = tp__session_ids(session);
+  ids.listeners = NULL;
+  ids.nesting = nesting;
+  TP__TRY(tp__turn_new_held(w->runtime, &ids, request, TP__TURN_HELD, &w->turn, fault));
+  tp__session_hold(session);
+  w->turn->core.release = release_with_session;
+  return TP_OK;
+}
+
+static tp_status begin_bare_turn(task_work *w, const tp__nesting *nesting, const tp_turn_request *request,
+                                 tp_fault *fault) {
   const char *agent_id = w->task ? w->task->agent : NULL;
   tp_agent *agent = agent_id ? tp_agent_find(w->runtime, agent_id) : NULL;
   if (agent_id && !agent) return no_such_agent(agent_id, fault);
-  tp__turn_ids ids = {.agent = agent_id, .used_agent = agent};
-  tp_status status = tp__request_read_held(theirs, &request, fault);
-  if (status == TP_OK) status = tp__turn_new_held(w->runtime, &ids, &request, TP__TURN_HELD, &w->turn, fault);
+  tp__turn_ids ids = {.agent = agent_id, .used_agent = agent, .nesting = nesting};
+  tp_status status = tp__turn_new_held(w->runtime, &ids, request, TP__TURN_HELD, &w->turn, fault);
   tp_agent_unref(agent);
+  return status;
+}
+
+static tp_status begin_turn(task_work *w, const tp_task_spec *spec, const tp__nesting *nesting, tp_fault *fault) {
+  tp_turn_request request;
+  tp_status status = tp__request_read_held(spec->request, &request, fault);
+  if (status == TP_OK && spec->session) status = begin_turn_of(w, spec->session, nesting, &request, fault);
+  else if (status == TP_OK) status = begin_bare_turn(w, nesting, &request, fault);
   if (status == TP_OK && w->on_asked) {
     w->turn->people.ask = asked;
     w->turn->people.ask_ctx = w;
@@ -409,8 +451,10 @@ static tp_status read_spec(const tp_task_spec *theirs, tp_task_spec *spec, tp_fa
   memset(spec, 0, sizeof *spec);
   if (!theirs) return tp__fail(fault, TP_ERR_USAGE, NULL, "a task needs a tp_task_spec");
   TP__TRY(tp__options_read(spec, sizeof *spec, theirs, "tp_task_spec", fault));
-  if (spec->on_asked || !spec->on_asked_ctx) return TP_OK;
-  return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_task_spec.on_asked_ctx is set, but on_asked is NULL");
+  if (!spec->on_asked && spec->on_asked_ctx)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_task_spec.on_asked_ctx is set, but on_asked is NULL");
+  if (!spec->session || !spec->agent) return TP_OK;
+  return tp__fail(fault, TP_ERR_USAGE, spec->agent, "tp_task_spec.agent is given beside a session, which has its own");
 }
 
 /* What create and call need; a run finds it in the task. */
@@ -432,7 +476,8 @@ static tp_status check_run(const tp_task_spec *spec, tp_fault *fault) {
   if (!spec->key) return tp__fail(fault, TP_ERR_USAGE, NULL, "to run a task needs its key");
   if (!member) return TP_OK;
   return tp__fail(fault, TP_ERR_USAGE, spec->key,
-                  "tp_task_spec.%s was given when the task was created: a run takes the key, the request and on_asked",
+                  "tp_task_spec.%s was given when the task was created: a run takes the key, the request, the session "
+                  "and on_asked",
                   member);
 }
 
@@ -478,17 +523,21 @@ static tp_status find_task(task_work *w, tp_task_operation operation, const tp_t
 }
 
 /* Everything that may be refused without a gate or a store. The turn is the caller's. */
-static tp_status prepare(tp_runtime *runtime, tp_task_operation operation, const tp_task_spec *spec,
-                         task_work **ret_work, tp_fault *fault) {
+static tp_status prepare(tp_runtime *runtime, tp_task_operation operation, const tp_task_spec *theirs,
+                         const tp__nesting *nesting, task_work **ret_work, tp_fault *fault) {
+  tp_task_spec ours = *theirs, *spec = &ours;
   TP__TRY(check_spec(operation, spec, fault));
   TP__TRY(tp__runtime_ready(runtime, fault));
+  if (spec->session && spec->session->runtime != runtime)
+    return tp__fail(fault, TP_ERR_USAGE, spec->key, "tp_task_spec.session is of another runtime");
+  if (spec->session && spec->session->agent) spec->agent = spec->session->agent->id;
   task_work *w = tp__alloc_zero(tp__runtime_allocator(runtime), sizeof *w);
   if (!w) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the task");
   w->runtime = runtime;
   w->on_asked = spec->on_asked;
   w->on_asked_ctx = spec->on_asked_ctx;
   tp_status status = find_task(w, operation, spec, fault);
-  if (status == TP_OK) status = begin_turn(w, spec->request, fault);
+  if (status == TP_OK) status = begin_turn(w, spec, nesting, fault);
   if (status == TP_OK) *ret_work = w;
   else free_work(w);
   return status;
@@ -515,7 +564,7 @@ static tp_status run(tp_runtime *runtime, tp_task_operation operation, const tp_
   task_work *w;
   tp__inside frame;
   TP__TRY(tp__runtime_usable(runtime, fault));
-  TP__TRY(prepare(runtime, operation, spec, &w, fault));
+  TP__TRY(prepare(runtime, operation, spec, NULL, &w, fault));
   tp_status status = tp__become_owner(runtime, &frame, fault, "a task");
   if (status == TP_OK) status = wait_here(w, &frame, fault);
   const tp_task_result *made = status == TP_OK && ret_result ? copy_result(w) : NULL;
@@ -550,8 +599,44 @@ tp_status tp_task_run(tp_runtime *runtime, const char *key, const tp_turn_reques
   return run(runtime, TP_TASK_RUN, &spec, ret_result, fault);
 }
 
+/* What the call's turn has, a nested task without a request of its own has, too. */
+static tp_turn_request request_of(const tp__turn *parent) {
+  return (tp_turn_request){.struct_size = sizeof(tp_turn_request),
+                           .caller = parent->caller,
+                           .mode = parent->mode.data,
+                           .caller_job = parent->caller_job.data,
+                           .triggered_by = parent->triggered_by.data,
+                           .environment = parent->environment.size > 0 ? parent->environment.data : NULL,
+                           .task = parent->ids[TP_ID_TASK].data,
+                           .run = parent->ids[TP_ID_RUN].data};
+}
+
+static tp_status prepare_nested(tp_runtime *runtime, const tp__nesting *nesting, tp_task_operation operation,
+                                tp_task_spec *spec, task_work **ret_work, tp_fault *fault) {
+  const tp__turn *parent = nesting->parent;
+  tp_turn_request request = request_of(parent);
+  if (!spec->request) spec->request = &request;
+  if (spec->session || spec->agent)
+    return tp__fail(fault, TP_ERR_USAGE, spec->key, "the session and the agent of a nested task are those of its call");
+  if (parent->depth >= TP__NESTED_MAX)
+    return tp__fail(fault, TP_ERR_TOO_DEEP, spec->key, "turns nest %d deep: this call is of a turn at that depth",
+                    TP__NESTED_MAX);
+  spec->session = tp__session_hold_of(runtime, parent->ids[TP_ID_TENANT], parent->ids[TP_ID_SESSION]);
+  if (!spec->session && operation != TP_TASK_RUN && parent->ids[TP_ID_AGENT].size > 0)
+    spec->agent = parent->ids[TP_ID_AGENT].data;
+  tp_status status = prepare(runtime, operation, spec, nesting, ret_work, fault);
+  if (spec->session) tp__session_unref(spec->session);
+  return status;
+}
+
 tp_status tp_task_submit(tp_runtime *runtime, tp_task_operation operation, const tp_task_spec *theirs,
                          tp_task_fn on_end, void *ctx, tp_submission **ret_submission, tp_fault *fault) {
+  return tp__task_submit(runtime, NULL, operation, theirs, on_end, ctx, ret_submission, fault);
+}
+
+tp_status tp__task_submit(tp_runtime *runtime, const tp__nesting *nesting, tp_task_operation operation,
+                          const tp_task_spec *theirs, tp_task_fn on_end, void *ctx, tp_submission **ret_submission,
+                          tp_fault *fault) {
   task_work *w;
   tp_task_spec spec;
   TP__TRY(read_spec(theirs, &spec, fault));
@@ -560,7 +645,8 @@ tp_status tp_task_submit(tp_runtime *runtime, tp_task_operation operation, const
   if (tp__runtime_options(runtime)->no_engine_workers)
     return tp__fail(fault, TP_ERR_USAGE, spec.key,
                     "the runtime has no engine workers: use tp_task_call() and its like");
-  TP__TRY(prepare(runtime, operation, &spec, &w, fault));
+  if (nesting) TP__TRY(prepare_nested(runtime, nesting, operation, &spec, &w, fault));
+  else TP__TRY(prepare(runtime, operation, &spec, NULL, &w, fault));
   tp_turn *turn = w->turn;
   w->on_end = on_end;
   w->ctx = ctx;

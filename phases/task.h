@@ -9,6 +9,8 @@
 #include "runtime/os/os.h"
 #include "turnphase/task.h"
 
+struct tp__nesting;
+
 /** Which part of a call's way a dispatch goes. */
 typedef enum tp__task_stage {
   TP__TASK_WHOLE = 0,  /* all of it */
@@ -40,6 +42,11 @@ typedef struct tp__tasks {
   uint32_t count;
   uint64_t created; /* of generated keys */
 } tp__tasks;
+
+/** tp_task_submit(), with what a nested task is run for; NULL: it is none. Then the spec has no session. */
+tp_status tp__task_submit(tp_runtime *runtime, const struct tp__nesting *nesting, tp_task_operation operation,
+                          const tp_task_spec *spec, tp_task_fn on_end, void *ctx, tp_submission **ret_submission,
+                          tp_fault *fault);
 
 /** A copy of what the spec says. @param key  in place of the spec's. @return NULL without memory. */
 tp__task *tp__task_new(const tp_allocator *allocator, const tp_task_spec *spec, const char *key);

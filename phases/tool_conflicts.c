@@ -240,12 +240,12 @@ bool tp__order_cancel(tp__tool_slot *slot) {
 /* A write key below files/ names a file that the call may have changed. */
 static void note_changes(const tp__tool_slot *slot) {
   static const char below[] = "files/";
-  tp__drive *drive = slot->dispatch->turn->drive;
-  if (!drive || !tp__toolcall_result((tp__tool_slot *)(uintptr_t)slot)->started) return;
+  const tp_turn *turn = slot->dispatch->turn;
+  tp_session *session = turn->drive ? turn->drive->session : turn->task ? turn->session : NULL;
+  if (!session || !tp__toolcall_result((tp__tool_slot *)(uintptr_t)slot)->started) return;
   for (const key *k = slot->order->keys.first; k; k = k->next)
     if (k->writes && k->path.size > sizeof below - 1 && memcmp(k->path.data, below, sizeof below - 1) == 0)
-      tp__abilities_add(&drive->session->changed,
-                        (tp_text){k->path.data + sizeof below - 1, k->path.size - (sizeof below - 1)});
+      tp__session_note_file(session, (tp_text){k->path.data + sizeof below - 1, k->path.size - (sizeof below - 1)});
 }
 
 void tp__order_over(tp__tool_slot *slot) {

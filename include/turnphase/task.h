@@ -5,7 +5,9 @@
  * keeps the call under a key only when it is allowed; tp_task_run() runs the rest (tool.rewrite, schema, tool.pre,
  * permission, the tool, tool.result, tool.post). tp_task_call() runs both. The tools, the policies and all gates are
  * those of a turn: each of them begins a turn of its own, without session, and runs turn.pre_policy and
- * turn.pre_tool_materialization in it first. tp_task_submit() does any of the three without waiting.
+ * turn.pre_tool_materialization in it first. tp_task_submit() does any of the three without waiting, and
+ * tp_tool_submit_task() from a tool, for the session of its call. The library turnphase-tasks (tasks.h) has tools for a
+ * model over it.
  *
  * Tasks live as long as the runtime, at most TP_TASKS_MAX of them; with a store that keeps tasks (tp_store.task_put, as
  * SQLite's) they live as long as its file, and any process that has it may run them, once. A task is deleted
@@ -66,11 +68,16 @@ typedef struct tp_task_spec {
    *  answers the question by its token. NULL: only the channel gets the question. */
   tp_task_fn on_asked;
   void *on_asked_ctx;
+  /** A session for which the task is created, run or called, open until the task has ended: the task's turn has its
+   *  ids, agent, environment and people, and its session.end lists the task (TP_FIELD_TASKS_SUMMARY), its tool and the
+   *  files that it has changed. The turn is not in the session's queue: it runs beside its turns. A run is in the scope
+   *  of the session's agent, whichever agent the task was created for. TP_ERR_USAGE beside agent. NULL: none. */
+  tp_session *session;
 } tp_task_spec;
 
 /** Begins a task and returns; the task goes on without a thread while it waits for a person, a token or a store.
- *  @param operation  TP_TASK_RUN takes of the spec the key, the request and on_asked, and refuses the other members:
- *                    they were given when the task was created.
+ *  @param operation  TP_TASK_RUN takes of the spec the key, the request, the session and on_asked, and refuses the
+ *                    other members: they were given when the task was created.
  *  @param on_end     required. Called once, also before this returns; the submission has ended when it has returned.
  *                    After a cancel the result's kind is TP_TOOL_CANCELLED, unless the task ended before.
  *  @param ret_submission  to cancel it (tp_submission_cancel()) or wait for its end (tp_submission_wait(), whose
@@ -82,6 +89,19 @@ typedef struct tp_task_spec {
 TP_API tp_status tp_task_submit(tp_runtime *runtime, tp_task_operation operation, const tp_task_spec *spec,
                                 tp_task_fn on_end, void *ctx, tp_submission **ret_submission,
                                 tp_fault *fault) TP_MUST_USE;
+
+/** tp_task_submit() from a tool's function, for the session of its call, or for none where that has none. The task's
+ *  turn is nested in that of the call (turn.h): it uses the registrations with which that began, ends at the latest
+ *  with the call's deadline, and does not count against turns_max; turns nest four deep. A call that defers returns its
+ *  permit as with tp_tool_submit_turn(). To end the task when the call is cancelled, the host's tp_deferral.cancel
+ *  calls tp_submission_cancel().
+ *  @param spec  without session and agent: they are the call's. request NULL: caller, mode, environment, task and run
+ *               are those of the call's turn, too.
+ *  @return as tp_task_submit(); TP_ERR_TOO_DEEP.
+ *  Threads: that of the call, as long as its function runs; of an inbox, until its token is completed.  Blocks: no. */
+TP_API tp_status tp_tool_submit_task(tp_tool_run *run, tp_task_operation operation, const tp_task_spec *spec,
+                                     tp_task_fn on_end, void *ctx, tp_submission **ret_submission,
+                                     tp_fault *fault) TP_MUST_USE;
 
 /** Asks whether the call may be made, and keeps it. Blocks: also while a person is asked. The calling thread runs the
  *  steps of the task.

@@ -257,6 +257,13 @@ TP_API tp_status tp_runtime_tools(tp_runtime *runtime, tp_tool_listing_fn each, 
  *  Threads: any. */
 TP_API tp_status tp_agent_tools(tp_agent *agent, tp_tool_listing_fn each, void *ctx, size_t *ret_count,
                                 tp_fault *fault);
+/** Lists the tools of the turn whose call this is that are in its agent's scope, in the order in which a model sees
+ *  them, without running a phase.
+ *  @param run  of a tool of placement inline, that has not deferred.
+ *  @return TP_OK; TP_ERR_USAGE for any other run.
+ *  Threads: that of the run.  Blocks: no. */
+TP_API tp_status tp_tool_run_tools(const tp_tool_run *run, tp_tool_listing_fn each, void *ctx, size_t *ret_count,
+                                   tp_fault *fault);
 
 /* ---- sessions -------------------------------------------------------------------------------------------------- */
 
@@ -374,7 +381,10 @@ typedef struct tp_session_end {
                                    the form files/PATH of the calls have named (tool.h), each once; at most 1,000 */
   tp_text abilities_used; /* the same; TP_FIELD_ABILITIES_USED. Empty: the tools whose functions turns of the
                                    session have called since its last session.end, each once; at most 1,000 */
-  tp_text tasks_summary;  /* value: array of maps, at most 1 MiB; TP_FIELD_TASKS_SUMMARY */
+  tp_text tasks_summary;  /* value: array of maps, at most 1 MiB; TP_FIELD_TASKS_SUMMARY. Empty: the tasks that were
+                                   created or run for the session (task.h) since its last session.end, each a map of
+                                   task_key, ability_id and status: success or failure of its last run, partial
+                                   before one; at most 1,000 */
 } tp_session_end;
 /** tp_session_close() with fields for the payload of session.end. Where a drain has begun session.end for this session,
  *  the reason is "drained", `end` is not used, and a line is logged.
