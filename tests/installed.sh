@@ -9,8 +9,9 @@ command=$1 version=$2 source=$3
 shift 3
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
-libraries='turnphase turnphase-declared turnphase-sqlite turnphase-memory turnphase-files turnphase-skills'
-parts='declared sqlite memory files skills'
+libraries='turnphase turnphase-declared turnphase-sqlite turnphase-memory turnphase-files turnphase-skills
+  turnphase-tasks'
+parts='declared sqlite memory files skills tasks'
 if pkg-config --exists turnphase-openai; then
   libraries="$libraries turnphase-openai"
   parts="$parts openai"

@@ -91,7 +91,7 @@ cpu = '$(uname -m)'
 endian = 'little'
 END
     libraries='-Ddeclared=disabled -Dsqlite=disabled -Dmemory=disabled -Dfiles=enabled -Dskills=enabled
-      -Dopenai=disabled -Dcli=disabled -Dlibedit=disabled -Dwebhook=disabled'
+      -Dtasks=enabled -Dopenai=disabled -Dcli=disabled -Dlibedit=disabled -Dwebhook=disabled'
     tests='--suite unit --suite fault --suite torture --suite sim --suite fuzz' ;;
   arm64)
     need aarch64-linux-gnu-gcc qemu-aarch64 dpkg-deb pkg-config
@@ -122,8 +122,8 @@ cpu_family = 'aarch64'
 cpu = 'aarch64'
 endian = 'little'
 END
-    libraries='-Ddeclared=enabled -Dsqlite=enabled -Dmemory=enabled -Dfiles=enabled -Dskills=enabled -Dopenai=disabled
-      -Dcli=enabled -Dlibedit=disabled -Dwebhook=disabled'
+    libraries='-Ddeclared=enabled -Dsqlite=enabled -Dmemory=enabled -Dfiles=enabled -Dskills=enabled -Dtasks=enabled
+      -Dopenai=disabled -Dcli=enabled -Dlibedit=disabled -Dwebhook=disabled'
     tests='--suite unit --suite sim --suite fuzz'
     # What fails under the emulator: it has no openat2, says of a program that cannot be started that it was, aborts in
     # the child of a fork of many threads, and is slower than the bounds of a loop.

@@ -76,6 +76,9 @@ typedef enum cli_language {
   CLI_LANGUAGE_JS = 3
 } cli_language;
 
+/** What the tools of tasks are called; NONE: there are none. Each of the others is a tp_tasks_names and one more. */
+typedef enum cli_tasks { CLI_TASKS_NONE = 0, CLI_TASKS_TOOLS = 1, CLI_TASKS_ACTIONS = 2, CLI_TASKS_BOTH = 3 } cli_tasks;
+
 /** How a history that is too long is made shorter. */
 typedef enum cli_compact { CLI_COMPACT_NONE = 0, CLI_COMPACT_SUMMARIZE = 1, CLI_COMPACT_DROP = 2 } cli_compact;
 
@@ -102,6 +105,7 @@ typedef struct cli_arguments {
   uint32_t dimensions;     /* 0: not given */
   uint32_t history_tokens; /* 0: not given */
   cli_compact compact;
+  cli_tasks tasks;
   uint32_t limit;   /* 0: all; CLI_LIMIT_NOT_GIVEN */
   uint32_t before;  /* 0: not given */
   uint32_t workers; /* 0: as many as cores */

@@ -13,6 +13,7 @@
 #include "turnphase/files.h"
 #include "turnphase/memory.h"
 #include "turnphase/skills.h"
+#include "turnphase/tasks.h"
 
 void cli_log(void *ctx, const tp_log_record *record) {
   const cli_arguments *arguments = ctx;
@@ -84,6 +85,13 @@ static tp_status register_skills(void *ctx, tp_runtime *runtime, tp_edit *edit, 
   (void)runtime;
   tp_skills_options options = {.struct_size = sizeof options, .directory = ctx};
   return tp_skills_register(edit, &options, fault);
+}
+
+static tp_status register_tasks(void *ctx, tp_runtime *runtime, tp_edit *edit, tp_fault *fault) {
+  (void)runtime;
+  const cli_arguments *arguments = ctx;
+  tp_tasks_options options = {.struct_size = sizeof options, .names = (tp_tasks_names)(arguments->tasks - 1)};
+  return tp_tasks_register(edit, &options, fault);
 }
 
 static tp_status register_loaded(void *ctx, tp_runtime *runtime, tp_edit *edit, tp_fault *fault) {
@@ -159,6 +167,8 @@ int cli_host_open_asking(const cli_arguments *arguments, const char *memory_path
     status = add_domain(runtime, "files", register_files, (void *)(uintptr_t)arguments, arguments->files);
   if (status == CLI_OK && arguments->skills)
     status = add_domain(runtime, "skills", register_skills, (void *)(uintptr_t)arguments->skills, arguments->skills);
+  if (status == CLI_OK && arguments->tasks != CLI_TASKS_NONE)
+    status = add_domain(runtime, "tasks", register_tasks, (void *)(uintptr_t)arguments, "tasks");
   for (size_t i = 0; status == CLI_OK && i < arguments->loads.count; i++)
     status = load(runtime, arguments->loads.items[i]);
   if (status == CLI_OK && arguments->hooks) status = cli_hooks_load(runtime, arguments);

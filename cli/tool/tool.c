@@ -15,6 +15,7 @@
 #include "cli/common/pool.h"
 #include "cli/common/quantity.h"
 #include "cli/run/ask.h"
+#include "cli/run/conversation.h"
 #include "cli/run/host.h"
 #include "turnphase/sqlite.h"
 
@@ -125,11 +126,22 @@ static tp_status act(tp_runtime *runtime, tool_action action, const cli_argument
                           : tp_task_call(runtime, &spec, ret_result, fault);
 }
 
+/* The agent for which a model in chat and run has created tasks. @param ret_agent  NULL: no task is run. */
+static int add_agent(tp_runtime *runtime, tool_action action, tp_agent **ret_agent) {
+  const tp_agent_config config = {.struct_size = sizeof config, .id = CLI_OWN_AGENT};
+  tp_fault fault = {0};
+  *ret_agent = NULL;
+  tp_status status = action == RUN ? tp_agent_add(runtime, &config, ret_agent, &fault) : TP_OK;
+  return status == TP_OK ? CLI_OK : cli_fault(config.id, status, &fault);
+}
+
 static int call(tp_runtime *runtime, tool_action action, const cli_arguments *arguments, cli_output *output) {
   const char *name = arguments->operands[1];
   tp_writer *writer = NULL;
   tp_text value;
+  tp_agent *agent = NULL;
   int status = read_arguments(arguments->call_arguments, &writer, &value);
+  if (status == CLI_OK) status = add_agent(runtime, action, &agent);
   if (status == CLI_OK) {
     const tp_task_result *result = NULL;
     tp_fault fault = {0};
@@ -143,6 +155,7 @@ static int call(tp_runtime *runtime, tool_action action, const cli_arguments *ar
     }
     tp_task_result_free(result);
   }
+  if (agent) tp_agent_remove(agent);
   tp_writer_free(writer);
   return status;
 }

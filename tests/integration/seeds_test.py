@@ -148,13 +148,14 @@ class Repository:
     def contexts(self, event):
         return [json.loads(line) for line in self.read(f'contexts/{event}.jsonl').splitlines()]
 
-    def converse(self, how, model, said, *options, **environment):
-        """One user message, by chat or by run. @return what was printed."""
+    def converse(self, how, model, said, *options, more=(), **environment):
+        """One user message and those that follow it, by chat or by run. @return what was printed."""
         common = ['--no-memory', '--hooks', '.system/hooks', *model.options(), *options]
         if how == 'chat':
-            ran = self.command('chat', '--session', 's', *common, text=said + '\n', **environment)
+            ran = self.command('chat', '--session', 's', *common, text='\n'.join([said, *more, '']), **environment)
         else:
-            self.write('talk.jsonl', json.dumps({'session': 's', 'user': said}) + '\n')
+            lines = [json.dumps({'session': 's', 'user': text}) + '\n' for text in (said, *more)]
+            self.write('talk.jsonl', ''.join(lines))
             ran = self.command('run', *common, 'talk.jsonl', **environment)
         assert ran.returncode == 0, ran
         return ran.stdout + ran.stderr
@@ -377,9 +378,81 @@ def session_stop_build_check(repository):
     repository.check_contexts(8)
 
 
+def tasks_of_the_ai(repository):
+    """LIST_ABILITIES, CREATE_TASK and RUN_TASK are actions of the AI: one turn creates, a later one runs."""
+    for how, names in (('chat', ('LIST_ABILITIES', 'CREATE_TASK', 'RUN_TASK')),
+                       ('run', ('abilities_list', 'task_create', 'task_run'))):
+        listing, create, run = names
+        which = 'actions' if create.isupper() else 'tools'
+        edit = {'ability_id': 'edit_file', 'arguments': DEV, 'task_key': 'edit-1'}
+        model = Model([(listing, {})], [(create, edit)], 'Created.', [(run, {'task_key': 'edit-1'})], 'Done.')
+        repository.converse(how, model, 'Plan it.', '--tasks', which, more=['Now do it.'])
+        abilities, created, ran = model.results()
+        listed = [one['ability_id'] for one in json.loads(abilities.split('\n')[0])]
+        assert listed == ['db.write.user_row', 'edit_file'], abilities
+        first, rest = created.split('\n', 1)
+        assert json.loads(first) == {'task_key': 'edit-1', 'ability_id': 'edit_file'}, created
+        assert 'ABILITY_AVAILABLE' in rest, created  # what the preflight said
+        assert 'edited config/dev.yaml' in ran, ran
+        model.close()
+        create_context = next(one for one in repository.contexts('PreAbilityCreate')
+                              if one['ability_ref']['value'] == 'edit_file')
+        assert create_context['session_id'] == 's' and create_context['caller']['source'] == 'ai_session'
+        for event in ('PreAbilityCall', 'PostAbilityCall'):
+            context = [one for one in repository.contexts(event) if one['ability_id'] == 'edit_file'][-1]
+            assert context['task_key'] == 'edit-1' and context['session_id'] == 's', context
+        stop = repository.contexts('SessionStop')[-1]
+        assert stop['tasks_summary'] == [
+            {'task_key': 'edit-1', 'ability_id': 'edit_file', 'status': 'success'}], stop
+        assert 'edit_file' in stop['abilities_used'] and stop['changed_files'] == ['config/dev.yaml'], stop
+        repository.check_contexts(8)
+        shutil.rmtree(f'{repository.directory}/contexts')
+        os.makedirs(f'{repository.directory}/contexts')
+
+
+def tasks_that_the_gates_refuse(repository):
+    """PreAbilityCreate refuses in prod, so that no task is kept; PreAbilityCall refuses a run, so that it stays."""
+    model = Model([('task_create', {'ability_id': 'db.write.user_row', 'arguments': {'id': 7}, 'task_key': 'row'})],
+                  [('task_run', {'task_key': 'row'})],
+                  [('task_create', {'ability_id': 'edit_file', 'arguments': PROD, 'task_key': 'prod'})],
+                  [('task_run', {'task_key': 'prod'})], 'Done.')
+    repository.converse('run', model, 'Go.', '--tasks', 'tools', '--data', 'd', '--environment', 'prod')
+    unavailable, missing, created, denied = model.results()
+    assert 'Operation is not enabled in prod environments.' in unavailable, unavailable
+    assert 'ABILITY_UNAVAILABLE' in unavailable and 'there is no task' in missing, (unavailable, missing)
+    assert json.loads(created.split('\n')[0])['task_key'] == 'prod', created
+    assert 'Editing prod config files is not allowed from ai_session.' in denied, denied
+    assert not repository.exists('config/prod.yaml')
+    stop = repository.contexts('SessionStop')[-1]
+    assert stop['tasks_summary'] == [{'task_key': 'prod', 'ability_id': 'edit_file', 'status': 'failure'}], stop
+    ran = repository.command('tool', 'run', 'prod', '--no-memory', '--hooks', '.system/hooks', '--data', 'd')
+    assert ran.returncode == 0 and repository.exists('config/prod.yaml'), ran  # a person may run it
+    model.close()
+    repository.check_contexts(8)
+
+
+def tasks_after_kill_9(repository):
+    """A task that a process created, which was killed in its next call, is run by another one, once."""
+    model = Model([('task_create', {'ability_id': 'edit_file', 'arguments': DEV, 'task_key': 'later'})],
+                  [('edit_file', {'path': 'kill', 'text': 'x'})])
+    repository.write('scripts/kill.sh', 'case $(cat) in *\'"path":"kill"\'*) kill -9 $PPID;; esac\n')
+    repository.write('.system/hooks/kill.yaml', 'id: kill\nevent_type: PreAbilityCall\n'
+                     'match: {ability_scope: edit_file}\nhandler: {kind: script, command: [sh, scripts/kill.sh]}\n')
+    repository.trust()
+    options = ['--no-memory', '--hooks', '.system/hooks', '--tasks', 'tools', '--data', 'd']
+    died = repository.command('chat', '--session', 's', *options, *model.options(), text='Go.\n')
+    assert died.returncode == -9, died
+    model.close()
+    model = Model([('task_run', {'task_key': 'later'})], [('task_run', {'task_key': 'later'})], 'Done.')
+    repository.converse('chat', model, 'Go on.', *options[3:])
+    first, second = model.results()[-2:]
+    assert 'edited config/dev.yaml' in first and 'there is no task' in second, (first, second)
+    model.close()
+
+
 CASES = [prod_config_guard, summary_of_long_arguments, nonprod_availability_check, prompt_router, ability_usage_tracker,
          usage_of_parallel_calls, signals_of_the_document, declaration, guards_without_a_program,
-         session_stop_build_check]
+         session_stop_build_check, tasks_of_the_ai, tasks_that_the_gates_refuse, tasks_after_kill_9]
 
 
 def main():
