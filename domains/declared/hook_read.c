@@ -12,10 +12,10 @@
 
 #define KEYS                                                                                                        \
   "id, event_type, event, enabled, blocking, summary, priority, after, before, requires, match, handler, failure, " \
-  "verdict, effects, protocol, tools, plugin_root, rewrite, max_concurrent, sequential"
+  "verdict, effects, protocol, tools, plugin_root, rewrite, max_concurrent, sequential, env, pass_env"
 #define TOOL_KEYS                                                                                          \
   "kind, name, enabled, summary, description, schema, command, timeout_ms, result_bytes_max, idempotent, " \
-  "max_concurrent, reads, writes, operation, sandbox"
+  "max_concurrent, reads, writes, operation, sandbox, env, pass_env"
 #define MATCH_KEYS \
   "ability_scope, min_duration_ms, only_if_changed_paths, agent, mode, environment, arguments, matcher, if"
 #define HANDLER_KEYS "kind, command, path, timeout_ms, frames, sandbox, question, reason, url, headers"
@@ -505,6 +505,126 @@ static tp_status make_environment(struct reader *reader, tp__hook *hook) {
   return TP_OK;
 }
 
+/* ---- variables of its programs ---- */
+
+static const char variable_letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
+
+static bool is_variable(const char *name) {
+  return name[0] && !strchr("0123456789", name[0]) && name[strspn(name, variable_letters)] == '\0';
+}
+
+/* Their values name code, which no trust would be about. */
+static bool names_code(const char *name) {
+  static const char names[] =
+      "PATH ENV BASH_ENV PYTHONPATH PYTHONHOME PYTHONSTARTUP NODE_OPTIONS NODE_PATH PERL5LIB PERL5OPT RUBYLIB RUBYOPT";
+  return tp__is_one_of(tp_text_of(name), names) || strncmp(name, "LD_", 3) == 0;
+}
+
+static tp_status check_variable(struct reader *reader, uint32_t index, const char *key, const char *name) {
+  if (!is_variable(name))
+    return REFUSE(reader, TP_ERR_MALFORMED, index, "%s: \"%s\" is no name of a variable: letters, digits and _", key,
+                  name);
+  if (!names_code(name)) return TP_OK;
+  return REFUSE(reader, TP_ERR_MALFORMED, index,
+                "%s: %s names code, which a trust would not be about: set it in the command, such as [sh, -c, \"…\"]",
+                key, name);
+}
+
+/* In place of one of this name, or at the end. */
+static tp_status set_variable(struct reader *reader, tp__hook *hook, uint32_t index, const char *name,
+                              const char *value) {
+  size_t at = 0, size = strlen(name);
+  for (; hook->environment[at]; at++)
+    if (strncmp(hook->environment[at], name, size) == 0 && hook->environment[at][size] == '=') break;
+  if (at == TP__HOOK_ENVIRONMENT_MAX)
+    return REFUSE(reader, TP_ERR_TOO_LARGE, index, "more than %d variables", TP__HOOK_VARIABLES_MAX);
+  hook->environment[at] = tp__hooks_pair(reader->hooks, name, value);
+  return hook->environment[at] ? TP_OK : no_memory(reader);
+}
+
+static tp_status take_scalar(struct reader *reader, uint32_t index, const char *key, const char **ret_text) {
+  const tp__yaml_item *item = &reader->yaml.items[index];
+  char text[40];
+  if (item->kind == TP_VALUE_INT) snprintf(text, sizeof text, "%lld", (long long)item->as.integer);
+  else if (item->kind == TP_VALUE_BOOL) snprintf(text, sizeof text, "%s", item->as.boolean ? "true" : "false");
+  else return take_text(reader, index, key, ret_text);
+  *ret_text = tp__hooks_copy(reader->hooks, tp_text_of(text));
+  return *ret_text ? TP_OK : no_memory(reader);
+}
+
+static tp_status read_env(struct reader *reader, tp__hook *hook) {
+  uint32_t map = tp__yaml_get(&reader->yaml, 0, "env");
+  if (map == 0) return TP_OK;
+  TP__TRY(expect(reader, map, "env", TP_VALUE_MAP, "a map from names of variables to their values"));
+  if (reader->yaml.items[map].count > TP__HOOK_VARIABLES_MAX / 2)
+    return REFUSE(reader, TP_ERR_TOO_LARGE, map, "env has more than %d variables", TP__HOOK_VARIABLES_MAX / 2);
+  for (uint32_t key = map + 1; key < reader->yaml.items[map].end; key = reader->yaml.items[key + 1].end) {
+    const char *name, *value;
+    TP__TRY(take_text(reader, key, "the name of a variable", &name));
+    TP__TRY(check_variable(reader, key, "env", name));
+    TP__TRY(take_scalar(reader, key + 1, name, &value));
+    TP__TRY(set_variable(reader, hook, key, name, value));
+  }
+  return TP_OK;
+}
+
+static tp_status pass_variable(struct reader *reader, tp__hook *hook, uint32_t index, const char *name) {
+  const char *value = getenv(name);
+  return value ? set_variable(reader, hook, index, name, value) : TP_OK;
+}
+
+/* TEAM_* are all variables of the host whose names begin so, but for those that name code. */
+static tp_status pass_prefix(struct reader *reader, tp__hook *hook, uint32_t index, const char *prefix, size_t size) {
+  for (char **each = environ; *each; each++) {
+    size_t length = strcspn(*each, "=");
+    const char *name = tp__hooks_copy(reader->hooks, (tp_text){*each, length});
+    if (!name) return no_memory(reader);
+    if (length < size || strncmp(name, prefix, size) != 0 || !is_variable(name) || names_code(name)) continue;
+    TP__TRY(pass_variable(reader, hook, index, name));
+  }
+  return TP_OK;
+}
+
+/* Of the host's environment, as it is when the file is read. */
+static tp_status read_pass_env(struct reader *reader, tp__hook *hook) {
+  const char *names[TP__HOOK_VARIABLES_MAX / 2];
+  size_t count = 0;
+  uint32_t index;
+  TP__TRY(read_texts(reader, 0, "pass_env", names, TP__HOOK_VARIABLES_MAX / 2, &count, &index));
+  for (size_t i = 0; i < count; i++) {
+    size_t size = strlen(names[i]);
+    bool is_prefix = size > 0 && names[i][size - 1] == '*';
+    const char *name = is_prefix ? tp__hooks_copy(reader->hooks, (tp_text){names[i], size - 1}) : names[i];
+    if (!name) return no_memory(reader);
+    if (is_prefix && size == 1)
+      return REFUSE(reader, TP_ERR_MALFORMED, index,
+                    "pass_env: \"*\" would pass all of the host's environment: name "
+                    "the variables, or begin with what they begin with: TEAM_*");
+    TP__TRY(check_variable(reader, index, "pass_env", name));
+    TP__TRY(is_prefix ? pass_prefix(reader, hook, index, name, size - 1) : pass_variable(reader, hook, index, name));
+  }
+  return TP_OK;
+}
+
+/* What the file sets counts before what it passes. */
+static tp_status read_variables(struct reader *reader, tp__hook *hook) {
+  TP__TRY(read_pass_env(reader, hook));
+  return read_env(reader, hook);
+}
+
+/* Of a kind that starts none of its own. */
+static tp_status check_no_variables(struct reader *reader, const tp__hook *hook) {
+  static const char *const keys[] = {"env", "pass_env"};
+  if (hook->kind == TP__HOOK_SCRIPT || hook->kind == TP__HOOK_WORKER) return TP_OK;
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+    uint32_t index = tp__yaml_get(&reader->yaml, 0, keys[i]);
+    if (index != 0)
+      return REFUSE(reader, TP_ERR_MALFORMED, index, "a handler of kind %s starts no program that could read %s",
+                    hook->kind_name, keys[i]);
+  }
+  return TP_OK;
+}
+
 /* "$NAME/…" and "${NAME}/…", with the values that a program will find. @return the size of the variable; 0: none. */
 static size_t variable_of(const tp__hook *hook, const char *text, const char **ret_value) {
   if (text[0] != '$') return 0;
@@ -513,7 +633,7 @@ static size_t variable_of(const tp__hook *hook, const char *text, const char **r
   for (size_t i = 0; hook->environment[i]; i++) {
     size_t size = strcspn(hook->environment[i], "=");
     if (strncmp(hook->environment[i], name, size) != 0 || (braces && name[size] != '}')) continue;
-    if (!braces && strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") != size) continue;
+    if (!braces && strspn(name, variable_letters) != size) continue;
     *ret_value = hook->environment[i] + size + 1;
     return size + 1 + 2 * (size_t)braces;
   }
@@ -976,7 +1096,9 @@ static tp_status read_hook(struct reader *reader, tp__hook *hook) {
   TP__TRY(read_edges(reader, "before", &hook->before));
   TP__TRY(read_edges(reader, "requires", &hook->needs));
   TP__TRY(read_match(reader, hook));
+  TP__TRY(read_variables(reader, hook));
   TP__TRY(read_handler(reader, hook));
+  TP__TRY(check_no_variables(reader, hook));
   TP__TRY(read_failure(reader, hook));
   return read_verdict(reader, hook);
 }
@@ -1059,6 +1181,7 @@ static tp_status read_tool(struct reader *reader, tp__hook *hook) {
   TP__TRY(read_tool_numbers(reader, hook));
   TP__TRY(read_tool_keys(reader, hook->tool, "reads", TP_TOOL_READ));
   TP__TRY(read_tool_keys(reader, hook->tool, "writes", TP_TOOL_WRITE));
+  TP__TRY(read_variables(reader, hook));
   TP__TRY(read_command(reader, hook, 0));
   TP__TRY(read_sandbox(reader, hook, 0));
   tp__hook_tool_finish(hook);

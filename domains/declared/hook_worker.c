@@ -296,7 +296,7 @@ static tp_status start_locked(tp__worker *worker, tp_fault *fault) {
   if (!tp__hook_is_as_it_was(hook)) return tp__refuse(fault, TP_ERR_SYSTEM, NULL, "%s", tp__hook_changed);
   tp_process_options options = {.struct_size = sizeof options,
                                 .arguments = hook->started,
-                                .environment = hook->hooks->environment,
+                                .environment = hook->environment,
                                 .directory = hook->hooks->root,
                                 .grace_ms = DRAIN_MS,
                                 .errors_max = ERRORS_MAX,
