@@ -3,6 +3,13 @@
 
 #include <stdio.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#endif
+
+/* The question costs some microseconds in a virtual machine. */
+enum { ASK_BYTES = 4096 };
 
 static const uint32_t first[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                   0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
@@ -52,11 +59,63 @@ void tp__sha256_init(tp__sha256 *hash) {
   memcpy(hash->state, first, sizeof first);
 }
 
+static void compress_all(uint32_t state[8], const unsigned char *blocks, size_t count) {
+  for (; count > 0; count--, blocks += 64) compress(state, blocks);
+}
+
+/* With the instructions for it: an interpreter of 99 MB, which a hook may be run by, takes 60 ms in place of 500. */
+#if defined(__x86_64__)
+__attribute__((target("sha,sse4.1"))) static void compress_fast(uint32_t state[8], const unsigned char *blocks,
+                                                                size_t count) {
+  const __m128i swap = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
+  __m128i low = _mm_shuffle_epi32(_mm_loadu_si128((const __m128i *)state), 0xb1);
+  __m128i high = _mm_shuffle_epi32(_mm_loadu_si128((const __m128i *)(state + 4)), 0x1b);
+  __m128i one = _mm_alignr_epi8(low, high, 8), other = _mm_blend_epi16(high, low, 0xf0);
+  for (; count > 0; count--, blocks += 64) {
+    __m128i words[4], one_before = one, other_before = other;
+    for (int i = 0; i < 4; i++) words[i] = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(blocks + 16 * i)), swap);
+    for (int i = 0; i < 16; i++) {
+      __m128i *w = &words[i % 4], next = words[(i + 1) % 4], third = words[(i + 2) % 4], last = words[(i + 3) % 4];
+      __m128i sum = _mm_add_epi32(*w, _mm_loadu_si128((const __m128i *)(constants + 4 * i)));
+      other = _mm_sha256rnds2_epu32(other, one, sum);
+      one = _mm_sha256rnds2_epu32(one, other, _mm_shuffle_epi32(sum, 0x0e));
+      *w = _mm_sha256msg2_epu32(_mm_add_epi32(_mm_sha256msg1_epu32(*w, next), _mm_alignr_epi8(last, third, 4)), last);
+    }
+    one = _mm_add_epi32(one, one_before);
+    other = _mm_add_epi32(other, other_before);
+  }
+  low = _mm_shuffle_epi32(one, 0x1b);
+  high = _mm_shuffle_epi32(other, 0xb1);
+  _mm_storeu_si128((__m128i *)state, _mm_blend_epi16(low, high, 0xf0));
+  _mm_storeu_si128((__m128i *)(state + 4), _mm_alignr_epi8(high, low, 8));
+}
+
+static bool has_instructions(void) {
+  unsigned a, b = 0, c = 0, d, e;
+  bool has_sse = __get_cpuid(1, &a, &e, &c, &d) && (c & bit_SSE4_1);
+  return has_sse && __get_cpuid_count(7, 0, &a, &b, &e, &d) && (b & bit_SHA);
+}
+#else
+#define compress_fast compress_all
+#define has_instructions() false
+#endif
+
 void tp__sha256_add(tp__sha256 *hash, const void *bytes, size_t size) {
   const unsigned char *at = bytes;
-  for (size_t i = 0; i < size; i++) {
-    hash->block[hash->size++ % 64] = at[i];
-    if (hash->size % 64 == 0) compress(hash->state, hash->block);
+  while (size > 0) {
+    size_t used = hash->size % 64, piece = size < 64 - used ? size : 64 - used;
+    if (used == 0 && size >= 64) {
+      piece = size - size % 64;
+      if (piece >= ASK_BYTES && hash->is_fast == 0) hash->is_fast = has_instructions() ? 1 : -1;
+      if (hash->is_fast > 0) compress_fast(hash->state, at, piece / 64);
+      else compress_all(hash->state, at, piece / 64);
+    } else {
+      memcpy(hash->block + used, at, piece);
+      if (used + piece == 64) compress(hash->state, hash->block);
+    }
+    hash->size += piece;
+    at += piece;
+    size -= piece;
   }
 }
 

@@ -10,6 +10,7 @@ typedef struct tp__sha256 {
   uint32_t state[8];
   uint64_t size;
   unsigned char block[64];
+  int is_fast; /* whether the processor has instructions for it; 0: not asked, -1: no */
 } tp__sha256;
 
 void tp__sha256_init(tp__sha256 *hash);
