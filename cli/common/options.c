@@ -310,6 +310,8 @@ void cli_arguments_free(cli_arguments *arguments) {
   free(arguments->phases.items);
   free(arguments->tools.items);
   free(arguments->webhooks.items);
+  free(arguments->data_files.items);
+  free(arguments->code_files.items);
   free(arguments->models.items);
   free(arguments->facts.items);
   free(arguments->embedders.items);

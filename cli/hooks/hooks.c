@@ -17,6 +17,8 @@
 #include "cli/common/visible.h"
 #include "cli/run/host.h"
 
+enum { CHANGED_SIZE = 1400 };
+
 /* ---- reading and trust ---- */
 
 void cli_hooks_print_text(cli_output *output, tp_text text) {
@@ -53,7 +55,7 @@ static const char *built_helper(enum helper which) {
 }
 
 tp_hooks_options cli_hooks_options(const cli_arguments *arguments, const char *directory) {
-  return (tp_hooks_options){
+  tp_hooks_options options = {
       .struct_size = sizeof(tp_hooks_options),
       .directory = directory,
       .grants = TP_GRANT_REWRITE, /* trusting the content grants what its files ask for: trust shows it */
@@ -61,6 +63,8 @@ tp_hooks_options cli_hooks_options(const cli_arguments *arguments, const char *d
       .sandbox_all = arguments->sandbox,
       .webhook_hosts = arguments->webhooks.items,
       .webhook_helper = built_helper(WEBHOOK)};
+  cli_content_decide(arguments, directory, &options);
+  return options;
 }
 
 int cli_hooks_read(tp_runtime *runtime, const tp_hooks_options *options, tp_hooks **ret_hooks) {
@@ -78,9 +82,11 @@ static int trusted_hash(const char *directory, char ret_hash[CLI_HASH_SIZE]) {
   return status;
 }
 
-static int refuse_trust(const char *directory, bool was_trusted) {
-  cli_error_at(directory, 0, 0, "%s: nothing of it runs; look at it, then: turnphase hooks trust %s",
-               was_trusted ? "has changed since it was trusted" : "is not trusted", directory);
+/* @param changed  which files are not what was trusted; empty: that is not known. */
+static int refuse_trust(const char *directory, bool was_trusted, const char *changed) {
+  cli_error_at(directory, 0, 0, "%s%s%s%s: nothing of it runs; look at it, then: turnphase hooks trust %s",
+               was_trusted ? "has changed since it was trusted" : "is not trusted", changed[0] ? " (" : "", changed,
+               changed[0] ? ")" : "", directory);
   return CLI_CONFIG;
 }
 
@@ -88,7 +94,10 @@ int cli_hooks_need_trust(const char *directory, const tp_hooks *hooks) {
   char hash[CLI_HASH_SIZE];
   int status = trusted_hash(directory, hash);
   if (status != CLI_OK) return status;
-  return strcmp(hash, tp_hooks_hash(hooks)) == 0 ? CLI_OK : refuse_trust(directory, hash[0] != '\0');
+  if (strcmp(hash, tp_hooks_hash(hooks)) == 0) return CLI_OK;
+  char changed[CHANGED_SIZE];
+  cli_content_compare(hash, hooks, changed, sizeof changed);
+  return refuse_trust(directory, hash[0] != '\0', changed);
 }
 
 static bool is_switched_off(const char *directory) {
@@ -140,12 +149,23 @@ static void on_reload(void *ctx, tp_status status, const tp_fault *fault) {
     cli_error_at(f->directory, 0, 0, "has changed: turns from now on have its hooks");
   } else if (status == TP_ERR_USAGE) {
     cli_error_at(f->directory, 0, 0,
-                 "has changed and is not trusted: the hooks before it stay; look at it, then: turnphase hooks trust %s",
-                 f->directory);
+                 "has changed and is not trusted: the hooks before it stay (%s); look at it, then: turnphase hooks "
+                 "trust %s",
+                 fault->message, f->directory);
   } else {
     refuse(f->directory, status, fault);
     cli_error_at(f->directory, 0, 0, "the change is refused: the hooks before it stay");
   }
+}
+
+/* The watch has freed what it read: it is read again for the names of its files. */
+static int refuse_start(tp_runtime *runtime, const cli_follower *f, const tp_hooks_options *options) {
+  tp_hooks *hooks = NULL;
+  char hash[CLI_HASH_SIZE] = "", changed[CHANGED_SIZE] = "";
+  if (trusted_hash(f->directory, hash) == CLI_OK && tp_hooks_read(runtime, options, &hooks, NULL) == TP_OK)
+    cli_content_compare(hash, hooks, changed, sizeof changed);
+  tp_hooks_free(hooks);
+  return refuse_trust(f->directory, f->was_trusted, changed);
 }
 
 int cli_follower_new(tp_runtime *runtime, const cli_arguments *arguments, cli_follower **ret_follower) {
@@ -160,7 +180,7 @@ int cli_follower_new(tp_runtime *runtime, const cli_arguments *arguments, cli_fo
   tp_status status = tp_hooks_watch_new(runtime, &options, &f->watch, &fault);
   int result = CLI_OK;
   if (status == TP_ERR_USAGE) result = f->trust_status;
-  if (status == TP_ERR_USAGE && result == CLI_OK) result = refuse_trust(f->directory, f->was_trusted);
+  if (status == TP_ERR_USAGE && result == CLI_OK) result = refuse_start(runtime, f, &hooks);
   else if (status != TP_OK && result == CLI_OK) result = refuse(f->directory, status, &fault);
   if (status == TP_OK) *ret_follower = f;
   else free(f);
@@ -377,11 +397,36 @@ static int check(const cli_arguments *arguments, cli_output *output) {
 
 /* ---- trust and untrust ---- */
 
-static int print_trust_json(cli_output *output, const char *path, const char *hash) {
+static int print_untrust_json(cli_output *output, const char *path) {
   cli_map p = {0};
   cli_map_add_string(&p, "directory", path);
-  cli_map_add_bool(&p, "trusted", hash != NULL);
-  if (hash) cli_map_add_string(&p, "hash", hash);
+  cli_map_add_bool(&p, "trusted", false);
+  return cli_map_print(&p, output);
+}
+
+static bool add_trusted_file(void *ctx, const tp_hook_file *file) {
+  static const char *const uses[] = {"", "declaration", "program", "script", "helper", "data"};
+  cli_map *p = ctx;
+  if (!file->is_there) return true;
+  cli_map_open(p, NULL);
+  cli_map_add_string(p, "name", file->name);
+  cli_map_add_string(p, "use", uses[file->use]);
+  cli_map_add_bool(p, "code", file->is_code);
+  cli_map_add_bool(p, "unclear", file->is_unclear);
+  cli_map_add_string(p, "hook", file->hook);
+  cli_map_add_string(p, "digest", file->digest);
+  cli_map_close(p);
+  return true;
+}
+
+static int print_trust_json(const opened *o, cli_output *output, const char *path) {
+  cli_map p = {0};
+  cli_map_add_string(&p, "directory", path);
+  cli_map_add_bool(&p, "trusted", true);
+  cli_map_add_string(&p, "hash", tp_hooks_hash(o->hooks));
+  cli_map_open_list(&p, "files");
+  tp_hooks_each_file(o->hooks, add_trusted_file, &p);
+  cli_map_close(&p);
   return cli_map_print(&p, output);
 }
 
@@ -406,6 +451,28 @@ static bool print_trusted(void *ctx, const tp_hook_info *info) {
   return true;
 }
 
+typedef struct pattern {
+  tp_text glob;
+  bool fits;
+} pattern;
+
+static bool try_pattern(void *ctx, const tp_hook_file *file) {
+  pattern *p = ctx;
+  const char *name = strncmp(file->name, "./", 2) == 0 ? file->name + 2 : file->name;
+  p->fits = tp_pattern_fits(p->glob, tp_text_of(name)) || tp_pattern_fits(p->glob, tp_text_of(file->name)) ||
+            tp_pattern_fits(p->glob, tp_text_of(file->path));
+  return !p->fits;
+}
+
+/* A decision about a file that is made later is a good one; about a name that was mistyped it is none. */
+static void warn_of_decisions(const opened *o, const cli_words *patterns) {
+  for (size_t i = 0; i < patterns->count; i++) {
+    pattern p = {.glob = tp_text_of(patterns->items[i])};
+    tp_hooks_each_file(o->hooks, try_pattern, &p);
+    if (!p.fits) cli_error_at(o->directory, 0, 0, "warning: no file is named %s at this moment", patterns->items[i]);
+  }
+}
+
 static int trust(const cli_arguments *arguments, cli_output *output) {
   opened o;
   char *path;
@@ -413,13 +480,19 @@ static int trust(const cli_arguments *arguments, cli_output *output) {
   if (status != CLI_OK) return status;
   status = open_directory(arguments, &o);
   if (status == CLI_OK) {
-    status = cli_trust_set(path, tp_hooks_hash(o.hooks), NULL);
+    tp_hooks_options options = cli_hooks_options(arguments, o.directory);
+    char *content = cli_content_write(o.hooks, &options);
+    status = cli_trust_set(path, tp_hooks_hash(o.hooks), content, NULL);
     if (status == CLI_OK && arguments->json) {
-      status = print_trust_json(output, path, tp_hooks_hash(o.hooks));
+      status = print_trust_json(&o, output, path);
     } else if (status == CLI_OK) {
       cli_printf(output, "trusted: %s, content %s\n", path, tp_hooks_hash(o.hooks));
       tp_hooks_each(o.hooks, print_trusted, output);
+      cli_content_print(o.hooks, arguments->verbose, output);
     }
+    warn_of_decisions(&o, &arguments->data_files);
+    warn_of_decisions(&o, &arguments->code_files);
+    free(content);
     close_opened(&o);
   }
   free(path);
@@ -437,8 +510,8 @@ static int untrust(const cli_arguments *arguments, cli_output *output) {
     cli_error_at(directory, 0, 0, "is not there: name a directory that is gone by its absolute path");
     status = CLI_IO;
   }
-  if (status == CLI_OK) status = cli_trust_set(name, NULL, &was);
-  if (status == CLI_OK && arguments->json) status = print_trust_json(output, name, NULL);
+  if (status == CLI_OK) status = cli_trust_set(name, NULL, NULL, &was);
+  if (status == CLI_OK && arguments->json) status = print_untrust_json(output, name);
   else if (status == CLI_OK) cli_printf(output, "%s: %s\n", was ? "no longer trusted" : "was not trusted", name);
   free(path);
   return status;
@@ -454,7 +527,7 @@ static const struct action {
 } actions[] = {
     {"list", 1, "DIR [--sandbox]", list},
     {"check", 1, "DIR [--sandbox]", check},
-    {"trust", 1, "DIR", trust},
+    {"trust", 1, "DIR [--data-file NAME] [--code-file NAME]", trust},
     {"untrust", 1, "DIR", untrust},
     {"run", 2, "DIR ID [--payload FILE.json] [--sandbox]", cli_hooks_run},
     {"import", 1, "SETTINGS.json [--write DIR] [--fail-closed] [--rewrite] [--tool OURS=THEIRS]", cli_hooks_import},
@@ -467,16 +540,18 @@ enum { ACTIONS = sizeof actions / sizeof actions[0] };
 static int check_options(const struct action *action, const cli_arguments *arguments) {
   bool runs = action->run == cli_hooks_run, makes = action->run == cli_hooks_new;
   bool imports = action->run == cli_hooks_import, looks = action->run == list || action->run == check;
-  const char *foreign = arguments->payload && !runs              ? "--payload"
-                        : arguments->language && !makes          ? "--language"
-                        : arguments->json && makes               ? "--json"
-                        : arguments->write && !imports           ? "--write"
-                        : arguments->fail_closed && !imports     ? "--fail-closed"
-                        : arguments->rewrite && !imports         ? "--rewrite"
-                        : arguments->sandbox && !looks && !runs  ? "--sandbox"
-                        : arguments->webhooks.count > 0 && makes ? "--webhook"
-                        : arguments->tools.count > 0 && !imports ? "--tool"
-                                                                 : NULL;
+  const char *foreign = arguments->payload && !runs                               ? "--payload"
+                        : arguments->language && !makes                           ? "--language"
+                        : arguments->json && makes                                ? "--json"
+                        : arguments->write && !imports                            ? "--write"
+                        : arguments->fail_closed && !imports                      ? "--fail-closed"
+                        : arguments->rewrite && !imports                          ? "--rewrite"
+                        : arguments->sandbox && !looks && !runs                   ? "--sandbox"
+                        : arguments->webhooks.count > 0 && makes                  ? "--webhook"
+                        : arguments->tools.count > 0 && !imports                  ? "--tool"
+                        : arguments->data_files.count > 0 && action->run != trust ? "--data-file"
+                        : arguments->code_files.count > 0 && action->run != trust ? "--code-file"
+                                                                                  : NULL;
   if (!foreign) return CLI_OK;
   cli_error("hooks %s does not take %s", action->name, foreign);
   return CLI_USAGE;

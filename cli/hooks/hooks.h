@@ -44,7 +44,24 @@ enum { CLI_HASH_SIZE = 65 };
 int cli_trust_path(const char *directory, char **ret_path);
 /** @param ret_hash  the hash that is trusted; empty: none. */
 int cli_trust_get(const char *path, char ret_hash[CLI_HASH_SIZE]);
-/** @param hash  NULL: none is trusted from now on. @param ret_was  whether one was; may be NULL. */
-int cli_trust_set(const char *path, const char *hash, bool *ret_was);
+/** @param hash     NULL: none is trusted from now on.
+ *  @param content  what the hash is about, a line for each file and decision.
+ *  @param ret_was  whether one was trusted; may be NULL. */
+int cli_trust_set(const char *path, const char *hash, const char *content, bool *ret_was);
+/** What a hash is about; empty when it was not kept. Freed by free(). */
+int cli_trust_content(const char *hash, char **ret_content);
+
+/* ---- hooks_content.c: what a trust is about ---- */
+
+/** What the operator has decided of a directory's files: those of the trust that is given, then those of --data-file
+ *  and --code-file. The lists stay until the command ends. Main thread only. */
+void cli_content_decide(const cli_arguments *arguments, const char *directory, tp_hooks_options *options);
+/** The lines that cli_trust_set() keeps; freed by free(). */
+char *cli_content_write(const tp_hooks *hooks, const tp_hooks_options *options);
+/** Writes which files are not what was trusted: "guard.sh has changed, helper.sh is new"; empty when that is not
+ *  known. */
+void cli_content_compare(const char *hash, const tp_hooks *hooks, char *ret_text, size_t size);
+/** Prints what could be code or data, and how the operator decides it. */
+void cli_content_print(const tp_hooks *hooks, bool is_verbose, cli_output *output);
 
 #endif

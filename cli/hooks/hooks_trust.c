@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * hooks_trust.c: which content of which directory the user trusts. The file is the user's alone, is replaced whole, and
- * is changed under a lock on a file beside it. */
+ * is changed under a lock on a file beside it. What each hash is about stands in files of their own. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -191,6 +191,17 @@ static int file_path(char ret_path[PATH_SIZE + 16]) {
   return status;
 }
 
+/* What a hash is about is kept in a file of its name, next to the list. */
+static int content_path(const char *hash, char ret_path[PATH_SIZE + 128], bool makes_folder) {
+  char folder[PATH_SIZE], whole[PATH_SIZE + 16];
+  int status = find_folder(folder);
+  if (status != CLI_OK) return status;
+  snprintf(whole, sizeof whole, "%s/contents", folder);
+  if (makes_folder) status = make_folders(whole);
+  snprintf(ret_path, PATH_SIZE + 128, "%s/%s", whole, hash);
+  return status;
+}
+
 int cli_trust_get(const char *directory, char ret_hash[CLI_HASH_SIZE]) {
   char path[PATH_SIZE + 16], *text;
   int status = file_path(path);
@@ -221,15 +232,23 @@ static int change(const char *path, const char *directory, const char *hash, boo
   return status;
 }
 
-int cli_trust_set(const char *directory, const char *hash, bool *ret_was) {
-  assert((!hash || strlen(hash) == CLI_HASH_SIZE - 1) && directory[0] == '/');
-  char folder[PATH_SIZE], path[PATH_SIZE + 16];
+int cli_trust_set(const char *directory, const char *hash, const char *content, bool *ret_was) {
+  assert((!hash || strlen(hash) == CLI_HASH_SIZE - 1) && directory[0] == '/' && (!hash || content));
+  char folder[PATH_SIZE], path[PATH_SIZE + 16], listed[PATH_SIZE + 128];
   int lock, status = find_folder(folder);
   if (status == CLI_OK) status = make_folders(folder);
   if (status == CLI_OK) status = file_path(path);
   if (status == CLI_OK) status = lock_file(path, &lock);
   if (status != CLI_OK) return status;
-  status = change(path, directory, hash, ret_was);
+  if (hash) status = content_path(hash, listed, true);
+  if (status == CLI_OK && hash) status = replace_file(listed, content);
+  if (status == CLI_OK) status = change(path, directory, hash, ret_was);
   close(lock);
   return status;
+}
+
+int cli_trust_content(const char *hash, char **ret_content) {
+  char path[PATH_SIZE + 128];
+  int status = content_path(hash, path, false);
+  return status == CLI_OK ? read_file(path, ret_content) : status;
 }

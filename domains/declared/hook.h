@@ -12,6 +12,7 @@
 #include "domains/declared/condition.h"
 #include "domains/declared/hook_protocol.h"
 #include "domains/declared/sandbox.h"
+#include "domains/declared/trust.h"
 #include "domains/declared/webhook.h"
 #include "runtime/base/check.h"
 #include "support/bytes.h"
@@ -27,7 +28,7 @@ enum {
   TP__HOOK_EDGES_MAX = 64,
   TP__HOOK_PATTERNS_MAX = 64,
   TP__HOOK_FILES_MAX = 128,
-  TP__HOOK_ENVIRONMENT_MAX = 168,
+  TP__HOOK_ENVIRONMENT_MAX = 169,
   TP__HOOK_VARIABLES_MAX = 128, /* of these, by env and pass_env */
   TP__HOOK_LIMIT_MS_MAX = 86400000
 };
@@ -68,12 +69,6 @@ typedef struct tp__permissions {
   const char *otherwise; /* of a tool in none of them: never, ask or auto */
 } tp__permissions;
 
-/** A file that a command names, as it was when it was hashed. */
-typedef struct tp__hook_program {
-  bool exists;
-  struct stat stat;
-} tp__hook_program;
-
 /** Whether it is the same file with the same content, as far as the file system says: inode, size and times. */
 bool tp__hook_same_file(const struct stat *one, const struct stat *other);
 
@@ -103,12 +98,10 @@ typedef struct tp__hook {
   uint32_t max_concurrent; /* 0: the default */
   tp_sequential sequential;
   const char *arguments[TP__HOOK_ARGUMENTS_MAX + 1];
-  const char *names[TP__HOOK_FILES_MAX]; /* the path behind each argument; NULL: it is none. Behind them the files that
-                                            a line of a shell names */
-  tp__hook_program programs[TP__HOOK_FILES_MAX];
+  tp__trust_file *trusted[TP__HOOK_FILES_MAX]; /* what its command names */
   tp__sandbox sandbox;
   const char *const *started; /* what is started: arguments, or the sandbox's helper with them */
-  size_t argument_count, name_count;
+  size_t argument_count, trusted_count;
   tp__edges after, before, needs;
   tp__patterns scopes, changed_paths, agents, modes, environments;
   const char *rule_tools;  /* of `if` of another host: its names, with blanks between them; NULL: any */
@@ -127,7 +120,12 @@ struct tp_hooks {
   /* never changes after the reading */
   tp_runtime *runtime;
   const char *directory, *root;
-  const char *only; /* NULL: all */
+  const char *folder;    /* the directory, absolute and without links */
+  tp__trust_file *files; /* in the order of their names */
+  tp__trust_folder *folders;
+  size_t data_count;
+  const char *const *data_files, *const *code_files; /* globs, ended by NULL: what the operator has decided */
+  const char *only;                                  /* NULL: all */
   tp_grant grants;
   bool sandboxes_all;
   const char *helper; /* of sandboxes */
@@ -164,9 +162,6 @@ bool tp__hooks_in_loop(tp_hooks *hooks);
 /** Adds a value as JSON, and the end of the line. @param writer  gets the text; its value stays as it is. */
 tp_status tp__line_add_json(tp__bytes *line, tp_text value, tp_writer *writer);
 
-/** Whether the files that a command names are what was hashed. */
-bool tp__hook_is_as_it_was(const tp__hook *hook);
-extern const char tp__hook_changed[];
 /** A map that a program gets. Its size stands in front of it, so all that adds to it is called twice: first to count,
  *  without a writer, then to write. */
 typedef struct tp__input {

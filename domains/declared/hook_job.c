@@ -114,18 +114,6 @@ bool tp__hook_same_file(const struct stat *one, const struct stat *other) {
          one->st_ctim.tv_sec == other->st_ctim.tv_sec && one->st_ctim.tv_nsec == other->st_ctim.tv_nsec;
 }
 
-const char tp__hook_changed[] = "the program is not what was trusted: read the directory again and trust it";
-
-bool tp__hook_is_as_it_was(const tp__hook *hook) {
-  for (size_t i = 0; i < hook->name_count; i++) {
-    const tp__hook_program *program = &hook->programs[i];
-    struct stat now;
-    if (!program->exists || stat(hook->names[i], &now) != 0) continue; /* starting it will say so */
-    if (!tp__hook_same_file(&now, &program->stat)) return false;
-  }
-  return true;
-}
-
 /* The attempt's own deadline is the engine's, which cancels; the process's lies behind it, for a runtime that is gone.
  */
 static uint32_t process_limit_ms(int64_t left_ms) {
@@ -136,8 +124,9 @@ static uint32_t process_limit_ms(int64_t left_ms) {
 static void start_program(tp__job *job, const tp__bytes *line, int64_t left_ms) {
   assert(job->token.bits != 0 && job->hook->started);
   const tp__hook *hook = job->hook;
-  if (!tp__hook_is_as_it_was(hook)) {
-    job->kind->unstarted(job, tp__hook_changed, 0);
+  char why[TP__TRUST_WHY_SIZE];
+  if (!tp__trust_holds(hook, why)) {
+    job->kind->unstarted(job, why, 0);
     return;
   }
   tp_process_options options = {.struct_size = sizeof options,

@@ -692,51 +692,13 @@ static const char *joined(tp_hooks *hooks, const char *folder, const char *name)
 
 /* A program without a slash is looked for in PATH, once; one that is not found stays as it is, and cannot start. */
 static const char *find_program(tp_hooks *hooks, const char *name) {
-  const char *list = hooks->environment[0] + strlen("PATH=");
-  while (*list) {
-    size_t size = strcspn(list, ":");
-    char folder[1024];
-    if (size > 0 && size < sizeof folder) {
-      memcpy(folder, list, size);
-      folder[size] = '\0';
-      const char *path = joined(hooks, folder, name);
-      if (path && access(path, X_OK) == 0) return path;
-    }
-    list += size + (list[size] == ':');
-  }
-  return joined(hooks, hooks->root, name);
+  char path[4096];
+  bool is_found = tp__trust_look_up(hooks->environment[0] + strlen("PATH="), name, path, sizeof path);
+  return is_found ? tp__hooks_copy(hooks, tp_text_of(path)) : joined(hooks, hooks->root, name);
 }
 
 static const char *path_of(tp_hooks *hooks, const char *name) {
   return name[0] == '/' ? name : joined(hooks, hooks->root, name);
-}
-
-static const char *script_path(tp_hooks *hooks, const char *text) {
-  const char *home = getenv("HOME");
-  if (text[0] == '~' && text[1] == '/' && home) return joined(hooks, home, text + 2);
-  return text[0] == '/' ? tp__hooks_copy(hooks, tp_text_of(text)) : joined(hooks, hooks->root, text);
-}
-
-/* Scripts that a line of a shell names are what runs, so a trust is about them, too: every word that is a file. */
-static tp_status find_scripts(struct reader *reader, tp__hook *hook) {
-  const char *at = hook->arguments[2];
-  while (*at) {
-    char text[4096];
-    struct stat found;
-    size_t size = strcspn(at, " \t\n;|&<>()`=");
-    if (size > 0 && expand(hook, at, size, "\"'\\", text, sizeof text) && text[0]) {
-      const char *path = script_path(reader->hooks, text);
-      if (path && stat(path, &found) == 0 && S_ISREG(found.st_mode)) {
-        if (hook->name_count == TP__HOOK_FILES_MAX)
-          return REFUSE(reader, TP_ERR_TOO_LARGE, 0, "the line of the shell names more than %d files",
-                        TP__HOOK_FILES_MAX - TP__HOOK_ARGUMENTS_MAX);
-        assert(hook->name_count < sizeof hook->names / sizeof *hook->names);
-        hook->names[hook->name_count++] = path;
-      }
-    }
-    at += size + (at[size] != '\0');
-  }
-  return TP_OK;
 }
 
 static tp_status read_command(struct reader *reader, tp__hook *hook, uint32_t map) {
@@ -751,17 +713,11 @@ static tp_status read_command(struct reader *reader, tp__hook *hook, uint32_t ma
     return REFUSE(reader, TP_ERR_MALFORMED, index,
                   "command is one path, not a line of a shell: write a list, such as "
                   "[sh, -c, \"…\"] or [python3, guard.py]");
-  hook->name_count = hook->argument_count;
-  bool is_shell = is_shell_line(hook);
-  if (hook->protocol && !is_shell) TP__TRY(expand_arguments(reader, hook));
-  for (size_t i = 0; i < hook->argument_count; i++) {
-    bool is_looked_up = i == 0 && !strchr(hook->arguments[0], '/');
-    hook->names[i] =
-        is_looked_up ? find_program(reader->hooks, hook->arguments[0]) : path_of(reader->hooks, hook->arguments[i]);
-    if (!hook->names[i] && i == 0) return no_memory(reader);
-  }
-  hook->arguments[0] = hook->names[0];
-  return hook->protocol && is_shell ? find_scripts(reader, hook) : TP_OK;
+  if (hook->protocol && !is_shell_line(hook)) TP__TRY(expand_arguments(reader, hook));
+  TP__TRY(tp__trust_find(reader->hooks, hook, reader->fault));
+  hook->arguments[0] = strchr(hook->arguments[0], '/') ? path_of(reader->hooks, hook->arguments[0])
+                                                       : find_program(reader->hooks, hook->arguments[0]);
+  return hook->arguments[0] ? TP_OK : no_memory(reader);
 }
 
 static tp_status read_path(struct reader *reader, tp__hook *hook, uint32_t map) {
@@ -835,7 +791,9 @@ static tp_status read_sandbox(struct reader *reader, tp__hook *hook, uint32_t ha
   const char **started = tp__hooks_alloc(reader->hooks, TP__SANDBOX_ARGUMENTS_MAX * sizeof *started);
   if (!started) return no_memory(reader);
   hook->started = started;
-  if (tp__sandbox_arguments(sandbox, reader->hooks->helper, hook->names, hook->name_count, hook->arguments, started))
+  const char *programs[TP__HOOK_FILES_MAX];
+  for (size_t i = 0; i < hook->trusted_count; i++) programs[i] = hook->trusted[i]->path;
+  if (tp__sandbox_arguments(sandbox, reader->hooks->helper, programs, hook->trusted_count, hook->arguments, started))
     return TP_OK;
   return REFUSE(reader, TP_ERR_TOO_LARGE, index, "the program and its sandbox have too many arguments");
 }

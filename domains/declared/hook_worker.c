@@ -293,7 +293,8 @@ static tp_status start_locked(tp__worker *worker, tp_fault *fault) {
     return tp__refuse(fault, TP_ERR_SYSTEM, NULL,
                       "the worker ended without an answer %u times in a row: it is started again in %lld ms",
                       worker->failures, (long long)left_ms);
-  if (!tp__hook_is_as_it_was(hook)) return tp__refuse(fault, TP_ERR_SYSTEM, NULL, "%s", tp__hook_changed);
+  char why[TP__TRUST_WHY_SIZE];
+  if (!tp__trust_holds(hook, why)) return tp__refuse(fault, TP_ERR_SYSTEM, NULL, "%s", why);
   tp_process_options options = {.struct_size = sizeof options,
                                 .arguments = hook->started,
                                 .environment = hook->environment,

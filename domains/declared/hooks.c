@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <fts.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +11,9 @@
 
 #include "domains/declared/hook_tool.h"
 #include "domains/declared/hook_worker.h"
-#include "support/sha256.h"
 #include "domains/declared/yaml.h"
 
-enum { HOOKS_MAX = 1024, HASHED_FILES_MAX = 10000, HASHED_BYTES_MAX = 256 << 20 };
+enum { HOOKS_MAX = 1024 };
 
 /* ---- memory of what was read ---- */
 
@@ -56,7 +54,7 @@ static void hooks_check_locked(const tp_hooks *hooks) {
   /* As many hooks are counted as stand in the list. */
   for (const tp__hook *hook = hooks->first; hook && looked < TP__CHECK_ITEMS_MAX; hook = hook->next, looked++) {
     assert(hook->hooks == hooks && hook->id && hook->file);
-    assert(hook->name_count <= TP__HOOK_FILES_MAX && hook->argument_count <= TP__HOOK_ARGUMENTS_MAX);
+    assert(hook->trusted_count <= TP__HOOK_FILES_MAX && hook->argument_count <= TP__HOOK_ARGUMENTS_MAX);
     assert(!hook->worker || hook->kind == TP__HOOK_WORKER);
     assert(!hook->tool || hook->kind == TP__HOOK_TOOL);
   }
@@ -141,11 +139,6 @@ static tp_status refuse_io(tp_fault *fault, const char *path, int error) {
   return tp__refuse_errno(fault, TP_ERR_IO, path, error, "cannot be read");
 }
 
-static tp_status refuse_large(tp_fault *fault, const char *path) {
-  return tp__refuse(fault, TP_ERR_TOO_LARGE, path, "has more than %d MiB: keep it outside of the directory of hooks",
-                    HASHED_BYTES_MAX >> 20);
-}
-
 static tp_status refuse_memory(tp_fault *fault) {
   return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the hooks");
 }
@@ -168,7 +161,8 @@ static tp_status read_one(tp_hooks *hooks, const char *name, tp__hook ***last, t
   tp__hook *hook;
   int error = tp__file_read(AT_FDCWD, file, TP__YAML_BYTES_MAX, &text);
   tp_status status = error ? tp__file_refuse(fault, file, error, TP__YAML_BYTES_MAX, "cannot be read")
-                           : tp__hook_read(hooks, file, tp__bytes_text(&text), &hook, fault);
+                           : tp__trust_add_declaration(hooks, file, tp__bytes_text(&text), fault);
+  if (status == TP_OK) status = tp__hook_read(hooks, file, tp__bytes_text(&text), &hook, fault);
   tp__bytes_fini(&text);
   if (status != TP_OK) return status;
   **last = hook;
@@ -193,136 +187,6 @@ static tp_status read_all(tp_hooks *hooks, tp_fault *fault) {
   return status;
 }
 
-/* ---- the content hash ---- */
-
-/* Sizes stand before names and contents, so that nothing can move from one to the other. */
-static void hash_text(tp__sha256 *hash, const char *bytes, size_t size) {
-  char text[32];
-  int length = snprintf(text, sizeof text, "%zu:", size);
-  tp__sha256_add(hash, text, (size_t)length);
-  tp__sha256_add(hash, bytes, size);
-}
-
-/* A file that was hashed in this reading. Interpreters are named by many hooks and are large: each is read once. */
-struct digest {
-  struct digest *next;
-  struct stat stat;
-  char text[65];
-};
-
-struct hashing {
-  tp__sha256 all;
-  struct digest *digests;
-};
-
-static const struct digest *find_digest(const struct hashing *h, const struct stat *stat) {
-  const struct digest *digest = h->digests;
-  while (digest && !tp__hook_same_file(&digest->stat, stat)) digest = digest->next;
-  return digest;
-}
-
-static tp_status read_digest(int fd, const char *path, struct digest *digest, tp_fault *fault) {
-  tp__sha256 content;
-  tp__sha256_init(&content);
-  char bytes[16384];
-  for (int64_t left = HASHED_BYTES_MAX + 1;;) {
-    ssize_t size = read(fd, bytes, sizeof bytes);
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0) return refuse_io(fault, path, errno);
-    if (size == 0) break;
-    if ((left -= size) <= 0) return refuse_large(fault, path); /* it grew */
-    tp__sha256_add(&content, bytes, (size_t)size);
-  }
-  tp__sha256_finish(&content, digest->text);
-  return TP_OK;
-}
-
-static tp_status add_digest(struct hashing *h, int fd, const char *path, const struct stat *found,
-                            const struct digest **ret_digest, tp_fault *fault) {
-  struct digest *made = calloc(1, sizeof *made);
-  if (!made) return refuse_memory(fault);
-  made->stat = *found;
-  made->next = h->digests;
-  h->digests = made;
-  *ret_digest = made;
-  return read_digest(fd, path, made, fault);
-}
-
-/* @param ret_stat  of what was read, whatever the path means by now; may be NULL. */
-static tp_status hash_content(struct hashing *h, const char *path, struct stat *ret_stat, tp_fault *fault) {
-  struct stat found;
-  int fd = tp__file_open(AT_FDCWD, path, &found);
-  if (fd < 0) return tp__file_refuse(fault, path, fd, 0, "cannot be read");
-  const struct digest *digest = find_digest(h, &found);
-  tp_status status = TP_OK;
-  if (!digest && found.st_size > HASHED_BYTES_MAX) status = refuse_large(fault, path);
-  else if (!digest) status = add_digest(h, fd, path, &found, &digest, fault);
-  close(fd);
-  if (status != TP_OK) return status;
-  hash_text(&h->all, digest->text, 64);
-  if (ret_stat) *ret_stat = found;
-  return TP_OK;
-}
-
-static int names_by_bytes(const FTSENT **one, const FTSENT **other) {
-  return strcmp((*one)->fts_name, (*other)->fts_name);
-}
-
-static tp_status hash_entry(struct hashing *h, const tp_hooks *hooks, const FTSENT *entry, tp_fault *fault) {
-  if (entry->fts_info == FTS_ERR || entry->fts_info == FTS_DNR || entry->fts_info == FTS_NS)
-    return refuse_io(fault, entry->fts_path, entry->fts_errno);
-  bool is_file = entry->fts_info == FTS_F;
-  if (entry->fts_info == FTS_DC || entry->fts_info == FTS_SLNONE || (!is_file && entry->fts_info != FTS_DEFAULT))
-    return TP_OK;
-  const char *name = entry->fts_path + strlen(hooks->directory);
-  hash_text(&h->all, name, strlen(name));
-  return is_file ? hash_content(h, entry->fts_path, NULL, fault) : TP_OK;
-}
-
-/* Links are followed: what is behind them is what runs. */
-static tp_status hash_directory(struct hashing *h, tp_hooks *hooks, tp_fault *fault) {
-  char *paths[] = {(char *)(uintptr_t)hooks->directory, NULL};
-  FTS *tree = fts_open(paths, FTS_LOGICAL | FTS_NOCHDIR, names_by_bytes);
-  if (!tree) return refuse_io(fault, hooks->directory, errno);
-  tp_status status = TP_OK;
-  size_t files = 0;
-  for (FTSENT *entry = fts_read(tree); entry && status == TP_OK; entry = fts_read(tree)) {
-    if (++files > HASHED_FILES_MAX)
-      status = tp__refuse(fault, TP_ERR_TOO_LARGE, hooks->directory,
-                          "more than %d files to hash: keep programs in a folder of their own", HASHED_FILES_MAX);
-    else status = hash_entry(h, hooks, entry, fault);
-  }
-  fts_close(tree);
-  return status;
-}
-
-static tp_status hash_program(struct hashing *h, tp__hook *hook, size_t index, tp_fault *fault) {
-  assert(index < hook->name_count);
-  const char *path = hook->names[index];
-  tp__hook_program *program = &hook->programs[index];
-  if (!path || stat(path, &program->stat) != 0 || !S_ISREG(program->stat.st_mode)) return TP_OK;
-  program->exists = true;
-  const char *name = index < hook->argument_count ? hook->arguments[index] : path;
-  hash_text(&h->all, name, strlen(name));
-  return access(path, R_OK) == 0 ? hash_content(h, path, &program->stat, fault) : TP_OK;
-}
-
-static tp_status hash_all(tp_hooks *hooks, tp_fault *fault) {
-  struct hashing h = {.digests = NULL};
-  tp__sha256_init(&h.all);
-  tp_status status = hash_directory(&h, hooks, fault);
-  for (tp__hook *hook = hooks->first; hook && status == TP_OK; hook = hook->next) {
-    for (size_t i = 0; i < hook->name_count && status == TP_OK; i++) status = hash_program(&h, hook, i, fault);
-  }
-  tp__sha256_finish(&h.all, hooks->hash);
-  while (h.digests) {
-    struct digest *next = h.digests->next;
-    free(h.digests);
-    h.digests = next;
-  }
-  return status;
-}
-
 /* ---- reading ---- */
 
 /* What a program gets of the host's environment, by name; all else stays with the host. PATH is always there. */
@@ -339,6 +203,18 @@ static tp_status read_environment(tp_hooks *hooks, tp_fault *fault) {
   return TP_OK;
 }
 
+/* @return a list ended by NULL; NULL without memory. */
+static const char *const *copy_list(tp_hooks *hooks, const char *const *list) {
+  size_t count = 0;
+  while (list && list[count]) count++;
+  const char **copy = tp__hooks_alloc(hooks, (count + 1) * sizeof *copy);
+  for (size_t i = 0; copy && i < count; i++) {
+    copy[i] = tp__hooks_copy(hooks, tp_text_of(list[i]));
+    if (!copy[i]) return NULL;
+  }
+  return copy;
+}
+
 static tp_status fill(tp_hooks *hooks, const tp_hooks_options *options, tp_fault *fault) {
   char here[4096];
   const char *root = options->root;
@@ -348,9 +224,17 @@ static tp_status fill(tp_hooks *hooks, const tp_hooks_options *options, tp_fault
   if (!absolute) return refuse_io(fault, root, errno);
   hooks->root = tp__hooks_copy(hooks, tp_text_of(absolute));
   free(absolute);
+  absolute = realpath(options->directory, NULL);
+  if (!absolute) return refuse_io(fault, options->directory, errno);
+  hooks->folder = tp__hooks_copy(hooks, tp_text_of(absolute));
+  free(absolute);
   hooks->directory = tp__hooks_copy(hooks, tp_text_of(options->directory));
   if (options->only) hooks->only = tp__hooks_copy(hooks, tp_text_of(options->only));
-  if (!hooks->root || !hooks->directory || (options->only && !hooks->only)) return refuse_memory(fault);
+  hooks->data_files = copy_list(hooks, options->data_files);
+  hooks->code_files = copy_list(hooks, options->code_files);
+  if (!hooks->data_files || !hooks->code_files) return refuse_memory(fault);
+  if (!hooks->root || !hooks->directory || !hooks->folder || (options->only && !hooks->only))
+    return refuse_memory(fault);
   hooks->grants = options->grants;
   hooks->sandboxes_all = options->sandbox_all;
   hooks->helper = TP__SANDBOX_HELPER;
@@ -365,7 +249,7 @@ static tp_status fill(tp_hooks *hooks, const tp_hooks_options *options, tp_fault
   if (status == TP_OK) status = tp_process_loop_new(NULL, &hooks->loop, fault);
   if (status == TP_OK) status = read_all(hooks, fault);
   hooks->webhook_hosts = NULL;
-  return status == TP_OK ? hash_all(hooks, fault) : status;
+  return status == TP_OK ? tp__trust_hash(hooks, fault) : status;
 }
 
 static tp_status options_read(const tp_hooks_options *theirs, tp_hooks_options *options, tp_fault *fault) {
@@ -443,6 +327,24 @@ size_t tp_hooks_each(const tp_hooks *hooks, tp_hook_info_fn each, void *ctx) {
     if (!each(ctx, &info)) break;
   }
   return hooks->count;
+}
+
+size_t tp_hooks_each_file(const tp_hooks *hooks, tp_hook_file_fn each, void *ctx) {
+  size_t count = 0;
+  for (const tp__trust_file *file = hooks ? hooks->files : NULL; file; file = file->next) {
+    tp_hook_file info = {.struct_size = sizeof info,
+                         .path = file->path,
+                         .name = file->shown,
+                         .digest = file->digest,
+                         .hook = file->hook ? file->hook : "",
+                         .use = file->use,
+                         .is_code = file->is_code,
+                         .is_there = file->is_code ? file->is_there : access(file->path, F_OK) == 0,
+                         .is_unclear = file->is_unclear};
+    count++;
+    if (each && !each(ctx, &info)) break;
+  }
+  return count;
 }
 
 /* ---- the commit ---- */
@@ -542,8 +444,13 @@ static void name_file(const tp_hooks *hooks, tp_fault *fault) {
   }
 }
 
-static tp_status check_trust(const tp_hooks *hooks, const char *trusted, tp_fault *fault) {
+static tp_status check_trust(const tp_hooks *hooks, const tp_hooks *before, const char *trusted, tp_fault *fault) {
+  char what[TP__TRUST_WHY_SIZE] = "";
   if (trusted && strcmp(trusted, hooks->hash) == 0) return TP_OK;
+  if (before) tp__trust_difference(before, hooks, what);
+  if (what[0])
+    return tp__refuse(fault, TP_ERR_USAGE, hooks->directory, "%s; the hash is %s: look at it, then trust it", what,
+                      hooks->hash);
   return tp__refuse(fault, TP_ERR_USAGE, hooks->directory,
                     "the content has the hash %s, and %s was trusted: look at it, then trust this hash", hooks->hash,
                     trusted ? "another one" : "none");
@@ -585,7 +492,7 @@ tp_status tp_hooks_replace(tp_hooks *hooks, const tp_hooks *before, const char *
   const char *disabled = getenv("TURNPHASE_DISABLE_HOOKS");
   bool is_off = disabled && strcmp(disabled, "1") == 0;
   if (is_off && !before) return TP_OK;
-  tp_status status = check_trust(hooks, trusted, fault);
+  tp_status status = check_trust(hooks, before, trusted, fault);
   if (status != TP_OK) return status;
   tp_owner owner = {.struct_size = sizeof owner,
                     .name = owner_name ? owner_name : "declared",

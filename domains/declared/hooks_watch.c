@@ -32,7 +32,7 @@ struct tp_hooks_watch {
   tp_hooks_watch_options options;
   tp_hooks_options hooks_options;
   char *directory, *root, *owner, *helper, *webhook_helper;
-  char **webhook_hosts; /* ended by NULL; NULL: none */
+  char **webhook_hosts, **data_files, **code_files; /* ended by NULL; NULL: none */
   int inotify, stop;
   pthread_t thread;
   tp__lock mutex;
@@ -138,6 +138,11 @@ static void *watch_run(void *arg) {
 
 /* ---- life ---- */
 
+static void free_list(char **list) {
+  for (char **item = list; item && *item; item++) free(*item);
+  free(list);
+}
+
 static void watch_free(tp_hooks_watch *watch) {
   tp_hooks_free(watch->hooks);
   if (watch->inotify >= 0) close(watch->inotify);
@@ -148,8 +153,9 @@ static void watch_free(tp_hooks_watch *watch) {
   free(watch->owner);
   free(watch->helper);
   free(watch->webhook_helper);
-  for (char **host = watch->webhook_hosts; host && *host; host++) free(*host);
-  free(watch->webhook_hosts);
+  free_list(watch->webhook_hosts);
+  free_list(watch->data_files);
+  free_list(watch->code_files);
   free(watch);
 }
 
@@ -162,13 +168,14 @@ static bool copy_text(const char *text, char **ret_copy) {
   return !text || *ret_copy;
 }
 
-static bool copy_hosts(tp_hooks_watch *watch, const char *const *hosts) {
+static bool copy_list(const char *const *list, char ***ret_copy) {
   size_t count = 0;
-  while (hosts && hosts[count]) count++;
+  while (list && list[count]) count++;
   if (count == 0) return true;
-  watch->webhook_hosts = calloc(count + 1, sizeof *watch->webhook_hosts);
-  bool is_copied = watch->webhook_hosts != NULL;
-  for (size_t i = 0; is_copied && i < count; i++) is_copied = copy_text(hosts[i], &watch->webhook_hosts[i]);
+  char **copy = calloc(count + 1, sizeof *copy);
+  bool is_copied = copy != NULL;
+  *ret_copy = copy;
+  for (size_t i = 0; is_copied && i < count; i++) is_copied = copy_text(list[i], &copy[i]);
   return is_copied;
 }
 
@@ -181,7 +188,9 @@ static tp_status open_watch(tp_hooks_watch *watch, tp_fault *fault) {
   options->struct_size = sizeof *options;
   if (!copy_text(theirs->directory, &watch->directory) || !copy_text(root, &watch->root) ||
       !copy_text(options->sandbox_helper, &watch->helper) ||
-      !copy_text(options->webhook_helper, &watch->webhook_helper) || !copy_hosts(watch, options->webhook_hosts) ||
+      !copy_text(options->webhook_helper, &watch->webhook_helper) ||
+      !copy_list(options->webhook_hosts, &watch->webhook_hosts) ||
+      !copy_list(options->data_files, &watch->data_files) || !copy_list(options->code_files, &watch->code_files) ||
       !copy_text(watch->options.owner, &watch->owner))
     return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory to watch hooks");
   options->directory = watch->directory;
@@ -189,6 +198,8 @@ static tp_status open_watch(tp_hooks_watch *watch, tp_fault *fault) {
   options->sandbox_helper = watch->helper;
   options->webhook_helper = watch->webhook_helper;
   options->webhook_hosts = (const char *const *)watch->webhook_hosts;
+  options->data_files = (const char *const *)watch->data_files;
+  options->code_files = (const char *const *)watch->code_files;
   watch->inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
   if (watch->inotify < 0) return system_error(fault, errno, "no inotify for hooks");
   watch->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

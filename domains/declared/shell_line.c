@@ -20,8 +20,10 @@ struct scan {
   bool in_word, skips_word;     /* the next word is the target of a redirection */
   bool is_quoted;               /* inside of double quotes */
   bool outer[SUBSTITUTIONS_MAX];
-  size_t depth; /* of substitutions: is_quoted around each of them is in `outer` */
-  tp__command_fn matches;
+  size_t depth;              /* of substitutions: is_quoted around each of them is in `outer` */
+  tp__command_fn matches;    /* NULL: each is called instead */
+  tp__shell_command_fn each; /* its words have the targets of redirections */
+  uint64_t inputs, outputs;
   void *ctx;
   unsigned lines_left; /* how deep `sh -c` may still go */
   bool found;
@@ -118,9 +120,23 @@ static void end_word(struct scan *s) {
   }
 }
 
+static void report(struct scan *s) {
+  tp_text words[WORDS_MAX];
+  tp__shell_command command = {.words = words, .count = s->word_count, .inputs = s->inputs, .outputs = s->outputs};
+  for (size_t i = 0; i < s->word_count; i++) words[i] = word_at(s, i);
+  if (s->word_count > 0) s->each(s->ctx, &command);
+  s->size = s->word_count = 0;
+  s->inputs = s->outputs = s->braces = 0;
+  s->skips_word = false;
+}
+
 static void end_command(struct scan *s) {
   size_t first = 0;
   end_word(s);
+  if (s->each) {
+    report(s);
+    return;
+  }
   while (first < s->word_count && first < WORDS_MAX - 1 &&
          (is_reserved(word_at(s, first)) || is_assignment(word_at(s, first))))
     first++;
@@ -201,8 +217,17 @@ static void leave(struct scan *s) {
   s->is_quoted = s->depth < SUBSTITUTIONS_MAX && s->outer[s->depth];
 }
 
+/* Where the targets are wanted: the next word is one. */
+static void mark_target(struct scan *s, char c) {
+  uint64_t bit = s->word_count < WORDS_MAX ? (uint64_t)1 << s->word_count : 0;
+  bool is_text = c == '<' && peek(s, 1) != '\0' && strchr("<&", peek(s, 1));
+  if (c == '<' && peek(s, 1) != '>') s->inputs |= is_text ? 0 : bit;
+  else s->outputs |= bit;
+  s->skips_word = is_text;
+}
+
 /* 2>, >>, <, >|, &>: the digits in front are no word, and the next word is no argument. */
-static void take_redirection(struct scan *s) {
+static void take_redirection(struct scan *s, char c) {
   bool digits = s->in_word;
   for (size_t i = s->begins[s->word_count]; digits && i < s->size; i++)
     digits = s->bytes[i] >= '0' && s->bytes[i] <= '9';
@@ -211,8 +236,9 @@ static void take_redirection(struct scan *s) {
     s->in_word = false;
   }
   end_word(s);
-  while (peek(s, 1) && strchr("<>&|", peek(s, 1))) s->at++;
   s->skips_word = true;
+  if (s->each) mark_target(s, c);
+  while (peek(s, 1) && strchr("<>&|", peek(s, 1))) s->at++;
 }
 
 static void take_plain(struct scan *s, char c) {
@@ -223,7 +249,7 @@ static void take_plain(struct scan *s, char c) {
     else if (c == '(') enter(s);
     else end_command(s);
   } else if (c == ' ' || c == '\t' || c == '\r') end_word(s);
-  else if (c == '<' || c == '>') take_redirection(s);
+  else if (c == '<' || c == '>') take_redirection(s, c);
   else if (c == '#' && !s->in_word)
     while (s->at + 1 < s->line.size && s->line.data[s->at + 1] != '\n') s->at++;
   else {
@@ -254,18 +280,27 @@ static void take(struct scan *s) {
   }
 }
 
-static bool scan_line(tp_text line, tp__command_fn matches, void *ctx, unsigned lines_left) {
+static bool scan(struct scan *s) {
   char stack[STACK_BYTES];
+  size_t needed = 2 * s->line.size + 2; /* a word of one byte has a space after it */
+  s->bytes = needed <= sizeof stack ? stack : malloc(needed);
+  if (!s->bytes) return true;
+  for (; s->at < s->line.size && !s->found; s->at++) take(s);
+  if (!s->found) end_command(s);
+  if (s->bytes != stack) free(s->bytes);
+  return s->found;
+}
+
+static bool scan_line(tp_text line, tp__command_fn matches, void *ctx, unsigned lines_left) {
   struct scan s = {.line = line, .matches = matches, .ctx = ctx, .lines_left = lines_left};
-  size_t needed = 2 * line.size + 2; /* a word of one byte has a space after it */
-  s.bytes = needed <= sizeof stack ? stack : malloc(needed);
-  if (!s.bytes) return true;
-  for (; s.at < line.size && !s.found; s.at++) take(&s);
-  if (!s.found) end_command(&s);
-  if (s.bytes != stack) free(s.bytes);
-  return s.found;
+  return scan(&s);
 }
 
 bool tp__shell_line_any(tp_text line, tp__command_fn matches, void *ctx) {
   return scan_line(line, matches, ctx, LINES_MAX);
+}
+
+bool tp__shell_line_each(tp_text line, tp__shell_command_fn each, void *ctx) {
+  struct scan s = {.line = line, .each = each, .ctx = ctx};
+  return !scan(&s);
 }

@@ -15,4 +15,17 @@ typedef bool (*tp__command_fn)(void *ctx, tp_text words);
 /** @return whether the function returned true for a command, or there was no memory to look at them. */
 bool tp__shell_line_any(tp_text line, tp__command_fn matches, void *ctx);
 
+/** A command of a line, as it is written: assignments and words of the grammar are among its words, and so are the
+ *  targets of its redirections, each with a bit. Variables are not expanded. */
+typedef struct tp__shell_command {
+  const tp_text *words;
+  size_t count;             /* at most 64; the last word is then all the rest */
+  uint64_t inputs, outputs; /* the words that are targets of `<`, and of `>` and its like */
+} tp__shell_command;
+typedef void (*tp__shell_command_fn)(void *ctx, const tp__shell_command *command);
+
+/** Calls the function for each command of the line, but not for those of `sh -c` and `eval`.
+ *  @return false: there was no memory. */
+bool tp__shell_line_each(tp_text line, tp__shell_command_fn each, void *ctx);
+
 #endif

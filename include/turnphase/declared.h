@@ -82,11 +82,16 @@ typedef struct tp_hooks_options {
   const char *const *webhook_hosts; /* the endpoints that hooks of kind webhook may call: "host:port", or "host" for
                                    port 443; ended by NULL. NULL: none, and a file that names one is refused */
   const char *webhook_helper;       /* path of turnphase-webhook; NULL: where it was installed */
+  const char *const *data_files;    /* what the operator has decided of files that could be code or data: globs of their
+                                   names (tp_hook_file), ended by NULL: they are data, and no part of the trust. The
+                                   hash covers the decisions */
+  const char *const *code_files;    /* the same: they are code */
 } tp_hooks_options;
 
-/** Reads and checks every file of the directory, and hashes the content that an operator trusts: all files in the
- *  directory and its folders, and every program and file outside that a command names. Registers nothing and runs
- *  nothing.
+/** Reads and checks every file of the directory, and hashes the code that an operator trusts (tp_hooks_each_file()):
+ *  the files that declare hooks, the programs that are started, the scripts that commands name, and all else in the
+ *  directory and its folders that looks like code. What programs read or write is no part of it. Registers nothing and
+ *  runs nothing.
  *  @param runtime  its table of phases is read; kept until tp_hooks_free().
  *  @return TP_OK; for the first file that is wrong TP_ERR_MALFORMED, TP_ERR_UTF8, TP_ERR_TOO_DEEP, TP_ERR_TOO_LARGE,
  *          TP_ERR_BAD_ID, TP_ERR_DUPLICATE_ID, TP_ERR_UNKNOWN_PHASE, TP_ERR_CODE_ONLY, TP_ERR_PRIVILEGED,
@@ -100,6 +105,39 @@ TP_API tp_status tp_hooks_read(tp_runtime *runtime, const tp_hooks_options *opti
 /** The content hash: 64 hexadecimal digits (SHA-256) over every byte and every name of the hashed files.
  *  Borrowed till tp_hooks_free(). Threads: any. */
 TP_API const char *tp_hooks_hash(const tp_hooks *hooks);
+
+/** What a file is to the hooks of a directory. */
+typedef enum tp_hook_file_use {
+  TP_HOOK_FILE_DECLARATION = 1, /* it declares a hook or a tool */
+  TP_HOOK_FILE_PROGRAM = 2,     /* a command starts it */
+  TP_HOOK_FILE_SCRIPT = 3,      /* a command names it, and what is started runs it */
+  TP_HOOK_FILE_HELPER = 4,      /* it lies in the directory and looks like code */
+  TP_HOOK_FILE_DATA = 5,        /* it is read or written */
+  TP_HOOK_FILE_USE_FORCE_32 = 0x7fffffff
+} tp_hook_file_use;
+
+/** A file that the trust is about, or was taken for data. Made by the library; borrowed till the callback returns. */
+typedef struct tp_hook_file {
+  size_t struct_size;
+  const char *path;   /* where it is */
+  const char *name;   /* from the directory, "./" and the name from the root, or its path */
+  const char *digest; /* of code: its SHA-256 in hexadecimal digits; empty: it is data, or not there */
+  const char *hook;   /* the id of the hook whose command names it; empty: it lies in the directory */
+  tp_hook_file_use use;
+  bool is_code;  /* the hash has its content */
+  bool is_there; /* when the directory was read */
+  bool
+      is_unclear; /* neither its name nor its content shows whether it is code: is_code holds until the operator decides
+                      (tp_hooks_options.data_files, code_files) */
+  uint8_t reserved_;
+} tp_hook_file;
+/** false stops. Threads: the calling one. */
+typedef bool (*tp_hook_file_fn)(void *ctx, const tp_hook_file *file);
+/** Walks the files in bytewise order of their names. A host that keeps names and digests can name what has changed when
+ *  the hash is another. Of data in the directory at most 256 files are listed.
+ *  @return how many it has walked.
+ *  Threads: any. */
+TP_API size_t tp_hooks_each_file(const tp_hooks *hooks, tp_hook_file_fn each, void *ctx);
 
 /** A hook as its file declares it. Made by the library; borrowed till the callback returns. */
 typedef struct tp_hook_info {

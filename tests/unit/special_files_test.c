@@ -112,7 +112,7 @@ typedef struct place {
 /* fifo, link to fifo, socket, device, terminal, directory, loop, dangling link, sparse, empty, unreadable */
 static const place places[] = {
     {"a hook", "special.yaml", read_hook_files, {IO, IO, IO, IO, IO, IO, IO, IO, LARGE, MALFORMED, IO}},
-    {"beside hooks", "special.txt", read_hook_files, {0, 0, 0, 0, 0, 0, 0, 0, LARGE, 0, IO}},
+    {"beside hooks", "special.txt", read_hook_files, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
     {"a store", "special.db", open_store, {IO, IO, IO, IO, IO, IO, IO, IO, DAMAGED, 0, IO}},
     {"a store to read", "special.db", read_store, {IO, IO, IO, IO, IO, IO, MISSING, MISSING, DAMAGED, SCHEMA, IO}},
     {"a history", "special.db", open_history, {IO, IO, IO, IO, IO, IO, IO, IO, DAMAGED, 0, IO}},

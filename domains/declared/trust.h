@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * trust: what the operator of a directory of hooks trusts: code. Code is each file that declares hooks, each program
+ * that is started, each script that a command or a line of a shell names, and each other file of the directory that
+ * looks like code. What these read or write is data, and no part of it. trust_find.c finds what a command names;
+ * trust.c looks at files, hashes them, and compares them before each start. It owns the list of files, which never
+ * changes after the reading. No lock. */
+#ifndef TP__DECLARED_TRUST_H
+#define TP__DECLARED_TRUST_H
+
+#include <sys/stat.h>
+
+#include "support/fault.h"
+#include "turnphase/declared.h"
+
+struct tp__hook;
+
+enum { TP__TRUST_WHY_SIZE = 512 };
+
+/** A file that a trust is, or could be, about. */
+typedef struct tp__trust_file {
+  struct tp__trust_file *next;
+  const char *path;  /* where it is opened */
+  const char *shown; /* the same, from the directory or the root where it is below them */
+  const char *name;  /* by which it is looked up in PATH; NULL: it is named by its path */
+  const char *hook;  /* the first hook that names it; NULL: it lies in the directory */
+  tp_hook_file_use use;
+  bool is_code;
+  bool is_unclear;  /* neither its name nor its content says what it is, and the operator has not decided */
+  bool is_argument; /* of a program of which nothing is known */
+  bool is_there;    /* when it was hashed */
+  struct stat stat;
+  char digest[65]; /* of code that is there */
+} tp__trust_file;
+
+/** A folder of the directory, as it was when its files were listed. */
+typedef struct tp__trust_folder {
+  struct tp__trust_folder *next;
+  const char *path;
+  struct stat stat;
+} tp__trust_folder;
+
+/** Finds what the command of a hook names: its program, scripts, files. Its environment is complete. */
+tp_status tp__trust_find(tp_hooks *hooks, struct tp__hook *hook, tp_fault *fault);
+
+/** How a file got its name in a command. */
+typedef enum tp__trust_role {
+  TP__TRUST_PROGRAM = 1,  /* started */
+  TP__TRUST_SCRIPT = 2,   /* read by what is started as its code */
+  TP__TRUST_ARGUMENT = 3, /* given to a program of which nothing is known: code when it looks like code */
+  TP__TRUST_DATA = 4      /* read or written */
+} tp__trust_role;
+
+/** Adds a file that a hook names, or finds it in the list.
+ *  @param path  copied.   @param name  as tp__trust_file; kept.   @return TP_OK, or TP_ERR_TOO_LARGE, or no memory. */
+tp_status tp__trust_add(tp_hooks *hooks, struct tp__hook *hook, const char *path, const char *name, tp__trust_role role,
+                        tp_fault *fault);
+/** The bytes of a file that declares a hook, as they were read. */
+tp_status tp__trust_add_declaration(tp_hooks *hooks, const char *file, tp_text text, tp_fault *fault);
+
+/** After all hooks were read: lists the directory, hashes all code, and fills hooks->hash. */
+tp_status tp__trust_hash(tp_hooks *hooks, tp_fault *fault);
+
+/** Whether all code that a program of the hook may run is what was hashed, and there is no other.
+ *  @param ret_why  which file is not, and the remedy. */
+bool tp__trust_holds(const struct tp__hook *hook, char ret_why[TP__TRUST_WHY_SIZE]);
+
+/** Writes the first file of code that is not what it was: "guard.sh has changed"; empty when there is none. */
+void tp__trust_difference(const tp_hooks *before, const tp_hooks *now, char ret_text[TP__TRUST_WHY_SIZE]);
+
+/** Where a program without a slash is in PATH.   @param path  the value of PATH.   @return false: nowhere. */
+bool tp__trust_look_up(const char *path, const char *name, char *ret_path, size_t size);
+
+#endif

@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * trust_find.c: the files that a command names, and what each is to it: a program that is started, a script that such a
+ * program runs, or data. Lines of a shell are read as shell_line.h reads them; variables that the environment or the
+ * line itself sets are expanded. Where it cannot be told, more is taken for code than runs. */
+#include <fcntl.h>
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "domains/declared/hook.h"
+#include "domains/declared/shell_line.h"
+
+enum {
+  FOLDERS_MAX = 8,
+  VARIABLES_MAX = 32,
+  PENDING_MAX = 32,
+  WORDS_MAX = 64,
+  DEPTH_MAX = 12,
+  GLOB_MAX = 64,
+  SHEBANG_BYTES = 256,
+  PATH_SIZE = 4096
+};
+
+typedef struct finder {
+  tp_hooks *hooks;
+  tp__hook *hook;
+  const char *folders[FOLDERS_MAX]; /* where relative paths may begin: the root, and what the line goes to by cd */
+  size_t folder_count;
+  const char *variables[VARIABLES_MAX]; /* NAME=VALUE, that the line sets */
+  size_t variable_count;
+  const char *pending[PENDING_MAX]; /* what the line reads; a shell may get it on its standard input */
+  size_t pending_count;
+  bool feeds_shell;
+  bool is_literal; /* no shell has read the words */
+  unsigned depth;
+  tp_status status;
+  tp_fault *fault;
+} finder;
+
+typedef struct words {
+  const char *items[WORDS_MAX];
+  size_t count;
+} words;
+
+static void take_words(finder *f, const words *w);
+static void take_line(finder *f, const char *line);
+
+static const char *keep(finder *f, tp_text text) {
+  const char *copy = tp__hooks_copy(f->hooks, text);
+  if (!copy) f->status = tp__refuse(f->fault, TP_ERR_NO_MEMORY, f->hook->file, "no memory for a hook");
+  return copy ? copy : "";
+}
+
+/* ---- variables ---- */
+
+static bool is_name_byte(char c, bool is_first) {
+  char lower = (char)(c | 32);
+  return c == '_' || (lower >= 'a' && lower <= 'z') || (!is_first && c >= '0' && c <= '9');
+}
+
+static size_t name_size(const char *text) {
+  size_t size = 0;
+  while (is_name_byte(text[size], size == 0)) size++;
+  return size;
+}
+
+static const char *value_in(const char *const *pairs, size_t count, const char *name, size_t size) {
+  for (size_t i = count; i-- > 0;)
+    if (strncmp(pairs[i], name, size) == 0 && pairs[i][size] == '=') return pairs[i] + size + 1;
+  return NULL;
+}
+
+static const char *value_of(const finder *f, const char *name, size_t size) {
+  const char *set = value_in(f->variables, f->variable_count, name, size);
+  size_t count = 0;
+  while (f->hook->environment[count]) count++;
+  return set ? set : value_in(f->hook->environment, count, name, size);
+}
+
+/* "$NAME", "${NAME}", "${NAME:-other}". @return how much of the text it is; 0: no variable with a value. */
+static size_t expand_one(const finder *f, const char *text, tp_text *ret_value) {
+  bool braces = text[1] == '{';
+  const char *name = text + 1 + braces, *end = braces ? strchr(name, '}') : NULL;
+  size_t size = name_size(name);
+  if (size == 0 || (braces && !end)) return 0;
+  const char *value = value_of(f, name, size), *rest = name + size;
+  if (value) *ret_value = tp_text_of(value);
+  if (!braces) return value ? size + 1 : 0;
+  if (rest != end && *rest != ':' && *rest != '-') return 0; /* its value is changed */
+  const char *other = rest + (*rest == ':') + 1;
+  if (!value && (rest == end || other > end || other[-1] != '-')) return 0;
+  if (!value) *ret_value = (tp_text){other, (size_t)(end - other)};
+  return (size_t)(end - text) + 1;
+}
+
+static bool expand(const finder *f, const char *word, char ret_text[PATH_SIZE]) {
+  assert(word && f->variable_count <= VARIABLES_MAX);
+  size_t used = 0;
+  const char *home = value_of(f, "HOME", 4);
+  if (f->is_literal) return (size_t)snprintf(ret_text, PATH_SIZE, "%s", word) < PATH_SIZE;
+  if (word[0] == '~' && word[1] == '/' && home) {
+    used = (size_t)snprintf(ret_text, PATH_SIZE, "%s", home);
+    word++;
+  }
+  while (*word) {
+    tp_text piece = {word, 1};
+    size_t taken = *word == '$' ? expand_one(f, word, &piece) : 1;
+    if (taken == 0 || used + piece.size >= PATH_SIZE) return false;
+    memcpy(ret_text + used, piece.data, piece.size);
+    used += piece.size;
+    word += taken;
+  }
+  ret_text[used] = '\0';
+  return true;
+}
+
+/* ---- files ---- */
+
+/* The interpreter of a script is started, too. */
+static void take_shebang(finder *f, const char *path) {
+  char line[SHEBANG_BYTES];
+  int fd = tp__file_open(AT_FDCWD, path, NULL);
+  ssize_t size = fd >= 0 ? pread(fd, line, sizeof line - 1, 0) : -1;
+  if (fd >= 0) close(fd);
+  if (size < 3 || line[0] != '#' || line[1] != '!' || f->depth >= DEPTH_MAX) return;
+  words w = {.count = 0};
+  bool was_literal = f->is_literal, fed_shell = f->feeds_shell;
+  line[size] = '\0';
+  line[strcspn(line, "\r\n")] = '\0';
+  for (char *rest = line + 2, *word; w.count < WORDS_MAX && (word = strtok_r(rest, " \t", &rest));)
+    w.items[w.count++] = keep(f, tp_text_of(word));
+  f->is_literal = true;
+  take_words(f, &w);
+  f->is_literal = was_literal;
+  f->feeds_shell = fed_shell; /* the interpreter gets the script */
+}
+
+static void add_path(finder *f, const char *path, tp__trust_role role) {
+  size_t before = f->hook->trusted_count;
+  if (f->status == TP_OK) f->status = tp__trust_add(f->hooks, f->hook, path, NULL, role, f->fault);
+  if (role == TP__TRUST_DATA && f->pending_count < PENDING_MAX)
+    f->pending[f->pending_count++] = keep(f, tp_text_of(path));
+  if (role != TP__TRUST_DATA && f->hook->trusted_count > before) take_shebang(f, path);
+}
+
+static void add_glob(finder *f, const char *pattern, tp__trust_role role) {
+  glob_t found;
+  if (glob(pattern, 0, NULL, &found) != 0) return;
+  for (size_t i = 0; i < found.gl_pathc && i < GLOB_MAX; i++) add_path(f, found.gl_pathv[i], role);
+  globfree(&found);
+}
+
+static bool is_folder(const char *path) {
+  struct stat found;
+  return stat(path, &found) == 0 && S_ISDIR(found.st_mode);
+}
+
+/* What is run of a folder: its start, and all scripts next to it. */
+static void add_folder(finder *f, const char *folder) {
+  static const char *const patterns[] = {"__main__.py", "package.json", "*.py", "*.js", "*.mjs", "*.cjs", "*.ts"};
+  char pattern[PATH_SIZE + 16];
+  for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++) {
+    snprintf(pattern, sizeof pattern, "%s/%s", folder, patterns[i]);
+    add_glob(f, pattern, TP__TRUST_SCRIPT);
+  }
+}
+
+static void add_one(finder *f, const char *path, tp__trust_role role) {
+  if (role != TP__TRUST_DATA && !f->is_literal && strpbrk(path, "*?[")) add_glob(f, path, role);
+  else if (!is_folder(path)) add_path(f, path, role);
+  else if (role == TP__TRUST_SCRIPT) add_folder(f, path);
+}
+
+/* @param word  expanded. */
+static void add_file(finder *f, const char *word, tp__trust_role role) {
+  char path[PATH_SIZE + PATH_SIZE];
+  assert(f->folder_count > 0 && f->folder_count <= FOLDERS_MAX);
+  if (!word[0]) return;
+  if (word[0] == '/') add_one(f, word, role);
+  for (size_t i = 0; word[0] != '/' && i < f->folder_count; i++) {
+    snprintf(path, sizeof path, "%s/%s", f->folders[i], word);
+    bool is_here = access(path, F_OK) == 0;
+    if (is_here || i == 0 || role == TP__TRUST_DATA) add_one(f, path, role);
+  }
+}
+
+static void take_file(finder *f, const char *word, tp__trust_role role) {
+  char text[PATH_SIZE];
+  if (expand(f, word, text)) add_file(f, text, role);
+}
+
+/* An option may have a file after its "=". */
+static void take_arguments(finder *f, const words *w, size_t first, tp__trust_role role) {
+  for (size_t i = first; i < w->count; i++) {
+    const char *equals = w->items[i][0] == '-' ? strchr(w->items[i], '=') : NULL;
+    if (equals) take_file(f, equals + 1, role);
+    else if (w->items[i][0] != '-') take_file(f, w->items[i], role);
+  }
+}
+
+/* ---- programs ---- */
+
+static const char *base_of(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
+static bool is_in(const char *name, const char *list) { return tp__is_one_of(tp_text_of(name), list); }
+
+static const char grammar[] = "! { } if then elif else do while until time coproc function fi done esac in ( ) [[ ]]";
+/* Of the shell itself, without files that run. */
+static const char built_in[] =
+    "echo printf test [ [[ : true false return exit set shift wait kill read trap umask unset ulimit let alias unalias "
+    "pwd hash type jobs fg bg getopts times for select case break continue shopt complete bind";
+static const char setting[] = "export readonly declare typeset local";
+static const char shells[] = "sh bash dash zsh ksh ash fish";
+/* They run what their arguments name, after options of their own. */
+static const char wrappers[] =
+    "sudo doas env nice ionice nohup setsid stdbuf xargs timeout exec command builtin chroot time busybox find "
+    "parallel "
+    "flock watch su script unshare systemd-run strace ltrace valgrind uv uvx npx pnpm yarn bunx npm poetry pipx pdm "
+    "rye "
+    "hatch pipenv direnv dotenv op doppler nix-shell mise asdf corepack run dlx exec";
+/* They read or write what their arguments name. */
+static const char readers[] =
+    "cat grep egrep fgrep rg ag ack head tail wc sort uniq cut tr diff cmp comm tee touch rm rmdir mkdir cp mv ln "
+    "chmod "
+    "chown stat ls file du df basename dirname realpath readlink md5sum sha1sum sha256sum b2sum cksum od xxd hexdump "
+    "strings gzip gunzip zcat bzip2 xz tar zip unzip sqlite3 logger dd split paste column fold fmt nl tac rev shuf "
+    "less "
+    "more curl wget jq yq ruff black flake8 pylint mypy isort autopep8 yapf bandit eslint prettier tsc biome stylelint "
+    "shellcheck shfmt hadolint yamllint markdownlint gofmt goimports golint rustfmt clang-format clang-tidy ktlint "
+    "rubocop phpcs phpstan standard git gh notify-send osascript say afplay mktemp truncate sha512sum inotifywait";
+/* Their -f, or --file, has code; their other arguments are read. */
+static const char by_option[] = "awk gawk mawk nawk sed gsed jq yq make gmake psql";
+
+/* python3.11, node, … */
+static bool is_interpreter(const char *name) {
+  static const char list[] =
+      "python pypy node nodejs deno bun tsx ts-node ruby perl php lua luajit Rscript pwsh expect tclsh wish guile "
+      "racket "
+      "elixir escript julia java groovy scala kotlin swift osascript bats raku nu xonsh";
+  char plain[64];
+  size_t size = strcspn(name, "0123456789");
+  bool has_version = name[size] && strspn(name + size, "0123456789.") == strlen(name + size);
+  if (has_version && size > 0 && size < sizeof plain) {
+    memcpy(plain, name, size);
+    plain[size] = '\0';
+    return is_in(plain, list);
+  }
+  return is_in(name, list);
+}
+
+static bool is_known(const char *name) {
+  return is_in(name, shells) || is_interpreter(name) || is_in(name, by_option) || is_in(name, readers) ||
+         is_in(name, wrappers);
+}
+
+/* @return whether it is there. */
+static bool add_program(finder *f, const char *name) {
+  char path[PATH_SIZE];
+  if (strchr(name, '/')) {
+    add_file(f, name, TP__TRUST_PROGRAM);
+    return true;
+  }
+  size_t before = f->hook->trusted_count;
+  bool is_found = tp__trust_look_up(value_of(f, "PATH", 4), name, path, sizeof path);
+  if (!is_found) snprintf(path, sizeof path, "%s/%.255s", f->hooks->root, name);
+  if (f->status == TP_OK)
+    f->status = tp__trust_add(f->hooks, f->hook, path, keep(f, tp_text_of(name)), TP__TRUST_PROGRAM, f->fault);
+  if (is_found && f->hook->trusted_count > before) take_shebang(f, path);
+  return is_found;
+}
+
+static bool is_program(const finder *f, const char *word) {
+  char path[PATH_SIZE];
+  if (!strchr(word, '/')) return tp__trust_look_up(value_of(f, "PATH", 4), word, path, sizeof path);
+  if (word[0] == '/') return access(word, X_OK) == 0 && !is_folder(word);
+  for (size_t i = 0; i < f->folder_count; i++) {
+    snprintf(path, sizeof path, "%.2000s/%.2000s", f->folders[i], word);
+    if (access(path, X_OK) == 0 && !is_folder(path)) return true;
+  }
+  return false;
+}
+
+/* ---- what each kind of program does with its words ---- */
+
+static void go_to(finder *f, const char *word) {
+  char text[PATH_SIZE], path[PATH_SIZE + PATH_SIZE];
+  if (!expand(f, word, text) || f->folder_count == FOLDERS_MAX) return;
+  snprintf(path, sizeof path, "%s%s%s", text[0] == '/' ? "" : f->folders[f->folder_count - 1],
+           text[0] == '/' ? "" : "/", text);
+  f->folders[f->folder_count++] = keep(f, tp_text_of(path));
+}
+
+static void set_variable(finder *f, const char *word) {
+  char text[PATH_SIZE], pair[PATH_SIZE + 256];
+  size_t size = name_size(word);
+  if (size > 200 || f->variable_count == VARIABLES_MAX || !expand(f, word + size + 1, text)) return;
+  snprintf(pair, sizeof pair, "%.*s=%s", (int)size, word, text);
+  f->variables[f->variable_count++] = keep(f, tp_text_of(pair));
+  if (strchr(text, '/')) add_file(f, text, TP__TRUST_ARGUMENT);
+}
+
+static bool is_assignment(const char *word) {
+  size_t size = name_size(word);
+  return size > 0 && word[size] == '=';
+}
+
+static void take_rest(finder *f, const words *w, size_t first) {
+  words rest = {.count = 0};
+  for (size_t i = first; i < w->count; i++) rest.items[rest.count++] = w->items[i];
+  take_words(f, &rest);
+}
+
+/* The first word that is a program begins the command; before it stand options and their values. */
+static void take_wrapped(finder *f, const words *w, const char *wrapper) {
+  char text[PATH_SIZE];
+  for (size_t i = 1; i < w->count; i++) {
+    const char *word = w->items[i];
+    bool has_next = i + 1 < w->count, is_env = strcmp(wrapper, "env") == 0;
+    if (is_env && strncmp(word, "--chdir=", 8) == 0) go_to(f, word + 8);
+    else if (is_env && has_next && is_in(word, "-C --chdir")) go_to(f, w->items[++i]);
+    else if (is_env && strncmp(word, "--split-string=", 15) == 0) take_line(f, word + 15);
+    else if (is_env && strncmp(word, "-S", 2) == 0 && word[2]) take_line(f, word + 2);
+    else if (strpbrk(word, " \t")) take_line(f, word);
+    else if (is_assignment(word)) set_variable(f, word);
+    else if (word[0] != '-' && expand(f, word, text) && (is_program(f, text) || is_known(base_of(text)))) {
+      take_rest(f, w, i);
+      return;
+    }
+  }
+  take_arguments(f, w, 1, TP__TRUST_ARGUMENT);
+}
+
+/* bash -euo pipefail -c 'line', bash script, bash < script. */
+static void take_shell(finder *f, const words *w) {
+  for (size_t i = 1; i < w->count; i++) {
+    const char *word = w->items[i];
+    bool is_option = (word[0] == '-' || word[0] == '+') && word[1];
+    if (is_option && word[1] != '-' && strchr(word, 'c') && i + 1 < w->count) {
+      bool was_literal = f->is_literal;
+      f->is_literal = false;
+      take_line(f, w->items[i + 1]);
+      f->is_literal = was_literal;
+      return;
+    }
+    if (is_option && is_in(word, "-o +o -O +O --rcfile --init-file -eo -euo")) i++;
+    else if (!is_option && word[0] != '-') {
+      take_file(f, word, TP__TRUST_SCRIPT);
+      take_arguments(f, w, i + 1, TP__TRUST_ARGUMENT);
+      return;
+    }
+  }
+  f->feeds_shell = true;
+}
+
+static void take_module(finder *f, const char *module) {
+  static const char *const forms[] = {"%s.py", "%s/__main__.py", "%s/__init__.py"};
+  char name[256], path[300];
+  snprintf(name, sizeof name, "%s", module);
+  for (char *dot = name; (dot = strchr(dot, '.'));) *dot = '/';
+  for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    snprintf(path, sizeof path, forms[i], name);
+#pragma GCC diagnostic pop
+    add_file(f, path, TP__TRUST_SCRIPT);
+  }
+}
+
+/* The first word that is no option is the script, unless it is the value of an option; then a later one is. */
+static void take_interpreter(finder *f, const words *w) {
+  bool has_code = false;
+  for (size_t i = 1; i < w->count && !has_code; i++) {
+    const char *word = w->items[i];
+    char text[PATH_SIZE];
+    bool has_next = i + 1 < w->count;
+    if (has_next && is_in(word, "-m")) {
+      take_module(f, w->items[i + 1]);
+      has_code = true;
+    } else if (has_next && is_in(word, "-c -e -p -E -ne -pe -le -lne --eval --print eval")) {
+      has_code = true; /* it is in the command itself */
+    } else if (word[0] != '-' && !is_in(word, "run") && expand(f, word, text)) {
+      take_file(f, word, TP__TRUST_SCRIPT);
+      has_code = strpbrk(text, "./") != NULL || !has_next;
+    }
+  }
+  if (!has_code) f->feeds_shell = true;
+  take_arguments(f, w, 1, TP__TRUST_ARGUMENT);
+}
+
+static void take_by_option(finder *f, const words *w) {
+  for (size_t i = 1; i < w->count; i++) {
+    const char *word = w->items[i];
+    if (i + 1 < w->count && is_in(word, "-f --file --from-file --makefile"))
+      take_file(f, w->items[i + 1], TP__TRUST_SCRIPT);
+    else if (strncmp(word, "--file=", 7) == 0) take_file(f, word + 7, TP__TRUST_SCRIPT);
+    else if (strncmp(word, "-f", 2) == 0 && word[2]) take_file(f, word + 2, TP__TRUST_SCRIPT);
+  }
+  take_arguments(f, w, 1, TP__TRUST_DATA);
+}
+
+static void take_program(finder *f, const words *w, const char *program) {
+  const char *name = base_of(program);
+  add_program(f, program);
+  if (is_in(name, shells)) take_shell(f, w);
+  else if (is_interpreter(name)) take_interpreter(f, w);
+  else if (is_in(name, wrappers)) take_wrapped(f, w, name);
+  else if (is_in(name, by_option)) take_by_option(f, w);
+  else take_arguments(f, w, 1, is_in(name, readers) ? TP__TRUST_DATA : TP__TRUST_ARGUMENT);
+}
+
+/* What the shell itself does with its words. @return false: they are those of a program. */
+static bool take_built_in(finder *f, const words *w) {
+  const char *name = w->items[0];
+  if (is_in(name, setting)) {
+    for (size_t i = 1; i < w->count; i++)
+      if (is_assignment(w->items[i])) set_variable(f, w->items[i]);
+  } else if (is_in(name, "cd pushd")) {
+    if (w->count > 1) go_to(f, w->items[w->count - 1]);
+  } else if (is_in(name, ". source")) {
+    if (w->count > 1) take_file(f, w->items[1], TP__TRUST_SCRIPT);
+  } else if (is_in(name, "eval trap")) {
+    for (size_t i = 1; i < w->count; i++) take_line(f, w->items[i]);
+  } else if (is_in(name, "for select")) {
+    take_arguments(f, w, 3, TP__TRUST_ARGUMENT);
+  } else {
+    return is_in(name, built_in);
+  }
+  return true;
+}
+
+static void take_words(finder *f, const words *w) {
+  char program[PATH_SIZE];
+  size_t first = 0;
+  words rest = {.count = 0};
+  for (; !f->is_literal && first < w->count; first++) {
+    if (is_assignment(w->items[first])) set_variable(f, w->items[first]);
+    else if (!is_in(w->items[first], grammar)) break;
+  }
+  for (size_t i = first; i < w->count; i++) rest.items[rest.count++] = w->items[i];
+  if (rest.count == 0 || f->depth >= DEPTH_MAX || f->status != TP_OK) return;
+  f->depth++;
+  bool is_done = !f->is_literal && take_built_in(f, &rest);
+  if (!is_done && expand(f, rest.items[0], program) && program[0]) take_program(f, &rest, program);
+  f->depth--;
+}
+
+/* ---- lines ---- */
+
+static void take_command(void *ctx, const tp__shell_command *command) {
+  finder *f = ctx;
+  words w = {.count = 0};
+  assert(command->count <= WORDS_MAX);
+  for (size_t i = 0; i < command->count; i++) {
+    const char *word = keep(f, command->words[i]);
+    bool is_input = (command->inputs >> i & 1) != 0, is_output = (command->outputs >> i & 1) != 0;
+    size_t pending = f->pending_count;
+    if (is_input || is_output) take_file(f, word, TP__TRUST_DATA);
+    else w.items[w.count++] = word;
+    if (is_output) f->pending_count = pending;
+  }
+  take_words(f, &w);
+}
+
+static void take_line(finder *f, const char *line) {
+  if (f->depth >= DEPTH_MAX || f->status != TP_OK) return;
+  bool was_literal = f->is_literal;
+  f->depth++;
+  f->is_literal = false;
+  if (!tp__shell_line_each(tp_text_of(line), take_command, f)) keep(f, (tp_text){"", 0});
+  f->is_literal = was_literal;
+  f->depth--;
+}
+
+tp_status tp__trust_find(tp_hooks *hooks, tp__hook *hook, tp_fault *fault) {
+  finder f = {.hooks = hooks, .hook = hook, .fault = fault, .is_literal = true};
+  words w = {.count = 0};
+  f.folders[f.folder_count++] = hooks->root;
+  assert(value_of(&f, "PATH", 4));
+  for (size_t i = 0; i < hook->argument_count && w.count < WORDS_MAX; i++) w.items[w.count++] = hook->arguments[i];
+  take_words(&f, &w);
+  for (size_t i = 0; f.feeds_shell && i < f.pending_count && f.status == TP_OK; i++)
+    add_path(&f, f.pending[i], TP__TRUST_SCRIPT);
+  return f.status;
+}

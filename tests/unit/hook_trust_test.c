@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a trust is about: code, and not what code reads or writes. A table of commands says of each which file it is
+ * about; and what is no part of it may change without a loss. Before each start all of it is compared: a program that
+ * changed, a helper that was made later, a script that was not there, another program in PATH. */
+#include "tests/support/test.h"
+#include "tests/support/hook_files.h"
+
+static char root[64];
+
+static int make_root(void **state) {
+  int made = make_directory(state);
+  snprintf(root, sizeof root, "%.50s_root", directory);
+  return made != 0 || mkdir(root, 0755) != 0 ? -1 : 0;
+}
+
+static int remove_root(void **state) {
+  char line[300];
+  snprintf(line, sizeof line, "rm -rf '%s' '%s'/*/", root, directory);
+  return system(line) != 0 ? -1 : remove_directory(state);
+}
+
+FOR_EACH_TEST(make_root, remove_root);
+
+/* In the root, or below `hooks/` in the directory. */
+static void path_of(const char *name, char ret_path[300]) {
+  bool is_inside = strncmp(name, "hooks/", 6) == 0;
+  snprintf(ret_path, 300, "%s/%s", is_inside ? directory : root, is_inside ? name + 6 : name);
+}
+
+static void put(const char *name, const char *text, mode_t mode) {
+  char file[300], other[320];
+  path_of(name, file);
+  for (char *slash = strchr(file + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+    *slash = '\0';
+    mkdir(file, 0755);
+    *slash = '/';
+  }
+  snprintf(other, sizeof other, "%s.new~", file);
+  FILE *stream = fopen(other, "we");
+  assert_non_null(stream);
+  fputs(text, stream);
+  fclose(stream);
+  assert_int_equal(chmod(other, mode), 0);
+  assert_int_equal(rename(other, file), 0);
+}
+
+static tp_hooks_options options_here(void) {
+  return (tp_hooks_options){.struct_size = sizeof(tp_hooks_options), .directory = directory, .root = root};
+}
+
+static void hash_now(tp_runtime *runtime, char ret_hash[65]) {
+  tp_hooks_options options = options_here();
+  tp_hooks *hooks;
+  tp_fault fault = {0};
+  if (tp_hooks_read(runtime, &options, &hooks, &fault) != TP_OK) fail_msg("%s: %s", fault.subject, fault.message);
+  snprintf(ret_hash, 65, "%s", tp_hooks_hash(hooks));
+  tp_hooks_free(hooks);
+}
+
+static void put_line(const char *protocol, const char *line) {
+  char yaml[1200], quoted[600];
+  size_t used = 0;
+  for (; *line && used + 3 < sizeof quoted; line++) {
+    if (*line == '\'') quoted[used++] = '\'';
+    quoted[used++] = *line;
+  }
+  quoted[used] = '\0';
+  snprintf(yaml, sizeof yaml, "id: a\n%sevent: %s\nhandler:\n  command: [sh, -c, '%s']\n", protocol,
+           protocol[0] ? "PreToolUse" : "tool.pre", quoted);
+  put("hooks/a.yaml", yaml, 0600);
+}
+
+/* ---- code and data ---- */
+
+static const struct {
+  const char *line, *file;
+  bool is_code;
+} lines[] = {
+    /* what is run, in the forms that lines of a shell have for it */
+    {"./x.sh", "x.sh", true},
+    {"sh x.sh", "x.sh", true},
+    {"bash -eu ./x", "x", true},
+    {"bash -o pipefail x", "x", true},
+    {"sh -c 'sh -c \"./x.sh --now\"'", "x.sh", true},
+    {"$CLAUDE_PROJECT_DIR/x.sh", "x.sh", true},
+    {"\"${CLAUDE_PROJECT_DIR:-.}\"/x.sh", "x.sh", true},
+    {"cd lib && ./x.sh", "lib/x.sh", true},
+    {"cd \"$CLAUDE_PROJECT_DIR\"/lib; . ./x", "lib/x", true},
+    {"D=$CLAUDE_PROJECT_DIR/lib; \"$D\"/x.sh", "lib/x.sh", true},
+    {"export D=lib; source $D/x", "lib/x", true},
+    {"if true; then ./x.sh; fi", "x.sh", true},
+    {"for f in lib/*.sh; do . \"$f\"; done", "lib/x.sh", true},
+    {"exec ./x.sh", "x.sh", true},
+    {"env A=1 ./x.sh", "x.sh", true},
+    {"env -S 'sh x.sh'", "x.sh", true},
+    {"env --chdir=lib ./x.sh", "lib/x.sh", true},
+    {"env -C lib sh x", "lib/x", true},
+    {"timeout 5 nice -n 3 sh x.sh", "x.sh", true},
+    {"flock /tmp/none.lock ./x.sh", "x.sh", true},
+    {"python3 x", "x", true},
+    {"python3 -W ignore x.py", "x.py", true},
+    {"python3 -m lib.x", "lib/x.py", true},
+    {"python3 lib", "lib/__main__.py", true},
+    {"awk -f x", "x", true},
+    {"jq -f x .", "x", true},
+    {"sed -fx", "x", true},
+    {"sh < x", "x", true},
+    {"cat x | sh", "x", true},
+    {"python3 - < x", "x", true},
+    {"echo $(./x.sh)", "x.sh", true},
+    {"`./x.sh`", "x.sh", true},
+    {"eval 'sh x'", "x", true},
+    {"trap './x.sh' EXIT; true", "x.sh", true},
+    {"true | ./x.sh | cat", "x.sh", true},
+    {"mytool --require=./x.js", "x.js", true},
+    /* what is written */
+    {"cat >> x.log", "x.log", false},
+    {"cat > x", "x", false},
+    {"cat >> ./x.sh.log", "x.sh.log", false},
+    {"cat >| \"$CLAUDE_PROJECT_DIR\"/x", "x", false},
+    {"cat &> x", "x", false},
+    {"cat >/dev/null 2>> x", "x", false},
+    {"tee -a x", "x", false},
+    {"jq -c . >> x.jsonl", "x.jsonl", false},
+    {"touch x", "x", false},
+    {"mkdir -p lib && date > lib/x", "lib/x", false},
+    {"flock x true", "x", false},
+    {"F=$CLAUDE_PROJECT_DIR/x.txt; cat >> \"$F\"", "x.txt", false},
+    {"cp x.json y.json", "y.json", false},
+    {"sqlite3 x.db 'select 1'", "x.db", false},
+    {"sort -o x x", "x", false},
+    {"mytool x.json", "x.json", false},
+    {"mytool --state=x.state", "x.state", false},
+    /* what is read */
+    {"cat x", "x", false},
+    {"grep -q secret src/x.py", "src/x.py", false},
+    {"wc -l < x", "x", false},
+    {"ruff check src/x.py", "src/x.py", false},
+    {"npx prettier --check src/x.ts", "src/x.ts", false},
+    {"git diff src/x.go", "src/x.go", false},
+    {"test -f x.sh && true", "x.sh", false},
+    {"python3 -c 'print(1)' x.json", "x.json", false},
+    {"find . -name x.txt", "x.txt", false},
+};
+
+TEST(a_trust_is_about_what_runs_and_not_about_what_is_read_or_written) {
+  tp_runtime *runtime = open_runtime(NULL);
+  size_t wrong = 0;
+  for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+    char line[200], one[65], two[65];
+    snprintf(line, sizeof line, "rm -rf '%s'/*", root);
+    assert_int_equal(system(line), 0);
+    put_line("protocol: claude-code\n", lines[i].line);
+    put(lines[i].file, "a word\n", 0644);
+    hash_now(runtime, one);
+    put(lines[i].file, "another word\n", 0644);
+    hash_now(runtime, two);
+    bool changed = strcmp(one, two) != 0;
+    if (changed != lines[i].is_code)
+      print_message("# %s: %s %s\n", lines[i].line, lines[i].file, changed ? "is hashed" : "is not hashed");
+    wrong += changed != lines[i].is_code;
+  }
+  assert_int_equal(wrong, 0);
+  tp_runtime_free(runtime);
+}
+
+/* The first command that was read, then one more each: what does not exist yet is no reason to lose a trust. */
+TEST(what_a_hook_makes_later_loses_no_trust) {
+  static const char *const files[] = {"x.log",
+                                      "hooks/audit.jsonl",
+                                      "hooks/state.json",
+                                      "hooks/count",
+                                      "hooks/.lock",
+                                      "hooks/logs/today.txt",
+                                      "hooks/usage.db-wal",
+                                      "hooks/__pycache__/x.cpython-311.pyc",
+                                      "hooks/last.stamp",
+                                      "hooks/notes.md"};
+  static const char *const contents[] = {"words\n", "{}\n", "{}", "17\n",         "",
+                                         "words\n", "x",    "x",  "2026-11-26\n", "words\n"};
+  tp_runtime *runtime = open_runtime(NULL);
+  char one[65], two[65];
+  put_line("", "cat >> x.log");
+  hash_now(runtime, one);
+  for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+    put(files[i], contents[i], 0644);
+    hash_now(runtime, two);
+    if (strcmp(one, two) != 0) fail_msg("%s", files[i]);
+  }
+  put("hooks/later.sh", "true\n", 0644);
+  hash_now(runtime, two);
+  assert_string_not_equal(one, two);
+  tp_runtime_free(runtime);
+}
+
+/* ---- between check and start ---- */
+
+static tp_phase_result gate(tp_turn *turn) {
+  static const tp_field tool = {.id = TP_FIELD_TOOL, .kind = TP_FIELD_KIND_TEXT, .text = {"ls", 2}};
+  tp_phase_input input = {.struct_size = sizeof input, .fields = &tool, .field_count = 1};
+  tp_phase_result result = {.struct_size = sizeof result};
+  assert_int_equal(tp_phase_run(turn, TP_PHASE_TOOL_PRE, &input, &result, NULL), TP_OK);
+  return result;
+}
+
+static const struct {
+  const char *name, *line, *before, *after; /* files: NAME, with the text "exit 0"; before: it is there at the trust */
+  bool runs;
+} changes[] = {
+    {"the script", "sh x.sh", "x.sh", "x.sh", false},
+    {"a helper of the directory", "true", "hooks/lib/help.sh", "hooks/lib/help.sh", false},
+    {"a helper that was made later", "true", NULL, "hooks/help.sh", false},
+    {"a helper that was made later in a new folder", "true", NULL, "hooks/more/help.py", false},
+    {"a script that was not there", "[ -f x.sh ] && sh x.sh; true", NULL, "x.sh", false},
+    {"an argument that became code", "mytool x.sh || true", NULL, "x.sh", false},
+    {"a script without an ending that was not there", "sh x || true", NULL, "x", false},
+    {"a log of the directory", "true", NULL, "hooks/x.log", true},
+    {"a state of the directory", "true", "hooks/state.json", "hooks/state.json", true},
+    {"data in the root", "cat x.json; true", "x.json", "x.json", true},
+    {"what it writes", "echo 1 > out; true", NULL, "out", true},
+    {"the file of the hook, which was read", "true", NULL, "hooks/b.yaml", true},
+};
+
+TEST(nothing_starts_after_its_code_has_changed) {
+  for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
+    char line[400];
+    snprintf(line, sizeof line, "rm -rf '%s'/* '%s'/*", root, directory);
+    assert_int_equal(system(line), 0);
+    put_line("", changes[i].line);
+    if (changes[i].before) put(changes[i].before, "exit 0\n", 0644);
+    tp_hooks_options options = options_here();
+    tp_runtime *runtime = open_with_hooks(&options);
+    tp_turn *turn = begin_bare(runtime, 60000);
+    tp_phase_result result = gate(turn);
+    if (result.outcome != TP_OK) fail_msg("%s: does not run at all", changes[i].name);
+    put(changes[i].after, "exit 0 # changed\n", 0644);
+    result = gate(turn);
+    if ((result.outcome == TP_OK) != changes[i].runs) fail_msg("%s: %d", changes[i].name, (int)result.outcome);
+    if (!changes[i].runs) {
+      const char *slash = strrchr(changes[i].after, '/'), *name = slash ? slash + 1 : changes[i].after;
+      assert_int_equal(result.why, TP_REASON_CANNOT_START);
+      if (!memmem(result.reason.data, result.reason.size, name, strlen(name)))
+        fail_msg("%s: %.*s", name, (int)result.reason.size, result.reason.data);
+    }
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+}
