@@ -309,6 +309,7 @@ void cli_arguments_free(cli_arguments *arguments) {
   free(arguments->loads.items);
   free(arguments->phases.items);
   free(arguments->tools.items);
+  free(arguments->pass_env.items);
   free(arguments->webhooks.items);
   free(arguments->data_files.items);
   free(arguments->code_files.items);

@@ -100,6 +100,31 @@ static void put_endpoint(tp__bytes *t, const cli_entry *entry) {
   }
 }
 
+/* Of the file and of the entry, which counts. */
+static void put_variables(tp__bytes *t, const cli_variables *of_file, const cli_variables *own) {
+  if (of_file->count + own->count > 0) put_string(t, "env:\n");
+  for (size_t i = 0; i < of_file->count + own->count; i++) {
+    const char *const *pair = i < own->count ? own->items[i] : of_file->items[i - own->count];
+    bool is_set = false;
+    for (size_t j = 0; i >= own->count && j < own->count; j++) is_set |= strcmp(own->items[j][0], pair[0]) == 0;
+    if (is_set) continue;
+    put_string(t, "  ");
+    put_quoted(t, pair[0], strlen(pair[0]));
+    put_string(t, ": ");
+    put_quoted(t, pair[1], strlen(pair[1]));
+    put_string(t, "\n");
+  }
+}
+
+static void put_passed(tp__bytes *t, const cli_words *names) {
+  if (names->count > 0) put_string(t, "pass_env:\n");
+  for (size_t i = 0; i < names->count; i++) {
+    put_string(t, "  - ");
+    put_quoted(t, names->items[i], strlen(names->items[i]));
+    put_string(t, "\n");
+  }
+}
+
 static void write_yaml(const cli_settings *settings, const cli_arguments *arguments, const cli_entry *entry,
                        tp__bytes *t) {
   char number[64];
@@ -122,6 +147,8 @@ static void write_yaml(const cli_settings *settings, const cli_arguments *argume
   }
   if (rewrites(arguments, entry)) put_string(t, "rewrite: true          # it may change arguments and results\n");
   if (settings->plugin_root) put_pair(t, "plugin_root", settings->plugin_root);
+  if (!entry->url) put_variables(t, &settings->variables, &entry->variables);
+  if (!entry->url) put_passed(t, &arguments->pass_env);
   if (is_of_tools(entry) && arguments->tools.count > 0) {
     put_string(t, "tools:\n");
     for (size_t i = 0; i < arguments->tools.count; i++) put_tool(t, arguments->tools.items[i]);
@@ -246,6 +273,34 @@ static int prepare_entry(importer *m, size_t index) {
   return check_entry(m, entry);
 }
 
+/* The library says which names of variables a hook may have; one that it refuses is left out. */
+static int check_variable(importer *m, const char *name, const char **ret_why) {
+  cli_entry probe = {.event = "", .command = "", .fails_closed = true};
+  tp__bytes t = {0};
+  put_string(&t, "id: a\nevent: tool.pre\nhandler: {command: \"/\"}\nenv:\n  ");
+  put_quoted(&t, name, strlen(name));
+  put_string(&t, ": \"\"\n");
+  probe.yaml = copy(m, tp__bytes_string(&t));
+  tp__bytes_fini(&t);
+  int status = check_entry(m, &probe);
+  if (!probe.left_out) m->taken--;
+  *ret_why = probe.left_out;
+  return status;
+}
+
+static int check_variables(importer *m, cli_variables *variables) {
+  size_t kept = 0;
+  for (size_t i = 0; i < variables->count; i++) {
+    const char *why = NULL;
+    int status = check_variable(m, variables->items[i][0], &why);
+    if (status != CLI_OK) return status;
+    if (why && m->settings.note_count < CLI_FILE_NOTES_MAX) m->settings.notes[m->settings.note_count++] = why;
+    if (!why) memcpy(variables->items[kept++], variables->items[i], sizeof variables->items[i]);
+  }
+  variables->count = kept;
+  return CLI_OK;
+}
+
 static int prepare(importer *m) {
   const char *tmp = getenv("TMPDIR");
   snprintf(m->folder, sizeof m->folder, "%s/turnphase-XXXXXX", tmp && strlen(tmp) < 40 ? tmp : "/tmp");
@@ -254,8 +309,11 @@ static int prepare(importer *m) {
     m->folder[0] = '\0';
     return CLI_IO;
   }
-  int status = CLI_OK;
-  for (size_t i = 0; i < m->settings.count && status == CLI_OK; i++) status = prepare_entry(m, i);
+  int status = check_variables(m, &m->settings.variables);
+  for (size_t i = 0; i < m->settings.count && status == CLI_OK; i++) {
+    status = check_variables(m, &m->settings.entries[i].variables);
+    if (status == CLI_OK) status = prepare_entry(m, i);
+  }
   rmdir(m->folder);
   return status;
 }
@@ -351,7 +409,17 @@ static void print_report(const importer *m) {
                      "limits above 30 s are those of hooks that fail closed, or observe: the others get the 30 s of "
                      "their phase, and then the action goes on\n");
   if (m->settings.disabled)
-    cli_print_string(m->output, "disableAllHooks: all of them are written with enabled: false\n");
+    cli_print_string(m->output, "their host has all hooks off: all of them are written with enabled: false\n");
+  for (size_t i = 0; i < m->settings.variables.count; i++) {
+    cli_print_string(m->output, i == 0 ? "each program gets " : ", ");
+    print_string(m, m->settings.variables.items[i][0]);
+  }
+  if (m->settings.variables.count > 0) cli_print_string(m->output, " of env\n");
+  for (size_t i = 0; i < m->settings.note_count; i++) {
+    cli_print_string(m->output, "note: ");
+    print_string(m, m->settings.notes[i]);
+    cli_print_string(m->output, "\n");
+  }
   cli_printf(m->output, "%zu %s, %zu ha%s no place\n", m->taken, m->arguments->write ? "written" : "would be written",
              left_out, left_out == 1 ? "s" : "ve");
   if (m->arguments->write) cli_printf(m->output, "look at them, then: turnphase hooks trust %s\n", m->arguments->write);
@@ -382,6 +450,11 @@ static int print_report_json(const importer *m) {
   cli_map_add_string(&p, "protocol", m->settings.protocol);
   cli_map_add_bool(&p, "disabled", m->settings.disabled);
   cli_map_add_string(&p, "written", m->arguments->write ? m->arguments->write : "");
+  cli_map_add_list(&p, "notes", m->settings.notes, m->settings.note_count);
+  cli_map_open(&p, "env");
+  for (size_t i = 0; i < m->settings.variables.count; i++)
+    cli_map_add_string(&p, m->settings.variables.items[i][0], m->settings.variables.items[i][1]);
+  cli_map_close(&p);
   cli_map_open_list(&p, "entries");
   for (size_t i = 0; i < m->settings.count; i++) add_entry(&p, &m->settings.entries[i]);
   cli_map_close(&p);

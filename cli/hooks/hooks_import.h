@@ -8,7 +8,13 @@
 #include "cli/common/options.h"
 #include "cli/common/pool.h"
 
-enum { CLI_NOTES_MAX = 12, CLI_HEADERS_MAX = 16 };
+enum { CLI_NOTES_MAX = 12, CLI_HEADERS_MAX = 16, CLI_VARIABLES_MAX = 60, CLI_FILE_NOTES_MAX = 80 };
+
+/** Variables that a file sets for its programs: name, value. Texts are in the pool. */
+typedef struct cli_variables {
+  const char *items[CLI_VARIABLES_MAX][2];
+  size_t count;
+} cli_variables;
 
 /** One hook of a settings file. Texts are in the pool. */
 typedef struct cli_entry {
@@ -25,7 +31,8 @@ typedef struct cli_entry {
   const char *endpoint;                    /* of the url, as --webhook names it */
   const char *headers[CLI_HEADERS_MAX][2]; /* of the request: name, value */
   size_t header_count;
-  int64_t timeout_ms; /* 0: the host's */
+  cli_variables variables; /* of its own */
+  int64_t timeout_ms;      /* 0: the host's */
   bool is_async, fails_closed;
   bool is_cut;       /* its phase ends before its limit */
   bool is_guard;     /* its answer can stop something */
@@ -38,10 +45,15 @@ typedef struct cli_settings {
   const char *protocol;
   const char *plugin_root; /* NULL: none */
   bool disabled;
+  cli_variables variables;               /* of every program of the file */
+  const char *notes[CLI_FILE_NOTES_MAX]; /* what the file says beside its entries, and has no place */
+  size_t note_count;
   cli_entry *entries;
   size_t count, capacity;
 } cli_settings;
 
+/** hooks_settings_text.c: the text of a settings file as a value. @return as cli_input_decode(). */
+int cli_settings_decode(const char *path, tp_writer **ret_writer, tp_text *ret_value);
 /** Reads a settings or plugin file. One malformed entry costs that entry alone.
  *  @return CLI_OK, or an exit status after saying what is wrong with the file. */
 int cli_settings_read(const char *path, cli_settings *settings);

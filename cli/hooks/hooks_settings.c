@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "cli/common/exit_status.h"
-#include "cli/common/input.h"
 #include "cli/common/message.h"
 #include "cli/hooks/hooks_import.h"
 #include "cli/run/event.h"
@@ -44,6 +43,10 @@ static cli_entry *add_entry(cli_settings *settings, const char *event) {
   cli_entry *entry = &settings->entries[settings->count++];
   *entry = (cli_entry){.event = event, .command = ""};
   return entry;
+}
+
+static void note_file(cli_settings *settings, const char *text) {
+  if (settings->note_count < CLI_FILE_NOTES_MAX) settings->notes[settings->note_count++] = text;
 }
 
 /* ---- events ---- */
@@ -155,6 +158,25 @@ static void read_on_failure(reader *r, tp_text value) {
     leave_out(r->entry, "malformed: onFailure is neither block nor continue");
 }
 
+/* @return NULL, or what is wrong. */
+static const char *read_variables(cli_settings *settings, tp_text env, cli_variables *variables) {
+  char number[40];
+  if (tp_value_kind_of(env) != TP_VALUE_MAP) return "malformed: env is not an object of texts";
+  if (tp_value_count(env) > CLI_VARIABLES_MAX) return "env has more than 60 variables";
+  for (tp_value_walk walk = {0}; tp_value_next(env, &walk);) {
+    tp_value_kind kind = tp_value_kind_of(walk.value);
+    tp_text value = tp_value_text(walk.value);
+    bool is_bool = kind == TP_VALUE_BOOL;
+    if (is_bool) value = tp_text_of(tp_value_bool(walk.value, false) ? "true" : "false");
+    if (kind == TP_VALUE_INT) snprintf(number, sizeof number, "%lld", (long long)tp_value_int(walk.value, 0));
+    if (kind == TP_VALUE_INT) value = tp_text_of(number);
+    if (kind != TP_VALUE_TEXT && kind != TP_VALUE_INT && !is_bool) return "malformed: env is not an object of texts";
+    variables->items[variables->count][0] = cli_pool_copy(&settings->pool, walk.key);
+    variables->items[variables->count++][1] = cli_pool_copy(&settings->pool, value);
+  }
+  return NULL;
+}
+
 /* @return false for a key that is none of a handler. */
 static bool read_key(reader *r, const char *key, tp_text value, const char **ret_shell) {
   cli_entry *entry = r->entry;
@@ -179,7 +201,12 @@ static bool read_key(reader *r, const char *key, tp_text value, const char **ret
   } else if (strcmp(key, "if") == 0) {
     entry->rule = text_of(r, value);
     if (!entry->rule) need_text(r, "if");
-  } else if (is_among(key, "env cwd exec powershell loop_limit"))
+  } else if (strcmp(key, "env") == 0) {
+    const char *wrong = read_variables(r->settings, value, &entry->variables);
+    if (wrong) leave_out(entry, wrong);
+  } else if (is_among(key, "commandWindows command_windows")) {
+    note(entry, format_text(r->settings, "%s is for another system", key));
+  } else if (is_among(key, "cwd exec powershell loop_limit"))
     leave_out(entry, format_text(r->settings, "%s has no place", key));
   else return false;
   return true;
@@ -384,6 +411,24 @@ static void find_plugin(cli_settings *settings, const char *path) {
   free(whole);
 }
 
+/* [features] of a config.toml. */
+static bool has_no_feature(tp_text object) {
+  tp_text features = tp_value_get(object, "features");
+  return !tp_value_bool(tp_value_get(features, "hooks"), true) ||
+         !tp_value_bool(tp_value_get(features, "codex_hooks"), true);
+}
+
+/* [hooks.state] of a config.toml is no event. */
+static bool is_state(const char *event, tp_text value) {
+  return strcmp(event, "state") == 0 && tp_value_kind_of(value) == TP_VALUE_MAP;
+}
+
+static void read_environment(cli_settings *settings, tp_text object) {
+  tp_text env = tp_value_get(object, "env");
+  const char *wrong = env.size > 0 ? read_variables(settings, env, &settings->variables) : NULL;
+  if (wrong) note_file(settings, wrong);
+}
+
 static int read_object(const char *path, tp_text object, cli_settings *settings) {
   tp_text hooks = tp_value_get(object, "hooks");
   if (tp_value_kind_of(object) != TP_VALUE_MAP || tp_value_kind_of(hooks) != TP_VALUE_MAP) {
@@ -392,9 +437,14 @@ static int read_object(const char *path, tp_text object, cli_settings *settings)
   }
   find_protocol(settings, path, hooks);
   find_plugin(settings, path);
-  settings->disabled = tp_value_bool(tp_value_get(object, "disableAllHooks"), false);
+  settings->disabled = tp_value_bool(tp_value_get(object, "disableAllHooks"), false) || has_no_feature(object);
+  read_environment(settings, object);
   for (tp_value_walk walk = {0}; tp_value_next(hooks, &walk);) {
     const char *event = cli_pool_copy(&settings->pool, walk.key);
+    if (is_state(event, walk.value)) {
+      note_file(settings, "hooks.state is not read: which hooks its host trusts and has switched off stands there");
+      continue;
+    }
     if (tp_value_kind_of(walk.value) != TP_VALUE_ARRAY) {
       refuse_group(settings, event, "malformed: an event has a list");
       continue;
@@ -408,7 +458,7 @@ int cli_settings_read(const char *path, cli_settings *settings) {
   tp_text object;
   tp_writer *writer;
   *settings = (cli_settings){.protocol = "claude-code"};
-  int status = cli_input_decode(path, &writer, &object);
+  int status = cli_settings_decode(path, &writer, &object);
   if (status == CLI_OK) status = read_object(path, object, settings);
   tp_writer_free(writer);
   return status;

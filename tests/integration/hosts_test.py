@@ -3,6 +3,7 @@
 entry, and what its program reads and decides in a conversation. Each case has a project of its own."""
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -37,6 +38,9 @@ class Project:
     def read(self, name):
         with open(f'{self.directory}/{name}') as file:
             return file.read()
+
+    def remove(self, name):
+        shutil.rmtree(f'{self.directory}/{name}', ignore_errors=True)
 
     def exists(self, name):
         return os.path.exists(f'{self.directory}/{name}')
@@ -110,7 +114,126 @@ def a_session_that_goes_on(project):
     assert [line['session_id'] for line in lines(project, 'resume.log')] == ['s', 's']
 
 
-CASES = [ids_of_calls, ids_of_rewritten_calls, a_session_that_goes_on]
+GUARD = 'if [ "$GUARD_MODE" = strict ]; then echo strict >&2; exit 2; fi'
+
+
+def variables_of_settings(project):
+    """env of the settings reaches every program, and what of it has no place is named."""
+    settings = hooks('PreToolUse', GUARD, matcher='Bash')
+    for env, denied, notes in (
+            ({'GUARD_MODE': 'strict'}, True, 0), ({'GUARD_MODE': 'lax'}, False, 0), ({}, False, 0),
+            ({'GUARD_MODE': 'strict', 'N': 7, 'B': True}, True, 0),
+            ({'GUARD_MODE': 'strict', 'PATH': '/x', 'LD_PRELOAD': '/y'}, True, 2),
+            ({'GUARD_MODE': 'strict', 'NO-NAME': 'x'}, True, 1), ({'GUARD_MODE': ['strict']}, False, 1),
+            ('strict', False, 1)):
+        project.remove('hd')
+        project.write('settings.json', json.dumps({'env': env, **settings}))
+        ran = project.command('hooks', 'import', 'settings.json', '--write', 'hd', '--json',
+                              '--tool', 'note=Bash:t=command')
+        report = json.loads(ran.stdout)
+        assert len(report['notes']) == notes, report
+        assert [result['kind'] for result in results(project.run())] == ['denied' if denied else 'ok'], env
+
+
+def variables_of_a_handler(project):
+    """A handler's own counts before that of the file."""
+    for own, denied in (({'GUARD_MODE': 'strict'}, True), ({'GUARD_MODE': 'lax'}, False), (None, False)):
+        settings = hooks('PreToolUse', GUARD, matcher='Bash')
+        settings['env'] = {'GUARD_MODE': 'other'}
+        if own:
+            settings['hooks']['PreToolUse'][0]['hooks'][0]['env'] = own
+        project.remove('hd')
+        project.import_hooks(settings)
+        assert [result['kind'] for result in results(project.run())] == ['denied' if denied else 'ok'], own
+
+
+def variables_of_the_host(project):
+    """A variable of the host reaches a program only where the import was told so."""
+    settings = hooks('PreToolUse', GUARD, matcher='Bash')
+    for options, denied in (((), False), (('--pass-env', 'GUARD_MODE'), True), (('--pass-env', 'GUARD_*'), True),
+                            (('--pass-env', 'OTHER', '--pass-env', 'GUARD_MODE'), True)):
+        project.remove('hd')
+        project.import_hooks(settings, *options)
+        events = project.run(GUARD_MODE='strict')
+        assert [result['kind'] for result in results(events)] == ['denied' if denied else 'ok'], options
+
+
+COMMENTED = """\
+// the hooks of this project
+{
+  "hooks": { /* of tools
+                alone */
+    "PreToolUse": [
+      {"matcher": "Bash",  // not Read
+       "hooks": [{"type": "command", "command": "echo '// no, /* no */' >&2; exit 2",},]},
+    ],
+  },
+}
+"""
+
+
+def comments_and_last_commas(project):
+    """Some hosts take them. What stands in a text stays, and what is no JSON is refused with its place."""
+    project.import_hooks(COMMENTED)
+    events = project.run()
+    assert '// no, /* no */' in results(events)[0]['text'], events
+    one = json.dumps(hooks('PreToolUse', 'true'))
+    for text in (one.replace('"}', '",}'), one.replace(']', ',]'), one + '// end', '/**/' + one,
+                 one.replace('[', '[//x\n'), one.replace(':', '/**/:/**/'), one.replace('true', 'a // b'),
+                 one.replace('true', 'a /* b'), one.replace('true', 'a,]'), one.replace('true', r'\\\",}'),
+                 one.replace('}', '/*,*/}'), one.replace('"}', '" , // x\n }'), '\n\n' + one + '\n\n'):
+        project.remove('hd')
+        assert len(project.import_hooks(text)) == 1, text
+    for text, place in (('[,]', '1:2'), ('{,}', '1:2'), (one + ',', ''), ('/* ' + one, '1:1'), ('{"hooks":,}', ''),
+                        ('{"hooks": {}},', ''), ('\n\n {"a" 1}', '3:7'), ('# x\n' + one, '1:1'), (one + '/', ''),
+                        ('{"hooks": [1,,]}', '1:14')):
+        project.write('bad.json', text)
+        ran = project.command('hooks', 'import', 'bad.json')
+        assert ran.returncode == 78 and f'bad.json:{place}' in ran.stderr, (text, ran)
+
+
+TOML = """\
+model = "gpt-5"
+notify = ["python3", "n.py"]
+[features]
+hooks = true
+[mcp_servers."my server"]
+env = {"A" = "b"}
+[[hooks.PreToolUse]]
+matcher = "Bash"
+[[hooks.PreToolUse.hooks]]
+type = "command"
+command = '''echo "not from here" >&2; exit 2'''
+timeout = 10
+[[hooks.PreToolUse]]
+matcher = "^Write$"
+hooks = [{type = "command", command = "true"}, {type = "command", command = "exit 0"}]
+[hooks.state."a:b"]
+enabled = true
+"""
+
+
+def hooks_of_a_config_toml(project):
+    entries = project.import_hooks(TOML, name='config.toml')
+    assert [(entry['event'], entry['matcher'], entry['phase']) for entry in entries] == [
+        ('PreToolUse', 'Bash', 'tool.pre')] + [('PreToolUse', '^Write$', 'tool.pre')] * 2, entries
+    assert 'timeout_ms: 10000' in project.read('hd/001-pre-tool-use-1.yaml')
+    events = project.run()
+    assert 'not from here' in results(events)[0]['text'], events
+    ran = project.command('hooks', 'import', 'config.toml')
+    assert 'hooks.state is not read' in ran.stdout, ran
+    for switch in 'hooks = false', 'codex_hooks = false':
+        project.remove('hd')
+        project.import_hooks(TOML.replace('hooks = true', switch), name='config.toml')
+        assert 'enabled: false' in project.read('hd/001-pre-tool-use-1.yaml'), switch
+    for text, place in (('a = 1', ''), ('a = [', ':1:'), ('[[hooks.PreToolUse]\n', ':1:'), ('\n\nhooks = x', ':3:9')):
+        project.write('bad.toml', text)
+        ran = project.command('hooks', 'import', 'bad.toml')
+        assert ran.returncode == 78 and f'bad.toml{place}' in ran.stderr, ran
+
+
+CASES = [ids_of_calls, ids_of_rewritten_calls, a_session_that_goes_on, variables_of_settings, variables_of_a_handler,
+         variables_of_the_host, comments_and_last_commas, hooks_of_a_config_toml]
 
 
 def main():
