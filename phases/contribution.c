@@ -179,7 +179,6 @@ static const char *tool_flaw(const tp_tool *tool) {
   if (tool->run && tool->inbox) return ": run and inbox are set: set one of the two";
   if (tool->inbox && tool->placement > TP_PLACEMENT_THREAD)
     return ": placement inline and inbox are set, and a call through an inbox waits for its host";
-  if (tool->reserved_) return ": tp_tool.reserved_ must be 0: zero-fill the struct";
   if ((unsigned)tool->placement > TP_PLACEMENT_INLINE) return ": its placement must be thread or inline";
   return NULL;
 }

@@ -198,6 +198,8 @@ void tp_end_of_task(void *ctx, const tp_task_result *result) {
   end->task.result = *result;
   copy_text(end, &end->task.result.key);
   copy_text(end, &end->task.result.text);
+  copy_text(end, &end->task.result.value);
+  copy_text(end, &end->task.result.parts);
   if (result->fault) {
     end->task.fault = *result->fault;
     end->task.result.fault = &end->task.fault;

@@ -66,6 +66,8 @@ static bool copy_result(copy *c, const tp_tool_result *result) {
   return tp__arena_text(&c->arena, result->call_id, &c->result.call_id) &&
          tp__arena_text(&c->arena, result->name, &c->result.name) &&
          tp__arena_text(&c->arena, result->text, &c->result.text) &&
+         tp__arena_text(&c->arena, result->value, &c->result.value) &&
+         tp__arena_text(&c->arena, result->parts, &c->result.parts) &&
          tp__arena_text(&c->arena, result->waited_key, &c->result.waited_key);
 }
 

@@ -59,12 +59,13 @@ static void write_number(tp_writer *writer, const char *key, int64_t number) {
 
 /* All of a tool but its addresses, which differ from process to process. */
 static tp_status write_tool(tp_writer *writer, const tp_tool *tool) {
-  tp_write_map(writer, 8);
+  tp_write_map(writer, 9);
   write_pair(writer, "description", tp_text_of(tool->description));
   write_number(writer, "idempotent", tool->idempotent);
   write_number(writer, "limit_ms", tool->limit_ms);
   write_number(writer, "max_concurrent", tool->max_concurrent);
   write_pair(writer, "name", tp_text_of(tool->name));
+  write_number(writer, "parts_bytes_max", tool->parts_bytes_max);
   write_number(writer, "placement", tool->placement);
   write_number(writer, "result_bytes_max", tool->result_bytes_max);
   tp_write_string(writer, "schema");

@@ -8,7 +8,13 @@
 #include "phases/render.h"
 #include "runtime/value/value.h"
 
-enum { MEDIA_TYPE_BYTES_MAX = 255, URI_BYTES_SHOWN = 2048, WORDS_BYTES_SHOWN = 512 };
+enum {
+  PARTS_MAX = 256,
+  PART_HEAD_BYTES = 64,
+  MEDIA_TYPE_BYTES_MAX = 255,
+  URI_BYTES_SHOWN = 2048,
+  WORDS_BYTES_SHOWN = 512
+};
 
 static const char *const kind_names[] = {[TP_PART_TEXT] = "text",
                                          [TP_PART_FILE] = "file",
@@ -147,6 +153,7 @@ tp_status tp_part_read(tp_text value, tp_part *ret_part, tp_fault *fault) {
 
 /* Bytes are the content where there are some, else the URI is. */
 static void write_part(tp_writer *writer, const tp_part *part) {
+  TP__ASSERT(part->bytes.size == 0 || part->kind != TP_PART_TEXT);
   bool has_bytes = part->bytes.size > 0, is_text = part->kind == TP_PART_TEXT;
   tp_part copy = *part;
   size_t count = 1 + (part->size > 0);
@@ -226,6 +233,7 @@ static int64_t size_of(const tp_part *part) {
 }
 
 static void put_part(tp__out *out, const tp_part *part) {
+  TP__ASSERT(!flaw_of(part));
   int64_t size = part->kind == TP_PART_TEXT ? (int64_t)part->text.size : size_of(part);
   tp__out_string(out, tp_part_kind_name(part->kind));
   put_after(out, " ", part->name, WORDS_BYTES_SHOWN, "");
@@ -315,6 +323,102 @@ tp_status tp__parts_of_files(tp__arena *arena, tp_text files, tp_text *ret_parts
     write_part(writer, &(tp_part){.kind = TP_PART_FILE, .uri = tp_value_text(walk.value)});
   return finish(arena, writer, ret_parts);
 }
+
+/* ---- the parts of an answer ---- */
+
+/* The parts on their way into a value, while bytes are left. */
+typedef struct fitting {
+  tp_writer *writer;
+  size_t left;
+  size_t written, total;
+  bool left_out;
+} fitting;
+
+static void write_left_out(fitting *f, const tp_part *part) {
+  char line[960], words[1024];
+  TP__ASSERT(part->kind != TP_PART_NONE);
+  (void)tp_part_describe(part, line, sizeof line);
+  snprintf(words, sizeof words, "[left out, since the tool's answer is too large: %s]", line);
+  write_part(f->writer, &(tp_part){.kind = TP_PART_TEXT, .text = tp_text_of(words)});
+  f->left_out = true;
+}
+
+static void write_rest_out(fitting *f) {
+  char words[128];
+  snprintf(words, sizeof words, "[%zu more parts are left out, since the tool's answer has more than %d]",
+           f->total - f->written, (int)PARTS_MAX);
+  write_part(f->writer, &(tp_part){.kind = TP_PART_TEXT, .text = tp_text_of(words)});
+  f->left_out = true;
+}
+
+static void fit_begin(fitting *f, tp__arena *arena, size_t bytes_max, size_t count) {
+  *f = (fitting){.writer = f->writer, .left = bytes_max, .total = count};
+  tp__value_writer_init(f->writer, arena->allocator);
+  tp_write_array(f->writer, count <= PARTS_MAX ? count : PARTS_MAX + 1);
+}
+
+/* @return whether more parts are written. */
+static bool fit(fitting *f, const tp_part *part) {
+  TP__ASSERT(f->written < f->total && f->written <= PARTS_MAX);
+  if (f->written == PARTS_MAX) {
+    write_rest_out(f);
+    return false;
+  }
+  size_t bytes = part->bytes.size + part->text.size + PART_HEAD_BYTES;
+  for (size_t i = 0; i < MEMBERS; i++)
+    bytes += ((const tp_text *)(const void *)((const char *)part + members[i].offset))->size;
+  if (bytes <= f->left) write_part(f->writer, part);
+  else write_left_out(f, part);
+  if (bytes <= f->left) f->left -= bytes;
+  f->written++;
+  return true;
+}
+
+tp_status tp__parts_list_check(const tp_part *const *parts, size_t count, tp_fault *fault) {
+  tp_part part;
+  tp_fault why;
+  if (count > 0 && !parts)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_tool_answer: %zu parts, and the list is NULL", count);
+  for (size_t i = 0; i < count; i++) {
+    if (!parts[i]) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_tool_answer.parts[%zu] is NULL", i);
+    tp_status status = read_struct(parts[i], &part, &why);
+    if (status != TP_OK) return tp__fail(fault, status, NULL, "tp_tool_answer.parts[%zu]: %s", i, why.message);
+  }
+  return TP_OK;
+}
+
+tp_status tp__parts_of_list(tp__arena *arena, const tp_part *const *parts, size_t count, size_t bytes_max,
+                            tp_text *ret_parts, bool *ret_left_out) {
+  tp_writer writer;
+  fitting f = {.writer = &writer};
+  tp_part part;
+  *ret_parts = (tp_text){NULL, 0};
+  if (count == 0) return TP_OK;
+  fit_begin(&f, arena, bytes_max, count);
+  bool more = true;
+  for (size_t i = 0; more && i < count; i++) more = read_struct(parts[i], &part, NULL) == TP_OK && fit(&f, &part);
+  *ret_left_out |= f.left_out;
+  return finish(arena, &writer, ret_parts);
+}
+
+tp_status tp__parts_fit(tp__arena *arena, tp_text parts, size_t bytes_max, tp_text *ret_parts, bool *ret_left_out) {
+  tp_writer writer;
+  fitting f = {.writer = &writer};
+  tp_part part;
+  size_t count = tp_value_count(parts);
+  *ret_parts = (tp_text){NULL, 0};
+  if (count == 0) return TP_OK;
+  if (parts.size <= bytes_max && count <= PARTS_MAX)
+    return tp__arena_text(arena, parts, ret_parts) ? TP_OK : TP_ERR_NO_MEMORY;
+  fit_begin(&f, arena, bytes_max, count);
+  bool more = true;
+  for (tp_value_walk walk = {0}; more && tp_value_next(parts, &walk);)
+    more = !read_part(walk.value, &part) && fit(&f, &part);
+  *ret_left_out |= f.left_out;
+  return finish(arena, &writer, ret_parts);
+}
+
+/* ---- escaping ---- */
 
 /* Of a part all that a model may read as text. */
 static bool is_said(tp_text value) {

@@ -196,10 +196,15 @@ static bool take_results(tp__drive *d) {
                           .is_error = result->kind != TP_TOOL_OK,
                           .turn_id = d->turn->core.ids[TP_ID_TURN],
                           .text = result->text,
+                          .parts = result->parts,
+                          .value = result->value,
                           .call_id = d->calls[i]->id,
                           .name = d->calls[i]->name};
     if (tp__messages_add(&d->messages, &message) != TP_OK) return false;
-    result->text = d->messages.items[d->messages.count - 1]->text;
+    const tp_message *kept = d->messages.items[d->messages.count - 1];
+    result->text = kept->text;
+    result->value = kept->value;
+    result->parts = kept->parts;
     if (!tp__arena_text(&d->arena, result->waited_key, &result->waited_key)) return false;
     d->tool_event_count++;
     if (result->started) tp__session_note_tool(d->session, d->calls[i]->name);

@@ -61,24 +61,32 @@ static tp_task_result result_of(const task_work *w) {
                           .started = w->came.started,
                           .key = has_key ? tp_text_of(w->task->key) : (tp_text){"", 0},
                           .text = w->status == TP_OK ? w->came.text : (tp_text){"", 0},
+                          .value = w->status == TP_OK ? w->came.value : (tp_text){"", 0},
+                          .parts = w->status == TP_OK ? w->came.parts : (tp_text){"", 0},
                           .duration_ns = w->came.duration_ns,
                           .fault = w->status == TP_OK ? NULL : &w->fault};
+}
+
+static void put_text(char **space, tp_text *text) {
+  if (text->size > 0) memcpy(*space, text->data, text->size);
+  text->data = *space;
+  *space += text->size + 1; /* the memory is zero: a NUL follows */
 }
 
 /* For the caller of a synchronous function. @return NULL without memory. */
 static const tp_task_result *copy_result(const task_work *w) {
   tp_task_result from = result_of(w);
-  size_t size = sizeof(result) + from.key.size + from.text.size + 2;
+  size_t size = sizeof(result) + from.key.size + from.text.size + from.value.size + from.parts.size + 4;
   result *r = tp__alloc_zero(allocator_of(w), size);
   if (!r) return NULL;
   char *space = (char *)(r + 1);
   r->allocator = *allocator_of(w);
   r->size = size;
   r->shown = from;
-  if (from.key.size) memcpy(space, from.key.data, from.key.size);
-  if (from.text.size) memcpy(space + from.key.size + 1, from.text.data, from.text.size);
-  r->shown.key.data = space;
-  r->shown.text.data = space + from.key.size + 1;
+  put_text(&space, &r->shown.key);
+  put_text(&space, &r->shown.text);
+  put_text(&space, &r->shown.value);
+  put_text(&space, &r->shown.parts);
   return &r->shown;
 }
 

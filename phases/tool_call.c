@@ -3,6 +3,8 @@
  * tool_call.c: one call's way, but for its phases. */
 #include "phases/tool_call.h"
 
+#include <stdio.h>
+
 #include "phases/render.h"
 #include "phases/schema.h"
 #include "phases/tool_durable.h"
@@ -68,9 +70,10 @@ static bool join_signals(tp__tool_slot *slot, tp_text *text) {
   return tp__render_message(&slot->dispatch->texts, &parts, text) == TP_OK;
 }
 
-void tp__toolcall_settle(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text) {
+void tp__toolcall_settle(tp__tool_slot *slot, tp_tool_result_kind kind, const tp__tool_content *said) {
   tp__dispatch *d = slot->dispatch;
   tp_tool_result *result = tp__toolcall_result(slot);
+  tp_text text = said->text;
   assert(!slot->settled);
   slot->settled = true;
   if (d->stale) tp__toolcall_look_at_clock(d);
@@ -78,14 +81,38 @@ void tp__toolcall_settle(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text 
   bool whole = join_signals(slot, &text);
   result->kind = whole ? kind : TP_TOOL_HANDLER_ERROR;
   result->text = whole ? text : tp_text_of("no memory for the result");
+  result->value = said->value;
+  result->parts = said->parts;
   result->completion_order = d->completed++;
   if (d->has_listener) emit_end(slot);
   if (d->remind) tp__drive_note_call(d->turn->drive, result, slot->index, slot->started_ns, d->now_ns);
 }
 
 void tp__toolcall_stop(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text) {
-  tp__toolcall_settle(slot, kind, text);
+  tp__toolcall_settle(slot, kind, &(tp__tool_content){.text = text});
   tp__toolcall_done(slot);
+}
+
+/* Where a part or the value is left out, what a text cannot show is missing: those who watch are told, too. */
+void tp__toolcall_note_cut(tp__tool_slot *slot, uint32_t flaws) {
+  tp_turn *turn = slot->dispatch->turn;
+  slot->is_partial = flaws & TP__REPLY_PARTIAL;
+  if (!(flaws & TP__REPLY_LEFT_OUT)) return;
+  char words[256];
+  snprintf(words, sizeof words, "tool `%.128s`: its answer is too large: the value or parts are left out (%s is %zu)",
+           slot->tool->name.data, "tp_tool.parts_bytes_max", slot->tool->parts_bytes_max);
+  tp__log(turn->core.runtime, TP_LOG_WARNING, &(tp__log_subject){.ids = turn->core.ids}, "%s", words);
+  tp_contribution cut = {.struct_size = sizeof(tp_contribution),
+                         .kind = TP_KIND_DIAGNOSTIC,
+                         .severity = TP_SEVERITY_WARNING,
+                         .key = tp_text_of("tool.parts"),
+                         .text = tp_text_of(words)};
+  tp__event(turn, &(tp_event){.kind = TP_EVENT_DIAGNOSTIC,
+                              .visibility = TP_VISIBILITY_USER_VISIBLE,
+                              .contribution = &cut,
+                              .tool_call = tp__toolcall_of(slot),
+                              .call_index = slot->index,
+                              .text = cut.text});
 }
 
 void tp__toolcall_deny(tp__tool_slot *slot, uint32_t phase, const char *by, tp_text reason, bool reported) {
@@ -126,28 +153,29 @@ void tp__toolcall_settled(tp__tool_slot *slot) {
   else tp__toolcall_done(slot);
 }
 
-void tp__toolcall_ended(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text) {
+void tp__toolcall_ended(tp__tool_slot *slot, tp_tool_result_kind kind, const tp__tool_content *said) {
   if (slot->dispatch->has_result) {
-    tp__toolcall_filter(slot, kind, text);
+    tp__toolcall_filter(slot, kind, said);
     return;
   }
-  tp__toolcall_settle(slot, kind, text);
+  tp__toolcall_settle(slot, kind, said);
   tp__toolcall_settled(slot);
 }
 
-/* The tool was called and has ended. text is in d->texts, or lives as long as the library. */
-static void ended(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text, int64_t duration_ns) {
+/* The tool was called and has ended. What it said is in d->texts, or lives as long as the library. */
+static void ended(tp__tool_slot *slot, tp_tool_result_kind kind, const tp__tool_content *said, int64_t duration_ns) {
   tp_tool_result *result = tp__toolcall_result(slot);
   result->started = true;
   result->duration_ns = duration_ns;
-  if (slot->start_id) tp__toolcall_commit_end(slot, kind, text);
-  else tp__toolcall_ended(slot, kind, text);
+  if (slot->start_id) tp__toolcall_commit_end(slot, kind, said);
+  else tp__toolcall_ended(slot, kind, said);
 }
 
-static tp_tool_result_kind kind_of(const tp__tool_answer *answer) {
+static tp_tool_result_kind kind_of(const tp__tool_end *answer) {
   switch (answer->end) {
     case TP__ANSWERED:
-      return answer->is_late ? TP_TOOL_TIMED_OUT : answer->is_error ? TP_TOOL_HANDLER_ERROR : TP_TOOL_OK;
+      if (answer->is_late) return TP_TOOL_TIMED_OUT;
+      return answer->flaws & ~TP__REPLY_PARTIAL ? TP_TOOL_HANDLER_ERROR : TP_TOOL_OK;
     case TP__EXPIRED:
       return TP_TOOL_TIMED_OUT;
     case TP__CANCELLED:
@@ -158,8 +186,15 @@ static tp_tool_result_kind kind_of(const tp__tool_answer *answer) {
   return TP_TOOL_SHED;
 }
 
-/* The answer came to its owner by message; its text goes away with the attempt. */
-static void run_settled(void *ctx, const tp__tool_answer *answer) {
+/* @return false without memory. */
+static bool keep_said(tp__dispatch *d, const tp__tool_content *said, tp__tool_content *ret_copy) {
+  return (said->text.size == 0 || tp__arena_text(&d->texts, said->text, &ret_copy->text)) &&
+         (said->value.size == 0 || tp__arena_text(&d->texts, said->value, &ret_copy->value)) &&
+         (said->parts.size == 0 || tp__arena_text(&d->texts, said->parts, &ret_copy->parts));
+}
+
+/* The answer came to its owner by message; what it said goes away with the attempt. */
+static void run_settled(void *ctx, const tp__tool_end *answer) {
   tp__tool_slot *slot = ctx;
   tp__dispatch *d = slot->dispatch;
   tp_tool_result_kind kind = kind_of(answer);
@@ -172,24 +207,28 @@ static void run_settled(void *ctx, const tp__tool_answer *answer) {
     return;
   }
   slot->started_ns = answer->started_ns;
-  slot->is_partial = answer->is_cut && !answer->is_late;
+  bool counts = answer->end == TP__ANSWERED && !answer->is_late;
   if (slot->order && answer->end != TP__ANSWERED) tp__order_given_up(slot);
-  tp_text text = no_text;
-  if (answer->end != TP__ANSWERED || answer->is_late) {
-    text = tp__toolcall_unanswered(kind);
-  } else if (answer->text.size > 0 && !tp__arena_text(&d->texts, answer->text, &text)) {
+  tp__tool_content said = {.text = no_text};
+  if (!counts) {
+    said.text = tp__toolcall_unanswered(kind);
+  } else if (!keep_said(d, &answer->said, &said)) {
     kind = TP_TOOL_HANDLER_ERROR;
-    text = tp_text_of("no memory for the result");
+    said = (tp__tool_content){.text = tp_text_of("no memory for the result")};
   }
-  ended(slot, kind, text, answer->ended_ns - answer->started_ns);
+  tp__toolcall_note_cut(slot, counts ? answer->flaws : 0);
+  ended(slot, kind, &said, answer->ended_ns - answer->started_ns);
 }
 
 /* What an inline tool that did not defer came to. */
-static tp_tool_result_kind kind_of_run(const tp__dispatch *d, tp_text *ret_text) {
+static tp_tool_result_kind kind_of_run(const tp__dispatch *d, tp__tool_content *ret_said) {
   const tp_tool_run *run = &d->run;
-  bool late = d->now_ns > run->deadline_ns;
-  *ret_text = late ? tp__toolcall_unanswered(TP_TOOL_TIMED_OUT) : tp__tool_reply_text(&run->reply);
-  return late ? TP_TOOL_TIMED_OUT : run->reply.flaws & ~TP__REPLY_CUT ? TP_TOOL_HANDLER_ERROR : TP_TOOL_OK;
+  if (d->now_ns > run->deadline_ns) {
+    *ret_said = (tp__tool_content){.text = tp__toolcall_unanswered(TP_TOOL_TIMED_OUT)};
+    return TP_TOOL_TIMED_OUT;
+  }
+  *ret_said = tp__tool_reply_content(&run->reply);
+  return run->reply.flaws & ~TP__REPLY_PARTIAL ? TP_TOOL_HANDLER_ERROR : TP_TOOL_OK;
 }
 
 /* An inline tool is called here: only when it defers does it wait for anything. */
@@ -205,10 +244,10 @@ static void run_inline(tp__tool_slot *slot) {
     tp__tool_run_await(slot->run, d->run.deadline_ns, run_settled, slot);
     return;
   }
-  tp_text text;
-  tp_tool_result_kind result = kind_of_run(d, &text);
-  slot->is_partial = d->run.reply.flaws & TP__REPLY_CUT;
-  ended(slot, result, text, d->timestamps == TP_TIMESTAMPS_OFF ? 0 : d->now_ns - d->run.started_ns);
+  tp__tool_content said;
+  tp_tool_result_kind result = kind_of_run(d, &said);
+  tp__toolcall_note_cut(slot, result == TP_TOOL_TIMED_OUT ? 0 : d->run.reply.flaws);
+  ended(slot, result, &said, d->timestamps == TP_TIMESTAMPS_OFF ? 0 : d->now_ns - d->run.started_ns);
 }
 
 static void fill_run(const tp__tool_slot *slot) {
@@ -220,12 +259,13 @@ static void fill_run(const tp__tool_slot *slot) {
   run->arguments = &tp__toolcall_of(slot)->arguments;
   run->name = tool->name.data;
   run->bytes_max = tool->result_bytes_max;
+  run->parts_bytes_max = tool->parts_bytes_max;
   run->closure = tool->closure;
   run->attempt = NULL;
   run->started_ns = d->now_ns;
   run->deadline_ns = end_ns < turn_ns ? end_ns : turn_ns;
   run->reply.flaws = 0;
-  run->reply.text = (tp_text){"", 0};
+  run->reply.said = (tp__tool_content){.text = no_text};
 }
 
 static void begin_run(tp__tool_slot *slot) {
@@ -245,10 +285,10 @@ static void begin_run(tp__tool_slot *slot) {
 /* tool.rewrite has answered in its place: the phases behind it see that as they see a tool's answer. */
 static void take_ready(tp__tool_slot *slot) {
   if (slot->dispatch->has_result) {
-    tp__toolcall_filter(slot, TP_TOOL_OK, slot->gate->ready);
+    tp__toolcall_filter(slot, TP_TOOL_OK, &slot->gate->ready);
     return;
   }
-  tp__toolcall_settle(slot, TP_TOOL_OK, slot->gate->ready);
+  tp__toolcall_settle(slot, TP_TOOL_OK, &slot->gate->ready);
   tp__toolcall_settled(slot);
 }
 

@@ -18,7 +18,7 @@ typedef struct tp__tool_gate {
   tp_text signals; /* of tool.create and tool.pre, rendered: joins the result's text */
   tp_text bare;    /* the result's text without them; empty before there is a result */
   bool is_ready;   /* tool.rewrite has answered in the tool's place: */
-  tp_text ready;
+  tp__tool_content ready;
 } tp__tool_gate;
 
 /** A person is to be asked, or is. The first who asks is the one that is shown. */
@@ -83,8 +83,10 @@ void tp__toolcall_permit(tp__tool_slot *slot);
 void tp__toolcall_stop(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text);
 /** @param by  lives as long as the runtime. @param reported  settle.c has logged why. */
 void tp__toolcall_deny(tp__tool_slot *slot, uint32_t phase, const char *by, tp_text reason, bool reported);
-/** Gives the call its one result. text is in dispatch->texts, or lives as long as the library. */
-void tp__toolcall_settle(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text);
+/** Gives the call its one result. What was said is in dispatch->texts, or lives as long as the library. */
+void tp__toolcall_settle(tp__tool_slot *slot, tp_tool_result_kind kind, const tp__tool_content *said);
+/** Notes what was cut of what the call's tool, or a handler in its place, said. */
+void tp__toolcall_note_cut(tp__tool_slot *slot, uint32_t flaws);
 /** It has its result: tool.post, where that has subscriptions, then done. */
 void tp__toolcall_settled(tp__tool_slot *slot);
 /** It has its result, and its phases are through. The dispatch may be gone afterwards. */
@@ -132,7 +134,7 @@ tp_text tp__toolcall_refused(const tp__tool_entry *tool, tp_reason reason);
 void tp__toolcall_create(tp__tool_slot *slot);
 /* The two below are for phases that have subscriptions. */
 /** tool.result over what the tool said, then the result, then tp__toolcall_settled(). */
-void tp__toolcall_filter(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text);
+void tp__toolcall_filter(tp__tool_slot *slot, tp_tool_result_kind kind, const tp__tool_content *said);
 /** tool.post, then done. */
 void tp__toolcall_post(tp__tool_slot *slot);
 

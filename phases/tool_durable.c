@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/tool_durable.h"
 
+#include "phases/parts.h"
 #include "phases/store_call.h"
 #include "turnphase/store.h"
 
@@ -20,10 +21,10 @@ typedef struct commit {
   /* ---- the work's, until it is answered */
   uint64_t start_id;
   tp_tool_result_kind earlier; /* NONE: the call is new */
-  tp_text earlier_text;
+  tp__tool_content earlier_said;
   /* ---- the owner's */
   tp_tool_result_kind kind;
-  tp_text text; /* in the dispatch */
+  tp__tool_content said; /* in the dispatch */
 } commit;
 
 static commit *of(tp__store_call *call) { return TP__CONTAINER(call, commit, call); }
@@ -40,12 +41,22 @@ bool tp__toolcall_is_durable(const tp__tool_slot *slot) {
 
 static const tp_store *store_of(const commit *k) { return tp__runtime_store(k->call.turn->runtime); }
 
-static void take_earlier(void *ctx, const tp_tool_end_record *earlier) {
+static bool copy_said(tp__arena *arena, const tp__tool_content *said, tp__tool_content *ret_copy) {
+  return tp__arena_text(arena, said->text, &ret_copy->text) && tp__arena_text(arena, said->value, &ret_copy->value) &&
+         tp__arena_text(arena, said->parts, &ret_copy->parts);
+}
+
+/* What a store of the host's returns is from outside: a value that is none is as if the result were not known. */
+static void take_earlier(void *ctx, const tp_tool_end_record *theirs) {
   commit *k = ctx;
-  k->earlier = (tp_tool_result_kind)earlier->kind;
-  if (tp__arena_text(&k->call.arena, earlier->text, &k->earlier_text)) return;
+  tp_tool_end_record earlier;
   k->earlier = TP_TOOL_INTERRUPTED;
-  k->earlier_text = (tp_text){"", 0};
+  if (tp__options_read(&earlier, sizeof earlier, theirs, "tp_tool_end_record", NULL) != TP_OK ||
+      (earlier.value.size > 0 && tp_value_check(earlier.value, NULL) != TP_OK) ||
+      tp__parts_check(earlier.parts, "tp_tool_end_record.parts", NULL) != TP_OK)
+    return;
+  tp__tool_content said = {.text = earlier.text, .value = earlier.value, .parts = earlier.parts};
+  if (copy_said(&k->call.arena, &said, &k->earlier_said)) k->earlier = (tp_tool_result_kind)earlier.kind;
 }
 
 static tp_status put_start(tp__store_call *call, void *store, tp_fault *fault) {
@@ -69,7 +80,7 @@ static void log_failure(const commit *k, const char *what, tp_status status) {
 static void start_ended(tp__store_call *call, tp_status status) {
   commit *k = of(call);
   tp__tool_slot *slot = k->slot;
-  tp_text text;
+  tp__tool_content said;
   slot->dispatch->stale = true;
   if (status != TP_OK) {
     log_failure(k, "start", status);
@@ -77,10 +88,10 @@ static void start_ended(tp__store_call *call, tp_status status) {
   } else if (k->earlier == TP_TOOL_NONE) {
     slot->start_id = k->start_id;
     tp__toolcall_started(slot);
-  } else if (k->earlier == TP_TOOL_INTERRUPTED || !tp__arena_text(&slot->dispatch->texts, k->earlier_text, &text)) {
+  } else if (k->earlier == TP_TOOL_INTERRUPTED || !copy_said(&slot->dispatch->texts, &k->earlier_said, &said)) {
     tp__toolcall_stop(slot, TP_TOOL_INTERRUPTED, tp_text_of(interrupted));
   } else {
-    tp__toolcall_ended(slot, k->earlier, text);
+    tp__toolcall_ended(slot, k->earlier, &said);
   }
 }
 
@@ -88,7 +99,7 @@ static void end_ended(tp__store_call *call, tp_status status) {
   commit *k = of(call);
   k->slot->dispatch->stale = true;
   if (status != TP_OK) log_failure(k, "result", status);
-  tp__toolcall_ended(k->slot, k->kind, k->text);
+  tp__toolcall_ended(k->slot, k->kind, &k->said);
 }
 
 static commit *commit_new(tp__tool_slot *slot) {
@@ -129,19 +140,23 @@ void tp__toolcall_commit_start(tp__tool_slot *slot) {
   start(k, put_start, start_ended);
 }
 
-void tp__toolcall_commit_end(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text) {
+void tp__toolcall_commit_end(tp__tool_slot *slot, tp_tool_result_kind kind, const tp__tool_content *said) {
   commit *k = commit_new(slot);
-  tp_text copy;
-  if (!k || !tp__arena_text(&k->call.arena, text, &copy)) {
+  tp__tool_content copy;
+  if (!k || !copy_said(&k->call.arena, said, &copy)) {
     tp__log(slot->dispatch->turn->core.runtime, TP_LOG_ERROR, &(tp__log_subject){.status = TP_ERR_NO_MEMORY},
             "the result of a call of tool `%s` was not kept: no memory", slot->tool->name.data);
     if (k) tp__store_call_drop(&k->call);
-    tp__toolcall_ended(slot, kind, text);
+    tp__toolcall_ended(slot, kind, said);
     return;
   }
   k->kind = kind;
-  k->text = text;
-  k->end = (tp_tool_end_record){
-      .struct_size = sizeof k->end, .start_id = slot->start_id, .kind = (uint32_t)kind, .text = copy};
+  k->said = *said;
+  k->end = (tp_tool_end_record){.struct_size = sizeof k->end,
+                                .start_id = slot->start_id,
+                                .kind = (uint32_t)kind,
+                                .text = copy.text,
+                                .value = copy.value,
+                                .parts = copy.parts};
   start(k, put_end, end_ended);
 }

@@ -187,7 +187,7 @@ static bool take_result(tp__tool_slot *slot, const tp_merged *merged) {
   tp__tool_gate *gate = slot->gate;
   gate->is_ready = true;
   return tp__tool_text(&slot->dispatch->texts, tp_merged_text(merged, TP_FIELD_RESULT), slot->tool->result_bytes_max,
-                       &gate->ready);
+                       &gate->ready.text);
 }
 
 static bool take_rewrite(tp__tool_slot *slot, const tp_merged *merged) {
@@ -245,27 +245,29 @@ static void filter_ended(tp__phase_run *run) {
   tp__tool_slot *slot = ended_of(run);
   tp_tool_result *result = tp__toolcall_result(slot);
   tp_tool_result_kind kind = result->kind;
-  tp_text text = result->text;
+  tp__tool_content said = {.text = result->text, .value = result->value, .parts = result->parts};
   if (tp_merged_replaced(run->result.merged, TP_FIELD_RESULT)) {
-    text = tp_merged_text(run->result.merged, TP_FIELD_RESULT);
-    if (!tp__tool_text(&slot->dispatch->texts, text, slot->tool->result_bytes_max, &text)) {
+    said = (tp__tool_content){.text = tp_merged_text(run->result.merged, TP_FIELD_RESULT)};
+    if (!tp__tool_text(&slot->dispatch->texts, said.text, slot->tool->result_bytes_max, &said.text)) {
       kind = TP_TOOL_HANDLER_ERROR;
-      text = tp_text_of("no memory for the result");
+      said = (tp__tool_content){.text = tp_text_of("no memory for the result")};
     }
   }
   take_reminders(slot, run->result.merged);
-  tp__toolcall_settle(slot, kind, text);
+  tp__toolcall_settle(slot, kind, &said);
   tp__phase_let_go(&run->result);
   tp__toolcall_settled(slot);
 }
 
-void tp__toolcall_filter(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text) {
+void tp__toolcall_filter(tp__tool_slot *slot, tp_tool_result_kind kind, const tp__tool_content *said) {
   tp_tool_result *result = tp__toolcall_result(slot);
   result->kind = kind;
-  result->text = text;
+  result->text = said->text;
+  result->value = said->value;
+  result->parts = said->parts;
   uint32_t count = 0;
   put_text(slot, &count, TP_FIELD_TOOL, tp__toolcall_of(slot)->name);
-  put_text(slot, &count, TP_FIELD_RESULT, text);
+  put_text(slot, &count, TP_FIELD_RESULT, said->text);
   put_call_id(slot, &count);
   put_arguments(slot, &count);
   put_int(slot, &count, TP_FIELD_IS_ERROR, kind != TP_TOOL_OK);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/agent.h"
+#include "phases/parts.h"
 #include "phases/tools.h"
 #include "runtime/exec/blocks.h"
 #include "runtime/exec/breadcrumb.h"
+#include "runtime/value/value.h"
 
 enum { BLOCK_BYTES = 1024 };
 #define MALFORMED_WORDS "the tool deferred and answered at once"
@@ -17,7 +19,7 @@ struct tp__tool_attempt {
   tp__tool_settled_fn settled;
   void *settled_ctx;
   tp__closure *closure; /* referenced: the tool's; NULL: it holds nothing of the host's */
-  size_t bytes_max;
+  size_t bytes_max, parts_bytes_max;
   /* of a function on another thread */
   tp_tool_fn function; /* valid while the snapshot is pinned; NULL: it was called on the owner, and deferred */
   void *ctx;
@@ -118,20 +120,85 @@ static void set_reply(tp__tool_reply *reply, tp__arena *arena, size_t bytes_max,
   bool valid = tp_utf8_valid(text, NULL);
   if (!valid) text = tp_text_of("the tool's answer was not UTF-8");
   reply->flaws = (is_error || !valid ? TP__REPLY_ERROR : 0) | (text.size > bytes_max ? TP__REPLY_CUT : 0);
-  if (!tp__tool_text(arena, text, bytes_max, &reply->text)) reply->flaws |= TP__REPLY_NO_MEMORY;
+  reply->said.value = reply->said.parts = (tp_text){NULL, 0};
+  if (!tp__tool_text(arena, text, bytes_max, &reply->said.text)) reply->flaws |= TP__REPLY_NO_MEMORY;
 }
 
-tp_text tp__tool_reply_text(const tp__tool_reply *reply) {
-  return reply->flaws & TP__REPLY_NO_MEMORY ? tp_text_of("no memory for the tool's answer") : reply->text;
+/* What programs read, for a model. */
+static bool text_of_value(tp__arena *arena, tp_text value, size_t bytes_max, tp_text *ret_text, uint32_t *ret_flaws) {
+  tp_writer writer;
+  tp_text json;
+  tp__value_writer_init(&writer, arena->allocator);
+  bool ok = tp_json_encode(value, &writer, &json, NULL) == TP_OK && tp__tool_text(arena, json, bytes_max, ret_text);
+  if (ok && json.size > bytes_max) *ret_flaws |= TP__REPLY_CUT;
+  tp__value_writer_fini(&writer);
+  return ok;
+}
+
+/* The text, and the value where it fits. @return false without memory. */
+static bool copy_said(tp__arena *arena, tp_text text, tp_text value, size_t bytes_max, size_t parts_bytes_max,
+                      tp__tool_content *ret_copy, uint32_t *ret_flaws) {
+  *ret_copy = (tp__tool_content){.text = {"", 0}};
+  if (text.size > bytes_max) *ret_flaws |= TP__REPLY_CUT;
+  bool ok = text.size > 0 || value.size == 0 ? tp__tool_text(arena, text, bytes_max, &ret_copy->text)
+                                             : text_of_value(arena, value, bytes_max, &ret_copy->text, ret_flaws);
+  if (value.size > parts_bytes_max) *ret_flaws |= TP__REPLY_LEFT_OUT;
+  else if (ok && value.size > 0) ok = tp__arena_text(arena, value, &ret_copy->value);
+  return ok;
+}
+
+bool tp__tool_content_copy(tp__arena *arena, const tp__tool_content *said, size_t bytes_max, size_t parts_bytes_max,
+                           tp__tool_content *ret_copy, uint32_t *ret_flaws) {
+  bool left_out = false;
+  bool ok =
+      copy_said(arena, said->text, said->value, bytes_max, parts_bytes_max, ret_copy, ret_flaws) &&
+      tp__parts_fit(arena, said->parts, parts_bytes_max - ret_copy->value.size, &ret_copy->parts, &left_out) == TP_OK;
+  if (left_out) *ret_flaws |= TP__REPLY_LEFT_OUT;
+  return ok;
+}
+
+/* An answer that was checked. */
+static void set_whole_reply(tp__tool_reply *reply, tp__arena *arena, size_t bytes_max, size_t parts_bytes_max,
+                            const tp_tool_answer *answer) {
+  TP__ASSERT(answer->struct_size == sizeof *answer); /* read_answer() has made it one of ours */
+  bool left_out = false;
+  reply->flaws = answer->is_error ? TP__REPLY_ERROR : 0;
+  bool ok = copy_said(arena, answer->text, answer->value, bytes_max, parts_bytes_max, &reply->said, &reply->flaws) &&
+            tp__parts_of_list(arena, answer->parts, answer->part_count, parts_bytes_max - reply->said.value.size,
+                              &reply->said.parts, &left_out) == TP_OK;
+  reply->flaws |= (left_out ? TP__REPLY_LEFT_OUT : 0) | (ok ? 0 : TP__REPLY_NO_MEMORY);
+}
+
+static tp_status read_answer(const tp_tool_answer *theirs, tp_tool_answer *ret_answer, tp_fault *fault) {
+  tp_tool_answer answer;
+  if (!theirs) return tp__fail_null(fault, "answer");
+  TP__TRY(tp__options_read(&answer, sizeof answer, theirs, "tp_tool_answer", fault));
+  for (size_t i = 0; i < sizeof answer.reserved_; i++)
+    if (answer.reserved_[i]) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_tool_answer.reserved_ must be zero");
+  if (!tp_utf8_valid(answer.text, NULL)) return tp__fail(fault, TP_ERR_UTF8, NULL, "tp_tool_answer.text is not UTF-8");
+  if (answer.value.size > 0 && tp_value_check(answer.value, NULL) != TP_OK)
+    return tp__fail(fault, TP_ERR_MALFORMED, NULL, "tp_tool_answer.value is no well-formed value");
+  TP__TRY(tp__parts_list_check(answer.parts, answer.part_count, fault));
+  *ret_answer = answer;
+  return TP_OK;
+}
+
+tp__tool_content tp__tool_reply_content(const tp__tool_reply *reply) {
+  if (!(reply->flaws & TP__REPLY_NO_MEMORY)) return reply->said;
+  return (tp__tool_content){.text = tp_text_of("no memory for the tool's answer")};
 }
 
 static const tp__tool_reply no_argument = {.flaws = TP__REPLY_ERROR,
-                                           .text = {NO_ARGUMENT_WORDS, sizeof NO_ARGUMENT_WORDS - 1}};
+                                           .said = {.text = {NO_ARGUMENT_WORDS, sizeof NO_ARGUMENT_WORDS - 1}}};
+
+static tp_answer answer_kind(tp_tool_run *run) {
+  if (run->lost_argument) run->reply = no_argument;
+  return run->reply.flaws & TP__REPLY_ERROR ? TP_ANSWER_FAILED : TP_ANSWER_DONE;
+}
 
 static tp_answer answer(tp_tool_run *run, bool is_error, tp_text text) {
   set_reply(&run->reply, run->arena, run->bytes_max, is_error, text);
-  if (run->lost_argument) run->reply = no_argument;
-  return run->reply.flaws & TP__REPLY_ERROR ? TP_ANSWER_FAILED : TP_ANSWER_DONE;
+  return answer_kind(run);
 }
 
 tp_answer tp_tool_ok(tp_tool_run *run, tp_text text) {
@@ -153,12 +220,27 @@ tp_answer tp_tool_printf(tp_tool_run *run, const char *format, ...) {
   return tp_tool_ok(run, text);
 }
 
+tp_answer tp_tool_answer_with(tp_tool_run *run, const tp_tool_answer *theirs, tp_fault *fault) {
+  tp_tool_answer whole;
+  tp_fault why;
+  if (!run) {
+    (void)tp__fail_null(fault, "run");
+    return TP_ANSWER_FAILED;
+  }
+  if (read_answer(theirs, &whole, &why) != TP_OK) {
+    if (fault) *fault = why;
+    return answer(run, true, tp_text_of(why.message));
+  }
+  set_whole_reply(&run->reply, run->arena, run->bytes_max, run->parts_bytes_max, &whole);
+  return answer_kind(run);
+}
+
 /* What a tool's function may return; verdicts are a handler's. */
 static bool is_answer(tp_answer kind) {
   return kind == TP_ANSWER_DONE || kind == TP_ANSWER_FAILED || kind == TP_ANSWER_DEFERRED;
 }
 static const tp__tool_reply no_answer = {.flaws = TP__REPLY_ERROR,
-                                         .text = {NO_ANSWER_WORDS, sizeof NO_ANSWER_WORDS - 1}};
+                                         .said = {.text = {NO_ANSWER_WORDS, sizeof NO_ANSWER_WORDS - 1}}};
 
 /* ---- the attempt ---- */
 
@@ -172,25 +254,26 @@ static tp__answer call(tp__attempt *attempt) {
   return (tp__answer){.kind = kind};
 }
 
-static void reply_by_token(tp__tool_attempt *attempt, bool is_error, tp_text text) {
+static void reply_by_token(tp__tool_attempt *attempt, const tp_tool_answer *answer) {
   TP__ASSERT(!attempt->replied_by_token);
   attempt->replied_by_token = true;
-  set_reply(&attempt->reply, &attempt->answer_arena, attempt->bytes_max, is_error, text);
+  if (answer->value.size > 0 || answer->part_count > 0)
+    set_whole_reply(&attempt->reply, &attempt->answer_arena, attempt->bytes_max, attempt->parts_bytes_max, answer);
+  else set_reply(&attempt->reply, &attempt->answer_arena, attempt->bytes_max, answer->is_error, answer->text);
 }
 
-/* extra: the text of tp_tool_complete(). */
+/* extra: the answer that tp_tool_complete_with() has read. */
 static void accept(tp__attempt *base, const tp__answer *answer, const void *extra) {
-  tp__tool_attempt *attempt = of(base);
-  reply_by_token(attempt, answer->kind == TP_ANSWER_FAILED, *(const tp_text *)extra);
+  reply_by_token(of(base), extra);
   base->answer = (tp__answer){.kind = answer->kind};
 }
 
 /* A function that deferred answers through its token alone. */
 static const tp__tool_reply malformed = {.flaws = TP__REPLY_ERROR,
-                                         .text = {MALFORMED_WORDS, sizeof MALFORMED_WORDS - 1}};
+                                         .said = {.text = {MALFORMED_WORDS, sizeof MALFORMED_WORDS - 1}}};
 
 static void abandoned(tp__attempt *base) {
-  reply_by_token(of(base), true, tp_text_of(TP__ABANDONED_REASON));
+  reply_by_token(of(base), &(tp_tool_answer){.is_error = true, .text = tp_text_of(TP__ABANDONED_REASON)});
   base->answer = (tp__answer){.kind = TP_ANSWER_FAILED};
 }
 
@@ -206,20 +289,19 @@ static void settled(tp__attempt *base, tp__attempt_end end) {
   TP__OWNED(&of(base)->turn->strand);
   TP__ASSERT(of(base)->settled);
   tp__tool_attempt *attempt = of(base);
-  tp__tool_answer answer = {.end = end,
-                            .refusal = base->refusal,
-                            .started_ns = tp__attempt_called_ns(base),
-                            .ended_ns = end == TP__ANSWERED ? base->ended_ns : tp__now_ns()};
+  tp__tool_end ended = {.end = end,
+                        .refusal = base->refusal,
+                        .started_ns = tp__attempt_called_ns(base),
+                        .ended_ns = end == TP__ANSWERED ? base->ended_ns : tp__now_ns()};
   if (end == TP__ANSWERED) {
     const tp__tool_reply *reply = reply_of(attempt);
-    answer.is_cut = reply->flaws & TP__REPLY_CUT;
-    answer.is_error = (reply->flaws & ~TP__REPLY_CUT) || base->answer.kind != TP_ANSWER_DONE;
-    answer.text = tp__tool_reply_text(reply);
+    ended.flaws = reply->flaws | (base->answer.kind != TP_ANSWER_DONE ? TP__REPLY_ERROR : 0);
+    ended.said = tp__tool_reply_content(reply);
   }
   /* What tp_tool_complete() accepted counts; of a run from an inbox only within its limit. */
   bool may_be_late = base->pool_item.inbox || !attempt->replied_by_token;
-  answer.is_late = end == TP__ANSWERED && may_be_late && tp__attempt_is_late(base);
-  attempt->settled(attempt->settled_ctx, &answer);
+  ended.is_late = end == TP__ANSWERED && may_be_late && tp__attempt_is_late(base);
+  attempt->settled(attempt->settled_ctx, &ended);
   tp__attempt_unref(base);
 }
 
@@ -250,9 +332,19 @@ static const tp__attempt_class class = {.what = "tool",
                                         .settled = settled,
                                         .release = release};
 
+static tp_status complete(tp_token token, const tp_tool_answer *answer, tp_fault *fault) {
+  tp__answer kind = {.kind = answer->is_error ? TP_ANSWER_FAILED : TP_ANSWER_DONE};
+  return tp__token_answer(token, &class, &kind, answer, fault);
+}
+
 tp_status tp_tool_complete(tp_token token, bool is_error, tp_text text, tp_fault *fault) {
-  tp__answer answer = {.kind = is_error ? TP_ANSWER_FAILED : TP_ANSWER_DONE};
-  return tp__token_answer(token, &class, &answer, &text, fault);
+  return complete(token, &(tp_tool_answer){.is_error = is_error, .text = text}, fault);
+}
+
+tp_status tp_tool_complete_with(tp_token token, const tp_tool_answer *theirs, tp_fault *fault) {
+  tp_tool_answer answer;
+  TP__TRY(read_answer(theirs, &answer, fault));
+  return complete(token, &answer, fault);
 }
 
 static tp__tool_attempt *new_attempt(const tp_tool_run *run) {
@@ -261,7 +353,10 @@ static tp__tool_attempt *new_attempt(const tp_tool_run *run) {
   size_t block_size;
   tp__tool_attempt *a = tp__block_take(tp__runtime_blocks(runtime), BLOCK_BYTES, &block_size);
   if (!a) return NULL;
-  *a = (tp__tool_attempt){.turn = run->turn, .block_size = block_size, .bytes_max = run->bytes_max};
+  *a = (tp__tool_attempt){.turn = run->turn,
+                          .block_size = block_size,
+                          .bytes_max = run->bytes_max,
+                          .parts_bytes_max = run->parts_bytes_max};
   if (tp__attempt_init(&a->base, &class, &run->turn->strand) != TP_OK) {
     tp__block_give(tp__runtime_blocks(runtime), a, block_size);
     return NULL;

@@ -13,14 +13,27 @@
 typedef struct tp__tool_entry tp__tool_entry;
 typedef struct tp__tool_attempt tp__tool_attempt;
 
-enum { TP__REPLY_ERROR = 1, TP__REPLY_NO_MEMORY = 2, TP__REPLY_CUT = 4 };
+/** What a tool said, or what stands in its place. Values that are not there are empty. */
+typedef struct tp__tool_content {
+  tp_text text;  /* cut to the tool's result_bytes_max */
+  tp_text value; /* with the parts within its parts_bytes_max */
+  tp_text parts;
+} tp__tool_content;
+
+enum {
+  TP__REPLY_ERROR = 1,
+  TP__REPLY_NO_MEMORY = 2,
+  TP__REPLY_CUT = 4,      /* the text */
+  TP__REPLY_LEFT_OUT = 8, /* a part, or the value */
+  TP__REPLY_PARTIAL = TP__REPLY_CUT | TP__REPLY_LEFT_OUT
+};
 
 /** The reply of a tool's function. */
 typedef struct tp__tool_reply {
-  uint32_t flaws; /* ERROR: the tool could not; NO_MEMORY: the text was lost; CUT: it was too long */
-  tp_text text;   /* in the arena, cut to the tool's cap */
+  uint32_t flaws;        /* ERROR: the tool could not; NO_MEMORY: what it said was lost; PARTIAL: it was too long */
+  tp__tool_content said; /* in the arena */
 } tp__tool_reply;
-tp_text tp__tool_reply_text(const tp__tool_reply *reply);
+tp__tool_content tp__tool_reply_content(const tp__tool_reply *reply);
 
 /** What the function sees. */
 struct tp_tool_run {
@@ -29,7 +42,8 @@ struct tp_tool_run {
   const char *name;     /* the tool's */
   tp__closure *closure; /* the tool's; its attempts have references of their own */
   int64_t deadline_ns;
-  size_t bytes_max;          /* of the answer: longer ones keep head and tail */
+  size_t bytes_max;          /* of the answer's text: longer ones keep head and tail */
+  size_t parts_bytes_max;    /* of its value and parts */
   tp__arena *arena;          /* of the answer; the thread's that runs the function */
   tp__tool_attempt *attempt; /* NULL: on the owner, and it has not deferred */
   int64_t started_ns;        /* on the owner */
@@ -37,18 +51,18 @@ struct tp_tool_run {
   tp__tool_reply reply;
 };
 
-/** How the attempt of a run ended; text is borrowed from the attempt. */
-typedef struct tp__tool_answer {
+/** How the attempt of a run ended; what was said is borrowed from the attempt. */
+typedef struct tp__tool_end {
   tp__attempt_end end;
-  bool is_late; /* ANSWERED, after the deadline: the answer does not count */
-  bool is_error, is_cut;
+  bool is_late;      /* ANSWERED, after the deadline: the answer does not count */
+  uint32_t flaws;    /* of its reply */
   tp_reason refusal; /* REFUSED: why */
-  tp_text text;
+  tp__tool_content said;
   int64_t started_ns, ended_ns; /* 0: its function was not called, or it was not taken from its inbox */
-} tp__tool_answer;
+} tp__tool_end;
 
 /** On the owner, once; the attempt goes away when it returns. */
-typedef void (*tp__tool_settled_fn)(void *ctx, const tp__tool_answer *answer);
+typedef void (*tp__tool_settled_fn)(void *ctx, const tp__tool_end *end);
 
 /** Owner: an inline tool that was called here did more than answer: it deferred, failed, or both.
  *  @return NULL: run->reply is the answer; else the attempt of a run that waits for its token, to be given to
@@ -58,6 +72,11 @@ void tp__tool_run_await(tp__tool_attempt *attempt, int64_t deadline_ns, tp__tool
 
 /** Copies a text into the arena, cut to its head and tail where it is too long. @return false without memory. */
 bool tp__tool_text(tp__arena *arena, tp_text text, size_t bytes_max, tp_text *ret_copy);
+
+/** Copies what a handler said in a tool's place, each text cut as a tool's answer. Empty text beside a value: the value
+ *  as JSON. @param ret_flaws  gets PARTIAL bits. @return false without memory. */
+bool tp__tool_content_copy(tp__arena *arena, const tp__tool_content *said, size_t bytes_max, size_t parts_bytes_max,
+                           tp__tool_content *ret_copy, uint32_t *ret_flaws);
 
 /** Owner: hands the tool to a handler thread or to its inbox. What run points to is copied. settled comes later, never
  *  before this returns. @return NONE, or why it was not started: then settled is not called. */

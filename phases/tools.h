@@ -31,7 +31,7 @@ struct tp__tool_entry {
   bool is_compiled; /* schema is set, by the first call */
   const tp__schema *schema;
   int64_t timeout_ns;
-  size_t result_bytes_max;
+  size_t result_bytes_max, parts_bytes_max;
   uint32_t concurrent_max;
   const tp_tool *tool;
   const char *owner;

@@ -57,7 +57,7 @@ void tp__tool_permits_free(tp__agent_layer *layer) {
 
 /* ---- the tools of a turn ---- */
 
-enum { RESULT_BYTES_MAX = 100000, LIMIT_MS = 120000, CONCURRENT_MAX = 16 };
+enum { RESULT_BYTES_MAX = 100000, PARTS_BYTES_MAX = 4 << 20, LIMIT_MS = 120000, CONCURRENT_MAX = 16 };
 
 /* Where the tool has no number of its own. Through an inbox it uses no thread: then nothing needs a bound. */
 static uint32_t concurrent_max(const tp_tool *tool) {
@@ -127,6 +127,7 @@ static tp_status add_tool(tp__toolset *set, tp__agent_layer *layer, const char *
                        .permits = permits,
                        .concurrent_max = concurrent_max(tool),
                        .result_bytes_max = tool->result_bytes_max ? tool->result_bytes_max : RESULT_BYTES_MAX,
+                       .parts_bytes_max = tool->parts_bytes_max ? tool->parts_bytes_max : PARTS_BYTES_MAX,
                        .timeout_ns = (int64_t)(tool->limit_ms ? tool->limit_ms : LIMIT_MS) * TP__NS_PER_MS};
   enter(set, (uint32_t)set->count++);
   return TP_OK;

@@ -22,15 +22,32 @@ static tp_answer forecast(void *ctx, tp_tool_run *run) {
   return tp_tool_ok(run, (tp_text){text, (size_t)size});
 }
 
+static tp_answer draw_map(void *ctx, tp_tool_run *run) {
+  (void)ctx;
+  const tp_part map = {.struct_size = sizeof map,
+                       .kind = TP_PART_IMAGE,
+                       .bytes = {"GIF87a\1\0\1\0\0\0\0", 13},
+                       .media_type = tp_text_of("image/gif"),
+                       .name = tp_text_of("rain.gif")};
+  const tp_part *const parts[] = {&map};
+  const tp_tool_answer answer = {.struct_size = sizeof answer,
+                                 .text = tp_text_of("rain in the north"),
+                                 .value = {"\x81\xa5north\xa4rain", 12}, /* {"north": "rain"} */
+                                 .parts = parts,
+                                 .part_count = 1};
+  return tp_tool_answer_with(run, &answer, NULL);
+}
+
 static const char schema[] =
     "{\"type\": \"object\", \"required\": [\"city\"], \"properties\": {"
     "\"city\": {\"type\": \"string\"}, \"days\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 7}}}";
 
 /* ---- the host: its model is a script, which calls the tool once in each response ---- */
 
-enum { CALL_COUNT = 6 };
+enum { CALL_COUNT = 7 };
 static const char arguments[] =
-    "[{\"city\": \"Oslo\", \"days\": 2}, {\"days\": 2}, {\"city\": \"Oslo\", \"days\": 30}, {\"city\": \"\"}, {}, {}]";
+    "[{\"city\": \"Oslo\", \"days\": 2}, {\"days\": 2}, {\"city\": \"Oslo\", \"days\": 30}, {\"city\": \"\"}, {}, {}, "
+    "{}]";
 
 /* @param values  of the calls, in one list. */
 static tp_status make_model(tp_text values, tp_model **ret_model, tp_fault *fault) {
@@ -40,7 +57,9 @@ static tp_status make_model(tp_text values, tp_model **ret_model, tp_fault *faul
   const tp_model_response *script[CALL_COUNT + 1];
   for (size_t i = 0; i < CALL_COUNT; i++) {
     calls[i] = (tp_tool_call){.struct_size = sizeof calls[i],
-                              .name = tp_text_of(i < 5 ? "forecast" : "tides"),
+                              .name = tp_text_of(i < 5   ? "forecast"
+                                                 : i < 6 ? "tides"
+                                                         : "map"),
                               .arguments = tp_value_at(values, i)};
     call_of[i] = &calls[i];
     responses[i] = (tp_model_response){.struct_size = sizeof responses[i], .calls = &call_of[i], .call_count = 1};
@@ -65,6 +84,13 @@ static void show(void *ctx, const tp_event *event) {
   if (event->kind != TP_EVENT_TOOL_END) return;
   const tp_tool_result *result = event->tool_result;
   printf("%s: %.*s\n", tp_tool_result_name(result->kind), (int)result->text.size, result->text.data);
+  for (tp_value_walk walk = {0}; tp_value_next(result->parts, &walk);) {
+    tp_part part = {.struct_size = sizeof part};
+    char line[128];
+    if (tp_part_read(walk.value, &part, NULL) != TP_OK) continue;
+    tp_part_describe(&part, line, sizeof line);
+    printf("  with %s\n", line);
+  }
 }
 
 static bool run_turn(tp_session *session, tp_fault *fault) {
@@ -95,6 +121,7 @@ int main(void) {
                         .limit_ms = 2000,
                         .idempotent = true,
                         .read_key = "weather"};
+  const tp_tool map = {.struct_size = sizeof map, .name = "map", .run = draw_map};
   tp_session_options options = {.struct_size = sizeof options, .id = "first", .on_event = show};
   tp_writer *writer = NULL;
   tp_text calls;
@@ -103,7 +130,8 @@ int main(void) {
   tp_session *session = NULL;
   tp_fault fault = {.message = "no memory for a value"};
   bool ok = value_of(arguments, &writer, &calls, &fault) && make_model(calls, &model, &fault) == TP_OK &&
-            tp_runtime_new(NULL, &runtime, &fault) == TP_OK && tp_tool_add(runtime, &tool, &fault) == TP_OK;
+            tp_runtime_new(NULL, &runtime, &fault) == TP_OK && tp_tool_add(runtime, &tool, &fault) == TP_OK &&
+            tp_tool_add(runtime, &map, &fault) == TP_OK;
   options.model = model;
   bool opened = ok && tp_session_open(runtime, &options, &session, &fault) == TP_OK;
   if (!opened) tp_model_free(model); /* no session has taken it */

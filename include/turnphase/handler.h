@@ -49,7 +49,7 @@ enum {
   TP_FIELD_ARGUMENTS = 24,         /* value: map; a text when the provider could not decode it */
   TP_FIELD_TASK_KEY = 25,          /* text */
   TP_FIELD_RESULT = 26,            /* text: what the model will read of the tool, without the signals of gates */
-  TP_FIELD_STATUS = 27,            /* text: success, failure, partial (it was cut to the tool's result_bytes_max) */
+  TP_FIELD_STATUS = 27,            /* text: success, failure, partial (cut: result_bytes_max, parts_bytes_max) */
   TP_FIELD_DURATION_MS = 28,       /* int */
   TP_FIELD_OUTPUT_SUMMARY = 29,    /* text: the first 512 bytes of the result */
   TP_FIELD_ERROR_MESSAGE = 30,     /* text */

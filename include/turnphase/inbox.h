@@ -123,8 +123,8 @@ typedef struct tp_work {
    *  the attempt is deferred already; tp_call_allow(), tp_call_deny(), tp_call_ask() and tp_call_fail() have no
    *  effect. */
   tp_call *call;
-  /** Functions that read a tp_tool_run may be used; tp_tool_ok(), tp_tool_error() and tp_tool_defer() have no
-   *  effect. */
+  /** Functions that read a tp_tool_run may be used; tp_tool_ok(), tp_tool_error(), tp_tool_answer_with() and
+   *  tp_tool_defer() have no effect. */
   tp_tool_run *run;
   const tp_model_request *request;
   const tp_event *event;

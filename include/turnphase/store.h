@@ -457,6 +457,8 @@ typedef struct tp_tool_end_record {
   uint32_t kind;      /* tp_tool_result_kind */
   uint32_t reserved_; /* zero */
   tp_text text;       /* the tool's answer, before tool.result: content */
+  tp_text value;      /* of the answer, and its parts: values, or empty; content */
+  tp_text parts;
 } tp_tool_end_record;
 /** Receives the result of a call of an earlier run of the turn; borrowed till return. Threads: the calling one. */
 typedef void (*tp_tool_end_fn)(void *ctx, const tp_tool_end_record *earlier);
@@ -732,8 +734,8 @@ typedef struct tp_store {
    *  @param ret_start_id  not 0; set when the call is new. */
   tp_status (*tool_start)(void *ctx, const tp_tool_start_record *record, uint64_t *ret_start_id, tp_tool_end_fn earlier,
                           void *earlier_ctx, tp_fault *fault);
-  /** Commits the end of a call that tool_start began. The text is kept until the record of its turn comes: from then on
-   *  the history has it. May block. */
+  /** Commits the end of a call that tool_start began. Text, value and parts are kept until the record of
+   *  its turn comes: from then on the history has them. May block. */
   tp_status (*tool_end)(void *ctx, const tp_tool_end_record *record, tp_fault *fault);
 
   /* ---- tasks ---- */

@@ -48,6 +48,7 @@ typedef struct tp_task_result {
   int64_t duration_ns;         /* of the tool */
   const tp_question *question; /* with asked: its key, its token for tp_question_answer(), the call. Else NULL */
   const tp_fault *fault;       /* of a status that is not TP_OK, in the result of a submitted task. Else NULL */
+  tp_text value, parts;        /* of the tool's answer, as in tp_tool_result */
 } tp_task_result;
 
 /** Receives the result of a submitted task, or that a person is asked about it. Borrowed until it returns.

@@ -16,8 +16,8 @@ TP_BEGIN_DECLS
 /** One run of a tool, valid until its function returns, or, taken from an inbox, until its token is completed. */
 typedef struct tp_tool_run tp_tool_run;
 
-/** A tool's function: returns what tp_tool_ok(), tp_tool_error() or tp_tool_defer() returned. Any other number, 0 and
- *  the verdicts among them, is a handler_error.
+/** A tool's function: returns what tp_tool_ok(), tp_tool_error(), tp_tool_answer_with() or tp_tool_defer() returned.
+ *  Any other number, 0 and the verdicts among them, is a handler_error.
  *  Threads: any of the runtime, or that of a caller of a synchronous function; several at once. */
 typedef tp_answer (*tp_tool_fn)(void *ctx, tp_tool_run *run);
 
@@ -87,8 +87,10 @@ typedef struct tp_tool {
   uint32_t limit_ms;
   /** 0 means 100,000: longer results keep head and tail. */
   uint32_t result_bytes_max;
-  /** Must be zero. */
-  uint32_t reserved_;
+  /** Of the value and the parts of an answer together; 0 means 4,194,304. What does not fit is left out: of a part a
+   *  text names it in its place; a diagnostic and a line of the log name the tool, and tool.post gets the status
+   *  partial. At most 256 parts: one text stands for the others. */
+  uint32_t parts_bytes_max;
   /** Of this runtime (inbox.h): its calls wait there until a thread of the host takes them, at most max_concurrent at
    *  once, taken ones included; the others wait for these. When the inbox was freed the call is shed at once. Kept
    *  as long as the tool. */
@@ -152,13 +154,41 @@ TP_API tp_answer tp_tool_error(tp_tool_run *run, tp_text text);
 /** tp_tool_ok() with a text that printf() would print: tp_tool_printf(run, "%s: %d mm", city, rain).
  *  Threads: that of the run. */
 TP_API tp_answer tp_tool_printf(tp_tool_run *run, const char *format, ...) TP_PRINTF(2, 3);
+/** All that a tool can answer. */
+typedef struct tp_tool_answer {
+  size_t struct_size;
+  /** The tool could not do what was asked: result kind handler_error. */
+  bool is_error;
+  /** Must be zero. */
+  uint8_t reserved_[7];
+  /** What the model reads. Empty beside a value: the value as JSON. */
+  tp_text text;
+  /** Value: the structured result, for hooks, listeners, the host and the history; or empty. No model reads it. */
+  tp_text value;
+  /** Images, audio, files, links and further texts (part.h): part_count pointers, in order. The model gets them after
+   *  the text, as far as its provider can carry them; of others it reads a text that names them. */
+  const tp_part *const *parts;
+  size_t part_count;
+} tp_tool_answer;
+
+/** Answers with text, value and parts; everything is copied.
+ *  @param answer  one that cannot be used is the answer of a tool that failed, with the fault's words as its text: a
+ *                 value that is not well-formed, a part that tp_part_write() refuses, a text that is not UTF-8.
+ *  @param fault   what is wrong with it, by the member; may be NULL.
+ *  Threads: that of the run. */
+TP_API tp_answer tp_tool_answer_with(tp_tool_run *run, const tp_tool_answer *answer, tp_fault *fault);
 /** Answers later; as tp_call_defer(). A run that was taken from an inbox is deferred already: then ret_token->bits is
- *  0 and TP_ANSWER_FAILED is returned, and the run is as it was; tp_tool_ok() and tp_tool_error() answer nothing
- *  there. Threads: that of the run. */
+ *  0 and TP_ANSWER_FAILED is returned, and the run is as it was; tp_tool_ok(), tp_tool_error() and
+ *  tp_tool_answer_with() answer nothing there. Threads: that of the run. */
 TP_API tp_answer tp_tool_defer(tp_tool_run *run, const tp_deferral *deferral, tp_token *ret_token);
 /** Completes a deferred run, or one that was taken from an inbox; text is copied. Returns as tp_token_complete().
  *  Threads: any, at any time. */
 TP_API tp_status tp_tool_complete(tp_token token, bool is_error, tp_text text, tp_fault *fault);
+/** The same with text, value and parts; everything is copied.
+ *  @return as tp_token_complete(); TP_ERR_USAGE, TP_ERR_MALFORMED, TP_ERR_UTF8 and TP_ERR_VERSION for an answer that
+ *          cannot be used, by its member: then nothing is completed.
+ *  Threads: any, at any time. */
+TP_API tp_status tp_tool_complete_with(tp_token token, const tp_tool_answer *answer, tp_fault *fault);
 
 /** A tool call of a model's response. It is passed by pointer, in lists of pointers. */
 typedef struct tp_tool_call {
@@ -205,6 +235,9 @@ typedef struct tp_tool_result {
   int64_t waited_ns;   /* how long it waited for calls of lower index with conflicting keys */
   tp_text waited_key;  /* the key of the call that it waited for longest; empty: it did not wait, or the keys
                                    of that call were not known yet */
+  tp_text value;       /* the structured result; or empty. Value */
+  tp_text parts;       /* images, audio, files, links and further texts, in order; or empty. Value: an array of parts,
+                                   each for tp_part_read() (part.h) */
 } tp_tool_result;
 
 TP_END_DECLS

@@ -80,6 +80,7 @@ static void add_offers(digest *d, const tp_contribution *bundle) {
     add_number(d, offer->max_concurrent);
     add_number(d, offer->limit_ms);
     add_number(d, offer->result_bytes_max);
+    add_number(d, offer->parts_bytes_max);
   }
 }
 

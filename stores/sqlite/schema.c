@@ -7,8 +7,8 @@
  * entry: one row per run of a phase; numbers rise and only the lowest are deleted; ended_ns is 0 while it runs, or when
  * its process ended first. run: its subscriptions, in plan order.
  * attempt: of a run, where its row does not show all; entry is the entry's id, whose row it goes with.
- * tool_start: a call of a tool that is not idempotent; arguments is the keyed hash of them, result what it said, NULL
- * while it runs and once its turn has ended.
+ * tool_start: a call of a tool that is not idempotent; arguments is the keyed hash of them; result, value and parts
+ * are what it said, NULL while it runs and once its turn has ended.
  * task: a call that was allowed and is not over; hash is the keyed hash of its arguments.
  * content: what passed through a phase; hash is the keyed hash of it.
  * turn: one row per driven turn. audit: one per audit row. Both are numbered likewise. step: what a turn waited for, in
@@ -110,7 +110,7 @@
   "CREATE TABLE tool_start (row INTEGER PRIMARY KEY AUTOINCREMENT, run_process INTEGER NOT NULL,"                      \
   "  run_turn INTEGER NOT NULL, call_index INTEGER NOT NULL, kind INTEGER NOT NULL, started_unix_ms INTEGER NOT NULL," \
   "  tenant TEXT NOT NULL, session TEXT NOT NULL, turn TEXT NOT NULL, tool TEXT NOT NULL, call_id TEXT NOT NULL,"      \
-  "  arguments BLOB NOT NULL, result TEXT);"                                                                           \
+  "  arguments BLOB NOT NULL, result TEXT, value BLOB, parts BLOB);"                                                   \
   "CREATE INDEX tool_start_turn ON tool_start (turn, session, tenant);"
 
 #define CONTENT_TABLES                                                                                  \

@@ -108,14 +108,15 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
         "UPDATE tool_start SET run_process = ?1, run_turn = ?2 WHERE row = (SELECT row FROM tool_start"
         " WHERE tenant = ?3 AND session = ?4 AND turn = ?5 AND tool = ?6 AND arguments = ?7"
         " AND (run_process <> ?1 OR run_turn <> ?2)"
-        " ORDER BY row LIMIT 1) RETURNING row, kind, result",
+        " ORDER BY row LIMIT 1) RETURNING row, kind, result, value, parts",
     [TP__INSERT_TOOL_START] =
         "INSERT INTO tool_start (run_process, run_turn, tenant, session, turn, tool, arguments, call_id, call_index,"
         " started_unix_ms, kind, result) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, NULL)",
     [TP__TRIM_TOOL_STARTS] = "DELETE FROM tool_start WHERE row <= ?1",
-    [TP__END_TOOL_START] = "UPDATE tool_start SET kind = ?2, result = ?3 WHERE row = ?1",
+    [TP__END_TOOL_START] = "UPDATE tool_start SET kind = ?2, result = ?3, value = ?4, parts = ?5 WHERE row = ?1",
     [TP__CLEAR_TOOL_RESULTS] =
-        "UPDATE tool_start SET result = NULL WHERE tenant = ?1 AND session = ?2 AND turn = ?3"
+        "UPDATE tool_start SET result = NULL, value = NULL, parts = NULL WHERE tenant = ?1 AND session = ?2 AND turn = "
+        "?3"
         " AND result IS NOT NULL",
     [TP__INSERT_TASK] =
         "INSERT INTO task (is_begun, created_unix_ms, key, tool, agent, arguments, hash)"

@@ -22,7 +22,9 @@ static int bind_call(sqlite3_stmt *statement, const tp_tool_start_record *start,
 /* ---- what an earlier run of the turn left ---- */
 
 #define END(member) TP__COLUMN(tp_tool_end_record, member)
-static const tp__column end_columns[] = {END(start_id), END(kind), END(text)};
+static const tp__column end_columns[] = {END(start_id), END(kind), END(text),
+                                         TP__BLOB_COLUMN(tp_tool_end_record, value),
+                                         TP__BLOB_COLUMN(tp_tool_end_record, parts)};
 static const tp__columns ends = TP__COLUMNS(tp_tool_end_record, end_columns);
 
 /* A copy, so that its receiver is called without the lock. @param ret_end  NULL: there is none. */

@@ -57,12 +57,22 @@ static tp_status end_and_count(void *ctx, const tp_tool_end_record *end, tp_faul
   return status;
 }
 
-/* Its answer has how often it ran in this process. */
+/* The answer has text, value and a part, each with the secret. */
 static tp_answer run_tool(void *ctx, tp_tool_run *run) {
   tp_text arguments = tp_tool_run_arguments(run);
   say("F %s %d\n", (const char *)ctx, arguments.data[arguments.size - 1]);
   moment();
-  return tp_tool_ok(run, tp_text_of("done " SECRET));
+  const tp_part picture = {.struct_size = sizeof picture,
+                           .kind = TP_PART_IMAGE,
+                           .bytes = TEXT("\0PNG " SECRET),
+                           .media_type = TEXT("image/png")};
+  const tp_part *const parts[] = {&picture};
+  const tp_tool_answer answer = {.struct_size = sizeof answer,
+                                 .text = TEXT("done " SECRET),
+                                 .value = TEXT("\x81\xa3has\xaf" SECRET),
+                                 .parts = parts,
+                                 .part_count = 1};
+  return tp_tool_answer_with(run, &answer, NULL);
 }
 
 static tp_runtime *open_child_runtime(const hook *contribute) {
@@ -169,6 +179,7 @@ static void assert_one_result_of_each_call(const ledger *l) {
   static const char *const results[] = {"=<c1>", "=<c2>", "=<c3>", "=<c4>"};
   for (size_t i = 0; i < COUNT(results); i++) assert_int_equal(count_of(l->request, results[i]), 1);
   assert_int_equal(count_of(l->request, "T<done ") + count_of(l->request, "T!<an earlier run"), 4);
+  assert_int_equal(count_of(l->request, "P<image (image/png, 20 bytes)>V<21>"), count_of(l->request, "T<done "));
 }
 
 static void assert_file_is_whole_and_has_no_secret(void) {

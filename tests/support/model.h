@@ -38,7 +38,21 @@ static inline void put_text(char *to, const char *label, tp_text text) {
   snprintf(to + used, REQUEST_BYTES - used, "%s<%.*s>", label, (int)text.size, text.size ? text.data : "");
 }
 
-/* "S<system>U<text>A<text>C<id name>T!<text>" */
+/* "P<part>" of each, and "V<bytes>" of a value. */
+static inline void put_rest(char *to, const tp_message *message) {
+  char line[256];
+  tp_part part = {.struct_size = sizeof part};
+  for (tp_value_walk walk = {0}; tp_value_next(message->parts, &walk);) {
+    if (tp_part_read(walk.value, &part, NULL) != TP_OK) continue;
+    tp_part_describe(&part, line, sizeof line);
+    put_text(to, "P", part.kind == TP_PART_TEXT ? part.text : tp_text_of(line));
+  }
+  if (message->value.size == 0) return;
+  snprintf(line, sizeof line, "%zu", message->value.size);
+  put_text(to, "V", tp_text_of(line));
+}
+
+/* "S<system>U<text>A<text>C<id name>T!<text>P<part>V<bytes of the value>" */
 static inline void write_request(char *to, const tp_model_request *request) {
   to[0] = 0;
   put_text(to, "S", request->system);
@@ -51,6 +65,7 @@ static inline void write_request(char *to, const tp_model_request *request) {
     put_text(to, label, m->text);
     for (size_t c = 0; c < m->call_count; c++) put_text(to, "C", m->calls[c]->name);
     if (m->role == TP_ROLE_TOOL) put_text(to, "=", m->call_id);
+    if (m->role == TP_ROLE_TOOL) put_rest(to, m);
   }
 }
 

@@ -32,20 +32,18 @@ static tp_status offer_edge(fixture *h, const void *given, tp_fault *fault) {
   return status == TP_OK ? tp_edit_remove_subscription(h->edit, "s", NULL) : status;
 }
 
-static tp_status offer_tool(fixture *h, const void *given, tp_fault *fault) {
-  const tp_tool *tools[] = {given};
-  const tp_contribution bundle = {
-      .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = tools, .tool_count = 1};
-  const tp_contribution *fallback[] = {&bundle};
-  tp_subscription sub = {.struct_size = sizeof sub,
-                         .id = "s",
-                         .handler = "h",
-                         .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION,
-                         .failure = TP_FAILURE_FALLBACK,
-                         .fallback = fallback,
-                         .fallback_count = 1};
-  tp_status status = tp_edit_add_subscription(h->edit, &sub, fault);
-  return status == TP_OK ? tp_edit_remove_subscription(h->edit, "s", NULL) : status;
+static tp_status offer_answer(fixture *h, const void *given, tp_fault *fault) {
+  (void)h;
+  return tp_tool_complete_with((tp_token){7}, given, fault);
+}
+
+static tp_status offer_part(fixture *h, const void *given, tp_fault *fault) {
+  tp_writer *writer;
+  (void)h;
+  assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
+  tp_status status = tp_part_write(given, writer, fault);
+  tp_writer_free(writer);
+  return status;
 }
 
 static tp_status register_nothing(const tp_domain_context *context, tp_fault *fault) {
@@ -159,8 +157,8 @@ static const tp_domain a_domain = {.struct_size = sizeof a_domain,
                                    .header_version = TP_VERSION_NUMBER,
                                    .name = "d",
                                    .register_with = register_nothing};
-static tp_answer run_tool(void *ctx, tp_tool_run *run) { return (void)ctx, tp_tool_ok(run, (tp_text){0}); }
-static const tp_tool a_tool = {.struct_size = sizeof a_tool, .name = "t", .run = run_tool};
+static const tp_tool_answer an_answer = {.struct_size = sizeof an_answer};
+static const tp_part a_part = {.struct_size = sizeof a_part, .kind = TP_PART_TEXT};
 static const tp_tool_call a_call = {.struct_size = sizeof a_call, .name = TEXT("nobody")};
 static const tp_model a_model = {.struct_size = sizeof a_model, .start = start_nothing};
 static const tp_listener a_listener = {.struct_size = sizeof a_listener, .on_event = ignore_event};
@@ -191,7 +189,8 @@ static const struct reserved_case {
 } cases[] = {
     CASE(tp_handler, a_handler, offer_handler, TP_ERR_USAGE, TP_OK, true),
     CASE(tp_edge, an_edge, offer_edge, TP_ERR_USAGE, TP_OK, true),
-    CASE(tp_tool, a_tool, offer_tool, TP_ERR_MALFORMED, TP_OK, false),
+    CASE(tp_tool_answer, an_answer, offer_answer, TP_ERR_USAGE, TP_ERR_STALE, true),
+    CASE(tp_part, a_part, offer_part, TP_ERR_USAGE, TP_OK, true),
     CASE(tp_domain, a_domain, offer_domain, TP_ERR_VERSION, TP_OK, true),
     CASE(tp_tool_call, a_call, offer_call, TP_ERR_USAGE, TP_OK, true),
     CASE(tp_model, a_model, offer_model, TP_ERR_USAGE, TP_OK, true),
