@@ -214,12 +214,41 @@ tp_text tp__judge_trimmed(tp_text text) {
   return text;
 }
 
+/* Members that decide, in quotes of any kind: "continue": false, {'decision': 'block'}. */
+bool tp__judge_hides_answer(tp_text text) {
+  static const char *const names[] = {"continue",     "decision",     "permissionDecision", "hookSpecificOutput",
+                                      "hook_signals", "updatedInput", "stopReason",         "additionalContext"};
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    size_t size = strlen(names[i]);
+    const char *end = text.data + text.size;
+    for (const char *at = text.data; text.size > 0 && (at = memmem(at, (size_t)(end - at), names[i], size)); at++) {
+      const char *after = at + size;
+      bool is_quoted = at > text.data && strchr("\"'", at[-1]) && at[-1];
+      while (after < end && strchr("\\\"' \t", *after) && *after) after++;
+      if (is_quoted && after < end && *after == ':') return true;
+    }
+  }
+  return false;
+}
+
+void tp__judge_fail_hidden(tp__judge *judge, tp_text text) {
+  tp__judge_fail(judge, TP_REASON_MALFORMED,
+                 "stdout has an answer, and is not exactly one JSON object: nothing else may be printed there: %.*s",
+                 tp__cut(text, 200), text.data);
+}
+
 /* A program that blocks by its exit code blocks whatever it printed; all others answer for their output. */
 static void read_output(tp__judge *judge, tp_text output, bool blocks) {
   output = tp__judge_trimmed(output);
   if (output.size == 0) return;
   if (output.data[0] != '{') {
-    if (!blocks) tp__judge_remind(judge, output, "output");
+    bool is_guard = judge->hook->row->stop && judge->hook->is_blocking;
+    if (blocks) return;
+    if (is_guard && judge->hook->kind == TP__HOOK_WEBHOOK)
+      tp__judge_fail(judge, TP_REASON_MALFORMED, "the endpoint answered with no JSON object: %.*s",
+                     tp__cut(output, 200), output.data);
+    else if (is_guard && tp__judge_hides_answer(output)) tp__judge_fail_hidden(judge, output);
+    else tp__judge_remind(judge, output, "output");
     return;
   }
   tp_fault fault = {0};

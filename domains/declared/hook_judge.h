@@ -34,6 +34,12 @@ void tp__judge_remind(tp__judge *judge, tp_text text, const char *what);
 /** Without the white space around it. */
 tp_text tp__judge_trimmed(tp_text text);
 
+/** Whether a text that is no object has parts of one: an answer after a banner, two objects, an object that is cut, or
+ *  a structure of the program's language. The program meant to answer. */
+bool tp__judge_hides_answer(tp_text text);
+/** The program gave no answer, since its text has parts of one. */
+void tp__judge_fail_hidden(tp__judge *judge, tp_text text);
+
 /** What the end of a program means in the protocol of its hook.
  *  @return false, and nothing is said, for an end that all protocols read alike (a deadline, a limit of output, …). */
 bool tp__protocol_judge(tp__judge *judge, const tp_process_result *result);

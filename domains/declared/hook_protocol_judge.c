@@ -308,14 +308,24 @@ static void fail_exit(tp__judge *judge, const tp_process_result *result) {
                    tp__cut(line, 512), line.size > 0 ? line.data : "");
 }
 
+/* Text of a program that meant to answer. Where text is context, an object in it may be part of that. An endpoint has
+ * nothing else to say. */
+static bool is_answer_cut(const tp__judge *judge, tp_text output, bool is_context) {
+  if (output.size > 0 && !is_context && (output.data[0] == '{' || judge->hook->kind == TP__HOOK_WEBHOOK)) return true;
+  return tp__judge_hides_answer(output);
+}
+
 static void judge_text(tp__judge *judge, const tp_process_result *result, bool blocks, tp_text output) {
+  bool is_context = (judge->hook->protocol_event->is & TP__EVENT_TEXT_IS_CONTEXT) != 0;
+  bool decides = judge->hook->row->stop || !is_context;
   if (blocks) block(judge, tp__judge_trimmed(result->errors));
   else if (result->end != TP_PROCESS_EXITED || result->exit_code != 0) fail_exit(judge, result);
-  else if (judge->hook->protocol_event->is & TP__EVENT_TEXT_IS_CONTEXT) say(judge, output, "output");
+  else if (decides && is_answer_cut(judge, output, is_context)) tp__judge_fail_hidden(judge, output);
+  else if (is_context) say(judge, output, "output");
   else log_text(judge, "output", output);
 }
 
-/* Text that begins as an object and does not parse is text. */
+/* Exactly one object. */
 static bool decode(tp__judge *judge, tp_text output, tp_text *ret_object) {
   if (output.size == 0 || output.data[0] != '{') return false;
   tp_writer **writer = &judge->judged->writer;
