@@ -92,8 +92,8 @@ static tp_status take_built(tp_agent *agent, const tp_phase_result *built, tp_te
   tp__arena_init(&arena, allocator, NULL, 0, 0);
   tp_status status = tp__render_map(&arena, system, "environment", tp_value_get(config, "environment"), &system);
   if (status == TP_OK)
-    status = tp__render_system(&arena, system, built->merged ? &built->merged->lists[TP_KIND_PROMPT_SECTION] : &none,
-                               &system);
+    status = tp__render_system(&arena, system,
+                               built->merged ? &built->merged->lists[TP_CONTRIBUTION_PROMPT_SECTION] : &none, &system);
   if (status == TP_OK) status = tp__render_map(&arena, system, "resources", tp_value_get(config, "resources"), &system);
   if (status == TP_OK)
     status = tp__render_scope(&arena, system, agent->scope, tp_value_get(agent->config, "skills"), &system);

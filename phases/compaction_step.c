@@ -40,7 +40,7 @@ static void failed(tp__drive *d, tp_status status, const char *message) {
   tp_text text = tp__arena_printf(&d->arena, "the history was not compacted: %s",
                                   message && message[0] ? message : tp_status_text(status));
   tp_contribution diagnostic = {.struct_size = sizeof(tp_contribution),
-                                .kind = TP_KIND_DIAGNOSTIC,
+                                .kind = TP_CONTRIBUTION_DIAGNOSTIC,
                                 .severity = TP_SEVERITY_WARNING,
                                 .key = tp_text_of("compaction.failed"),
                                 .text = text};

@@ -11,17 +11,18 @@ enum { TOOLS = 128, WEIGHT = 256, SEVERITY = 512 };
 static const struct {
   const char *name;
   uint32_t uses, needs;
-} kinds[TP_KIND_COUNT] = {
-    [TP_KIND_POLICY] = {"policy", DOMAIN | KEY | TEXT | WEIGHT, DOMAIN | KEY | TEXT},
-    [TP_KIND_PROMPT_CONTEXT] = {"prompt_context", KEY | DOMAIN | TEXT | SHORT_TEXT | WEIGHT | SOURCES, KEY | TEXT},
-    [TP_KIND_PROMPT_SECTION] = {"prompt_section", KEY | TITLE | TEXT | SHORT_TEXT | WEIGHT, KEY | TEXT},
-    [TP_KIND_TOOL_BUNDLE] = {"tool_bundle", KEY | TOOLS, KEY},
-    [TP_KIND_SIGNAL] = {"signal", KEY | DOMAIN | TEXT | VALUE | SEVERITY, KEY | DOMAIN},
-    [TP_KIND_REMINDER] = {"reminder", TEXT, TEXT},
-    [TP_KIND_AUDIT] = {"audit", KEY | TEXT | SEVERITY, KEY},
-    [TP_KIND_MANIFEST_DIAGNOSTIC] = {"manifest_diagnostic", KEY | TEXT | SEVERITY, KEY},
-    [TP_KIND_DIAGNOSTIC] = {"diagnostic", KEY | TEXT | SEVERITY, KEY},
-    [TP_KIND_BACKGROUND_JOB] = {"background_job", KEY | DOMAIN | VALUE | TEXT, KEY | DOMAIN},
+} kinds[TP_CONTRIBUTION_COUNT] = {
+    [TP_CONTRIBUTION_POLICY] = {"policy", DOMAIN | KEY | TEXT | WEIGHT, DOMAIN | KEY | TEXT},
+    [TP_CONTRIBUTION_PROMPT_CONTEXT] = {"prompt_context", KEY | DOMAIN | TEXT | SHORT_TEXT | WEIGHT | SOURCES,
+                                        KEY | TEXT},
+    [TP_CONTRIBUTION_PROMPT_SECTION] = {"prompt_section", KEY | TITLE | TEXT | SHORT_TEXT | WEIGHT, KEY | TEXT},
+    [TP_CONTRIBUTION_TOOL_BUNDLE] = {"tool_bundle", KEY | TOOLS, KEY},
+    [TP_CONTRIBUTION_SIGNAL] = {"signal", KEY | DOMAIN | TEXT | VALUE | SEVERITY, KEY | DOMAIN},
+    [TP_CONTRIBUTION_REMINDER] = {"reminder", TEXT, TEXT},
+    [TP_CONTRIBUTION_AUDIT] = {"audit", KEY | TEXT | SEVERITY, KEY},
+    [TP_CONTRIBUTION_MANIFEST_DIAGNOSTIC] = {"manifest_diagnostic", KEY | TEXT | SEVERITY, KEY},
+    [TP_CONTRIBUTION_DIAGNOSTIC] = {"diagnostic", KEY | TEXT | SEVERITY, KEY},
+    [TP_CONTRIBUTION_BACKGROUND_JOB] = {"background_job", KEY | DOMAIN | VALUE | TEXT, KEY | DOMAIN},
 };
 
 /* The texts of a contribution. A name is printed in lines and attributes of ours: it is short and has no controls. */
@@ -47,7 +48,7 @@ static const tp_text *text_at(const tp_contribution *contribution, size_t index)
 }
 
 const char *tp__kind_name(uint32_t kind) {
-  return kind < TP_KIND_COUNT && kinds[kind].name ? kinds[kind].name : "unknown";
+  return kind < TP_CONTRIBUTION_COUNT && kinds[kind].name ? kinds[kind].name : "unknown";
 }
 
 /* ---- checking ---- */
@@ -65,7 +66,7 @@ static bool has_control(tp_text text) {
 
 static tp_status check_name(const tp_contribution *in, size_t index, tp_fault *fault) {
   const tp_text *text = text_at(in, index);
-  bool job_key = in->kind == TP_KIND_BACKGROUND_JOB && texts[index].bit == KEY;
+  bool job_key = in->kind == TP_CONTRIBUTION_BACKGROUND_JOB && texts[index].bit == KEY;
   size_t bytes_max = job_key ? TP__JOB_KEY_BYTES_MAX : TP__NAME_BYTES_MAX;
   if (text->size > bytes_max)
     return tp__fail(fault, TP_ERR_MALFORMED, NULL, "%s: %s has %zu bytes, and may have %zu", tp__kind_name(in->kind),
@@ -138,7 +139,7 @@ tp_status tp_signal_verdict(tp_text signal_kind, tp_text code, tp_text value, tp
 
 static tp_verdict verdict(const tp_contribution *contribution, tp_text *ret_reason) {
   tp_verdict found = TP_VERDICT_NONE;
-  if (contribution->kind != TP_KIND_SIGNAL) return found;
+  if (contribution->kind != TP_CONTRIBUTION_SIGNAL) return found;
   (void)tp_signal_verdict(contribution->domain, contribution->key, contribution->value, &found);
   *ret_reason =
       contribution->text.size ? contribution->text : tp_value_text(tp_value_get(contribution->value, "reason"));
@@ -247,7 +248,7 @@ static tp_status check_tools(const tp_allocator *allocator, const tp_contributio
 }
 
 static tp_status check(const tp_allocator *allocator, uint32_t phase, const tp_contribution *in, tp_fault *fault) {
-  if (in->kind >= TP_KIND_COUNT || !kinds[in->kind].name) {
+  if (in->kind >= TP_CONTRIBUTION_COUNT || !kinds[in->kind].name) {
     return tp__fail(fault, TP_ERR_MALFORMED, NULL, "%u is no kind of contribution", (unsigned)in->kind);
   }
   uint32_t uses = kinds[in->kind].uses;
@@ -257,13 +258,13 @@ static tp_status check(const tp_allocator *allocator, uint32_t phase, const tp_c
   bool severe = (unsigned)in->severity > TP_SEVERITY_ERROR;
   if ((uses & SEVERITY) && severe) return refuse(fault, in, "severity", "is none of ours");
   switch (in->kind) {
-    case TP_KIND_POLICY:
+    case TP_CONTRIBUTION_POLICY:
       return check_policy(in, fault);
-    case TP_KIND_PROMPT_CONTEXT:
+    case TP_CONTRIBUTION_PROMPT_CONTEXT:
       return check_sources(in, fault);
-    case TP_KIND_SIGNAL:
+    case TP_CONTRIBUTION_SIGNAL:
       return check_signal(phase, in, fault);
-    case TP_KIND_TOOL_BUNDLE:
+    case TP_CONTRIBUTION_TOOL_BUNDLE:
       return check_tools(allocator, in, fault);
     default:
       return TP_OK;
@@ -370,7 +371,7 @@ tp_status tp__contribution_take(tp__arena *arena, uint32_t phase, const tp__clos
 static void discard(const tp_contribution *in) {
   tp_contribution whole;
   tp_tool tool;
-  if (!in || read_struct(&in, &whole, NULL) != TP_OK || in->kind != TP_KIND_TOOL_BUNDLE || !in->tools) return;
+  if (!in || read_struct(&in, &whole, NULL) != TP_OK || in->kind != TP_CONTRIBUTION_TOOL_BUNDLE || !in->tools) return;
   for (size_t i = 0; i < in->tool_count; i++)
     if (tool_read(in, i, &tool, NULL) == TP_OK && tool.destroy) tool.destroy(tool.ctx);
 }

@@ -8,7 +8,7 @@ tp_status tp_call_emit_policy(tp_call *call, const char *domain, const char *key
                               tp_fault *fault) {
   tp_contribution contribution = {
       .struct_size = sizeof(tp_contribution),
-      .kind = TP_KIND_POLICY,
+      .kind = TP_CONTRIBUTION_POLICY,
       .domain = tp_text_of(domain),
       .key = tp_text_of(key),
       .text = tp_text_of(value),
@@ -21,7 +21,7 @@ tp_status tp_call_emit_prompt_context(tp_call *call, const char *id, const char 
                                       tp_fault *fault) {
   tp_contribution contribution = {
       .struct_size = sizeof(tp_contribution),
-      .kind = TP_KIND_PROMPT_CONTEXT,
+      .kind = TP_CONTRIBUTION_PROMPT_CONTEXT,
       .key = tp_text_of(id),
       .text = tp_text_of(text),
       .weight = weight,
@@ -33,7 +33,7 @@ tp_status tp_call_emit_prompt_section(tp_call *call, const char *id, const char 
                                       int32_t weight, tp_fault *fault) {
   tp_contribution contribution = {
       .struct_size = sizeof(tp_contribution),
-      .kind = TP_KIND_PROMPT_SECTION,
+      .kind = TP_CONTRIBUTION_PROMPT_SECTION,
       .key = tp_text_of(id),
       .title = tp_text_of(title),
       .text = tp_text_of(text),
@@ -46,7 +46,7 @@ tp_status tp_call_emit_tool_bundle(tp_call *call, const char *id, const struct t
                                    tp_fault *fault) {
   tp_contribution contribution = {
       .struct_size = sizeof(tp_contribution),
-      .kind = TP_KIND_TOOL_BUNDLE,
+      .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
       .key = tp_text_of(id),
       .tools = tools,
       .tool_count = count < UINT32_MAX ? (uint32_t)count : UINT32_MAX, /* as many are too many in any case */
@@ -58,7 +58,7 @@ tp_status tp_call_emit_signal(tp_call *call, const char *signal_kind, const char
                               const char *text, tp_fault *fault) {
   tp_contribution contribution = {
       .struct_size = sizeof(tp_contribution),
-      .kind = TP_KIND_SIGNAL,
+      .kind = TP_CONTRIBUTION_SIGNAL,
       .domain = tp_text_of(signal_kind),
       .key = tp_text_of(code),
       .severity = severity,
@@ -69,13 +69,15 @@ tp_status tp_call_emit_signal(tp_call *call, const char *signal_kind, const char
 
 tp_status tp_call_emit_reminder(tp_call *call, const char *text, tp_fault *fault) {
   tp_contribution contribution = {
-      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = tp_text_of(text)};
+      .struct_size = sizeof(tp_contribution), .kind = TP_CONTRIBUTION_REMINDER, .text = tp_text_of(text)};
   return tp_call_emit(call, &contribution, fault);
 }
 
 tp_status tp_call_emit_audit(tp_call *call, const char *code, const char *text, tp_fault *fault) {
-  tp_contribution contribution = {
-      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_AUDIT, .key = tp_text_of(code), .text = tp_text_of(text)};
+  tp_contribution contribution = {.struct_size = sizeof(tp_contribution),
+                                  .kind = TP_CONTRIBUTION_AUDIT,
+                                  .key = tp_text_of(code),
+                                  .text = tp_text_of(text)};
   return tp_call_emit(call, &contribution, fault);
 }
 
@@ -83,7 +85,7 @@ tp_status tp_call_emit_diagnostic(tp_call *call, tp_severity severity, const cha
                                   tp_fault *fault) {
   tp_contribution contribution = {
       .struct_size = sizeof(tp_contribution),
-      .kind = TP_KIND_DIAGNOSTIC,
+      .kind = TP_CONTRIBUTION_DIAGNOSTIC,
       .severity = severity,
       .key = tp_text_of(code),
       .text = tp_text_of(text),
@@ -95,7 +97,7 @@ tp_status tp_call_emit_background_job(tp_call *call, const char *handler, const 
                                       tp_fault *fault) {
   tp_contribution contribution = {
       .struct_size = sizeof(tp_contribution),
-      .kind = TP_KIND_BACKGROUND_JOB,
+      .kind = TP_CONTRIBUTION_BACKGROUND_JOB,
       .domain = tp_text_of(handler),
       .key = tp_text_of(idempotency_key),
       .value = payload,

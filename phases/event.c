@@ -64,9 +64,9 @@ static void each_of(tp_turn *turn, const tp_phase_result *result, uint32_t phase
 }
 
 void tp__event_contributions(tp_turn *turn, const tp_phase_result *result, uint32_t phase) {
-  each_of(turn, result, phase, TP_KIND_PROMPT_CONTEXT, TP_EVENT_CONTEXT);
-  each_of(turn, result, phase, TP_KIND_REMINDER, TP_EVENT_REMINDER);
-  each_of(turn, result, phase, TP_KIND_AUDIT, TP_EVENT_AUDIT);
-  each_of(turn, result, phase, TP_KIND_MANIFEST_DIAGNOSTIC, TP_EVENT_DIAGNOSTIC);
-  each_of(turn, result, phase, TP_KIND_DIAGNOSTIC, TP_EVENT_DIAGNOSTIC);
+  each_of(turn, result, phase, TP_CONTRIBUTION_PROMPT_CONTEXT, TP_EVENT_CONTEXT);
+  each_of(turn, result, phase, TP_CONTRIBUTION_REMINDER, TP_EVENT_REMINDER);
+  each_of(turn, result, phase, TP_CONTRIBUTION_AUDIT, TP_EVENT_AUDIT);
+  each_of(turn, result, phase, TP_CONTRIBUTION_MANIFEST_DIAGNOSTIC, TP_EVENT_DIAGNOSTIC);
+  each_of(turn, result, phase, TP_CONTRIBUTION_DIAGNOSTIC, TP_EVENT_DIAGNOSTIC);
 }

@@ -42,7 +42,7 @@ static void go_to_next(tp__drive *d, const char *why) {
       tp__arena_printf(&d->arena, "model %s is asked in place of %s: %s", name_of(tp__drive_model(d)), from, why);
   if (!text.data) text = tp_text_of("another model is asked");
   tp_contribution note = {.struct_size = sizeof note,
-                          .kind = TP_KIND_DIAGNOSTIC,
+                          .kind = TP_CONTRIBUTION_DIAGNOSTIC,
                           .severity = TP_SEVERITY_WARNING,
                           .key = tp_text_of("model.fallback"),
                           .text = text};

@@ -5,11 +5,11 @@
 #include "phases/merge_part.h"
 #include "phases/phases.h"
 
-static tp_status (*const mergers[TP_KIND_COUNT])(tp__merge_state *state, tp__merge_list *list) = {
-    [TP_KIND_POLICY] = tp__merge_policies,         [TP_KIND_PROMPT_CONTEXT] = tp__merge_contexts,
-    [TP_KIND_PROMPT_SECTION] = tp__merge_sections, [TP_KIND_TOOL_BUNDLE] = tp__merge_tools,
-    [TP_KIND_SIGNAL] = tp__merge_signals,          [TP_KIND_REMINDER] = tp__merge_reminders,
-    [TP_KIND_BACKGROUND_JOB] = tp__merge_jobs,
+static tp_status (*const mergers[TP_CONTRIBUTION_COUNT])(tp__merge_state *state, tp__merge_list *list) = {
+    [TP_CONTRIBUTION_POLICY] = tp__merge_policies,         [TP_CONTRIBUTION_PROMPT_CONTEXT] = tp__merge_contexts,
+    [TP_CONTRIBUTION_PROMPT_SECTION] = tp__merge_sections, [TP_CONTRIBUTION_TOOL_BUNDLE] = tp__merge_tools,
+    [TP_CONTRIBUTION_SIGNAL] = tp__merge_signals,          [TP_CONTRIBUTION_REMINDER] = tp__merge_reminders,
+    [TP_CONTRIBUTION_BACKGROUND_JOB] = tp__merge_jobs,
 };
 
 /* ---- dealing out ---- */
@@ -17,14 +17,14 @@ static tp_status (*const mergers[TP_KIND_COUNT])(tp__merge_state *state, tp__mer
 static const tp__merged_list *carried_list(const tp__merge *merge, uint32_t kind) {
   static const tp__merged_list none = {NULL, 0};
   if (!merge->sets) return &none;
-  if (kind == TP_KIND_POLICY) return &merge->sets->policies;
-  return kind == TP_KIND_PROMPT_CONTEXT ? &merge->sets->contexts : &none;
+  if (kind == TP_CONTRIBUTION_POLICY) return &merge->sets->policies;
+  return kind == TP_CONTRIBUTION_PROMPT_CONTEXT ? &merge->sets->contexts : &none;
 }
 
-static void count_items(const tp__merge *merge, size_t counts[TP_KIND_COUNT]) {
+static void count_items(const tp__merge *merge, size_t counts[TP_CONTRIBUTION_COUNT]) {
   for (size_t i = 0; i < merge->input_count; i++) {
     for (size_t j = 0; j < merge->inputs[i].count; j++) {
-      assert(merge->inputs[i].items[j].kind < TP_KIND_COUNT);
+      assert(merge->inputs[i].items[j].kind < TP_CONTRIBUTION_COUNT);
       counts[merge->inputs[i].items[j].kind]++;
     }
   }
@@ -39,10 +39,10 @@ static void put_carried(tp__merge_list *list, const tp__merged_list *carried) {
   }
 }
 
-static tp_status make_lists(const tp__merge *merge, tp__arena *arena, tp__merge_list lists[TP_KIND_COUNT]) {
-  size_t counts[TP_KIND_COUNT] = {0};
+static tp_status make_lists(const tp__merge *merge, tp__arena *arena, tp__merge_list lists[TP_CONTRIBUTION_COUNT]) {
+  size_t counts[TP_CONTRIBUTION_COUNT] = {0};
   count_items(merge, counts);
-  for (uint32_t kind = 0; kind < TP_KIND_COUNT; kind++) {
+  for (uint32_t kind = 0; kind < TP_CONTRIBUTION_COUNT; kind++) {
     if (counts[kind] == 0) continue;
     const tp__merged_list *carried = carried_list(merge, kind);
     lists[kind].items = tp__arena_alloc(arena, (counts[kind] + carried->count) * sizeof(tp__merged_item));
@@ -56,18 +56,18 @@ static tp_status make_lists(const tp__merge *merge, tp__arena *arena, tp__merge_
 static tp_status passes(tp__merge_state *state, tp__merged_item *item) {
   const tp_contribution *contribution = item->entry.contribution;
   uint32_t kind = contribution->kind;
-  bool shown_to_model = kind == TP_KIND_REMINDER || kind == TP_KIND_SIGNAL;
-  if (state->merge->failed && kind != TP_KIND_AUDIT && kind != TP_KIND_DIAGNOSTIC) {
+  bool shown_to_model = kind == TP_CONTRIBUTION_REMINDER || kind == TP_CONTRIBUTION_SIGNAL;
+  if (state->merge->failed && kind != TP_CONTRIBUTION_AUDIT && kind != TP_CONTRIBUTION_DIAGNOSTIC) {
     item->flags |= TP__MERGE_DROPPED; /* the failure accounts for it */
   } else if (shown_to_model && (item->flags & TP__MERGE_INFRA)) {
     return tp__merge_drop(state, item, "merge.alias", "the name it was subscribed through shows nothing to the model");
-  } else if (kind == TP_KIND_SIGNAL && !tp__phase_takes_signal(state->merge->phase, contribution->domain)) {
+  } else if (kind == TP_CONTRIBUTION_SIGNAL && !tp__phase_takes_signal(state->merge->phase, contribution->domain)) {
     return tp__merge_drop(state, item, "merge.signal_kind", "the phase does not take this kind of signal");
   }
   return TP_OK;
 }
 
-static tp_status deal_out(tp__merge_state *state, tp__merge_list lists[TP_KIND_COUNT]) {
+static tp_status deal_out(tp__merge_state *state, tp__merge_list lists[TP_CONTRIBUTION_COUNT]) {
   for (size_t i = 0; i < state->merge->input_count; i++) {
     const tp__merge_input *input = &state->merge->inputs[i];
     for (size_t j = 0; j < input->count; j++) {
@@ -106,19 +106,19 @@ static tp_status append_notes(tp__merge_state *state, tp__merge_list *diagnostic
   return TP_OK;
 }
 
-static tp_status merge_kinds(tp__merge_state *state, tp__merge_list lists[TP_KIND_COUNT]) {
-  for (uint32_t kind = 0; kind < TP_KIND_COUNT; kind++) {
+static tp_status merge_kinds(tp__merge_state *state, tp__merge_list lists[TP_CONTRIBUTION_COUNT]) {
+  for (uint32_t kind = 0; kind < TP_CONTRIBUTION_COUNT; kind++) {
     if (lists[kind].count && mergers[kind]) TP__TRY(mergers[kind](state, &lists[kind]));
   }
-  return append_notes(state, &lists[TP_KIND_DIAGNOSTIC]);
+  return append_notes(state, &lists[TP_CONTRIBUTION_DIAGNOSTIC]);
 }
 
 static tp_status merge_all(tp__merge_state *state, tp_merged *merged) {
-  tp__merge_list lists[TP_KIND_COUNT] = {{NULL, 0}};
+  tp__merge_list lists[TP_CONTRIBUTION_COUNT] = {{NULL, 0}};
   TP__TRY(make_lists(state->merge, state->arena, lists));
   TP__TRY(deal_out(state, lists));
   TP__TRY(merge_kinds(state, lists));
-  for (uint32_t kind = 0; kind < TP_KIND_COUNT; kind++) {
+  for (uint32_t kind = 0; kind < TP_CONTRIBUTION_COUNT; kind++) {
     merged->lists[kind] = (tp__merged_list){lists[kind].items, lists[kind].count};
   }
   return TP_OK;
@@ -165,8 +165,8 @@ static tp_status take_list(tp__arena *arena, const tp__merged_list *from, tp__me
 
 tp_status tp__turn_sets_take(tp__turn_sets *sets, tp__arena *arena, const tp_merged *merged) {
   tp__turn_sets taken = *sets;
-  TP__TRY(take_list(arena, &merged->lists[TP_KIND_POLICY], &taken.policies));
-  TP__TRY(take_list(arena, &merged->lists[TP_KIND_PROMPT_CONTEXT], &taken.contexts));
+  TP__TRY(take_list(arena, &merged->lists[TP_CONTRIBUTION_POLICY], &taken.policies));
+  TP__TRY(take_list(arena, &merged->lists[TP_CONTRIBUTION_PROMPT_CONTEXT], &taken.contexts));
   *sets = taken;
   return TP_OK;
 }

@@ -67,7 +67,7 @@ typedef struct tp__merged_field {
 
 struct tp_merged {
   uint32_t phase;
-  tp__merged_list lists[TP_KIND_COUNT];
+  tp__merged_list lists[TP_CONTRIBUTION_COUNT];
   const tp__merged_field *fields;
   size_t field_count;
 };

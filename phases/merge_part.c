@@ -95,7 +95,7 @@ void tp__merge_squeeze(tp__merge_list *list) {
 static tp_text put_subject(tp__arena *arena, const tp_contribution *about, const char *sentence) {
   const char *kind = tp__kind_name(about->kind);
   int key_size = (int)about->key.size, domain_size = (int)about->domain.size; /* bounded when they were taken */
-  if (about->kind == TP_KIND_POLICY) {
+  if (about->kind == TP_CONTRIBUTION_POLICY) {
     return tp__arena_printf(arena, "%s %.*s/%.*s: %s", kind, domain_size, about->domain.data, key_size, about->key.data,
                             sentence);
   }
@@ -115,7 +115,7 @@ tp_status tp__merge_note_add(tp__merge_state *state, const tp__merged_item *abou
   tp__merge_note *note = tp__arena_zero(state->arena, sizeof *note);
   if (!text.data || !contribution || !note) return TP_ERR_NO_MEMORY;
   *contribution = (tp_contribution){
-      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_DIAGNOSTIC, .severity = severity, .text = text};
+      .struct_size = sizeof(tp_contribution), .kind = TP_CONTRIBUTION_DIAGNOSTIC, .severity = severity, .text = text};
   contribution->key = tp_text_of(code);
   note->item.entry = about->entry;
   note->item.entry.contribution = contribution;

@@ -32,7 +32,7 @@ static tp_status split(tp__merge_state *state, tp__merge_list *bundles, tp__merg
       const tp_tool *const *tool = &bundle->entry.contribution->tools[j];
       size_t index = ret_tools->count++;
       contributions[index] =
-          (tp_contribution){.struct_size = sizeof(tp_contribution), .kind = TP_KIND_TOOL_BUNDLE, .tools = tool};
+          (tp_contribution){.struct_size = sizeof(tp_contribution), .kind = TP_CONTRIBUTION_TOOL_BUNDLE, .tools = tool};
       contributions[index].key = tp_text_of((*tool)->name);
       items[index] = *bundle;
       items[index].entry.contribution = &contributions[index];

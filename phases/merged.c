@@ -6,16 +6,16 @@
 #include "runtime/value/value.h"
 
 size_t tp_merged_count(const tp_merged *merged, uint32_t kind) {
-  if (!merged || kind >= TP_KIND_COUNT) return 0;
+  if (!merged || kind >= TP_CONTRIBUTION_COUNT) return 0;
   if (kind != 0) return merged->lists[kind].count;
   size_t count = 0;
-  for (uint32_t each = 1; each < TP_KIND_COUNT; each++) count += merged->lists[each].count;
+  for (uint32_t each = 1; each < TP_CONTRIBUTION_COUNT; each++) count += merged->lists[each].count;
   return count;
 }
 
 const tp_merged_entry *tp_merged_get(const tp_merged *merged, uint32_t kind, size_t index) {
-  uint32_t first = kind ? kind : 1, last = kind ? kind : TP_KIND_COUNT - 1;
-  for (uint32_t each = first; merged && each <= last && each < TP_KIND_COUNT; each++) {
+  uint32_t first = kind ? kind : 1, last = kind ? kind : TP_CONTRIBUTION_COUNT - 1;
+  for (uint32_t each = first; merged && each <= last && each < TP_CONTRIBUTION_COUNT; each++) {
     if (index < merged->lists[each].count) return &merged->lists[each].items[index].entry;
     index -= merged->lists[each].count;
   }
@@ -131,7 +131,7 @@ tp_status tp_merged_write(const tp_merged *merged, tp_writer *writer) {
   tp_write_map(writer, 2);
   tp_write_string(writer, "contributions");
   tp_write_array(writer, count);
-  for (uint32_t kind = 1; kind < TP_KIND_COUNT; kind++) {
+  for (uint32_t kind = 1; kind < TP_CONTRIBUTION_COUNT; kind++) {
     for (size_t i = 0; i < merged->lists[kind].count; i++)
       TP__TRY(write_entry(writer, &merged->lists[kind].items[i].entry));
   }

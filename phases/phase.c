@@ -23,7 +23,7 @@ static bool needs_diagnostic(const tp__node *node, const tp__run *run) {
 static bool put_diagnostic(tp__entry *e, const tp__run *run, tp_contribution *item) {
   const char *why = tp_reason_name(run->row.reason);
   *item = (tp_contribution){.struct_size = sizeof(tp_contribution),
-                            .kind = TP_KIND_DIAGNOSTIC,
+                            .kind = TP_CONTRIBUTION_DIAGNOSTIC,
                             .severity = TP_SEVERITY_WARNING,
                             .key = tp_text_of(why)};
   item->text = run->message
@@ -146,7 +146,7 @@ static void set_deciding_node(tp__phase_run *run, const tp__entry *e) {
 
 /* Audits go into the audit, whichever function runs the phase. */
 static void keep_audits(const tp__phase_run *run, const tp_merged *merged) {
-  const tp__merged_list *audits = &merged->lists[TP_KIND_AUDIT];
+  const tp__merged_list *audits = &merged->lists[TP_CONTRIBUTION_AUDIT];
   for (size_t i = 0; i < audits->count; i++) {
     const tp_merged_entry *entry = &audits->items[i].entry;
     tp__report_add(&run->turn->core, 0,
@@ -189,8 +189,8 @@ static void log_list(const tp__phase_run *run, const tp__merged_list *list) {
 /* Diagnostics that no listener receives are logged; a host that runs a phase itself reads them in its result. */
 static void log_diagnostics(const tp__phase_run *run, const tp_merged *merged) {
   if (!run->turn->drive || tp__turn_wants(run->turn, TP_EVENT_DIAGNOSTIC)) return;
-  log_list(run, &merged->lists[TP_KIND_MANIFEST_DIAGNOSTIC]);
-  log_list(run, &merged->lists[TP_KIND_DIAGNOSTIC]);
+  log_list(run, &merged->lists[TP_CONTRIBUTION_MANIFEST_DIAGNOSTIC]);
+  log_list(run, &merged->lists[TP_CONTRIBUTION_DIAGNOSTIC]);
 }
 
 static tp_visibility visibility_of(const tp__entry *e, uint32_t index) {

@@ -3,7 +3,7 @@
 
 enum { REPLACE = 1, STOP = 2, ASK = 4, REVERSE = 8, PRIVILEGED = 16, CODE_ONLY = 32, GRANTED = 64 };
 
-#define KIND(name) (1u << TP_KIND_##name)
+#define KIND(name) (1u << TP_CONTRIBUTION_##name)
 /* A list is a pointer and its count: the initializers of two neighbouring members of tp_phase. */
 #define FIELDS(...) (const uint32_t[]){__VA_ARGS__}, sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t)
 #define NO_FIELDS NULL, 0

@@ -101,7 +101,7 @@ bool tp__reminders_take(tp__reminders *reminders, tp__arena *arena, tp__merged_l
     const tp__reminder *reminder = &reminders->items[i];
     if (!reminder->in_request) continue;
     contributions[at] = (tp_contribution){
-        .struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = tp_text_of(reminder->text)};
+        .struct_size = sizeof(tp_contribution), .kind = TP_CONTRIBUTION_REMINDER, .text = tp_text_of(reminder->text)};
     items[at].entry = (tp_merged_entry){.contribution = &contributions[at], .subscription = reminder->subscription};
     at++;
   }

@@ -11,7 +11,7 @@ static tp_status render_context(tp__drive *d, tp_text *ret_text) {
   const tp_merged *own = d->request_context.merged;
   tp__merged_list lists[2] = {{0}, {0}};
   if (sets) lists[0] = sets->contexts;
-  if (own) lists[1] = own->lists[TP_KIND_PROMPT_CONTEXT];
+  if (own) lists[1] = own->lists[TP_CONTRIBUTION_PROMPT_CONTEXT];
   return tp__render_context(&d->arena, lists, 2, ret_text);
 }
 

@@ -9,7 +9,8 @@ static const tp__turn_sets *sets_of(const tp_call *call) {
 }
 
 tp_status tp__sets_advance(tp__turn *turn, const tp_merged *merged) {
-  if (!merged->lists[TP_KIND_POLICY].count && !merged->lists[TP_KIND_PROMPT_CONTEXT].count) return TP_OK;
+  if (!merged->lists[TP_CONTRIBUTION_POLICY].count && !merged->lists[TP_CONTRIBUTION_PROMPT_CONTEXT].count)
+    return TP_OK;
   tp__turn_sets *next = tp__arena_alloc(&turn->arena, sizeof *next);
   if (!next) return TP_ERR_NO_MEMORY;
   *next = turn->sets ? *(const tp__turn_sets *)turn->sets : nothing;
@@ -87,8 +88,8 @@ static bool read_list(tp__arena *arena, uint32_t kind, tp_text value, tp__merged
 
 bool tp__sets_read(tp__arena *arena, tp_text value, const void **ret_sets) {
   tp__turn_sets *sets = tp__arena_zero(arena, sizeof *sets);
-  if (!sets || !read_list(arena, TP_KIND_POLICY, tp_value_get(value, "policies"), &sets->policies) ||
-      !read_list(arena, TP_KIND_PROMPT_CONTEXT, tp_value_get(value, "contexts"), &sets->contexts))
+  if (!sets || !read_list(arena, TP_CONTRIBUTION_POLICY, tp_value_get(value, "policies"), &sets->policies) ||
+      !read_list(arena, TP_CONTRIBUTION_PROMPT_CONTEXT, tp_value_get(value, "contexts"), &sets->contexts))
     return false;
   *ret_sets = sets;
   return true;

@@ -38,8 +38,9 @@ bool tp__keep_input(tp__drive *d) {
   bool ok = true;
   if (d->phase.result.outcome == TP_OK)
     ok = take_replaced(d, TP_FIELD_TEXT, &d->user_text) && take_replaced(d, TP_FIELD_FILES, &d->request.files);
-  if (merged && merged->lists[TP_KIND_SIGNAL].count > 0)
-    ok = ok && tp__render_signals(&d->arena, "turn.intake", &merged->lists[TP_KIND_SIGNAL], &d->signals) == TP_OK;
+  if (merged && merged->lists[TP_CONTRIBUTION_SIGNAL].count > 0)
+    ok = ok &&
+         tp__render_signals(&d->arena, "turn.intake", &merged->lists[TP_CONTRIBUTION_SIGNAL], &d->signals) == TP_OK;
   return (ok && tp__drive_add_user_message(d)) || tp__drive_no_memory(d);
 }
 
@@ -50,7 +51,7 @@ tp__step tp__then_compile(tp__drive *d) {
   const tp_merged *merged = d->phase.result.merged;
   tp_text standing = d->request.system;
   if (standing.size == 0) standing = tp_text_of(d->session->agent ? d->session->agent->system : NULL);
-  bool ok = tp__render_system(&d->arena, standing, merged ? &merged->lists[TP_KIND_PROMPT_SECTION] : &none,
+  bool ok = tp__render_system(&d->arena, standing, merged ? &merged->lists[TP_CONTRIBUTION_PROMPT_SECTION] : &none,
                               &d->system) == TP_OK &&
             tp__arena_text(&d->arena, d->system, &d->system); /* the sections may be freed */
   return next_or_no_memory(d, ok);
@@ -112,7 +113,7 @@ tp__step tp__then_tools_or_stop(tp__drive *d) {
 static void note_end(tp__drive *d, uint32_t phase, const char *key, const char *subscription, tp_text text) {
   if (!text.data) text = tp_text_of("the turn ends by a hook, or in spite of one");
   tp_contribution note = {.struct_size = sizeof(tp_contribution),
-                          .kind = TP_KIND_DIAGNOSTIC,
+                          .kind = TP_CONTRIBUTION_DIAGNOSTIC,
                           .severity = TP_SEVERITY_WARNING,
                           .key = tp_text_of(key),
                           .text = text};
@@ -169,7 +170,8 @@ tp__step tp__denial_of_turn_stop(tp__drive *d) {
 /* Stores the background jobs that the phase asked for. */
 bool tp__keep_jobs(tp__drive *d) {
   const tp_merged *merged = d->phase.result.merged;
-  for (size_t i = 0; i < tp_merged_count(merged, TP_KIND_BACKGROUND_JOB); i++)
-    (void)!tp__jobs_add_contributed(&d->turn->core, tp_merged_get(merged, TP_KIND_BACKGROUND_JOB, i)->contribution);
+  for (size_t i = 0; i < tp_merged_count(merged, TP_CONTRIBUTION_BACKGROUND_JOB); i++)
+    (void)!tp__jobs_add_contributed(&d->turn->core,
+                                    tp_merged_get(merged, TP_CONTRIBUTION_BACKGROUND_JOB, i)->contribution);
   return true;
 }

@@ -107,7 +107,7 @@ void tp__drive_remind(tp__drive *d, const char *subscription, tp_text text, bool
   if (tp__reminders_add(waiting, subscription, text, block) && waiting->dropped == dropped) return;
   tp_contribution lost = {
       .struct_size = sizeof(tp_contribution),
-      .kind = TP_KIND_DIAGNOSTIC,
+      .kind = TP_CONTRIBUTION_DIAGNOSTIC,
       .severity = TP_SEVERITY_WARNING,
       .key = tp_text_of("reminder.dropped"),
       .text = tp_text_of("more reminders wait for a request than a session keeps: one was dropped")};
@@ -122,8 +122,8 @@ void tp__drive_remind(tp__drive *d, const char *subscription, tp_text text, bool
 static void take_reminders(tp__drive *d) {
   const tp_merged *merged = d->phase.result.merged;
   tp__reminders_set_attempt(&d->session->reminders, d->phase.phase == TP_PHASE_MODEL_PRE);
-  for (size_t i = 0; i < tp_merged_count(merged, TP_KIND_REMINDER); i++) {
-    const tp_merged_entry *entry = tp_merged_get(merged, TP_KIND_REMINDER, i);
+  for (size_t i = 0; i < tp_merged_count(merged, TP_CONTRIBUTION_REMINDER); i++) {
+    const tp_merged_entry *entry = tp_merged_get(merged, TP_CONTRIBUTION_REMINDER, i);
     tp__drive_remind(d, entry->subscription, entry->contribution->text, false);
   }
   tp__reminders_set_attempt(&d->session->reminders, false);

@@ -40,7 +40,7 @@ tp_status tp_tool_add(tp_runtime *runtime, const tp_tool *theirs, tp_fault *faul
   TP__TRY(tp__options_read(&tool, sizeof tool, theirs, "tp_tool", fault));
   TP__TRY(make_id(tool.name, id, fault));
   const tp_contribution bundle = {.struct_size = sizeof bundle,
-                                  .kind = TP_KIND_TOOL_BUNDLE,
+                                  .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
                                   .key = tp_text_of(tool.name),
                                   .tools = &theirs,
                                   .tool_count = 1};

@@ -103,7 +103,7 @@ void tp__toolcall_note_cut(tp__tool_slot *slot, uint32_t flaws) {
            slot->tool->name.data, "tp_tool.parts_bytes_max", slot->tool->parts_bytes_max);
   tp__log(turn->core.runtime, TP_LOG_WARNING, &(tp__log_subject){.ids = turn->core.ids}, "%s", words);
   tp_contribution cut = {.struct_size = sizeof(tp_contribution),
-                         .kind = TP_KIND_DIAGNOSTIC,
+                         .kind = TP_CONTRIBUTION_DIAGNOSTIC,
                          .severity = TP_SEVERITY_WARNING,
                          .key = tp_text_of("tool.parts"),
                          .text = tp_text_of(words)};

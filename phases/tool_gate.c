@@ -58,8 +58,8 @@ static tp__tool_slot *ended_of(tp__phase_run *run) {
 
 static void take_reminders(tp__tool_slot *slot, const tp_merged *merged) {
   tp__dispatch *d = slot->dispatch;
-  for (size_t i = 0; d->remind && i < tp_merged_count(merged, TP_KIND_REMINDER); i++) {
-    const tp_merged_entry *entry = tp_merged_get(merged, TP_KIND_REMINDER, i);
+  for (size_t i = 0; d->remind && i < tp_merged_count(merged, TP_CONTRIBUTION_REMINDER); i++) {
+    const tp_merged_entry *entry = tp_merged_get(merged, TP_CONTRIBUTION_REMINDER, i);
     d->remind(d->turn, entry->subscription, entry->contribution->text, false);
   }
 }
@@ -70,8 +70,8 @@ static void take_reminders(tp__tool_slot *slot, const tp_merged *merged) {
 static void take_signals(tp__tool_slot *slot, const char *phase, const tp_merged *merged) {
   tp__arena *texts = &slot->dispatch->texts;
   tp_text *signals = &slot->gate->signals, more;
-  if (!merged || merged->lists[TP_KIND_SIGNAL].count == 0) return;
-  if (tp__render_signals(texts, phase, &merged->lists[TP_KIND_SIGNAL], &more) != TP_OK) return;
+  if (!merged || merged->lists[TP_CONTRIBUTION_SIGNAL].count == 0) return;
+  if (tp__render_signals(texts, phase, &merged->lists[TP_CONTRIBUTION_SIGNAL], &more) != TP_OK) return;
   if (signals->size > 0)
     more = tp__arena_printf(texts, "%.*s\n%.*s", (int)signals->size, signals->data, (int)more.size, more.data);
   if (more.data) *signals = more;

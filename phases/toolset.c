@@ -67,8 +67,8 @@ static uint32_t concurrent_max(const tp_tool *tool) {
 
 static size_t count_tools(const tp_merged *merged) {
   size_t count = 0;
-  for (size_t i = 0; i < tp_merged_count(merged, TP_KIND_TOOL_BUNDLE); i++)
-    count += tp_merged_get(merged, TP_KIND_TOOL_BUNDLE, i)->contribution->tool_count;
+  for (size_t i = 0; i < tp_merged_count(merged, TP_CONTRIBUTION_TOOL_BUNDLE); i++)
+    count += tp_merged_get(merged, TP_CONTRIBUTION_TOOL_BUNDLE, i)->contribution->tool_count;
   return count;
 }
 
@@ -170,8 +170,8 @@ tp_status tp__toolset_new(tp__agent_layer *layer, tp_text scope, const tp_merged
   atomic_init(&set->refs.v, 1);
   tp__arena_init(&set->arena, &tp__runtime_blocks(set->runtime)->as_allocator, set + 1, block_size - sizeof *set, 0);
   tp_status status = reserve(set, count_tools(merged)) ? TP_OK : TP_ERR_NO_MEMORY;
-  for (size_t i = 0; status == TP_OK && i < tp_merged_count(merged, TP_KIND_TOOL_BUNDLE); i++)
-    status = add_bundle(set, layer, *tp_merged_get(merged, TP_KIND_TOOL_BUNDLE, i));
+  for (size_t i = 0; status == TP_OK && i < tp_merged_count(merged, TP_CONTRIBUTION_TOOL_BUNDLE); i++)
+    status = add_bundle(set, layer, *tp_merged_get(merged, TP_CONTRIBUTION_TOOL_BUNDLE, i));
   for (size_t i = 0; i < set->count; i++) set->entries[i].out_of_scope = !is_in(scope, set->entries[i].name);
   if (status == TP_OK) *ret_toolset = set;
   else tp__toolset_unref(set);

@@ -12,8 +12,8 @@
 symbols: the functions that the public headers declare are those that turnphase.map exports, each in one node. --write
 adds what is missing to the newest node and removes what is declared no more; --copy writes the map to FILE when it is
 right (the build links with that copy).
-structs: every struct is frozen or obeys the growth rule of base.h, every enum is closed with …_FORCE_32. Each rule is
-tried on a planted breach first.
+structs: every struct is frozen or obeys the growth rule of base.h; every enum has a name that generators of bindings
+see, and is closed with …_FORCE_32; its values have the name of its noun. Each rule is tried on a planted breach first.
 threads: every function and callback type has a Threads: line in its comment; declarations in a row share a comment.
 describe: turnphase.abi.json says what the public headers declare: structs with offsets, enums, constants, callbacks,
 functions with their rules of ownership and threads. Growable structs have no padding at their end, and -fshort-enums
@@ -190,8 +190,51 @@ def structs_in(texts):
 FROZEN = {'tp_text', 'tp_token', 'tp_allocator', 'tp_field', 'tp_fault', 'tp_value_walk', 'tp_breadcrumb'}
 
 
+# The values that do not begin with the noun of their enum, and what they begin with.
+OTHER_PREFIX = {'tp_status': 'TP_', 'tp_tool_result_kind': 'TP_TOOL_'}
+INTEGER_TYPE = re.compile(r'typedef u?int\d+_t (tp_\w+);\s*\Z')
+DEFINED_NUMBER = re.compile(r'^#define (TP_\w+) +\(?-?(?:0x)?\d', re.M)
+
+
+def plural(name):
+    return re.sub(r'y$', 'ie', name) + 's'
+
+
+def unnamed_enums(text):
+    """Yields enums and constants that generators of bindings do not see by a name, and values with a name of their own.
+
+    A closed set is `typedef enum tp_x { … } tp_x`. A set of bits, one that hosts add to, and one that callbacks of any
+    language return is an integer type tp_x, and right after it `enum tp_xs` of the known values. Constants that are no
+    set are an `enum tp_…_limits`. Values of tp_<noun>_kind are TP_<NOUN>_<KIND>, those of other types TP_<TYPE>_… or
+    the same without the last word of the type."""
+    for match in DEFINED_NUMBER.finditer(COMMENT.sub(' ', text)):
+        if not match.group(1).startswith('TP_VERSION_'):
+            yield '%s: a number is the value of a named enum, not a macro' % match.group(1)
+    code = code_of(text)
+    for match in ENUM.finditer(code):
+        tag, body, name = match.groups()
+        integer = INTEGER_TYPE.search(code[:match.start()])
+        shown = tag or re.search(r'\w*', body.strip()).group()
+        if name and tag != name:
+            yield 'typedef enum %s: its tag is its name' % name
+        if not name and tag and tag.endswith('_limits'):
+            continue
+        if not name and not (tag and integer and tag == plural(integer.group(1))):
+            yield 'enum %s: tp_xs after the integer type tp_x, or tp_…_limits' % shown
+        words = (name or (integer and integer.group(1)) or 'tp_').upper().split('_')
+        whole, noun = '_'.join(words) + '_', '_'.join(words[:-1]) + '_'
+        is_kind = words[-1] == 'KIND'
+        prefixes = (noun,) if is_kind else (whole, noun) if len(words) > 2 else (whole,)
+        prefixes = (OTHER_PREFIX[name],) if name in OTHER_PREFIX else prefixes
+        for value in re.findall(r'\b(TP_\w+)', re.sub(r'=[^,]*', '', body)):
+            if value.endswith('_FORCE_32'):
+                continue
+            if not value.startswith(prefixes) or (is_kind and value.startswith(whole)):
+                yield '%s of %s: begins with %s, without other words' % (value, shown, ' or '.join(prefixes))
+
+
 def breaches(texts):
-    """Yields what breaks the growth rule or leaves an enum open."""
+    """Yields what breaks the growth rule or leaves an enum open or without a name."""
     found = structs_in(texts)
     growable = set(found) - FROZEN
     for name, members in found.items():
@@ -217,6 +260,7 @@ def breaches(texts):
         for tag, body, name in ENUM.findall(code):
             if name and not re.search(r'\bTP_\w+_FORCE_32\s*=\s*0x7fffffff\s*,?\s*$', body):
                 yield 'enum %s: the last is TP_…_FORCE_32 = 0x7fffffff' % name
+        yield from unnamed_enums(text)
 
 
 PLANTED = [
@@ -228,11 +272,32 @@ PLANTED = [
     'struct tp_x { size_t struct_size; }; struct tp_y { size_t struct_size; tp_x (*get)(void *ctx); };',
     'struct tp_x { size_t struct_size; }; TP_API int tp_xs_run(const tp_x *xs, size_t count);',
     'typedef enum tp_e { TP_E_A = 1 } tp_e;',
+    'enum { TP_LIMIT = 3 };',
+    'enum tp_e { TP_E_A = 1 };',
+    'typedef enum { TP_E_A = 1, TP_E_FORCE_32 = 0x7fffffff } tp_e;',
+    'typedef enum tp_f { TP_E_A = 1, TP_E_FORCE_32 = 0x7fffffff } tp_e;',
+    'typedef uint32_t tp_e; enum { TP_E_A = 1 };',
+    'typedef uint32_t tp_e; enum tp_e { TP_E_A = 1 };',
+    'typedef uint32_t tp_e; typedef int x; enum tp_es { TP_E_A = 1 };',
+    'typedef uint32_t tp_e; enum tp_es { TP_F_A = 1 };',
+    'typedef enum tp_e_kind { TP_E_KIND_A = 1, TP_E_FORCE_32 = 0x7fffffff } tp_e_kind;',
+    'typedef enum tp_e_kind { TP_A = 1, TP_E_FORCE_32 = 0x7fffffff } tp_e_kind;',
+    'typedef enum tp_a_b_c { TP_A_X = 1, TP_A_FORCE_32 = 0x7fffffff } tp_a_b_c;',
+    '#define TP_E_A 1',
+    '#define TP_E_A (0x10)',
 ]
 INNOCENT = '''
 typedef struct tp_text { const char *data; size_t size; } tp_text;
 typedef enum tp_e { TP_E_A = 1, TP_E_FORCE_32 = 0x7fffffff } tp_e;
-enum { TP_LIMIT = 3 };
+typedef enum tp_e_kind { TP_E_B = 1, TP_E_KIND_FORCE_32 = 0x7fffffff } tp_e_kind;
+typedef enum tp_e_state { TP_E_STATE_B = 1, TP_E_C, TP_E_STATE_FORCE_32 = 0x7fffffff } tp_e_state;
+#define TP_VERSION_MAJOR 0
+#define TP_NAME "text"
+enum tp_e_limits { TP_LIMIT = 3 };
+typedef uint32_t tp_bit;
+enum tp_bits { TP_BIT_A = 1 << 0 };
+typedef uint32_t tp_capability;
+enum tp_capabilities { TP_CAPABILITY_A = 1 << 0 };
 typedef struct tp_x { size_t struct_size; tp_text text; const tp_text *ids; size_t id_count; tp_e e; } tp_x;
 typedef struct tp_y {
   size_t struct_size;
@@ -462,7 +527,7 @@ class Description:
             before = self.declaration(name, comment, code, before) or ''
 
     def declaration(self, header, comment, code, before):
-        """@return the name of a plain number's type, to which an unnamed enum after it belongs."""
+        """@return the name of a plain number's type, to which an enum with its plural after it belongs."""
         plain = COMMENT.sub(' ', code)
         entry = {'header': header, 'about': about(comment)} if comment else {'header': header}
         struct = re.match(r'(?:typedef )?struct (tp_\w+)\s*\{', code)
@@ -475,8 +540,8 @@ class Description:
         elif enum:
             body = re.sub(r'=[^,]*', '=', plain[enum.end():plain.rindex('}')])
             constants = re.findall(r'\b(TP_\w+)\b(?=\s*(?:=|,|$))', body)
-            name = enum.group(1) or before
-            if name:
+            name = before or enum.group(1)
+            if not name.endswith('_limits'):
                 self.enums[name] = {**entry, 'type': self.types.pop(name, {}).get('type', 'enum'), 'values': constants}
             else:
                 self.constants.update({one: {'header': header} for one in constants})
@@ -628,7 +693,8 @@ PLANTED_HEADER = '''/* head */
 TP_BEGIN_DECLS
 /** An id. Of what. */
 typedef uint32_t tp_x_id;
-enum { TP_X_NONE = 0, TP_X_ONE = 1 << 4, /* not this */ };
+enum tp_x_ids { TP_X_NONE = 0, TP_X_ONE = 1 << 4, /* not this */ };
+enum tp_x_limits { TP_XS_MAX = 3 };
 /** One {thing; of "it"}. More. */
 typedef struct tp_x {
   size_t struct_size;
@@ -659,6 +725,7 @@ def misread():
     for is_read, wanted in [
             (described.enums['tp_x_id'], {'header': 'x.h', 'about': 'An id.', 'type': 'uint32_t',
                                           'values': ['TP_X_NONE', 'TP_X_ONE']}),
+            (described.constants, {'TP_XS_MAX': {'header': 'x.h'}}),
             (x['about'], 'One {thing; of "it"}.'),
             (members, [('struct_size', 'size_t', None, None),
                        ('name', 'const char *', None, 'of the x; may be NULL.'),

@@ -51,9 +51,9 @@ int main(int argc, char **argv) {
   bench_program program;
   bench_row row = {.name = "merge", .what = "the contributions of one entry"};
   bench_open(&program, "merge", "What the merge costs.", "merge ", argc, argv);
-  fill(&one, TP_KIND_PROMPT_CONTEXT, 1);
-  fill(&contexts, TP_KIND_PROMPT_CONTEXT, INPUTS_MAX);
-  fill(&policies, TP_KIND_POLICY, INPUTS_MAX);
+  fill(&one, TP_CONTRIBUTION_PROMPT_CONTEXT, 1);
+  fill(&contexts, TP_CONTRIBUTION_PROMPT_CONTEXT, INPUTS_MAX);
+  fill(&policies, TP_CONTRIBUTION_POLICY, INPUTS_MAX);
   module_add(&row, "one prompt context", merge, &one);
   module_add(&row, "16 prompt contexts", merge, &contexts);
   module_add(&row, "16 policies", merge, &policies);

@@ -185,18 +185,19 @@ static tp_text words(const trial *t) {
 
 static const char *kind_of(uint32_t kind) {
   switch (kind) {
-    case TP_KIND_SIGNAL:
+    case TP_CONTRIBUTION_SIGNAL:
       return "signal";
-    case TP_KIND_REMINDER:
+    case TP_CONTRIBUTION_REMINDER:
       return "reminder";
-    case TP_KIND_AUDIT:
+    case TP_CONTRIBUTION_AUDIT:
       return "audit";
     default:
       return "diagnostic";
   }
 }
 
-static const uint32_t shown_kinds[] = {TP_KIND_REMINDER, TP_KIND_SIGNAL, TP_KIND_AUDIT, TP_KIND_DIAGNOSTIC};
+static const uint32_t shown_kinds[] = {TP_CONTRIBUTION_REMINDER, TP_CONTRIBUTION_SIGNAL, TP_CONTRIBUTION_AUDIT,
+                                       TP_CONTRIBUTION_DIAGNOSTIC};
 
 /* ---- as JSON ---- */
 

@@ -13,17 +13,18 @@
 /* ---- words ---- */
 
 static const char *kind_name(uint32_t kind) {
-  static const char *const names[TP_KIND_COUNT] = {[TP_KIND_POLICY] = "policy",
-                                                   [TP_KIND_PROMPT_CONTEXT] = "prompt_context",
-                                                   [TP_KIND_PROMPT_SECTION] = "prompt_section",
-                                                   [TP_KIND_TOOL_BUNDLE] = "tool_bundle",
-                                                   [TP_KIND_SIGNAL] = "signal",
-                                                   [TP_KIND_REMINDER] = "reminder",
-                                                   [TP_KIND_AUDIT] = "audit",
-                                                   [TP_KIND_MANIFEST_DIAGNOSTIC] = "manifest_diagnostic",
-                                                   [TP_KIND_DIAGNOSTIC] = "diagnostic",
-                                                   [TP_KIND_BACKGROUND_JOB] = "background_job"};
-  return kind < TP_KIND_COUNT && names[kind] ? names[kind] : "none";
+  static const char *const names[TP_CONTRIBUTION_COUNT] = {
+      [TP_CONTRIBUTION_POLICY] = "policy",
+      [TP_CONTRIBUTION_PROMPT_CONTEXT] = "prompt_context",
+      [TP_CONTRIBUTION_PROMPT_SECTION] = "prompt_section",
+      [TP_CONTRIBUTION_TOOL_BUNDLE] = "tool_bundle",
+      [TP_CONTRIBUTION_SIGNAL] = "signal",
+      [TP_CONTRIBUTION_REMINDER] = "reminder",
+      [TP_CONTRIBUTION_AUDIT] = "audit",
+      [TP_CONTRIBUTION_MANIFEST_DIAGNOSTIC] = "manifest_diagnostic",
+      [TP_CONTRIBUTION_DIAGNOSTIC] = "diagnostic",
+      [TP_CONTRIBUTION_BACKGROUND_JOB] = "background_job"};
+  return kind < TP_CONTRIBUTION_COUNT && names[kind] ? names[kind] : "none";
 }
 
 /* ---- parts of an event ---- */

@@ -52,7 +52,7 @@ static tp_contribution *add(tp__judge *judge, uint32_t kind) {
 }
 
 void tp__judge_diagnose(tp__judge *judge, const char *code, tp_severity severity, tp_text text) {
-  tp_contribution *diagnostic = add(judge, TP_KIND_DIAGNOSTIC);
+  tp_contribution *diagnostic = add(judge, TP_CONTRIBUTION_DIAGNOSTIC);
   if (!diagnostic) return;
   diagnostic->key = tp_text_of(code);
   diagnostic->severity = severity;
@@ -85,11 +85,11 @@ void tp__judge_remind(tp__judge *judge, tp_text text, const char *what) {
     tp__judge_diagnose(judge, "field_dropped", TP_SEVERITY_WARNING, tp_text_of("output that is not UTF-8"));
     return;
   }
-  if (!takes(judge, TP_KIND_REMINDER)) {
+  if (!takes(judge, TP_CONTRIBUTION_REMINDER)) {
     diagnose_dropped(judge, what);
     return;
   }
-  tp_contribution *reminder = add(judge, TP_KIND_REMINDER);
+  tp_contribution *reminder = add(judge, TP_CONTRIBUTION_REMINDER);
   if (reminder) reminder->text = text;
 }
 
@@ -143,11 +143,11 @@ static void read_signal(tp__judge *judge, tp_text signal) {
     if (verdict != TP_VERDICT_ALLOW && reason.size > 0 && !judge->judged->reason[0])
       tp__judge_set_reason(judge, reason);
   }
-  if (!takes(judge, TP_KIND_SIGNAL) || !signal_is_at_home(judge, kind)) {
+  if (!takes(judge, TP_CONTRIBUTION_SIGNAL) || !signal_is_at_home(judge, kind)) {
     diagnose_dropped(judge, "a signal");
     return;
   }
-  tp_contribution *contribution = add(judge, TP_KIND_SIGNAL);
+  tp_contribution *contribution = add(judge, TP_CONTRIBUTION_SIGNAL);
   if (!contribution) return;
   contribution->domain = kind;
   contribution->key = code;
@@ -281,7 +281,7 @@ static void block_without_verdicts(tp__judge *judge) {
   if (judge->asked->is_required && judge->hook->is_blocking) {
     judged->outcome.kind = TP_ANSWER_FAILED;
     judged->outcome.contribution_count = 0;
-  } else if (takes(judge, TP_KIND_REMINDER)) {
+  } else if (takes(judge, TP_CONTRIBUTION_REMINDER)) {
     tp__judge_remind(judge, tp_text_of(judged->reason), "a block");
   } else {
     tp__judge_diagnose(judge, "blocked", TP_SEVERITY_WARNING, tp_text_of(judged->reason));

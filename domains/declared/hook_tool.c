@@ -200,7 +200,7 @@ void tp__hook_tool_finish(tp__hook *hook) {
 tp_contribution tp__hook_tool_bundle(const tp__hook *hook) {
   assert(hook->kind == TP__HOOK_TOOL && hook->tool);
   return (tp_contribution){.struct_size = sizeof(tp_contribution),
-                           .kind = TP_KIND_TOOL_BUNDLE,
+                           .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
                            .key = tp_text_of(hook->id),
                            .tools = hook->tool->list,
                            .tool_count = 1};
@@ -214,7 +214,7 @@ static tp_answer emit_tool(void *ctx, tp_call *call) {
 
 void tp__hook_tool_handler(tp_handler *handler) {
   handler->run = emit_tool;
-  handler->kind = TP_HANDLER_KIND_NATIVE; /* the calls of the tool run the program, not the handler */
+  handler->kind = TP_HANDLER_NATIVE; /* the calls of the tool run the program, not the handler */
   handler->placement = TP_PLACEMENT_INLINE;
   handler->capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE;
 }

@@ -379,7 +379,7 @@ static tp_status add_handler(tp_edit *edit, tp__hook *hook, tp_fault *fault) {
                         .placement = tp__hook_is_native(hook) ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD,
                         .origin_file = hook->file,
                         .origin_line = hook->place.line,
-                        .kind = is_program(hook) ? TP_HANDLER_KIND_SCRIPT : TP_HANDLER_KIND_NATIVE};
+                        .kind = is_program(hook) ? TP_HANDLER_SCRIPT : TP_HANDLER_NATIVE};
   if (hook->tool) tp__hook_tool_handler(&handler);
   tp_status status = tp_edit_add_handler(edit, &handler, fault);
   if (status == TP_OK) tp__hooks_ref(hook->hooks);

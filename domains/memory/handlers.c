@@ -86,7 +86,7 @@ static tp_status emit_lines(tp_call *call, const tp__memory *memory, tp_text sou
   if (size > left) return TP_OK;
   *ret_size = size;
   tp_contribution entry = {.struct_size = sizeof(tp_contribution),
-                           .kind = TP_KIND_PROMPT_CONTEXT,
+                           .kind = TP_CONTRIBUTION_PROMPT_CONTEXT,
                            .weight = memory->rank,
                            .domain = tp_text_of(memory_word),
                            .key = tp_text_of(id),
@@ -218,7 +218,7 @@ static bool was_recalled(const tp_call *call, int64_t id) {
     if (!tp_call_dependency(call, d, &dependency)) continue;
     for (size_t i = 0; i < dependency.contribution_count; i++) {
       const tp_contribution *entry = tp_call_dependency_contribution(call, d, i);
-      if (entry->kind == TP_KIND_PROMPT_CONTEXT && tp__is_word(entry->key, key)) return true;
+      if (entry->kind == TP_CONTRIBUTION_PROMPT_CONTEXT && tp__is_word(entry->key, key)) return true;
     }
   }
   return false;

@@ -67,7 +67,7 @@ static tp_answer emit_list(tp_call *call, const tp__bytes *list) {
   if (list->failed) return tp_call_fail(call, TP_ERR_NO_MEMORY, "no memory for the list of skills");
   if (list->size == 0) return TP_ANSWER_DONE;
   const tp_contribution section = {.struct_size = sizeof section,
-                                   .kind = TP_KIND_PROMPT_SECTION,
+                                   .kind = TP_CONTRIBUTION_PROMPT_SECTION,
                                    .key = tp_text_of("skills"),
                                    .title = tp_text_of("Skills"),
                                    .text = tp__bytes_text(list)};

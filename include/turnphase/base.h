@@ -111,7 +111,7 @@ TP_API char *tp_status_name_r(tp_status status, char *buffer, size_t size);
 /** Phase ids. phases/phases.def has their rows; tp_phase_find() turns a name or alias into an id. Numbers are written
  *  to stores. Phases that a host adds are numbered from TP_PHASE_HOST in the order of tp_runtime_options.phases. */
 typedef uint32_t tp_phase_id;
-enum {
+enum tp_phase_ids {
   TP_PHASE_NONE = 0,
   TP_PHASE_AGENT_BUILD = 1,
   TP_PHASE_AGENT_REGISTER = 2,
@@ -158,7 +158,7 @@ TP_API bool tp_text_is(tp_text text, const char *string);
 TP_API bool tp_text_equal(tp_text a, tp_text b);
 
 /** Sizes. */
-enum {
+enum tp_size_limits {
   TP_ID_BYTES_MAX = 128,      /* longest id */
   TP_FAULT_MESSAGE_SIZE = 512 /* of tp_fault.message, with its NUL */
 };

@@ -17,7 +17,7 @@ TP_BEGIN_DECLS
  *  the kind of a field and what it holds. Numbers are written to stores. Fields that a host's own phases add are
  *  numbered from TP_FIELD_HOST; they have no name and may be of any kind. */
 typedef uint32_t tp_field_id;
-enum {
+enum tp_field_ids {
   TP_FIELD_NONE = 0,
   TP_FIELD_TEXT = 1,               /* text: the user's message */
   TP_FIELD_MODEL = 2,              /* text: model name */
@@ -88,8 +88,7 @@ enum {
 };
 
 /** The objects that a turn belongs to. tp_call_id() reads their ids, tp_call_data() the host's pointers. */
-typedef uint32_t tp_id_kind;
-enum {
+typedef enum tp_id_kind {
   TP_ID_TENANT = 0,
   TP_ID_AGENT = 1,
   TP_ID_WORKSPACE = 2,
@@ -99,8 +98,9 @@ enum {
   TP_ID_TASK = 6,
   TP_ID_RUN = 7,
   TP_ID_COUNT = 8,
-  TP_ID_RUNTIME = 255 /* has no id, only a pointer: for tp_call_data() and its like */
-};
+  TP_ID_RUNTIME = 255, /* has no id, only a pointer: for tp_call_data() and its like */
+  TP_ID_FORCE_32 = 0x7fffffff
+} tp_id_kind;
 
 /** What submitted the turn. */
 typedef enum tp_caller {
@@ -112,35 +112,35 @@ typedef enum tp_caller {
 } tp_caller;
 
 /** Kinds of contribution; the merge of each is described in docs/contributions.md. */
-typedef uint32_t tp_kind;
-enum {
-  TP_KIND_POLICY = 1,
-  TP_KIND_PROMPT_CONTEXT = 2,
-  TP_KIND_PROMPT_SECTION = 3,
-  TP_KIND_TOOL_BUNDLE = 4,
-  TP_KIND_SIGNAL = 5,
-  TP_KIND_REMINDER = 6,
-  TP_KIND_AUDIT = 7,
-  TP_KIND_MANIFEST_DIAGNOSTIC = 8,
-  TP_KIND_DIAGNOSTIC = 9,
-  TP_KIND_BACKGROUND_JOB = 10,
-  TP_KIND_COUNT = 11
-};
+typedef enum tp_contribution_kind {
+  TP_CONTRIBUTION_POLICY = 1,
+  TP_CONTRIBUTION_PROMPT_CONTEXT = 2,
+  TP_CONTRIBUTION_PROMPT_SECTION = 3,
+  TP_CONTRIBUTION_TOOL_BUNDLE = 4,
+  TP_CONTRIBUTION_SIGNAL = 5,
+  TP_CONTRIBUTION_REMINDER = 6,
+  TP_CONTRIBUTION_AUDIT = 7,
+  TP_CONTRIBUTION_MANIFEST_DIAGNOSTIC = 8,
+  TP_CONTRIBUTION_DIAGNOSTIC = 9,
+  TP_CONTRIBUTION_BACKGROUND_JOB = 10,
+  TP_CONTRIBUTION_COUNT = 11,
+  TP_CONTRIBUTION_FORCE_32 = 0x7fffffff
+} tp_contribution_kind;
 
 /** What a handler may do: bits, declared in tp_handler.capabilities, checked at commit and at every emit. Contributing
  *  kind K needs the bit 1 << K; diagnostics need none. The bits from 32 are no kinds. A handler that declares none may
  *  do all that its phase allows. */
 typedef uint32_t tp_capability;
-enum {
-  TP_CAPABILITY_CONTRIBUTE_POLICY = 1 << TP_KIND_POLICY,
-  TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT = 1 << TP_KIND_PROMPT_CONTEXT,
-  TP_CAPABILITY_CONTRIBUTE_PROMPT_SECTION = 1 << TP_KIND_PROMPT_SECTION,
-  TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE = 1 << TP_KIND_TOOL_BUNDLE,
-  TP_CAPABILITY_EMIT_SIGNAL = 1 << TP_KIND_SIGNAL,
-  TP_CAPABILITY_EMIT_REMINDER = 1 << TP_KIND_REMINDER,
-  TP_CAPABILITY_EMIT_AUDIT = 1 << TP_KIND_AUDIT,
-  TP_CAPABILITY_CONTRIBUTE_PROMPT_MANIFEST_DIAGNOSTIC = 1 << TP_KIND_MANIFEST_DIAGNOSTIC,
-  TP_CAPABILITY_SCHEDULE_BACKGROUND_JOB = 1 << TP_KIND_BACKGROUND_JOB,
+enum tp_capabilities {
+  TP_CAPABILITY_CONTRIBUTE_POLICY = 1 << TP_CONTRIBUTION_POLICY,
+  TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT = 1 << TP_CONTRIBUTION_PROMPT_CONTEXT,
+  TP_CAPABILITY_CONTRIBUTE_PROMPT_SECTION = 1 << TP_CONTRIBUTION_PROMPT_SECTION,
+  TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE = 1 << TP_CONTRIBUTION_TOOL_BUNDLE,
+  TP_CAPABILITY_EMIT_SIGNAL = 1 << TP_CONTRIBUTION_SIGNAL,
+  TP_CAPABILITY_EMIT_REMINDER = 1 << TP_CONTRIBUTION_REMINDER,
+  TP_CAPABILITY_EMIT_AUDIT = 1 << TP_CONTRIBUTION_AUDIT,
+  TP_CAPABILITY_CONTRIBUTE_PROMPT_MANIFEST_DIAGNOSTIC = 1 << TP_CONTRIBUTION_MANIFEST_DIAGNOSTIC,
+  TP_CAPABILITY_SCHEDULE_BACKGROUND_JOB = 1 << TP_CONTRIBUTION_BACKGROUND_JOB,
   TP_CAPABILITY_DECIDE = 1 << 24,         /* verdicts */
   TP_CAPABILITY_REPLACE_PAYLOAD = 1 << 25 /* tp_call_replace() */
 };
@@ -170,8 +170,8 @@ struct tp_tool;
  *   background_job   key (the idempotency key), domain (handler id), value (payload), text (order key) */
 typedef struct tp_contribution {
   size_t struct_size;
-  tp_kind kind;   /* TP_KIND_* */
-  int32_t weight; /* the larger one wins; independent of a subscription's priority */
+  tp_contribution_kind kind; /* TP_CONTRIBUTION_* */
+  int32_t weight;            /* the larger one wins; independent of a subscription's priority */
   tp_severity severity;
   uint32_t tool_count;
   tp_text domain;
@@ -216,7 +216,7 @@ TP_API tp_field_kind_id tp_field_kind(tp_field_id field);
  *  can return it. 0 is no answer, since the bindings of most languages return 0 for a callback that threw an
  *  exception. */
 typedef int32_t tp_answer;
-enum {
+enum tp_answers {
   TP_ANSWER_NONE = 0,    /* no answer: the attempt fails (malformed), as with any number that is not listed here */
   TP_ANSWER_DONE = 1,    /* the handler has succeeded; in a chain with verdicts it abstains */
   TP_ANSWER_ALLOW = 2,   /* verdict */
@@ -501,12 +501,12 @@ TP_API const char *tp_placement_name(tp_placement placement);
 
 /** What the code of a handler is: for inspection, and for hosts that decide by it; it grants nothing. */
 typedef enum tp_handler_kind {
-  TP_HANDLER_KIND_DEFAULT = 0, /* NATIVE */
-  TP_HANDLER_KIND_NATIVE = 1,  /* compiled code in the host's process */
-  TP_HANDLER_KIND_SCRIPT = 2,  /* a program that is started for each call, or code of an interpreter */
-  TP_HANDLER_KIND_WORKER = 3,  /* a process that stays and answers many calls */
-  TP_HANDLER_KIND_BUILTIN = 4, /* a part of the host itself: refused but from an owner of trust builtin */
-  TP_HANDLER_KIND_FORCE_32 = 0x7fffffff
+  TP_HANDLER_DEFAULT = 0, /* NATIVE */
+  TP_HANDLER_NATIVE = 1,  /* compiled code in the host's process */
+  TP_HANDLER_SCRIPT = 2,  /* a program that is started for each call, or code of an interpreter */
+  TP_HANDLER_WORKER = 3,  /* a process that stays and answers many calls */
+  TP_HANDLER_BUILTIN = 4, /* a part of the host itself: refused but from an owner of trust builtin */
+  TP_HANDLER_FORCE_32 = 0x7fffffff
 } tp_handler_kind;
 
 /** A handler: code with an id. */
@@ -542,7 +542,7 @@ typedef struct tp_handler {
   const char *origin_file;
   /** From 1; 0: not known, and where origin_file is NULL. */
   uint32_t origin_line;
-  /** 0: TP_HANDLER_KIND_NATIVE. */
+  /** 0: TP_HANDLER_NATIVE. */
   tp_handler_kind kind;
 } tp_handler;
 
@@ -620,15 +620,17 @@ TP_API tp_text tp_match_environment(const tp_match_view *view);
 TP_API tp_caller tp_match_caller(const tp_match_view *view);
 TP_API tp_text tp_match_mode(const tp_match_view *view);
 
-/** What a match function returns. */
-enum {
+/** What a match function returns: one of TP_MATCH_*. It is an integer, as tp_answer is. */
+typedef int32_t tp_match_answer;
+enum tp_match_answers {
   TP_MATCH_NONE = 0, /* no answer: the match fails, as with any number that is not listed here. The subscription's
                         failure policy applies, as if its handler had failed (malformed) */
   TP_MATCH_YES = 1,  /* the subscription runs */
   TP_MATCH_NO = 2    /* it is skipped */
 };
 
-enum { TP_PATTERNS_MAX = 64, TP_PATTERN_BYTES_MAX = 255 };
+/** Limits of tp_match. */
+enum tp_match_limits { TP_PATTERNS_MAX = 64, TP_PATTERN_BYTES_MAX = 255 };
 
 /** Whether a pattern fits a text, as those of tp_match do. A pattern above TP_PATTERN_BYTES_MAX fits none.
  *  Threads: any. */
@@ -660,7 +662,7 @@ typedef struct tp_match {
   /** The least duration_ms. 0: any. */
   int64_t duration_ms_min;
   /** A pure function, asked when all conditions hold (TP_MATCH_*); inline. NULL: the conditions decide. */
-  int32_t (*matches)(void *ctx, const tp_match_view *view);
+  tp_match_answer (*matches)(void *ctx, const tp_match_view *view);
   /** Is called exactly once; may be NULL. */
   void (*destroy)(void *ctx);
   void *ctx;

@@ -117,7 +117,7 @@ typedef void (*tp_process_end_fn)(void *ctx, const tp_process_result *result);
 TP_API tp_status tp_process_start(tp_process_loop *loop, const tp_process_options *options, tp_process_end_fn on_end,
                                   void *ctx, uint64_t *ret_id, tp_fault *fault) TP_MUST_USE;
 
-enum { TP_PROCESS_QUEUE_MAX = 16 << 20 /* bytes that wait for a resident child to read them */ };
+enum tp_process_limits { TP_PROCESS_QUEUE_MAX = 16 << 20 /* bytes that wait for a resident child to read them */ };
 
 /** Writes to descriptor 0 of a resident child, which is a socket; what it does not read at once waits.
  *  @param bytes  copied; pieces of several writers do not mix.

@@ -37,7 +37,7 @@ typedef struct tp_phase {
   bool code_only;
   bool rewrite_granted;      /* for owners with TP_GRANT_REWRITE, or trust builtin. False in rows of the host */
   uint8_t reserved_;         /* must be zero */
-  tp_capability kinds;       /* bit 1 << TP_KIND_*: what may be contributed besides diagnostic and audit */
+  tp_capability kinds;       /* bit 1 << TP_CONTRIBUTION_*: what may be contributed besides diagnostic and audit */
   uint32_t limit_ms;         /* default limit of one handler; 0 means 5,000 */
   tp_failure failure;        /* default failure policy; 0 means best_effort */
   const tp_field_id *fields; /* payload fields it carries */
@@ -278,7 +278,7 @@ typedef enum tp_trust {
 
 /** What an owner may do beyond its trust: bits. An unknown bit is refused. */
 typedef uint32_t tp_grant;
-enum {
+enum tp_grants {
   TP_GRANT_PRIVILEGED_HOOKS = 1 << 0, /* subscribe in privileged phases */
   TP_GRANT_REWRITE = 1 << 1           /* subscribe to tool.rewrite: replace what a tool is called with; of trust
                                          declared: to tool.result, too */

@@ -404,13 +404,13 @@ typedef struct tp_attempt_query {
 typedef struct tp_content_record {
   size_t struct_size;
   uint64_t process_run_id, entry_id;
-  uint32_t run_index; /* of a contribution: its run, in plan order; of a field 0 */
-  tp_field_id field;  /* TP_FIELD_*; of a contribution 0 */
-  tp_kind kind;       /* TP_KIND_*; of a field 0 */
-  uint32_t reserved_; /* zero */
-  uint64_t bytes;     /* of the content */
-  tp_text content;    /* given to the store; when it is read empty */
-  tp_text hash;       /* of the store, when it is read; else empty */
+  uint32_t run_index;        /* of a contribution: its run, in plan order; of a field 0 */
+  tp_field_id field;         /* TP_FIELD_*; of a contribution 0 */
+  tp_contribution_kind kind; /* TP_CONTRIBUTION_*; of a field 0 */
+  uint32_t reserved_;        /* zero */
+  uint64_t bytes;            /* of the content */
+  tp_text content;           /* given to the store; when it is read empty */
+  tp_text hash;              /* of the store, when it is read; else empty */
 } tp_content_record;
 /** Receives them; false stops. The record is borrowed till return. Threads: the calling one. */
 typedef bool (*tp_content_record_fn)(void *ctx, const tp_content_record *record);

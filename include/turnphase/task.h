@@ -23,7 +23,7 @@
 
 TP_BEGIN_DECLS
 
-enum { TP_TASKS_MAX = 65536 };
+enum tp_task_limits { TP_TASKS_MAX = 65536 };
 
 /** What is done with a task. */
 typedef enum tp_task_operation {

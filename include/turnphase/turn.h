@@ -767,10 +767,10 @@ typedef struct tp_merged_entry {
 } tp_merged_entry;
 
 /** The merged contributions of one kind (0: of all kinds), in merged order; diagnostics of the merge are among
- *  TP_KIND_DIAGNOSTIC. Lives as long as the result; NULL when index is not below the count.
+ *  TP_CONTRIBUTION_DIAGNOSTIC. Lives as long as the result; NULL when index is not below the count.
  *  Threads: one at a time for each result. */
-TP_API size_t tp_merged_count(const tp_merged *merged, tp_kind kind);
-TP_API const tp_merged_entry *tp_merged_get(const tp_merged *merged, tp_kind kind, size_t index);
+TP_API size_t tp_merged_count(const tp_merged *merged, tp_contribution_kind kind);
+TP_API const tp_merged_entry *tp_merged_get(const tp_merged *merged, tp_contribution_kind kind, size_t index);
 /** A payload field as the chain left it (replaced or not); empty / 0 when there is none.
  *  Threads: one at a time for each result. */
 TP_API tp_text tp_merged_text(const tp_merged *merged, tp_field_id field);

@@ -259,7 +259,7 @@ static tp_status emit(tp__output *output, tp__arena *arena, tp__entry *entry, ui
   const tp__contribution_ops *ops = tp__runtime_layer_ops(entry->turn->runtime)->contributions;
   const tp__node *node = &entry->plan->nodes[index];
   if (!contribution) return tp__fail(why, TP_ERR_USAGE, NULL, "the contribution is NULL");
-  if (contribution->kind >= TP_KIND_COUNT || !(node->kinds & 1u << contribution->kind))
+  if (contribution->kind >= TP_CONTRIBUTION_COUNT || !(node->kinds & 1u << contribution->kind))
     return tp__fail(why, TP_ERR_CAPABILITY, NULL, "it contributes %s, which its capabilities do not allow",
                     kind_name(ops, contribution));
   output->bytes += sizeof(tp__emitted) + bytes_of(contribution);

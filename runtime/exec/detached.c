@@ -36,7 +36,7 @@ static void release(tp__turn *turn) {
 static void schedule_jobs(const detached *d, const tp__run *run) {
   const tp__emitted *each = run->first;
   for (uint32_t i = 0; i < run->row.contribution_count; i++, each = each->next)
-    if (each->contribution.kind == TP_KIND_BACKGROUND_JOB)
+    if (each->contribution.kind == TP_CONTRIBUTION_BACKGROUND_JOB)
       (void)!tp__jobs_add_contributed(&d->turn, &each->contribution);
 }
 

@@ -124,7 +124,8 @@ static tp__packed_entry *add_to_block(tp__turn *turn, uint32_t run_count, uint32
 
 /* ---- content ---- */
 
-static void give_content(tp__entry *e, uint32_t run_index, tp_field_id field, tp_kind kind, tp_text content) {
+static void give_content(tp__entry *e, uint32_t run_index, tp_field_id field, tp_contribution_kind kind,
+                         tp_text content) {
   tp_runtime *runtime = e->turn->runtime;
   tp__inside frame;
   tp_content_record record = {.struct_size = sizeof record,

@@ -8,7 +8,7 @@
 #include "turnphase/value.h"
 
 enum { FIRST_BYTES = 192 /* enough for the strings of most handlers, so that one allocation holds all */ };
-#define CAPABILITIES_KNOWN (((1u << TP_KIND_COUNT) - 2) | TP_CAPABILITY_DECIDE | TP_CAPABILITY_REPLACE_PAYLOAD)
+#define CAPABILITIES_KNOWN (((1u << TP_CONTRIBUTION_COUNT) - 2) | TP_CAPABILITY_DECIDE | TP_CAPABILITY_REPLACE_PAYLOAD)
 
 typedef struct handler_block {
   tp__handler handler;
@@ -39,10 +39,10 @@ static tp_status phases_check(const tp__registry *registry, const tp_handler *de
 }
 
 static tp_status origin_check(const tp_handler *desc, const tp_owner *owner, tp_fault *fault) {
-  if ((unsigned)desc->kind > TP_HANDLER_KIND_BUILTIN)
+  if ((unsigned)desc->kind > TP_HANDLER_BUILTIN)
     return REFUSE(desc, TP_ERR_USAGE, "kind is %d, which this library does not know: 0 to %d", (int)desc->kind,
-                  TP_HANDLER_KIND_BUILTIN);
-  if (desc->kind == TP_HANDLER_KIND_BUILTIN && owner->trust != TP_TRUST_BUILTIN)
+                  TP_HANDLER_BUILTIN);
+  if (desc->kind == TP_HANDLER_BUILTIN && owner->trust != TP_TRUST_BUILTIN)
     return REFUSE(desc, TP_ERR_USAGE, "kind is builtin, but owner `%s` has trust %s: only trust builtin may say so",
                   owner->name, tp_trust_name(owner->trust));
   if (!tp_utf8_valid(tp_text_of(desc->origin_file), NULL)) return REFUSE(desc, TP_ERR_UTF8, "origin_file is not UTF-8");
@@ -82,7 +82,7 @@ static bool copy_desc(tp__handler *handler, const tp_handler *from, const tp_own
   *desc = *from;
   if (desc->contract_version == 0) desc->contract_version = 1;
   if (desc->placement == TP_PLACEMENT_DEFAULT) desc->placement = TP_PLACEMENT_THREAD;
-  if (desc->kind == TP_HANDLER_KIND_DEFAULT) desc->kind = TP_HANDLER_KIND_NATIVE;
+  if (desc->kind == TP_HANDLER_DEFAULT) desc->kind = TP_HANDLER_NATIVE;
   uint32_t *phases = tp__arena_alloc(arena, from->phase_count * sizeof *phases);
   if (!phases) return false;
   if (from->phase_count > 0) memcpy(phases, from->phases, from->phase_count * sizeof *phases);

@@ -49,7 +49,7 @@ typedef struct tp__contribution_ops {
   tp_verdict (*verdict)(const tp_contribution *contribution, tp_text *ret_reason);
   /** Ends what was taken with a contribution that was refused: calls the destroy of its tools. May be NULL. */
   void (*discard)(const tp_contribution *contribution);
-  /** The name of a TP_KIND_*, static text. May be NULL. */
+  /** The name of a TP_CONTRIBUTION_*, static text. May be NULL. */
   const char *(*kind_name)(uint32_t kind);
   /** The name of a payload field, static text; NULL: it has none. May be NULL. */
   const char *(*field_name)(uint32_t field);
@@ -117,7 +117,7 @@ typedef struct tp__node {
   tp_handler_fn run;
   void *ctx;
   uint32_t flags;
-  tp_capability kinds;             /* bit 1 << TP_KIND_*: what it may emit here (row, capabilities, detachment) */
+  tp_capability kinds; /* bit 1 << TP_CONTRIBUTION_*: what it may emit here (row, capabilities, detachment) */
   uint32_t first_edge, edge_count; /* in plan->edges */
   int64_t timeout_ns;
   int64_t required_tail_ns;      /* longest path of required nodes behind it (inline ones count 10 ms an attempt); nodes

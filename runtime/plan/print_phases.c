@@ -62,7 +62,7 @@ static const char *mode_text(const tp_phase *row, char *buffer, size_t size) {
 static const char *kinds_text(const tp__registry *registry, const tp_phase *row, char *buffer, size_t size) {
   size_t used = 0;
   snprintf(buffer, size, "-");
-  for (uint32_t kind = 1; kind < TP_KIND_COUNT && used < size; kind++) {
+  for (uint32_t kind = 1; kind < TP_CONTRIBUTION_COUNT && used < size; kind++) {
     if (!(row->kinds & 1u << kind)) continue;
     used += (size_t)snprintf(buffer + used, size - used, "%s%s", used > 0 ? ", " : "", kind_name(registry, kind));
   }
@@ -226,7 +226,7 @@ static void json_fields(tp__json_printer *json, const tp__registry *registry, co
 
 static void json_kinds(tp__json_printer *json, const tp__registry *registry, const tp_phase *row) {
   tp__print_open(json, "may_contribute", "[");
-  for (uint32_t kind = 1; kind < TP_KIND_COUNT; kind++) {
+  for (uint32_t kind = 1; kind < TP_CONTRIBUTION_COUNT; kind++) {
     if (row->kinds & 1u << kind) tp__print_string(json, NULL, kind_name(registry, kind));
   }
   tp__print_close(json, "]");

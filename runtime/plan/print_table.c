@@ -87,7 +87,7 @@ static void remark_policies(remarks *r, const tp_subscription *desc) {
 }
 
 static void remark_origin(remarks *r, const tp_handler *handler) {
-  if (handler->kind == TP_HANDLER_KIND_NATIVE && !handler->origin_file) return;
+  if (handler->kind == TP_HANDLER_NATIVE && !handler->origin_file) return;
   begin_remark(r, tp_handler_kind_name(handler->kind));
   if (!handler->origin_file) return;
   tp__print_text(r->printer, " from ");

@@ -4,7 +4,7 @@
  * makes sense. */
 #include "runtime/plan/registry.h"
 
-enum { HOST_ROWS_MAX = TP_PHASE_LIMIT - TP_PHASE_HOST, KINDS_KNOWN = (1 << TP_KIND_COUNT) - 2 };
+enum { HOST_ROWS_MAX = TP_PHASE_LIMIT - TP_PHASE_HOST, KINDS_KNOWN = (1 << TP_CONTRIBUTION_COUNT) - 2 };
 
 uint32_t tp__rows_find(const tp__registry *registry, const char *name, uint32_t *ret_flags) {
   if (ret_flags) *ret_flags = 0;

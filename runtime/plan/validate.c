@@ -8,9 +8,9 @@
 #include "runtime/plan/registry.h"
 
 enum {
-  KINDS_ALWAYS = 1 << TP_KIND_DIAGNOSTIC | 1 << TP_KIND_AUDIT,
-  KINDS_DETACHED = KINDS_ALWAYS | 1 << TP_KIND_BACKGROUND_JOB,
-  KINDS_INFRA = 1 << TP_KIND_SIGNAL | 1 << TP_KIND_REMINDER,
+  KINDS_ALWAYS = 1 << TP_CONTRIBUTION_DIAGNOSTIC | 1 << TP_CONTRIBUTION_AUDIT,
+  KINDS_DETACHED = KINDS_ALWAYS | 1 << TP_CONTRIBUTION_BACKGROUND_JOB,
+  KINDS_INFRA = 1 << TP_CONTRIBUTION_SIGNAL | 1 << TP_CONTRIBUTION_REMINDER,
   PERMITS_DEFAULT = 16
 };
 
@@ -74,7 +74,7 @@ static uint32_t flags_of(const tp__subscription *sub, const tp__node *node) {
 static tp_capability kinds_of(const tp__node *node, const tp_phase *row) {
   tp_capability allowed = row->kinds | KINDS_ALWAYS;
   if (!tp__node_awaited(node)) allowed &= KINDS_DETACHED;
-  tp_capability kinds = allowed & (node->capabilities | 1 << TP_KIND_DIAGNOSTIC);
+  tp_capability kinds = allowed & (node->capabilities | 1 << TP_CONTRIBUTION_DIAGNOSTIC);
   if (node->flags & TP__NODE_INFRA) kinds |= KINDS_INFRA; /* taken, so that the merge can drop them with a diagnostic */
   return kinds;
 }
@@ -205,7 +205,7 @@ static tp_status check_fallback_verdict(const checker *c) {
 static tp_status check_fallback_kinds(const checker *c) {
   for (size_t i = 0; i < c->sub->desc.fallback_count; i++) {
     uint32_t kind = c->sub->desc.fallback[i]->kind;
-    bool known = kind > 0 && kind < TP_KIND_COUNT;
+    bool known = kind > 0 && kind < TP_CONTRIBUTION_COUNT;
     if (known && (c->node->kinds & 1u << kind)) continue;
     bool allowed = known && ((c->row->kinds | KINDS_ALWAYS) & 1u << kind);
     if (!allowed) {

@@ -106,7 +106,7 @@ static int32_t match_always(void *ctx, const tp_match_view *view) {
 static tp_answer give_context(void *ctx, tp_call *call) {
   (void)ctx;
   MAKE(tp_contribution, c);
-  c.kind = TP_KIND_PROMPT_CONTEXT;
+  c.kind = TP_CONTRIBUTION_PROMPT_CONTEXT;
   c.key = text_of("weather");
   c.text = text_of("It rains.");
   OK(tp_call_emit(call, &c, NULL));
@@ -280,7 +280,7 @@ static void run_phase(tp_runtime *runtime) {
   check_run(&result.it, 0, TP_STATE_SUCCEEDED);
   OK(tp_phase_run(turn, TP_PHASE_TURN_PRE_PROMPT_CONTEXT, &input, &result.it, &fault));
   CHECK(result.it.run_count == 2);
-  CHECK(tp_merged_count(result.it.merged, TP_KIND_PROMPT_CONTEXT) == 1);
+  CHECK(tp_merged_count(result.it.merged, TP_CONTRIBUTION_PROMPT_CONTEXT) == 1);
   CHECK(guard_is_whole(result.guard));
   OK(tp_phase_run(turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL, &result.it, &fault));
   run_tools(turn);
@@ -368,7 +368,7 @@ static bool see_record(void *ctx, const tp_entry_record *record) {
 static bool look_at_subscription(void *ctx, const tp_subscription_info *info) {
   ++*(int *)ctx;
   SHOWN(tp_subscription_info, info);
-  CHECK(info->id && info->limit_ms > 0 && info->order > 0 && info->kind == TP_HANDLER_KIND_NATIVE);
+  CHECK(info->id && info->limit_ms > 0 && info->order > 0 && info->kind == TP_HANDLER_NATIVE);
   return true;
 }
 

@@ -48,8 +48,11 @@ static tp_status add_one_subscription(tp_edit *edit, int i, lives *l) {
   static char words[600];
   memset(words, 'w', sizeof words - 1);
   const tp_contribution fallback[] = {
-      {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = {"k", 1}, .text = {words, 500}},
-      {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_DIAGNOSTIC, .text = {words, 400}}};
+      {.struct_size = sizeof(tp_contribution),
+       .kind = TP_CONTRIBUTION_PROMPT_CONTEXT,
+       .key = {"k", 1},
+       .text = {words, 500}},
+      {.struct_size = sizeof(tp_contribution), .kind = TP_CONTRIBUTION_DIAGNOSTIC, .text = {words, 400}}};
   const tp_contribution *const list[] = {&fallback[0], &fallback[1]};
   tp_subscription sub = subscription_of(id, i % 2 ? GATHER : REVERSE);
   sub.handler = handler;

@@ -55,7 +55,7 @@ static const tp_tool later = {
     .struct_size = sizeof(tp_tool), .name = "later", .run = say_much_later, .placement = TP_PLACEMENT_INLINE};
 static const tp_tool *const tools[] = {&much, &later};
 static const tp_contribution bundle = {.struct_size = sizeof(tp_contribution),
-                                       .kind = TP_KIND_TOOL_BUNDLE,
+                                       .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
                                        .key = TEXT("b"),
                                        .tools = tools,
                                        .tool_count = COUNT(tools)};

@@ -58,24 +58,24 @@ static void refuse_nothing(void) { refuse_at = threads_refuse_at = 0; }
 /* ---- one life of a runtime ---- */
 
 static const tp_contribution context = {.struct_size = sizeof(tp_contribution),
-                                        .kind = TP_KIND_PROMPT_CONTEXT,
+                                        .kind = TP_CONTRIBUTION_PROMPT_CONTEXT,
                                         .key = TEXT("c"),
                                         .domain = TEXT("d"),
                                         .text = TEXT("a memory")};
 static const tp_contribution policy = {.struct_size = sizeof(tp_contribution),
-                                       .kind = TP_KIND_POLICY,
+                                       .kind = TP_CONTRIBUTION_POLICY,
                                        .domain = TEXT("tool"),
                                        .key = TEXT("other"),
                                        .text = TEXT("deny")};
 static const tp_contribution section = {.struct_size = sizeof(tp_contribution),
-                                        .kind = TP_KIND_PROMPT_SECTION,
+                                        .kind = TP_CONTRIBUTION_PROMPT_SECTION,
                                         .key = TEXT("s"),
                                         .title = TEXT("title"),
                                         .text = TEXT("a section")};
 static const tp_contribution reminder = {
-    .struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = TEXT("remember")};
+    .struct_size = sizeof(tp_contribution), .kind = TP_CONTRIBUTION_REMINDER, .text = TEXT("remember")};
 static const tp_contribution task = {.struct_size = sizeof(tp_contribution),
-                                     .kind = TP_KIND_BACKGROUND_JOB,
+                                     .kind = TP_CONTRIBUTION_BACKGROUND_JOB,
                                      .key = TEXT("k"),
                                      .domain = TEXT("job"),
                                      .value = TEXT("\x80")};
@@ -90,7 +90,7 @@ static const tp_tool in_line = {
     .struct_size = sizeof(tp_tool), .name = "inline", .run = run_tool, .placement = TP_PLACEMENT_INLINE};
 static const tp_tool *const tools[] = {&threaded, &in_line};
 static const tp_contribution bundle = {.struct_size = sizeof(tp_contribution),
-                                       .kind = TP_KIND_TOOL_BUNDLE,
+                                       .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
                                        .key = TEXT("b"),
                                        .tools = tools,
                                        .tool_count = 2};

@@ -20,7 +20,7 @@ static void must_be_an_answer(const tp_outcome *outcome) {
   MUST(outcome->why == 0 || outcome->kind == TP_ANSWER_FAILED);
   for (size_t i = 0; i < outcome->contribution_count; i++) {
     const tp_contribution *contribution = outcome->contributions[i];
-    if (contribution->kind == TP_KIND_REMINDER) MUST(tp_utf8_valid(contribution->text, NULL));
+    if (contribution->kind == TP_CONTRIBUTION_REMINDER) MUST(tp_utf8_valid(contribution->text, NULL));
   }
   for (size_t i = 0; i < outcome->replacement_count; i++) {
     const tp_field *field = &outcome->replacements[i];

@@ -23,14 +23,14 @@ typedef struct pieces {
 static void add_piece(pieces *p, const call_note *note, uint32_t kind) {
   uint32_t i = p->count++;
   snprintf(p->texts[i], sizeof p->texts[i], "o%u n%d a%u", note->op, note->node, note->attempt);
-  snprintf(p->keys[i], sizeof p->keys[i], kind == TP_KIND_POLICY ? "p%d" : "c%d",
-           kind == TP_KIND_POLICY ? note->node % 3 : note->node);
+  snprintf(p->keys[i], sizeof p->keys[i], kind == TP_CONTRIBUTION_POLICY ? "p%d" : "c%d",
+           kind == TP_CONTRIBUTION_POLICY ? note->node % 3 : note->node);
   p->items[i] = (tp_contribution){.struct_size = sizeof(tp_contribution),
                                   .kind = kind,
                                   .key = tp_text_of(p->keys[i]),
                                   .text = tp_text_of(p->texts[i])};
-  if (kind == TP_KIND_POLICY) p->items[i].domain = tp_text_of("sim");
-  if (kind == TP_KIND_POLICY || kind == TP_KIND_PROMPT_CONTEXT) p->items[i].weight = note->node % 2;
+  if (kind == TP_CONTRIBUTION_POLICY) p->items[i].domain = tp_text_of("sim");
+  if (kind == TP_CONTRIBUTION_POLICY || kind == TP_CONTRIBUTION_PROMPT_CONTEXT) p->items[i].weight = note->node % 2;
 }
 
 /* The contributions of an answer: the first half with the call, the second through the token if there is one. */
@@ -38,14 +38,14 @@ static void make_pieces(pieces *p, const call_note *note, bool with_call, bool w
   const script_node *node = &note->w->s->nodes[note->node];
   p->count = 0;
   for (uint32_t i = 0; i < node->emits; i++) {
-    if (i % 2 == 0 ? with_call : with_token) add_piece(p, note, TP_KIND_AUDIT);
+    if (i % 2 == 0 ? with_call : with_token) add_piece(p, note, TP_CONTRIBUTION_AUDIT);
   }
-  if (with_call && note->move->answer == ANSWER_BAD_EMIT) add_piece(p, note, TP_KIND_TOOL_BUNDLE);
+  if (with_call && note->move->answer == ANSWER_BAD_EMIT) add_piece(p, note, TP_CONTRIBUTION_TOOL_BUNDLE);
   if (node->detached || node->silent || !with_token) return;
-  if (note->node % 2 == 0) add_piece(p, note, TP_KIND_REMINDER);
+  if (note->node % 2 == 0) add_piece(p, note, TP_CONTRIBUTION_REMINDER);
   if (node->phase == PHASE_OBSERVE) return;
-  if (note->node % 3 == 0) add_piece(p, note, TP_KIND_PROMPT_CONTEXT);
-  if (note->node % 3 == 1) add_piece(p, note, TP_KIND_POLICY);
+  if (note->node % 3 == 0) add_piece(p, note, TP_CONTRIBUTION_PROMPT_CONTEXT);
+  if (note->node % 3 == 1) add_piece(p, note, TP_CONTRIBUTION_POLICY);
 }
 
 static tp_outcome outcome_of(const call_note *note) {

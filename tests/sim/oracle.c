@@ -388,7 +388,7 @@ static void check_entry(case_ *c, uint32_t kind, const tp_merged_entry *entry) {
   int from = -1;
   bool failed =
       c->result->outcome == TP_ERR_HOOK || (c->result->outcome == TP_ERR_DENIED && c->entry->state == TP__ENTRY_FAILED);
-  if (failed && kind != TP_KIND_AUDIT) {
+  if (failed && kind != TP_CONTRIBUTION_AUDIT) {
     FAIL(c, "a failed entry keeps audit and diagnostics alone", "'%s' of node %d came through", text, node);
   } else if (sscanf(text, "fallback n%d", &from) == 1) {
     if (from != node || !run_of(c, node)->fallback_used)
@@ -401,7 +401,8 @@ static void check_entry(case_ *c, uint32_t kind, const tp_merged_entry *entry) {
     if (run->state != TP_STATE_SUCCEEDED || run->attempts != attempt || entry->attempt != attempt)
       FAIL(c, "only what was answered in time is merged", "'%s' was, but node %d is %s after %u attempts", text, node,
            outcome_name(run), run->attempts);
-  } else if (kind != TP_KIND_POLICY && kind != TP_KIND_PROMPT_CONTEXT) { /* these are kept for the turn */
+  } else if (kind != TP_CONTRIBUTION_POLICY &&
+             kind != TP_CONTRIBUTION_PROMPT_CONTEXT) { /* these are kept for the turn */
     FAIL(c, "only what was answered in time is merged", "'%s' is of another operation", text);
   }
 }
@@ -414,8 +415,8 @@ static uint32_t audits_of(const case_ *c, uint32_t row) {
 }
 
 static void check_merged(case_ *c) {
-  static const uint32_t kinds[] = {TP_KIND_AUDIT, TP_KIND_REMINDER, TP_KIND_PROMPT_CONTEXT, TP_KIND_POLICY,
-                                   TP_KIND_TOOL_BUNDLE};
+  static const uint32_t kinds[] = {TP_CONTRIBUTION_AUDIT, TP_CONTRIBUTION_REMINDER, TP_CONTRIBUTION_PROMPT_CONTEXT,
+                                   TP_CONTRIBUTION_POLICY, TP_CONTRIBUTION_TOOL_BUNDLE};
   const tp_merged *merged = c->result->merged;
   if (c->result->outcome == TP_ERR_NO_MEMORY) return;
   for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
@@ -426,9 +427,9 @@ static void check_merged(case_ *c) {
   }
   size_t audits = 0;
   for (uint32_t i = 0; i < c->count; i++) audits += audits_of(c, i);
-  if (tp_merged_count(merged, TP_KIND_AUDIT) != audits)
+  if (tp_merged_count(merged, TP_CONTRIBUTION_AUDIT) != audits)
     FAIL(c, "an answer is taken whole", "%zu audits were merged, %zu were answered",
-         tp_merged_count(merged, TP_KIND_AUDIT), audits);
+         tp_merged_count(merged, TP_CONTRIBUTION_AUDIT), audits);
 }
 
 static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t size) {

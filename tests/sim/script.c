@@ -35,24 +35,25 @@ bool script_phase_is_chain(int phase) { return script_phase_stops(phase) || scri
 void script_rows(const script *s, tp_phase *rows) {
   static const uint32_t fields[] = {SCRIPT_FIELD_OP, SCRIPT_FIELD_TEXT};
   for (int i = 0; i < SCRIPT_PHASES; i++) {
-    rows[i] = (tp_phase){.struct_size = sizeof rows[i],
-                         .name = names[i],
-                         .mode = i == PHASE_OBSERVE         ? TP_MODE_OBSERVE
-                                 : script_phase_is_chain(i) ? TP_MODE_CHAIN
-                                                            : TP_MODE_GATHER,
-                         .replace = script_phase_replaces(i),
-                         .stop = script_phase_stops(i),
-                         .ask = i == PHASE_STOP,
-                         .reverse = i == PHASE_BOTH,
-                         .kinds = i == PHASE_OBSERVE
-                                      ? 1u << TP_KIND_REMINDER
-                                      : 1u << TP_KIND_REMINDER | 1u << TP_KIND_PROMPT_CONTEXT | 1u << TP_KIND_POLICY,
-                         .limit_ms = s->phase_limit_ms,
-                         .failure = i == PHASE_STRICT || i == PHASE_STOP ? TP_FAILURE_REQUIRED : TP_FAILURE_BEST_EFFORT,
-                         .fields = fields,
-                         .field_count = 2,
-                         .replaceable = &fields[1],
-                         .replaceable_count = script_phase_replaces(i) ? 1 : 0};
+    rows[i] =
+        (tp_phase){.struct_size = sizeof rows[i],
+                   .name = names[i],
+                   .mode = i == PHASE_OBSERVE         ? TP_MODE_OBSERVE
+                           : script_phase_is_chain(i) ? TP_MODE_CHAIN
+                                                      : TP_MODE_GATHER,
+                   .replace = script_phase_replaces(i),
+                   .stop = script_phase_stops(i),
+                   .ask = i == PHASE_STOP,
+                   .reverse = i == PHASE_BOTH,
+                   .kinds = i == PHASE_OBSERVE ? 1u << TP_CONTRIBUTION_REMINDER
+                                               : 1u << TP_CONTRIBUTION_REMINDER | 1u << TP_CONTRIBUTION_PROMPT_CONTEXT |
+                                                     1u << TP_CONTRIBUTION_POLICY,
+                   .limit_ms = s->phase_limit_ms,
+                   .failure = i == PHASE_STRICT || i == PHASE_STOP ? TP_FAILURE_REQUIRED : TP_FAILURE_BEST_EFFORT,
+                   .fields = fields,
+                   .field_count = 2,
+                   .replaceable = &fields[1],
+                   .replaceable_count = script_phase_replaces(i) ? 1 : 0};
   }
 }
 

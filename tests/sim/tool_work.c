@@ -275,8 +275,8 @@ static void end_turn(tool_work *e) {
 }
 
 static bool has_our_tools(const tp_merged *merged) {
-  for (size_t i = 0; merged && i < tp_merged_count(merged, TP_KIND_TOOL_BUNDLE); i++)
-    if (strcmp(tp_merged_get(merged, TP_KIND_TOOL_BUNDLE, i)->subscription, "e.tools") == 0) return true;
+  for (size_t i = 0; merged && i < tp_merged_count(merged, TP_CONTRIBUTION_TOOL_BUNDLE); i++)
+    if (strcmp(tp_merged_get(merged, TP_CONTRIBUTION_TOOL_BUNDLE, i)->subscription, "e.tools") == 0) return true;
   return false;
 }
 

@@ -296,7 +296,7 @@ static tp_status add_subscription(tp_edit *edit, world *w, node_actor *actor, co
   for (uint32_t i = 0; i < node->fallback_count; i++) {
     snprintf(texts[i], sizeof texts[i], "fallback n%d", actor->index);
     fallback[i] = (tp_contribution){.struct_size = sizeof(tp_contribution),
-                                    .kind = TP_KIND_AUDIT,
+                                    .kind = TP_CONTRIBUTION_AUDIT,
                                     .key = tp_text_of("fallback"),
                                     .text = tp_text_of(texts[i])};
   }

@@ -60,8 +60,11 @@ static int child_main(const char *file, const char *name) {
   const tp_tool tools[] = {TOOL("inline_tool", TP_PLACEMENT_INLINE), TOOL("slow_tool", TP_PLACEMENT_THREAD)};
 #undef TOOL
   const tp_tool *list[] = {&tools[0], &tools[1]};
-  const tp_contribution bundle = {
-      .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = list, .tool_count = 2};
+  const tp_contribution bundle = {.struct_size = sizeof bundle,
+                                  .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
+                                  .key = TEXT("b"),
+                                  .tools = list,
+                                  .tool_count = 2};
   act contributes = {.emits = &bundle, .emit_count = 1};
 #define HANDLER(word, slow_) \
   { .id = word, .phase = TP_PHASE_TURN_INTAKE, .run = run_handler, .ctx = (void *)(uintptr_t)word, .slow = slow_ }

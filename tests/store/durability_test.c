@@ -88,8 +88,11 @@ TEST(record_is_committed_when_a_phase_has_ended) {
 
 TEST(phase_with_a_required_subscription_fails_where_its_record_cannot_be_committed) {
   tp_runtime *runtime = open_durable(open_sqlite(), TP_DURABILITY_SYNC, 0);
-  static const tp_contribution policy = {
-      .struct_size = sizeof policy, .kind = TP_KIND_POLICY, .domain = TEXT("d"), .key = TEXT("k"), .text = TEXT("v")};
+  static const tp_contribution policy = {.struct_size = sizeof policy,
+                                         .kind = TP_CONTRIBUTION_POLICY,
+                                         .domain = TEXT("d"),
+                                         .key = TEXT("k"),
+                                         .text = TEXT("v")};
   act guard = {.emits = &policy, .emit_count = 1}, guest = {0};
   add_hooks(runtime, &(hook){.id = "guard", .phase = PHASE, .ctx = &guard}, 1);
   add_hooks(runtime, &(hook){.id = "guest", .phase = BEST_EFFORT_PHASE, .ctx = &guest}, 1);
@@ -99,7 +102,7 @@ TEST(phase_with_a_required_subscription_fails_where_its_record_cannot_be_committ
   assert_int_equal(result.outcome, TP_ERR_HOOK);
   assert_int_equal(result.why, TP_REASON_STORE);
   assert_true(result.reason.size > 0);
-  if (result.merged) assert_int_equal(tp_merged_count(result.merged, TP_KIND_POLICY), 0);
+  if (result.merged) assert_int_equal(tp_merged_count(result.merged, TP_CONTRIBUTION_POLICY), 0);
   assert_run(&result, "guard", TP_STATE_SUCCEEDED, TP_REASON_NONE); /* it ran: that is not denied */
   assert_int_equal(run_phase(turn, BEST_EFFORT_PHASE, NULL).outcome, TP_OK);
   disk_full = false;
@@ -328,7 +331,7 @@ static void assert_hash_is_of(const content_list *l, size_t index, const char *c
 TEST(size_and_hash_of_what_passed_through_a_phase_are_kept) {
   tp_runtime *runtime = open_with_hashes();
   const tp_contribution text = {.struct_size = sizeof text,
-                                .kind = TP_KIND_PROMPT_CONTEXT,
+                                .kind = TP_CONTRIBUTION_PROMPT_CONTEXT,
                                 .key = TEXT("k"),
                                 .text = TEXT("the word is xylophone"),
                                 .weight = 1};
@@ -354,7 +357,7 @@ TEST(size_and_hash_of_what_passed_through_a_phase_are_kept) {
   assert_int_equal(l.items[0].kind, 0);
   assert_hash_is_of(&l, 0, "what is it?");
   assert_int_equal(l.items[1].field, 0);
-  assert_int_equal(l.items[1].kind, TP_KIND_PROMPT_CONTEXT);
+  assert_int_equal(l.items[1].kind, TP_CONTRIBUTION_PROMPT_CONTEXT);
   assert_int_equal(l.items[1].run_index, 1);
   assert_hash_is_of(&l, 1, "the word is xylophone");
   close_runtime(runtime);

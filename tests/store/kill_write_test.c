@@ -55,8 +55,11 @@ static const tp_tool look = {
 
 static tp_runtime *open_runtime_of_child(void) {
   static const tp_tool *const tools[] = {&charge, &look};
-  static tp_contribution bundle = {
-      .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = tools, .tool_count = 2};
+  static tp_contribution bundle = {.struct_size = sizeof bundle,
+                                   .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
+                                   .key = TEXT("b"),
+                                   .tools = tools,
+                                   .tool_count = 2};
   static act contributes = {.emits = &bundle, .emit_count = 1};
   const hook hooks[] = {{.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .ctx = &contributes},
                         {.id = "job",

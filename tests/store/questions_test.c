@@ -56,7 +56,7 @@ static void open_world(world *w) {
       .struct_size = sizeof(tp_tool), .name = "write", .run = run_tool, .ctx = w, .placement = TP_PLACEMENT_INLINE};
   w->list[0] = &w->tool;
   w->bundle = (tp_contribution){.struct_size = sizeof w->bundle,
-                                .kind = TP_KIND_TOOL_BUNDLE,
+                                .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
                                 .key = TEXT("b"),
                                 .tools = w->list,
                                 .tool_count = 1};

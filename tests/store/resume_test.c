@@ -106,8 +106,11 @@ static int child_main(const char *file, int at, int fd) {
                   .ctx = (void *)(uintptr_t) "look",
                   .idempotent = true};
   const tp_tool *list[] = {&charge, &look};
-  const tp_contribution bundle = {
-      .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = list, .tool_count = 2};
+  const tp_contribution bundle = {.struct_size = sizeof bundle,
+                                  .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
+                                  .key = TEXT("b"),
+                                  .tools = list,
+                                  .tool_count = 2};
   act contributes = {.emits = &bundle, .emit_count = 1};
   const hook contribute = {.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .ctx = &contributes};
   char one[4], two[4];

@@ -42,8 +42,11 @@ static tp_answer run_tool(void *ctx, tp_tool_run *run) {
 static tp_answer contribute(void *ctx, tp_call *call) {
   tp_tool tool = {.struct_size = sizeof tool, .name = "deploy", .run = run_tool, .ctx = ctx};
   const tp_tool *const tools[] = {&tool};
-  tp_contribution bundle = {
-      .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("t"), .tools = tools, .tool_count = 1};
+  tp_contribution bundle = {.struct_size = sizeof bundle,
+                            .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
+                            .key = TEXT("t"),
+                            .tools = tools,
+                            .tool_count = 1};
   return tp_call_emit(call, &bundle, NULL) == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED;
 }
 

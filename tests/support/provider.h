@@ -89,8 +89,11 @@ static inline tp_answer provider_tools(void *ctx, tp_call *call) {
                   .ctx = ctx,
                   .placement = TP_PLACEMENT_INLINE};
   const tp_tool *const tools[] = {&tool};
-  tp_contribution bundle = {
-      .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("test"), .tools = tools, .tool_count = 1};
+  tp_contribution bundle = {.struct_size = sizeof bundle,
+                            .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
+                            .key = TEXT("test"),
+                            .tools = tools,
+                            .tool_count = 1};
   tp_status status = tp_call_emit(call, &bundle, NULL);
   return status == TP_OK ? TP_ANSWER_DONE : tp_call_fail(call, (uint32_t)status, "no bundle");
 }

@@ -41,7 +41,7 @@ static const tp_tool tool = {
     .struct_size = sizeof(tp_tool), .name = "t", .run = join, .placement = TP_PLACEMENT_INLINE};
 static const tp_tool *const tools[] = {&tool};
 static const tp_contribution bundle = {.struct_size = sizeof(tp_contribution),
-                                       .kind = TP_KIND_TOOL_BUNDLE,
+                                       .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
                                        .key = TEXT("b"),
                                        .tools = tools,
                                        .tool_count = 1};

@@ -193,7 +193,7 @@ static void run_party(bool cancels) {
   static tp_contribution bundle;
   tool = (tp_tool){.struct_size = sizeof tool, .name = "deferred", .run = defer_tool, .ctx = &tools};
   bundle = (tp_contribution){.struct_size = sizeof(tp_contribution),
-                             .kind = TP_KIND_TOOL_BUNDLE,
+                             .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
                              .key = TEXT("b"),
                              .tools = list,
                              .tool_count = 1};

@@ -113,8 +113,10 @@ static void spin_us(int64_t us) {
 static void complete(const open_token *o) {
   char text[64];
   snprintf(text, sizeof text, "h%u p%u n%u", o->h->number, o->h->phase, o->node);
-  tp_contribution c = {
-      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_AUDIT, .key = TEXT("token"), .text = tp_text_of(text)};
+  tp_contribution c = {.struct_size = sizeof(tp_contribution),
+                       .kind = TP_CONTRIBUTION_AUDIT,
+                       .key = TEXT("token"),
+                       .text = tp_text_of(text)};
   tp_outcome done = {.struct_size = sizeof(tp_outcome),
                      .kind = TP_ANSWER_DONE,
                      .contributions = (const tp_contribution *[]){&c},
@@ -228,10 +230,10 @@ static bool is_run_right(const host *h, uint32_t node, const tp_run_record *run)
 /* Each says from which node it is. */
 static bool are_contributions_right(const host *h, uint32_t want) {
   const tp_merged *merged = h->result.merged;
-  size_t count = merged ? tp_merged_count(merged, TP_KIND_AUDIT) : 0;
+  size_t count = merged ? tp_merged_count(merged, TP_CONTRIBUTION_AUDIT) : 0;
   if (count != want) return false;
   for (size_t i = 0; i < count; i++) {
-    const tp_merged_entry *entry = tp_merged_get(merged, TP_KIND_AUDIT, i);
+    const tp_merged_entry *entry = tp_merged_get(merged, TP_CONTRIBUTION_AUDIT, i);
     char text[64];
     snprintf(text, sizeof text, "h%u p%u n%d", h->number, h->phase, atoi(entry->subscription + 1));
     if (!entry->contribution || entry->contribution->text.size != strlen(text) ||

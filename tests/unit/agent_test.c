@@ -38,7 +38,7 @@ TEST(agent_gives_its_sessions_system_text_and_model) {
   tp_runtime *runtime = open_runtime(NULL);
   recorder *model = recorder_new(hello, 1);
   static const tp_contribution section = {.struct_size = sizeof(tp_contribution),
-                                          .kind = TP_KIND_PROMPT_SECTION,
+                                          .kind = TP_CONTRIBUTION_PROMPT_SECTION,
                                           .key = TEXT("s"),
                                           .text = TEXT("Be brief.")};
   act build = {.emits = &section, .emit_count = 1};
@@ -219,7 +219,7 @@ static const tp_text with_hints = TEXT(
     "\xa6skills\x91\xa6review\xa6skills\x91\xa6review");
 
 static const tp_contribution fragment = {.struct_size = sizeof fragment,
-                                         .kind = TP_KIND_PROMPT_SECTION,
+                                         .kind = TP_CONTRIBUTION_PROMPT_SECTION,
                                          .key = TEXT("m"),
                                          .title = TEXT("Memory"),
                                          .text = TEXT("Ask it.")};

@@ -42,11 +42,11 @@ TEST(reminders_and_signals_through_infra_aliases_are_dropped_and_the_rest_stays)
     tp_turn *turn = begin_bare(runtime, 0);
     tp_phase_result result = run_phase(turn, cases[i].phase, NULL);
     assert_int_equal(tp_phase_result_run(&result, 0)->state, TP_STATE_SUCCEEDED);
-    assert_int_equal(tp_merged_count(result.merged, TP_KIND_AUDIT), 1);
-    assert_int_equal(tp_merged_count(result.merged, TP_KIND_REMINDER), 0);
-    assert_int_equal(tp_merged_count(result.merged, TP_KIND_SIGNAL), 0);
-    assert_int_equal(tp_merged_count(result.merged, TP_KIND_DIAGNOSTIC), 1);
-    tp_text key = tp_merged_get(result.merged, TP_KIND_DIAGNOSTIC, 0)->contribution->key;
+    assert_int_equal(tp_merged_count(result.merged, TP_CONTRIBUTION_AUDIT), 1);
+    assert_int_equal(tp_merged_count(result.merged, TP_CONTRIBUTION_REMINDER), 0);
+    assert_int_equal(tp_merged_count(result.merged, TP_CONTRIBUTION_SIGNAL), 0);
+    assert_int_equal(tp_merged_count(result.merged, TP_CONTRIBUTION_DIAGNOSTIC), 1);
+    tp_text key = tp_merged_get(result.merged, TP_CONTRIBUTION_DIAGNOSTIC, 0)->contribution->key;
     assert_int_equal(key.size, strlen("merge.alias"));
     assert_memory_equal(key.data, "merge.alias", key.size);
     tp_turn_end(turn);

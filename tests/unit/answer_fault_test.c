@@ -29,7 +29,7 @@ typedef struct refusal {
 
 static tp_status emit_nothing(tp_call *call, tp_fault *fault) { return tp_call_emit(call, NULL, fault); }
 static tp_status emit_without_size(tp_call *call, tp_fault *fault) {
-  return tp_call_emit(call, &(tp_contribution){.kind = TP_KIND_PROMPT_CONTEXT}, fault);
+  return tp_call_emit(call, &(tp_contribution){.kind = TP_CONTRIBUTION_PROMPT_CONTEXT}, fault);
 }
 static tp_status emit_no_text(tp_call *call, tp_fault *fault) {
   return tp_call_emit_prompt_context(call, "a", NULL, 0, fault);
@@ -43,7 +43,7 @@ static tp_status emit_line_break(tp_call *call, tp_fault *fault) {
 static tp_status emit_long_key(tp_call *call, tp_fault *fault) {
   return tp_call_emit(call,
                       &(tp_contribution){.struct_size = sizeof(tp_contribution),
-                                         .kind = TP_KIND_PROMPT_CONTEXT,
+                                         .kind = TP_CONTRIBUTION_PROMPT_CONTEXT,
                                          .key = {many_bytes, 300},
                                          .text = TEXT("x")},
                       fault);
@@ -51,7 +51,7 @@ static tp_status emit_long_key(tp_call *call, tp_fault *fault) {
 static tp_status emit_too_much(tp_call *call, tp_fault *fault) {
   return tp_call_emit(call,
                       &(tp_contribution){.struct_size = sizeof(tp_contribution),
-                                         .kind = TP_KIND_PROMPT_CONTEXT,
+                                         .kind = TP_CONTRIBUTION_PROMPT_CONTEXT,
                                          .key = TEXT("k"),
                                          .text = {many_bytes, sizeof many_bytes}},
                       fault);
@@ -62,7 +62,7 @@ static tp_status emit_unallowed(tp_call *call, tp_fault *fault) {
 static tp_status emit_severity(tp_call *call, tp_fault *fault) {
   return tp_call_emit(call,
                       &(tp_contribution){.struct_size = sizeof(tp_contribution),
-                                         .kind = TP_KIND_MANIFEST_DIAGNOSTIC,
+                                         .kind = TP_CONTRIBUTION_MANIFEST_DIAGNOSTIC,
                                          .key = TEXT("k"),
                                          .severity = (tp_severity)99},
                       fault);

@@ -162,7 +162,7 @@ TEST(tool_without_an_answer_is_an_error) {
                       .placement = slow ? TP_PLACEMENT_THREAD : TP_PLACEMENT_INLINE};
       const tp_tool *list[] = {&tool};
       tp_contribution bundle = {.struct_size = sizeof(tp_contribution),
-                                .kind = TP_KIND_TOOL_BUNDLE,
+                                .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
                                 .key = TEXT("b"),
                                 .tools = list,
                                 .tool_count = 1};

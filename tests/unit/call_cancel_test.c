@@ -152,7 +152,7 @@ static void open_world(world *w) {
   }
   w->tools[3].write_key = "k";
   w->bundle = (tp_contribution){.struct_size = sizeof w->bundle,
-                                .kind = TP_KIND_TOOL_BUNDLE,
+                                .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
                                 .key = TEXT("b"),
                                 .tools = w->list,
                                 .tool_count = COUNT(names)};

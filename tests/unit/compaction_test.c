@@ -504,8 +504,11 @@ static void play_hundreds(uint64_t seed, tp_compaction compaction, int64_t token
   generator g = {.seed = seed * UINT64_C(0x9E3779B97F4A7C15)};
   const tp_tool tool = {.struct_size = sizeof tool, .name = "look", .run = look, .placement = TP_PLACEMENT_INLINE};
   const tp_tool *const tools[] = {&tool};
-  const tp_contribution bundle = {
-      .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("t"), .tools = tools, .tool_count = 1};
+  const tp_contribution bundle = {.struct_size = sizeof bundle,
+                                  .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
+                                  .key = TEXT("t"),
+                                  .tools = tools,
+                                  .tool_count = 1};
   act contributes = {.emits = &bundle, .emit_count = 1};
   const tp_model model = {
       .struct_size = sizeof model, .name = "generator", .ctx = &g, .start = generate, .placement = TP_PLACEMENT_INLINE};

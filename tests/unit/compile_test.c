@@ -357,8 +357,9 @@ TEST(what_a_node_may_emit_is_what_row_handler_and_detachment_allow) {
   commit(w, edit);
   tp__snapshot *snapshot;
   const tp__plan *plan = pin_plan(w, GATHER, &snapshot);
-  const uint32_t always = 1 << TP_KIND_DIAGNOSTIC, audit = 1 << TP_KIND_AUDIT, job = 1 << TP_KIND_BACKGROUND_JOB;
-  assert_int_equal(node_of(plan, "a")->kinds, always | audit | job | 1 << TP_KIND_PROMPT_CONTEXT);
+  const uint32_t always = 1 << TP_CONTRIBUTION_DIAGNOSTIC, audit = 1 << TP_CONTRIBUTION_AUDIT,
+                 job = 1 << TP_CONTRIBUTION_BACKGROUND_JOB;
+  assert_int_equal(node_of(plan, "a")->kinds, always | audit | job | 1 << TP_CONTRIBUTION_PROMPT_CONTEXT);
   assert_int_equal(node_of(plan, "b")->kinds, always | audit | job);
   assert_int_equal(node_of(plan, "c")->kinds, always);
   assert_true((node_of(plan, "d")->kinds & node_of(plan, "a")->kinds) == node_of(plan, "a")->kinds);
@@ -583,8 +584,10 @@ TEST(the_hash_follows_behaviour_and_not_pointers) {
   const tp_match tools[] = {{.struct_size = sizeof(tp_match), .matches = always, .description = "tool is x"},
                             {.struct_size = sizeof(tp_match), .matches = always, .description = "tool is y"}};
   uint64_t hashes[CASES], snapshots[CASES], again;
-  tp_contribution fallback = {
-      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = {"k", 1}, .text = {"text", 4}};
+  tp_contribution fallback = {.struct_size = sizeof(tp_contribution),
+                              .kind = TP_CONTRIBUTION_PROMPT_CONTEXT,
+                              .key = {"k", 1},
+                              .text = {"text", 4}};
   const tp_contribution *const list[] = {&fallback};
   for (int i = 0; i < CASES; i++) {
     tp_handler handler = handler_of("h");

@@ -88,7 +88,7 @@ static void open_world(world *w, const hook *more, size_t more_count) {
     w->list[i] = &w->tools[i];
   }
   w->contribution = (tp_contribution){.struct_size = sizeof(tp_contribution),
-                                      .kind = TP_KIND_TOOL_BUNDLE,
+                                      .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
                                       .key = TEXT("b"),
                                       .tools = w->list,
                                       .tool_count = 5};
@@ -419,8 +419,11 @@ TEST(batch_report_says_which_calls_waited_and_for_which_key) {
 #undef CALL
   tp_tool tool = {.struct_size = sizeof tool, .name = "t", .run = run_on_thread, .write_key = "/the/file"};
   const tp_tool *list[] = {&tool};
-  tp_contribution bundle = {
-      .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = list, .tool_count = 1};
+  tp_contribution bundle = {.struct_size = sizeof bundle,
+                            .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
+                            .key = TEXT("b"),
+                            .tools = list,
+                            .tool_count = 1};
   act contributes = {.emits = &bundle, .emit_count = 1};
   const hook hooks[] = {{.id = "bundle", .phase = TOOLS, .ctx = &contributes},
                         {.id = "report", .phase = TP_PHASE_TOOL_BATCH, .run = read_report}};

@@ -42,13 +42,13 @@ static const tp_tool *const good_tools[] = {&good_tool};
 /* One good contribution of each kind. */
 static tp_contribution good(uint32_t kind) {
   switch (kind) {
-    case TP_KIND_POLICY:
+    case TP_CONTRIBUTION_POLICY:
       return (tp_contribution){.struct_size = sizeof(tp_contribution),
                                .kind = kind,
                                .domain = T("memory"),
                                .key = T("read"),
                                .text = T("allow")};
-    case TP_KIND_PROMPT_CONTEXT:
+    case TP_CONTRIBUTION_PROMPT_CONTEXT:
       return (tp_contribution){.struct_size = sizeof(tp_contribution),
                                .kind = kind,
                                .key = T("D1"),
@@ -57,24 +57,24 @@ static tp_contribution good(uint32_t kind) {
                                .short_text = T("tea"),
                                .sources = T(STRINGS),
                                .weight = 4};
-    case TP_KIND_PROMPT_SECTION:
+    case TP_CONTRIBUTION_PROMPT_SECTION:
       return (tp_contribution){.struct_size = sizeof(tp_contribution),
                                .kind = kind,
                                .key = T("rules"),
                                .title = T("Rules"),
                                .text = T("Be brief.")};
-    case TP_KIND_TOOL_BUNDLE:
+    case TP_CONTRIBUTION_TOOL_BUNDLE:
       return (tp_contribution){
           .struct_size = sizeof(tp_contribution), .kind = kind, .key = T("all"), .tools = good_tools, .tool_count = 1};
-    case TP_KIND_SIGNAL:
+    case TP_CONTRIBUTION_SIGNAL:
       return (tp_contribution){.struct_size = sizeof(tp_contribution),
                                .kind = kind,
                                .key = T("ROUTE"),
                                .domain = T("routing_hint"),
                                .value = T("\x80")};
-    case TP_KIND_REMINDER:
+    case TP_CONTRIBUTION_REMINDER:
       return (tp_contribution){.struct_size = sizeof(tp_contribution), .kind = kind, .text = T("look up")};
-    case TP_KIND_BACKGROUND_JOB:
+    case TP_CONTRIBUTION_BACKGROUND_JOB:
       return (tp_contribution){.struct_size = sizeof(tp_contribution),
                                .kind = kind,
                                .key = T("turn-1"),
@@ -99,8 +99,8 @@ TEST(a_struct_of_another_size_is_read_as_far_as_both_know_it) {
   struct {
     tp_contribution known;
     uint64_t newer;
-  } longer = {.known = good(TP_KIND_REMINDER)};
-  tp_contribution out, shorter = good(TP_KIND_POLICY);
+  } longer = {.known = good(TP_CONTRIBUTION_REMINDER)};
+  tp_contribution out, shorter = good(TP_CONTRIBUTION_POLICY);
   tp_fault fault = {0};
   longer.known.struct_size = sizeof longer;
   assert_int_equal(tp__contribution_copy(&arena, &longer.known, &out), TP_OK);
@@ -125,7 +125,7 @@ static void refused(tp_contribution contribution, const char *message) {
 /* ---- the tests ---- */
 
 TEST(a_good_contribution_of_every_kind_is_taken) {
-  for (uint32_t kind = 1; kind < TP_KIND_COUNT; kind++) {
+  for (uint32_t kind = 1; kind < TP_CONTRIBUTION_COUNT; kind++) {
     tp_contribution in = good(kind), out = {0};
     assert_int_equal(tp__contribution_copy(&arena, &in, &out), TP_OK);
     assert_int_equal(out.kind, kind);
@@ -144,7 +144,8 @@ TEST(the_copy_does_not_point_into_the_original) {
   tool.name = name;
   tool.description = description;
   tool.schema = (tp_text){schema, 1};
-  tp_contribution context = good(TP_KIND_PROMPT_CONTEXT), bundle = good(TP_KIND_TOOL_BUNDLE), copy, bundle_copy;
+  tp_contribution context = good(TP_CONTRIBUTION_PROMPT_CONTEXT), bundle = good(TP_CONTRIBUTION_TOOL_BUNDLE), copy,
+                  bundle_copy;
   context.text = tp_text_of(text);
   const tp_tool *list[] = {&tool};
   bundle.tools = list;
@@ -163,7 +164,7 @@ TEST(the_copy_does_not_point_into_the_original) {
 }
 
 TEST(fields_that_a_kind_does_not_use_are_left_behind) {
-  tp_contribution in = good(TP_KIND_REMINDER), out;
+  tp_contribution in = good(TP_CONTRIBUTION_REMINDER), out;
   in.weight = 9;
   in.severity = TP_SEVERITY_ERROR;
   in.key = T("key");
@@ -185,22 +186,22 @@ TEST(each_kind_names_the_field_that_is_missing) {
     const char *message;
   } missing[] = {
 #define ROW(kind, member, text) {kind, offsetof(tp_contribution, member), text}
-      ROW(TP_KIND_POLICY, domain, "policy: domain is missing"),
-      ROW(TP_KIND_POLICY, key, "policy: key is missing"),
-      ROW(TP_KIND_POLICY, text, "policy: text is missing"),
-      ROW(TP_KIND_PROMPT_CONTEXT, key, "prompt_context: key is missing"),
-      ROW(TP_KIND_PROMPT_CONTEXT, text, "prompt_context: text is missing"),
-      ROW(TP_KIND_PROMPT_SECTION, key, "prompt_section: key is missing"),
-      ROW(TP_KIND_PROMPT_SECTION, text, "prompt_section: text is missing"),
-      ROW(TP_KIND_TOOL_BUNDLE, key, "tool_bundle: key is missing"),
-      ROW(TP_KIND_SIGNAL, key, "signal: key is missing"),
-      ROW(TP_KIND_SIGNAL, domain, "signal: domain is missing"),
-      ROW(TP_KIND_REMINDER, text, "reminder: text is missing"),
-      ROW(TP_KIND_AUDIT, key, "audit: key is missing"),
-      ROW(TP_KIND_MANIFEST_DIAGNOSTIC, key, "manifest_diagnostic: key is missing"),
-      ROW(TP_KIND_DIAGNOSTIC, key, "diagnostic: key is missing"),
-      ROW(TP_KIND_BACKGROUND_JOB, key, "background_job: key is missing"),
-      ROW(TP_KIND_BACKGROUND_JOB, domain, "background_job: domain is missing"),
+      ROW(TP_CONTRIBUTION_POLICY, domain, "policy: domain is missing"),
+      ROW(TP_CONTRIBUTION_POLICY, key, "policy: key is missing"),
+      ROW(TP_CONTRIBUTION_POLICY, text, "policy: text is missing"),
+      ROW(TP_CONTRIBUTION_PROMPT_CONTEXT, key, "prompt_context: key is missing"),
+      ROW(TP_CONTRIBUTION_PROMPT_CONTEXT, text, "prompt_context: text is missing"),
+      ROW(TP_CONTRIBUTION_PROMPT_SECTION, key, "prompt_section: key is missing"),
+      ROW(TP_CONTRIBUTION_PROMPT_SECTION, text, "prompt_section: text is missing"),
+      ROW(TP_CONTRIBUTION_TOOL_BUNDLE, key, "tool_bundle: key is missing"),
+      ROW(TP_CONTRIBUTION_SIGNAL, key, "signal: key is missing"),
+      ROW(TP_CONTRIBUTION_SIGNAL, domain, "signal: domain is missing"),
+      ROW(TP_CONTRIBUTION_REMINDER, text, "reminder: text is missing"),
+      ROW(TP_CONTRIBUTION_AUDIT, key, "audit: key is missing"),
+      ROW(TP_CONTRIBUTION_MANIFEST_DIAGNOSTIC, key, "manifest_diagnostic: key is missing"),
+      ROW(TP_CONTRIBUTION_DIAGNOSTIC, key, "diagnostic: key is missing"),
+      ROW(TP_CONTRIBUTION_BACKGROUND_JOB, key, "background_job: key is missing"),
+      ROW(TP_CONTRIBUTION_BACKGROUND_JOB, domain, "background_job: domain is missing"),
 #undef ROW
   };
   for (size_t i = 0; i < sizeof missing / sizeof *missing; i++) {
@@ -212,24 +213,24 @@ TEST(each_kind_names_the_field_that_is_missing) {
 
 TEST(optional_fields_may_be_empty) {
   tp_contribution context = {
-      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = T("D1"), .text = T("x")};
+      .struct_size = sizeof(tp_contribution), .kind = TP_CONTRIBUTION_PROMPT_CONTEXT, .key = T("D1"), .text = T("x")};
   tp_contribution section = {
-      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_SECTION, .key = T("s"), .text = T("x")};
-  tp_contribution bundle = {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_TOOL_BUNDLE, .key = T("b")};
+      .struct_size = sizeof(tp_contribution), .kind = TP_CONTRIBUTION_PROMPT_SECTION, .key = T("s"), .text = T("x")};
+  tp_contribution bundle = {.struct_size = sizeof(tp_contribution), .kind = TP_CONTRIBUTION_TOOL_BUNDLE, .key = T("b")};
   tp_contribution signal = {.struct_size = sizeof(tp_contribution),
-                            .kind = TP_KIND_SIGNAL,
+                            .kind = TP_CONTRIBUTION_SIGNAL,
                             .key = T("ABILITY_AVAILABLE"),
                             .domain = T("ability_preflight")};
-  tp_contribution audit = {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_AUDIT, .key = T("seen")};
+  tp_contribution audit = {.struct_size = sizeof(tp_contribution), .kind = TP_CONTRIBUTION_AUDIT, .key = T("seen")};
   tp_contribution job = {
-      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_BACKGROUND_JOB, .key = T("k"), .domain = T("h")};
+      .struct_size = sizeof(tp_contribution), .kind = TP_CONTRIBUTION_BACKGROUND_JOB, .key = T("k"), .domain = T("h")};
   const tp_contribution *all[] = {&context, &section, &bundle, &signal, &audit, &job};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) assert_int_equal(take(all[i]), TP_OK);
 }
 
 TEST(a_number_that_is_no_kind_is_refused) {
   refused((tp_contribution){.struct_size = sizeof(tp_contribution), .kind = 0}, "0 is no kind of contribution");
-  refused((tp_contribution){.struct_size = sizeof(tp_contribution), .kind = TP_KIND_COUNT},
+  refused((tp_contribution){.struct_size = sizeof(tp_contribution), .kind = TP_CONTRIBUTION_COUNT},
           "11 is no kind of contribution");
   refused((tp_contribution){.struct_size = sizeof(tp_contribution), .kind = UINT32_MAX},
           "4294967295 is no kind of contribution");
@@ -238,19 +239,19 @@ TEST(a_number_that_is_no_kind_is_refused) {
 }
 
 TEST(text_that_is_not_utf8_is_refused_wherever_it_stands) {
-  tp_contribution in = good(TP_KIND_PROMPT_CONTEXT);
+  tp_contribution in = good(TP_CONTRIBUTION_PROMPT_CONTEXT);
   in.text = T("caf\xe9");
   refused(in, "prompt_context: text is not UTF-8 at byte 3");
-  in = good(TP_KIND_PROMPT_CONTEXT);
+  in = good(TP_CONTRIBUTION_PROMPT_CONTEXT);
   in.key = T("\xed\xa0\x80"); /* a surrogate */
   refused(in, "prompt_context: key is not UTF-8 at byte 0");
-  in = good(TP_KIND_PROMPT_CONTEXT);
+  in = good(TP_CONTRIBUTION_PROMPT_CONTEXT);
   in.short_text = T("\xc0\xaf"); /* overlong */
   refused(in, "prompt_context: short_text is not UTF-8 at byte 0");
 }
 
 TEST(a_size_without_bytes_is_refused) {
-  tp_contribution in = good(TP_KIND_REMINDER);
+  tp_contribution in = good(TP_CONTRIBUTION_REMINDER);
   in.text = (tp_text){NULL, 5};
   refused(in, "reminder: text has a size but no bytes");
 }
@@ -258,15 +259,15 @@ TEST(a_size_without_bytes_is_refused) {
 TEST(names_are_short_and_of_one_line) {
   static char longest[TP__JOB_KEY_BYTES_MAX + 1];
   memset(longest, 'k', sizeof longest);
-  tp_contribution in = good(TP_KIND_PROMPT_SECTION);
+  tp_contribution in = good(TP_CONTRIBUTION_PROMPT_SECTION);
   in.key = (tp_text){longest, TP__NAME_BYTES_MAX};
   assert_int_equal(take(&in), TP_OK);
   in.key.size++;
   refused(in, "prompt_section: key has 129 bytes, and may have 128");
-  in = good(TP_KIND_PROMPT_SECTION);
+  in = good(TP_CONTRIBUTION_PROMPT_SECTION);
   in.title = T("a\nb");
   refused(in, "prompt_section: title holds control bytes or line breaks");
-  in = good(TP_KIND_BACKGROUND_JOB);
+  in = good(TP_CONTRIBUTION_BACKGROUND_JOB);
   in.key = (tp_text){longest, TP__JOB_KEY_BYTES_MAX};
   assert_int_equal(take(&in), TP_OK);
   in.key.size++;
@@ -274,7 +275,7 @@ TEST(names_are_short_and_of_one_line) {
 }
 
 TEST(values_must_be_one_well_formed_msgpack_value) {
-  tp_contribution in = good(TP_KIND_SIGNAL);
+  tp_contribution in = good(TP_CONTRIBUTION_SIGNAL);
   in.value = T("\xdd\x7f\xff\xff\xff"); /* five bytes that ask for two thousand million elements */
   refused(in,
           "signal: value is not one well-formed msgpack value: not a valid msgpack value: more is declared than there "
@@ -283,7 +284,7 @@ TEST(values_must_be_one_well_formed_msgpack_value) {
   refused(in,
           "signal: value is not one well-formed msgpack value: not a valid msgpack value: the value ends, but bytes "
           "follow at byte 1 of 2");
-  in = good(TP_KIND_BACKGROUND_JOB);
+  in = good(TP_CONTRIBUTION_BACKGROUND_JOB);
   in.value = T("\xc1");
   refused(in,
           "background_job: value is not one well-formed msgpack value: not a valid msgpack value: the byte 0xc1 begins "
@@ -291,7 +292,7 @@ TEST(values_must_be_one_well_formed_msgpack_value) {
 }
 
 TEST(sources_must_be_an_array_of_texts) {
-  tp_contribution in = good(TP_KIND_PROMPT_CONTEXT);
+  tp_contribution in = good(TP_CONTRIBUTION_PROMPT_CONTEXT);
   in.sources = T("\x91\x01");
   refused(in, "prompt_context: sources must be an array of texts");
   in.sources = T("\xa1x");
@@ -301,7 +302,7 @@ TEST(sources_must_be_an_array_of_texts) {
 }
 
 TEST(a_severity_out_of_range_is_refused) {
-  tp_contribution in = good(TP_KIND_DIAGNOSTIC);
+  tp_contribution in = good(TP_CONTRIBUTION_DIAGNOSTIC);
   in.severity = (tp_severity)3;
   refused(in, "diagnostic: severity is none of ours");
 }
@@ -309,7 +310,7 @@ TEST(a_severity_out_of_range_is_refused) {
 TEST(a_misspelt_policy_of_the_domain_tool_is_refused) {
   static const char *const words[] = {"deny", "ask", "allow"};
   tp_contribution in = {
-      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_POLICY, .domain = T("tool"), .key = T("shell")};
+      .struct_size = sizeof(tp_contribution), .kind = TP_CONTRIBUTION_POLICY, .domain = T("tool"), .key = T("shell")};
   for (size_t i = 0; i < 3; i++) {
     in.text = tp_text_of(words[i]);
     assert_int_equal(take(&in), TP_OK);
@@ -319,7 +320,7 @@ TEST(a_misspelt_policy_of_the_domain_tool_is_refused) {
 }
 
 TEST(a_signal_has_one_payload_and_a_kind_of_its_phase) {
-  tp_contribution in = good(TP_KIND_SIGNAL);
+  tp_contribution in = good(TP_CONTRIBUTION_SIGNAL);
   tp_fault fault = {0};
   assert_int_equal(tp__contribution_check(NULL, TP_PHASE_TURN_INTAKE, &in, &fault), TP_OK);
   assert_int_equal(tp__contribution_check(NULL, TP_PHASE_HOST, &in, &fault), TP_OK);
@@ -327,14 +328,14 @@ TEST(a_signal_has_one_payload_and_a_kind_of_its_phase) {
   assert_string_equal(fault.message, "signal: domain is no kind of signal of this phase");
   in.text = T("and a text");
   refused(in, "signal: payload is given twice, as text and as value");
-  in = good(TP_KIND_SIGNAL);
+  in = good(TP_CONTRIBUTION_SIGNAL);
   in.domain = T("hint");
   refused(in, "signal: domain is no kind of signal");
 }
 
 TEST(tools_are_refused_with_their_name) {
   tp_tool tool = good_tool;
-  tp_contribution in = good(TP_KIND_TOOL_BUNDLE);
+  tp_contribution in = good(TP_CONTRIBUTION_TOOL_BUNDLE);
   const tp_tool *list[] = {&tool};
   in.tools = list;
   tool.run = NULL;
@@ -356,7 +357,7 @@ TEST(tools_are_refused_with_their_name) {
 
 TEST(a_tool_name_twice_in_one_bundle_is_refused) {
   tp_tool tools[3] = {good_tool, good_tool, good_tool};
-  tp_contribution in = good(TP_KIND_TOOL_BUNDLE);
+  tp_contribution in = good(TP_CONTRIBUTION_TOOL_BUNDLE);
   tools[1].name = "forecast";
   const tp_tool *list[] = {&tools[0], &tools[1], &tools[2]};
   in.tools = list;
@@ -368,7 +369,7 @@ TEST(a_tool_name_twice_in_one_bundle_is_refused) {
 
 TEST(a_tool_with_a_schema_outside_the_subset_has_a_code_of_its_own) {
   tp_tool tool = good_tool;
-  tp_contribution in = good(TP_KIND_TOOL_BUNDLE);
+  tp_contribution in = good(TP_CONTRIBUTION_TOOL_BUNDLE);
   tp_fault fault = {0};
   const tp_tool *list[] = {&tool};
   in.tools = list;
@@ -388,7 +389,7 @@ TEST(tools_of_another_struct_size_are_read_by_their_own) {
     tp_tool tool;
     uint64_t more;
   } newer = {good_tool, 0};
-  tp_contribution in = good(TP_KIND_TOOL_BUNDLE), out;
+  tp_contribution in = good(TP_CONTRIBUTION_TOOL_BUNDLE), out;
   const tp_tool *list[] = {&good_tool, &newer.tool};
   newer.tool.struct_size = sizeof newer;
   newer.tool.name = "forecast";
@@ -410,7 +411,7 @@ TEST(tools_of_another_struct_size_are_read_by_their_own) {
 }
 
 TEST(out_is_untouched_when_the_copy_is_refused) {
-  tp_contribution in = {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER}, out = {.kind = 77};
+  tp_contribution in = {.struct_size = sizeof(tp_contribution), .kind = TP_CONTRIBUTION_REMINDER}, out = {.kind = 77};
   assert_int_equal(tp__contribution_copy(&arena, &in, &out), TP_ERR_MALFORMED);
   assert_int_equal(out.kind, 77);
 }
@@ -432,11 +433,11 @@ TEST(every_refused_allocation_is_a_clean_error) {
   char bytes[2048];
   tp_tool tool = good_tool;
   tool.schema = T("\x80");
-  for (uint32_t kind = 1; kind < TP_KIND_COUNT; kind++) {
+  for (uint32_t kind = 1; kind < TP_CONTRIBUTION_COUNT; kind++) {
     tp_contribution in = good(kind), out;
     const tp_tool *list[] = {&tool};
     if (in.tools) in.tools = list;
-    if (kind == TP_KIND_SIGNAL) in.value = big_map(bytes);
+    if (kind == TP_CONTRIBUTION_SIGNAL) in.value = big_map(bytes);
     tp_status status = TP_ERR_NO_MEMORY;
     for (long n = 0; status != TP_OK; n++) {
       assert_true(n < 20);

@@ -132,7 +132,7 @@ TEST(empty_list_of_messages_is_a_turn_without_a_past) {
 TEST(context_and_reminders_join_the_messages_of_a_request) {
   static const reply replies[] = {{.text = "one"}};
   static const tp_contribution context = {
-      .struct_size = sizeof context, .kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k"), .text = TEXT("known")};
+      .struct_size = sizeof context, .kind = TP_CONTRIBUTION_PROMPT_CONTEXT, .key = TEXT("k"), .text = TEXT("known")};
   act contributes = {.emits = &context, .emit_count = 1};
   hook h = {.id = "h", .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, .ctx = &contributes};
   world w;
@@ -179,8 +179,10 @@ static tp_answer see_pre(void *ctx, tp_call *call) {
 
 TEST(model_system_and_parameters_of_a_request_reach_the_model_and_the_phases) {
   static const reply replies[] = {{.text = "one"}};
-  static const tp_contribution section = {
-      .struct_size = sizeof section, .kind = TP_KIND_PROMPT_SECTION, .key = TEXT("k"), .text = TEXT("A section.")};
+  static const tp_contribution section = {.struct_size = sizeof section,
+                                          .kind = TP_CONTRIBUTION_PROMPT_SECTION,
+                                          .key = TEXT("k"),
+                                          .text = TEXT("A section.")};
   act contributes = {.emits = &section, .emit_count = 1};
   seen_request seen = {.count = 0};
   hook hooks[] = {{.id = "s", .phase = TP_PHASE_TURN_PRE_PROMPT_COMPILE, .ctx = &contributes},

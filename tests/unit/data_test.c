@@ -87,8 +87,11 @@ TEST(pointers_of_the_host_reach_every_callback_of_a_turn) {
                       .placement = TP_PLACEMENT_INLINE},
                      {.struct_size = sizeof(tp_tool), .name = "slow", .run = tool_sees, .ctx = &slow_tool}};
   const tp_tool *list[] = {&tools[0], &tools[1]};
-  tp_contribution bundle = {
-      .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = list, .tool_count = 2};
+  tp_contribution bundle = {.struct_size = sizeof bundle,
+                            .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
+                            .key = TEXT("b"),
+                            .tools = list,
+                            .tool_count = 2};
   act contributes = {.emits = &bundle, .emit_count = 1};
   hook hooks[] = {{.id = "build", .phase = TP_PHASE_AGENT_BUILD, .run = see, .ctx = &built},
                   {.id = "inline", .phase = TP_PHASE_TURN_INTAKE, .run = see, .ctx = &inlined},

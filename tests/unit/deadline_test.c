@@ -22,8 +22,10 @@ static timed run_timed(tp_turn *turn, uint32_t phase, uint32_t budget_ms) {
   return t;
 }
 
-static const tp_contribution words = {
-    .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k"), .text = TEXT("words")};
+static const tp_contribution words = {.struct_size = sizeof(tp_contribution),
+                                      .kind = TP_CONTRIBUTION_PROMPT_CONTEXT,
+                                      .key = TEXT("k"),
+                                      .text = TEXT("words")};
 
 TEST(required_deadline_handler_that_hangs_fails_the_phase_at_the_deadline) {
   tp_runtime *runtime = open_runtime(NULL);
@@ -43,7 +45,7 @@ TEST(required_deadline_handler_that_hangs_fails_the_phase_at_the_deadline) {
   assert_text(t.result.reason, "timeout");
   assert_run(&t.result, "hangs", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
   assert_in_range(t.duration_ms, 40, LATE_MS);
-  assert_int_equal(tp_merged_count(t.result.merged, TP_KIND_PROMPT_CONTEXT), 0);
+  assert_int_equal(tp_merged_count(t.result.merged, TP_CONTRIBUTION_PROMPT_CONTEXT), 0);
   tp_turn_end(turn);
   latch_hit(&leave);
   close_runtime(runtime);
@@ -64,11 +66,11 @@ TEST(best_effort_handler_that_hangs_is_left_behind) {
     assert_run(&t.result, "hangs", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
     assert_run(&t.result, "after", TP_STATE_SUCCEEDED, TP_REASON_NONE);
     assert_in_range(t.duration_ms, 40, LATE_MS);
-    assert_int_equal(tp_merged_count(t.result.merged, TP_KIND_DIAGNOSTIC), 1);
+    assert_int_equal(tp_merged_count(t.result.merged, TP_CONTRIBUTION_DIAGNOSTIC), 1);
     if (blocking) assert_int_equal(tp_runtime_leaks(runtime, NULL, NULL), 1); /* the limit counts from its call */
     latch_hit(&leave);                                                        /* what it says now is discarded */
     await_abandoned(runtime);
-    assert_int_equal(tp_merged_count(t.result.merged, TP_KIND_PROMPT_CONTEXT), 0);
+    assert_int_equal(tp_merged_count(t.result.merged, TP_CONTRIBUTION_PROMPT_CONTEXT), 0);
     assert_run(&t.result, "hangs", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
     tp_turn_end(turn);
     close_runtime(runtime);
@@ -238,7 +240,7 @@ TEST(inline_handler_that_overruns_its_limit_is_timed_out) {
   tp_phase_result result = run_phase(turn, GATHER, NULL);
   assert_run(&result, "q", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
   assert_true(run_of(&result, "q").late_ns > 0);
-  assert_int_equal(tp_merged_count(result.merged, TP_KIND_PROMPT_CONTEXT), 0);
+  assert_int_equal(tp_merged_count(result.merged, TP_CONTRIBUTION_PROMPT_CONTEXT), 0);
   tp_turn_end(turn);
   close_runtime(runtime);
 }
@@ -408,7 +410,7 @@ TEST(answer_around_the_deadline_has_exactly_one_outcome) {
     tp_turn *turn = begin_bare(runtime, 0);
     tp_phase_result result = run_phase(turn, GATHER, NULL);
     tp_run_record run = run_of(&result, "edge");
-    size_t merged = tp_merged_count(result.merged, TP_KIND_PROMPT_CONTEXT);
+    size_t merged = tp_merged_count(result.merged, TP_CONTRIBUTION_PROMPT_CONTEXT);
     if (run.state == TP_STATE_SUCCEEDED) {
       assert_int_equal(merged, 1);
       answered++;

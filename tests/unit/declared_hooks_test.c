@@ -237,13 +237,13 @@ static const said saids[] = {
 };
 
 static void check_reminder(const said *row, const tp_phase_result *result) {
-  size_t count = result->merged ? tp_merged_count(result->merged, TP_KIND_REMINDER) : 0;
+  size_t count = result->merged ? tp_merged_count(result->merged, TP_CONTRIBUTION_REMINDER) : 0;
   if (!row->reminder[0]) {
     assert_int_equal(count, 0);
     return;
   }
   assert_int_equal(count, 1);
-  assert_text(tp_merged_get(result->merged, TP_KIND_REMINDER, 0)->contribution->text, row->reminder);
+  assert_text(tp_merged_get(result->merged, TP_CONTRIBUTION_REMINDER, 0)->contribution->text, row->reminder);
 }
 
 TEST(the_strictest_of_exit_code_continue_and_signals_wins) {
@@ -295,8 +295,8 @@ TEST(a_block_in_a_phase_without_verdicts_fails_it_where_the_policy_in_force_is_r
     assert_int_equal(tp_phase_run(turn, TP_PHASE_SESSION_START, NULL, &result, NULL), TP_OK);
     if (result.outcome != rows[i].outcome) fail_msg("row %zu: %s", i, tp_status_name(result.outcome));
     if (result.outcome == TP_OK) {
-      assert_int_equal(tp_merged_count(result.merged, TP_KIND_REMINDER), 1);
-      assert_text(tp_merged_get(result.merged, TP_KIND_REMINDER, 0)->contribution->text, "not ready");
+      assert_int_equal(tp_merged_count(result.merged, TP_CONTRIBUTION_REMINDER), 1);
+      assert_text(tp_merged_get(result.merged, TP_CONTRIBUTION_REMINDER, 0)->contribution->text, "not ready");
     } else {
       assert_text(result.reason, "not ready");
     }

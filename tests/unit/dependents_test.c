@@ -52,10 +52,12 @@ static int32_t matches_nothing(void *ctx, const tp_match_view *view) {
   return TP_MATCH_NO;
 }
 
-static const tp_contribution instead = {
-    .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k"), .text = TEXT("instead")};
+static const tp_contribution instead = {.struct_size = sizeof(tp_contribution),
+                                        .kind = TP_CONTRIBUTION_PROMPT_CONTEXT,
+                                        .key = TEXT("k"),
+                                        .text = TEXT("instead")};
 static const tp_contribution foreign = {
-    .struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = TEXT("not here")};
+    .struct_size = sizeof(tp_contribution), .kind = TP_CONTRIBUTION_REMINDER, .text = TEXT("not here")};
 
 typedef struct world {
   act dependency, before, dependent;
@@ -239,8 +241,10 @@ static tp_answer look(void *ctx, tp_call *call) {
 }
 
 TEST(handler_sees_its_direct_dependencies_and_nothing_else) {
-  static const tp_contribution mine = {
-      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("m"), .text = TEXT("mine")};
+  static const tp_contribution mine = {.struct_size = sizeof(tp_contribution),
+                                       .kind = TP_CONTRIBUTION_PROMPT_CONTEXT,
+                                       .key = TEXT("m"),
+                                       .text = TEXT("mine")};
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
     act good = {.emits = &mine, .emit_count = 1}, bad = {.kind = TP_ANSWER_FAILED},

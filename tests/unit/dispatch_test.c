@@ -145,7 +145,7 @@ static const tp_tool *const tools[] = {INLINE_TOOL("nothing", say_nothing),
                                        APART("both_apart", defer_and_answer),
                                        APART("pretends_apart", pretend_to_defer)};
 static const tp_contribution bundle = {.struct_size = sizeof(tp_contribution),
-                                       .kind = TP_KIND_TOOL_BUNDLE,
+                                       .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
                                        .key = TEXT("b"),
                                        .tools = tools,
                                        .tool_count = COUNT(tools)};
@@ -366,7 +366,7 @@ TEST(each_name_finds_its_tool) {
         (tp_tool){.struct_size = sizeof(tp_tool), .name = names[i], .run = say_id, .placement = TP_PLACEMENT_INLINE};
   }
   tp_contribution all = {.struct_size = sizeof(tp_contribution),
-                         .kind = TP_KIND_TOOL_BUNDLE,
+                         .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
                          .key = TEXT("all"),
                          .tools = list,
                          .tool_count = COUNT_OF_TOOLS};
@@ -452,7 +452,7 @@ TEST(answers_are_checked_and_cut_wherever_the_tool_runs) {
                             .result_bytes_max = 5};
     const tp_tool *list[] = {&strict};
     tp_contribution one = {.struct_size = sizeof(tp_contribution),
-                           .kind = TP_KIND_TOOL_BUNDLE,
+                           .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
                            .key = TEXT("b"),
                            .tools = list,
                            .tool_count = 1};
@@ -590,7 +590,7 @@ TEST(inline_calls_behind_the_turns_deadline_never_run) {
 
 TEST(policy_that_comes_between_two_dispatches_counts) {
   tp_contribution policy = {.struct_size = sizeof(tp_contribution),
-                            .kind = TP_KIND_POLICY,
+                            .kind = TP_CONTRIBUTION_POLICY,
                             .domain = TEXT("tool"),
                             .key = TEXT("id"),
                             .text = TEXT("deny")};

@@ -300,12 +300,14 @@ TEST(a_declared_handler_stays_declared_whichever_owner_subscribes_it) {
 
 TEST(policies_that_do_not_go_together_are_refused) {
   const tp_contribution context = {
-      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = {"k", 1}};
+      .struct_size = sizeof(tp_contribution), .kind = TP_CONTRIBUTION_PROMPT_CONTEXT, .key = {"k", 1}};
   const tp_contribution section = {
-      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_SECTION, .key = {"k", 1}};
-  const tp_contribution policy = {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_POLICY, .key = {"k", 1}};
+      .struct_size = sizeof(tp_contribution), .kind = TP_CONTRIBUTION_PROMPT_SECTION, .key = {"k", 1}};
+  const tp_contribution policy = {
+      .struct_size = sizeof(tp_contribution), .kind = TP_CONTRIBUTION_POLICY, .key = {"k", 1}};
   const tp_contribution strange = {.struct_size = sizeof strange, .kind = 4711};
-  const tp_contribution manifest = {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_MANIFEST_DIAGNOSTIC};
+  const tp_contribution manifest = {.struct_size = sizeof(tp_contribution),
+                                    .kind = TP_CONTRIBUTION_MANIFEST_DIAGNOSTIC};
   const struct {
     const char *what;
     tp_status code;
@@ -392,8 +394,8 @@ TEST(policies_that_do_not_go_together_are_refused) {
 
 TEST(policies_that_do_go_together_are_taken) {
   const tp_contribution context = {
-      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = {"k", 1}};
-  const tp_contribution diagnostic = {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_DIAGNOSTIC};
+      .struct_size = sizeof(tp_contribution), .kind = TP_CONTRIBUTION_PROMPT_CONTEXT, .key = {"k", 1}};
+  const tp_contribution diagnostic = {.struct_size = sizeof(tp_contribution), .kind = TP_CONTRIBUTION_DIAGNOSTIC};
   const tp_subscription rows[] = {
       {.phase = STOP, .failure = TP_FAILURE_BEST_EFFORT, .execution = TP_EXECUTION_FIRE_AND_RECORD},
       {.phase = GATHER_REQUIRED, .execution = TP_EXECUTION_BACKGROUND},
@@ -650,7 +652,7 @@ TEST(other_nonsense_is_refused_when_it_is_added) {
   sub = subscription_of("s", GATHER);
   sub.fallback_count = 1;
   assert_int_equal(try_subscription(edit, sub), TP_ERR_USAGE);
-  const tp_contribution keyless = {.struct_size = sizeof keyless, .kind = TP_KIND_PROMPT_CONTEXT};
+  const tp_contribution keyless = {.struct_size = sizeof keyless, .kind = TP_CONTRIBUTION_PROMPT_CONTEXT};
   sub.fallback = LIST(&keyless);
   assert_int_equal(try_subscription(edit, sub), TP_ERR_MALFORMED);
   sub = subscription_of("s", GATHER);
@@ -807,8 +809,10 @@ TEST(what_was_given_is_copied) {
   char id[] = "handler", sub_id[] = "subscription", target[] = "target", words[] = "words", text[] = "text";
   uint32_t phases[] = {GATHER}, fields[] = {TP_FIELD_TEXT};
   tp_edge edge = {.struct_size = sizeof edge, .target = target};
-  tp_contribution fallback = {
-      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = {"k", 1}, .text = {text, 4}};
+  tp_contribution fallback = {.struct_size = sizeof(tp_contribution),
+                              .kind = TP_CONTRIBUTION_PROMPT_CONTEXT,
+                              .key = {"k", 1},
+                              .text = {text, 4}};
   tp_handler handler = handler_of(id);
   handler.phases = phases;
   handler.phase_count = 1;
@@ -1091,7 +1095,7 @@ TEST(rows_of_the_host_that_make_no_sense_are_refused) {
     else if (count == 7) row.mode = TP_MODE_GATHER;
     else if (count == 8) row.ask = true;
     else if (count == 9) row.failure = (tp_failure)4;
-    else if (count == 10) row.kinds = 1u << TP_KIND_COUNT;
+    else if (count == 10) row.kinds = 1u << TP_CONTRIBUTION_COUNT;
     else if (count == 11) row.fields = NULL;
     else if (count == 12) row.fields = strange;
     else if (count == 13) row.replaceable = other;
@@ -1140,8 +1144,8 @@ TEST(a_hook_is_added_in_one_line) {
   assert_int_equal(snapshot->version, 3);
   assert_ptr_equal(plan->nodes[0].ctx, &ctx);
   assert_string_equal(plan->nodes[0].sub->owner, "host");
-  assert_int_equal(plan->nodes[0].capabilities,
-                   1 << TP_KIND_SIGNAL | 1 << TP_KIND_REMINDER | TP_CAPABILITY_EMIT_AUDIT | TP_CAPABILITY_DECIDE);
+  assert_int_equal(plan->nodes[0].capabilities, 1 << TP_CONTRIBUTION_SIGNAL | 1 << TP_CONTRIBUTION_REMINDER |
+                                                    TP_CAPABILITY_EMIT_AUDIT | TP_CAPABILITY_DECIDE);
   assert_int_equal(plan->nodes[0].sub->desc.sequential, TP_SEQUENTIAL_ON);
   assert_true(snapshot->plans[OBSERVE]->nodes[0].flags & TP__NODE_INFRA);
   tp__snapshot_unpin(snapshot);

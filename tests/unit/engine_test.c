@@ -13,11 +13,11 @@
 enum { GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, INTAKE = TP_PHASE_TURN_INTAKE, TOOL_PRE = TP_PHASE_TOOL_PRE };
 
 static const tp_contribution context_a = {.struct_size = sizeof(tp_contribution),
-                                          .kind = TP_KIND_PROMPT_CONTEXT,
+                                          .kind = TP_CONTRIBUTION_PROMPT_CONTEXT,
                                           .key = TEXT("a"),
                                           .text = TEXT("text of a")};
 static const tp_contribution context_b = {.struct_size = sizeof(tp_contribution),
-                                          .kind = TP_KIND_PROMPT_CONTEXT,
+                                          .kind = TP_CONTRIBUTION_PROMPT_CONTEXT,
                                           .key = TEXT("b"),
                                           .text = TEXT("text of b")};
 
@@ -109,12 +109,12 @@ TEST(every_subscription_has_its_row_and_the_entry_its_record) {
   assert_true(row.queued_ns > 0 && row.queued_ns <= row.started_ns && row.started_ns <= row.ended_ns);
   assert_int_equal(row.late_ns, 0);
   assert_int_equal(run_of(&result, "a").contribution_count, 1);
-  assert_int_equal(tp_merged_count(result.merged, TP_KIND_PROMPT_CONTEXT), 2);
-  assert_string_equal(tp_merged_get(result.merged, TP_KIND_PROMPT_CONTEXT, 0)->subscription, "a");
-  assert_string_equal(tp_merged_get(result.merged, TP_KIND_PROMPT_CONTEXT, 1)->subscription, "c");
+  assert_int_equal(tp_merged_count(result.merged, TP_CONTRIBUTION_PROMPT_CONTEXT), 2);
+  assert_string_equal(tp_merged_get(result.merged, TP_CONTRIBUTION_PROMPT_CONTEXT, 0)->subscription, "a");
+  assert_string_equal(tp_merged_get(result.merged, TP_CONTRIBUTION_PROMPT_CONTEXT, 1)->subscription, "c");
   /* The failure became a diagnostic that names the run. */
-  assert_int_equal(tp_merged_count(result.merged, TP_KIND_DIAGNOSTIC), 1);
-  assert_string_equal(tp_merged_get(result.merged, TP_KIND_DIAGNOSTIC, 0)->subscription, "b");
+  assert_int_equal(tp_merged_count(result.merged, TP_CONTRIBUTION_DIAGNOSTIC), 1);
+  assert_string_equal(tp_merged_get(result.merged, TP_CONTRIBUTION_DIAGNOSTIC, 0)->subscription, "b");
   tp_turn_end(turn);
   kept_record kept = {0};
   assert_int_equal(read_records(runtime, 1, keep_newest, &kept), TP_OK);
@@ -149,7 +149,7 @@ TEST(handlers_of_a_gather_run_at_the_same_time) {
 TEST(failing_observer_never_affects_another) {
   tp_runtime *runtime = open_runtime(NULL);
   static const tp_contribution reminder = {
-      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = TEXT("think of it")};
+      .struct_size = sizeof(tp_contribution), .kind = TP_CONTRIBUTION_REMINDER, .text = TEXT("think of it")};
   act bad = {.kind = TP_ANSWER_FAILED}, verdict = {.kind = TP_ANSWER_DENY, .reason = "no"};
   act good = {.emits = &reminder, .emit_count = 1};
   hook hooks[] = {{.id = "bad", .phase = TP_PHASE_TOOL_POST, .ctx = &bad},
@@ -163,7 +163,7 @@ TEST(failing_observer_never_affects_another) {
   assert_run(&result, "bad", TP_STATE_FAILED, TP_REASON_ERROR);
   assert_int_equal(run_of(&result, "verdict").state, TP_STATE_FAILED);
   assert_run(&result, "good", TP_STATE_SUCCEEDED, TP_REASON_NONE);
-  assert_int_equal(tp_merged_count(result.merged, TP_KIND_REMINDER), 1);
+  assert_int_equal(tp_merged_count(result.merged, TP_CONTRIBUTION_REMINDER), 1);
   tp_turn_end(turn);
   close_runtime(runtime);
 }
@@ -548,23 +548,31 @@ TEST(submitted_payload_is_copied_and_readable_at_the_end) {
 
 TEST(one_undeclared_kind_rejects_the_whole_answer) {
   static const tp_contribution mixed[] = {
-      {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k"), .text = TEXT("good")},
-      {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = TEXT("not allowed in this phase")},
+      {.struct_size = sizeof(tp_contribution),
+       .kind = TP_CONTRIBUTION_PROMPT_CONTEXT,
+       .key = TEXT("k"),
+       .text = TEXT("good")},
+      {.struct_size = sizeof(tp_contribution),
+       .kind = TP_CONTRIBUTION_REMINDER,
+       .text = TEXT("not allowed in this phase")},
   };
   static const tp_contribution undeclared[] = {
       {.struct_size = sizeof(tp_contribution),
-       .kind = TP_KIND_PROMPT_CONTEXT,
+       .kind = TP_CONTRIBUTION_PROMPT_CONTEXT,
        .key = TEXT("k2"),
        .text = TEXT("allowed, not declared")},
       {.struct_size = sizeof(tp_contribution),
-       .kind = TP_KIND_DIAGNOSTIC,
+       .kind = TP_CONTRIBUTION_DIAGNOSTIC,
        .key = TEXT("d"),
        .text = TEXT("always allowed")},
   };
   static const tp_contribution broken[] = {
-      {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k3"), .text = TEXT("good")},
       {.struct_size = sizeof(tp_contribution),
-       .kind = TP_KIND_PROMPT_CONTEXT,
+       .kind = TP_CONTRIBUTION_PROMPT_CONTEXT,
+       .key = TEXT("k3"),
+       .text = TEXT("good")},
+      {.struct_size = sizeof(tp_contribution),
+       .kind = TP_CONTRIBUTION_PROMPT_CONTEXT,
        .key = TEXT("k4"),
        .text = TEXT("\xff\xfe")},
   };
@@ -583,9 +591,10 @@ TEST(one_undeclared_kind_rejects_the_whole_answer) {
     assert_run(&result, "mixed", TP_STATE_FAILED, TP_REASON_CAPABILITY);
     assert_run(&result, "undeclared", TP_STATE_FAILED, TP_REASON_CAPABILITY);
     assert_run(&result, "broken", TP_STATE_FAILED, TP_REASON_MALFORMED);
-    assert_int_equal(tp_merged_count(result.merged, TP_KIND_PROMPT_CONTEXT), 1);
-    assert_string_equal(tp_merged_get(result.merged, TP_KIND_PROMPT_CONTEXT, 0)->subscription, "good");
-    assert_int_equal(tp_merged_count(result.merged, TP_KIND_DIAGNOSTIC), 3); /* one for each failure, none of theirs */
+    assert_int_equal(tp_merged_count(result.merged, TP_CONTRIBUTION_PROMPT_CONTEXT), 1);
+    assert_string_equal(tp_merged_get(result.merged, TP_CONTRIBUTION_PROMPT_CONTEXT, 0)->subscription, "good");
+    assert_int_equal(tp_merged_count(result.merged, TP_CONTRIBUTION_DIAGNOSTIC),
+                     3); /* one for each failure, none of theirs */
     tp_turn_end(turn);
     close_runtime(runtime);
   }
@@ -608,11 +617,14 @@ TEST(replacing_without_the_capability_rejects_the_answer) {
 TEST(required_failure_in_a_gather_fails_closed_and_keeps_only_audit_and_diagnostic) {
   static const tp_contribution all[] = {
       {.struct_size = sizeof(tp_contribution),
-       .kind = TP_KIND_PROMPT_CONTEXT,
+       .kind = TP_CONTRIBUTION_PROMPT_CONTEXT,
        .key = TEXT("k"),
        .text = TEXT("dropped")},
-      {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_AUDIT, .key = TEXT("who"), .text = TEXT("kept")},
-      {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_DIAGNOSTIC, .key = TEXT("what"), .text = TEXT("kept")},
+      {.struct_size = sizeof(tp_contribution), .kind = TP_CONTRIBUTION_AUDIT, .key = TEXT("who"), .text = TEXT("kept")},
+      {.struct_size = sizeof(tp_contribution),
+       .kind = TP_CONTRIBUTION_DIAGNOSTIC,
+       .key = TEXT("what"),
+       .text = TEXT("kept")},
   };
   tp_runtime *runtime = open_runtime(NULL);
   act good = {.emits = all, .emit_count = 3}, bad = {.kind = TP_ANSWER_FAILED, .reason = "broken"}, never = {0};
@@ -627,9 +639,9 @@ TEST(required_failure_in_a_gather_fails_closed_and_keeps_only_audit_and_diagnost
   assert_text(result.reason, "broken");
   assert_int_equal(never.calls, 0);
   assert_run(&result, "never", TP_STATE_SKIPPED, TP_REASON_PHASE_FAILED);
-  assert_int_equal(tp_merged_count(result.merged, TP_KIND_PROMPT_CONTEXT), 0);
-  assert_int_equal(tp_merged_count(result.merged, TP_KIND_AUDIT), 1);
-  assert_int_equal(tp_merged_count(result.merged, TP_KIND_DIAGNOSTIC), 1);
+  assert_int_equal(tp_merged_count(result.merged, TP_CONTRIBUTION_PROMPT_CONTEXT), 0);
+  assert_int_equal(tp_merged_count(result.merged, TP_CONTRIBUTION_AUDIT), 1);
+  assert_int_equal(tp_merged_count(result.merged, TP_CONTRIBUTION_DIAGNOSTIC), 1);
   tp_turn_end(turn);
   close_runtime(runtime);
 }
@@ -704,8 +716,9 @@ TEST(retryable_error_is_tried_again_with_its_back_off) {
       assert_int_equal(run_of(&result, "a").attempts, 3);
       static const int least_ms[] = {0, 8, 12}; /* none; 4+4; 4+8 */
       assert_true(duration_ms >= least_ms[backoff]);
-      assert_int_equal(tp_merged_count(result.merged, TP_KIND_PROMPT_CONTEXT), 1); /* of the last attempt alone */
-      assert_int_equal(tp_merged_get(result.merged, TP_KIND_PROMPT_CONTEXT, 0)->attempt, 3);
+      assert_int_equal(tp_merged_count(result.merged, TP_CONTRIBUTION_PROMPT_CONTEXT),
+                       1); /* of the last attempt alone */
+      assert_int_equal(tp_merged_get(result.merged, TP_CONTRIBUTION_PROMPT_CONTEXT, 0)->attempt, 3);
       tp_turn_end(turn);
       close_runtime(runtime);
     }
@@ -1012,7 +1025,7 @@ static tp_answer append_digit(void *ctx, tp_call *call) {
 static tp_answer remind(void *ctx, tp_call *call) {
   (void)ctx;
   static const tp_contribution reminder = {
-      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = TEXT("think of it")};
+      .struct_size = sizeof(tp_contribution), .kind = TP_CONTRIBUTION_REMINDER, .text = TEXT("think of it")};
   if (tp_call_emit(call, &reminder, NULL) != TP_OK) return tp_call_fail(call, 1, "not taken");
   return TP_ANSWER_DONE;
 }
@@ -1038,13 +1051,13 @@ TEST(reminders_through_an_infra_alias_are_dropped_with_a_diagnostic) {
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, TP_PHASE_TOOL_POST, NULL);
   assert_int_equal(tp_phase_result_run(&result, 0)->state, TP_STATE_SUCCEEDED);
-  assert_int_equal(tp_merged_count(result.merged, TP_KIND_REMINDER), 0);
-  assert_int_equal(tp_merged_count(result.merged, TP_KIND_DIAGNOSTIC), 1);
+  assert_int_equal(tp_merged_count(result.merged, TP_CONTRIBUTION_REMINDER), 0);
+  assert_int_equal(tp_merged_count(result.merged, TP_CONTRIBUTION_DIAGNOSTIC), 1);
   tp_turn_end(turn);
   assert_int_equal(tp_hook_add(runtime, HOOK("tool.post", remind, NULL), NULL), TP_OK);
   turn = begin_bare(runtime, 0);
   result = run_phase(turn, TP_PHASE_TOOL_POST, NULL);
-  assert_int_equal(tp_merged_count(result.merged, TP_KIND_REMINDER), 1);
+  assert_int_equal(tp_merged_count(result.merged, TP_CONTRIBUTION_REMINDER), 1);
   tp_turn_end(turn);
   close_runtime(runtime);
 }
@@ -1117,7 +1130,8 @@ TEST(drain_does_not_wait_for_a_turn_that_rests_with_its_host) {
   tp_drain_report report = {.struct_size = sizeof report};
   assert_int_equal(tp_runtime_drain(runtime, 10, &report, NULL), TP_OK);
   assert_int_equal(report.turns_cancelled, 1);
-  assert_int_equal(tp_merged_count(result.merged, TP_KIND_PROMPT_CONTEXT), 1); /* its results stay till its end */
+  assert_int_equal(tp_merged_count(result.merged, TP_CONTRIBUTION_PROMPT_CONTEXT),
+                   1); /* its results stay till its end */
   tp_turn_end(turn);
   close_runtime(runtime);
 }
@@ -1219,12 +1233,12 @@ TEST(merged_bytes_are_the_same_on_1_2_and_8_workers) {
       snprintf(keys[i], sizeof keys[i], "k%d", i % 5);
       snprintf(texts[i], sizeof texts[i], "words of %d", i);
       emits[i][0] = (tp_contribution){.struct_size = sizeof(tp_contribution),
-                                      .kind = TP_KIND_PROMPT_CONTEXT,
+                                      .kind = TP_CONTRIBUTION_PROMPT_CONTEXT,
                                       .weight = i % 3,
                                       .key = tp_text_of(keys[i]),
                                       .text = tp_text_of(texts[i])};
       emits[i][1] = (tp_contribution){.struct_size = sizeof(tp_contribution),
-                                      .kind = TP_KIND_AUDIT,
+                                      .kind = TP_CONTRIBUTION_AUDIT,
                                       .key = tp_text_of(ids[i]),
                                       .text = tp_text_of(texts[i])};
       jitters[i].base = (act){

@@ -29,8 +29,11 @@ static const tp_tool tools[] = {
      .run = edit_or_write,
      .placement = TP_PLACEMENT_INLINE}};
 static const tp_tool *const tool_list[] = {&tools[0], &tools[1]};
-static const tp_contribution bundle = {
-    .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("t"), .tools = tool_list, .tool_count = 2};
+static const tp_contribution bundle = {.struct_size = sizeof bundle,
+                                       .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
+                                       .key = TEXT("t"),
+                                       .tools = tool_list,
+                                       .tool_count = 2};
 static act contributes = {.emits = &bundle, .emit_count = 1};
 
 static void note_result(void *ctx, const tp_event *event) {

@@ -257,7 +257,7 @@ TEST(handler_is_refused_replacements_that_are_not_right) {
       assert_int_equal(r.status, TP_ERR_MALFORMED);
       assert_run(&result, "replaces", TP_STATE_FAILED, TP_REASON_MALFORMED);
       char message[512] = "";
-      tp_text text = tp_merged_get(result.merged, TP_KIND_DIAGNOSTIC, 0)->contribution->text;
+      tp_text text = tp_merged_get(result.merged, TP_CONTRIBUTION_DIAGNOSTIC, 0)->contribution->text;
       memcpy(message, text.data, text.size < sizeof message ? text.size : sizeof message - 1);
       if (!strstr(message, cases[i].says)) fail_msg("no \"%s\" in: %s", cases[i].says, message);
       tp_turn_end(turn);

@@ -215,10 +215,10 @@ static const char *judged(const tp_phase_result *result) {
 }
 
 static void check_reminder(const row *r, const tp_phase_result *result) {
-  size_t count = result->merged ? tp_merged_count(result->merged, TP_KIND_REMINDER) : 0;
+  size_t count = result->merged ? tp_merged_count(result->merged, TP_CONTRIBUTION_REMINDER) : 0;
   if (count != (r->reminder[0] ? 1 : 0)) fail_msg("%s: %zu reminders", r->script, count);
   if (count == 0) return;
-  tp_text text = tp_merged_get(result->merged, TP_KIND_REMINDER, 0)->contribution->text;
+  tp_text text = tp_merged_get(result->merged, TP_CONTRIBUTION_REMINDER, 0)->contribution->text;
   if (text.size != strlen(r->reminder) || memcmp(text.data, r->reminder, text.size) != 0)
     fail_msg("%s: %.*s", r->script, (int)text.size, text.data);
 }
@@ -562,8 +562,8 @@ TEST(the_strictest_of_several_hooks_wins) {
       fail_msg("case %zu: %s, %s", i, tp_status_name(result.outcome), tp_verdict_name(result.verdict));
     if (cases[i].reason) assert_text(result.reason, cases[i].reason);
     char reminders[64] = "", ran[160];
-    for (size_t k = 0; result.merged && k < tp_merged_count(result.merged, TP_KIND_REMINDER); k++) {
-      tp_text text = tp_merged_get(result.merged, TP_KIND_REMINDER, k)->contribution->text;
+    for (size_t k = 0; result.merged && k < tp_merged_count(result.merged, TP_CONTRIBUTION_REMINDER); k++) {
+      tp_text text = tp_merged_get(result.merged, TP_CONTRIBUTION_REMINDER, k)->contribution->text;
       strncat(reminders, text.data, text.size);
       strcat(reminders, " ");
     }
@@ -587,8 +587,9 @@ static void keep_answer(void *ctx, const tp_hook_program *program) {
   answered *a = ctx;
   for (size_t i = 0; i < program->outcome->contribution_count; i++) {
     const tp_contribution *one = program->outcome->contributions[i];
-    if (one->kind == TP_KIND_REMINDER) a->reminder_bytes = one->text.size;
-    if (one->kind == TP_KIND_DIAGNOSTIC && strncmp(one->key.data, "text_cut", one->key.size) == 0) a->is_cut = true;
+    if (one->kind == TP_CONTRIBUTION_REMINDER) a->reminder_bytes = one->text.size;
+    if (one->kind == TP_CONTRIBUTION_DIAGNOSTIC && strncmp(one->key.data, "text_cut", one->key.size) == 0)
+      a->is_cut = true;
   }
 }
 

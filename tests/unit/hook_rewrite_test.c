@@ -47,7 +47,7 @@ static void open_world(world *w) {
       .struct_size = sizeof w->tool, .name = "shell", .run = run_tool, .ctx = w, .placement = TP_PLACEMENT_INLINE};
   w->list[0] = &w->tool;
   w->bundle = (tp_contribution){.struct_size = sizeof w->bundle,
-                                .kind = TP_KIND_TOOL_BUNDLE,
+                                .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
                                 .key = TEXT("b"),
                                 .tools = w->list,
                                 .tool_count = 1};
@@ -231,8 +231,8 @@ TEST(context_goes_to_the_model_from_there_too) {
     tp_phase_result result = {.struct_size = sizeof result};
     assert_int_equal(tp_phase_run(w.turn, cases[i].phase, &input, &result, NULL), TP_OK);
     assert_int_equal(result.outcome, TP_OK);
-    assert_int_equal(tp_merged_count(result.merged, TP_KIND_REMINDER), 1);
-    assert_text(tp_merged_get(result.merged, TP_KIND_REMINDER, 0)->contribution->text, "mind the gap");
+    assert_int_equal(tp_merged_count(result.merged, TP_CONTRIBUTION_REMINDER), 1);
+    assert_text(tp_merged_get(result.merged, TP_CONTRIBUTION_REMINDER, 0)->contribution->text, "mind the gap");
     close_world(&w);
   }
 }

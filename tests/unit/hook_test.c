@@ -310,7 +310,7 @@ TEST(hook_may_be_detached_and_is_shown_as_it_was_given) {
                  .metadata = "any text",
                  .origin_file = "hooks.py",
                  .origin_line = 12,
-                 .kind = TP_HANDLER_KIND_SCRIPT};
+                 .kind = TP_HANDLER_SCRIPT};
   tp_fault fault = {0};
   if (tp_hook_add(runtime, &one, &fault) != TP_OK) fail_msg("%s", fault.message); /* nothing detached is required */
   tp_turn *turn = begin_bare(runtime, 0);
@@ -401,8 +401,11 @@ TEST(refused_hook_takes_nothing_and_a_removed_one_gives_all_back) {
     tp_tool tool = {
         .struct_size = sizeof tool, .name = "t", .run = runs_tool, .ctx = &tool_ends, .destroy = count_destroy};
     const tp_tool *const tools[] = {&tool};
-    tp_contribution bundle = {
-        .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = tools, .tool_count = 1};
+    tp_contribution bundle = {.struct_size = sizeof bundle,
+                              .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
+                              .key = TEXT("b"),
+                              .tools = tools,
+                              .tool_count = 1};
     const tp_contribution *const fallback[] = {&bundle};
     const tp_edge missing = {.struct_size = sizeof missing, .target = "nothing"};
     const tp_edge *const edges[] = {&missing};

@@ -94,7 +94,7 @@ TEST(events_of_a_turn_come_in_order_and_stay_readable_when_all_is_over) {
   host h;
   open_host(&h, (tp_inbox_options){0}, (tp_listener){0}, replies, 2);
   act notes = {.emits = &(tp_contribution){.struct_size = sizeof(tp_contribution),
-                                           .kind = TP_KIND_PROMPT_CONTEXT,
+                                           .kind = TP_CONTRIBUTION_PROMPT_CONTEXT,
                                            .key = TEXT("k"),
                                            .text = TEXT("context")},
                .emit_count = 1};

@@ -36,7 +36,7 @@ TEST(work_is_read_and_answered_by_the_thread_that_takes_it) {
   assert_int_equal(tp_call_defer(work->call, NULL, &token), TP_ANSWER_FAILED);
   assert_int_equal(token.bits, 0);
   tp_contribution more = {.struct_size = sizeof(tp_contribution),
-                          .kind = TP_KIND_PROMPT_CONTEXT,
+                          .kind = TP_CONTRIBUTION_PROMPT_CONTEXT,
                           .key = TEXT("second"),
                           .text = TEXT("contributed")};
   token = work->token;
@@ -54,8 +54,8 @@ TEST(work_is_read_and_answered_by_the_thread_that_takes_it) {
   latch_wait(&r.ended, 1);
   assert_run(&r.result, "g", TP_STATE_SUCCEEDED, TP_REASON_NONE);
   assert_int_equal(run_of(&r.result, "g").contribution_count, 2);
-  assert_text(tp_merged_get(r.result.merged, TP_KIND_PROMPT_CONTEXT, 0)->contribution->text, "emitted");
-  assert_text(tp_merged_get(r.result.merged, TP_KIND_PROMPT_CONTEXT, 1)->contribution->text, "contributed");
+  assert_text(tp_merged_get(r.result.merged, TP_CONTRIBUTION_PROMPT_CONTEXT, 0)->contribution->text, "emitted");
+  assert_text(tp_merged_get(r.result.merged, TP_CONTRIBUTION_PROMPT_CONTEXT, 1)->contribution->text, "contributed");
   assert_int_equal(handler_threads(runtime), 0);
   assert_int_equal(open_tokens(runtime), 0);
   tp_turn_end(turn);

@@ -28,7 +28,7 @@ typedef struct host {
 static tp_status add_bringer(host *h) {
   h->list[0] = &h->tool;
   h->bundle = (tp_contribution){.struct_size = sizeof h->bundle,
-                                .kind = TP_KIND_TOOL_BUNDLE,
+                                .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
                                 .key = TEXT("b"),
                                 .tools = h->list,
                                 .tool_count = 1};

@@ -84,8 +84,10 @@ typedef struct part {
   uint32_t node;
 } part;
 
-static const tp_contribution late_words = {
-    .struct_size = sizeof(tp_contribution), .kind = TP_KIND_AUDIT, .key = TEXT("late"), .text = TEXT("from elsewhere")};
+static const tp_contribution late_words = {.struct_size = sizeof(tp_contribution),
+                                           .kind = TP_CONTRIBUTION_AUDIT,
+                                           .key = TEXT("late"),
+                                           .text = TEXT("from elsewhere")};
 
 static void *complete(void *arg) {
   scene *s = arg;
@@ -275,7 +277,7 @@ typedef struct setting {
 
 static void set_policy(behavior third, hook *h) {
   static const tp_contribution fallback = {.struct_size = sizeof(tp_contribution),
-                                           .kind = TP_KIND_PROMPT_CONTEXT,
+                                           .kind = TP_CONTRIBUTION_PROMPT_CONTEXT,
                                            .key = TEXT("f"),
                                            .text = TEXT("instead")};
   static const tp_contribution *const list[] = {&fallback};
@@ -561,7 +563,7 @@ static void *forward_alloc(void *ctx, size_t size) {
 
 static tp_answer say_or_defer(void *ctx, tp_call *call) {
   static const tp_contribution said = {.struct_size = sizeof(tp_contribution),
-                                       .kind = TP_KIND_PROMPT_CONTEXT,
+                                       .kind = TP_CONTRIBUTION_PROMPT_CONTEXT,
                                        .domain = TEXT("d"),
                                        .key = TEXT("k"),
                                        .text = TEXT("so that the result shows the payload")};

@@ -313,7 +313,7 @@ static int32_t never_matches(void *ctx, const tp_match_view *view) {
 /* The contribution names a handler, and the handler has a version. */
 TEST(contributed_job_is_run_whatever_its_handler_s_contract_version) {
   static const tp_contribution asks = {.struct_size = sizeof(tp_contribution),
-                                       .kind = TP_KIND_BACKGROUND_JOB,
+                                       .kind = TP_CONTRIBUTION_BACKGROUND_JOB,
                                        .key = TEXT("k"),
                                        .domain = TEXT("worker"),
                                        .value = TEXT("\x80")};
@@ -481,12 +481,12 @@ TEST(job_whose_handler_is_gone_waits_for_a_commit_that_adds_it_again) {
 
 TEST(detached_runs_and_jobs_may_ask_for_jobs) {
   static const tp_contribution first = {.struct_size = sizeof(tp_contribution),
-                                        .kind = TP_KIND_BACKGROUND_JOB,
+                                        .kind = TP_CONTRIBUTION_BACKGROUND_JOB,
                                         .key = TEXT("1"),
                                         .domain = TEXT("middle"),
                                         .value = TEXT("\x80")};
   static const tp_contribution second = {.struct_size = sizeof(tp_contribution),
-                                         .kind = TP_KIND_BACKGROUND_JOB,
+                                         .kind = TP_CONTRIBUTION_BACKGROUND_JOB,
                                          .key = TEXT("2"),
                                          .domain = TEXT("last"),
                                          .value = TEXT("\x80")};

@@ -143,7 +143,7 @@ TEST(runtime_listener_receives_bare_turns_and_those_of_agents) {
 
 TEST(events_of_subscriptions_below_the_listeners_visibility_are_left_out) {
   static const tp_contribution reminder = {
-      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = TEXT("remember")};
+      .struct_size = sizeof(tp_contribution), .kind = TP_CONTRIBUTION_REMINDER, .text = TEXT("remember")};
   act inside = {.emits = &reminder, .emit_count = 1}, shown = inside, denies = {.kind = TP_ANSWER_DENY, .reason = "x"};
   hook hooks[] = {
       {.id = "inside", .phase = TP_PHASE_MODEL_PRE, .ctx = &inside},
@@ -172,13 +172,18 @@ TEST(events_of_subscriptions_below_the_listeners_visibility_are_left_out) {
 /* ---- what handlers contribute ---- */
 
 TEST(audits_and_manifest_diagnostics_are_events) {
-  static const tp_contribution contributed[] = {
-      {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_AUDIT, .key = TEXT("a"), .text = TEXT("who did what")},
-      {.struct_size = sizeof(tp_contribution),
-       .kind = TP_KIND_MANIFEST_DIAGNOSTIC,
-       .key = TEXT("m"),
-       .text = TEXT("too long")},
-      {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_DIAGNOSTIC, .key = TEXT("d"), .text = TEXT("hm")}};
+  static const tp_contribution contributed[] = {{.struct_size = sizeof(tp_contribution),
+                                                 .kind = TP_CONTRIBUTION_AUDIT,
+                                                 .key = TEXT("a"),
+                                                 .text = TEXT("who did what")},
+                                                {.struct_size = sizeof(tp_contribution),
+                                                 .kind = TP_CONTRIBUTION_MANIFEST_DIAGNOSTIC,
+                                                 .key = TEXT("m"),
+                                                 .text = TEXT("too long")},
+                                                {.struct_size = sizeof(tp_contribution),
+                                                 .kind = TP_CONTRIBUTION_DIAGNOSTIC,
+                                                 .key = TEXT("d"),
+                                                 .text = TEXT("hm")}};
   act contributes = {.emits = contributed, .emit_count = 3};
   hook h = {.id = "h", .phase = TP_PHASE_TURN_PRE_PROMPT_COMPILE, .ctx = &contributes};
   world w = open_world(&h, 1);

@@ -40,7 +40,7 @@ static world *peopled(void) {
   tp_edit *edit = edit_with_handler(w);
   tp_handler inlined = handler_of("q");
   inlined.placement = TP_PLACEMENT_INLINE;
-  inlined.kind = TP_HANDLER_KIND_SCRIPT;
+  inlined.kind = TP_HANDLER_SCRIPT;
   inlined.origin_file = "q.js";
   inlined.origin_line = 12;
   assert_int_equal(tp_edit_add_handler(edit, &inlined, NULL), TP_OK);
@@ -111,7 +111,7 @@ TEST(enabled_one_is_shown_with_its_resolved_policies) {
   assert_int_equal(info->before_count, 0);
   assert_string_equal(info->origin_file, "q.js");
   assert_int_equal(info->origin_line, 12);
-  assert_int_equal(info->kind, TP_HANDLER_KIND_SCRIPT);
+  assert_int_equal(info->kind, TP_HANDLER_SCRIPT);
   info = &s.infos[0];
   assert_int_equal(info->max_concurrent, 16);
   assert_int_equal(info->limit_ms, 5000);
@@ -120,7 +120,7 @@ TEST(enabled_one_is_shown_with_its_resolved_policies) {
   assert_string_equal(info->match, "");
   assert_string_equal(info->metadata, "");
   assert_null(info->origin_file);
-  assert_int_equal(info->kind, TP_HANDLER_KIND_NATIVE);
+  assert_int_equal(info->kind, TP_HANDLER_NATIVE);
   assert_string_equal(s.infos[3].alias, ""); /* its phase's own name is none */
   world_close(w);
 }

@@ -504,18 +504,18 @@ static tp_phase_result recall(const char *text) {
 }
 
 static bool has_audit(const tp_phase_result *result, const char *code) {
-  size_t count = result->merged ? tp_merged_count(result->merged, TP_KIND_AUDIT) : 0;
+  size_t count = result->merged ? tp_merged_count(result->merged, TP_CONTRIBUTION_AUDIT) : 0;
   for (size_t i = 0; i < count; i++) {
-    tp_text key = tp_merged_get(result->merged, TP_KIND_AUDIT, i)->contribution->key;
+    tp_text key = tp_merged_get(result->merged, TP_CONTRIBUTION_AUDIT, i)->contribution->key;
     if (key.size == strlen(code) && memcmp(key.data, code, key.size) == 0) return true;
   }
   return false;
 }
 
 static size_t contexts_of(const tp_phase_result *result, const char *subscription) {
-  size_t count = result->merged ? tp_merged_count(result->merged, TP_KIND_PROMPT_CONTEXT) : 0, found = 0;
+  size_t count = result->merged ? tp_merged_count(result->merged, TP_CONTRIBUTION_PROMPT_CONTEXT) : 0, found = 0;
   for (size_t i = 0; i < count; i++)
-    found += strcmp(tp_merged_get(result->merged, TP_KIND_PROMPT_CONTEXT, i)->subscription, subscription) == 0;
+    found += strcmp(tp_merged_get(result->merged, TP_CONTRIBUTION_PROMPT_CONTEXT, i)->subscription, subscription) == 0;
   return found;
 }
 
@@ -526,7 +526,7 @@ TEST(a_job_that_runs_twice_remembers_once) {
   end_of_turn("A xylophone.");
   begin_turn("t2", "xylophone");
   tp_phase_result result = recall("xylophone");
-  assert_int_equal(tp_merged_count(result.merged, TP_KIND_PROMPT_CONTEXT), 1);
+  assert_int_equal(tp_merged_count(result.merged, TP_CONTRIBUTION_PROMPT_CONTEXT), 1);
 }
 
 /* ---- the assistant ---- */
@@ -587,7 +587,7 @@ TEST_WITH(a_job_that_runs_twice_keeps_both_once, start_runtime, end_runtime) {
   for (int i = 0; i < 2; i++) end_of_turn_with("A xylophone.", "A xylophone, too.");
   begin_turn("t2", "xylophone");
   tp_phase_result result = recall("xylophone");
-  assert_int_equal(tp_merged_count(result.merged, TP_KIND_PROMPT_CONTEXT), 2);
+  assert_int_equal(tp_merged_count(result.merged, TP_CONTRIBUTION_PROMPT_CONTEXT), 2);
 }
 
 TEST(deterministic_recall_has_all_and_active_recall_adds_nothing) {
@@ -625,7 +625,7 @@ TEST(a_model_that_cannot_call_tools_is_given_none) {
   begin_turn("t1", "Hello.");
   tp_field field = {.id = TP_FIELD_CAN_CALL_TOOLS, .kind = TP_FIELD_KIND_INT, .number = 0};
   tp_phase_result result = run_phase(TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, &field, 1);
-  assert_true(!result.merged || tp_merged_count(result.merged, TP_KIND_TOOL_BUNDLE) == 0);
+  assert_true(!result.merged || tp_merged_count(result.merged, TP_CONTRIBUTION_TOOL_BUNDLE) == 0);
 }
 
 /* ---- tools ---- */

@@ -184,14 +184,14 @@ static const char *recall(const char *id, const char *text) {
   tp_field field = {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(text)};
   tp_phase_result result = run_in_turn(TP_PHASE_TURN_PRE_PROMPT_CONTEXT, &field, 1);
   found[0] = '\0';
-  for (size_t i = 0; result.merged && i < tp_merged_count(result.merged, TP_KIND_PROMPT_CONTEXT); i++) {
-    const tp_contribution *c = tp_merged_get(result.merged, TP_KIND_PROMPT_CONTEXT, i)->contribution;
+  for (size_t i = 0; result.merged && i < tp_merged_count(result.merged, TP_CONTRIBUTION_PROMPT_CONTEXT); i++) {
+    const tp_contribution *c = tp_merged_get(result.merged, TP_CONTRIBUTION_PROMPT_CONTEXT, i)->contribution;
     if (i == 0) first_weight = c->weight;
     used += (size_t)snprintf(found + used, sizeof found - used, "%.*s %.*s|", (int)c->key.size, c->key.data,
                              (int)c->text.size, c->text.data);
   }
-  for (size_t i = 0; result.merged && i < tp_merged_count(result.merged, TP_KIND_AUDIT); i++) {
-    const tp_contribution *c = tp_merged_get(result.merged, TP_KIND_AUDIT, i)->contribution;
+  for (size_t i = 0; result.merged && i < tp_merged_count(result.merged, TP_CONTRIBUTION_AUDIT); i++) {
+    const tp_contribution *c = tp_merged_get(result.merged, TP_CONTRIBUTION_AUDIT, i)->contribution;
     used += (size_t)snprintf(found + used, sizeof found - used, "#%.*s|", (int)c->key.size, c->key.data);
   }
   return found;

@@ -50,22 +50,23 @@ static size_t random_size(void) {
 
 static tp_contribution random_contribution(tp__arena *memory) {
   static const char *const hints[] = {"routing_hint", "normalized_intent", "routing_hint"};
-  tp_contribution c = {
-      .struct_size = sizeof c, .kind = 1 + random_below(TP_KIND_COUNT - 1), .weight = (int32_t)random_below(3) - 1};
+  tp_contribution c = {.struct_size = sizeof c,
+                       .kind = 1 + random_below(TP_CONTRIBUTION_COUNT - 1),
+                       .weight = (int32_t)random_below(3) - 1};
   c.key = random_name(memory, "k", random_below(2) ? 6 : 40);
   c.domain = random_name(memory, "d", 2);
-  c.text = random_text(memory, c.kind == TP_KIND_POLICY ? 1 : random_size());
+  c.text = random_text(memory, c.kind == TP_CONTRIBUTION_POLICY ? 1 : random_size());
   if (random_below(3) == 0) c.short_text = random_text(memory, 1 + random_below(60));
   if (random_below(3) == 0) c.title = random_name(memory, "t", 2);
-  if (c.kind == TP_KIND_SIGNAL) c.domain = tp_text_of(hints[random_below(3)]);
-  if (c.kind == TP_KIND_SIGNAL && random_below(2)) {
+  if (c.kind == TP_CONTRIBUTION_SIGNAL) c.domain = tp_text_of(hints[random_below(3)]);
+  if (c.kind == TP_CONTRIBUTION_SIGNAL && random_below(2)) {
     c.text = (tp_text){NULL, 0};
     c.value = (tp_text){
         "\xa3"
         "abc",
         4};
   }
-  if (c.kind == TP_KIND_TOOL_BUNDLE) {
+  if (c.kind == TP_CONTRIBUTION_TOOL_BUNDLE) {
     tp_tool *tools = tp__arena_zero(memory, 3 * sizeof *tools);
     const tp_tool **list = tp__arena_zero(memory, 3 * sizeof *list);
     c.tools = list;
@@ -203,18 +204,19 @@ static size_t bytes_in(const tp_merged *result, uint32_t kind, uint32_t flags) {
 }
 
 static void check_budgets(const tp_merged *result) {
-  assert_in_range(tp_merged_count(result, TP_KIND_PROMPT_CONTEXT), 0, TP__CONTEXT_COUNT_MAX);
-  assert_in_range(bytes_in(result, TP_KIND_PROMPT_CONTEXT, 0), 0, 12000);
-  assert_in_range(tp_merged_count(result, TP_KIND_PROMPT_SECTION), 0, 16);
-  assert_in_range(bytes_in(result, TP_KIND_PROMPT_SECTION, 0), 0, 16000);
-  assert_in_range(tp_merged_count(result, TP_KIND_SIGNAL), 0, 32);
-  assert_in_range(bytes_in(result, TP_KIND_SIGNAL, 0), 0, 16384);
-  size_t blocked = bytes_in(result, TP_KIND_REMINDER, TP__MERGE_BLOCK), other = bytes_in(result, TP_KIND_REMINDER, 0);
+  assert_in_range(tp_merged_count(result, TP_CONTRIBUTION_PROMPT_CONTEXT), 0, TP__CONTEXT_COUNT_MAX);
+  assert_in_range(bytes_in(result, TP_CONTRIBUTION_PROMPT_CONTEXT, 0), 0, 12000);
+  assert_in_range(tp_merged_count(result, TP_CONTRIBUTION_PROMPT_SECTION), 0, 16);
+  assert_in_range(bytes_in(result, TP_CONTRIBUTION_PROMPT_SECTION, 0), 0, 16000);
+  assert_in_range(tp_merged_count(result, TP_CONTRIBUTION_SIGNAL), 0, 32);
+  assert_in_range(bytes_in(result, TP_CONTRIBUTION_SIGNAL, 0), 0, 16384);
+  size_t blocked = bytes_in(result, TP_CONTRIBUTION_REMINDER, TP__MERGE_BLOCK),
+         other = bytes_in(result, TP_CONTRIBUTION_REMINDER, 0);
   assert_in_range(other, 0, blocked < 8000 ? 8000 - blocked : 0);
   for (size_t i = 0; i < tp_merged_count(result, 0); i++) {
     const tp_contribution *entry = tp_merged_get(result, 0, i)->contribution;
     assert_true(tp_utf8_valid(entry->text, NULL));
-    if (entry->kind == TP_KIND_PROMPT_SECTION) assert_in_range(entry->text.size, 1, 8000);
+    if (entry->kind == TP_CONTRIBUTION_PROMPT_SECTION) assert_in_range(entry->text.size, 1, 8000);
   }
 }
 
@@ -234,9 +236,10 @@ static bool is_accounted_for(const tp_merged *result, const tp__merge_input *inp
     const tp_merged_entry *entry = tp_merged_get(result, 0, i);
     const tp_contribution *found = entry->contribution;
     if (found == item || same_content(found, item)) return true;
-    bool section = found->kind == TP_KIND_PROMPT_SECTION && item->kind == TP_KIND_PROMPT_SECTION;
+    bool section = found->kind == TP_CONTRIBUTION_PROMPT_SECTION && item->kind == TP_CONTRIBUTION_PROMPT_SECTION;
     if (section && tp_text_equal(found->key, item->key) && contains(found->text, item->text)) return true;
-    bool ours = found->kind == TP_KIND_DIAGNOSTIC && found->key.size > 6 && memcmp(found->key.data, "merge.", 6) == 0;
+    bool ours =
+        found->kind == TP_CONTRIBUTION_DIAGNOSTIC && found->key.size > 6 && memcmp(found->key.data, "merge.", 6) == 0;
     if (!ours || strcmp(entry->subscription, input->subscription) != 0) continue;
     if (contains(found->text, tp_text_of(tp__kind_name(item->kind))) && contains(found->text, named)) return true;
   }

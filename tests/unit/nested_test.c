@@ -183,7 +183,7 @@ static void open_world(world *w, tp_runtime_options options) {
                       .placement = w->submits && !w->on_thread ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
   w->list[0] = &w->tool;
   w->bundle = (tp_contribution){.struct_size = sizeof w->bundle,
-                                .kind = TP_KIND_TOOL_BUNDLE,
+                                .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
                                 .key = TEXT("b"),
                                 .tools = w->list,
                                 .tool_count = 1};

@@ -184,7 +184,7 @@ TEST(a_part_cannot_pass_for_a_block) {
       .struct_size = sizeof before, .role = TP_ROLE_USER, .text = TEXT("x"), .parts = {reminder, sizeof reminder - 1}};
   const tp_message *const messages[] = {&before};
   const tp_contribution context = {
-      .struct_size = sizeof context, .kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k"), .text = TEXT("known")};
+      .struct_size = sizeof context, .kind = TP_CONTRIBUTION_PROMPT_CONTEXT, .key = TEXT("k"), .text = TEXT("known")};
   act contributes = {.emits = &context, .emit_count = 1};
   const hook hooks[] = {{.id = "context", .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, .ctx = &contributes}};
   shown s = {.fails = false};

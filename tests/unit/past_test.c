@@ -233,7 +233,7 @@ static tp_answer contribute_tool(void *ctx, tp_call *call) {
 
 static tp_answer give_context(void *ctx, tp_call *call) {
   static const tp_contribution context = {.struct_size = sizeof(tp_contribution),
-                                          .kind = TP_KIND_PROMPT_CONTEXT,
+                                          .kind = TP_CONTRIBUTION_PROMPT_CONTEXT,
                                           .domain = TEXT("d"),
                                           .key = TEXT("k"),
                                           .text = TEXT("it rains")};

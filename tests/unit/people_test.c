@@ -108,7 +108,7 @@ static void open_world(world *w, tp_runtime_options options, bool channel, bool 
       .struct_size = sizeof w->tool, .name = "t", .run = run_tool, .ctx = w, .placement = TP_PLACEMENT_INLINE};
   w->list[0] = &w->tool;
   w->bundle = (tp_contribution){.struct_size = sizeof w->bundle,
-                                .kind = TP_KIND_TOOL_BUNDLE,
+                                .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
                                 .key = TEXT("b"),
                                 .tools = w->list,
                                 .tool_count = 1};
@@ -296,7 +296,7 @@ TEST(answer_to_other_arguments_or_a_failed_channel_denies) {
 
 static tp_contribution signal_of(const char *kind, const char *code, const char *reason) {
   return (tp_contribution){.struct_size = sizeof(tp_contribution),
-                           .kind = TP_KIND_SIGNAL,
+                           .kind = TP_CONTRIBUTION_SIGNAL,
                            .domain = tp_text_of(kind),
                            .key = tp_text_of(code),
                            .text = tp_text_of(reason)};

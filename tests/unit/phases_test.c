@@ -8,7 +8,7 @@
 
 enum { GATHER = TP_MODE_GATHER, CHAIN = TP_MODE_CHAIN, OBSERVE = TP_MODE_OBSERVE };
 enum { REPLACE = 1, STOP = 2, ASK = 4, REVERSE = 8, PRIVILEGED = 16, CODE_ONLY = 32, GRANTED = 64 };
-#define BIT(kind) (1u << TP_KIND_##kind)
+#define BIT(kind) (1u << TP_CONTRIBUTION_##kind)
 
 /* The table of the design, written down a second time. */
 static const struct {

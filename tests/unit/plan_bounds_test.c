@@ -65,8 +65,10 @@ TEST(phase_carries_no_field_behind_the_end_of_its_list) {
 }
 
 TEST(fallback_has_no_contribution_behind_the_end_of_its_list) {
-  static const tp_contribution context = {
-      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = {"k", 1}, .text = {"words", 5}};
+  static const tp_contribution context = {.struct_size = sizeof(tp_contribution),
+                                          .kind = TP_CONTRIBUTION_PROMPT_CONTEXT,
+                                          .key = {"k", 1},
+                                          .text = {"words", 5}};
   world *w = world_full_of(4711); /* no kind */
   tp_edit *edit = edit_with_handler(w);
   tp_subscription subscription = subscription_of("s", GATHER);

@@ -224,15 +224,15 @@ TEST(handler_shows_its_kind_and_where_it_was_declared) {
     const char *id;
     tp_handler_kind kind;
     uint32_t line;
-  } rows[] = {{"a", TP_HANDLER_KIND_SCRIPT, 3},
-              {"b", TP_HANDLER_KIND_WORKER, 0},
-              {"c", TP_HANDLER_KIND_BUILTIN, 7},
-              {"d", TP_HANDLER_KIND_NATIVE, 9},
-              {"e", TP_HANDLER_KIND_DEFAULT, 0}};
+  } rows[] = {{"a", TP_HANDLER_SCRIPT, 3},
+              {"b", TP_HANDLER_WORKER, 0},
+              {"c", TP_HANDLER_BUILTIN, 7},
+              {"d", TP_HANDLER_NATIVE, 9},
+              {"e", TP_HANDLER_DEFAULT, 0}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     tp_handler handler = handler_of(rows[i].id);
     handler.kind = rows[i].kind;
-    handler.origin_file = rows[i].kind == TP_HANDLER_KIND_DEFAULT ? NULL : file;
+    handler.origin_file = rows[i].kind == TP_HANDLER_DEFAULT ? NULL : file;
     handler.origin_line = rows[i].line;
     assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_OK);
     tp_subscription sub = subscription_of(rows[i].id, GATHER);

@@ -30,14 +30,14 @@ static const tp_phase world_rows[PHASES] = {
                 .name = "test.gather",
                 .mode = TP_MODE_GATHER,
                 .limit_ms = 5000,
-                .kinds = 1 << TP_KIND_PROMPT_CONTEXT | 1 << TP_KIND_BACKGROUND_JOB,
+                .kinds = 1 << TP_CONTRIBUTION_PROMPT_CONTEXT | 1 << TP_CONTRIBUTION_BACKGROUND_JOB,
                 WORLD_FIELDS},
     [GATHER_REQUIRED] = {.struct_size = sizeof(tp_phase),
                          .name = "test.gather_required",
                          .mode = TP_MODE_GATHER,
                          .limit_ms = 1000,
                          .failure = TP_FAILURE_REQUIRED,
-                         .kinds = 1 << TP_KIND_POLICY,
+                         .kinds = 1 << TP_CONTRIBUTION_POLICY,
                          WORLD_FIELDS},
     [STOP] = {.struct_size = sizeof(tp_phase),
               .name = "test.stop",
@@ -46,7 +46,7 @@ static const tp_phase world_rows[PHASES] = {
               .ask = true,
               .limit_ms = 5000,
               .failure = TP_FAILURE_REQUIRED,
-              .kinds = 1 << TP_KIND_SIGNAL | 1 << TP_KIND_REMINDER,
+              .kinds = 1 << TP_CONTRIBUTION_SIGNAL | 1 << TP_CONTRIBUTION_REMINDER,
               WORLD_FIELDS},
     [CODE_ONLY] = {.struct_size = sizeof(tp_phase),
                    .name = "test.code_only",
@@ -58,7 +58,7 @@ static const tp_phase world_rows[PHASES] = {
                  .name = "test.observe",
                  .mode = TP_MODE_OBSERVE,
                  .limit_ms = 5000,
-                 .kinds = 1 << TP_KIND_REMINDER,
+                 .kinds = 1 << TP_CONTRIBUTION_REMINDER,
                  WORLD_FIELDS},
     [REVERSE] =
         {.struct_size = sizeof(tp_phase), .name = "test.reverse", .mode = TP_MODE_CHAIN, .reverse = true, WORLD_FIELDS},
@@ -120,13 +120,13 @@ static inline tp_status world_copy(tp__arena *arena, uint32_t phase, const tp__c
   (void)phase;
   (void)home;
   *out = *in;
-  if (in->kind == TP_KIND_PROMPT_CONTEXT && in->key.size == 0)
+  if (in->kind == TP_CONTRIBUTION_PROMPT_CONTEXT && in->key.size == 0)
     return tp__fail(fault, TP_ERR_MALFORMED, NULL, "prompt_context: key is missing");
   return tp__arena_text(arena, in->key, &out->key) && tp__arena_text(arena, in->text, &out->text) ? TP_OK
                                                                                                   : TP_ERR_NO_MEMORY;
 }
 static inline const char *world_kind_name(uint32_t kind) {
-  static const char *const names[TP_KIND_COUNT] = {
+  static const char *const names[TP_CONTRIBUTION_COUNT] = {
       "",         "policy", "prompt_context",      "prompt_section", "tool_bundle",   "signal",
       "reminder", "audit",  "manifest_diagnostic", "diagnostic",     "background_job"};
   return names[kind];

@@ -7,12 +7,16 @@
 
 enum { GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, BEFORE = TP_PHASE_SESSION_START };
 
-static const tp_contribution instead = {
-    .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k"), .text = TEXT("instead")};
-static const tp_contribution own = {
-    .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("own"), .text = TEXT("own")};
+static const tp_contribution instead = {.struct_size = sizeof(tp_contribution),
+                                        .kind = TP_CONTRIBUTION_PROMPT_CONTEXT,
+                                        .key = TEXT("k"),
+                                        .text = TEXT("instead")};
+static const tp_contribution own = {.struct_size = sizeof(tp_contribution),
+                                    .kind = TP_CONTRIBUTION_PROMPT_CONTEXT,
+                                    .key = TEXT("own"),
+                                    .text = TEXT("own")};
 static const tp_contribution foreign = {
-    .struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = TEXT("not here")};
+    .struct_size = sizeof(tp_contribution), .kind = TP_CONTRIBUTION_REMINDER, .text = TEXT("not here")};
 
 typedef enum cause_class { FAILURE, DUTY_LEFT, NO_DUTY } cause_class;
 
@@ -148,8 +152,8 @@ static tp_phase_result run_it(world *w, tp_turn *turn) {
 
 static size_t diagnostics_of(const tp_phase_result *result, const char *subscription) {
   size_t count = 0;
-  for (size_t i = 0; i < tp_merged_count(result->merged, TP_KIND_DIAGNOSTIC); i++)
-    count += strcmp(tp_merged_get(result->merged, TP_KIND_DIAGNOSTIC, i)->subscription, subscription) == 0;
+  for (size_t i = 0; i < tp_merged_count(result->merged, TP_CONTRIBUTION_DIAGNOSTIC); i++)
+    count += strcmp(tp_merged_get(result->merged, TP_CONTRIBUTION_DIAGNOSTIC, i)->subscription, subscription) == 0;
   return count;
 }
 
@@ -163,7 +167,7 @@ static void judge(const row *r, tp_failure failure, const tp_phase_result *resul
              tp_reason_name(run.reason), tp_status_name(result->outcome));
   assert_int_equal(run.fallback_used, fallback);
   assert_int_equal(run.failure, failure);
-  assert_int_equal(tp_merged_count(result->merged, TP_KIND_PROMPT_CONTEXT), fallback ? 1 : 0);
+  assert_int_equal(tp_merged_count(result->merged, TP_CONTRIBUTION_PROMPT_CONTEXT), fallback ? 1 : 0);
   assert_int_equal(diagnostics_of(result, "it"), diagnosed ? 1 : 0);
   if (fails) {
     assert_string_equal(result->subscription, "it");
@@ -238,7 +242,7 @@ TEST(best_effort_failure_in_a_stop_chain_abstains) {
   tp_phase_result result = run_phase(turn, TP_PHASE_TOOL_PRE, NULL);
   assert_int_equal(result.outcome, TP_OK);
   assert_int_equal(result.verdict, TP_VERDICT_ALLOW);
-  assert_int_equal(tp_merged_count(result.merged, TP_KIND_DIAGNOSTIC), 1);
+  assert_int_equal(tp_merged_count(result.merged, TP_CONTRIBUTION_DIAGNOSTIC), 1);
   tp_turn_end(turn);
   close_runtime(runtime);
 }

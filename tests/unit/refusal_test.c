@@ -49,7 +49,7 @@ TEST(a_wrong_handler_is_named_with_its_field) {
       {HANDLER(.reserved_ = {0, 0, 7}), {TP_ERR_USAGE, "new", {"tp_handler.reserved_[2] is 7"}}},
       {HANDLER(.kind = (tp_handler_kind)5), {TP_ERR_USAGE, "new", {"kind is 5", "0 to 4"}}},
       {HANDLER(.kind = (tp_handler_kind)-1), {TP_ERR_USAGE, "new", {"kind is -1"}}},
-      {HANDLER(.kind = TP_HANDLER_KIND_BUILTIN), {TP_ERR_USAGE, "new", {"kind is builtin", "`host` has trust host"}}},
+      {HANDLER(.kind = TP_HANDLER_BUILTIN), {TP_ERR_USAGE, "new", {"kind is builtin", "`host` has trust host"}}},
       {HANDLER(.origin_file = "\xff"), {TP_ERR_UTF8, "new", {"origin_file", "UTF-8"}}},
       {HANDLER(.origin_line = 3), {TP_ERR_USAGE, "new", {"origin_line is 3", "origin_file is NULL"}}},
       {{.struct_size = sizeof(tp_handler), .id = "h", .run = no_run},
@@ -74,7 +74,7 @@ TEST(a_wrong_subscription_is_named_with_its_field) {
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
   add(edit, subscription_of("there", GATHER));
-  static const tp_contribution incomplete = {.struct_size = sizeof incomplete, .kind = TP_KIND_PROMPT_CONTEXT};
+  static const tp_contribution incomplete = {.struct_size = sizeof incomplete, .kind = TP_CONTRIBUTION_PROMPT_CONTEXT};
   static const tp_contribution *const keyless[] = {&incomplete};
   const tp_edge *const *edges = EDGES(EDGE("a b", false)), *const none = NULL;
   const tp_edge *const *sizeless = EDGES(&(const tp_edge){.target = "there"});

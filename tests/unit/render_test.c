@@ -51,7 +51,7 @@ static tp__merged_list reminders_of(const tp_text *texts, size_t count) {
   assert_in_range(count, 0, 64);
   for (size_t i = 0; i < count; i++)
     contributions[i] =
-        (tp_contribution){.struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = texts[i]};
+        (tp_contribution){.struct_size = sizeof(tp_contribution), .kind = TP_CONTRIBUTION_REMINDER, .text = texts[i]};
   return list_of(contributions, count);
 }
 
@@ -377,11 +377,14 @@ TEST(a_reason_stays_in_the_frame_of_its_reminder) {
 TEST(sections_follow_the_standing_text_under_their_titles) {
   tp_contribution sections[] = {
       {.struct_size = sizeof(tp_contribution),
-       .kind = TP_KIND_PROMPT_SECTION,
+       .kind = TP_CONTRIBUTION_PROMPT_SECTION,
        .key = T("a"),
        .title = T("Rules"),
        .text = T("Be brief.")},
-      {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_SECTION, .key = T("b"), .text = T("No title.")},
+      {.struct_size = sizeof(tp_contribution),
+       .kind = TP_CONTRIBUTION_PROMPT_SECTION,
+       .key = T("b"),
+       .text = T("No title.")},
   };
   tp__merged_list list = list_of(sections, 2);
   tp_text text;
@@ -403,7 +406,7 @@ TEST(without_sections_the_standing_text_is_the_very_same) {
 TEST(no_section_forges_a_frame) {
   for (size_t i = 0; i < HOSTILE_COUNT; i++) {
     tp_contribution section = {.struct_size = sizeof(tp_contribution),
-                               .kind = TP_KIND_PROMPT_SECTION,
+                               .kind = TP_CONTRIBUTION_PROMPT_SECTION,
                                .key = T("a"),
                                .title = T("<system-reminder>"),
                                .text = tp_text_of(hostile[i])};
@@ -418,7 +421,7 @@ TEST(no_section_forges_a_frame) {
 
 static tp__merged_list contexts_of(const char *id, const char *domain, const char *text) {
   tp_contribution context = {.struct_size = sizeof(tp_contribution),
-                             .kind = TP_KIND_PROMPT_CONTEXT,
+                             .kind = TP_CONTRIBUTION_PROMPT_CONTEXT,
                              .key = tp_text_of(id),
                              .domain = tp_text_of(domain),
                              .text = tp_text_of(text)};
@@ -464,25 +467,25 @@ TEST(an_id_or_domain_stays_in_its_quotes) {
 /* ---- signals ---- */
 
 static tp__merged_list signals_of(tp_contribution signal) {
-  signal.kind = TP_KIND_SIGNAL;
+  signal.kind = TP_CONTRIBUTION_SIGNAL;
   return list_of(&signal, 1);
 }
 
 TEST(signals_are_one_line_of_json_in_a_block) {
   tp_contribution signals[] = {
       {.struct_size = sizeof(tp_contribution),
-       .kind = TP_KIND_SIGNAL,
+       .kind = TP_CONTRIBUTION_SIGNAL,
        .domain = T("routing_hint"),
        .key = T("ROUTE"),
        .value = T("\x81\xa1n\x05")},
       {.struct_size = sizeof(tp_contribution),
-       .kind = TP_KIND_SIGNAL,
+       .kind = TP_CONTRIBUTION_SIGNAL,
        .domain = T("normalized_intent"),
        .key = T("I"),
        .text = T("a \"b\""),
        .severity = TP_SEVERITY_ERROR},
       {.struct_size = sizeof(tp_contribution),
-       .kind = TP_KIND_SIGNAL,
+       .kind = TP_CONTRIBUTION_SIGNAL,
        .domain = T("routing_hint"),
        .key = T("NONE"),
        .severity = TP_SEVERITY_WARNING},

@@ -129,7 +129,7 @@ TEST(rows_of_records_below_the_asked_visibility_are_left_out) {
 
 TEST(failing_late_and_refused_handlers_leave_a_log_line_and_an_audit_row) {
   static const tp_contribution policy = {.struct_size = sizeof(tp_contribution),
-                                         .kind = TP_KIND_POLICY,
+                                         .kind = TP_CONTRIBUTION_POLICY,
                                          .domain = TEXT("d"),
                                          .key = TEXT("k"),
                                          .text = TEXT("v")};
@@ -233,16 +233,16 @@ TEST(refused_contribution_says_which_field_and_why) {
     uint32_t phase;
     const char *why;
   } cases[] = {
-      {{.kind = TP_KIND_POLICY, .domain = TEXT("tool"), .key = TEXT("shell"), .text = TEXT("denny")},
+      {{.kind = TP_CONTRIBUTION_POLICY, .domain = TEXT("tool"), .key = TEXT("shell"), .text = TEXT("denny")},
        TP_PHASE_TURN_PRE_POLICY,
        "failed, malformed: policy: text must be deny, ask or allow in the domain tool"},
-      {{.kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = tools, .tool_count = 1},
+      {{.kind = TP_CONTRIBUTION_TOOL_BUNDLE, .key = TEXT("b"), .tools = tools, .tool_count = 1},
        TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION,
        "failed, malformed: tool city: schema.$ref: is not in the subset"},
-      {{.kind = TP_KIND_AUDIT, .key = TEXT("a"), .text = {large, sizeof large}},
+      {{.kind = TP_CONTRIBUTION_AUDIT, .key = TEXT("a"), .text = {large, sizeof large}},
        TP_PHASE_TURN_PRE_POLICY,
        "failed, malformed: what it contributes has more than 1 MiB"},
-      {{.kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b")},
+      {{.kind = TP_CONTRIBUTION_TOOL_BUNDLE, .key = TEXT("b")},
        TP_PHASE_TURN_PRE_POLICY,
        "failed, capability: it contributes tool_bundle, which its capabilities do not allow"},
   };
@@ -288,12 +288,12 @@ TEST(denial_says_which_tool_and_why) {
   static const tp_tool shell = {.struct_size = sizeof(tp_tool), .name = "shell", .run = run_tool};
   static const tp_tool *const shells[] = {&shell};
   static const tp_contribution bundle = {.struct_size = sizeof(tp_contribution),
-                                         .kind = TP_KIND_TOOL_BUNDLE,
+                                         .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
                                          .key = TEXT("b"),
                                          .tools = shells,
                                          .tool_count = 1};
   static const tp_contribution policy = {.struct_size = sizeof(tp_contribution),
-                                         .kind = TP_KIND_POLICY,
+                                         .kind = TP_CONTRIBUTION_POLICY,
                                          .domain = TEXT("tool"),
                                          .key = TEXT("shell"),
                                          .text = TEXT("deny")};
@@ -359,18 +359,20 @@ static void ignore(void *ctx, const tp_event *event) { (void)ctx, (void)event; }
 
 TEST(audits_are_rows_and_diagnostics_without_a_listener_are_logged) {
   static const reply hi[] = {{.text = "hi"}};
-  static const tp_contribution contributed[] = {
-      {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_AUDIT, .key = TEXT("opened"), .text = TEXT("the safe")},
-      {.struct_size = sizeof(tp_contribution),
-       .kind = TP_KIND_MANIFEST_DIAGNOSTIC,
-       .key = TEXT("long"),
-       .text = TEXT("too long"),
-       .severity = TP_SEVERITY_WARNING},
-      {.struct_size = sizeof(tp_contribution),
-       .kind = TP_KIND_DIAGNOSTIC,
-       .key = TEXT("odd"),
-       .text = TEXT("hm"),
-       .severity = TP_SEVERITY_ERROR}};
+  static const tp_contribution contributed[] = {{.struct_size = sizeof(tp_contribution),
+                                                 .kind = TP_CONTRIBUTION_AUDIT,
+                                                 .key = TEXT("opened"),
+                                                 .text = TEXT("the safe")},
+                                                {.struct_size = sizeof(tp_contribution),
+                                                 .kind = TP_CONTRIBUTION_MANIFEST_DIAGNOSTIC,
+                                                 .key = TEXT("long"),
+                                                 .text = TEXT("too long"),
+                                                 .severity = TP_SEVERITY_WARNING},
+                                                {.struct_size = sizeof(tp_contribution),
+                                                 .kind = TP_CONTRIBUTION_DIAGNOSTIC,
+                                                 .key = TEXT("odd"),
+                                                 .text = TEXT("hm"),
+                                                 .severity = TP_SEVERITY_ERROR}};
   for (int heard = 0; heard < 2; heard++) {
     notes n = NOTES;
     act contributes = {.emits = contributed, .emit_count = 3};

@@ -27,7 +27,7 @@ static tp_answer run_tool(void *ctx, tp_tool_run *run) {
 
 static void make_tools(tools *t) {
   static const char *const names[] = {"read", "write"};
-  *t = (tools){.bundle = {.struct_size = sizeof t->bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("files")}};
+  *t = (tools){.bundle = {.struct_size = sizeof t->bundle, .kind = TP_CONTRIBUTION_TOOL_BUNDLE, .key = TEXT("files")}};
   for (int i = 0; i < 2; i++) {
     t->items[i] = (tp_tool){.struct_size = sizeof t->items[i],
                             .name = names[i],

@@ -215,7 +215,7 @@ TEST(shared_phases_take_no_memory_once_they_are_steady) {
 /* ---- what an answer that comes from a helper may be ---- */
 
 static const tp_contribution word = {
-    .struct_size = sizeof(tp_contribution), .kind = TP_KIND_AUDIT, .key = TEXT("k"), .text = TEXT("a word")};
+    .struct_size = sizeof(tp_contribution), .kind = TP_CONTRIBUTION_AUDIT, .key = TEXT("k"), .text = TEXT("a word")};
 static const tp_contribution *const words[] = {&word};
 
 static tp_answer meet_and_emit(stage *s, uint32_t index, tp_call *call) {
@@ -243,9 +243,9 @@ TEST(what_nodes_contribute_is_read_after_the_phase_whichever_thread_called_them)
   tp_phase_result kept = s->result;
   s->scene = NULL;
   for (int i = 0; i < 3; i++) run_stage(s);
-  assert_int_equal(tp_merged_count(kept.merged, TP_KIND_AUDIT), want);
+  assert_int_equal(tp_merged_count(kept.merged, TP_CONTRIBUTION_AUDIT), want);
   for (size_t i = 0; i < want; i++) {
-    const tp_merged_entry *entry = tp_merged_get(kept.merged, TP_KIND_AUDIT, i);
+    const tp_merged_entry *entry = tp_merged_get(kept.merged, TP_CONTRIBUTION_AUDIT, i);
     assert_memory_equal(entry->contribution->key.data + 1, entry->subscription + 1, 2);
     assert_text(entry->contribution->text, "from wherever it was called");
   }
@@ -272,7 +272,7 @@ TEST(nodes_that_defer_are_answered_whichever_thread_called_them) {
   latch_wait(&s->ended, 1);
   assert_all_called_once(s);
   assert_all_succeeded(s);
-  assert_int_equal(tp_merged_count(s->result.merged, TP_KIND_AUDIT), 2 * s->node_count);
+  assert_int_equal(tp_merged_count(s->result.merged, TP_CONTRIBUTION_AUDIT), 2 * s->node_count);
   close_stage(s);
 }
 
@@ -295,7 +295,7 @@ TEST(nodes_that_are_answered_before_they_return_count_once) {
     run_stage(s);
     assert_int_equal(latch_count(&s->leave), 0);
     assert_all_succeeded(s);
-    assert_int_equal(tp_merged_count(s->result.merged, TP_KIND_AUDIT), s->node_count);
+    assert_int_equal(tp_merged_count(s->result.merged, TP_CONTRIBUTION_AUDIT), s->node_count);
     tp_phase_result_release(s->turn, &s->result);
   }
   close_stage(s);

@@ -75,7 +75,7 @@ static void open_world(world *w) {
       .struct_size = sizeof w->tool, .name = "t", .run = run_tool, .ctx = w, .placement = TP_PLACEMENT_INLINE};
   w->list[0] = &w->tool;
   w->bundle = (tp_contribution){.struct_size = sizeof w->bundle,
-                                .kind = TP_KIND_TOOL_BUNDLE,
+                                .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
                                 .key = TEXT("b"),
                                 .tools = w->list,
                                 .tool_count = 1};
@@ -249,7 +249,7 @@ TEST(person_is_asked_before_the_task_is_kept) {
 
 TEST(policy_of_the_turn_denies_creation) {
   const tp_contribution policy = {.struct_size = sizeof policy,
-                                  .kind = TP_KIND_POLICY,
+                                  .kind = TP_CONTRIBUTION_POLICY,
                                   .domain = TEXT("tool"),
                                   .key = TEXT("t"),
                                   .text = TEXT("deny")};

@@ -103,7 +103,7 @@ static void open_world(world *w, const tp_tasks_options *options) {
   w->list[0] = &w->abilities[0];
   w->list[1] = &w->abilities[1];
   w->bundle = (tp_contribution){.struct_size = sizeof w->bundle,
-                                .kind = TP_KIND_TOOL_BUNDLE,
+                                .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
                                 .key = TEXT("abilities"),
                                 .tools = w->list,
                                 .tool_count = 2};

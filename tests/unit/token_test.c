@@ -7,11 +7,13 @@
 enum { GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, TOOL_PRE = TP_PHASE_TOOL_PRE };
 
 static const tp_contribution before = {
-    .struct_size = sizeof(tp_contribution), .kind = TP_KIND_AUDIT, .key = TEXT("1"), .text = TEXT("before")};
+    .struct_size = sizeof(tp_contribution), .kind = TP_CONTRIBUTION_AUDIT, .key = TEXT("1"), .text = TEXT("before")};
 static const tp_contribution after_audit = {
-    .struct_size = sizeof(tp_contribution), .kind = TP_KIND_AUDIT, .key = TEXT("2"), .text = TEXT("after")};
-static const tp_contribution after_context = {
-    .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("c"), .text = TEXT("context")};
+    .struct_size = sizeof(tp_contribution), .kind = TP_CONTRIBUTION_AUDIT, .key = TEXT("2"), .text = TEXT("after")};
+static const tp_contribution after_context = {.struct_size = sizeof(tp_contribution),
+                                              .kind = TP_CONTRIBUTION_PROMPT_CONTEXT,
+                                              .key = TEXT("c"),
+                                              .text = TEXT("context")};
 static const tp_contribution *const after[] = {&after_audit, &after_context};
 static const tp_outcome done = {.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DONE};
 
@@ -80,10 +82,10 @@ TEST(deferred_answer_joins_what_was_emitted_before) {
     assert_int_equal(c.second, TP_ERR_STALE);
     assert_run(&result, "d", TP_STATE_SUCCEEDED, TP_REASON_NONE);
     assert_int_equal(run_of(&result, "d").contribution_count, 3);
-    assert_int_equal(tp_merged_count(result.merged, TP_KIND_AUDIT), 2);
-    assert_text(tp_merged_get(result.merged, TP_KIND_AUDIT, 0)->contribution->text, "before");
-    assert_text(tp_merged_get(result.merged, TP_KIND_AUDIT, 1)->contribution->text, "after");
-    assert_int_equal(tp_merged_count(result.merged, TP_KIND_PROMPT_CONTEXT), 1);
+    assert_int_equal(tp_merged_count(result.merged, TP_CONTRIBUTION_AUDIT), 2);
+    assert_text(tp_merged_get(result.merged, TP_CONTRIBUTION_AUDIT, 0)->contribution->text, "before");
+    assert_text(tp_merged_get(result.merged, TP_CONTRIBUTION_AUDIT, 1)->contribution->text, "after");
+    assert_int_equal(tp_merged_count(result.merged, TP_CONTRIBUTION_PROMPT_CONTEXT), 1);
     assert_int_equal(d.cancels, 0);
     assert_int_equal(d.destroys, 1);
     assert_int_equal(open_tokens(runtime), 0);
@@ -173,9 +175,11 @@ TEST(token_may_be_completed_before_the_handler_returns) {
 
 TEST(answer_through_a_token_is_judged_like_any_other) {
   static const tp_contribution foreign_one = {
-      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = TEXT("not here")};
-  static const tp_contribution broken_one = {
-      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k"), .text = TEXT("\xc3")};
+      .struct_size = sizeof(tp_contribution), .kind = TP_CONTRIBUTION_REMINDER, .text = TEXT("not here")};
+  static const tp_contribution broken_one = {.struct_size = sizeof(tp_contribution),
+                                             .kind = TP_CONTRIBUTION_PROMPT_CONTEXT,
+                                             .key = TEXT("k"),
+                                             .text = TEXT("\xc3")};
   static const tp_contribution *const foreign[] = {&foreign_one}, *const broken[] = {&broken_one};
   static const struct {
     tp_outcome outcome;
@@ -209,7 +213,7 @@ TEST(answer_through_a_token_is_judged_like_any_other) {
       assert_int_equal(c.first, TP_OK);
       assert_run(&result, "d", cases[i].state, cases[i].reason);
       assert_int_equal(run_of(&result, "d").code, cases[i].outcome.code);
-      assert_int_equal(tp_merged_count(result.merged, TP_KIND_PROMPT_CONTEXT), 0);
+      assert_int_equal(tp_merged_count(result.merged, TP_CONTRIBUTION_PROMPT_CONTEXT), 0);
       assert_int_equal(d.destroys, 1);
       tp_turn_end(turn);
       close_runtime(runtime);
@@ -332,7 +336,7 @@ TEST(token_that_times_out_is_cancelled_once_and_destroyed_when_it_comes_late) {
     assert_int_equal(tp_token_complete(d.handler.token, &late, NULL), TP_ERR_STALE);
     assert_int_equal(d.cancels, 1);
     assert_int_equal(d.destroys, 1);
-    assert_int_equal(tp_merged_count(result.merged, TP_KIND_PROMPT_CONTEXT), 0);
+    assert_int_equal(tp_merged_count(result.merged, TP_CONTRIBUTION_PROMPT_CONTEXT), 0);
     assert_int_equal(open_tokens(runtime), 0);
     tp_turn_end(turn);
     close_runtime(runtime);

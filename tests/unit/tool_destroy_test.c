@@ -60,7 +60,7 @@ typedef struct bundle {
 static void make(bundle *b, const char *key, tp_tool_fn run, tp_placement placement, uint32_t count) {
   static const char *const names[] = {"t", "u"};
   *b = (bundle){.contribution = {.struct_size = sizeof b->contribution,
-                                 .kind = TP_KIND_TOOL_BUNDLE,
+                                 .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
                                  .key = tp_text_of(key),
                                  .tools = b->list,
                                  .tool_count = count}};
@@ -126,7 +126,7 @@ TEST(result_of_the_phase_keeps_its_tools) {
   b.contributes.emits = &other.contribution;
   tp_phase_result second = run_phase(turn, TOOLS, NULL); /* from now on these are the turn's */
   assert_int_equal(destroyed, 0);
-  const tp_merged_entry *entry = tp_merged_get(first.merged, TP_KIND_TOOL_BUNDLE, 0);
+  const tp_merged_entry *entry = tp_merged_get(first.merged, TP_CONTRIBUTION_TOOL_BUNDLE, 0);
   assert_string_equal(entry->contribution->tools[0]->ctx, "closure");
   assert_null(entry->contribution->tools[0]->destroy); /* shown, and not to be taken once more */
   tp_phase_result_release(turn, &first);
@@ -330,7 +330,7 @@ static tp_status add_with_fallback(tp_runtime *runtime, const bundle *b, const t
 TEST(tool_among_the_fallbacks_lives_as_long_as_its_subscription) {
   bundle b;
   make(&b, "b", run_it, TP_PLACEMENT_INLINE, 1);
-  tp_contribution bad = {.struct_size = sizeof bad, .kind = TP_KIND_TOOL_BUNDLE}; /* it has no key */
+  tp_contribution bad = {.struct_size = sizeof bad, .kind = TP_CONTRIBUTION_TOOL_BUNDLE}; /* it has no key */
   act fails = {.kind = TP_ANSWER_FAILED};
   tp_runtime *runtime = open_runtime(NULL);
   assert_int_equal(add_with_fallback(runtime, &b, &bad, &fails, false), TP_ERR_MALFORMED);

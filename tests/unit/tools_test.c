@@ -69,7 +69,7 @@ static tp_tool *add_tool(bundle *b, const char *name, job *j) {
 
 static tp_turn *begin_with(tp_runtime *runtime, bundle *b, const hook *more, size_t more_count) {
   b->contribution = (tp_contribution){.struct_size = sizeof(tp_contribution),
-                                      .kind = TP_KIND_TOOL_BUNDLE,
+                                      .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
                                       .key = TEXT("b"),
                                       .tools = b->list,
                                       .tool_count = (uint32_t)b->count};
@@ -294,7 +294,7 @@ TEST(policy_deny_beats_a_hook_that_allows) {
   static const char *const values[] = {"deny", "ask", "allow"};
   for (int i = 0; i < 3; i++) {
     tp_contribution policy = {.struct_size = sizeof(tp_contribution),
-                              .kind = TP_KIND_POLICY,
+                              .kind = TP_CONTRIBUTION_POLICY,
                               .domain = TEXT("tool"),
                               .key = TEXT("t"),
                               .text = tp_text_of(values[i])};

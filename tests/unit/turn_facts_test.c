@@ -62,8 +62,11 @@ static tp_answer run_tool(void *ctx, tp_tool_run *run) {
 static void play_turn(facts *f) {
   static const tp_tool weather = {.struct_size = sizeof weather, .name = "weather", .run = run_tool};
   static const tp_tool *const tools[] = {&weather};
-  const tp_contribution bundle = {
-      .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = tools, .tool_count = 1};
+  const tp_contribution bundle = {.struct_size = sizeof bundle,
+                                  .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
+                                  .key = TEXT("b"),
+                                  .tools = tools,
+                                  .tool_count = 1};
   act contributes = {.emits = &bundle, .emit_count = 1};
   const reply replies[] = {{.calls = {{.id = TEXT("1"), .name = TEXT("weather"), .arguments = TEXT("\x80")},
                                       {.id = TEXT("2"), .name = TEXT("weather"), .arguments = TEXT("\x80")}},

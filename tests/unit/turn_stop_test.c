@@ -177,7 +177,7 @@ TEST(turn_that_did_not_complete_is_not_asked) {
 
 TEST(reminder_goes_with_the_next_request) {
   static const tp_contribution reminder = {
-      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = TEXT("mind the gap")};
+      .struct_size = sizeof(tp_contribution), .kind = TP_CONTRIBUTION_REMINDER, .text = TEXT("mind the gap")};
   act reminds = {.emits = &reminder, .emit_count = 1};
   hook h = {.id = "reminds", .phase = TP_PHASE_TURN_STOP, .ctx = &reminds, .sub = {.priority = -1}};
   world w = {.guard = {.denies = 1}};

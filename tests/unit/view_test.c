@@ -30,15 +30,15 @@ static tp_answer look(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-#define POLICY(value, how_heavy)                                                                                     \
-  {                                                                                                                  \
-    .struct_size = sizeof(tp_contribution), .kind = TP_KIND_POLICY, .domain = TEXT("memory"), .key = TEXT("recall"), \
-    .text = TEXT(value), .weight = how_heavy                                                                         \
+#define POLICY(value, how_heavy)                                                                      \
+  {                                                                                                   \
+    .struct_size = sizeof(tp_contribution), .kind = TP_CONTRIBUTION_POLICY, .domain = TEXT("memory"), \
+    .key = TEXT("recall"), .text = TEXT(value), .weight = how_heavy                                   \
   }
-#define CONTEXT(id, words, how_heavy)                                                                             \
-  {                                                                                                               \
-    .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .domain = TEXT("d"), .key = TEXT(id), \
-    .text = TEXT(words), .weight = how_heavy                                                                      \
+#define CONTEXT(id, words, how_heavy)                                                                    \
+  {                                                                                                      \
+    .struct_size = sizeof(tp_contribution), .kind = TP_CONTRIBUTION_PROMPT_CONTEXT, .domain = TEXT("d"), \
+    .key = TEXT(id), .text = TEXT(words), .weight = how_heavy                                            \
   }
 
 static void assert_gathered(const gathered *g, const char *policy, const char *contexts) {

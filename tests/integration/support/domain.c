@@ -144,7 +144,7 @@ typedef struct row {
 } row;
 
 static const tp_contribution instead = {.struct_size = sizeof(tp_contribution),
-                                        .kind = TP_KIND_PROMPT_CONTEXT,
+                                        .kind = TP_CONTRIBUTION_PROMPT_CONTEXT,
                                         .key = {"instead", 7},
                                         .text = {"nothing", 7},
                                         .weight = 1};
