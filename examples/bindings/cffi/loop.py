@@ -32,7 +32,7 @@ class Host:
     def __init__(self, **options):
         self.loop = asyncio.get_running_loop()
         self.runtime = made('tp_runtime', lib.tp_runtime_new, struct('tp_runtime_options', **options))
-        self.inbox = made('tp_inbox', lib.tp_inbox_new, self.runtime, struct('tp_inbox_options', capacity=65536))
+        self.inbox = made('tp_inbox', lib.tp_inbox_new, self.runtime, NULL)
         self.tasks = {}   # of taken calls, by token
         self.ends = set()  # handles of futures whose end has not come
         self.cancels = 0  # how many calls were no longer wanted
@@ -121,11 +121,10 @@ class Host:
         call(lib.tp_hook_add, self.runtime, struct(
             'tp_hook', id=name, phase=phase, inbox=self.inbox, ctx=ctx_of(run), destroy=lib.tpy_destroy, **fields))
 
-    def tool(self, name, run, max_concurrent=65536, **fields):
+    def tool(self, name, run, **fields):
         """A tool that every turn has."""
         call(lib.tp_tool_add, self.runtime, struct(
-            'tp_tool', name=name, inbox=self.inbox, ctx=ctx_of(run), destroy=lib.tpy_destroy,
-            max_concurrent=max_concurrent, **fields))
+            'tp_tool', name=name, inbox=self.inbox, ctx=ctx_of(run), destroy=lib.tpy_destroy, **fields))
 
 
 class Session:

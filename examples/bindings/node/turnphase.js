@@ -132,7 +132,7 @@ function callback(run) {
 class Host {
   constructor(options = {}) {
     this.runtime = made('tp_runtime_new', struct('tp_runtime_options', options));
-    this.inbox = made('tp_inbox_new', this.runtime, struct('tp_inbox_options', { capacity: 65536 }));
+    this.inbox = made('tp_inbox_new', this.runtime, null);
     this.known = new Map(); // what a ctx stands for: a function, or what to call with an end
     this.open = new Map();  // an AbortController for each taken call, by token
     this.cancels = 0;       // how many calls were no longer wanted
@@ -219,7 +219,7 @@ class Host {
   /** A tool that every turn has. */
   tool(name, run, fields = {}) {
     call('tp_tool_add', this.runtime, struct('tp_tool', {
-      name, inbox: this.inbox, ctx: this.ctxOf(run), destroy: this.destroy, max_concurrent: 65536, ...fields,
+      name, inbox: this.inbox, ctx: this.ctxOf(run), destroy: this.destroy, ...fields,
     }));
   }
 
