@@ -40,6 +40,15 @@ TP_API const char *tp_openai_api_name(tp_openai_api api);
  *  @return TP_OK; TP_ERR_NOT_FOUND for a name that is none of them, and for NULL. Threads: any. */
 TP_API tp_status tp_openai_api_find(const char *name, tp_openai_api *ret_api) TP_MUST_USE;
 
+/** What a model can read: bits. */
+typedef enum tp_openai_input {
+  TP_OPENAI_INPUT_TEXT = 1, /* always: alone it means nothing else */
+  TP_OPENAI_INPUT_IMAGES = 2,
+  TP_OPENAI_INPUT_AUDIO = 4,
+  TP_OPENAI_INPUT_FILES = 8, /* PDF documents */
+  TP_OPENAI_INPUT_FORCE_32 = 0x7fffffff
+} tp_openai_input;
+
 /** What a million tokens cost, in millionths of the host's currency. It is passed by pointer. */
 typedef struct tp_openai_price {
   size_t struct_size;
@@ -82,7 +91,8 @@ typedef struct tp_openai_options {
   uint32_t response_bytes_max;  /* of one answer, decompressed; 0: 16 MiB; at most 64 MiB */
   bool no_stream;               /* asks for the whole answer at once: no deltas */
   bool no_tools;                /* as tp_model.no_tools */
-  uint8_t reserved_[6];         /* must be zero */
+  uint8_t reserved_[2];         /* must be zero */
+  uint32_t inputs;              /* TP_OPENAI_INPUT_*: what the model reads; 0: text, images and files */
   uint32_t requests_per_minute; /* of this model, attempts included; 0: no limit. A sixth of it may be sent at once.
                                    Further requests wait in order, at most retry_after_ms_max and until the turn's
                                    deadline; one that would wait longer fails at once with TP_ERR_MODEL_UNAVAILABLE */
@@ -95,9 +105,16 @@ typedef struct tp_openai_options {
  *
  *  Files in the parts of a message are images: data: URLs, https: URLs, and, beneath files_directory, paths of PNG,
  *  JPEG, GIF and WebP files of at most 20 MiB. When one of the user's newest message cannot be sent, the request fails;
- *  an older one is replaced by a text that names this. At most 64 of them and 64 MiB. parameters are sent as they are,
- *  but for max_tokens and stop, which get the name that the API has for them. Reasoning text of a model is not part of
- *  the answer. A call whose arguments are no JSON object is passed on as malformed.
+ *  an older one is replaced by a text that names this. At most 64 of them and 64 MiB.
+ *
+ *  Parts of tools' results are sent where the API, options->inputs and the media type allow it: PNG, JPEG, GIF and WebP
+ *  images, PDF documents, and, to TP_OPENAI_CHAT, WAV and MP3 audio, as bytes, data: or https: URLs; never by path. Any
+ *  other part, a link too, is sent as a text that names it and the reason, and a file of text as its text. Results of
+ *  TP_OPENAI_CHAT have text only: a message of the user's right after them has their media.
+ *
+ *  parameters are sent as they are, but for max_tokens and stop, which get the name that the API has for them.
+ *  Reasoning text of a model is not part of the answer. A call whose arguments are no JSON object is passed on as
+ *  malformed.
  *
  *  The key is in no fault and no message: it is removed from error texts of the endpoint. The text of an answer is not
  *  searched for it.

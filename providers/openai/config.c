@@ -315,6 +315,16 @@ static tp_status take_prices(tp__openai_config *config, const tp_openai_options 
 
 static uint32_t or_default(uint32_t number, uint32_t otherwise) { return number ? number : otherwise; }
 
+static tp_status take_inputs(tp__openai_config *config, uint32_t inputs, tp_fault *fault) {
+  const uint32_t known = TP_OPENAI_INPUT_TEXT | TP_OPENAI_INPUT_IMAGES | TP_OPENAI_INPUT_AUDIO | TP_OPENAI_INPUT_FILES;
+  if (inputs & ~known) return usage(fault, "inputs", "it has a bit that is no TP_OPENAI_INPUT_*");
+  if (inputs == 0) inputs = TP_OPENAI_INPUT_IMAGES | TP_OPENAI_INPUT_FILES;
+  config->kinds = (inputs & TP_OPENAI_INPUT_IMAGES ? 1u << TP_PART_IMAGE : 0) |
+                  (inputs & TP_OPENAI_INPUT_AUDIO ? 1u << TP_PART_AUDIO : 0) |
+                  (inputs & TP_OPENAI_INPUT_FILES ? 1u << TP_PART_FILE : 0);
+  return TP_OK;
+}
+
 static tp_status take_limits(tp__openai_config *config, const tp_openai_options *options, tp_fault *fault) {
   config->connect_ms = or_default(options->connect_ms, CONNECT_MS);
   config->first_byte_ms = or_default(options->first_byte_ms, FIRST_BYTE_MS);
@@ -368,6 +378,7 @@ tp_status tp__openai_config_init(tp__openai_config *config, const tp_openai_opti
   if (status == TP_OK) status = take_body(config, options.body, fault);
   if (status == TP_OK) status = take_prices(config, &options, fault);
   if (status == TP_OK) status = check_ca_file(options.ca_file, fault);
+  if (status == TP_OK) status = take_inputs(config, options.inputs, fault);
   if (status == TP_OK) status = open_directory(config, options.files_directory, fault);
   if (status == TP_OK && !(copy_string(&config->model, options.model) && copy_string(&config->proxy, options.proxy) &&
                            copy_string(&config->ca_file, options.ca_file)))

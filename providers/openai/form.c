@@ -109,9 +109,16 @@ void tp__openai_write_content(tp__openai_draft_request *draft, size_t message, c
   if (text.size > 0) content->text(draft->writer, text);
   for (size_t i = draft->first_part[message]; i < draft->first_part[message + 1]; i++) {
     const tp__openai_part *part = &draft->parts[i];
-    if (part->image) content->image(draft->writer, part->image);
+    if (part->media) tp__openai_write_media(draft->writer, part->media, content);
     else content->text(draft->writer, part->text);
   }
+}
+
+void tp__openai_write_media(tp_writer *writer, const tp__openai_media *media, const tp__openai_content *content) {
+  assert(media->kind == TP_PART_IMAGE || media->kind == TP_PART_AUDIO || media->kind == TP_PART_FILE);
+  if (media->kind == TP_PART_IMAGE) content->image(writer, media);
+  else if (media->kind == TP_PART_AUDIO) content->audio(writer, media);
+  else content->file(writer, media);
 }
 
 /* ---- reading ---- */

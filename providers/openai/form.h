@@ -9,17 +9,19 @@
 #include "providers/openai/answer.h"
 #include "turnphase/openai.h"
 
-/** An image of a message. */
-typedef struct tp__openai_image {
-  tp__bytes url;  /* data: or https: */
-  tp_text media;  /* "image/png"; empty for https: */
-  tp_text base64; /* part of url; empty for https: */
-} tp__openai_image;
+/** An image, audio or document of a message. */
+typedef struct tp__openai_media {
+  tp_part_kind kind; /* IMAGE, AUDIO or FILE */
+  tp__bytes url;     /* data: or https:; of a part that is not sent, the text in its place */
+  tp_text media;     /* "image/png"; empty for https: */
+  tp_text base64;    /* part of url; empty for https: */
+  tp_text name;      /* of a document; may be empty */
+} tp__openai_media;
 
-/** What stands in a message behind its text: text, or an image. */
+/** What stands in a message behind its text: text, or media. */
 typedef struct tp__openai_part {
   tp_text text;
-  const tp__openai_image *image; /* NULL: text */
+  const tp__openai_media *media; /* NULL: text */
 } tp__openai_part;
 
 /** A request on its way to JSON. */
@@ -61,6 +63,9 @@ typedef struct tp__openai_form {
   const tp__openai_field *fields;   /* ended by a row without name */
   const tp__openai_rename *renames; /* the same */
   const tp__openai_event *events;   /* ended by a row without take */
+  uint32_t kinds;                   /* of parts that messages and results can carry: bits 1 << tp_part_kind */
+  bool file_urls;                   /* a document may be given by its URL */
+  bool errors_are_text;             /* the result of a tool that failed has text only */
   const char *last_event;           /* data that is no JSON and ends the stream; NULL: none */
   /** The answer of a request that does not stream. */
   void (*take_whole)(tp__openai_answer *answer, tp_text value);
@@ -87,10 +92,14 @@ size_t tp__openai_part_count(const tp__openai_draft_request *draft, size_t messa
 /** How its content is made of parts: the text, unless it is empty, and the others. */
 typedef struct tp__openai_content {
   void (*text)(tp_writer *writer, tp_text text);
-  void (*image)(tp_writer *writer, const tp__openai_image *image);
+  void (*image)(tp_writer *writer, const tp__openai_media *image);
+  void (*audio)(tp_writer *writer, const tp__openai_media *audio); /* NULL where tp__openai_form.kinds has none */
+  void (*file)(tp_writer *writer, const tp__openai_media *file);
 } tp__openai_content;
 size_t tp__openai_content_count(const tp__openai_draft_request *draft, size_t message);
 void tp__openai_write_content(tp__openai_draft_request *draft, size_t message, const tp__openai_content *content);
+/** One part that is media. */
+void tp__openai_write_media(tp_writer *writer, const tp__openai_media *media, const tp__openai_content *content);
 /** A map with a "type" and one more pair. */
 void tp__openai_write_typed(tp_writer *writer, const char *type, const char *key, tp_text value);
 /** What all APIs say of a tool: name, description, schema. */

@@ -2,13 +2,16 @@
  *
  * Chat completions: of OpenAI, and of the many servers that are compatible with it. What those do differently is taken,
  * too: no index in tool calls, content as a list of parts, no [DONE], usage in an event of its own or with the last. */
+#include <string.h>
+
 #include "providers/openai/form.h"
+#include "runtime/base/check.h"
 
 /* ---- the request ---- */
 
 static void write_text(tp_writer *writer, tp_text text) { tp__openai_write_typed(writer, "text", "text", text); }
 
-static void write_image(tp_writer *writer, const tp__openai_image *image) {
+static void write_image(tp_writer *writer, const tp__openai_media *image) {
   tp_write_map(writer, 2);
   tp__openai_write_pair(writer, "type", "image_url");
   tp_write_string(writer, "image_url");
@@ -16,7 +19,26 @@ static void write_image(tp_writer *writer, const tp__openai_image *image) {
   tp__openai_write_pair_text(writer, "url", tp__bytes_text(&image->url));
 }
 
-static const tp__openai_content content_form = {write_text, write_image};
+static void write_audio(tp_writer *writer, const tp__openai_media *audio) {
+  bool is_wav = memcmp(audio->media.data, "audio/wav", 9) == 0;
+  tp_write_map(writer, 2);
+  tp__openai_write_pair(writer, "type", "input_audio");
+  tp_write_string(writer, "input_audio");
+  tp_write_map(writer, 2);
+  tp__openai_write_pair_text(writer, "data", audio->base64);
+  tp__openai_write_pair(writer, "format", is_wav ? "wav" : "mp3");
+}
+
+static void write_file(tp_writer *writer, const tp__openai_media *file) {
+  tp_write_map(writer, 2);
+  tp__openai_write_pair(writer, "type", "file");
+  tp_write_string(writer, "file");
+  tp_write_map(writer, 2);
+  tp__openai_write_pair_text(writer, "filename", file->name.size > 0 ? file->name : tp_text_of("document.pdf"));
+  tp__openai_write_pair_text(writer, "file_data", tp__bytes_text(&file->url));
+}
+
+static const tp__openai_content content_form = {write_text, write_image, write_audio, write_file};
 
 /* Without further parts plain text: some servers take nothing else. */
 static void write_content(tp__openai_draft_request *draft, size_t at) {
@@ -52,6 +74,77 @@ static void write_assistant(tp__openai_draft_request *draft, const tp_message *m
   for (size_t i = 0; i < message->call_count; i++) write_call(draft, message->calls[i]);
 }
 
+/* ---- results: the API takes text in them, so a message of the user's right after them has the media ---- */
+
+static bool is_result(const tp__openai_draft_request *draft, size_t at) {
+  return at < draft->request->message_count && draft->request->messages[at]->role == TP_ROLE_TOOL;
+}
+
+static size_t media_count(const tp__openai_draft_request *draft, size_t at) {
+  size_t count = 0;
+  for (size_t i = draft->first_part[at]; i < draft->first_part[at + 1]; i++) count += draft->parts[i].media != NULL;
+  return count;
+}
+
+/* A text; each part has a line, also one whose content follows. */
+static void write_result_text(tp__openai_draft_request *draft, size_t at) {
+  assert(is_result(draft, at));
+  tp__bytes *text = &draft->scratch;
+  tp__bytes_clear(text);
+  tp__bytes_put_text(text, draft->request->messages[at]->text);
+  for (size_t i = draft->first_part[at]; i < draft->first_part[at + 1]; i++) {
+    const tp__openai_part *part = &draft->parts[i];
+    if (text->size > 0) tp__bytes_put_string(text, "\n");
+    if (!part->media) {
+      tp__bytes_put_text(text, part->text);
+      continue;
+    }
+    tp__bytes_put_string(text, "[");
+    tp__bytes_put_string(text, tp_part_kind_name(part->media->kind));
+    if (part->media->name.size > 0) tp__bytes_put_string(text, " ");
+    tp__bytes_put_text(text, part->media->name);
+    tp__bytes_put_string(text, ": in the message after the results]");
+  }
+  if (text->failed) draft->status = TP_ERR_NO_MEMORY;
+  tp__openai_write_pair_text(draft->writer, "content", tp__bytes_text(text));
+}
+
+/* How much content the message after the results up to `end` has; 0: there is none. */
+static size_t after_results_count(const tp__openai_draft_request *draft, size_t end) {
+  size_t count = 0;
+  assert(end > 0);
+  if (!is_result(draft, end - 1) || is_result(draft, end)) return 0;
+  for (size_t i = end; i > 0 && is_result(draft, i - 1); i--) {
+    size_t media = media_count(draft, i - 1);
+    count += media > 0 ? media + 1 : 0;
+  }
+  return count;
+}
+
+static void write_media_of(tp__openai_draft_request *draft, size_t at) {
+  const tp_message *message = draft->request->messages[at];
+  tp__bytes_clear(&draft->scratch);
+  tp__bytes_put_string(&draft->scratch, "[of the tool's result for call ");
+  tp__bytes_put_text(&draft->scratch, message->call_id);
+  tp__bytes_put_string(&draft->scratch, ":]");
+  if (draft->scratch.failed) draft->status = TP_ERR_NO_MEMORY;
+  write_text(draft->writer, tp__bytes_text(&draft->scratch));
+  for (size_t i = draft->first_part[at]; i < draft->first_part[at + 1]; i++)
+    if (draft->parts[i].media) tp__openai_write_media(draft->writer, draft->parts[i].media, &content_form);
+}
+
+static void write_after_results(tp__openai_draft_request *draft, size_t end) {
+  size_t count = after_results_count(draft, end), first = end;
+  if (count == 0) return;
+  while (first > 0 && is_result(draft, first - 1)) first--;
+  tp_write_map(draft->writer, 2);
+  tp__openai_write_pair(draft->writer, "role", "user");
+  tp_write_string(draft->writer, "content");
+  tp_write_array(draft->writer, count);
+  for (size_t i = first; i < end; i++)
+    if (media_count(draft, i) > 0) write_media_of(draft, i);
+}
+
 static void write_message(tp__openai_draft_request *draft, size_t at) {
   const tp_message *message = draft->request->messages[at];
   if (message->role == TP_ROLE_ASSISTANT) {
@@ -60,7 +153,7 @@ static void write_message(tp__openai_draft_request *draft, size_t at) {
     tp_write_map(draft->writer, 3);
     tp__openai_write_pair(draft->writer, "role", "tool");
     tp__openai_write_pair_text(draft->writer, "tool_call_id", message->call_id);
-    tp__openai_write_pair_text(draft->writer, "content", message->text);
+    write_result_text(draft, at);
   } else {
     tp_write_map(draft->writer, 2);
     tp__openai_write_pair(draft->writer, "role", message->role == TP_ROLE_SYSTEM ? "system" : "user");
@@ -70,13 +163,18 @@ static void write_message(tp__openai_draft_request *draft, size_t at) {
 
 static void write_messages(tp__openai_draft_request *draft) {
   const tp_model_request *request = draft->request;
-  tp_write_array(draft->writer, request->message_count + tp__openai_has_system(draft));
+  size_t count = request->message_count + tp__openai_has_system(draft);
+  for (size_t i = 1; i <= request->message_count; i++) count += after_results_count(draft, i) > 0;
+  tp_write_array(draft->writer, count);
   if (tp__openai_has_system(draft)) {
     tp_write_map(draft->writer, 2);
     tp__openai_write_pair(draft->writer, "role", "system");
     tp__openai_write_pair_text(draft->writer, "content", request->system);
   }
-  for (size_t i = 0; i < request->message_count; i++) write_message(draft, i);
+  for (size_t i = 0; i < request->message_count; i++) {
+    write_message(draft, i);
+    write_after_results(draft, i + 1);
+  }
 }
 
 static void write_tools(tp__openai_draft_request *draft) {
@@ -210,5 +308,6 @@ const tp__openai_form tp__openai_form_chat = {.name = "chat",
                                               .fields = fields,
                                               .renames = renames,
                                               .events = events,
+                                              .kinds = 1 << TP_PART_IMAGE | 1 << TP_PART_AUDIO | 1 << TP_PART_FILE,
                                               .last_event = "[DONE]",
                                               .take_whole = take_chunk};

@@ -10,24 +10,44 @@ enum { OUTPUT_TOKENS_MAX = 4096 }; /* the API demands a limit: hosts set max_tok
 
 static void write_text(tp_writer *writer, tp_text text) { tp__openai_write_typed(writer, "text", "text", text); }
 
-static void write_image(tp_writer *writer, const tp__openai_image *image) {
-  bool has_data = image->base64.size > 0;
-  tp_write_map(writer, 2);
-  tp__openai_write_pair(writer, "type", "image");
+static void write_source(tp_writer *writer, const tp__openai_media *media) {
+  bool has_data = media->base64.size > 0;
   tp_write_string(writer, "source");
   tp_write_map(writer, has_data ? 3 : 2);
   tp__openai_write_pair(writer, "type", has_data ? "base64" : "url");
-  if (has_data) tp__openai_write_pair_text(writer, "media_type", image->media);
-  tp__openai_write_pair_text(writer, has_data ? "data" : "url", has_data ? image->base64 : tp__bytes_text(&image->url));
+  if (has_data) tp__openai_write_pair_text(writer, "media_type", media->media);
+  tp__openai_write_pair_text(writer, has_data ? "data" : "url", has_data ? media->base64 : tp__bytes_text(&media->url));
 }
 
-static const tp__openai_content content_form = {write_text, write_image};
+static void write_image(tp_writer *writer, const tp__openai_media *image) {
+  tp_write_map(writer, 2);
+  tp__openai_write_pair(writer, "type", "image");
+  write_source(writer, image);
+}
 
-static void write_result(tp_writer *writer, const tp_message *message) {
+static void write_file(tp_writer *writer, const tp__openai_media *file) {
+  tp_write_map(writer, file->name.size > 0 ? 3 : 2);
+  tp__openai_write_pair(writer, "type", "document");
+  write_source(writer, file);
+  if (file->name.size > 0) tp__openai_write_pair_text(writer, "title", file->name);
+}
+
+static const tp__openai_content content_form = {write_text, write_image, NULL, write_file};
+
+/* Text, or with parts a list of blocks. */
+static void write_result(tp__openai_draft_request *draft, size_t at) {
+  const tp_message *message = draft->request->messages[at];
+  tp_writer *writer = draft->writer;
   tp_write_map(writer, message->is_error ? 4 : 3);
   tp__openai_write_pair(writer, "type", "tool_result");
   tp__openai_write_pair_text(writer, "tool_use_id", message->call_id);
-  tp__openai_write_pair_text(writer, "content", message->text);
+  tp_write_string(writer, "content");
+  if (tp__openai_part_count(draft, at) == 0) {
+    tp_write_text(writer, message->text);
+  } else {
+    tp_write_array(writer, tp__openai_content_count(draft, at));
+    tp__openai_write_content(draft, at, &content_form);
+  }
   if (!message->is_error) return;
   tp_write_string(writer, "is_error");
   tp_write_bool(writer, true);
@@ -54,7 +74,7 @@ static void write_blocks(tp__openai_draft_request *draft, size_t at) {
   const tp_message *message = draft->request->messages[at];
   if (message->role == TP_ROLE_SYSTEM) return;
   if (message->role == TP_ROLE_TOOL) {
-    write_result(draft->writer, message);
+    write_result(draft, at);
     return;
   }
   tp__openai_write_content(draft, at, &content_form);
@@ -219,4 +239,7 @@ const tp__openai_form tp__openai_form_messages = {.name = "messages",
                                                   .fields = fields,
                                                   .renames = renames,
                                                   .events = events,
+                                                  .kinds = 1 << TP_PART_IMAGE | 1 << TP_PART_FILE,
+                                                  .file_urls = true,
+                                                  .errors_are_text = true,
                                                   .take_whole = take_whole};

@@ -7,11 +7,20 @@
 
 static void write_text(tp_writer *writer, tp_text text) { tp__openai_write_typed(writer, "input_text", "text", text); }
 
-static void write_image(tp_writer *writer, const tp__openai_image *image) {
+static void write_image(tp_writer *writer, const tp__openai_media *image) {
   tp__openai_write_typed(writer, "input_image", "image_url", tp__bytes_text(&image->url));
 }
 
-static const tp__openai_content content_form = {write_text, write_image};
+static void write_file(tp_writer *writer, const tp__openai_media *file) {
+  bool has_data = file->base64.size > 0;
+  tp_write_map(writer, has_data ? 3 : 2);
+  tp__openai_write_pair(writer, "type", "input_file");
+  if (has_data)
+    tp__openai_write_pair_text(writer, "filename", file->name.size > 0 ? file->name : tp_text_of("document.pdf"));
+  tp__openai_write_pair_text(writer, has_data ? "file_data" : "file_url", tp__bytes_text(&file->url));
+}
+
+static const tp__openai_content content_form = {write_text, write_image, NULL, write_file};
 
 static void write_user(tp__openai_draft_request *draft, size_t at) {
   bool is_system = draft->request->messages[at]->role == TP_ROLE_SYSTEM;
@@ -48,6 +57,21 @@ static void write_assistant(tp__openai_draft_request *draft, const tp_message *m
   }
 }
 
+/* Text, or with parts a list of content. */
+static void write_result(tp__openai_draft_request *draft, size_t at) {
+  const tp_message *message = draft->request->messages[at];
+  tp_write_map(draft->writer, 3);
+  tp__openai_write_pair(draft->writer, "type", "function_call_output");
+  tp__openai_write_pair_text(draft->writer, "call_id", message->call_id);
+  tp_write_string(draft->writer, "output");
+  if (tp__openai_part_count(draft, at) == 0) {
+    tp_write_text(draft->writer, message->text);
+    return;
+  }
+  tp_write_array(draft->writer, tp__openai_content_count(draft, at));
+  tp__openai_write_content(draft, at, &content_form);
+}
+
 static void write_input(tp__openai_draft_request *draft) {
   const tp_model_request *request = draft->request;
   size_t count = 0;
@@ -58,10 +82,7 @@ static void write_input(tp__openai_draft_request *draft) {
     if (message->role == TP_ROLE_ASSISTANT) {
       write_assistant(draft, message);
     } else if (message->role == TP_ROLE_TOOL) {
-      tp_write_map(draft->writer, 3);
-      tp__openai_write_pair(draft->writer, "type", "function_call_output");
-      tp__openai_write_pair_text(draft->writer, "call_id", message->call_id);
-      tp__openai_write_pair_text(draft->writer, "output", message->text);
+      write_result(draft, i);
     } else {
       write_user(draft, i);
     }
@@ -204,4 +225,6 @@ const tp__openai_form tp__openai_form_responses = {.name = "responses",
                                                    .fields = fields,
                                                    .renames = renames,
                                                    .events = events,
+                                                   .kinds = 1 << TP_PART_IMAGE | 1 << TP_PART_FILE,
+                                                   .file_urls = true,
                                                    .take_whole = take_response};

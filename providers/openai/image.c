@@ -34,7 +34,7 @@ static bool is_base64(tp_text text) {
 }
 
 /* data:image/png;base64,… */
-static tp_status split_data(tp__openai_image *image, tp_text file, tp_fault *fault) {
+static tp_status split_data(tp__openai_media *image, tp_text file, tp_fault *fault) {
   const char *url = tp__bytes_string(&image->url), *comma = strchr(url, ',');
   size_t head = comma ? (size_t)(comma - url) : 0;
   if (image->url.failed) return refuse(fault, TP_ERR_NO_MEMORY, file, 0, "no memory for it");
@@ -85,7 +85,7 @@ static tp_status put_base64(tp__bytes *url, tp_text bytes) {
   return status;
 }
 
-static tp_status take_file(int fd, tp_text file, tp__openai_image *image, tp_fault *fault) {
+static tp_status take_file(int fd, tp_text file, tp__openai_media *image, tp_fault *fault) {
   struct stat found;
   tp__bytes bytes = {0};
   if (fstat(fd, &found) != 0) return refuse(fault, TP_ERR_IO, file, errno, "cannot be read");
@@ -106,7 +106,7 @@ static tp_status take_file(int fd, tp_text file, tp__openai_image *image, tp_fau
   return status;
 }
 
-static tp_status read_file(tp_text file, int directory, tp__openai_image *image, tp_fault *fault) {
+static tp_status read_file(tp_text file, int directory, tp__openai_media *image, tp_fault *fault) {
   struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK,
                          .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
   if (directory < 0)
@@ -125,7 +125,7 @@ static tp_status read_file(tp_text file, int directory, tp__openai_image *image,
   return status;
 }
 
-tp_status tp__openai_image_read(tp_text file, int directory, tp__openai_image *image, tp_fault *fault) {
+tp_status tp__openai_image_read(tp_text file, int directory, tp__openai_media *image, tp_fault *fault) {
   assert(directory >= -1);
   bool is_data = tp__begins(file, "data:");
   if (!is_data && !tp__begins(file, "https://")) return read_file(file, directory, image, fault);
@@ -134,7 +134,35 @@ tp_status tp__openai_image_read(tp_text file, int directory, tp__openai_image *i
   return image->url.failed ? refuse(fault, TP_ERR_NO_MEMORY, file, 0, "no memory for it") : TP_OK;
 }
 
-void tp__openai_image_fini(tp__openai_image *image) {
+/* data:KIND;base64,… of any kind. */
+static bool split_any(tp__openai_media *media) {
+  const char *url = tp__bytes_string(&media->url), *comma = media->url.failed ? NULL : strchr(url, ',');
+  size_t head = comma ? (size_t)(comma - url) : 0;
+  if (head < 13 || memcmp(comma - 7, ";base64", 7) != 0) return false;
+  media->media = (tp_text){url + 5, head - 7 - 5};
+  media->base64 = (tp_text){comma + 1, media->url.size - head - 1};
+  return is_base64(media->base64);
+}
+
+tp_status tp__openai_media_read(const tp_part *part, tp__openai_media *media) {
+  tp_status status = TP_OK;
+  bool is_data = part->bytes.size > 0 || tp__begins(part->uri, "data:");
+  *media = (tp__openai_media){.kind = part->kind, .name = part->name};
+  if (part->bytes.size > 0) {
+    tp__bytes_put_string(&media->url, "data:");
+    tp__bytes_put_text(&media->url, part->media_type);
+    tp__bytes_put_string(&media->url, ";base64,");
+    status = put_base64(&media->url, part->bytes);
+  } else if (is_data || tp__begins(part->uri, "https://")) {
+    tp__bytes_put_text(&media->url, part->uri);
+  } else {
+    return TP_ERR_USAGE;
+  }
+  if (status != TP_OK || media->url.failed) return TP_ERR_NO_MEMORY;
+  return !is_data || split_any(media) ? TP_OK : TP_ERR_USAGE;
+}
+
+void tp__openai_image_fini(tp__openai_media *image) {
   tp__bytes_fini(&image->url);
-  *image = (tp__openai_image){.media = {NULL, 0}};
+  *image = (tp__openai_media){.kind = TP_PART_NONE};
 }

@@ -124,14 +124,11 @@ static tp_status encode(tp__openai_draft_request *draft, tp__bytes *json, tp_fau
 
 enum { IMAGES_BYTES_MAX = 64 << 20 };
 
-/* What stands for an image of an earlier message that is not sent: its file has gone, or there are too many. */
-static const tp_text not_sent = {"[an image that is not sent any more]", 36};
-
 /** The parts of all messages, on their way into the draft. */
 typedef struct parts {
   tp__openai_part *items;
-  tp__openai_image *images; /* as many as items */
-  size_t *first;            /* by message */
+  tp__openai_media *media; /* as many as items */
+  size_t *first;           /* by message */
   size_t count, message_count;
   size_t images_left, bytes_left;
 } parts;
@@ -152,15 +149,87 @@ static bool reserve(parts *p, const tp_model_request *request) {
   }
   p->first[p->message_count] = p->count;
   p->items = tp__heap_alloc((p->count + 1) * sizeof *p->items);
-  p->images = tp__heap_alloc((p->count + 1) * sizeof *p->images);
-  return p->items && p->images;
+  p->media = tp__heap_alloc((p->count + 1) * sizeof *p->media);
+  return p->items && p->media;
 }
 
 static void free_parts(parts *p) {
-  for (size_t i = 0; p->images && i < p->count; i++) tp__openai_image_fini(&p->images[i]);
-  tp__heap_free(p->images, (p->count + 1) * sizeof *p->images);
+  for (size_t i = 0; p->media && i < p->count; i++) tp__openai_image_fini(&p->media[i]);
+  tp__heap_free(p->media, (p->count + 1) * sizeof *p->media);
   tp__heap_free(p->items, (p->count + 1) * sizeof *p->items);
   tp__heap_free(p->first, (p->message_count + 1) * sizeof *p->first);
+}
+
+/* ---- one part ---- */
+
+/* Why a part is not sent; the words follow its name. */
+static const char not_any_more[] = "is not sent any more";
+
+/* In the place of a file of a user's earlier message. */
+static const tp_text not_sent = {"[an image that is not sent any more]", 36};
+
+typedef struct reading {
+  const tp__openai_config *config;
+  parts *parts;
+  const tp_message *message;
+  bool must; /* of the user's newest message: what cannot be sent fails the request */
+  tp_fault *fault;
+} reading;
+
+static bool is_one_of(tp_text media, const char *const *list) {
+  while (*list && !tp__is_word(media, *list)) list++;
+  return *list != NULL;
+}
+
+/* What the APIs take: other types would fail the request, and each one after it. */
+static bool is_taken(tp_part_kind kind, tp_text media) {
+  static const char *const images[] = {"image/png", "image/jpeg", "image/gif", "image/webp", NULL};
+  static const char *const audio[] = {"audio/wav", "audio/mpeg", "audio/mp3", NULL};
+  static const char *const files[] = {"application/pdf", NULL};
+  return is_one_of(media, kind == TP_PART_IMAGE ? images : kind == TP_PART_AUDIO ? audio : files);
+}
+
+/* @return why a part of this kind and type is not sent; NULL: it is. */
+static const char *obstacle(const reading *r, const tp_part *part) {
+  const tp__openai_form *form = r->config->form;
+  bool by_url = part->bytes.size == 0 && !tp__begins(part->uri, "data:");
+  if (!(form->kinds & 1u << part->kind)) return "is not sent: the API takes none";
+  if (!(r->config->kinds & 1u << part->kind)) return "is not sent: the model reads none";
+  if (r->message->is_error && form->errors_are_text) return "is not sent: the API takes text of a tool that failed";
+  if (by_url && (part->kind == TP_PART_AUDIO || (part->kind == TP_PART_FILE && !form->file_urls)))
+    return "is not sent: the API takes no URL of it";
+  if (by_url) return tp__begins(part->uri, "https://") ? NULL : "is not sent: only data: and https: URLs are";
+  return is_taken(part->kind, part->media_type) ? NULL : "is not sent: the API does not take its media type";
+}
+
+/* [image chart.bmp (image/bmp, 20,317 bytes) is not sent: …] */
+static tp_status write_words(tp__openai_part *item, tp__openai_media *media, const tp_part *part, const char *why) {
+  assert(part->kind != TP_PART_TEXT && part->kind != TP_PART_NONE);
+  char line[3072];
+  (void)tp_part_describe(part, line, sizeof line);
+  tp__openai_image_fini(media);
+  tp__bytes_put_string(&media->url, "[");
+  tp__bytes_put_string(&media->url, line);
+  if (why[0]) tp__bytes_put_string(&media->url, " ");
+  tp__bytes_put_string(&media->url, why);
+  tp__bytes_put_string(&media->url, "]");
+  *item = (tp__openai_part){.text = tp__bytes_text(&media->url)};
+  return media->url.failed ? TP_ERR_NO_MEMORY : TP_OK;
+}
+
+/* A document that is a text is sent as one: every API takes it. */
+static bool is_text_file(const tp_part *part) {
+  bool is_text = tp__begins(part->media_type, "text/") || tp__begins(part->media_type, "application/json");
+  return part->kind == TP_PART_FILE && is_text && part->bytes.size > 0 && tp_utf8_valid(part->bytes, NULL);
+}
+
+static tp_status write_text_file(tp__openai_part *item, tp__openai_media *media, const tp_part *part) {
+  tp_status status = write_words(item, media, part, "");
+  if (status != TP_OK) return status;
+  tp__bytes_put_string(&media->url, "\n");
+  tp__bytes_put_text(&media->url, part->bytes);
+  item->text = tp__bytes_text(&media->url);
+  return media->url.failed ? TP_ERR_NO_MEMORY : TP_OK;
 }
 
 static tp_status too_many(tp_fault *fault) {
@@ -168,52 +237,101 @@ static tp_status too_many(tp_fault *fault) {
                     TP__OPENAI_IMAGES_MAX);
 }
 
-static tp_status read_image(const tp__openai_config *config, parts *p, tp_text file, tp__openai_image *image,
-                            tp_fault *fault) {
-  if (p->images_left == 0) return too_many(fault);
-  tp_status status = tp__openai_image_read(file, config->files_directory, image, fault);
-  if (status != TP_OK) return status;
-  if (image->url.size > p->bytes_left) return too_many(fault);
-  p->bytes_left -= image->url.size;
+/* Takes the media into the budget of the request. */
+static bool count_media(parts *p, const tp__openai_media *media) {
+  assert(p->images_left > 0);
+  if (media->url.size > p->bytes_left) return false;
+  p->bytes_left -= media->url.size;
   p->images_left--;
+  return true;
+}
+
+/* A file that a user names, by path or URL: it is an image. */
+static tp_status read_users_file(const reading *r, const tp_part *part, tp__openai_media *media) {
+  tp_fault *fault = r->must ? r->fault : NULL;
+  if (!(r->config->kinds & 1u << TP_PART_IMAGE))
+    return tp__refuse(fault, TP_ERR_USAGE, "files", "the model reads no images: see tp_openai_options.inputs");
+  if (r->parts->images_left == 0) return too_many(fault);
+  tp_status status = tp__openai_image_read(part->uri, r->config->files_directory, media, fault);
+  if (status != TP_OK) return status;
+  media->kind = TP_PART_IMAGE;
+  return count_media(r->parts, media) ? TP_OK : too_many(fault);
+}
+
+/* @param ret_why  why it is not sent, where that is no error of the request. */
+static tp_status read_media(const reading *r, const tp_part *part, tp__openai_media *media, const char **ret_why) {
+  *ret_why = obstacle(r, part);
+  if (*ret_why) return TP_ERR_USAGE;
+  *ret_why = not_any_more;
+  if (r->parts->images_left == 0) return TP_ERR_TOO_LARGE;
+  tp_status status = tp__openai_media_read(part, media);
+  if (status == TP_ERR_USAGE) *ret_why = "is not sent: its data: URL has no base64";
+  if (status != TP_OK) return status;
+  return count_media(r->parts, media) ? TP_OK : TP_ERR_TOO_LARGE;
+}
+
+/* A file of a user's message is named by a path or a URL, and was an image always. */
+static bool is_users_file(const reading *r, const tp_part *part) {
+  return r->message->role == TP_ROLE_USER && part->bytes.size == 0 &&
+         (part->kind == TP_PART_FILE || part->kind == TP_PART_IMAGE) &&
+         !(tp__begins(part->uri, "data:") && part->kind == TP_PART_FILE &&
+           tp__is_word(part->media_type, "application/pdf"));
+}
+
+/* What the user's newest message has must be sent; of an older message, which no turn can change any more, and of a
+ * tool's result, a text stands in its place. */
+static tp_status read_part(const reading *r, size_t at, tp_text value) {
+  assert(at < r->parts->count);
+  tp__openai_part *item = &r->parts->items[at];
+  tp__openai_media *media = &r->parts->media[at];
+  tp_part part = {.struct_size = sizeof part};
+  const char *why = not_any_more;
+  if (tp_part_read(value, &part, r->fault) != TP_OK) return TP_ERR_USAGE;
+  *item = (tp__openai_part){.text = part.text};
+  if (part.kind == TP_PART_TEXT) return TP_OK;
+  if (part.kind == TP_PART_LINK) return write_words(item, media, &part, "");
+  if (is_text_file(&part)) return write_text_file(item, media, &part);
+  bool is_file = is_users_file(r, &part);
+  tp_status status = is_file ? read_users_file(r, &part, media) : read_media(r, &part, media, &why);
+  if (status == TP_OK) item->media = media;
+  if (status == TP_OK || status == TP_ERR_NO_MEMORY) return status;
+  if (is_file && r->must) return status; /* the fault names it */
+  if (is_file) {
+    tp__openai_image_fini(media); /* its path is the host's */
+    item->text = not_sent;
+    return TP_OK;
+  }
+  if (!r->must) return write_words(item, media, &part, why);
+  char line[512];
+  (void)tp_part_describe(&part, line, sizeof line);
+  return tp__refuse(r->fault, status, "parts", "%s %s", line, why);
+}
+
+static tp_status read_message(reading *r, const tp_model_request *request, size_t i) {
+  assert(i < request->message_count);
+  size_t at = r->parts->first[i];
+  r->message = request->messages[i];
+  for (tp_value_walk walk = {0}; tp_value_next(r->message->parts, &walk); at++) {
+    tp_status status = read_part(r, at, walk.value);
+    if (status == TP_ERR_NO_MEMORY && r->fault && r->fault->code == TP_OK)
+      return tp__refuse(r->fault, status, NULL, "no memory for a request");
+    if (status != TP_OK) return status;
+  }
   return TP_OK;
 }
 
-/* An image of the user's newest message must be sent; an older one, which no turn can change any more, need not. */
-static tp_status read_part(const tp__openai_config *config, parts *p, size_t at, tp_text value, bool is_newest,
-                           tp_fault *fault) {
-  tp_part part = {.struct_size = sizeof part};
-  if (tp_part_read(value, &part, fault) != TP_OK) return TP_ERR_USAGE;
-  p->items[at] = (tp__openai_part){.text = part.text};
-  if (part.kind == TP_PART_TEXT) return TP_OK;
-  if (part.kind != TP_PART_FILE || part.bytes.size > 0)
-    return tp__refuse(fault, TP_ERR_USAGE, "parts", "a part of kind %s cannot be sent", tp_part_kind_name(part.kind));
-  tp_status status = read_image(config, p, part.uri, &p->images[at], is_newest ? fault : NULL);
-  if (status == TP_OK) {
-    p->items[at].image = &p->images[at];
-  } else if (!is_newest && status != TP_ERR_NO_MEMORY) {
-    tp__openai_image_fini(&p->images[at]);
-    p->items[at].text = not_sent;
-    status = TP_OK;
-  }
-  return status;
-}
-
-/* The newest message first: its images take precedence over those of older ones. */
+/* The user's newest message first, which must be sent, then the newest of the others: what there are too many of is
+ * left out where it is oldest. */
 static tp_status read_parts(const tp__openai_config *config, const tp_model_request *request, parts *p,
                             tp_fault *fault) {
   size_t newest = last_user(request);
+  reading r = {.config = config, .parts = p, .must = true, .fault = fault};
   if (!reserve(p, request)) return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a request");
-  for (size_t i = request->message_count; i > 0; i--) {
-    size_t at = p->first[i - 1];
-    for (tp_value_walk walk = {0}; tp_value_next(request->messages[i - 1]->parts, &walk); at++) {
-      tp_status status = read_part(config, p, at, walk.value, i - 1 == newest, fault);
-      if (status == TP_ERR_NO_MEMORY && fault && fault->code == TP_OK)
-        return tp__refuse(fault, status, NULL, "no memory for a request");
-      if (status != TP_OK) return status;
-    }
-  }
-  return TP_OK;
+  tp_status status = newest < request->message_count ? read_message(&r, request, newest) : TP_OK;
+  r.must = false;
+  for (size_t i = request->message_count; status == TP_OK && i > 0; i--)
+    if (i - 1 != newest) status = read_message(&r, request, i - 1);
+  return status;
 }
 
 static tp_status write_with(const tp__openai_config *config, tp__openai_draft_request *draft, tp__bytes *json,

@@ -376,6 +376,268 @@ TEST(the_newest_64_images_are_sent) {
   tp_writer_free(second);
 }
 
+/* ---- parts of tools' results ---- */
+
+#define PNG "\x89PNG\r\n\x1a\n"
+#define PART(...) \
+  (tp_part) { .struct_size = sizeof(tp_part), __VA_ARGS__ }
+
+static tp_text parts_value(tp_writer *writer, const tp_part *parts, size_t count) {
+  tp_text value;
+  tp_writer_reset(writer);
+  tp_write_array(writer, count);
+  for (size_t i = 0; i < count; i++) assert_int_equal(tp_part_write(&parts[i], writer, NULL), TP_OK);
+  assert_int_equal(tp_writer_finish(writer, &value), TP_OK);
+  return value;
+}
+
+/* A question, two calls, their results, of which the first has the parts, and what follows. */
+typedef struct exchange {
+  tp_message messages[5];
+  const tp_message *list[5];
+  tp_model_request request;
+} exchange;
+
+static const tp_tool_call *const two_calls[] = {&weather, &none};
+
+static void make_exchange(exchange *x, tp_text parts, bool is_error) {
+  const tp_message messages[] = {
+      said[1],
+      {.struct_size = sizeof(tp_message), .role = TP_ROLE_ASSISTANT, .calls = two_calls, .call_count = 2},
+      {.struct_size = sizeof(tp_message),
+       .role = TP_ROLE_TOOL,
+       .call_id = T("c0"),
+       .text = T("seen"),
+       .parts = parts,
+       .is_error = is_error},
+      {.struct_size = sizeof(tp_message), .role = TP_ROLE_TOOL, .call_id = T("c1"), .text = T("noon")},
+      said[8]};
+  memcpy(x->messages, messages, sizeof messages);
+  for (size_t i = 0; i < COUNT(messages); i++) x->list[i] = &x->messages[i];
+  x->request =
+      (tp_model_request){.struct_size = sizeof x->request, .messages = x->list, .message_count = COUNT(messages)};
+}
+
+/* What the body has from the results on. */
+static void assert_results(tp_openai_api api, const tp_openai_options *options, const exchange *x,
+                           const char *expected) {
+  static const char *const begins[] = {"{\"role\":\"tool\"", "{\"type\":\"function_call_output\"",
+                                       "{\"type\":\"tool_result\""};
+  tp__openai_config config = configure(api, options);
+  tp__bytes json = {0};
+  tp_fault fault = {0};
+  if (tp__openai_request_write(&config, &x->request, &json, &fault) != TP_OK) fail_msg("%s", fault.message);
+  const char *from = strstr(tp__bytes_string(&json), begins[api]);
+  assert_non_null(from);
+  if (strncmp(from, expected, strlen(expected)) != 0) fail_msg("%s\nis not\n%s", from, expected);
+  tp__bytes_fini(&json);
+  tp__openai_config_fini(&config);
+}
+
+static const tp_part of_each_kind[] = {
+    {.struct_size = sizeof(tp_part), .kind = TP_PART_TEXT, .text = T("more")},
+    {.struct_size = sizeof(tp_part),
+     .kind = TP_PART_IMAGE,
+     .bytes = T(PNG),
+     .media_type = T("image/png"),
+     .name = T("a")},
+    {.struct_size = sizeof(tp_part), .kind = TP_PART_IMAGE, .uri = T("https://h/b.jpg")},
+    {.struct_size = sizeof(tp_part), .kind = TP_PART_AUDIO, .bytes = T("RIFF"), .media_type = T("audio/wav")},
+    {.struct_size = sizeof(tp_part),
+     .kind = TP_PART_FILE,
+     .bytes = T("%PDF"),
+     .media_type = T("application/pdf"),
+     .name = T("d.pdf")},
+    {.struct_size = sizeof(tp_part),
+     .kind = TP_PART_FILE,
+     .bytes = T("x: 1"),
+     .media_type = T("text/x"),
+     .name = T("n")},
+    {.struct_size = sizeof(tp_part), .kind = TP_PART_LINK, .uri = T("file:///r"), .size = 1234},
+};
+
+TEST(parts_of_a_result_have_the_form_of_the_api) {
+  tp_writer *writer;
+  exchange x;
+  const tp_openai_options all = {.inputs = TP_OPENAI_INPUT_IMAGES | TP_OPENAI_INPUT_AUDIO | TP_OPENAI_INPUT_FILES};
+  assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
+  make_exchange(&x, parts_value(writer, of_each_kind, COUNT(of_each_kind)), false);
+  assert_results(
+      TP_OPENAI_CHAT, &all, &x,
+      "{\"role\":\"tool\",\"tool_call_id\":\"c0\",\"content\":\"seen\\nmore\\n[image a: in the message after the "
+      "results]\\n[image: in the message after the results]\\n[audio: in the message after the results]\\n[file d.pdf: "
+      "in the message after the results]\\n[file n (text/x, 4 bytes)]\\nx: 1\\n[link <file:///r> (1,234 bytes)]\"},"
+      "{\"role\":\"tool\",\"tool_call_id\":\"c1\",\"content\":\"noon\"},"
+      "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"[of the tool's result for call c0:]\"},"
+      "{\"type\":\"image_url\",\"image_url\":{\"url\":\"data:image/png;base64,iVBORw0KGgo=\"}},"
+      "{\"type\":\"image_url\",\"image_url\":{\"url\":\"https://h/b.jpg\"}},"
+      "{\"type\":\"input_audio\",\"input_audio\":{\"data\":\"UklGRg==\",\"format\":\"wav\"}},"
+      "{\"type\":\"file\",\"file\":{\"filename\":\"d.pdf\",\"file_data\":\"data:application/pdf;base64,JVBERg==\"}}]},"
+      "{\"role\":\"user\",\"content\":\"So?\"}]");
+  assert_results(
+      TP_OPENAI_RESPONSES, &all, &x,
+      "{\"type\":\"function_call_output\",\"call_id\":\"c0\",\"output\":["
+      "{\"type\":\"input_text\",\"text\":\"seen\"},{\"type\":\"input_text\",\"text\":\"more\"},"
+      "{\"type\":\"input_image\",\"image_url\":\"data:image/png;base64,iVBORw0KGgo=\"},"
+      "{\"type\":\"input_image\",\"image_url\":\"https://h/b.jpg\"},"
+      "{\"type\":\"input_text\",\"text\":\"[audio (audio/wav, 4 bytes) is not sent: the API takes none]\"},"
+      "{\"type\":\"input_file\",\"filename\":\"d.pdf\",\"file_data\":\"data:application/pdf;base64,JVBERg==\"},"
+      "{\"type\":\"input_text\",\"text\":\"[file n (text/x, 4 bytes)]\\nx: 1\"},"
+      "{\"type\":\"input_text\",\"text\":\"[link <file:///r> (1,234 bytes)]\"}]},"
+      "{\"type\":\"function_call_output\",\"call_id\":\"c1\",\"output\":\"noon\"},");
+  assert_results(
+      TP_OPENAI_MESSAGES, &all, &x,
+      "{\"type\":\"tool_result\",\"tool_use_id\":\"c0\",\"content\":["
+      "{\"type\":\"text\",\"text\":\"seen\"},{\"type\":\"text\",\"text\":\"more\"},"
+      "{\"type\":\"image\",\"source\":{\"type\":\"base64\",\"media_type\":\"image/png\",\"data\":\"iVBORw0KGgo=\"}},"
+      "{\"type\":\"image\",\"source\":{\"type\":\"url\",\"url\":\"https://h/b.jpg\"}},"
+      "{\"type\":\"text\",\"text\":\"[audio (audio/wav, 4 bytes) is not sent: the API takes none]\"},"
+      "{\"type\":\"document\",\"source\":{\"type\":\"base64\",\"media_type\":\"application/"
+      "pdf\",\"data\":\"JVBERg==\"},"
+      "\"title\":\"d.pdf\"},{\"type\":\"text\",\"text\":\"[file n (text/x, 4 bytes)]\\nx: 1\"},"
+      "{\"type\":\"text\",\"text\":\"[link <file:///r> (1,234 bytes)]\"}]},"
+      "{\"type\":\"tool_result\",\"tool_use_id\":\"c1\",\"content\":\"noon\"},"
+      "{\"type\":\"text\",\"text\":\"So?\"}]}]");
+  tp_writer_free(writer);
+}
+
+/* Never in silence: each has a text in its place, and the request is sent. */
+TEST(a_part_that_cannot_be_sent_is_named_with_the_reason) {
+  static const struct {
+    tp_openai_api api;
+    uint32_t inputs;
+    bool is_error;
+    tp_part part;
+    const char *words;
+  } cases[] = {
+      {TP_OPENAI_CHAT,
+       0,
+       false,
+       {.kind = TP_PART_AUDIO, .bytes = T("x"), .media_type = T("audio/wav")},
+       "[audio (audio/wav, 1 byte) is not sent: the model reads none]"},
+      {TP_OPENAI_CHAT,
+       TP_OPENAI_INPUT_TEXT,
+       false,
+       {.kind = TP_PART_IMAGE, .bytes = T("x"), .media_type = T("image/png")},
+       "[image (image/png, 1 byte) is not sent: the model reads none]"},
+      {TP_OPENAI_MESSAGES,
+       TP_OPENAI_INPUT_IMAGES,
+       false,
+       {.kind = TP_PART_FILE, .bytes = T("x"), .media_type = T("application/pdf")},
+       "[file (application/pdf, 1 byte) is not sent: the model reads none]"},
+      {TP_OPENAI_RESPONSES,
+       TP_OPENAI_INPUT_AUDIO,
+       false,
+       {.kind = TP_PART_AUDIO, .bytes = T("x"), .media_type = T("audio/wav")},
+       "is not sent: the API takes none]"},
+      {TP_OPENAI_CHAT,
+       0,
+       false,
+       {.kind = TP_PART_IMAGE, .bytes = T("BM"), .media_type = T("image/bmp")},
+       "[image (image/bmp, 2 bytes) is not sent: the API does not take its media type]"},
+      {TP_OPENAI_CHAT,
+       0,
+       false,
+       {.kind = TP_PART_FILE, .bytes = T("\xff"), .media_type = T("text/x")},
+       "[file (text/x, 1 byte) is not sent: the API does not take its media type]"},
+      {TP_OPENAI_CHAT,
+       0,
+       false,
+       {.kind = TP_PART_FILE, .bytes = T("\1")},
+       "[file (1 byte) is not sent: the API does not take"},
+      {TP_OPENAI_CHAT,
+       0,
+       false,
+       {.kind = TP_PART_FILE, .uri = T("https://h/d.pdf"), .media_type = T("application/pdf")},
+       "[file <https://h/d.pdf> (application/pdf) is not sent: the API takes no URL of it]"},
+      {TP_OPENAI_MESSAGES,
+       0,
+       false,
+       {.kind = TP_PART_IMAGE, .uri = T("file:///etc/passwd")},
+       "[image <file:///etc/passwd> is not sent: only data: and https: URLs are]"},
+      {TP_OPENAI_CHAT,
+       0,
+       false,
+       {.kind = TP_PART_IMAGE, .uri = T("a.png")},
+       "is not sent: only data: and https: URLs are]"},
+      {TP_OPENAI_CHAT,
+       0,
+       false,
+       {.kind = TP_PART_IMAGE, .uri = T("data:image/png,x")},
+       "is not sent: its data: URL has no base64]"},
+      {TP_OPENAI_CHAT, 0, false, {.kind = TP_PART_IMAGE, .uri = T("data:image/png;base64,?")}, "has no base64]"},
+      {TP_OPENAI_MESSAGES,
+       0,
+       true,
+       {.kind = TP_PART_IMAGE, .bytes = T("x"), .media_type = T("image/png")},
+       "[image (image/png, 1 byte) is not sent: the API takes text of a tool that failed]"},
+  };
+  tp_writer *writer;
+  assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    exchange x;
+    tp_part part = cases[i].part;
+    part.struct_size = sizeof part;
+    make_exchange(&x, parts_value(writer, &part, 1), cases[i].is_error);
+    tp__openai_config config =
+        configure(cases[i].api, &(tp_openai_options){.inputs = cases[i].inputs, .files_directory = "/"});
+    tp__bytes json = {0};
+    tp_fault fault = {0};
+    if (tp__openai_request_write(&config, &x.request, &json, &fault) != TP_OK) fail_msg("%zu: %s", i, fault.message);
+    if (!strstr(tp__bytes_string(&json), cases[i].words)) fail_msg("%zu: %s", i, tp__bytes_string(&json));
+    assert_null(strstr(tp__bytes_string(&json), "image_url"));
+    assert_null(strstr(tp__bytes_string(&json), "base64,"));
+    tp__bytes_fini(&json);
+    tp__openai_config_fini(&config);
+  }
+  tp_writer_free(writer);
+}
+
+/* The user's message must be sent, whatever tools answered since. */
+TEST(images_of_results_leave_room_for_the_users) {
+  tp_writer *first, *second;
+  exchange x;
+  assert_int_equal(tp_writer_new(NULL, &first), TP_OK);
+  assert_int_equal(tp_writer_new(NULL, &second), TP_OK);
+  make_exchange(&x, (tp_text){0}, false);
+  x.messages[0] = with_file(second, "https://h/user.png");
+  x.request.message_count = 4;
+  static tp_part parts[65];
+  for (size_t i = 0; i < COUNT(parts); i++) parts[i] = PART(.kind = TP_PART_IMAGE, .uri = T("https://h/r.png"));
+  x.messages[2].parts = parts_value(first, parts, COUNT(parts));
+  tp__openai_config config = configure(TP_OPENAI_MESSAGES, NULL);
+  tp__bytes json = {0};
+  assert_int_equal(tp__openai_request_write(&config, &x.request, &json, NULL), TP_OK);
+  int of_results = 0, words = 0;
+  for (const char *at = tp__bytes_string(&json); (at = strstr(at, "\"url\":\"https://h/r.png")); at++) of_results++;
+  for (const char *at = tp__bytes_string(&json); (at = strstr(at, "is not sent any more]")); at++) words++;
+  assert_non_null(strstr(tp__bytes_string(&json), "\"url\":\"https://h/user.png"));
+  assert_int_equal(of_results, 63);
+  assert_int_equal(words, 2);
+  tp__bytes_fini(&json);
+  tp__openai_config_fini(&config);
+  tp_writer_free(first);
+  tp_writer_free(second);
+}
+
+TEST(a_model_without_images_refuses_a_users_and_wrong_inputs_are_refused) {
+  tp_writer *writer;
+  assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
+  tp_message user = with_file(writer, "https://h/a.png");
+  const tp_message *const messages[] = {&user};
+  tp_model_request request = {.struct_size = sizeof request, .messages = messages, .message_count = 1};
+  assert_refused(TP_OPENAI_CHAT, &(tp_openai_options){.inputs = TP_OPENAI_INPUT_TEXT}, &request,
+                 "the model reads no images: see tp_openai_options.inputs");
+  user.parts = parts_value(writer, &PART(.kind = TP_PART_AUDIO, .bytes = T("x"), .media_type = T("audio/wav")), 1);
+  assert_refused(TP_OPENAI_RESPONSES, NULL, &request, "audio (audio/wav, 1 byte) is not sent: the API takes none");
+  tp__openai_config config = {0};
+  tp_fault fault = {0};
+  const tp_openai_options wrong = {.struct_size = sizeof wrong, .model = "m", .base_url = "http://h/v1", .inputs = 16};
+  assert_int_equal(tp__openai_config_init(&config, &wrong, &fault), TP_ERR_USAGE);
+  assert_non_null(strstr(fault.message, "inputs"));
+  tp_writer_free(writer);
+}
+
 /* ---- memory ---- */
 
 TEST(no_memory_is_refused_at_every_allocation) {
@@ -387,6 +649,11 @@ TEST(no_memory_is_refused_at_every_allocation) {
   const tp_message *messages[COUNT(talk)];
   memcpy(messages, talk, sizeof talk);
   messages[1] = &user;
+  tp_writer *of_result;
+  assert_int_equal(tp_writer_new(NULL, &of_result), TP_OK);
+  tp_message result = said[3];
+  result.parts = parts_value(of_result, of_each_kind, COUNT(of_each_kind));
+  messages[3] = &result;
   request.messages = messages;
   for (int api = 0; api < 3; api++) {
     bool refused = true;
@@ -405,6 +672,7 @@ TEST(no_memory_is_refused_at_every_allocation) {
       tp__openai_config_fini(&config);
     }
   }
+  tp_writer_free(of_result);
   tp_writer_free(writer);
 }
 
