@@ -370,6 +370,23 @@ def decisions_have_a_status(path, text, tree):
         yield 3, 'the table of docs/README.md has no row of it with %s | %s' % match.groups()
 
 
+PUBLIC_STRUCT = re.compile(r'typedef struct (tp_\w+) \{\n(.*?)\n\} \1;', re.S)
+COMMENT_BESIDE = re.compile(r'^[^\n/]*;[ ]*/\*(?!\*)(?:[^*]|\*(?!/))*\*/', re.M)
+
+
+def comments_stand_above_fields(path, text, tree):
+    """In public headers: of each option above its field, and of other fields, too, unless it fits beside."""
+    if not path.startswith('include/turnphase/'):
+        return
+    for struct in PUBLIC_STRUCT.finditer(text):
+        for match in COMMENT_BESIDE.finditer(struct.group(2)):
+            line = line_of(text, struct.start(2) + match.start())
+            if struct.group(1).endswith('_options'):
+                yield line, 'the comment of an option stands above it: /** … */'
+            elif '\n' in match.group():
+                yield line, 'a comment that does not fit beside its field stands above it: /** … */'
+
+
 def lists_are_sorted(path, text, tree):
     if not path.endswith('meson.build'):
         return
@@ -597,6 +614,10 @@ FUNCTIONS = [
     (decisions_have_a_status, 'docs/decisions/gate.md', '# Title\n\n2026-11-22, superseded.\n'),
     (decisions_have_a_status, 'docs/decisions/gate.md', '# Title\n\n2025-01-01, in force.\n'),
     (decisions_have_a_status, 'docs/decisions/missing_zzz.md', '# Title\n\n2026-11-22, in force.\n'),
+    (comments_stand_above_fields, 'include/turnphase/x.h',
+     'typedef struct tp_x_options {\n  size_t struct_size;\n  const char *one; /* of it */\n} tp_x_options;\n'),
+    (comments_stand_above_fields, 'include/turnphase/x.h',
+     'typedef struct tp_x {\n  tp_status (*one)(void *ctx); /* of it,\n     twice */\n  int two;\n} tp_x;\n'),
     (lists_are_sorted, 'cli/meson.build', "cli_sources = files(\n  'b.c',\n  'a.c',\n)\n"),
 ]
 

@@ -66,26 +66,36 @@ typedef void (*tp_hook_program_fn)(void *ctx, const tp_hook_program *program);
 /** Where hooks are. Zero means default. All texts are copied. */
 typedef struct tp_hooks_options {
   size_t struct_size;
-  const char *directory;         /* required: its *.yaml and *.yml files, in bytewise order of their names */
-  const char *root;              /* where programs run, and where relative paths of programs and files begin; NULL: the
-                                   working directory at this moment */
-  const char *only;              /* tp_hooks_commit() registers the hook with this id alone, whether it is enabled or
-                                   not, and without its edges to others; NULL: all that are enabled */
-  tp_hook_program_fn on_program; /* called for every program that has ended, until tp_hooks_free() returns; NULL:
-                                    none */
+  /** Required: its *.yaml and *.yml files, in bytewise order of their names. */
+  const char *directory;
+  /** Where programs run, and where relative paths of programs and files begin; NULL: the working directory at this
+   *  moment. */
+  const char *root;
+  /** tp_hooks_commit() registers the hook with this id alone, whether it is enabled or not, and without its edges
+   *  to others; NULL: all that are enabled. */
+  const char *only;
+  /** Called for every program that has ended, until tp_hooks_free() returns; NULL: none. */
+  tp_hook_program_fn on_program;
   void *program_ctx;
-  tp_grant grants;            /* what the operator grants: TP_GRANT_REWRITE to the hooks whose files say
-                                   rewrite: true, which are refused without it */
-  const char *sandbox_helper; /* path of turnphase-sandbox; NULL: where it was installed */
-  bool sandbox_all;           /* every program runs in a sandbox, and a file that says sandbox: false is refused */
-  uint8_t reserved_[7];       /* zero */
-  const char *const *webhook_hosts; /* the endpoints that hooks of kind webhook may call: "host:port", or "host" for
-                                   port 443; ended by NULL. NULL: none, and a file that names one is refused */
-  const char *webhook_helper;       /* path of turnphase-webhook; NULL: where it was installed */
-  const char *const *data_files;    /* what the operator has decided of files that could be code or data: globs of their
-                                   names (tp_hook_file), ended by NULL: they are data, and no part of the trust. The
-                                   hash covers the decisions */
-  const char *const *code_files;    /* the same: they are code */
+  /** What the operator grants: TP_GRANT_REWRITE to the hooks whose files say rewrite: true, which are refused
+   *  without it. */
+  tp_grant grants;
+  /** Path of turnphase-sandbox; NULL: where it was installed. */
+  const char *sandbox_helper;
+  /** Every program runs in a sandbox, and a file that says sandbox: false is refused. */
+  bool sandbox_all;
+  /** Zero. */
+  uint8_t reserved_[7];
+  /** The endpoints that hooks of kind webhook may call: "host:port", or "host" for port 443; ended by NULL. NULL:
+   *  none, and a file that names one is refused. */
+  const char *const *webhook_hosts;
+  /** Path of turnphase-webhook; NULL: where it was installed. */
+  const char *webhook_helper;
+  /** What the operator has decided of files that could be code or data: globs of their names (tp_hook_file), ended
+   *  by NULL: they are data, and no part of the trust. The hash covers the decisions. */
+  const char *const *data_files;
+  /** The same: they are code. */
+  const char *const *code_files;
 } tp_hooks_options;
 
 /** Reads and checks every file of the directory, and hashes the code that an operator trusts (tp_hooks_each_file()):
@@ -119,16 +129,22 @@ typedef enum tp_hook_file_use {
 /** A file that the trust is about, or was taken for data. Made by the library; borrowed till the callback returns. */
 typedef struct tp_hook_file {
   size_t struct_size;
-  const char *path;   /* where it is */
-  const char *name;   /* from the directory, "./" and the name from the root, or its path */
-  const char *digest; /* of code: its SHA-256 in hexadecimal digits; empty: it is data, or not there */
-  const char *hook;   /* the id of the hook whose command names it; empty: it lies in the directory */
+  /** Where it is. */
+  const char *path;
+  /** From the directory, "./" and the name from the root, or its path. */
+  const char *name;
+  /** Of code: its SHA-256 in hexadecimal digits; empty: it is data, or not there. */
+  const char *digest;
+  /** The id of the hook whose command names it; empty: it lies in the directory. */
+  const char *hook;
   tp_hook_file_use use;
-  bool is_code;  /* the hash has its content */
-  bool is_there; /* when the directory was read */
-  bool
-      is_unclear; /* neither its name nor its content shows whether it is code: is_code holds until the operator decides
-                      (tp_hooks_options.data_files, code_files) */
+  /** The hash has its content. */
+  bool is_code;
+  /** When the directory was read. */
+  bool is_there;
+  /** Neither its name nor its content shows whether it is code: is_code holds until the operator decides
+   *  (tp_hooks_options.data_files, code_files). */
+  bool is_unclear;
   uint8_t reserved_;
 } tp_hook_file;
 /** false stops. Threads: the calling one. */
@@ -202,14 +218,21 @@ typedef void (*tp_hooks_reload_fn)(void *ctx, tp_status status, const tp_fault *
 /** Options of a watch. Zero means default. All texts are copied. */
 typedef struct tp_hooks_watch_options {
   size_t struct_size;
-  const tp_hooks_options *hooks; /* required: the directory of the watch; only must be NULL */
-  const char *owner;             /* as of tp_hooks_commit() */
-  tp_hooks_trusts_fn trusts;     /* NULL: any content is trusted */
-  tp_hooks_reload_fn on_reload;  /* NULL: none */
-  void *ctx;                     /* of both */
-  uint32_t quiet_ms;             /* how long the directory must be unchanged before a change is registered; 0: 100; at
-                                   most 60,000. Further changes delay it by at most 2 s */
-  uint32_t reserved_;            /* zero */
+  /** Required: the directory of the watch; only must be NULL. */
+  const tp_hooks_options *hooks;
+  /** As of tp_hooks_commit(). */
+  const char *owner;
+  /** NULL: any content is trusted. */
+  tp_hooks_trusts_fn trusts;
+  /** NULL: none. */
+  tp_hooks_reload_fn on_reload;
+  /** Of both. */
+  void *ctx;
+  /** How long the directory must be unchanged before a change is registered; 0: 100; at most 60,000. Further
+   *  changes delay it by at most 2 s. */
+  uint32_t quiet_ms;
+  /** Zero. */
+  uint32_t reserved_;
 } tp_hooks_watch_options;
 
 /** Reads and commits the directory, then watches it: when a file in it or its folders is changed, added or removed, the

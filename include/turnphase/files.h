@@ -26,9 +26,11 @@ typedef enum tp_files_writes {
 /** Zero means default. Strings are copied. */
 typedef struct tp_files_options {
   size_t struct_size;
-  const char *root; /* required: an existing directory, opened once: renaming it later changes nothing */
+  /** Required: an existing directory, opened once: renaming it later changes nothing. */
+  const char *root;
   tp_files_writes writes;
-  uint32_t read_bytes_max; /* of one answer of files_read; 0: 65,536; up to 1,048,576 */
+  /** Of one answer of files_read; 0: 65,536; up to 1,048,576. */
+  uint32_t read_bytes_max;
 } tp_files_options;
 
 /** Adds to the edit:

@@ -170,19 +170,26 @@ struct tp_tool;
  *   background_job   key (the idempotency key), domain (handler id), value (payload), text (order key) */
 typedef struct tp_contribution {
   size_t struct_size;
-  tp_contribution_kind kind; /* TP_CONTRIBUTION_* */
-  int32_t weight;            /* the larger one wins; independent of a subscription's priority */
+  /** TP_CONTRIBUTION_*. */
+  tp_contribution_kind kind;
+  /** The larger one wins; independent of a subscription's priority. */
+  int32_t weight;
   tp_severity severity;
   uint32_t tool_count;
   tp_text domain;
   tp_text key;
   tp_text title;
-  tp_text text;                       /* UTF-8 */
-  tp_text short_text;                 /* the contribution's own shorter form, used when a budget would cut text */
-  tp_text value;                      /* one msgpack value */
-  tp_text sources;                    /* msgpack array of str: ids of turns or documents behind the text */
-  const struct tp_tool *const *tools; /* tool.h; each is read by its struct_size and copied; what its function and ctx
-                                   point to must stay valid while the handler is registered */
+  /** UTF-8. */
+  tp_text text;
+  /** The contribution's own shorter form, used when a budget would cut text. */
+  tp_text short_text;
+  /** One msgpack value. */
+  tp_text value;
+  /** Msgpack array of str: ids of turns or documents behind the text. */
+  tp_text sources;
+  /** tool.h; each is read by its struct_size and copied; what its function and ctx point to must stay valid while
+   *  the handler is registered. */
+  const struct tp_tool *const *tools;
 } tp_contribution;
 
 /** What a payload field holds. */
@@ -241,17 +248,24 @@ TP_API const char *tp_verdict_name(tp_verdict verdict);
 /** A deferred answer, for tp_token_complete(), which copies everything it points to. */
 typedef struct tp_outcome {
   size_t struct_size;
-  tp_answer kind;                              /* TP_ANSWER_DONE to TP_ANSWER_FAILED */
-  uint32_t code;                               /* with FAILED: the handler's own number, kept in the record */
-  bool retryable;                              /* with FAILED: may be tried again */
-  uint8_t reserved_[3];                        /* zero */
-  uint32_t why;                                /* with FAILED: how it failed, for the record; 0: TP_REASON_ERROR, else
-                                           TP_REASON_TIMEOUT, CRASH, KILLED, CANNOT_START or MALFORMED (store.h) */
-  const char *reason;                          /* deny, ask, failed: a safe sentence, or NULL */
-  const tp_contribution *const *contributions; /* the contributions of the answer */
+  /** TP_ANSWER_DONE to TP_ANSWER_FAILED. */
+  tp_answer kind;
+  /** With FAILED: the handler's own number, kept in the record. */
+  uint32_t code;
+  /** With FAILED: may be tried again. */
+  bool retryable;
+  /** Zero. */
+  uint8_t reserved_[3];
+  /** With FAILED: how it failed, for the record; 0: TP_REASON_ERROR, else TP_REASON_TIMEOUT, CRASH, KILLED,
+   *  CANNOT_START or MALFORMED (store.h). */
+  uint32_t why;
+  /** Deny, ask, failed: a safe sentence, or NULL. */
+  const char *reason;
+  /** The contributions of the answer. */
+  const tp_contribution *const *contributions;
   size_t contribution_count;
-  const tp_field *replacements; /* payload fields to replace, as by tp_call_replace(); where that would
-                                           refuse one of them, the attempt fails */
+  /** Payload fields to replace, as by tp_call_replace(); where that would refuse one of them, the attempt fails. */
+  const tp_field *replacements;
   size_t replacement_count;
 } tp_outcome;
 

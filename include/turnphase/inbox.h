@@ -29,11 +29,13 @@ TP_BEGIN_DECLS
 /** Options of an inbox. Zero means default. */
 typedef struct tp_inbox_options {
   size_t struct_size;
-  uint32_t capacity;       /* how many calls may wait to be taken; 0: what may be deferred
-                                   (tp_runtime_options.deferred_max); at most 1,048,576. A call that finds the inbox
-                                   full waits in line, in the order of arrival, until its limit; it is not refused */
-  uint32_t event_capacity; /* how many events may wait besides; 0: 1,024; at most 1,048,576. 65,536 more events TURN_END
-                                   may wait. Ends, cancels and destroys need no space */
+  /** How many calls may wait to be taken; 0: what may be deferred (tp_runtime_options.deferred_max); at most
+   *  1,048,576. A call that finds the inbox full waits in line, in the order of arrival, until its limit; it is not
+   *  refused. */
+  uint32_t capacity;
+  /** How many events may wait besides; 0: 1,024; at most 1,048,576. 65,536 more events TURN_END may wait. Ends,
+   *  cancels and destroys need no space. */
+  uint32_t event_capacity;
 } tp_inbox_options;
 
 /** Makes an inbox for handlers, tools, models and listeners of this runtime. It belongs to the process that makes it:

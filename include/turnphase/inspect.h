@@ -145,30 +145,45 @@ TP_API tp_status tp_job_discard(tp_runtime *runtime, uint64_t id, tp_fault *faul
  *  set to the size that was filled. Each number is exact; two of them may be of different moments. */
 typedef struct tp_runtime_stats {
   size_t struct_size;
-  uint64_t turns_open;         /* now: those that run or wait, and those that their hosts drive */
-  uint64_t tokens_open;        /* now: deferred handlers, tools and model calls whose token was not completed, also
-                                   when the turn no longer waits for it */
-  uint64_t attempts_abandoned; /* now */
-  uint64_t handler_threads;    /* now */
-  uint64_t jobs_run;           /* runs of background jobs that have ended, each attempt of one */
-  uint64_t jobs_open;          /* now: queued or running in the store */
-  uint64_t jobs_dead;          /* jobs that failed for good: dead letters */
-  uint64_t jobs_refused;       /* jobs that the store did not take */
-  uint64_t sessions_open;      /* now: those whose close has not ended */
-  uint64_t turns_queued;       /* now: turns, and ends of sessions, that wait for the turn before them in their
-                                   session */
+  /** Now: those that run or wait, and those that their hosts drive. */
+  uint64_t turns_open;
+  /** Now: deferred handlers, tools and model calls whose token was not completed, also when the turn no longer
+   *  waits for it. */
+  uint64_t tokens_open;
+  /** Now. */
+  uint64_t attempts_abandoned;
+  /** Now. */
+  uint64_t handler_threads;
+  /** Runs of background jobs that have ended, each attempt of one. */
+  uint64_t jobs_run;
+  /** Now: queued or running in the store. */
+  uint64_t jobs_open;
+  /** Jobs that failed for good: dead letters. */
+  uint64_t jobs_dead;
+  /** Jobs that the store did not take. */
+  uint64_t jobs_refused;
+  /** Now: those whose close has not ended. */
+  uint64_t sessions_open;
+  /** Now: turns, and ends of sessions, that wait for the turn before them in their session. */
+  uint64_t turns_queued;
   /* Turns of tp_turn_run() and tp_turn_submit() that have ended, by outcome; those that never began among them. */
   uint64_t turns_completed, turns_failed, turns_denied, turns_cancelled, turns_timed_out;
-  uint64_t denials;          /* what was denied: by a handler, or a tool call by a policy */
-  uint64_t failures;         /* runs of handlers that did not answer, whatever the reason */
-  uint64_t attempts_waiting; /* now: calls of handlers, tools, models, histories and jobs that are ready and wait for
-                                   a handler thread or for a permit (max_concurrent); not what waits in an inbox */
-  uint64_t turns_waiting;    /* now: turns that wait because tp_runtime_options.turns_running_max run */
-  uint64_t turns_refused;    /* turns that were refused because they would have waited too long, or too many of their
-                                   tenant waited */
-  uint64_t attempts_shed;    /* runs of handlers that were shed because too many calls waited for a handler thread
-                                   (tp_runtime_options.handler_queue_max). Refused turns are among turns_refused */
-  uint64_t breakers_opened;  /* breakers of subscriptions that opened by themselves: see tp_subscription_trip() */
+  /** What was denied: by a handler, or a tool call by a policy. */
+  uint64_t denials;
+  /** Runs of handlers that did not answer, whatever the reason. */
+  uint64_t failures;
+  /** Now: calls of handlers, tools, models, histories and jobs that are ready and wait for a handler thread or for
+   *  a permit (max_concurrent); not what waits in an inbox. */
+  uint64_t attempts_waiting;
+  /** Now: turns that wait because tp_runtime_options.turns_running_max run. */
+  uint64_t turns_waiting;
+  /** Turns that were refused because they would have waited too long, or too many of their tenant waited. */
+  uint64_t turns_refused;
+  /** Runs of handlers that were shed because too many calls waited for a handler thread
+   *  (tp_runtime_options.handler_queue_max). Refused turns are among turns_refused. */
+  uint64_t attempts_shed;
+  /** Breakers of subscriptions that opened by themselves: see tp_subscription_trip(). */
+  uint64_t breakers_opened;
 } tp_runtime_stats;
 /** With a struct_size that is not set nothing is written. After tp_runtime_free() and in the child of a fork every
  *  counter is 0. Threads: any. */

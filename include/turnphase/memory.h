@@ -16,47 +16,63 @@ TP_BEGIN_DECLS
 /** A request for the vectors of texts. Made by the library; borrowed until embed returns. */
 typedef struct tp_memory_embed_request {
   size_t struct_size;
-  const tp_text *texts; /* text_count of them, at most batch_max; side by side */
+  /** text_count of them, at most batch_max; side by side. */
+  const tp_text *texts;
   size_t text_count;
-  uint32_t dimensions; /* numbers of each vector */
-  bool is_query;       /* one text of a search; false: texts that are stored */
+  /** Numbers of each vector. */
+  uint32_t dimensions;
+  /** One text of a search; false: texts that are stored. */
+  bool is_query;
   uint8_t reserved_[3];
-  bool (*cancelled)(const void *ctx); /* true when the vectors are not needed: the turn or the job was cancelled, or a
-                                    query lasted 5 s. After the deadline of active_recall a query is still needed: its
-                                    result goes to the session's next turn. Threads: the one that runs embed */
-  const void *ctx;                    /* for cancelled */
+  /** True when the vectors are not needed: the turn or the job was cancelled, or a query lasted 5 s. After the
+   *  deadline of active_recall a query is still needed: its result goes to the session's next turn. Threads: the
+   *  one that runs embed. */
+  bool (*cancelled)(const void *ctx);
+  /** For cancelled. */
+  const void *ctx;
 } tp_memory_embed_request;
 
 /** Makes vectors of texts. It is passed by pointer: tp_memory_register() copies the struct and the name, and takes it,
  *  on success only. */
 typedef struct tp_memory_embedder {
   size_t struct_size;
-  const char *name; /* of the model and what else its vectors depend on; 1 to 128 bytes. Vectors in the
-                                    file that another name made are made anew */
+  /** Of the model and what else its vectors depend on; 1 to 128 bytes. Vectors in the file that another name made
+   *  are made anew. */
+  const char *name;
   void *ctx;
   /** Fills ret_vectors with text_count times dimensions finite numbers, in the order of the texts. It may block, and
    *  should call request->cancelled from time to time.
    *  @return TP_OK; any other status: nothing of ret_vectors is used. Threads: any, several at once. */
   tp_status (*embed)(void *ctx, const tp_memory_embed_request *request, float *ret_vectors);
-  void (*destroy)(void *ctx); /* exactly once, when no handler of the memory is left; may be NULL */
-  uint32_t dimensions;        /* 1 to 4,096 */
-  uint32_t batch_max;         /* texts of one call; 0: 32; at most 256 */
+  /** Exactly once, when no handler of the memory is left; may be NULL. */
+  void (*destroy)(void *ctx);
+  /** 1 to 4,096. */
+  uint32_t dimensions;
+  /** Texts of one call; 0: 32; at most 256. */
+  uint32_t batch_max;
 } tp_memory_embedder;
 
 /** Zero means default. Strings are copied. */
 typedef struct tp_memory_options {
   size_t struct_size;
-  const char *path;          /* the SQLite file; NULL: in memory, gone with the runtime */
-  uint32_t recall_max;       /* entries that a turn recalls at most, within 12,000 bytes; 0: 64; up to 64 */
-  uint32_t active_recall_ms; /* deadline of active_recall; 0: 200 */
-  const char *scope;         /* user, workspace, thread, agent or task: turns with the same id of that kind share
-                                    their memories, with "user" those of the same tenant; NULL: workspace */
-  bool keep_assistant;       /* store the assistant's messages, too, as memories of their own; false: only the
-                                    user's messages */
-  uint32_t extract_ms;       /* limit of a job of post_turn_extractor; 0: 60,000 with a model, else the phase's */
-  const tp_memory_embedder *embedder; /* active_recall compares vectors, too; NULL: words alone */
-  const tp_model *model; /* post_turn_extractor also extracts facts with it; with start, without inbox. Taken on
-                                    success. NULL: messages are stored, and no facts are extracted */
+  /** The SQLite file; NULL: in memory, gone with the runtime. */
+  const char *path;
+  /** Entries that a turn recalls at most, within 12,000 bytes; 0: 64; up to 64. */
+  uint32_t recall_max;
+  /** Deadline of active_recall; 0: 200. */
+  uint32_t active_recall_ms;
+  /** User, workspace, thread, agent or task: turns with the same id of that kind share their memories, with "user"
+   *  those of the same tenant; NULL: workspace. */
+  const char *scope;
+  /** Store the assistant's messages, too, as memories of their own; false: only the user's messages. */
+  bool keep_assistant;
+  /** Limit of a job of post_turn_extractor; 0: 60,000 with a model, else the phase's. */
+  uint32_t extract_ms;
+  /** active_recall compares vectors, too; NULL: words alone. */
+  const tp_memory_embedder *embedder;
+  /** post_turn_extractor also extracts facts with it; with start, without inbox. Taken on success. NULL: messages
+   *  are stored, and no facts are extracted. */
+  const tp_model *model;
 } tp_memory_options;
 
 /** Opens the file and adds to the edit:
@@ -83,22 +99,30 @@ typedef struct tp_memory tp_memory;
 /** One memory. Made by the library, and borrowed till the callback returns; for tp_memory_import() made by the host. */
 typedef struct tp_memory_entry {
   size_t struct_size;
-  int64_t id;           /* above 0, never reused; import: not read */
-  int64_t said_unix_ms; /* above 0 */
+  /** Above 0, never reused; import: not read. */
+  int64_t id;
+  /** Above 0. */
+  int64_t said_unix_ms;
   tp_text tenant;
-  tp_text scope, name; /* the kind of scope, and which: "workspace", "home" */
+  /** The kind of scope, and which: "workspace", "home". */
+  tp_text scope, name;
   tp_text session, turn;
-  tp_text part;             /* of the turn: empty for what the user said, "assistant", else of a noted text or of
-                                    a fact */
-  tp_text speaker;          /* a name, "user" or "assistant"; import: not read */
-  tp_text text;             /* 1 to 4,096 bytes */
-  double score;             /* search: the sum of the parts */
-  const double *parts;      /* search: the parts as tp_memory_part_name() calls them, weighed */
-  size_t part_count;        /* how many; 0: not a search */
-  tp_text subject;          /* of a fact that a model extracted: its subject; empty: a message. At most 128
-                                    bytes */
-  int64_t replaced_unix_ms; /* of a fact: when another fact replaced it, and its recall ended; 0: not replaced.
-                                    TP_ERR_USAGE without subject */
+  /** Of the turn: empty for what the user said, "assistant", else of a noted text or of a fact. */
+  tp_text part;
+  /** A name, "user" or "assistant"; import: not read. */
+  tp_text speaker;
+  /** 1 to 4,096 bytes. */
+  tp_text text;
+  /** Search: the sum of the parts. */
+  double score;
+  /** Search: the parts as tp_memory_part_name() calls them, weighed. */
+  const double *parts;
+  /** How many; 0: not a search. */
+  size_t part_count;
+  /** Of a fact that a model extracted: its subject; empty: a message. At most 128 bytes. */
+  tp_text subject;
+  /** Of a fact: when another fact replaced it, and its recall ended; 0: not replaced. TP_ERR_USAGE without subject. */
+  int64_t replaced_unix_ms;
 } tp_memory_entry;
 /** Receives an entry; false stops. Threads: the calling one. */
 typedef bool (*tp_memory_entry_fn)(void *ctx, const tp_memory_entry *entry);

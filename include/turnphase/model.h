@@ -24,39 +24,54 @@ typedef enum tp_role {
 typedef struct tp_message {
   size_t struct_size;
   tp_role role;
-  bool is_error;   /* tool */
-  tp_text turn_id; /* the turn it belongs to */
+  /** Tool. */
+  bool is_error;
+  /** The turn it belongs to. */
+  tp_text turn_id;
   tp_text text;
-  const tp_tool_call *const *calls; /* assistant: call_count pointers */
+  /** Assistant: call_count pointers. */
+  const tp_tool_call *const *calls;
   size_t call_count;
-  tp_text call_id; /* tool: which call it answers */
-  tp_text name;    /* tool: the tool's name; end: the outcome */
-  tp_text parts;   /* user, tool: further parts after the text, in order; or empty. Value: an array of parts
-                                   (part.h). TP_ERR_USAGE for other roles */
-  tp_text value;   /* tool: the structured result, for programs: a model reads text and parts; or empty. Value.
-                                   TP_ERR_USAGE for other roles */
+  /** Tool: which call it answers. */
+  tp_text call_id;
+  /** Tool: the tool's name; end: the outcome. */
+  tp_text name;
+  /** User, tool: further parts after the text, in order; or empty. Value: an array of parts (part.h). TP_ERR_USAGE
+   *  for other roles. */
+  tp_text parts;
+  /** Tool: the structured result, for programs: a model reads text and parts; or empty. Value. TP_ERR_USAGE for
+   *  other roles. */
+  tp_text value;
 } tp_message;
 
 /** A request to a model. Made by the library; borrowed till tp_model.start returns, or, taken from an inbox, until its
  *  token is completed. */
 typedef struct tp_model_request {
   size_t struct_size;
-  uint32_t attempt; /* from 1 */
+  /** From 1. */
+  uint32_t attempt;
   uint32_t id_count;
-  const tp_text *ids;   /* by TP_ID_*: tenant, agent, session, turn and the others; empty where there is none */
-  int64_t time_left_ms; /* until the turn's deadline, when start is called or the request comes into the inbox;
-                                   never negative. At the deadline cancel is called, and an answer is stale */
-  tp_text model;        /* the model name of the turn's request, else the agent's; may be empty */
+  /** By TP_ID_*: tenant, agent, session, turn and the others; empty where there is none. */
+  const tp_text *ids;
+  /** Until the turn's deadline, when start is called or the request comes into the inbox; never negative. At the
+   *  deadline cancel is called, and an answer is stale. */
+  int64_t time_left_ms;
+  /** The model name of the turn's request, else the agent's; may be empty. */
+  tp_text model;
   tp_text system;
-  const tp_message *const *messages; /* message_count pointers */
+  /** message_count pointers. */
+  const tp_message *const *messages;
   size_t message_count;
-  const tp_tool *const *tools; /* tool_count pointers */
+  /** tool_count pointers. */
+  const tp_tool *const *tools;
   size_t tool_count;
-  const void *turn;   /* internal: for tp_model_request_data() */
-  tp_text parameters; /* value: a map, tp_turn_request.parameters (temperature, max_tokens, …); or empty */
-  tp_text files;      /* value: array of str, tp_turn_request.files as turn.intake left them; or empty. They
-                                   are also in the parts of this turn's message, for providers that read parts. Host
-                                   and provider agree on what a name means */
+  /** Internal: for tp_model_request_data(). */
+  const void *turn;
+  /** Value: a map, tp_turn_request.parameters (temperature, max_tokens, …); or empty. */
+  tp_text parameters;
+  /** Value: array of str, tp_turn_request.files as turn.intake left them; or empty. They are also in the parts of
+   *  this turn's message, for providers that read parts. Host and provider agree on what a name means. */
+  tp_text files;
 } tp_model_request;
 /** The host's own pointer, as tp_call_data(). Threads: any, as long as the request is valid. */
 TP_API void *tp_model_request_data(const tp_model_request *request, tp_id_kind id);
@@ -65,11 +80,13 @@ TP_API void *tp_model_request_data(const tp_model_request *request, tp_id_kind i
 typedef struct tp_model_response {
   size_t struct_size;
   tp_text text;
-  const tp_tool_call *const *calls; /* call_count pointers */
+  /** call_count pointers. */
+  const tp_tool_call *const *calls;
   size_t call_count;
-  tp_text stop_reason;                              /* "end_turn", "tool_use", "max_tokens", … */
-  int64_t input_tokens, output_tokens, cost_micros; /* of this call alone: as they stand in its TP_EVENT_MODEL_END;
-                                   negative ones count as 0 */
+  /** "end_turn", "tool_use", "max_tokens", …. */
+  tp_text stop_reason;
+  /** Of this call alone: as they stand in its TP_EVENT_MODEL_END; negative ones count as 0. */
+  int64_t input_tokens, output_tokens, cost_micros;
 } tp_model_response;
 
 /** A model provider: filled by the host, or made by the library (tp_script_model_new()). It is passed by
@@ -77,7 +94,8 @@ typedef struct tp_model_response {
  *  library calls destroy once, later; name must stay valid until then. */
 typedef struct tp_model {
   size_t struct_size;
-  const char *name; /* shown to handlers where the agent names no model; may be NULL */
+  /** Shown to handlers where the agent names no model; may be NULL. */
+  const char *name;
   void *ctx;
   /** Exactly one of start and inbox. Starts one request; exactly one of tp_model_complete() and tp_model_fail()
    *  follows, from any thread, also before start returns. */
@@ -90,14 +108,18 @@ typedef struct tp_model {
    *  NULL: then a token ends with its turn, and one that is never completed needs no tp_token_abandon(), except that of
    *  a request that was taken from an inbox. */
   void (*destroy)(void *ctx);
-  tp_placement placement; /* where start is called; parallel is refused, and with an inbox inline, too */
-  bool no_tools;          /* the provider cannot call tools */
-  uint8_t reserved_[3];   /* must be zero */
-  tp_inbox *inbox;        /* of this runtime (inbox.h): its requests wait there until a thread of the host takes
-                                   them. One that finds it full or freed fails. Kept as long as the model */
-  const char *provider;   /* the service that answers, such as a host name: models of one provider share a breaker
-                                   (tp_runtime_options.breaker_failures). NULL: name. At most 128 bytes; valid as
-                                   long as name. */
+  /** Where start is called; parallel is refused, and with an inbox inline, too. */
+  tp_placement placement;
+  /** The provider cannot call tools. */
+  bool no_tools;
+  /** Must be zero. */
+  uint8_t reserved_[3];
+  /** Of this runtime (inbox.h): its requests wait there until a thread of the host takes them. One that finds it
+   *  full or freed fails. Kept as long as the model. */
+  tp_inbox *inbox;
+  /** The service that answers, such as a host name: models of one provider share a breaker
+   *  (tp_runtime_options.breaker_failures). NULL: name. At most 128 bytes; valid as long as name. */
+  const char *provider;
 } tp_model;
 
 /** Destroys a model that was not taken: calls its destroy, once. destroy also frees a struct that the library made. So

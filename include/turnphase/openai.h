@@ -61,43 +61,63 @@ typedef struct tp_openai_price {
 /** A model behind an endpoint. Zero means default. Everything is copied. */
 typedef struct tp_openai_options {
   size_t struct_size;
-  const char *model;           /* the model's name where a request names none; NULL: each request must name one */
-  const char *base_url;        /* http:// or https://, without the last part of the path; NULL: the API's own,
-                                   https://api.openai.com/v1 or https://api.anthropic.com/v1 */
-  const char *key_env;         /* the environment variable that holds the key, read once, by tp_openai_model_new().
-                                   NULL without key_file: where base_url is NULL OPENAI_API_KEY or ANTHROPIC_API_KEY,
-                                   else no key is sent */
-  const char *key_file;        /* instead: a file with the key that is its owner's alone (mode 0600 or 0400) */
-  const char *key_header;      /* the header with the bare key; NULL: "Authorization: Bearer KEY", and "x-api-key" for
-                                   TP_OPENAI_MESSAGES */
-  const char *proxy;           /* URL of a proxy; NULL: http_proxy, https_proxy, no_proxy of the environment apply;
-                                   "": none */
-  const char *ca_file;         /* PEM file of the certificates that are trusted; NULL: the system's */
-  const char *files_directory; /* paths in tp_message.parts are read beneath it; NULL: a path is refused. data:
-                                   and https: URLs need no directory */
-  tp_text headers;             /* value: a map of text to text: further headers; or empty */
-  tp_text body;                /* value: a map: further fields of each request; a null leaves out what would be sent.
-                                   tp_model_request.parameters overrides it. Not model, messages, input, instructions,
-                                   system, tools, stream */
-  const tp_openai_price *const *prices; /* price_count pointers; the first that fits counts; none: the cost is 0 */
+  /** The model's name where a request names none; NULL: each request must name one. */
+  const char *model;
+  /** http:// or https://, without the last part of the path; NULL: the API's own, https://api.openai.com/v1 or
+   *  https://api.anthropic.com/v1. */
+  const char *base_url;
+  /** The environment variable that holds the key, read once, by tp_openai_model_new(). NULL without key_file: where
+   *  base_url is NULL OPENAI_API_KEY or ANTHROPIC_API_KEY, else no key is sent. */
+  const char *key_env;
+  /** Instead: a file with the key that is its owner's alone (mode 0600 or 0400). */
+  const char *key_file;
+  /** The header with the bare key; NULL: "Authorization: Bearer KEY", and "x-api-key" for TP_OPENAI_MESSAGES. */
+  const char *key_header;
+  /** URL of a proxy; NULL: http_proxy, https_proxy, no_proxy of the environment apply; "": none. */
+  const char *proxy;
+  /** PEM file of the certificates that are trusted; NULL: the system's. */
+  const char *ca_file;
+  /** Paths in tp_message.parts are read beneath it; NULL: a path is refused. data: and https: URLs need no
+   *  directory. */
+  const char *files_directory;
+  /** Value: a map of text to text: further headers; or empty. */
+  tp_text headers;
+  /** Value: a map: further fields of each request; a null leaves out what would be sent.
+   *  tp_model_request.parameters overrides it. Not model, messages, input, instructions, system, tools, stream. */
+  tp_text body;
+  /** price_count pointers; the first that fits counts; none: the cost is 0. */
+  const tp_openai_price *const *prices;
   size_t price_count;
   tp_openai_api api;
-  uint32_t connect_ms;          /* until the connection stands, TLS included; 0: 10,000 */
-  uint32_t first_byte_ms;       /* from then to the first byte of the answer's body; 0: 120,000 */
-  uint32_t idle_ms;             /* between two pieces of it; 0: 60,000 */
-  uint32_t total_ms;            /* the whole request; 0: 600,000. The turn's deadline holds besides */
-  uint32_t retry_wait_ms;       /* the pause before attempt 2; 0: 500 */
-  uint32_t retry_after_ms_max;  /* the longest Retry-After that is waited for; 0: 60,000 */
-  uint32_t response_bytes_max;  /* of one answer, decompressed; 0: 16 MiB; at most 64 MiB */
-  bool no_stream;               /* asks for the whole answer at once: no deltas */
-  bool no_tools;                /* as tp_model.no_tools */
-  uint8_t reserved_[2];         /* must be zero */
-  uint32_t inputs;              /* TP_OPENAI_INPUT_*: what the model reads; 0: text, images and files */
-  uint32_t requests_per_minute; /* of this model, attempts included; 0: no limit. A sixth of it may be sent at once.
-                                   Further requests wait in order, at most retry_after_ms_max and until the turn's
-                                   deadline; one that would wait longer fails at once with TP_ERR_MODEL_UNAVAILABLE */
-  uint32_t tokens_per_minute;   /* the same for tokens: a request counts as a quarter of its bytes until the endpoint
-                                   reports its input and output tokens; 0: no limit */
+  /** Until the connection stands, TLS included; 0: 10,000. */
+  uint32_t connect_ms;
+  /** From then to the first byte of the answer's body; 0: 120,000. */
+  uint32_t first_byte_ms;
+  /** Between two pieces of it; 0: 60,000. */
+  uint32_t idle_ms;
+  /** The whole request; 0: 600,000. The turn's deadline holds besides. */
+  uint32_t total_ms;
+  /** The pause before attempt 2; 0: 500. */
+  uint32_t retry_wait_ms;
+  /** The longest Retry-After that is waited for; 0: 60,000. */
+  uint32_t retry_after_ms_max;
+  /** Of one answer, decompressed; 0: 16 MiB; at most 64 MiB. */
+  uint32_t response_bytes_max;
+  /** Asks for the whole answer at once: no deltas. */
+  bool no_stream;
+  /** As tp_model.no_tools. */
+  bool no_tools;
+  /** Must be zero. */
+  uint8_t reserved_[2];
+  /** TP_OPENAI_INPUT_*: what the model reads; 0: text, images and files. */
+  uint32_t inputs;
+  /** Of this model, attempts included; 0: no limit. A sixth of it may be sent at once. Further requests wait in
+   *  order, at most retry_after_ms_max and until the turn's deadline; one that would wait longer fails at once with
+   *  TP_ERR_MODEL_UNAVAILABLE. */
+  uint32_t requests_per_minute;
+  /** The same for tokens: a request counts as a quarter of its bytes until the endpoint reports its input and
+   *  output tokens; 0: no limit. */
+  uint32_t tokens_per_minute;
 } tp_openai_options;
 
 /** Makes a model for tp_session_options.model or tp_agent_config.model; its name is options->model. No connection is

@@ -21,19 +21,27 @@ TP_BEGIN_DECLS
 /** The question to a person whether a tool call may run. Made by the library; borrowed till the callback returns. */
 typedef struct tp_question {
   size_t struct_size;
-  tp_token token;     /* for tp_question_answer() */
-  const tp_text *ids; /* by TP_ID_* */
+  /** For tp_question_answer(). */
+  tp_token token;
+  /** By TP_ID_*. */
+  const tp_text *ids;
   size_t id_count;
-  tp_phase_id phase;            /* of the subscription that asked */
-  uint32_t reserved_;           /* zero */
-  tp_text subscription, reason; /* that asked, and its reason. "policy" and "permission" are no subscriptions */
-  const tp_tool_call *call;     /* as it will run */
-  tp_text arguments_hash;       /* of its arguments as they are shown: an answer to others does not count */
-  int64_t expires_unix_ms;      /* then it is denied */
-  tp_text key;                  /* 32 hexadecimal digits: the same when the same call is asked about again, also by
-                                   another process: of the same tenant, session, turn id, call id, tool and arguments.
-                                   It is the name of the question where its token means nothing: for another machine,
-                                   or for a client that asks again */
+  /** Of the subscription that asked. */
+  tp_phase_id phase;
+  /** Zero. */
+  uint32_t reserved_;
+  /** That asked, and its reason. "policy" and "permission" are no subscriptions. */
+  tp_text subscription, reason;
+  /** As it will run. */
+  const tp_tool_call *call;
+  /** Of its arguments as they are shown: an answer to others does not count. */
+  tp_text arguments_hash;
+  /** Then it is denied. */
+  int64_t expires_unix_ms;
+  /** 32 hexadecimal digits: the same when the same call is asked about again, also by another process: of the same
+   *  tenant, session, turn id, call id, tool and arguments. It is the name of the question where its token means
+   *  nothing: for another machine, or for a client that asks again. */
+  tp_text key;
 } tp_question;
 
 /** Passes a question to a person and returns at once. One tp_question_answer() follows, from any thread, also before

@@ -26,8 +26,10 @@ typedef struct tp_process_loop tp_process_loop;
 typedef struct tp_process_loop_options {
   size_t struct_size;
   tp_allocator allocator;
-  uint32_t processes_max; /* children at once; 0: 1,024; at most 65,536 */
-  uint32_t reserved_;     /* zero */
+  /** Children at once; 0: 1,024; at most 65,536. */
+  uint32_t processes_max;
+  /** Zero. */
+  uint32_t reserved_;
 } tp_process_loop_options;
 
 /** Makes a loop. Its thread starts with the first child, so a host may fork before.
@@ -71,18 +73,26 @@ typedef void (*tp_process_output_fn)(void *ctx, tp_text piece);
 /** A program to run. Zero means default. Everything is copied. */
 typedef struct tp_process_options {
   size_t struct_size;
-  const char *const *arguments; /* ended by NULL; arguments[0] is the path of the program, which is not searched for */
-  const char *const *environment; /* "NAME=value", ended by NULL: all of it; NULL: empty */
-  const char *directory;          /* where it runs; NULL: where the host does */
-  tp_text input;                  /* what it can read from descriptor 0, then end-of-file */
-  uint32_t limit_ms;              /* from the start to the deadline; 0: 30,000 */
-  uint32_t grace_ms;              /* from SIGTERM at the deadline to SIGKILL; 0: 20; at most 10,000 */
-  uint32_t output_max;            /* bytes of descriptor 1; 0: 1 MiB; at most 1 GiB */
-  uint32_t errors_max;            /* bytes of descriptor 2; 0: 1 MiB; at most 1 GiB */
-  tp_process_output_fn on_output; /* the child is resident: it gets input by tp_process_write() until
-                                   tp_process_close_input(), has no deadline where limit_ms is 0, and keeps its first
-                                   errors_max bytes of descriptor 2; output_max must be 0, and its ctx is that of
-                                   on_end. NULL: it is not. */
+  /** Ended by NULL; arguments[0] is the path of the program, which is not searched for. */
+  const char *const *arguments;
+  /** "NAME=value", ended by NULL: all of it; NULL: empty. */
+  const char *const *environment;
+  /** Where it runs; NULL: where the host does. */
+  const char *directory;
+  /** What it can read from descriptor 0, then end-of-file. */
+  tp_text input;
+  /** From the start to the deadline; 0: 30,000. */
+  uint32_t limit_ms;
+  /** From SIGTERM at the deadline to SIGKILL; 0: 20; at most 10,000. */
+  uint32_t grace_ms;
+  /** Bytes of descriptor 1; 0: 1 MiB; at most 1 GiB. */
+  uint32_t output_max;
+  /** Bytes of descriptor 2; 0: 1 MiB; at most 1 GiB. */
+  uint32_t errors_max;
+  /** The child is resident: it gets input by tp_process_write() until tp_process_close_input(), has no deadline
+   *  where limit_ms is 0, and keeps its first errors_max bytes of descriptor 2; output_max must be 0, and its ctx
+   *  is that of on_end. NULL: it is not. */
+  tp_process_output_fn on_output;
 } tp_process_options;
 
 /** How a child ended. Made by the library; borrowed till on_end returns. */

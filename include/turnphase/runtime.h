@@ -175,14 +175,19 @@ TP_API tp_status tp_runtime_start(tp_runtime *runtime, tp_fault *fault) TP_MUST_
 /** What drain found. The caller sets struct_size; it is filled that far, and struct_size says how far. */
 typedef struct tp_drain_report {
   size_t struct_size;
-  uint64_t turns_cancelled; /* turns that did not end within the limit and were cancelled. Turns of
-                                   tp_turn_begin() stay until their host ends them */
-  uint64_t leaks;           /* attempts whose function has not returned */
-  uint64_t jobs_lost;       /* of a store that is not durable: open jobs, and those whose last attempt the drain
-                                   cancelled */
-  uint64_t jobs_dead;       /* jobs that failed for good since the start of the runtime: dead letters */
-  bool complete;            /* nothing is left running */
-  uint8_t reserved_[7];     /* zero */
+  /** Turns that did not end within the limit and were cancelled. Turns of tp_turn_begin() stay until their host
+   *  ends them. */
+  uint64_t turns_cancelled;
+  /** Attempts whose function has not returned. */
+  uint64_t leaks;
+  /** Of a store that is not durable: open jobs, and those whose last attempt the drain cancelled. */
+  uint64_t jobs_lost;
+  /** Jobs that failed for good since the start of the runtime: dead letters. */
+  uint64_t jobs_dead;
+  /** Nothing is left running. */
+  bool complete;
+  /** Zero. */
+  uint8_t reserved_[7];
 } tp_drain_report;
 
 /** Refuses new turns; lets running ones end within limit_ms; cancels the rest; runs open jobs of a store that is not
@@ -480,9 +485,11 @@ TP_API const tp_phase *tp_phase_get(const tp_runtime *runtime, tp_phase_id phase
 /** What a domain registers with. Borrowed till return. struct_size is set by the library. */
 typedef struct tp_domain_context {
   size_t struct_size;
-  tp_runtime *runtime; /* for queries, and for tp_runtime_listen(), which a domain calls last, after
-                                   everything that may fail; a domain begins no edit of its own */
-  tp_edit *edit;       /* to add to; the host commits it */
+  /** For queries, and for tp_runtime_listen(), which a domain calls last, after everything that may fail; a domain
+   *  begins no edit of its own. */
+  tp_runtime *runtime;
+  /** To add to; the host commits it. */
+  tp_edit *edit;
 } tp_domain_context;
 
 /** A library that a host loads exports one of these, as

@@ -27,8 +27,9 @@ TP_BEGIN_DECLS
 /** Strings are copied. */
 typedef struct tp_skills_options {
   size_t struct_size;
-  const char *directory; /* required: opened once: renaming it later changes nothing. Files that do not end in
-                                   .md and those whose name begins with a point are not looked at */
+  /** Required: opened once: renaming it later changes nothing. Files that do not end in .md and those whose name
+   *  begins with a point are not looked at. */
+  const char *directory;
 } tp_skills_options;
 
 /** Adds to the edit:

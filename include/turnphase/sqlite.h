@@ -23,12 +23,15 @@ TP_API tp_status tp_sqlite_history_open(const char *path, tp_history **ret_histo
 /** Options of a history whose turns do not wait for the disk; zero means default. Everything is copied. */
 typedef struct tp_sqlite_history_options {
   size_t struct_size;
-  const char *path;       /* required */
-  size_t queue_bytes_max; /* turns that wait to be written; 0: 8 MiB */
-  tp_log_fn log;          /* called, without any lock, when the first turn is refused, when writing
-                                    begins to fail, when it succeeds again, and when turns are lost. It must not use
-                                    the history. May be NULL */
-  void *log_ctx;          /* of log; both until the history is destroyed */
+  /** Required. */
+  const char *path;
+  /** Turns that wait to be written; 0: 8 MiB. */
+  size_t queue_bytes_max;
+  /** Called, without any lock, when the first turn is refused, when writing begins to fail, when it succeeds again,
+   *  and when turns are lost. It must not use the history. May be NULL. */
+  tp_log_fn log;
+  /** Of log; both until the history is destroyed. */
+  void *log_ctx;
 } tp_sqlite_history_options;
 
 /** As tp_sqlite_history_open(), but a turn does not wait for the disk: its batch is copied into a queue, and one
@@ -47,32 +50,44 @@ TP_API tp_status tp_sqlite_history_open_async(const tp_sqlite_history_options *o
 /** Options of the SQLite store; zero means default. Everything is copied. */
 typedef struct tp_sqlite_store_options {
   size_t struct_size;
-  const char *path;          /* required: the file, for example DIR/turnphase.db */
-  size_t records_max;        /* the newest so many entry records are kept; 0: 100,000 */
-  size_t turns_max;          /* the newest so many turn records; 0: 100,000 */
-  size_t audits_max;         /* the newest so many audit rows; 0: 100,000 */
-  size_t jobs_max;           /* open jobs; 0: 65,536; above it an insert gives TP_ERR_FULL */
-  size_t jobs_ended_max;     /* of jobs that succeeded or were discarded, and of dead letters, the newest so many
-                                    are known by id and key; 0: 10,000 */
-  size_t queue_bytes_max;    /* records that wait to be written; 0: 8 MiB. Records that do not fit are dropped,
-                                    counted and logged */
-  tp_log_fn log;             /* called, without any lock, when records are dropped, when writing them begins
-                                    to fail, and when it succeeds again. May be NULL */
-  void *log_ctx;             /* of log; both until the store is destroyed */
-  uint32_t busy_ms;          /* how long a write waits for another process; 0: 5,000; at most 600,000 */
-  uint32_t existing_only;    /* 1: a file that is not there is TP_ERR_NOT_FOUND instead of being made */
-  uint64_t bytes_max;        /* of the file: above it the oldest records are deleted; 0: no bound; at least 1 MiB.
-                                    The history, and jobs that are open or dead, stay */
-  uint32_t age_max_s;        /* records, and jobs that succeeded or were discarded, that are older are deleted; 0:
-                                    no bound. Both bounds are applied when records are written */
-  uint32_t read_only;        /* 1: nothing is written and nothing upgraded, also while another process writes; the
-                                    directory may be read-only. The store has only the functions that read, so a
-                                    runtime refuses it */
-  uint32_t content_hashes;   /* 1: the store keeps the size and a keyed hash of payload fields and contributions
-                                    (HMAC-SHA-256; the random key is in the file PATH-key). The content is copied into
-                                    the queue, and hashed by the thread that writes */
-  uint32_t page_cache_bytes; /* size of the page cache of the connection that writes; 0: SQLite's default of 2 MiB;
-                                    at least 64 KiB */
+  /** Required: the file, for example DIR/turnphase.db. */
+  const char *path;
+  /** The newest so many entry records are kept; 0: 100,000. */
+  size_t records_max;
+  /** The newest so many turn records; 0: 100,000. */
+  size_t turns_max;
+  /** The newest so many audit rows; 0: 100,000. */
+  size_t audits_max;
+  /** Open jobs; 0: 65,536; above it an insert gives TP_ERR_FULL. */
+  size_t jobs_max;
+  /** Of jobs that succeeded or were discarded, and of dead letters, the newest so many are known by id and key; 0:
+   *  10,000. */
+  size_t jobs_ended_max;
+  /** Records that wait to be written; 0: 8 MiB. Records that do not fit are dropped, counted and logged. */
+  size_t queue_bytes_max;
+  /** Called, without any lock, when records are dropped, when writing them begins to fail, and when it succeeds
+   *  again. May be NULL. */
+  tp_log_fn log;
+  /** Of log; both until the store is destroyed. */
+  void *log_ctx;
+  /** How long a write waits for another process; 0: 5,000; at most 600,000. */
+  uint32_t busy_ms;
+  /** 1: a file that is not there is TP_ERR_NOT_FOUND instead of being made. */
+  uint32_t existing_only;
+  /** Of the file: above it the oldest records are deleted; 0: no bound; at least 1 MiB. The history, and jobs that
+   *  are open or dead, stay. */
+  uint64_t bytes_max;
+  /** Records, and jobs that succeeded or were discarded, that are older are deleted; 0: no bound. Both bounds are
+   *  applied when records are written. */
+  uint32_t age_max_s;
+  /** 1: nothing is written and nothing upgraded, also while another process writes; the directory may be read-only.
+   *  The store has only the functions that read, so a runtime refuses it. */
+  uint32_t read_only;
+  /** 1: the store keeps the size and a keyed hash of payload fields and contributions (HMAC-SHA-256; the random key
+   *  is in the file PATH-key). The content is copied into the queue, and hashed by the thread that writes. */
+  uint32_t content_hashes;
+  /** Size of the page cache of the connection that writes; 0: SQLite's default of 2 MiB; at least 64 KiB. */
+  uint32_t page_cache_bytes;
 } tp_sqlite_store_options;
 
 /** A store in a file (mode 0600, WAL, synchronous FULL). A file that holds only a history, or has an earlier schema, is
@@ -139,11 +154,14 @@ TP_API tp_status tp_sqlite_store_stats_get(const tp_store *store, tp_sqlite_stor
 /** A request to delete old rows, with its progress. The caller sets struct_size. */
 typedef struct tp_sqlite_prune {
   size_t struct_size;
-  uint64_t bytes_max;     /* deletes the oldest records until the used bytes of the file are at most this; 0:
-                                    none */
-  int64_t before_unix_ms; /* deletes older records, and older jobs that succeeded or were discarded; 0: none */
-  void (*progress)(void *ctx, uint64_t rows_deleted); /* after each step, on the calling thread; may be NULL */
-  void *ctx;                                          /* of progress */
+  /** Deletes the oldest records until the used bytes of the file are at most this; 0: none. */
+  uint64_t bytes_max;
+  /** Deletes older records, and older jobs that succeeded or were discarded; 0: none. */
+  int64_t before_unix_ms;
+  /** After each step, on the calling thread; may be NULL. */
+  void (*progress)(void *ctx, uint64_t rows_deleted);
+  /** Of progress. */
+  void *ctx;
 } tp_sqlite_prune;
 
 /** Deletes records by the rules of the store's retention, until there is nothing left to delete, and returns the free
@@ -177,10 +195,14 @@ typedef struct tp_sqlite_questions tp_sqlite_questions;
 /** Options of a channel for questions. Zero means default. Strings are copied. */
 typedef struct tp_sqlite_questions_options {
   size_t struct_size;
-  const char *path;   /* of the file, as tp_sqlite_store_options.path; required */
-  uint32_t poll_ms;   /* how often answers of other processes are read while a question is open; 0: 200 */
-  uint32_t reserved_; /* must be zero */
-  tp_log_fn log;      /* of errors of the file: the question is denied then. May be NULL */
+  /** Of the file, as tp_sqlite_store_options.path; required. */
+  const char *path;
+  /** How often answers of other processes are read while a question is open; 0: 200. */
+  uint32_t poll_ms;
+  /** Must be zero. */
+  uint32_t reserved_;
+  /** Of errors of the file: the question is denied then. May be NULL. */
+  tp_log_fn log;
   void *log_ctx;
 } tp_sqlite_questions_options;
 
@@ -209,19 +231,26 @@ typedef enum tp_sqlite_question_state {
 /** A question in the file. Made by the library; borrowed till the callback returns. */
 typedef struct tp_sqlite_question {
   size_t struct_size;
-  uint64_t number; /* for tp_sqlite_question_answer() */
+  /** For tp_sqlite_question_answer(). */
+  uint64_t number;
   tp_sqlite_question_state state;
-  uint32_t is_waited_for; /* 1: a call waits for it, or its process was killed. 0: the call is over, or its
-                                    process has ended */
-  int64_t asked_unix_ms, expires_unix_ms; /* asked at; may be answered until */
-  int64_t answered_unix_ms;               /* 0: not answered */
-  int64_t used_unix_ms;                   /* when a call got the answer; 0: none has */
+  /** 1: a call waits for it, or its process was killed. 0: the call is over, or its process has ended. */
+  uint32_t is_waited_for;
+  /** Asked at; may be answered until. */
+  int64_t asked_unix_ms, expires_unix_ms;
+  /** 0: not answered. */
+  int64_t answered_unix_ms;
+  /** When a call got the answer; 0: none has. */
+  int64_t used_unix_ms;
   tp_text tenant, agent, session, turn;
   tp_text tool, call_id;
-  tp_text arguments; /* value: as they will run; empty once a call has the answer */
+  /** Value: as they will run; empty once a call has the answer. */
+  tp_text arguments;
   tp_text arguments_hash;
-  tp_text subscription, reason; /* that asked, and its reason */
-  tp_text person, answer;       /* who decided, and the reason */
+  /** That asked, and its reason. */
+  tp_text subscription, reason;
+  /** Who decided, and the reason. */
+  tp_text person, answer;
 } tp_sqlite_question;
 /** False stops. Threads: the calling one. */
 typedef bool (*tp_sqlite_question_fn)(void *ctx, const tp_sqlite_question *question);

@@ -187,38 +187,53 @@ typedef struct tp_run_record {
   const char *subscription;
   const char *handler;
   const char *owner;
-  int64_t queued_ns, started_ns, ended_ns, late_ns; /* queued: ready; of an inline run without a Deadline: called */
+  /** Queued: ready; of an inline run without a Deadline: called. */
+  int64_t queued_ns, started_ns, ended_ns, late_ns;
   uint32_t code;
   uint32_t contribution_count;
-  uint16_t attempts; /* how many ran */
-  uint8_t state;     /* tp_state */
-  uint8_t reason;    /* tp_reason */
-  uint8_t verdict;   /* tp_verdict */
-  uint8_t execution; /* tp_execution */
-  uint8_t failure;   /* tp_failure */
+  /** How many ran. */
+  uint16_t attempts;
+  /** tp_state. */
+  uint8_t state;
+  /** tp_reason. */
+  uint8_t reason;
+  /** tp_verdict. */
+  uint8_t verdict;
+  /** tp_execution. */
+  uint8_t execution;
+  /** tp_failure. */
+  uint8_t failure;
   bool fallback_used;
-  uint8_t visibility; /* tp_visibility of the subscription */
-  uint8_t reserved_;  /* zero */
-  uint16_t thread;    /* the handler thread that called it, from 1 in the order in which they were started;
-                                    65,535 for all later ones. 0: the turn's owner called it, or it was taken from an
-                                    inbox, or not called */
-  uint32_t limit_ms;  /* of a run on another thread than the owner's: its limit, which counts from queued_ns
-                                    with execution DEADLINE, else from the call of each attempt. 0: not known */
+  /** tp_visibility of the subscription. */
+  uint8_t visibility;
+  /** Zero. */
+  uint8_t reserved_;
+  /** The handler thread that called it, from 1 in the order in which they were started; 65,535 for all later ones.
+   *  0: the turn's owner called it, or it was taken from an inbox, or not called. */
+  uint16_t thread;
+  /** Of a run on another thread than the owner's: its limit, which counts from queued_ns with execution DEADLINE,
+   *  else from the call of each attempt. 0: not known. */
+  uint32_t limit_ms;
 } tp_run_record;
 
 /** One run of one phase: a row for every subscription of the phase, in plan order. Made by the library; everything in
  *  it is borrowed till the callback returns. (process_run_id, entry_id) identifies it, in every store. */
 typedef struct tp_entry_record {
   size_t struct_size;
-  uint64_t process_run_id; /* random, of the runtime that wrote it */
-  uint64_t entry_id;       /* from 1, unique in that runtime */
+  /** Random, of the runtime that wrote it. */
+  uint64_t process_run_id;
+  /** From 1, unique in that runtime. */
+  uint64_t entry_id;
   uint64_t plan_hash;
-  int64_t started_ns, ended_ns; /* monotonic */
-  int64_t started_unix_ms;      /* the wall clock at started_ns, as it stood when the record was written */
+  /** Monotonic. */
+  int64_t started_ns, ended_ns;
+  /** The wall clock at started_ns, as it stood when the record was written. */
+  int64_t started_unix_ms;
   tp_phase_id phase;
-  int32_t status;     /* tp_status: TP_OK, TP_ERR_HOOK (failed), TP_ERR_DENIED, TP_ERR_CANCELLED,
-                                    TP_ERR_TIMEOUT */
-  const tp_text *ids; /* by TP_ID_*; an id that the turn does not have is empty */
+  /** tp_status: TP_OK, TP_ERR_HOOK (failed), TP_ERR_DENIED, TP_ERR_CANCELLED, TP_ERR_TIMEOUT. */
+  int32_t status;
+  /** By TP_ID_*; an id that the turn does not have is empty. */
+  const tp_text *ids;
   size_t id_count;
   size_t run_count;
   /** Fills the row of one subscription, in plan order, as far as record->struct_size reaches; a longer struct's rest is
@@ -251,18 +266,23 @@ typedef struct tp_entry_batch {
 /** Which records to read: newest first. Zero or empty: any. */
 typedef struct tp_record_query {
   size_t struct_size;
-  size_t limit;                                    /* at most so many; 0: all */
-  uint64_t before_process_run_id, before_entry_id; /* cursor: only entries after this one, the last of the page
-                                    before. When it is no longer kept, there are none */
-  int64_t from_unix_ms, to_unix_ms;                /* started_unix_ms lies in it, both ends included; to 0: no end */
+  /** At most so many; 0: all. */
+  size_t limit;
+  /** Cursor: only entries after this one, the last of the page before. When it is no longer kept, there are none. */
+  uint64_t before_process_run_id, before_entry_id;
+  /** started_unix_ms lies in it, both ends included; to 0: no end. */
+  int64_t from_unix_ms, to_unix_ms;
   tp_phase_id phase;
-  uint32_t only_failed; /* 1: only entries whose status is not TP_OK */
-  const tp_text *ids;   /* by TP_ID_*; an empty one fits all */
+  /** 1: only entries whose status is not TP_OK. */
+  uint32_t only_failed;
+  /** By TP_ID_*; an empty one fits all. */
+  const tp_text *ids;
   size_t id_count;
-  uint32_t visibility_min; /* tp_visibility: tp_runtime_records() leaves out rows of subscriptions of lower
-                                    visibility, and does not count them in run_count; the entries stay. The library
-                                    applies it, a store need not */
-  uint32_t reserved_;      /* zero */
+  /** tp_visibility: tp_runtime_records() leaves out rows of subscriptions of lower visibility, and does not count
+   *  them in run_count; the entries stay. The library applies it, a store need not. */
+  uint32_t visibility_min;
+  /** Zero. */
+  uint32_t reserved_;
 } tp_record_query;
 
 /** A late answer of a run, which was discarded. */
@@ -303,28 +323,43 @@ typedef struct tp_turn_step {
  *  (process_run_id, number) identifies it. */
 typedef struct tp_turn_record {
   size_t struct_size;
-  uint64_t process_run_id; /* of the runtime that wrote it */
-  uint64_t number;         /* from 1 in that runtime: rises with the ends of turns */
-  const tp_text *ids;      /* by TP_ID_*; an id that the turn does not have is empty */
+  /** Of the runtime that wrote it. */
+  uint64_t process_run_id;
+  /** From 1 in that runtime: rises with the ends of turns. */
+  uint64_t number;
+  /** By TP_ID_*; an id that the turn does not have is empty. */
+  const tp_text *ids;
   size_t id_count;
-  uint32_t outcome;                               /* tp_turn_outcome */
-  int32_t code;                                   /* tp_status */
-  int64_t started_ns, ended_ns;                   /* monotonic; started_ns 0: it ended in its session's queue */
-  int64_t started_unix_ms, ended_unix_ms;         /* the wall clock at those moments, as it stood at the end */
-  int64_t load_ns, model_ns, tools_ns, append_ns; /* how long it waited for its history, for all requests to the model,
-                                    for all dispatches of tools, and for the history again */
+  /** tp_turn_outcome. */
+  uint32_t outcome;
+  /** tp_status. */
+  int32_t code;
+  /** Monotonic; started_ns 0: it ended in its session's queue. */
+  int64_t started_ns, ended_ns;
+  /** The wall clock at those moments, as it stood at the end. */
+  int64_t started_unix_ms, ended_unix_ms;
+  /** How long it waited for its history, for all requests to the model, for all dispatches of tools, and for the
+   *  history again. */
+  int64_t load_ns, model_ns, tools_ns, append_ns;
   uint32_t iterations, tool_calls;
   int64_t input_tokens, output_tokens, cost_micros;
-  tp_phase_id phase;    /* of the subscription that ended it; 0: none did */
-  uint32_t reserved_;   /* zero */
-  tp_text subscription; /* that ended it; empty: none did */
-  tp_text reason;       /* of a turn that did not complete: safe to show */
-  size_t step_count;    /* at most 1,024: the first ones, in the order of their ends */
+  /** Of the subscription that ended it; 0: none did. */
+  tp_phase_id phase;
+  /** Zero. */
+  uint32_t reserved_;
+  /** That ended it; empty: none did. */
+  tp_text subscription;
+  /** Of a turn that did not complete: safe to show. */
+  tp_text reason;
+  /** At most 1,024: the first ones, in the order of their ends. */
+  size_t step_count;
   /** Fills one step, as tp_entry_record.run does a row. May be NULL where step_count is 0. */
   bool (*step)(const void *source, size_t index, tp_turn_step *step);
   const void *step_source;
-  uint64_t steps_dropped; /* how many more there were */
-  tp_text parent_turn;    /* of a nested turn: the id of the turn whose call ran it; else empty */
+  /** How many more there were. */
+  uint64_t steps_dropped;
+  /** Of a nested turn: the id of the turn whose call ran it; else empty. */
+  tp_text parent_turn;
 } tp_turn_record;
 /** Receives turn records; false stops. Threads: the calling one. */
 typedef bool (*tp_turn_record_fn)(void *ctx, const tp_turn_record *record);
@@ -350,19 +385,28 @@ typedef struct tp_audit {
   size_t struct_size;
   int64_t unix_ms;
   const char *owner;
-  const char *action;       /* "commit", "kill_switch"; of a run "failure", "denial" or "audit"; of
-                                   a call that model.response dropped or changed "replacement" */
-  const char *detail;       /* what changed, or why it was refused; of a run the reason, safe to show */
-  tp_status status;         /* TP_OK; of a commit why it was refused; of a failure TP_ERR_HOOK, TP_ERR_TIMEOUT or
-                                   TP_ERR_CAPABILITY; of a denial TP_ERR_DENIED */
-  tp_phase_id phase;        /* of a run; else 0, as all that follows */
-  uint64_t snapshot_hash;   /* of a commit or the kill switch */
-  const char *subscription; /* of a run; else NULL */
-  const char *turn;         /* the turn's id; may be empty */
-  int64_t duration_ns;      /* from the call of the last attempt to its end; 0: it was not called */
+  /** "commit", "kill_switch"; of a run "failure", "denial" or "audit"; of a call that model.response dropped or
+   *  changed "replacement". */
+  const char *action;
+  /** What changed, or why it was refused; of a run the reason, safe to show. */
+  const char *detail;
+  /** TP_OK; of a commit why it was refused; of a failure TP_ERR_HOOK, TP_ERR_TIMEOUT or TP_ERR_CAPABILITY; of a
+   *  denial TP_ERR_DENIED. */
+  tp_status status;
+  /** Of a run; else 0, as all that follows. */
+  tp_phase_id phase;
+  /** Of a commit or the kill switch. */
+  uint64_t snapshot_hash;
+  /** Of a run; else NULL. */
+  const char *subscription;
+  /** The turn's id; may be empty. */
+  const char *turn;
+  /** From the call of the last attempt to its end; 0: it was not called. */
+  int64_t duration_ns;
   tp_state state;
   tp_reason reason;
-  tp_visibility visibility; /* of the subscription; USER_VISIBLE where there is none */
+  /** Of the subscription; USER_VISIBLE where there is none. */
+  tp_visibility visibility;
   uint32_t reserved_;
 } tp_audit;
 /** false stops. Threads: the calling one. */
@@ -524,12 +568,17 @@ typedef enum tp_job_end {
 typedef struct tp_job_claim {
   size_t struct_size;
   int64_t now_ms;
-  int64_t lease_ms;        /* the lease ends at now_ms + lease_ms, unless job_renew moves its end */
-  tp_job_filter_fn filter; /* NULL: every job */
-  tp_job_fn take;          /* called once, when a job is claimed, without any lock of the store */
-  tp_job_fn dead;          /* called for each job that became a dead letter because its last lease ran out,
-                                    without any lock of the store; may be NULL */
-  void *ctx;               /* of filter, take and dead */
+  /** The lease ends at now_ms + lease_ms, unless job_renew moves its end. */
+  int64_t lease_ms;
+  /** NULL: every job. */
+  tp_job_filter_fn filter;
+  /** Called once, when a job is claimed, without any lock of the store. */
+  tp_job_fn take;
+  /** Called for each job that became a dead letter because its last lease ran out, without any lock of the store;
+   *  may be NULL. */
+  tp_job_fn dead;
+  /** Of filter, take and dead. */
+  void *ctx;
 } tp_job_claim;
 
 /** A claim whose lease is extended. Times are unix milliseconds. */
@@ -568,14 +617,19 @@ typedef struct tp_job_query {
 /** The run of a process that opens a store. Its row lets a later run find out that the process has ended. */
 typedef struct tp_store_owner {
   size_t struct_size;
-  uint64_t process_run_id; /* random, of the runtime: in every record that it writes */
-  int64_t process_id;      /* of the operating system */
-  int64_t process_started; /* start time in the unit of the system; with process_id and boot_id it identifies the
-                                    process */
+  /** Random, of the runtime: in every record that it writes. */
+  uint64_t process_run_id;
+  /** Of the operating system. */
+  int64_t process_id;
+  /** Start time in the unit of the system; with process_id and boot_id it identifies the process. */
+  int64_t process_started;
   int64_t opened_unix_ms;
-  tp_text boot_id;             /* of this boot of the machine; empty where there is none */
-  uint32_t durability;         /* tp_durability of its entry records */
-  uint32_t record_queue_bytes; /* bound of the store's queue of records, in place of its own; 0: its own */
+  /** Of this boot of the machine; empty where there is none. */
+  tp_text boot_id;
+  /** tp_durability of its entry records. */
+  uint32_t durability;
+  /** Bound of the store's queue of records, in place of its own; 0: its own. */
+  uint32_t record_queue_bytes;
 } tp_store_owner;
 
 /** What a recovery found of processes that have ended. */
@@ -757,11 +811,15 @@ typedef struct tp_store {
 /** Options of the memory store; zero means default. */
 typedef struct tp_store_memory_options {
   size_t struct_size;
-  size_t records_max;    /* the newest so many entry records are kept; 0: 10,000 */
-  size_t jobs_max;       /* open jobs; 0: 65,536; above it an insert gives TP_ERR_FULL */
-  size_t jobs_ended_max; /* of those that succeeded or were discarded, and of dead letters, the newest so many
-                                    are known by id and key; 0: 1,024 */
-  size_t turns_max;      /* the newest so many turn records are kept; 0: 1,024 */
+  /** The newest so many entry records are kept; 0: 10,000. */
+  size_t records_max;
+  /** Open jobs; 0: 65,536; above it an insert gives TP_ERR_FULL. */
+  size_t jobs_max;
+  /** Of those that succeeded or were discarded, and of dead letters, the newest so many are known by id and key; 0:
+   *  1,024. */
+  size_t jobs_ended_max;
+  /** The newest so many turn records are kept; 0: 1,024. */
+  size_t turns_max;
 } tp_store_memory_options;
 
 /** The memory store. Give it to tp_runtime_options.store, which takes it, or free it with tp_store_free(). Its `record`

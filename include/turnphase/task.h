@@ -36,19 +36,29 @@ typedef enum tp_task_operation {
 /** The result of a task, or the notice that a person is asked about it. Made by the library. */
 typedef struct tp_task_result {
   size_t struct_size;
-  tp_status status;         /* TP_OK: its gates were asked, and kind says what came of it. Else why they were not: as
-                               tp_task_create() and tp_task_run() return */
-  tp_tool_result_kind kind; /* TP_TOOL_OK: allowed and kept, or run; TP_TOOL_DENIED and the others: as of any call;
-                               TP_TOOL_NONE while a person is asked and where status is not TP_OK */
-  bool started;             /* the tool was called */
-  bool asked;               /* not the end: a person is asked, `question` is set, and the task waits for the answer */
+  /** TP_OK: its gates were asked, and kind says what came of it. Else why they were not: as tp_task_create() and
+   *  tp_task_run() return. */
+  tp_status status;
+  /** TP_TOOL_OK: allowed and kept, or run; TP_TOOL_DENIED and the others: as of any call; TP_TOOL_NONE while a
+   *  person is asked and where status is not TP_OK. */
+  tp_tool_result_kind kind;
+  /** The tool was called. */
+  bool started;
+  /** Not the end: a person is asked, `question` is set, and the task waits for the answer. */
+  bool asked;
   uint8_t reserved_[6];
-  tp_text key;                 /* of create and run; empty: none was kept */
-  tp_text text;                /* what the tool answered, or why it was not called: for the caller */
-  int64_t duration_ns;         /* of the tool */
-  const tp_question *question; /* with asked: its key, its token for tp_question_answer(), the call. Else NULL */
-  const tp_fault *fault;       /* of a status that is not TP_OK, in the result of a submitted task. Else NULL */
-  tp_text value, parts;        /* of the tool's answer, as in tp_tool_result */
+  /** Of create and run; empty: none was kept. */
+  tp_text key;
+  /** What the tool answered, or why it was not called: for the caller. */
+  tp_text text;
+  /** Of the tool. */
+  int64_t duration_ns;
+  /** With asked: its key, its token for tp_question_answer(), the call. Else NULL. */
+  const tp_question *question;
+  /** Of a status that is not TP_OK, in the result of a submitted task. Else NULL. */
+  const tp_fault *fault;
+  /** Of the tool's answer, as in tp_tool_result. */
+  tp_text value, parts;
 } tp_task_result;
 
 /** Receives the result of a submitted task, or that a person is asked about it. Borrowed until it returns.
@@ -58,12 +68,16 @@ typedef void (*tp_task_fn)(void *ctx, const tp_task_result *result);
 /** A call of a tool. Zero means default; copied. */
 typedef struct tp_task_spec {
   size_t struct_size;
-  const char *tool;               /* its name */
-  tp_text arguments;              /* value: a map; empty: one without members */
-  const char *key;                /* of tp_task_create(): 1–128 bytes, no white space or control; NULL: generated */
-  const char *agent;              /* a registered agent, whose scope holds; NULL: none */
-  const tp_turn_request *request; /* caller, ids, mode, environment and limit_ms; as of tp_turn_begin_bare(). NULL:
-                                     default */
+  /** Its name. */
+  const char *tool;
+  /** Value: a map; empty: one without members. */
+  tp_text arguments;
+  /** Of tp_task_create(): 1–128 bytes, no white space or control; NULL: generated. */
+  const char *key;
+  /** A registered agent, whose scope holds; NULL: none. */
+  const char *agent;
+  /** Caller, ids, mode, environment and limit_ms; as of tp_turn_begin_bare(). NULL: default. */
+  const tp_turn_request *request;
   /** Is called once with `asked` set, when a person is asked about the call, before the question is passed to the
    *  channel of the runtime (tp_runtime_options.ask). A task that has on_asked needs no channel: without one the host
    *  answers the question by its token. NULL: only the channel gets the question. */

@@ -29,7 +29,8 @@ typedef enum tp_tasks_names {
 typedef struct tp_tasks_options {
   size_t struct_size;
   tp_tasks_names names;
-  uint32_t reserved_; /* must be zero */
+  /** Must be zero. */
+  uint32_t reserved_;
 } tp_tasks_options;
 
 /** Adds to the edit:

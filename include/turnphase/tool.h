@@ -225,19 +225,28 @@ TP_API const char *tp_tool_result_name(tp_tool_result_kind kind);
 typedef struct tp_tool_result {
   size_t struct_size;
   tp_tool_result_kind kind;
-  bool started;              /* its function was called */
-  uint32_t completion_order; /* its rank, from 0, among the calls of its response by the time of their ends */
-  uint32_t reserved_;        /* zero */
+  /** Its function was called. */
+  bool started;
+  /** Its rank, from 0, among the calls of its response by the time of their ends. */
+  uint32_t completion_order;
+  /** Zero. */
+  uint32_t reserved_;
   tp_text call_id;
   tp_text name;
-  tp_text text;        /* what the model reads */
-  int64_t duration_ns; /* of the run; 0 when it did not start */
-  int64_t waited_ns;   /* how long it waited for calls of lower index with conflicting keys */
-  tp_text waited_key;  /* the key of the call that it waited for longest; empty: it did not wait, or the keys
-                                   of that call were not known yet */
-  tp_text value;       /* the structured result; or empty. Value */
-  tp_text parts;       /* images, audio, files, links and further texts, in order; or empty. Value: an array of parts,
-                                   each for tp_part_read() (part.h) */
+  /** What the model reads. */
+  tp_text text;
+  /** Of the run; 0 when it did not start. */
+  int64_t duration_ns;
+  /** How long it waited for calls of lower index with conflicting keys. */
+  int64_t waited_ns;
+  /** The key of the call that it waited for longest; empty: it did not wait, or the keys of that call were not
+   *  known yet. */
+  tp_text waited_key;
+  /** The structured result; or empty. Value. */
+  tp_text value;
+  /** Images, audio, files, links and further texts, in order; or empty. Value: an array of parts, each for
+   *  tp_part_read() (part.h). */
+  tp_text parts;
 } tp_tool_result;
 
 TP_END_DECLS

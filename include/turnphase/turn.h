@@ -61,32 +61,49 @@ TP_API const char *tp_event_name(tp_event_kind kind);
 typedef struct tp_event {
   size_t struct_size;
   tp_event_kind kind;
-  tp_phase_id phase;  /* PHASE_BEGIN, RUN, PHASE_END, CONTEXT, REMINDER, DIAGNOSTIC, AUDIT, QUESTION */
-  uint64_t sequence;  /* from 1, per turn, without gaps; JOB, LOST: 0 */
-  int64_t time_ns;    /* monotonic */
-  int64_t unix_ms;    /* wall clock of the same moment */
-  const tp_text *ids; /* by TP_ID_* */
+  /** PHASE_BEGIN, RUN, PHASE_END, CONTEXT, REMINDER, DIAGNOSTIC, AUDIT, QUESTION. */
+  tp_phase_id phase;
+  /** From 1, per turn, without gaps; JOB, LOST: 0. */
+  uint64_t sequence;
+  /** Monotonic. */
+  int64_t time_ns;
+  /** Wall clock of the same moment. */
+  int64_t unix_ms;
+  /** By TP_ID_*. */
+  const tp_text *ids;
   uint32_t id_count;
-  tp_status status;         /* PHASE_END, MODEL_END, TURN_END */
-  tp_visibility visibility; /* of the subscription that it comes from; USER_VISIBLE where it comes from none */
-  uint32_t call_index;      /* TOOL_BEGIN, TOOL_END: index of the call in its response */
+  /** PHASE_END, MODEL_END, TURN_END. */
+  tp_status status;
+  /** Of the subscription that it comes from; USER_VISIBLE where it comes from none. */
+  tp_visibility visibility;
+  /** TOOL_BEGIN, TOOL_END: index of the call in its response. */
+  uint32_t call_index;
   tp_text text;
-  const char *subscription; /* that made the contribution; PHASE_END: that denied, asked or failed */
+  /** That made the contribution; PHASE_END: that denied, asked or failed. */
+  const char *subscription;
   const tp_run_record *run;
   const tp_contribution *contribution;
   const tp_tool_call *tool_call;
   const tp_tool_result *tool_result;
   const tp_job *job;
-  int64_t input_tokens, output_tokens, cost_micros; /* MODEL_END */
-  int64_t started_ns, ended_ns;                     /* PHASE_END, MODEL_END, TOOL_END, TURN_END */
-  const void *turn;                                 /* internal: for tp_event_data() */
-  const void *copied;                               /* internal: for tp_event_data() */
-  uint64_t lost;               /* LOST: how many events were dropped; TURN_END from an inbox: how many were dropped
-                                   right before it, when the host had not released the last LOST; else 0 */
-  tp_text model;               /* MODEL_BEGIN, MODEL_END: which one was asked, by tp_turn_request.model_name, the
-                                   agent's, or tp_model.name; else empty. */
-  const tp_question *question; /* QUESTION: the receiver of the event may answer it, by its token */
-  tp_text parent_turn;         /* TURN_BEGIN of a nested turn: the id of the turn whose call runs it; else empty */
+  /** MODEL_END. */
+  int64_t input_tokens, output_tokens, cost_micros;
+  /** PHASE_END, MODEL_END, TOOL_END, TURN_END. */
+  int64_t started_ns, ended_ns;
+  /** Internal: for tp_event_data(). */
+  const void *turn;
+  /** Internal: for tp_event_data(). */
+  const void *copied;
+  /** LOST: how many events were dropped; TURN_END from an inbox: how many were dropped right before it, when the
+   *  host had not released the last LOST; else 0. */
+  uint64_t lost;
+  /** MODEL_BEGIN, MODEL_END: which one was asked, by tp_turn_request.model_name, the agent's, or tp_model.name;
+   *  else empty. */
+  tp_text model;
+  /** QUESTION: the receiver of the event may answer it, by its token. */
+  const tp_question *question;
+  /** TURN_BEGIN of a nested turn: the id of the turn whose call runs it; else empty. */
+  tp_text parent_turn;
 } tp_event;
 /** The host's own pointer, as tp_call_data(). Of an event from an inbox: as it was when the event happened.
  *  Threads: the one that the event was given to. */
@@ -286,12 +303,14 @@ typedef enum tp_compaction {
 typedef struct tp_compaction_request {
   size_t struct_size;
   tp_session *session;
-  int64_t tokens, tokens_max; /* what the history holds, as tp_message_tokens() counts, and its bound: the session's
-                                   history_tokens_max, or half of `tokens` where a provider called the context too
-                                   long */
-  const tp_message *const *messages; /* the history: message_count pointers */
+  /** What the history holds, as tp_message_tokens() counts, and its bound: the session's history_tokens_max, or
+   *  half of `tokens` where a provider called the context too long. */
+  int64_t tokens, tokens_max;
+  /** The history: message_count pointers. */
+  const tp_message *const *messages;
   size_t message_count;
-  tp_message_fn each; /* called for each message that replaces them, in order */
+  /** Called for each message that replaces them, in order. */
+  tp_message_fn each;
   void *each_ctx;
 } tp_compaction_request;
 /** Shortens a history: the messages that it passes to each, which may be none, replace it. The results of the calls of
@@ -376,15 +395,18 @@ TP_API void tp_session_close(tp_session *session, void (*on_end)(void *ctx), voi
 /** The host's part of the payload of session.end. Copied. A value that is empty is not in the payload. */
 typedef struct tp_session_end {
   size_t struct_size;
-  const char *reason;     /* TP_FIELD_REASON; NULL: "closed" at a close, "phase" at the end of a phase */
-  tp_text changed_files;  /* value: array of texts, at most 1 MiB; TP_FIELD_CHANGED_FILES. Empty: what write keys of
-                                   the form files/PATH of the calls have named (tool.h), each once; at most 1,000 */
-  tp_text abilities_used; /* the same; TP_FIELD_ABILITIES_USED. Empty: the tools whose functions turns of the
-                                   session have called since its last session.end, each once; at most 1,000 */
-  tp_text tasks_summary;  /* value: array of maps, at most 1 MiB; TP_FIELD_TASKS_SUMMARY. Empty: the tasks that were
-                                   created or run for the session (task.h) since its last session.end, each a map of
-                                   task_key, ability_id and status: success or failure of its last run, partial
-                                   before one; at most 1,000 */
+  /** TP_FIELD_REASON; NULL: "closed" at a close, "phase" at the end of a phase. */
+  const char *reason;
+  /** Value: array of texts, at most 1 MiB; TP_FIELD_CHANGED_FILES. Empty: what write keys of the form files/PATH of
+   *  the calls have named (tool.h), each once; at most 1,000. */
+  tp_text changed_files;
+  /** The same; TP_FIELD_ABILITIES_USED. Empty: the tools whose functions turns of the session have called since its
+   *  last session.end, each once; at most 1,000. */
+  tp_text abilities_used;
+  /** Value: array of maps, at most 1 MiB; TP_FIELD_TASKS_SUMMARY. Empty: the tasks that were created or run for the
+   *  session (task.h) since its last session.end, each a map of task_key, ability_id and status: success or failure
+   *  of its last run, partial before one; at most 1,000. */
+  tp_text tasks_summary;
 } tp_session_end;
 /** tp_session_close() with fields for the payload of session.end. Where a drain has begun session.end for this session,
  *  the reason is "drained", `end` is not used, and a line is logged.
@@ -528,21 +550,27 @@ typedef struct tp_turn_result {
   size_t struct_size;
   tp_turn_outcome outcome;
   tp_status code;
-  tp_text text;   /* the last response's text */
-  tp_text reason; /* of a turn that did not complete, as one sentence: safe to show */
+  /** The last response's text. */
+  tp_text text;
+  /** Of a turn that did not complete, as one sentence: safe to show. */
+  tp_text reason;
   tp_text turn_id;
   /* Whose subscription ended the turn; empty and 0 when none did. */
   tp_phase_id phase;
-  tp_state state; /* TP_STATE_SUCCEEDED: it answered, and denied (HTTP status 403). Any other: it is
-                                   required and did not answer (503) */
-  tp_reason why;  /* why it did not answer: TP_REASON_TIMEOUT, TP_REASON_ERROR, …; NONE: it denied */
+  /** TP_STATE_SUCCEEDED: it answered, and denied (HTTP status 403). Any other: it is required and did not answer
+   *  (503). */
+  tp_state state;
+  /** Why it did not answer: TP_REASON_TIMEOUT, TP_REASON_ERROR, …; NONE: it denied. */
+  tp_reason why;
   uint32_t iterations;
   uint32_t tool_calls;
   uint32_t reserved_;
   tp_text subscription;
-  tp_text bare_reason; /* the subscription's reason as it was given */
+  /** The subscription's reason as it was given. */
+  tp_text bare_reason;
   int64_t input_tokens, output_tokens, cost_micros;
-  int64_t started_ns, ended_ns; /* started_ns is 0 for a turn that never began */
+  /** started_ns is 0 for a turn that never began. */
+  int64_t started_ns, ended_ns;
 } tp_turn_result;
 /** Frees a result of tp_turn_run(). Accepts NULL. Threads: any. Also after tp_runtime_free(). */
 TP_API void tp_turn_result_free(const tp_turn_result *result);
@@ -710,18 +738,27 @@ typedef struct tp_merged tp_merged;
  *  tp_turn_end() or tp_phase_result_release(). */
 typedef struct tp_phase_result {
   size_t struct_size;
-  tp_status outcome;        /* TP_OK, TP_ERR_DENIED, TP_ERR_HOOK (failed closed), TP_ERR_CANCELLED; of a submitted
-                                   phase that could not be run TP_ERR_NO_MEMORY, run_count 0 */
-  tp_verdict verdict;       /* the strictest */
-  const char *subscription; /* that denied, asked or failed; NULL: none */
-  tp_text reason;           /* as the subscription gave it, or the name of `why` */
-  tp_state state;           /* of the run of `subscription`: TP_STATE_SUCCEEDED when it answered (it denied or
-                                   asked), any other when it did not; NONE without one */
-  tp_reason why;            /* why it did not answer: TP_REASON_TIMEOUT, TP_REASON_ERROR, …; NONE: it answered */
-  uint32_t run_count;       /* subscriptions of the phase */
+  /** TP_OK, TP_ERR_DENIED, TP_ERR_HOOK (failed closed), TP_ERR_CANCELLED; of a submitted phase that could not be
+   *  run TP_ERR_NO_MEMORY, run_count 0. */
+  tp_status outcome;
+  /** The strictest. */
+  tp_verdict verdict;
+  /** That denied, asked or failed; NULL: none. */
+  const char *subscription;
+  /** As the subscription gave it, or the name of `why`. */
+  tp_text reason;
+  /** Of the run of `subscription`: TP_STATE_SUCCEEDED when it answered (it denied or asked), any other when it did
+   *  not; NONE without one. */
+  tp_state state;
+  /** Why it did not answer: TP_REASON_TIMEOUT, TP_REASON_ERROR, …; NONE: it answered. */
+  tp_reason why;
+  /** Subscriptions of the phase. */
+  uint32_t run_count;
   uint32_t reserved_;
-  const tp_merged *merged; /* NULL when nothing was contributed or replaced */
-  void *entry;             /* internal; NULL for an empty phase */
+  /** NULL when nothing was contributed or replaced. */
+  const tp_merged *merged;
+  /** Internal; NULL for an empty phase. */
+  void *entry;
 } tp_phase_result;
 
 /** Runs a phase; the calling thread runs its inline handlers. A phase without subscriptions is refused for its payload
