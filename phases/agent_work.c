@@ -337,8 +337,8 @@ static tp_status prepare_add(tp_runtime *runtime, const tp_agent_config *config,
   if (status == TP_OK) status = new_work(agent, &w);
   if (status == TP_OK) status = tp__agent_config_write(tp__runtime_allocator(runtime), config, &w->writer, &w->config);
   if (status == TP_OK)
-    status = tp__models_take(&w->models, tp__runtime_allocator(runtime), runtime, config->model, config->fallbacks,
-                             config->fallback_count);
+    status = tp__models_take(&w->models, tp__runtime_allocator(runtime), runtime, NULL, config->model,
+                             config->fallbacks, config->fallback_count);
   if (status != TP_OK) (void)!tp__fail(fault, status, config->id, "no memory for an agent");
   if (status == TP_OK && (status = reserve_id(agent, fault)) == TP_OK && (status = begin_turn(w, fault)) != TP_OK)
     delist(agent);

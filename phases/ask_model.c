@@ -140,6 +140,7 @@ static tp_status new_ask(tp_call *call, ask **ret_ask) {
                               .mode = asking->mode,
                               .caller = asking->caller,
                               .deadline_ns = a->until_ns,
+                              .inbox = asking->inbox,
                               .kind = TP__TURN_DETACHED};
   if (status == TP_OK && (status = tp__turn_init(&a->turn, runtime, &spec)) != TP_OK) {
     tp__cond_fini(&a->ended);

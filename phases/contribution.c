@@ -317,7 +317,9 @@ static tp_status make_closure(const tp__closure_home *home, tp__tool_copy *copy,
   if (!home || (!tool->inbox && !destroy)) return TP_OK;
   if (tool->inbox && !tp__inbox_is_of(tool->inbox, home->inbox_owner))
     return tp__fail(fault, TP_ERR_MALFORMED, tool->name, "tool %s: its inbox is of another runtime", tool->name);
-  copy->closure = tp__closure_new(home, tool->inbox, tool->ctx, destroy);
+  /* Of a tool of no turn yet the session's is not known: its destroy is called as that of one without an inbox. */
+  tp_inbox *inbox = tp__inbox_meant(tool->inbox, home->of_session);
+  copy->closure = tp__closure_new(home, inbox, tool->ctx, destroy);
   return copy->closure ? TP_OK : TP_ERR_NO_MEMORY;
 }
 

@@ -57,6 +57,8 @@ static void released(tp__inbox_note *note) {
 
 tp_status tp_end_new(tp_inbox *inbox, void *ctx, tp_end **ret_end, tp_fault *fault) {
   if (!inbox || !ret_end) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_end_new needs an inbox and ret_end");
+  if (tp__inbox_is_of_session(inbox))
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_end_new: TP_INBOX_OF_SESSION is no inbox: an end is of no session");
   if (tp__inbox_is_forked(inbox)) return tp__fail_forked(fault);
   const tp_allocator *allocator = tp__inbox_allocator(inbox);
   tp_end *end = tp__alloc_zero(allocator, sizeof *end);

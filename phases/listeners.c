@@ -80,8 +80,8 @@ static tp_status check_phases(const tp_runtime *runtime, const tp_listener *in, 
   return TP_OK;
 }
 
-static tp_status read_listener(const tp_runtime *runtime, const tp_listener *theirs, tp__listener *out,
-                               tp_inbox **ret_inbox, tp_fault *fault) {
+static tp_status read_listener(const tp_runtime *runtime, tp_inbox *of_session, const tp_listener *theirs,
+                               tp__listener *out, tp_inbox **ret_inbox, tp_fault *fault) {
   tp_listener in;
   if (!theirs) return tp__fail(fault, TP_ERR_USAGE, NULL, "a listener needs a tp_listener");
   TP__TRY(tp__options_read(&in, sizeof in, theirs, "tp_listener", fault));
@@ -89,6 +89,11 @@ static tp_status read_listener(const tp_runtime *runtime, const tp_listener *the
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: on_event is missing: a listener needs it, or an inbox");
   if (in.on_event && in.inbox)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: on_event and inbox are set: set one of the two");
+  if (tp__inbox_is_of_session(in.inbox) && !of_session)
+    return tp__fail(fault, TP_ERR_USAGE, NULL,
+                    "tp_listener: its inbox is TP_INBOX_OF_SESSION: that is for a listener of a session with an inbox "
+                    "(tp_session_options.inbox)");
+  in.inbox = tp__inbox_meant(in.inbox, of_session);
   if (in.inbox && !tp__inbox_is_of(in.inbox, tp__runtime_registry(runtime)))
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: its inbox is of another runtime");
   if (in.reserved_) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: reserved_ must be zero");
@@ -144,12 +149,12 @@ static void stays_theirs(tp__listener *listener) {
   listener->destroys = NULL;
 }
 
-tp_status tp__listeners_add(tp__agent_layer *layer, tp__listeners *listeners, const tp_listener *theirs,
-                            uint64_t *ret_id, tp_fault *fault) {
+tp_status tp__listeners_add(tp__agent_layer *layer, tp__listeners *listeners, tp_inbox *of_session,
+                            const tp_listener *theirs, uint64_t *ret_id, tp_fault *fault) {
   const tp_allocator *allocator = tp__runtime_allocator(layer->runtime);
   tp__listener read, *listener;
   tp_inbox *inbox = NULL;
-  TP__TRY(read_listener(layer->runtime, theirs, &read, &inbox, fault));
+  TP__TRY(read_listener(layer->runtime, of_session, theirs, &read, &inbox, fault));
   if (tp__runtime_is_forked(layer->runtime)) return tp__fail_forked(fault);
   if (!(listener = tp__alloc(allocator, sizeof *listener)))
     return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a listener");
@@ -284,7 +289,7 @@ void tp__listeners_notify_job(tp_runtime *runtime, const tp_job *job) {
 tp_status tp_runtime_listen(tp_runtime *runtime, const tp_listener *listener, uint64_t *ret_id, tp_fault *fault) {
   if (!runtime) return tp__fail_null(fault, "runtime");
   tp__agent_layer *layer = tp__agent_layer_of(runtime);
-  return tp__listeners_add(layer, &layer->listeners, listener, ret_id, fault);
+  return tp__listeners_add(layer, &layer->listeners, NULL, listener, ret_id, fault);
 }
 
 tp_status tp_runtime_unlisten(tp_runtime *runtime, uint64_t id, tp_fault *fault) {

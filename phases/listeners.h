@@ -50,9 +50,10 @@ typedef struct tp__listeners {
 
 struct tp__agent_layer;
 
-/** Reads and checks a descriptor, and adds it. @return as tp_runtime_listen(). */
-tp_status tp__listeners_add(struct tp__agent_layer *layer, tp__listeners *listeners, const tp_listener *listener,
-                            uint64_t *ret_id, tp_fault *fault);
+/** Reads and checks a descriptor, and adds it.
+ *  @param of_session  what TP_INBOX_OF_SESSION stands for; NULL: nothing. @return as tp_runtime_listen(). */
+tp_status tp__listeners_add(struct tp__agent_layer *layer, tp__listeners *listeners, tp_inbox *of_session,
+                            const tp_listener *listener, uint64_t *ret_id, tp_fault *fault);
 tp_status tp__listeners_remove(struct tp__agent_layer *layer, tp__listeners *listeners, uint64_t id, tp_fault *fault);
 /** The end of the runtime or session. */
 void tp__listeners_fini(struct tp__agent_layer *layer, tp__listeners *listeners);

@@ -74,27 +74,33 @@ tp_status tp__models_check(const char *config, const tp_model *first, const tp_m
 }
 
 /* @return false without memory: its inbox is kept all the same, and its destroy is not taken. */
-static bool take(tp__models *models, const tp_allocator *allocator, const void *inside_of, size_t index,
-                 const tp_model *theirs) {
+static bool take(tp__models *models, const tp_allocator *allocator, const void *inside_of, tp_inbox *of_session,
+                 size_t index, const tp_model *theirs) {
   tp_model *to = index == 0 ? &models->first : &models->others[index - 1];
   (void)!tp__options_read(to, sizeof *to, theirs, "tp_model", NULL); /* as it was when it was checked */
-  if (!to->inbox) return true;
+  if (of_session) to->inbox = tp__inbox_meant(to->inbox, of_session);
   tp__inbox_ref(to->inbox);
-  if (!to->destroy) return true;
+  if (!to->inbox || tp__inbox_is_of_session(to->inbox) || !to->destroy) return true;
   models->destroys[index] = tp__destroy_new(allocator, inside_of, to->inbox, to->ctx, to->destroy);
   return models->destroys[index] != NULL;
 }
 
 tp_status tp__models_take(tp__models *models, const tp_allocator *allocator, const void *inside_of,
-                          const tp_model *first, const tp_model *const *others, size_t count) {
+                          tp_inbox *of_session, const tp_model *first, const tp_model *const *others, size_t count) {
   *models = (tp__models){.other_count = count};
   if (count > 0 && !(models->others = tp__alloc_zero(allocator, count * sizeof *models->others)))
     return TP_ERR_NO_MEMORY;
-  bool taken = !first || take(models, allocator, inside_of, 0, first);
-  for (size_t i = 0; i < count && taken; i++) taken = take(models, allocator, inside_of, i + 1, others[i]);
+  bool taken = !first || take(models, allocator, inside_of, of_session, 0, first);
+  for (size_t i = 0; i < count && taken; i++) taken = take(models, allocator, inside_of, of_session, i + 1, others[i]);
   if (taken) return TP_OK;
   tp__models_untake(models, allocator);
   return TP_ERR_NO_MEMORY;
+}
+
+const tp_model *tp__models_need_inbox(const tp__models *models) {
+  for (size_t i = 0; i <= models->other_count; i++)
+    if (tp__inbox_is_of_session(tp__models_at(models, i)->inbox)) return tp__models_at(models, i);
+  return NULL;
 }
 
 static void free_list(tp__models *models, const tp_allocator *allocator) {

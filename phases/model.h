@@ -30,10 +30,13 @@ typedef struct tp__models {
 tp_status tp__models_check(const char *config, const tp_model *first, const tp_model *const *others, size_t count,
                            const void *inbox_owner, tp_fault *fault);
 /** Copies models that were checked, and keeps their inboxes.
+ *  @param of_session  what TP_INBOX_OF_SESSION stands for; NULL: it is not known yet.
  *  @param inside_of  what a thread that calls destroy is inside of: compared, never followed.
  *  @return TP_OK; TP_ERR_NO_MEMORY: nothing was taken. */
 tp_status tp__models_take(tp__models *models, const tp_allocator *allocator, const void *inside_of,
-                          const tp_model *first, const tp_model *const *others, size_t count);
+                          tp_inbox *of_session, const tp_model *first, const tp_model *const *others, size_t count);
+/** One of them that needs the inbox of a session; NULL: none. */
+const tp_model *tp__models_need_inbox(const tp__models *models);
 /** They stay their host's after all. Accepts zero-filled ones. */
 void tp__models_untake(tp__models *models, const tp_allocator *allocator);
 /** Their end: each is destroyed, once. Accepts zero-filled ones. Inside of the runtime's frame, without any lock. */

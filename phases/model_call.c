@@ -244,6 +244,7 @@ tp__model_call *tp__model_call_new(tp__turn *turn, tp__toolset *tools, tp_sessio
   c->turn = turn;
   c->session = session;
   c->model = *model;
+  c->model.inbox = tp__inbox_meant(model->inbox, turn->inbox);
   c->request = *request;
   c->tools = tools ? tp__toolset_ref(tools) : NULL;
   c->deadline_ns = turn->deadline_ns;

@@ -92,13 +92,22 @@ static bool make_fields(tp__entry *e, tp__merge *merge) {
 
 /* ---- the end of an entry ---- */
 
+/* A tool whose calls would come to no inbox: the phase of the session's turn fails, and says so. */
+static void notify_no_inbox(tp__phase_run *run, tp__entry *e, const char *tool) {
+  run->result.outcome = TP_ERR_USAGE;
+  run->result.reason =
+      tp__arena_printf(&e->arena, "the tool %s names TP_INBOX_OF_SESSION: set tp_session_options.inbox", tool);
+}
+
 /* The tools of the turn are those of its newest materialization. */
-static tp_status take_tools(tp_turn *turn, const tp_merged *merged) {
+static tp_status take_tools(tp__phase_run *run, tp__entry *e, const tp_merged *merged) {
+  tp_turn *turn = run->turn;
   tp__toolset *toolset;
   tp_text scope = turn->agent ? turn->agent->scope : (tp_text){NULL, 0};
-  TP__TRY(tp__toolset_new(turn->layer, scope, merged, &toolset));
+  TP__TRY(tp__toolset_new(turn->layer, scope, turn->core.inbox, merged, &toolset));
   tp__toolset_unref(turn->toolset);
   turn->toolset = toolset;
+  if (toolset->needs_inbox && turn->session) notify_no_inbox(run, e, toolset->needs_inbox);
   return TP_OK;
 }
 
@@ -122,7 +131,7 @@ static tp_status merge_entry(tp__phase_run *run, tp__entry *e) {
   if (status != TP_OK) return status;
   run->result.merged = merged;
   if (run->own_contexts || run->result.outcome != TP_OK) return TP_OK;
-  if (run->phase == TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION) TP__TRY(take_tools(run->turn, merged));
+  if (run->phase == TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION) TP__TRY(take_tools(run, e, merged));
   return tp__sets_advance(e->turn, merged);
 }
 

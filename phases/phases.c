@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/phases.h"
 
-enum { REPLACE = 1, STOP = 2, ASK = 4, REVERSE = 8, PRIVILEGED = 16, CODE_ONLY = 32, GRANTED = 64 };
+enum { REPLACE = 1, STOP = 2, ASK = 4, REVERSE = 8, PRIVILEGED = 16, CODE_ONLY = 32, GRANTED = 64, NO_SESSION = 128 };
 
 #define KIND(name) (1u << TP_CONTRIBUTION_##name)
 /* A list is a pointer and its count: the initializers of two neighbouring members of tp_phase. */
@@ -20,6 +20,7 @@ enum { REPLACE = 1, STOP = 2, ASK = 4, REVERSE = 8, PRIVILEGED = 16, CODE_ONLY =
       .privileged = ((traits)&PRIVILEGED) != 0,                                                               \
       .code_only = ((traits)&CODE_ONLY) != 0,                                                                 \
       .rewrite_granted = ((traits)&GRANTED) != 0,                                                             \
+      .no_session = ((traits)&NO_SESSION) != 0,                                                               \
       .kinds = may_contribute,                                                                                \
       .limit_ms = limit,                                                                                      \
       .failure = policy,                                                                                      \

@@ -4,6 +4,14 @@
 #include "phases/drive.h"
 #include "phases/session.h"
 
+tp_status tp__session_check_inbox(const tp_session *session, const tp__snapshot *snapshot, tp_fault *fault) {
+  if (session->inbox || !snapshot->needs_inbox) return TP_OK;
+  return tp__fail(fault, TP_ERR_USAGE, snapshot->needs_inbox,
+                  "the handler of subscription `%s` names TP_INBOX_OF_SESSION, and session %s has none: set "
+                  "tp_session_options.inbox, or give the subscription a match",
+                  snapshot->needs_inbox, session->id);
+}
+
 static tp_status make_drive(tp_session *session, const tp_turn_request *theirs, bool owned, const tp__nesting *nesting,
                             tp__drive **ret_drive, tp_fault *fault) {
   tp_turn_request request;
@@ -12,7 +20,17 @@ static tp_status make_drive(tp_session *session, const tp_turn_request *theirs, 
   if (!nesting)
     TP__TRY(tp__admission_check(&session->layer->admission, session->tenant_queue,
                                 (int64_t)request.limit_ms * TP__NS_PER_MS, fault));
-  return tp__drive_new(session, &request, owned, TP__TURN_DRIVEN, nesting, ret_drive, fault);
+  tp__drive *drive;
+  TP__TRY(tp__drive_new(session, &request, owned, TP__TURN_DRIVEN, nesting, &drive, fault));
+  tp_status status = tp__session_check_inbox(session, drive->turn->core.snapshot, fault);
+  if (status == TP_OK) {
+    *ret_drive = drive;
+    return TP_OK;
+  }
+  bool done;
+  if (owned) drive->done = &done; /* the caller owns the turn */
+  tp__drive_abort(drive);
+  return status;
 }
 
 tp_status tp__drive_here(tp__drive *drive, bool last, tp_fault *fault) {
@@ -95,6 +113,8 @@ tp_status tp_turn_begin(tp_session *session, const tp_turn_request *theirs, tp_t
   tp__turn_ids ids = tp__session_ids(session);
   tp_turn *turn;
   TP__TRY(tp__turn_new_held(session->runtime, &ids, &request, TP__TURN_HELD, &turn, fault));
-  *ret_turn = turn;
-  return TP_OK;
+  tp_status status = tp__session_check_inbox(session, turn->core.snapshot, fault);
+  if (status == TP_OK) *ret_turn = turn;
+  else tp_turn_end(turn);
+  return status;
 }

@@ -30,6 +30,7 @@ static void free_session(tp_session *session) {
   if (session->owns_models) tp__models_drop(&session->models, allocator);
   if (session->agent) tp__agent_unref(session->agent);
   tp__listeners_fini(session->layer, &session->listeners);
+  tp__inbox_unref(session->inbox);
   tp__inside_leave(&frame);
   tp__admission_part(&session->layer->admission, session->tenant_queue);
   tp__reminders_fini(&session->reminders);
@@ -64,8 +65,8 @@ static tp_status take_options(tp_session *session, const tp_session_options *opt
                               tp_shared_history *shared) {
   if (options->model) {
     const tp_allocator *allocator = tp__runtime_allocator(session->runtime);
-    TP__TRY(tp__models_take(&session->models, allocator, session->runtime, options->model, options->fallbacks,
-                            options->fallback_count));
+    TP__TRY(tp__models_take(&session->models, allocator, session->runtime, options->inbox, options->model,
+                            options->fallbacks, options->fallback_count));
     session->owns_models = true;
   }
   session->agent = options->agent;
@@ -92,7 +93,7 @@ static void untake_options(tp_session *session) {
 static tp_status listen_short(tp_session *session, const tp_session_options *options, tp_fault *fault) {
   if (!options->on_event) return TP_OK;
   tp_listener listener = {.struct_size = sizeof listener, .on_event = options->on_event, .ctx = options->event_ctx};
-  return tp__listeners_add(session->layer, &session->listeners, &listener, NULL, fault);
+  return tp__listeners_add(session->layer, &session->listeners, NULL, &listener, NULL, fault);
 }
 
 tp_status tp_session_listen(tp_session *session, const tp_listener *listener, uint64_t *ret_id, tp_fault *fault) {
@@ -100,7 +101,7 @@ tp_status tp_session_listen(tp_session *session, const tp_listener *listener, ui
   size_t kinds_end = offsetof(tp_listener, kinds) + sizeof listener->kinds;
   if (listener && listener->struct_size >= kinds_end && listener->kinds >> TP_EVENT_JOB & 1)
     return tp__fail(fault, TP_ERR_USAGE, session->id, "tp_listener: jobs are of the runtime: use tp_runtime_listen()");
-  return tp__listeners_add(session->layer, &session->listeners, listener, ret_id, fault);
+  return tp__listeners_add(session->layer, &session->listeners, session->inbox, listener, ret_id, fault);
 }
 
 tp_status tp_session_unlisten(tp_session *session, uint64_t id, tp_fault *fault) {
@@ -182,6 +183,24 @@ static tp_status check_compaction(const tp_session_options *options, tp_fault *f
   return wrong ? tp__fail(fault, TP_ERR_USAGE, options->id, "tp_session_options: %s", wrong) : TP_OK;
 }
 
+static tp_status check_inbox(const tp_session_options *options, const void *owner, tp_fault *fault) {
+  if (tp__inbox_is_of_session(options->inbox))
+    return tp__fail(fault, TP_ERR_USAGE, options->id,
+                    "tp_session_options.inbox is TP_INBOX_OF_SESSION, which stands for it: set the inbox itself");
+  if (options->inbox && !tp__inbox_is_of(options->inbox, owner))
+    return tp__fail(fault, TP_ERR_USAGE, options->id, "tp_session_options.inbox is of another runtime");
+  return TP_OK;
+}
+
+/* Its requests would come to no inbox. */
+static tp_status check_models_inbox(const tp_session *session, tp_fault *fault) {
+  const tp_model *model = session->inbox ? NULL : tp__models_need_inbox(&session->models);
+  if (!model) return TP_OK;
+  return tp__fail(fault, TP_ERR_USAGE, session->id,
+                  "the model %s of the session%s names TP_INBOX_OF_SESSION, and tp_session_options.inbox is NULL",
+                  model->name ? model->name : "(no name)", session->owns_models ? "" : "'s agent");
+}
+
 tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs, tp_session **ret_session,
                           tp_fault *fault) {
   tp_session_options options;
@@ -195,6 +214,7 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
   TP__TRY(check_compaction(&options, fault));
   TP__TRY(tp__models_check("tp_session_options", options.model, options.fallbacks, options.fallback_count,
                            tp__runtime_registry(runtime), fault));
+  TP__TRY(check_inbox(&options, tp__runtime_registry(runtime), fault));
   TP__TRY(tp__runtime_ready(runtime, fault));
   tp_history history;
   tp_shared_history *shared; /* a runtime that was freed has given its own back */
@@ -218,6 +238,8 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
     tp__release(tp__runtime_allocator(runtime), session, sizeof *session);
     return tp__fail(fault, status, options.id, "no memory for a session");
   }
+  session->inbox = options.inbox;
+  tp__inbox_ref(session->inbox);
   session->past = tp__past_new(tp__runtime_allocator(runtime));
   status = session->past ? copy_strings(session, &options) : TP_ERR_NO_MEMORY;
   if (status == TP_OK && session->layer->admission.running_max > 0) {
@@ -229,6 +251,11 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
     return status;
   }
   if (status == TP_OK) status = take_options(session, &options, &history, shared);
+  if (status == TP_OK && (status = check_models_inbox(session, fault)) != TP_OK) {
+    untake_options(session);
+    free_session(session);
+    return status;
+  }
   if (status == TP_OK) status = enlist(session);
   if (status != TP_OK) {
     untake_options(session);

@@ -38,6 +38,7 @@ struct tp_session {
   uint64_t number;          /* rises in the order of the lists, which a walk needs */
   void *data;               /* the host's */
   int64_t opened_unix_ms;
+  tp_inbox *inbox;         /* referenced; NULL: none */
   tp__listeners listeners; /* has a lock of its own */
   /* atomic */
   tp__a32 refs;
@@ -77,6 +78,7 @@ static inline tp__turn_ids tp__session_ids(tp_session *session) {
                         .of = session,
                         .session_data = session->data,
                         .listeners = &session->listeners,
+                        .inbox = session->inbox,
                         .people = session->people.ask || session->people.permission ? &session->people : NULL,
                         .used_agent = session->agent};
 }
@@ -91,6 +93,9 @@ tp_session *tp__session_hold_of(tp_runtime *runtime, tp_text tenant, tp_text id)
 void tp__session_note_tool(tp_session *session, tp_text name);
 void tp__session_note_file(tp_session *session, tp_text path);
 void tp__session_note_task(tp_session *session, tp_text key, tp_text ability, tp__task_status status);
+/** Whether a turn of the session may begin that has this snapshot: TP_ERR_USAGE where a subscription of it that every
+ *  turn calls has its work in the session's inbox, which there is not. */
+tp_status tp__session_check_inbox(const tp_session *session, const tp__snapshot *snapshot, tp_fault *fault);
 /** A turn that has left the queue, and was not begun, has reported its end. */
 void tp__session_left(tp_session *session);
 /** tp_turn_run() and tp_turn_submit(), with what a nested turn is run for; NULL: it is none. */

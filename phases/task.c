@@ -429,7 +429,11 @@ static tp_status begin_turn_of(task_work *w, tp_session *session, const tp__nest
   TP__TRY(tp__turn_new_held(w->runtime, &ids, request, TP__TURN_HELD, &w->turn, fault));
   tp__session_hold(session);
   w->turn->core.release = release_with_session;
-  return TP_OK;
+  tp_status status = tp__session_check_inbox(session, w->turn->core.snapshot, fault);
+  if (status == TP_OK) return TP_OK;
+  tp_turn_end(w->turn);
+  w->turn = NULL;
+  return status;
 }
 
 static tp_status begin_bare_turn(task_work *w, const tp__nesting *nesting, const tp_turn_request *request,

@@ -33,6 +33,8 @@ tp_text tp__toolcall_unanswered(tp_tool_result_kind kind) {
 }
 
 tp_text tp__toolcall_refused(const tp__tool_entry *tool, tp_reason reason) {
+  if (reason == TP_REASON_NO_INBOX)
+    return tp_text_of("calls of this tool come to the inbox of a session, and this turn is of none that has one");
   if (tool->inbox && reason == TP_REASON_NO_PERMIT)
     return tp_text_of("as many calls of this tool as may run at once were given up, and none of them has come back");
   if (!tool->inbox || reason != TP_REASON_NO_WORKER) return tp__toolcall_unanswered(TP_TOOL_SHED);

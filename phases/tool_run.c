@@ -448,6 +448,7 @@ static bool copy_run(tp__tool_attempt *a, const tp_tool_run *run) {
 
 tp_reason tp__tool_run_start(const tp_tool_run *run, const tp__tool_entry *tool, tp__tool_settled_fn settled_fn,
                              void *ctx, tp__tool_attempt **ret_attempt) {
+  if (!tool->run && !tool->inbox) return TP_REASON_NO_INBOX;
   tp__tool_attempt *a = new_attempt(run);
   if (!a) return TP_REASON_NO_MEMORY;
   if (!copy_run(a, run)) {

@@ -22,7 +22,7 @@ typedef enum tp__tool_policy { TP__TOOL_FREE = 0, TP__TOOL_DENY = 1, TP__TOOL_AS
 struct tp__tool_entry {
   tp_tool_fn run; /* NULL: inbox */
   void *ctx;
-  tp_inbox *inbox;      /* the closure has a reference */
+  tp_inbox *inbox;      /* the closure or the turn has a reference; NULL without run: the turn's session has none */
   tp__closure *closure; /* referenced; NULL: it holds nothing of the host's */
   bool is_inline;
   bool out_of_scope; /* the turn's agent may not use it */
@@ -45,14 +45,17 @@ struct tp__toolset {
   tp__arena arena; /* the descriptors */
   tp__tool_entry *entries;
   size_t count;
-  uint32_t *places; /* by the hash of a name: index + 1, 0 is free */
+  const char *needs_inbox; /* a tool whose calls come to the session's inbox, which there is not; NULL: none */
+  uint32_t *places;        /* by the hash of a name: index + 1, 0 is free */
   uint32_t mask;
   size_t block_size;
 };
 
 /** The tools of a merged turn.pre_tool_materialization, copied.
- *  @param scope  an array of the names that may be used; empty: all. */
-tp_status tp__toolset_new(tp__agent_layer *layer, tp_text scope, const tp_merged *merged, tp__toolset **ret_toolset);
+ *  @param scope  an array of the names that may be used; empty: all.
+ *  @param inbox  of the turn's session; the turn has a reference; NULL: none. */
+tp_status tp__toolset_new(tp__agent_layer *layer, tp_text scope, tp_inbox *inbox, const tp_merged *merged,
+                          tp__toolset **ret_toolset);
 /** The permits of a tool of an owner, shared by all turns.
  *  @param ret_name  the tool's name, for as long as the runtime lives. @return NULL without memory. */
 tp__permits *tp__tool_permits(tp__agent_layer *layer, const char *owner, const char *tool, const char **ret_name);

@@ -110,15 +110,15 @@ tp_status tp__tool_schema(tp__toolset *set, tp__tool_entry *tool, const tp__sche
   return TP_OK;
 }
 
-static tp_status add_tool(tp__toolset *set, tp__agent_layer *layer, const char *owner, const tp_tool *tool,
-                          tp__closure *closure) {
+static tp_status add_tool(tp__toolset *set, tp__agent_layer *layer, const char *owner, tp_inbox *inbox,
+                          const tp_tool *tool, tp__closure *closure) {
   const char *name;
   tp__permits *permits = tp__tool_permits(layer, owner, tool->name, &name);
   if (!permits) return TP_ERR_NO_MEMORY;
   set->entries[set->count] =
       (tp__tool_entry){.run = tool->run,
                        .ctx = tool->ctx,
-                       .inbox = tool->inbox,
+                       .inbox = tp__inbox_meant(tool->inbox, inbox),
                        .closure = tp__closure_ref(closure),
                        .is_inline = tool->placement == TP_PLACEMENT_INLINE,
                        .tool = tool,
@@ -129,11 +129,12 @@ static tp_status add_tool(tp__toolset *set, tp__agent_layer *layer, const char *
                        .result_bytes_max = tool->result_bytes_max ? tool->result_bytes_max : RESULT_BYTES_MAX,
                        .parts_bytes_max = tool->parts_bytes_max ? tool->parts_bytes_max : PARTS_BYTES_MAX,
                        .timeout_ns = (int64_t)(tool->limit_ms ? tool->limit_ms : LIMIT_MS) * TP__NS_PER_MS};
+  if (tp__inbox_is_of_session(tool->inbox) && !inbox) set->needs_inbox = name;
   enter(set, (uint32_t)set->count++);
   return TP_OK;
 }
 
-static tp_status add_bundle(tp__toolset *set, tp__agent_layer *layer, tp_merged_entry bundle) {
+static tp_status add_bundle(tp__toolset *set, tp__agent_layer *layer, tp_inbox *inbox, tp_merged_entry bundle) {
   uint32_t count = bundle.contribution->tool_count;
   tp_tool *copies = tp__arena_alloc(&set->arena, count * sizeof *copies);
   if (!copies) return TP_ERR_NO_MEMORY;
@@ -141,7 +142,7 @@ static tp_status add_bundle(tp__toolset *set, tp__agent_layer *layer, tp_merged_
     const tp_tool *tool = bundle.contribution->tools[i];
     copies[i] = *tool;
     TP__TRY(tp__tool_copy_texts(&set->arena, &copies[i]));
-    TP__TRY(add_tool(set, layer, bundle.owner, &copies[i], tp__tool_closure(tool)));
+    TP__TRY(add_tool(set, layer, bundle.owner, inbox, &copies[i], tp__tool_closure(tool)));
   }
   return TP_OK;
 }
@@ -162,7 +163,8 @@ static bool is_in(tp_text scope, tp_text name) {
   return false;
 }
 
-tp_status tp__toolset_new(tp__agent_layer *layer, tp_text scope, const tp_merged *merged, tp__toolset **ret_toolset) {
+tp_status tp__toolset_new(tp__agent_layer *layer, tp_text scope, tp_inbox *inbox, const tp_merged *merged,
+                          tp__toolset **ret_toolset) {
   size_t block_size;
   tp__toolset *set = tp__block_take(tp__runtime_blocks(layer->runtime), TP__BLOCK_BYTES_MIN, &block_size);
   if (!set) return TP_ERR_NO_MEMORY;
@@ -171,7 +173,7 @@ tp_status tp__toolset_new(tp__agent_layer *layer, tp_text scope, const tp_merged
   tp__arena_init(&set->arena, &tp__runtime_blocks(set->runtime)->as_allocator, set + 1, block_size - sizeof *set, 0);
   tp_status status = reserve(set, count_tools(merged)) ? TP_OK : TP_ERR_NO_MEMORY;
   for (size_t i = 0; status == TP_OK && i < tp_merged_count(merged, TP_CONTRIBUTION_TOOL_BUNDLE); i++)
-    status = add_bundle(set, layer, *tp_merged_get(merged, TP_CONTRIBUTION_TOOL_BUNDLE, i));
+    status = add_bundle(set, layer, inbox, *tp_merged_get(merged, TP_CONTRIBUTION_TOOL_BUNDLE, i));
   for (size_t i = 0; i < set->count; i++) set->entries[i].out_of_scope = !is_in(scope, set->entries[i].name);
   if (status == TP_OK) *ret_toolset = set;
   else tp__toolset_unref(set);

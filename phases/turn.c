@@ -223,7 +223,8 @@ tp_status tp__turn_new(tp_runtime *runtime, const tp__turn_ids *ids, const tp_tu
   tp__turn_spec spec = {.caller = request->caller,
                         .deadline_ns = tp__deadline_after_ms(tp__now_ns(), request->limit_ms),
                         .in_table = kind < TP__TURN_DETACHED,
-                        .kind = kind};
+                        .kind = kind,
+                        .inbox = ids->inbox};
   if (ids->nesting) {
     spec.parent = ids->nesting->parent;
     if (ids->nesting->until_ns < spec.deadline_ns) spec.deadline_ns = ids->nesting->until_ns;

@@ -627,7 +627,11 @@ static void text(const char *name, const char *value) { printf("'%%s': ('const c
 static void u64(const char *name, uint64_t value) { ROW("uint64_t", PRIu64); }
 static void u32(const char *name, uint32_t value) { ROW("uint32_t", PRIu32); }
 static void i32(const char *name, int32_t value) { ROW("int32_t", PRId32); }
-#define VALUE(x) _Generic((x), char *: text, uint64_t: u64, uint32_t: u32, int32_t: i32)(#x, x)
+static void inbox(const char *name, const tp_inbox *at) {
+  uint64_t value = (uintptr_t)at;
+  ROW("tp_inbox *", PRIu64);
+}
+#define VALUE(x) _Generic((x), char *: text, tp_inbox *: inbox, uint64_t: u64, uint32_t: u32, int32_t: i32)(#x, x)
 int main(void) {
   printf("{\\n");
 %s

@@ -495,6 +495,11 @@ TP_API bool tp_token_open(tp_token token);
 /** A queue from which a host takes the calls of its handlers itself (inbox.h). */
 typedef struct tp_inbox tp_inbox;
 
+/** In place of an inbox: that of the session whose turn it is (tp_session_options.inbox), so that each event loop of a
+ *  process guards its own sessions. A hook, handler, tool, model, and a listener of a session may name it; functions of
+ *  inbox.h refuse it. inbox.h says what comes of turns without such an inbox. A binding passes the address 1. */
+#define TP_INBOX_OF_SESSION ((tp_inbox *)1)
+
 /** Where the function of a handler, tool or model is called. */
 typedef enum tp_placement {
   TP_PLACEMENT_DEFAULT = 0,  /* THREAD */
@@ -532,9 +537,9 @@ typedef struct tp_handler {
   const char *summary;
   /** Exactly one of run and inbox. */
   tp_handler_fn run;
-  /** Of this runtime: its calls wait there until a thread of the host takes them. It uses no handler thread, so that
-   *  max_concurrent must be 0 in its subscriptions: the inbox's capacity is the bound. Kept until the handler is
-   *  destroyed. */
+  /** Of this runtime, or TP_INBOX_OF_SESSION: its calls wait there until a thread of the host takes them. It uses no
+   *  handler thread, so that max_concurrent must be 0 in its subscriptions: the inbox's capacity is the bound. Kept
+   *  until the handler is destroyed. */
   tp_inbox *inbox;
   void *ctx;
   /** Exactly once, without lock, after the last attempt returned; may be NULL. */

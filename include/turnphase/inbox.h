@@ -15,6 +15,20 @@
  *   the cancel of a call that was taken                        read work->token   -> tp_work_release(work)
  *   the end of an object that names the inbox (destroy)        read work->ctx     -> tp_work_release(work)
  *
+ * A host with several loops has an inbox for each, and names it in the sessions of that loop
+ * (tp_session_options.inbox). What is registered once for all sessions names TP_INBOX_OF_SESSION: its work comes to the
+ * inbox of the session whose turn it is. Where there is none it never runs, and nothing is allowed for that:
+ *
+ *   tp_session_open() of a session whose model names it       TP_ERR_USAGE
+ *   tp_turn_run() and its like, a task of the session         TP_ERR_USAGE while a hook without a match names it
+ *   a hook with a match, and turns of no session              the call fails (TP_REASON_NO_INBOX): a guard denies
+ *   a tool of a session's turn                                the turn fails with TP_ERR_USAGE before its first request
+ *   agent.build and its like, background jobs                 refused at the commit: they are of no session
+ *
+ * A task of a session (tp_task_spec.session) has the inbox of that. A detached run comes to the inbox of its turn's
+ * session, also after that was closed. A nested turn is of its own session. `destroy` of what is registered for all
+ * sessions is called as without an inbox.
+ *
  * A thread that waits in a synchronous call (tp_turn_run, tp_phase_run, …) takes no work meanwhile: a host with one
  * thread uses the submit forms.
  *

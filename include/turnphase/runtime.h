@@ -36,7 +36,7 @@ typedef struct tp_phase {
   bool privileged;
   bool code_only;
   bool rewrite_granted;      /* for owners with TP_GRANT_REWRITE, or trust builtin. False in rows of the host */
-  uint8_t reserved_;         /* must be zero */
+  bool no_session;           /* it is run in turns of no session: TP_INBOX_OF_SESSION is refused in it */
   tp_capability kinds;       /* bit 1 << TP_CONTRIBUTION_*: what may be contributed besides diagnostic and audit */
   uint32_t limit_ms;         /* default limit of one handler; 0 means 5,000 */
   tp_failure failure;        /* default failure policy; 0 means best_effort */
@@ -374,7 +374,7 @@ typedef struct tp_hook {
   const char *phase;
   /** Exactly one of run and inbox. */
   tp_handler_fn run;
-  /** As in tp_handler. */
+  /** As in tp_handler: an inbox, or TP_INBOX_OF_SESSION. */
   tp_inbox *inbox;
   void *ctx;
   /** Is called exactly once, without lock, after the last attempt returned; may be NULL. */

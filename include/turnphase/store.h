@@ -167,6 +167,7 @@ typedef enum tp_reason {
   TP_REASON_STORE = 13,
   TP_REASON_SHUTDOWN = 14,
   TP_REASON_CANCELLED = 15,
+  TP_REASON_NO_INBOX = 16,     /* failed: it names TP_INBOX_OF_SESSION, and the turn is of no session with an inbox */
   TP_REASON_MATCH = 32,        /* skipped: its own match */
   TP_REASON_DEPENDENCY = 33,   /* skipped: a required dependency did not succeed */
   TP_REASON_PHASE_FAILED = 34, /* skipped: the entry had failed or was denied before it */

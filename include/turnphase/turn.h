@@ -136,7 +136,8 @@ typedef struct tp_listener {
   uint32_t reserved_;
   /** Of this runtime (inbox.h): copies of its events wait there, in the order in which the library delivers them. When
    *  the inbox is full, this event and all later ones but ends of turns are dropped and counted, until the host has
-   *  taken the TP_EVENT_LOST that has their number. Kept as long as the listener. */
+   *  taken the TP_EVENT_LOST that has their number. Kept as long as the listener. TP_INBOX_OF_SESSION only for a
+   *  listener of a session. */
   tp_inbox *inbox;
 } tp_listener;
 
@@ -373,6 +374,9 @@ typedef struct tp_session_options {
   size_t fallback_count;
   /** Of its turns that name none (tp_turn_request.environment); NULL: none. */
   const char *environment;
+  /** Of this runtime (inbox.h): the work of what names TP_INBOX_OF_SESSION, in turns of this session. Kept as long as
+   *  the session and its turns. NULL: none; then its models must not name it (TP_ERR_USAGE). */
+  tp_inbox *inbox;
 } tp_session_options;
 
 /** Opens a session. The history is loaded, and session.start run, in the first step of its first driven turn. An id is

@@ -275,6 +275,7 @@ static tp_status emit(tp__output *output, tp__arena *arena, tp__entry *entry, ui
   tp__closure_home home = {.allocator = tp__runtime_allocator(runtime),
                            .inside_of = runtime,
                            .inbox_owner = tp__runtime_registry(runtime),
+                           .of_session = entry->turn->inbox,
                            .closures = &entry->closures};
   tp_status status = ops->copy(arena, phase, &home, contribution, &emitted->contribution, why);
   if (status == TP_ERR_NO_MEMORY)

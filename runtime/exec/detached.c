@@ -88,7 +88,8 @@ static tp_status begin_turn(detached *d, tp_runtime *runtime, const tp__detached
                         .caller = spec->payload.caller,
                         .deadline_ns = TP__NEVER,
                         .kind = TP__TURN_DETACHED,
-                        .snapshot = spec->snapshot};
+                        .snapshot = spec->snapshot,
+                        .inbox = spec->parent ? spec->parent->inbox : NULL};
   TP__TRY(tp__turn_init(&d->turn, runtime, &turn));
   d->turn.release = release;
   d->turn.sets = spec->sets;

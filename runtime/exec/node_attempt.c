@@ -260,7 +260,8 @@ static tp_reason offer(node_attempt *a, const tp__node *node, tp__run *run) {
   a->call.timeout_ns = 0;
   a->base.inbox_item.work =
       (tp_work){.struct_size = sizeof(tp_work), .kind = TP_WORK_HANDLER, .ctx = node->ctx, .call = &a->call};
-  tp_reason refused = tp__attempt_offer(&a->base, node->handler->desc.inbox, a->call.deadline_ns);
+  tp_inbox *inbox = tp__inbox_meant(node->handler->desc.inbox, a->entry->turn->inbox);
+  tp_reason refused = tp__attempt_offer(&a->base, inbox, a->call.deadline_ns);
   if (refused) tp__attempt_unref(&a->base);
   else run->attempt = &a->base;
   return refused;
@@ -276,6 +277,7 @@ static tp_reason why_none(tp_runtime *runtime, const tp__node *node) {
 tp_reason tp__node_submit(tp__entry *e, uint32_t index, int64_t deadline_ns, int64_t timeout_ns) {
   const tp__node *node = &e->plan->nodes[index];
   tp__run *run = tp__run_make(e, index);
+  if (tp__inbox_is_of_session(node->handler->desc.inbox) && !e->turn->inbox) return TP_REASON_NO_INBOX;
   node_attempt *a = new_attempt(e, index);
   if (!a) return why_none(e->turn->runtime, node);
   a->call = (tp_call){.entry = e,

@@ -81,6 +81,7 @@ void tp__turn_clear(tp__turn *turn, tp_runtime *runtime) {
   turn->cleared = true;
   turn->is_cancelled = false;
   turn->parent = NULL;
+  turn->inbox = NULL;
   turn->last_entry_id = turn->last_of_batch = 0;
   tp__list_init(&turn->entries);
   turn->records = (tp__record_batch){0};
@@ -92,7 +93,8 @@ void tp__turn_clear(tp__turn *turn, tp_runtime *runtime) {
 /* A turn that has ended: fields that are idle by then are not written, nor are ids where it had none. What is left of
  * its batch of entry ids is the next turn's. */
 static void reset(tp__turn *turn) {
-  TP__ASSERT(!turn->cached_entry && !turn->records.memory && !turn->parent && tp__list_empty(&turn->entries));
+  TP__ASSERT(!turn->cached_entry && !turn->records.memory && !turn->parent && !turn->inbox &&
+             tp__list_empty(&turn->entries));
   tp__strand_reset(&turn->strand);
   turn->sets = NULL;
   tp__a32_store_relaxed(&turn->busy, 0);
@@ -149,6 +151,7 @@ static void begin(tp__turn *turn, tp_runtime *runtime, const tp__turn_spec *spec
   turn->kind = (uint8_t)spec->kind;
   turn->in_table = spec->in_table;
   turn->host_held = false;
+  turn->has_inbox = false;
 #ifdef TP_SIM
   turn->strand.is_turn = true;
 #endif
@@ -173,6 +176,11 @@ tp_status tp__turn_init(tp__turn *turn, tp_runtime *runtime, const tp__turn_spec
   if (status == TP_OK && !spec->in_table) status = init_here(turn, runtime, spec);
   if (status == TP_OK) {
     if (spec->parent) nest(turn, spec->parent);
+    if (spec->inbox) {
+      tp__inbox_ref(spec->inbox);
+      turn->inbox = spec->inbox;
+      turn->has_inbox = true;
+    }
     TP__CHECK(tp__turn_check(turn));
     tp__a32_store_release(&turn->refs, 1); /* the strand's; pairs with a walk of the turn table */
     return TP_OK;
@@ -237,6 +245,10 @@ void tp__turn_unref(tp__turn *turn) {
 void tp__turn_fini(tp__turn *turn) {
   tp__turn *parent = turn->depth > 0 ? turn->parent : NULL;
   if (parent) turn->parent = NULL;
+  if (turn->has_inbox) {
+    tp__inbox_unref(turn->inbox);
+    turn->inbox = NULL;
+  }
   if (turn->arena.chunks) tp__arena_fini(&turn->arena);
   if (turn->in_table) {
     reset(turn);

@@ -52,6 +52,7 @@ struct tp__turn {
   bool cleared;    /* tp__turn_clear() was called: not yet for a new slot */
   bool host_held;  /* for the agent layer: the owner is a thread of the host's */
   bool has_ids;    /* of its request or session */
+  bool has_inbox;  /* inbox is set */
   bool is_named;   /* the owner makes the id of a turn that has none when it begins to run it */
   /* owner only; what entries read of it is written before they begin */
   bool is_cancelled;
@@ -63,13 +64,14 @@ struct tp__turn {
   tp__arena arena;                 /* lives as long as the references do */
   tp__link entries; /* open ones, and those whose result is still read; not what ran in the cached block (begin.h) */
   uint64_t last_entry_id, last_of_batch;
+  tp_inbox *inbox;  /* its session's; referenced till the end of its memory; NULL: none */
   tp__turn *parent; /* of a nested turn, and detached runs of it: whose attempt has it run; referenced till the end of
                          its memory */
   char own_id[48];  /* of a turn that was given none */
   tp_text ids[TP_ID_COUNT];
   tp_text mode;
   tp_text caller_job, triggered_by, environment; /* of the request; like the ids */
-  char identity[192];                            /* the arena's first bytes: ids seldom need more */
+  char identity[184];                            /* the arena's first bytes: ids seldom need more */
 };
 _Static_assert(offsetof(tp__turn, runtime) % 64 == 0 && offsetof(tp__turn, records) == offsetof(tp__turn, runtime) + 64,
                "what a begin writes is one line");
@@ -84,6 +86,7 @@ typedef struct tp__turn_spec {
   tp__snapshot *snapshot;                        /* held for it; NULL: the newest */
   tp_text caller_job, triggered_by, environment; /* copied */
   tp__turn *parent; /* of a nested turn, which uses its snapshot; the caller has a reference to it */
+  tp_inbox *inbox;  /* of its session; referenced; NULL: none */
 } tp__turn_spec;
 
 /** Sets memory up as tp__turn_init() finds it, but for what the agent layer sets (cancelled, release). */

@@ -79,10 +79,12 @@ tp_status tp__inbox_new(const tp_allocator *allocator, const void *owner, const 
   return TP_OK;
 }
 
-void tp__inbox_ref(tp_inbox *inbox) { tp__a32_add_relaxed(&inbox->refs, 1); }
+void tp__inbox_ref(tp_inbox *inbox) {
+  if (inbox && !tp__inbox_is_of_session(inbox)) tp__a32_add_relaxed(&inbox->refs, 1);
+}
 
 void tp__inbox_unref(tp_inbox *inbox) {
-  if (!inbox || tp__a32_sub_acq_rel(&inbox->refs, 1) > 1) return;
+  if (!inbox || tp__inbox_is_of_session(inbox) || tp__a32_sub_acq_rel(&inbox->refs, 1) > 1) return;
   assert(tp__list_empty(&inbox->waiting) && tp__list_empty(&inbox->line));
   tp_allocator allocator = inbox->allocator;
   tp__mutex_fini(&inbox->mutex);
@@ -91,7 +93,9 @@ void tp__inbox_unref(tp_inbox *inbox) {
 
 const tp_allocator *tp__inbox_allocator(const tp_inbox *inbox) { return &inbox->allocator; }
 
-bool tp__inbox_is_of(const tp_inbox *inbox, const void *owner) { return inbox->owner == owner; }
+bool tp__inbox_is_of(const tp_inbox *inbox, const void *owner) {
+  return tp__inbox_is_of_session(inbox) || inbox->owner == owner;
+}
 
 bool tp__inbox_is_forked(const tp_inbox *inbox) { return inbox->process_generation != tp__process_generation(); }
 
@@ -274,7 +278,9 @@ void tp__inbox_close(tp_inbox *inbox) {
   descriptor_unref(inbox);
 }
 
-int tp_inbox_fd(const tp_inbox *inbox) { return inbox ? tp__pollable_fd(&inbox->pollable) : -1; }
+int tp_inbox_fd(const tp_inbox *inbox) {
+  return inbox && !tp__inbox_is_of_session(inbox) ? tp__pollable_fd(&inbox->pollable) : -1;
+}
 
 #ifdef TP_SIM
 bool tp__inbox_wait_until(tp_inbox *inbox, int64_t deadline_ns) {

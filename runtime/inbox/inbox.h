@@ -39,10 +39,17 @@ static inline tp__inbox_note *tp__inbox_note_of(tp__inbox_item *item) {
  *  @param capacity  where the options have none. */
 tp_status tp__inbox_new(const tp_allocator *allocator, const void *owner, const tp_inbox_options *options,
                         uint32_t capacity, tp_inbox **ret_inbox, tp_fault *fault);
+/** Whether it stands for the inbox of a session, and is none. */
+static inline bool tp__inbox_is_of_session(const tp_inbox *inbox) { return inbox == TP_INBOX_OF_SESSION; }
+/** The inbox that is meant. @param of_session  NULL: none. @return NULL: the session's, and there is none. */
+static inline tp_inbox *tp__inbox_meant(tp_inbox *named, tp_inbox *of_session) {
+  return tp__inbox_is_of_session(named) ? of_session : named;
+}
+/** Both accept NULL and TP_INBOX_OF_SESSION, which are not counted. */
 void tp__inbox_ref(tp_inbox *inbox);
-const tp_allocator *tp__inbox_allocator(const tp_inbox *inbox);
-/** Accepts NULL. */
 void tp__inbox_unref(tp_inbox *inbox);
+const tp_allocator *tp__inbox_allocator(const tp_inbox *inbox);
+/** TP_INBOX_OF_SESSION is of every runtime. */
 bool tp__inbox_is_of(const tp_inbox *inbox, const void *owner);
 /** A look; any thread. */
 bool tp__inbox_is_closed(tp_inbox *inbox);

@@ -33,7 +33,7 @@ tp__closure *tp__closure_new(const tp__closure_home *home, tp_inbox *inbox, void
   closure->inbox = inbox;
   closure->ctx = ctx;
   closure->destroy = destroy;
-  if (inbox) tp__inbox_ref(inbox);
+  tp__inbox_ref(inbox);
   atomic_init(&closure->refs.v, 1);
   return closure;
 }

@@ -16,6 +16,7 @@ typedef struct tp__closure_home {
   const tp_allocator *allocator; /* copied into each */
   const void *inside_of;         /* what a thread that runs destroy is inside of: compared, never followed */
   const void *inbox_owner;       /* whose an inbox must be: tp__inbox_is_of() */
+  tp_inbox *of_session;          /* of the turn, where it is one's; NULL: none */
   tp__aptr *closures;            /* acq_rel: the newest of a list; NULL at first */
 } tp__closure_home;
 

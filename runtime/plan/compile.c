@@ -218,6 +218,9 @@ static void sum_up(tp__plan *plan) {
     if (plan->levels < node->level + 1) plan->levels = node->level + 1;
     if (!tp__node_awaited(node)) plan->detached_count++;
     if (tp__node_awaited(node) && !(node->flags & TP__NODE_INLINE)) plan->all_inline = false;
+    if (plan->phase < TP_PHASE_HOST && tp__inbox_is_of_session(node->handler->desc.inbox) &&
+        !(node->flags & TP__NODE_MATCH))
+      plan->needs_inbox = node->subscription_name;
   }
 }
 
@@ -461,6 +464,7 @@ tp_status tp__compile(tp__snapshot *snapshot, tp_fault *fault) {
   if (status != TP_OK) return status;
   for (uint32_t phase = 0; phase < TP_PHASE_LIMIT; phase++) {
     if (set->members_of_phase[phase]) snapshot->plans[phase] = set->members_of_phase[phase]->plan;
+    if (snapshot->plans[phase] && !snapshot->needs_inbox) snapshot->needs_inbox = snapshot->plans[phase]->needs_inbox;
   }
   snapshot->hash = tp__snapshot_hash(snapshot);
   TP__CHECK(tp__snapshot_check(snapshot));

@@ -112,14 +112,14 @@ tp_status tp__handler_new(const tp_allocator *allocator, const void *inside_of, 
     handler_free(handler);
     return TP_ERR_NO_MEMORY;
   }
-  if (desc->inbox && desc->destroy) {
+  if (desc->inbox && desc->destroy && !tp__inbox_is_of_session(desc->inbox)) {
     handler->destroys = tp__destroy_new(allocator, inside_of, desc->inbox, desc->ctx, desc->destroy);
     if (!handler->destroys) {
       handler_free(handler);
       return TP_ERR_NO_MEMORY;
     }
   }
-  if (desc->inbox) tp__inbox_ref(desc->inbox);
+  tp__inbox_ref(desc->inbox);
   *ret_handler = handler;
   return TP_OK;
 }

@@ -179,6 +179,7 @@ typedef struct tp__plan {
                                  below required_ns); the default limit when nothing is awaited; at most a quarter of
                                  TP__NEVER */
   uint32_t levels;
+  const char *needs_inbox; /* as the snapshot's */
   uint32_t detached_count;
   bool all_inline;                /* every awaited node is inline */
   bool on_fast_path;              /* every node is on the fast path */
@@ -199,6 +200,8 @@ typedef struct tp__snapshot {
   uint64_t version;
   uint64_t hash;
   tp__plan *plans[TP_PHASE_LIMIT]; /* NULL: no enabled subscription */
+  const char *needs_inbox;         /* a subscription without match whose calls come to the inbox of the session; NULL:
+                                      none */
 } tp__snapshot;
 
 /** A part of the pins of the newest snapshot, counted per thread cache under its lock (exec/thread_cache.h). A pin that

@@ -111,7 +111,8 @@ static void last(const void *ctx, uint32_t row, const char *gap, const tp__print
   remark_edges(&r, "needs", sub->desc.needs, sub->desc.needs_count);
   remark_edges(&r, "before", sub->desc.before, sub->desc.before_count);
   if (tp__subscription_sequential(sub)) begin_remark(&r, "sequential");
-  if (node->handler->desc.inbox) begin_remark(&r, "through an inbox");
+  if (tp__inbox_is_of_session(node->handler->desc.inbox)) begin_remark(&r, "through the session's inbox");
+  else if (node->handler->desc.inbox) begin_remark(&r, "through an inbox");
   remark_policies(&r, &sub->desc);
   remark_origin(&r, &node->handler->desc);
 }

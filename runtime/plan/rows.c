@@ -67,7 +67,6 @@ static const char *row_flaw(const tp__contribution_ops *ops, const tp_phase *row
     return "is no chain, and only a chain has replace, stop or reverse";
   if (row->ask && !row->stop) return "takes ask but no verdicts: set stop";
   if ((unsigned)row->failure > TP_FAILURE_REQUIRED) return "has an unknown failure policy";
-  if (row->reserved_) return "has reserved_ set: it must be zero";
   if (row->rewrite_granted) return "says rewrite_granted, which is of tool.rewrite alone: leave it false";
   if (row->mode == TP_MODE_OBSERVE && row->failure == TP_FAILURE_REQUIRED)
     return "observes, and an observer is never required";

@@ -177,7 +177,18 @@ static tp_status check_retry(const checker *c) {
                 c->sub->desc.attempts, c->handler->desc.id);
 }
 
+/* What runs where there is no session, or may run after it was closed. */
+static tp_status check_session(const checker *c) {
+  const char *why = NULL;
+  if (c->row->no_session) why = "the phase is run in turns of no session";
+  else if (c->node->execution == TP_EXECUTION_BACKGROUND) why = "a background job may run after its session was closed";
+  if (!why) return TP_OK;
+  return REFUSE(c, TP_ERR_USAGE, "its handler `%s` names TP_INBOX_OF_SESSION, and %s: name an inbox",
+                c->handler->desc.id, why);
+}
+
 static tp_status check_inbox(const checker *c) {
+  if (tp__inbox_is_of_session(c->handler->desc.inbox)) TP__TRY(check_session(c));
   if (!c->handler->desc.inbox || c->sub->desc.max_concurrent == 0) return TP_OK;
   return REFUSE(c, TP_ERR_USAGE,
                 "max_concurrent counts handler threads, and its handler `%s` uses none but an inbox, whose capacity is "

@@ -625,7 +625,7 @@ static bool is_handed_out(tp__inbox_item *item) {
 }
 
 tp_status tp_inbox_next(tp_inbox *inbox, const tp_work **ret_work) {
-  if (!inbox) return TP_ERR_USAGE;
+  if (!inbox || tp__inbox_is_of_session(inbox)) return TP_ERR_USAGE;
   if (tp__inbox_is_forked(inbox)) return TP_ERR_FORKED;
   tp__inbox_item *item;
   do item = tp__inbox_take(inbox);
@@ -636,7 +636,7 @@ tp_status tp_inbox_next(tp_inbox *inbox, const tp_work **ret_work) {
 
 tp_status tp_inbox_take(tp_inbox *inbox, const tp_work **works, size_t max, size_t *ret_count) {
   size_t count = 0;
-  if (!inbox || !ret_count || (max > 0 && !works)) return TP_ERR_USAGE;
+  if (!inbox || tp__inbox_is_of_session(inbox) || !ret_count || (max > 0 && !works)) return TP_ERR_USAGE;
   if (tp__inbox_is_forked(inbox)) return TP_ERR_FORKED;
   while (count < max) {
     tp__inbox_item *item = tp__inbox_take(inbox);
@@ -657,7 +657,7 @@ tp_status tp_work_release(const tp_work *work) {
 }
 
 void tp_inbox_free(tp_inbox *inbox) {
-  if (!inbox || tp__inbox_is_forked(inbox)) return;
+  if (!inbox || tp__inbox_is_of_session(inbox) || tp__inbox_is_forked(inbox)) return;
   tp__inbox_close(inbox);
   for (tp__inbox_item *item; (item = tp__inbox_take(inbox));) {
     tp__inbox_note *note = tp__inbox_note_of(item);

@@ -7,7 +7,7 @@
 #include "phases/phases.h"
 
 enum { GATHER = TP_MODE_GATHER, CHAIN = TP_MODE_CHAIN, OBSERVE = TP_MODE_OBSERVE };
-enum { REPLACE = 1, STOP = 2, ASK = 4, REVERSE = 8, PRIVILEGED = 16, CODE_ONLY = 32, GRANTED = 64 };
+enum { REPLACE = 1, STOP = 2, ASK = 4, REVERSE = 8, PRIVILEGED = 16, CODE_ONLY = 32, GRANTED = 64, NO_SESSION = 128 };
 #define BIT(kind) (1u << TP_CONTRIBUTION_##kind)
 
 /* The table of the design, written down a second time. */
@@ -16,9 +16,9 @@ static const struct {
   unsigned mode, traits, kinds, limit_ms;
   bool required;
 } expected[] = {
-    {"agent.build", CHAIN, REPLACE, BIT(PROMPT_SECTION), 5000, false},
-    {"agent.register", CHAIN, STOP, 0, 5000, true},
-    {"agent.unregister", CHAIN, REVERSE, 0, 5000, false},
+    {"agent.build", CHAIN, REPLACE | NO_SESSION, BIT(PROMPT_SECTION), 5000, false},
+    {"agent.register", CHAIN, STOP | NO_SESSION, 0, 5000, true},
+    {"agent.unregister", CHAIN, REVERSE | NO_SESSION, 0, 5000, false},
     {"session.start", GATHER, 0, BIT(PROMPT_CONTEXT) | BIT(REMINDER), 5000, false},
     {"turn.intake", CHAIN, REPLACE | STOP, BIT(SIGNAL) | BIT(REMINDER) | BIT(PROMPT_CONTEXT), 5000, false},
     {"turn.pre_policy", GATHER, 0, BIT(POLICY), 1000, true},
@@ -46,7 +46,7 @@ enum { PHASE_COUNT = sizeof expected / sizeof *expected };
 static unsigned traits_of(const tp_phase *row) {
   return (row->replace ? REPLACE : 0u) | (row->stop ? STOP : 0u) | (row->ask ? ASK : 0u) |
          (row->reverse ? REVERSE : 0u) | (row->privileged ? PRIVILEGED : 0u) | (row->code_only ? CODE_ONLY : 0u) |
-         (row->rewrite_granted ? GRANTED : 0u);
+         (row->rewrite_granted ? GRANTED : 0u) | (row->no_session ? NO_SESSION : 0u);
 }
 
 TEST(every_row_says_what_the_design_says) {
