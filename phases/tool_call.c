@@ -93,26 +93,40 @@ void tp__toolcall_stop(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text te
   tp__toolcall_done(slot);
 }
 
+/* A warning of a call's answer, for the log and for those who watch the turn. */
+static void warn(const tp__tool_slot *slot, const char *key, const char *words) {
+  tp_turn *turn = slot->dispatch->turn;
+  tp__log(turn->core.runtime, TP_LOG_WARNING, &(tp__log_subject){.ids = turn->core.ids}, "%s", words);
+  tp_contribution note = {.struct_size = sizeof(tp_contribution),
+                          .kind = TP_CONTRIBUTION_DIAGNOSTIC,
+                          .severity = TP_SEVERITY_WARNING,
+                          .key = tp_text_of(key),
+                          .text = tp_text_of(words)};
+  tp__event(turn, &(tp_event){.kind = TP_EVENT_DIAGNOSTIC,
+                              .visibility = TP_VISIBILITY_USER_VISIBLE,
+                              .contribution = &note,
+                              .tool_call = tp__toolcall_of(slot),
+                              .call_index = slot->index,
+                              .text = note.text});
+}
+
 /* Where a part or the value is left out, what a text cannot show is missing: those who watch are told, too. */
 void tp__toolcall_note_cut(tp__tool_slot *slot, uint32_t flaws) {
-  tp_turn *turn = slot->dispatch->turn;
   slot->is_partial = flaws & TP__REPLY_PARTIAL;
   if (!(flaws & TP__REPLY_LEFT_OUT)) return;
   char words[256];
   snprintf(words, sizeof words, "tool `%.128s`: its answer is too large: the value or parts are left out (%s is %zu)",
            slot->tool->name.data, "tp_tool.parts_bytes_max", slot->tool->parts_bytes_max);
-  tp__log(turn->core.runtime, TP_LOG_WARNING, &(tp__log_subject){.ids = turn->core.ids}, "%s", words);
-  tp_contribution cut = {.struct_size = sizeof(tp_contribution),
-                         .kind = TP_CONTRIBUTION_DIAGNOSTIC,
-                         .severity = TP_SEVERITY_WARNING,
-                         .key = tp_text_of("tool.parts"),
-                         .text = tp_text_of(words)};
-  tp__event(turn, &(tp_event){.kind = TP_EVENT_DIAGNOSTIC,
-                              .visibility = TP_VISIBILITY_USER_VISIBLE,
-                              .contribution = &cut,
-                              .tool_call = tp__toolcall_of(slot),
-                              .call_index = slot->index,
-                              .text = cut.text});
+  warn(slot, "tool.parts", words);
+}
+
+/* The text looks like what the tool said, and is not. */
+static void note_replaced(const tp__tool_slot *slot, size_t replaced) {
+  char words[256];
+  if (replaced == 0) return;
+  snprintf(words, sizeof words, "tool `%.128s`: %zu %s not UTF-8 in its answer: U+FFFD stands for each",
+           slot->tool->name.data, replaced, replaced == 1 ? "byte is" : "bytes are");
+  warn(slot, "tool.not_utf8", words);
 }
 
 void tp__toolcall_deny(tp__tool_slot *slot, uint32_t phase, const char *by, tp_text reason, bool reported) {
@@ -217,6 +231,7 @@ static void run_settled(void *ctx, const tp__tool_end *answer) {
     said = (tp__tool_content){.text = tp_text_of("no memory for the result")};
   }
   tp__toolcall_note_cut(slot, counts ? answer->flaws : 0);
+  note_replaced(slot, counts ? answer->replaced : 0);
   ended(slot, kind, &said, answer->ended_ns - answer->started_ns);
 }
 
@@ -247,6 +262,7 @@ static void run_inline(tp__tool_slot *slot) {
   tp__tool_content said;
   tp_tool_result_kind result = kind_of_run(d, &said);
   tp__toolcall_note_cut(slot, result == TP_TOOL_TIMED_OUT ? 0 : d->run.reply.flaws);
+  note_replaced(slot, result == TP_TOOL_TIMED_OUT ? 0 : d->run.reply.replaced);
   ended(slot, result, &said, d->timestamps == TP_TIMESTAMPS_OFF ? 0 : d->now_ns - d->run.started_ns);
 }
 
@@ -265,6 +281,7 @@ static void fill_run(const tp__tool_slot *slot) {
   run->started_ns = d->now_ns;
   run->deadline_ns = end_ns < turn_ns ? end_ns : turn_ns;
   run->reply.flaws = 0;
+  run->reply.replaced = 0;
   run->reply.said = (tp__tool_content){.text = no_text};
 }
 

@@ -116,12 +116,25 @@ bool tp__tool_text(tp__arena *arena, tp_text text, size_t bytes_max, tp_text *re
   return ret_copy->data != NULL;
 }
 
+/* What a tool says may come from a program, and be any bytes: those that are not UTF-8 are replaced.
+ * @return false without memory. */
+static bool replace_bytes(tp__arena *arena, tp_text *text, size_t *ret_replaced) {
+  *ret_replaced = 0;
+  if (tp_utf8_valid(*text, NULL)) return true;
+  size_t size = tp_utf8_replace(*text, NULL, 0);
+  char *copy = tp__arena_alloc(arena, size);
+  if (!copy) return false;
+  *ret_replaced = (size - text->size) / 2;
+  tp_utf8_replace(*text, copy, size);
+  *text = (tp_text){copy, size};
+  return true;
+}
+
 static void set_reply(tp__tool_reply *reply, tp__arena *arena, size_t bytes_max, bool is_error, tp_text text) {
-  bool valid = tp_utf8_valid(text, NULL);
-  if (!valid) text = tp_text_of("the tool's answer was not UTF-8");
-  reply->flaws = (is_error || !valid ? TP__REPLY_ERROR : 0) | (text.size > bytes_max ? TP__REPLY_CUT : 0);
+  bool has_memory = replace_bytes(arena, &text, &reply->replaced);
+  reply->flaws = (is_error ? TP__REPLY_ERROR : 0) | (text.size > bytes_max ? TP__REPLY_CUT : 0);
   reply->said.value = reply->said.parts = (tp_text){NULL, 0};
-  if (!tp__tool_text(arena, text, bytes_max, &reply->said.text)) reply->flaws |= TP__REPLY_NO_MEMORY;
+  if (!has_memory || !tp__tool_text(arena, text, bytes_max, &reply->said.text)) reply->flaws |= TP__REPLY_NO_MEMORY;
 }
 
 /* What programs read, for a model. */
@@ -163,6 +176,7 @@ static void set_whole_reply(tp__tool_reply *reply, tp__arena *arena, size_t byte
   TP__ASSERT(answer->struct_size == sizeof *answer); /* read_answer() has made it one of ours */
   bool left_out = false;
   reply->flaws = answer->is_error ? TP__REPLY_ERROR : 0;
+  reply->replaced = 0;
   bool ok = copy_said(arena, answer->text, answer->value, bytes_max, parts_bytes_max, &reply->said, &reply->flaws) &&
             tp__parts_of_list(arena, answer->parts, answer->part_count, parts_bytes_max - reply->said.value.size,
                               &reply->said.parts, &left_out) == TP_OK;
@@ -297,6 +311,7 @@ static void settled(tp__attempt *base, tp__attempt_end end) {
     const tp__tool_reply *reply = reply_of(attempt);
     ended.flaws = reply->flaws | (base->answer.kind != TP_ANSWER_DONE ? TP__REPLY_ERROR : 0);
     ended.said = tp__tool_reply_content(reply);
+    ended.replaced = reply->replaced;
   }
   /* What tp_tool_complete() accepted counts; of a run from an inbox only within its limit. */
   bool may_be_late = base->pool_item.inbox || !attempt->replied_by_token;

@@ -31,6 +31,7 @@ enum {
 /** The reply of a tool's function. */
 typedef struct tp__tool_reply {
   uint32_t flaws;        /* ERROR: the tool could not; NO_MEMORY: what it said was lost; PARTIAL: it was too long */
+  size_t replaced;       /* bytes that were not UTF-8: each is U+FFFD in the text */
   tp__tool_content said; /* in the arena */
 } tp__tool_reply;
 tp__tool_content tp__tool_reply_content(const tp__tool_reply *reply);
@@ -57,6 +58,7 @@ typedef struct tp__tool_end {
   bool is_late;      /* ANSWERED, after the deadline: the answer does not count */
   uint32_t flaws;    /* of its reply */
   tp_reason refusal; /* REFUSED: why */
+  size_t replaced;   /* as in the reply */
   tp__tool_content said;
   int64_t started_ns, ended_ns; /* 0: its function was not called, or it was not taken from its inbox */
 } tp__tool_end;

@@ -107,48 +107,50 @@ static tp_status add_keys(void *ctx, tp_text arguments, tp_tool_keys *keys) {
 /* ---- the program of a call ---- */
 
 /* What a program said, for a model to read: a text without white space at its end. */
-static void append_said(char *text, size_t text_size, const tp_process_result *result) {
+static void put_said(tp__bytes *text, const tp_process_result *result) {
   tp_text said = result->errors.size > 0 ? result->errors : result->output;
   while (said.size > 0 && strchr(" \t\r\n", said.data[said.size - 1]) && said.data[said.size - 1]) said.size--;
-  size_t used = strlen(text);
-  int size = tp__cut(said, (int)(text_size - used - 3));
-  if (size <= 0) return;
-  snprintf(text + used, text_size - used, ": %.*s", size, said.data);
-  for (size_t bad; !tp_utf8_valid(tp_text_of(text), &bad);) text[bad] = '?';
+  if (said.size == 0) return;
+  tp__bytes_put_string(text, ": ");
+  tp__bytes_put_text(text, said);
 }
 
-static void describe_failure(const tp_process_result *result, char *text, size_t text_size) {
+static void put_failure(tp__bytes *text, const tp_process_result *result) {
   switch (result->end) {
     case TP_PROCESS_EXITED:
-      snprintf(text, text_size, "the program exited with code %d", result->exit_code);
+      tp__bytes_printf(text, "the program exited with code %d", result->exit_code);
       break;
     case TP_PROCESS_KILLED:
-      snprintf(text, text_size, "the program was killed by signal %d", result->signal);
+      tp__bytes_printf(text, "the program was killed by signal %d", result->signal);
       break;
     case TP_PROCESS_OUTPUT_LIMIT:
-      snprintf(text, text_size, "the program wrote more than 1 MiB of output, or 64 KiB of errors");
+      tp__bytes_put_string(text, "the program wrote more than 1 MiB of output, or 64 KiB of errors");
       return;
     default:
-      snprintf(text, text_size, "the program gave no answer: %s", tp_process_end_name(result->end));
+      tp__bytes_printf(text, "the program gave no answer: %s", tp_process_end_name(result->end));
   }
-  append_said(text, text_size, result);
+  put_said(text, result);
 }
 
+/* What is not UTF-8 in the text the core replaces, and says so. */
 static void call_ended(tp__job *job, const tp_process_result *result) {
-  char text[4096];
+  tp__bytes text = {0};
   bool is_error = result->end != TP_PROCESS_EXITED || result->exit_code != 0;
   tp_text said = result->output;
   if (is_error) {
-    describe_failure(result, text, sizeof text);
-    said = tp_text_of(text);
+    put_failure(&text, result);
+    said = text.failed ? tp_text_of("no memory for what the program said") : tp__bytes_text(&text);
   } else if (said.size > 0 && said.data[said.size - 1] == '\n') {
     said.size--;
   }
+  char reason[4096];
+  tp__show(reason, sizeof reason, said);
   tp_outcome outcome = {.struct_size = sizeof outcome,
                         .kind = is_error ? TP_ANSWER_FAILED : TP_ANSWER_DONE,
-                        .reason = is_error ? text : NULL};
+                        .reason = is_error ? reason : NULL};
   tp__job_notify(job, result, &outcome);
   (void)!tp_tool_complete(job->token, is_error, said, NULL); /* stale: the call was given up meanwhile */
+  tp__bytes_fini(&text);
 }
 
 static void call_unstarted(const tp__job *job, const char *reason, int32_t system_error) {

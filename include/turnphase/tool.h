@@ -147,7 +147,9 @@ TP_API tp_text tp_tool_run_call_id(const tp_tool_run *run);
 TP_API int64_t tp_tool_run_time_left_ms(const tp_tool_run *run);
 TP_API bool tp_tool_run_cancelled(const tp_tool_run *run);
 
-/** Answers; text is copied. error means that the tool could not do what was asked: result kind handler_error.
+/** Answers; text is copied, with U+FFFD in place of each byte that is not UTF-8 (tp_utf8_replace()), and then the
+ *  diagnostic `tool.not_utf8` reports their number. error means that the tool could not do what was asked: result kind
+ *  handler_error.
  *  Threads: that of the run. */
 TP_API tp_answer tp_tool_ok(tp_tool_run *run, tp_text text);
 TP_API tp_answer tp_tool_error(tp_tool_run *run, tp_text text);
@@ -181,7 +183,8 @@ TP_API tp_answer tp_tool_answer_with(tp_tool_run *run, const tp_tool_answer *ans
  *  0 and TP_ANSWER_FAILED is returned, and the run is as it was; tp_tool_ok(), tp_tool_error() and
  *  tp_tool_answer_with() answer nothing there. Threads: that of the run. */
 TP_API tp_answer tp_tool_defer(tp_tool_run *run, const tp_deferral *deferral, tp_token *ret_token);
-/** Completes a deferred run, or one that was taken from an inbox; text is copied. Returns as tp_token_complete().
+/** Completes a deferred run, or one that was taken from an inbox; text is copied as by tp_tool_ok(). Returns as
+ *  tp_token_complete().
  *  Threads: any, at any time. */
 TP_API tp_status tp_tool_complete(tp_token token, bool is_error, tp_text text, tp_fault *fault);
 /** The same with text, value and parts; everything is copied.

@@ -150,6 +150,13 @@ TP_API tp_status tp_json_encode(tp_text value, tp_writer *writer, tp_text *ret_j
  *  @param ret_offset  where it first is not; may be NULL.
  *  Threads: any. */
 TP_API bool tp_utf8_valid(tp_text text, size_t *ret_offset);
+/** Copies a text with U+FFFD in place of each byte that belongs to no well-formed code point: what a program printed
+ *  stays readable, and nothing of it is lost. A NUL is a code point, and stays.
+ *  @param buffer       gets as many whole code points as fit, without a NUL; may be NULL.
+ *  @param buffer_size  of buffer; 0 with NULL.
+ *  @return the size of the whole copy: 2 bytes more than text for each byte that was replaced.
+ *  Threads: any. */
+TP_API size_t tp_utf8_replace(tp_text text, char *buffer, size_t buffer_size);
 
 TP_END_DECLS
 #endif

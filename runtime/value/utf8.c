@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * utf8.c: is a text UTF-8? */
+ * utf8.c: is a text UTF-8? If not, which bytes are not? */
 #include "runtime/value/value.h"
 
 #define HIGH_BITS UINT64_C(0x8080808080808080)
@@ -71,4 +71,34 @@ bool tp_utf8_valid(tp_text text, size_t *ret_offset) {
     at += ascii_prefix(bytes + at, text.size - at);
   }
   return true;
+}
+
+/* Copies what fits whole. @return false when it does not fit: nothing more may follow it. */
+static bool put(tp_text piece, char *buffer, size_t buffer_size, size_t *used) {
+  if (piece.size > buffer_size - *used) return false;
+  memcpy(buffer + *used, piece.data, piece.size);
+  *used += piece.size;
+  return true;
+}
+
+size_t tp_utf8_replace(tp_text text, char *buffer, size_t buffer_size) {
+  static const tp_text replacement = {"\xEF\xBF\xBD", 3};
+  size_t size = 0, used = 0;
+  bool fits = buffer != NULL;
+  while (text.size > 0) {
+    size_t bad = text.size;
+    bool is_valid = tp_utf8_valid(text, &bad);
+    tp_text good = {text.data, bad};
+    if (fits && bad > 0) {
+      size_t whole = tp__utf8_cut(good, buffer_size - used);
+      fits = put((tp_text){good.data, whole}, buffer, buffer_size, &used) && whole == bad;
+    }
+    size += bad;
+    if (is_valid) break;
+    if (fits) fits = put(replacement, buffer, buffer_size, &used);
+    size += replacement.size;
+    text.data += bad + 1;
+    text.size -= bad + 1;
+  }
+  return size;
 }

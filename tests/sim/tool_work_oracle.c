@@ -14,7 +14,6 @@ const char tool_work_hasty_words[] = "at once all the same";
 
 static const char malformed_words[] = "the tool deferred and answered at once";
 static const char refused_words[] = "too many calls are waiting";
-static const char utf8_words[] = "the tool's answer was not UTF-8";
 
 #define FAIL(call, property, format, ...)                                                                        \
   world_fail((call)->batch->e->w, (property), "call %u of batch %u of tool workload %u: " format, (call)->index, \
@@ -39,9 +38,7 @@ static bool never_answers(const tool_work_call *call) {
   return call->way == WAY_DEFER_NEVER || call->way == WAY_DEFER_ON_CANCEL || call->way == WAY_DEFER_AFTER_FREE;
 }
 
-static bool says_failure(const tool_work_call *call) {
-  return call->fails || call->no_utf8 || call->way == WAY_DEFER_AND_RETURN;
-}
+static bool says_failure(const tool_work_call *call) { return call->fails || call->way == WAY_DEFER_AND_RETURN; }
 
 static bool is_asked(const tool_work_call *call) {
   return call->tool == TOOL_ASKED && tool_work_has_people(call->batch->e->w);
@@ -108,17 +105,32 @@ static void check_deadline(const tool_work_call *call) {
 
 /* ---- whose words a result is ---- */
 
-static bool is_first(const tool_work_call *call, const tp_tool_result *result) {
-  bool fails = call->fails || call->no_utf8;
-  tp_text text = {call->text, call->text_size};
-  if ((result->kind == TP_TOOL_HANDLER_ERROR) != fails) return false;
-  if (call->no_utf8) text = tp_text_of(utf8_words);
-  if (call->tool != TOOL_TERSE || text.size <= TOOL_WORK_TERSE_BYTES) return tp_text_equal(result->text, text);
+/* The last byte of such a text is no UTF-8. */
+static tp_text given(const tool_work_call *call, char *buffer) {
+  if (!call->no_utf8) return (tp_text){call->text, call->text_size};
+  memcpy(buffer, call->text, call->text_size - 1);
+  memcpy(buffer + call->text_size - 1, "\xEF\xBF\xBD", 3);
+  return (tp_text){buffer, call->text_size + 2};
+}
+
+static bool is_shown(const tool_work_call *call, tp_text text, tp_text result) {
+  if (call->tool != TOOL_TERSE || text.size <= TOOL_WORK_TERSE_BYTES) return tp_text_equal(result, text);
   char cut[TOOL_WORK_TERSE_BYTES + 64];
   int half = TOOL_WORK_TERSE_BYTES / 2;
-  snprintf(cut, sizeof cut, "%.*s\n[… %zu bytes left out …]\n%.*s", half, text.data, text.size - TOOL_WORK_TERSE_BYTES,
-           half, text.data + text.size - half);
-  return tp_text_is(result->text, cut);
+  size_t tail = text.size - (size_t)half;
+  while ((text.data[tail] & 0xC0) == 0x80) tail++;
+  snprintf(cut, sizeof cut, "%.*s\n[… %zu bytes left out …]\n%.*s", half, text.data, tail - (size_t)half,
+           (int)(text.size - tail), text.data + tail);
+  return tp_text_is(result, cut);
+}
+
+static bool is_first(const tool_work_call *call, const tp_tool_result *result) {
+  if ((result->kind == TP_TOOL_HANDLER_ERROR) != call->fails) return false;
+  char *buffer = malloc(call->text_size + 2);
+  if (!buffer) abort();
+  bool is_same = is_shown(call, given(call, buffer), result->text);
+  free(buffer);
+  return is_same;
 }
 
 static bool begins(tp_text text, const char *with) {

@@ -5,6 +5,7 @@
 #include "tests/support/hook_files.h"
 #include "turnphase/task.h"
 
+#define BAD "\xEF\xBF\xBD"
 #define HEAD "kind: tool\nname: t\ndescription: A tool.\n"
 
 /* @param more  of the file. */
@@ -43,9 +44,17 @@ TEST(end_of_the_program_is_the_result) {
       {"echo part; echo no disk >&2; exit 3", "", TP_TOOL_HANDLER_ERROR, "the program exited with code 3: no disk"},
       {"echo only this; exit 1", "", TP_TOOL_HANDLER_ERROR, "the program exited with code 1: only this"},
       {"exit 1", "", TP_TOOL_HANDLER_ERROR, "the program exited with code 1"},
-      {"printf '\\377' >&2; exit 1", "", TP_TOOL_HANDLER_ERROR, "the program exited with code 1: ?"},
+      {"printf '\\377' >&2; exit 1", "", TP_TOOL_HANDLER_ERROR, "the program exited with code 1: " BAD},
       {"kill -KILL $$", "", TP_TOOL_HANDLER_ERROR, "the program was killed by signal 9"},
-      {"printf '\\377'", "", TP_TOOL_HANDLER_ERROR, "the tool's answer was not UTF-8"},
+      {"printf '\\377'", "", TP_TOOL_OK, BAD},
+      {"printf 'caf\\351 au lait'", "", TP_TOOL_OK, "caf" BAD " au lait"},
+      {"printf '\\300\\257'", "", TP_TOOL_OK, BAD BAD},
+      {"printf 'a\\355\\240\\200z'", "", TP_TOOL_OK, "a" BAD BAD BAD "z"},
+      {"printf 'cut \\342\\202'", "", TP_TOOL_OK, "cut " BAD BAD},
+      {"printf '\\376\\377x\\n'", "", TP_TOOL_OK, BAD BAD "x"},
+      {"printf 'caf\\351' >&2; exit 1", "", TP_TOOL_HANDLER_ERROR, "the program exited with code 1: caf" BAD},
+      {"printf 'a\\377b\\n'; exit 2", "", TP_TOOL_HANDLER_ERROR, "the program exited with code 2: a" BAD "b"},
+      {"printf '\\3770123456789'", "result_bytes_max: 8\n", TP_TOOL_OK, BAD "0\n[… 5 bytes left out …]\n6789"},
       {"exec cat /dev/zero", "", TP_TOOL_HANDLER_ERROR,
        "the program wrote more than 1 MiB of output, or 64 KiB of errors"},
       {"printf 0123456789", "result_bytes_max: 4\n", TP_TOOL_OK, "01\n[… 6 bytes left out …]\n89"},

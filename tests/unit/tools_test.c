@@ -384,17 +384,29 @@ TEST(long_result_keeps_head_and_tail_cut_at_code_points) {
   close_runtime(runtime);
 }
 
-TEST(answer_that_is_not_utf8_is_an_error) {
-  tp_runtime *runtime = open_runtime(NULL);
+static void note_log(void *ctx, const tp_log_record *log) {
+  char *seen = ctx;
+  if (log->level == TP_LOG_WARNING) snprintf(seen, 128, "%s", log->message);
+}
+
+TEST(bytes_of_an_answer_that_are_not_utf8_are_replaced_and_logged) {
+  char seen[128] = "";
+  tp_runtime_options options = {.struct_size = sizeof options, .log = note_log, .log_ctx = seen};
+  tp_runtime *runtime = open_runtime(&options);
   bundle b = {.count = 0};
-  job j = {.text = "\xff\xfe"};
+  job j = {.text = "caf\xe9 \xff\xfe"}, fine = {.text = "caf\xc3\xa9"};
   add_tool(&b, "t", &j);
+  add_tool(&b, "fine", &fine);
   tp_turn *turn = begin_with(runtime, &b, NULL, 0);
-  tp_tool_call call = call_of("c", "t");
+  tp_tool_call call = call_of("c", "fine");
   tp_tool_result result;
   assert_int_equal(tools_run(turn, &call, 1, &result, NULL), TP_OK);
-  assert_kind(result, TP_TOOL_HANDLER_ERROR);
-  assert_true(tp_utf8_valid(result.text, NULL));
+  assert_string_equal(seen, "");
+  call.name = tp_text_of("t");
+  assert_int_equal(tools_run(turn, &call, 1, &result, NULL), TP_OK);
+  assert_kind(result, TP_TOOL_OK);
+  assert_text(result.text, "caf\xEF\xBF\xBD \xEF\xBF\xBD\xEF\xBF\xBD");
+  assert_string_equal(seen, "tool `t`: 3 bytes are not UTF-8 in its answer: U+FFFD stands for each");
   tp_turn_end(turn);
   close_runtime(runtime);
 }

@@ -123,3 +123,86 @@ TEST(only_what_code_points_encode_to_is_valid) {
   assert_int_equal(valid[2], one * one + two);
   assert_int_equal(valid[3], one * one * one + 2 * one * two + three);
 }
+
+/* ---- replacement ---- */
+
+#define BAD "\xEF\xBF\xBD"
+
+static const struct {
+  const char *text;
+  size_t size;
+  const char *copy; /* a NUL is 0x01 here */
+} replaced[] = {
+    {"", 0, ""},
+    {"plain", 5, "plain"},
+    {"caf\xE9 au lait", 12, "caf" BAD " au lait"}, /* Latin-1 */
+    {"\xE9", 1, BAD},
+    {"caf\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80", 14, "caf\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80"},
+    {"\xC0\xAF", 2, BAD BAD}, /* overlong forms of / */
+    {"\xE0\x80\xAF", 3, BAD BAD BAD},
+    {"\xF0\x80\x80\xAF", 4, BAD BAD BAD BAD},
+    {"a\xED\xA0\x80z", 5, "a" BAD BAD BAD "z"}, /* a high surrogate, and a pair (CESU-8) */
+    {"\xED\xA0\xBD\xED\xB8\x80", 6, BAD BAD BAD BAD BAD BAD},
+    {"\xF4\x90\x80\x80", 4, BAD BAD BAD BAD}, /* above U+10FFFF */
+    {"\xF8\x88\x80\x80\x80", 5, BAD BAD BAD BAD BAD},
+    {"\xFE\xFF\x01"
+     "A",
+     4,
+     BAD BAD "\x01"
+             "A"},                   /* UTF-16 with its mark */
+    {"ab\xE2\x82", 4, "ab" BAD BAD}, /* cut at the end of a buffer */
+    {"ab\xF0\x9F\x98", 5, "ab" BAD BAD BAD},
+    {"\xE2\x82\xE2\x82\xAC", 5, BAD BAD "\xE2\x82\xAC"}, /* cut, and whole */
+    {"\xE2\x82"
+     "A",
+     3, BAD BAD "A"},
+    {"\x80\xBF", 2, BAD BAD}, /* continuations of nothing */
+    {"a\0\xFF\0"
+     "b",
+     5,
+     "a\x01" BAD "\x01"
+     "b"},
+    {"\xEF\xBB\xBFx", 4, "\xEF\xBB\xBFx"}, /* a byte-order mark is a code point */
+    {"0123456789012345678901234567890123456789\xFF", 41, "0123456789012345678901234567890123456789" BAD},
+};
+
+TEST(each_byte_that_is_no_utf8_is_replaced_and_no_other) {
+  for (size_t i = 0; i < sizeof replaced / sizeof replaced[0]; i++) {
+    tp_text text = exact_copy(text_of(replaced[i].text, replaced[i].size));
+    char copy[128];
+    size_t size = tp_utf8_replace(text, copy, sizeof copy), bad = 0;
+    assert_int_equal(tp_utf8_replace(text, NULL, 0), size);
+    for (size_t at = 0; at < size; at++)
+      if (copy[at] == '\0') copy[at] = 1;
+    copy[size] = '\0';
+    if (strcmp(copy, replaced[i].copy) != 0) fail_msg("%zu: %s", i, copy);
+    for (const char *at = copy; (at = strstr(at, BAD)); at += 3) bad++;
+    assert_int_equal(size, text.size + 2 * bad);
+    assert_true(tp_utf8_valid(text_of(copy, size), NULL));
+    exact_free(text);
+  }
+}
+
+TEST(a_buffer_that_is_too_small_gets_whole_code_points) {
+  static const tp_text text = {
+      "a\xC3\xA9\xFF"
+      "b",
+      5};
+  static const struct {
+    size_t size;
+    const char *copy;
+  } rows[] = {{0, ""},
+              {1, "a"},
+              {2, "a"},
+              {3, "a\xC3\xA9"},
+              {4, "a\xC3\xA9"},
+              {5, "a\xC3\xA9"},
+              {6, "a\xC3\xA9" BAD},
+              {7, "a\xC3\xA9" BAD "b"},
+              {8, "a\xC3\xA9" BAD "b"}};
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    char copy[16] = {0};
+    assert_int_equal(tp_utf8_replace(text, copy, rows[i].size), 7);
+    assert_string_equal(copy, rows[i].copy);
+  }
+}
