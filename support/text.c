@@ -68,6 +68,12 @@ void tp__make_printable(char *string) {
   for (size_t bad; !tp_utf8_valid(tp_text_of(string), &bad);) string[bad] = '?';
 }
 
+size_t tp__bytes_put_utf8(tp__bytes *bytes, tp_text text) {
+  size_t size = tp_utf8_replace(text, NULL, 0);
+  if (tp__bytes_reserve(bytes, size)) bytes->size += tp_utf8_replace(text, bytes->data + bytes->size, size);
+  return (size - text.size) / 2;
+}
+
 void tp__show(char *buffer, size_t size, tp_text text) {
   size_t end = tp__copy_cut(buffer, size, text);
   for (size_t i = 0; i < end; i++)

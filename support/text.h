@@ -4,7 +4,7 @@
 #ifndef TP__SUPPORT_TEXT_H
 #define TP__SUPPORT_TEXT_H
 
-#include "turnphase/base.h"
+#include "support/bytes.h"
 
 bool tp__same(tp_text a, tp_text b);
 bool tp__is_word(tp_text text, const char *word);
@@ -22,6 +22,8 @@ int tp__cut(tp_text text, int max);
 size_t tp__copy_cut(char *buffer, size_t size, tp_text text);
 /** Makes a string fit for a message: control characters and bytes that are not UTF-8 become '?', a newline a blank. */
 void tp__make_printable(char *string);
+/** Adds a text with U+FFFD in place of each byte that is not UTF-8. @return the number of these bytes. */
+size_t tp__bytes_put_utf8(tp__bytes *bytes, tp_text text);
 /** tp__copy_cut(), then tp__make_printable(). */
 void tp__show(char *buffer, size_t size, tp_text text);
 

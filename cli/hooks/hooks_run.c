@@ -17,6 +17,7 @@
 #include "cli/run/payload.h"
 #include "support/clock.h"
 #include "support/lock.h"
+#include "support/text.h"
 
 /* How long a program that was given up is waited for; how long a hook that no phase waits for may take. */
 enum { GIVEN_UP_MS = 2000, DETACHED_MS = 60000 };
@@ -45,7 +46,14 @@ typedef struct trial {
   const char *reason;
 } trial;
 
-static tp_text copy_text(trial *t, tp_text text) { return (tp_text){cli_pool_copy(&t->pool, text), text.size}; }
+/* What a program printed may be any bytes; it is shown as its hook reads it. */
+static tp_text copy_text(trial *t, tp_text text) {
+  tp__bytes shown = {0};
+  tp__bytes_put_utf8(&shown, text);
+  tp_text copy = {cli_pool_copy(&t->pool, tp__bytes_text(&shown)), shown.size};
+  tp__bytes_fini(&shown);
+  return copy;
+}
 
 static void on_program(void *ctx, const tp_hook_program *program) {
   trial *t = ctx;

@@ -225,6 +225,7 @@ typedef struct tp__judged {
   char texts[TP__JUDGED_MAX][128]; /* of diagnostics that are made here */
   tp_writer *writer;               /* has the object that the program printed, and what replaces a result */
   tp_writer *other;                /* has what replaces arguments; or NULL */
+  tp__bytes output, errors;        /* what the program printed, where it is not UTF-8 */
   tp_field replacement;
 } tp__judged;
 
@@ -237,8 +238,10 @@ typedef struct tp__asked {
 /** @param ret_judged  borrows from the result; tp__judged_fini(). */
 void tp__hook_judge(const tp__hook *hook, const tp__asked *asked, const tp_process_result *result,
                     tp__judged *ret_judged);
-/** Of a worker. @param reply  a map with `result`, or `error`. */
-void tp__hook_judge_reply(const tp__hook *hook, const tp__asked *asked, tp_text reply, tp__judged *ret_judged);
+/** Of a worker. @param reply     a map with `result`, or `error`.
+ *  @param replaced  how many bytes of the reply were not UTF-8. */
+void tp__hook_judge_reply(const tp__hook *hook, const tp__asked *asked, tp_text reply, size_t replaced,
+                          tp__judged *ret_judged);
 void tp__judged_fini(tp__judged *judged);
 
 #endif

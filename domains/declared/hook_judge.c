@@ -19,7 +19,6 @@ void tp__judge_set_reason(tp__judge *judge, tp_text text) {
   for (int i = 0; i < size; i++) {
     if (reason[i] == '\0') reason[i] = '?';
   }
-  for (size_t bad; !tp_utf8_valid(tp_text_of(reason), &bad);) reason[bad] = '?';
   for (int i = (int)strlen(reason); i > 0 && strchr(" \t\r\n", reason[i - 1]); i--) reason[i - 1] = '\0';
 }
 
@@ -81,10 +80,6 @@ static bool takes(const tp__judge *judge, uint32_t kind) {
 
 void tp__judge_remind(tp__judge *judge, tp_text text, const char *what) {
   if (text.size == 0) return;
-  if (!tp_utf8_valid(text, NULL)) {
-    tp__judge_diagnose(judge, "field_dropped", TP_SEVERITY_WARNING, tp_text_of("output that is not UTF-8"));
-    return;
-  }
   if (!takes(judge, TP_CONTRIBUTION_REMINDER)) {
     diagnose_dropped(judge, what);
     return;
@@ -347,10 +342,40 @@ static bool is_unanswered(tp__judge *judge, const tp_process_result *result) {
   return true;
 }
 
+/* ---- bytes ---- */
+
+static void diagnose_bytes(tp__judge *judge, size_t replaced) {
+  if (replaced > 0 && !tp__judge_has_failed(judge))
+    tp__judge_diagnose_made(judge, "output_not_utf8", TP_SEVERITY_WARNING,
+                            "%zu %s not UTF-8 in what the program printed: U+FFFD stands for each", replaced,
+                            replaced == 1 ? "byte is" : "bytes are");
+}
+
+/* Programs print any bytes, and all that reads an answer reads UTF-8. @return the number of bytes that were replaced.
+ */
+static size_t replace_bytes(tp_text *text, tp__bytes *memory) {
+  if (tp_utf8_valid(*text, NULL)) return 0;
+  size_t replaced = tp__bytes_put_utf8(memory, *text);
+  *text = tp__bytes_text(memory);
+  return replaced;
+}
+
+/* An error is shown in messages, which end at a NUL. */
+static size_t replace_bytes_of_errors(tp_text *errors, tp__bytes *memory) {
+  size_t replaced = tp_utf8_valid(*errors, NULL) ? 0 : tp__bytes_put_utf8(memory, *errors);
+  if (replaced == 0 && (errors->size == 0 || !memchr(errors->data, '\0', errors->size))) return 0;
+  if (memory->size == 0) tp__bytes_put_text(memory, *errors);
+  *errors = tp__bytes_text(memory);
+  for (size_t i = 0; i < memory->size; i++)
+    if (memory->data[i] == '\0') memory->data[i] = '?';
+  return replaced;
+}
+
 static void judged_init(tp__judged *judged) {
   judged->outcome = (tp_outcome){.struct_size = sizeof judged->outcome};
   judged->reason[0] = '\0';
   judged->writer = judged->other = NULL;
+  judged->output = judged->errors = (tp__bytes){0};
   judged->replacement = (tp_field){0};
 }
 
@@ -369,12 +394,21 @@ void tp__hook_judge(const tp__hook *hook, const tp__asked *asked, const tp_proce
                     tp__judged *ret_judged) {
   judged_init(ret_judged);
   tp__judge judge = {.hook = hook, .judged = ret_judged, .asked = asked};
-  bool is_judged = is_unanswered(&judge, result) || (hook->protocol && tp__protocol_judge(&judge, result));
-  if (!is_judged) judge_end(&judge, result);
+  tp_process_result printed = *result;
+  size_t replaced = replace_bytes(&printed.output, &ret_judged->output);
+  replaced += replace_bytes_of_errors(&printed.errors, &ret_judged->errors);
+  if (ret_judged->output.failed || ret_judged->errors.failed) {
+    tp__judge_fail(&judge, TP_REASON_NO_MEMORY, "no memory for what the program printed");
+  } else {
+    bool is_judged = is_unanswered(&judge, &printed) || (hook->protocol && tp__protocol_judge(&judge, &printed));
+    if (!is_judged) judge_end(&judge, &printed);
+    diagnose_bytes(&judge, replaced);
+  }
   judged_seal(ret_judged);
 }
 
-void tp__hook_judge_reply(const tp__hook *hook, const tp__asked *asked, tp_text reply, tp__judged *ret_judged) {
+void tp__hook_judge_reply(const tp__hook *hook, const tp__asked *asked, tp_text reply, size_t replaced,
+                          tp__judged *ret_judged) {
   tp_text result = tp_value_get(reply, "result");
   judged_init(ret_judged);
   tp__judge judge = {.hook = hook, .judged = ret_judged, .asked = asked};
@@ -383,10 +417,13 @@ void tp__hook_judge_reply(const tp__hook *hook, const tp__asked *asked, tp_text 
     tp__judge_fail(&judge, TP_REASON_MALFORMED, "result of the reply is no object");
   else if (is_said(result)) read_object(&judge, result);
   if (!tp__judge_has_failed(&judge)) answer_explicitly(&judge, false, (tp_text){NULL, 0});
+  diagnose_bytes(&judge, replaced);
   judged_seal(ret_judged);
 }
 
 void tp__judged_fini(tp__judged *judged) {
   tp_writer_free(judged->writer);
   tp_writer_free(judged->other);
+  tp__bytes_fini(&judged->output);
+  tp__bytes_fini(&judged->errors);
 }

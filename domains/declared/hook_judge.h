@@ -16,7 +16,7 @@ typedef struct tp__judge {
   bool has_explicit_verdict;
 } tp__judge;
 
-/** Keeps a reason, without what is not UTF-8 and the white space at its end. */
+/** Keeps a reason, without the white space at its end. */
 void tp__judge_set_reason(tp__judge *judge, tp_text text);
 /** Says that there is none, where none was given. */
 void tp__judge_need_reason(tp__judge *judge);

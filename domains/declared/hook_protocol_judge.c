@@ -107,7 +107,7 @@ static void say(tp__judge *judge, tp_text text, const char *what) {
 }
 
 static void log_text(tp__judge *judge, const char *code, tp_text text) {
-  if (text.size > 0 && tp_utf8_valid(text, NULL)) tp__judge_diagnose(judge, code, TP_SEVERITY_INFO, cut(judge, text));
+  if (text.size > 0) tp__judge_diagnose(judge, code, TP_SEVERITY_INFO, cut(judge, text));
 }
 
 static void object_to(tp__judge *judge, tp_verdict verdict, tp_text reason) {

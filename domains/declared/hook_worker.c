@@ -148,7 +148,7 @@ static void fail(struct request *request, tp_reason why, const char *reason) {
 /* ---- replies: on the thread of the loop ---- */
 
 /* @return what is wrong with it; NULL: nothing. */
-static const char *answer(tp__worker *worker, tp_text reply, tp_text frame) {
+static const char *answer(tp__worker *worker, tp_text reply, size_t replaced, tp_text frame) {
   tp_text id_value = tp_value_get(reply, "id");
   uint64_t id = tp_value_kind_of(id_value) == TP_VALUE_INT ? (uint64_t)tp_value_int(id_value, 0) : 0;
   tp__lock_acquire(&worker->mutex);
@@ -164,7 +164,7 @@ static const char *answer(tp__worker *worker, tp_text reply, tp_text frame) {
     fail(request, TP_REASON_ERROR, "no memory to judge it");
     return NULL;
   }
-  tp__hook_judge_reply(worker->hook, &request->asked, reply, judged);
+  tp__hook_judge_reply(worker->hook, &request->asked, reply, replaced, judged);
   complete(request, &judged->outcome, frame);
   tp__judged_fini(judged);
   free(judged);
@@ -177,17 +177,25 @@ static const char *take_json(tp__worker *worker, tp_text line) {
   const char *wrong = "a line that is no JSON object";
   if (line.size == 0) return NULL;
   if (tp_writer_new(NULL, &writer) != TP_OK) return "more than there is memory for";
-  if (tp_json_decode(line, writer, NULL) == TP_OK && tp_writer_finish(writer, &reply) == TP_OK &&
-      tp_value_kind_of(reply) == TP_VALUE_MAP)
-    wrong = answer(worker, reply, line);
+  tp__bytes copy = {0};
+  size_t replaced = 0;
+  if (!tp_utf8_valid(line, NULL)) {
+    replaced = tp__bytes_put_utf8(&copy, line);
+    line = tp__bytes_text(&copy);
+  }
+  if (copy.failed) wrong = "more than there is memory for";
+  else if (tp_json_decode(line, writer, NULL) == TP_OK && tp_writer_finish(writer, &reply) == TP_OK &&
+           tp_value_kind_of(reply) == TP_VALUE_MAP)
+    wrong = answer(worker, reply, replaced, line);
   tp_writer_free(writer);
+  tp__bytes_fini(&copy);
   return wrong;
 }
 
 static const char *take_msgpack(tp__worker *worker, tp_text frame) {
   if (tp_value_check(frame, NULL) != TP_OK || tp_value_kind_of(frame) != TP_VALUE_MAP)
     return "a frame that is no msgpack map";
-  return answer(worker, frame, frame);
+  return answer(worker, frame, 0, frame);
 }
 
 /* The size of the first frame with what is around it; 0: it is not complete yet. */
@@ -242,10 +250,9 @@ static void say_end(const tp__worker *worker, const tp_process_result *result, c
   else if (result->end == TP_PROCESS_EXITED) snprintf(how, sizeof how, "exited with code %d", result->exit_code);
   else if (result->end == TP_PROCESS_KILLED) snprintf(how, sizeof how, "was killed by signal %d", result->signal);
   else snprintf(how, sizeof how, "was ended (%s)", tp_process_end_name(result->end));
-  tp_text errors = result->errors;
-  snprintf(text, size, "the worker %s before it answered%s%.*s", how, errors.size > 0 ? ": " : "", tp__cut(errors, 512),
-           errors.size > 0 ? errors.data : "");
-  for (size_t bad; !tp_utf8_valid(tp_text_of(text), &bad);) text[bad] = '?';
+  char errors[516] = "";
+  tp_utf8_replace(result->errors, errors, sizeof errors - 1);
+  snprintf(text, size, "the worker %s before it answered%s%s", how, errors[0] ? ": " : "", errors);
 }
 
 static int64_t pause_ms(uint32_t failures) {

@@ -26,9 +26,17 @@ enum {
   FILE_BYTES_MAX = 1 << 20
 };
 
-/* A name of a file as one line: a control byte is a question mark. */
-static void add_name(tp__bytes *t, const char *name) {
-  for (; *name; name++) tp__bytes_put(t, (unsigned char)*name < 0x20 || *name == 0x7f ? "?" : name, 1);
+/* A name of a file as one line: a control byte is a question mark, a byte that is not UTF-8 U+FFFD.
+ * @return whether the name is shown as it is, so that it can be given as a path. */
+static bool add_name(tp__bytes *t, const char *name) {
+  size_t begin = t->size;
+  bool is_same = tp__bytes_put_utf8(t, tp_text_of(name)) == 0;
+  for (size_t i = begin; i < t->size; i++) {
+    if ((unsigned char)t->data[i] >= 0x20 && t->data[i] != 0x7f) continue;
+    t->data[i] = '?';
+    is_same = false;
+  }
+  return is_same;
 }
 
 /* Answers with the text, and frees it. */
@@ -120,12 +128,13 @@ static int open_names(int root, const char *path, char ***ret_names, size_t *ret
 
 static void add_entry(tp__bytes *t, int directory, const char *name) {
   struct stat found;
-  add_name(t, name);
+  bool is_same = add_name(t, name);
   if (fstatat(directory, name, &found, AT_SYMLINK_NOFOLLOW) != 0) tp__bytes_put(t, "  (gone)", 8);
   else if (S_ISDIR(found.st_mode)) tp__bytes_put(t, "/", 1);
   else if (S_ISLNK(found.st_mode)) tp__bytes_put(t, "  (symbolic link)", 17);
   else if (S_ISREG(found.st_mode)) tp__bytes_printf(t, "  %lld bytes", (long long)found.st_size);
   else tp__bytes_put(t, "  (no file)", 11);
+  if (!is_same) tp__bytes_put_string(t, "  (its name has bytes that these tools cannot be given)");
   tp__bytes_put(t, "\n", 1);
 }
 
@@ -159,9 +168,8 @@ static int read_file(int root, const char *path, tp__bytes *t) {
   return error;
 }
 
-static bool is_text(const tp__bytes *t) {
-  return (t->size == 0 || !memchr(t->data, '\0', t->size)) && tp_utf8_valid(tp__bytes_text(t), NULL);
-}
+static bool is_binary(const tp__bytes *t) { return t->size > 0 && memchr(t->data, '\0', t->size); }
+static bool is_text(const tp__bytes *t) { return !is_binary(t) && tp_utf8_valid(tp__bytes_text(t), NULL); }
 
 static const char *line_end(const char *at, const char *end) {
   const char *newline = memchr(at, '\n', (size_t)(end - at));
@@ -204,7 +212,7 @@ static tp_answer files_read(void *ctx, tp_tool_run *run) {
     return refuse(run, path,
                   error == -EFBIG ? "the file is larger than 1 MiB; these tools do not read it."
                   : error         ? words_for(error)
-                                  : "that is no text in UTF-8; these tools read text alone.");
+                          : "that is no text in UTF-8; this tool reads only text; files_search shows lines of it.");
   }
   add_lines(&shown, &whole, tp_value_int(tp_value_get(arguments, "first_line"), 1),
             tp_value_int(tp_value_get(arguments, "lines"), FILE_BYTES_MAX), files->read_bytes_max);
@@ -219,7 +227,8 @@ typedef struct search {
   int root;
   tp_text needle;
   tp__bytes found;
-  size_t matches, looked_at, passed_over; /* passed over: too large, no text, or not readable */
+  size_t matches, looked_at, passed_over; /* passed over: too large, or not readable */
+  size_t replaced;                        /* bytes of the lines that are not UTF-8 */
   bool stopped;
 } search;
 
@@ -229,24 +238,39 @@ static bool goes_on(search *s) {
   return !s->stopped;
 }
 
+/* Where a long line is cut: not in a character, and never further back than one is long. */
+static size_t cut_of(tp_text line) {
+  assert(line.size > SHOWN_BYTES_MAX);
+  size_t size = SHOWN_BYTES_MAX;
+  for (int back = 0; back < 3 && ((unsigned char)line.data[size] & 0xc0) == 0x80; back++) size--;
+  return ((unsigned char)line.data[size] & 0xc0) == 0x80 ? SHOWN_BYTES_MAX : size;
+}
+
 static void add_match(search *s, const char *path, size_t line, const char *at, const char *end) {
   size_t size = (size_t)(end - at);
   if (size && at[size - 1] == '\n') size--;
   bool cut = size > SHOWN_BYTES_MAX;
-  if (cut)
-    for (size = SHOWN_BYTES_MAX; size > 0 && ((unsigned char)at[size] & 0xc0) == 0x80;) size--;
-  add_name(&s->found, path);
+  if (cut) size = cut_of((tp_text){at, size});
+  (void)add_name(&s->found, path);
   tp__bytes_printf(&s->found, ":%zu: ", line);
-  tp__bytes_put(&s->found, at, size);
+  s->replaced += tp__bytes_put_utf8(&s->found, (tp_text){at, size});
   tp__bytes_put(&s->found, cut ? "…\n" : "\n", strlen(cut ? "…\n" : "\n"));
+  s->matches++;
+}
+
+static void add_binary(search *s, const char *path) {
+  (void)add_name(&s->found, path);
+  tp__bytes_put_string(&s->found, ": this binary file holds the text\n");
   s->matches++;
 }
 
 static void search_file(search *s, const char *path) {
   tp__bytes whole = {0};
   s->looked_at++;
-  if (read_file(s->root, path, &whole) != 0 || !is_text(&whole)) {
+  if (read_file(s->root, path, &whole) != 0) {
     s->passed_over++;
+  } else if (is_binary(&whole)) { /* it has no lines to show */
+    if (memmem(whole.data, whole.size, s->needle.data, s->needle.size)) add_binary(s, path);
   } else {
     const char *at = whole.data, *end = whole.data + whole.size;
     for (size_t line = 1; at < end && goes_on(s); line++) {
@@ -307,8 +331,9 @@ static tp_answer files_search(void *ctx, tp_tool_run *run) {
                      "The search ended after %zu lines that were found and %zu files; look below a directory.\n",
                      s.matches, s.looked_at);
   if (s.passed_over)
-    tp__bytes_printf(&s.found, "%zu files were passed over: larger than 1 MiB, no text, or not readable.\n",
-                     s.passed_over);
+    tp__bytes_printf(&s.found, "%zu files were passed over: larger than 1 MiB, or not readable.\n", s.passed_over);
+  if (s.replaced)
+    tp__bytes_printf(&s.found, "%zu bytes of these lines are not UTF-8: U+FFFD stands for each.\n", s.replaced);
   return answer(run, &s.found);
 }
 

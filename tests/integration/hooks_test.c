@@ -335,6 +335,17 @@ TEST(people_see_one_hook_line_by_line) {
 
 /* ---- in a turn ---- */
 
+TEST(output_that_is_not_utf8_is_shown) {
+  put_guard("#!/bin/sh\nprintf 'caf\\351'\nprintf '\\300\\257' >&2\nexit 1\n");
+  must(0, "trust", "hooks");
+  command c;
+  try_hook("guard", call_of_ls, 0, "deny", &c);
+  assert_holds(&c.out, "\"output\":\"caf\xEF\xBF\xBD\"");
+  assert_holds(&c.out, "\"errors\":\"\xEF\xBF\xBD\xEF\xBF\xBD\"");
+  assert_holds(&c.out, "3 bytes are not UTF-8 in what the program printed");
+  command_free(&c);
+}
+
 TEST(a_run_has_the_hooks_of_a_trusted_directory) {
   put("hooks/a.yaml", "id: closed\nevent: turn.intake\nhandler: {command: [sh, -c, 'echo not today >&2; exit 1']}\n",
       0644);

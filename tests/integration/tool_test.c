@@ -122,6 +122,17 @@ TEST(declared_tool_is_listed_and_called) {
   command_free(&c);
 }
 
+/* What a program prints is bytes: one that is not UTF-8 costs nothing else of the output. */
+TEST(output_that_is_not_utf8_is_shown_and_diagnosed) {
+  setenv("XDG_CONFIG_HOME", scratch_path("."), 1);
+  const char *hooks = declared("printf 'caf\\351 au lait'");
+  command c = {.arguments = {"tool", "call", "count", "--hooks", hooks, "-a", "-"}, .input = "{}"};
+  assert_status(&c, 0);
+  assert_string_equal(c.out.data, "caf\xEF\xBF\xBD au lait\n");
+  assert_holds(&c.err, "tool `count`: 1 byte is not UTF-8 in its answer: U+FFFD stands for each");
+  command_free(&c);
+}
+
 TEST(task_is_created_and_run_by_two_commands) {
   char data[512];
   snprintf(data, sizeof data, "%s", scratch_path("kept"));

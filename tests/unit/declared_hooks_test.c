@@ -194,6 +194,7 @@ typedef struct said {
   const char *reminder; /* NULL: any number */
 } said;
 
+#define BAD "\xEF\xBF\xBD"
 #define GUARD(code) "{\"hook_signals\": [{\"kind\": \"ability_guard\", \"code\": \"" code "\"}]}"
 
 static const said saids[] = {
@@ -234,6 +235,16 @@ static const said saids[] = {
     {"echo '{\"continue\": fal'", "failure: best_effort\n", TP_OK, TP_VERDICT_NONE, NULL, ""},
     {"kill -KILL $$", "failure: best_effort\n", TP_OK, TP_VERDICT_NONE, NULL, ""},
     {"echo no >&2; exit 1", "failure: best_effort\n", TP_ERR_DENIED, TP_VERDICT_DENY, "no", NULL},
+    {"printf 'caf\\351'", "", TP_OK, TP_VERDICT_ALLOW, NULL, "caf" BAD},
+    {"printf 'cut \\342\\202\\n'", "", TP_OK, TP_VERDICT_ALLOW, NULL, "cut " BAD BAD},
+    {"printf '\\355\\240\\200'", "", TP_OK, TP_VERDICT_ALLOW, NULL, BAD BAD BAD},
+    {"printf 'caf\\351 \\300\\257' >&2; exit 1", "", TP_ERR_DENIED, TP_VERDICT_DENY, "caf" BAD " " BAD BAD, NULL},
+    {"printf 'a\\000b\\377' >&2; exit 1", "", TP_ERR_DENIED, TP_VERDICT_DENY, "a?b" BAD, NULL},
+    {"printf '{\"continue\": false, \"reason\": \"caf\\351\"}'", "", TP_ERR_DENIED, TP_VERDICT_DENY, "caf" BAD, NULL},
+    {"printf '{\"continue\": false, \"reason\": \"cut \\360\\237\"}'", "verdict: json\n", TP_ERR_DENIED,
+     TP_VERDICT_DENY, "cut " BAD BAD, NULL},
+    {"printf '{\"output\": \"\\376\"}'", "", TP_OK, TP_VERDICT_ALLOW, NULL, BAD},
+    {"printf '\\377{\"continue\": true}'", "verdict: json\n", TP_ERR_DENIED, TP_VERDICT_DENY, NULL, NULL},
 };
 
 static void check_reminder(const said *row, const tp_phase_result *result) {
@@ -264,6 +275,31 @@ TEST(the_strictest_of_exit_code_continue_and_signals_wins) {
                (int)result.reason.size, result.reason.data);
     if (row->reason) assert_text(result.reason, row->reason);
     if (row->reminder) check_reminder(row, &result);
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+}
+
+TEST(bytes_that_were_replaced_are_diagnosed) {
+  static const struct {
+    const char *script, *text;
+  } rows[] = {{"printf '\\\\377'", "1 byte is not UTF-8 in what the program printed: U+FFFD stands for each"},
+              {"printf '\\\\377'; printf 'x\\\\300\\\\257' >&2; exit 1",
+               "3 bytes are not UTF-8 in what the program printed: U+FFFD stands for each"},
+              {"echo fine", NULL}};
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    char yaml[512];
+    snprintf(yaml, sizeof yaml, "id: g\nevent: tool.pre\nhandler: {command: [sh, -c, \"%s\"]}\n", rows[i].script);
+    write_named("a.yaml", yaml);
+    tp_runtime *runtime = open_with_hooks(NULL);
+    tp_turn *turn = begin_bare(runtime, 60000);
+    tp_phase_result result = gate(turn);
+    assert_int_equal(tp_merged_count(result.merged, TP_CONTRIBUTION_DIAGNOSTIC), rows[i].text ? 1 : 0);
+    if (rows[i].text) {
+      const tp_contribution *note = tp_merged_get(result.merged, TP_CONTRIBUTION_DIAGNOSTIC, 0)->contribution;
+      assert_text(note->key, "output_not_utf8");
+      assert_text(note->text, rows[i].text);
+    }
     tp_turn_end(turn);
     close_runtime(runtime);
   }

@@ -275,12 +275,77 @@ TEST(what_is_no_text_file_is_refused_by_its_kind) {
   assert_refused("a part of the path is a file", "files_list", "path", "binary");
   assert_refused("longer than 1,023 bytes", "files_read", "path", path_of_2000);
   assert_refused("it is empty", "files_search", "text", "");
-  assert_ok("3 files were passed over", "files_search", "text", "x");
+  assert_ok("1 files were passed over", "files_search", "text", "x");
   put("line", large, 1000);
   const char *cut = call("files_read", "path", "line", NULL);
   assert_int_equal(strspn(cut, "x"), 100);
   assert_non_null(strstr(cut, "(line 1 is cut here: it is longer than 100 bytes)"));
   free(large);
+  close_all();
+}
+
+#define BAD "\xEF\xBF\xBD"
+
+TEST(names_and_lines_that_are_not_utf8_are_shown_byte_by_byte) {
+  static const struct {
+    const char *name, *shown;
+  } names[] = {
+      {"caf\xe9", "caf" BAD},
+      {"\xc0\xaf", BAD BAD},
+      {"s\xed\xa0\x80", "s" BAD BAD BAD},
+      {"cut\xe2\x82", "cut" BAD BAD},
+      {"\xff\xfe"
+       "a",
+       BAD BAD "a"},
+      {"\x80", BAD},
+      {"\xf4\x90\x80\x80", BAD BAD BAD BAD},
+  };
+  static const struct {
+    const char *text, *shown;
+  } lines[] = {
+      {"needle caf\xe9", ": needle caf" BAD "\n"},   {"\xff needle", ": " BAD " needle\n"},
+      {"needle \xc0\xaf", ": needle " BAD BAD "\n"}, {"needle \xed\xa0\x80", ": needle " BAD BAD BAD "\n"},
+      {"needle \xe2\x82", ": needle " BAD BAD "\n"}, {"needle caf\xc3\xa9", ": needle caf\xc3\xa9\n"},
+  };
+  char text[512] = "";
+  for (size_t i = 0; i < COUNT(names); i++) put_text(names[i].name, "");
+  for (size_t i = 0; i < COUNT(lines); i++) {
+    strcat(text, lines[i].text);
+    strcat(text, "\n");
+  }
+  put_text("latin\xe9", text);
+  put("binary", "a\0needle", 8);
+  put("other", "a\0b", 3);
+  open_with(TP_FILES_WRITES_NEVER, 0);
+  const char *said = call("files_list", "path", ".", NULL);
+  assert_int_equal(answer_kind, TP_TOOL_OK);
+  for (size_t i = 0; i < COUNT(names); i++) {
+    char line[128];
+    snprintf(line, sizeof line, "%s  0 bytes  (its name has bytes that these tools cannot be given)\n", names[i].shown);
+    if (!strstr(said, line)) fail_msg("%s\nin\n%s", line, said);
+  }
+  said = call("files_search", "text", "needle", NULL);
+  assert_int_equal(answer_kind, TP_TOOL_OK);
+  for (size_t i = 0; i < COUNT(lines); i++)
+    if (!strstr(said, lines[i].shown)) fail_msg("%s\nin\n%s", lines[i].shown, said);
+  assert_non_null(strstr(said, "latin" BAD ":1: "));
+  assert_non_null(strstr(said, "binary: this binary file holds the text\n"));
+  assert_null(strstr(said, "other"));
+  assert_non_null(strstr(said, "9 bytes of these lines are not UTF-8: U+FFFD stands for each.\n"));
+  close_all();
+}
+
+TEST(a_long_line_of_bytes_that_are_not_utf8_is_cut_at_its_limit) {
+  char line[300];
+  memset(line, 0x80, sizeof line);
+  memcpy(line, "needle", 6);
+  put("a", line, sizeof line);
+  open_with(TP_FILES_WRITES_NEVER, 0);
+  const char *said = call("files_search", "text", "needle", NULL);
+  size_t shown = 0;
+  for (const char *at = said; (at = strstr(at, BAD)); at += 3) shown++;
+  assert_int_equal(shown, 240 - 6);
+  assert_non_null(strstr(said, "…\n"));
   close_all();
 }
 

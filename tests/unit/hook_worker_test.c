@@ -63,6 +63,16 @@ TEST(one_program_answers_all_requests) {
   close_runtime(runtime);
 }
 
+TEST(bytes_of_a_reply_that_are_not_utf8_are_replaced) {
+  char reason[256];
+  tp_runtime *runtime = open_worker(
+      "while next; do printf '{\"id\": %s, \"result\": {\"continue\": false, \"reason\": \"caf\\351\"}}\\n' $id; done",
+      "");
+  ask_once(runtime, TP_ERR_DENIED, reason);
+  assert_string_equal(reason, "caf\xEF\xBF\xBD");
+  close_runtime(runtime);
+}
+
 typedef struct asker {
   pthread_t thread;
   tp_runtime *runtime;
