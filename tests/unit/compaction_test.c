@@ -4,7 +4,7 @@
  * compaction that fails. The last case plays several hundred seeded turns. */
 #include "tests/support/test.h"
 #include "phases/compaction.h"
-#include "tests/support/model.h"
+#include "tests/support/world.h"
 
 /* ---- a session, what was observed, and turns of 18 tokens ---- */
 
@@ -39,9 +39,7 @@ static void note_diagnostic(void *ctx, const tp_event *event) {
 }
 
 typedef struct world {
-  tp_runtime *runtime;
-  recorder *model;
-  tp_session *session;
+  WORLD;
   observed seen;
 } world;
 
@@ -49,26 +47,19 @@ static tp_status compact_as_set(void *ctx, const tp_compaction_request *compacti
 
 static void open_world(world *w, const reply *replies, size_t count, int64_t tokens_max, tp_compaction compaction,
                        void *compact_ctx) {
-  *w = (world){.runtime = open_runtime(NULL), .model = recorder_new(replies, count)};
+  *w = (world){0};
   const hook hooks[] = {{.id = "pre", .phase = TP_PHASE_MODEL_PRE, .run = observe, .ctx = &w->seen},
                         {.id = "c", .phase = TP_PHASE_TURN_PRE_COMPACTION, .run = observe, .ctx = &w->seen}};
-  add_hooks(w->runtime, hooks, COUNT(hooks));
-  tp_session_options options = {.struct_size = sizeof options,
-                                .id = "s",
-                                .model = recorder_model(w->model, true),
-                                .on_event = note_diagnostic,
-                                .event_ctx = &w->seen,
-                                .history_tokens_max = tokens_max,
-                                .compaction = compaction,
-                                .compact = compact_ctx ? compact_as_set : NULL,
-                                .compact_ctx = compact_ctx};
-  assert_int_equal(tp_session_open(w->runtime, &options, &w->session, NULL), TP_OK);
-}
-
-static void close_world(world *w) {
-  tp_session_close(w->session, NULL, NULL);
-  close_runtime(w->runtime);
-  recorder_free(w->model);
+  const tp_session_options session = {.on_event = note_diagnostic,
+                                      .event_ctx = &w->seen,
+                                      .history_tokens_max = tokens_max,
+                                      .compaction = compaction,
+                                      .compact = compact_ctx ? compact_as_set : NULL,
+                                      .compact_ctx = compact_ctx};
+  world_open(
+      &w->stage,
+      &(world_options){
+          .hooks = hooks, .hook_count = COUNT(hooks), .replies = replies, .reply_count = count, .session = session});
 }
 
 static const tp_turn_result *say(const world *w, const char *text, tp_turn_outcome outcome) {
@@ -110,7 +101,7 @@ TEST(history_above_its_limit_loses_its_oldest_turns_before_the_request) {
   assert_string_equal(w.model->requests[3], "S<>U<" C36 ">A<ok>U<" D36 ">");
   say_long(&w, 'a');
   assert_string_equal(w.model->requests[4], "S<>U<" C36 ">A<ok>U<" D36 ">A<ok>U<" A36 ">");
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(denied_compaction_leaves_the_history_as_it_is) {
@@ -123,7 +114,7 @@ TEST(denied_compaction_leaves_the_history_as_it_is) {
                       "pre1 pre1 pre1 history_tokens_max 54>40 "
                       "! the history was not compacted: hook c: keep it pre1 ");
   assert_string_equal(w.model->requests[3], "S<>U<" A36 ">A<ok>U<" B36 ">A<ok>U<" C36 ">A<ok>U<" D36 ">");
-  close_world(&w);
+  world_close(&w.stage);
   open_world(&w, too_long, 2, 0, TP_COMPACTION_DROP_OLDEST, NULL);
   w.seen.denies = true;
   say_long(&w, 'a');
@@ -131,7 +122,7 @@ TEST(denied_compaction_leaves_the_history_as_it_is) {
   assert_int_equal(result->code, TP_ERR_CONTEXT_LENGTH);
   assert_non_null(memmem(result->reason.data, result->reason.size, "hook c: keep it", 15));
   tp_turn_result_free(result);
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(history_of_exactly_its_limit_is_left_alone) {
@@ -139,7 +130,7 @@ TEST(history_of_exactly_its_limit_is_left_alone) {
   open_world(&w, ok, 1, 36, TP_COMPACTION_DROP_OLDEST, NULL);
   for (int i = 0; i < 3; i++) say_long(&w, 'a');
   assert_string_equal(w.seen.text, "pre1 pre1 pre1 ");
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(turn_that_has_its_own_messages_is_not_compacted) {
@@ -152,7 +143,7 @@ TEST(turn_that_has_its_own_messages_is_not_compacted) {
       .struct_size = sizeof request, .text = TEXT("now"), .messages = messages, .message_count = 1};
   assert_int_equal(tp_turn_run(w.session, &request, NULL, NULL), TP_OK);
   assert_string_equal(w.seen.text, "pre1 pre1 ");
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 /* ---- dropping, alone ---- */
@@ -221,7 +212,7 @@ TEST(context_that_is_too_long_is_compacted_and_asked_again_once) {
   assert_int_equal(result->code, TP_ERR_CONTEXT_LENGTH);
   tp_turn_result_free(result);
   assert_int_equal(w.model->asked, 6); /* once, and not for ever */
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(history_that_the_provider_refuses_is_halved_also_under_its_limit) {
@@ -232,7 +223,7 @@ TEST(history_that_the_provider_refuses_is_halved_also_under_its_limit) {
   for (char c = 'a'; c <= 'd'; c++) say_long(&w, c);
   say_long(&w, 'e'); /* 72 before it, under the limit of 80 */
   assert_non_null(strstr(w.seen.text, "context_length 72>36 pre2 "));
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(each_request_of_a_turn_may_be_compacted_once) {
@@ -251,7 +242,7 @@ TEST(each_request_of_a_turn_may_be_compacted_once) {
   assert_non_null(strstr(w.seen.text, "context_length 72>36 pre2 pre1 context_length 18>9 pre2 "));
   assert_string_equal(w.model->requests[5], "S<>U<" D36 ">A<ok>U<e>");
   assert_memory_equal(w.model->requests[7], "S<>U<e>A<>C<none>T!<", 20);
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(without_a_way_to_compact_the_turn_fails_as_the_provider_says) {
@@ -263,7 +254,7 @@ TEST(without_a_way_to_compact_the_turn_fails_as_the_provider_says) {
   assert_int_equal(result->code, TP_ERR_CONTEXT_LENGTH);
   tp_turn_result_free(result);
   assert_string_equal(w.seen.text, "pre1 pre1 ");
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 /* ---- summaries ---- */
@@ -291,7 +282,7 @@ TEST(summary_of_the_sessions_own_model_stands_for_the_old_turns) {
                       "S<>U<Summary of the conversation before this point:\n\nThey said a, b.>"
                       "U<" C36 ">A<ok>U<now>");
   assert_string_equal(w.seen.text, "pre1 pre1 pre1 history_tokens_max 54>40 pre1 ");
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(summary_that_fails_or_is_empty_leaves_the_history) {
@@ -309,7 +300,7 @@ TEST(summary_that_fails_or_is_empty_leaves_the_history) {
     for (char c = 'a'; c <= 'd'; c++) say_long(&w, c);
     assert_non_null(strstr(w.seen.text, rows[i].why));
     assert_non_null(strstr(w.model->requests[4], "U<" A36 ">"));
-    close_world(&w);
+    world_close(&w.stage);
   }
 }
 
@@ -384,7 +375,7 @@ TEST(history_that_is_not_whole_or_not_shorter_is_not_taken) {
     assert_int_equal(kept, rows[i].why != NULL);
     if (rows[i].why && !strstr(w.seen.text, rows[i].why)) fail_msg("row %zu: %s", i, w.seen.text);
     if (!rows[i].why) assert_null(strchr(w.seen.text, '!'));
-    close_world(&w);
+    world_close(&w.stage);
   }
 }
 
@@ -399,7 +390,7 @@ TEST(compaction_that_fails_after_the_provider_refused_fails_the_turn) {
   assert_non_null(strstr(result->reason.data, "the history was not compacted"));
   tp_turn_result_free(result);
   assert_int_equal(w.model->asked, 2);
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 /* The callback that was given up reads its messages when the session has others long since. */
@@ -425,7 +416,7 @@ TEST(turn_is_cancelled_while_its_history_is_compacted) {
   latch_hit(&goes_on);
   latch_wait(&t.left, 2);
   assert_int_equal(t.bytes, 61 + 38);
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 /* ---- hundreds of turns ---- */

@@ -8,16 +8,12 @@
 #include "tests/support/hook_files.h"
 #include "tests/support/json_text.h"
 #include "tests/support/json_value.h"
+#include "tests/support/world.h"
 
 /* ---- a tool that says what it was called with ---- */
 
 typedef struct world {
-  tp_runtime *runtime;
-  tp_turn *turn;
-  act contributes;
-  tp_contribution bundle;
-  tp_tool tool;
-  const tp_tool *list[1];
+  WORLD;
   bool fails;
 } world;
 
@@ -42,27 +38,12 @@ static tp_status read_with(tp_runtime *runtime, tp_grant grants, tp_hooks **ret_
 }
 
 static void open_world(world *w) {
-  w->runtime = open_runtime(NULL);
-  w->tool = (tp_tool){
-      .struct_size = sizeof w->tool, .name = "shell", .run = run_tool, .ctx = w, .placement = TP_PLACEMENT_INLINE};
-  w->list[0] = &w->tool;
-  w->bundle = (tp_contribution){.struct_size = sizeof w->bundle,
-                                .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
-                                .key = TEXT("b"),
-                                .tools = w->list,
-                                .tool_count = 1};
-  w->contributes = (act){.emits = &w->bundle, .emit_count = 1};
-  const hook tools = {.id = "bundle", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .ctx = &w->contributes};
-  add_hooks(w->runtime, &tools, 1);
+  const tp_tool tool = {
+      .struct_size = sizeof tool, .name = "shell", .run = run_tool, .ctx = w, .placement = TP_PLACEMENT_INLINE};
   tp_hooks_options options = options_with(TP_GRANT_REWRITE);
+  world_open(&w->stage, &(world_options){.tools = (const tp_tool *const[]){&tool}, .tool_count = 1});
   commit_hooks(w->runtime, &options);
-  w->turn = begin_bare(w->runtime, 60000);
-  assert_int_equal(run_phase(w->turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL).outcome, TP_OK);
-}
-
-static void close_world(world *w) {
-  tp_turn_end(w->turn);
-  close_runtime(w->runtime);
+  world_begin_bare(&w->stage);
 }
 
 static tp_tool_result call_tool(world *w, tp_writer *writer) {
@@ -153,7 +134,7 @@ TEST(one_program_rewrites_and_decides) {
                result.text.data);
     int runs = count_runs();
     if (runs != 1) fail_msg("%s: %s: %d programs", r->event, r->script, runs);
-    close_world(&w);
+    world_close(&w.stage);
   }
   tp_writer_free(writer);
 }
@@ -173,7 +154,7 @@ TEST(result_that_is_an_error_is_of_the_other_event) {
     open_world(&w);
     (void)call_tool(&w, writer);
     assert_int_equal(count_runs(), cases[i].runs);
-    close_world(&w);
+    world_close(&w.stage);
   }
   tp_writer_free(writer);
 }
@@ -208,7 +189,7 @@ TEST(rewrites_follow_the_plan_and_guards_see_the_last) {
   assert_non_null(fgets(got, sizeof got, stream));
   fclose(stream);
   assert_non_null(strstr(got, "\"tool_input\":{\"command\":\"second\"}"));
-  close_world(&w);
+  world_close(&w.stage);
   tp_writer_free(writer);
 }
 
@@ -233,7 +214,7 @@ TEST(context_goes_to_the_model_from_there_too) {
     assert_int_equal(result.outcome, TP_OK);
     assert_int_equal(tp_merged_count(result.merged, TP_CONTRIBUTION_REMINDER), 1);
     assert_text(tp_merged_get(result.merged, TP_CONTRIBUTION_REMINDER, 0)->contribution->text, "mind the gap");
-    close_world(&w);
+    world_close(&w.stage);
   }
 }
 

@@ -3,28 +3,20 @@
  * Listeners: who receives which events, from when to when. */
 #include "tests/support/test.h"
 #include "phases/session.h"
-#include "tests/support/model.h"
+#include "tests/support/world.h"
 
 typedef struct world {
-  tp_runtime *runtime;
-  tp_session *session;
-  recorder *model;
+  WORLD;
 } world;
 
 static const reply hi[] = {{.text = "hi", .input_tokens = 3, .output_tokens = 4, .cost_micros = 5}};
 
 static world open_world(const hook *hooks, size_t hook_count) {
-  world w = {.runtime = open_runtime(NULL), .model = recorder_new(hi, 1)};
-  if (hook_count) add_hooks(w.runtime, hooks, hook_count);
-  tp_session_options options = {.struct_size = sizeof options, .id = "s1", .model = recorder_model(w.model, true)};
-  assert_int_equal(tp_session_open(w.runtime, &options, &w.session, NULL), TP_OK);
+  world w;
+  world_open(
+      &w.stage,
+      &(world_options){.hooks = hooks, .hook_count = hook_count, .replies = hi, .reply_count = 1, .session.id = "s1"});
   return w;
-}
-
-static void close_world(world *w) {
-  tp_session_close(w->session, NULL, NULL);
-  close_runtime(w->runtime);
-  recorder_free(w->model);
 }
 
 static void say(world *w) {
@@ -92,7 +84,7 @@ TEST(each_listener_receives_the_kinds_that_it_asked_for) {
   assert_string_equal(all.text, "turn_begin phase_begin run phase_end model_begin model_end turn_end ");
   assert_string_equal(some.text, "turn_begin turn_end ");
   assert_string_equal(of_session.text, "model_end ");
-  close_world(&w);
+  world_close(&w.stage);
   assert_int_equal(all.bad + some.bad + of_session.bad, 0);
   assert_int_equal(all.destroys, 1);
   assert_int_equal(some.destroys, 1);
@@ -113,7 +105,7 @@ TEST(phases_of_a_listener_leave_out_the_events_of_the_others) {
   phases[0] = 0; /* was copied */
   say(&w);
   assert_string_equal(e.text, "turn_begin model_begin model_end phase_begin run phase_end turn_end ");
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(runtime_listener_receives_bare_turns_and_those_of_agents) {
@@ -135,7 +127,7 @@ TEST(runtime_listener_receives_bare_turns_and_those_of_agents) {
   assert_int_equal(tp_agent_add(w.runtime, &config, &agent, NULL), TP_OK);
   assert_string_equal(e.text, "phase_begin phase_begin ");
   tp_agent_remove(agent);
-  close_world(&w);
+  world_close(&w.stage);
   assert_int_equal(e.bad, 0);
 }
 
@@ -166,7 +158,7 @@ TEST(events_of_subscriptions_below_the_listeners_visibility_are_left_out) {
   tp_turn_end(turn);
   assert_non_null(strstr(all.text, "phase_end[denies]"));
   assert_string_equal(public.text, "run reminder[shown] phase_end phase_end "); /* that, but not by which */
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 /* ---- what handlers contribute ---- */
@@ -192,7 +184,7 @@ TEST(audits_and_manifest_diagnostics_are_events) {
   listen_to_session(&w, &e, &listener);
   say(&w);
   assert_string_equal(e.text, "audit[h] diagnostic[h] diagnostic[h] ");
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 static void keep_usage(void *ctx, const tp_event *event) {
@@ -208,7 +200,7 @@ TEST(end_of_a_model_call_has_its_usage_event) {
   assert_int_equal(tp_session_listen(w.session, &listener, NULL, NULL), TP_OK);
   say(&w);
   assert_int_equal(usage, 345);
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 /* ---- from when to when ---- */
@@ -234,7 +226,7 @@ TEST(removed_listener_is_not_called_again_also_in_a_turn_that_runs) {
   assert_string_equal(stays.text,
                       "turn_begin model_begin model_end turn_end turn_begin model_begin model_end turn_end ");
   assert_int_equal(stays.destroys, 0);
-  close_world(&w);
+  world_close(&w.stage);
   assert_int_equal(stays.destroys, 1);
   assert_int_equal(leaves.destroys, 1);
 }
@@ -301,7 +293,7 @@ TEST(bad_listeners_are_refused_and_not_taken) {
   expect_refused(&w, &e, &bad, TP_ERR_USAGE, "phases");
   bad.phases = (const uint32_t[]){60};
   expect_refused(&w, &e, &bad, TP_ERR_UNKNOWN_PHASE, "60");
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 /* ---- jobs ---- */
@@ -364,7 +356,7 @@ TEST(listener_that_asks_for_jobs_hears_what_becomes_of_them) {
     say(&w);
     latch_wait(&e.ended, 1);
     assert_string_equal(e.text, cases[i].text);
-    close_world(&w);
+    world_close(&w.stage);
     assert_int_equal(e.bad, 0);
     assert_int_equal(others, 0);
   }
@@ -378,7 +370,7 @@ TEST(listener_of_jobs_alone_costs_turns_nothing) {
   tp_turn *turn = begin_bare(w.runtime, 0);
   assert_false(tp__turn_has_listener(turn));
   tp_turn_end(turn);
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(listeners_have_a_bound) {
@@ -393,6 +385,6 @@ TEST(listeners_have_a_bound) {
   assert_int_equal(e.destroys, 1);
   say(&w);
   assert_int_equal(strlen(e.text), 64 * strlen("turn_end "));
-  close_world(&w);
+  world_close(&w.stage);
   assert_int_equal(e.destroys, 65);
 }

@@ -4,7 +4,7 @@
  * before any gate. */
 #include "tests/support/test.h"
 #include "tests/support/host.h"
-#include "tests/support/model.h"
+#include "tests/support/world.h"
 
 static const tp_text only_read = TEXT("\x81\xa5tools\x91\xa4read"); /* {"tools": ["read"]} */
 static const tp_text no_tool = TEXT("\x81\xa5tools\x90");
@@ -53,10 +53,7 @@ static void note_result(void *ctx, const tp_event *event) {
 }
 
 typedef struct world {
-  tp_runtime *runtime;
-  recorder *model;
-  tp_agent *agent;
-  tp_session *session;
+  WORLD;
   tools tools;
   results results;
 } world;
@@ -69,30 +66,18 @@ static const reply replies[] = {
     {.text = "done"}};
 
 static tp_status open_world(world *w, tp_text extra, hook *more, tp_fault *fault) {
-  *w = (world){.runtime = open_runtime(NULL), .model = recorder_new(replies, 2)};
+  *w = (world){0};
   make_tools(&w->tools);
   hook hooks[] = {{.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .ctx = &w->tools.contributes},
                   {.id = "gate", .phase = TP_PHASE_TOOL_PRE, .ctx = &w->tools.gate},
                   more ? *more : (hook){0}};
-  add_hooks(w->runtime, hooks, more ? 3 : 2);
-  tp_agent_config config = {.struct_size = sizeof config, .id = "clerk", .system = "You are a clerk.", .extra = extra};
-  tp_status status = tp_agent_add(w->runtime, &config, &w->agent, fault);
-  if (status != TP_OK) return status;
-  tp_session_options options = {.struct_size = sizeof options,
-                                .id = "s",
-                                .agent = w->agent,
-                                .model = recorder_model(w->model, true),
-                                .on_event = note_result,
-                                .event_ctx = &w->results};
-  assert_int_equal(tp_session_open(w->runtime, &options, &w->session, NULL), TP_OK);
-  return TP_OK;
-}
-
-static void close_world(world *w) {
-  if (w->session) tp_session_close(w->session, NULL, NULL);
-  if (w->agent) tp_agent_remove(w->agent);
-  close_runtime(w->runtime);
-  recorder_free(w->model);
+  const world_options options = {.hooks = hooks,
+                                 .hook_count = more ? 3 : 2,
+                                 .replies = replies,
+                                 .reply_count = 2,
+                                 .agent = {.id = "clerk", .system = "You are a clerk.", .extra = extra},
+                                 .session = {.on_event = note_result, .event_ctx = &w->results}};
+  return world_try_open(&w->stage, &options, fault);
 }
 
 static void run(world *w) {
@@ -131,7 +116,7 @@ TEST(tool_out_of_scope_is_not_shown_not_asked_for_and_not_run) {
   tp_runtime_audit(w.runtime, TP_VISIBILITY_USER_VISIBLE, note_denial, &a);
   assert_int_equal(a.denials, 1);
   assert_non_null(strstr(a.subject, "scope: write"));
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(agent_without_a_list_of_tools_may_use_all) {
@@ -144,7 +129,7 @@ TEST(agent_without_a_list_of_tools_may_use_all) {
     assert_non_null(
         strstr(w.model->requests[0], i == 0 ? "S<You are a clerk.>" : "<scope>\nskills: [\"email\"]\n</scope>>"));
     assert_string_equal(w.results.text, "ok ok unknown_tool ");
-    close_world(&w);
+    world_close(&w.stage);
   }
 }
 
@@ -154,7 +139,7 @@ TEST(agent_with_an_empty_list_may_use_none) {
   run(&w);
   assert_int_equal(w.model->tool_counts[0], 0);
   assert_string_equal(w.results.text, "out_of_scope out_of_scope unknown_tool ");
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 static tp_answer limit_scope(void *ctx, tp_call *call) {
@@ -170,7 +155,7 @@ TEST(scope_is_what_agent_build_left) {
   assert_int_equal(open_world(&w, only_read, &build, NULL), TP_OK);
   run(&w);
   assert_string_equal(w.results.text, "out_of_scope out_of_scope unknown_tool ");
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(list_of_another_kind_that_agent_build_left_is_refused) {
@@ -182,7 +167,7 @@ TEST(list_of_another_kind_that_agent_build_left_is_refused) {
     hook build = {.id = "build", .phase = TP_PHASE_AGENT_BUILD, .run = limit_scope, .ctx = &config};
     assert_int_equal(open_world(&w, only_read, &build, &fault), TP_ERR_MALFORMED);
     assert_non_null(strstr(fault.message, "must be an array of texts"));
-    close_world(&w);
+    world_close(&w.stage);
   }
 }
 
@@ -218,7 +203,7 @@ TEST(tools_of_the_runtime_and_of_an_agent_are_listed_without_a_turn) {
   assert_int_equal(intake.calls, 0);
   assert_int_equal(w.tools.runs[0], 0);
   assert_int_equal(w.model->asked, 0);
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 static tp_answer list_from_inside(void *ctx, tp_call *call) {

@@ -3,36 +3,25 @@
  * Sessions and driven turns, seen from both ends: what the host gets back, and what the model is asked. */
 #include "tests/support/test.h"
 #include "phases/session.h"
-#include "tests/support/model.h"
+#include "tests/support/world.h"
 
 /* ---- a session with a recording model ---- */
 
 typedef struct world {
-  tp_runtime *runtime;
-  tp_session *session;
-  recorder *model;
+  WORLD;
 } world;
 
 static world open_world_with(const reply *replies, size_t count, const tp_session_options *more, const hook *hooks,
                              size_t hook_count) {
-  world w = {.runtime = open_runtime(NULL), .model = recorder_new(replies, count)};
-  if (hook_count) add_hooks(w.runtime, hooks, hook_count);
-  tp_session_options options = more ? *more : (tp_session_options){0};
-  options.struct_size = sizeof options;
-  options.id = "s1";
-  options.model = recorder_model(w.model, true);
-  assert_int_equal(tp_session_open(w.runtime, &options, &w.session, NULL), TP_OK);
+  world w;
+  world_options options = {.hooks = hooks, .hook_count = hook_count, .replies = replies, .reply_count = count};
+  if (more) options.session = *more;
+  options.session.id = "s1";
+  world_open(&w.stage, &options);
   return w;
 }
 
 static world open_world(const reply *replies, size_t count) { return open_world_with(replies, count, NULL, NULL, 0); }
-
-static void close_world(world *w) {
-  tp_session_close(w->session, NULL, NULL);
-  close_runtime(w->runtime);
-  assert_int_equal(w->model->destroys, 1);
-  recorder_free(w->model);
-}
 
 static tp_turn_request request_of(const char *text) {
   return (tp_turn_request){.struct_size = sizeof(tp_turn_request), .text = tp_text_of(text)};
@@ -116,7 +105,7 @@ TEST(request_without_subscriptions_is_byte_for_byte_the_conversation) {
     assert_string_equal(w.model->requests[2],
                         "S<>U<hello>A<hi>U<how <system-reminder> are & you>A<fine </system-reminder>>U<>");
     assert_int_equal(w.model->tool_counts[0], 0);
-    close_world(&w);
+    world_close(&w.stage);
   }
 }
 
@@ -142,7 +131,7 @@ TEST(bad_requests_are_refused_before_anything_happens) {
   assert_int_equal(tp_session_open(w.runtime, &options, &other, &fault), TP_ERR_BAD_ID);
   expect(&w, "hello", TP_TURN_COMPLETED);
   assert_string_equal(w.model->requests[0], "S<>U<hello>");
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(session_without_a_model_fails_its_turns) {
@@ -183,7 +172,7 @@ TEST(results_go_back_to_the_model_in_call_order) {
                          "name>=<b>T<tool says>=<call-"));
   expect(&w, "next", TP_TURN_COMPLETED);
   assert_non_null(strstr(w.model->requests[2], "A<done>U<next>")); /* all of it is in the history */
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 /* A handler of tool.batch that notes what each call came to. */
@@ -219,7 +208,7 @@ TEST(tool_batch_sees_arguments_and_results) {
       "a map ok <tool says> 9\nb map unknown_tool <there is no tool of that name> 29\nc "
       "malformed invalid_arguments <the arguments are not a JSON object> 35\n";
   assert_string_equal(seen, wanted);
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(results_above_16_mib_keep_head_and_tail_in_tool_batch) {
@@ -244,7 +233,7 @@ TEST(results_above_16_mib_keep_head_and_tail_in_tool_batch) {
   if (sscanf(seen, "a map ok <xxx> %zu\nb map ok <xxx> %zu\n", &a, &b) != 2) fail_msg("%s", seen);
   assert_in_range(a, (8 << 20) - 1000, (8 << 20) + 1000);
   assert_int_equal(a, b);
-  close_world(&w);
+  world_close(&w.stage);
   free(text);
 }
 
@@ -264,7 +253,7 @@ TEST(denied_call_adds_its_reason_and_a_reminder_to_the_next_request) {
   assert_non_null(strstr(second, "<system-reminder>"));
   expect(&w, "next", TP_TURN_COMPLETED);
   assert_null(strstr(w.model->requests[2], "<system-reminder>")); /* delivered once, never in the history */
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 /* Also of those that may change what it is called with, or its result. */
@@ -282,7 +271,7 @@ TEST(reminders_of_every_phase_around_a_call_reach_the_next_request) {
     expect(&w, "go", TP_TURN_COMPLETED);
     assert_int_equal(t.runs, 1);
     if (!strstr(w.model->requests[1], "mind the gap")) fail_msg("phase %u: %s", phases[i], w.model->requests[1]);
-    close_world(&w);
+    world_close(&w.stage);
   }
 }
 
@@ -322,7 +311,7 @@ TEST(sections_contexts_and_reminders_reach_the_request_and_not_the_history) {
   assert_non_null(strstr(second, "U<hello>A<one>")); /* the history holds what was said, nothing else */
   assert_int_equal(reminds.calls, 1);
   assert_int_equal(contributes_context.calls, 2);
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 static size_t count_of(const char *text, const char *words) {
@@ -347,7 +336,7 @@ TEST(repeated_request_carries_each_reminder_once) {
   assert_int_equal(pre.calls, 4);
   for (int i = 0; i < 3; i++) assert_int_equal(count_of(w.model->requests[i], "mind the gap"), 2);
   assert_int_equal(count_of(w.model->requests[3], "mind the gap"), 1);
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(context_of_model_pre_is_for_this_request_only) {
@@ -368,7 +357,7 @@ TEST(context_of_model_pre_is_for_this_request_only) {
     assert_non_null(at);
     assert_null(strstr(at + 1, "for now")); /* once each, not twice in the second */
   }
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(intake_rewrites_what_the_model_and_the_history_get) {
@@ -386,7 +375,7 @@ TEST(intake_rewrites_what_the_model_and_the_history_get) {
   expect(&w, "again", TP_TURN_COMPLETED);
   assert_string_equal(w.model->requests[0], "S<be kind>U<hello!>");
   assert_string_equal(w.model->requests[1], "S<be kind>U<hello!>A<one?>U<again!>");
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 /* A handler of model.response that gives other calls. */
@@ -453,7 +442,7 @@ TEST(response_handler_drops_and_changes_calls_and_the_audit_shows_which) {
   assert_non_null(strstr(rows, "t: the arguments of the call were changed\n"));
   assert_non_null(strstr(rows, "nobody: the call became one of another tool\n"));
   assert_int_equal(count_of(rows, "\n"), 4);
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(response_without_its_calls_ends_the_turn) {
@@ -467,7 +456,7 @@ TEST(response_without_its_calls_ends_the_turn) {
   assert_string_equal(f.seen, "a:1 ");
   assert_int_equal(t.runs, 0);
   assert_int_equal(w.model->asked, 1);
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(calls_that_the_response_has_not_fail_the_turn) {
@@ -500,7 +489,7 @@ TEST(calls_that_the_response_has_not_fail_the_turn) {
     assert_memory_equal(result->reason.data, "calls: ", 7);
     assert_int_equal(t.runs, 0);
     tp_turn_result_free(result);
-    close_world(&w);
+    world_close(&w.stage);
   }
 }
 
@@ -640,7 +629,7 @@ static void check_outcome(const outcome_case *c) {
   assert_int_equal(e.errors, error ? 1 : 0);
   if (error) assert_int_equal(e.code, c->code);
   tp_turn_result_free(result);
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(every_outcome_has_post_turn_once_and_runtime_error_when_it_failed) {
@@ -678,7 +667,7 @@ TEST(result_names_who_refused_and_whether_it_answered) {
     assert_int_equal(result->state, cases[i].state);
     assert_int_equal(result->why, cases[i].why);
     tp_turn_result_free(result);
-    close_world(&w);
+    world_close(&w.stage);
   }
 }
 
@@ -734,7 +723,7 @@ TEST(turn_that_does_not_complete_leaves_its_message_and_a_mark) {
       assert_string_equal(s.text, want);
     }
     tp_turn_result_free(result);
-    close_world(&w);
+    world_close(&w.stage);
     tp_history_free(shared_history);
   }
 }
@@ -745,7 +734,7 @@ TEST(end_marks_never_reach_the_model) {
   expect(&w, "one", TP_TURN_FAILED);
   expect(&w, "two", TP_TURN_COMPLETED);
   assert_string_equal(w.model->requests[1], "S<>U<one>U<two>");
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(history_outlives_its_session) {
@@ -756,7 +745,7 @@ TEST(history_outlives_its_session) {
     world w = open_world_with(replies, 1, &options, NULL, 0);
     expect(&w, "hello", TP_TURN_COMPLETED);
     assert_string_equal(w.model->requests[0], i == 0 ? "S<>U<hello>" : "S<>U<hello>A<hi>U<hello>");
-    close_world(&w);
+    world_close(&w.stage);
   }
   tp_history_free(shared_history);
 }
@@ -823,7 +812,7 @@ TEST(history_that_fails_fails_the_turn_and_the_next_works) {
   assert_int_equal(started.calls, 1);
   expect(&w, "three", TP_TURN_COMPLETED);
   assert_int_equal(started.calls, 1);
-  close_world(&w);
+  world_close(&w.stage);
   tp_history_free(shared_history);
 }
 
@@ -860,7 +849,7 @@ TEST(failed_request_is_repeated_when_it_is_retryable_and_said_nothing_yet) {
       assert_int_equal(w.model->attempts[r], r + 1);
       assert_non_null(strstr(w.model->requests[r], "remember")); /* delivered when it succeeded */
     }
-    close_world(&w);
+    world_close(&w.stage);
   }
 }
 
@@ -894,7 +883,7 @@ TEST(events_report_the_turn_in_order_and_without_gaps) {
                       "turn_begin phase_begin run phase_end model_begin model_end tool_begin tool_end model_begin "
                       "model_delta model_end turn_end ");
   assert_string_equal(log.delta, "h");
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 /* ---- the queue ---- */
@@ -940,7 +929,7 @@ TEST(turns_of_a_session_run_one_at_a_time_in_order) {
   assert_string_equal(o.text, "a:completed b:completed c:completed d:completed e:completed ");
   assert_int_equal(w.model->asked, 6);
   assert_non_null(strstr(w.model->requests[5], "U<mixed in>"));
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(queue_has_a_bound) {
@@ -960,7 +949,7 @@ TEST(queue_has_a_bound) {
   latch_wait(&o.ended, 3);
   expect(&w, "now it fits", TP_TURN_COMPLETED);
   assert_int_equal(latch_count(&o.ended), 3);
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(running_and_queued_turns_can_be_cancelled) {
@@ -993,7 +982,7 @@ TEST(running_and_queued_turns_can_be_cancelled) {
   tp_submission_unref(queued);
   tp_submission_unref(after);
   assert_string_equal(w.model->requests[1], "S<>U<hello>U<hello>"); /* its message is in no history */
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 /* ---- submissions ---- */
@@ -1040,7 +1029,7 @@ TEST(wait_for_a_submission_comes_behind_its_callback) {
   assert_text(result->text, "hi");
   pthread_join(leaver, NULL);
   tp_submission_unref(submission);
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(submission_without_a_callback_outlives_its_runtime) {
@@ -1054,7 +1043,7 @@ TEST(submission_without_a_callback_outlives_its_runtime) {
   assert_int_equal(tp_turn_submit(w.session, &request, NULL, NULL, &open, NULL), TP_OK);
   assert_int_equal(tp_submission_wait(ended, 60000, NULL, NULL), TP_OK);
   latch_wait(&w.model->started, 2);
-  close_world(&w);
+  world_close(&w.stage);
   const tp_turn_result *result;
   assert_int_equal(tp_submission_wait(ended, 0, &result, NULL), TP_OK);
   assert_text(result->turn_id, "t1");
@@ -1094,7 +1083,7 @@ TEST(callback_cannot_wait_for_its_own_submission_but_unref_it) {
   latch_wait(&e.ended, 1);
   assert_int_equal(e.waited, TP_ERR_USAGE);
   assert_int_equal(e.looked, TP_ERR_TIMEOUT);
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(result_that_is_not_wanted_is_not_made) {
@@ -1103,7 +1092,7 @@ TEST(result_that_is_not_wanted_is_not_made) {
   tp_turn_request request = request_of("hello");
   assert_int_equal(tp_turn_run(w.session, &request, NULL, NULL), TP_OK);
   tp_turn_result_free(NULL);
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(cancel_in_the_middle_of_tools_ends_the_turn_without_a_call_in_the_history) {
@@ -1126,7 +1115,7 @@ TEST(cancel_in_the_middle_of_tools_ends_the_turn_without_a_call_in_the_history) 
   latch_hit(&leave);
   expect(&w, "next", TP_TURN_COMPLETED);
   assert_string_equal(w.model->requests[1], "S<>U<hello>U<next>");
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 /* ---- the life of a session ---- */
@@ -1180,7 +1169,7 @@ TEST(clients_that_left_free_capacity_in_the_queue) {
   assert_int_equal(result->outcome, TP_TURN_COMPLETED);
   tp_submission_unref(running);
   tp_submission_unref(next);
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 static void *run_with_a_short_limit(void *session) {
@@ -1251,7 +1240,7 @@ TEST(turn_that_never_began_fires_neither_post_turn_nor_runtime_error) {
   assert_int_equal(tp_submission_wait(turns[0], 20000, &result, NULL), TP_OK);
   assert_int_equal(post.calls, 1); /* of one that began, for every outcome */
   for (int i = 0; i < 3; i++) tp_submission_unref(turns[i]);
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(session_is_open_once) {
@@ -1603,7 +1592,7 @@ TEST(end_of_a_session_lists_the_tools_that_its_turns_ran_since_the_last_one) {
   assert_string_equal(l.abilities, "\x91\xa1t"); /* once, and not what no tool answered */
   assert_int_equal(tp_session_end_phase(w.session, NULL, NULL), TP_OK);
   assert_string_equal(l.abilities, "");
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(end_of_a_session_that_is_malformed_is_refused_and_nothing_is_closed) {
@@ -1636,7 +1625,7 @@ TEST(end_of_a_session_that_is_malformed_is_refused_and_nothing_is_closed) {
   expect(&w, "one", TP_TURN_COMPLETED);
   assert_int_equal(l.ends_, 0);
   assert_int_equal(latch_count(&notified), 0);
-  close_world(&w);
+  world_close(&w.stage);
   assert_string_equal(l.reason, "closed");
 }
 
@@ -1649,7 +1638,7 @@ TEST(drain_says_that_it_ended_a_session) {
   assert_int_equal(tp_runtime_drain(w.runtime, 10000, NULL, NULL), TP_OK);
   assert_string_equal(l.reason, "drained");
   assert_string_equal(l.outcome, "completed");
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 static tp_status compact_nothing(void *ctx, const tp_compaction_request *compaction, tp_fault *fault) {
@@ -1728,7 +1717,7 @@ TEST(jobs_of_post_turn_and_session_end_are_scheduled) {
   assert_int_equal(tp_session_end_phase(w.session, END("over"), NULL), TP_OK);
   assert_int_equal(tp_jobs_wait(w.runtime, "s1", 10000, NULL), TP_OK);
   uint32_t after_end = worker.calls;
-  close_world(&w);
+  world_close(&w.stage);
   assert_int_equal(after_turns, 1);
   assert_int_equal(after_end, 2);
 }
@@ -1881,7 +1870,7 @@ TEST(a_turn_without_a_token_names_the_model_that_holds_them_and_the_host_abandon
     assert_int_equal(tp_model_fail(tokens[0], TP_ERR_MODEL, NULL, false, NULL), TP_ERR_STALE);
     w.model->replies = (const reply[]){{.text = "fine"}};
     expect(&w, "again", TP_TURN_COMPLETED);
-    close_world(&w);
+    world_close(&w.stage);
   }
 }
 
@@ -1918,5 +1907,5 @@ TEST(abandoning_the_token_of_a_model_fails_the_turn_at_once) {
   assert_int_equal(result->code, TP_ERR_MODEL);
   assert_text(result->reason, "the model failed: the host abandoned its token");
   tp_turn_result_free(result);
-  close_world(&w);
+  world_close(&w.stage);
 }

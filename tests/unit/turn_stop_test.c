@@ -4,7 +4,7 @@
 #include <assert.h>
 
 #include "tests/support/test.h"
-#include "tests/support/model.h"
+#include "tests/support/world.h"
 
 enum { ALWAYS = 1000 };
 
@@ -28,9 +28,7 @@ static tp_answer stop(void *ctx, tp_call *call) {
 }
 
 typedef struct world {
-  tp_runtime *runtime;
-  tp_session *session;
-  recorder *model;
+  WORLD;
   guard guard;
   int overruled;
   char said[256];
@@ -51,8 +49,6 @@ static void keep_event(void *ctx, const tp_event *event) {
 }
 
 static void open_world(world *w, const reply *replies, size_t count, const hook *more, tp_failure failure, bool slow) {
-  w->runtime = open_runtime(NULL);
-  w->model = recorder_new(replies, count);
   hook hooks[2] = {{.id = "guard",
                     .phase = TP_PHASE_TURN_STOP,
                     .run = stop,
@@ -60,19 +56,11 @@ static void open_world(world *w, const reply *replies, size_t count, const hook 
                     .slow = slow,
                     .sub = {.failure = failure}}};
   if (more) hooks[1] = *more;
-  add_hooks(w->runtime, hooks, more ? 2 : 1);
-  tp_session_options options = {.struct_size = sizeof options,
-                                .id = "s1",
-                                .model = recorder_model(w->model, true),
-                                .on_event = keep_event,
-                                .event_ctx = w};
-  assert_int_equal(tp_session_open(w->runtime, &options, &w->session, NULL), TP_OK);
-}
-
-static void close_world(world *w) {
-  tp_session_close(w->session, NULL, NULL);
-  close_runtime(w->runtime);
-  recorder_free(w->model);
+  world_open(&w->stage, &(world_options){.hooks = hooks,
+                                         .hook_count = more ? 2 : 1,
+                                         .replies = replies,
+                                         .reply_count = count,
+                                         .session = {.id = "s1", .on_event = keep_event, .event_ctx = w}});
 }
 
 static const tp_turn_result *run_limited(world *w, const char *text, tp_turn_request request) {
@@ -111,7 +99,7 @@ TEST(reason_of_a_denial_is_what_the_model_is_asked_next_and_stays_in_the_history
     assert_string_equal(w.model->requests[3], "S<>U<go>A<one>" OBJECTION "A<two>" OBJECTION "A<three>U<next>");
     assert_int_equal(w.guard.counts[3], 0); /* of each turn anew */
     assert_int_equal(w.overruled, 0);
-    close_world(&w);
+    world_close(&w.stage);
   }
 }
 
@@ -126,7 +114,7 @@ TEST(ninth_denial_of_a_turn_is_overruled_and_said) {
   assert_string_equal(w.said,
                       "the turn ends, since it was kept from it 8 times: hook guard does not let the turn end: "
                       "finish the list");
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(limits_of_the_turn_hold_for_what_a_denial_asks) {
@@ -140,7 +128,7 @@ TEST(limits_of_the_turn_hold_for_what_a_denial_asks) {
     assert_int_equal(result->code, TP_ERR_TOO_LARGE);
     tp_turn_result_free(result);
     assert_int_equal(w.model->asked, 3);
-    close_world(&w);
+    world_close(&w.stage);
   }
 }
 
@@ -155,7 +143,7 @@ TEST(failing_handler_keeps_the_turn_only_when_it_is_required) {
     expect(&w, "go", TP_TURN_COMPLETED);
     assert_int_equal(w.model->asked, cases[i].asked);
     if (cases[i].asked > 1) assert_non_null(strstr(w.model->requests[1], "does not let the turn end: broken"));
-    close_world(&w);
+    world_close(&w.stage);
   }
 }
 
@@ -165,14 +153,14 @@ TEST(turn_that_did_not_complete_is_not_asked) {
   open_world(&w, broken, 1, NULL, 0, false);
   expect(&w, "go", TP_TURN_FAILED);
   assert_int_equal(w.guard.calls, 0);
-  close_world(&w);
+  world_close(&w.stage);
   act denies = {.kind = TP_ANSWER_DENY, .reason = "no"};
   hook intake = {.id = "intake", .phase = TP_PHASE_TURN_INTAKE, .ctx = &denies};
   w = (world){.guard = {.denies = ALWAYS}};
   open_world(&w, answers, 1, &intake, 0, false);
   expect(&w, "go", TP_TURN_DENIED);
   assert_int_equal(w.guard.calls, 0);
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(reminder_goes_with_the_next_request) {
@@ -184,7 +172,7 @@ TEST(reminder_goes_with_the_next_request) {
   open_world(&w, answers, COUNT(answers), &h, 0, false);
   expect(&w, "go", TP_TURN_COMPLETED);
   assert_non_null(strstr(w.model->requests[1], "mind the gap"));
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(time_of_the_turn_ends_a_stop_that_does_not_answer) {
@@ -196,7 +184,7 @@ TEST(time_of_the_turn_ends_a_stop_that_does_not_answer) {
   assert_int_equal(result->outcome, TP_TURN_TIMED_OUT);
   tp_turn_result_free(result);
   assert_int_equal(w.model->asked, 1);
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 /* ---- the two other ends that a hook may cause ---- */
@@ -221,5 +209,5 @@ TEST(denied_tool_batch_ends_the_turn_with_its_results) {
   expect(&w, "next", TP_TURN_COMPLETED);
   assert_non_null(strstr(w.model->requests[1], "A<let me>C<nobody>T!<"));
   assert_non_null(strstr(w.model->requests[1], "U<next>"));
-  close_world(&w);
+  world_close(&w.stage);
 }
