@@ -39,6 +39,7 @@ typedef struct world_stage {
 
 typedef struct world_options {
   tp_runtime_options runtime;
+  void (*prepare)(tp_runtime *runtime); /* before hooks, tools and agent; NULL: none */
   const hook *hooks;
   size_t hook_count;
   const tp_tool *const *tools; /* each added by tp_tool_add() */
@@ -54,6 +55,7 @@ static inline tp_status world_try_open(world_stage *w, const world_options *opti
   tp_runtime_options runtime = options->runtime;
   runtime.struct_size = sizeof runtime;
   *w = (world_stage){.runtime = open_runtime(&runtime)};
+  if (options->prepare) options->prepare(w->runtime);
   if (options->hook_count) add_hooks(w->runtime, options->hooks, options->hook_count);
   for (size_t i = 0; i < options->tool_count; i++)
     if (tp_tool_add(w->runtime, options->tools[i], fault) != TP_OK) fail_msg("%s", fault->message);

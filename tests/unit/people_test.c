@@ -2,7 +2,7 @@
  *
  * People who may be asked about tool calls: who is asked and when, what their answers do, and how a question ends. */
 #include "tests/support/test.h"
-#include "tests/support/model.h"
+#include "tests/support/world.h"
 
 /* ---- a host with one tool, one hook in each gate, and a person ---- */
 
@@ -48,15 +48,12 @@ static int32_t permit(void *ctx, const tp_permission_request *request) {
 }
 
 typedef struct world {
-  tp_runtime *runtime;
-  tp_turn *turn;
+  WORLD;
   person person;
   int32_t permission;
-  act contributes, create, rewrite, pre;
+  act create, rewrite, pre;
   tp_handler_fn create_run, pre_run; /* NULL: as the act says */
-  tp_contribution bundle, policy;
-  tp_tool tool;
-  const tp_tool *list[1];
+  tp_contribution policy;
   _Atomic int runs;
   int64_t left_ms;
   char ran_with[16];
@@ -92,7 +89,6 @@ static tp_answer filter(void *ctx, tp_call *call) {
 }
 
 static void open_world(world *w, tp_runtime_options options, bool channel, bool permission) {
-  options.struct_size = sizeof options;
   if (channel) {
     options.ask = ask;
     options.ask_ctx = &w->person;
@@ -103,29 +99,18 @@ static void open_world(world *w, tp_runtime_options options, bool channel, bool 
   }
   w->person.put = (latch)LATCH;
   if (!w->person.answers) w->person.answers = TP_VERDICT_NONE;
-  w->runtime = open_runtime(&options);
-  w->tool = (tp_tool){
-      .struct_size = sizeof w->tool, .name = "t", .run = run_tool, .ctx = w, .placement = TP_PLACEMENT_INLINE};
-  w->list[0] = &w->tool;
-  w->bundle = (tp_contribution){.struct_size = sizeof w->bundle,
-                                .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
-                                .key = TEXT("b"),
-                                .tools = w->list,
-                                .tool_count = 1};
-  w->contributes = (act){.emits = &w->bundle, .emit_count = 1};
-  const hook hooks[] = {{.id = "bundle", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .ctx = &w->contributes},
-                        {.id = "creates", .phase = TP_PHASE_TOOL_CREATE, .run = w->create_run, .ctx = &w->create},
+  const tp_tool tool = {
+      .struct_size = sizeof tool, .name = "t", .run = run_tool, .ctx = w, .placement = TP_PLACEMENT_INLINE};
+  const hook hooks[] = {{.id = "creates", .phase = TP_PHASE_TOOL_CREATE, .run = w->create_run, .ctx = &w->create},
                         {.id = "rewrites", .phase = TP_PHASE_TOOL_REWRITE, .run = rewrite, .ctx = &w->rewrite},
                         {.id = "guards", .phase = TP_PHASE_TOOL_PRE, .run = w->pre_run, .ctx = &w->pre},
                         {.id = "filters", .phase = TP_PHASE_TOOL_RESULT, .run = filter, .ctx = w}};
-  add_hooks(w->runtime, hooks, COUNT(hooks));
-  w->turn = begin_bare(w->runtime, 60000);
-  assert_int_equal(run_phase(w->turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL).outcome, TP_OK);
-}
-
-static void close_world(world *w) {
-  tp_turn_end(w->turn);
-  close_runtime(w->runtime);
+  world_open(&w->stage, &(world_options){.runtime = options,
+                                         .hooks = hooks,
+                                         .hook_count = COUNT(hooks),
+                                         .tools = (const tp_tool *const[]){&tool},
+                                         .tool_count = 1});
+  world_begin_bare(&w->stage);
 }
 
 static tp_tool_result call_n(world *w, int n) {
@@ -210,7 +195,7 @@ TEST(question_is_an_event_before_the_channel_has_it) {
   assert_string_equal(copied.words, want);
   assert_int_equal(tp_work_release(work), TP_OK);
   tp_inbox_free(inbox);
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 /* ---- the options ---- */
@@ -256,7 +241,7 @@ TEST(asked_call_runs_when_a_person_allows_it) {
   assert_memory_equal(w.person.arguments, "\x81\xa1n\x07", 4);
   assert_int_equal(strlen(w.person.hash), 32);
   assert_in_range(w.left_ms, 1, 60000); /* of the turn: what the question added is taken back */
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(question_that_a_person_denies_denies_the_call_and_says_who_and_why) {
@@ -271,7 +256,7 @@ TEST(question_that_a_person_denies_denies_the_call_and_says_who_and_why) {
   tp_runtime_audit(w.runtime, TP_VISIBILITY_USER_VISIBLE, note_row, &r);
   assert_non_null(strstr(r.text, "ask guards: t: it looks odd"));
   assert_non_null(strstr(r.text, "answer guards: t: a person denied it by ada: not today; arguments "));
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(answer_to_other_arguments_or_a_failed_channel_denies) {
@@ -288,7 +273,7 @@ TEST(answer_to_other_arguments_or_a_failed_channel_denies) {
     assert_kind(result, TP_TOOL_DENIED);
     assert_says(result, words[i]);
     assert_int_equal(w.runs, 0);
-    close_world(&w);
+    world_close(&w.stage);
   }
 }
 
@@ -330,7 +315,7 @@ TEST(signal_of_a_native_guard_denies_asks_or_allows) {
     assert_int_equal(w.runs, cases[i].result == TP_TOOL_OK);
     if (cases[i].result == TP_TOOL_DENIED) assert_says(result, "blocked the action: not in prod");
     if (cases[i].asked) assert_non_null(strstr(w.person.words, "not in prod"));
-    close_world(&w);
+    world_close(&w.stage);
   }
 }
 
@@ -340,8 +325,8 @@ TEST(strictest_of_answer_and_signal_wins) {
                   allow = signal_of("ability_guard", "ALLOWED", "yes");
   assert_kind(call_with_signal(&denied, false, &deny, TP_ANSWER_ALLOW), TP_TOOL_DENIED);
   assert_kind(call_with_signal(&allowed, false, &allow, TP_ANSWER_DENY), TP_TOOL_DENIED);
-  close_world(&denied);
-  close_world(&allowed);
+  world_close(&denied.stage);
+  world_close(&allowed.stage);
 }
 
 TEST(reason_and_require_human_are_read_from_a_payload_that_is_a_value) {
@@ -353,7 +338,7 @@ TEST(reason_and_require_human_are_read_from_a_payload_that_is_a_value) {
   assert_kind(call_with_signal(&w, false, &signal, TP_ANSWER_DONE), TP_TOOL_OK);
   assert_int_equal(w.person.asked, 1);
   assert_non_null(strstr(w.person.words, "guards|prod|"));
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 /* A guard that cannot be understood is one that failed: required, it denies. */
@@ -362,7 +347,7 @@ TEST(signal_with_an_unknown_code_fails_its_guard) {
   tp_contribution signal = signal_of("ability_guard", "MAYBE", "who knows");
   assert_kind(call_with_signal(&w, false, &signal, TP_ANSWER_ALLOW), TP_TOOL_DENIED);
   assert_int_equal(w.runs, 0);
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(verdict_of_a_signal_is_read_by_kind_and_code) {
@@ -382,7 +367,7 @@ TEST(ask_without_a_channel_denies_with_its_own_reason) {
   tp_tool_result result = call_n(&w, 7);
   assert_kind(result, TP_TOOL_DENIED);
   assert_says(result, "hook guards blocked the action: it asks a person, and there is no channel to ask: it looks odd");
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(first_gate_that_asks_is_shown_and_a_later_deny_asks_no_person) {
@@ -396,7 +381,7 @@ TEST(first_gate_that_asks_is_shown_and_a_later_deny_asks_no_person) {
     assert_kind(result, denies ? TP_TOOL_DENIED : TP_TOOL_OK);
     assert_int_equal(w.person.asked, denies ? 0 : 1);
     if (!denies) assert_non_null(strstr(w.person.words, "creates|new|"));
-    close_world(&w);
+    world_close(&w.stage);
   }
 }
 
@@ -420,7 +405,7 @@ TEST(question_of_one_call_is_not_that_of_the_next) {
   assert_kind(results[0], TP_TOOL_DENIED);
   assert_kind(results[1], TP_TOOL_OK);
   assert_int_equal(w.person.asked, 0);
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(permission_is_a_floor_that_no_gate_lifts) {
@@ -446,7 +431,7 @@ TEST(permission_is_a_floor_that_no_gate_lifts) {
     assert_kind(result, cases[i].want);
     assert_int_equal(w.person.asked, cases[i].asked);
     assert_int_equal(w.runs, cases[i].want == TP_TOOL_OK);
-    close_world(&w);
+    world_close(&w.stage);
   }
 }
 
@@ -486,7 +471,7 @@ TEST(session_has_a_channel_and_a_permission_of_its_own) {
   }
   w.turn = outer;
   assert_int_equal(own.asked, 1);
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 /* ---- later answers ---- */
@@ -519,7 +504,7 @@ TEST(question_is_answered_once_from_another_thread) {
   pthread_join(thread, NULL);
   assert_kind(a.result, TP_TOOL_OK);
   assert_int_equal(w.runs, 1);
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(question_without_an_answer_expires_and_denies) {
@@ -529,7 +514,7 @@ TEST(question_without_an_answer_expires_and_denies) {
   assert_kind(result, TP_TOOL_DENIED);
   assert_says(result, "the question expired without an answer");
   assert_int_equal(answer(&w.person, TP_VERDICT_ALLOW, NULL), TP_ERR_STALE);
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(expired_question_frees_its_token) {
@@ -540,7 +525,7 @@ TEST(expired_question_frees_its_token) {
     assert_says(result, "the question expired without an answer");
   }
   assert_int_equal(w.person.asked, 3);
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(question_without_a_free_token_denies) {
@@ -552,7 +537,7 @@ TEST(question_without_a_free_token_denies) {
   assert_int_equal(tools_run(w.turn, calls, 2, results, NULL), TP_OK);
   assert_says(results[0], "expired");
   assert_says(results[1], "the question could not be put");
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(cancel_ends_an_open_question) {
@@ -567,7 +552,7 @@ TEST(cancel_ends_an_open_question) {
   assert_kind(a.result, TP_TOOL_CANCELLED);
   assert_int_equal(answer(&w.person, TP_VERDICT_ALLOW, NULL), TP_ERR_STALE);
   assert_int_equal(w.runs, 0);
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(time_that_a_turn_waits_for_people_is_not_its_own) {
@@ -586,7 +571,7 @@ TEST(time_that_a_turn_waits_for_people_is_not_its_own) {
   assert_int_equal(answer(&w.person, TP_VERDICT_ALLOW, NULL), TP_OK);
   pthread_join(thread, NULL);
   assert_kind(a.result, TP_TOOL_OK);
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 /* ---- tool.create, tool.rewrite, tool.result ---- */
@@ -599,7 +584,7 @@ TEST(create_that_denies_stops_the_call_before_it_is_rewritten) {
   assert_says(result, "hook creates blocked the action: not in prod");
   assert_int_equal(w.rewrite.calls, 0);
   assert_int_equal(w.pre.calls, 0);
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(rewritten_arguments_are_what_is_asked_about_and_run) {
@@ -612,7 +597,7 @@ TEST(rewritten_arguments_are_what_is_asked_about_and_run) {
   assert_string_equal(w.ran_with, "9");
   assert_memory_equal(w.person.arguments, "\x81\xa1n\x09", 4);
   assert_string_equal(w.filtered, "c1 ran n=9 is_error=0");
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(rewritten_arguments_are_checked_by_the_schema) {
@@ -621,7 +606,7 @@ TEST(rewritten_arguments_are_checked_by_the_schema) {
   tp_tool_result result = call_n(&w, 7);
   assert_kind(result, TP_TOOL_INVALID_ARGUMENTS);
   assert_int_equal(w.pre.calls, 0);
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(arguments_that_were_no_json_can_be_rewritten) {
@@ -632,7 +617,7 @@ TEST(arguments_that_were_no_json_can_be_rewritten) {
   assert_int_equal(tools_run(w.turn, &call, 1, &result, NULL), TP_OK);
   assert_kind(result, TP_TOOL_OK);
   assert_string_equal(w.ran_with, "9");
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(ready_result_stands_for_the_run_once_the_gates_allow_it) {
@@ -646,7 +631,7 @@ TEST(ready_result_stands_for_the_run_once_the_gates_allow_it) {
     assert_false(result.started);
     if (!denies) assert_text(result.text, "from the cache");
     assert_string_equal(w.filtered, denies ? "" : "c1 from the cache n=7 is_error=0");
-    close_world(&w);
+    world_close(&w.stage);
   }
 }
 

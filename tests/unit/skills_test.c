@@ -6,7 +6,7 @@
 
 #include "tests/support/test.h"
 #include "tests/support/directory.h"
-#include "tests/support/model.h"
+#include "tests/support/world.h"
 #include "turnphase/skills.h"
 
 static const reply hello[] = {{.text = "hello"}};
@@ -54,33 +54,21 @@ static tp_status register_from(tp_runtime *runtime, const tp_skills_options *opt
 }
 
 typedef struct world {
-  tp_runtime *runtime;
-  recorder *model;
-  tp_agent *agent;
-  tp_session *session;
+  WORLD;
 } world;
+
+static void register_skills(tp_runtime *runtime) {
+  tp_fault fault = {0};
+  tp_skills_options options = {.struct_size = sizeof options, .directory = skills};
+  if (register_from(runtime, &options, &fault) != TP_OK) fail_msg("%s", fault.message);
+}
 
 /* @param extra  of the agent. */
 static void open_world(world *w, tp_text extra) {
-  tp_fault fault = {0};
-  *w = (world){.runtime = open_runtime(NULL), .model = recorder_new(hello, 1)};
-  tp_skills_options options = {.struct_size = sizeof options, .directory = skills};
-  if (register_from(w->runtime, &options, &fault) != TP_OK) fail_msg("%s", fault.message);
-  tp_agent_config config = {.struct_size = sizeof config,
-                            .id = "clerk",
-                            .system = "You are a clerk.",
-                            .model = recorder_model(w->model, true),
-                            .extra = extra};
-  if (tp_agent_add(w->runtime, &config, &w->agent, &fault) != TP_OK) fail_msg("%s", fault.message);
-  tp_session_options session = {.struct_size = sizeof session, .id = "s", .agent = w->agent};
-  assert_int_equal(tp_session_open(w->runtime, &session, &w->session, NULL), TP_OK);
-}
-
-static void close_world(world *w) {
-  tp_session_close(w->session, NULL, NULL);
-  tp_agent_remove(w->agent);
-  close_runtime(w->runtime);
-  recorder_free(w->model);
+  world_open(&w->stage, &(world_options){.prepare = register_skills,
+                                         .replies = hello,
+                                         .reply_count = 1,
+                                         .agent = {.id = "clerk", .system = "You are a clerk.", .extra = extra}});
 }
 
 /* @param reason  of the denial, or NULL: the turn completes. */
@@ -120,7 +108,7 @@ TEST(called_skill_becomes_its_body_with_the_arguments_behind_it) {
   assert_last_message(&w, "<skill name=\"review\">\n# Review\n\nRead it twice.\n</skill>\n\nthe last\ncommit");
   say(&w, "/brief", NULL);
   assert_last_message(&w, "<skill name=\"brief\">\n## Be brief ##\r\nOne sentence.\n</skill>");
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(several_skills_of_a_message_become_several_bodies) {
@@ -132,7 +120,7 @@ TEST(several_skills_of_a_message_become_several_bodies) {
                       "<skill name=\"brief\">\n## Be brief ##\r\nOne sentence.\n</skill>\n\n"
                       "a\n/usr/bin b\n/* c */\n\n"
                       "<skill name=\"review\">\n# Review\n\nRead it twice.\n</skill>");
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(message_that_is_no_command_stays_as_it_is) {
@@ -145,7 +133,7 @@ TEST(message_that_is_no_command_stays_as_it_is) {
     say(&w, texts[i], NULL);
     assert_last_message(&w, texts[i]);
   }
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(skills_are_listed_in_the_agents_system_text) {
@@ -156,7 +144,7 @@ TEST(skills_are_listed_in_the_agents_system_text) {
   assert_string_equal(w.model->requests[0],
                       "S<You are a clerk.\n\n## Skills\n\n- /brief: Be brief ##\n"
                       "- /open: ---\n- /review: Looks at a change>U<hi>");
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 static void note_missing(void *ctx, const tp_event *event) {
@@ -185,7 +173,7 @@ TEST(agent_with_a_list_has_the_skills_of_the_list_alone) {
   assert_int_equal(tp_agent_add(w.runtime, &config, &agent, NULL), TP_OK);
   assert_string_equal(missing, "the config names the skill gone, and there is no file of it");
   tp_agent_remove(agent);
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 /* ---- what is refused ---- */
@@ -205,7 +193,7 @@ TEST(names_without_a_skill_deny_the_turn_and_say_so) {
   say(&w, "/new", NULL);
   assert_last_message(&w, "<skill name=\"new\">\nmade later\n</skill>");
   assert_int_equal(w.model->asked, 1);
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(agent_is_refused_when_its_skills_cannot_be_read) {
@@ -218,7 +206,7 @@ TEST(agent_is_refused_when_its_skills_cannot_be_read) {
   tp_agent_config config = {.struct_size = sizeof config, .id = "second"};
   assert_int_equal(tp_agent_add(w.runtime, &config, &agent, &fault), TP_ERR_HOOK);
   assert_non_null(strstr(fault.message, "ill.md: not a text in UTF-8"));
-  close_world(&w);
+  world_close(&w.stage);
 }
 
 TEST(directory_with_a_file_that_is_no_skill_is_refused) {
