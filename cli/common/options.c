@@ -268,6 +268,19 @@ static bool is_option(const char *word, const char *argument) {
   return argument == word && argument[0] == '-' && argument[1] == '-' && argument[2] != '\0';
 }
 
+/* Of two values one would have no effect. A flag that is given again says the same. */
+static bool is_first(const struct row *row, bool given[OPTION_COUNT]) {
+  const take_fn many[] = {take_flag,       take_words,      take_model,       take_script,
+                          take_only_model, take_model_text, take_model_number};
+  size_t index = (size_t)(row - rows);
+  bool was_given = given[index];
+  given[index] = true;
+  for (size_t i = 0; i < sizeof many / sizeof many[0]; i++)
+    if (row->target.take == many[i]) return true;
+  if (was_given) cli_error("--%s is given twice, and takes one %s", row->name, row->argument);
+  return !was_given;
+}
+
 int cli_arguments_read(const cli_command *command, int argc, char **argv, cli_arguments *arguments) {
   assert(argc >= 0 && argv && arguments);
   struct option table[OPTION_COUNT + 1];
@@ -277,6 +290,7 @@ int cli_arguments_read(const cli_command *command, int argc, char **argv, cli_ar
                                .concurrency = 1,
                                .limit = CLI_LIMIT_NOT_GIVEN,
                                .caller = TP_CALLER_MANUAL_CLI};
+  bool given[OPTION_COUNT] = {false};
   make_table(command->bit, table, letters);
   opterr = 0;
   optind = 1;
@@ -294,9 +308,10 @@ int cli_arguments_read(const cli_command *command, int argc, char **argv, cli_ar
       return bad_usage(command);
     }
     const struct row *row = row_of(value);
+    if (!is_first(row, given)) return bad_usage(command);
     if (!row->target.take(arguments, row, optarg)) return bad_usage(command);
   }
-  bool has_hooks = arguments->hooks || command->bit == CLI_HOOKS;
+  bool has_hooks = arguments->hooks.count > 0 || command->bit == CLI_HOOKS;
   if (!has_hooks && (arguments->sandbox || arguments->webhooks.count > 0)) {
     cli_error("--%s is for the hooks of --hooks DIR", arguments->sandbox ? "sandbox" : "webhook");
     return bad_usage(command);
@@ -311,6 +326,7 @@ void cli_arguments_free(cli_arguments *arguments) {
   free(arguments->tools.items);
   free(arguments->pass_env.items);
   free(arguments->webhooks.items);
+  free(arguments->hooks.items);
   free(arguments->data_files.items);
   free(arguments->code_files.items);
   free(arguments->models.items);

@@ -33,7 +33,7 @@ enum {
               CLI_STORE | CLI_HOOKS | CLI_MEMORY | CLI_CHAT | CLI_OF_TURN | CLI_PLOT | CLI_TOOL | CLI_WORKER | CLI_ASK
 };
 
-enum { CLI_OPERANDS_MAX = 4 };
+enum { CLI_OPERANDS_MAX = 9 };
 #define CLI_LIMIT_NOT_GIVEN UINT32_MAX
 enum {
   CLI_LIMIT = 100,
@@ -84,11 +84,11 @@ typedef enum cli_compact { CLI_COMPACT_NONE = 0, CLI_COMPACT_SUMMARIZE = 1, CLI_
 
 /** What the command line said. Texts are the command line's own. */
 typedef struct cli_arguments {
-  cli_words loads, phases, tools, webhooks, data_files, code_files, pass_env;
+  cli_words loads, phases, tools, webhooks, hooks, data_files, code_files, pass_env;
   cli_model_names models;
   cli_model_names facts, embedders; /* at most one each */
   cli_model_names *last_models;     /* the list of the option that came last; NULL: models */
-  const char *data, *tenant, *workspace, *payload, *hooks, *write, *files, *skills;
+  const char *data, *tenant, *workspace, *payload, *write, *files, *skills;
   const char *session, *turn, *handler, *state, *since, *scope, *name;
   const char *format, *output, *age, *size, *reason, *by;
   const char *operand;                    /* the first word that is no option; NULL when there is none */

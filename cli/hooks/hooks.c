@@ -16,6 +16,7 @@
 #include "cli/common/quantity.h"
 #include "cli/common/visible.h"
 #include "cli/run/host.h"
+#include "runtime/base/check.h"
 
 enum { CHANGED_SIZE = 1400 };
 
@@ -107,10 +108,85 @@ static bool is_switched_off(const char *directory) {
   return true;
 }
 
-int cli_hooks_load(tp_runtime *runtime, const cli_arguments *arguments) {
-  const char *directory = arguments->hooks;
-  if (is_switched_off(directory)) return CLI_OK;
+static bool print_warning(void *ctx, const tp_hook_warning *warning) {
+  (void)ctx;
+  cli_error_at(warning->file, warning->line, 1, "warning: %s: %s", warning->hook, warning->message);
+  return true;
+}
+
+/* Two names of one directory would register it twice. */
+static int check_directories(const cli_words *directories) {
+  int status = CLI_OK;
+  for (size_t i = 0; i < directories->count && status == CLI_OK; i++) {
+    for (size_t j = 0; j < i && status == CLI_OK; j++) {
+      char *one = realpath(directories->items[i], NULL), *other = realpath(directories->items[j], NULL);
+      bool is_same = one && other && strcmp(one, other) == 0;
+      free(one);
+      free(other);
+      if (is_same) cli_error("--hooks %s is given twice", directories->items[i]);
+      if (is_same) status = CLI_USAGE;
+    }
+  }
+  return status;
+}
+
+/* Ids of two directories that were made apart, such as by import, may be the same. The later one's then begin with the
+ * name of its directory. */
+typedef struct clash {
+  tp_hooks *later;
+  const char *id;
+  bool is_found;
+} clash;
+
+static bool find_id(void *ctx, const tp_hook_info *info) {
+  clash *c = ctx;
+  c->is_found = c->is_found || strcmp(info->id, c->id) == 0;
+  return !c->is_found;
+}
+
+static bool find_in_later(void *ctx, const tp_hook_info *info) {
+  clash *c = ctx;
+  c->id = info->id;
+  tp_hooks_each(c->later, find_id, c);
+  return !c->is_found;
+}
+
+static bool has_clash(tp_runtime *runtime, const cli_arguments *arguments, size_t index) {
+  clash c = {.later = NULL};
+  assert(index < arguments->hooks.count);
+  tp_hooks_options options = cli_hooks_options(arguments, arguments->hooks.items[index]);
+  if (index > 0 && tp_hooks_read(runtime, &options, &c.later, NULL) != TP_OK) return false; /* it is said elsewhere */
+  for (size_t i = 0; i < index && !c.is_found; i++) {
+    tp_hooks *before;
+    options = cli_hooks_options(arguments, arguments->hooks.items[i]);
+    if (tp_hooks_read(runtime, &options, &before, NULL) != TP_OK) continue;
+    tp_hooks_each(before, find_in_later, &c);
+    tp_hooks_free(before);
+  }
+  tp_hooks_free(c.later);
+  return c.is_found;
+}
+
+/* @param prefix  filled when ids need one. */
+static tp_hooks_options options_of(tp_runtime *runtime, const cli_arguments *arguments, size_t index,
+                                   char prefix[128]) {
+  const char *directory = arguments->hooks.items[index];
   tp_hooks_options options = cli_hooks_options(arguments, directory);
+  if (!has_clash(runtime, arguments, index)) return options;
+  char *path = realpath(directory, NULL);
+  const char *slash = path ? strrchr(path, '/') : NULL;
+  snprintf(prefix, 128, "%.100s/", slash ? slash + 1 : "later");
+  for (char *at = prefix; *at; at++)
+    if ((unsigned char)*at <= ' ' || *at == 0x7f) *at = '_';
+  free(path);
+  options.id_prefix = prefix;
+  return options;
+}
+
+static int load_one(tp_runtime *runtime, const cli_arguments *arguments, size_t index) {
+  const char *directory = arguments->hooks.items[index];
+  char prefix[128];
+  tp_hooks_options options = options_of(runtime, arguments, index, prefix);
   tp_hooks *hooks;
   int status = cli_hooks_read(runtime, &options, &hooks);
   if (status != CLI_OK) return status;
@@ -120,13 +196,22 @@ int cli_hooks_load(tp_runtime *runtime, const cli_arguments *arguments) {
     tp_status committed = tp_hooks_commit(hooks, NULL, tp_hooks_hash(hooks), NULL, &fault);
     if (committed != TP_OK) status = refuse(directory, committed, &fault);
   }
+  if (status == CLI_OK) tp_hooks_each_warning(hooks, true, print_warning, NULL);
   tp_hooks_free(hooks);
+  return status;
+}
+
+int cli_hooks_load(tp_runtime *runtime, const cli_arguments *arguments) {
+  int status = check_directories(&arguments->hooks);
+  for (size_t i = 0; i < arguments->hooks.count && status == CLI_OK; i++)
+    if (!is_switched_off(arguments->hooks.items[i])) status = load_one(runtime, arguments, i);
   return status;
 }
 
 /* ---- following ---- */
 
 struct cli_follower {
+  cli_follower *next;
   const char *directory;
   tp_hooks_watch *watch;
   int trust_status;      /* under the lock of the watch */
@@ -168,12 +253,11 @@ static int refuse_start(tp_runtime *runtime, const cli_follower *f, const tp_hoo
   return refuse_trust(f->directory, f->was_trusted, changed);
 }
 
-int cli_follower_new(tp_runtime *runtime, const cli_arguments *arguments, cli_follower **ret_follower) {
-  *ret_follower = NULL;
-  if (!arguments->hooks || is_switched_off(arguments->hooks)) return CLI_OK;
+static int follow(tp_runtime *runtime, const cli_arguments *arguments, size_t index, cli_follower **ret_follower) {
   cli_follower *f = cli_alloc(sizeof *f);
-  *f = (cli_follower){.directory = arguments->hooks};
-  tp_hooks_options hooks = cli_hooks_options(arguments, f->directory);
+  char prefix[128];
+  *f = (cli_follower){.directory = arguments->hooks.items[index]};
+  tp_hooks_options hooks = options_of(runtime, arguments, index, prefix);
   tp_hooks_watch_options options = {
       .struct_size = sizeof options, .hooks = &hooks, .trusts = trusts, .on_reload = on_reload, .ctx = f};
   tp_fault fault = {0};
@@ -187,16 +271,37 @@ int cli_follower_new(tp_runtime *runtime, const cli_arguments *arguments, cli_fo
   return result;
 }
 
+int cli_follower_new(tp_runtime *runtime, const cli_arguments *arguments, cli_follower **ret_follower) {
+  cli_follower **last = ret_follower;
+  *ret_follower = NULL;
+  int status = check_directories(&arguments->hooks);
+  for (size_t i = 0; i < arguments->hooks.count && status == CLI_OK; i++) {
+    if (is_switched_off(arguments->hooks.items[i])) continue;
+    status = follow(runtime, arguments, i, last);
+    if (status == CLI_OK) last = &(*last)->next;
+  }
+  for (cli_follower *f = *ret_follower; f && status == CLI_OK; f = f->next)
+    tp_hooks_watch_each_warning(f->watch, true, print_warning, NULL);
+  if (status != CLI_OK) cli_follower_free(*ret_follower);
+  if (status != CLI_OK) *ret_follower = NULL;
+  return status;
+}
+
 /* A trust that is given changes no file of the directory. */
 void cli_follower_retry(cli_follower *f) {
-  tp_fault fault = {0};
-  if (!f || !atomic_load(&f->is_behind) || tp_hooks_watch_reload(f->watch, &fault) != TP_OK) return;
-  on_reload(f, TP_OK, NULL);
+  for (; f; f = f->next) {
+    tp_fault fault = {0};
+    if (atomic_load(&f->is_behind) && tp_hooks_watch_reload(f->watch, &fault) == TP_OK) on_reload(f, TP_OK, NULL);
+  }
 }
 
 void cli_follower_free(cli_follower *f) {
-  if (f) tp_hooks_watch_free(f->watch);
-  free(f);
+  while (f) {
+    cli_follower *next = f->next;
+    tp_hooks_watch_free(f->watch);
+    free(f);
+    f = next;
+  }
 }
 
 /* ---- what the actions share ---- */
@@ -357,6 +462,17 @@ static void write_place(cli_map *p, const tp_fault *fault) {
   cli_map_add_string(p, "message", fault->message);
 }
 
+static bool write_warning(void *ctx, const tp_hook_warning *warning) {
+  cli_map *p = ctx;
+  cli_map_open(p, NULL);
+  cli_map_add_string(p, "hook", warning->hook);
+  cli_map_add_string(p, "file", warning->file);
+  cli_map_add_string(p, "code", warning->code);
+  cli_map_add_string(p, "message", warning->message);
+  cli_map_close(p);
+  return true;
+}
+
 static int print_check_json(const opened *o, tp_status status, const tp_fault *fault, cli_output *output) {
   cli_map p = {0};
   cli_map_add_bool(&p, "ok", status == TP_OK);
@@ -365,6 +481,9 @@ static int print_check_json(const opened *o, tp_status status, const tp_fault *f
     cli_map_add_string(&p, "hash", tp_hooks_hash(o->hooks));
     cli_map_add_bool(&p, "trusted", is_trusted(o));
     cli_map_add_int(&p, "hooks", (int64_t)tp_hooks_each(o->hooks, NULL, NULL));
+    cli_map_open_list(&p, "warnings");
+    tp_hooks_each_warning(o->hooks, false, write_warning, &p);
+    cli_map_close(&p);
   }
   if (status != TP_OK) write_place(&p, fault);
   int printed = cli_map_print(&p, output);
@@ -391,6 +510,7 @@ static int check(const cli_arguments *arguments, cli_output *output) {
   if (arguments->json) status = print_check_json(&o, committed, &fault, output);
   else if (committed != TP_OK) status = refuse(o.directory, committed, &fault);
   else print_check(&o, output);
+  if (committed == TP_OK && !arguments->json) tp_hooks_each_warning(o.hooks, false, print_warning, NULL);
   close_opened(&o);
   return status;
 }
@@ -530,7 +650,7 @@ static const struct action {
     {"trust", 1, "DIR [--data-file NAME] [--code-file NAME]", trust},
     {"untrust", 1, "DIR", untrust},
     {"run", 2, "DIR ID [--payload FILE.json] [--sandbox]", cli_hooks_run},
-    {"import", 1, "SETTINGS.json [--write DIR] [--fail-closed] [--rewrite] [--tool OURS=THEIRS]", cli_hooks_import},
+    {"import", 1, "SETTINGS.json… [--write DIR] [--fail-closed] [--rewrite] [--tool OURS=THEIRS]", cli_hooks_import},
     {"new", 3, "KIND ID DIR [--language sh|python|js]", cli_hooks_new},
 };
 
@@ -560,7 +680,8 @@ static int check_options(const struct action *action, const cli_arguments *argum
 int cli_hooks(const cli_arguments *arguments, cli_output *output) {
   for (size_t i = 0; i < ACTIONS; i++) {
     if (!arguments->operand || strcmp(actions[i].name, arguments->operand) != 0) continue;
-    if (arguments->operand_count != actions[i].operands + 1) {
+    bool takes_more = actions[i].run == cli_hooks_import && arguments->operand_count > 1;
+    if (arguments->operand_count != actions[i].operands + 1 && !takes_more) {
       cli_error("usage: turnphase hooks %s %s", actions[i].name, actions[i].usage);
       return CLI_USAGE;
     }

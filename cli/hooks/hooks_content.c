@@ -10,6 +10,7 @@
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
 #include "cli/hooks/hooks.h"
+#include "runtime/base/check.h"
 #include "support/bytes.h"
 #include "support/text.h"
 
@@ -88,6 +89,7 @@ void cli_content_decide(const cli_arguments *arguments, const char *directory, t
 /* ---- the list ---- */
 
 static void put_line(tp__bytes *t, const char *word, const char *name) {
+  assert(word[0] && !strpbrk(word, " \n"));
   tp__bytes_printf(t, "%s ", word);
   for (; *name; name++) tp__bytes_put(t, *name == '\n' ? "?" : name, 1);
   tp__bytes_put(t, "\n", 1);

@@ -4,6 +4,8 @@
  * what it refuses is left out with its words, so that the report says what a commit will. */
 #include "cli/hooks/hooks_import.h"
 
+#include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,8 +19,14 @@
 #include "cli/common/message.h"
 #include "cli/hooks/hooks.h"
 #include "cli/run/host.h"
+#include "runtime/base/check.h"
+#include "support/file.h"
 
-enum { PATH_SIZE = 4096, BUDGET_MS = 30000 /* of a phase in which nothing required needs more */ };
+enum {
+  FILES_MAX = CLI_OPERANDS_MAX - 1,
+  PATH_SIZE = 4096,
+  BUDGET_MS = 30000 /* of a phase in which nothing required needs more */
+};
 
 /* ---- YAML ---- */
 
@@ -132,7 +140,7 @@ static void write_yaml(const cli_settings *settings, const cli_arguments *argume
   put_pair(t, "id", entry->id);
   put_pair(t, "protocol", settings->protocol);
   put_pair(t, "event", entry->event);
-  if (settings->disabled) put_string(t, "enabled: false\n");
+  if (settings->disabled || entry->is_off) put_string(t, "enabled: false\n");
   if (entry->is_async) put_string(t, "blocking: false\n");
   put_string(t, entry->fails_closed ? "failure: required       # no answer stops the action\n"
                                     : "failure: best_effort    # no answer lets the action go on\n");
@@ -185,22 +193,50 @@ static int write_new(const char *path, const char *bytes) {
 
 /* ---- what the library says ---- */
 
+/* A file of hooks that is there already. */
+typedef struct existing {
+  const char *name, *id, *text;
+} existing;
+
 typedef struct importer {
   const cli_arguments *arguments;
   cli_output *output;
-  cli_settings settings;
+  cli_settings files[FILES_MAX];
+  size_t file_count, count; /* of files, and of their entries */
+  cli_pool pool;
+  existing *existing; /* in the directory that is written to */
+  size_t existing_count, existing_capacity;
+  unsigned number; /* of the last file there */
   tp_runtime *runtime;
-  char folder[64]; /* a directory of its own */
-  size_t taken;
+  char folder[64];    /* a directory of its own */
+  size_t taken, same; /* have a place; of these, are there already */
 } importer;
+
+/* Of all files, one after the other. @param ret_settings  the file; may be NULL. */
+static cli_entry *entry_at(const importer *m, size_t index, cli_settings **ret_settings) {
+  size_t file = 0;
+  assert(index < m->count);
+  while (index >= m->files[file].count) index -= m->files[file++].count;
+  if (ret_settings) *ret_settings = (cli_settings *)(uintptr_t)&m->files[file];
+  return &m->files[file].entries[index];
+}
 
 static bool take_info(void *ctx, const tp_hook_info *info) {
   *(tp_hook_info *)ctx = *info;
   return false;
 }
 
-static const char *copy(importer *m, const char *string) {
-  return cli_pool_copy(&m->settings.pool, tp_text_of(string));
+static const char *copy(importer *m, const char *string) { return cli_pool_copy(&m->pool, tp_text_of(string)); }
+
+typedef struct importer_entry {
+  importer *m;
+  cli_entry *entry;
+} importer_entry;
+
+static bool note_warning(void *ctx, const tp_hook_warning *warning) {
+  importer_entry *at = ctx;
+  if (at->entry->note_count < CLI_NOTES_MAX) at->entry->notes[at->entry->note_count++] = copy(at->m, warning->message);
+  return true;
 }
 
 static int check_entry(importer *m, cli_entry *entry) {
@@ -230,6 +266,8 @@ static int check_entry(importer *m, cli_entry *entry) {
   tp_hooks_each(hooks, take_info, &info);
   const tp_phase *row = tp_phase_get(m->runtime, info.phase);
   entry->phase = row->name;
+  importer_entry at = {m, entry};
+  if (entry->event[0]) tp_hooks_each_warning(hooks, false, note_warning, &at);
   entry->is_cut = !entry->fails_closed && info.blocking && info.limit_ms > BUDGET_MS && row->mode != TP_MODE_OBSERVE;
   if (entry->is_cut && entry->timeout_ms > 0 && entry->note_count < CLI_NOTES_MAX)
     entry->notes[entry->note_count++] = "it gets the 30 s of its phase, whatever its own limit is";
@@ -258,18 +296,107 @@ static void choose_policy(const importer *m, cli_entry *entry) {
     entry->notes[entry->note_count++] = "it cannot fail closed: nothing waits for its answer";
 }
 
+/* ---- what is there already ---- */
+
+/* The text without its id: two that say the same are one hook. */
+static bool says_the_same(const char *one, const char *other) {
+  while (*one && *other) {
+    size_t size = strcspn(one, "\n"), other_size = strcspn(other, "\n");
+    bool is_id = strncmp(one, "id: ", 4) == 0 && strncmp(other, "id: ", 4) == 0;
+    if (!is_id && (size != other_size || memcmp(one, other, size) != 0)) return false;
+    one += size + (one[size] == '\n');
+    other += other_size + (other[other_size] == '\n');
+  }
+  return !*one && !*other;
+}
+
+static void add_existing(importer *m, const char *name, tp_text text) {
+  assert(m->existing_count <= m->existing_capacity);
+  const char *copied = cli_pool_copy(&m->pool, text), *at = copied;
+  m->existing = cli_reserve(m->existing, m->existing_count, &m->existing_capacity, sizeof *m->existing);
+  existing *e = &m->existing[m->existing_count++];
+  *e = (existing){.name = copy(m, name), .id = "", .text = copied};
+  for (; *at; at += strcspn(at, "\n"), at += *at == '\n') {
+    if (strncmp(at, "id:", 3) != 0) continue;
+    size_t skip = 3 + strspn(at + 3, " \"'"), size = strcspn(at + skip, " \"'\n");
+    e->id = cli_pool_copy(&m->pool, (tp_text){at + skip, size});
+    return;
+  }
+}
+
+static int read_existing(importer *m) {
+  const char *directory = m->arguments->write;
+  DIR *open_directory = directory ? opendir(directory) : NULL;
+  for (struct dirent *entry; open_directory && (entry = readdir(open_directory));) {
+    char path[PATH_SIZE];
+    const char *dot = strrchr(entry->d_name, '.');
+    tp__bytes text = {0};
+    if (entry->d_name[0] == '.' || !dot || (strcmp(dot, ".yaml") != 0 && strcmp(dot, ".yml") != 0)) continue;
+    snprintf(path, sizeof path, "%.2000s/%s", directory, entry->d_name);
+    if (tp__file_read(AT_FDCWD, path, 1 << 20, &text) == 0)
+      add_existing(m, entry->d_name, (tp_text){tp__bytes_string(&text), text.size});
+    tp__bytes_fini(&text);
+    unsigned number = (unsigned)strtoul(entry->d_name, NULL, 10);
+    if (number > m->number && number < 1000000) m->number = number;
+  }
+  if (open_directory) closedir(open_directory);
+  return CLI_OK;
+}
+
+static bool is_taken(const importer *m, size_t index, const char *id) {
+  assert(id[0] && index < m->count);
+  for (size_t i = 0; i < m->existing_count; i++)
+    if (strcmp(m->existing[i].id, id) == 0) return true;
+  for (size_t i = 0; i < index; i++) {
+    const cli_entry *entry = entry_at(m, i, NULL);
+    if (entry->id && !entry->same_as && strcmp(entry->id, id) == 0) return true;
+  }
+  return false;
+}
+
+/* settings.local.json -> settings-local; of the same name in another folder its folder stands in front. */
+static void choose_id(importer *m, size_t index, const cli_settings *settings, const char *name, char *id,
+                      size_t size) {
+  const char *slash = strrchr(settings->path, '/'), *file = slash ? slash + 1 : settings->path;
+  char stem[64];
+  snprintf(stem, sizeof stem, "%.60s", file);
+  char *dot = strrchr(stem, '.');
+  if (dot && dot > stem) *dot = '\0';
+  for (char *at = stem; *at; at++)
+    if (!isalnum((unsigned char)*at)) *at = '-';
+  snprintf(id, size, "%s-%zu", name, index + 1);
+  if (settings != &m->files[0] || is_taken(m, index, id)) snprintf(id, size, "%s-%s-%zu", stem, name, index + 1);
+  for (unsigned i = 2; is_taken(m, index, id) && i < 1000; i++)
+    snprintf(id, size, "%s-%u-%s-%zu", stem, i, name, index + 1);
+}
+
+/* As at their host, hooks of several files add up, and one that two of them have runs once. */
+static const char *find_same(importer *m, size_t index, const cli_settings *settings, const char *yaml) {
+  for (size_t i = 0; i < m->existing_count; i++)
+    if (says_the_same(m->existing[i].text, yaml)) return m->existing[i].name;
+  for (size_t i = 0; i < index; i++) {
+    cli_settings *its;
+    const cli_entry *entry = entry_at(m, i, &its);
+    if (its != settings && entry->yaml && !entry->same_as && says_the_same(entry->yaml, yaml)) return entry->id;
+  }
+  return NULL;
+}
+
 static int prepare_entry(importer *m, size_t index) {
-  cli_entry *entry = &m->settings.entries[index];
-  char name[64], id[96];
+  cli_settings *settings = NULL;
+  cli_entry *entry = entry_at(m, index, &settings);
+  char name[64], id[192];
   if (entry->left_out) return CLI_OK;
   choose_policy(m, entry);
   write_name(entry->event, name, sizeof name);
-  snprintf(id, sizeof id, "%s-%zu", name, index + 1);
+  choose_id(m, index, settings, name, id, sizeof id);
   entry->id = copy(m, id);
   tp__bytes t = {0};
-  write_yaml(&m->settings, m->arguments, entry, &t);
+  write_yaml(settings, m->arguments, entry, &t);
   entry->yaml = copy(m, tp__bytes_string(&t));
   tp__bytes_fini(&t);
+  entry->same_as = find_same(m, index, settings, entry->yaml);
+  if (entry->same_as) m->same++;
   return check_entry(m, entry);
 }
 
@@ -288,13 +415,13 @@ static int check_variable(importer *m, const char *name, const char **ret_why) {
   return status;
 }
 
-static int check_variables(importer *m, cli_variables *variables) {
+static int check_variables(importer *m, cli_settings *settings, cli_variables *variables) {
   size_t kept = 0;
   for (size_t i = 0; i < variables->count; i++) {
     const char *why = NULL;
     int status = check_variable(m, variables->items[i][0], &why);
     if (status != CLI_OK) return status;
-    if (why && m->settings.note_count < CLI_FILE_NOTES_MAX) m->settings.notes[m->settings.note_count++] = why;
+    if (why && settings->note_count < CLI_FILE_NOTES_MAX) settings->notes[settings->note_count++] = why;
     if (!why) memcpy(variables->items[kept++], variables->items[i], sizeof variables->items[i]);
   }
   variables->count = kept;
@@ -309,9 +436,13 @@ static int prepare(importer *m) {
     m->folder[0] = '\0';
     return CLI_IO;
   }
-  int status = check_variables(m, &m->settings.variables);
-  for (size_t i = 0; i < m->settings.count && status == CLI_OK; i++) {
-    status = check_variables(m, &m->settings.entries[i].variables);
+  int status = read_existing(m);
+  for (size_t i = 0; i < m->file_count && status == CLI_OK; i++)
+    status = check_variables(m, &m->files[i], &m->files[i].variables);
+  for (size_t i = 0; i < m->count && status == CLI_OK; i++) {
+    cli_settings *settings;
+    cli_entry *entry = entry_at(m, i, &settings);
+    status = check_variables(m, settings, &entry->variables);
     if (status == CLI_OK) status = prepare_entry(m, i);
   }
   rmdir(m->folder);
@@ -321,33 +452,46 @@ static int prepare(importer *m) {
 /* ---- writing ---- */
 
 static void path_of(const importer *m, size_t index, char ret_path[PATH_SIZE]) {
-  snprintf(ret_path, PATH_SIZE, "%s/%03zu-%s.yaml", m->arguments->write, index + 1, m->settings.entries[index].id);
+  snprintf(ret_path, PATH_SIZE, "%s/%03zu-%s.yaml", m->arguments->write, m->number + index + 1,
+           entry_at(m, index, NULL)->id);
 }
 
 static void take_back(const importer *m, size_t count, bool made) {
   char path[PATH_SIZE];
   for (size_t i = 0; i < count; i++) {
-    if (m->settings.entries[i].left_out) continue;
+    if (entry_at(m, i, NULL)->left_out || entry_at(m, i, NULL)->same_as) continue;
     path_of(m, i, path);
     unlink(path);
   }
   if (made) rmdir(m->arguments->write);
 }
 
+/* What cannot be made is said of the directory itself. */
+static void make_parents(const char *directory) {
+  char path[PATH_SIZE];
+  snprintf(path, sizeof path, "%s", directory);
+  for (char *slash = strchr(path + (path[0] != '\0'), '/'); slash; slash = strchr(slash + 1, '/')) {
+    *slash = '\0';
+    (void)mkdir(path, 0755);
+    *slash = '/';
+  }
+}
+
 static int write_all(const importer *m) {
   char path[PATH_SIZE];
+  make_parents(m->arguments->write);
   bool made = mkdir(m->arguments->write, 0755) == 0;
   int error = made || errno == EEXIST ? 0 : errno;
   snprintf(path, sizeof path, "%s", m->arguments->write);
   size_t i = 0;
-  for (; error == 0 && i < m->settings.count; i++) {
-    if (m->settings.entries[i].left_out) continue;
+  for (; error == 0 && i < m->count; i++) {
+    if (entry_at(m, i, NULL)->left_out || entry_at(m, i, NULL)->same_as) continue;
     path_of(m, i, path);
-    error = write_new(path, m->settings.entries[i].yaml);
+    error = write_new(path, entry_at(m, i, NULL)->yaml);
     if (error != 0) break;
   }
   if (error == 0) return CLI_OK;
-  if (error != EEXIST && i < m->settings.count) unlink(path);
+  if (error != EEXIST && i < m->count) unlink(path);
   take_back(m, i, made);
   cli_error_at(path, 0, 0, "%s%s", strerror(error),
                error == EEXIST ? ": nothing is overwritten, and nothing written" : "");
@@ -371,7 +515,8 @@ static void print_entry(const importer *m, const cli_entry *entry) {
     cli_print_string(m->output, "no place: ");
     print_string(m, entry->left_out);
   } else {
-    cli_printf(m->output, "%s in %s", entry->id, entry->phase);
+    cli_printf(m->output, entry->same_as ? "is there already, as %s, in %s" : "%s in %s",
+               entry->same_as ? entry->same_as : entry->id, entry->phase);
     if (entry->is_guard && !entry->is_async)
       cli_print_string(m->output, entry->fails_closed ? "; fails closed: without an answer the action is stopped"
                                                       : "; FAILS OPEN: without an answer the action goes on "
@@ -386,20 +531,35 @@ static void print_entry(const importer *m, const cli_entry *entry) {
 }
 
 static bool any_of_tools(const importer *m) {
-  for (size_t i = 0; i < m->settings.count; i++)
-    if (!m->settings.entries[i].left_out && is_of_tools(&m->settings.entries[i])) return true;
+  for (size_t i = 0; i < m->count; i++)
+    if (!entry_at(m, i, NULL)->left_out && is_of_tools(entry_at(m, i, NULL))) return true;
   return false;
 }
 
 static bool any_cut(const importer *m) {
-  for (size_t i = 0; i < m->settings.count; i++)
-    if (m->settings.entries[i].is_cut) return true;
+  for (size_t i = 0; i < m->count; i++)
+    if (entry_at(m, i, NULL)->is_cut) return true;
   return false;
 }
 
+static void print_file(const importer *m, const cli_settings *settings) {
+  if (settings->disabled)
+    cli_print_string(m->output, "their host has all hooks off: all of them are written with enabled: false\n");
+  for (size_t i = 0; i < settings->variables.count; i++) {
+    cli_print_string(m->output, i == 0 ? "each program gets " : ", ");
+    print_string(m, settings->variables.items[i][0]);
+  }
+  if (settings->variables.count > 0) cli_print_string(m->output, " of env\n");
+  for (size_t i = 0; i < settings->note_count; i++) {
+    cli_print_string(m->output, "note: ");
+    print_string(m, settings->notes[i]);
+    cli_print_string(m->output, "\n");
+  }
+}
+
 static void print_report(const importer *m) {
-  size_t left_out = m->settings.count - m->taken;
-  for (size_t i = 0; i < m->settings.count; i++) print_entry(m, &m->settings.entries[i]);
+  size_t left_out = m->count - m->taken;
+  for (size_t i = 0; i < m->count; i++) print_entry(m, entry_at(m, i, NULL));
   if (!m->arguments->rewrite && any_of_tools(m))
     cli_print_string(m->output,
                      "what they rewrite is not taken, and a call whose arguments one rewrites is denied "
@@ -408,19 +568,10 @@ static void print_report(const importer *m) {
     cli_print_string(m->output,
                      "limits above 30 s are those of hooks that fail closed, or observe: the others get the 30 s of "
                      "their phase, and then the action goes on\n");
-  if (m->settings.disabled)
-    cli_print_string(m->output, "their host has all hooks off: all of them are written with enabled: false\n");
-  for (size_t i = 0; i < m->settings.variables.count; i++) {
-    cli_print_string(m->output, i == 0 ? "each program gets " : ", ");
-    print_string(m, m->settings.variables.items[i][0]);
-  }
-  if (m->settings.variables.count > 0) cli_print_string(m->output, " of env\n");
-  for (size_t i = 0; i < m->settings.note_count; i++) {
-    cli_print_string(m->output, "note: ");
-    print_string(m, m->settings.notes[i]);
-    cli_print_string(m->output, "\n");
-  }
-  cli_printf(m->output, "%zu %s, %zu ha%s no place\n", m->taken, m->arguments->write ? "written" : "would be written",
+  for (size_t i = 0; i < m->file_count; i++) print_file(m, &m->files[i]);
+  size_t made = m->taken - m->same;
+  if (m->same > 0) cli_printf(m->output, "%zu %s there already\n", m->same, m->same == 1 ? "is" : "are");
+  cli_printf(m->output, "%zu %s, %zu ha%s no place\n", made, m->arguments->write ? "written" : "would be written",
              left_out, left_out == 1 ? "s" : "ve");
   if (m->arguments->write) cli_printf(m->output, "look at them, then: turnphase hooks trust %s\n", m->arguments->write);
   else cli_print_string(m->output, "--write DIR writes them\n");
@@ -439,6 +590,8 @@ static void add_entry(cli_map *p, const cli_entry *entry) {
     cli_map_add_string(p, "phase", entry->phase);
     cli_map_add_bool(p, "guard", entry->is_guard && !entry->is_async);
     cli_map_add_bool(p, "fails_open", !entry->fails_closed);
+    cli_map_add_bool(p, "enabled", !entry->is_off);
+    cli_map_add_string(p, "same_as", entry->same_as ? entry->same_as : "");
   }
   cli_map_add_list(p, "notes", entry->notes, entry->note_count);
   cli_map_close(p);
@@ -446,37 +599,66 @@ static void add_entry(cli_map *p, const cli_entry *entry) {
 
 static int print_report_json(const importer *m) {
   cli_map p = {0};
-  cli_map_add_string(&p, "settings", m->arguments->operands[1]);
-  cli_map_add_string(&p, "protocol", m->settings.protocol);
-  cli_map_add_bool(&p, "disabled", m->settings.disabled);
+  const char *notes[FILES_MAX * CLI_FILE_NOTES_MAX], *paths[FILES_MAX];
+  size_t note_count = 0;
+  bool disabled = false;
+  for (size_t i = 0; i < m->file_count; i++) {
+    paths[i] = m->files[i].path;
+    disabled = disabled || m->files[i].disabled;
+    for (size_t j = 0; j < m->files[i].note_count; j++) notes[note_count++] = m->files[i].notes[j];
+  }
+  cli_map_add_string(&p, "settings", paths[0]);
+  cli_map_add_list(&p, "files", paths, m->file_count);
+  cli_map_add_string(&p, "protocol", m->files[0].protocol);
+  cli_map_add_bool(&p, "disabled", disabled);
   cli_map_add_string(&p, "written", m->arguments->write ? m->arguments->write : "");
-  cli_map_add_list(&p, "notes", m->settings.notes, m->settings.note_count);
+  cli_map_add_list(&p, "notes", notes, note_count);
   cli_map_open(&p, "env");
-  for (size_t i = 0; i < m->settings.variables.count; i++)
-    cli_map_add_string(&p, m->settings.variables.items[i][0], m->settings.variables.items[i][1]);
+  for (size_t f = 0; f < m->file_count; f++)
+    for (size_t i = 0; i < m->files[f].variables.count; i++)
+      cli_map_add_string(&p, m->files[f].variables.items[i][0], m->files[f].variables.items[i][1]);
   cli_map_close(&p);
   cli_map_open_list(&p, "entries");
-  for (size_t i = 0; i < m->settings.count; i++) add_entry(&p, &m->settings.entries[i]);
+  for (size_t i = 0; i < m->count; i++) add_entry(&p, entry_at(m, i, NULL));
   cli_map_close(&p);
   return cli_map_print(&p, m->output);
 }
 
+/* User, project and local settings of one host. */
+static int read_files(importer *m) {
+  int status = CLI_OK;
+  for (size_t i = 1; i < m->arguments->operand_count && status == CLI_OK; i++) {
+    cli_settings *settings = &m->files[m->file_count++];
+    status = cli_settings_read(m->arguments->operands[i], settings);
+    m->count += settings->count;
+    if (status != CLI_OK || strcmp(settings->protocol, m->files[0].protocol) == 0) continue;
+    cli_error_at(settings->path, 0, 0, "is of another host than %s: import it by itself", m->files[0].path);
+    status = CLI_USAGE;
+  }
+  return status;
+}
+
 int cli_hooks_import(const cli_arguments *arguments, cli_output *output) {
-  importer m = {.arguments = arguments, .output = output};
-  for (size_t i = 0; i < arguments->tools.count; i++)
-    if (!check_tool(arguments->tools.items[i])) return CLI_USAGE;
-  int status = cli_settings_read(arguments->operands[1], &m.settings);
+  importer *m = cli_alloc(sizeof *m);
+  *m = (importer){.arguments = arguments, .output = output};
+  int status = CLI_OK;
+  for (size_t i = 0; i < arguments->tools.count && status == CLI_OK; i++)
+    if (!check_tool(arguments->tools.items[i])) status = CLI_USAGE;
+  if (status == CLI_OK) status = read_files(m);
   if (status == CLI_OK) {
     cli_arguments alone = *arguments;
     alone.no_memory = true;
-    status = cli_host_open(&alone, NULL, NULL, &m.runtime);
-    if (status == CLI_OK) status = prepare(&m);
-    if (status == CLI_OK && arguments->write && m.taken > 0) status = write_all(&m);
-    if (status == CLI_OK && arguments->json) status = print_report_json(&m);
-    else if (status == CLI_OK) print_report(&m);
-    if (status == CLI_OK && m.taken < m.settings.count) status = CLI_NEGATIVE;
-    tp_runtime_free(m.runtime);
+    status = cli_host_open(&alone, NULL, NULL, &m->runtime);
+    if (status == CLI_OK) status = prepare(m);
+    if (status == CLI_OK && arguments->write && m->taken > m->same) status = write_all(m);
+    if (status == CLI_OK && arguments->json) status = print_report_json(m);
+    else if (status == CLI_OK) print_report(m);
+    if (status == CLI_OK && m->taken < m->count) status = CLI_NEGATIVE;
+    tp_runtime_free(m->runtime);
   }
-  cli_settings_free(&m.settings);
+  for (size_t i = 0; i < m->file_count; i++) cli_settings_free(&m->files[i]);
+  cli_pool_free(&m->pool);
+  free(m->existing);
+  free(m);
   return status;
 }

@@ -23,6 +23,8 @@ typedef struct cli_entry {
   const char *rule;     /* `if`: such as Bash(git push*); NULL: none */
   const char *command;  /* for people */
   const char *left_out; /* why it has no place; NULL: it has one */
+  const char *name;     /* by which its host switches it off; NULL: its command */
+  const char *same_as;  /* the file or the entry that says the same, for which it is not written; NULL: none */
   const char *notes[CLI_NOTES_MAX];
   size_t note_count;
   const char *const *arguments; /* what is run */
@@ -34,6 +36,7 @@ typedef struct cli_entry {
   cli_variables variables; /* of its own */
   int64_t timeout_ms;      /* 0: the host's */
   bool is_async, fails_closed;
+  bool is_off;       /* its host has switched it off */
   bool is_cut;       /* its phase ends before its limit */
   bool is_guard;     /* its answer can stop something */
   const char *phase; /* NULL until it was found */
@@ -42,6 +45,7 @@ typedef struct cli_entry {
 
 typedef struct cli_settings {
   cli_pool pool;
+  const char *path;
   const char *protocol;
   const char *plugin_root; /* NULL: none */
   bool disabled;

@@ -362,6 +362,7 @@ static void read_handler(cli_settings *settings, const char *event, tp_text matc
     return;
   }
   read_matcher(&r, matcher);
+  r.entry->name = text_of(&r, tp_value_get(handler, "name"));
   for (tp_value_walk walk = {0}; tp_value_next(handler, &walk);) {
     const char *key = cli_pool_copy(&settings->pool, walk.key);
     if (is_http(handler) && is_among(key, "url headers allowedEnvVars")) continue;
@@ -429,6 +430,24 @@ static void read_environment(cli_settings *settings, tp_text object) {
   if (wrong) note_file(settings, wrong);
 }
 
+/* A list of names of hooks, or of their commands. */
+static void switch_off(cli_settings *settings, tp_text names) {
+  for (tp_value_walk walk = {0}; tp_value_kind_of(names) == TP_VALUE_ARRAY && tp_value_next(names, &walk);) {
+    tp_text name = tp_value_text(walk.value);
+    bool is_found = false;
+    for (size_t i = 0; i < settings->count; i++) {
+      cli_entry *entry = &settings->entries[i];
+      if (!tp__is_word(name, entry->name ? entry->name : entry->command) && !tp__is_word(name, entry->command))
+        continue;
+      if (!entry->is_off) note(entry, "its host has it switched off: it is written with enabled: false");
+      entry->is_off = is_found = true;
+    }
+    if (!is_found)
+      note_file(settings, format_text(settings, "disabled names %.*s, and no hook of the file has that name",
+                                      (int)name.size, name.size > 0 ? name.data : ""));
+  }
+}
+
 static int read_object(const char *path, tp_text object, cli_settings *settings) {
   tp_text hooks = tp_value_get(object, "hooks");
   if (tp_value_kind_of(object) != TP_VALUE_MAP || tp_value_kind_of(hooks) != TP_VALUE_MAP) {
@@ -437,10 +456,13 @@ static int read_object(const char *path, tp_text object, cli_settings *settings)
   }
   find_protocol(settings, path, hooks);
   find_plugin(settings, path);
-  settings->disabled = tp_value_bool(tp_value_get(object, "disableAllHooks"), false) || has_no_feature(object);
+  settings->disabled = tp_value_bool(tp_value_get(object, "disableAllHooks"), false) || has_no_feature(object) ||
+                       !tp_value_bool(tp_value_get(tp_value_get(object, "hooksConfig"), "enabled"), true) ||
+                       !tp_value_bool(tp_value_get(hooks, "enabled"), true);
   read_environment(settings, object);
   for (tp_value_walk walk = {0}; tp_value_next(hooks, &walk);) {
     const char *event = cli_pool_copy(&settings->pool, walk.key);
+    if (is_among(event, "disabled enabled notifications")) continue; /* read below */
     if (is_state(event, walk.value)) {
       note_file(settings, "hooks.state is not read: which hooks its host trusts and has switched off stands there");
       continue;
@@ -451,13 +473,15 @@ static int read_object(const char *path, tp_text object, cli_settings *settings)
     }
     for (tp_value_walk group = {0}; tp_value_next(walk.value, &group);) read_group(settings, event, group.value);
   }
+  switch_off(settings, tp_value_get(hooks, "disabled"));
+  switch_off(settings, tp_value_get(tp_value_get(object, "hooksConfig"), "disabled"));
   return CLI_OK;
 }
 
 int cli_settings_read(const char *path, cli_settings *settings) {
   tp_text object;
   tp_writer *writer;
-  *settings = (cli_settings){.protocol = "claude-code"};
+  *settings = (cli_settings){.protocol = "claude-code", .path = path};
   int status = cli_settings_decode(path, &writer, &object);
   if (status == CLI_OK) status = read_object(path, object, settings);
   tp_writer_free(writer);

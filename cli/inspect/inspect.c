@@ -23,7 +23,7 @@ int cli_phases(const cli_arguments *arguments, cli_output *output) {
 
 /* An empty table is reported: an empty screen would leave the reader in doubt. */
 static bool has_subscriptions(const cli_arguments *arguments) {
-  return !arguments->no_memory || arguments->loads.count > 0 || arguments->hooks || arguments->files ||
+  return !arguments->no_memory || arguments->loads.count > 0 || arguments->hooks.count > 0 || arguments->files ||
          arguments->skills;
 }
 

@@ -171,7 +171,7 @@ int cli_host_open_asking(const cli_arguments *arguments, const char *memory_path
     status = add_domain(runtime, "tasks", register_tasks, (void *)(uintptr_t)arguments, "tasks");
   for (size_t i = 0; status == CLI_OK && i < arguments->loads.count; i++)
     status = load(runtime, arguments->loads.items[i]);
-  if (status == CLI_OK && arguments->hooks) status = cli_hooks_load(runtime, arguments);
+  if (status == CLI_OK && arguments->hooks.count > 0) status = cli_hooks_load(runtime, arguments);
   if (status == CLI_OK) *ret_runtime = runtime;
   else tp_runtime_free(runtime);
   return status;

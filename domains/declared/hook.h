@@ -126,6 +126,7 @@ struct tp_hooks {
   size_t data_count;
   const char *const *data_files, *const *code_files; /* globs, ended by NULL: what the operator has decided */
   const char *only;                                  /* NULL: all */
+  const char *prefix;                                /* of ids; "": none */
   tp_grant grants;
   bool sandboxes_all;
   const char *helper; /* of sandboxes */

@@ -66,6 +66,8 @@ tp_text tp__protocol_argument(const tp__hook *hook, tp_text tool, tp_text ours) 
   return argument_theirs(name_of(hook, tool), ours);
 }
 
+tp_text tp__protocol_tool(const tp__hook *hook, tp_text ours) { return theirs(hook, ours); }
+
 bool tp__protocol_is_tool(const tp__hook *hook, tp_text tool, const char *names) {
   return tp__is_one_of(theirs(hook, tool), names);
 }

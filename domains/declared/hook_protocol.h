@@ -84,6 +84,8 @@ typedef struct tp__tool_name {
 } tp__tool_name;
 
 struct tp__hook;
+/** The name that a tool of ours has at the hook's host. */
+tp_text tp__protocol_tool(const struct tp__hook *hook, tp_text ours);
 /** How an argument of the tool is called there. */
 tp_text tp__protocol_argument(const struct tp__hook *hook, tp_text tool, tp_text ours);
 /** Whether the tool has one of these names there; an empty list: no. */

@@ -1008,6 +1008,12 @@ static tp_status read_id(struct reader *reader, tp__hook *hook, const char *key,
   TP__TRY(read_text(reader, 0, key, &hook->id));
   if (!hook->id) return REFUSE(reader, TP_ERR_MALFORMED, 0, "%s", missing);
   uint32_t index = tp__yaml_get(&reader->yaml, 0, key);
+  if (strcmp(key, "id") == 0 && reader->hooks->prefix[0]) {
+    char whole[2 * TP_ID_BYTES_MAX + 2];
+    snprintf(whole, sizeof whole, "%.*s%.*s", TP_ID_BYTES_MAX, reader->hooks->prefix, TP_ID_BYTES_MAX + 1, hook->id);
+    hook->id = tp__hooks_copy(reader->hooks, tp_text_of(whole));
+    if (!hook->id) return no_memory(reader);
+  }
   if (!id_is_legal(hook->id))
     return REFUSE(reader, TP_ERR_BAD_ID, index, "%s has 1 to %d bytes without white space", key, TP_ID_BYTES_MAX);
   for (const tp__hook *other = reader->hooks->first; other; other = other->next) {

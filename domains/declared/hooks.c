@@ -215,6 +215,23 @@ static const char *const *copy_list(tp_hooks *hooks, const char *const *list) {
   return copy;
 }
 
+static void prefix_targets(const tp_hooks *hooks, tp__edges *edges) {
+  for (size_t i = 0; i < edges->count; i++) {
+    for (const tp__hook *hook = hooks->first; hook; hook = hook->next)
+      if (!hook->tool && strcmp(hook->id + strlen(hooks->prefix), edges->items[i].target) == 0)
+        edges->items[i].target = hook->id;
+  }
+}
+
+static void prefix_edges(tp_hooks *hooks) {
+  assert(hooks->prefix[0]);
+  for (tp__hook *hook = hooks->first; hook; hook = hook->next) {
+    prefix_targets(hooks, &hook->after);
+    prefix_targets(hooks, &hook->before);
+    prefix_targets(hooks, &hook->needs);
+  }
+}
+
 static tp_status fill(tp_hooks *hooks, const tp_hooks_options *options, tp_fault *fault) {
   char here[4096];
   const char *root = options->root;
@@ -229,6 +246,8 @@ static tp_status fill(tp_hooks *hooks, const tp_hooks_options *options, tp_fault
   hooks->folder = tp__hooks_copy(hooks, tp_text_of(absolute));
   free(absolute);
   hooks->directory = tp__hooks_copy(hooks, tp_text_of(options->directory));
+  hooks->prefix = tp__hooks_copy(hooks, tp_text_of(options->id_prefix ? options->id_prefix : ""));
+  if (!hooks->prefix) return refuse_memory(fault);
   if (options->only) hooks->only = tp__hooks_copy(hooks, tp_text_of(options->only));
   hooks->data_files = copy_list(hooks, options->data_files);
   hooks->code_files = copy_list(hooks, options->code_files);
@@ -249,6 +268,7 @@ static tp_status fill(tp_hooks *hooks, const tp_hooks_options *options, tp_fault
   if (status == TP_OK) status = tp_process_loop_new(NULL, &hooks->loop, fault);
   if (status == TP_OK) status = read_all(hooks, fault);
   hooks->webhook_hosts = NULL;
+  if (status == TP_OK && hooks->prefix[0]) prefix_edges(hooks);
   return status == TP_OK ? tp__trust_hash(hooks, fault) : status;
 }
 

@@ -31,7 +31,7 @@ struct tp_hooks_watch {
   tp_runtime *runtime;
   tp_hooks_watch_options options;
   tp_hooks_options hooks_options;
-  char *directory, *root, *owner, *helper, *webhook_helper;
+  char *directory, *root, *owner, *helper, *webhook_helper, *prefix;
   char **webhook_hosts, **data_files, **code_files; /* ended by NULL; NULL: none */
   int inotify, stop;
   pthread_t thread;
@@ -77,6 +77,17 @@ static tp_status reload(tp_hooks_watch *watch, bool if_changed, bool *ret_did, t
 tp_status tp_hooks_watch_reload(tp_hooks_watch *watch, tp_fault *fault) {
   if (!watch) return tp__refuse(fault, TP_ERR_USAGE, NULL, "there is no watch");
   return reload(watch, false, NULL, fault);
+}
+
+size_t tp_hooks_watch_each_warning(tp_hooks_watch *watch, bool has_all_tools, tp_hook_warning_fn each, void *ctx) {
+  if (!watch) return 0;
+  tp__lock_acquire(&watch->mutex);
+  tp_hooks *hooks = watch->hooks;
+  if (hooks) tp__hooks_ref(hooks);
+  tp__lock_release(&watch->mutex);
+  size_t count = tp_hooks_each_warning(hooks, has_all_tools, each, ctx);
+  if (hooks) tp__hooks_unref(hooks);
+  return count;
 }
 
 /* ---- the thread ---- */
@@ -152,6 +163,7 @@ static void watch_free(tp_hooks_watch *watch) {
   free(watch->root);
   free(watch->owner);
   free(watch->helper);
+  free(watch->prefix);
   free(watch->webhook_helper);
   free_list(watch->webhook_hosts);
   free_list(watch->data_files);
@@ -189,7 +201,7 @@ static tp_status open_watch(tp_hooks_watch *watch, tp_fault *fault) {
   if (!copy_text(theirs->directory, &watch->directory) || !copy_text(root, &watch->root) ||
       !copy_text(options->sandbox_helper, &watch->helper) ||
       !copy_text(options->webhook_helper, &watch->webhook_helper) ||
-      !copy_list(options->webhook_hosts, &watch->webhook_hosts) ||
+      !copy_list(options->webhook_hosts, &watch->webhook_hosts) || !copy_text(options->id_prefix, &watch->prefix) ||
       !copy_list(options->data_files, &watch->data_files) || !copy_list(options->code_files, &watch->code_files) ||
       !copy_text(watch->options.owner, &watch->owner))
     return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory to watch hooks");
@@ -200,6 +212,7 @@ static tp_status open_watch(tp_hooks_watch *watch, tp_fault *fault) {
   options->webhook_hosts = (const char *const *)watch->webhook_hosts;
   options->data_files = (const char *const *)watch->data_files;
   options->code_files = (const char *const *)watch->code_files;
+  options->id_prefix = watch->prefix;
   watch->inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
   if (watch->inotify < 0) return system_error(fault, errno, "no inotify for hooks");
   watch->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

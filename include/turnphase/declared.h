@@ -96,6 +96,9 @@ typedef struct tp_hooks_options {
   const char *const *data_files;
   /** The same: they are code. */
   const char *const *code_files;
+  /** Stands before the id of each hook, and before edges to hooks of the directory; for a second directory whose ids
+   *  may be taken. Names of tools have none. NULL: none. */
+  const char *id_prefix;
 } tp_hooks_options;
 
 /** Reads and checks every file of the directory, and hashes the code that an operator trusts (tp_hooks_each_file()):
@@ -180,6 +183,28 @@ typedef bool (*tp_hook_info_fn)(void *ctx, const tp_hook_info *info);
  *  Threads: any. */
 TP_API size_t tp_hooks_each(const tp_hooks *hooks, tp_hook_info_fn each, void *ctx);
 
+/** What a hook says that cannot have an effect here. Made by the library; borrowed till the callback returns. */
+typedef struct tp_hook_warning {
+  size_t struct_size;
+  const char *hook, *file; /* its id, the path of its file */
+  uint32_t line;
+  uint32_t reserved_;
+  const char *code;    /* "matcher", "variable", "program" */
+  const char *message; /* with the remedy */
+} tp_hook_warning;
+/** false stops. Threads: the calling one. */
+typedef bool (*tp_hook_warning_fn)(void *ctx, const tp_hook_warning *warning);
+/** Walks what the hooks say that has no effect, and that a commit does not refuse: a matcher that fits no tool, a
+ *  variable that a command or its script reads and nothing sets, a program or script that is not there. Hooks that are
+ *  disabled have no warning. Call it before a session begins, and show it to the operator: a guard that is off for such
+ *  a reason looks as one that is on.
+ *  @param has_all_tools  every tool is registered: names are compared with those of tp_runtime_tools(), which runs a
+ *                        phase. false: with the names that tools have at the host of the protocol.
+ *  @return how many there are, or up to the one at which each stopped.
+ *  Threads: any.
+ *  Blocks: as tp_runtime_tools(). */
+TP_API size_t tp_hooks_each_warning(const tp_hooks *hooks, bool has_all_tools, tp_hook_warning_fn each, void *ctx);
+
 /** Registers all hooks that are enabled as one commit, or none. With TURNPHASE_DISABLE_HOOKS=1 in the environment
  *  nothing is registered, and TP_OK returned.
  *  @param owner    name of the owner, whose trust is declared; NULL: "declared".
@@ -248,6 +273,9 @@ TP_API tp_status tp_hooks_watch_new(tp_runtime *runtime, const tp_hooks_watch_op
  *  @return as tp_hooks_watch_new(); on_reload is not called.
  *  Threads: any. */
 TP_API tp_status tp_hooks_watch_reload(tp_hooks_watch *watch, tp_fault *fault) TP_MUST_USE;
+/** tp_hooks_each_warning() of the hooks that the watch has registered. Threads: any. Blocks: as that. */
+TP_API size_t tp_hooks_watch_each_warning(tp_hooks_watch *watch, bool has_all_tools, tp_hook_warning_fn each,
+                                          void *ctx);
 /** Ends the watch; registered hooks stay. Accepts NULL. Call it before tp_runtime_free().
  *  Threads: any.
  *  Blocks: until a reload under way has ended. */

@@ -400,7 +400,7 @@ TEST(files_of_other_hosts_are_read_where_only_names_differ) {
        0,
        {"\"disabled\":true", "CLAUDE_ENV_FILE is not in its environment"}},
   };
-  assert_int_equal(system("mkdir -p plugin/hooks"), 0);
+  assert_int_equal(system("mkdir -p plugin/hooks && touch plugin/x.sh"), 0);
   for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
     command c;
     put(files[i].file, files[i].text);
@@ -451,14 +451,193 @@ TEST(a_file_that_is_none_is_refused_and_nothing_is_overwritten) {
   import(".claude/settings.json", NULL, 1, &c);
   command_free(&c);
   assert_int_equal(unlink("H/001-pre-tool-use-1.yaml"), 0);
-  import(".claude/settings.json", NULL, 78, &c);
-  assert_holds(&c.err, "nothing is overwritten");
-  assert_int_equal(access("H/001-pre-tool-use-1.yaml", F_OK), -1);
+  assert_int_equal(system("cat H/*.yaml | sha256sum > before"), 0);
+  import(".claude/settings.json", NULL, 1, &c);
+  assert_holds(&c.out, "is there already, as 002-");
+  assert_holds(&c.out, "1 written");
   command_free(&c);
+  assert_int_equal(system("rm H/*-pre-tool-use-1.yaml && cat H/*.yaml | sha256sum | cmp - before"), 0);
   static const char *const tools[] = {"shell", "=Bash", "shell=", "a=b:", "a=b:c", "a=b:c=", "a=b=c"};
   for (size_t i = 0; i < sizeof tools / sizeof tools[0]; i++) {
     c = (command){.arguments = {"hooks", "import", ".claude/settings.json", "--tool", tools[i]}};
     if (command_run(&c) != 2) fail_msg("%s: %d", tools[i], c.status);
+    command_free(&c);
+  }
+}
+
+/* ---- several files of one host ---- */
+
+static const char shared[] =
+    "{\"hooks\": {\"PreToolUse\": [{\"matcher\": \"Bash\", \"hooks\": [{\"type\": \"command\", \"command\": "
+    "\"true shared\"}, {\"type\": \"command\", \"command\": \"true mine\"}]}]}}";
+static const char local[] =
+    "{\"hooks\": {\"PreToolUse\": [{\"matcher\": \"Bash\", \"hooks\": [{\"type\": \"command\", \"command\": "
+    "\"true shared\"}, {\"type\": \"command\", \"command\": \"echo local no >&2; exit 2\"}]}]}}";
+
+static void add_up(void) {
+  command c = {.arguments = {"hooks", "check", "H"}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "3 hooks");
+  command_free(&c);
+  assert_int_equal(system("test $(grep -l 'true shared' H/* | wc -l) = 1"), 0);
+  assert_int_equal(system("grep -q '^id: \"settings-local-pre-tool-use-' H/*"), 0);
+  assert_int_equal(system("rm -rf H"), 0);
+}
+
+TEST(files_of_one_host_add_up_and_what_two_say_runs_once) {
+  command c;
+  put("settings.json", shared);
+  put("settings.local.json", local);
+  c = (command){.arguments = {"hooks", "import", "settings.json", "settings.local.json", "--write", "a/b/H"}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "3 written");
+  command_free(&c);
+  assert_int_equal(system("mv a/b/H H"), 0);
+  add_up();
+  import("settings.json", NULL, 0, &c);
+  command_free(&c);
+  import("settings.local.json", NULL, 0, &c);
+  assert_holds(&c.out, "is there already, as 001-pre-tool-use-1.yaml");
+  command_free(&c);
+  add_up();
+  put("gemini.json", "{\"hooks\": {\"BeforeTool\": []}}");
+  c = (command){.arguments = {"hooks", "import", "settings.json", "gemini.json"}};
+  assert_status(&c, 2);
+  assert_holds(&c.err, "is of another host than settings.json");
+  command_free(&c);
+}
+
+TEST(a_hook_that_its_host_has_switched_off_is_written_as_disabled) {
+  static const struct {
+    const char *head, *event, *name;
+    bool is_off;
+  } rows[] = {
+      {"\"disableAllHooks\": true, \"hooks\": {", "PreToolUse", "x", true},
+      {"\"disableAllHooks\": false, \"hooks\": {", "PreToolUse", "x", false},
+      {"\"hooksConfig\": {\"enabled\": false}, \"hooks\": {", "BeforeTool", "x", true},
+      {"\"hooksConfig\": {\"enabled\": true}, \"hooks\": {", "BeforeTool", "x", false},
+      {"\"hooksConfig\": {\"disabled\": [\"x\"]}, \"hooks\": {", "BeforeTool", "x", true},
+      {"\"hooksConfig\": {\"disabled\": [\"y\"]}, \"hooks\": {", "BeforeTool", "x", false},
+      {"\"hooks\": {\"disabled\": [\"x\"], ", "BeforeTool", "x", true},
+      {"\"hooks\": {\"disabled\": [\"a\", \"x\"], ", "AfterTool", "x", true},
+      {"\"hooks\": {\"disabled\": [\"true of x\"], ", "BeforeTool", "x", true},
+      {"\"hooks\": {\"disabled\": [], ", "BeforeTool", "x", false},
+      {"\"hooks\": {\"enabled\": false, ", "BeforeTool", "x", true},
+      {"\"hooks\": {\"enabled\": true, ", "BeforeTool", "x", false},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    char text[512];
+    command c;
+    snprintf(text, sizeof text,
+             "{%s\"%s\": [{\"hooks\": [{\"name\": \"%s\", \"type\": \"command\", \"command\": \"true of %s\", "
+             "\"timeout\": 5000}]}]}}",
+             rows[i].head, rows[i].event, rows[i].name, rows[i].name);
+    put("settings.json", text);
+    import("settings.json", NULL, 0, &c);
+    bool is_said = holds(&c.out, "enabled: false");
+    bool is_off = system("grep -q '^enabled: false' H/*") == 0;
+    if (is_off != rows[i].is_off || is_said != is_off) fail_msg("%s: %s", text, c.out.data);
+    command_free(&c);
+    assert_int_equal(system("rm -rf H"), 0);
+  }
+}
+
+/* ---- a hundred files ---- */
+
+static unsigned seed;
+
+static unsigned draw(unsigned below) {
+  seed = seed * 1103515245u + 12345u;
+  return (seed >> 16) % below;
+}
+
+/* One handler in a form that files in use have; each has a mark of its own. */
+static void put_handler(FILE *file, unsigned mark, bool is_flat) {
+  static const char *const forms[] = {
+      "{\"type\": \"command\", \"command\": \"%s\"}",
+      "{\"type\": \"command\", \"command\": \"%s\", \"timeout\": 30}",
+      "{\"command\": \"%s\"}",
+      "{\"type\": \"command\", \"command\": \"%s\", \"async\": true}",
+      "{\"type\": \"command\", \"command\": \"%s\", \"timeout\": 60000}",
+      "{\"type\": \"command\", \"command\": \"%s\", \"if\": \"Bash(git *)\"}",
+      "{\"type\": \"command\", \"command\": \"%s\", \"statusMessage\": \"wait\"}",
+      "{\"type\": \"command\", \"command\": \"%s\", \"args\": [\"a\", \"b\"]}",
+      "{\"type\": \"command\", \"command\": \"%s\", \"shell\": \"powershell\"}",
+      "{\"type\": \"command\", \"command\": \"%s\", \"once\": true, \"onFailure\": \"block\"}",
+      "{\"type\": \"prompt\", \"prompt\": \"%s\"}",
+      "{\"type\": \"http\", \"url\": \"https://hooks.example/%s\"}",
+      "{\"type\": \"mcp_tool\", \"server\": \"s\", \"tool\": \"%s\"}",
+      "{\"type\": \"command\", \"command\": \"%s\", \"future\": {\"field\": 1}}",
+      "{\"type\": \"command\", \"command\": 7, \"description\": \"%s\"}",
+  };
+  static const char *const lines[] = {
+      "jq -r .tool_input.command >> ~/.claude/log-%u.txt",
+      "\\\"$CLAUDE_PROJECT_DIR\\\"/.claude/hooks/h%u.sh",
+      "python3 .claude/hooks/h%u.py",
+      "npx prettier --write h%u || true",
+      "uv run $CLAUDE_PROJECT_DIR/.claude/hooks/h%u.py",
+      "bash -c 'echo h%u'",
+      "node ${CLAUDE_PLUGIN_ROOT}/h%u.js",
+      "[ \\\"$MODE_%u\\\" = strict ] && exit 2",
+  };
+  char line[128];
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+  snprintf(line, sizeof line, lines[draw(sizeof lines / sizeof lines[0])], mark);
+  fprintf(file, forms[draw(is_flat ? 5 : sizeof forms / sizeof forms[0])], line);
+#pragma GCC diagnostic pop
+}
+
+static size_t put_settings(const char *name, unsigned number) {
+  static const char *const event_names[] = {
+      "PreToolUse",    "PostToolUse",  "UserPromptSubmit", "SessionStart",       "Stop",        "SubagentStop",
+      "SessionEnd",    "Notification", "PreCompact",       "PostToolUseFailure", "FileChanged", "PostToolBatch",
+      "SubagentStart", "Typo",         "StopFailure",      "TaskCompleted"};
+  static const char *const matchers[] = {
+      "",         "*",      "Bash",    "Write|Edit", "Bash(git push*)", "bash", "Edit.*", "mcp__github__.*",
+      "(?!Read)", "Write(", "startup", "^Bash$"};
+  FILE *file = fopen(name, "w");
+  size_t count = 0;
+  assert_non_null(file);
+  fputs("{\"model\": \"m\", \"permissions\": {\"allow\": []}, \"hooks\": {", file);
+  unsigned first = draw(16), event_count = 1 + draw(3);
+  for (unsigned e = 0; e < event_count; e++) {
+    fprintf(file, "%s\"%s\": [", e > 0 ? ", " : "", event_names[(first + 5 * e) % 16]);
+    bool is_flat = draw(6) == 0;
+    unsigned handlers = 1 + draw(3);
+    if (!is_flat) fprintf(file, "{\"matcher\": \"%s\", \"hooks\": [", matchers[draw(12)]);
+    for (unsigned h = 0; h < handlers; h++) {
+      if (h > 0) fputs(", ", file);
+      put_handler(file, number * 100 + (unsigned)count++, is_flat);
+    }
+    fputs(is_flat ? "]" : "]}]", file);
+  }
+  fputs("}}", file);
+  assert_int_equal(fclose(file), 0);
+  return count;
+}
+
+TEST(each_entry_of_a_hundred_files_is_placed_or_named) {
+  enum { FILES = 104, AT_ONCE = 8 };
+  seed = 20261126;
+  for (unsigned i = 0; i < FILES; i += AT_ONCE) {
+    char names[AT_ONCE][32];
+    command c = {.arguments = {"hooks", "import"}};
+    size_t count = 0, entries = 0, placed = 0, named = 0;
+    for (unsigned j = 0; j < AT_ONCE; j++) {
+      snprintf(names[j], sizeof names[j], "s%u.json", i + j);
+      count += put_settings(names[j], i + j);
+      c.arguments[2 + j] = names[j];
+    }
+    c.arguments[2 + AT_ONCE] = "--json";
+    int status = command_run(&c);
+    if (status != 0 && status != 1) fail_msg("%s: %d: %s", names[0], status, c.err.data);
+    for (const char *at = c.out.data; (at = strstr(at, "{\"event\":")); at++) entries++;
+    for (const char *at = c.out.data; (at = strstr(at, "\"has_place\":true")); at++) placed++;
+    for (const char *at = c.out.data; (at = strstr(at, "\"left_out\":\"")); at++) named += at[12] != '"';
+    if (entries != count || placed + named != count)
+      fail_msg("%s: %zu handlers, %zu entries, %zu placed, %zu named: %s", names[0], count, entries, placed, named,
+               c.out.data);
     command_free(&c);
   }
 }
