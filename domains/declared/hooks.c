@@ -406,6 +406,12 @@ static tp_status add_handler(tp_edit *edit, tp__hook *hook, tp_fault *fault) {
   return status;
 }
 
+/* Whether the match could exclude anything: `min_duration_ms: 0` is written, and always holds. */
+static bool has_condition(const tp__hook *hook) {
+  return hook->scopes.count > 0 || hook->agents.count > 0 || hook->modes.count > 0 || hook->changed_paths.count > 0 ||
+         hook->duration_ms_min > 0 || tp__hook_has_matches(hook);
+}
+
 static tp_status add_subscription(tp_edit *edit, tp__hook *hook, tp_fault *fault) {
   bool alone = hook->hooks->only != NULL;
   tp_match match = {.struct_size = sizeof match,
@@ -438,7 +444,7 @@ static tp_status add_subscription(tp_edit *edit, tp__hook *hook, tp_fault *fault
                                   .before_count = alone ? 0 : hook->before.count,
                                   .needs = hook->needs.list,
                                   .needs_count = alone ? 0 : hook->needs.count,
-                                  .match = hook->match[0] ? &match : NULL,
+                                  .match = has_condition(hook) ? &match : NULL,
                                   .metadata = hook->file};
   tp_contribution bundle;
   const tp_contribution *const bundles[] = {&bundle};
