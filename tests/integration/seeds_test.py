@@ -450,9 +450,122 @@ def tasks_after_kill_9(repository):
     model.close()
 
 
+def seed(name):
+    with open(f'{SEEDS}/{name}') as file:
+        return file.read()
+
+
+def results_of_handlers(repository):
+    """What each handler of the recipes prints is a HookResult, and so are its signals; a result that is none fails."""
+    model = Model([('edit_file', DEV), ('db.write.user_row', {'id': 7})], 'Done.')
+    repository.converse('run', model, 'Run the signup regression.')
+    model.close()
+    rule, printed = schema('HookResult'), 0
+    names = set(re.findall(r'^  (\w+)\?:', seed('s4/interfaces/HookResult.ts'), re.M))
+    assert names == set(rule['properties']), names
+    for program, event in (('prompt_router', 'PromptSubmit'), ('nonprod_availability_check', 'PreAbilityCreate'),
+                           ('prod_config_guard', 'PreAbilityCall'), ('ability_usage_tracker', 'PostAbilityCall')):
+        for context in repository.contexts(event):
+            ran = subprocess.run([f'{repository.directory}/scripts/hooks/{program}.py'], cwd=repository.directory,
+                                 input=json.dumps(context), capture_output=True, text=True, timeout=LIMIT_S)
+            result = json.loads(ran.stdout)
+            assert set(result) <= names and not violation(result, rule), result
+            for signal in result.get('hook_signals', []):
+                assert not violation(signal, schema('HookSignal')), signal
+            printed += 1
+    assert printed >= 6, printed
+    repository.write('.system/hooks/prod_config_guard.yaml',
+                     'id: prod_config_guard\nevent_type: PreAbilityCall\nhandler: {command: [cat, answer.json]}\n')
+    repository.write('answer.json', '{}')
+    repository.trust()
+    for answer, allowed in (('{"logs": ["fine"], "usage_recorded": true}', True), ('{"hook_signals": []}', True),
+                            ('{"error": {"code": "no_registry", "message": "the registry is gone"}}', False),
+                            ('{"error": "the registry is gone"}', False), ('{"logs": "no array"}', False),
+                            ('{"hook_signals": {}}', False)):
+        repository.write('answer.json', answer)
+        repository.trust()
+        ran = repository.call('edit_file', DEV)
+        assert (ran.returncode == 0) == allowed, (answer, ran)
+
+
+def match_of_the_document(repository):
+    """Each key of the match block decides whether the hook runs, at the event of which the document says it; the
+    handler block is that of the document, too."""
+    block, handler = seed('s4/match.yaml'), seed('s4/handler.yaml')
+    lines = block.splitlines(keepends=True)
+    scope, slow, paths = lines[1], lines[2], ''.join(lines[3:])
+    assert 'ability_scope' in scope and 'min_duration_ms' in slow and 'only_if_changed_paths' in paths, lines
+    hooks = f'{repository.directory}/.system/hooks'
+    for name in os.listdir(hooks):
+        if not name.startswith(('edit_file', 'db_write', '0_record')):
+            os.unlink(f'{hooks}/{name}')
+    repository.write('scripts/hooks/session_stop_build_check.sh', '#!/bin/sh\ncat >>ran.jsonl\n')
+    os.chmod(f'{repository.directory}/scripts/hooks/session_stop_build_check.sh', 0o755)
+    for event, keys, seen in (('PreAbilityCall', scope, ['edit_file', 'edit_file']), ('PostAbilityCall', slow, None),
+                              ('PostAbilityCall', slow.replace('100', '100000'), []),
+                              ('PostAbilityCall', slow.replace('100', '0'), ['edit_file', 'edit_file']),
+                              ('SessionStop', paths, [['docs/b.md', 'services/a.c']])):
+        repository.write('.system/hooks/m.yaml', f'id: m\nevent_type: {event}\nmatch:\n{keys}{handler}')
+        repository.write('ran.jsonl', '')
+        repository.trust()
+        model = Model([('edit_file', {'path': 'services/a.c'}), ('edit_file', {'path': 'docs/b.md'})], 'Done.')
+        repository.converse('run', model, 'Edit.')
+        model.close()
+        ran = [json.loads(line) for line in repository.read('ran.jsonl').splitlines()]
+        found = [context.get('ability_id') or sorted(context['changed_files']) for context in ran]
+        if seen is None:  # how long the tool took, the machine says
+            seen = [one['ability_id'] for one in repository.contexts(event)[-2:] if one['duration_ms'] >= 100]
+        assert found == seen, (event, keys, found)
+    # the whole block is of three events: what one of them cannot be asked is named
+    for event, key in (('PostAbilityCall', 'only_if_changed_paths'), ('SessionStop', 'ability_scope')):
+        repository.write('.system/hooks/m.yaml', f'id: m\nevent_type: {event}\n{block}{handler}')
+        ran = repository.command('hooks', 'check', '.system/hooks')
+        assert ran.returncode == 78 and f'{key} cannot be asked of' in ran.stderr, ran
+
+
+def command_of_a_lifecycle_hook(repository):
+    """The registration of the document as a file of ours, and each line of its contract."""
+    code = seed('s1/command.ts')
+    fields = dict(re.findall(r"(name|command): '([^']*)'", code))
+    limit = int(re.search(r'timeoutMs: ([\d_]+)', code).group(1).replace('_', ''))
+    event = re.search(r"register\('([\w.]+)'", code).group(1)
+    for name in ('nonprod_availability_check', 'prod_config_guard', 'ability_usage_tracker', 'prompt_router'):
+        os.unlink(f'{repository.directory}/.system/hooks/{name}.yaml')
+
+    def write(limit_ms):
+        repository.write('.system/hooks/policy.yaml', f"id: {fields['name']}\nevent_type: {event}\n"
+                         f"match: {{ability_scope: edit_file}}\nhandler: {{"
+                         f"command: {fields['command']}, timeout_ms: {limit_ms}}}\n")
+        repository.trust()
+
+    def play(script):
+        repository.write('hooks/check.sh', '#!/bin/sh\ncat >context.json\n' + script)
+        os.chmod(f'{repository.directory}/hooks/check.sh', 0o755)
+        write(300 if 'sleep' in script else limit)
+        model = Model([('edit_file', DEV)], 'Done.')
+        repository.converse('run', model, 'Edit.')
+        model.close()
+        request = [text_of(message['content'] or '') for message in model.requests[-1]['messages']]
+        return model.results()[0], '\n'.join(request)
+
+    for script, allowed, words, reminder in (
+            ('exit 0', True, 'edited', None), ('echo no prod >&2; exit 1', False, 'no prod', 'blocked the action'),
+            ('echo no prod >&2; exit 7', False, 'no prod', 'blocked the action'),
+            ('echo \'{"continue": false, "reason": "not on Friday"}\'', False, 'not on Friday', 'not on Friday'),
+            ('echo \'{"output": "three files were checked"}\'', True, 'edited', 'three files were checked'),
+            ('echo \'{"additionalContext": "the tree is frozen"}\'', True, 'edited', 'the tree is frozen'),
+            ('echo this is no JSON', True, 'edited', None), ('sleep 60', False, 'policy-check', 'policy-check')):
+        result, request = play(script)
+        assert ('edited' in result) == allowed and words in result, (script, result)
+        assert reminder is None or re.search(f'<system-reminder>\n.*{reminder}', request), (script, request)
+    context = json.loads(repository.read('context.json'))
+    assert context['phase'] == event and context['payload']['arguments'] == DEV, context
+
+
 CASES = [prod_config_guard, summary_of_long_arguments, nonprod_availability_check, prompt_router, ability_usage_tracker,
          usage_of_parallel_calls, signals_of_the_document, declaration, guards_without_a_program,
-         session_stop_build_check, tasks_of_the_ai, tasks_that_the_gates_refuse, tasks_after_kill_9]
+         session_stop_build_check, tasks_of_the_ai, tasks_that_the_gates_refuse, tasks_after_kill_9,
+         results_of_handlers, match_of_the_document, command_of_a_lifecycle_hook]
 
 
 def main():
