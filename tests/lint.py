@@ -327,13 +327,15 @@ def is_built(path, text, tree):
 
 
 SEED_ROW = re.compile(r'^\| ((?:S\d|Card)\.\d+) \|.*?\| (\w+) \| (.*) \|$')
-SEED_STATES = ('works', 'untested', 'partly', 'otherwise', 'absent')
+SEED_STATES = ('works', 'otherwise', 'later')
 
 
 def seeds_name_tests(path, text, tree):
-    """A row of docs/seeds.md that works names tests that are there."""
+    """A row of docs/seeds.md that works names tests that are there; one that works later names a piece of work that
+    the page lists, and what is missing."""
     if path != 'docs/seeds.md':
         return
+    pieces = re.findall(r'^- \*\*(.+?)\*\*: ', text, re.M)
     for line, row in enumerate(text.split('\n'), 1):
         match = SEED_ROW.match(row)
         if not match:
@@ -346,12 +348,27 @@ def seeds_name_tests(path, text, tree):
             yield line, '%s: "%s" is none of %s' % (number, state, ', '.join(SEED_STATES))
         if state == 'works' and not named:
             yield line, '%s works, but no test is named that shows it' % number
-        for kind, name, case in named if state == 'works' else ():
+        if state == 'later' and not any(shown.startswith(piece + ': ') for piece in pieces):
+            yield line, '%s: "later" begins with one of the pieces of work that the page lists, and a colon' % number
+        for kind, name, case in named:
             program = tree.read('tests/%s/%s_test.py' % (kind, name))
             test = tree.read('tests/%s/%s_test.c' % (kind, name))
             in_python = re.search(r'^def %s\(' % case, program, re.M)
             if not in_python and not re.search(r'^TEST(?:_WITH)?\(%s\b' % case, test, re.M):
                 yield line, '%s: there is no case %s in tests/%s/%s_test.c' % (number, case, kind, name)
+
+
+def seeds_are_played(path, text, tree):
+    """A file of tests/seeds is named by a test, or a folder in which it is; an interface also has a schema."""
+    if not path.startswith('tests/seeds/'):
+        return
+    parts = path.split('/')[2:]
+    names = ['/'.join(parts[:count]) for count in range(len(parts), 1, -1)]
+    tests = [each for each in tree.files if re.match(r'tests/\w+/\w+_test\.(c|py)$', each)]
+    if not any(name in tree.read(test) for test in tests for name in names):
+        yield 1, 'no test names it: play the example as its document has it'
+    if '/interfaces/' in path and path.endswith('.ts') and path[:-2] + 'schema.json' not in tree.files:
+        yield 1, 'an interface has a JSON Schema beside it, which contexts and results are validated by'
 
 
 DECISION = re.compile(r'# .+\n\n(20\d\d-\d\d-\d\d), (in force(?=[.;])|superseded(?: in part)?(?= by \S))')
@@ -594,6 +611,10 @@ FUNCTIONS = [
     (guides_quote_their_examples, 'docs/guides/missing_zzz.md', '```c\n```\n```text\n```\n'),
     (seeds_name_tests, 'docs/seeds.md', '| S9.1 | it works | works | `unit/edit`: `zzz_is_not_there` |\n'),
     (seeds_name_tests, 'docs/seeds.md', '| S9.1 | it works | works | by itself |\n'),
+    (seeds_name_tests, 'docs/seeds.md', '| S9.1 | it works | partly | most of it |\n'),
+    (seeds_name_tests, 'docs/seeds.md', '- **zzz**: a piece\n\n| S9.1 | it works | later | some day |\n'),
+    (seeds_are_played, 'tests/seeds/s4/zzz.yaml', 'id: zzz\n'),
+    (seeds_are_played, 'tests/seeds/s4/interfaces/Zzz.ts', 'interface Zzz {}\n'),
     (architecture_shows_the_steps, 'docs/architecture.md', '# Architecture\n'),
     (core_asserts_what_holds, 'runtime/base/base.h', 'void f(void) {\n}\n' * 10000),
     (modules_use_support, 'support/lock.c', 'void f(void) {\n}\n' * 10000),

@@ -562,10 +562,33 @@ def command_of_a_lifecycle_hook(repository):
     assert context['phase'] == event and context['payload']['arguments'] == DEV, context
 
 
+def list_of_the_document(repository):
+    """The document's command line, where its script is one line of ours, shows each hook of its output as it says."""
+    command, shown = seed('s4/list.sh').strip(), seed('s4/list.txt').splitlines()
+    repository.write('.system/hooks/skill_activation_prompt.yaml', 'id: skill_activation_prompt\n'
+                     'event_type: PromptSubmit\nenabled: true\nblocking: true\n'
+                     'handler: {kind: script, command: ./scripts/hooks/prompt_router.py}\n')
+    repository.write('scripts/hooks/list', f'#!/bin/sh\nexec {COMMAND} hooks list .system/hooks\n')
+    os.chmod(f'{repository.directory}/scripts/hooks/list', 0o755)
+    ran = subprocess.run(['sh', '-c', command], cwd=repository.directory, env=repository.environment,
+                         capture_output=True, text=True, timeout=LIMIT_S)
+    assert ran.returncode == 0, ran
+    lines = {line.split()[0]: line for line in ran.stdout.splitlines() if line.strip()}
+    assert len(shown) == 6 and shown[0].split()[0] == 'id' == list(lines)[0], (shown, ran.stdout)
+    words = {'true': '(true|yes)', 'false': '(false|no)'}
+    for row in shown[2:]:
+        name, event, enabled, blocking, match = row.split(maxsplit=4)
+        patterns = match.split('=')[-1].strip().split(',') if '=' in match else []
+        line = lines[name]
+        assert re.match(rf'{name} +{event} .*{words[enabled]} +{words[blocking]} ', line + ' '), (row, line)
+        assert all(pattern in line for pattern in patterns[:1]), (row, line)
+
+
 CASES = [prod_config_guard, summary_of_long_arguments, nonprod_availability_check, prompt_router, ability_usage_tracker,
          usage_of_parallel_calls, signals_of_the_document, declaration, guards_without_a_program,
          session_stop_build_check, tasks_of_the_ai, tasks_that_the_gates_refuse, tasks_after_kill_9,
-         results_of_handlers, match_of_the_document, command_of_a_lifecycle_hook]
+         results_of_handlers, match_of_the_document, command_of_a_lifecycle_hook,
+         list_of_the_document]
 
 
 def main():

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The recipes of tests/seeds/s4, unchanged, in a host: the directory is read, committed and asked about calls by
- * tp_task_call(). tests/integration/seeds_test.py plays them by the command. */
+ * tp_task_call() and by the turns of a session; and what the document's handleUserInput() does
+ * (tests/seeds/s4/handle_user_input.ts). tests/integration/seeds_test.py plays them by the command. */
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/support/test.h"
 #include "tests/support/hook_files.h"
+#include "tests/support/json_text.h"
+#include "tests/support/model.h"
 #include "turnphase/task.h"
 
 typedef struct host {
@@ -103,5 +106,86 @@ TEST(tracker_of_the_document_counts_what_ran) {
   char usage[200];
   read_back(".system/cache/ability_usage.json", usage, sizeof usage);
   assert_string_equal(usage, "{\"edit_file\": {\"calls\": 1, \"failures\": 0}}");
+  tp_runtime_free(h.runtime);
+}
+
+static tp_session *open_session(const host *h, recorder *model, const char *id) {
+  const tp_session_options options = {.struct_size = sizeof options, .id = id, .model = recorder_model(model, true)};
+  tp_session *session;
+  assert_int_equal(tp_session_open(h->runtime, &options, &session, NULL), TP_OK);
+  return session;
+}
+
+static void run_turn(tp_session *session, const char *text) {
+  const tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of(text)};
+  const tp_turn_result *result;
+  assert_int_equal(tp_turn_run(session, &request, &result, NULL), TP_OK);
+  assert_int_equal(result->outcome, TP_TURN_COMPLETED);
+  tp_turn_result_free(result);
+}
+
+/* As handleUserInput(): the hooks run, their signals are collected, and the planner gets both. */
+TEST(user_input_of_the_document_reaches_the_planner_with_the_signals_of_the_hooks) {
+  static const reply replies[] = {{.text = "planned"}};
+  static const char input[] = "Run the signup regression.";
+  char source[200];
+  snprintf(source, sizeof source, "%s/tests/seeds/s4/handle_user_input.ts", getenv("TURNPHASE_SOURCE"));
+  assert_int_equal(access(source, R_OK), 0);
+  host h = open_host();
+  recorder *model = recorder_new(replies, 1);
+  tp_turn *turn = begin_bare(h.runtime, 60000);
+  tp_phase_result results = run_phase(turn, TP_PHASE_TURN_INTAKE, input); /* runHooks("PromptSubmit", ...) */
+  size_t count = tp_merged_count(results.merged, TP_CONTRIBUTION_SIGNAL); /* collectHookSignals(...) */
+  assert_int_equal(count, 2);
+  tp_session *session = open_session(&h, model, "s");
+  run_turn(session, input); /* callAiPlanner(startControl, turnContext) */
+  for (size_t i = 0; i < count; i++) {
+    const tp_merged_entry *signal = tp_merged_get(results.merged, TP_CONTRIBUTION_SIGNAL, i);
+    char *payload = json_text(signal->contribution->value);
+    assert_string_equal(signal->subscription, "prompt_router");
+    if (!strstr(model->requests[0], payload)) fail_msg("%s: %s", payload, model->requests[0]);
+    free(payload);
+  }
+  assert_non_null(strstr(model->requests[0], "<hook-signals>"));
+  assert_non_null(strstr(model->requests[0], "\"source_event\":\"PromptSubmit\""));
+  assert_non_null(strstr(model->requests[0], input));
+  tp_phase_result_release(turn, &results);
+  tp_turn_end(turn);
+  tp_session_close(session, NULL, NULL);
+  close_runtime(h.runtime);
+  recorder_free(model);
+}
+
+TEST(build_check_of_the_document_runs_where_services_or_apps_were_changed) {
+  static const struct {
+    const char *arguments;
+  } rows[] = {{"\x81\xa4path\xaa"
+               "docs/d.txt"},
+              {"\x81\xa4path\xac"
+               "services/a.c"}};
+  host h = open_host();
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    const reply replies[] = {{.text = "",
+                              .calls = {{.id = TEXT("1"),
+                                         .name = TEXT("edit_file"),
+                                         .arguments = {rows[i].arguments, strlen(rows[i].arguments)}}},
+                              .call_count = 1},
+                             {.text = "done"}};
+    recorder *model = recorder_new(replies, 2);
+    tp_session *session = open_session(&h, model, i == 0 ? "docs" : "services");
+    run_turn(session, "Edit.");
+    if (!strstr(model->requests[1], "T<edited ")) fail_msg("%s", model->requests[1]);
+    assert_int_equal(tp_session_end_phase(session, NULL, NULL), TP_OK);
+    tp_session_close(session, NULL, NULL);
+    if (i + 1 == COUNT(rows)) { /* the hook is waited for by nothing else */
+      tp_drain_report report = {.struct_size = sizeof report};
+      assert_int_equal(tp_runtime_drain(h.runtime, 60000, &report, NULL), TP_OK);
+      assert_true(report.complete);
+    }
+    recorder_free(model);
+  }
+  char log[200];
+  read_back(".system/logs/build_check.log", log, sizeof log);
+  if (strncmp(log, "build passed", 12) != 0 || strstr(log + 1, "build")) fail_msg("%s", log); /* once */
   tp_runtime_free(h.runtime);
 }
