@@ -26,6 +26,17 @@ tp_text tp_call_policy(const tp_call *call, const char *domain, const char *key)
   return tp__turn_sets_policy(sets_of(call), tp_text_of(domain), tp_text_of(key));
 }
 
+size_t tp_call_policy_count(const tp_call *call) {
+  if (!call) return 0;
+  return sets_of(call)->policies.count;
+}
+
+const tp_contribution *tp_call_policy_at(const tp_call *call, size_t index) {
+  if (!call) return NULL;
+  const tp__merged_list *policies = &sets_of(call)->policies;
+  return index < policies->count ? policies->items[index].entry.contribution : NULL;
+}
+
 size_t tp_call_context_count(const tp_call *call) {
   if (!call) return 0;
   return sets_of(call)->contexts.count;

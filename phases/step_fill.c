@@ -267,5 +267,10 @@ bool tp__fill_post_turn(tp__drive *d) {
   tp__drive_text(d, TP_FIELD_ASSISTANT_PREVIEW, preview(d->response_text));
   if (has_readers(d) && tool_events(d, &events)) tp__drive_value(d, TP_FIELD_TOOL_EVENTS, events);
   tp__drive_int(d, TP_FIELD_SAID_AT, d->request.said_unix_ms);
+  tp__drive_int(d, TP_FIELD_ITERATIONS, d->iterations);
+  tp__drive_int(d, TP_FIELD_CALL_COUNT, d->tool_calls);
+  tp__drive_int(d, TP_FIELD_INPUT_TOKENS, d->input_tokens);
+  tp__drive_int(d, TP_FIELD_OUTPUT_TOKENS, d->output_tokens);
+  tp__drive_int(d, TP_FIELD_COST_MICROS, d->cost_micros);
   return true;
 }

@@ -202,11 +202,14 @@ static tp_status turn_init(tp_turn *turn, tp_runtime *runtime, const tp__turn_id
   char generated[48];
   turn->core.runtime = runtime;
   tp_text id = request->id ? tp_text_of(request->id) : tp__turn_generated_id(&turn->core, generated);
-  tp_text all[TP_ID_COUNT] = {
-      [TP_ID_TENANT] = tp_text_of(ids->tenant),       [TP_ID_AGENT] = tp_text_of(ids->agent),
-      [TP_ID_WORKSPACE] = tp_text_of(ids->workspace), [TP_ID_SESSION] = tp_text_of(ids->session),
-      [TP_ID_THREAD] = tp_text_of(ids->thread),       [TP_ID_TURN] = id,
-      [TP_ID_TASK] = tp_text_of(request->task),       [TP_ID_RUN] = tp_text_of(request->run)};
+  tp_text all[TP_ID_COUNT] = {[TP_ID_TENANT] = tp_text_of(ids->tenant),
+                              [TP_ID_AGENT] = tp_text_of(ids->agent),
+                              [TP_ID_WORKSPACE] = tp_text_of(ids->workspace),
+                              [TP_ID_SESSION] = tp_text_of(ids->session),
+                              [TP_ID_THREAD] = tp_text_of(ids->thread),
+                              [TP_ID_TURN] = id,
+                              [TP_ID_TASK] = tp_text_of(request->task),
+                              [TP_ID_RUN] = !request->run && ids->session ? id : tp_text_of(request->run)};
   spec->ids = all;
   spec->mode = tp_text_of(request->mode);
   spec->caller_job = tp_text_of(request->caller_job);

@@ -83,6 +83,7 @@ enum tp_field_ids {
   TP_FIELD_STOP_DENIALS = 51,      /* int: how often turn.stop was denied in this turn before */
   TP_FIELD_ABILITY_KIND = 52,      /* text: of ability_ref: ability_id, or operation_key (tp_tool.is_operation) */
   TP_FIELD_SOURCE = 53,            /* text: of a session: startup, or resume where its history had messages */
+  TP_FIELD_ITERATIONS = 54,        /* int: model requests of the turn */
   TP_FIELD_HOST = 256,             /* a host's own phases number their fields from here */
   TP_FIELD_LIMIT = 512             /* ids are below this */
 };
@@ -379,6 +380,11 @@ TP_API const tp_contribution *tp_call_dependency_contribution(const tp_call *cal
 TP_API tp_text tp_call_agent_config(const tp_call *call);
 /** The policy value merged so far in this turn, or the empty text. Threads: that of the call. */
 TP_API tp_text tp_call_policy(const tp_call *call, const char *domain, const char *key);
+/** All policies merged so far in this turn, in merged order: domain, key, text and weight; that of a conflict has no
+ *  text. tp_call_policy_at() gives NULL when index is not below the count. Borrowed until the handler returns.
+ *  Threads: that of the call. */
+TP_API size_t tp_call_policy_count(const tp_call *call);
+TP_API const tp_contribution *tp_call_policy_at(const tp_call *call, size_t index);
 /** The prompt-context entries merged so far in this turn, in merged order. Borrowed until the handler returns.
  *  Threads: that of the call. */
 TP_API size_t tp_call_context_count(const tp_call *call);

@@ -489,7 +489,7 @@ typedef struct tp_turn_request {
   size_t struct_size;
   /** Turn id; NULL: generated. */
   const char *id;
-  /** Ids. */
+  /** Ids. run NULL: the turn's id, of a turn of a session. */
   const char *task, *run;
   const char *mode;
   tp_caller caller;

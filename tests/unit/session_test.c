@@ -1809,7 +1809,7 @@ TEST(a_provider_reads_the_ids_of_the_turn_and_the_time_that_is_left) {
     assert_int_equal(result->outcome, TP_TURN_COMPLETED);
     tp_turn_result_free(result);
     assert_int_equal(s.id_count, TP_ID_COUNT);
-    static const char *const want[TP_ID_COUNT] = {"acme", "", "w1", "s1", "th1", "t1", "k1", ""};
+    static const char *const want[TP_ID_COUNT] = {"acme", "", "w1", "s1", "th1", "t1", "k1", "t1"};
     for (int i = 0; i < TP_ID_COUNT; i++) assert_string_equal(s.ids[i], want[i]);
     assert_true(s.time_left_ms > 0 && s.time_left_ms <= 500000);
     tp_session_close(w.session, NULL, NULL);

@@ -12,6 +12,8 @@ typedef struct facts {
   tp_shared_history *history;
   char stop_reasons[64], outcome[32], user[64], assistant[64];
   int64_t input_tokens, output_tokens, cost_micros, calls, tool_events;
+  char summary[64]; /* iterations, calls, tokens, cost */
+  bool run_is_turn;
   int responses, messages_before_end;
   bool had_returned; /* when post_turn came */
   _Atomic bool returned;
@@ -47,6 +49,11 @@ static tp_answer note_turn(void *ctx, tp_call *call) {
   text = tp_call_text(call, TP_FIELD_ASSISTANT_PREVIEW);
   snprintf(f->assistant, sizeof f->assistant, "%.*s", (int)text.size, text.data);
   f->tool_events = (int64_t)tp_value_count(tp_call_text(call, TP_FIELD_TOOL_EVENTS));
+  snprintf(f->summary, sizeof f->summary, "%d %d %d %d %d", (int)tp_call_int(call, TP_FIELD_ITERATIONS),
+           (int)tp_call_int(call, TP_FIELD_CALL_COUNT), (int)tp_call_int(call, TP_FIELD_INPUT_TOKENS),
+           (int)tp_call_int(call, TP_FIELD_OUTPUT_TOKENS), (int)tp_call_int(call, TP_FIELD_COST_MICROS));
+  text = tp_call_id(call, TP_ID_RUN);
+  f->run_is_turn = text.size > 0 && tp_text_equal(text, tp_call_id(call, TP_ID_TURN));
   f->had_returned = f->returned;
   (void)!tp_shared_history_list(f->history, NULL, count_messages, f, NULL);
   return TP_ANSWER_DONE;
@@ -118,8 +125,15 @@ TEST(post_turn_gets_a_summary_behind_the_commit_and_before_the_return) {
   assert_string_equal(f.user, "How is the weather?");
   assert_string_equal(f.assistant, "It is sunny.");
   assert_int_equal(f.tool_events, 2);
+  assert_string_equal(f.summary, "2 2 30 7 300");
   assert_int_equal(f.messages_before_end, 5); /* user, calls, two results, text: all are kept */
   assert_false(f.had_returned);
+}
+
+TEST(run_of_a_turn_is_the_turn_where_the_host_names_none) {
+  facts f = {.responses = 0};
+  play_turn(&f);
+  assert_true(f.run_is_turn);
 }
 
 /* ---- a declared hook for calls of some length ---- */

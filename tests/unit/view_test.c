@@ -8,7 +8,7 @@
 /* ---- what the turn has gathered ---- */
 
 typedef struct gathered {
-  char policy[32], missing[32], contexts[64];
+  char policy[32], missing[32], policies[64], contexts[64];
   size_t context_count;
   bool beyond; /* there was a context behind the last */
 } gathered;
@@ -26,7 +26,13 @@ static tp_answer look(void *ctx, tp_call *call) {
     snprintf(g->contexts + used, sizeof g->contexts - used, "%.*s=%.*s ", (int)context->key.size, context->key.data,
              (int)context->text.size, context->text.data);
   }
-  g->beyond = tp_call_context(call, g->context_count) != NULL;
+  for (size_t i = 0; i < tp_call_policy_count(call); i++) {
+    const tp_contribution *policy = tp_call_policy_at(call, i);
+    size_t used = strlen(g->policies);
+    snprintf(g->policies + used, sizeof g->policies - used, "%.*s.%.*s=%.*s ", (int)policy->domain.size,
+             policy->domain.data, (int)policy->key.size, policy->key.data, (int)policy->text.size, policy->text.data);
+  }
+  g->beyond = tp_call_context(call, g->context_count) || tp_call_policy_at(call, tp_call_policy_count(call));
   return TP_ANSWER_DONE;
 }
 
@@ -42,7 +48,10 @@ static tp_answer look(void *ctx, tp_call *call) {
   }
 
 static void assert_gathered(const gathered *g, const char *policy, const char *contexts) {
+  char listed[64] = "";
   assert_string_equal(g->policy, policy);
+  if (policy[0]) snprintf(listed, sizeof listed, "memory.recall=%s tool.t=deny ", policy);
+  assert_string_equal(g->policies, listed);
   assert_string_equal(g->missing, "");
   assert_string_equal(g->contexts, contexts);
   assert_false(g->beyond);
@@ -51,7 +60,13 @@ static void assert_gathered(const gathered *g, const char *policy, const char *c
 TEST(handlers_see_what_earlier_phases_have_merged) {
   static const tp_contribution light = POLICY("off", 1), heavy = POLICY("on", 2);
   static const tp_contribution contexts[] = {CONTEXT("b", "second", 1), CONTEXT("a", "first", 5)};
-  act says_off = {.emits = &light, .emit_count = 1}, says_on = {.emits = &heavy, .emit_count = 1};
+  static const tp_contribution other = {.struct_size = sizeof other,
+                                        .kind = TP_CONTRIBUTION_POLICY,
+                                        .domain = TEXT("tool"),
+                                        .key = TEXT("t"),
+                                        .text = TEXT("deny")};
+  const tp_contribution both[] = {other, light};
+  act says_off = {.emits = both, .emit_count = 2}, says_on = {.emits = &heavy, .emit_count = 1};
   act contributes = {.emits = contexts, .emit_count = 2};
   gathered beside = {0}, inlined = {0}, slow = {0};
   tp_runtime *runtime = open_runtime(NULL);
