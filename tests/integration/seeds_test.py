@@ -584,11 +584,24 @@ def list_of_the_document(repository):
         assert all(pattern in line for pattern in patterns[:1]), (row, line)
 
 
+def tree_of_the_card(repository):
+    """The library is C with POSIX threads, built by meson and tested with cmocka, in the seven entries of the card."""
+    root = os.path.dirname(os.path.dirname(SEEDS))
+    entries = ('include', 'runtime', 'phases', 'domains', 'bench', 'tests', 'meson.build')
+    assert all(os.path.exists(f'{root}/{entry}') for entry in entries), os.listdir(root)
+    sources = [name for folder in ('runtime', 'phases', 'domains')
+               for _, _, names in os.walk(f'{root}/{folder}') for name in names]
+    assert sources and not [name for name in sources if re.search(r'\.(cc|cpp|cxx|rs|go)$', name)], sources
+    with open(f'{root}/meson.build') as file:
+        build = file.read()
+    assert "dependency('threads')" in build and "dependency('cmocka'" in build, build
+
+
 CASES = [prod_config_guard, summary_of_long_arguments, nonprod_availability_check, prompt_router, ability_usage_tracker,
          usage_of_parallel_calls, signals_of_the_document, declaration, guards_without_a_program,
          session_stop_build_check, tasks_of_the_ai, tasks_that_the_gates_refuse, tasks_after_kill_9,
          results_of_handlers, match_of_the_document, command_of_a_lifecycle_hook,
-         list_of_the_document]
+         list_of_the_document, tree_of_the_card]
 
 
 def main():
