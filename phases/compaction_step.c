@@ -81,7 +81,8 @@ static void replace_past(tp__drive *d, tp__past *made) {
   session_of(d)->past = made;
   tp__past_unref(old);
   log_compaction(d, TP_LOG_INFO, TP_OK, message.size > 0 ? message.data : "it was compacted");
-  if (!tp__drive_out_of_time(d)) tp__drive_go(d, TP__STEP_MODEL_PRE);
+  d->tokens_before = before;
+  if (!tp__drive_out_of_time(d)) tp__drive_go(d, TP__STEP_POST_COMPACTION);
 }
 
 /* ---- the host's callback ---- */
@@ -179,6 +180,7 @@ static void model_ended(tp__model_call *call, tp_status status) {
     return;
   }
   tp__drive_count(d, &call->response);
+  if (!tp__arena_text(&d->arena, call->response.text, &d->summary)) d->summary = (tp_text){NULL, 0};
   tp__past *made = tp__past_new(tp__runtime_allocator(session_of(d)->runtime));
   end_with(d, made, made ? add_summarized(d, call->response.text, &made->list) : TP_ERR_NO_MEMORY);
 }
@@ -243,6 +245,15 @@ bool tp__fill_compaction(tp__drive *d) {
   tp__drive_text(d, TP_FIELD_PLAN, tp_text_of(d->too_long ? "context_length" : "history_tokens_max"));
   tp__drive_int(d, TP_FIELD_TOKENS_BEFORE, tokens);
   tp__drive_int(d, TP_FIELD_TOKENS_AFTER, allowed_tokens(d, tokens));
+  return true;
+}
+
+bool tp__fill_compacted(tp__drive *d) {
+  TP__ASSERT(d->tokens_before > 0);
+  tp__drive_text(d, TP_FIELD_PLAN, tp_text_of(d->too_long ? "context_length" : "history_tokens_max"));
+  tp__drive_int(d, TP_FIELD_TOKENS_BEFORE, d->tokens_before);
+  tp__drive_int(d, TP_FIELD_TOKENS_AFTER, tp__past_tokens(session_of(d)->past));
+  if (d->summary.size > 0) tp__drive_text(d, TP_FIELD_TEXT, d->summary);
   return true;
 }
 

@@ -73,6 +73,7 @@ struct tp__drive {
   tp_text signals;                 /* rendered, of turn.intake; for the first request */
   tp_phase_result request_context; /* kept: model.pre's own prompt context, for this request */
   tp__messages messages;           /* of this turn: user, assistant, tool … */
+  tp__aptr talk;                   /* atomic: the newest tp__talk; NULL: none was shown */
   tp_text response_text;           /* of the last response, in the arena */
   tp_text stop_reason;
   const tp_tool_call *const *calls; /* of the last response, in the arena */
@@ -85,6 +86,8 @@ struct tp__drive {
   bool too_long;             /* the provider said so of a request of this turn */
   bool compacted;            /* compaction was tried for this request */
   size_t kept_from;          /* of the session's messages: what a summary does not replace */
+  int64_t tokens_before;     /* of the history that the last compaction replaced */
+  tp_text summary;           /* that the model made of it, in the arena; empty: none */
   bool requested;            /* a request was made: signals went with it */
   uint32_t tool_event_count; /* results among messages */
   uint32_t stop_denials;     /* of turn.stop, that were followed */

@@ -4,6 +4,7 @@
 #include "phases/agent.h"
 #include "phases/phases.h"
 #include "phases/sets.h"
+#include "phases/talk.h"
 #include "phases/tools.h"
 #include "phases/turn.h"
 #include "runtime/exec/blocks.h"
@@ -316,6 +317,7 @@ void tp__phase_begin(tp__phase_run *run) {
     run->on_end(run);
     return;
   }
+  if (turn->drive) tp__talk_show(turn->drive);
   if (tp__turn_has_listener(turn))
     tp__event(turn,
               &(tp_event){.kind = TP_EVENT_PHASE_BEGIN, .phase = run->phase, .visibility = TP_VISIBILITY_USER_VISIBLE});

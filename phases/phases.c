@@ -27,7 +27,7 @@ enum { REPLACE = 1, STOP = 2, ASK = 4, REVERSE = 8, PRIVILEGED = 16, CODE_ONLY =
       .fields = carried,                                                                                      \
       .replaceable = changeable,                                                                              \
   },
-const tp_phase tp__phase_rows[TP_PHASE_TURN_STOP + 1] = {
+const tp_phase tp__phase_rows[TP__PHASE_LAST + 1] = {
 #include "phases/phases.def"
 };
 
@@ -44,7 +44,7 @@ const tp__alias tp__phase_aliases[TP__PHASE_ALIAS_COUNT] = {
 #define PHASE(...) +1
 _Static_assert(0
 #include "phases/phases.def"
-                   == TP_PHASE_TURN_STOP,
+                   == TP__PHASE_LAST,
                "a phase has no row in phases.def");
 #define ALIAS(...) +1
 _Static_assert(0

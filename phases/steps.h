@@ -73,6 +73,7 @@ bool tp__fill_tools(tp__drive *drive);
 bool tp__fill_tool_names(tp__drive *drive);
 bool tp__fill_compiled(tp__drive *drive);
 bool tp__fill_compaction(tp__drive *drive);
+bool tp__fill_compacted(tp__drive *drive);
 bool tp__fill_model_pre(tp__drive *drive);
 bool tp__fill_response(tp__drive *drive);
 bool tp__fill_model_post(tp__drive *drive);

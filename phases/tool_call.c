@@ -144,7 +144,9 @@ void tp__toolcall_deny(tp__tool_slot *slot, uint32_t phase, const char *by, tp_t
                                  .status = TP_ERR_DENIED,
                                  .visibility = TP_VISIBILITY_USER_VISIBLE});
   if (d->remind) d->remind(d->turn, by, text, true);
-  tp__toolcall_stop(slot, TP_TOOL_DENIED, text);
+  tp__toolcall_settle(slot, TP_TOOL_DENIED, &(tp__tool_content){.text = text});
+  if (d->has_denied) tp__toolcall_denied(slot, reason);
+  else tp__toolcall_done(slot);
 }
 
 /* ---- the run ---- */
@@ -394,8 +396,10 @@ static bool permitted(tp__tool_slot *slot) {
 
 /* No gate has denied it: a question that one has is put first. */
 void tp__toolcall_allow(tp__tool_slot *slot) {
-  if (!slot->ask) run(slot);
-  else if (!tp__toolcall_stopped(slot)) put_question(slot);
+  if (!slot->ask || slot->ask->is_allowed) run(slot);
+  else if (tp__toolcall_stopped(slot)) return;
+  else if (slot->dispatch->has_ask && !slot->ask->was_shown) tp__toolcall_ask_hooks(slot);
+  else put_question(slot);
 }
 
 void tp__toolcall_permit(tp__tool_slot *slot) {

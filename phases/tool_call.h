@@ -27,6 +27,9 @@ typedef struct tp__tool_ask {
   uint32_t phase;
   tp_text reason;
   tp__question *question; /* open */
+  bool was_shown;         /* to tool.ask, which is once for a call */
+  bool is_allowed;        /* by tool.ask */
+  bool is_edited;         /* by tool.ask, just now */
 } tp__tool_ask;
 
 /** The keys of a call, and its place among those of the dispatch that have some: tool_conflicts.c. In the dispatch's
@@ -132,7 +135,11 @@ tp_text tp__toolcall_refused(const tp__tool_entry *tool, tp_reason reason);
 /** tool.create, tool.rewrite, the schema, tool.pre, then tp__toolcall_permit(). Each of the phases may be without
  *  subscriptions. */
 void tp__toolcall_create(tp__tool_slot *slot);
-/* The two below are for phases that have subscriptions. */
+/* Those below are for phases that have subscriptions. */
+/** tool.ask: then the call goes on, was denied, or, with other arguments, is checked again; then a person is asked. */
+void tp__toolcall_ask_hooks(tp__tool_slot *slot);
+/** tool.denied, then done. The call has its result. */
+void tp__toolcall_denied(tp__tool_slot *slot, tp_text reason);
 /** tool.result over what the tool said, then the result, then tp__toolcall_settled(). */
 void tp__toolcall_filter(tp__tool_slot *slot, tp_tool_result_kind kind, const tp__tool_content *said);
 /** tool.post, then done. */

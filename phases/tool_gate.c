@@ -218,6 +218,45 @@ static void begin_rewrite(tp__tool_slot *slot) {
   begin_phase(slot, TP_PHASE_TOOL_REWRITE, count, false, rewrite_ended);
 }
 
+/* ---- tool.ask ---- */
+
+/* Other arguments make another call, which every gate behind tool.rewrite looks at again. A task keeps what it was
+ * created with. */
+static bool take_edit(tp__tool_slot *slot, const tp_merged *merged) {
+  if (!tp_merged_replaced(merged, TP_FIELD_ARGUMENTS)) return true;
+  const char *why = NULL;
+  if (tp__toolcall_stage(slot) == TP__TASK_CREATE) why = "the arguments of a task cannot be edited while it is created";
+  else if (!take_arguments(slot, merged)) why = "no memory for the arguments as they were edited";
+  slot->ask->is_edited = !why;
+  if (why) tp__toolcall_deny(slot, TP_PHASE_TOOL_ASK, "tool.ask", tp_text_of(why), false);
+  return !why;
+}
+
+static void go_on_asked(tp__tool_slot *slot) {
+  bool is_edited = slot->ask->is_edited;
+  slot->ask->is_edited = false;
+  if (is_edited) check_arguments(slot);
+  else tp__toolcall_allow(slot);
+}
+
+static void ask_ended(tp__phase_run *run) {
+  tp__tool_slot *slot = run->ctx;
+  TP__ASSERT(slot->ask && slot->ask->was_shown && !slot->ask->question);
+  slot->ask->is_allowed = run->status == TP_OK && run->result.verdict == TP_VERDICT_ALLOW;
+  gate_ended(run, "tool.ask", take_edit, go_on_asked);
+}
+
+void tp__toolcall_ask_hooks(tp__tool_slot *slot) {
+  uint32_t count = 0;
+  slot->ask->was_shown = true;
+  put_text(slot, &count, TP_FIELD_TOOL, tp__toolcall_of(slot)->name);
+  put_arguments(slot, &count);
+  put_call_id(slot, &count);
+  put_text(slot, &count, TP_FIELD_INPUT_SUMMARY, input_summary(slot));
+  put_text(slot, &count, TP_FIELD_REASON, slot->ask->reason);
+  begin_phase(slot, TP_PHASE_TOOL_ASK, count, false, ask_ended);
+}
+
 /* ---- tool.create ---- */
 
 static void create_ended(tp__phase_run *run) { gate_ended(run, "tool.create", NULL, begin_rewrite); }
@@ -299,4 +338,45 @@ void tp__toolcall_post(tp__tool_slot *slot) {
   put_task_key(slot, &count);
   put_call_id(slot, &count);
   begin_phase(slot, TP_PHASE_TOOL_POST, count, true, post_ended);
+}
+
+/* ---- tool.denied ---- */
+
+/* It may begin in the end of the phase whose subscription denied, and so needs memory of its own. */
+typedef struct denial {
+  tp__phase_run phase;
+  tp_field fields[TP__TOOL_FIELDS_MAX];
+} denial;
+
+static void denied_ended(tp__phase_run *run) {
+  tp__tool_slot *slot = ended_of(run);
+  take_reminders(slot, run->result.merged);
+  tp__phase_let_go(&run->result);
+  tp__toolcall_done(slot);
+}
+
+void tp__toolcall_denied(tp__tool_slot *slot, tp_text reason) {
+  tp__dispatch *d = slot->dispatch;
+  TP__ASSERT(slot->settled && !slot->done && slot->gate);
+  denial *made = tp__arena_zero(&d->texts, sizeof *made);
+  if (!made || !tp__arena_text(&d->texts, reason, &reason)) {
+    tp__toolcall_done(slot);
+    return;
+  }
+  uint32_t count = 0;
+  put_text(slot, &count, TP_FIELD_TOOL, tp__toolcall_of(slot)->name);
+  put_arguments(slot, &count);
+  put_call_id(slot, &count);
+  put_text(slot, &count, TP_FIELD_INPUT_SUMMARY, input_summary(slot));
+  put_text(slot, &count, TP_FIELD_REASON, reason);
+  memcpy(made->fields, slot->gate->fields, count * sizeof *made->fields);
+  d->stale = true;
+  made->phase = (tp__phase_run){.turn = d->turn,
+                                .phase = TP_PHASE_TOOL_DENIED,
+                                .ignores_cancel = true,
+                                .fields = made->fields,
+                                .field_count = count,
+                                .on_end = denied_ended,
+                                .ctx = slot};
+  tp__phase_begin(&made->phase);
 }

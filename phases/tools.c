@@ -144,9 +144,12 @@ static void prepare(tp__dispatch *d) {
   d->has_create = has_plan(d, TP_PHASE_TOOL_CREATE);
   d->has_rewrite = has_plan(d, TP_PHASE_TOOL_REWRITE);
   d->has_pre = has_plan(d, TP_PHASE_TOOL_PRE);
+  d->has_ask = has_plan(d, TP_PHASE_TOOL_ASK);
+  d->has_denied = has_plan(d, TP_PHASE_TOOL_DENIED);
   d->has_result = has_plan(d, TP_PHASE_TOOL_RESULT);
   d->has_post = has_plan(d, TP_PHASE_TOOL_POST);
-  d->has_gates = d->has_create || d->has_rewrite || d->has_pre || d->has_result || d->has_post;
+  d->has_gates =
+      d->has_create || d->has_rewrite || d->has_pre || d->has_ask || d->has_denied || d->has_result || d->has_post;
   d->has_permission = tp__people_permit(d->turn);
   d->free = NULL;
   d->resumes = false;

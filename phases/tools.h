@@ -83,10 +83,11 @@ struct tp__dispatch {
   size_t count;
   size_t open; /* calls that are not settled, and 1 while a thread still begins them */
   uint32_t completed;
-  bool has_create, has_rewrite, has_pre, has_result, has_post; /* whether these phases of tools have subscriptions */
-  bool has_gates;                                              /* whether one of them has */
-  bool has_permission;                                         /* the host's callback is asked for each call */
-  bool has_listener;                                           /* of events */
+  /* whether these phases of tools have subscriptions */
+  bool has_create, has_rewrite, has_pre, has_ask, has_denied, has_result, has_post;
+  bool has_gates;      /* whether one of them has */
+  bool has_permission; /* the host's callback is asked for each call */
+  bool has_listener;   /* of events */
   tp_timestamps timestamps;
   bool stale;             /* now_ns is older than what was done since */
   int64_t now_ns;         /* when the clock was read last: the end of one call is the start of the next */

@@ -146,6 +146,16 @@ TP_API tp_status tp_model_fail(tp_token token, tp_status code, const char *messa
  *          nothing of the answer; an empty one is TP_OK and has none.  Threads: any. */
 TP_API tp_status tp_model_delta(tp_token token, tp_text piece, tp_fault *fault);
 
+/** Called for one message; false stops. Threads: that of the call. */
+typedef bool (*tp_call_message_fn)(void *ctx, const tp_message *message);
+/** Walks what was said in the conversation of a driven turn: the messages before it (those of its session, or of its
+ *  request), then its own so far, as they were when a phase of the turn last began. END marks are among them; what the
+ *  user says now is there after turn.intake, results of tools after all calls of their response.
+ *  @param each  NULL: they are only counted. Each message is borrowed until the handler returns.
+ *  @return how many there are, also where each stopped; 0 for a turn that its host drives, and for a job.
+ *  Threads: that of the call. */
+TP_API size_t tp_call_messages(const tp_call *call, tp_call_message_fn each, void *ctx);
+
 /** Sends a request to a model from a handler and waits for the answer: for jobs that extract or summarize, and handlers
  *  that classify. The model belongs to the caller. No phase is run, nothing is repeated, and no event, step, token sum
  *  or cost of the turn includes the request: its cost is in the response.

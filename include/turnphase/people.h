@@ -5,6 +5,7 @@
  *
  * One question is asked about a call, when none of its gates has denied it, and a policy `tool` has the value ask, or a
  * handler of tool.create, tool.rewrite or tool.pre asks (the first of these is shown), or the permission callback does.
+ * Handlers of tool.ask come first: their verdict answers it.
  * The question has a limit of its own (tp_runtime_options.ask_limit_ms); the time that a turn waits for answers is not
  * counted in the turn's limit. The call is denied when there is no channel, when the channel abandons the token
  * (tp_token_abandon()), when the question expires, when the answer names other arguments, or when the person

@@ -96,6 +96,7 @@ static tp_status begin_turn(detached *d, tp_runtime *runtime, const tp__detached
   d->parent = spec->parent;
   if (!d->parent) return TP_OK;
   tp__turn_hold(d->parent);
+  d->turn.origin = d->parent;
   d->turn.caller_job = d->parent->caller_job;
   d->turn.triggered_by = d->parent->triggered_by;
   d->turn.environment = d->parent->environment;

@@ -80,7 +80,7 @@ void tp__turn_clear(tp__turn *turn, tp_runtime *runtime) {
   tp__a32_store_relaxed(&turn->cancel_asked, 0);
   turn->cleared = true;
   turn->is_cancelled = false;
-  turn->parent = NULL;
+  turn->parent = turn->origin = NULL;
   turn->inbox = NULL;
   turn->last_entry_id = turn->last_of_batch = 0;
   tp__list_init(&turn->entries);

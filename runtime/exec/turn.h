@@ -67,11 +67,12 @@ struct tp__turn {
   tp_inbox *inbox;  /* its session's; referenced till the end of its memory; NULL: none */
   tp__turn *parent; /* of a nested turn, and detached runs of it: whose attempt has it run; referenced till the end of
                          its memory */
+  tp__turn *origin; /* of a detached run that a turn began: that turn, referenced likewise */
   char own_id[48];  /* of a turn that was given none */
   tp_text ids[TP_ID_COUNT];
   tp_text mode;
   tp_text caller_job, triggered_by, environment; /* of the request; like the ids */
-  char identity[184];                            /* the arena's first bytes: ids seldom need more */
+  char identity[176];                            /* the arena's first bytes: ids seldom need more */
 };
 _Static_assert(offsetof(tp__turn, runtime) % 64 == 0 && offsetof(tp__turn, records) == offsetof(tp__turn, runtime) + 64,
                "what a begin writes is one line");

@@ -104,6 +104,30 @@ TEST(history_above_its_limit_loses_its_oldest_turns_before_the_request) {
   world_close(&w.stage);
 }
 
+/* What turn.post_compaction carries. */
+static tp_answer see_compacted(void *ctx, tp_call *call) {
+  tp_text summary = tp_call_text(call, TP_FIELD_TEXT);
+  note(ctx, "after %d>%d <%.*s> ", (int)tp_call_int(call, TP_FIELD_TOKENS_BEFORE),
+       (int)tp_call_int(call, TP_FIELD_TOKENS_AFTER), (int)summary.size, summary.data ? summary.data : "");
+  return TP_ANSWER_DONE;
+}
+
+TEST(history_that_became_shorter_is_reported) {
+  static const reply with_summary[] = {
+      {.text = "ok"}, {.text = "ok"}, {.text = "ok"}, {.text = "in short"}, {.text = "ok"}};
+  for (int summarizes = 0; summarizes < 2; summarizes++) {
+    world w;
+    open_world(&w, summarizes ? with_summary : ok, summarizes ? COUNT(with_summary) : 1, 40,
+               summarizes ? TP_COMPACTION_SUMMARIZE : TP_COMPACTION_DROP_OLDEST, NULL);
+    add_hooks(w.runtime,
+              &(hook){.id = "after", .phase = TP_PHASE_TURN_POST_COMPACTION, .run = see_compacted, .ctx = &w.seen}, 1);
+    for (char letter = 'a'; letter <= 'd'; letter++) say_long(&w, letter);
+    const char *want = summarizes ? "54>40 after 54>36 <in short> pre1 " : "54>40 after 54>18 <> pre1 ";
+    if (!strstr(w.seen.text, want)) fail_msg("%s", w.seen.text);
+    world_close(&w.stage);
+  }
+}
+
 TEST(denied_compaction_leaves_the_history_as_it_is) {
   static const reply too_long[] = {{.text = "ok"}, {.fails = TP_ERR_CONTEXT_LENGTH}};
   world w;

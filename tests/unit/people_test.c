@@ -713,3 +713,117 @@ TEST(answer_is_read_strictly_and_finds_no_question) {
   assert_int_equal(tp_question_answer(token, &decision, &fault), TP_ERR_VERSION);
   assert_int_equal(tp_question_answer(token, NULL, &fault), TP_ERR_USAGE);
 }
+
+/* ---- tool.ask answers in a person's place, and tool.denied sees what was denied ---- */
+
+static tp_answer note_denied(void *ctx, tp_call *call) {
+  world *w = ctx;
+  tp_text tool = tp_call_text(call, TP_FIELD_TOOL), id = tp_call_text(call, TP_FIELD_CALL_ID);
+  tp_text reason = tp_call_text(call, TP_FIELD_REASON);
+  snprintf(w->filtered, sizeof w->filtered, "denied %.*s %.*s n=%d %.*s", (int)tool.size, tool.data, (int)id.size,
+           id.data, (int)tp_value_int(tp_value_get(tp_call_text(call, TP_FIELD_ARGUMENTS), "n"), -1), (int)reason.size,
+           reason.data);
+  return TP_ANSWER_DONE;
+}
+
+/* As rewrite(), in tool.ask; it notes what it was asked about. */
+static tp_answer answer_ask(void *ctx, tp_call *call) {
+  tp_text reason = tp_call_text(call, TP_FIELD_REASON);
+  if (reason.size != 3 || memcmp(reason.data, "odd", 3) != 0) return TP_ANSWER_NONE;
+  return rewrite(ctx, call);
+}
+
+typedef struct asked_row {
+  act ask, pre;
+  tp_handler_fn pre_run; /* NULL: as pre says */
+  tp_verdict person;
+  bool channel, permission;
+  tp_tool_result_kind kind;
+  int asked, ran_with;
+  const char *denied; /* what tool.denied sees; NULL: nothing */
+} asked_row;
+
+static void check_asked(const asked_row *row, size_t index) {
+  world w = {.pre = row->pre, .pre_run = row->pre_run, .person = {.answers = row->person, .reason = "no"}};
+  w.permission = row->permission ? TP_PERMISSION_ASK : TP_PERMISSION_AUTO;
+  act asks = row->ask;
+  open_world(&w, (tp_runtime_options){0}, row->channel, row->permission);
+  const hook hooks[] = {{.id = "answers", .phase = TP_PHASE_TOOL_ASK, .run = answer_ask, .ctx = &asks},
+                        {.id = "sees", .phase = TP_PHASE_TOOL_DENIED, .run = note_denied, .ctx = &w}};
+  add_hooks(w.runtime, hooks, COUNT(hooks));
+  tp_turn_end(w.turn);
+  world_begin_bare(&w.stage);
+  tp_tool_result result = call_n(&w, 7);
+  if (result.kind != row->kind) fail_msg("row %zu: %s", index, tp_tool_result_name(result.kind));
+  if (w.person.asked != row->asked) fail_msg("row %zu: asked %d times", index, w.person.asked);
+  if (row->kind == TP_TOOL_OK && atoi(w.ran_with) != row->ran_with) fail_msg("row %zu: n=%s", index, w.ran_with);
+  bool was_seen = strncmp(w.filtered, "denied ", 7) == 0;
+  if (was_seen != (row->denied != NULL) || (was_seen && !strstr(w.filtered, row->denied)))
+    fail_msg("row %zu: %s", index, w.filtered);
+  world_close(&w.stage);
+}
+
+#define ODD \
+  { .kind = TP_ANSWER_ASK, .reason = "odd" }
+#define NINE .replaces = TP_FIELD_ARGUMENTS, .text = "\x81\xa1n\x09"
+#define ONE .replaces = TP_FIELD_ARGUMENTS, .text = "\x81\xa1n\x01"
+
+static tp_answer ask_but_deny_one(void *ctx, tp_call *call) {
+  (void)ctx;
+  bool is_one = tp_value_int(tp_value_get(tp_call_text(call, TP_FIELD_ARGUMENTS), "n"), 0) == 1;
+  return is_one ? tp_call_deny(call, "no one") : tp_call_ask(call, "odd");
+}
+
+TEST(handler_of_tool_ask_answers_in_place_of_a_person) {
+  static const asked_row cases[] = {
+      {.ask = {.kind = TP_ANSWER_ALLOW},
+       .pre = ODD,
+       .person = TP_VERDICT_DENY,
+       .channel = true,
+       .kind = TP_TOOL_OK,
+       .ran_with = 7},
+      {.ask = {.kind = TP_ANSWER_ALLOW}, .pre = ODD, .kind = TP_TOOL_OK, .ran_with = 7}, /* no channel is needed */
+      {.ask = {.kind = TP_ANSWER_DENY, .reason = "never"},
+       .pre = ODD,
+       .person = TP_VERDICT_ALLOW,
+       .channel = true,
+       .kind = TP_TOOL_DENIED,
+       .denied = "t c1 n=7 never"},
+      {.pre = ODD, .person = TP_VERDICT_ALLOW, .channel = true, .asked = 1, .kind = TP_TOOL_OK, .ran_with = 7},
+      {.pre = ODD,
+       .person = TP_VERDICT_DENY,
+       .channel = true,
+       .kind = TP_TOOL_DENIED,
+       .asked = 1,
+       .denied = "a person denied it: no"},
+      {.pre = ODD, .kind = TP_TOOL_DENIED, .denied = "there is no channel to ask"},
+      {.ask = {.kind = TP_ANSWER_FAILED, .reason = "broken"},
+       .pre = ODD,
+       .person = TP_VERDICT_ALLOW,
+       .channel = true,
+       .asked = 1,
+       .kind = TP_TOOL_OK,
+       .ran_with = 7}, /* best effort: the person is asked */
+      {.ask = {.kind = TP_ANSWER_ALLOW, NINE}, .pre = ODD, .kind = TP_TOOL_OK, .ran_with = 9},
+      {.ask = {NINE},
+       .pre = ODD,
+       .person = TP_VERDICT_ALLOW,
+       .channel = true,
+       .asked = 1,
+       .kind = TP_TOOL_OK,
+       .ran_with = 9},
+      {.ask = {.kind = TP_ANSWER_ALLOW, ONE},
+       .pre_run = ask_but_deny_one,
+       .kind = TP_TOOL_DENIED,
+       .denied = "t c1 n=1 no one"}, /* guards look at it again */
+      {.ask = {.kind = TP_ANSWER_ALLOW, .replaces = TP_FIELD_ARGUMENTS, .text = "\x91\x09"},
+       .pre = ODD,
+       .kind = TP_TOOL_INVALID_ARGUMENTS}, /* and so does the schema */
+      {.ask = {.kind = TP_ANSWER_DENY, .reason = "never"},
+       .channel = true,
+       .kind = TP_TOOL_OK,
+       .ran_with = 7}, /* nothing asks */
+      {.pre = {.kind = TP_ANSWER_DENY, .reason = "not here"}, .kind = TP_TOOL_DENIED, .denied = "t c1 n=7 not here"},
+  };
+  for (size_t i = 0; i < COUNT(cases); i++) check_asked(&cases[i], i);
+}

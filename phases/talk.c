@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * talk.c: the states of a conversation lie in the turn's memory, newest first. Messages never move, and a list that
+ * grows is another one, so that a state is two lists and two counts. */
+#include "phases/talk.h"
+
+#include "phases/drive.h"
+#include "phases/turn.h"
+#include "runtime/exec/call.h"
+#include "runtime/exec/entry.h"
+
+void tp__talk_show(tp__drive *d) {
+  tp__talk *last = tp__aptr_load_relaxed(&d->talk);
+  tp__past *past = tp__drive_past(d);
+  tp__talk now = {.before = last,
+                  .past = past,
+                  .past_items = past->list.items,
+                  .own_items = d->messages.items,
+                  .past_count = past->list.count,
+                  .own_count = d->messages.count};
+  bool is_past = last && last->past == past;
+  now.is_kept = is_past && (last->is_kept || now.past_count > last->past_count); /* only its own turn adds to it */
+  if (now.is_kept) now.own_count = 0;
+  TP__ASSERT(now.own_count <= d->messages.count && (!last || last->before != last));
+  bool is_same = is_past && last->past_count == now.past_count && last->own_count == now.own_count;
+  if (is_same) return;
+  tp__talk *made = tp__arena_alloc(&d->arena, sizeof *made);
+  if (!made) return;
+  *made = now;
+  tp__past_ref(past);
+  tp__aptr_store_release(&d->talk, made); /* pairs with the load in talk_of() */
+}
+
+void tp__talk_fini(tp__drive *d) {
+  for (tp__talk *each = tp__aptr_load_relaxed(&d->talk); each; each = each->before) {
+    TP__ASSERT(each->past);
+    tp__past_unref(each->past);
+  }
+}
+
+/* A detached run has a turn of its own, which no drive drives. */
+static const tp__talk *talk_of(const tp_call *call) {
+  tp__turn *core = call->entry->turn;
+  if (core->kind == TP__TURN_DETACHED) core = core->origin;
+  if (!core || core->kind == TP__TURN_DETACHED) return NULL;
+  const tp__drive *d = tp__turn_of(core)->drive;
+  return d ? tp__aptr_load_acquire(&d->talk) : NULL; /* pairs with the store in tp__talk_show() */
+}
+
+size_t tp_call_messages(const tp_call *call, tp_call_message_fn each, void *ctx) {
+  const tp__talk *talk = call ? talk_of(call) : NULL;
+  if (!talk) return 0;
+  size_t count = talk->past_count + talk->own_count;
+  for (size_t i = 0; each && i < count; i++) {
+    const tp_message *message = i < talk->past_count ? talk->past_items[i] : talk->own_items[i - talk->past_count];
+    if (!each(ctx, message)) break;
+  }
+  return count;
+}
