@@ -37,7 +37,8 @@ def declarations(abi):
         values = ['%s = %d' % pair for pair in entry['values'].items()]
         lines += ['enum { %s };' % ', '.join(values) if entry['type'] != 'enum' else
                   'typedef enum %s { %s } %s;' % (name, ', '.join(values), name)]
-    lines += ['#define %s %d' % (name, entry['value']) for name, entry in ours('constants').items()
+    lines += ['static %sconst %s;' % (entry['type'], name) if '*' in entry['type'] else
+              '#define %s %d' % (name, entry['value']) for name, entry in ours('constants').items()
               if isinstance(entry['value'], int)]
     lines += ['typedef %s;' % signature(entry, '(*%s)' % name) for name, entry in ours('callbacks').items()]
     written, structs = set(), ours('structs')

@@ -74,7 +74,8 @@ def main(path):
             print('pub const %s: %s = %d;' % (constant, name, value))
     for name, entry in ours('constants'):
         if isinstance(entry['value'], int):
-            print('pub const %s: %s = %d;' % (name, rust(entry['type']), entry['value']))
+            pointer = ' as ' + rust(entry['type']) if '*' in entry['type'] else ''
+            print('pub const %s: %s = %d%s;' % (name, rust(entry['type']), entry['value'], pointer))
     for name, entry in ours('callbacks'):
         print('pub type %s = %s;' % (name, function(entry['returns'], [one['type'] for one in entry['parameters']])))
     for name, entry in ours('structs'):
