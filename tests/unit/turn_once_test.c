@@ -268,8 +268,12 @@ TEST(a_printed_answer_may_be_long) {
   assert_int_equal(h.text[4999], '7');
 }
 
-TEST(a_printed_answer_that_is_no_text_is_an_error) {
-  assert_int_equal(call_tool(answer_no_utf8, TP_PLACEMENT_INLINE, "{}").kind, TP_TOOL_HANDLER_ERROR);
+TEST(a_printed_answer_without_format_is_an_error_and_one_without_utf8_is_mended) {
+  heard h = call_tool(answer_no_utf8, TP_PLACEMENT_INLINE, "{}");
+  assert_int_equal(h.kind, TP_TOOL_OK);
+  assert_string_equal(h.text,
+                      "\xEF\xBF\xBD"
+                      "1");
   assert_int_equal(call_tool(answer_no_format, TP_PLACEMENT_INLINE, "{}").kind, TP_TOOL_HANDLER_ERROR);
 }
 
