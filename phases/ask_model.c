@@ -217,9 +217,10 @@ tp_status tp_call_ask_model(tp_call *call, const tp_model *theirs, const tp_mode
   ask *a = NULL;
   tp_status status = new_ask(call, &a);
   if (status != TP_OK) return tp__fail(fault, status, NULL, "the model was not asked: %s", tp_status_text(status));
-  status = tp__model_read(theirs, a->turn.runtime, &a->model, fault);
-  if (status == TP_OK && a->model.inbox)
-    status = tp__fail(fault, TP_ERR_USAGE, NULL, "a model with an inbox is asked by sessions and agents alone");
+  status = tp__model_read(theirs, tp__runtime_registry(a->turn.runtime), &a->model, fault);
+  if (status == TP_OK && tp__inbox_is_of_session(a->model.inbox) && !a->turn.inbox)
+    status = tp__fail(fault, TP_ERR_USAGE, NULL,
+                      "the model names TP_INBOX_OF_SESSION, and the call is of no session with an inbox");
   if (status == TP_OK) status = read_request(a, request, fault);
   if (status == TP_ERR_NO_MEMORY) (void)tp__fail(fault, status, NULL, "no memory to ask the model");
   if (status == TP_OK) {

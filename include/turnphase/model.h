@@ -160,14 +160,16 @@ TP_API size_t tp_call_messages(const tp_call *call, tp_call_message_fn each, voi
  *  that classify. The model belongs to the caller. No phase is run, nothing is repeated, and no event, step, token sum
  *  or cost of the turn includes the request: its cost is in the response.
  *  @param call      of a handler of placement thread or with an inbox, on its own thread.
- *  @param model     with start, without inbox. Copied; ctx and name stay until nothing uses the model: after a request
- *                   was abandoned, its token may be open until the handler is destroyed.
+ *  @param model     with start; or with an inbox, whose thread answers while this one waits: not the same thread.
+ *                   Copied; ctx, name and inbox stay until nothing uses the model: after a request was abandoned, its
+ *                   token may be open until the handler is destroyed. TP_INBOX_OF_SESSION is that of the call's turn.
  *  @param request   model, system, messages and parameters are read, and copied; struct_size is set. Tools are refused;
  *                   the rest is the library's.
  *  @param ret_response  borrowed until the handler returns. Set on TP_OK alone; struct_size is set by the caller.
  *  @param ret_retryable whether the same request may succeed when it is sent again; may be NULL.
  *  @return TP_OK; the code of tp_model_fail(), with its message in the fault; TP_ERR_TIMEOUT at the deadline of the
- *          call; TP_ERR_CANCELLED when the call is cancelled: the model's cancel is called then; TP_ERR_NO_THREAD,
+ *          call; TP_ERR_CANCELLED when the call is cancelled: the model's cancel is called then, or TP_WORK_CANCEL
+ *          comes to its inbox; TP_ERR_MODEL when its inbox was freed; TP_ERR_NO_THREAD,
  *          TP_ERR_SHUTDOWN, TP_ERR_FULL, TP_ERR_NO_MEMORY; TP_ERR_USAGE, TP_ERR_VERSION, TP_ERR_UTF8 for a wrong
  *          argument. Threads: that of the call. */
 TP_API tp_status tp_call_ask_model(tp_call *call, const tp_model *model, const tp_model_request *request,

@@ -2,13 +2,14 @@
  *
  * A handler asks a model: what it gets, what is refused, and what becomes of a request that was given up. */
 #include "tests/support/test.h"
-#include "tests/support/model.h"
+#include "tests/support/inbox.h"
 
 /* ---- a handler that asks once ---- */
 
 typedef struct asker {
   recorder *model;
   bool is_inline, forever;
+  tp_inbox *inbox;          /* not NULL: the model is of it */
   tp_model_request request; /* without messages: one user's message, "Hi" */
   latch asked;              /* the function has returned */
   tp_status status;
@@ -29,7 +30,8 @@ static tp_answer ask(void *ctx, tp_call *call) {
     request.messages = messages;
     request.message_count = 1;
   }
-  const tp_model *model = recorder_model(a->model, a->is_inline);
+  const tp_model through = {.struct_size = sizeof through, .name = "through", .ctx = a, .inbox = a->inbox};
+  const tp_model *model = a->inbox ? &through : recorder_model(a->model, a->is_inline);
   a->status = tp_call_ask_model(call, model, &request, &response, &a->retryable, &fault);
   snprintf(a->text, sizeof a->text, "%.*s", (int)response.text.size, response.text.size ? response.text.data : "");
   snprintf(a->stop_reason, sizeof a->stop_reason, "%.*s", (int)response.stop_reason.size,
@@ -218,4 +220,113 @@ TEST(request_ends_with_a_cancelled_turn) {
   close_runtime(runtime);
   assert_int_equal(a.model->destroys, 1);
   recorder_free(a.model);
+}
+
+/* ---- a model whose host takes the requests from an inbox ---- */
+
+typedef struct looper {
+  asker a;
+  tp_runtime *runtime;
+  tp_inbox *inbox;
+  tp_turn *turn;
+  ran ran;
+} looper;
+
+/* The handler asks on its thread, and the test is the loop. */
+static void begin_to_ask(looper *l, uint32_t limit_ms) {
+  *l = (looper){.a = {.model = recorder_new(NULL, 0)}};
+  l->runtime = open_with(&l->a, true, TP_EXECUTION_BLOCKING, limit_ms);
+  l->a.inbox = l->inbox = open_inbox(l->runtime, 0);
+  l->turn = begin_bare(l->runtime, 60000);
+}
+
+static void ask_in_turn(looper *l) { submit(l->turn, TP_PHASE_TURN_POST_TURN, NULL, &l->ran); }
+
+static void end_asking(looper *l, tp_status status) {
+  latch_wait(&l->ran.ended, 1);
+  latch_wait(&l->a.asked, 1);
+  assert_int_equal(l->a.status, status);
+  tp_turn_end(l->turn);
+  assert_int_equal(open_tokens(l->runtime), 0);
+  close_runtime(l->runtime);
+  tp_inbox_free(l->inbox);
+  recorder_free(l->a.model);
+}
+
+TEST(request_to_a_model_of_an_inbox_is_answered_by_its_loop) {
+  looper l;
+  begin_to_ask(&l, 60000);
+  ask_in_turn(&l);
+  const tp_work *work = take_next(l.inbox);
+  assert_int_equal(work->kind, TP_WORK_MODEL);
+  assert_ptr_equal(work->ctx, &l.a);
+  assert_text(work->request->messages[0]->text, "Hi");
+  assert_in_range(work->request->time_left_ms, 1, 60000);
+  const tp_model_response response = {.struct_size = sizeof response, .text = TEXT("Hello"), .input_tokens = 7};
+  assert_int_equal(tp_model_complete(work->token, &response, NULL), TP_OK);
+  end_asking(&l, TP_OK);
+  assert_string_equal(l.a.text, "Hello");
+  assert_int_equal(l.a.input_tokens, 7);
+}
+
+TEST(model_of_an_inbox_fails_with_the_words_of_its_loop) {
+  looper l;
+  begin_to_ask(&l, 60000);
+  ask_in_turn(&l);
+  assert_int_equal(tp_model_fail(take_next(l.inbox)->token, TP_ERR_MODEL_UNAVAILABLE, "asleep", true, NULL), TP_OK);
+  end_asking(&l, TP_ERR_MODEL_UNAVAILABLE);
+  assert_string_equal(l.a.message, "asleep");
+  assert_true(l.a.retryable);
+}
+
+TEST(request_that_was_taken_brings_its_cancel_at_the_limit) {
+  looper l;
+  begin_to_ask(&l, 30);
+  ask_in_turn(&l);
+  tp_token token = take_next(l.inbox)->token;
+  const tp_work *work = take_any(l.inbox);
+  assert_int_equal(work->kind, TP_WORK_CANCEL);
+  assert_int_equal(work->token.bits, token.bits);
+  assert_int_equal(tp_work_release(work), TP_OK);
+  const tp_model_response late = {.struct_size = sizeof late, .text = TEXT("late")};
+  assert_int_equal(tp_model_complete(token, &late, NULL), TP_ERR_STALE);
+  end_asking(&l, TP_ERR_TIMEOUT);
+}
+
+TEST(request_that_was_not_taken_is_withdrawn_at_the_limit) {
+  looper l;
+  begin_to_ask(&l, 30);
+  ask_in_turn(&l);
+  latch_wait(&l.a.asked, 1);
+  latch_wait(&l.ran.ended, 1);
+  while (open_tokens(l.runtime) > 0) sleep_ms(1);
+  assert_null(take(l.inbox));
+  end_asking(&l, TP_ERR_TIMEOUT);
+}
+
+TEST(model_of_a_freed_inbox_fails_at_once) {
+  looper l;
+  begin_to_ask(&l, 60000);
+  ask_in_turn(&l);
+  wait_readable(l.inbox);
+  tp_inbox_free(l.inbox);
+  l.inbox = NULL;
+  end_asking(&l, TP_ERR_MODEL);
+  assert_non_null(strstr(l.a.message, "inbox"));
+}
+
+TEST(model_of_another_inbox_is_refused) {
+  tp_runtime *other = open_runtime(NULL);
+  tp_inbox *foreign = open_inbox(other, 0);
+  tp_inbox *const wrong[] = {foreign, TP_INBOX_OF_SESSION};
+  for (size_t i = 0; i < COUNT(wrong); i++) {
+    looper l;
+    begin_to_ask(&l, 60000);
+    l.a.inbox = wrong[i];
+    ask_in_turn(&l);
+    end_asking(&l, TP_ERR_USAGE);
+    assert_non_null(strstr(l.a.message, i == 0 ? "another runtime" : "TP_INBOX_OF_SESSION"));
+  }
+  tp_inbox_free(foreign);
+  close_runtime(other);
 }
