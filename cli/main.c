@@ -80,13 +80,17 @@ static const cli_command commands[] = {
                  "  turnphase hooks check .system/hooks\n"
                  "  turnphase hooks trust .system/hooks\n"
                  "  turnphase hooks list .system/hooks\n"
+                 "  turnphase hooks stats ./kept --since 7d\n"
                  "  echo '{\"tool\": \"shell\"}' | turnphase hooks run .system/hooks no_rm --payload -\n",
-     .description = "list DIR          the hooks of a directory, and whether it is trusted\n"
-                    "check DIR         what a commit would say: file, line, column and remedy\n"
-                    "trust DIR         trust the content of a directory as it is now; untrust DIR takes that back\n"
-                    "run DIR ID        run one hook of a trusted directory alone, with --payload\n"
-                    "import SETTINGS   show what becomes of another host's hooks; --write DIR writes them\n"
-                    "new KIND ID DIR   make a hook with its script and a test; KIND is guard, context or log",
+     .description =
+         "list DIR          the hooks of a directory, and whether it is trusted\n"
+         "check DIR         what a commit would say: file, line, column and remedy\n"
+         "trust DIR         trust the content of a directory as it is now; untrust DIR takes that back\n"
+         "run DIR ID        run one hook of a trusted directory alone, with --payload\n"
+         "import SETTINGS   show what becomes of another host's hooks; --write DIR writes them\n"
+         "stats DATA        per hook of a data directory: calls, denials, failures, p50, p99, last fired, with\n"
+         "                  --since; those that never fired stand last\n"
+         "new KIND ID DIR   make a hook with its script and a test; KIND is guard, context or log",
      .run = cli_hooks},
     {.bit = CLI_TOOL,
      .name = "tool",
@@ -216,6 +220,16 @@ static const cli_command commands[] = {
                     "answer DIR NUMBER allow|deny\n"
                     "                  answers one, once; 1 when it was answered before, or has expired",
      .run = cli_ask_command},
+    {.bit = CLI_AUDIT,
+     .name = "audit",
+     .operand = "DIR",
+     .summary = "list who registered what, and what was refused, denied, replaced or failed",
+     .examples = "  turnphase audit ./kept\n"
+                 "  turnphase audit ./kept --action denial --since 1d\n"
+                 "  turnphase audit ./kept --handler guard --phase tool.pre --json | jq -r .detail\n",
+     .description = "Lists the audit rows of a data directory, newest first: when, what, which subscription (else the\n"
+                    "owner) in which phase and turn, and why. A process may work on the directory meanwhile.",
+     .run = cli_audit},
     {.bit = CLI_STORE,
      .name = "store",
      .operand = "verify|stats|hash|prune DIR FILE",

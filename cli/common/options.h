@@ -28,9 +28,11 @@ enum {
   CLI_TOOL = 524288,
   CLI_WORKER = 1048576,
   CLI_ASK = 2097152,
+  CLI_AUDIT = 4194304,
   CLI_OF_TURN = CLI_TIME | CLI_BLAME | CLI_CHAIN | CLI_EXPLAIN,
   CLI_EVERY = CLI_PLAN | CLI_PHASES | CLI_RUN | CLI_EXIT_STATUS | CLI_BENCH | CLI_RUNS | CLI_SHOW | CLI_JOBS |
-              CLI_STORE | CLI_HOOKS | CLI_MEMORY | CLI_CHAT | CLI_OF_TURN | CLI_PLOT | CLI_TOOL | CLI_WORKER | CLI_ASK
+              CLI_STORE | CLI_HOOKS | CLI_MEMORY | CLI_CHAT | CLI_OF_TURN | CLI_PLOT | CLI_TOOL | CLI_WORKER | CLI_ASK |
+              CLI_AUDIT
 };
 
 enum { CLI_OPERANDS_MAX = 9 };
@@ -90,7 +92,7 @@ typedef struct cli_arguments {
   cli_model_names *last_models;     /* the list of the option that came last; NULL: models */
   const char *data, *tenant, *workspace, *payload, *write, *files, *skills;
   const char *session, *turn, *handler, *state, *since, *scope, *name;
-  const char *format, *output, *age, *size, *reason, *by;
+  const char *format, *output, *age, *size, *reason, *by, *action;
   const char *operand;                    /* the first word that is no option; NULL when there is none */
   const char *operands[CLI_OPERANDS_MAX]; /* all of them */
   size_t operand_count;
@@ -139,6 +141,7 @@ const char *cli_environment(const cli_arguments *arguments);
 void cli_help(const cli_command *command, cli_output *output);
 
 int cli_ask_command(const cli_arguments *arguments, cli_output *output);
+int cli_audit(const cli_arguments *arguments, cli_output *output);
 int cli_bench(const cli_arguments *arguments, cli_output *output);
 int cli_chat_command(const cli_arguments *arguments, cli_output *output);
 int cli_hooks(const cli_arguments *arguments, cli_output *output);

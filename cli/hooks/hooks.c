@@ -650,6 +650,7 @@ static const struct action {
     {"trust", 1, "DIR [--data-file NAME] [--code-file NAME]", trust},
     {"untrust", 1, "DIR", untrust},
     {"run", 2, "DIR ID [--payload FILE.json] [--sandbox]", cli_hooks_run},
+    {"stats", 1, "DATA [--since WHEN]", cli_hooks_stats},
     {"import", 1, "SETTINGS.json… [--write DIR] [--fail-closed] [--rewrite] [--tool OURS=THEIRS]", cli_hooks_import},
     {"new", 3, "KIND ID DIR [--language sh|python|js]", cli_hooks_new},
 };
@@ -662,6 +663,7 @@ static int check_options(const struct action *action, const cli_arguments *argum
   bool imports = action->run == cli_hooks_import, looks = action->run == list || action->run == check;
   const char *foreign = arguments->payload && !runs                               ? "--payload"
                         : arguments->language && !makes                           ? "--language"
+                        : arguments->since && action->run != cli_hooks_stats      ? "--since"
                         : arguments->json && makes                                ? "--json"
                         : arguments->write && !imports                            ? "--write"
                         : arguments->fail_closed && !imports                      ? "--fail-closed"

@@ -34,6 +34,8 @@ void cli_hooks_print_text(cli_output *output, tp_text text);
 
 int cli_hooks_import(const cli_arguments *arguments, cli_output *output);
 int cli_hooks_new(const cli_arguments *arguments, cli_output *output);
+/** hook_stats.c: what the records of a data directory have of each hook. */
+int cli_hooks_stats(const cli_arguments *arguments, cli_output *output);
 int cli_hooks_run(const cli_arguments *arguments, cli_output *output);
 
 /* ---- hooks_trust.c: $XDG_CONFIG_HOME/turnphase/trusted, a line "HASH PATH" for each directory ---- */

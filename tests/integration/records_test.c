@@ -40,6 +40,68 @@ static size_t count_of(const char *const words[], const char *data, int status) 
 
 FOR_ALL_TESTS(scratch_make, scratch_remove);
 
+TEST(audit_and_stats_tell_who_registered_denied_and_never_fired) {
+  static const char guarded[] =
+      "responses:\n  - tool_calls: [{name: memory_search, arguments: {query: a}}]\n  - text: done\n";
+  const char *data = scratch_path("audited"), *hooks = scratch_path("audit-hooks");
+  setenv("XDG_CONFIG_HOME", scratch_path("."), 1);
+  assert_int_equal(mkdir(hooks, 0755), 0);
+  scratch_string("audit-hooks/a.yaml",
+                 "id: no_search\nevent_type: PreAbilityCall\nmatch: {ability_scope: memory_search}\n"
+                 "handler: {kind: deny, reason: not here}\n");
+  scratch_string("audit-hooks/b.yaml",
+                 "id: unused\nevent_type: PreAbilityCall\nmatch: {ability_scope: other}\n"
+                 "handler: {kind: deny, reason: never}\n");
+  command c = {.arguments = {"hooks", "trust", hooks}};
+  assert_status(&c, 0);
+  command_free(&c);
+  c = (command){
+      .arguments = {"run", "--script", scratch_string("guarded.yaml", guarded), "--hooks", hooks, "--data", data},
+      .input = "{\"session\": \"s\", \"turn\": \"g1\", \"user\": \"go\"}\n"};
+  assert_status(&c, 0);
+  command_free(&c);
+  c = (command){.arguments = {"audit", data, "--action", "denial"}};
+  assert_status(&c, 0);
+  assert_int_equal(lines_of(&c.out), 1);
+  assert_holds(
+      &c.out,
+      "  denial       no_search                   tool.pre          g1                memory_search: not here\n");
+  command_free(&c);
+  c = (command){
+      .arguments = {"audit", data, "--json", "--handler", "no_search", "--phase", "tool.pre", "--turn", "g1"}};
+  assert_status(&c, 0);
+  assert_holds(&c.out,
+               "\"action\":\"denial\",\"owner\":\"declared\",\"status\":\"TP_ERR_DENIED\",\"hook\":\"no_search\","
+               "\"phase\":\"tool.pre\",\"turn\":\"g1\"");
+  command_free(&c);
+  assert_true(COUNT_OF(data, 0, "audit", "DIR", "--json", "--action", "commit", "--handler", "declared") == 1);
+  assert_int_equal(COUNT_OF(data, 0, "audit", "DIR", "--json", "--turn", "other"), 0);
+  assert_int_equal(COUNT_OF(data, 0, "audit", "DIR", "--json", "--since", "2999-01-01"), 0);
+  assert_int_equal(COUNT_OF(data, 0, "audit", "DIR", "--json", "--limit", "1"), 1);
+  assert_int_equal(COUNT_OF(data, 2, "audit", "DIR", "--phase", "nowhere"), 0);
+  assert_int_equal(COUNT_OF(data, 2, "audit", "DIR", "--since", "tea"), 0);
+  c = (command){.arguments = {"hooks", "stats", data}};
+  assert_status(&c, 0);
+  assert_holds(
+      &c.out,
+      "hook                        phase               calls denials   fails       p50       p99  last fired\n");
+  assert_holds(&c.out, "no_search                   tool.pre                1       1       0 ");
+  assert_holds(&c.out,
+               "unused                      tool.pre                0       0       0         -         -  never fired "
+               "(skipped 1 times)\n");
+  command_free(&c);
+  c = (command){.arguments = {"hooks", "stats", data, "--json"}};
+  assert_status(&c, 0);
+  assert_holds(&c.out,
+               "{\"hook\":\"no_search\",\"phase\":\"tool.pre\",\"owner\":\"declared\",\"calls\":1,\"skips\":0,"
+               "\"denials\":1,\"asks\":0,\"failures\":0,");
+  assert_holds(&c.out, "\"never_fired\":true}");
+  command_free(&c);
+  assert_int_equal(COUNT_OF(data, 0, "hooks", "stats", "DIR", "--json", "--since", "2999-01-01"), 0);
+  assert_int_equal(COUNT_OF(data, 2, "hooks", "stats", "DIR", "--since", "tea"), 0);
+  assert_int_equal(COUNT_OF(hooks, 2, "hooks", "list", "DIR", "--since", "1d"), 0);
+}
+
 TEST(run_is_recorded_by_default_and_listed_by_what_it_is) {
   const char *data = play("listed");
   size_t all = COUNT_OF(data, 0, "runs", "DIR", "--json");

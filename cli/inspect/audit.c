@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The command audit: who registered what, what was refused, denied, replaced, or failed, as the store of a data
+ * directory has it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/common/data.h"
+#include "cli/common/date.h"
+#include "cli/common/exit_status.h"
+#include "cli/common/map.h"
+#include "cli/common/message.h"
+#include "cli/common/quantity.h"
+#include "cli/inspect/trace.h"
+#include "cli/run/timeline.h"
+
+enum { ACTION_WIDTH = 13, NAME_WIDTH = 28, PHASE_WIDTH = 18, TURN_WIDTH = 18 };
+
+typedef struct listing {
+  const cli_arguments *arguments;
+  cli_output *output;
+  const cli_data *data;
+  size_t shown;
+  bool has_more; /* the limit was reached */
+} listing;
+
+static bool is_word_of(const char *word, const char *value) { return !word || strcmp(word, value ? value : "") == 0; }
+
+static bool is_asked_for(const listing *list, const tp_audit *row) {
+  const cli_arguments *arguments = list->arguments;
+  const char *name = arguments->handler;
+  bool has_name = is_word_of(name, row->owner) || (row->subscription && is_word_of(name, row->subscription));
+  return has_name && is_word_of(arguments->action, row->action) && is_word_of(arguments->turn, row->turn);
+}
+
+static void print_json(const listing *list, const tp_audit *row) {
+  char phase[32], time[40];
+  cli_map p = {0};
+  cli_map_add_int(&p, "unix_ms", row->unix_ms);
+  cli_map_add_string(&p, "time", cli_data_time(row->unix_ms, time));
+  cli_map_add_string(&p, "action", row->action);
+  cli_map_add_string(&p, "owner", row->owner);
+  cli_map_add_string(&p, "status", row->status == TP_OK ? "TP_OK" : tp_status_name(row->status));
+  if (row->subscription) {
+    cli_map_add_string(&p, "hook", row->subscription);
+    cli_map_add_string(&p, "phase", cli_data_phase(list->data, row->phase, phase));
+    cli_map_add_string(&p, "turn", row->turn);
+    cli_map_add_string(&p, "state", tp_state_name(row->state));
+    cli_map_add_string(&p, "reason", row->reason ? tp_reason_name(row->reason) : "");
+    cli_map_add_int(&p, "duration_ns", row->duration_ns);
+  }
+  cli_map_add_string(&p, "detail", row->detail);
+  cli_map_print(&p, list->output);
+}
+
+static void print_cell(cli_output *output, const char *text, size_t width) {
+  cli_trace_cell(output, text, width - 1);
+  cli_print_string(output, " ");
+}
+
+static void print_line(const listing *list, const tp_audit *row) {
+  char time[40], phase[32];
+  cli_printf(list->output, "%s  ", cli_data_time(row->unix_ms, time));
+  print_cell(list->output, row->action, ACTION_WIDTH);
+  print_cell(list->output, row->subscription ? row->subscription : row->owner, NAME_WIDTH);
+  print_cell(list->output, row->subscription ? cli_data_phase(list->data, row->phase, phase) : "", PHASE_WIDTH);
+  print_cell(list->output, row->turn ? row->turn : "", TURN_WIDTH);
+  if (row->status != TP_OK && row->status != TP_ERR_DENIED)
+    cli_printf(list->output, "%s: ", tp_status_name(row->status));
+  cli_print_cut(list->output, tp_text_of(row->detail), SIZE_MAX);
+  cli_print_string(list->output, "\n");
+}
+
+static bool show(void *ctx, const tp_audit *row) {
+  listing *list = ctx;
+  if (list->output->error) return false;
+  if (!is_asked_for(list, row)) return true;
+  list->has_more = list->shown == cli_limit(list->arguments, CLI_LIMIT);
+  if (list->has_more) return false;
+  list->shown++;
+  if (list->arguments->json) print_json(list, row);
+  else print_line(list, row);
+  return true;
+}
+
+static int read_query(const listing *list, tp_audit_query *query) {
+  const cli_arguments *arguments = list->arguments;
+  if (arguments->phases.count > 1) {
+    cli_error("audit takes one --phase");
+    return CLI_USAGE;
+  }
+  if (arguments->phases.count == 1) {
+    query->phase = tp_phase_find(list->data->names, arguments->phases.items[0]);
+    if (!query->phase) {
+      cli_error("there is no phase '%s'; see: turnphase phases", arguments->phases.items[0]);
+      return CLI_USAGE;
+    }
+  }
+  if (!arguments->since || cli_date_read_since(arguments->since, &query->from_unix_ms)) return CLI_OK;
+  cli_error("--since takes 90s, 10m, 2h, 3d, 2026-11-22 or 2026-11-22T23:50:34 (UTC), not '%s'", arguments->since);
+  return CLI_USAGE;
+}
+
+int cli_audit(const cli_arguments *arguments, cli_output *output) {
+  cli_data data = {0};
+  int status = cli_data_open(arguments->operand, &data);
+  if (status != CLI_OK) return status;
+  listing list = {.arguments = arguments, .output = output, .data = &data};
+  tp_audit_query query = {.struct_size = sizeof query};
+  tp_fault fault = {0};
+  status = read_query(&list, &query);
+  if (status == CLI_OK) {
+    tp_status read = data.store->audits(data.store->ctx, &query, show, &list, &fault);
+    if (read != TP_OK) status = cli_fault(data.path, read, &fault);
+    else if (list.shown == 0 && !arguments->json) cli_error("there is no audit row that fits");
+    else if (list.has_more) cli_error("there are more; --limit 0 shows all");
+  }
+  cli_data_close(&data);
+  return status;
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The action stats of the command hooks: what the records of a data directory have of each subscription, so that those
+ * which deny all the time, fail, are slow, or are never called stand out. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/common/data.h"
+#include "cli/common/date.h"
+#include "cli/common/exit_status.h"
+#include "cli/common/map.h"
+#include "cli/common/message.h"
+#include "cli/common/pool.h"
+#include "cli/common/quantity.h"
+#include "cli/hooks/hooks.h"
+#include "cli/inspect/trace.h"
+
+enum { NAME_WIDTH = 28, PHASE_WIDTH = 18 };
+
+/** One subscription in one phase. */
+typedef struct hook {
+  char *name, *owner;
+  uint32_t phase;
+  uint64_t calls, skips, denials, asks, failures;
+  int64_t last_unix_ms; /* of its last call */
+  int64_t *durations_ns;
+  size_t duration_count, duration_capacity;
+} hook;
+
+typedef struct stats {
+  cli_output *output;
+  const cli_data *data;
+  hook *hooks;
+  size_t count, capacity;
+} stats;
+
+static char *copy(const char *text) {
+  size_t size = strlen(text) + 1;
+  return memcpy(cli_alloc(size), text, size);
+}
+
+static hook *find(stats *s, const tp_run_record *run, uint32_t phase) {
+  for (size_t i = 0; i < s->count; i++)
+    if (s->hooks[i].phase == phase && strcmp(s->hooks[i].name, run->subscription) == 0) return &s->hooks[i];
+  s->hooks = cli_reserve(s->hooks, s->count, &s->capacity, sizeof *s->hooks);
+  hook *h = &s->hooks[s->count++];
+  *h = (hook){.name = copy(run->subscription), .owner = copy(run->owner), .phase = phase};
+  return h;
+}
+
+static void add_duration(hook *h, int64_t duration_ns) {
+  h->durations_ns = cli_reserve(h->durations_ns, h->duration_count, &h->duration_capacity, sizeof *h->durations_ns);
+  h->durations_ns[h->duration_count++] = duration_ns;
+}
+
+static bool has_failed(const tp_run_record *run) {
+  return run->state == TP_STATE_FAILED || run->state == TP_STATE_TIMED_OUT || run->state == TP_STATE_INTERRUPTED;
+}
+
+static bool count_entry(void *ctx, const tp_entry_record *entry) {
+  stats *s = ctx;
+  for (size_t i = 0; i < entry->run_count; i++) {
+    tp_run_record run = {.struct_size = sizeof run};
+    if (!entry->run(entry->source, i, &run)) continue;
+    hook *h = find(s, &run, entry->phase);
+    if (run.attempts == 0) {
+      h->skips++;
+      continue;
+    }
+    h->calls++;
+    h->denials += run.verdict == TP_VERDICT_DENY;
+    h->asks += run.verdict == TP_VERDICT_ASK;
+    h->failures += has_failed(&run);
+    if (entry->started_unix_ms > h->last_unix_ms) h->last_unix_ms = entry->started_unix_ms;
+    if (run.started_ns && run.ended_ns) add_duration(h, run.ended_ns - run.started_ns);
+  }
+  return true;
+}
+
+static int by_number(const void *a, const void *b) {
+  const int64_t *x = a, *y = b;
+  return (*x > *y) - (*x < *y);
+}
+
+/* Those that were never called stand last. */
+static int by_calls(const void *a, const void *b) {
+  const hook *x = a, *y = b;
+  if (x->calls != y->calls) return x->calls < y->calls ? 1 : -1;
+  int order = strcmp(x->name, y->name);
+  return order ? order : (x->phase > y->phase) - (x->phase < y->phase);
+}
+
+/* The least duration that at least this part of the calls did not exceed; the durations are sorted. */
+static int64_t percentile(const hook *h, size_t percent) {
+  if (h->duration_count == 0) return 0;
+  size_t rank = (h->duration_count * percent + 99) / 100;
+  return h->durations_ns[rank > 0 ? rank - 1 : 0];
+}
+
+static void print_json(const stats *s, const hook *h) {
+  char phase[32];
+  cli_map p = {0};
+  cli_map_add_string(&p, "hook", h->name);
+  cli_map_add_string(&p, "phase", cli_data_phase(s->data, h->phase, phase));
+  cli_map_add_string(&p, "owner", h->owner);
+  cli_map_add_int(&p, "calls", (int64_t)h->calls);
+  cli_map_add_int(&p, "skips", (int64_t)h->skips);
+  cli_map_add_int(&p, "denials", (int64_t)h->denials);
+  cli_map_add_int(&p, "asks", (int64_t)h->asks);
+  cli_map_add_int(&p, "failures", (int64_t)h->failures);
+  cli_map_add_int(&p, "p50_ns", percentile(h, 50));
+  cli_map_add_int(&p, "p99_ns", percentile(h, 99));
+  cli_map_add_bool(&p, "never_fired", h->calls == 0);
+  if (h->calls) cli_map_add_int(&p, "last_unix_ms", h->last_unix_ms);
+  cli_map_print(&p, s->output);
+}
+
+static void print_name(const stats *s, const char *name, const char *phase) {
+  cli_trace_cell(s->output, name, NAME_WIDTH - 1);
+  cli_print_string(s->output, " ");
+  cli_trace_cell(s->output, phase, PHASE_WIDTH - 1);
+}
+
+static void print_line(const stats *s, const hook *h) {
+  char phase[32], time[40];
+  print_name(s, h->name, cli_data_phase(s->data, h->phase, phase));
+  cli_printf(s->output, " %7llu %7llu %7llu", (unsigned long long)h->calls, (unsigned long long)h->denials,
+             (unsigned long long)h->failures);
+  if (h->calls) {
+    cli_print_string(s->output, " ");
+    cli_cell_right(s->output, cli_duration((double)percentile(h, 50)).text, 9);
+    cli_print_string(s->output, " ");
+    cli_cell_right(s->output, cli_duration((double)percentile(h, 99)).text, 9);
+    cli_printf(s->output, "  %s\n", cli_data_time(h->last_unix_ms, time));
+  } else {
+    cli_printf(s->output, " %9s %9s  never fired (skipped %llu times)\n", "-", "-", (unsigned long long)h->skips);
+  }
+}
+
+static void print_all(stats *s, bool json) {
+  for (size_t i = 0; i < s->count; i++) {
+    hook *h = &s->hooks[i];
+    if (h->duration_count) qsort(h->durations_ns, h->duration_count, sizeof *h->durations_ns, by_number);
+  }
+  if (s->count) qsort(s->hooks, s->count, sizeof *s->hooks, by_calls);
+  if (!json && s->count > 0) {
+    print_name(s, "hook", "phase");
+    cli_printf(s->output, " %7s %7s %7s %9s %9s  %s\n", "calls", "denials", "fails", "p50", "p99", "last fired");
+  }
+  for (size_t i = 0; i < s->count && !s->output->error; i++) {
+    if (json) print_json(s, &s->hooks[i]);
+    else print_line(s, &s->hooks[i]);
+  }
+}
+
+static void free_stats(stats *s) {
+  for (size_t i = 0; i < s->count; i++) {
+    free(s->hooks[i].name);
+    free(s->hooks[i].owner);
+    free(s->hooks[i].durations_ns);
+  }
+  free(s->hooks);
+}
+
+int cli_hooks_stats(const cli_arguments *arguments, cli_output *output) {
+  cli_data data = {0};
+  tp_record_query query = {.struct_size = sizeof query};
+  if (arguments->since && !cli_date_read_since(arguments->since, &query.from_unix_ms)) {
+    cli_error("--since takes 90s, 10m, 2h, 3d, 2026-11-22 or 2026-11-22T23:50:34 (UTC), not '%s'", arguments->since);
+    return CLI_USAGE;
+  }
+  int status = cli_data_open(arguments->operands[1], &data);
+  if (status != CLI_OK) return status;
+  stats s = {.output = output, .data = &data};
+  tp_fault fault = {0};
+  tp_status read = data.store->records(data.store->ctx, &query, count_entry, &s, &fault);
+  if (read != TP_OK) status = cli_fault(data.path, read, &fault);
+  else print_all(&s, arguments->json);
+  if (status == CLI_OK && s.count == 0 && !arguments->json) cli_error("no hook ran in that time");
+  free_stats(&s);
+  cli_data_close(&data);
+  return status;
+}
