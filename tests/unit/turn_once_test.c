@@ -116,25 +116,26 @@ static const struct {
              {"x", "xx", false},
              {"gr\xC3\xBC\xC3\x9F", "\xC3\x9F", true}};
 
-static tp_answer look_for_words(void *ctx, tp_call *call) {
-  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-    if (!tp_text_is(tp_call_text(call, TP_FIELD_TEXT), words[i].text)) continue;
-    if (tp_call_contains(call, TP_FIELD_TEXT, words[i].word) == words[i].is_in) ++*(size_t *)ctx;
-    if (tp_call_contains(call, TP_FIELD_RESPONSE_TEXT, words[i].word)) return tp_call_deny(call, "it has no response");
-    break;
-  }
-  return tp_call_allow(call);
+typedef struct looked {
+  size_t row;
+  bool right;
+} looked;
+
+static tp_answer look_for_word(void *ctx, tp_call *call) {
+  looked *l = ctx;
+  const char *word = words[l->row].word;
+  l->right = tp_call_contains(call, TP_FIELD_TEXT, word) == words[l->row].is_in;
+  return tp_call_contains(call, TP_FIELD_RESPONSE_TEXT, word) ? TP_ANSWER_DENY : TP_ANSWER_ALLOW; /* not carried */
 }
 
 TEST(a_field_has_a_word_or_not) {
   for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-    size_t right = 0;
+    looked l = {.row = i};
     tp_runtime *runtime = open_runtime(NULL);
-    assert_int_equal(tp_guard_add(runtime, NULL, "turn.intake", look_for_words, &right, &fault), TP_OK);
+    assert_int_equal(tp_guard_add(runtime, NULL, "turn.intake", look_for_word, &l, &fault), TP_OK);
     if (play_once(runtime, HELLO, words[i].text) != TP_OK) fail_msg("%s", fault.message);
     close_runtime(runtime);
-    /* The first row of that text was looked at. */
-    if (right != 1) fail_msg("row %zu: %s in %s", i, words[i].word ? words[i].word : "NULL", words[i].text);
+    if (!l.right) fail_msg("row %zu: %s in %s", i, words[i].word ? words[i].word : "NULL", words[i].text);
   }
 }
 
@@ -221,11 +222,32 @@ static void hear_result(void *ctx, const tp_event *event) {
   snprintf(h->text, sizeof h->text, "%.*s", (int)event->tool_result->text.size, event->tool_result->text.data);
 }
 
+static _Atomic bool refuses;
+static void *alloc_unless_refused(void *ctx, size_t size) {
+  (void)ctx;
+  return refuses ? NULL : malloc(size);
+}
+static void release(void *ctx, void *memory, size_t size) {
+  (void)ctx;
+  (void)size;
+  free(memory);
+}
+
+static tp_answer echo_without_memory(void *ctx, tp_tool_run *run) {
+  (void)ctx;
+  refuses = true;
+  const char *city = tp_tool_run_string(run, "city");
+  refuses = false;
+  return tp_tool_printf(run, "[%s]", city);
+}
+
 /* What the tool answers to a call with these arguments, as JSON. */
 static heard call_tool(tp_tool_fn run, tp_placement placement, const char *arguments) {
+  static char script[200000];
   heard h = {0};
-  char script[512];
-  tp_runtime *runtime = open_runtime(NULL);
+  const tp_runtime_options options = {.struct_size = sizeof options,
+                                      .allocator = {alloc_unless_refused, release, NULL}};
+  tp_runtime *runtime = open_runtime(&options);
   const tp_tool tool = {.struct_size = sizeof tool, .name = "t", .run = run, .placement = placement};
   const tp_listener listener = {
       .struct_size = sizeof listener, .on_event = hear_result, .ctx = &h, .kinds = 1ull << TP_EVENT_TOOL_END};
@@ -259,6 +281,16 @@ TEST(a_text_argument_is_a_string) {
       assert_string_equal(h.text, rows[i].text);
     }
   }
+}
+
+TEST(an_argument_without_memory_is_an_error_whatever_is_answered) {
+  static char arguments[100000];
+  size_t size = (size_t)snprintf(arguments, sizeof arguments, "{\"city\": \"");
+  memset(arguments + size, 'o', sizeof arguments - size - 3);
+  memcpy(arguments + sizeof arguments - 3, "\"}", 3);
+  heard h = call_tool(echo_without_memory, TP_PLACEMENT_INLINE, arguments);
+  assert_int_equal(h.kind, TP_TOOL_HANDLER_ERROR);
+  assert_string_equal(h.text, "no memory for an argument");
 }
 
 TEST(a_printed_answer_may_be_long) {
