@@ -5,6 +5,7 @@
 
 #include "phases/people.h"
 #include "phases/drive.h"
+#include "runtime/sched/bug.h"
 
 enum { QUEUED_MAX = 64 };
 
@@ -183,6 +184,29 @@ static tp_status check_compaction(const tp_session_options *options, tp_fault *f
   return wrong ? tp__fail(fault, TP_ERR_USAGE, options->id, "tp_session_options: %s", wrong) : TP_OK;
 }
 
+#ifdef TP_SIM
+/* For the bug that the simulator plants. @return referenced; NULL: no other session has one. */
+static tp_inbox *inbox_of_another(tp__agent_layer *layer) {
+  tp_inbox *other = NULL;
+  tp__mutex_lock(&layer->sessions_mutex);
+  for (tp__link *link = layer->sessions.next; link != &layer->sessions && !other; link = link->next)
+    other = TP__CONTAINER(link, tp_session, link)->inbox;
+  tp__inbox_ref(other);
+  tp__mutex_unlock(&layer->sessions_mutex);
+  return other;
+}
+#endif
+
+static void take_inbox(tp_session *session, tp_inbox *inbox) {
+  session->inbox = inbox;
+#ifdef TP_SIM
+  tp_inbox *other = TP__BUG(TP__BUG_OTHER_INBOX) && inbox ? inbox_of_another(session->layer) : NULL;
+  if (other) session->inbox = other;
+  if (other) return;
+#endif
+  tp__inbox_ref(session->inbox);
+}
+
 static tp_status check_inbox(const tp_session_options *options, const void *owner, tp_fault *fault) {
   if (tp__inbox_is_of_session(options->inbox))
     return tp__fail(fault, TP_ERR_USAGE, options->id,
@@ -238,8 +262,7 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
     tp__release(tp__runtime_allocator(runtime), session, sizeof *session);
     return tp__fail(fault, status, options.id, "no memory for a session");
   }
-  session->inbox = options.inbox;
-  tp__inbox_ref(session->inbox);
+  take_inbox(session, options.inbox);
   session->past = tp__past_new(tp__runtime_allocator(runtime));
   status = session->past ? copy_strings(session, &options) : TP_ERR_NO_MEMORY;
   if (status == TP_OK && session->layer->admission.running_max > 0) {

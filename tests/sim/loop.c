@@ -58,12 +58,14 @@ static void permit_back(loop_answer *a) {
 }
 
 static void complete(loop_answer *a) {
+  static const tp_outcome done = {.struct_size = sizeof done, .kind = TP_ANSWER_DONE};
   world *w = a->l->w;
   if (a->over && world_one_in(2)) return;
   permit_back(a);
   a->over = true;
-  tp_status status = a->kind == TP_WORK_MODEL
-                         ? complete_model(a)
+  tp_status status = a->kind == TP_WORK_MODEL ? complete_model(a)
+                     : a->kind == TP_WORK_HANDLER
+                         ? tp_token_complete(a->token, &done, NULL)
                          : tp_tool_complete(a->token, world_one_in(8), tp_text_of("as the loop's tool says"), NULL);
   if (status != TP_OK && status != TP_ERR_STALE)
     world_fail(w, "a completion is taken or stale", "of the loop: it gave %s", tp_status_name(status));
@@ -120,14 +122,21 @@ static loop_tool *new_tool(loop *l, bool single) {
   return l->tools = tool;
 }
 
+static loop *loop_of(world *w, tp_text session) {
+  for (uint32_t i = 0; i < w->s->loop_count; i++)
+    if (tp_text_is(session, w->loops[i].id)) return &w->loops[i];
+  return NULL;
+}
+
+static tp_inbox *named_inbox(const loop *l) { return l->by_session ? TP_INBOX_OF_SESSION : l->inbox; }
+
 static tp_answer emit_tools(void *ctx, tp_call *call) {
-  world *w = ctx;
-  loop *l = w->loop;
-  if (!l || !tp_text_is(tp_call_id(call, TP_ID_SESSION), "loop")) return TP_ANSWER_DONE;
+  loop *l = loop_of(ctx, tp_call_id(call, TP_ID_SESSION));
+  if (!l) return TP_ANSWER_DONE;
   const tp_tool concurrent = {.struct_size = sizeof concurrent,
                               .name = "l-concurrent",
                               .ctx = new_tool(l, false),
-                              .inbox = l->inbox,
+                              .inbox = named_inbox(l),
                               .destroy = destroy_tool};
   tp_tool single = concurrent;
   single.name = "l-single";
@@ -135,12 +144,28 @@ static tp_answer emit_tools(void *ctx, tp_call *call) {
   single.max_concurrent = 1;
   if (is_rough(l) && world_one_in(2)) single.limit_ms = 1 + (uint32_t)tp__sim_random(50);
   const tp_tool *const tools[] = {&concurrent, &single};
-  if (!concurrent.inbox) return TP_ANSWER_DONE; /* freed: there is nothing to name */
-  l->tools_taken += 2;                          /* one may be destroyed before the emit returns */
+  if (!l->inbox) return TP_ANSWER_DONE; /* freed: there is nothing to name */
+  l->tools_taken += 2;                  /* one may be destroyed before the emit returns */
   if (tp_call_emit_tool_bundle(call, "loop", tools, 2, NULL) == TP_OK)
     return is_rough(l) && world_one_in(16) ? tp_call_fail(call, 1, "behind the emit") : TP_ANSWER_DONE;
   l->tools_taken -= 2;
   return tp_call_fail(call, 1, "no tools");
+}
+
+static int32_t is_of_loop(void *ctx, const tp_match_view *view) {
+  return loop_of(ctx, tp_match_id(view, TP_ID_SESSION)) ? TP_MATCH_YES : TP_MATCH_NO;
+}
+
+/* One handler for both: its calls come to the loop whose session's turn it is. */
+static tp_status register_look(world *w, tp_edit *edit) {
+  static const uint32_t phase = TP_PHASE_MODEL_PRE;
+  const tp_handler handler = {
+      .struct_size = sizeof handler, .id = "l.look", .inbox = TP_INBOX_OF_SESSION, .phases = &phase, .phase_count = 1};
+  const tp_match match = {.struct_size = sizeof match, .description = "of a loop", .matches = is_of_loop, .ctx = w};
+  const tp_subscription subscription = {
+      .struct_size = sizeof subscription, .id = "l.look", .handler = "l.look", .phase = phase, .match = &match};
+  TP__TRY(tp_edit_add_handler(edit, &handler, NULL));
+  return tp_edit_add_subscription(edit, &subscription, NULL);
 }
 
 tp_status loop_register(world *w, tp_edit *edit) {
@@ -149,13 +174,14 @@ tp_status loop_register(world *w, tp_edit *edit) {
                                    .run = emit_tools,
                                    .capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE,
                                    .is_inline = true};
+  TP__TRY(register_look(w, edit));
   return world_subscribe(w, edit, &tools);
 }
 
 static void look_at_tool(loop *l, const tp_work *work) {
   const loop_tool *tool = work->ctx;
   bool whole = tool->l == l && !tool->destroys && work->run && !work->call && !work->request && !work->event;
-  if (!whole || !tp_text_is(tp_tool_run_id(work->run, TP_ID_SESSION), "loop") ||
+  if (!whole || !tp_text_is(tp_tool_run_id(work->run, TP_ID_SESSION), l->id) ||
       tp_tool_run_arguments(work->run).size != 1)
     world_fail(l->w, "work says what it is", "a tool's call of the loop is %s", whole ? "another's" : "not whole");
   tp_token token;
@@ -166,28 +192,38 @@ static void look_at_tool(loop *l, const tp_work *work) {
 static void look_at_request(loop *l, const tp_work *work) {
   const tp_model_request *request = work->request;
   bool whole = work->ctx == l && request && !work->call && !work->run && !work->event;
-  if (!whole || !request->message_count || !tp_text_is(request->ids[TP_ID_SESSION], "loop"))
+  if (!whole || !request->message_count || !tp_text_is(request->ids[TP_ID_SESSION], l->id))
     world_fail(l->w, "work says what it is", "a request of the loop is %s", whole ? "another's" : "not whole");
   for (size_t i = 0; whole && i < request->tool_count; i++)
     if (request->tools[i]->destroy || !*request->tools[i]->name)
       world_fail(l->w, "a request shows the turn's tools", "it shows `%s`", request->tools[i]->name);
 }
 
+static void look_at_call(loop *l, const tp_work *work) {
+  bool whole = !work->ctx && work->call && !work->run && !work->request && !work->event;
+  if (!whole || !tp_text_is(tp_call_id(work->call, TP_ID_SESSION), l->id))
+    world_fail(l->w, "work says what it is", "a handler's call of the loop is %s", whole ? "another's" : "not whole");
+}
+
+static void look_at(loop *l, const tp_work *work) {
+  if (work->kind == TP_WORK_MODEL) look_at_request(l, work);
+  else if (work->kind == TP_WORK_TOOL) look_at_tool(l, work);
+  else look_at_call(l, work);
+}
+
 /* From before the answer on the work may be freed at any moment. */
 static void take_work(loop *l, const tp_work *work) {
   loop_answer *a = new_answer(l, work);
+  look_at(l, work);
   if (work->kind == TP_WORK_MODEL) {
-    look_at_request(l, work);
     l->requests++;
-  } else {
-    look_at_tool(l, work);
+  } else if (work->kind == TP_WORK_TOOL) {
     a->tool = work->ctx;
     a->tool->open++;
     if (a->tool->single && ++l->single_taken > 1) world_fail(l->w, "permits", "%u are taken at once", l->single_taken);
   }
   if (is_rough(l) && world_one_in(6)) tp__sim_sleep_ns(draw_delay(l)); /* meanwhile the inbox fills up */
-  if (work->kind == TP_WORK_MODEL) look_at_request(l, work);
-  else look_at_tool(l, work);
+  look_at(l, work);
   answer(a);
 }
 
@@ -391,14 +427,15 @@ static tp_status open_all(loop *l) {
                                     .event_capacity = l->w->s->loop_event_capacity};
   tp_status status = tp_inbox_new(l->w->runtime, &options, &l->inbox, NULL);
   if (status != TP_OK) return status;
+  l->by_session = world_one_in(2);
   const tp_model model = {
-      .struct_size = sizeof model, .name = "loop", .ctx = l, .inbox = l->inbox, .destroy = destroy_model};
-  tp_session_options opens = {.struct_size = sizeof opens, .id = "loop", .model = &model};
+      .struct_size = sizeof model, .name = "loop", .ctx = l, .inbox = named_inbox(l), .destroy = destroy_model};
+  tp_session_options opens = {.struct_size = sizeof opens, .id = l->id, .model = &model, .inbox = l->inbox};
   status = tp_session_open(l->w->runtime, &opens, &l->session, NULL);
   if (status != TP_OK) return status;
   l->session_taken = true;
   const tp_listener listener = {
-      .struct_size = sizeof listener, .inbox = l->inbox, .ctx = l, .destroy = destroy_listener};
+      .struct_size = sizeof listener, .inbox = named_inbox(l), .ctx = l, .destroy = destroy_listener};
   status = tp_session_listen(l->session, &listener, NULL, NULL);
   l->listener_taken = status == TP_OK;
   return status;

@@ -2,7 +2,7 @@
  *
  * loop: a host with one thread, whose model, tools and listener have an inbox in place of functions. It takes work now
  * or late, answers it at once, later, twice or never, returns events whenever it likes, lets the inbox run full, and
- * frees it at any moment. */
+ * frees it at any moment. There may be two of them: what is registered for both names the inbox of the session. */
 #ifndef SIM_LOOP_H
 #define SIM_LOOP_H
 
@@ -41,6 +41,8 @@ typedef struct loop_turn {
 
 struct loop {
   world *w;
+  const char *id;  /* of its session */
+  bool by_session; /* what it has names the inbox of the session, else the inbox */
   tp_inbox *inbox; /* NULL: none, or freed */
   tp_session *session;
   tp__parker parker; /* when the inbox is gone, and for the session's end */
@@ -62,7 +64,7 @@ struct loop {
   loop_answer *answers; /* newest first */
 };
 
-/** The hook that contributes its tools. */
+/** The hooks that contribute their tools, and that look at their requests. */
 tp_status loop_register(world *w, tp_edit *edit);
 /** arg: the loop. */
 void loop_run(void *arg);

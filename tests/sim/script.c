@@ -313,7 +313,7 @@ static void draw_inbox(drawer *d) {
 static void draw_loop(drawer *d) {
   script *s = d->s;
   bool rough = s->fault_level != FAULTS_NONE;
-  s->loop = one_in(d, 3) && !s->options.no_engine_workers;
+  s->loop_count = one_in(d, 3) && !s->options.no_engine_workers ? 1 + (uint32_t)below(d, SCRIPT_LOOPS_MAX) : 0;
   s->loop_capacity = rough && one_in(d, 3) ? 1 + (uint32_t)below(d, 4) : 0;
   s->loop_event_capacity = one_in(d, 2) ? 1 + (uint32_t)below(d, 12) : 0;
   s->loop_close_ns = rough && one_in(d, 3) ? 1 + up_to_us(d, 30000) : 0;

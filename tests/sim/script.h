@@ -20,6 +20,7 @@ enum {
   SCRIPT_LOAD_TURNS_MAX = 24,
   SCRIPT_EDITORS_MAX = 2,
   SCRIPT_READERS_MAX = 2,
+  SCRIPT_LOOPS_MAX = 2,
   SCRIPT_TAKERS_MAX = 2,
   SCRIPT_FIELD_OP = TP_FIELD_HOST,      /* int: which operation the call belongs to */
   SCRIPT_FIELD_TEXT = TP_FIELD_HOST + 1 /* text: what replacing chains replace */
@@ -153,7 +154,7 @@ typedef struct script {
   uint32_t taker_count;      /* hosts that take from the inbox; 0: no node has one */
   uint32_t inbox_capacity;
   int64_t inbox_close_ns; /* when its one taker frees the inbox; 0: after the drains */
-  bool loop;              /* a host with one thread, all of whose agent comes through an inbox of its own */
+  uint32_t loop_count;    /* hosts with one thread, all of whose agent comes through an inbox of its own */
   uint32_t loop_capacity, loop_event_capacity;
   int64_t loop_close_ns; /* when it frees the inbox; 0: at the end */
 } script;

@@ -358,7 +358,7 @@ static tp_status add_all(world *w, tp_edit *edit, tp_fault *fault) {
   if (w->s->nested) TP__TRY(nested_work_register(w, edit));
   if (w->s->tasks) TP__TRY(task_work_register(w, edit));
   if (w->s->compaction) TP__TRY(compaction_work_register(w, edit));
-  if (w->loop) TP__TRY(loop_register(w, edit));
+  if (w->s->loop_count) TP__TRY(loop_register(w, edit));
   if (w->s->idle_sessions) TP__TRY(idle_register(w, edit));
   return tp_edit_commit(edit, NULL, fault);
 }
@@ -702,7 +702,7 @@ static void drain_again(void *arg) {
 
 static void run_hosts(world *w) {
   tp__thread *threads[SCRIPT_TURNS_MAX + SCRIPT_TURN_WORKS_MAX + SCRIPT_TOOL_WORKS_MAX + SCRIPT_EDITORS_MAX +
-                      SCRIPT_READERS_MAX + 11] = {NULL};
+                      SCRIPT_READERS_MAX + SCRIPT_LOOPS_MAX + 10] = {NULL};
   uint32_t count = 0;
   for (uint32_t i = 0; i < w->s->turn_count; i++) threads[count++] = world_start_joined("host", host_run, &w->turns[i]);
   for (uint32_t i = 0; i < w->s->turn_work_count; i++)
@@ -719,7 +719,7 @@ static void run_hosts(world *w) {
   if (w->nested) threads[count++] = world_start_joined("nested", nested_work_run, w);
   if (w->tasks) threads[count++] = world_start_joined("tasks", task_work_run, w);
   if (w->compaction) threads[count++] = world_start_joined("compaction", compaction_work_run, w);
-  if (w->loop) threads[count++] = world_start_joined("loop", loop_run, w->loop);
+  for (uint32_t i = 0; i < w->s->loop_count; i++) threads[count++] = world_start_joined("loop", loop_run, &w->loops[i]);
   if (w->s->idle_sessions) threads[count++] = world_start_joined("idler", idle_run, w);
   if (w->s->looks) threads[count++] = world_start_joined("observer", observer_run, w);
   if (w->s->drain_ns) threads[count++] = world_start_joined("drainer", drain_run, w);
@@ -742,7 +742,7 @@ static void look_after_drain(world *w) {
 /* Each open token is held by a call: none was lost on its way there, or back. Other plays hold tokens of their own. */
 static void look_at_tokens(world *w) {
   uint32_t held = 0;
-  if (w->s->turn_work_count || w->s->tool_work_count || w->session_work || w->loop || w->s->history) return;
+  if (w->s->turn_work_count || w->s->tool_work_count || w->session_work || w->s->loop_count || w->s->history) return;
   if (w->load || w->nested || w->compaction || w->tasks) return;
   for (const call_note *note = w->calls; note; note = note->next) held += note->token.bits && !note->token_over;
   uint32_t open = tp__a32_load_relaxed(&tp__runtime_sched(w->runtime)->tokens_open);
@@ -800,7 +800,7 @@ static void play(void *arg) {
   history_after_free(w);
   tp_shared_history_unref(w->history);
   for (uint32_t i = 0; i < w->s->tool_work_count; i++) tool_work_after_free(&w->tool_works[i]);
-  if (w->loop) loop_after_free(w->loop);
+  for (uint32_t i = 0; i < w->s->loop_count; i++) loop_after_free(&w->loops[i]);
 }
 
 static void ready(tp__parker *parker) {
@@ -841,12 +841,15 @@ static void gather(world *w) {
   ready(&w->session_work->parker);
 }
 
-static void make_loop(world *w) {
-  if (!w->s->loop) return;
-  w->loop = calloc(1, sizeof *w->loop);
-  if (!w->loop) abort();
-  w->loop->w = w;
-  ready(&w->loop->parker);
+static void make_loops(world *w) {
+  static const char *const ids[SCRIPT_LOOPS_MAX] = {"loop", "loop-2"};
+  w->loops = calloc(w->s->loop_count + 1, sizeof *w->loops);
+  if (!w->loops) abort();
+  for (uint32_t i = 0; i < w->s->loop_count; i++) {
+    w->loops[i].w = w;
+    w->loops[i].id = ids[i];
+    ready(&w->loops[i].parker);
+  }
 }
 
 void world_play(world *w, const script *s, uint32_t workers) {
@@ -869,7 +872,7 @@ void world_play(world *w, const script *s, uint32_t workers) {
   send_out(w);
   make_readers(w);
   gather(w);
-  make_loop(w);
+  make_loops(w);
   owner_watch(w);
   w->bytes_open = workers;
   w->report = tp__sim_run(&s->sim, play, w);
@@ -889,7 +892,7 @@ void world_play(world *w, const script *s, uint32_t workers) {
     compaction_work_ended(w);
     for (uint32_t i = 0; i < s->editor_count; i++) commit_work_ended(&w->editors[i]);
     if (w->session_work) session_work_ended(w->session_work);
-    if (w->loop) loop_ended(w->loop);
+    for (uint32_t i = 0; i < s->loop_count; i++) loop_ended(&w->loops[i]);
   }
 }
 
@@ -911,9 +914,9 @@ void world_fini(world *w) {
   free(w->compaction);
   w->compaction = NULL;
   free(w->session_work);
-  if (w->loop) loop_fini(w->loop);
-  free(w->loop);
-  w->loop = NULL;
+  for (uint32_t i = 0; w->loops && i < w->s->loop_count; i++) loop_fini(&w->loops[i]);
+  free(w->loops);
+  w->loops = NULL;
   free(w->records);
   history_fini(w);
   w->session_work = NULL;

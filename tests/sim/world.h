@@ -117,7 +117,7 @@ struct world {
   struct commit_work_editor *editors; /* s->editor_count */
   struct commit_work_reader *readers; /* s->reader_count */
   struct session_work *session_work;  /* NULL: none */
-  struct loop *loop;                  /* NULL: none */
+  struct loop *loops;                 /* s->loop_count */
   tp_shared_history *history;         /* ours until the runtime was freed; NULL: none */
   struct history_call *history_calls; /* newest first */
   uint32_t history_destroys;
