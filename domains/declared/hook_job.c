@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * hook_job.c: starts and cancels programs, and counts who needs one. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "domains/declared/hook_job.h"
 
@@ -32,6 +34,7 @@ tp__job *tp__job_new(const tp__job_kind *kind, const tp__hook *hook, const tp__a
   job->kind = kind;
   job->hook = hook;
   job->references = 2;
+  job->copy = -1;
   tp__hooks_ref(hook->hooks);
   return job;
 }
@@ -56,6 +59,7 @@ static void job_unref(tp__job *job) {
   tp_hooks *hooks = job->hook->hooks;
   tp__lock_fini(&job->mutex);
   tp__bytes_fini(&job->input);
+  if (job->copy >= 0) close(job->copy);
   free(job);
   tp__hooks_unref(hooks);
 }
@@ -104,7 +108,10 @@ void tp__job_notify(const tp__job *job, const tp_process_result *result, const t
 static void program_ended(void *ctx, const tp_process_result *result) {
   tp__job *job = ctx;
   tp__hooks_note_loop(job->hook->hooks);
-  job->kind->ended(job, result);
+  char why[TP__TRUST_WHY_SIZE];
+  /* The answer of a program whose code changed while it ran is not that of the code that was trusted. */
+  if (tp__trust_holds(job->hook, why)) job->kind->ended(job, result);
+  else job->kind->unstarted(job, why, 0);
   job_unref(job);
 }
 
@@ -125,12 +132,19 @@ static void start_program(tp__job *job, const tp__bytes *line, int64_t left_ms) 
   assert(job->token.bits != 0 && job->hook->started);
   const tp__hook *hook = job->hook;
   char why[TP__TRUST_WHY_SIZE];
-  if (!tp__trust_holds(hook, why)) {
+  tp__trust_start start;
+  bool holds = tp__trust_holds(hook, why);
+  if (holds && tp__trust_copy(hook, &start) != 0) {
+    snprintf(why, sizeof why, "the script has changed since it was hashed: look at it, and trust the hooks again");
+    holds = false;
+  }
+  if (!holds) {
     job->kind->unstarted(job, why, 0);
     return;
   }
+  job->copy = start.fd;
   tp_process_options options = {.struct_size = sizeof options,
-                                .arguments = hook->started,
+                                .arguments = start.fd >= 0 ? start.arguments : hook->started,
                                 .environment = hook->environment,
                                 .directory = hook->hooks->root,
                                 .input = {line->data, line->size},

@@ -24,6 +24,7 @@ struct tp__job {
   tp_token token;  /* bits 0: it could not be deferred */
   tp__asked asked; /* its texts follow the job */
   tp__bytes input; /* for on_program; empty without one */
+  int copy;        /* of its script, which it is started from; -1: none */
   tp__lock mutex;
   /* under mutex */
   uint64_t process; /* 0: not started yet */

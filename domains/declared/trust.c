@@ -14,7 +14,14 @@
 #include "domains/declared/hook.h"
 #include "support/sha256.h"
 
-enum { CODE_FILES_MAX = 10000, DATA_FILES_MAX = 256, CODE_BYTES_MAX = 256 << 20, LOOK_BYTES = 512, PATH_SIZE = 4096 };
+enum {
+  CODE_FILES_MAX = 10000,
+  DATA_FILES_MAX = 256,
+  CODE_BYTES_MAX = 256 << 20,
+  LOOK_BYTES = 512,
+  PATH_SIZE = 4096,
+  FRESH_MS = 50
+};
 
 static tp_status refuse_memory(tp_fault *fault) {
   return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the hooks");
@@ -222,11 +229,17 @@ static look look_of(const tp_hooks *hooks, const char *path, const struct stat *
   return is_decided(hooks->data_files, &file) ? LOOKS_DATA : look_at(path, found);
 }
 
+/* The times of a file are those of the last tick of the kernel, 1 to 10 ms. */
+static bool is_fresh(const struct stat *found) {
+  int64_t changed_ms = (int64_t)found->st_ctim.tv_sec * 1000 + found->st_ctim.tv_nsec / 1000000;
+  return tp__wall_ms() - changed_ms < FRESH_MS;
+}
+
 static tp_status take_folder(tp_hooks *hooks, const FTSENT *entry, tp_fault *fault) {
   tp__trust_folder *folder = tp__hooks_alloc(hooks, sizeof *folder);
   const char *path = folder ? tp__hooks_copy(hooks, tp_text_of(entry->fts_path)) : NULL;
   if (!path) return refuse_memory(fault);
-  *folder = (tp__trust_folder){hooks->folders, path, *entry->fts_statp};
+  *folder = (tp__trust_folder){hooks->folders, path, *entry->fts_statp, is_fresh(entry->fts_statp)};
   hooks->folders = folder;
   return TP_OK;
 }
@@ -328,6 +341,7 @@ static tp_status hash_file(const tp_hooks *hooks, tp__trust_file *file, tp_fault
   }
   if (fd < 0) return tp__file_refuse(fault, file->path, fd, 0, "cannot be read");
   file->is_there = true;
+  file->is_fresh = is_fresh(&file->stat);
   tp_status status = TP_OK;
   if (!copy_digest(hooks, file))
     status = file->stat.st_size > CODE_BYTES_MAX ? refuse_large(fault, file->path) : read_digest(fd, file, fault);
@@ -435,6 +449,14 @@ static bool is_found_again(const tp__hook *hook, const tp__trust_file *file) {
   return is_found ? strcmp(path, file->path) == 0 : !file->is_there;
 }
 
+static bool has_digest(const tp__trust_file *file) {
+  tp__trust_file again = {.path = file->path};
+  int fd = tp__file_open(AT_FDCWD, file->path, NULL);
+  bool is_same = fd >= 0 && read_digest(fd, &again, NULL) == TP_OK && strcmp(again.digest, file->digest) == 0;
+  if (fd >= 0) close(fd);
+  return is_same;
+}
+
 static bool file_holds(const tp__hook *hook, const tp__trust_file *file, char why[TP__TRUST_WHY_SIZE]) {
   struct stat now;
   const tp_hooks *hooks = hook->hooks;
@@ -443,7 +465,8 @@ static bool file_holds(const tp__hook *hook, const tp__trust_file *file, char wh
   bool is_there = stat(file->path, &now) == 0 && S_ISREG(now.st_mode);
   if (file->is_there) {
     if (!is_there) return say(why, file->shown, "is gone");
-    return tp__hook_same_file(&now, &file->stat) || say(why, file->shown, "has changed");
+    bool is_same = tp__hook_same_file(&now, &file->stat) && (!file->is_fresh || has_digest(file));
+    return is_same || say(why, file->shown, "has changed");
   }
   assert(!file->digest[0]);
   if (!is_there) return true;
@@ -455,7 +478,7 @@ static bool file_holds(const tp__hook *hook, const tp__trust_file *file, char wh
 
 static bool is_same_folder(const tp__trust_folder *folder) {
   struct stat now;
-  return stat(folder->path, &now) == 0 && tp__hook_same_file(&now, &folder->stat);
+  return !folder->is_fresh && stat(folder->path, &now) == 0 && tp__hook_same_file(&now, &folder->stat);
 }
 
 static bool is_new_code(const tp_hooks *hooks, const FTSENT *entry) {

@@ -3,7 +3,8 @@
  * trust: what the operator of a directory of hooks trusts: code. Code is each file that declares hooks, each program
  * that is started, each script that a command or a line of a shell names, and each other file of the directory that
  * looks like code. What these read or write is data, and no part of it. trust_find.c finds what a command names;
- * trust.c looks at files, hashes them, and compares them before each start. It owns the list of files, which never
+ * trust.c looks at files, hashes them, and compares them before each start and after
+ * it; trust_start.c starts scripts from copies. It owns the list of files, which never
  * changes after the reading. No lock. */
 #ifndef TP__DECLARED_TRUST_H
 #define TP__DECLARED_TRUST_H
@@ -15,7 +16,7 @@
 
 struct tp__hook;
 
-enum { TP__TRUST_WHY_SIZE = 512 };
+enum { TP__TRUST_WHY_SIZE = 512, TP__TRUST_ARGUMENTS_MAX = 65 };
 
 /** A file that a trust is, or could be, about. */
 typedef struct tp__trust_file {
@@ -30,6 +31,7 @@ typedef struct tp__trust_file {
   bool is_argument; /* of a program of which nothing is known */
   bool is_there;    /* when it was hashed */
   struct stat stat;
+  bool is_fresh;   /* it changed so shortly before that its times may not show another change */
   char digest[65]; /* of code that is there */
 } tp__trust_file;
 
@@ -38,6 +40,7 @@ typedef struct tp__trust_folder {
   struct tp__trust_folder *next;
   const char *path;
   struct stat stat;
+  bool is_fresh; /* as of a file */
 } tp__trust_folder;
 
 /** Finds what the command of a hook names: its program, scripts, files. Its environment is complete. */
@@ -64,6 +67,19 @@ tp_status tp__trust_hash(tp_hooks *hooks, tp_fault *fault);
 /** Whether all code that a program of the hook may run is what was hashed, and there is no other.
  *  @param ret_why  which file is not, and the remedy. */
 bool tp__trust_holds(const struct tp__hook *hook, char ret_why[TP__TRUST_WHY_SIZE]);
+
+/** What a program is started with in place of its own arguments. */
+typedef struct tp__trust_start {
+  int fd;        /* of the sealed copy of its script; -1: it is started by its path */
+  char path[64]; /* of the copy */
+  const char *arguments[TP__TRUST_ARGUMENTS_MAX];
+} tp__trust_start;
+
+/** Makes a sealed copy of the script that a hook starts, where it is one of a shell or of Python that does not look for
+ *  its own place.
+ *  @param ret_start  fd is the caller's to close, after the end of the program.
+ *  @return 0; -1: the script is not what was hashed. */
+int tp__trust_copy(const struct tp__hook *hook, tp__trust_start *ret_start);
 
 /** Writes the first file of code that is not what it was: "guard.sh has changed"; empty when there is none. */
 void tp__trust_difference(const tp_hooks *before, const tp_hooks *now, char ret_text[TP__TRUST_WHY_SIZE]);

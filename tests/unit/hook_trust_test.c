@@ -6,6 +6,9 @@
 #include "tests/support/test.h"
 #include "tests/support/hook_files.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 static char root[64];
 
 static int make_root(void **state) {
@@ -246,4 +249,202 @@ TEST(nothing_starts_after_its_code_has_changed) {
     tp_turn_end(turn);
     close_runtime(runtime);
   }
+}
+
+/* ---- while it is started ---- */
+
+/* `cur` is a link to one of two folders, by turns; no file in them ever changes. */
+static atomic_bool stops;
+
+static void point_to(const char *folder) {
+  char link[300], other[300];
+  path_of("cur", link);
+  path_of("cur.new", other);
+  if (symlink(folder, other) == 0) (void)rename(other, link);
+}
+
+static void *turn_links(void *arg) {
+  (void)arg;
+  while (!atomic_load(&stops)) {
+    point_to("evil");
+    point_to("good");
+  }
+  point_to("good");
+  return NULL;
+}
+
+TEST(what_is_started_is_what_was_hashed_while_the_file_changes) {
+  static const struct {
+    const char *command, *name, *good, *evil;
+  } rows[] = {
+      {"[sh, cur/x.sh]", "x.sh", "exit 1\n", "echo > ran\nexit 0\n"},
+      {"[./cur/x.sh]", "x.sh", "#!/bin/sh\nexit 1\n", "#!/bin/sh\necho > ran\nexit 0\n"},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    char line[400], name[64];
+    snprintf(line, sizeof line, "rm -rf '%s'/* '%s'/*", root, directory);
+    assert_int_equal(system(line), 0);
+    snprintf(name, sizeof name, "good/%s", rows[i].name);
+    put(name, rows[i].good, 0755);
+    snprintf(name, sizeof name, "evil/%s", rows[i].name);
+    put(name, rows[i].evil, 0755);
+    point_to("good");
+    snprintf(line, sizeof line, "id: a\nevent: tool.pre\nhandler: {command: %s}\n", rows[i].command);
+    put("hooks/a.yaml", line, 0600);
+    tp_hooks_options options = options_here();
+    tp_runtime *runtime = open_with_hooks(&options);
+    tp_turn *turn = begin_bare(runtime, 60000);
+    pthread_t thread;
+    atomic_store(&stops, false);
+    assert_int_equal(pthread_create(&thread, NULL, turn_links, NULL), 0);
+    for (int j = 0; j < 60; j++) {
+      tp_phase_result result = gate(turn);
+      if (result.outcome != TP_ERR_DENIED) fail_msg("%s: start %d: %d", rows[i].command, j, (int)result.outcome);
+    }
+    atomic_store(&stops, true);
+    pthread_join(thread, NULL);
+    path_of("ran", line);
+    if (access(line, F_OK) == 0) fail_msg("%s: the other ran", rows[i].command);
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+}
+
+/* The line changes the script that it runs: what it says is not what was trusted. */
+TEST(the_answer_of_code_that_changed_while_it_ran_does_not_count) {
+  static const char *const changing[] = {"echo '# more' >> x.sh; sh x.sh", "sh x.sh; rm x.sh"};
+  for (size_t i = 0; i < sizeof changing / sizeof changing[0]; i++) {
+    put("x.sh", "exit 0\n", 0644);
+    put_line("", changing[i]);
+    tp_hooks_options options = options_here();
+    tp_runtime *runtime = open_with_hooks(&options);
+    tp_turn *turn = begin_bare(runtime, 60000);
+    tp_phase_result result = gate(turn);
+    assert_int_equal(result.outcome, TP_ERR_DENIED);
+    assert_int_equal(result.why, TP_REASON_CANNOT_START);
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+}
+
+/* ---- other programs ---- */
+
+TEST(another_program_in_path_is_another_program) {
+  char bin[100], paths[500], old[4096], file[200], one[65], two[65];
+  snprintf(old, sizeof old, "%s", getenv("PATH"));
+  snprintf(bin, sizeof bin, "%s/bin", root);
+  snprintf(paths, sizeof paths, "%s:/usr/bin:/bin", bin);
+  mkdir(bin, 0755);
+  setenv("PATH", paths, 1);
+  put_line("", "true | grep -c x || true");
+  tp_hooks_options options = options_here();
+  tp_runtime *runtime = open_with_hooks(&options);
+  tp_turn *turn = begin_bare(runtime, 60000);
+  assert_int_equal(gate(turn).outcome, TP_OK);
+  hash_now(runtime, one);
+  put("bin/grep", "#!/bin/sh\necho > ran\n", 0755);
+  hash_now(runtime, two);
+  assert_string_not_equal(one, two);
+  tp_phase_result result = gate(turn);
+  assert_int_equal(result.outcome, TP_ERR_DENIED);
+  assert_int_equal(result.why, TP_REASON_CANNOT_START);
+  assert_non_null(memmem(result.reason.data, result.reason.size, "grep", 4));
+  snprintf(file, sizeof file, "%s/ran", root);
+  assert_int_equal(access(file, F_OK), -1);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+  setenv("PATH", old, 1);
+}
+
+/* What is behind a link is what runs. */
+TEST(a_link_to_other_code_is_other_code) {
+  tp_runtime *runtime = open_runtime(NULL);
+  char one[65], two[65], three[65];
+  put("good/x.sh", "exit 0\n", 0644);
+  put("evil/x.sh", "exit 0 # other\n", 0644);
+  put("same/x.sh", "exit 0\n", 0644);
+  point_to("good");
+  put_line("", "sh cur/x.sh");
+  hash_now(runtime, one);
+  point_to("evil");
+  hash_now(runtime, two);
+  point_to("same");
+  hash_now(runtime, three);
+  assert_string_not_equal(one, two);
+  assert_string_equal(one, three);
+  tp_runtime_free(runtime);
+}
+
+/* The operator decides once what its name and content do not say; the hash has the decision. */
+TEST(the_operator_decides_what_is_code) {
+  static const char *const data[] = {"words", NULL}, *const code[] = {"rules.json", NULL};
+  tp_runtime *runtime = open_runtime(NULL);
+  char none[65] = "", hashes[2][65];
+  put_line("", "true");
+  put("hooks/words", "some words\n", 0644);
+  put("hooks/rules.json", "{}\n", 0644);
+  for (int decided = 0; decided < 2; decided++) {
+    for (int change = 0; change < 2; change++) {
+      tp_hooks_options options = options_here();
+      if (decided) options.data_files = data;
+      if (decided) options.code_files = code;
+      put(decided ? "hooks/words" : "hooks/rules.json", change ? "[2]\n" : "[1]\n", 0644);
+      tp_hooks *hooks;
+      assert_int_equal(tp_hooks_read(runtime, &options, &hooks, NULL), TP_OK);
+      snprintf(hashes[change], 65, "%s", tp_hooks_hash(hooks));
+      tp_hooks_free(hooks);
+    }
+    assert_string_equal(hashes[0], hashes[1]);
+    assert_string_not_equal(hashes[0], none);
+    snprintf(none, sizeof none, "%s", hashes[0]);
+  }
+  tp_runtime_free(runtime);
+}
+
+static void put_named_reason(const char *reason) {
+  char yaml[200];
+  snprintf(yaml, sizeof yaml, "id: a\nevent: tool.pre\nhandler: {kind: deny, reason: %s}\n", reason);
+  put("hooks/a.yaml", yaml, 0600);
+}
+
+/* A thousand reloads during a thousand turns: each turn has the hook of one of the two contents. */
+static tp_runtime *reloaded;
+
+static void *reload_all(void *arg) {
+  tp_hooks *before = arg;
+  for (int i = 0; i < 1000; i++) {
+    tp_hooks_options options = options_here();
+    tp_hooks *hooks;
+    put_named_reason(i % 2 == 0 ? "even" : "odd");
+    if (tp_hooks_read(reloaded, &options, &hooks, NULL) != TP_OK) break;
+    if (tp_hooks_replace(hooks, before, NULL, tp_hooks_hash(hooks), NULL, NULL) != TP_OK) break;
+    tp_hooks_free(before);
+    before = hooks;
+  }
+  tp_hooks_free(before);
+  atomic_store(&stops, true);
+  return NULL;
+}
+
+TEST(a_thousand_reloads_disturb_no_turn) {
+  tp_hooks_options options = options_here();
+  tp_hooks *hooks;
+  pthread_t thread;
+  put_named_reason("odd");
+  reloaded = open_runtime(NULL);
+  assert_int_equal(tp_hooks_read(reloaded, &options, &hooks, NULL), TP_OK);
+  assert_int_equal(tp_hooks_commit(hooks, NULL, tp_hooks_hash(hooks), NULL, NULL), TP_OK);
+  atomic_store(&stops, false);
+  assert_int_equal(pthread_create(&thread, NULL, reload_all, hooks), 0);
+  size_t turns = 0;
+  for (; turns < 1000 || !atomic_load(&stops); turns++) {
+    tp_turn *turn = begin_bare(reloaded, 60000);
+    tp_phase_result result = gate(turn);
+    assert_int_equal(result.outcome, TP_ERR_DENIED);
+    assert_true(tp_text_is(result.reason, "even") || tp_text_is(result.reason, "odd"));
+    tp_turn_end(turn);
+  }
+  pthread_join(thread, NULL);
+  assert_true(turns >= 1000);
+  close_runtime(reloaded);
 }
