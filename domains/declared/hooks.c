@@ -475,8 +475,8 @@ static tp_status check_trust(const tp_hooks *hooks, const tp_hooks *before, cons
   if (trusted && strcmp(trusted, hooks->hash) == 0) return TP_OK;
   if (before) tp__trust_difference(before, hooks, what);
   if (what[0])
-    return tp__refuse(fault, TP_ERR_USAGE, hooks->directory, "%s; the hash is %s: look at it, then trust it", what,
-                      hooks->hash);
+    return tp__refuse(fault, TP_ERR_USAGE, hooks->directory, "%s; the hash is %s: look at it, then trust this hash",
+                      what, hooks->hash);
   return tp__refuse(fault, TP_ERR_USAGE, hooks->directory,
                     "the content has the hash %s, and %s was trusted: look at it, then trust this hash", hooks->hash,
                     trusted ? "another one" : "none");
