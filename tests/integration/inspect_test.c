@@ -485,7 +485,7 @@ TEST(follow_shows_what_another_process_writes) {
   command_free(&run);
   read_until(ends[1], &out, "\"turn\":\"followed-2\"");
   assert_true(strstr(out.data, "followed-1") < strstr(out.data, "followed-2"));
-  assert_int_equal(count_in(&out, "followed-1"), 1);
+  assert_int_equal(count_in(&out, "\"turn\":\"followed-1\""), 1);
   kill(child, SIGTERM);
   assert_int_equal(waitpid(child, &status, 0), child);
   for (int i = 0; i < 3; i++) close(ends[i]);
