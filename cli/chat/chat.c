@@ -325,7 +325,7 @@ static void report_lost(cli_chat *chat, uint64_t lost) {
 
 static void leave(cli_chat *chat) {
   cli_events_clear(&chat->events);
-  cli_talk_close_session(chat->session);
+  cli_talk_close_session(&chat->talk, chat->session);
   if (chat->arguments->json) cli_events_print(&chat->events, chat->output);
   wait_for_jobs(chat);
   report_lost(chat, cli_talk_drain(&chat->talk, DRAIN_LIMIT_MS));

@@ -78,6 +78,9 @@ typedef enum cli_language {
   CLI_LANGUAGE_JS = 3
 } cli_language;
 
+/** From where the end of a session has the files that were changed; TOOLS: what the calls have named. */
+typedef enum cli_changed_from { CLI_CHANGED_FROM_TOOLS = 0, CLI_CHANGED_FROM_GIT = 1 } cli_changed_from;
+
 /** What the tools of tasks are called; NONE: there are none. Each of the others is a tp_tasks_names and one more. */
 typedef enum cli_tasks { CLI_TASKS_NONE = 0, CLI_TASKS_TOOLS = 1, CLI_TASKS_ACTIONS = 2, CLI_TASKS_BOTH = 3 } cli_tasks;
 
@@ -108,6 +111,7 @@ typedef struct cli_arguments {
   uint32_t history_tokens; /* 0: not given */
   cli_compact compact;
   cli_tasks tasks;
+  cli_changed_from changed_from;
   uint32_t limit;   /* 0: all; CLI_LIMIT_NOT_GIVEN */
   uint32_t before;  /* 0: not given */
   uint32_t workers; /* 0: as many as cores */

@@ -262,7 +262,7 @@ static int64_t wait_for_jobs(player *p, const char *session) {
 }
 
 static void end_session(player *p, const char *name, tp_session *session) {
-  cli_talk_close_session(session);
+  cli_talk_close_session(&p->talk, session);
   int64_t waited_ns = wait_for_jobs(p, name);
   if (p->arguments->json) cli_events_print(&p->events, p->output);
   else cli_timeline_session_end(&p->timeline, p->any_background, waited_ns);

@@ -12,6 +12,7 @@
 #include "cli/common/exit_status.h"
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
+#include "cli/run/changed.h"
 #include "cli/run/conversation.h"
 #include "cli/run/host.h"
 #include "support/lock.h"
@@ -149,9 +150,28 @@ static void on_closed(void *ctx) {
   tp__lock_release(&c->mutex);
 }
 
-void cli_talk_close_session(tp_session *session) {
+/* What the end reports beside what the library knows. @return NULL: nothing. */
+static const tp_session_end *fill_end(const cli_talk *talk, tp_writer *writer, tp_session_end *end) {
+  *end = (tp_session_end){.struct_size = sizeof *end};
+  bool from_git = talk->arguments->changed_from == CLI_CHANGED_FROM_GIT && writer;
+  return from_git && cli_changed_by_git(writer, &end->changed_files) ? end : NULL;
+}
+
+static void begin_close(const cli_talk *talk, tp_session *session, closing *c) {
+  tp_writer *writer = NULL;
+  tp_session_end end;
+  tp_fault fault = {0};
+  (void)!tp_writer_new(NULL, &writer); /* without memory the session ends all the same */
+  if (tp_session_close_with(session, fill_end(talk, writer, &end), on_closed, c, &fault) != TP_OK) {
+    cli_error("warning: --changed-from git: %s", fault.message);
+    tp_session_close(session, on_closed, c);
+  }
+  tp_writer_free(writer);
+}
+
+void cli_talk_close_session(const cli_talk *talk, tp_session *session) {
   closing c = {.mutex = TP__LOCK_INITIALIZER(TP__LOCK_talk), .ended = TP__LOCK_CONDITION_INITIALIZER};
-  tp_session_close(session, on_closed, &c);
+  begin_close(talk, session, &c);
   tp__lock_acquire(&c.mutex);
   while (!c.done) tp__lock_condition_wait(&c.ended, &c.mutex);
   tp__lock_release(&c.mutex);

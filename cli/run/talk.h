@@ -43,7 +43,7 @@ void cli_talk_compact(const cli_arguments *arguments, tp_session_options *option
 tp_status cli_talk_load(const cli_talk *talk, const char *session, tp_message_fn each, void *ctx,
                         tp_fault *fault) TP_MUST_USE;
 /** Closes a session and waits until it has ended. */
-void cli_talk_close_session(tp_session *session);
+void cli_talk_close_session(const cli_talk *talk, tp_session *session);
 /** Says how many jobs the store of a directory still has, of this process or an earlier one. */
 void cli_talk_report_open(const cli_talk *talk);
 /** Removes the agents and drains the runtime; a second time it does nothing.

@@ -597,11 +597,46 @@ def tree_of_the_card(repository):
     assert "dependency('threads')" in build and "dependency('cmocka'" in build, build
 
 
+def files_that_git_lists(repository):
+    """--changed-from git: what any program has changed, whatever the tools say of it; without git what these say."""
+    def git(*words):
+        done = subprocess.run(['git', '-c', 'user.name=a', '-c', 'user.email=a@b', *words], cwd=repository.directory,
+                              capture_output=True, text=True, timeout=LIMIT_S)
+        assert done.returncode == 0, done
+
+    def stop(how, *options):
+        model = Model([('edit_file', {'path': 'services/a.c', 'text': 'x'})], 'Done.')
+        printed = repository.converse(how, model, 'Edit.', *options)
+        model.close()
+        return repository.contexts('SessionStop')[-1]['changed_files'], printed
+
+    changed, printed = stop('run', '--changed-from', 'git')
+    assert changed == ['services/a.c'] and 'git status' in printed, (changed, printed)  # there is no repository
+    repository.write('.gitignore', 'contexts/\n.system/\nconfig/\ntalk.jsonl\n')
+    repository.write('apps/with a blank.c', 'x')
+    git('init', '-q')
+    git('add', '-A')
+    git('commit', '-qm', 'all')
+    assert stop('chat', '--changed-from', 'git')[0] == []  # it writes what is there
+    repository.write('apps/with a blank.c', 'y')
+    repository.write('apps/ä.c', 'new')
+    os.unlink(f'{repository.directory}/services/a.c')
+    git('commit', '-qam', 'gone')
+    repository.write('apps/with a blank.c', 'z')
+    for how in CONVERSATIONS:
+        changed, printed = stop(how, '--changed-from', 'git')
+        assert changed == ['apps/with a blank.c', 'apps/ä.c', 'services/a.c'], changed
+        assert 'warning' not in printed, printed
+    assert stop('run')[0] == ['services/a.c']
+    repository.check_contexts(8)
+
+
 CASES = [prod_config_guard, summary_of_long_arguments, nonprod_availability_check, prompt_router, ability_usage_tracker,
          usage_of_parallel_calls, signals_of_the_document, declaration, guards_without_a_program,
          session_stop_build_check, tasks_of_the_ai, tasks_that_the_gates_refuse, tasks_after_kill_9,
          results_of_handlers, match_of_the_document, command_of_a_lifecycle_hook,
-         list_of_the_document, tree_of_the_card]
+         list_of_the_document, tree_of_the_card,
+         files_that_git_lists]
 
 
 def main():
