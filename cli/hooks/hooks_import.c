@@ -50,7 +50,10 @@ static void put_pair(tp__bytes *t, const char *key, const char *value) {
   cli_buffer_add(t, "\n", 1);
 }
 
-static bool is_of_tools(const cli_entry *entry) { return strstr(entry->event, "Tool") != NULL; }
+static bool is_of_tools(const cli_entry *entry) {
+  return strstr(entry->event, "Tool") || strstr(entry->event, "Permission") ||
+         strcmp(entry->event, "Notification") == 0;
+}
 
 /* "shell=Bash" or "shell=Bash:cmd=command,dir=path". */
 static void put_tool(tp__bytes *t, const char *word) {
@@ -91,7 +94,8 @@ static bool check_tool(const char *word) {
 }
 
 static bool rewrites(const cli_arguments *arguments, const cli_entry *entry) {
-  bool has_something = is_of_tools(entry) && strcmp(entry->event, "PostToolBatch") != 0;
+  bool has_something = is_of_tools(entry) && strcmp(entry->event, "PostToolBatch") != 0 &&
+                       strcmp(entry->event, "PermissionDenied") != 0 && strcmp(entry->event, "Notification") != 0;
   return arguments->rewrite && has_something && !entry->is_async;
 }
 

@@ -36,6 +36,7 @@ typedef struct cli_entry {
   cli_variables variables; /* of its own */
   int64_t timeout_ms;      /* 0: the host's */
   bool is_async, fails_closed;
+  bool rewakes;      /* it runs in the background there, and wakes the model */
   bool is_off;       /* its host has switched it off */
   bool is_cut;       /* its phase ends before its limit */
   bool is_guard;     /* its answer can stop something */

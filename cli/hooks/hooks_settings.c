@@ -65,15 +65,13 @@ static bool is_among(const char *name, const char *words) {
 static const struct {
   const char *names, *why;
 } no_phase[] = {
-    {"PostCompact", "no phase comes behind a compaction"},
-    {"PermissionRequest", "what a gate asks goes to a person, and not to a hook"},
-    {"PermissionDenied", "a denied call fires no phase"},
     {"TaskCreated TaskCompleted", "there are no task lists"},
     {"TeammateIdle", "there are no teammates"},
-    {"BeforeModel", "no phase takes another request or a ready response from a declared hook"},
-    {"AfterModel", "model.response is privileged: it takes no declared hooks"},
-    {"BeforeToolSelection", "no phase takes another choice of tools from a declared hook"},
-    {"Setup InstructionsLoaded UserPromptExpansion MessageDisplay Notification ConfigChange CwdChanged DirectoryAdded "
+    {"BeforeModel", "no place yet: it belongs to model.request, which there is not: no phase takes another request"},
+    {"AfterModel", "no place yet: model.response is privileged, and takes no declared hooks"},
+    {"BeforeToolSelection",
+     "no place yet: it belongs to model.request, which there is not: no phase takes another choice of tools"},
+    {"Setup InstructionsLoaded UserPromptExpansion MessageDisplay ConfigChange CwdChanged DirectoryAdded "
      "FileChanged WorktreeCreate WorktreeRemove Elicitation ElicitationResult PreModelSwitch PostModelSwitch Interrupt",
      "it is an event of its host, which no phase of a turn is"},
     {"preToolUse postToolUse postToolUseFailure beforeShellExecution afterShellExecution beforeMCPExecution "
@@ -92,7 +90,8 @@ static const char *why_no_phase(const char *event) {
 
 static const char known_events[] =
     "PreToolUse PostToolUse PostToolUseFailure UserPromptSubmit SessionStart SessionEnd Stop StopFailure BeforeTool "
-    "AfterTool BeforeAgent AfterAgent PreCompact PreCompress PostToolBatch SubagentStart SubagentStop";
+    "AfterTool BeforeAgent AfterAgent PreCompact PreCompress PostToolBatch SubagentStart SubagentStop "
+    "PermissionRequest PermissionDenied Notification PostCompact";
 static const char gemini_events[] =
     "BeforeTool AfterTool BeforeAgent AfterAgent BeforeModel AfterModel BeforeToolSelection PreCompress";
 /* What they answer can stop something. */
@@ -177,6 +176,13 @@ static const char *read_variables(cli_settings *settings, tp_text env, cli_varia
   return NULL;
 }
 
+/* Where exit code 2 gives the model something to go on with, it does so at once. */
+static void read_rewake(cli_entry *entry) {
+  entry->rewakes = is_among(entry->event, "PostToolUse PostToolUseFailure Stop SubagentStop");
+  if (entry->rewakes) note(entry, "asyncRewake: it is waited for here, and exit code 2 reaches the model at once");
+  else leave_out(entry, "asyncRewake has no place: a program that nothing waits for wakes no model");
+}
+
 /* @return false for a key that is none of a handler. */
 static bool read_key(reader *r, const char *key, tp_text value, const char **ret_shell) {
   cli_entry *entry = r->entry;
@@ -192,8 +198,10 @@ static bool read_key(reader *r, const char *key, tp_text value, const char **ret
   else if (strcmp(key, "async") == 0) read_flag(r, key, value, &entry->is_async);
   else if (strcmp(key, "asyncRewake") == 0) {
     read_flag(r, key, value, &rewakes);
-    if (rewakes) leave_out(entry, "asyncRewake has no place: a program behind a turn wakes no model");
+    if (rewakes) read_rewake(entry);
   } else if (strcmp(key, "statusMessage") == 0) note(entry, "statusMessage is not shown");
+  else if (is_among(key, "rewakeMessage rewakeSummary"))
+    note(entry, format_text(r->settings, "%s is not shown: the model reads what the program wrote", key));
   else if (strcmp(key, "once") == 0) note(entry, "once has no meaning outside of skills: it runs each time");
   else if (strcmp(key, "continueOnBlock") == 0) {
     read_flag(r, key, value, &ignored);
@@ -369,6 +377,7 @@ static void read_handler(cli_settings *settings, const char *event, tp_text matc
     if (!read_key(&r, key, walk.value, &shell))
       note(r.entry, format_text(settings, "the unknown field %s is left out", key));
   }
+  if (r.entry->rewakes) r.entry->is_async = false; /* which it implies */
   if (is_http(handler)) read_endpoint(&r, handler);
   else read_command(&r, handler, shell);
   if (r.entry->is_async && r.entry->is_guard)

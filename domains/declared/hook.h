@@ -137,6 +137,9 @@ struct tp_hooks {
   const char *environment[16];
   struct tp__hook_matcher *matchers; /* to be ended, whether their hook was taken or not */
   char hash[65];
+  struct tp__transcript *transcripts; /* under mutex, as the two below (transcript.h) */
+  char transcript_folder[256];        /* empty: not made yet */
+  uint64_t transcript_number;
   struct tp__block *blocks; /* memory of all that was read */
   tp_process_loop *loop;
   tp__lock mutex;
@@ -168,11 +171,14 @@ tp_status tp__line_add_json(tp__bytes *line, tp_text value, tp_writer *writer);
 typedef struct tp__input {
   const tp__hook *hook;
   const tp_call *call;
-  tp_writer *writer; /* NULL: it is counted */
+  tp_writer *writer;      /* NULL: it is counted */
+  const char *transcript; /* of a program of another host: its path, or empty */
   size_t count;
 } tp__input;
 
 void tp__input_write(const tp__hook *hook, const tp_call *call, tp_writer *writer, void (*add)(tp__input *in));
+/** The same of an input that is set up but for writer and count. */
+void tp__input_put(tp__input *in, tp_writer *writer, void (*add)(tp__input *in));
 /** Counts a pair, and writes its key. @return whether its value is to be written. */
 bool tp__input_begin(tp__input *in, const char *key);
 void tp__input_text(tp__input *in, const char *key, tp_text text);

@@ -2,7 +2,7 @@
  *
  * hook_protocol.c: the events of other hosts that a phase of ours can carry, and what their programs get on standard
  * input: one object with that host's field names. What a phase does not know is left out, unless scripts commonly read
- * it without looking: transcript_path is there and empty. */
+ * it without looking. */
 #include "domains/declared/hook_protocol.h"
 
 #include <stdio.h>
@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "domains/declared/hook.h"
+#include "domains/declared/transcript.h"
 
 enum { MATCHER = TP__EVENT_HAS_MATCHER, MODE = TP__EVENT_HAS_MODE, CONTEXT = TP__EVENT_TEXT_IS_CONTEXT };
 
@@ -45,7 +46,7 @@ static const tp__tool_name *name_of(const tp__hook *hook, tp_text ours) {
   return NULL;
 }
 
-static tp_text theirs(const tp__hook *hook, tp_text ours) {
+tp_text tp__protocol_tool(const tp__hook *hook, tp_text ours) {
   const tp__tool_name *name = name_of(hook, ours);
   return name ? tp_text_of(name->theirs) : ours;
 }
@@ -66,10 +67,8 @@ tp_text tp__protocol_argument(const tp__hook *hook, tp_text tool, tp_text ours) 
   return argument_theirs(name_of(hook, tool), ours);
 }
 
-tp_text tp__protocol_tool(const tp__hook *hook, tp_text ours) { return theirs(hook, ours); }
-
 bool tp__protocol_is_tool(const tp__hook *hook, tp_text tool, const char *names) {
-  return tp__is_one_of(theirs(hook, tool), names);
+  return tp__is_one_of(tp__protocol_tool(hook, tool), names);
 }
 
 /* ---- match ---- */
@@ -77,12 +76,18 @@ bool tp__protocol_is_tool(const tp__hook *hook, tp_text tool, const char *names)
 /* A host that runs the phase itself may leave it out. */
 static tp_text source_of(tp_text source) { return source.size > 0 ? source : tp_text_of("startup"); }
 
+/* Of the one that there is: a person is to be asked. */
+static const char *notification_of(const tp__hook *hook) {
+  return hook->protocol == TP__PROTOCOL_GEMINI ? "ToolPermission" : "permission_prompt";
+}
+
 static tp_text subject(const tp__hook *hook, const tp_match_view *view) {
   const tp__protocol_event *event = hook->protocol_event;
   if (event->subject) return tp_text_of(event->subject);
   if (event->of == TP__EVENT_OF_SUBAGENT) return tp_match_id(view, TP_ID_AGENT);
+  if (event->id == TP__EVENT_NOTIFICATION) return tp_text_of(notification_of(hook));
   if (event->id == TP__EVENT_SESSION_START) return source_of(tp_match_text(view, TP_FIELD_SOURCE));
-  return theirs(hook, tp_match_text(view, TP_FIELD_TOOL));
+  return tp__protocol_tool(hook, tp_match_text(view, TP_FIELD_TOOL));
 }
 
 static bool is_of(const tp__protocol_event *event, const tp_match_view *view) {
@@ -128,7 +133,7 @@ static bool is_map(tp_text arguments) {
 }
 
 /* An object is what every script expects. */
-static void write_input(const tp__hook *hook, tp_text tool, tp_text arguments, tp_writer *writer) {
+void tp__protocol_write_input(const tp__hook *hook, tp_text tool, tp_text arguments, tp_writer *writer) {
   const tp__tool_name *name = name_of(hook, tool);
   if (!is_map(arguments) && arguments.size > 0) {
     tp_write_map(writer, 1);
@@ -199,7 +204,8 @@ static void add_file_response(tp__input *in) {
 
 /* A result that is an object stays one; of the tools that have a form of their own a text takes it. */
 static void write_response(const tp__hook *hook, const tp_call *call, tp_writer *writer) {
-  tp_text result = tp_call_text(call, TP_FIELD_RESULT), tool = theirs(hook, tp_call_text(call, TP_FIELD_TOOL));
+  tp_text result = tp_call_text(call, TP_FIELD_RESULT),
+          tool = tp__protocol_tool(hook, tp_call_text(call, TP_FIELD_TOOL));
   if (hook->protocol == TP__PROTOCOL_GEMINI) {
     tp__input_write(hook, call, writer, add_gemini_response);
   } else if (result.size > 0 && result.data[0] == '{' && tp_json_decode(result, writer, NULL) == TP_OK) {
@@ -221,9 +227,9 @@ static void write_batch(const tp__hook *hook, const tp_call *call, tp_writer *wr
     tp_text tool = tp_value_text(tp_value_get(walk.value, "tool"));
     tp_write_map(writer, 4);
     tp_write_string(writer, "tool_name");
-    tp_write_text(writer, theirs(hook, tool));
+    tp_write_text(writer, tp__protocol_tool(hook, tool));
     tp_write_string(writer, "tool_input");
-    write_input(hook, tool, tp_value_get(walk.value, "arguments"), writer);
+    tp__protocol_write_input(hook, tool, tp_value_get(walk.value, "arguments"), writer);
     tp_write_string(writer, "tool_use_id");
     tp_write_text(writer, tp_value_text(tp_value_get(walk.value, "id")));
     tp_write_string(writer, "tool_response");
@@ -246,7 +252,7 @@ static void add_common(tp__input *in) {
   const tp__protocol_event *event = hook->protocol_event;
   tp_text mode = tp_call_mode(call);
   tp__input_text(in, "session_id", tp_call_id(call, TP_ID_SESSION));
-  tp__input_string(in, "transcript_path", "");
+  tp__input_string(in, "transcript_path", in->transcript);
   tp__input_string(in, "cwd", hook->hooks->root);
   if (hook->protocol == TP__PROTOCOL_GEMINI) {
     add_timestamp(in);
@@ -267,12 +273,14 @@ static void add_call(tp__input *in) {
   const tp_call *call = in->call;
   tp__protocol_event_id event = in->hook->protocol_event->id;
   tp_text tool = tp_call_text(call, TP_FIELD_TOOL);
-  tp__input_text(in, "tool_name", theirs(in->hook, tool));
+  tp__input_text(in, "tool_name", tp__protocol_tool(in->hook, tool));
   if (tp__input_begin(in, "tool_input"))
-    write_input(in->hook, tool, tp_call_text(call, TP_FIELD_ARGUMENTS), in->writer);
+    tp__protocol_write_input(in->hook, tool, tp_call_text(call, TP_FIELD_ARGUMENTS), in->writer);
+  if (event == TP__EVENT_PERMISSION_REQUEST) return;
   if (in->hook->protocol != TP__PROTOCOL_GEMINI && tp_call_has(call, TP_FIELD_CALL_ID))
     tp__input_text(in, "tool_use_id", tp_call_text(call, TP_FIELD_CALL_ID));
-  if (event == TP__EVENT_PRE_TOOL) return;
+  if (event == TP__EVENT_PERMISSION_DENIED) tp__input_text(in, "reason", tp_call_text(call, TP_FIELD_REASON));
+  if (event == TP__EVENT_PRE_TOOL || event == TP__EVENT_PERMISSION_DENIED) return;
   if (event == TP__EVENT_POST_TOOL) {
     if (tp__input_begin(in, "tool_response")) write_response(in->hook, call, in->writer);
   } else {
@@ -283,6 +291,24 @@ static void add_call(tp__input *in) {
     tp__input_int(in, "duration_ms", tp_call_int(call, TP_FIELD_DURATION_MS));
 }
 
+static void add_details(tp__input *in) {
+  tp_text tool = tp_call_text(in->call, TP_FIELD_TOOL);
+  tp__input_text(in, "tool_name", tp__protocol_tool(in->hook, tool));
+  if (tp__input_begin(in, "tool_input"))
+    tp__protocol_write_input(in->hook, tool, tp_call_text(in->call, TP_FIELD_ARGUMENTS), in->writer);
+}
+
+static void add_notification(tp__input *in) {
+  char message[512];
+  tp_text tool = tp__protocol_tool(in->hook, tp_call_text(in->call, TP_FIELD_TOOL));
+  snprintf(message, sizeof message, "A person is asked whether %.*s may run", tp__cut(tool, 256),
+           tool.size > 0 ? tool.data : "");
+  tp__input_string(in, "message", message);
+  tp__input_string(in, "notification_type", notification_of(in->hook));
+  if (in->hook->protocol == TP__PROTOCOL_GEMINI && tp__input_begin(in, "details"))
+    tp__input_write(in->hook, in->call, in->writer, add_details);
+}
+
 static void add_own(tp__input *in) {
   const tp_call *call = in->call;
   bool is_gemini = in->hook->protocol == TP__PROTOCOL_GEMINI;
@@ -290,6 +316,8 @@ static void add_own(tp__input *in) {
     case TP__EVENT_PRE_TOOL:
     case TP__EVENT_POST_TOOL:
     case TP__EVENT_POST_TOOL_FAILURE:
+    case TP__EVENT_PERMISSION_REQUEST:
+    case TP__EVENT_PERMISSION_DENIED:
       add_call(in);
       break;
     case TP__EVENT_PROMPT:
@@ -308,7 +336,7 @@ static void add_own(tp__input *in) {
     case TP__EVENT_SUBAGENT_START:
       break;
     case TP__EVENT_SUBAGENT_STOP:
-      tp__input_string(in, "agent_transcript_path", ""); /* fall through */
+      tp__input_string(in, "agent_transcript_path", in->transcript); /* fall through */
     case TP__EVENT_STOP:
       tp__input_bool(in, "stop_hook_active", tp_call_int(call, TP_FIELD_STOP_DENIALS) > 0);
       tp__input_text(in, is_gemini ? "prompt_response" : "last_assistant_message",
@@ -317,6 +345,13 @@ static void add_own(tp__input *in) {
     case TP__EVENT_PRE_COMPACT:
       tp__input_string(in, "trigger", "auto");
       if (!is_gemini) tp__input_string(in, "custom_instructions", "");
+      break;
+    case TP__EVENT_NOTIFICATION:
+      add_notification(in);
+      break;
+    case TP__EVENT_POST_COMPACT:
+      tp__input_string(in, "trigger", "auto");
+      tp__input_text(in, "compact_summary", tp_call_text(call, TP_FIELD_TEXT));
       break;
     case TP__EVENT_STOP_FAILURE:
       tp__input_string(in, "error", "unknown");
@@ -330,7 +365,10 @@ static void add_all(tp__input *in) {
   add_own(in);
 }
 
-void tp__protocol_write(const tp__hook *hook, const tp_call *call, tp_writer *writer) {
+void tp__protocol_write(const tp__hook *hook, tp_call *call, tp_writer *writer) {
   assert(hook->protocol && hook->protocol_event);
-  tp__input_write(hook, call, writer, add_all);
+  char path[TP__TRANSCRIPT_PATH_SIZE];
+  tp__transcript_write(hook, call, path);
+  tp__input in = {.hook = hook, .call = call, .transcript = path};
+  tp__input_put(&in, writer, add_all);
 }

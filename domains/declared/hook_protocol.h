@@ -92,8 +92,10 @@ tp_text tp__protocol_argument(const struct tp__hook *hook, tp_text tool, tp_text
 bool tp__protocol_is_tool(const struct tp__hook *hook, tp_text tool, const char *names);
 /** What matchers are asked about: the tool by its name there, the source of a session, … */
 bool tp__protocol_matches(const struct tp__hook *hook, const tp_match_view *view);
-/** Writes what a program of the hook gets. */
-void tp__protocol_write(const struct tp__hook *hook, const tp_call *call, tp_writer *writer);
+/** Writes the arguments of a call as an object under their names there. */
+void tp__protocol_write_input(const struct tp__hook *hook, tp_text tool, tp_text arguments, tp_writer *writer);
+/** Writes what a program of the hook gets, and its transcript. */
+void tp__protocol_write(const struct tp__hook *hook, tp_call *call, tp_writer *writer);
 /** Writes what the tool is called with in place of `before`, by a program's own input for it, under our names. */
 void tp__protocol_write_arguments(const struct tp__hook *hook, tp_text tool, tp_text before, tp_text input,
                                   tp_writer *writer);

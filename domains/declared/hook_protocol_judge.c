@@ -16,6 +16,7 @@ enum { TEXT_BYTES_MAX = 10000, BLOCKS = 2 };
 struct said {
   tp_text object, specific; /* the whole, and hookSpecificOutput */
   tp_text decision, reason, permission, permission_reason, context, stop_reason, message;
+  tp_text request;       /* what PermissionRequest decides, an object */
   tp_text input, output; /* other arguments for the call, another result of it */
   bool stops;            /* continue: false */
 };
@@ -59,6 +60,25 @@ static bool read_rewrites(const tp__hook *hook, struct said *said, const char **
   return true;
 }
 
+/* {behavior: allow | deny, message, updatedInput}. */
+static bool read_request(struct said *said, const char **ret_wrong) {
+  tp_text request = tp_value_get(said->specific, "decision");
+  if (!is_there(request)) return true;
+  *ret_wrong = "decision";
+  if (tp_value_kind_of(request) != TP_VALUE_MAP) return false;
+  said->request = request;
+  if (!read_text(request, "behavior", &said->permission, ret_wrong) ||
+      !read_text(request, "message", &said->permission_reason, ret_wrong))
+    return false;
+  *ret_wrong = "behavior";
+  if (said->permission.size == 0 || !is_word(said->permission, "allow deny")) return false;
+  tp_text input = tp_value_get(request, "updatedInput");
+  *ret_wrong = "updatedInput";
+  if (is_there(input) && tp_value_kind_of(input) != TP_VALUE_MAP) return false;
+  if (is_there(input)) said->input = input;
+  return true;
+}
+
 /* The results of one host name their event, and one that names another is refused whole. */
 static bool read_specific(const tp__hook *hook, struct said *said, const char **ret_wrong) {
   tp_text specific = tp_value_get(said->object, "hookSpecificOutput"), event = {0};
@@ -70,6 +90,7 @@ static bool read_specific(const tp__hook *hook, struct said *said, const char **
   bool optional = hook->protocol == TP__PROTOCOL_GEMINI && event.size == 0;
   *ret_wrong = "hookEventName";
   if (!optional && !tp__is_word(event, hook->event)) return false;
+  if (hook->protocol_event->id == TP__EVENT_PERMISSION_REQUEST) return read_request(said, ret_wrong);
   if (!read_rewrites(hook, said, ret_wrong)) return false;
   return read_text(specific, "permissionDecision", &said->permission, ret_wrong) &&
          read_text(specific, "permissionDecisionReason", &said->permission_reason, ret_wrong) &&
@@ -123,6 +144,10 @@ static void object_with(tp__judge *judge, tp_verdict verdict, const char *reason
 
 static bool is_before_call(const tp__judge *judge) { return judge->hook->protocol_event->id == TP__EVENT_PRE_TOOL; }
 
+static bool answers_question(const tp__judge *judge) {
+  return judge->hook->protocol_event->id == TP__EVENT_PERMISSION_REQUEST;
+}
+
 /* The start of a subagent is reported; the hook cannot deny it. */
 static bool has_verdict(const tp__judge *judge) {
   const tp__hook *hook = judge->hook;
@@ -131,6 +156,12 @@ static bool has_verdict(const tp__judge *judge) {
 
 /* A block, by exit code or by decision. */
 static void block(tp__judge *judge, tp_text reason) {
+  if (answers_question(judge)) { /* as there: only its object answers, and the person is asked */
+    note(judge, "block_dropped",
+         "exit code 2 and decision: block answer no question: hookSpecificOutput.decision does");
+    log_text(judge, "blocked", reason);
+    return;
+  }
   if (has_verdict(judge)) {
     object_to(judge, TP_VERDICT_DENY, reason);
     return;
@@ -164,6 +195,10 @@ static void apply_permission(tp__judge *judge, const struct said *said) {
 }
 
 static void apply_decision(tp__judge *judge, const struct said *said) {
+  if (answers_question(judge)) {
+    if (said->decision.size > 0) block(judge, said->reason);
+    return;
+  }
   if (tp__is_word(said->decision, "block") || tp__is_word(said->decision, "deny")) block(judge, said->reason);
   else if (!has_verdict(judge)) return;
   else if (tp__is_word(said->decision, "ask")) object_to(judge, TP_VERDICT_ASK, said->reason);
@@ -229,11 +264,12 @@ static void replace_result(tp__judge *judge, tp_text output) {
 
 /* A call whose arguments the hook wanted to be others must not run with the old ones. */
 static void apply_rewrite(tp__judge *judge, const struct said *said) {
-  bool rewrites_input = judge->hook->rewrites && is_before_call(judge);
+  bool decides = is_before_call(judge) || answers_question(judge);
+  bool rewrites_input = judge->hook->rewrites && decides;
   if (said->output.size > 0) replace_result(judge, said->output);
   if (said->input.size == 0) return;
   if (rewrites_input) replace_arguments(judge, said->input);
-  else if (is_before_call(judge) && has_verdict(judge))
+  else if (decides && has_verdict(judge))
     object_with(judge, TP_VERDICT_DENY,
                 "the hook rewrites the arguments of the call, which needs rewrite: true and the operator's grant");
   else note(judge, "field_dropped", "rewritten arguments have no place here");
@@ -251,9 +287,15 @@ static void note_the_rest(tp__judge *judge, const struct said *said) {
   static const char before[] =
       "hookEventName permissionDecision permissionDecisionReason additionalContext updatedInput tool_input";
   static const char behind[] = "hookEventName additionalContext updatedToolOutput updatedMCPToolOutput tool_output";
+  static const char asked[] = "hookEventName decision";
   bool is_result = judge->hook->phase == TP_PHASE_TOOL_RESULT;
   note_unknown(judge, said->object, top, "field_unknown", TP_SEVERITY_INFO, "is no field of a result");
-  note_unknown(judge, said->specific, is_result ? behind : before, "field_dropped", TP_SEVERITY_WARNING,
+  note_unknown(judge, said->specific,
+               answers_question(judge) ? asked
+               : is_result             ? behind
+                                       : before,
+               "field_dropped", TP_SEVERITY_WARNING, "has no place here");
+  note_unknown(judge, said->request, "behavior message updatedInput", "field_dropped", TP_SEVERITY_WARNING,
                "has no place here");
 }
 
@@ -269,7 +311,8 @@ static void apply_to_end(tp__judge *judge, const struct said *said) {
 
 static void apply_to_action(tp__judge *judge, const struct said *said) {
   apply_stop(judge, said);
-  if (has_verdict(judge) && is_before_call(judge)) apply_permission(judge, said);
+  bool decides = is_before_call(judge) || answers_question(judge);
+  if (has_verdict(judge) && decides) apply_permission(judge, said);
   apply_decision(judge, said);
   say(judge, said->context, "additionalContext");
 }

@@ -109,7 +109,7 @@ static tp_status read_texts(struct reader *reader, uint32_t map, const char *key
 static tp_status find_rewritten(struct reader *reader, tp__hook *hook) {
   if (hook->phase == TP_PHASE_TOOL_PRE) hook->phase = TP_PHASE_TOOL_REWRITE;
   else if (hook->phase == TP_PHASE_TOOL_POST) hook->phase = TP_PHASE_TOOL_RESULT;
-  else
+  else if (hook->protocol_event->id != TP__EVENT_PERMISSION_REQUEST)
     return REFUSE(reader, TP_ERR_MALFORMED, tp__yaml_get(&reader->yaml, 0, "rewrite"),
                   "%s has nothing that a hook may rewrite: events of tools have", hook->event);
   if (reader->hooks->grants & TP_GRANT_REWRITE) return TP_OK;
@@ -1048,6 +1048,8 @@ static tp_status read_hook(struct reader *reader, tp__hook *hook) {
   hook->summary = "";
   TP__TRY(read_bool(reader, 0, "enabled", &hook->is_enabled));
   TP__TRY(read_bool(reader, 0, "blocking", &hook->is_blocking));
+  bool is_notified = hook->protocol && hook->protocol_event->id == TP__EVENT_NOTIFICATION;
+  if (is_notified) hook->is_blocking = false; /* no question waits for it */
   if (hook->rewrites && !hook->is_blocking)
     return REFUSE(reader, TP_ERR_MALFORMED, tp__yaml_get(&reader->yaml, 0, "rewrite"),
                   "rewrite: true needs blocking: true, since otherwise nothing waits for it");

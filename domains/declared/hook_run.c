@@ -69,10 +69,14 @@ static const char *const id_names[TP_ID_COUNT] = {"tenant_id", "agent_id", "work
 
 void tp__input_write(const tp__hook *hook, const tp_call *call, tp_writer *writer, void (*add)(tp__input *in)) {
   tp__input in = {.hook = hook, .call = call};
-  add(&in);
-  tp_write_map(writer, in.count);
-  in.writer = writer;
-  add(&in);
+  tp__input_put(&in, writer, add);
+}
+
+void tp__input_put(tp__input *in, tp_writer *writer, void (*add)(tp__input *in)) {
+  add(in);
+  tp_write_map(writer, in->count);
+  in->writer = writer;
+  add(in);
 }
 
 bool tp__input_begin(tp__input *in, const char *key) {
@@ -188,7 +192,7 @@ void tp__hook_write_context(const tp__hook *hook, const tp_call *call, tp_writer
 }
 
 /* @return TP_OK and a line with its newline, to be freed. */
-static tp_status context_line(const tp__hook *hook, const tp_call *call, tp__bytes *ret_line) {
+static tp_status context_line(const tp__hook *hook, tp_call *call, tp__bytes *ret_line) {
   tp_writer *writer;
   tp_status status = tp_writer_new(NULL, &writer);
   if (status != TP_OK) return status;

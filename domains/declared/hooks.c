@@ -11,6 +11,7 @@
 
 #include "domains/declared/hook_tool.h"
 #include "domains/declared/hook_worker.h"
+#include "domains/declared/transcript.h"
 #include "domains/declared/yaml.h"
 
 enum { HOOKS_MAX = 1024 };
@@ -76,6 +77,7 @@ void tp__hooks_unref(tp_hooks *hooks) {
   tp__lock_release(&hooks->mutex);
   if (left > 0) return;
   tp_process_loop_free(hooks->loop);
+  tp__transcripts_fini(hooks);
   for (tp__hook *hook = hooks->first; hook; hook = hook->next) tp__worker_free(hook->worker);
   for (struct tp__hook_matcher *one = hooks->matchers; one; one = one->next) tp__matcher_fini(&one->matcher);
   while (hooks->blocks) {

@@ -27,6 +27,7 @@ class Project:
     def __init__(self, directory):
         self.directory = directory
         self.environment = {**os.environ, 'HOME': directory, 'XDG_CONFIG_HOME': directory + '/config'}
+        self.tool = NOTE
         self.write('model.yaml', json.dumps(MODEL))
 
     def write(self, name, text):
@@ -61,7 +62,7 @@ class Project:
         return self.import_file(name, *options, status=status, **environment)
 
     def trust(self, **environment):
-        self.write('hd/note.yaml', NOTE)
+        self.write('hd/note.yaml', self.tool)
         ran = self.command('hooks', 'trust', 'hd', **environment)
         assert ran.returncode == 0, ran
 
@@ -232,8 +233,139 @@ def hooks_of_a_config_toml(project):
         assert ran.returncode == 78 and f'bad.toml{place}' in ran.stderr, ran
 
 
+LAST = """\
+import json, os, stat, sys
+given = json.load(sys.stdin)
+last = ""
+for line in open(given["transcript_path"]):
+    entry = json.loads(line)
+    if entry["type"] == "assistant":
+        for block in entry["message"]["content"]:
+            if block["type"] == "text":
+                last = block["text"]
+with open("seen.log", "a") as log:
+    mode = stat.S_IMODE(os.stat(given["transcript_path"]).st_mode)
+    log.write(json.dumps([given["hook_event_name"], given["transcript_path"], oct(mode), last]) + "\\n")
+if "Left" in last and not given["stop_hook_active"]:
+    print(json.dumps({"decision": "block", "reason": "something is left"}))
+"""
+
+
+def transcript_of_the_session(project):
+    """A Stop hook reads what the model said last in the file that it is told of, and nobody else can; the file is gone
+    afterwards."""
+    project.write('stop.py', LAST)
+    project.import_hooks(hooks('Stop', 'python3 stop.py'))
+    events = project.run()
+    seen = lines(project, 'seen.log')
+    assert [entry[0] for entry in seen] == ['Stop', 'Stop'], seen
+    assert all(entry[2:] == ['0o600', 'All done. Left: tests.'] for entry in seen), seen
+    assert 'something is left' in json.dumps(events), events
+    path = seen[0][1]
+    assert os.path.basename(path) == 's.jsonl' and not os.path.exists(os.path.dirname(path)), path
+
+
+def transcript_of_each_event(project):
+    """What stands in the file, event by event; a session that goes on has its earlier turns in it."""
+    project.import_hooks({'hooks': {event: [{'hooks': [
+        {'type': 'command', 'command': f'python3 copy.py {event}'}]}]
+        for event in ('UserPromptSubmit', 'PreToolUse', 'PostToolUse', 'Stop', 'SessionEnd')}})
+    project.write('copy.py', 'import json, sys\ngiven = json.load(sys.stdin)\npath = given["transcript_path"]\n'
+                             'open(sys.argv[1] + ".copy", "w").write(open(path).read() if path else "")\n')
+    project.run('--data', 'data')
+    copies = {event: lines(project, f'{event}.copy')
+              for event in ('UserPromptSubmit', 'PreToolUse', 'PostToolUse', 'Stop', 'SessionEnd')}
+    assert copies['UserPromptSubmit'] == [], copies
+    assert [entry['type'] for entry in copies['PreToolUse']] == ['user', 'assistant'], copies
+    assert copies['PreToolUse'][0]['message'] == {'role': 'user', 'content': 'go'}, copies
+    assert copies['PreToolUse'][1]['message']['content'] == [
+        {'type': 'tool_use', 'id': 'toolu_1', 'name': 'Bash', 'input': {'command': 'git push origin'}}], copies
+    assert copies['Stop'][2]['message']['content'] == [
+        {'type': 'tool_result', 'tool_use_id': 'toolu_1', 'content': 'noted', 'is_error': False}], copies
+    assert len(copies['Stop']) == len(copies['SessionEnd']) == 4, copies
+    assert all(entry['sessionId'] == 's' for entry in copies['Stop']), copies
+    project.run('--data', 'data')
+    assert len(lines(project, 'UserPromptSubmit.copy')) == 4 and len(lines(project, 'Stop.copy')) == 8
+
+
+ASKS = 'id: asks\nevent_type: PreAbilityCall\nhandler: {kind: ask, reason: it looks odd}\n'
+
+
+def request(**decision):
+    return "echo '" + json.dumps({'hookSpecificOutput': {'hookEventName': 'PermissionRequest',
+                                                         'decision': decision}}) + "'"
+
+
+def permission_requests(project):
+    """A hook answers a question in a person's place; where it does not, and no person can be asked, it is denied."""
+    for command, options, kind, text in (
+            (request(behavior='allow'), (), 'ok', 'noted'),
+            (request(behavior='deny', message='not today'), (), 'denied', 'not today'),
+            (request(behavior='deny'), (), 'denied', 'permission-request-1'),
+            (request(behavior='allow', updatedInput={'command': 'ls'}), ('--rewrite',), 'ok', 'ls'),
+            (request(behavior='allow', updatedInput={'command': 'ls'}), (), 'denied', 'grant'),
+            (request(behavior='maybe'), (), 'denied', 'no channel'), (request(), (), 'denied', 'no channel'),
+            (request(behavior='allow', updatedInput=7), (), 'denied', 'no channel'),
+            (request(behavior='allow') + '; exit 1', (), 'ok', 'noted'),
+            ('echo no >&2; exit 2', (), 'denied', 'no channel'), ('exit 1', (), 'denied', 'no channel'),
+            ('true', (), 'denied', 'no channel'), ('echo "{}"', (), 'denied', 'no channel'),
+            ('echo \'{"continue": false, "stopReason": "halt"}\'', (), 'denied', 'halt')):
+        project.remove('hd')
+        project.import_hooks(hooks('PermissionRequest', 'cat > request.json; ' + command, matcher='Bash'), *options)
+        project.write('hd/asks.yaml', ASKS)
+        project.tool = NOTE.replace('cat > /dev/null; echo noted', 'cat; echo noted')
+        result = results(project.run())[0]
+        assert result['kind'] == kind and text in result['text'], (command, result)
+        given = json.loads(project.read('request.json'))
+        assert given['tool_name'] == 'Bash' and 'tool_use_id' not in given, given
+        assert given['tool_input'] == {'command': 'git push origin'}, given
+
+
+def denials_and_notifications(project):
+    """What was denied, and that a person is asked, reaches the hooks that watch it."""
+    project.import_hooks({'hooks': {
+        'PermissionDenied': [{'matcher': 'Bash', 'hooks': [{'type': 'command', 'command': 'cat >> denied.log'}]},
+                             {'matcher': 'Read', 'hooks': [{'type': 'command', 'command': 'cat >> other.log'}]}],
+        'Notification': [{'matcher': 'permission_prompt', 'hooks': [
+            {'type': 'command', 'command': 'cat >> notice.log'}]},
+            {'matcher': 'idle_prompt', 'hooks': [{'type': 'command', 'command': 'cat >> other.log'}]}]}})
+    project.write('hd/asks.yaml', ASKS)
+    project.run()
+    denied, = lines(project, 'denied.log')
+    assert denied['tool_use_id'] == 'toolu_1' and 'no channel' in denied['reason'], denied
+    notice, = lines(project, 'notice.log')
+    assert notice['notification_type'] == 'permission_prompt' and 'Bash' in notice['message'], notice
+    assert not project.exists('other.log')
+
+
+def background_hooks_that_wake(project):
+    """asyncRewake: exit code 2 reaches the model; where it would mean something else it is named."""
+    settings = hooks('PostToolUse', 'echo look again >&2; exit 2')
+    settings['hooks']['PostToolUse'][0]['hooks'][0].update({'async': True, 'asyncRewake': True, 'rewakeMessage': 'x'})
+    entry, = project.import_hooks(settings)
+    assert len(entry['notes']) == 2 and 'asyncRewake' in ' '.join(entry['notes']), entry
+    assert 'look again' in json.dumps([e for e in project.run() if e['event'] == 'reminder'])
+    project.remove('hd')
+    for event in 'PreToolUse', 'UserPromptSubmit', 'SessionStart':
+        settings = hooks(event, 'true')
+        settings['hooks'][event][0]['hooks'][0]['asyncRewake'] = True
+        entry, = project.import_hooks(settings, status=1)
+        assert 'asyncRewake has no place' in entry['left_out'], entry
+
+
+def events_without_a_place_yet(project):
+    for event, word in (('BeforeModel', 'model.request'), ('BeforeToolSelection', 'model.request'),
+                        ('AfterModel', 'model.response'), ('TaskCreated', 'task lists'),
+                        ('TeammateIdle', 'teammates'), ('FileChanged', 'event of its host'),
+                        ('NoSuchEvent', 'no such event'), ('beforeShellExecution', 'other fields')):
+        entry, = project.import_hooks(hooks(event, 'true'), status=1)
+        assert word in entry['left_out'], entry
+
+
 CASES = [ids_of_calls, ids_of_rewritten_calls, a_session_that_goes_on, variables_of_settings, variables_of_a_handler,
-         variables_of_the_host, comments_and_last_commas, hooks_of_a_config_toml]
+         variables_of_the_host, comments_and_last_commas, hooks_of_a_config_toml, transcript_of_the_session,
+         transcript_of_each_event, permission_requests, denials_and_notifications, background_hooks_that_wake,
+         events_without_a_place_yet]
 
 
 def main():

@@ -700,7 +700,7 @@ TEST(a_wrong_file_of_a_protocol_is_refused_with_its_place) {
   } cases[] = {
       {"id: a\nprotocol: vim\nevent: PreToolUse\n" HANDLER, 2, 11, "claude-code, gemini"},
       {"id: a\nprotocol: claude-code\nevent: tool.pre\n" HANDLER, 3, 8, "no phase carries"},
-      {"id: a\nprotocol: claude-code\nevent: PostCompact\n" HANDLER, 3, 8, "no phase carries"},
+      {"id: a\nprotocol: claude-code\nevent: TaskCreated\n" HANDLER, 3, 8, "no phase carries"},
       {"id: a\nprotocol: claude-code\nevent: BeforeTool\n" HANDLER, 3, 8, "no phase carries"},
       {"id: a\nevent: tool.pre\nmatch: {matcher: Bash}\n" HANDLER, 3, 18, "belongs to a protocol"},
       {"id: a\nevent: tool.pre\ntools: {a: b}\n" HANDLER, 3, 8, "belongs to a protocol"},
