@@ -325,6 +325,32 @@ TEST(cancel_of_taken_work_comes_to_the_loop_that_took_it) {
   close_host(&h);
 }
 
+static tp_answer ask(void *ctx, tp_call *call) {
+  const tp_message hi = {.struct_size = sizeof hi, .role = TP_ROLE_USER, .text = TEXT("Hi")};
+  const tp_message *const messages[] = {&hi};
+  const tp_model_request request = {.struct_size = sizeof request, .messages = messages, .message_count = 1};
+  tp_model_response response = {.struct_size = sizeof response};
+  return tp_call_ask_model(call, ctx, &request, &response, NULL, NULL) == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED;
+}
+
+TEST(model_that_a_handler_asks_answers_in_the_loop_of_the_turn) {
+  host h;
+  open_host(&h);
+  tp_model asked = {.struct_size = sizeof asked, .name = "asked", .ctx = &asked, .inbox = TP_INBOX_OF_SESSION};
+  tp_hook asks = {.struct_size = sizeof asks, .phase = "turn.intake", .run = ask, .ctx = &asked, .limit_ms = LONG_MS};
+  asks.failure = TP_FAILURE_REQUIRED;
+  assert_int_equal(tp_hook_add(h.runtime, &asks, NULL), TP_OK);
+  for (size_t i = 0; i < LOOPS; i++) {
+    submit_turn(&h, i, names[i]);
+    const tp_work *work = take_from(&h, i, TP_WORK_MODEL);
+    assert_ptr_equal(work->ctx, &asked);
+    answer_model(work, NULL);
+    answer_model(take_from(&h, i, TP_WORK_MODEL), NULL);
+    expect_end(&h, i, TP_TURN_COMPLETED);
+  }
+  close_host(&h);
+}
+
 /* ---- a session without an inbox, and other places where there is none ---- */
 
 static tp_status open_without(const host *h, tp_session_options options, tp_session **ret_session, tp_fault *fault) {
