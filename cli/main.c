@@ -90,7 +90,8 @@ static const cli_command commands[] = {
          "import SETTINGS   show what becomes of another host's hooks; --write DIR writes them\n"
          "stats DATA        per hook of a data directory: calls, denials, failures, p50, p99, last fired, with\n"
          "                  --since; those that never fired stand last\n"
-         "new KIND ID DIR   make a hook with its script and a test; KIND is guard, context or log",
+         "new KIND ID DIR   make a hook with its script and a test; KIND is guard,\n"
+         "                  preflight, context, log or stop: one for each of the five events",
      .run = cli_hooks},
     {.bit = CLI_TOOL,
      .name = "tool",

@@ -39,6 +39,16 @@ static const char guard_yaml[] =
     "  timeout_ms: 5000\n"
     "# match: {ability_scope: ['shell*']}   # without it: calls of every tool\n";
 
+static const char preflight_yaml[] =
+    "id: @ID@\n"
+    "event_type: PreAbilityCreate      # before a call or a task of a tool is made; it fails closed\n"
+    "summary: refuses a call whose arguments hold rm -rf, before it is made\n"
+    "handler:\n"
+    "  kind: script\n"
+    "  command: '@DIR@/@ID@.@SUFFIX@'\n"
+    "  timeout_ms: 5000\n"
+    "# match: {ability_scope: ['shell*']}   # without it: calls of every tool\n";
+
 static const char *const guard_scripts[] = {
     [CLI_LANGUAGE_SH] =
         "#!/bin/sh\n"
@@ -72,6 +82,10 @@ static const char *const guard_scripts[] = {
 static const char guard_test[] = TRIES
     "try '{\"tool\": \"shell\", \"arguments\": {\"command\": \"ls\"}}' '\"judged\":\"allow\"'\n"
     "try '{\"tool\": \"shell\", \"arguments\": {\"command\": \"rm -rf /\"}}' '\"judged\":\"deny\"'\n";
+
+static const char preflight_test[] = TRIES
+    "try '{\"ability_ref\": \"shell\", \"arguments\": {\"command\": \"ls\"}}' '\"judged\":\"allow\"'\n"
+    "try '{\"ability_ref\": \"shell\", \"arguments\": {\"command\": \"rm -rf /\"}}' '\"judged\":\"deny\"'\n";
 
 static const char context_yaml[] =
     "id: @ID@\n"
@@ -114,6 +128,19 @@ static const char log_test[] = TRIES
     "try '{\"tool\": \"shell\", \"status\": \"success\"}' '\"judged\":\"not_waited_for\"'\n"
     "grep -q '\"hook_id\":\"@ID@\"' '@ID@.jsonl'\n";
 
+static const char stop_yaml[] =
+    "id: @ID@\n"
+    "event_type: SessionStop           # when a session has ended\n"
+    "summary: keeps a line of JSON for each session\n"
+    "blocking: false\n"
+    "handler:\n"
+    "  kind: log\n"
+    "  path: '@ID@.jsonl'\n";
+
+static const char stop_test[] = TRIES
+    "try '{}' '\"judged\":\"not_waited_for\"'\n"
+    "grep -q '\"hook_id\":\"@ID@\"' '@ID@.jsonl'\n";
+
 typedef struct kind {
   const char *name, *yaml, *test;
   const char *const *scripts; /* NULL: it has none */
@@ -121,8 +148,10 @@ typedef struct kind {
 
 static const kind kinds[] = {
     {"guard", guard_yaml, guard_test, guard_scripts},
+    {"preflight", preflight_yaml, preflight_test, guard_scripts},
     {"context", context_yaml, context_test, context_scripts},
     {"log", log_yaml, log_test, NULL},
+    {"stop", stop_yaml, stop_test, NULL},
 };
 
 static const char *const suffixes[] = {
@@ -208,7 +237,7 @@ static void take_back(const maker *m) {
 static const kind *find_kind(const char *name) {
   for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
     if (strcmp(kinds[i].name, name) == 0) return &kinds[i];
-  cli_error("there is no kind '%s': guard, context or log", name);
+  cli_error("there is no kind '%s': guard, preflight, context, log or stop", name);
   return NULL;
 }
 

@@ -62,9 +62,10 @@ TEST(the_test_of_a_new_hook_passes_as_it_is_printed) {
   static const struct {
     const char *kind, *language, *program;
   } rows[] = {
-      {"guard", "sh", "sh"},   {"guard", "python", "python3"},   {"guard", "js", "node"},
-      {"context", "sh", "sh"}, {"context", "python", "python3"}, {"context", "js", "node"},
-      {"log", NULL, "sh"},
+      {"guard", "sh", "sh"},     {"guard", "python", "python3"},     {"guard", "js", "node"},
+      {"context", "sh", "sh"},   {"context", "python", "python3"},   {"context", "js", "node"},
+      {"preflight", "sh", "sh"}, {"preflight", "python", "python3"}, {"log", NULL, "sh"},
+      {"stop", NULL, "sh"},
   };
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
     if (!is_program(rows[i].program)) {
