@@ -247,15 +247,15 @@ static tp_status take_folder(tp_hooks *hooks, const FTSENT *entry, tp_fault *fau
 static tp_status take_file(tp_hooks *hooks, const FTSENT *entry, size_t *code_count, tp_fault *fault) {
   if (find(hooks, entry->fts_path, NULL)) return TP_OK;
   look seen = look_of(hooks, entry->fts_path, entry->fts_statp);
-  bool is_listed = seen != LOOKS_DATA || ++hooks->data_count <= DATA_FILES_MAX;
+  bool is_listed = seen == LOOKS_CODE || ++hooks->data_count <= DATA_FILES_MAX;
   if (!is_listed) return TP_OK;
-  if (seen != LOOKS_DATA && ++*code_count > CODE_FILES_MAX)
+  if (seen == LOOKS_CODE && ++*code_count > CODE_FILES_MAX)
     return tp__refuse(fault, TP_ERR_TOO_LARGE, hooks->directory,
                       "more than %d files to hash: keep programs in a folder of their own", CODE_FILES_MAX);
   tp__trust_file *file = add_file(hooks, entry->fts_path, NULL, NULL);
   if (!file) return refuse_memory(fault);
-  file->use = seen == LOOKS_DATA ? TP_HOOK_FILE_DATA : TP_HOOK_FILE_HELPER;
-  file->is_code = seen != LOOKS_DATA;
+  file->use = seen == LOOKS_CODE ? TP_HOOK_FILE_HELPER : TP_HOOK_FILE_DATA;
+  file->is_code = seen == LOOKS_CODE;
   file->is_unclear = seen == LOOKS_UNCLEAR;
   return TP_OK;
 }
@@ -487,7 +487,7 @@ static bool is_new_code(const tp_hooks *hooks, const FTSENT *entry) {
   if (file && (file->is_code || file->hook)) return false; /* it was compared */
   const char *name = below(entry->fts_path, hooks->folder), *dot = name ? strrchr(name, '.') : NULL;
   bool declares = name && name[0] != '.' && !strchr(name, '/') && dot && tp__is_one_of(tp_text_of(dot), ".yaml .yml");
-  return !declares && look_of(hooks, entry->fts_path, entry->fts_statp) != LOOKS_DATA;
+  return !declares && look_of(hooks, entry->fts_path, entry->fts_statp) == LOOKS_CODE;
 }
 
 /* Something was added to a folder, or taken away: most often a log. */
