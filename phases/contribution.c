@@ -386,4 +386,5 @@ const tp__contribution_ops tp__contribution_ops_phases = {
     .field_name = tp_field_name,
     .field_kinds = tp__field_kinds,
     .field_flaw = tp__field_flaw,
+    .field_owner = tp__field_owner,
 };

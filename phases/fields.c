@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * fields.c: the payload fields of the built-in phases as constant data, made from fields.def. */
+#include "phases/parts.h"
 #include "phases/phases.h"
 
 enum { TEXT = TP_FIELD_KIND_TEXT, INT = TP_FIELD_KIND_INT, VALUE = TP_FIELD_KIND_VALUE };
@@ -46,7 +47,13 @@ bool tp__is_list_of(tp_text value, uint32_t kind) {
 
 const char *tp__field_flaw(const tp_field *field) {
   if (field->id == TP_FIELD_FILES && !tp__is_list_of(field->text, TP_VALUE_TEXT)) return "an array of texts";
+  if (field->id == TP_FIELD_RESULT_PARTS && !tp__parts_valid(field->text))
+    return "an array of parts (turnphase/part.h)";
   return NULL;
+}
+
+tp_field_id tp__field_owner(tp_field_id field) {
+  return field == TP_FIELD_RESULT_VALUE || field == TP_FIELD_RESULT_PARTS ? TP_FIELD_RESULT : TP_FIELD_NONE;
 }
 
 const char *tp_field_name(tp_field_id field) { return field < ROWS ? rows[field].name : NULL; }

@@ -196,6 +196,54 @@ tp_status tp_part_write(const tp_part *theirs, tp_writer *writer, tp_fault *faul
                          : tp__fail(fault, status, NULL, "the part was not written: %s", tp_status_text(status));
 }
 
+/* What is known of the size: base64 of a data: URL has four characters for three bytes. */
+static int64_t size_of(const tp_part *part) {
+  if (part->bytes.size > 0) return (int64_t)part->bytes.size;
+  if (part->size > 0 || !begins(part->uri, "data:")) return part->size;
+  const char *comma = memchr(part->uri.data, ',', part->uri.size);
+  return comma ? (int64_t)(part->uri.size - (size_t)(comma + 1 - part->uri.data)) / 4 * 3 : 0;
+}
+
+static void write_summary(tp_writer *writer, const tp_part *part) {
+  tp_part copy = *part;
+  int64_t size = size_of(part);
+  bool is_text = part->kind == TP_PART_TEXT;
+  if (begins(copy.uri, "data:")) copy.uri = (tp_text){NULL, 0};
+  size_t count = 1 + is_text + (size > 0);
+  for (size_t i = 0; i < MEMBERS; i++) count += member_of(&copy, i)->size > 0;
+  tp_write_map(writer, count);
+  tp_write_string(writer, "kind");
+  tp_write_string(writer, tp_part_kind_name(part->kind));
+  if (is_text) tp_write_string(writer, "text");
+  if (is_text) tp_write_text(writer, part->text);
+  for (size_t i = 0; i < MEMBERS; i++) {
+    if (member_of(&copy, i)->size == 0) continue;
+    tp_write_string(writer, members[i].key);
+    tp_write_text(writer, *member_of(&copy, i));
+  }
+  if (size == 0) return;
+  tp_write_string(writer, "size");
+  tp_write_int(writer, size);
+}
+
+tp_status tp_part_write_summary(const tp_part *theirs, tp_writer *writer, tp_fault *fault) {
+  tp_part part;
+  if (!theirs || !writer) return tp__fail_null(fault, theirs ? "writer" : "part");
+  TP__TRY(read_struct(theirs, &part, fault));
+  write_summary(writer, &part);
+  tp_status status = tp__writer_status(writer);
+  return status == TP_OK ? TP_OK
+                         : tp__fail(fault, status, NULL, "the part was not written: %s", tp_status_text(status));
+}
+
+void tp__parts_write_summaries(tp_writer *writer, tp_text parts) {
+  tp_part part;
+  tp_write_array(writer, tp_value_count(parts));
+  for (tp_value_walk walk = {0}; tp_value_next(parts, &walk);)
+    if (!read_part(walk.value, &part)) write_summary(writer, &part);
+    else tp_write_null(writer);
+}
+
 /* ---- a part in words ---- */
 
 static void put_shown(tp__out *out, tp_text text, size_t bytes_max) {
@@ -222,14 +270,6 @@ static void put_grouped(tp__out *out, int64_t number) {
     if (i > 0 && (count - i) % 3 == 0) tp__out_char(out, ',');
     tp__out_char(out, digits[i]);
   }
-}
-
-/* What is known of the size: base64 of a data: URL has four characters for three bytes. */
-static int64_t size_of(const tp_part *part) {
-  if (part->bytes.size > 0) return (int64_t)part->bytes.size;
-  if (part->size > 0 || !begins(part->uri, "data:")) return part->size;
-  const char *comma = memchr(part->uri.data, ',', part->uri.size);
-  return comma ? (int64_t)(part->uri.size - (size_t)(comma + 1 - part->uri.data)) / 4 * 3 : 0;
 }
 
 static void put_part(tp__out *out, const tp_part *part) {

@@ -29,6 +29,8 @@ tp_status tp__parts_of_list(tp__arena *arena, const tp_part *const *parts, size_
 tp_status tp__parts_list_check(const tp_part *const *parts, size_t count, tp_fault *fault);
 /** A copy of parts that are valid, in the arena, cut as by tp__parts_of_list(). */
 tp_status tp__parts_fit(tp__arena *arena, tp_text parts, size_t bytes_max, tp_text *ret_parts, bool *ret_left_out);
+/** The parts without their content, an array of what tp_part_write_summary() writes. */
+void tp__parts_write_summaries(tp_writer *writer, tp_text parts);
 /** One line for each part that is no text, as tp_part_describe() writes it, in brackets: for previews and transcripts.
  *  Empty for no such part, and without memory. */
 tp_text tp__parts_described(tp__arena *arena, tp_text parts);

@@ -19,6 +19,8 @@ extern const tp__alias tp__phase_aliases[TP__PHASE_ALIAS_COUNT];
 extern const uint8_t tp__field_kinds[TP_FIELD_HOST];
 /** What the content of a well-formed field must be and is not, static text; NULL: nothing is wrong. */
 const char *tp__field_flaw(const tp_field *field);
+/** tp__contribution_ops.field_owner. */
+tp_field_id tp__field_owner(tp_field_id field);
 /** Whether a value that tp_value_check() accepts is an array of this kind (tp_value_kind). */
 bool tp__is_list_of(tp_text value, uint32_t kind);
 

@@ -2,6 +2,7 @@
  *
  * step_fill.c: what fills the payload of each phase of a driven turn. What costs something is not written where no
  * subscription could read it. */
+#include "phases/parts.h"
 #include "phases/steps.h"
 #include "phases/tool_run.h"
 #include "runtime/exec/blocks.h"
@@ -156,10 +157,14 @@ bool tp__fill_model_pre(tp__drive *d) {
 
 /* ---- the response and its calls ---- */
 
-/* The calls of the response; behind their dispatch with what they came to. @param text  of the result. */
-static void write_call(tp_writer *writer, const tp_tool_call *call, const tp_tool_result *result, tp_text text) {
+/* The calls of the response; behind their dispatch with what they came to. @param text  of the result.
+ * @param bytes_max  of its value: a longer one is left out. */
+static void write_call(tp_writer *writer, const tp_tool_call *call, const tp_tool_result *result, tp_text text,
+                       size_t bytes_max) {
   bool waited = result && result->waited_ns > 0;
-  tp_write_map(writer, 3 + (result ? 2 : 0) + (waited ? 2 : 0));
+  bool has_value = result && result->value.size > 0 && result->value.size <= bytes_max;
+  bool has_parts = result && result->parts.size > 0;
+  tp_write_map(writer, 3 + (result ? 2 : 0) + (waited ? 2 : 0) + has_value + has_parts);
   tp_write_string(writer, "id");
   tp_write_text(writer, call->id);
   tp_write_string(writer, "tool");
@@ -172,6 +177,10 @@ static void write_call(tp_writer *writer, const tp_tool_call *call, const tp_too
   tp_write_string(writer, tp_tool_result_name(result->kind));
   tp_write_string(writer, "result");
   tp_write_text(writer, text);
+  if (has_value) tp_write_string(writer, "value");
+  if (has_value) tp_write_value(writer, result->value);
+  if (has_parts) tp_write_string(writer, "parts");
+  if (has_parts) tp__parts_write_summaries(writer, result->parts);
   if (!waited) return;
   tp_write_string(writer, "waited_ms");
   tp_write_int(writer, result->waited_ns / TP__NS_PER_MS);
@@ -184,7 +193,7 @@ static bool write_result(tp__drive *d, tp_writer *writer, size_t index) {
   tp_text text = d->results[index].text;
   size_t bytes_max = RESULTS_BYTES_MAX / d->call_count;
   if (text.size > bytes_max && !tp__tool_text(&d->arena, text, bytes_max, &text)) return false;
-  write_call(writer, d->calls[index], &d->results[index], text);
+  write_call(writer, d->calls[index], &d->results[index], text, bytes_max);
   return true;
 }
 
@@ -198,7 +207,7 @@ static bool write_calls(tp__drive *d, tp_text *ret_value) {
   bool ok = true;
   for (size_t i = 0; ok && i < d->call_count; i++) {
     if (d->results) ok = write_result(d, writer, i);
-    else write_call(writer, d->calls[i], NULL, (tp_text){NULL, 0});
+    else write_call(writer, d->calls[i], NULL, (tp_text){NULL, 0}, 0);
   }
   return finish(d, writer, ok, ret_value);
 }

@@ -9,7 +9,7 @@
 #include "phases/people.h"
 #include "phases/tools.h"
 
-enum { TP__TOOL_FIELDS_MAX = 10 };
+enum { TP__TOOL_FIELDS_MAX = 12 };
 
 /** What a call needs where a phase of tools has subscriptions. */
 typedef struct tp__tool_gate {

@@ -3,6 +3,7 @@
  * tool_gate.c: what is around a tool's run: tool.create, tool.rewrite, the schema and tool.pre before it, tool.result
  * and tool.post behind it. */
 #include "phases/out.h"
+#include "phases/parts.h"
 #include "phases/render.h"
 #include "phases/schema.h"
 #include "phases/tool_call.h"
@@ -30,6 +31,16 @@ static void put_arguments(tp__tool_slot *slot, uint32_t *count) {
 
 static void put_call_id(tp__tool_slot *slot, uint32_t *count) {
   put_text(slot, count, TP_FIELD_CALL_ID, tp__toolcall_result(slot)->call_id);
+}
+
+/* Value and parts of a result, where it has some. */
+static void put_rest(tp__tool_slot *slot, uint32_t *count, tp_text value, tp_text parts) {
+  tp_field *fields = slot->gate->fields;
+  if (value.size > 0)
+    fields[(*count)++] = (tp_field){.id = TP_FIELD_RESULT_VALUE, .kind = TP_FIELD_KIND_VALUE, .text = value};
+  if (parts.size > 0)
+    fields[(*count)++] = (tp_field){.id = TP_FIELD_RESULT_PARTS, .kind = TP_FIELD_KIND_VALUE, .text = parts};
+  TP__ASSERT(*count <= TP__TOOL_FIELDS_MAX);
 }
 
 static void put_int(tp__tool_slot *slot, uint32_t *count, uint32_t id, int64_t number) {
@@ -183,16 +194,33 @@ static bool take_arguments(tp__tool_slot *slot, const tp_merged *merged) {
   return tp__arena_text(&slot->dispatch->texts, field->text, &call->arguments);
 }
 
+static bool replaces_result(const tp_merged *merged) {
+  return tp_merged_replaced(merged, TP_FIELD_RESULT) || tp_merged_replaced(merged, TP_FIELD_RESULT_VALUE) ||
+         tp_merged_replaced(merged, TP_FIELD_RESULT_PARTS);
+}
+
+/* The result as the chain left it, within the limits of the tool. @return false without memory. */
+static bool copy_result(tp__tool_slot *slot, const tp_merged *merged, tp__tool_content *ret_said) {
+  tp__tool_content said = {.text = tp_merged_text(merged, TP_FIELD_RESULT),
+                           .value = tp_merged_text(merged, TP_FIELD_RESULT_VALUE),
+                           .parts = tp_merged_text(merged, TP_FIELD_RESULT_PARTS)};
+  uint32_t flaws = 0;
+  if (tp_value_kind_of(said.value) == TP_VALUE_NULL) said.value = (tp_text){NULL, 0};
+  if (!tp__tool_content_copy(&slot->dispatch->texts, &said, slot->tool->result_bytes_max, slot->tool->parts_bytes_max,
+                             ret_said, &flaws))
+    return false;
+  if (flaws) tp__toolcall_note_cut(slot, flaws);
+  return true;
+}
+
 static bool take_result(tp__tool_slot *slot, const tp_merged *merged) {
-  tp__tool_gate *gate = slot->gate;
-  gate->is_ready = true;
-  return tp__tool_text(&slot->dispatch->texts, tp_merged_text(merged, TP_FIELD_RESULT), slot->tool->result_bytes_max,
-                       &gate->ready.text);
+  slot->gate->is_ready = true;
+  return copy_result(slot, merged, &slot->gate->ready);
 }
 
 static bool take_rewrite(tp__tool_slot *slot, const tp_merged *merged) {
   bool ok = !tp_merged_replaced(merged, TP_FIELD_ARGUMENTS) || take_arguments(slot, merged);
-  if (ok && tp_merged_replaced(merged, TP_FIELD_RESULT)) ok = take_result(slot, merged);
+  if (ok && replaces_result(merged)) ok = take_result(slot, merged);
   if (!ok)
     tp__toolcall_deny(slot, TP_PHASE_TOOL_REWRITE, "tool.rewrite", tp_text_of("no memory for what it was rewritten to"),
                       false);
@@ -285,12 +313,9 @@ static void filter_ended(tp__phase_run *run) {
   tp_tool_result *result = tp__toolcall_result(slot);
   tp_tool_result_kind kind = result->kind;
   tp__tool_content said = {.text = result->text, .value = result->value, .parts = result->parts};
-  if (tp_merged_replaced(run->result.merged, TP_FIELD_RESULT)) {
-    said = (tp__tool_content){.text = tp_merged_text(run->result.merged, TP_FIELD_RESULT)};
-    if (!tp__tool_text(&slot->dispatch->texts, said.text, slot->tool->result_bytes_max, &said.text)) {
-      kind = TP_TOOL_HANDLER_ERROR;
-      said = (tp__tool_content){.text = tp_text_of("no memory for the result")};
-    }
+  if (replaces_result(run->result.merged) && !copy_result(slot, run->result.merged, &said)) {
+    kind = TP_TOOL_HANDLER_ERROR;
+    said = (tp__tool_content){.text = tp_text_of("no memory for the result")};
   }
   take_reminders(slot, run->result.merged);
   tp__toolcall_settle(slot, kind, &said);
@@ -310,6 +335,7 @@ void tp__toolcall_filter(tp__tool_slot *slot, tp_tool_result_kind kind, const tp
   put_call_id(slot, &count);
   put_arguments(slot, &count);
   put_int(slot, &count, TP_FIELD_IS_ERROR, kind != TP_TOOL_OK);
+  put_rest(slot, &count, said->value, said->parts);
   begin_phase(slot, TP_PHASE_TOOL_RESULT, count, true, filter_ended);
 }
 
@@ -325,7 +351,9 @@ static void post_ended(tp__phase_run *run) {
 void tp__toolcall_post(tp__tool_slot *slot) {
   const tp_tool_result *result = tp__toolcall_result(slot);
   bool ok = result->kind == TP_TOOL_OK;
-  tp_text bare = slot->gate->bare, preview = {bare.data, tp__utf8_cut(bare, SUMMARY_BYTES)};
+  tp_text bare = slot->gate->bare;
+  tp_text shown = bare.size > 0 ? bare : tp__parts_described(&slot->dispatch->texts, result->parts);
+  tp_text preview = {shown.data, tp__utf8_cut(shown, SUMMARY_BYTES)};
   uint32_t count = 0;
   put_text(slot, &count, TP_FIELD_TOOL, tp__toolcall_of(slot)->name);
   put_text(slot, &count, TP_FIELD_STATUS, tp_text_of(!ok ? "failure" : slot->is_partial ? "partial" : "success"));
@@ -337,6 +365,7 @@ void tp__toolcall_post(tp__tool_slot *slot) {
   put_text(slot, &count, TP_FIELD_RESULT, bare);
   put_task_key(slot, &count);
   put_call_id(slot, &count);
+  put_rest(slot, &count, result->value, result->parts);
   begin_phase(slot, TP_PHASE_TOOL_POST, count, true, post_ended);
 }
 

@@ -185,8 +185,14 @@ static tp_status write_message(void *ctx, const tp_message *message) {
           (int)message->name.size, message->name.size ? message->name.data : "");
   if (message->text.size) fwrite(message->text.data, 1, message->text.size, file);
   for (tp_value_walk walk = {0}; tp_value_next(message->parts, &walk);) {
-    tp_text name = tp_value_text(tp_value_get(walk.value, "file"));
-    if (name.size > 0) fprintf(file, "\n\nWith the file `%.*s`.", (int)(name.size < 200 ? name.size : 200), name.data);
+    tp_part part = {.struct_size = sizeof part};
+    char line[256];
+    if (tp_part_read(walk.value, &part, NULL) != TP_OK) continue;
+    tp_part_describe(&part, line, sizeof line);
+    if (part.kind == TP_PART_TEXT) fprintf(file, "\n\n%.*s", (int)part.text.size, part.text.size ? part.text.data : "");
+    else if (part.kind == TP_PART_FILE && part.uri.size > 0)
+      fprintf(file, "\n\nWith the file `%.*s`.", (int)(part.uri.size < 200 ? part.uri.size : 200), part.uri.data);
+    else fprintf(file, "\n\nWith %s.", line);
   }
   for (size_t i = 0; i < message->call_count; i++)
     fprintf(file, "%sCalls `%.*s`.", i || message->text.size ? "\n\n" : "", (int)message->calls[i]->name.size,

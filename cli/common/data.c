@@ -119,3 +119,41 @@ void cli_data_add_ids(cli_map *map, const tp_text ids[TP_ID_COUNT]) {
     if (ids[i].size) cli_map_add_text(map, names[i], ids[i]);
   cli_map_close(map);
 }
+
+/* ---- answers of tools ---- */
+
+static bool read_part(tp_text value, tp_part *ret_part) {
+  *ret_part = (tp_part){.struct_size = sizeof *ret_part};
+  return tp_part_read(value, ret_part, NULL) == TP_OK;
+}
+
+void cli_data_add_answer(cli_map *map, tp_text value, tp_text parts) {
+  if (value.size > 0) cli_map_add_value(map, "value", value);
+  if (parts.size == 0) return;
+  tp_writer *writer;
+  tp_part part;
+  tp_text summary;
+  cli_need(tp_writer_new(NULL, &writer));
+  cli_map_open_list(map, "parts");
+  for (tp_value_walk walk = {0}; tp_value_next(parts, &walk);) {
+    if (!read_part(walk.value, &part)) continue;
+    tp_writer_reset(writer);
+    cli_need(tp_part_write_summary(&part, writer, NULL));
+    cli_need(tp_writer_finish(writer, &summary));
+    cli_map_add_value(map, NULL, summary);
+  }
+  cli_map_close(map);
+  tp_writer_free(writer);
+}
+
+void cli_data_print_parts(cli_output *output, tp_text parts) {
+  char line[3072];
+  tp_part part;
+  for (tp_value_walk walk = {0}; tp_value_next(parts, &walk);) {
+    if (!read_part(walk.value, &part)) continue;
+    tp_part_describe(&part, line, sizeof line);
+    if (part.kind == TP_PART_TEXT) cli_print(output, part.text.data, part.text.size);
+    else cli_printf(output, "[%s]", line);
+    cli_print(output, "\n", 1);
+  }
+}

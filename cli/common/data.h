@@ -34,4 +34,9 @@ void cli_data_add_run(cli_map *map, const tp_run_record *run, bool with_limit);
 /** Adds the ids that are set, as a map "ids". */
 void cli_data_add_ids(cli_map *map, const tp_text ids[TP_ID_COUNT]);
 
+/** What a tool answered besides its text: "value", and "parts" without their content, where there are some. */
+void cli_data_add_answer(cli_map *map, tp_text value, tp_text parts);
+/** One line for each part: its text, or in brackets what it is. */
+void cli_data_print_parts(cli_output *output, tp_text parts);
+
 #endif

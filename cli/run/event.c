@@ -50,6 +50,7 @@ static void add_result(cli_map *p, const tp_tool_result *result) {
   if (result->waited_ns) cli_map_add_int(p, "waited_ns", result->waited_ns);
   if (result->waited_key.size) cli_map_add_text(p, "waited_key", result->waited_key);
   cli_map_add_text(p, "text", result->text);
+  cli_data_add_answer(p, result->value, result->parts);
   cli_map_close(p);
 }
 

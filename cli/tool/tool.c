@@ -99,6 +99,7 @@ static void print_result(const tp_task_result *result, tool_action action, const
     }
     cli_print(output, result->text.data, result->text.size);
     if (result->text.size && result->text.data[result->text.size - 1] != '\n') cli_print(output, "\n", 1);
+    cli_data_print_parts(output, result->parts);
     return;
   }
   cli_map map = {0};
@@ -108,6 +109,7 @@ static void print_result(const tp_task_result *result, tool_action action, const
   cli_map_add_bool(&map, "started", result->started);
   cli_map_add_int(&map, "duration_ns", result->duration_ns);
   cli_map_add_text(&map, "text", result->text);
+  cli_data_add_answer(&map, result->value, result->parts);
   cli_map_print(&map, output);
 }
 

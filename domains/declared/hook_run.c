@@ -168,6 +168,25 @@ static void add_ability(tp__input *in) {
   tp__input_text(in, "value", tp_call_text(in->call, TP_FIELD_ABILITY_REF));
 }
 
+/* Parts of a result without their content, which programs have no use for: an image has megabytes. */
+static void write_parts(tp_text parts, tp_writer *writer) {
+  tp_write_array(writer, tp_value_count(parts));
+  for (tp_value_walk walk = {0}; tp_value_next(parts, &walk);) {
+    tp_part part = {.struct_size = sizeof part};
+    if (tp_part_read(walk.value, &part, NULL) != TP_OK || tp_part_write_summary(&part, writer, NULL) != TP_OK)
+      tp_write_null(writer);
+  }
+}
+
+static void write_payload(tp_text payload, tp_writer *writer) {
+  tp_write_map(writer, tp_value_count(payload));
+  for (tp_value_walk walk = {0}; tp_value_next(payload, &walk);) {
+    tp_write_text(writer, walk.key);
+    if (tp__is_word(walk.key, "result_parts")) write_parts(walk.value, writer);
+    else tp_write_value(writer, walk.value);
+  }
+}
+
 static void add_context(tp__input *in) {
   const tp_call *call = in->call;
   tp_text payload = tp_call_payload(call);
@@ -183,8 +202,7 @@ static void add_context(tp__input *in) {
     tp__input_write(in->hook, call, in->writer, add_ability);
   add_aliases(in, payload);
   if (!tp__input_begin(in, "payload")) return;
-  if (payload.size > 0) tp_write_value(in->writer, payload);
-  else tp_write_map(in->writer, 0);
+  write_payload(payload, in->writer);
 }
 
 void tp__hook_write_context(const tp__hook *hook, const tp_call *call, tp_writer *writer) {

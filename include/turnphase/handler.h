@@ -84,6 +84,11 @@ enum tp_field_ids {
   TP_FIELD_ABILITY_KIND = 52,      /* text: of ability_ref: ability_id, or operation_key (tp_tool.is_operation) */
   TP_FIELD_SOURCE = 53,            /* text: of a session: startup, or resume where its history had messages */
   TP_FIELD_ITERATIONS = 54,        /* int: model requests of the turn */
+  TP_FIELD_RESULT_VALUE = 55,      /* value: the structured result of the tool; not there: none. A null in its place
+                                      removes it */
+  TP_FIELD_RESULT_PARTS = 56,      /* value: array of parts (part.h) of the result; not there: none. An empty array in
+                                      its place removes them. Value and parts go with the text: another `result` removes
+                                      both, unless the same handler replaces them, too */
   TP_FIELD_HOST = 256,             /* a host's own phases number their fields from here */
   TP_FIELD_LIMIT = 512             /* ids are below this */
 };

@@ -76,5 +76,12 @@ TP_API tp_status tp_part_read(tp_text value, tp_part *ret_part, tp_fault *fault)
  *  Threads: any. */
 TP_API size_t tp_part_describe(const tp_part *part, char *buffer, size_t size);
 
+/** Writes what a part is, without its content, as one value: {"kind": str, "name": str, "media_type": str, "uri": str,
+ *  "description": str, "size": int}, each but kind where it is known; of a TEXT {"kind": "text", "text": str}. A data:
+ *  URL is left out. For programs that read JSON: the context of a declared hook and the lines of `turnphase run` have
+ *  parts in this form.
+ *  @return as tp_part_write().  Threads: one at a time for each writer. */
+TP_API tp_status tp_part_write_summary(const tp_part *part, tp_writer *writer, tp_fault *fault);
+
 TP_END_DECLS
 #endif

@@ -235,6 +235,26 @@ static tp_reason judge(const tp__entry *e, const tp__node *node, const tp__answe
   return TP_REASON_MALFORMED;
 }
 
+static bool has_field(const tp__output *output, tp_field_id id) {
+  for (uint32_t i = 0; i < output->replacement_count; i++)
+    if (output->replacement[i].id == id) return true;
+  return false;
+}
+
+/* A handler that replaced a field and not what goes with it knew nothing of that, which may no longer be true.
+ * @return how many fields are left. */
+static uint32_t drop_owned(const tp__entry *e, const tp__output *output, tp_field *fields, uint32_t count) {
+  const tp__contribution_ops *ops = tp__runtime_layer_ops(e->turn->runtime)->contributions;
+  uint32_t left = 0;
+  for (uint32_t i = 0; i < count; i++) {
+    tp_field_id owner = ops->field_owner ? ops->field_owner(fields[i].id) : TP_FIELD_NONE;
+    if (owner && has_field(output, owner) && !has_field(output, fields[i].id)) continue;
+    fields[left++] = fields[i];
+  }
+  TP__ASSERT(left > 0); /* what was replaced is there */
+  return left;
+}
+
 /* The fields of a replacement over those there were: a new array, since calls that run may still read the old one. */
 static bool replace_fields(tp__entry *e, const tp__output *output) {
   TP__ASSERT(output->replacement_count > 0);
@@ -249,7 +269,7 @@ static bool replace_fields(tp__entry *e, const tp__output *output) {
     if (at == count) count++;
   }
   e->fields = fields;
-  e->field_count = count;
+  e->field_count = drop_owned(e, output, fields, count);
   e->is_call_set = false; /* the next inline node's call is to see them */
   e->has_output = true;
   return true;

@@ -58,6 +58,9 @@ typedef struct tp__contribution_ops {
   const uint8_t *field_kinds;
   /** What a well-formed field's content must be and is not, static text; NULL: nothing is wrong. May be NULL. */
   const char *(*field_flaw)(const tp_field *field);
+  /** The field that this one goes with: when a handler replaces that and not this, this one leaves the payload. 0: it
+   *  goes with none. May be NULL. */
+  tp_field_id (*field_owner)(tp_field_id field);
 } tp__contribution_ops;
 
 /** A registered handler. Freed, and its destroy called without lock, when the last subscription, snapshot and attempt

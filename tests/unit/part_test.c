@@ -109,6 +109,34 @@ TEST(a_part_has_a_line_that_names_it) {
   assert_string_equal(line, "");
 }
 
+TEST(a_summary_has_all_but_the_content) {
+  static const struct {
+    tp_part part;
+    const char *json;
+  } cases[] = {
+      {{.kind = TP_PART_TEXT, .text = T("more")}, "{\"kind\":\"text\",\"text\":\"more\"}"},
+      {{.kind = TP_PART_IMAGE, .bytes = T("PNG"), .media_type = T("image/png"), .name = T("a")},
+       "{\"kind\":\"image\",\"media_type\":\"image/png\",\"name\":\"a\",\"size\":3}"},
+      {{.kind = TP_PART_IMAGE, .uri = T("data:image/png;base64,iVBORw==")}, "{\"kind\":\"image\",\"size\":6}"},
+      {{.kind = TP_PART_LINK, .uri = T("file:///r"), .size = 7, .description = T("d")},
+       "{\"kind\":\"link\",\"uri\":\"file:///r\",\"description\":\"d\",\"size\":7}"},
+  };
+  tp_writer *writer;
+  assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    tp_part part = cases[i].part;
+    tp_text value, json;
+    part.struct_size = sizeof part;
+    tp_writer_reset(writer);
+    assert_int_equal(tp_part_write_summary(&part, writer, NULL), TP_OK);
+    assert_int_equal(tp_writer_finish(writer, &value), TP_OK);
+    assert_int_equal(tp_json_encode(value, writer, &json, NULL), TP_OK);
+    assert_string_equal(json.data, cases[i].json);
+  }
+  assert_int_equal(tp_part_write_summary(&PART(.kind = TP_PART_IMAGE), writer, NULL), TP_ERR_USAGE);
+  tp_writer_free(writer);
+}
+
 /* A URI can be as long as a host likes. */
 TEST(a_line_is_bounded) {
   static char uri[100000];

@@ -406,16 +406,125 @@ TEST(the_result_of_a_task_has_value_and_parts) {
 
 /* ---- hooks ---- */
 
-/* A hook that knows the text only removes what it does not know. */
-TEST(another_text_takes_value_and_parts_with_it) {
-  act redacts = {.replaces = TP_FIELD_RESULT, .text = "removed"};
-  const hook filter = {.id = "filter", .phase = TP_PHASE_TOOL_RESULT, .ctx = &redacts};
+/** A hook that keeps what it sees of the result, and replaces what is set. */
+typedef struct seer {
+  tp_text text, value, parts; /* data set: replaces it */
+  char saw_text[256], saw_value[64], saw_parts[512], saw_summary[512];
+  tp_status status;
+} seer;
+
+static void keep_field(char *to, size_t size, tp_text text) {
+  snprintf(to, size, "%.*s", (int)text.size, text.size ? text.data : "");
+}
+
+static tp_answer see(void *ctx, tp_call *call) {
+  seer *s = ctx;
+  tp_field fields[3];
+  size_t count = 0;
+  keep_field(s->saw_text, sizeof s->saw_text, tp_call_text(call, TP_FIELD_RESULT));
+  keep_field(s->saw_summary, sizeof s->saw_summary, tp_call_text(call, TP_FIELD_OUTPUT_SUMMARY));
+  show_value(s->saw_value, sizeof s->saw_value, tp_call_text(call, TP_FIELD_RESULT_VALUE));
+  show_parts(s->saw_parts, sizeof s->saw_parts, tp_call_text(call, TP_FIELD_RESULT_PARTS));
+  if (s->text.data) fields[count++] = (tp_field){.id = TP_FIELD_RESULT, .kind = TP_FIELD_KIND_TEXT, .text = s->text};
+  if (s->value.data)
+    fields[count++] = (tp_field){.id = TP_FIELD_RESULT_VALUE, .kind = TP_FIELD_KIND_VALUE, .text = s->value};
+  if (s->parts.data)
+    fields[count++] = (tp_field){.id = TP_FIELD_RESULT_PARTS, .kind = TP_FIELD_KIND_VALUE, .text = s->parts};
+  if (count) s->status = tp_call_replace(call, fields, count, NULL);
+  return TP_ANSWER_DONE;
+}
+
+#define BOTH_PARTS "[image (image/png, 6 bytes)][link <file:///r>]"
+#define ONE_TEXT "\x91\x81\xa4text\xa4only" /* [{"text": "only"}] */
+
+/* A hook that knows the text only removes what it does not know; the next one, and tool.post, see what is left. */
+TEST(a_hook_replaces_the_text_alone_or_with_value_and_parts) {
+  static const struct {
+    seer filter;
+    const char *text, *value, *parts;
+  } cases[] = {
+      {{.text = {NULL, 0}}, "seen", "{\"n\":7}", BOTH_PARTS},
+      {{.text = TEXT("removed")}, "removed", "", ""},
+      {{.text = TEXT("new"), .value = TEXT("\x05")}, "new", "5", ""},
+      {{.text = TEXT("new"), .parts = TEXT(ONE_TEXT)}, "new", "", "[only]"},
+      {{.text = TEXT("new"), .value = TEXT("\x05"), .parts = TEXT(ONE_TEXT)}, "new", "5", "[only]"},
+      {{.parts = TEXT(ONE_TEXT)}, "seen", "{\"n\":7}", "[only]"},
+      {{.parts = TEXT("\x90")}, "seen", "{\"n\":7}", ""},
+      {{.value = TEXT("\x05")}, "seen", "5", BOTH_PARTS},
+      {{.value = TEXT("\xc0")}, "seen", "", BOTH_PARTS},
+  };
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    seer filter = cases[i].filter, second = {.text = {NULL, 0}}, post = {.text = {NULL, 0}};
+    const hook hooks[] = {
+        {.id = "filter", .phase = TP_PHASE_TOOL_RESULT, .run = see, .ctx = &filter},
+        {.id = "second", .phase = TP_PHASE_TOOL_RESULT, .run = see, .ctx = &second, .after = "filter"},
+        {.id = "post", .phase = TP_PHASE_TOOL_POST, .run = see, .ctx = &post},
+    };
+    world w = {.defers = false};
+    open_world(&w, &whole);
+    add_hooks(w.runtime, hooks, 3);
+    assert_int_equal(call_tool(&w).kind, TP_TOOL_OK);
+    assert_int_equal(filter.status, TP_OK);
+    assert_string_equal(filter.saw_text, "seen");
+    assert_string_equal(filter.saw_value, "{\"n\":7}");
+    assert_string_equal(filter.saw_parts, BOTH_PARTS);
+    assert_string_equal(second.saw_text, cases[i].text);
+    assert_string_equal(second.saw_parts, cases[i].parts);
+    if (cases[i].filter.value.size != 1 || cases[i].filter.value.data[0] != '\xc0')
+      assert_string_equal(second.saw_value, cases[i].value);
+    assert_string_equal(w.text, cases[i].text);
+    assert_string_equal(w.value, cases[i].value);
+    assert_string_equal(w.parts, cases[i].parts);
+    assert_string_equal(post.saw_text, cases[i].text);
+    assert_string_equal(post.saw_value, cases[i].value);
+    assert_string_equal(post.saw_parts, cases[i].parts);
+    close_runtime(w.runtime);
+  }
+}
+
+/* The chain goes on with what there was. */
+TEST(parts_of_a_hook_that_are_none_are_refused) {
+  static const tp_text wrong[] = {TEXT("\x91\x80"), TEXT("\x80"), TEXT("\x91\x81\xa4page\xa1x"), TEXT("\x91")};
+  for (size_t i = 0; i < COUNT(wrong); i++) {
+    seer filter = {.parts = wrong[i]};
+    const hook hooks[] = {{.id = "filter", .phase = TP_PHASE_TOOL_RESULT, .run = see, .ctx = &filter}};
+    world w = {.defers = false};
+    open_world(&w, &whole);
+    add_hooks(w.runtime, hooks, 1);
+    call_tool(&w);
+    assert_int_equal(filter.status, TP_ERR_MALFORMED);
+    assert_string_equal(w.parts, BOTH_PARTS);
+    close_runtime(w.runtime);
+  }
+}
+
+TEST(a_result_of_tool_rewrite_has_value_and_parts) {
+  seer rewrite = {.text = TEXT("from the cache"), .value = TEXT("\x05"), .parts = TEXT(ONE_TEXT)}, post = {0};
+  const hook hooks[] = {{.id = "cache", .phase = TP_PHASE_TOOL_REWRITE, .run = see, .ctx = &rewrite},
+                        {.id = "post", .phase = TP_PHASE_TOOL_POST, .run = see, .ctx = &post}};
   world w = {.defers = false};
   open_world(&w, &whole);
-  add_hooks(w.runtime, &filter, 1);
+  add_hooks(w.runtime, hooks, 2);
+  tp_tool_result result = call_tool(&w);
+  assert_int_equal(result.kind, TP_TOOL_OK);
+  assert_false(result.started);
+  assert_string_equal(w.text, "from the cache");
+  assert_string_equal(w.value, "5");
+  assert_string_equal(w.parts, "[only]");
+  assert_string_equal(post.saw_parts, "[only]");
+  close_runtime(w.runtime);
+}
+
+TEST(the_summary_of_a_result_without_text_names_its_parts) {
+  tp_tool_answer answer = whole;
+  answer.text = answer.value = (tp_text){NULL, 0};
+  seer post = {0};
+  const hook hooks[] = {{.id = "post", .phase = TP_PHASE_TOOL_POST, .run = see, .ctx = &post}};
+  world w = {.defers = false};
+  open_world(&w, &answer);
+  add_hooks(w.runtime, hooks, 1);
   call_tool(&w);
-  assert_string_equal(w.text, "removed");
-  assert_string_equal(w.value, "");
-  assert_string_equal(w.parts, "");
+  assert_string_equal(post.saw_text, "");
+  assert_string_equal(post.saw_summary, "[image (image/png, 6 bytes)]\n[link <file:///r>]");
   close_runtime(w.runtime);
 }
