@@ -36,7 +36,9 @@ static host open_host(void) {
   shell("mkdir -p %s/%s", directory, "contexts");
   snprintf(hooks_path, sizeof hooks_path, "%s/.system/hooks", directory);
   tp_hooks_options options = {.struct_size = sizeof options, .directory = hooks_path, .root = directory};
-  h.runtime = open_runtime(NULL);
+  /* a machine under load needs more than the 5 s of a phase to start a program */
+  const tp_runtime_options of_runtime = {.struct_size = sizeof of_runtime, .hook_limit_ms = 60000};
+  h.runtime = open_runtime(&of_runtime);
   if (tp_hooks_read(h.runtime, &options, &hooks, &fault) != TP_OK) fail_msg("%s: %s", fault.subject, fault.message);
   if (tp_hooks_commit(hooks, NULL, tp_hooks_hash(hooks), NULL, &fault) != TP_OK) fail_msg("%s", fault.message);
   tp_hooks_free(hooks);
