@@ -2,9 +2,9 @@
 #include "phases/end.h"
 
 #include "phases/result.h"
+#include "runtime/base/bug.h"
 #include "runtime/exec/runtime.h"
 #include "runtime/inbox/inbox.h"
-#include "runtime/sched/bug.h"
 #include "turnphase/task.h"
 
 struct tp_end {

@@ -5,7 +5,7 @@
 
 #include "phases/people.h"
 #include "phases/drive.h"
-#include "runtime/sched/bug.h"
+#include "runtime/base/bug.h"
 
 enum { QUEUED_MAX = 64 };
 

@@ -14,7 +14,7 @@
 #include "phases/store_call.h"
 #include "phases/submission.h"
 #include "phases/tool_call.h"
-#include "runtime/sched/bug.h"
+#include "runtime/base/bug.h"
 
 /** One run of a task, from its begin until its end was reported. */
 typedef struct task_work {

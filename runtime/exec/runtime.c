@@ -12,7 +12,7 @@
 #include "runtime/exec/breadcrumb.h"
 #include "runtime/exec/share.h"
 #include "runtime/plan/registry.h"
-#include "runtime/sched/bug.h"
+#include "runtime/base/bug.h"
 
 enum {
   WORKERS_MAX = 16384,

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "runtime/sched/bug.h"
+#include "runtime/base/bug.h"
 #include "runtime/sched/sched.h"
 
 #ifdef TP_CHECKS

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/sched/slot.h"
 
+#include "runtime/base/bug.h"
 #include "runtime/sched/attempt.h"
-#include "runtime/sched/bug.h"
 #include "runtime/sched/sched.h"
 #ifdef TP_SIM
 #include "runtime/os/sim.h"

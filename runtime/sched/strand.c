@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/sched/strand.h"
 
-#include "runtime/sched/bug.h"
+#include "runtime/base/bug.h"
 #include "runtime/sched/sched.h"
 
 static char idle_mark, closed_mark;

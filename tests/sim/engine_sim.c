@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "runtime/sched/bug.h"
+#include "runtime/base/bug.h"
 #include "world.h"
 
 typedef struct arguments {

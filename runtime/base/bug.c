@@ -1,4 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/sched/bug.h"
+#include "runtime/base/bug.h"
 
 enum tp__bug tp__planted_bug;
