@@ -16,7 +16,8 @@ enum tp__bug {
   TP__BUG_LOST_CANCEL = 7,   /* a cancel of taken work is not put */
   TP__BUG_LOST_DESTROY = 8,  /* the release of a destroy does not call it */
   TP__BUG_TASK_HELD = 9,     /* a task is given up after its end was reported: its run from there is refused */
-  TP__BUG_OTHER_INBOX = 10   /* the work of a session comes to the inbox of one that was open before */
+  TP__BUG_OTHER_INBOX = 10,  /* the work of a session comes to the inbox of one that was open before */
+  TP__BUG_LEFT_IN_LINE = 11  /* work that found its inbox full does not come in when other work is taken */
 };
 
 #ifdef TP_SIM

@@ -3,6 +3,8 @@
 
 #include <errno.h>
 
+#include "runtime/base/bug.h"
+
 enum { CAPACITY = 1024, CAPACITY_MAX = 1 << 20 };
 
 struct tp_inbox {
@@ -186,6 +188,7 @@ static void line_up_locked(tp_inbox *inbox, tp__inbox_item *item) {
 /* After a removal from the queue. The item keeps its reference. */
 static void serve_line_locked(tp_inbox *inbox) {
   TP__LOCKED(&inbox->mutex);
+  if (TP__BUG(TP__BUG_LEFT_IN_LINE)) return;
   while (!tp__list_empty(&inbox->line) && inbox->count < inbox->capacity) {
     tp__inbox_item *item = TP__CONTAINER(inbox->line.next, tp__inbox_item, link);
     tp__list_remove(&item->link);

@@ -295,7 +295,7 @@ static void draw_synchronous(drawer *d) {
 static void draw_inbox(drawer *d) {
   script *s = d->s;
   s->taker_count = one_in(d, 2) ? 1 + (uint32_t)below(d, 2) : 0;
-  s->inbox_capacity = s->fault_level != FAULTS_NONE && one_in(d, 3) ? 1 + (uint32_t)below(d, 3) : 0;
+  s->inbox_capacity = one_in(d, 3) ? 1 + (uint32_t)below(d, 3) : 0;
   bool closes = s->taker_count == 1 && s->fault_level != FAULTS_NONE && one_in(d, 4);
   s->inbox_close_ns = closes ? 1 + up_to_us(d, 20000) : 0;
   for (uint32_t i = 0; i < s->node_count; i++) {
@@ -314,7 +314,7 @@ static void draw_loop(drawer *d) {
   script *s = d->s;
   bool rough = s->fault_level != FAULTS_NONE;
   s->loop_count = one_in(d, 3) && !s->options.no_engine_workers ? 1 + (uint32_t)below(d, SCRIPT_LOOPS_MAX) : 0;
-  s->loop_capacity = rough && one_in(d, 3) ? 1 + (uint32_t)below(d, 4) : 0;
+  s->loop_capacity = one_in(d, 3) ? 1 + (uint32_t)below(d, 4) : 0;
   s->loop_event_capacity = one_in(d, 2) ? 1 + (uint32_t)below(d, 12) : 0;
   s->loop_close_ns = rough && one_in(d, 3) ? 1 + up_to_us(d, 30000) : 0;
 }
