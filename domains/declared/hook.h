@@ -91,6 +91,7 @@ typedef struct tp__hook {
   const tp_phase *row; /* own_row: a program may outlive the runtime */
   tp_phase own_row;
   bool is_enabled, is_blocking, wants_json, rewrites;
+  bool keeps_errors;  /* what its program writes to standard error may be kept when the program fails */
   bool is_registered; /* of the thread that commits */
   tp_failure failure;
   uint32_t limit_ms; /* 0: the phase's */
@@ -250,5 +251,9 @@ void tp__hook_judge(const tp__hook *hook, const tp__asked *asked, const tp_proce
 void tp__hook_judge_reply(const tp__hook *hook, const tp__asked *asked, tp_text reply, size_t replaced,
                           tp__judged *ret_judged);
 void tp__judged_fini(tp__judged *judged);
+/** What a failure says of the standard error of the program that failed, as the end of a sentence: the text, where the
+ *  file of the hook has keep_stderr: true, and else where to find it. Empty without errors.
+ *  @param errors  UTF-8. */
+void tp__hook_errors_show(const tp__hook *hook, tp_text errors, char *ret_text, size_t size);
 
 #endif

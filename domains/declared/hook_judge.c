@@ -270,10 +270,30 @@ static void read_output(tp__judge *judge, tp_text output, bool blocks) {
 
 /* ---- the answer ---- */
 
-static void block_without_verdicts(tp__judge *judge) {
+void tp__hook_errors_show(const tp__hook *hook, tp_text errors, char *ret_text, size_t size) {
+  tp_text text = tp__judge_trimmed(errors);
+  if (text.size == 0) ret_text[0] = '\0';
+  else if (hook->keeps_errors) snprintf(ret_text, size, ": %.*s", tp__cut(text, size - 3), text.data);
+  else
+    snprintf(ret_text, size, "; its standard error is not kept: %skeep it with keep_stderr: true",
+             hook->kind == TP__HOOK_WORKER ? "" : "see it with `turnphase hooks run`, or ");
+}
+
+/* Nobody is blocked, so what the program wrote to standard error is no reason but a failure's text. */
+static void forget_errors(tp__judge *judge, tp_text errors) {
+  char shown[256];
+  if (errors.size == 0 || judge->hook->keeps_errors) return;
+  tp__hook_errors_show(judge->hook, errors, shown, sizeof shown);
+  snprintf(judge->judged->reason, TP__JUDGED_REASON_SIZE, "exit code %u%s", judge->judged->outcome.code, shown);
+}
+
+/* @param errors  what the reason is, when it is standard error; else empty. */
+static void block_without_verdicts(tp__judge *judge, tp_text errors) {
   tp__judged *judged = judge->judged;
+  bool fails = judge->asked->is_required && judge->hook->is_blocking;
+  if (fails || !takes(judge, TP_CONTRIBUTION_REMINDER)) forget_errors(judge, errors);
   judged->outcome.kind = TP_ANSWER_DONE;
-  if (judge->asked->is_required && judge->hook->is_blocking) {
+  if (fails) {
     judged->outcome.kind = TP_ANSWER_FAILED;
     judged->outcome.contribution_count = 0;
   } else if (takes(judge, TP_CONTRIBUTION_REMINDER)) {
@@ -286,10 +306,12 @@ static void block_without_verdicts(tp__judge *judge) {
 static void answer(tp__judge *judge, tp_text errors) {
   tp__judged *judged = judge->judged;
   bool objects = judge->verdict == TP_VERDICT_DENY || judge->verdict == TP_VERDICT_ASK;
-  if (objects && !judged->reason[0]) tp__judge_set_reason(judge, tp__judge_trimmed(errors));
+  if (judged->reason[0]) errors = (tp_text){NULL, 0};
+  errors = tp__judge_trimmed(errors);
+  if (objects && errors.size > 0) tp__judge_set_reason(judge, errors);
   if (objects) tp__judge_need_reason(judge);
   if (!judge->hook->row->stop || !judge->hook->is_blocking) {
-    if (objects) block_without_verdicts(judge);
+    if (objects) block_without_verdicts(judge, errors);
     else judged->outcome.kind = TP_ANSWER_DONE;
     return;
   }

@@ -342,13 +342,12 @@ static tp_text first_line(tp_text text) {
 }
 
 static void fail_exit(tp__judge *judge, const tp_process_result *result) {
-  tp_text line = first_line(result->errors);
+  char shown[516];
+  tp__hook_errors_show(judge->hook, first_line(result->errors), shown, sizeof shown);
   if (result->end == TP_PROCESS_KILLED)
     tp__judge_fail(judge, TP_REASON_KILLED, "the program was killed by signal %d (%s)", result->signal,
                    strsignal(result->signal));
-  else
-    tp__judge_fail(judge, TP_REASON_ERROR, "exit code %d%s%.*s", result->exit_code, line.size > 0 ? ": " : "",
-                   tp__cut(line, 512), line.size > 0 ? line.data : "");
+  else tp__judge_fail(judge, TP_REASON_ERROR, "exit code %d%s", result->exit_code, shown);
 }
 
 /* Text of a program that meant to answer. Where text is context, an object in it may be part of that. An endpoint has

@@ -12,7 +12,7 @@
 
 #define KEYS                                                                                                        \
   "id, event_type, event, enabled, blocking, summary, priority, after, before, requires, match, handler, failure, " \
-  "verdict, effects, protocol, tools, plugin_root, rewrite, max_concurrent, sequential, env, pass_env"
+  "verdict, effects, protocol, tools, plugin_root, rewrite, max_concurrent, sequential, env, pass_env, keep_stderr"
 #define TOOL_KEYS                                                                                          \
   "kind, name, enabled, summary, description, schema, command, timeout_ms, result_bytes_max, idempotent, " \
   "max_concurrent, reads, writes, operation, sandbox, env, pass_env"
@@ -613,14 +613,17 @@ static tp_status read_variables(struct reader *reader, tp__hook *hook) {
 }
 
 /* Of a kind that starts none of its own. */
-static tp_status check_no_variables(struct reader *reader, const tp__hook *hook) {
-  static const char *const keys[] = {"env", "pass_env"};
+static tp_status check_has_program(struct reader *reader, const tp__hook *hook) {
+  static const struct {
+    const char *key, *what;
+  } keys[] = {
+      {"env", "could read env"}, {"pass_env", "could read pass_env"}, {"keep_stderr", "has a standard error to keep"}};
   if (hook->kind == TP__HOOK_SCRIPT || hook->kind == TP__HOOK_WORKER) return TP_OK;
   for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-    uint32_t index = tp__yaml_get(&reader->yaml, 0, keys[i]);
+    uint32_t index = tp__yaml_get(&reader->yaml, 0, keys[i].key);
     if (index != 0)
-      return REFUSE(reader, TP_ERR_MALFORMED, index, "a handler of kind %s starts no program that could read %s",
-                    hook->kind_name, keys[i]);
+      return REFUSE(reader, TP_ERR_MALFORMED, index, "a handler of kind %s starts no program that %s", hook->kind_name,
+                    keys[i].what);
   }
   return TP_OK;
 }
@@ -1064,7 +1067,8 @@ static tp_status read_hook(struct reader *reader, tp__hook *hook) {
   TP__TRY(read_match(reader, hook));
   TP__TRY(read_variables(reader, hook));
   TP__TRY(read_handler(reader, hook));
-  TP__TRY(check_no_variables(reader, hook));
+  TP__TRY(check_has_program(reader, hook));
+  TP__TRY(read_bool(reader, 0, "keep_stderr", &hook->keeps_errors));
   TP__TRY(read_failure(reader, hook));
   return read_verdict(reader, hook);
 }

@@ -250,9 +250,10 @@ static void say_end(const tp__worker *worker, const tp_process_result *result, c
   else if (result->end == TP_PROCESS_EXITED) snprintf(how, sizeof how, "exited with code %d", result->exit_code);
   else if (result->end == TP_PROCESS_KILLED) snprintf(how, sizeof how, "was killed by signal %d", result->signal);
   else snprintf(how, sizeof how, "was ended (%s)", tp_process_end_name(result->end));
-  char errors[516] = "";
+  char errors[516] = "", shown[516];
   tp_utf8_replace(result->errors, errors, sizeof errors - 1);
-  snprintf(text, size, "the worker %s before it answered%s%s", how, errors[0] ? ": " : "", errors);
+  tp__hook_errors_show(worker->hook, tp_text_of(errors), shown, sizeof shown);
+  snprintf(text, size, "the worker %s before it answered%s", how, shown);
 }
 
 static int64_t pause_ms(uint32_t failures) {

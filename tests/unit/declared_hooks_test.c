@@ -334,7 +334,9 @@ TEST(a_block_in_a_phase_without_verdicts_fails_it_where_the_policy_in_force_is_r
       assert_int_equal(tp_merged_count(result.merged, TP_CONTRIBUTION_REMINDER), 1);
       assert_text(tp_merged_get(result.merged, TP_CONTRIBUTION_REMINDER, 0)->contribution->text, "not ready");
     } else {
-      assert_text(result.reason, "not ready");
+      assert_text(result.reason,
+                  "exit code 1; its standard error is not kept: see it with `turnphase hooks run`, or keep it with "
+                  "keep_stderr: true");
     }
     tp_turn_end(turn);
     close_runtime(runtime);

@@ -145,16 +145,17 @@ TEST(a_variable_that_cannot_be_one_is_refused_with_its_place) {
 }
 
 /* What starts no program of its own has none that could read them. */
-TEST(a_kind_without_a_program_takes_no_variables) {
+TEST(a_kind_without_a_program_takes_no_keys_of_one) {
   static const char *const handlers[] = {"{kind: deny}",    "{kind: ask}",          "{kind: allow}",
                                          "{kind: approve}", "{kind: log, path: x}", "{kind: save_json, path: x}"};
-  static const char *const keys[] = {"env: {A: b}\n", "pass_env: A\n"};
+  static const char *const keys[] = {"env: {A: b}\n", "pass_env: A\n", "keep_stderr: true\n"};
   tp_runtime *runtime = open_runtime(NULL);
   for (size_t i = 0; i < COUNT(handlers) * COUNT(keys); i++) {
     char yaml[256];
     tp_hooks *hooks;
     tp_fault fault = {0};
-    snprintf(yaml, sizeof yaml, "id: a\nevent: tool.pre\n%shandler: %s\n", keys[i % 2], handlers[i / 2]);
+    snprintf(yaml, sizeof yaml, "id: a\nevent: tool.pre\n%shandler: %s\n", keys[i % COUNT(keys)],
+             handlers[i / COUNT(keys)]);
     write_named("a.yaml", yaml);
     assert_int_equal(read_hooks(runtime, NULL, &hooks, &fault), TP_ERR_MALFORMED);
     if (!strstr(fault.message, "starts no program") || fault.line != 3) fail_msg("%s: %s", yaml, fault.message);

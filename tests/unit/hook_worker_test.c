@@ -116,7 +116,8 @@ TEST(what_is_no_answer_denies_and_is_named) {
     const char *part;
   } cases[] = {
       {"exit 3", TP_REASON_CRASH, "exited with code 3"},
-      {"next; echo broken >&2; exit 1", TP_REASON_CRASH, "exited with code 1 before it answered: broken"},
+      {"next; echo broken >&2; exit 1", TP_REASON_CRASH,
+       "exited with code 1 before it answered; its standard error is not kept: keep it with "},
       {"next; kill -KILL $$", TP_REASON_CRASH, "killed by signal 9"},
       {"next; echo no; cat", TP_REASON_CRASH, "no JSON object"},
       {"next; echo '[1]'; cat", TP_REASON_CRASH, "no JSON object"},
