@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hooks.c: the actions of the command hooks that run nothing: list, check, trust and untrust. */
+ * hooks.c: the actions of the command hooks that run nothing: check, trust and untrust. */
 #include "cli/hooks/hooks.h"
 
 #include <stdatomic.h>
@@ -306,149 +306,20 @@ void cli_follower_free(cli_follower *f) {
 
 /* ---- what the actions share ---- */
 
-/** A directory that was read, in a runtime with all else that the command line names. */
-typedef struct opened {
-  tp_runtime *runtime;
-  tp_hooks *hooks;
-  const char *directory;
-  char trusted[CLI_HASH_SIZE]; /* empty: none */
-} opened;
+bool cli_hooks_is_trusted(const cli_hooks_opened *o) { return strcmp(o->trusted, tp_hooks_hash(o->hooks)) == 0; }
 
-static bool is_trusted(const opened *o) { return strcmp(o->trusted, tp_hooks_hash(o->hooks)) == 0; }
-
-static void close_opened(opened *o) {
+void cli_hooks_close(cli_hooks_opened *o) {
   tp_hooks_free(o->hooks);
   tp_runtime_free(o->runtime);
 }
 
-static int open_directory(const cli_arguments *arguments, opened *o) {
-  *o = (opened){.directory = arguments->operands[1]};
+int cli_hooks_open(const cli_arguments *arguments, cli_hooks_opened *o) {
+  *o = (cli_hooks_opened){.directory = arguments->operands[1]};
   tp_hooks_options options = cli_hooks_options(arguments, o->directory);
   int status = trusted_hash(o->directory, o->trusted);
   if (status == CLI_OK) status = cli_host_open(arguments, NULL, NULL, &o->runtime);
   if (status == CLI_OK) status = cli_hooks_read(o->runtime, &options, &o->hooks);
-  if (status != CLI_OK) close_opened(o);
-  return status;
-}
-
-/* ---- list ---- */
-
-enum { COLUMNS = 10, CELL_SIZE = 160 };
-
-typedef struct rows {
-  const opened *opened;
-  char (*cells)[COLUMNS][CELL_SIZE];
-  size_t count, capacity;
-  cli_map *map; /* with --json */
-} rows;
-
-static const tp_phase *row_of(const rows *r, const tp_hook_info *info) {
-  return tp_phase_get(r->opened->runtime, info->phase);
-}
-
-/* What holds: the hook's own, else what the phase says. */
-static const char *policy_of(const rows *r, const tp_hook_info *info) {
-  tp_failure failure = info->failure ? info->failure : row_of(r, info)->failure;
-  return tp_failure_name(failure ? failure : TP_FAILURE_BEST_EFFORT);
-}
-
-static uint32_t limit_of(const rows *r, const tp_hook_info *info) {
-  uint32_t of_phase = row_of(r, info)->limit_ms;
-  return info->limit_ms ? info->limit_ms : of_phase && info->blocking ? of_phase : info->blocking ? 5000 : 30000;
-}
-
-static bool add_row(void *ctx, const tp_hook_info *info) {
-  rows *r = ctx;
-  r->cells = cli_reserve(r->cells, r->count, &r->capacity, sizeof *r->cells);
-  char(*cells)[CELL_SIZE] = r->cells[r->count++];
-  snprintf(cells[0], CELL_SIZE, "%s", info->id);
-  snprintf(cells[1], CELL_SIZE, "%s", info->event);
-  snprintf(cells[2], CELL_SIZE, "%s", row_of(r, info)->name);
-  snprintf(cells[3], CELL_SIZE, "%s", info->enabled ? "yes" : "no");
-  snprintf(cells[4], CELL_SIZE, "%s", info->blocking ? "yes" : "no");
-  snprintf(cells[5], CELL_SIZE, "%s", info->match[0] ? info->match : "always");
-  snprintf(cells[6], CELL_SIZE, "%s", policy_of(r, info));
-  snprintf(cells[7], CELL_SIZE, "%u ms", limit_of(r, info));
-  snprintf(cells[8], CELL_SIZE, "%s", is_trusted(r->opened) ? "trusted" : "no");
-  int used = snprintf(cells[9], CELL_SIZE, "%s %s", info->kind, info->target);
-  for (size_t i = 1; info->arguments && info->arguments[i] && used > 0 && used < CELL_SIZE; i++)
-    used += snprintf(cells[9] + used, CELL_SIZE - (size_t)used, " %s", info->arguments[i]);
-  return true;
-}
-
-static void print_cell(cli_output *output, const char *cell, size_t width, bool last) {
-  cli_hooks_print_text(output, tp_text_of(cell));
-  for (size_t used = cli_columns(tp_text_of(cell)); !last && used < width + 2; used++) cli_print(output, " ", 1);
-}
-
-static void print_rows(const rows *r, cli_output *output) {
-  static const char *const heads[COLUMNS] = {"id",    "event",  "phase", "enabled", "blocking",
-                                             "match", "policy", "limit", "trust",   "runs"};
-  size_t widths[COLUMNS];
-  for (size_t c = 0; c < COLUMNS; c++) {
-    widths[c] = strlen(heads[c]);
-    for (size_t i = 0; i < r->count; i++) {
-      size_t width = cli_columns(tp_text_of(r->cells[i][c]));
-      if (width > widths[c]) widths[c] = width;
-    }
-  }
-  for (size_t i = 0; i <= r->count; i++) {
-    for (size_t c = 0; c < COLUMNS; c++)
-      print_cell(output, i == 0 ? heads[c] : r->cells[i - 1][c], widths[c], c == COLUMNS - 1);
-    cli_print_string(output, "\n");
-  }
-}
-
-static bool write_row(void *ctx, const tp_hook_info *info) {
-  rows *r = ctx;
-  size_t count = 0;
-  while (info->arguments && info->arguments[count]) count++;
-  cli_map *p = r->map;
-  cli_map_open(p, NULL);
-  cli_map_add_string(p, "id", info->id);
-  cli_map_add_string(p, "event", info->event);
-  cli_map_add_string(p, "phase", row_of(r, info)->name);
-  cli_map_add_bool(p, "enabled", info->enabled);
-  cli_map_add_bool(p, "blocking", info->blocking);
-  cli_map_add_string(p, "match", info->match);
-  cli_map_add_string(p, "policy", policy_of(r, info));
-  cli_map_add_int(p, "limit_ms", limit_of(r, info));
-  cli_map_add_string(p, "kind", info->kind);
-  cli_map_add_string(p, "target", info->target);
-  cli_map_add_list(p, "command", info->arguments, count);
-  cli_map_add_string(p, "protocol", info->protocol);
-  cli_map_add_string(p, "file", info->file);
-  cli_map_add_string(p, "summary", info->summary);
-  cli_map_close(p);
-  return true;
-}
-
-static int print_list_json(const opened *o, cli_output *output) {
-  cli_map p = {0};
-  rows r = {.opened = o, .map = &p};
-  cli_map_add_string(&p, "directory", o->directory);
-  cli_map_add_string(&p, "hash", tp_hooks_hash(o->hooks));
-  cli_map_add_bool(&p, "trusted", is_trusted(o));
-  cli_map_open_list(&p, "hooks");
-  tp_hooks_each(o->hooks, write_row, &r);
-  cli_map_close(&p);
-  return cli_map_print(&p, output);
-}
-
-static int list(const cli_arguments *arguments, cli_output *output) {
-  opened o;
-  int status = open_directory(arguments, &o);
-  if (status != CLI_OK) return status;
-  rows r = {.opened = &o};
-  if (arguments->json) {
-    status = print_list_json(&o, output);
-  } else if (tp_hooks_each(o.hooks, add_row, &r) == 0) {
-    cli_error("%s has no hooks: no file *.yaml or *.yml", o.directory);
-  } else {
-    print_rows(&r, output);
-  }
-  free(r.cells);
-  close_opened(&o);
+  if (status != CLI_OK) cli_hooks_close(o);
   return status;
 }
 
@@ -473,13 +344,13 @@ static bool write_warning(void *ctx, const tp_hook_warning *warning) {
   return true;
 }
 
-static int print_check_json(const opened *o, tp_status status, const tp_fault *fault, cli_output *output) {
+static int print_check_json(const cli_hooks_opened *o, tp_status status, const tp_fault *fault, cli_output *output) {
   cli_map p = {0};
   cli_map_add_bool(&p, "ok", status == TP_OK);
   cli_map_add_string(&p, "directory", o->directory);
   if (o->hooks) {
     cli_map_add_string(&p, "hash", tp_hooks_hash(o->hooks));
-    cli_map_add_bool(&p, "trusted", is_trusted(o));
+    cli_map_add_bool(&p, "trusted", cli_hooks_is_trusted(o));
     cli_map_add_int(&p, "hooks", (int64_t)tp_hooks_each(o->hooks, NULL, NULL));
     cli_map_open_list(&p, "warnings");
     tp_hooks_each_warning(o->hooks, false, write_warning, &p);
@@ -490,15 +361,15 @@ static int print_check_json(const opened *o, tp_status status, const tp_fault *f
   return printed != CLI_OK ? printed : status == TP_OK ? CLI_OK : (int)cli_exit_of(status);
 }
 
-static void print_check(const opened *o, cli_output *output) {
+static void print_check(const cli_hooks_opened *o, cli_output *output) {
   cli_printf(output, "%zu hooks, all of them could be committed\n", tp_hooks_each(o->hooks, NULL, NULL));
-  cli_printf(output, "content %s, %s\n", tp_hooks_hash(o->hooks), is_trusted(o) ? "trusted" : "not trusted");
-  if (!is_trusted(o)) cli_printf(output, "look at it, then: turnphase hooks trust %s\n", o->directory);
+  cli_printf(output, "content %s, %s\n", tp_hooks_hash(o->hooks), cli_hooks_is_trusted(o) ? "trusted" : "not trusted");
+  if (!cli_hooks_is_trusted(o)) cli_printf(output, "look at it, then: turnphase hooks trust %s\n", o->directory);
 }
 
 /* The commit goes to a runtime of its own, in which no turn runs. */
 static int check(const cli_arguments *arguments, cli_output *output) {
-  opened o = {.directory = arguments->operands[1]};
+  cli_hooks_opened o = {.directory = arguments->operands[1]};
   tp_hooks_options options = cli_hooks_options(arguments, o.directory);
   tp_fault fault = {0};
   unsetenv("TURNPHASE_DISABLE_HOOKS"); /* it would make every commit a good one */
@@ -511,7 +382,7 @@ static int check(const cli_arguments *arguments, cli_output *output) {
   else if (committed != TP_OK) status = refuse(o.directory, committed, &fault);
   else print_check(&o, output);
   if (committed == TP_OK && !arguments->json) tp_hooks_each_warning(o.hooks, false, print_warning, NULL);
-  close_opened(&o);
+  cli_hooks_close(&o);
   return status;
 }
 
@@ -539,7 +410,7 @@ static bool add_trusted_file(void *ctx, const tp_hook_file *file) {
   return true;
 }
 
-static int print_trust_json(const opened *o, cli_output *output, const char *path) {
+static int print_trust_json(const cli_hooks_opened *o, cli_output *output, const char *path) {
   cli_map p = {0};
   cli_map_add_string(&p, "directory", path);
   cli_map_add_bool(&p, "trusted", true);
@@ -585,7 +456,7 @@ static bool try_pattern(void *ctx, const tp_hook_file *file) {
 }
 
 /* A decision about a file that is made later is a good one; about a name that was mistyped it is none. */
-static void warn_of_decisions(const opened *o, const cli_words *patterns) {
+static void warn_of_decisions(const cli_hooks_opened *o, const cli_words *patterns) {
   for (size_t i = 0; i < patterns->count; i++) {
     pattern p = {.glob = tp_text_of(patterns->items[i])};
     tp_hooks_each_file(o->hooks, try_pattern, &p);
@@ -594,11 +465,11 @@ static void warn_of_decisions(const opened *o, const cli_words *patterns) {
 }
 
 static int trust(const cli_arguments *arguments, cli_output *output) {
-  opened o;
+  cli_hooks_opened o;
   char *path;
   int status = cli_trust_path(arguments->operands[1], &path);
   if (status != CLI_OK) return status;
-  status = open_directory(arguments, &o);
+  status = cli_hooks_open(arguments, &o);
   if (status == CLI_OK) {
     tp_hooks_options options = cli_hooks_options(arguments, o.directory);
     char *content = cli_content_write(o.hooks, &options);
@@ -613,7 +484,7 @@ static int trust(const cli_arguments *arguments, cli_output *output) {
     warn_of_decisions(&o, &arguments->data_files);
     warn_of_decisions(&o, &arguments->code_files);
     free(content);
-    close_opened(&o);
+    cli_hooks_close(&o);
   }
   free(path);
   return status;
@@ -645,7 +516,7 @@ static const struct action {
   const char *usage;
   int (*run)(const cli_arguments *arguments, cli_output *output);
 } actions[] = {
-    {"list", 1, "DIR [--sandbox]", list},
+    {"list", 1, "DIR [-v] [--sandbox]", cli_hooks_list},
     {"check", 1, "DIR [--sandbox]", check},
     {"trust", 1, "DIR [--data-file NAME] [--code-file NAME]", trust},
     {"untrust", 1, "DIR", untrust},
@@ -660,7 +531,7 @@ enum { ACTIONS = sizeof actions / sizeof actions[0] };
 /* An option of another action is not ignored. */
 static int check_options(const struct action *action, const cli_arguments *arguments) {
   bool runs = action->run == cli_hooks_run, makes = action->run == cli_hooks_new;
-  bool imports = action->run == cli_hooks_import, looks = action->run == list || action->run == check;
+  bool imports = action->run == cli_hooks_import, looks = action->run == cli_hooks_list || action->run == check;
   const char *foreign = arguments->payload && !runs                               ? "--payload"
                         : arguments->language && !makes                           ? "--language"
                         : arguments->since && action->run != cli_hooks_stats      ? "--since"

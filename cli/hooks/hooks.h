@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * hooks: the command hooks, and what run, plan and bench need of a directory of hooks. hooks.c has the actions that
- * only look, hooks_trust.c the file of trusted hashes, hooks_run.c one hook alone, hooks_new.c new ones, hooks_import.c
- * those of other hosts. Nothing here runs a program of a directory that is not trusted. */
+ * only look, hooks_list.c the list, hooks_trust.c the file of trusted hashes, hooks_run.c one hook alone, hooks_new.c
+ * new ones, hooks_import.c those of other hosts. Nothing here runs a program of a directory that is not trusted. */
 #ifndef CLI_HOOKS_H
 #define CLI_HOOKS_H
 
@@ -32,6 +32,22 @@ int cli_hooks_need_trust(const char *directory, const tp_hooks *hooks);
 /** Prints a text with what a terminal would obey or hide made visible; line ends become blanks. */
 void cli_hooks_print_text(cli_output *output, tp_text text);
 
+enum { CLI_HASH_SIZE = 65 };
+
+/** A directory that was read, in a runtime with all else that the command line names. */
+typedef struct cli_hooks_opened {
+  tp_runtime *runtime;
+  tp_hooks *hooks;
+  const char *directory;
+  char trusted[CLI_HASH_SIZE]; /* empty: none */
+} cli_hooks_opened;
+/** Opens the directory that the second operand names. @return CLI_OK, or an exit status after saying what is wrong. */
+int cli_hooks_open(const cli_arguments *arguments, cli_hooks_opened *ret_opened);
+bool cli_hooks_is_trusted(const cli_hooks_opened *opened);
+void cli_hooks_close(cli_hooks_opened *opened);
+
+/** hooks_list.c: the hooks of a directory, event after event. */
+int cli_hooks_list(const cli_arguments *arguments, cli_output *output);
 int cli_hooks_import(const cli_arguments *arguments, cli_output *output);
 int cli_hooks_new(const cli_arguments *arguments, cli_output *output);
 /** hook_stats.c: what the records of a data directory have of each hook. */
@@ -39,8 +55,6 @@ int cli_hooks_stats(const cli_arguments *arguments, cli_output *output);
 int cli_hooks_run(const cli_arguments *arguments, cli_output *output);
 
 /* ---- hooks_trust.c: $XDG_CONFIG_HOME/turnphase/trusted, a line "HASH PATH" for each directory ---- */
-
-enum { CLI_HASH_SIZE = 65 };
 
 /** The absolute path of a directory, without links; freed by free(). @return CLI_OK, or CLI_IO after saying why. */
 int cli_trust_path(const char *directory, char **ret_path);

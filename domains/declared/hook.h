@@ -76,7 +76,7 @@ bool tp__hook_same_file(const struct stat *one, const struct stat *other);
 typedef struct tp__hook {
   tp_hooks *hooks;
   struct tp__hook *next;
-  const char *id, *file, *event, *summary, *match;
+  const char *id, *file, *event, *summary, *match, *match_summary;
   const char *path;                 /* of a kind that writes a file */
   const char *question;             /* of the kinds that ask a person, deny or allow: the reason */
   tp__permissions *permissions;     /* of the file of a profile */

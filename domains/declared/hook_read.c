@@ -337,28 +337,70 @@ static tp_status no_such_key(struct reader *reader, const tp__hook *hook, uint32
                 hook->row->name);
 }
 
-static tp_status describe_match(struct reader *reader, tp__hook *hook, uint32_t map) {
-  char text[512] = "";
-  for (uint32_t key = map + 1; key < reader->yaml.items[map].end; key = reader->yaml.items[key + 1].end) {
-    tp_text name = tp__yaml_text(&reader->yaml, key);
-    const tp__yaml_item *value = &reader->yaml.items[key + 1];
-    char shown[96] = "";
-    if (value->kind == TP_VALUE_MAP && value->count > 0) {
-      tp_text argument = tp__yaml_text(&reader->yaml, key + 2);
-      snprintf(shown, sizeof shown, "%.*s%s", tp__cut(argument, 64), argument.data, value->count > 1 ? ", …" : "");
-    }
-    if (value->kind == TP_VALUE_INT) snprintf(shown, sizeof shown, "%lld", (long long)value->as.integer);
-    uint32_t first = value->kind == TP_VALUE_ARRAY && value->count > 0 ? key + 2 : key + 1;
-    if (reader->yaml.items[first].kind == TP_VALUE_TEXT) {
-      tp_text pattern = tp__yaml_text(&reader->yaml, first);
-      snprintf(shown, sizeof shown, "%.*s%s", tp__cut(pattern, 64), pattern.data,
-               value->kind == TP_VALUE_ARRAY && value->count > 1 ? ", …" : "");
-    }
-    size_t size = strlen(text);
-    snprintf(text + size, sizeof text - size, "%s%.*s: %s", size > 0 ? "; " : "", tp__cut(name, 64), name.data, shown);
+/* A match as text: in words of the file ("ability_scope: a, b"), and as a listing has it ("ability=a,b"). */
+enum { MATCH_LONG, MATCH_SHORT, MATCH_TEXTS };
+
+static void put_flow(const struct reader *reader, uint32_t index, const char *comma, bool is_inner, tp__bytes *text) {
+  const tp__yaml_item *item = &reader->yaml.items[index];
+  bool is_map = item->kind == TP_VALUE_MAP;
+  switch (item->kind) {
+    case TP_VALUE_MAP:
+    case TP_VALUE_ARRAY:
+      if (is_map || is_inner) tp__bytes_put_string(text, is_map ? "{" : "[");
+      for (uint32_t at = index + 1; at < item->end; at = reader->yaml.items[at].end) {
+        if (at > index + 1) tp__bytes_put_string(text, is_map || is_inner ? ", " : comma);
+        put_flow(reader, at, comma, true, text);
+        if (!is_map) continue;
+        tp__bytes_put_string(text, ": ");
+        put_flow(reader, ++at, comma, true, text);
+      }
+      if (is_map || is_inner) tp__bytes_put_string(text, is_map ? "}" : "]");
+      break;
+    case TP_VALUE_TEXT:
+      tp__bytes_put_text(text, tp__yaml_text(&reader->yaml, index));
+      break;
+    case TP_VALUE_INT:
+      tp__bytes_printf(text, "%lld", (long long)item->as.integer);
+      break;
+    case TP_VALUE_DOUBLE:
+      tp__bytes_printf(text, "%g", item->as.real);
+      break;
+    case TP_VALUE_BOOL:
+      tp__bytes_put_string(text, item->as.boolean ? "true" : "false");
+      break;
+    default:
+      tp__bytes_put_string(text, "null");
   }
-  hook->match = tp__hooks_copy(reader->hooks, tp_text_of(text));
-  return hook->match ? TP_OK : no_memory(reader);
+}
+
+static void put_key(tp_text key, int style, tp__bytes *text) {
+  if (text->size > 0) tp__bytes_put_string(text, "; ");
+  if (style == MATCH_SHORT && tp__is_word(key, "ability_scope")) key = tp_text_of("ability");
+  if (style == MATCH_SHORT && tp__is_word(key, "only_if_changed_paths")) key = tp_text_of("paths");
+  tp__bytes_put_text(text, key);
+  tp__bytes_put_string(text, style == MATCH_SHORT ? "=" : ": ");
+}
+
+static tp_status keep_description(struct reader *reader, const char **ret_kept, tp__bytes *text) {
+  *ret_kept = text->failed ? NULL : tp__hooks_copy(reader->hooks, tp__bytes_text(text));
+  tp__bytes_fini(text);
+  return *ret_kept ? TP_OK : no_memory(reader);
+}
+
+/* @param keys  those that count, separated by blanks; NULL: all. */
+static tp_status describe_match(struct reader *reader, tp__hook *hook, uint32_t map, const char *keys) {
+  const char **const kept[MATCH_TEXTS] = {&hook->match, &hook->match_summary};
+  for (int style = 0; style < MATCH_TEXTS; style++) {
+    tp__bytes text = {0};
+    for (uint32_t key = map + 1; key < reader->yaml.items[map].end; key = reader->yaml.items[key + 1].end) {
+      tp_text name = tp__yaml_text(&reader->yaml, key);
+      if (keys && !tp__is_one_of(name, keys)) continue;
+      put_key(name, style, &text);
+      put_flow(reader, key + 1, style == MATCH_SHORT ? "," : ", ", false, &text);
+    }
+    TP__TRY(keep_description(reader, kept[style], &text));
+  }
+  return TP_OK;
 }
 
 static tp_status read_matcher(struct reader *reader, tp__hook *hook, uint32_t map) {
@@ -393,16 +435,18 @@ static const char *kind_of_event(const tp__hook *hook) {
 }
 
 static tp_status describe_event(struct reader *reader, tp__hook *hook) {
-  char text[640];
+  const char **const kept[MATCH_TEXTS] = {&hook->match, &hook->match_summary};
   const char *kind = kind_of_event(hook);
-  if (!kind) return TP_OK;
-  snprintf(text, sizeof text, "%s%s%s", hook->match, hook->match[0] ? "; " : "", kind);
-  hook->match = tp__hooks_copy(reader->hooks, tp_text_of(text));
-  return hook->match ? TP_OK : no_memory(reader);
+  for (int style = 0; kind && style < MATCH_TEXTS; style++) {
+    tp__bytes text = {0};
+    tp__bytes_printf(&text, "%s%s%s", *kept[style], (*kept[style])[0] ? "; " : "", kind);
+    TP__TRY(keep_description(reader, kept[style], &text));
+  }
+  return TP_OK;
 }
 
 static tp_status read_match(struct reader *reader, tp__hook *hook) {
-  hook->match = "";
+  hook->match = hook->match_summary = "";
   uint32_t map = tp__yaml_get(&reader->yaml, 0, "match"), index;
   if (map == 0) return describe_event(reader, hook);
   TP__TRY(expect_map(reader, map, "match", MATCH_KEYS));
@@ -424,7 +468,7 @@ static tp_status read_match(struct reader *reader, tp__hook *hook) {
   if ((hook->conditions || hook->rule_tools) && !carries(hook->row, TP_FIELD_ARGUMENTS))
     return no_such_key(reader, hook, map, hook->rule_tools ? "if" : "arguments");
   TP__TRY(read_matcher(reader, hook, map));
-  if (reader->yaml.items[map].count > 0) TP__TRY(describe_match(reader, hook, map));
+  if (reader->yaml.items[map].count > 0) TP__TRY(describe_match(reader, hook, map, NULL));
   return describe_event(reader, hook);
 }
 
@@ -1136,7 +1180,7 @@ static tp_status read_tool(struct reader *reader, tp__hook *hook) {
   hook->row = tp_phase_get(reader->hooks->runtime, hook->phase);
   TP__TRY(copy_row(reader, hook));
   hook->event = hook->row->name;
-  hook->summary = hook->match = "";
+  hook->summary = hook->match = hook->match_summary = "";
   hook->is_enabled = hook->is_blocking = true;
   hook->failure = TP_FAILURE_FALLBACK; /* the bundle again: its handler may lack memory alone */
   TP__TRY(read_bool(reader, 0, "enabled", &hook->is_enabled));
@@ -1173,7 +1217,7 @@ static tp_status read_permissions(struct reader *reader, tp__hook *hook) {
   hook->row = tp_phase_get(reader->hooks->runtime, hook->phase);
   TP__TRY(copy_row(reader, hook));
   hook->event = hook->row->name;
-  hook->summary = hook->match = hook->question = "";
+  hook->summary = hook->question = "";
   hook->is_enabled = hook->is_blocking = true;
   hook->priority = PERMISSIONS_PRIORITY;
   lists->otherwise = "auto";
@@ -1186,7 +1230,7 @@ static tp_status read_permissions(struct reader *reader, tp__hook *hook) {
   TP__TRY(read_patterns(reader, 0, "ask", &lists->ask, &index));
   TP__TRY(read_patterns(reader, 0, "auto", &lists->automatic, &index));
   TP__TRY(read_text(reader, 0, "otherwise", &lists->otherwise));
-  hook->match = hook->agents.count + hook->modes.count + hook->environments.count > 0 ? "the profile's" : "";
+  TP__TRY(describe_match(reader, hook, 0, "agent mode environment"));
   if (tp__is_one_of(tp_text_of(lists->otherwise), "never ask auto")) return TP_OK;
   return REFUSE(reader, TP_ERR_MALFORMED, tp__yaml_get(&reader->yaml, 0, "otherwise"),
                 "otherwise is never, ask or auto, not \"%s\"", lists->otherwise);

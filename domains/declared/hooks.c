@@ -337,6 +337,7 @@ size_t tp_hooks_each(const tp_hooks *hooks, tp_hook_info_fn each, void *ctx) {
                          .kind = hook->kind_name,
                          .target = target_of(hook),
                          .match = hook->match,
+                         .match_summary = hook->match_summary,
                          .summary = hook->summary,
                          .phase = hook->phase,
                          .limit_ms = hook->limit_ms,

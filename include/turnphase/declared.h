@@ -176,6 +176,7 @@ typedef struct tp_hook_info {
   uint8_t reserved_;            /* zero */
   const char *protocol;         /* "claude-code", "gemini"; empty: our own */
   const char *const *arguments; /* of a program: what is started, ended by NULL; else NULL */
+  const char *match_summary;    /* the match in the words of a listing: "ability=a,b"; empty: always */
 } tp_hook_info;
 /** false stops. Threads: the calling one. */
 typedef bool (*tp_hook_info_fn)(void *ctx, const tp_hook_info *info);

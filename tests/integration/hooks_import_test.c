@@ -241,7 +241,7 @@ TEST(a_handler_of_type_http_becomes_a_webhook) {
   assert_status(&c, 78);
   assert_holds(&c.err, "does not allow webhooks to g.example:8443");
   command_free(&c);
-  c = (command){.arguments = {"hooks", "list", "H", "--webhook", "g.example:8443", "--webhook", "localhost:80"}};
+  c = (command){.arguments = {"hooks", "list", "H", "-v", "--webhook", "g.example:8443", "--webhook", "localhost:80"}};
   assert_status(&c, 0);
   assert_holds(&c.out, "webhook https://g.example:8443/hook?a=b");
   command_free(&c);

@@ -246,8 +246,9 @@ TEST(list_shows_what_holds_for_each_hook) {
       "id: two\nevent: tool.post\nenabled: false\nblocking: false\n"
       "handler: {kind: log, path: \"a\\e[31mb\"}\n",
       0644);
-  command c = {.arguments = {"hooks", "list", "hooks"}};
+  command c = {.arguments = {"hooks", "list", "hooks", "-v"}};
   assert_status(&c, 0);
+  assert_holds(&c.err, "hooks: is not trusted as it is now");
   assert_holds(&c.out, "one  PreAbilityCall  tool.pre   yes      yes       ability_scope: web.*  required     700 ms ");
   assert_holds(&c.out,
                "two  tool.post       tool.post  no       no        always                best_effort  30000 ms");
@@ -259,6 +260,88 @@ TEST(list_shows_what_holds_for_each_hook) {
   assert_holds(&c.out,
                "\"phase\":\"tool.pre\",\"enabled\":true,\"blocking\":true,"
                "\"match\":\"ability_scope: web.*\",\"policy\":\"required\",\"limit_ms\":700,");
+  command_free(&c);
+}
+
+static const char *const nine_hooks[][2] = {
+    {"hooks/a.yaml",
+     "id: slow_calls\nevent: PostAbilityCall\nblocking: false\nmatch: {min_duration_ms: 250}\n"
+     "handler: {kind: log, path: a}\n"},
+    {"hooks/b.yaml",
+     "id: build\nevent: SessionStop\nmatch: {only_if_changed_paths: ['services/**', 'apps/**']}\n"
+     "handler: {kind: log, path: b}\n"},
+    {"hooks/c.yaml",
+     "id: last_gate\nevent: PreAbilityCall\nenabled: false\nmatch: {ability_scope: [edit_file, "
+     "write_file, 'web.*', db_write]}\nhandler: {kind: deny, reason: no}\n"},
+    {"hooks/d.yaml", "id: a_name_that_is_longer_than_its_column\nevent: PromptSubmit\nhandler: {kind: log, path: d}\n"},
+    {"hooks/e.yaml", "id: gate\nevent: tool.pre\nhandler: {kind: deny, reason: no}\n"},
+    {"hooks/f.yaml",
+     "id: production\nevent: PreAbilityCall\nmatch: {arguments: {path: ['config/prod/**', 'a b'], "
+     "lines: {min: 3, max: 4.5}, force: {exists: true}}}\nhandler: {kind: deny, reason: no}\n"},
+    {"hooks/g.yaml",
+     "id: profile\nevent: PromptSubmit\nmatch: {agent: [coder, reviewer], mode: plan, environment: "
+     "[dev, 'staging-*']}\nhandler: {kind: log, path: g}\n"},
+    {"hooks/h.yaml",
+     "id: git\nevent: PreToolUse\nprotocol: claude-code\nmatch: {matcher: 'Bash|Edit', if: 'Bash(git "
+     "push*)'}\nhandler: {command: ['true']}\n"},
+    {"hooks/i.yaml", "id: lists\nkind: permissions\nnever: [rm]\nagent: [coder, tester]\n"},
+};
+
+TEST(list_groups_by_event_and_has_the_whole_of_each_match) {
+  for (size_t i = 0; i < sizeof nine_hooks / sizeof nine_hooks[0]; i++) put(nine_hooks[i][0], nine_hooks[i][1], 0644);
+  static const char whole[] =
+      "id                                    event_type      enabled blocking match_summary\n"
+      "------------------------------------- --------------- ------- -------- "
+      "----------------------------------------------------------------\n"
+      "a_name_that_is_longer_than_its_column PromptSubmit    true    true     all sessions\n"
+      "profile                               PromptSubmit    true    true     "
+      "agent=coder,reviewer; mode=plan; environment=dev,staging-*\n"
+      "last_gate                             PreAbilityCall  false   true     "
+      "ability=edit_file,write_file,web.*,db_write\n"
+      "production                            PreAbilityCall  true    true     "
+      "arguments={path: [config/prod/**, a b], lines: {min: 3, max: 4.5}, force: {exists: true}}\n"
+      "git                                   PreToolUse      true    true     matcher=Bash|Edit; if=Bash(git push*)\n"
+      "gate                                  tool.pre        true    true     all calls\n"
+      "lists                                 tool.pre        true    true     agent=coder,tester\n"
+      "slow_calls                            PostAbilityCall true    false    min_duration_ms=250\n"
+      "build                                 SessionStop     true    true     paths=services/**,apps/**\n";
+  must(0, "trust", "hooks");
+  command c = {.arguments = {"hooks", "list", "hooks"}};
+  assert_status(&c, 0);
+  assert_string_equal(c.out.data, whole);
+  assert_int_equal(c.err.size, 0);
+  command_free(&c);
+}
+
+TEST(list_is_readable_in_80_columns) {
+  for (size_t i = 0; i < sizeof nine_hooks / sizeof nine_hooks[0]; i++) put(nine_hooks[i][0], nine_hooks[i][1], 0644);
+  static const char narrow[] =
+      "id                       event_type      enabled blocking match_summary\n"
+      "------------------------ --------------- ------- -------- -------------\n"
+      "a_name_that_is_longer_than_its_column PromptSubmit true true all sessions\n"
+      "profile                  PromptSubmit    true    true     agent=coder,reviewer;\n"
+      "                                                          mode=plan;\n"
+      "                                                          environment=dev,\n"
+      "                                                          staging-*\n"
+      "last_gate                PreAbilityCall  false   true     ability=edit_file,\n"
+      "                                                          write_file,web.*,\n"
+      "                                                          db_write\n"
+      "production               PreAbilityCall  true    true\n"
+      "    arguments={path: [config/prod/**, a b], lines: {min: 3, max: 4.5},\n"
+      "    force: {exists: true}}\n"
+      "git                      PreToolUse      true    true     matcher=Bash|Edit;\n"
+      "                                                          if=Bash(git push*)\n"
+      "gate                     tool.pre        true    true     all calls\n"
+      "lists                    tool.pre        true    true     agent=coder,tester\n"
+      "slow_calls               PostAbilityCall true    false    min_duration_ms=250\n"
+      "build                    SessionStop     true    true     paths=services/**,\n"
+      "                                                          apps/**\n";
+  must(0, "trust", "hooks");
+  setenv("COLUMNS", "80", 1);
+  command c = {.arguments = {"hooks", "list", "hooks"}};
+  assert_status(&c, 0);
+  unsetenv("COLUMNS");
+  assert_string_equal(c.out.data, narrow);
   command_free(&c);
 }
 
@@ -452,7 +535,8 @@ TEST(webhooks_go_where_the_operator_allows) {
   assert_status(&c, 78);
   assert_holds(&c.err, "hooks/a.yaml:3:31: the operator does not allow webhooks to g.example:8443");
   command_free(&c);
-  c = (command){.arguments = {"hooks", "list", "hooks", "--webhook", "other.example", "--webhook", "g.example:8443"}};
+  c = (command){
+      .arguments = {"hooks", "list", "hooks", "-v", "--webhook", "other.example", "--webhook", "g.example:8443"}};
   assert_status(&c, 0);
   assert_holds(&c.out, "webhook https://g.example:8443/");
   command_free(&c);

@@ -102,7 +102,7 @@ TEST(declared_tool_is_listed_and_called) {
   assert_status(&c, 0);
   assert_holds(&c.out, "{\"n\":1}");
   command_free(&c);
-  c = (command){.arguments = {"hooks", "list", hooks}};
+  c = (command){.arguments = {"hooks", "list", hooks, "-v"}};
   assert_status(&c, 0);
   assert_holds(&c.out, "tool /");
   command_free(&c);
