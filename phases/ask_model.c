@@ -5,8 +5,9 @@
  * which may outlive a handler that gave it up; the last one gives up the handler's attempt, and so what the handler and
  * its model are. The handler is paused meanwhile: a model that blocks needs a handler thread, too. Lock:
  * `ask_model`. */
+#include "phases/drive.h"
 #include "phases/messages.h"
-#include "phases/model_call.h"
+#include "phases/steps.h"
 #include "runtime/exec/blocks.h"
 #include "runtime/exec/call.h"
 #include "runtime/exec/entry.h"
@@ -17,6 +18,7 @@ typedef struct ask {
   tp__turn turn;        /* the request's; its arena holds what is asked */
   tp__attempt *handler; /* referenced */
   tp_model model;
+  tp_session *session; /* whose model it is, referenced by the request; NULL: the handler's own model */
   tp_model_request request;
   tp__message cancel;
   int64_t until_ns; /* the deadline that the turn began with; the turn's own is its owner's, which a drain may move */
@@ -61,7 +63,7 @@ static void end(ask *a, tp_status status, tp__model_call *call) {
 static void request_ended(tp__model_call *call, tp_status status) { end(call->ctx, status, call); }
 
 static void start(ask *a) {
-  tp__model_call *call = tp__model_call_new(&a->turn, NULL, NULL, &a->model, &a->request);
+  tp__model_call *call = tp__model_call_new(&a->turn, NULL, a->session, &a->model, &a->request);
   if (call) {
     call->on_end = request_ended;
     call->ctx = a;
@@ -114,7 +116,7 @@ static tp_status read_request(ask *a, const tp_model_request *theirs, tp_fault *
   if (in.parameters.size && tp_value_kind_of(in.parameters) != TP_VALUE_MAP)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_model_request.parameters must be a map");
   if (!tp__arena_text(&a->turn.arena, in.system, &a->request.system) ||
-      !tp__arena_text(&a->turn.arena, in.model, &a->request.model) ||
+      (in.model.size && !tp__arena_text(&a->turn.arena, in.model, &a->request.model)) ||
       !tp__arena_text(&a->turn.arena, in.parameters, &a->request.parameters))
     return TP_ERR_NO_MEMORY;
   a->request.struct_size = sizeof a->request;
@@ -205,6 +207,18 @@ static tp_status take_end(ask *a, tp_call *call, tp_model_response *ret_response
   return status;
 }
 
+/* That of the turn is one which its session has taken, and has the name that the turn asks it by. */
+static tp_status take_model(ask *a, const tp_call *call, const tp_model *theirs, tp_fault *fault) {
+  if (theirs) return tp__model_read(theirs, tp__runtime_registry(a->turn.runtime), &a->model, fault);
+  const tp__drive *drive = tp__drive_of_call(call);
+  const tp_model *model = drive ? tp__drive_model(drive) : NULL;
+  if (!model || (!model->start && !model->inbox))
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "the turn has no model that could be asked: name one");
+  a->model = *model;
+  a->session = drive->session;
+  return tp__arena_text(&a->turn.arena, tp__drive_model_name(drive), &a->request.model) ? TP_OK : TP_ERR_NO_MEMORY;
+}
+
 tp_status tp_call_ask_model(tp_call *call, const tp_model *theirs, const tp_model_request *request,
                             tp_model_response *ret_response, bool *ret_retryable, tp_fault *fault) {
   if (!call) return tp__fail_null(fault, "call");
@@ -212,12 +226,11 @@ tp_status tp_call_ask_model(tp_call *call, const tp_model *theirs, const tp_mode
   if (!call->attempt)
     return tp__fail(fault, TP_ERR_USAGE, NULL,
                     "tp_call_ask_model() waits: give the handler the placement thread (TP_PLACEMENT_THREAD)");
-  if (!theirs) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_call_ask_model() needs a model");
   TP__TRY(tp__size_check(ret_response, "tp_model_response", fault));
   ask *a = NULL;
   tp_status status = new_ask(call, &a);
   if (status != TP_OK) return tp__fail(fault, status, NULL, "the model was not asked: %s", tp_status_text(status));
-  status = tp__model_read(theirs, tp__runtime_registry(a->turn.runtime), &a->model, fault);
+  status = take_model(a, call, theirs, fault);
   if (status == TP_OK && tp__inbox_is_of_session(a->model.inbox) && !a->turn.inbox)
     status = tp__fail(fault, TP_ERR_USAGE, NULL,
                       "the model names TP_INBOX_OF_SESSION, and the call is of no session with an inbox");

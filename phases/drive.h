@@ -74,13 +74,13 @@ struct tp__drive {
   tp_phase_result request_context; /* kept: model.pre's own prompt context, for this request */
   tp__messages messages;           /* of this turn: user, assistant, tool … */
   tp__aptr talk;                   /* atomic: the newest tp__talk; NULL: none was shown */
+  tp__a32 model_index;             /* atomic: of session->models: which one is asked; it never goes back */
   tp_text response_text;           /* of the last response, in the arena */
   tp_text stop_reason;
   const tp_tool_call *const *calls; /* of the last response, in the arena */
   size_t call_count;
   tp_tool_result *results;
   uint32_t iterations, tool_calls, model_attempt;
-  size_t model_index; /* of session->models: which one is asked; it never goes back */
   int64_t input_tokens, output_tokens, cost_micros;
   int64_t last_input_tokens, last_output_tokens, last_cost_micros;
   bool too_long;             /* the provider said so of a request of this turn */
@@ -146,9 +146,12 @@ static inline tp__past *tp__drive_past(const tp__drive *drive) {
   return drive->own_past ? drive->own_past : drive->session->past;
 }
 
-/** The model that is asked now. */
+/** The drive of the turn that a handler's call is of, or that began its detached run. @return NULL: none drives it. Any
+ *  thread that has the call. */
+const tp__drive *tp__drive_of_call(const tp_call *call);
+/** The model that is asked now. Any thread that has a call of the turn. */
 static inline const tp_model *tp__drive_model(const tp__drive *drive) {
-  return tp__models_at(&drive->session->models, drive->model_index);
+  return tp__models_at(&drive->session->models, tp__a32_load_relaxed(&drive->model_index)); /* models never change */
 }
 
 /* fallback.c: which model of the session's list is asked. */

@@ -7,7 +7,9 @@
 #include "phases/drive.h"
 #include "runtime/plan/registry.h"
 
-static bool has_next(const tp__drive *d) { return d->model_index < d->session->models.other_count; }
+static bool has_next(const tp__drive *d) {
+  return tp__a32_load_relaxed(&d->model_index) < d->session->models.other_count;
+}
 static tp__breakers *breakers_of(const tp__drive *d) { return &d->session->layer->breakers; }
 static const char *provider_of(const tp__drive *d) { return tp__model_provider(tp__drive_model(d)); }
 static const char *name_of(const tp_model *model) { return model->name ? model->name : "(unnamed)"; }
@@ -36,7 +38,7 @@ static void report_breaker(tp__drive *d, tp_log_level level, const char *action,
 
 static void go_to_next(tp__drive *d, const char *why) {
   const char *from = name_of(tp__drive_model(d));
-  d->model_index++;
+  tp__a32_add_relaxed(&d->model_index, 1);
   d->model_attempt = 0;
   tp_text text =
       tp__arena_printf(&d->arena, "model %s is asked in place of %s: %s", name_of(tp__drive_model(d)), from, why);

@@ -39,11 +39,15 @@ void tp__talk_fini(tp__drive *d) {
 }
 
 /* A detached run has a turn of its own, which no drive drives. */
-static const tp__talk *talk_of(const tp_call *call) {
+const tp__drive *tp__drive_of_call(const tp_call *call) {
   tp__turn *core = call->entry->turn;
   if (core->kind == TP__TURN_DETACHED) core = core->origin;
   if (!core || core->kind == TP__TURN_DETACHED) return NULL;
-  const tp__drive *d = tp__turn_of(core)->drive;
+  return tp__turn_of(core)->drive;
+}
+
+static const tp__talk *talk_of(const tp_call *call) {
+  const tp__drive *d = tp__drive_of_call(call);
   return d ? tp__aptr_load_acquire(&d->talk) : NULL; /* pairs with the store in tp__talk_show() */
 }
 

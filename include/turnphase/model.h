@@ -157,10 +157,11 @@ typedef bool (*tp_call_message_fn)(void *ctx, const tp_message *message);
 TP_API size_t tp_call_messages(const tp_call *call, tp_call_message_fn each, void *ctx);
 
 /** Sends a request to a model from a handler and waits for the answer: for jobs that extract or summarize, and handlers
- *  that classify. The model belongs to the caller. No phase is run, nothing is repeated, and no event, step, token sum
- *  or cost of the turn includes the request: its cost is in the response.
+ *  that classify. A model that is given belongs to the caller. No phase is run, nothing is repeated, and no event,
+ *  step, token sum or cost of the turn includes the request: its cost is in the response.
  *  @param call      of a handler of placement thread or with an inbox, on its own thread.
- *  @param model     with start; or with an inbox, whose thread answers while this one waits: not the same thread.
+ *  @param model     NULL: the one that the call's turn asks, by its name where the request has none. Else one with
+ *                   start; or with an inbox, whose thread answers while this one waits: not the same thread.
  *                   Copied; ctx, name and inbox stay until nothing uses the model: after a request was abandoned, its
  *                   token may be open until the handler is destroyed. TP_INBOX_OF_SESSION is that of the call's turn.
  *  @param request   model, system, messages and parameters are read, and copied; struct_size is set. Tools are refused;

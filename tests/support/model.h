@@ -24,7 +24,8 @@ typedef struct recorder {
   const reply *replies;
   size_t count; /* the last one is repeated */
   _Atomic uint32_t asked;
-  char (*requests)[REQUEST_BYTES]; /* REQUESTS_MAX of them */
+  char (*requests)[REQUEST_BYTES];    /* REQUESTS_MAX of them */
+  char model_names[REQUESTS_MAX][32]; /* that it was asked by */
   uint32_t attempts[REQUESTS_MAX];
   size_t tool_counts[REQUESTS_MAX];
   _Atomic int cancels, destroys;
@@ -75,6 +76,8 @@ static inline void recorder_start(void *ctx, const tp_model_request *request, tp
   uint32_t n = r->asked++;
   if (n < REQUESTS_MAX) {
     write_request(r->requests[n], request);
+    snprintf(r->model_names[n], sizeof r->model_names[n], "%.*s", (int)request->model.size,
+             request->model.size ? request->model.data : "");
     r->attempts[n] = request->attempt;
     r->tool_counts[n] = request->tool_count;
   }

@@ -9,6 +9,7 @@
 typedef struct asker {
   recorder *model;
   bool is_inline, forever;
+  bool asks_turns;          /* the model of the turn */
   tp_inbox *inbox;          /* not NULL: the model is of it */
   tp_model_request request; /* without messages: one user's message, "Hi" */
   latch asked;              /* the function has returned */
@@ -32,6 +33,7 @@ static tp_answer ask(void *ctx, tp_call *call) {
   }
   const tp_model through = {.struct_size = sizeof through, .name = "through", .ctx = a, .inbox = a->inbox};
   const tp_model *model = a->inbox ? &through : recorder_model(a->model, a->is_inline);
+  if (a->asks_turns) model = NULL;
   a->status = tp_call_ask_model(call, model, &request, &response, &a->retryable, &fault);
   snprintf(a->text, sizeof a->text, "%.*s", (int)response.text.size, response.text.size ? response.text.data : "");
   snprintf(a->stop_reason, sizeof a->stop_reason, "%.*s", (int)response.stop_reason.size,
@@ -123,6 +125,67 @@ TEST(background_job_may_ask) {
   assert_int_equal(a.status, TP_OK);
   assert_string_equal(a.text, "Hello");
   assert_int_equal(a.model->destroys, 1);
+  recorder_free(a.model);
+}
+
+/* ---- the model of the turn ---- */
+
+/* A turn of a session whose first model is down asks its second. The request goes to the one that the turn has come to,
+ * with a name only where that one knows it. */
+TEST(no_model_is_the_one_that_the_turn_asks) {
+  const struct {
+    tp_text named;
+    bool is_first_down;
+    const char *asked_by; /* the name that the model got */
+  } rows[] = {{{NULL, 0}, false, "big"},
+              {TEXT("small"), false, "small"},
+              {{NULL, 0}, true, ""},
+              {TEXT("small"), true, "small"}};
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    const reply down[] = {{.fails = TP_ERR_MODEL_UNAVAILABLE}};
+    const reply up[] = {{.text = "Done"}, {.text = "Hello"}};
+    recorder *first = recorder_new(rows[i].is_first_down ? down : up, rows[i].is_first_down ? 1 : 2);
+    recorder *second = recorder_new(up, 2);
+    asker a = {.model = recorder_new(NULL, 0),
+               .asks_turns = true,
+               .request = {.system = TEXT("Be brief."), .model = rows[i].named}};
+    tp_runtime *runtime = open_with(&a, true, TP_EXECUTION_BLOCKING, 0);
+    const tp_model *const others[] = {recorder_model(second, false)};
+    const tp_agent_config config = {.struct_size = sizeof config,
+                                    .id = "of-two",
+                                    .model_name = "big",
+                                    .model = recorder_model(first, false),
+                                    .fallbacks = others,
+                                    .fallback_count = 1};
+    tp_agent *agent;
+    tp_session *session;
+    assert_int_equal(tp_agent_add(runtime, &config, &agent, NULL), TP_OK);
+    const tp_session_options options = {.struct_size = sizeof options, .id = "s", .agent = agent};
+    assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
+    const tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("Do it")};
+    const tp_turn_result *result;
+    assert_int_equal(tp_turn_run(session, &request, &result, NULL), TP_OK);
+    recorder *asked = rows[i].is_first_down ? second : first;
+    assert_int_equal(a.status, TP_OK);
+    assert_string_equal(a.text, "Hello");
+    assert_int_equal(asked->asked, 2);
+    assert_string_equal(asked->requests[1], "S<Be brief.>U<Hi>");
+    assert_string_equal(asked->model_names[1], rows[i].asked_by);
+    tp_turn_result_free(result);
+    tp_session_close(session, NULL, NULL);
+    tp_agent_remove(agent);
+    close_runtime(runtime);
+    recorder_free(first);
+    recorder_free(second);
+    recorder_free(a.model);
+  }
+}
+
+TEST(turn_without_a_model_has_none_to_ask) {
+  asker a = {.model = recorder_new(NULL, 0), .asks_turns = true};
+  run_once(&a, true);
+  assert_int_equal(a.status, TP_ERR_USAGE);
+  assert_non_null(strstr(a.message, "no model"));
   recorder_free(a.model);
 }
 
