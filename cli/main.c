@@ -91,7 +91,8 @@ static const cli_command commands[] = {
          "stats DATA        per hook of a data directory: calls, denials, failures, p50, p99, last fired, with\n"
          "                  --since; those that never fired stand last\n"
          "new KIND ID DIR   make a hook with its script and a test; KIND is guard,\n"
-         "                  preflight, context, log or stop: one for each of the five events",
+         "                  preflight, context, log or stop: one for each of the five events; or\n"
+         "                  summary: two hooks, which show a session how the one before it ended",
      .run = cli_hooks},
     {.bit = CLI_TOOL,
      .name = "tool",

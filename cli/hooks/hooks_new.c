@@ -13,7 +13,7 @@
 #include "cli/common/message.h"
 #include "cli/hooks/hooks.h"
 
-enum { PATH_SIZE = 4096, TEXT_SIZE = 8192, FILES_MAX = 3 };
+enum { PATH_SIZE = 4096, TEXT_SIZE = 8192, FILES_MAX = 4 };
 
 /* In all texts @ID@ and @DIR@ stand for what the command line says. */
 #define TRIES                                                                                 \
@@ -22,7 +22,7 @@ enum { PATH_SIZE = 4096, TEXT_SIZE = 8192, FILES_MAX = 3 };
   "#   turnphase hooks trust '@DIR@' && sh '@DIR@/@ID@.test.sh'\n"                            \
   "try() { # payload, what must stand in the report\n"                                        \
   "  report=$(printf '%s' \"$1\" |\n"                                                         \
-  "    \"${TURNPHASE:-turnphase}\" hooks run '@DIR@' '@ID@' --payload - --json)\n"            \
+  "    \"${TURNPHASE:-turnphase}\" hooks run '@DIR@' \"${hook:-@ID@}\" --payload - --json)\n" \
   "  case $report in\n"                                                                       \
   "    *\"$2\"*) echo \"ok: $1\" ;;\n"                                                        \
   "    *) echo \"not ok: $1 gave $report\" >&2; exit 1 ;;\n"                                  \
@@ -141,17 +141,78 @@ static const char stop_test[] = TRIES
     "try '{}' '\"judged\":\"not_waited_for\"'\n"
     "grep -q '\"hook_id\":\"@ID@\"' '@ID@.jsonl'\n";
 
+static const char summary_yaml[] =
+    "id: @ID@\n"
+    "event_type: SessionStop           # when a session has ended; @ID@_read.yaml shows it to the next one\n"
+    "summary: keeps how the last session ended, what it changed and what it ran\n"
+    "handler:\n"
+    "  kind: save_json                 # replaces the file by the context\n"
+    "  path: '@ID@.json'\n";
+
+static const char summary_read_yaml[] =
+    "id: @ID@_read\n"
+    "event_type: session.start         # before the first turn of a session\n"
+    "summary: shows the model what @ID@ has kept of the session before\n"
+    "handler:\n"
+    "  kind: script\n"
+    "  command: '@DIR@/@ID@_read.@SUFFIX@'\n"
+    "  timeout_ms: 5000\n";
+
+static const char *const summary_scripts[] = {
+    [CLI_LANGUAGE_SH] =
+        "#!/bin/sh\n"
+        "# What is printed becomes a reminder for the model. The first session has no file to read.\n"
+        "[ -f '@ID@.json' ] || exit 0\n"
+        "echo \"The session before this one ended so:\"\n"
+        "head -c 8000 '@ID@.json'\n",
+    [CLI_LANGUAGE_PYTHON] =
+        "#!/usr/bin/env python3\n"
+        "# What is printed becomes a reminder for the model. The first session has no file to read.\n"
+        "import json\n"
+        "import sys\n"
+        "\n"
+        "try:\n"
+        "    with open(\"@ID@.json\") as file:\n"
+        "        last = json.load(file)\n"
+        "except FileNotFoundError:\n"
+        "    sys.exit()\n"
+        "fields = {**last.get(\"payload\", {}), **last}\n"
+        "print(f\"The session before this one ended: {fields.get('outcome', 'without a turn')}.\")\n"
+        "for name in (\"changed_files\", \"abilities_used\", \"tasks_summary\"):\n"
+        "    if fields.get(name):\n"
+        "        print(f\"{name}: {json.dumps(fields[name])[:2000]}\")\n",
+    [CLI_LANGUAGE_JS] =
+        "#!/usr/bin/env node\n"
+        "// What is printed becomes a reminder for the model. The first session has no file to read.\n"
+        "const fs = require(\"fs\");\n"
+        "if (!fs.existsSync(\"@ID@.json\")) process.exit();\n"
+        "const last = JSON.parse(fs.readFileSync(\"@ID@.json\", \"utf8\"));\n"
+        "const fields = { ...last.payload, ...last };\n"
+        "console.log(`The session before this one ended: ${fields.outcome ?? \"without a turn\"}.`);\n"
+        "for (const name of [\"changed_files\", \"abilities_used\", \"tasks_summary\"]) {\n"
+        "  if (fields[name]) console.log(`${name}: ${JSON.stringify(fields[name]).slice(0, 2000)}`);\n"
+        "}\n",
+};
+
+static const char summary_test[] = TRIES
+    "try '{\"outcome\": \"completed\"}' '\"judged\":\"done\"'\n"
+    "grep -q '\"hook_id\":\"@ID@\"' '@ID@.json'\n"
+    "hook=@ID@_read\n"
+    "try '{}' 'The session before this one ended'\n";
+
 typedef struct kind {
   const char *name, *yaml, *test;
   const char *const *scripts; /* NULL: it has none */
+  const char *read_yaml;      /* of a second hook, whose script it is; NULL: there is none */
 } kind;
 
 static const kind kinds[] = {
-    {"guard", guard_yaml, guard_test, guard_scripts},
-    {"preflight", preflight_yaml, preflight_test, guard_scripts},
-    {"context", context_yaml, context_test, context_scripts},
-    {"log", log_yaml, log_test, NULL},
-    {"stop", stop_yaml, stop_test, NULL},
+    {"guard", guard_yaml, guard_test, guard_scripts, NULL},
+    {"preflight", preflight_yaml, preflight_test, guard_scripts, NULL},
+    {"context", context_yaml, context_test, context_scripts, NULL},
+    {"log", log_yaml, log_test, NULL, NULL},
+    {"stop", stop_yaml, stop_test, NULL, NULL},
+    {"summary", summary_yaml, summary_test, summary_scripts, summary_read_yaml},
 };
 
 static const char *const suffixes[] = {
@@ -193,11 +254,12 @@ static int refuse(const char *path, int error) {
   return error == EEXIST ? CLI_CONFIG : CLI_IO;
 }
 
-static int make_file(maker *m, const char *suffix, mode_t mode, const char *template) {
+/* @param tail  of its name, after the id. */
+static int make_file(maker *m, const char *tail, const char *suffix, mode_t mode, const char *template) {
   char text[TEXT_SIZE];
   char *path = m->paths[m->count];
   fill(m, template, text);
-  snprintf(path, PATH_SIZE, "%s/%s.%s", m->directory, m->id, suffix);
+  snprintf(path, PATH_SIZE, "%s/%s%s.%s", m->directory, m->id, tail, suffix);
   int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
   if (fd < 0) return refuse(path, errno);
   m->count++;
@@ -237,7 +299,7 @@ static void take_back(const maker *m) {
 static const kind *find_kind(const char *name) {
   for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
     if (strcmp(kinds[i].name, name) == 0) return &kinds[i];
-  cli_error("there is no kind '%s': guard, preflight, context, log or stop", name);
+  cli_error("there is no kind '%s': guard, preflight, context, log, stop or summary", name);
   return NULL;
 }
 
@@ -249,10 +311,10 @@ static bool is_name(const char *text, const char *more) {
 }
 
 /* The id is the name of files, and both stand in a script and in YAML. */
-static bool are_names(const char *id, const char *directory) {
-  if (!id[0] || id[0] == '.' || id[0] == '-' || strlen(id) > TP_ID_BYTES_MAX || !is_name(id, "")) {
-    cli_error("an id of a new hook has 1 to %d letters, digits, '_', '-' and '.', and begins with none of '-' and '.'",
-              TP_ID_BYTES_MAX);
+static bool are_names(const char *id, size_t id_size_max, const char *directory) {
+  if (!id[0] || id[0] == '.' || id[0] == '-' || strlen(id) > id_size_max || !is_name(id, "")) {
+    cli_error("an id of a new hook has 1 to %zu letters, digits, '_', '-' and '.', and begins with none of '-' and '.'",
+              id_size_max);
     return false;
   }
   if (directory[0] && directory[0] != '-' && strlen(directory) < 512 && is_name(directory, "/ +,@=")) return true;
@@ -266,15 +328,18 @@ int cli_hooks_new(const cli_arguments *arguments, cli_output *output) {
   cli_language language = arguments->language ? arguments->language : CLI_LANGUAGE_SH;
   const kind *of = find_kind(arguments->operands[1]);
   maker m = {.id = arguments->operands[2], .directory = arguments->operands[3], .suffix = suffixes[language]};
-  if (!of || !are_names(m.id, m.directory)) return CLI_USAGE;
+  size_t id_size_max = TP_ID_BYTES_MAX - (of && of->read_yaml ? strlen("_read") : 0);
+  if (!of || !are_names(m.id, id_size_max, m.directory)) return CLI_USAGE;
   if (!of->scripts && arguments->language) {
     cli_error("a hook of the kind %s has no script: leave --language out", of->name);
     return CLI_USAGE;
   }
   int status = make_directory(&m);
-  if (status == CLI_OK) status = make_file(&m, "yaml", 0644, of->yaml);
-  if (status == CLI_OK && of->scripts) status = make_file(&m, m.suffix, 0755, of->scripts[language]);
-  if (status == CLI_OK) status = make_file(&m, "test.sh", 0755, of->test);
+  const char *tail = of->read_yaml ? "_read" : "";
+  if (status == CLI_OK) status = make_file(&m, "", "yaml", 0644, of->yaml);
+  if (status == CLI_OK && of->read_yaml) status = make_file(&m, tail, "yaml", 0644, of->read_yaml);
+  if (status == CLI_OK && of->scripts) status = make_file(&m, tail, m.suffix, 0755, of->scripts[language]);
+  if (status == CLI_OK) status = make_file(&m, "", "test.sh", 0755, of->test);
   if (status != CLI_OK) {
     take_back(&m);
     return status;

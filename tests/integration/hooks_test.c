@@ -62,10 +62,19 @@ TEST(the_test_of_a_new_hook_passes_as_it_is_printed) {
   static const struct {
     const char *kind, *language, *program;
   } rows[] = {
-      {"guard", "sh", "sh"},     {"guard", "python", "python3"},     {"guard", "js", "node"},
-      {"context", "sh", "sh"},   {"context", "python", "python3"},   {"context", "js", "node"},
-      {"preflight", "sh", "sh"}, {"preflight", "python", "python3"}, {"log", NULL, "sh"},
+      {"guard", "sh", "sh"},
+      {"guard", "python", "python3"},
+      {"guard", "js", "node"},
+      {"context", "sh", "sh"},
+      {"context", "python", "python3"},
+      {"context", "js", "node"},
+      {"preflight", "sh", "sh"},
+      {"preflight", "python", "python3"},
+      {"log", NULL, "sh"},
       {"stop", NULL, "sh"},
+      {"summary", "sh", "sh"},
+      {"summary", "python", "python3"},
+      {"summary", "js", "node"},
   };
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
     if (!is_program(rows[i].program)) {
@@ -88,6 +97,33 @@ TEST(the_test_of_a_new_hook_passes_as_it_is_printed) {
     if (system(line) != 0) fail_msg("the test of a new %s in %s fails", rows[i].kind, rows[i].language);
     must(0, "check", "made");
     command_free(&c);
+  }
+}
+
+/* The second session, of another process, has a reminder of what the first one came to. */
+TEST(a_new_summary_is_read_by_the_next_session) {
+  static const struct {
+    const char *language, *program, *part;
+  } rows[] = {
+      {"sh", "sh", "completed"}, {"python", "python3", "ended: completed."}, {"js", "node", "ended: completed."}};
+  put("model.yaml", "responses: [{text: Done.}]\n", 0644);
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    if (!is_program(rows[i].program)) continue;
+    char directory[16], talk[64];
+    snprintf(directory, sizeof directory, "made%zu", i);
+    command c = {.arguments = {"hooks", "new", "summary", directory, directory, "--language", rows[i].language}};
+    assert_status(&c, 0);
+    command_free(&c);
+    must(0, "trust", directory);
+    for (int session = 0; session < 2; session++) {
+      snprintf(talk, sizeof talk, "{\"session\": \"s%d\", \"user\": \"Build it.\"}\n", session);
+      c = (command){.arguments = {"run", "--no-memory", "--hooks", directory, "--script", "model.yaml", "--json", "-"},
+                    .input = talk};
+      assert_status(&c, 0);
+      assert_int_equal(holds(&c.out, "The session before this one ended"), session == 1);
+      if (session == 1) assert_holds(&c.out, rows[i].part);
+      command_free(&c);
+    }
   }
 }
 
