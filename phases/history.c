@@ -14,7 +14,10 @@ tp_status tp__history_read(tp_history *ret_history, const tp_history *theirs, tp
   *ret_history = (tp_history){0};
   if (!theirs) return TP_OK;
   TP__TRY(tp__options_read(ret_history, sizeof *ret_history, theirs, "tp_history", fault));
-  if (!ret_history->load) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_history.load is NULL: a history must have it");
+  if (!ret_history->load == !ret_history->load_start)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_history: set load or load_start, and not both");
+  if (ret_history->load_cancel && !ret_history->load_start)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_history.load_cancel belongs to load_start, which is NULL");
   if (!ret_history->append == !ret_history->append_start)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_history: set append or append_start, and not both");
   if (ret_history->append_cancel && !ret_history->append_start)

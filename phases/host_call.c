@@ -23,17 +23,28 @@ static tp__answer call(tp__attempt *attempt) {
   return (tp__answer){.kind = TP_ANSWER_DONE};
 }
 
-/** What tp_history_complete() passes. */
+/** What tp_history_complete() and tp_history_complete_load() pass. */
 typedef struct completion {
   tp_status status;
   const tp_fault *fault;
+  const tp_message *const *messages; /* of a load */
+  size_t message_count;
 } completion;
+
+static tp_status keep_messages(tp__host_call *c, const completion *theirs) {
+  for (size_t i = 0; i < theirs->message_count; i++) {
+    tp_message message;
+    TP__TRY(tp__message_read(theirs->messages[i], &message, &c->fault));
+    TP__TRY(tp__messages_add(&c->made->list, &message));
+  }
+  return TP_OK;
+}
 
 /* extra: a completion. */
 static void accept(tp__attempt *attempt, const tp__answer *answer, const void *extra) {
   tp__host_call *c = of(attempt);
   const completion *theirs = extra;
-  c->status = theirs->status;
+  c->status = theirs->status == TP_OK ? keep_messages(c, theirs) : theirs->status;
   tp_text message = {theirs->fault ? theirs->fault->message : "", 0};
   while (theirs->fault && message.size < TP_FAULT_MESSAGE_SIZE && message.data[message.size]) message.size++;
   if (message.size > 0 && tp_utf8_valid(message, NULL))
@@ -85,6 +96,14 @@ static const tp__attempt_class class = {.what = "history",
                                         .settled = settled,
                                         .release = release};
 
+static const tp__attempt_class load_class = {.what = "history",
+                                             .complete_with = "tp_history_complete_load()",
+                                             .accept = accept,
+                                             .abandoned = abandoned,
+                                             .late = late,
+                                             .settled = settled,
+                                             .release = release};
+
 /* Half of what histories may take in all: a tenant whose store is slow leaves threads to the others. */
 static tp__permits *permits_of(tp_session *session) {
   uint32_t hash = 0;
@@ -92,14 +111,14 @@ static tp__permits *permits_of(tp_session *session) {
   return &session->layer->history_permits[hash % TP__HISTORY_PERMITS];
 }
 
-tp__host_call *tp__host_call_new(tp_turn *turn, tp_session *session, const char *name) {
+static tp__host_call *new_call(tp_turn *turn, tp_session *session, const char *name, const tp__attempt_class *of_call) {
   TP__OWNED(&turn->core.strand);
   tp_runtime *runtime = turn->core.runtime;
   size_t block_size;
   tp__host_call *c = tp__block_take(tp__runtime_blocks(runtime), sizeof *c, &block_size);
   if (!c) return NULL;
   memset(c, 0, sizeof *c);
-  if (tp__attempt_init(&c->base, &class, &turn->core.strand) != TP_OK) {
+  if (tp__attempt_init(&c->base, of_call, &turn->core.strand) != TP_OK) {
     tp__block_give(tp__runtime_blocks(runtime), c, block_size);
     return NULL;
   }
@@ -116,18 +135,36 @@ tp__host_call *tp__host_call_new(tp_turn *turn, tp_session *session, const char 
   return c;
 }
 
-static void cancel_append(void *ctx) {
-  tp__host_call *c = ctx;
-  const tp_history *history = &c->session->history;
-  if (history->append_cancel) history->append_cancel(history->ctx, c->base.token);
+tp__host_call *tp__host_call_new(tp_turn *turn, tp_session *session, const char *name) {
+  return new_call(turn, session, name, &class);
 }
 
-/* Here, on the owner's thread; the completion comes as a message, also one from inside append_start. */
+tp__host_call *tp__host_call_new_load(tp_turn *turn, tp_session *session, const char *name) {
+  tp__host_call *c = new_call(turn, session, name, session->history.load_start ? &load_class : &class);
+  if (!c) return NULL;
+  c->load = (tp_history_load){
+      .struct_size = sizeof c->load, .tenant = tp_text_of(session->tenant), .session = tp_text_of(session->id)};
+  c->made = tp__past_new(tp__runtime_allocator(turn->core.runtime));
+  if (c->made) return c;
+  tp__host_call_drop(c);
+  return NULL;
+}
+
+static bool is_load(const tp__host_call *c) { return c->base.class == &load_class; }
+
+static void cancel_here(void *ctx) {
+  tp__host_call *c = ctx;
+  const tp_history *history = &c->session->history;
+  void (*cancel)(void *, tp_token) = is_load(c) ? history->load_cancel : history->append_cancel;
+  if (cancel) cancel(history->ctx, c->base.token);
+}
+
+/* Here, on the owner's thread; the completion comes as a message, also one from inside the function. */
 static void start_here(tp__host_call *c, int64_t deadline_ns) {
-  TP__ASSERT(c->session->history.append_start);
+  TP__ASSERT(is_load(c) ? c->session->history.load_start != NULL : c->session->history.append_start != NULL);
   tp__attempt *attempt = &c->base;
   const tp_history *history = &c->session->history;
-  tp_deferral deferral = {.struct_size = sizeof deferral, .cancel = cancel_append, .ctx = c};
+  tp_deferral deferral = {.struct_size = sizeof deferral, .cancel = cancel_here, .ctx = c};
   tp_token token;
   tp__a64_store_relaxed(&attempt->started_ns, (uint64_t)tp__now_ns()); /* no other thread knows it yet */
   if (tp__attempt_defer(attempt, &deferral, &token) != TP_OK) {
@@ -136,7 +173,8 @@ static void start_here(tp__host_call *c, int64_t deadline_ns) {
     settled(attempt, TP__ANSWERED);
     return;
   }
-  history->append_start(history->ctx, &c->request, token);
+  if (is_load(c)) history->load_start(history->ctx, &c->load, token);
+  else history->append_start(history->ctx, &c->request, token);
   tp__attempt_await(attempt, deadline_ns);
 }
 
@@ -161,9 +199,27 @@ void tp__host_call_drop(tp__host_call *c) {
   tp__attempt_unref(&c->base);
 }
 
+static tp_status complete(tp_token token, const tp__attempt_class *of_token, const completion *theirs,
+                          tp_fault *fault) {
+  if (!tp__status_is_known(theirs->status))
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "status %d is no tp_status: the token stays open", (int)theirs->status);
+  return tp__token_answer(token, of_token, &(tp__answer){.kind = TP_ANSWER_DONE}, theirs, fault);
+}
+
 tp_status tp_history_complete(tp_token token, tp_status status, const tp_fault *why, tp_fault *fault) {
-  if (!tp__status_is_known(status))
-    return tp__fail(fault, TP_ERR_USAGE, NULL, "status %d is no tp_status: the token stays open", (int)status);
-  completion theirs = {status, why};
-  return tp__token_answer(token, &class, &(tp__answer){.kind = TP_ANSWER_DONE}, &theirs, fault);
+  const completion theirs = {.status = status, .fault = why};
+  return complete(token, &class, &theirs, fault);
+}
+
+tp_status tp_history_complete_load(tp_token token, tp_status status, const tp_message *const *messages,
+                                   size_t message_count, const tp_fault *why, tp_fault *fault) {
+  const completion theirs = {.status = status, .fault = why, .messages = messages, .message_count = message_count};
+  if (message_count > 0 && !messages)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "messages is NULL, and message_count is %zu: the token stays open",
+                    message_count);
+  if (message_count > 0 && status != TP_OK)
+    return tp__fail(fault, TP_ERR_USAGE, NULL,
+                    "a load that failed (%s) has no messages, and %zu were given: the token stays open",
+                    tp_status_name(status), message_count);
+  return complete(token, &load_class, &theirs, fault);
 }

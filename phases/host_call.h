@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * host_call: a call to a session's history or to its compaction callback, as an attempt with a limit: a function that
- * may block (load, append, compact), run on a handler thread, or one that only begins (append_start) and is answered
- * through a token. What it works on lies in its own arena, so that a call that was abandoned is harmless. */
+ * may block (load, append, compact), run on a handler thread, or one that only begins (load_start, append_start) and is
+ * answered through a token. What it works on lies in its own arena, so that a call that was abandoned is harmless. */
 #ifndef TP__HOST_CALL_H
 #define TP__HOST_CALL_H
 
@@ -16,11 +16,12 @@ struct tp__host_call {
   tp__turn *turn;                         /* referenced */
   tp_session *session;                    /* referenced */
   tp__arena arena;                        /* the work's */
-  tp_status (*work)(tp__host_call *call); /* on a handler thread; NULL: append_start */
+  tp_status (*work)(tp__host_call *call); /* on a handler thread; NULL: load_start, append_start */
   tp_compaction_request compaction;       /* of a compaction */
   tp__past *past;                         /* referenced: what the work reads; NULL: nothing */
   tp__past *made;                         /* referenced: what it makes: loaded or compacted; NULL: nothing */
   tp_history_append request;              /* of append_start: lives till its token is completed */
+  tp_history_load load;                   /* of load and load_start: likewise */
   /** On the owner, once. status: the work's, or TP_ERR_TIMEOUT, TP_ERR_NO_THREAD: then the work's memory is not to be
    *  looked at. */
   void (*on_end)(tp__host_call *call, tp_status status);
@@ -34,6 +35,9 @@ struct tp__host_call {
 
 /** @return NULL without memory. */
 tp__host_call *tp__host_call_new(tp_turn *turn, tp_session *session, const char *name);
+/** The same for a load of the session's history, with `load` and `made`. Its work, of a history without load_start, is
+ *  the caller's to set. */
+tp__host_call *tp__host_call_new_load(tp_turn *turn, tp_session *session, const char *name);
 /** Owner: starts it; on_end comes, be it before this returns. Takes the call.
  *  @param end_ns  it ends at the latest then; TP__NEVER: after its own limit. */
 void tp__host_call_start(tp__host_call *call, int64_t end_ns);

@@ -25,7 +25,7 @@ struct tp_session {
   tp_agent *agent;   /* NULL: bare */
   tp__models models; /* the session's or the agent's */
   bool owns_models;
-  tp_history history;            /* load NULL: in memory, which is `messages` */
+  tp_history history;            /* all NULL: in memory, which is `past` */
   tp_shared_history *shared;     /* referenced: whose history it is; NULL: the session's own */
   tp__history_user history_user; /* of shared; under its lock */
   tp__people people;             /* its own; NULL: the runtime's */
@@ -68,6 +68,10 @@ struct tp_session {
   tp__reminders reminders;
 };
 
+/** Whether it loads and appends; else its past is all that there is. */
+static inline bool tp__session_has_history(const tp_session *session) {
+  return session->history.load || session->history.load_start;
+}
 static inline tp__turn_ids tp__session_ids(tp_session *session) {
   return (tp__turn_ids){.tenant = session->tenant,
                         .agent = session->agent ? session->agent->id : NULL,

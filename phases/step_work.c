@@ -17,12 +17,9 @@ static tp_status keep_loaded(void *ctx, const tp_message *theirs) {
 
 static tp_status load_work(tp__host_call *call) {
   const tp_history *history = &call->session->history;
-  tp_history_load request = {.struct_size = sizeof request,
-                             .tenant = tp_text_of(call->session->tenant),
-                             .session = tp_text_of(call->session->id),
-                             .each = keep_loaded,
-                             .ctx = &call->made->list};
-  return history->load(history->ctx, &request, &call->fault);
+  call->load.each = keep_loaded;
+  call->load.ctx = &call->made->list;
+  return history->load(history->ctx, &call->load, &call->fault);
 }
 
 static void load_ended(tp__host_call *call, tp_status status) {
@@ -47,16 +44,15 @@ static void load_ended(tp__host_call *call, tp_status status) {
 void tp__step_load(tp__drive *d) {
   if (d->session->started) {
     tp__drive_go(d, TP__STEP_INTAKE);
-  } else if (!d->session->history.load) {
+  } else if (!tp__session_has_history(d->session)) {
     tp__drive_go(d, TP__STEP_SESSION_START);
   } else {
-    tp__host_call *call = tp__host_call_new(d->turn, d->session, "history.load");
-    if (!call || !(call->made = tp__past_new(tp__runtime_allocator(d->turn->core.runtime)))) {
-      if (call) tp__host_call_drop(call);
+    tp__host_call *call = tp__host_call_new_load(d->turn, d->session, "history.load");
+    if (!call) {
       tp__drive_no_memory(d);
       return;
     }
-    call->work = load_work;
+    call->work = d->session->history.load ? load_work : NULL;
     call->on_end = load_ended;
     call->ctx = d;
     d->host_call = call;
@@ -304,8 +300,9 @@ void tp__step_commit(tp__drive *d) {
   size_t before = past->list.count;
   tp_status status = fill_batch(d, &past->list);
   size_t added = past->list.count - before;
-  if (status != TP_OK || d->session->history.load) past->list.count = before; /* they count when the history has them */
-  if (status != TP_OK || !d->session->history.load) {
+  bool kept = tp__session_has_history(d->session);
+  if (status != TP_OK || kept) past->list.count = before; /* they count when the history has them */
+  if (status != TP_OK || !kept) {
     after_commit(d, status, NULL);
     return;
   }

@@ -76,8 +76,8 @@ typedef struct tp_runtime_options {
   /** When set, submit functions return TP_ERR_USAGE, synchronous functions work, and inline handlers are called on the
    *  thread of their caller only. */
   bool no_engine_workers;
-  /** 0: 64. At most a quarter (at least 2) for load and append of histories, half of these for one tenant; an
-   *  append_start takes none. */
+  /** 0: 64. At most a quarter (at least 2) for load and append of histories, half of these for one tenant;
+   *  load_start and append_start take none. */
   uint32_t handler_threads;
   /** At most this many handler threads run detached attempts and jobs. 0: 16; at most a quarter of handler_threads. */
   uint32_t detached_threads;

@@ -14,11 +14,12 @@ TP_BEGIN_DECLS
  *  which returns it. Threads: the one that calls load. */
 typedef tp_status (*tp_message_fn)(void *ctx, const tp_message *message);
 
-/** The session whose messages are loaded. Made by the library. */
+/** The session whose messages are loaded. Made by the library; borrowed till load returns, or till the token of
+ *  load_start is completed or the runtime freed. */
 typedef struct tp_history_load {
   size_t struct_size;
   tp_text tenant, session;
-  tp_message_fn each; /* called for each message, in order, before load returns */
+  tp_message_fn each; /* called for each message, in order, before load returns; NULL of load_start */
   void *ctx;          /* of each */
 } tp_history_load;
 
@@ -63,8 +64,17 @@ typedef struct tp_history_query {
 typedef struct tp_history {
   size_t struct_size;
   void *ctx;
-  /** Required. Gives every message of the session in order to each. An unknown session has none. */
+  /** Gives every message of the session in order to each. An unknown session has none. Required where there is no
+   *  load_start, refused beside it. */
   tp_status (*load)(void *ctx, const tp_history_load *request, tp_fault *fault);
+  /** In place of load: begins it and returns at once; exactly one tp_history_complete_load() with the token follows,
+   *  from any thread, also before load_start returns. It is called on the thread that owns the turn, so it must not
+   *  block, and no thread of the runtime waits while the history works. A load that is not completed within 30 s fails
+   *  its turn (TP_ERR_TIMEOUT); the turn's limit and its cancel end the wait before. The token must still be completed,
+   *  since the request is kept until then. */
+  void (*load_start)(void *ctx, const tp_history_load *request, tp_token token);
+  /** Notifies that the turn no longer waits for a load_start: at most once per token. May be NULL. */
+  void (*load_cancel)(void *ctx, tp_token token);
   /** Appends a batch atomically: all of it or nothing. Required where there is no append_start, refused beside it. */
   tp_status (*append)(void *ctx, const tp_history_append *request, tp_fault *fault);
   /** In place of append: begins it and returns at once; exactly one tp_history_complete() with the token follows, from
@@ -92,6 +102,18 @@ typedef struct tp_history {
  *          TP_ERR_USAGE for a token of something else, and for a number that is no status: nothing is completed.
  *  Threads: any, at any time.  Blocks: no. */
 TP_API tp_status tp_history_complete(tp_token token, tp_status status, const tp_fault *why, tp_fault *fault);
+
+/** Ends a load that load_start began.
+ *  @param status    TP_OK, or why the messages cannot be loaded: then there are no messages.
+ *  @param messages  message_count pointers: every message of the session, in order; copied. NULL: none. Messages that
+ *                   the library cannot use fail the turn, whose reason says why; that is TP_OK here.
+ *  @param why       as in tp_history_complete().
+ *  @return TP_OK; TP_ERR_STALE when the load was completed before, or the turn no longer waits for it; TP_ERR_USAGE for
+ *          a token of something else, for a number that is no status, for a count without messages, and for messages
+ *          beside a failure: nothing is completed.
+ *  Threads: any, at any time.  Blocks: no. */
+TP_API tp_status tp_history_complete_load(tp_token token, tp_status status, const tp_message *const *messages,
+                                          size_t message_count, const tp_fault *why, tp_fault *fault);
 
 /** A history in memory. Give it to tp_session_options.history or tp_history_share(), which take it, or free it with
  *  tp_history_free().

@@ -464,3 +464,299 @@ TEST(history_has_one_way_to_append) {
   assert_int_equal(tp_history_share(NULL, &history, &shared, &fault), TP_ERR_USAGE);
   tp_history_free(w.inner);
 }
+
+/* ---- a load that answers later ---- */
+
+typedef struct slow {
+  tp_token tokens[APPENDS_MAX];
+  const tp_history_load *requests[APPENDS_MAX]; /* borrowed till the token is completed */
+  latch begun;
+  pthread_mutex_t mutex;
+  int count;
+  _Atomic int cancels, appends;
+  _Atomic uint64_t cancelled; /* the newest token */
+  bool at_once;               /* completed before load_start returns */
+} slow;
+
+static const tp_message said_before[] = {
+    {.struct_size = sizeof(tp_message), .role = TP_ROLE_USER, .turn_id = TEXT("t0"), .text = TEXT("before")},
+    {.struct_size = sizeof(tp_message), .role = TP_ROLE_ASSISTANT, .turn_id = TEXT("t0"), .text = TEXT("answered")}};
+static const tp_message *const before[] = {&said_before[0], &said_before[1]};
+
+static void begin_load(void *ctx, const tp_history_load *request, tp_token token) {
+  slow *s = ctx;
+  pthread_mutex_lock(&s->mutex);
+  s->tokens[s->count] = token;
+  s->requests[s->count++] = request;
+  pthread_mutex_unlock(&s->mutex);
+  if (s->at_once && tp_history_complete_load(token, TP_OK, before, 2, NULL, NULL) != TP_OK) abort();
+  latch_hit(&s->begun);
+}
+
+static void note_load_cancel(void *ctx, tp_token token) {
+  slow *s = ctx;
+  s->cancelled = token.bits;
+  s->cancels++;
+}
+
+static tp_status append_to_nothing(void *ctx, const tp_history_append *request, tp_fault *fault) {
+  (void)request, (void)fault;
+  ((slow *)ctx)->appends++;
+  return TP_OK;
+}
+
+static tp_history slow_history(slow *s) {
+  return (tp_history){.struct_size = sizeof(tp_history),
+                      .ctx = s,
+                      .load_start = begin_load,
+                      .load_cancel = note_load_cancel,
+                      .append = append_to_nothing};
+}
+
+/* A session whose history loads later, its model, and one turn of it. */
+typedef struct loading {
+  slow s;
+  tp_runtime *runtime;
+  recorder *model;
+  tp_session *session;
+  tp_submission *turn;
+} loading;
+
+static void submit(loading *l, uint32_t limit_ms) {
+  const tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("hello"), .limit_ms = limit_ms};
+  assert_int_equal(tp_turn_submit(l->session, &request, NULL, NULL, &l->turn, NULL), TP_OK);
+}
+
+static void begin(loading *l, bool at_once, uint32_t limit_ms) {
+  static const reply replies[] = {{.text = "hi"}};
+  *l = (loading){.s = {.begun = LATCH, .mutex = PTHREAD_MUTEX_INITIALIZER, .at_once = at_once}};
+  tp_history history = slow_history(&l->s);
+  l->runtime = open_runtime(NULL);
+  l->model = recorder_new(replies, 1);
+  tp_session_options options = {.struct_size = sizeof options,
+                                .id = "s",
+                                .tenant = "t",
+                                .model = recorder_model(l->model, true),
+                                .history = &history};
+  assert_int_equal(tp_session_open(l->runtime, &options, &l->session, NULL), TP_OK);
+  submit(l, limit_ms);
+  latch_wait(&l->s.begun, 1);
+}
+
+static void expect(loading *l, tp_turn_outcome outcome, tp_status code, const char *reason) {
+  const tp_turn_result *result;
+  assert_int_equal(tp_submission_wait(l->turn, 60000, &result, NULL), TP_OK);
+  assert_int_equal(result->outcome, outcome);
+  assert_int_equal(result->code, code);
+  if (reason && !tp_text_is(result->reason, reason))
+    fail_msg("the reason is %.*s", (int)result->reason.size, result->reason.data);
+  tp_submission_unref(l->turn);
+}
+
+static void end(loading *l) {
+  close_session(l->session);
+  close_runtime(l->runtime);
+  recorder_free(l->model);
+}
+
+TEST(loads_that_answer_later_take_no_thread) {
+  enum { SESSIONS = APPENDS_MAX };
+  slow s = {.begun = LATCH, .mutex = PTHREAD_MUTEX_INITIALIZER};
+  tp_history history = slow_history(&s);
+  tp_shared_history *shared = share(&history);
+  tp_runtime_options options = {
+      .struct_size = sizeof options, .engine_workers = 1, .handler_threads = 4, .shared_history = shared};
+  tp_runtime *runtime = open_runtime(&options);
+  tp_session *sessions[SESSIONS];
+  tp_submission *turns[SESSIONS];
+  tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("hello")};
+  for (int i = 0; i < SESSIONS; i++) {
+    char id[8];
+    snprintf(id, sizeof id, "s%d", i);
+    sessions[i] = open_session(runtime, "t", id, NULL);
+    assert_int_equal(tp_turn_submit(sessions[i], &request, NULL, NULL, &turns[i], NULL), TP_OK);
+  }
+  latch_wait(&s.begun, SESSIONS); /* all of them at once */
+  for (int i = 0; i < SESSIONS; i++) {
+    assert_true(tp_text_is(s.requests[i]->tenant, "t") && s.requests[i]->session.data[0] == 's');
+    assert_null(s.requests[i]->each);
+    assert_int_equal(tp_history_complete_load(s.tokens[i], TP_OK, NULL, 0, NULL, NULL), TP_OK);
+    assert_int_equal(tp_history_complete_load(s.tokens[i], TP_OK, NULL, 0, NULL, NULL), TP_ERR_STALE);
+  }
+  for (int i = 0; i < SESSIONS; i++) {
+    const tp_turn_result *result;
+    assert_int_equal(tp_submission_wait(turns[i], 60000, &result, NULL), TP_OK);
+    assert_int_equal(result->code, TP_ERR_MODEL); /* it has none */
+    tp_submission_unref(turns[i]);
+    tp_session_close(sessions[i], NULL, NULL);
+  }
+  assert_int_equal(s.cancels, 0);
+  close_runtime(runtime);
+  tp_shared_history_unref(shared);
+}
+
+TEST(messages_that_were_loaded_later_stand_before_the_turn) {
+  loading l;
+  begin(&l, false, 0);
+  assert_int_equal(tp_history_complete_load(l.s.tokens[0], TP_OK, before, 2, NULL, NULL), TP_OK);
+  expect(&l, TP_TURN_COMPLETED, TP_OK, NULL);
+  submit(&l, 0); /* that loads nothing any more */
+  expect(&l, TP_TURN_COMPLETED, TP_OK, NULL);
+  assert_string_equal(l.model->requests[0], "S<>U<before>A<answered>U<hello>");
+  assert_string_equal(l.model->requests[1], "S<>U<before>A<answered>U<hello>A<hi>U<hello>");
+  assert_int_equal(l.s.count, 1);
+  assert_int_equal(l.s.appends, 2);
+  end(&l);
+}
+
+TEST(load_may_be_completed_before_its_start_returns) {
+  loading l;
+  begin(&l, true, 0);
+  expect(&l, TP_TURN_COMPLETED, TP_OK, NULL);
+  assert_string_equal(l.model->requests[0], "S<>U<before>A<answered>U<hello>");
+  assert_int_equal(l.s.cancels, 0);
+  end(&l);
+}
+
+TEST(load_may_be_completed_on_the_thread_of_a_synchronous_turn) {
+  static const reply replies[] = {{.text = "hi"}};
+  slow s = {.begun = LATCH, .mutex = PTHREAD_MUTEX_INITIALIZER, .at_once = true};
+  tp_history history = slow_history(&s);
+  tp_runtime_options alone = {.struct_size = sizeof alone, .no_engine_workers = true};
+  tp_runtime *runtime = open_runtime(&alone);
+  recorder *model = recorder_new(replies, 1);
+  tp_session_options options = {
+      .struct_size = sizeof options, .id = "s", .model = recorder_model(model, true), .history = &history};
+  tp_session *session;
+  assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
+  say(session);
+  assert_string_equal(model->requests[0], "S<>U<before>A<answered>U<hello>");
+  tp_session_close(session, NULL, NULL);
+  close_runtime(runtime);
+  recorder_free(model);
+}
+
+typedef struct failing_load {
+  tp_status status;
+  const char *message, *reason;
+} failing_load;
+
+TEST(load_that_fails_later_fails_its_turn_and_is_begun_again) {
+  static const failing_load cases[] = {
+      {TP_ERR_STORE_BUSY, "it is locked", "the history was not loaded: it is locked"},
+      {TP_ERR_STORE_BUSY, NULL, "the history was not loaded: the store is locked by another connection or process"},
+      {TP_ERR_STORE_BUSY, "\xc3(", "the history was not loaded: the store is locked by another connection or process"},
+  };
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    loading l;
+    begin(&l, false, 0);
+    tp_fault why = {.code = TP_ERR_IO};
+    if (cases[i].message) strcpy(why.message, cases[i].message);
+    assert_int_equal(
+        tp_history_complete_load(l.s.tokens[0], cases[i].status, NULL, 0, cases[i].message ? &why : NULL, NULL), TP_OK);
+    expect(&l, TP_TURN_FAILED, cases[i].status, cases[i].reason);
+    assert_int_equal(l.model->asked, 0);
+    submit(&l, 0);
+    latch_wait(&l.s.begun, 2);
+    assert_int_equal(tp_history_complete_load(l.s.tokens[1], TP_OK, before, 2, NULL, NULL), TP_OK);
+    expect(&l, TP_TURN_COMPLETED, TP_OK, NULL);
+    end(&l);
+  }
+}
+
+TEST(load_with_a_message_that_is_none_fails_its_turn) {
+  const tp_message cases[] = {{.struct_size = 4, .role = TP_ROLE_USER},
+                              {.struct_size = sizeof(tp_message), .role = (tp_role)4711}};
+  for (size_t i = 0; i <= COUNT(cases); i++) {
+    const tp_message *const messages[] = {&said_before[0], i < COUNT(cases) ? &cases[i] : NULL};
+    loading l;
+    begin(&l, false, 0);
+    assert_int_equal(tp_history_complete_load(l.s.tokens[0], TP_OK, messages, 2, NULL, NULL), TP_OK);
+    expect(&l, TP_TURN_FAILED, i == 0 ? TP_ERR_VERSION : TP_ERR_USAGE, NULL);
+    assert_int_equal(l.model->asked, 0);
+    end(&l);
+  }
+}
+
+TEST(load_that_does_not_answer_ends_at_the_limit_of_its_turn) {
+  loading l;
+  begin(&l, false, 20);
+  expect(&l, TP_TURN_TIMED_OUT, TP_ERR_TIMEOUT, NULL);
+  assert_int_equal(l.s.cancels, 1);
+  assert_true(l.s.cancelled == l.s.tokens[0].bits);
+  assert_true(tp_text_is(l.s.requests[0]->session, "s")); /* kept until its token is completed */
+  assert_int_equal(tp_history_complete_load(l.s.tokens[0], TP_OK, before, 2, NULL, NULL), TP_ERR_STALE);
+  assert_int_equal(tp_history_complete_load(l.s.tokens[0], TP_OK, before, 2, NULL, NULL), TP_ERR_STALE);
+  submit(&l, 0);
+  latch_wait(&l.s.begun, 2);
+  assert_int_equal(tp_history_complete_load(l.s.tokens[1], TP_OK, NULL, 0, NULL, NULL), TP_OK);
+  expect(&l, TP_TURN_COMPLETED, TP_OK, NULL);
+  assert_string_equal(l.model->requests[0], "S<>U<hello>"); /* nothing of the late answer */
+  end(&l);
+}
+
+TEST(cancel_of_a_turn_ends_its_load) {
+  loading l;
+  begin(&l, false, 0);
+  tp_submission_cancel(l.turn);
+  expect(&l, TP_TURN_CANCELLED, TP_ERR_CANCELLED, NULL);
+  assert_int_equal(l.s.cancels, 1);
+  assert_int_equal(tp_history_complete_load(l.s.tokens[0], TP_ERR_STORE, NULL, 0, NULL, NULL), TP_ERR_STALE);
+  end(&l);
+}
+
+TEST(abandoned_load_fails_its_turn) {
+  loading l;
+  begin(&l, false, 0);
+  assert_int_equal(tp_token_abandon(l.s.tokens[0], NULL), TP_OK);
+  expect(&l, TP_TURN_FAILED, TP_ERR_STORE, NULL);
+  end(&l);
+}
+
+TEST(load_is_completed_after_its_runtime) {
+  loading l;
+  begin(&l, false, 0);
+  tp_submission_unref(l.turn);
+  tp_session_close(l.session, NULL, NULL);
+  close_runtime(l.runtime);
+  assert_int_equal(tp_history_complete_load(l.s.tokens[0], TP_OK, before, 2, NULL, NULL), TP_ERR_STALE);
+  recorder_free(l.model);
+}
+
+TEST(wrong_completion_of_a_load_leaves_its_token_open) {
+  loading l;
+  tp_fault fault = {0};
+  tp_outcome done = {.struct_size = sizeof done, .kind = TP_ANSWER_DONE};
+  begin(&l, false, 0);
+  tp_token token = l.s.tokens[0];
+  assert_int_equal(tp_history_complete_load(token, (tp_status)4711, NULL, 0, NULL, NULL), TP_ERR_USAGE);
+  assert_int_equal(tp_history_complete_load(token, TP_OK, NULL, 2, NULL, &fault), TP_ERR_USAGE);
+  assert_non_null(strstr(fault.message, "messages is NULL"));
+  assert_int_equal(tp_history_complete_load(token, TP_ERR_STORE, before, 2, NULL, &fault), TP_ERR_USAGE);
+  assert_non_null(strstr(fault.message, "TP_ERR_STORE"));
+  assert_int_equal(tp_history_complete(token, TP_OK, NULL, &fault), TP_ERR_USAGE);
+  assert_non_null(strstr(fault.message, "tp_history_complete_load()"));
+  assert_int_equal(tp_token_complete(token, &done, NULL), TP_ERR_USAGE);
+  assert_int_equal(tp_model_fail(token, TP_ERR_MODEL, "no", false, NULL), TP_ERR_USAGE);
+  assert_true(tp_token_open(token)); /* that completed nothing */
+  assert_int_equal(tp_history_complete_load(token, TP_OK, NULL, 0, NULL, NULL), TP_OK);
+  expect(&l, TP_TURN_COMPLETED, TP_OK, NULL);
+  assert_int_equal(tp_history_complete_load((tp_token){0}, TP_OK, NULL, 0, NULL, NULL), TP_ERR_STALE);
+  end(&l);
+}
+
+TEST(history_has_one_way_to_load) {
+  slow s = {.begun = LATCH};
+  tp_shared_history *shared = NULL;
+  tp_fault fault = {0};
+  tp_history history = slow_history(&s);
+  history.load = load_nothing;
+  assert_int_equal(tp_history_share(NULL, &history, &shared, &fault), TP_ERR_USAGE);
+  assert_non_null(strstr(fault.message, "load_start"));
+  history.load_start = NULL;
+  assert_int_equal(tp_history_share(NULL, &history, &shared, &fault), TP_ERR_USAGE);
+  assert_non_null(strstr(fault.message, "load_cancel"));
+  history.load = NULL;
+  history.load_cancel = NULL;
+  assert_int_equal(tp_history_share(NULL, &history, &shared, &fault), TP_ERR_USAGE);
+}
