@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * hook: declared hooks. hook_read.c makes a tp__hook of a file; hook_judge.c says what the end of a program means;
- * hook_run.c is the handler; hooks.c has the directory, its content hash and its commit. A directory that was read is
- * shared by what was read and by every registered handler and running program, counted; one lock, of the count. It owns
- * the process loop of its programs. */
+ * hook_run.c is the handler, hook_prompt.c that of a hook which asks a model; hooks.c has the directory, its content
+ * hash and its commit. A directory that was read is shared by what was read and by every registered handler and running
+ * program, counted; one lock, of the count. It owns the process loop of its programs. */
 #ifndef TP__DECLARED_HOOK_H
 #define TP__DECLARED_HOOK_H
 
@@ -43,7 +43,8 @@ typedef enum tp__hook_kind {
   TP__HOOK_TOOL = 7,
   TP__HOOK_DENY = 8,
   TP__HOOK_ALLOW = 9,
-  TP__HOOK_PERMISSIONS = 10
+  TP__HOOK_PERMISSIONS = 10,
+  TP__HOOK_PROMPT = 11
 } tp__hook_kind;
 
 /** A tool that is a program (hook_tool.h). */
@@ -82,6 +83,7 @@ typedef struct tp__hook {
   tp__permissions *permissions;     /* of the file of a profile */
   const tp__conditions *conditions; /* of the arguments; NULL: none */
   const char *url;                  /* of the kind that asks an endpoint */
+  const char *prompt, *model;       /* of the kind that asks a model: its name, or NULL */
   tp__hook_kind kind;
   const char *kind_name;
   bool is_msgpack;     /* of a worker: its frames; else JSON Lines */
@@ -133,6 +135,7 @@ struct tp_hooks {
   const char *helper; /* of sandboxes */
   const char *webhook_helper;
   const char *const *webhook_hosts; /* of the caller, while files are read; NULL: none */
+  const tp_model *model;            /* the caller's; NULL: that of the turn is asked */
   tp__hook *first;
   size_t count;
   const char *environment[16];
@@ -187,6 +190,9 @@ void tp__input_string(tp__input *in, const char *key, const char *text);
 void tp__input_int(tp__input *in, const char *key, int64_t number);
 void tp__input_bool(tp__input *in, const char *key, bool value);
 
+/** What a program or a model reads, in the protocol of the hook.
+ *  @return TP_OK and a line with its newline, to be freed. */
+tp_status tp__hook_context_line(const tp__hook *hook, tp_call *call, tp__bytes *ret_line);
 /** Writes what a hook of our own protocol gets. */
 void tp__hook_write_context(const tp__hook *hook, const tp_call *call, tp_writer *writer);
 
@@ -250,6 +256,17 @@ void tp__hook_judge(const tp__hook *hook, const tp__asked *asked, const tp_proce
  *  @param replaced  how many bytes of the reply were not UTF-8. */
 void tp__hook_judge_reply(const tp__hook *hook, const tp__asked *asked, tp_text reply, size_t replaced,
                           tp__judged *ret_judged);
+/** What became of a request to a model. */
+typedef struct tp__replied {
+  tp_status status;    /* as of tp_call_ask_model() */
+  tp_text text;        /* with TP_OK */
+  const char *message; /* else */
+  bool is_retryable;
+} tp__replied;
+
+/** Of a model. */
+void tp__hook_judge_prompt(const tp__hook *hook, const tp__asked *asked, const tp__replied *replied,
+                           tp__judged *ret_judged);
 void tp__judged_fini(tp__judged *judged);
 /** What a failure says of the standard error of the program that failed, as the end of a sentence: the text, where the
  *  file of the hook has keep_stderr: true, and else where to find it. Empty without errors.

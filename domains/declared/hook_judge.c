@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "domains/declared/hook_judge.h"
+#include "domains/declared/hook_prompt.h"
 
 /* ---- reason and contributions ---- */
 
@@ -440,6 +441,44 @@ void tp__hook_judge_reply(const tp__hook *hook, const tp__asked *asked, tp_text 
   else if (is_said(result)) read_object(&judge, result);
   if (!tp__judge_has_failed(&judge)) answer_explicitly(&judge, false, (tp_text){NULL, 0});
   diagnose_bytes(&judge, replaced);
+  judged_seal(ret_judged);
+}
+
+static void fail_reply(tp__judge *judge, const tp__replied *replied) {
+  bool is_none = replied->status == TP_ERR_USAGE, is_late = replied->status == TP_ERR_TIMEOUT;
+  tp_reason why = is_none ? TP_REASON_CANNOT_START : is_late ? TP_REASON_TIMEOUT : TP_REASON_ERROR;
+  tp__judge_fail(judge, why, "the model gave no answer: %s", replied->message);
+  judge->judged->outcome.code = (uint32_t)replied->status;
+  judge->judged->outcome.retryable = replied->is_retryable;
+}
+
+/* No is an answer without a reason, too. */
+static void judge_reply(tp__judge *judge, tp_text text) {
+  tp__prompt_answer found;
+  const char *wrong = tp__prompt_find(text, &judge->judged->writer, &found);
+  if (wrong) {
+    tp__judge_fail(judge, TP_REASON_MALFORMED, "%s: %.*s", wrong, tp__cut(text, 200), text.size > 0 ? text.data : "");
+    return;
+  }
+  for (tp_value_walk walk = {0}; tp_value_next(found.object, &walk);)
+    if (!tp__is_one_of(walk.key, "ok reason"))
+      tp__judge_diagnose_made(judge, "field_unknown", TP_SEVERITY_INFO, "the answer has the unknown field %.*s",
+                              tp__cut(walk.key, 64), walk.key.data);
+  if (judge->hook->protocol) {
+    tp__protocol_judge_prompt(judge, found.ok, found.reason);
+    return;
+  }
+  decide(judge, found.ok ? TP_VERDICT_ALLOW : TP_VERDICT_DENY);
+  if (!found.ok) tp__judge_set_reason(judge, found.reason);
+  answer(judge, (tp_text){NULL, 0});
+}
+
+void tp__hook_judge_prompt(const tp__hook *hook, const tp__asked *asked, const tp__replied *replied,
+                           tp__judged *ret_judged) {
+  judged_init(ret_judged);
+  tp__judge judge = {.hook = hook, .judged = ret_judged, .asked = asked};
+  if (replied->status == TP_OK) judge_reply(&judge, replied->text);
+  else fail_reply(&judge, replied);
   judged_seal(ret_judged);
 }
 

@@ -43,5 +43,7 @@ void tp__judge_fail_hidden(tp__judge *judge, tp_text text);
 /** What the end of a program means in the protocol of its hook.
  *  @return false, and nothing is said, for an end that all protocols read alike (a deadline, a limit of output, …). */
 bool tp__protocol_judge(tp__judge *judge, const tp_process_result *result);
+/** What the answer of a model means there: no is a block, with its reason. */
+void tp__protocol_judge_prompt(tp__judge *judge, bool ok, tp_text reason);
 
 #endif

@@ -157,8 +157,7 @@ static bool has_verdict(const tp__judge *judge) {
 /* A block, by exit code or by decision. */
 static void block(tp__judge *judge, tp_text reason) {
   if (answers_question(judge)) { /* as there: only its object answers, and the person is asked */
-    note(judge, "block_dropped",
-         "exit code 2 and decision: block answer no question: hookSpecificOutput.decision does");
+    note(judge, "block_dropped", "a block answers no question: hookSpecificOutput.decision of a program does");
     log_text(judge, "blocked", reason);
     return;
   }
@@ -398,4 +397,12 @@ bool tp__protocol_judge(tp__judge *judge, const tp_process_result *result) {
   else judge_text(judge, result, blocks, output);
   if (!tp__judge_has_failed(judge)) answer(judge);
   return true;
+}
+
+/* A yes to the question that a person is asked does not answer it. */
+void tp__protocol_judge_prompt(tp__judge *judge, bool ok, tp_text reason) {
+  assert(judge->hook->protocol && judge->hook->protocol_event);
+  if (!ok) block(judge, reason);
+  else if (has_verdict(judge) && !answers_question(judge)) object_to(judge, TP_VERDICT_ALLOW, (tp_text){0});
+  answer(judge);
 }

@@ -18,7 +18,7 @@
   "max_concurrent, reads, writes, operation, sandbox, env, pass_env"
 #define MATCH_KEYS \
   "ability_scope, min_duration_ms, only_if_changed_paths, agent, mode, environment, arguments, matcher, if"
-#define HANDLER_KEYS "kind, command, path, timeout_ms, frames, sandbox, question, reason, url, headers"
+#define HANDLER_KEYS "kind, command, path, timeout_ms, frames, sandbox, question, reason, url, headers, prompt, model"
 #define PERMISSION_KEYS "kind, id, enabled, summary, agent, mode, environment, never, ask, auto, otherwise"
 #define CONDITION_KEYS "glob, not, runs, min, max, exists"
 
@@ -931,6 +931,25 @@ static tp_status read_webhook(struct reader *reader, tp__hook *hook, uint32_t ma
   return hook->arguments[1] ? TP_OK : no_memory(reader);
 }
 
+/* ---- a question to a model ---- */
+
+/* The limit of another host is shorter for these than for programs. */
+static tp_status read_prompt(struct reader *reader, tp__hook *hook, uint32_t map, bool has_limit) {
+  uint32_t model = tp__yaml_get(&reader->yaml, map, "model");
+  TP__TRY(read_text(reader, map, "prompt", &hook->prompt));
+  TP__TRY(read_text(reader, map, "model", &hook->model));
+  if (!hook->prompt || !hook->prompt[strspn(hook->prompt, " \t\r\n")])
+    return REFUSE(reader, TP_ERR_MALFORMED, map,
+                  "this kind needs prompt: what the model is asked, with $ARGUMENTS for the event");
+  if (hook->model && !hook->model[0])
+    return REFUSE(reader, TP_ERR_MALFORMED, model, "model is empty: name one, or leave it out for that of the turn");
+  if (hook->rewrites)
+    return REFUSE(reader, TP_ERR_MALFORMED, tp__yaml_get(&reader->yaml, 0, "rewrite"),
+                  "a handler of kind prompt rewrites nothing: its model answers ok and reason");
+  if (!has_limit && hook->protocol && hook->limit_ms > TP__PROMPT_LIMIT_MS) hook->limit_ms = TP__PROMPT_LIMIT_MS;
+  return TP_OK;
+}
+
 static const struct kind {
   const char *name;
   tp__hook_kind kind;
@@ -943,7 +962,8 @@ static const struct kind {
              {"ask", TP__HOOK_APPROVE, "reason"},
              {"deny", TP__HOOK_DENY, "reason"},
              {"allow", TP__HOOK_ALLOW, "reason"},
-             {"webhook", TP__HOOK_WEBHOOK, "url headers"}};
+             {"webhook", TP__HOOK_WEBHOOK, "url headers"},
+             {"prompt", TP__HOOK_PROMPT, "prompt model"}};
 
 static const struct kind *find_kind(const char *name) {
   for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
@@ -972,13 +992,16 @@ static tp_status read_handler(struct reader *reader, tp__hook *hook) {
   int64_t limit_ms = 0;
   TP__TRY(read_number(reader, map, "timeout_ms", 1, TP__HOOK_LIMIT_MS_MAX, &limit_ms));
   hook->limit_ms = (uint32_t)limit_ms;
-  if (limit_ms == 0 && hook->protocol)
+  bool has_limit = limit_ms > 0;
+  if (!has_limit && hook->protocol)
     hook->limit_ms = hook->protocol == TP__PROTOCOL_GEMINI ? TP__GEMINI_LIMIT_MS : hook->protocol_event->limit_ms;
   const struct kind *row = find_kind(kind);
   if (!row)
     return REFUSE(reader, TP_ERR_MALFORMED, tp__yaml_get(&reader->yaml, map, "kind"),
-                  "there is no kind \"%s\": script, worker, log, save_json, approve, ask, deny, allow, webhook", kind);
-  static const char *const own[] = {"command", "path", "frames", "sandbox", "question", "reason", "url", "headers"};
+                  "there is no kind \"%s\": script, worker, log, save_json, approve, ask, deny, allow, webhook, prompt",
+                  kind);
+  static const char *const own[] = {"command", "path", "frames",  "sandbox", "question",
+                                    "reason",  "url",  "headers", "prompt",  "model"};
   for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
     uint32_t index = tp__yaml_get(&reader->yaml, map, own[i]);
     if (index != 0 && !strstr(row->keys, own[i]))
@@ -988,6 +1011,7 @@ static tp_status read_handler(struct reader *reader, tp__hook *hook) {
   hook->kind_name = row->name;
   if (hook->kind == TP__HOOK_WORKER) TP__TRY(read_frames(reader, hook, map));
   if (tp__hook_is_native(hook)) return read_question(reader, hook, map);
+  if (hook->kind == TP__HOOK_PROMPT) return read_prompt(reader, hook, map, has_limit);
   if (hook->kind == TP__HOOK_WEBHOOK) return read_webhook(reader, hook, map);
   if (!strstr(row->keys, "command")) return read_path(reader, hook, map);
   TP__TRY(read_command(reader, hook, map));

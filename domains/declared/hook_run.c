@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "domains/declared/hook_job.h"
+#include "domains/declared/hook_prompt.h"
 #include "domains/declared/hook_worker.h"
 
 /* ---- match ---- */
@@ -209,8 +210,7 @@ void tp__hook_write_context(const tp__hook *hook, const tp_call *call, tp_writer
   tp__input_write(hook, call, writer, add_context);
 }
 
-/* @return TP_OK and a line with its newline, to be freed. */
-static tp_status context_line(const tp__hook *hook, tp_call *call, tp__bytes *ret_line) {
+tp_status tp__hook_context_line(const tp__hook *hook, tp_call *call, tp__bytes *ret_line) {
   tp_writer *writer;
   tp_status status = tp_writer_new(NULL, &writer);
   if (status != TP_OK) return status;
@@ -267,7 +267,7 @@ static tp__asked asked_of(const tp__hook *hook, const tp_call *call) {
 static tp_answer run_script(const tp__hook *hook, tp_call *call) {
   static const tp__job_kind script = {script_ended, script_unstarted};
   tp__bytes line;
-  tp_status status = context_line(hook, call, &line);
+  tp_status status = tp__hook_context_line(hook, call, &line);
   if (status != TP_OK) return tp_call_fail(call, (uint32_t)status, "the context could not be written as JSON");
   tp__asked asked = asked_of(hook, call);
   tp__job *job = tp__job_new(&script, hook, &asked);
@@ -317,7 +317,7 @@ static bool replace_file(const char *path, const tp__bytes *line) {
 
 static tp_answer run_file(const tp__hook *hook, tp_call *call) {
   tp__bytes line;
-  tp_status status = context_line(hook, call, &line);
+  tp_status status = tp__hook_context_line(hook, call, &line);
   if (status != TP_OK) return tp_call_fail(call, (uint32_t)status, "the context could not be written as JSON");
   bool is_written = hook->kind == TP__HOOK_LOG ? append_line(hook->path, &line) : replace_file(hook->path, &line);
   int error = errno;
@@ -349,6 +349,7 @@ tp_answer tp__hook_run(void *ctx, tp_call *call) {
   if (hook->kind == TP__HOOK_DENY) return tp_call_deny(call, hook->question);
   if (hook->kind == TP__HOOK_ALLOW) return tp_call_allow(call);
   if (hook->kind == TP__HOOK_PERMISSIONS) return run_permissions(hook, call);
+  if (hook->kind == TP__HOOK_PROMPT) return tp__prompt_run(hook, call);
   if (hook->kind == TP__HOOK_WORKER) return tp__worker_run(hook->worker, call);
   return hook->started ? run_script(hook, call) : run_file(hook, call);
 }

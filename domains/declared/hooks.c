@@ -264,6 +264,7 @@ static tp_status fill(tp_hooks *hooks, const tp_hooks_options *options, tp_fault
   if (options->webhook_helper) hooks->webhook_helper = tp__hooks_copy(hooks, tp_text_of(options->webhook_helper));
   if (!hooks->helper || !hooks->webhook_helper) return refuse_memory(fault);
   hooks->webhook_hosts = options->webhook_hosts;
+  hooks->model = options->model;
   hooks->on_program = options->on_program;
   hooks->program_ctx = options->program_ctx;
   tp_status status = read_environment(hooks, fault);
@@ -295,6 +296,8 @@ static tp_status options_read(const tp_hooks_options *theirs, tp_hooks_options *
   if (wrong)
     return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_hooks_options.webhook_hosts has \"%s\": host, or host:port",
                       wrong);
+  if (options->model && (options->model->struct_size == 0 || !options->model->start == !options->model->inbox))
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_hooks_options.model needs struct_size, and start or an inbox");
   if (options->directory && options->directory[0]) return TP_OK;
   return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_hooks_options.directory is missing");
 }
@@ -324,6 +327,7 @@ static bool is_program(const tp__hook *hook) {
 
 static const char *target_of(const tp__hook *hook) {
   if (is_program(hook)) return hook->arguments[0];
+  if (hook->kind == TP__HOOK_PROMPT) return hook->prompt;
   return hook->kind == TP__HOOK_WEBHOOK ? hook->url : tp__hook_is_native(hook) ? hook->question : hook->path;
 }
 

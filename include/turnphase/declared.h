@@ -6,6 +6,7 @@
 #define TURNPHASE_DECLARED_H
 
 #include "turnphase/inspect.h"
+#include "turnphase/model.h"
 #include "turnphase/process.h"
 
 TP_BEGIN_DECLS
@@ -45,7 +46,9 @@ TP_API tp_status tp_script_model_load(tp_text yaml, const char *name, tp_model *
 /** The hooks of a directory: each YAML file declares a hook, or a tool (kind: tool). */
 typedef struct tp_hooks tp_hooks;
 
-/** A hook's program that has ended, and the hook's answer. Made by the library; borrowed till the callback returns. */
+/** A hook's program that has ended, and the hook's answer. Made by the library; borrowed till the callback returns.
+ *  Of a hook that asks a model: input is the question, output the answer, arguments is empty; exit_code 1: there is no
+ *  answer, and errors says why. */
 typedef struct tp_hook_program {
   size_t struct_size;
   const char *hook;             /* the hook's id */
@@ -99,6 +102,10 @@ typedef struct tp_hooks_options {
   /** Stands before the id of each hook, and before edges to hooks of the directory; for a second directory whose ids
    *  may be taken. Names of tools have none. NULL: none. */
   const char *id_prefix;
+  /** What hooks of kind prompt ask, as of tp_call_ask_model(). Kept, with all that it points to, until
+   *  tp_runtime_free() has returned; its destroy is not called. NULL: each asks the model of its turn, and without one
+   *  gives no answer. */
+  const tp_model *model;
 } tp_hooks_options;
 
 /** Reads and checks every file of the directory, and hashes the code that an operator trusts (tp_hooks_each_file()):
@@ -164,8 +171,8 @@ typedef struct tp_hook_info {
   const char *id;
   const char *file;    /* its path */
   const char *event;   /* as the file names it */
-  const char *kind;    /* "script", "worker", "log", "save_json", "approve", "webhook", "tool" */
-  const char *target;  /* the program, the file that is written, the question, or the URL */
+  const char *kind;    /* "script", "worker", "log", "save_json", "approve", "webhook", "prompt", "tool" */
+  const char *target;  /* the program, the file that is written, the question, the prompt, or the URL */
   const char *match;   /* as text; empty: always */
   const char *summary; /* may be empty */
   tp_phase_id phase;
