@@ -89,7 +89,8 @@ static const cli_command commands[] = {
          "run DIR ID        run one hook of a trusted directory alone, with --payload\n"
          "import SETTINGS   show what becomes of another host's hooks; --write DIR writes them\n"
          "stats DATA        per hook of a data directory: calls, denials, failures, p50, p99, last fired, with\n"
-         "                  --since; those that never fired stand last\n"
+         "                  --since; those that never fired stand last; --hooks DIR adds those\n"
+         "                  that no record has\n"
          "new KIND ID DIR   make a hook with its script and a test; KIND is guard,\n"
          "                  preflight, context, log or stop: one for each of the five events; or\n"
          "                  summary: two hooks, which show a session how the one before it ended",

@@ -167,15 +167,14 @@ static bool has_clash(tp_runtime *runtime, const cli_arguments *arguments, size_
   return c.is_found;
 }
 
-/* @param prefix  filled when ids need one. */
-static tp_hooks_options options_of(tp_runtime *runtime, const cli_arguments *arguments, size_t index,
-                                   char prefix[128]) {
+tp_hooks_options cli_hooks_options_at(tp_runtime *runtime, const cli_arguments *arguments, size_t index,
+                                      char prefix[CLI_HOOKS_PREFIX_SIZE]) {
   const char *directory = arguments->hooks.items[index];
   tp_hooks_options options = cli_hooks_options(arguments, directory);
   if (!has_clash(runtime, arguments, index)) return options;
   char *path = realpath(directory, NULL);
   const char *slash = path ? strrchr(path, '/') : NULL;
-  snprintf(prefix, 128, "%.100s/", slash ? slash + 1 : "later");
+  snprintf(prefix, CLI_HOOKS_PREFIX_SIZE, "%.100s/", slash ? slash + 1 : "later");
   for (char *at = prefix; *at; at++)
     if ((unsigned char)*at <= ' ' || *at == 0x7f) *at = '_';
   free(path);
@@ -185,8 +184,8 @@ static tp_hooks_options options_of(tp_runtime *runtime, const cli_arguments *arg
 
 static int load_one(tp_runtime *runtime, const cli_arguments *arguments, size_t index) {
   const char *directory = arguments->hooks.items[index];
-  char prefix[128];
-  tp_hooks_options options = options_of(runtime, arguments, index, prefix);
+  char prefix[CLI_HOOKS_PREFIX_SIZE];
+  tp_hooks_options options = cli_hooks_options_at(runtime, arguments, index, prefix);
   tp_hooks *hooks;
   int status = cli_hooks_read(runtime, &options, &hooks);
   if (status != CLI_OK) return status;
@@ -255,9 +254,9 @@ static int refuse_start(tp_runtime *runtime, const cli_follower *f, const tp_hoo
 
 static int follow(tp_runtime *runtime, const cli_arguments *arguments, size_t index, cli_follower **ret_follower) {
   cli_follower *f = cli_alloc(sizeof *f);
-  char prefix[128];
+  char prefix[CLI_HOOKS_PREFIX_SIZE];
   *f = (cli_follower){.directory = arguments->hooks.items[index]};
-  tp_hooks_options hooks = options_of(runtime, arguments, index, prefix);
+  tp_hooks_options hooks = cli_hooks_options_at(runtime, arguments, index, prefix);
   tp_hooks_watch_options options = {
       .struct_size = sizeof options, .hooks = &hooks, .trusts = trusts, .on_reload = on_reload, .ctx = f};
   tp_fault fault = {0};
@@ -521,7 +520,7 @@ static const struct action {
     {"trust", 1, "DIR [--data-file NAME] [--code-file NAME]", trust},
     {"untrust", 1, "DIR", untrust},
     {"run", 2, "DIR ID [--payload FILE.json] [--sandbox]", cli_hooks_run},
-    {"stats", 1, "DATA [--since WHEN]", cli_hooks_stats},
+    {"stats", 1, "DATA [--since WHEN] [--hooks DIR]", cli_hooks_stats},
     {"import", 1, "SETTINGS.json… [--write DIR] [--fail-closed] [--rewrite] [--tool OURS=THEIRS]", cli_hooks_import},
     {"new", 3, "KIND ID DIR [--language sh|python|js]", cli_hooks_new},
 };
@@ -532,19 +531,20 @@ enum { ACTIONS = sizeof actions / sizeof actions[0] };
 static int check_options(const struct action *action, const cli_arguments *arguments) {
   bool runs = action->run == cli_hooks_run, makes = action->run == cli_hooks_new;
   bool imports = action->run == cli_hooks_import, looks = action->run == cli_hooks_list || action->run == check;
-  const char *foreign = arguments->payload && !runs                               ? "--payload"
-                        : arguments->language && !makes                           ? "--language"
-                        : arguments->since && action->run != cli_hooks_stats      ? "--since"
-                        : arguments->json && makes                                ? "--json"
-                        : arguments->write && !imports                            ? "--write"
-                        : arguments->fail_closed && !imports                      ? "--fail-closed"
-                        : arguments->rewrite && !imports                          ? "--rewrite"
-                        : arguments->sandbox && !looks && !runs                   ? "--sandbox"
-                        : arguments->webhooks.count > 0 && makes                  ? "--webhook"
-                        : arguments->tools.count > 0 && !imports                  ? "--tool"
-                        : arguments->data_files.count > 0 && action->run != trust ? "--data-file"
-                        : arguments->code_files.count > 0 && action->run != trust ? "--code-file"
-                                                                                  : NULL;
+  const char *foreign = arguments->payload && !runs                                    ? "--payload"
+                        : arguments->language && !makes                                ? "--language"
+                        : arguments->since && action->run != cli_hooks_stats           ? "--since"
+                        : arguments->hooks.count > 0 && action->run != cli_hooks_stats ? "--hooks"
+                        : arguments->json && makes                                     ? "--json"
+                        : arguments->write && !imports                                 ? "--write"
+                        : arguments->fail_closed && !imports                           ? "--fail-closed"
+                        : arguments->rewrite && !imports                               ? "--rewrite"
+                        : arguments->sandbox && !looks && !runs                        ? "--sandbox"
+                        : arguments->webhooks.count > 0 && makes                       ? "--webhook"
+                        : arguments->tools.count > 0 && !imports                       ? "--tool"
+                        : arguments->data_files.count > 0 && action->run != trust      ? "--data-file"
+                        : arguments->code_files.count > 0 && action->run != trust      ? "--code-file"
+                                                                                       : NULL;
   if (!foreign) return CLI_OK;
   cli_error("hooks %s does not take %s", action->name, foreign);
   return CLI_USAGE;

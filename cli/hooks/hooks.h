@@ -25,6 +25,11 @@ void cli_follower_free(cli_follower *follower);
 
 /** How the hooks of a directory are read. */
 tp_hooks_options cli_hooks_options(const cli_arguments *arguments, const char *directory);
+enum { CLI_HOOKS_PREFIX_SIZE = 128 };
+/** How one of the directories of --hooks is read, where its ids may be those of one before it.
+ *  @param prefix  filled when ids need one; it lives as long as the options. */
+tp_hooks_options cli_hooks_options_at(tp_runtime *runtime, const cli_arguments *arguments, size_t index,
+                                      char prefix[CLI_HOOKS_PREFIX_SIZE]);
 /** Reads a directory, and says what is wrong with it. */
 int cli_hooks_read(tp_runtime *runtime, const tp_hooks_options *options, tp_hooks **ret_hooks);
 /** CLI_OK when the content of the hooks is trusted; else an exit status after saying so. */

@@ -15,6 +15,7 @@
 #include "cli/common/quantity.h"
 #include "cli/hooks/hooks.h"
 #include "cli/inspect/trace.h"
+#include "cli/run/host.h"
 
 enum { NAME_WIDTH = 28, PHASE_WIDTH = 18 };
 
@@ -26,6 +27,8 @@ typedef struct hook {
   int64_t last_unix_ms; /* of its last call */
   int64_t *durations_ns;
   size_t duration_count, duration_capacity;
+  bool is_recorded, is_declared; /* some record has it; a directory of --hooks has it */
+  bool is_enabled;               /* of one that is declared */
 } hook;
 
 typedef struct stats {
@@ -40,12 +43,12 @@ static char *copy(const char *text) {
   return memcpy(cli_alloc(size), text, size);
 }
 
-static hook *find(stats *s, const tp_run_record *run, uint32_t phase) {
+static hook *find(stats *s, const char *name, const char *owner, uint32_t phase) {
   for (size_t i = 0; i < s->count; i++)
-    if (s->hooks[i].phase == phase && strcmp(s->hooks[i].name, run->subscription) == 0) return &s->hooks[i];
+    if (s->hooks[i].phase == phase && strcmp(s->hooks[i].name, name) == 0) return &s->hooks[i];
   s->hooks = cli_reserve(s->hooks, s->count, &s->capacity, sizeof *s->hooks);
   hook *h = &s->hooks[s->count++];
-  *h = (hook){.name = copy(run->subscription), .owner = copy(run->owner), .phase = phase};
+  *h = (hook){.name = copy(name), .owner = copy(owner), .phase = phase};
   return h;
 }
 
@@ -63,7 +66,8 @@ static bool count_entry(void *ctx, const tp_entry_record *entry) {
   for (size_t i = 0; i < entry->run_count; i++) {
     tp_run_record run = {.struct_size = sizeof run};
     if (!entry->run(entry->source, i, &run)) continue;
-    hook *h = find(s, &run, entry->phase);
+    hook *h = find(s, run.subscription, run.owner, entry->phase);
+    h->is_recorded = true;
     if (run.attempts == 0) {
       h->skips++;
       continue;
@@ -77,6 +81,38 @@ static bool count_entry(void *ctx, const tp_entry_record *entry) {
   }
   return true;
 }
+
+/* ---- the directories of --hooks ---- */
+
+static bool add_declared(void *ctx, const tp_hook_info *info) {
+  if (strcmp(info->kind, "tool") == 0) return true; /* its calls are no runs of it */
+  hook *h = find(ctx, info->id, "declared", info->phase);
+  h->is_declared = true;
+  h->is_enabled = info->enabled;
+  return true;
+}
+
+/* Only read: what a directory declares counts, whether it is trusted or not. */
+static int add_directories(stats *s, const cli_arguments *arguments) {
+  cli_arguments alone = *arguments;
+  alone.hooks.count = 0;
+  alone.no_memory = true;
+  tp_runtime *runtime = NULL;
+  if (arguments->hooks.count == 0) return CLI_OK;
+  int status = cli_host_open(&alone, NULL, NULL, &runtime);
+  for (size_t i = 0; i < arguments->hooks.count && status == CLI_OK; i++) {
+    char prefix[CLI_HOOKS_PREFIX_SIZE];
+    tp_hooks_options options = cli_hooks_options_at(runtime, arguments, i, prefix);
+    tp_hooks *hooks = NULL;
+    status = cli_hooks_read(runtime, &options, &hooks);
+    if (status == CLI_OK) tp_hooks_each(hooks, add_declared, s);
+    tp_hooks_free(hooks);
+  }
+  tp_runtime_free(runtime);
+  return status;
+}
+
+/* ---- printing ---- */
 
 static int by_number(const void *a, const void *b) {
   const int64_t *x = a, *y = b;
@@ -112,6 +148,8 @@ static void print_json(const stats *s, const hook *h) {
   cli_map_add_int(&p, "p50_ns", percentile(h, 50));
   cli_map_add_int(&p, "p99_ns", percentile(h, 99));
   cli_map_add_bool(&p, "never_fired", h->calls == 0);
+  cli_map_add_bool(&p, "recorded", h->is_recorded);
+  if (h->is_declared) cli_map_add_bool(&p, "enabled", h->is_enabled);
   if (h->calls) cli_map_add_int(&p, "last_unix_ms", h->last_unix_ms);
   cli_map_print(&p, s->output);
 }
@@ -134,7 +172,10 @@ static void print_line(const stats *s, const hook *h) {
     cli_cell_right(s->output, cli_duration((double)percentile(h, 99)).text, 9);
     cli_printf(s->output, "  %s\n", cli_data_time(h->last_unix_ms, time));
   } else {
-    cli_printf(s->output, " %9s %9s  never fired (skipped %llu times)\n", "-", "-", (unsigned long long)h->skips);
+    cli_printf(s->output, " %9s %9s  never fired (", "-", "-");
+    if (h->is_declared && !h->is_enabled) cli_print_string(s->output, "disabled)\n");
+    else if (!h->is_recorded) cli_print_string(s->output, "no record has it)\n");
+    else cli_printf(s->output, "skipped %llu times)\n", (unsigned long long)h->skips);
   }
 }
 
@@ -176,7 +217,8 @@ int cli_hooks_stats(const cli_arguments *arguments, cli_output *output) {
   tp_fault fault = {0};
   tp_status read = data.store->records(data.store->ctx, &query, count_entry, &s, &fault);
   if (read != TP_OK) status = cli_fault(data.path, read, &fault);
-  else print_all(&s, arguments->json);
+  else status = add_directories(&s, arguments);
+  if (status == CLI_OK) print_all(&s, arguments->json);
   if (status == CLI_OK && s.count == 0 && !arguments->json) cli_error("no hook ran in that time");
   free_stats(&s);
   cli_data_close(&data);

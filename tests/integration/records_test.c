@@ -95,11 +95,44 @@ TEST(audit_and_stats_tell_who_registered_denied_and_never_fired) {
   assert_holds(&c.out,
                "{\"hook\":\"no_search\",\"phase\":\"tool.pre\",\"owner\":\"declared\",\"calls\":1,\"skips\":0,"
                "\"denials\":1,\"asks\":0,\"failures\":0,");
-  assert_holds(&c.out, "\"never_fired\":true}");
+  assert_holds(&c.out, "\"never_fired\":true,\"recorded\":true}");
   command_free(&c);
   assert_int_equal(COUNT_OF(data, 0, "hooks", "stats", "DIR", "--json", "--since", "2999-01-01"), 0);
   assert_int_equal(COUNT_OF(data, 2, "hooks", "stats", "DIR", "--since", "tea"), 0);
   assert_int_equal(COUNT_OF(hooks, 2, "hooks", "list", "DIR", "--since", "1d"), 0);
+}
+
+TEST(stats_name_the_hooks_of_a_directory_that_no_record_has) {
+  const char *data = play("never"), *hooks = scratch_path("never-hooks"), *more = scratch_path("never-more");
+  assert_int_equal(mkdir(hooks, 0755), 0);
+  assert_int_equal(mkdir(more, 0755), 0);
+  scratch_string("never-hooks/a.yaml", "id: new_one\nevent: SessionStop\nhandler: {kind: log, path: a}\n");
+  scratch_string("never-hooks/b.yaml", "id: off\nevent: tool.pre\nenabled: false\nhandler: {kind: deny, reason: no}\n");
+  scratch_string("never-hooks/c.yaml", "kind: tool\nname: t\ndescription: none\ncommand: ['true']\n");
+  scratch_string("never-more/a.yaml", "id: new_one\nevent: SessionStop\nhandler: {kind: log, path: a}\n");
+  command c = {.arguments = {"hooks", "stats", data, "--hooks", hooks, "--hooks", more}};
+  assert_status(&c, 0);
+  static const char none[] = "      0       0       0         -         -  never fired ";
+  static const struct {
+    const char *name, *phase, *why;
+  } rows[] = {{"new_one", "session.end", "(no record has it)\n"},
+              {"off", "tool.pre", "(disabled)\n"},
+              {"never-more/new_one", "session.end", "(no record has it)\n"}};
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    char line[256];
+    snprintf(line, sizeof line, "%-28s%-17s %s%s", rows[i].name, rows[i].phase, none, rows[i].why);
+    assert_holds(&c.out, line);
+  }
+  assert_false(holds(&c.out, "\nt "));
+  command_free(&c);
+  c = (command){.arguments = {"hooks", "stats", data, "--hooks", hooks, "--json", "--since", "2999-01-01"}};
+  assert_status(&c, 0);
+  assert_int_equal(lines_of(&c.out), 2);
+  assert_holds(&c.out, "\"never_fired\":true,\"recorded\":false,\"enabled\":true}");
+  assert_holds(&c.out, "\"never_fired\":true,\"recorded\":false,\"enabled\":false}");
+  command_free(&c);
+  assert_int_equal(COUNT_OF(data, 74, "hooks", "stats", "DIR", "--hooks", "/no/such/directory"), 0);
+  assert_int_equal(COUNT_OF(hooks, 2, "hooks", "list", "DIR", "--hooks", "/no/such/directory"), 0);
 }
 
 TEST(run_is_recorded_by_default_and_listed_by_what_it_is) {
