@@ -635,6 +635,7 @@ TEST(a_model_without_images_refuses_a_users_and_wrong_inputs_are_refused) {
   const tp_openai_options wrong = {.struct_size = sizeof wrong, .model = "m", .base_url = "http://h/v1", .inputs = 16};
   assert_int_equal(tp__openai_config_init(&config, &wrong, &fault), TP_ERR_USAGE);
   assert_non_null(strstr(fault.message, "inputs"));
+  tp__openai_config_fini(&config);
   tp_writer_free(writer);
 }
 

@@ -165,6 +165,7 @@ TEST(build_check_of_the_document_runs_where_services_or_apps_were_changed) {
                "docs/d.txt"},
               {"\x81\xa4path\xac"
                "services/a.c"}};
+  recorder *models[COUNT(rows)];
   host h = open_host();
   for (size_t i = 0; i < COUNT(rows); i++) {
     const reply replies[] = {{.text = "",
@@ -173,7 +174,7 @@ TEST(build_check_of_the_document_runs_where_services_or_apps_were_changed) {
                                          .arguments = {rows[i].arguments, strlen(rows[i].arguments)}}},
                               .call_count = 1},
                              {.text = "done"}};
-    recorder *model = recorder_new(replies, 2);
+    recorder *model = models[i] = recorder_new(replies, 2);
     tp_session *session = open_session(&h, model, i == 0 ? "docs" : "services");
     run_turn(session, "Edit.");
     if (!strstr(model->requests[1], "T<edited ")) fail_msg("%s", model->requests[1]);
@@ -184,10 +185,10 @@ TEST(build_check_of_the_document_runs_where_services_or_apps_were_changed) {
       assert_int_equal(tp_runtime_drain(h.runtime, 60000, &report, NULL), TP_OK);
       assert_true(report.complete);
     }
-    recorder_free(model);
   }
   char log[200];
   read_back(".system/logs/build_check.log", log, sizeof log);
   if (strncmp(log, "build passed", 12) != 0 || strstr(log + 1, "build")) fail_msg("%s", log); /* once */
   tp_runtime_free(h.runtime);
+  for (size_t i = 0; i < COUNT(rows); i++) recorder_free(models[i]);
 }
