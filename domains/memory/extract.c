@@ -60,7 +60,7 @@ static tp_status keep_facts(tp__memory_domain *domain, tp_call *call, const tp__
 
 tp_status tp__memory_extract_facts(tp__memory_domain *domain, tp_call *call, const tp__memory_scope *scope,
                                    const tp__memory_said *said, bool *ret_again) {
-  assert(domain->model.start && ret_again);
+  assert(domain->has_model && ret_again);
   tp__memory_list known = {0};
   tp__memory_facts facts = {.count = 0};
   tp_text words = {0};

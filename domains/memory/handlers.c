@@ -365,7 +365,7 @@ static tp_answer post_turn_extractor(void *ctx, tp_call *call) {
   if (status == TP_OK && domain->keep_assistant) status = keep(domain, &scope, &memory);
   tp_status facts = TP_OK;
   bool again = false;
-  if (status == TP_OK && domain->model.start && !tp__memory_is_blank(said.memory.text))
+  if (status == TP_OK && domain->has_model && !tp__memory_is_blank(said.memory.text))
     facts = tp__memory_extract_facts(domain, call, &scope, &said, &again);
   if (status == TP_OK) status = make_vectors(domain, call, &scope); /* what was said is kept, whatever facts became */
   if (status == TP_OK && again) return tp_call_fail_retryable(call, (uint32_t)facts, tp_status_text(facts));
@@ -421,6 +421,7 @@ static void domain_unref(void *ctx) {
   tp__memory_late_free(domain->late);
   if (domain->embedder.destroy) domain->embedder.destroy(domain->embedder.ctx);
   if (domain->model.destroy) domain->model.destroy(domain->model.ctx);
+  tp_end_free(domain->keeps_inbox);
   sqlite3_free((char *)domain->embedder.name);
   sqlite3_free(domain);
 }
@@ -457,15 +458,25 @@ static tp_status read_embedder(const tp_memory_embedder *theirs, tp_memory_embed
   return TP_OK;
 }
 
-/* tp_call_ask_model() looks closer at it; what is said here is said to the host. */
+/* tp_call_ask_model() looks closer at it; what is said here is said to the host. The extractor is a job, which is of no
+ * session, and the domain ends on any thread. */
 static tp_status check_model(const tp_model *model, tp_fault *fault) {
   if (!model) return TP_OK;
   if (model->struct_size != sizeof *model)
     return tp__refuse(fault, TP_ERR_VERSION, NULL, "tp_model: struct_size is %zu; set it to sizeof(tp_model)",
                       model->struct_size);
-  if (model->start && !model->inbox) return TP_OK;
-  return tp__refuse(fault, TP_ERR_USAGE, model->name,
-                    "tp_memory_options.model needs the function start, and takes no inbox");
+  if (!model->start == !model->inbox)
+    return tp__refuse(fault, TP_ERR_USAGE, model->name,
+                      "tp_memory_options.model needs one of the function start and an inbox");
+  if (model->inbox == TP_INBOX_OF_SESSION)
+    return tp__refuse(fault, TP_ERR_USAGE, model->name,
+                      "tp_memory_options.model names TP_INBOX_OF_SESSION, and a background job is of no session: name "
+                      "an inbox");
+  if (model->inbox && (model->cancel || model->destroy || model->placement > TP_PLACEMENT_THREAD))
+    return tp__refuse(fault, TP_ERR_USAGE, model->name,
+                      "tp_memory_options.model names an inbox: its cancel comes there as work, the host frees its ctx "
+                      "after the runtime, and its placement is 0: leave out cancel, destroy and placement");
+  return TP_OK;
 }
 
 /* What the domain takes of an embedder once nothing more can fail. The name is a copy. */
@@ -569,9 +580,11 @@ tp_status tp_memory_register(tp_edit *edit, const tp_memory_options *options, tp
   if (status == TP_OK) status = domain_new(&ours, &embedder, &domain, fault);
   if (status != TP_OK) return status;
   if (ours.model) domain->model = *ours.model;
+  domain->has_model = ours.model != NULL;
   domain->model.destroy = NULL; /* not ours until the registration is done */
   uint32_t limit_ms = ours.active_recall_ms ? ours.active_recall_ms : ACTIVE_RECALL_MS;
   uint32_t extract_ms = ours.extract_ms ? ours.extract_ms : ours.model ? EXTRACT_MS : 0;
+  if (domain->model.inbox) status = tp_end_new(domain->model.inbox, NULL, &domain->keeps_inbox, fault);
   const struct handler_row *row = handler_rows, *end = row + sizeof handler_rows / sizeof handler_rows[0];
   for (; status == TP_OK && row < end; row++) {
     status = add_handler(edit, row, domain, fault);

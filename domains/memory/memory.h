@@ -12,6 +12,7 @@
 #include "support/fault.h"
 #include "support/references.h"
 #include "support/tool_row.h"
+#include "turnphase/inbox.h"
 #include "turnphase/memory.h"
 
 enum {
@@ -32,8 +33,10 @@ typedef struct tp__memory_domain {
   const tp__memory_scope_kind *kind;
   uint32_t recall_max;
   bool keep_assistant;
-  tp_memory_embedder embedder;                      /* name NULL: none */
-  tp_model model;                                   /* extracts facts; start NULL: none */
+  tp_memory_embedder embedder; /* name NULL: none */
+  tp_model model;              /* extracts facts */
+  bool has_model;
+  tp_end *keeps_inbox;                              /* of the model, never submitted; NULL: it has none */
   tp__memory_late *late;                            /* NULL without an embedder */
   tp_writer *schema_writers[TP__MEMORY_TOOL_COUNT]; /* own the schemas */
   tp_tool tools[TP__MEMORY_TOOL_COUNT];             /* those that look first, then those that change */

@@ -70,8 +70,9 @@ typedef struct tp_memory_options {
   uint32_t extract_ms;
   /** active_recall compares vectors, too; NULL: words alone. */
   const tp_memory_embedder *embedder;
-  /** post_turn_extractor also extracts facts with it; with start, without inbox. Taken on success. NULL: messages
-   *  are stored, and no facts are extracted. */
+  /** post_turn_extractor also extracts facts with it. Taken on success. With an inbox, of this runtime, it has no
+   *  destroy and does not name TP_INBOX_OF_SESSION; the inbox is kept until the last handler is destroyed. NULL:
+   *  messages are stored, and no facts are extracted. */
   const tp_model *model;
 } tp_memory_options;
 

@@ -2,6 +2,7 @@
  *
  * Facts that a model extracts from what the user said: which are kept, which replace others, what is recalled and shown
  * of them, and what becomes of a turn whose model failed. */
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 
 #include "tests/support/test.h"
 #include "tests/support/model.h"
+#include "turnphase/inbox.h"
 #include "turnphase/memory.h"
 
 /* ---- a host whose memory has a model ---- */
@@ -322,6 +324,81 @@ TEST(model_that_hangs_is_given_up_at_the_limit_and_asked_again) {
   assert_int_equal(dead_jobs(), 0);
   stop();
   assert_int_equal(file_of(0, NULL).count, 2);
+}
+
+/* ---- a model with an inbox ---- */
+
+static tp_status add_memory(const tp_model *model, tp_fault *fault) {
+  tp_memory_options memory = {.struct_size = sizeof memory, .path = path, .model = model};
+  tp_edit *edit = NULL;
+  assert_int_equal(tp_edit_begin(runtime, NULL, &edit, NULL), TP_OK);
+  tp_status status = tp_memory_register(edit, &memory, fault);
+  if (status != TP_OK) tp_edit_discard(edit);
+  else assert_int_equal(tp_edit_commit(edit, NULL, NULL), TP_OK);
+  return status;
+}
+
+static const tp_work *next_work(tp_inbox *inbox) {
+  const tp_work *work = NULL;
+  struct pollfd waits = {.fd = tp_inbox_fd(inbox), .events = POLLIN};
+  while (!work) {
+    assert_int_equal(poll(&waits, 1, 60000), 1);
+    assert_int_equal(tp_inbox_next(inbox, &work), TP_OK);
+  }
+  return work;
+}
+
+TEST(model_with_an_inbox_is_asked_there) {
+  static int ctx;
+  static const tp_model_response answer = {
+      .struct_size = sizeof answer,
+      .text = TEXT("{\"facts\": [{\"subject\": \"a\", \"statement\": \"Kept.\", \"quote\": \"I live here\"}]}")};
+  const tp_model own = {.struct_size = sizeof own, .start = answer_yes, .placement = TP_PLACEMENT_INLINE};
+  const tp_turn_request request = {.struct_size = sizeof request, .id = "t1", .text = TEXT("I live here.")};
+  tp_session_options options = {
+      .struct_size = sizeof options, .id = "s", .tenant = "acme", .workspace = "home", .model = &own};
+  tp_inbox *inbox = NULL;
+  runtime = open_runtime(NULL);
+  assert_int_equal(tp_inbox_new(runtime, NULL, &inbox, NULL), TP_OK);
+  const tp_model model = {.struct_size = sizeof model, .ctx = &ctx, .inbox = inbox};
+  assert_int_equal(add_memory(&model, NULL), TP_OK);
+  assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
+  const tp_turn_result *result;
+  assert_int_equal(tp_turn_run(session, &request, &result, NULL), TP_OK);
+  tp_turn_result_free(result);
+  const tp_work *work = next_work(inbox);
+  assert_int_equal(work->kind, TP_WORK_MODEL);
+  assert_ptr_equal(work->ctx, &ctx);
+  assert_int_equal(tp_model_complete(work->token, &answer, NULL), TP_OK);
+  assert_int_equal(tp_jobs_wait(runtime, "", 60000, NULL), TP_OK);
+  tp_inbox_free(inbox); /* the domain keeps its memory */
+  tp_turn_request again = request;
+  again.id = "t2";
+  assert_int_equal(tp_turn_run(session, &again, &result, NULL), TP_OK);
+  tp_turn_result_free(result);
+  assert_int_equal(tp_jobs_wait(runtime, "", 60000, NULL), TP_OK);
+  latch closed = LATCH;
+  tp_session_close(session, note_closed, &closed);
+  latch_wait(&closed, 1);
+  close_runtime(runtime);
+  assert_non_null(strstr(file_of(0, NULL).text, "|t1|a|Kept.|holds\n"));
+}
+
+TEST(wrong_model_with_an_inbox_is_refused) {
+  tp_inbox *inbox = NULL;
+  runtime = open_runtime(NULL);
+  assert_int_equal(tp_inbox_new(runtime, NULL, &inbox, NULL), TP_OK);
+  const tp_model cases[] = {{.struct_size = sizeof(tp_model), .inbox = inbox, .start = answer_yes},
+                            {.struct_size = sizeof(tp_model), .inbox = TP_INBOX_OF_SESSION},
+                            {.struct_size = sizeof(tp_model), .inbox = inbox, .destroy = note_closed},
+                            {.struct_size = sizeof(tp_model), .inbox = inbox, .placement = TP_PLACEMENT_INLINE}};
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    tp_fault fault = {0};
+    assert_int_equal(add_memory(&cases[i], &fault), TP_ERR_USAGE);
+    assert_non_null(strstr(fault.message, "inbox"));
+  }
+  close_runtime(runtime);
+  tp_inbox_free(inbox);
 }
 
 TEST(wrong_model_is_refused) {
