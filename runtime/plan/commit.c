@@ -290,6 +290,24 @@ static void describe(const tp_edit *edit, const tally *t, char *ret_detail, size
            t->added, t->removed, t->enabled, t->disabled, t->budgets, t->limits);
 }
 
+/* Adds which subscriptions came and went, as far as there is space for whole names. */
+static void name_changes(const tp_edit *edit, char *ret_detail, size_t size) {
+  size_t used = strlen(ret_detail);
+  const char *separator = ": ";
+  TP__ASSERT(used < size);
+  for (size_t i = 0; i < edit->subscriptions.count; i++) {
+    const tp__change *change = &edit->subscriptions.items[i];
+    char words[2 * TP_ID_BYTES_MAX + 16];
+    if (!change->sub && !change->removed) continue;
+    snprintf(words, sizeof words, "%s%c%s%s%s", separator, change->sub ? '+' : '-', change->id,
+             change->sub ? " in " : "", change->sub ? edit->registry->phases[change->sub->desc.phase]->name : "");
+    bool fits = used + strlen(words) + sizeof ", …" <= size;
+    used += (size_t)snprintf(ret_detail + used, size - used, "%s", fits ? words : ", …");
+    if (!fits) break;
+    separator = ", ";
+  }
+}
+
 static void fill_report(tp__snapshot *snapshot, tp_commit_report *ret_report) {
   const tp__set *set = tp__snapshot_set(snapshot);
   tp_commit_report report = {.snapshot_version = snapshot->version,
@@ -309,6 +327,7 @@ static tp_status publish(const tp_edit *edit, const tp__snapshot *base, tp__snap
   char detail[TP__AUDIT_DETAIL_SIZE];
   tp__audit_row row;
   describe(edit, t, detail, sizeof detail);
+  name_changes(edit, detail, sizeof detail);
   tp__audit_fill(&row, edit->owner_name, "commit", detail, TP_OK, snapshot->hash);
   return tp__registry_publish(edit->registry, base, snapshot, &row) ? TP_OK : conflict(edit, fault);
 }
