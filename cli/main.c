@@ -9,6 +9,7 @@
 #include "cli/common/message.h"
 #include "cli/common/options.h"
 #include "cli/inspect/trace.h"
+#include "cli/run/model.h"
 
 static int print_exit_status(const cli_arguments *arguments, cli_output *output) {
   (void)arguments;
@@ -329,5 +330,7 @@ static int dispatch(int argc, char **argv, cli_output *output) {
 int main(int argc, char **argv) {
   cli_output output = {0};
   signal(SIGPIPE, SIG_IGN); /* a reader that goes away is a failed write, and the turn under way is ended properly */
-  return cli_output_finish(&output, dispatch(argc, argv, &output));
+  int status = dispatch(argc, argv, &output);
+  cli_hook_model_free();
+  return cli_output_finish(&output, status);
 }

@@ -312,8 +312,10 @@ int cli_arguments_read(const cli_command *command, int argc, char **argv, cli_ar
     if (!row->target.take(arguments, row, optarg)) return bad_usage(command);
   }
   bool has_hooks = arguments->hooks.count > 0 || command->bit == CLI_HOOKS;
-  if (!has_hooks && (arguments->sandbox || arguments->webhooks.count > 0)) {
-    cli_error("--%s is for the hooks of --hooks DIR", arguments->sandbox ? "sandbox" : "webhook");
+  if (!has_hooks && (arguments->sandbox || arguments->webhooks.count > 0 || arguments->hook_models.count > 0)) {
+    cli_error("--%s is for the hooks of --hooks DIR", arguments->sandbox              ? "sandbox"
+                                                      : arguments->webhooks.count > 0 ? "webhook"
+                                                                                      : "hook-model");
     return bad_usage(command);
   }
   return take_operands(command, argc, argv, arguments);
@@ -332,6 +334,7 @@ void cli_arguments_free(cli_arguments *arguments) {
   free(arguments->models.items);
   free(arguments->facts.items);
   free(arguments->embedders.items);
+  free(arguments->hook_models.items);
 }
 
 static void print_option(const struct row *row, cli_output *output) {

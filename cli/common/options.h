@@ -91,8 +91,8 @@ typedef enum cli_compact { CLI_COMPACT_NONE = 0, CLI_COMPACT_SUMMARIZE = 1, CLI_
 typedef struct cli_arguments {
   cli_words loads, phases, tools, webhooks, hooks, data_files, code_files, pass_env;
   cli_model_names models;
-  cli_model_names facts, embedders; /* at most one each */
-  cli_model_names *last_models;     /* the list of the option that came last; NULL: models */
+  cli_model_names facts, embedders, hook_models; /* at most one each */
+  cli_model_names *last_models;                  /* the list of the option that came last; NULL: models */
   const char *data, *tenant, *workspace, *payload, *write, *files, *skills;
   const char *session, *turn, *handler, *state, *since, *scope, *name;
   const char *format, *output, *age, *size, *reason, *by, *action;

@@ -16,6 +16,7 @@
 #include "cli/common/quantity.h"
 #include "cli/common/visible.h"
 #include "cli/run/host.h"
+#include "cli/run/model.h"
 #include "runtime/base/check.h"
 
 enum { CHANGED_SIZE = 1400 };
@@ -63,7 +64,8 @@ tp_hooks_options cli_hooks_options(const cli_arguments *arguments, const char *d
       .sandbox_helper = built_helper(SANDBOX),
       .sandbox_all = arguments->sandbox,
       .webhook_hosts = arguments->webhooks.items,
-      .webhook_helper = built_helper(WEBHOOK)};
+      .webhook_helper = built_helper(WEBHOOK),
+      .model = cli_hook_model()};
   cli_content_decide(arguments, directory, &options);
   return options;
 }
@@ -182,6 +184,18 @@ tp_hooks_options cli_hooks_options_at(tp_runtime *runtime, const cli_arguments *
   return options;
 }
 
+/* What has no conversation has no model, either. */
+static bool warn_of_model(void *ctx, const tp_hook_info *info) {
+  (void)ctx;
+  if (!info->enabled || strcmp(info->kind, "prompt") != 0 || cli_hook_model()) return true;
+  cli_error_at(
+      info->file, 0, 0,
+      "warning: the hook %s asks a model, and without --hook-model only turns of a conversation have one: else "
+      "it gives no answer%s",
+      info->id, info->failure == TP_FAILURE_BEST_EFFORT ? "" : ", and a guard denies");
+  return true;
+}
+
 static int load_one(tp_runtime *runtime, const cli_arguments *arguments, size_t index) {
   const char *directory = arguments->hooks.items[index];
   char prefix[CLI_HOOKS_PREFIX_SIZE];
@@ -196,6 +210,7 @@ static int load_one(tp_runtime *runtime, const cli_arguments *arguments, size_t 
     if (committed != TP_OK) status = refuse(directory, committed, &fault);
   }
   if (status == CLI_OK) tp_hooks_each_warning(hooks, true, print_warning, NULL);
+  if (status == CLI_OK) tp_hooks_each(hooks, warn_of_model, NULL);
   tp_hooks_free(hooks);
   return status;
 }

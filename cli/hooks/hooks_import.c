@@ -96,7 +96,7 @@ static bool check_tool(const char *word) {
 static bool rewrites(const cli_arguments *arguments, const cli_entry *entry) {
   bool has_something = is_of_tools(entry) && strcmp(entry->event, "PostToolBatch") != 0 &&
                        strcmp(entry->event, "PermissionDenied") != 0 && strcmp(entry->event, "Notification") != 0;
-  return arguments->rewrite && has_something && !entry->is_async;
+  return arguments->rewrite && has_something && !entry->is_async && !entry->prompt;
 }
 
 static void put_endpoint(tp__bytes *t, const cli_entry *entry) {
@@ -110,6 +110,13 @@ static void put_endpoint(tp__bytes *t, const cli_entry *entry) {
     put_quoted(t, entry->headers[i][1], strlen(entry->headers[i][1]));
     put_string(t, "\n");
   }
+}
+
+static void put_prompt(tp__bytes *t, const cli_entry *entry) {
+  put_string(t, "  ");
+  put_pair(t, "prompt", entry->prompt);
+  if (entry->model) put_string(t, "  ");
+  if (entry->model) put_pair(t, "model", entry->model);
 }
 
 /* Of the file and of the entry, which counts. */
@@ -159,19 +166,20 @@ static void write_yaml(const cli_settings *settings, const cli_arguments *argume
   }
   if (rewrites(arguments, entry)) put_string(t, "rewrite: true          # it may change arguments and results\n");
   if (settings->plugin_root) put_pair(t, "plugin_root", settings->plugin_root);
-  if (!entry->url) put_variables(t, &settings->variables, &entry->variables);
-  if (!entry->url) put_passed(t, &arguments->pass_env);
+  bool is_program = !entry->url && !entry->prompt;
+  if (is_program) put_variables(t, &settings->variables, &entry->variables);
+  if (is_program) put_passed(t, &arguments->pass_env);
   if (is_of_tools(entry) && arguments->tools.count > 0) {
     put_string(t, "tools:\n");
     for (size_t i = 0; i < arguments->tools.count; i++) put_tool(t, arguments->tools.items[i]);
   }
-  put_string(t, entry->url ? "handler:\n  kind: webhook\n" : "handler:\n  kind: script\n");
+  put_string(t, "handler:\n  kind: ");
+  put_string(t, entry->url ? "webhook\n" : entry->prompt ? "prompt\n" : "script\n");
   snprintf(number, sizeof number, "  timeout_ms: %lld\n", (long long)entry->timeout_ms);
   if (entry->timeout_ms > 0) put_string(t, number);
-  if (entry->url) {
-    put_endpoint(t, entry);
-    return;
-  }
+  if (entry->url) put_endpoint(t, entry);
+  if (entry->prompt) put_prompt(t, entry);
+  if (!is_program) return;
   put_string(t, "  command:\n");
   for (size_t i = 0; i < entry->argument_count; i++) {
     put_string(t, "    - ");

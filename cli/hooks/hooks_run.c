@@ -158,7 +158,8 @@ static void wait_for_end(trial *t) {
   t->record = *record;
   bool given_up = record->reason == TP_REASON_TIMEOUT || record->reason == TP_REASON_CANCELLED;
   if (record->state == TP_STATE_BACKGROUNDED) wait_for_detached(t);
-  else if (given_up && strcmp(t->kind, "script") == 0) wait_for_program(t, GIVEN_UP_MS);
+  else if (given_up && (strcmp(t->kind, "script") == 0 || strcmp(t->kind, "prompt") == 0))
+    wait_for_program(t, GIVEN_UP_MS);
 }
 
 /* ---- what it came to ---- */
@@ -168,7 +169,8 @@ static bool has_answered(const trial *t) {
   const tp_run_record *record = record_of(t);
   if (!record) return false;
   if (record->state == TP_STATE_BACKGROUNDED)
-    return strcmp(t->kind, "script") != 0 || (t->has_program && t->answer != TP_ANSWER_FAILED);
+    return (strcmp(t->kind, "script") != 0 && strcmp(t->kind, "prompt") != 0) ||
+           (t->has_program && t->answer != TP_ANSWER_FAILED);
   if (record->state == TP_STATE_SKIPPED) return record->reason == TP_REASON_MATCH;
   return record->state == TP_STATE_SUCCEEDED;
 }
@@ -268,10 +270,12 @@ static void print_line(const trial *t, const char *name, tp_text text) {
 static void print_program(const trial *t) {
   const tp_hook_program *program = &t->program;
   char ended[96];
-  print_line(t, "got", program->input);
-  if (program->output.size) print_line(t, "printed", program->output);
-  if (program->errors.size) print_line(t, "on stderr", program->errors);
-  if (program->end == TP_PROCESS_EXITED) snprintf(ended, sizeof ended, "exit code %d", program->exit_code);
+  bool is_asked = strcmp(t->kind, "prompt") == 0;
+  print_line(t, is_asked ? "asked" : "got", program->input);
+  if (program->output.size) print_line(t, is_asked ? "answered" : "printed", program->output);
+  if (program->errors.size) print_line(t, is_asked ? "no answer" : "on stderr", program->errors);
+  if (is_asked) snprintf(ended, sizeof ended, "the request");
+  else if (program->end == TP_PROCESS_EXITED) snprintf(ended, sizeof ended, "exit code %d", program->exit_code);
   else if (program->end == TP_PROCESS_KILLED) snprintf(ended, sizeof ended, "signal %d", program->signal);
   else snprintf(ended, sizeof ended, "%s", tp_process_end_name(program->end));
   cli_printf(t->output, "%-9s %s, after %lld ms\n", "ended", ended, (long long)program->duration_ms);

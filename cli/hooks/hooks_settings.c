@@ -119,9 +119,13 @@ static void need_text(reader *r, const char *key) {
 static void read_type(reader *r, tp_text value) {
   const char *type = text_of(r, value);
   if (!type) need_text(r, "type");
-  else if (strcmp(type, "command") != 0 && strcmp(type, "http") != 0)
+  else if (strcmp(type, "agent") == 0)
     leave_out(r->entry,
-              format_text(r->settings, "handlers of the type %s have no place: only command and http have", type));
+              "handlers of the type agent have no place: no hook has a model with tools; with the type prompt a model "
+              "answers from the event alone");
+  else if (strcmp(type, "command") != 0 && strcmp(type, "http") != 0 && strcmp(type, "prompt") != 0)
+    leave_out(r->entry, format_text(r->settings,
+                                    "handlers of the type %s have no place: only command, http and prompt have", type));
 }
 
 static void read_timeout(reader *r, tp_text value, bool is_ms) {
@@ -359,11 +363,44 @@ static void check_event(reader *r) {
   else leave_out(r->entry, why_no_phase(event));
 }
 
-static bool is_http(tp_text handler) { return tp__is_word(tp_value_text(tp_value_get(handler, "type")), "http"); }
+/* ---- a question to a model ---- */
+
+static void read_prompt(reader *r, tp_text handler) {
+  cli_entry *entry = r->entry;
+  tp_text model = tp_value_get(handler, "model");
+  entry->prompt = text_of(r, tp_value_get(handler, "prompt"));
+  if (model.size > 0) entry->model = text_of(r, model);
+  if (!entry->prompt || !entry->prompt[0]) {
+    leave_out(entry, "malformed: prompt is missing, or is not a text");
+    return;
+  }
+  entry->command = entry->prompt;
+  if (model.size > 0 && !entry->model) need_text(r, "model");
+  else if (entry->model)
+    note(entry, format_text(r->settings,
+                            "the provider is asked for the model \"%s\": take model out of the file where it has none "
+                            "of that name",
+                            entry->model));
+}
+
+/* Of each type, what only its handlers have: read with the type, or left out with it. */
+static const struct {
+  const char *type, *keys;
+} own_keys[] = {{"http", "url headers allowedEnvVars"},
+                {"prompt", "prompt model"},
+                {"agent", "prompt model"},
+                {"mcp_tool", "server tool input"}};
+
+static bool is_own_key(const char *type, const char *key) {
+  for (size_t i = 0; i < sizeof own_keys / sizeof own_keys[0]; i++)
+    if (strcmp(own_keys[i].type, type) == 0) return is_among(key, own_keys[i].keys);
+  return false;
+}
 
 static void read_handler(cli_settings *settings, const char *event, tp_text matcher, tp_text handler, bool is_flat) {
   reader r = {.settings = settings, .entry = add_entry(settings, event), .is_flat = is_flat};
-  const char *shell = "sh";
+  const char *shell = "sh", *type = text_of(&r, tp_value_get(handler, "type"));
+  if (!type) type = "command";
   check_event(&r);
   if (tp_value_kind_of(handler) != TP_VALUE_MAP) {
     leave_out(r.entry, "malformed: a handler is an object");
@@ -373,12 +410,13 @@ static void read_handler(cli_settings *settings, const char *event, tp_text matc
   r.entry->name = text_of(&r, tp_value_get(handler, "name"));
   for (tp_value_walk walk = {0}; tp_value_next(handler, &walk);) {
     const char *key = cli_pool_copy(&settings->pool, walk.key);
-    if (is_http(handler) && is_among(key, "url headers allowedEnvVars")) continue;
+    if (is_own_key(type, key)) continue;
     if (!read_key(&r, key, walk.value, &shell))
       note(r.entry, format_text(settings, "the unknown field %s is left out", key));
   }
   if (r.entry->rewakes) r.entry->is_async = false; /* which it implies */
-  if (is_http(handler)) read_endpoint(&r, handler);
+  if (strcmp(type, "http") == 0) read_endpoint(&r, handler);
+  else if (is_among(type, "prompt agent")) read_prompt(&r, handler);
   else read_command(&r, handler, shell);
   if (r.entry->is_async && r.entry->is_guard)
     note(r.entry, "async: nothing waits for it, and nothing that it decides counts");

@@ -161,8 +161,8 @@ int cli_host_open_asking(const cli_arguments *arguments, const char *memory_path
     tp_store_free(store);
     return cli_fault(NULL, made, &fault);
   }
-  int status = CLI_OK;
-  if (!arguments->no_memory) status = add_memory(runtime, arguments, memory_path);
+  int status = cli_hook_model_open(arguments);
+  if (status == CLI_OK && !arguments->no_memory) status = add_memory(runtime, arguments, memory_path);
   if (status == CLI_OK && arguments->files)
     status = add_domain(runtime, "files", register_files, (void *)(uintptr_t)arguments, arguments->files);
   if (status == CLI_OK && arguments->skills)

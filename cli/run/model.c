@@ -200,3 +200,22 @@ int cli_embedder_open(const cli_arguments *arguments, tp_memory_embedder *embedd
   (void)kind_of(arguments->embedders.items, &rest);
   return open_embedder(arguments->embedders.items, rest, arguments->dimensions, embedder);
 }
+
+/* ---- that of the hooks ---- */
+
+static cli_models hook_model; /* of the process: runtimes use it until they end */
+
+int cli_hook_model_open(const cli_arguments *arguments) {
+  const cli_model_names *names = &arguments->hook_models;
+  if (arguments->models.count > 0 && !is_named(&arguments->models.items[0])) {
+    cli_error("--base-url, --key-env and the limits per minute belong to the model before them: name one");
+    return CLI_USAGE;
+  }
+  if (names->count == 0 || hook_model.count > 0) return CLI_OK;
+  const char *wrong = cli_model_name_check(names->items);
+  return wrong ? refuse_name("--hook-model", names->items, wrong) : cli_models_open(names, &hook_model);
+}
+
+const tp_model *cli_hook_model(void) { return hook_model.count > 0 ? hook_model.items[0] : NULL; }
+
+void cli_hook_model_free(void) { cli_models_free(&hook_model); }

@@ -32,4 +32,12 @@ void cli_models_free(cli_models *models);
  *  @param embedder  name NULL: none was given; else destroyed by the caller when it was not taken. */
 int cli_embedder_open(const cli_arguments *arguments, tp_memory_embedder *embedder);
 
+/** Opens the model of --hook-model, if there is one and it is not open yet.
+ *  @return CLI_OK, or an exit status after saying what is wrong. Main thread. */
+int cli_hook_model_open(const cli_arguments *arguments);
+/** NULL: none is open. */
+const tp_model *cli_hook_model(void);
+/** After the last runtime has ended. */
+void cli_hook_model_free(void);
+
 #endif

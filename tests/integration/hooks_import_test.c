@@ -157,7 +157,7 @@ TEST(an_entry_without_a_place_costs_no_other) {
   put("settings.json",
       "{\"hooks\": {\n"
       " \"PreToolUse\": [7, {\"hooks\": 7}, {\"hooks\": [7, {\"type\": \"command\"}, {\"command\": 7},\n"
-      "   {\"type\": \"http\", \"url\": 7}, {\"type\": \"prompt\", \"prompt\": \"x\"}, {\"type\": \"command\", "
+      "   {\"type\": \"http\", \"url\": 7}, {\"type\": \"agent\", \"prompt\": \"x\"}, {\"type\": \"command\", "
       "\"command\": \"a\", \"timeout\": -1},\n"
       "   {\"type\": \"command\", \"command\": \"a\", \"shell\": \"powershell\"},\n"
       "   {\"type\": \"command\", \"command\": \"a\", \"asyncRewake\": true},\n"
@@ -179,7 +179,7 @@ TEST(an_entry_without_a_place_costs_no_other) {
       "malformed: a handler is an object",
       "malformed: command is missing, or is not a text",
       "malformed: url is missing",
-      "handlers of the type prompt have no place: only command and http have",
+      "handlers of the type agent have no place: no hook has a model with tools",
       "malformed: timeout is not a number",
       "the shell powershell has no place",
       "asyncRewake has no place",
@@ -410,6 +410,108 @@ TEST(files_of_other_hosts_are_read_where_only_names_differ) {
     if (strstr(files[i].file, "plugin")) assert_int_equal(system("grep -q 'plugin_root: .*/project/plugin' H/*"), 0);
     if (strstr(files[i].file, "off")) assert_int_equal(system("grep -q 'enabled: false' H/*"), 0);
     if (strstr(files[i].file, "gemini")) assert_int_equal(system("grep -q 'timeout_ms: 5000$' H/*"), 0);
+    assert_int_equal(system("rm -rf H"), 0);
+  }
+}
+
+/* ---- questions to a model ---- */
+
+/* What a public file has: the end of a turn is asked about, and an agent has no place. */
+TEST(a_prompt_becomes_a_question_to_a_model) {
+  put("settings.json",
+      "{\"hooks\": {\"Stop\": [{\"hooks\": [{\"type\": \"prompt\", \"prompt\": \"Is all done? $ARGUMENTS\", "
+      "\"timeout\": 30}]}],\n"
+      " \"PreToolUse\": [{\"matcher\": \"Bash\", \"hooks\": [{\"type\": \"agent\", \"prompt\": \"Is this safe? "
+      "$ARGUMENTS\"}]}]}}\n");
+  command c;
+  import("settings.json", NULL, 1, &c);
+  assert_holds(&c.out, "stop-1 in turn.stop; FAILS OPEN");
+  assert_holds(&c.out, "handlers of the type agent have no place");
+  assert_holds(&c.out, "1 written, 1 has no place");
+  assert_null(strstr(c.out.data, "unknown field"));
+  command_free(&c);
+  assert_int_equal(system("grep -qx '  kind: prompt' H/* && grep -qx '  prompt: \"Is all done? $ARGUMENTS\"' H/* && "
+                          "grep -qx '  timeout_ms: 30000' H/*"),
+                   0);
+}
+
+/* Of each type that is known, its own fields are no unknown ones, whether it has a place or not. */
+TEST(fields_of_a_type_are_known_with_it) {
+  static const struct {
+    const char *handler;
+    const char *unknown; /* the field that is named; NULL: none */
+    int status;
+  } rows[] = {
+      {"\"type\": \"prompt\", \"prompt\": \"x\"", NULL, 0},
+      {"\"type\": \"prompt\", \"prompt\": \"x\", \"model\": \"small\"", NULL, 0},
+      {"\"prompt\": \"x\", \"model\": \"small\", \"type\": \"prompt\", \"timeout\": 5", NULL, 0},
+      {"\"type\": \"prompt\", \"prompt\": \"x\", \"url\": \"y\"", "url", 0},
+      {"\"type\": \"prompt\"", NULL, 1},
+      {"\"type\": \"prompt\", \"prompt\": 7", NULL, 1},
+      {"\"type\": \"prompt\", \"prompt\": \"x\", \"model\": 7", NULL, 1},
+      {"\"type\": \"agent\", \"prompt\": \"x\", \"model\": \"small\"", NULL, 1},
+      {"\"type\": \"mcp_tool\", \"server\": \"s\", \"tool\": \"t\", \"input\": {}", NULL, 1},
+      {"\"type\": \"command\", \"command\": \"x\", \"prompt\": \"y\"", "prompt", 0},
+      {"\"command\": \"x\", \"model\": \"y\"", "model", 0},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    char text[512];
+    command c;
+    snprintf(text, sizeof text, "{\"hooks\": {\"PreToolUse\": [{\"hooks\": [{%s}]}]}}", rows[i].handler);
+    put("settings.json", text);
+    import("settings.json", NULL, rows[i].status, &c);
+    snprintf(text, sizeof text, "the unknown field %s is left out", rows[i].unknown ? rows[i].unknown : "");
+    if (rows[i].unknown) assert_holds(&c.out, text);
+    else if (strstr(c.out.data, "unknown field")) fail_msg("%s: %s", rows[i].handler, c.out.data);
+    command_free(&c);
+    assert_int_equal(system("rm -rf H"), 0);
+  }
+}
+
+/* A script of one answer for each request. */
+static void answer_with(const char *text) {
+  char script[512];
+  snprintf(script, sizeof script, "responses:\n  - text: '%s'\n", text);
+  put("m.yaml", script);
+}
+
+TEST(a_question_is_asked_by_hooks_run_and_guards_a_call) {
+  static const char *const options[] = {"--hook-model", "script:m.yaml"};
+  static const struct {
+    const char *answer; /* NULL: there is no model */
+    const char *option; /* of the import */
+    int run, call;
+    const char *judged;
+  } rows[] = {
+      {"{\"ok\": true}", NULL, 0, 0, "allow"},
+      {"{\"ok\": false, \"reason\": \"not on a Friday\"}", NULL, 0, 77, "not on a Friday"},
+      {"Sure: {\"ok\": \"false\"}", NULL, 1, 0, "malformed"},
+      {"Sure: {\"ok\": \"false\"}", "--fail-closed", 1, 77, "malformed"},
+      {NULL, NULL, 1, 0, "cannot_start"},
+      {NULL, "--fail-closed", 1, 77, "cannot_start"},
+  };
+  put("settings.json",
+      "{\"hooks\": {\"PreToolUse\": [{\"hooks\": [{\"type\": \"prompt\", \"prompt\": \"Safe? $ARGUMENTS\"}]}]}}");
+  put("t.yaml", "kind: tool\nname: say\ndescription: Says it.\ncommand: [echo, said]\n");
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    const char *option = rows[i].answer ? options[0] : NULL, *value = rows[i].answer ? options[1] : NULL;
+    command c;
+    import("settings.json", rows[i].option, 0, &c);
+    command_free(&c);
+    assert_int_equal(system("cp t.yaml H/"), 0);
+    trust();
+    if (rows[i].answer) answer_with(rows[i].answer);
+    c = (command){.arguments = {"hooks", "run", "H", "pre-tool-use-1", option, value}};
+    assert_status(&c, rows[i].run);
+    assert_holds(&c.out, "asked");
+    assert_holds(&c.out, "Safe? {\"session_id\":");
+    assert_holds(&c.out, rows[i].judged);
+    command_free(&c);
+    c = (command){.arguments = {"tool", "call", "say", "--no-memory", "--hooks", "H", option, value}};
+    assert_status(&c, rows[i].call);
+    if (!rows[i].answer) assert_holds(&c.err, "pre-tool-use-1 asks a model, and without --hook-model");
+    else assert_null(strstr(c.err.data ? c.err.data : "", "asks a model"));
+    command_free(&c);
     assert_int_equal(system("rm -rf H"), 0);
   }
 }
