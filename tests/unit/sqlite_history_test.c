@@ -731,7 +731,7 @@ static void refuse_each_allocation(bool ever_after) {
     /* A life without memory leaves its log, which the next ones read: some lives have one, and none has all of them. */
     if (n % 16 == 0) sql(path, "PRAGMA wal_checkpoint(TRUNCATE)");
     reached = live_with_refusal(n, &acknowledged, &worst);
-    if (worst != TP_OK && worst != TP_ERR_NO_MEMORY) fail_msg("allocation %d: %s", n, tp_status_name(worst));
+    if (worst != TP_OK && worst != TP_ERR_NO_MEMORY) fail_msg("allocation %ld: %s", n, tp_status_name(worst));
     assert_true(reached || worst == TP_OK);
     assert_int_equal(sqlite3_memory_used(), before);
   }

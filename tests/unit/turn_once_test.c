@@ -208,7 +208,7 @@ static tp_answer answer_no_utf8(void *ctx, tp_tool_run *run) {
 }
 static tp_answer answer_no_format(void *ctx, tp_tool_run *run) {
   const char *none = ctx;
-  return tp_tool_printf(run, none);
+  return tp_tool_printf(run, none, 1);
 }
 
 typedef struct heard {
