@@ -28,6 +28,8 @@ def declarations(abi):
 
     def signature(entry, name):
         parameters = ', '.join(re.sub(r'(\(\*)?$', r'\1', one['type']) for one in entry['parameters'])
+        if entry.get('variadic'):
+            parameters += ', ...'
         return '%s %s(%s)' % (entry['returns'], name, parameters or 'void')
 
     lines = ['typedef struct %s %s;' % (name, name) for name in (*ours('handles'), *ours('structs'))]
