@@ -9,7 +9,7 @@
 #include "runtime/exec/runtime.h"
 #include "turnphase/turn.h"
 
-/* The end of a turn as a status: TP_OK with the answer, or the code with the reason. */
+/* The end of a turn as a status: TP_OK with the whole answer, or the code with the reason. */
 static tp_status give_answer(const tp_turn_result *result, char *answer, size_t size, tp_fault *fault) {
   TP__ASSERT(size > 0);
   if (result->outcome == TP_TURN_COMPLETED) {
@@ -17,7 +17,9 @@ static tp_status give_answer(const tp_turn_result *result, char *answer, size_t 
     TP__ASSERT(length < size);
     if (length > 0) memcpy(answer, result->text.data, length);
     answer[length] = '\0';
-    return TP_OK;
+    if (length == result->text.size) return TP_OK;
+    return tp__fail(fault, TP_ERR_TOO_LARGE, NULL, "the answer has %zu bytes and does not fit into %zu with its NUL",
+                    result->text.size, size);
   }
   TP__ASSERT(result->code != TP_OK);
   char subscription[TP_ID_BYTES_MAX + 1];

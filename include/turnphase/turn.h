@@ -594,10 +594,12 @@ TP_API tp_status tp_turn_run(tp_session *session, const tp_turn_request *request
  *  may still run when this returns. A conversation needs a session, which the host opens.
  *  @param model   kept until tp_runtime_free(), and not taken: several calls may use it. tp_model_free() frees it then.
  *  @param text    the user's message; NULL: empty.
- *  @param answer  gets the text with a NUL, cut to size bytes at a character. Untouched on failure.
+ *  @param answer  gets the text with a NUL. Of a text that does not fit it gets the whole characters that do, and the
+ *                 status says so. Untouched on other failures.
  *  @param size    at least 1.
- *  @return TP_OK when the turn completed; else tp_turn_result.code, such as TP_ERR_DENIED, with the result's reason,
- *          phase and subscription in the fault; as tp_session_open() and tp_turn_run().
+ *  @return TP_OK when the turn completed and answer has its whole text; TP_ERR_TOO_LARGE when it has a part; else
+ *          tp_turn_result.code, such as TP_ERR_DENIED, with the result's reason, phase and subscription in the fault;
+ *          as tp_session_open() and tp_turn_run().
  *  Threads: any.  Blocks: as tp_turn_run(). */
 TP_API tp_status tp_turn_once(tp_runtime *runtime, const tp_model *model, const char *text, char *answer, size_t size,
                               tp_fault *fault) TP_MUST_USE;

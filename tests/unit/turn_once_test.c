@@ -27,13 +27,16 @@ TEST(the_text_of_the_last_response_is_the_answer) {
   close_runtime(runtime);
 }
 
-TEST(an_answer_is_cut_at_a_character) {
+TEST(an_answer_that_does_not_fit_is_refused_with_the_characters_that_do) {
   tp_runtime *runtime = open_runtime(NULL);
   const char *script = "{\"responses\": [{\"text\": \"a\\u00e9\\u20ac\"}]}"; /* 1 + 2 + 3 bytes */
   static const char *const shown[] = {"", "", "a", "a", "a\xC3\xA9", "a\xC3\xA9", "a\xC3\xA9", "a\xC3\xA9\xE2\x82\xAC"};
   for (size_t size = 1; size <= 7; size++) {
     char small[8] = "xxxxxxx";
-    assert_int_equal(tp_script_play(runtime, script, "Hi", small, size, NULL), TP_OK);
+    tp_fault refused = {0};
+    tp_status status = tp_script_play(runtime, script, "Hi", small, size, &refused);
+    assert_int_equal(status, size == 7 ? TP_OK : TP_ERR_TOO_LARGE);
+    assert_true(size == 7 || strstr(refused.message, "has 6 bytes"));
     assert_string_equal(small, shown[size]);
   }
   close_runtime(runtime);
