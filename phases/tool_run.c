@@ -235,7 +235,7 @@ tp_answer tp_tool_printf(tp_tool_run *run, const char *format, ...) {
 }
 
 tp_answer tp_tool_answer_with(tp_tool_run *run, const tp_tool_answer *theirs, tp_fault *fault) {
-  tp_tool_answer whole;
+  tp_tool_answer whole = {0};
   tp_fault why;
   if (!run) {
     (void)tp__fail_null(fault, "run");

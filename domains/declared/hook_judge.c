@@ -214,10 +214,11 @@ tp_text tp__judge_trimmed(tp_text text) {
 bool tp__judge_hides_answer(tp_text text) {
   static const char *const names[] = {"continue",     "decision",     "permissionDecision", "hookSpecificOutput",
                                       "hook_signals", "updatedInput", "stopReason",         "additionalContext"};
+  if (text.size == 0) return false; /* it may have no address to count from */
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
     size_t size = strlen(names[i]);
     const char *end = text.data + text.size;
-    for (const char *at = text.data; text.size > 0 && (at = memmem(at, (size_t)(end - at), names[i], size)); at++) {
+    for (const char *at = text.data; (at = memmem(at, (size_t)(end - at), names[i], size)); at++) {
       const char *after = at + size;
       bool is_quoted = at > text.data && strchr("\"'", at[-1]) && at[-1];
       while (after < end && strchr("\\\"' \t", *after) && *after) after++;

@@ -62,11 +62,15 @@ static void note_value(char *to, size_t size, tp_text value) {
   free(text);
 }
 
+/* Sessions may end at once, each on a thread. */
 static tp_answer at_end(void *ctx, tp_call *call) {
+  static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
   world *w = ctx;
+  pthread_mutex_lock(&one_at_a_time);
   note_value(w->summary, sizeof w->summary, tp_call_text(call, TP_FIELD_TASKS_SUMMARY));
   note_value(w->changed, sizeof w->changed, tp_call_text(call, TP_FIELD_CHANGED_FILES));
   note_value(w->used, sizeof w->used, tp_call_text(call, TP_FIELD_ABILITIES_USED));
+  pthread_mutex_unlock(&one_at_a_time);
   return TP_ANSWER_DONE;
 }
 
