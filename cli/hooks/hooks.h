@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * hooks: the command hooks, and what run, plan and bench need of a directory of hooks. hooks.c has the actions that
- * only look, hooks_list.c the list, hooks_trust.c the file of trusted hashes, hooks_run.c one hook alone, hooks_new.c
+ * only look, hooks_list.c the list, hooks_trust.c the file of trusted hashes, hooks_run.c a single hook, hooks_new.c
  * new ones, hooks_import.c those of other hosts. Nothing here runs a program of a directory that is not trusted. */
 #ifndef CLI_HOOKS_H
 #define CLI_HOOKS_H

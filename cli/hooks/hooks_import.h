@@ -60,7 +60,7 @@ typedef struct cli_settings {
 
 /** hooks_settings_text.c: the text of a settings file as a value. @return as cli_input_decode(). */
 int cli_settings_decode(const char *path, tp_writer **ret_writer, tp_text *ret_value);
-/** Reads a settings or plugin file. One malformed entry costs that entry alone.
+/** Reads a settings or plugin file. One malformed entry costs only that entry.
  *  @return CLI_OK, or an exit status after saying what is wrong with the file. */
 int cli_settings_read(const char *path, cli_settings *settings);
 void cli_settings_free(cli_settings *settings);

@@ -15,7 +15,7 @@
 #include "cli/run/payload.h"
 #include "runtime/base/check.h"
 
-/* Where lines are folded, the columns before the match take no more; what is longer moves its own row alone. */
+/* Where lines are folded, the columns before the match take no more; what is longer moves only its own row. */
 enum { COLUMNS = 5, MATCH = COLUMNS - 1, COLUMNS_OF_ALL = 10, INDENT = 4 };
 enum { ID_WIDTH_MAX = 24, EVENT_WIDTH_MAX = 16, MATCH_WIDTH = 16 };
 

@@ -34,7 +34,7 @@ static size_t comment_end(const char *json, size_t size, size_t at) {
   return end;
 }
 
-/* Blanks in place of comments, so that what is behind them keeps its line and column. */
+/* Blanks in place of comments, so that what follows them keeps its line and column. */
 static void blank_comments(char *json, size_t size) {
   for (size_t at = 0; at < size;) {
     size_t end = json[at] == '"' ? skip_string(json, size, at) : comment_end(json, size, at);
@@ -44,7 +44,7 @@ static void blank_comments(char *json, size_t size) {
   }
 }
 
-/* A comma behind a value, and before the end of its list or object. */
+/* A comma after a value, and before the end of its list or object. */
 static void blank_last_commas(char *json, size_t size) {
   char before = '[';
   for (size_t at = 0; at < size;) {

@@ -106,7 +106,7 @@ static bool fits_a_known_name(const warner *w, const tp__matcher *matcher) {
   return fits;
 }
 
-/* A name that differs by the case of its letters alone, or that the piece begins with. */
+/* A name that differs only by the case of its letters, or that the piece begins with. */
 static bool find_meant(const warner *w, const char *piece, char ret_word[64]) {
   const char *words = w->hook->protocol == TP__PROTOCOL_GEMINI ? gemini_tools : claude_tools;
   size_t size = strcspn(piece, "(:. *");

@@ -18,7 +18,7 @@ typedef struct tp__openai_media {
   tp_text name;      /* of a document; may be empty */
 } tp__openai_media;
 
-/** What stands in a message behind its text: text, or media. */
+/** What stands in a message after its text: text, or media. */
 typedef struct tp__openai_part {
   tp_text text;
   const tp__openai_media *media; /* NULL: text */
