@@ -6,7 +6,9 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
+
+sys.dont_write_bytecode = True  # nothing is written next to the sources
+import cases  # noqa: E402
 
 COMMAND = os.path.abspath(sys.argv[1])
 LIMIT_S = 120
@@ -367,25 +369,5 @@ CASES = [ids_of_calls, ids_of_rewritten_calls, a_session_that_goes_on, variables
          transcript_of_each_event, permission_requests, denials_and_notifications, background_hooks_that_wake,
          events_without_a_place_yet]
 
-
-def main():
-    print(f'1..{len(CASES)}')
-    failed = False
-    wanted = sys.argv[2:]
-    for number, case in enumerate(CASES, 1):
-        if wanted and case.__name__ not in wanted:
-            continue
-        with tempfile.TemporaryDirectory() as directory:
-            try:
-                case(Project(directory))
-                print(f'ok {number} - {case.__name__}', flush=True)
-            except Exception as error:  # also what a child or a file says
-                failed = True
-                print(f'not ok {number} - {case.__name__}', flush=True)
-                line = error.__traceback__.tb_next.tb_lineno
-                print(f'# {type(error).__name__}: {error} (line {line})'.replace('\n', '\n# '), flush=True)
-    return failed
-
-
 if __name__ == '__main__':
-    sys.exit(main())
+    sys.exit(cases.run(CASES, Project))

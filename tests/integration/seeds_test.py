@@ -10,8 +10,10 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
+
+sys.dont_write_bytecode = True  # nothing is written next to the sources
+import cases  # noqa: E402
 
 COMMAND = os.path.abspath(sys.argv[1])
 SEEDS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'seeds')
@@ -638,25 +640,5 @@ CASES = [prod_config_guard, summary_of_long_arguments, nonprod_availability_chec
          list_of_the_document, tree_of_the_card,
          files_that_git_lists]
 
-
-def main():
-    print(f'1..{len(CASES)}')
-    failed = False
-    wanted = sys.argv[2:]
-    for number, case in enumerate(CASES, 1):
-        if wanted and case.__name__ not in wanted:
-            continue
-        with tempfile.TemporaryDirectory() as directory:
-            try:
-                case(Repository(directory))
-                print(f'ok {number} - {case.__name__}', flush=True)
-            except Exception as error:  # also what a child or a file says
-                failed = True
-                print(f'not ok {number} - {case.__name__}', flush=True)
-                line = error.__traceback__.tb_next.tb_lineno
-                print(f'# {type(error).__name__}: {error} (line {line})'.replace('\n', '\n# '), flush=True)
-    return failed
-
-
 if __name__ == '__main__':
-    sys.exit(main())
+    sys.exit(cases.run(CASES, Repository))
