@@ -148,7 +148,7 @@ typedef struct tp_runtime_stats {
   /** Now: those that run or wait, and those that their hosts drive. */
   uint64_t turns_open;
   /** Now: deferred handlers, tools and model calls whose token was not completed, also when the turn no longer
-   *  waits for it. */
+   *  waits for it. A token that its own function completed counts until that function returns. */
   uint64_t tokens_open;
   /** Now. */
   uint64_t attempts_abandoned;

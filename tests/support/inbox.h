@@ -118,6 +118,13 @@ static inline uint64_t open_tokens(tp_runtime *runtime) {
   return stats.tokens_open;
 }
 
+/* Waits until no token is open: one whose function has answered by itself is open until that function has returned. */
+static inline void expect_no_tokens(tp_runtime *runtime) {
+  int64_t end_ns = now_ns() + (int64_t)LONG_MS * 1000000;
+  while (open_tokens(runtime) > 0 && now_ns() < end_ns) sched_yield();
+  assert_int_equal(open_tokens(runtime), 0);
+}
+
 static inline uint64_t handler_threads(tp_runtime *runtime) {
   tp_runtime_stats stats = {.struct_size = sizeof stats};
   tp_runtime_stats_get(runtime, &stats);

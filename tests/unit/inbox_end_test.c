@@ -89,7 +89,7 @@ static void close_host(host *h) {
     assert_ptr_equal(work->ctx, &h->sessions[i]);
     assert_int_equal(tp_work_release(work), TP_OK);
   }
-  assert_int_equal(open_tokens(h->runtime), 0);
+  expect_no_tokens(h->runtime);
   close_runtime(h->runtime);
   assert_false(is_readable(h->inbox));
   tp_inbox_free(h->inbox);

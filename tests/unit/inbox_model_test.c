@@ -54,7 +54,7 @@ static void close_session(host *h) {
 static void close_host(host *h) {
   close_session(h);
   tp_inbox_free(h->inbox);
-  assert_int_equal(open_tokens(h->runtime), 0);
+  expect_no_tokens(h->runtime);
   close_runtime(h->runtime);
   assert_int_equal(destroyed, 1);
 }

@@ -58,7 +58,7 @@ static void close_host(host *h) {
     if (h->inboxes[i]) assert_null(take(h->inboxes[i]));
     tp_inbox_free(h->inboxes[i]);
   }
-  assert_int_equal(open_tokens(h->runtime), 0);
+  expect_no_tokens(h->runtime);
   close_runtime(h->runtime);
 }
 

@@ -60,7 +60,7 @@ static void open_host(host *h, uint32_t capacity, tp_tool tool, const tp_runtime
 static void close_host(host *h) {
   tp_turn_end(h->turn);
   tp_inbox_free(h->inbox);
-  assert_int_equal(open_tokens(h->runtime), 0);
+  expect_no_tokens(h->runtime);
   close_runtime(h->runtime);
 }
 
