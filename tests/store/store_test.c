@@ -808,10 +808,11 @@ TEST(filter_is_asked_once_for_each_handler) {
 
 /* What claims and inserts cost does not depend on how many jobs there are. */
 TEST(many_jobs_are_inserted_and_run_in_order) {
-  enum { JOBS = 20000, ORDERS = 100 };
+  enum { ORDERS = 100 };
+  const int jobs = test_rounds(20000);
   tp_store *store = open_store(0);
   char key[32], order[32];
-  for (int i = 0; i < JOBS; i++) {
+  for (int i = 0; i < jobs; i++) {
     snprintf(key, sizeof key, "k%d", i);
     snprintf(order, sizeof order, "o%d", i % ORDERS);
     insert(store, key, order, false);
@@ -819,7 +820,7 @@ TEST(many_jobs_are_inserted_and_run_in_order) {
   claimed c;
   int64_t next;
   uint64_t last_of[ORDERS] = {0};
-  for (int i = 0; i < JOBS; i++) {
+  for (int i = 0; i < jobs; i++) {
     assert_int_equal(claim(store, i, &c, &next), TP_OK);
     int number = atoi(c.key + 1);
     assert_true(c.id > last_of[number % ORDERS]);

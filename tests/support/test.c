@@ -60,6 +60,11 @@ long test_refusal_step(void) {
   return HAS_THREAD_SANITIZER ? 41 : HAS_ADDRESS_SANITIZER ? 7 : 3;
 }
 
+int test_rounds(int rounds) {
+  if (getenv("TURNPHASE_ROUNDS")) return rounds;
+  return HAS_THREAD_SANITIZER ? rounds / 8 : HAS_ADDRESS_SANITIZER ? rounds / 4 : rounds;
+}
+
 /* The cases of the file of that name, or of all files when it is NULL, that a pattern matches, or all without patterns;
  * in order. The caller frees. */
 static test_case **choose(const char *file_name, int pattern_count, char **patterns, size_t *ret_count) {

@@ -67,6 +67,10 @@ void test_leave_out(const char *name);
  * and hardly any where ThreadSanitizer would look at a single thread. Much of what it refuses is SQLite's own. */
 long test_refusal_step(void);
 
+/* How often a loop of one thread plays, of so many times without a sanitizer: a quarter with one, an eighth where
+ * ThreadSanitizer would look at a single thread. All with TURNPHASE_ROUNDS set. */
+int test_rounds(int rounds);
+
 /* "session" of ".../unit/session_test.c". The next call overwrites it. */
 const char *test_file_name(const char *file);
 

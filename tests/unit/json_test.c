@@ -436,7 +436,7 @@ TEST(characters_that_are_more_than_characters_are_escapes) {
 TEST(every_float_reads_back_as_the_same_float) {
   random_values random = {.state = 17};
   tp_writer *writer = new_writer();
-  for (int i = 0; i < 50000; i++) {
+  for (int i = test_rounds(50000); i > 0; i--) {
     double number = random_double(&random);
     if (i % 4 == 0) number = (double)random_int(&random) / (1 << i % 16);
     tp_writer_reset(writer);
@@ -515,7 +515,7 @@ static void canonical_into(tp_text value, tp_writer *writer) {
 TEST(random_values_survive_the_way_through_json) {
   random_values random = {.state = 23};
   tp_writer *first = new_writer(), *second = new_writer(), *third = new_writer();
-  for (int i = 0; i < 3000; i++) {
+  for (int i = test_rounds(3000); i > 0; i--) {
     tp_writer_reset(first);
     write_random_value(&random, first, 0);
     tp_text value = finished(first);
@@ -608,7 +608,7 @@ TEST(pythons_json_reads_the_same) {
   random_values random = {.state = 31};
   tp_writer *first = new_writer(), *second = new_writer();
   for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++) tell_oracle(oracle, vectors[i].json, second);
-  for (int i = 0; i < 6000; i++) {
+  for (int i = test_rounds(6000); i > 0; i--) {
     tp_writer_reset(first);
     write_random_value(&random, first, 0);
     tp_text json = encoded(finished(first), first);

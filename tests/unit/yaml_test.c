@@ -315,7 +315,7 @@ TEST(bombs_are_refused_in_time_near_their_size) {
       "&a ",    "!a ",  "*a ", "\"",       ": ",     ", ", "[? ",  "- &a\n- *a\n", "a: |-\n x\n\n", "---\n",
       "%TAG\n", "[]\n", "\t",  "<<: {}\n", "k: 1\n", "'",  "9",    "\xff",         "\x01",          "{} "};
   tp_writer *writer = new_writer();
-  for (size_t size = 100000; size <= 1000000; size *= 10) {
+  for (size_t size = 100000; size <= (size_t)test_rounds(1000000); size *= 10) {
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
       if (!strcmp(units[i], "'") && size / 2 * 2 == size) continue; /* an even number of quotes is a text */
       tp_text bomb = repeated(units[i], size / strlen(units[i]));
@@ -338,12 +338,13 @@ TEST(large_but_honest_yaml_is_decoded) {
   size_t capacity = 16 << 20, size = 0;
   char *yaml = malloc(capacity);
   assert_non_null(yaml);
-  for (int i = 300000; i > 0; i--) {
+  int pairs = test_rounds(300000);
+  for (int i = pairs; i > 0; i--) {
     size += (size_t)snprintf(yaml + size, capacity - size, "the key of number %d: %d\n", i, i);
   }
   double before = seconds();
   assert_int_equal(decode((tp_text){yaml, size}, writer, NULL), TP_OK);
-  assert_int_equal(tp_value_count(finished(writer)), 300000);
+  assert_int_equal(tp_value_count(finished(writer)), pairs);
   assert_true(seconds() - before < 20);
   memset(yaml, 'x', capacity);
   assert_int_equal(decode((tp_text){yaml, capacity}, writer, NULL), TP_OK);
@@ -411,7 +412,7 @@ TEST(nothing_is_printed) {
 TEST(random_values_survive_the_way_through_json_read_as_yaml) {
   random_values random = {.state = 29};
   tp_writer *first = new_writer(), *second = new_writer();
-  for (int i = 0; i < 1500; i++) {
+  for (int i = 0; i < test_rounds(1500); i++) {
     tp_writer_reset(first);
     write_random_value(&random, first, 0);
     tp_writer_reset(second);
