@@ -8,7 +8,7 @@ enum { BYTES_PER_TOKEN = 4, TOKENS_PER_MESSAGE = 4, LINE_BYTES_MAX = 4000 };
 /* ---- tokens ---- */
 
 static size_t bytes_of(const tp_message *message) {
-  size_t bytes = message->text.size + message->name.size;
+  size_t bytes = message->text.size + message->name.size + message->provider_data.size;
   for (size_t i = 0; i < message->call_count; i++)
     bytes += message->calls[i]->name.size + message->calls[i]->arguments.size;
   return bytes;

@@ -51,17 +51,23 @@ static tp_status check_role(check *c, size_t i, const tp_message *m) {
   if (m->role != TP_ROLE_TOOL && m->value.size > 0) stray = "a value: only a tool's result has one";
   if (m->role != TP_ROLE_USER && m->role != TP_ROLE_TOOL && m->parts.size > 0)
     stray = "parts: only messages of a user and a tool have some";
+  if (m->role != TP_ROLE_ASSISTANT && m->provider_data.size > 0)
+    stray = "provider_data: only an assistant's message has some";
   if (!stray) return TP_OK;
   return tp__fail(c->fault, TP_ERR_USAGE, NULL, "tp_turn_request.messages[%zu] has %s", i, stray);
 }
 
 static tp_status check_parts(check *c, size_t i, const tp_message *m) {
   char where[64];
-  c->bytes += m->parts.size + m->value.size;
+  c->bytes += m->parts.size + m->value.size + m->provider_data.size;
   if (c->bytes > BYTES_MAX)
     return tp__fail(c->fault, TP_ERR_TOO_LARGE, NULL, "tp_turn_request.messages have more than %d bytes", BYTES_MAX);
   if (m->value.size > 0 && tp_value_check(m->value, NULL) != TP_OK)
     return tp__fail(c->fault, TP_ERR_MALFORMED, NULL, "tp_turn_request.messages[%zu].value is no well-formed value", i);
+  if (m->provider_data.size > 0 &&
+      (tp_value_check(m->provider_data, NULL) != TP_OK || tp_value_kind_of(m->provider_data) != TP_VALUE_MAP))
+    return tp__fail(c->fault, TP_ERR_MALFORMED, NULL,
+                    "tp_turn_request.messages[%zu].provider_data is no well-formed map", i);
   snprintf(where, sizeof where, "tp_turn_request.messages[%zu].parts", i);
   return tp__parts_check(m->parts, where, c->fault);
 }

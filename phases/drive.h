@@ -70,14 +70,14 @@ struct tp__drive {
   uint64_t steps_dropped;
   tp_text user_text;
   tp_text system;
-  tp_text signals;                 /* rendered, of turn.intake; for the first request */
-  tp_phase_result request_context; /* kept: model.pre's own prompt context, for this request */
-  tp__messages messages;           /* of this turn: user, assistant, tool … */
-  tp__aptr talk;                   /* atomic: the newest tp__talk; NULL: none was shown */
-  tp__a32 model_index;             /* atomic: of session->models: which one is asked; it never goes back */
-  tp_text response_text;           /* of the last response, in the arena */
-  tp_text stop_reason;
-  const tp_tool_call *const *calls; /* of the last response, in the arena */
+  tp_text signals;                    /* rendered, of turn.intake; for the first request */
+  tp_phase_result request_context;    /* kept: model.pre's own prompt context, for this request */
+  tp__messages messages;              /* of this turn: user, assistant, tool … */
+  tp__aptr talk;                      /* atomic: the newest tp__talk; NULL: none was shown */
+  tp__a32 model_index;                /* atomic: of session->models: which one is asked; it never goes back */
+  tp_text response_text;              /* of the last response, in the arena */
+  tp_text stop_reason, provider_data; /* likewise */
+  const tp_tool_call *const *calls;   /* of the last response, in the arena */
   size_t call_count;
   tp_tool_result *results;
   uint32_t iterations, tool_calls, model_attempt;

@@ -23,6 +23,7 @@ bool tp__message_copy(tp__arena *arena, const tp_message *message, tp_message *r
   tp_message copy = *message;
   if (!tp__arena_text(arena, message->turn_id, &copy.turn_id) || !tp__arena_text(arena, message->text, &copy.text) ||
       !tp__arena_text(arena, message->parts, &copy.parts) || !tp__arena_text(arena, message->value, &copy.value) ||
+      !tp__arena_text(arena, message->provider_data, &copy.provider_data) ||
       !tp__arena_text(arena, message->call_id, &copy.call_id) || !tp__arena_text(arena, message->name, &copy.name) ||
       !tp__calls_copy(arena, message->calls, message->call_count, &copy.calls))
     return false;

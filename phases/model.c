@@ -148,6 +148,12 @@ static tp_status check_calls(const tp_tool_call *const *calls, size_t count, tp_
   return TP_OK;
 }
 
+/* A value, and a map: what reads it looks for its keys. */
+static tp_status check_provider_data(const char *name, tp_text data, tp_fault *fault) {
+  if (data.size == 0 || (tp_value_check(data, NULL) == TP_OK && tp_value_kind_of(data) == TP_VALUE_MAP)) return TP_OK;
+  return tp__fail(fault, TP_ERR_MALFORMED, NULL, "%s.provider_data is no well-formed map", name);
+}
+
 tp_status tp__message_read(const tp_message *theirs, tp_message *ret_message, tp_fault *fault) {
   tp_message message;
   TP__TRY(read_struct(&message, sizeof message, theirs, "tp_message", fault));
@@ -160,6 +166,9 @@ tp_status tp__message_read(const tp_message *theirs, tp_message *ret_message, tp
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_message.value: only a tool's result has one");
   if (message.value.size > 0 && tp_value_check(message.value, NULL) != TP_OK)
     return tp__fail(fault, TP_ERR_MALFORMED, NULL, "tp_message.value is no well-formed value");
+  if (message.provider_data.size > 0 && message.role != TP_ROLE_ASSISTANT)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_message.provider_data: only an assistant's message has some");
+  TP__TRY(check_provider_data("tp_message", message.provider_data, fault));
   TP__TRY(check_calls(message.calls, message.call_count, fault));
   *ret_message = message;
   return TP_OK;
@@ -168,6 +177,7 @@ tp_status tp__message_read(const tp_message *theirs, tp_message *ret_message, tp
 tp_status tp__response_read(const tp_model_response *theirs, tp_model_response *ret_response, tp_fault *fault) {
   tp_model_response response;
   TP__TRY(read_struct(&response, sizeof response, theirs, "tp_model_response", fault));
+  TP__TRY(check_provider_data("tp_model_response", response.provider_data, fault));
   TP__TRY(check_calls(response.calls, response.call_count, fault));
   *ret_response = response;
   return TP_OK;

@@ -10,31 +10,49 @@ static tp__model_call *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, 
 
 enum { PIECES_BYTES_MAX = 16 << 20 };
 
+/* In the size of a piece: it is one of thinking. */
+#define THINKING (UINT64_C(1) << 63)
+
 /* @return where the next piece begins. */
-static size_t read_piece(const char *pieces, size_t at, tp_text *ret_piece) {
-  uint64_t size;
-  memcpy(&size, pieces + at, sizeof size);
-  *ret_piece = (tp_text){pieces + at + sizeof size, (size_t)size};
-  return at + sizeof size + (size_t)size;
+static size_t read_piece(const char *pieces, size_t at, tp_text *ret_piece, bool *ret_thinking) {
+  uint64_t head;
+  memcpy(&head, pieces + at, sizeof head);
+  *ret_thinking = (head & THINKING) != 0;
+  *ret_piece = (tp_text){pieces + at + sizeof head, (size_t)(head & ~THINKING)};
+  return at + sizeof head + ret_piece->size;
+}
+
+static void emit(tp__model_call *c, tp_text text, bool thinking) {
+  if (text.size == 0) return;
+  if (!thinking) c->any_delta = true;
+  if (c->on_delta) c->on_delta(c, text, thinking);
 }
 
 static void emit_each(tp__model_call *c, const char *pieces, size_t size) {
   tp_text piece;
-  for (size_t at = 0; at < size && c->on_delta;) {
-    at = read_piece(pieces, at, &piece);
-    c->on_delta(c, piece);
+  bool thinking;
+  for (size_t at = 0; at < size;) {
+    at = read_piece(pieces, at, &piece, &thinking);
+    emit(c, piece, thinking);
   }
 }
 
-/* In their own memory: a piece moves to the front, over what stood before it. */
+/* In their own memory: a piece moves to the front, over what stood before it. Pieces of one kind that follow one
+ * another are one. */
 static void emit_joined(tp__model_call *c, char *pieces, size_t size) {
   tp_text piece;
   size_t joined = 0;
+  bool thinking, was_thinking = false;
   for (size_t at = 0; at < size; joined += piece.size) {
-    at = read_piece(pieces, at, &piece);
+    at = read_piece(pieces, at, &piece, &thinking);
+    if (thinking != was_thinking) {
+      emit(c, (tp_text){pieces, joined}, was_thinking);
+      joined = 0;
+      was_thinking = thinking;
+    }
     memmove(pieces + joined, piece.data, piece.size);
   }
-  if (c->on_delta) c->on_delta(c, (tp_text){pieces, joined});
+  emit(c, (tp_text){pieces, joined}, was_thinking);
 }
 
 static void delta_delivered(tp__message *message) {
@@ -46,18 +64,17 @@ static void delta_delivered(tp__message *message) {
   c->pieces_size = c->pieces_capacity = 0;
   c->delta_pending = false;
   tp__mutex_unlock(&c->mutex);
-  c->any_delta = true;
   if (c->each_delta) emit_each(c, pieces, size);
   else emit_joined(c, pieces, size);
   tp__release(tp__runtime_allocator(tp__attempt_runtime(&c->base)), pieces, capacity);
   tp__attempt_unref(&c->base); /* the message's */
 }
 
-static tp_status add_piece_locked(tp__model_call *c, tp_text piece, tp_fault *fault) {
+static tp_status add_piece_locked(tp__model_call *c, tp_text piece, bool thinking, tp_fault *fault) {
   TP__LOCKED(&c->mutex);
   void *pieces = c->pieces;
-  uint64_t size = piece.size;
-  if (size > PIECES_BYTES_MAX || c->pieces_size + sizeof size + piece.size > PIECES_BYTES_MAX)
+  uint64_t size = piece.size | (thinking ? THINKING : 0);
+  if (piece.size > PIECES_BYTES_MAX || c->pieces_size + sizeof size + piece.size > PIECES_BYTES_MAX)
     return tp__fail(fault, TP_ERR_FULL, NULL,
                     "%zu bytes of pieces wait for the turn's owner and this piece has %zu more: at most %d may wait; "
                     "emit it again later",
@@ -141,6 +158,7 @@ static void take_response(tp__model_call *c, const tp_model_response *theirs) {
   c->failure = TP_ERR_NO_MEMORY;
   if (tp__arena_text(&c->answer_arena, in.text, &c->response.text) &&
       tp__arena_text(&c->answer_arena, in.stop_reason, &c->response.stop_reason) &&
+      tp__arena_text(&c->answer_arena, in.provider_data, &c->response.provider_data) &&
       tp__calls_copy(&c->answer_arena, in.calls, in.call_count, &c->response.calls))
     c->failure = TP_OK;
 }
@@ -304,7 +322,7 @@ tp_status tp_model_fail(tp_token token, tp_status code, const char *message, boo
   return tp__token_answer(token, &class, &answer, NULL, fault);
 }
 
-tp_status tp_model_delta(tp_token token, tp_text piece, tp_fault *fault) {
+static tp_status add_piece(tp_token token, tp_text piece, bool thinking, tp_fault *fault) {
   size_t at;
   if (!tp_utf8_valid(piece, &at))
     return tp__fail(fault, TP_ERR_UTF8, NULL,
@@ -315,7 +333,7 @@ tp_status tp_model_delta(tp_token token, tp_text piece, tp_fault *fault) {
   if (!attempt) return tp__token_refuse(token, &class, fault);
   tp__model_call *c = of(attempt);
   tp__mutex_lock(&c->mutex);
-  tp_status status = add_piece_locked(c, piece, fault);
+  tp_status status = add_piece_locked(c, piece, thinking, fault);
   bool push = status == TP_OK && !c->delta_pending;
   if (push) c->delta_pending = true;
   tp__mutex_unlock(&c->mutex);
@@ -325,4 +343,12 @@ tp_status tp_model_delta(tp_token token, tp_text piece, tp_fault *fault) {
   }
   tp__token_release(attempt);
   return status;
+}
+
+tp_status tp_model_delta(tp_token token, tp_text piece, tp_fault *fault) {
+  return add_piece(token, piece, false, fault);
+}
+
+tp_status tp_model_thinking(tp_token token, tp_text piece, tp_fault *fault) {
+  return add_piece(token, piece, true, fault);
 }

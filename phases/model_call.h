@@ -27,13 +27,13 @@ struct tp__model_call {
   bool each_delta; /* never changes: pieces are not joined */
   /* under mutex */
   tp__mutex mutex;
-  char *pieces; /* each behind its size, a uint64_t */
+  char *pieces; /* each after its size, a uint64_t, and its kind */
   size_t pieces_size, pieces_capacity;
   bool delta_pending;
   tp__message delta_message;
   /* the owner's */
-  bool any_delta;
-  void (*on_delta)(tp__model_call *call, tp_text text);
+  bool any_delta; /* of the answer: thinking is none */
+  void (*on_delta)(tp__model_call *call, tp_text text, bool thinking);
   /** Once. status: TP_OK with call->response; what tp_model_fail() said; TP_ERR_TIMEOUT, TP_ERR_CANCELLED,
    *  TP_ERR_NO_THREAD. */
   void (*on_end)(tp__model_call *call, tp_status status);

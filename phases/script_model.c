@@ -35,7 +35,8 @@ static void destroy(void *ctx) {
 static bool copy_response(tp__arena *arena, const tp_model_response *in, tp_model_response *out) {
   *out = *in;
   if (!tp__arena_text(arena, in->text, &out->text) || !tp__calls_copy(arena, in->calls, in->call_count, &out->calls) ||
-      !tp__arena_text(arena, in->stop_reason, &out->stop_reason))
+      !tp__arena_text(arena, in->stop_reason, &out->stop_reason) ||
+      !tp__arena_text(arena, in->provider_data, &out->provider_data))
     return false;
   if (out->stop_reason.size == 0) out->stop_reason = tp_text_of(out->call_count > 0 ? "tool_use" : "end_turn");
   return true;

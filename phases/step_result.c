@@ -85,7 +85,8 @@ tp__step tp__then_take_response(tp__drive *d) {
                         .turn_id = d->turn->core.ids[TP_ID_TURN],
                         .text = d->response_text,
                         .calls = d->calls,
-                        .call_count = d->call_count};
+                        .call_count = d->call_count,
+                        .provider_data = d->provider_data};
   return next_or_no_memory(d, ok && tp__messages_add(&d->messages, &message) == TP_OK);
 }
 

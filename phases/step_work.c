@@ -74,7 +74,8 @@ static bool keep_response(tp__drive *d, const tp_model_response *response) {
     if (call->id.size == 0) call->id = tp__arena_printf(&d->arena, "call-%u-%zu", d->iterations, i);
     if (!call->id.data) return false;
   }
-  return tp__arena_text(&d->arena, response->stop_reason, &d->stop_reason);
+  return tp__arena_text(&d->arena, response->stop_reason, &d->stop_reason) &&
+         tp__arena_text(&d->arena, response->provider_data, &d->provider_data);
 }
 
 /* A provider's numbers come from outside: negative ones count as none, and no sum runs over. */
@@ -119,9 +120,11 @@ static void model_failed(tp__drive *d, tp__model_call *call, tp_status status) {
   }
 }
 
-static void model_delta(tp__model_call *call, tp_text text) {
+static void model_delta(tp__model_call *call, tp_text text, bool thinking) {
   tp__drive *d = call->ctx;
-  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_MODEL_DELTA, .visibility = TP_VISIBILITY_USER_VISIBLE, .text = text});
+  tp__event(d->turn, &(tp_event){.kind = thinking ? TP_EVENT_THINKING : TP_EVENT_MODEL_DELTA,
+                                 .visibility = TP_VISIBILITY_USER_VISIBLE,
+                                 .text = text});
 }
 
 static void model_ended(tp__model_call *call, tp_status status) {

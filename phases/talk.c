@@ -57,7 +57,9 @@ size_t tp_call_messages(const tp_call *call, tp_call_message_fn each, void *ctx)
   size_t count = talk->past_count + talk->own_count;
   for (size_t i = 0; each && i < count; i++) {
     const tp_message *message = i < talk->past_count ? talk->past_items[i] : talk->own_items[i - talk->past_count];
-    if (!each(ctx, message)) break;
+    tp_message shown = *message;
+    shown.provider_data = (tp_text){NULL, 0}; /* for its provider only */
+    if (!each(ctx, &shown)) break;
   }
   return count;
 }

@@ -42,6 +42,9 @@ typedef struct tp_message {
   /** Tool: the structured result, for programs: a model reads text and parts; or empty. Value. TP_ERR_USAGE for
    *  other roles. */
   tp_text value;
+  /** Assistant: tp_model_response.provider_data of the response; or empty. Handlers do not get it: it is empty in what
+   *  tp_call_messages() shows. TP_ERR_USAGE for other roles. */
+  tp_text provider_data;
 } tp_message;
 
 /** A request to a model. Made by the library; borrowed till tp_model.start returns, or, taken from an inbox, until its
@@ -87,6 +90,13 @@ typedef struct tp_model_response {
   tp_text stop_reason;
   /** Of this call alone: as they stand in its TP_EVENT_MODEL_END; negative ones count as 0. */
   int64_t input_tokens, output_tokens, cost_micros;
+  /** What the provider gave besides text and calls and needs back with the message: reasoning, signatures, further
+   *  content of calls; or empty. It stays with the message in the history. Value: a map with
+   *    "provider" str: tp_model.provider, and "api" str: the form of the API. Only a model of both sends it back;
+   *    "thinking" str: the reasoning as a text for people; optional;
+   *    "refusal" str: the words of an answer that refuses; optional.
+   *  Other keys are the provider's own. It is no part of the answer. */
+  tp_text provider_data;
 } tp_model_response;
 
 /** A model provider: filled by the host, or made by the library (tp_script_model_new()). It is passed by
@@ -145,6 +155,10 @@ TP_API tp_status tp_model_fail(tp_token token, tp_status code, const char *messa
  *          the turn's owner, each piece counted with 8 bytes more. A refused piece has no event and changes
  *          nothing of the answer; an empty one is TP_OK and has none.  Threads: any. */
 TP_API tp_status tp_model_delta(tp_token token, tp_text piece, tp_fault *fault);
+/** Emits a piece of what the model thinks as an event TP_EVENT_THINKING; copied. It is no part of the answer: a request
+ *  that fails after it is repeated as if nothing had come. In order with the pieces of tp_model_delta().
+ *  @return as tp_model_delta().  Threads: any. */
+TP_API tp_status tp_model_thinking(tp_token token, tp_text piece, tp_fault *fault);
 
 /** Called for one message; false stops. Threads: that of the call. */
 typedef bool (*tp_call_message_fn)(void *ctx, const tp_message *message);

@@ -49,6 +49,8 @@ typedef enum tp_event_kind {
                                    SUCCEEDED or DEAD. Of no turn: see tp_runtime_listen() */
   TP_EVENT_LOST = 17,     /* of a listener with an inbox: at this point `lost` events of its turns and jobs were
                                dropped, because the inbox was full or memory was short. Of no turn; not filtered */
+  TP_EVENT_THINKING =
+      18, /* text: a piece of what the model thinks, or several that were joined; no part of the answer */
   TP_EVENT_FORCE_32 = 0x7fffffff
 } tp_event_kind;
 

@@ -23,7 +23,7 @@
   "  UNIQUE (tenant, name));"                                                                                   \
   "CREATE TABLE message (id INTEGER PRIMARY KEY, session INTEGER NOT NULL, role INTEGER NOT NULL,"              \
   "  is_error INTEGER NOT NULL, turn TEXT NOT NULL, text TEXT NOT NULL, call_id TEXT NOT NULL,"                 \
-  "  name TEXT NOT NULL, parts BLOB NOT NULL, value BLOB NOT NULL);"                                            \
+  "  name TEXT NOT NULL, parts BLOB NOT NULL, value BLOB NOT NULL, provider_data BLOB NOT NULL);"               \
   "CREATE INDEX message_session ON message (session);"                                                          \
   "CREATE TABLE tool_call (message INTEGER NOT NULL, position INTEGER NOT NULL, id TEXT NOT NULL,"              \
   "  name TEXT NOT NULL, malformed INTEGER NOT NULL, arguments BLOB NOT NULL, PRIMARY KEY (message, position))" \

@@ -281,6 +281,9 @@ TEST(messages_that_make_no_conversation_are_refused_with_their_place) {
   REFUSED(TP_ERR_USAGE, "a name", MESSAGE(ASSISTANT, .name = TEXT("n")));
   REFUSED(TP_ERR_USAGE, "parts: only messages of a user and a tool", MESSAGE(ASSISTANT, .parts = TEXT("\x90")));
   REFUSED(TP_ERR_USAGE, "a value: only a tool's result", MESSAGE(USER, .value = TEXT("\x01")));
+  REFUSED(TP_ERR_USAGE, "provider_data: only an assistant's", MESSAGE(USER, .provider_data = TEXT("\x80")));
+  REFUSED(TP_ERR_MALFORMED, "provider_data is no well-formed map", MESSAGE(ASSISTANT, .provider_data = TEXT("\x01")));
+  REFUSED(TP_ERR_MALFORMED, "provider_data is no well-formed map", MESSAGE(ASSISTANT, .provider_data = TEXT("\x81")));
   REFUSED(TP_ERR_MALFORMED, "messages[0].parts are no well-formed value", MESSAGE(USER, .parts = TEXT("\x91")));
   REFUSED(TP_ERR_USAGE, "messages[0].parts must be an array of maps", MESSAGE(USER, .parts = TEXT("\x80")));
   REFUSED(TP_ERR_USAGE, "messages[0].parts[1] is no part (turnphase/part.h): a key is none of",

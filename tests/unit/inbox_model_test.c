@@ -204,6 +204,44 @@ TEST(pieces_are_joined_or_each_an_event_as_the_turn_says) {
   }
 }
 
+/* "{…}" for one of thinking. */
+static void note_either_piece(void *ctx, const tp_event *event) {
+  pieces *p = ctx;
+  size_t used = strlen(p->text);
+  if (event->kind != TP_EVENT_MODEL_DELTA && event->kind != TP_EVENT_THINKING) return;
+  p->count++;
+  snprintf(p->text + used, sizeof p->text - used, event->kind == TP_EVENT_THINKING ? "{%.*s}" : "[%.*s]",
+           (int)event->text.size, event->text.data);
+  if (p->count > 1) return;
+  latch_hit(&p->entered);
+  latch_wait(&p->go_on, 1);
+}
+
+TEST(thinking_has_events_of_its_own_in_order_and_is_no_part_of_the_answer) {
+  for (int each = 0; each < 2; each++) {
+    host h;
+    pieces p = {.entered = LATCH, .go_on = LATCH};
+    open_host(&h, 0, NULL);
+    tp_listener listener = {.struct_size = sizeof listener, .on_event = note_either_piece, .ctx = &p};
+    assert_int_equal(tp_session_listen(h.session, &listener, NULL, NULL), TP_OK);
+    tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("go"), .each_delta = each};
+    assert_int_equal(tp_turn_submit(h.session, &request, turn_ended, &h, NULL, NULL), TP_OK);
+    const tp_work *work = take_next(h.inbox);
+    assert_int_equal(tp_model_thinking(work->token, tp_text_of("a"), NULL), TP_OK);
+    latch_wait(&p.entered, 1);
+    assert_int_equal(tp_model_thinking(work->token, tp_text_of("b"), NULL), TP_OK);
+    assert_int_equal(tp_model_thinking(work->token, tp_text_of(""), NULL), TP_OK);
+    assert_int_equal(tp_model_thinking(work->token, tp_text_of("c"), NULL), TP_OK);
+    assert_int_equal(tp_model_thinking(work->token, (tp_text)TEXT("\xff"), NULL), TP_ERR_UTF8);
+    assert_int_equal(tp_model_delta(work->token, tp_text_of("d"), NULL), TP_OK);
+    assert_int_equal(tp_model_delta(work->token, tp_text_of("e"), NULL), TP_OK);
+    assert_int_equal(tp_model_thinking(work->token, tp_text_of("f"), NULL), TP_OK);
+    end_with_pieces(&h, &p, work);
+    assert_string_equal(p.text, each ? "{a}{b}{c}[d][e]{f}" : "{a}{bc}[de]{f}");
+    close_host(&h);
+  }
+}
+
 TEST(pieces_that_wait_have_a_bound) {
   enum { PIECE = 1 << 20 };
   char *piece = malloc(PIECE);

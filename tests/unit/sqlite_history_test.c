@@ -297,6 +297,7 @@ static void assert_same_message(const tp_message *a, const tp_message *b) {
   assert_same_text(a->name, b->name);
   assert_same_text(a->parts, b->parts);
   assert_same_text(a->value, b->value);
+  assert_same_text(a->provider_data, b->provider_data);
   assert_int_equal(a->call_count, b->call_count);
   for (size_t i = 0; i < a->call_count; i++) {
     assert_same_text(a->calls[i]->id, b->calls[i]->id);
@@ -332,6 +333,7 @@ TEST(every_field_of_every_kind_of_message_comes_back) {
                  "a\0b",
                  11}},
       {.role = TP_ROLE_ASSISTANT, .turn_id = text_of("t1"), .text = text_of("Wait."), .calls = calls, .call_count = 3},
+      {.role = TP_ROLE_ASSISTANT, .turn_id = text_of("t1"), .provider_data = {"\x81\xa1s\xc4\x02\0\xff", 7}},
       {.role = TP_ROLE_TOOL, .text = {"a\0b", 3}, .call_id = text_of("c1"), .name = text_of("weather")},
       {.role = TP_ROLE_TOOL,
        .call_id = text_of("c2"),
