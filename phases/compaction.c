@@ -16,7 +16,7 @@ static size_t bytes_of(const tp_message *message) {
 
 int64_t tp_message_tokens(const tp_message *message) {
   if (!message) return 0;
-  if (message->role == TP_ROLE_END) return 0; /* no model reads it */
+  if (message->role == TP_ROLE_END) return 0; /* a line, which the other messages make up for */
   return (int64_t)(bytes_of(message) + BYTES_PER_TOKEN - 1) / BYTES_PER_TOKEN + TOKENS_PER_MESSAGE;
 }
 

@@ -10,49 +10,56 @@ static tp__model_call *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, 
 
 enum { PIECES_BYTES_MAX = 16 << 20 };
 
-/* In the size of a piece: it is one of thinking. */
+/* In the size of a piece: it is one of thinking, or a note. */
 #define THINKING (UINT64_C(1) << 63)
+#define NOTE (UINT64_C(1) << 62)
 
 /* @return where the next piece begins. */
-static size_t read_piece(const char *pieces, size_t at, tp_text *ret_piece, bool *ret_thinking) {
+static size_t read_piece(const char *pieces, size_t at, tp_text *ret_piece, uint64_t *ret_kind) {
   uint64_t head;
   memcpy(&head, pieces + at, sizeof head);
-  *ret_thinking = (head & THINKING) != 0;
-  *ret_piece = (tp_text){pieces + at + sizeof head, (size_t)(head & ~THINKING)};
+  *ret_kind = head & (THINKING | NOTE);
+  *ret_piece = (tp_text){pieces + at + sizeof head, (size_t)(head & ~(THINKING | NOTE))};
   return at + sizeof head + ret_piece->size;
 }
 
-static void emit(tp__model_call *c, tp_text text, bool thinking) {
+/* A note is its key, a NUL and its text. */
+static void emit(tp__model_call *c, tp_text text, uint64_t kind) {
   if (text.size == 0) return;
-  if (!thinking) c->any_delta = true;
-  if (c->on_delta) c->on_delta(c, text, thinking);
+  if (kind == 0) c->any_delta = true;
+  if (kind == NOTE) {
+    tp_text key = {text.data, strlen(text.data)}; /* the NUL is there */
+    if (c->on_note) c->on_note(c, key, (tp_text){text.data + key.size + 1, text.size - key.size - 1});
+  } else if (c->on_delta) {
+    c->on_delta(c, text, kind == THINKING);
+  }
 }
 
 static void emit_each(tp__model_call *c, const char *pieces, size_t size) {
   tp_text piece;
-  bool thinking;
+  uint64_t kind;
   for (size_t at = 0; at < size;) {
-    at = read_piece(pieces, at, &piece, &thinking);
-    emit(c, piece, thinking);
+    at = read_piece(pieces, at, &piece, &kind);
+    emit(c, piece, kind);
   }
 }
 
 /* In their own memory: a piece moves to the front, over what stood before it. Pieces of one kind that follow one
- * another are one. */
+ * another are one; each note is one. */
 static void emit_joined(tp__model_call *c, char *pieces, size_t size) {
   tp_text piece;
   size_t joined = 0;
-  bool thinking, was_thinking = false;
+  uint64_t kind, last_kind = 0;
   for (size_t at = 0; at < size; joined += piece.size) {
-    at = read_piece(pieces, at, &piece, &thinking);
-    if (thinking != was_thinking) {
-      emit(c, (tp_text){pieces, joined}, was_thinking);
+    at = read_piece(pieces, at, &piece, &kind);
+    if (kind != last_kind || kind == NOTE) {
+      emit(c, (tp_text){pieces, joined}, last_kind);
       joined = 0;
-      was_thinking = thinking;
+      last_kind = kind;
     }
     memmove(pieces + joined, piece.data, piece.size);
   }
-  emit(c, (tp_text){pieces, joined}, was_thinking);
+  emit(c, (tp_text){pieces, joined}, last_kind);
 }
 
 static void delta_delivered(tp__message *message) {
@@ -70,10 +77,10 @@ static void delta_delivered(tp__message *message) {
   tp__attempt_unref(&c->base); /* the message's */
 }
 
-static tp_status add_piece_locked(tp__model_call *c, tp_text piece, bool thinking, tp_fault *fault) {
+static tp_status add_piece_locked(tp__model_call *c, tp_text piece, uint64_t kind, tp_fault *fault) {
   TP__LOCKED(&c->mutex);
   void *pieces = c->pieces;
-  uint64_t size = piece.size | (thinking ? THINKING : 0);
+  uint64_t size = piece.size | kind;
   if (piece.size > PIECES_BYTES_MAX || c->pieces_size + sizeof size + piece.size > PIECES_BYTES_MAX)
     return tp__fail(fault, TP_ERR_FULL, NULL,
                     "%zu bytes of pieces wait for the turn's owner and this piece has %zu more: at most %d may wait; "
@@ -322,7 +329,7 @@ tp_status tp_model_fail(tp_token token, tp_status code, const char *message, boo
   return tp__token_answer(token, &class, &answer, NULL, fault);
 }
 
-static tp_status add_piece(tp_token token, tp_text piece, bool thinking, tp_fault *fault) {
+static tp_status add_piece(tp_token token, tp_text piece, uint64_t kind, tp_fault *fault) {
   size_t at;
   if (!tp_utf8_valid(piece, &at))
     return tp__fail(fault, TP_ERR_UTF8, NULL,
@@ -333,7 +340,7 @@ static tp_status add_piece(tp_token token, tp_text piece, bool thinking, tp_faul
   if (!attempt) return tp__token_refuse(token, &class, fault);
   tp__model_call *c = of(attempt);
   tp__mutex_lock(&c->mutex);
-  tp_status status = add_piece_locked(c, piece, thinking, fault);
+  tp_status status = add_piece_locked(c, piece, kind, fault);
   bool push = status == TP_OK && !c->delta_pending;
   if (push) c->delta_pending = true;
   tp__mutex_unlock(&c->mutex);
@@ -345,10 +352,22 @@ static tp_status add_piece(tp_token token, tp_text piece, bool thinking, tp_faul
   return status;
 }
 
-tp_status tp_model_delta(tp_token token, tp_text piece, tp_fault *fault) {
-  return add_piece(token, piece, false, fault);
-}
+tp_status tp_model_delta(tp_token token, tp_text piece, tp_fault *fault) { return add_piece(token, piece, 0, fault); }
 
 tp_status tp_model_thinking(tp_token token, tp_text piece, tp_fault *fault) {
-  return add_piece(token, piece, true, fault);
+  return add_piece(token, piece, THINKING, fault);
+}
+
+tp_status tp_model_note(tp_token token, tp_text key, tp_text text, tp_fault *fault) {
+  enum { KEY_BYTES_MAX = 64, TEXT_BYTES_MAX = 512 };
+  char note[KEY_BYTES_MAX + 1 + TEXT_BYTES_MAX];
+  if (key.size == 0 || key.size > KEY_BYTES_MAX || text.size == 0 || memchr(key.data, 0, key.size))
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_model_note() needs a key of at most %d bytes, and a text",
+                    KEY_BYTES_MAX);
+  if (!tp_utf8_valid(text, NULL)) return tp__fail(fault, TP_ERR_UTF8, NULL, "the text of the note is not UTF-8");
+  size_t size = tp__utf8_cut(text, TEXT_BYTES_MAX);
+  memcpy(note, key.data, key.size);
+  note[key.size] = 0;
+  memcpy(note + key.size + 1, text.data, size);
+  return add_piece(token, (tp_text){note, key.size + 1 + size}, NOTE, fault);
 }

@@ -34,6 +34,7 @@ struct tp__model_call {
   /* the owner's */
   bool any_delta; /* of the answer: thinking is none */
   void (*on_delta)(tp__model_call *call, tp_text text, bool thinking);
+  void (*on_note)(tp__model_call *call, tp_text key, tp_text text);
   /** Once. status: TP_OK with call->response; what tp_model_fail() said; TP_ERR_TIMEOUT, TP_ERR_CANCELLED,
    *  TP_ERR_NO_THREAD. */
   void (*on_end)(tp__model_call *call, tp_status status);

@@ -77,11 +77,55 @@ int64_t tp__past_tokens(tp__past *past) {
 
 /* ---- what a model is shown ---- */
 
-/* End marks are the history's own. What a handler denied is kept in it, but no model ever reads it. */
-static bool is_for_the_model(const tp__messages *list, size_t i) {
-  const tp_message *message = list->items[i], *next = i + 1 < list->count ? list->items[i + 1] : NULL;
-  bool denied = message->role == TP_ROLE_USER && next && next->role == TP_ROLE_END && tp_text_is(next->name, "denied");
-  return message->role != TP_ROLE_END && !denied;
+/* What a handler denied before any request is kept in the history, but no model ever reads it: the user's message with
+ * a mark right after it. */
+static bool is_denied(const tp__messages *list, size_t i) {
+  const tp_message *message = list->items[i];
+  if (message->role == TP_ROLE_END) return i > 0 && list->items[i - 1]->role == TP_ROLE_USER && is_denied(list, i - 1);
+  const tp_message *next = i + 1 < list->count ? list->items[i + 1] : NULL;
+  return message->role == TP_ROLE_USER && next && next->role == TP_ROLE_END && tp_text_is(next->name, "denied");
+}
+
+/* The words of an end mark: without the reason, which may be for the host only. */
+static tp_text words_of_mark(tp_text outcome, bool has_calls) {
+  static const struct {
+    const char *outcome, *without, *with;
+  } rows[] = {
+#define ROW(outcome, words)                                                        \
+  {outcome, "[The turn " words " before it was complete.]",                        \
+   "[The turn " words                                                              \
+   " before it was complete. What its calls did is done: do not repeat it unless " \
+   "the user asks for it.]"}
+      ROW("cancelled", "was cancelled"), ROW("timed_out", "ran out of time"), ROW("denied", "was stopped by a rule"),
+      ROW("failed", "failed")};
+#undef ROW
+  enum { FAILED = sizeof rows / sizeof *rows - 1 };
+  size_t i = 0;
+  while (i < FAILED && !tp_text_is(outcome, rows[i].outcome)) i++;
+  return tp_text_of(has_calls ? rows[i].with : rows[i].without);
+}
+
+/* Whether the turn of the mark has calls. */
+static bool has_calls(const tp__messages *list, size_t mark) {
+  const tp_message *end = list->items[mark];
+  for (size_t i = mark; i > 0 && tp_text_equal(list->items[i - 1]->turn_id, end->turn_id); i--) {
+    if (list->items[i - 1]->role == TP_ROLE_TOOL) return true;
+    if (list->items[i - 1]->role == TP_ROLE_END) break;
+  }
+  return false;
+}
+
+/* An end mark as a model reads it: a line of the user's, since the model has not said it. */
+static tp_status show_mark(tp__past *past, size_t mark, const tp_message **ret_shown) {
+  const tp_message *end = past->list.items[mark];
+  tp_message *line = tp__arena_alloc(&past->arena, sizeof *line);
+  if (!line) return TP_ERR_NO_MEMORY;
+  *line = (tp_message){.struct_size = sizeof *line,
+                       .role = TP_ROLE_USER,
+                       .turn_id = end->turn_id,
+                       .text = words_of_mark(end->name, has_calls(&past->list, mark))};
+  *ret_shown = line;
+  return TP_OK;
 }
 
 /* The message itself where nothing in it looks like a block of ours. */
@@ -116,8 +160,9 @@ static tp_status show_new(tp__past *past, tp__shown *shown, bool escaped) {
   assert(shown->seen <= past->list.count);
   for (; shown->seen < past->list.count; shown->seen++) {
     const tp_message *message = past->list.items[shown->seen];
-    if (!is_for_the_model(&past->list, shown->seen)) continue;
-    if (escaped) TP__TRY(escape(&past->arena, message, &message));
+    if (is_denied(&past->list, shown->seen)) continue;
+    if (message->role == TP_ROLE_END) TP__TRY(show_mark(past, shown->seen, &message));
+    else if (escaped) TP__TRY(escape(&past->arena, message, &message));
     shown->pointers->items[shown->count++] = message;
   }
   return TP_OK;

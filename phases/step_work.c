@@ -127,10 +127,25 @@ static void model_delta(tp__model_call *call, tp_text text, bool thinking) {
                                  .text = text});
 }
 
+static void model_note(tp__model_call *call, tp_text key, tp_text text) {
+  tp__drive *d = call->ctx;
+  tp_contribution note = {.struct_size = sizeof(tp_contribution),
+                          .kind = TP_CONTRIBUTION_DIAGNOSTIC,
+                          .severity = TP_SEVERITY_INFO,
+                          .key = key,
+                          .text = text};
+  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_DIAGNOSTIC,
+                                 .visibility = TP_VISIBILITY_USER_VISIBLE,
+                                 .contribution = &note,
+                                 .subscription = "",
+                                 .text = text});
+}
+
 static void model_ended(tp__model_call *call, tp_status status) {
   tp__drive *d = call->ctx;
   d->model_call = NULL;
   call->on_delta = NULL;
+  call->on_note = NULL;
   const tp_model_response *response = status == TP_OK ? &call->response : NULL;
   int64_t started_ns = (int64_t)tp__a64_load_acquire(&call->base.started_ns), ended_ns = tp__now_ns();
   if (started_ns) {
@@ -170,6 +185,7 @@ void tp__step_model(tp__drive *d) {
   }
   call->view = view;
   call->on_delta = model_delta;
+  call->on_note = model_note;
   call->each_delta = d->request.each_delta;
   call->on_end = model_ended;
   call->ctx = d;
@@ -252,21 +268,38 @@ static tp_status append_work(tp__host_call *call) {
   return history->append(history->ctx, &call->request, &call->fault);
 }
 
-/* The batch of a turn that completed is all of it; of any other its user message and a typed end mark, so that no call
- * is ever without its result. The files of such a message are left out: they may be why it failed, and would make every
- * later turn fail. */
+/* Files are left out: they may be why the turn failed, and would make every later turn fail. */
+static tp_status add_without_files(const tp__drive *d, tp__messages *batch, const tp_message *message) {
+  tp_message copy = *message; /* a request that was given up may still read it */
+  if (message->role == TP_ROLE_USER || d->outcome == TP_TURN_FAILED) copy.parts = (tp_text){NULL, 0};
+  return tp__messages_add(batch, &copy);
+}
+
+/* Of a turn that ended between an answer and its calls: no call is ever without its result. */
+static tp_status add_missing_results(const tp__drive *d, tp__messages *batch, const tp_message *last) {
+  for (size_t i = 0; i < last->call_count; i++) {
+    tp_message result = {.role = TP_ROLE_TOOL,
+                         .is_error = true,
+                         .turn_id = d->turn->core.ids[TP_ID_TURN],
+                         .text = tp_text_of("the call was not run: the turn ended before it"),
+                         .call_id = last->calls[i]->id,
+                         .name = last->calls[i]->name};
+    TP__TRY(tp__messages_add(batch, &result));
+  }
+  return TP_OK;
+}
+
+/* The batch of a turn that completed is all of it. Of any other it is what happened, and a typed end mark: side effects
+ * are done, and a model that does not know of them would do them again. */
 static tp_status fill_batch(tp__drive *d, tp__messages *batch) {
-  bool completed = d->outcome == TP_TURN_COMPLETED;
-  size_t kept = completed ? d->messages.count : d->messages.count > 0 ? 1 : 0;
-  if (kept == 0 && !tp__drive_add_user_message(d)) return TP_ERR_NO_MEMORY;
-  if (kept == 0) kept = 1;
-  if (completed) {
-    for (size_t i = 0; i < kept; i++) TP__TRY(tp__messages_add(batch, d->messages.items[i]));
+  if (d->messages.count == 0 && !tp__drive_add_user_message(d)) return TP_ERR_NO_MEMORY;
+  if (d->outcome == TP_TURN_COMPLETED) {
+    for (size_t i = 0; i < d->messages.count; i++) TP__TRY(tp__messages_add(batch, d->messages.items[i]));
     return TP_OK;
   }
-  tp_message said = *d->messages.items[0]; /* a request that was given up may still read it */
-  said.parts = (tp_text){NULL, 0};
-  TP__TRY(tp__messages_add(batch, &said));
+  const tp_message *last = d->messages.items[d->messages.count - 1];
+  for (size_t i = 0; i < d->messages.count; i++) TP__TRY(add_without_files(d, batch, d->messages.items[i]));
+  TP__TRY(add_missing_results(d, batch, last));
   tp_message mark = {.role = TP_ROLE_END,
                      .turn_id = d->turn->core.ids[TP_ID_TURN],
                      .text = d->reason,

@@ -14,7 +14,7 @@ typedef enum tp_role {
   TP_ROLE_USER = 1,
   TP_ROLE_ASSISTANT = 2,
   TP_ROLE_TOOL = 3,   /* the result of a call */
-  TP_ROLE_END = 4,    /* typed end mark of a turn that did not complete; never sent to a model */
+  TP_ROLE_END = 4,    /* typed end mark of a turn that did not complete; a model reads a line of the user's role */
   TP_ROLE_SYSTEM = 5, /* of tp_turn_request.messages alone; no history has one */
   TP_ROLE_FORCE_32 = 0x7fffffff
 } tp_role;
@@ -159,6 +159,12 @@ TP_API tp_status tp_model_delta(tp_token token, tp_text piece, tp_fault *fault);
  *  that fails after it is repeated as if nothing had come. In order with the pieces of tp_model_delta().
  *  @return as tp_model_delta().  Threads: any. */
 TP_API tp_status tp_model_thinking(tp_token token, tp_text piece, tp_fault *fault);
+/** Emits a note on the request or its answer as an event TP_EVENT_DIAGNOSTIC of severity info, whose subscription is
+ *  empty; copied. In order with the pieces of tp_model_delta().
+ *  @param key   names the kind of note: "request.repaired".
+ *  @param text  for people; not empty.
+ *  @return as tp_model_delta(); TP_ERR_USAGE without a key or a text.  Threads: any. */
+TP_API tp_status tp_model_note(tp_token token, tp_text key, tp_text text, tp_fault *fault);
 
 /** Called for one message; false stops. Threads: that of the call. */
 typedef bool (*tp_call_message_fn)(void *ctx, const tp_message *message);

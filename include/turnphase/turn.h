@@ -323,7 +323,7 @@ typedef struct tp_compaction_request {
  *  Threads: a handler thread, one call per session at a time; may block. */
 typedef tp_status (*tp_compact_fn)(void *ctx, const tp_compaction_request *request, tp_fault *fault);
 /** An estimate without a tokenizer: a quarter of the bytes of text, names and arguments, rounded up, and 4; 0 for an
- *  end mark, which no model reads.  Threads: any. */
+ *  end mark.  Threads: any. */
 TP_API int64_t tp_message_tokens(const tp_message *message);
 
 /** Options of a session. Strings are copied; on success model and history are taken, shared_history is referenced. */

@@ -208,9 +208,14 @@ TEST(pieces_are_joined_or_each_an_event_as_the_turn_says) {
 static void note_either_piece(void *ctx, const tp_event *event) {
   pieces *p = ctx;
   size_t used = strlen(p->text);
-  if (event->kind != TP_EVENT_MODEL_DELTA && event->kind != TP_EVENT_THINKING) return;
+  bool is_note = event->kind == TP_EVENT_DIAGNOSTIC;
+  if (event->kind != TP_EVENT_MODEL_DELTA && event->kind != TP_EVENT_THINKING && !is_note) return;
   p->count++;
-  snprintf(p->text + used, sizeof p->text - used, event->kind == TP_EVENT_THINKING ? "{%.*s}" : "[%.*s]",
+  if (is_note) assert_text(event->contribution->key, "a.key");
+  snprintf(p->text + used, sizeof p->text - used,
+           is_note                            ? "(%.*s)"
+           : event->kind == TP_EVENT_THINKING ? "{%.*s}"
+                                              : "[%.*s]",
            (int)event->text.size, event->text.data);
   if (p->count > 1) return;
   latch_hit(&p->entered);
@@ -235,9 +240,15 @@ TEST(thinking_has_events_of_its_own_in_order_and_is_no_part_of_the_answer) {
     assert_int_equal(tp_model_thinking(work->token, (tp_text)TEXT("\xff"), NULL), TP_ERR_UTF8);
     assert_int_equal(tp_model_delta(work->token, tp_text_of("d"), NULL), TP_OK);
     assert_int_equal(tp_model_delta(work->token, tp_text_of("e"), NULL), TP_OK);
+    assert_int_equal(tp_model_note(work->token, tp_text_of("a.key"), tp_text_of("n1"), NULL), TP_OK);
+    assert_int_equal(tp_model_note(work->token, tp_text_of("a.key"), tp_text_of("n2"), NULL), TP_OK);
+    assert_int_equal(tp_model_note(work->token, tp_text_of(""), tp_text_of("n"), NULL), TP_ERR_USAGE);
+    assert_int_equal(tp_model_note(work->token, tp_text_of("k"), tp_text_of(""), NULL), TP_ERR_USAGE);
+    assert_int_equal(tp_model_note(work->token, (tp_text)TEXT("a\0b"), tp_text_of("n"), NULL), TP_ERR_USAGE);
+    assert_int_equal(tp_model_note(work->token, tp_text_of("k"), (tp_text)TEXT("\xff"), NULL), TP_ERR_UTF8);
     assert_int_equal(tp_model_thinking(work->token, tp_text_of("f"), NULL), TP_OK);
     end_with_pieces(&h, &p, work);
-    assert_string_equal(p.text, each ? "{a}{b}{c}[d][e]{f}" : "{a}{bc}[de]{f}");
+    assert_string_equal(p.text, each ? "{a}{b}{c}[d][e](n1)(n2){f}" : "{a}{bc}[de](n1)(n2){f}");
     close_host(&h);
   }
 }

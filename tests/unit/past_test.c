@@ -71,23 +71,56 @@ TEST(request_shows_what_came_before_and_what_is_new) {
   assert_int_equal(blocks_open, 0);
 }
 
-TEST(end_marks_and_what_was_denied_are_shown_to_no_model) {
+TEST(end_mark_is_a_line_and_what_was_denied_is_shown_to_no_model) {
   tp__past *past = tp__past_new(&counting);
   tp_message own = user_says("now");
   say(past, TP_ROLE_USER, "failed", "");
   say(past, TP_ROLE_END, "why", "failed");
   request r = get_request(past, false, &own);
-  assert_string_equal(words(&r), "failed|now|");
+  assert_string_equal(words(&r), "failed|[The turn failed before it was complete.]|now|");
   tp__past_view_fini(&r.view);
   say(past, TP_ROLE_USER, "denied", "");
   say(past, TP_ROLE_END, "why", "denied");
   say(past, TP_ROLE_USER, "said", "");
   for (int escaped = 0; escaped < 2; escaped++) {
     r = get_request(past, escaped, &own);
-    assert_string_equal(words(&r), "failed|said|now|");
+    assert_string_equal(words(&r), "failed|[The turn failed before it was complete.]|said|now|");
     tp__past_view_fini(&r.view);
   }
   tp__past_unref(past);
+}
+
+#define DONE " before it was complete. What its calls did is done: do not repeat it unless the user asks for it.]"
+
+TEST(end_mark_names_the_outcome_and_warns_of_what_is_done) {
+  static const struct {
+    const char *outcome;
+    bool has_calls;
+    const char *line;
+  } rows[] = {{"cancelled", false, "[The turn was cancelled before it was complete.]"},
+              {"cancelled", true, "[The turn was cancelled" DONE},
+              {"timed_out", false, "[The turn ran out of time before it was complete.]"},
+              {"timed_out", true, "[The turn ran out of time" DONE},
+              {"failed", true, "[The turn failed" DONE},
+              {"denied", true, "[The turn was stopped by a rule" DONE},
+              {"", false, "[The turn failed before it was complete.]"},
+              {"of a newer library", true, "[The turn failed" DONE}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    tp__past *past = tp__past_new(&counting);
+    tp_message own = user_says("now");
+    char want[256];
+    say(past, TP_ROLE_TOOL, "of the turn before", ""); /* of another turn: does not count */
+    past->list.items[0]->turn_id = (tp_text){"t0", 2};
+    say(past, TP_ROLE_USER, "do", "");
+    if (rows[i].has_calls) say(past, TP_ROLE_TOOL, "did", "");
+    say(past, TP_ROLE_END, "a reason that no model reads", rows[i].outcome);
+    request r = get_request(past, true, &own);
+    snprintf(want, sizeof want, "of the turn before|do|%s%s|now|", rows[i].has_calls ? "did|" : "", rows[i].line);
+    assert_string_equal(words(&r), want);
+    for (size_t k = 0; k < r.count; k++) assert_true(r.messages[k]->role != TP_ROLE_END);
+    tp__past_view_fini(&r.view);
+    tp__past_unref(past);
+  }
 }
 
 TEST(list_without_a_reader_is_used_again) {

@@ -525,7 +525,11 @@ typedef struct outcome_case {
   tp_turn_request limits;
   tp_turn_outcome outcome;
   tp_status code;
+  const char *kept; /* in the history between the user's message and the mark */
 } outcome_case;
+
+#define ASKED "A<>+calls;T<there is no tool of that name>;"
+#define NOT_RUN "T<the call was not run: the turn ended before it>;"
 
 static const outcome_case outcomes[] = {
     {.name = "completed", .replies = {{.text = "hi"}}, .outcome = TP_TURN_COMPLETED},
@@ -574,27 +578,56 @@ static const outcome_case outcomes[] = {
     {.name = "error after calls",
      .replies = {{.calls = {CALL("a", "nobody")}, .call_count = 1}, {.fails = TP_ERR_MODEL}},
      .outcome = TP_TURN_FAILED,
-     .code = TP_ERR_MODEL},
+     .code = TP_ERR_MODEL,
+     .kept = ASKED},
+    {.name = "error after words and two calls",
+     .replies = {{.text = "I look.", .calls = {CALL("a", "nobody"), CALL("b", "nobody")}, .call_count = 2},
+                 {.fails = TP_ERR_MODEL}},
+     .outcome = TP_TURN_FAILED,
+     .code = TP_ERR_MODEL,
+     .kept = "A<I look.>+calls;T<there is no tool of that name>;T<there is no tool of that name>;"},
+    {.name = "out of time after calls",
+     .replies = {{.calls = {CALL("a", "nobody")}, .call_count = 1}, {.never = true}},
+     .limits = {.limit_ms = 300},
+     .outcome = TP_TURN_TIMED_OUT,
+     .code = TP_ERR_TIMEOUT,
+     .kept = ASKED},
+    {.name = "stop fails after the answer",
+     .replies = {{.text = "hi"}},
+     .act = {.kind = TP_ANSWER_FAILED, .reason = "ill"},
+     .phase = TP_PHASE_TURN_STOP,
+     .outcome = TP_TURN_COMPLETED},
+    {.name = "answer unread",
+     .replies = {{.text = "a secret"}},
+     .act = {.kind = TP_ANSWER_FAILED, .reason = "ill"},
+     .phase = TP_PHASE_MODEL_RESPONSE,
+     .failure = TP_FAILURE_REQUIRED,
+     .outcome = TP_TURN_FAILED,
+     .code = TP_ERR_HOOK},
     {.name = "too many iterations",
      .replies = {{.calls = {CALL("a", "nobody")}, .call_count = 1}, {.calls = {CALL("a", "nobody")}, .call_count = 1}},
      .limits = {.iterations_max = 3},
      .outcome = TP_TURN_FAILED,
-     .code = TP_ERR_TOO_LARGE},
+     .code = TP_ERR_TOO_LARGE,
+     .kept = ASKED ASKED ASKED},
     {.name = "too many calls",
      .replies = {{.calls = {CALL("a", "nobody"), CALL("b", "nobody")}, .call_count = 2}},
      .limits = {.tool_calls_max = 1},
      .outcome = TP_TURN_FAILED,
-     .code = TP_ERR_TOO_LARGE},
+     .code = TP_ERR_TOO_LARGE,
+     .kept = "A<>+calls;" NOT_RUN NOT_RUN},
     {.name = "too many tokens",
      .replies = {{.calls = {CALL("a", "nobody")}, .call_count = 1, .input_tokens = 60, .output_tokens = 50}},
      .limits = {.tokens_max = 100},
      .outcome = TP_TURN_FAILED,
-     .code = TP_ERR_TOO_LARGE},
+     .code = TP_ERR_TOO_LARGE,
+     .kept = "A<>+calls;" NOT_RUN},
     {.name = "too expensive",
      .replies = {{.calls = {CALL("a", "nobody")}, .call_count = 1, .cost_micros = 11}},
      .limits = {.cost_micros_max = 10},
      .outcome = TP_TURN_FAILED,
-     .code = TP_ERR_TOO_LARGE},
+     .code = TP_ERR_TOO_LARGE,
+     .kept = "A<>+calls;" NOT_RUN},
     {.name = "out of time",
      .replies = {{.never = true}},
      .limits = {.limit_ms = 30},
@@ -697,7 +730,7 @@ static const tp_history *borrow_history(void) {
   return &borrowed_history;
 }
 
-TEST(turn_that_does_not_complete_leaves_its_message_and_a_mark) {
+TEST(turn_that_does_not_complete_leaves_what_happened_and_a_mark) {
   for (size_t i = 0; i < COUNT(outcomes); i++) {
     const outcome_case *c = &outcomes[i];
     assert_int_equal(tp_history_memory_new(NULL, &shared_history, NULL), TP_OK);
@@ -718,8 +751,8 @@ TEST(turn_that_does_not_complete_leaves_its_message_and_a_mark) {
       assert_string_equal(s.text, "U<hello>;A<hi>;");
     } else {
       char want[512];
-      snprintf(want, sizeof want, "U<hello>;E<%.*s>%s;", (int)result->reason.size, result->reason.data,
-               tp_turn_outcome_name(c->outcome));
+      snprintf(want, sizeof want, "U<hello>;%sE<%.*s>%s;", c->kept ? c->kept : "", (int)result->reason.size,
+               result->reason.data, tp_turn_outcome_name(c->outcome));
       assert_string_equal(s.text, want);
     }
     tp_turn_result_free(result);
@@ -728,12 +761,12 @@ TEST(turn_that_does_not_complete_leaves_its_message_and_a_mark) {
   }
 }
 
-TEST(end_marks_never_reach_the_model) {
+TEST(end_mark_reaches_the_model_as_a_line) {
   static const reply replies[] = {{.fails = TP_ERR_MODEL}, {.text = "hi"}};
   world w = open_world(replies, 2);
   expect(&w, "one", TP_TURN_FAILED);
   expect(&w, "two", TP_TURN_COMPLETED);
-  assert_string_equal(w.model->requests[1], "S<>U<one>U<two>");
+  assert_string_equal(w.model->requests[1], "S<>U<one>U<[The turn failed before it was complete.]>U<two>");
   world_close(&w.stage);
 }
 
@@ -981,7 +1014,8 @@ TEST(running_and_queued_turns_can_be_cancelled) {
   tp_submission_unref(running);
   tp_submission_unref(queued);
   tp_submission_unref(after);
-  assert_string_equal(w.model->requests[1], "S<>U<hello>U<hello>"); /* its message is in no history */
+  assert_string_equal(w.model->requests[1], /* the queued one's message is in no history */
+                      "S<>U<hello>U<[The turn was cancelled before it was complete.]>U<hello>");
   world_close(&w.stage);
 }
 
@@ -1095,7 +1129,7 @@ TEST(result_that_is_not_wanted_is_not_made) {
   world_close(&w.stage);
 }
 
-TEST(cancel_in_the_middle_of_tools_ends_the_turn_without_a_call_in_the_history) {
+TEST(cancel_in_the_middle_of_tools_leaves_the_calls_with_results_in_the_history) {
   static const reply replies[] = {{.calls = {CALL("a", "t")}, .call_count = 1}, {.text = "hi"}};
   tool_world t = {.text = "x"};
   make_tool(&t, "t");
@@ -1114,7 +1148,9 @@ TEST(cancel_in_the_middle_of_tools_ends_the_turn_without_a_call_in_the_history) 
   assert_int_equal(t.runs, 0);
   latch_hit(&leave);
   expect(&w, "next", TP_TURN_COMPLETED);
-  assert_string_equal(w.model->requests[1], "S<>U<hello>U<next>");
+  assert_string_equal(w.model->requests[1],
+                      "S<>U<hello>A<>C<t>T!<the call was cancelled>=<a>U<[The turn was cancelled before it was "
+                      "complete. What its calls did is done: do not repeat it unless the user asks for it.]>U<next>");
   world_close(&w.stage);
 }
 
