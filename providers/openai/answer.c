@@ -5,28 +5,35 @@
 
 #include "runtime/base/check.h"
 
+/* A spot that pieces come to is one of the newest; older ones are not searched. */
+enum { SPANS_SEARCHED = 64, REPEATED_SIZE_MIN = 16 };
+
 void tp__openai_answer_init(tp__openai_answer *answer) {
-  assert(answer->bytes_max > 0 && !answer->drafts);
+  assert(answer->bytes_max > 0 && answer->calls.count == 0);
   answer->usage = (tp__openai_usage){-1, -1, -1, -1};
+  answer->bytes_left = answer->bytes_max;
 }
 
 static void free_response(tp__openai_answer *answer) {
-  tp__heap_free(answer->calls, (answer->draft_count + 1) * sizeof *answer->calls);
-  tp__heap_free((void *)answer->list, (answer->draft_count + 1) * sizeof *answer->list);
+  tp__heap_free(answer->tool_calls, (answer->calls.count + 1) * sizeof *answer->tool_calls);
+  tp__heap_free((void *)answer->list, (answer->calls.count + 1) * sizeof *answer->list);
   tp_writer_free(answer->arguments);
-  answer->calls = NULL;
+  answer->tool_calls = NULL;
   answer->list = NULL;
   answer->arguments = NULL;
 }
 
 void tp__openai_answer_fini(tp__openai_answer *answer) {
   free_response(answer);
-  for (size_t i = 0; i < answer->draft_count; i++) {
-    tp__bytes_fini(&answer->drafts[i].id);
-    tp__bytes_fini(&answer->drafts[i].name);
-    tp__bytes_fini(&answer->drafts[i].arguments);
+  tp__openai_calls_fini(&answer->calls);
+  for (size_t i = 0; i < answer->block_count; i++) {
+    tp__bytes_fini(&answer->blocks[i].kind);
+    tp__bytes_fini(&answer->blocks[i].value);
+    tp__bytes_fini(&answer->blocks[i].text);
+    tp__bytes_fini(&answer->blocks[i].signature);
   }
-  tp__heap_free(answer->drafts, answer->draft_capacity * sizeof *answer->drafts);
+  tp__heap_free(answer->blocks, answer->block_capacity * sizeof *answer->blocks);
+  tp__heap_free(answer->spans, answer->span_capacity * sizeof *answer->spans);
   tp__bytes_fini(&answer->text);
   tp__bytes_fini(&answer->stop);
   *answer = (tp__openai_answer){.bytes_max = 0};
@@ -36,34 +43,214 @@ static void no_memory(tp__openai_answer *answer) {
   (void)tp__openai_fail(&answer->failure, TP_ERR_NO_MEMORY, false, "no memory for the model's answer");
 }
 
-/* Appends within the limit of the whole answer. */
-static bool append(tp__openai_answer *answer, tp__bytes *to, tp_text piece) {
-  if (answer->failure.code != TP_OK) return false;
-  if (piece.size > answer->bytes_max - answer->bytes) {
-    (void)tp__openai_fail(&answer->failure, TP_ERR_MODEL, false,
-                          "the answer is longer than %zu bytes: raise response_bytes_max, or ask for fewer tokens",
-                          answer->bytes_max);
-    return false;
-  }
-  answer->bytes += piece.size;
-  tp__bytes_put_text(to, piece);
-  if (to->failed) no_memory(answer);
-  return !to->failed;
+static void too_long(tp__openai_answer *answer) {
+  (void)tp__openai_fail(&answer->failure, TP_ERR_MODEL, false,
+                        "the answer is longer than %zu bytes: raise response_bytes_max, or ask for fewer tokens",
+                        answer->bytes_max);
 }
 
-void tp__openai_answer_text(tp__openai_answer *answer, tp_text piece) {
-  if (piece.size == 0 || !append(answer, &answer->text, piece) || !answer->on_text) return;
+/* Appends within the limit of the whole answer. */
+static bool append(tp__openai_answer *answer, tp__bytes *to, tp__openai_tail *tail, tp_text piece) {
+  assert(piece.data || piece.size == 0);
+  size_t before = to->size;
+  if (answer->failure.code != TP_OK) return false;
+  if (piece.size > answer->bytes_left) {
+    too_long(answer);
+    return false;
+  }
+  if (tail) tp__openai_join(to, tail, piece, answer->has_marks);
+  else tp__bytes_put_text(to, piece);
+  if (to->failed) {
+    no_memory(answer);
+    return false;
+  }
+  size_t grown = to->size - before;
+  answer->bytes_left -= grown < answer->bytes_left ? grown : answer->bytes_left;
+  return true;
+}
+
+void tp__openai_answer_event(tp__openai_answer *answer, bool has_marks) {
+  answer->has_marks = has_marks;
+  answer->is_unread = answer->is_silent = false;
+  answer->calls.chunk++;
+}
+
+bool tp__openai_answer_has_content(const tp__openai_answer *answer) {
+  return answer->text.size > 0 || answer->tail.size > 0 || answer->calls.count > 0 || answer->block_count > 0;
+}
+
+/* ---- text ---- */
+
+static tp__openai_span *find_span(const tp__openai_answer *answer, tp__openai_spot spot) {
+  for (size_t i = answer->span_count; i > 0 && i + SPANS_SEARCHED > answer->span_count; i--) {
+    tp__openai_span *span = &answer->spans[i - 1];
+    if (span->spot.item == spot.item && span->spot.part == spot.part) return span;
+  }
+  return NULL;
+}
+
+static bool is_last(const tp__openai_answer *answer, const tp__openai_span *span) {
+  return span == &answer->spans[answer->span_count - 1];
+}
+
+static tp__openai_span *begin_span(tp__openai_answer *answer, tp__openai_spot spot) {
+  void *grown = answer->spans;
+  if (!tp__grow(tp__heap, &grown, &answer->span_capacity, answer->span_count + 1, sizeof *answer->spans)) {
+    no_memory(answer);
+    return NULL;
+  }
+  answer->spans = grown;
+  tp__openai_span *span = &answer->spans[answer->span_count++];
+  *span = (tp__openai_span){.spot = spot, .begin = answer->text.size, .end = answer->text.size};
+  return span;
+}
+
+static tp_text text_of(const tp__openai_answer *answer, const tp__openai_span *span) {
+  assert(span->begin <= span->end && span->end <= answer->text.size);
+  return (tp_text){answer->text.data + span->begin, span->end - span->begin};
+}
+
+static void emit(tp__openai_answer *answer, size_t before) {
+  assert(before <= answer->text.size);
+  if (answer->text.size == before || !answer->on_text || answer->is_silent) return;
+  tp_text piece = {answer->text.data + before, answer->text.size - before};
   tp_status status = answer->on_text(answer->ctx, piece);
   if (status != TP_OK)
     (void)tp__openai_fail(&answer->failure, status, false, "a piece of the answer was not taken: %s",
                           tp_status_text(status));
 }
 
+/* Appends a piece to the span that is the last one. */
+static void add(tp__openai_answer *answer, tp__openai_span *span, tp_text piece) {
+  assert(is_last(answer, span));
+  size_t before = answer->text.size;
+  if (!append(answer, &answer->text, &answer->tail, piece)) return;
+  span->end = answer->text.size;
+  span->pieces++;
+  emit(answer, before);
+}
+
+/* The span of the spot where text can be appended; NULL, and a failure, without memory. */
+static tp__openai_span *span_at_end(tp__openai_answer *answer, tp__openai_spot spot) {
+  tp__openai_span *span = find_span(answer, spot);
+  return span && is_last(answer, span) ? span : begin_span(answer, spot);
+}
+
+void tp__openai_answer_text(tp__openai_answer *answer, tp__openai_spot spot, tp_text piece) {
+  if (piece.size == 0 || answer->failure.code != TP_OK) return;
+  tp__openai_span *span = span_at_end(answer, spot);
+  if (!span) return;
+  size_t left = span->given - span->repeated, count = piece.size < left ? piece.size : left;
+  if (left > 0 && memcmp(answer->text.data + span->begin + span->repeated, piece.data, count) == 0) {
+    span->repeated += count;
+    piece = (tp_text){piece.data + count, piece.size - count};
+  } else if (left > 0 && span->repeated > 0) { /* no repetition: what was left out belongs to the text */
+    size_t repeated = span->repeated;
+    tp__bytes again = {0};
+    span->given = span->repeated = 0;
+    tp__bytes_put(&again, answer->text.data + span->begin, repeated);
+    if (again.failed) no_memory(answer);
+    add(answer, span, tp__bytes_text(&again));
+    tp__bytes_fini(&again);
+  } else {
+    span->given = span->repeated = 0;
+  }
+  if (piece.size > 0) add(answer, span, piece);
+}
+
+void tp__openai_answer_text_given(tp__openai_answer *answer, tp__openai_spot spot, tp_text text) {
+  if (answer->failure.code != TP_OK || text.size == 0) return;
+  tp__openai_span *span = find_span(answer, spot);
+  if (!span || !is_last(answer, span) || !tp__same(text_of(answer, span), text)) {
+    span = begin_span(answer, spot);
+    if (span) add(answer, span, text);
+  }
+  if (!span) return;
+  span->given = span->end - span->begin;
+  span->repeated = 0;
+}
+
+bool tp__openai_answer_repeats(const tp__openai_answer *answer, tp__openai_spot spot, tp_text text) {
+  const tp__openai_span *span = find_span(answer, spot);
+  return span && (span->pieces > 1 || text.size >= REPEATED_SIZE_MIN) && tp__same(text_of(answer, span), text);
+}
+
+/* Whether `whole` says nothing that `part` does not: it is within it, or but for blanks. */
+static bool says_no_more(tp_text part, tp_text whole) {
+  tp_text a = tp__openai_trim(whole);
+  return a.size == 0 || (a.size <= part.size && memmem(part.data, part.size, a.data, a.size) != NULL);
+}
+
+/* Adds what a snapshot has beyond what has come. @param text  without marks. */
+static void complete_span(tp__openai_answer *answer, tp__openai_span *span, tp_text text) {
+  tp_text own = text_of(answer, span);
+  bool goes_on = tp__openai_is_beginning(own, text);
+  if (!goes_on && says_no_more(own, text)) return;
+  tp_text rest = goes_on ? (tp_text){text.data + own.size, text.size - own.size} : text;
+  if (rest.size == 0) return;
+  if (!is_last(answer, span)) span = begin_span(answer, span->spot);
+  if (span) add(answer, span, rest);
+}
+
+/* The text of a snapshot without its marks: what it has no end of is U+FFFD. */
+static bool clean(tp__openai_answer *answer, tp_text text, tp__bytes *ret_clean) {
+  tp__openai_tail tail = {.size = 0};
+  tp__openai_join(ret_clean, &tail, text, answer->has_marks);
+  tp__openai_join_end(ret_clean, &tail);
+  if (ret_clean->failed) no_memory(answer);
+  return answer->failure.code == TP_OK;
+}
+
+static void end_tail(tp__openai_answer *answer) {
+  size_t before = answer->text.size;
+  if (answer->tail.size == 0 || answer->failure.code != TP_OK) return;
+  tp__openai_join_end(&answer->text, &answer->tail);
+  if (answer->text.failed) no_memory(answer);
+  else if (answer->span_count > 0) answer->spans[answer->span_count - 1].end = answer->text.size;
+  if (answer->failure.code == TP_OK) emit(answer, before);
+}
+
+void tp__openai_answer_end(tp__openai_answer *answer) {
+  end_tail(answer);
+  for (size_t i = 0; i < answer->block_count; i++) {
+    tp__openai_join_end(&answer->blocks[i].text, &answer->blocks[i].tail);
+    if (answer->blocks[i].text.failed) no_memory(answer);
+  }
+}
+
+static void take_whole(tp__openai_answer *answer, tp__openai_spot spot, tp_text text, bool is_listed) {
+  tp__bytes copy = {0};
+  if (text.size == 0 || answer->failure.code != TP_OK) return;
+  end_tail(answer);
+  if (clean(answer, text, &copy)) {
+    tp_text whole = tp__bytes_text(&copy);
+    bool had_marks = answer->has_marks, is_known = false;
+    tp__openai_span *span = find_span(answer, spot);
+    for (size_t i = 0; (is_listed || !span) && !is_known && i < answer->span_count; i++)
+      is_known = tp__same(text_of(answer, &answer->spans[i]), whole);
+    answer->has_marks = false;
+    if (!span && !is_known) span = begin_span(answer, spot);
+    if (!is_known && span) complete_span(answer, span, whole);
+    answer->has_marks = had_marks;
+  }
+  tp__bytes_fini(&copy);
+}
+
+void tp__openai_answer_text_whole(tp__openai_answer *answer, tp__openai_spot spot, tp_text text) {
+  take_whole(answer, spot, text, false);
+}
+
+void tp__openai_answer_text_listed(tp__openai_answer *answer, tp__openai_spot spot, tp_text text) {
+  take_whole(answer, spot, text, true);
+}
+
+/* ---- how it ended, and what it cost ---- */
+
 void tp__openai_answer_stop_text(tp__openai_answer *answer, tp_text reason) {
   if (reason.size == 0) return;
-  answer->bytes -= answer->stop.size;
+  answer->bytes_left += answer->stop.size;
   tp__bytes_clear(&answer->stop);
-  (void)append(answer, &answer->stop, reason);
+  (void)append(answer, &answer->stop, NULL, reason);
 }
 
 void tp__openai_answer_stop(tp__openai_answer *answer, const char *reason) {
@@ -81,128 +268,137 @@ void tp__openai_answer_usage(tp__openai_answer *answer, const tp__openai_usage *
   take_count(&answer->usage.cache_write, usage->cache_write);
 }
 
-/* ---- tool calls ---- */
+/* ---- calls and blocks ---- */
 
-/* Some servers give every call of an answer the same index: then the id says that it is another one. */
-static bool is_draft(const tp__openai_draft *draft, int64_t index, tp_text id) {
-  tp_text own = tp__bytes_text(&draft->id);
-  if (index < 0) return tp__same(own, id);
-  return draft->index == index && (id.size == 0 || own.size == 0 || tp__same(own, id));
-}
-
-static tp__openai_draft *find_draft(tp__openai_answer *answer, int64_t index, tp_text id) {
-  if (index < 0 && id.size == 0 && answer->draft_count > 0) return &answer->drafts[answer->draft_count - 1];
-  for (size_t i = answer->draft_count; i > 0; i--)
-    if (is_draft(&answer->drafts[i - 1], index, id)) return &answer->drafts[i - 1];
-  return NULL;
-}
-
-static bool grow_drafts(tp__openai_answer *answer) {
-  if (answer->draft_count < answer->draft_capacity) return true;
-  size_t capacity = answer->draft_capacity ? 2 * answer->draft_capacity : 4;
-  tp__openai_draft *grown = tp__heap_alloc(capacity * sizeof *grown);
-  if (!grown) return false;
-  if (answer->draft_count > 0) memcpy(grown, answer->drafts, answer->draft_count * sizeof *grown);
-  tp__heap_free(answer->drafts, answer->draft_capacity * sizeof *answer->drafts);
-  answer->drafts = grown;
-  answer->draft_capacity = capacity;
-  return true;
-}
-
-tp__openai_draft *tp__openai_answer_draft(tp__openai_answer *answer, int64_t index, tp_text id) {
-  assert(answer->draft_count <= answer->draft_capacity);
-  if (answer->failure.code != TP_OK) return NULL;
-  tp__openai_draft *draft = find_draft(answer, index, id);
-  if (draft) return draft;
-  if (answer->draft_count == TP__OPENAI_CALLS_MAX) {
+void tp__openai_answer_call(tp__openai_answer *answer, const tp__openai_fragment *fragment) {
+  if (answer->failure.code != TP_OK) return;
+  tp__openai_fragment marked = *fragment;
+  marked.has_marks = answer->has_marks;
+  tp_status status = tp__openai_calls_take(&answer->calls, &marked, &answer->bytes_left);
+  if (status == TP_ERR_TOO_LARGE) too_long(answer);
+  else if (status == TP_ERR_FULL)
     (void)tp__openai_fail(&answer->failure, TP_ERR_MODEL, false, "the answer has more than %d tool calls",
                           TP__OPENAI_CALLS_MAX);
+  else if (status != TP_OK) no_memory(answer);
+}
+
+tp__openai_block *tp__openai_answer_block(tp__openai_answer *answer, int64_t index, const char *kind) {
+  assert(kind[0] && answer->block_count <= answer->block_capacity);
+  void *grown = answer->blocks;
+  if (answer->failure.code != TP_OK) return NULL;
+  for (size_t i = answer->block_count; i > 0 && i + SPANS_SEARCHED > answer->block_count; i--) {
+    tp__openai_block *block = &answer->blocks[i - 1];
+    if (block->index == index && tp__is_word(tp__bytes_text(&block->kind), kind)) return block;
+  }
+  if (answer->block_count == TP__OPENAI_BLOCKS_MAX) {
+    (void)tp__openai_fail(&answer->failure, TP_ERR_MODEL, false, "the answer has more than %d blocks of thinking",
+                          TP__OPENAI_BLOCKS_MAX);
     return NULL;
   }
-  if (!grow_drafts(answer)) {
+  if (!tp__grow(tp__heap, &grown, &answer->block_capacity, answer->block_count + 1, sizeof *answer->blocks)) {
     no_memory(answer);
     return NULL;
   }
-  draft = &answer->drafts[answer->draft_count++];
-  *draft = (tp__openai_draft){.index = index};
-  return draft;
+  answer->blocks = grown;
+  tp__openai_block *block = &answer->blocks[answer->block_count++];
+  *block = (tp__openai_block){.index = index};
+  return append(answer, &block->kind, NULL, tp_text_of(kind)) ? block : NULL;
 }
 
-void tp__openai_answer_fragment(tp__openai_answer *answer, tp__openai_draft *draft, tp_text id, tp_text name,
-                                tp_text arguments) {
-  assert(!draft || (draft >= answer->drafts && draft < answer->drafts + answer->draft_count));
-  if (!draft) return;
-  if (draft->id.size == 0) (void)append(answer, &draft->id, id);
-  if (draft->name.size == 0) (void)append(answer, &draft->name, name);
-  (void)append(answer, &draft->arguments, arguments);
+void tp__openai_answer_block_text(tp__openai_answer *answer, tp__openai_block *block, tp_text piece) {
+  if (block) (void)append(answer, &block->text, &block->tail, piece);
 }
 
-void tp__openai_answer_arguments(tp__openai_answer *answer, tp__openai_draft *draft, tp_text text) {
-  assert(!draft || (draft >= answer->drafts && draft < answer->drafts + answer->draft_count));
-  if (!draft) return;
-  answer->bytes -= draft->arguments.size;
-  tp__bytes_clear(&draft->arguments);
-  (void)append(answer, &draft->arguments, text);
+void tp__openai_answer_block_signature(tp__openai_answer *answer, tp__openai_block *block, tp_text piece) {
+  if (block) (void)append(answer, &block->signature, NULL, piece);
 }
 
-void tp__openai_answer_arguments_value(tp__openai_answer *answer, tp__openai_draft *draft, tp_text value) {
-  assert(!draft || (draft >= answer->drafts && draft < answer->drafts + answer->draft_count));
-  tp_writer *writer = NULL;
-  tp_text json;
-  bool is_encoded = tp_writer_new(tp__heap, &writer) == TP_OK && tp_json_encode(value, writer, &json, NULL) == TP_OK;
-  if (is_encoded) tp__openai_answer_arguments(answer, draft, json);
-  else no_memory(answer);
-  tp_writer_free(writer);
+void tp__openai_answer_block_value(tp__openai_answer *answer, tp__openai_block *block, tp_text value) {
+  if (!block || value.size == 0) return;
+  answer->bytes_left += block->value.size;
+  tp__bytes_clear(&block->value);
+  (void)append(answer, &block->value, NULL, value);
 }
 
 /* ---- the response ---- */
 
-static bool is_blank(tp_text text) {
-  for (size_t i = 0; i < text.size; i++)
-    if (!strchr(" \t\r\n", text.data[i]) || text.data[i] == '\0') return false;
-  return true;
+/* Whether the JSON is an object, and no other. */
+static bool is_object(tp_text json) { return json.size > 0 && json.data[0] == '{'; }
+
+/* Some servers encode the arguments twice: a text that is JSON. @return whether one was. */
+static bool decode_twice(tp_text json, tp_writer *to) {
+  tp_writer *writer = NULL;
+  tp_text text;
+  bool good = json.size > 0 && json.data[0] == '"' && tp_writer_new(tp__heap, &writer) == TP_OK &&
+              tp_json_decode(json, writer, NULL) == TP_OK && tp_writer_finish(writer, &text) == TP_OK;
+  if (good) {
+    text = tp__openai_trim(tp_value_text(text));
+    good = is_object(text) && tp_json_decode(text, to, NULL) == TP_OK;
+  }
+  tp_writer_free(writer);
+  return good;
 }
 
-/* Whether the JSON is an object, and no other. */
-static bool is_object(tp_text json) {
-  size_t at = 0;
-  while (at < json.size && strchr(" \t\r\n", json.data[at]) && json.data[at]) at++;
-  return at < json.size && json.data[at] == '{';
+/* JSON as models write it: with newlines in strings, or a comma too many. */
+static tp_status decode_repaired(tp_text json, tp_writer *to) {
+  tp__bytes repaired = {0}, clean = {0};
+  tp__openai_tail tail = {.size = 0};
+  bool has_marks;
+  tp__openai_repair(json, &repaired, &has_marks);
+  tp__openai_join(&clean, &tail, tp__bytes_text(&repaired), has_marks);
+  tp__openai_join_end(&clean, &tail);
+  tp_status status =
+      repaired.failed || clean.failed ? TP_ERR_NO_MEMORY : tp_json_decode(tp__bytes_text(&clean), to, NULL);
+  tp__bytes_fini(&repaired);
+  tp__bytes_fini(&clean);
+  return status;
+}
+
+/* @return TP_OK, TP_ERR_NO_MEMORY, or that they are no object. */
+static tp_status decode_one(tp_text json, tp_writer *to) {
+  json = tp__openai_trim(json);
+  if (json.size == 0 || tp__is_word(json, "null")) {
+    tp_write_map(to, 0);
+    return TP_OK;
+  }
+  if (!is_object(json)) return decode_twice(json, to) ? TP_OK : TP_ERR_MALFORMED;
+  tp_status status = tp_json_decode(json, to, NULL);
+  if (status == TP_OK || status == TP_ERR_NO_MEMORY) return status;
+  return decode_repaired(json, to);
 }
 
 /* All arguments are decoded into one array, of which the calls get their slices. */
 static tp_status decode_arguments(tp__openai_answer *answer) {
   tp_text all = {NULL, 0};
-  tp_write_array(answer->arguments, answer->draft_count);
-  for (size_t i = 0; i < answer->draft_count; i++) {
-    tp_tool_call *call = &answer->calls[i];
-    tp_text json = tp__bytes_text(&answer->drafts[i].arguments);
-    tp_status status = TP_ERR_MALFORMED;
-    if (is_blank(json)) tp_write_map(answer->arguments, 0);
-    else if (is_object(json)) status = tp_json_decode(json, answer->arguments, NULL);
+  tp_write_array(answer->arguments, answer->calls.count);
+  for (size_t i = 0; i < answer->calls.count; i++) {
+    tp_status status = decode_one(tp__bytes_text(&answer->calls.drafts[i].arguments), answer->arguments);
     if (status == TP_ERR_NO_MEMORY) return status;
-    call->malformed = status != TP_OK && !is_blank(json);
-    if (call->malformed) tp_write_null(answer->arguments);
+    answer->tool_calls[i].malformed = status != TP_OK;
+    if (status != TP_OK) tp_write_null(answer->arguments);
   }
   tp_status status = tp_writer_finish(answer->arguments, &all);
   if (status != TP_OK) return status;
   tp_value_walk walk = {0};
   for (size_t i = 0; tp_value_next(all, &walk); i++)
-    answer->calls[i].arguments = answer->calls[i].malformed ? tp__bytes_text(&answer->drafts[i].arguments) : walk.value;
+    answer->tool_calls[i].arguments =
+        answer->tool_calls[i].malformed ? tp__bytes_text(&answer->calls.drafts[i].arguments) : walk.value;
   return TP_OK;
 }
 
 static tp_status make_calls(tp__openai_answer *answer) {
-  size_t count = answer->draft_count;
+  size_t count = answer->calls.count;
   free_response(answer);
-  answer->calls = tp__heap_alloc((count + 1) * sizeof *answer->calls);
+  answer->tool_calls = tp__heap_alloc((count + 1) * sizeof *answer->tool_calls);
   answer->list = tp__heap_alloc((count + 1) * sizeof *answer->list);
-  if (!answer->calls || !answer->list || tp_writer_new(tp__heap, &answer->arguments) != TP_OK) return TP_ERR_NO_MEMORY;
+  if (!answer->tool_calls || !answer->list || tp_writer_new(tp__heap, &answer->arguments) != TP_OK ||
+      !tp__openai_calls_end(&answer->calls))
+    return TP_ERR_NO_MEMORY;
   for (size_t i = 0; i < count; i++) {
-    tp__openai_draft *draft = &answer->drafts[i];
-    answer->calls[i] = (tp_tool_call){
+    tp__openai_draft *draft = &answer->calls.drafts[i];
+    answer->tool_calls[i] = (tp_tool_call){
         .struct_size = sizeof(tp_tool_call), .id = tp__bytes_text(&draft->id), .name = tp__bytes_text(&draft->name)};
-    answer->list[i] = &answer->calls[i];
+    answer->list[i] = &answer->tool_calls[i];
     if (draft->name.size == 0)
       return tp__openai_fail(&answer->failure, TP_ERR_MODEL, false, "tool call %zu of the answer has no name", i + 1);
   }
@@ -210,17 +406,17 @@ static tp_status make_calls(tp__openai_answer *answer) {
 }
 
 tp_status tp__openai_answer_response(tp__openai_answer *answer, tp_model_response *ret_response) {
-  assert(!answer->calls && !answer->list); /* once */
+  assert(!answer->tool_calls && !answer->list); /* once */
   tp_status status = answer->failure.code != TP_OK ? answer->failure.code : make_calls(answer);
   if (status != TP_OK)
     return tp__openai_fail(&answer->failure, status, false, "the model's answer: %s", tp_status_text(status));
   *ret_response = (tp_model_response){.struct_size = sizeof *ret_response,
                                       .text = tp__bytes_text(&answer->text),
                                       .calls = answer->list,
-                                      .call_count = answer->draft_count,
+                                      .call_count = answer->calls.count,
                                       .stop_reason = tp__bytes_text(&answer->stop),
                                       .input_tokens = answer->usage.input > 0 ? answer->usage.input : 0,
                                       .output_tokens = answer->usage.output > 0 ? answer->usage.output : 0};
-  if (answer->stop.size == 0) ret_response->stop_reason = tp_text_of(answer->draft_count ? "tool_use" : "end_turn");
+  if (answer->stop.size == 0) ret_response->stop_reason = tp_text_of(answer->calls.count ? "tool_use" : "end_turn");
   return TP_OK;
 }

@@ -144,29 +144,16 @@ static tp_status on_text(void *ctx, tp_text piece) {
   return c->pieces.failed ? TP_ERR_NO_MEMORY : TP_OK;
 }
 
-/* Whether the body is server-sent events. Some servers omit the content type of events; none omits that of JSON. */
-static bool has_events(const call *c, tp_text type) {
-  if (tp__contains(type, "event-stream")) return true;
-  return !config_of(c)->no_stream && !tp__contains(type, "json");
-}
-
 static bool begin_reading(call *c) {
   const tp__openai_config *config = config_of(c);
-  char *header = NULL;
-  curl_easy_getinfo(c->easy, CURLINFO_CONTENT_TYPE, &header);
-  tp_text type = tp_text_of(header);
   c->stream = (tp__openai_stream){.form = config->form,
-                                  .has_events = has_events(c, type),
                                   .bytes_max = config->response_bytes_max,
-                                  .on_text = on_text,
+                                  .on_text = config->no_stream ? NULL : on_text,
                                   .ctx = c,
                                   .secret = config->key};
   c->reads = true;
   if (tp__openai_stream_init(&c->stream) != TP_OK)
     (void)tp__openai_fail(&c->failure, TP_ERR_NO_MEMORY, false, "no memory for the model's answer");
-  else if (tp__contains(type, "html"))
-    (void)tp__openai_fail(&c->failure, TP_ERR_MODEL, false,
-                          "%s answered with a page for people (text/html): check base_url", config->place);
   return c->failure.code == TP_OK;
 }
 

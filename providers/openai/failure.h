@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * failure: what went wrong with a request, and whether to try again is worth it. The statuses, the codes and the words
- * by which endpoints say that the context is too long stand in one table each. */
+ * by which endpoints say that the context is too long stand in one table each. An error within an answer that began
+ * with status 200 is judged as the same error with a status of its own: its code, a number or a word, says which. */
 #ifndef TP__OPENAI_FAILURE_H
 #define TP__OPENAI_FAILURE_H
 
@@ -25,9 +26,23 @@ tp_status tp__openai_fail(tp__openai_failure *failure, tp_status code, bool retr
  *  @param secret  cut out of what is shown; may be NULL. */
 void tp__openai_fail_said(tp__openai_failure *failure, const char *place, long status, tp_text body,
                           const char *secret);
-/** The same for a body that is a value already. */
+/** The same for a body that is a value already: its words wherever the shapes of the servers have them, lists of
+ *  details included. */
 void tp__openai_fail_value(tp__openai_failure *failure, const char *place, long status, tp_text value,
                            const char *secret);
+
+/** An answer that cannot be read: the message has its first 200 bytes, escaped; of a page for people its words.
+ *  @param what   "what the endpoint sent has no answer in it" or the like.
+ *  @param bytes  what came; may be empty. */
+void tp__openai_fail_unread(tp__openai_failure *failure, const char *what, bool retryable, tp_text bytes,
+                            const char *secret);
+
+/** Whether a map says of itself that it is an error: beside an answer, or in place of one. */
+bool tp__openai_is_error(tp_text value);
+/** Whether a map in which there is nothing of an answer has the words of an error. */
+bool tp__openai_looks_like_error(tp_text value);
+/** The number that a value has or, as digits, is written as; -1: it has none, or one below 0. */
+int64_t tp__openai_int(tp_text value);
 
 /** Appends text with every occurrence of the secret as "[key]". */
 void tp__openai_put_without(tp__bytes *bytes, tp_text text, const char *secret);

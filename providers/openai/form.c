@@ -123,8 +123,13 @@ void tp__openai_write_media(tp_writer *writer, const tp__openai_media *media, co
 
 /* ---- reading ---- */
 
-int64_t tp__openai_count(tp_text map, const char *key) { return tp_value_int(tp_value_get(map, key), -1); }
+int64_t tp__openai_count(tp_text map, const char *key) { return tp__openai_int(tp_value_get(map, key)); }
 tp_text tp__openai_text(tp_text map, const char *key) { return tp_value_text(tp_value_get(map, key)); }
+
+void tp__openai_take_unread(tp__openai_answer *answer, tp_text event) {
+  answer->is_unread = true;
+  if (tp__openai_looks_like_error(event)) tp__openai_take_error(answer, event);
+}
 
 void tp__openai_take_error(tp__openai_answer *answer, tp_text event) {
   tp__openai_fail_value(&answer->failure, "the endpoint broke the answer off", 0, event, answer->secret);

@@ -66,8 +66,9 @@ typedef struct tp__openai_form {
   uint32_t kinds;                   /* of parts that messages and results can carry: bits 1 << tp_part_kind */
   bool file_urls;                   /* a document may be given by its URL */
   bool errors_are_text;             /* the result of a tool that failed has text only */
-  const char *last_event;           /* data that is no JSON and ends the stream; NULL: none */
-  /** The answer of a request that does not stream. */
+  /** Whether a value is an answer as a whole, and no event. */
+  bool (*is_whole)(tp_text value);
+  /** An answer as a whole. */
   void (*take_whole)(tp__openai_answer *answer, tp_text value);
 } tp__openai_form;
 
@@ -108,10 +109,12 @@ void tp__openai_write_tool_pairs(tp__openai_draft_request *draft, const tp_tool 
 
 /* ---- and when they read ---- */
 
-/** The int under a key, or -1. */
+/** The int under a key, or -1; a float without a fraction and digits in a text count, too. */
 int64_t tp__openai_count(tp_text map, const char *key);
 tp_text tp__openai_text(tp_text map, const char *key);
 /** Takes the error of an event: the answer fails. */
 void tp__openai_take_error(tp__openai_answer *answer, tp_text event);
+/** An event in which the form found nothing of its own: an error in one of its shapes, or unread. */
+void tp__openai_take_unread(tp__openai_answer *answer, tp_text event);
 
 #endif

@@ -219,22 +219,71 @@ static void take_usage(tp__openai_answer *answer, tp_text usage) {
                           .cache_write = -1});
 }
 
-static void take_content(tp__openai_answer *answer, tp_text content) {
-  tp__openai_answer_text(answer, tp_value_kind_of(content) == TP_VALUE_TEXT ? tp_value_text(content) : (tp_text){0});
-  if (tp_value_kind_of(content) != TP_VALUE_ARRAY) return;
-  for (tp_value_walk walk = {0}; tp_value_next(content, &walk);)
-    if (tp__is_word(tp__openai_text(walk.value, "type"), "text"))
-      tp__openai_answer_text(answer, tp__openai_text(walk.value, "text"));
+static const tp__openai_spot content_spot = {0, 0}, refusal_spot = {0, 1};
+
+static void take_text(tp__openai_answer *answer, tp__openai_spot spot, tp_text text, bool is_whole) {
+  if (is_whole) tp__openai_answer_text_whole(answer, spot, text);
+  else tp__openai_answer_text(answer, spot, text);
 }
 
-static void take_call(tp__openai_answer *answer, tp_text call) {
-  tp_text function = tp_value_get(call, "function"), arguments = tp_value_get(function, "arguments");
-  tp_text id = tp__openai_text(call, "id");
-  tp__openai_draft *draft = tp__openai_answer_draft(answer, tp__openai_count(call, "index"), id);
-  bool is_map = tp_value_kind_of(arguments) == TP_VALUE_MAP;
-  tp__openai_answer_fragment(answer, draft, id, tp__openai_text(function, "name"),
-                             is_map ? (tp_text){NULL, 0} : tp_value_text(arguments));
-  if (draft && is_map) tp__openai_answer_arguments_value(answer, draft, arguments);
+static void take_thinking(tp__openai_answer *answer, const char *kind, tp_text thinking, bool is_whole) {
+  if (tp_value_kind_of(thinking) == TP_VALUE_ARRAY) { /* parts of text */
+    for (tp_value_walk walk = {0}; tp_value_next(thinking, &walk);)
+      take_thinking(answer, kind, tp_value_get(walk.value, "text"), is_whole);
+    return;
+  }
+  tp_text text = tp_value_text(thinking);
+  tp__openai_block *block = text.size > 0 ? tp__openai_answer_block(answer, 0, kind) : NULL;
+  if (block && (!is_whole || block->text.size == 0)) tp__openai_answer_block_text(answer, block, text);
+}
+
+/* Text, one part, or a list of parts. */
+static void take_content(tp__openai_answer *answer, tp_text content, bool is_whole) {
+  tp_value_kind kind = tp_value_kind_of(content);
+  if (kind == TP_VALUE_TEXT) take_text(answer, content_spot, tp_value_text(content), is_whole);
+  if (kind == TP_VALUE_MAP) {
+    tp_text type = tp__openai_text(content, "type");
+    if (type.size == 0 || tp__is_one_of(type, "text, output_text"))
+      tp__openai_answer_text(answer, content_spot, tp__openai_text(content, "text"));
+    else if (tp__is_word(type, "thinking")) take_thinking(answer, "thinking", tp_value_get(content, "thinking"), false);
+  }
+  if (kind != TP_VALUE_ARRAY || (is_whole && answer->text.size > 0)) return;
+  for (tp_value_walk walk = {0}; tp_value_next(content, &walk);)
+    if (tp_value_kind_of(walk.value) == TP_VALUE_MAP) take_content(answer, walk.value, false);
+}
+
+/* @param place  from 1 in the list of a whole message; 0: in a delta. */
+static void take_call(tp__openai_answer *answer, tp_text call, int64_t index, size_t place) {
+  tp_text function = tp_value_get(call, "function");
+  if (tp_value_kind_of(function) != TP_VALUE_MAP) function = call;
+  tp_text arguments = tp_value_get(function, "arguments");
+  tp__openai_answer_call(answer, &(tp__openai_fragment){.index = index,
+                                                        .id = tp__openai_text(call, "id"),
+                                                        .name = tp__openai_text(function, "name"),
+                                                        .arguments = tp_value_text(arguments),
+                                                        .value = arguments,
+                                                        .is_whole = place > 0,
+                                                        .place = place});
+}
+
+/* A list, or one call. */
+static void take_calls(tp__openai_answer *answer, tp_text calls, bool is_whole) {
+  size_t place = 0;
+  if (tp_value_kind_of(calls) == TP_VALUE_MAP) take_call(answer, calls, tp__openai_count(calls, "index"), is_whole);
+  if (tp_value_kind_of(calls) != TP_VALUE_ARRAY) return;
+  for (tp_value_walk walk = {0}; tp_value_next(calls, &walk);) {
+    if (tp_value_kind_of(walk.value) != TP_VALUE_MAP) continue;
+    place++;
+    take_call(answer, walk.value, tp__openai_count(walk.value, "index"), is_whole ? place : 0);
+  }
+}
+
+/* The API's older form of one call; servers that send both forms mean one call. */
+static void take_function_call(tp__openai_answer *answer, tp_text call, bool is_whole) {
+  if (tp_value_kind_of(call) != TP_VALUE_MAP) return;
+  if (answer->calls.count > 0 && !tp__openai_calls_find(&answer->calls, TP__OPENAI_LEGACY_INDEX, (tp_text){NULL, 0}))
+    return;
+  take_call(answer, call, TP__OPENAI_LEGACY_INDEX, is_whole);
 }
 
 static void take_finish(tp__openai_answer *answer, tp_text reason) {
@@ -262,39 +311,65 @@ static void pick_all(tp_text map, pick *picks, size_t count) {
       if (tp__is_word(walk.key, picks[i].key)) picks[i].value = walk.value;
 }
 
-/* What was said: a piece, or all of it. */
-static void take_delta(tp__openai_answer *answer, tp_text delta) {
-  enum { CONTENT, REFUSAL, CALLS, PICKS };
-  pick picks[PICKS] = {[CONTENT] = {.key = "content"}, [REFUSAL] = {.key = "refusal"}, [CALLS] = {.key = "tool_calls"}};
+/* What was said: a piece, or all of it. @param ends  it came with the reason of the end. */
+static void take_delta(tp__openai_answer *answer, tp_text delta, bool is_whole, bool ends) {
+  enum { CONTENT, REFUSAL, CALLS, FUNCTION, REASONING_CONTENT, REASONING, PICKS };
+  pick picks[PICKS] = {[CONTENT] = {.key = "content"},
+                       [REFUSAL] = {.key = "refusal"},
+                       [CALLS] = {.key = "tool_calls"},
+                       [FUNCTION] = {.key = "function_call"},
+                       [REASONING_CONTENT] = {.key = "reasoning_content"},
+                       [REASONING] = {.key = "reasoning"}};
   pick_all(delta, picks, PICKS);
-  take_content(answer, picks[CONTENT].value);
-  take_content(answer, picks[REFUSAL].value);
-  for (tp_value_walk walk = {0}; tp_value_next(picks[CALLS].value, &walk);) take_call(answer, walk.value);
+  take_thinking(answer, "reasoning_content", picks[REASONING_CONTENT].value, is_whole);
+  take_thinking(answer, "reasoning", picks[REASONING].value, is_whole);
+  bool repeats = ends && tp__openai_answer_repeats(answer, content_spot, tp_value_text(picks[CONTENT].value));
+  take_content(answer, picks[CONTENT].value, is_whole || repeats);
+  take_text(answer, refusal_spot, tp_value_text(picks[REFUSAL].value), is_whole);
+  take_calls(answer, picks[CALLS].value, is_whole);
+  take_function_call(answer, picks[FUNCTION].value, is_whole);
 }
 
 static void take_choice(tp__openai_answer *answer, tp_text choice) {
-  enum { INDEX, DELTA, MESSAGE, FINISH, PICKS };
-  pick picks[PICKS] = {[INDEX] = {.key = "index"},
-                       [DELTA] = {.key = "delta"},
-                       [MESSAGE] = {.key = "message"},
-                       [FINISH] = {.key = "finish_reason"}};
+  enum { INDEX, DELTA, MESSAGE, TEXT, FINISH, USAGE, ERROR, PICKS };
+  pick picks[PICKS] = {[INDEX] = {.key = "index"}, [DELTA] = {.key = "delta"},          [MESSAGE] = {.key = "message"},
+                       [TEXT] = {.key = "text"},   [FINISH] = {.key = "finish_reason"}, [USAGE] = {.key = "usage"},
+                       [ERROR] = {.key = "error"}};
   pick_all(choice, picks, PICKS);
   if (tp_value_int(picks[INDEX].value, 0) != 0) return; /* n is 1 */
-  take_delta(answer, picks[tp_value_kind_of(picks[DELTA].value) == TP_VALUE_MAP ? DELTA : MESSAGE].value);
-  take_finish(answer, tp_value_text(picks[FINISH].value));
+  if (tp_value_kind_of(picks[ERROR].value) == TP_VALUE_MAP || tp_value_text(picks[ERROR].value).size > 0) {
+    tp__openai_take_error(answer, choice);
+    return;
+  }
+  tp_text finish = tp_value_text(picks[FINISH].value);
+  if (tp_value_kind_of(picks[DELTA].value) == TP_VALUE_MAP)
+    take_delta(answer, picks[DELTA].value, false, finish.size > 0);
+  if (tp_value_kind_of(picks[MESSAGE].value) == TP_VALUE_MAP) {
+    take_delta(answer, picks[MESSAGE].value, true, false);
+    answer->is_whole = true;
+  }
+  if (picks[DELTA].value.size == 0 && picks[MESSAGE].value.size == 0)
+    tp__openai_answer_text(answer, content_spot, tp_value_text(picks[TEXT].value));
+  take_finish(answer, finish);
+  if (tp_value_kind_of(picks[USAGE].value) == TP_VALUE_MAP) take_usage(answer, picks[USAGE].value);
 }
 
 static void take_chunk(tp__openai_answer *answer, tp_text chunk) {
-  enum { ERROR, CHOICES, USAGE, PICKS };
-  pick picks[PICKS] = {[ERROR] = {.key = "error"}, [CHOICES] = {.key = "choices"}, [USAGE] = {.key = "usage"}};
+  enum { CHOICES, USAGE, PICKS };
+  pick picks[PICKS] = {[CHOICES] = {.key = "choices"}, [USAGE] = {.key = "usage"}};
   pick_all(chunk, picks, PICKS);
-  tp_value_kind error = tp_value_kind_of(picks[ERROR].value);
-  if (error == TP_VALUE_MAP || error == TP_VALUE_TEXT) {
-    tp__openai_take_error(answer, chunk);
-    return;
-  }
-  for (tp_value_walk walk = {0}; tp_value_next(picks[CHOICES].value, &walk);) take_choice(answer, walk.value);
-  if (tp_value_kind_of(picks[USAGE].value) == TP_VALUE_MAP) take_usage(answer, picks[USAGE].value);
+  bool has_usage = tp_value_kind_of(picks[USAGE].value) == TP_VALUE_MAP;
+  bool has_choices =
+      tp_value_kind_of(picks[CHOICES].value) == TP_VALUE_ARRAY && tp_value_count(picks[CHOICES].value) > 0;
+  for (tp_value_walk walk = {0}; has_choices && tp_value_next(picks[CHOICES].value, &walk);)
+    take_choice(answer, walk.value);
+  if (has_usage) take_usage(answer, picks[USAGE].value);
+  if (!has_usage && !has_choices) tp__openai_take_unread(answer, chunk);
+}
+
+static bool is_whole(tp_text value) {
+  tp_text choice = tp_value_at(tp_value_get(value, "choices"), 0);
+  return tp_value_kind_of(tp_value_get(choice, "message")) == TP_VALUE_MAP;
 }
 
 static const tp__openai_event events[] = {{NULL, take_chunk}, {NULL, NULL}};
@@ -309,5 +384,5 @@ const tp__openai_form tp__openai_form_chat = {.name = "chat",
                                               .renames = renames,
                                               .events = events,
                                               .kinds = 1 << TP_PART_IMAGE | 1 << TP_PART_AUDIO | 1 << TP_PART_FILE,
-                                              .last_event = "[DONE]",
+                                              .is_whole = is_whole,
                                               .take_whole = take_chunk};

@@ -172,29 +172,51 @@ static void take_usage(tp__openai_answer *answer, tp_text usage) {
 
 /* A block that begins, or is whole. */
 static void take_block(tp__openai_answer *answer, int64_t index, tp_text block) {
-  tp_text type = tp__openai_text(block, "type"), none = {NULL, 0};
-  if (tp__is_word(type, "text")) tp__openai_answer_text(answer, tp__openai_text(block, "text"));
-  if (!tp__is_word(type, "tool_use")) return;
-  tp_text id = tp__openai_text(block, "id"), input = tp_value_get(block, "input");
-  tp__openai_draft *draft = tp__openai_answer_draft(answer, index, id);
-  tp__openai_answer_fragment(answer, draft, id, tp__openai_text(block, "name"), none);
-  if (draft && tp_value_count(input) > 0) tp__openai_answer_arguments_value(answer, draft, input);
+  tp_text type = tp__openai_text(block, "type"), input = tp_value_get(block, "input");
+  if (tp__is_word(type, "text")) {
+    tp__openai_answer_text_given(answer, (tp__openai_spot){index, 0}, tp__openai_text(block, "text"));
+  } else if (tp__is_word(type, "tool_use")) {
+    tp__openai_answer_call(answer,
+                           &(tp__openai_fragment){.index = index,
+                                                  .id = tp__openai_text(block, "id"),
+                                                  .name = tp__openai_text(block, "name"),
+                                                  .arguments = tp_value_text(input), /* of servers that encode it */
+                                                  .value = tp_value_count(input) > 0 ? input : (tp_text){NULL, 0},
+                                                  .starts = true});
+  } else if (tp__is_word(type, "thinking")) {
+    tp__openai_block *thinking = tp__openai_answer_block(answer, index, "thinking");
+    tp__openai_answer_block_text(answer, thinking, tp__openai_text(block, "thinking"));
+    tp__openai_answer_block_signature(answer, thinking, tp__openai_text(block, "signature"));
+  } else if (tp__is_word(type, "redacted_thinking")) {
+    tp__openai_answer_block_value(answer, tp__openai_answer_block(answer, index, "redacted_thinking"), block);
+  }
 }
 
 static void take_start(tp__openai_answer *answer, tp_text event) {
-  take_usage(answer, tp_value_get(tp_value_get(event, "message"), "usage"));
+  tp_text message = tp_value_get(event, "message");
+  int64_t index = 0;
+  for (tp_value_walk walk = {0}; tp_value_next(tp_value_get(message, "content"), &walk); index++)
+    take_block(answer, index, walk.value);
+  take_usage(answer, tp_value_get(message, "usage"));
 }
 
 static void take_block_start(tp__openai_answer *answer, tp_text event) {
   take_block(answer, tp__openai_count(event, "index"), tp_value_get(event, "content_block"));
 }
 
+/* By what stands in it, not by its type, which some servers leave out. */
 static void take_delta(tp__openai_answer *answer, tp_text event) {
-  tp_text delta = tp_value_get(event, "delta"), type = tp__openai_text(delta, "type"), none = {NULL, 0};
-  if (tp__is_word(type, "text_delta")) tp__openai_answer_text(answer, tp__openai_text(delta, "text"));
-  if (!tp__is_word(type, "input_json_delta")) return;
-  tp__openai_draft *draft = tp__openai_answer_draft(answer, tp__openai_count(event, "index"), none);
-  tp__openai_answer_fragment(answer, draft, none, none, tp__openai_text(delta, "partial_json"));
+  tp_text delta = tp_value_get(event, "delta"), json = tp_value_get(delta, "partial_json");
+  tp_text thinking = tp__openai_text(delta, "thinking"), signature = tp__openai_text(delta, "signature");
+  int64_t index = tp__openai_count(event, "index");
+  tp__openai_answer_text(answer, (tp__openai_spot){index, 0}, tp__openai_text(delta, "text"));
+  if (json.size > 0)
+    tp__openai_answer_call(answer,
+                           &(tp__openai_fragment){.index = index, .arguments = tp_value_text(json), .value = json});
+  if (thinking.size > 0)
+    tp__openai_answer_block_text(answer, tp__openai_answer_block(answer, index, "thinking"), thinking);
+  if (signature.size > 0)
+    tp__openai_answer_block_signature(answer, tp__openai_answer_block(answer, index, "thinking"), signature);
 }
 
 static void take_message_delta(tp__openai_answer *answer, tp_text event) {
@@ -217,16 +239,15 @@ static const tp__openai_event events[] = {
     {NULL, NULL},
 };
 
+static bool is_whole(tp_text value) { return tp_value_kind_of(tp_value_get(value, "content")) == TP_VALUE_ARRAY; }
+
 static void take_whole(tp__openai_answer *answer, tp_text message) {
   int64_t index = 0;
-  if (tp_value_kind_of(tp_value_get(message, "error")) == TP_VALUE_MAP) {
-    tp__openai_take_error(answer, message);
-    return;
-  }
   for (tp_value_walk walk = {0}; tp_value_next(tp_value_get(message, "content"), &walk); index++)
     take_block(answer, index, walk.value);
   tp__openai_answer_stop_text(answer, tp__openai_text(message, "stop_reason"));
   take_usage(answer, tp_value_get(message, "usage"));
+  answer->is_whole = true;
 }
 
 const tp__openai_form tp__openai_form_messages = {.name = "messages",
@@ -242,4 +263,5 @@ const tp__openai_form tp__openai_form_messages = {.name = "messages",
                                                   .kinds = 1 << TP_PART_IMAGE | 1 << TP_PART_FILE,
                                                   .file_urls = true,
                                                   .errors_are_text = true,
+                                                  .is_whole = is_whole,
                                                   .take_whole = take_whole};

@@ -121,54 +121,108 @@ static const tp__openai_rename renames[] = {{"max_tokens", "max_output_tokens"},
 
 /* ---- the answer ---- */
 
-static void take_text(tp__openai_answer *answer, tp_text event) {
-  tp__openai_answer_text(answer, tp__openai_text(event, "delta"));
+static tp__openai_spot spot_of(tp_text event) {
+  return (tp__openai_spot){tp__openai_count(event, "output_index"), tp__openai_count(event, "content_index")};
 }
 
-/* An item that begins, or is whole. @param whole  its arguments are all there are. */
-static void take_call(tp__openai_answer *answer, int64_t index, tp_text item, bool whole) {
-  if (!tp__is_word(tp__openai_text(item, "type"), "function_call")) return;
-  tp_text id = tp__openai_text(item, "call_id"), arguments = tp__openai_text(item, "arguments");
-  tp__openai_draft *draft = tp__openai_answer_draft(answer, index, id);
-  tp__openai_answer_fragment(answer, draft, id, tp__openai_text(item, "name"), (tp_text){NULL, 0});
-  if (whole) tp__openai_answer_arguments(answer, draft, arguments);
+static void take_text(tp__openai_answer *answer, tp_text event) {
+  tp__openai_answer_text(answer, spot_of(event), tp__openai_text(event, "delta"));
+}
+
+/* The text of a part: of what is said, or of a refusal. */
+static tp_text part_text(tp_text part) {
+  tp_text text = tp__openai_text(part, "text");
+  return text.size > 0 ? text : tp__openai_text(part, "refusal");
+}
+
+static void take_text_done(tp__openai_answer *answer, tp_text event) {
+  tp__openai_answer_text_whole(answer, spot_of(event), part_text(event));
+}
+
+static void take_part_added(tp__openai_answer *answer, tp_text event) {
+  tp__openai_answer_text_given(answer, spot_of(event), part_text(tp_value_get(event, "part")));
+}
+
+static bool is_text_part(tp_text part) {
+  return tp__is_one_of(tp__openai_text(part, "type"), "output_text, refusal, text");
+}
+
+static void take_part_done(tp__openai_answer *answer, tp_text event) {
+  tp_text part = tp_value_get(event, "part");
+  if (is_text_part(part)) tp__openai_answer_text_whole(answer, spot_of(event), part_text(part));
+}
+
+typedef void take_text_fn(tp__openai_answer *answer, tp__openai_spot spot, tp_text text);
+
+static void take_message(tp__openai_answer *answer, int64_t index, tp_text item, take_text_fn *take) {
+  tp__openai_spot spot = {index, 0};
+  for (tp_value_walk walk = {0}; tp_value_next(tp_value_get(item, "content"), &walk); spot.part++)
+    if (is_text_part(walk.value)) take(answer, spot, part_text(walk.value));
+}
+
+/* An item that begins, or is whole; in the list of a response at its place. */
+static void take_call(tp__openai_answer *answer, int64_t index, tp_text item, bool is_whole, size_t place) {
+  tp_text arguments = tp_value_get(item, "arguments"), id = tp__openai_text(item, "call_id");
+  tp__openai_answer_call(answer, &(tp__openai_fragment){.index = index,
+                                                        .item = tp__openai_text(item, "id"),
+                                                        .id = id,
+                                                        .name = tp__openai_text(item, "name"),
+                                                        .arguments = tp_value_text(arguments),
+                                                        .value = arguments,
+                                                        .starts = !is_whole,
+                                                        .is_whole = is_whole,
+                                                        .place = place});
+}
+
+static bool is_call(tp_text item) { return tp__is_word(tp__openai_text(item, "type"), "function_call"); }
+static bool is_message(tp_text item) { return tp__is_word(tp__openai_text(item, "type"), "message"); }
+static bool is_reasoning(tp_text item) { return tp__is_word(tp__openai_text(item, "type"), "reasoning"); }
+
+static void take_reasoning(tp__openai_answer *answer, int64_t index, tp_text item) {
+  tp__openai_answer_block_value(answer, tp__openai_answer_block(answer, index, "reasoning"), item);
 }
 
 static void take_item_added(tp__openai_answer *answer, tp_text event) {
-  take_call(answer, tp__openai_count(event, "output_index"), tp_value_get(event, "item"), false);
+  tp_text item = tp_value_get(event, "item");
+  int64_t index = tp__openai_count(event, "output_index");
+  if (is_call(item)) take_call(answer, index, item, false, 0);
+  if (is_message(item)) take_message(answer, index, item, tp__openai_answer_text_given);
 }
 
 static void take_item_done(tp__openai_answer *answer, tp_text event) {
-  take_call(answer, tp__openai_count(event, "output_index"), tp_value_get(event, "item"), true);
+  tp_text item = tp_value_get(event, "item");
+  int64_t index = tp__openai_count(event, "output_index");
+  if (is_call(item)) take_call(answer, index, item, true, 0);
+  if (is_message(item)) take_message(answer, index, item, tp__openai_answer_text_whole);
+  if (is_reasoning(item)) take_reasoning(answer, index, item);
 }
 
-static tp__openai_draft *draft_of(tp__openai_answer *answer, tp_text event) {
-  return tp__openai_answer_draft(answer, tp__openai_count(event, "output_index"), (tp_text){NULL, 0});
+static void take_arguments_of(tp__openai_answer *answer, tp_text event, const char *key, bool is_whole) {
+  tp_text arguments = tp_value_get(event, key);
+  tp__openai_answer_call(answer, &(tp__openai_fragment){.index = tp__openai_count(event, "output_index"),
+                                                        .item = tp__openai_text(event, "item_id"),
+                                                        .arguments = tp_value_text(arguments),
+                                                        .value = arguments,
+                                                        .is_whole = is_whole});
 }
 
 static void take_arguments(tp__openai_answer *answer, tp_text event) {
-  tp_text none = {NULL, 0};
-  tp__openai_answer_fragment(answer, draft_of(answer, event), none, none, tp__openai_text(event, "delta"));
+  take_arguments_of(answer, event, "delta", false);
 }
 
 static void take_arguments_done(tp__openai_answer *answer, tp_text event) {
-  tp__openai_answer_arguments(answer, draft_of(answer, event), tp__openai_text(event, "arguments"));
+  take_arguments_of(answer, event, "arguments", true);
 }
 
-static void take_message(tp__openai_answer *answer, tp_text item) {
-  for (tp_value_walk walk = {0}; tp_value_next(tp_value_get(item, "content"), &walk);) {
-    tp__openai_answer_text(answer, tp__openai_text(walk.value, "text"));
-    tp__openai_answer_text(answer, tp__openai_text(walk.value, "refusal"));
-  }
-}
-
-/* The items of a response, where no event had them. */
+/* The items of a response: what events had already is not taken again. */
 static void take_output(tp__openai_answer *answer, tp_text output) {
   int64_t index = 0;
-  if (answer->text.size > 0 || answer->draft_count > 0) return;
+  size_t place = 0;
+  bool had_reasoning = answer->block_count > 0;
   for (tp_value_walk walk = {0}; tp_value_next(output, &walk); index++) {
-    if (tp__is_word(tp__openai_text(walk.value, "type"), "message")) take_message(answer, walk.value);
-    take_call(answer, index, walk.value, true);
+    if (is_message(walk.value)) take_message(answer, index, walk.value, tp__openai_answer_text_listed);
+    if (is_call(walk.value)) take_call(answer, TP__OPENAI_NO_INDEX, walk.value, true, ++place);
+    if (is_reasoning(walk.value) && !had_reasoning) take_reasoning(answer, index, walk.value);
   }
 }
 
@@ -176,7 +230,7 @@ static void take_reason(tp__openai_answer *answer, tp_text response) {
   tp_text reason = tp__openai_text(tp_value_get(response, "incomplete_details"), "reason");
   if (tp__is_word(reason, "max_output_tokens")) tp__openai_answer_stop(answer, "max_tokens");
   else if (reason.size > 0) tp__openai_answer_stop_text(answer, reason);
-  else tp__openai_answer_stop(answer, answer->draft_count > 0 ? "tool_use" : "end_turn");
+  else tp__openai_answer_stop(answer, answer->calls.count > 0 ? "tool_use" : "end_turn");
 }
 
 static void take_response(tp__openai_answer *answer, tp_text response) {
@@ -202,9 +256,20 @@ static void take_end(tp__openai_answer *answer, tp_text event) {
   answer->done = true;
 }
 
+static bool is_whole(tp_text value) { return tp_value_kind_of(tp_value_get(value, "output")) == TP_VALUE_ARRAY; }
+
+static void take_whole(tp__openai_answer *answer, tp_text response) {
+  take_response(answer, response);
+  answer->is_whole = true;
+}
+
 static const tp__openai_event events[] = {
     {"response.output_text.delta", take_text},
+    {"response.output_text.done", take_text_done},
     {"response.refusal.delta", take_text},
+    {"response.refusal.done", take_text_done},
+    {"response.content_part.added", take_part_added},
+    {"response.content_part.done", take_part_done},
     {"response.output_item.added", take_item_added},
     {"response.function_call_arguments.delta", take_arguments},
     {"response.function_call_arguments.done", take_arguments_done},
@@ -212,6 +277,7 @@ static const tp__openai_event events[] = {
     {"response.completed", take_end},
     {"response.incomplete", take_end},
     {"response.failed", take_end},
+    {"response.done", take_end},
     {"error", tp__openai_take_error},
     {NULL, NULL},
 };
@@ -227,4 +293,5 @@ const tp__openai_form tp__openai_form_responses = {.name = "responses",
                                                    .events = events,
                                                    .kinds = 1 << TP_PART_IMAGE | 1 << TP_PART_FILE,
                                                    .file_urls = true,
-                                                   .take_whole = take_response};
+                                                   .is_whole = is_whole,
+                                                   .take_whole = take_whole};

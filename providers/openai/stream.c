@@ -17,69 +17,128 @@ static void no_memory(tp__openai_stream *stream) {
   (void)tp__openai_fail(failure_of(stream), TP_ERR_NO_MEMORY, false, "no memory for the model's answer");
 }
 
-static void take_event(tp__openai_stream *stream, tp_text event) {
-  tp_text type = stream->form->events->type ? tp__openai_text(event, "type") : (tp_text){NULL, 0};
-  for (const tp__openai_event *row = stream->form->events; row->take; row++) {
-    if (row->type && !tp__is_word(type, row->type)) continue;
-    row->take(&stream->answer, event);
+/* ---- the end ---- */
+
+/* Nothing that was read is an answer: the person sees what came. */
+static void no_answer(tp__openai_stream *stream) {
+  tp__openai_fail_unread(failure_of(stream), "what the endpoint sent has no answer in it", false,
+                         tp__bytes_text(&stream->sse.stray), stream->secret);
+}
+
+/* The endpoint says that the answer is over. */
+static void conclude(tp__openai_stream *stream) {
+  assert(!is_over(stream));
+  tp__openai_answer *answer = &stream->answer;
+  tp__openai_answer_end(answer);
+  if (answer->failure.code != TP_OK) return;
+  if (!tp__openai_answer_has_content(answer) && answer->stop.size == 0 && !answer->is_whole) no_answer(stream);
+  answer->done = answer->failure.code == TP_OK;
+}
+
+static void cut(tp__openai_stream *stream) {
+  char what[80];
+  tp_text stray = stream->taken > 0 ? (tp_text){NULL, 0} : tp__bytes_text(&stream->sse.stray);
+  snprintf(what, sizeof what, "the stream ended in the middle, after %llu events", (unsigned long long)stream->events);
+  tp__openai_fail_unread(failure_of(stream), what, true, stray, stream->secret);
+}
+
+/* ---- an event ---- */
+
+static void take_map(tp__openai_stream *stream, tp_text name, tp_text event) {
+  const tp__openai_form *form = stream->form;
+  tp__openai_answer *answer = &stream->answer;
+  tp_text type = tp__openai_text(event, "type");
+  if (tp__openai_is_error(event) || tp__is_word(name, "error")) {
+    tp__openai_take_error(answer, event);
     return;
   }
-  /* Kinds that the table does not have are not part of the answer: the APIs add some now and then. */
+  for (const tp__openai_event *row = form->events; row->take; row++) {
+    if (row->type && !tp__is_word(type, row->type) && (type.size > 0 || !tp__is_word(name, row->type))) continue;
+    row->take(answer, event);
+    stream->taken += !answer->is_unread;
+    return;
+  }
+  if (form->is_whole(event)) {
+    form->take_whole(answer, event);
+    stream->taken++;
+    if (answer->failure.code == TP_OK) conclude(stream);
+  } else if (type.size == 0 && name.size == 0) {
+    tp__openai_take_unread(answer, event);
+  } else { /* no part of the answer: the APIs add kinds now and then */
+    answer->is_unread = true;
+    stream->other++;
+  }
 }
 
-/* @return false, with the failure set, when it is no JSON object. */
-static bool decode(tp__openai_stream *stream, tp_text json, const char *what, tp_text *ret_value) {
+/* One event, or a list of them. */
+static void take_value(tp__openai_stream *stream, tp_text name, tp_text value) {
+  bool is_first = !tp__openai_answer_has_content(&stream->answer);
+  stream->answer.is_silent = is_first && stream->sse.is_bare && stream->form->is_whole(value);
+  if (tp_value_kind_of(value) == TP_VALUE_ARRAY && tp_value_count(value) == 0) stream->answer.is_unread = true;
+  if (tp_value_kind_of(value) == TP_VALUE_MAP) take_map(stream, name, value);
+  for (tp_value_walk walk = {0}; tp_value_kind_of(value) == TP_VALUE_ARRAY && tp_value_next(value, &walk);) {
+    if (is_over(stream)) return;
+    if (tp_value_kind_of(walk.value) == TP_VALUE_MAP) take_map(stream, name, walk.value);
+    else stream->answer.is_unread = true;
+  }
+}
+
+static void fail_unread(tp__openai_stream *stream, tp_text json, const tp_fault *fault) {
+  char what[TP_FAULT_MESSAGE_SIZE];
+  tp__bytes why = {0};
+  tp__openai_put_without(&why, tp_text_of(fault->message), stream->secret); /* it may quote the text */
+  snprintf(what, sizeof what, "event %llu of the endpoint, %u:%u: %.160s", (unsigned long long)stream->events,
+           fault->line, fault->column, tp__bytes_string(&why));
+  tp__bytes_fini(&why);
+  tp__openai_fail_unread(failure_of(stream), what, false, json, stream->secret);
+}
+
+/* @return false, with the failure set, when it is no JSON and does not become one. */
+static bool decode(tp__openai_stream *stream, tp_text json, tp_text *ret_value, bool *ret_marks) {
   tp_fault fault = {.code = TP_OK};
+  *ret_marks = false;
   tp_writer_reset(stream->writer);
   tp_status status = tp_json_decode(json, stream->writer, &fault);
+  if (status != TP_OK && status != TP_ERR_NO_MEMORY) {
+    tp__bytes_clear(&stream->repaired);
+    tp__openai_repair(json, &stream->repaired, ret_marks);
+    status = stream->repaired.failed ? TP_ERR_NO_MEMORY
+                                     : tp_json_decode(tp__bytes_text(&stream->repaired), stream->writer, NULL);
+  }
   if (status == TP_OK && (status = tp_writer_finish(stream->writer, ret_value)) != TP_OK)
     (void)tp__refuse(&fault, status, NULL, "%s", tp_status_text(status));
-  if (status == TP_ERR_NO_MEMORY) {
-    no_memory(stream);
-  } else if (status != TP_OK) {
-    char place[48] = "";
-    tp__bytes why = {0};
-    tp__openai_put_without(&why, tp_text_of(fault.message), stream->secret); /* it may quote the text */
-    if (stream->has_events) snprintf(place, sizeof place, " %llu", (unsigned long long)stream->events);
-    (void)tp__openai_fail(failure_of(stream), TP_ERR_MODEL, false,
-                          "%s%s of the endpoint, %u:%u: %s; check base_url and api, and what stands between", what,
-                          place, fault.line, fault.column, tp__bytes_string(&why));
-    tp__bytes_fini(&why);
-  } else if (tp_value_kind_of(*ret_value) != TP_VALUE_MAP) {
-    (void)tp__openai_fail(failure_of(stream), TP_ERR_MODEL, false,
-                          "the %s of the endpoint is no JSON object; check base_url and api", what);
-  }
-  return failure_of(stream)->code == TP_OK;
+  if (status == TP_ERR_NO_MEMORY) no_memory(stream);
+  else if (status != TP_OK) fail_unread(stream, json, &fault);
+  return status == TP_OK;
 }
 
-static bool has_answer(const tp__openai_stream *stream) {
-  const tp__openai_answer *answer = &stream->answer;
-  return answer->stop.size > 0 || answer->text.size > 0 || answer->draft_count > 0;
-}
-
-static void no_answer(tp__openai_stream *stream) {
-  (void)tp__openai_fail(failure_of(stream), TP_ERR_MODEL, false,
-                        "what the endpoint sent has no answer in it; check base_url and api");
-}
-
-static bool on_event(void *ctx, tp_text data) {
+static bool on_event(void *ctx, tp_text name, tp_text data) {
   tp__openai_stream *stream = ctx;
-  tp_text event;
+  tp_text json = tp__openai_trim(data), event;
+  bool has_marks;
+  if (json.size == 0) return true;
   stream->events++;
-  if (stream->form->last_event && tp__is_word(data, stream->form->last_event)) {
-    stream->answer.done = has_answer(stream);
-    if (!stream->answer.done) no_answer(stream);
-    return false;
+  if (tp__is_word(json, "[DONE]")) {
+    conclude(stream);
+  } else if (!tp__begins(json, "{") && !tp__begins(json, "[")) {
+    tp__openai_sse_stray(&stream->sse, json); /* "ping" */
+    if (tp__is_word(name, "error"))
+      tp__openai_fail_said(failure_of(stream), "the endpoint broke the answer off", 0, json, stream->secret);
+  } else if (decode(stream, json, &event, &has_marks)) {
+    tp__openai_answer_event(&stream->answer, has_marks);
+    take_value(stream, name, event);
+    if (stream->answer.is_unread) tp__openai_sse_stray(&stream->sse, json);
+    if (stream->answer.done) tp__openai_answer_end(&stream->answer);
   }
-  if (data.size > 0 && decode(stream, data, "event", &event)) take_event(stream, event);
+  if (stream->sse.stray.failed) no_memory(stream);
   return !is_over(stream);
 }
 
+/* ---- the bytes ---- */
+
 tp_status tp__openai_stream_init(tp__openai_stream *stream) {
-  stream->answer = (tp__openai_answer){.bytes_max = stream->bytes_max,
-                                       .on_text = stream->has_events ? stream->on_text : NULL,
-                                       .ctx = stream->ctx,
-                                       .secret = stream->secret};
+  stream->answer = (tp__openai_answer){
+      .bytes_max = stream->bytes_max, .on_text = stream->on_text, .ctx = stream->ctx, .secret = stream->secret};
   stream->sse = (tp__openai_sse){.on_event = on_event, .ctx = stream, .event_bytes_max = stream->bytes_max};
   tp__openai_answer_init(&stream->answer);
   return tp_writer_new(tp__heap, &stream->writer);
@@ -88,55 +147,37 @@ tp_status tp__openai_stream_init(tp__openai_stream *stream) {
 void tp__openai_stream_fini(tp__openai_stream *stream) {
   tp__openai_answer_fini(&stream->answer);
   tp__openai_sse_fini(&stream->sse);
-  tp__bytes_fini(&stream->whole);
+  tp__bytes_fini(&stream->repaired);
   tp_writer_free(stream->writer);
   stream->writer = NULL;
 }
 
-static void too_large(tp__openai_stream *stream) {
-  (void)tp__openai_fail(failure_of(stream), TP_ERR_MODEL, false,
-                        "%s of more than %zu bytes: raise response_bytes_max, or ask for fewer tokens",
-                        stream->has_events ? "an event" : "an answer", stream->bytes_max);
-}
-
-static void feed_whole(tp__openai_stream *stream, const char *bytes, size_t size) {
-  if (size > stream->bytes_max - stream->whole.size) {
-    too_large(stream);
-    return;
-  }
-  tp__bytes_put(&stream->whole, bytes, size);
-  if (stream->whole.failed) no_memory(stream);
+/* Why reading stopped, where the answer does not say it. */
+static void note_stop(tp__openai_stream *stream) {
+  if (is_over(stream)) return;
+  if (stream->sse.too_large)
+    (void)tp__openai_fail(failure_of(stream), TP_ERR_MODEL, false,
+                          "an event of more than %zu bytes: raise response_bytes_max, or ask for fewer tokens",
+                          stream->bytes_max);
+  else no_memory(stream);
 }
 
 bool tp__openai_stream_feed(tp__openai_stream *stream, const char *bytes, size_t size) {
   assert(bytes || size == 0);
   if (is_over(stream)) return false;
-  if (!stream->has_events) {
-    feed_whole(stream, bytes, size);
-  } else if (!tp__openai_sse_feed(&stream->sse, bytes, size) && !is_over(stream)) {
-    if (stream->sse.too_large) too_large(stream);
-    else no_memory(stream);
-  }
+  if (!tp__openai_sse_feed(&stream->sse, bytes, size)) note_stop(stream);
   return !is_over(stream);
-}
-
-static void end_whole(tp__openai_stream *stream) {
-  tp_text value;
-  if (!decode(stream, tp__bytes_text(&stream->whole), "answer", &value)) return;
-  stream->form->take_whole(&stream->answer, value);
-  if (stream->answer.failure.code != TP_OK) return;
-  stream->answer.done = has_answer(stream);
-  if (!stream->answer.done) no_answer(stream);
 }
 
 /* Some endpoints leave out the last event; an answer that says why it stopped is whole all the same. */
 bool tp__openai_stream_end(tp__openai_stream *stream) {
   if (is_over(stream)) return is_good(stream);
-  if (!stream->has_events) end_whole(stream);
-  else if (!stream->form->last_event || stream->answer.stop.size == 0)
-    (void)tp__openai_fail(failure_of(stream), TP_ERR_MODEL, true,
-                          "the stream ended in the middle, behind %llu events; try again",
-                          (unsigned long long)stream->events);
-  else stream->answer.done = true;
+  if (!tp__openai_sse_end(&stream->sse)) note_stop(stream);
+  if (is_over(stream)) return is_good(stream);
+  bool is_whole = stream->answer.stop.size > 0 || stream->answer.is_whole;
+  bool has_anything = stream->events > 0 || stream->sse.stray.size > 0;
+  if (is_whole) conclude(stream);
+  else if (has_anything && !stream->sse.is_cut && stream->taken + stream->other == 0) no_answer(stream);
+  else cut(stream);
   return is_good(stream);
 }

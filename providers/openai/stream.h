@@ -1,25 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stream: from the bytes of an endpoint's answer, in whatever pieces, to a response. It knows no network. */
+ * stream: from the bytes of an endpoint's answer, in whatever pieces, to a response. It knows no network. What the
+ * bytes are, events or one JSON text, is read from them; nothing depends on a media type.
+ *
+ * An event is, in this order: the mark of the end ([DONE]); what is no JSON and no part of an answer, left out; JSON,
+ * repaired where servers write what JSON forbids (lenient.h); an error, in any shape; an event or a whole answer of
+ * the form; or none of these, left out. JSON that cannot be repaired fails the answer, since text may be lost. A whole
+ * answer in JSON on its own has no deltas. An answer in which nothing was read fails with the first bytes of what
+ * came. */
 #ifndef TP__OPENAI_STREAM_H
 #define TP__OPENAI_STREAM_H
 
 #include "providers/openai/form.h"
 #include "providers/openai/sse.h"
 
-/** What is read and how; zero-filled but for the fields up to ctx. */
+/** What is read and how; zero-filled but for the fields up to secret. */
 typedef struct tp__openai_stream {
   const tp__openai_form *form;
-  bool has_events;                                /* server-sent events; else one JSON text */
   size_t bytes_max;                               /* of the answer, and of one event */
   tp_status (*on_text)(void *ctx, tp_text piece); /* NULL: none is wanted */
   void *ctx;
   const char *secret;
   tp__openai_answer answer;
   tp__openai_sse sse;
-  tp__bytes whole;
+  tp__bytes repaired;
   tp_writer *writer;
   uint64_t events; /* that have come */
+  uint64_t taken;  /* those in which something of the form was read */
+  uint64_t other;  /* those of kinds that the form does not have */
 } tp__openai_stream;
 
 /** @return TP_OK or TP_ERR_NO_MEMORY; fini in either case. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Any bytes as an answer: the first says which API and whether it is a stream, the second where the rest is split. In
+ * Any bytes as an answer: the first says which API, the second where the rest is split. In
  * whatever pieces they come, they give the same response, or the same failure; the text is what the deltas were. */
 #include "providers/openai/stream.h"
 #include "tests/fuzz/must.h"
@@ -42,10 +42,8 @@ static void tell_response(const tp_model_response *response, gathered *to) {
 
 /* @param split  above the size: each byte alone. */
 static gathered come_to(uint8_t kind, tp_text bytes, size_t split) {
-  tp__openai_stream stream = {.form = tp__openai_form_of((tp_openai_api)(kind % 3)),
-                              .has_events = kind < 128,
-                              .bytes_max = BYTES_MAX,
-                              .on_text = on_text};
+  tp__openai_stream stream = {
+      .form = tp__openai_form_of((tp_openai_api)(kind % 3)), .bytes_max = BYTES_MAX, .on_text = on_text};
   gathered said = {0};
   tp_model_response response;
   bool goes_on = true;
@@ -62,7 +60,8 @@ static gathered come_to(uint8_t kind, tp_text bytes, size_t split) {
   MUST(failure->code != TP_ERR_NO_MEMORY);
   if (done && tp__openai_answer_response(&stream.answer, &response) == TP_OK) {
     MUST(response.text.size <= BYTES_MAX);
-    MUST(!stream.has_events || same_bytes(response.text, (tp_text){deltas.text, deltas.size}));
+    MUST(deltas.size == 0 ? stream.answer.is_whole || response.text.size == 0
+                          : same_bytes(response.text, (tp_text){deltas.text, deltas.size}));
     tell_response(&response, &said);
   } else {
     MUST(failure->message[0] && tp_utf8_valid(tp_text_of(failure->message), NULL));

@@ -185,7 +185,7 @@ TEST(a_body_that_ends_too_soon_is_said) {
   snprintf(half, sizeof half, "%.*s", (int)first_delta_end() - 9, CHAT_HELLO);
   const endpoint_reply replies[] = {{.body = half}, {.body = ""}, {.body = half}};
   provider *p = provider_open(replies, 3, OPTIONS(.retry_wait_ms = 1), false);
-  assert_failed(provider_turn(p, NULL), TP_ERR_MODEL, "the stream ended in the middle, behind 1 events; try again");
+  assert_failed(provider_turn(p, NULL), TP_ERR_MODEL, "the stream ended in the middle, after 1 events; try again");
   assert_int_equal(requests(p), 3);
   provider_close(p);
   const endpoint_reply empty = {.body = ""};
@@ -201,11 +201,11 @@ TEST(what_is_no_answer_is_not_asked_for_again) {
   } rows[] = {
       {{.body = "data: {oops\n\n"}, "event 1 of the endpoint, 1:2: not valid JSON: a key in double quotes "},
       {{.body = "Bad gateway", .type = "application/json"},
-       "answer of the endpoint, 1:1: not valid JSON: a value must stand here, not 'B'; check base_url and api"},
-      {{.body = "{\"choices\": [", .type = "application/json"}, "answer of the endpoint, 1:14: not valid JSON: "},
-      {{.body = "[]", .type = "application/json"}, "the answer of the endpoint is no JSON object; check base_url"},
+       "has no answer in it; it begins with 'Bad gateway'; check base_url and api"},
+      {{.body = "{\"choices\": oops}", .type = "application/json"}, "event 1 of the endpoint, 1:13: not valid JSON: "},
+      {{.body = "[]", .type = "application/json"}, "has no answer in it; it begins with '[]'"},
       {{.body = "{\"ok\": 1}", .type = "application/json"}, "has no answer in it"},
-      {{.body = "<html>Log in</html>", .type = "text/html"}, "a page for people (text/html): check base_url"},
+      {{.body = "<html>Log in</html>", .type = "text/html"}, "but a page for people: 'Log in'; check base_url"},
       {{.body = "this is no gzip", .headers = "Content-Encoding: gzip\r\n"}, "not compressed as it says"},
   };
   for (size_t i = 0; i < COUNT(rows); i++) {
