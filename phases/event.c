@@ -34,6 +34,26 @@ void tp__turn_notify(const tp_turn *turn, const tp_event *event, tp__listeners_o
   if (turn->listeners[1]) tp__listener_set_notify(turn->listeners[1], event, which);
 }
 
+/* Events for people who look at the runtime; all others carry what the turn is about. */
+static bool is_safe(tp_event_kind kind) {
+  return kind == TP_EVENT_DIAGNOSTIC || kind == TP_EVENT_AUDIT || kind == TP_EVENT_RUN || kind == TP_EVENT_PHASE_END;
+}
+
+static void notify_redacted(const tp_turn *turn, const tp_event *event, tp__listeners_of which) {
+  char text[TP__REDACT_SIZE], key[TP__REDACT_SIZE];
+  const tp__redactor *by = tp__runtime_redactor(turn->core.runtime);
+  tp_event shown = *event;
+  tp_contribution said;
+  shown.text = tp__redact(by, TP_REDACT_EVENT, event->text, text, sizeof text);
+  if (event->contribution) { /* a diagnostic or an audit has no other texts */
+    said = *event->contribution;
+    said.text = shown.text;
+    said.key = tp__redact(by, TP_REDACT_EVENT, said.key, key, sizeof key);
+    shown.contribution = &said;
+  }
+  tp__turn_notify(turn, &shown, which);
+}
+
 void tp__event_to(tp_turn *turn, tp_event *event, tp__listeners_of which) {
   if (!tp__turn_has_listener(turn)) return;
   if (!event->struct_size) {
@@ -45,7 +65,8 @@ void tp__event_to(tp_turn *turn, tp_event *event, tp__listeners_of which) {
     event->id_count = TP_ID_COUNT;
     event->turn = &turn->core;
   }
-  tp__turn_notify(turn, event, which);
+  if (tp__runtime_redactor(turn->core.runtime)->redact && is_safe(event->kind)) notify_redacted(turn, event, which);
+  else tp__turn_notify(turn, event, which);
 }
 
 void tp__event(tp_turn *turn, tp_event *event) { tp__event_to(turn, event, TP__LISTENERS_ALL); }

@@ -190,9 +190,9 @@ static void log_list(const tp__phase_run *run, const tp__merged_list *list) {
     const tp_contribution *said = entry->contribution;
     if (list->items[i].flags & TP__MERGE_FAILED) continue; /* its run was logged */
     tp__log_subject about = {.phase = run->phase, .subscription = entry->subscription, .ids = run->turn->core.ids};
+    size_t size = tp__redact_before(tp__runtime_redactor(runtime), said->text, LOGGED_BYTES_MAX);
     tp__log(runtime, level_of(said->severity), &about, "diagnostic of hook %s in %s: %.*s: %.*s", entry->subscription,
-            row->name, (int)said->key.size, said->key.data, (int)tp__utf8_cut(said->text, LOGGED_BYTES_MAX),
-            said->text.data ? said->text.data : "");
+            row->name, (int)said->key.size, said->key.data, (int)size, said->text.data ? said->text.data : "");
   }
 }
 

@@ -11,7 +11,10 @@
 enum { ITERATIONS_MAX = 50, PREVIEW_BYTES = 4096 };
 enum { RESULTS_BYTES_MAX = 16 << 20 }; /* of all results of a response, where tool.batch shows them */
 
-static tp_text preview(tp_text text) { return (tp_text){text.data, tp__utf8_cut(text, PREVIEW_BYTES)}; }
+/* What is redacted later, as a memory is, must not end within a secret. */
+static tp_text preview(const tp__drive *d, tp_text text) {
+  return (tp_text){text.data, tp__redact_before(tp__runtime_redactor(d->session->runtime), text, PREVIEW_BYTES)};
+}
 
 /* Whether a subscription of the phase that begins could read its fields. */
 static bool has_readers(const tp__drive *d) {
@@ -272,8 +275,8 @@ static bool tool_events(tp__drive *d, tp_text *ret_value) {
 bool tp__fill_post_turn(tp__drive *d) {
   tp_text events = {NULL, 0};
   tp__drive_text(d, TP_FIELD_OUTCOME, tp_text_of(tp_turn_outcome_name(d->outcome)));
-  tp__drive_text(d, TP_FIELD_USER_PREVIEW, preview(d->user_text));
-  tp__drive_text(d, TP_FIELD_ASSISTANT_PREVIEW, preview(d->response_text));
+  tp__drive_text(d, TP_FIELD_USER_PREVIEW, preview(d, d->user_text));
+  tp__drive_text(d, TP_FIELD_ASSISTANT_PREVIEW, preview(d, d->response_text));
   if (has_readers(d) && tool_events(d, &events)) tp__drive_value(d, TP_FIELD_TOOL_EVENTS, events);
   tp__drive_int(d, TP_FIELD_SAID_AT, d->request.said_unix_ms);
   tp__drive_int(d, TP_FIELD_ITERATIONS, d->iterations);

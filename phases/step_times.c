@@ -18,10 +18,24 @@ static bool reserve(tp__drive *d) {
   return true;
 }
 
+/* A model may call anything a tool. */
+static tp_text redact_name(tp__drive *d, tp_text name) {
+  char buffer[TP__REDACT_SIZE];
+  const tp__redactor *redactor = tp__runtime_redactor(d->session->runtime);
+  tp_text copy;
+  if (!redactor->redact) return name;
+  tp_text redacted = tp__redact(redactor, TP_REDACT_RECORD, name, buffer, sizeof buffer);
+  return tp__arena_text(&d->arena, redacted, &copy) ? copy : (tp_text){NULL, 0};
+}
+
 static void add(tp__drive *d, const tp_turn_step *step) {
   if (!tp__runtime_store(d->session->runtime)->turn_record) return; /* there is no record to put it in */
-  if (reserve(d)) d->steps[d->step_count++] = *step;
-  else d->steps_dropped++;
+  if (!reserve(d)) {
+    d->steps_dropped++;
+    return;
+  }
+  d->steps[d->step_count] = *step;
+  d->steps[d->step_count++].name = redact_name(d, step->name);
 }
 
 void tp__drive_note_step(tp__drive *d, tp_step_kind kind, int64_t started_ns, int64_t ended_ns, tp_status outcome) {

@@ -77,6 +77,10 @@ tp_text tp_tool_run_id(const tp_tool_run *run, uint32_t id) {
   if (!run) return (tp_text){0};
   return id < TP_ID_COUNT ? run->turn->ids[id] : (tp_text){NULL, 0};
 }
+tp_text tp_tool_run_redact(const tp_tool_run *run, tp_redact_place place, tp_text text, char *buffer, size_t size) {
+  if (!run || (!buffer && size > 0)) return (tp_text){0};
+  return tp__redact(tp__runtime_redactor(run->turn->runtime), place, text, buffer, size);
+}
 tp_text tp_tool_run_name(const tp_tool_run *run) { return run ? tp_text_of(run->name) : (tp_text){0}; }
 tp_text tp_tool_run_mode(const tp_tool_run *run) { return run ? run->turn->mode : (tp_text){0}; }
 tp_caller tp_tool_run_caller(const tp_tool_run *run) { return run ? (tp_caller)run->turn->caller : (tp_caller)0; }

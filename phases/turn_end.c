@@ -68,7 +68,10 @@ static void record_end(const tp__drive *d, const tp_turn_result *result) {
 static void report_end(tp__drive *d) {
   tp_turn_result result;
   tp__ends ends;
+  char buffer[TP__REDACT_SIZE];
   fill_result(d, &result);
+  result.reason =
+      tp__redact(tp__runtime_redactor(d->session->runtime), TP_REDACT_RECORD, result.reason, buffer, sizeof buffer);
   tp_event event = {.kind = TP_EVENT_TURN_END,
                     .visibility = TP_VISIBILITY_USER_VISIBLE,
                     .status = d->code,

@@ -18,7 +18,10 @@ static tp_status refuse(tp_fault *fault, tp_status code, const char *subject, tp
     snprintf(message + size, sizeof message - (size_t)size, ": %s", strerror(error));
   /* The subject may be a part of the fault that is filled. */
   tp_fault made = {.code = code, .line = place.line, .column = place.column, .system_error = error};
-  tp__show(made.message, sizeof made.message, tp_text_of(message));
+  tp_text whole = tp_text_of(message);
+  whole.size = (size_t)tp__cut_word(whole, (int)sizeof made.message - 1);
+  tp__show(made.message, sizeof made.message,
+           whole.size > 0 ? whole : tp_text_of("(its message is one word of more than 511 bytes)"));
   tp__show(made.subject, sizeof made.subject, tp_text_of(subject));
   *fault = made;
   return code;

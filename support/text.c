@@ -52,6 +52,15 @@ int tp__cut(tp_text text, int max) {
   return max;
 }
 
+static bool is_graphic(char byte) { return byte > 0x20 && byte < 0x7f; }
+
+int tp__cut_word(tp_text text, int max) {
+  int end = tp__cut(text, max);
+  if ((size_t)end == text.size || !is_graphic(text.data[end])) return end;
+  while (end > 0 && is_graphic(text.data[end - 1])) end--;
+  return end;
+}
+
 size_t tp__copy_cut(char *buffer, size_t size, tp_text text) {
   assert(size > 0);
   size_t end = text.size;

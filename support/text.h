@@ -17,6 +17,9 @@ bool tp__contains(tp_text text, const char *string);
 
 /** The size of the longest prefix of at most max bytes that does not cut a code point; an int, as "%.*s" takes it. */
 int tp__cut(tp_text text, int max);
+/** The same, and it does not cut a word (printable ASCII characters between others): a part of a secret at the end of a
+ *  text is what no redaction recognizes. */
+int tp__cut_word(tp_text text, int max);
 /** Copies text to a buffer with a NUL, cut between code points.   @param size  of the buffer; > 0.
  *  @return how many bytes were copied. */
 size_t tp__copy_cut(char *buffer, size_t size, tp_text text);

@@ -14,7 +14,7 @@
 
 void tp__judge_set_reason(tp__judge *judge, tp_text text) {
   char *reason = judge->judged->reason;
-  int size = tp__cut(text, TP__JUDGED_REASON_SIZE - 1);
+  int size = tp__cut_word(text, TP__JUDGED_REASON_SIZE - 1);
   if (size > 0) memcpy(reason, text.data, (size_t)size);
   reason[size] = '\0';
   for (int i = 0; i < size; i++) {
@@ -130,7 +130,8 @@ static void read_signal(tp__judge *judge, tp_text signal) {
       if (status != TP_OK) code = tp_text_of("REQUIRES_HUMAN");
       verdict = TP_VERDICT_ASK;
     } else if (status != TP_OK) {
-      tp__judge_fail(judge, TP_REASON_MALFORMED, "a signal has the unknown code %.*s", tp__cut(code, 64), code.data);
+      tp__judge_fail(judge, TP_REASON_MALFORMED, "a signal has the unknown code %.*s", tp__cut_word(code, 64),
+                     code.data);
       return;
     }
     if (judge->hook->row->stop && judge->hook->is_blocking) judge->has_explicit_verdict = true;
@@ -164,7 +165,7 @@ static bool field(tp__judge *judge, tp_text object, const char *key, tp_value_ki
 
 static void read_error(tp__judge *judge, tp_text error) {
   tp_text message = tp_value_text(tp_value_kind_of(error) == TP_VALUE_MAP ? tp_value_get(error, "message") : error);
-  tp__judge_fail(judge, TP_REASON_MALFORMED, "the program reports an error: %.*s", tp__cut(message, 512),
+  tp__judge_fail(judge, TP_REASON_MALFORMED, "the program reports an error: %.*s", tp__cut_word(message, 512),
                  message.size > 0 ? message.data : "");
 }
 
@@ -173,7 +174,7 @@ static void read_fields_unknown(tp__judge *judge, tp_text object) {
   for (tp_value_walk walk = {0}; tp_value_next(object, &walk);)
     if (!tp__is_one_of(walk.key, known))
       tp__judge_diagnose_made(judge, "field_unknown", TP_SEVERITY_INFO, "the result has the unknown field %.*s",
-                              tp__cut(walk.key, 64), walk.key.data);
+                              tp__cut_word(walk.key, 64), walk.key.data);
 }
 
 static void read_object(tp__judge *judge, tp_text object) {
@@ -231,7 +232,7 @@ bool tp__judge_hides_answer(tp_text text) {
 void tp__judge_fail_hidden(tp__judge *judge, tp_text text) {
   tp__judge_fail(judge, TP_REASON_MALFORMED,
                  "stdout has an answer, and is not exactly one JSON object: nothing else may be printed there: %.*s",
-                 tp__cut(text, 200), text.data);
+                 tp__cut_word(text, 200), text.data);
 }
 
 /* A program that blocks by its exit code blocks whatever it printed; all others answer for their output. */
@@ -243,7 +244,7 @@ static void read_output(tp__judge *judge, tp_text output, bool blocks) {
     if (blocks) return;
     if (is_guard && judge->hook->kind == TP__HOOK_WEBHOOK)
       tp__judge_fail(judge, TP_REASON_MALFORMED, "the endpoint answered with no JSON object: %.*s",
-                     tp__cut(output, 200), output.data);
+                     tp__cut_word(output, 200), output.data);
     else if (is_guard && tp__judge_hides_answer(output)) tp__judge_fail_hidden(judge, output);
     else tp__judge_remind(judge, output, "output");
     return;
@@ -275,7 +276,7 @@ static void read_output(tp__judge *judge, tp_text output, bool blocks) {
 void tp__hook_errors_show(const tp__hook *hook, tp_text errors, char *ret_text, size_t size) {
   tp_text text = tp__judge_trimmed(errors);
   if (text.size == 0) ret_text[0] = '\0';
-  else if (hook->keeps_errors) snprintf(ret_text, size, ": %.*s", tp__cut(text, size - 3), text.data);
+  else if (hook->keeps_errors) snprintf(ret_text, size, ": %.*s", tp__cut_word(text, size - 3), text.data);
   else
     snprintf(ret_text, size, "; its standard error is not kept: %skeep it with keep_stderr: true",
              hook->kind == TP__HOOK_WORKER ? "" : "see it with `turnphase hooks run`, or ");
@@ -362,7 +363,8 @@ static bool is_unanswered(tp__judge *judge, const tp_process_result *result) {
   if (is_other) return false;
   tp_text why = tp__judge_trimmed(result->errors);
   tp_reason reason = result->exit_code == TP__WEBHOOK_UNREACHABLE ? TP_REASON_CANNOT_START : TP_REASON_ERROR;
-  tp__judge_fail(judge, reason, "the endpoint gave no answer: %.*s", tp__cut(why, 512), why.size > 0 ? why.data : "");
+  tp__judge_fail(judge, reason, "the endpoint gave no answer: %.*s", tp__cut_word(why, 512),
+                 why.size > 0 ? why.data : "");
   return true;
 }
 
@@ -458,13 +460,14 @@ static void judge_reply(tp__judge *judge, tp_text text) {
   tp__prompt_answer found;
   const char *wrong = tp__prompt_find(text, &judge->judged->writer, &found);
   if (wrong) {
-    tp__judge_fail(judge, TP_REASON_MALFORMED, "%s: %.*s", wrong, tp__cut(text, 200), text.size > 0 ? text.data : "");
+    tp__judge_fail(judge, TP_REASON_MALFORMED, "%s: %.*s", wrong, tp__cut_word(text, 200),
+                   text.size > 0 ? text.data : "");
     return;
   }
   for (tp_value_walk walk = {0}; tp_value_next(found.object, &walk);)
     if (!tp__is_one_of(walk.key, "ok reason"))
       tp__judge_diagnose_made(judge, "field_unknown", TP_SEVERITY_INFO, "the answer has the unknown field %.*s",
-                              tp__cut(walk.key, 64), walk.key.data);
+                              tp__cut_word(walk.key, 64), walk.key.data);
   if (judge->hook->protocol) {
     tp__protocol_judge_prompt(judge, found.ok, found.reason);
     return;

@@ -301,7 +301,7 @@ static void add_details(tp__input *in) {
 static void add_notification(tp__input *in) {
   char message[512];
   tp_text tool = tp__protocol_tool(in->hook, tp_call_text(in->call, TP_FIELD_TOOL));
-  snprintf(message, sizeof message, "A person is asked whether %.*s may run", tp__cut(tool, 256),
+  snprintf(message, sizeof message, "A person is asked whether %.*s may run", tp__cut_word(tool, 256),
            tool.size > 0 ? tool.data : "");
   tp__input_string(in, "message", message);
   tp__input_string(in, "notification_type", notification_of(in->hook));

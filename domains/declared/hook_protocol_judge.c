@@ -278,7 +278,7 @@ static void note_unknown(tp__judge *judge, tp_text map, const char *known, const
                          const char *words) {
   for (tp_value_walk walk = {0}; tp_value_next(map, &walk);)
     if (!tp__is_one_of(walk.key, known) && is_there(walk.value))
-      tp__judge_diagnose_made(judge, code, severity, "%.*s %s", tp__cut(walk.key, 64), walk.key.data, words);
+      tp__judge_diagnose_made(judge, code, severity, "%.*s %s", tp__cut_word(walk.key, 64), walk.key.data, words);
 }
 
 static void note_the_rest(tp__judge *judge, const struct said *said) {

@@ -339,7 +339,7 @@ static tp_answer run_permissions(const tp__hook *hook, tp_call *call) {
   if (strcmp(what, "auto") == 0) return tp_call_allow(call);
   bool asks = strcmp(what, "ask") == 0;
   snprintf(reason, sizeof reason, "%s %s the tool %.*s", hook->id, asks ? "asks before" : "never lets run",
-           tp__cut(tool, 128), tool.size > 0 ? tool.data : "");
+           tp__cut_word(tool, 128), tool.size > 0 ? tool.data : "");
   return asks ? tp_call_ask(call, reason) : tp_call_deny(call, reason);
 }
 

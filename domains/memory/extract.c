@@ -47,11 +47,27 @@ static tp_status ask(tp__memory_domain *domain, tp_call *call, const char *words
   return status;
 }
 
+/* In place of a fact's text a redacted one, of at most max bytes; the caller frees it with sqlite3_free(). */
+static char *redact_text(tp_call *call, tp_text *text, int max) {
+  char buffer[TP__MEMORY_REDACT_SIZE];
+  tp_text left = tp_call_redact(call, TP_REDACT_MEMORY, *text, buffer, sizeof buffer);
+  if (left.data == text->data) return NULL; /* nothing is redacted here */
+  char *copy = sqlite3_mprintf("%.*s", tp__cut(left, max), left.data ? left.data : "");
+  *text = tp_text_of(copy ? copy : "[redacted]");
+  return copy;
+}
+
 static tp_status keep_facts(tp__memory_domain *domain, tp_call *call, const tp__memory_scope *scope,
                             const tp__memory_said *said, const tp__memory_facts *facts) {
   size_t kept = 0;
-  char words[160];
-  tp_status status = tp__memory_facts_put(domain->store, scope, &said->memory, facts, &kept);
+  char words[160], *copies[2 * TP__MEMORY_FACTS_MAX];
+  tp__memory_facts redacted = *facts;
+  for (size_t i = 0; i < facts->count; i++) {
+    copies[2 * i] = redact_text(call, &redacted.items[i].subject, TP__MEMORY_SUBJECT_MAX);
+    copies[2 * i + 1] = redact_text(call, &redacted.items[i].statement, TP__MEMORY_STATEMENT_MAX);
+  }
+  tp_status status = tp__memory_facts_put(domain->store, scope, &said->memory, &redacted, &kept);
+  for (size_t i = 0; i < 2 * facts->count; i++) sqlite3_free(copies[i]);
   if (status != TP_OK || facts->count + facts->refused == 0) return status;
   snprintf(words, sizeof words, "%zu kept, %zu known already, %zu refused: without a quote of the user, or too long",
            kept, facts->count - kept, facts->refused);

@@ -339,8 +339,14 @@ static tp_status make_vectors(tp__memory_domain *domain, tp_call *call, const tp
   return status == TP_OK ? TP_OK : embedder_failed(call, status);
 }
 
-static tp_status keep(tp__memory_domain *domain, const tp__memory_scope *scope, const tp__memory *memory) {
-  return tp__memory_is_blank(memory->text) ? TP_OK : tp__memory_put(domain->store, scope, memory, NULL);
+static tp_status keep(tp__memory_domain *domain, tp_call *call, const tp__memory_scope *scope,
+                      const tp__memory *memory) {
+  char buffer[TP__MEMORY_REDACT_SIZE];
+  tp__memory redacted = *memory;
+  if (tp__memory_is_blank(memory->text)) return TP_OK;
+  redacted.text = tp_call_redact(call, TP_REDACT_MEMORY, memory->text, buffer, sizeof buffer);
+  redacted.text.size = (size_t)tp__cut(redacted.text, TP__MEMORY_NOTE_BYTES_MAX);
+  return tp__memory_is_blank(redacted.text) ? TP_OK : tp__memory_put(domain->store, scope, &redacted, NULL);
 }
 
 /* A denied turn was refused for what its text held, so that is not kept. The user's words come first: the lines of a
@@ -359,10 +365,10 @@ static tp_answer post_turn_extractor(void *ctx, tp_call *call) {
                        .turn = tp_call_id(call, TP_ID_TURN),
                        .text = tp_call_text(call, TP_FIELD_USER_PREVIEW)};
   const tp__memory_said said = {memory, tp_call_text(call, TP_FIELD_ASSISTANT_PREVIEW)};
-  tp_status status = keep(domain, &scope, &memory);
+  tp_status status = keep(domain, call, &scope, &memory);
   memory.part = tp_text_of(tp__memory_assistant);
   memory.text = said.answer;
-  if (status == TP_OK && domain->keep_assistant) status = keep(domain, &scope, &memory);
+  if (status == TP_OK && domain->keep_assistant) status = keep(domain, call, &scope, &memory);
   tp_status facts = TP_OK;
   bool again = false;
   if (status == TP_OK && domain->has_model && !tp__memory_is_blank(said.memory.text))

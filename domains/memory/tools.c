@@ -98,6 +98,10 @@ static tp_answer memory_remember(void *ctx, tp_tool_run *run) {
   tp_text text = tp_value_text(tp_value_get(tp_tool_run_arguments(run), "text"));
   if (tp__memory_is_blank(text)) return refuse(run, "There is nothing to remember in an empty text.");
   if (text.size > TP__MEMORY_NOTE_BYTES_MAX) return refuse(run, "A memory has at most 4096 bytes; shorten it.");
+  char buffer[TP__MEMORY_REDACT_SIZE];
+  text = tp_tool_run_redact(run, TP_REDACT_MEMORY, text, buffer, sizeof buffer);
+  text.size = (size_t)tp__cut(text, TP__MEMORY_NOTE_BYTES_MAX);
+  if (tp__memory_is_blank(text)) return refuse(run, "Nothing is left of the text without its secrets.");
   tp__memory_scope scope = scope_of(domain, run);
   char part[TP__MEMORY_PART_SIZE];
   tp__memory_part_write("note-", text, part);

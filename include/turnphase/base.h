@@ -219,6 +219,38 @@ typedef struct tp_log_record {
 /** Receives log records. Called without any lock of ours; must not call back into the runtime. Threads: any. */
 typedef void (*tp_log_fn)(void *ctx, const tp_log_record *record);
 
+/** Where a text goes after it was redacted. */
+typedef enum tp_redact_place {
+  TP_REDACT_RECORD = 1, /* messages and reasons in records of attempts, turns and jobs, and in a turn's result */
+  TP_REDACT_AUDIT = 2,  /* the detail of an audit row */
+  TP_REDACT_LOG = 3,    /* the message of a log record */
+  TP_REDACT_EVENT = 4,  /* text and key of an event of kind DIAGNOSTIC, AUDIT, RUN or PHASE_END */
+  TP_REDACT_MEMORY = 5, /* what a long-term memory stores */
+  TP_REDACT_FORCE_32 = 0x7fffffff
+} tp_redact_place;
+
+/** A text that leaves a turn. The size of its place cuts it after the callback. struct_size, place, text and capacity
+ *  are set by the library; everything is borrowed until the callback returns. */
+typedef struct tp_redaction {
+  size_t struct_size;
+  tp_redact_place place;
+  /** 1: the text was longer than 4,096 bytes and was cut between two words; else 0. */
+  uint32_t is_cut;
+  /** The callback changes it; UTF-8, without a NUL at its end. */
+  char *text;
+  /** Of the text: 1 to 4,096; the callback sets it when the text gets shorter or longer. */
+  size_t size;
+  /** The longest text that the callback may leave. */
+  size_t capacity;
+} tp_redaction;
+
+/** Takes secrets out of a text, in place. A text may be passed several times, also after it was redacted. The callback
+ *  is called without any lock of ours; it must neither block nor call back into the runtime.
+ *  @return false when it could not do its work: "[redacted]" leaves in place of the text, as it does when size is above
+ *          capacity and when the text is not UTF-8.
+ *  Threads: any, also several at once. */
+typedef bool (*tp_redact_fn)(void *ctx, tp_redaction *redaction);
+
 /** Names one attempt that is still open. It is a number: it may be copied, stored and used by any thread. 0 is
  *  never valid. */
 typedef struct tp_token {

@@ -319,6 +319,14 @@ TP_API tp_text tp_call_triggered_by(const tp_call *call);
  *  handler returns.
  *  Threads: that of the call. */
 TP_API tp_text tp_call_environment(const tp_call *call);
+/** Redacts a text that the handler keeps or shows outside the turn, as the library does with its own texts
+ *  (tp_runtime_options.redact).
+ *  @param buffer  size bytes for what the callback leaves: twice the text's size is enough for most. At most 4,096
+ *                 bytes of the text are read.
+ *  @return the text itself where the runtime has no redact; else a text in buffer, or "[redacted]"; empty for a call or
+ *          a buffer that is NULL.
+ *  Threads: that of the call. */
+TP_API tp_text tp_call_redact(const tp_call *call, tp_redact_place place, tp_text text, char *buffer, size_t size);
 /** tp_turn_request.mode ("plan", "auto", …); may be empty. Threads: that of the call. */
 TP_API tp_text tp_call_mode(const tp_call *call);
 /** The phase, and the subscription's own id. Threads: that of the call. */

@@ -149,6 +149,12 @@ typedef struct tp_runtime_options {
    *  handlers that need a thread are shed, too. A shed run is a failure (shed) in its row. Required handlers, tools,
    *  and the phases at the end of every turn are never shed. 0: 16,384. */
   uint32_t handler_queue_max;
+  /** Takes secrets out of the texts of records, audit rows, log records, safe events and long-term memories
+   *  (tp_redact_place). It does not get what the turn itself reads and writes: messages, arguments, results, the
+   *  history, questions, the payloads of jobs. NULL: texts leave as they are. */
+  tp_redact_fn redact;
+  /** TP_ERR_USAGE without redact. */
+  void *redact_ctx;
 } tp_runtime_options;
 
 /** Makes a runtime. Starts no thread and opens nothing: tp_runtime_start() does.

@@ -137,6 +137,9 @@ TP_API tp_text tp_tool_run_name(const tp_tool_run *run);
 TP_API tp_text tp_tool_run_mode(const tp_tool_run *run);
 TP_API tp_caller tp_tool_run_caller(const tp_tool_run *run);
 TP_API tp_text tp_tool_run_agent_config(const tp_tool_run *run);
+/** As tp_call_redact(). Threads: that of the run. */
+TP_API tp_text tp_tool_run_redact(const tp_tool_run *run, tp_redact_place place, tp_text text, char *buffer,
+                                  size_t size);
 /** One of TP_ID_*. Borrowed as long as the run is valid. Threads: that of the run. */
 TP_API tp_text tp_tool_run_id(const tp_tool_run *run, tp_id_kind id);
 /** The host's own pointer, as tp_call_data(). Threads: that of the run. */

@@ -336,7 +336,9 @@ static void fail_with(tp__openai_failure *failure, const char *place, long statu
     tp__openai_put_without(&all, tp_text_of(s->code[0] ? s->code : s->type), secret);
     tp__bytes_put_string(&all, ")");
   }
-  tp__show(shown, sizeof shown, tp__bytes_text(&all));
+  tp_text whole = tp__bytes_text(&all);
+  whole.size = (size_t)tp__cut_word(whole, sizeof shown - 1);
+  tp__show(shown, sizeof shown, whole);
   tp__bytes_fini(&all);
   (void)tp__openai_fail(failure, row->code, retryable, "%s: %s; %s", place, shown[0] ? shown : "no reason was given",
                         row->remedy);
@@ -416,7 +418,7 @@ void tp__openai_fail_said(tp__openai_failure *failure, const char *place, long s
     said s = {.number = -1};
     if (tp__begins(text, "<")) put_page(&s.message, text);
     else tp__openai_put_without(&s.message, text, secret);
-    if (s.message.size > EXCERPT_SIZE) s.message.size = EXCERPT_SIZE;
+    s.message.size = (size_t)tp__cut_word(tp__bytes_text(&s.message), EXCERPT_SIZE);
     fail_with(failure, place, status, &s, tp__begins(text, "<") ? secret : NULL);
     tp__bytes_fini(&s.message);
   }
@@ -424,7 +426,8 @@ void tp__openai_fail_said(tp__openai_failure *failure, const char *place, long s
 }
 
 static void put_escaped(tp__bytes *to, tp_text bytes) {
-  for (size_t i = 0; i < bytes.size && i < EXCERPT_SIZE; i++) {
+  size_t size = (size_t)tp__cut_word(bytes, EXCERPT_SIZE);
+  for (size_t i = 0; i < size; i++) {
     unsigned char c = (unsigned char)bytes.data[i];
     if (c == '\n') tp__bytes_put_string(to, "\\n");
     else if (c == '\r') tp__bytes_put_string(to, "\\r");
@@ -432,7 +435,7 @@ static void put_escaped(tp__bytes *to, tp_text bytes) {
     else if (c < 0x20 || c >= 0x7f) tp__bytes_printf(to, "\\x%02x", c);
     else tp__bytes_put(to, bytes.data + i, 1);
   }
-  if (to->size > QUOTED_SIZE) to->size = QUOTED_SIZE;
+  to->size = (size_t)tp__cut_word(tp__bytes_text(to), QUOTED_SIZE);
 }
 
 void tp__openai_fail_unread(tp__openai_failure *failure, const char *what, bool retryable, tp_text bytes,

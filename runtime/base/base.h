@@ -116,5 +116,8 @@ static inline const char *tp__name_at(const char *const *names, size_t count, si
   tp__name_at(names, sizeof(names) / sizeof *(names), (size_t)(value), otherwise)
 /** The longest prefix of at most max bytes that does not cut a code point. */
 size_t tp__utf8_cut(tp_text text, size_t max);
+/** The same, and it does not cut a word: the printable ASCII characters between others. So no part of a secret is left
+ *  at the end of a text that is redacted after it was cut. */
+size_t tp__utf8_cut_word(tp_text text, size_t max);
 
 #endif

@@ -22,7 +22,10 @@ tp_status tp__fail(tp_fault *fault, tp_status code, const char *subject, const c
   va_start(args, format);
   vsnprintf(message, sizeof message, format, args);
   va_end(args);
-  copy_cut(built.message, tp_text_of(message), sizeof built.message - 1);
+  tp_text whole = tp_text_of(message);
+  whole.size = tp__utf8_cut_word(whole, sizeof built.message - 1);
+  if (whole.size == 0 && message[0]) whole = tp_text_of("(its message is one word of more than 511 bytes)");
+  copy_cut(built.message, whole, sizeof built.message - 1);
   copy_cut(built.subject, tp_text_of(subject), sizeof built.subject - 1);
   *fault = built;
   return code;

@@ -26,6 +26,16 @@ size_t tp__utf8_cut(tp_text text, size_t max) {
   return ((unsigned char)text.data[cut] & 0xC0) == 0x80 ? max : cut;
 }
 
+static bool is_graphic(char byte) { return byte > 0x20 && byte < 0x7f; }
+
+size_t tp__utf8_cut_word(tp_text text, size_t max) {
+  size_t cut = tp__utf8_cut(text, max);
+  TP__ASSERT(cut <= max && cut <= text.size);
+  if (cut == text.size || !is_graphic(text.data[cut])) return cut;
+  while (cut > 0 && is_graphic(text.data[cut - 1])) cut--;
+  return cut;
+}
+
 /* Reads one code point; 0 bytes when it is not well-formed: cut off, overlong, a surrogate, or above U+10FFFF. */
 static size_t utf8_read(const unsigned char *bytes, uint32_t *ret_point) {
   static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};

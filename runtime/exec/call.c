@@ -56,6 +56,11 @@ tp_failure tp_call_failure(const tp_call *call) {
   return node_of(call)->failure;
 }
 
+tp_text tp_call_redact(const tp_call *call, tp_redact_place place, tp_text text, char *buffer, size_t size) {
+  if (!call || (!buffer && size > 0)) return (tp_text){0};
+  return tp__redact(tp__runtime_redactor(call->entry->turn->runtime), place, text, buffer, size);
+}
+
 /* NULL: the call is not one of a job. */
 static const tp__detached_job *job_of(const tp_call *call) {
   const tp__detached_job *job = call->entry->detached_run ? tp__detached_job_of(call->entry) : NULL;

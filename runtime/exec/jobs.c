@@ -83,7 +83,9 @@ static tp_job_end end_of(const tp__detached_end *end) {
 static void run_ended(void *ctx, const tp__detached_end *end) {
   running_job *job = ctx;
   tp__jobs *jobs = job->jobs;
-  tp_text message = tp_text_of(end->message);
+  char buffer[TP__REDACT_SIZE];
+  tp_text message = tp__redact(tp__runtime_redactor(jobs->runtime), TP_REDACT_RECORD, tp_text_of(end->message), buffer,
+                               sizeof buffer);
   job->end = end_of(end);
   job->state = end->state;
   job->reason = end->reason;

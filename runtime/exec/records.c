@@ -234,9 +234,10 @@ void tp__entry_record_fast_path(tp__entry *e) {
 void tp__entry_record_attempt(tp__entry *e, uint32_t index, tp_state state, tp_reason reason, const char *message) {
   tp_runtime *runtime = e->turn->runtime;
   const tp__row_details *row = &e->runs[index].row;
-  tp_text text = tp_text_of(message);
+  char buffer[TP__REDACT_SIZE];
   tp__inside frame;
   if (!runtime->store.attempt) return;
+  tp_text text = tp__redact(&runtime->redactor, TP_REDACT_RECORD, tp_text_of(message), buffer, sizeof buffer);
   text.size = tp__utf8_cut(text, ATTEMPT_MESSAGE_MAX);
   tp_attempt_record record = {.struct_size = sizeof record,
                               .process_run_id = runtime->jobs.mark,

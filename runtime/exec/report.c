@@ -9,6 +9,10 @@ enum { SUBJECT_BYTES_MAX = 128 }; /* of a name in a log line */
 
 static int bytes_of(tp_text text, size_t max) { return (int)tp__utf8_cut(text, max); }
 
+static int bytes_before(const tp__turn *turn, tp_text text, size_t max) {
+  return (int)tp__redact_before(tp__runtime_redactor(turn->runtime), text, max);
+}
+
 static const char *phase_name(const tp_runtime *runtime, uint32_t phase) {
   const tp_phase *row = tp__registry_phase(tp__runtime_registry(runtime), phase);
   return row ? row->name : "?";
@@ -16,9 +20,10 @@ static const char *phase_name(const tp_runtime *runtime, uint32_t phase) {
 
 /* "failure of hook guard in turn.intake: timed_out, timeout after 5000 us, turn t1" */
 static void log_report(const tp__turn *turn, tp_log_level level, const tp__report *r) {
-  char subject[SUBJECT_BYTES_MAX + 8] = "", duration[40] = "";
+  char subject[TP__REDACT_BYTES + 8] = "", duration[40] = "";
+  tp_text detail = r->detail;
   if (r->subject.size > 0)
-    snprintf(subject, sizeof subject, " (`%.*s`)", bytes_of(r->subject, SUBJECT_BYTES_MAX), r->subject.data);
+    snprintf(subject, sizeof subject, " (`%.*s`)", bytes_before(turn, r->subject, SUBJECT_BYTES_MAX), r->subject.data);
   if (r->duration_ns > 0)
     snprintf(duration, sizeof duration, " after %lld us", (long long)(r->duration_ns / TP__NS_PER_US));
   tp_text id = turn->ids[TP_ID_TURN];
@@ -26,19 +31,19 @@ static void log_report(const tp__turn *turn, tp_log_level level, const tp__repor
   tp__log_subject about = {.status = r->status, .phase = r->phase, .subscription = r->subscription, .ids = turn->ids};
   tp__log(turn->runtime, level, &about, "%s of hook %s in %s%s: %s%s%s%s%.*s%s, turn %.*s", r->action, r->subscription,
           phase_name(turn->runtime, r->phase), subject, why ? tp_state_name(r->state) : "", why ? ", " : "",
-          why ? tp_reason_name(r->reason) : "", why && r->detail.size > 0 ? ": " : "",
-          bytes_of(r->detail, TP__AUDIT_DETAIL_SIZE), r->detail.data ? r->detail.data : "", duration,
+          why ? tp_reason_name(r->reason) : "", why && detail.size > 0 ? ": " : "",
+          bytes_before(turn, detail, TP__AUDIT_DETAIL_SIZE), detail.data ? detail.data : "", duration,
           bytes_of(id, TP_ID_BYTES_MAX), id.data ? id.data : "");
 }
 
 void tp__report_add(const tp__turn *turn, tp_log_level level, const tp__report *r) {
   tp__audit_row row;
-  char detail[TP__AUDIT_DETAIL_SIZE];
+  char detail[2 * TP__REDACT_BYTES + 4]; /* the whole of both, since they are redacted together */
   bool both = r->subject.size > 0 && r->detail.size > 0;
-  snprintf(detail, sizeof detail, "%.*s%s%.*s", bytes_of(r->subject, SUBJECT_BYTES_MAX),
-           r->subject.size > 0 ? r->subject.data : "", both ? ": " : "", bytes_of(r->detail, TP__AUDIT_DETAIL_SIZE),
-           r->detail.data ? r->detail.data : "");
-  tp__audit_fill(&row, r->owner, r->action, detail, r->status, 0);
+  snprintf(detail, sizeof detail, "%.*s%s%.*s", bytes_before(turn, r->subject, SUBJECT_BYTES_MAX),
+           r->subject.size > 0 ? r->subject.data : "", both ? ": " : "",
+           bytes_before(turn, r->detail, TP__AUDIT_DETAIL_SIZE), r->detail.data ? r->detail.data : "");
+  tp__audit_fill(tp__runtime_registry(turn->runtime), &row, r->owner, r->action, detail, r->status, 0);
   tp__audit_copy(row.turn, sizeof row.turn, turn->ids[TP_ID_TURN]);
   row.subscription = r->subscription;
   row.phase = r->phase;

@@ -29,12 +29,24 @@ enum {
 };
 static const int64_t SHED_LOG_NS = (int64_t)10000 * TP__NS_PER_MS; /* between two such lines */
 
+static void write_message(const tp_runtime *runtime, char message[TP_FAULT_MESSAGE_SIZE], const char *format,
+                          va_list arguments) {
+  char whole[TP__REDACT_BYTES + 4], buffer[TP__REDACT_SIZE]; /* a longer one is seen as one that was cut */
+  if (!runtime->redactor.redact) {
+    vsnprintf(message, TP_FAULT_MESSAGE_SIZE, format, arguments);
+    return;
+  }
+  vsnprintf(whole, sizeof whole, format, arguments);
+  tp_text text = tp__redact(&runtime->redactor, TP_REDACT_LOG, tp_text_of(whole), buffer, sizeof buffer);
+  tp__audit_copy(message, TP_FAULT_MESSAGE_SIZE, text);
+}
+
 void tp__log(const tp_runtime *runtime, tp_log_level level, const tp__log_subject *subject, const char *format, ...) {
   if (!runtime->options.log || level > runtime->options.log_level) return;
   char message[TP_FAULT_MESSAGE_SIZE];
   va_list arguments;
   va_start(arguments, format);
-  vsnprintf(message, sizeof message, format, arguments);
+  write_message(runtime, message, format, arguments);
   va_end(arguments);
   tp_log_record record = {.struct_size = sizeof record, .level = level, .unix_ms = tp__unix_ms(), .message = message};
   if (subject) {
@@ -68,6 +80,7 @@ tp_status tp__become_owner(const tp_runtime *runtime, tp__inside *frame, tp_faul
 
 const tp_runtime_options *tp__runtime_options(const tp_runtime *runtime) { return &runtime->options; }
 const tp_allocator *tp__runtime_allocator(const tp_runtime *runtime) { return &runtime->allocator; }
+const tp__redactor *tp__runtime_redactor(const tp_runtime *runtime) { return &runtime->redactor; }
 const tp_store *tp__runtime_store(const tp_runtime *runtime) { return &runtime->store; }
 tp__registry *tp__runtime_registry(const tp_runtime *runtime) { return runtime->registry; }
 const tp__layer_ops *tp__runtime_layer_ops(const tp_runtime *runtime) { return runtime->layer_ops; }
@@ -155,6 +168,8 @@ static tp_status resolve(tp_runtime_options *options, const tp_runtime_options *
   if (theirs) TP__TRY(tp__options_read(options, sizeof *options, theirs, "tp_runtime_options", fault));
   if (!options->allocator.alloc != !options->allocator.release)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "allocator: set both alloc and release, or neither");
+  if (!options->redact && options->redact_ctx)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "redact_ctx is set, but redact is NULL: set both, or leave both NULL");
   if ((unsigned)options->log_level > TP_LOG_DEBUG)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "log_level: %d is no level of the log", (int)options->log_level);
   if (!options->log_level) options->log_level = TP_LOG_INFO;
@@ -311,6 +326,8 @@ static tp_status make_registry(tp_runtime *runtime, tp_fault *fault) {
                            layer_ops->alias_count, options->phases, options->phase_count, layer_ops->contributions,
                            &runtime->registry, fault));
   tp__registry_hook_defaults(runtime->registry, options->hook_limit_ms, options->hook_failure);
+  runtime->redactor = (tp__redactor){options->redact, options->redact_ctx};
+  tp__registry_redact(runtime->registry, &runtime->redactor);
   return TP_OK;
 }
 

@@ -75,6 +75,7 @@ typedef struct tp__counters {
 /** As the host gave them, resolved; but not `store`: that may point to what is gone. */
 const tp_runtime_options *tp__runtime_options(const tp_runtime *runtime);
 const tp_allocator *tp__runtime_allocator(const tp_runtime *runtime);
+const tp__redactor *tp__runtime_redactor(const tp_runtime *runtime);
 const tp_store *tp__runtime_store(const tp_runtime *runtime);
 tp__registry *tp__runtime_registry(const tp_runtime *runtime);
 const tp__layer_ops *tp__runtime_layer_ops(const tp_runtime *runtime);

@@ -16,6 +16,7 @@
 struct tp_runtime {
   tp__runtime_state state;
   /* never changes after new */
+  tp__redactor redactor;
   tp_runtime_options options; /* resolved; store: the host's, not to be followed, NULL when it is ours */
   tp_allocator allocator;
   tp_store store;

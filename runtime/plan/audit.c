@@ -11,15 +11,17 @@ void tp__audit_copy(char *target, size_t target_size, tp_text text) {
   target[size] = '\0';
 }
 
-void tp__audit_fill(tp__audit_row *row, const char *owner, const char *action, const char *detail, tp_status status,
-                    uint64_t snapshot_hash) {
+void tp__audit_fill(const tp__registry *registry, tp__audit_row *row, const char *owner, const char *action,
+                    const char *detail, tp_status status, uint64_t snapshot_hash) {
+  char buffer[TP__REDACT_SIZE];
   *row = (tp__audit_row){.unix_ms = tp__unix_ms(),
                          .action = action,
                          .status = status,
                          .snapshot_hash = snapshot_hash,
                          .visibility = TP_VISIBILITY_USER_VISIBLE};
   tp__audit_copy(row->owner, sizeof row->owner, tp_text_of(owner));
-  tp__audit_copy(row->detail, sizeof row->detail, tp_text_of(detail));
+  tp_text text = tp__redact(&registry->redactor, TP_REDACT_AUDIT, tp_text_of(detail), buffer, sizeof buffer);
+  tp__audit_copy(row->detail, sizeof row->detail, text);
 }
 
 void tp__audit_add_locked(tp__registry *registry, const tp__audit_row *row) {

@@ -19,6 +19,7 @@
 #include "runtime/inbox/inbox.h"
 #include "runtime/os/os.h"
 #include "runtime/plan/circuit.h"
+#include "runtime/value/redact.h"
 #include "runtime/plan/closure.h"
 #include "runtime/sched/permits.h"
 #include "runtime/store/run_names.h"
@@ -256,6 +257,8 @@ tp_status tp__edit_new(tp__registry *registry, const tp_owner *owner, tp_edit **
 tp_status tp__hook_add(tp__registry *registry, const tp_hook *hook, tp_fault *fault);
 /** tp_hook_remove(). */
 tp_status tp__hook_remove(tp__registry *registry, const char *id, tp_fault *fault);
+/** What redacts the details of audit rows. Before the first edit. */
+void tp__registry_redact(tp__registry *registry, const tp__redactor *redactor);
 /** Limit and failure policy of hooks that name none (tp_runtime_options); 0: the phase's. Before the first edit. */
 void tp__registry_hook_defaults(tp__registry *registry, uint32_t limit_ms, tp_failure failure);
 /** What an operator does to a subscription in all snapshots at once. */

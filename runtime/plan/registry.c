@@ -158,6 +158,8 @@ void tp__registry_on_commit(tp__registry *registry, void (*call)(void *ctx), voi
   registry->on_commit_ctx = ctx;
 }
 
+void tp__registry_redact(tp__registry *registry, const tp__redactor *redactor) { registry->redactor = *redactor; }
+
 void tp__registry_hook_defaults(tp__registry *registry, uint32_t limit_ms, tp_failure failure) {
   registry->hook_limit_ms = limit_ms;
   registry->hook_failure = failure;
@@ -165,14 +167,14 @@ void tp__registry_hook_defaults(tp__registry *registry, uint32_t limit_ms, tp_fa
 
 /* ---- what can be asked of it ---- */
 
-static void put_switch(tp__audit_row *row, const tp__subscription *sub, tp__operator_switch which, bool on,
-                       uint64_t hash) {
+static void put_switch(const tp__registry *registry, tp__audit_row *row, const tp__subscription *sub,
+                       tp__operator_switch which, bool on, uint64_t hash) {
   char detail[TP__AUDIT_DETAIL_SIZE];
   if (which == TP__SWITCH_KILL)
     snprintf(detail, sizeof detail, "subscription `%s` switched %s", sub->desc.id, on ? "off" : "on again");
   else
     snprintf(detail, sizeof detail, "breaker of subscription `%s` %s", sub->desc.id, on ? "tripped" : "closed again");
-  tp__audit_fill(row, "operator", which == TP__SWITCH_KILL ? "kill_switch" : "trip", detail, TP_OK, hash);
+  tp__audit_fill(registry, row, "operator", which == TP__SWITCH_KILL ? "kill_switch" : "trip", detail, TP_OK, hash);
 }
 
 tp_status tp__registry_switch(tp__registry *registry, const char *subscription, tp__operator_switch which, bool on,
@@ -184,7 +186,7 @@ tp_status tp__registry_switch(tp__registry *registry, const char *subscription, 
   const tp__set_item *item = tp__set_find(tp__snapshot_set(snapshot), subscription);
   if (item) {
     tp__audit_row row;
-    put_switch(&row, item->sub, which, on, snapshot->hash);
+    put_switch(registry, &row, item->sub, which, on, snapshot->hash);
     *ret_was = tp__a32_exchange_acq_rel(which == TP__SWITCH_KILL ? &item->sub->killed : &item->sub->tripped, on) != 0;
     if (which == TP__SWITCH_TRIP && !on) tp__circuit_reset(&item->sub->circuit);
     tp__audit_add(registry, &row);

@@ -235,9 +235,9 @@ typedef struct tp__audit_ring {
 /** Copies the row into its ring and numbers it. */
 void tp__audit_add_locked(tp__registry *registry, const tp__audit_row *row);
 void tp__audit_add(tp__registry *registry, const tp__audit_row *row);
-/** A row of now. detail is cut to fit, at a code point. */
-void tp__audit_fill(tp__audit_row *row, const char *owner, const char *action, const char *detail, tp_status status,
-                    uint64_t snapshot_hash);
+/** A row of now. detail is redacted and cut to fit, at a code point. No lock may be held. */
+void tp__audit_fill(const tp__registry *registry, tp__audit_row *row, const char *owner, const char *action,
+                    const char *detail, tp_status status, uint64_t snapshot_hash);
 /** Writes a text that is not NUL-terminated into a row's field, cut to fit. */
 void tp__audit_copy(char *target, size_t target_size, tp_text text);
 
@@ -271,6 +271,7 @@ struct tp__registry {
   /* ---- never changes after the first edit */
   uint32_t hook_limit_ms;
   tp_failure hook_failure;
+  tp__redactor redactor; /* of the details of audit rows */
   /* ---- never changes after the first commit */
   const void *inside_of; /* what a thread that runs a destructor is inside of */
   void (*on_commit)(void *ctx);

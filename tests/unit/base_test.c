@@ -147,7 +147,7 @@ TEST(long_message_is_cut_at_a_code_point) {
   /* 511 bytes are kept; the two-byte letter begins at the last of them for an odd number of bytes before it. */
   for (int before = 505; before < 515; before++) {
     char text[600];
-    memset(text, 'x', (size_t)before);
+    for (int i = 0; i < before; i++) text[i] = i % 2 ? ' ' : 'x'; /* no word is cut */
     snprintf(text + before, sizeof text - (size_t)before, "%s", "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9");
     tp_fault fault;
     (void)tp__fail(&fault, TP_ERR_IO, NULL, "%s", text);
@@ -156,6 +156,29 @@ TEST(long_message_is_cut_at_a_code_point) {
     if (before < 510) assert_int_equal((length - (size_t)before) % 2, 0);
     assert_memory_equal(fault.message, text, length);
   }
+}
+
+TEST(long_message_is_cut_between_words) {
+  static const struct {
+    int before, after, kept; /* bytes of blank-separated words, of one word, of the message */
+  } cases[] = {{400, 112, 399}, {400, 111, 511}, {500, 12, 499}, {500, 11, 511}, {510, 1, 511}, {510, 2, 509}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char text[700];
+    tp_fault fault;
+    memset(text, ' ', (size_t)cases[i].before);
+    for (int at = 0; at < cases[i].before - 1; at++) text[at] = 'a';
+    memset(text + cases[i].before, 'z', (size_t)cases[i].after);
+    text[cases[i].before + cases[i].after] = '\0';
+    (void)tp__fail(&fault, TP_ERR_IO, NULL, "%s", text);
+    size_t kept = strlen(fault.message), cut = kept > 0 && fault.message[kept - 1] == ' ' ? kept - 1 : kept;
+    if (cut != (size_t)cases[i].kept) fail_msg("case %zu: %zu bytes", i, cut);
+  }
+  char word[600];
+  tp_fault fault;
+  memset(word, 'w', sizeof word - 1);
+  word[sizeof word - 1] = '\0';
+  (void)tp__fail(&fault, TP_ERR_IO, NULL, "%s", word);
+  assert_string_equal(fault.message, "(its message is one word of more than 511 bytes)");
 }
 
 TEST(message_that_just_fits_is_whole) {

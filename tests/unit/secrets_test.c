@@ -165,3 +165,258 @@ TEST(standard_error_of_a_tool_is_its_result_and_nothing_else) {
     remove_data();
   }
 }
+
+/* ---- the callback of the host ---- */
+
+/* Stars in place of each secret. */
+static bool hide(void *ctx, tp_redaction *redaction) {
+  (void)ctx;
+  assert_int_equal(redaction->struct_size, sizeof *redaction);
+  assert_in_range(redaction->place, TP_REDACT_RECORD, TP_REDACT_MEMORY);
+  assert_true(redaction->size > 0 && redaction->size <= 4096 && redaction->size <= redaction->capacity);
+  for (char *at; (at = memmem(redaction->text, redaction->size, SECRET, strlen(SECRET)));)
+    memset(at, '*', strlen(SECRET));
+  return true;
+}
+
+static bool refuse(void *ctx, tp_redaction *redaction) { return ctx && redaction->size == 0; }
+
+static bool grow(void *ctx, tp_redaction *redaction) {
+  (void)ctx;
+  redaction->size = redaction->capacity + 1;
+  return true;
+}
+
+static bool spoil(void *ctx, tp_redaction *redaction) {
+  (void)ctx;
+  memset(redaction->text, 0xff, redaction->size);
+  return true;
+}
+
+static void keep_event(void *ctx, const tp_event *event) {
+  keep(ctx, event->text.data, event->text.size);
+  if (!event->contribution) return;
+  keep(ctx, event->contribution->text.data, event->contribution->text.size);
+  keep(ctx, event->contribution->key.data, event->contribution->key.size);
+}
+
+typedef struct said {
+  const char *key, *text;
+} said;
+
+static tp_answer say(void *ctx, tp_call *call) {
+  const said *what = *(const said **)ctx;
+  assert_int_equal(tp_call_emit_diagnostic(call, TP_SEVERITY_WARNING, what->key, what->text, NULL), TP_OK);
+  assert_int_equal(tp_call_emit_audit(call, what->key, what->text, NULL), TP_OK);
+  return tp_call_phase(call) == TP_PHASE_TURN_INTAKE ? tp_call_deny(call, what->text)
+                                                     : tp_call_fail(call, 7, what->text);
+}
+
+static void add_saying(tp_runtime *runtime, const char *id, uint32_t phase, tp_handler_fn run, void *ctx) {
+  hook one = {.id = id, .phase = phase, .run = run, .ctx = ctx};
+  add_hooks(runtime, &one, 1);
+}
+
+/* A handler that says each of them in phases of each kind: that denies, and that fails. */
+static void run_saying(kept *k, tp_runtime_options options, const said *whats, size_t count) {
+  static const uint32_t phases[] = {TP_PHASE_TURN_INTAKE, TP_PHASE_TURN_PRE_POLICY, TP_PHASE_TOOL_PRE};
+  tp_runtime *runtime = open_kept(k, options);
+  tp_listener listener = {.struct_size = sizeof listener, .on_event = keep_event, .ctx = k};
+  const said *what = NULL;
+  assert_int_equal(tp_runtime_listen(runtime, &listener, NULL, NULL), TP_OK);
+  for (size_t i = 0; i < COUNT(phases); i++) {
+    char id[16];
+    snprintf(id, sizeof id, "h%zu", i);
+    add_saying(runtime, id, phases[i], say, &what);
+  }
+  for (size_t i = 0; i < count * COUNT(phases); i++) {
+    what = &whats[i / COUNT(phases)];
+    tp_turn *turn = begin_bare(runtime, 60000);
+    (void)run_phase(turn, phases[i % COUNT(phases)], NULL);
+    tp_turn_end(turn);
+  }
+  close_kept(k, runtime);
+}
+
+/* Every part of it of four bytes is looked for, and shown with what stands around it. */
+static void expect_no_part(const kept *k, const char *label) {
+  for (const char *part = SECRET; part[3]; part++) {
+    const char *at = memmem(k->text, k->size, part, 4);
+    if (at) fail_msg("%s: %.*s", label, (int)(k->text + k->size - at > 80 ? 80 : k->text + k->size - at), at);
+  }
+}
+
+static void make_texts(char texts[][8192], size_t count) {
+  static const size_t cuts[] = {100, 126, 200, 250,  256,  470,  500,  504, 506,
+                                508, 511, 512, 4080, 4090, 4093, 4096, 5000};
+  static const char *const shapes[] = {SECRET,
+                                       "the key " SECRET " is wrong",
+                                       SECRET " at the start",
+                                       "at the end " SECRET,
+                                       "twice " SECRET " and " SECRET,
+                                       "glued" SECRET "to" SECRET "others",
+                                       "\xc3\xa9" SECRET "\xe2\x82\xac",
+                                       "{\"key\":\"" SECRET "\"}",
+                                       "https://example.com/?key=" SECRET "&b=1",
+                                       "Authorization: Bearer " SECRET "\r\n",
+                                       "line\n" SECRET "\nline"};
+  assert_int_equal(count, COUNT(shapes) + 2 * COUNT(cuts));
+  for (size_t i = 0; i < COUNT(shapes); i++) snprintf(texts[i], sizeof texts[i], "%s", shapes[i]);
+  for (size_t i = 0; i < 2 * COUNT(cuts); i++) {
+    char *text = texts[COUNT(shapes) + i];
+    memset(text, 'x', cuts[i / 2]);
+    for (size_t at = 0; i % 2 && at < cuts[i / 2]; at += 7) text[at] = ' ';
+    snprintf(text + cuts[i / 2], sizeof texts[i] - cuts[i / 2], "%s is the key", SECRET);
+  }
+}
+
+TEST(texts_leave_redacted_and_never_with_a_part_of_the_secret) {
+  static const struct {
+    const char *label;
+    tp_redact_fn redact;
+    const char *left;
+  } cases[] = {{"a callback that hides it", hide, "the key ************ is wrong"},
+               {"one that fails", refuse, "[redacted]"},
+               {"one that leaves too much", grow, "[redacted]"},
+               {"one that leaves no UTF-8", spoil, "[redacted]"}};
+  static char texts[45][8192];
+  said whats[COUNT(texts)];
+  make_texts(texts, COUNT(texts));
+  for (size_t n = 0; n < COUNT(texts); n++) whats[n] = (said){"note", texts[n]};
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    kept k = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+    run_saying(&k, (tp_runtime_options){.redact = cases[i].redact}, whats, COUNT(texts));
+    expect_no_part(&k, cases[i].label);
+    if (!has(&k, cases[i].left)) fail_msg("%s: nothing of it is left", cases[i].label);
+    free(k.text);
+    remove_data();
+  }
+}
+
+TEST(without_a_callback_texts_leave_as_they_are) {
+  kept k = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+  run_saying(&k, (tp_runtime_options){0}, &(said){"note", "the key " SECRET}, 1);
+  assert_true(has(&k, SECRET));
+  free(k.text);
+  remove_data();
+}
+
+TEST(keys_of_contributions_are_redacted) {
+  kept k = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+  run_saying(&k, (tp_runtime_options){.redact = hide}, &(said){"the " SECRET, "text"}, 1);
+  expect_no_part(&k, "key");
+  assert_true(has(&k, "the ************"));
+  free(k.text);
+  remove_data();
+}
+
+/* ---- turns ---- */
+
+static tp_answer deny_with_secret(void *ctx, tp_call *call) {
+  (void)ctx;
+  return tp_call_deny(call, "the key " SECRET " was found");
+}
+
+/* The name of a tool is what a model wrote. */
+TEST(results_and_records_of_turns_are_redacted) {
+  static const char script[] =
+      "{\"responses\":"
+      "[{\"tool_calls\":[{\"name\":\"" SECRET "\",\"arguments\":{}}]},{\"text\":\"done\"}]}";
+  for (int denies = 0; denies < 2; denies++) {
+    kept k = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+    tp_runtime *runtime = open_kept(&k, (tp_runtime_options){.redact = hide});
+    tp_model *model;
+    tp_fault fault;
+    const tp_turn_result *result;
+    if (denies) add_saying(runtime, "guard", TP_PHASE_TURN_INTAKE, deny_with_secret, NULL);
+    assert_int_equal(tp_script_model_decode(script, &model, &fault), TP_OK);
+    tp_session_options options = {.struct_size = sizeof options, .id = "s", .model = model};
+    tp_session *session;
+    assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
+    tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of("go")};
+    assert_int_equal(tp_turn_run(session, &request, &result, NULL), TP_OK);
+    keep(&k, result->reason.data, result->reason.size);
+    if (denies) assert_true(tp_text_is(result->bare_reason, "the key " SECRET " was found"));
+    tp_turn_result_free(result);
+    tp_session_close(session, NULL, NULL);
+    close_kept(&k, runtime);
+    expect_no_part(&k, denies ? "a denied turn" : "a tool that is not there");
+    assert_true(has(&k, "************"));
+    free(k.text);
+    remove_data();
+  }
+}
+
+/* ---- the memory ---- */
+
+static tp_model *script_of(const char *json) {
+  tp_model *model;
+  tp_fault fault;
+  if (tp_script_model_decode(json, &model, &fault) != TP_OK) fail_msg("%s", fault.message);
+  return model;
+}
+
+static void remember(tp_runtime *runtime, const char *text) {
+  tp_writer *writer;
+  const tp_task_result *result;
+  tp_task_spec spec = {.struct_size = sizeof spec, .tool = "memory_remember"};
+  assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
+  tp_write_map(writer, 1);
+  tp_write_string(writer, "text");
+  tp_write_string(writer, text);
+  assert_int_equal(tp_writer_finish(writer, &spec.arguments), TP_OK);
+  assert_int_equal(tp_task_call(runtime, &spec, &result, NULL), TP_OK);
+  assert_int_equal(result->kind, TP_TOOL_OK);
+  tp_task_result_free(result);
+  tp_writer_free(writer);
+}
+
+/* The model reads what was said; the file of the memory has no part of it. */
+TEST(memory_stores_what_is_redacted) {
+  static const char extracts[] =
+      "{\"responses\":[{\"text\":\"{\\\"facts\\\":[{\\\"subject\\\":\\\"key " SECRET
+      "\\\",\\\"statement\\\":\\\"The key is " SECRET ".\\\",\\\"quote\\\":\\\"my key is " SECRET
+      "\\\",\\\"replaces\\\":null}]}\"}],\"repeat\":true}";
+  for (int is_long = 0; is_long < 2; is_long++) {
+    char text[5000], file[128];
+    kept k = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+    tp_runtime *runtime = open_kept(&k, (tp_runtime_options){.redact = hide});
+    tp_edit *edit;
+    tp_session *session;
+    const tp_turn_result *result;
+    snprintf(file, sizeof file, "%s/data/memory.db", directory);
+    tp_memory_options memory = {
+        .struct_size = sizeof memory, .path = file, .keep_assistant = true, .model = script_of(extracts)};
+    assert_int_equal(tp_edit_begin(runtime, NULL, &edit, NULL), TP_OK);
+    assert_int_equal(tp_memory_register(edit, &memory, NULL), TP_OK);
+    assert_int_equal(tp_edit_commit(edit, NULL, NULL), TP_OK);
+    tp_session_options options = {.struct_size = sizeof options,
+                                  .id = "s",
+                                  .model = script_of("{\"responses\":[{\"text\":\"Kept: " SECRET "\"}]}")};
+    assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
+    snprintf(text, sizeof text, "my key is %s", SECRET);
+    for (size_t size = strlen(text); is_long && size < 4090; size++) text[size] = size % 5 ? 'y' : ' ';
+    if (is_long) snprintf(text + 4090, sizeof text - 4090, " %s", SECRET); /* across the preview's end */
+    tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of(text)};
+    assert_int_equal(tp_turn_run(session, &request, &result, NULL), TP_OK);
+    assert_int_equal(result->outcome, TP_TURN_COMPLETED);
+    tp_turn_result_free(result);
+    remember(runtime, "the key " SECRET " again");
+    assert_int_equal(tp_jobs_wait(runtime, "", 60000, NULL), TP_OK);
+    tp_session_close(session, NULL, NULL);
+    close_kept(&k, runtime);
+    expect_no_part(&k, is_long ? "a long text" : "a short one");
+    assert_true(has(&k, "my key is ************") && has(&k, "The key is ************."));
+    assert_true(has(&k, "Kept: ************") && has(&k, "the key ************ again"));
+    free(k.text);
+    remove_data();
+  }
+}
+
+TEST(a_context_without_its_callback_is_refused) {
+  tp_runtime *runtime;
+  tp_fault fault = {0};
+  tp_runtime_options options = {.struct_size = sizeof options, .redact_ctx = &fault};
+  assert_int_equal(tp_runtime_new(&options, &runtime, &fault), TP_ERR_USAGE);
+  assert_non_null(strstr(fault.message, "redact_ctx"));
+}
