@@ -7,9 +7,10 @@
 
 #include "support/text.h"
 
-enum { WORDS_MAX = 64, LINES_MAX = 4, SUBSTITUTIONS_MAX = 32, STACK_BYTES = 1024 };
+enum { WORDS_MAX = 64, LINES_MAX = 8, DOCUMENTS_MAX = 4, STACK_BYTES = 1024 };
 
-/* One command at a time: its words follow one another in `bytes`, each with a space after it. */
+/* One command at a time: its words follow one another in `bytes`, each with a space after it. A substitution, a
+ * document and a line in a word have a scan of their own. */
 struct scan {
   tp_text line;
   size_t at;
@@ -18,18 +19,34 @@ struct scan {
   size_t begins[WORDS_MAX + 1]; /* of the words */
   uint64_t braces;              /* a bit for each word with a { that is not quoted */
   bool in_word, skips_word;     /* the next word is the target of a redirection */
+  bool is_line;                 /* the next word is one: <<< */
   bool is_quoted;               /* inside of double quotes */
-  bool outer[SUBSTITUTIONS_MAX];
-  size_t depth;              /* of substitutions: is_quoted around each of them is in `outer` */
+  bool is_text;                 /* the lines of a document, in which quotes are bytes as others */
+  bool is_inside, is_at_end;    /* of a substitution, which ends at its parenthesis */
+  size_t parens, cases;         /* that are open: a pattern of `case` ends at a parenthesis, too */
+  size_t mark_at;               /* where the mark of a document begins, behind its <<; 0: nowhere */
+  tp_text marks[DOCUMENTS_MAX]; /* of documents that begin with the next line, as they are written */
+  size_t mark_count;
   tp__command_fn matches;    /* NULL: each is called instead */
   tp__shell_command_fn each; /* its words have the targets of redirections */
   uint64_t inputs, outputs;
   void *ctx;
-  unsigned lines_left; /* how deep `sh -c` may still go */
-  bool found;
+  unsigned lines_left; /* how deep lines may still be in one another */
+  bool found;          /* also where it cannot be told: too deep, or no memory */
 };
 
-static bool scan_line(tp_text line, tp__command_fn matches, void *ctx, unsigned lines_left);
+static bool scan(struct scan *s);
+
+/* A line in this one. */
+static struct scan begin_inner(const struct scan *s, tp_text line) {
+  return (struct scan){
+      .line = line, .matches = s->matches, .each = s->each, .ctx = s->ctx, .lines_left = s->lines_left - 1};
+}
+
+static bool scan_inner(const struct scan *s, tp_text line) {
+  struct scan inner = begin_inner(s, line);
+  return s->lines_left == 0 || scan(&inner);
+}
 
 /* ---- what a command is ---- */
 
@@ -55,18 +72,21 @@ static bool is_assignment(tp_text word) {
 }
 
 /* A word of the grammar in front of a command. */
-static bool is_reserved(tp_text word) {
-  return tp__is_one_of(word, "! { } if then elif else do while until time coproc function");
+static bool is_reserved(tp_text word) { return tp__is_one_of(word, "! { } if then elif else do while until"); }
+
+bool tp__shell_is_shell(tp_text program) { return tp__is_one_of(program, "sh bash dash zsh ksh ash fish"); }
+
+bool tp__shell_is_wrapper(tp_text program) {
+  static const char wrappers[] =
+      "sudo doas env nice ionice nohup setsid stdbuf xargs timeout exec command builtin chroot time busybox find "
+      "parallel flock watch su script unshare systemd-run strace ltrace valgrind uv uvx npx pnpm yarn bunx npm poetry "
+      "pipx pdm rye hatch pipenv direnv dotenv op doppler nix-shell mise asdf corepack run dlx";
+  return tp__is_one_of(program, wrappers);
 }
 
-/* Programs that run what their arguments name, after options of their own. */
-static bool is_wrapper(tp_text program) {
-  return tp__is_one_of(program,
-                       "sudo doas env nice ionice nohup setsid stdbuf xargs timeout exec command builtin "
-                       "chroot time busybox find parallel");
+bool tp__shell_option_has_value(tp_text option) {
+  return tp__is_one_of(option, "-o +o -O +O --rcfile --init-file -eo -euo");
 }
-
-static bool is_shell(tp_text program) { return tp__is_one_of(program, "sh bash dash zsh ksh ash"); }
 
 static bool asks(const struct scan *s, size_t first) {
   size_t begin = s->begins[first];
@@ -76,13 +96,15 @@ static bool asks(const struct scan *s, size_t first) {
   return folders > 0 && s->matches(s->ctx, (tp_text){words.data + folders, words.size - folders});
 }
 
-/* -c, or letters with a c among them: the next word is a line. */
+/* -c, or letters with a c among them: the first word that is no option is a line. */
 static bool runs_line(const struct scan *s, size_t first) {
-  for (size_t i = first + 1; i + 1 < s->word_count; i++) {
+  bool is_line = false;
+  for (size_t i = first + 1; i < s->word_count; i++) {
     tp_text word = word_at(s, i);
-    if (word.size < 2 || word.data[0] != '-') return false;
-    if (word.data[1] != '-' && memchr(word.data, 'c', word.size))
-      return scan_line(word_at(s, i + 1), s->matches, s->ctx, s->lines_left - 1);
+    bool is_option = word.size > 1 && (word.data[0] == '-' || word.data[0] == '+');
+    if (!is_option) return is_line && scan_inner(s, word);
+    is_line = is_line || (word.data[0] == '-' && word.data[1] != '-' && memchr(word.data, 'c', word.size));
+    i += tp__shell_option_has_value(word);
   }
   return false;
 }
@@ -93,24 +115,61 @@ static bool is_unclear(const struct scan *s, size_t index) {
   return index == WORDS_MAX - 1 || ((s->braces >> index & 1) && memchr(word.data, ',', word.size));
 }
 
+/* Each word after its options, which are not known, may be the program, and a word with blanks may be a line. */
+static bool has_program(const struct scan *s, size_t first, bool has_lines);
+
 static bool command_matches(const struct scan *s, size_t first) {
   if (first >= s->word_count) return false;
   if (is_unclear(s, first) || asks(s, first)) return true;
   tp_text program = without_folders(word_at(s, first));
-  if (s->lines_left > 0 && is_shell(program) && runs_line(s, first)) return true;
-  if (s->lines_left > 0 && tp__is_word(program, "eval") && first + 1 < s->word_count) {
+  if (tp__shell_is_shell(program)) return runs_line(s, first);
+  if (tp__is_word(program, "trap")) return first + 1 < s->word_count && scan_inner(s, word_at(s, first + 1));
+  if (tp__is_word(program, "eval") && first + 1 < s->word_count) {
     size_t begin = s->begins[first + 1];
-    return scan_line((tp_text){s->bytes + begin, s->size - begin - 1}, s->matches, s->ctx, s->lines_left - 1);
+    return scan_inner(s, (tp_text){s->bytes + begin, s->size - begin - 1});
   }
-  if (!is_wrapper(program)) return false;
-  for (size_t i = first + 1; i < s->word_count; i++) /* its own options are not known: each word may be the program */
+  if (!tp__shell_is_wrapper(program) && !tp__is_one_of(program, "coproc function")) return false;
+  return has_program(s, first + 1, tp__is_one_of(program, "env flock nix-shell npx parallel script su watch"));
+}
+
+static bool has_program(const struct scan *s, size_t first, bool has_lines) {
+  for (size_t i = first; i < s->word_count; i++) {
+    tp_text word = word_at(s, i);
     if (command_matches(s, i)) return true;
+    if (has_lines && memchr(word.data, ' ', word.size) && scan_inner(s, word)) return true;
+  }
   return false;
+}
+
+/* ---- words ---- */
+
+/* The mark of a document, from its << to the end of the word. */
+static void end_mark(struct scan *s) {
+  size_t end = s->at < s->line.size ? s->at : s->line.size; /* it may end with a quote that is open */
+  tp_text mark = {s->line.data + s->mark_at, end > s->mark_at ? end - s->mark_at : 0};
+  s->mark_at = 0;
+  s->skips_word = true;
+  if (s->mark_count < DOCUMENTS_MAX) s->marks[s->mark_count++] = mark;
+  else s->found = true;
+}
+
+/* A shell among the words before it reads it. */
+static void end_here_string(struct scan *s) {
+  size_t begin = s->begins[s->word_count];
+  bool has_shell = s->word_count == 0;
+  s->is_line = false;
+  for (size_t i = 0; i < s->word_count; i++) {
+    tp_text word = {s->bytes + s->begins[i], s->begins[i + 1] - s->begins[i] - 1};
+    has_shell = has_shell || tp__shell_is_shell(without_folders(word));
+  }
+  if (has_shell) s->found = s->found || scan_inner(s, (tp_text){s->bytes + begin, s->size - begin});
 }
 
 static void end_word(struct scan *s) {
   if (!s->in_word) return;
   s->in_word = false;
+  if (s->mark_at > 0) end_mark(s);
+  if (s->is_line) end_here_string(s);
   if (s->skips_word) {
     s->size = s->begins[s->word_count];
     s->skips_word = false;
@@ -125,28 +184,25 @@ static void report(struct scan *s) {
   tp__shell_command command = {.words = words, .count = s->word_count, .inputs = s->inputs, .outputs = s->outputs};
   for (size_t i = 0; i < s->word_count; i++) words[i] = word_at(s, i);
   if (s->word_count > 0) s->each(s->ctx, &command);
-  s->size = s->word_count = 0;
-  s->inputs = s->outputs = s->braces = 0;
-  s->skips_word = false;
 }
 
 static void end_command(struct scan *s) {
   size_t first = 0;
   end_word(s);
-  if (s->each) {
-    report(s);
-    return;
-  }
   while (first < s->word_count && first < WORDS_MAX - 1 &&
          (is_reserved(word_at(s, first)) || is_assignment(word_at(s, first))))
     first++;
-  s->found = s->found || command_matches(s, first);
+  if (first < s->word_count) {
+    s->cases += tp__is_word(word_at(s, first), "case");
+    s->cases -= s->cases > 0 && tp__is_word(word_at(s, first), "esac");
+  }
+  if (s->each) report(s);
+  else s->found = s->found || command_matches(s, first);
   s->size = s->word_count = 0;
-  s->braces = 0;
-  s->skips_word = false;
+  s->inputs = s->outputs = s->braces = 0;
+  s->skips_word = s->is_line = false;
+  s->mark_at = 0;
 }
-
-/* ---- bytes ---- */
 
 /* Words after the last one that is counted are one. */
 static void begin_word(struct scan *s) {
@@ -164,6 +220,8 @@ static void add(struct scan *s, char byte) {
 static char peek(const struct scan *s, size_t ahead) {
   return s->at + ahead < s->line.size ? s->line.data[s->at + ahead] : '\0';
 }
+
+/* ---- quotes ---- */
 
 static void take_single_quotes(struct scan *s) {
   begin_word(s);
@@ -202,20 +260,78 @@ static void take_escaped_quotes(struct scan *s) {
   }
 }
 
-/* What is around a substitution is given up: the rest of its command is looked at as one of its own. */
-static void enter(struct scan *s) {
-  end_command(s);
-  if (s->depth < SUBSTITUTIONS_MAX) s->outer[s->depth] = s->is_quoted;
-  s->depth++;
-  s->is_quoted = false;
+/* ---- lines in the line ---- */
+
+/* What a substitution becomes is not known. */
+static void add_unknown(struct scan *s) {
+  for (const char *c = TP__SHELL_UNKNOWN; *c; c++) add(s, *c);
 }
 
-static void leave(struct scan *s) {
-  end_command(s);
-  if (s->depth == 0) return;
-  s->depth--;
-  s->is_quoted = s->depth < SUBSTITUTIONS_MAX && s->outer[s->depth];
+/* From its parenthesis to the other one. */
+static void take_substitution(struct scan *s) {
+  struct scan inner = begin_inner(s, s->line);
+  inner.at = s->at + 1;
+  inner.is_inside = true;
+  add_unknown(s);
+  s->found = s->found || s->lines_left == 0 || scan(&inner);
+  s->at = inner.at;
 }
+
+/* An escape in them is one of the line in them. */
+static void take_backquotes(struct scan *s) {
+  size_t size = 0;
+  char *line = malloc(s->line.size + 1);
+  add_unknown(s);
+  for (s->at++; line && s->at < s->line.size && s->line.data[s->at] != '`'; s->at++) {
+    if (s->line.data[s->at] == '\\' && peek(s, 1) && strchr(s->is_quoted ? "$`\\\"" : "$`\\", peek(s, 1))) s->at++;
+    line[size++] = s->line.data[s->at];
+  }
+  s->found = s->found || !line || scan_inner(s, (tp_text){line, size});
+  free(line);
+}
+
+/* Whether a line of a document is its mark, whose quotes are no part of it. */
+static bool is_mark(tp_text line, tp_text mark) {
+  bool strips_tabs = mark.size > 0 && mark.data[0] == '-';
+  size_t at = 0, end = line.size;
+  while (strips_tabs && at < end && line.data[at] == '\t') at++;
+  end -= end > at && line.data[end - 1] == '\r';
+  for (size_t i = strips_tabs; i < mark.size; i++) {
+    if (strchr("\"'\\ \t", mark.data[i])) continue;
+    if (at == end || line.data[at++] != mark.data[i]) return false;
+  }
+  return at == end;
+}
+
+/* A shell may be what reads the document, and where its mark is not quoted there are substitutions in it. It ends with
+ * its mark. */
+static void take_document(struct scan *s, tp_text mark) {
+  size_t begin = s->at + 1, end = begin, next = begin;
+  bool is_end = begin >= s->line.size, is_literal = false;
+  for (size_t i = 0; i < mark.size; i++) is_literal = is_literal || strchr("\"'\\", mark.data[i]);
+  while (!is_end) {
+    const char *newline = memchr(s->line.data + next, '\n', s->line.size - next);
+    end = next;
+    next = newline ? (size_t)(newline - s->line.data) : s->line.size;
+    is_end = is_mark((tp_text){s->line.data + end, next - end}, mark);
+    if (!is_end && !newline) end = next;
+    is_end = is_end || !newline;
+    if (!is_end) next++;
+  }
+  tp_text text = {s->line.data + begin, end > begin ? end - begin : 0};
+  struct scan inner = begin_inner(s, text);
+  inner.is_text = inner.is_quoted = true;
+  s->found = s->found || scan_inner(s, text) || (!is_literal && scan(&inner));
+  s->at = next; /* the newline after the mark */
+}
+
+static void end_line(struct scan *s) {
+  end_command(s);
+  for (size_t i = 0; i < s->mark_count; i++) take_document(s, s->marks[i]);
+  s->mark_count = 0;
+}
+
+/* ---- bytes ---- */
 
 /* Where the targets are wanted: the next word is one. */
 static void mark_target(struct scan *s, char c) {
@@ -226,33 +342,51 @@ static void mark_target(struct scan *s, char c) {
   s->skips_word = is_text;
 }
 
-/* 2>, >>, <, >|, &>: the digits in front are no word, and the next word is no argument. */
+/* 2> and {name}>: what stands in front is no word. */
+static void drop_descriptor(struct scan *s) {
+  size_t begin = s->begins[s->word_count], at = begin;
+  bool is_name = s->size > begin + 2 && s->bytes[begin] == '{' && s->bytes[s->size - 1] == '}';
+  while (at < s->size && s->bytes[at] >= '0' && s->bytes[at] <= '9') at++;
+  if (!s->in_word || (at < s->size && !is_name)) return;
+  s->size = begin;
+  s->in_word = false;
+  s->braces &= ~((uint64_t)is_name << s->word_count);
+}
+
+/* 2>, >>, <, >|, &>: the next word is no argument. <( and >( are substitutions, << begins a document. */
 static void take_redirection(struct scan *s, char c) {
-  bool digits = s->in_word;
-  for (size_t i = s->begins[s->word_count]; digits && i < s->size; i++)
-    digits = s->bytes[i] >= '0' && s->bytes[i] <= '9';
-  if (digits) {
-    s->size = s->begins[s->word_count];
-    s->in_word = false;
+  if (peek(s, 1) == '(') {
+    s->at++;
+    take_substitution(s);
+    return;
   }
+  bool is_double = c == '<' && peek(s, 1) == '<', is_here_string = is_double && peek(s, 2) == '<';
+  if (s->word_count < WORDS_MAX) drop_descriptor(s);
   end_word(s);
   s->skips_word = true;
   if (s->each) mark_target(s, c);
   while (peek(s, 1) && strchr("<>&|", peek(s, 1))) s->at++;
+  s->is_line = is_here_string;
+  if (is_double && !is_here_string) s->mark_at = s->at + 1;
+}
+
+static void take_paren(struct scan *s, char c) {
+  end_command(s);
+  if (c == '(') s->parens++;
+  else if (s->parens > 0) s->parens--;
+  else s->is_at_end = s->is_inside && s->cases == 0;
 }
 
 static void take_plain(struct scan *s, char c) {
   if (c == '\'') take_single_quotes(s);
-  else if (strchr(";|\n()&", c) && c != '\0') {
-    if (c == '&' && peek(s, 1) == '>') return;
-    if (c == ')') leave(s);
-    else if (c == '(') enter(s);
-    else end_command(s);
-  } else if (c == ' ' || c == '\t' || c == '\r') end_word(s);
+  else if (c == '\n') end_line(s);
+  else if (c == '(' || c == ')') take_paren(s, c);
+  else if (c == ';' || c == '|' || (c == '&' && peek(s, 1) != '>')) end_command(s);
+  else if (c == ' ' || c == '\t' || c == '\r') end_word(s);
   else if (c == '<' || c == '>') take_redirection(s, c);
   else if (c == '#' && !s->in_word)
     while (s->at + 1 < s->line.size && s->line.data[s->at + 1] != '\n') s->at++;
-  else {
+  else if (c != '&') {
     add(s, c);
     if (c == '{') s->braces |= (uint64_t)1 << s->word_count;
   }
@@ -263,14 +397,14 @@ static void take(struct scan *s) {
   if (c == '\\') {
     s->at++;
     if (peek(s, 0) != '\n' && s->at < s->line.size) add(s, peek(s, 0));
-  } else if (c == '"') {
+  } else if (c == '"' && !s->is_text) {
     s->is_quoted = !s->is_quoted;
     begin_word(s);
   } else if (c == '`') {
-    end_command(s);
+    take_backquotes(s);
   } else if (c == '$' && peek(s, 1) == '(') {
     s->at++;
-    enter(s);
+    take_substitution(s);
   } else if (s->is_quoted) {
     add(s, c);
   } else if (c == '$' && peek(s, 1) == '\'') {
@@ -282,25 +416,24 @@ static void take(struct scan *s) {
 
 static bool scan(struct scan *s) {
   char stack[STACK_BYTES];
-  size_t needed = 2 * s->line.size + 2; /* a word of one byte has a space after it */
+  size_t needed = 2 * (s->line.size - s->at) + 4; /* a word of one byte has a space after it */
   s->bytes = needed <= sizeof stack ? stack : malloc(needed);
   if (!s->bytes) return true;
-  for (; s->at < s->line.size && !s->found; s->at++) take(s);
-  if (!s->found) end_command(s);
+  for (; s->at < s->line.size && !s->found; s->at++) {
+    take(s);
+    if (s->is_at_end) break;
+  }
+  if (!s->found && !s->is_text) end_command(s);
   if (s->bytes != stack) free(s->bytes);
   return s->found;
 }
 
-static bool scan_line(tp_text line, tp__command_fn matches, void *ctx, unsigned lines_left) {
-  struct scan s = {.line = line, .matches = matches, .ctx = ctx, .lines_left = lines_left};
+bool tp__shell_line_any(tp_text line, tp__command_fn matches, void *ctx) {
+  struct scan s = {.line = line, .matches = matches, .ctx = ctx, .lines_left = LINES_MAX};
   return scan(&s);
 }
 
-bool tp__shell_line_any(tp_text line, tp__command_fn matches, void *ctx) {
-  return scan_line(line, matches, ctx, LINES_MAX);
-}
-
 bool tp__shell_line_each(tp_text line, tp__shell_command_fn each, void *ctx) {
-  struct scan s = {.line = line, .each = each, .ctx = ctx};
+  struct scan s = {.line = line, .each = each, .ctx = ctx, .lines_left = LINES_MAX};
   return !scan(&s);
 }

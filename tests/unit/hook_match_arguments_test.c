@@ -235,6 +235,54 @@ static const struct {
        "A34=1 A35=1 A36=1 A37=1 A38=1 A39=1 A40=1 A41=1 A42=1 A43=1 A44=1 A45=1 A46=1 A47=1 A48=1 A49=1 A50=1 A51=1 "
        "A52=1 A53=1 A54=1 A55=1 A56=1 A57=1 A58=1 A59=1 A60=1 A61=1 A62=1 A63=1 A64=1 A65=1 git push\"}",
        false}}},
+    {"{command: {runs: 'git push*'}}",
+     {{"{\"command\":\"git commit -m \\\"$(cat <<'EOF'\\nDon't break\\nEOF\\n)\\\" && git push\"}", true},
+      {"{\"command\":\"cat <<EOF\\nit's\\nEOF\\ngit push\"}", true},
+      {"{\"command\":\"cat <<-'E'\\n\\tit's\\n\\tE\\ngit push\"}", true},
+      {"{\"command\":\"cat << \\\\E\\nit's\\nE\\ngit push\"}", true},
+      {"{\"command\":\"cat <<A; cat <<B\\nit's\\nA\\n\\\"\\nB\\ngit push\"}", true},
+      {"{\"command\":\"cat <<EOF\\nit's $(git push)\\nEOF\"}", true},
+      {"{\"command\":\"cat <<'EOF'\\nit's $(git push)\\nEOF\"}", false},
+      {"{\"command\":\"sh <<EOF\\ngit push\\nEOF\"}", true},
+      {"{\"command\":\"cat <<EOF\\nit's\\ngit push\"}", false},
+      {"{\"command\":\"sh <<< 'git push'\"}", true},
+      {"{\"command\":\"cat <<< 'git push'\"}", false},
+      {"{\"command\":\"cat <<< \\\"it's\\\" && git push\"}", true},
+      {"{\"command\":\"echo \\\"`FOO=1 git push`\\\"\"}", true},
+      {"{\"command\":\"echo \\\"`ls; git push`\\\"\"}", true},
+      {"{\"command\":\"echo `echo \\\\`git push\\\\``\"}", true},
+      {"{\"command\":\"echo \\\"$(case x in x) git push;; esac)\\\"\"}", true},
+      {"{\"command\":\"echo $(case x in x) ls;; esac) git push\"}", false},
+      {"{\"command\":\"diff <(ls) <(git push)\"}", true},
+      {"{\"command\":\"bash -o pipefail -c 'git push'\"}", true},
+      {"{\"command\":\"bash --rcfile x -c 'git push'\"}", true},
+      {"{\"command\":\"bash -c -e 'git push'\"}", true},
+      {"{\"command\":\"bash -c -- 'git push'\"}", true},
+      {"{\"command\":\"bash script -c 'git push'\"}", false},
+      {"{\"command\":\"fish -c 'git push'\"}", true},
+      {"{\"command\":\"su - me -c 'A=1 git push'\"}", true},
+      {"{\"command\":\"flock lock -c 'A=1 git push'\"}", true},
+      {"{\"command\":\"watch 'A=1 git push'\"}", true},
+      {"{\"command\":\"env -S 'A=1 git push'\"}", true},
+      {"{\"command\":\"sudo echo 'a; git push'\"}", false},
+      {"{\"command\":\"trap 'git push' EXIT\"}", true},
+      {"{\"command\":\"strace -f git push\"}", true},
+      {"{\"command\":\"time -p git push\"}", true},
+      {"{\"command\":\"coproc NAME { git push; }\"}", true},
+      {"{\"command\":\"function f { git push; }; f\"}", true},
+      {"{\"command\":\"{fd}>file git push\"}", true},
+      {"{\"command\":\"sh -c \\\"sh -c \\\\\\\"sh -c \\\\\\\\\\\\\\\"sh -c \\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\"sh -c 'git "
+       "push'\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\"\\\\\\\\\\\\\\\"\\\\\\\"\\\"\"}",
+       true},
+      {"{\"command\":\"$($($($($($($($($(ls)))))))))\"}", true},
+      {"{\"command\":\"$($($(ls)))\"}", false}}},
+    {"{command: {runs: 'git push * --force*'}}",
+     {{"{\"command\":\"git push $(git remote) --force\"}", true},
+      {"{\"command\":\"git push \\\"$(git remote)\\\" --force\"}", true},
+      {"{\"command\":\"git push `git remote` --force\"}", true},
+      {"{\"command\":\"git push <(ls) --force\"}", true},
+      {"{\"command\":\"git push $(git remote); ls --force\"}", false},
+      {"{\"command\":\"git push origin --force\"}", true}}},
     {"{command: {runs: 'git push *'}}",
      {{"{\"command\":\"git push\"}", true},
       {"{\"command\":\"git push x\"}", true},
@@ -308,7 +356,7 @@ TEST(arguments_fit_as_the_table_says) {
 /* A line of a shell that is cut anywhere neither crashes nor hangs, nor does one of odd bytes. */
 TEST(any_line_can_be_looked_at) {
   static const char line[] = "A=1 2>x sudo sh -c \"git 'push' $(a `b` \\\\ \" | (x && y) & eval 'q' <(z) #c\n{ !; }";
-  static const char odd[] = "\"'`\\$(){};|&<>#\n 12/ab=";
+  static const char odd[] = "\"'`\\$(){};|&<><>#\n\n -12/ab=";
   tp__condition condition = {.runs = {.items = {"git push*"}, .count = 1}};
   tp__conditions conditions = {.count = 1};
   assert_null(tp__condition_set_path(&condition, "c"));
