@@ -102,6 +102,7 @@ typedef struct tp__hook {
   tp_sequential sequential;
   const char *arguments[TP__HOOK_ARGUMENTS_MAX + 1];
   tp__trust_file *trusted[TP__HOOK_FILES_MAX]; /* what its command names */
+  tp__trust_glob *globs;                       /* and by which patterns */
   tp__sandbox sandbox;
   const char *const *started; /* what is started: arguments, or the sandbox's helper with them */
   size_t argument_count, trusted_count;

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fts.h>
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,9 +123,11 @@ static bool is_same_name(const char *one, const char *other) {
   return one == other || (one && other && strcmp(one, other) == 0);
 }
 
-static tp__trust_file *find(const tp_hooks *hooks, const char *path, const char *name) {
+static tp__trust_file *find(const tp_hooks *hooks, const char *path, const tp__trust_name *name) {
   tp__trust_file *file = hooks->files;
-  while (file && (strcmp(file->path, path) != 0 || !is_same_name(file->name, name))) file = file->next;
+  while (file && (strcmp(file->path, path) != 0 || !is_same_name(file->name, name ? name->name : NULL) ||
+                  !is_same_name(file->search, name ? name->search : NULL)))
+    file = file->next;
   return file;
 }
 
@@ -138,11 +141,15 @@ static void decide(const tp_hooks *hooks, tp__trust_file *file) {
   file->use = is_code ? TP_HOOK_FILE_SCRIPT : TP_HOOK_FILE_DATA;
 }
 
-static tp__trust_file *add_file(tp_hooks *hooks, const char *path, const char *name, const char *hook) {
+static tp__trust_file *add_file(tp_hooks *hooks, const char *path, const tp__trust_name *name, const char *hook) {
   tp__trust_file *file = tp__hooks_alloc(hooks, sizeof *file);
   const char *copy = file ? tp__hooks_copy(hooks, tp_text_of(path)) : NULL;
   if (!copy) return NULL;
-  *file = (tp__trust_file){.next = hooks->files, .path = copy, .name = name, .hook = hook};
+  *file = (tp__trust_file){.next = hooks->files, .path = copy, .hook = hook};
+  if (name) {
+    file->name = name->name;
+    file->search = name->search;
+  }
   file->shown = shown_of(hooks, copy);
   if (!file->shown) return NULL;
   hooks->files = file;
@@ -170,8 +177,8 @@ static void set_role(tp__trust_file *file, tp__trust_role role) {
   raise_use(file, is_code ? TP_HOOK_FILE_SCRIPT : TP_HOOK_FILE_DATA, is_code, seen != LOOKS_DATA);
 }
 
-tp_status tp__trust_add(tp_hooks *hooks, tp__hook *hook, const char *path, const char *name, tp__trust_role role,
-                        tp_fault *fault) {
+tp_status tp__trust_add(tp_hooks *hooks, tp__hook *hook, const char *path, const tp__trust_name *name,
+                        tp__trust_role role, tp_fault *fault) {
   char plain[PATH_SIZE];
   assert(path[0] == '/' && hook->trusted_count <= TP__HOOK_FILES_MAX);
   if (strlen(path) >= PATH_SIZE / 2) return TP_OK; /* no file has such a name */
@@ -186,6 +193,17 @@ tp_status tp__trust_add(tp_hooks *hooks, tp__hook *hook, const char *path, const
   if (hook->trusted_count == TP__HOOK_FILES_MAX)
     return tp__refuse(fault, TP_ERR_TOO_LARGE, hook->file, "its command names more than %d files", TP__HOOK_FILES_MAX);
   hook->trusted[hook->trusted_count++] = file;
+  return TP_OK;
+}
+
+tp_status tp__trust_add_glob(tp_hooks *hooks, tp__hook *hook, const char *pattern, tp__trust_role role,
+                             tp_fault *fault) {
+  if (role == TP__TRUST_DATA) return TP_OK;
+  tp__trust_glob *made = tp__hooks_alloc(hooks, sizeof *made);
+  const char *copy = made ? tp__hooks_copy(hooks, tp_text_of(pattern)) : NULL;
+  if (!copy) return refuse_memory(fault);
+  *made = (tp__trust_glob){hook->globs, copy, role == TP__TRUST_ARGUMENT};
+  hook->globs = made;
   return TP_OK;
 }
 
@@ -436,16 +454,10 @@ static bool say(char why[TP__TRUST_WHY_SIZE], const char *shown, const char *wha
   return false;
 }
 
-static const char *path_variable(const tp__hook *hook) {
-  const char *const *pair = hook->environment;
-  while (strncmp(*pair, "PATH=", 5) != 0) pair++;
-  return *pair + 5;
-}
-
 /* What was looked up in PATH is still the first of its name there. */
-static bool is_found_again(const tp__hook *hook, const tp__trust_file *file) {
+static bool is_found_again(const tp__trust_file *file) {
   char path[PATH_SIZE];
-  bool is_found = tp__trust_look_up(path_variable(hook), file->name, path, sizeof path);
+  bool is_found = tp__trust_look_up(file->search, file->name, path, sizeof path);
   return is_found ? strcmp(path, file->path) == 0 : !file->is_there;
 }
 
@@ -461,7 +473,7 @@ static bool file_holds(const tp__hook *hook, const tp__trust_file *file, char wh
   struct stat now;
   const tp_hooks *hooks = hook->hooks;
   if (file->use == TP_HOOK_FILE_DECLARATION) return true; /* it was read, and nothing reads it again */
-  if (file->name && !is_found_again(hook, file)) return say(why, file->name, "is another program in PATH");
+  if (file->name && !is_found_again(file)) return say(why, file->name, "is another program in PATH");
   bool is_there = stat(file->path, &now) == 0 && S_ISREG(now.st_mode);
   if (file->is_there) {
     if (!is_there) return say(why, file->shown, "is gone");
@@ -474,6 +486,24 @@ static bool file_holds(const tp__hook *hook, const tp__trust_file *file, char wh
   /* What a command writes is data, whatever it looks like; and so is what the operator says is data. */
   bool may_run = file->is_argument && !is_decided(hooks->data_files, file);
   return !may_run || look_at(file->path, &now) != LOOKS_CODE || say(why, file->shown, "has become code");
+}
+
+static bool is_new_match(const tp_hooks *hooks, const tp__trust_glob *pattern, const char *path) {
+  char plain[PATH_SIZE];
+  struct stat found;
+  if (strlen(path) >= PATH_SIZE / 2 || stat(path, &found) != 0 || !S_ISREG(found.st_mode)) return false;
+  normalize(path, plain);
+  return !find(hooks, plain, NULL) && (!pattern->is_argument || look_at(path, &found) == LOOKS_CODE);
+}
+
+static bool glob_holds(const tp_hooks *hooks, const tp__trust_glob *pattern, char why[TP__TRUST_WHY_SIZE]) {
+  glob_t found;
+  bool holds = true;
+  if (glob(pattern->pattern, GLOB_BRACE, NULL, &found) != 0) return true;
+  for (size_t i = 0; i < found.gl_pathc && holds; i++)
+    holds = !is_new_match(hooks, pattern, found.gl_pathv[i]) || say(why, found.gl_pathv[i], "was not there");
+  globfree(&found);
+  return holds;
 }
 
 static bool is_same_folder(const tp__trust_folder *folder) {
@@ -506,6 +536,8 @@ bool tp__trust_holds(const tp__hook *hook, char ret_why[TP__TRUST_WHY_SIZE]) {
   const tp_hooks *hooks = hook->hooks;
   bool holds = true, is_same = true;
   for (size_t i = 0; i < hook->trusted_count && holds; i++) holds = file_holds(hook, hook->trusted[i], ret_why);
+  for (const tp__trust_glob *pattern = hook->globs; pattern && holds; pattern = pattern->next)
+    holds = glob_holds(hooks, pattern, ret_why);
   for (const tp__trust_file *file = hooks->files; file && holds; file = file->next)
     if (file->is_code && below(file->path, hooks->folder)) holds = file_holds(hook, file, ret_why);
   for (const tp__trust_folder *folder = hooks->folders; folder && is_same; folder = folder->next)

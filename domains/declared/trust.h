@@ -21,10 +21,11 @@ enum { TP__TRUST_WHY_SIZE = 512, TP__TRUST_ARGUMENTS_MAX = 65 };
 /** A file that a trust is, or could be, about. */
 typedef struct tp__trust_file {
   struct tp__trust_file *next;
-  const char *path;  /* where it is opened */
-  const char *shown; /* the same, from the directory or the root where it is below them */
-  const char *name;  /* by which it is looked up in PATH; NULL: it is named by its path */
-  const char *hook;  /* the first hook that names it; NULL: it lies in the directory */
+  const char *path;   /* where it is opened */
+  const char *shown;  /* the same, from the directory or the root where it is below them */
+  const char *name;   /* by which it is looked up in PATH; NULL: it is named by its path */
+  const char *search; /* of that name: the value of PATH */
+  const char *hook;   /* the first hook that names it; NULL: it lies in the directory */
   tp_hook_file_use use;
   bool is_code;
   bool is_unclear;  /* neither its name nor its content says what it is, and the operator has not decided */
@@ -43,6 +44,18 @@ typedef struct tp__trust_folder {
   bool is_fresh; /* as of a file */
 } tp__trust_folder;
 
+/** A pattern of a shell that a command names files by. */
+typedef struct tp__trust_glob {
+  struct tp__trust_glob *next;
+  const char *pattern;
+  bool is_argument; /* as of a file */
+} tp__trust_glob;
+
+/** A program that is looked up. */
+typedef struct tp__trust_name {
+  const char *name, *search; /* as of a file; kept */
+} tp__trust_name;
+
 /** Finds what the command of a hook names: its program, scripts, files. Its environment is complete. */
 tp_status tp__trust_find(tp_hooks *hooks, struct tp__hook *hook, tp_fault *fault);
 
@@ -55,9 +68,14 @@ typedef enum tp__trust_role {
 } tp__trust_role;
 
 /** Adds a file that a hook names, or finds it in the list.
- *  @param path  copied.   @param name  as tp__trust_file; kept.   @return TP_OK, or TP_ERR_TOO_LARGE, or no memory. */
-tp_status tp__trust_add(tp_hooks *hooks, struct tp__hook *hook, const char *path, const char *name, tp__trust_role role,
-                        tp_fault *fault);
+ *  @param path  copied.   @param name  NULL: it is named by its path.
+ *  @return TP_OK, or TP_ERR_TOO_LARGE, or no memory. */
+tp_status tp__trust_add(tp_hooks *hooks, struct tp__hook *hook, const char *path, const tp__trust_name *name,
+                        tp__trust_role role, tp_fault *fault);
+/** Adds a pattern: no file that fits it later starts with the hook. The files that fit now are added one by one.
+ *  @param pattern  copied. */
+tp_status tp__trust_add_glob(tp_hooks *hooks, struct tp__hook *hook, const char *pattern, tp__trust_role role,
+                             tp_fault *fault);
 /** The bytes of a file that declares a hook, as they were read. */
 tp_status tp__trust_add_declaration(tp_hooks *hooks, const char *file, tp_text text, tp_fault *fault);
 

@@ -19,7 +19,6 @@ enum {
   PENDING_MAX = 32,
   WORDS_MAX = 64,
   DEPTH_MAX = 12,
-  GLOB_MAX = 64,
   SHEBANG_BYTES = 256,
   PATH_SIZE = 4096
 };
@@ -34,7 +33,9 @@ typedef struct finder {
   const char *pending[PENDING_MAX]; /* what the line reads; a shell may get it on its standard input */
   size_t pending_count;
   bool feeds_shell;
-  bool is_literal; /* no shell has read the words */
+  bool may_feed_shell; /* what a substitution becomes is run */
+  bool is_literal;     /* no shell has read the words */
+  bool has_unknown;    /* of the word that was expanded last: a part is not known */
   unsigned depth;
   tp_status status;
   tp_fault *fault;
@@ -48,10 +49,18 @@ typedef struct words {
 static void take_words(finder *f, const words *w);
 static void take_line(finder *f, const char *line);
 
+static bool is_in(const char *name, const char *list) { return tp__is_one_of(tp_text_of(name), list); }
+
 static const char *keep(finder *f, tp_text text) {
   const char *copy = tp__hooks_copy(f->hooks, text);
   if (!copy) f->status = tp__refuse(f->fault, TP_ERR_NO_MEMORY, f->hook->file, "no memory for a hook");
   return copy ? copy : "";
+}
+
+static void refuse_long(finder *f, const char *what) {
+  if (f->status == TP_OK)
+    f->status = tp__refuse(f->fault, TP_ERR_TOO_LARGE, f->hook->file,
+                           "its command has more %s than can be looked at: write a script, and name that", what);
 }
 
 /* ---- variables ---- */
@@ -77,29 +86,34 @@ static const char *value_of(const finder *f, const char *name, size_t size) {
   const char *set = value_in(f->variables, f->variable_count, name, size);
   size_t count = 0;
   while (f->hook->environment[count]) count++;
-  return set ? set : value_in(f->hook->environment, count, name, size);
+  if (!set) set = value_in(f->hook->environment, count, name, size);
+  return !set && tp__is_word((tp_text){name, size}, "PWD") ? f->folders[f->folder_count - 1] : set;
 }
 
-/* "$NAME", "${NAME}", "${NAME:-other}". @return how much of the text it is; 0: no variable with a value. */
+/* "$NAME", "${NAME}", "${NAME:-other}". What changes a value, ${NAME%/}, is left out.
+ * @param ret_value  no data: not known.   @return how much of the text it is. */
 static size_t expand_one(const finder *f, const char *text, tp_text *ret_value) {
   bool braces = text[1] == '{';
   const char *name = text + 1 + braces, *end = braces ? strchr(name, '}') : NULL;
-  size_t size = name_size(name);
-  if (size == 0 || (braces && !end)) return 0;
-  const char *value = value_of(f, name, size), *rest = name + size;
+  size_t size = name_size(name), unknown_size = strlen(TP__SHELL_UNKNOWN);
+  *ret_value = (tp_text){NULL, 0};
+  if (strncmp(text, TP__SHELL_UNKNOWN, unknown_size) == 0) return unknown_size;
+  if (braces && !end) return strlen(text);
+  if (!braces && size == 0) return text[1] ? 2 : 1; /* $1, $@ */
+  const char *value = size > 0 ? value_of(f, name, size) : NULL, *rest = name + size;
   if (value) *ret_value = tp_text_of(value);
-  if (!braces) return value ? size + 1 : 0;
-  if (rest != end && *rest != ':' && *rest != '-') return 0; /* its value is changed */
+  if (!braces) return size + 1;
   const char *other = rest + (*rest == ':') + 1;
-  if (!value && (rest == end || other > end || other[-1] != '-')) return 0;
-  if (!value) *ret_value = (tp_text){other, (size_t)(end - other)};
+  if (!value && rest < end && other <= end && other[-1] == '-') *ret_value = (tp_text){other, (size_t)(end - other)};
   return (size_t)(end - text) + 1;
 }
 
-static bool expand(const finder *f, const char *word, char ret_text[PATH_SIZE]) {
+/* @return false: it is too long for a path. */
+static bool expand(finder *f, const char *word, char ret_text[PATH_SIZE]) {
   assert(word && f->variable_count <= VARIABLES_MAX);
   size_t used = 0;
   const char *home = value_of(f, "HOME", 4);
+  f->has_unknown = false;
   if (f->is_literal) return (size_t)snprintf(ret_text, PATH_SIZE, "%s", word) < PATH_SIZE;
   if (word[0] == '~' && word[1] == '/' && home) {
     used = (size_t)snprintf(ret_text, PATH_SIZE, "%s", home);
@@ -108,8 +122,9 @@ static bool expand(const finder *f, const char *word, char ret_text[PATH_SIZE]) 
   while (*word) {
     tp_text piece = {word, 1};
     size_t taken = *word == '$' ? expand_one(f, word, &piece) : 1;
-    if (taken == 0 || used + piece.size >= PATH_SIZE) return false;
-    memcpy(ret_text + used, piece.data, piece.size);
+    if (used + piece.size >= PATH_SIZE) return false;
+    f->has_unknown = f->has_unknown || !piece.data;
+    if (piece.size > 0) memcpy(ret_text + used, piece.data, piece.size);
     used += piece.size;
     word += taken;
   }
@@ -141,21 +156,23 @@ static void take_shebang(finder *f, const char *path) {
 static void add_path(finder *f, const char *path, tp__trust_role role) {
   size_t before = f->hook->trusted_count;
   if (f->status == TP_OK) f->status = tp__trust_add(f->hooks, f->hook, path, NULL, role, f->fault);
-  if (role == TP__TRUST_DATA && f->pending_count < PENDING_MAX)
-    f->pending[f->pending_count++] = keep(f, tp_text_of(path));
+  if (role == TP__TRUST_DATA && f->pending_count == PENDING_MAX) refuse_long(f, "files");
+  else if (role == TP__TRUST_DATA) f->pending[f->pending_count++] = keep(f, tp_text_of(path));
   if (role != TP__TRUST_DATA && f->hook->trusted_count > before) take_shebang(f, path);
-}
-
-static void add_glob(finder *f, const char *pattern, tp__trust_role role) {
-  glob_t found;
-  if (glob(pattern, 0, NULL, &found) != 0) return;
-  for (size_t i = 0; i < found.gl_pathc && i < GLOB_MAX; i++) add_path(f, found.gl_pathv[i], role);
-  globfree(&found);
 }
 
 static bool is_folder(const char *path) {
   struct stat found;
   return stat(path, &found) == 0 && S_ISDIR(found.st_mode);
+}
+
+static void add_glob(finder *f, const char *pattern, tp__trust_role role) {
+  glob_t found;
+  if (f->status == TP_OK) f->status = tp__trust_add_glob(f->hooks, f->hook, pattern, role, f->fault);
+  if (glob(pattern, GLOB_BRACE, NULL, &found) != 0) return;
+  for (size_t i = 0; i < found.gl_pathc; i++)
+    if (!is_folder(found.gl_pathv[i])) add_path(f, found.gl_pathv[i], role);
+  globfree(&found);
 }
 
 /* What is run of a folder: its start, and all scripts next to it. */
@@ -169,26 +186,46 @@ static void add_folder(finder *f, const char *folder) {
 }
 
 static void add_one(finder *f, const char *path, tp__trust_role role) {
-  if (role != TP__TRUST_DATA && !f->is_literal && strpbrk(path, "*?[")) add_glob(f, path, role);
+  if (role != TP__TRUST_DATA && !f->is_literal && strpbrk(path, "*?[{")) add_glob(f, path, role);
   else if (!is_folder(path)) add_path(f, path, role);
   else if (role == TP__TRUST_SCRIPT) add_folder(f, path);
 }
 
-/* @param word  expanded. */
+/* A path of a line that begins with a slash may lack a folder in front that is not known: "$(git rev-parse …)/x.sh". */
+static bool may_be_below(const finder *f, const char *word) { return word[0] != '/' || !f->is_literal; }
+
+/* @param word  expanded. Where it is there it is code; else at the root, where it must not come up later. */
 static void add_file(finder *f, const char *word, tp__trust_role role) {
   char path[PATH_SIZE + PATH_SIZE];
+  bool is_below = word[0] != '/', is_there = !is_below && access(word, F_OK) == 0, is_found = is_there;
   assert(f->folder_count > 0 && f->folder_count <= FOLDERS_MAX);
   if (!word[0]) return;
-  if (word[0] == '/') add_one(f, word, role);
-  for (size_t i = 0; word[0] != '/' && i < f->folder_count; i++) {
+  for (size_t i = 0; may_be_below(f, word) && i < f->folder_count; i++) {
     snprintf(path, sizeof path, "%s/%s", f->folders[i], word);
     bool is_here = access(path, F_OK) == 0;
-    if (is_here || i == 0 || role == TP__TRUST_DATA) add_one(f, path, role);
+    is_found = is_found || is_here;
+    if (is_here || (is_below && role == TP__TRUST_DATA)) add_one(f, path, role);
   }
+  if (role == TP__TRUST_DATA && is_below) return;
+  bool is_known = !is_found && !f->has_unknown;
+  snprintf(path, sizeof path, "%s/%s", f->folders[0], word);
+  if (!is_below && (is_there || !is_found))
+    add_one(f, word, is_there || is_known || role == TP__TRUST_DATA ? role : TP__TRUST_ARGUMENT);
+  if (is_below && access(path, F_OK) != 0) add_one(f, path, is_known ? role : TP__TRUST_ARGUMENT);
+  if (!is_below && f->has_unknown && !is_found) add_one(f, path, TP__TRUST_ARGUMENT);
+}
+
+/* What another command prints, or what comes by standard input, is no file that could be named. */
+static bool is_printed(finder *f, const char *word) {
+  bool is_input = is_in(word, "/dev/stdin /dev/fd/0 /proc/self/fd/0"), is_unknown = !strcmp(word, TP__SHELL_UNKNOWN);
+  f->feeds_shell = f->feeds_shell || is_input;
+  f->may_feed_shell = f->may_feed_shell || is_unknown;
+  return is_input || is_unknown;
 }
 
 static void take_file(finder *f, const char *word, tp__trust_role role) {
   char text[PATH_SIZE];
+  if (role == TP__TRUST_SCRIPT && is_printed(f, word)) return;
   if (expand(f, word, text)) add_file(f, text, role);
 }
 
@@ -208,22 +245,12 @@ static const char *base_of(const char *path) {
   return slash ? slash + 1 : path;
 }
 
-static bool is_in(const char *name, const char *list) { return tp__is_one_of(tp_text_of(name), list); }
-
 static const char grammar[] = "! { } if then elif else do while until time coproc function fi done esac in ( ) [[ ]]";
 /* Of the shell itself, without files that run. */
 static const char built_in[] =
     "echo printf test [ [[ : true false return exit set shift wait kill read trap umask unset ulimit let alias unalias "
     "pwd hash type jobs fg bg getopts times for select case break continue shopt complete bind";
 static const char setting[] = "export readonly declare typeset local";
-static const char shells[] = "sh bash dash zsh ksh ash fish";
-/* They run what their arguments name, after options of their own. */
-static const char wrappers[] =
-    "sudo doas env nice ionice nohup setsid stdbuf xargs timeout exec command builtin chroot time busybox find "
-    "parallel "
-    "flock watch su script unshare systemd-run strace ltrace valgrind uv uvx npx pnpm yarn bunx npm poetry pipx pdm "
-    "rye "
-    "hatch pipenv direnv dotenv op doppler nix-shell mise asdf corepack run dlx exec";
 /* They read or write what their arguments name. */
 static const char readers[] =
     "cat grep egrep fgrep rg ag ack head tail wc sort uniq cut tr diff cmp comm tee touch rm rmdir mkdir cp mv ln "
@@ -255,8 +282,8 @@ static bool is_interpreter(const char *name) {
 }
 
 static bool is_known(const char *name) {
-  return is_in(name, shells) || is_interpreter(name) || is_in(name, by_option) || is_in(name, readers) ||
-         is_in(name, wrappers);
+  return tp__shell_is_shell(tp_text_of(name)) || is_interpreter(name) || is_in(name, by_option) ||
+         is_in(name, readers) || tp__shell_is_wrapper(tp_text_of(name));
 }
 
 /* @return whether it is there. */
@@ -267,10 +294,11 @@ static bool add_program(finder *f, const char *name) {
     return true;
   }
   size_t before = f->hook->trusted_count;
-  bool is_found = tp__trust_look_up(value_of(f, "PATH", 4), name, path, sizeof path);
+  const char *search = value_of(f, "PATH", 4);
+  bool is_found = tp__trust_look_up(search, name, path, sizeof path);
+  tp__trust_name by_name = {keep(f, tp_text_of(name)), search};
   if (!is_found) snprintf(path, sizeof path, "%s/%.255s", f->hooks->root, name);
-  if (f->status == TP_OK)
-    f->status = tp__trust_add(f->hooks, f->hook, path, keep(f, tp_text_of(name)), TP__TRUST_PROGRAM, f->fault);
+  if (f->status == TP_OK) f->status = tp__trust_add(f->hooks, f->hook, path, &by_name, TP__TRUST_PROGRAM, f->fault);
   if (is_found && f->hook->trusted_count > before) take_shebang(f, path);
   return is_found;
 }
@@ -288,18 +316,27 @@ static bool is_program(const finder *f, const char *word) {
 
 /* ---- what each kind of program does with its words ---- */
 
+static void add_place(finder *f, const char *path) {
+  if (f->folder_count == FOLDERS_MAX) refuse_long(f, "folders");
+  else f->folders[f->folder_count++] = keep(f, tp_text_of(path));
+}
+
 static void go_to(finder *f, const char *word) {
   char text[PATH_SIZE], path[PATH_SIZE + PATH_SIZE];
-  if (!expand(f, word, text) || f->folder_count == FOLDERS_MAX) return;
-  snprintf(path, sizeof path, "%s%s%s", text[0] == '/' ? "" : f->folders[f->folder_count - 1],
-           text[0] == '/' ? "" : "/", text);
-  f->folders[f->folder_count++] = keep(f, tp_text_of(path));
+  if (!expand(f, word, text) || !text[0]) return;
+  snprintf(path, sizeof path, "%s/%s", f->folders[f->folder_count - 1], text);
+  if (text[0] != '/' || (may_be_below(f, text) && is_folder(path))) add_place(f, path);
+  if (text[0] == '/') add_place(f, text);
 }
 
 static void set_variable(finder *f, const char *word) {
   char text[PATH_SIZE], pair[PATH_SIZE + 256];
   size_t size = name_size(word);
-  if (size > 200 || f->variable_count == VARIABLES_MAX || !expand(f, word + size + 1, text)) return;
+  if (size > 200 || !expand(f, word + size + 1, text)) return;
+  if (f->variable_count == VARIABLES_MAX) {
+    refuse_long(f, "variables");
+    return;
+  }
   snprintf(pair, sizeof pair, "%.*s=%s", (int)size, word, text);
   f->variables[f->variable_count++] = keep(f, tp_text_of(pair));
   if (strchr(text, '/')) add_file(f, text, TP__TRUST_ARGUMENT);
@@ -338,20 +375,16 @@ static void take_wrapped(finder *f, const words *w, const char *wrapper) {
 
 /* bash -euo pipefail -c 'line', bash script, bash < script. */
 static void take_shell(finder *f, const words *w) {
+  bool is_line = false;
   for (size_t i = 1; i < w->count; i++) {
     const char *word = w->items[i];
     bool is_option = (word[0] == '-' || word[0] == '+') && word[1];
-    if (is_option && word[1] != '-' && strchr(word, 'c') && i + 1 < w->count) {
-      bool was_literal = f->is_literal;
-      f->is_literal = false;
-      take_line(f, w->items[i + 1]);
-      f->is_literal = was_literal;
-      return;
-    }
-    if (is_option && is_in(word, "-o +o -O +O --rcfile --init-file -eo -euo")) i++;
+    is_line = is_line || (is_option && word[0] == '-' && word[1] != '-' && strchr(word, 'c'));
+    if (is_option && tp__shell_option_has_value(tp_text_of(word))) i++;
     else if (!is_option && word[0] != '-') {
-      take_file(f, word, TP__TRUST_SCRIPT);
-      take_arguments(f, w, i + 1, TP__TRUST_ARGUMENT);
+      if (is_line && !is_printed(f, word)) take_line(f, word);
+      if (!is_line) take_file(f, word, TP__TRUST_SCRIPT);
+      take_arguments(f, w, i + 1, TP__TRUST_ARGUMENT); /* the line may run them: "$1" */
       return;
     }
   }
@@ -383,7 +416,8 @@ static void take_interpreter(finder *f, const words *w) {
       take_module(f, w->items[i + 1]);
       has_code = true;
     } else if (has_next && is_in(word, "-c -e -p -E -ne -pe -le -lne --eval --print eval")) {
-      has_code = true; /* it is in the command itself */
+      (void)is_printed(f, w->items[i + 1]);
+      has_code = true; /* it is in the command itself, or printed */
     } else if (word[0] != '-' && !is_in(word, "run") && expand(f, word, text)) {
       take_file(f, word, TP__TRUST_SCRIPT);
       has_code = strpbrk(text, "./") != NULL || !has_next;
@@ -393,24 +427,45 @@ static void take_interpreter(finder *f, const words *w) {
   take_arguments(f, w, 1, TP__TRUST_ARGUMENT);
 }
 
-static void take_by_option(finder *f, const words *w) {
+/* The first of them that is there counts. */
+static void take_makefiles(finder *f) {
+  take_file(f, "GNUmakefile", TP__TRUST_SCRIPT);
+  take_file(f, "makefile", TP__TRUST_SCRIPT);
+  take_file(f, "Makefile", TP__TRUST_SCRIPT);
+}
+
+static void take_by_option(finder *f, const words *w, const char *program) {
+  bool makes = is_in(program, "make gmake");
   for (size_t i = 1; i < w->count; i++) {
     const char *word = w->items[i];
+    if (makes && i + 1 < w->count && is_in(word, "-C --directory")) go_to(f, w->items[i + 1]);
     if (i + 1 < w->count && is_in(word, "-f --file --from-file --makefile"))
       take_file(f, w->items[i + 1], TP__TRUST_SCRIPT);
     else if (strncmp(word, "--file=", 7) == 0) take_file(f, word + 7, TP__TRUST_SCRIPT);
     else if (strncmp(word, "-f", 2) == 0 && word[2]) take_file(f, word + 2, TP__TRUST_SCRIPT);
   }
+  if (makes) take_makefiles(f);
   take_arguments(f, w, 1, TP__TRUST_DATA);
+}
+
+/* All files of a folder. */
+static void take_folders(finder *f, const words *w) {
+  char text[PATH_SIZE], pattern[PATH_SIZE + 8];
+  for (size_t i = 1; i < w->count; i++) {
+    if (w->items[i][0] == '-' || !expand(f, w->items[i], text) || strlen(text) >= PATH_SIZE - 2) continue;
+    snprintf(pattern, sizeof pattern, "%s/*", text);
+    add_file(f, pattern, TP__TRUST_SCRIPT);
+  }
 }
 
 static void take_program(finder *f, const words *w, const char *program) {
   const char *name = base_of(program);
   add_program(f, program);
-  if (is_in(name, shells)) take_shell(f, w);
+  if (tp__shell_is_shell(tp_text_of(name))) take_shell(f, w);
   else if (is_interpreter(name)) take_interpreter(f, w);
-  else if (is_in(name, wrappers)) take_wrapped(f, w, name);
-  else if (is_in(name, by_option)) take_by_option(f, w);
+  else if (tp__shell_is_wrapper(tp_text_of(name))) take_wrapped(f, w, name);
+  else if (is_in(name, by_option)) take_by_option(f, w, name);
+  else if (is_in(name, "run-parts")) take_folders(f, w);
   else take_arguments(f, w, 1, is_in(name, readers) ? TP__TRUST_DATA : TP__TRUST_ARGUMENT);
 }
 
@@ -425,7 +480,8 @@ static bool take_built_in(finder *f, const words *w) {
   } else if (is_in(name, ". source")) {
     if (w->count > 1) take_file(f, w->items[1], TP__TRUST_SCRIPT);
   } else if (is_in(name, "eval trap")) {
-    for (size_t i = 1; i < w->count; i++) take_line(f, w->items[i]);
+    for (size_t i = 1; i < w->count; i++)
+      if (!is_printed(f, w->items[i])) take_line(f, w->items[i]);
   } else if (is_in(name, "for select")) {
     take_arguments(f, w, 3, TP__TRUST_ARGUMENT);
   } else {
@@ -443,10 +499,16 @@ static void take_words(finder *f, const words *w) {
     else if (!is_in(w->items[first], grammar)) break;
   }
   for (size_t i = first; i < w->count; i++) rest.items[rest.count++] = w->items[i];
-  if (rest.count == 0 || f->depth >= DEPTH_MAX || f->status != TP_OK) return;
+  if (rest.count == 0 || f->status != TP_OK) return;
+  if (f->depth >= DEPTH_MAX) {
+    refuse_long(f, "lines in lines");
+    return;
+  }
   f->depth++;
   bool is_done = !f->is_literal && take_built_in(f, &rest);
-  if (!is_done && expand(f, rest.items[0], program) && program[0]) take_program(f, &rest, program);
+  bool is_named = !is_done && !is_printed(f, rest.items[0]) && expand(f, rest.items[0], program) && program[0];
+  if (is_named) take_program(f, &rest, program);
+  else if (!is_done) take_arguments(f, &rest, 1, TP__TRUST_ARGUMENT); /* of a program that is not known */
   f->depth--;
 }
 
@@ -468,11 +530,15 @@ static void take_command(void *ctx, const tp__shell_command *command) {
 }
 
 static void take_line(finder *f, const char *line) {
-  if (f->depth >= DEPTH_MAX || f->status != TP_OK) return;
+  if (f->status != TP_OK) return;
+  if (f->depth >= DEPTH_MAX) {
+    refuse_long(f, "lines in lines");
+    return;
+  }
   bool was_literal = f->is_literal;
   f->depth++;
   f->is_literal = false;
-  if (!tp__shell_line_each(tp_text_of(line), take_command, f)) keep(f, (tp_text){"", 0});
+  if (!tp__shell_line_each(tp_text_of(line), take_command, f)) refuse_long(f, "lines in lines");
   f->is_literal = was_literal;
   f->depth--;
 }
@@ -484,7 +550,8 @@ tp_status tp__trust_find(tp_hooks *hooks, tp__hook *hook, tp_fault *fault) {
   assert(value_of(&f, "PATH", 4));
   for (size_t i = 0; i < hook->argument_count && w.count < WORDS_MAX; i++) w.items[w.count++] = hook->arguments[i];
   take_words(&f, &w);
-  for (size_t i = 0; f.feeds_shell && i < f.pending_count && f.status == TP_OK; i++)
-    add_path(&f, f.pending[i], TP__TRUST_SCRIPT);
+  size_t count = f.feeds_shell || f.may_feed_shell ? f.pending_count : 0;
+  for (size_t i = 0; i < count && f.status == TP_OK; i++)
+    add_path(&f, f.pending[i], f.feeds_shell ? TP__TRUST_SCRIPT : TP__TRUST_ARGUMENT);
   return f.status;
 }

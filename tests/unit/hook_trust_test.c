@@ -117,6 +117,28 @@ static const struct {
     {"trap './x.sh' EXIT; true", "x.sh", true},
     {"true | ./x.sh | cat", "x.sh", true},
     {"mytool --require=./x.js", "x.js", true},
+    {"bash \"$(git rev-parse --show-toplevel)/x.sh\"", "x.sh", true},
+    {"\"$(git rev-parse --show-toplevel)\"/lib/x.sh", "lib/x.sh", true},
+    {"cd \"$(git rev-parse --show-toplevel)/lib\" && ./x.sh", "lib/x.sh", true},
+    {"cd \"$(git rev-parse --show-toplevel)\" && sh lib/x", "lib/x", true},
+    {"R=$(pwd); sh \"$R/lib/x\"", "lib/x", true},
+    {"sh \"`pwd`/x\"", "x", true},
+    {"sh \"$PWD/x\"", "x", true},
+    {"R=./; sh \"${R%/}/x\"", "x", true},
+    {"\"$(command -v python3)\" x.py", "x.py", true},
+    {"\"$MY_PYTHON\" x.py", "x.py", true},
+    {"eval \"$(cat x.sh)\"", "x.sh", true},
+    {"bash -c \"$(cat x.sh)\"", "x.sh", true},
+    {"python3 -c \"$(cat x.py)\"", "x.py", true},
+    {". <(cat x.sh)", "x.sh", true},
+    {". /dev/stdin < x", "x", true},
+    {"sh -c '\"$1\"' a ./x.sh", "x.sh", true},
+    {"bash -c -e ./x.sh", "x.sh", true},
+    {"sh lib/{x,y}.sh", "lib/x.sh", true},
+    {"make -s all", "Makefile", true},
+    {"make -C lib all", "lib/Makefile", true},
+    {"run-parts lib", "lib/x", true},
+    {"git push $(sh x) --force", "x", true},
     /* what is written */
     {"cat >> x.log", "x.log", false},
     {"cat > x", "x", false},
@@ -145,6 +167,10 @@ static const struct {
     {"test -f x.sh && true", "x.sh", false},
     {"python3 -c 'print(1)' x.json", "x.json", false},
     {"find . -name x.txt", "x.txt", false},
+    {"cat > \"$(git rev-parse --show-toplevel)/x.sh\"", "x.sh", false},
+    {"cat \"$PWD/x.sh\"", "x.sh", false},
+    {"eval \"$(jq -r .a x.json)\"", "x.json", false},
+    {"echo \"$(cat x.sh)\"", "x.sh", false},
 };
 
 TEST(a_trust_is_about_what_runs_and_not_about_what_is_read_or_written) {
@@ -218,6 +244,11 @@ static const struct {
     {"a script that was not there", "[ -f x.sh ] && sh x.sh; true", NULL, "x.sh", false},
     {"an argument that became code", "mytool x.sh || true", NULL, "x.sh", false},
     {"a script without an ending that was not there", "sh x || true", NULL, "x", false},
+    {"a script that a pattern fits later", "for f in lib/*.sh; do sh \"$f\"; done", "lib/a.sh", "lib/b.sh", false},
+    {"a file that a pattern fits later", "cat lib/*; true", "lib/a.txt", "lib/b.sh", true},
+    {"a script in a folder that is run", "run-parts lib; true", "lib/a", "lib/b", false},
+    {"a script below what is not known", "sh \"$(pwd)/x.sh\"; true", "x.sh", "x.sh", false},
+    {"a script that was not there, below what is not known", "sh \"$(pwd)/x.sh\"; true", NULL, "x.sh", false},
     {"a log of the directory", "true", NULL, "hooks/x.log", true},
     {"a state of the directory", "true", "hooks/state.json", "hooks/state.json", true},
     {"data in the root", "cat x.json; true", "x.json", "x.json", true},
@@ -328,6 +359,47 @@ TEST(the_answer_of_code_that_changed_while_it_ran_does_not_count) {
 }
 
 /* ---- other programs ---- */
+
+/* A line may set PATH: what it starts is looked up there, at the check as at the reading. */
+TEST(a_line_may_look_elsewhere_for_its_programs) {
+  static const char *const forms[] = {"PATH=%s/two:%s/one:$PATH mine", "export PATH=\"%s/two:%s/one:$PATH\"; mine"};
+  for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+    char line[300];
+    put("one/mine", "#!/bin/sh\nexit 0\n", 0755);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    snprintf(line, sizeof line, forms[i], root, root);
+#pragma GCC diagnostic pop
+    put_line("", line);
+    tp_hooks_options options = options_here();
+    tp_runtime *runtime = open_with_hooks(&options);
+    tp_turn *turn = begin_bare(runtime, 60000);
+    assert_int_equal(gate(turn).outcome, TP_OK);
+    put("two/mine", "#!/bin/sh\nexit 0\n", 0755);
+    assert_int_equal(gate(turn).why, TP_REASON_CANNOT_START);
+    tp_turn_end(turn);
+    close_runtime(runtime);
+    path_of("two/mine", line);
+    unlink(line);
+  }
+}
+
+/* What is beyond what can be looked at is refused, and not taken for nothing. */
+TEST(a_command_that_cannot_be_looked_at_is_refused) {
+  static const char *const parts[] = {"cd lib; ", "A=1; ", "cat x; "};
+  tp_runtime *runtime = open_runtime(NULL);
+  for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+    char line[500] = "";
+    for (int k = 0; k < 40; k++) strcat(line, parts[i]);
+    put_line("", line);
+    tp_hooks_options options = options_here();
+    tp_hooks *hooks;
+    tp_fault fault = {0};
+    assert_int_equal(tp_hooks_read(runtime, &options, &hooks, &fault), TP_ERR_TOO_LARGE);
+    assert_non_null(strstr(fault.message, "write a script"));
+  }
+  tp_runtime_free(runtime);
+}
 
 TEST(another_program_in_path_is_another_program) {
   char bin[100], paths[500], old[4096], file[200], one[65], two[65];

@@ -173,6 +173,7 @@ TEST(a_program_that_is_not_there_is_named) {
       {". ./lib.sh", "lib.sh"},
       {"~/not-there/guard.sh", "guard.sh"},
       {"node scripts/guard.js", "scripts/guard.js"},
+      {"cd /bin && ./sh -c true", NULL},
       {"cat > x.log", NULL},
       {"echo done", NULL},
       {"[ -f x.sh ] && true", NULL},
