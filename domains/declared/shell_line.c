@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "domains/declared/shell_line.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,6 +146,7 @@ static bool has_program(const struct scan *s, size_t first, bool has_lines) {
 
 /* The mark of a document, from its << to the end of the word. */
 static void end_mark(struct scan *s) {
+  assert(s->in_word == false && s->mark_at <= s->line.size);
   size_t end = s->at < s->line.size ? s->at : s->line.size; /* it may end with a quote that is open */
   tp_text mark = {s->line.data + s->mark_at, end > s->mark_at ? end - s->mark_at : 0};
   s->mark_at = 0;
@@ -269,6 +271,7 @@ static void add_unknown(struct scan *s) {
 
 /* From its parenthesis to the other one. */
 static void take_substitution(struct scan *s) {
+  assert(s->line.data[s->at] == '(');
   struct scan inner = begin_inner(s, s->line);
   inner.at = s->at + 1;
   inner.is_inside = true;

@@ -198,6 +198,7 @@ tp_status tp__trust_add(tp_hooks *hooks, tp__hook *hook, const char *path, const
 
 tp_status tp__trust_add_glob(tp_hooks *hooks, tp__hook *hook, const char *pattern, tp__trust_role role,
                              tp_fault *fault) {
+  assert(pattern[0] == '/');
   if (role == TP__TRUST_DATA) return TP_OK;
   tp__trust_glob *made = tp__hooks_alloc(hooks, sizeof *made);
   const char *copy = made ? tp__hooks_copy(hooks, tp_text_of(pattern)) : NULL;

@@ -317,6 +317,7 @@ static bool is_program(const finder *f, const char *word) {
 /* ---- what each kind of program does with its words ---- */
 
 static void add_place(finder *f, const char *path) {
+  assert(path[0] == '/');
   if (f->folder_count == FOLDERS_MAX) refuse_long(f, "folders");
   else f->folders[f->folder_count++] = keep(f, tp_text_of(path));
 }
