@@ -26,7 +26,7 @@ static const tp__openai_config *config_of(const call *c) { return &c->core->conf
 /* ---- making ---- */
 
 tp__openai_call *tp__openai_call_new(tp__openai_core *core, const tp_model_request *request, tp_token token,
-                                     tp__bytes *body) {
+                                     tp__bytes *body, tp__openai_names *names) {
   assert(core && token.bits != 0);
   call *c = tp__heap_alloc(sizeof *c);
   tp_text model = tp__openai_request_model(&core->config, request);
@@ -39,6 +39,8 @@ tp__openai_call *tp__openai_call_new(tp__openai_core *core, const tp_model_reque
   c->token = token;
   c->body = *body;
   *body = (tp__bytes){0};
+  c->names = *names;
+  *names = (tp__openai_names){.rows = NULL};
   c->model = name;
   c->attempt = request->attempt;
   int64_t now_ns = tp__monotonic_ns(), left_ms = request->time_left_ms;
@@ -49,6 +51,7 @@ tp__openai_call *tp__openai_call_new(tp__openai_core *core, const tp_model_reque
 void tp__openai_call_free(tp__openai_call *c) {
   if (c->reads) tp__openai_stream_fini(&c->stream);
   tp__bytes_fini(&c->body);
+  tp__openai_names_fini(&c->names);
   tp__bytes_fini(&c->pieces);
   tp__bytes_fini(&c->refusal);
   tp__heap_string_free(c->model);
@@ -106,6 +109,7 @@ static void complete(call *c, CURLM *multi, int64_t now_ns) {
     fail_as_stream(c, multi);
     return;
   }
+  tp__openai_names_restore(&c->names, &response);
   response.cost_micros = tp__openai_cost(config_of(c), tp_text_of(c->model), &c->stream.answer.usage);
   if (response.input_tokens + response.output_tokens > 0)
     tp__openai_rate_give(&c->core->tokens, c->tokens - (double)response.input_tokens - (double)response.output_tokens);

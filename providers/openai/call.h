@@ -20,7 +20,8 @@ typedef struct tp__openai_call {
   tp__openai_core *core; /* one reference */
   tp_token token;
   tp__bytes body;
-  char *model; /* as it is sent */
+  tp__openai_names names; /* of tools that have another one there */
+  char *model;            /* as it is sent */
   uint32_t attempt;
   int64_t deadline_ns; /* the turn's; INT64_MAX: none */
   /* under the mutex of io.c */
@@ -45,9 +46,9 @@ typedef struct tp__openai_call {
   uint64_t *connections; /* counts those that are opened */
 } tp__openai_call;
 
-/** @param body  taken on success. @return NULL when there is no memory. */
+/** @param body, names  taken on success. @return NULL when there is no memory. */
 tp__openai_call *tp__openai_call_new(tp__openai_core *core, const tp_model_request *request, tp_token token,
-                                     tp__bytes *body);
+                                     tp__bytes *body, tp__openai_names *names);
 /** Everything but the reference of core. */
 void tp__openai_call_free(tp__openai_call *call);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "providers/openai/form.h"
+#include "providers/openai/fit.h"
 
 #include <string.h>
 
@@ -45,9 +45,8 @@ void tp__openai_write_pair(tp_writer *writer, const char *key, const char *value
 }
 
 void tp__openai_write_arguments(tp__openai_draft_request *draft, const tp_tool_call *call) {
-  if (call->malformed) {
-    tp_write_text(draft->writer, call->arguments);
-  } else if (call->arguments.size == 0) {
+  assert(!call->malformed); /* the request is fitted */
+  if (call->arguments.size == 0) {
     tp_write_string(draft->writer, "{}");
   } else {
     tp_text json = {NULL, 0};
@@ -58,12 +57,9 @@ void tp__openai_write_arguments(tp__openai_draft_request *draft, const tp_tool_c
 }
 
 void tp__openai_write_arguments_map(tp__openai_draft_request *draft, const tp_tool_call *call) {
-  if (!call->malformed && tp_value_kind_of(call->arguments) == TP_VALUE_MAP) {
-    tp_write_value(draft->writer, call->arguments);
-    return;
-  }
-  tp_write_map(draft->writer, call->malformed); /* an API that takes maps alone still sees what its model wrote */
-  if (call->malformed) tp__openai_write_pair_text(draft->writer, "malformed_arguments", call->arguments);
+  assert(!call->malformed);
+  if (call->arguments.size > 0) tp_write_value(draft->writer, call->arguments);
+  else tp_write_map(draft->writer, 0);
 }
 
 /* Or that of any object. */
@@ -91,6 +87,33 @@ void tp__openai_write_typed(tp_writer *writer, const char *type, const char *key
   tp_write_map(writer, 2);
   tp__openai_write_pair(writer, "type", type);
   tp__openai_write_pair_text(writer, key, value);
+}
+
+tp_text tp__openai_system(tp__openai_draft_request *draft) {
+  tp__bytes_clear(&draft->scratch);
+  tp__bytes_put_text(&draft->scratch, draft->request->system);
+  for (size_t i = 0; i < draft->request->message_count; i++) {
+    const tp_message *message = draft->request->messages[i];
+    if (message->role != TP_ROLE_SYSTEM) continue;
+    if (draft->scratch.size > 0) tp__bytes_put_string(&draft->scratch, "\n\n");
+    tp__bytes_put_text(&draft->scratch, message->text);
+  }
+  if (draft->scratch.failed) draft->status = TP_ERR_NO_MEMORY;
+  return tp__bytes_text(&draft->scratch);
+}
+
+size_t tp__openai_write_given(const tp__openai_draft_request *draft, const tp_message *message, size_t at,
+                              tp_writer *writer) {
+  tp_text items = tp_value_get(tp__openai_own_data(draft->config, message), "items");
+  size_t count = 0;
+  for (tp_value_walk walk = {0}; tp_value_next(items, &walk);) {
+    tp_text item = tp_value_get(walk.value, "item");
+    int64_t place = tp_value_int(tp_value_get(walk.value, "at"), 0);
+    if (tp_value_kind_of(item) != TP_VALUE_MAP || (at != SIZE_MAX && place != (int64_t)at)) continue;
+    count++;
+    if (writer) tp_write_value(writer, item);
+  }
+  return count;
 }
 
 size_t tp__openai_part_count(const tp__openai_draft_request *draft, size_t message) {

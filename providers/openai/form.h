@@ -26,7 +26,9 @@ typedef struct tp__openai_part {
 
 /** A request on its way to JSON. */
 typedef struct tp__openai_draft_request {
-  const tp_model_request *request;
+  const tp_model_request *request; /* fitted */
+  const struct tp__openai_config *config;
+  const struct tp__openai_fit *fit;
   tp_text model;
   bool streams;
   const tp__openai_part *parts; /* of all messages */
@@ -101,6 +103,12 @@ size_t tp__openai_content_count(const tp__openai_draft_request *draft, size_t me
 void tp__openai_write_content(tp__openai_draft_request *draft, size_t message, const tp__openai_content *content);
 /** One part that is media. */
 void tp__openai_write_media(tp_writer *writer, const tp__openai_media *media, const tp__openai_content *content);
+/** The system text and the messages of the system as one text, in the scratch; empty: there are none. */
+tp_text tp__openai_system(tp__openai_draft_request *draft);
+/** Of what the provider gave with a message of its own: the items that stand before place `at`: 0 is before the text,
+ *  1 + i before call i; SIZE_MAX: all. A NULL writer only counts. */
+size_t tp__openai_write_given(const tp__openai_draft_request *draft, const tp_message *message, size_t at,
+                              tp_writer *writer);
 /** A map with a "type" and one more pair. */
 void tp__openai_write_typed(tp_writer *writer, const char *type, const char *key, tp_text value);
 /** What all APIs say of a tool: name, description, schema. */

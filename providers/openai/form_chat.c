@@ -4,7 +4,7 @@
  * too: no index in tool calls, content as a list of parts, no [DONE], usage in an event of its own or with the last. */
 #include <string.h>
 
-#include "providers/openai/form.h"
+#include "providers/openai/fit.h"
 #include "runtime/base/check.h"
 
 /* ---- the request ---- */
@@ -40,19 +40,69 @@ static void write_file(tp_writer *writer, const tp__openai_media *file) {
 
 static const tp__openai_content content_form = {write_text, write_image, write_audio, write_file};
 
-/* Without further parts plain text: some servers take nothing else. */
-static void write_content(tp__openai_draft_request *draft, size_t at) {
-  tp_write_string(draft->writer, "content");
-  if (tp__openai_part_count(draft, at) == 0) {
-    tp_write_text(draft->writer, draft->request->messages[at]->text);
-    return;
-  }
-  tp_write_array(draft->writer, tp__openai_content_count(draft, at));
-  tp__openai_write_content(draft, at, &content_form);
+static bool is_user(const tp__openai_draft_request *draft, size_t at) {
+  return at < draft->request->message_count && draft->request->messages[at]->role == TP_ROLE_USER;
 }
 
-static void write_call(tp__openai_draft_request *draft, const tp_tool_call *call) {
-  tp_write_map(draft->writer, 3);
+/* The user's messages from `from` on that are sent as one: roles take turns in the templates of many models.
+ * @return the index after them. */
+static size_t users_end(const tp__openai_draft_request *draft, size_t from) {
+  size_t end = from + 1;
+  while (is_user(draft, end)) end++;
+  return end;
+}
+
+static void write_user_text(tp__openai_draft_request *draft, size_t from, size_t end) {
+  tp__bytes_clear(&draft->scratch);
+  for (size_t i = from; i < end; i++) {
+    if (draft->scratch.size > 0) tp__bytes_put_string(&draft->scratch, "\n\n");
+    tp__bytes_put_text(&draft->scratch, draft->request->messages[i]->text);
+  }
+  if (draft->scratch.failed) draft->status = TP_ERR_NO_MEMORY;
+  tp_write_text(draft->writer, tp__bytes_text(&draft->scratch));
+}
+
+/* Without further parts plain text: some servers take nothing else. */
+static void write_users(tp__openai_draft_request *draft, size_t from, size_t end) {
+  size_t parts = 0, content = 0;
+  for (size_t i = from; i < end; i++) {
+    parts += tp__openai_part_count(draft, i);
+    content += tp__openai_content_count(draft, i);
+  }
+  tp_write_map(draft->writer, 2);
+  tp__openai_write_pair(draft->writer, "role", "user");
+  tp_write_string(draft->writer, "content");
+  if (parts == 0) {
+    write_user_text(draft, from, end);
+    return;
+  }
+  tp_write_array(draft->writer, content);
+  for (size_t i = from; i < end; i++) tp__openai_write_content(draft, i, &content_form);
+}
+
+/* ---- what the provider gave with a message: fields of the message, and further content of its calls ---- */
+
+/* The row of a call: by its id, which may have been given to the call later; else by its place. */
+static tp_text given_with_call(tp_text data, const tp_message *message, size_t place) {
+  tp_text rows = tp_value_get(data, "calls"), by_place = {NULL, 0};
+  size_t count = tp_value_count(rows), i = 0;
+  for (tp_value_walk walk = {0}; tp_value_next(rows, &walk); i++) {
+    tp_text id = tp__openai_text(walk.value, "id");
+    if (id.size > 0 && tp__same(id, message->calls[place]->id)) return tp_value_get(walk.value, "extra");
+    if (id.size == 0 && i == place && count == message->call_count) by_place = tp_value_get(walk.value, "extra");
+  }
+  return by_place;
+}
+
+static void write_pairs(tp_writer *writer, tp_text map) {
+  for (tp_value_walk walk = {0}; tp_value_next(map, &walk);) {
+    tp_write_text(writer, walk.key);
+    tp_write_value(writer, walk.value);
+  }
+}
+
+static void write_call(tp__openai_draft_request *draft, const tp_tool_call *call, tp_text extra) {
+  tp_write_map(draft->writer, 3 + tp_value_count(extra));
   tp__openai_write_pair_text(draft->writer, "id", call->id);
   tp__openai_write_pair(draft->writer, "type", "function");
   tp_write_string(draft->writer, "function");
@@ -60,18 +110,26 @@ static void write_call(tp__openai_draft_request *draft, const tp_tool_call *call
   tp__openai_write_pair_text(draft->writer, "name", call->name);
   tp_write_string(draft->writer, "arguments");
   tp__openai_write_arguments(draft, call);
+  write_pairs(draft->writer, extra);
 }
 
+/* A model that thinks wants reasoning with each of its messages, also with those that had none. */
 static void write_assistant(tp__openai_draft_request *draft, const tp_message *message) {
-  tp_write_map(draft->writer, message->call_count > 0 ? 3 : 2);
+  tp_text data = tp__openai_own_data(draft->config, message), fields = tp_value_get(data, "fields");
+  bool fills = draft->fit->thinks && tp__openai_text(fields, "reasoning_content").size == 0;
+  if (tp_value_kind_of(fields) != TP_VALUE_MAP) fields = (tp_text){NULL, 0};
+  tp_write_map(draft->writer, (message->call_count > 0 ? 3 : 2) + tp_value_count(fields) + fills);
   tp__openai_write_pair(draft->writer, "role", "assistant");
   tp_write_string(draft->writer, "content");
-  if (message->text.size == 0 && message->call_count > 0) tp_write_null(draft->writer);
+  if (message->text.size == 0) tp_write_null(draft->writer);
   else tp_write_text(draft->writer, message->text);
+  write_pairs(draft->writer, fields);
+  if (fills) tp__openai_write_pair(draft->writer, "reasoning_content", " ");
   if (message->call_count == 0) return;
   tp_write_string(draft->writer, "tool_calls");
   tp_write_array(draft->writer, message->call_count);
-  for (size_t i = 0; i < message->call_count; i++) write_call(draft, message->calls[i]);
+  for (size_t i = 0; i < message->call_count; i++)
+    write_call(draft, message->calls[i], given_with_call(data, message, i));
 }
 
 /* ---- results: the API takes text in them, so a message of the user's right after them has the media ---- */
@@ -154,25 +212,30 @@ static void write_message(tp__openai_draft_request *draft, size_t at) {
     tp__openai_write_pair(draft->writer, "role", "tool");
     tp__openai_write_pair_text(draft->writer, "tool_call_id", message->call_id);
     write_result_text(draft, at);
-  } else {
-    tp_write_map(draft->writer, 2);
-    tp__openai_write_pair(draft->writer, "role", message->role == TP_ROLE_SYSTEM ? "system" : "user");
-    write_content(draft, at);
   }
 }
 
+/* The index of the next message that begins one of the request. */
+static size_t next_of(const tp__openai_draft_request *draft, size_t at) {
+  return is_user(draft, at) ? users_end(draft, at) : at + 1;
+}
+
+/* Those of the system are one, at the beginning: many templates take no other. */
 static void write_messages(tp__openai_draft_request *draft) {
   const tp_model_request *request = draft->request;
-  size_t count = request->message_count + tp__openai_has_system(draft);
-  for (size_t i = 1; i <= request->message_count; i++) count += after_results_count(draft, i) > 0;
+  tp_text system = tp__openai_system(draft);
+  size_t count = system.size > 0;
+  for (size_t i = 0; i < request->message_count; i = next_of(draft, i))
+    count += (request->messages[i]->role != TP_ROLE_SYSTEM) + (after_results_count(draft, i + 1) > 0);
   tp_write_array(draft->writer, count);
-  if (tp__openai_has_system(draft)) {
+  if (system.size > 0) {
     tp_write_map(draft->writer, 2);
     tp__openai_write_pair(draft->writer, "role", "system");
-    tp__openai_write_pair_text(draft->writer, "content", request->system);
+    tp__openai_write_pair_text(draft->writer, "content", system);
   }
-  for (size_t i = 0; i < request->message_count; i++) {
-    write_message(draft, i);
+  for (size_t i = 0; i < request->message_count; i = next_of(draft, i)) {
+    if (is_user(draft, i)) write_users(draft, i, users_end(draft, i));
+    else write_message(draft, i);
     write_after_results(draft, i + 1);
   }
 }

@@ -67,7 +67,9 @@ static size_t blocks_of(const tp__openai_draft_request *draft, size_t at) {
   const tp_message *message = draft->request->messages[at];
   if (message->role == TP_ROLE_SYSTEM) return 0;
   if (message->role == TP_ROLE_TOOL) return 1;
-  return tp__openai_content_count(draft, at) + (message->role == TP_ROLE_ASSISTANT ? message->call_count : 0);
+  if (message->role != TP_ROLE_ASSISTANT) return tp__openai_content_count(draft, at);
+  return tp__openai_content_count(draft, at) + message->call_count +
+         tp__openai_write_given(draft, message, SIZE_MAX, NULL);
 }
 
 static void write_blocks(tp__openai_draft_request *draft, size_t at) {
@@ -77,9 +79,16 @@ static void write_blocks(tp__openai_draft_request *draft, size_t at) {
     write_result(draft, at);
     return;
   }
+  if (message->role != TP_ROLE_ASSISTANT) {
+    tp__openai_write_content(draft, at, &content_form);
+    return;
+  }
+  (void)tp__openai_write_given(draft, message, 0, draft->writer);
   tp__openai_write_content(draft, at, &content_form);
-  for (size_t i = 0; message->role == TP_ROLE_ASSISTANT && i < message->call_count; i++)
-    write_use(draft, message->calls[i]);
+  for (size_t i = 0; i <= message->call_count; i++) { /* blocks of thinking stand where they stood */
+    (void)tp__openai_write_given(draft, message, 1 + i, draft->writer);
+    if (i < message->call_count) write_use(draft, message->calls[i]);
+  }
 }
 
 static bool is_assistant(const tp__openai_draft_request *draft, size_t at) {
@@ -119,18 +128,7 @@ static bool has_system(const tp__openai_draft_request *draft) {
   return tp__openai_has_system(draft);
 }
 
-static void write_system(tp__openai_draft_request *draft) {
-  tp__bytes_clear(&draft->scratch);
-  tp__bytes_put_text(&draft->scratch, draft->request->system);
-  for (size_t i = 0; i < draft->request->message_count; i++) {
-    const tp_message *message = draft->request->messages[i];
-    if (message->role != TP_ROLE_SYSTEM || message->text.size == 0) continue;
-    if (draft->scratch.size > 0) tp__bytes_put_string(&draft->scratch, "\n\n");
-    tp__bytes_put_text(&draft->scratch, message->text);
-  }
-  if (draft->scratch.failed) draft->status = TP_ERR_NO_MEMORY;
-  tp_write_text(draft->writer, tp__bytes_text(&draft->scratch));
-}
+static void write_system(tp__openai_draft_request *draft) { tp_write_text(draft->writer, tp__openai_system(draft)); }
 
 static void write_tools(tp__openai_draft_request *draft) {
   tp_write_array(draft->writer, draft->request->tool_count);

@@ -34,20 +34,23 @@ static void write_user(tp__openai_draft_request *draft, size_t at) {
 }
 
 /* Text and calls are items of their own. */
-static size_t items_of(const tp_message *message) {
+static size_t items_of(const tp__openai_draft_request *draft, const tp_message *message) {
   if (message->role != TP_ROLE_ASSISTANT) return 1;
-  return (message->text.size > 0 || message->call_count == 0) + message->call_count;
+  return (message->text.size > 0) + message->call_count + tp__openai_write_given(draft, message, SIZE_MAX, NULL);
 }
 
 static void write_assistant(tp__openai_draft_request *draft, const tp_message *message) {
-  if (message->text.size > 0 || message->call_count == 0) {
+  (void)tp__openai_write_given(draft, message, 0, draft->writer);
+  if (message->text.size > 0) {
     tp_write_map(draft->writer, 2);
     tp__openai_write_pair(draft->writer, "role", "assistant");
     tp_write_string(draft->writer, "content");
     tp_write_array(draft->writer, 1);
     tp__openai_write_typed(draft->writer, "output_text", "text", message->text);
   }
-  for (size_t i = 0; i < message->call_count; i++) {
+  for (size_t i = 0; i <= message->call_count; i++) {
+    (void)tp__openai_write_given(draft, message, 1 + i, draft->writer);
+    if (i == message->call_count) break;
     tp_write_map(draft->writer, 4);
     tp__openai_write_pair(draft->writer, "type", "function_call");
     tp__openai_write_pair_text(draft->writer, "call_id", message->calls[i]->id);
@@ -75,7 +78,7 @@ static void write_result(tp__openai_draft_request *draft, size_t at) {
 static void write_input(tp__openai_draft_request *draft) {
   const tp_model_request *request = draft->request;
   size_t count = 0;
-  for (size_t i = 0; i < request->message_count; i++) count += items_of(request->messages[i]);
+  for (size_t i = 0; i < request->message_count; i++) count += items_of(draft, request->messages[i]);
   tp_write_array(draft->writer, count);
   for (size_t i = 0; i < request->message_count; i++) {
     const tp_message *message = request->messages[i];

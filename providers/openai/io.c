@@ -272,10 +272,11 @@ void tp__openai_io_leave(tp__openai_core *core) {
   else pthread_join(thread, NULL);
 }
 
-tp_status tp__openai_io_submit(tp__openai_core *core, const tp_model_request *request, tp_token token,
-                               tp__bytes *body) {
-  tp__openai_call *call = tp__openai_call_new(core, request, token, body);
+tp_status tp__openai_io_submit(tp__openai_core *core, const tp_model_request *request, tp_token token, tp__bytes *body,
+                               tp__openai_names *names) {
+  tp__openai_call *call = tp__openai_call_new(core, request, token, body, names);
   tp__bytes_fini(body);
+  tp__openai_names_fini(names);
   if (!call) return TP_ERR_NO_MEMORY;
   tp__lock_acquire(&io.mutex);
   while (io.state == IO_STOPS) tp__lock_condition_wait(&io.changed, &io.mutex);

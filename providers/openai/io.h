@@ -29,9 +29,10 @@ tp_status tp__openai_io_join(void);
 void tp__openai_io_leave(tp__openai_core *core);
 
 /** Carries out a request and completes its token. Starts the I/O thread when it does not run.
- *  @param body  taken, whatever comes of it.
+ *  @param body, names  taken, whatever comes of it.
  *  @return TP_OK; TP_ERR_NO_MEMORY, TP_ERR_NO_THREAD: then the token is the caller's to fail. */
-tp_status tp__openai_io_submit(tp__openai_core *core, const tp_model_request *request, tp_token token, tp__bytes *body);
+tp_status tp__openai_io_submit(tp__openai_core *core, const tp_model_request *request, tp_token token, tp__bytes *body,
+                               tp__openai_names *names);
 /** Ends the request of the token, if there is one. */
 void tp__openai_io_cancel(tp_token token);
 

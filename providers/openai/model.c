@@ -2,6 +2,7 @@
  *
  * model.c: the library's functions, and those of the models that it makes. A request is written on the thread on which
  * the library calls start; everything else of it happens on the I/O thread (io.h). */
+#include <stdio.h>
 #include <string.h>
 
 #include "providers/openai/call.h"
@@ -12,17 +13,26 @@ static void fail(tp_token token, tp_status status, const char *message) {
   (void)tp_model_fail(token, code, message, false, NULL);
 }
 
+/* What was repaired of the conversation, so that its API takes it. The stored history stays as it is. */
+static void note_repairs(tp_token token, const char *repairs) {
+  char text[320];
+  snprintf(text, sizeof text, "the request was made fit for its API: %s", repairs);
+  (void)!tp_model_note(token, tp_text_of("request.repaired"), tp_text_of(text), NULL); /* a stale token hears nothing */
+}
+
 static void start(void *ctx, const tp_model_request *request, tp_token token) {
   tp__openai_core *core = ctx;
   tp__bytes body = {0};
+  tp__openai_sent sent = {.repairs = ""};
   tp_fault fault = {.code = TP_OK};
-  tp_status status = tp__openai_request_write(&core->config, request, &body, &fault);
+  tp_status status = tp__openai_request_write(&core->config, request, &body, &sent, &fault);
   if (status != TP_OK) {
     tp__bytes_fini(&body);
     fail(token, status, fault.message);
     return;
   }
-  status = tp__openai_io_submit(core, request, token, &body);
+  if (sent.repairs[0]) note_repairs(token, sent.repairs);
+  status = tp__openai_io_submit(core, request, token, &body, &sent.names);
   if (status != TP_OK) fail(token, status, "the request could not be sent: no memory, or no thread");
   else if (!tp_token_open(token)) tp__openai_io_cancel(token); /* it was cancelled before the request was there */
 }

@@ -17,6 +17,7 @@ tp_text tp__openai_request_model(const tp__openai_config *config, const tp_model
 typedef struct extras {
   const tp__openai_form *form;
   tp_text parameters, body;
+  bool no_thinking; /* the field is left out */
 } extras;
 
 /* Text without data: the API has none of that name. */
@@ -77,6 +78,7 @@ static size_t write_others(const extras *extra, tp_writer *writer) {
       tp_text name = which == 0 ? api_name(extra->form, walk.key) : walk.key, first;
       if (is_field(extra->form, name) || !find_extra(extra, name, &first)) continue;
       if (first.data != walk.value.data || is_null(walk.value)) continue;
+      if (extra->no_thinking && tp__is_word(name, "thinking")) continue;
       count++;
       if (!writer) continue;
       tp_write_text(writer, name);
@@ -336,8 +338,10 @@ static tp_status read_parts(const tp__openai_config *config, const tp_model_requ
 
 static tp_status write_with(const tp__openai_config *config, tp__openai_draft_request *draft, tp__bytes *json,
                             tp_fault *fault) {
-  extras extra = {
-      .form = config->form, .parameters = draft->request->parameters, .body = {config->body, config->body_size}};
+  extras extra = {.form = config->form,
+                  .parameters = draft->request->parameters,
+                  .body = {config->body, config->body_size},
+                  .no_thinking = draft->fit->no_thinking};
   tp_status status = check_parameters(&extra, fault);
   if (status != TP_OK) return status;
   status = tp_writer_new(tp__heap, &draft->writer);
@@ -349,19 +353,38 @@ static tp_status write_with(const tp__openai_config *config, tp__openai_draft_re
   return status;
 }
 
-tp_status tp__openai_request_write(const tp__openai_config *config, const tp_model_request *request, tp__bytes *json,
-                                   tp_fault *fault) {
-  assert(config->form && json->size == 0);
+/* @param fit  fitted: its request is written. */
+static tp_status write_fitted(const tp__openai_config *config, const tp__openai_fit *fit, tp__bytes *json,
+                              tp_fault *fault) {
   parts p = {.images_left = TP__OPENAI_IMAGES_MAX, .bytes_left = IMAGES_BYTES_MAX};
-  tp__openai_draft_request draft = {
-      .request = request, .model = tp__openai_request_model(config, request), .streams = !config->no_stream};
+  tp__openai_draft_request draft = {.request = &fit->request,
+                                    .config = config,
+                                    .fit = fit,
+                                    .model = tp__openai_request_model(config, &fit->request),
+                                    .streams = !config->no_stream};
   if (draft.model.size == 0)
     return tp__refuse(fault, TP_ERR_USAGE, NULL,
                       "no model is named: set tp_openai_options.model, or the turn's or agent's model_name");
-  tp_status status = read_parts(config, request, &p, fault);
+  tp_status status = read_parts(config, &fit->request, &p, fault);
   draft.parts = p.items;
   draft.first_part = p.first;
   if (status == TP_OK) status = write_with(config, &draft, json, fault);
   free_parts(&p);
+  return status;
+}
+
+tp_status tp__openai_request_write(const tp__openai_config *config, const tp_model_request *request, tp__bytes *json,
+                                   tp__openai_sent *ret_sent, tp_fault *fault) {
+  assert(config->form && json->size == 0);
+  tp__openai_fit fit = {.blocks = NULL};
+  tp_status status = tp__openai_fit_init(&fit, config, request);
+  if (status != TP_OK) (void)!tp__refuse(fault, status, NULL, "no memory for a request");
+  else status = write_fitted(config, &fit, json, fault);
+  if (status == TP_OK && ret_sent) {
+    ret_sent->names = fit.names;
+    fit.names = (tp__openai_names){.rows = NULL};
+    (void)tp__openai_fit_describe(&fit, ret_sent->repairs, sizeof ret_sent->repairs);
+  }
+  tp__openai_fit_fini(&fit);
   return status;
 }

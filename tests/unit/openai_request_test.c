@@ -33,7 +33,7 @@ static void assert_body(tp_openai_api api, const tp_openai_options *options, con
   tp__openai_config config = configure(api, options);
   tp__bytes json = {0};
   tp_fault fault = {0};
-  if (tp__openai_request_write(&config, request, &json, &fault) != TP_OK) fail_msg("%s", fault.message);
+  if (tp__openai_request_write(&config, request, &json, NULL, &fault) != TP_OK) fail_msg("%s", fault.message);
   assert_string_equal(tp__bytes_string(&json), expected);
   tp__bytes_fini(&json);
   tp__openai_config_fini(&config);
@@ -44,7 +44,7 @@ static void assert_refused(tp_openai_api api, const tp_openai_options *options, 
   tp__openai_config config = configure(api, options);
   tp__bytes json = {0};
   tp_fault fault = {0};
-  assert_int_not_equal(tp__openai_request_write(&config, request, &json, &fault), TP_OK);
+  assert_int_not_equal(tp__openai_request_write(&config, request, &json, NULL, &fault), TP_OK);
   if (!strstr(fault.message, expected)) fail_msg("\"%s\" is not in \"%s\"", expected, fault.message);
   tp__bytes_fini(&json);
   tp__openai_config_fini(&config);
@@ -90,20 +90,24 @@ static const tp_model_request with_tools = {.struct_size = sizeof with_tools,
 
 TEST(a_conversation_with_tools_has_the_form_of_the_api) {
   assert_body(TP_OPENAI_CHAT, NULL, &with_tools,
-              "{\"model\":\"m\",\"messages\":[{\"role\":\"system\",\"content\":\"Standing.\"},"
-              "{\"role\":\"system\",\"content\":\"Be nice.\"},{\"role\":\"user\",\"content\":\"Weather?\"},"
+              "{\"model\":\"m\",\"messages\":[{\"role\":\"system\",\"content\":\"Standing.\\n\\nBe nice.\"},"
+              "{\"role\":\"user\",\"content\":\"Weather?\"},"
               "{\"role\":\"assistant\",\"content\":\"Look:\",\"tool_calls\":["
               "{\"id\":\"c0\",\"type\":\"function\",\"function\":{\"name\":\"weather\",\"arguments\":\"{\\\"city\\\":"
               "\\\"Oslo\\\"}\"}},"
               "{\"id\":\"c1\",\"type\":\"function\",\"function\":{\"name\":\"now\",\"arguments\":\"{}\"}},"
-              "{\"id\":\"c2\",\"type\":\"function\",\"function\":{\"name\":\"now\",\"arguments\":\"{\\\"x\"}}]},"
+              "{\"id\":\"c2\",\"type\":\"function\",\"function\":{\"name\":\"now\","
+              "\"arguments\":\"{\\\"malformed_arguments\\\":"
+              "\\\"{\\\\\\\"x\\\"}\"}}]},"
               "{\"role\":\"tool\",\"tool_call_id\":\"c0\",\"content\":\"4\"},"
               "{\"role\":\"tool\",\"tool_call_id\":\"c1\",\"content\":\"noon\"},"
               "{\"role\":\"tool\",\"tool_call_id\":\"c2\",\"content\":\"no\"},"
               "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":["
-              "{\"id\":\"c0\",\"type\":\"function\",\"function\":{\"name\":\"weather\",\"arguments\":\"{\\\"city\\\":"
+              "{\"id\":\"call_08a27e07b54a66a6\",\"type\":\"function\","
+              "\"function\":{\"name\":\"weather\",\"arguments\":\"{\\\"city\\\":"
               "\\\"Oslo\\\"}\"}}]},"
-              "{\"role\":\"tool\",\"tool_call_id\":\"c0\",\"content\":\"5\"},{\"role\":\"user\",\"content\":\"So?\"}],"
+              "{\"role\":\"tool\",\"tool_call_id\":\"call_08a27e07b54a66a6\",\"content\":\"5\"},"
+              "{\"role\":\"assistant\",\"content\":\"[no answer]\"},{\"role\":\"user\",\"content\":\"So?\"}],"
               "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"weather\",\"description\":\"Of a city\","
               "\"parameters\":{\"type\":\"object\"}}},{\"type\":\"function\",\"function\":{\"name\":\"now\","
               "\"parameters\":{\"type\":\"object\",\"properties\":{}}}}],\"stream\":true,"
@@ -117,13 +121,15 @@ TEST(a_conversation_with_tools_has_the_form_of_the_api) {
       "{\"type\":\"function_call\",\"call_id\":\"c0\",\"name\":\"weather\",\"arguments\":\"{\\\"city\\\":\\\"Oslo\\\"}"
       "\"},"
       "{\"type\":\"function_call\",\"call_id\":\"c1\",\"name\":\"now\",\"arguments\":\"{}\"},"
-      "{\"type\":\"function_call\",\"call_id\":\"c2\",\"name\":\"now\",\"arguments\":\"{\\\"x\"},"
+      "{\"type\":\"function_call\",\"call_id\":\"c2\",\"name\":\"now\",\"arguments\":\"{\\\"malformed_arguments\\\":"
+      "\\\"{\\\\\\\"x\\\"}\"},"
       "{\"type\":\"function_call_output\",\"call_id\":\"c0\",\"output\":\"4\"},"
       "{\"type\":\"function_call_output\",\"call_id\":\"c1\",\"output\":\"noon\"},"
       "{\"type\":\"function_call_output\",\"call_id\":\"c2\",\"output\":\"no\"},"
-      "{\"type\":\"function_call\",\"call_id\":\"c0\",\"name\":\"weather\",\"arguments\":\"{\\\"city\\\":\\\"Oslo\\\"}"
+      "{\"type\":\"function_call\",\"call_id\":\"call_08a27e07b54a66a6\","
+      "\"name\":\"weather\",\"arguments\":\"{\\\"city\\\":\\\"Oslo\\\"}"
       "\"},"
-      "{\"type\":\"function_call_output\",\"call_id\":\"c0\",\"output\":\"5\"},"
+      "{\"type\":\"function_call_output\",\"call_id\":\"call_08a27e07b54a66a6\",\"output\":\"5\"},"
       "{\"role\":\"user\",\"content\":[{\"type\":\"input_text\",\"text\":\"So?\"}]}],"
       "\"tools\":[{\"type\":\"function\",\"name\":\"weather\",\"description\":\"Of a city\","
       "\"parameters\":{\"type\":\"object\"},\"strict\":false},{\"type\":\"function\",\"name\":\"now\","
@@ -138,9 +144,11 @@ TEST(a_conversation_with_tools_has_the_form_of_the_api) {
               "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"c0\",\"content\":\"4\"},"
               "{\"type\":\"tool_result\",\"tool_use_id\":\"c1\",\"content\":\"noon\"},"
               "{\"type\":\"tool_result\",\"tool_use_id\":\"c2\",\"content\":\"no\",\"is_error\":true}]},"
-              "{\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\",\"id\":\"c0\",\"name\":\"weather\","
+              "{\"role\":\"assistant\",\"content\":["
+              "{\"type\":\"tool_use\",\"id\":\"call_08a27e07b54a66a6\",\"name\":\"weather\","
               "\"input\":{\"city\":\"Oslo\"}}]},"
-              "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"c0\",\"content\":\"5\"},"
+              "{\"role\":\"user\",\"content\":["
+              "{\"type\":\"tool_result\",\"tool_use_id\":\"call_08a27e07b54a66a6\",\"content\":\"5\"},"
               "{\"type\":\"text\",\"text\":\"So?\"}]}],"
               "\"tools\":[{\"name\":\"weather\",\"description\":\"Of a city\",\"input_schema\":{\"type\":\"object\"}},"
               "{\"name\":\"now\",\"input_schema\":{\"type\":\"object\",\"properties\":{}}}],\"stream\":true}");
@@ -197,7 +205,7 @@ TEST(a_request_needs_the_name_of_a_model) {
   tp__bytes json = {0};
   tp_fault fault;
   assert_int_equal(tp__openai_config_init(&config, &options, &fault), TP_OK);
-  assert_int_equal(tp__openai_request_write(&config, &request, &json, &fault), TP_ERR_USAGE);
+  assert_int_equal(tp__openai_request_write(&config, &request, &json, NULL, &fault), TP_ERR_USAGE);
   assert_non_null(strstr(fault.message, "set tp_openai_options.model, or the turn's or agent's model_name"));
   tp__openai_config_fini(&config);
 }
@@ -244,7 +252,7 @@ TEST(images_go_with_the_turns_message) {
   request.message_count = 5; /* later in the turn the image still stands with the user's words */
   tp__openai_config config = configure(TP_OPENAI_CHAT, &options);
   tp__bytes json = {0};
-  assert_int_equal(tp__openai_request_write(&config, &request, &json, NULL), TP_OK);
+  assert_int_equal(tp__openai_request_write(&config, &request, &json, NULL, NULL), TP_OK);
   assert_non_null(strstr(tp__bytes_string(&json), "{\"role\":\"user\",\"content\":[{\"type\":\"text\""));
   tp__bytes_fini(&json);
   tp__openai_config_fini(&config);
@@ -310,7 +318,7 @@ TEST(parts_are_written_in_their_order) {
   for (int api = 0; api < 3; api++) {
     tp__openai_config config = configure((tp_openai_api)api, NULL);
     tp__bytes json = {0};
-    assert_int_equal(tp__openai_request_write(&config, &request, &json, NULL), TP_OK);
+    assert_int_equal(tp__openai_request_write(&config, &request, &json, NULL, NULL), TP_OK);
     if (!strstr(tp__bytes_string(&json), wanted[api])) fail_msg("%s", tp__bytes_string(&json));
     tp__bytes_fini(&json);
     tp__openai_config_fini(&config);
@@ -332,8 +340,8 @@ TEST(an_older_image_that_cannot_be_read_is_left_out_with_a_word) {
   assert_body(
       TP_OPENAI_CHAT, &options, &request,
       "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"Weather?\"},"
-      "{\"type\":\"text\",\"text\":\"[an image that is not sent any more]\"}]},"
-      "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"Weather?\"},"
+      "{\"type\":\"text\",\"text\":\"[an image that is not sent any more]\"},"
+      "{\"type\":\"text\",\"text\":\"Weather?\"},"
       "{\"type\":\"image_url\",\"image_url\":{\"url\":\"data:image/png;base64,iVBORw0KGgoh\"}}]}],\"stream\":true,"
       "\"stream_options\":{\"include_usage\":true}}");
   remove_directory(NULL);
@@ -362,7 +370,7 @@ TEST(the_newest_64_images_are_sent) {
   tp_model_request request = {.struct_size = sizeof request, .messages = messages, .message_count = 2};
   tp__openai_config config = configure(TP_OPENAI_CHAT, NULL);
   tp__bytes json = {0};
-  assert_int_equal(tp__openai_request_write(&config, &request, &json, NULL), TP_OK);
+  assert_int_equal(tp__openai_request_write(&config, &request, &json, NULL, NULL), TP_OK);
   int images = 0, words = 0;
   for (const char *at = tp__bytes_string(&json); (at = strstr(at, "\"image_url\":{")); at++) images++;
   for (const char *at = tp__bytes_string(&json); (at = strstr(at, "not sent any more")); at++) words++;
@@ -426,7 +434,7 @@ static void assert_results(tp_openai_api api, const tp_openai_options *options, 
   tp__openai_config config = configure(api, options);
   tp__bytes json = {0};
   tp_fault fault = {0};
-  if (tp__openai_request_write(&config, &x->request, &json, &fault) != TP_OK) fail_msg("%s", fault.message);
+  if (tp__openai_request_write(&config, &x->request, &json, NULL, &fault) != TP_OK) fail_msg("%s", fault.message);
   const char *from = strstr(tp__bytes_string(&json), begins[api]);
   assert_non_null(from);
   if (strncmp(from, expected, strlen(expected)) != 0) fail_msg("%s\nis not\n%s", from, expected);
@@ -473,7 +481,7 @@ TEST(parts_of_a_result_have_the_form_of_the_api) {
       "{\"type\":\"image_url\",\"image_url\":{\"url\":\"https://h/b.jpg\"}},"
       "{\"type\":\"input_audio\",\"input_audio\":{\"data\":\"UklGRg==\",\"format\":\"wav\"}},"
       "{\"type\":\"file\",\"file\":{\"filename\":\"d.pdf\",\"file_data\":\"data:application/pdf;base64,JVBERg==\"}}]},"
-      "{\"role\":\"user\",\"content\":\"So?\"}]");
+      "{\"role\":\"assistant\",\"content\":\"[no answer]\"},{\"role\":\"user\",\"content\":\"So?\"}]");
   assert_results(
       TP_OPENAI_RESPONSES, &all, &x,
       "{\"type\":\"function_call_output\",\"call_id\":\"c0\",\"output\":["
@@ -583,7 +591,8 @@ TEST(a_part_that_cannot_be_sent_is_named_with_the_reason) {
         configure(cases[i].api, &(tp_openai_options){.inputs = cases[i].inputs, .files_directory = "/"});
     tp__bytes json = {0};
     tp_fault fault = {0};
-    if (tp__openai_request_write(&config, &x.request, &json, &fault) != TP_OK) fail_msg("%zu: %s", i, fault.message);
+    if (tp__openai_request_write(&config, &x.request, &json, NULL, &fault) != TP_OK)
+      fail_msg("%zu: %s", i, fault.message);
     if (!strstr(tp__bytes_string(&json), cases[i].words)) fail_msg("%zu: %s", i, tp__bytes_string(&json));
     assert_null(strstr(tp__bytes_string(&json), "image_url"));
     assert_null(strstr(tp__bytes_string(&json), "base64,"));
@@ -607,7 +616,7 @@ TEST(images_of_results_leave_room_for_the_users) {
   x.messages[2].parts = parts_value(first, parts, COUNT(parts));
   tp__openai_config config = configure(TP_OPENAI_MESSAGES, NULL);
   tp__bytes json = {0};
-  assert_int_equal(tp__openai_request_write(&config, &x.request, &json, NULL), TP_OK);
+  assert_int_equal(tp__openai_request_write(&config, &x.request, &json, NULL, NULL), TP_OK);
   int of_results = 0, words = 0;
   for (const char *at = tp__bytes_string(&json); (at = strstr(at, "\"url\":\"https://h/r.png")); at++) of_results++;
   for (const char *at = tp__bytes_string(&json); (at = strstr(at, "is not sent any more]")); at++) words++;
@@ -664,7 +673,7 @@ TEST(no_memory_is_refused_at_every_allocation) {
       tp_allocator allocator = allocator_over(&counter);
       tp__bytes json = {0};
       tp__heap = &allocator;
-      tp_status status = tp__openai_request_write(&config, &request, &json, NULL);
+      tp_status status = tp__openai_request_write(&config, &request, &json, NULL, NULL);
       tp__bytes_fini(&json);
       tp__heap = before;
       refused = counter.requests >= at;
