@@ -216,10 +216,9 @@ static bool read_key(reader *r, const char *key, tp_text value, const char **ret
   } else if (strcmp(key, "env") == 0) {
     const char *wrong = read_variables(r->settings, value, &entry->variables);
     if (wrong) leave_out(entry, wrong);
-  } else if (is_among(key, "commandWindows command_windows")) {
+  } else if (is_among(key, "commandWindows command_windows powershell")) {
     note(entry, format_text(r->settings, "%s is for another system", key));
-  } else if (is_among(key, "cwd exec powershell loop_limit"))
-    leave_out(entry, format_text(r->settings, "%s has no place", key));
+  } else if (is_among(key, "cwd exec loop_limit")) leave_out(entry, format_text(r->settings, "%s has no place", key));
   else return false;
   return true;
 }
@@ -495,6 +494,22 @@ static void switch_off(cli_settings *settings, tp_text names) {
   }
 }
 
+/* What decides about calls there and is no hook. */
+static void note_rules(cli_settings *settings, tp_text object) {
+  tp_text rules = tp_value_get(object, "permissions"), tools = tp_value_get(object, "tools");
+  bool has_rules = tp_value_count(tp_value_get(rules, "deny")) + tp_value_count(tp_value_get(rules, "ask")) > 0;
+  bool has_tools =
+      tp_value_count(tp_value_get(tools, "exclude")) + tp_value_count(tp_value_get(object, "excludeTools")) > 0;
+  if (has_rules)
+    note_file(settings,
+              "permissions are not read: what deny and ask list goes on here, until a file of kind "
+              "permissions, or a guard of kind deny or ask, says so");
+  if (has_tools)
+    note_file(settings, "the excluded tools are not read: they go on here, until a file of kind permissions has them");
+  if (tp_value_count(tp_value_get(object, "enabledPlugins")) > 0)
+    note_file(settings, "enabledPlugins are not read: import the hooks/hooks.json of each plugin, too");
+}
+
 static int read_object(const char *path, tp_text object, cli_settings *settings) {
   tp_text hooks = tp_value_get(object, "hooks");
   if (tp_value_kind_of(object) != TP_VALUE_MAP || tp_value_kind_of(hooks) != TP_VALUE_MAP) {
@@ -507,6 +522,7 @@ static int read_object(const char *path, tp_text object, cli_settings *settings)
                        !tp_value_bool(tp_value_get(tp_value_get(object, "hooksConfig"), "enabled"), true) ||
                        !tp_value_bool(tp_value_get(hooks, "enabled"), true);
   read_environment(settings, object);
+  note_rules(settings, object);
   for (tp_value_walk walk = {0}; tp_value_next(hooks, &walk);) {
     const char *event = cli_pool_copy(&settings->pool, walk.key);
     if (is_among(event, "disabled enabled notifications")) continue; /* read below */

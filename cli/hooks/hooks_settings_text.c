@@ -63,6 +63,11 @@ static bool is_toml(const char *path) {
   return size > 5 && strcmp(path + size - 5, ".toml") == 0;
 }
 
+/* Editors of other systems begin a file with a byte-order mark. */
+static void blank_mark(char *bytes, size_t size) {
+  if (size >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0) memset(bytes, ' ', 3);
+}
+
 int cli_settings_decode(const char *path, tp_writer **ret_writer, tp_text *ret_value) {
   tp_text text;
   tp_fault fault = {0};
@@ -70,6 +75,7 @@ int cli_settings_decode(const char *path, tp_writer **ret_writer, tp_text *ret_v
   int status = cli_input_read(path, &text);
   if (status != CLI_OK) return status;
   char *bytes = (char *)(uintptr_t)text.data;
+  blank_mark(bytes, text.size);
   cli_need(tp_writer_new(NULL, ret_writer));
   tp_status decoded;
   if (is_toml(path)) {

@@ -81,6 +81,12 @@ static const char *notification_of(const tp__hook *hook) {
   return hook->protocol == TP__PROTOCOL_GEMINI ? "ToolPermission" : "permission_prompt";
 }
 
+const char *tp__protocol_subjects(const tp__hook *hook) {
+  const tp__protocol_event *event = hook->protocol_event;
+  if (event->id == TP__EVENT_NOTIFICATION) return notification_of(hook);
+  return event->id == TP__EVENT_SESSION_START ? "startup resume" : event->subject;
+}
+
 static tp_text subject(const tp__hook *hook, const tp_match_view *view) {
   const tp__protocol_event *event = hook->protocol_event;
   if (event->subject) return tp_text_of(event->subject);

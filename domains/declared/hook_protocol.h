@@ -89,6 +89,8 @@ struct tp__hook;
 tp_text tp__protocol_tool(const struct tp__hook *hook, tp_text ours);
 /** How an argument of the tool is called there. */
 tp_text tp__protocol_argument(const struct tp__hook *hook, tp_text tool, tp_text ours);
+/** What matchers of the hook's event may be asked about, names with a space between them; NULL: tools, or agents. */
+const char *tp__protocol_subjects(const struct tp__hook *hook);
 /** Whether the tool has one of these names there; an empty list: no. */
 bool tp__protocol_is_tool(const struct tp__hook *hook, tp_text tool, const char *names);
 /** What matchers are asked about: the tool by its name there, the source of a session, … */

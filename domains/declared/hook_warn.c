@@ -117,14 +117,31 @@ static bool find_meant(const warner *w, const char *piece, char ret_word[64]) {
   return false;
 }
 
+static bool fits_a_subject(const tp__matcher *matcher, const char *words) {
+  char word[64];
+  bool fits = false;
+  while (*words && !fits) {
+    words = next_word(words, word);
+    fits = tp__matcher_fits(matcher, tp_text_of(word));
+  }
+  return fits;
+}
+
+static void warn_of_subject(warner *w, const char *text, const char *subjects) {
+  warn(w, "matcher", "the matcher \"%s\" never fits: of %s there is only: %s", text, w->hook->event, subjects);
+}
+
 /* One alternative of a matcher. */
 static void check_piece(warner *w, const char *piece) {
+  const char *subjects = tp__protocol_subjects(w->hook);
   tp__matcher matcher;
   const char *why;
   char word[64];
   bool is_server = strncmp(piece, "mcp__", 5) == 0;
   if (!piece[0] || is_server || !tp__matcher_init(&matcher, piece, &why)) return;
-  if (!fits_a_known_name(w, &matcher)) {
+  if (subjects) {
+    if (!fits_a_subject(&matcher, subjects)) warn_of_subject(w, piece, subjects);
+  } else if (!fits_a_known_name(w, &matcher)) {
     bool is_meant = find_meant(w, piece, word), is_rule = strchr(piece, '(') != NULL;
     if (is_rule && is_meant)
       warn(w, "matcher",
@@ -166,8 +183,11 @@ static void check_matcher(warner *w) {
   bool has_tool = false;
   if (!hook->protocol || !hook->matcher || !hook->matcher->text) return;
   for (size_t i = 0; i < hook->row->field_count; i++) has_tool = has_tool || hook->row->fields[i] == TP_FIELD_TOOL;
-  if (!has_tool || hook->protocol_event->subject) return; /* it is asked about something else */
-  if (w->has_all_tools && w->tool_count > 0) {
+  const char *subjects = tp__protocol_subjects(hook);
+  if (!has_tool && !subjects) return; /* it is asked about an agent */
+  if (w->has_all_tools && subjects) {
+    if (!fits_a_subject(hook->matcher, subjects)) warn_of_subject(w, hook->matcher->text, subjects);
+  } else if (w->has_all_tools && w->tool_count > 0) {
     if (!fits_a_tool(w, list, sizeof list))
       warn(w, "matcher", "the matcher \"%s\" fits no tool here, and the hook never runs; it sees them as: %s",
            hook->matcher->text, list);

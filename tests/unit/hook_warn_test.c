@@ -98,6 +98,41 @@ TEST(a_matcher_that_fits_no_tool_is_named_with_the_name_that_would) {
              "matcher");
 }
 
+/* Of some events matchers are asked about what is no tool. */
+TEST(a_matcher_that_its_event_never_has_is_named) {
+  static const struct {
+    const char *protocol, *event, *matcher, *warns;
+  } rows[] = {
+      {"claude-code", "SessionStart", "compact", "startup resume"},
+      {"claude-code", "SessionStart", "clear|compact", "startup resume"},
+      {"claude-code", "SessionStart", "startup", NULL},
+      {"claude-code", "SessionStart", "resume", NULL},
+      {"claude-code", "SessionStart", "start.*", NULL},
+      {"claude-code", "SessionStart", "*", NULL},
+      {"gemini", "SessionStart", "clear", "startup resume"},
+      {"claude-code", "Notification", "idle_prompt", "permission_prompt"},
+      {"claude-code", "Notification", "permission_prompt", NULL},
+      {"gemini", "Notification", "ToolPermission", NULL},
+      {"claude-code", "PreCompact", "manual", "auto"},
+      {"claude-code", "PreCompact", "auto|manual", NULL},
+      {"claude-code", "SessionEnd", "logout", "other"},
+      {"claude-code", "SubagentStop", "reviewer", NULL},
+  };
+  write_named("note.yaml", "kind: tool\nname: note\ndescription: Notes.\ncommand: [sh, -c, 'true']\n");
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    char yaml[300];
+    snprintf(yaml, sizeof yaml,
+             "id: a\nprotocol: %s\nevent: %s\nmatch: {matcher: '%s'}\nhandler: {command: [sh, -c, 'true']}\n",
+             rows[i].protocol, rows[i].event, rows[i].matcher);
+    write_named("a.yaml", yaml);
+    tp_runtime *runtime = open_runtime(NULL);
+    heard h = warnings(runtime, true);
+    if ((h.count == 1) != (rows[i].warns != NULL) || (rows[i].warns && !strstr(h.text, rows[i].warns)))
+      fail_msg("%s %s: %zu: %s", rows[i].event, rows[i].matcher, h.count, h.text);
+    close_runtime(runtime);
+  }
+}
+
 TEST(a_variable_that_nothing_sets_is_named) {
   static const row rows[] = {
       {"[ \"$GUARD_MODE\" = strict ] && exit 2; true", "GUARD_MODE"},
