@@ -199,15 +199,14 @@ static tp_status check_schema(const tp_allocator *allocator, const tp_tool *tool
   tp__value_writer_init(&writer, allocator);
   tp_status status = read_schema(tool, &writer, &schema, &why);
   bool is_read = status == TP_OK;
-  if (is_read) status = tp__schema_check(schema, allocator, &why);
+  if (is_read) status = tp__schema_check(schema, allocator, NULL, &why);
   tp__value_writer_fini(&writer);
   if (status == TP_OK) return TP_OK;
   if (!is_read && status != TP_ERR_NO_MEMORY) status = TP_ERR_BAD_SCHEMA;
   return tp__fail(fault, status, tool->name, "tool %s: %s%s", tool->name, is_read ? "" : "schema_json: ", why.message);
 }
 
-static tp_status check_tool(const tp_allocator *allocator, const tp_contribution *in, const tp_tool *tool,
-                            tp_fault *fault) {
+static tp_status check_tool(const tp_contribution *in, const tp_tool *tool, tp_fault *fault) {
   if (!tp__id_valid(tool->name)) {
     return refuse(fault, in, "a tool's name", "must be 1 to 128 bytes of UTF-8 without white space and control bytes");
   }
@@ -227,17 +226,17 @@ static tp_status check_tool(const tp_allocator *allocator, const tp_contribution
   if (tool->schema.size && tool->schema_json)
     return tp__fail(fault, TP_ERR_MALFORMED, tool->name, "tool %s: schema and schema_json are set: set one of the two",
                     tool->name);
-  return check_schema(allocator, tool, fault);
+  return TP_OK;
 }
 
-static tp_status check_tools(const tp_allocator *allocator, const tp_contribution *in, tp_fault *fault) {
+static tp_status check_tools(const tp_contribution *in, tp_fault *fault) {
   if (in->tool_count > TP__BUNDLE_TOOLS_MAX) return refuse(fault, in, "tools", "are more than 1024");
   if (in->tool_count == 0) return TP_OK;
   if (!in->tools) return refuse(fault, in, "tools", "are missing");
   for (size_t i = 0; i < in->tool_count; i++) {
     tp_tool tool, before;
     TP__TRY(tool_read(in, i, &tool, fault));
-    TP__TRY(check_tool(allocator, in, &tool, fault));
+    TP__TRY(check_tool(in, &tool, fault));
     for (size_t j = 0; j < i; j++) {
       if (tool_read(in, j, &before, NULL) == TP_OK && strcmp(before.name, tool.name) == 0) {
         return tp__fail(fault, TP_ERR_MALFORMED, tool.name, "tool %s comes twice in one bundle", tool.name);
@@ -265,7 +264,7 @@ static tp_status check(const tp_allocator *allocator, uint32_t phase, const tp_c
     case TP_CONTRIBUTION_SIGNAL:
       return check_signal(phase, in, fault);
     case TP_CONTRIBUTION_TOOL_BUNDLE:
-      return check_tools(allocator, in, fault);
+      return check_tools(in, fault);
     default:
       return TP_OK;
   }
@@ -283,8 +282,14 @@ tp_status tp__contribution_check(const tp_allocator *allocator, uint32_t phase, 
                                  tp_fault *fault) {
   tp_allocator ours = tp__allocator_of(allocator);
   tp_contribution whole;
+  tp_tool tool;
   TP__TRY(read_struct(&in, &whole, fault));
-  return check(&ours, phase, in, fault);
+  TP__TRY(check(&ours, phase, in, fault));
+  for (size_t i = 0; in->kind == TP_CONTRIBUTION_TOOL_BUNDLE && i < in->tool_count; i++) {
+    TP__TRY(tool_read(in, i, &tool, fault));
+    TP__TRY(check_schema(&ours, &tool, fault));
+  }
+  return TP_OK;
 }
 
 /* ---- copying ---- */
@@ -323,9 +328,21 @@ static tp_status make_closure(const tp__closure_home *home, tp__tool_copy *copy,
   return copy->closure ? TP_OK : TP_ERR_NO_MEMORY;
 }
 
+/* What has come while turns run is not refused for one schema: its tool is left out by the merge. */
+static tp_status find_flaw(tp__arena *arena, tp__tool_copy *copy) {
+  tp_allocator allocator = tp__allocator_of(arena->allocator);
+  tp_fault why = {0};
+  tp_status status = check_schema(&allocator, &copy->tool, &why);
+  if (status != TP_ERR_BAD_SCHEMA) return status;
+  copy->tool.schema = (tp_text){NULL, 0};
+  copy->tool.schema_json = NULL;
+  return tp__arena_string(arena, why.message, &copy->flaw) ? TP_OK : TP_ERR_NO_MEMORY;
+}
+
 static tp_status copy_tool(tp__arena *arena, const tp__closure_home *home, const tp_contribution *in, size_t index,
                            tp__tool_copy *copy, tp_fault *fault) {
   TP__TRY(tool_read(in, index, &copy->tool, fault));
+  TP__TRY(find_flaw(arena, copy));
   TP__TRY(tp__tool_copy_texts(arena, &copy->tool));
   return make_closure(home, copy, fault);
 }
@@ -356,7 +373,8 @@ tp_status tp__contribution_take(tp__arena *arena, uint32_t phase, const tp__clos
                                 const tp_contribution *in, tp_contribution *out, tp_fault *fault) {
   tp_contribution whole;
   TP__TRY(read_struct(&in, &whole, fault));
-  TP__TRY(tp__contribution_check(arena->allocator, phase, in, fault));
+  tp_allocator allocator = tp__allocator_of(arena->allocator);
+  TP__TRY(check(&allocator, phase, in, fault));
   uint32_t uses = kinds[in->kind].uses;
   tp_contribution copy = {.struct_size = sizeof copy, .kind = in->kind};
   if (uses & WEIGHT) copy.weight = in->weight;
@@ -379,6 +397,7 @@ static void discard(const tp_contribution *in) {
 }
 
 const tp__contribution_ops tp__contribution_ops_phases = {
+    .check = tp__contribution_check,
     .copy = tp__contribution_take,
     .verdict = verdict,
     .discard = discard,

@@ -28,7 +28,8 @@ const char *tp__kind_name(uint32_t kind);
 tp_status tp__contribution_check(const tp_allocator *allocator, uint32_t phase, const tp_contribution *in,
                                  tp_fault *fault);
 
-/** Checks as above, without a phase, and copies deeply: all texts, and the descriptors of tools (functions and ctx
+/** Checks as above, without a phase, and copies deeply; a tool with a malformed schema is no error here, but has a flaw
+ *  (tp__tool_flaw()), and the merge leaves it out: all texts, and the descriptors of tools (functions and ctx
  *  pointers are the handler's and stay as they are). The fields that the kind does not use are zero in the copy.
  *  @param out  untouched on failure; lives as long as the arena. Its tools are structs of this library's size. */
 tp_status tp__contribution_copy(tp__arena *arena, const tp_contribution *in, tp_contribution *out);
@@ -42,10 +43,15 @@ tp_status tp__contribution_take(tp__arena *arena, uint32_t phase, const tp__clos
 typedef struct tp__tool_copy {
   tp_tool tool;
   tp__closure *closure; /* the home's; NULL: it holds nothing */
+  const char *flaw;     /* of its schema, which is then empty: "tool t: schema.type: …"; NULL: none */
 } tp__tool_copy;
 /** @param tool  of a contribution that was copied; not the host's. */
 static inline tp__closure *tp__tool_closure(const tp_tool *tool) {
   return ((const tp__tool_copy *)(const void *)tool)->closure;
+}
+/** @param tool  as above. */
+static inline const char *tp__tool_flaw(const tp_tool *tool) {
+  return ((const tp__tool_copy *)(const void *)tool)->flaw;
 }
 /** tool_conflicts.c: whether a conflict key has the form of tp_tool_keys_add(). */
 bool tp__tool_key_valid(tp_text key);

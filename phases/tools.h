@@ -57,8 +57,11 @@ struct tp__toolset {
 tp_status tp__toolset_new(tp__agent_layer *layer, tp_text scope, tp_inbox *inbox, const tp_merged *merged,
                           tp__toolset **ret_toolset);
 /** The permits of a tool of an owner, shared by all turns.
- *  @param ret_name  the tool's name, for as long as the runtime lives. @return NULL without memory. */
-tp__permits *tp__tool_permits(tp__agent_layer *layer, const char *owner, const char *tool, const char **ret_name);
+ *  @param ret_name    the tool's name, for as long as the runtime lives.
+ *  @param ret_is_new  whether the runtime sees the tool for the first time.
+ *  @return NULL without memory. */
+tp__permits *tp__tool_permits(tp__agent_layer *layer, const char *owner, const char *tool, const char **ret_name,
+                              bool *ret_is_new);
 void tp__tool_permits_free(tp__agent_layer *layer);
 /** Both accept NULL. */
 tp__toolset *tp__toolset_ref(tp__toolset *toolset);

@@ -38,9 +38,11 @@ static named_permits *add_locked(tp__agent_layer *layer, const char *owner, cons
   return named;
 }
 
-tp__permits *tp__tool_permits(tp__agent_layer *layer, const char *owner, const char *tool, const char **ret_name) {
+tp__permits *tp__tool_permits(tp__agent_layer *layer, const char *owner, const char *tool, const char **ret_name,
+                              bool *ret_is_new) {
   tp__mutex_lock(&layer->sessions_mutex);
   named_permits *named = find_locked(layer, owner, tool);
+  *ret_is_new = !named;
   if (!named) named = add_locked(layer, owner, tool);
   tp__mutex_unlock(&layer->sessions_mutex);
   if (named) *ret_name = named->name + strlen(owner) + 1;
@@ -110,11 +112,25 @@ tp_status tp__tool_schema(tp__toolset *set, tp__tool_entry *tool, const tp__sche
   return TP_OK;
 }
 
+/* Once for each tool: the model reads these parts of its schema, and no call is refused for them. */
+static void log_unchecked(tp__agent_layer *layer, const char *owner, const tp_tool *tool) {
+  char names[256];
+  tp__out list = {names, sizeof names, 0};
+  tp_status status = tp__schema_check(tool->schema, tp__runtime_allocator(layer->runtime), &list, NULL);
+  if (status != TP_OK || list.size == 0) return;
+  size_t size = tp__utf8_cut((tp_text){names, list.size < sizeof names ? list.size : sizeof names}, sizeof names - 4);
+  tp__log(layer->runtime, TP_LOG_INFO, &(tp__log_subject){.status = TP_OK},
+          "tool %s of %s: calls are not checked by these parts of its schema: %.*s%s", tool->name, owner, (int)size,
+          names, size < list.size ? "…" : "");
+}
+
 static tp_status add_tool(tp__toolset *set, tp__agent_layer *layer, const char *owner, tp_inbox *inbox,
                           const tp_tool *tool, tp__closure *closure) {
   const char *name;
-  tp__permits *permits = tp__tool_permits(layer, owner, tool->name, &name);
+  bool is_new;
+  tp__permits *permits = tp__tool_permits(layer, owner, tool->name, &name, &is_new);
   if (!permits) return TP_ERR_NO_MEMORY;
+  if (is_new) log_unchecked(layer, owner, tool);
   set->entries[set->count] =
       (tp__tool_entry){.run = tool->run,
                        .ctx = tool->ctx,

@@ -419,10 +419,11 @@ TP_API tp_answer tp_call_fail(tp_call *call, uint32_t code, const char *message)
 TP_API tp_answer tp_call_fail_retryable(tp_call *call, uint32_t code, const char *message);
 
 /** Adds a contribution to the answer; all of it is copied, and tools are taken (tool.h), on success only. An answer is
- *  taken whole or rejected whole: after a refused emit the attempt fails, whatever it returns.
+ *  taken whole or rejected whole: after a refused emit the attempt fails, whatever it returns. A malformed schema is no
+ *  reason to refuse a bundle, since bundles carry what others wrote: the merge leaves its tool out, and the diagnostic
+ *  `tool.bad_schema` says why.
  *  @return TP_OK; TP_ERR_CAPABILITY when the handler did not declare the kind or the phase does not take it;
- *          TP_ERR_MALFORMED for a contribution without its key or with bad UTF-8 or msgpack; TP_ERR_BAD_SCHEMA for a
- *          tool whose schema is outside the subset; TP_ERR_NO_MEMORY;
+ *          TP_ERR_MALFORMED for a contribution without its key or with bad UTF-8 or msgpack; TP_ERR_NO_MEMORY;
  *          TP_ERR_TOO_LARGE past 1 MiB per attempt; TP_ERR_USAGE after tp_call_defer(). The fault names the member, and
  *          its subject is the subscription or the tool.
  *  Threads: that of the call. */

@@ -65,8 +65,8 @@ typedef struct tp_tool {
   /** 1–128 bytes, no white space or control. */
   const char *name;
   const char *description;
-  /** value: a JSON schema of the subset type, properties, required, items, enum, minimum, maximum (and description,
-   *  title); empty: any map. */
+  /** value: a JSON schema whose root is of type object; empty: any map. The model reads it as it is; calls are checked
+   *  by the keywords that docs/contributions.md lists, and the log names the others once (level info). */
   tp_text schema;
   /** Exactly one of run and inbox. */
   tp_tool_fn run;

@@ -40,10 +40,13 @@ typedef struct tp__alias {
 
 /** Functions of the agent layer: no module of runtime/ looks inside contributions. */
 typedef struct tp__contribution_ops {
+  /** What copy checks, and more where somebody who registers can still be told: a tool's schema. May be NULL.
+   *  @return TP_OK, TP_ERR_MALFORMED, TP_ERR_BAD_SCHEMA, TP_ERR_NO_MEMORY. */
+  tp_status (*check)(const tp_allocator *allocator, uint32_t phase, const tp_contribution *in, tp_fault *fault);
   /** Checks, also whether the phase takes a signal of this kind, and deep-copies. What the copy holds of the host's is
    *  added to the home, on success only.
    *  @param fault  NULL allowed; else says which field, and what is wrong with it.
-   *  @return TP_OK, TP_ERR_MALFORMED, TP_ERR_BAD_SCHEMA, TP_ERR_NO_MEMORY. */
+   *  @return TP_OK, TP_ERR_MALFORMED, TP_ERR_NO_MEMORY. */
   tp_status (*copy)(tp__arena *arena, uint32_t phase, const tp__closure_home *home, const tp_contribution *in,
                     tp_contribution *out, tp_fault *fault);
   /** The verdict that a contribution is, with its reason in *ret_reason, which may be empty. May be NULL. */

@@ -130,7 +130,10 @@ static tp_status copy_fallback(const tp__registry *registry, tp__subscription *s
   for (size_t i = 0; i < from->fallback_count; i++) {
     if (!from->fallback[i]) return REFUSE(from, TP_ERR_USAGE, "fallback[%zu] is NULL", i);
     tp_fault why = {0};
-    tp_status status = registry->ops->copy(&sub->arena, sub->desc.phase, &home, from->fallback[i], &copies[i], &why);
+    const tp__contribution_ops *ops = registry->ops;
+    tp_status status = TP_OK;
+    if (ops->check) status = ops->check(sub->arena.allocator, sub->desc.phase, from->fallback[i], &why);
+    if (status == TP_OK) status = ops->copy(&sub->arena, sub->desc.phase, &home, from->fallback[i], &copies[i], &why);
     list[i] = &copies[i];
     if (status == TP_ERR_NO_MEMORY) return status;
     if (status != TP_OK)

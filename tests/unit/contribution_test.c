@@ -367,21 +367,36 @@ TEST(a_tool_name_twice_in_one_bundle_is_refused) {
   assert_int_equal(take(&in), TP_OK);
 }
 
-TEST(a_tool_with_a_schema_outside_the_subset_has_a_code_of_its_own) {
-  tp_tool tool = good_tool;
-  tp_contribution in = good(TP_CONTRIBUTION_TOOL_BUNDLE);
+TEST(a_tool_with_a_malformed_schema_is_refused_where_it_is_registered_and_flawed_where_it_comes_later) {
+  tp_tool tool = good_tool, whole = good_tool;
+  tp_contribution in = good(TP_CONTRIBUTION_TOOL_BUNDLE), out;
   tp_fault fault = {0};
-  const tp_tool *list[] = {&tool};
+  const tp_tool *list[] = {&tool, &whole};
+  tp__arena copies;
+  tp_allocator libc = tp__allocator_of(NULL);
   in.tools = list;
+  in.tool_count = 2;
+  whole.name = "forecast";
   tool.schema =
-      T("\x81\xa7"
-        "pattern"
+      T("\x81\xa9"
+        "minLength"
         "\xa1"
         "x");
   assert_int_equal(tp__contribution_check(NULL, TP_PHASE_NONE, &in, &fault), TP_ERR_BAD_SCHEMA);
   assert_string_equal(fault.subject, "weather");
-  assert_non_null(strstr(fault.message, "tool weather: schema.pattern: is not in the subset"));
-  assert_int_equal(take(&in), TP_ERR_BAD_SCHEMA);
+  assert_string_equal(fault.message, "tool weather: schema.minLength: must be an integer of at least 0");
+  tp__arena_init(&copies, &libc, NULL, 0, 0);
+  assert_int_equal(tp__contribution_copy(&copies, &in, &out), TP_OK);
+  assert_int_equal(out.tool_count, 2);
+  assert_string_equal(tp__tool_flaw(out.tools[0]), fault.message);
+  assert_int_equal(out.tools[0]->schema.size, 0);
+  assert_null(tp__tool_flaw(out.tools[1]));
+  tool.schema = (tp_text){NULL, 0};
+  tool.schema_json = "{\"type\": ";
+  assert_int_equal(tp__contribution_copy(&copies, &in, &out), TP_OK);
+  assert_non_null(strstr(tp__tool_flaw(out.tools[0]), "tool weather: schema_json: "));
+  assert_null(out.tools[0]->schema_json);
+  tp__arena_fini(&copies);
 }
 
 TEST(tools_of_another_struct_size_are_read_by_their_own) {

@@ -274,7 +274,7 @@ TEST(schema_in_json_that_is_wrong_is_refused) {
               {"[]", "schema"},
               {"\"object\"", "schema"},
               {"{\"type\": \"thing\"}", "schema"},
-              {"{\"minLength\": 1}", "schema.minLength"},
+              {"{\"minLength\": \"1\"}", "schema.minLength"},
               {"{\"required\": [1]}", "schema"}};
   tp_runtime *runtime = open_runtime(NULL);
   thing t = new_thing();
@@ -348,5 +348,53 @@ TEST(one_function_serves_several_tools_and_reads_its_turn) {
     assert_string_equal(s.agent, has_more ? "be brief" : "");
     assert_int_equal(s.caller, request.caller);
   }
+  close_runtime(runtime);
+}
+
+/* ---- schemas of others ---- */
+
+typedef struct said {
+  _Atomic int unchecked;
+  char words[256];
+} said;
+
+static void hear(void *ctx, const tp_log_record *record) {
+  said *s = ctx;
+  if (!strstr(record->message, "not checked")) return;
+  s->unchecked++;
+  snprintf(s->words, sizeof s->words, "%s", record->message);
+}
+
+static tp_answer emit_two(void *ctx, tp_call *call) {
+  thing *things = ctx;
+  tp_tool whole = tool_of("whole", &things[0]), flawed = tool_of("flawed", &things[1]);
+  whole.schema_json = "{\"type\": \"object\", \"properties\": {\"at\": {\"format\": \"uri\"}}}";
+  flawed.schema_json = "{\"type\": \"object\", \"required\": \"at\"}";
+  const tp_tool *tools[] = {&flawed, &whole};
+  return tp_call_emit_tool_bundle(call, "b", tools, 2, NULL) == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED;
+}
+
+TEST(malformed_schema_in_a_bundle_costs_its_tool_only) {
+  said s = {0};
+  tp_runtime *runtime = open_runtime(&(tp_runtime_options){
+      .struct_size = sizeof(tp_runtime_options), .log = hear, .log_ctx = &s, .log_level = TP_LOG_INFO});
+  thing things[] = {new_thing(), new_thing()};
+  tp_hook bringer = {.struct_size = sizeof bringer,
+                     .id = "bringer",
+                     .phase = "turn.pre_tool_materialization",
+                     .run = emit_two,
+                     .ctx = things,
+                     .capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE};
+  assert_int_equal(tp_hook_add(runtime, &bringer, NULL), TP_OK);
+  for (int i = 1; i <= 3; i++) {
+    assert_calls(runtime, "flawed", TP_TOOL_UNKNOWN_TOOL);
+    assert_calls(runtime, "whole", TP_TOOL_OK);
+    assert_int_equal(things[0].runs, i);
+  }
+  assert_int_equal(things[1].runs, 0);
+  assert_int_equal(s.unchecked, 1); /* once, however often it is called */
+  assert_string_equal(s.words, "tool whole of host: calls are not checked by these parts of its schema: format uri");
+  assert_int_equal(things[0].destroys, 6); /* of each of the six turns */
+  assert_int_equal(things[1].destroys, 6);
   close_runtime(runtime);
 }
