@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "providers/openai/answer.h"
+#include "providers/openai/given.h"
 
 #include <string.h>
 
@@ -110,15 +111,18 @@ static tp_text text_of(const tp__openai_answer *answer, const tp__openai_span *s
   return (tp_text){answer->text.data + span->begin, span->end - span->begin};
 }
 
-static void emit(tp__openai_answer *answer, size_t before) {
-  assert(before <= answer->text.size);
-  if (answer->text.size == before || !answer->on_text || answer->is_silent) return;
-  tp_text piece = {answer->text.data + before, answer->text.size - before};
-  tp_status status = answer->on_text(answer->ctx, piece);
+/* What a text has grown by. */
+static void emit_of(tp__openai_answer *answer, const tp__bytes *text, size_t before, bool thinking) {
+  assert(before <= text->size);
+  if (text->size == before || !answer->on_text || answer->is_silent) return;
+  tp_text piece = {text->data + before, text->size - before};
+  tp_status status = answer->on_text(answer->ctx, piece, thinking);
   if (status != TP_OK)
     (void)tp__openai_fail(&answer->failure, status, false, "a piece of the answer was not taken: %s",
                           tp_status_text(status));
 }
+
+static void emit(tp__openai_answer *answer, size_t before) { emit_of(answer, &answer->text, before, false); }
 
 /* Appends a piece to the span that is the last one. */
 static void add(tp__openai_answer *answer, tp__openai_span *span, tp_text piece) {
@@ -305,8 +309,20 @@ tp__openai_block *tp__openai_answer_block(tp__openai_answer *answer, int64_t ind
   return append(answer, &block->kind, NULL, tp_text_of(kind)) ? block : NULL;
 }
 
+/* Some servers send the same reasoning in two fields: the first one is shown. */
+static bool is_shown(const tp__openai_answer *answer, const tp__openai_block *block) {
+  tp_text kind = tp__bytes_text(&block->kind);
+  for (const tp__openai_block *b = answer->blocks; b < block; b++) {
+    tp_text other = tp__bytes_text(&b->kind);
+    if (tp__openai_is_thinking(other) && b->text.size > 0 && !tp__same(other, kind)) return false;
+  }
+  return tp__openai_is_thinking(kind);
+}
+
 void tp__openai_answer_block_text(tp__openai_answer *answer, tp__openai_block *block, tp_text piece) {
-  if (block) (void)append(answer, &block->text, &block->tail, piece);
+  size_t before = block ? block->text.size : 0;
+  if (!block || !append(answer, &block->text, &block->tail, piece)) return;
+  if (is_shown(answer, block)) emit_of(answer, &block->text, before, true);
 }
 
 void tp__openai_answer_block_signature(tp__openai_answer *answer, tp__openai_block *block, tp_text piece) {

@@ -47,8 +47,9 @@ enum { TP__OPENAI_BLOCKS_MAX = 4096 };
 
 typedef struct tp__openai_answer {
   size_t bytes_max;
-  /** Gets each piece of the text as it comes; NULL: none is wanted. @return TP_OK, or why the answer ends here. */
-  tp_status (*on_text)(void *ctx, tp_text piece);
+  /** Gets each piece of the text, and of thinking, as it comes; NULL: none is wanted. @return TP_OK, or why the answer
+   *  ends here. */
+  tp_status (*on_text)(void *ctx, tp_text piece, bool thinking);
   void *ctx;
   const char *secret; /* cut out of failures; may be NULL */
   size_t bytes_left;  /* of bytes_max */

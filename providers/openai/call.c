@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "providers/openai/call.h"
+#include "providers/openai/given.h"
 #include "runtime/base/check.h"
 #include "support/clock.h"
 
@@ -53,6 +54,7 @@ void tp__openai_call_free(tp__openai_call *c) {
   tp__bytes_fini(&c->body);
   tp__openai_names_fini(&c->names);
   tp__bytes_fini(&c->pieces);
+  tp_writer_free(c->given);
   tp__bytes_fini(&c->refusal);
   tp__heap_string_free(c->model);
   tp__heap_free(c, sizeof *c);
@@ -72,12 +74,18 @@ static void fail_token(call *c) {
   (void)tp_model_fail(c->token, failure->code, failure->message, failure->retryable, NULL);
 }
 
+/* In the size of a piece. */
+static const uint32_t THINKING = UINT32_C(1) << 31;
+
 static void pass_on_text(call *c) {
   tp_status status = TP_OK;
   uint32_t size;
   for (size_t at = 0; status == TP_OK && at < c->pieces.size; at += sizeof size + size) {
     memcpy(&size, c->pieces.data + at, sizeof size);
-    status = tp_model_delta(c->token, (tp_text){c->pieces.data + at + sizeof size, size}, NULL);
+    bool thinking = size & THINKING;
+    size &= ~THINKING;
+    tp_text piece = {c->pieces.data + at + sizeof size, size};
+    status = thinking ? tp_model_thinking(c->token, piece, NULL) : tp_model_delta(c->token, piece, NULL);
   }
   tp__bytes_clear(&c->pieces);
   if (status != TP_OK)
@@ -107,6 +115,12 @@ static void complete(call *c, CURLM *multi, int64_t now_ns) {
   }
   if (tp__openai_answer_response(&c->stream.answer, &response) != TP_OK) {
     fail_as_stream(c, multi);
+    return;
+  }
+  if (tp_writer_new(tp__heap, &c->given) != TP_OK ||
+      tp__openai_given_write(config_of(c), &c->stream.answer, c->given, &response.provider_data) != TP_OK) {
+    (void)tp__openai_fail(&c->failure, TP_ERR_NO_MEMORY, false, "no memory for the model's answer");
+    fail(c, multi);
     return;
   }
   tp__openai_names_restore(&c->names, &response);
@@ -140,9 +154,10 @@ void tp__openai_call_abort(tp__openai_call *c, CURLM *multi) {
 
 /* The turn hears of it when what has come for all requests was read: an engine worker that is woken for one of them
  * then finds those of the others, too. */
-static tp_status on_text(void *ctx, tp_text piece) {
+static tp_status on_text(void *ctx, tp_text piece, bool thinking) {
   call *c = ctx;
-  uint32_t size = (uint32_t)piece.size;
+  uint32_t size = (uint32_t)piece.size | (thinking ? THINKING : 0);
+  assert(piece.size < THINKING); /* an answer has at most 64 MiB */
   tp__bytes_put(&c->pieces, (const char *)&size, sizeof size);
   tp__bytes_put(&c->pieces, piece.data, piece.size);
   return c->pieces.failed ? TP_ERR_NO_MEMORY : TP_OK;

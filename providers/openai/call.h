@@ -39,7 +39,8 @@ typedef struct tp__openai_call {
   long status;                                                   /* 0: no head yet */
   bool reads;                                                    /* stream is there */
   tp__openai_stream stream;
-  tp__bytes pieces;  /* of text, which the turn has not heard of: each behind its size, a uint32_t */
+  tp_writer *given;  /* tp_model_response.provider_data; NULL: none yet */
+  tp__bytes pieces;  /* of text, which the turn has not heard of: each after its size, a uint32_t, and its kind */
   tp__bytes refusal; /* the body of an answer that is none */
   tp__openai_failure failure;
   char curl_error[CURL_ERROR_SIZE];

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "providers/openai/fit.h"
+#include "providers/openai/given.h"
 #include "runtime/base/check.h"
 
 /* ---- the request ---- */
@@ -327,6 +328,7 @@ static void take_call(tp__openai_answer *answer, tp_text call, int64_t index, si
                                                         .value = arguments,
                                                         .is_whole = place > 0,
                                                         .place = place});
+  tp__openai_take_extra(answer, call);
 }
 
 /* A list, or one call. */
@@ -376,16 +378,19 @@ static void pick_all(tp_text map, pick *picks, size_t count) {
 
 /* What was said: a piece, or all of it. @param ends  it came with the reason of the end. */
 static void take_delta(tp__openai_answer *answer, tp_text delta, bool is_whole, bool ends) {
-  enum { CONTENT, REFUSAL, CALLS, FUNCTION, REASONING_CONTENT, REASONING, PICKS };
+  enum { CONTENT, REFUSAL, CALLS, FUNCTION, REASONING_CONTENT, REASONING, DETAILS, PICKS };
   pick picks[PICKS] = {[CONTENT] = {.key = "content"},
                        [REFUSAL] = {.key = "refusal"},
                        [CALLS] = {.key = "tool_calls"},
                        [FUNCTION] = {.key = "function_call"},
                        [REASONING_CONTENT] = {.key = "reasoning_content"},
-                       [REASONING] = {.key = "reasoning"}};
+                       [REASONING] = {.key = "reasoning"},
+                       [DETAILS] = {.key = "reasoning_details"}};
   pick_all(delta, picks, PICKS);
   take_thinking(answer, "reasoning_content", picks[REASONING_CONTENT].value, is_whole);
   take_thinking(answer, "reasoning", picks[REASONING].value, is_whole);
+  tp__openai_take_details(answer, picks[DETAILS].value, is_whole);
+  tp__openai_take_message_extra(answer, delta);
   bool repeats = ends && tp__openai_answer_repeats(answer, content_spot, tp_value_text(picks[CONTENT].value));
   take_content(answer, picks[CONTENT].value, is_whole || repeats);
   take_text(answer, refusal_spot, tp_value_text(picks[REFUSAL].value), is_whole);

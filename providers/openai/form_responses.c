@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The Responses API of OpenAI. Nothing is stored at the endpoint (store: false): the history is the session's. */
-#include "providers/openai/form.h"
+#include "providers/openai/fit.h"
 
 /* ---- the request ---- */
 
@@ -97,6 +97,22 @@ static void write_instructions(tp__openai_draft_request *draft) {
 }
 static void write_store(tp__openai_draft_request *draft) { tp_write_bool(draft->writer, false); }
 
+/* Models that do not reason refuse to be asked for their reasoning. */
+static bool reasons(const tp__openai_draft_request *draft) {
+  static const char *const beginnings[] = {"gpt-5", "o1", "o3", "o4", "codex"};
+  for (size_t i = 0; i < sizeof beginnings / sizeof *beginnings; i++)
+    if (tp__begins(draft->model, beginnings[i])) return true;
+  tp_text body = {draft->config->body, draft->config->body_size};
+  return tp_value_kind_of(tp_value_get(draft->request->parameters, "reasoning")) == TP_VALUE_MAP ||
+         tp_value_kind_of(tp_value_get(body, "reasoning")) == TP_VALUE_MAP;
+}
+
+/* Nothing is stored at the endpoint: its reasoning comes with the answer, and goes back with it. */
+static void write_include(tp__openai_draft_request *draft) {
+  tp_write_array(draft->writer, 1);
+  tp_write_string(draft->writer, "reasoning.encrypted_content");
+}
+
 /* The API makes schemas strict unless it is asked not to, and refuses those that are not. */
 static void write_tools(tp__openai_draft_request *draft) {
   tp_write_array(draft->writer, draft->request->tool_count);
@@ -117,6 +133,7 @@ static const tp__openai_field fields[] = {
     {"tools", true, tp__openai_has_tools, write_tools},
     {"stream", true, NULL, tp__openai_write_stream},
     {"store", false, NULL, write_store},
+    {"include", false, reasons, write_include},
     {NULL, false, NULL, NULL},
 };
 
@@ -183,6 +200,12 @@ static bool is_reasoning(tp_text item) { return tp__is_word(tp__openai_text(item
 
 static void take_reasoning(tp__openai_answer *answer, int64_t index, tp_text item) {
   tp__openai_answer_block_value(answer, tp__openai_answer_block(answer, index, "reasoning"), item);
+}
+
+/* A piece of a summary, or of the reasoning itself: for people. */
+static void take_reasoning_text(tp__openai_answer *answer, tp_text event) {
+  tp__openai_block *block = tp__openai_answer_block(answer, tp__openai_count(event, "output_index"), "reasoning");
+  tp__openai_answer_block_text(answer, block, tp__openai_text(event, "delta"));
 }
 
 static void take_item_added(tp__openai_answer *answer, tp_text event) {
@@ -277,6 +300,8 @@ static const tp__openai_event events[] = {
     {"response.function_call_arguments.delta", take_arguments},
     {"response.function_call_arguments.done", take_arguments_done},
     {"response.output_item.done", take_item_done},
+    {"response.reasoning_summary_text.delta", take_reasoning_text},
+    {"response.reasoning_text.delta", take_reasoning_text},
     {"response.completed", take_end},
     {"response.incomplete", take_end},
     {"response.failed", take_end},

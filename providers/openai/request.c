@@ -78,7 +78,7 @@ static size_t write_others(const extras *extra, tp_writer *writer) {
       tp_text name = which == 0 ? api_name(extra->form, walk.key) : walk.key, first;
       if (is_field(extra->form, name) || !find_extra(extra, name, &first)) continue;
       if (first.data != walk.value.data || is_null(walk.value)) continue;
-      if (extra->no_thinking && tp__is_word(name, "thinking")) continue;
+      if (extra->no_thinking && tp__is_word(name, "thinking")) continue; /* see tp__openai_fit.no_thinking */
       count++;
       if (!writer) continue;
       tp_write_text(writer, name);

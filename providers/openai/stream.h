@@ -17,8 +17,8 @@
 /** What is read and how; zero-filled but for the fields up to secret. */
 typedef struct tp__openai_stream {
   const tp__openai_form *form;
-  size_t bytes_max;                               /* of the answer, and of one event */
-  tp_status (*on_text)(void *ctx, tp_text piece); /* NULL: none is wanted */
+  size_t bytes_max;                                              /* of the answer, and of one event */
+  tp_status (*on_text)(void *ctx, tp_text piece, bool thinking); /* NULL: none is wanted */
   void *ctx;
   const char *secret;
   tp__openai_answer answer;

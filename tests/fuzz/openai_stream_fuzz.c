@@ -9,9 +9,10 @@ enum { BYTES_MAX = 4096 };
 
 static gathered deltas;
 
-static tp_status on_text(void *ctx, tp_text piece) {
+static tp_status on_text(void *ctx, tp_text piece, bool thinking) {
   (void)ctx;
   MUST(piece.size > 0 && tp_utf8_valid(piece, NULL));
+  if (thinking) return TP_OK;
   gather(&deltas, piece.data, piece.size);
   return TP_OK;
 }

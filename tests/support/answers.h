@@ -12,8 +12,9 @@
 static tp__bytes deltas;
 static size_t delta_count, refuse_delta_at; /* of the answer that is read: how many, and which one is refused */
 
-static inline tp_status on_text(void *ctx, tp_text piece) {
+static inline tp_status on_text(void *ctx, tp_text piece, bool thinking) {
   (void)ctx;
+  if (thinking) return TP_OK;
   tp__bytes_put_text(&deltas, piece);
   return ++delta_count == refuse_delta_at ? TP_ERR_STALE : TP_OK;
 }
