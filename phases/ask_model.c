@@ -56,6 +56,7 @@ static void end(ask *a, tp_status status, tp__model_call *call) {
     a->answered = call;
   }
   tp__cond_signal(&a->ended);
+  tp__sched_wake(tp__runtime_sched(a->turn.runtime));
   tp__mutex_unlock(&a->mutex);
   tp__turn_finish(&a->turn);
 }
@@ -167,7 +168,8 @@ static bool wait(ask *a, tp_call *call) {
   tp__mutex_lock(&a->mutex);
   while (!a->done && !tp_call_cancelled(call)) {
     int64_t look_ns = tp__now_ns() + LOOK_MS * TP__NS_PER_MS;
-    (void)tp__cond_wait_until(&a->ended, &a->mutex, look_ns < a->until_ns ? look_ns : a->until_ns);
+    (void)tp__sched_wait_until(tp__runtime_sched(a->turn.runtime), &a->ended, &a->mutex,
+                               look_ns < a->until_ns ? look_ns : a->until_ns);
   }
   bool done = a->done;
   a->given_up = !done;
@@ -237,8 +239,13 @@ tp_status tp_call_ask_model(tp_call *call, const tp_model *theirs, const tp_mode
                       "the model names TP_INBOX_OF_SESSION, and the call is of no session with an inbox");
   if (status == TP_OK) status = read_request(a, request, fault);
   if (status == TP_ERR_NO_MEMORY) (void)tp__fail(fault, status, NULL, "no memory to ask the model");
+  tp_status pause = status == TP_OK ? tp__attempt_pause(call->attempt) : status; /* not one of an inbox */
+  if (pause == TP_ERR_FULL && tp__runtime_options(a->turn.runtime)->pump)
+    status =
+        tp__fail(fault, pause, NULL, "%d calls wait on the stacks of the threads that pump: submit, or use an inbox",
+                 TP__PUMP_PAUSED_MAX);
   if (status == TP_OK) {
-    bool paused = tp__attempt_pause(call->attempt) == TP_OK; /* not one of an inbox */
+    bool paused = pause == TP_OK;
     start(a);
     bool ended = wait(a, call);
     if (paused) tp__attempt_resume(call->attempt);

@@ -40,7 +40,7 @@ static tp_status refuse_wait(tp_status status, const tp_session *session, tp_fau
       return tp__fail(fault, status, session->id, "the call was given up: it starts no nested turn");
     case TP_ERR_FULL:
       return tp__fail(fault, status, session->id, "%d calls wait for nested turns: defer, and submit the turn",
-                      TP__PAUSED_MAX);
+                      (int)tp__runtime_sched(session->runtime)->pool.paused_max);
     default:
       return tp__fail(fault, TP_ERR_USAGE, session->id,
                       "only a call on a handler thread that has not deferred may wait for a nested turn: give it the "

@@ -50,6 +50,7 @@ void tp__submission_ended(tp_submission *s) {
   s->ended = true;
   tp__cond_broadcast(&s->changed);
   tp__mutex_unlock(&s->mutex);
+  tp__sched_wake(tp__runtime_sched(s->runtime));
   tp__turn_unref(turn);
   unref(s);
 }
@@ -63,7 +64,7 @@ tp_status tp_submission_wait(tp_submission *s, uint32_t limit_ms, const tp_turn_
   int64_t deadline_ns = limit_ms > 0 ? tp__deadline_after_ms(tp__now_ns(), limit_ms) : 0;
   tp__mutex_lock(&s->mutex);
   while (!s->ended && limit_ms > 0 && tp__now_ns() < deadline_ns)
-    tp__cond_wait_until(&s->changed, &s->mutex, deadline_ns);
+    (void)tp__sched_wait_until(tp__runtime_sched(s->runtime), &s->changed, &s->mutex, deadline_ns);
   bool ended = s->ended;
   tp__mutex_unlock(&s->mutex);
   if (!ended) return tp__fail(fault, TP_ERR_TIMEOUT, NULL, "the turn has not ended within %u ms", limit_ms);

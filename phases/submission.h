@@ -14,7 +14,7 @@ struct tp_submission {
   tp__result result;
   /* never change */
   tp_allocator allocator;
-  const tp_runtime *runtime; /* compared, never followed: the submission may outlive it */
+  tp_runtime *runtime; /* which it may outlive: followed only while the turn has not ended */
   uint32_t process_generation;
   bool has_result; /* false: it is of a task, whose result its on_end gets */
   /* atomic */

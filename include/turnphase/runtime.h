@@ -76,6 +76,10 @@ typedef struct tp_runtime_options {
   /** When set, submit functions return TP_ERR_USAGE, synchronous functions work, and inline handlers are called on the
    *  thread of their caller only. */
   bool no_engine_workers;
+  /** The runtime has no threads: threads of the host run it by tp_runtime_pump(). Handlers, tools, models, callbacks
+   *  and the store are called on the thread that pumps. TP_ERR_USAGE together with no_engine_workers and the options
+   *  that count threads. */
+  bool pump;
   /** 0: 64. At most a quarter (at least 2) for load and append of histories, half of these for one tenant;
    *  load_start and append_start take none. */
   uint32_t handler_threads;
@@ -252,6 +256,41 @@ TP_API size_t tp_runtime_leaks(const tp_runtime *runtime, bool (*each)(void *ctx
  *  @return TP_OK; TP_ERR_FORKED; TP_ERR_SHUTDOWN when the runtime was freed.  Threads: any.  From a hook: yes. */
 TP_API tp_status tp_runtime_set_abandoned_max(tp_runtime *runtime, uint32_t threads, uint64_t bytes,
                                               tp_fault *fault) TP_MUST_USE;
+
+/* ---- a runtime without threads ---------------------------------------------------------------------------------- */
+
+/** The descriptor to poll of a runtime with tp_runtime_options.pump: readable while there is something to pump
+ *  (level-triggered; an eventfd). The host only polls it and never reads, writes or closes it. It stays the same until
+ *  tp_runtime_free(). It may be readable once with nothing to pump.
+ *  @return -1 before tp_runtime_start(), for a runtime with threads, and in the child of a fork.
+ *  Threads: any. */
+TP_API int tp_runtime_fd(const tp_runtime *runtime);
+
+/** Runs what is ready in a runtime with tp_runtime_options.pump, on this thread: functions of handlers, tools, models
+ *  and histories, callbacks, deadlines, background jobs, and the steps of a submitted drain. Call it when
+ *  tp_runtime_fd() is readable, and when *ret_wait_ms have passed:
+ *
+ *    do {
+ *      status = tp_runtime_pump(runtime, 0, &wait_ms, fault);
+ *    } while (status == TP_OK && poll(fds, count, wait_ms) >= 0);
+ *
+ *  A function that blocks holds up the pump, and everything else of the runtime: its own limit passes, and is reported
+ *  when it has returned. What must not wait for other work has an inbox, or defers.
+ *
+ *  The functions that wait (tp_turn_run(), tp_submission_wait(), tp_runtime_drain(), tp_runtime_free() …) pump while
+ *  they wait, on the thread that calls them. One thread pumps at a time: any other one that waits goes on when that
+ *  leaves the pump, and pumps then. Functions that may wait inside of a handler or tool (tp_call_run_turn(),
+ *  tp_call_ask_model() …) pump, too: other functions run above their frames, and they return after those. At most 16
+ *  wait so at once; then they return TP_ERR_FULL.
+ *  @param items_max    how many functions, steps of turns and the like to run at most; 0: until nothing is ready.
+ *  @param ret_wait_ms  when to pump again at the latest, in ms, for poll(): 0: something is left; -1: when the
+ *                      descriptor is readable. May be NULL.
+ *  @return TP_OK, also when nothing was ready, before the start and after a drain; TP_ERR_BUSY: another thread pumps
+ *          (poll: the descriptor is readable when that has left); TP_ERR_USAGE: the runtime has threads, or this is
+ *          inside of a handler or a callback of it; TP_ERR_FORKED.
+ *  Threads: any, one at a time.  Blocks: as long as the functions that it calls. */
+TP_API tp_status tp_runtime_pump(tp_runtime *runtime, uint32_t items_max, int *ret_wait_ms,
+                                 tp_fault *fault) TP_MUST_USE;
 
 /** Waits until the order key has no open job (an empty key: none at all). Starts the threads, which run the jobs.
  *  @return TP_OK; TP_ERR_TIMEOUT; TP_ERR_STORE…; TP_ERR_USAGE from inside a handler. Blocks: up to limit_ms.

@@ -68,6 +68,14 @@ void tp__jobs_fini(tp__jobs *jobs) {
   tp__mutex_fini(&jobs->mutex);
 }
 
+static tp__sched *sched_of(const tp__jobs *jobs) { return tp__runtime_sched(jobs->runtime); }
+
+static void changed_locked(tp__jobs *jobs) {
+  TP__LOCKED(&jobs->mutex);
+  tp__cond_broadcast(&jobs->changed);
+  tp__sched_wake(sched_of(jobs));
+}
+
 /* ---- running one ---- */
 
 /* The same rule as for a run that is awaited: a failure is tried again when the handler's answer is retryable. A run
@@ -95,7 +103,7 @@ static void run_ended(void *ctx, const tp__detached_end *end) {
   tp__mutex_lock(&jobs->mutex);
   jobs->run_count++;
   tp__list_push(&jobs->ended, &job->link);
-  tp__cond_broadcast(&jobs->changed);
+  changed_locked(jobs);
   tp__mutex_unlock(&jobs->mutex);
 }
 
@@ -332,7 +340,7 @@ static bool claim_one(tp__jobs *jobs, int64_t *ret_next_ms) {
   else tp__release(tp__runtime_allocator(runtime), job, sizeof *job);
   tp__mutex_lock(&jobs->mutex);
   jobs->running--;
-  tp__cond_broadcast(&jobs->changed);
+  changed_locked(jobs);
   tp__mutex_unlock(&jobs->mutex);
   return claimed;
 }
@@ -351,7 +359,7 @@ static bool finish_one_locked(tp__jobs *jobs) {
   TP__ASSERT(jobs->running > 0);
   jobs->running--;
   jobs->news++; /* its order key may have a next one */
-  tp__cond_broadcast(&jobs->changed);
+  changed_locked(jobs);
   return true;
 }
 
@@ -414,7 +422,7 @@ static bool run_timed_locked(tp__jobs *jobs) {
   if (tp__runtime_store(jobs->runtime)->durable && now_ns >= jobs->poll_at_ns) {
     jobs->poll_at_ns = tp__deadline_after_ms(now_ns, POLL_MS);
     jobs->news++;
-    tp__cond_broadcast(&jobs->changed);
+    changed_locked(jobs);
   }
   if (tp__list_empty(&jobs->live) || now_ns < jobs->renew_at_ns) return false;
   tp__mutex_unlock(&jobs->mutex);
@@ -430,64 +438,93 @@ static int64_t next_look_locked(const tp__jobs *jobs, int64_t next_ns) {
   return next_wait_locked(jobs, next_ns);
 }
 
+/* @return whether there was something to do; else *ret_next_ns is when there may be, if nothing changes before. */
+static bool step_locked(tp__jobs *jobs, int64_t *ret_next_ns) {
+  TP__LOCKED(&jobs->mutex);
+  if (finish_one_locked(jobs) || run_timed_locked(jobs)) return true;
+  if (jobs->stop && !jobs->cancelled) { /* seen here, so nothing is claimed any more: what runs is all there is */
+    jobs->cancelled = true;
+    tp__mutex_unlock(&jobs->mutex);
+    tp__runtime_cancel_all(jobs->runtime);
+    tp__mutex_lock(&jobs->mutex);
+    return true;
+  }
+  if (!jobs->stop && look_at_wait_locked(jobs)) return true;
+  bool may_look = !jobs->stop && jobs->running < jobs->running_max;
+  if (!may_look || (jobs->news == jobs->seen && tp__now_ns() < jobs->look_again_ns)) {
+    *ret_next_ns = next_look_locked(jobs, may_look ? jobs->look_again_ns : TP__NEVER);
+    return false;
+  }
+  jobs->seen = jobs->news;
+  int64_t next_ms;
+  tp__mutex_unlock(&jobs->mutex);
+  bool again = claim_one(jobs, &next_ms);
+  int64_t wait_ms = next_ms ? next_ms - tp__unix_ms() : 0;
+  jobs->look_again_ns = again     ? 0
+                        : next_ms ? tp__deadline_after_ms(tp__now_ns(), wait_ms > 0 ? (uint64_t)wait_ms : 1)
+                                  : TP__NEVER;
+  tp__mutex_lock(&jobs->mutex);
+  return true;
+}
+
+static void end_waits_locked(tp__jobs *jobs) {
+  TP__LOCKED(&jobs->mutex);
+  while (look_at_wait_locked(jobs)) {}
+}
+
 static void thread_run(void *arg) {
   tp__jobs *jobs = arg;
-  uint64_t seen = 0;
-  int64_t look_again_ns = 0;
-  bool cancelled = false;
+  int64_t next_ns;
   tp__inside frame;
   tp__inside_enter(&frame, jobs->runtime, TP__INSIDE_CALLBACK); /* it calls the store */
   tp__mutex_lock(&jobs->mutex);
-  while (!jobs->stop || jobs->running > 0) {
-    if (finish_one_locked(jobs) || run_timed_locked(jobs)) continue;
-    if (jobs->stop && !cancelled) { /* seen here, so nothing is claimed any more: what runs is all there is */
-      cancelled = true;
-      tp__mutex_unlock(&jobs->mutex);
-      tp__runtime_cancel_all(jobs->runtime);
-      tp__mutex_lock(&jobs->mutex);
-      continue;
-    }
-    if (!jobs->stop && look_at_wait_locked(jobs)) continue;
-    bool look =
-        !jobs->stop && jobs->running < jobs->running_max && (jobs->news != seen || tp__now_ns() >= look_again_ns);
-    if (!look) {
-      bool may_look = !jobs->stop && jobs->running < jobs->running_max;
-      tp__cond_wait_until(&jobs->changed, &jobs->mutex, next_look_locked(jobs, may_look ? look_again_ns : TP__NEVER));
-      continue;
-    }
-    seen = jobs->news;
-    int64_t next_ms;
-    tp__mutex_unlock(&jobs->mutex);
-    bool again = claim_one(jobs, &next_ms);
-    int64_t wait_ms = next_ms ? next_ms - tp__unix_ms() : 0;
-    look_again_ns = again     ? 0
-                    : next_ms ? tp__deadline_after_ms(tp__now_ns(), wait_ms > 0 ? (uint64_t)wait_ms : 1)
-                              : TP__NEVER;
-    tp__mutex_lock(&jobs->mutex);
-  }
-  while (look_at_wait_locked(jobs)) {}
+  while (!jobs->stop || jobs->running > 0)
+    if (!step_locked(jobs, &next_ns)) tp__cond_wait_until(&jobs->changed, &jobs->mutex, next_ns);
+  end_waits_locked(jobs);
   tp__mutex_unlock(&jobs->mutex);
 }
 
+bool tp__jobs_pump(tp__jobs *jobs, int64_t *ret_next_ns) {
+  tp__inside frame;
+  tp__inside_enter(&frame, jobs->runtime, TP__INSIDE_CALLBACK);
+  tp__mutex_lock(&jobs->mutex);
+  bool any = jobs->is_pumped;
+  if (any && jobs->stop && jobs->running == 0) {
+    end_waits_locked(jobs);
+    jobs->is_pumped = false;
+    changed_locked(jobs);
+  } else if (any) {
+    any = step_locked(jobs, ret_next_ns);
+  }
+  tp__mutex_unlock(&jobs->mutex);
+  tp__inside_leave(&frame);
+  return any;
+}
+
 tp_status tp__jobs_start(tp__jobs *jobs) {
-  jobs->stop = false;
+  jobs->stop = jobs->cancelled = false;
+  jobs->seen = 0;
+  jobs->look_again_ns = 0;
+  jobs->is_pumped = sched_of(jobs)->options.pumped;
+  if (jobs->is_pumped) return TP_OK;
   return tp__thread_start(tp__runtime_allocator(jobs->runtime), "tp-jobs", thread_run, jobs, &jobs->thread);
 }
 
 void tp__jobs_stop(tp__jobs *jobs) {
-  if (!jobs->thread) return;
+  if (!jobs->thread && !sched_of(jobs)->options.pumped) return;
   tp__mutex_lock(&jobs->mutex);
   jobs->stop = true;
-  tp__cond_broadcast(&jobs->changed);
+  changed_locked(jobs);
+  while (jobs->is_pumped) (void)tp__sched_wait_until(sched_of(jobs), &jobs->changed, &jobs->mutex, TP__NEVER);
   tp__mutex_unlock(&jobs->mutex);
-  tp__thread_join(jobs->thread);
+  if (jobs->thread) tp__thread_join(jobs->thread);
   jobs->thread = NULL;
 }
 
 void tp__jobs_wake(tp__jobs *jobs) {
   tp__mutex_lock(&jobs->mutex);
   jobs->news++;
-  tp__cond_broadcast(&jobs->changed);
+  changed_locked(jobs);
   tp__mutex_unlock(&jobs->mutex);
 }
 
@@ -624,7 +661,8 @@ tp_status tp__jobs_wait(tp__jobs *jobs, tp_text order_key, int64_t deadline_ns) 
     if (open == 0) return TP_OK;
     bool in_time = true;
     tp__mutex_lock(&jobs->mutex);
-    while (in_time && jobs->news == seen) in_time = tp__cond_wait_until(&jobs->changed, &jobs->mutex, deadline_ns);
+    while (in_time && jobs->news == seen)
+      in_time = tp__sched_wait_until(sched_of(jobs), &jobs->changed, &jobs->mutex, deadline_ns);
     tp__mutex_unlock(&jobs->mutex);
     if (!in_time) return TP_ERR_TIMEOUT;
   }
@@ -646,7 +684,7 @@ tp_status tp__jobs_wait_submit(tp__jobs *jobs, tp_text order_key, int64_t deadli
   if (status == TP_OK) {
     jobs->wait_count++;
     tp__list_push(&jobs->waits, &wait->link);
-    tp__cond_broadcast(&jobs->changed);
+    changed_locked(jobs);
   }
   tp__mutex_unlock(&jobs->mutex);
   if (status != TP_OK) tp__release(allocator, wait, size);

@@ -4,7 +4,8 @@
  * reports its end to the store; at most so many run at once as there are handler threads for detached work. Every third
  * of the lease it renews the claims of those that run; one whose claim another worker has is cancelled. Where the store
  * is durable other processes may insert and end jobs, so it looks again twice a second. It is the one thread of ours
- * that calls the job functions of the store but for the insert. Lock: `jobs`. */
+ * that calls the job functions of the store but for the insert. Where the scheduler is pumped, the thread that pumps
+ * takes its steps. Lock: `jobs`. */
 #ifndef TP__JOBS_H
 #define TP__JOBS_H
 
@@ -19,14 +20,17 @@ typedef struct tp__jobs {
   uint32_t running_max;
   int64_t lease_ms;
   uint64_t mark;      /* random: part of idempotency keys */
-  tp__thread *thread; /* NULL: not started */
+  tp__thread *thread; /* NULL: not started, or the scheduler is pumped */
   tp__mutex mutex;
   tp__cond changed; /* something to do, or a job ended */
   /* of the thread alone */
-  tp__link live;       /* claimed jobs whose end the store does not know yet */
-  int64_t renew_at_ns; /* while there are some */
-  bool renewal_failed; /* that of some job did, and it was logged */
-  int64_t poll_at_ns;  /* of a durable store: when it is looked at again whatever happens here */
+  tp__link live;         /* claimed jobs whose end the store does not know yet */
+  int64_t renew_at_ns;   /* while there are some */
+  bool renewal_failed;   /* that of some job did, and it was logged */
+  int64_t poll_at_ns;    /* of a durable store: when it is looked at again whatever happens here */
+  uint64_t seen;         /* the news that it claimed with */
+  int64_t look_again_ns; /* when it claims though there are no news; TP__NEVER */
+  bool cancelled;        /* after the stop: what runs */
   /* under mutex */
   tp__link ended; /* running jobs whose end the store does not know yet */
   tp__link waits; /* those of tp__jobs_wait_submit() */
@@ -36,14 +40,18 @@ typedef struct tp__jobs {
   uint64_t interrupted_count; /* of the dead: their last attempt was cancelled by a drain */
   uint64_t news;              /* counts inserts and commits: something may have become claimable */
   bool stop;
+  bool is_pumped; /* from the start until the stop has ended: steps are the pump's */
 } tp__jobs;
 
 tp_status tp__jobs_init(tp__jobs *jobs, struct tp_runtime *runtime, uint32_t running_max, uint32_t lease_ms);
 void tp__jobs_fini(tp__jobs *jobs);
-/** Starts the thread if it does not run. */
+/** Starts the thread if it does not run; without one, steps are taken by tp__jobs_pump(). */
 tp_status tp__jobs_start(tp__jobs *jobs);
 /** Stops claiming; cancels what runs, since the time is up, and waits for it; joins. */
 void tp__jobs_stop(tp__jobs *jobs);
+/** Where there is no thread: one step of it. @return whether there was one; else *ret_next_ns is when there may be, and
+ *  is left as it is for never. */
+bool tp__jobs_pump(tp__jobs *jobs, int64_t *ret_next_ns);
 /** Something may have become claimable. */
 void tp__jobs_wake(tp__jobs *jobs);
 /** Stores a job for a Background subscription and wakes the worker. @return NONE when it is committed. */

@@ -7,6 +7,7 @@
 #include "runtime/exec/records.h"
 #include "runtime/exec/runtime_object.h"
 
+#include <limits.h>
 #include <stdio.h>
 
 #include "runtime/exec/breadcrumb.h"
@@ -134,7 +135,10 @@ void tp__runtime_delist(tp__turn *turn) {
   tp__mutex_lock(&runtime->mutex);
   TP__ASSERT(runtime->turn_counts[turn->kind] > 0);
   tp__list_remove(&turn->runtime_link);
-  if (--runtime->turn_counts[turn->kind] == 0) tp__cond_broadcast(&runtime->changed);
+  if (--runtime->turn_counts[turn->kind] == 0) {
+    tp__cond_broadcast(&runtime->changed);
+    tp__sched_wake(&runtime->sched);
+  }
   tp__mutex_unlock(&runtime->mutex);
 }
 
@@ -150,6 +154,7 @@ uint32_t tp__runtime_listed_count(tp_runtime *runtime, uint32_t kind) {
 void tp__runtime_wake_drain(tp_runtime *runtime) {
   tp__mutex_lock(&runtime->mutex);
   tp__cond_broadcast(&runtime->changed);
+  tp__sched_wake(&runtime->sched);
   tp__mutex_unlock(&runtime->mutex);
 }
 
@@ -161,6 +166,23 @@ static void default_to(uint32_t *option, uint32_t value) {
 
 static void cap(uint32_t *option, uint32_t most) {
   if (*option > most) *option = most > 0 ? most : 1;
+}
+
+/* What counts threads has no meaning where there are none. */
+static tp_status check_pumped(const tp_runtime_options *options, tp_fault *fault) {
+  const char *set = options->engine_workers          ? "engine_workers"
+                    : options->no_engine_workers     ? "no_engine_workers"
+                    : options->handler_threads       ? "handler_threads"
+                    : options->detached_threads      ? "detached_threads"
+                    : options->tool_threads          ? "tool_threads"
+                    : options->abandoned_threads_max ? "abandoned_threads_max"
+                                                     : NULL;
+  if (!set) return TP_OK;
+  return tp__fail(
+      fault, TP_ERR_USAGE, NULL,
+      "tp_runtime_options.%s is set, and with tp_runtime_options.pump the runtime has no threads: set one of "
+      "the two",
+      set);
 }
 
 static tp_status resolve(tp_runtime_options *options, const tp_runtime_options *theirs, tp_fault *fault) {
@@ -181,7 +203,8 @@ static tp_status resolve(tp_runtime_options *options, const tp_runtime_options *
     return tp__fail(fault, TP_ERR_USAGE, NULL,
                     "tp_runtime_options.hook_failure is %d: use TP_FAILURE_BEST_EFFORT or TP_FAILURE_REQUIRED",
                     (int)options->hook_failure);
-  default_to(&options->engine_workers, tp__cpu_count());
+  if (options->pump) TP__TRY(check_pumped(options, fault));
+  default_to(&options->engine_workers, options->pump ? 1 : tp__cpu_count());
   if (options->no_engine_workers) options->engine_workers = 1; /* for detached runs; submit forms are refused */
   cap(&options->engine_workers, WORKERS_MAX);
   default_to(&options->handler_threads, HANDLER_THREADS);
@@ -215,6 +238,9 @@ static void threads_exhausted(const void *runtime, uint32_t abandoned) {
 tp_status tp_runtime_set_abandoned_max(tp_runtime *runtime, uint32_t threads, uint64_t bytes, tp_fault *fault) {
   if (!runtime) return tp__fail_null(fault, "runtime");
   TP__TRY(tp__runtime_usable(runtime, fault));
+  if (threads > 0 && runtime->options.pump)
+    return tp__fail(fault, TP_ERR_USAGE, NULL,
+                    "the runtime has no threads (tp_runtime_options.pump): threads must be 0");
   if (threads > 0) tp__pool_set_abandoned_max(&runtime->sched.pool, threads);
   if (bytes > 0) tp__a64_store_relaxed(&runtime->counters.abandoned_bytes_max, bytes);
   return TP_OK;
@@ -339,6 +365,8 @@ static void *worker_home(const void *runtime, uint32_t index) {
 /* Nearly every strand is a turn's, and its first member. */
 static void prefetch(const tp__strand *strand) { tp__turn_prefetch_all((const tp__turn *)(const void *)strand); }
 
+static bool step(const void *runtime, int64_t *ret_next_ns);
+
 /* Every turn may be scheduled at once, closing ones too, and every helper. A host without engine workers has asked for
  * its callbacks on its own threads. */
 static tp_status make_sched(tp_runtime *runtime) {
@@ -354,6 +382,8 @@ static tp_status make_sched(tp_runtime *runtime) {
       .abandoned_max = options->abandoned_threads_max,
       .tokens_max = options->deferred_max,
       .answers_to_workers = options->no_engine_workers,
+      .pumped = options->pump,
+      .step = step,
       .on_exhausted = threads_exhausted,
       .worker_home = worker_home,
       .prefetch = prefetch,
@@ -454,7 +484,7 @@ static void audit_has_a_row(void *ctx) { tp__audit_give(ctx); }
 /* The owner is one thread, and the processors are as many as they are. */
 static uint32_t helpers_max(const tp_runtime_options *options) {
   uint32_t others = tp__cpu_count() - 1;
-  if (options->no_engine_workers) return 0;
+  if (options->no_engine_workers || options->pump) return 0;
   return others < options->engine_workers ? others : options->engine_workers;
 }
 
@@ -649,7 +679,8 @@ static uint64_t count_locked(tp_runtime *runtime, tp__turn_kind kind) {
 static void wait_poll_interval_locked(tp_runtime *runtime, int64_t deadline_ns) {
   TP__LOCKED(&runtime->mutex);
   int64_t next_ns = tp__now_ns() + TP__NS_PER_MS;
-  tp__cond_wait_until(&runtime->changed, &runtime->mutex, next_ns < deadline_ns ? next_ns : deadline_ns);
+  tp__sched_wait_until(&runtime->sched, &runtime->changed, &runtime->mutex,
+                       next_ns < deadline_ns ? next_ns : deadline_ns);
 }
 
 void tp__runtime_poll_interval(tp_runtime *runtime) {
@@ -758,6 +789,7 @@ static void set_life_locked(tp_runtime *runtime, tp__life life) {
   TP__ASSERT(tp__a32_load_relaxed(&runtime->state.life) <= (uint32_t)life); /* a life goes on, and not back */
   tp__a32_store_release(&runtime->state.life, life);
   tp__cond_broadcast(&runtime->changed);
+  tp__sched_wake(&runtime->sched);
 }
 
 /* @return whether it is the first drain of a runtime that was started; any other finds all of it done, in the end. */
@@ -779,6 +811,23 @@ static void end_drain(tp_runtime *runtime) {
   tp__mutex_unlock(&runtime->mutex);
 }
 
+/* After the turns above have ended. */
+static void drain_last(tp_runtime *runtime, int64_t deadline_ns, tp_drain_report *report) {
+  if (runtime->layer_ops->close_last) runtime->layer_ops->close_last(runtime);
+  refuse_operations(runtime);
+  drain_detached(runtime, deadline_ns);
+  count_jobs(runtime, report);
+  commit_records(runtime);
+  stop_threads(runtime);
+  tp__pool_stop(&runtime->sched.pool);
+  end_drain(runtime);
+}
+
+static void count_leaks(tp_runtime *runtime, tp_drain_report *report) {
+  report->leaks = tp__pool_leaks(&runtime->sched.pool, NULL, NULL);
+  report->complete = report->leaks == 0;
+}
+
 /* After begin_drain_locked(). is_first: what it returned. */
 static tp_drain_report drain(tp_runtime *runtime, bool is_first, int64_t deadline_ns) {
   tp_drain_report report = {.struct_size = sizeof report};
@@ -786,22 +835,14 @@ static tp_drain_report drain(tp_runtime *runtime, bool is_first, int64_t deadlin
     tp__turn_table_fence(&runtime->turn_table); /* each turn that began is seen from here on */
     drain_turns(runtime, deadline_ns, &report);
     wait_for_turns(runtime, TP__TURN_CLOSING, deadline_ns);
-    if (runtime->layer_ops->close_last) runtime->layer_ops->close_last(runtime);
-    refuse_operations(runtime);
-    drain_detached(runtime, deadline_ns);
-    count_jobs(runtime, &report);
-    commit_records(runtime);
-    stop_threads(runtime);
-    tp__pool_stop(&runtime->sched.pool);
-    end_drain(runtime);
+    drain_last(runtime, deadline_ns, &report);
   } else {
     tp__mutex_lock(&runtime->mutex);
     while (tp__a32_load_relaxed(&runtime->state.life) != TP__LIFE_DRAINED)
-      tp__cond_wait_until(&runtime->changed, &runtime->mutex, TP__NEVER);
+      tp__sched_wait_until(&runtime->sched, &runtime->changed, &runtime->mutex, TP__NEVER);
     tp__mutex_unlock(&runtime->mutex);
   }
-  report.leaks = tp__pool_leaks(&runtime->sched.pool, NULL, NULL);
-  report.complete = report.leaks == 0;
+  count_leaks(runtime, &report);
   return report;
 }
 
@@ -820,14 +861,30 @@ tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_repo
 
 /* ---- a drain that was submitted ---- */
 
-typedef struct submitted_drain {
+/* How far a pumped one is. It waits between steps, so that the host goes on: it may have to answer what the drain waits
+ * for. The last step pumps, and waits for what was cancelled. */
+enum drain_stage { DRAIN_CLOSES, DRAIN_WAITS, DRAIN_CANCELS, DRAIN_ENDS };
+
+typedef struct tp__submitted_drain {
   tp_runtime *runtime;
   int64_t deadline_ns;
   tp_drain_end_fn on_end;
   void *ctx;
   /* under the runtime's lock */
   bool is_begun, is_first;
+  /* of the thread that pumps */
+  enum drain_stage stage;
+  tp_drain_report report;
 } submitted_drain;
+
+static void drain_ended(submitted_drain *d, const tp_drain_report *report) {
+  tp_runtime *runtime = d->runtime;
+  tp__inside frame;
+  tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
+  if (d->on_end) d->on_end(d->ctx, report);
+  tp__inside_leave(&frame);
+  tp__release(&runtime->allocator, d, sizeof *d);
+}
 
 static void drain_thread_run(void *arg) {
   submitted_drain *d = arg;
@@ -837,11 +894,82 @@ static void drain_thread_run(void *arg) {
   bool is_first = d->is_first;
   tp__mutex_unlock(&runtime->mutex);
   tp_drain_report report = drain(runtime, is_first, d->deadline_ns);
-  tp__inside frame;
-  tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
-  if (d->on_end) d->on_end(d->ctx, &report);
-  tp__inside_leave(&frame);
-  tp__release(&runtime->allocator, d, sizeof *d);
+  drain_ended(d, &report);
+}
+
+static uint64_t count(tp_runtime *runtime, tp__turn_kind kind) {
+  tp__mutex_lock(&runtime->mutex);
+  uint64_t left = count_locked(runtime, kind);
+  tp__mutex_unlock(&runtime->mutex);
+  return left;
+}
+
+/* Whether there is what a drain waits for until its deadline. */
+static bool drain_waits(tp_runtime *runtime, uint64_t turns) {
+  if (turns > 0 || count(runtime, TP__TURN_CLOSING) > 0 || count(runtime, TP__TURN_DETACHED) > 0) return true;
+  return !runtime->store.durable && tp__jobs_counts(&runtime->jobs).open > 0;
+}
+
+/* @return whether it is over: the report is complete. */
+static bool drain_step(submitted_drain *d) {
+  tp_runtime *runtime = d->runtime;
+  uint64_t turns;
+  switch (d->stage) {
+    case DRAIN_CLOSES:
+      tp__turn_table_fence(&runtime->turn_table); /* each turn that began is seen from here on */
+      if (runtime->layer_ops->close_all) runtime->layer_ops->close_all(runtime, d->deadline_ns);
+      d->stage = DRAIN_WAITS;
+      return false;
+    case DRAIN_WAITS:
+      turns = count(runtime, TP__TURN_DRIVEN) + count(runtime, TP__TURN_HELD);
+      if (tp__now_ns() < d->deadline_ns && drain_waits(runtime, turns)) return false;
+      d->report.turns_cancelled = turns;
+      d->stage = turns > 0 ? DRAIN_CANCELS : DRAIN_ENDS;
+      return false;
+    case DRAIN_CANCELS:
+      tp__runtime_cancel_all(runtime); /* a turn that was being born then is cancelled in the next round */
+      if (count(runtime, TP__TURN_DRIVEN) + count(runtime, TP__TURN_CLOSING) == 0) d->stage = DRAIN_ENDS;
+      return false;
+    case DRAIN_ENDS:
+      drain_last(runtime, d->deadline_ns, &d->report);
+      return true;
+  }
+  return true;
+}
+
+/* One step of a pumped drain. It pumps in its last one, where this is called again, and finds none. @return whether the
+ * pump has something to do at once; else it looks again soon. */
+static bool pump_drain(tp_runtime *runtime, int64_t *ret_next_ns) {
+  tp__mutex_lock(&runtime->mutex);
+  submitted_drain *d = runtime->pumped_drain;
+  runtime->pumped_drain = NULL;
+  bool drained = tp__a32_load_relaxed(&runtime->state.life) == TP__LIFE_DRAINED;
+  tp__mutex_unlock(&runtime->mutex);
+  if (!d) return false;
+  enum drain_stage stage = d->stage;
+  bool ended = d->is_first ? drain_step(d) : drained;
+  if (ended) {
+    count_leaks(runtime, &d->report);
+    drain_ended(d, &d->report);
+    return true;
+  }
+  bool waits = !d->is_first || d->stage == stage;
+  tp__mutex_lock(&runtime->mutex);
+  runtime->pumped_drain = d;
+  tp__mutex_unlock(&runtime->mutex);
+  if (waits) *ret_next_ns = tp__now_ns() + TP__NS_PER_MS;
+  return !waits;
+}
+
+/* What threads of its own do where there are threads. */
+static bool step(const void *owner, int64_t *ret_next_ns) {
+  tp_runtime *runtime = (tp_runtime *)(uintptr_t)owner;
+  int64_t jobs_ns = TP__NEVER, drain_ns = TP__NEVER;
+  bool any = tp__jobs_pump(&runtime->jobs, &jobs_ns);
+  if (!any) any = pump_drain(runtime, &drain_ns);
+  int64_t next_ns = jobs_ns < drain_ns ? jobs_ns : drain_ns;
+  if (next_ns < *ret_next_ns) *ret_next_ns = next_ns;
+  return any;
 }
 
 /* The thread is there before anything is refused: without one nothing has happened. */
@@ -851,16 +979,24 @@ tp_status tp_runtime_drain_submit(tp_runtime *runtime, uint32_t limit_ms, tp_dra
   TP__TRY(tp__runtime_usable(runtime, fault));
   submitted_drain *d = tp__alloc_zero(&runtime->allocator, sizeof *d);
   if (!d) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a drain");
-  *d = (submitted_drain){
-      .runtime = runtime, .deadline_ns = tp__deadline_after_ms(tp__now_ns(), limit_ms), .on_end = on_end, .ctx = ctx};
+  *d = (submitted_drain){.runtime = runtime,
+                         .deadline_ns = tp__deadline_after_ms(tp__now_ns(), limit_ms),
+                         .on_end = on_end,
+                         .ctx = ctx,
+                         .report = {.struct_size = sizeof(tp_drain_report)}};
   tp__mutex_lock(&runtime->mutex);
-  tp_status status = TP_ERR_BUSY;
-  if (!runtime->drain_thread)
+  tp_status status = runtime->drain_submitted ? TP_ERR_BUSY : TP_OK;
+  if (status == TP_OK && runtime->options.pump) {
+    status = tp__pump_open(&runtime->sched.pump); /* it may not have been started */
+    if (status == TP_OK) runtime->pumped_drain = d;
+  } else if (status == TP_OK)
     status = tp__thread_start(&runtime->allocator, "tp-drain", drain_thread_run, d, &runtime->drain_thread);
   if (status == TP_OK) {
+    runtime->drain_submitted = true;
     d->is_first = begin_drain_locked(runtime);
     d->is_begun = true;
     tp__cond_broadcast(&runtime->changed);
+    tp__sched_wake(&runtime->sched);
   }
   tp__mutex_unlock(&runtime->mutex);
   if (status == TP_OK) return TP_OK;
@@ -876,6 +1012,8 @@ static void join_drain(tp_runtime *runtime) {
   runtime->drain_thread = NULL;
   tp__mutex_unlock(&runtime->mutex);
   if (thread) tp__thread_join(thread);
+  int64_t next_ns;
+  while (pump_drain(runtime, &next_ns)) {}
 }
 
 /* ---- load ---- */
@@ -932,6 +1070,36 @@ static void free_drained(tp_runtime *runtime) {
   tp__attempts_end_abandoned(&runtime->sched);
   tp__inside_leave(&frame);
   if (!tp__pool_orphan(&runtime->sched.pool, destroy, runtime)) destroy(runtime);
+}
+
+/* ---- without threads ---- */
+
+int tp_runtime_fd(const tp_runtime *runtime) {
+  if (!runtime || !runtime->options.pump || tp__runtime_is_forked(runtime)) return -1;
+  return tp__pump_is_open(&runtime->sched.pump) ? tp__pollable_fd(&runtime->sched.pump.pollable) : -1;
+}
+
+/* In ms, for poll(): rounded up. */
+static int wait_ms_of(int64_t next_ns) {
+  if (next_ns == TP__NEVER) return -1;
+  int64_t left_ns = next_ns > 0 ? next_ns - tp__now_ns() : 0;
+  int64_t left_ms = left_ns > 0 ? (left_ns - 1) / TP__NS_PER_MS + 1 : 0;
+  return left_ms < INT_MAX ? (int)left_ms : INT_MAX;
+}
+
+tp_status tp_runtime_pump(tp_runtime *runtime, uint32_t items_max, int *ret_wait_ms, tp_fault *fault) {
+  int64_t next_ns = TP__NEVER;
+  if (!runtime) return tp__fail_null(fault, "runtime");
+  TP__TRY(tp__runtime_usable(runtime, fault));
+  if (!runtime->options.pump)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "the runtime has threads of its own: set tp_runtime_options.pump");
+  if (tp__inside_is_of(runtime))
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_runtime_pump() was called from inside a handler or a callback");
+  tp_status status =
+      tp__runtime_life(runtime) == TP__LIFE_NEW ? TP_OK : tp__pump_run(&runtime->sched, items_max, &next_ns);
+  if (status != TP_OK) return tp__fail(fault, status, NULL, "another thread pumps this runtime");
+  if (ret_wait_ms) *ret_wait_ms = wait_ms_of(next_ns);
+  return TP_OK;
 }
 
 void tp_runtime_free(tp_runtime *runtime) {

@@ -110,7 +110,7 @@ tp_status tp__runtime_new(const tp_runtime_options *options, const tp__layer_ops
 void tp__runtime_free_unstarted(tp_runtime *runtime);
 /** Cancels every turn and every detached run. Any thread, without lock. */
 void tp__runtime_cancel_all(tp_runtime *runtime);
-/** A drain waits for what signals no end: up to a millisecond. */
+/** A drain waits for what signals no end: up to a millisecond. Where the runtime is pumped, the caller pumps. */
 void tp__runtime_poll_interval(tp_runtime *runtime);
 static inline const tp__runtime_state *tp__runtime_state_of(const tp_runtime *runtime) {
   return (const tp__runtime_state *)(const void *)runtime;

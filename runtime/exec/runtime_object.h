@@ -44,9 +44,11 @@ struct tp_runtime {
   uint32_t turn_counts[TP__TURN_KINDS]; /* of these */
   bool refuses_detached;                /* a drain has waited for the last of them */
   bool store_opening, store_opened;
-  bool audit_gives, audit_again; /* a thread gives audit rows to the store; and there is another one */
-  tp__audit_cursor audit_cursor; /* that thread's */
-  tp__thread *drain_thread;      /* of a drain that was submitted; joined by the free */
+  bool audit_gives, audit_again;            /* a thread gives audit rows to the store; and there is another one */
+  tp__audit_cursor audit_cursor;            /* that thread's */
+  tp__thread *drain_thread;                 /* of a drain that was submitted; joined by the free */
+  struct tp__submitted_drain *pumped_drain; /* the same without a thread; NULL: none, or it has ended */
+  bool drain_submitted;                     /* there was one */
 };
 _Static_assert(offsetof(struct tp_runtime, state) == 0, "tp__runtime_state_of() finds it there");
 

@@ -245,6 +245,8 @@ tp_status tp__parker_init(tp__parker *parker);
 void tp__parker_fini(tp__parker *parker);
 /** Sleeps until unparked or deadline_ns; consumes the token. @return true when there was a token. */
 bool tp__parker_park_until(tp__parker *parker, int64_t deadline_ns);
+/** Consumes the token if there is one; never sleeps. */
+bool tp__parker_take(tp__parker *parker);
 /** Must not race with fini: the owner of the parker takes the token of the last unpark (see tp__strand). */
 void tp__parker_unpark(tp__parker *parker);
 

@@ -149,6 +149,8 @@ static bool take_token(tp__parker *parker) {
   return tp__a32_cas_acq_rel(&parker->word, &expected, EMPTY); /* pairs with unpark */
 }
 
+bool tp__parker_take(tp__parker *parker) { return tp__a32_load_relaxed(&parker->word) == TOKEN && take_token(parker); }
+
 bool tp__parker_park_until(tp__parker *parker, int64_t deadline_ns) {
   uint32_t expected = EMPTY;
   if (!tp__a32_cas_acq_rel(&parker->word, &expected, PARKED)) return take_token(parker);

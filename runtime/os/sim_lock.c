@@ -118,6 +118,14 @@ bool tp__parker_park_until(tp__parker *parker, int64_t deadline_ns) {
   return woken;
 }
 
+bool tp__parker_take(tp__parker *parker) {
+  tp__mutex_lock(&parker->mutex);
+  bool taken = parker->token;
+  parker->token = false;
+  tp__mutex_unlock(&parker->mutex);
+  return taken;
+}
+
 void tp__parker_unpark(tp__parker *parker) {
   tp__mutex_lock(&parker->mutex);
   parker->token = true;

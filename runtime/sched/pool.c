@@ -26,6 +26,7 @@ tp_status tp__pool_init(tp__pool *pool, const tp__sched_options *options) {
   memset(pool, 0, sizeof *pool);
   pool->options = options;
   pool->threads_max = options->handler_threads;
+  pool->paused_max = options->pumped ? TP__PUMP_PAUSED_MAX : TP__PAUSED_MAX;
   pool->abandoned_max = options->abandoned_max;
   pool->lane_max[TP__LANE_AWAITED] = options->handler_threads;
   pool->lane_max[TP__LANE_HISTORY] = tp__history_threads(options->handler_threads);
@@ -78,7 +79,7 @@ void tp__pool_check_locked(const tp__pool *pool) {
   assert(begun >= most || begun == pool->running_count + pool->abandoned_count + pool->paused_count);
   /* Only paused functions wait for their place, or are abandoned while they wait. */
   assert(pool->returning_count <= pool->paused_count && pool->paused_abandoned_count <= pool->paused_count);
-  assert(pool->paused_count <= TP__PAUSED_MAX);
+  assert(pool->paused_count <= pool->paused_max);
   /* A thread that is idle is one of those there are, and is parked: so is the list of them. */
   assert(pool->idle_count <= pool->thread_count && !pool->idle == (pool->idle_count == 0));
   assert(!pool->idle || pool->idle->is_idle);
@@ -86,6 +87,8 @@ void tp__pool_check_locked(const tp__pool *pool) {
   assert(pool->started_count >= pool->thread_count || pool->started_count == UINT16_MAX);
 }
 #endif
+
+static tp__sched *sched_of(tp__pool *pool) { return TP__CONTAINER(pool, tp__sched, pool); }
 
 /* ---- the queue of a lane, the line of a permit ---- */
 
@@ -95,6 +98,7 @@ static void queue_locked(tp__pool *pool, tp__pool_item *item) {
   item->place = TP__POOL_QUEUED;
   tp__a32_store_relaxed(&pool->queued_count, tp__pool_queued_count(pool) + 1);
   tp__list_push(&pool->lanes[item->lane], &item->link);
+  tp__sched_wake(sched_of(pool));
 }
 
 /* Of an item in a lane. */
@@ -119,6 +123,12 @@ static void leave_line_locked(tp__pool *pool, tp__pool_item *item) {
 
 /* ---- places in the lanes ---- */
 
+/* A permit or a place came back for a function that waited. */
+static void may_resume_locked(tp__pool *pool) {
+  tp__cond_broadcast(&pool->may_resume);
+  tp__sched_wake(sched_of(pool));
+}
+
 static void occupy_locked(tp__pool *pool, tp__lane lane) {
   pool->lane_running[lane]++;
   pool->running_count++;
@@ -127,7 +137,7 @@ static void occupy_locked(tp__pool *pool, tp__lane lane) {
 static void vacate_locked(tp__pool *pool, tp__lane lane) {
   pool->lane_running[lane]--;
   pool->running_count--;
-  if (pool->returning_count > 0) tp__cond_broadcast(&pool->may_resume);
+  if (pool->returning_count > 0) may_resume_locked(pool);
 }
 
 /* How many functions may run beside the abandoned: so many of these have another thread in their place. Threads beyond
@@ -194,7 +204,7 @@ static void permit_back_locked(tp__pool *pool, tp__pool_item *item) {
   tp__permits *permits = item->permits;
   if (!permits) return;
   tp__permits_return(permits, item->abandoned);
-  if (permits->returning > 0) tp__cond_broadcast(&pool->may_resume);
+  if (permits->returning > 0) may_resume_locked(pool);
   else serve_line_locked(pool, permits);
 }
 
@@ -341,11 +351,10 @@ static void refuse_unput(tp__pool *pool) {
 
 static bool staff_locked(tp__pool *pool);
 
-/* A thread that runs a turn on does not take what is queued: that is for other threads. */
-static void run_item(tp__pool_thread *self, tp__pool_item *item) {
-  tp__pool *pool = self->pool;
+/* A thread that runs a turn on does not take what is queued: that is for other threads. self: NULL where it pumps. */
+static void run_item(tp__pool *pool, tp__pool_thread *self, tp__pool_item *item) {
   tp__attempt *attempt = tp__attempt_of(item);
-  item->ran_on = self->number;
+  item->ran_on = self ? self->number : 1;
   tp__strand *owned = tp__attempt_call(attempt);
   tp__mutex_lock(&pool->mutex);
   end_running_locked(pool, item, tp__attempt_deferred(attempt));
@@ -364,8 +373,21 @@ static void run_item(tp__pool_thread *self, tp__pool_item *item) {
 /* One after the other, as long as the turn that a thread runs on leaves it the next one. @return whether any. */
 static bool run_items(tp__pool_thread *self, tp__pool_item *item) {
   bool any = item != NULL;
-  for (; item; item = take_offer(self)) run_item(self, item);
+  for (; item; item = take_offer(self)) run_item(self->pool, self, item);
   return any;
+}
+
+bool tp__pool_run_one(tp__pool *pool) {
+  tp__inside frame;
+  if (tp__pool_queued_count(pool) == 0) return false; /* what is queued from now on wakes the pump */
+  tp__mutex_lock(&pool->mutex);
+  tp__pool_item *item = take_locked(pool, NULL);
+  tp__mutex_unlock(&pool->mutex);
+  if (!item) return false;
+  tp__inside_enter(&frame, pool->options->owner, TP__THREAD_HANDLER);
+  run_item(pool, NULL, item);
+  tp__inside_leave(&frame);
+  return true;
 }
 
 static void thread_run(void *arg) {
@@ -436,11 +458,13 @@ static bool start_thread_locked(tp__pool *pool) {
 /* Every thread is held by an abandoned attempt or a paused one. Where a thread could not be started for want
  * of memory, there is none either. */
 static bool is_lost_locked(const tp__pool *pool) {
+  if (pool->options->pumped) return false;
   return pool->thread_count <= pool->abandoned_count + pool->paused_count || places(pool) == 0;
 }
 
 /* More is queued than idle threads take: one more is started. @return false when no thread would ever run it. */
 static bool staff_locked(tp__pool *pool) {
+  if (pool->options->pumped) return true;
   if (tp__pool_queued_count(pool) > pool->idle_count && may_start_locked(pool)) start_thread_locked(pool);
   return !is_lost_locked(pool);
 }
@@ -627,7 +651,7 @@ bool tp__pool_abandon(tp__pool *pool, tp__pool_item *item) {
     case TP__POOL_PAUSED: /* it has no permit to hold, and needs no place any more */
       item->abandoned = true;
       pool->paused_abandoned_count++;
-      if (pool->returning_count > 0) tp__cond_broadcast(&pool->may_resume);
+      if (pool->returning_count > 0) may_resume_locked(pool);
       break;
     case TP__POOL_DEFERRED: /* its token gives the permit back, if it ever ends */
       item->abandoned = true;
@@ -650,7 +674,7 @@ bool tp__pool_abandon(tp__pool *pool, tp__pool_item *item) {
 static tp_status pause_locked(tp__pool *pool, tp__pool_item *item) {
   if (item->place != TP__POOL_RUNNING) return TP_ERR_USAGE;
   if (item->abandoned) return TP_ERR_CANCELLED;
-  if (pool->paused_count == TP__PAUSED_MAX) return TP_ERR_FULL;
+  if (pool->paused_count == pool->paused_max) return TP_ERR_FULL;
   item->place = TP__POOL_PAUSED;
   vacate_locked(pool, item->lane);
   pool->paused_count++;
@@ -671,14 +695,16 @@ tp_status tp__pool_pause(tp__pool *pool, tp__pool_item *item) {
 static void take_permit_back_locked(tp__pool *pool, tp__pool_item *item) {
   tp__permits *permits = item->permits;
   tp__permits_reserve(permits);
-  while (!tp__permits_resume(permits, item->permits_max)) tp__cond_wait(&pool->may_resume, &pool->mutex);
+  while (!tp__permits_resume(permits, item->permits_max))
+    (void)tp__sched_wait_until(sched_of(pool), &pool->may_resume, &pool->mutex, TP__NEVER);
   if (permits->returning == 0) serve_line_locked(pool, permits); /* more than one may have come back */
 }
 
 static void take_place_back_locked(tp__pool *pool, tp__pool_item *item) {
   pool->lane_returning[item->lane]++;
   pool->returning_count++;
-  while (!item->abandoned && !has_place(pool, item->lane)) tp__cond_wait(&pool->may_resume, &pool->mutex);
+  while (!item->abandoned && !has_place(pool, item->lane))
+    (void)tp__sched_wait_until(sched_of(pool), &pool->may_resume, &pool->mutex, TP__NEVER);
   pool->lane_returning[item->lane]--;
   pool->returning_count--;
   pool->paused_count--;

@@ -16,6 +16,9 @@
  * thread may be started in its place, so that what it waits for finds both. It gets both back before it goes on. One
  * that defers and leaves the waiting to its token, and would keep its permit, yields it (tp__pool_yield_permit).
  *
+ * Where the scheduler is pumped there are no threads, and none is missing: what is queued is called by the thread that
+ * pumps, and functions run above those that wait, which are paused.
+ *
  * A thread that has nothing to do takes over what is offered to a thread that was woken and has not taken it yet: a
  * wake-up may take longer than the work. The woken thread counts as idle again, and is not woken for its next offer. */
 #ifndef TP__POOL_H
@@ -42,7 +45,7 @@ typedef enum tp__lane {
 /** How many of the threads histories take: a quarter, but two at least. */
 static inline uint32_t tp__history_threads(uint32_t threads_max) { return threads_max / 4 > 2 ? threads_max / 4 : 2; }
 
-/** So many functions of a pool wait at once: each of them occupies a thread. */
+/** So many functions of a pool wait at once: each of them occupies a thread. Where it is pumped, fewer (pump.h). */
 enum { TP__PAUSED_MAX = 1024 };
 
 typedef enum tp__pool_place {
@@ -84,7 +87,7 @@ typedef struct tp__pool_item {
 typedef struct tp__pool {
   /* never changes after init */
   const struct tp__sched_options *options;
-  uint32_t threads_max, lane_max[TP__LANES];
+  uint32_t threads_max, paused_max, lane_max[TP__LANES];
   tp__mutex mutex;
   tp__cond ended_one;  /* for the stop */
   tp__cond may_resume; /* for functions that were paused: a permit or a place in a lane may be free */
@@ -115,6 +118,8 @@ typedef struct tp__pool {
 
 /** @param options  kept. */
 tp_status tp__pool_init(tp__pool *pool, const struct tp__sched_options *options);
+/** Where there are no threads: calls the function that is queued first. @return false when none may run. */
+bool tp__pool_run_one(tp__pool *pool);
 /** Nothing may be queued. Joins every thread but those that run abandoned attempts.
  *  @return how many are still running. */
 uint32_t tp__pool_stop(tp__pool *pool);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sched: the threads on which strands and attempts run: engine workers, the timer and the handler threads, with the
- * count of open tokens. It knows strands and attempts, and nothing of what they are of: its owner, a pointer that it
- * compares and never follows, is what its threads are inside of (tp__inside). */
+ * count of open tokens; or no threads, and a pump (pump.h). It knows strands and attempts, and nothing of what they are
+ * of: its owner, a pointer that it compares and never follows, is what its threads are inside of (tp__inside). */
 #ifndef TP__SCHED_H
 #define TP__SCHED_H
 
 #include "runtime/sched/pool.h"
+#include "runtime/sched/pump.h"
 #include "runtime/sched/timer.h"
 #include "runtime/sched/worker.h"
 
@@ -21,7 +22,11 @@ typedef struct tp__sched_options {
   size_t strands_max; /* how many may be scheduled at once */
   uint32_t handler_threads, layer_threads, detached_threads, abandoned_max;
   uint32_t tokens_max;     /* how many tokens may be open */
+  bool pumped;             /* no threads: threads of the host pump */
   bool answers_to_workers; /* a handler thread never becomes the owner of the strand that it answered */
+  /** Where it is pumped: one step of what the owner does on threads of its own elsewhere, without lock. May be NULL.
+   *  @return whether there was one; else *ret_next_ns is when there may be, and is left as it is for never. */
+  bool (*step)(const void *owner, int64_t *ret_next_ns);
   /** Every handler thread there may be is held by a function that was abandoned. Without lock; once until one of them
    *  came back. May be NULL. */
   void (*on_exhausted)(const void *owner, uint32_t abandoned);
@@ -36,6 +41,7 @@ typedef struct tp__sched {
   tp__workers workers;
   tp__pool pool;
   tp__timer timer;
+  tp__pump pump;
   /* atomic */
   tp__a32 tokens_open;
   tp__a32 completers; /* threads inside of an answer by token: the owner stays while there are any */

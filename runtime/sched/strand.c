@@ -114,7 +114,7 @@ struct tp__sleeper {
 /* The push that ended IDLE calls this, once per IDLE: this thread schedules the strand. A sleeping synchronous
  * owner has published itself by the release that made the strand IDLE. */
 static void schedule(tp__strand *strand) {
-  if (strand->sleeper) tp__parker_unpark(&strand->sleeper->parker);
+  if (strand->sleeper) tp__sched_unpark(strand->sched, &strand->sleeper->parker);
   else tp__workers_push(&strand->sched->workers, strand);
 }
 
@@ -166,7 +166,7 @@ void tp__strand_acquire(tp__strand *strand) {
   tp_status status = tp__parker_init(&w.parker);
   assert(status == TP_OK);
   (void)status;
-  if (tp__strand_push(strand, &w.message)) tp__parker_park_until(&w.parker, TP__NEVER);
+  if (tp__strand_push(strand, &w.message)) tp__sched_park(strand->sched, &w.parker, TP__NEVER);
   tp__parker_fini(&w.parker);
 }
 
@@ -296,7 +296,7 @@ static void close_and_end(tp__strand *strand, tp__running *running) {
 static bool return_to_caller(tp__strand *strand) {
   if (!strand->sleeper || !*strand->sleeper->done) return false;
   stops(strand);
-  tp__parker_unpark(&strand->sleeper->parker);
+  tp__sched_unpark(strand->sched, &strand->sleeper->parker);
   return true;
 }
 
@@ -316,7 +316,7 @@ static void run(tp__strand *strand, tp__running *running) {
       tp__waiter *next_owner = strand->handoff;
       strand->handoff = next_owner->next;
       stops(strand);
-      tp__parker_unpark(&next_owner->parker);
+      tp__sched_unpark(strand->sched, &next_owner->parker);
       return;
     }
     if (strand->wake_ns != TP__NEVER) {
@@ -383,10 +383,10 @@ static void sleep_as_owner(tp__strand *strand, tp__sleeper *sleeper) {
   bool has_left = tp__aptr_cas_acq_rel(&strand->inbox, &expected, IDLE);
   tp__pool_wake(to_wake);
   if (has_left) {
-    bool woken = tp__parker_park_until(&sleeper->parker, wake_ns);
+    bool woken = tp__sched_park(strand->sched, &sleeper->parker, wake_ns);
     /* Woken: the strand was given to us. Else it is free, and ours again; or it has an owner, by which or by whose
      * successor it will be given: then that wake-up is taken, so that no thread touches the parker afterwards. */
-    if (!woken && !tp__strand_try_acquire(strand)) tp__parker_park_until(&sleeper->parker, TP__NEVER);
+    if (!woken && !tp__strand_try_acquire(strand)) tp__sched_park(strand->sched, &sleeper->parker, TP__NEVER);
   }
   works(strand);
   strand->sleeper = NULL;

@@ -95,6 +95,18 @@ static void timer_run(void *arg) {
   tp__mutex_unlock(&timer->mutex);
 }
 
+static tp__sched *sched_of(tp__timer *timer) { return TP__CONTAINER(timer, tp__sched, timer); }
+
+int64_t tp__timer_fire(tp__timer *timer) {
+  tp__mutex_lock(&timer->mutex);
+  int64_t now_ns = timer->root ? tp__now_ns() : 0;
+  while (timer->root && timer->root->armed_ns <= now_ns) fire_locked(timer, timer->root);
+  int64_t next_ns = timer->root ? timer->root->armed_ns : TP__NEVER;
+  timer->looks_ns = next_ns;
+  tp__mutex_unlock(&timer->mutex);
+  return next_ns;
+}
+
 tp_status tp__timer_init(tp__timer *timer) {
   memset(timer, 0, sizeof *timer);
   TP__TRY(tp__mutex_init(&timer->mutex, TP__RANK_timer));
@@ -106,6 +118,10 @@ tp_status tp__timer_init(tp__timer *timer) {
 tp_status tp__timer_start(tp__timer *timer, const tp_allocator *allocator) {
   timer->stop = false;
   timer->looks_ns = 0; /* the thread looks at the heap before it first waits */
+  if (sched_of(timer)->options.pumped) {
+    timer->looks_ns = TP__NEVER;
+    return TP_OK;
+  }
   return tp__thread_start(allocator, "tp-timer", timer_run, timer, &timer->thread);
 }
 
@@ -137,6 +153,7 @@ void tp__timer_arm(tp__strand *strand, int64_t at_ns) {
     if (at_ns < timer->looks_ns) { /* once for each earlier time: the woken thread sets it anew */
       timer->looks_ns = at_ns;
       tp__cond_signal(&timer->changed);
+      tp__sched_wake(strand->sched);
     }
   }
   tp__mutex_unlock(&timer->mutex);

@@ -11,15 +11,19 @@
 typedef struct tp__timer {
   tp__mutex mutex;
   tp__cond changed;
-  tp__thread *thread; /* NULL: not started */
+  tp__thread *thread; /* NULL: not started, or the scheduler is pumped */
   /* under mutex */
   tp__strand *root;
-  int64_t looks_ns; /* when the thread looks at the heap again by itself; what is armed for later wakes it not now */
+  /* When the thread, or the one that pumps, looks at the heap again by itself: what is armed for later does not wake
+   * it. */
+  int64_t looks_ns;
   bool stop;
 } tp__timer;
 
 tp_status tp__timer_init(tp__timer *timer);
 tp_status tp__timer_start(tp__timer *timer, const tp_allocator *allocator);
+/** Where there is no thread: wakes the strands that are due. @return when the next one is; TP__NEVER. */
+int64_t tp__timer_fire(tp__timer *timer);
 /** Joins the thread. Nothing may be armed. */
 void tp__timer_stop(tp__timer *timer);
 void tp__timer_fini(tp__timer *timer);

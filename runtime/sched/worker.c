@@ -8,6 +8,7 @@
 #define SLEEPER UINT32_C(1)
 #define SEARCHER (UINT32_C(1) << 15)
 #define STOPPED (UINT32_C(1) << 31) /* the threads are gone */
+#define PUMPED (UINT32_C(1) << 30)  /* there are no threads: the only bit until it is stopped */
 #define SLEEPERS(idle) ((idle) % SEARCHER)
 #define SEARCHERS(idle) ((idle) % STOPPED / SEARCHER)
 
@@ -197,6 +198,10 @@ static void worker_run(void *arg) {
 
 tp_status tp__workers_start(tp__workers *workers) {
   const tp__sched_options *options = workers->options;
+  if (options->pumped) {
+    tp__a32_store_release(&workers->idle, PUMPED);
+    return TP_OK;
+  }
   const tp_allocator *allocator = options->allocator;
   workers->each = tp__alloc_zero(allocator, workers->count * sizeof *workers->each);
   if (!workers->each) return TP_ERR_NO_MEMORY;
@@ -215,14 +220,21 @@ tp_status tp__workers_start(tp__workers *workers) {
   return TP_OK;
 }
 
+static tp__sched *sched_of(tp__workers *workers) { return TP__CONTAINER(workers, tp__sched, workers); }
+
 /* On a thread that is none of ours: a turn that its host still holds may get a message, a cancel or its end. */
 static void run_rest(tp__workers *workers) {
   tp__strand *strand;
   while ((strand = tp__queue_mpmc_pop(workers->queue))) tp__strand_run(strand);
 }
 
-void tp__workers_stop(tp__workers *workers) {
-  if (!workers->each) return;
+bool tp__workers_run_one(tp__workers *workers) {
+  tp__strand *strand = tp__queue_mpmc_pop(workers->queue);
+  if (strand) tp__strand_run(strand);
+  return strand != NULL;
+}
+
+static void stop_threads(tp__workers *workers) {
   tp__mutex_lock(&workers->mutex);
   workers->stop = true;
   tp__cond_broadcast(&workers->work);
@@ -230,6 +242,11 @@ void tp__workers_stop(tp__workers *workers) {
   for (uint32_t i = 0; i < workers->count && workers->each[i].thread; i++) tp__thread_join(workers->each[i].thread);
   tp__release(workers->options->allocator, workers->each, workers->count * sizeof *workers->each);
   workers->each = NULL;
+}
+
+void tp__workers_stop(tp__workers *workers) {
+  if (workers->each) stop_threads(workers);
+  else if (!workers->options->pumped) return;
   tp__a32_or_acq_rel(&workers->idle, STOPPED); /* pairs with tp__workers_push: one of the two sees the other's */
   if (!TP__BUG(TP__BUG_LEFT_QUEUED)) run_rest(workers);
 }
@@ -244,5 +261,6 @@ void tp__workers_push(tp__workers *workers, tp__strand *strand) {
     if (!TP__BUG(TP__BUG_LEFT_QUEUED)) run_rest(workers);
     return;
   }
-  wake_one(workers, idle);
+  if (idle & PUMPED) tp__pump_wake(&sched_of(workers)->pump);
+  else wake_one(workers, idle);
 }

@@ -35,8 +35,9 @@ typedef struct tp__workers {
   /* under mutex */
   bool stop;
   uint32_t wakes; /* given and not yet taken: each is a searcher already */
-  /* atomic: sleepers, searchers and the end (worker.c); acq_rel: written by a worker before its last look at the
-   * queue, read by read-modify-write by pushers after their push. On lines of its own, and so is the next. */
+  /* atomic: sleepers, searchers, the end, and whether there are no threads (worker.c); acq_rel: written by a worker
+   * before its last look at the queue, read by read-modify-write by pushers after their push. On lines of its own, and
+   * so is the next. */
   char before[128];
   tp__a32 idle;
   char between[124];
@@ -47,12 +48,14 @@ typedef struct tp__workers {
 
 /** @param options  kept. */
 tp_status tp__workers_init(tp__workers *workers, const struct tp__sched_options *options);
-/** Starts the threads, all or none. */
+/** Starts the threads, all or none; none where the scheduler is pumped. */
 tp_status tp__workers_start(tp__workers *workers);
 /** Lets the queue run empty, then joins. What is pushed afterwards runs on the thread that pushes it, which must hold
  *  no lock of ours: the timer has to be stopped before. */
 void tp__workers_stop(tp__workers *workers);
 void tp__workers_fini(tp__workers *workers);
+/** Where there are no threads: runs the strand that was scheduled first. @return false when there is none. */
+bool tp__workers_run_one(tp__workers *workers);
 /** Schedules a strand that the caller just made non-idle. */
 void tp__workers_push(tp__workers *workers, tp__strand *strand);
 /** A look, which may be over when it returns: whether a worker has nothing to do. */
