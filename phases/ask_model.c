@@ -184,6 +184,7 @@ static tp_status take_response(tp_call *call, const tp__model_call *answered, tp
   if (!tp__arena_text(call->arena, theirs->text, &ours.text) ||
       !tp__arena_text(call->arena, theirs->stop_reason, &ours.stop_reason) ||
       !tp__arena_text(call->arena, theirs->provider_data, &ours.provider_data) ||
+      !tp__arena_text(call->arena, theirs->finish_word, &ours.finish_word) ||
       !tp__calls_copy(call->arena, theirs->calls, theirs->call_count, &ours.calls))
     return TP_ERR_NO_MEMORY;
   (void)tp__shown_fill(ret_response, &ours, sizeof ours);

@@ -77,6 +77,8 @@ struct tp__drive {
   tp__a32 model_index;                /* atomic: of session->models: which one is asked; it never goes back */
   tp_text response_text;              /* of the last response, in the arena */
   tp_text stop_reason, provider_data; /* likewise */
+  tp_text finish_word;                /* likewise */
+  tp_finish finish;                   /* of the last request */
   const tp_tool_call *const *calls;   /* of the last response, in the arena */
   size_t call_count;
   tp_tool_result *results;

@@ -111,7 +111,8 @@ static bool copy_event(copy *c, const tp_event *event) {
          (!event->tool_call || copy_call(c, event->tool_call)) &&
          (!event->tool_result || copy_result(c, event->tool_result)) && (!event->job || copy_job(c, event->job)) &&
          (!event->question || copy_question(c, event->question)) &&
-         tp__arena_text(&c->arena, event->parent_turn, &c->event.parent_turn);
+         tp__arena_text(&c->arena, event->parent_turn, &c->event.parent_turn) &&
+         tp__arena_text(&c->arena, event->finish_word, &c->event.finish_word);
 }
 
 static void copy_free(copy *c) {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/model.h"
 
+#include <strings.h>
+
 #include "phases/parts.h"
 #include "runtime/inbox/destroy.h"
 
@@ -178,9 +180,92 @@ tp_status tp__response_read(const tp_model_response *theirs, tp_model_response *
   tp_model_response response;
   TP__TRY(read_struct(&response, sizeof response, theirs, "tp_model_response", fault));
   TP__TRY(check_provider_data("tp_model_response", response.provider_data, fault));
+  if (response.reserved_) return refuse_reserved("tp_model_response", fault);
+  if (response.finish < TP_FINISH_UNKNOWN || response.finish > TP_FINISH_PAUSE)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "%d is no tp_model_response.finish", (int)response.finish);
   TP__TRY(check_calls(response.calls, response.call_count, fault));
   *ret_response = response;
   return TP_OK;
+}
+
+/* ---- how an answer ends ---- */
+
+static const char *const finish_names[] = {
+    [TP_FINISH_STOP] = "stop",       [TP_FINISH_LENGTH] = "length",         [TP_FINISH_FILTER] = "filter",
+    [TP_FINISH_REFUSAL] = "refusal", [TP_FINISH_TOOL_CALLS] = "tool_calls", [TP_FINISH_ERROR] = "error",
+    [TP_FINISH_PAUSE] = "pause"};
+
+const char *tp_finish_name(tp_finish finish) { return TP__NAME_AT(finish_names, finish, "unknown"); }
+
+/* The words of the providers, in small letters. */
+static const struct {
+  const char *word;
+  tp_finish finish;
+} finish_words[] = {
+    {"stop", TP_FINISH_STOP},
+    {"end_turn", TP_FINISH_STOP},
+    {"stop_sequence", TP_FINISH_STOP},
+    {"eos", TP_FINISH_STOP},
+    {"eos_token", TP_FINISH_STOP},
+    {"complete", TP_FINISH_STOP},
+    {"completed", TP_FINISH_STOP},
+    {"finished", TP_FINISH_STOP},
+    {"length", TP_FINISH_LENGTH},
+    {"max_tokens", TP_FINISH_LENGTH},
+    {"max_output_tokens", TP_FINISH_LENGTH},
+    {"max_completion_tokens", TP_FINISH_LENGTH},
+    {"max_length", TP_FINISH_LENGTH},
+    {"model_length", TP_FINISH_LENGTH},
+    {"token_limit", TP_FINISH_LENGTH},
+    {"model_context_window_exceeded", TP_FINISH_LENGTH},
+    {"filter", TP_FINISH_FILTER},
+    {"content_filter", TP_FINISH_FILTER},
+    {"content_filtered", TP_FINISH_FILTER},
+    {"guardrail_intervened", TP_FINISH_FILTER},
+    {"guardrails", TP_FINISH_FILTER},
+    {"safety", TP_FINISH_FILTER},
+    {"image_safety", TP_FINISH_FILTER},
+    {"recitation", TP_FINISH_FILTER},
+    {"blocklist", TP_FINISH_FILTER},
+    {"prohibited_content", TP_FINISH_FILTER},
+    {"spii", TP_FINISH_FILTER},
+    {"sensitive", TP_FINISH_FILTER},
+    {"refusal", TP_FINISH_REFUSAL},
+    {"refused", TP_FINISH_REFUSAL},
+    {"tool_calls", TP_FINISH_TOOL_CALLS},
+    {"tool_call", TP_FINISH_TOOL_CALLS},
+    {"tool_use", TP_FINISH_TOOL_CALLS},
+    {"function_call", TP_FINISH_TOOL_CALLS},
+    {"error", TP_FINISH_ERROR},
+    {"failed", TP_FINISH_ERROR},
+    {"network_error", TP_FINISH_ERROR},
+    {"engine_error", TP_FINISH_ERROR},
+    {"server_error", TP_FINISH_ERROR},
+    {"internal_error", TP_FINISH_ERROR},
+    {"insufficient_system_resource", TP_FINISH_ERROR},
+    {"malformed_function_call", TP_FINISH_ERROR},
+    {"abort", TP_FINISH_ERROR},
+    {"aborted", TP_FINISH_ERROR},
+    {"cancelled", TP_FINISH_ERROR},
+    {"canceled", TP_FINISH_ERROR},
+    {"pause", TP_FINISH_PAUSE},
+    {"pause_turn", TP_FINISH_PAUSE},
+};
+
+tp_finish tp_finish_of(tp_text word) {
+  for (size_t i = 0; i < sizeof finish_words / sizeof *finish_words; i++) {
+    const char *known = finish_words[i].word;
+    if (word.size == strlen(known) && strncasecmp(word.data, known, word.size) == 0) return finish_words[i].finish;
+  }
+  return TP_FINISH_UNKNOWN;
+}
+
+void tp__response_finish(tp_model_response *response) {
+  TP__ASSERT(response->finish <= TP_FINISH_PAUSE);
+  if (response->finish_word.size == 0) response->finish_word = response->stop_reason;
+  if (response->finish == TP_FINISH_UNKNOWN) response->finish = tp_finish_of(response->stop_reason);
+  bool goes_on = response->finish == TP_FINISH_UNKNOWN || response->finish == TP_FINISH_STOP;
+  if (goes_on) response->finish = response->call_count > 0 ? TP_FINISH_TOOL_CALLS : TP_FINISH_STOP;
 }
 
 void tp_model_free(tp_model *model) {

@@ -58,5 +58,7 @@ tp_status tp__tool_call_read(const tp_tool_call *theirs, tp_tool_call *ret_call,
 tp_status tp__message_read(const tp_message *theirs, tp_message *ret_message, tp_fault *fault);
 /** The same of the response's calls. */
 tp_status tp__response_read(const tp_model_response *theirs, tp_model_response *ret_response, tp_fault *fault);
+/** Sets what the provider left out: finish and finish_word by stop_reason, and TOOL_CALLS where there are calls. */
+void tp__response_finish(tp_model_response *response);
 
 #endif

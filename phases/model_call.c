@@ -144,12 +144,25 @@ static bool is_sound(tp__model_call *c, const tp_model_response *response) {
   bool sound = false;
   if (!tp_utf8_valid(response->text, NULL)) refuse_response(c, "its text", "is not UTF-8");
   else if (!tp_utf8_valid(response->stop_reason, NULL)) refuse_response(c, "its stop_reason", "is not UTF-8");
+  else if (!tp_utf8_valid(response->finish_word, NULL)) refuse_response(c, "its finish_word", "is not UTF-8");
   else sound = true;
   for (size_t i = 0; sound && i < response->call_count; i++) {
     tp_tool_call call;
     sound = tp__tool_call_read(response->calls[i], &call, NULL) == TP_OK && is_sound_call(c, &call);
   }
   return sound;
+}
+
+/* The provider says of its answer that it failed: the request may be repeated. */
+static void fail_as_it_ended(tp__model_call *c) {
+  TP__ASSERT(c->failure == TP_OK && c->response.finish == TP_FINISH_ERROR);
+  tp_text word = c->response.finish_word;
+  c->failure = TP_ERR_MODEL;
+  c->retryable = true;
+  c->failure_message =
+      tp__arena_printf(&c->answer_arena, "the answer ended with an error%s%.*s%s; try again", word.size ? " (" : "",
+                       (int)(word.size < 80 ? word.size : 80), word.size ? word.data : "", word.size ? ")" : "")
+          .data;
 }
 
 static void take_response(tp__model_call *c, const tp_model_response *theirs) {
@@ -161,13 +174,16 @@ static void take_response(tp__model_call *c, const tp_model_response *theirs) {
     return;
   }
   if (!is_sound(c, &in)) return;
+  tp__response_finish(&in);
   c->response = in;
   c->failure = TP_ERR_NO_MEMORY;
   if (tp__arena_text(&c->answer_arena, in.text, &c->response.text) &&
       tp__arena_text(&c->answer_arena, in.stop_reason, &c->response.stop_reason) &&
       tp__arena_text(&c->answer_arena, in.provider_data, &c->response.provider_data) &&
+      tp__arena_text(&c->answer_arena, in.finish_word, &c->response.finish_word) &&
       tp__calls_copy(&c->answer_arena, in.calls, in.call_count, &c->response.calls))
     c->failure = TP_OK;
+  if (c->failure == TP_OK && in.finish == TP_FINISH_ERROR) fail_as_it_ended(c);
 }
 
 /* extra: the response; NULL: the model failed. */

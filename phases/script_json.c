@@ -111,8 +111,19 @@ static tp_status read_usage(const reader *r, tp_text map, size_t index, tp_model
   return read_number(r, usage, place, "cost_micros", &response->cost_micros);
 }
 
+static tp_status read_finish(const reader *r, tp_text map, const char *place, tp_finish *finish) {
+  tp_text name = {NULL, 0};
+  TP__TRY(read_text(r, map, place, "finish", &name));
+  for (tp_finish i = TP_FINISH_STOP; i <= TP_FINISH_PAUSE; i++)
+    if (tp_text_is(name, tp_finish_name(i))) *finish = i;
+  if (name.size == 0 || *finish != TP_FINISH_UNKNOWN) return TP_OK;
+  return tp__fail(r->fault, TP_ERR_MALFORMED, "script",
+                  "%s: finish must be stop, length, filter, refusal, tool_calls, error or pause, not %.*s", place,
+                  (int)(name.size < 40 ? name.size : 40), name.data);
+}
+
 static tp_status read_response(reader *r, tp_text map, size_t index) {
-  static const char *const known[] = {"text", "tool_calls", "stop_reason", "usage", NULL};
+  static const char *const known[] = {"text", "tool_calls", "stop_reason", "finish", "usage", NULL};
   TP__ASSERT(index < r->count);
   char place[PLACE_SIZE];
   snprintf(place, sizeof place, "responses[%zu]", index);
@@ -122,9 +133,10 @@ static tp_status read_response(reader *r, tp_text map, size_t index) {
   TP__TRY(expect_map(r, map, place, known));
   TP__TRY(read_text(r, map, place, "text", &response->text));
   TP__TRY(read_text(r, map, place, "stop_reason", &response->stop_reason));
+  TP__TRY(read_finish(r, map, place, &response->finish));
   TP__TRY(read_calls(r, map, index, place, response));
   TP__TRY(read_usage(r, map, index, response));
-  if (response->call_count == 0 && tp_value_get(map, "text").size == 0)
+  if (response->call_count == 0 && tp_value_get(map, "text").size == 0 && response->finish == TP_FINISH_UNKNOWN)
     return refuse(r, place, "needs text, tool_calls, or both");
   return TP_OK;
 }

@@ -36,9 +36,11 @@ static bool copy_response(tp__arena *arena, const tp_model_response *in, tp_mode
   *out = *in;
   if (!tp__arena_text(arena, in->text, &out->text) || !tp__calls_copy(arena, in->calls, in->call_count, &out->calls) ||
       !tp__arena_text(arena, in->stop_reason, &out->stop_reason) ||
-      !tp__arena_text(arena, in->provider_data, &out->provider_data))
+      !tp__arena_text(arena, in->provider_data, &out->provider_data) ||
+      !tp__arena_text(arena, in->finish_word, &out->finish_word))
     return false;
-  if (out->stop_reason.size == 0) out->stop_reason = tp_text_of(out->call_count > 0 ? "tool_use" : "end_turn");
+  bool has_finish = in->finish != TP_FINISH_UNKNOWN || in->stop_reason.size > 0;
+  if (!has_finish) out->stop_reason = tp_text_of(out->call_count > 0 ? "tool_use" : "end_turn");
   return true;
 }
 

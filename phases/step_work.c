@@ -75,7 +75,8 @@ static bool keep_response(tp__drive *d, const tp_model_response *response) {
     if (!call->id.data) return false;
   }
   return tp__arena_text(&d->arena, response->stop_reason, &d->stop_reason) &&
-         tp__arena_text(&d->arena, response->provider_data, &d->provider_data);
+         tp__arena_text(&d->arena, response->provider_data, &d->provider_data) &&
+         tp__arena_text(&d->arena, response->finish_word, &d->finish_word);
 }
 
 /* A provider's numbers come from outside: negative ones count as none, and no sum runs over. */
@@ -153,6 +154,10 @@ static void model_ended(tp__model_call *call, tp_status status) {
     tp__drive_note_request(d, tp__drive_shown_model(d), started_ns, ended_ns, status);
   }
   tp__drive_note_answer(d, call, status);
+  d->finish = response ? response->finish : status == TP_ERR_CANCELLED ? TP_FINISH_UNKNOWN : TP_FINISH_ERROR;
+  d->finish_word = (tp_text){NULL, 0};
+  tp_text word = d->finish == TP_FINISH_UNKNOWN ? d->finish_word : call->response.finish_word;
+  if (!response && !tp__arena_text(&d->arena, word, &d->finish_word)) d->finish_word = (tp_text){NULL, 0};
   tp__event(d->turn, &(tp_event){.kind = TP_EVENT_MODEL_END,
                                  .visibility = TP_VISIBILITY_USER_VISIBLE,
                                  .status = status,
@@ -161,6 +166,8 @@ static void model_ended(tp__model_call *call, tp_status status) {
                                  .cost_micros = response ? at_least_none(response->cost_micros) : 0,
                                  .text = response ? response->text : (tp_text){NULL, 0},
                                  .model = tp__drive_shown_model(d),
+                                 .finish = d->finish,
+                                 .finish_word = word,
                                  .started_ns = started_ns,
                                  .ended_ns = ended_ns});
   if (status == TP_OK) model_succeeded(d, &call->response);

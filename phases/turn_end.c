@@ -21,6 +21,8 @@ static void fill_result(const tp__drive *d, tp_turn_result *result) {
                              .bare_reason = d->bare_reason,
                              .iterations = d->iterations,
                              .tool_calls = d->tool_calls,
+                             .finish = d->finish,
+                             .finish_word = d->finish_word,
                              .input_tokens = d->input_tokens,
                              .output_tokens = d->output_tokens,
                              .cost_micros = d->cost_micros,
@@ -52,13 +54,15 @@ static void record_end(const tp__drive *d, const tp_turn_result *result) {
                            .output_tokens = result->output_tokens,
                            .cost_micros = result->cost_micros,
                            .phase = result->phase,
+                           .finish = result->finish,
                            .subscription = result->subscription,
                            .reason = result->reason,
                            .step_count = d->step_count,
                            .step = tp__drive_show_step,
                            .step_source = d,
                            .steps_dropped = d->steps_dropped,
-                           .parent_turn = tp__turn_parent_id(&d->turn->core)};
+                           .parent_turn = tp__turn_parent_id(&d->turn->core),
+                           .finish_word = result->finish_word};
   if (result->started_ns) record.started_unix_ms = (result->started_ns + offset_ns) / TP__NS_PER_MS;
   tp__turn_record_give(runtime, &record);
 }

@@ -120,7 +120,8 @@ static void judge(cli_chat *chat, const tp_turn_result *result) {
   bool wrong =
       result->outcome == TP_TURN_FAILED || result->outcome == TP_TURN_TIMED_OUT || result->outcome == TP_TURN_CANCELLED;
   check_stored(chat, result);
-  if (wrong && !chat->terminal) note(chat, cli_interrupted(&chat->interrupt) ? CLI_INTERRUPTED : CLI_NEGATIVE);
+  if ((wrong || cli_is_cut(result)) && !chat->terminal)
+    note(chat, cli_interrupted(&chat->interrupt) ? CLI_INTERRUPTED : CLI_NEGATIVE);
 }
 
 static void end_turn(cli_chat *chat, const tp_turn_result *result) {

@@ -166,6 +166,14 @@ static void show_outcome(screen *s, const tp_turn_result *result) {
   cli_print_string(s->output, "\n");
 }
 
+/* "[length] the answer is cut: …". */
+static void show_finish(screen *s, const tp_turn_result *result) {
+  cli_paint_on(s->output, CLI_WARN);
+  cli_printf(s->output, "[%s]", tp_finish_name(result->finish));
+  cli_paint_off(s->output);
+  cli_printf(s->output, " %s\n", cli_finish_note(result));
+}
+
 /* "1.2 s · 19 + 10 tokens · 2 requests · 1 tool call". */
 static void show_figures(screen *s, const tp_turn_result *result) {
   char duration[DURATION_SIZE], tokens[64] = "", cost[64] = "", calls[64] = "", words[320];
@@ -183,6 +191,7 @@ static void show_figures(screen *s, const tp_turn_result *result) {
 void cli_screen_end(screen *s, const tp_turn_result *result) {
   cli_screen_line_end(s);
   if (result->outcome != TP_TURN_COMPLETED) show_outcome(s, result);
+  else if (cli_finish_note(result)) show_finish(s, result);
   if (s->terminal && result->started_ns) show_figures(s, result);
   if (s->terminal) cli_print_string(s->output, "\n");
   s->streamed = false;

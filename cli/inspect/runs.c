@@ -217,6 +217,8 @@ static void print_turn_json(const listing *list, const tp_turn_record *turn) {
   if (turn->subscription.size) cli_map_add_text(&p, "subscription", turn->subscription);
   if (turn->reason.size) cli_map_add_text(&p, "reason", turn->reason);
   if (turn->parent_turn.size) cli_map_add_text(&p, "parent_turn", turn->parent_turn);
+  if (turn->finish) cli_map_add_string(&p, "finish", tp_finish_name((tp_finish)turn->finish));
+  if (turn->finish_word.size) cli_map_add_text(&p, "finish_word", turn->finish_word);
   cli_data_add_ids(&p, turn->ids);
   cli_map_print(&p, list->output);
 }
@@ -241,6 +243,8 @@ static void print_turn(const listing *list, const tp_turn_record *turn) {
   print_text(output, "tenant", turn->ids[TP_ID_TENANT]);
   print_text(output, "reason", turn->reason);
   print_text(output, "ended by", turn->subscription);
+  if (turn->finish) print_text(output, "finish", tp_text_of(tp_finish_name((tp_finish)turn->finish)));
+  print_text(output, "by its word", turn->finish_word);
   if (turn->phase) print_text(output, "in phase", tp_text_of(cli_data_phase(list->data, turn->phase, phase)));
   cli_printf(output, "  duration      %s: history %s, model %s, tools %s, phases and the rest %s\n",
              cli_duration((double)duration_ns).text, cli_duration((double)(turn->load_ns + turn->append_ns)).text,

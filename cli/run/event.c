@@ -81,6 +81,35 @@ static void add_request(cli_map *p, const cli_request *request) {
   cli_map_close(p);
 }
 
+static void add_finish(cli_map *p, tp_finish finish, tp_text word) {
+  cli_map_add_string(p, "finish", tp_finish_name(finish));
+  if (word.size) cli_map_add_text(p, "finish_word", word);
+}
+
+/* ---- how an answer ended ---- */
+
+static const struct {
+  tp_finish finish;
+  const char *note;
+} finish_notes[] = {
+    {TP_FINISH_LENGTH, "the answer is cut: it reached the limit of tokens"},
+    {TP_FINISH_FILTER, "the provider filtered the answer"},
+    {TP_FINISH_REFUSAL, "the model refused to answer"},
+    {TP_FINISH_PAUSE, "the model paused: the next message lets it go on"},
+    {TP_FINISH_TOOL_CALLS, "the model meant to call tools, and its answer has no call"},
+};
+
+const char *cli_finish_note(const tp_turn_result *result) {
+  if (result->outcome != TP_TURN_COMPLETED) return NULL;
+  for (size_t i = 0; i < sizeof finish_notes / sizeof *finish_notes; i++)
+    if (finish_notes[i].finish == result->finish) return finish_notes[i].note;
+  return result->finish == TP_FINISH_STOP && result->text.size == 0 ? "the answer is empty" : NULL;
+}
+
+bool cli_is_cut(const tp_turn_result *result) {
+  return cli_finish_note(result) != NULL && result->finish != TP_FINISH_STOP;
+}
+
 /* ---- events ---- */
 
 static bool has_outcome(tp_event_kind kind) {
@@ -113,6 +142,7 @@ void cli_events_add(cli_events *events, const tp_runtime *runtime, const tp_even
     cli_map_add_string(&p, "outcome", event->status ? tp_status_name(event->status) : "TP_OK");
   if (event->model.data) cli_map_add_text(&p, "model", event->model);
   if (event->text.data) cli_map_add_text(&p, "text", event->text);
+  if (event->finish) add_finish(&p, event->finish, event->finish_word);
   if (event->subscription) cli_map_add_string(&p, "subscription", event->subscription);
   if (event->run) {
     cli_map_open(&p, "run");
@@ -140,6 +170,8 @@ void cli_events_add_result(cli_events *events, const char *session, const tp_tur
   cli_map_add_string(&p, "code", result->code ? tp_status_name(result->code) : "TP_OK");
   cli_map_add_text(&p, "text", result->text);
   cli_map_add_text(&p, "reason", result->reason);
+  if (result->finish) add_finish(&p, result->finish, result->finish_word);
+  if (cli_finish_note(result)) cli_map_add_string(&p, "note", cli_finish_note(result));
   cli_map_add_int(&p, "iterations", result->iterations);
   cli_map_add_int(&p, "tool_calls", result->tool_calls);
   cli_map_add_int(&p, "input_tokens", result->input_tokens);

@@ -33,6 +33,10 @@ void cli_events_add_result(cli_events *events, const char *session, const tp_tur
 void cli_events_add_dead(cli_events *events, const tp_job *job);
 /** Keeps how many background jobs were lost: an event "background", made by the command. */
 void cli_events_add_background(cli_events *events, uint64_t jobs_dead, uint64_t jobs_lost);
+/** What a person should know of how the last answer of a completed turn ended; NULL: nothing. */
+const char *cli_finish_note(const tp_turn_result *result);
+/** Whether the turn completed and its last answer is not what the model would have said: cut, filtered, refused, …. */
+bool cli_is_cut(const tp_turn_result *result);
 /** The event at index, a map; borrowed till the next add or clear. */
 tp_text cli_events_get(const cli_events *events, size_t index);
 /** The text, or the int (else 0), under a key of an event or of a map in it. */

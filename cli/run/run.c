@@ -193,7 +193,8 @@ static int play_turn(player *p, tp_session *session, const cli_turn *turn) {
   p->playing = false;
   if (status == TP_OK) {
     check_stored(p, result);
-    if (went_wrong(result->outcome)) note(p, cli_interrupted(&p->interrupt) ? CLI_INTERRUPTED : CLI_NEGATIVE);
+    if (went_wrong(result->outcome) || cli_is_cut(result))
+      note(p, cli_interrupted(&p->interrupt) ? CLI_INTERRUPTED : CLI_NEGATIVE);
     end_turn(p, turn->session, result);
   }
   tp_submission_unref(submission);

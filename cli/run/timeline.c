@@ -480,6 +480,13 @@ static void print_end(timeline *t, tp_text result) {
     cli_print_string(t->output, ": ");
     cli_print_cut(t->output, reason, 2 * CUT_WIDTH);
   }
+  tp_text note = cli_event_text(result, "note");
+  if (note.size) {
+    cli_print_string(t->output, ": ");
+    cli_paint_on(t->output, CLI_WARN);
+    cli_print(t->output, note.data, note.size);
+    cli_paint_off(t->output);
+  }
   cli_print(t->output, "\n", 1);
 }
 

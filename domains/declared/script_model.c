@@ -125,18 +125,31 @@ static tp_status read_usage(struct script *script, uint32_t response_index, tp_m
   return status;
 }
 
+static tp_status read_finish(struct script *script, uint32_t response, tp_finish *finish) {
+  uint32_t index;
+  tp_status status = find_field(script, response, "finish", TP_VALUE_TEXT, &index);
+  if (status != TP_OK || index == 0) return status;
+  tp_text name = tp__yaml_text(&script->yaml, index);
+  for (tp_finish i = TP_FINISH_STOP; i <= TP_FINISH_PAUSE; i++)
+    if (tp__is_word(name, tp_finish_name(i))) *finish = i;
+  if (*finish != TP_FINISH_UNKNOWN) return TP_OK;
+  return refuse_at(script, index, "finish must be stop, length, filter, refusal, tool_calls, error or pause");
+}
+
 static tp_status read_response(struct script *script, uint32_t index) {
   tp_model_response *response = &script->responses[script->response_count];
   script->list[script->response_count++] = response;
   response->struct_size = sizeof *response;
-  tp_status status = expect_map(script, index, "a response", "text, tool_calls, stop_reason, usage");
+  tp_status status = expect_map(script, index, "a response", "text, tool_calls, stop_reason, finish, usage");
   if (status == TP_OK) status = read_text(script, index, "text", &response->text);
   if (status == TP_OK) status = read_calls(script, index, response);
   if (status == TP_OK) status = read_usage(script, index, response);
-  response->stop_reason = tp_text_of(response->call_count > 0 ? "tool_use" : "end_turn");
+  if (status == TP_OK) status = read_finish(script, index, &response->finish);
+  bool has_finish = response->finish != TP_FINISH_UNKNOWN;
+  if (!has_finish) response->stop_reason = tp_text_of(response->call_count > 0 ? "tool_use" : "end_turn");
   if (status == TP_OK) status = read_text(script, index, "stop_reason", &response->stop_reason);
   if (status != TP_OK) return status;
-  if (response->call_count > 0 || tp__yaml_get(&script->yaml, index, "text") != 0) return TP_OK;
+  if (has_finish || response->call_count > 0 || tp__yaml_get(&script->yaml, index, "text") != 0) return TP_OK;
   return refuse_at(script, index, "a response needs text, tool_calls, or both");
 }
 

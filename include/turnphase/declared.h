@@ -32,9 +32,10 @@ TP_API tp_status tp_yaml_decode(tp_text yaml, const char *name, tp_writer *write
  *        tool_calls:
  *          - {id: c1, name: search, arguments: {city: Oslo}}
  *        stop_reason: tool_use         # optional: that with tool_calls, else end_turn
+ *        finish: tool_calls            # optional: stop, length, filter, refusal, tool_calls, error or pause
  *        usage: {input_tokens: 10, output_tokens: 5, cost_micros: 0}   # optional
- *  A call needs a name; arguments are a map, empty when left out. Unknown keys, wrong types and a response with neither
- *  text nor tool_calls are refused with line and column.
+ *  A call needs a name; arguments are a map, empty when left out. Unknown keys, wrong types and a response with none
+ *  of text, tool_calls and finish are refused with line and column.
  *  @param ret_model  as of tp_script_model_new(): tp_model_free() when it was not taken.
  *  @return as tp_yaml_decode() and tp_script_model_new().
  *  Threads: any. */

@@ -79,6 +79,24 @@ typedef struct tp_model_request {
 /** The host's own pointer, as tp_call_data(). Threads: any, as long as the request is valid. */
 TP_API void *tp_model_request_data(const tp_model_request *request, tp_id_kind id);
 
+/** How an answer ended. */
+typedef enum tp_finish {
+  TP_FINISH_UNKNOWN = 0,    /* there is no answer; of a response: what its stop_reason means */
+  TP_FINISH_STOP = 1,       /* the model had said everything */
+  TP_FINISH_LENGTH = 2,     /* it is cut: a limit of tokens was reached */
+  TP_FINISH_FILTER = 3,     /* the provider left out content, or all of it */
+  TP_FINISH_REFUSAL = 4,    /* the model declined to answer */
+  TP_FINISH_TOOL_CALLS = 5, /* it calls tools */
+  TP_FINISH_ERROR = 6,      /* it failed on the way: the request failed */
+  TP_FINISH_PAUSE = 7,      /* the provider paused; the same conversation may go on */
+  TP_FINISH_FORCE_32 = 0x7fffffff
+} tp_finish;
+/** The constant's word in small letters: "tool_calls"; "unknown" for any other number. Static text. Threads: any. */
+TP_API const char *tp_finish_name(tp_finish finish);
+/** What a provider's own word for the end of an answer means, in any case: "end_turn", "max_tokens", "SAFETY", ….
+ *  @return TP_FINISH_UNKNOWN for a word that is not known. Threads: any. */
+TP_API tp_finish tp_finish_of(tp_text word);
+
 /** The response of a model. */
 typedef struct tp_model_response {
   size_t struct_size;
@@ -97,6 +115,13 @@ typedef struct tp_model_response {
    *    "refusal" str: the words of an answer that refuses; optional.
    *  Other keys are the provider's own. It is no part of the answer. */
   tp_text provider_data;
+  /** UNKNOWN: by tp_finish_of() of stop_reason; where that is not known, TOOL_CALLS with calls, else STOP. ERROR: the
+   *  request failed, and may be repeated. */
+  tp_finish finish;
+  /** Must be zero. */
+  uint32_t reserved_;
+  /** The provider's own word, as it came; empty: stop_reason. */
+  tp_text finish_word;
 } tp_model_response;
 
 /** A model provider: filled by the host, or made by the library (tp_script_model_new()). It is passed by
@@ -208,12 +233,12 @@ TP_API tp_status tp_script_model_new(const tp_model_response *const *responses, 
 /** Makes a script model from JSON text, a map:
  *      {"responses": [{"text": "Let me look.",
  *                      "tool_calls": [{"id": "c1", "name": "search", "arguments": {"city": "Oslo"}}],
- *                      "stop_reason": "tool_use",
+ *                      "stop_reason": "tool_use", "finish": "tool_calls",
  *                      "usage": {"input_tokens": 10, "output_tokens": 5, "cost_micros": 0}},
  *                     {"text": "Rain."}],
  *       "repeat": true}
- *  Only responses is required, of a call its name, and of a response text or tool_calls. Unknown keys and wrong types
- *  are refused. It is the form of tp_script_model_load() (declared.h).
+ *  Only responses is required, of a call its name, and of a response text, tool_calls or finish. Unknown keys and
+ *  wrong types are refused. It is the form of tp_script_model_load() (declared.h).
  *  @param json  NUL-terminated.
  *  @param ret_model  as of tp_script_model_new().
  *  @return TP_OK; TP_ERR_MALFORMED with the place: "responses[0].tool_calls[1] needs a name"; as tp_json_decode() and

@@ -368,8 +368,8 @@ typedef struct tp_turn_record {
   int64_t input_tokens, output_tokens, cost_micros;
   /** Of the subscription that ended it; 0: none did. */
   tp_phase_id phase;
-  /** Zero. */
-  uint32_t reserved_;
+  /** tp_finish, of the last answer. */
+  uint32_t finish;
   /** That ended it; empty: none did. */
   tp_text subscription;
   /** Of a turn that did not complete: safe to show. */
@@ -383,6 +383,8 @@ typedef struct tp_turn_record {
   uint64_t steps_dropped;
   /** Of a nested turn: the id of the turn whose call ran it; else empty. */
   tp_text parent_turn;
+  /** The provider's own word for finish; may be empty. */
+  tp_text finish_word;
 } tp_turn_record;
 /** Receives turn records; false stops. Threads: the calling one. */
 typedef bool (*tp_turn_record_fn)(void *ctx, const tp_turn_record *record);

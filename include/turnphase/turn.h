@@ -106,6 +106,11 @@ typedef struct tp_event {
   const tp_question *question;
   /** TURN_BEGIN of a nested turn: the id of the turn whose call runs it; else empty. */
   tp_text parent_turn;
+  /** MODEL_END: how the answer ended, ERROR where the request failed; and the provider's own word, or empty. */
+  tp_finish finish;
+  /** Zero. */
+  uint32_t reserved_;
+  tp_text finish_word;
 } tp_event;
 /** The host's own pointer, as tp_call_data(). Of an event from an inbox: as it was when the event happened.
  *  Threads: the one that the event was given to. */
@@ -570,13 +575,17 @@ typedef struct tp_turn_result {
   tp_reason why;
   uint32_t iterations;
   uint32_t tool_calls;
-  uint32_t reserved_;
+  /** How the last answer of the turn ended, as its MODEL_END has it; UNKNOWN: there was none. An answer that is cut,
+   *  filtered or refused completes the turn all the same. */
+  tp_finish finish;
   tp_text subscription;
   /** The subscription's reason as it was given. */
   tp_text bare_reason;
   int64_t input_tokens, output_tokens, cost_micros;
   /** started_ns is 0 for a turn that never began. */
   int64_t started_ns, ended_ns;
+  /** The provider's own word for finish, such as "max_tokens"; may be empty. */
+  tp_text finish_word;
 } tp_turn_result;
 /** Frees a result of tp_turn_run(). Accepts NULL. Threads: any. Also after tp_runtime_free(). */
 TP_API void tp_turn_result_free(const tp_turn_result *result);

@@ -37,6 +37,7 @@ void tp__openai_answer_fini(tp__openai_answer *answer) {
   tp__heap_free(answer->spans, answer->span_capacity * sizeof *answer->spans);
   tp__bytes_fini(&answer->text);
   tp__bytes_fini(&answer->stop);
+  tp__bytes_fini(&answer->word);
   *answer = (tp__openai_answer){.bytes_max = 0};
 }
 
@@ -250,15 +251,23 @@ void tp__openai_answer_text_listed(tp__openai_answer *answer, tp__openai_spot sp
 
 /* ---- how it ended, and what it cost ---- */
 
-void tp__openai_answer_stop_text(tp__openai_answer *answer, tp_text reason) {
-  if (reason.size == 0) return;
-  answer->bytes_left += answer->stop.size;
-  tp__bytes_clear(&answer->stop);
-  (void)append(answer, &answer->stop, NULL, reason);
+static void set_text(tp__openai_answer *answer, tp__bytes *to, tp_text text) {
+  answer->bytes_left += to->size;
+  tp__bytes_clear(to);
+  (void)append(answer, to, NULL, text);
 }
 
-void tp__openai_answer_stop(tp__openai_answer *answer, const char *reason) {
-  tp__openai_answer_stop_text(answer, tp_text_of(reason));
+void tp__openai_answer_stop(tp__openai_answer *answer, const char *reason, tp_text word) {
+  if (word.size == 0) return;
+  set_text(answer, &answer->stop, reason ? tp_text_of(reason) : word);
+  set_text(answer, &answer->word, word);
+}
+
+tp_finish tp__openai_answer_finish(const tp__openai_answer *answer) {
+  tp_finish finish = tp_finish_of(tp__bytes_text(&answer->word));
+  if (finish == TP_FINISH_UNKNOWN) finish = tp_finish_of(tp__bytes_text(&answer->stop));
+  if (finish == TP_FINISH_UNKNOWN && answer->stop.size > 0) finish = TP_FINISH_STOP;
+  return finish == TP_FINISH_STOP && answer->refuses ? TP_FINISH_REFUSAL : finish;
 }
 
 static void take_count(int64_t *to, int64_t count) {
@@ -431,6 +440,8 @@ tp_status tp__openai_answer_response(tp__openai_answer *answer, tp_model_respons
                                       .calls = answer->list,
                                       .call_count = answer->calls.count,
                                       .stop_reason = tp__bytes_text(&answer->stop),
+                                      .finish = tp__openai_answer_finish(answer),
+                                      .finish_word = tp__bytes_text(&answer->word),
                                       .input_tokens = answer->usage.input > 0 ? answer->usage.input : 0,
                                       .output_tokens = answer->usage.output > 0 ? answer->usage.output : 0};
   if (answer->stop.size == 0) ret_response->stop_reason = tp_text_of(answer->calls.count ? "tool_use" : "end_turn");

@@ -59,6 +59,8 @@ typedef struct tp__openai_answer {
   tp__openai_span *spans;
   size_t span_count, span_capacity;
   tp__bytes stop; /* as tp_model_response.stop_reason has it */
+  tp__bytes word; /* as the endpoint said it */
+  bool refuses;   /* there is text in which the model declines */
   tp__openai_calls calls;
   tp__openai_block *blocks;
   size_t block_count, block_capacity;
@@ -98,9 +100,11 @@ void tp__openai_answer_text_listed(tp__openai_answer *answer, tp__openai_spot sp
 /** Whether the text is what the spot has already, in several pieces or long: a last piece that repeats all of it. */
 bool tp__openai_answer_repeats(const tp__openai_answer *answer, tp__openai_spot spot, tp_text text);
 
-/** The stop reason; stays what it was when reason is empty. */
-void tp__openai_answer_stop(tp__openai_answer *answer, const char *reason);
-void tp__openai_answer_stop_text(tp__openai_answer *answer, tp_text reason);
+/** Why it ended, as tp_model_response.stop_reason has it, and in the endpoint's own word; both stay what they were when
+ *  the word is empty.   @param reason  NULL: the word. */
+void tp__openai_answer_stop(tp__openai_answer *answer, const char *reason, tp_text word);
+/** How it ended, as far as it is known; UNKNOWN before an end has come. */
+tp_finish tp__openai_answer_finish(const tp__openai_answer *answer);
 /** Counts below 0 leave what is there. */
 void tp__openai_answer_usage(tp__openai_answer *answer, const tp__openai_usage *usage);
 

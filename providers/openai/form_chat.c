@@ -358,10 +358,10 @@ static void take_finish(tp__openai_answer *answer, tp_text reason) {
       {"stop", "end_turn"}, {"length", "max_tokens"}, {"tool_calls", "tool_use"}, {"function_call", "tool_use"}};
   for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++) {
     if (!tp__is_word(reason, reasons[i].theirs)) continue;
-    tp__openai_answer_stop(answer, reasons[i].ours);
+    tp__openai_answer_stop(answer, reasons[i].ours, reason);
     return;
   }
-  tp__openai_answer_stop_text(answer, reason);
+  tp__openai_answer_stop(answer, NULL, reason);
 }
 
 /** The values of a map under some keys, which are found in one walk. */
@@ -394,6 +394,7 @@ static void take_delta(tp__openai_answer *answer, tp_text delta, bool is_whole, 
   bool repeats = ends && tp__openai_answer_repeats(answer, content_spot, tp_value_text(picks[CONTENT].value));
   take_content(answer, picks[CONTENT].value, is_whole || repeats);
   take_text(answer, refusal_spot, tp_value_text(picks[REFUSAL].value), is_whole);
+  answer->refuses = answer->refuses || tp_value_text(picks[REFUSAL].value).size > 0;
   take_calls(answer, picks[CALLS].value, is_whole);
   take_function_call(answer, picks[FUNCTION].value, is_whole);
 }

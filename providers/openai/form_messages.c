@@ -218,7 +218,7 @@ static void take_delta(tp__openai_answer *answer, tp_text event) {
 }
 
 static void take_message_delta(tp__openai_answer *answer, tp_text event) {
-  tp__openai_answer_stop_text(answer, tp__openai_text(tp_value_get(event, "delta"), "stop_reason"));
+  tp__openai_answer_stop(answer, NULL, tp__openai_text(tp_value_get(event, "delta"), "stop_reason"));
   take_usage(answer, tp_value_get(event, "usage"));
 }
 
@@ -243,7 +243,7 @@ static void take_whole(tp__openai_answer *answer, tp_text message) {
   int64_t index = 0;
   for (tp_value_walk walk = {0}; tp_value_next(tp_value_get(message, "content"), &walk); index++)
     take_block(answer, index, walk.value);
-  tp__openai_answer_stop_text(answer, tp__openai_text(message, "stop_reason"));
+  tp__openai_answer_stop(answer, NULL, tp__openai_text(message, "stop_reason"));
   take_usage(answer, tp_value_get(message, "usage"));
   answer->is_whole = true;
 }

@@ -155,7 +155,13 @@ static tp_text part_text(tp_text part) {
   return text.size > 0 ? text : tp__openai_text(part, "refusal");
 }
 
+static void take_refusal(tp__openai_answer *answer, tp_text event) {
+  answer->refuses = true;
+  take_text(answer, event);
+}
+
 static void take_text_done(tp__openai_answer *answer, tp_text event) {
+  answer->refuses = answer->refuses || tp__openai_text(event, "refusal").size > 0;
   tp__openai_answer_text_whole(answer, spot_of(event), part_text(event));
 }
 
@@ -177,7 +183,10 @@ typedef void take_text_fn(tp__openai_answer *answer, tp__openai_spot spot, tp_te
 static void take_message(tp__openai_answer *answer, int64_t index, tp_text item, take_text_fn *take) {
   tp__openai_spot spot = {index, 0};
   for (tp_value_walk walk = {0}; tp_value_next(tp_value_get(item, "content"), &walk); spot.part++)
-    if (is_text_part(walk.value)) take(answer, spot, part_text(walk.value));
+    if (is_text_part(walk.value)) {
+      answer->refuses = answer->refuses || tp__openai_text(walk.value, "refusal").size > 0;
+      take(answer, spot, part_text(walk.value));
+    }
 }
 
 /* An item that begins, or is whole; in the list of a response at its place. */
@@ -254,9 +263,13 @@ static void take_output(tp__openai_answer *answer, tp_text output) {
 
 static void take_reason(tp__openai_answer *answer, tp_text response) {
   tp_text reason = tp__openai_text(tp_value_get(response, "incomplete_details"), "reason");
-  if (tp__is_word(reason, "max_output_tokens")) tp__openai_answer_stop(answer, "max_tokens");
-  else if (reason.size > 0) tp__openai_answer_stop_text(answer, reason);
-  else tp__openai_answer_stop(answer, answer->calls.count > 0 ? "tool_use" : "end_turn");
+  tp_text status = tp__openai_text(response, "status");
+  if (tp__is_word(reason, "max_output_tokens")) tp__openai_answer_stop(answer, "max_tokens", reason);
+  else if (reason.size > 0) tp__openai_answer_stop(answer, NULL, reason);
+  else if (tp__is_word(status, "incomplete")) tp__openai_answer_stop(answer, "max_tokens", status);
+  else
+    tp__openai_answer_stop(answer, answer->calls.count > 0 ? "tool_use" : "end_turn",
+                           status.size > 0 ? status : tp_text_of("completed"));
 }
 
 static void take_response(tp__openai_answer *answer, tp_text response) {
@@ -292,7 +305,7 @@ static void take_whole(tp__openai_answer *answer, tp_text response) {
 static const tp__openai_event events[] = {
     {"response.output_text.delta", take_text},
     {"response.output_text.done", take_text_done},
-    {"response.refusal.delta", take_text},
+    {"response.refusal.delta", take_refusal},
     {"response.refusal.done", take_text_done},
     {"response.content_part.added", take_part_added},
     {"response.content_part.done", take_part_done},

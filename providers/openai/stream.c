@@ -31,7 +31,16 @@ static void conclude(tp__openai_stream *stream) {
   tp__openai_answer *answer = &stream->answer;
   tp__openai_answer_end(answer);
   if (answer->failure.code != TP_OK) return;
+  tp_finish finish = tp__openai_answer_finish(answer);
   if (!tp__openai_answer_has_content(answer) && answer->stop.size == 0 && !answer->is_whole) no_answer(stream);
+  else if (finish == TP_FINISH_ERROR)
+    (void)tp__openai_fail(failure_of(stream), TP_ERR_MODEL, true,
+                          "the endpoint broke the answer off: it ended with '%.60s'; try again",
+                          tp__bytes_string(&answer->word));
+  else if (finish == TP_FINISH_TOOL_CALLS && answer->calls.count == 0 && answer->text.size == 0)
+    (void)tp__openai_fail(failure_of(stream), TP_ERR_MODEL, true,
+                          "the answer ended with '%.60s' and has no call in it; try again",
+                          tp__bytes_string(&answer->word));
   answer->done = answer->failure.code == TP_OK;
 }
 
@@ -128,7 +137,10 @@ static bool on_event(void *ctx, tp_text name, tp_text data) {
     tp__openai_answer_event(&stream->answer, has_marks);
     take_value(stream, name, event);
     if (stream->answer.is_unread) tp__openai_sse_stray(&stream->sse, json);
-    if (stream->answer.done) tp__openai_answer_end(&stream->answer);
+    if (is_good(stream)) { /* by an event of the form */
+      stream->answer.done = false;
+      conclude(stream);
+    }
   }
   if (stream->sse.stray.failed) no_memory(stream);
   return !is_over(stream);

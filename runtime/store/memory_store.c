@@ -176,7 +176,6 @@ static tp_status turn_record(void *ctx, const tp_turn_record *theirs) {
   memory_store *store = ctx;
   tp_turn_record record;
   TP__TRY(tp__options_read(&record, sizeof record, theirs, "tp_turn_record", NULL));
-  if (record.reserved_ != 0) return TP_ERR_USAGE;
   tp__mutex_lock(&store->turns_mutex);
   tp_status status = tp__turn_ring_add(&store->turns, &record);
   tp__mutex_unlock(&store->turns_mutex);

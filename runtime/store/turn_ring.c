@@ -28,7 +28,8 @@ static bool read_step(const tp_turn_record *record, size_t index, tp_turn_step *
 }
 
 static size_t row_size(const tp_turn_record *record) {
-  size_t size = sizeof(tp__turn_row) + record->subscription.size + record->reason.size + record->parent_turn.size;
+  size_t size = sizeof(tp__turn_row) + record->subscription.size + record->reason.size + record->parent_turn.size +
+                record->finish_word.size;
   for (size_t i = 0; i < id_count(record); i++) size += record->ids[i].size;
   for (size_t i = 0; i < record->step_count; i++) {
     tp_turn_step step;
@@ -53,6 +54,7 @@ static void fill(tp__turn_row *row, const tp_turn_record *record) {
   row->record.subscription = tp__text_put(&at, record->subscription);
   row->record.reason = tp__text_put(&at, record->reason);
   row->record.parent_turn = tp__text_put(&at, record->parent_turn);
+  row->record.finish_word = tp__text_put(&at, record->finish_word);
   for (size_t i = 0; i < record->step_count; i++)
     if (read_step(record, i, &row->steps[i])) row->steps[i].name = tp__text_put(&at, row->steps[i].name);
   row->record.step = show_step;

@@ -31,7 +31,7 @@ static const tp__column turn_columns[] = {
     TURN(ended_ns),       TURN(started_unix_ms), TURN(ended_unix_ms), TURN(load_ns),       TURN(model_ns),
     TURN(tools_ns),       TURN(append_ns),       TURN(iterations),    TURN(tool_calls),    TURN(input_tokens),
     TURN(output_tokens),  TURN(cost_micros),     TURN(phase),         TURN(steps_dropped), TURN(subscription),
-    TURN(reason),         TURN(parent_turn)};
+    TURN(reason),         TURN(parent_turn),     TURN(finish),        TURN(finish_word)};
 static const tp__columns turns = TP__COLUMNS(tp_turn_record, turn_columns);
 
 #define STEP(member) TP__COLUMN(tp_turn_step, member)
@@ -347,8 +347,8 @@ static const char runs_sql[] =
 static const char turns_sql[] =
     "SELECT row, process, number, outcome, code, started_ns, ended_ns, started_unix_ms, ended_unix_ms, load_ns,"
     " model_ns, tools_ns, append_ns, iterations, tool_calls, input_tokens, output_tokens, cost_micros, phase,"
-    " steps_dropped, subscription, reason, parent_turn, tenant, agent, workspace, session, thread, turn, task, run"
-    " FROM turn WHERE row > (SELECT max(row) FROM turn) - ?1";
+    " steps_dropped, subscription, reason, parent_turn, finish, finish_word, tenant, agent, workspace, session, thread,"
+    " turn, task, run FROM turn WHERE row > (SELECT max(row) FROM turn) - ?1";
 static const char steps_sql[] =
     "SELECT kind, round, place, outcome, started_ns, ended_ns, name FROM step WHERE turn = ?1 ORDER BY position";
 static const char audits_sql[] =

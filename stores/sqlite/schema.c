@@ -29,40 +29,40 @@
   "  name TEXT NOT NULL, malformed INTEGER NOT NULL, arguments BLOB NOT NULL, PRIMARY KEY (message, position))" \
   "  WITHOUT ROWID;"
 
-#define RECORD_TABLES                                                                                                \
-  "CREATE TABLE process (id INTEGER PRIMARY KEY, process_id INTEGER NOT NULL, process_started INTEGER NOT NULL,"     \
-  "  opened_unix_ms INTEGER NOT NULL, boot_id TEXT NOT NULL);"                                                       \
-  "CREATE TABLE entry (number INTEGER PRIMARY KEY, process INTEGER NOT NULL, id INTEGER NOT NULL,"                   \
-  "  plan_hash INTEGER NOT NULL, started_ns INTEGER NOT NULL, ended_ns INTEGER NOT NULL,"                            \
-  "  started_unix_ms INTEGER NOT NULL, phase INTEGER NOT NULL, status INTEGER NOT NULL,"                             \
-  "  tenant TEXT NOT NULL, agent TEXT NOT NULL, workspace TEXT NOT NULL, session TEXT NOT NULL,"                     \
-  "  thread TEXT NOT NULL, turn TEXT NOT NULL, task TEXT NOT NULL, run TEXT NOT NULL);"                              \
-  "CREATE UNIQUE INDEX entry_id ON entry (process, id);"                                                             \
-  "CREATE INDEX entry_session ON entry (session);"                                                                   \
-  "CREATE INDEX entry_turn ON entry (turn);"                                                                         \
-  "CREATE INDEX entry_running ON entry (process) WHERE ended_ns = 0;"                                                \
-  "CREATE TABLE run (entry INTEGER NOT NULL, position INTEGER NOT NULL, subscription TEXT NOT NULL,"                 \
-  "  handler TEXT NOT NULL, owner TEXT NOT NULL, queued_ns INTEGER NOT NULL, started_ns INTEGER NOT NULL,"           \
-  "  ended_ns INTEGER NOT NULL, late_ns INTEGER NOT NULL, code INTEGER NOT NULL,"                                    \
-  "  contribution_count INTEGER NOT NULL, attempts INTEGER NOT NULL, state INTEGER NOT NULL,"                        \
-  "  reason INTEGER NOT NULL, verdict INTEGER NOT NULL, execution INTEGER NOT NULL, failure INTEGER NOT NULL,"       \
-  "  fallback_used INTEGER NOT NULL, visibility INTEGER NOT NULL, limit_ms INTEGER NOT NULL,"                        \
-  "  handler_thread INTEGER NOT NULL, PRIMARY KEY (entry, position)) WITHOUT ROWID;"                                 \
-  "CREATE TABLE audit (row INTEGER PRIMARY KEY, process INTEGER NOT NULL, unix_ms INTEGER NOT NULL,"                 \
-  "  status INTEGER NOT NULL, phase INTEGER NOT NULL, snapshot_hash INTEGER NOT NULL, duration_ns INTEGER NOT NULL," \
-  "  state INTEGER NOT NULL, reason INTEGER NOT NULL, visibility INTEGER NOT NULL, owner TEXT NOT NULL,"             \
-  "  action TEXT NOT NULL, detail TEXT NOT NULL, turn TEXT NOT NULL, subscription TEXT);"                            \
-  "CREATE TABLE turn (row INTEGER PRIMARY KEY, process INTEGER NOT NULL, number INTEGER NOT NULL,"                   \
-  "  outcome INTEGER NOT NULL, code INTEGER NOT NULL, started_ns INTEGER NOT NULL, ended_ns INTEGER NOT NULL,"       \
-  "  started_unix_ms INTEGER NOT NULL, ended_unix_ms INTEGER NOT NULL, load_ns INTEGER NOT NULL,"                    \
-  "  model_ns INTEGER NOT NULL, tools_ns INTEGER NOT NULL, append_ns INTEGER NOT NULL, iterations INTEGER NOT NULL," \
-  "  tool_calls INTEGER NOT NULL, input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL,"                    \
-  "  cost_micros INTEGER NOT NULL, phase INTEGER NOT NULL, subscription TEXT NOT NULL, reason TEXT NOT NULL,"        \
-  "  tenant TEXT NOT NULL, agent TEXT NOT NULL, workspace TEXT NOT NULL, session TEXT NOT NULL,"                     \
-  "  thread TEXT NOT NULL, turn TEXT NOT NULL, task TEXT NOT NULL, run TEXT NOT NULL,"                               \
-  "  steps_dropped INTEGER NOT NULL, parent_turn TEXT NOT NULL);"                                                    \
-  "CREATE INDEX turn_number ON turn (process, number);"                                                              \
-  "CREATE INDEX turn_session ON turn (session);"                                                                     \
+#define RECORD_TABLES                                                                                                 \
+  "CREATE TABLE process (id INTEGER PRIMARY KEY, process_id INTEGER NOT NULL, process_started INTEGER NOT NULL,"      \
+  "  opened_unix_ms INTEGER NOT NULL, boot_id TEXT NOT NULL);"                                                        \
+  "CREATE TABLE entry (number INTEGER PRIMARY KEY, process INTEGER NOT NULL, id INTEGER NOT NULL,"                    \
+  "  plan_hash INTEGER NOT NULL, started_ns INTEGER NOT NULL, ended_ns INTEGER NOT NULL,"                             \
+  "  started_unix_ms INTEGER NOT NULL, phase INTEGER NOT NULL, status INTEGER NOT NULL,"                              \
+  "  tenant TEXT NOT NULL, agent TEXT NOT NULL, workspace TEXT NOT NULL, session TEXT NOT NULL,"                      \
+  "  thread TEXT NOT NULL, turn TEXT NOT NULL, task TEXT NOT NULL, run TEXT NOT NULL);"                               \
+  "CREATE UNIQUE INDEX entry_id ON entry (process, id);"                                                              \
+  "CREATE INDEX entry_session ON entry (session);"                                                                    \
+  "CREATE INDEX entry_turn ON entry (turn);"                                                                          \
+  "CREATE INDEX entry_running ON entry (process) WHERE ended_ns = 0;"                                                 \
+  "CREATE TABLE run (entry INTEGER NOT NULL, position INTEGER NOT NULL, subscription TEXT NOT NULL,"                  \
+  "  handler TEXT NOT NULL, owner TEXT NOT NULL, queued_ns INTEGER NOT NULL, started_ns INTEGER NOT NULL,"            \
+  "  ended_ns INTEGER NOT NULL, late_ns INTEGER NOT NULL, code INTEGER NOT NULL,"                                     \
+  "  contribution_count INTEGER NOT NULL, attempts INTEGER NOT NULL, state INTEGER NOT NULL,"                         \
+  "  reason INTEGER NOT NULL, verdict INTEGER NOT NULL, execution INTEGER NOT NULL, failure INTEGER NOT NULL,"        \
+  "  fallback_used INTEGER NOT NULL, visibility INTEGER NOT NULL, limit_ms INTEGER NOT NULL,"                         \
+  "  handler_thread INTEGER NOT NULL, PRIMARY KEY (entry, position)) WITHOUT ROWID;"                                  \
+  "CREATE TABLE audit (row INTEGER PRIMARY KEY, process INTEGER NOT NULL, unix_ms INTEGER NOT NULL,"                  \
+  "  status INTEGER NOT NULL, phase INTEGER NOT NULL, snapshot_hash INTEGER NOT NULL, duration_ns INTEGER NOT NULL,"  \
+  "  state INTEGER NOT NULL, reason INTEGER NOT NULL, visibility INTEGER NOT NULL, owner TEXT NOT NULL,"              \
+  "  action TEXT NOT NULL, detail TEXT NOT NULL, turn TEXT NOT NULL, subscription TEXT);"                             \
+  "CREATE TABLE turn (row INTEGER PRIMARY KEY, process INTEGER NOT NULL, number INTEGER NOT NULL,"                    \
+  "  outcome INTEGER NOT NULL, code INTEGER NOT NULL, started_ns INTEGER NOT NULL, ended_ns INTEGER NOT NULL,"        \
+  "  started_unix_ms INTEGER NOT NULL, ended_unix_ms INTEGER NOT NULL, load_ns INTEGER NOT NULL,"                     \
+  "  model_ns INTEGER NOT NULL, tools_ns INTEGER NOT NULL, append_ns INTEGER NOT NULL, iterations INTEGER NOT NULL,"  \
+  "  tool_calls INTEGER NOT NULL, input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL,"                     \
+  "  cost_micros INTEGER NOT NULL, phase INTEGER NOT NULL, subscription TEXT NOT NULL, reason TEXT NOT NULL,"         \
+  "  tenant TEXT NOT NULL, agent TEXT NOT NULL, workspace TEXT NOT NULL, session TEXT NOT NULL,"                      \
+  "  thread TEXT NOT NULL, turn TEXT NOT NULL, task TEXT NOT NULL, run TEXT NOT NULL,"                                \
+  "  steps_dropped INTEGER NOT NULL, parent_turn TEXT NOT NULL, finish INTEGER NOT NULL, finish_word TEXT NOT NULL);" \
+  "CREATE INDEX turn_number ON turn (process, number);"                                                               \
+  "CREATE INDEX turn_session ON turn (session);"                                                                      \
   "CREATE INDEX turn_turn ON turn (turn);"
 
 #define JOB_TABLES                                                                                          \

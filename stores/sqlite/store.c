@@ -96,10 +96,10 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
     [TP__INSERT_TURN] =
         "INSERT INTO turn (process, number, outcome, code, started_ns, ended_ns, started_unix_ms, ended_unix_ms,"
         " load_ns, model_ns, tools_ns, append_ns, iterations, tool_calls, input_tokens, output_tokens, cost_micros,"
-        " phase, steps_dropped, subscription, reason, parent_turn, tenant, agent, workspace, session, thread, turn,"
-        " task, run)"
+        " phase, steps_dropped, subscription, reason, parent_turn, finish, finish_word, tenant, agent, workspace,"
+        " session, thread, turn, task, run)"
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22,"
-        " ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30)",
+        " ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32)",
     [TP__INSERT_STEP] =
         "INSERT INTO step (turn, position, kind, round, place, outcome, started_ns, ended_ns, name)"
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",

@@ -132,9 +132,13 @@ static tp_status offer_subscriptions(fixture *h, const void *given, tp_fault *fa
   return tp_runtime_subscriptions(h->runtime, given, stop_subscriptions, NULL, fault);
 }
 
-static tp_status offer_turn_record(fixture *h, const void *given, tp_fault *fault) {
-  (void)fault;
-  return h->store->turn_record(h->store->ctx, given);
+static tp_status offer_response(fixture *h, const void *given, tp_fault *fault) {
+  (void)h;
+  const tp_model_response *const list[] = {given};
+  tp_model *model = NULL;
+  tp_status status = tp_script_model_new(list, 1, false, &model, fault);
+  tp_model_free(model);
+  return status;
 }
 
 static tp_status offer_late(fixture *h, const void *given, tp_fault *fault) {
@@ -170,7 +174,7 @@ static const tp_outcome an_outcome = {.struct_size = sizeof an_outcome, .kind = 
 static const tp_record_query a_record_query = {.struct_size = sizeof a_record_query};
 static const tp_turn_query a_turn_query = {.struct_size = sizeof a_turn_query};
 static const tp_subscription_query a_subscription_query = {.struct_size = sizeof a_subscription_query};
-static const tp_turn_record a_turn_record = {.struct_size = sizeof a_turn_record};
+static const tp_model_response a_response = {.struct_size = sizeof a_response};
 static const tp_late_record a_late_record = {.struct_size = sizeof a_late_record};
 static const tp_job_finish a_finish = {.struct_size = sizeof a_finish, .end = TP_JOB_END_SUCCEEDED, .id = 7};
 
@@ -204,7 +208,7 @@ static const struct reserved_case {
     CASE(tp_turn_query, a_turn_query, offer_turns, TP_ERR_USAGE, TP_OK, true),
     CASE(tp_turn_query, a_turn_query, offer_store_turns, TP_ERR_USAGE, TP_OK, true),
     CASE(tp_subscription_query, a_subscription_query, offer_subscriptions, TP_ERR_USAGE, TP_OK, true),
-    CASE(tp_turn_record, a_turn_record, offer_turn_record, TP_ERR_USAGE, TP_OK, false),
+    CASE(tp_model_response, a_response, offer_response, TP_ERR_USAGE, TP_OK, true),
     CASE(tp_late_record, a_late_record, offer_late, TP_ERR_USAGE, TP_OK, false),
     CASE(tp_job_finish, a_finish, offer_finish, TP_ERR_USAGE, TP_ERR_NOT_FOUND, true),
     /* last: the token is open until this one is accepted */
