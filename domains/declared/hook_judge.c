@@ -2,6 +2,7 @@
  *
  * hook_judge.c: what the end of a program means. The strictest of exit code, continue and signals wins; whatever is no
  * answer is a failure that says which one it is. */
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -169,8 +170,36 @@ static void read_error(tp__judge *judge, tp_text error) {
                  message.size > 0 ? message.data : "");
 }
 
+tp_text tp__judge_foreign_key(tp_text object, const char *known) {
+  static const char deciding[] =
+      "continue decision permissiondecision permission behavior hookspecificoutput hook_signals ok allow allowed deny "
+      "denied block blocked approve approved";
+  char lower[32];
+  for (tp_value_walk walk = {0}; tp_value_next(object, &walk);) {
+    if (walk.key.size >= sizeof lower || tp__is_one_of(walk.key, known)) continue;
+    for (size_t i = 0; i < walk.key.size; i++) lower[i] = (char)tolower((unsigned char)walk.key.data[i]);
+    if (tp__is_one_of((tp_text){lower, walk.key.size}, deciding)) return walk.key;
+  }
+  return (tp_text){NULL, 0};
+}
+
+/* A guard that speaks another protocol did not allow; neither did one of which nothing is known. */
+static void check_guard(tp__judge *judge, tp_text object, const char *known) {
+  bool is_guard = judge->hook->row->stop && judge->hook->is_blocking && !judge->has_explicit_verdict;
+  tp_text foreign = tp__judge_foreign_key(object, known), any = {NULL, 0};
+  bool has_known = false;
+  for (tp_value_walk walk = {0}; tp_value_next(object, &walk); any = walk.key)
+    has_known = has_known || tp__is_one_of(walk.key, known);
+  if (foreign.size == 0 && !has_known) foreign = any;
+  if (is_guard && foreign.size > 0)
+    tp__judge_fail(judge, TP_REASON_MALFORMED,
+                   "the result has %.*s, which says nothing here: a guard says continue: false, or a signal",
+                   tp__cut_word(foreign, 64), foreign.data);
+}
+
 static void read_fields_unknown(tp__judge *judge, tp_text object) {
   static const char known[] = "continue reason output additionalContext hook_signals logs error usage_recorded";
+  check_guard(judge, object, known);
   for (tp_value_walk walk = {0}; tp_value_next(object, &walk);)
     if (!tp__is_one_of(walk.key, known))
       tp__judge_diagnose_made(judge, "field_unknown", TP_SEVERITY_INFO, "the result has the unknown field %.*s",

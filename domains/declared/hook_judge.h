@@ -37,6 +37,9 @@ tp_text tp__judge_trimmed(tp_text text);
 /** Whether a text that is no object has parts of one: an answer after a banner, two objects, an object that is cut, or
  *  a structure of the program's language. The program meant to answer. */
 bool tp__judge_hides_answer(tp_text text);
+/** The key of a member that decides in another protocol, or in another case of its letters, and not in this one; empty:
+ *  there is none. The program meant to answer.   @param known  what this protocol reads, with a space between two. */
+tp_text tp__judge_foreign_key(tp_text object, const char *known);
 /** The program gave no answer, since its text has parts of one. */
 void tp__judge_fail_hidden(tp__judge *judge, tp_text text);
 

@@ -281,8 +281,17 @@ static void note_unknown(tp__judge *judge, tp_text map, const char *known, const
       tp__judge_diagnose_made(judge, code, severity, "%.*s %s", tp__cut_word(walk.key, 64), walk.key.data, words);
 }
 
+static const char top[] = "continue decision reason stopReason systemMessage suppressOutput hookSpecificOutput";
+
+/* A guard that speaks another protocol has not said that it has nothing to say. */
+static void check_guard(tp__judge *judge, const struct said *said) {
+  tp_text foreign = tp__judge_foreign_key(said->object, top);
+  if (foreign.size > 0 && is_before_call(judge) && has_verdict(judge) && judge->verdict == VERDICT_UNSAID)
+    tp__judge_fail(judge, TP_REASON_MALFORMED, "the result has %.*s, which its host does not read there",
+                   tp__cut_word(foreign, 64), foreign.data);
+}
+
 static void note_the_rest(tp__judge *judge, const struct said *said) {
-  static const char top[] = "continue decision reason stopReason systemMessage suppressOutput hookSpecificOutput";
   static const char before[] =
       "hookEventName permissionDecision permissionDecisionReason additionalContext updatedInput tool_input";
   static const char behind[] = "hookEventName additionalContext updatedToolOutput updatedMCPToolOutput tool_output";
@@ -322,6 +331,7 @@ static void apply(tp__judge *judge, const struct said *said) {
   apply_rewrite(judge, said);
   log_text(judge, "system_message", said->message);
   note_the_rest(judge, said);
+  check_guard(judge, said);
 }
 
 /* ---- the end ---- */

@@ -97,6 +97,12 @@ static const row rows[] = {
     {PRE, "echo '{\"continue\": false, \"decision\": \"approve\"}'", "deny", NULL, NULL},
     {PRE, "echo '{\"additionalContext\": \"top level\"}'", "done", NULL, ""},
     {PRE, "echo '{\"systemMessage\": \"for people\"}'", "done", NULL, ""},
+    {PRE, "echo '{\"permissionDecision\": \"deny\"}'", "failed", NULL, ""},
+    {PRE, "echo '{\"permission\": \"deny\"}'", "failed", NULL, ""},
+    {PRE, "echo '{\"Decision\": \"block\"}'", "failed", NULL, ""},
+    {PRE, "echo '{\"hookspecificoutput\": {}}'", "failed", NULL, ""},
+    {PRE, "echo '{\"permission\": \"deny\", \"decision\": \"approve\"}'", "allow", NULL, ""},
+    {PRE, "echo '{\"permission\": \"deny\"}' >&2; exit 2", "deny", NULL, ""},
     /* an object that fails the schema */
     {PRE, "echo '{\"decision\": \"perhaps\"}'", "failed", NULL, NULL},
     {PRE, "echo '{\"continue\": \"no\"}'", "failed", NULL, NULL},
