@@ -473,6 +473,56 @@ TEST(each_keyword_says_what_it_wants) {
   }
 }
 
+TEST(property_that_is_only_required_is_none_that_the_schema_has) {
+  fails("{'properties': {'a': {}}, 'required': ['b'], 'additionalProperties': false}", "{'b': 1}",
+        "arguments: has a property that the schema does not have; it has a");
+}
+
+TEST(ref_is_read_as_a_pointer_in_its_own_resource) {
+  static const char wrong[] = "arguments.a: expected integer, got string";
+  fails("{'$defs': {'~1': {'type': 'integer'}}, 'properties': {'a': {'$ref': '#/$defs/~01'}}}", "{'a': 'x'}", wrong);
+  fails(
+      "{'$defs': {'x': {'type': 'null'}}, 'properties': {'a': {'$id': 'inner', '$defs': {'x': {'type': 'integer'}},"
+      " '$ref': '#/$defs/x'}}}",
+      "{'a': 'x'}", wrong);
+  fails("{'$defs': {'x': {'$id': 'far', 'type': 'integer'}}, 'properties': {'a': {'$ref': 'far'}}}", "{'a': 'x'}",
+        wrong);
+}
+
+TEST(dates_and_times_are_those_of_the_calendar) {
+  static const struct {
+    const char *format, *text;
+    bool fits;
+  } rows[] = {{"date", "2000-02-29", true},
+              {"date", "1900-02-29", false},
+              {"date", "2026-04-31", false},
+              {"date", "2026-13-01", false},
+              {"date", "2026-1-01", false},
+              {"time", "23:59:60Z", true},
+              {"time", "12:00:60Z", false},
+              {"time", "01:29:60+01:30", true},
+              {"time", "24:00:00Z", false},
+              {"time", "12:00:00", false},
+              {"time", "12:00:00.5-23:59", true},
+              {"time", "12:00:00.Z", false},
+              {"date-time", "2026-01-01t00:00:00z", true},
+              {"date-time", "2026-01-01 00:00:00Z", false},
+              {"ipv4", "127.0.0.1", true},
+              {"ipv4", "127.0.0.256", false},
+              {"ipv6", "::1", true},
+              {"ipv6", "1::2::3", false},
+              {"uuid", "2EB8AA08-aa98-11ea-b4aa-73b441d16380", true},
+              {"uuid", "2eb8aa08aa98-11ea-b4aa-73b441d163800", false}};
+  char schema[256], arguments[256], message[TP__SCHEMA_MESSAGE_SIZE];
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    snprintf(schema, sizeof schema, "{'properties': {'a': {'format': '%s'}}}", rows[i].format);
+    snprintf(arguments, sizeof arguments, "{'a': '%s'}", rows[i].text);
+    bool fit = validate(json_value(schema_writer, schema), json_value(arguments_writer, arguments), message,
+                        sizeof message) == TP_OK;
+    if (fit != rows[i].fits) fail_msg("%s", arguments);
+  }
+}
+
 /* Each level asks both schemas of the next: two to the power of thirty. */
 TEST(a_check_ends_whatever_the_schema) {
   static const char message[] = "arguments: too much to check: nested too deeply, or with too many alternatives";
