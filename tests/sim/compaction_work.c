@@ -142,9 +142,9 @@ static tp_status compact_here(void *ctx, const tp_compaction_request *compaction
   (void)fault;
   tp__sim_sleep_ns(world_pause_ns(1000));
   if (dice == 1) return TP_ERR_IO;
-  if (dice == 2) tp__sim_sleep_ns((int64_t)40000 * TP__NS_PER_MS); /* the caller has stopped waiting */
-  if (dice == 3) from = 0;                                         /* no shorter than it was */
-  if (dice == 4 && compaction->message_count > 1) from = 1;        /* whatever comes first then */
+  if (dice == 2) tp__sim_sleep_ns(world_hang_ns(c->w, (int64_t)40000 * TP__NS_PER_MS)); /* no caller waits then */
+  if (dice == 3) from = 0;                                                              /* no shorter than it was */
+  if (dice == 4 && compaction->message_count > 1) from = 1;                             /* whatever comes first then */
   bool loses = dice == 5, lost = false;
   for (size_t i = from; i < compaction->message_count; i++) {
     const tp_message *message = compaction->messages[i];

@@ -294,7 +294,7 @@ static void leave(node_actor *actor, call_note *note, bool here) {
 }
 
 static void play_work(const call_note *note, const tp_call *call) {
-  int64_t left_ns = note->move->before_ns;
+  int64_t left_ns = world_hang_ns(note->w, note->move->before_ns);
   while (left_ns > 0) {
     int64_t nap_ns = note->move->polite && left_ns > TP__NS_PER_MS ? TP__NS_PER_MS : left_ns;
     tp__sim_sleep_ns(nap_ns);

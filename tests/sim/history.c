@@ -46,7 +46,7 @@ static tp_status load(void *ctx, const tp_history_load *request, tp_fault *fault
   world *w = ctx;
   (void)fault;
   history_call *call = begin_call(w, request->session);
-  tp__sim_sleep_ns(draw_delay(w));
+  tp__sim_sleep_ns(world_hang_ns(w, draw_delay(w)));
   call->running = false;
   call->answered = true;
   return TP_OK;
@@ -64,7 +64,7 @@ static tp_status append(void *ctx, const tp_history_append *request, tp_fault *f
   world *w = ctx;
   (void)fault;
   history_call *call = begin_call(w, request->session);
-  tp__sim_sleep_ns(draw_delay(w));
+  tp__sim_sleep_ns(world_hang_ns(w, draw_delay(w)));
   check_batch(w, request);
   call->running = false;
   call->answered = true;

@@ -319,6 +319,13 @@ static void draw_loop(drawer *d) {
   s->loop_close_ns = rough && one_in(d, 3) ? 1 + up_to_us(d, 30000) : 0;
 }
 
+/* A runtime without threads: what its hosts do is the same. Without faults one of the three plays has threads. */
+static void draw_pump(drawer *d) {
+  script *s = d->s;
+  s->options.pump = one_in(d, 4) && !s->options.no_engine_workers;
+  if (s->options.pump) s->options.engine_workers = s->options.handler_threads = s->options.detached_threads = 0;
+}
+
 void script_draw(script *s, uint64_t seed, uint32_t nodes_max, int policy) {
   drawer d = {.state = seed * UINT64_C(0xD1342543DE82EF95) + nodes_max, .s = s};
   next_of(&d.state);
@@ -350,4 +357,5 @@ void script_draw(script *s, uint64_t seed, uint32_t nodes_max, int policy) {
   s->nested = one_in(&d, 4);
   s->compaction = one_in(&d, 4);
   s->tasks = one_in(&d, 4) && !s->options.no_engine_workers;
+  draw_pump(&d);
 }

@@ -165,7 +165,7 @@ static void note_return(tool_work_call *call) {
 }
 
 static void work(const tool_work_call *call, const tp_tool_run *run) {
-  int64_t left_ns = call->before_ns;
+  int64_t left_ns = world_hang_ns(call->batch->e->w, call->before_ns);
   while (left_ns > 0) {
     int64_t nap_ns = call->polite && left_ns > TP__NS_PER_MS ? TP__NS_PER_MS : left_ns;
     tp__sim_sleep_ns(nap_ns);

@@ -384,7 +384,8 @@ static tp_status register_all(world *w, tp_fault *fault) {
 
 static tp_status build(world *w, uint32_t workers, tp_fault *fault) {
   tp_runtime_options options = w->s->options;
-  if (workers) options.engine_workers = workers;
+  if (workers > 2) options.pump = false; /* it has the same outcomes with threads */
+  if (workers && !options.pump) options.engine_workers = workers;
   options.allocator = tp__sim_allocator();
   script_rows(w->s, w->rows);
   const tp_phase *rows[SCRIPT_PHASES];
@@ -481,7 +482,8 @@ static bool may_refuse(const world *w, tp_status status) {
     case TP_ERR_SHUTDOWN:
       return w->draining;
     case TP_ERR_FULL:
-      return w->s->options.turns_max > 0 || w->s->options.turns_running_max > 0 || w->s->options.handler_queue_max > 0;
+      return w->s->options.turns_max > 0 || w->s->options.turns_running_max > 0 ||
+             w->s->options.handler_queue_max > 0 || w->s->options.pump;
     case TP_ERR_NO_MEMORY:
     case TP_ERR_NO_THREAD:
       return w->s->fault_level == FAULTS_REFUSALS;
@@ -774,6 +776,8 @@ static void play(void *arg) {
   tp__thread *takers[SCRIPT_TAKERS_MAX] = {NULL};
   for (uint32_t i = 0; w->registered && i < w->s->taker_count; i++)
     takers[i] = world_start_joined("taker", taker_run, w);
+  bool pumped = w->registered && tp__runtime_options(w->runtime)->pump;
+  tp__thread *pumper = pumped ? world_start_joined("pumper", pumper_run, w) : NULL;
   if (w->registered) {
     if (w->s->pokes) world_start("poker", poke_run, w);
     run_hosts(w);
@@ -782,6 +786,10 @@ static void play(void *arg) {
     if (!w->drain_ns) w->drain_ns = tp__now_ns();
     (void)!tp_runtime_drain(w->runtime, 0, NULL, NULL);
     look_after_drain(w);
+  }
+  if (pumper) {
+    pumper_stop(w);
+    tp__thread_join(pumper);
   }
   w->takers_stop = true;
   for (uint32_t i = 0; i < SCRIPT_TAKERS_MAX; i++)

@@ -127,6 +127,7 @@ struct world {
   uint32_t idle_opened, idle_ended;
   tp_inbox *inbox; /* NULL: none, or freed */
   bool takers_stop;
+  bool pump_stops;
   uint64_t looks;                            /* of takers, into the inbox */
   uint64_t jobs_seen, turns_seen;            /* by the observer */
   uint32_t waits_submitted, waits_ended;     /* for jobs */
@@ -188,6 +189,11 @@ static inline bool world_one_in(uint64_t inverse) { return tp__sim_random(invers
 static inline int64_t world_pause_ns(uint64_t us_max) {
   return world_one_in(3) ? 0 : (int64_t)tp__sim_random(us_max * TP__NS_PER_US);
 }
+/* How long a function hangs. All of a runtime without threads waits for it, and a drain looks every millisecond. */
+static inline int64_t world_hang_ns(const world *w, int64_t ns) {
+  const int64_t most_ns = (int64_t)300 * TP__NS_PER_MS;
+  return w->s->options.pump && ns > most_ns ? most_ns : ns;
+}
 static inline bool world_is_fault_free(const world *w) { return w->s->fault_level == FAULTS_NONE; }
 
 /** handler.c: what a node's handler does. */
@@ -207,6 +213,10 @@ void taker_run(void *arg);
 void taker_look_at_cancels(const world *w);
 /** No taker is in a call of it any more. */
 void taker_close(world *w);
+/** pumper.c: the host that pumps a runtime without threads, from a poll loop, until w->pump_stops. arg: the world. */
+void pumper_run(void *arg);
+/** It stops, and has woken for that. */
+void pumper_stop(world *w);
 /** destructor.c: a destructor of the host's, which calls the runtime. */
 void world_destructor(world *w);
 /** The same for a destructor that a host's own call may run behind tp_runtime_free(): of what names an inbox, and of
