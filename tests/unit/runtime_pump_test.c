@@ -129,6 +129,7 @@ TEST(synchronous_turn_runs_on_its_callers_thread) {
   assert_int_equal(slow.calls + fast.calls, 2);
   assert_true(pthread_equal(slow.thread, pthread_self()) && pthread_equal(fast.thread, pthread_self()));
   assert_int_equal(slow.threads, threads_before);
+  tp_turn_result_free(result);
   world_close(&w);
 }
 
@@ -256,7 +257,9 @@ static void *run_turn(void *session) {
   const tp_turn_request request = ask_for("hi");
   const tp_turn_result *result;
   if (tp_turn_run(session, &request, &result, NULL) != TP_OK) return NULL;
-  return result->outcome == TP_TURN_COMPLETED ? session : NULL;
+  bool completed = result->outcome == TP_TURN_COMPLETED;
+  tp_turn_result_free(result);
+  return completed ? session : NULL;
 }
 
 TEST(thread_that_waits_pumps_where_no_other_does) {
@@ -348,6 +351,7 @@ TEST(what_a_wait_has_left_shows_at_the_descriptor) {
   world_open(&w, &(world_options){.runtime = pumped(), .replies = hello, .reply_count = 1});
   assert_int_equal(pump_once(w.runtime), -1);
   assert_int_equal(tp_turn_run(w.session, &request, &result, NULL), TP_OK);
+  tp_turn_result_free(result);
   pump_once(w.runtime);
   add_hooks(w.runtime, hooks, 1);
   submit_turn(w.session, "hi", &e);
@@ -521,6 +525,7 @@ static tp_answer run_nested(void *ctx, tp_call *call) {
   const tp_turn_result *result = NULL;
   tp_status status = tp_call_run_turn(call, session, &request, &result, &fault);
   n->full += status == TP_ERR_FULL;
+  if (status == TP_OK) tp_turn_result_free(result);
   n->inside--;
   tp_session_close(session, NULL, NULL);
   return done;
@@ -547,6 +552,7 @@ TEST(nested_turns_run_above_the_call_that_waits) {
   assert_int_equal(result->outcome, TP_TURN_COMPLETED);
   assert_int_equal(n.sessions, 5); /* the deepest one may nest no more */
   assert_int_equal(n.inside_most, 5);
+  tp_turn_result_free(result);
   world_close(&w);
 }
 
