@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/host_call.h"
+#include "runtime/base/bug.h"
 #include "runtime/exec/blocks.h"
 
 static tp__host_call *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, tp__host_call, base); }
@@ -175,7 +176,7 @@ static void start_here(tp__host_call *c, int64_t deadline_ns) {
   }
   if (is_load(c)) history->load_start(history->ctx, &c->load, token);
   else history->append_start(history->ctx, &c->request, token);
-  tp__attempt_await(attempt, deadline_ns);
+  tp__attempt_await(attempt, TP__BUG(TP__BUG_LOAD_ENDLESS) && is_load(c) ? TP__NEVER : deadline_ns);
 }
 
 void tp__host_call_start(tp__host_call *c, int64_t end_ns) {

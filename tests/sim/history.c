@@ -14,6 +14,7 @@ struct history_call {
   bool running;  /* also when it was given up */
   bool answered; /* nothing of it is to come */
   bool fails;
+  bool loads; /* else it appends */
   tp_token token;
   uint32_t accepted, cancels;
 };
@@ -77,14 +78,17 @@ static void complete(history_call *call) {
   world *w = call->w;
   static const tp_fault full = {.code = TP_ERR_STORE_FULL, .message = "as the history says"};
   call->running = false; /* before the completion is known */
-  tp_status status = call->fails ? tp_history_complete(call->token, TP_ERR_STORE_FULL, &full, NULL)
-                                 : tp_history_complete(call->token, TP_OK, NULL, NULL);
+  tp_status result = call->fails ? TP_ERR_STORE_FULL : TP_OK;
+  const tp_fault *why = call->fails ? &full : NULL;
+  tp_status status = call->loads ? tp_history_complete_load(call->token, result, NULL, 0, why, NULL)
+                                 : tp_history_complete(call->token, result, why, NULL);
   call->answered = true;
   if (status != TP_OK && status != TP_ERR_STALE)
-    world_fail(w, "a completion is taken or stale", "of an append: %s", tp_status_name(status));
+    world_fail(w, "a completion is taken or stale", "of the history: %s", tp_status_name(status));
   if (status != TP_OK) return;
-  if (++call->accepted > 1) world_fail(w, "a stale token is harmless", "an append was completed twice");
-  if (w->freed) world_fail(w, "a stale token is harmless", "an append was completed after tp_runtime_free()");
+  if (++call->accepted > 1) world_fail(w, "a stale token is harmless", "a call of the history was completed twice");
+  if (w->freed)
+    world_fail(w, "a stale token is harmless", "a call of the history was completed after tp_runtime_free()");
 }
 
 static void complete_later(void *arg) {
@@ -92,23 +96,37 @@ static void complete_later(void *arg) {
   complete(arg);
 }
 
+/* Now, later, twice, or never. */
+static void answer(history_call *call, tp_token token, const char *name) {
+  world *w = call->w;
+  call->token = token;
+  call->fails = !world_is_fault_free(w) && world_one_in(10);
+  if (may_hang(w) && world_one_in(20)) return; /* for ever */
+  if (world_one_in(3) || !world_start(name, complete_later, call)) complete(call);
+  else if (world_one_in(4)) (void)!world_start(name, complete_later, call);
+}
+
 static void append_start(void *ctx, const tp_history_append *request, tp_token token) {
   world *w = ctx;
   history_call *call = begin_call(w, request->session);
-  call->token = token;
-  call->fails = !world_is_fault_free(w) && world_one_in(10);
   check_batch(w, request);
-  if (may_hang(w) && world_one_in(20)) return; /* for ever */
-  if (world_one_in(3) || !world_start("append", complete_later, call)) complete(call);
-  else if (world_one_in(4)) (void)!world_start("append", complete_later, call);
+  answer(call, token, "append");
 }
 
-static void append_cancel(void *ctx, tp_token token) {
+static void load_start(void *ctx, const tp_history_load *request, tp_token token) {
+  world *w = ctx;
+  history_call *call = begin_call(w, request->session);
+  call->loads = true;
+  answer(call, token, "load");
+}
+
+static void cancel(void *ctx, tp_token token) {
   world *w = ctx;
   for (history_call *call = w->history_calls; call; call = call->next) {
     if (call->token.bits != token.bits) continue;
-    if (++call->cancels > 1) world_fail(w, "cancel at most once", "of an append");
-    if (!may_hang(w)) world_fail(w, "an append that answers in time is not given up", "of %s", call->session);
+    if (++call->cancels > 1) world_fail(w, "cancel at most once", "of the history");
+    if (!call->loads && !may_hang(w))
+      world_fail(w, "an append that answers in time is not given up", "of %s", call->session);
     return;
   }
 }
@@ -162,10 +180,12 @@ tp_status history_open(world *w) {
   tp_allocator allocator = tp__sim_allocator();
   tp_history history = {.struct_size = sizeof history,
                         .ctx = w,
-                        .load = load,
+                        .load = w->s->history_loads_later ? NULL : load,
+                        .load_start = w->s->history_loads_later ? load_start : NULL,
+                        .load_cancel = w->s->history_loads_later ? cancel : NULL,
                         .append = w->s->history == 1 ? append : NULL,
                         .append_start = w->s->history == 2 ? append_start : NULL,
-                        .append_cancel = w->s->history == 2 ? append_cancel : NULL,
+                        .append_cancel = w->s->history == 2 ? cancel : NULL,
                         .delete_session = delete_session,
                         .destroy = destroy};
   if (!w->s->history) return TP_OK;

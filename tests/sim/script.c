@@ -358,4 +358,5 @@ void script_draw(script *s, uint64_t seed, uint32_t nodes_max, int policy) {
   s->compaction = one_in(&d, 4);
   s->tasks = one_in(&d, 4) && !s->options.no_engine_workers;
   draw_pump(&d);
+  s->history_loads_later = one_in(&d, 2);
 }

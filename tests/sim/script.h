@@ -148,6 +148,7 @@ typedef struct script {
   bool compaction;           /* a session whose history is made shorter */
   bool tasks;                /* tasks are submitted */
   int history;               /* that sessions share: 0: none; 1: appends at once; 2: later */
+  bool history_loads_later;  /* through a token */
   bool destructors_call;     /* the runtime that destroys their object */
   uint32_t idle_sessions;    /* opened and left to the drain */
   uint32_t looks;            /* how often the observer asks for the state */
