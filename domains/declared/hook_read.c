@@ -560,8 +560,17 @@ static bool is_variable(const char *name) {
 /* Their values name code, which no trust would be about. */
 static bool names_code(const char *name) {
   static const char names[] =
-      "PATH ENV BASH_ENV PYTHONPATH PYTHONHOME PYTHONSTARTUP NODE_OPTIONS NODE_PATH PERL5LIB PERL5OPT RUBYLIB RUBYOPT";
-  return tp__is_one_of(tp_text_of(name), names) || strncmp(name, "LD_", 3) == 0;
+      "PATH ENV BASH_ENV SHELLOPTS PS4 ZDOTDIR PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONPYCACHEPREFIX NODE_OPTIONS "
+      "NODE_PATH PERL5LIB PERL5OPT PERL5DB RUBYLIB RUBYOPT GEM_PATH GEM_HOME BUNDLE_GEMFILE LUA_PATH LUA_CPATH PHPRC "
+      "PHP_INI_SCAN_DIR JAVA_TOOL_OPTIONS _JAVA_OPTIONS JDK_JAVA_OPTIONS CLASSPATH AWKPATH AWKLIBPATH MAKEFLAGS "
+      "MAKEFILES TCLLIBPATH GUILE_LOAD_PATH JULIA_LOAD_PATH R_PROFILE R_PROFILE_USER R_LIBS GCONV_PATH OPENSSL_CONF "
+      "DOTNET_STARTUP_HOOKS NPM_CONFIG_SCRIPT_SHELL npm_config_script_shell GIT_SSH GIT_SSH_COMMAND GIT_EXEC_PATH "
+      "GIT_EXTERNAL_DIFF GIT_PROXY_COMMAND GIT_ASKPASS";
+  static const char *const prefixes[] = {"LD_", "BASH_FUNC_", "LUA_INIT", "GIT_CONFIG", "CORECLR_"};
+  bool is_one = tp__is_one_of(tp_text_of(name), names);
+  for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
+    is_one = is_one || strncmp(name, prefixes[i], strlen(prefixes[i])) == 0;
+  return is_one;
 }
 
 static tp_status check_variable(struct reader *reader, uint32_t index, const char *key, const char *name) {
