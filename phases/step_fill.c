@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * step_fill.c: what fills the payload of each phase of a driven turn. What costs something is not written where no
- * subscription could read it. */
+ * step_fill.c: what fills the payload of each phase of a driven turn that has a subscription. */
 #include "phases/parts.h"
 #include "phases/steps.h"
 #include "phases/tool_run.h"
@@ -14,11 +13,6 @@ enum { RESULTS_BYTES_MAX = 16 << 20 }; /* of all results of a response, where to
 /* What is redacted later, as a memory is, must not end within a secret. */
 static tp_text preview(const tp__drive *d, tp_text text) {
   return (tp_text){text.data, tp__redact_before(tp__runtime_redactor(d->session->runtime), text, PREVIEW_BYTES)};
-}
-
-/* Whether a subscription of the phase that begins could read its fields. */
-static bool has_readers(const tp__drive *d) {
-  return tp__turn_plan(&d->turn->core, tp__step_rows[d->step].phase) != NULL;
 }
 
 static void begin(const tp__drive *d, tp_writer *writer) {
@@ -72,7 +66,6 @@ static bool tool_names(tp__drive *d, tp_text *ret_value) {
 
 bool tp__fill_tool_names(tp__drive *d) {
   tp_text names;
-  if (!has_readers(d)) return true;
   if (!tool_names(d, &names)) return tp__drive_no_memory(d);
   tp__drive_value(d, TP_FIELD_TOOL_NAMES, names);
   return true;
@@ -131,10 +124,10 @@ static bool write_request(tp__drive *d, tp_text *ret_value) {
 }
 
 bool tp__fill_compiled(tp__drive *d) {
-  tp_text request = {NULL, 0};
-  if (has_readers(d) && !write_request(d, &request)) return tp__drive_no_memory(d);
+  tp_text request;
+  if (!write_request(d, &request)) return tp__drive_no_memory(d);
   tp__drive_text(d, TP_FIELD_SYSTEM, d->system);
-  if (request.size > 0) tp__drive_value(d, TP_FIELD_REQUEST, request);
+  tp__drive_value(d, TP_FIELD_REQUEST, request);
   return true;
 }
 
@@ -144,7 +137,7 @@ static size_t message_bytes(const tp__drive *d) {
   return bytes;
 }
 
-bool tp__fill_model_pre(tp__drive *d) {
+bool tp__before_model(tp__drive *d) {
   uint32_t iterations_max = d->request.iterations_max ? d->request.iterations_max : ITERATIONS_MAX;
   if (d->model_attempt == 0 && d->iterations >= iterations_max) {
     tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_TOO_LARGE, tp_text_of("the limit of model requests was reached"));
@@ -152,6 +145,10 @@ bool tp__fill_model_pre(tp__drive *d) {
   }
   tp__drive_choose_model(d);
   d->model_attempt++;
+  return true;
+}
+
+bool tp__fill_model_pre(tp__drive *d) {
   tp__drive_int(d, TP_FIELD_ATTEMPT, d->model_attempt);
   tp__drive_int(d, TP_FIELD_MESSAGE_COUNT, (int64_t)(tp__drive_past(d)->list.count + d->messages.count));
   tp__drive_int(d, TP_FIELD_REQUEST_BYTES, (int64_t)message_bytes(d));
@@ -200,11 +197,8 @@ static bool write_result(tp__drive *d, tp_writer *writer, size_t index) {
   return true;
 }
 
-/* @param ret_value  empty where no subscription reads it. */
 static bool write_calls(tp__drive *d, tp_text *ret_value) {
   tp_writer w, *writer = &w;
-  *ret_value = (tp_text){NULL, 0};
-  if (!has_readers(d)) return true;
   begin(d, writer);
   tp_write_array(writer, d->call_count);
   bool ok = true;
@@ -215,18 +209,18 @@ static bool write_calls(tp__drive *d, tp_text *ret_value) {
   return finish(d, writer, ok, ret_value);
 }
 
-static bool put_calls(tp__drive *d) {
+/* Before the dispatch: without results. */
+bool tp__fill_calls(tp__drive *d) {
   tp_text calls;
   if (!write_calls(d, &calls)) return tp__drive_no_memory(d);
-  if (calls.size > 0) tp__drive_value(d, TP_FIELD_CALLS, calls);
+  tp__drive_value(d, TP_FIELD_CALLS, calls);
   return true;
 }
 
 bool tp__fill_response(tp__drive *d) {
-  d->results = NULL;
   tp__drive_text(d, TP_FIELD_RESPONSE_TEXT, d->response_text);
   tp__drive_text(d, TP_FIELD_STOP_REASON, d->stop_reason);
-  return put_calls(d);
+  return tp__fill_calls(d);
 }
 
 bool tp__fill_model_post(tp__drive *d) {
@@ -237,8 +231,6 @@ bool tp__fill_model_post(tp__drive *d) {
   tp__drive_int(d, TP_FIELD_CALL_COUNT, (int64_t)d->call_count);
   return true;
 }
-
-bool tp__fill_tool_batch(tp__drive *d) { return put_calls(d); }
 
 bool tp__fill_turn_stop(tp__drive *d) {
   tp__drive_text(d, TP_FIELD_RESPONSE_TEXT, d->response_text);
@@ -273,11 +265,11 @@ static bool tool_events(tp__drive *d, tp_text *ret_value) {
 }
 
 bool tp__fill_post_turn(tp__drive *d) {
-  tp_text events = {NULL, 0};
+  tp_text events;
   tp__drive_text(d, TP_FIELD_OUTCOME, tp_text_of(tp_turn_outcome_name(d->outcome)));
   tp__drive_text(d, TP_FIELD_USER_PREVIEW, preview(d, d->user_text));
   tp__drive_text(d, TP_FIELD_ASSISTANT_PREVIEW, preview(d, d->response_text));
-  if (has_readers(d) && tool_events(d, &events)) tp__drive_value(d, TP_FIELD_TOOL_EVENTS, events);
+  if (tool_events(d, &events)) tp__drive_value(d, TP_FIELD_TOOL_EVENTS, events);
   tp__drive_int(d, TP_FIELD_SAID_AT, d->request.said_unix_ms);
   tp__drive_int(d, TP_FIELD_ITERATIONS, d->iterations);
   tp__drive_int(d, TP_FIELD_CALL_COUNT, d->tool_calls);

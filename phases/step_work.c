@@ -65,6 +65,7 @@ void tp__step_load(tp__drive *d) {
 
 static bool keep_response(tp__drive *d, const tp_model_response *response) {
   d->call_count = 0; /* those of the response before are over, also where there is no memory for the next ones */
+  d->results = NULL;
   if (!tp__arena_text(&d->arena, response->text, &d->response_text) ||
       !tp__calls_copy(&d->arena, response->calls, response->call_count, &d->calls))
     return false;

@@ -175,7 +175,9 @@ static void phase_ended(tp__phase_run *run) {
 static void begin_phase(tp__drive *d, const tp__step_row *row) {
   TP__ASSERT(!row->run && row->phase);
   d->field_count = 0;
-  if (row->fill && !row->fill(d)) return;
+  if (row->before && !row->before(d)) return;
+  bool has_readers = tp__turn_plan(&d->turn->core, row->phase) != NULL;
+  if (has_readers && row->fill && !row->fill(d)) return;
   d->phase = (tp__phase_run){.turn = d->turn,
                              .phase = row->phase,
                              .own_contexts = row->phase == TP_PHASE_MODEL_PRE,

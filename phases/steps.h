@@ -12,7 +12,9 @@
 typedef struct tp__step_row {
   void (*run)(tp__drive *drive); /* begins something that calls tp__drive_go() or tp__drive_stop() when it has ended */
   uint32_t phase;
-  /* Puts the fields of the payload. False when it has stopped the turn. */
+  /* What comes before the phase, also where it has no subscription. False when it has stopped the turn. */
+  bool (*before)(tp__drive *drive);
+  /* Puts the fields of the payload, where a subscription could read them. False when it has stopped the turn. */
   bool (*fill)(tp__drive *drive);
   /* Takes what is needed of the result, however it came out. False when it has stopped the turn. */
   bool (*keep)(tp__drive *drive);
@@ -74,10 +76,11 @@ bool tp__fill_tool_names(tp__drive *drive);
 bool tp__fill_compiled(tp__drive *drive);
 bool tp__fill_compaction(tp__drive *drive);
 bool tp__fill_compacted(tp__drive *drive);
+bool tp__before_model(tp__drive *drive);
 bool tp__fill_model_pre(tp__drive *drive);
 bool tp__fill_response(tp__drive *drive);
 bool tp__fill_model_post(tp__drive *drive);
-bool tp__fill_tool_batch(tp__drive *drive);
+bool tp__fill_calls(tp__drive *drive);
 bool tp__fill_turn_stop(tp__drive *drive);
 bool tp__fill_error(tp__drive *drive);
 bool tp__fill_post_turn(tp__drive *drive);
