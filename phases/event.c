@@ -69,8 +69,6 @@ void tp__event_to(tp_turn *turn, tp_event *event, tp__listeners_of which) {
   else tp__turn_notify(turn, event, which);
 }
 
-void tp__event(tp_turn *turn, tp_event *event) { tp__event_to(turn, event, TP__LISTENERS_ALL); }
-
 static void each_of(tp_turn *turn, const tp_phase_result *result, uint32_t phase, uint32_t kind, tp_event_kind event) {
   if (!result->merged) return;
   const tp__merged_list *list = &result->merged->lists[kind];

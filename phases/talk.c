@@ -12,21 +12,21 @@
 void tp__talk_show(tp__drive *d) {
   tp__talk *last = tp__aptr_load_relaxed(&d->talk);
   tp__past *past = tp__drive_past(d);
-  tp__talk now = {.before = last,
-                  .past = past,
-                  .past_items = past->list.items,
-                  .own_items = d->messages.items,
-                  .past_count = past->list.count,
-                  .own_count = d->messages.count};
+  size_t past_count = past->list.count;
   bool is_past = last && last->past == past;
-  now.is_kept = is_past && (last->is_kept || now.past_count > last->past_count); /* only its own turn adds to it */
-  if (now.is_kept) now.own_count = 0;
-  TP__ASSERT(now.own_count <= d->messages.count && (!last || last->before != last));
-  bool is_same = is_past && last->past_count == now.past_count && last->own_count == now.own_count;
-  if (is_same) return;
+  bool is_kept = is_past && (last->is_kept || past_count > last->past_count); /* only its own turn adds to it */
+  size_t own_count = is_kept ? 0 : d->messages.count;
+  TP__ASSERT(!last || last->before != last);
+  if (is_past && last->past_count == past_count && last->own_count == own_count) return;
   tp__talk *made = tp__arena_alloc(&d->arena, sizeof *made);
   if (!made) return;
-  *made = now;
+  *made = (tp__talk){.before = last,
+                     .past = past,
+                     .past_items = past->list.items,
+                     .own_items = d->messages.items,
+                     .past_count = past_count,
+                     .own_count = own_count,
+                     .is_kept = is_kept};
   tp__past_ref(past);
   tp__aptr_store_release(&d->talk, made); /* pairs with the load in talk_of() */
 }

@@ -141,10 +141,13 @@ static inline bool tp__turn_has_listener(const tp_turn *turn) { return turn->lis
 bool tp__turn_wants(const tp_turn *turn, tp_event_kind kind);
 /** event.c: gives a complete event to every listener of a turn that has some. Owner only. */
 void tp__turn_notify(const tp_turn *turn, const tp_event *event, tp__listeners_of which);
-/** event.c: fills in whose, when and the number, and delivers. Owner only. */
-void tp__event(tp_turn *turn, tp_event *event);
-/** The same for some listeners; a second call for the others delivers the same event. Owner only. */
+/** event.c: fills in whose, when and the number, and delivers to some listeners; a second call for the others delivers
+ *  the same event. Owner only. */
 void tp__event_to(tp_turn *turn, tp_event *event, tp__listeners_of which);
+/** The same for all of them. A turn without any does not even make the event. Owner only. */
+static inline void tp__event(tp_turn *turn, tp_event *event) {
+  if (tp__turn_has_listener(turn)) tp__event_to(turn, event, TP__LISTENERS_ALL);
+}
 void tp__event_contributions(tp_turn *turn, const tp_phase_result *result, uint32_t phase);
 
 #endif

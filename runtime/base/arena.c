@@ -81,11 +81,7 @@ void *tp__arena_zero(tp__arena *arena, size_t size) {
   return memory;
 }
 
-bool tp__arena_text(tp__arena *arena, tp_text text, tp_text *ret_copy) {
-  if (text.size == 0) {
-    *ret_copy = (tp_text){"", 0};
-    return true;
-  }
+bool tp__arena_copy(tp__arena *arena, tp_text text, tp_text *ret_copy) {
   char *copy = text.size < SIZE_MAX ? tp__arena_alloc(arena, text.size + 1) : NULL;
   if (!copy) return false;
   memcpy(copy, text.data, text.size);

@@ -70,8 +70,14 @@ void tp__arena_fini(tp__arena *arena);
 /** Memory aligned to 8, uninitialised; NULL when refused. size 0 gives a valid pointer. */
 void *tp__arena_alloc(tp__arena *arena, size_t size);
 void *tp__arena_zero(tp__arena *arena, size_t size);
-/** Copies, with a NUL behind that size does not count. Empty text needs no memory. false when refused. */
-bool tp__arena_text(tp__arena *arena, tp_text text, tp_text *ret_copy);
+/** Copies, with a NUL behind that size does not count. false when refused. */
+bool tp__arena_copy(tp__arena *arena, tp_text text, tp_text *ret_copy);
+/** The same. Empty text, which is frequent, needs no memory and no call. */
+static inline bool tp__arena_text(tp__arena *arena, tp_text text, tp_text *ret_copy) {
+  if (text.size > 0) return tp__arena_copy(arena, text, ret_copy);
+  *ret_copy = (tp_text){"", 0};
+  return true;
+}
 /** NUL-terminated copy; NULL in gives NULL out and true. */
 bool tp__arena_string(tp__arena *arena, const char *string, const char **ret_copy);
 /** printf into the arena; empty text when refused. */
