@@ -3,6 +3,8 @@
 #include "runtime/base/bug.h"
 #include "runtime/exec/blocks.h"
 
+enum { LIST_BYTES = 256 }; /* in the block, after the call: the messages of a usual batch */
+
 static tp__host_call *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, tp__host_call, base); }
 
 /* A call that runs, or may yet, keeps its session from being deleted, also when its caller has stopped waiting. */
@@ -116,7 +118,7 @@ static tp__host_call *new_call(tp_turn *turn, tp_session *session, const char *n
   TP__OWNED(&turn->core.strand);
   tp_runtime *runtime = turn->core.runtime;
   size_t block_size;
-  tp__host_call *c = tp__block_take(tp__runtime_blocks(runtime), sizeof *c, &block_size);
+  tp__host_call *c = tp__block_take(tp__runtime_blocks(runtime), sizeof *c + LIST_BYTES, &block_size);
   if (!c) return NULL;
   memset(c, 0, sizeof *c);
   if (tp__attempt_init(&c->base, of_call, &turn->core.strand) != TP_OK) {

@@ -162,6 +162,7 @@ tp_status tp__listeners_add(tp__agent_layer *layer, tp__listeners *listeners, tp
   listener->allocator = *allocator;
   listener->runtime = layer->runtime;
   atomic_init(&listener->refs.v, 1);
+  listener->of = inbox ? TP__LISTENERS_THROUGH : TP__LISTENERS_CALLED;
   if (inbox && !goes_through(listener, inbox)) {
     tp__release(allocator, listener, sizeof *listener);
     return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a listener");
@@ -250,7 +251,7 @@ void tp__listener_set_notify(const tp__listener_set *set, const tp_event *event,
   if (!(set->kinds >> event->kind & 1)) return;
   for (uint32_t i = 0; i < set->count; i++) {
     const tp__listener *listener = set->items[i];
-    if (!(which & (listener->through ? TP__LISTENERS_THROUGH : TP__LISTENERS_CALLED))) continue;
+    if (!(listener->of & which)) continue;
     if (!wants(listener, event)) continue;
     if (event->visibility >= listener->visibility_min) {
       deliver(listener, event);

@@ -29,6 +29,7 @@ typedef struct tp__listener {
   uint64_t phases[TP_PHASE_LIMIT / 64];
   tp_visibility visibility_min;
   struct tp__event_inbox *through; /* event_inbox.c: in place of on_event; NULL: on_event */
+  uint32_t of;                     /* tp__listeners_of: CALLED, or THROUGH */
   struct tp__destroy *destroys;    /* in place of destroy, with an inbox; NULL: none */
   /* atomic */
   tp__a32 refs;

@@ -4,6 +4,8 @@
 #include "phases/tools.h"
 #include "runtime/exec/blocks.h"
 
+enum { ANSWER_BYTES = 448 }; /* in the block, after the call: a short answer */
+
 static tp__model_call *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, tp__model_call, base); }
 
 /* ---- pieces of text ---- */
@@ -267,7 +269,7 @@ tp__model_call *tp__model_call_new(tp__turn *turn, tp__toolset *tools, tp_sessio
   TP__OWNED(&turn->strand);
   tp_runtime *runtime = turn->runtime;
   size_t block_size;
-  tp__model_call *c = tp__block_take(tp__runtime_blocks(runtime), sizeof *c, &block_size);
+  tp__model_call *c = tp__block_take(tp__runtime_blocks(runtime), sizeof *c + ANSWER_BYTES, &block_size);
   if (!c) return NULL;
   memset(c, 0, sizeof *c);
   tp_status status = tp__mutex_init(&c->mutex, TP__RANK_model_call);

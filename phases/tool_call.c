@@ -237,15 +237,19 @@ static void run_settled(void *ctx, const tp__tool_end *answer) {
   ended(slot, kind, &said, answer->ended_ns - answer->started_ns);
 }
 
-/* What an inline tool that did not defer came to. */
-static tp_tool_result_kind kind_of_run(const tp__dispatch *d, tp__tool_content *ret_said) {
-  const tp_tool_run *run = &d->run;
-  if (d->now_ns > run->deadline_ns) {
-    *ret_said = (tp__tool_content){.text = tp__toolcall_unanswered(TP_TOOL_TIMED_OUT)};
-    return TP_TOOL_TIMED_OUT;
+/* An inline tool has returned, and has not deferred. */
+static void run_returned(tp__tool_slot *slot) {
+  tp__dispatch *d = slot->dispatch;
+  const tp__tool_reply *reply = &d->run.reply;
+  int64_t duration_ns = d->timestamps == TP_TIMESTAMPS_OFF ? 0 : d->now_ns - d->run.started_ns;
+  if (d->now_ns > d->run.deadline_ns) {
+    const tp__tool_content late = {.text = tp__toolcall_unanswered(TP_TOOL_TIMED_OUT)};
+    ended(slot, TP_TOOL_TIMED_OUT, &late, duration_ns);
+    return;
   }
-  *ret_said = tp__tool_reply_content(&run->reply);
-  return run->reply.flaws & ~TP__REPLY_PARTIAL ? TP_TOOL_HANDLER_ERROR : TP_TOOL_OK;
+  tp__toolcall_note_cut(slot, reply->flaws);
+  note_replaced(slot, reply->replaced);
+  ended(slot, reply->flaws & ~TP__REPLY_PARTIAL ? TP_TOOL_HANDLER_ERROR : TP_TOOL_OK, &reply->said, duration_ns);
 }
 
 /* An inline tool is called here: only when it defers does it wait for anything. */
@@ -261,11 +265,7 @@ static void run_inline(tp__tool_slot *slot) {
     tp__tool_run_await(slot->run, d->run.deadline_ns, run_settled, slot);
     return;
   }
-  tp__tool_content said;
-  tp_tool_result_kind result = kind_of_run(d, &said);
-  tp__toolcall_note_cut(slot, result == TP_TOOL_TIMED_OUT ? 0 : d->run.reply.flaws);
-  note_replaced(slot, result == TP_TOOL_TIMED_OUT ? 0 : d->run.reply.replaced);
-  ended(slot, result, &said, d->timestamps == TP_TIMESTAMPS_OFF ? 0 : d->now_ns - d->run.started_ns);
+  run_returned(slot);
 }
 
 static void fill_run(const tp__tool_slot *slot) {

@@ -15,9 +15,11 @@ enum { TP__TOOL_FIELDS_MAX = 12 };
 typedef struct tp__tool_gate {
   tp__phase_run phase; /* the one under way */
   tp_field fields[TP__TOOL_FIELDS_MAX];
-  tp_text signals; /* of tool.create and tool.pre, rendered: joins the result's text */
-  tp_text bare;    /* the result's text without them; empty before there is a result */
-  bool is_ready;   /* tool.rewrite has answered in the tool's place: */
+  tp_text signals;                /* of tool.create and tool.pre, rendered: joins the result's text */
+  const tp_tool_call *summarized; /* whose arguments are in summary; NULL: none were asked for */
+  tp_text summary;
+  tp_text bare;  /* the result's text without them; empty before there is a result */
+  bool is_ready; /* tool.rewrite has answered in the tool's place: */
   tp__tool_content ready;
 } tp__tool_gate;
 

@@ -121,13 +121,16 @@ static void write_arguments(tp__out *out, const void *ctx) {
 }
 
 /* The arguments as JSON whose long texts keep head and tail, so that a long argument hides no other one; empty where
- * there is no memory for it. */
+ * there is no memory for it. Written once for the arguments that a call has, and again for those that replace them. */
 static tp_text input_summary(tp__tool_slot *slot) {
-  tp_text text = tp__toolcall_of(slot)->arguments;
-  if (!tp__toolcall_of(slot)->malformed &&
-      tp__out_twice(&slot->dispatch->texts, write_arguments, tp__toolcall_of(slot), &text) != TP_OK)
+  const tp_tool_call *call = tp__toolcall_of(slot);
+  tp__tool_gate *gate = slot->gate;
+  if (gate->summarized == call) return gate->summary;
+  tp_text text = call->arguments;
+  if (!call->malformed && tp__out_twice(&slot->dispatch->texts, write_arguments, call, &text) != TP_OK)
     return (tp_text){NULL, 0};
-  return (tp_text){text.data, tp__utf8_cut(text, INPUT_BYTES)};
+  gate->summarized = call;
+  return gate->summary = (tp_text){text.data, tp__utf8_cut(text, INPUT_BYTES)};
 }
 
 /* ---- tool.pre ---- */

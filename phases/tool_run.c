@@ -10,6 +10,7 @@ enum { BLOCK_BYTES = 1024 };
 #define MALFORMED_WORDS "the tool deferred and answered at once"
 #define NO_ANSWER_WORDS "the tool gave no answer"
 #define NO_ARGUMENT_WORDS "no memory for an argument"
+#define NO_MEMORY_WORDS "no memory for the tool's answer"
 
 /* What a function on another thread needs is copied: the toolset and the dispatch may be gone before it returns. */
 struct tp__tool_attempt {
@@ -134,11 +135,17 @@ static bool replace_bytes(tp__arena *arena, tp_text *text, size_t *ret_replaced)
   return true;
 }
 
+/* What stands in the place of an answer for which there was no memory. */
+static void set_lost(tp__tool_reply *reply) {
+  reply->flaws |= TP__REPLY_NO_MEMORY;
+  reply->said = (tp__tool_content){.text = {NO_MEMORY_WORDS, sizeof NO_MEMORY_WORDS - 1}};
+}
+
 static void set_reply(tp__tool_reply *reply, tp__arena *arena, size_t bytes_max, bool is_error, tp_text text) {
   bool has_memory = replace_bytes(arena, &text, &reply->replaced);
   reply->flaws = (is_error ? TP__REPLY_ERROR : 0) | (text.size > bytes_max ? TP__REPLY_CUT : 0);
   reply->said.value = reply->said.parts = (tp_text){NULL, 0};
-  if (!has_memory || !tp__tool_text(arena, text, bytes_max, &reply->said.text)) reply->flaws |= TP__REPLY_NO_MEMORY;
+  if (!has_memory || !tp__tool_text(arena, text, bytes_max, &reply->said.text)) set_lost(reply);
 }
 
 /* What programs read, for a model. */
@@ -184,7 +191,8 @@ static void set_whole_reply(tp__tool_reply *reply, tp__arena *arena, size_t byte
   bool ok = copy_said(arena, answer->text, answer->value, bytes_max, parts_bytes_max, &reply->said, &reply->flaws) &&
             tp__parts_of_list(arena, answer->parts, answer->part_count, parts_bytes_max - reply->said.value.size,
                               &reply->said.parts, &left_out) == TP_OK;
-  reply->flaws |= (left_out ? TP__REPLY_LEFT_OUT : 0) | (ok ? 0 : TP__REPLY_NO_MEMORY);
+  if (left_out) reply->flaws |= TP__REPLY_LEFT_OUT;
+  if (!ok) set_lost(reply);
 }
 
 static tp_status read_answer(const tp_tool_answer *theirs, tp_tool_answer *ret_answer, tp_fault *fault) {
@@ -199,11 +207,6 @@ static tp_status read_answer(const tp_tool_answer *theirs, tp_tool_answer *ret_a
   TP__TRY(tp__parts_list_check(answer.parts, answer.part_count, fault));
   *ret_answer = answer;
   return TP_OK;
-}
-
-tp__tool_content tp__tool_reply_content(const tp__tool_reply *reply) {
-  if (!(reply->flaws & TP__REPLY_NO_MEMORY)) return reply->said;
-  return (tp__tool_content){.text = tp_text_of("no memory for the tool's answer")};
 }
 
 static const tp__tool_reply no_argument = {.flaws = TP__REPLY_ERROR,
@@ -314,7 +317,7 @@ static void settled(tp__attempt *base, tp__attempt_end end) {
   if (end == TP__ANSWERED) {
     const tp__tool_reply *reply = reply_of(attempt);
     ended.flaws = reply->flaws | (base->answer.kind != TP_ANSWER_DONE ? TP__REPLY_ERROR : 0);
-    ended.said = tp__tool_reply_content(reply);
+    ended.said = reply->said;
     ended.replaced = reply->replaced;
   }
   /* What tp_tool_complete() accepted counts; of a run from an inbox only within its limit. */

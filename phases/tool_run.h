@@ -32,9 +32,8 @@ enum {
 typedef struct tp__tool_reply {
   uint32_t flaws;        /* ERROR: the tool could not; NO_MEMORY: what it said was lost; PARTIAL: it was too long */
   size_t replaced;       /* bytes that were not UTF-8: each is U+FFFD in the text */
-  tp__tool_content said; /* in the arena */
+  tp__tool_content said; /* in the arena, or as long as the library */
 } tp__tool_reply;
-tp__tool_content tp__tool_reply_content(const tp__tool_reply *reply);
 
 /** What the function sees. */
 struct tp_tool_run {

@@ -66,6 +66,7 @@ static void fill_slot(tp__tool_slot *slot, uint32_t index, tp__tool_entry *tool)
   if (slot->gate) {
     slot->gate->phase.entry = NULL;
     slot->gate->signals = no_text;
+    slot->gate->summarized = NULL;
     slot->gate->is_ready = false;
   }
   slot->dispatch->open++;
