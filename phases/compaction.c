@@ -4,11 +4,41 @@
 #include "phases/out.h"
 
 enum { BYTES_PER_TOKEN = 4, TOKENS_PER_MESSAGE = 4, LINE_BYTES_MAX = 4000 };
+enum { MEDIA_TOKENS = 1500, DOCUMENT_BYTES_PER_TOKEN = 32, AUDIO_BYTES_PER_TOKEN = 500 };
 
 /* ---- tokens ---- */
 
+static bool is_of_text(tp_text media_type) {
+  static const char text[] = "text/";
+  return media_type.size >= sizeof text - 1 && memcmp(media_type.data, text, sizeof text - 1) == 0;
+}
+
+/* What a model reads of a part as text, in bytes; of anything else about as many as come to the same tokens: an image
+ * is scaled down, whatever its size, and what is only named may be one. */
+static size_t bytes_of_part(const tp_part *part) {
+  size_t size = part->bytes.size;
+  if (part->kind == TP_PART_TEXT) return part->text.size;
+  size_t words = part->name.size + part->media_type.size + part->description.size;
+  if (part->kind == TP_PART_LINK) return words + part->uri.size;
+  if (part->kind == TP_PART_FILE && size > 0 && is_of_text(part->media_type)) return words + size;
+  size_t tokens = MEDIA_TOKENS;
+  if (part->kind == TP_PART_AUDIO && size > 0) tokens = size / AUDIO_BYTES_PER_TOKEN;
+  if (part->kind == TP_PART_FILE && size / DOCUMENT_BYTES_PER_TOKEN > tokens) tokens = size / DOCUMENT_BYTES_PER_TOKEN;
+  return words + tokens * BYTES_PER_TOKEN;
+}
+
+static size_t bytes_of_parts(tp_text parts) {
+  size_t bytes = 0;
+  for (tp_value_walk walk = {0}; tp_value_next(parts, &walk);) {
+    tp_part part = {.struct_size = sizeof part};
+    if (tp_part_read(walk.value, &part, NULL) == TP_OK) bytes += bytes_of_part(&part);
+  }
+  return bytes;
+}
+
 static size_t bytes_of(const tp_message *message) {
   size_t bytes = message->text.size + message->name.size + message->provider_data.size;
+  if (message->parts.size > 0) bytes += bytes_of_parts(message->parts);
   for (size_t i = 0; i < message->call_count; i++)
     bytes += message->calls[i]->name.size + message->calls[i]->arguments.size;
   return bytes;

@@ -327,8 +327,11 @@ typedef struct tp_compaction_request {
  *  30 s.
  *  Threads: a handler thread, one call per session at a time; may block. */
 typedef tp_status (*tp_compact_fn)(void *ctx, const tp_compaction_request *request, tp_fault *fault);
-/** An estimate without a tokenizer: a quarter of the bytes of text, names and arguments, rounded up, and 4; 0 for an
- *  end mark.  Threads: any. */
+/** An estimate without a tokenizer: a quarter of the bytes of text, names, arguments and provider_data, rounded up, and
+ *  4; 0 for an end mark. The same of parts that are texts, links, or files whose media type begins with "text/". Any
+ *  other part has a quarter of the bytes of its name, media type and description, and for its content: an image, and
+ *  what is only named by its URI, 1,500; audio a 500th of its bytes; any other file a 32nd of its bytes, but at least
+ *  1,500. tp_message.value does not count: no model reads it.  Threads: any. */
 TP_API int64_t tp_message_tokens(const tp_message *message);
 
 /** Options of a session. Strings are copied; on success model and history are taken, shared_history is referenced. */

@@ -216,6 +216,88 @@ TEST(tokens_are_a_quarter_of_the_bytes_and_four) {
   for (size_t i = 0; i < COUNT(rows); i++) assert_int_equal(tp_message_tokens(&rows[i].message), rows[i].tokens);
 }
 
+#define PART(...) \
+  { .struct_size = sizeof(tp_part), __VA_ARGS__ }
+
+static int64_t tokens_of_part(tp_writer *writer, const tp_part *part) {
+  tp_message message = {.struct_size = sizeof message, .role = TP_ROLE_TOOL};
+  tp_fault fault = {0};
+  tp_writer_reset(writer);
+  tp_write_array(writer, 1);
+  if (tp_part_write(part, writer, &fault) != TP_OK) fail_msg("%s", fault.message);
+  assert_int_equal(tp_writer_finish(writer, &message.parts), TP_OK);
+  return tp_message_tokens(&message) - 4;
+}
+
+/* Some 100 kB of nothing. */
+static const char media[100000];
+#define MEDIA \
+  { media, sizeof media }
+
+TEST(parts_count_as_what_a_model_makes_of_them) {
+  const struct {
+    tp_part part;
+    int64_t tokens;
+  } rows[] = {
+      {PART(.kind = TP_PART_TEXT), 0},
+      {PART(.kind = TP_PART_TEXT, .text = MEDIA), 25000},
+      {PART(.kind = TP_PART_IMAGE, .uri = TEXT("https://example.org/a.png")), 1500},
+      {PART(.kind = TP_PART_IMAGE, .bytes = MEDIA, .media_type = TEXT("image/png")), 1503},
+      {PART(.kind = TP_PART_IMAGE, .bytes = {media, 1}, .media_type = TEXT("image/jpeg"), .name = TEXT("of May")),
+       1504},
+      {PART(.kind = TP_PART_AUDIO, .bytes = MEDIA, .media_type = TEXT("audio/wav")), 203},
+      {PART(.kind = TP_PART_AUDIO, .uri = TEXT("file:///bell.wav")), 1500},
+      {PART(.kind = TP_PART_FILE, .bytes = MEDIA, .media_type = TEXT("text/csv; charset=utf-8")), 25006},
+      {PART(.kind = TP_PART_FILE, .bytes = MEDIA, .media_type = TEXT("application/pdf")), 3129},
+      {PART(.kind = TP_PART_FILE, .bytes = {media, 100}, .media_type = TEXT("application/pdf")), 1504},
+      {PART(.kind = TP_PART_FILE, .bytes = MEDIA, .media_type = TEXT("texts/plain")), 3128},
+      {PART(.kind = TP_PART_FILE, .uri = TEXT("data:text/plain,hello")), 1503},
+      {PART(.kind = TP_PART_FILE), 1500},
+      {PART(.kind = TP_PART_LINK, .uri = TEXT("db://table"), .description = TEXT("of May"), .size = 1 << 30), 4},
+  };
+  tp_writer *writer;
+  assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
+  for (size_t i = 0; i < COUNT(rows); i++)
+    if (tokens_of_part(writer, &rows[i].part) != rows[i].tokens)
+      fail_msg("row %zu: %lld tokens", i, (long long)tokens_of_part(writer, &rows[i].part));
+  tp_writer_free(writer);
+}
+
+TEST(parts_add_up_and_the_value_of_a_result_does_not_count) {
+  tp_message message = {.struct_size = sizeof message, .role = TP_ROLE_TOOL, .text = TEXT("abcd")};
+  tp_writer *writer;
+  assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
+  const tp_text json = TEXT("[{\"text\": \"abcd\"}, {\"image\": \"https://a\"}, {\"image\": \"https://b\"}]");
+  assert_int_equal(tp_json_decode(json, writer, NULL), TP_OK);
+  assert_int_equal(tp_writer_finish(writer, &message.parts), TP_OK);
+  message.value = message.parts;
+  assert_int_equal(tp_message_tokens(&message), 4 + 1 + 1 + 2 * 1500);
+  message.parts = (tp_text)TEXT("\x91\xc0"); /* a host may count what is no part */
+  assert_int_equal(tp_message_tokens(&message), 4 + 1);
+  tp_writer_free(writer);
+}
+
+static void show(const world *w) {
+  const tp_turn_request request = {.struct_size = sizeof request,
+                                   .text = TEXT("this"),
+                                   .files = TEXT("\x91\xa5"
+                                                 "a.png")};
+  const tp_turn_result *result;
+  assert_int_equal(tp_turn_run(w->session, &request, &result, NULL), TP_OK);
+  assert_int_equal(result->outcome, TP_TURN_COMPLETED);
+  tp_turn_result_free(result);
+}
+
+TEST(history_of_short_texts_with_images_is_compacted) {
+  world w;
+  open_world(&w, ok, 1, 4000, TP_COMPACTION_DROP_OLDEST, NULL);
+  for (int i = 0; i < 3; i++) show(&w);
+  assert_string_equal(w.seen.text, "pre1 pre1 pre1 ");
+  show(&w);
+  assert_string_equal(w.seen.text, "pre1 pre1 pre1 history_tokens_max 4530>4000 pre1 ");
+  world_close(&w.stage);
+}
+
 /* ---- what the provider says ---- */
 
 TEST(context_that_is_too_long_is_compacted_and_asked_again_once) {
