@@ -109,6 +109,7 @@ static tp__openai_span *begin_span(tp__openai_answer *answer, tp__openai_spot sp
 
 static tp_text text_of(const tp__openai_answer *answer, const tp__openai_span *span) {
   assert(span->begin <= span->end && span->end <= answer->text.size);
+  if (span->begin == span->end) return (tp_text){NULL, 0};
   return (tp_text){answer->text.data + span->begin, span->end - span->begin};
 }
 
@@ -445,5 +446,7 @@ tp_status tp__openai_answer_response(tp__openai_answer *answer, tp_model_respons
                                       .input_tokens = answer->usage.input > 0 ? answer->usage.input : 0,
                                       .output_tokens = answer->usage.output > 0 ? answer->usage.output : 0};
   if (answer->stop.size == 0) ret_response->stop_reason = tp_text_of(answer->calls.count ? "tool_use" : "end_turn");
+  if (ret_response->finish == TP_FINISH_UNKNOWN) ret_response->finish = TP_FINISH_STOP;
+  if (ret_response->finish == TP_FINISH_STOP && answer->calls.count > 0) ret_response->finish = TP_FINISH_TOOL_CALLS;
   return TP_OK;
 }

@@ -105,7 +105,7 @@ static tp_status append_arguments(draft *d, tp_text text, bool has_marks, size_t
   if (d->arguments.failed) return TP_ERR_NO_MEMORY;
   size_t grown = d->arguments.size - before;
   *bytes_left -= grown < *bytes_left ? grown : *bytes_left;
-  tp__openai_scan_text(&d->scan, (tp_text){d->arguments.data + before, grown});
+  if (grown > 0) tp__openai_scan_text(&d->scan, (tp_text){d->arguments.data + before, grown});
   return TP_OK;
 }
 

@@ -221,7 +221,7 @@ static const char *const message_keys[] = {
     "message",     "error",         "errors",     "detail",       "details",
     "msg",         "error_message", "error_msg",  "errorMessage", "error_description",
     "description", "reason",        "status_msg", "Message",      "title",
-    "base_resp",
+    "base_resp",   "choices",
 };
 static const char *const code_keys[] = {"code",        "error_code", "errorCode", "errcode",
                                         "status_code", "statusCode", "status",    "http_status"};
@@ -231,7 +231,7 @@ static const char *const type_keys[] = {"type", "error_type", "errorType", "__ty
 
 bool tp__openai_looks_like_error(tp_text value) {
   if (tp__openai_is_error(value) || is_failed_base(value)) return true;
-  for (size_t i = 0; i < COUNT(message_keys) - 1; i++)
+  for (size_t i = 0; i < COUNT(message_keys) - 2; i++) /* these two stand in answers, too */
     if (has_content(tp_value_get(value, message_keys[i]))) return true;
   for (size_t i = 0; i < COUNT(code_keys); i++)
     if (tp__openai_int(tp_value_get(value, code_keys[i])) >= 400) return true;

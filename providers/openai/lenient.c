@@ -234,6 +234,12 @@ static int32_t read_unit(const repair *r, size_t ahead) {
 }
 
 static void put_char(repair *r, uint32_t c) {
+  const unsigned char as_bytes[4] = {0xf4, 0x8f, (unsigned char)(0x80 | (c >> 6 & 0x3f)),
+                                     (unsigned char)(0x80 | (c & 0x3f))};
+  if (r->streams && c >= 0x10ff80) { /* a character of the text, which must not be taken for a mark */
+    put_bad(r, as_bytes, sizeof as_bytes);
+    return;
+  }
   if (c == '"' || c == '\\') tp__bytes_printf(r->out, "\\%c", (char)c);
   else if (c < 0x20 || c == 0x7f) tp__bytes_printf(r->out, "\\u00%02x", (unsigned)c);
   else put_code_point(r->out, c);

@@ -161,6 +161,34 @@ TEST(the_model_that_is_named_next_is_asked_when_one_is_down) {
   endpoint_close(second);
 }
 
+/* Half an answer is not taken for one: the person reads it, and a script sees the exit status. */
+TEST(an_answer_that_is_cut_is_said) {
+  static const struct {
+    const char *reason, *finish, *note;
+  } rows[] = {
+      {"length", "\"finish\":\"length\",\"finish_word\":\"length\"",
+       "the answer is cut: it reached the limit of tokens"},
+      {"content_filter", "\"finish\":\"filter\"", "the provider filtered the answer"},
+      {"refusal", "\"finish\":\"refusal\"", "the model refused to answer"},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    char body[512];
+    snprintf(body, sizeof body, DELTA("{\"content\":\"The first half\"}") FINISH("%s") DONE, rows[i].reason);
+    const endpoint_reply half = {.body = body};
+    for (int json = 0; json < 2; json++) {
+      endpoint *e = endpoint_open(&half, 1);
+      command c = {
+          .arguments = {"run", "--model", "openai:gpt-x", "--base-url", e->url, "--no-memory", json ? "--json" : NULL},
+          .input = TALK};
+      assert_status(&c, 1);
+      assert_holds(&c.out, "The first half");
+      assert_holds(&c.out, json ? rows[i].finish : rows[i].note);
+      command_free(&c);
+      endpoint_close(e);
+    }
+  }
+}
+
 TEST(agents_of_a_conversation_name_their_models) {
   char talk[2048];
   static const endpoint_reply gpt = {.body = CHAT_HELLO};
