@@ -686,3 +686,104 @@ TEST(objects_that_were_refused_stay_their_hosts) {
   close_host(&h);
   assert_int_equal(destroyed, 0);
 }
+
+/* ---- a host with a pool of few threads, which its guards and models need ---- */
+
+/* A binding that waits for ends in that pool stands still when there are as many turns as threads. */
+enum { POOL_TURNS = 16, POOL_MAX = 4, IN_POOL_GUARDS = 1, IN_POOL_MODELS = 2 };
+
+typedef struct pool {
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;
+  const tp_work *works[2 * POOL_TURNS];
+  size_t taken, count;
+  bool is_over;
+} pool;
+
+static void answer_one(const tp_work *work) {
+  static const tp_outcome allowed = {.struct_size = sizeof allowed, .kind = TP_ANSWER_ALLOW};
+  static const tp_model_response response = {.struct_size = sizeof response, .text = TEXT("ok")};
+  if (work->kind == TP_WORK_HANDLER) (void)!tp_token_complete(work->token, &allowed, NULL);
+  else (void)!tp_model_complete(work->token, &response, NULL);
+}
+
+static void *serve_pool(void *ctx) {
+  pool *p = ctx;
+  pthread_mutex_lock(&p->mutex);
+  while (!p->is_over) {
+    if (p->taken == p->count) {
+      pthread_cond_wait(&p->changed, &p->mutex);
+      continue;
+    }
+    const tp_work *work = p->works[p->taken++];
+    pthread_mutex_unlock(&p->mutex);
+    answer_one(work);
+    pthread_mutex_lock(&p->mutex);
+  }
+  pthread_mutex_unlock(&p->mutex);
+  return NULL;
+}
+
+static void give_to_pool(pool *p, const tp_work *work) {
+  pthread_mutex_lock(&p->mutex);
+  assert_true(p->count < sizeof p->works / sizeof *p->works);
+  p->works[p->count++] = work;
+  pthread_cond_signal(&p->changed);
+  pthread_mutex_unlock(&p->mutex);
+}
+
+static void end_pool(pool *p, pthread_t *threads, size_t count) {
+  pthread_mutex_lock(&p->mutex);
+  p->is_over = true;
+  pthread_cond_broadcast(&p->changed);
+  pthread_mutex_unlock(&p->mutex);
+  for (size_t i = 0; i < count; i++) pthread_join(threads[i], NULL);
+}
+
+/* @return how many turns completed. */
+static size_t take_ends(const host *h, pool *p, unsigned in_pool) {
+  size_t completed = 0;
+  for (size_t ended = 0; ended < POOL_TURNS;) {
+    const tp_work *work = take_next(h->inbox);
+    if (work->kind == TP_WORK_END) {
+      ended++;
+      completed += work->end->turn->outcome == TP_TURN_COMPLETED;
+      assert_int_equal(tp_work_release(work), TP_OK);
+    } else if (in_pool & (work->kind == TP_WORK_HANDLER ? IN_POOL_GUARDS : IN_POOL_MODELS)) {
+      give_to_pool(p, work);
+    } else {
+      answer_one(work);
+    }
+  }
+  return completed;
+}
+
+static void many_turns_complete(size_t thread_count, unsigned in_pool) {
+  host h = {.runtime = open_runtime(NULL)};
+  tp_session *sessions[POOL_TURNS];
+  pthread_t threads[POOL_MAX];
+  pool p = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+  h.inbox = open_inbox(h.runtime, 0);
+  h.model = (tp_model){.struct_size = sizeof h.model, .name = "host", .inbox = h.inbox};
+  add(h.runtime, "guard", TP_PHASE_TURN_INTAKE, h.inbox, (tp_subscription){.limit_ms = LONG_MS});
+  for (size_t i = 0; i < thread_count; i++) pthread_create(&threads[i], NULL, serve_pool, &p);
+  for (size_t i = 0; i < POOL_TURNS; i++) {
+    char id[16];
+    snprintf(id, sizeof id, "s%zu", i);
+    const tp_session_options opens = {.struct_size = sizeof opens, .id = id, .model = &h.model};
+    const tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("hello")};
+    assert_int_equal(tp_session_open(h.runtime, &opens, &sessions[i], NULL), TP_OK);
+    assert_int_equal(tp_turn_submit(sessions[i], &request, tp_end_of_turn, end_for(&h, NULL), NULL, NULL), TP_OK);
+  }
+  assert_int_equal(take_ends(&h, &p, in_pool), POOL_TURNS);
+  end_pool(&p, threads, thread_count);
+  for (size_t i = 0; i < POOL_TURNS; i++) tp_session_close(sessions[i], NULL, NULL);
+  tp_inbox_free(h.inbox);
+  close_runtime(h.runtime);
+}
+
+TEST(pool_of_few_threads_serves_many_turns_as_no_thread_waits_for_an_end) {
+  for (size_t threads = 1; threads <= POOL_MAX; threads++)
+    for (unsigned in_pool = IN_POOL_GUARDS; in_pool <= (IN_POOL_GUARDS | IN_POOL_MODELS); in_pool++)
+      many_turns_complete(threads, in_pool);
+}
