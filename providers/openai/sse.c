@@ -64,17 +64,12 @@ static bool add_line(tp__openai_sse *sse, tp_text line) {
 
 /* ---- lines ---- */
 
-/* A broken event before one that begins: the string of its last line did not end there. */
-static bool is_broken_before(tp__openai_sse *sse, tp_text line) {
-  return scan_data(sse)->in_string && tp__begins(line, "{");
-}
-
 static bool take_data(tp__openai_sse *sse, tp_text value) {
   if (sse->is_bare) { /* an object that never ended */
     tp__openai_sse_stray(sse, data_of(sse));
     clear_event(sse);
   }
-  if (sse->has_data && (is_complete(sse) || is_broken_before(sse, value)) && !event_ended(sse)) return false;
+  if (sse->has_data && is_complete(sse) && !event_ended(sse)) return false;
   return add_line(sse, value);
 }
 

@@ -79,6 +79,8 @@ TEST(other_forms_have_such_frames_too) {
   static const char *const messages[] = {
       "event: content_block_delta\ndata: {'index':0,'delta':{'type':'text_delta','text':'hello'}}\n\n" /* no type */
       "event: message_delta\ndata: {'delta':{'stop_reason':'end_turn'}}\n\nevent: message_stop\ndata: {}\n\n",
+      "event: content_block_delta\ndata: {'index':0,'delta':{'text':'hello'}}\n" /* nor a blank line */
+      "event: message_delta\ndata: {'delta':{'stop_reason':'end_turn'}}\nevent: message_stop\ndata: {}\n",
       "data: {'type':'content_block_delta','index':0,'delta':{'text':'hello'}}\n"
       "data: {'type':'message_delta','delta':{'stop_reason':'end_turn'}}\n",
       "{'type':'content_block_delta','index':0,'delta':{'type':'text_delta','text':'hello'}}\n"
@@ -309,6 +311,7 @@ TEST(a_refusal_says_its_words_whatever_made_it) {
       {400, "{'error': {'message': 'M', 'logprob': NaN,}}", "M; the endpoint", TP_ERR_MODEL, false},
       {429, "{'error':{'message':'M','type':'insufficient_quota'}}", "check the account", TP_ERR_MODEL, false},
       {400, "{'error':{'message':'M','code':'429'}}", "M (429)", TP_ERR_MODEL, false},
+      {400, "{'error':{'message':'M','code':'rate_limit_exceeded'}}", "M (rate_limit_exceeded)", TP_ERR_MODEL, true},
       {429, "{'error':{'message':'M','type':'invalid_request_error'}}", "send fewer requests", TP_ERR_MODEL, true},
       {500, "{'error':'maximum context length'}", "maximum context length; try again", TP_ERR_MODEL, true},
       {400, "{'error':'{\\'error\\':{\\'message\\':\\'M\\',\\'code\\':\\'context_length_exceeded\\'}}'}",
