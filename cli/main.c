@@ -9,6 +9,7 @@
 #include "cli/common/message.h"
 #include "cli/common/options.h"
 #include "cli/inspect/trace.h"
+#include "cli/run/host.h"
 #include "cli/run/model.h"
 
 static int print_exit_status(const cli_arguments *arguments, cli_output *output) {
@@ -332,5 +333,6 @@ int main(int argc, char **argv) {
   signal(SIGPIPE, SIG_IGN); /* a reader that goes away is a failed write, and the turn under way is ended properly */
   int status = dispatch(argc, argv, &output);
   cli_hook_model_free();
+  cli_redactor_free();
   return cli_output_finish(&output, status);
 }

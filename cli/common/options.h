@@ -89,7 +89,7 @@ typedef enum cli_compact { CLI_COMPACT_NONE = 0, CLI_COMPACT_SUMMARIZE = 1, CLI_
 
 /** What the command line said. Texts are the command line's own. */
 typedef struct cli_arguments {
-  cli_words loads, phases, tools, webhooks, hooks, data_files, code_files, pass_env;
+  cli_words loads, phases, tools, webhooks, hooks, redacts, data_files, code_files, pass_env;
   cli_model_names models;
   cli_model_names facts, embedders, hook_models; /* at most one each */
   cli_model_names *last_models;                  /* the list of the option that came last; NULL: models */

@@ -388,6 +388,7 @@ static int check(const cli_arguments *arguments, cli_output *output) {
   tp_fault fault = {0};
   unsetenv("TURNPHASE_DISABLE_HOOKS"); /* it would make every commit a good one */
   int status = trusted_hash(o.directory, o.trusted);
+  cli_redactor_try(o.directory);
   if (status == CLI_OK) status = cli_host_open(arguments, NULL, NULL, &o.runtime);
   if (status != CLI_OK) return status;
   tp_status committed = tp_hooks_read(o.runtime, &options, &o.hooks, &fault);

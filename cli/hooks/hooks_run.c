@@ -332,6 +332,7 @@ int cli_hooks_run(const cli_arguments *arguments, cli_output *output) {
              .id = arguments->operands[2],
              .mutex = TP__LOCK_INITIALIZER(TP__LOCK_hook_try)};
   tp__lock_condition_init(&t.ended);
+  cli_redactor_try(arguments->operands[1]);
   int status = cli_host_open(&alone, NULL, NULL, &t.runtime);
   if (status == CLI_OK) status = try_hook(&t);
   tp_hooks_free(t.hooks);

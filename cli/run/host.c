@@ -130,6 +130,31 @@ static int load(tp_runtime *runtime, const char *path) {
   return add_domain(runtime, owner, register_loaded, domain, path);
 }
 
+/* Of the process, as the model of hooks is: a runtime uses it until its end. */
+static tp_redactor *redactor;
+
+void cli_redactor_free(void) {
+  tp_redactor_free(redactor);
+  redactor = NULL;
+}
+
+void cli_redactor_try(const char *directory) {
+  if (redactor) return;
+  if (tp_redactor_new(&redactor, NULL) != TP_OK) redactor = NULL;
+  else if (tp_redactor_read(redactor, directory, NULL) != TP_OK) cli_redactor_free();
+}
+
+/* Patterns of secrets stand among the hooks, and a runtime has them before it reads the hooks. */
+static int open_redactor(const cli_arguments *arguments) {
+  const cli_words *directories = arguments->hooks.count > 0 ? &arguments->hooks : &arguments->redacts;
+  tp_fault fault = {0};
+  if (redactor) return CLI_OK;
+  tp_status status = tp_redactor_new(&redactor, &fault);
+  for (size_t i = 0; status == TP_OK && i < directories->count; i++)
+    status = tp_redactor_read(redactor, directories->items[i], &fault);
+  return status == TP_OK ? CLI_OK : cli_fault(NULL, status, &fault);
+}
+
 int cli_host_open(const cli_arguments *arguments, const char *memory_path, tp_store *store, tp_runtime **ret_runtime) {
   return cli_host_open_asking(arguments, memory_path, store, NULL, ret_runtime);
 }
@@ -155,6 +180,15 @@ int cli_host_open_asking(const cli_arguments *arguments, const char *memory_path
     cli_error("--files-writes is for the tools of --files DIR");
     tp_store_free(store);
     return CLI_USAGE;
+  }
+  int opened = open_redactor(arguments);
+  if (opened != CLI_OK) {
+    tp_store_free(store);
+    return opened;
+  }
+  if (tp_redactor_count(redactor) > 0) {
+    options.redact = tp_redactor_redact;
+    options.redact_ctx = redactor;
   }
   tp_status made = tp_runtime_new(&options, &runtime, &fault);
   if (made != TP_OK) {

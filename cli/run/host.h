@@ -20,4 +20,10 @@ int cli_host_open_asking(const cli_arguments *arguments, const char *memory_path
  *  cli_arguments. */
 void cli_log(void *ctx, const tp_log_record *record);
 
+/** Patterns of secrets of a directory whose hooks are checked or tried, for the next cli_host_open(). A wrong pattern
+ *  is left to the reading of the hooks, which refuses it. */
+void cli_redactor_try(const char *directory);
+/** After the last runtime. */
+void cli_redactor_free(void);
+
 #endif

@@ -110,6 +110,7 @@ int cli_talk_open(cli_talk *talk, const cli_arguments *arguments, cli_models *mo
   if (status == CLI_OK) status = open_store(talk, &store);
   talk->without_hooks = *arguments;
   talk->without_hooks.hooks = (cli_words){0}; /* they are followed */
+  talk->without_hooks.redacts = arguments->hooks;
   if (status == CLI_OK) status = cli_host_open(&talk->without_hooks, talk->memory_path, store, &talk->runtime);
   if (status == CLI_OK) status = cli_follower_new(talk->runtime, arguments, &talk->follower);
   if (status == CLI_OK && models->count > 0) return cli_talk_add_agent(talk, CLI_OWN_AGENT, NULL, models);

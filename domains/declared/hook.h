@@ -139,6 +139,7 @@ struct tp_hooks {
   const tp_model *model;            /* the caller's; NULL: that of the turn is asked */
   tp__hook *first;
   size_t count;
+  struct tp__redact_file *redacts; /* the files with patterns of secrets */
   const char *environment[16];
   struct tp__hook_matcher *matchers; /* to be ended, whether their hook was taken or not */
   char hash[65];
@@ -212,7 +213,7 @@ const char *tp__hooks_copy(tp_hooks *hooks, tp_text text);
 const char *tp__hooks_pair(tp_hooks *hooks, const char *name, const char *value);
 
 /** Reads one hook from the text of its file.
- *  @param file  its path; kept. */
+ *  @param file  its path; kept.   @param ret_hook  NULL: the file has patterns of secrets. */
 tp_status tp__hook_read(tp_hooks *hooks, const char *file, tp_text text, tp__hook **ret_hook, tp_fault *fault);
 
 /** The handler's function and its destroy; ctx is a tp__hook, whose hooks hold a reference for it. */

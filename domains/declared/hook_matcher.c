@@ -2,19 +2,23 @@
  *
  * hook_matcher.c: matchers of other hosts: exact names, alternatives, or a JavaScript regular expression that is not
  * anchored. The latter are rewritten as POSIX extended ones; what these cannot do is refused, never guessed. */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "domains/declared/hook_protocol.h"
 
-enum { REGEX_BYTES_MAX = 255, POSIX_SIZE = 16 * REGEX_BYTES_MAX, NAME_SIZE = 512 };
+enum { NAME_SIZE = 512, COUNT_MAX = 255, COUNTS_MAX = 1024 };
 
 typedef struct rewriter {
   const char *at;
-  char posix[POSIX_SIZE];
+  char *posix;
   size_t used;
-  unsigned depth; /* groups that are open */
-  bool repeats;   /* what was written last can be repeated */
+  unsigned depth;                        /* groups that are open */
+  bool repeats;                          /* what was written last can be repeated */
+  bool is_counted;                       /* and has a counted repetition in it */
+  bool counted[TP__REGEX_BYTES_MAX + 1]; /* whether a group that is open has one, by its depth */
+  unsigned counts;                       /* the sum of all counts: what is compiled is as large */
   const char *why;
 } rewriter;
 
@@ -86,7 +90,7 @@ static void rewrite_class(rewriter *r) {
 }
 
 static void rewrite_group(rewriter *r) {
-  r->depth++;
+  r->counted[++r->depth] = false;
   put(r, "(", 1);
   r->repeats = false;
   if (*r->at != '?') return;
@@ -104,14 +108,67 @@ static void rewrite_repeat(rewriter *r, char c) {
   r->repeats = false;
 }
 
+/* @return above COUNT_MAX: there is no number, or it is too large. */
+static unsigned read_count(rewriter *r) {
+  unsigned number = 0, digits = 0;
+  for (; *r->at >= '0' && *r->at <= '9'; r->at++, digits++)
+    if (number <= COUNT_MAX) number = 10 * number + (unsigned)(*r->at - '0');
+  return digits > 0 ? number : COUNT_MAX + 1;
+}
+
+/* After an opening brace: {2}, {2,} or {2,5}. */
+static void rewrite_count(rewriter *r) {
+  char count[16];
+  unsigned least = read_count(r), most = least;
+  bool is_open = false;
+  if (*r->at == ',') {
+    r->at++;
+    is_open = *r->at == '}';
+    most = is_open ? least : read_count(r);
+  }
+  if (least > COUNT_MAX || most > COUNT_MAX || most < least || most == 0 || *r->at != '}') {
+    refuse(
+        r,
+        "a counted repetition is {2}, {2,} or {2,5}, with numbers up to 255; before a brace itself write a backslash");
+    return;
+  }
+  if (!r->repeats) refuse(r, "there is nothing to repeat");
+  else if (r->is_counted) refuse(r, "a counted repetition is in another one: write one of them out");
+  else if ((r->counts += most) > COUNTS_MAX) refuse(r, "its counted repetitions add up to more than 1,024");
+  if (r->why) return;
+  r->at++;
+  if (*r->at == '?') r->at++;
+  if (is_open) snprintf(count, sizeof count, "{%u,}", least);
+  else snprintf(count, sizeof count, "{%u,%u}", least, most);
+  put_string(r, count);
+  r->repeats = false;
+  r->counted[r->depth] = true;
+}
+
+static void close_group(rewriter *r) {
+  if (r->depth == 0) {
+    refuse(r, "a group is closed that was not opened");
+    return;
+  }
+  assert(r->depth <= TP__REGEX_BYTES_MAX);
+  bool is_counted = r->counted[r->depth--];
+  r->counted[r->depth] |= is_counted;
+  put(r, ")", 1);
+  r->repeats = true;
+  r->is_counted = is_counted;
+}
+
 static void rewrite_one(rewriter *r) {
   char c = *r->at++;
+  bool is_group = c == ')', is_count = c == '{';
+  if (!is_group && !is_count) r->is_counted = false;
   if (c == '\\') rewrite_escape(r);
   else if (c == '[') rewrite_class(r);
   else if (c == '(') rewrite_group(r);
   else if (c == '*' || c == '+' || c == '?') rewrite_repeat(r, c);
-  else if (c == ')' && r->depth-- == 0) refuse(r, "a group is closed that was not opened");
-  else if (c == '{' || c == '}') refuse(r, "counted repetition is not known: write it out");
+  else if (is_group) close_group(r);
+  else if (is_count) rewrite_count(r);
+  else if (c == '}') refuse(r, "a brace is closed that was not opened: before a brace itself write a backslash");
   else {
     put(r, &c, 1);
     r->repeats = c != '|' && c != '^' && c != '$';
@@ -124,19 +181,25 @@ static bool is_exact(const char *text) {
   return true;
 }
 
+const char *tp__regex_rewrite(const char *text, char ret_posix[TP__POSIX_SIZE]) {
+  rewriter r = {.at = text, .posix = ret_posix};
+  if (strlen(text) > TP__REGEX_BYTES_MAX) r.why = "it is longer than 255 bytes";
+  while (!r.why && *r.at) rewrite_one(&r);
+  r.posix[r.used] = '\0';
+  return r.why;
+}
+
 bool tp__matcher_init(tp__matcher *matcher, const char *text, const char **ret_why) {
   *matcher = (tp__matcher){0};
   if (text[0] == '\0' || strcmp(text, "*") == 0) return true;
   matcher->text = text;
   if (is_exact(text)) return true;
-  rewriter r = {.at = text};
-  if (strlen(text) > REGEX_BYTES_MAX) r.why = "it is longer than 255 bytes";
-  while (!r.why && *r.at) rewrite_one(&r);
-  r.posix[r.used] = '\0';
-  if (!r.why && regcomp(&matcher->regex, r.posix, REG_EXTENDED | REG_NOSUB) != 0) r.why = "it is not well formed";
-  if (r.why) *ret_why = r.why;
+  char posix[TP__POSIX_SIZE];
+  const char *why = tp__regex_rewrite(text, posix);
+  if (!why && regcomp(&matcher->regex, posix, REG_EXTENDED | REG_NOSUB) != 0) why = "it is not well formed";
+  if (why) *ret_why = why;
   else matcher->is_regex = true;
-  return !r.why;
+  return !why;
 }
 
 void tp__matcher_fini(tp__matcher *matcher) {

@@ -67,6 +67,11 @@ typedef struct tp__matcher {
   regex_t regex;
 } tp__matcher;
 
+enum { TP__REGEX_BYTES_MAX = 255, TP__POSIX_SIZE = 16 * TP__REGEX_BYTES_MAX };
+/** Rewrites a JavaScript regular expression as a POSIX extended one.
+ *  @return NULL; what it cannot rewrite: then ret_posix is not used. */
+const char *tp__regex_rewrite(const char *text, char ret_posix[TP__POSIX_SIZE]);
+
 /** @param text      kept; with is_regex till tp__matcher_fini().
  *  @param ret_why   what a regular expression of ours cannot do, when it returns false. */
 bool tp__matcher_init(tp__matcher *matcher, const char *text, const char **ret_why);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "domains/declared/hook_tool.h"
+#include "domains/declared/redact.h"
 #include "domains/declared/yaml.h"
 
 #define KEYS                                                                                                        \
@@ -1276,9 +1277,19 @@ static tp_status read_any(struct reader *reader, tp__hook *hook) {
   TP__TRY(take_text(reader, index, "kind", &kind));
   if (strcmp(kind, "tool") == 0) return read_tool(reader, hook);
   if (strcmp(kind, "permissions") == 0) return read_permissions(reader, hook);
-  return REFUSE(reader, TP_ERR_MALFORMED, index,
-                "kind is tool or permissions, or left out in the file of a hook (its handler has a kind), not \"%s\"",
-                kind);
+  return REFUSE(
+      reader, TP_ERR_MALFORMED, index,
+      "kind is tool, permissions or redact, or left out in the file of a hook (its handler has a kind), not \"%s\"",
+      kind);
+}
+
+/* The patterns of secrets are no hook: the runtime was given them before. */
+static tp_status check_patterns(const struct reader *reader, tp_text text) {
+  tp_redactor *redactor;
+  TP__TRY(tp_redactor_new(&redactor, reader->fault));
+  tp_status status = tp__redact_add(redactor, &reader->yaml, reader->file, text, reader->fault);
+  tp_redactor_free(redactor);
+  return status;
 }
 
 tp_status tp__hook_read(tp_hooks *hooks, const char *file, tp_text text, tp__hook **ret_hook, tp_fault *fault) {
@@ -1290,7 +1301,12 @@ tp_status tp__hook_read(tp_hooks *hooks, const char *file, tp_text text, tp__hoo
   hook->hooks = hooks;
   hook->file = file;
   memcpy(hook->environment, hooks->environment, sizeof hooks->environment);
-  status = read_any(&reader, hook);
+  if (tp__redact_is(&reader.yaml)) {
+    status = check_patterns(&reader, text);
+    hook = NULL;
+  } else {
+    status = read_any(&reader, hook);
+  }
   tp__yaml_fini(&reader.yaml);
   if (status == TP_OK) *ret_hook = hook;
   return status;

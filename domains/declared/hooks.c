@@ -11,6 +11,7 @@
 
 #include "domains/declared/hook_tool.h"
 #include "domains/declared/hook_worker.h"
+#include "domains/declared/redact.h"
 #include "domains/declared/transcript.h"
 #include "domains/declared/yaml.h"
 
@@ -154,6 +155,38 @@ static int by_bytes(const struct dirent **one, const struct dirent **other) {
   return strcmp((*one)->d_name, (*other)->d_name);
 }
 
+/* Its patterns are in the redactor of the runtime, or the commit is refused. */
+struct tp__redact_file {
+  struct tp__redact_file *next;
+  const char *file;
+  tp_text text;
+};
+
+static tp_status keep_patterns(tp_hooks *hooks, const char *file, tp_text text, tp_fault *fault) {
+  struct tp__redact_file *kept = tp__hooks_alloc(hooks, sizeof *kept);
+  const char *copy = kept ? tp__hooks_copy(hooks, text) : NULL;
+  if (!copy) return refuse_memory(fault);
+  *kept = (struct tp__redact_file){hooks->redacts, file, {copy, text.size}};
+  hooks->redacts = kept;
+  return TP_OK;
+}
+
+static tp_status check_patterns(const tp_hooks *hooks, tp_fault *fault) {
+  void *ctx;
+  assert(hooks->runtime);
+  tp_redact_fn redact = tp_runtime_redact(hooks->runtime, &ctx);
+  for (const struct tp__redact_file *one = hooks->redacts; one; one = one->next) {
+    if (redact != tp_redactor_redact)
+      return tp__refuse(fault, TP_ERR_USAGE, one->file,
+                        "it has patterns of secrets, and the runtime does not use them: make a tp_redactor, read this "
+                        "directory with tp_redactor_read(), and set tp_runtime_options.redact to tp_redactor_redact");
+    if (!tp__redact_has(ctx, one->text))
+      return tp__refuse(fault, TP_ERR_USAGE, one->file,
+                        "its patterns of secrets are not those that the runtime began with: start it again");
+  }
+  return TP_OK;
+}
+
 static tp_status read_one(tp_hooks *hooks, const char *name, tp__hook ***last, tp_fault *fault) {
   char path[4096];
   int size = snprintf(path, sizeof path, "%s/%s", hooks->directory, name);
@@ -165,8 +198,9 @@ static tp_status read_one(tp_hooks *hooks, const char *name, tp__hook ***last, t
   tp_status status = error ? tp__file_refuse(fault, file, error, TP__YAML_BYTES_MAX, "cannot be read")
                            : tp__trust_add_declaration(hooks, file, tp__bytes_text(&text), fault);
   if (status == TP_OK) status = tp__hook_read(hooks, file, tp__bytes_text(&text), &hook, fault);
+  if (status == TP_OK && !hook) status = keep_patterns(hooks, file, tp__bytes_text(&text), fault);
   tp__bytes_fini(&text);
-  if (status != TP_OK) return status;
+  if (status != TP_OK || !hook) return status;
   **last = hook;
   *last = &hook->next;
   hooks->count++;
@@ -526,6 +560,7 @@ tp_status tp_hooks_replace(tp_hooks *hooks, const tp_hooks *before, const char *
   bool is_off = disabled && strcmp(disabled, "1") == 0;
   if (is_off && !before) return TP_OK;
   tp_status status = check_trust(hooks, before, trusted, fault);
+  if (status == TP_OK) status = check_patterns(hooks, fault);
   if (status != TP_OK) return status;
   tp_owner owner = {.struct_size = sizeof owner,
                     .name = owner_name ? owner_name : "declared",

@@ -109,6 +109,32 @@ typedef struct tp_hooks_options {
   const tp_model *model;
 } tp_hooks_options;
 
+/* ---- patterns of secrets (docs/hooks.md) ------------------------------------------------------------------------- */
+
+/** Patterns of what is taken out of records, logs and memories: those of files with `kind: redact`. */
+typedef struct tp_redactor tp_redactor;
+
+/** Makes a redactor without patterns: it changes nothing.
+ *  @return TP_OK; TP_ERR_USAGE; TP_ERR_NO_MEMORY.  Threads: any. */
+TP_API tp_status tp_redactor_new(tp_redactor **ret_redactor, tp_fault *fault) TP_MUST_USE;
+/** Adds the patterns of a directory of hooks: its *.yaml and *.yml files with `kind: redact`. Other files are left to
+ *  tp_hooks_read(). On failure the redactor may have some of them: free it.
+ *  @return TP_OK, also when there is none; TP_ERR_MALFORMED with file, line and column for a pattern that is not well
+ *          formed, fits the empty text or needs too much, and for more than 256; TP_ERR_IO; TP_ERR_TOO_LARGE;
+ *          TP_ERR_USAGE; TP_ERR_NO_MEMORY.
+ *  Threads: one, before a runtime has it.  Blocks: while files are read. */
+TP_API tp_status tp_redactor_read(tp_redactor *redactor, const char *directory, tp_fault *fault) TP_MUST_USE;
+/** How many patterns it has; 0 for NULL.  Threads: any, after the last tp_redactor_read(). */
+TP_API size_t tp_redactor_count(const tp_redactor *redactor);
+/** A tp_redact_fn: set tp_runtime_options.redact to it and redact_ctx to the redactor, which must live as long as the
+ *  runtime. Each pattern is applied to what the one before left, and each match becomes its replacement.
+ *  Threads: any, also several at once. */
+TP_API bool tp_redactor_redact(void *redactor, tp_redaction *redaction);
+/** After tp_runtime_free() of the runtimes that have it. Accepts NULL.  Threads: any. */
+TP_API void tp_redactor_free(tp_redactor *redactor);
+
+/* ---- directories of hooks --------------------------------------------------------------------------------------- */
+
 /** Reads and checks every file of the directory, and hashes the code that an operator trusts (tp_hooks_each_file()):
  *  the files that declare hooks, the programs that are started, the scripts that commands name, and all else in the
  *  directory and its folders that looks like code. What programs read or write is no part of it. Registers nothing and

@@ -231,6 +231,10 @@ TP_API tp_status tp_runtime_drain_submit(tp_runtime *runtime, uint32_t limit_ms,
  *  call of this runtime, except in one that completes a token. In the child of a fork it does nothing.
  *  Threads: any, while no other one is in a call of the runtime. */
 TP_API void tp_runtime_free(tp_runtime *runtime);
+/** The callback of tp_runtime_options.redact, and its ctx. NULL: none.
+ *  @param ret_ctx  may be NULL.
+ *  Threads: any. */
+TP_API tp_redact_fn tp_runtime_redact(const tp_runtime *runtime, void **ret_ctx);
 
 /** An abandoned attempt: its outcome is settled, and its function has not returned. Made by the library. */
 typedef struct tp_leak {

@@ -81,6 +81,10 @@ tp_status tp__become_owner(const tp_runtime *runtime, tp__inside *frame, tp_faul
 
 const tp_runtime_options *tp__runtime_options(const tp_runtime *runtime) { return &runtime->options; }
 const tp_allocator *tp__runtime_allocator(const tp_runtime *runtime) { return &runtime->allocator; }
+tp_redact_fn tp_runtime_redact(const tp_runtime *runtime, void **ret_ctx) {
+  if (ret_ctx) *ret_ctx = runtime ? runtime->redactor.ctx : NULL;
+  return runtime ? runtime->redactor.redact : NULL;
+}
 const tp__redactor *tp__runtime_redactor(const tp_runtime *runtime) { return &runtime->redactor; }
 const tp_store *tp__runtime_store(const tp_runtime *runtime) { return &runtime->store; }
 tp__registry *tp__runtime_registry(const tp_runtime *runtime) { return runtime->registry; }

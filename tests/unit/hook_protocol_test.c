@@ -436,8 +436,8 @@ TEST_WITH(a_matcher_reads_as_it_does_there, NULL, NULL) {
       fail_msg("%s of %s", cases[i].matcher, cases[i].name);
     tp__matcher_fini(&matcher);
   }
-  static const char *const refused[] = {"*.py",    "+",    "(a",     "a)", "[a",    "a\\",  "(?=a)",
-                                        "(?<!a)b", "a{2}", "\\1(a)", "[]", "[\\]]", "\\cA", "a**"};
+  static const char *const refused[] = {"*.py", "+",          "(a",     "a)", "[a",    "a\\",  "(?=a)", "(?<!a)b",
+                                        "a{2",  "(a{2}b){2}", "\\1(a)", "[]", "[\\]]", "\\cA", "a**"};
   for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
     tp__matcher matcher;
     const char *why = "";

@@ -413,6 +413,140 @@ TEST(memory_stores_what_is_redacted) {
   }
 }
 
+/* ---- patterns of files ---- */
+
+static tp_redactor *read_patterns(const char *yaml) {
+  tp_redactor *redactor;
+  tp_fault fault;
+  write_named("secrets.yaml", yaml);
+  assert_int_equal(tp_redactor_new(&redactor, NULL), TP_OK);
+  if (tp_redactor_read(redactor, directory, &fault) != TP_OK) fail_msg("%s: %s", yaml, fault.message);
+  return redactor;
+}
+
+static void expect_redacted(const char *pattern, const char *text, const char *expected) {
+  char yaml[1024], buffer[8192];
+  snprintf(yaml, sizeof yaml, "kind: redact\nredact:\n  - %s\n", pattern);
+  tp_redactor *redactor = read_patterns(yaml);
+  tp_redaction redaction = {.struct_size = sizeof redaction,
+                            .place = TP_REDACT_RECORD,
+                            .text = buffer,
+                            .size = strlen(text),
+                            .capacity = sizeof buffer};
+  memcpy(buffer, text, redaction.size);
+  assert_int_equal(tp_redactor_count(redactor), 1);
+  assert_true(tp_redactor_redact(redactor, &redaction));
+  if (!tp_text_is((tp_text){buffer, redaction.size}, expected))
+    fail_msg("%s of %s: %.*s", pattern, text, (int)redaction.size, buffer);
+  tp_redactor_free(redactor);
+}
+
+TEST(patterns_of_a_file_take_secrets_out_of_texts) {
+  static const char *const cases[][3] = {
+      {"sk-live-[0-9]{4}", "the key sk-live-0123 is wrong", "the key [redacted] is wrong"},
+      {"sk-live-[0-9]{4}", "sk-live-0123", "[redacted]"},
+      {"sk-live-[0-9]{4}", "sk-live-0123sk-live-4567", "[redacted][redacted]"},
+      {"sk-live-[0-9]{4}", "sk-live-012 stays", "sk-live-012 stays"},
+      {"{name: key, pattern: 'sk-live-\\d+'}", "a sk-live-0123 b sk-live-9 c", "a [redacted:key] b [redacted:key] c"},
+      {"{pattern: 'sk-live-\\d+', ignore_case: true}", "SK-LIVE-0123", "[redacted]"},
+      {"'sk-live-\\d+'", "SK-LIVE-0123", "SK-LIVE-0123"},
+      {"{pattern: 'pin: *\\d+', replacement: 'pin: ***'}", "pin:42, pin: 7", "pin: ***, pin: ***"},
+      {"{pattern: 'x+', replacement: ''}", "axxb", "ab"},
+      {"'password: \\S+'", "{\"text\": \"password: hunter2\"}", "{\"text\": \"[redacted]"},
+      {"'(?:A3T|AKIA)[0-9A-Z]{16}'", "id AKIAABCDEFGHIJKLMNOP.", "id [redacted]."},
+      {"'p\xc3\xa4ss'", "das p\xc3\xa4ssw\xc3\xb6rt", "das [redacted]w\xc3\xb6rt"},
+      {"'k[^a-z ]'", "\xc3\xa4k\xc3\xb6\xe2\x82\xac", "\xc3\xa4[redacted]\xe2\x82\xac"},
+      {"'^key=.*'", "key=1\nkey=2", "[redacted]"},
+      {"'^key'", "key key", "[redacted] key"},
+      {"'-----BEGIN [A-Z ]*KEY-----[^-]*(-----END [A-Z ]*KEY-----)?'", "-----BEGIN RSA KEY-----\nAAAA\nBBBB",
+       "[redacted]"},
+      {"'[?&]key=[^& ]+'", "https://e.com/?a=1&key=abc&b=2", "https://e.com/?a=1[redacted]&b=2"},
+      {"'\\bbearer +[a-z0-9]{3,}'", "bearer abc1 forbearer ab", "[redacted] forbearer ab"}};
+  for (size_t i = 0; i < COUNT(cases); i++) expect_redacted(cases[i][0], cases[i][1], cases[i][2]);
+}
+
+TEST(patterns_that_cannot_be_used_are_refused_with_their_place) {
+  static const struct {
+    const char *yaml, *why;
+    uint32_t line;
+  } cases[] = {{"kind: redact\n", "redact is a list", 1},
+               {"kind: redact\nredact: []\n", "redact is a list", 2},
+               {"kind: redact\nredact: sk\n", "redact is a list", 2},
+               {"kind: redact\nredacts: [a]\n", "redacts", 2},
+               {"kind: redact\nredact:\n  - a\n  - 'b*'\n", "fits the empty text", 4},
+               {"kind: redact\nredact: ['']\n", "is empty", 2},
+               {"kind: redact\nredact: ['a|']\n", "fits the empty text", 2},
+               {"kind: redact\nredact: ['^']\n", "fits the empty text", 2},
+               {"kind: redact\nredact: ['\\b']\n", "fits the empty text", 2},
+               {"kind: redact\nredact: [7]\n", "put a number in quotes", 2},
+               {"kind: redact\nredact: ['(a)\\1']\n", "escapes", 2},
+               {"kind: redact\nredact: ['(a']\n", "not well formed", 2},
+               {"kind: redact\nredact: ['(?i)a']\n", "of groups", 2},
+               {"kind: redact\nredact: ['(a{20}b){20}']\n", "in another one", 2},
+               {"kind: redact\nredact: ['((a{20}))*{20}']\n", "nothing to repeat", 2},
+               {"kind: redact\nredact: ['a{255}b{255}c{255}d{255}e{255}']\n", "add up", 2},
+               {"kind: redact\nredact: ['a{256}']\n", "up to 255", 2},
+               {"kind: redact\nredact: ['a{2,1}']\n", "up to 255", 2},
+               {"kind: redact\nredact: [{name: n}]\n", "pattern is missing", 2},
+               {"kind: redact\nredact: [{pattern: a, name: 'a b'}]\n", "letters, digits", 2},
+               {"kind: redact\nredact: [{pattern: a, ignorecase: true}]\n", "ignorecase", 2},
+               {"kind: redact\nredact: [{pattern: a, ignore_case: 'yes'}]\n", "true or false", 2}};
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    tp_redactor *redactor;
+    tp_hooks *hooks;
+    tp_fault fault = {0}, other = {0};
+    write_named("secrets.yaml", cases[i].yaml);
+    assert_int_equal(tp_redactor_new(&redactor, NULL), TP_OK);
+    tp_status status = tp_redactor_read(redactor, directory, &fault);
+    if (status != TP_ERR_MALFORMED || !strstr(fault.message, cases[i].why) || fault.line != cases[i].line)
+      fail_msg("%s: %s at %u", cases[i].yaml, fault.message, fault.line);
+    assert_true(strstr(fault.subject, "secrets.yaml"));
+    tp_redactor_free(redactor);
+    tp_runtime *runtime = open_runtime(NULL);
+    tp_hooks_options options = {.struct_size = sizeof options, .directory = directory};
+    assert_int_equal(tp_hooks_read(runtime, &options, &hooks, &other), TP_ERR_MALFORMED);
+    assert_string_equal(other.message, fault.message);
+    close_runtime(runtime);
+  }
+}
+
+/* What is accepted takes effect, or the commit is refused. */
+TEST(hooks_with_patterns_need_a_runtime_that_uses_them) {
+  static const char patterns[] = "kind: redact\nredact: [abc]\n";
+  for (int way = 0; way < 3; way++) {
+    tp_redactor *redactor = read_patterns(patterns);
+    tp_runtime_options options = {.struct_size = sizeof options, .redact = way > 0 ? tp_redactor_redact : NULL};
+    if (way > 0) options.redact_ctx = redactor;
+    tp_runtime *runtime = open_runtime(&options);
+    tp_hooks *hooks;
+    tp_fault fault = {0};
+    if (way == 2) write_named("secrets.yaml", "kind: redact\nredact: [abcd]\n");
+    tp_hooks_options from = {.struct_size = sizeof from, .directory = directory};
+    assert_int_equal(tp_hooks_read(runtime, &from, &hooks, &fault), TP_OK);
+    tp_status status = tp_hooks_commit(hooks, NULL, tp_hooks_hash(hooks), NULL, &fault);
+    if (status != (way == 1 ? TP_OK : TP_ERR_USAGE)) fail_msg("way %d: %s", way, fault.message);
+    if (way != 1) assert_non_null(strstr(fault.message, way == 0 ? "tp_redactor_read()" : "start it again"));
+    tp_hooks_free(hooks);
+    close_runtime(runtime);
+    tp_redactor_free(redactor);
+  }
+}
+
+TEST(a_long_text_is_redacted_in_bounded_time_and_space) {
+  tp_redactor *redactor = read_patterns("kind: redact\nredact: ['a', {pattern: 'b.*c', name: b}, '(x+x+)+y']\n");
+  char buffer[8192];
+  tp_redaction redaction = {.struct_size = sizeof redaction, .text = buffer, .size = 4096, .capacity = sizeof buffer};
+  memset(buffer, 'a', sizeof buffer);
+  assert_false(tp_redactor_redact(redactor, &redaction)); /* 40,960 bytes: more than there is space for */
+  memset(buffer, 'x', sizeof buffer);
+  redaction.size = 4096;
+  assert_true(tp_redactor_redact(redactor, &redaction));
+  assert_int_equal(redaction.size, 4096);
+  assert_int_equal(tp_redactor_count(NULL), 0);
+  tp_redactor_free(redactor);
+  tp_redactor_free(NULL);
+}
+
 TEST(a_context_without_its_callback_is_refused) {
   tp_runtime *runtime;
   tp_fault fault = {0};
