@@ -36,6 +36,8 @@ void tp__pump_check_locked(const tp__pump *pump) {
 }
 #endif
 
+#define NOT_CLEAN UINT64_MAX
+
 static uint64_t news_of(const tp__pump *pump) { return tp__a64_load_acquire(&pump->news); }
 
 static void set_locked(tp__pump *pump) {
@@ -126,6 +128,13 @@ static void leave_locked(tp__pump *pump, const tp__here *outer) {
   TP__CHECK(tp__pump_check_locked(pump));
 }
 
+/* The thread that pumps has run an item, or has found nothing though it looked after these news. */
+static void looked_locked(tp__pump *pump, bool any, uint64_t news, int64_t next_ns) {
+  TP__LOCKED(&pump->mutex);
+  pump->clean_news = any ? NOT_CLEAN : news;
+  pump->next_ns = any ? 0 : next_ns;
+}
+
 tp_status tp__pump_run(tp__sched *sched, uint32_t items_max, int64_t *ret_next_ns) {
   tp__pump *pump = &sched->pump;
   const tp__here *outer;
@@ -143,6 +152,7 @@ tp_status tp__pump_run(tp__sched *sched, uint32_t items_max, int64_t *ret_next_n
     tp__mutex_lock(&pump->mutex);
     if (!is_full) is_left = news_of(pump) != seen;
     if (is_full || !is_left) {
+      looked_locked(pump, is_left, seen, next_ns);
       pump->host_wakes_ns = is_left ? 0 : next_ns;
       if (is_left) set_locked(pump);
       else clear_locked(pump);
@@ -157,27 +167,41 @@ tp_status tp__pump_run(tp__sched *sched, uint32_t items_max, int64_t *ret_next_n
 
 /* ---- threads that wait ---- */
 
+/* Sleeps until there are news after `seen`, the deadline, or until something is due. Where a look has found nothing
+ * since the last news, threads that were woken do not look again: one after the other would wake the others. */
+static void sleep_locked(tp__pump *pump, uint64_t seen, int64_t deadline_ns) {
+  TP__LOCKED(&pump->mutex);
+  while (news_of(pump) == seen) {
+    bool is_other = pump->by && pump->by != tp__here_get();
+    if (!is_other && pump->clean_news != seen) return;
+    int64_t until_ns = is_other ? deadline_ns : earlier(pump->next_ns, deadline_ns);
+    if (until_ns != TP__NEVER && until_ns <= tp__now_ns()) return;
+    pump->waiting++;
+    pump->contending += is_other;
+    (void)tp__cond_wait_until(&pump->changed, &pump->mutex, until_ns);
+    pump->contending -= is_other;
+    pump->waiting--;
+  }
+}
+
 /* Runs one item; without one sleeps until there are news after `seen`, or the deadline. */
 static void run_or_sleep(tp__sched *sched, uint64_t seen, int64_t deadline_ns) {
   tp__pump *pump = &sched->pump;
   const tp__here *outer;
   int64_t next_ns = TP__NEVER;
   bool entered = try_enter(pump, false, &outer);
+  uint64_t looked = news_of(pump);
   bool any = entered && run_one(sched, &next_ns);
   tp__mutex_lock(&pump->mutex);
-  if (entered) leave_locked(pump, outer);
+  if (entered) {
+    looked_locked(pump, any, looked, next_ns);
+    leave_locked(pump, outer);
+  }
   if (entered && !outer && (any || next_ns < pump->host_wakes_ns)) { /* what the host knows of it is out of date */
     pump->host_wakes_ns = 0;
     set_locked(pump);
   }
-  bool sleeps = !any && news_of(pump) == seen && (entered || pump->by);
-  if (sleeps) {
-    pump->waiting++;
-    if (!entered) pump->contending++;
-    (void)tp__cond_wait_until(&pump->changed, &pump->mutex, earlier(next_ns, deadline_ns));
-    pump->waiting--;
-    if (!entered) pump->contending--;
-  }
+  if (!any) sleep_locked(pump, seen, deadline_ns);
   tp__mutex_unlock(&pump->mutex);
 }
 

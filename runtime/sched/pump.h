@@ -30,11 +30,13 @@ typedef struct tp__pump {
   uint32_t source; /* of the thread that pumps: where it looks first */
   tp__a64 news;    /* counts wake-ups; changed under mutex, relaxed */
   /* under mutex */
-  const tp__here *by;    /* the thread that pumps; NULL: none */
-  bool is_set;           /* the pollable */
-  bool host_missed;      /* a pump of the host's found another thread: it is woken when that leaves */
-  uint32_t waiting;      /* threads that wait for `changed` */
-  uint32_t contending;   /* of these, those that found another thread pumping */
+  const tp__here *by;  /* the thread that pumps; NULL: none */
+  bool is_set;         /* the pollable */
+  bool host_missed;    /* a pump of the host's found another thread: it is woken when that leaves */
+  uint32_t waiting;    /* threads that wait for `changed` */
+  uint32_t contending; /* of these, those that found another thread pumping */
+  uint64_t clean_news; /* the news after which a look has found nothing: until next_ns nothing is ready */
+  int64_t next_ns;
   int64_t host_wakes_ns; /* when the host pumps again by itself */
 } tp__pump;
 

@@ -278,6 +278,36 @@ TEST(thread_that_waits_pumps_where_no_other_does) {
   world_close(&w);
 }
 
+/* Many that wait at once look one after the other, and sleep: all turns end. */
+TEST(many_threads_that_wait_share_the_pump) {
+  enum { THREADS = 8 };
+  world_stage w;
+  where slow = {.calls = 0};
+  tp_session *sessions[THREADS];
+  pthread_t threads[THREADS];
+  void *got;
+  const hook hooks[] = {{.id = "slow", .phase = TP_PHASE_TURN_INTAKE, .run = note_where, .ctx = &slow, .slow = true}};
+  world_open(&w,
+             &(world_options){
+                 .runtime = pumped(), .replies = hello, .reply_count = 1, .hooks = hooks, .hook_count = COUNT(hooks)});
+  tp_model model = *recorder_model(w.model, false);
+  model.destroy = NULL;
+  for (int i = 0; i < THREADS; i++) {
+    char id[16];
+    snprintf(id, sizeof id, "many-%d", i);
+    const tp_session_options options = {.struct_size = sizeof options, .id = id, .model = &model};
+    assert_int_equal(tp_session_open(w.runtime, &options, &sessions[i], NULL), TP_OK);
+  }
+  for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, run_turn, sessions[i]), 0);
+  for (int i = 0; i < THREADS; i++) {
+    pthread_join(threads[i], &got);
+    assert_ptr_equal(got, sessions[i]);
+    tp_session_close(sessions[i], NULL, NULL);
+  }
+  assert_int_equal(slow.calls, THREADS); /* one at a time: the count needs no lock */
+  world_close(&w);
+}
+
 typedef struct holder {
   latch entered, goes;
 } holder;
