@@ -529,7 +529,7 @@ static __attribute__((noinline)) void release_entry(tp_turn *turn, tp_phase_resu
 }
 
 void tp_phase_result_release(tp_turn *turn, tp_phase_result *result) {
-  if (result->entry && turn) release_entry(turn, result);
+  if (turn && result && result->entry) release_entry(turn, result);
 }
 
 const tp_run_record *tp_phase_result_run(const tp_phase_result *result, uint32_t index) {
