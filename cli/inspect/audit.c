@@ -20,17 +20,51 @@ typedef struct listing {
   const cli_arguments *arguments;
   cli_output *output;
   const cli_data *data;
+  tp_phase_id phase; /* 0: any */
+  bool is_cut;       /* a registration that was left out changed more than its row names */
   size_t shown;
   bool has_more; /* the limit was reached */
 } listing;
 
 static bool is_word_of(const char *word, const char *value) { return !word || strcmp(word, value ? value : "") == 0; }
 
-static bool is_asked_for(const listing *list, const tp_audit *row) {
+/* "+guard in tool.pre" or "-guard" of the text of a registration. @param id, phase  NULL: any. */
+static bool is_change_of(tp_text change, const char *id, const char *phase) {
+  char name[2 * TP_ID_BYTES_MAX];
+  if (change.size < 2 || !strchr("+-", change.data[0])) return false;
+  snprintf(name, sizeof name, "%.*s", (int)change.size - 1, change.data + 1);
+  char *in = strstr(name, " in ");
+  if (in) *in = '\0';
+  return is_word_of(id, name) && (!phase || (in && strcmp(in + strlen(" in "), phase) == 0));
+}
+
+/* Whether the text of a registration names such a change. @param ret_is_cut  set where its list ends with "…". */
+static bool names_change(const char *detail, const char *id, const char *phase, bool *ret_is_cut) {
+  const char *list = NULL;
+  for (const char *at = detail; (at = strstr(at, ": ")); list = at += 2) {}
+  while (list && *list) {
+    size_t size = strcspn(list, ",");
+    if (is_change_of((tp_text){list, size}, id, phase)) return true;
+    *ret_is_cut |= strcmp(list, "…") == 0;
+    list += size + strspn(list + size, ", ");
+  }
+  return false;
+}
+
+/* Of a registration the subscriptions that it changed are asked for as those of runs are. */
+static bool is_about(listing *list, const tp_audit *row) {
+  const char *name = list->arguments->handler;
+  bool is_owner = is_word_of(name, row->owner);
+  if (row->subscription)
+    return (is_owner || is_word_of(name, row->subscription)) && (!list->phase || row->phase == list->phase);
+  if (is_owner && !list->phase) return true;
+  return names_change(row->detail, is_owner ? NULL : name, list->phase ? list->arguments->phases.items[0] : NULL,
+                      &list->is_cut);
+}
+
+static bool is_asked_for(listing *list, const tp_audit *row) {
   const cli_arguments *arguments = list->arguments;
-  const char *name = arguments->handler;
-  bool has_name = is_word_of(name, row->owner) || (row->subscription && is_word_of(name, row->subscription));
-  return has_name && is_word_of(arguments->action, row->action) && is_word_of(arguments->turn, row->turn);
+  return is_about(list, row) && is_word_of(arguments->action, row->action) && is_word_of(arguments->turn, row->turn);
 }
 
 static void print_json(const listing *list, const tp_audit *row) {
@@ -83,15 +117,15 @@ static bool show(void *ctx, const tp_audit *row) {
   return true;
 }
 
-static int read_query(const listing *list, tp_audit_query *query) {
+static int read_query(listing *list, tp_audit_query *query) {
   const cli_arguments *arguments = list->arguments;
   if (arguments->phases.count > 1) {
     cli_error("audit takes one --phase");
     return CLI_USAGE;
   }
   if (arguments->phases.count == 1) {
-    query->phase = tp_phase_find(list->data->names, arguments->phases.items[0]);
-    if (!query->phase) {
+    list->phase = tp_phase_find(list->data->names, arguments->phases.items[0]);
+    if (!list->phase) {
       cli_error("there is no phase '%s'; see: turnphase phases", arguments->phases.items[0]);
       return CLI_USAGE;
     }
@@ -114,6 +148,9 @@ int cli_audit(const cli_arguments *arguments, cli_output *output) {
     if (read != TP_OK) status = cli_fault(data.path, read, &fault);
     else if (list.shown == 0 && !arguments->json) cli_error("there is no audit row that fits");
     else if (list.has_more) cli_error("there are more; --limit 0 shows all");
+    if (read == TP_OK && list.is_cut && (arguments->handler || list.phase))
+      cli_error(
+          "registrations that changed more than their rows name may be left out: see all of them with --action commit");
   }
   cli_data_close(&data);
   return status;

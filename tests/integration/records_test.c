@@ -79,6 +79,18 @@ TEST(audit_and_stats_tell_who_registered_denied_and_never_fired) {
   assert_int_equal(lines_of(&c.out), 1);
   assert_holds(&c.out, ": +no_search in tool.pre, +unused in tool.pre\n");
   command_free(&c);
+  assert_int_equal(COUNT_OF(data, 0, "audit", "DIR", "--json", "--action", "commit", "--handler", "unused"), 1);
+  assert_int_equal(COUNT_OF(data, 0, "audit", "DIR", "--json", "--action", "commit", "--phase", "tool.pre"), 1);
+  assert_int_equal(
+      COUNT_OF(data, 0, "audit", "DIR", "--json", "--action", "commit", "--handler", "unused", "--phase", "tool.pre"),
+      1);
+  assert_int_equal(COUNT_OF(data, 0, "audit", "DIR", "--json", "--action", "commit", "--handler", "unuse"), 0);
+  assert_int_equal(COUNT_OF(data, 0, "audit", "DIR", "--json", "--handler", "declared", "--phase", "tool.post"), 0);
+  assert_int_equal(COUNT_OF(data, 0, "audit", "DIR", "--json", "--handler", "no_search", "--phase", "tool.pre"), 2);
+  c = (command){.arguments = {"audit", data, "--handler", "unused"}};
+  assert_status(&c, 0);
+  assert_holds(&c.err, "may be left out: see all of them with --action commit");
+  command_free(&c);
   assert_int_equal(COUNT_OF(data, 0, "audit", "DIR", "--json", "--turn", "other"), 0);
   assert_int_equal(COUNT_OF(data, 0, "audit", "DIR", "--json", "--since", "2999-01-01"), 0);
   assert_int_equal(COUNT_OF(data, 0, "audit", "DIR", "--json", "--limit", "1"), 1);
