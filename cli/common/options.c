@@ -173,6 +173,16 @@ static bool take_model_text(cli_arguments *arguments, const struct row *row, con
   return first;
 }
 
+static bool take_model_setting(cli_arguments *arguments, const struct row *row, const char *value) {
+  const char **list = member_of(last_model(arguments), row);
+  size_t count = 0;
+  while (list[count]) count++;
+  assert(count < CLI_SETTINGS_MAX);
+  if (count + 1 == CLI_SETTINGS_MAX) cli_error("--%s may be given %zu times for one model", row->name, count);
+  else list[count] = value;
+  return count + 1 < CLI_SETTINGS_MAX;
+}
+
 static bool take_model_number(cli_arguments *arguments, const struct row *row, const char *value) {
   return read_number(row, value, member_of(last_model(arguments), row));
 }
@@ -202,6 +212,8 @@ static bool take_model_number(cli_arguments *arguments, const struct row *row, c
   { take_only_model, MEMBER(member) }
 #define MODEL_TEXT(member) \
   { take_model_text, .at = offsetof(cli_model_name, member) }
+#define MODEL_SETTINGS(member) \
+  { take_model_setting, .at = offsetof(cli_model_name, member) }
 #define MODEL_NUMBER(member) \
   { take_model_number, .at = offsetof(cli_model_name, member), .least = 1, .greatest = INT32_MAX }
 
@@ -270,8 +282,8 @@ static bool is_option(const char *word, const char *argument) {
 
 /* Of two values one would have no effect. A flag that is given again says the same. */
 static bool is_first(const struct row *row, bool given[OPTION_COUNT]) {
-  const take_fn many[] = {take_flag,       take_words,      take_model,       take_script,
-                          take_only_model, take_model_text, take_model_number};
+  const take_fn many[] = {take_flag,       take_words,      take_model,        take_script,
+                          take_only_model, take_model_text, take_model_number, take_model_setting};
   size_t index = (size_t)(row - rows);
   bool was_given = given[index];
   given[index] = true;

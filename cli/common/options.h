@@ -49,12 +49,18 @@ typedef struct cli_words {
   size_t count, capacity;
 } cli_words;
 
+enum { CLI_SETTINGS_MAX = 33 }; /* with the NULL at the end */
+
 /** A model as the command line or an agent of a conversation names it. Texts are whose list it is in. */
 typedef struct cli_model_name {
-  const char *model;                               /* openai:NAME, script:FILE and the like; NULL: script */
-  const char *script;                              /* a file; NULL: model */
-  const char *base_url, *key_env;                  /* NULL: not given */
-  uint32_t requests_per_minute, tokens_per_minute; /* 0: not given */
+  const char *model;                                /* openai:NAME, script:FILE and the like; NULL: script */
+  const char *script;                               /* a file; NULL: model */
+  const char *base_url, *key_env;                   /* NULL: not given */
+  uint32_t requests_per_minute, tokens_per_minute;  /* 0: not given */
+  const char *temperature, *max_tokens, *reasoning; /* NULL: not given */
+  const char *settings[CLI_SETTINGS_MAX];           /* KEY=VALUE of the body, NULL after the last */
+  const char *headers[CLI_SETTINGS_MAX];            /* "NAME: VALUE", the same */
+  tp_text body, header_map;                         /* of an agent of a conversation: maps, or empty */
 } cli_model_name;
 
 /** Models in the order in which they are asked; --base-url and the like are of the one before them, or of the first. */

@@ -210,34 +210,53 @@ static const char *copy_text(const reader *r, tp_text text) {
   return text.data ? cli_pool_copy(&r->into->pool, text) : NULL;
 }
 
-static int take_model(const reader *r, cli_model_names *models, tp_text model, tp_text base_url, tp_text key_env) {
-  if (!model.data && (base_url.data || key_env.data)) return refuse(r, "base_url and key_env belong to a model");
+/** What a model has besides its name. */
+typedef struct model_fields {
+  tp_text model, base_url, key_env, body, headers;
+} model_fields;
+
+static tp_text copy_value(const reader *r, tp_text value) {
+  return value.data ? (tp_text){cli_pool_copy(&r->into->pool, value), value.size} : (tp_text){NULL, 0};
+}
+
+static int take_model(const reader *r, cli_model_names *models, const model_fields *given) {
+  tp_text model = given->model;
+  if (!model.data && (given->base_url.data || given->key_env.data || given->body.data || given->headers.data))
+    return refuse(r, "base_url, key_env, body and headers belong to a model");
   if (!model.data) return CLI_OK;
   if (models->count == CLI_MODELS_MAX) return refuse(r, "an agent has at most %d models", CLI_MODELS_MAX);
   cli_model_name *name = cli_model_names_add(models);
-  *name = (cli_model_name){
-      .model = copy_text(r, model), .base_url = copy_text(r, base_url), .key_env = copy_text(r, key_env)};
+  *name = (cli_model_name){.model = copy_text(r, model),
+                           .base_url = copy_text(r, given->base_url),
+                           .key_env = copy_text(r, given->key_env),
+                           .body = copy_value(r, given->body),
+                           .header_map = copy_value(r, given->headers)};
   const char *wrong = cli_model_name_check(name);
   return wrong ? refuse(r, "model \"%.64s\" %s this", name->model, wrong) : CLI_OK;
 }
 
 static int read_fallback(const reader *r, cli_model_names *models, tp_text map) {
-  tp_text model = {0}, base_url = {0}, key_env = {0};
-  const field fields[] = {{"model", TP_VALUE_TEXT, true, &model},
-                          {"base_url", TP_VALUE_TEXT, false, &base_url},
-                          {"key_env", TP_VALUE_TEXT, false, &key_env}};
+  model_fields given = {.model = {NULL, 0}};
+  const field fields[] = {{"model", TP_VALUE_TEXT, true, &given.model},
+                          {"base_url", TP_VALUE_TEXT, false, &given.base_url},
+                          {"key_env", TP_VALUE_TEXT, false, &given.key_env},
+                          {"body", TP_VALUE_MAP, false, &given.body},
+                          {"headers", TP_VALUE_MAP, false, &given.headers}};
   int status = read_map(r, "a fallback", map, fields, sizeof fields / sizeof fields[0]);
-  return status == CLI_OK ? take_model(r, models, model, base_url, key_env) : status;
+  return status == CLI_OK ? take_model(r, models, &given) : status;
 }
 
 static int read_agent(reader *r, size_t number, tp_text map) {
   cli_conversation *c = r->into;
-  tp_text id = {0}, system = {0}, model = {0}, base_url = {0}, key_env = {0}, fallbacks = {0};
+  tp_text id = {0}, system = {0}, fallbacks = {0};
+  model_fields given = {.model = {NULL, 0}};
   const field fields[] = {{"id", TP_VALUE_TEXT, true, &id},
                           {"system", TP_VALUE_TEXT, false, &system},
-                          {"model", TP_VALUE_TEXT, false, &model},
-                          {"base_url", TP_VALUE_TEXT, false, &base_url},
-                          {"key_env", TP_VALUE_TEXT, false, &key_env},
+                          {"model", TP_VALUE_TEXT, false, &given.model},
+                          {"base_url", TP_VALUE_TEXT, false, &given.base_url},
+                          {"key_env", TP_VALUE_TEXT, false, &given.key_env},
+                          {"body", TP_VALUE_MAP, false, &given.body},
+                          {"headers", TP_VALUE_MAP, false, &given.headers},
                           {"fallbacks", TP_VALUE_ARRAY, false, &fallbacks}};
   snprintf(r->where, sizeof r->where, "agent %zu: ", number);
   int status = read_map(r, "an agent", map, fields, sizeof fields / sizeof fields[0]);
@@ -249,8 +268,8 @@ static int read_agent(reader *r, size_t number, tp_text map) {
   cli_agent *agent = &c->agents[c->agent_count++];
   *agent = (cli_agent){.system = copy_text(r, system)};
   status = take_id(r, "the agent's id", id, NULL, &agent->id);
-  if (status == CLI_OK) status = take_model(r, &agent->models, model, base_url, key_env);
-  if (status == CLI_OK && fallbacks.data && !model.data) status = refuse(r, "fallbacks stand in for a model");
+  if (status == CLI_OK) status = take_model(r, &agent->models, &given);
+  if (status == CLI_OK && fallbacks.data && !given.model.data) status = refuse(r, "fallbacks stand in for a model");
   for (tp_value_walk walk = {0}; status == CLI_OK && tp_value_next(fallbacks, &walk);)
     status = read_fallback(r, &agent->models, walk.value);
   return status;

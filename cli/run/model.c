@@ -7,6 +7,8 @@
 #include "cli/common/exit_status.h"
 #include "cli/common/input.h"
 #include "cli/common/message.h"
+#include "cli/common/pool.h"
+#include "runtime/base/check.h"
 #include "turnphase/declared.h"
 #include "turnphase/openai.h"
 
@@ -38,12 +40,26 @@ static const struct kind *kind_of(const cli_model_name *name, const char **ret_r
   return NULL;
 }
 
+static bool is_shaped(const cli_model_name *name) {
+  return name->temperature || name->max_tokens || name->reasoning || name->settings[0] || name->headers[0] ||
+         name->body.size > 0 || name->header_map.size > 0;
+}
+
+static const char *shaping_option(const cli_model_name *name) {
+  if (name->base_url || name->key_env) return name->base_url ? "--base-url" : "--key-env";
+  if (name->temperature) return "--temperature";
+  if (name->max_tokens) return "--max-tokens";
+  if (name->reasoning) return "--reasoning";
+  return name->settings[0] ? "--set" : name->headers[0] ? "--header" : NULL;
+}
+
 const char *cli_model_name_check(const cli_model_name *name) {
   const char *rest;
   const struct kind *kind = kind_of(name, &rest);
   if (!kind) return "is " KINDS ", not";
   if (kind->remote) return NULL;
-  if (name->base_url || name->key_env) return "belongs to models behind an endpoint; a script has none";
+  if (name->base_url || name->key_env || is_shaped(name))
+    return "belongs to models behind an endpoint; a script has none";
   bool limited = name->requests_per_minute || name->tokens_per_minute;
   return limited ? "a script has no limits per minute" : NULL;
 }
@@ -51,7 +67,7 @@ const char *cli_model_name_check(const cli_model_name *name) {
 static int refuse_name(const char *option, const cli_model_name *name, const char *why) {
   const char *rest;
   if (!kind_of(name, &rest)) cli_error("%s %s '%s'", option, why, name->model);
-  else if (name->base_url || name->key_env) cli_error("%s %s", name->base_url ? "--base-url" : "--key-env", why);
+  else if (shaping_option(name)) cli_error("%s %s", shaping_option(name), why);
   else cli_error("%s", why);
   return CLI_USAGE;
 }
@@ -137,20 +153,142 @@ static tp_openai_options options_of(const cli_model_name *named, const char *nam
                              .api = api};
 }
 
+/* ---- what a request has besides: as the person wrote it ---- */
+
+/* JSON, else a text; a number of an option must be one. */
+static void write_setting(tp_writer *writer, const char *value) {
+  if (tp_json_decode(tp_text_of(value), writer, NULL) != TP_OK) tp_write_string(writer, value);
+}
+
+static void write_word(tp_writer *writer, const char *key, const char *value) {
+  tp_write_map(writer, 1);
+  tp_write_string(writer, key);
+  tp_write_string(writer, value);
+}
+
+/* How much it thinks, in the words of the API: an effort, or a budget of tokens. */
+static void write_reasoning(tp_writer *writer, tp_openai_api api, const char *effort) {
+  assert(effort && api <= TP_OPENAI_MESSAGES);
+  static const struct {
+    const char *effort, *tokens;
+  } budgets[] = {{"low", "1024"}, {"medium", "2048"}, {"high", "3072"}};
+  tp_write_string(writer, api == TP_OPENAI_CHAT        ? "reasoning_effort"
+                          : api == TP_OPENAI_RESPONSES ? "reasoning"
+                                                       : "thinking");
+  if (api == TP_OPENAI_CHAT) {
+    tp_write_string(writer, effort);
+    return;
+  }
+  if (api == TP_OPENAI_RESPONSES) {
+    write_word(writer, "effort", effort);
+    return;
+  }
+  for (size_t i = 0; i < sizeof budgets / sizeof *budgets; i++)
+    if (strcmp(effort, budgets[i].effort) == 0) effort = budgets[i].tokens;
+  tp_write_map(writer, 2);
+  tp_write_string(writer, "type");
+  tp_write_string(writer, "enabled");
+  tp_write_string(writer, "budget_tokens");
+  write_setting(writer, effort);
+}
+
+/* KEY=VALUE or NAME: VALUE. @return where the value begins; NULL, said: there is none. */
+static const char *value_of(const char *option, const char *pair, char sign, size_t *ret_key_size) {
+  assert(sign == '=' || sign == ':');
+  const char *at = strchr(pair, sign);
+  if (!at || at == pair) {
+    cli_error("%s takes %s, not '%s'", option, sign == '=' ? "KEY=VALUE" : "NAME:VALUE", pair);
+    return NULL;
+  }
+  *ret_key_size = (size_t)(at - pair);
+  return at + 1 + (sign == ':' ? strspn(at + 1, " ") : 0);
+}
+
+static int write_pairs(tp_writer *writer, const char *option, const char *const *pairs, char sign) {
+  for (; *pairs; pairs++) {
+    size_t size;
+    const char *value = value_of(option, *pairs, sign, &size);
+    if (!value) return CLI_USAGE;
+    tp_write_text(writer, (tp_text){*pairs, size});
+    if (sign == '=') write_setting(writer, value);
+    else tp_write_string(writer, value);
+  }
+  return CLI_OK;
+}
+
+static void write_map_of(tp_writer *writer, tp_text map) {
+  for (tp_value_walk walk = {0}; tp_value_next(map, &walk);) {
+    tp_write_text(writer, walk.key);
+    tp_write_value(writer, walk.value);
+  }
+}
+
+static size_t count_of(const char *const *pairs) {
+  size_t count = 0;
+  while (pairs[count]) count++;
+  return count;
+}
+
+static int write_body(tp_writer *writer, const cli_model_name *named, tp_openai_api api) {
+  tp_write_map(writer, !!named->temperature + !!named->max_tokens + !!named->reasoning + count_of(named->settings) +
+                           tp_value_count(named->body));
+  if (named->temperature) {
+    tp_write_string(writer, "temperature");
+    write_setting(writer, named->temperature);
+  }
+  if (named->max_tokens) {
+    tp_write_string(writer, api == TP_OPENAI_RESPONSES ? "max_output_tokens" : "max_tokens");
+    write_setting(writer, named->max_tokens);
+  }
+  if (named->reasoning) write_reasoning(writer, api, named->reasoning);
+  write_map_of(writer, named->body);
+  return write_pairs(writer, "--set", named->settings, '=');
+}
+
+static int write_headers(tp_writer *writer, const cli_model_name *named) {
+  tp_write_map(writer, count_of(named->headers) + tp_value_count(named->header_map));
+  write_map_of(writer, named->header_map);
+  return write_pairs(writer, "--header", named->headers, ':');
+}
+
+/* The options with body and headers, which are borrowed from two writers. */
+static int shape(const cli_model_name *named, tp_writer *body, tp_writer *headers, tp_openai_options *options) {
+  assert(body != headers && !options->body.data);
+  if (!is_shaped(named)) return CLI_OK;
+  int status = write_body(body, named, options->api);
+  if (status == CLI_OK) status = write_headers(headers, named);
+  if (status != CLI_OK) return status;
+  cli_need(tp_writer_finish(body, &options->body));
+  cli_need(tp_writer_finish(headers, &options->headers));
+  return CLI_OK;
+}
+
 static int open_embedder(const cli_model_name *named, const char *name, uint32_t dimensions,
                          tp_memory_embedder *ret_embedder) {
   tp_openai_options options = options_of(named, name, TP_OPENAI_CHAT);
+  tp_writer *body, *headers;
   tp_fault fault = {0};
-  tp_status status = tp_openai_embedder_new(&options, dimensions, ret_embedder, &fault);
-  return status == TP_OK ? CLI_OK : cli_fault("--embedder", status, &fault);
+  cli_need(tp_writer_new(NULL, &body));
+  cli_need(tp_writer_new(NULL, &headers));
+  int shaped = shape(named, body, headers, &options);
+  tp_status status = shaped == CLI_OK ? tp_openai_embedder_new(&options, dimensions, ret_embedder, &fault) : TP_OK;
+  tp_writer_free(body);
+  tp_writer_free(headers);
+  return status == TP_OK ? shaped : cli_fault("--embedder", status, &fault);
 }
 
 static int open_remote(const cli_model_name *named, const char *name, tp_openai_api api, tp_model **ret_model) {
   tp_openai_options options = options_of(named, name, api);
   options.files_directory = "/"; /* for /attach: a person names them */
+  tp_writer *body, *headers;
   tp_fault fault = {0};
-  tp_status status = tp_openai_model_new(&options, ret_model, &fault);
-  return status == TP_OK ? CLI_OK : cli_fault("--model", status, &fault);
+  cli_need(tp_writer_new(NULL, &body));
+  cli_need(tp_writer_new(NULL, &headers));
+  int shaped = shape(named, body, headers, &options);
+  tp_status status = shaped == CLI_OK ? tp_openai_model_new(&options, ret_model, &fault) : TP_OK;
+  tp_writer_free(body);
+  tp_writer_free(headers);
+  return status == TP_OK ? shaped : cli_fault("--model", status, &fault);
 }
 #else
 static int open_embedder(const cli_model_name *named, const char *name, uint32_t dimensions,

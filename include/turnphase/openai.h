@@ -63,8 +63,8 @@ typedef struct tp_openai_options {
   size_t struct_size;
   /** The model's name where a request names none; NULL: each request must name one. */
   const char *model;
-  /** http:// or https://, without the last part of the path; NULL: the API's own, https://api.openai.com/v1 or
-   *  https://api.anthropic.com/v1. */
+  /** http:// or https://, without the last part of the path; a query stays at its end. NULL: the API's own,
+   *  https://api.openai.com/v1 or https://api.anthropic.com/v1. */
   const char *base_url;
   /** The environment variable that holds the key, read once, by tp_openai_model_new(). NULL without key_file: where
    *  base_url is NULL OPENAI_API_KEY or ANTHROPIC_API_KEY, else no key is sent. */

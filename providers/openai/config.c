@@ -154,16 +154,17 @@ static tp_status make_url(tp__openai_config *config, const char *given, tp_fault
   const char *base = given ? given : config->form->base_url;
   const char *host = behind_scheme(base);
   if (!host) return usage(fault, "base_url", "it must begin with https:// or http://");
-  size_t host_size = strcspn(host, "/"), size = strlen(base), least = (size_t)(host - base) + host_size;
+  size_t host_size = strcspn(host, "/?"), size = strcspn(base, "?"), least = (size_t)(host - base) + host_size;
+  const char *query = base + size; /* stays at the end: ?api-version=… */
   if (host_size == 0) return usage(fault, "base_url", "it names no host");
-  if (has_any(base, "?#\\")) return usage(fault, "base_url", "it must have no white space, ?, # or \\ in it");
+  if (has_any(base, "#\\")) return usage(fault, "base_url", "it must have no white space, # or \\ in it");
   if (memchr(host, '@', host_size))
     return usage(fault, "base_url", "it must have no user or password in it: use key_env");
   while (size > least && base[size - 1] == '/') size--;
-  size_t url_size = size + strlen(config->form->path) + 1;
+  size_t url_size = size + strlen(config->form->path) + strlen(query) + 1;
   config->url = tp__heap_alloc(url_size);
   if (!config->url) return no_memory(fault);
-  snprintf(config->url, url_size, "%.*s%s", (int)size, base, config->form->path);
+  snprintf(config->url, url_size, "%.*s%s%s", (int)size, base, config->form->path, query);
   config->place = tp__heap_copy((tp_text){host, host_size});
   return config->place ? TP_OK : no_memory(fault);
 }
@@ -171,10 +172,11 @@ static tp_status make_url(tp__openai_config *config, const char *given, tp_fault
 tp_status tp__openai_embeddings_url(tp__openai_config *config, tp_fault *fault) {
   assert(config->url);
   static const char path[] = "/embeddings";
-  size_t base = strlen(config->url) - strlen(config->form->path);
-  char *url = tp__heap_alloc(base + sizeof path);
+  const char *query = config->url + strcspn(config->url, "?");
+  size_t base = (size_t)(query - config->url) - strlen(config->form->path), size = base + strlen(query) + sizeof path;
+  char *url = tp__heap_alloc(size);
   if (!url) return no_memory(fault);
-  snprintf(url, base + sizeof path, "%.*s%s", (int)base, config->url, path);
+  snprintf(url, size, "%.*s%s%s", (int)base, config->url, path, query);
   tp__heap_string_free(config->url);
   config->url = url;
   return TP_OK;

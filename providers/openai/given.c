@@ -194,6 +194,7 @@ static bool is_item(const block *b) {
 
 /* The place among text and calls, which have indexes of the same count. */
 static int64_t place_of(const making *m, const block *b) {
+  assert(!is_form(m, &tp__openai_form_chat));
   int64_t before = 0;
   for (size_t i = 0; i < m->answer->calls.count; i++) {
     int64_t index = m->answer->calls.drafts[i].index;

@@ -39,6 +39,86 @@ TEST(a_model_behind_a_url_is_named_in_one_word) {
   }
 }
 
+/* What a server needs besides the plain request, on the command line and in the agents of a conversation. */
+TEST(requests_are_shaped_by_options_and_agents) {
+  static const struct {
+    const char *model, *options[6], *has, *has_not;
+  } rows[] = {
+      {"openai:m", {"--temperature", "0.2", "--max-tokens", "99"}, "\"temperature\":0.2,\"max_tokens\":99", "?"},
+      {"openai:m", {"--reasoning", "low"}, "\"reasoning_effort\":\"low\"", "?"},
+      {"openai-responses:m", {"--reasoning", "high"}, "\"reasoning\":{\"effort\":\"high\"}", "?"},
+      {"openai-responses:m", {"--max-tokens", "7"}, "\"max_output_tokens\":7", "\"max_tokens\""},
+      {"anthropic:m", {"--reasoning", "low"}, "\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":1024}", "?"},
+      {"anthropic:m", {"--reasoning", "2000"}, "\"budget_tokens\":2000", "?"},
+      {"anthropic:m", {"--max-tokens", "7"}, "\"max_tokens\":7", "4096"},
+      {"openai:m", {"--set", "stream_options=null"}, "\"stream\":true", "stream_options"},
+      {"openai:m", {"--set", "user=me", "--set", "a={\"b\":[1]}"}, "\"user\":\"me\",\"a\":{\"b\":[1]}", "?"},
+      {"openai:m", {"--set", "x=a=b"}, "\"x\":\"a=b\"", "?"},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    const endpoint_reply reply = {.body = strstr(rows[i].model, "responses")   ? RESPONSES_HELLO
+                                          : strstr(rows[i].model, "anthropic") ? MESSAGES_HELLO
+                                                                               : CHAT_HELLO};
+    endpoint *e = endpoint_open(&reply, 1);
+    command c = {.arguments = {"run", "--model", rows[i].model, "--base-url", e->url, "--no-memory", rows[i].options[0],
+                               rows[i].options[1], rows[i].options[2], rows[i].options[3]},
+                 .input = TALK};
+    assert_status(&c, 0);
+    const char *body = endpoint_body(e, 0);
+    if (!strstr(body, rows[i].has)) fail_msg("%zu: %s is not in %s", i, rows[i].has, body);
+    if (strstr(body, rows[i].has_not)) fail_msg("%zu: %s is in %s", i, rows[i].has_not, body);
+    command_free(&c);
+    endpoint_close(e);
+  }
+}
+
+TEST(a_query_and_a_header_are_sent_and_agents_shape_requests_too) {
+  static const endpoint_reply reply = {.body = CHAT_HELLO};
+  char url[128], talk[512];
+  endpoint *e = endpoint_open(&reply, 1);
+  snprintf(url, sizeof url, "%s/x/?api-version=2024-10-21", e->url);
+  command c = {.arguments = {"run", "--model", "openai:m", "--base-url", url, "--no-memory", "--header", "X-A: b c"},
+               .input = TALK};
+  assert_status(&c, 0);
+  assert_non_null(strstr(endpoint_request(e, 0), "/x/chat/completions?api-version=2024-10-21 HTTP"));
+  assert_non_null(strstr(endpoint_request(e, 0), "X-A: b c\r\n"));
+  command_free(&c);
+  endpoint_close(e);
+  e = endpoint_open(&reply, 1);
+  snprintf(talk, sizeof talk,
+           "agents:\n  - id: a\n    model: openai:m\n    base_url: %s\n    body: {temperature: 0.5, stream_options: "
+           "null}\n    headers: {X-A: d}\nsessions:\n  - {id: s, agent: a, turns: [{user: hi}]}\n",
+           e->url);
+  command of_agent = {.arguments = {"run", "--no-memory", scratch_string("shaped.yaml", talk)}};
+  assert_status(&of_agent, 0);
+  assert_non_null(strstr(endpoint_request(e, 0), "X-A: d\r\n"));
+  assert_non_null(strstr(endpoint_body(e, 0), "\"temperature\":0.5"));
+  assert_null(strstr(endpoint_body(e, 0), "stream_options"));
+  command_free(&of_agent);
+  endpoint_close(e);
+}
+
+TEST(options_that_shape_no_request_are_refused) {
+  static const struct {
+    const char *options[4], *says;
+    int status;
+  } rows[] = {{{"--script", "x.yaml", "--set", "a=1"}, "--set belongs to models behind an endpoint", 2},
+              {{"--script", "x.yaml", "--temperature", "1"}, "--temperature belongs to models behind an endpoint", 2},
+              {{"--model", "openai:m", "--set", "a"}, "--set takes KEY=VALUE, not 'a'", 2},
+              {{"--model", "openai:m", "--set", "=a"}, "--set takes KEY=VALUE, not '=a'", 2},
+              {{"--model", "openai:m", "--header", "a"}, "--header takes NAME:VALUE, not 'a'", 2},
+              {{"--model", "openai:m", "--set", "model=x"}, "are the request's", 78}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    command c = {.arguments = {"run", "--no-memory", rows[i].options[0], rows[i].options[1], rows[i].options[2],
+                               rows[i].options[3], "--base-url", "http://127.0.0.1:1"},
+                 .input = TALK};
+    if (strcmp(rows[i].options[0], "--script") == 0) c.arguments[6] = NULL;
+    assert_status(&c, rows[i].status);
+    assert_holds(&c.err, rows[i].says);
+    command_free(&c);
+  }
+}
+
 TEST(text_is_printed_while_it_comes_and_ctrl_c_ends_it) {
   static const char words[] = DELTA("{\"content\":\"One two\\nthr\"}");
   static const char all[] = DELTA("{\"content\":\"One two\\nthr\"}") CHAT_HELLO;
@@ -227,7 +307,7 @@ TEST(an_agent_that_is_none_is_refused) {
   } rows[] = {
       {"{id: a, model: 'other:x'}", "a", 78, "agent 1: model \"other:x\" is openai:NAME, openai-responses:NAME"},
       {"{id: a, model: 'script:x', key_env: K}", "a", 78, "belongs to models behind an endpoint"},
-      {"{id: a, base_url: 'http://h'}", "a", 78, "base_url and key_env belong to a model"},
+      {"{id: a, base_url: 'http://h'}", "a", 78, "base_url, key_env, body and headers belong to a model"},
       {"{id: a, fallbacks: [{model: 'script:x'}]}", "a", 78, "fallbacks stand in for a model"},
       {"{id: a, model: 'script:x', fallbacks: [{}]}", "a", 78, "a fallback needs the key model"},
       {"{id: a}, {id: a}", "a", 78, "agent 2: there is an agent of this id already"},

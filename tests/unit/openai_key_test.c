@@ -48,7 +48,7 @@ TEST(options_that_are_wrong_are_refused) {
   assert_refused(OPTIONS(URL, .api = (tp_openai_api)3), TP_ERR_USAGE, "api");
   assert_refused(OPTIONS(URL, .reserved_ = {0, 1}), TP_ERR_USAGE, "reserved_");
   assert_refused(OPTIONS(URL, .model = ""), TP_ERR_USAGE, "model");
-  static const char *const urls[] = {"ftp://h", "h", "http://", "http://u:p@h/v1", "http://h/v1?x=1", "http://h/a b"};
+  static const char *const urls[] = {"ftp://h", "h", "http://", "http://u:p@h/v1", "http://h/v1#x", "http://h/a b"};
   for (size_t i = 0; i < COUNT(urls); i++)
     assert_refused(OPTIONS(.base_url = urls[i]), TP_ERR_USAGE, "tp_openai_options.base_url: it ");
   static const char *const headers[] = {"[]",       "{'a b': 'x'}", "{'a': 1}", "{'a': 'x\\ny'}", "{'Host': 'x'}",
