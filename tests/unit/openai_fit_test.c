@@ -311,3 +311,159 @@ TEST(strict_servers_refuse_what_is_not_fit) {
     if (!strstr(why, rows[i].why)) fail_msg("row %zu: \"%s\" is not in \"%s\"", i, rows[i].why, why);
   }
 }
+
+/* ---- what each repair does ---- */
+
+#define ASKS(id_, name_, arguments_, bad) \
+  { .struct_size = sizeof(tp_tool_call), .id = T(id_), .name = T(name_), .arguments = T(arguments_), .malformed = bad }
+#define SAID(role_, ...) \
+  { .struct_size = sizeof(tp_message), .role = TP_ROLE_##role_, __VA_ARGS__ }
+
+static const tp_tool_call call_a = ASKS("a", "note", "\x80", false), call_b = ASKS("b", "note", "\x80", false);
+static const tp_tool_call call_cut = ASKS("a", "note", "{\"t", true), call_list = ASKS("a", "note", "\x91\x01", false);
+static const tp_tool_call call_blank = ASKS("", "note", "\x80", false);
+static const tp_tool_call *const asks_a[] = {&call_a}, *const asks_both[] = {&call_a, &call_b};
+static const tp_tool_call *const asks_twice[] = {&call_a, &call_a}, *const asks_cut[] = {&call_cut};
+static const tp_tool_call *const asks_list[] = {&call_list}, *const asks_blank[] = {&call_blank};
+#define CALLS(list) .calls = (list), .call_count = COUNT(list)
+#define ID(id_) .call_id = T(id_)
+
+typedef struct repair_row {
+  const char *name;
+  tp_message said[6];
+  const char *outline, *repairs;
+} repair_row;
+
+/* "U<text>A<text>(id name arguments)T<id text>", with "!" for an error. */
+static void put_outline(const tp_model_request *request, char *to, size_t size) {
+  for (size_t i = 0; i < request->message_count; i++) {
+    const tp_message *m = request->messages[i];
+    size_t used = strlen(to);
+    const char *label = m->role == TP_ROLE_USER        ? "U"
+                        : m->role == TP_ROLE_ASSISTANT ? "A"
+                        : m->role == TP_ROLE_TOOL      ? "T"
+                                                       : "S";
+    snprintf(to + used, size - used, "%s%s<%.*s%s%.*s>", label, m->is_error ? "!" : "", (int)m->call_id.size,
+             m->call_id.size ? m->call_id.data : "", m->call_id.size ? " " : "", (int)m->text.size, m->text.data);
+    for (size_t k = 0; k < m->call_count; k++) {
+      used = strlen(to);
+      snprintf(to + used, size - used, "(%.*s %.*s %zu)", (int)m->calls[k]->id.size, m->calls[k]->id.data,
+               (int)m->calls[k]->name.size, m->calls[k]->name.data, m->calls[k]->arguments.size);
+    }
+  }
+}
+
+static const repair_row repair_rows[] = {
+    {"nothing to repair",
+     {SAID(USER, .text = T("q")), SAID(ASSISTANT, .text = T(""), CALLS(asks_a)), SAID(TOOL, .text = T("r"), ID("a"))},
+     "U<q>A<>(a note 1)T<a r>",
+     ""},
+    {"an empty answer is left out",
+     {SAID(USER, .text = T("q")), SAID(ASSISTANT, .text = T(" \n")), SAID(USER, .text = T("again"))},
+     "U<q>U<again>",
+     "empty messages (1)"},
+    {"an empty question has a line", {SAID(USER, .text = T(" "))}, "U<[empty message]>", "empty messages (1)"},
+    {"an empty result has a line",
+     {SAID(USER, .text = T("q")), SAID(ASSISTANT, .text = T(""), CALLS(asks_a)), SAID(TOOL, .text = T(""), ID("a"))},
+     "U<q>A<>(a note 1)T<a [no output]>",
+     ""},
+    {"a missing result is an error that does not say that nothing ran",
+     {SAID(USER, .text = T("q")), SAID(ASSISTANT, .text = T(""), CALLS(asks_both)),
+      SAID(TOOL, .text = T("r"), ID("b"))},
+     "U<q>A<>(a note 1)(b note 1)T!<a [the result is not known: the call may have run, or not]>T<b r>",
+     "missing results (1), results in order (1)"},
+    {"results in another order",
+     {SAID(USER, .text = T("q")), SAID(ASSISTANT, .text = T(""), CALLS(asks_both)), SAID(TOOL, .text = T("2"), ID("b")),
+      SAID(TOOL, .text = T("1"), ID("a"))},
+     "U<q>A<>(a note 1)(b note 1)T<a 1>T<b 2>",
+     "results in order (2)"},
+    {"a result after a user's words",
+     {SAID(USER, .text = T("q")), SAID(ASSISTANT, .text = T(""), CALLS(asks_a)), SAID(USER, .text = T("wait")),
+      SAID(TOOL, .text = T("r"), ID("a"))},
+     "U<q>A<>(a note 1)T<a r>A<[no answer]>U<wait>",
+     "roles (1), results in order (1)"},
+    {"a result without a call, and one too many",
+     {SAID(TOOL, .text = T("x"), ID("z")), SAID(USER, .text = T("q")), SAID(ASSISTANT, .text = T(""), CALLS(asks_a)),
+      SAID(TOOL, .text = T("1"), ID("a")), SAID(TOOL, .text = T("2"), ID("a"))},
+     "U<q>A<>(a note 1)T<a 1>",
+     "results without a call (2)"},
+    {"one id for two calls of an answer: the results stay in order",
+     {SAID(USER, .text = T("q")), SAID(ASSISTANT, .text = T(""), CALLS(asks_twice)),
+      SAID(TOOL, .text = T("1"), ID("a")), SAID(TOOL, .text = T("2"), ID("a"))},
+     "U<q>A<>(a note 1)(call_af63dc4c8601ec8c note 1)T<a 1>T<call_af63dc4c8601ec8c 2>",
+     "ids of calls (1)"},
+    {"a result is not taken from the answer after the next one",
+     {SAID(USER, .text = T("q")), SAID(ASSISTANT, .text = T(""), CALLS(asks_a)),
+      SAID(ASSISTANT, .text = T(""), CALLS(asks_a)), SAID(TOOL, .text = T("2"), ID("a"))},
+     "U<q>A<>(a note 1)T!<a [the result is not known: the call may have run, or not]>A<>(call_af63dc4c8601ec8c note 1)"
+     "T<call_af63dc4c8601ec8c 2>",
+     "missing results (1), ids of calls (1)"},
+    {"arguments that were cut",
+     {SAID(USER, .text = T("q")), SAID(ASSISTANT, .text = T(""), CALLS(asks_cut)), SAID(TOOL, .text = T("r"), ID("a"))},
+     "U<q>A<>(a note 29)T<a r>",
+     "arguments (1)"},
+    {"arguments that are a list",
+     {SAID(USER, .text = T("q")), SAID(ASSISTANT, .text = T(""), CALLS(asks_list)),
+      SAID(TOOL, .text = T("r"), ID("a"))},
+     "U<q>A<>(a note 13)T<a r>",
+     "arguments (1)"},
+    {"no id",
+     {SAID(USER, .text = T("q")), SAID(ASSISTANT, .text = T(""), CALLS(asks_blank)), SAID(TOOL, .text = T("r"))},
+     "U<q>A<>(call_cbf29ce484222325 note 1)T<call_cbf29ce484222325 r>",
+     "ids of calls (1)"},
+    {"two answers after one another",
+     {SAID(USER, .text = T("q")), SAID(ASSISTANT, .text = T("one")), SAID(ASSISTANT, .text = T("two")),
+      SAID(USER, .text = T("so?"))},
+     "U<q>A<one\n\ntwo>U<so?>",
+     "roles (1)"},
+    {"the beginning is not there, and nobody waits",
+     {SAID(ASSISTANT, .text = T("one"))},
+     "U<[what was said before is not shown]>A<one>U<[go on]>",
+     "roles (2)"},
+    {"the system's words stand first",
+     {SAID(USER, .text = T("q")), SAID(SYSTEM, .text = T("s")), SAID(SYSTEM, .text = T(" "))},
+     "S<s>U<q>",
+     "empty messages (1)"},
+    {"marks are no messages", {SAID(USER, .text = T("q")), SAID(END, .text = T("why"))}, "U<q>", ""},
+};
+
+TEST(each_repair_does_what_it_says_and_is_counted) {
+  tp__openai_config config = configure(TP_OPENAI_CHAT);
+  for (size_t i = 0; i < COUNT(repair_rows); i++) {
+    const repair_row *row = &repair_rows[i];
+    const tp_message *list[COUNT(row->said)];
+    char outline[1024] = "", repairs[256];
+    size_t count = 0;
+    for (; count < COUNT(row->said) && row->said[count].role; count++) list[count] = &row->said[count];
+    tp_model_request request = {.struct_size = sizeof request, .messages = list, .message_count = count};
+    tp__openai_fit fit = {.blocks = NULL};
+    assert_int_equal(tp__openai_fit_init(&fit, &config, &request), TP_OK);
+    put_outline(&fit.request, outline, sizeof outline);
+    (void)tp__openai_fit_describe(&fit, repairs, sizeof repairs);
+    if (strcmp(outline, row->outline) != 0 || strcmp(repairs, row->repairs) != 0)
+      fail_msg("%s:\n%s: %s\nis not\n%s: %s", row->name, outline, repairs, row->outline, row->repairs);
+    tp__openai_fit_fini(&fit);
+  }
+  tp__openai_config_fini(&config);
+}
+
+/* A tool is sent under a name that the API takes, and is called by its own. */
+TEST(names_are_found_again) {
+  tp__openai_config config = configure(TP_OPENAI_MESSAGES);
+  const tp_message user = SAID(USER, .text = T("q"));
+  const tp_message *const list[] = {&user};
+  tp_model_request request = {
+      .struct_size = sizeof request, .messages = list, .message_count = 1, .tools = tools, .tool_count = COUNT(tools)};
+  tp__openai_fit fit = {.blocks = NULL};
+  assert_int_equal(tp__openai_fit_init(&fit, &config, &request), TP_OK);
+  for (size_t i = 0; i < COUNT(tools); i++) {
+    tp_tool_call call = {.struct_size = sizeof call, .id = T("a"), .name = tp_text_of(fit.request.tools[i]->name)};
+    const tp_tool_call *const calls[] = {&call};
+    tp_model_response response = {.struct_size = sizeof response, .calls = calls, .call_count = 1};
+    tp__openai_names_restore(&fit.names, &response);
+    assert_true(tp_text_is(call.name, tools[i]->name));
+  }
+  assert_true(tp_text_is(tp__openai_names_find(&fit.names, tp_text_of("other")), "other"));
+  tp__openai_fit_fini(&fit);
+  tp__openai_config_fini(&config);
+}
