@@ -5,6 +5,7 @@
 #include "runtime/exec/jobs.h"
 #include "runtime/exec/records.h"
 #include "runtime/exec/runtime.h"
+#include "runtime/plan/registry.h"
 
 typedef struct detached {
   tp__turn turn;
@@ -79,7 +80,8 @@ static void make_plan(detached *d, const tp__detached_spec *spec) {
   d->plan.indegree = &d->indegree;
   d->plan.roots = &d->root;
   d->plan.all_inline = d->plan.on_fast_path = false;
-  d->plan.budget_ns = spec->timeout_ns;
+  int64_t line_ns = tp__node_line_ns(spec->node, spec->timeout_ns);
+  d->plan.budget_ns = line_ns > spec->timeout_ns ? line_ns : spec->timeout_ns;
 }
 
 static tp_status begin_turn(detached *d, tp_runtime *runtime, const tp__detached_spec *spec) {

@@ -418,6 +418,10 @@ void tp__snapshot_check(tp__snapshot *snapshot);
 uint64_t tp__snapshot_hash(const tp__snapshot *snapshot);
 
 static inline bool tp__node_awaited(const tp__node *node) { return !(node->flags & TP__NODE_DETACHED); }
+/** How long a run of run_ns may take, with the wait before it, where the subscription bounds its runs (max_concurrent):
+ *  those of other entries stand before it, 64 of them where each call of a response has one, and each has its own limit
+ *  from its start. 0: there is no such line. */
+int64_t tp__node_line_ns(const tp__node *node, int64_t run_ns);
 
 /** Destroys the handlers, as tp__registry_free() does first; interned names stay till then. */
 void tp__registry_retire(tp__registry *registry);

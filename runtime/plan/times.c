@@ -9,6 +9,7 @@
 #define INLINE_NS (INT64_C(10) * TP__NS_PER_MS)
 #define BUDGET_CAP_NS (INT64_C(30000) * TP__NS_PER_MS)
 #define BUDGET_MAX_NS (TP__NEVER / 4)
+enum { ENTRIES_IN_LINE = 64 };
 
 static int64_t sum(int64_t a, int64_t b) { return a > TP__NEVER - b ? TP__NEVER : a + b; }
 
@@ -86,13 +87,29 @@ static void mark_critical(tp__plan *plan, const int64_t *behind) {
   }
 }
 
+int64_t tp__node_line_ns(const tp__node *node, int64_t run_ns) {
+  uint32_t runs = node->sub->desc.max_concurrent;
+  return runs == 0 || runs >= ENTRIES_IN_LINE ? 0 : product(run_ns, ENTRIES_IN_LINE / runs);
+}
+
+static int64_t longest_line(const tp__plan *plan) {
+  int64_t most = 0;
+  for (uint32_t i = 0; i < plan->node_count; i++) {
+    int64_t line = tp__node_line_ns(&plan->nodes[i], worst_weight(&plan->nodes[i]));
+    if (line > most) most = line;
+  }
+  return most;
+}
+
 /* Far from TP__NEVER, so that an entry adds it to the time without looking. An observing phase has the time of its
- * longest path: nothing in it is required, and each observer has its own limit. */
+ * longest path, or of a line: nothing in it is required, and each observer has its own limit. */
 static int64_t budget_of(const tp__plan *plan) {
   if (plan->host_budget_ns > 0) return plan->host_budget_ns;
   if (plan->detached_count == plan->node_count) return plan->default_limit_ns;
-  bool is_capped = plan->row->mode != TP_MODE_OBSERVE && plan->worst_ns > BUDGET_CAP_NS;
-  int64_t budget = is_capped ? BUDGET_CAP_NS : plan->worst_ns;
+  bool observes = plan->row->mode == TP_MODE_OBSERVE;
+  int64_t line = observes ? longest_line(plan) : 0;
+  int64_t budget = line > plan->worst_ns ? line : plan->worst_ns;
+  if (!observes && budget > BUDGET_CAP_NS) budget = BUDGET_CAP_NS;
   if (budget < plan->required_ns) budget = plan->required_ns;
   return budget < BUDGET_MAX_NS ? budget : BUDGET_MAX_NS;
 }

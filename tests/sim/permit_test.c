@@ -9,7 +9,16 @@
 #include "runtime/os/sim.h"
 #include "turnphase/turnphase.h"
 
-enum { SEEDS = 40, CALLERS = 2, KEPT_MS = 12000, LIMIT_MS = 29000, PHASE = TP_PHASE_TURN_PRE_PROMPT_CONTEXT };
+enum {
+  SEEDS = 40,
+  CALLERS = 2,
+  LINE = 8,
+  RUN_MS = 5000,
+  RUN_LIMIT_MS = 8000,
+  KEPT_MS = 12000,
+  LIMIT_MS = 29000,
+  PHASE = TP_PHASE_TURN_PRE_PROMPT_CONTEXT
+};
 
 typedef struct world {
   tp_runtime *runtime;
@@ -85,5 +94,69 @@ TEST(call_that_waits_for_a_permit_runs_after_all_threads_have_gone) {
     assert_int_equal(w.ended, CALLERS);
     assert_int_equal(w.calls, CALLERS);
     assert_int_equal(w.succeeded, CALLERS);
+  }
+}
+
+/* ---- a line before a permit: limits begin when the runs do ---- */
+
+static tp_answer take_time(void *ctx, tp_call *call) {
+  (void)call;
+  world *w = ctx;
+  tp__sim_sleep_ns((int64_t)RUN_MS * TP__NS_PER_MS);
+  w->calls++;
+  return TP_ANSWER_DONE;
+}
+
+static void observe(void *arg) {
+  world *w = arg;
+  tp_turn *turn = NULL;
+  static const tp_turn_request request = {.struct_size = sizeof request};
+  static const tp_phase_input input = {.struct_size = sizeof input};
+  tp_phase_result result = {.struct_size = sizeof result};
+  if (tp_turn_begin_bare(w->runtime, &request, &turn, NULL) == TP_OK) {
+    w->succeeded += tp_phase_run(turn, TP_PHASE_TOOL_POST, &input, &result, NULL) == TP_OK;
+    tp_turn_end(turn);
+  }
+  w->ended++;
+}
+
+typedef struct line {
+  world w;
+  tp_execution execution;
+} line;
+
+static void stand_in_line(void *arg) {
+  line *l = arg;
+  const tp_runtime_options options = {.struct_size = sizeof options, .allocator = tp__sim_allocator()};
+  const tp_hook one = {.struct_size = sizeof one,
+                       .id = "one",
+                       .phase = "tool.post",
+                       .run = take_time,
+                       .ctx = &l->w,
+                       .execution = l->execution,
+                       .limit_ms = RUN_LIMIT_MS,
+                       .max_concurrent = 1};
+  tp_drain_report report = {.struct_size = sizeof report};
+  tp__thread *callers[LINE] = {NULL};
+  if (tp_runtime_new(&options, &l->w.runtime, NULL) != TP_OK) return;
+  bool ok = tp_hook_add(l->w.runtime, &one, NULL) == TP_OK;
+  for (int i = 0; ok && i < LINE; i++)
+    ok = tp__thread_start(&options.allocator, "caller", observe, &l->w, &callers[i]) == TP_OK;
+  for (int i = 0; i < LINE; i++)
+    if (callers[i]) tp__thread_join(callers[i]);
+  if (tp_runtime_drain(l->w.runtime, 10 * LINE * RUN_MS, &report, NULL) != TP_OK) return;
+  tp_runtime_free(l->w.runtime);
+}
+
+TEST(all_that_stand_before_a_permit_run_with_their_own_limit) {
+  static const tp_execution executions[] = {TP_EXECUTION_BLOCKING, TP_EXECUTION_FIRE_AND_RECORD};
+  for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+    line l = {.execution = executions[seed % 2]};
+    const tp__sim_options options = {.seed = seed, .policy = TP__SIM_RANDOM, .clock_jump_inverse = UINT32_MAX};
+    tp__sim_report report = tp__sim_run(&options, stand_in_line, &l);
+    if (report.end != TP__SIM_DONE) fail_msg("seed %llu: %s", (unsigned long long)seed, report.message);
+    assert_int_equal(l.w.ended, LINE);
+    assert_int_equal(l.w.succeeded, LINE);
+    assert_int_equal(l.w.calls, LINE);
   }
 }

@@ -180,6 +180,28 @@ TEST(phase_that_observes_has_the_time_of_its_longest_path) {
   }
 }
 
+/* Runs of other calls stand before it, each with its own limit: 64 calls have the time of 64 runs. */
+TEST(phase_that_observes_has_the_time_of_a_line_before_a_permit) {
+  static const struct {
+    int permits;
+    const char *budget;
+  } rows[] = {{1, "\"budget_ms\":128000"},
+              {2, "\"budget_ms\":64000"},
+              {64, "\"budget_ms\":2000"},
+              {1024, "\"budget_ms\":2000"}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    char text[300];
+    snprintf(
+        text, sizeof text,
+        "id: count\nevent: tool.post\nmax_concurrent: %d\nhandler: {timeout_ms: 2000, command: [sh, -c, 'exit 0']}\n",
+        rows[i].permits);
+    write_named("count.yaml", text);
+    tp_runtime *runtime = open_with_hooks(NULL);
+    assert_budget(runtime, observe.phase, rows[i].budget);
+    close_runtime(runtime);
+  }
+}
+
 /* ---- permits ---- */
 
 /* Each says when it begins and when it ends: with one permit no two overlap. */
