@@ -253,9 +253,11 @@ static const struct {
 };
 
 tp_finish tp_finish_of(tp_text word) {
+  char first = word.size > 0 ? (char)(word.data[0] | 0x20) : '\0'; /* a small letter, as in the table */
   for (size_t i = 0; i < sizeof finish_words / sizeof *finish_words; i++) {
     const char *known = finish_words[i].word;
-    if (word.size == strlen(known) && strncasecmp(word.data, known, word.size) == 0) return finish_words[i].finish;
+    if (known[0] != first || word.size != strlen(known)) continue;
+    if (strncasecmp(word.data, known, word.size) == 0) return finish_words[i].finish;
   }
   return TP_FINISH_UNKNOWN;
 }

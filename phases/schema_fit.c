@@ -128,6 +128,11 @@ static bool fits(budget *b, const schema_ *s, tp_text bytes, size_t *at) {
   if (tp__head_read(bytes, *at, &head) != TP__HEAD_OK || !(s->kinds >> head.kind & 1)) return false;
   tp_text value = {bytes.data + *at, s->has_limits || s->more ? tp__value_size(bytes, *at) : 0};
   if (s->has_limits && !limits_fit(b, s, value)) return false;
+  bool has_content = head.kind == TP_VALUE_ARRAY || head.kind == TP_VALUE_MAP;
+  if (!has_content && !s->more) {
+    *at += head.size + head.content;
+    return true;
+  }
   b->depth--;
   TP__ASSERT(b->depth < TP__SCHEMA_DEPTH_MAX);
   bool fit = content_fits(b, s, bytes, &head, at) && (!s->more || more_fit(b, s, value));
@@ -481,10 +486,10 @@ static budget new_budget(void) { return (budget){TP__SCHEMA_STEPS_MAX, TP__SCHEM
 
 static bool fits_or_say(tp__out *why, const schema_ *schema, const char *name, tp_text value) {
   budget b = new_budget();
-  step root = {.name = tp_text_of(name)};
   bool fit = !schema || value_fits(&b, schema, value);
   if (fit && !b.is_spent) return true;
   if (!b.is_spent) {
+    step root = {.name = tp_text_of(name)};
     b = new_budget();
     explain(&b, why, &root, schema, value);
   }
