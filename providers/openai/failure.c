@@ -210,10 +210,18 @@ static bool is_failed_base(tp_text value) {
   return tp__openai_int(tp_value_get(tp_value_get(value, "base_resp"), "status_code")) > 0;
 }
 
-bool tp__openai_is_error(tp_text value) {
-  return has_content(tp_value_get(value, "error")) || has_content(tp_value_get(value, "errors")) ||
-         tp__is_word(tp_value_text(tp_value_get(value, "object")), "error") ||
-         tp__is_word(tp_value_text(tp_value_get(value, "type")), "error");
+/* One walk: it is asked of every event of a stream. */
+bool tp__openai_is_error(tp_text value, tp_text *ret_type) {
+  bool is_error = false;
+  *ret_type = (tp_text){NULL, 0};
+  for (tp_value_walk walk = {0}; tp_value_next(value, &walk);) {
+    tp_text key = walk.key;
+    if (key.size < 4 || key.size > 6) continue;
+    if (tp__is_word(key, "type")) *ret_type = tp_value_text(walk.value);
+    else if (tp__is_word(key, "error") || tp__is_word(key, "errors")) is_error = is_error || has_content(walk.value);
+    else if (tp__is_word(key, "object")) is_error = is_error || tp__is_word(tp_value_text(walk.value), "error");
+  }
+  return is_error || tp__is_word(*ret_type, "error");
 }
 
 /* Under which keys the words of an error stand, the best first. */
@@ -230,7 +238,8 @@ static const char *const type_keys[] = {"type", "error_type", "errorType", "__ty
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 bool tp__openai_looks_like_error(tp_text value) {
-  if (tp__openai_is_error(value) || is_failed_base(value)) return true;
+  tp_text type;
+  if (tp__openai_is_error(value, &type) || is_failed_base(value)) return true;
   for (size_t i = 0; i < COUNT(message_keys) - 2; i++) /* these two stand in answers, too */
     if (has_content(tp_value_get(value, message_keys[i]))) return true;
   for (size_t i = 0; i < COUNT(code_keys); i++)

@@ -37,8 +37,9 @@ void tp__openai_fail_value(tp__openai_failure *failure, const char *place, long 
 void tp__openai_fail_unread(tp__openai_failure *failure, const char *what, bool retryable, tp_text bytes,
                             const char *secret);
 
-/** Whether a map says of itself that it is an error: beside an answer, or in place of one. */
-bool tp__openai_is_error(tp_text value);
+/** Whether a map says of itself that it is an error: beside an answer, or in place of one.
+ *  @param ret_type  the text under its key "type"; empty: there is none. */
+bool tp__openai_is_error(tp_text value, tp_text *ret_type);
 /** Whether a map in which there is nothing of an answer has the words of an error. */
 bool tp__openai_looks_like_error(tp_text value);
 /** The number that a value has or, as digits, is written as; -1: it has none, or one below 0. */

@@ -373,7 +373,8 @@ typedef struct pick {
 static void pick_all(tp_text map, pick *picks, size_t count) {
   for (tp_value_walk walk = {0}; tp_value_next(map, &walk);)
     for (size_t i = 0; i < count; i++)
-      if (tp__is_word(walk.key, picks[i].key)) picks[i].value = walk.value;
+      if (walk.key.size > 0 && walk.key.data[0] == picks[i].key[0] && tp__is_word(walk.key, picks[i].key))
+        picks[i].value = walk.value;
 }
 
 /* What was said: a piece, or all of it. @param ends  it came with the reason of the end. */

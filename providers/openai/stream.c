@@ -2,6 +2,7 @@
 #include "providers/openai/stream.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "runtime/base/check.h"
 
@@ -56,8 +57,10 @@ static void cut(tp__openai_stream *stream) {
 static void take_map(tp__openai_stream *stream, tp_text name, tp_text event) {
   const tp__openai_form *form = stream->form;
   tp__openai_answer *answer = &stream->answer;
-  tp_text type = tp__openai_text(event, "type");
-  if (tp__openai_is_error(event) || tp__is_word(name, "error")) {
+  tp_text type = {NULL, 0};
+  bool is_error = stream->may_be_error && tp__openai_is_error(event, &type);
+  if (type.size == 0 && form->events->type) type = tp__openai_text(event, "type");
+  if (is_error || tp__is_word(name, "error")) {
     tp__openai_take_error(answer, event);
     return;
   }
@@ -135,6 +138,7 @@ static bool on_event(void *ctx, tp_text name, tp_text data) {
       tp__openai_fail_said(failure_of(stream), "the endpoint broke the answer off", 0, json, stream->secret);
   } else if (decode(stream, json, &event, &has_marks)) {
     tp__openai_answer_event(&stream->answer, has_marks);
+    stream->may_be_error = memmem(json.data, json.size, "error", 5) != NULL; /* most events have no such word */
     take_value(stream, name, event);
     if (stream->answer.is_unread) tp__openai_sse_stray(&stream->sse, json);
     if (is_good(stream)) { /* by an event of the form */

@@ -25,9 +25,10 @@ typedef struct tp__openai_stream {
   tp__openai_sse sse;
   tp__bytes repaired;
   tp_writer *writer;
-  uint64_t events; /* that have come */
-  uint64_t taken;  /* those in which something of the form was read */
-  uint64_t other;  /* those of kinds that the form does not have */
+  bool may_be_error; /* the event that is read has the word "error" */
+  uint64_t events;   /* that have come */
+  uint64_t taken;    /* those in which something of the form was read */
+  uint64_t other;    /* those of kinds that the form does not have */
 } tp__openai_stream;
 
 /** @return TP_OK or TP_ERR_NO_MEMORY; fini in either case. */
