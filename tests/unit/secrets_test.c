@@ -25,7 +25,7 @@ static void keep(kept *k, const char *text, size_t size) {
   pthread_mutex_lock(&k->mutex);
   k->text = realloc(k->text, k->size + size + 1);
   assert_non_null(k->text);
-  memcpy(k->text + k->size, text, size);
+  if (size > 0) memcpy(k->text + k->size, text, size);
   k->text[k->size += size] = '\0';
   pthread_mutex_unlock(&k->mutex);
 }
