@@ -135,6 +135,7 @@ tp__step tp__denial_of_tool_batch(tp__drive *d) {
   note_end(d, TP_PHASE_TOOL_BATCH, "tool_batch.ended", subscription,
            tp__arena_printf(&d->arena, "hook %s ended the turn behind its tools: %.*s", subscription,
                             (int)result->reason.size, result->reason.data ? result->reason.data : ""));
+  d->finish = TP_FINISH_STOP; /* its calls were made: nothing of the answer is wanting */
   return TP__STEP_COMMIT;
 }
 

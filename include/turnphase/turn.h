@@ -578,8 +578,8 @@ typedef struct tp_turn_result {
   tp_reason why;
   uint32_t iterations;
   uint32_t tool_calls;
-  /** How the last answer of the turn ended, as its MODEL_END has it; UNKNOWN: there was none. An answer that is cut,
-   *  filtered or refused completes the turn all the same. */
+  /** How the last answer of the turn ended, as its MODEL_END has it; UNKNOWN: there was none; STOP also where a hook
+   *  ended the turn after its tools. An answer that is cut, filtered or refused completes the turn all the same. */
   tp_finish finish;
   tp_text subscription;
   /** The subscription's reason as it was given. */
