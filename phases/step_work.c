@@ -283,9 +283,13 @@ static tp_status add_without_files(const tp__drive *d, tp__messages *batch, cons
   return tp__messages_add(batch, &copy);
 }
 
-/* Of a turn that ended between an answer and its calls: no call is ever without its result. */
-static tp_status add_missing_results(const tp__drive *d, tp__messages *batch, const tp_message *last) {
-  for (size_t i = 0; i < last->call_count; i++) {
+/* Of a turn that ended between an answer and the last result of its calls, which come in the order of the calls: no call
+ * is ever without its result. */
+static tp_status add_missing_results(const tp__drive *d, tp__messages *batch) {
+  size_t at = d->messages.count, results = 0;
+  while (at > 0 && d->messages.items[at - 1]->call_count == 0) results += d->messages.items[--at]->role == TP_ROLE_TOOL;
+  const tp_message *last = at > 0 ? d->messages.items[at - 1] : NULL;
+  for (size_t i = results; last && i < last->call_count; i++) {
     tp_message result = {.role = TP_ROLE_TOOL,
                          .is_error = true,
                          .turn_id = d->turn->core.ids[TP_ID_TURN],
@@ -305,9 +309,8 @@ static tp_status fill_batch(tp__drive *d, tp__messages *batch) {
     for (size_t i = 0; i < d->messages.count; i++) TP__TRY(tp__messages_add(batch, d->messages.items[i]));
     return TP_OK;
   }
-  const tp_message *last = d->messages.items[d->messages.count - 1];
   for (size_t i = 0; i < d->messages.count; i++) TP__TRY(add_without_files(d, batch, d->messages.items[i]));
-  TP__TRY(add_missing_results(d, batch, last));
+  TP__TRY(add_missing_results(d, batch));
   tp_message mark = {.role = TP_ROLE_END,
                      .turn_id = d->turn->core.ids[TP_ID_TURN],
                      .text = d->reason,
