@@ -436,6 +436,38 @@ TEST(files_of_other_hosts_are_read_where_only_names_differ) {
   }
 }
 
+/* ---- after a compaction ---- */
+
+#define LONG "The walnut tree behind the house of my aunt has grown taller than the roof since last spring"
+
+/* Three turns of some 30 tokens each, and space for two: before the third one the history is compacted. The scripts keep
+ * what they were given, as those of the host's users do. */
+TEST(a_hook_runs_after_the_compaction_with_what_it_did) {
+  command c;
+  bytes seen = {0};
+  put("settings.json",
+      "{\"hooks\": {\"PreCompact\": [{\"matcher\": \"auto\", \"hooks\": [{\"type\": \"command\", \"command\":"
+      " \"cat >> before.jsonl\"}]}],"
+      " \"PostCompact\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"cat >> after.jsonl\"}]}]}}");
+  import("settings.json", NULL, 0, &c);
+  assert_holds(&c.out, "post-compact-2 in turn.post_compaction");
+  command_free(&c);
+  trust();
+  put("model.yaml", "responses: [{text: Yes.}]\nrepeat: true\n");
+  put("talk.jsonl", "{\"session\": \"s\", \"user\": \"" LONG "\"}\n{\"session\": \"s\", \"user\": \"" LONG
+                    "\"}\n{\"session\": \"s\", \"user\": \"" LONG "\"}\n");
+  c = (command){.arguments = {"run", "--json", "--script", "model.yaml", "--hooks", "H", "--compact", "drop",
+                              "--history-tokens", "50", "talk.jsonl"}};
+  assert_status(&c, 0);
+  command_free(&c);
+  read_file("after.jsonl", &seen);
+  assert_holds(&seen, "\"hook_event_name\":\"PostCompact\"");
+  assert_holds(&seen, "\"trigger\":\"auto\"");
+  assert_holds(&seen, "\"session_id\":\"s\"");
+  free(seen.data);
+  assert_int_equal(system("test $(wc -l < after.jsonl) = $(wc -l < before.jsonl)"), 0);
+}
+
 /* ---- questions to a model ---- */
 
 /* What a public file has: the end of a turn is asked about, and an agent has no place. */
