@@ -231,73 +231,132 @@ static tp_status check_nothing(checker *c, const step *at, tp_text value) {
   return TP_OK;
 }
 
-static const struct {
-  const char *name;
-  tp_status (*check)(checker *c, const step *at, tp_text value);
-} keywords[] = {
-    {"type", check_type},
-    {"properties", check_properties},
-    {"required", check_required},
-    {"items", check_items},
-    {"enum", check_enum},
-    {"minimum", check_bound},
-    {"maximum", check_bound},
-    {"description", check_words},
-    {"title", check_words},
-    {"additionalProperties", check_schema},
-    {"const", check_nothing},
-    {"exclusiveMinimum", check_edge},
-    {"exclusiveMaximum", check_edge},
-    {"multipleOf", check_multiple},
-    {"minLength", check_count},
-    {"maxLength", check_count},
-    {"pattern", check_pattern},
-    {"format", check_format},
-    {"prefixItems", check_list},
-    {"additionalItems", check_schema},
-    {"minItems", check_count},
-    {"maxItems", check_count},
-    {"uniqueItems", check_bool},
-    {"contains", check_schema},
-    {"minContains", check_count},
-    {"maxContains", check_count},
-    {"minProperties", check_count},
-    {"maxProperties", check_count},
-    {"patternProperties", check_named},
-    {"propertyNames", check_schema},
-    {"dependentRequired", check_dependencies},
-    {"dependentSchemas", check_dependencies},
-    {"dependencies", check_dependencies},
-    {"allOf", check_list},
-    {"anyOf", check_list},
-    {"oneOf", check_list},
-    {"not", check_schema},
-    {"if", check_schema},
-    {"then", check_schema},
-    {"else", check_schema},
-    {"$ref", check_ref},
-    {"$defs", check_properties},
-    {"definitions", check_properties},
-    {"$schema", check_nothing},
-    {"$id", check_nothing},
-    {"id", check_nothing},
-    {"$anchor", check_nothing},
-    {"$comment", check_nothing},
-    {"$vocabulary", check_nothing},
-    {"default", check_nothing},
-    {"example", check_nothing},
-    {"examples", check_nothing},
-    {"deprecated", check_nothing},
-    {"readOnly", check_nothing},
-    {"writeOnly", check_nothing},
+enum {
+  TYPE,
+  ENUM,
+  ITEMS,
+  MINIMUM,
+  MAXIMUM,
+  REQUIRED,
+  PROPERTIES,
+  OTHERS, /* from here on in tp__schema_more */
+  REF = OTHERS,
+  ALL_OF,
+  ANY_OF,
+  ONE_OF,
+  NOT,
+  IF,
+  THEN,
+  ELSE,
+  CONST,
+  ABOVE,
+  BELOW,
+  MULTIPLE_OF,
+  MIN_LENGTH,
+  MAX_LENGTH,
+  PATTERN,
+  FORMAT,
+  PREFIX_ITEMS,
+  ADDITIONAL_ITEMS,
+  MIN_ITEMS,
+  MAX_ITEMS,
+  UNIQUE_ITEMS,
+  CONTAINS,
+  MIN_CONTAINS,
+  MAX_CONTAINS,
+  MIN_PROPERTIES,
+  MAX_PROPERTIES,
+  ADDITIONAL_PROPERTIES,
+  PATTERN_PROPERTIES,
+  PROPERTY_NAMES,
+  DEPENDENT_REQUIRED,
+  DEPENDENT_SCHEMAS,
+  DEPENDENCIES,
+  RULES,
+  ANNOTATION = RULES /* a keyword that demands nothing of a value by itself */
 };
-enum { KEYWORD_COUNT = sizeof keywords / sizeof *keywords };
+
+/* In the order of their sizes: a name is compared with those of its size only. */
+static const struct keyword {
+  tp_text name;
+  tp_status (*check)(checker *c, const step *at, tp_text value);
+  uint8_t rule;
+} keywords[] = {
+    {NAME("if"), check_schema, IF},
+    {NAME("id"), check_nothing, ANNOTATION},
+    {NAME("not"), check_schema, NOT},
+    {NAME("$id"), check_nothing, ANNOTATION},
+    {NAME("type"), check_type, TYPE},
+    {NAME("enum"), check_enum, ENUM},
+    {NAME("then"), check_schema, THEN},
+    {NAME("else"), check_schema, ELSE},
+    {NAME("$ref"), check_ref, REF},
+    {NAME("items"), check_items, ITEMS},
+    {NAME("title"), check_words, ANNOTATION},
+    {NAME("const"), check_nothing, CONST},
+    {NAME("allOf"), check_list, ALL_OF},
+    {NAME("anyOf"), check_list, ANY_OF},
+    {NAME("oneOf"), check_list, ONE_OF},
+    {NAME("$defs"), check_properties, ANNOTATION},
+    {NAME("format"), check_format, FORMAT},
+    {NAME("minimum"), check_bound, MINIMUM},
+    {NAME("maximum"), check_bound, MAXIMUM},
+    {NAME("pattern"), check_pattern, PATTERN},
+    {NAME("$schema"), check_nothing, ANNOTATION},
+    {NAME("$anchor"), check_nothing, ANNOTATION},
+    {NAME("default"), check_nothing, ANNOTATION},
+    {NAME("example"), check_nothing, ANNOTATION},
+    {NAME("required"), check_required, REQUIRED},
+    {NAME("minItems"), check_count, MIN_ITEMS},
+    {NAME("maxItems"), check_count, MAX_ITEMS},
+    {NAME("contains"), check_schema, CONTAINS},
+    {NAME("$comment"), check_nothing, ANNOTATION},
+    {NAME("examples"), check_nothing, ANNOTATION},
+    {NAME("readOnly"), check_nothing, ANNOTATION},
+    {NAME("minLength"), check_count, MIN_LENGTH},
+    {NAME("maxLength"), check_count, MAX_LENGTH},
+    {NAME("writeOnly"), check_nothing, ANNOTATION},
+    {NAME("properties"), check_properties, PROPERTIES},
+    {NAME("multipleOf"), check_multiple, MULTIPLE_OF},
+    {NAME("deprecated"), check_nothing, ANNOTATION},
+    {NAME("description"), check_words, ANNOTATION},
+    {NAME("prefixItems"), check_list, PREFIX_ITEMS},
+    {NAME("uniqueItems"), check_bool, UNIQUE_ITEMS},
+    {NAME("minContains"), check_count, MIN_CONTAINS},
+    {NAME("maxContains"), check_count, MAX_CONTAINS},
+    {NAME("definitions"), check_properties, ANNOTATION},
+    {NAME("$vocabulary"), check_nothing, ANNOTATION},
+    {NAME("dependencies"), check_dependencies, DEPENDENCIES},
+    {NAME("minProperties"), check_count, MIN_PROPERTIES},
+    {NAME("maxProperties"), check_count, MAX_PROPERTIES},
+    {NAME("propertyNames"), check_schema, PROPERTY_NAMES},
+    {NAME("additionalItems"), check_schema, ADDITIONAL_ITEMS},
+    {NAME("exclusiveMinimum"), check_edge, ABOVE},
+    {NAME("exclusiveMaximum"), check_edge, BELOW},
+    {NAME("dependentSchemas"), check_dependencies, DEPENDENT_SCHEMAS},
+    {NAME("patternProperties"), check_named, PATTERN_PROPERTIES},
+    {NAME("dependentRequired"), check_dependencies, DEPENDENT_REQUIRED},
+    {NAME("additionalProperties"), check_schema, ADDITIONAL_PROPERTIES},
+};
+
+/* Of each size the first one that is as long. */
+static const uint8_t first_of_size[] = {0,  0,  0,  2,  4,  9,  16, 17, 24, 31, 34,
+                                        37, 44, 45, 48, 48, 49, 52, 54, 54, 54, 55};
+enum { KEYWORD_SIZE_MAX = sizeof first_of_size - 2 };
+
+static const struct keyword *find_keyword(tp_text name) {
+  if (name.size > KEYWORD_SIZE_MAX) return NULL;
+  for (size_t i = first_of_size[name.size]; i < first_of_size[name.size + 1]; i++) {
+    TP__ASSERT(keywords[i].name.size == name.size);
+    if (memcmp(keywords[i].name.data, name.data, name.size) == 0) return &keywords[i];
+  }
+  return NULL;
+}
 
 /* What begins with x- is somebody's own note. */
 static tp_status check_keyword(checker *c, const step *at, tp_text value) {
-  for (size_t i = 0; i < KEYWORD_COUNT; i++) {
-    if (tp_text_is(at->name, keywords[i].name)) return keywords[i].check(c, at, value);
-  }
+  const struct keyword *known = find_keyword(at->name);
+  if (known) return known->check(c, at, value);
   if (at->name.size < 2 || memcmp(at->name.data, "x-", 2) != 0) note_unchecked(c, "", at->name);
   return TP_OK;
 }
@@ -443,102 +502,18 @@ static bool resolve(const compiler *c, tp_text base, tp_text ref, tp_text *ret_s
 
 /* ---- a schema when its tool is first called ---- */
 
-enum {
-  TYPE,
-  ENUM,
-  ITEMS,
-  MINIMUM,
-  MAXIMUM,
-  REQUIRED,
-  PROPERTIES,
-  OTHERS, /* from here on in tp__schema_more */
-  REF = OTHERS,
-  ALL_OF,
-  ANY_OF,
-  ONE_OF,
-  NOT,
-  IF,
-  THEN,
-  ELSE,
-  CONST,
-  ABOVE,
-  BELOW,
-  MULTIPLE_OF,
-  MIN_LENGTH,
-  MAX_LENGTH,
-  PATTERN,
-  FORMAT,
-  PREFIX_ITEMS,
-  ADDITIONAL_ITEMS,
-  MIN_ITEMS,
-  MAX_ITEMS,
-  UNIQUE_ITEMS,
-  CONTAINS,
-  MIN_CONTAINS,
-  MAX_CONTAINS,
-  MIN_PROPERTIES,
-  MAX_PROPERTIES,
-  ADDITIONAL_PROPERTIES,
-  PATTERN_PROPERTIES,
-  PROPERTY_NAMES,
-  DEPENDENT_REQUIRED,
-  DEPENDENT_SCHEMAS,
-  DEPENDENCIES,
-  RULES
-};
-
 typedef struct rule_set {
   tp_text of[RULES];
   bool has_others;
 } rule_set;
 
 static void read_rules(tp_text schema, rule_set *ret_rules) {
-  static const tp_text names[RULES] = {[TYPE] = NAME("type"),
-                                       [ENUM] = NAME("enum"),
-                                       [ITEMS] = NAME("items"),
-                                       [MINIMUM] = NAME("minimum"),
-                                       [MAXIMUM] = NAME("maximum"),
-                                       [REQUIRED] = NAME("required"),
-                                       [PROPERTIES] = NAME("properties"),
-                                       [REF] = NAME("$ref"),
-                                       [ALL_OF] = NAME("allOf"),
-                                       [ANY_OF] = NAME("anyOf"),
-                                       [ONE_OF] = NAME("oneOf"),
-                                       [NOT] = NAME("not"),
-                                       [IF] = NAME("if"),
-                                       [THEN] = NAME("then"),
-                                       [ELSE] = NAME("else"),
-                                       [CONST] = NAME("const"),
-                                       [ABOVE] = NAME("exclusiveMinimum"),
-                                       [BELOW] = NAME("exclusiveMaximum"),
-                                       [MULTIPLE_OF] = NAME("multipleOf"),
-                                       [MIN_LENGTH] = NAME("minLength"),
-                                       [MAX_LENGTH] = NAME("maxLength"),
-                                       [PATTERN] = NAME("pattern"),
-                                       [FORMAT] = NAME("format"),
-                                       [PREFIX_ITEMS] = NAME("prefixItems"),
-                                       [ADDITIONAL_ITEMS] = NAME("additionalItems"),
-                                       [MIN_ITEMS] = NAME("minItems"),
-                                       [MAX_ITEMS] = NAME("maxItems"),
-                                       [UNIQUE_ITEMS] = NAME("uniqueItems"),
-                                       [CONTAINS] = NAME("contains"),
-                                       [MIN_CONTAINS] = NAME("minContains"),
-                                       [MAX_CONTAINS] = NAME("maxContains"),
-                                       [MIN_PROPERTIES] = NAME("minProperties"),
-                                       [MAX_PROPERTIES] = NAME("maxProperties"),
-                                       [ADDITIONAL_PROPERTIES] = NAME("additionalProperties"),
-                                       [PATTERN_PROPERTIES] = NAME("patternProperties"),
-                                       [PROPERTY_NAMES] = NAME("propertyNames"),
-                                       [DEPENDENT_REQUIRED] = NAME("dependentRequired"),
-                                       [DEPENDENT_SCHEMAS] = NAME("dependentSchemas"),
-                                       [DEPENDENCIES] = NAME("dependencies")};
   *ret_rules = (rule_set){0};
   for (tp_value_walk walk = {0}; tp_value_next(schema, &walk);) {
-    for (size_t i = 0; i < RULES; i++) {
-      if (!tp_text_equal(walk.key, names[i])) continue;
-      ret_rules->of[i] = walk.value;
-      ret_rules->has_others |= i >= OTHERS;
-    }
+    const struct keyword *known = find_keyword(walk.key);
+    if (!known || known->rule == ANNOTATION) continue;
+    ret_rules->of[known->rule] = walk.value;
+    ret_rules->has_others |= known->rule >= OTHERS;
   }
   ret_rules->has_others |= tp_value_kind_of(ret_rules->of[ITEMS]) == TP_VALUE_ARRAY;
 }

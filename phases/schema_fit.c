@@ -113,6 +113,7 @@ static bool members_fit(budget *b, const schema_ *s, tp_text bytes, size_t count
 
 static bool content_fits(budget *b, const schema_ *s, tp_text bytes, const tp__head *head, size_t *at) {
   *at += head->size + head->content;
+  if (head->children > 0 && !spend(b, head->children)) return false;
   if (head->kind == TP_VALUE_ARRAY) return items_fit(b, s, bytes, head->children, at);
   return head->kind != TP_VALUE_MAP || members_fit(b, s, bytes, head->children / 2, at);
 }
@@ -124,20 +125,11 @@ static bool fits(budget *b, const schema_ *s, tp_text bytes, size_t *at) {
     *at += tp__value_size(bytes, *at);
     return true;
   }
-  if (!spend(b, 1) || b->depth == 0) return b->is_spent = true, false;
   if (tp__head_read(bytes, *at, &head) != TP__HEAD_OK || !(s->kinds >> head.kind & 1)) return false;
-  tp_text value = {bytes.data + *at, s->has_limits || s->more ? tp__value_size(bytes, *at) : 0};
+  if (!s->has_limits && !s->more) return content_fits(b, s, bytes, &head, at);
+  tp_text value = {bytes.data + *at, tp__value_size(bytes, *at)};
   if (s->has_limits && !limits_fit(b, s, value)) return false;
-  bool has_content = head.kind == TP_VALUE_ARRAY || head.kind == TP_VALUE_MAP;
-  if (!has_content && !s->more) {
-    *at += head.size + head.content;
-    return true;
-  }
-  b->depth--;
-  TP__ASSERT(b->depth < TP__SCHEMA_DEPTH_MAX);
-  bool fit = content_fits(b, s, bytes, &head, at) && (!s->more || more_fit(b, s, value));
-  b->depth++;
-  return fit;
+  return content_fits(b, s, bytes, &head, at) && (!s->more || more_fit(b, s, value));
 }
 
 static bool value_fits(budget *b, const schema_ *s, tp_text value) {
@@ -387,8 +379,13 @@ static bool more_fit_or_say(budget *b, const reason *r, const schema_ *s, tp_tex
   return kind_fits(b, r, s, value) && schemas_fit(b, r, m, value);
 }
 
+/* Only here schemas lead to schemas without a step into the value. */
 static bool more_fit(budget *b, const schema_ *s, tp_text value) {
-  return more_fit_or_say(b, &(reason){NULL, NULL}, s, value);
+  if (!spend(b, 1) || b->depth == 0) return b->is_spent = true, false;
+  b->depth--;
+  bool fit = more_fit_or_say(b, &(reason){NULL, NULL}, s, value);
+  b->depth++;
+  return fit;
 }
 
 /* ---- why a value does not fit: the first reason in the order of the schema ---- */
