@@ -103,12 +103,12 @@ static bool run_turn(tp_session *session, tp_fault *fault) {
   return true;
 }
 
-/* A tool whose schema has more than the subset is refused. */
+/* A tool whose schema is malformed is refused. */
 static void add_broken(tp_runtime *runtime) {
-  const tp_tool unchecked = {
-      .struct_size = sizeof unchecked, .name = "unchecked", .schema_json = "{\"minLength\": 1}", .run = forecast};
+  const tp_tool misspelt = {
+      .struct_size = sizeof misspelt, .name = "misspelt", .schema_json = "{\"required\": \"city\"}", .run = forecast};
   tp_fault fault = {0};
-  tp_status status = tp_tool_add(runtime, &unchecked, &fault);
+  tp_status status = tp_tool_add(runtime, &misspelt, &fault);
   printf("%s: %s\n", tp_status_name(status), fault.message);
 }
 

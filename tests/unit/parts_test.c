@@ -101,7 +101,7 @@ TEST(files_of_a_turn_that_failed_are_not_kept) {
   assert_string_equal(s.messages, "look[text  file a.png]");
   s.fails = false;
   say(session, "again", none, NULL, 0, TP_TURN_COMPLETED);
-  assert_string_equal(s.messages, "look|again");
+  assert_string_equal(s.messages, "look|[The turn failed before it was complete.]|again");
   tp_session_close(session, NULL, NULL);
   close_runtime(runtime);
 }

@@ -223,9 +223,8 @@ static tp_answer run_tool(void *ctx, tp_tool_run *run) {
 }
 
 TEST(refused_contribution_says_which_field_and_why) {
-  static const tp_tool with_ref = {
-      .struct_size = sizeof(tp_tool), .name = "city", .run = run_tool, .schema = {"\x81\xA4$ref\xA1x", 8}};
-  static const tp_tool *const tools[] = {&with_ref};
+  static const tp_tool without_function = {.struct_size = sizeof(tp_tool), .name = "city"};
+  static const tp_tool *const tools[] = {&without_function};
   static char large[(1 << 20) + 1];
   memset(large, 'x', sizeof large);
   const struct {
@@ -238,7 +237,7 @@ TEST(refused_contribution_says_which_field_and_why) {
        "failed, malformed: policy: text must be deny, ask or allow in the domain tool"},
       {{.kind = TP_CONTRIBUTION_TOOL_BUNDLE, .key = TEXT("b"), .tools = tools, .tool_count = 1},
        TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION,
-       "failed, malformed: tool city: schema.$ref: is not in the subset"},
+       "failed, malformed: tool city has no function: set tp_tool.run, or inbox"},
       {{.kind = TP_CONTRIBUTION_AUDIT, .key = TEXT("a"), .text = {large, sizeof large}},
        TP_PHASE_TURN_PRE_POLICY,
        "failed, malformed: what it contributes has more than 1 MiB"},

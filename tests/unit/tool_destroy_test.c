@@ -209,8 +209,7 @@ TEST(refused_emit_takes_nothing) {
   b.tools[1].name = "t"; /* twice in one bundle */
   tp_runtime *runtime = open_with(&b);
   tp_turn_end(begin_with(runtime, TP_ERR_HOOK));
-  b.tools[1].name = "u";
-  b.tools[1].schema = (tp_text)TEXT("\x01");
+  b.tools[1].name = "u u";
   tp_turn_end(begin_with(runtime, TP_ERR_HOOK));
   close_runtime(runtime);
   assert_int_equal(destroyed, 0);
