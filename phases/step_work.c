@@ -283,8 +283,8 @@ static tp_status add_without_files(const tp__drive *d, tp__messages *batch, cons
   return tp__messages_add(batch, &copy);
 }
 
-/* Of a turn that ended between an answer and the last result of its calls, which come in the order of the calls: no call
- * is ever without its result. */
+/* Of a turn that ended between an answer and the last result of its calls, which come in the order of the calls: no
+ * call is ever without its result. */
 static tp_status add_missing_results(const tp__drive *d, tp__messages *batch) {
   size_t at = d->messages.count, results = 0;
   while (at > 0 && d->messages.items[at - 1]->call_count == 0) results += d->messages.items[--at]->role == TP_ROLE_TOOL;

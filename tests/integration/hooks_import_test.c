@@ -440,8 +440,8 @@ TEST(files_of_other_hosts_are_read_where_only_names_differ) {
 
 #define LONG "The walnut tree behind the house of my aunt has grown taller than the roof since last spring"
 
-/* Three turns of some 30 tokens each, and space for two: before the third one the history is compacted. The scripts keep
- * what they were given, as those of the host's users do. */
+/* Three turns of some 30 tokens each, and space for two: before the third one the history is compacted. The scripts
+ * keep what they were given, as those of the host's users do. */
 TEST(a_hook_runs_after_the_compaction_with_what_it_did) {
   command c;
   bytes seen = {0};
