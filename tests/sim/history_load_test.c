@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tests/support/test.h"
+#include "runtime/os/os.h"
 #include "runtime/os/sim.h"
 #include "turnphase/turnphase.h"
 
@@ -108,6 +109,7 @@ typedef struct world {
   bool pumped, refuses;
   tp_runtime *runtime;
   tp_session *session;
+  tp__mutex handing; /* of the token, from the turn's owner to the host */
   tp_token token;
   bool loads;
   uint32_t begun, accepted, cancels, destroys, closes, turns_ended;
@@ -131,6 +133,8 @@ static void answer(world *w, bool is_first) {
   static const tp_message *const messages[] = {&before};
   static const tp_fault full = {.code = TP_ERR_STORE_FULL, .message = "the disk is full"};
   bool was_ended = w->turns_ended > 0;
+  tp__mutex_lock(&w->handing);
+  tp__mutex_unlock(&w->handing);
   tp_status status = w->c->fails ? tp_history_complete_load(w->token, TP_ERR_STORE_FULL, NULL, 0, &full, NULL)
                                  : tp_history_complete_load(w->token, TP_OK, messages, 1, NULL, NULL);
   EXPECT(w, status == TP_OK || status == TP_ERR_STALE);
@@ -145,8 +149,10 @@ static void load_start(void *ctx, const tp_history_load *request, tp_token token
     (void)tp_history_complete_load(token, TP_OK, NULL, 0, NULL, NULL);
     return;
   }
+  tp__mutex_lock(&w->handing);
   w->token = token;
   w->loads = true;
+  tp__mutex_unlock(&w->handing);
   if (w->c->answer_ms == 0) answer(w, true);
 }
 
@@ -264,6 +270,7 @@ static void main_of_case(void *arg) {
   const load_case *c = w->c;
   const tp_turn_request request = {.struct_size = sizeof request, .text = {"hello", 5}, .limit_ms = c->limit_ms};
   tp_submission *submission = NULL;
+  EXPECT(w, tp__mutex_init(&w->handing, TP__RANK_NONE) == TP_OK);
   tp__sim_refusals(w->refuses);
   tp_status status = open(w);
   EXPECT(w, w->refuses || status == TP_OK);
@@ -286,6 +293,7 @@ static void main_of_case(void *arg) {
   tp_runtime_free(w->runtime);
   if (w->loads && c->answer_ms == NEVER) answer(w, false); /* after all is gone: nothing takes it */
   EXPECT(w, !taken || (w->closes == 1 && w->destroys == 1));
+  tp__mutex_fini(&w->handing);
 }
 
 static void play(const load_case *c, bool pumped, bool refuses, uint64_t seed) {
