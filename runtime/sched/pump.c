@@ -227,8 +227,3 @@ bool tp__sched_park(tp__sched *sched, tp__parker *parker, int64_t deadline_ns) {
     run_or_sleep(sched, seen, deadline_ns);
   }
 }
-
-void tp__sched_unpark(tp__sched *sched, tp__parker *parker) {
-  tp__parker_unpark(parker); /* it and what it is of may be gone now */
-  tp__sched_wake(sched);
-}

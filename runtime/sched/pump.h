@@ -58,10 +58,10 @@ tp_status tp__pump_run(struct tp__sched *sched, uint32_t items_max, int64_t *ret
  *  the mutex. What is waited for is changed under the mutex, and then signalled by tp__sched_wake().
  *  @return false when deadline_ns has passed. May return early with true. */
 bool tp__sched_wait_until(struct tp__sched *sched, tp__cond *cond, tp__mutex *mutex, int64_t deadline_ns);
-/** After each change that a thread may wait for by tp__sched_wait_until(), and the signal of its condition. */
+/** After each change that a thread may wait for by tp__sched_wait_until(), and the signal of its condition. The same
+ *  for tp__sched_park(). Nothing where there are threads. */
 void tp__sched_wake(struct tp__sched *sched);
-/** tp__parker_park_until() for a scheduler of either kind, and the unpark that belongs to it. */
+/** tp__parker_park_until() for a scheduler of either kind: its unpark is followed by tp__sched_wake(). */
 bool tp__sched_park(struct tp__sched *sched, tp__parker *parker, int64_t deadline_ns);
-void tp__sched_unpark(struct tp__sched *sched, tp__parker *parker);
 
 #endif

@@ -111,10 +111,16 @@ struct tp__sleeper {
   const bool *done; /* what it waits for: the owner that finds it set returns the strand */
 };
 
+/* Who waits by tp__sched_park(). */
+static void unpark(tp__sched *sched, tp__parker *parker) {
+  tp__parker_unpark(parker); /* it and what it is of may be gone now */
+  tp__sched_wake(sched);
+}
+
 /* The push that ended IDLE calls this, once per IDLE: this thread schedules the strand. A sleeping synchronous
  * owner has published itself by the release that made the strand IDLE. */
 static void schedule(tp__strand *strand) {
-  if (strand->sleeper) tp__sched_unpark(strand->sched, &strand->sleeper->parker);
+  if (strand->sleeper) unpark(strand->sched, &strand->sleeper->parker);
   else tp__workers_push(&strand->sched->workers, strand);
 }
 
@@ -296,7 +302,7 @@ static void close_and_end(tp__strand *strand, tp__running *running) {
 static bool return_to_caller(tp__strand *strand) {
   if (!strand->sleeper || !*strand->sleeper->done) return false;
   stops(strand);
-  tp__sched_unpark(strand->sched, &strand->sleeper->parker);
+  unpark(strand->sched, &strand->sleeper->parker);
   return true;
 }
 
@@ -316,7 +322,7 @@ static void run(tp__strand *strand, tp__running *running) {
       tp__waiter *next_owner = strand->handoff;
       strand->handoff = next_owner->next;
       stops(strand);
-      tp__sched_unpark(strand->sched, &next_owner->parker);
+      unpark(strand->sched, &next_owner->parker);
       return;
     }
     if (strand->wake_ns != TP__NEVER) {

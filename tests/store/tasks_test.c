@@ -17,8 +17,7 @@
 
 typedef struct world {
   tp_runtime *runtime;
-  _Atomic int runs;
-  int n;
+  _Atomic int runs, n;
   bool denies, dies;
   latch entered, go; /* go: the tool waits for it when waits is set */
   bool waits;
