@@ -4,13 +4,18 @@
 
 enum { ITEMS_MAX = 4 };
 
-/* Where memory or the start is refused it tries again. */
+/* Where memory or the start is refused it tries again. After a drain of what was never started there is nothing to pump
+ * until somebody submits another one. */
 static bool start(world *w) {
   while (!w->pump_stops) {
     tp_status status = tp_runtime_start(w->runtime, NULL);
-    if (status == TP_OK || status == TP_ERR_SHUTDOWN) return tp__pump_is_open(&tp__runtime_sched(w->runtime)->pump);
-    world_check_status(w, "to start a runtime that is pumped", status);
-    tp__sim_sleep_ns(100 * TP__NS_PER_US);
+    bool is_shut = status == TP_ERR_SHUTDOWN;
+    if (status == TP_OK || is_shut) {
+      if (tp__pump_is_open(&tp__runtime_sched(w->runtime)->pump)) return true;
+    } else {
+      world_check_status(w, "to start a runtime that is pumped", status);
+    }
+    tp__sim_sleep_ns(is_shut ? 20 * TP__NS_PER_MS : 100 * TP__NS_PER_US); /* a poll costs steps */
   }
   return false;
 }
