@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/pattern.h"
 
+#include "runtime/value/value.h"
+
 enum { PLACES_MAX = TP__PATTERN_PLACES_MAX, RANGES_MAX = 1000, DEPTH_MAX = 32, READS_MAX = 20000 };
 enum { LAST_CODE_POINT = 0x10FFFF };
 
@@ -112,19 +114,13 @@ static bool take_class(reader *r, bool *ret_ok) {
   return false;
 }
 
-static int digit_of(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  c |= 0x20;
-  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* count digits, or those before a brace. */
 static bool take_hex(reader *r, int count, uint32_t *ret_point) {
   bool in_braces = count == 4 && take(r, "{");
   uint32_t point = 0;
   int digits_read = 0;
   for (; r->at < r->source.size && digits_read < (in_braces ? 6 : count); digits_read++, r->at++) {
-    int digit = digit_of(r->source.data[r->at]);
+    int digit = tp__hex_digit(r->source.data[r->at]);
     if (digit < 0) break;
     point = point << 4 | (uint32_t)digit;
   }
@@ -145,7 +141,7 @@ static bool take_unicode(reader *r, uint32_t *ret_point) {
   return true;
 }
 
-/* What is behind a backslash and stands for one code point. */
+/* What follows a backslash and stands for one code point. */
 static bool take_escape(reader *r, uint32_t *ret_point) {
   static const char letters[] = "tnvfr0", meant[] = "\t\n\v\f\r";
   if (r->at == r->source.size) return false;
@@ -154,7 +150,7 @@ static bool take_escape(reader *r, uint32_t *ret_point) {
   if (found && letter) {
     r->at++;
     *ret_point = (unsigned char)meant[found - letters];
-    return letter != '0' || r->at == r->source.size || digit_of(r->source.data[r->at]) < 0;
+    return letter != '0' || r->at == r->source.size || tp__hex_digit(r->source.data[r->at]) < 0;
   }
   if (take(r, "x")) return take_hex(r, 2, ret_point);
   if (take(r, "u")) return take_unicode(r, ret_point);

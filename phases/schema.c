@@ -422,12 +422,6 @@ static tp_text find_anchor(tp_text resource, tp_text name, tp_text with_hash) {
   return found.size ? found : find_by(resource, "id", with_hash, false);
 }
 
-static int hex_of(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  c |= 0x20;
-  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* One name of a JSON pointer in a fragment (RFC 6901, section 6): %XX, then ~1 and ~0. @return its size; SIZE_MAX: it
  * has no room, or is malformed. */
 static size_t decode_name(tp_text coded, char *name, size_t room) {
@@ -436,7 +430,8 @@ static size_t decode_name(tp_text coded, char *name, size_t room) {
   for (size_t i = 0; i < coded.size; i++) {
     char c = coded.data[i];
     if (c == '%') {
-      int high = i + 2 < coded.size ? hex_of(coded.data[i + 1]) : -1, low = high < 0 ? -1 : hex_of(coded.data[i + 2]);
+      int high = i + 2 < coded.size ? tp__hex_digit(coded.data[i + 1]) : -1,
+          low = high < 0 ? -1 : tp__hex_digit(coded.data[i + 2]);
       if (low < 0) return SIZE_MAX;
       c = (char)(high << 4 | low);
       i += 2;

@@ -80,7 +80,7 @@ static bool is_multiple(tp_text value, tp_text of) {
   double quotient = tp_value_double(value, 0) / tp_value_double(of, 1);
   if (quotient < 0) quotient = -quotient;
   if (!(quotient <= DBL_MAX)) return false;
-  if (quotient >= 9e15) return true; /* it has no digits behind the point */
+  if (quotient >= 9e15) return true; /* it has no digits after the point */
   double distance = quotient - (double)(int64_t)(quotient + 0.5);
   return (distance < 0 ? -distance : distance) <= 8 * DBL_EPSILON * (quotient > 1 ? quotient : 1);
 }

@@ -119,7 +119,7 @@ static tp_status count_members(struct reader *r) {
 
 /* ---- strings ---- */
 
-static int hex_of(char digit) {
+int tp__hex_digit(char digit) {
   if (digit >= '0' && digit <= '9') return digit - '0';
   if (digit >= 'a' && digit <= 'f') return digit - 'a' + 10;
   return digit >= 'A' && digit <= 'F' ? digit - 'A' + 10 : -1;
@@ -130,7 +130,7 @@ static int32_t hex4_at(tp_text json, size_t at) {
   int32_t number = 0;
   if (json.size < 4 || at > json.size - 4) return -1;
   for (size_t i = 0; i < 4; i++) {
-    int digit = hex_of(json.data[at + i]);
+    int digit = tp__hex_digit(json.data[at + i]);
     if (digit < 0) return -1;
     number = number * 16 + digit;
   }

@@ -71,6 +71,9 @@ static inline tp__head_flaw tp__head_read(tp_text bytes, size_t offset, tp__head
 /** The size of the value at offset with all that is in it, found without recursion; 0 when it is broken. */
 size_t tp__value_size(tp_text bytes, size_t offset);
 
+/** The value of a hexadecimal digit; -1: it is none. */
+int tp__hex_digit(char digit);
+
 /* ---- checking ---- */
 
 /** tp_value_check() with the memory for the keys of large maps taken from allocator. */
