@@ -42,6 +42,66 @@ void cli_screen_line_end(screen *s) {
   s->open = false;
 }
 
+/* ---- what the model thinks ---- */
+
+static void print_thought_mark(screen *s) {
+  cli_print_string(s->output, "  · ");
+  s->thought_columns = 4;
+  s->open = true;
+}
+
+/* A line of its own, folded or not. @param size  of the code point. */
+static void print_thought_step(screen *s, const char *at, size_t size, uint32_t code, cli_visibility visibility) {
+  size_t last = (s->width ? s->width : WIDTH) - 2; /* as print_rest() */
+  char number[CLI_ESCAPE_SIZE];
+  bool is_line_end = code == '\n', is_blank = code == ' ' || code == '\t' || code == '\r' || is_line_end;
+  tp_text shown = {at, size};
+  if (s->thinks_whole && is_line_end && s->thought_columns > 0) {
+    cli_print(s->output, "\n", 1);
+    s->thought_columns = 0;
+    s->open = false;
+  }
+  if (is_blank) {
+    s->thought_blank = s->thought_columns > 4;
+    return;
+  }
+  if (visibility != CLI_VISIBLE) shown = (tp_text){number, cli_visible_escape(code, number)};
+  if (s->thought_columns == 0) print_thought_mark(s);
+  size_t columns = s->thought_blank + cli_columns(shown);
+  s->thought_full = !s->thinks_whole && s->thought_columns + columns > last;
+  if (s->thought_full) {
+    cli_print_string(s->output, "…");
+    return;
+  }
+  if (s->thought_blank) cli_print(s->output, " ", 1);
+  s->thought_blank = false;
+  cli_print(s->output, shown.data, shown.size);
+  s->thought_columns += columns;
+}
+
+static void show_thinking(screen *s, tp_text piece) {
+  if (!s->terminal && !s->verbose && !s->thinks_whole) return;
+  if (!s->in_thought) {
+    cli_screen_line_end(s);
+    s->in_thought = true;
+  }
+  cli_paint_on(s->output, CLI_FAINT);
+  for (size_t at = 0, size; at < piece.size && !s->thought_full; at += size) {
+    uint32_t code;
+    cli_visibility visibility;
+    size = cli_visible_step((tp_text){piece.data + at, piece.size - at}, &code, &visibility);
+    print_thought_step(s, piece.data + at, size, code, visibility);
+  }
+  cli_paint_off(s->output);
+}
+
+static void end_thought(screen *s) {
+  if (!s->in_thought) return;
+  cli_screen_line_end(s);
+  s->in_thought = s->thought_full = s->thought_blank = false;
+  s->thought_columns = 0;
+}
+
 /* ---- lines about something ---- */
 
 /* Up to the end of the line, cut with a mark. @param used  columns that stand on the line. */
@@ -60,6 +120,7 @@ static void write_duration(int64_t ns, char ret_text[DURATION_SIZE]) {
 /* "  MARK WORD": the left of such a line. @return columns. */
 static size_t print_left(screen *s, cli_paint paint, const char *mark, tp_text word) {
   size_t columns = cli_columns(word);
+  end_thought(s);
   cli_screen_line_end(s);
   cli_print_string(s->output, "  ");
   cli_paint_on(s->output, paint);
@@ -131,6 +192,7 @@ static void show_contributed(screen *s, tp_text event, const char *word) {
 
 static void show_model_end(screen *s, tp_text event) {
   tp_text text = cli_event_text(event, "text");
+  end_thought(s);
   if (!s->streamed) {
     cli_screen_line_end(s);
     cli_screen_text(s, text);
@@ -141,7 +203,10 @@ static void show_model_end(screen *s, tp_text event) {
 
 void cli_screen_show(screen *s, tp_text event) {
   tp_text kind = cli_event_text(event, "event");
-  if (cli_text_is(kind, "model_delta")) {
+  if (cli_text_is(kind, "thinking")) {
+    show_thinking(s, cli_event_text(event, "text"));
+  } else if (cli_text_is(kind, "model_delta")) {
+    end_thought(s);
     cli_screen_text(s, cli_event_text(event, "text"));
     s->streamed = true;
   } else if (cli_text_is(kind, "model_end")) show_model_end(s, event);
@@ -189,6 +254,7 @@ static void show_figures(screen *s, const tp_turn_result *result) {
 }
 
 void cli_screen_end(screen *s, const tp_turn_result *result) {
+  end_thought(s);
   cli_screen_line_end(s);
   if (result->outcome != TP_TURN_COMPLETED) show_outcome(s, result);
   else if (cli_finish_note(result)) show_finish(s, result);

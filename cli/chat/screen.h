@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * screen: what a conversation shows of a turn: the answer as it comes, tool calls when they begin and end, and, where
- * more is wanted, what was recalled and noted. Owns nothing; one thread at a time. */
+ * screen: what a conversation shows of a turn: the answer as it comes, tool calls when they begin and end, what the
+ * model thinks, and, where more is wanted, what was recalled and noted. Owns nothing; one thread at a time.
+ *
+ * Thinking is dimmed, on lines of its own that begin with a mark, and never part of the answer. It is folded to one
+ * line for each block, which grows as the thinking comes and is cut at the width. Where no person looks it is shown
+ * only when it was asked for (thinks_whole, verbose). */
 #ifndef CLI_CHAT_SCREEN_H
 #define CLI_CHAT_SCREEN_H
 
@@ -12,9 +16,13 @@ typedef struct cli_screen {
   cli_output *output;
   size_t width; /* columns: lines about tools are cut there; 0: 80. The answer is wrapped by the terminal */
   bool verbose;
-  bool terminal; /* a person looks: with figures below each answer */
-  bool open;     /* something stands on the line that the cursor is in */
-  bool streamed; /* some of this response was shown as it came */
+  bool terminal;     /* a person looks: with figures below each answer */
+  bool open;         /* something stands on the line that the cursor is in */
+  bool streamed;     /* some of this response was shown as it came */
+  bool thinks_whole; /* thinking is shown whole, else folded */
+  /* of the block of thinking that is shown now */
+  bool in_thought, thought_full, thought_blank; /* it has begun; its line is full; a blank is due before what follows */
+  size_t thought_columns;                       /* on its line; 0: the line has no mark yet */
 } cli_screen;
 
 /** Shows an event of a turn (cli/run/event.h). */

@@ -172,6 +172,15 @@ static void look_into_memory(cli_chat *chat, const char *rest) {
   if (status != TP_OK) cli_chat_refuse(chat, "/memory: %s", fault.message[0] ? fault.message : tp_status_text(status));
 }
 
+/* ---- thinking ---- */
+
+static void toggle_thinking(cli_chat *chat, const char *rest) {
+  (void)rest;
+  chat->screen.thinks_whole = !chat->screen.thinks_whole;
+  cli_print_string(chat->output,
+                   chat->screen.thinks_whole ? "  thinking is shown whole\n" : "  thinking is folded to a line\n");
+}
+
 /* ---- a file ---- */
 
 static tp_status write_message(void *ctx, const tp_message *message) {
@@ -267,6 +276,7 @@ static const command commands[] = {
     {"/quit", "", "leave, as Ctrl-D does", quit},
     {"/retry", "", "send the newest message again; the answer so far stays in the history", retry},
     {"/save", "FILE", "write the conversation to a new file, as Markdown", save},
+    {"/thinking", "", "show what the model thinks whole, or folded to a line again", toggle_thinking},
     {"/tools", "", "which tools the model was shown", print_tools},
 };
 

@@ -376,6 +376,135 @@ TEST(the_key_is_nowhere) {
   unsetenv("TEST_KEY");
 }
 
+/* ---- what the model thinks, and how its answer ended ---- */
+
+#define THINKS(text) DELTA("{\"reasoning_content\":\"" text "\"}")
+#define SAYS(text) DELTA("{\"content\":\"" text "\"}")
+#define MARK "  \xc2\xb7 "
+#define FOLDED "  thinking is folded to a line\n"
+#define WHOLE "  thinking is shown whole\n"
+static const char thoughts[] =
+    THINKS("  The user\\n greets") THINKS(" me. \\n\\n\\u001b[2JI am") THINKS(" polite.") SAYS("Hel") SAYS("lo.")
+        THINKS("Anything else to say? No: this is enough for a greeting.") SAYS(" Bye.") FINISH("stop") DONE;
+
+TEST(thinking_is_dimmed_and_folded_and_whole_on_demand) {
+  static const struct {
+    bool colour;
+    const char *dimmed;
+  } rows[] = {{true, "\x1b[2m"}, {false, NULL}};
+  const endpoint_reply reply = {.body = thoughts, .piece = 7};
+  for (size_t i = 0; i < 2; i++) {
+    endpoint *e = endpoint_open(&reply, 1);
+    if (!rows[i].colour) setenv("NO_COLOR", "1", 1);
+    terminal *t = CHAT_AT(40, "--model", "openai:m", "--base-url", e->url, "--no-memory");
+    terminal_await(t, PROMPT);
+    terminal_say(t, "Hi");
+    terminal_await(t, "ms\n\n> ");
+    terminal_say(t, "/thinking");
+    terminal_await(t, WHOLE "> ");
+    terminal_say(t, "Again");
+    terminal_await(t, "ms\n\n> ");
+    terminal_say(t, "/thinking");
+    terminal_await(t, FOLDED "> ");
+    assert_masked(from(t, "> Hi"), "> Hi\n" MARK
+                                   "The user greets me. <U+001B>[2JI a\xe2\x80\xa6\n"
+                                   "Hello.\n" MARK
+                                   "Anything else to say? No: this is\xe2\x80\xa6\n Bye.\n  # ms\n\n"
+                                   "> /thinking\n" WHOLE "> Again\n" MARK "The user\n" MARK "greets me.\n" MARK
+                                   "<U+001B>[2JI am polite.\nHello.\n" MARK
+                                   "Anything else to say? No: this is en\nough for a greeting.\n Bye.\n  # ms\n\n"
+                                   "> /thinking\n" FOLDED "> ");
+    assert_int_equal(t->painted, rows[i].colour);
+    if (rows[i].dimmed) assert_non_null(strstr(t->raw, rows[i].dimmed));
+    terminal_say(t, "/quit");
+    assert_int_equal(terminal_wait(t), 0);
+    terminal_close(t);
+    unsetenv("NO_COLOR");
+    endpoint_close(e);
+  }
+}
+
+/* What a script reads is the answer; thinking comes when it is asked for, and as events of its own. */
+TEST(thinking_is_in_no_answer_of_a_script) {
+  static const struct {
+    const char *option, *input, *out;
+  } rows[] = {
+      {NULL, "Hi\n", "Hello. Bye.\n"},
+      {"--verbose", "Hi\n", MARK "The user greets me. <U+001B>[2JI am polite.\nHello.\n" MARK},
+      {NULL, "/thinking\nHi\n", WHOLE MARK "The user\n" MARK "greets me.\n" MARK "<U+001B>[2JI am polite.\nHello.\n"},
+      {"--json", "Hi\n", "\"event\":\"thinking\""},
+  };
+  const endpoint_reply reply = {.body = thoughts};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    endpoint *e = endpoint_open(&reply, 1);
+    command c = {.arguments = {"chat", "--model", "openai:m", "--base-url", e->url, "--no-memory", rows[i].option},
+                 .input = rows[i].input};
+    assert_status(&c, 0);
+    assert_holds(&c.out, rows[i].out);
+    if (i == 0) assert_string_equal(c.out.data, rows[i].out);
+    if (i == 3) {
+      const char *end = strstr(c.out.data, "\"event\":\"model_end\"");
+      assert_non_null(end);
+      assert_non_null(strstr(end, "\"text\":\"Hello. Bye.\""));
+      assert_null(strstr(end, "polite"));
+    }
+    command_free(&c);
+    endpoint_close(e);
+  }
+}
+
+TEST(thinking_is_in_no_file_that_is_saved) {
+  const endpoint_reply reply = {.body = thoughts};
+  endpoint *e = endpoint_open(&reply, 1);
+  const char *file = scratch_path("thought.md");
+  char line[700], saved[4096] = "";
+  snprintf(line, sizeof line, "/thinking\nHi\n/save %s\n", file);
+  command c = {.arguments = {"chat", "--model", "openai:m", "--base-url", e->url, "--no-memory"}, .input = line};
+  assert_status(&c, 0);
+  FILE *opened = fopen(file, "r");
+  assert_non_null(opened);
+  assert_true(fread(saved, 1, sizeof saved - 1, opened) > 0);
+  fclose(opened);
+  assert_non_null(strstr(saved, "Hello. Bye."));
+  assert_null(strstr(saved, "polite"));
+  command_free(&c);
+  endpoint_close(e);
+}
+
+#define REFUSAL_OF_CHAT DELTA("{\"refusal\":\"I will not.\"}") FINISH("stop") DONE
+
+TEST(an_answer_that_ended_early_has_a_line_that_says_so) {
+  static const struct {
+    const char *body, *out, *json;
+  } rows[] = {
+      {SAYS("The first half") FINISH("length") DONE,
+       "The first half\n[length] the answer is cut: it reached the limit of tokens\n", "\"finish\":\"length\""},
+      {SAYS("The") FINISH("content_filter") DONE, "The\n[filter] the provider filtered the answer\n",
+       "\"finish\":\"filter\",\"finish_word\":\"content_filter\""},
+      {SAYS("No.") FINISH("refusal") DONE, "No.\n[refusal] the model refused to answer\n", "\"finish\":\"refusal\""},
+      {REFUSAL_OF_CHAT, "I will not.\n[refusal] the model refused to answer\n",
+       "\"finish\":\"refusal\",\"finish_word\":\"stop\""},
+      {SAYS("Yes.") FINISH("pause") DONE, "Yes.\n[pause] the model paused: the next message lets it go on\n",
+       "\"finish\":\"pause\""},
+      {FINISH("stop") DONE, "[stop] the answer is empty\n", "\"finish\":\"stop\""},
+      {SAYS("Yes.") FINISH("stop") DONE, "Yes.\n", "\"finish\":\"stop\""},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    const endpoint_reply reply = {.body = rows[i].body};
+    for (int json = 0; json < 2; json++) {
+      endpoint *e = endpoint_open(&reply, 1);
+      command c = {
+          .arguments = {"chat", "--model", "openai:m", "--base-url", e->url, "--no-memory", json ? "--json" : NULL},
+          .input = "Hi\n"};
+      assert_status(&c, i < 5);
+      if (json) assert_holds(&c.out, rows[i].json);
+      else assert_string_equal(c.out.data, rows[i].out);
+      command_free(&c);
+      endpoint_close(e);
+    }
+  }
+}
+
 /* ---- a script ---- */
 
 TEST(without_a_terminal_each_line_is_a_message) {
