@@ -43,17 +43,20 @@ tp_status tp__keys_push(tp__keys *keys, size_t offset) {
   return TP_OK;
 }
 
-/* Below, at or above 0: bytewise, the shorter first when one begins the other. */
+int tp__key_compare(tp_text left, tp_text right) {
+  int order = memcmp(left.data, right.data, left.size < right.size ? left.size : right.size);
+  return order ? order : (left.size > right.size) - (left.size < right.size);
+}
+
 static int compare(const tp__keys *keys, uint32_t left, uint32_t right) {
   tp__head left_head = {0}, right_head = {0};
   tp__head_flaw left_flaw = tp__head_read(keys->bytes, left, &left_head);
   tp__head_flaw right_flaw = tp__head_read(keys->bytes, right, &right_head);
   assert(left_flaw == TP__HEAD_OK && right_flaw == TP__HEAD_OK);
   (void)left_flaw, (void)right_flaw;
-  size_t common = left_head.content < right_head.content ? left_head.content : right_head.content;
-  int order = memcmp(keys->bytes.data + left + left_head.size, keys->bytes.data + right + right_head.size, common);
-  if (order != 0) return order;
-  return (left_head.content > right_head.content) - (left_head.content < right_head.content);
+  const char *bytes = keys->bytes.data;
+  return tp__key_compare((tp_text){bytes + left + left_head.size, left_head.content},
+                         (tp_text){bytes + right + right_head.size, right_head.content});
 }
 
 bool tp__keys_ascend(const tp__keys *keys, size_t from) {

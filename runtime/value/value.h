@@ -91,6 +91,8 @@ typedef struct tp__keys {
   uint32_t first[64];
 } tp__keys;
 
+/** Below, at or above 0: bytewise, the shorter first when one begins the other. */
+int tp__key_compare(tp_text left, tp_text right);
 void tp__keys_init(tp__keys *keys, tp_text bytes, const tp_allocator *allocator);
 void tp__keys_fini(tp__keys *keys);
 tp_status tp__keys_push(tp__keys *keys, size_t offset);

@@ -262,6 +262,14 @@ TEST(bad_bytes_are_refused_with_their_offset) {
       {BYTES("\x82\xa1k\x01\xa1k\x02"), TP_ERR_MALFORMED, "repeated at byte 4 "},
       {BYTES("\x82\xa1k\x01\xd9\x01k\x02"), TP_ERR_MALFORMED, "repeated at byte 4 "}, /* spelled otherwise */
       {BYTES("\x91\x83\xa1z\x01\xa1k\x81\xa1k\x01\xa1z\x02"), TP_ERR_MALFORMED, "repeated at byte 11 "},
+      {BYTES("\x82\xa0\x01\xa0\x02"), TP_ERR_MALFORMED, "repeated at byte 3 "},            /* empty keys */
+      {BYTES("\x83\xa1k\x01\xa1l\x02\xa1k\x03"), TP_ERR_MALFORMED, "repeated at byte 7 "}, /* not the last one */
+      {BYTES("\x83\xa1k\x01\xa1l\x02\xa1l\x03"), TP_ERR_MALFORMED, "repeated at byte 7 "}, /* the last one of several */
+      {BYTES("\x83\xa1k\x01\xa2kk\x02\xa1k\x03"), TP_ERR_MALFORMED, "repeated at byte 8 "}, /* it begins the last */
+      {BYTES("\x83\xa1l\x01\xa1k\x02\xa1k\x03"), TP_ERR_MALFORMED, "repeated at byte 7 "},  /* after a smaller one */
+      {BYTES("\x83\xa1k\x01\xa1j\x02\xa1k\x03"), TP_ERR_MALFORMED, "repeated at byte 7 "},  /* on both sides of it */
+      {BYTES("\x82\xa1k\x81\xa1z\x01\xa1k\x02"), TP_ERR_MALFORMED, "repeated at byte 7 "},  /* a map between them */
+      {BYTES("\x82\xa1k\x82\xa1z\x01\xa1j\x01\xa1k\x02"), TP_ERR_MALFORMED, "repeated at byte 10 "}, /* unsorted */
       {BYTES("\xa2\xc3("), TP_ERR_UTF8, "at byte 1 "},
       {BYTES("\x92\x01\xa3x\xed\xa0"), TP_ERR_UTF8, "at byte 4 "},
       {BYTES("\x81\xa1\xff\x01"), TP_ERR_UTF8, "at byte 2 "},              /* in a key */
@@ -289,6 +297,8 @@ TEST(bad_bytes_are_refused_with_their_offset) {
 TEST(same_key_in_different_maps_is_no_repetition) {
   assert_int_equal(check(BYTES("\x82\xa1k\x81\xa1k\x01\xa1l\x81\xa1k\x01"), NULL), TP_OK);
   assert_int_equal(check(BYTES("\x83\xa0\x01\xa1\0\x01\xa2\0\0\x01"), NULL), TP_OK); /* one begins the other */
+  assert_int_equal(check(BYTES("\x83\xa1k\x01\xa1j\x01\xa1i\x01"), NULL), TP_OK);
+  assert_int_equal(check(BYTES("\x82\xa1k\x82\xa1j\x01\xa1i\x01\xa1l\x81\xa1k\x01"), NULL), TP_OK);
 }
 
 TEST(five_bytes_that_declare_gigabytes_allocate_nothing) {
