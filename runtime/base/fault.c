@@ -50,8 +50,9 @@ tp_status tp__options_read(void *ours, size_t our_size, const void *theirs, cons
                     "newer field zero, or install a newer turnphase",
                     name, i, tp_version(), our_size);
   }
-  memset(ours, 0, our_size);
-  if (theirs) memcpy(ours, theirs, size < our_size ? size : our_size);
+  size_t known = !theirs ? 0 : size < our_size ? size : our_size;
+  if (known > 0) memcpy(ours, theirs, known);
+  if (known < our_size) memset((char *)ours + known, 0, our_size - known);
   memcpy(ours, &our_size, sizeof our_size); /* from here on it is a struct of ours */
   return TP_OK;
 }
