@@ -111,25 +111,26 @@ static bool members_fit(budget *b, const schema_ *s, tp_text bytes, size_t count
   return required == s->required_count;
 }
 
-static bool content_fits(budget *b, const schema_ *s, tp_text bytes, const tp__head *head, size_t *at) {
-  *at += head->size + head->content;
-  if (head->children > 0 && !spend(b, head->children)) return false;
+static bool children_fit(budget *b, const schema_ *s, tp_text bytes, const tp__head *head, size_t *at) {
+  if (!spend(b, head->children)) return false;
   if (head->kind == TP_VALUE_ARRAY) return items_fit(b, s, bytes, head->children, at);
-  return head->kind != TP_VALUE_MAP || members_fit(b, s, bytes, head->children / 2, at);
+  return members_fit(b, s, bytes, head->children / 2, at);
 }
 
 /* Whether the value at *at fits; then *at is after it. bytes were checked. */
 static bool fits(budget *b, const schema_ *s, tp_text bytes, size_t *at) {
+  size_t from = *at;
   tp__head head = {0};
   if (!s) {
-    *at += tp__value_size(bytes, *at);
+    *at += tp__value_size(bytes, from);
     return true;
   }
-  if (tp__head_read(bytes, *at, &head) != TP__HEAD_OK || !(s->kinds >> head.kind & 1)) return false;
-  if (!s->has_limits && !s->more) return content_fits(b, s, bytes, &head, at);
-  tp_text value = {bytes.data + *at, tp__value_size(bytes, *at)};
-  if (s->has_limits && !limits_fit(b, s, value)) return false;
-  return content_fits(b, s, bytes, &head, at) && (!s->more || more_fit(b, s, value));
+  if (tp__head_read(bytes, from, &head) != TP__HEAD_OK || !(s->kinds >> head.kind & 1)) return false;
+  if (s->has_limits && !limits_fit(b, s, (tp_text){bytes.data + from, tp__value_size(bytes, from)})) return false;
+  *at += head.size + head.content;
+  bool has_children = head.kind == TP_VALUE_ARRAY || head.kind == TP_VALUE_MAP;
+  if (has_children && !children_fit(b, s, bytes, &head, at)) return false;
+  return !s->more || more_fit(b, s, (tp_text){bytes.data + from, *at - from});
 }
 
 static bool value_fits(budget *b, const schema_ *s, tp_text value) {
