@@ -20,16 +20,17 @@ bool tp__calls_copy(tp__arena *arena, const tp_tool_call *const *calls, size_t c
 }
 
 bool tp__message_copy(tp__arena *arena, const tp_message *message, tp_message *ret_copy) {
-  tp_message copy = *message;
-  if (!tp__arena_text(arena, message->turn_id, &copy.turn_id) || !tp__arena_text(arena, message->text, &copy.text) ||
-      !tp__arena_text(arena, message->parts, &copy.parts) || !tp__arena_text(arena, message->value, &copy.value) ||
-      !tp__arena_text(arena, message->provider_data, &copy.provider_data) ||
-      !tp__arena_text(arena, message->call_id, &copy.call_id) || !tp__arena_text(arena, message->name, &copy.name) ||
-      !tp__calls_copy(arena, message->calls, message->call_count, &copy.calls))
-    return false;
-  copy.struct_size = sizeof copy;
-  *ret_copy = copy;
-  return true;
+  *ret_copy = *message;
+  ret_copy->struct_size = sizeof *ret_copy;
+  ret_copy->calls = NULL;
+  return tp__arena_text(arena, message->turn_id, &ret_copy->turn_id) &&
+         tp__arena_text(arena, message->text, &ret_copy->text) &&
+         tp__arena_text(arena, message->parts, &ret_copy->parts) &&
+         tp__arena_text(arena, message->value, &ret_copy->value) &&
+         tp__arena_text(arena, message->provider_data, &ret_copy->provider_data) &&
+         tp__arena_text(arena, message->call_id, &ret_copy->call_id) &&
+         tp__arena_text(arena, message->name, &ret_copy->name) &&
+         (message->call_count == 0 || tp__calls_copy(arena, message->calls, message->call_count, &ret_copy->calls));
 }
 
 static bool reserve(tp__messages *messages) {

@@ -20,7 +20,8 @@ tp_status tp__messages_add(tp__messages *messages, const tp_message *message);
  *  tp__tool_call_read() accepts. @return false without memory. */
 bool tp__calls_copy(tp__arena *arena, const tp_tool_call *const *calls, size_t count,
                     const tp_tool_call *const **ret_calls);
-/** Deep copy into an arena, of a message such as tp__message_read() accepts. */
+/** Deep copy into an arena, of a message such as tp__message_read() accepts. @return false without memory: *ret_copy is
+ *  no message then. */
 bool tp__message_copy(tp__arena *arena, const tp_message *message, tp_message *ret_copy);
 
 #endif

@@ -197,21 +197,23 @@ static const char *const finish_names[] = {
 
 const char *tp_finish_name(tp_finish finish) { return TP__NAME_AT(finish_names, finish, "unknown"); }
 
-/* The words of the providers, in small letters. */
+/* The words of the providers, in small letters. Those that most answers end with come first. */
 static const struct {
   const char *word;
   tp_finish finish;
 } finish_words[] = {
     {"stop", TP_FINISH_STOP},
     {"end_turn", TP_FINISH_STOP},
+    {"tool_calls", TP_FINISH_TOOL_CALLS},
+    {"tool_use", TP_FINISH_TOOL_CALLS},
+    {"length", TP_FINISH_LENGTH},
+    {"max_tokens", TP_FINISH_LENGTH},
     {"stop_sequence", TP_FINISH_STOP},
     {"eos", TP_FINISH_STOP},
     {"eos_token", TP_FINISH_STOP},
     {"complete", TP_FINISH_STOP},
     {"completed", TP_FINISH_STOP},
     {"finished", TP_FINISH_STOP},
-    {"length", TP_FINISH_LENGTH},
-    {"max_tokens", TP_FINISH_LENGTH},
     {"max_output_tokens", TP_FINISH_LENGTH},
     {"max_completion_tokens", TP_FINISH_LENGTH},
     {"max_length", TP_FINISH_LENGTH},
@@ -232,9 +234,7 @@ static const struct {
     {"sensitive", TP_FINISH_FILTER},
     {"refusal", TP_FINISH_REFUSAL},
     {"refused", TP_FINISH_REFUSAL},
-    {"tool_calls", TP_FINISH_TOOL_CALLS},
     {"tool_call", TP_FINISH_TOOL_CALLS},
-    {"tool_use", TP_FINISH_TOOL_CALLS},
     {"function_call", TP_FINISH_TOOL_CALLS},
     {"error", TP_FINISH_ERROR},
     {"failed", TP_FINISH_ERROR},
