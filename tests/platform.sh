@@ -143,9 +143,13 @@ if [ ! -f "$folder/build/build.ninja" ] || ! cmp -s "$folder/cross.ini" "$folder
 fi
 if [ $# -eq 0 ]; then
   # shellcheck disable=SC2086
-  meson test -C "$folder/build" --list $tests | sed -n 's/^turnphase:.* \/ //p' >"$folder/tests"
+  meson test -C "$folder/build" --list $tests | sed -n 's/^turnphase:.* \/ //p' | sort -u >"$folder/tests"
   while IFS= read -r name; do
     case " ${cannot-} " in *" $name "*) echo "not run on $platform: $name" ;; *) set -- "$@" "$name" ;; esac
   done <"$folder/tests"
+else
+  tests=''
 fi
-meson test -C "$folder/build" --print-errorlogs --timeout-multiplier 5 "$@"
+# Tests of several suites have one name: the suites are named, too.
+# shellcheck disable=SC2086
+meson test -C "$folder/build" --print-errorlogs --timeout-multiplier 5 $tests "$@"
