@@ -20,6 +20,8 @@ typedef enum tp__step {
 
 enum { TP__DRIVE_FIELDS_MAX = 10 };
 
+typedef struct tp__repeat tp__repeat;
+
 struct tp__drive {
   tp_turn *turn;
   tp_session *session; /* referenced */
@@ -36,7 +38,7 @@ struct tp__drive {
   tp__past *own_past;           /* referenced: the messages of its request, instead of its session's; or NULL */
   bool closing;                 /* runs session.end alone */
   bool closes_session;          /* and the session is over then */
-  tp_session_end end;           /* what session.end reports; in the arena */
+  tp_session_end end;           /* what session.end reports; in the arena; its reason is user_text, or NULL */
   void (*on_closed)(void *ctx); /* of the end of a logical phase that was submitted; may be NULL */
   /* how the end is reported */
   tp_turn_end_fn on_end; /* submitted; may be NULL */
@@ -93,6 +95,8 @@ struct tp__drive {
   bool requested;            /* a request was made: signals went with it */
   uint32_t tool_event_count; /* results among messages */
   uint32_t stop_denials;     /* of turn.stop, that were followed */
+  uint32_t repeat_count, repeat_capacity;
+  tp__repeat *repeats; /* limits.c: the calls of the turn, each once; in the arena */
 };
 
 /** Makes the drive of a turn of the session.

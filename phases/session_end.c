@@ -53,7 +53,10 @@ static void put_tasks(tp__drive *d, tp_text said) {
 bool tp__fill_session_end(tp__drive *d) {
   tp_session *session = d->session;
   tp__drive_text(d, TP_FIELD_SESSION_ID, tp_text_of(session->id));
-  tp__drive_text(d, TP_FIELD_REASON, d->user_text);
+  bool says_ending = !d->end.reason && session->last_outcome > TP_TURN_COMPLETED;
+  tp__drive_text(
+      d, TP_FIELD_REASON,
+      says_ending ? tp_text_of(tp_turn_ending_name(session->last_outcome, session->last_code)) : d->user_text);
   tp__drive_int(d, TP_FIELD_CLOSED, d->closes_session);
   put_names(d, TP_FIELD_CHANGED_FILES, &session->changed, d->end.changed_files);
   put_names(d, TP_FIELD_ABILITIES_USED, &session->abilities, d->end.abilities_used);
@@ -79,11 +82,10 @@ static tp_status check_list(const char *name, tp_text value, uint32_t kind, tp_f
 }
 
 /* @param theirs  NULL: nothing to report. */
-static tp_status read_end(const tp_session_end *theirs, const char *reason, tp_session_end *ours, tp_fault *fault) {
-  *ours = (tp_session_end){.struct_size = sizeof *ours, .reason = reason};
+static tp_status read_end(const tp_session_end *theirs, tp_session_end *ours, tp_fault *fault) {
+  *ours = (tp_session_end){.struct_size = sizeof *ours};
   if (!theirs) return TP_OK;
   TP__TRY(tp__options_read(ours, sizeof *ours, theirs, "tp_session_end", fault));
-  if (!ours->reason) ours->reason = reason;
   if (!tp_utf8_valid(tp_text_of(ours->reason), NULL))
     return tp__fail(fault, TP_ERR_UTF8, NULL, "tp_session_end.reason is not UTF-8");
   TP__TRY(check_list("changed_files", ours->changed_files, TP_VALUE_TEXT, fault));
@@ -97,14 +99,17 @@ static bool copy_end(tp__drive *d, const tp_session_end *end) {
          tp__arena_text(&d->arena, end->tasks_summary, &d->end.tasks_summary);
 }
 
-/* owned: the caller is the turn's owner. */
-static tp_status make_closing(tp_session *session, const tp_session_end *end, bool owned, tp__drive **ret_drive,
-                              tp_fault *fault) {
-  tp_turn_request asked = {.struct_size = sizeof asked, .text = tp_text_of(end->reason)}, request;
+/* @param occasion  the reason where neither the host nor the last turn has one.
+ * @param owned  the caller is the turn's owner. */
+static tp_status make_closing(tp_session *session, const tp_session_end *end, const char *occasion, bool owned,
+                              tp__drive **ret_drive, tp_fault *fault) {
+  tp_turn_request asked = {.struct_size = sizeof asked, .text = tp_text_of(end->reason ? end->reason : occasion)},
+                  request;
   tp__drive *drive;
   TP__TRY(tp__request_read(&asked, &request, fault));
   TP__TRY(tp__drive_new(session, &request, owned, TP__TURN_CLOSING, NULL, &drive, fault));
   drive->closing = true;
+  drive->end.reason = end->reason ? drive->user_text.data : NULL;
   if (!copy_end(drive, end)) {
     bool done;
     if (owned) drive->done = &done;
@@ -130,9 +135,9 @@ static void close_without_phase(tp_session *session, tp_status why) {
 
 /* A drain waits for a place; when its time is up, it makes some. */
 static tp_status make_closing_in_time(tp_session *session, int64_t deadline_ns, tp__drive **ret_drive) {
-  static const tp_session_end drained = {.struct_size = sizeof drained, .reason = "drained"};
+  static const tp_session_end drained = {.struct_size = sizeof drained};
   for (;;) {
-    tp_status status = make_closing(session, &drained, false, ret_drive, NULL);
+    tp_status status = make_closing(session, &drained, "drained", false, ret_drive, NULL);
     if (status != TP_ERR_FULL) return status;
     if (tp__now_ns() >= deadline_ns) tp__runtime_cancel_all(session->runtime);
     tp__runtime_poll_interval(session->runtime);
@@ -162,7 +167,7 @@ static bool give_up_handle(tp_session *session, void (*on_end)(void *ctx), void 
 static void end_here_or_there(tp_session *session, const tp_session_end *end) {
   tp__drive *drive;
   bool here = tp__runtime_options(session->runtime)->no_engine_workers && !tp__inside_is_of(session->runtime);
-  tp_status status = make_closing(session, end, here, &drive, NULL);
+  tp_status status = make_closing(session, end, "closed", here, &drive, NULL);
   if (status == TP_OK) queue_end(drive, here);
   else close_without_phase(session, status);
 }
@@ -190,14 +195,14 @@ static void close_session(tp_session *session, const tp_session_end *end, bool h
 }
 
 void tp_session_close(tp_session *session, void (*on_end)(void *ctx), void *ctx) {
-  static const tp_session_end closed = {.struct_size = sizeof closed, .reason = "closed"};
+  static const tp_session_end closed = {.struct_size = sizeof closed};
   if (session) close_session(session, &closed, false, on_end, ctx);
 }
 
 tp_status tp_session_close_with(tp_session *session, const tp_session_end *theirs, void (*on_end)(void *ctx), void *ctx,
                                 tp_fault *fault) {
   tp_session_end end;
-  TP__TRY(read_end(theirs, "closed", &end, fault));
+  TP__TRY(read_end(theirs, &end, fault));
   if (session) close_session(session, &end, theirs != NULL, on_end, ctx);
   return TP_OK;
 }
@@ -206,10 +211,10 @@ tp_status tp_session_end_phase(tp_session *session, const tp_session_end *theirs
   if (!session) return tp__fail_null(fault, "session");
   tp_session_end end;
   tp__drive *drive;
-  TP__TRY(read_end(theirs, "phase", &end, fault));
+  TP__TRY(read_end(theirs, &end, fault));
   TP__TRY(tp__may_block(session->runtime, fault, "tp_session_end_phase"));
   TP__TRY(tp__runtime_ready(session->runtime, fault));
-  TP__TRY(make_closing(session, &end, true, &drive, fault));
+  TP__TRY(make_closing(session, &end, "phase", true, &drive, fault));
   return tp__drive_here(drive, false, fault);
 }
 
@@ -218,11 +223,11 @@ tp_status tp_session_end_phase_submit(tp_session *session, const tp_session_end 
   if (!session) return tp__fail_null(fault, "session");
   tp_session_end end;
   tp__drive *drive;
-  TP__TRY(read_end(theirs, "phase", &end, fault));
+  TP__TRY(read_end(theirs, &end, fault));
   if (tp__runtime_options(session->runtime)->no_engine_workers)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "the runtime has no engine workers: use tp_session_end_phase()");
   TP__TRY(tp__runtime_ready(session->runtime, fault));
-  TP__TRY(make_closing(session, &end, false, &drive, fault));
+  TP__TRY(make_closing(session, &end, "phase", false, &drive, fault));
   drive->on_closed = on_end;
   drive->ctx = ctx;
   return tp__drive_enqueue_or_abort(drive, false, fault);

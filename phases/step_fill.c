@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * step_fill.c: what fills the payload of each phase of a driven turn that has a subscription. */
+#include "phases/limits.h"
 #include "phases/parts.h"
 #include "phases/steps.h"
 #include "phases/tool_run.h"
 #include "runtime/exec/blocks.h"
 #include "runtime/value/value.h"
 
-enum { ITERATIONS_MAX = 50, PREVIEW_BYTES = 4096 };
+enum { PREVIEW_BYTES = 4096 };
 enum { RESULTS_BYTES_MAX = 16 << 20 }; /* of all results of a response, where tool.batch shows them */
 
 /* What is redacted later, as a memory is, must not end within a secret. */
@@ -138,11 +139,7 @@ static size_t message_bytes(const tp__drive *d) {
 }
 
 bool tp__before_model(tp__drive *d) {
-  uint32_t iterations_max = d->request.iterations_max ? d->request.iterations_max : ITERATIONS_MAX;
-  if (d->model_attempt == 0 && d->iterations >= iterations_max) {
-    tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_TOO_LARGE, tp_text_of("the limit of model requests was reached"));
-    return false;
-  }
+  if (!tp__limits_request(d)) return false;
   tp__drive_choose_model(d);
   d->model_attempt++;
   return true;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * step_result.c: what a driven turn takes of the result of each phase, and where it goes on. */
+#include "phases/limits.h"
 #include "phases/parts.h"
 #include "phases/render.h"
 #include "phases/steps.h"
 #include "runtime/exec/jobs.h"
 
-enum { TOOL_CALLS_MAX = 1000, STOP_DENIALS_MAX = 8 };
+enum { STOP_DENIALS_MAX = 8 };
 
 static tp__step next_or_no_memory(tp__drive *d, bool ok) {
   if (ok) return tp__step_rows[d->step].next;
@@ -90,22 +91,9 @@ tp__step tp__then_take_response(tp__drive *d) {
   return next_or_no_memory(d, ok && tp__messages_add(&d->messages, &message) == TP_OK);
 }
 
-static bool over_limits(tp__drive *d) {
-  const tp_turn_request *limits = &d->request;
-  const char *which = NULL;
-  if (limits->tokens_max && (d->input_tokens > limits->tokens_max ||
-                             d->output_tokens > limits->tokens_max - d->input_tokens)) /* their sum could overflow */
-    which = "the limit of tokens was passed";
-  else if (limits->cost_micros_max && d->cost_micros > limits->cost_micros_max) which = "the limit of cost was passed";
-  else if (d->tool_calls + d->call_count > (limits->tool_calls_max ? limits->tool_calls_max : TOOL_CALLS_MAX))
-    which = "the limit of tool calls was passed";
-  if (which) tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_TOO_LARGE, tp_text_of(which));
-  return which != NULL;
-}
-
 tp__step tp__then_tools_or_stop(tp__drive *d) {
   if (d->call_count == 0) return TP__STEP_TURN_STOP;
-  return over_limits(d) ? TP__STEP_NONE : TP__STEP_TOOLS;
+  return tp__limits_tools(d) ? TP__STEP_TOOLS : TP__STEP_NONE;
 }
 
 /* ---- denials that do not fail the turn ---- */
@@ -160,7 +148,6 @@ tp__step tp__denial_of_turn_stop(tp__drive *d) {
     note_overruled(d, subscription, objection.data ? objection : tp_text_of("no memory"));
     return TP__STEP_COMMIT;
   }
-  if (over_limits(d)) return TP__STEP_NONE;
   d->stop_denials++;
   if (take_objection(d, objection)) return TP__STEP_MODEL_PRE;
   tp__drive_no_memory(d);

@@ -68,7 +68,9 @@ enum tp_field_ids {
   TP_FIELD_USER_PREVIEW = 36,      /* text: bounded */
   TP_FIELD_ASSISTANT_PREVIEW = 37, /* text: bounded */
   TP_FIELD_TOOL_EVENTS = 38,       /* value: array of maps */
-  TP_FIELD_REASON = 39,            /* text */
+  TP_FIELD_REASON = 39,            /* text; session.end: the host's (tp_session_end.reason); without one the
+                                     tp_turn_ending_name() of a last turn that did not complete, else closed, phase or
+                                     drained */
   TP_FIELD_CHANGED_FILES = 40,     /* value: array of str */
   TP_FIELD_ABILITIES_USED = 41,    /* value: array of str */
   TP_FIELD_TASKS_SUMMARY = 42,     /* value: array of maps */

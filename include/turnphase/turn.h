@@ -409,7 +409,8 @@ TP_API void tp_session_close(tp_session *session, void (*on_end)(void *ctx), voi
 /** The host's part of the payload of session.end. Copied. A value that is empty is not in the payload. */
 typedef struct tp_session_end {
   size_t struct_size;
-  /** TP_FIELD_REASON; NULL: "closed" at a close, "phase" at the end of a phase. */
+  /** TP_FIELD_REASON. NULL: how the last turn of the session ended, by tp_turn_ending_name(), where that turn did not
+   *  complete; else "closed" at a close, "phase" at the end of a phase. */
   const char *reason;
   /** Value: array of texts, at most 1 MiB; TP_FIELD_CHANGED_FILES. Empty: what write keys of the form files/PATH of
    *  the calls have named (tool.h), each once; at most 1,000. */
@@ -493,8 +494,17 @@ typedef enum tp_turn_outcome {
 
 /** The constant's word in small letters: "completed"; "unknown" for any other number. Static text. Threads: any. */
 TP_API const char *tp_turn_outcome_name(tp_turn_outcome outcome);
+/** One word for how a turn ended, of the outcome and the code of its result or record: "completed", "denied",
+ *  "cancelled"; of limits "max_requests", "max_tool_calls", "max_tokens", "max_cost", "max_time", "budget" and
+ *  "repeated_call"; "error" for any other failure. "unknown" for TP_TURN_NONE and any other number. Static text.
+ *  Threads: any. */
+TP_API const char *tp_turn_ending_name(tp_turn_outcome outcome, tp_status code);
 
-/** One turn. Copied at begin. Limits: 0 means default. */
+/** One turn. Copied at begin. Limits: 0 means default. A turn that reaches a limit ends with a code of its own
+ *  (TP_ERR_MAX_REQUESTS, TP_ERR_MAX_TOOL_CALLS, TP_ERR_MAX_TOKENS, TP_ERR_MAX_COST, TP_ERR_REPEATED_CALL;
+ *  TP_ERR_TIMEOUT with the outcome timed_out), and its messages and results stay in the history. Limits are looked at
+ *  before each request and before the calls of each response, which are then not run; so a turn exceeds its tokens and
+ *  its cost by at most one request. */
 typedef struct tp_turn_request {
   size_t struct_size;
   /** Turn id; NULL: generated. */
@@ -557,6 +567,12 @@ typedef struct tp_turn_request {
    *  tool.create. At most 128 bytes, as an id. NULL: the session's; of a nested turn whose session has none, that of
    *  the turn around it. */
   const char *environment;
+  /** How often the model may make the same call (the same tool and arguments) in the turn: one more ends it with
+   *  TP_ERR_REPEATED_CALL. 0: no limit. */
+  uint32_t call_repeats_max;
+  /** From this many of the same call on the repetition is named to the model, in a reminder with the results, and to
+   *  the user, by a diagnostic call.repeated; at least 2. 0: from half of call_repeats_max on; never without it. */
+  uint32_t call_repeats_named;
 } tp_turn_request;
 
 /** The result of a turn. Made by the library. */

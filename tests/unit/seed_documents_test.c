@@ -271,6 +271,59 @@ TEST(wiring_of_the_document_blocks_prod_and_archives_the_run) {
   free(code);
 }
 
+/* "session.end on every loop exit — normal end, abort, max-turns, budget, error — with the terminal reason": what the
+ * document's archive hook gets as ctx.reason. A normal end is the close itself. */
+TEST(archive_of_the_document_gets_the_terminal_reason_of_every_loop_exit) {
+  static const struct {
+    reply reply;
+    tp_turn_request limits;
+    bool aborts;
+    const char *archived;
+  } exits[] = {
+      {{.text = "done"}, {0}, false, "run-1 closed"},
+      {{.never = true}, {0}, true, "run-1 cancelled"},
+      {{.text = "", .calls = {{.name = TEXT("t"), .arguments = TEXT("\x80")}}, .call_count = 1},
+       {.iterations_max = 2},
+       false,
+       "run-1 max_requests"},
+      {{.text = "", .calls = {{.name = TEXT("t"), .arguments = TEXT("\x80")}}, .call_count = 1, .cost_micros = 900},
+       {.cost_micros_max = 1000},
+       false,
+       "run-1 max_cost"},
+      {{.text = "", .calls = {{.name = TEXT("t"), .arguments = TEXT("\x80")}}, .call_count = 1, .input_tokens = 900},
+       {.tokens_max = 1000},
+       false,
+       "run-1 max_tokens"},
+      {{.never = true}, {.limit_ms = 20}, false, "run-1 max_time"},
+      {{.fails = TP_ERR_MODEL}, {0}, false, "run-1 error"}};
+  for (size_t i = 0; i < COUNT(exits); i++) {
+    wiring w = {.archives = 0};
+    recorder *model = recorder_new(&exits[i].reply, 1);
+    tp_runtime *runtime = open_runtime(NULL);
+    tp_session *session;
+    add_hook(runtime, NULL, "turn.pre_tool_materialization", emit_tool, NULL);
+    add_hook(runtime, "archive", "session.end", archive, &w);
+    const tp_session_options options = {
+        .struct_size = sizeof options, .id = "run-1", .model = recorder_model(model, true)};
+    assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
+    tp_turn_request request = exits[i].limits;
+    request.struct_size = sizeof request;
+    request.text = tp_text_of("go");
+    tp_submission *submission;
+    assert_int_equal(tp_turn_submit(session, &request, NULL, NULL, &submission, NULL), TP_OK);
+    latch_wait(&model->started, 1);
+    if (exits[i].aborts) tp_submission_cancel(submission);
+    assert_int_equal(tp_submission_wait(submission, 60000, NULL, NULL), TP_OK);
+    tp_submission_unref(submission);
+    tp_session_close(session, NULL, NULL);
+    assert_int_equal(tp_runtime_drain(runtime, 60000, NULL, NULL), TP_OK);
+    assert_int_equal(w.archives, 1);
+    assert_string_equal(w.archived, exits[i].archived);
+    tp_runtime_free(runtime);
+    recorder_free(model);
+  }
+}
+
 /* ---- seed 003: the loop and its hooks ---- */
 
 static tp_status register_hook(tp_runtime *runtime, const char *plugin, tp_trust trust, tp_grant grants,
