@@ -3,6 +3,7 @@
  * hooks.c: the actions of the command hooks that run nothing: check, trust and untrust. */
 #include "cli/hooks/hooks.h"
 
+#include <pwd.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 #include "cli/run/host.h"
 #include "cli/run/model.h"
 #include "runtime/base/check.h"
+#include "support/text.h"
 
 enum { CHANGED_SIZE = 1400 };
 
@@ -56,6 +58,19 @@ static const char *built_helper(enum helper which) {
   return access(paths[which], X_OK) == 0 ? paths[which] : NULL;
 }
 
+/* The list of what is trusted is this user's. */
+static const char *user_name(void) {
+  static char name[TP_ID_BYTES_MAX + 1]; /* of the main thread, which alone calls this */
+  char texts[4096];
+  struct passwd entry, *found = NULL;
+  uid_t user = geteuid();
+  bool is_known = getpwuid_r(user, &entry, texts, sizeof texts, &found) == 0 && found && found->pw_name[0];
+  if (is_known) snprintf(name, sizeof name, "%s", found->pw_name);
+  for (char *at = name; *at; at++) is_known = is_known && (unsigned char)*at > ' ' && (unsigned char)*at < 0x7f;
+  if (!is_known) snprintf(name, sizeof name, "uid-%lu", (unsigned long)user);
+  return name;
+}
+
 tp_hooks_options cli_hooks_options(const cli_arguments *arguments, const char *directory) {
   tp_hooks_options options = {
       .struct_size = sizeof(tp_hooks_options),
@@ -65,7 +80,8 @@ tp_hooks_options cli_hooks_options(const cli_arguments *arguments, const char *d
       .sandbox_all = arguments->sandbox,
       .webhook_hosts = arguments->webhooks.items,
       .webhook_helper = built_helper(WEBHOOK),
-      .model = cli_hook_model()};
+      .model = cli_hook_model(),
+      .trusted_by = user_name()};
   cli_content_decide(arguments, directory, &options);
   return options;
 }
@@ -93,13 +109,23 @@ static int refuse_trust(const char *directory, bool was_trusted, const char *cha
   return CLI_CONFIG;
 }
 
-int cli_hooks_need_trust(const char *directory, const tp_hooks *hooks) {
+/* What the library cannot know: which files are not what the user trusted. */
+static void audit_lost_trust(tp_runtime *runtime, const char *directory, const char *changed) {
+  char detail[CHANGED_SIZE + 4096];
+  snprintf(detail, sizeof detail, "lost: %s; %s", changed[0] ? changed : "other content than was trusted", directory);
+  tp__make_printable(detail);
+  (void)!tp_runtime_audit_add(runtime, user_name(), "trust", tp_text_of(detail), TP_ERR_USAGE, NULL);
+}
+
+int cli_hooks_need_trust(tp_runtime *runtime, const char *directory, tp_hooks *hooks) {
   char hash[CLI_HASH_SIZE];
   int status = trusted_hash(directory, hash);
   if (status != CLI_OK) return status;
   if (strcmp(hash, tp_hooks_hash(hooks)) == 0) return CLI_OK;
   char changed[CHANGED_SIZE];
   cli_content_compare(hash, hooks, changed, sizeof changed);
+  if (hash[0]) audit_lost_trust(runtime, directory, changed);
+  else (void)!tp_hooks_commit(hooks, NULL, NULL, NULL, NULL); /* it is refused, and the audit has that */
   return refuse_trust(directory, hash[0] != '\0', changed);
 }
 
@@ -203,7 +229,7 @@ static int load_one(tp_runtime *runtime, const cli_arguments *arguments, size_t 
   tp_hooks *hooks;
   int status = cli_hooks_read(runtime, &options, &hooks);
   if (status != CLI_OK) return status;
-  status = cli_hooks_need_trust(directory, hooks);
+  status = cli_hooks_need_trust(runtime, directory, hooks);
   if (status == CLI_OK) {
     tp_fault fault = {0};
     tp_status committed = tp_hooks_commit(hooks, NULL, tp_hooks_hash(hooks), NULL, &fault);
@@ -264,6 +290,7 @@ static int refuse_start(tp_runtime *runtime, const cli_follower *f, const tp_hoo
   if (trusted_hash(f->directory, hash) == CLI_OK && tp_hooks_read(runtime, options, &hooks, NULL) == TP_OK)
     cli_content_compare(hash, hooks, changed, sizeof changed);
   tp_hooks_free(hooks);
+  if (f->was_trusted) audit_lost_trust(runtime, f->directory, changed);
   return refuse_trust(f->directory, f->was_trusted, changed);
 }
 

@@ -33,7 +33,7 @@ tp_hooks_options cli_hooks_options_at(tp_runtime *runtime, const cli_arguments *
 /** Reads a directory, and says what is wrong with it. */
 int cli_hooks_read(tp_runtime *runtime, const tp_hooks_options *options, tp_hooks **ret_hooks);
 /** CLI_OK when the content of the hooks is trusted; else an exit status after saying so. */
-int cli_hooks_need_trust(const char *directory, const tp_hooks *hooks);
+int cli_hooks_need_trust(tp_runtime *runtime, const char *directory, tp_hooks *hooks);
 /** Prints a text with what a terminal would obey or hide made visible; line ends become blanks. */
 void cli_hooks_print_text(cli_output *output, tp_text text);
 

@@ -100,7 +100,7 @@ static int open_hook(trial *t) {
     cli_error_at(directory, 0, 0, "%s is a tool: turnphase tool call %s --hooks %s", t->id, t->id, directory);
     return CLI_USAGE;
   }
-  status = cli_hooks_need_trust(directory, t->hooks);
+  status = cli_hooks_need_trust(t->runtime, directory, t->hooks);
   if (status != CLI_OK) return status;
   const char *disabled = getenv("TURNPHASE_DISABLE_HOOKS");
   if (disabled && strcmp(disabled, "1") == 0) {

@@ -51,13 +51,21 @@ static bool names_change(const char *detail, const char *id, const char *phase, 
   return false;
 }
 
+/* Of a trust the hook whose program did not start: "refused code: guard does not start: …". */
+static bool names_refused(const tp_audit *row, const char *name) {
+  static const char begin[] = "refused code: ";
+  if (!name || strcmp(row->action, "trust") != 0 || strncmp(row->detail, begin, sizeof begin - 1) != 0) return false;
+  const char *hook = row->detail + sizeof begin - 1;
+  return strlen(name) == strcspn(hook, " ") && strncmp(hook, name, strlen(name)) == 0;
+}
+
 /* Of a registration the subscriptions that it changed are asked for as those of runs are. */
 static bool is_about(listing *list, const tp_audit *row) {
   const char *name = list->arguments->handler;
   bool is_owner = is_word_of(name, row->owner);
   if (row->subscription)
     return (is_owner || is_word_of(name, row->subscription)) && (!list->phase || row->phase == list->phase);
-  if (is_owner && !list->phase) return true;
+  if (!list->phase && (is_owner || names_refused(row, name))) return true;
   return names_change(row->detail, is_owner ? NULL : name, list->phase ? list->arguments->phases.items[0] : NULL,
                       &list->is_cut);
 }

@@ -93,8 +93,9 @@ typedef struct tp__hook {
   const tp_phase *row; /* own_row: a program may outlive the runtime */
   tp_phase own_row;
   bool is_enabled, is_blocking, wants_json, rewrites;
-  bool keeps_errors;  /* what its program writes to standard error may be kept when the program fails */
-  bool is_registered; /* of the thread that commits */
+  bool keeps_errors;     /* what its program writes to standard error may be kept when the program fails */
+  bool is_registered;    /* of the thread that commits */
+  bool is_refusal_noted; /* under the mutex of hooks: the audit has that its code was refused */
   tp_failure failure;
   uint32_t limit_ms; /* 0: the phase's */
   int32_t priority;
@@ -137,6 +138,7 @@ struct tp_hooks {
   const char *webhook_helper;
   const char *const *webhook_hosts; /* of the caller, while files are read; NULL: none */
   const tp_model *model;            /* the caller's; NULL: that of the turn is asked */
+  const char *trusted_by;           /* NULL: the owner */
   tp__hook *first;
   size_t count;
   struct tp__redact_file *redacts; /* the files with patterns of secrets */
@@ -153,7 +155,9 @@ struct tp_hooks {
   /* under mutex; of the loop, from its first callback on */
   pthread_t loop_thread;
   bool has_loop_thread;
+  char owner[TP_ID_BYTES_MAX + 1]; /* before the commit, of the thread that commits */
   /* under mutex */
+  char refused[65]; /* the hash that was to take its place, and was refused last */
   size_t references;
   tp_hook_program_fn on_program; /* NULL: none, or no more */
   void *program_ctx;

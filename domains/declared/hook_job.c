@@ -139,6 +139,7 @@ static void start_program(tp__job *job, const tp__bytes *line, int64_t left_ms) 
     holds = false;
   }
   if (!holds) {
+    tp__trust_audit_code(hook, why);
     job->kind->unstarted(job, why, 0);
     return;
   }

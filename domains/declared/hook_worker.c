@@ -289,8 +289,9 @@ static void program_ended(void *ctx, const tp_process_result *result) {
   tp__hooks_unref(hooks);
 }
 
-/* on_end may come before this returns, on the loop's thread, and waits for the lock. */
-static tp_status start_locked(tp__worker *worker, tp_fault *fault) {
+/* on_end may come before this returns, on the loop's thread, and waits for the lock.
+ * @param ret_why  how its code is not what was trusted; untouched when it is. */
+static tp_status start_locked(tp__worker *worker, char ret_why[TP__TRUST_WHY_SIZE], tp_fault *fault) {
   TP__LOCKED(&worker->mutex);
   TP__CHECK(worker_check_locked(worker));
   const tp__hook *hook = worker->hook;
@@ -301,8 +302,7 @@ static tp_status start_locked(tp__worker *worker, tp_fault *fault) {
     return tp__refuse(fault, TP_ERR_SYSTEM, NULL,
                       "the worker ended without an answer %u times in a row: it is started again in %lld ms",
                       worker->failures, (long long)left_ms);
-  char why[TP__TRUST_WHY_SIZE];
-  if (!tp__trust_holds(hook, why)) return tp__refuse(fault, TP_ERR_SYSTEM, NULL, "%s", why);
+  if (!tp__trust_holds(hook, ret_why)) return tp__refuse(fault, TP_ERR_SYSTEM, NULL, "%s", ret_why);
   tp_process_options options = {.struct_size = sizeof options,
                                 .arguments = hook->started,
                                 .environment = hook->environment,
@@ -365,8 +365,9 @@ static struct request *request_new(tp__worker *worker, const tp_call *call) {
 static void send_request(struct request *request, tp_text frame) {
   tp__worker *worker = request->worker;
   tp_fault fault = {0};
+  char why[TP__TRUST_WHY_SIZE] = "";
   tp__lock_acquire(&worker->mutex);
-  tp_status status = start_locked(worker, &fault);
+  tp_status status = start_locked(worker, why, &fault);
   uint64_t process = worker->process;
   if (status == TP_OK) {
     request->replies_before = worker->replies;
@@ -376,6 +377,7 @@ static void send_request(struct request *request, tp_text frame) {
   }
   TP__CHECK(worker_check_locked(worker));
   tp__lock_release(&worker->mutex);
+  if (why[0]) tp__trust_audit_code(worker->hook, why);
   if (status != TP_OK) {
     tp_outcome outcome = {.struct_size = sizeof outcome,
                           .kind = TP_ANSWER_FAILED,

@@ -16,6 +16,7 @@
 #include "domains/declared/yaml.h"
 
 enum { HOOKS_MAX = 1024 };
+#define OWNER "declared"
 
 /* ---- memory of what was read ---- */
 
@@ -285,10 +286,12 @@ static tp_status fill(tp_hooks *hooks, const tp_hooks_options *options, tp_fault
   hooks->prefix = tp__hooks_copy(hooks, tp_text_of(options->id_prefix ? options->id_prefix : ""));
   if (!hooks->prefix) return refuse_memory(fault);
   if (options->only) hooks->only = tp__hooks_copy(hooks, tp_text_of(options->only));
+  if (options->trusted_by) hooks->trusted_by = tp__hooks_copy(hooks, tp_text_of(options->trusted_by));
   hooks->data_files = copy_list(hooks, options->data_files);
   hooks->code_files = copy_list(hooks, options->code_files);
   if (!hooks->data_files || !hooks->code_files) return refuse_memory(fault);
-  if (!hooks->root || !hooks->directory || !hooks->folder || (options->only && !hooks->only))
+  if (!hooks->root || !hooks->directory || !hooks->folder || (options->only && !hooks->only) ||
+      (options->trusted_by && !hooks->trusted_by))
     return refuse_memory(fault);
   hooks->grants = options->grants;
   hooks->sandboxes_all = options->sandbox_all;
@@ -309,6 +312,12 @@ static tp_status fill(tp_hooks *hooks, const tp_hooks_options *options, tp_fault
   return status == TP_OK ? tp__trust_hash(hooks, fault) : status;
 }
 
+static bool is_name(const char *text) {
+  size_t size = strlen(text);
+  return size > 0 && size <= TP_ID_BYTES_MAX && !text[strcspn(text, " \t\n\v\f\r")] &&
+         tp_utf8_valid(tp_text_of(text), NULL);
+}
+
 static tp_status options_read(const tp_hooks_options *theirs, tp_hooks_options *options, tp_fault *fault) {
   *options = (tp_hooks_options){0};
   size_t size = theirs ? theirs->struct_size : 0;
@@ -326,6 +335,9 @@ static tp_status options_read(const tp_hooks_options *theirs, tp_hooks_options *
     if (options->reserved_[i] != 0)
       return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_hooks_options.reserved_ must be zero");
   }
+  if (options->trusted_by && !is_name(options->trusted_by))
+    return tp__refuse(fault, TP_ERR_BAD_ID, NULL,
+                      "tp_hooks_options.trusted_by is 1 to %d bytes of UTF-8 without blanks", TP_ID_BYTES_MAX);
   const char *wrong = tp__webhook_wrong_host(options->webhook_hosts);
   if (wrong)
     return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_hooks_options.webhook_hosts has \"%s\": host, or host:port",
@@ -511,10 +523,11 @@ static void name_file(const tp_hooks *hooks, tp_fault *fault) {
   }
 }
 
-static tp_status check_trust(const tp_hooks *hooks, const tp_hooks *before, const char *trusted, tp_fault *fault) {
+static tp_status check_trust(tp_hooks *hooks, const tp_hooks *before, const char *trusted, tp_fault *fault) {
   char what[TP__TRUST_WHY_SIZE] = "";
   if (trusted && strcmp(trusted, hooks->hash) == 0) return TP_OK;
   if (before) tp__trust_difference(before, hooks, what);
+  tp__trust_audit_refused(hooks, (tp_hooks *)(uintptr_t)before, what);
   if (what[0])
     return tp__refuse(fault, TP_ERR_USAGE, hooks->directory, "%s; the hash is %s: look at it, then trust this hash",
                       what, hooks->hash);
@@ -559,11 +572,12 @@ tp_status tp_hooks_replace(tp_hooks *hooks, const tp_hooks *before, const char *
   const char *disabled = getenv("TURNPHASE_DISABLE_HOOKS");
   bool is_off = disabled && strcmp(disabled, "1") == 0;
   if (is_off && !before) return TP_OK;
+  snprintf(hooks->owner, sizeof hooks->owner, "%s", owner_name && owner_name[0] ? owner_name : OWNER);
   tp_status status = check_trust(hooks, before, trusted, fault);
   if (status == TP_OK) status = check_patterns(hooks, fault);
   if (status != TP_OK) return status;
   tp_owner owner = {.struct_size = sizeof owner,
-                    .name = owner_name ? owner_name : "declared",
+                    .name = owner_name ? owner_name : OWNER,
                     .trust = TP_TRUST_DECLARED,
                     .grants = hooks->grants};
   tp_edit *edit;
@@ -574,6 +588,7 @@ tp_status tp_hooks_replace(tp_hooks *hooks, const tp_hooks *before, const char *
   if (status == TP_OK) status = tp_edit_commit(edit, ret_report, fault);
   if (status == TP_OK) {
     for (tp__hook *hook = hooks->first; hook; hook = hook->next) hook->is_registered = !is_off && is_wanted(hook);
+    if (!is_off) tp__trust_audit_given(hooks, before);
     return TP_OK;
   }
   tp_edit_discard(edit);

@@ -31,7 +31,7 @@ struct tp_hooks_watch {
   tp_runtime *runtime;
   tp_hooks_watch_options options;
   tp_hooks_options hooks_options;
-  char *directory, *root, *owner, *helper, *webhook_helper, *prefix;
+  char *directory, *root, *owner, *helper, *webhook_helper, *prefix, *trusted_by;
   char **webhook_hosts, **data_files, **code_files; /* ended by NULL; NULL: none */
   int inotify, stop;
   pthread_t thread;
@@ -164,6 +164,7 @@ static void watch_free(tp_hooks_watch *watch) {
   free(watch->owner);
   free(watch->helper);
   free(watch->prefix);
+  free(watch->trusted_by);
   free(watch->webhook_helper);
   free_list(watch->webhook_hosts);
   free_list(watch->data_files);
@@ -203,7 +204,7 @@ static tp_status open_watch(tp_hooks_watch *watch, tp_fault *fault) {
       !copy_text(options->webhook_helper, &watch->webhook_helper) ||
       !copy_list(options->webhook_hosts, &watch->webhook_hosts) || !copy_text(options->id_prefix, &watch->prefix) ||
       !copy_list(options->data_files, &watch->data_files) || !copy_list(options->code_files, &watch->code_files) ||
-      !copy_text(watch->options.owner, &watch->owner))
+      !copy_text(options->trusted_by, &watch->trusted_by) || !copy_text(watch->options.owner, &watch->owner))
     return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory to watch hooks");
   options->directory = watch->directory;
   options->root = watch->root;
@@ -213,6 +214,7 @@ static tp_status open_watch(tp_hooks_watch *watch, tp_fault *fault) {
   options->data_files = (const char *const *)watch->data_files;
   options->code_files = (const char *const *)watch->code_files;
   options->id_prefix = watch->prefix;
+  options->trusted_by = watch->trusted_by;
   watch->inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
   if (watch->inotify < 0) return system_error(fault, errno, "no inotify for hooks");
   watch->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -102,6 +102,18 @@ int tp__trust_copy(const struct tp__hook *hook, tp__trust_start *ret_start);
 /** Writes the first file of code that is not what it was: "guard.sh has changed"; empty when there is none. */
 void tp__trust_difference(const tp_hooks *before, const tp_hooks *now, char ret_text[TP__TRUST_WHY_SIZE]);
 
+/* ---- trust_audit.c: what was decided, as rows of the audit. No lock may be held ---- */
+
+/** The content is trusted and registered.   @param before  what it replaces: nothing was decided when its content is
+ *  the same; NULL: none. */
+void tp__trust_audit_given(tp_hooks *hooks, const tp_hooks *before);
+/** The content is not trusted. One that takes the place of before is reported once.
+ *  @param what  the file that has changed; may be empty. */
+void tp__trust_audit_refused(tp_hooks *hooks, tp_hooks *before, const char *what);
+/** A program does not start, since its code is not what was hashed: the first refusal of each hook.
+ *  @param why  as of tp__trust_holds(). */
+void tp__trust_audit_code(const struct tp__hook *hook, const char *why);
+
 /** Where a program without a slash is in PATH.   @param path  the value of PATH.   @return false: nowhere. */
 bool tp__trust_look_up(const char *path, const char *name, char *ret_path, size_t size);
 

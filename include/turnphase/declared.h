@@ -107,6 +107,8 @@ typedef struct tp_hooks_options {
    *  tp_runtime_free() has returned; its destroy is not called. NULL: each asks the model of its turn, and without one
    *  gives no answer. */
   const tp_model *model;
+  /** Who has decided what is trusted, for the rows "trust" of the audit: an id. NULL: the owner's name. */
+  const char *trusted_by;
 } tp_hooks_options;
 
 /* ---- patterns of secrets (docs/hooks.md) ------------------------------------------------------------------------- */

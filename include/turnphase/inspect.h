@@ -103,6 +103,20 @@ TP_API tp_status tp_runtime_subscriptions(const tp_runtime *runtime, const tp_su
  *  @return how many there are, or up to the one at which each stopped. Threads: any. */
 TP_API size_t tp_runtime_audit(const tp_runtime *runtime, tp_visibility visibility_min, tp_audit_fn each, void *ctx);
 
+/** Adds a row about what the host has decided, such as whom it trusts. It counts among the rows of registration. A row
+ *  that is added before the start is given to the store at the start, or by tp_runtime_free() of a runtime that never
+ *  started. An action that the host adds again and again, such as one for each call, displaces commits: the host bounds
+ *  it.
+ *  @param owner     who decided: an id.
+ *  @param action    1 to 31 lower-case letters, digits, '_' or '.'; "trust" is also that of declared hooks.
+ *  @param detail    UTF-8; redacted (TP_REDACT_AUDIT), then cut at 255 bytes.
+ *  @param decision  TP_OK, or the status of what was refused.
+ *  @return TP_OK; TP_ERR_USAGE for an action of another form and an unknown decision; TP_ERR_BAD_ID; TP_ERR_UTF8;
+ *          TP_ERR_FORKED; TP_ERR_SHUTDOWN. A store that does not take the row is a line of the log.
+ *  Threads: any.   Blocks: as the store's audit().   From a hook: yes; not from the callback that redacts. */
+TP_API tp_status tp_runtime_audit_add(tp_runtime *runtime, const char *owner, const char *action, tp_text detail,
+                                      tp_status decision, tp_fault *fault) TP_MUST_USE;
+
 /** The matching entry records of the store, newest first; false stops. A turn passes its records to the store in
  *  batches, the last ones at its end. Records of turns that one thread ran alternately are in the order in which the
  *  batches were passed.

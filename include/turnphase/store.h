@@ -411,7 +411,7 @@ typedef struct tp_audit {
   int64_t unix_ms;
   const char *owner;
   /** "commit", "kill_switch"; of a run "failure", "denial" or "audit"; of a call that model.response dropped or
-   *  changed "replacement". */
+   *  changed "replacement"; of declared hooks "trust"; else what the host has added (tp_runtime_audit_add()). */
   const char *action;
   /** What changed, or why it was refused; of a run the reason, safe to show. */
   const char *detail;

@@ -577,9 +577,9 @@ static void take_breadcrumbs(tp_runtime *runtime) {
           fault.message[0] ? fault.message : tp_status_text(status));
 }
 
-static tp_status open_store(tp_runtime *runtime, tp_fault *fault) {
-  const tp_store *store = &runtime->store;
+static tp_status name_owner(tp_runtime *runtime, tp_fault *fault) {
   char boot_id[64];
+  tp__inside frame;
   tp_store_owner owner = {.struct_size = sizeof owner,
                           .process_run_id = runtime->jobs.mark,
                           .process_id = tp__process_id(),
@@ -588,11 +588,16 @@ static tp_status open_store(tp_runtime *runtime, tp_fault *fault) {
                           .boot_id = {boot_id, tp__boot_id(boot_id, sizeof boot_id)},
                           .durability = runtime->options.durability,
                           .record_queue_bytes = runtime->options.record_queue_bytes};
+  if (!runtime->store.open) return TP_OK;
+  return tp__store_left(&frame, runtime->store.open(tp__store_enter(&frame, runtime), &owner, fault));
+}
+
+static tp_status open_store(tp_runtime *runtime, tp_fault *fault) {
+  const tp_store *store = &runtime->store;
   tp_store_recovery found = {.struct_size = sizeof found};
   tp__inside opens, frame;
-  tp_status status = TP_OK;
   tp__inside_enter(&opens, runtime, TP__THREAD_OPENS_STORE);
-  if (store->open) status = tp__store_left(&frame, store->open(tp__store_enter(&frame, runtime), &owner, fault));
+  tp_status status = name_owner(runtime, fault);
   if (status == TP_OK && store->recover)
     status = tp__store_left(&frame, store->recover(tp__store_enter(&frame, runtime), &found, fault));
   if (status == TP_OK && store->breadcrumbs && runtime->options.durability > TP_DURABILITY_MEMORY)
@@ -1106,6 +1111,25 @@ tp_status tp_runtime_pump(tp_runtime *runtime, uint32_t items_max, int *ret_wait
   return TP_OK;
 }
 
+/* Why it did not start may stand there: the store has it, and nothing is recovered for that. */
+static void keep_added_rows(tp_runtime *runtime) {
+  tp_fault fault = {0};
+  tp__mutex_lock(&runtime->mutex);
+  bool is_early = runtime->audit_added && runtime->store.audit && !runtime->store_opened;
+  tp__mutex_unlock(&runtime->mutex);
+  if (!is_early) return;
+  tp_status status = name_owner(runtime, &fault);
+  if (status != TP_OK) {
+    tp__log(runtime, TP_LOG_WARNING, &(tp__log_subject){.status = status}, "audit rows were not kept: %s",
+            fault.message[0] ? fault.message : tp_status_text(status));
+    return;
+  }
+  tp__mutex_lock(&runtime->mutex);
+  runtime->store_opened = true;
+  tp__mutex_unlock(&runtime->mutex);
+  tp__audit_give(runtime);
+}
+
 void tp_runtime_free(tp_runtime *runtime) {
   if (!runtime || tp__runtime_is_forked(runtime)) return;
   bool freed = tp__a32_load_acquire(&runtime->state.life) == TP__LIFE_FREED;
@@ -1116,5 +1140,6 @@ void tp_runtime_free(tp_runtime *runtime) {
     return;
   }
   join_drain(runtime);
+  keep_added_rows(runtime);
   free_drained(runtime);
 }

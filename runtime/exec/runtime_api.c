@@ -117,6 +117,16 @@ size_t tp_runtime_audit(const tp_runtime *runtime, tp_visibility visibility_min,
   return result;
 }
 
+tp_status tp_runtime_audit_add(tp_runtime *runtime, const char *owner, const char *action, tp_text detail,
+                               tp_status decision, tp_fault *fault) {
+  if (!runtime) return tp__fail_null(fault, "runtime");
+  TP__TRY(tp__runtime_usable(runtime, fault));
+  tp__mutex_lock(&runtime->mutex);
+  runtime->audit_added = true;
+  tp__mutex_unlock(&runtime->mutex);
+  return tp__registry_audit_add(runtime->registry, owner, action, detail, decision, fault);
+}
+
 static tp_status lacks(const tp_runtime *runtime, const char *function, tp_fault *fault) {
   return tp__fail(fault, TP_ERR_STORE, runtime->store.name, "the store has no function `%s`", function);
 }

@@ -45,6 +45,7 @@ struct tp_runtime {
   bool refuses_detached;                /* a drain has waited for the last of them */
   bool store_opening, store_opened;
   bool audit_gives, audit_again;            /* a thread gives audit rows to the store; and there is another one */
+  bool audit_added;                         /* the host has added one */
   tp__audit_cursor audit_cursor;            /* that thread's */
   tp__thread *drain_thread;                 /* of a drain that was submitted; joined by the free */
   struct tp__submitted_drain *pumped_drain; /* the same without a thread; NULL: none, or it has ended */

@@ -12,15 +12,15 @@ void tp__audit_copy(char *target, size_t target_size, tp_text text) {
 }
 
 void tp__audit_fill(const tp__registry *registry, tp__audit_row *row, const char *owner, const char *action,
-                    const char *detail, tp_status status, uint64_t snapshot_hash) {
+                    tp_text detail, tp_status status, uint64_t snapshot_hash) {
   char buffer[TP__REDACT_SIZE];
   *row = (tp__audit_row){.unix_ms = tp__unix_ms(),
-                         .action = action,
                          .status = status,
                          .snapshot_hash = snapshot_hash,
                          .visibility = TP_VISIBILITY_USER_VISIBLE};
+  tp__audit_copy(row->action, sizeof row->action, tp_text_of(action));
   tp__audit_copy(row->owner, sizeof row->owner, tp_text_of(owner));
-  tp_text text = tp__redact(&registry->redactor, TP_REDACT_AUDIT, tp_text_of(detail), buffer, sizeof buffer);
+  tp_text text = tp__redact(&registry->redactor, TP_REDACT_AUDIT, detail, buffer, sizeof buffer);
   tp__audit_copy(row->detail, sizeof row->detail, text);
 }
 
@@ -37,6 +37,27 @@ void tp__audit_add(tp__registry *registry, const tp__audit_row *row) {
   tp__audit_add_locked(registry, row);
   tp__mutex_unlock(&registry->lock);
   if (registry->on_audit) registry->on_audit(registry->on_audit_ctx);
+}
+
+static bool is_action(const char *action) {
+  size_t size = action ? strspn(action, "abcdefghijklmnopqrstuvwxyz0123456789_.") : 0;
+  return size > 0 && size < TP__AUDIT_ACTION_SIZE && !action[size];
+}
+
+tp_status tp__registry_audit_add(tp__registry *registry, const char *owner, const char *action, tp_text detail,
+                                 tp_status decision, tp_fault *fault) {
+  tp__audit_row row;
+  TP__TRY(tp__id_check(owner, "the owner of an audit row", fault));
+  if (!is_action(action))
+    return tp__fail(fault, TP_ERR_USAGE, owner, "the action of an audit row is 1 to %d of a to z, 0 to 9, '_' and '.'",
+                    TP__AUDIT_ACTION_SIZE - 1);
+  if (!tp__status_is_known(decision))
+    return tp__fail(fault, TP_ERR_USAGE, owner, "the decision of an audit row is no status: %d", (int)decision);
+  if (!tp_utf8_valid(detail, NULL))
+    return tp__fail(fault, TP_ERR_UTF8, owner, "the detail of an audit row is no UTF-8");
+  tp__audit_fill(registry, &row, owner, action, detail, decision, 0);
+  tp__audit_add(registry, &row);
+  return TP_OK;
 }
 
 /* The oldest row of a ring whose place is at or after *place, which is moved to it; NULL: there is none. */

@@ -328,7 +328,7 @@ static tp_status publish(const tp_edit *edit, const tp__snapshot *base, tp__snap
   tp__audit_row row;
   describe(edit, t, detail, sizeof detail);
   name_changes(edit, detail, sizeof detail);
-  tp__audit_fill(edit->registry, &row, edit->owner_name, "commit", detail, TP_OK, snapshot->hash);
+  tp__audit_fill(edit->registry, &row, edit->owner_name, "commit", tp_text_of(detail), TP_OK, snapshot->hash);
   return tp__registry_publish(edit->registry, base, snapshot, &row) ? TP_OK : conflict(edit, fault);
 }
 
@@ -357,7 +357,7 @@ tp_status tp_edit_commit(tp_edit *edit, tp_commit_report *ret_report, tp_fault *
   tp_status status = commit_over(edit, base, &found, &why);
   if (status != TP_OK) {
     tp__audit_row row;
-    tp__audit_fill(registry, &row, edit->owner_name, "commit", why.message, status, base->hash);
+    tp__audit_fill(registry, &row, edit->owner_name, "commit", tp_text_of(why.message), status, base->hash);
     tp__audit_add(registry, &row);
     if (fault) *fault = why;
   }

@@ -294,6 +294,9 @@ size_t tp__registry_audit(tp__registry *registry, tp_visibility visibility_min, 
 /** Called after each successful commit without lock (job workers look whether they can run more). Set before the first
  *  commit. */
 void tp__registry_on_commit(tp__registry *registry, void (*call)(void *ctx), void *ctx);
+/** tp_runtime_audit_add(). */
+tp_status tp__registry_audit_add(tp__registry *registry, const char *owner, const char *action, tp_text detail,
+                                 tp_status decision, tp_fault *fault);
 /** Once, before the first commit: called without lock when there is a new audit row. */
 void tp__registry_on_audit(tp__registry *registry, void (*call)(void *ctx), void *ctx);
 /** The place of a reader of new audit rows: zero-fill. */

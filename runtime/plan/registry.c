@@ -174,7 +174,8 @@ static void put_switch(const tp__registry *registry, tp__audit_row *row, const t
     snprintf(detail, sizeof detail, "subscription `%s` switched %s", sub->desc.id, on ? "off" : "on again");
   else
     snprintf(detail, sizeof detail, "breaker of subscription `%s` %s", sub->desc.id, on ? "tripped" : "closed again");
-  tp__audit_fill(registry, row, "operator", which == TP__SWITCH_KILL ? "kill_switch" : "trip", detail, TP_OK, hash);
+  tp__audit_fill(registry, row, "operator", which == TP__SWITCH_KILL ? "kill_switch" : "trip", tp_text_of(detail),
+                 TP_OK, hash);
 }
 
 tp_status tp__registry_switch(tp__registry *registry, const char *subscription, tp__operator_switch which, bool on,

@@ -15,6 +15,7 @@ enum {
   TP__PHASE_EDGES_MAX = 1000000,
   TP__AUDIT_ROWS = 1024,
   TP__AUDIT_DETAIL_SIZE = 256,
+  TP__AUDIT_ACTION_SIZE = 32,
   TP__LIMIT_DEFAULT_MS = 5000,
   TP__LIMIT_FIRE_AND_RECORD_MS = 30000,
   TP__LIMIT_BACKGROUND_MS = 180000
@@ -217,12 +218,12 @@ typedef enum tp__audit_class { TP__AUDIT_REGISTRATION = 0, TP__AUDIT_RUN = 1, TP
 typedef struct tp__audit_row {
   uint64_t number; /* of all rows, in the order in which they were added */
   int64_t unix_ms, duration_ns;
-  const char *action;       /* static text */
   const char *subscription; /* as long as the registry; NULL: of registration */
   uint64_t snapshot_hash;
   tp_status status;
   uint32_t phase;
   uint8_t state, reason, visibility; /* tp_state, tp_reason, tp_visibility */
+  char action[TP__AUDIT_ACTION_SIZE];
   char owner[TP_ID_BYTES_MAX + 1];
   char turn[TP_ID_BYTES_MAX + 1];
   char detail[TP__AUDIT_DETAIL_SIZE];
@@ -237,7 +238,7 @@ void tp__audit_add_locked(tp__registry *registry, const tp__audit_row *row);
 void tp__audit_add(tp__registry *registry, const tp__audit_row *row);
 /** A row of now. detail is redacted and cut to fit, at a code point. No lock may be held. */
 void tp__audit_fill(const tp__registry *registry, tp__audit_row *row, const char *owner, const char *action,
-                    const char *detail, tp_status status, uint64_t snapshot_hash);
+                    tp_text detail, tp_status status, uint64_t snapshot_hash);
 /** Writes a text that is not NUL-terminated into a row's field, cut to fit. */
 void tp__audit_copy(char *target, size_t target_size, tp_text text);
 

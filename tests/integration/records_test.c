@@ -118,6 +118,59 @@ TEST(audit_and_stats_tell_who_registered_denied_and_never_fired) {
   assert_int_equal(COUNT_OF(hooks, 2, "hooks", "list", "DIR", "--since", "1d"), 0);
 }
 
+static void assert_trust_rows(const char *data, const char *filter, const char *value, size_t count,
+                              const char *newest) {
+  command c = {.arguments = {"audit", data, "--json", "--action", "trust", filter, value}};
+  assert_status(&c, 0);
+  if (lines_of(&c.out) != count) fail_msg("%zu rows, not %zu: %s", lines_of(&c.out), count, c.out.data);
+  size_t size = count > 0 ? strcspn(c.out.data, "\n") : 0;
+  if (count > 0 && !memmem(c.out.data, size, newest, strlen(newest))) fail_msg("no %s: %s", newest, c.out.data);
+  command_free(&c);
+}
+
+TEST(audit_tells_which_trust_was_given_refused_and_lost_and_by_whom) {
+  static const char once[] = "{\"session\": \"s\", \"turn\": \"g1\", \"user\": \"go\"}\n";
+  const char *data = scratch_path("trusted"), *hooks = scratch_path("trust-hooks");
+  const char *model = scratch_string("model.yaml", script);
+  setenv("XDG_CONFIG_HOME", scratch_path("."), 1);
+  assert_int_equal(mkdir(hooks, 0755), 0);
+  scratch_string("trust-hooks/a.yaml", "id: guard\nevent_type: PreAbilityCall\nhandler: {command: [sh, guard.sh]}\n");
+  scratch_string("trust-hooks/guard.sh", "exit 0\n");
+  command play_it = {.arguments = {"run", "--script", model, "--hooks", hooks, "--data", data}, .input = once};
+  command c = play_it;
+  assert_status(&c, 78); /* nothing was trusted, and no turn began */
+  command_free(&c);
+  assert_trust_rows(data, NULL, NULL, 1, "\"detail\":\"refused: content ");
+  c = (command){.arguments = {"hooks", "trust", hooks}};
+  assert_status(&c, 0);
+  command_free(&c);
+  c = play_it;
+  assert_status(&c, 0);
+  command_free(&c);
+  assert_trust_rows(data, NULL, NULL, 2, "\"detail\":\"given: content ");
+  scratch_string("trust-hooks/guard.sh", "exit 0 # not what it was\n");
+  c = play_it;
+  assert_status(&c, 78);
+  command_free(&c);
+  assert_trust_rows(data, NULL, NULL, 4, "\"detail\":\"lost: guard.sh has changed; ");
+  c = (command){.arguments = {"tool", "call", "memory_search", "--hooks", hooks, "--data", data, "--arguments", "-"},
+                .input = "{\"query\": \"a\"}"};
+  assert_status(&c, 78);
+  command_free(&c);
+  char user[64], by[96];
+  FILE *stream = popen("id -un", "r");
+  assert_non_null(stream);
+  assert_int_equal(fscanf(stream, "%63s", user), 1);
+  pclose(stream);
+  snprintf(by, sizeof by, "\"owner\":\"%s\"", user);
+  assert_trust_rows(data, NULL, NULL, 5, by);
+  assert_trust_rows(data, "--handler", user, 5, by);
+  assert_trust_rows(data, "--handler", "guard", 0, "");
+  assert_trust_rows(data, "--since", "2999-01-01", 0, "");
+  assert_trust_rows(data, "--phase", "tool.pre", 0, "");
+  assert_trust_rows(data, "--limit", "2", 2, "lost");
+}
+
 TEST(stats_name_the_hooks_of_a_directory_that_no_record_has) {
   const char *data = play("never"), *hooks = scratch_path("never-hooks"), *more = scratch_path("never-more");
   assert_int_equal(mkdir(hooks, 0755), 0);
