@@ -150,7 +150,7 @@ static void start_program(tp__job *job, const tp__bytes *line, int64_t left_ms) 
                                 .directory = hook->hooks->root,
                                 .input = {line->data, line->size},
                                 .limit_ms = process_limit_ms(left_ms),
-                                .output_max = OUTPUT_MAX,
+                                .output_max = job->kind->output_max ? job->kind->output_max : OUTPUT_MAX,
                                 .errors_max = ERRORS_MAX};
   uint64_t process = 0;
   tp_fault fault = {0};

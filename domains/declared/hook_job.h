@@ -14,6 +14,7 @@ typedef struct tp__job_kind {
   /** On the thread of the process loop. */
   void (*ended)(tp__job *job, const tp_process_result *result);
   void (*unstarted)(const tp__job *job, const char *reason, int32_t system_error);
+  uint32_t output_max; /* what the program may print; 0: 1 MiB */
 } tp__job_kind;
 
 /** It has up to three references: the starter's; the deferral's, until the token is completed or the runtime is freed;

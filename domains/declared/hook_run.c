@@ -265,7 +265,7 @@ static tp__asked asked_of(const tp__hook *hook, const tp_call *call) {
 }
 
 static tp_answer run_script(const tp__hook *hook, tp_call *call) {
-  static const tp__job_kind script = {script_ended, script_unstarted};
+  static const tp__job_kind script = {.ended = script_ended, .unstarted = script_unstarted};
   tp__bytes line;
   tp_status status = tp__hook_context_line(hook, call, &line);
   if (status != TP_OK) return tp_call_fail(call, (uint32_t)status, "the context could not be written as JSON");

@@ -7,6 +7,7 @@
 
 #include "domains/declared/hook_job.h"
 #include "domains/declared/hook_tool.h"
+#include "domains/declared/tool_answer.h"
 
 /* ---- keys ---- */
 
@@ -106,16 +107,15 @@ static tp_status add_keys(void *ctx, tp_text arguments, tp_tool_keys *keys) {
 
 /* ---- the program of a call ---- */
 
-/* What a program said, for a model to read: a text without white space at its end. */
-static void put_said(tp__bytes *text, const tp_process_result *result) {
-  tp_text said = result->errors.size > 0 ? result->errors : result->output;
+enum { OUTPUT_MAX = 8 << 20 }; /* 4 MiB of parts are 5.4 MiB of base64 */
+
+/* What a program said, for a model to read: without white space at its end. */
+static tp_text trimmed(tp_text said) {
   while (said.size > 0 && strchr(" \t\r\n", said.data[said.size - 1]) && said.data[said.size - 1]) said.size--;
-  if (said.size == 0) return;
-  tp__bytes_put_string(text, ": ");
-  tp__bytes_put_text(text, said);
+  return said;
 }
 
-static void put_failure(tp__bytes *text, const tp_process_result *result) {
+static void put_end(tp__bytes *text, const tp_process_result *result) {
   switch (result->end) {
     case TP_PROCESS_EXITED:
       tp__bytes_printf(text, "the program exited with code %d", result->exit_code);
@@ -124,33 +124,66 @@ static void put_failure(tp__bytes *text, const tp_process_result *result) {
       tp__bytes_printf(text, "the program was killed by signal %d", result->signal);
       break;
     case TP_PROCESS_OUTPUT_LIMIT:
-      tp__bytes_put_string(text, "the program wrote more than 1 MiB of output, or 64 KiB of errors");
-      return;
+      tp__bytes_printf(text, "the program wrote more than %d MiB of output, or 64 KiB of errors", OUTPUT_MAX >> 20);
+      break;
     default:
       tp__bytes_printf(text, "the program gave no answer: %s", tp_process_end_name(result->end));
   }
-  put_said(text, result);
 }
 
-/* What is not UTF-8 in the text the core replaces, and says so. */
-static void call_ended(tp__job *job, const tp_process_result *result) {
-  tp__bytes text = {0};
-  bool is_error = result->end != TP_PROCESS_EXITED || result->exit_code != 0;
-  tp_text said = result->output;
-  if (is_error) {
-    put_failure(&text, result);
-    said = text.failed ? tp_text_of("no memory for what the program said") : tp__bytes_text(&text);
-  } else if (said.size > 0 && said.data[said.size - 1] == '\n') {
-    said.size--;
-  }
+/* How the program failed, with what it wrote to standard error. UTF-8. */
+static void put_failure(tp__bytes *text, const tp_process_result *result) {
+  tp_text errors = trimmed(result->errors);
+  put_end(text, result);
+  if (errors.size == 0) return;
+  tp__bytes_put_string(text, ": ");
+  tp__bytes_put_utf8(text, errors);
+}
+
+/* What a failed program printed all the same. */
+static void put_output(tp__bytes *text, const tp_process_result *result) {
+  tp_text output = trimmed(result->output);
+  bool has_errors = trimmed(result->errors).size > 0;
+  if (output.size == 0) return;
+  tp__bytes_put_string(text, has_errors ? "\nits output:\n" : ": ");
+  tp__bytes_put_text(text, output);
+}
+
+static void notify(const tp__job *job, const tp_process_result *result, bool is_error, tp_text said) {
   char reason[4096];
   tp__show(reason, sizeof reason, said);
   tp_outcome outcome = {.struct_size = sizeof outcome,
                         .kind = is_error ? TP_ANSWER_FAILED : TP_ANSWER_DONE,
                         .reason = is_error ? reason : NULL};
   tp__job_notify(job, result, &outcome);
+}
+
+/* Bytes of the output that are not UTF-8 the core replaces, and says so. */
+static void answer_with_text(const tp__job *job, const tp_process_result *result, bool is_error, tp__bytes *failure) {
+  tp_text said = result->output;
+  if (is_error) {
+    put_output(failure, result);
+    said = failure->failed ? tp_text_of("no memory for what the program said") : tp__bytes_text(failure);
+  } else if (said.size > 0 && said.data[said.size - 1] == '\n') {
+    said.size--;
+  }
+  notify(job, result, is_error, said);
   (void)!tp_tool_complete(job->token, is_error, said, NULL); /* stale: the call was given up meanwhile */
-  tp__bytes_fini(&text);
+}
+
+static void call_ended(tp__job *job, const tp_process_result *result) {
+  tp__bytes failure = {0};
+  tp__tool_answer answer;
+  bool is_error = result->end != TP_PROCESS_EXITED || result->exit_code != 0;
+  if (is_error) put_failure(&failure, result);
+  if (!failure.failed && tp__tool_answer_read(&answer, result->output, tp__bytes_text(&failure))) {
+    notify(job, result, answer.answer.is_error, answer.answer.text);
+    (void)!tp_tool_complete_with(job->token, &answer.answer, NULL); /* stale, as above */
+    tp__tool_answer_fini(&answer);
+  } else {
+    answer_with_text(job, result, is_error, &failure);
+  }
+  tp__bytes_fini(&failure);
 }
 
 static void call_unstarted(const tp__job *job, const char *reason, int32_t system_error) {
@@ -170,7 +203,7 @@ static tp__bytes arguments_line(tp_text arguments) {
 }
 
 static tp_answer run_tool(void *ctx, tp_tool_run *run) {
-  static const tp__job_kind call = {call_ended, call_unstarted};
+  static const tp__job_kind call = {.ended = call_ended, .unstarted = call_unstarted, .output_max = OUTPUT_MAX};
   tp__bytes line = arguments_line(tp_tool_run_arguments(run));
   tp__job *job = line.failed ? NULL : tp__job_new(&call, ctx, NULL);
   if (!job) {

@@ -41,7 +41,16 @@ TEST(end_of_the_program_is_the_result) {
       {"printf 'a\\n\\n'", "", TP_TOOL_OK, "a\n"},
       {"true", "", TP_TOOL_OK, ""},
       {"echo noise >&2; echo done", "", TP_TOOL_OK, "done"},
-      {"echo part; echo no disk >&2; exit 3", "", TP_TOOL_HANDLER_ERROR, "the program exited with code 3: no disk"},
+      {"echo part; echo no disk >&2; exit 3", "", TP_TOOL_HANDLER_ERROR,
+       "the program exited with code 3: no disk\nits output:\npart"},
+      {"echo no disk >&2; exit 3", "", TP_TOOL_HANDLER_ERROR, "the program exited with code 3: no disk"},
+      {"printf 'a\\nb\\n\\n'; printf 'c\\n\\n' >&2; exit 3", "", TP_TOOL_HANDLER_ERROR,
+       "the program exited with code 3: c\nits output:\na\nb"},
+      {"echo ' ' >&2; echo part; exit 3", "", TP_TOOL_HANDLER_ERROR, "the program exited with code 3: part"},
+      {"printf 'a\\377'; printf 'b\\376' >&2; exit 3", "", TP_TOOL_HANDLER_ERROR,
+       "the program exited with code 3: b" BAD "\nits output:\na" BAD},
+      {"echo part; echo why >&2; kill -KILL $$", "", TP_TOOL_HANDLER_ERROR,
+       "the program was killed by signal 9: why\nits output:\npart"},
       {"echo only this; exit 1", "", TP_TOOL_HANDLER_ERROR, "the program exited with code 1: only this"},
       {"exit 1", "", TP_TOOL_HANDLER_ERROR, "the program exited with code 1"},
       {"printf '\\377' >&2; exit 1", "", TP_TOOL_HANDLER_ERROR, "the program exited with code 1: " BAD},
@@ -55,8 +64,12 @@ TEST(end_of_the_program_is_the_result) {
       {"printf 'caf\\351' >&2; exit 1", "", TP_TOOL_HANDLER_ERROR, "the program exited with code 1: caf" BAD},
       {"printf 'a\\377b\\n'; exit 2", "", TP_TOOL_HANDLER_ERROR, "the program exited with code 2: a" BAD "b"},
       {"printf '\\3770123456789'", "result_bytes_max: 8\n", TP_TOOL_OK, BAD "0\n[… 5 bytes left out …]\n6789"},
-      {"exec cat /dev/zero", "", TP_TOOL_HANDLER_ERROR,
-       "the program wrote more than 1 MiB of output, or 64 KiB of errors"},
+      {"exec tr '\\000' y </dev/zero", "result_bytes_max: 100\n", TP_TOOL_HANDLER_ERROR,
+       "the program wrote more than 8 MiB of output, or 64\n[… 8388574 bytes left out …]\n"
+       "yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy"},
+      {"exec yes >&2", "result_bytes_max: 66\n", TP_TOOL_HANDLER_ERROR, NULL},
+      {"head -c 3000000 /dev/zero | tr '\\000' y", "result_bytes_max: 4\n", TP_TOOL_OK,
+       "yy\n[… 2999996 bytes left out …]\nyy"},
       {"printf 0123456789", "result_bytes_max: 4\n", TP_TOOL_OK, "01\n[… 6 bytes left out …]\n89"},
       {"exec sleep 100", "timeout_ms: 30\n", TP_TOOL_TIMED_OUT, NULL},
   };
@@ -71,6 +84,151 @@ TEST(end_of_the_program_is_the_result) {
     close_runtime(runtime);
   }
 }
+
+/* ---- answers with parts ---- */
+
+#define ITEMS(items) "{\"content\": [" items "]}"
+#define SAID(text) "{\"type\": \"text\", \"text\": \"" text "\"}"
+#define IMAGE(data) "{\"type\": \"image\", \"data\": \"" data "\", \"mimeType\": \"image/png\"}"
+#define GIF "{\"type\": \"image\", \"data\": \"R0lGODlh\", \"mimeType\": \"image/gif\"}"
+#define GIF_SHOWN "image (image/gif, 6 bytes)"
+
+/* The answer in words: its text, its value as JSON, then one line for each part. */
+static void show_answer(const tp_task_result *result, char text[2048]) {
+  tp_writer *writer;
+  int size = snprintf(text, 2048, "%.*s", (int)result->text.size, result->text.data);
+  tp_text json = {"", 0};
+  assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
+  if (result->value.size > 0) assert_int_equal(tp_json_encode(result->value, writer, &json, NULL), TP_OK);
+  if (json.size > 0) size += snprintf(text + size, 2048 - (size_t)size, "\n= %s", json.data);
+  for (tp_value_walk walk = {0}; tp_value_next(result->parts, &walk);) {
+    tp_part part = {.struct_size = sizeof part};
+    char line[256];
+    assert_int_equal(tp_part_read(walk.value, &part, NULL), TP_OK);
+    tp_part_describe(&part, line, sizeof line);
+    tp_text content = part.kind == TP_PART_TEXT ? part.text : part.bytes;
+    bool shows = part.kind == TP_PART_TEXT || part.kind == TP_PART_FILE;
+    size += snprintf(text + size, 2048 - (size_t)size, "\n* %s%s%.*s", line, shows ? " " : "",
+                     shows ? (int)content.size : 0, content.data ? content.data : "");
+  }
+  tp_writer_free(writer);
+}
+
+TEST(program_answers_with_parts) {
+  static const struct {
+    const char *output, *more, *shown;
+    bool is_error;
+  } cases[] = {
+      {ITEMS(SAID("Two peaks.") ", " GIF), "", "Two peaks.\n* " GIF_SHOWN, false},
+      {ITEMS(GIF ", " SAID("below")), "", "\n* " GIF_SHOWN "\n* text (5 bytes) below", false},
+      {ITEMS(SAID("a") ", " SAID("b") ", " GIF ", " SAID("c")), "", "a\nb\n* " GIF_SHOWN "\n* text (1 byte) c", false},
+      {"\n  " ITEMS(SAID("a")) "\n\n", "", "a", false},
+      {ITEMS(""), "", "", false},
+      {"{\"content\": [], \"structuredContent\": {\"n\": 1}}", "", "{\"n\":1}\n= {\"n\":1}", false},
+      {"{\"content\": [" SAID("one") "], \"structuredContent\": {\"n\": 1}, \"_meta\": {}, \"isError\": false}", "",
+       "one\n= {\"n\":1}", false},
+      {"{\"content\": [" SAID("one") "], \"structuredContent\": null}", "", "one", false},
+      {"{\"content\": [" SAID("no such city") "], \"isError\": true}", "", "no such city", true},
+      {ITEMS("{\"type\": \"audio\", \"data\": \"UklGRg==\", \"mimeType\": \"audio/wav\"}"), "",
+       "\n* audio (audio/wav, 4 bytes)", false},
+      {ITEMS("{\"type\": \"resource_link\", \"uri\": \"file:///r.html\", \"name\": \"r\", \"title\": \"Report\", "
+             "\"description\": \"of May\", \"mimeType\": \"text/html\", \"size\": 7}"),
+       "", "\n* link Report <file:///r.html> (text/html, 7 bytes): of May", false},
+      {ITEMS("{\"type\": \"resource\", \"resource\": {\"uri\": \"file:///a.md\", \"mimeType\": \"text/markdown\", "
+             "\"text\": \"# A\"}}"),
+       "", "\n* file <file:///a.md> (text/markdown, 3 bytes) # A", false},
+      {ITEMS("{\"type\": \"resource\", \"resource\": {\"uri\": \"file:///a\", \"text\": \"A\"}}"), "",
+       "\n* file <file:///a> (text/plain, 1 byte) A", false},
+      {ITEMS("{\"type\": \"resource\", \"resource\": {\"uri\": \"file:///a.bin\", \"blob\": \"Ynl0ZXM=\"}}"), "",
+       "\n* file <file:///a.bin> (5 bytes) bytes", false},
+      {ITEMS("{\"type\": \"image\", \"data\": \"data:image/png;base64,iVBORw==\"}"), "",
+       "\n* image (image/png, 6 bytes)", false},
+      {ITEMS(IMAGE("aVZC\\nT1J3\\n")), "", "\n* image (image/png, 6 bytes)", false}, /* as base64(1) breaks lines */
+      {ITEMS("{\"type\": \"text\", \"text\": \"a\", \"annotations\": {\"audience\": [\"user\"]}}"), "", "a", false},
+      {ITEMS(SAID("caf\xe9") ", " GIF), "",
+       "caf" BAD "\n[1 byte was not UTF-8 in the answer: U+FFFD stands for each]\n* " GIF_SHOWN, false},
+      /* what cannot be a part is named, and the rest is there */
+      {ITEMS(SAID("a") ", " IMAGE("iVB*") ", " GIF), "", "content[1].data is not base64\na\n* " GIF_SHOWN, true},
+      {ITEMS(IMAGE("iVBOR") ", " SAID("a")), "", "content[0].data is not base64\na", true},
+      {ITEMS(IMAGE("") ", " SAID("a")), "", "content[0].data has no bytes\na", true},
+      {ITEMS("{\"type\": \"image\", \"mimeType\": \"image/png\"}"), "",
+       "content[0].data is missing: the content in base64", true},
+      {ITEMS("{\"type\": \"image\", \"data\": 7, \"mimeType\": \"image/png\"}"), "", "content[0].data must be text",
+       true},
+      {ITEMS("{\"type\": \"image\", \"data\": \"R0lG\"}"), "",
+       "content[0].mimeType is missing: what data is, such as \"image/png\"", true},
+      {ITEMS("{\"type\": \"image\", \"data\": \"R0lG\", \"mimeType\": \"png\"}"), "",
+       "content[0].mimeType must be such as \"image/png\"", true},
+      {ITEMS("{\"type\": \"text\"}"), "", "content[0].text is missing", true},
+      {ITEMS("{\"type\": \"resource\"}"), "", "content[0].resource must be a map with text or blob", true},
+      {ITEMS("{\"type\": \"resource\", \"resource\": {\"uri\": \"a:b\"}}"), "",
+       "content[0].blob is missing: the content in base64", true},
+      {ITEMS("{\"type\": \"resource_link\", \"name\": \"x\"}"), "", "content[0].uri is missing: what the link names",
+       true},
+      {ITEMS("{\"type\": \"resource_link\", \"uri\": \"a:b\", \"size\": -1}"), "",
+       "content[0].size must be a number of bytes", true},
+      {ITEMS(GIF ", {\"type\": \"video\", \"data\": \"AA\"}, " SAID("a")), "",
+       "content[1].type is none of text, image, audio, resource and resource_link:\n"
+       "{\"type\":\"video\",\"data\":\"AA\"}\n* " GIF_SHOWN "\n* text (1 byte) a",
+       true},
+      {"{\"content\": [" SAID("a") "], \"isError\": 1}", "", "isError must be true or false\na", true},
+      /* what does not fit is left out by the tool's own limits */
+      {ITEMS(SAID("0123456789")), "result_bytes_max: 4\n", "01\n[… 6 bytes left out …]\n89", false},
+      /* other JSON is text */
+      {"{\"content\": \"a\"}", "", "{\"content\": \"a\"}", false},
+      {"{\"content\": [1]}", "", "{\"content\": [1]}", false},
+      {"{\"content\": [{\"text\": \"a\"}]}", "", "{\"content\": [{\"text\": \"a\"}]}", false},
+      {"{\"content\": [" SAID("a") "], \"id\": 1}", "", "{\"content\": [" SAID("a") "], \"id\": 1}", false},
+      {"[" ITEMS("") "]", "", "[" ITEMS("") "]", false},
+      {ITEMS("") ITEMS(""), "", ITEMS("") ITEMS(""), false},
+      {"{\"content\": [", "", "{\"content\": [", false},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char script[1024], text[2048];
+    const tp_task_result *result;
+    tp_task_spec spec = {.struct_size = sizeof spec, .tool = "t"};
+    snprintf(script, sizeof script, "cat <<'END'\n%s\nEND\n", cases[i].output);
+    tp_runtime *runtime = open_tool(script, cases[i].more);
+    assert_int_equal(tp_task_call(runtime, &spec, &result, NULL), TP_OK);
+    show_answer(result, text);
+    if ((result->kind != TP_TOOL_OK) != cases[i].is_error || strcmp(text, cases[i].shown) != 0)
+      fail_msg("%s: %s: %s", cases[i].output, tp_tool_result_name(result->kind), text);
+    tp_task_result_free(result);
+    close_runtime(runtime);
+  }
+}
+
+TEST(program_that_fails_keeps_its_parts) {
+  char text[2048];
+  const tp_task_result *result;
+  tp_task_spec spec = {.struct_size = sizeof spec, .tool = "t"};
+  tp_runtime *runtime = open_tool("echo no disk >&2\ncat <<'END'\n" ITEMS(SAID("half") ", " GIF) "\nEND\nexit 3\n", "");
+  assert_int_equal(tp_task_call(runtime, &spec, &result, NULL), TP_OK);
+  show_answer(result, text);
+  assert_int_equal(result->kind, TP_TOOL_HANDLER_ERROR);
+  assert_string_equal(text, "the program exited with code 3: no disk\nhalf\n* " GIF_SHOWN);
+  tp_task_result_free(result);
+  close_runtime(runtime);
+}
+
+/* The core names what is above tp_tool.parts_bytes_max, 4 MiB. */
+TEST(part_that_is_too_large_is_named) {
+  char text[2048];
+  const tp_task_result *result;
+  tp_task_spec spec = {.struct_size = sizeof spec, .tool = "t"};
+  tp_runtime *runtime = open_tool(
+      "printf '{\"content\": [{\"type\": \"image\", \"mimeType\": \"image/png\", \"data\": \"'\n"
+      "head -c 6000000 /dev/zero | tr '\\0' A\nprintf '\"}, " SAID("a") "]}'\n",
+      "");
+  assert_int_equal(tp_task_call(runtime, &spec, &result, NULL), TP_OK);
+  show_answer(result, text);
+  assert_int_equal(result->kind, TP_TOOL_OK);
+  if (!strstr(text, "4,500,000 bytes") || !strstr(text, "\n* text (1 byte) a")) fail_msg("%s", text);
+  tp_task_result_free(result);
+  close_runtime(runtime);
+}
+
+/* ---- what a file says ---- */
 
 static bool note_tool(void *ctx, const tp_tool_listing *shown) {
   const tp_tool *tool = shown->tool;

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "support/base64.h"
 #include "support/clock.h"
 #include "support/file.h"
 #include "support/references.h"
@@ -50,6 +51,50 @@ TEST(texts_are_compared_by_bytes) {
     assert_int_equal(tp__ends(rows[i].text, rows[i].other), rows[i].ends);
     assert_int_equal(tp__contains(rows[i].text, rows[i].other), rows[i].contains);
   }
+}
+
+TEST(base64_is_read_in_every_form) {
+  static const struct {
+    const char *text, *bytes; /* NULL: it is none */
+  } rows[] = {
+      {"", ""},
+      {"Zg==", "f"},
+      {"Zm8=", "fo"},
+      {"Zm9v", "foo"},
+      {"Zm9vYg==", "foob"},
+      {"Zm9vYmE=", "fooba"},
+      {"Zm9vYmFy", "foobar"},
+      {"Zg", "f"},
+      {"Zm8", "fo"},
+      {"Zm9v\nYmFy\r\n", "foobar"},
+      {" Z m\t8 = ", "fo"},
+      {"+/+/", "\xfb\xff\xbf"},
+      {"-_-_", "\xfb\xff\xbf"},
+      {"Zh==", "f"},
+      {"Z", NULL},
+      {"Zm9vY", NULL},
+      {"Z===", NULL},
+      {"Zg=", NULL},
+      {"Zm9v=", NULL},
+      {"====", NULL},
+      {"Zg==Zg==", NULL},
+      {"Zm=8", NULL},
+      {"Zm9*", NULL},
+      {"Zm9\xc3\xa4", NULL},
+      {"data:Zm9v", NULL},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    char bytes[16];
+    size_t size = 99;
+    bool is = tp__base64_decode(tp_text_of(rows[i].text), bytes, &size);
+    const char *want = rows[i].bytes;
+    if (is != (want != NULL) || (is && (size != strlen(want) || memcmp(bytes, want, size) != 0)))
+      fail_msg("%s: %d, %zu", rows[i].text, is, size);
+    assert_true(!is || size <= tp__base64_size_max(strlen(rows[i].text)));
+  }
+  char bytes[4];
+  size_t size;
+  assert_false(tp__base64_decode((tp_text)TEXT("Zm\0v"), bytes, &size));
 }
 
 TEST(a_word_is_one_of_a_list) {
