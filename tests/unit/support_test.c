@@ -431,7 +431,7 @@ TEST(only_a_regular_file_within_the_bound_is_read) {
     const char *name;
     int error;
     size_t size;
-    const char *words; /* of the fault */
+    const char *words; /* of the fault; those of the C library follow a blank at the end */
   } rows[] = {
       {"empty", 0, 0, NULL},
       {"small", 0, 10, NULL},
@@ -445,9 +445,9 @@ TEST(only_a_regular_file_within_the_bound_is_read) {
       {"/dev/zero", -ENOTSUP, 0, "cannot be read: is not a regular file"},
       {"/dev/null", -ENOTSUP, 0, "cannot be read: is not a regular file"},
       {"directory", -EISDIR, 0, "cannot be read: is a directory"},
-      {"loop", -ELOOP, 0, "cannot be read: Too many levels of symbolic links"},
-      {"missing", -ENOENT, 0, "cannot be read: No such file or directory"},
-      {"unreadable", -EACCES, 0, "cannot be read: Permission denied"},
+      {"loop", -ELOOP, 0, "cannot be read: "},
+      {"missing", -ENOENT, 0, "cannot be read: "},
+      {"unreadable", -EACCES, 0, "cannot be read: "},
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     if (rows[i].error == -EACCES && geteuid() == 0) continue; /* root reads it */
@@ -463,7 +463,10 @@ TEST(only_a_regular_file_within_the_bound_is_read) {
     tp_status status = tp__file_refuse(&fault, path, error, BOUND, "cannot be %s", "read");
     assert_int_equal(status, error == -EFBIG ? TP_ERR_TOO_LARGE : TP_ERR_IO);
     assert_int_equal(fault.code, status);
-    assert_string_equal(fault.message, rows[i].words);
+    char words[128];
+    bool is_theirs = rows[i].words[strlen(rows[i].words) - 1] == ' ';
+    snprintf(words, sizeof words, "%s%s", rows[i].words, is_theirs ? strerror(-error) : "");
+    assert_string_equal(fault.message, words);
     assert_string_equal(fault.subject, path);
   }
 }
