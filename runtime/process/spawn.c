@@ -85,13 +85,12 @@ static int fill_actions(posix_spawn_file_actions_t *actions, int pipes[PIPES][2]
   return error;
 }
 
+/* A session of its own, hence a group of its own, and no terminal: a program could type into that of the host. */
 static int fill_attributes(posix_spawnattr_t *attributes) {
   sigset_t none, all;
   sigemptyset(&none);
   sigfillset(&all);
-  int error =
-      posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  if (error == 0) error = posix_spawnattr_setpgroup(attributes, 0);
+  int error = posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   if (error == 0) error = posix_spawnattr_setsigmask(attributes, &none);
   if (error == 0) error = posix_spawnattr_setsigdefault(attributes, &all);
   return error;
