@@ -98,7 +98,7 @@ PATTERNS = [
      calls('abort', 'exit', '_exit', '_Exit', 'quick_exit', 'raise', 'err', 'errx'),
      'library code never ends its host: return a tp_status (assert is for our own invariants)',
      ('domains/memory/x.c', 'if (bad) abort();\n')),
-    ('host state', LIBRARY, None, 'code',
+    ('host state', LIBRARY, PROGRAMS, 'code',
      calls('signal', 'sigaction', 'sigprocmask', 'f?chdir', 'umask', 'setenv', 'putenv', 'unsetenv',
            'setlocale', 'atexit', 'system', 'popen'),
      'signals, working directory, environment and locale are the host\'s',

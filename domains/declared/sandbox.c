@@ -36,7 +36,7 @@ static void add_pair(list *l, const char *option, const char *value) {
 
 /* What every program reads. */
 static void add_system(list *l) {
-  static const char *const folders[] = {"/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/dev", "/proc"};
+  static const char *const folders[] = {"/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/proc"};
   for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++)
     if (access(folders[i], F_OK) == 0) add_pair(l, "-r", folders[i]);
 }

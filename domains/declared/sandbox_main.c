@@ -1,36 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * turnphase-sandbox: takes rights from itself, then becomes a program. Linux: no_new_privs, Landlock for paths, seccomp
- * for the network, resource limits. What it cannot do ends it (126), and the program never runs.
+ * turnphase-sandbox: takes rights from itself, then becomes a program. Linux: no_new_privs, Landlock for paths and
+ * signals, a filter of system calls, no capabilities, no terminal, resource limits. What it cannot do ends it (126),
+ * and the program never runs. Each line of the table of threats (docs/hooks.md) has a hostile program in
+ * tests/support/hostile.c.
  *
- *   turnphase-sandbox [-r PATH]… [-w PATH]… [-n] [-m MIB] [-c SECONDS] [-p COUNT] [-f MIB] -- PROGRAM [ARGUMENT]…
- *     -r  it may read and run what is there; without any it may read everything
+ *   turnphase-sandbox [-r PATH]… [-w PATH]… [-n] [-m MIB] [-c SECONDS] [-p COUNT] [-f MIB] [-s HOW] -- PROGRAM …
+ *     -r  it may read and run what is there; without any it may read everything but devices
  *     -w  it may change what is there
  *     -n  no sockets but those that it is given
- *     -m  memory, -c  processor time, -p  processes of its user, -f  size of a file */
+ *     -m  memory, -c  processor time, -p  processes of its user, -f  size of a file
+ *     -s  what keeps its signals to itself: scope (Landlock, Linux 6.12), namespace (of processes), filter (of calls:
+ *         not even its children get any); without it the first of these that this machine has */
+#include <assert.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
+#include <limits.h>
+#include <linux/capability.h>
 #include <linux/landlock.h>
-#include <linux/seccomp.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#if defined(__x86_64__)
-#define OUR_ARCH AUDIT_ARCH_X86_64
-#elif defined(__aarch64__)
-#define OUR_ARCH AUDIT_ARCH_AARCH64
-#endif
+#include "domains/declared/sandbox_filter.h"
 
 enum { CANNOT = 126, PATHS_MAX = 64 };
 
@@ -39,6 +43,7 @@ enum { CANNOT = 126, PATHS_MAX = 64 };
 #define ALL_OF_1 ((LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1)
 #define REFER (UINT64_C(1) << 13)
 #define TRUNCATE (UINT64_C(1) << 14)
+#define IOCTL_DEV (UINT64_C(1) << 15)
 #define OF_FILES (LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | TRUNCATE)
 
 static void fail(const char *what, const char *subject) {
@@ -69,50 +74,154 @@ static void allow(int ruleset, const char *path, uint64_t access) {
   close(fd);
 }
 
-static uint64_t handled_by(long version, bool bounds_reading) {
+/* Newer than the headers of Debian 12. A kernel takes a longer one than its own when the rest is 0. */
+typedef struct rules {
+  uint64_t paths, network, scopes;
+} rules;
+
+enum { SCOPE_ABSTRACT_SOCKETS = 1, SCOPE_SIGNALS = 2 };
+
+static long landlock_version(void) {
+  return syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+}
+
+static uint64_t handled_by(long version) {
   uint64_t access = ALL_OF_1;
   if (version >= 2) access |= REFER;
   if (version >= 3) access |= TRUNCATE;
-  return bounds_reading ? access : access & ~(uint64_t)READS;
+  if (version >= 5) access |= IOCTL_DEV;
+  return access;
 }
 
-static void bound_paths(const paths *reads, const paths *writes) {
-  long version = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+static void allow_devices(int ruleset, uint64_t handled) {
+  static const char *const sources[] = {"/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"};
+  allow(ruleset, "/dev/null", handled & ~IOCTL_DEV);
+  for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++)
+    if (access(sources[i], F_OK) == 0) allow(ruleset, sources[i], LANDLOCK_ACCESS_FS_READ_FILE);
+}
+
+/* Not /dev: a terminal that is read there takes what its user types. */
+static void allow_all_but_devices(int ruleset) {
+  char path[1 + NAME_MAX + 1] = "/";
+  DIR *root = opendir("/");
+  if (!root) fail("cannot list", "/");
+  allow(ruleset, "/", LANDLOCK_ACCESS_FS_READ_DIR);
+  for (struct dirent *entry = readdir(root); entry; entry = readdir(root)) {
+    if (strcmp(entry->d_name, "dev") == 0 || strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+      continue;
+    snprintf(path + 1, sizeof path - 1, "%s", entry->d_name);
+    if (access(path, F_OK) == 0) allow(ruleset, path, READS);
+  }
+  closedir(root);
+}
+
+static void bound_paths(const paths *reads, const paths *writes, bool scopes) {
+  assert(reads->count <= PATHS_MAX && writes->count <= PATHS_MAX);
+  long version = landlock_version();
   if (version < 1) fail("no Landlock in this kernel", NULL);
-  uint64_t handled = handled_by(version, reads->count > 0);
-  struct landlock_ruleset_attr attributes = {.handled_access_fs = handled};
+  rules attributes = {.paths = handled_by(version)};
+  if (scopes) attributes.scopes = SCOPE_SIGNALS | SCOPE_ABSTRACT_SOCKETS;
   int ruleset = (int)syscall(SYS_landlock_create_ruleset, &attributes, sizeof attributes, 0);
   if (ruleset < 0) fail("no set of rules", NULL);
-  for (size_t i = 0; i < reads->count; i++) allow(ruleset, reads->items[i], handled & READS);
-  for (size_t i = 0; i < writes->count; i++) allow(ruleset, writes->items[i], handled);
-  allow(ruleset, "/dev/null", handled);
+  if (reads->count == 0) allow_all_but_devices(ruleset);
+  for (size_t i = 0; i < reads->count; i++) allow(ruleset, reads->items[i], READS);
+  for (size_t i = 0; i < writes->count; i++) allow(ruleset, writes->items[i], attributes.paths);
+  allow_devices(ruleset, attributes.paths);
   if (syscall(SYS_landlock_restrict_self, ruleset, 0) != 0) fail("Landlock was refused", NULL);
   close(ruleset);
 }
 
-/* ---- network ---- */
+/* ---- signals ---- */
 
-/* Neither a socket nor a ring through which one could be made. Programs of another architecture are ended: their
- * numbers are others. */
-static void bound_network(void) {
-#ifdef OUR_ARCH
-  struct sock_filter filter[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, OUR_ARCH, 1, 0),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 3, 0), /* x32 */
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 2, 0),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 1, 0),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-  };
-  struct sock_fprog program = {.len = sizeof filter / sizeof filter[0], .filter = filter};
-  if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) fail("seccomp was refused", NULL);
-#else
-  errno = ENOSYS;
-  fail("no filter for this architecture", NULL);
-#endif
+enum { BY_SCOPE = 1, BY_NAMESPACE, BY_FILTER };
+
+static bool write_file(const char *path, const char *text) {
+  int fd = open(path, O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  bool written = write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+  close(fd);
+  return written;
+}
+
+/* A namespace of processes; who is not root needs one of users for it, with the same user and group. */
+static bool enter_namespace(void) {
+  char users[64], groups[64];
+  snprintf(users, sizeof users, "%u %u 1", geteuid(), geteuid());
+  snprintf(groups, sizeof groups, "%u %u 1", getegid(), getegid());
+  if (unshare(CLONE_NEWPID) == 0) return true;
+  return unshare(CLONE_NEWUSER | CLONE_NEWPID) == 0 && write_file("/proc/self/setgroups", "deny") &&
+         write_file("/proc/self/uid_map", users) && write_file("/proc/self/gid_map", groups);
+}
+
+static _Noreturn void end_like(int ended) {
+  if (WIFSIGNALED(ended)) {
+    signal(WTERMSIG(ended), SIG_DFL);
+    kill(getpid(), WTERMSIG(ended));
+  }
+  _exit(WIFEXITED(ended) ? WEXITSTATUS(ended) : CANNOT);
+}
+
+/* Waits for a child, and as the first process of a namespace also for those that have no parent any more. */
+static _Noreturn void wait_for(pid_t child, bool is_first) {
+  int ended = 0;
+  pid_t found;
+  do found = waitpid(is_first ? -1 : child, &ended, 0);
+  while (found != child && (found > 0 || errno == EINTR));
+  if (!is_first) end_like(ended);
+  /* the first process gets no signal of its own: the number goes to the one before it as an exit code of a shell */
+  _exit(WIFSIGNALED(ended) ? 128 + WTERMSIG(ended) : WEXITSTATUS(ended));
+}
+
+/* The child goes on; the parent waits, ends as the child did, and takes the child with it when it is killed. */
+static void fork_on(bool is_first) {
+  pid_t parent = getpid();
+  pid_t child = fork();
+  if (child < 0) fail("no process for the namespace", NULL);
+  if (child > 0) {
+    signal(SIGTERM, SIG_IGN); /* the group gets it, hence the program too */
+    wait_for(child, is_first);
+  }
+  signal(SIGTERM, SIG_DFL);
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail("cannot end with its parent", NULL);
+  if (!is_first && getppid() != 0) fail("no namespace of processes", NULL);
+  if (is_first && getppid() != parent) fail("the namespace has ended", NULL);
+}
+
+/* @return BY_... as it is done. */
+static int bound_signals(int how) {
+  assert(how >= 0 && how <= BY_FILTER);
+  bool has_scopes = landlock_version() >= 6;
+  errno = EOPNOTSUPP;
+  if (how == BY_SCOPE && !has_scopes) fail("no scopes of Landlock in this kernel", NULL);
+  if (how == BY_SCOPE || (how == 0 && has_scopes)) return BY_SCOPE;
+  if (how != BY_FILTER && enter_namespace()) {
+    fork_on(false);
+    fork_on(true);
+    return BY_NAMESPACE;
+  }
+  if (how == BY_NAMESPACE) fail("no namespace of processes", NULL);
+  return BY_FILTER;
+}
+
+/* ---- capabilities, terminal ---- */
+
+static void drop_capabilities(void) {
+  struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+  struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {{0}};
+  for (unsigned long i = 0; i < 64; i++)
+    (void)prctl(PR_CAPBSET_DROP, i, 0, 0, 0); /* refused: it has none to begin with */
+  (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+  if (syscall(SYS_capset, &header, none) != 0) fail("capabilities cannot be given up", NULL);
+}
+
+/* A terminal takes input from who has it: TIOCSTI types into the shell that started the host. */
+static void leave_terminal(void) {
+  int fd = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
+  if (fd < 0) return;      /* it has none */
+  signal(SIGHUP, SIG_IGN); /* for the leader of a session that ends its own */
+  if (ioctl(fd, TIOCNOTTY) != 0) fail("cannot leave its terminal", NULL);
+  signal(SIGHUP, SIG_DFL);
+  close(fd);
 }
 
 /* ---- limits ---- */
@@ -126,12 +235,21 @@ static void bound(int resource, const char *number, uint64_t unit) {
   if (setrlimit(resource, &limit) != 0) fail("a limit was refused:", number);
 }
 
+static int how_of(const char *name) {
+  static const char *const names[] = {"", "scope", "namespace", "filter"};
+  for (int i = BY_SCOPE; i <= BY_FILTER; i++)
+    if (strcmp(name, names[i]) == 0) return i;
+  errno = EINVAL;
+  fail("-s takes scope, namespace or filter, not", name);
+  return 0;
+}
+
 int main(int argc, char **argv) {
   paths reads = {.count = 0}, writes = {.count = 0};
-  bool no_network = false;
-  int option;
+  tp__filter_options calls = {.network = true};
+  int option, how = 0;
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) fail("no_new_privs was refused", NULL);
-  while ((option = getopt(argc, argv, "+r:w:nm:c:p:f:")) != -1) {
+  while ((option = getopt(argc, argv, "+r:w:nm:c:p:f:s:")) != -1) {
     switch (option) {
       case 'r':
         add_path(&reads, optarg);
@@ -140,7 +258,7 @@ int main(int argc, char **argv) {
         add_path(&writes, optarg);
         break;
       case 'n':
-        no_network = true;
+        calls.network = false;
         break;
       case 'm':
         bound(RLIMIT_AS, optarg, 1 << 20);
@@ -154,14 +272,24 @@ int main(int argc, char **argv) {
       case 'f':
         bound(RLIMIT_FSIZE, optarg, 1 << 20);
         break;
+      case 's':
+        how = how_of(optarg);
+        break;
       default:
         return CANNOT;
     }
   }
   errno = EINVAL;
   if (optind >= argc) fail("no program", NULL);
-  bound_paths(&reads, &writes);
-  if (no_network) bound_network();
+  bound(RLIMIT_CORE, "0", 1);
+  leave_terminal();
+  how = bound_signals(how);
+  bound_paths(&reads, &writes, how == BY_SCOPE);
+  drop_capabilities();
+  calls.writes = writes.count > 0;
+  calls.own_signals_only = how == BY_FILTER;
+  errno = tp__filter_install(&calls);
+  if (errno != 0) fail("the filter of system calls was refused", NULL);
   execv(argv[optind], argv + optind);
   fail("cannot start", argv[optind]);
   return CANNOT;
