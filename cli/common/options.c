@@ -173,6 +173,12 @@ static bool take_model_text(cli_arguments *arguments, const struct row *row, con
   return first;
 }
 
+static bool take_model_flag(cli_arguments *arguments, const struct row *row, const char *value) {
+  (void)value;
+  *(bool *)member_of(last_model(arguments), row) = true;
+  return true;
+}
+
 static bool take_model_setting(cli_arguments *arguments, const struct row *row, const char *value) {
   const char **list = member_of(last_model(arguments), row);
   size_t count = 0;
@@ -212,6 +218,8 @@ static bool take_model_number(cli_arguments *arguments, const struct row *row, c
   { take_only_model, MEMBER(member) }
 #define MODEL_TEXT(member) \
   { take_model_text, .at = offsetof(cli_model_name, member) }
+#define MODEL_FLAG(member) \
+  { take_model_flag, .at = offsetof(cli_model_name, member) }
 #define MODEL_SETTINGS(member) \
   { take_model_setting, .at = offsetof(cli_model_name, member) }
 #define MODEL_NUMBER(member) \

@@ -61,6 +61,7 @@ typedef struct cli_model_name {
   const char *settings[CLI_SETTINGS_MAX];           /* KEY=VALUE of the body, NULL after the last */
   const char *headers[CLI_SETTINGS_MAX];            /* "NAME: VALUE", the same */
   tp_text body, header_map;                         /* of an agent of a conversation: maps, or empty */
+  bool think_tags, think_first, cumulative_deltas;
 } cli_model_name;
 
 /** Models in the order in which they are asked; --base-url and the like are of the one before them, or of the first. */
@@ -109,7 +110,7 @@ typedef struct cli_arguments {
   tp_files_writes files_writes;
   tp_caller caller;           /* MANUAL_CLI without --caller */
   const char *call_arguments; /* a file; NULL: not given */
-  const char *environment, *key, *job_id, *triggered_by;
+  const char *environment, *key, *job_id, *triggered_by, *system;
   cli_colour colour;
   uint32_t turns, warm_up, concurrency;
   uint32_t jobs, lease_s;  /* 0: not given */

@@ -51,22 +51,42 @@ typedef struct field {
   tp_text *ret_value; /* its content for text, else the value; untouched when it is not there */
 } field;
 
+/* Of a field: DOUBLE is any number, INT a number or a text. */
 static const char *kind_name(tp_value_kind kind) {
-  return kind == TP_VALUE_TEXT ? "text" : kind == TP_VALUE_ARRAY ? "a list" : "a map";
+  switch (kind) {
+    case TP_VALUE_TEXT:
+      return "text";
+    case TP_VALUE_ARRAY:
+      return "a list";
+    case TP_VALUE_BOOL:
+      return "true or false";
+    case TP_VALUE_DOUBLE:
+      return "a number";
+    case TP_VALUE_INT:
+      return "a text or a number";
+    default:
+      return "a map";
+  }
+}
+
+static bool is_of_kind(tp_value_kind kind, tp_value_kind wanted) {
+  bool is_number = kind == TP_VALUE_INT || kind == TP_VALUE_DOUBLE;
+  if (wanted == TP_VALUE_DOUBLE) return is_number;
+  return kind == wanted || (wanted == TP_VALUE_INT && kind == TP_VALUE_TEXT);
 }
 
 static int take_value(const reader *r, const field *f, tp_text value) {
   tp_value_kind kind = tp_value_kind_of(value);
   bool scalar = kind != TP_VALUE_ARRAY && kind != TP_VALUE_MAP && kind != TP_VALUE_NULL;
-  if (kind != f->kind)
+  if (!is_of_kind(kind, f->kind))
     return refuse(r, "%s must be %s%s", f->key, kind_name(f->kind),
                   f->kind == TP_VALUE_TEXT && scalar ? ": put it into quotes" : "");
-  *f->ret_value = kind == TP_VALUE_TEXT ? tp_value_text(value) : value;
+  *f->ret_value = f->kind == TP_VALUE_TEXT ? tp_value_text(value) : value;
   return CLI_OK;
 }
 
 static int refuse_key(const reader *r, const char *what, tp_text key, const field *fields, size_t count) {
-  char known[128] = "";
+  char known[512] = "";
   for (size_t i = 0, at = 0; i < count; i++)
     at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", i ? ", " : "", fields[i].key);
   return refuse(r, "%s has no key \"%.*s\", only %s", what, (int)(key.size < 64 ? key.size : 64), key.data, known);
@@ -213,16 +233,45 @@ static const char *copy_text(const reader *r, tp_text text) {
 /** What a model has besides its name. */
 typedef struct model_fields {
   tp_text model, base_url, key_env, body, headers;
+  tp_text temperature, max_tokens, reasoning, think_tags, think_first, cumulative_deltas; /* values */
 } model_fields;
+
+#define FIELDS_OF_MODEL(given)                                                                                \
+  {"base_url", TP_VALUE_TEXT, false, &(given).base_url}, {"key_env", TP_VALUE_TEXT, false, &(given).key_env}, \
+      {"body", TP_VALUE_MAP, false, &(given).body}, {"headers", TP_VALUE_MAP, false, &(given).headers},       \
+      {"temperature", TP_VALUE_DOUBLE, false, &(given).temperature},                                          \
+      {"max_tokens", TP_VALUE_DOUBLE, false, &(given).max_tokens},                                            \
+      {"reasoning", TP_VALUE_INT, false, &(given).reasoning},                                                 \
+      {"think_tags", TP_VALUE_BOOL, false, &(given).think_tags},                                              \
+      {"think_first", TP_VALUE_BOOL, false, &(given).think_first}, {                                          \
+    "cumulative_deltas", TP_VALUE_BOOL, false, &(given).cumulative_deltas                                     \
+  }
 
 static tp_text copy_value(const reader *r, tp_text value) {
   return value.data ? (tp_text){cli_pool_copy(&r->into->pool, value), value.size} : (tp_text){NULL, 0};
 }
 
+/* A text or a number, as the command line has it. NULL stays NULL. */
+static const char *copy_scalar(const reader *r, tp_text value) {
+  tp__bytes json = {0};
+  if (!value.data || tp_value_kind_of(value) == TP_VALUE_TEXT) return copy_text(r, tp_value_text(value));
+  cli_need(cli_buffer_add_json(&json, value, NULL));
+  const char *copy = cli_pool_copy(&r->into->pool, tp__bytes_text(&json));
+  tp__bytes_fini(&json);
+  return copy;
+}
+
+/* Whether a map has more than a model's name. */
+static bool shapes(const model_fields *given) {
+  return given->base_url.data || given->key_env.data || given->body.data || given->headers.data ||
+         given->temperature.data || given->max_tokens.data || given->reasoning.data || given->think_tags.data ||
+         given->think_first.data || given->cumulative_deltas.data;
+}
+
 static int take_model(const reader *r, cli_model_names *models, const model_fields *given) {
   tp_text model = given->model;
-  if (!model.data && (given->base_url.data || given->key_env.data || given->body.data || given->headers.data))
-    return refuse(r, "base_url, key_env, body and headers belong to a model");
+  if (!model.data && shapes(given))
+    return refuse(r, "base_url, key_env, body, headers and their like belong to a model");
   if (!model.data) return CLI_OK;
   if (models->count == CLI_MODELS_MAX) return refuse(r, "an agent has at most %d models", CLI_MODELS_MAX);
   cli_model_name *name = cli_model_names_add(models);
@@ -230,18 +279,20 @@ static int take_model(const reader *r, cli_model_names *models, const model_fiel
                            .base_url = copy_text(r, given->base_url),
                            .key_env = copy_text(r, given->key_env),
                            .body = copy_value(r, given->body),
-                           .header_map = copy_value(r, given->headers)};
+                           .header_map = copy_value(r, given->headers),
+                           .temperature = copy_scalar(r, given->temperature),
+                           .max_tokens = copy_scalar(r, given->max_tokens),
+                           .reasoning = copy_scalar(r, given->reasoning),
+                           .think_tags = tp_value_bool(given->think_tags, false),
+                           .think_first = tp_value_bool(given->think_first, false),
+                           .cumulative_deltas = tp_value_bool(given->cumulative_deltas, false)};
   const char *wrong = cli_model_name_check(name);
   return wrong ? refuse(r, "model \"%.64s\" %s this", name->model, wrong) : CLI_OK;
 }
 
 static int read_fallback(const reader *r, cli_model_names *models, tp_text map) {
   model_fields given = {.model = {NULL, 0}};
-  const field fields[] = {{"model", TP_VALUE_TEXT, true, &given.model},
-                          {"base_url", TP_VALUE_TEXT, false, &given.base_url},
-                          {"key_env", TP_VALUE_TEXT, false, &given.key_env},
-                          {"body", TP_VALUE_MAP, false, &given.body},
-                          {"headers", TP_VALUE_MAP, false, &given.headers}};
+  const field fields[] = {{"model", TP_VALUE_TEXT, true, &given.model}, FIELDS_OF_MODEL(given)};
   int status = read_map(r, "a fallback", map, fields, sizeof fields / sizeof fields[0]);
   return status == CLI_OK ? take_model(r, models, &given) : status;
 }
@@ -253,10 +304,7 @@ static int read_agent(reader *r, size_t number, tp_text map) {
   const field fields[] = {{"id", TP_VALUE_TEXT, true, &id},
                           {"system", TP_VALUE_TEXT, false, &system},
                           {"model", TP_VALUE_TEXT, false, &given.model},
-                          {"base_url", TP_VALUE_TEXT, false, &given.base_url},
-                          {"key_env", TP_VALUE_TEXT, false, &given.key_env},
-                          {"body", TP_VALUE_MAP, false, &given.body},
-                          {"headers", TP_VALUE_MAP, false, &given.headers},
+                          FIELDS_OF_MODEL(given),
                           {"fallbacks", TP_VALUE_ARRAY, false, &fallbacks}};
   snprintf(r->where, sizeof r->where, "agent %zu: ", number);
   int status = read_map(r, "an agent", map, fields, sizeof fields / sizeof fields[0]);

@@ -40,9 +40,13 @@ static const struct kind *kind_of(const cli_model_name *name, const char **ret_r
   return NULL;
 }
 
+static bool has_quirk(const cli_model_name *name) {
+  return name->think_tags || name->think_first || name->cumulative_deltas;
+}
+
 static bool is_shaped(const cli_model_name *name) {
   return name->temperature || name->max_tokens || name->reasoning || name->settings[0] || name->headers[0] ||
-         name->body.size > 0 || name->header_map.size > 0;
+         name->body.size > 0 || name->header_map.size > 0 || has_quirk(name);
 }
 
 static const char *shaping_option(const cli_model_name *name) {
@@ -50,6 +54,8 @@ static const char *shaping_option(const cli_model_name *name) {
   if (name->temperature) return "--temperature";
   if (name->max_tokens) return "--max-tokens";
   if (name->reasoning) return "--reasoning";
+  if (has_quirk(name))
+    return name->think_tags ? "--think-tags" : name->think_first ? "--think-first" : "--cumulative-deltas";
   return name->settings[0] ? "--set" : name->headers[0] ? "--header" : NULL;
 }
 
@@ -92,7 +98,8 @@ static int check_embedder(const cli_arguments *arguments) {
   if (!arguments->dimensions)
     return refuse_for_memory("--embedder", "needs --dimensions N: how many numbers its vectors have");
   bool limited = name->requests_per_minute || name->tokens_per_minute;
-  return limited ? refuse_for_memory("--embedder", "has no limits per minute") : CLI_OK;
+  if (limited) return refuse_for_memory("--embedder", "has no limits per minute");
+  return has_quirk(name) ? refuse_for_memory(shaping_option(name), "is for models that answer") : CLI_OK;
 }
 
 static int check_facts(const cli_arguments *arguments) {
@@ -150,6 +157,9 @@ static tp_openai_options options_of(const cli_model_name *named, const char *nam
                              .key_env = named->key_env,
                              .requests_per_minute = named->requests_per_minute,
                              .tokens_per_minute = named->tokens_per_minute,
+                             .quirks = (named->think_tags ? TP_OPENAI_QUIRK_THINK_TAGS : 0u) |
+                                       (named->think_first ? TP_OPENAI_QUIRK_THINK_FIRST : 0u) |
+                                       (named->cumulative_deltas ? TP_OPENAI_QUIRK_CUMULATIVE : 0u),
                              .api = api};
 }
 

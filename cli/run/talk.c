@@ -30,6 +30,10 @@ int cli_talk_check(const cli_arguments *arguments, const char *command, bool nee
     cli_error("--%s must have 1 to 128 bytes of UTF-8 without white space", ids[i].option);
     status = CLI_USAGE;
   }
+  if (status == CLI_OK && arguments->system && arguments->models.count == 0) {
+    cli_error("--system is for the models of the command line: give --model, or write system into the agents");
+    status = CLI_USAGE;
+  }
   if (status == CLI_OK && arguments->history_tokens && !arguments->compact) {
     cli_error("--history-tokens needs --compact: what is to become of a history that is longer?");
     status = CLI_USAGE;
@@ -113,7 +117,7 @@ int cli_talk_open(cli_talk *talk, const cli_arguments *arguments, cli_models *mo
   talk->without_hooks.redacts = arguments->hooks;
   if (status == CLI_OK) status = cli_host_open(&talk->without_hooks, talk->memory_path, store, &talk->runtime);
   if (status == CLI_OK) status = cli_follower_new(talk->runtime, arguments, &talk->follower);
-  if (status == CLI_OK && models->count > 0) return cli_talk_add_agent(talk, CLI_OWN_AGENT, NULL, models);
+  if (status == CLI_OK && models->count > 0) return cli_talk_add_agent(talk, CLI_OWN_AGENT, arguments->system, models);
   cli_models_free(models);
   return status;
 }

@@ -49,6 +49,17 @@ typedef enum tp_openai_input {
   TP_OPENAI_INPUT_FORCE_32 = 0x7fffffff
 } tp_openai_input;
 
+/** What a server does in its own way and its answers do not show for certain: bits. docs/models.md describes each. */
+typedef enum tp_openai_quirk {
+  /** Thinking stands in the text, between tags (<think>…</think> and their like): it is separated from what is said. */
+  TP_OPENAI_QUIRK_THINK_TAGS = 1,
+  /** The same, and the opening tag of the first block does not come: the answer begins with thinking. */
+  TP_OPENAI_QUIRK_THINK_FIRST = 2,
+  /** Each piece of a stream has all of the text so far. */
+  TP_OPENAI_QUIRK_CUMULATIVE = 4,
+  TP_OPENAI_QUIRK_FORCE_32 = 0x7fffffff
+} tp_openai_quirk;
+
 /** What a million tokens cost, in millionths of the host's currency. It is passed by pointer. */
 typedef struct tp_openai_price {
   size_t struct_size;
@@ -118,6 +129,8 @@ typedef struct tp_openai_options {
   /** The same for tokens: a request counts as a quarter of its bytes until the endpoint reports its input and
    *  output tokens; 0: no limit. */
   uint32_t tokens_per_minute;
+  /** TP_OPENAI_QUIRK_*; 0: none. An embedder takes none. */
+  uint64_t quirks;
 } tp_openai_options;
 
 /** Makes a model for tp_session_options.model or tp_agent_config.model; its name is options->model. No connection is

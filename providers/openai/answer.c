@@ -7,12 +7,20 @@
 #include "runtime/base/check.h"
 
 /* A spot that pieces come to is one of the newest; older ones are not searched. */
-enum { SPANS_SEARCHED = 64, REPEATED_SIZE_MIN = 16 };
+enum { SPANS_SEARCHED = 64, REPEATED_SIZE_MIN = 16, GROWING_PIECES_MIN = 4, TAGGED_MAX = 64 };
+
+static void take_decided(void *ctx, tp_text piece, bool thinking);
+
+static bool reads_tags(const tp__openai_answer *answer) {
+  return answer->quirks & (TP_OPENAI_QUIRK_THINK_TAGS | TP_OPENAI_QUIRK_THINK_FIRST);
+}
 
 void tp__openai_answer_init(tp__openai_answer *answer) {
   assert(answer->bytes_max > 0 && answer->calls.count == 0);
   answer->usage = (tp__openai_usage){-1, -1, -1, -1};
   answer->bytes_left = answer->bytes_max;
+  answer->think = (tp__openai_think){
+      .out = take_decided, .ctx = answer, .begins_inside = answer->quirks & TP_OPENAI_QUIRK_THINK_FIRST};
 }
 
 static void free_response(tp__openai_answer *answer) {
@@ -36,6 +44,8 @@ void tp__openai_answer_fini(tp__openai_answer *answer) {
   tp__heap_free(answer->blocks, answer->block_capacity * sizeof *answer->blocks);
   tp__heap_free(answer->spans, answer->span_capacity * sizeof *answer->spans);
   tp__bytes_fini(&answer->text);
+  tp__bytes_fini(&answer->said);
+  tp__openai_think_fini(&answer->think);
   tp__bytes_fini(&answer->stop);
   tp__bytes_fini(&answer->word);
   *answer = (tp__openai_answer){.bytes_max = 0};
@@ -103,7 +113,8 @@ static tp__openai_span *begin_span(tp__openai_answer *answer, tp__openai_spot sp
   }
   answer->spans = grown;
   tp__openai_span *span = &answer->spans[answer->span_count++];
-  *span = (tp__openai_span){.spot = spot, .begin = answer->text.size, .end = answer->text.size};
+  *span = (tp__openai_span){
+      .spot = spot, .begin = answer->text.size, .end = answer->text.size, .newest = answer->text.size};
   return span;
 }
 
@@ -124,7 +135,33 @@ static void emit_of(tp__openai_answer *answer, const tp__bytes *text, size_t bef
                           tp_status_text(status));
 }
 
-static void emit(tp__openai_answer *answer, size_t before) { emit_of(answer, &answer->text, before, false); }
+static void emit(tp__openai_answer *answer, size_t before) {
+  if (!reads_tags(answer)) {
+    emit_of(answer, &answer->text, before, false);
+    return;
+  }
+  if (answer->text.size == before) return;
+  tp__openai_think_feed(&answer->think, (tp_text){answer->text.data + before, answer->text.size - before});
+  if (answer->think.failed) no_memory(answer);
+}
+
+/* A piece of the text that is told from the tags around it. It was counted with the text. */
+static void take_decided(void *ctx, tp_text piece, bool thinking) {
+  tp__openai_answer *answer = ctx;
+  size_t before = answer->said.size;
+  bool had_marks = answer->has_marks;
+  uint32_t block = answer->think.blocks < TAGGED_MAX ? answer->think.blocks : TAGGED_MAX;
+  if (answer->failure.code != TP_OK) return;
+  answer->bytes_left += piece.size;
+  answer->has_marks = false;
+  if (thinking) tp__openai_answer_block_text(answer, tp__openai_answer_block(answer, block, "think"), piece);
+  else if (append(answer, &answer->said, NULL, piece)) emit_of(answer, &answer->said, before, false);
+  answer->has_marks = had_marks;
+}
+
+tp_text tp__openai_answer_said(const tp__openai_answer *answer) {
+  return tp__bytes_text(reads_tags(answer) ? &answer->said : &answer->text);
+}
 
 /* Appends a piece to the span that is the last one. */
 static void add(tp__openai_answer *answer, tp__openai_span *span, tp_text piece) {
@@ -142,10 +179,33 @@ static tp__openai_span *span_at_end(tp__openai_answer *answer, tp__openai_spot s
   return span && is_last(answer, span) ? span : begin_span(answer, spot);
 }
 
+/* What a piece adds to a text of which each piece has all so far. @param tail  of the text. */
+static tp_text addition_of(const tp__openai_answer *answer, tp_text so_far, tp__openai_tail *tail, tp_text piece) {
+  if (!(answer->quirks & TP_OPENAI_QUIRK_CUMULATIVE)) return piece;
+  if (tp__openai_is_beginning(piece, so_far)) return (tp_text){NULL, 0};
+  if (!tp__openai_is_beginning(so_far, piece)) return piece;
+  tail->size = 0; /* the piece has it again */
+  return (tp_text){piece.data + so_far.size, piece.size - so_far.size};
+}
+
+/* Whether all pieces of a span, from the first, have had the pieces before them in them. */
+static void note_growth(tp__openai_answer *answer, tp__openai_span *span, tp_text piece) {
+  assert(span->newest <= span->end);
+  if (span->is_flat || answer->grows) return;
+  tp_text newest = {answer->text.data + span->newest, span->end - span->newest};
+  if (span->pieces > 0 && (newest.size == 0 || newest.size >= piece.size || !tp__openai_is_beginning(newest, piece)))
+    span->is_flat = true;
+  answer->grows = !span->is_flat && span->pieces + 1 >= GROWING_PIECES_MIN && piece.size >= REPEATED_SIZE_MIN;
+  span->newest = span->end;
+}
+
 void tp__openai_answer_text(tp__openai_answer *answer, tp__openai_spot spot, tp_text piece) {
   if (piece.size == 0 || answer->failure.code != TP_OK) return;
   tp__openai_span *span = span_at_end(answer, spot);
   if (!span) return;
+  piece = addition_of(answer, text_of(answer, span), &answer->tail, piece);
+  if (piece.size == 0) return;
+  if (!(answer->quirks & TP_OPENAI_QUIRK_CUMULATIVE)) note_growth(answer, span, piece);
   size_t left = span->given - span->repeated, count = piece.size < left ? piece.size : left;
   if (left > 0 && memcmp(answer->text.data + span->begin + span->repeated, piece.data, count) == 0) {
     span->repeated += count;
@@ -218,6 +278,8 @@ static void end_tail(tp__openai_answer *answer) {
 
 void tp__openai_answer_end(tp__openai_answer *answer) {
   end_tail(answer);
+  if (reads_tags(answer)) tp__openai_think_end(&answer->think);
+  if (answer->think.failed) no_memory(answer);
   for (size_t i = 0; i < answer->block_count; i++) {
     tp__openai_join_end(&answer->blocks[i].text, &answer->blocks[i].tail);
     if (answer->blocks[i].text.failed) no_memory(answer);
@@ -331,6 +393,7 @@ static bool is_shown(const tp__openai_answer *answer, const tp__openai_block *bl
 
 void tp__openai_answer_block_text(tp__openai_answer *answer, tp__openai_block *block, tp_text piece) {
   size_t before = block ? block->text.size : 0;
+  if (block) piece = addition_of(answer, tp__bytes_text(&block->text), &block->tail, piece);
   if (!block || !append(answer, &block->text, &block->tail, piece)) return;
   if (is_shown(answer, block)) emit_of(answer, &block->text, before, true);
 }
@@ -437,7 +500,7 @@ tp_status tp__openai_answer_response(tp__openai_answer *answer, tp_model_respons
   if (status != TP_OK)
     return tp__openai_fail(&answer->failure, status, false, "the model's answer: %s", tp_status_text(status));
   *ret_response = (tp_model_response){.struct_size = sizeof *ret_response,
-                                      .text = tp__bytes_text(&answer->text),
+                                      .text = tp__openai_answer_said(answer),
                                       .calls = answer->list,
                                       .call_count = answer->calls.count,
                                       .stop_reason = tp__bytes_text(&answer->stop),

@@ -10,6 +10,7 @@
 
 #include "providers/openai/calls.h"
 #include "providers/openai/failure.h"
+#include "providers/openai/think.h"
 #include "turnphase/model.h"
 
 /** Token counts as endpoints give them; below 0: not given. */
@@ -30,6 +31,8 @@ typedef struct tp__openai_span {
   size_t begin, end;
   uint64_t pieces;
   size_t given, repeated; /* bytes that the start of its block had, and how many of them pieces have repeated */
+  size_t newest;          /* where the newest piece begins */
+  bool is_flat;           /* a piece has not begun with all of the piece before */
 } tp__openai_span;
 
 /** A block of the answer that is neither text nor a call, such as thinking: kept as it came, for the provider that gave
@@ -51,11 +54,15 @@ typedef struct tp__openai_answer {
    *  ends here. */
   tp_status (*on_text)(void *ctx, tp_text piece, bool thinking);
   void *ctx;
-  const char *secret; /* cut out of failures; may be NULL */
-  size_t bytes_left;  /* of bytes_max */
-  bool has_marks;     /* in the event that is read: see tp__openai_join() */
-  tp__bytes text;
+  const char *secret;   /* cut out of failures; may be NULL */
+  uint64_t quirks;      /* TP_OPENAI_QUIRK_* */
+  size_t bytes_left;    /* of bytes_max */
+  bool has_marks;       /* in the event that is read: see tp__openai_join() */
+  tp__bytes text;       /* as it came; with tags of thinking, where there are some */
   tp__openai_tail tail; /* of text */
+  tp__bytes said;       /* of text what is no thinking, where tags are read */
+  tp__openai_think think;
+  bool grows; /* pieces of a text have the pieces before them in them: see TP_OPENAI_QUIRK_CUMULATIVE */
   tp__openai_span *spans;
   size_t span_count, span_capacity;
   tp__bytes stop; /* as tp_model_response.stop_reason has it */
@@ -76,7 +83,7 @@ typedef struct tp__openai_answer {
   tp_writer *arguments;
 } tp__openai_answer;
 
-/** @param answer  zero-filled but for bytes_max, on_text, ctx and secret. */
+/** @param answer  zero-filled but for bytes_max, on_text, ctx, secret and quirks. */
 void tp__openai_answer_init(tp__openai_answer *answer);
 void tp__openai_answer_fini(tp__openai_answer *answer);
 
@@ -87,7 +94,16 @@ void tp__openai_answer_end(tp__openai_answer *answer);
 /** Whether text, a call or a block has come. */
 bool tp__openai_answer_has_content(const tp__openai_answer *answer);
 
-/** A piece of text. */
+/** The text of the answer, without thinking. */
+tp_text tp__openai_answer_said(const tp__openai_answer *answer);
+
+/** A piece of text. With TP_OPENAI_QUIRK_CUMULATIVE, here and in tp__openai_answer_block_text():
+ *
+ *    the piece                                   what is taken
+ *    begins with all of the text so far          what follows it
+ *    is a beginning of the text so far, or all   nothing
+ *    anything else                               all of it
+ */
 void tp__openai_answer_text(tp__openai_answer *answer, tp__openai_spot spot, tp_text piece);
 /** Text that the start of a block has: the first pieces after it may repeat it. */
 void tp__openai_answer_text_given(tp__openai_answer *answer, tp__openai_spot spot, tp_text text);

@@ -106,6 +106,17 @@ static void fail_as_stream(call *c, CURLM *multi) {
   fail(c, multi);
 }
 
+/* No rule tells such a stream from one that repeats itself on purpose: a person decides. */
+static void note_growth(call *c) {
+  char text[256];
+  snprintf(
+      text, sizeof text,
+      "each piece of the answer begins with the piece before it: if %.100s sends all of its text in each piece, set "
+      "its quirk (--cumulative-deltas)",
+      config_of(c)->place);
+  (void)!tp_model_note(c->token, tp_text_of("answer.grows"), tp_text_of(text), NULL); /* a stale token hears nothing */
+}
+
 static void complete(call *c, CURLM *multi, int64_t now_ns) {
   tp_model_response response;
   pass_on_text(c);
@@ -127,6 +138,7 @@ static void complete(call *c, CURLM *multi, int64_t now_ns) {
   response.cost_micros = tp__openai_cost(config_of(c), tp_text_of(c->model), &c->stream.answer.usage);
   if (response.input_tokens + response.output_tokens > 0)
     tp__openai_rate_give(&c->core->tokens, c->tokens - (double)response.input_tokens - (double)response.output_tokens);
+  if (c->stream.answer.grows) note_growth(c);
   c->state = c->easy ? TP__OPENAI_ANSWERED : TP__OPENAI_OVER;
   c->answered_ns = now_ns;
   (void)tp_model_complete(c->token, &response, NULL);
@@ -169,7 +181,8 @@ static bool begin_reading(call *c) {
                                   .bytes_max = config->response_bytes_max,
                                   .on_text = config->no_stream ? NULL : on_text,
                                   .ctx = c,
-                                  .secret = config->key};
+                                  .secret = config->key,
+                                  .quirks = config->quirks};
   c->reads = true;
   if (tp__openai_stream_init(&c->stream) != TP_OK)
     (void)tp__openai_fail(&c->failure, TP_ERR_NO_MEMORY, false, "no memory for the model's answer");

@@ -327,6 +327,13 @@ static tp_status take_inputs(tp__openai_config *config, uint32_t inputs, tp_faul
   return TP_OK;
 }
 
+static tp_status take_quirks(tp__openai_config *config, uint64_t quirks, tp_fault *fault) {
+  const uint64_t known = TP_OPENAI_QUIRK_THINK_TAGS | TP_OPENAI_QUIRK_THINK_FIRST | TP_OPENAI_QUIRK_CUMULATIVE;
+  if (quirks & ~known) return usage(fault, "quirks", "it has a bit that is no TP_OPENAI_QUIRK_*");
+  config->quirks = quirks;
+  return TP_OK;
+}
+
 static tp_status take_limits(tp__openai_config *config, const tp_openai_options *options, tp_fault *fault) {
   config->connect_ms = or_default(options->connect_ms, CONNECT_MS);
   config->first_byte_ms = or_default(options->first_byte_ms, FIRST_BYTE_MS);
@@ -381,6 +388,7 @@ tp_status tp__openai_config_init(tp__openai_config *config, const tp_openai_opti
   if (status == TP_OK) status = take_prices(config, &options, fault);
   if (status == TP_OK) status = check_ca_file(options.ca_file, fault);
   if (status == TP_OK) status = take_inputs(config, options.inputs, fault);
+  if (status == TP_OK) status = take_quirks(config, options.quirks, fault);
   if (status == TP_OK) status = open_directory(config, options.files_directory, fault);
   if (status == TP_OK && !(copy_string(&config->model, options.model) && copy_string(&config->proxy, options.proxy) &&
                            copy_string(&config->ca_file, options.ca_file)))

@@ -18,7 +18,7 @@ static const char extra_kind[] = "extra of a call", message_kind[] = "extra of t
 static const char details_kind[] = "reasoning_details", secret_kind[] = "encrypted reasoning_details";
 
 bool tp__openai_is_thinking(tp_text kind) {
-  return tp__is_one_of(kind, "reasoning_content, reasoning, thinking, reasoning_details");
+  return tp__is_one_of(kind, "reasoning_content, reasoning, thinking, reasoning_details, think");
 }
 
 /* ---- taking ---- */

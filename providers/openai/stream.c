@@ -38,7 +38,7 @@ static void conclude(tp__openai_stream *stream) {
     (void)tp__openai_fail(failure_of(stream), TP_ERR_MODEL, true,
                           "the endpoint broke the answer off: it ended with '%.60s'; try again",
                           tp__bytes_string(&answer->word));
-  else if (finish == TP_FINISH_TOOL_CALLS && answer->calls.count == 0 && answer->text.size == 0)
+  else if (finish == TP_FINISH_TOOL_CALLS && answer->calls.count == 0 && tp__openai_answer_said(answer).size == 0)
     (void)tp__openai_fail(failure_of(stream), TP_ERR_MODEL, true,
                           "the answer ended with '%.60s' and has no call in it; try again",
                           tp__bytes_string(&answer->word));
@@ -153,8 +153,11 @@ static bool on_event(void *ctx, tp_text name, tp_text data) {
 /* ---- the bytes ---- */
 
 tp_status tp__openai_stream_init(tp__openai_stream *stream) {
-  stream->answer = (tp__openai_answer){
-      .bytes_max = stream->bytes_max, .on_text = stream->on_text, .ctx = stream->ctx, .secret = stream->secret};
+  stream->answer = (tp__openai_answer){.bytes_max = stream->bytes_max,
+                                       .on_text = stream->on_text,
+                                       .ctx = stream->ctx,
+                                       .secret = stream->secret,
+                                       .quirks = stream->quirks};
   stream->sse = (tp__openai_sse){.on_event = on_event, .ctx = stream, .event_bytes_max = stream->bytes_max};
   tp__openai_answer_init(&stream->answer);
   return tp_writer_new(tp__heap, &stream->writer);

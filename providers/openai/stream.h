@@ -14,13 +14,14 @@
 #include "providers/openai/form.h"
 #include "providers/openai/sse.h"
 
-/** What is read and how; zero-filled but for the fields up to secret. */
+/** What is read and how; zero-filled but for the fields up to quirks. */
 typedef struct tp__openai_stream {
   const tp__openai_form *form;
   size_t bytes_max;                                              /* of the answer, and of one event */
   tp_status (*on_text)(void *ctx, tp_text piece, bool thinking); /* NULL: none is wanted */
   void *ctx;
   const char *secret;
+  uint64_t quirks; /* TP_OPENAI_QUIRK_* */
   tp__openai_answer answer;
   tp__openai_sse sse;
   tp__bytes repaired;

@@ -98,12 +98,107 @@ TEST(a_query_and_a_header_are_sent_and_agents_shape_requests_too) {
   endpoint_close(e);
 }
 
+static const endpoint_reply down = {.status = 429, .headers = "Retry-After: 3600\r\n", .body = "{}"};
+#define SAYS(text) DELTA("{\"content\":\"" text "\"}")
+
+/* Options that say how an answer is read, on the command line and in agents. */
+TEST(quirks_of_a_server_are_named_by_option_and_in_agents) {
+  static const struct {
+    const char *option, *key, *body, *text, *thinking;
+  } rows[] = {
+      {"--think-tags", "think_tags", SAYS("<think>hm</thi") SAYS("nk>Yes.") FINISH("stop") DONE, "Yes.", "hm"},
+      {"--think-first", "think_first", SAYS("hm</thi") SAYS("nk>Yes.") FINISH("stop") DONE, "Yes.", "hm"},
+      {"--cumulative-deltas", "cumulative_deltas", SAYS("Ye") SAYS("Yes.") FINISH("stop") DONE, "Yes.", NULL},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    const endpoint_reply reply = {.body = rows[i].body};
+    for (int form = 0; form < 3; form++) { /* as an option; of an agent; of its fallback */
+      endpoint *e = endpoint_open(form == 2 ? &down : &reply, 1), *other = endpoint_open(&reply, 1);
+      char talk[700], fallback[200];
+      snprintf(fallback, sizeof fallback, "\n    fallbacks: [{model: openai:m, base_url: %s, %s: true}]", other->url,
+               rows[i].key);
+      snprintf(talk, sizeof talk,
+               "agents:\n  - id: a\n    model: openai:m\n    base_url: %s\n    %s: %s%s\nsessions:\n"
+               "  - {id: s, agent: a, turns: [{user: hi}]}\n",
+               e->url, rows[i].key, form == 1 ? "true" : "false", form == 2 ? fallback : "");
+      command c = {.arguments = {"run", "--no-memory", "--json"}, .input = TALK};
+      const char *of_command[] = {"--model", "openai:m", "--base-url", e->url, rows[i].option};
+      if (form == 0) memcpy(c.arguments + 3, of_command, sizeof of_command);
+      else c.arguments[3] = scratch_string("quirk.yaml", talk);
+      char wanted[200];
+      assert_status(&c, 0);
+      snprintf(wanted, sizeof wanted, "\"outcome\":\"completed\",\"code\":\"TP_OK\",\"text\":\"%s\"", rows[i].text);
+      assert_holds(&c.out, wanted);
+      snprintf(wanted, sizeof wanted, "\"text\":\"%s\"", rows[i].thinking ? rows[i].thinking : rows[i].text);
+      assert_holds(&c.out, wanted);
+      if (rows[i].thinking) assert_holds(&c.out, "\"event\":\"thinking\"");
+      command_free(&c);
+      endpoint_close(e);
+      endpoint_close(other);
+    }
+  }
+}
+
+TEST(an_agent_has_the_parameters_that_options_have) {
+  static const endpoint_reply reply = {.body = CHAT_HELLO};
+  char talk[700];
+  endpoint *e = endpoint_open(&reply, 1);
+  snprintf(talk, sizeof talk,
+           "agents:\n  - id: a\n    model: openai:m\n    base_url: %s\n    system: Be brief.\n    temperature: 0.5\n"
+           "    max_tokens: 9\n    reasoning: low\nsessions:\n  - {id: s, agent: a, turns: [{user: hi}]}\n",
+           e->url);
+  command c = {.arguments = {"run", "--no-memory", scratch_string("shaped.yaml", talk)}};
+  assert_status(&c, 0);
+  assert_non_null(strstr(endpoint_body(e, 0), "\"temperature\":0.5,\"max_tokens\":9,\"reasoning_effort\":\"low\""));
+  assert_non_null(strstr(endpoint_body(e, 0), "{\"role\":\"system\",\"content\":\"Be brief.\"}"));
+  command_free(&c);
+  endpoint_close(e);
+}
+
+TEST(a_system_text_is_an_option_of_run_and_chat) {
+  static const endpoint_reply reply = {.body = CHAT_HELLO};
+  for (int chat = 0; chat < 2; chat++) {
+    endpoint *e = endpoint_open(&reply, 1);
+    command c = {.arguments = {chat ? "chat" : "run", "--model", "openai:m", "--base-url", e->url, "--no-memory",
+                               "--system", "Be brief."},
+                 .input = chat ? "Hi\n" : TALK};
+    assert_status(&c, 0);
+    assert_non_null(strstr(endpoint_body(e, 0), "{\"role\":\"system\",\"content\":\"Be brief.\"}"));
+    command_free(&c);
+    endpoint_close(e);
+  }
+  static const char talk[] =
+      "agents: [{id: a, model: 'script:x.yaml'}]\n"
+      "sessions: [{id: s, agent: a, turns: [{user: hi}]}]\n";
+  command none = {.arguments = {"run", "--no-memory", "--system", "Be brief.", scratch_string("of_agents.yaml", talk)}};
+  assert_status(&none, 2);
+  assert_holds(&none.err, "--system is for the models of the command line");
+  command_free(&none);
+}
+
+/* A server that repeats its text is named, with what to do. */
+TEST(a_stream_that_repeats_its_text_is_named) {
+  static const endpoint_reply reply = {.body = SAYS("H") SAYS("Hell") SAYS("Hello, w") SAYS("Hello, world, and more")
+                                           FINISH("stop") DONE};
+  endpoint *e = endpoint_open(&reply, 1);
+  command c = {.arguments = {"run", "--model", "openai:m", "--base-url", e->url, "--no-memory", "--json"},
+               .input = TALK};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "answer.grows");
+  assert_holds(&c.out, "--cumulative-deltas");
+  command_free(&c);
+  endpoint_close(e);
+}
+
 TEST(options_that_shape_no_request_are_refused) {
   static const struct {
     const char *options[4], *says;
     int status;
   } rows[] = {{{"--script", "x.yaml", "--set", "a=1"}, "--set belongs to models behind an endpoint", 2},
               {{"--script", "x.yaml", "--temperature", "1"}, "--temperature belongs to models behind an endpoint", 2},
+              {{"--script", "x.yaml", "--think-tags"}, "--think-tags belongs to models behind an endpoint", 2},
+              {{"--script", "x.yaml", "--think-first"}, "--think-first belongs to models behind an endpoint", 2},
+              {{"--script", "x.yaml", "--cumulative-deltas"}, "--cumulative-deltas belongs to models", 2},
               {{"--model", "openai:m", "--set", "a"}, "--set takes KEY=VALUE, not 'a'", 2},
               {{"--model", "openai:m", "--set", "=a"}, "--set takes KEY=VALUE, not '=a'", 2},
               {{"--model", "openai:m", "--header", "a"}, "--header takes NAME:VALUE, not 'a'", 2},
@@ -112,7 +207,7 @@ TEST(options_that_shape_no_request_are_refused) {
     command c = {.arguments = {"run", "--no-memory", rows[i].options[0], rows[i].options[1], rows[i].options[2],
                                rows[i].options[3], "--base-url", "http://127.0.0.1:1"},
                  .input = TALK};
-    if (strcmp(rows[i].options[0], "--script") == 0) c.arguments[6] = NULL;
+    if (strcmp(rows[i].options[0], "--script") == 0) c.arguments[rows[i].options[3] ? 6 : 5] = NULL;
     assert_status(&c, rows[i].status);
     assert_holds(&c.err, rows[i].says);
     command_free(&c);
@@ -204,6 +299,7 @@ TEST(embedder_that_is_not_whole_is_refused) {
   } rows[] = {{{"--embedder", "openai:e"}, "--embedder needs --dimensions N"},
               {{"--embedder", "anthropic:e", "--dimensions", "2"}, "--embedder is openai:NAME, not 'anthropic:e'"},
               {{"--dimensions", "2"}, "--dimensions is for --embedder"},
+              {{"--embedder", "openai:e", "--think-tags", "--dimensions=2"}, "--think-tags is for models that answer"},
               {{"--dimensions", "5000"}, "from 1 to 4096"}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     command c = {.arguments = {"run", "--model", "openai:m", "--base-url", "http://127.0.0.1:9/v1"}, .input = TALK};
@@ -214,7 +310,6 @@ TEST(embedder_that_is_not_whole_is_refused) {
   }
 }
 
-static const endpoint_reply down = {.status = 429, .headers = "Retry-After: 3600\r\n", .body = "{}"};
 static const endpoint_reply claude = {.body = MESSAGES_HELLO};
 
 /* Each --base-url and --key-env belongs to the --model before it. */
@@ -307,7 +402,11 @@ TEST(an_agent_that_is_none_is_refused) {
   } rows[] = {
       {"{id: a, model: 'other:x'}", "a", 78, "agent 1: model \"other:x\" is openai:NAME, openai-responses:NAME"},
       {"{id: a, model: 'script:x', key_env: K}", "a", 78, "belongs to models behind an endpoint"},
-      {"{id: a, base_url: 'http://h'}", "a", 78, "base_url, key_env, body and headers belong to a model"},
+      {"{id: a, model: 'openai:x', temperature: high}", "a", 78, "temperature must be a number"},
+      {"{id: a, model: 'openai:x', think_tags: 1}", "a", 78, "think_tags must be true or false"},
+      {"{id: a, model: 'openai:x', reasoning: [1]}", "a", 78, "reasoning must be a text or a number"},
+      {"{id: a, think_tags: true}", "a", 78, "and their like belong to a model"},
+      {"{id: a, base_url: 'http://h'}", "a", 78, "body, headers and their like belong to a model"},
       {"{id: a, fallbacks: [{model: 'script:x'}]}", "a", 78, "fallbacks stand in for a model"},
       {"{id: a, model: 'script:x', fallbacks: [{}]}", "a", 78, "a fallback needs the key model"},
       {"{id: a}, {id: a}", "a", 78, "agent 2: there is an agent of this id already"},

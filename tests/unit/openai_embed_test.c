@@ -125,6 +125,7 @@ TEST(wrong_options_are_refused) {
       {{.base_url = "http://h/v1", .model = "m"}, 4097, "dimensions"},
       {{.base_url = "http://h/v1", .model = "m", .api = TP_OPENAI_MESSAGES}, 2, "api"},
       {{.base_url = "http://h/v1", .model = "m", .requests_per_minute = 1}, 2, "per minute"},
+      {{.base_url = "http://h/v1", .model = "m", .quirks = TP_OPENAI_QUIRK_THINK_TAGS}, 2, "quirks"},
       {{.base_url = "h", .model = "m"}, 2, "base_url"},
   };
   for (size_t i = 0; i < COUNT(rows); i++) {
