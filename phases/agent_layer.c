@@ -48,6 +48,7 @@ static void free_last(tp_runtime *runtime) {
   tp__tasks_fini(&layer->tasks, tp__runtime_allocator(runtime));
   tp__breakers_fini(&layer->breakers);
   tp__admission_fini(&layer->admission);
+  tp__budgets_fini(&layer->budgets);
   tp__release(tp__runtime_allocator(runtime), layer, sizeof *layer);
 }
 
@@ -65,6 +66,10 @@ static void count(tp_runtime *runtime, tp_runtime_stats *stats) {
   stats->turns_timed_out = tp__thread_caches_sum(tp__runtime_caches(runtime), TP_TURN_TIMED_OUT);
 }
 
+static tp_status store_opened(tp_runtime *runtime, tp_fault *fault) {
+  return tp__budgets_load(&tp__agent_layer_of(runtime)->budgets, fault);
+}
+
 static const tp__layer_ops above = {.rows = tp__phase_rows,
                                     .row_count = sizeof tp__phase_rows / sizeof *tp__phase_rows,
                                     .aliases = tp__phase_aliases,
@@ -73,6 +78,7 @@ static const tp__layer_ops above = {.rows = tp__phase_rows,
                                     .turn_size = sizeof(tp_turn),
                                     .sets_write = tp__sets_write,
                                     .sets_read = tp__sets_read,
+                                    .store_opened = store_opened,
                                     .close_all = tp__sessions_close_all,
                                     .close_last = tp__agents_unregister_all,
                                     .count = count,
@@ -80,7 +86,7 @@ static const tp__layer_ops above = {.rows = tp__phase_rows,
                                     .free_layer = free_layer,
                                     .free_last = free_last};
 
-static tp__agent_layer *new_layer(tp_runtime *runtime) {
+static tp__agent_layer *new_layer(tp_runtime *runtime, const tp__allowance *of_tenant, const tp__allowance *of_all) {
   tp__agent_layer *layer = tp__alloc_zero(tp__runtime_allocator(runtime), sizeof *layer);
   if (!layer) return NULL;
   layer->runtime = runtime;
@@ -103,8 +109,11 @@ static tp__agent_layer *new_layer(tp_runtime *runtime) {
   const tp_runtime_options *options = tp__runtime_options(runtime);
   if (made == count && tp__breakers_init(&layer->breakers, tp__runtime_allocator(runtime), options->breaker_failures,
                                          options->breaker_open_ms) == TP_OK) {
-    if (tp__admission_init(&layer->admission, runtime, options->turns_running_max, options->turns_waiting_max) == TP_OK)
-      return layer;
+    if (tp__admission_init(&layer->admission, runtime, options->turns_running_max, options->turns_waiting_max) ==
+        TP_OK) {
+      if (tp__budgets_init(&layer->budgets, runtime, of_tenant, of_all) == TP_OK) return layer;
+      tp__admission_fini(&layer->admission);
+    }
     tp__breakers_fini(&layer->breakers);
   }
   while (made > 0) tp__mutex_fini(locks[--made].mutex);
@@ -116,13 +125,17 @@ tp_status tp_runtime_new(const tp_runtime_options *options, tp_runtime **ret_run
   tp_runtime *runtime;
   TP__TRY(tp__runtime_new(options, &above, &runtime, fault));
   const tp_runtime_options *read = tp__runtime_options(runtime);
+  tp__allowance of_tenant, of_all;
   tp_status status =
       tp__people_check("tp_runtime_options", read->ask, read->ask_ctx, read->permission, read->permission_ctx, fault);
+  if (status == TP_OK)
+    status = tp__allowance_read(read->tenant_day_budget, "tp_runtime_options.tenant_day_budget", &of_tenant, fault);
+  if (status == TP_OK) status = tp__allowance_read(read->day_budget, "tp_runtime_options.day_budget", &of_all, fault);
   if (status != TP_OK) {
     tp__runtime_free_unstarted(runtime);
     return status;
   }
-  tp__runtime_layer_set(runtime, new_layer(runtime));
+  tp__runtime_layer_set(runtime, new_layer(runtime, &of_tenant, &of_all));
   if (!tp__runtime_layer(runtime)) {
     tp__runtime_free_unstarted(runtime);
     return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the runtime");

@@ -7,6 +7,7 @@
 
 #include "phases/admission.h"
 #include "phases/breaker.h"
+#include "phases/budget.h"
 #include "phases/listeners.h"
 #include "phases/session_table.h"
 #include "phases/task.h"
@@ -34,6 +35,7 @@ typedef struct tp__agent_layer {
   uint64_t listener_number; /* under listeners_mutex: ids are never used twice */
   tp__tasks tasks;
   tp__admission admission; /* of driven turns */
+  tp__budgets budgets;     /* of a day */
 } tp__agent_layer;
 
 /** What this layer counts (tp__thread_caches_count): turns in queues, and ended ones by outcome. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/limits.h"
 
+#include "phases/session.h"
 #include "phases/steps.h"
 #include "runtime/base/hash_table.h"
 
@@ -34,6 +35,19 @@ static bool stop(tp__drive *d, tp_status code, tp_text reason) {
   return false;
 }
 
+static void diagnose(tp__drive *d, const char *key, tp_text text) {
+  tp_contribution note = {.struct_size = sizeof(tp_contribution),
+                          .kind = TP_CONTRIBUTION_DIAGNOSTIC,
+                          .severity = TP_SEVERITY_WARNING,
+                          .key = tp_text_of(key),
+                          .text = text};
+  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_DIAGNOSTIC,
+                                 .visibility = TP_VISIBILITY_USER_VISIBLE,
+                                 .contribution = &note,
+                                 .subscription = "",
+                                 .text = text});
+}
+
 /* ---- tokens and cost ---- */
 
 static bool tokens_left(tp__drive *d) {
@@ -53,12 +67,51 @@ static bool cost_left(tp__drive *d) {
                                (double)d->cost_micros / 1e6, (double)max / 1e6));
 }
 
+/* ---- budgets of the session and of the day ---- */
+
+static tp_text overdraft_text(tp__drive *d, const tp__overdraft *over) {
+  if (over->is_cost)
+    return tp__arena_printf(&d->arena, "%s is used up: a cost of %.6f, of %.6f", over->whose, (double)over->used / 1e6,
+                            (double)over->max / 1e6);
+  return tp__arena_printf(&d->arena, "%s is used up: %lld %s, of %lld", over->whose, (long long)over->used, over->what,
+                          (long long)over->max);
+}
+
+static bool budget_left(tp__drive *d) {
+  tp_session *session = d->session;
+  tp__overdraft over;
+  if (!session->has_budget) return true;
+  if (tp__allowance_left(&session->budget, &session->used, "the session's budget", &over) &&
+      (!session->account || tp__budgets_left(&session->layer->budgets, session->account, &over)))
+    return true;
+  return stop(d, TP_ERR_OVER_BUDGET, overdraft_text(d, &over));
+}
+
+static bool limits_cost(const tp__drive *d) {
+  const tp__budgets *budgets = &d->session->layer->budgets;
+  return d->request.cost_micros_max || d->session->budget.cost_micros_max || budgets->of_tenant.cost_micros_max ||
+         budgets->of_all.cost_micros_max;
+}
+
+void tp__limits_count(tp__drive *d) {
+  tp_session *session = d->session;
+  int64_t in = d->last_input_tokens, out = d->last_output_tokens;
+  const tp__usage used = {
+      .requests = 1, .tokens = in > INT64_MAX - out ? INT64_MAX : in + out, .cost_micros = d->last_cost_micros};
+  if (session->has_budget) tp__usage_add(&session->used, &used);
+  if (session->account) tp__budgets_add(&session->layer->budgets, session->account, &used);
+  if (used.tokens == 0 || used.cost_micros > 0 || d->cost_unknown || !limits_cost(d)) return;
+  d->cost_unknown = true;
+  diagnose(d, "cost.unknown",
+           tp_text_of("a limit of cost has no effect: the model reported tokens and no cost; give it prices"));
+}
+
 bool tp__limits_request(tp__drive *d) {
   uint32_t max = d->request.iterations_max ? d->request.iterations_max : REQUESTS_MAX;
   if (d->iterations >= max)
     return stop(d, TP_ERR_MAX_REQUESTS,
                 tp__arena_printf(&d->arena, "the turn reached its limit of requests to the model: %u", max));
-  return tokens_left(d) && cost_left(d);
+  return tokens_left(d) && cost_left(d) && budget_left(d);
 }
 
 /* ---- repeated calls ---- */
@@ -102,16 +155,7 @@ static void name_repeated(tp__drive *d, const tp_tool_call *call, uint32_t count
                                   size, call->name.data, count);
   if (!text.data) return; /* it is a hint */
   tp__drive_remind(d, "", text, true);
-  tp_contribution note = {.struct_size = sizeof(tp_contribution),
-                          .kind = TP_CONTRIBUTION_DIAGNOSTIC,
-                          .severity = TP_SEVERITY_WARNING,
-                          .key = tp_text_of("call.repeated"),
-                          .text = text};
-  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_DIAGNOSTIC,
-                                 .visibility = TP_VISIBILITY_USER_VISIBLE,
-                                 .contribution = &note,
-                                 .subscription = "",
-                                 .text = text});
+  diagnose(d, "call.repeated", text);
 }
 
 static bool repeats_left(tp__drive *d) {
@@ -134,7 +178,7 @@ static bool repeats_left(tp__drive *d) {
 
 bool tp__limits_tools(tp__drive *d) {
   uint32_t max = d->request.tool_calls_max ? d->request.tool_calls_max : TOOL_CALLS_MAX;
-  if (!tokens_left(d) || !cost_left(d)) return false;
+  if (!tokens_left(d) || !cost_left(d) || !budget_left(d)) return false;
   if (d->tool_calls + d->call_count > max)
     return stop(
         d, TP_ERR_MAX_TOOL_CALLS,

@@ -20,4 +20,7 @@ bool tp__limits_request(tp__drive *drive);
 /** Before the calls of a response. @return false: as above; none of them is run. */
 bool tp__limits_tools(tp__drive *drive);
 
+/** A response of the turn was counted: counts it in the budgets of its session and of the day. */
+void tp__limits_count(tp__drive *drive);
+
 #endif

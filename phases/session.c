@@ -34,6 +34,7 @@ static void free_session(tp_session *session) {
   tp__inbox_unref(session->inbox);
   tp__inside_leave(&frame);
   tp__admission_part(&session->layer->admission, session->tenant_queue);
+  tp__budgets_part(&session->layer->budgets, session->account);
   tp__reminders_fini(&session->reminders);
   tp__abilities_fini(&session->abilities);
   tp__abilities_fini(&session->changed);
@@ -239,6 +240,8 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
   TP__TRY(tp__models_check("tp_session_options", options.model, options.fallbacks, options.fallback_count,
                            tp__runtime_registry(runtime), fault));
   TP__TRY(check_inbox(&options, tp__runtime_registry(runtime), fault));
+  tp__allowance budget;
+  TP__TRY(tp__allowance_read(options.budget, "tp_session_options.budget", &budget, fault));
   TP__TRY(tp__runtime_ready(runtime, fault));
   tp_history history;
   tp_shared_history *shared; /* a runtime that was freed has given its own back */
@@ -269,6 +272,12 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
     session->tenant_queue = tp__admission_join(&session->layer->admission, session->tenant);
     if (!session->tenant_queue) status = TP_ERR_NO_MEMORY;
   }
+  session->budget = budget;
+  if (status == TP_OK && session->layer->budgets.any) {
+    session->account = tp__budgets_join(&session->layer->budgets, session->tenant);
+    if (!session->account) status = TP_ERR_NO_MEMORY;
+  }
+  session->has_budget = session->account || tp__allowance_any(&budget);
   if (status == TP_OK && (status = listen_short(session, &options, fault)) != TP_OK) {
     free_session(session);
     return status;

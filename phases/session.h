@@ -8,6 +8,7 @@
 
 #include "phases/abilities.h"
 #include "phases/agent.h"
+#include "phases/budget.h"
 #include "phases/history.h"
 #include "phases/past.h"
 #include "phases/model.h"
@@ -35,8 +36,11 @@ struct tp_session {
   void *compact_ctx;
   uint32_t queued_max;
   tp__tenant *tenant_queue; /* NULL: the runtime does not limit how many turns run */
-  uint64_t number;          /* rises in the order of the lists, which a walk needs */
-  void *data;               /* the host's */
+  tp__account *account;     /* NULL: the runtime counts nothing by day */
+  tp__allowance budget;
+  bool has_budget; /* of its own, or an account */
+  uint64_t number; /* rises in the order of the lists, which a walk needs */
+  void *data;      /* the host's */
   int64_t opened_unix_ms;
   tp_inbox *inbox;         /* referenced; NULL: none */
   tp__listeners listeners; /* has a lock of its own */
@@ -64,6 +68,7 @@ struct tp_session {
   bool started;                 /* history loaded, session.start fired */
   tp_turn_outcome last_outcome; /* of the last turn that ran; NONE: none has */
   tp_status last_code;
+  tp__usage used; /* of its budget */
   tp__past *past; /* referenced */
   tp__reminders reminders;
 };

@@ -2,6 +2,7 @@
  *
  * step_work.c: the steps of a driven turn that are no phase: the history is read, the model is asked, tools are run,
  * the turn is stored. What each leads to stands right behind it. */
+#include "phases/limits.h"
 #include "phases/steps.h"
 #include "phases/tool_run.h"
 
@@ -91,6 +92,7 @@ void tp__drive_count(tp__drive *d, const tp_model_response *response) {
   d->input_tokens = sum(d->input_tokens, d->last_input_tokens);
   d->output_tokens = sum(d->output_tokens, d->last_output_tokens);
   d->cost_micros = sum(d->cost_micros, d->last_cost_micros);
+  tp__limits_count(d);
 }
 
 static void model_succeeded(tp__drive *d, const tp_model_response *response) {

@@ -62,6 +62,21 @@ typedef enum tp_timestamps {
   TP_TIMESTAMPS_FORCE_32 = 0x7fffffff
 } tp_timestamps;
 
+/** What turns may use: of a session, or of a day (UTC), of a tenant or of all. It is looked at where the limits of a
+ *  turn are (tp_turn_request); a turn that finds it used up fails with TP_ERR_OVER_BUDGET. Turns that run at the same
+ *  time may pass it by one request each. Counted are answered requests of driven turns, and summaries of histories, but
+ *  not what tp_call_ask_model() asks. */
+typedef struct tp_budget {
+  size_t struct_size;
+  /** Requests to models; 0: no limit. */
+  int64_t requests_max;
+  /** Input and output together; 0: no limit. */
+  int64_t tokens_max;
+  /** As the models report their cost; 0: no limit. A model that reports none leaves it without effect, which a
+   *  diagnostic cost.unknown of the turn says. */
+  int64_t cost_micros_max;
+} tp_budget;
+
 /** Options of a runtime; zero means default. Everything is copied; the store is taken. */
 typedef struct tp_runtime_options {
   size_t struct_size;
@@ -159,6 +174,11 @@ typedef struct tp_runtime_options {
   tp_redact_fn redact;
   /** TP_ERR_USAGE without redact. */
   void *redact_ctx;
+  /** Of each tenant (tp_session_options.tenant; sessions without one are one together) and of all of them, for each day
+   *  (UTC). The start of the runtime reads from the records of the store what the turns of the day have used before;
+   *  what other processes use with the same store meanwhile is not seen. NULL: none. */
+  const tp_budget *tenant_day_budget;
+  const tp_budget *day_budget;
 } tp_runtime_options;
 
 /** Makes a runtime. Starts no thread and opens nothing: tp_runtime_start() does.
@@ -168,6 +188,24 @@ typedef struct tp_runtime_options {
  *  Threads: any. */
 TP_API tp_status tp_runtime_new(const tp_runtime_options *options, tp_runtime **ret_runtime,
                                 tp_fault *fault) TP_MUST_USE;
+
+/** Gives one tenant another budget of a day, from its next request on.
+ *  @param tenant  NULL or "": sessions without one.
+ *  @param budget  in place of tp_runtime_options.tenant_day_budget; NULL: that one again.
+ *  @return TP_OK; TP_ERR_USAGE where the runtime has no budget of a day, and for a negative number; TP_ERR_VERSION,
+ *          TP_ERR_NO_MEMORY, TP_ERR_FORKED.  Threads: any.  Blocks: no. */
+TP_API tp_status tp_runtime_set_tenant_budget(tp_runtime *runtime, const char *tenant, const tp_budget *budget,
+                                              tp_fault *fault);
+/** What turns have used of a day. The caller sets struct_size; it is filled that far, and struct_size says how far. */
+typedef struct tp_usage {
+  size_t struct_size;
+  int64_t day_unix_ms; /* when the day began, UTC */
+  int64_t requests, tokens, cost_micros;
+} tp_usage;
+/** What the turns of a tenant have used today. A runtime without a budget of a day counts nothing: all is 0.
+ *  @param tenant  "": sessions without one; NULL: all tenants together.
+ *  @return TP_OK; TP_ERR_VERSION without struct_size; TP_ERR_FORKED.  Threads: any.  Blocks: no. */
+TP_API tp_status tp_runtime_usage_get(tp_runtime *runtime, const char *tenant, tp_usage *ret_usage, tp_fault *fault);
 
 /** tp_runtime_options.data. Threads: any. */
 TP_API void *tp_runtime_data(const tp_runtime *runtime);

@@ -387,6 +387,8 @@ typedef struct tp_session_options {
   /** Of this runtime (inbox.h): the work of what names TP_INBOX_OF_SESSION, in turns of this session. Kept as long as
    *  the session and its turns. NULL: none; then its models must not name it (TP_ERR_USAGE). */
   tp_inbox *inbox;
+  /** Of all its turns from now on, whatever the day; NULL: none. */
+  const tp_budget *budget;
 } tp_session_options;
 
 /** Opens a session. The history is loaded, and session.start run, in the first step of its first driven turn. An id is

@@ -600,6 +600,7 @@ static tp_status open_store(tp_runtime *runtime, tp_fault *fault) {
   tp_status status = name_owner(runtime, fault);
   if (status == TP_OK && store->recover)
     status = tp__store_left(&frame, store->recover(tp__store_enter(&frame, runtime), &found, fault));
+  if (status == TP_OK && runtime->layer_ops->store_opened) status = runtime->layer_ops->store_opened(runtime, fault);
   if (status == TP_OK && store->breadcrumbs && runtime->options.durability > TP_DURABILITY_MEMORY)
     take_breadcrumbs(runtime);
   tp__inside_leave(&opens);
@@ -616,7 +617,8 @@ static tp_status open_store(tp_runtime *runtime, tp_fault *fault) {
 
 /* The first start opens the store, without any lock held; any other waits for it. */
 static tp_status open_store_once(tp_runtime *runtime, tp_fault *fault) {
-  if (!runtime->store.open && !runtime->store.recover && !runtime->store.audit) return TP_OK;
+  const tp_store *store = &runtime->store;
+  if (!store->open && !store->recover && !store->audit && !store->turns) return TP_OK;
   if (tp__inside_does(runtime, TP__THREAD_OPENS_STORE)) return must_not_wait(fault, "tp_runtime_start");
   tp__mutex_lock(&runtime->mutex);
   while (runtime->store_opening) tp__cond_wait_until(&runtime->changed, &runtime->mutex, TP__NEVER);

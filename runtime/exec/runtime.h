@@ -47,6 +47,8 @@ typedef struct tp__layer_ops {
   /** Writes a version of the merged sets as one value, and reads it back. */
   void (*sets_write)(const void *sets, tp_writer *writer);
   bool (*sets_read)(tp__arena *arena, tp_text value, const void **ret_sets);
+  /** The store was opened and recovered, and nothing runs yet. With anything but TP_OK the start fails. */
+  tp_status (*store_opened)(struct tp_runtime *runtime, tp_fault *fault);
   /** A drain with this deadline closes what is open above; called without lock, before turns are waited for. */
   void (*close_all)(struct tp_runtime *runtime, int64_t deadline_ns);
   /** A drain, when what is open has ended: closes what that was made of. Blocks. */

@@ -422,3 +422,216 @@ TEST(every_outcome_and_code_has_a_word) {
   for (size_t i = 0; i < COUNT(words); i++)
     assert_string_equal(tp_turn_ending_name(words[i].outcome, words[i].code), words[i].word);
 }
+
+/* ---- budgets ---- */
+
+#define BUDGET(...) \
+  &(tp_budget) { .struct_size = sizeof(tp_budget), __VA_ARGS__ }
+
+static void spend_world(world *w, const tp_budget *of_session, const tp_budget *of_tenant, const tp_budget *of_all,
+                        const reply *replies, const char *tenant) {
+  *w = (world){.named_count = 0};
+  world_open(
+      &w->stage,
+      &(world_options){.runtime = {.tenant_day_budget = of_tenant, .day_budget = of_all},
+                       .replies = replies,
+                       .reply_count = 1,
+                       .session = {.tenant = tenant, .budget = of_session, .on_event = note_event, .event_ctx = w}});
+}
+
+/* @return how many turns of one request complete before one is refused; *ret_reason is its reason. */
+static int turns_until_refused(tp_session *session, int most, char ret_reason[256]) {
+  const tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of("go")};
+  ret_reason[0] = 0;
+  for (int i = 0; i < most; i++) {
+    const tp_turn_result *result = NULL;
+    assert_int_equal(tp_turn_run(session, &request, &result, NULL), TP_OK);
+    bool refused = result->outcome != TP_TURN_COMPLETED;
+    if (refused) {
+      assert_int_equal(result->code, TP_ERR_OVER_BUDGET);
+      assert_int_equal(result->iterations, 0);
+      assert_string_equal(tp_turn_ending_name(result->outcome, result->code), "budget");
+      snprintf(ret_reason, 256, "%.*s", (int)result->reason.size, result->reason.data);
+    }
+    tp_turn_result_free(result);
+    if (refused) return i;
+  }
+  return most;
+}
+
+TEST(each_budget_ends_the_turn_before_its_request) {
+  static const reply costs[] = {{.text = "hi", .input_tokens = 30, .output_tokens = 20, .cost_micros = 250000}};
+  static const struct {
+    tp_budget session, tenant, day;
+    int turns; /* that complete, of 6 */
+    const char *reason;
+  } budgets[] = {
+      {{0}, {0}, {0}, 6, ""},
+      {{.requests_max = 2}, {0}, {0}, 2, "the session's budget is used up: 2 requests, of 2"},
+      {{.tokens_max = 100}, {0}, {0}, 2, "the session's budget is used up: 100 tokens, of 100"},
+      {{.tokens_max = 101}, {0}, {0}, 3, "the session's budget is used up: 150 tokens, of 101"},
+      {{.cost_micros_max = 1000000}, {0}, {0}, 4, "the session's budget is used up: a cost of 1.000000, of 1.000000"},
+      {{0}, {.requests_max = 1}, {0}, 1, "the tenant's budget of the day is used up: 1 requests, of 1"},
+      {{0}, {.tokens_max = 51}, {0}, 2, "the tenant's budget of the day is used up: 100 tokens, of 51"},
+      {{0},
+       {.cost_micros_max = 1},
+       {0},
+       1,
+       "the tenant's budget of the day is used up: a cost of 0.250000, of 0.000001"},
+      {{0}, {0}, {.requests_max = 3}, 3, "the budget of the day is used up: 3 requests, of 3"},
+      {{0}, {0}, {.tokens_max = 150}, 3, "the budget of the day is used up: 150 tokens, of 150"},
+      {{0}, {0}, {.cost_micros_max = 1000001}, 5, "the budget of the day is used up: a cost of 1.250000, of 1.000001"},
+      {{.requests_max = 5}, {.tokens_max = 100}, {.cost_micros_max = 1000000}, 2, "the tenant's budget of the day"},
+      {{.requests_max = 1}, {.tokens_max = 100}, {.cost_micros_max = 1000000}, 1, "the session's budget"},
+  };
+  for (size_t i = 0; i < COUNT(budgets); i++) {
+    tp_budget of[] = {budgets[i].session, budgets[i].tenant, budgets[i].day};
+    for (int k = 0; k < 3; k++) of[k].struct_size = sizeof of[k];
+    char reason[256];
+    world w;
+    spend_world(&w, &of[0], &of[1], &of[2], costs, "acme");
+    assert_int_equal(turns_until_refused(w.session, 6, reason), budgets[i].turns);
+    if (strncmp(reason, budgets[i].reason, strlen(budgets[i].reason)) != 0) fail_msg("%zu: %s", i, reason);
+    assert_int_equal(w.model->asked, budgets[i].turns);
+    world_close(&w.stage);
+  }
+}
+
+TEST(budget_that_is_used_up_by_a_response_leaves_its_calls_unrun) {
+  static const reply costs[] = {USES(30, 20, 0)};
+  world w;
+  spend_world(&w, BUDGET(.tokens_max = 100), NULL, NULL, costs, NULL);
+  const tp_turn_result *result = run_limited(&w, (tp_turn_request){0});
+  assert_int_equal(result->code, TP_ERR_OVER_BUDGET);
+  assert_int_equal(result->iterations, 2);
+  assert_int_equal(result->tool_calls, 1);
+  tp_turn_result_free(result);
+  world_close(&w.stage);
+}
+
+static tp_session *open_session_of(tp_runtime *runtime, const char *id, const char *tenant, const tp_model *model) {
+  const tp_session_options options = {.struct_size = sizeof options, .id = id, .tenant = tenant, .model = model};
+  tp_session *session;
+  assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
+  return session;
+}
+
+static void expect_usage(tp_runtime *runtime, const char *tenant, int64_t requests, int64_t tokens, int64_t cost) {
+  tp_usage usage = {.struct_size = sizeof usage};
+  assert_int_equal(tp_runtime_usage_get(runtime, tenant, &usage, NULL), TP_OK);
+  assert_int_equal(usage.requests, requests);
+  assert_int_equal(usage.tokens, tokens);
+  assert_int_equal(usage.cost_micros, cost);
+  assert_int_equal(usage.day_unix_ms % 86400000, 0);
+}
+
+TEST(tenants_have_budgets_of_their_own_and_share_that_of_the_day) {
+  static const reply costs[] = {{.text = "hi", .input_tokens = 7, .output_tokens = 3, .cost_micros = 5}};
+  recorder *models[4];
+  tp_session *sessions[4];
+  static const char *const tenants[] = {"a", "a", "b", NULL};
+  char reason[256];
+  const tp_runtime_options options = {.struct_size = sizeof options,
+                                      .tenant_day_budget = BUDGET(.requests_max = 4),
+                                      .day_budget = BUDGET(.requests_max = 9)};
+  tp_runtime *runtime = open_runtime(&options);
+  for (int i = 0; i < 4; i++) {
+    char id[8];
+    snprintf(id, sizeof id, "s%d", i);
+    models[i] = recorder_new(costs, 1);
+    sessions[i] = open_session_of(runtime, id, tenants[i], recorder_model(models[i], true));
+  }
+  assert_int_equal(turns_until_refused(sessions[0], 3, reason), 3);
+  assert_int_equal(turns_until_refused(sessions[1], 3, reason), 1); /* both sessions are of tenant a */
+  expect_usage(runtime, "a", 4, 40, 20);
+  expect_usage(runtime, "b", 0, 0, 0);
+  expect_usage(runtime, "nobody", 0, 0, 0);
+  assert_int_equal(tp_runtime_set_tenant_budget(runtime, "a", BUDGET(.requests_max = 5), NULL), TP_OK);
+  assert_int_equal(turns_until_refused(sessions[1], 3, reason), 1);
+  assert_int_equal(tp_runtime_set_tenant_budget(runtime, "a", NULL, NULL), TP_OK);
+  assert_int_equal(turns_until_refused(sessions[0], 3, reason), 0);
+  assert_non_null(strstr(reason, "5 requests, of 4"));
+  assert_int_equal(turns_until_refused(sessions[2], 3, reason), 3);
+  expect_usage(runtime, "b", 3, 30, 15);
+  assert_int_equal(turns_until_refused(sessions[3], 3, reason), 1); /* 9 of the day */
+  assert_non_null(strstr(reason, "the budget of the day"));
+  expect_usage(runtime, "", 1, 10, 5);
+  expect_usage(runtime, NULL, 9, 90, 45);
+  for (int i = 0; i < 4; i++) tp_session_close(sessions[i], NULL, NULL);
+  close_runtime(runtime);
+  for (int i = 0; i < 4; i++) recorder_free(models[i]);
+}
+
+static void hit(void *ctx) { latch_hit(ctx); }
+
+TEST(use_of_a_tenant_outlives_its_sessions) {
+  static const reply costs[] = {{.text = "hi", .output_tokens = 10}};
+  const tp_runtime_options options = {.struct_size = sizeof options, .tenant_day_budget = BUDGET(.tokens_max = 25)};
+  tp_runtime *runtime = open_runtime(&options);
+  char reason[256];
+  recorder *models[3];
+  for (int i = 0; i < 3; i++) {
+    char id[8];
+    snprintf(id, sizeof id, "s%d", i);
+    models[i] = recorder_new(costs, 1);
+    tp_session *session = open_session_of(runtime, id, "acme", recorder_model(models[i], true));
+    assert_int_equal(turns_until_refused(session, 2, reason), i == 0 ? 2 : i == 1 ? 1 : 0);
+    latch closed = LATCH;
+    tp_session_close(session, hit, &closed);
+    latch_wait(&closed, 1);
+  }
+  expect_usage(runtime, "acme", 3, 30, 0);
+  close_runtime(runtime);
+  for (int i = 0; i < 3; i++) recorder_free(models[i]);
+}
+
+TEST(budgets_that_are_wrong_are_refused) {
+  tp_runtime *runtime;
+  tp_fault fault;
+  const tp_budget *const wrong[] = {BUDGET(.requests_max = -1), BUDGET(.tokens_max = -1),
+                                    BUDGET(.cost_micros_max = -1)};
+  for (size_t i = 0; i < COUNT(wrong); i++) {
+    tp_runtime_options options = {.struct_size = sizeof options, .tenant_day_budget = wrong[i]};
+    assert_int_equal(tp_runtime_new(&options, &runtime, &fault), TP_ERR_USAGE);
+    assert_non_null(strstr(fault.message, "tenant_day_budget"));
+    options = (tp_runtime_options){.struct_size = sizeof options, .day_budget = wrong[i]};
+    assert_int_equal(tp_runtime_new(&options, &runtime, &fault), TP_ERR_USAGE);
+    world w;
+    world_open(&w.stage, &(world_options){.replies = &(reply){.text = "hi"}, .reply_count = 1});
+    const tp_session_options session = {.struct_size = sizeof session, .id = "other", .budget = wrong[i]};
+    assert_int_equal(tp_session_open(w.runtime, &session, &w.session, &fault), TP_ERR_USAGE);
+    assert_non_null(strstr(fault.message, "tp_session_options.budget"));
+    /* nothing is counted: a budget of one tenant would have no effect */
+    assert_int_equal(tp_runtime_set_tenant_budget(w.runtime, "a", BUDGET(.tokens_max = 1), &fault), TP_ERR_USAGE);
+    assert_non_null(strstr(fault.message, "tenant_day_budget"));
+    world_close(&w.stage);
+  }
+  tp_runtime_options options = {.struct_size = sizeof options, .day_budget = &(tp_budget){.struct_size = 3}};
+  assert_int_equal(tp_runtime_new(&options, &runtime, &fault), TP_ERR_VERSION);
+}
+
+static void count_unknown(void *ctx, const tp_event *event) {
+  if (event->kind == TP_EVENT_DIAGNOSTIC && tp_text_is(event->contribution->key, "cost.unknown")) ++*(int *)ctx;
+}
+
+TEST(limit_of_cost_without_a_cost_is_said_once_in_a_turn) {
+  static const struct {
+    reply reply;
+    int64_t turn_max, session_max, day_max;
+    int said;
+  } asked[] = {{USES(5, 5, 0), 100, 0, 0, 1}, {USES(5, 5, 0), 0, 100, 0, 1}, {USES(5, 5, 0), 0, 0, 100, 1},
+               {USES(5, 5, 0), 0, 0, 0, 0},   {USES(0, 0, 0), 100, 0, 0, 0}, {USES(5, 5, 1), 100, 100, 100, 0}};
+  for (size_t i = 0; i < COUNT(asked); i++) {
+    int said = 0;
+    world w;
+    world_open(&w.stage, &(world_options){.runtime = {.day_budget = BUDGET(.cost_micros_max = asked[i].day_max)},
+                                          .replies = &asked[i].reply,
+                                          .reply_count = 1,
+                                          .session = {.budget = BUDGET(.cost_micros_max = asked[i].session_max),
+                                                      .on_event = count_unknown,
+                                                      .event_ctx = &said}});
+    tp_turn_result_free(run_limited(&w, (tp_turn_request){.iterations_max = 3, .cost_micros_max = asked[i].turn_max}));
+    assert_int_equal(said, asked[i].said);
+    world_close(&w.stage);
+  }
+}
