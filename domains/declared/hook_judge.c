@@ -353,8 +353,14 @@ static void answer(tp__judge *judge, tp_text errors) {
 }
 
 static void answer_explicitly(tp__judge *judge, bool blocks, tp_text errors) {
-  if (!judge->hook->wants_json || judge->has_explicit_verdict || blocks) answer(judge, errors);
-  else tp__judge_fail(judge, TP_REASON_MALFORMED, "verdict: json, and the program said none (continue or a signal)");
+  bool is_webhook = judge->hook->kind == TP__HOOK_WEBHOOK;
+  bool is_guard = judge->hook->row->stop && judge->hook->is_blocking;
+  bool needs_one = judge->hook->wants_json || (is_guard && is_webhook); /* a gateway in between answers 200, too */
+  if (!needs_one || judge->has_explicit_verdict || blocks) answer(judge, errors);
+  else
+    tp__judge_fail(judge, TP_REASON_MALFORMED, "%s, and %s said none (continue or a signal)",
+                   is_webhook ? "the verdict of an endpoint is JSON" : "verdict: json",
+                   is_webhook ? "this one" : "the program");
 }
 
 static void judge_exited(tp__judge *judge, const tp_process_result *result) {

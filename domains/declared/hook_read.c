@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "domains/declared/hook_tool.h"
@@ -885,13 +886,26 @@ static bool is_header_name(tp_text name) {
   return is_name;
 }
 
+/* What the request itself is made of. With one of these in a file the endpoint would read another request. */
+static bool is_of_request(tp_text name) {
+  static const char *const taken[] = {"content-length", "transfer-encoding", "content-encoding", "host",
+                                      "connection",     "keep-alive",        "expect",           "te",
+                                      "trailer",        "upgrade",           "proxy-connection"};
+  for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++)
+    if (strlen(taken[i]) == name.size && strncasecmp(taken[i], name.data, name.size) == 0) return true;
+  return false;
+}
+
 /* A variable of the helper's environment: NAME=Header: value. */
 static tp_status read_header(struct reader *reader, tp__hook *hook, uint32_t key, size_t number, size_t at) {
   tp_text name = tp__yaml_text(&reader->yaml, key);
   char start[64];
   tp__bytes line = {0};
   if (!is_header_name(name))
-    return REFUSE(reader, TP_ERR_MALFORMED, key, "the name of a header has letters, digits and - alone");
+    return REFUSE(reader, TP_ERR_MALFORMED, key, "the name of a header has letters, digits and - only");
+  if (is_of_request(name))
+    return REFUSE(reader, TP_ERR_MALFORMED, key, "the header %.*s belongs to the request itself: leave it out",
+                  tp__cut_word(name, 64), name.data);
   snprintf(start, sizeof start, TP__WEBHOOK_HEADER "%zu=", number);
   tp__bytes_put(&line, start, strlen(start));
   tp__bytes_put(&line, name.data, name.size);

@@ -64,8 +64,17 @@ typedef struct row {
 #define DENY TP_ERR_DENIED, TP_VERDICT_DENY
 
 static const row rows[] = {
-    {"nothing", {.body = ""}, "", TP_OK, TP_VERDICT_ALLOW, 0, NULL},
-    {"204", {.status = 204, .body = ""}, "", TP_OK, TP_VERDICT_ALLOW, 0, NULL},
+    {"nothing", {.body = ""}, "", DENY, TP_REASON_MALFORMED, "this one said none"},
+    {"blanks", {.body = " \r\n"}, "", DENY, TP_REASON_MALFORMED, "this one said none"},
+    {"204", {.status = 204, .body = ""}, "", DENY, TP_REASON_MALFORMED, "this one said none"},
+    {"202", {.status = 202, .body = ""}, "", DENY, TP_REASON_MALFORMED, "this one said none"},
+    {"nothing, and best effort", {.body = ""}, "failure: best_effort\n", TP_OK, TP_VERDICT_NONE, 0, NULL},
+    {"an empty object", {.body = "{}"}, "", DENY, TP_REASON_MALFORMED, "this one said none"},
+    {"an object of a gateway", {.body = "{\"status\": \"ok\"}"}, "", DENY, TP_REASON_MALFORMED, NULL},
+    {"a reason only", {.body = "{\"reason\": \"fine\"}"}, "", DENY, TP_REASON_MALFORMED, "this one said none"},
+    {"an array", {.body = "[true]"}, "", DENY, TP_REASON_MALFORMED, "no JSON object"},
+    {"a word", {.body = "true"}, "", DENY, TP_REASON_MALFORMED, "no JSON object"},
+    {"allows without more", {.body = "{\"continue\": true}"}, "", TP_OK, TP_VERDICT_ALLOW, 0, NULL},
     {"allows", {.body = "{\"continue\": true}"}, "verdict: json\n", TP_OK, TP_VERDICT_ALLOW, 0, NULL},
     {"denies", {.body = "{\"continue\": false, \"reason\": \"not here\"}"}, "", DENY, 0, "not here"},
     {"denies with 201", {.status = 201, .body = "{\"continue\": false, \"reason\": \"no\"}"}, "", DENY, 0, "no"},
@@ -128,7 +137,7 @@ FOR_EACH_TEST(make_directory, remove_directory);
 
 TEST(an_answer_is_judged_as_the_output_of_a_script) {
   memset(long_answer, ' ', sizeof long_answer - 1);
-  memcpy(long_answer, "{}", 2);
+  memcpy(long_answer, "{\"continue\": true}", strlen("{\"continue\": true}"));
   for (size_t i = 0; i < COUNT(rows); i++) {
     const row *r = &rows[i];
     endpoint *e = endpoint_open(&r->reply, 1);
@@ -189,7 +198,7 @@ TEST(an_answer_to_a_hook_of_another_host_is_judged_by_its_protocol) {
 }
 
 TEST(the_endpoint_gets_the_context_and_the_headers_of_the_file) {
-  const endpoint_reply reply = {.body = ""};
+  const endpoint_reply reply = {.body = "{\"continue\": true}"};
   endpoint *e = endpoint_open(&reply, 1);
   setenv("GUARD_KEY", "secret:1", 1);
   setenv("http_proxy", "http://127.0.0.1:1", 1);
@@ -347,6 +356,10 @@ TEST(wrong_webhook_is_refused_with_its_place) {
       {"{kind: webhook, url: 'https://g.example', headers: [a]}", 61, "a map of headers"},
       {"{kind: webhook, url: 'https://g.example', headers: {'a b': c}}", 62, "letters, digits and -"},
       {"{kind: webhook, url: 'https://g.example', headers: {'': c}}", 62, "letters, digits and -"},
+      {"{kind: webhook, url: 'https://g.example', headers: {Content-Length: '2'}}", 62, "belongs to the request"},
+      {"{kind: webhook, url: 'https://g.example', headers: {transfer-encoding: chunked}}", 62, "leave it out"},
+      {"{kind: webhook, url: 'https://g.example', headers: {HOST: other.example}}", 62, "belongs to the request"},
+      {"{kind: webhook, url: 'https://g.example', headers: {Expect: 100-continue}}", 62, "belongs to the request"},
       {"{kind: webhook, url: 'https://g.example', headers: {a: \"c\\r\\nd: e\"}}", 65, "line end"},
       {"{kind: webhook, url: 'https://g.example', headers: {a: '${NO_SUCH_VARIABLE}'}}", 65, "NO_SUCH_VARIABLE"},
       {"{kind: webhook, url: 'https://g.example', headers: {a: 1, b: 1}}", 65, "text"},
@@ -411,7 +424,7 @@ TEST(wrong_hosts_and_a_helper_that_is_not_there_are_refused) {
 }
 
 TEST(watch_keeps_the_hosts_that_it_was_given) {
-  const endpoint_reply reply = {.body = ""};
+  const endpoint_reply reply = {.body = "{\"continue\": true}"};
   endpoint *e = endpoint_open(&reply, 1);
   write_webhook(e, "", "");
   char host[64];
