@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guard, a match and a tool in Python through cffi, each of which also raises: denied, denied, handler_error.
+"""A guard, a match and a tool in Python through cffi, each of which also raises: denied, denied, handler_error. Another
+tool answers with an image.
 
     python3 build.py && python3 guard.py
 """
@@ -9,7 +10,7 @@ import sys
 from turnphase import call, ctx_of, ffi, lib, made, raised, struct, text, words
 
 NULL = ffi.NULL
-kinds = []  # of the results of tool calls
+results = {}  # of tool calls: kind and media types of the parts
 
 
 def guard(entry):
@@ -31,13 +32,29 @@ def tool_raises(run):
     raise ValueError('a tool that raises')
 
 
+def chart(run):
+    png = ffi.from_buffer(b'\x89PNG\r\n\x1a\n')
+    image = struct('tp_part', kind=lib.TP_PART_IMAGE, bytes=(png, len(png)), media_type=text('image/png'))
+    return lib.tp_tool_answer_with(run, struct('tp_tool_answer', text=text('Two peaks.'), parts=[image], part_count=1),
+                                   NULL)
+
+
+def media_types(parts):
+    for i in range(lib.tp_value_count(parts)):
+        part = struct('tp_part')
+        if lib.tp_part_read(lib.tp_value_at(parts, i), part, NULL) == lib.TP_OK:
+            yield words(part.media_type)
+
+
 def see_event(event):
     if event.kind == lib.TP_EVENT_TOOL_END:
-        kinds.append(event.tool_result.kind)
+        result = event.tool_result
+        results[words(result.name)] = result.kind, list(media_types(result.parts))
 
 
 def script_model():
-    asks = struct('tp_model_response', calls=[struct('tp_tool_call', name=text('broken'))], call_count=1)
+    wanted = [struct('tp_tool_call', name=text(name)) for name in ('broken', 'chart')]
+    asks = struct('tp_model_response', calls=wanted, call_count=2)
     says = struct('tp_model_response', text=text('It is done.'))
     return made('tp_model', lib.tp_script_model_new, ffi.new('const tp_model_response *[]', [asks, says]), 2, True)
 
@@ -71,15 +88,17 @@ def check(what, holds):
 def main():
     runtime = made('tp_runtime', lib.tp_runtime_new, NULL)
     add_hook(runtime, 'guard', 'turn.intake', guard, failure=lib.TP_FAILURE_REQUIRED)
-    call(lib.tp_tool_add, runtime, struct('tp_tool', name='broken', run=lib.tpy_tool, ctx=ctx_of(tool_raises),
-                                          destroy=lib.tpy_destroy))
+    for name, tool in ('broken', tool_raises), ('chart', chart):
+        call(lib.tp_tool_add, runtime, struct('tp_tool', name=name, run=lib.tpy_tool, ctx=ctx_of(tool),
+                                              destroy=lib.tpy_destroy))
     options = struct('tp_session_options', id='first', model=script_model(), on_event=lib.tpy_event,
                      event_ctx=ctx_of(see_event))
     session = made('tp_session', lib.tp_session_open, runtime, options)
 
     turn = Turn(session, 'hello')
     check('a turn completes', turn.is_completed and turn.text == 'It is done.')
-    check('a tool that raises is a handler_error', kinds == [lib.TP_TOOL_HANDLER_ERROR])
+    check('a tool that raises is a handler_error', results['broken'] == (lib.TP_TOOL_HANDLER_ERROR, []))
+    check('a tool answers with an image', results['chart'] == (lib.TP_TOOL_OK, ['image/png']))
     turn = Turn(session, 'deny')
     check('a guard denies', turn.denied_by == 'guard' and turn.reason == 'not today')
     check('a guard that raises denies', Turn(session, 'raise').failed_by == 'guard')

@@ -38,20 +38,21 @@ globals().update({name: constant['value'] for name, constant in ABI['constants']
 
 
 class Struct(ctypes.Structure):
-    """One that may grow has its struct_size set. A str becomes UTF-8; a list becomes an array of pointers."""
+    """One that may grow has its struct_size set. A str becomes UTF-8; a list becomes an array of pointers. No
+    member but reserved_ ends with an underscore: methods do."""
 
     def __init__(self, **values):
         self.kept = []
         if self._fields_[0][0] == 'struct_size':
             values['struct_size'] = ctypes.sizeof(self)
         types = dict(self._fields_)
-        super().__init__(**{name: self.value(types[name], value) for name, value in values.items()})
+        super().__init__(**{name: self.convert_(types[name], value) for name, value in values.items()})
 
-    def value(self, kind, value):
+    def convert_(self, kind, value):
         if isinstance(value, str):
             value = value.encode() if kind is ctypes.c_char_p else text(value)
         elif isinstance(value, list):
-            made = [self.value(kind._type_, one) for one in value]
+            made = [self.convert_(kind._type_, one) for one in value]
             value = (kind._type_ * len(made))(*made)
         elif isinstance(value, Struct) and not issubclass(kind, Struct):
             value = ctypes.pointer(value)

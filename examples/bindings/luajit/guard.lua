@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
---[[ A guard, a match and a tool in LuaJIT, each of which also raises: denied, denied, handler_error.
+--[[ A guard, a match and a tool in LuaJIT, each of which also raises: denied, denied, handler_error. Another tool
+answers with an image.
 
     TURNPHASE_LIBRARY=/usr/local/lib/x86_64-linux-gnu/libturnphase.so.0.1 luajit guard.lua ]]
 package.path = arg[0]:gsub('[^/]*$', '') .. '?.lua;' .. package.path
@@ -7,7 +8,7 @@ local ffi = require('ffi')
 local tp = require('turnphase')
 local c, struct, text, words = tp.c, tp.struct, tp.text, tp.words
 
-local kinds = {} -- of the results of tool calls
+local results = {} -- of tool calls: kind and media type of the first part
 
 local guard = tp.callback('tp_handler_fn', function(_, entry)
   local message = words(c.tp_call_text(entry, c.TP_FIELD_TEXT))
@@ -28,13 +29,24 @@ local tool_raises = tp.callback('tp_tool_fn', function()
   error('a tool that raises')
 end)
 
+local image = struct('tp_part', {
+  kind = c.TP_PART_IMAGE, bytes = text('\137PNG\r\n\26\n'), media_type = text('image/png'),
+})
+local peaks = struct('tp_tool_answer', {text = text('Two peaks.'), parts = tp.list('tp_part', image), part_count = 1})
+local chart = tp.callback('tp_tool_fn', function(_, run)
+  return c.tp_tool_answer_with(run, peaks, nil)
+end)
+
 local see_event = tp.listener(function(event)
-  if event.kind == c.TP_EVENT_TOOL_END then kinds[#kinds + 1] = tonumber(event.tool_result.kind) end
+  if event.kind ~= c.TP_EVENT_TOOL_END then return end
+  local result, part = event.tool_result, struct('tp_part', {})
+  local has_part = c.tp_part_read(c.tp_value_at(result.parts, 0), part, nil) == c.TP_OK
+  results[words(result.name)] = {kind = tonumber(result.kind), media_type = has_part and words(part.media_type)}
 end)
 
 local function script_model()
-  local wanted = tp.list('tp_tool_call', struct('tp_tool_call', {name = text('broken')}))
-  local asks = struct('tp_model_response', {calls = wanted, call_count = 1})
+  local broken, drawn = struct('tp_tool_call', {name = text('broken')}), struct('tp_tool_call', {name = text('chart')})
+  local asks = struct('tp_model_response', {calls = tp.list('tp_tool_call', broken, drawn), call_count = 2})
   local says = struct('tp_model_response', {text = text('It is done.')})
   return tp.made('tp_model', 'tp_script_model_new', tp.list('tp_model_response', asks, says), 2, true)
 end
@@ -71,12 +83,14 @@ local function main()
   tp.call('tp_tool_add', runtime, struct('tp_tool', {
     name = 'broken', run = tool_raises, placement = c.TP_PLACEMENT_INLINE,
   }))
+  tp.call('tp_tool_add', runtime, struct('tp_tool', {name = 'chart', run = chart, placement = c.TP_PLACEMENT_INLINE}))
   local options = struct('tp_session_options', {id = 'first', model = script_model(), on_event = see_event})
   local session = tp.made('tp_session', 'tp_session_open', runtime, options)
 
   local ended = turn(session, 'hello')
   check('a turn completes', ended.is_completed and ended.text == 'It is done.')
-  check('a tool that raises is a handler_error', #kinds == 1 and kinds[1] == c.TP_TOOL_HANDLER_ERROR)
+  check('a tool that raises is a handler_error', results.broken.kind == c.TP_TOOL_HANDLER_ERROR)
+  check('a tool answers with an image', results.chart.kind == c.TP_TOOL_OK and results.chart.media_type == 'image/png')
   ended = turn(session, 'deny')
   check('a guard denies', ended.denied_by == 'guard' and ended.reason == 'not today')
   check('a guard that raises denies', turn(session, 'raise').failed_by == 'guard')

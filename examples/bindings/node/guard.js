@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A guard, a match and a tool in Node through koffi, each of which also throws: denied, denied, handler_error.
+/* A guard, a match and a tool in Node through koffi, each of which also throws: denied, denied, handler_error. Another
+ * tool answers with an image.
  *
  *   npm install && TURNPHASE_LIBRARY=/usr/local/lib/x86_64-linux-gnu/libturnphase.so.0.1 node guard.js */
 'use strict';
@@ -7,7 +8,7 @@
 const tp = require('./turnphase.js');
 const { C, lib, made, struct, text, words } = tp;
 
-const kinds = []; // of the results of tool calls
+const results = {}; // of tool calls: kind and media type of the first part
 
 const matchThrows = tp.callback(() => { throw new Error('a match that throws'); });
 async function guard(entry) {
@@ -19,16 +20,25 @@ async function guard(entry) {
 
 function batch(entry) {
   const calls = lib.tp_call_text(entry, C.TP_FIELD_CALLS);
+  const said = (map, key) => words(lib.tp_value_text(lib.tp_value_get(map, key)));
   for (let i = 0; i < lib.tp_value_count(calls); i++) {
-    kinds.push(words(lib.tp_value_text(lib.tp_value_get(lib.tp_value_at(calls, i), 'kind'))));
+    const call = lib.tp_value_at(calls, i);
+    const part = lib.tp_value_at(lib.tp_value_get(call, 'parts'), 0);
+    results[said(call, 'tool')] = `${said(call, 'kind')} ${said(part, 'media_type')}`;
   }
   return { kind: C.TP_ANSWER_DONE };
 }
 
-function scriptModel() {
-  const asks = struct('tp_model_response', {
-    calls: [struct('tp_tool_call', { name: text('broken') })], call_count: 1,
+function chart() {
+  const image = struct('tp_part', {
+    kind: C.TP_PART_IMAGE, bytes: text(Buffer.from('iVBORw0KGgo=', 'base64')), media_type: text('image/png'),
   });
+  return { text: text('Two peaks.'), parts: [image], part_count: 1 };
+}
+
+function scriptModel() {
+  const wanted = ['broken', 'chart'].map((name) => struct('tp_tool_call', { name: text(name) }));
+  const asks = struct('tp_model_response', { calls: wanted, call_count: wanted.length });
   const says = struct('tp_model_response', { text: text('It is done.') });
   return made('tp_script_model_new', [asks, says], 2, true);
 }
@@ -41,6 +51,7 @@ function check(what, holds) {
 async function main() {
   const host = new tp.Host();
   host.tool('broken', () => { throw new Error('a tool that throws'); });
+  host.tool('chart', chart);
   host.hook('guard', 'turn.intake', guard, { failure: C.TP_FAILURE_REQUIRED });
   host.hook('batch', 'tool.batch', batch);
   const session = host.session('first', scriptModel());
@@ -49,7 +60,8 @@ async function main() {
     ended.outcome === C.TP_TURN_DENIED && ended.subscription === by && ended.state === state && ended.why === why;
   let ended = await session.turn('hello').end;
   check('a turn completes', ended.outcome === C.TP_TURN_COMPLETED && ended.text === 'It is done.');
-  check('a tool that throws is a handler_error', kinds.join() === 'handler_error');
+  check('a tool that throws is a handler_error', results.broken === 'handler_error ');
+  check('a tool answers with an image', results.chart === 'ok image/png');
   ended = await session.turn('deny').end; // a server says 403
   check('a guard denies',
     isDenied(ended, 'guard', C.TP_STATE_SUCCEEDED, C.TP_REASON_NONE) && ended.reason === 'not today');

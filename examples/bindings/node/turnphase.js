@@ -128,7 +128,8 @@ function callback(run) {
 
 /** A runtime in Node's loop. What is called is a function of the host: of a handler's call, a tool's run or a model's
  *  request, and of { signal }, an AbortSignal for when the answer is no longer wanted. It returns the fields of a
- *  tp_outcome, a text, or the fields of a tp_model_response, now or later (a promise). One that throws has failed. */
+ *  tp_outcome, a text or the fields of a tp_tool_answer, or the fields of a tp_model_response, now or later (a
+ *  promise). One that throws has failed. */
 class Host {
   constructor(options = {}) {
     this.runtime = made('tp_runtime_new', struct('tp_runtime_options', options));
@@ -186,7 +187,9 @@ class Host {
       const failed = { kind: C.TP_ANSWER_FAILED, reason: problem };
       lib.tp_token_complete(work.token, struct('tp_outcome', problem === undefined ? answer : failed), null);
     } else if (work.kind === C.TP_WORK_TOOL) {
-      lib.tp_tool_complete(work.token, problem !== undefined, text(problem ?? answer), null);
+      const said = typeof answer === 'string' ? { text: text(answer) } : answer;
+      const fields = problem === undefined ? said : { is_error: true, text: text(problem) };
+      lib.tp_tool_complete_with(work.token, struct('tp_tool_answer', fields), null);
     } else if (problem === undefined) {
       lib.tp_model_complete(work.token, struct('tp_model_response', answer), null);
     } else {
