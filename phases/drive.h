@@ -95,6 +95,7 @@ struct tp__drive {
   bool requested;            /* a request was made: signals went with it */
   uint32_t tool_event_count; /* results among messages */
   uint32_t stop_denials;     /* of turn.stop, that were followed */
+  uint32_t pauses;           /* of the provider, after which it was asked to go on */
   uint32_t repeat_count, repeat_capacity;
   bool cost_unknown;   /* that a response had no cost was said */
   tp__repeat *repeats; /* limits.c: the calls of the turn, each once; in the arena */

@@ -7,7 +7,7 @@
 #include "phases/steps.h"
 #include "runtime/exec/jobs.h"
 
-enum { STOP_DENIALS_MAX = 8 };
+enum { STOP_DENIALS_MAX = 8, PAUSES_MAX = 8 };
 
 static tp__step next_or_no_memory(tp__drive *d, bool ok) {
   if (ok) return tp__step_rows[d->step].next;
@@ -91,8 +91,15 @@ tp__step tp__then_take_response(tp__drive *d) {
   return next_or_no_memory(d, ok && tp__messages_add(&d->messages, &message) == TP_OK);
 }
 
+/* A provider that paused (tools of its own take long) goes on where it stopped when it gets its answer back. */
+static bool goes_on(tp__drive *d) {
+  if (d->finish != TP_FINISH_PAUSE || d->pauses == PAUSES_MAX) return false;
+  d->pauses++;
+  return true;
+}
+
 tp__step tp__then_tools_or_stop(tp__drive *d) {
-  if (d->call_count == 0) return TP__STEP_TURN_STOP;
+  if (d->call_count == 0) return goes_on(d) ? TP__STEP_MODEL_PRE : TP__STEP_TURN_STOP;
   return tp__limits_tools(d) ? TP__STEP_TOOLS : TP__STEP_NONE;
 }
 

@@ -88,7 +88,7 @@ typedef enum tp_finish {
   TP_FINISH_REFUSAL = 4,    /* the model declined to answer */
   TP_FINISH_TOOL_CALLS = 5, /* it calls tools */
   TP_FINISH_ERROR = 6,      /* it failed on the way: the request failed */
-  TP_FINISH_PAUSE = 7,      /* the provider paused; the same conversation may go on */
+  TP_FINISH_PAUSE = 7,      /* the provider paused: the turn sends it what it said, up to 8 times, so that it goes on */
   TP_FINISH_FORCE_32 = 0x7fffffff
 } tp_finish;
 /** The constant's word in small letters: "tool_calls"; "unknown" for any other number. Static text. Threads: any. */

@@ -358,14 +358,20 @@ void tp__openai_answer_call(tp__openai_answer *answer, const tp__openai_fragment
   else if (status != TP_OK) no_memory(answer);
 }
 
-tp__openai_block *tp__openai_answer_block(tp__openai_answer *answer, int64_t index, const char *kind) {
-  assert(kind[0] && answer->block_count <= answer->block_capacity);
-  void *grown = answer->blocks;
-  if (answer->failure.code != TP_OK) return NULL;
+tp__openai_block *tp__openai_answer_find_block(const tp__openai_answer *answer, int64_t index, const char *kind) {
   for (size_t i = answer->block_count; i > 0 && i + SPANS_SEARCHED > answer->block_count; i--) {
     tp__openai_block *block = &answer->blocks[i - 1];
     if (block->index == index && tp__is_word(tp__bytes_text(&block->kind), kind)) return block;
   }
+  return NULL;
+}
+
+tp__openai_block *tp__openai_answer_block(tp__openai_answer *answer, int64_t index, const char *kind) {
+  assert(kind[0] && answer->block_count <= answer->block_capacity);
+  void *grown = answer->blocks;
+  if (answer->failure.code != TP_OK) return NULL;
+  tp__openai_block *found = tp__openai_answer_find_block(answer, index, kind);
+  if (found) return found;
   if (answer->block_count == TP__OPENAI_BLOCKS_MAX) {
     (void)tp__openai_fail(&answer->failure, TP_ERR_MODEL, false, "the answer has more than %d blocks of thinking",
                           TP__OPENAI_BLOCKS_MAX);
@@ -396,6 +402,15 @@ void tp__openai_answer_block_text(tp__openai_answer *answer, tp__openai_block *b
   if (block) piece = addition_of(answer, tp__bytes_text(&block->text), &block->tail, piece);
   if (!block || !append(answer, &block->text, &block->tail, piece)) return;
   if (is_shown(answer, block)) emit_of(answer, &block->text, before, true);
+}
+
+void tp__openai_answer_refusal(tp__openai_answer *answer, tp_text words, bool is_whole) {
+  if (words.size == 0) return;
+  answer->refuses = true;
+  tp__openai_block *block = tp__openai_answer_block(answer, 0, "refusal");
+  if (!block || (is_whole && block->text.size > 0)) return;
+  answer->bytes_left += words.size; /* it is counted with the text */
+  (void)append(answer, &block->text, &block->tail, words);
 }
 
 void tp__openai_answer_block_signature(tp__openai_answer *answer, tp__openai_block *block, tp_text piece) {

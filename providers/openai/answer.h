@@ -39,7 +39,8 @@ typedef struct tp__openai_span {
  *  it. No part of the text. */
 typedef struct tp__openai_block {
   int64_t index;  /* the endpoint's number of the block or item; below 0: it gave none */
-  tp__bytes kind; /* as the endpoint names it: "thinking", "redacted_thinking", "reasoning", "reasoning_content", … */
+  tp__bytes kind; /* as the endpoint names it: "thinking", "redacted_thinking", "reasoning", "reasoning_content", …; or
+                     one of the library's own (given.c) */
   tp__bytes value; /* the block or item as its start or its end had it, a value; empty where it has none */
   tp__bytes text;  /* of its pieces, joined */
   tp__bytes signature;
@@ -116,6 +117,10 @@ void tp__openai_answer_text_listed(tp__openai_answer *answer, tp__openai_spot sp
 /** Whether the text is what the spot has already, in several pieces or long: a last piece that repeats all of it. */
 bool tp__openai_answer_repeats(const tp__openai_answer *answer, tp__openai_spot spot, tp_text text);
 
+/** Words in which the model declines: text, and what the provider gave. The text itself is taken apart from this.
+ *  @param is_whole  all of them: not taken when some have come. */
+void tp__openai_answer_refusal(tp__openai_answer *answer, tp_text words, bool is_whole);
+
 /** Why it ended, as tp_model_response.stop_reason has it, and in the endpoint's own word; both stay what they were when
  *  the word is empty.   @param reason  NULL: the word. */
 void tp__openai_answer_stop(tp__openai_answer *answer, const char *reason, tp_text word);
@@ -130,6 +135,8 @@ void tp__openai_answer_call(tp__openai_answer *answer, const tp__openai_fragment
 /** The newest block of the index and kind, or a new one. NULL, and a failure, when there are too many or no memory.
  *  Valid until the next block. */
 tp__openai_block *tp__openai_answer_block(tp__openai_answer *answer, int64_t index, const char *kind);
+/** The newest block of the index and kind; NULL: there is none. */
+tp__openai_block *tp__openai_answer_find_block(const tp__openai_answer *answer, int64_t index, const char *kind);
 /** Appends to the text of a block; appends to its signature; sets its value, in place of one that it had.
  *  @param block  may be NULL. */
 void tp__openai_answer_block_text(tp__openai_answer *answer, tp__openai_block *block, tp_text piece);

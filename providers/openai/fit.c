@@ -351,10 +351,15 @@ static tp_text joined(walk *w, tp_text first, tp_text second) {
   return (tp_text){to, first.size + 2 + second.size};
 }
 
+/* The endpoint goes on when it gets the message back as it was. */
+static bool is_paused(const walk *w, const tp_message *message) {
+  return tp_value_bool(tp_value_get(tp__openai_own_data(w->config, message), "paused"), false);
+}
+
 /* Two answers after one another are one; what the provider gave is that of the second. */
 static tp_status join_last(walk *w, tp_message *message) {
   const tp_message *last = last_of(w);
-  if (!last || last->role != TP_ROLE_ASSISTANT || last->call_count > 0) return TP_OK;
+  if (!last || last->role != TP_ROLE_ASSISTANT || last->call_count > 0 || is_paused(w, last)) return TP_OK;
   message->text = message->text.size > 0 ? joined(w, last->text, message->text) : last->text;
   note(w, TP__OPENAI_REPAIR_ROLE);
   w->count--;
@@ -380,7 +385,7 @@ static tp_status walk_calls(walk *w, size_t at, tp_message *copy) {
 static tp_status walk_assistant(walk *w, size_t at) {
   const tp_message *message = w->from->messages[at];
   bool blank = is_blank(message->text);
-  if (blank && message->call_count == 0) {
+  if (blank && message->call_count == 0 && !is_paused(w, message)) {
     note(w, TP__OPENAI_REPAIR_EMPTY);
     return TP_OK;
   }
@@ -428,7 +433,7 @@ static tp_status walk_all(walk *w) {
   for (size_t i = 0; status == TP_OK && i < w->from->message_count; i++) status = walk_message(w, i);
   if (status != TP_OK || w->from->message_count == 0) return status;
   const tp_message *last = last_of(w);
-  bool waits = w->begun && (last->role == TP_ROLE_USER || last->role == TP_ROLE_TOOL);
+  bool waits = w->begun && (last->role == TP_ROLE_USER || last->role == TP_ROLE_TOOL || is_paused(w, last));
   return waits ? TP_OK : put_line(w, TP_ROLE_USER, go_on, TP__OPENAI_REPAIR_ROLE);
 }
 

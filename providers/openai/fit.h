@@ -5,11 +5,13 @@
  * for each form (fit.c), and counts what it had to repair. Nothing that was stored is changed.
  *
  * What holds of a fitted request, in every form:
- *   - no message is empty; the first one that is not of the system is the user's, the last one the user's or a result;
+ *   - no message is empty; the first one that is not of the system is the user's, the last one the user's, a
+ *     result, or the answer in which the endpoint paused;
  *   - each call has exactly one result, right after the message of its calls, in their order; each result has a call;
  *   - ids and names have the pattern and length that the form takes; no id stands twice;
  *   - arguments are an object;
- *   - two messages of the assistant do not follow one another, nor, where the form says so, a user's a result.
+ *   - two messages of the assistant do not follow one another, but after a pause, nor, where the form says so, a user's
+ *     a result.
  * A tool that was renamed is found again by its name in the answer (tp__openai_names). It owns its memory; no lock. */
 #ifndef TP__OPENAI_FIT_H
 #define TP__OPENAI_FIT_H

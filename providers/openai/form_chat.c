@@ -395,7 +395,7 @@ static void take_delta(tp__openai_answer *answer, tp_text delta, bool is_whole, 
   bool repeats = ends && tp__openai_answer_repeats(answer, content_spot, tp_value_text(picks[CONTENT].value));
   take_content(answer, picks[CONTENT].value, is_whole || repeats);
   take_text(answer, refusal_spot, tp_value_text(picks[REFUSAL].value), is_whole);
-  answer->refuses = answer->refuses || tp_value_text(picks[REFUSAL].value).size > 0;
+  tp__openai_answer_refusal(answer, tp_value_text(picks[REFUSAL].value), is_whole);
   take_calls(answer, picks[CALLS].value, is_whole);
   take_function_call(answer, picks[FUNCTION].value, is_whole);
 }

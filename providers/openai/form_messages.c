@@ -2,7 +2,7 @@
  *
  * The Messages API of Anthropic. Roles take turns there: what stands side by side for the user (results of tools, the
  * user's words) is one message; system messages join the system text. */
-#include "providers/openai/form.h"
+#include "providers/openai/given.h"
 
 enum { OUTPUT_TOKENS_MAX = 4096 }; /* the API demands a limit: hosts set max_tokens */
 
@@ -187,6 +187,8 @@ static void take_block(tp__openai_answer *answer, int64_t index, tp_text block) 
     tp__openai_answer_block_signature(answer, thinking, tp__openai_text(block, "signature"));
   } else if (tp__is_word(type, "redacted_thinking")) {
     tp__openai_answer_block_value(answer, tp__openai_answer_block(answer, index, "redacted_thinking"), block);
+  } else if (type.size > 0) {
+    tp__openai_answer_block_value(answer, tp__openai_answer_block(answer, index, TP__OPENAI_OTHER_BLOCK), block);
   }
 }
 
@@ -208,7 +210,9 @@ static void take_delta(tp__openai_answer *answer, tp_text event) {
   tp_text thinking = tp__openai_text(delta, "thinking"), signature = tp__openai_text(delta, "signature");
   int64_t index = tp__openai_count(event, "index");
   tp__openai_answer_text(answer, (tp__openai_spot){index, 0}, tp__openai_text(delta, "text"));
-  if (json.size > 0)
+  tp__openai_block *other = tp__openai_answer_find_block(answer, index, TP__OPENAI_OTHER_BLOCK);
+  if (json.size > 0 && other) tp__openai_answer_block_text(answer, other, tp_value_text(json));
+  else if (json.size > 0)
     tp__openai_answer_call(answer,
                            &(tp__openai_fragment){.index = index, .arguments = tp_value_text(json), .value = json});
   if (thinking.size > 0)

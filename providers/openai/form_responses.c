@@ -156,12 +156,12 @@ static tp_text part_text(tp_text part) {
 }
 
 static void take_refusal(tp__openai_answer *answer, tp_text event) {
-  answer->refuses = true;
+  tp__openai_answer_refusal(answer, tp__openai_text(event, "delta"), false);
   take_text(answer, event);
 }
 
 static void take_text_done(tp__openai_answer *answer, tp_text event) {
-  answer->refuses = answer->refuses || tp__openai_text(event, "refusal").size > 0;
+  tp__openai_answer_refusal(answer, tp__openai_text(event, "refusal"), true);
   tp__openai_answer_text_whole(answer, spot_of(event), part_text(event));
 }
 
@@ -184,7 +184,7 @@ static void take_message(tp__openai_answer *answer, int64_t index, tp_text item,
   tp__openai_spot spot = {index, 0};
   for (tp_value_walk walk = {0}; tp_value_next(tp_value_get(item, "content"), &walk); spot.part++)
     if (is_text_part(walk.value)) {
-      answer->refuses = answer->refuses || tp__openai_text(walk.value, "refusal").size > 0;
+      tp__openai_answer_refusal(answer, tp__openai_text(walk.value, "refusal"), true);
       take(answer, spot, part_text(walk.value));
     }
 }

@@ -187,7 +187,8 @@ static void write_extras(const making *m) {
 /* A reasoning item without its content is known to the endpoint only, which keeps nothing. */
 static bool is_item(const block *b) {
   if (tp__is_one_of(kind_of(b), "thinking")) return b->text.size > 0 || b->signature.size > 0;
-  if (tp__is_word(kind_of(b), "redacted_thinking")) return b->value.size > 0;
+  if (tp__is_word(kind_of(b), "redacted_thinking") || tp__is_word(kind_of(b), TP__OPENAI_OTHER_BLOCK))
+    return b->value.size > 0;
   return tp__is_word(kind_of(b), "reasoning") &&
          tp__openai_text(tp__bytes_text(&b->value), "encrypted_content").size > 0;
 }
@@ -224,6 +225,27 @@ static void write_reasoning_item(const making *m, tp_text item) {
   }
 }
 
+/* A block of the endpoint's own tools, with the input that came in pieces. */
+static void write_other(const making *m, const block *b) {
+  tp_text value = tp__bytes_text(&b->value), input = tp__openai_trim(tp__bytes_text(&b->text));
+  tp_writer *writer = NULL;
+  bool has_input = tp__begins(input, "{") && tp_writer_new(tp__heap, &writer) == TP_OK &&
+                   tp_json_decode(input, writer, NULL) == TP_OK && tp_writer_finish(writer, &input) == TP_OK;
+  if (!has_input) {
+    tp_write_value(m->writer, value);
+  } else {
+    tp_write_map(m->writer, tp_value_count(value) + (tp_value_get(value, "input").size == 0));
+    for (tp_value_walk walk = {0}; tp_value_next(value, &walk);) {
+      if (tp__is_word(walk.key, "input")) continue;
+      tp_write_text(m->writer, walk.key);
+      tp_write_value(m->writer, walk.value);
+    }
+    tp_write_string(m->writer, "input");
+    tp_write_value(m->writer, input);
+  }
+  tp_writer_free(writer);
+}
+
 static void write_item(const making *m, const block *b) {
   assert(is_item(b));
   tp_text value = tp__bytes_text(&b->value);
@@ -233,6 +255,8 @@ static void write_item(const making *m, const block *b) {
   tp_write_string(m->writer, "item");
   if (tp__is_word(kind_of(b), "reasoning")) {
     write_reasoning_item(m, value);
+  } else if (tp__is_word(kind_of(b), TP__OPENAI_OTHER_BLOCK)) {
+    write_other(m, b);
   } else if (tp__is_word(kind_of(b), "redacted_thinking")) {
     tp_write_value(m->writer, value);
   } else {
@@ -276,19 +300,26 @@ tp_status tp__openai_given_write(const tp__openai_config *config, const tp__open
   making m = {config, answer, writer};
   assert(config->place && answer->failure.code == TP_OK);
   tp__bytes thinking = {0};
+  const block *refusal = tp__openai_answer_find_block(answer, 0, "refusal");
+  bool paused = is_form(&m, &tp__openai_form_messages) && tp__openai_answer_finish(answer) == TP_FINISH_PAUSE;
   *ret_data = (tp_text){NULL, 0};
-  if (answer->block_count == 0) return TP_OK;
+  if (answer->block_count == 0 && !paused) return TP_OK;
   bool is_chat = is_form(&m, &tp__openai_form_chat);
   put_thinking(&m, &thinking);
   bool has_fields = is_chat && fields_count(&m) > 0, has_extras = is_chat && count_kind(&m, extra_kind) > 0;
   bool has_items = !is_chat && items_count(&m) > 0;
-  tp_write_map(writer, 2 + (thinking.size > 0) + has_fields + has_extras + has_items);
+  tp_write_map(writer, 2 + (thinking.size > 0) + has_fields + has_extras + has_items + paused + !!refusal);
   tp__openai_write_pair(writer, "provider", config->place);
   tp__openai_write_pair(writer, "api", config->form->name);
   if (thinking.size > 0) tp__openai_write_pair_text(writer, "thinking", tp__bytes_text(&thinking));
+  if (refusal) tp__openai_write_pair_text(writer, "refusal", tp__bytes_text(&refusal->text));
   if (has_fields) write_fields(&m);
   if (has_extras) write_extras(&m);
   if (has_items) write_items(&m);
+  if (paused) {
+    tp_write_string(writer, "paused");
+    tp_write_bool(writer, true);
+  }
   tp_status status = thinking.failed ? TP_ERR_NO_MEMORY : tp_writer_finish(writer, ret_data);
   tp__bytes_fini(&thinking);
   return status;

@@ -5,9 +5,11 @@
  *
  *   "provider": str, "api": str     whose it is
  *   "thinking": str                 for people
+ *   "refusal": str                  the words in which the model declined, which the text has, too
  *   "fields": {name: value}         chat: further fields of the message
  *   "items": [{"at": int, "item": map}]  messages and responses: blocks and items, each with its place: 0 is before the
  *                                   text, 1 + i before call i
+ *   "paused": true                  messages: the endpoint goes on when it gets the message back as the last one
  *   "calls": [{"id": str, "extra": map}]  chat: further content of calls, one row for each call
  *
  * It owns nothing; no lock. */
@@ -16,6 +18,8 @@
 
 #include "providers/openai/config.h"
 
+/** The kind of blocks of the Messages API that only the endpoint knows: its own tools, and their results. */
+#define TP__OPENAI_OTHER_BLOCK "block of the endpoint"
 /** The kinds of blocks that are text for people, for TP_EVENT_THINKING. */
 bool tp__openai_is_thinking(tp_text kind);
 /** Keeps what a tool call of a chat completion has besides the call itself. After tp__openai_answer_call(). */

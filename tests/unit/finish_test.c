@@ -65,14 +65,14 @@ TEST(how_an_answer_ended_is_in_event_result_and_record) {
       {"{'responses':[{'text':'a','stop_reason':'content_filter'}]}", TP_FINISH_FILTER, "content_filter"},
       {"{'responses':[{'text':'a','stop_reason':'SAFETY'}]}", TP_FINISH_FILTER, "SAFETY"},
       {"{'responses':[{'text':'','stop_reason':'refusal'}]}", TP_FINISH_REFUSAL, "refusal"},
-      {"{'responses':[{'text':'a','stop_reason':'pause_turn'}]}", TP_FINISH_PAUSE, "pause_turn"},
+      {"{'repeat':true,'responses':[{'text':'a','stop_reason':'pause_turn'}]}", TP_FINISH_PAUSE, "pause_turn"},
       {"{'responses':[{'text':'a','stop_reason':'a word of its own'}]}", TP_FINISH_STOP, "a word of its own"},
       {"{'responses':[{'text':'a','finish':'length'}]}", TP_FINISH_LENGTH, ""},
       {"{'responses':[{'text':'a','finish':'length','stop_reason':'out of breath'}]}", TP_FINISH_LENGTH,
        "out of breath"},
       {"{'responses':[{'finish':'refusal'}]}", TP_FINISH_REFUSAL, ""},
       {"{'responses':[{'finish':'filter'}]}", TP_FINISH_FILTER, ""},
-      {"{'responses':[{'text':'a','finish':'pause'}]}", TP_FINISH_PAUSE, ""},
+      {"{'repeat':true,'responses':[{'text':'a','finish':'pause'}]}", TP_FINISH_PAUSE, ""},
       {"{'responses':[{'tool_calls':[{'name':'x'}]},{'text':'a','finish':'stop'}]}", TP_FINISH_STOP, ""},
   };
   for (size_t i = 0; i < COUNT(rows); i++) {
@@ -89,6 +89,36 @@ TEST(how_an_answer_ended_is_in_event_result_and_record) {
     assert_true(tp_text_is(result->finish_word, rows[i].word));
     assert_string_equal(s.event_word, rows[i].word);
     assert_string_equal(s.record_word, rows[i].word);
+    tp_turn_result_free(result);
+  }
+}
+
+/* The provider is asked to go on, up to a limit; calls come first. */
+TEST(a_pause_is_no_end_of_the_turn) {
+  static const struct {
+    const char *script;
+    tp_finish finish;
+    const char *text;
+    uint32_t requests;
+  } rows[] = {
+      {"{'responses':[{'text':'a','finish':'pause'},{'text':'b'}]}", TP_FINISH_STOP, "b", 2},
+      {"{'responses':[{'finish':'pause'},{'finish':'pause'},{'text':'b','finish':'length'}]}", TP_FINISH_LENGTH, "b",
+       3},
+      {"{'responses':[{'finish':'pause'},{'tool_calls':[{'name':'x'}]},{'text':'c'}]}", TP_FINISH_STOP, "c", 3},
+      {"{'repeat':true,'responses':[{'text':'a','finish':'pause'}]}", TP_FINISH_PAUSE, "a", 9},
+  };
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    char script[256];
+    seen s;
+    snprintf(script, sizeof script, "%s", rows[i].script);
+    for (char *at = script; *at; at++)
+      if (*at == '\'') *at = '"';
+    const tp_turn_result *result = play_script(script, &s);
+    assert_int_equal(result->outcome, TP_TURN_COMPLETED);
+    assert_int_equal(result->finish, rows[i].finish);
+    assert_int_equal(result->iterations, rows[i].requests);
+    assert_int_equal(s.model_ends, rows[i].requests);
+    assert_true(tp_text_is(result->text, rows[i].text));
     tp_turn_result_free(result);
   }
 }
