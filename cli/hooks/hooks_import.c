@@ -647,6 +647,7 @@ static int read_files(importer *m) {
     cli_error_at(settings->path, 0, 0, "is of another host than %s: import it by itself", m->files[0].path);
     status = CLI_USAGE;
   }
+  if (status == CLI_OK) cli_settings_apply_states(m->files, m->file_count);
   return status;
 }
 

@@ -8,7 +8,13 @@
 #include "cli/common/options.h"
 #include "cli/common/pool.h"
 
-enum { CLI_NOTES_MAX = 12, CLI_HEADERS_MAX = 16, CLI_VARIABLES_MAX = 60, CLI_FILE_NOTES_MAX = 80 };
+enum {
+  CLI_NOTES_MAX = 12,
+  CLI_HEADERS_MAX = 16,
+  CLI_VARIABLES_MAX = 60,
+  CLI_FILE_NOTES_MAX = 80,
+  CLI_STATES_MAX = 256
+};
 
 /** Variables that a file sets for its programs: name, value. Texts are in the pool. */
 typedef struct cli_variables {
@@ -37,11 +43,12 @@ typedef struct cli_entry {
   cli_variables variables; /* of its own */
   int64_t timeout_ms;      /* 0: the host's */
   bool is_async, fails_closed;
-  bool rewakes;      /* it runs in the background there, and wakes the model */
-  bool is_off;       /* its host has switched it off */
-  bool is_cut;       /* its phase ends before its limit */
-  bool is_guard;     /* its answer can stop something */
-  const char *phase; /* NULL until it was found */
+  bool rewakes;        /* it runs in the background there, and wakes the model */
+  bool is_off;         /* its host has switched it off */
+  bool is_cut;         /* its phase ends before its limit */
+  bool is_guard;       /* its answer can stop something */
+  size_t group, index; /* from 0: its group among those of its event, and its place in the group */
+  const char *phase;   /* NULL until it was found */
   const char *id, *yaml;
 } cli_entry;
 
@@ -54,6 +61,8 @@ typedef struct cli_settings {
   cli_variables variables;               /* of every program of the file */
   const char *notes[CLI_FILE_NOTES_MAX]; /* what the file says beside its entries, and has no place */
   size_t note_count;
+  const char *states[CLI_STATES_MAX]; /* "FILE:pre_tool_use:0:0": a hook of this or another file that is switched off */
+  size_t state_count;
   cli_entry *entries;
   size_t count, capacity;
 } cli_settings;
@@ -63,6 +72,9 @@ int cli_settings_decode(const char *path, tp_writer **ret_writer, tp_text *ret_v
 /** Reads a settings or plugin file. One malformed entry costs only that entry.
  *  @return CLI_OK, or an exit status after saying what is wrong with the file. */
 int cli_settings_read(const char *path, cli_settings *settings);
+/** Switches off what hooks.state of one of the files has switched off, in any of them. A place that is in none of them
+ *  is a note. */
+void cli_settings_apply_states(cli_settings *files, size_t count);
 void cli_settings_free(cli_settings *settings);
 
 #endif

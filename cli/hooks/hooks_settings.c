@@ -428,7 +428,7 @@ static void refuse_group(cli_settings *settings, const char *event, const char *
   leave_out(entry, why);
 }
 
-static void read_group(cli_settings *settings, const char *event, tp_text group) {
+static void read_handlers(cli_settings *settings, const char *event, tp_text group) {
   tp_text handlers = tp_value_get(group, "hooks");
   if (tp_value_kind_of(group) != TP_VALUE_MAP) {
     refuse_group(settings, event, "malformed: neither a group nor a handler, which are objects");
@@ -439,6 +439,15 @@ static void read_group(cli_settings *settings, const char *event, tp_text group)
   } else {
     for (tp_value_walk walk = {0}; tp_value_next(handlers, &walk);)
       read_handler(settings, event, tp_value_get(group, "matcher"), walk.value, false);
+  }
+}
+
+static void read_group(cli_settings *settings, const char *event, size_t number, tp_text group) {
+  size_t first = settings->count;
+  read_handlers(settings, event, group);
+  for (size_t i = first; i < settings->count; i++) {
+    settings->entries[i].group = number;
+    settings->entries[i].index = i - first;
   }
 }
 
@@ -468,6 +477,78 @@ static bool has_no_feature(tp_text object) {
 /* [hooks.state] of a config.toml is no event. */
 static bool is_state(const char *event, tp_text value) {
   return strcmp(event, "state") == 0 && tp_value_kind_of(value) == TP_VALUE_MAP;
+}
+
+static void read_states(cli_settings *settings, tp_text states) {
+  bool has_trust = false;
+  for (tp_value_walk walk = {0}; tp_value_next(states, &walk);) {
+    has_trust = has_trust || tp_value_get(walk.value, "trusted_hash").size > 0;
+    if (tp_value_bool(tp_value_get(walk.value, "enabled"), true)) continue;
+    const char *key = cli_pool_copy(&settings->pool, walk.key);
+    if (settings->state_count < CLI_STATES_MAX) settings->states[settings->state_count++] = key;
+    else note_file(settings, format_text(settings, "hooks.state has too many places: %s is not read", key));
+  }
+  if (has_trust) note_file(settings, "what its host trusts (trusted_hash of hooks.state) is not trusted here");
+}
+
+/* The same file; or, where the place is that of another machine or home, one of the same name in the same folder. */
+static bool is_file(const char *path, const char *place, size_t place_size) {
+  char *own = realpath(path, NULL), *text = strndup(place, place_size), *there = text ? realpath(text, NULL) : NULL;
+  bool is_same = own && there && strcmp(own, there) == 0;
+  if (own && text && !there) {
+    const char *name = strrchr(text, '/'), *folder = name ? memrchr(text, '/', (size_t)(name - text)) : NULL;
+    size_t tail = strlen(folder ? folder : text), size = strlen(own);
+    is_same = size > tail && strcmp(own + size - tail, folder ? folder : text) == 0 &&
+              (folder || own[size - tail - 1] == '/');
+  }
+  free(own);
+  free(text);
+  free(there);
+  return is_same;
+}
+
+/* PreToolUse: pre_tool_use. */
+static bool is_event(const char *event, const char *key, size_t key_size) {
+  size_t at = 0;
+  for (size_t i = 0; event[i]; i++) {
+    bool is_upper = event[i] >= 'A' && event[i] <= 'Z';
+    if (is_upper && i > 0 && (at >= key_size || key[at++] != '_')) return false;
+    if (at >= key_size || key[at++] != (is_upper ? event[i] - 'A' + 'a' : event[i])) return false;
+  }
+  return at == key_size;
+}
+
+/* @param state  "FILE:event:group:index". */
+static bool is_place(const char *path, const cli_entry *entry, const char *state) {
+  char end[64];
+  snprintf(end, sizeof end, ":%zu:%zu", entry->group, entry->index);
+  size_t size = strlen(state), end_size = strlen(end);
+  if (size <= end_size || strcmp(state + size - end_size, end) != 0) return false;
+  const char *event = memrchr(state, ':', size - end_size);
+  if (!event || !is_event(entry->event, event + 1, (size_t)(state + size - end_size - event - 1))) return false;
+  return is_file(path, state, (size_t)(event - state));
+}
+
+static bool apply_state(cli_settings *files, size_t count, const char *state) {
+  bool is_found = false;
+  for (size_t i = 0; i < count; i++) {
+    for (size_t j = 0; j < files[i].count; j++) {
+      cli_entry *entry = &files[i].entries[j];
+      if (!is_place(files[i].path, entry, state)) continue;
+      if (!entry->is_off) note(entry, "its host has it switched off: it is written with enabled: false");
+      entry->is_off = is_found = true;
+    }
+  }
+  return is_found;
+}
+
+void cli_settings_apply_states(cli_settings *files, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    for (size_t j = 0; j < files[i].state_count; j++)
+      if (!apply_state(files, count, files[i].states[j]))
+        note_file(&files[i],
+                  format_text(&files[i], "hooks.state switches off %s, which is no hook of the files that are imported",
+                              files[i].states[j]));
 }
 
 static void read_environment(cli_settings *settings, tp_text object) {
@@ -527,14 +608,16 @@ static int read_object(const char *path, tp_text object, cli_settings *settings)
     const char *event = cli_pool_copy(&settings->pool, walk.key);
     if (is_among(event, "disabled enabled notifications")) continue; /* read below */
     if (is_state(event, walk.value)) {
-      note_file(settings, "hooks.state is not read: which hooks its host trusts and has switched off stands there");
+      read_states(settings, walk.value);
       continue;
     }
     if (tp_value_kind_of(walk.value) != TP_VALUE_ARRAY) {
       refuse_group(settings, event, "malformed: an event has a list");
       continue;
     }
-    for (tp_value_walk group = {0}; tp_value_next(walk.value, &group);) read_group(settings, event, group.value);
+    size_t number = 0;
+    for (tp_value_walk group = {0}; tp_value_next(walk.value, &group);)
+      read_group(settings, event, number++, group.value);
   }
   switch_off(settings, tp_value_get(hooks, "disabled"));
   switch_off(settings, tp_value_get(tp_value_get(object, "hooksConfig"), "disabled"));

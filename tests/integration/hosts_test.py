@@ -213,7 +213,39 @@ matcher = "^Write$"
 hooks = [{type = "command", command = "true"}, {type = "command", command = "exit 0"}]
 [hooks.state."a:b"]
 enabled = true
+trusted_hash = "sha256:1"
 """
+# Places of the three hooks, and of none.
+STATES = (
+    ('{home}/config.toml:pre_tool_use:0:0', [0]), ('{home}/config.toml:pre_tool_use:1:0', [1]),
+    ('{home}/config.toml:pre_tool_use:1:1', [2]), ('{home}/./config.toml:pre_tool_use:1:1', [2]),
+    ('/elsewhere/{folder}/config.toml:pre_tool_use:0:0', [0]), ('~/{folder}/config.toml:pre_tool_use:0:0', [0]),
+    ('config.toml:pre_tool_use:0:0', [0]), ('{home}/config.toml:pre_tool_use:0:1', []),
+    ('{home}/config.toml:pre_tool_use:2:0', []), ('{home}/config.toml:post_tool_use:0:0', []),
+    ('{home}/config.toml:pre_tool:0:0', []), ('{home}/config.toml:pre_tool_use:00:0', []),
+    ('{home}/hooks.json:pre_tool_use:0:0', []), ('/elsewhere/other/config.toml:pre_tool_use:0:0', []),
+    ('xconfig.toml:pre_tool_use:0:0', []), ('pre_tool_use:0:0', []), ('{home}/config.toml', []), (':0:0', []), ('', []))
+
+
+def state_of_a_config_toml_switches_single_hooks_off(project):
+    home = os.path.realpath(project.directory)
+    names = ['hd/001-pre-tool-use-1.yaml', 'hd/002-pre-tool-use-2.yaml', 'hd/003-pre-tool-use-3.yaml']
+    for key, off in STATES:
+        key = key.format(home=home, folder=os.path.basename(home))
+        project.remove('hd')
+        project.import_hooks(f"{TOML}[hooks.state.'{key}']\nenabled = false\n", name='config.toml')
+        found = [i for i, name in enumerate(names) if 'enabled: false' in project.read(name)]
+        assert found == off, (key, found)
+        ran = project.command('hooks', 'import', 'config.toml')
+        assert ('is no hook of the files' in ran.stdout) == (not off), (key, ran)
+        assert ('switched off: it is written' in ran.stdout) == bool(off), (key, ran)
+    # The state is in the file of the user, the hooks in a file of their own.
+    project.write('config.toml', f"[hooks.state.'{home}/hooks.json:pre_tool_use:0:0']\nenabled = false\n")
+    project.write('hooks.json', '{"hooks": {"PreToolUse": [{"hooks": [{"type": "command", "command": "true"}]}]}}')
+    project.remove('hd')
+    ran = project.command('hooks', 'import', 'hooks.json', 'config.toml', '--write', 'hd')
+    assert ran.returncode == 0, ran
+    assert 'enabled: false' in project.read('hd/001-pre-tool-use-1.yaml')
 
 
 def hooks_of_a_config_toml(project):
@@ -224,7 +256,7 @@ def hooks_of_a_config_toml(project):
     events = project.run()
     assert 'not from here' in results(events)[0]['text'], events
     ran = project.command('hooks', 'import', 'config.toml')
-    assert 'hooks.state is not read' in ran.stdout, ran
+    assert 'trusted_hash of hooks.state) is not trusted here' in ran.stdout, ran
     for switch in 'hooks = false', 'codex_hooks = false':
         project.remove('hd')
         project.import_hooks(TOML.replace('hooks = true', switch), name='config.toml')
@@ -365,7 +397,8 @@ def events_without_a_place_yet(project):
 
 
 CASES = [ids_of_calls, ids_of_rewritten_calls, a_session_that_goes_on, variables_of_settings, variables_of_a_handler,
-         variables_of_the_host, comments_and_last_commas, hooks_of_a_config_toml, transcript_of_the_session,
+         variables_of_the_host, comments_and_last_commas, hooks_of_a_config_toml,
+         state_of_a_config_toml_switches_single_hooks_off, transcript_of_the_session,
          transcript_of_each_event, permission_requests, denials_and_notifications, background_hooks_that_wake,
          events_without_a_place_yet]
 
