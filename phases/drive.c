@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/conversation.h"
+#include "phases/made_request.h"
 #include "phases/steps.h"
 #include "phases/talk.h"
 #include "runtime/exec/blocks.h"
@@ -54,6 +55,7 @@ void tp__drive_cancel(tp__drive *d) {
 static void free_drive(tp__drive *d, tp_runtime *runtime) {
   TP__ASSERT(!d->host_call && !d->model_call && !d->waits);
   tp__talk_fini(d);
+  tp__made_request_free(d->made);
   tp__past_unref(d->own_past);
   tp__arena_fini(&d->arena);
   tp__block_give(tp__runtime_blocks(runtime), d, d->block_size);

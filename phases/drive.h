@@ -72,12 +72,15 @@ struct tp__drive {
   uint64_t steps_dropped;
   tp_text user_text;
   tp_text system;
-  tp_text signals;                    /* rendered, of turn.intake; for the first request */
-  tp_phase_result request_context;    /* kept: model.pre's own prompt context, for this request */
-  tp__messages messages;              /* of this turn: user, assistant, tool … */
-  tp__aptr talk;                      /* atomic: the newest tp__talk; NULL: none was shown */
-  tp__a32 model_index;                /* atomic: of session->models: which one is asked; it never goes back */
-  tp_text response_text;              /* of the last response, in the arena */
+  tp_text signals;                 /* rendered, of turn.intake; for the first request */
+  tp_phase_result request_context; /* kept: model.pre's own prompt context, for this request */
+  struct tp__made_request *made;   /* the next request, as model.request leaves it; NULL: no handler saw it */
+  tp_text asked_name;              /* of the model, by model.request; for this request */
+  struct tp__held *held;           /* of the answer, until model.response has ended; in the arena; NULL: nothing is */
+  tp__messages messages;           /* of this turn: user, assistant, tool … */
+  tp__aptr talk;                   /* atomic: the newest tp__talk; NULL: none was shown */
+  tp__a32 model_index;             /* atomic: of session->models: which one is asked; it never goes back */
+  tp_text response_text;           /* of the last response, in the arena */
   tp_text stop_reason, provider_data; /* likewise */
   tp_text finish_word;                /* likewise */
   tp_finish finish;                   /* of the last request */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * fields.c: the payload fields of the built-in phases as constant data, made from fields.def. */
+#include "phases/made_request.h"
 #include "phases/parts.h"
 #include "phases/phases.h"
 
@@ -49,11 +50,12 @@ const char *tp__field_flaw(const tp_field *field) {
   if (field->id == TP_FIELD_FILES && !tp__is_list_of(field->text, TP_VALUE_TEXT)) return "an array of texts";
   if (field->id == TP_FIELD_RESULT_PARTS && !tp__parts_valid(field->text))
     return "an array of parts (turnphase/part.h)";
-  return NULL;
+  return field->id >= TP_FIELD_MESSAGES && field->id <= TP_FIELD_RESPONSE ? tp__request_flaw(field) : NULL;
 }
 
 tp_field_id tp__field_owner(tp_field_id field) {
-  return field == TP_FIELD_RESULT_VALUE || field == TP_FIELD_RESULT_PARTS ? TP_FIELD_RESULT : TP_FIELD_NONE;
+  if (field == TP_FIELD_RESULT_VALUE || field == TP_FIELD_RESULT_PARTS) return TP_FIELD_RESULT;
+  return field == TP_FIELD_THINKING ? TP_FIELD_RESPONSE_TEXT : TP_FIELD_NONE;
 }
 
 const char *tp_field_name(tp_field_id field) { return field < ROWS ? rows[field].name : NULL; }

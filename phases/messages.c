@@ -1,6 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/messages.h"
 
+const char *tp__role_name(tp_role role) {
+  static const char *const names[] = {[TP_ROLE_USER] = "user",
+                                      [TP_ROLE_ASSISTANT] = "assistant",
+                                      [TP_ROLE_TOOL] = "tool",
+                                      [TP_ROLE_END] = "end",
+                                      [TP_ROLE_SYSTEM] = "system"};
+  return TP__NAME_AT(names, role, "end");
+}
+
 bool tp__calls_copy(tp__arena *arena, const tp_tool_call *const *calls, size_t count,
                     const tp_tool_call *const **ret_calls) {
   *ret_calls = NULL;

@@ -14,6 +14,8 @@ typedef struct tp__messages {
   size_t count, capacity;
 } tp__messages;
 
+/** "user", "assistant", "tool", "end", "system"; "end" for any other role. Static text. */
+const char *tp__role_name(tp_role role);
 /** Copies deeply. On failure nothing is added. */
 tp_status tp__messages_add(tp__messages *messages, const tp_message *message);
 /** Copies calls deeply into an arena, as a list of structs of this library's size. They are such as

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/model_call.h"
 
+#include "phases/made_request.h"
 #include "phases/tools.h"
 #include "runtime/exec/blocks.h"
 
@@ -218,7 +219,11 @@ static void settled(tp__attempt *attempt, tp__attempt_end end) {
   TP__ASSERT(of(attempt)->on_end);
   tp__model_call *c = of(attempt);
   tp_status status = TP_OK;
-  if (tp__attempt_is_alone(attempt)) tp__past_view_fini(&c->view); /* the next request then need not copy the list */
+  if (tp__attempt_is_alone(attempt)) { /* the next request then need not copy the list */
+    tp__past_view_fini(&c->view);
+    tp__made_request_free(c->made);
+    c->made = NULL;
+  }
   switch (end) {
     case TP__ANSWERED:
       if (attempt->answer.code) { /* the function's own: there was no token */
@@ -247,6 +252,7 @@ static void release(tp__attempt *attempt) {
   tp__turn *turn = c->turn;
   tp_session *session = c->session;
   tp__past_view_fini(&c->view);
+  tp__made_request_free(c->made);
   if (c->tools) tp__toolset_unref(c->tools);
   tp__release(tp__runtime_allocator(runtime), c->pieces, c->pieces_capacity);
   tp__arena_fini(&c->answer_arena);

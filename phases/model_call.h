@@ -11,10 +11,11 @@
 typedef struct tp__model_call tp__model_call;
 struct tp__model_call {
   tp__attempt base;
-  tp__turn *turn;      /* referenced: the request's memory is the turn's */
-  tp__past_view view;  /* what the request reads of the past */
-  tp__toolset *tools;  /* referenced: the request shows them; NULL: it has none */
-  tp_session *session; /* referenced: history and model are its; NULL: a handler asks */
+  tp__turn *turn;                /* referenced: the request's memory is the turn's */
+  tp__past_view view;            /* what the request reads of the past */
+  struct tp__made_request *made; /* the request, with a view of its own; NULL: it is the turn's */
+  tp__toolset *tools;            /* referenced: the request shows them; NULL: it has none */
+  tp_session *session;           /* referenced: history and model are its; NULL: a handler asks */
   tp_model model;
   tp_model_request request;
   int64_t deadline_ns; /* the turn's */

@@ -8,7 +8,7 @@
 #include "runtime/plan/plan.h"
 
 /** Indexed by TP_PHASE_*; the row of TP_PHASE_NONE is zero. */
-enum { TP__PHASE_LAST = TP_PHASE_TURN_POST_COMPACTION };
+enum { TP__PHASE_LAST = TP_PHASE_MODEL_REQUEST };
 extern const tp_phase tp__phase_rows[TP__PHASE_LAST + 1];
 
 /** The other names of the phases, in the order of phases.def. */

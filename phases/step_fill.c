@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * step_fill.c: what fills the payload of each phase of a driven turn that has a subscription. */
+#include "phases/held_answer.h"
 #include "phases/limits.h"
 #include "phases/parts.h"
-#include "phases/steps.h"
 #include "phases/tool_run.h"
 #include "runtime/exec/blocks.h"
 #include "runtime/value/value.h"
@@ -80,17 +80,11 @@ bool tp__fill_tools(tp__drive *d) {
 
 /* ---- the request ---- */
 
-static const char *role_name(tp_role role) {
-  static const char *const names[] = {
-      [TP_ROLE_USER] = "user", [TP_ROLE_ASSISTANT] = "assistant", [TP_ROLE_TOOL] = "tool", [TP_ROLE_SYSTEM] = "system"};
-  return TP__NAME_AT(names, role, "end");
-}
-
 static void write_messages(const tp__messages *messages, tp_writer *writer) {
   for (size_t i = 0; i < messages->count; i++) {
     tp_write_map(writer, 2);
     tp_write_string(writer, "role");
-    tp_write_string(writer, role_name(messages->items[i]->role));
+    tp_write_string(writer, tp__role_name(messages->items[i]->role));
     tp_write_string(writer, "text");
     tp_write_text(writer, messages->items[i]->text);
   }
@@ -217,6 +211,8 @@ bool tp__fill_calls(tp__drive *d) {
 bool tp__fill_response(tp__drive *d) {
   tp__drive_text(d, TP_FIELD_RESPONSE_TEXT, d->response_text);
   tp__drive_text(d, TP_FIELD_STOP_REASON, d->stop_reason);
+  tp_text thinking = tp__held_thinking(d);
+  if (thinking.size > 0) tp__drive_text(d, TP_FIELD_THINKING, thinking);
   return tp__fill_calls(d);
 }
 

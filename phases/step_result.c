@@ -67,7 +67,7 @@ tp__step tp__then_take_context(tp__drive *d) {
   tp__phase_let_go(&d->request_context); /* of the attempt before */
   d->request_context = d->phase.result;
   d->phase.result = (tp_phase_result){.struct_size = sizeof(tp_phase_result)};
-  return TP__STEP_MODEL;
+  return tp__turn_plan(&d->turn->core, TP_PHASE_MODEL_REQUEST) ? TP__STEP_MODEL_REQUEST : TP__STEP_MODEL;
 }
 
 /* ---- the response ---- */
@@ -75,8 +75,8 @@ tp__step tp__then_take_context(tp__drive *d) {
 tp__step tp__then_take_response(tp__drive *d) {
   const tp_merged *merged = d->phase.result.merged;
   tp_text malformed = {"", 0};
-  bool ok = take_replaced(d, TP_FIELD_RESPONSE_TEXT, &d->response_text);
-  if (ok && tp_merged_replaced(merged, TP_FIELD_CALLS))
+  bool ok = true;
+  if (tp_merged_replaced(merged, TP_FIELD_CALLS))
     ok = tp__response_take_calls(d, tp_merged_text(merged, TP_FIELD_CALLS), &malformed);
   if (malformed.size > 0) {
     tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_MALFORMED, malformed);
@@ -105,31 +105,13 @@ tp__step tp__then_tools_or_stop(tp__drive *d) {
 
 /* ---- denials that do not fail the turn ---- */
 
-/* Why the turn ends otherwise than its model and its hooks would have it; for the user and the log. */
-static void note_end(tp__drive *d, uint32_t phase, const char *key, const char *subscription, tp_text text) {
-  if (!text.data) text = tp_text_of("the turn ends by a hook, or in spite of one");
-  tp_contribution note = {.struct_size = sizeof(tp_contribution),
-                          .kind = TP_CONTRIBUTION_DIAGNOSTIC,
-                          .severity = TP_SEVERITY_WARNING,
-                          .key = tp_text_of(key),
-                          .text = text};
-  tp__log(d->turn->core.runtime, TP_LOG_WARNING, &(tp__log_subject){.phase = phase, .ids = d->turn->core.ids}, "%.*s",
-          (int)text.size, text.data);
-  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_DIAGNOSTIC,
-                                 .phase = phase,
-                                 .visibility = TP_VISIBILITY_USER_VISIBLE,
-                                 .contribution = &note,
-                                 .subscription = subscription,
-                                 .text = text});
-}
-
 /* The loop ends: what the tools did is done, and stays in the history. */
 tp__step tp__denial_of_tool_batch(tp__drive *d) {
   const tp_phase_result *result = &d->phase.result;
   const char *subscription = result->subscription ? result->subscription : "";
-  note_end(d, TP_PHASE_TOOL_BATCH, "tool_batch.ended", subscription,
-           tp__arena_printf(&d->arena, "hook %s ended the turn behind its tools: %.*s", subscription,
-                            (int)result->reason.size, result->reason.data ? result->reason.data : ""));
+  tp__drive_note(d, TP_PHASE_TOOL_BATCH, TP_SEVERITY_WARNING, "tool_batch.ended", subscription,
+                 tp__arena_printf(&d->arena, "hook %s ended the turn behind its tools: %.*s", subscription,
+                                  (int)result->reason.size, result->reason.data ? result->reason.data : ""));
   d->finish = TP_FINISH_STOP; /* its calls were made: nothing of the answer is wanting */
   return TP__STEP_COMMIT;
 }
@@ -141,9 +123,9 @@ static bool take_objection(tp__drive *d, tp_text objection) {
 }
 
 static void note_overruled(tp__drive *d, const char *subscription, tp_text objection) {
-  note_end(d, TP_PHASE_TURN_STOP, "turn_stop.overruled", subscription,
-           tp__arena_printf(&d->arena, "the turn ends, since it was kept from it %d times: %.*s", STOP_DENIALS_MAX,
-                            (int)objection.size, objection.data));
+  tp__drive_note(d, TP_PHASE_TURN_STOP, TP_SEVERITY_WARNING, "turn_stop.overruled", subscription,
+                 tp__arena_printf(&d->arena, "the turn ends, since it was kept from it %d times: %.*s",
+                                  STOP_DENIALS_MAX, (int)objection.size, objection.data));
 }
 
 tp__step tp__denial_of_turn_stop(tp__drive *d) {

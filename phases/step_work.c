@@ -2,9 +2,11 @@
  *
  * step_work.c: the steps of a driven turn that are no phase: the history is read, the model is asked, tools are run,
  * the turn is stored. What each leads to stands right behind it. */
+#include "phases/held_answer.h"
 #include "phases/limits.h"
-#include "phases/steps.h"
+#include "phases/made_request.h"
 #include "phases/tool_run.h"
+#include "runtime/exec/report.h"
 
 enum { MODEL_ATTEMPTS = 3 };
 
@@ -101,7 +103,6 @@ static void model_succeeded(tp__drive *d, const tp_model_response *response) {
   d->requested = true;
   d->compacted = false;
   tp__reminders_delivered(&d->session->reminders);
-  tp__drive_count(d, response);
   if (keep_response(d, response)) tp__drive_go(d, TP__STEP_MODEL_RESPONSE);
   else tp__drive_no_memory(d);
 }
@@ -122,13 +123,6 @@ static void model_failed(tp__drive *d, tp__model_call *call, tp_status status) {
                                       call->failure_message ? call->failure_message : tp_status_text(status));
     tp__drive_stop(d, TP_TURN_FAILED, status, reason);
   }
-}
-
-static void model_delta(tp__model_call *call, tp_text text, bool thinking) {
-  tp__drive *d = call->ctx;
-  tp__event(d->turn, &(tp_event){.kind = thinking ? TP_EVENT_THINKING : TP_EVENT_MODEL_DELTA,
-                                 .visibility = TP_VISIBILITY_USER_VISIBLE,
-                                 .text = text});
 }
 
 static void model_note(tp__model_call *call, tp_text key, tp_text text) {
@@ -161,48 +155,84 @@ static void model_ended(tp__model_call *call, tp_status status) {
   d->finish_word = (tp_text){NULL, 0};
   tp_text word = d->finish == TP_FINISH_UNKNOWN ? d->finish_word : call->response.finish_word;
   if (!response && !tp__arena_text(&d->arena, word, &d->finish_word)) d->finish_word = (tp_text){NULL, 0};
-  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_MODEL_END,
-                                 .visibility = TP_VISIBILITY_USER_VISIBLE,
-                                 .status = status,
-                                 .input_tokens = response ? at_least_none(response->input_tokens) : 0,
-                                 .output_tokens = response ? at_least_none(response->output_tokens) : 0,
-                                 .cost_micros = response ? at_least_none(response->cost_micros) : 0,
-                                 .text = response ? response->text : (tp_text){NULL, 0},
-                                 .model = tp__drive_shown_model(d),
-                                 .finish = d->finish,
-                                 .finish_word = word,
-                                 .started_ns = started_ns,
-                                 .ended_ns = ended_ns});
-  if (status == TP_OK) model_succeeded(d, &call->response);
+  if (response) tp__drive_count(d, response);
+  tp__held_end(d, status, response, word, started_ns, ended_ns);
+  if (!d->held) d->asked_name = (tp_text){NULL, 0}; /* by model.request; what is held names the model when it ends */
+  if (response) model_succeeded(d, response);
   else model_failed(d, call, status);
+}
+
+/* A handler of model.request has answered: no request is made, and the turn goes on as after one. */
+static void answer_in_place(tp__drive *d, tp__made_request *made) {
+  const tp_model_response *response = &made->response;
+  tp__drive_note(d, TP_PHASE_MODEL_REQUEST, TP_SEVERITY_INFO, "model_request.answered", "",
+                 tp_text_of("a handler of model.request has answered in the model's place: no request was made"));
+  tp__report_add(&d->turn->core, 0,
+                 &(tp__report){.action = "replacement",
+                               .phase = TP_PHASE_MODEL_REQUEST,
+                               .subscription = "model.request",
+                               .owner = "",
+                               .subject = tp__drive_shown_model(d),
+                               .detail = tp_text_of("a handler answered in the model's place"),
+                               .visibility = TP_VISIBILITY_USER_VISIBLE});
+  if (d->held) d->held->any_text = true;
+  else if (response->text.size > 0)
+    tp__event(
+        d->turn,
+        &(tp_event){.kind = TP_EVENT_MODEL_DELTA, .visibility = TP_VISIBILITY_USER_VISIBLE, .text = response->text});
+  d->finish = response->finish;
+  tp__drive_count(d, response);
+  tp__held_end(d, TP_OK, response, response->finish_word, 0, 0);
+  if (!d->held) d->asked_name = (tp_text){NULL, 0};
+  model_succeeded(d, response); /* copies it */
+  tp__made_request_free(made);
+}
+
+static void begin_answer(tp__drive *d) {
+  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_MODEL_BEGIN,
+                                 .visibility = TP_VISIBILITY_USER_VISIBLE,
+                                 .model = tp__drive_shown_model(d)});
 }
 
 void tp__step_model(tp__drive *d) {
   const tp_model *model = tp__drive_model(d);
+  tp__made_request *made = d->made; /* what model.request left; the call takes it */
+  if (!tp__held_begin(d)) {
+    tp__drive_no_memory(d);
+    return;
+  }
+  if (made && made->response.struct_size > 0) {
+    d->made = NULL;
+    begin_answer(d);
+    answer_in_place(d, made);
+    return;
+  }
   if (!model->start && !model->inbox) {
     tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_MODEL, tp_text_of("neither the session nor its agent has a model"));
     return;
   }
   tp_model_request request;
   tp__past_view view = {NULL, NULL};
-  tp__model_call *call = tp__request_make(d, &request, &view) == TP_OK
-                             ? tp__model_call_new(&d->turn->core, d->turn->toolset, d->session, model, &request)
-                             : NULL;
+  tp_status status = TP_OK;
+  if (made) request = made->request;
+  else status = tp__request_make(d, &request, &view);
+  tp__model_call *call =
+      status == TP_OK ? tp__model_call_new(&d->turn->core, d->turn->toolset, d->session, model, &request) : NULL;
   if (!call) {
     tp__past_view_fini(&view);
     tp__drive_no_memory(d);
     return;
   }
+  d->made = NULL;
+  call->made = made;
   call->view = view;
-  call->on_delta = model_delta;
+  call->on_delta = tp__held_delta;
   call->on_note = model_note;
   call->each_delta = d->request.each_delta;
   call->on_end = model_ended;
   call->ctx = d;
   d->model_call = call;
-  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_MODEL_BEGIN,
-                                 .visibility = TP_VISIBILITY_USER_VISIBLE,
-                                 .model = tp__drive_shown_model(d)});
+  begin_answer(d);
   tp__model_call_start(call);
 }
 
@@ -345,6 +375,9 @@ static void append_ended(tp__host_call *call, tp_status status) {
 
 void tp__step_commit(tp__drive *d) {
   tp__phase_let_go(&d->request_context);
+  tp__made_request_free(d->made);
+  d->made = NULL;
+  if (d->held) tp__held_drop(d, d->code);
   tp__past *past = d->session->past;
   size_t before = past->list.count;
   tp_status status = fill_batch(d, &past->list);

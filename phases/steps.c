@@ -129,6 +129,24 @@ static void take_reminders(tp__drive *d) {
   tp__reminders_set_attempt(&d->session->reminders, false);
 }
 
+void tp__drive_note(tp__drive *d, uint32_t phase, tp_severity severity, const char *key, const char *subscription,
+                    tp_text text) {
+  if (!text.data) text = tp_text_of(key);
+  tp_contribution note = {.struct_size = sizeof(tp_contribution),
+                          .kind = TP_CONTRIBUTION_DIAGNOSTIC,
+                          .severity = severity,
+                          .key = tp_text_of(key),
+                          .text = text};
+  tp__log(d->turn->core.runtime, severity == TP_SEVERITY_INFO ? TP_LOG_INFO : TP_LOG_WARNING,
+          &(tp__log_subject){.phase = phase, .ids = d->turn->core.ids}, "%.*s", (int)text.size, text.data);
+  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_DIAGNOSTIC,
+                                 .phase = phase,
+                                 .visibility = TP_VISIBILITY_USER_VISIBLE,
+                                 .contribution = &note,
+                                 .subscription = subscription,
+                                 .text = text});
+}
+
 /* ---- the machine ---- */
 
 #ifdef TP_CHECKS

@@ -53,6 +53,10 @@ void tp__drive_value(tp__drive *drive, uint32_t field, tp_text value);
 tp_text tp__drive_model_name(const tp__drive *drive);
 /** The name of the model that is asked, for handlers, events and records; may be empty. */
 tp_text tp__drive_shown_model(const tp__drive *drive);
+/** Says what happened to a turn that neither its model nor its hooks have said: a diagnostic event, and a line of the
+ *  log. @param text  empty: without memory for the words, the key says it. */
+void tp__drive_note(tp__drive *drive, uint32_t phase, tp_severity severity, const char *key, const char *subscription,
+                    tp_text text);
 /** Adds the tokens and the cost of a response. */
 void tp__drive_count(tp__drive *drive, const tp_model_response *response);
 /** Makes the user's message the first of the turn's. @return false without memory. */
@@ -78,6 +82,7 @@ bool tp__fill_compaction(tp__drive *drive);
 bool tp__fill_compacted(tp__drive *drive);
 bool tp__before_model(tp__drive *drive);
 bool tp__fill_model_pre(tp__drive *drive);
+bool tp__fill_model_request(tp__drive *drive);
 bool tp__fill_response(tp__drive *drive);
 bool tp__fill_model_post(tp__drive *drive);
 bool tp__fill_calls(tp__drive *drive);
@@ -88,6 +93,7 @@ bool tp__fill_session_end(tp__drive *drive);
 
 bool tp__keep_session_started(tp__drive *drive);
 bool tp__keep_input(tp__drive *drive);
+bool tp__keep_response(tp__drive *drive);
 bool tp__keep_jobs(tp__drive *drive);
 
 tp__step tp__denial_of_compaction(tp__drive *drive);
@@ -97,6 +103,7 @@ tp__step tp__denial_of_turn_stop(tp__drive *drive);
 tp__step tp__then_compile(tp__drive *drive);
 tp__step tp__then_take_system(tp__drive *drive);
 tp__step tp__then_take_context(tp__drive *drive);
+tp__step tp__then_take_request(tp__drive *drive);
 tp__step tp__then_take_response(tp__drive *drive);
 tp__step tp__then_tools_or_stop(tp__drive *drive);
 

@@ -426,11 +426,13 @@ static bool is_over(tp__dispatch *d) {
 }
 
 static void stop_out_of_scope(tp__tool_slot *slot) {
-  static const char words[] = "the agent may not use this tool: it is not among the tools of its config";
+  const char *words = slot->tool->out_of_scope
+                          ? "the agent may not use this tool: it is not among the tools of its config"
+                          : "this tool was not offered: it is not among the tools of the request";
   tp__report_add(&slot->dispatch->turn->core, TP_LOG_INFO,
                  &(tp__report){.action = "denial",
                                .phase = TP_PHASE_TOOL_PRE,
-                               .subscription = "scope",
+                               .subscription = slot->tool->out_of_scope ? "scope" : "model.request",
                                .owner = "",
                                .subject = tp__toolcall_of(slot)->name,
                                .detail = tp_text_of(words),
@@ -447,7 +449,7 @@ void tp__toolcall_begin(tp__tool_slot *slot) {
   tp__tool_policy policy = slot->tool ? policy_of(d, slot->tool) : TP__TOOL_FREE;
   if (!slot->tool) {
     tp__toolcall_stop(slot, TP_TOOL_UNKNOWN_TOOL, tp_text_of("there is no tool of that name"));
-  } else if (slot->tool->out_of_scope) {
+  } else if (slot->tool->out_of_scope || slot->tool->left_out) {
     stop_out_of_scope(slot);
   } else if (policy == TP__TOOL_DENY) {
     tp__toolcall_deny(slot, TP_PHASE_TOOL_PRE, "policy", tp_text_of("the turn's policy denies this tool"), false);

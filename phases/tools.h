@@ -26,6 +26,7 @@ struct tp__tool_entry {
   tp__closure *closure; /* referenced; NULL: it holds nothing of the host's */
   bool is_inline;
   bool out_of_scope; /* the turn's agent may not use it */
+  bool left_out;     /* model.request has left it out of the last request */
   tp__tool_policy policy;
   const void *sets; /* by which policy was judged: the turn's, of this version */
   bool is_compiled; /* schema is set, by the first call */

@@ -140,6 +140,7 @@ enum tp_phase_ids {
   TP_PHASE_TOOL_ASK = 25,
   TP_PHASE_TOOL_DENIED = 26,
   TP_PHASE_TURN_POST_COMPACTION = 27,
+  TP_PHASE_MODEL_REQUEST = 28,
   TP_PHASE_HOST = 64,
   TP_PHASE_LIMIT = 128 /* ids are below this */
 };

@@ -91,8 +91,25 @@ enum tp_field_ids {
   TP_FIELD_RESULT_PARTS = 56,      /* value: array of parts (part.h) of the result; not there: none. An empty array in
                                       its place removes them. Value and parts go with the text: another `result` removes
                                       both, unless the same handler replaces them, too */
-  TP_FIELD_HOST = 256,             /* a host's own phases number their fields from here */
-  TP_FIELD_LIMIT = 512             /* ids are below this */
+  TP_FIELD_MESSAGES = 57,          /* value: array of maps, the messages of a request in their order: id (int: which
+                                      message of the request it is, from 0), role (user, assistant, tool or system),
+                                      text; of an assistant calls (array of {id, tool, arguments: map, or malformed:
+                                      true with arguments as a text}); of a tool call_id, tool, is_error, value; of a
+                                      user and a tool parts (part.h). What is empty is missing. Replaced, each message
+                                      is what its map says; one that is unchanged, id included, keeps what its
+                                      provider gave with it. At least one message */
+  TP_FIELD_TOOLS = 58,      /* value: array of maps, the tools that the model is shown: name, description, schema.
+                                      Replaced, each is the name of one of them, or a map in which description and
+                                      schema may be others; a call of one that is missing is not run */
+  TP_FIELD_PARAMETERS = 59, /* value: map of at most 1 MiB, for the provider (temperature, …) */
+  TP_FIELD_RESPONSE = 60,   /* value: not there; a map with text, calls (as those of a message), stop_reason, finish
+                                      (tp_finish_name()), input_tokens, output_tokens and cost_micros is the model's
+                                      answer, and the model is not asked. text or calls must be there, and an id in
+                                      a call need not. A null in its place removes it */
+  TP_FIELD_THINKING = 61,   /* text: what the model thought, for people; not there: nothing. It goes with
+                                      response_text: another text removes it, unless the same handler replaces it */
+  TP_FIELD_HOST = 256,      /* a host's own phases number their fields from here */
+  TP_FIELD_LIMIT = 512      /* ids are below this */
 };
 
 /** The objects that a turn belongs to. tp_call_id() reads their ids, tp_call_data() the host's pointers. */

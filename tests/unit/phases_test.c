@@ -40,6 +40,10 @@ static const struct {
     {"session.end", OBSERVE, 0, BIT(BACKGROUND_JOB), 5000, false},
     {"runtime.error", OBSERVE, 0, 0, 5000, false},
     {"turn.stop", CHAIN, STOP, BIT(REMINDER), 5000, false},
+    {"tool.ask", CHAIN, REPLACE | STOP, BIT(REMINDER), 5000, false},
+    {"tool.denied", OBSERVE, 0, BIT(REMINDER), 5000, false},
+    {"turn.post_compaction", OBSERVE, 0, 0, 5000, false},
+    {"model.request", CHAIN, REPLACE | STOP | PRIVILEGED, 0, 5000, false},
 };
 enum { PHASE_COUNT = sizeof expected / sizeof *expected };
 
@@ -50,7 +54,7 @@ static unsigned traits_of(const tp_phase *row) {
 }
 
 TEST(every_row_says_what_the_design_says) {
-  assert_int_equal(PHASE_COUNT, TP_PHASE_TURN_STOP);
+  assert_int_equal(PHASE_COUNT, TP__PHASE_LAST);
   for (uint32_t i = 0; i < PHASE_COUNT; i++) {
     const tp_phase *row = &tp__phase_rows[i + 1];
     assert_string_equal(row->name, expected[i].name);
@@ -119,7 +123,7 @@ TEST(every_alias_of_the_design_leads_to_its_phase) {
       {"user.prompt.submit", "turn.intake", 0},
       {"PromptSubmit", "turn.intake", 0},
       {"preprocess", "turn.intake", 0},
-      {"onContextAssembled", "turn.post_prompt_compile", 0},
+      {"onContextAssembled", "model.request", 0},
       {"onModelResponse", "model.response", 0},
       {"onToolResult", "tool.result", 0},
       {"onTurnComplete", "turn.post_turn", TP__ALIAS_SEQUENTIAL},

@@ -55,6 +55,7 @@ TEST(order_that_the_table_does_not_have_is_refused) {
   assert_false(tp__step_may_follow(TP__STEP_INTAKE, TP__STEP_MODEL));
   assert_false(tp__step_may_follow(TP__STEP_MODEL, TP__STEP_TOOLS)); /* never around model.response */
   assert_false(tp__step_may_follow(TP__STEP_TOOLS, TP__STEP_MODEL_PRE));
-  assert_false(tp__step_may_follow(TP__STEP_COMMIT, TP__STEP_END)); /* never around turn.post_turn */
+  assert_false(tp__step_may_follow(TP__STEP_TOOLS, TP__STEP_MODEL_REQUEST)); /* never around model.pre */
+  assert_false(tp__step_may_follow(TP__STEP_COMMIT, TP__STEP_END));          /* never around turn.post_turn */
   assert_false(tp__step_may_follow(TP__STEP_MODEL, TP__STEP_MODEL));
 }
