@@ -12,6 +12,7 @@
 #include "cli/chat/slash.h"
 #include "cli/common/data.h"
 #include "cli/common/exit_status.h"
+#include "cli/common/limits.h"
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
 #include "support/clock.h"
@@ -117,11 +118,9 @@ static void check_stored(cli_chat *chat, const tp_turn_result *result) {
 
 /* A person has seen how a turn ended; a script sees the exit status. */
 static void judge(cli_chat *chat, const tp_turn_result *result) {
-  bool wrong =
-      result->outcome == TP_TURN_FAILED || result->outcome == TP_TURN_TIMED_OUT || result->outcome == TP_TURN_CANCELLED;
+  int ended = cli_turn_exit(result);
   check_stored(chat, result);
-  if ((wrong || cli_is_cut(result)) && !chat->terminal)
-    note(chat, cli_interrupted(&chat->interrupt) ? CLI_INTERRUPTED : CLI_NEGATIVE);
+  if (ended != CLI_OK && !chat->terminal) note(chat, cli_interrupted(&chat->interrupt) ? CLI_INTERRUPTED : ended);
 }
 
 static void end_turn(cli_chat *chat, const tp_turn_result *result) {
@@ -162,6 +161,7 @@ static void submit_last(cli_chat *chat) {
                              .text = {chat->last, chat->last_size},
                              .files = tp_value_count(files) > 0 ? files : (tp_text){NULL, 0}};
   tp_fault fault = {0};
+  cli_limits_fill(&chat->arguments->limits, NULL, &request);
   cli_events_clear(&chat->events);
   chat->playing = true;
   chat->interrupted = false;
@@ -261,8 +261,10 @@ static tp_status see_message(void *ctx, const tp_message *message) {
 
 static int open_session(cli_chat *chat) {
   tp_fault fault = {0};
+  tp_budget budget;
   tp_session_options options = {.struct_size = sizeof options,
                                 .id = chat->session_id,
+                                .budget = cli_budget_fill(&chat->arguments->budgets.session, &budget),
                                 .tenant = chat->arguments->tenant,
                                 .workspace = chat->arguments->workspace,
                                 .environment = cli_environment(chat->arguments),

@@ -219,7 +219,8 @@ void cli_screen_show(screen *s, tp_text event) {
 }
 
 static void show_outcome(screen *s, const tp_turn_result *result) {
-  const char *outcome = tp_turn_outcome_name(result->outcome);
+  const char *ending = tp_turn_ending_name(result->outcome, result->code);
+  const char *outcome = strcmp(ending, "error") == 0 ? tp_turn_outcome_name(result->outcome) : ending;
   cli_paint_on(s->output,
                result->outcome == TP_TURN_FAILED || result->outcome == TP_TURN_TIMED_OUT ? CLI_BAD : CLI_WARN);
   cli_printf(s->output, "[%s]", outcome);

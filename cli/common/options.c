@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/common/exit_status.h"
+#include "cli/common/limits.h"
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
 #include "runtime/base/check.h"
@@ -100,6 +101,20 @@ static bool take_one_of(cli_arguments *arguments, const struct row *row, const c
   int which = find_word(row, value);
   if (which >= 0) memcpy(member_of(arguments, row), &which, sizeof which);
   return which >= 0;
+}
+
+static bool take_money(cli_arguments *arguments, const struct row *row, const char *value) {
+  int64_t micros = 0;
+  bool ok = cli_money_read(tp_text_of(value), &micros) && micros > 0;
+  if (!ok) cli_error("--%s takes an amount above 0, such as 0.5, not '%s'", row->name, value);
+  else memcpy(member_of(arguments, row), &micros, sizeof micros);
+  return ok;
+}
+
+static bool take_budget(cli_arguments *arguments, const struct row *row, const char *value) {
+  const char *wrong = cli_budget_read(value, &arguments->budgets);
+  if (wrong) cli_error("--%s '%s' %s", row->name, value, wrong);
+  return !wrong;
 }
 
 static bool take_writes(cli_arguments *arguments, const struct row *row, const char *value) {
@@ -212,6 +227,8 @@ static bool take_model_number(cli_arguments *arguments, const struct row *row, c
   {                                                    \
     function, MEMBER(member), .words = { __VA_ARGS__ } \
   }
+#define PARSED(function, member) \
+  { function, MEMBER(member) }
 #define MODEL(function) \
   { .take = (function) }
 #define ONLY_MODEL(member) \
@@ -290,8 +307,8 @@ static bool is_option(const char *word, const char *argument) {
 
 /* Of two values one would have no effect. A flag that is given again says the same. */
 static bool is_first(const struct row *row, bool given[OPTION_COUNT]) {
-  const take_fn many[] = {take_flag,       take_words,      take_model,        take_script,
-                          take_only_model, take_model_text, take_model_number, take_model_setting};
+  const take_fn many[] = {take_flag,       take_words,        take_model,         take_script, take_only_model,
+                          take_model_text, take_model_number, take_model_setting, take_budget};
   size_t index = (size_t)(row - rows);
   bool was_given = given[index];
   given[index] = true;

@@ -49,6 +49,25 @@ typedef struct cli_words {
   size_t count, capacity;
 } cli_words;
 
+/** What a turn may use; 0: not given. */
+typedef struct cli_limits {
+  uint32_t requests, tool_calls, tokens, repeats, time_s;
+  int64_t cost_micros;
+} cli_limits;
+
+/** Budgets; 0: not given. */
+typedef struct cli_budget {
+  int64_t requests, tokens, cost_micros;
+} cli_budget;
+typedef struct cli_budgets {
+  cli_budget session, tenant, day;
+} cli_budgets;
+
+/** What a million tokens of a model cost, in millionths. */
+typedef struct cli_price {
+  int64_t input_micros, output_micros, cached_micros;
+} cli_price;
+
 enum { CLI_SETTINGS_MAX = 33 }; /* with the NULL at the end */
 
 /** A model as the command line or an agent of a conversation names it. Texts are whose list it is in. */
@@ -58,6 +77,7 @@ typedef struct cli_model_name {
   const char *base_url, *key_env;                   /* NULL: not given */
   uint32_t requests_per_minute, tokens_per_minute;  /* 0: not given */
   const char *temperature, *max_tokens, *reasoning; /* NULL: not given */
+  const char *price;                                /* IN/OUT or IN/OUT/CACHED; NULL: not given */
   const char *settings[CLI_SETTINGS_MAX];           /* KEY=VALUE of the body, NULL after the last */
   const char *headers[CLI_SETTINGS_MAX];            /* "NAME: VALUE", the same */
   tp_text body, header_map;                         /* of an agent of a conversation: maps, or empty */
@@ -116,6 +136,8 @@ typedef struct cli_arguments {
   uint32_t jobs, lease_s;  /* 0: not given */
   uint32_t dimensions;     /* 0: not given */
   uint32_t history_tokens; /* 0: not given */
+  cli_limits limits;
+  cli_budgets budgets;
   cli_compact compact;
   cli_tasks tasks;
   cli_changed_from changed_from;

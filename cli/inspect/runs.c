@@ -213,6 +213,7 @@ static void print_turn_json(const listing *list, const tp_turn_record *turn) {
   cli_map_add_int(&p, "input_tokens", turn->input_tokens);
   cli_map_add_int(&p, "output_tokens", turn->output_tokens);
   cli_map_add_int(&p, "cost_micros", turn->cost_micros);
+  cli_map_add_string(&p, "ending", tp_turn_ending_name((tp_turn_outcome)turn->outcome, (tp_status)turn->code));
   if (turn->phase) cli_map_add_string(&p, "phase", cli_data_phase(list->data, turn->phase, phase));
   if (turn->subscription.size) cli_map_add_text(&p, "subscription", turn->subscription);
   if (turn->reason.size) cli_map_add_text(&p, "reason", turn->reason);
@@ -235,12 +236,14 @@ static void print_turn(const listing *list, const tp_turn_record *turn) {
   char time[40], phase[32];
   int64_t duration_ns = turn->started_ns ? turn->ended_ns - turn->started_ns : 0;
   int64_t rest_ns = duration_ns - turn->load_ns - turn->model_ns - turn->tools_ns - turn->append_ns;
+  const char *ending = tp_turn_ending_name((tp_turn_outcome)turn->outcome, (tp_status)turn->code);
   cli_printf(output, "turn %s at %s\n", tp_turn_outcome_name((tp_turn_outcome)turn->outcome),
              cli_data_time(turn->ended_unix_ms, time));
   print_text(output, "turn", turn->ids[TP_ID_TURN]);
   print_text(output, "run for", turn->parent_turn);
   print_text(output, "session", turn->ids[TP_ID_SESSION]);
   print_text(output, "tenant", turn->ids[TP_ID_TENANT]);
+  if (turn->outcome != TP_TURN_COMPLETED) print_text(output, "ending", tp_text_of(ending));
   print_text(output, "reason", turn->reason);
   print_text(output, "ended by", turn->subscription);
   if (turn->finish) print_text(output, "finish", tp_text_of(tp_finish_name((tp_finish)turn->finish)));

@@ -14,6 +14,7 @@
 #include "cli/common/date.h"
 #include "cli/common/exit_status.h"
 #include "cli/common/input.h"
+#include "cli/common/limits.h"
 #include "cli/common/message.h"
 #include "cli/common/visible.h"
 #include "cli/run/event.h"
@@ -159,11 +160,12 @@ static const cli_agent *find_agent(const cli_conversation *c, tp_text id) {
   return NULL;
 }
 
-static int take_agent(const reader *r, tp_text id, const char **ret_id) {
+static int take_agent(const reader *r, tp_text id, const char **ret_id, const cli_limits **ret_limits) {
   const cli_agent *agent = id.data ? find_agent(r->into, id) : NULL;
   if (id.data && !agent)
     return refuse(r, "there is no agent \"%.*s\" under agents", (int)(id.size < 64 ? id.size : 64), id.data);
   *ret_id = agent ? agent->id : NULL;
+  *ret_limits = agent ? &agent->limits : NULL; /* agents stand before sessions: there come no more */
   return CLI_OK;
 }
 
@@ -173,7 +175,7 @@ static int add_turn(const reader *r, const words *w) {
   int status = take_id(r, "tenant", w->tenant, r->arguments->tenant, &turn.tenant);
   if (status == CLI_OK) status = take_id(r, "workspace", w->workspace, r->arguments->workspace, &turn.workspace);
   if (status == CLI_OK) status = take_id(r, "the session's id", w->session, NULL, &turn.session);
-  if (status == CLI_OK) status = take_agent(r, w->agent, &turn.agent);
+  if (status == CLI_OK) status = take_agent(r, w->agent, &turn.agent, &turn.limits);
   if (status == CLI_OK) status = take_id(r, "the turn's id", w->id, NULL, &turn.id);
   if (status == CLI_OK) status = take_said(r, w->said, &turn.said_unix_ms);
   if (status != CLI_OK) return status;
@@ -232,13 +234,14 @@ static const char *copy_text(const reader *r, tp_text text) {
 
 /** What a model has besides its name. */
 typedef struct model_fields {
-  tp_text model, base_url, key_env, body, headers;
+  tp_text model, base_url, key_env, price, body, headers;
   tp_text temperature, max_tokens, reasoning, think_tags, think_first, cumulative_deltas; /* values */
 } model_fields;
 
 #define FIELDS_OF_MODEL(given)                                                                                \
   {"base_url", TP_VALUE_TEXT, false, &(given).base_url}, {"key_env", TP_VALUE_TEXT, false, &(given).key_env}, \
-      {"body", TP_VALUE_MAP, false, &(given).body}, {"headers", TP_VALUE_MAP, false, &(given).headers},       \
+      {"price", TP_VALUE_TEXT, false, &(given).price}, {"body", TP_VALUE_MAP, false, &(given).body},          \
+      {"headers", TP_VALUE_MAP, false, &(given).headers},                                                     \
       {"temperature", TP_VALUE_DOUBLE, false, &(given).temperature},                                          \
       {"max_tokens", TP_VALUE_DOUBLE, false, &(given).max_tokens},                                            \
       {"reasoning", TP_VALUE_INT, false, &(given).reasoning},                                                 \
@@ -263,7 +266,7 @@ static const char *copy_scalar(const reader *r, tp_text value) {
 
 /* Whether a map has more than a model's name. */
 static bool shapes(const model_fields *given) {
-  return given->base_url.data || given->key_env.data || given->body.data || given->headers.data ||
+  return given->base_url.data || given->key_env.data || given->price.data || given->body.data || given->headers.data ||
          given->temperature.data || given->max_tokens.data || given->reasoning.data || given->think_tags.data ||
          given->think_first.data || given->cumulative_deltas.data;
 }
@@ -278,6 +281,7 @@ static int take_model(const reader *r, cli_model_names *models, const model_fiel
   *name = (cli_model_name){.model = copy_text(r, model),
                            .base_url = copy_text(r, given->base_url),
                            .key_env = copy_text(r, given->key_env),
+                           .price = copy_text(r, given->price),
                            .body = copy_value(r, given->body),
                            .header_map = copy_value(r, given->headers),
                            .temperature = copy_scalar(r, given->temperature),
@@ -286,7 +290,10 @@ static int take_model(const reader *r, cli_model_names *models, const model_fiel
                            .think_tags = tp_value_bool(given->think_tags, false),
                            .think_first = tp_value_bool(given->think_first, false),
                            .cumulative_deltas = tp_value_bool(given->cumulative_deltas, false)};
-  const char *wrong = cli_model_name_check(name);
+  cli_price price;
+  const char *wrong = name->price ? cli_price_read(name->price, &price) : NULL;
+  if (wrong) return refuse(r, "price %s", wrong);
+  wrong = cli_model_name_check(name);
   return wrong ? refuse(r, "model \"%.64s\" %s this", name->model, wrong) : CLI_OK;
 }
 
@@ -297,14 +304,21 @@ static int read_fallback(const reader *r, cli_model_names *models, tp_text map) 
   return status == CLI_OK ? take_model(r, models, &given) : status;
 }
 
+static int take_limits(const reader *r, tp_text map, cli_limits *ret_limits) {
+  tp_text key = {0};
+  const char *wrong = map.data ? cli_limits_read(map, ret_limits, &key) : NULL;
+  return wrong ? refuse(r, "limits: %.*s %s", (int)(key.size < 64 ? key.size : 64), key.data, wrong) : CLI_OK;
+}
+
 static int read_agent(reader *r, size_t number, tp_text map) {
   cli_conversation *c = r->into;
-  tp_text id = {0}, system = {0}, fallbacks = {0};
+  tp_text id = {0}, system = {0}, fallbacks = {0}, limits = {0};
   model_fields given = {.model = {NULL, 0}};
   const field fields[] = {{"id", TP_VALUE_TEXT, true, &id},
                           {"system", TP_VALUE_TEXT, false, &system},
                           {"model", TP_VALUE_TEXT, false, &given.model},
                           FIELDS_OF_MODEL(given),
+                          {"limits", TP_VALUE_MAP, false, &limits},
                           {"fallbacks", TP_VALUE_ARRAY, false, &fallbacks}};
   snprintf(r->where, sizeof r->where, "agent %zu: ", number);
   int status = read_map(r, "an agent", map, fields, sizeof fields / sizeof fields[0]);
@@ -316,6 +330,7 @@ static int read_agent(reader *r, size_t number, tp_text map) {
   cli_agent *agent = &c->agents[c->agent_count++];
   *agent = (cli_agent){.system = copy_text(r, system)};
   status = take_id(r, "the agent's id", id, NULL, &agent->id);
+  if (status == CLI_OK) status = take_limits(r, limits, &agent->limits);
   if (status == CLI_OK) status = take_model(r, &agent->models, &given);
   if (status == CLI_OK && fallbacks.data && !given.model.data) status = refuse(r, "fallbacks stand in for a model");
   for (tp_value_walk walk = {0}; status == CLI_OK && tp_value_next(fallbacks, &walk);)

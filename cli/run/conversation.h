@@ -16,14 +16,16 @@ typedef struct cli_agent {
   const char *id;
   const char *system;     /* NULL: none */
   cli_model_names models; /* none: those of the command line */
+  cli_limits limits;      /* of its turns; what is not given is that of the command line */
 } cli_agent;
 
 /** One turn of the user. Texts live as long as the conversation. */
 typedef struct cli_turn {
   const char *tenant, *workspace; /* NULL: none */
   const char *session;
-  const char *agent; /* id of one of the conversation's; NULL: that of the command line */
-  const char *id;    /* NULL: the library numbers it */
+  const char *agent;        /* id of one of the conversation's; NULL: that of the command line */
+  const cli_limits *limits; /* that agent's; NULL: without one */
+  const char *id;           /* NULL: the library numbers it */
   tp_text user;
   int64_t said_unix_ms; /* 0: now */
   uint32_t line;        /* where it stands; 0: not known in this form */

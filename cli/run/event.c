@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/common/data.h"
+#include "cli/common/exit_status.h"
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
 #include "runtime/base/check.h"
@@ -110,6 +111,21 @@ bool cli_is_cut(const tp_turn_result *result) {
   return cli_finish_note(result) != NULL && result->finish != TP_FINISH_STOP;
 }
 
+/* Negative, where nothing else is to be said. */
+static bool went_wrong(tp_turn_outcome outcome) {
+  return outcome == TP_TURN_FAILED || outcome == TP_TURN_TIMED_OUT || outcome == TP_TURN_CANCELLED;
+}
+
+static bool is_over_limit(const tp_turn_result *result) {
+  const char *ending = tp_turn_ending_name(result->outcome, result->code);
+  return strncmp(ending, "max_", 4) == 0 || strcmp(ending, "budget") == 0 || strcmp(ending, "repeated_call") == 0;
+}
+
+int cli_turn_exit(const tp_turn_result *result) {
+  if (is_over_limit(result)) return CLI_OVER_LIMIT;
+  return went_wrong(result->outcome) || cli_is_cut(result) ? CLI_NEGATIVE : CLI_OK;
+}
+
 /* ---- events ---- */
 
 static bool has_outcome(tp_event_kind kind) {
@@ -170,6 +186,7 @@ void cli_events_add_result(cli_events *events, const char *session, const tp_tur
   cli_map_add_string(&p, "code", result->code ? tp_status_name(result->code) : "TP_OK");
   cli_map_add_text(&p, "text", result->text);
   cli_map_add_text(&p, "reason", result->reason);
+  cli_map_add_string(&p, "ending", tp_turn_ending_name(result->outcome, result->code));
   if (result->finish) add_finish(&p, result->finish, result->finish_word);
   if (cli_finish_note(result)) cli_map_add_string(&p, "note", cli_finish_note(result));
   cli_map_add_int(&p, "iterations", result->iterations);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/common/limits.h"
 #include "cli/common/exit_status.h"
 #include "cli/common/message.h"
 #include "cli/run/model.h"
@@ -161,7 +162,10 @@ int cli_host_open(const cli_arguments *arguments, const char *memory_path, tp_st
 
 int cli_host_open_asking(const cli_arguments *arguments, const char *memory_path, tp_store *store, cli_ask *ask,
                          tp_runtime **ret_runtime) {
+  tp_budget of_tenant, of_day;
   tp_runtime_options options = {.struct_size = sizeof options,
+                                .tenant_day_budget = cli_budget_fill(&arguments->budgets.tenant, &of_tenant),
+                                .day_budget = cli_budget_fill(&arguments->budgets.day, &of_day),
                                 .log = cli_log,
                                 .log_ctx = (void *)(uintptr_t)arguments,
                                 .engine_workers = arguments->workers,

@@ -6,6 +6,7 @@
 
 #include "cli/common/exit_status.h"
 #include "cli/common/input.h"
+#include "cli/common/limits.h"
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
 #include "runtime/base/check.h"
@@ -46,7 +47,7 @@ static bool has_quirk(const cli_model_name *name) {
 
 static bool is_shaped(const cli_model_name *name) {
   return name->temperature || name->max_tokens || name->reasoning || name->settings[0] || name->headers[0] ||
-         name->body.size > 0 || name->header_map.size > 0 || has_quirk(name);
+         name->price || name->body.size > 0 || name->header_map.size > 0 || has_quirk(name);
 }
 
 static const char *shaping_option(const cli_model_name *name) {
@@ -54,6 +55,7 @@ static const char *shaping_option(const cli_model_name *name) {
   if (name->temperature) return "--temperature";
   if (name->max_tokens) return "--max-tokens";
   if (name->reasoning) return "--reasoning";
+  if (name->price) return "--price";
   if (has_quirk(name))
     return name->think_tags ? "--think-tags" : name->think_first ? "--think-first" : "--cumulative-deltas";
   return name->settings[0] ? "--set" : name->headers[0] ? "--header" : NULL;
@@ -63,7 +65,8 @@ const char *cli_model_name_check(const cli_model_name *name) {
   const char *rest;
   const struct kind *kind = kind_of(name, &rest);
   if (!kind) return "is " KINDS ", not";
-  if (kind->remote) return NULL;
+  cli_price price;
+  if (kind->remote) return name->price ? cli_price_read(name->price, &price) : NULL;
   if (name->base_url || name->key_env || is_shaped(name))
     return "belongs to models behind an endpoint; a script has none";
   bool limited = name->requests_per_minute || name->tokens_per_minute;
@@ -72,7 +75,10 @@ const char *cli_model_name_check(const cli_model_name *name) {
 
 static int refuse_name(const char *option, const cli_model_name *name, const char *why) {
   const char *rest;
+  cli_price price;
+  bool of_price = name->price && cli_price_read(name->price, &price) != NULL;
   if (!kind_of(name, &rest)) cli_error("%s %s '%s'", option, why, name->model);
+  else if (of_price) cli_error("--price %s", why);
   else if (shaping_option(name)) cli_error("%s %s", shaping_option(name), why);
   else cli_error("%s", why);
   return CLI_USAGE;
@@ -287,9 +293,26 @@ static int open_embedder(const cli_model_name *named, const char *name, uint32_t
   return status == TP_OK ? shaped : cli_fault("--embedder", status, &fault);
 }
 
+/* @return false: it has none. */
+static bool take_price(const cli_model_name *named, tp_openai_price *ret_price) {
+  cli_price price;
+  if (!named->price || cli_price_read(named->price, &price) != NULL) return false; /* that was checked */
+  *ret_price = (tp_openai_price){.struct_size = sizeof *ret_price,
+                                 .input_micros = price.input_micros,
+                                 .output_micros = price.output_micros,
+                                 .cache_read_micros = price.cached_micros};
+  return true;
+}
+
 static int open_remote(const cli_model_name *named, const char *name, tp_openai_api api, tp_model **ret_model) {
   tp_openai_options options = options_of(named, name, api);
   options.files_directory = "/"; /* for /attach: a person names them */
+  tp_openai_price price;
+  const tp_openai_price *const prices[] = {&price};
+  if (take_price(named, &price)) {
+    options.prices = prices;
+    options.price_count = 1;
+  }
   tp_writer *body, *headers;
   tp_fault fault = {0};
   cli_need(tp_writer_new(NULL, &body));

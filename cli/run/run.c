@@ -12,6 +12,7 @@
 #include "cli/common/exit_status.h"
 #include "cli/common/input.h"
 #include "cli/common/interrupt.h"
+#include "cli/common/limits.h"
 #include "cli/common/message.h"
 #include "cli/run/ask.h"
 #include "cli/run/conversation.h"
@@ -156,10 +157,6 @@ static void end_turn(player *p, const char *session, const tp_turn_result *resul
   cli_timeline_clear(&p->timeline);
 }
 
-static bool went_wrong(tp_turn_outcome outcome) {
-  return outcome == TP_TURN_FAILED || outcome == TP_TURN_TIMED_OUT || outcome == TP_TURN_CANCELLED;
-}
-
 /* From here on, whatever is left has so long together. */
 static void give_up_soon(player *p) {
   if (!p->give_up_ns) p->give_up_ns = tp__monotonic_ns() + ABANDONED_LIMIT_MS * INT64_C(1000000);
@@ -182,6 +179,7 @@ static int play_turn(player *p, tp_session *session, const cli_turn *turn) {
   const tp_turn_result *result = NULL;
   tp_submission *submission;
   tp_fault fault = {0};
+  cli_limits_fill(&p->arguments->limits, turn->limits, &request);
   cli_follower_retry(p->talk.follower);
   p->playing = true;
   tp_status status = tp_turn_submit(session, &request, NULL, NULL, &submission, &fault);
@@ -193,8 +191,8 @@ static int play_turn(player *p, tp_session *session, const cli_turn *turn) {
   p->playing = false;
   if (status == TP_OK) {
     check_stored(p, result);
-    if (went_wrong(result->outcome) || cli_is_cut(result))
-      note(p, cli_interrupted(&p->interrupt) ? CLI_INTERRUPTED : CLI_NEGATIVE);
+    int ended = cli_turn_exit(result);
+    note(p, ended != CLI_OK && cli_interrupted(&p->interrupt) ? CLI_INTERRUPTED : ended);
     end_turn(p, turn->session, result);
   }
   tp_submission_unref(submission);
@@ -205,8 +203,10 @@ static int play_turn(player *p, tp_session *session, const cli_turn *turn) {
 
 static int open_session(player *p, const cli_turn *turn, tp_session **ret_session) {
   tp_fault fault = {0};
+  tp_budget budget;
   tp_session_options options = {.struct_size = sizeof options,
                                 .id = turn->session,
+                                .budget = cli_budget_fill(&p->arguments->budgets.session, &budget),
                                 .tenant = turn->tenant,
                                 .workspace = turn->workspace,
                                 .environment = cli_environment(p->arguments),

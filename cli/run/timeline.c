@@ -476,6 +476,9 @@ static void print_end(timeline *t, tp_text result) {
   cli_paint_on(t->output, cli_text_is(outcome, "completed") ? CLI_GOOD : denied ? CLI_WARN : CLI_BAD);
   cli_print(t->output, outcome.data, outcome.size);
   cli_paint_off(t->output);
+  tp_text ending = cli_event_text(result, "ending");
+  bool names_more = !tp__same(ending, outcome) && !cli_text_is(ending, "error");
+  if (names_more) cli_printf(t->output, " (%.*s)", (int)ending.size, ending.data);
   if (reason.size) {
     cli_print_string(t->output, ": ");
     cli_print_cut(t->output, reason, 2 * CUT_WIDTH);

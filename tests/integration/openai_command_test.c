@@ -98,6 +98,59 @@ TEST(a_query_and_a_header_are_sent_and_agents_shape_requests_too) {
   endpoint_close(e);
 }
 
+/* 19 tokens in, of which 8 are read from a cache, and 10 out: 57 + 150, 33 + 2.4 + 150, and 10.000019 millionths. */
+TEST(prices_give_a_turn_its_cost_on_the_command_line_and_in_agents) {
+  static const endpoint_reply reply = {.body = CHAT_HELLO};
+  static const struct {
+    const char *price, *cost;
+  } rows[] = {
+      {"3/15", "\"cost_micros\":207,"}, {"3/15/0.3", "\"cost_micros\":186,"}, {"0.000001/1", "\"cost_micros\":11,"}};
+  char talk[512];
+  for (size_t i = 0; i < 2 * (sizeof rows / sizeof *rows); i++) {
+    const char *price = rows[i / 2].price;
+    endpoint *e = endpoint_open(&reply, 1);
+    command c = {.arguments = {"run", "--json", "--no-memory"}, .input = TALK};
+    const char *const options[] = {"--model", "openai:m", "--base-url", e->url, "--price", price};
+    snprintf(talk, sizeof talk,
+             "agents:\n  - {id: a, model: \"openai:m\", base_url: \"%s\", price: %s}\n"
+             "sessions:\n  - {id: s, agent: a, turns: [{user: hi}]}\n",
+             e->url, price);
+    if (i % 2) c.arguments[3] = scratch_string("priced.yaml", talk);
+    else memcpy(&c.arguments[3], options, sizeof options);
+    assert_status(&c, 0);
+    const char *result = strstr(c.out.data, "\"event\":\"result\"");
+    if (!result || !strstr(result, rows[i / 2].cost)) fail_msg("%s: %s", price, result);
+    command_free(&c);
+    endpoint_close(e);
+  }
+  static const char *const wrong[] = {"3", "3/", "/3", "a/b", "3/15/1/2", "-1/2", "3,15"};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    command c = {.arguments = {"run", "--no-memory", "--model", "openai:m", "--base-url", "http://localhost:1",
+                               "--price", wrong[i]},
+                 .input = TALK};
+    assert_status(&c, 2);
+    assert_holds(&c.err, "--price takes IN/OUT");
+    command_free(&c);
+  }
+  command script = {
+      .arguments = {"run", "--script", scratch_string("m.yaml", "responses: [{text: a}]\n"), "--price", "3/15"},
+      .input = TALK};
+  assert_status(&script, 2);
+  assert_holds(&script.err, "--price belongs to models behind an endpoint");
+  command_free(&script);
+}
+
+TEST(time_of_a_turn_is_a_limit_with_a_word_and_a_status) {
+  static const endpoint_reply reply = {.waits_before = true};
+  endpoint *e = endpoint_open(&reply, 1);
+  command c = {.arguments = {"run", "--no-memory", "--model", "openai:m", "--base-url", e->url, "--max-time", "1"},
+               .input = TALK};
+  assert_status(&c, 3);
+  assert_holds(&c.out, "timed_out (max_time): ");
+  command_free(&c);
+  endpoint_close(e);
+}
+
 static const endpoint_reply down = {.status = 429, .headers = "Retry-After: 3600\r\n", .body = "{}"};
 #define SAYS(text) DELTA("{\"content\":\"" text "\"}")
 
