@@ -250,6 +250,7 @@ TEST(request_ends_at_the_limit_of_the_handler) {
   assert_int_equal(a.status, TP_ERR_TIMEOUT);
   assert_non_null(strstr(a.message, "limit"));
   while (a.model->cancels == 0) sleep_ms(1);
+  latch_wait(&a.model->started, 1); /* a cancel may come while start() runs */
   answer_to(a.model);
   assert_int_equal(a.model->cancels, 1);
   tp_phase_result_release(turn, &result);
@@ -280,6 +281,7 @@ TEST(request_ends_with_a_cancelled_turn) {
   latch_wait(&a.asked, 1);
   assert_true(a.status == TP_ERR_CANCELLED || a.status == TP_ERR_TIMEOUT);
   while (a.model->cancels == 0) sleep_ms(1);
+  latch_wait(&a.model->started, 1); /* a cancel may come while start() runs */
   answer_to(a.model);
   tp_phase_result_release(turn, &result);
   tp_turn_end(turn);
