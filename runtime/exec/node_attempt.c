@@ -109,6 +109,13 @@ static bool is_late_in_inbox(const node_attempt *a) {
   return a->base.inbox_item.inbox && a->base.refusal == TP_REASON_NONE && a->base.ended_ns > a->call.deadline_ns;
 }
 
+/* Refused, or its time was over while it waited for a thread, a permit or its inbox: an attempt that was not made. */
+static void uncount(tp__entry *e, uint32_t index, tp__run *run) {
+  TP__ASSERT(run->row.attempts > 0 && !run->row.started_ns);
+  run->row.attempts--;
+  run->row.limit_ms = (uint32_t)(e->plan->nodes[index].timeout_ns / TP__NS_PER_MS);
+}
+
 /* On the owner. A succeeded answer is retained in the attempt's memory until the entry's last reference is dropped. */
 static void settled(tp__attempt *attempt, tp__attempt_end end) {
   TP__OWNED(&of(attempt)->entry->turn->strand);
@@ -124,6 +131,7 @@ static void settled(tp__attempt *attempt, tp__attempt_end end) {
     run->row.attempts = (uint16_t)a->call.attempt_number;
     run->row.queued_ns = run->row.started_ns;
   }
+  if (end != TP__ANSWERED && !run->row.started_ns) uncount(e, a->index, run);
   switch (end) {
     case TP__ANSWERED: {
       if (is_late_in_inbox(a)) {

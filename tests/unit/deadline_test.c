@@ -354,6 +354,29 @@ TEST(hung_guard_blocks_and_heals_without_a_restart) {
   close_runtime(runtime);
 }
 
+/* One thread: what waits for it until its limit was not called, and what waits to be tried again not once more. */
+TEST(attempts_of_a_record_are_calls) {
+  tp_runtime *runtime =
+      open_runtime(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .handler_threads = 1});
+  act first = {.kind = TP_ANSWER_FAILED, .retryable = true}, holds = {.sleeps_ms = 80}, never = {0};
+  const tp_subscription limited = {
+      .execution = TP_EXECUTION_DEADLINE, .limit_ms = 30, .attempts = 4, .backoff = TP_BACKOFF_FIXED, .backoff_ms = 1};
+  hook hooks[] = {{.id = "first", .phase = GATHER, .ctx = &first, .slow = true, .idempotent = true, .sub = limited},
+                  {.id = "holds", .phase = GATHER, .ctx = &holds, .slow = true},
+                  {.id = "never", .phase = GATHER, .ctx = &never, .slow = true, .idempotent = true, .sub = limited}};
+  add_hooks(runtime, hooks, 3);
+  tp_turn *turn = begin_bare(runtime, 0);
+  tp_phase_result result = run_phase(turn, GATHER, NULL);
+  assert_run(&result, "first", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
+  assert_run(&result, "never", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
+  assert_int_equal(run_of(&result, "first").attempts, first.calls);
+  assert_int_equal(run_of(&result, "never").attempts, never.calls);
+  assert_int_equal(run_of(&result, "never").limit_ms, 30);
+  assert_int_equal(run_of(&result, "holds").attempts, 1);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
 static bool name_leak(void *ctx, const tp_leak *leak) {
   char *names = ctx;
   strcat(names, leak->subscription);
