@@ -353,11 +353,50 @@ def seeds_name_tests(path, text, tree):
         if state == 'later' and not any(shown.startswith(piece + ': ') for piece in pieces):
             yield line, '%s: "later" begins with one of the pieces of work that the page lists, and a colon' % number
         for kind, name, case in named:
-            program = tree.read('tests/%s/%s_test.py' % (kind, name))
-            test = tree.read('tests/%s/%s_test.c' % (kind, name))
-            in_python = re.search(r'^def %s\(' % case, program, re.M)
-            if not in_python and not re.search(r'^TEST(?:_WITH)?\(%s\b' % case, test, re.M):
+            if not has_case(tree, kind, name, case):
                 yield line, '%s: there is no case %s in tests/%s/%s_test.c' % (number, case, kind, name)
+
+
+def has_case(tree, kind, name, case):
+    """Whether a program of tests, in C or Python, has a case of this name."""
+    if re.search(r'^def %s\(' % case, tree.read('tests/%s/%s_test.py' % (kind, name)), re.M):
+        return True
+    return re.search(r'^TEST(?:_WITH)?\(%s\b' % case, tree.read('tests/%s/%s_test.c' % (kind, name)), re.M)
+
+
+def models_name_tests(path, text, tree):
+    """Each row of a table of docs/models.md that has a column "test" names a case that is there."""
+    if path != 'docs/models.md':
+        return
+    wanted = False
+    for line, row in enumerate(text.split('\n'), 1):
+        wanted = row.startswith('|') and (wanted or row.endswith('| test |'))
+        if not wanted or row.endswith('| test |') or row.startswith('|---'):
+            continue
+        named = re.search(r'\| `(\w+)/(\w+)`: `(\w+)` \|$', row)
+        if not named or not has_case(tree, *named.groups()):
+            yield line, 'the row ends with a case of a test that is there: `unit/x`: `case`'
+
+
+STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+# Style sheets, and words of other programs.
+NO_OPTIONS = ('cli/inspect/plot_page.c', 'cli/inspect/plot_svg.c', 'cli/run/changed.c')
+
+
+def errors_name_options(path, text, tree):
+    """An option that a text of the command or of a provider names is one of the command, and a member that a remedy of
+    a provider names is one of the public headers."""
+    if not re.match(r'(cli|providers)/.+\.c$', path) or path in NO_OPTIONS:
+        return
+    options = set(re.findall(r'^OPTION\([^,]+, "([a-z-]+)"', tree.read('cli/common/options.def'), re.M)) | {'version'}
+    headers = ' '.join(tree.read(file) for file in tree.files if file.startswith('include/turnphase/'))
+    for match in STRING.finditer(text):
+        for option in re.findall(r'(?<![\w-])--([a-z][a-z-]+)', match.group(0)):
+            if option not in options:
+                yield line_of(text, match.start()), 'there is no option --%s' % option
+        for member in re.findall(r'\b(?:raise|check|set|above|or) ([a-z]+(?:_[a-z]+)+)\b', match.group(0)):
+            if path.startswith('providers/') and not re.search(r'\b%s\b' % member, headers):
+                yield line_of(text, match.start()), 'no public header has %s' % member
 
 
 def seeds_are_played(path, text, tree):
@@ -615,6 +654,10 @@ FUNCTIONS = [
     (seeds_name_tests, 'docs/seeds.md', '| S9.1 | it works | works | by itself |\n'),
     (seeds_name_tests, 'docs/seeds.md', '| S9.1 | it works | partly | most of it |\n'),
     (seeds_name_tests, 'docs/seeds.md', '- **zzz**: a piece\n\n| S9.1 | it works | later | some day |\n'),
+    (errors_name_options, 'cli/run/x.c', 'void f(void) {\n  cli_error("--no-such-zzz is wrong");\n}\n'),
+    (errors_name_options, 'providers/openai/x.c', 'char x[] = "try again, or raise zzz_zzz_ms";\n'),
+    (models_name_tests, 'docs/models.md', '| test |\n|---|\n| `unit/openai_calls`: `zzz_is_not_there` |\n'),
+    (models_name_tests, 'docs/models.md', '| what | test |\n|---|---|\n| x | `unit/openai_calls` |\n'),
     (seeds_are_played, 'tests/seeds/s4/zzz.yaml', 'id: zzz\n'),
     (seeds_are_played, 'tests/seeds/s4/interfaces/Zzz.ts', 'interface Zzz {}\n'),
     (architecture_shows_the_steps, 'docs/architecture.md', '# Architecture\n'),

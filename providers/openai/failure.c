@@ -226,10 +226,9 @@ bool tp__openai_is_error(tp_text value, tp_text *ret_type) {
 
 /* Under which keys the words of an error stand, the best first. */
 static const char *const message_keys[] = {
-    "message",     "error",         "errors",     "detail",       "details",
-    "msg",         "error_message", "error_msg",  "errorMessage", "error_description",
-    "description", "reason",        "status_msg", "Message",      "title",
-    "base_resp",   "choices",
+    "error",        "message",           "errors",      "detail", "details",    "msg",     "error_message", "error_msg",
+    "errorMessage", "error_description", "description", "reason", "status_msg", "Message", "title",         "base_resp",
+    "choices",
 };
 static const char *const code_keys[] = {"code",        "error_code", "errorCode", "errcode",
                                         "status_code", "statusCode", "status",    "http_status"};
@@ -296,6 +295,57 @@ static void read_code(said *s, tp_text value, const char *const *keys, size_t co
   }
 }
 
+static bool is_one_of(tp_text key, const char *const *keys, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (tp__is_word(key, keys[i])) return true;
+  return false;
+}
+
+static bool has_own_words(tp_text map) {
+  for (size_t i = 0; i < COUNT(message_keys); i++)
+    if (has_content(tp_value_get(map, message_keys[i]))) return true;
+  return false;
+}
+
+/* {"model": ["is required"]}: the words of a validator by the field that they are about. */
+static void read_fields(said *s, tp_text map, int depth) {
+  for (tp_value_walk walk = {0}; tp_value_next(map, &walk) && s->message.size < 4 * SAID_SIZE;) {
+    size_t before = s->message.size;
+    tp_value_kind kind = tp_value_kind_of(walk.value);
+    if ((kind != TP_VALUE_TEXT && kind != TP_VALUE_ARRAY && kind != TP_VALUE_MAP) || !has_content(walk.value) ||
+        walk.key.size > CODE_SIZE || tp__begins(walk.key, "@") || is_one_of(walk.key, code_keys, COUNT(code_keys)) ||
+        is_one_of(walk.key, type_keys, COUNT(type_keys)))
+      continue;
+    if (before > 0 && s->message.data[before - 1] != ' ') tp__bytes_put_string(&s->message, "; ");
+    tp__bytes_put_text(&s->message, walk.key);
+    tp__bytes_put_string(&s->message, ": ");
+    size_t named = s->message.size;
+    read_words(s, walk.value, depth + 1);
+    if (s->message.size == named) s->message.size = before;
+  }
+}
+
+/* "Bad Request: Required request body is missing": a short word of the framework, and after it what is wrong. */
+static void read_more(said *s, tp_text value, const char *key, size_t begin, int depth) {
+  static const char *const more_keys[] = {"message", "detail", "msg", "error_description", "description", "reason"};
+  if (strcmp(key, "error") != 0 || tp_value_kind_of(tp_value_get(value, key)) != TP_VALUE_TEXT) return;
+  for (size_t i = 0; i < COUNT(more_keys); i++) {
+    tp_text more = tp_value_get(value, more_keys[i]);
+    if (!has_content(more) || tp_value_kind_of(more) == TP_VALUE_BOOL) continue;
+    said other = {.number = 0};
+    read_words(&other, more, depth + 1);
+    tp_text words_of = tp__bytes_text(&other.message);
+    tp_text first = {s->message.data + begin, s->message.size - begin};
+    if (words_of.size > 0 &&
+        !(first.size >= words_of.size && memmem(first.data, first.size, words_of.data, words_of.size))) {
+      tp__bytes_put_string(&s->message, ": ");
+      tp__bytes_put_text(&s->message, words_of);
+    }
+    tp__bytes_fini(&other.message);
+    return;
+  }
+}
+
 static void read_words(said *s, tp_text value, int depth) {
   tp_value_kind kind = tp_value_kind_of(value);
   if (depth > DEPTH_MAX) return;
@@ -305,10 +355,20 @@ static void read_words(said *s, tp_text value, int depth) {
   size_t before = s->message.size;
   read_place(s, tp_value_get(value, "loc"));
   size_t begin = s->message.size;
+  tp_text fields = tp_value_get(value, "errors");
+  bool by_field = tp_value_kind_of(fields) == TP_VALUE_MAP && !has_own_words(fields);
   for (size_t i = 0; i < COUNT(message_keys) && s->message.size == begin; i++) {
     tp_text words_of = tp_value_get(value, message_keys[i]);
     if (!has_content(words_of) || tp_value_kind_of(words_of) == TP_VALUE_BOOL) continue;
+    if (by_field && strcmp(message_keys[i], "errors") == 0) continue;
     read_words(s, words_of, depth + 1);
+    if (s->message.size > begin) read_more(s, value, message_keys[i], begin, depth);
+  }
+  if (by_field) {
+    if (s->message.size > begin) tp__bytes_put_string(&s->message, ": ");
+    read_fields(s, fields, depth + 1);
+  } else if (s->message.size == begin && depth > 0) {
+    read_fields(s, value, depth);
   }
   if (s->message.size == begin) s->message.size = before;
   tp_text raw = tp_value_text(tp_value_get(tp_value_get(value, "metadata"), "raw"));
@@ -361,7 +421,11 @@ void tp__openai_fail_value(tp__openai_failure *failure, const char *place, long 
   if (kind == TP_VALUE_MAP || kind == TP_VALUE_ARRAY || kind == TP_VALUE_TEXT) read_words(&s, error, 0);
   said outer = {.number = -1};
   read_words(&outer, value, 0);
-  if (s.message.size == 0) tp__bytes_put_text(&s.message, tp__bytes_text(&outer.message));
+  if (outer.message.size == 0) read_fields(&outer, value, 0);
+  if (s.message.size == 0 || kind == TP_VALUE_TEXT) {
+    tp__bytes_clear(&s.message);
+    tp__bytes_put_text(&s.message, tp__bytes_text(&outer.message));
+  }
   if (!s.code[0] && !s.type[0]) {
     memcpy(s.code, outer.code, sizeof s.code);
     memcpy(s.type, outer.type, sizeof s.type);
