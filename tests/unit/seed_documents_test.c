@@ -418,6 +418,77 @@ TEST(points_of_the_loop_come_in_its_order) {
   free(code);
 }
 
+/* assembledContext = await hookManager.execute('onContextAssembled', ctx, assembledContext): the texts of tools are cut
+ * out of the context of the next request. */
+static tp_answer cut_results(void *ctx, tp_call *call) {
+  (void)ctx;
+  tp_text messages = tp_call_text(call, TP_FIELD_MESSAGES);
+  tp_field field = {.id = TP_FIELD_MESSAGES, .kind = TP_FIELD_KIND_VALUE};
+  tp_writer *writer;
+  if (tp_writer_new(NULL, &writer) != TP_OK) return TP_ANSWER_FAILED;
+  tp_write_array(writer, tp_value_count(messages));
+  for (tp_value_walk walk = {0}; tp_value_next(messages, &walk);) {
+    bool is_result = tp_text_is(tp_value_text(tp_value_get(walk.value, "role")), "tool");
+    tp_write_map(writer, tp_value_count(walk.value));
+    for (tp_value_walk pair = {0}; tp_value_next(walk.value, &pair);) {
+      tp_write_text(writer, pair.key);
+      if (is_result && tp_text_is(pair.key, "text")) tp_write_string(writer, "[cut]");
+      else tp_write_value(writer, pair.value);
+    }
+  }
+  tp_status status = tp_writer_finish(writer, &field.text);
+  if (status == TP_OK) status = tp_call_replace(call, &field, 1, NULL);
+  tp_writer_free(writer);
+  return status == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED;
+}
+
+/* modelResponse = await hookManager.execute('onModelResponse', ctx, modelResponse) */
+static tp_answer filter_response(void *ctx, tp_call *call) {
+  (void)ctx;
+  return tp_call_replace_text(call, TP_FIELD_RESPONSE_TEXT, "[filtered]", NULL) == TP_OK ? TP_ANSWER_DONE
+                                                                                         : TP_ANSWER_FAILED;
+}
+
+static void note_text(void *ctx, const tp_event *event) {
+  char *texts = ctx;
+  size_t used = strlen(texts);
+  if (event->kind == TP_EVENT_MODEL_DELTA || event->kind == TP_EVENT_MODEL_END)
+    snprintf(texts + used, 512 - used, "%.*s|", (int)event->text.size, event->text.size ? event->text.data : "");
+}
+
+TEST(assembled_context_and_response_of_the_loop_are_what_their_hooks_return) {
+  static const reply replies[] = {{.text = "my card is 4111-1111",
+                                   .calls = {{.id = TEXT("1"), .name = TEXT("t"), .arguments = TEXT("\x81\xa1n\x01")}},
+                                   .call_count = 1,
+                                   .delta = "my card is "},
+                                  {.text = "4111-1111", .delta = "4111"}};
+  char *code = read_seed("s3/loop.ts"), texts[512] = "";
+  names points = find_names(code, "execute('", "'", NULL);
+  assert_string_equal(points.items[1], "onContextAssembled");
+  assert_string_equal(points.items[2], "onModelResponse");
+  recorder *model = recorder_new(replies, COUNT(replies));
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_session *session;
+  assert_int_equal(register_hook(runtime, "builtin", TP_TRUST_BUILTIN, 0, points.items[1], cut_results, NULL, NULL),
+                   TP_OK);
+  assert_int_equal(register_hook(runtime, "builtin", TP_TRUST_BUILTIN, 0, points.items[2], filter_response, NULL, NULL),
+                   TP_OK);
+  add_hook(runtime, NULL, "turn.pre_tool_materialization", emit_tool, NULL);
+  const tp_session_options options = {.struct_size = sizeof options,
+                                      .id = "s",
+                                      .model = recorder_model(model, true),
+                                      .on_event = note_text,
+                                      .event_ctx = texts};
+  assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
+  turn(session, "said");
+  assert_string_equal(model->requests[1], "S<>U<said>A<[filtered]>C<t>T<[cut]>=<1>");
+  assert_string_equal(texts, "[filtered]|[filtered]|[filtered]|[filtered]|");
+  tp_session_close(session, NULL, NULL);
+  close_runtime(runtime);
+  recorder_free(model);
+  free(code);
+}
+
 static tp_answer append(void *ctx, tp_call *call) {
   char text[256];
   tp_text old = tp_call_text(call, TP_FIELD_TEXT);
