@@ -506,6 +506,11 @@ static void warn_of_decisions(const cli_hooks_opened *o, const cli_words *patter
   }
 }
 
+/* The other warnings are those of check. */
+static bool print_open_code(void *ctx, const tp_hook_warning *warning) {
+  return strcmp(warning->code, "code") != 0 || print_warning(ctx, warning);
+}
+
 static int trust(const cli_arguments *arguments, cli_output *output) {
   cli_hooks_opened o;
   char *path;
@@ -523,6 +528,7 @@ static int trust(const cli_arguments *arguments, cli_output *output) {
       tp_hooks_each(o.hooks, print_trusted, output);
       cli_content_print(o.hooks, arguments->verbose, output);
     }
+    tp_hooks_each_warning(o.hooks, false, print_open_code, NULL);
     warn_of_decisions(&o, &arguments->data_files);
     warn_of_decisions(&o, &arguments->code_files);
     free(content);

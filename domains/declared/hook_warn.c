@@ -343,6 +343,16 @@ static void check_files(warner *w) {
   }
 }
 
+/* Code that a trust cannot be about. */
+static void check_names(warner *w) {
+  if (!w->hook->runs_unknown) return;
+  warn(w, "code",
+       "its command runs files by names that another program prints, and the trust is not about these: decide which "
+       "they "
+       "are, as in: turnphase hooks trust %s --code-file 'tools/*.sh'; or name them in the command",
+       w->hooks->directory);
+}
+
 size_t tp_hooks_each_warning(const tp_hooks *hooks, bool has_all_tools, tp_hook_warning_fn each, void *ctx) {
   if (!hooks) return 0;
   warner *w = calloc(1, sizeof *w);
@@ -354,6 +364,7 @@ size_t tp_hooks_each_warning(const tp_hooks *hooks, bool has_all_tools, tp_hook_
     if (!hook->is_enabled) continue;
     check_matcher(w);
     check_scopes(w);
+    check_names(w);
     check_variables(w);
     check_files(w);
   }

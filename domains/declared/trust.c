@@ -494,6 +494,10 @@ static bool is_new_match(const tp_hooks *hooks, const tp__trust_glob *pattern, c
   struct stat found;
   if (strlen(path) >= PATH_SIZE / 2 || stat(path, &found) != 0 || !S_ISREG(found.st_mode)) return false;
   normalize(path, plain);
+  tp__trust_file file = {.path = plain, .shown = below(plain, hooks->folder)};
+  if (!file.shown) file.shown = below(plain, hooks->root);
+  if (!file.shown) file.shown = plain;
+  if (is_decided(hooks->data_files, &file)) return false;
   return !find(hooks, plain, NULL) && (!pattern->is_argument || look_at(path, &found) == LOOKS_CODE);
 }
 

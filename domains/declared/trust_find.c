@@ -19,6 +19,8 @@ enum {
   PENDING_MAX = 32,
   WORDS_MAX = 64,
   DEPTH_MAX = 12,
+  FIND_LEVELS = 5, /* folders in folders that are looked at */
+  LIST_BYTES_MAX = 65536,
   SHEBANG_BYTES = 256,
   PATH_SIZE = 4096
 };
@@ -32,6 +34,10 @@ typedef struct finder {
   size_t variable_count;
   const char *pending[PENDING_MAX]; /* what the line reads; a shell may get it on its standard input */
   size_t pending_count;
+  const char *sources[PENDING_MAX]; /* the names that the line prints or finds; what it finds is a pattern */
+  size_t source_count;
+  bool runs_names;  /* such a name is run: find -exec sh {}, xargs -n1 sh, parallel, sh "$f" of a loop */
+  bool reads_names; /* a loop has such names */
   bool feeds_shell;
   bool may_feed_shell; /* what a substitution becomes is run */
   bool is_literal;     /* no shell has read the words */
@@ -48,6 +54,7 @@ typedef struct words {
 
 static void take_words(finder *f, const words *w);
 static void take_line(finder *f, const char *line);
+static bool is_assignment(const char *word);
 
 static bool is_in(const char *name, const char *list) { return tp__is_one_of(tp_text_of(name), list); }
 
@@ -227,6 +234,7 @@ static void take_file(finder *f, const char *word, tp__trust_role role) {
   char text[PATH_SIZE];
   if (role == TP__TRUST_SCRIPT && is_printed(f, word)) return;
   if (expand(f, word, text)) add_file(f, text, role);
+  if (role == TP__TRUST_SCRIPT && f->has_unknown && f->reads_names) f->runs_names = true;
 }
 
 /* An option may have a file after its "=". */
@@ -354,6 +362,196 @@ static void take_rest(finder *f, const words *w, size_t first) {
   take_words(f, &rest);
 }
 
+/* ---- names that one command finds and another runs ---- */
+
+static void add_source(finder *f, const char *word) {
+  if (f->source_count == PENDING_MAX) refuse_long(f, "names");
+  else f->sources[f->source_count++] = keep(f, tp_text_of(word));
+}
+
+/* Whether the word becomes a name that was found: "{}", "$1", "$@". */
+static bool is_given(const char *word, const char *mark) {
+  return strstr(word, mark) != NULL || is_in(word, "$0 $1 $@ $* ${0} ${1} ${@} ${*}");
+}
+
+typedef struct given {
+  const char *mark;
+  bool is_run;
+} given;
+
+static bool runs_given(const words *w, const char *mark);
+
+static void look_for_given(void *ctx, const tp__shell_command *command) {
+  char bytes[WORDS_MAX][128];
+  given *g = ctx;
+  words w = {.count = 0};
+  for (size_t i = 0; i < command->count && i < WORDS_MAX; i++) {
+    snprintf(bytes[i], sizeof bytes[i], "%.*s", (int)command->words[i].size, command->words[i].data);
+    if (!((command->inputs | command->outputs) >> i & 1) && !is_in(bytes[i], grammar)) w.items[w.count++] = bytes[i];
+  }
+  g->is_run = g->is_run || runs_given(&w, g->mark);
+}
+
+/* Whether a command runs what it is given in place of its mark: it is the program, or the script of one. A line runs
+ * what one of its commands runs. */
+static bool runs_given(const words *w, const char *mark) {
+  size_t at = 0;
+  assert(mark[0] && w->count <= WORDS_MAX);
+  while (at < w->count && (tp__shell_is_wrapper(tp_text_of(base_of(w->items[at]))) || w->items[at][0] == '-' ||
+                           is_assignment(w->items[at]) || (w->items[at][0] >= '0' && w->items[at][0] <= '9')))
+    at++;
+  if (at == w->count) return false;
+  const char *name = base_of(w->items[at]);
+  if (is_given(w->items[at], mark)) return true;
+  bool is_shell = tp__shell_is_shell(tp_text_of(name)), is_line = false;
+  if (!is_shell && !is_interpreter(name) && !is_in(name, ". source eval")) return false;
+  for (size_t i = at + 1; i < w->count; i++) {
+    const char *word = w->items[i];
+    bool is_option = word[0] == '-' && word[1];
+    is_line = is_line || (is_shell && is_option && word[1] != '-' && strchr(word, 'c'));
+    if (is_option && is_shell && tp__shell_option_has_value(tp_text_of(word))) i++;
+    if (is_option) continue;
+    given inner = {.mark = mark};
+    if (!is_line) return is_given(word, mark);
+    return !tp__shell_line_each(tp_text_of(word), look_for_given, &inner) || inner.is_run;
+  }
+  return false;
+}
+
+static void take_given(finder *f, const words *w, const char *mark) {
+  assert(mark[0]);
+  if (w->count == 0) return;
+  f->runs_names = f->runs_names || runs_given(w, mark);
+  take_words(f, w);
+}
+
+/* Patterns of what is below a folder, since a later file of it must not run, either. A name is a pattern, too: where it
+ * is not now, none is missed. */
+static void add_found(finder *f, const char *folder, const char *name, unsigned levels) {
+  static const char between[] = "*/*/*/*/*/";
+  char text[PATH_SIZE], pattern[PATH_SIZE + 64];
+  assert(levels <= FIND_LEVELS && 2 * FIND_LEVELS == sizeof between - 1);
+  if (!expand(f, folder, text) || strlen(text) + strlen(name) >= PATH_SIZE) return;
+  bool is_plain = name[0] && !strpbrk(name, "*?[{");
+  for (unsigned level = 0; level < levels; level++) {
+    snprintf(pattern, sizeof pattern, "%.3000s/%.*s%s%.1s%s%.1000s", text, (int)(2 * level), between,
+             is_plain ? "[" : "", name, is_plain ? "]" : "", name + (name[0] != '\0'));
+    add_source(f, pattern);
+  }
+}
+
+/* find lib tools -maxdepth 2 -name '*.sh' -exec sh {} \; */
+static void take_find(finder *f, const words *w) {
+  size_t paths = 1, names = 0;
+  assert(w->count > 0);
+  unsigned levels = FIND_LEVELS;
+  while (paths < w->count && !strchr("-(!", w->items[paths][0])) paths++;
+  for (size_t i = paths; i + 1 < w->count; i++) {
+    if (is_in(w->items[i], "-maxdepth") && w->items[i + 1][0] >= '0' && w->items[i + 1][0] <= '0' + FIND_LEVELS)
+      levels = (unsigned)(w->items[i + 1][0] - '0');
+    names += is_in(w->items[i], "-name -iname");
+    if (!is_in(w->items[i], "-exec -execdir -ok -okdir")) continue;
+    words run = {.count = 0};
+    for (i++; i < w->count && !is_in(w->items[i], "; +"); i++) run.items[run.count++] = w->items[i];
+    take_given(f, &run, "{}");
+  }
+  for (size_t i = paths; i + 1 < w->count; i++)
+    for (size_t j = 1; j < paths || (j == 1 && paths == 1); j++)
+      if (is_in(w->items[i], "-name -iname")) add_found(f, paths > 1 ? w->items[j] : ".", w->items[i + 1], levels);
+  for (size_t j = 1; names == 0 && (j < paths || (j == 1 && paths == 1)); j++)
+    add_found(f, paths > 1 ? w->items[j] : ".", "*", levels);
+}
+
+/* What xargs and parallel read the names from, beside their standard input. */
+static bool is_list_option(const char *word) { return is_in(word, "-a --arg-file --argfile ::::"); }
+
+/* xargs -0 -n1 -I% sh %; without a mark the names are at the end. */
+static void take_xargs(finder *f, const words *w) {
+  static const char with_value[] = "-n -P -L -d -E -s -a -j --max-args --max-procs --max-lines --delimiter --arg-file";
+  const char *mark = NULL;
+  size_t at = 1;
+  assert(w->count > 0);
+  for (; at < w->count && w->items[at][0] == '-'; at++) {
+    const char *word = w->items[at];
+    bool has_next = at + 1 < w->count;
+    if (has_next && is_list_option(word)) take_file(f, w->items[at + 1], TP__TRUST_DATA);
+    if (has_next && is_in(word, "-I --replace")) mark = w->items[++at];
+    else if (strncmp(word, "-I", 2) == 0 || strncmp(word, "-i", 2) == 0) mark = word[2] ? word + 2 : "{}";
+    else if (has_next && is_in(word, with_value)) at++;
+  }
+  words run = {.count = 0};
+  for (; at < w->count; at++) run.items[run.count++] = w->items[at];
+  if (!mark && run.count > 0 && run.count < WORDS_MAX) run.items[run.count++] = "{}";
+  take_given(f, &run, mark && mark[0] ? mark : "{}");
+}
+
+/* parallel sh ::: a.sh b.sh; parallel 'sh {}'; without a command the names are commands. */
+static void take_parallel(finder *f, const words *w) {
+  char text[PATH_SIZE];
+  words run = {.count = 0};
+  bool in_names = false, in_lists = false, has_mark = false;
+  for (size_t i = 1; i < w->count; i++) {
+    const char *word = w->items[i];
+    bool begins = run.count > 0 || strpbrk(word, " \t{") ||
+                  (word[0] != '-' && expand(f, word, text) && (is_program(f, text) || is_known(base_of(text))));
+    if (strncmp(word, ":::", 3) == 0) {
+      in_lists = word[3] == ':';
+      in_names = !in_lists;
+    } else if (in_lists || (i > 1 && run.count == 0 && is_list_option(w->items[i - 1]))) {
+      take_file(f, word, TP__TRUST_DATA);
+    } else if (in_names) {
+      add_source(f, word);
+    } else if (begins) {
+      has_mark = has_mark || strstr(word, "{}");
+      if (run.count == 0 && strpbrk(word, " \t")) {
+        given inner = {.mark = "{}"};
+        f->runs_names = f->runs_names || !tp__shell_line_each(tp_text_of(word), look_for_given, &inner) || inner.is_run;
+        take_line(f, word);
+      }
+      run.items[run.count++] = word;
+    }
+  }
+  bool has_command = run.count > 0;
+  for (size_t i = 0; !has_command && i < f->source_count; i++) take_line(f, f->sources[i]);
+  f->feeds_shell = f->feeds_shell || !has_command;
+  if (has_command && !has_mark && run.count < WORDS_MAX) run.items[run.count++] = "{}";
+  if (has_command) take_given(f, &run, "{}");
+}
+
+/* A file that lists names: what it lists runs, and another list would run other files. @return false: it is none. */
+static bool take_list(finder *f, const char *path) {
+  tp__bytes text = {0};
+  if (is_folder(path) || tp__file_read(AT_FDCWD, path, LIST_BYTES_MAX, &text) != 0) return false;
+  add_path(f, path, TP__TRUST_SCRIPT);
+  f->is_literal = true;
+  (void)tp__bytes_string(&text); /* ends it */
+  for (char *rest = text.data, *name; rest && f->status == TP_OK && (name = strtok_r(rest, " \t\r\n", &rest));)
+    if (access(name, F_OK) == 0 || strpbrk(name, "./")) add_file(f, name, TP__TRUST_SCRIPT);
+  f->is_literal = false;
+  tp__bytes_fini(&text);
+  return true;
+}
+
+/* What is run by its name: sources, and the files that list them. */
+static void take_names(finder *f) {
+  char text[PATH_SIZE], pattern[PATH_SIZE + 8];
+  size_t lists = 0, count = f->pending_count;
+  assert(f->runs_names && f->source_count <= PENDING_MAX && count <= PENDING_MAX);
+  f->is_literal = false;
+  for (size_t i = 0; i < f->source_count; i++) {
+    if (!expand(f, f->sources[i], text) || !text[0]) continue;
+    add_file(f, text, TP__TRUST_SCRIPT);
+    snprintf(pattern, sizeof pattern, "%s/*", text);
+    if (text[strspn(text, "./")] == '\0' || !strpbrk(text, "*?[{")) add_file(f, pattern, TP__TRUST_SCRIPT);
+  }
+  for (size_t i = 0; i < count && f->status == TP_OK; i++) lists += take_list(f, f->pending[i]);
+  bool is_unknown = f->source_count + lists == 0;
+  for (const char *const *one = f->hooks->code_files; is_unknown && *one; one++)
+    add_file(f, *one, TP__TRUST_SCRIPT); /* the operator has decided which they are */
+  f->hook->runs_unknown = is_unknown && !f->hooks->code_files[0];
+  f->is_literal = true;
+}
+
 /* The first word that is a program begins the command; before it stand options and their values. */
 static void take_wrapped(finder *f, const words *w, const char *wrapper) {
   char text[PATH_SIZE];
@@ -459,15 +657,30 @@ static void take_folders(finder *f, const words *w) {
   }
 }
 
+/* @param without  what is printed without a name; NULL: nothing. */
+static void add_printed(finder *f, const words *w, const char *without) {
+  size_t count = 0;
+  for (size_t i = 1; i < w->count; i++) {
+    bool is_name = w->items[i][0] != '-' && !strpbrk(w->items[i], "% \t\n\\:\"'") && strpbrk(w->items[i], "./*");
+    if (is_name || (without && w->items[i][0] != '-')) add_source(f, w->items[i]);
+    count += w->items[i][0] != '-';
+  }
+  if (without && count == 0) add_source(f, without);
+}
+
 static void take_program(finder *f, const words *w, const char *program) {
   const char *name = base_of(program);
   add_program(f, program);
   if (tp__shell_is_shell(tp_text_of(name))) take_shell(f, w);
   else if (is_interpreter(name)) take_interpreter(f, w);
+  else if (is_in(name, "find")) take_find(f, w);
+  else if (is_in(name, "xargs")) take_xargs(f, w);
+  else if (is_in(name, "parallel")) take_parallel(f, w);
   else if (tp__shell_is_wrapper(tp_text_of(name))) take_wrapped(f, w, name);
   else if (is_in(name, by_option)) take_by_option(f, w, name);
   else if (is_in(name, "run-parts")) take_folders(f, w);
   else take_arguments(f, w, 1, is_in(name, readers) ? TP__TRUST_DATA : TP__TRUST_ARGUMENT);
+  if (is_in(name, "ls")) add_printed(f, w, ".");
 }
 
 /* What the shell itself does with its words. @return false: they are those of a program. */
@@ -485,7 +698,10 @@ static bool take_built_in(finder *f, const words *w) {
       if (!is_printed(f, w->items[i])) take_line(f, w->items[i]);
   } else if (is_in(name, "for select")) {
     take_arguments(f, w, 3, TP__TRUST_ARGUMENT);
+    for (size_t i = 3; i < w->count; i++) f->reads_names = f->reads_names || strstr(w->items[i], TP__SHELL_UNKNOWN);
   } else {
+    f->reads_names = f->reads_names || is_in(name, "read mapfile readarray");
+    if (is_in(name, "echo printf")) add_printed(f, w, NULL);
     return is_in(name, built_in);
   }
   return true;
@@ -508,6 +724,7 @@ static void take_words(finder *f, const words *w) {
   f->depth++;
   bool is_done = !f->is_literal && take_built_in(f, &rest);
   bool is_named = !is_done && !is_printed(f, rest.items[0]) && expand(f, rest.items[0], program) && program[0];
+  if (!is_done && rest.items[0][0] == '$' && f->has_unknown && f->reads_names) f->runs_names = true;
   if (is_named) take_program(f, &rest, program);
   else if (!is_done) take_arguments(f, &rest, 1, TP__TRUST_ARGUMENT); /* of a program that is not known */
   f->depth--;
@@ -554,5 +771,6 @@ tp_status tp__trust_find(tp_hooks *hooks, tp__hook *hook, tp_fault *fault) {
   size_t count = f.feeds_shell || f.may_feed_shell ? f.pending_count : 0;
   for (size_t i = 0; i < count && f.status == TP_OK; i++)
     add_path(&f, f.pending[i], f.feeds_shell ? TP__TRUST_SCRIPT : TP__TRUST_ARGUMENT);
+  if (f.runs_names && f.status == TP_OK) take_names(&f);
   return f.status;
 }

@@ -139,6 +139,30 @@ static const struct {
     {"make -C lib all", "lib/Makefile", true},
     {"run-parts lib", "lib/x", true},
     {"git push $(sh x) --force", "x", true},
+    /* by a name that is found, printed or listed */
+    {"find lib -name '*.sh' -exec sh {} \\;", "lib/x.sh", true},
+    {"find lib tools -type f -name '*.sh' -exec bash -e {} +", "tools/in/x.sh", true},
+    {"find lib -type f -executable -exec {} \\;", "lib/x", true},
+    {"find . -maxdepth 2 -iname '*.hook' -execdir timeout 5 {} ';'", "lib/x.hook", true},
+    {"find -name '*.py' -ok python3 -u {} \\;", "a/b/x.py", true},
+    {"find lib -exec sh -c 'sh \"$1\"' _ {} \\;", "lib/x", true},
+    {"find lib -name '*.sh' -exec bash -c 'source {}' \\;", "lib/x.sh", true},
+    {"find lib -name '*.sh' | xargs -n1 sh", "lib/x.sh", true},
+    {"find lib -name '*.sh' -print0 | sort -z | xargs -0 -I% timeout 3 sh %", "lib/x.sh", true},
+    {"ls lib/*.sh | xargs -n 1 bash", "lib/x.sh", true},
+    {"ls lib | xargs -I{} sh lib/{}", "lib/x", true},
+    {"echo ./x.sh | xargs -P4 sh", "x.sh", true},
+    {"printf '%s\\n' lib/*.sh | xargs -i sh -c '. {}'", "lib/x.sh", true},
+    {"cat x.txt | xargs -n1 sh", "x.txt", true},
+    {"xargs -a x.txt -n1 sh", "x.txt", true},
+    {"xargs -n1 python3 < x.txt", "x.txt", true},
+    {"parallel sh ::: lib/x.sh lib/y.sh", "lib/x.sh", true},
+    {"parallel -j4 'sh {}' ::: lib/*.sh", "lib/x.sh", true},
+    {"find lib -name '*.sh' | parallel bash", "lib/x.sh", true},
+    {"parallel ::: ./x.sh", "x.sh", true},
+    {"for f in $(find lib -name '*.sh'); do sh \"$f\"; done", "lib/x.sh", true},
+    {"find lib -name '*.sh' | while read -r f; do \"$f\"; done", "lib/x.sh", true},
+    {"while read f; do bash $f; done < x.txt", "x.txt", true},
     /* what is written */
     {"cat >> x.log", "x.log", false},
     {"cat > x", "x", false},
@@ -171,6 +195,17 @@ static const struct {
     {"cat \"$PWD/x.sh\"", "x.sh", false},
     {"eval \"$(jq -r .a x.json)\"", "x.json", false},
     {"echo \"$(cat x.sh)\"", "x.sh", false},
+    {"find lib -name '*.sh' -exec grep -l secret {} +", "lib/x.sh", false},
+    {"find lib -name '*.py' -exec black --check {} +", "lib/x.py", false},
+    {"find lib -exec sh -c 'grep -q a \"$1\"' _ {} \\;", "lib/x", false},
+    {"find lib -name '*.py' | xargs ruff check", "lib/x.py", false},
+    {"find lib -name '*.py' -newer x.json | wc -l", "lib/x.py", false},
+    {"ls lib | xargs", "lib/x", false},
+    {"cat x.txt | xargs rm -f", "x.txt", false},
+    {"find lib -name '*.sh' -exec sh {} \\;", "lib/x.txt", false},
+    {"find lib -name '*.sh' | xargs -n1 sh", "src/x.sh", false},
+    {"parallel gzip ::: x.txt", "x.txt", false},
+    {"while read f; do cat \"$f\"; done < x.txt", "x.txt", false},
 };
 
 TEST(a_trust_is_about_what_runs_and_not_about_what_is_read_or_written) {
@@ -247,6 +282,15 @@ static const struct {
     {"a script that a pattern fits later", "for f in lib/*.sh; do sh \"$f\"; done", "lib/a.sh", "lib/b.sh", false},
     {"a file that a pattern fits later", "cat lib/*; true", "lib/a.txt", "lib/b.sh", true},
     {"a script in a folder that is run", "run-parts lib; true", "lib/a", "lib/b", false},
+    {"a script that find fits later", "find lib -name '*.sh' -exec true {} \\; -exec sh {} \\;", "lib/a.sh", "lib/b.sh",
+     false},
+    {"a script in a folder that is made later", "find lib -name '*.sh' | xargs -n1 sh", "lib/a.sh", "lib/b/c/d.sh",
+     false},
+    {"a script with a name that find fits", "find lib -name b.sh -exec sh {} \\;", "lib/a.sh", "lib/c/b.sh", false},
+    {"a file that find does not fit", "find lib -name '*.sh' -exec sh {} \\;", "lib/a.sh", "lib/b.txt", true},
+    {"a script that find passes to a reader", "find lib -name '*.sh' -exec cat {} +", "lib/a.sh", "lib/b.sh", true},
+    {"a script of a loop", "for f in $(ls lib/*.sh); do sh \"$f\"; done", "lib/a.sh", "lib/b.sh", false},
+    {"a list of scripts", "cat list | xargs -r -n1 sh; true", "list", "list", false},
     {"a script below what is not known", "sh \"$(pwd)/x.sh\"; true", "x.sh", "x.sh", false},
     {"a script that was not there, below what is not known", "sh \"$(pwd)/x.sh\"; true", NULL, "x.sh", false},
     {"a log of the directory", "true", NULL, "hooks/x.log", true},
@@ -448,6 +492,66 @@ TEST(a_link_to_other_code_is_other_code) {
 }
 
 /* The operator decides once what its name and content do not say; the hash has the decision. */
+static bool count_open(void *ctx, const tp_hook_warning *warning) {
+  int *count = ctx;
+  *count += strcmp(warning->code, "code") == 0;
+  return true;
+}
+
+/* @return whether the trust is about lib/x.sh. @param ret_open  how many commands run names that nobody knows. */
+static bool is_about_script(tp_runtime *runtime, const char *const *data, const char *const *code, int *ret_open) {
+  char hashes[2][65];
+  for (int change = 0; change < 2; change++) {
+    tp_hooks_options options = options_here();
+    tp_hooks *hooks;
+    tp_fault fault = {0};
+    options.data_files = data;
+    options.code_files = code;
+    put("lib/x.sh", change ? "a word\n" : "another word\n", 0644);
+    if (tp_hooks_read(runtime, &options, &hooks, &fault) != TP_OK) fail_msg("%s", fault.message);
+    snprintf(hashes[change], 65, "%s", tp_hooks_hash(hooks));
+    *ret_open = 0;
+    tp_hooks_each_warning(hooks, false, count_open, ret_open);
+    tp_hooks_free(hooks);
+  }
+  return strcmp(hashes[0], hashes[1]) != 0;
+}
+
+TEST(names_that_another_program_prints_are_decided_by_the_operator) {
+  static const char *const decided[] = {"lib/*.sh", NULL}, *const other[] = {"tools/*", NULL};
+  static const struct {
+    const char *line;
+    bool is_open;
+  } cases[] = {
+      {"git ls-files '*.sh' | xargs -n1 sh", true},
+      {"git diff --name-only | xargs -I{} bash {}", true},
+      {"grep -rl hook lib | xargs -n1 sh", true},
+      {"my-list | parallel sh", true},
+      {"for f in $(git ls-files); do sh $f; done", true},
+      {"git ls-files | while read -r f; do \"$f\"; done", true},
+      {"jq -r '.[]' | xargs sh", true},
+      {"git ls-files | xargs grep -l hook", false},
+      {"find lib -name '*.sh' | xargs -n1 sh", false},
+      {"for f in $(git ls-files); do cat $f; done", false},
+  };
+  tp_runtime *runtime = open_runtime(NULL);
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    int open;
+    put_line("", cases[i].line);
+    bool is_about = is_about_script(runtime, NULL, NULL, &open);
+    if ((open == 1) != cases[i].is_open) fail_msg("%s: %d are open", cases[i].line, open);
+    if (!cases[i].is_open) continue;
+    if (is_about) fail_msg("%s: what git prints is known", cases[i].line);
+    if (!is_about_script(runtime, NULL, decided, &open) || open) fail_msg("%s: is not decided", cases[i].line);
+    if (is_about_script(runtime, NULL, other, &open) || open) fail_msg("%s: is not as decided", cases[i].line);
+  }
+  int open;
+  put_line("", "find lib -name '*.sh' -exec sh {} \\;");
+  assert_true(is_about_script(runtime, NULL, NULL, &open));
+  assert_false(is_about_script(runtime, decided, NULL, &open)); /* the operator's word is the last */
+  tp_runtime_free(runtime);
+}
+
 TEST(the_operator_decides_what_is_code) {
   static const char *const data[] = {"words", NULL}, *const code[] = {"rules.json", NULL};
   tp_runtime *runtime = open_runtime(NULL);
