@@ -46,6 +46,9 @@ typedef struct endpoint_reply {
   bool gzip;
 } endpoint_reply;
 
+/* Chooses the reply to a request, on the server's thread; the reply stays till endpoint_close(). */
+typedef const endpoint_reply *endpoint_answer_fn(void *ctx, const char *request);
+
 typedef struct endpoint_connection {
   int fd; /* -1: free */
   char *in;
@@ -73,6 +76,8 @@ typedef struct endpoint {
   /* under mutex */
   pthread_mutex_t mutex;
   pthread_cond_t changed;
+  endpoint_answer_fn *answer; /* NULL: by replies */
+  void *answer_ctx;
   char *requests[ENDPOINT_REQUESTS_KEPT]; /* head and body, with a NUL */
   int request_count;
   int accepted, open, open_most;
@@ -174,12 +179,17 @@ static inline void endpoint_begin_reply(endpoint *e, endpoint_connection *c, siz
   c->in_size -= request_size;
   memmove(c->in, c->in + request_size, c->in_size);
   pthread_mutex_lock(&e->mutex);
+  endpoint_answer_fn *answer = e->answer;
+  void *ctx = e->answer_ctx;
+  pthread_mutex_unlock(&e->mutex);
+  const endpoint_reply *answered = answer ? answer(ctx, request) : NULL;
+  pthread_mutex_lock(&e->mutex);
   size_t n = (size_t)e->request_count++;
   if (n < ENDPOINT_REQUESTS_KEPT) e->requests[n] = request;
   else free(request);
   pthread_cond_broadcast(&e->changed);
   pthread_mutex_unlock(&e->mutex);
-  const endpoint_reply *reply = &e->replies[n < e->count ? n : e->count - 1];
+  const endpoint_reply *reply = answered ? answered : &e->replies[n < e->count ? n : e->count - 1];
   c->reply = reply;
   c->body = reply->body ? reply->body : "";
   c->size = reply->size ? reply->size : strlen(c->body);
@@ -384,6 +394,14 @@ static inline endpoint *endpoint_open(const endpoint_reply *replies, size_t coun
   pthread_cond_init(&e->changed, NULL);
   if (pthread_create(&e->thread, NULL, endpoint_run, e) != 0) abort();
   return e;
+}
+
+/* From the next request on. */
+static inline void endpoint_answer_with(endpoint *e, endpoint_answer_fn *answer, void *ctx) {
+  pthread_mutex_lock(&e->mutex);
+  e->answer = answer;
+  e->answer_ctx = ctx;
+  pthread_mutex_unlock(&e->mutex);
 }
 
 static inline void endpoint_signal(endpoint *e, bool *flag) {
