@@ -5,11 +5,13 @@
 
 #include "phases/people.h"
 
+#include "phases/out.h"
 #include "runtime/exec/blocks.h"
 #include "runtime/exec/report.h"
 #include "runtime/sched/attempt.h"
 
 enum { LIMIT_MS = 30 * 60 * 1000, REASON_BYTES_MAX = 4096, BLOCK_BYTES = 1024, HASH_BYTES = 32 };
+enum { ARGUMENTS_BYTES_MAX = 1 << 20, SUMMARY_TEXT_BYTES = 64, SUMMARY_BYTES = 200 };
 
 struct tp__question {
   tp__attempt base;
@@ -22,7 +24,8 @@ struct tp__question {
   char hash[HASH_BYTES + 1]; /* of the arguments as they were shown */
   /* written by the winner of the slot, read by the owner */
   bool abandoned, allowed, of_others; /* of_others: the answer is one to other arguments */
-  tp_text reason, person;
+  bool edit_lost;                     /* there was no memory for it */
+  tp_text reason, person, edited;
   tp__arena arena;
 };
 
@@ -116,6 +119,7 @@ static void accept(tp__attempt *base, const tp__answer *answer, const void *extr
   q->of_others = !tp_text_is(decision->arguments_hash, q->hash);
   if (!tp__arena_text(&q->arena, decision->reason, &q->reason)) q->reason = (tp_text){NULL, 0};
   if (!tp__arena_text(&q->arena, decision->person, &q->person)) q->person = (tp_text){NULL, 0};
+  q->edit_lost = !tp__arena_text(&q->arena, decision->arguments, &q->edited);
 }
 
 static void abandoned(tp__attempt *base) { of(base)->abandoned = true; }
@@ -128,12 +132,13 @@ static const char *why_not(const tp__question *q, tp__attempt_end end) {
   if (end != TP__ANSWERED || q->abandoned) return "the channel for questions gave no answer";
   if (q->of_others) return "the answer was given to other arguments";
   if (!q->allowed) return "a person denied it";
+  if (q->edit_lost) return "there was no memory for the arguments as they were edited";
   return strcmp(now, q->hash) == 0 ? NULL : "the arguments have changed since they were shown";
 }
 
-/* Not as a denial: where the call is denied, that has a row of its own. */
-static void report(const tp__question *q, const char *action, tp_text detail) {
-  tp__report_add(&q->turn->core, TP_LOG_INFO,
+/* Not as a denial: where the call is denied, that has a row of its own. @param level  0: the log has no line. */
+static void report_at(const tp__question *q, tp_log_level level, const char *action, tp_text detail) {
+  tp__report_add(&q->turn->core, level,
                  &(tp__report){.action = action,
                                .phase = q->spec.phase,
                                .subscription = q->spec.subscription,
@@ -144,12 +149,34 @@ static void report(const tp__question *q, const char *action, tp_text detail) {
                                .visibility = TP_VISIBILITY_USER_VISIBLE});
 }
 
+static void report(const tp__question *q, const char *action, tp_text detail) {
+  report_at(q, TP_LOG_INFO, action, detail);
+}
+
+static void write_summary(tp__out *out, const void *arguments) {
+  tp__out_json_summary(out, *(const tp_text *)arguments, SUMMARY_TEXT_BYTES);
+}
+
+/* What the call had, or has, in the audit only: a log has no content of turns. */
+static void report_arguments(tp__question *q, const char *which, tp_text arguments, bool is_text) {
+  tp_text json = arguments;
+  if (!is_text && tp__out_twice(&q->arena, write_summary, &arguments, &json) != TP_OK) return;
+  report_at(q, (tp_log_level)0, "edit",
+            tp__arena_printf(&q->arena, "%s %.*s", which, (int)tp__utf8_cut(json, SUMMARY_BYTES), json.data));
+}
+
 static void report_end(tp__question *q, const tp__question_end *end) {
-  tp_text detail = tp__arena_printf(
-      &q->arena, "%s%s%.*s%s%.*s%s%s", end->allowed ? "allowed" : end->why.data, end->person.size ? " by " : "",
-      (int)end->person.size, end->person.size ? end->person.data : "", end->reason.size ? ": " : "",
-      (int)end->reason.size, end->reason.size ? end->reason.data : "", "; arguments ", q->hash);
+  char edited[HASH_BYTES + 1] = "";
+  if (end->edited.size > 0) hash_of(end->edited, edited);
+  tp_text detail =
+      tp__arena_printf(&q->arena, "%s%s%.*s%s%.*s%s%s%s%s", end->allowed ? "allowed" : end->why.data,
+                       end->person.size ? " by " : "", (int)end->person.size, end->person.size ? end->person.data : "",
+                       end->reason.size ? ": " : "", (int)end->reason.size, end->reason.size ? end->reason.data : "",
+                       "; arguments ", q->hash, edited[0] ? ", edited to " : "", edited);
   report(q, "answer", detail);
+  if (!edited[0]) return;
+  report_arguments(q, "before:", q->spec.call->arguments, q->spec.call->malformed);
+  report_arguments(q, "after:", end->edited, false);
 }
 
 static void settled(tp__attempt *base, tp__attempt_end how) {
@@ -159,7 +186,8 @@ static void settled(tp__attempt *base, tp__attempt_end how) {
                           .cancelled = how == TP__CANCELLED,
                           .why = tp_text_of(why),
                           .reason = how == TP__ANSWERED ? q->reason : (tp_text){NULL, 0},
-                          .person = how == TP__ANSWERED ? q->person : (tp_text){NULL, 0}};
+                          .person = how == TP__ANSWERED ? q->person : (tp_text){NULL, 0},
+                          .edited = why ? (tp_text){NULL, 0} : q->edited};
   end_waiting(q->turn);
   if (!end.cancelled) report_end(q, &end);
   q->settled(q->ctx, &end);
@@ -267,11 +295,25 @@ static tp_status check_text(tp_text text, size_t bytes_max, const char *field, t
   return TP_OK;
 }
 
+static tp_status check_arguments(const tp_decision *decision, tp_fault *fault) {
+  tp_text arguments = decision->arguments;
+  if (arguments.size == 0) return TP_OK;
+  if (decision->verdict != TP_VERDICT_ALLOW)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_decision.arguments go with the verdict allow");
+  if (arguments.size > ARGUMENTS_BYTES_MAX)
+    return tp__fail(fault, TP_ERR_TOO_LARGE, NULL, "tp_decision.arguments has %zu bytes, more than %d", arguments.size,
+                    ARGUMENTS_BYTES_MAX);
+  TP__TRY(tp_value_check(arguments, fault));
+  if (tp_value_kind_of(arguments) == TP_VALUE_MAP) return TP_OK;
+  return tp__fail(fault, TP_ERR_MALFORMED, NULL, "tp_decision.arguments must be a map");
+}
+
 static tp_status check_decision(const tp_decision *decision, tp_fault *fault) {
   if (decision->verdict != TP_VERDICT_ALLOW && decision->verdict != TP_VERDICT_DENY)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_decision.verdict is %d: it must be allow or deny",
                     (int)decision->verdict);
   if (decision->reserved_) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_decision.reserved_ must be zero");
+  TP__TRY(check_arguments(decision, fault));
   TP__TRY(check_text(decision->reason, REASON_BYTES_MAX, "reason", fault));
   return check_text(decision->person, TP_ID_BYTES_MAX, "person", fault);
 }

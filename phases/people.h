@@ -26,6 +26,7 @@ typedef struct tp__question_end {
   tp_text why;    /* not allowed: a sentence */
   tp_text reason; /* the person's own; may be empty */
   tp_text person; /* may be empty */
+  tp_text edited; /* allowed: the arguments in place of those that were shown; empty: these */
 } tp__question_end;
 
 /** On the owner, once. */

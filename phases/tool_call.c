@@ -359,6 +359,7 @@ static void answered(void *ctx, const tp__question_end *end) {
   slot->ask->question = NULL;
   slot->dispatch->stale = true;
   if (end->cancelled) tp__toolcall_stop(slot, TP_TOOL_CANCELLED, tp__toolcall_unanswered(TP_TOOL_CANCELLED));
+  else if (end->allowed && end->edited.size > 0) tp__toolcall_edit(slot, end->edited, end->person);
   else if (end->allowed) run(slot);
   else deny_asked(slot, end->why, end->person, end->reason);
 }

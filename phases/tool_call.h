@@ -140,6 +140,9 @@ void tp__toolcall_create(tp__tool_slot *slot);
 /* Those below are for phases that have subscriptions. */
 /** tool.ask: then the call goes on, was denied, or, with other arguments, is checked again; then a person is asked. */
 void tp__toolcall_ask_hooks(tp__tool_slot *slot);
+/** A person has allowed the call with other arguments: the schema, tool.pre and what follows, or it was denied.
+ *  @param arguments  a map; copied. @param person  may be empty. */
+void tp__toolcall_edit(tp__tool_slot *slot, tp_text arguments, tp_text person);
 /** tool.denied, then done. The call has its result. */
 void tp__toolcall_denied(tp__tool_slot *slot, tp_text reason);
 /** tool.result over what the tool said, then the result, then tp__toolcall_settled(). */

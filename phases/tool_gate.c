@@ -184,17 +184,21 @@ static void check_arguments(tp__tool_slot *slot) {
 
 /* ---- tool.rewrite ---- */
 
-/* Other arguments make another call, whose id and name stay. */
+/* Other arguments make another call, whose id and name stay. @return false without memory. */
+static bool replace_arguments(tp__tool_slot *slot, tp_text arguments, bool malformed) {
+  tp_tool_call *call = tp__arena_alloc(&slot->dispatch->texts, sizeof *call);
+  if (!call) return false;
+  *call = *tp__toolcall_of(slot);
+  call->malformed = malformed;
+  slot->call = call;
+  return tp__arena_text(&slot->dispatch->texts, arguments, &call->arguments);
+}
+
 static bool take_arguments(tp__tool_slot *slot, const tp_merged *merged) {
   size_t i = 0;
   while (merged->fields[i].field.id != TP_FIELD_ARGUMENTS) i++;
   const tp_field *field = &merged->fields[i].field;
-  tp_tool_call *call = tp__arena_alloc(&slot->dispatch->texts, sizeof *call);
-  if (!call) return false;
-  *call = *tp__toolcall_of(slot);
-  call->malformed = field->kind != TP_FIELD_KIND_VALUE;
-  slot->call = call;
-  return tp__arena_text(&slot->dispatch->texts, field->text, &call->arguments);
+  return replace_arguments(slot, field->text, field->kind != TP_FIELD_KIND_VALUE);
 }
 
 static bool replaces_result(const tp_merged *merged) {
@@ -268,6 +272,33 @@ static void go_on_asked(tp__tool_slot *slot) {
   slot->ask->is_edited = false;
   if (is_edited) check_arguments(slot);
   else tp__toolcall_allow(slot);
+}
+
+/* The model asked for other arguments, and reads what its result is of. */
+static void remind_of_edit(tp__tool_slot *slot, tp_text person) {
+  tp__dispatch *d = slot->dispatch;
+  const tp_tool_call *call = tp__toolcall_of(slot);
+  tp_text json;
+  if (!d->remind || tp__out_twice(&d->texts, write_arguments, call, &json) != TP_OK) return;
+  tp_text text = tp__arena_printf(
+      &d->texts, "%s%.*s changed the arguments of the call %.*s of %.*s before it ran. They are now: %.*s",
+      person.size > 0 ? "The person " : "A person", (int)person.size, person.size > 0 ? person.data : "",
+      (int)call->id.size, call->id.size > 0 ? call->id.data : "", (int)call->name.size, call->name.data,
+      (int)tp__utf8_cut(json, INPUT_BYTES), json.data);
+  if (text.data) d->remind(d->turn, slot->ask->by, text, false);
+}
+
+void tp__toolcall_edit(tp__tool_slot *slot, tp_text arguments, tp_text person) {
+  const char *why = NULL;
+  if (tp__toolcall_stage(slot) == TP__TASK_CREATE) why = "the arguments of a task cannot be edited while it is created";
+  else if (!replace_arguments(slot, arguments, false)) why = "no memory for the arguments as they were edited";
+  if (why) {
+    tp__toolcall_deny(slot, slot->ask->phase, slot->ask->by, tp_text_of(why), false);
+    return;
+  }
+  slot->ask->is_allowed = true; /* whoever asks about the call as it is now has this answer */
+  remind_of_edit(slot, person);
+  check_arguments(slot);
 }
 
 static void ask_ended(tp__phase_run *run) {

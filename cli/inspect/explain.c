@@ -89,6 +89,23 @@ static void print_step(const cli_trace *t, const tp_turn_step *step, cli_output 
   cli_paint_off(output);
 }
 
+static void print_asked(const cli_trace *t, cli_output *output) {
+  if (t->asked_count == 0) return;
+  cli_print_string(output, "\n");
+  cli_paint_on(output, CLI_BOLD);
+  cli_print_string(output, "people");
+  cli_paint_off(output);
+  cli_print_string(output, "\n");
+  for (size_t i = t->asked_count; i-- > 0;) {
+    const cli_trace_asked *asked = &t->asked[i];
+    cli_printf(output, "  %-6s ", asked->action);
+    cli_trace_cell(output, asked->subscription, NAME_WIDTH);
+    cli_print_string(output, " ");
+    cli_print_cut(output, tp_text_of(asked->detail), SIZE_MAX);
+    cli_print_string(output, "\n");
+  }
+}
+
 static void print_explain(const cli_trace *t, cli_output *output) {
   cli_trace_print_head(t, output);
   cli_printf(output, "\n  %-*s %-*s%*s%*s%*s%*s  %-*s %s\n", NAME_WIDTH, "subscription", OUTCOME_WIDTH + 1, "outcome",
@@ -100,6 +117,7 @@ static void print_explain(const cli_trace *t, cli_output *output) {
       print_step(t, &t->steps[step++], output);
     if (i < t->entry_count) print_entry(t, &t->entries[i], output);
   }
+  print_asked(t, output);
 }
 
 /* ---- for programs ---- */
@@ -171,6 +189,15 @@ static void add_step(cli_map *p, const cli_trace *t, const tp_turn_step *step) {
   cli_map_close(p);
 }
 
+static void add_asked(cli_map *p, const cli_trace_asked *asked) {
+  cli_map_open(p, NULL);
+  cli_map_add_string(p, "action", asked->action);
+  cli_map_add_string(p, "subscription", asked->subscription);
+  cli_map_add_string(p, "detail", asked->detail);
+  cli_map_add_int(p, "unix_ms", asked->unix_ms);
+  cli_map_close(p);
+}
+
 static void print_explain_json(const cli_trace *t, cli_output *output) {
   cli_map p = {0};
   cli_trace_add_head(t, &p);
@@ -181,6 +208,9 @@ static void print_explain_json(const cli_trace *t, cli_output *output) {
   for (size_t i = 0; i < t->step_count; i++) add_step(&p, t, &t->steps[i]);
   cli_map_close(&p);
   cli_map_add_int(&p, "steps_dropped", (int64_t)t->steps_dropped);
+  cli_map_open_list(&p, "people");
+  for (size_t i = t->asked_count; i-- > 0;) add_asked(&p, &t->asked[i]);
+  cli_map_close(&p);
   cli_map_print(&p, output);
 }
 

@@ -6,6 +6,7 @@
 
 #include "cli/common/data.h"
 #include "cli/common/exit_status.h"
+#include "cli/common/input.h"
 #include "cli/common/map.h"
 #include "cli/common/message.h"
 #include "cli/run/timeline.h"
@@ -42,6 +43,7 @@ static void print_json(cli_output *output, const tp_sqlite_question *q) {
   if (q->used_unix_ms) cli_map_add_int(&p, "used_unix_ms", q->used_unix_ms);
   if (q->person.size) cli_map_add_text(&p, "person", q->person);
   if (q->answer.size) cli_map_add_text(&p, "answer", q->answer);
+  if (q->edited_arguments.size) cli_map_add_value(&p, "edited_arguments", q->edited_arguments);
   cli_map_print(&p, output);
 }
 
@@ -51,6 +53,13 @@ static void print_text(cli_output *output, const char *label, tp_text text) {
   cli_print_cut(output, text, SIZE_MAX);
 }
 
+static void print_value(cli_output *output, const char *label, tp_text value) {
+  tp__bytes json = {0};
+  if (value.size && cli_buffer_add_json(&json, value, NULL) == TP_OK)
+    print_text(output, label, (tp_text){json.data, json.size});
+  tp__bytes_fini(&json);
+}
+
 /* What a terminal would obey or hide is written as its number: a person decides by what stands here. */
 static void print_question(cli_output *output, const tp_sqlite_question *q) {
   char time[40];
@@ -58,10 +67,7 @@ static void print_question(cli_output *output, const tp_sqlite_question *q) {
              state_of(q));
   print_text(output, " ", q->tool);
   cli_print_string(output, " ");
-  tp__bytes json = {0};
-  if (q->arguments.size && cli_buffer_add_json(&json, q->arguments, NULL) == TP_OK)
-    cli_print_cut(output, (tp_text){json.data, json.size}, SIZE_MAX);
-  tp__bytes_fini(&json);
+  print_value(output, "", q->arguments);
   print_text(output, "  turn ", q->turn);
   print_text(output, "  session ", q->session);
   cli_print_string(output, "\n");
@@ -71,6 +77,8 @@ static void print_question(cli_output *output, const tp_sqlite_question *q) {
   print_text(output, "    answered by ", q->person);
   print_text(output, q->person.size ? ": " : "    answer: ", q->answer);
   if (q->person.size || q->answer.size) cli_print_string(output, "\n");
+  print_value(output, "    edited to ", q->edited_arguments);
+  if (q->edited_arguments.size) cli_print_string(output, "\n");
 }
 
 static bool show(void *ctx, const tp_sqlite_question *question) {
@@ -90,6 +98,14 @@ static int list(const cli_arguments *arguments, const char *path, cli_output *ou
   return CLI_OK;
 }
 
+/* The arguments in place of those of the question, freed with the writer. @param path  NULL: none. */
+static int read_edit(const char *path, tp_writer **ret_writer, tp_text *ret_value) {
+  int status = path ? cli_input_decode(path, ret_writer, ret_value) : CLI_OK;
+  if (status != CLI_OK || !path || tp_value_kind_of(*ret_value) == TP_VALUE_MAP) return status;
+  cli_error_at(cli_input_name(path), 0, 0, "the arguments of a tool are one JSON object");
+  return CLI_CONFIG;
+}
+
 static int answer(const cli_arguments *arguments, const char *path) {
   const char *word = arguments->operands[2], *verdict = arguments->operands[3];
   char *end = NULL;
@@ -100,11 +116,21 @@ static int answer(const cli_arguments *arguments, const char *path) {
     cli_error("ask answer takes a data directory, the number of a question, and allow or deny");
     return CLI_USAGE;
   }
+  if (arguments->call_arguments && !allows) {
+    cli_error("--arguments go with allow: a call that is denied does not run");
+    return CLI_USAGE;
+  }
+  tp_writer *writer = NULL;
+  tp_text edited = {NULL, 0};
+  int read = read_edit(arguments->call_arguments, &writer, &edited);
   const tp_decision decision = {.struct_size = sizeof decision,
                                 .verdict = allows ? TP_VERDICT_ALLOW : TP_VERDICT_DENY,
                                 .reason = tp_text_of(arguments->reason),
-                                .person = tp_text_of(arguments->by)};
-  tp_status status = tp_sqlite_question_answer(path, number, &decision, &fault);
+                                .person = tp_text_of(arguments->by),
+                                .arguments = edited};
+  tp_status status = read == CLI_OK ? tp_sqlite_question_answer(path, number, &decision, &fault) : TP_OK;
+  tp_writer_free(writer);
+  if (read != CLI_OK) return read;
   if (status == TP_OK) return CLI_OK;
   int exit = cli_fault(path, status, &fault);
   return status == TP_ERR_STALE || status == TP_ERR_NOT_FOUND ? CLI_NEGATIVE : exit;
@@ -117,8 +143,8 @@ int cli_ask_command(const cli_arguments *arguments, cli_output *output) {
     cli_error("ask takes list DIR, or answer DIR NUMBER allow|deny; see: turnphase ask --help");
     return CLI_USAGE;
   }
-  if (answers ? arguments->all || arguments->json : arguments->reason || arguments->by) {
-    cli_error(answers ? "--all and --json belong to ask list" : "--reason and --by belong to ask answer");
+  if (answers ? arguments->all || arguments->json : arguments->reason || arguments->by || arguments->call_arguments) {
+    cli_error(answers ? "--all and --json belong to ask list" : "--reason, --by and --arguments belong to ask answer");
     return CLI_USAGE;
   }
   if (answers && arguments->operand_count != 4) {

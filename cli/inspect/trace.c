@@ -195,11 +195,28 @@ static bool is_about(const tp_audit *row, const cli_trace_entry *e, const cli_tr
   return strcmp(row->action, "failure") == 0 && row->state == run->row.state && row->reason == run->row.reason;
 }
 
+static bool is_asked(const char *action) {
+  return strcmp(action, "ask") == 0 || strcmp(action, "answer") == 0 || strcmp(action, "edit") == 0;
+}
+
+static void add_asked(reading *r, const tp_audit *row) {
+  cli_trace *t = r->trace;
+  t->asked = cli_reserve(t->asked, t->asked_count, &t->asked_capacity, sizeof *t->asked);
+  t->asked[t->asked_count++] = (cli_trace_asked){.action = copy(r, tp_text_of(row->action)),
+                                                 .subscription = copy(r, tp_text_of(row->subscription)),
+                                                 .detail = copy(r, tp_text_of(row->detail)),
+                                                 .unix_ms = row->unix_ms};
+}
+
 /* Rows come newest first, and so do the entries that they are looked for in. */
 static bool take_audit(void *ctx, const tp_audit *row) {
   reading *r = ctx;
   cli_trace *t = r->trace;
   if (!row->subscription || !row->turn || strcmp(row->turn, t->turn_id) != 0) return true;
+  if (is_asked(row->action)) {
+    add_asked(r, row);
+    return true;
+  }
   for (size_t i = t->entry_count; i-- > 0;)
     for (size_t j = 0; j < t->entries[i].run_count; j++) {
       cli_trace_run *run = &t->entries[i].runs[j];
@@ -261,6 +278,7 @@ void cli_trace_free(cli_trace *trace) {
   }
   free(trace->entries);
   free(trace->steps);
+  free(trace->asked);
   cli_pool_free(&trace->pool);
 }
 

@@ -41,6 +41,12 @@ typedef struct cli_trace_entry {
   size_t content_count;
 } cli_trace_entry;
 
+/** What people were asked about a call, and what they decided: a row of the audit. */
+typedef struct cli_trace_asked {
+  const char *action, *subscription, *detail; /* ask, answer or edit; who asked; "tool: …" */
+  int64_t unix_ms;
+} cli_trace_asked;
+
 typedef struct cli_trace {
   cli_pool pool;
   const char *turn_id, *session, *tenant;
@@ -58,6 +64,8 @@ typedef struct cli_trace {
   tp_turn_step *steps; /* by their begin; names in the pool */
   size_t step_count;
   uint64_t steps_dropped;
+  cli_trace_asked *asked; /* the newest first */
+  size_t asked_count, asked_capacity;
 } cli_trace;
 
 /** Reads the turn that COMMAND DIR TURN names, the newest of its id.

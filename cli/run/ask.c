@@ -13,7 +13,7 @@
 #include "cli/common/pool.h"
 #include "cli/common/visible.h"
 
-enum { LOOK_MS = 100, LINE_BYTES = 64 };
+enum { LOOK_MS = 100, LINE_BYTES = 8192 }; /* a terminal gives at most 4,096 of a line */
 
 /* What it shows is one text, made where the question is put: the call is the library's. */
 struct cli_question {
@@ -67,7 +67,7 @@ static char *shown_text(const tp_question *question, size_t *ret_size) {
   put_arguments(out, question->call);
   fputs("\n  reason: ", out);
   put_visible(out, question->reason);
-  fputs("\nRun it? y (once), n, or always (this tool, until the run ends): ", out);
+  fputs("\nRun it? y (once), n, e (edit the arguments), or always (this tool, until the run ends): ", out);
   if (fclose(out) == 0) return text;
   free(text);
   return NULL;
@@ -150,20 +150,40 @@ static bool read_line(cli_ask *ask, const cli_question *q, char *line) {
   return false;
 }
 
-static void answer(const cli_question *q, tp_verdict verdict, const char *reason) {
+/* @param edited  a map in place of the arguments that were shown; empty: these. */
+static void answer(const cli_question *q, tp_verdict verdict, tp_text edited) {
   tp_decision decision = {.struct_size = sizeof decision,
                           .verdict = verdict,
                           .arguments_hash = tp_text_of(q->hash),
-                          .reason = tp_text_of(reason),
-                          .person = tp_text_of("terminal")};
+                          .person = tp_text_of("terminal"),
+                          .arguments = edited};
   tp_fault fault = {0};
   tp_status status = tp_question_answer(q->token, &decision, &fault);
   if (status != TP_OK) cli_error("the answer comes too late: %s", fault.message);
 }
 
-/* What was typed before the question is no answer to it. Asks again until the answer is one of the three. */
+/* Asks for a JSON object, in one line. @return whether the question has its answer; else it is asked again. */
+static bool edit(cli_ask *ask, const cli_question *q, char *line) {
+  tp_writer *writer = NULL;
+  tp_text edited;
+  tp_fault fault = {0};
+  fputs("The arguments, one JSON object in one line; an empty line goes back: ", stderr);
+  fflush(stderr);
+  if (!read_line(ask, q, line) || !line[0]) return false;
+  tp_status status = tp_writer_new(NULL, &writer);
+  if (status == TP_OK) status = tp_json_decode(tp_text_of(line), writer, &fault);
+  if (status == TP_OK) status = tp_writer_finish(writer, &edited);
+  bool is_map = status == TP_OK && tp_value_kind_of(edited) == TP_VALUE_MAP;
+  if (is_map) answer(q, TP_VERDICT_ALLOW, edited);
+  else cli_error("that is no JSON object%s%s", fault.message[0] ? ": " : "", fault.message);
+  tp_writer_free(writer);
+  return is_map;
+}
+
+/* What was typed before the question is no answer to it. Asks again until the answer is one of these. */
 static void put_to_person(cli_ask *ask, const cli_question *q) {
   char line[LINE_BYTES];
+  const tp_text none = {NULL, 0};
   (void)tcflush(ask->terminal, TCIFLUSH);
   fwrite(q->shown, 1, q->shown_size, stderr);
   fflush(stderr);
@@ -171,14 +191,15 @@ static void put_to_person(cli_ask *ask, const cli_question *q) {
     bool always = strcmp(line, "always") == 0;
     if (always) add_always(ask, q->tool);
     if (always || strcmp(line, "y") == 0 || strcmp(line, "yes") == 0) {
-      answer(q, TP_VERDICT_ALLOW, NULL);
+      answer(q, TP_VERDICT_ALLOW, none);
       return;
     }
     if (strcmp(line, "n") == 0 || strcmp(line, "no") == 0) {
-      answer(q, TP_VERDICT_DENY, NULL);
+      answer(q, TP_VERDICT_DENY, none);
       return;
     }
-    fputs("Answer y, n or always: ", stderr);
+    if ((strcmp(line, "e") == 0 || strcmp(line, "edit") == 0) && edit(ask, q, line)) return;
+    fputs("Answer y, n, e or always: ", stderr);
     fflush(stderr);
   }
   fputc('\n', stderr);
@@ -188,7 +209,7 @@ static void put_to_person(cli_ask *ask, const cli_question *q) {
 static void *serve(void *arg) {
   cli_ask *ask = arg;
   for (cli_question *q; (q = next_question(ask));) {
-    if (is_always(ask, q->tool)) answer(q, TP_VERDICT_ALLOW, NULL);
+    if (is_always(ask, q->tool)) answer(q, TP_VERDICT_ALLOW, (tp_text){NULL, 0});
     else if (tp_token_open(q->token)) put_to_person(ask, q);
     free_question(q);
   }

@@ -59,13 +59,19 @@ typedef struct tp_decision {
   tp_text arguments_hash; /* of the question; with another the call is denied */
   tp_text reason;         /* for the model and the audit; at most 4,096 bytes of UTF-8; may be empty */
   tp_text person;         /* the person who decided: for both; at most 128 bytes of UTF-8; may be empty */
+  /** With ALLOW: a value, a map of at most 1 MiB, with which the call runs instead of the arguments that were shown; a
+   *  call without arguments is the empty map. Empty: as they were shown. The schema, tool.pre and the permission
+   *  callback look at the call again, and what denies it then is obeyed; what asks about it is answered by this
+   *  decision. The audit has a row `edit` for the arguments of before and one for those of after. The model reads that
+   *  they were changed, and how. A task that is being created keeps its arguments: there it denies. */
+  tp_text arguments;
 } tp_decision;
 
 /** Answers a question, once.
  *  @param decision  borrowed till return.
- *  @return TP_OK; TP_ERR_USAGE, TP_ERR_VERSION, TP_ERR_TOO_LARGE, TP_ERR_UTF8 for a wrong decision, and TP_ERR_USAGE
- *          for a token of something else: then the question stays open. TP_ERR_STALE when it was answered before, has
- *          ended, or was never put.
+ *  @return TP_OK; TP_ERR_USAGE, TP_ERR_VERSION, TP_ERR_TOO_LARGE, TP_ERR_UTF8, TP_ERR_MALFORMED and what
+ *          tp_value_check() returns for a wrong decision; TP_ERR_USAGE for a token of something else: then the
+ *          question stays open. TP_ERR_STALE when it was answered before, has ended, or was never put.
  *  Threads: any, at any time.   Blocks: no. */
 TP_API tp_status tp_question_answer(tp_token token, const tp_decision *decision, tp_fault *fault) TP_MUST_USE;
 

@@ -251,6 +251,8 @@ typedef struct tp_sqlite_question {
   tp_text subscription, reason;
   /** Who decided, and the reason. */
   tp_text person, answer;
+  /** Value: what the person made of the arguments; empty: nothing, or a call has the answer. */
+  tp_text edited_arguments;
 } tp_sqlite_question;
 /** False stops. Threads: the calling one. */
 typedef bool (*tp_sqlite_question_fn)(void *ctx, const tp_sqlite_question *question);
@@ -264,8 +266,8 @@ TP_API tp_status tp_sqlite_questions_list(const char *path, bool open_only, tp_s
 /** Answers a question in a file, once. The process that waits for it sees the answer within its poll_ms.
  *  @param decision  arguments_hash empty: those of the row.
  *  @return TP_OK; TP_ERR_NOT_FOUND for a number that no question has; TP_ERR_STALE for one that was answered, has
- *          expired, or was asked with other arguments; TP_ERR_USAGE, TP_ERR_VERSION, TP_ERR_TOO_LARGE, TP_ERR_UTF8 as
- *          tp_question_answer(); TP_ERR_STORE…, TP_ERR_IO.
+ *          expired, or was asked with other arguments; for a wrong decision as tp_question_answer(); TP_ERR_STORE…,
+ *          TP_ERR_IO.
  *  Threads: any.   Blocks: on the file. */
 TP_API tp_status tp_sqlite_question_answer(const char *path, uint64_t number, const tp_decision *decision,
                                            tp_fault *fault) TP_MUST_USE;

@@ -9,7 +9,7 @@
 #include "stores/sqlite/schema.h"
 #include "stores/sqlite/sqlite.h"
 
-enum { POLL_MS = 200, KEPT_DAYS = 7, REASON_BYTES_MAX = 4096 };
+enum { POLL_MS = 200, KEPT_DAYS = 7, REASON_BYTES_MAX = 4096, ARGUMENTS_BYTES_MAX = 1 << 20 };
 
 /** A question that a call waits for, with its texts behind it. */
 typedef struct waiting {
@@ -108,8 +108,8 @@ static int insert_row(sqlite3 *db, waiting *w) {
   int rc = sqlite3_prepare_v2(
       db,
       "INSERT INTO question (turn, call_id, session, tenant, tool, hash, agent, subscription, reason, arguments,"
-      " expires_ms, asked_ms, state, waits, answered_ms, used_ms, person, answer)"
-      " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, 0, 1, 0, 0, '', '')",
+      " expires_ms, asked_ms, state, waits, answered_ms, used_ms, person, answer, edited)"
+      " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, 0, 1, 0, 0, '', '', x'')",
       -1, &insert, NULL);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_struct(insert, 1, &question_row, w);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(insert, 1 + question_row.count, tp__wall_ms());
@@ -145,8 +145,10 @@ static void note(tp_sqlite_questions *box, const char *doing, int rc) {
 
 /* An answer counts as used before a call has it, and for one call: @return whether it is this one's. */
 static bool use_answer(sqlite3 *db, int64_t number, int *ret_rc) {
-  *ret_rc = update(db, "UPDATE question SET used_ms = ?2, waits = 0, arguments = x'' WHERE number = ?1 AND used_ms = 0",
-                   number, tp__wall_ms());
+  *ret_rc = update(
+      db,
+      "UPDATE question SET used_ms = ?2, waits = 0, arguments = x'', edited = x'' WHERE number = ?1 AND used_ms = 0",
+      number, tp__wall_ms());
   return *ret_rc == SQLITE_OK && sqlite3_changes(db) == 1;
 }
 
@@ -165,7 +167,7 @@ static bool deliver(tp_sqlite_questions *box, waiting *w) {
   sqlite3_stmt *row;
   bool over = false, is_taken = false;
   tp_decision decision = {.struct_size = sizeof decision, .arguments_hash = w->hash};
-  static const char sql[] = "SELECT state, person, answer FROM question WHERE number = ?1 AND state <> 0";
+  static const char sql[] = "SELECT state, person, answer, edited FROM question WHERE number = ?1 AND state <> 0";
   int rc = sqlite3_prepare_v2(box->db, sql, -1, &row, NULL);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(row, 1, w->number);
   if (rc == SQLITE_OK) rc = sqlite3_step(row);
@@ -174,6 +176,7 @@ static bool deliver(tp_sqlite_questions *box, waiting *w) {
     decision.verdict = allowed ? TP_VERDICT_ALLOW : TP_VERDICT_DENY;
     decision.person = tp__sqlite_column(row, 1);
     decision.reason = tp__sqlite_column(row, 2);
+    decision.arguments = tp__sqlite_column(row, 3);
     over = use_answer(box->db, w->number, &rc);
     is_taken = rc == SQLITE_OK && !over;
     if (over) (void)!tp_question_answer(w->token, &decision, NULL); /* else the call is over */
@@ -349,7 +352,8 @@ static const tp__column question_columns[] = {QUESTION(number),
                                               QUESTION(subscription),
                                               QUESTION(reason),
                                               QUESTION(person),
-                                              QUESTION(answer)};
+                                              QUESTION(answer),
+                                              QUESTION(edited_arguments)};
 static const tp__columns shown = TP__COLUMNS(tp_sqlite_question, question_columns);
 
 typedef struct receiver {
@@ -373,7 +377,7 @@ tp_status tp_sqlite_questions_list(const char *path, bool open_only, tp_sqlite_q
   if (status != TP_OK) return status;
   static const char sql[] =
       "SELECT number, state, waits, asked_ms, expires_ms, answered_ms, used_ms, tenant, agent, session, turn, tool,"
-      " call_id, arguments, hash, subscription, reason, person, answer"
+      " call_id, arguments, hash, subscription, reason, person, answer, edited"
       " FROM question WHERE ?1 = 0 OR (state = 0 AND expires_ms > ?2) ORDER BY number";
   const tp__listing listing = {.sql = sql,
                                .values = (const int64_t[]){open_only, tp__wall_ms()},
@@ -394,13 +398,27 @@ static tp_status check_text(tp_text text, size_t bytes_max, const char *field, t
   return TP_OK;
 }
 
+static tp_status check_arguments(const tp_decision *decision, tp_fault *fault) {
+  tp_text arguments = decision->arguments;
+  if (arguments.size == 0) return TP_OK;
+  if (decision->verdict != TP_VERDICT_ALLOW)
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_decision.arguments go with the verdict allow");
+  if (arguments.size > ARGUMENTS_BYTES_MAX)
+    return tp__refuse(fault, TP_ERR_TOO_LARGE, NULL, "tp_decision.arguments has %zu bytes, more than %d",
+                      arguments.size, ARGUMENTS_BYTES_MAX);
+  tp_status status = tp_value_check(arguments, fault);
+  if (status != TP_OK || tp_value_kind_of(arguments) == TP_VALUE_MAP) return status;
+  return tp__refuse(fault, TP_ERR_MALFORMED, NULL, "tp_decision.arguments must be a map");
+}
+
 static tp_status read_decision(const tp_decision *theirs, tp_decision *decision, tp_fault *fault) {
   if (!theirs) return tp__refuse(fault, TP_ERR_USAGE, NULL, "an answer needs a tp_decision");
   tp_status status = tp__struct_read(decision, sizeof *decision, theirs, "tp_decision", fault);
   if (status != TP_OK) return status;
   if ((decision->verdict != TP_VERDICT_ALLOW && decision->verdict != TP_VERDICT_DENY) || decision->reserved_)
     return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_decision.verdict must be allow or deny, and reserved_ zero");
-  status = check_text(decision->reason, REASON_BYTES_MAX, "reason", fault);
+  status = check_arguments(decision, fault);
+  if (status == TP_OK) status = check_text(decision->reason, REASON_BYTES_MAX, "reason", fault);
   return status == TP_OK ? check_text(decision->person, TP_ID_BYTES_MAX, "person", fault) : status;
 }
 
@@ -409,12 +427,13 @@ static int write_answer(sqlite3 *db, int64_t number, const tp_decision *d, int *
   bool allowed = d->verdict == TP_VERDICT_ALLOW;
   const int64_t values[] = {number, allowed ? TP_SQLITE_QUESTION_ALLOWED : TP_SQLITE_QUESTION_DENIED, tp__wall_ms()};
   int rc = sqlite3_prepare_v2(db,
-                              "UPDATE question SET state = ?2, answered_ms = ?3, person = ?4, answer = ?5"
+                              "UPDATE question SET state = ?2, answered_ms = ?3, person = ?4, answer = ?5, edited = ?7"
                               " WHERE number = ?1 AND state = 0 AND expires_ms > ?3 AND (?6 = '' OR hash = ?6)",
                               -1, &write, NULL);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_ints(write, values, 3);
   const tp_text texts[] = {d->person, d->reason, d->arguments_hash};
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_texts(write, 4, texts, 3);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_blob(write, 7, d->arguments);
   if (rc == SQLITE_OK) rc = sqlite3_step(write);
   *ret_changed = rc == SQLITE_DONE ? sqlite3_changes(db) : 0;
   sqlite3_finalize(write);

@@ -126,7 +126,7 @@
   "  asked_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL, answered_ms INTEGER NOT NULL, used_ms INTEGER NOT NULL," \
   "  tenant TEXT NOT NULL, agent TEXT NOT NULL, session TEXT NOT NULL, turn TEXT NOT NULL, tool TEXT NOT NULL,"       \
   "  call_id TEXT NOT NULL, arguments BLOB NOT NULL, hash TEXT NOT NULL, subscription TEXT NOT NULL,"                 \
-  "  reason TEXT NOT NULL, person TEXT NOT NULL, answer TEXT NOT NULL);"                                              \
+  "  reason TEXT NOT NULL, person TEXT NOT NULL, answer TEXT NOT NULL, edited BLOB NOT NULL);"                        \
   "CREATE INDEX question_call ON question (turn, call_id, session, tenant);"
 
 #define TASK_TABLES                                                                                       \

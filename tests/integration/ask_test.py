@@ -37,14 +37,14 @@ def scratch(directory):
                    stdout=subprocess.DEVNULL)
 
 
-def at_terminal(directory, answers):
+def at_terminal(directory, answers, *options):
     """@return the events, and what stood on the terminal. An answer is typed when a question stands there."""
     out_read, out_write = os.pipe()
     child, terminal = pty.fork()
     if child == 0:
         os.dup2(out_write, 1)
         os.chdir(directory)
-        os.execve(COMMAND, ARGUMENTS, environment(directory))
+        os.execve(COMMAND, [*ARGUMENTS, *options], environment(directory))
     os.close(out_write)
     shown, out, open_ends, typed, end = b'', b'', {terminal, out_read}, 0, time.monotonic() + LIMIT_S
     while open_ends:
@@ -90,9 +90,25 @@ def always_is_asked_once(directory):
     assert len(results(out)) == 2 and not any('denied' in line for line in results(out)), out
 
 
+def edited_arguments_run_and_both_are_recorded(directory):
+    data = directory + '/edited'
+    out, shown = at_terminal(directory, ['e\n[1]', 'e\n{"query": "milk"}', 'n'], '--data', data)
+    assert 'that is no JSON object' in shown, shown
+    first, second = sorted(results(out), key=lambda line: '"kind":"denied"' in line)  # they come as they ended
+    assert '"kind":"ok"' in first and '{"query":"milk"}' in first, first
+    assert '"kind":"denied"' in second, second
+    turn = json.loads(first)['ids']['turn']
+    explained = subprocess.run([COMMAND, 'explain', data, turn], capture_output=True, text=True, check=True).stdout
+    assert 'before: {"query":' in explained and 'after: {"query":"milk"}' in explained, explained
+    assert 'allowed by terminal; arguments ' in explained and ', edited to ' in explained, explained
+    as_json = json.loads(subprocess.run([COMMAND, 'explain', data, turn, '--json'], capture_output=True, text=True,
+                                        check=True).stdout)
+    assert [row['action'] for row in as_json['people']].count('edit') == 2, as_json['people']
+
+
 def another_word_is_asked_again(directory):
     out, shown = at_terminal(directory, ['perhaps', 'y', 'n'])
-    assert 'Answer y, n or always: ' in shown, shown
+    assert 'Answer y, n, e or always: ' in shown, shown
     assert 'a person denied it by terminal' in out, out
 
 
@@ -152,6 +168,30 @@ def another_process_answers(directory):
     assert sorted((one['state'], one['person']) for one in kept) == [('allowed', 'ann'), ('denied', 'bob')], kept
 
 
+def another_process_edits_the_arguments(directory):
+    run = begin_with_data(directory)
+    first, second = questions(directory, 2)
+    for name, text in (('milk.json', '{"query": "milk"}'), ('list.json', '["milk"]'), ('broken.json', '{"query"')):
+        with open(f'{directory}/{name}', 'w') as file:
+            file.write(text)
+    number = str(first['number'])
+    for name, status in (('list.json', 78), ('broken.json', 78), ('nothing.json', 74)):
+        refused = ask(directory, 'answer', 'kept', number, 'allow', '--arguments', name)
+        assert refused.returncode == status and refused.stderr, (name, refused)
+    refused = ask(directory, 'answer', 'kept', number, 'deny', '--arguments', 'milk.json')
+    assert refused.returncode == 2 and 'go with allow' in refused.stderr, refused
+    edited = ask(directory, 'answer', 'kept', number, 'allow', '--arguments', 'milk.json', '--by', 'ann')
+    assert edited.returncode == 0, edited
+    assert ask(directory, 'answer', 'kept', str(second['number']), 'deny').returncode == 0
+    out, _ = run.communicate(timeout=LIMIT_S)
+    assert run.returncode == 0, out
+    ran = [line for line in results(out) if '"kind":"ok"' in line]
+    assert len(ran) == 1 and '{"query":"milk"}' in ran[0], out
+    audit = subprocess.run([COMMAND, 'audit', 'kept', '--action', 'edit'], cwd=directory, capture_output=True,
+                           text=True, check=True).stdout
+    assert 'before: {"query":"tea"}' in audit and 'after: {"query":"milk"}' in audit, audit
+
+
 def an_answer_survives_a_kill(directory):
     with open(directory + '/talk.jsonl', 'w') as file:
         file.write('{"session": "s", "turn": "t1", "user": "hi"}\n')
@@ -181,6 +221,7 @@ def wrong_words_are_refused(directory):
 
 
 CASES = [yes_runs_one_call_and_no_denies_the_other, always_is_asked_once, another_word_is_asked_again,
+         edited_arguments_run_and_both_are_recorded, another_process_edits_the_arguments,
          what_a_terminal_would_obey_is_shown_as_its_number, without_a_terminal_it_is_denied,
          another_process_answers, an_answer_survives_a_kill, wrong_words_are_refused]
 

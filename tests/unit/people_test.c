@@ -9,6 +9,7 @@
 typedef struct person {
   tp_verdict answers;                 /* at once; NONE: not now */
   bool other_hash, abandons, changes; /* changes: the arguments, behind the library */
+  tp_text edits;                      /* what it makes of the arguments; empty: nothing */
   const char *reason, *name;
   _Atomic int asked;
   latch put;
@@ -22,7 +23,8 @@ static tp_status answer(person *p, tp_verdict verdict, tp_fault *fault) {
                           .verdict = verdict,
                           .arguments_hash = p->other_hash ? (tp_text)TEXT("00") : tp_text_of(p->hash),
                           .reason = tp_text_of(p->reason),
-                          .person = tp_text_of(p->name)};
+                          .person = tp_text_of(p->name),
+                          .arguments = p->edits};
   return tp_question_answer(p->token, &decision, fault);
 }
 
@@ -54,6 +56,7 @@ typedef struct world {
   act create, rewrite, pre;
   tp_handler_fn create_run, pre_run; /* NULL: as the act says */
   tp_contribution policy;
+  const char *schema; /* JSON text of the tool's; NULL: none */
   _Atomic int runs;
   int64_t left_ms;
   char ran_with[16];
@@ -99,8 +102,12 @@ static void open_world(world *w, tp_runtime_options options, bool channel, bool 
   }
   w->person.put = (latch)LATCH;
   if (!w->person.answers) w->person.answers = TP_VERDICT_NONE;
-  const tp_tool tool = {
-      .struct_size = sizeof tool, .name = "t", .run = run_tool, .ctx = w, .placement = TP_PLACEMENT_INLINE};
+  const tp_tool tool = {.struct_size = sizeof tool,
+                        .name = "t",
+                        .schema_json = w->schema,
+                        .run = run_tool,
+                        .ctx = w,
+                        .placement = TP_PLACEMENT_INLINE};
   const hook hooks[] = {{.id = "creates", .phase = TP_PHASE_TOOL_CREATE, .run = w->create_run, .ctx = &w->create},
                         {.id = "rewrites", .phase = TP_PHASE_TOOL_REWRITE, .run = rewrite, .ctx = &w->rewrite},
                         {.id = "guards", .phase = TP_PHASE_TOOL_PRE, .run = w->pre_run, .ctx = &w->pre},
@@ -826,4 +833,181 @@ TEST(handler_of_tool_ask_answers_in_place_of_a_person) {
       {.pre = {.kind = TP_ANSWER_DENY, .reason = "not here"}, .kind = TP_TOOL_DENIED, .denied = "t c1 n=7 not here"},
   };
   for (size_t i = 0; i < COUNT(cases); i++) check_asked(&cases[i], i);
+}
+
+/* ---- a person edits the arguments ---- */
+
+typedef struct edit_row {
+  const char *name;
+  tp_text edits;
+  act pre;
+  tp_handler_fn pre_run; /* NULL: as pre says */
+  act ask;               /* of a handler of tool.ask */
+  int32_t permission;    /* 0: no callback */
+  bool other_hash;
+  tp_tool_result_kind kind;
+  int asked, ran_with;
+  const char *says; /* in the result */
+} edit_row;
+
+#define MAP_N(byte) \
+  { "\x81\xa1n" byte, 4 }
+
+static const edit_row edits[] = {
+    {.name = "other number", .edits = MAP_N("\x09"), .pre = ODD, .kind = TP_TOOL_OK, .asked = 1, .ran_with = 9},
+    {.name = "as before", .pre = ODD, .kind = TP_TOOL_OK, .asked = 1, .ran_with = 7},
+    {.name = "same bytes", .edits = MAP_N("\x07"), .pre = ODD, .kind = TP_TOOL_OK, .asked = 1, .ran_with = 7},
+    {.name = "a gate denies what was edited",
+     .edits = MAP_N("\x01"),
+     .pre_run = ask_but_deny_one,
+     .kind = TP_TOOL_DENIED,
+     .asked = 1,
+     .says = "no one"},
+    {.name = "a gate asks about what was edited",
+     .edits = MAP_N("\x02"),
+     .pre_run = ask_but_deny_one,
+     .kind = TP_TOOL_OK,
+     .asked = 1,
+     .ran_with = 2},
+    {.name = "the schema refuses what was edited",
+     .edits = {"\x81\xa1n\xa1x", 5},
+     .pre = ODD,
+     .kind = TP_TOOL_INVALID_ARGUMENTS,
+     .asked = 1,
+     .says = "n"},
+    {.name = "the schema misses a member",
+     .edits = {"\x80", 1},
+     .pre = ODD,
+     .kind = TP_TOOL_INVALID_ARGUMENTS,
+     .asked = 1},
+    {.name = "another member",
+     .edits = {"\x82\xa1n\x03\xa1m\x04", 7},
+     .pre = ODD,
+     .kind = TP_TOOL_OK,
+     .asked = 1,
+     .ran_with = 3},
+    {.name = "the host asks for each call",
+     .edits = MAP_N("\x09"),
+     .permission = TP_PERMISSION_ASK,
+     .kind = TP_TOOL_OK,
+     .asked = 1,
+     .ran_with = 9},
+    {.name = "an answer to other arguments edits nothing",
+     .edits = MAP_N("\x09"),
+     .pre = ODD,
+     .other_hash = true,
+     .kind = TP_TOOL_DENIED,
+     .asked = 1,
+     .says = "other arguments"},
+    {.name = "a handler edits, then a person",
+     .edits = MAP_N("\x05"),
+     .pre = ODD,
+     .ask = {NINE},
+     .kind = TP_TOOL_OK,
+     .asked = 1,
+     .ran_with = 5},
+    {.name = "a handler allows: no person is asked",
+     .edits = MAP_N("\x05"),
+     .pre = ODD,
+     .ask = {.kind = TP_ANSWER_ALLOW},
+     .kind = TP_TOOL_OK,
+     .ran_with = 7},
+};
+
+static void check_edit(const edit_row *row) {
+  static const char schema[] =
+      "{\"type\": \"object\", \"properties\": {\"n\": {\"type\": \"integer\"}}, \"required\": [\"n\"]}";
+  world w = {
+      .pre = row->pre,
+      .pre_run = row->pre_run,
+      .schema = schema,
+      .permission = row->permission,
+      .person = {.answers = TP_VERDICT_ALLOW, .name = "ada", .edits = row->edits, .other_hash = row->other_hash}};
+  act asks = row->ask;
+  open_world(&w, (tp_runtime_options){0}, true, row->permission != 0);
+  const hook answers = {.id = "answers", .phase = TP_PHASE_TOOL_ASK, .run = answer_ask, .ctx = &asks};
+  if (row->ask.kind || row->ask.replaces) {
+    add_hooks(w.runtime, &answers, 1);
+    tp_turn_end(w.turn);
+    world_begin_bare(&w.stage);
+  }
+  tp_tool_result result = call_n(&w, 7);
+  if (result.kind != row->kind)
+    fail_msg("%s: %s: %.*s", row->name, tp_tool_result_name(result.kind), (int)result.text.size, result.text.data);
+  if (w.person.asked != row->asked) fail_msg("%s: asked %d times", row->name, w.person.asked);
+  if (row->kind == TP_TOOL_OK && atoi(w.ran_with) != row->ran_with) fail_msg("%s: n=%s", row->name, w.ran_with);
+  assert_int_equal(w.runs, row->kind == TP_TOOL_OK);
+  if (row->says) assert_says(result, row->says);
+  rows r = {""};
+  tp_runtime_audit(w.runtime, TP_VISIBILITY_USER_VISIBLE, note_row, &r);
+  bool edited = row->edits.size > 0 && !row->other_hash && row->asked;
+  if (edited != (strstr(r.text, ": t: after: {") != NULL) || edited != (strstr(r.text, ", edited to ") != NULL))
+    fail_msg("%s: %s", row->name, r.text);
+  if (edited) assert_non_null(strstr(r.text, ": t: before: {\"n\":"));
+  world_close(&w.stage);
+}
+
+TEST(arguments_that_a_person_edits_pass_the_schema_and_the_gates_again) {
+  for (size_t i = 0; i < COUNT(edits); i++) check_edit(&edits[i]);
+}
+
+TEST(edit_that_is_malformed_is_refused_and_the_question_stays) {
+  char *large = malloc((1 << 20) + 1);
+  memset(large, 0xc0, (1 << 20) + 1);
+  const struct {
+    tp_verdict verdict;
+    tp_text edits;
+    tp_status status;
+    const char *says;
+  } wrong[] = {{TP_VERDICT_DENY, MAP_N("\x01"), TP_ERR_USAGE, "allow"},
+               {TP_VERDICT_ALLOW, {"\x91\x01", 2}, TP_ERR_MALFORMED, "map"},
+               {TP_VERDICT_ALLOW, {"\xa1x", 2}, TP_ERR_MALFORMED, "map"},
+               {TP_VERDICT_ALLOW, {"\xc0", 1}, TP_ERR_MALFORMED, "map"},
+               {TP_VERDICT_ALLOW, {"\x81\xa1n", 3}, TP_ERR_MALFORMED, ""},
+               {TP_VERDICT_ALLOW, {"\x80\x80", 2}, TP_ERR_MALFORMED, ""},
+               {TP_VERDICT_ALLOW, {"\x81\xa1\xff\x01", 4}, TP_ERR_UTF8, ""},
+               {TP_VERDICT_ALLOW, {large, (1 << 20) + 1}, TP_ERR_TOO_LARGE, "1048576"}};
+  world w = {.pre = {.kind = TP_ANSWER_ASK}};
+  open_world(&w, (tp_runtime_options){0}, true, false);
+  asker later = {.w = &w};
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, call_there, &later), 0);
+  latch_wait(&w.person.put, 1);
+  for (size_t i = 0; i < COUNT(wrong); i++) {
+    tp_fault fault = {0};
+    w.person.edits = wrong[i].edits;
+    tp_status status = answer(&w.person, wrong[i].verdict, &fault);
+    if (status != wrong[i].status || !strstr(fault.message, wrong[i].says)) fail_msg("%zu: %s", i, fault.message);
+  }
+  w.person.edits = (tp_text)MAP_N("\x04");
+  assert_int_equal(answer(&w.person, TP_VERDICT_ALLOW, NULL), TP_OK);
+  assert_int_equal(pthread_join(thread, NULL), 0);
+  assert_kind(later.result, TP_TOOL_OK);
+  assert_string_equal(w.ran_with, "4");
+  world_close(&w.stage);
+  free(large);
+}
+
+TEST(model_reads_that_a_person_changed_the_arguments) {
+  static const reply replies[] = {{.text = "",
+                                   .calls = {{.id = TEXT("c1"), .name = TEXT("t"), .arguments = {"\x81\xa1n\x07", 4}}},
+                                   .call_count = 1},
+                                  {.text = "done"}};
+  world w = {.pre = {.kind = TP_ANSWER_ASK},
+             .person = {.answers = TP_VERDICT_ALLOW, .name = "ada", .edits = MAP_N("\x09")}};
+  open_world(&w, (tp_runtime_options){0}, true, false);
+  recorder *model = recorder_new(replies, COUNT(replies));
+  const tp_session_options options = {.struct_size = sizeof options, .id = "s", .model = recorder_model(model, true)};
+  tp_session *session;
+  assert_int_equal(tp_session_open(w.runtime, &options, &session, NULL), TP_OK);
+  const tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("go")};
+  assert_int_equal(tp_turn_run(session, &request, NULL, NULL), TP_OK);
+  if (!strstr(model->requests[1],
+              "The person ada changed the arguments of the call c1 of t before it ran. They are now: "
+              "{\"n\":9}"))
+    fail_msg("%s", model->requests[1]);
+  assert_string_equal(w.ran_with, "9");
+  tp_session_close(session, NULL, NULL);
+  world_close(&w.stage);
+  recorder_free(model);
 }
