@@ -210,10 +210,12 @@ tp_hooks_options cli_hooks_options_at(tp_runtime *runtime, const cli_arguments *
   return options;
 }
 
+bool cli_hooks_asks_model(const char *kind) { return strcmp(kind, "prompt") == 0 || strcmp(kind, "agent") == 0; }
+
 /* What has no conversation has no model, either. */
 static bool warn_of_model(void *ctx, const tp_hook_info *info) {
   (void)ctx;
-  if (!info->enabled || strcmp(info->kind, "prompt") != 0 || cli_hook_model()) return true;
+  if (!info->enabled || !cli_hooks_asks_model(info->kind) || cli_hook_model()) return true;
   cli_error_at(
       info->file, 0, 0,
       "warning: the hook %s asks a model, and without --hook-model only turns of a conversation have one: else "

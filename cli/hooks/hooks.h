@@ -30,6 +30,8 @@ enum { CLI_HOOKS_PREFIX_SIZE = 128 };
  *  @param prefix  filled when ids need one; it lives as long as the options. */
 tp_hooks_options cli_hooks_options_at(tp_runtime *runtime, const cli_arguments *arguments, size_t index,
                                       char prefix[CLI_HOOKS_PREFIX_SIZE]);
+/** Of the kind of a hook: no program is started. */
+bool cli_hooks_asks_model(const char *kind);
 /** Reads a directory, and says what is wrong with it. */
 int cli_hooks_read(tp_runtime *runtime, const tp_hooks_options *options, tp_hooks **ret_hooks);
 /** CLI_OK when the content of the hooks is trusted; else an exit status after saying so. */

@@ -174,7 +174,7 @@ static void write_yaml(const cli_settings *settings, const cli_arguments *argume
     for (size_t i = 0; i < arguments->tools.count; i++) put_tool(t, arguments->tools.items[i]);
   }
   put_string(t, "handler:\n  kind: ");
-  put_string(t, entry->url ? "webhook\n" : entry->prompt ? "prompt\n" : "script\n");
+  put_string(t, entry->url ? "webhook\n" : entry->is_agent ? "agent\n" : entry->prompt ? "prompt\n" : "script\n");
   snprintf(number, sizeof number, "  timeout_ms: %lld\n", (long long)entry->timeout_ms);
   if (entry->timeout_ms > 0) put_string(t, number);
   if (entry->url) put_endpoint(t, entry);

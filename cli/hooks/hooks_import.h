@@ -37,6 +37,7 @@ typedef struct cli_entry {
   size_t argument_count;
   const char *url;                         /* what is asked in place of a program; NULL: none */
   const char *prompt, *model;              /* what a model is asked in place of it, and its name; NULL: none */
+  bool is_agent;                           /* which has tools there */
   const char *endpoint;                    /* of the url, as --webhook names it */
   const char *headers[CLI_HEADERS_MAX][2]; /* of the request: name, value */
   size_t header_count;

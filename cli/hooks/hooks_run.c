@@ -158,7 +158,7 @@ static void wait_for_end(trial *t) {
   t->record = *record;
   bool given_up = record->reason == TP_REASON_TIMEOUT || record->reason == TP_REASON_CANCELLED;
   if (record->state == TP_STATE_BACKGROUNDED) wait_for_detached(t);
-  else if (given_up && (strcmp(t->kind, "script") == 0 || strcmp(t->kind, "prompt") == 0))
+  else if (given_up && (strcmp(t->kind, "script") == 0 || cli_hooks_asks_model(t->kind)))
     wait_for_program(t, GIVEN_UP_MS);
 }
 
@@ -169,7 +169,7 @@ static bool has_answered(const trial *t) {
   const tp_run_record *record = record_of(t);
   if (!record) return false;
   if (record->state == TP_STATE_BACKGROUNDED)
-    return (strcmp(t->kind, "script") != 0 && strcmp(t->kind, "prompt") != 0) ||
+    return (strcmp(t->kind, "script") != 0 && !cli_hooks_asks_model(t->kind)) ||
            (t->has_program && t->answer != TP_ANSWER_FAILED);
   if (record->state == TP_STATE_SKIPPED) return record->reason == TP_REASON_MATCH;
   return record->state == TP_STATE_SUCCEEDED;
@@ -270,7 +270,7 @@ static void print_line(const trial *t, const char *name, tp_text text) {
 static void print_program(const trial *t) {
   const tp_hook_program *program = &t->program;
   char ended[96];
-  bool is_asked = strcmp(t->kind, "prompt") == 0;
+  bool is_asked = cli_hooks_asks_model(t->kind);
   print_line(t, is_asked ? "asked" : "got", program->input);
   if (program->output.size) print_line(t, is_asked ? "answered" : "printed", program->output);
   if (program->errors.size) print_line(t, is_asked ? "no answer" : "on stderr", program->errors);

@@ -119,13 +119,10 @@ static void need_text(reader *r, const char *key) {
 static void read_type(reader *r, tp_text value) {
   const char *type = text_of(r, value);
   if (!type) need_text(r, "type");
-  else if (strcmp(type, "agent") == 0)
+  else if (!is_among(type, "command http prompt agent"))
     leave_out(r->entry,
-              "handlers of the type agent have no place: no hook has a model with tools; with the type prompt a model "
-              "answers from the event alone");
-  else if (strcmp(type, "command") != 0 && strcmp(type, "http") != 0 && strcmp(type, "prompt") != 0)
-    leave_out(r->entry, format_text(r->settings,
-                                    "handlers of the type %s have no place: only command, http and prompt have", type));
+              format_text(r->settings,
+                          "handlers of the type %s have no place: only command, http, prompt and agent have", type));
 }
 
 static void read_timeout(reader *r, tp_text value, bool is_ms) {
@@ -364,7 +361,7 @@ static void check_event(reader *r) {
 
 /* ---- a question to a model ---- */
 
-static void read_prompt(reader *r, tp_text handler) {
+static void read_prompt(reader *r, tp_text handler, const char *type) {
   cli_entry *entry = r->entry;
   tp_text model = tp_value_get(handler, "model");
   entry->prompt = text_of(r, tp_value_get(handler, "prompt"));
@@ -374,6 +371,7 @@ static void read_prompt(reader *r, tp_text handler) {
     return;
   }
   entry->command = entry->prompt;
+  entry->is_agent = strcmp(type, "agent") == 0;
   if (model.size > 0 && !entry->model) need_text(r, "model");
   else if (entry->model)
     note(entry, format_text(r->settings,
@@ -415,7 +413,7 @@ static void read_handler(cli_settings *settings, const char *event, tp_text matc
   }
   if (r.entry->rewakes) r.entry->is_async = false; /* which it implies */
   if (strcmp(type, "http") == 0) read_endpoint(&r, handler);
-  else if (is_among(type, "prompt agent")) read_prompt(&r, handler);
+  else if (is_among(type, "prompt agent")) read_prompt(&r, handler, type);
   else read_command(&r, handler, shell);
   if (r.entry->is_async && r.entry->is_guard)
     note(r.entry, "async: nothing waits for it, and nothing that it decides counts");

@@ -84,6 +84,7 @@ typedef struct tp__hook {
   const tp__conditions *conditions; /* of the arguments; NULL: none */
   const char *url;                  /* of the kind that asks an endpoint */
   const char *prompt, *model;       /* of the kind that asks a model: its name, or NULL */
+  bool is_agent;                    /* another host gives that model tools */
   tp__hook_kind kind;
   const char *kind_name;
   bool is_msgpack;     /* of a worker: its frames; else JSON Lines */

@@ -2,6 +2,7 @@
  *
  * hook_prompt.c: the request of a hook that asks a model, and the object in the model's answer. */
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,6 +83,12 @@ static const char system_text[] =
     "when it "
     "may not.";
 
+/* What cannot be looked up is no answer, and the failure policy decides. */
+static const char without_tools[] =
+    " You have no tools, and cannot look at files or run anything. Where the event does not show what the question "
+    "needs, "
+    "answer {\"ok\": null}.";
+
 /* Each $ARGUMENTS is the context. A question that names none has it at its end. */
 static void put_question(tp__bytes *question, const char *prompt, tp_text context) {
   static const char name[] = "$ARGUMENTS", label[] = "\n\nARGUMENTS: ";
@@ -99,12 +106,14 @@ static void put_question(tp__bytes *question, const char *prompt, tp_text contex
 
 static tp_status ask(const tp__hook *hook, tp_call *call, const tp__bytes *question, tp_model_response *response,
                      bool *ret_retryable, tp_fault *fault) {
+  char system[sizeof system_text + sizeof without_tools];
+  snprintf(system, sizeof system, "%s%s", system_text, hook->is_agent ? without_tools : "");
   const tp_message message = {
       .struct_size = sizeof message, .role = TP_ROLE_USER, .text = {question->data, question->size}};
   const tp_message *const messages[] = {&message};
   const tp_model_request request = {.struct_size = sizeof request,
                                     .model = tp_text_of(hook->model),
-                                    .system = tp_text_of(system_text),
+                                    .system = tp_text_of(system),
                                     .messages = messages,
                                     .message_count = 1};
   return tp_call_ask_model(call, hook->hooks->model, &request, response, ret_retryable, fault);

@@ -33,7 +33,8 @@ enum {
   TP__EVENT_HAS_MODE = 2,        /* standard input has permission_mode */
   TP__EVENT_TEXT_IS_CONTEXT = 4, /* text that is no object goes to the model */
   TP__GEMINI_LIMIT_MS = 60000,
-  TP__PROMPT_LIMIT_MS = 30000 /* of a question to a model */
+  TP__PROMPT_LIMIT_MS = 30000, /* of a question to a model */
+  TP__AGENT_LIMIT_MS = 60000   /* of one that is asked of an agent there */
 };
 
 typedef struct tp__protocol_event {

@@ -969,8 +969,9 @@ static tp_status read_prompt(struct reader *reader, tp__hook *hook, uint32_t map
     return REFUSE(reader, TP_ERR_MALFORMED, model, "model is empty: name one, or leave it out for that of the turn");
   if (hook->rewrites)
     return REFUSE(reader, TP_ERR_MALFORMED, tp__yaml_get(&reader->yaml, 0, "rewrite"),
-                  "a handler of kind prompt rewrites nothing: its model answers ok and reason");
-  if (!has_limit && hook->protocol && hook->limit_ms > TP__PROMPT_LIMIT_MS) hook->limit_ms = TP__PROMPT_LIMIT_MS;
+                  "a handler of kind %s rewrites nothing: its model answers ok and reason", hook->kind_name);
+  uint32_t most_ms = hook->is_agent ? TP__AGENT_LIMIT_MS : TP__PROMPT_LIMIT_MS;
+  if (!has_limit && hook->protocol && hook->limit_ms > most_ms) hook->limit_ms = most_ms;
   return TP_OK;
 }
 
@@ -987,7 +988,8 @@ static const struct kind {
              {"deny", TP__HOOK_DENY, "reason"},
              {"allow", TP__HOOK_ALLOW, "reason"},
              {"webhook", TP__HOOK_WEBHOOK, "url headers"},
-             {"prompt", TP__HOOK_PROMPT, "prompt model"}};
+             {"prompt", TP__HOOK_PROMPT, "prompt model"},
+             {"agent", TP__HOOK_PROMPT, "prompt model"}};
 
 static const struct kind *find_kind(const char *name) {
   for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
@@ -1021,9 +1023,11 @@ static tp_status read_handler(struct reader *reader, tp__hook *hook) {
     hook->limit_ms = hook->protocol == TP__PROTOCOL_GEMINI ? TP__GEMINI_LIMIT_MS : hook->protocol_event->limit_ms;
   const struct kind *row = find_kind(kind);
   if (!row)
-    return REFUSE(reader, TP_ERR_MALFORMED, tp__yaml_get(&reader->yaml, map, "kind"),
-                  "there is no kind \"%s\": script, worker, log, save_json, approve, ask, deny, allow, webhook, prompt",
-                  kind);
+    return REFUSE(
+        reader, TP_ERR_MALFORMED, tp__yaml_get(&reader->yaml, map, "kind"),
+        "there is no kind \"%s\": script, worker, log, save_json, approve, ask, deny, allow, webhook, prompt, "
+        "agent",
+        kind);
   static const char *const own[] = {"command", "path", "frames",  "sandbox", "question",
                                     "reason",  "url",  "headers", "prompt",  "model"};
   for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
@@ -1033,6 +1037,7 @@ static tp_status read_handler(struct reader *reader, tp__hook *hook) {
   }
   hook->kind = row->kind;
   hook->kind_name = row->name;
+  hook->is_agent = strcmp(row->name, "agent") == 0;
   if (hook->kind == TP__HOOK_WORKER) TP__TRY(read_frames(reader, hook, map));
   if (tp__hook_is_native(hook)) return read_question(reader, hook, map);
   if (hook->kind == TP__HOOK_PROMPT) return read_prompt(reader, hook, map, has_limit);

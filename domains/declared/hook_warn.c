@@ -343,6 +343,15 @@ static void check_files(warner *w) {
   }
 }
 
+static void check_agent(warner *w) {
+  if (!w->hook->is_agent) return;
+  warn(
+      w, "agent",
+      "the model of this agent has no tools here: it answers from the event, and where that does not show it, there is "
+      "no answer%s; a script can look at files",
+      w->hook->failure == TP_FAILURE_BEST_EFFORT ? "" : ", which a guard takes for a no");
+}
+
 /* Code that a trust cannot be about. */
 static void check_names(warner *w) {
   if (!w->hook->runs_unknown) return;
@@ -365,6 +374,7 @@ size_t tp_hooks_each_warning(const tp_hooks *hooks, bool has_all_tools, tp_hook_
     check_matcher(w);
     check_scopes(w);
     check_names(w);
+    check_agent(w);
     check_variables(w);
     check_files(w);
   }

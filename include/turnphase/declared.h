@@ -200,7 +200,7 @@ typedef struct tp_hook_info {
   const char *id;
   const char *file;    /* its path */
   const char *event;   /* as the file names it */
-  const char *kind;    /* "script", "worker", "log", "save_json", "approve", "webhook", "prompt", "tool" */
+  const char *kind;    /* "script", "worker", "log", "save_json", "approve", "webhook", "prompt", "agent", "tool" */
   const char *target;  /* the program, the file that is written, the question, the prompt, or the URL */
   const char *match;   /* as text; empty: always */
   const char *summary; /* may be empty */
@@ -226,15 +226,16 @@ typedef struct tp_hook_warning {
   const char *hook, *file; /* its id, the path of its file */
   uint32_t line;
   uint32_t reserved_;
-  const char *code;    /* "matcher", "variable", "program", "code" */
+  const char *code;    /* "matcher", "variable", "program", "code", "agent" */
   const char *message; /* with the remedy */
 } tp_hook_warning;
 /** false stops. Threads: the calling one. */
 typedef bool (*tp_hook_warning_fn)(void *ctx, const tp_hook_warning *warning);
 /** Walks what the hooks say that has no effect, and that a commit does not refuse: a matcher that fits no tool, a
  *  variable that a command or its script reads and nothing sets, a program or script that is not there, code that a
- *  command runs by names that another program prints. Hooks that are disabled have no warning. Call it before a session
- *  begins, and show it to the operator: a guard that is off for such a reason looks as one that is on.
+ *  command runs by names that another program prints, an agent without tools. Hooks that are disabled have no warning.
+ *  Call it before a session begins, and show it to the operator: a guard that is off for such a reason looks as one
+ *  that is on.
  *  @param has_all_tools  every tool is registered: names are compared with those of tp_runtime_tools(), which runs a
  *                        phase. false: with the names that tools have at the host of the protocol.
  *  @return how many there are, or up to the one at which each stopped.

@@ -179,7 +179,7 @@ TEST(an_entry_without_a_place_costs_no_other) {
       "malformed: a handler is an object",
       "malformed: command is missing, or is not a text",
       "malformed: url is missing",
-      "handlers of the type agent have no place: no hook has a model with tools",
+      "the model of this agent has no tools here: it answers from the event",
       "malformed: timeout is not a number",
       "the shell powershell has no place",
       "asyncRewake has no place",
@@ -196,13 +196,13 @@ TEST(an_entry_without_a_place_costs_no_other) {
       "in turn.pre_compaction",
       "no place: no such event is known",
       "malformed: an event has a list",
-      "3 written, 16 have no place",
+      "4 written, 15 have no place",
   };
   for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) assert_holds(&c.out, parts[i]);
   command_free(&c);
   c = (command){.arguments = {"hooks", "check", "H"}};
   assert_status(&c, 0);
-  assert_holds(&c.out, "3 hooks, all of them could be committed");
+  assert_holds(&c.out, "4 hooks, all of them could be committed");
   command_free(&c);
 }
 
@@ -470,7 +470,7 @@ TEST(a_hook_runs_after_the_compaction_with_what_it_did) {
 
 /* ---- questions to a model ---- */
 
-/* What a public file has: the end of a turn is asked about, and an agent has no place. */
+/* What a public file has: the end of a turn is asked about, and an agent, whose model has no tools. */
 TEST(a_prompt_becomes_a_question_to_a_model) {
   put("settings.json",
       "{\"hooks\": {\"Stop\": [{\"hooks\": [{\"type\": \"prompt\", \"prompt\": \"Is all done? $ARGUMENTS\", "
@@ -478,11 +478,16 @@ TEST(a_prompt_becomes_a_question_to_a_model) {
       " \"PreToolUse\": [{\"matcher\": \"Bash\", \"hooks\": [{\"type\": \"agent\", \"prompt\": \"Is this safe? "
       "$ARGUMENTS\"}]}]}}\n");
   command c;
-  import("settings.json", NULL, 1, &c);
+  import("settings.json", NULL, 0, &c);
   assert_holds(&c.out, "stop-1 in turn.stop; FAILS OPEN");
-  assert_holds(&c.out, "handlers of the type agent have no place");
-  assert_holds(&c.out, "1 written, 1 has no place");
+  assert_holds(&c.out, "the model of this agent has no tools here: it answers from the event");
+  assert_holds(&c.out, "2 written");
   assert_null(strstr(c.out.data, "unknown field"));
+  command_free(&c);
+  assert_int_equal(system("grep -qx '  kind: agent' H/*pre-tool-use*"), 0);
+  c = (command){.arguments = {"hooks", "check", "H"}};
+  assert_status(&c, 0);
+  assert_holds(&c.err, "the model of this agent has no tools here");
   command_free(&c);
   assert_int_equal(system("grep -qx '  kind: prompt' H/* && grep -qx '  prompt: \"Is all done? $ARGUMENTS\"' H/* && "
                           "grep -qx '  timeout_ms: 30000' H/*"),
@@ -503,7 +508,9 @@ TEST(fields_of_a_type_are_known_with_it) {
       {"\"type\": \"prompt\"", NULL, 1},
       {"\"type\": \"prompt\", \"prompt\": 7", NULL, 1},
       {"\"type\": \"prompt\", \"prompt\": \"x\", \"model\": 7", NULL, 1},
-      {"\"type\": \"agent\", \"prompt\": \"x\", \"model\": \"small\"", NULL, 1},
+      {"\"type\": \"agent\", \"prompt\": \"x\", \"model\": \"small\"", NULL, 0},
+      {"\"type\": \"agent\", \"prompt\": \"x\", \"url\": \"y\"", "url", 0},
+      {"\"type\": \"agent\"", NULL, 1},
       {"\"type\": \"mcp_tool\", \"server\": \"s\", \"tool\": \"t\", \"input\": {}", NULL, 1},
       {"\"type\": \"command\", \"command\": \"x\", \"prompt\": \"y\"", "prompt", 0},
       {"\"command\": \"x\", \"model\": \"y\"", "model", 0},

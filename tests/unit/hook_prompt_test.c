@@ -157,6 +157,41 @@ TEST(the_model_gets_the_question_with_the_event_in_it) {
   }
 }
 
+/* Another host gives it tools: here it is told that it has none, and what it cannot know is no answer. */
+TEST(an_agent_is_asked_without_tools_and_may_not_know) {
+  static const struct {
+    const char *keys, *answer;
+    tp_status outcome;
+    bool is_unclear;
+  } rows[] = {{"event: tool.pre", "{\"ok\": true}", TP_OK, false},
+              {"event: tool.pre", "{\"ok\": false, \"reason\": \"no\"}", TP_ERR_DENIED, false},
+              {"event: tool.pre", "{\"ok\": null}", TP_ERR_DENIED, true},
+              {"event: tool.pre\nfailure: best_effort", "{\"ok\": null}", TP_OK, true},
+              {"protocol: claude-code\nevent: PreToolUse", "{\"ok\": null}", TP_OK, true},
+              {"protocol: claude-code\nevent: PreToolUse\nfailure: required", "{\"ok\": null}", TP_ERR_DENIED, true},
+              {"protocol: claude-code\nevent: PreToolUse", "I cannot run the tests.", TP_OK, true}};
+  for (size_t i = 0; i < 2 * COUNT(rows); i++) {
+    bool is_agent = i % 2 == 0;
+    const reply replies[] = {{.text = rows[i / 2].answer}};
+    recorder *r = recorder_new(replies, 1);
+    char text[512];
+    snprintf(text, sizeof text, "id: guard\n%s\nhandler: {kind: %s, prompt: 'Do the tests pass?'}\n", rows[i / 2].keys,
+             is_agent ? "agent" : "prompt");
+    write_named("a.yaml", text);
+    tp_runtime *runtime = open_asking(recorder_model(r, false));
+    tp_turn *turn = begin_bare(runtime, 60000);
+    tp_phase_result result = run_gate(turn);
+    assert_int_equal(result.outcome, rows[i / 2].outcome);
+    assert_int_equal(tp_phase_result_run(&result, 0)->reason,
+                     rows[i / 2].is_unclear ? TP_REASON_MALFORMED : TP_REASON_NONE);
+    assert_int_equal(strstr(r->requests[0], "You have no tools") != NULL, is_agent);
+    tp_phase_result_release(turn, &result);
+    tp_turn_end(turn);
+    close_runtime(runtime);
+    recorder_free(r);
+  }
+}
+
 TEST(the_event_is_that_of_the_protocol) {
   static const reply yes[] = {{.text = "{\"ok\": true}"}};
   recorder *r = recorder_new(yes, 1);
@@ -294,6 +329,8 @@ TEST(the_listing_shows_the_prompt_and_the_limit_of_its_host) {
   } rows[] = {{"protocol: claude-code\nevent: PreToolUse\nhandler: {kind: prompt, prompt: a}\n", 30000},
               {"protocol: claude-code\nevent: SessionEnd\nhandler: {kind: prompt, prompt: a}\n", 1500},
               {"protocol: claude-code\nevent: Stop\nhandler: {kind: prompt, prompt: a, timeout_ms: 90000}\n", 90000},
+              {"protocol: claude-code\nevent: Stop\nhandler: {kind: agent, prompt: a}\n", 60000},
+              {"protocol: claude-code\nevent: UserPromptSubmit\nhandler: {kind: agent, prompt: a}\n", 30000},
               {"event: tool.pre\nhandler: {kind: prompt, prompt: a}\n", 0}};
   tp_runtime *runtime = open_runtime(NULL);
   for (size_t i = 0; i < COUNT(rows); i++) {
@@ -304,7 +341,7 @@ TEST(the_listing_shows_the_prompt_and_the_limit_of_its_host) {
     write_named("a.yaml", text);
     assert_int_equal(read_hooks(runtime, NULL, &hooks, NULL), TP_OK);
     tp_hooks_each(hooks, keep_info, &info);
-    assert_string_equal(info.kind, "prompt");
+    assert_string_equal(info.kind, strstr(rows[i].more, "agent") ? "agent" : "prompt");
     assert_string_equal(info.target, "a");
     assert_int_equal(info.limit_ms, rows[i].limit_ms);
     tp_hooks_free(hooks);
