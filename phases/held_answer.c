@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/held_answer.h"
 
+#include "runtime/base/bug.h"
+
 /* ---- what is delivered ---- */
 
 static void deliver(tp__drive *d, tp_event_kind kind, tp_text text) {
@@ -29,6 +31,7 @@ static void deliver_end(tp__drive *d, tp_status status, bool counted, tp_text te
 
 static bool may_be_replaced(const tp__drive *d) {
   const tp__plan *plan = tp__turn_plan(&d->turn->core, TP_PHASE_MODEL_RESPONSE);
+  if (TP__BUG(TP__BUG_DELTA_PASSES)) return false;
   for (uint32_t i = 0; plan && i < plan->node_count; i++)
     if (!(plan->nodes[i].flags & TP__NODE_DETACHED) && plan->nodes[i].capabilities & TP_CAPABILITY_REPLACE_PAYLOAD)
       return true;

@@ -19,7 +19,9 @@ enum tp__bug {
   TP__BUG_OTHER_INBOX = 10,    /* the work of a session comes to the inbox of one that was open before */
   TP__BUG_LEFT_IN_LINE = 11,   /* work that found its inbox full does not come in when other work is taken */
   TP__BUG_PUMP_NOT_WOKEN = 12, /* what becomes ready in a runtime without threads does not show at its descriptor */
-  TP__BUG_LOAD_ENDLESS = 13    /* a load that was begun has no limit: its turn waits as long as its history does */
+  TP__BUG_LOAD_ENDLESS = 13,   /* a load that was begun has no limit: its turn waits as long as its history does */
+  TP__BUG_DELTA_PASSES = 14,   /* pieces of an answer that may be replaced are delivered at once */
+  TP__BUG_PAIR_BROKEN = 15     /* a call whose result a handler of model.request left out is sent */
 };
 
 #ifdef TP_SIM

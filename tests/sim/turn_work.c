@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "history.h"
+#include "request_work.h"
 #include "tool_work.h"
 
 enum { TURN_LIMIT_MS = 300, REQUESTS_MAX = 4, CALLS_MAX = 3, STOP_DENIALS_MAX = 8 };
@@ -52,7 +53,7 @@ static tp_status complete_model(token_note *note) {
                               .arguments = {"\x80", 1}};
   }
   tp_model_response response = {.struct_size = sizeof response,
-                                .text = tp_text_of("as the model says"),
+                                .text = tp_text_of(REQUEST_WORK_SAID),
                                 .calls = list,
                                 .call_count = note->calls,
                                 .stop_reason = tp_text_of(note->calls ? "tool_use" : "end_turn")};
@@ -120,7 +121,7 @@ static void check_history(turn_work *d, uint32_t turn, const tp_model_request *r
     has_system = has_system || request->messages[i]->role == TP_ROLE_SYSTEM;
   bool wanted = turn < TURN_WORK_TURNS_MAX && d->has_messages[turn];
   bool named = tp_text_is(request->model, "own");
-  if (has_system != wanted || named != (wanted && !is_fallback) || (wanted && request->message_count < 5))
+  if (has_system != wanted || named != (wanted && !is_fallback))
     world_fail(d->w, "a turn's own messages are its history", "turn %u of turn workload %u: %zu messages", turn,
                d->index, request->message_count);
 }
@@ -141,6 +142,7 @@ static void start(turn_work *d, const tp_model_request *request, tp_token token,
   note->is_model = true;
   note->turn = turn_of(request);
   check_history(d, note->turn, request, is_fallback);
+  request_work_check(d->w, request);
   check_model(d, note->turn, is_fallback);
   note->number =
       note->turn == d->turn ? d->requests++ : UINT32_MAX; /* the call of a turn that is over may begin late */
@@ -281,6 +283,15 @@ static tp_answer stop(void *ctx, tp_call *call) {
   return tp_call_deny(call, "as the stop says");
 }
 
+static tp_answer rewrite(void *ctx, tp_call *call) {
+  turn_work *d = heard(ctx, call);
+  int64_t delay_ns = d && world_one_in(4) ? world_hang_ns(d->w, draw_delay(d)) : 0;
+  return d ? request_work_rewrite(d, call, delay_ns) : TP_ANSWER_DONE;
+}
+static tp_answer filter(void *ctx, tp_call *call) {
+  return heard(ctx, call) ? request_work_filter(call) : TP_ANSWER_DONE;
+}
+
 static tp_answer hear_post(void *ctx, tp_call *call) {
   turn_work *d = heard(ctx, call);
   if (d) d->post_turns++;
@@ -310,6 +321,16 @@ tp_status turn_work_register(world *w, tp_edit *edit) {
        .run = stop,
        .capabilities = TP_CAPABILITY_DECIDE,
        .is_inline = true},
+      {.id = "x.request",
+       .phase = TP_PHASE_MODEL_REQUEST,
+       .run = rewrite,
+       .capabilities = TP_CAPABILITY_REPLACE_PAYLOAD | TP_CAPABILITY_DECIDE},
+      {.id = "x.filter",
+       .phase = TP_PHASE_MODEL_RESPONSE,
+       .run = filter,
+       .capabilities = TP_CAPABILITY_REPLACE_PAYLOAD,
+       .is_inline = true,
+       .failure = TP_FAILURE_REQUIRED},
       {.id = "x.post", .phase = TP_PHASE_TURN_POST_TURN, .run = hear_post, .is_inline = true},
       {.id = "x.error", .phase = TP_PHASE_RUNTIME_ERROR, .run = hear_error, .is_inline = true},
       {.id = "x.end", .phase = TP_PHASE_SESSION_END, .run = hear_end, .is_inline = true}};
@@ -372,6 +393,7 @@ static void hear_skipped_post(turn_work *d, const tp_event *event) {
 static void on_event(void *ctx, const tp_event *event) {
   turn_work *d = ctx;
   hear_skipped_post(d, event);
+  request_work_check_event(d->w, event);
   check_data(d, "a listener", event->ids[TP_ID_TURN], tp_event_data(event, TP_ID_SESSION),
              tp_event_data(event, TP_ID_TURN));
   if (event->sequence == 1) d->last_event = 0;

@@ -321,6 +321,7 @@ static tp_status subscribe(tp_edit *edit, const world_hook *hook, const char *id
                                   .phase = hook->alias && phase == hook->phase ? 0 : phase,
                                   .phase_name = phase == hook->phase ? hook->alias : NULL,
                                   .attempts = hook->attempts,
+                                  .failure = hook->failure,
                                   .execution = hook->background ? TP_EXECUTION_BACKGROUND : TP_EXECUTION_DEFAULT};
   return tp_edit_add_subscription(edit, &subscription, NULL);
 }
@@ -370,8 +371,10 @@ static void set_helpers(world *w) {
 }
 
 static tp_status register_all(world *w, tp_fault *fault) {
+  static const tp_owner owner = {
+      .struct_size = sizeof owner, .name = "host", .trust = TP_TRUST_HOST, .grants = TP_GRANT_PRIVILEGED_HOOKS};
   tp_edit *edit;
-  TP__TRY(tp_edit_begin(w->runtime, NULL, &edit, NULL));
+  TP__TRY(tp_edit_begin(w->runtime, &owner, &edit, NULL));
   tp_status status = add_all(w, edit, fault);
   if (status != TP_OK) {
     tp_edit_discard(edit);

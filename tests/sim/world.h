@@ -181,6 +181,7 @@ typedef struct world_hook {
   const char *alias; /* subscribed through this name of the phase */
   uint32_t also;     /* a second phase of the handler; 0: none */
   uint32_t attempts;
+  tp_failure failure;
 } world_hook;
 tp_status world_subscribe(world *w, tp_edit *edit, const world_hook *hook);
 
