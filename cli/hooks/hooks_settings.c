@@ -67,10 +67,12 @@ static const struct {
 } no_phase[] = {
     {"TaskCreated TaskCompleted", "there are no task lists"},
     {"TeammateIdle", "there are no teammates"},
-    {"BeforeModel", "no place yet: it belongs to model.request, which there is not: no phase takes another request"},
-    {"AfterModel", "no place yet: model.response is privileged, and takes no declared hooks"},
-    {"BeforeToolSelection",
-     "no place yet: it belongs to model.request, which there is not: no phase takes another choice of tools"},
+    {"BeforeModel BeforeToolSelection",
+     "no place yet: it belongs to model.request, which is privileged, and takes no declared hooks; a handler of a host "
+     "can change the request there"},
+    {"AfterModel",
+     "no place yet: model.response is privileged, and takes no declared hooks; a handler of a host can "
+     "filter the answer there"},
     {"Setup InstructionsLoaded UserPromptExpansion MessageDisplay ConfigChange CwdChanged DirectoryAdded "
      "FileChanged WorktreeCreate WorktreeRemove Elicitation ElicitationResult PreModelSwitch PostModelSwitch Interrupt",
      "it is an event of its host, which no phase of a turn is"},

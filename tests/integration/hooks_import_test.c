@@ -374,7 +374,7 @@ TEST(files_of_other_hosts_are_read_where_only_names_differ) {
        "[{\"hooks\": [{\"type\": \"command\", \"command\": \"m\"}]}], \"PreCompress\": []}}",
        1,
        {"\"protocol\":\"gemini\"", "\"id\":\"before-tool-1\",\"phase\":\"tool.pre\"",
-        "no phase takes another request"}},
+        "it belongs to model.request, which is privileged"}},
       {"codex.json",
        "{\"hooks\": {\"PreToolUse\": [{\"matcher\": \"^Bash$\", \"hooks\": [{\"type\": \"command\", \"command\": "
        "\"x\"}]}], \"Interrupt\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"x\"}]}]}}",
