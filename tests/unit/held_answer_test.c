@@ -32,7 +32,7 @@ static void keep(tp_text text) {
 /* A piece of it that is long enough to be no accident is as bad. */
 static bool has_marker(const char *bytes, size_t size) {
   for (size_t at = 0; at + 6 <= MARKER_SIZE; at++)
-    if (memmem(bytes, size, MARKER + at, 6)) return true;
+    if (memmem(bytes, size, &MARKER[at], 6)) return true;
   return false;
 }
 
