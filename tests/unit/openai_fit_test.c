@@ -164,12 +164,18 @@ static void make_history(history *h) {
   h->count -= from;
 }
 
-static const tp_tool tools_[] = {{.struct_size = sizeof(tp_tool), .name = "note"},
-                                 {.struct_size = sizeof(tp_tool), .name = "functions.note"},
-                                 {.struct_size = sizeof(tp_tool), .name = "functions_note"},
-                                 {.struct_size = sizeof(tp_tool), .name = "a b"},
-                                 {.struct_size = sizeof(tp_tool), .name = "a/b"}};
-static const tp_tool *const tools[] = {&tools_[0], &tools_[1], &tools_[2], &tools_[3], &tools_[4]};
+#define LONG_NAME "a_name_that_is_longer_than_sixty_four_letters_and_differs_at_its_end_only_"
+static const tp_tool tools_[] = {
+    {.struct_size = sizeof(tp_tool), .name = "note"},
+    {.struct_size = sizeof(tp_tool), .name = "functions.note"},
+    {.struct_size = sizeof(tp_tool), .name = "functions_note"},
+    {.struct_size = sizeof(tp_tool), .name = "a b"},
+    {.struct_size = sizeof(tp_tool), .name = "a/b"},
+    {.struct_size = sizeof(tp_tool), .name = LONG_NAME "a"},
+    {.struct_size = sizeof(tp_tool), .name = LONG_NAME "b"},
+    {.struct_size = sizeof(tp_tool), .name = "sixty letters with blanks between them, near the greatest size"}};
+static const tp_tool *const tools[] = {&tools_[0], &tools_[1], &tools_[2], &tools_[3],
+                                       &tools_[4], &tools_[5], &tools_[6], &tools_[7]};
 
 /* What a body is refused for; "": it is taken. */
 static void judge(tp_openai_api api, bool thinks, const char *body, char *why, size_t size) {
@@ -321,6 +327,23 @@ TEST(strict_servers_refuse_what_is_not_fit) {
 
 static const tp_tool_call call_a = ASKS("a", "note", "\x80", false), call_b = ASKS("b", "note", "\x80", false);
 static const tp_tool_call call_cut = ASKS("a", "note", "{\"t", true), call_list = ASKS("a", "note", "\x91\x01", false);
+#define THOUGHT                        \
+  T("\x83" OWN("\xa8messages",         \
+               "\xa5items\x91\x82\xa2" \
+               "at\x00\xa4item\x83\xa4type\xa8thinking\xa8thinking\xa2hm\xa9signature\xa1S"))
+#define THOUGHT_OF_OTHERS                  \
+  T("\x83\xa8provider\xa1x\xa3"            \
+    "api\xa8messages\xa5items\x91\x82\xa2" \
+    "at\x00\xa4item\x81\xa4type\xa8thinking")
+#define LETTERS_63 "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijk"
+static const tp_tool_call call_64 = ASKS(LETTERS_63 "l", "note", "\x80", false),
+                          call_65 = ASKS(LETTERS_63 "lm", "note", "\x80", false);
+static const tp_tool_call *const asks_64[] = {&call_64}, *const asks_65[] = {&call_65};
+/* {…, "paused": true} */
+#define PAUSED                                  \
+  .provider_data = T("\x83" OWN("\xa8messages", \
+                                "\xa6"          \
+                                "paused\xc3"))
 static const tp_tool_call call_blank = ASKS("", "note", "\x80", false);
 static const tp_tool_call *const asks_a[] = {&call_a}, *const asks_both[] = {&call_a, &call_b};
 static const tp_tool_call *const asks_twice[] = {&call_a, &call_a}, *const asks_cut[] = {&call_cut};
@@ -353,7 +376,7 @@ static void put_outline(const tp_model_request *request, char *to, size_t size) 
   }
 }
 
-static const repair_row repair_rows[] = {
+static const repair_row chat_rows[] = {
     {"nothing to repair",
      {SAID(USER, .text = T("q")), SAID(ASSISTANT, .text = T(""), CALLS(asks_a)), SAID(TOOL, .text = T("r"), ID("a"))},
      "U<q>A<>(a note 1)T<a r>",
@@ -424,13 +447,65 @@ static const repair_row repair_rows[] = {
      {SAID(USER, .text = T("q")), SAID(SYSTEM, .text = T("s")), SAID(SYSTEM, .text = T(" "))},
      "S<s>U<q>",
      "empty messages (1)"},
+    {"blanks next to parts are left out",
+     {SAID(USER, .text = T(" \n"), .parts = T("\x91\x80"))},
+     "U<>",
+     "empty messages (1)"},
+    {"a result of parts only needs no line",
+     {SAID(USER, .text = T("q")), SAID(ASSISTANT, .text = T(""), CALLS(asks_a)),
+      SAID(TOOL, .text = T(" "), .parts = T("\x91\x80"), ID("a"))},
+     "U<q>A<>(a note 1)T<a >",
+     ""},
+    {"a pause is one for its own provider only",
+     {SAID(USER, .text = T("q")), SAID(ASSISTANT, .text = T("one"), PAUSED)},
+     "U<q>A<one>U<[go on]>",
+     "roles (1)"},
+    {"answers without reasoning are counted where others have some",
+     {SAID(USER, .text = T("q")),
+      SAID(ASSISTANT, .text = T("1"),
+           .provider_data = T("\x83" OWN("\xa4"
+                                         "chat",
+                                         "\xa6"
+                                         "fields\x81\xb1reasoning_content\xa2hm"))),
+      SAID(USER, .text = T("r")), SAID(ASSISTANT, .text = T("2")), SAID(USER, .text = T("s"))},
+     "U<q>A<1>U<r>A<2>U<s>",
+     "missing thinking (1)"},
     {"marks are no messages", {SAID(USER, .text = T("q")), SAID(END, .text = T("why"))}, "U<q>", ""},
 };
+static const repair_row responses_rows[] = {
+    {"an id of 64 letters is kept",
+     {SAID(USER, .text = T("q")), SAID(ASSISTANT, .text = T(""), CALLS(asks_64)),
+      SAID(TOOL, .text = T("r"), ID(LETTERS_63 "l"))},
+     "U<q>A<>(" LETTERS_63 "l note 1)T<" LETTERS_63 "l r>",
+     ""},
+    {"an id of 65 letters is another one",
+     {SAID(USER, .text = T("q")), SAID(ASSISTANT, .text = T(""), CALLS(asks_65)),
+      SAID(TOOL, .text = T("r"), ID(LETTERS_63 "lm"))},
+     "U<q>A<>(call_8b20a743e82c0cac note 1)T<call_8b20a743e82c0cac r>",
+     "ids of calls (1)"},
+};
+static const repair_row messages_rows[] = {
+    {"what follows a pause is an answer of its own",
+     {SAID(USER, .text = T("q")), SAID(ASSISTANT, .text = T("one"), PAUSED), SAID(ASSISTANT, .text = T("two")),
+      SAID(USER, .text = T("so?"))},
+     "U<q>A<one>A<two>U<so?>",
+     ""},
+    {"a pause may be the end, and without text",
+     {SAID(USER, .text = T("q")), SAID(ASSISTANT, .text = T(""), PAUSED)},
+     "U<q>A<>",
+     ""},
+};
+static const struct {
+  const repair_row *rows;
+  size_t count;
+} repair_rows[] = {[TP_OPENAI_CHAT] = {chat_rows, COUNT(chat_rows)},
+                   [TP_OPENAI_RESPONSES] = {responses_rows, COUNT(responses_rows)},
+                   [TP_OPENAI_MESSAGES] = {messages_rows, COUNT(messages_rows)}};
 
-TEST(each_repair_does_what_it_says_and_is_counted) {
-  tp__openai_config config = configure(TP_OPENAI_CHAT);
-  for (size_t i = 0; i < COUNT(repair_rows); i++) {
-    const repair_row *row = &repair_rows[i];
+static void check_repairs(tp_openai_api api) {
+  tp__openai_config config = configure(api);
+  for (size_t i = 0; i < repair_rows[api].count; i++) {
+    const repair_row *row = &repair_rows[api].rows[i];
     const tp_message *list[COUNT(row->said)];
     char outline[1024] = "", repairs[256];
     size_t count = 0;
@@ -442,6 +517,49 @@ TEST(each_repair_does_what_it_says_and_is_counted) {
     (void)tp__openai_fit_describe(&fit, repairs, sizeof repairs);
     if (strcmp(outline, row->outline) != 0 || strcmp(repairs, row->repairs) != 0)
       fail_msg("%s:\n%s: %s\nis not\n%s: %s", row->name, outline, repairs, row->outline, row->repairs);
+    for (size_t size = 1; size <= sizeof repairs; size += 5) {
+      char some[sizeof repairs];
+      size_t used = tp__openai_fit_describe(&fit, some, size);
+      assert_int_equal(used, strlen(some));
+      assert_int_equal(used, strlen(repairs) < size ? strlen(repairs) : size - 1);
+    }
+    tp__openai_fit_fini(&fit);
+  }
+  tp__openai_config_fini(&config);
+}
+
+TEST(each_repair_does_what_it_says_and_is_counted) {
+  for (int api = 0; api < 3; api++) check_repairs((tp_openai_api)api);
+}
+
+/* The Messages API refuses thinking while calls are answered that came without a block of it. */
+TEST(thinking_is_not_asked_for_while_calls_lack_it) {
+  static const struct {
+    tp_message said[4];
+    bool lacks;
+  } rows[] = {
+      {{SAID(USER, .text = T("q")), SAID(ASSISTANT, .text = T(""), CALLS(asks_a)), SAID(TOOL, .text = T("r"), ID("a"))},
+       true},
+      {{SAID(USER, .text = T("q")), SAID(ASSISTANT, .text = T(""), CALLS(asks_a), .provider_data = THOUGHT),
+        SAID(TOOL, .text = T("r"), ID("a"))},
+       false},
+      {{SAID(USER, .text = T("q")), SAID(ASSISTANT, .text = T(""), CALLS(asks_a), .provider_data = THOUGHT_OF_OTHERS),
+        SAID(TOOL, .text = T("r"), ID("a"))},
+       true},
+      {{SAID(USER, .text = T("q")), SAID(ASSISTANT, .text = T("a")), SAID(USER, .text = T("r"))}, false},
+      {{SAID(USER, .text = T("q")), SAID(ASSISTANT, .text = T(""), CALLS(asks_a)), SAID(TOOL, .text = T("r"), ID("a")),
+        SAID(USER, .text = T("r"))},
+       false},
+  };
+  tp__openai_config config = configure(TP_OPENAI_MESSAGES);
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    const tp_message *list[COUNT(rows[i].said)];
+    size_t count = 0;
+    for (; count < COUNT(rows[i].said) && rows[i].said[count].role; count++) list[count] = &rows[i].said[count];
+    tp_model_request request = {.struct_size = sizeof request, .messages = list, .message_count = count};
+    tp__openai_fit fit = {.blocks = NULL};
+    assert_int_equal(tp__openai_fit_init(&fit, &config, &request), TP_OK);
+    if (fit.no_thinking != rows[i].lacks) fail_msg("row %zu", i);
     tp__openai_fit_fini(&fit);
   }
   tp__openai_config_fini(&config);
@@ -461,6 +579,7 @@ TEST(names_are_found_again) {
     const tp_tool_call *const calls[] = {&call};
     tp_model_response response = {.struct_size = sizeof response, .calls = calls, .call_count = 1};
     tp__openai_names_restore(&fit.names, &response);
+    assert_true(strlen(fit.request.tools[i]->name) <= 64);
     assert_true(tp_text_is(call.name, tools[i]->name));
   }
   assert_true(tp_text_is(tp__openai_names_find(&fit.names, tp_text_of("other")), "other"));
