@@ -8,8 +8,13 @@
  *         X-Session-Id: ID          # a session that stays: with one message its own history is used, with more the
  *                                   # request's. Without the header: a session for this request alone
  *         X-Role: admin             # for the guard
+ *    GET /v1/models                 # the names that clients may ask for
  *    DELETE /v1/sessions/ID
  *    GET /stats
+ *
+ * What the clients that people use look for is there: the role in the first chunk, finish_reason, usage in the last
+ * chunk where stream_options.include_usage asks for it, content as a list of parts, the role developer, errors as an
+ * object. What this server does not do is refused by name: n above 1, logprobs, tools of the client.
  *
  * A guard that denies is 403, one that is required and failed 503. A client that leaves cancels its turn. Without a
  * script the model says what it was asked. The server has no table of sessions or turns: a turn's `data` is its client,
@@ -67,7 +72,9 @@ typedef struct client {
   tp_submission *turn; /* NULL: none under way */
   bool has_answer;     /* all of it is in `out`: close when it is sent */
   /* never change once its turn was submitted */
-  bool streams, is_admin;
+  bool streams, is_admin, wants_usage;
+  char model[TP_ID_BYTES_MAX + 1], completion[32]; /* what chunks have as model and id */
+  int64_t created;
   /* the turn's owner's, one call after the other */
   bool began_stream, had_delta;
   /* under mail_lock */
@@ -82,7 +89,8 @@ static bool drained;   /* under mail_lock */
 static int bell, poller;
 static tp_runtime *runtime;
 static tp_agent *agent;
-static unsigned request_count;
+static unsigned request_count, completion_count;
+static const char model_name[] = "echo"; /* where a request names none */
 
 static void ring(void) {
   const uint64_t one = 1;
@@ -186,35 +194,87 @@ static void put_error(bytes *to, int status, const char *message) {
   put_answer(to, status, error_of(tp_text_of(message), "invalid_request_error", (tp_text){NULL, 0}, 0));
 }
 
-/* A completion; or a chunk of one, the last with the result and no piece. */
-static tp_writer *completion_of(const tp_turn_result *result, bool is_chunk, tp_text piece) {
+static void write_pair(tp_writer *w, const char *key, const char *value) {
+  tp_write_string(w, key);
+  tp_write_string(w, value);
+}
+
+static void write_int_pair(tp_writer *w, const char *key, int64_t value) {
+  tp_write_string(w, key);
+  tp_write_int(w, value);
+}
+
+/* What each chunk, and a whole completion, begins with. @param more  pairs that follow. */
+static tp_writer *begin_completion(const client *c, const char *object, size_t more) {
   tp_writer *w = new_writer();
-  tp_write_map(w, is_chunk ? 3 : 4);
-  tp_write_string(w, "object");
-  tp_write_string(w, is_chunk ? "chat.completion.chunk" : "chat.completion");
-  tp_write_string(w, "id");
-  tp_write_text(w, result ? result->turn_id : (tp_text){NULL, 0});
+  tp_write_map(w, 4 + more);
+  write_pair(w, "object", object);
+  write_pair(w, "id", c->completion);
+  write_int_pair(w, "created", c->created);
+  write_pair(w, "model", c->model);
+  return w;
+}
+
+static void write_usage(tp_writer *w, const tp_turn_result *result) {
+  tp_write_string(w, "usage");
+  tp_write_map(w, 3);
+  write_int_pair(w, "prompt_tokens", result->input_tokens);
+  write_int_pair(w, "completion_tokens", result->output_tokens);
+  write_int_pair(w, "total_tokens", result->input_tokens + result->output_tokens);
+}
+
+static const char *finish_reason_of(const tp_turn_result *result) {
+  if (result->finish == TP_FINISH_LENGTH) return "length";
+  return result->finish == TP_FINISH_FILTER || result->finish == TP_FINISH_REFUSAL ? "content_filter" : "stop";
+}
+
+/* Up to the delta or message, which is the caller's. */
+static void begin_choice(tp_writer *w, const char *key) {
   tp_write_string(w, "choices");
   tp_write_array(w, 1);
   tp_write_map(w, 3);
-  tp_write_string(w, "index");
-  tp_write_int(w, 0);
-  tp_write_string(w, is_chunk ? "delta" : "message");
-  tp_write_map(w, is_chunk ? piece.size > 0 : 2);
-  if (!is_chunk) tp_write_string(w, "role");
-  if (!is_chunk) tp_write_string(w, "assistant");
-  if (!is_chunk || piece.size > 0) tp_write_string(w, "content");
-  if (!is_chunk || piece.size > 0) tp_write_text(w, is_chunk ? piece : result->text);
+  write_int_pair(w, "index", 0);
+  tp_write_string(w, key);
+}
+
+static void end_choice(tp_writer *w, const tp_turn_result *result) {
   tp_write_string(w, "finish_reason");
-  if (result) tp_write_string(w, "stop");
+  if (result) tp_write_string(w, finish_reason_of(result));
   else tp_write_null(w);
-  if (is_chunk) return w;
-  tp_write_string(w, "usage");
+}
+
+static tp_writer *completion_of(const client *c, const tp_turn_result *result) {
+  tp_writer *w = begin_completion(c, "chat.completion", 2);
+  begin_choice(w, "message");
   tp_write_map(w, 2);
-  tp_write_string(w, "prompt_tokens");
-  tp_write_int(w, result->input_tokens);
-  tp_write_string(w, "completion_tokens");
-  tp_write_int(w, result->output_tokens);
+  write_pair(w, "role", "assistant");
+  tp_write_string(w, "content");
+  tp_write_text(w, result->text);
+  end_choice(w, result);
+  write_usage(w, result);
+  return w;
+}
+
+/* A chunk with a piece, with the role where it is the first one, or with how it ended. */
+static tp_writer *chunk_of(const client *c, bool is_first, tp_text piece, const tp_turn_result *result) {
+  tp_writer *w = begin_completion(c, "chat.completion.chunk", 1);
+  begin_choice(w, "delta");
+  tp_write_map(w, (size_t)is_first + (piece.size > 0));
+  if (is_first) write_pair(w, "role", "assistant");
+  if (piece.size > 0) {
+    tp_write_string(w, "content");
+    tp_write_text(w, piece);
+  }
+  end_choice(w, result);
+  return w;
+}
+
+/* The last chunk, without a choice. */
+static tp_writer *usage_chunk_of(const client *c, const tp_turn_result *result) {
+  tp_writer *w = begin_completion(c, "chat.completion.chunk", 2);
+  tp_write_string(w, "choices");
+  tp_write_array(w, 0);
+  write_usage(w, result);
   return w;
 }
 
@@ -238,7 +298,7 @@ static void on_event(void *ctx, const tp_event *event) {
   if (!c || !c->streams) return;
   if (is_delta || !c->had_delta) {
     bytes text = {NULL, 0, 0};
-    if (event->text.size > 0) put_event(c, &text, completion_of(NULL, true, event->text));
+    if (event->text.size > 0) put_event(c, &text, chunk_of(c, !c->began_stream, event->text, NULL));
     if (text.size > 0) mail(c, &text, false);
     free(text.data);
   }
@@ -269,10 +329,12 @@ static void on_end(void *ctx, const tp_turn_result *result) {
                      : result->phase ? tp_reason_name(result->why)
                                      : tp_turn_outcome_name(result->outcome);
   tp_text words = result->bare_reason.size > 0 ? result->bare_reason : result->reason;
-  tp_writer *answer = failed ? error_of(words, type, result->subscription, result->phase)
-                             : completion_of(result, c->streams, (tp_text){NULL, 0});
+  tp_writer *answer = failed       ? error_of(words, type, result->subscription, result->phase)
+                      : c->streams ? chunk_of(c, !c->began_stream, (tp_text){NULL, 0}, result)
+                                   : completion_of(c, result);
   if (c->streams && (!failed || c->began_stream)) {
     put_event(c, &text, answer);
+    if (!failed && c->wants_usage) put_event(c, &text, usage_chunk_of(c, result));
     put_string(&text, "data: [DONE]\n\n");
   } else {
     put_answer(&text, status, answer);
@@ -359,6 +421,7 @@ typedef struct conversation {
   const tp_message *list[MESSAGES_MAX];
   tp_tool_call calls[CALLS_MAX];
   const tp_tool_call *call_list[CALLS_MAX];
+  char *texts[MESSAGES_MAX]; /* of messages whose content is a list of parts */
   size_t count, call_count;
   char model[TP_ID_BYTES_MAX + 1];
   const char *wrong;
@@ -366,6 +429,7 @@ typedef struct conversation {
 
 static void free_conversation(conversation *v) {
   for (size_t i = 0; i < v->call_count; i++) tp_writer_free(v->arguments[i]);
+  for (size_t i = 0; i < v->count; i++) free(v->texts[i]);
   tp_writer_free(v->parameters);
   tp_writer_free(v->body);
   free(v);
@@ -385,6 +449,20 @@ static void read_call(conversation *v, tp_text call) {
                                             tp_writer_finish(v->arguments[i], &v->calls[i].arguments) != TP_OK);
 }
 
+/* A list of parts of text is their text. */
+static tp_text read_parts(conversation *v, tp_text parts) {
+  bytes joined = {NULL, 0, 0};
+  for (tp_value_walk walk = {0}; tp_value_next(parts, &walk);) {
+    tp_text type = tp_value_text(tp_value_get(walk.value, "type")),
+            text = tp_value_text(tp_value_get(walk.value, "text"));
+    if (!tp_text_is(type, "text") && !tp_text_is(type, "input_text"))
+      v->wrong = "a part of a message that is no text is not taken here: send {\"type\": \"text\"}";
+    if (text.size > 0) put(&joined, text.data, text.size);
+  }
+  v->texts[v->count] = joined.data;
+  return (tp_text){joined.data, joined.size};
+}
+
 static void read_message(conversation *v, tp_text message) {
   static const char *const roles[] = {
       [TP_ROLE_USER] = "user", [TP_ROLE_ASSISTANT] = "assistant", [TP_ROLE_TOOL] = "tool", [TP_ROLE_SYSTEM] = "system"};
@@ -394,8 +472,11 @@ static void read_message(conversation *v, tp_text message) {
   *m = (tp_message){.struct_size = sizeof *m, .text = tp_value_text(content)};
   for (int r = 1; r <= TP_ROLE_SYSTEM; r++)
     if (roles[r] && tp_text_is(role, roles[r])) m->role = (tp_role)r;
-  if (content.size > 0 && tp_value_kind_of(content) != TP_VALUE_TEXT && tp_value_kind_of(content) != TP_VALUE_NULL)
-    v->wrong = "the content of a message must be a string";
+  if (tp_text_is(role, "developer")) m->role = TP_ROLE_SYSTEM;
+  tp_value_kind kind = tp_value_kind_of(content);
+  if (kind == TP_VALUE_ARRAY) m->text = read_parts(v, content);
+  else if (content.size > 0 && kind != TP_VALUE_TEXT && kind != TP_VALUE_NULL)
+    v->wrong = "the content of a message must be a string or a list of parts";
   if (m->role == TP_ROLE_TOOL) m->call_id = tp_value_text(tp_value_get(message, "tool_call_id"));
   m->calls = &v->call_list[v->call_count];
   for (tp_value_walk walk = {0}; calls.size > 0 && tp_value_next(calls, &walk); m->call_count++) {
@@ -405,8 +486,16 @@ static void read_message(conversation *v, tp_text message) {
   v->list[v->count++] = m;
 }
 
+/* What this server would have to leave out in silence. */
+static const char *why_not(tp_text body) {
+  if (tp_value_int(tp_value_get(body, "n"), 1) != 1) return "n must be 1";
+  if (tp_value_bool(tp_value_get(body, "logprobs"), false)) return "there are no logprobs here";
+  if (tp_value_count(tp_value_get(body, "tools")) > 0) return "tools are the server's own here: send none";
+  return NULL;
+}
+
 static void read_parameters(conversation *v, tp_text body, tp_turn_request *request) {
-  static const char *const names[] = {"temperature", "top_p", "max_tokens", "seed", "stop"};
+  static const char *const names[] = {"temperature", "top_p", "max_tokens", "max_completion_tokens", "seed", "stop"};
   size_t count = 0;
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) count += tp_value_get(body, names[i]).size > 0;
   if (count == 0) return;
@@ -438,8 +527,14 @@ static conversation *read_body(client *c, tp_text json, bool has_session, tp_tur
   if (v->count == MESSAGES_MAX) v->wrong = "too many messages";
   if (v->count == 0 || v->messages[v->count - 1].role != TP_ROLE_USER) v->wrong = "the last message must be the user's";
   if (model.size > TP_ID_BYTES_MAX) v->wrong = "the model's name is too long";
+  if (!v->wrong) v->wrong = why_not(body);
   if (v->wrong) return v;
   c->streams = tp_value_bool(tp_value_get(body, "stream"), false);
+  c->wants_usage = tp_value_bool(tp_value_get(tp_value_get(body, "stream_options"), "include_usage"), false);
+  c->created = (int64_t)time(NULL);
+  snprintf(c->model, sizeof c->model, "%.*s", model.size ? (int)model.size : (int)sizeof model_name,
+           model.size ? model.data : model_name);
+  snprintf(c->completion, sizeof c->completion, "chatcmpl-%u", ++completion_count);
   snprintf(v->model, sizeof v->model, "%.*s", (int)model.size, model.size ? model.data : "");
   *request = (tp_turn_request){.struct_size = sizeof *request, .text = v->messages[v->count - 1].text, .data = c};
   if (model.size > 0) request->model_name = v->model;
@@ -517,6 +612,20 @@ static void show_stats(client *c) {
   put_answer(&c->out, 200, w);
 }
 
+static void show_models(client *c) {
+  tp_writer *w = new_writer();
+  tp_write_map(w, 2);
+  write_pair(w, "object", "list");
+  tp_write_string(w, "data");
+  tp_write_array(w, 1);
+  tp_write_map(w, 4);
+  write_pair(w, "id", model_name);
+  write_pair(w, "object", "model");
+  write_int_pair(w, "created", 0);
+  write_pair(w, "owned_by", "turnphase");
+  put_answer(&c->out, 200, w);
+}
+
 static void close_session(client *c, tp_text id) {
   char name[2 * TP_ID_BYTES_MAX];
   snprintf(name, sizeof name, "%.*s", (int)id.size, id.data);
@@ -547,9 +656,12 @@ static void route(client *c, tp_text body) {
   tp_text rest;
   c->has_answer = true;
   if (starts(c, "POST /v1/chat/completions ", &rest)) complete(c, body);
+  else if (starts(c, "GET /v1/models ", &rest)) show_models(c);
   else if (starts(c, "DELETE /v1/sessions/", &rest)) close_session(c, rest);
   else if (starts(c, "GET /stats ", &rest)) show_stats(c);
-  else put_error(&c->out, 404, "there is POST /v1/chat/completions, DELETE /v1/sessions/ID and GET /stats");
+  else
+    put_error(&c->out, 404,
+              "there is POST /v1/chat/completions, GET /v1/models, DELETE /v1/sessions/ID and GET /stats");
 }
 
 /* ---- the loop ---- */
@@ -714,7 +826,7 @@ static tp_status add_agent(const char *script, tp_fault *fault) {
   tp_status status = script ? load_script(script, &scripted, fault) : TP_OK;
   if (status != TP_OK) return status;
   const tp_agent_config config = {
-      .struct_size = sizeof config, .id = "assistant", .model_name = "echo", .model = script ? scripted : &echo};
+      .struct_size = sizeof config, .id = "assistant", .model_name = model_name, .model = script ? scripted : &echo};
   status = tp_agent_add(runtime, &config, &agent, fault);
   if (status != TP_OK) tp_model_free(scripted);
   return status;
